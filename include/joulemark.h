@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * joulemark - what AI work costs: speed, power and energy of a machine.
+ *
+ * The one installed header. Conventions that hold everywhere:
+ *  - A function that can fail returns 0 or a negative JM_E* code and writes one full sentence (what, on
+ *    what, why, what to do next) into the caller's struct jm_err. The first error wins.
+ *  - The library never prints, exits or aborts. Results come last, named ret_*, untouched on failure.
+ *  - SI units; names carry the unit where a bare number crosses an interface (t_ns, joules, watts).
+ *  - NAN means "no reading". It is never 0 and never the old value.
+ */
+#ifndef JOULEMARK_H
+#define JOULEMARK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define JM_VERSION "0.1.0"
+#define JM_API	   __attribute__((visibility("default")))
+
+/* ---- errors ------------------------------------------------------------------------------------ */
+
+#define JM_ERRORS(X)                                                                               \
+	X(USAGE, "wrong usage")                                                                    \
+	X(NOENT, "not there")                                                                      \
+	X(PERM, "no permission")                                                                   \
+	X(NOSUP, "not supported here")                                                             \
+	X(RANGE, "out of range")                                                                   \
+	X(BUSY, "held by somebody else")                                                           \
+	X(GONE, "disappeared")                                                                     \
+	X(IO, "input or output failed")                                                            \
+	X(FORMAT, "not in the expected form")                                                      \
+	X(VERSION, "made by another version")                                                      \
+	X(NOMEM, "out of memory")                                                                  \
+	X(CHILD, "a child process failed")                                                         \
+	X(INTR, "interrupted")                                                                     \
+	X(BUG, "a defect in joulemark")
+
+enum jm_code {
+	JM_OK = 0,
+#define X(name, text) JM_E##name##_POSITIVE,
+	JM_ERRORS(X)
+#undef X
+#define X(name, text) JM_E##name = -JM_E##name##_POSITIVE,
+		JM_ERRORS(X)
+#undef X
+};
+
+struct jm_err {
+	int code; /* 0 = none yet */
+	char text[512];
+};
+#define JM_ERR_INIT                                                                                \
+	{                                                                                          \
+		.code = 0, .text = ""                                                              \
+	}
+
+/* Sets code and sentence unless an error is there already; err may be NULL. Returns `code`. */
+JM_API int jm_err_set(struct jm_err *err, int code, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+/* "no permission" for JM_EPERM and so on; never NULL. */
+JM_API const char *jm_err_name(int code);
+
+/* ---- context: where things are and what time it is ------------------------------------------------ */
+
+enum jm_level { JM_DEBUG, JM_INFO, JM_WARNING };
+
+struct jm_clock; /* lib/clock.h */
+
+/*
+ * What would otherwise be global. Caller-owned; outlives everything opened with it.
+ * root: prefix of /sys, /proc, /dev and the state folder ("" = the machine itself; from JM_ROOT).
+ */
+struct jm_ctx {
+	void (*log)(void *arg, enum jm_level level, const char *line); /* may be NULL */
+	void *log_arg;
+	struct jm_clock *clock;
+	char root[256];
+};
+
+/* Reads JM_ROOT (ignored when privileges are raised) and takes the real clock. */
+JM_API int jm_ctx_init(struct jm_ctx *ctx, struct jm_err *err);
+/* Monotonic time of the context's clock, ns. */
+JM_API int64_t jm_ctx_now(const struct jm_ctx *ctx);
+JM_API void jm_log(const struct jm_ctx *ctx, enum jm_level level, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Members by name, and the defaults of their optional pointers. */
+#include "registry.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_MEMBERS 64
+
+/* Index of the name among n, else an error with the nearest one. */
+static int find(
+	const char *kind, const char *name, const char *const *names, int n, struct jm_err *err)
+{
+	const char *near;
+
+	for (int i = 0; i < n; i++)
+		if (!strcmp(names[i], name))
+			return i;
+	near = jm_did_you_mean(name, names, (size_t)n);
+	if (near)
+		return jm_err_set(err, JM_EUSAGE, "There is no %s '%s'; did you mean '%s'?", kind,
+			name, near);
+	return jm_err_set(err, JM_EUSAGE,
+		"There is no %s '%s'; 'joulemark list' shows what there is.", kind, name);
+}
+
+#define DEFINE_FIND(kind)                                                                          \
+	const struct jm_##kind *jm_##kind##_find(const char *name, struct jm_err *err)             \
+	{                                                                                          \
+		const char *names[MAX_MEMBERS];                                                    \
+		int n = 0, i;                                                                      \
+                                                                                                   \
+		for (; jm_##kind##s[n] && n < MAX_MEMBERS; n++)                                    \
+			names[n] = jm_##kind##s[n]->name;                                          \
+		i = find(#kind, name, names, n, err);                                              \
+		return i < 0 ? NULL : jm_##kind##s[i];                                             \
+	}
+
+DEFINE_FIND(source)
+DEFINE_FIND(control)
+DEFINE_FIND(workload)
+
+void jm_source_doctor(
+	const struct jm_source *source, struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
+{
+	struct jm_meters set = {0};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_finding finding = {.what = source->name, .mend = ""};
+	void *state = NULL;
+	char why[64];
+
+	if (source->doctor) {
+		source->doctor(ctx, say, arg);
+		return;
+	}
+	finding.ok = source->open(ctx, "", &set, &state, &err) == 0;
+	snprintf(why, sizeof(why), "%d meters", set.n);
+	finding.why = finding.ok ? why : err.text;
+	say(arg, &finding);
+	if (finding.ok)
+		source->close(state);
+	jm_meters_done(&set);
+}
+
+int jm_knobs_add(struct jm_knobs *set, const struct jm_knob *knob, struct jm_err *err)
+{
+	struct jm_knob *grown = reallocarray(set->knob, (size_t)set->n + 1, sizeof(*grown));
+
+	if (!grown)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for knob %s of %s.", knob->name,
+			knob->device);
+	set->knob = grown;
+	grown[set->n] = *knob;
+	return set->n++;
+}
+
+void jm_knobs_done(struct jm_knobs *set)
+{
+	free(set->knob);
+	*set = (struct jm_knobs){0};
+}

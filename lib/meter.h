@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Meters and their signals: what is measured, known by stable identity. */
+#ifndef JM_METER_H
+#define JM_METER_H
+
+#include "joulemark.h"
+
+#define JM_ID_MAX 128
+
+#define JM_ORIGINS(X)                                                                              \
+	X(MEASURED, "measured")                                                                    \
+	X(ESTIMATED, "estimated")                                                                  \
+	X(SIMULATED, "simulated")                                                                  \
+	X(REPLAYED, "replayed")
+enum jm_origin {
+#define X(name, text) JM_##name,
+	JM_ORIGINS(X)
+#undef X
+};
+
+#define JM_SCOPES(X)                                                                               \
+	X(NODE, "node")                                                                            \
+	X(PSU, "psu")                                                                              \
+	X(OUTLET, "outlet")                                                                        \
+	X(MODULE, "module")                                                                        \
+	X(PLATFORM, "platform")                                                                    \
+	X(PACKAGE, "package")                                                                      \
+	X(CORE, "core")                                                                            \
+	X(UNCORE, "uncore")                                                                        \
+	X(DRAM, "dram")                                                                            \
+	X(GPU, "gpu")                                                                              \
+	X(GPU_CORE, "gpu-core")                                                                    \
+	X(GPU_MEMORY, "gpu-memory")                                                                \
+	X(GPU_IO, "gpu-io")
+enum jm_scope {
+#define X(name, text) JM_SCOPE_##name,
+	JM_SCOPES(X)
+#undef X
+};
+
+/* What a signal tells; the unit of its readings is fixed by it. */
+#define JM_QUANTITIES(X)                                                                           \
+	X(ENERGY, "energy", "J")	       /* a counter */                                     \
+	X(POWER, "power", "W")		       /* instantaneous, or the shortest window */         \
+	X(POWER_AVERAGE, "power-average", "W") /* over a long window */                            \
+	X(CLOCK, "clock", "Hz")                                                                    \
+	X(MEMORY_CLOCK, "memory-clock", "Hz")                                                      \
+	X(TEMPERATURE, "temperature", "degC")                                                      \
+	X(UTILISATION, "utilisation", "1") /* 0..1 */                                              \
+	X(THROTTLE, "throttle", "bits")	   /* enum jm_throttle, or-ed */                           \
+	X(LIMIT, "power-limit", "W")	   /* enforced */                                          \
+	X(LIMIT_REQUESTED, "power-limit-requested", "W")
+enum jm_quantity {
+#define X(name, text, unit) JM_Q_##name,
+	JM_QUANTITIES(X)
+#undef X
+};
+
+/* Why clocks are held back; bits of JM_Q_THROTTLE, the same for every vendor. */
+enum jm_throttle {
+	JM_THROTTLE_POWER_CAP = 1,
+	JM_THROTTLE_THERMAL = 2,
+	JM_THROTTLE_POWER_BRAKE = 4,
+	JM_THROTTLE_OTHER = 8,
+};
+
+const char *jm_origin_name(enum jm_origin origin);
+const char *jm_scope_name(enum jm_scope scope);
+const char *jm_quantity_name(enum jm_quantity quantity);
+const char *jm_quantity_unit(enum jm_quantity quantity);
+
+struct jm_signal {
+	enum jm_quantity quantity;
+	int meter;	    /* index in the set; filled by jm_meters_add_signal */
+	double step;	    /* resolution in the quantity's unit; 0 = unknown */
+	double wrap;	    /* a counter starts again at 0 after this many joules; 0 = never */
+	int64_t refresh_ns; /* how often the sensor changes; 0 = unknown */
+	int64_t window_ns; /* averaging window that ends at the reading's time; 0 = instantaneous, -1 unknown */
+	double accuracy; /* relative, of the sensor itself; NAN = unknown */
+};
+
+/*
+ * covers: the components whose power this meter includes, as space-separated paths. "cpu/0" includes
+ * "cpu/0/core"; "/" is the whole node. GPU: "gpu/<UUID>", its memory "gpu/<UUID>/memory"; a RAPL package
+ * "cpu/0", its core "cpu/0/core", its DRAM "dram/0"; a Grace-Hopper module "cpu/0 dram/0 gpu/<UUID>".
+ */
+struct jm_meter {
+	char id[JM_ID_MAX];	/* stable: "nvml:GPU-8f...", "rapl:/sys/...", never an index */
+	char label[64];		/* for people: "GPU 0 NVIDIA H200" */
+	char device[JM_ID_MAX]; /* the device it belongs to (GPU UUID); "" = none */
+	const char *source;	/* the source's name; static */
+	enum jm_scope scope;
+	enum jm_origin origin;
+	char covers[256];
+	int first_signal, n_signals; /* its signals are adjacent in the set */
+	/* worked out by jm_meters_derive: */
+	int covered_by; /* index of the smallest meter that includes all of it; -1 = topmost */
+	int overlaps;	/* index of a meter that shares a part of it only; -1 = none */
+};
+
+struct jm_meters {
+	struct jm_meter *meter;
+	int n;
+	struct jm_signal *signal;
+	int n_signals;
+};
+
+/* Adds a copy; first_signal and n_signals are set here. Returns its index or an error code. */
+int jm_meters_add(struct jm_meters *set, const struct jm_meter *meter, struct jm_err *err);
+/* Adds a signal to the meter added last. Returns its index or an error code. */
+int jm_meters_add_signal(struct jm_meters *set, const struct jm_signal *signal, struct jm_err *err);
+/* Fills covered_by and overlaps. An estimated meter never covers a measured one. */
+void jm_meters_derive(struct jm_meters *set);
+/* Index of the meter's signal of that quantity, or -1. */
+int jm_meter_signal(const struct jm_meters *set, int meter, enum jm_quantity quantity);
+void jm_meters_done(struct jm_meters *set);
+
+/* A value carries its own validity and the time it is valid for. */
+struct jm_reading {
+	double value; /* NAN = no reading */
+	int64_t t_ns; /* on the context's clock: the sensor's own stamp where it has one, else when read */
+};
+
+#endif

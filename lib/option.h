@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One option row feeds the command line, the plan, the sweep axis, the help, the man page and the
+ * result column. Values are checked against their row where they are parsed.
+ */
+#ifndef JM_OPTION_H
+#define JM_OPTION_H
+
+#include "joulemark.h"
+
+enum jm_type { JM_INT, JM_REAL, JM_TEXT, JM_CHOICE, JM_FLAG, JM_DURATION /* seconds */ };
+
+struct jm_option {
+	const char *name; /* without dashes: "batch" */
+	enum jm_type type;
+	const char *unit;	    /* "" = none; a value may carry it: 100ms, 300W */
+	double min, max;	    /* of INT, REAL and DURATION; min > max = no limits */
+	const char *fallback;	    /* text of the default; NULL = none (unset) */
+	const char *const *choices; /* CHOICE: NULL-terminated */
+	const char *argument;	    /* for the help: "FILE", "N"; NULL = made from the type */
+	const char *help;
+	bool repeat; /* may be given several times (TEXT only) */
+};
+
+/* A value of an option; text is owned by the jm_values. */
+struct jm_value {
+	const struct jm_option *option;
+	char *text;    /* canonical: what was given, without superfluous signs; NULL = unset */
+	double number; /* INT, REAL, DURATION (s), FLAG (0/1) */
+	char **texts;  /* repeat: all of them, NULL-terminated */
+	int n_texts;
+	bool given; /* by the user, not the default */
+};
+
+struct jm_values {
+	struct jm_value *value; /* one per row, in the rows' order */
+	int n;
+};
+
+/* rows: terminated by a row whose name is NULL; may be NULL. Defaults are filled in. */
+int jm_values_init(struct jm_values *v, const struct jm_option *rows, struct jm_err *err);
+int jm_values_set(struct jm_values *v, const char *name, const char *text, struct jm_err *err);
+/* The value of a row by name. The name must exist: asking for another is a defect. */
+const struct jm_value *jm_values_get(const struct jm_values *v, const char *name);
+double jm_values_number(const struct jm_values *v, const char *name);
+const char *jm_values_text(const struct jm_values *v, const char *name); /* NULL = unset */
+void jm_values_done(struct jm_values *v);
+
+/*
+ * A number with its unit: "100ms" as seconds, "300W", "1.2kW", "1200MHz" as Hz. unit: the base unit
+ * ("s", "W", "Hz", "" = none). require: a bare number is refused (JM_EUSAGE).
+ */
+int jm_parse_quantity(
+	const char *text, const char *unit, bool require, double *ret, struct jm_err *err);
+
+/* The nearest of n words if it is near enough to be meant, else NULL. */
+const char *jm_did_you_mean(const char *word, const char *const *words, size_t n);
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A session measures: it opens sources, samples them in the background, knows the phases of the work
+ * and says at the end what energy each meter used in each. `measure` and every case of `run` stand on it.
+ *
+ *	jm_session_open    sources opened, meters known            (rights may be dropped after this)
+ *	jm_session_start   sampling runs
+ *	jm_session_begin / jm_session_end    phases; may nest and overlap
+ *	jm_session_stop    waits at most one sensor refresh for the last edge, then joins the threads
+ *	jm_session_report  meters, total and quality of a phase as JSON
+ */
+#ifndef JM_SESSION_H
+#define JM_SESSION_H
+
+#include <jansson.h>
+
+#include "energy.h"
+#include "trace.h"
+
+struct jm_session;
+
+struct jm_session_options {
+	const char *const *
+		sources; /* "nvml", "rapl", "sim:h100x4"...; NULL-terminated; NULL = all that open */
+	int64_t interval_ns; /* between readings; 0 = 100 ms */
+	/* Called once a second and at the end with the new part of the trace; may be NULL. Its failure
+	 * ends the session's trace, not the measurement, and is reported by jm_session_stop. */
+	int (*on_chunk)(void *arg, const struct jm_chunk *chunk, struct jm_err *err);
+	void *on_chunk_arg;
+};
+
+int jm_session_open(struct jm_ctx *ctx, const struct jm_session_options *options,
+	struct jm_session **ret, struct jm_err *err);
+const struct jm_meters *jm_session_meters(const struct jm_session *s);
+int jm_session_start(struct jm_session *s, struct jm_err *err);
+/* From any thread, at time t_ns of the clock (0 = now). Names: setup, warmup, steady, verify, cooldown,
+ * command, or the user's own. begin returns the phase's index or an error code. */
+int jm_session_begin(struct jm_session *s, const char *name, int64_t t_ns, struct jm_err *err);
+void jm_session_end(struct jm_session *s, int phase, int64_t t_ns);
+int jm_session_stop(struct jm_session *s, struct jm_err *err);
+/* After stop. Energy of one meter in one phase; see energy.h. */
+int jm_session_energy(
+	struct jm_session *s, int meter, int phase, struct jm_energy *ret, struct jm_err *err);
+/* After stop. {"meters": [...], "total": {...}, "quality": {...}, "phases": [...]}: meters, total and
+ * quality of the phase `main_phase`, phases of all. The caller owns the value. */
+json_t *jm_session_report(struct jm_session *s, int main_phase, struct jm_err *err);
+const struct jm_trace *jm_session_trace(const struct jm_session *s);
+void jm_session_close(struct jm_session *s); /* takes NULL */
+
+#endif

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Contract of a source: one file = one kind of power sensor. See sources/null.c for the smallest one. */
+#ifndef JM_SOURCE_H
+#define JM_SOURCE_H
+
+#include "meter.h"
+
+/* What `doctor` says of one thing: ok, or why not and how to mend it. */
+struct jm_finding {
+	bool ok;
+	const char *what; /* "GPU 0 NVIDIA H200", "/sys/class/powercap/intel-rapl:0/energy_uj" */
+	const char *why;  /* what can be had, or why not */
+	const char *mend; /* "" when ok */
+};
+typedef void jm_finding_fn(void *arg, const struct jm_finding *finding);
+
+struct jm_source {
+	const char *name;
+	const char *summary;  /* one line for `list` and the man page */
+	const char *argument; /* what may follow "name:", as "FILE" or "NODE"; NULL = nothing */
+	enum jm_origin origin;
+	/*
+	 * Finds the sensors and adds their meters and signals to the set. arg is what the user wrote
+	 * behind "name:" or "". Nothing to measure is an error (JM_ENOENT, JM_EPERM...) that says what
+	 * is missing and how to mend it. Files are opened here and stay open: rights may be dropped after.
+	 */
+	int (*open)(struct jm_ctx *ctx, const char *arg, struct jm_meters *set, void **ret_state,
+		struct jm_err *err);
+	/*
+	 * One reading per signal added, in that order. A sensor that fails now gives NAN and the rest
+	 * go on; an error is returned only when nothing more can come from this source.
+	 */
+	int (*read)(void *state, struct jm_reading *out, struct jm_err *err);
+	void (*close)(void *state); /* takes NULL */
+	/* Optional; the default opens the source and reports what came of it. */
+	void (*doctor)(struct jm_ctx *ctx, jm_finding_fn *say, void *arg);
+};
+
+extern const struct jm_source
+	*const jm_sources[]; /* NULL-terminated, generated from the build rows */
+
+/* By name, with a 'did you mean' in the error. */
+const struct jm_source *jm_source_find(const char *name, struct jm_err *err);
+void jm_source_doctor(
+	const struct jm_source *source, struct jm_ctx *ctx, jm_finding_fn *say, void *arg);
+
+#endif
