@@ -1,11 +1,174 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "registry.h"
+/* joulemark: finds the command, parses its options, runs it. */
+#include "cli.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
-int main(void)
+static void log_to_stderr(void *arg, enum jm_level level, const char *line)
 {
-	for (int i = 0; jm_sources[i]; i++)
-		printf("source %s: %s\n", jm_sources[i]->name, jm_sources[i]->summary);
+	(void)arg;
+	if (level == JM_DEBUG && !secure_getenv("JM_DEBUG"))
+		return;
+	fprintf(stderr, "joulemark: %s%s\n", level == JM_WARNING ? "warning: " : "", line);
+}
+
+int jm_cli_fail(const struct jm_cli *cli)
+{
+	bool usage = cli->err.code == JM_EUSAGE || cli->err.code == JM_ERANGE;
+
+	fprintf(stderr, "joulemark: %s\n", cli->err.text);
+	return usage ? JM_EXIT_USAGE : JM_EXIT_FAILURE;
+}
+
+static const struct jm_command *find_command(const char *name, struct jm_err *err)
+{
+	const char *names[32], *near;
+	size_t n = 0;
+
+	for (size_t i = 0; jm_commands[i]; i++) {
+		if (!strcmp(jm_commands[i]->name, name))
+			return jm_commands[i];
+		if (!jm_commands[i]->hidden && n < 32)
+			names[n++] = jm_commands[i]->name;
+	}
+	near = jm_did_you_mean(name, names, n);
+	if (near)
+		jm_err_set(
+			err, JM_EUSAGE, "There is no command '%s'; did you mean '%s'?", name, near);
+	else
+		jm_err_set(err, JM_EUSAGE,
+			"There is no command '%s'; 'joulemark --help' lists them.", name);
+	return NULL;
+}
+
+static int add_extra(struct jm_cli *cli, const char *name, const char *text)
+{
+	struct jm_extra *grown = reallocarray(cli->extra, (size_t)cli->n_extra + 1, sizeof(*grown));
+
+	if (!grown)
+		return jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for --%s.", name);
+	cli->extra = grown;
+	grown[cli->n_extra++] = (struct jm_extra){name, text};
 	return 0;
+}
+
+/* argv[*i] is an option; its value may be behind "=" or the next word. */
+static int parse_option(struct jm_cli *cli, int argc, char **argv, int *i)
+{
+	char *name = argv[*i] + 2, *equals = strchr(name, '=');
+	const struct jm_value *value;
+	const char *text = equals ? equals + 1 : NULL;
+	bool known;
+
+	if (equals)
+		*equals = '\0';
+	value = jm_values_get(&cli->values, name);
+	known = value || !cli->cmd->takes_extra;
+	if (known && !value)
+		return jm_values_set(&cli->values, name, "", &cli->err);
+	if (!text && value && value->option->type == JM_FLAG)
+		text = "1";
+	if (!text && *i + 1 < argc && (known || strncmp(argv[*i + 1], "--", 2) != 0))
+		text = argv[++*i];
+	if (!text && known)
+		return jm_err_set(&cli->err, JM_EUSAGE, "--%s needs a value.", name);
+	if (!known)
+		return add_extra(cli, name, text ? text : "1");
+	return jm_values_set(&cli->values, name, text, &cli->err);
+}
+
+static int check_arguments(struct jm_cli *cli)
+{
+	const struct jm_command *cmd = cli->cmd;
+
+	if (cli->n_args < cmd->min_args && !(cmd->takes_command && cli->command))
+		return jm_err_set(&cli->err, JM_EUSAGE, "Something is missing: joulemark %s %s.",
+			cmd->name, cmd->usage);
+	if (cmd->max_args >= 0 && cli->n_args > cmd->max_args)
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"'%s' is one argument too many: joulemark %s %s.", cli->args[cmd->max_args],
+			cmd->name, cmd->usage);
+	if (cli->command && !cli->command[0])
+		return jm_err_set(&cli->err, JM_EUSAGE, "No command follows '--': joulemark %s %s.",
+			cmd->name, cmd->usage);
+	return 0;
+}
+
+/* Positional words are moved to the front of argv, where cli->args points. */
+static int parse(struct jm_cli *cli, int argc, char **argv, bool *ret_help)
+{
+	int rc = jm_values_init(&cli->values, cli->cmd->options, &cli->err);
+
+	cli->args = argv;
+	for (int i = 0; i < argc && !rc; i++) {
+		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
+			*ret_help = true;
+			return 0;
+		}
+		if (!strcmp(argv[i], "--")) {
+			if (!cli->cmd->takes_command)
+				return jm_err_set(&cli->err, JM_EUSAGE,
+					"'%s' takes no command after '--'.", cli->cmd->name);
+			cli->command = argv + i + 1;
+			break;
+		}
+		if (!strncmp(argv[i], "--", 2))
+			rc = parse_option(cli, argc, argv, &i);
+		else if (argv[i][0] == '-' && argv[i][1])
+			rc = jm_err_set(&cli->err, JM_EUSAGE,
+				"Options are written in full, with two dashes, not '%s'.", argv[i]);
+		else
+			cli->args[cli->n_args++] = argv[i];
+	}
+	return rc ? rc : check_arguments(cli);
+}
+
+static int run_command(struct jm_cli *cli, int argc, char **argv)
+{
+	bool help = false;
+	int rc = parse(cli, argc, argv, &help);
+
+	if (help)
+		rc = jm_help_command(cli->cmd);
+	else
+		rc = rc ? jm_cli_fail(cli) : cli->cmd->run(cli);
+	jm_values_done(&cli->values);
+	free(cli->extra);
+	return rc;
+}
+
+/* A full disk must not look like success. */
+static int flush_stdout(int status)
+{
+	if (!ferror(stdout) && !fflush(stdout))
+		return status;
+	fprintf(stderr, "joulemark: Writing to standard output failed; is the disk full or the "
+			"pipe closed?\n");
+	return status ? status : JM_EXIT_FAILURE;
+}
+
+int main(int argc, char **argv)
+{
+	struct jm_cli cli = {0};
+
+	if (argc < 2) {
+		jm_help_program();
+		return JM_EXIT_USAGE;
+	}
+	if (!strcmp(argv[1], "--version")) {
+		printf("joulemark %s\n", JM_VERSION);
+		return flush_stdout(0);
+	}
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
+		return flush_stdout(jm_help_program());
+	if (jm_ctx_init(&cli.ctx, &cli.err))
+		return jm_cli_fail(&cli);
+	cli.ctx.log = log_to_stderr;
+	cli.cmd = find_command(argv[1], &cli.err);
+	if (!cli.cmd)
+		return jm_cli_fail(&cli);
+	return flush_stdout(run_command(&cli, argc - 2, argv + 2));
 }

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The commands, in the order of the help. */
+#include "cli.h"
+
+extern const struct jm_command jm_command_help;
+
+const struct jm_command *const jm_commands[] = {
+	&jm_command_help,
+	NULL,
+};

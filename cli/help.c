@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Help and man page, from the rows of commands and options. */
+#include "cli.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TAGLINE                                                                                    \
+	"what AI work costs on a machine: speed, power, energy, and where the power cap should "   \
+	"stand"
+
+static const char *argument_name(const struct jm_option *o)
+{
+	static const char *const by_type[] = {
+		[JM_INT] = "N",
+		[JM_REAL] = "X",
+		[JM_TEXT] = "TEXT",
+		[JM_CHOICE] = "WHICH",
+		[JM_FLAG] = "",
+		[JM_DURATION] = "TIME",
+	};
+
+	return o->argument ? o->argument : by_type[o->type];
+}
+
+/* Wraps text at 88 columns behind an indent; blank lines separate paragraphs. */
+static void print_wrapped(const char *text, int indent)
+{
+	int column = 0;
+
+	while (*text) {
+		size_t blanks = strspn(text, " \n"), len;
+
+		if (column && blanks >= 2 && !strncmp(text, "\n\n", 2)) {
+			printf("\n\n");
+			column = 0;
+		}
+		text += blanks;
+		len = strcspn(text, " \n");
+		if (!len)
+			break;
+		if (column && column + 1 + (int)len > 88) {
+			putchar('\n');
+			column = 0;
+		}
+		if (!column)
+			column = printf("%*s", indent, "");
+		else
+			column += printf(" ");
+		column += printf("%.*s", (int)len, text);
+		text += len;
+	}
+	putchar('\n');
+}
+
+/* "1 to 64; default 4" behind an option's sentence */
+static void limits_text(const struct jm_option *o, char *out, size_t size)
+{
+	int used = 0;
+
+	out[0] = '\0';
+	if (o->type == JM_CHOICE) {
+		for (int i = 0; o->choices[i] && used < (int)size; i++)
+			used += snprintf(out + used, size - (size_t)used, "%s%s",
+				i ? ", " : " One of ", o->choices[i]);
+		used += snprintf(out + used, size - (size_t)used, ".");
+	} else if (o->type != JM_TEXT && o->type != JM_FLAG && o->min < o->max) {
+		used += snprintf(out, size, " %g to %g%s%s.", o->min, o->max,
+			o->unit && *o->unit ? " " : "", o->unit ? o->unit : "");
+	}
+	if (o->fallback && used < (int)size)
+		snprintf(out + used, size - (size_t)used, " Default %s.", o->fallback);
+}
+
+static void print_options(const struct jm_option *rows)
+{
+	char limits[512], text[1024];
+
+	for (const struct jm_option *o = rows; o && o->name; o++) {
+		printf("  --%s %s\n", o->name, argument_name(o));
+		limits_text(o, limits, sizeof(limits));
+		snprintf(text, sizeof(text), "%s.%s%s", o->help, limits,
+			o->repeat ? " May be repeated." : "");
+		print_wrapped(text, 8);
+	}
+}
+
+int jm_help_command(const struct jm_command *cmd)
+{
+	printf("joulemark %s %s\n\n", cmd->name, cmd->usage);
+	print_wrapped(cmd->description, 0);
+	if (cmd->options && cmd->options->name) {
+		printf("\nOptions\n");
+		print_options(cmd->options);
+	}
+	if (cmd->example)
+		printf("\nExample\n%s\n", cmd->example);
+	return 0;
+}
+
+int jm_help_program(void)
+{
+	printf("joulemark %s - %s\n\nCommands\n", JM_VERSION, TAGLINE);
+	for (int i = 0; jm_commands[i]; i++)
+		if (!jm_commands[i]->hidden)
+			printf("  %-10s %s\n", jm_commands[i]->name, jm_commands[i]->summary);
+	printf("\n'joulemark COMMAND --help' tells more. Start with 'joulemark doctor'.\n");
+	return 0;
+}
+
+/* Text for roff: no line may start with a dot or a quote, and backslashes and dashes are escaped. */
+static void print_roff(const char *text)
+{
+	bool line_start = true;
+
+	for (; *text; text++) {
+		if (line_start && (*text == '.' || *text == '\''))
+			printf("\\&");
+		line_start = *text == '\n';
+		if (line_start && text[1] == '\n') {
+			printf("\n.PP");
+			continue;
+		}
+		if (*text == '\\')
+			printf("\\e");
+		else if (*text == '-')
+			printf("\\-");
+		else
+			putchar(*text);
+	}
+	putchar('\n');
+}
+
+static void man_command(const struct jm_command *cmd)
+{
+	char limits[512];
+
+	printf(".SS \"joulemark %s %s\"\n", cmd->name, cmd->usage);
+	print_roff(cmd->description);
+	for (const struct jm_option *o = cmd->options; o && o->name; o++) {
+		printf(".TP\n.BR \\-\\-%s \" %s\"\n", o->name, argument_name(o));
+		limits_text(o, limits, sizeof(limits));
+		print_roff(o->help);
+		printf(".\n");
+		print_roff(limits);
+	}
+	if (!cmd->example)
+		return;
+	printf(".PP\nExample:\n.PP\n.nf\n");
+	print_roff(cmd->example);
+	printf(".fi\n");
+}
+
+int jm_help_man(void)
+{
+	printf(".TH JOULEMARK 1 \"\" \"joulemark %s\" \"User Commands\"\n", JM_VERSION);
+	printf(".SH NAME\njoulemark \\- %s\n", TAGLINE);
+	printf(".SH SYNOPSIS\n.B joulemark\n.I command\n[options] [arguments] [\\-\\- command "
+	       "...]\n");
+	printf(".SH COMMANDS\n");
+	for (int i = 0; jm_commands[i]; i++)
+		if (!jm_commands[i]->hidden)
+			man_command(jm_commands[i]);
+	printf(".SH \"EXIT STATUS\"\nThe measured command's own, or 128 + signal when it was "
+	       "killed; 127 when "
+	       "it was not found; 125 when joulemark itself failed; 2 for wrong usage.\n");
+	printf(".SH ENVIRONMENT\n.TP\n.B JM_ROOT\nprefix of /sys, /proc and /dev\n.TP\n.B "
+	       "JM_STATE\nfolder "
+	       "of the journal of settings\n.TP\n.B JM_NVML_LIB\nthe NVML library to "
+	       "open\n.PP\nAll are "
+	       "ignored when privileges are raised.\n");
+	return 0;
+}
+
+static int help_run(struct jm_cli *cli)
+{
+	if (jm_values_number(&cli->values, "man") > 0)
+		return jm_help_man();
+	if (!cli->n_args)
+		return jm_help_program();
+	for (int i = 0; jm_commands[i]; i++)
+		if (!strcmp(jm_commands[i]->name, cli->args[0]))
+			return jm_help_command(jm_commands[i]);
+	jm_err_set(&cli->err, JM_EUSAGE, "There is no command '%s'; 'joulemark --help' lists them.",
+		cli->args[0]);
+	return jm_cli_fail(cli);
+}
+
+static const struct jm_option help_options[] = {
+	{.name = "man", .type = JM_FLAG, .help = "print the man page"},
+	{0},
+};
+
+const struct jm_command jm_command_help = {
+	.name = "help",
+	.summary = "tell about a command",
+	.usage = "[COMMAND]",
+	.description = "Prints the help of a command, or the list of commands.",
+	.options = help_options,
+	.max_args = 1,
+	.run = help_run,
+};
