@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Records (joulemark.run/1, one JSON object per run of a case) -> a table, Markdown, CSV, JSON or one
+ * self-contained HTML page. Everything is derived from one summary (joulemark.report/1, summary.c), so
+ * that no two formats can disagree.
+ */
+#ifndef JM_REPORT_H
+#define JM_REPORT_H
+
+#include <jansson.h>
+
+#include "joulemark.h"
+
+#define JM_REPORT_FORMATS(X)                                                                       \
+	X(TABLE, "table")                                                                          \
+	X(MD, "md")                                                                                \
+	X(CSV, "csv")                                                                              \
+	X(JSON, "json")                                                                            \
+	X(HTML, "html")
+enum jm_report_format {
+#define X(name, text) JM_REPORT_##name,
+	JM_REPORT_FORMATS(X)
+#undef X
+};
+
+#define JM_REPORT_MAX_K 8
+
+/* All zero is the default. */
+struct jm_report_options {
+	const char *title; /* of the page; NULL = made from the records */
+	double k[JM_REPORT_MAX_K];
+	int n_k;	  /* of EDS; 0 = 1.5 and 2.0 */
+	double add_watts; /* assumed power of the rest of the node, added to every case; 0 = none */
+	int width;	  /* columns of the terminal; 0 = 100 */
+	bool cases;	  /* CSV: one row per case instead of one per setting */
+	const json_t *traces; /* HTML: see trace.c; NULL = none */
+};
+
+/*
+ * records: a JSON array of records, in any order, failed cases included. Returns the text, 0-terminated
+ * and for the caller to free. options may be NULL.
+ */
+int jm_report_render(const json_t *records, enum jm_report_format format,
+	const struct jm_report_options *options, char **ret_text, struct jm_err *err);
+/* The terminal's table with verdicts and failures, as printed at the end of a sweep. */
+int jm_report_table(const json_t *records, const struct jm_report_options *options, char **ret_text,
+	struct jm_err *err);
+
+#endif
