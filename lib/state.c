@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where the state folder is, and making it. */
+#include "state.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The state folder's path. Fails when no variable says where. */
+static int find_base(const struct jm_ctx *ctx, char *out, size_t size)
+{
+	const char *state = secure_getenv("JM_STATE"), *xdg = secure_getenv("XDG_STATE_HOME");
+	const char *home = secure_getenv("HOME");
+	int n;
+
+	if (state && *state)
+		n = snprintf(out, size, "%s", state);
+	else if (geteuid() == 0)
+		n = snprintf(out, size, "%s/var/lib/joulemark", ctx->root);
+	else if (xdg && *xdg == '/')
+		n = snprintf(out, size, "%s/joulemark", xdg);
+	else if (home && *home == '/')
+		n = snprintf(out, size, "%s/.local/state/joulemark", home);
+	else
+		return -1;
+	return n < 0 || (size_t)n >= size ? -1 : 0;
+}
+
+/* mkdir -p; the folders are for their owner to write and for all to read. */
+static int make_folders(char *path)
+{
+	for (char *slash = path; slash; *slash = '/') {
+		slash = strchr(slash + 1, '/');
+		if (slash)
+			*slash = '\0';
+		if (mkdir(path, 0755) && errno != EEXIST) {
+			int saved = errno;
+
+			if (slash)
+				*slash = '/';
+			return saved;
+		}
+		if (!slash)
+			break;
+	}
+	return 0;
+}
+
+int jm_state_folder(
+	const struct jm_ctx *ctx, const char *sub, char *out, size_t size, struct jm_err *err)
+{
+	char path[PATH_MAX], base[PATH_MAX - 64];
+	int rc;
+
+	if (find_base(ctx, base, sizeof(base)))
+		return jm_err_set(err, JM_ENOENT,
+			"There is no place for joulemark's state: HOME is not set; set JM_STATE to "
+			"a folder.");
+	rc = snprintf(path, sizeof(path), "%s%s%s", base, *sub ? "/" : "", sub);
+	if (rc < 0 || (size_t)rc >= sizeof(path) || (size_t)rc >= size)
+		return jm_err_set(err, JM_EUSAGE,
+			"The state folder's path is too long; set JM_STATE to a shorter one.");
+	rc = make_folders(path);
+	if (rc)
+		return jm_err_set(err,
+			rc == EACCES || rc == EPERM || rc == EROFS ? JM_EPERM : JM_EIO,
+			"Cannot make the state folder %s: %s; set JM_STATE to a folder that can be "
+			"written.",
+			path, strerror(rc));
+	strcpy(out, path);
+	return 0;
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The folder where joulemark keeps what must outlive a process: journals, simulated knobs. */
+#ifndef JM_STATE_H
+#define JM_STATE_H
+
+#include "joulemark.h"
+
+/*
+ * Path of the folder `sub` ("" = the state folder itself), made when it is not there: JM_STATE, else
+ * <root>/var/lib/joulemark as root, else $XDG_STATE_HOME/joulemark or ~/.local/state/joulemark.
+ */
+int jm_state_folder(
+	const struct jm_ctx *ctx, const char *sub, char *out, size_t size, struct jm_err *err);
+
+#endif
