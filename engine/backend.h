@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Contract of a backend: what runs the nodes of a program on one kind of device.
+ *
+ * `ref` is built in and defines every op; the others are plug-ins: a shared object "<name>.so" that
+ * exports `jm_backend_entry`. The engine calls in this order:
+ *
+ *	open     once
+ *	select   per group, before any memory exists: in which layouts and with how much scratch the
+ *	         backend can run it, or 0 = refused. A refused group of several nodes is split and its
+ *	         nodes are offered one by one; a refused single node ends the build with its reason.
+ *	alloc    the whole arena, known to the byte from what select said
+ *	build    per group: shapes, layouts and ADDRESSES are final and stay so until drop. Everything
+ *	         slow (code generation, algorithm choice, descriptors) belongs here
+ *	capture  optional: all groups of a program as one
+ *	run      per group and step, in program order. Never allocates, never decides
+ *	sync     waits for what run and copy have started; before it their results are not visible
+ *	drop, release, close
+ *
+ * One device is used by one thread at a time. Backends print nothing, exit never, keep no global
+ * mutable state. Errors are whole sentences in `err` (include/joulemark.h).
+ */
+#ifndef JM_BACKEND_H
+#define JM_BACKEND_H
+
+#include "joulemark.h"
+
+/* Changes with any change of this file's structs, enums or meanings. */
+#define JM_BACKEND_ABI 1
+
+/* ---- types --------------------------------------------------------------------------------------- */
+
+/*
+ * f64 exists for `ref` alone, as the yardstick. A bf16 operand is widened exactly; arithmetic and sums
+ * are in f32 or better; a bf16 result is rounded once, to nearest even, when it is stored.
+ */
+#define JM_DTYPES(X)                                                                               \
+	X(F32, "f32", 4)                                                                           \
+	X(BF16, "bf16", 2)                                                                         \
+	X(F64, "f64", 8)                                                                           \
+	X(I32, "i32", 4)
+enum jm_dtype {
+#define X(name, text, bytes) JM_##name,
+	JM_DTYPES(X)
+#undef X
+		JM_DTYPE_COUNT
+};
+
+/* ---- tensors ------------------------------------------------------------------------------------- */
+
+#define JM_DIMS	  6
+#define JM_BLOCKS 4
+
+/*
+ * How a tensor lies in memory. All zero = plain: row-major and dense, no padding. Else order[] lists
+ * the dims from slowest to fastest, and block[] the inner blocks, outermost first: block[i] elements of
+ * dim block_dim[i]; a blocked dim is padded with zeros up to the product of its blocks. ("BA16a64b2a"
+ * of a matrix: order {1,0}, blocks 16 of dim 0, 64 of dim 1, 2 of dim 0.) Compared with memcmp: unused
+ * entries are zero.
+ */
+struct jm_layout {
+	int16_t rank; /* 0 = plain */
+	int16_t order[JM_DIMS];
+	int16_t n_blocks;
+	int16_t block_dim[JM_BLOCKS], block[JM_BLOCKS];
+};
+
+#define JM_CLASSES(X)                                                                                  \
+	X(PARAM, "parameters")	  /* master copy, in the slab of parameters */                         \
+	X(GRAD, "gradients")	  /* of a parameter, in the slab of gradients */                       \
+	X(OPT, "optimizer state") /* slabs of the optimizer */                                         \
+	X(COPY, "compute copies") /* a parameter in the compute type and layout */                     \
+	X(INPUT, "inputs")	  /* written by the host before a step */                              \
+	X(SCALAR, "scalars")	  /* losses, norms: read by the host after a step */                   \
+	X(ACT, "activations")	  /* and their gradients: live from first to last use */               \
+	X(SAVED,                                                                                       \
+		"saved for backward") /* what a backend keeps from a forward group for its gradient */ \
+	X(SCRATCH, "scratch")	      /* lives for one group */
+enum jm_class {
+#define X(name, text) JM_CLASS_##name,
+	JM_CLASSES(X)
+#undef X
+		JM_CLASS_COUNT
+};
+
+/*
+ * PARAM, GRAD, OPT, INPUT and SCALAR are always plain; ACT and COPY have the layout that select chose.
+ * Where a consumer chose another layout than the producer, the engine puts a `cast` node between.
+ */
+struct jm_tensor {
+	char name[48];
+	enum jm_class class;
+	enum jm_dtype type;
+	int rank;
+	int64_t dim[JM_DIMS];
+	struct jm_layout layout;
+	size_t bytes; /* in that layout, padding included */
+	/* Aligned to 64 bytes; NULL until memory is there (in select always). */
+	void *data;
+	/* Inside a group of several nodes: no one outside reads it, so it need not be written. */
+	bool is_virtual;
+	int id; /* the engine's own number */
+};
+
+/* ---- ops ----------------------------------------------------------------------------------------- */
+
+/*
+ * Shapes: B sequences, S positions, T = all leading dims multiplied (rows), C K N V widths, H heads of
+ * D, G key/value heads (G divides H), P positions in the table. "?" = optional: the pointer is NULL.
+ * An op with `accumulate` bit i set ADDS to out[i] in out[i]'s type (the sum is rounded once); else
+ * out[i] is overwritten in full, whatever it held. A backend that cannot add refuses; the engine then
+ * adds by itself.
+ *
+ * Types. c = the compute type (f32 or bf16, f64 on ref), a = the type of the residual stream (f32, or
+ * c). Vectors (bias, gamma, beta), statistics, losses and gradients of parameters are f32 whatever c
+ * is (f64 when c is f64). A backend takes any other mix it likes and refuses the rest.
+ *
+ * "in place": the engine may give out[0] the same address as in[0] (same bytes, same layout) when
+ * nobody needs in[0] later; the backend must then be right too. Otherwise no output overlaps an input.
+ *
+ * embed		in  ids i32[B,S], table f32|c[V,C], pos? f32|c[P,C], P >= S
+ *			out y a[B,S,C]		y[b,s] = table[ids[b,s]] + pos[s]. 0 <= ids < V is checked
+ *			before it gets here.
+ * embed-grad		in  ids i32[B,S], dy a[B,S,C]
+ *			out dtable f32[V,C], dpos? f32[P,C]	dtable[v] = sum of dy over ids == v;
+ *			dpos[s] = sum over b of dy[b,s]; rows that nobody used are 0. Same bits every time.
+ * linear		in  x c[..,K], w c[N,K], bias? f32[N]
+ *			out y c[..,N]		y = x w^T + bias
+ * linear-dgrad		in  dy c[..,N], w c[N,K]
+ *			out dx c[..,K]		dx = dy w
+ * linear-wgrad		in  dy c[..,N], x c[..,K]
+ *			out dw f32[N,K], dbias? f32[N]	dw = dy^T x; dbias = sum of dy over rows
+ * gelu			in  x c[..]
+ *			out y c[..]		y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
+ * gelu-grad		in  dy c[..], x c[..]
+ *			out dx c[..]		dx = dy gelu'(x)			in place
+ * layernorm		in  x a[..,C], gamma f32[C], beta? f32[C]	attr norm.eps
+ *			out y c[..,C], mean f32[..], rstd f32[..]
+ *			rstd = 1/sqrt(mean((x - mean)^2) + eps); y = (x - mean) rstd gamma + beta
+ * layernorm-grad	in  dy c[..,C], x a[..,C], gamma f32[C], mean f32[..], rstd f32[..]
+ *			out dx a[..,C], dgamma f32[C], dbeta? f32[C]	attr norm.eps
+ *			h = (x - mean) rstd, g = dy gamma: dx = rstd (g - mean(g) - h mean(g h)) (means over
+ *			C); dgamma = sum over rows of dy h; dbeta = sum over rows of dy. Bits 0 to 2 of
+ *			`accumulate` are independent; bit 0 is the usual case (dx joins the residual's gradient).
+ * rope			in  x c[B,S,(H+2G)D]		attr rope.{heads,kv_heads,theta}
+ *			out y c[B,S,(H+2G)D]							in place
+ *			The first H + G heads (queries, keys) are turned, the values copied. With
+ *			w_i = theta^(-2i/D), i < D/2, D even: y_i = x_i cos(s w_i) - x_{i+D/2} sin(s w_i),
+ *			y_{i+D/2} = x_{i+D/2} cos(s w_i) + x_i sin(s w_i); s = position from 0.
+ * rope-grad		in  dy c[..]; out dx c[..]	the same with -sin			in place
+ * attention		in  qkv c[B,S,(H+2G)D]		attr attention.{heads,kv_heads,causal,scale}
+ *			out y c[B,S,H D], lse f32[B,H,S]
+ *			qkv[b,s] = H queries, then G keys, then G values, each of D; head h uses key/value
+ *			head h / (H/G). z[t] = scale q_s.k_t over t <= s (causal) or all t;
+ *			lse = log sum_t exp z[t]; y = sum_t exp(z[t] - lse) v_t
+ * attention-grad	in  dy c[B,S,H D], qkv, y, lse (as of attention)	attr attention
+ *			out dqkv c[B,S,(H+2G)D]	gradients of queries, keys, values in the same packing
+ * add			in  a a|c[..], b a|c[..]
+ *			out y a|c[..]		y = a + b				in place
+ * softmax-xent		in  logits c[..,V], target i32[..] (0 <= target < V)	attr xent.scale
+ *			out loss f32[1], dlogits? c[..,V]		in place: dlogits (out[1]) over in[0]
+ *			loss = mean over rows of (log sum exp logits - logits[target]), not scaled;
+ *			dlogits = xent.scale / T (softmax(logits) - onehot(target)). The mean is summed so that
+ *			its error does not grow with T (f64, or pairwise).
+ * cast			in  x any[..]; out y any[..]	the same elements in another type and/or layout;
+ *			padding of a blocked output is 0. f32 -> f32 with unlike layouts is a reorder.
+ * norm			in  x f32[n]; out y f32[1]	y = sqrt(sum x^2), summed in f64 or pairwise; NaN or
+ *			infinity in x gives a y that is not finite
+ * adamw		in  g f32[n], norm? f32[1], now f32[3] = {lr, 1 - beta1^t, 1 - beta2^t}, t from 1
+ *			out p f32[n], m f32[n], v f32[n]		updated: read and written
+ *			attr adamw.{beta1,beta2,eps,weight_decay,clip,n_decay}
+ *			When norm is given and not finite, nothing changes. g' = g min(1, clip/(norm + 1e-6))
+ *			when norm is given and clip > 0, else g. For i < n_decay first p -= lr weight_decay p.
+ *			m = beta1 m + (1 - beta1) g'; v = beta2 v + (1 - beta2) g'^2;
+ *			p -= lr/now[1] m / (sqrt(v/now[2]) + eps). One pass over memory.
+ */
+#define JM_OPS(X)                                                                                  \
+	X(EMBED, "embed")                                                                          \
+	X(EMBED_GRAD, "embed-grad")                                                                \
+	X(LINEAR, "linear")                                                                        \
+	X(LINEAR_DGRAD, "linear-dgrad")                                                            \
+	X(LINEAR_WGRAD, "linear-wgrad")                                                            \
+	X(GELU, "gelu")                                                                            \
+	X(GELU_GRAD, "gelu-grad")                                                                  \
+	X(LAYERNORM, "layernorm")                                                                  \
+	X(LAYERNORM_GRAD, "layernorm-grad")                                                        \
+	X(ROPE, "rope")                                                                            \
+	X(ROPE_GRAD, "rope-grad")                                                                  \
+	X(ATTENTION, "attention")                                                                  \
+	X(ATTENTION_GRAD, "attention-grad")                                                        \
+	X(ADD, "add")                                                                              \
+	X(SOFTMAX_XENT, "softmax-xent")                                                            \
+	X(CAST, "cast")                                                                            \
+	X(NORM, "norm")                                                                            \
+	X(ADAMW, "adamw")
+enum jm_op {
+#define X(name, text) JM_OP_##name,
+	JM_OPS(X)
+#undef X
+		JM_OP_COUNT
+};
+
+union jm_attr {
+	struct {
+		double eps;
+	} norm; /* layernorm, layernorm-grad */
+	struct {
+		int heads, kv_heads;
+		double theta; /* 10000 */
+	} rope;
+	struct {
+		int heads, kv_heads;
+		bool causal;
+		double scale; /* 1/sqrt(D) */
+	} attention;
+	struct {
+		double scale; /* 1; 1/k for k micro-steps whose gradients add up */
+	} xent;
+	struct {
+		double beta1, beta2, eps, weight_decay;
+		double clip;	 /* largest global norm; 0 = no clipping */
+		int64_t n_decay; /* weight decay touches the first n_decay elements only */
+	} adamw;
+};
+
+#define JM_NODE_IN  6
+#define JM_NODE_OUT 4
+
+struct jm_node {
+	enum jm_op op;
+	int n_in, n_out; /* of the op, absent optional ones included */
+	struct jm_tensor *in[JM_NODE_IN], *out[JM_NODE_OUT];
+	union jm_attr attr;
+	unsigned accumulate;	   /* bit i: out[i] += */
+	const struct jm_node *fwd; /* gradient ops: the forward node, as a hint; else NULL */
+	/* What the mathematics needs; what the op's definition computes; bytes of operands and results. */
+	double flops_model, flops_executed, bytes;
+};
+
+/* ---- groups: what is offered, chosen, built and run ------------------------------------------------- */
+
+/*
+ * One node, or several that may run as one. Covers that the engine offers (more will come; refuse what
+ * is not known): linear+gelu (the linear's output is also kept when backward needs it: not virtual),
+ * add+layernorm (likewise the sum), norm+adamw, layernorm-grad+cast.
+ */
+#define JM_GROUP_MAX 8
+struct jm_group {
+	int n_nodes;
+	const struct jm_node *node[JM_GROUP_MAX]; /* in program order */
+	const struct jm_group *fwd; /* gradient groups: the group of the forward node; else NULL */
+	/* In build: memory asked for by the choice; NULL when it asked for none. */
+	void *scratch;
+	void *saved; /* written by this group in each step, read by the groups whose fwd it is */
+};
+
+/* One way to run a group. in/out: the layouts it needs, by node and operand; plain where zero. */
+struct jm_choice {
+	struct jm_layout in[JM_GROUP_MAX][JM_NODE_IN], out[JM_GROUP_MAX][JM_NODE_OUT];
+	size_t scratch; /* bytes, only during the group's run */
+	size_t saved;	/* bytes, from the forward group until its last gradient group */
+	double seconds; /* rough cost, to weigh choices against each other; NAN = cannot say */
+	double flops_executed; /* NAN = as the nodes say */
+	uint64_t tag;	       /* the backend's own; comes back in build */
+};
+#define JM_CHOICE_MAX 4
+
+/* ---- the backend ----------------------------------------------------------------------------------- */
+
+struct jm_device_props {
+	char name[96];	     /* "Intel(R) Xeon(R) Processor, 2 threads" */
+	size_t memory_bytes; /* that the program may use; 0 = unknown */
+	/* Types with instructions of their own; the others work, but slowly, and the user is told. */
+	bool native[JM_DTYPE_COUNT];
+	double peak_flops[JM_DTYPE_COUNT]; /* dense, per second; NAN = unknown */
+	double peak_bytes;		   /* of memory, per second; NAN = unknown */
+};
+
+enum jm_copy { JM_TO_DEVICE, JM_TO_HOST, JM_ON_DEVICE };
+
+/* dev: what open returned. All functions are required except capture. */
+struct jm_backend {
+	uint32_t abi; /* JM_BACKEND_ABI; first, so that any version can be told */
+	const char *name;
+	const char *summary;
+	/* index: which device; threads: of the host, 0 = all this process may use. */
+	int (*open)(int index, int threads, void **ret_dev, struct jm_err *err);
+	void (*props)(void *dev, struct jm_device_props *ret);
+	/*
+	 * Fills at most JM_CHOICE_MAX choices (zeroed by the caller), best first, and returns how many.
+	 * 0 = refused: err then holds the reason. Layouts of tensors that are decided already are in the
+	 * tensors: a choice that takes them as they are costs no reorder. Cheap: no code generation.
+	 */
+	int (*select)(void *dev, const struct jm_group *group, struct jm_choice *choice,
+		struct jm_err *err);
+	int (*build)(void *dev, const struct jm_group *group, const struct jm_choice *choice,
+		void **ret_exec, struct jm_err *err);
+	/* Several built groups as one exec, in this order; they outlive it. NULL = the engine loops. */
+	int (*capture)(void *dev, void *const *exec, int n, void **ret_exec, struct jm_err *err);
+	int (*run)(void *dev, void *exec, struct jm_err *err);
+	void (*drop)(void *dev, void *exec); /* takes NULL */
+	/* Zeroed, aligned to 64 bytes or more. NULL = out of memory. */
+	void *(*alloc)(void *dev, size_t bytes);
+	void (*release)(void *dev, void *memory); /* takes NULL */
+	int (*copy)(void *dev, void *to, const void *from, size_t bytes, enum jm_copy kind,
+		struct jm_err *err);
+	int (*sync)(void *dev, struct jm_err *err);
+	void (*close)(void *dev); /* takes NULL */
+};
+
+/* What a plug-in exports. It links what it needs of joulemark (lib/err.c, engine/tensor.c) itself. */
+JM_API const struct jm_backend *jm_backend_entry(void);
+
+#endif

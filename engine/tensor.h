@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Types, shapes and layouts: what engine, backends and tests all need to know of a tensor. */
+#ifndef JM_TENSOR_H
+#define JM_TENSOR_H
+
+#include <string.h>
+
+#include "backend.h"
+
+const char *jm_dtype_name(enum jm_dtype type); /* "bf16" */
+size_t jm_dtype_bytes(enum jm_dtype type);
+/* By name; JM_EUSAGE with the names there are. */
+int jm_dtype_find(const char *name, enum jm_dtype *ret, struct jm_err *err);
+const char *jm_op_name(enum jm_op op); /* "linear-dgrad" */
+const char *jm_class_name(enum jm_class class);
+
+/* Elements; without padding. */
+int64_t jm_tensor_count(const struct jm_tensor *t);
+/* Product of all dims but the last: the rows that row-wise ops work on. */
+int64_t jm_tensor_rows(const struct jm_tensor *t);
+/* The last dim. */
+int64_t jm_tensor_width(const struct jm_tensor *t);
+/* Bytes the tensor takes in that layout, padding included. */
+size_t jm_layout_bytes(const struct jm_tensor *t, const struct jm_layout *layout);
+bool jm_layout_equal(const struct jm_layout *a, const struct jm_layout *b);
+/* Where element `index` of a tensor lies in that layout, counted in elements. */
+int64_t jm_layout_offset(
+	const struct jm_tensor *t, const struct jm_layout *layout, const int64_t *index);
+
+/* A bf16 is the upper half of an f32; to it: nearest even, NaN stays NaN. */
+static inline float jm_bf16_get(uint16_t x)
+{
+	uint32_t bits = (uint32_t)x << 16;
+	float f;
+
+	memcpy(&f, &bits, sizeof(f));
+	return f;
+}
+
+static inline uint16_t jm_bf16_set(float f)
+{
+	uint32_t bits;
+
+	memcpy(&bits, &f, sizeof(bits));
+	if ((bits & 0x7fffffff) > 0x7f800000)
+		return (uint16_t)(bits >> 16 | 0x40);
+	return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+/* Element i of memory of a type, whatever the type. Slow; for `ref`, tests and initial values. */
+double jm_element_get(enum jm_dtype type, const void *data, int64_t i);
+void jm_element_set(enum jm_dtype type, void *data, int64_t i, double value);
+
+#endif
