@@ -19,7 +19,7 @@ int jm_ctx_init(struct jm_ctx *ctx, struct jm_err *err)
 		return jm_err_set(err, JM_EUSAGE,
 			"JM_ROOT is longer than %zu characters; use a shorter path.",
 			sizeof(ctx->root) - 1);
-	strcpy(ctx->root, root);
+	memcpy(ctx->root, root, strlen(root) + 1);
 	return 0;
 }
 

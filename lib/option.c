@@ -49,7 +49,9 @@ int jm_parse_quantity(
 
 	errno = 0;
 	value = strtod(text, &end);
-	if (end == text || errno == ERANGE || !isfinite(value))
+	/* strtod also takes spaces, hexadecimals and words */
+	if (end == text || strspn(text, "+-.0123456789eE") < (size_t)(end - text) ||
+		errno == ERANGE)
 		return jm_err_set(err, JM_EUSAGE, "'%s' is not a number%s%s.", text,
 			*unit ? " in " : "", unit);
 	if (!*end) {
@@ -61,6 +63,9 @@ int jm_parse_quantity(
 	}
 	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
 		if (!strcmp(units[i].base, unit) && !strcmp(units[i].text, end)) {
+			if (!isfinite(value * units[i].factor))
+				return jm_err_set(
+					err, JM_EUSAGE, "'%s' is too large a number.", text);
 			*ret = value * units[i].factor;
 			return 0;
 		}
@@ -80,13 +85,13 @@ static size_t smallest(size_t a, size_t b, size_t c)
 	return m < c ? m : c;
 }
 
-/* Edit distance, capped: words over 63 letters are never near. */
+/* Edit distance; words over 63 letters are never near. */
 static size_t distance(const char *a, const char *b)
 {
 	size_t row[64], n = strlen(b);
 
 	if (strlen(a) > 63 || n > 63)
-		return 64;
+		return SIZE_MAX;
 	for (size_t j = 0; j <= n; j++)
 		row[j] = j;
 	for (size_t i = 1; a[i - 1]; i++) {
@@ -146,9 +151,23 @@ static int check_choice(const struct jm_option *o, const char *text, struct jm_e
 				n ? ", " : "", o->choices[n]);
 	}
 	near = jm_did_you_mean(text, o->choices, n);
-	return jm_err_set(err, JM_EUSAGE, "--%s does not know '%s'; %s%s%s it takes one of %s.",
-		o->name, text, near ? "did you mean '" : "", near ? near : "", near ? "'?" : "",
+	return jm_err_set(err, JM_EUSAGE, "--%s does not know '%s'%s%s%s; it takes one of %s.",
+		o->name, text, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "",
 		all);
+}
+
+static int parse_flag(
+	const struct jm_option *o, const char *text, double *number, struct jm_err *err)
+{
+	static const char *const words[] = {"0", "1", "false", "true", "no", "yes"};
+
+	for (int i = 0; i < 6; i++) {
+		if (!strcmp(words[i], text)) {
+			*number = i & 1;
+			return 0;
+		}
+	}
+	return jm_err_set(err, JM_EUSAGE, "--%s is a yes or no, not '%s'.", o->name, text);
 }
 
 static int parse(const struct jm_option *o, const char *text, double *number, struct jm_err *err)
@@ -159,8 +178,7 @@ static int parse(const struct jm_option *o, const char *text, double *number, st
 	case JM_TEXT:
 		return 0;
 	case JM_FLAG:
-		*number = !strcmp(text, "1") || !strcmp(text, "true") || !strcmp(text, "yes");
-		return 0;
+		return parse_flag(o, text, number, err);
 	case JM_CHOICE:
 		return check_choice(o, text, err);
 	case JM_INT:

@@ -1,0 +1,12 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Runs a test with a state folder and temporary files of its own, so that no test sees another one's
+# journal or store, nor the user's. Removes them afterwards.
+set -u
+dir=$(mktemp -d "${TMPDIR:-/tmp}/joulemark-test.XXXXXX") || exit 99
+trap 'rm -rf "$dir"' EXIT
+trap 'exit 130' INT TERM
+mkdir "$dir/state" "$dir/tmp" "$dir/home"
+unset JM_ROOT JM_NVML_LIB XDG_STATE_HOME XDG_CONFIG_HOME CUDA_VISIBLE_DEVICES
+export JM_STATE="$dir/state" TMPDIR="$dir/tmp" HOME="$dir/home"
+"$@"

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "test.h"
+#include "meter.h"
+
+struct row {
+	const char *id;
+	enum jm_origin origin;
+	const char *covers;
+	const char *covered_by, *overlaps; /* what must come out; NULL = none */
+};
+
+static void add_all(struct jm_meters *set, const struct row *rows, int n)
+{
+	struct jm_err err = JM_ERR_INIT;
+
+	for (int i = 0; i < n; i++) {
+		struct jm_meter m = {.origin = rows[i].origin};
+
+		strncpy(m.id, rows[i].id, sizeof(m.id) - 1);
+		strncpy(m.covers, rows[i].covers, sizeof(m.covers) - 1);
+		assert_int_equal(jm_meters_add(set, &m, &err), i);
+	}
+}
+
+static const char *id_of(const struct jm_meters *set, int i)
+{
+	return i < 0 ? "none" : set->meter[i].id;
+}
+
+/* The containment is the same in whatever order the meters were found. */
+static void check(const struct row *rows, int n)
+{
+	struct row turned[16];
+
+	for (int turn = 0; turn < n; turn++) {
+		struct jm_meters set = {0};
+
+		for (int i = 0; i < n; i++)
+			turned[i] = rows[(i + turn) % n];
+		add_all(&set, turned, n);
+		jm_meters_derive(&set);
+		for (int i = 0; i < n; i++) {
+			const char *by = turned[i].covered_by, *over = turned[i].overlaps;
+
+			assert_string_equal(id_of(&set, set.meter[i].covered_by), by ? by : "none");
+			assert_string_equal(
+				id_of(&set, set.meter[i].overlaps), over ? over : "none");
+		}
+		jm_meters_done(&set);
+	}
+}
+#define CHECK(rows) check(rows, sizeof(rows) / sizeof(rows[0]))
+
+static void rapl_domains(void **state)
+{
+	const struct row plain[] = {
+		{"package-0", JM_MEASURED, "cpu/0", NULL, NULL},
+		{"core-0", JM_MEASURED, "cpu/0/core", "package-0", NULL},
+		{"uncore-0", JM_MEASURED, "cpu/0/uncore", "package-0", NULL},
+		{"dram-0", JM_MEASURED, "dram/0", NULL, NULL},
+		{"package-1", JM_MEASURED, "cpu/1", NULL, NULL},
+		{"package-10", JM_MEASURED, "cpu/10", NULL, NULL},
+	};
+	const struct row psys[] = {
+		{"psys", JM_MEASURED, "/", NULL, NULL},
+		{"package-0", JM_MEASURED, "cpu/0", "psys", NULL},
+		{"core-0", JM_MEASURED, "cpu/0/core", "package-0", NULL},
+		{"dram-0", JM_MEASURED, "dram/0", "psys", NULL},
+	};
+
+	(void)state;
+	CHECK(plain);
+	CHECK(psys);
+}
+
+static void module_and_node(void **state)
+{
+	const struct row rows[] = {
+		{"node", JM_MEASURED, "/", NULL, NULL},
+		{"module", JM_MEASURED, "cpu/0 dram/0 gpu/A", "node", NULL},
+		{"gpu", JM_MEASURED, "gpu/A", "module", NULL},
+		{"hbm", JM_MEASURED, "gpu/A/memory", "gpu", NULL},
+		{"cpu", JM_MEASURED, "cpu/0", "module", NULL},
+	};
+	/* a psu rail that feeds half of what the module meter sees, and something of its own */
+	const struct row partial[] = {
+		{"module", JM_MEASURED, "cpu/0 gpu/A", NULL, "rail"},
+		{"rail", JM_MEASURED, "gpu/A gpu/B", NULL, "module"},
+		{"gpu-b", JM_MEASURED, "gpu/B", "rail", NULL},
+	};
+
+	(void)state;
+	CHECK(rows);
+	CHECK(partial);
+}
+
+/* An estimate never hides a measurement; a measurement of the same thing comes before it. */
+static void estimates(void **state)
+{
+	const struct row same[] = {
+		{"measured", JM_MEASURED, "cpu/0", NULL, NULL},
+		{"estimated", JM_ESTIMATED, "cpu/0", "measured", NULL},
+	};
+	const struct row wider[] = {
+		{"measured", JM_MEASURED, "cpu/0", NULL, "estimated"},
+		{"estimated", JM_ESTIMATED, "cpu/0 dram/0", NULL, "measured"},
+	};
+	const struct row both[] = {
+		{"node", JM_ESTIMATED, "/", NULL, NULL},
+		{"cpu", JM_ESTIMATED, "cpu/0", "node", NULL},
+	};
+
+	(void)state;
+	CHECK(same);
+	CHECK(wider);
+	CHECK(both);
+}
+
+/* Two meters of the very same thing: one is counted, the other shown under it; never a ring. */
+static void twins(void **state)
+{
+	const struct row rows[] = {
+		{"a", JM_MEASURED, "gpu/A", NULL, NULL},
+		{"b", JM_MEASURED, "gpu/A", "a", NULL},
+	};
+	struct jm_meters set = {0};
+
+	(void)state;
+	add_all(&set, rows, 2);
+	jm_meters_derive(&set);
+	assert_int_equal(set.meter[0].covered_by, -1);
+	assert_int_equal(set.meter[1].covered_by, 0);
+	assert_int_equal(set.meter[1].overlaps, -1);
+	jm_meters_done(&set);
+}
+
+static void odd_spellings(void **state)
+{
+	const struct row rows[] = {
+		{"spaces", JM_MEASURED, "  cpu/0   dram/0 ", NULL, NULL},
+		{"cpu", JM_MEASURED, "cpu/0", "spaces", NULL},
+		{"nothing", JM_MEASURED, "", NULL, NULL},
+		{"prefix", JM_MEASURED, "cpu/00", NULL, NULL},
+	};
+
+	(void)state;
+	CHECK(rows);
+}
+
+static void signals_lie_with_their_meter(void **state)
+{
+	const struct row rows[] = {{"a", JM_MEASURED, "a", NULL, NULL}};
+	struct jm_signal energy = {.quantity = JM_Q_ENERGY}, power = {.quantity = JM_Q_POWER};
+	struct jm_meter b = {.id = "b", .first_signal = 99, .n_signals = 99};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_meters set = {0};
+
+	(void)state;
+	add_all(&set, rows, 1);
+	assert_int_equal(jm_meters_add_signal(&set, &energy, &err), 0);
+	assert_int_equal(jm_meters_add(&set, &b, &err), 1);
+	assert_int_equal(jm_meters_add_signal(&set, &power, &err), 1);
+	assert_int_equal(jm_meters_add_signal(&set, &energy, &err), 2);
+	assert_int_equal(jm_meter_signal(&set, 0, JM_Q_ENERGY), 0);
+	assert_int_equal(jm_meter_signal(&set, 0, JM_Q_POWER), -1);
+	assert_int_equal(jm_meter_signal(&set, 1, JM_Q_POWER), 1);
+	assert_int_equal(jm_meter_signal(&set, 1, JM_Q_ENERGY), 2);
+	assert_int_equal(set.signal[2].meter, 1);
+	jm_meters_done(&set);
+	assert_int_equal(set.n, 0);
+}
+
+static void names(void **state)
+{
+	(void)state;
+	assert_string_equal(jm_origin_name(JM_ESTIMATED), "estimated");
+	assert_string_equal(jm_scope_name(JM_SCOPE_GPU_MEMORY), "gpu-memory");
+	assert_string_equal(jm_quantity_name(JM_Q_POWER_AVERAGE), "power-average");
+	assert_string_equal(jm_quantity_unit(JM_Q_ENERGY), "J");
+	assert_string_equal(jm_quantity_unit(JM_Q_CLOCK), "Hz");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(rapl_domains),
+		cmocka_unit_test(module_and_node),
+		cmocka_unit_test(estimates),
+		cmocka_unit_test(twins),
+		cmocka_unit_test(odd_spellings),
+		cmocka_unit_test(signals_lie_with_their_meter),
+		cmocka_unit_test(names),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
