@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a record means: speed, power, energy per item, and how that compares with a reference. */
+#include "metric.h"
+
+#include <math.h>
+#include <string.h>
+
+#define JOULES_PER_WH 3600.0
+
+const struct jm_metric_row jm_metrics[] = {
+#define X(name, text, title, unit, better, energy) {text, title, unit, better, energy},
+	JM_METRICS(X)
+#undef X
+};
+
+static double number(const json_t *object, const char *key)
+{
+	const json_t *value = json_object_get(object, key);
+
+	return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static const char *text(const json_t *object, const char *key)
+{
+	const char *value = json_string_value(json_object_get(object, key));
+
+	return value ? value : "";
+}
+
+static bool topmost_of(const json_t *meter, enum jm_origin origin)
+{
+	return !strcmp(text(meter, "origin"), jm_origin_name(origin)) &&
+	       !json_is_string(json_object_get(meter, "covered_by"));
+}
+
+static int count_meters(const json_t *record, enum jm_origin origin)
+{
+	const json_t *meter;
+	size_t i;
+	int n = 0;
+
+	json_array_foreach(json_object_get(record, "meters"), i, meter) n +=
+		topmost_of(meter, origin);
+	return n;
+}
+
+static bool is_simulated(const json_t *record)
+{
+	return !strcmp(text(record, "clock"), "simulated") ||
+	       !strncmp(text(record, "device"), "sim:", 4);
+}
+
+/* Which meters speak for this run: never a mixture. */
+static void choose_origin(const json_t *record, struct jm_measured *m)
+{
+	static const enum jm_origin order[] = {
+		JM_SIMULATED, JM_MEASURED, JM_REPLAYED, JM_SIMULATED, JM_ESTIMATED};
+
+	for (size_t i = is_simulated(record) ? 0 : 1; i < sizeof(order) / sizeof(order[0]); i++) {
+		m->n_meters = count_meters(record, order[i]);
+		if (m->n_meters) {
+			m->origin = order[i];
+			m->has_energy = true;
+			return;
+		}
+	}
+}
+
+/* Sum of a field over the topmost meters of the chosen origin; NAN as soon as one is unknown. */
+static double sum_meters(const json_t *record, const struct jm_measured *m, const char *key)
+{
+	const json_t *meter;
+	double sum = 0;
+	size_t i;
+
+	if (!m->n_meters)
+		return NAN;
+	json_array_foreach(json_object_get(record, "meters"), i,
+		meter) if (topmost_of(meter, m->origin)) sum += number(meter, key);
+	return sum;
+}
+
+/* The session's own total is the authority (it knows which meters overlap in part). */
+static double total_joules(const json_t *record, const struct jm_measured *m)
+{
+	const json_t *total = json_object_get(record, "total");
+	char key[32] = "joules_";
+
+	if (!m->has_energy)
+		return NAN;
+	strncat(key, jm_origin_name(m->origin), sizeof(key) - strlen(key) - 1);
+	if (json_object_get(total, key))
+		return number(total, key);
+	return sum_meters(record, m, "joules");
+}
+
+static const json_t *main_phase(const json_t *record)
+{
+	const json_t *phase;
+	size_t i;
+
+	json_array_foreach(json_object_get(record, "phases"), i,
+		phase) if (!strcmp(text(phase, "name"), text(record, "phase"))) return phase;
+	return NULL;
+}
+
+/* Items, seconds and seconds per item of the phase that the meters speak of. */
+static void measure_work(const json_t *record, struct jm_measured *m)
+{
+	const json_t *phase = main_phase(record);
+	double throughput = number(record, "throughput");
+	double devices = number(record, "devices");
+
+	m->seconds = number(phase, "end_s") - number(phase, "start_s");
+	m->items = number(phase, "items");
+	if (isnan(m->seconds))
+		m->seconds = number(record, "wall_s");
+	if (!(m->items > 0))
+		m->items = number(record, "items");
+	if (!(m->items > 0) && !*text(record, "unit"))
+		m->items = 1;
+	if (!(throughput > 0) && m->seconds > 0)
+		throughput = m->items / m->seconds;
+	if (!(throughput > 0))
+		throughput = NAN;
+	m->seconds_item = 1 / throughput;
+	m->value[JM_M_THROUGHPUT] = throughput;
+	m->value[JM_M_THROUGHPUT_DEVICE] = number(record, "throughput_per_device");
+	if (isnan(m->value[JM_M_THROUGHPUT_DEVICE]) && devices > 0)
+		m->value[JM_M_THROUGHPUT_DEVICE] = throughput / devices;
+}
+
+static void measure_energy(const json_t *record, double add_watts, struct jm_measured *m)
+{
+	double e;
+
+	choose_origin(record, m);
+	m->joules = total_joules(record, m) + add_watts * (add_watts > 0 ? m->seconds : 0);
+	m->value[JM_M_WATTS] = m->joules / m->seconds;
+	if (isnan(m->value[JM_M_WATTS]))
+		m->value[JM_M_WATTS] = sum_meters(record, m, "watts_mean") + add_watts;
+	m->value[JM_M_WATTS_MEDIAN] = sum_meters(record, m, "watts_median") + add_watts;
+	m->value[JM_M_WATTS_MAX] = sum_meters(record, m, "watts_max") + add_watts;
+	e = m->joules / m->items;
+	if (!(e > 0))
+		return;
+	m->value[JM_M_JOULES_ITEM] = e;
+	m->value[JM_M_WH_ITEM] = e / JOULES_PER_WH;
+	m->value[JM_M_ITEMS_JOULE] = 1 / e;
+	m->value[JM_M_ITEMS_WH] = JOULES_PER_WH / e;
+	m->value[JM_M_EDP] = e * m->seconds_item;
+}
+
+static bool failed(const json_t *record)
+{
+	const json_t *exit_status = json_object_get(record, "exit_status");
+
+	if (json_is_string(json_object_get(record, "status")))
+		return strcmp(text(record, "status"), "ok") != 0;
+	return json_is_number(exit_status) && json_number_value(exit_status) != 0;
+}
+
+void jm_metric_measure(const json_t *record, double add_watts, struct jm_measured *ret)
+{
+	struct jm_measured m = {.seconds_item = NAN, .items = NAN, .seconds = NAN, .joules = NAN};
+
+	for (int i = 0; i < JM_M_ALL; i++)
+		m.value[i] = NAN;
+	if (!failed(record)) {
+		measure_work(record, &m);
+		measure_energy(record, add_watts, &m);
+	}
+	*ret = m;
+}
+
+double jm_metric_eds(double k, double energy_ratio, double time_ratio)
+{
+	return (k - 1) / k * energy_ratio + time_ratio / k;
+}
+
+/* EDS_k = 1 - ((k-1) dE - dT) / k with dE = 1 - e/e_ref and dT = d/d_ref - 1, so k = 2 gives dE - dT. */
+double jm_metric_gain_minus_loss(double energy_ratio, double time_ratio)
+{
+	return 200 * (1 - jm_metric_eds(2, energy_ratio, time_ratio));
+}
+
+void jm_metric_relate(
+	struct jm_measured *m, const struct jm_measured *ref, const double *k, int n_k)
+{
+	double energy, time;
+
+	if (!ref)
+		return;
+	energy = m->value[JM_M_JOULES_ITEM] / ref->value[JM_M_JOULES_ITEM];
+	time = m->seconds_item / ref->seconds_item;
+	m->value[JM_M_GAIN] = 100 * (1 - energy);
+	m->value[JM_M_LOSS] = 100 * (time - 1);
+	m->value[JM_M_GAIN_LOSS] = jm_metric_gain_minus_loss(energy, time);
+	for (int i = 0; i < n_k && i < JM_METRIC_MAX_K; i++)
+		m->value[JM_M_EDS + i] = jm_metric_eds(k[i], energy, time);
+}
