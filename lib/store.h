@@ -60,8 +60,8 @@ int jm_store_add_case(
 	struct jm_store *s, const char *case_id, const json_t *parameters, struct jm_err *err);
 int jm_store_state(struct jm_store *s, const char *case_id, int repeat, enum jm_run_state *ret,
 	struct jm_err *err);
-/* A run of a case begins: what an earlier attempt left is removed at the end of this one, together with
- * the new record's arrival. Until jm_store_finish its state is "interrupted". */
+/* A run of a case begins: the trace of an earlier attempt is removed, its record is replaced by
+ * jm_store_finish; until then the state is "interrupted". */
 int jm_store_begin(struct jm_store *s, const char *case_id, int repeat, struct jm_err *err);
 /* Of the run that was begun last: its signals (once), then its chunks (see jm_chunk). */
 int jm_store_add_signals(struct jm_store *s, const struct jm_meters *set, struct jm_err *err);
