@@ -77,6 +77,9 @@ struct jm_signal {
 	int64_t refresh_ns; /* how often the sensor changes; 0 = unknown */
 	int64_t window_ns; /* averaging window that ends at the reading's time; 0 = instantaneous, -1 unknown */
 	double accuracy; /* relative, of the sensor itself; NAN = unknown */
+	/* Readings carry the sensor's own stamp: the value holds for exactly t_ns. False: t_ns is when it
+	 * was read, and the value came at the sensor's last refresh before that. */
+	bool stamped;
 };
 
 /*

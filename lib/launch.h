@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Runs an outside command under a session that has started: phase "command" from exec to exit, its marks
+ * as phases with their items, SIGINT, SIGTERM, SIGHUP and SIGQUIT passed on. For `measure` and `run`.
+ */
+#ifndef JM_LAUNCH_H
+#define JM_LAUNCH_H
+
+#include "proc.h"
+#include "session.h"
+
+struct jm_launch_options {
+	char *const *argv;
+	const char *items_regex, *items_json; /* see progress.h; NULL = marks only */
+	int out_fd;			      /* where captured stdout goes on to; usually 1 */
+	int (*before_exec)(void *arg);	      /* see proc.h */
+	void *before_exec_arg;
+};
+
+struct jm_outcome {
+	int status, signal; /* as in proc.h */
+	int phase;	    /* index of the phase "command" */
+	int64_t start_ns, end_ns;
+	double wall_s;
+	double items, throughput; /* NAN = not told */
+	int interrupted;	  /* a signal that we got ourselves; 0 = none */
+};
+
+/* JM_ENOENT and JM_EPERM: the command could not be started (jm_proc_status_of). Real time only. */
+int jm_launch(struct jm_ctx *ctx, struct jm_session *s, const struct jm_launch_options *o,
+	struct jm_outcome *ret, struct jm_err *err);
+
+#endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Items done by an outside command: marks it sends through a socket, or numbers in what it prints.
+ *
+ * The socket is a Unix datagram socket in a private folder; JM_PROGRESS in the environment names it.
+ * One message per datagram, text: "jm1 T mark NAME [ITEMS]", T in ns of CLOCK_MONOTONIC.
+ * A mark ends the stretch before it: its items were done in that stretch, and from then on it is NAME.
+ */
+#ifndef JM_PROGRESS_H
+#define JM_PROGRESS_H
+
+#include "joulemark.h"
+
+struct jm_mark {
+	int64_t t_ns;
+	char name[64];
+	double items; /* done since the mark before; NAN = not told */
+};
+typedef void jm_mark_fn(void *arg, const struct jm_mark *mark);
+
+/* ---- the receiving end ---- */
+struct jm_progress;
+int jm_progress_open(struct jm_progress **ret, struct jm_err *err);
+const char *jm_progress_env(const struct jm_progress *p); /* "JM_PROGRESS=/tmp/..." */
+int jm_progress_fd(const struct jm_progress *p);	  /* to poll */
+/* Calls fn for each mark that waits. Malformed messages are counted, not errors. now_ns: stands in for
+ * a stamp that cannot be true. Returns how many marks came. */
+int jm_progress_receive(struct jm_progress *p, int64_t now_ns, jm_mark_fn *fn, void *arg);
+long jm_progress_malformed(const struct jm_progress *p);
+void jm_progress_close(struct jm_progress *p); /* takes NULL; removes socket and folder */
+
+/* ---- the sending end: JM_ENOENT outside `measure` and `run` ---- */
+int jm_progress_send(const char *name, double items, struct jm_err *err);
+
+/* ---- numbers in what a command prints ---- */
+struct jm_scan;
+/* Give one of the two. regex (POSIX extended): its first group is a number of items, each match is
+ * credited; without a group a match is one item. json_key: "tokens" or "result.tokens" of each line that
+ * is a JSON object, or else of the whole output. */
+int jm_scan_new(const char *regex, const char *json_key, struct jm_scan **ret, struct jm_err *err);
+void jm_scan_feed(
+	struct jm_scan *s, const char *bytes, size_t n, int64_t t_ns, jm_mark_fn *fn, void *arg);
+void jm_scan_end(struct jm_scan *s, int64_t t_ns, jm_mark_fn *fn, void *arg);
+void jm_scan_free(struct jm_scan *s); /* takes NULL */
+
+/* ---- the sum: items, and the rate between the first and the last mark ---- */
+struct jm_tally {
+	double items, items_after_first;
+	int64_t first_ns, last_ns;
+	long marks;
+};
+void jm_tally_add(struct jm_tally *t, const struct jm_mark *mark);
+/* Items per second: between first and last mark, or from t0_ns to the only one; NAN = unknown. */
+double jm_tally_rate(const struct jm_tally *t, int64_t t0_ns, int64_t t1_ns);
+
+#endif
