@@ -1,7 +1,37 @@
-# The thin face of the build; Meson does the work. `make demo` and `make check` do all their set-up.
+# SPDX-License-Identifier: Apache-2.0
+# A thin face; Meson does the work. `make demo` and `make check` install what they need with apt.
 BUILD ?= build
+DEVICE ?=
+PYTHON = /usr/bin/python3
 
-.PHONY: build
+.PHONY: build setup demo check format bench install clean
 build:
-	test -d $(BUILD) || meson setup $(BUILD)
+	tools/setup.sh build
+	@test -f $(BUILD)/build.ninja || meson setup $(BUILD)
 	ninja -C $(BUILD)
+
+setup:
+	tools/setup.sh check
+
+# Trains a small network here, sweeps a simulated node, leaves demo.html. DEVICE=cpu|nvml... sweeps that.
+demo:
+	tools/setup.sh demo
+	@test -f $(BUILD)/build.ninja || meson setup $(BUILD)
+	ninja -C $(BUILD) joulemark
+	tools/demo.sh $(BUILD)/joulemark $(DEVICE)
+
+# Every check there is; ends with "N passed, N failed". One step again: make check STEPS="lint tidy"
+check: setup
+	$(PYTHON) tools/check.py $(STEPS)
+
+format:
+	git ls-files '*.c' '*.h' | xargs clang-format -i
+
+bench: build
+	tools/bench.sh $(BUILD)
+
+install: build
+	meson install -C $(BUILD)
+
+clean:
+	rm -rf $(BUILD) $(BUILD)-* demo.html demo.db*

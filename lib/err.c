@@ -45,6 +45,7 @@ static void shorten(char *text, size_t size)
 	memcpy(text + end, "...", 4);
 }
 
+#undef jm_err_set
 int jm_err_set(struct jm_err *err, int code, const char *fmt, ...)
 {
 	va_list ap;

@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every check there is, one line each; the last line is "N passed, N failed".
+
+check.py [STEP...]   runs the named steps only; check.py --list names them.
+Logs and build folders lie beside the sources as build-*; a rerun compiles only what changed.
+"""
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+LOGS = ROOT / "build-check"
+JOBS = str(min(os.cpu_count() or 2, 8))
+FUZZ_SECONDS = os.environ.get("FUZZ_SECONDS", "10")
+
+# Programs that embed libraries not built for a sanitizer. PyTorch and the OpenMP runtimes report
+# their own leaks and races; what is under test there is compared in the plain build.
+NOT_ASAN = {"test_parity"}
+# gcc's and clang's OpenMP runtimes synchronise in ways that ThreadSanitizer cannot see, so what uses
+# them (the engine's cpu kernels) is not run under it; every test with threads of our own is.
+TSAN_TESTS = re.compile(r"clock|sampl|session|progress|trace|measure|energy|sim|guard|worker|run_|log")
+
+
+class Tally:
+    """What a step found: how many passed, failed, were skipped, and the words for it."""
+
+    def __init__(self, passed=0, failed=0, skipped=0, note=""):
+        self.passed, self.failed, self.skipped, self.note = passed, failed, skipped, note
+
+
+def sh(log, *command, env=None, cwd=ROOT):
+    """Runs a command; its output goes to the step's log. Returns (status, output)."""
+    print("$", " ".join(map(str, command)), file=log, flush=True)
+    done = subprocess.run([str(c) for c in command], cwd=cwd, text=True, errors="replace",
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                          env={**os.environ, **(env or {})})
+    log.write(done.stdout)
+    log.flush()
+    return done.returncode, done.stdout
+
+
+def build(log, folder, compiler, *options, targets=()):
+    """Configures (once) and compiles a build folder; warnings are errors."""
+    tool = ["setup"] if not (ROOT / folder / "build.ninja").exists() else ["setup", "--reconfigure"]
+    status, _ = sh(log, "meson", *tool, folder, "-Dwerror=true", *options,
+                   env={"CC": compiler, "CXX": compiler + "++"})
+    if status == 0:
+        status, _ = sh(log, "ninja", "-C", folder, "-j", JOBS, *targets)
+    return Tally(1) if status == 0 else Tally(0, 1, note="does not build")
+
+
+def count(result):
+    """The cases inside one Meson test: cmocka and pytest say how many there were."""
+    out = (result.get("stdout") or "") + (result.get("stderr") or "")
+    if result["result"] == "SKIP":
+        return 0, 0, 1
+    ok = result["result"] == "OK"
+    passed = sum(int(n) for n in re.findall(r"\[  PASSED  \] (\d+) test", out))
+    failed = sum(int(n) for n in re.findall(r"\[  FAILED  \] (\d+) test", out))
+    skipped = sum(int(n) for n in re.findall(r"\[  SKIPPED \] (\d+) test", out))
+    for n, word in re.findall(r"(\d+) (passed|failed|error|skipped)", out if not passed + failed else ""):
+        passed += int(n) if word == "passed" else 0
+        failed += int(n) if word in ("failed", "error") else 0
+        skipped += int(n) if word == "skipped" else 0
+    if ok and not passed + skipped:
+        passed = 1
+    if not ok and not failed:
+        failed = 1
+    return passed, failed, skipped
+
+
+def run_tests(log, folder, keep=lambda name: True, env=None):
+    _, listed = sh(log, "meson", "test", "-C", folder, "--list", "--no-rebuild")
+    names = re.findall(r"^(?:\S+ / )?([a-z]\w*)$", listed, re.M)
+    chosen = [name for name in names if keep(name)]
+    if not chosen:
+        return Tally(0, 1, note="no tests are there")
+    results = ROOT / folder / "meson-logs" / "testlog.json"
+    results.unlink(missing_ok=True)
+    sh(log, "meson", "test", "-C", folder, "--no-rebuild", "--num-processes", JOBS,
+       "--timeout-multiplier", "4", "--print-errorlogs", *chosen, env=env)
+    total, bad = Tally(), []
+    lines = results.read_text().splitlines() if results.exists() else []
+    for line in lines:
+        result = json.loads(line)
+        passed, failed, skipped = count(result)
+        total.passed += passed
+        total.failed += failed
+        total.skipped += skipped
+        if failed:
+            bad.append(result["name"].split(" / ")[-1])
+    if len(lines) < len(chosen):
+        total.failed += len(chosen) - len(lines)
+        bad.append(f"{len(chosen) - len(lines)} without a result")
+    total.note = f"{len(lines)} programs" + (f"; failed: {', '.join(bad)}" if bad else "")
+    left_out = [name for name in names if name not in chosen]
+    if left_out:
+        total.note += f"; left out: {', '.join(left_out)}"
+    return total
+
+
+def step_gcc(log):
+    return build(log, "build", "gcc")
+
+
+def step_tests(log):
+    return run_tests(log, "build")
+
+
+def step_clang(log):
+    return build(log, "build-clang", "clang")
+
+
+def step_minimal(log):
+    """Without oneDNN and without nvcc: the reference backend and everything else stay."""
+    found = build(log, "build-minimal", "gcc", "-Ddnnl=disabled", targets=["joulemark"])
+    if not found.failed:
+        status, _ = sh(log, "build-minimal/joulemark", "list")
+        found.failed += status != 0
+    return found
+
+
+SANITIZER_ENV = {
+    "ASAN_OPTIONS": "abort_on_error=0:detect_stack_use_after_return=1:strict_string_checks=1",
+    "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+    "LSAN_OPTIONS": f"suppressions={ROOT}/tests/lsan.supp:print_suppressions=0",
+    "TSAN_OPTIONS": f"suppressions={ROOT}/tests/tsan.supp:halt_on_error=1",
+}
+
+
+def step_asan(log):
+    """Address and undefined-behaviour sanitizers over the same tests."""
+    found = build(log, "build-asan", "gcc", "-Db_sanitize=address,undefined", "-Db_lundef=false",
+                  "-Doptimization=1")
+    if found.failed:
+        return found
+    return run_tests(log, "build-asan", lambda name: name not in NOT_ASAN, SANITIZER_ENV)
+
+
+def step_tsan(log):
+    """Thread sanitizer over everything that starts threads of its own."""
+    found = build(log, "build-tsan", "clang", "-Db_sanitize=thread", "-Db_lundef=false",
+                  "-Doptimization=1")
+    if found.failed:
+        return found
+    return run_tests(log, "build-tsan", lambda name: TSAN_TESTS.search(name), SANITIZER_ENV)
+
+
+def sources(*patterns):
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", *patterns], cwd=ROOT,
+                            text=True, stdout=subprocess.PIPE, check=False).stdout.split()
+    if not listed:  # a tarball without git
+        listed = [str(p.relative_to(ROOT)) for g in patterns for p in ROOT.rglob(g)
+                  if not str(p.relative_to(ROOT)).startswith("build")]
+    return [name for name in listed if (ROOT / name).exists()]
+
+
+def step_format(log):
+    status, out = sh(log, "clang-format", "--dry-run", "--Werror", *sources("*.c", "*.h"))
+    bad = sorted(set(re.findall(r"^(\S+?):\d+", out, re.M)))
+    return Tally(1) if status == 0 else Tally(0, 1, note=" ".join(bad[:8]) + " (make format)")
+
+
+def step_lint(log):
+    status, out = sh(log, "tools/lint.sh")
+    passed = len(re.findall(r"^ok ", out, re.M))
+    failed = len(re.findall(r"^not ok ", out, re.M))
+    note = "; ".join(re.findall(r"^not ok (.*)", out, re.M))
+    return Tally(passed, failed or (status != 0 and not failed), note=note)
+
+
+def step_tidy(log):
+    """clang-tidy over every C file that clang compiled, JOBS at a time; findings are errors."""
+    commands = ROOT / "build-clang" / "compile_commands.json"
+    if not commands.exists() and build(log, "build-clang", "clang").failed:
+        return Tally(0, 1, note="the clang build failed")
+    files = sorted({os.path.normpath(os.path.join(c["directory"], c["file"]))
+                    for c in json.loads(commands.read_text())})
+    files = [f for f in files if "/build" not in f[len(str(ROOT)):]]
+
+    def tidy(file):
+        return subprocess.run(["clang-tidy", "--quiet", "-p", "build-clang", file], cwd=ROOT, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
+
+    bad = []
+    with concurrent.futures.ThreadPoolExecutor(int(JOBS)) as pool:
+        for file, done in zip(files, pool.map(tidy, files)):
+            log.write(done.stdout)
+            if done.returncode:
+                bad.append(os.path.relpath(file, ROOT))
+    return Tally(len(files) - len(bad), len(bad), note=" ".join(bad))
+
+
+def step_fuzz(log):
+    """Every parser of bytes from outside, a few seconds each, under the address sanitizer."""
+    found = build(log, "build-fuzz", "clang", "-Dfuzz=true", "-Db_sanitize=address,undefined",
+                  "-Db_lundef=false", "-Doptimization=1")
+    if found.failed:
+        return found
+    harnesses = sorted(p for p in (ROOT / "build-fuzz/tests/fuzz").glob("fuzz_*") if p.is_file())
+    bad = []
+
+    def fuzz(harness):
+        corpus = ROOT / "tests/fuzz" / harness.name.removeprefix("fuzz_")
+        found = LOGS / "corpus" / harness.name
+        found.mkdir(parents=True, exist_ok=True)
+        return subprocess.run(
+            [harness, f"-max_total_time={FUZZ_SECONDS}", "-timeout=5", "-rss_limit_mb=2048",
+             "-print_final_stats=1", f"-artifact_prefix={LOGS}/{harness.name}-", found]
+            + ([corpus] if corpus.is_dir() else []), cwd=LOGS, text=True, errors="replace",
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+            env={**os.environ, **SANITIZER_ENV})
+
+    with concurrent.futures.ThreadPoolExecutor(int(JOBS)) as pool:
+        for harness, done in zip(harnesses, pool.map(fuzz, harnesses)):
+            log.write(f"== {harness.name}\n{done.stdout}")
+            if done.returncode:
+                bad.append(harness.name)
+    return Tally(len(harnesses) - len(bad), len(bad) + (not harnesses),
+                 note=" ".join(bad) or f"{FUZZ_SECONDS} s each")
+
+
+def step_man(log):
+    """The man page and the help of every command come out whole."""
+    status, page = sh(log, "build/joulemark", "help", "--man")
+    if status:
+        return Tally(0, 1, note="no man page")
+    path = LOGS / "joulemark.1"
+    path.write_text(page)
+    status, out = sh(log, "groff", "-man", "-Tutf8", "-ww", "-z", path)
+    return Tally(1) if status == 0 and not out.strip() else Tally(0, 1, note="groff complains")
+
+
+def step_examples(log):
+    scripts = [s for s in sources("examples/*.sh")]
+    bad = [s for s in scripts if sh(log, "tests/isolate.sh", "sh", "-eu", ROOT / s,
+                                    env={"PATH": f"{ROOT}/build:{os.environ['PATH']}"})[0]]
+    return Tally(len(scripts) - len(bad), len(bad), note=" ".join(bad))
+
+
+STEPS = {name[5:]: function for name, function in globals().items() if name.startswith("step_")}
+
+
+def run_step(name):
+    began = time.monotonic()
+    with open(LOGS / f"{name}.log", "w", encoding="utf-8") as log:
+        try:
+            found = STEPS[name](log)
+        except Exception as problem:  # a broken check is a failed check, and the rest goes on
+            found = Tally(0, 1, note=f"{type(problem).__name__}: {problem}")
+            print(found.note, file=log)
+    word = "FAILED" if found.failed else "ok"
+    print(f"{word:6} {name:9} {time.monotonic() - began:6.1f} s  {found.passed} passed, "
+          f"{found.failed} failed, {found.skipped} skipped  {found.note}", flush=True)
+    if found.failed:
+        tail = (LOGS / f"{name}.log").read_text(errors="replace").splitlines()[-60:]
+        print("\n".join("       | " + line for line in tail))
+        print(f"       the whole log: build-check/{name}.log")
+    return found
+
+
+def main(args):
+    if args == ["--list"]:
+        print("\n".join(f"{n:9} {(f.__doc__ or '').splitlines()[0] if f.__doc__ else ''}"
+                        for n, f in STEPS.items()))
+        return 0
+    unknown = [a for a in args if a not in STEPS]
+    if unknown:
+        print(f"check: there is no step {unknown[0]}; there are {', '.join(STEPS)}.", file=sys.stderr)
+        return 2
+    LOGS.mkdir(exist_ok=True)
+    found = [run_step(name) for name in (args or STEPS)]
+    passed, failed, skipped = (sum(getattr(f, k) for f in found) for k in ("passed", "failed", "skipped"))
+    last = f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else "")
+    (LOGS / "summary").write_text(last + "\n")
+    print(last, flush=True)
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

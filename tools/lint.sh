@@ -1,0 +1,92 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Budgets and bans. Each rule prints "ok RULE" or "not ok RULE: where"; the status is 1 when one fails.
+set -u
+cd "$(dirname "$0")/.." || exit 2
+
+status=0
+files() { git ls-files -co --exclude-standard "$@" | while read -r f; do [ -f "$f" ] && echo "$f"; done; }
+ours() { files '*.c' '*.h' | grep -v '^tools/echarts/'; }
+
+# rule NAME: reads offending lines on stdin
+rule() {
+	local found
+	found=$(cat)
+	if [ -z "$found" ]; then
+		echo "ok $1"
+	else
+		echo "not ok $1: $(echo "$found" | wc -l)"
+		echo "$found" | head -40 | sed 's/^/    /'
+		status=1
+	fi
+}
+
+# code without comments and strings, as FILE:LINE:text
+code() {
+	/usr/bin/python3 - "$@" <<'PY'
+import re, sys
+for name in sys.argv[1:]:
+    text = open(name, encoding="utf-8").read()
+    blank = lambda m: re.sub(r"[^\n]", " ", m.group()) if m.group().startswith("/") else '""'
+    text = re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', blank, text, flags=re.S)
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            print(f"{name}:{number}:{line}")
+PY
+}
+all=$(ours)
+product=$(echo "$all" | grep -vE '^(tests|bench|examples)/')
+# shellcheck disable=SC2086
+code $all >"${TMPDIR:-/tmp}/lint.$$"
+trap 'rm -f "${TMPDIR:-/tmp}/lint.$$"' EXIT
+lines() { grep -E "$@" "${TMPDIR:-/tmp}/lint.$$"; }
+
+# --- bans: no bound, no error, or a shell in between
+lines '\b(sprintf|vsprintf|strcpy|strcat|stpcpy|gets|atoi|atol|atoll|atof|system|popen|tmpnam|tempnam|mktemp|alloca|strtok|getwd|rand|srand|localtime|gmtime|ctime|asctime)\(' |
+	grep -vE '^(tests|bench)/.*\b(rand|srand|system|popen)\(' | rule "banned functions"
+lines '^[^:]*:[0-9]+:.*//' | rule "comments are /* */"
+
+# --- layers
+lines '^(lib|sources|controls|workloads|sim|engine|backends|models|vendor|report)/' |
+	grep -E '\b(printf|puts|putchar|perror|exit|_exit|abort|assert)\(' |
+	grep -vF -f tools/lint.allow | rule "only cli/ prints and exits"
+lines '^lib/' | grep -iE 'nvml|nvidia|cuda|amd|rocm|dnnl|intel' |
+	grep -vF -f tools/lint.allow | rule "no vendor in lib/"
+includes() { # FOLDER FORBIDDEN: files of FOLDER that include something of FORBIDDEN
+	grep -nE "^#include \"(../)?($2)/" $(echo "$product" | grep "^$1/") /dev/null
+}
+{
+	includes lib 'sources|controls|workloads|sim|backends|vendor|report|cli'
+	includes engine 'workloads|models|sources|controls|sim|report|cli|vendor'
+	includes backends 'workloads|models|sources|controls|sim|report|cli|vendor'
+	includes models 'workloads|backends|sources|controls|sim|report|cli|vendor'
+	includes vendor 'lib|sources|controls|workloads|sim|engine|backends|report|cli'
+	includes report 'sources|controls|workloads|sim|engine|backends|cli|vendor'
+	includes sources 'controls|workloads|engine|backends|report|cli'
+	includes controls 'sources|workloads|engine|backends|report|cli'
+	includes workloads 'sources|controls|report|cli|vendor'
+} | grep -vF -f tools/lint.allow | rule "arrows run one way"
+lines '\b(getenv)\(' | grep -E "^($(echo "$product" | tr '\n' '|'))" | grep -vF -f tools/lint.allow |
+	rule "the environment is read with secure_getenv"
+# a generated list of members, not constructors; no global state that changes
+lines '__attribute__\(\(constructor' | grep -vE '^tests/' | rule "no constructors"
+
+# --- budgets
+# shellcheck disable=SC2086
+wc -l $all | awk '$2 != "total" && $1 > 600 {print $2 ": " $1 " lines"}' |
+	grep -vF -f tools/lint.allow | rule "files under 600 lines"
+# shellcheck disable=SC2086
+ctags -x --c-kinds=f --_xformat='%{input} %{line} %{end} %{name}' $all 2>/dev/null |
+	awk '$3 - $2 >= 60 {print $1 ":" $2 ": " $4 " has " $3 - $2 + 1 " lines"}' |
+	grep -vF -f tools/lint.allow | rule "functions under 60 lines"
+
+# --- the repository as others see it
+echo "$all" | xargs grep -L 'SPDX-License-Identifier: Apache-2.0' | grep -vE '/data/|\.in$' |
+	grep -vF -f tools/lint.allow | rule "a licence line on top"
+files | grep -vE '^tools/lint|\.(png|gz|db|bin)$|^tools/echarts/|^report/.*\.(min\.)?js' |
+	xargs grep -nIE '/work/|/root/|/home/[a-z]|\b(worktree|subagent|Claude|Anthropic|LLM session)\b' |
+	grep -vF -f tools/lint.allow | rule "nothing of the machine it was written on"
+files | grep -vE '\.(png|gz|db|bin|svg|json|csv|supp)$|^tools/echarts/|^report/.*js$|Makefile|LICENSE|^tests/' |
+	xargs grep -nIE '[[:space:]]+$' | grep -vF -f tools/lint.allow | rule "no blanks at line ends"
+
+exit $status

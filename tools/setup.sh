@@ -1,0 +1,51 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Installs what is missing, and only that, with apt: setup.sh build | demo | check
+set -eu
+
+# a C compiler, the build, and the libraries joulemark links
+build="gcc libc6-dev make meson ninja-build pkgconf python3-minimal
+	libjansson-dev libsqlite3-dev libxxhash-dev libdnnl-dev"
+# the text that the demo's network learns
+demo="jargon-text"
+# the second compiler, its sanitizers and linters; test libraries; the independent implementation
+# that the engine is compared with
+check="clang clang-format clang-tidy libclang-rt-14-dev libomp-14-dev universal-ctags
+	libcmocka-dev python3-pytest python3-jsonschema python3-numpy python3-torch
+	libopenblas0-pthread groff-base"
+
+case ${1:-} in
+build) want=$build ;;
+demo) want="$build $demo" ;;
+check) want="$build $demo $check" ;;
+*)
+	echo "usage: tools/setup.sh build|demo|check" >&2
+	exit 2
+	;;
+esac
+
+if ! command -v dpkg-query >/dev/null; then
+	echo "setup: this is no Debian or Ubuntu, so nothing is installed; what is needed here is called there:" >&2
+	echo "setup: $(echo $want)" >&2
+	exit 0
+fi
+
+missing=
+for package in $want; do
+	dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed ||
+		missing="$missing $package"
+done
+[ -n "$missing" ] || exit 0
+
+if [ "$(id -u)" = 0 ]; then
+	as_root=
+elif command -v sudo >/dev/null; then
+	as_root=sudo
+else
+	echo "setup: these packages are missing and neither root nor sudo is at hand; have somebody run" >&2
+	echo "setup:   apt-get install --no-install-recommends$missing" >&2
+	exit 1
+fi
+echo "setup: installing$missing" >&2
+$as_root apt-get -q update >&2
+$as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y install --no-install-recommends $missing >&2
