@@ -34,7 +34,7 @@
 	X(WH_ITEM, "wh_per_item", "energy per @", "Wh/@", -1, true)                                \
 	X(ITEMS_JOULE, "items_per_joule", "efficiency", "@/J", 1, true)                            \
 	X(ITEMS_WH, "items_per_wh", "efficiency", "@/Wh", 1, true)                                 \
-	X(EDP, "edp", "energy delay product", "J s/@^2", -1, true)                                 \
+	X(EDP, "edp", "energy delay product", "J·s/@²", -1, true)                                  \
 	X(GAIN, "energy_gain_percent", "energy gain", "%", 1, true)                                \
 	X(LOSS, "time_loss_percent", "time loss", "%", -1, false)                                  \
 	X(GAIN_LOSS, "gain_minus_loss", "energy gain - time loss", "%", 1, true)

@@ -1,16 +1,63 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The formats of a report by name. */
-#include "report.h"
+#include "grid.h"
+
+#include <stdlib.h>
+
+static int write_json(const struct jm_group *g, FILE *out, struct jm_err *err)
+{
+	json_t *summary = jm_report_summary(g);
+	int rc = -1;
+
+	if (summary)
+		rc = json_dumpf(summary, out, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
+	fputc('\n', out);
+	json_decref(summary);
+	return rc ? jm_err_set(err, JM_ENOMEM, "Out of memory for the report as JSON.") : 0;
+}
+
+static int write_format(const struct jm_group *g, const json_t *records,
+	enum jm_report_format format, FILE *out, struct jm_err *err)
+{
+	switch (format) {
+	case JM_REPORT_TABLE:
+		return jm_report_write_table(g, out, err);
+	case JM_REPORT_MD:
+		return jm_report_write_md(g, out, err);
+	case JM_REPORT_CSV:
+		return jm_report_write_csv(g, out, err);
+	case JM_REPORT_JSON:
+		return write_json(g, out, err);
+	case JM_REPORT_HTML:
+		return jm_report_write_html(g, records, out, err);
+	}
+	return jm_err_set(err, JM_EBUG, "There is no report format %d.", (int)format);
+}
 
 int jm_report_render(const json_t *records, enum jm_report_format format,
 	const struct jm_report_options *options, char **ret_text, struct jm_err *err)
 {
-	(void)format;
-	(void)options;
-	*ret_text = json_dumps(records, JSON_INDENT(2));
-	if (!*ret_text)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for the report.");
-	return 0;
+	struct jm_group g;
+	char *text = NULL;
+	size_t size = 0;
+	FILE *out;
+	int rc = jm_group_init(&g, records, options, err);
+
+	if (rc)
+		return rc;
+	out = open_memstream(&text, &size);
+	if (!out)
+		rc = jm_err_set(err, JM_ENOMEM, "Out of memory for the report.");
+	else
+		rc = write_format(&g, records, format, out, err);
+	if (out && fclose(out) && !rc)
+		rc = jm_err_set(err, JM_ENOMEM, "Out of memory for the report.");
+	jm_group_done(&g);
+	if (rc)
+		free(text);
+	else
+		*ret_text = text;
+	return rc;
 }
 
 int jm_report_table(const json_t *records, const struct jm_report_options *options, char **ret_text,

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The report as CSV (RFC 4180): one row per setting with the statistics of its repeats, or one row per
+ * case. SI units, no prefixes; unknown is an empty field.
+ */
+#include "grid.h"
+
+#include <math.h>
+#include <string.h>
+
+static void put_text(FILE *out, const char *text, bool first)
+{
+	if (!first)
+		fputc(',', out);
+	if (!strpbrk(text, ",\"\r\n")) {
+		fputs(text, out);
+		return;
+	}
+	fputc('"', out);
+	for (; *text; text++) {
+		if (*text == '"')
+			fputc('"', out);
+		fputc(*text, out);
+	}
+	fputc('"', out);
+}
+
+static void put_number(FILE *out, double value)
+{
+	if (isfinite(value))
+		fprintf(out, ",%.10g", value);
+	else
+		fputc(',', out);
+}
+
+static void put_head(const struct jm_group *g, FILE *out, const char *const *more, bool stats)
+{
+	static const char *const stat_names[] = {"mean", "median", "sd", "low95", "high95"};
+	char name[64], full[96];
+
+	put_text(out, "series", true);
+	put_text(out, "item", false);
+	for (int i = 0; i < g->n_dims; i++) {
+		static const char *const parts[] = {"", "_requested", "_accepted", "_enforced"};
+
+		for (int k = 0; k < (g->dim[i].knob ? 4 : 1); k++) {
+			snprintf(full, sizeof(full), "%s%s", g->dim[i].name, parts[k]);
+			put_text(out, full, false);
+		}
+	}
+	for (; *more; more++)
+		put_text(out, *more, false);
+	for (int m = 0; m < JM_M_EDS + g->options.n_k; m++) {
+		jm_group_metric_name(g, m, name, sizeof(name));
+		for (int k = 0; k < (stats ? 5 : 1); k++) {
+			snprintf(full, sizeof(full), "%s%s%s", name, stats ? "_" : "",
+				stats ? stat_names[k] : "");
+			put_text(out, full, false);
+		}
+	}
+	fputs("\r\n", out);
+}
+
+static const char *origin_of(bool has_energy, bool mixed, enum jm_origin origin)
+{
+	return !has_energy ? "" : mixed ? "mixed" : jm_origin_name(origin);
+}
+
+static void put_point(const struct jm_group *g, const struct jm_group_point *p, FILE *out)
+{
+	const struct jm_group_series *s = &g->series[p->series];
+
+	put_text(out, s->title, true);
+	put_text(out, s->item, false);
+	for (int i = 0; i < g->n_dims; i++) {
+		put_text(out, p->value[i].text, false);
+		if (!g->dim[i].knob)
+			continue;
+		put_number(out, p->value[i].requested);
+		put_number(out, p->accepted[i]);
+		put_number(out, p->enforced_max[i]);
+	}
+	put_text(out, p->reference ? "yes" : "no", false);
+	put_text(out, jm_group_state_name(p->state), false);
+	fprintf(out, ",%d,%d,%d", p->n_ok, p->n_failed, p->n_outliers);
+	put_text(out, origin_of(s->has_energy, s->mixed_origin, s->origin), false);
+	put_number(out, g->options.add_watts);
+	for (int m = 0; m < JM_M_EDS + g->options.n_k; m++) {
+		put_number(out, p->stat[m].mean);
+		put_number(out, p->stat[m].median);
+		put_number(out, p->stat[m].sd);
+		put_number(out, p->stat[m].mean - p->stat[m].half_width);
+		put_number(out, p->stat[m].mean + p->stat[m].half_width);
+	}
+	fputs("\r\n", out);
+}
+
+static const char *text(const json_t *object, const char *key)
+{
+	const char *value = json_string_value(json_object_get(object, key));
+
+	return value ? value : "";
+}
+
+static void put_case(const struct jm_group *g, const struct jm_group_case *c, FILE *out)
+{
+	const json_t *of_case = json_object_get(c->record, "case");
+	const struct jm_group_series *s = &g->series[c->series];
+	static const char *const numbers[] = {"repeat", "block", "position"};
+
+	put_text(out, s->title, true);
+	put_text(out, s->item, false);
+	for (int i = 0; i < g->n_dims; i++) {
+		put_text(out, c->value[i].text, false);
+		if (!g->dim[i].knob)
+			continue;
+		put_number(out, c->value[i].requested);
+		put_number(out, c->value[i].accepted);
+		put_number(out, c->value[i].enforced_max);
+	}
+	put_text(out, text(of_case, "id"), false);
+	for (int i = 0; i < 3; i++)
+		put_number(out, json_is_number(json_object_get(of_case, numbers[i]))
+					? json_number_value(json_object_get(of_case, numbers[i]))
+					: NAN);
+	put_text(out, c->reference ? "yes" : "no", false);
+	put_text(out, jm_group_state_name(c->state), false);
+	put_text(out, c->ok ? "ok" : "failed", false);
+	put_text(out, text(c->record, "reason"), false);
+	put_text(out, c->outlier ? "yes" : "no", false);
+	put_text(out, text(json_object_get(c->record, "quality"), "grade"), false);
+	put_text(out, origin_of(c->m.has_energy, false, c->m.origin), false);
+	put_number(out, c->m.items);
+	put_number(out, c->m.seconds);
+	put_number(out, c->m.joules);
+	for (int m = 0; m < JM_M_EDS + g->options.n_k; m++)
+		put_number(out, c->m.value[m]);
+	fputs("\r\n", out);
+}
+
+int jm_report_write_csv(const struct jm_group *g, FILE *out, struct jm_err *err)
+{
+	static const char *const of_point[] = {"reference", "state", "runs_ok", "runs_failed",
+		"outliers", "origin", "added_watts", NULL};
+	static const char *const of_case[] = {"case_id", "repeat", "block", "position", "reference",
+		"state", "status", "reason", "outlier", "grade", "origin", "items", "seconds",
+		"joules", NULL};
+
+	(void)err;
+	put_head(g, out, g->options.cases ? of_case : of_point, !g->options.cases);
+	for (int i = 0; i < g->n_points && !g->options.cases; i++)
+		put_point(g, &g->point[i], out);
+	for (int i = 0; i < g->n_cases && g->options.cases; i++)
+		put_case(g, &g->c[i], out);
+	return 0;
+}

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What differs between the cases of a sweep, and its value in each of them. */
+#include "group.h"
+#include "option.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *text(const json_t *object, const char *key)
+{
+	const char *value = json_string_value(json_object_get(object, key));
+
+	return value ? value : "";
+}
+
+static double number(const json_t *object, const char *key)
+{
+	const json_t *value = json_object_get(object, key);
+
+	return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+/* The leaf of that name at any depth of the parameters. */
+static const json_t *find_leaf(const json_t *object, const char *name)
+{
+	const json_t *value, *found = json_object_get(object, name);
+	const char *key;
+
+	if (found && !json_is_object(found))
+		return found;
+	json_object_foreach((json_t *)object, key, value)
+	{
+		found = json_is_object(value) ? find_leaf(value, name) : NULL;
+		if (found)
+			return found;
+	}
+	return NULL;
+}
+
+const json_t *jm_dim_parameters(const json_t *record)
+{
+	return json_object_get(json_object_get(record, "case"), "parameters");
+}
+
+const json_t *jm_dim_parameter(const json_t *record, const char *name)
+{
+	return find_leaf(jm_dim_parameters(record), name);
+}
+
+static int add_dim(struct jm_group *g, const char *name, const char *unit, bool knob, bool soft,
+	struct jm_err *err)
+{
+	struct jm_group_dim *dim;
+
+	for (int i = 0; i < g->n_dims; i++)
+		if (!strcmp(g->dim[i].name, name))
+			return 0;
+	if (g->n_dims == JM_GROUP_MAX_DIMS)
+		return jm_err_set(err, JM_ERANGE,
+			"The records differ in more than %d settings; report them in several "
+			"parts.",
+			JM_GROUP_MAX_DIMS);
+	dim = &g->dim[g->n_dims++];
+	snprintf(dim->name, sizeof(dim->name), "%s", name);
+	snprintf(dim->unit, sizeof(dim->unit), "%s", unit);
+	dim->knob = knob;
+	dim->soft = soft;
+	return 0;
+}
+
+static int add_knobs(struct jm_group *g, const json_t *record, struct jm_err *err)
+{
+	const json_t *row;
+	size_t i;
+	int rc = 0;
+
+	json_array_foreach(json_object_get(record, "settings"), i, row)
+	{
+		const char *knob = text(row, "knob");
+		bool soft =
+			json_is_true(json_object_get(row, "soft")) || !strncmp(knob, "soft.", 5);
+
+		if (*knob && !rc)
+			rc = add_dim(g, knob, text(row, "unit"), true, soft, err);
+	}
+	return rc;
+}
+
+static bool same_work(const json_t *a, const json_t *b)
+{
+	return !strcmp(text(a, "workload"), text(b, "workload")) &&
+	       !strcmp(text(a, "device"), text(b, "device")) &&
+	       !strcmp(text(a, "unit"), text(b, "unit"));
+}
+
+/* Leaves whose value differs from that of the first record of the same work. */
+static int add_varied(struct jm_group *g, const json_t *first, const json_t *record,
+	const json_t *object, struct jm_err *err)
+{
+	const json_t *value;
+	const char *key;
+	int rc = 0;
+
+	json_object_foreach((json_t *)object, key, value)
+	{
+		const json_t *other = jm_dim_parameter(first, key);
+
+		if (rc)
+			return rc;
+		if (json_is_object(value))
+			rc = add_varied(g, first, record, value, err);
+		else if (!other || !json_equal((json_t *)other, (json_t *)value))
+			rc = add_dim(g, key, "", false, false, err);
+	}
+	return rc;
+}
+
+static int find_varied(struct jm_group *g, const json_t *records, struct jm_err *err)
+{
+	int rc = 0;
+
+	for (size_t i = 1; i < json_array_size(records) && !rc; i++) {
+		const json_t *record = json_array_get(records, i);
+		const json_t *parameters =
+			json_object_get(json_object_get(record, "case"), "parameters");
+		size_t k = 0;
+
+		while (k < i && !same_work(json_array_get(records, k), record))
+			k++;
+		if (k < i)
+			rc = add_varied(g, json_array_get(records, k), record, parameters, err);
+	}
+	return rc;
+}
+
+int jm_dim_find(struct jm_group *g, const json_t *records, struct jm_err *err)
+{
+	const json_t *record;
+	size_t i;
+	int rc = 0;
+
+	json_array_foreach(records, i, record) if (!rc) rc = add_knobs(g, record, err);
+	if (!rc && !g->n_dims)
+		rc = find_varied(g, records, err);
+	return rc;
+}
+
+void jm_dim_quantity(double value, const char *unit, char *out, size_t size)
+{
+	if (!strcmp(unit, "Hz"))
+		snprintf(out, size, "%.6g MHz", value / 1e6);
+	else
+		snprintf(out, size, "%.6g%s%s", value, *unit ? " " : "", unit);
+}
+
+static enum jm_group_state state_of(const char *name)
+{
+	static const char *const names[] = {
+#define X(id, text) text,
+		JM_GROUP_STATES(X)
+#undef X
+	};
+
+	for (size_t i = 1; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strcmp(names[i], name))
+			return (enum jm_group_state)i;
+	return JM_STATE_UNKNOWN;
+}
+
+/* Over the devices of the knob: ends of what was requested and enforced, and the worst state. */
+static void read_settings(const struct jm_group_dim *dim, const json_t *record,
+	struct jm_group_value *v, double *ret_requested_max)
+{
+	const json_t *row;
+	size_t i;
+
+	json_array_foreach(json_object_get(record, "settings"), i, row)
+	{
+		enum jm_group_state state = state_of(text(row, "state"));
+
+		if (strcmp(text(row, "knob"), dim->name))
+			continue;
+		v->requested = fmin(v->requested, number(row, "requested"));
+		*ret_requested_max = fmax(*ret_requested_max, number(row, "requested"));
+		v->accepted = fmin(v->accepted, number(row, "accepted"));
+		v->enforced_min = fmin(v->enforced_min, number(row, "enforced"));
+		v->enforced_max = fmax(v->enforced_max, number(row, "enforced"));
+		if (state > v->state)
+			v->state = state;
+	}
+}
+
+static double first_known(double a, double b, double c)
+{
+	return !isnan(a) ? a : !isnan(b) ? b : c;
+}
+
+/* What the plan says: a number in the unit ("300W", 300), or a word ("default"). */
+static bool read_parameter(const struct jm_group_dim *dim, const json_t *record, double *ret_number,
+	char *ret_word, size_t size)
+{
+	const json_t *leaf = jm_dim_parameter(record, dim->name);
+	const char *word = json_string_value(leaf);
+
+	*ret_number = NAN;
+	*ret_word = '\0';
+	if (json_is_number(leaf))
+		*ret_number = json_number_value(leaf);
+	else if (word && jm_parse_quantity(word, dim->unit, false, ret_number, NULL))
+		snprintf(ret_word, size, "%s", word);
+	else if (json_is_boolean(leaf))
+		snprintf(ret_word, size, "%s", json_is_true(leaf) ? "yes" : "no");
+	return leaf && !json_is_null(leaf);
+}
+
+void jm_dim_value(const struct jm_group_dim *dim, const json_t *record, struct jm_group_value *ret)
+{
+	struct jm_group_value v = {
+		.requested = NAN, .accepted = NAN, .enforced_min = NAN, .enforced_max = NAN};
+	double asked, requested_max = NAN;
+	char word[40], quantity[40];
+
+	read_settings(dim, record, &v, &requested_max);
+	if (!read_parameter(dim, record, &asked, word, sizeof(word)) && dim->knob &&
+		isnan(v.requested))
+		snprintf(word, sizeof(word), "as found");
+	if (isnan(asked) && !*word)
+		asked = v.requested;
+	v.x = first_known(first_known(asked, v.requested, v.accepted), v.enforced_min, NAN);
+	jm_dim_quantity(v.x, dim->unit, quantity, sizeof(quantity));
+	if (!isnan(asked) && requested_max > asked && !isnan(v.requested) && v.requested == asked)
+		snprintf(v.text, sizeof(v.text), "%.6g-%s", asked, quantity);
+	else if (!isnan(asked))
+		snprintf(v.text, sizeof(v.text), "%s", quantity);
+	else if (!isnan(v.x))
+		snprintf(v.text, sizeof(v.text), "%s (%s)", word, quantity);
+	else
+		snprintf(v.text, sizeof(v.text), "%s", *word ? word : "-");
+	if (isnan(asked))
+		snprintf(v.key, sizeof(v.key), "%s", *word ? word : "-");
+	else
+		snprintf(v.key, sizeof(v.key), "%.12g", asked);
+	*ret = v;
+}
+
+static void copy_leaves(const struct jm_group *g, const json_t *from, json_t *to)
+{
+	const json_t *value;
+	const char *key;
+
+	json_object_foreach((json_t *)from, key, value)
+	{
+		bool is_dim = false;
+
+		for (int i = 0; i < g->n_dims; i++)
+			is_dim = is_dim || !strcmp(g->dim[i].name, key);
+		if (json_is_object(value))
+			copy_leaves(g, value, to);
+		else if (!is_dim)
+			json_object_set(to, key, (json_t *)value);
+	}
+}
+
+char *jm_dim_series_key(const struct jm_group *g, const json_t *record)
+{
+	static const char *const also[] = {"workload", "device", "precision", "unit", "command"};
+	json_t *key = json_object();
+	const json_t *one = json_object_get(record, "case");
+	char *out;
+
+	if (!key)
+		return NULL;
+	copy_leaves(g, json_object_get(one, "parameters"), key);
+	for (size_t i = 0; i < sizeof(also) / sizeof(also[0]); i++)
+		if (!json_object_get(one, "parameters"))
+			json_object_set(key, also[i], json_object_get(record, also[i]));
+	out = json_dumps(key, JSON_SORT_KEYS | JSON_COMPACT | JSON_ENCODE_ANY);
+	json_decref(key);
+	return out;
+}

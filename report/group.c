@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Records in order: series of points of cases, with their statistics. */
+#include "group.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double default_k[] = {1.5, 2.0};
+
+static const char *text(const json_t *object, const char *key)
+{
+	const char *value = json_string_value(json_object_get(object, key));
+
+	return value ? value : "";
+}
+
+const char *jm_group_state_name(enum jm_group_state state)
+{
+	switch (state) {
+#define X(id, name)                                                                                \
+	case JM_STATE_##id:                                                                        \
+		return name;
+		JM_GROUP_STATES(X)
+#undef X
+	}
+	return "unknown";
+}
+
+void jm_group_metric_name(const struct jm_group *g, int metric, char *out, size_t size)
+{
+	if (metric < JM_M_EDS)
+		snprintf(out, size, "%s", jm_metrics[metric].name);
+	else
+		snprintf(out, size, "eds_k%.6g", g->options.k[metric - JM_M_EDS]);
+}
+
+/* Copies with every @ replaced by the item. */
+static void put_item(const char *from, const char *item, char *out, size_t size)
+{
+	size_t used = 0;
+
+	out[0] = '\0';
+	for (; *from && used + 1 < size; from++) {
+		if (*from == '@') {
+			used += (size_t)snprintf(out + used, size - used, "%s", item);
+		} else {
+			out[used++] = *from;
+			out[used] = '\0';
+		}
+	}
+}
+
+void jm_group_metric_title(const struct jm_group *g, const struct jm_group_series *s, int metric,
+	char *out, size_t size)
+{
+	if (metric < JM_M_EDS)
+		put_item(jm_metrics[metric].title, s->item, out, size);
+	else
+		snprintf(out, size, "EDS k=%.6g", g->options.k[metric - JM_M_EDS]);
+}
+
+void jm_group_metric_unit(const struct jm_group_series *s, int metric, char *out, size_t size)
+{
+	put_item(metric < JM_M_EDS ? jm_metrics[metric].unit : "1", s->item, out, size);
+}
+
+int jm_group_metric_better(int metric)
+{
+	return metric < JM_M_EDS ? jm_metrics[metric].better : -1;
+}
+
+bool jm_group_metric_energy(int metric)
+{
+	return metric < JM_M_EDS ? jm_metrics[metric].energy : true;
+}
+
+static int json_int(const json_t *object, const char *key, int fallback)
+{
+	const json_t *value = json_object_get(object, key);
+
+	return json_is_integer(value) ? (int)json_integer_value(value) : fallback;
+}
+
+static bool is_ok(const json_t *record)
+{
+	const json_t *exit_status = json_object_get(record, "exit_status");
+
+	if (json_is_string(json_object_get(record, "status")))
+		return !strcmp(text(record, "status"), "ok");
+	return !json_is_number(exit_status) || json_number_value(exit_status) == 0;
+}
+
+static int read_case(
+	struct jm_group *g, const json_t *record, struct jm_group_case *c, struct jm_err *err)
+{
+	const json_t *of_case = json_object_get(record, "case");
+
+	c->record = record;
+	c->ok = is_ok(record);
+	c->block = json_int(of_case, "block", -1);
+	c->reference = json_is_true(json_object_get(of_case, "reference"));
+	c->series_key = jm_dim_series_key(g, record);
+	jm_metric_measure(record, g->options.add_watts, &c->m);
+	for (int i = 0; i < g->n_dims; i++) {
+		jm_dim_value(&g->dim[i], record, &c->value[i]);
+		if (c->value[i].state > c->state)
+			c->state = c->value[i].state;
+	}
+	return c->series_key ? 0 : jm_err_set(err, JM_ENOMEM, "Out of memory for the report.");
+}
+
+static bool same_point(
+	const struct jm_group *g, const struct jm_group_case *a, const struct jm_group_case *b)
+{
+	if (strcmp(a->series_key, b->series_key) || a->reference != b->reference)
+		return false;
+	for (int i = 0; i < g->n_dims; i++)
+		if (strcmp(a->value[i].key, b->value[i].key))
+			return false;
+	return true;
+}
+
+/* Series in order of appearance; in each the reference first, then by the dimensions' values. */
+static int compare_cases(const void *pa, const void *pb)
+{
+	const struct jm_group_case *a = pa, *b = pb;
+
+	if (a->series != b->series)
+		return a->series - b->series;
+	if (a->reference != b->reference)
+		return b->reference - a->reference;
+	for (int i = 0; i < JM_GROUP_MAX_DIMS; i++) {
+		int order = strcmp(a->value[i].key, b->value[i].key);
+
+		if (!order)
+			continue;
+		if (a->value[i].x > b->value[i].x)
+			return 1;
+		return a->value[i].x < b->value[i].x ? -1 : order;
+	}
+	if (a->block != b->block)
+		return a->block - b->block;
+	return json_int(json_object_get(a->record, "case"), "repeat", 0) -
+	       json_int(json_object_get(b->record, "case"), "repeat", 0);
+}
+
+static void number_series(struct jm_group *g)
+{
+	for (int i = 0; i < g->n_cases; i++) {
+		int k = 0;
+
+		while (k < i && strcmp(g->c[k].series_key, g->c[i].series_key))
+			k++;
+		g->c[i].series = k < i ? g->c[k].series : g->n_series++;
+	}
+}
+
+static void relate_case(struct jm_group *g, struct jm_group_case *c)
+{
+	struct jm_measured ref = {.seconds_item = 0};
+	double joules = 0;
+	int n = 0;
+
+	for (int i = 0; i < g->n_cases; i++) {
+		const struct jm_group_case *r = &g->c[i];
+
+		if (!r->ok || !r->reference || r->series != c->series || r->block != c->block)
+			continue;
+		joules += r->m.value[JM_M_JOULES_ITEM];
+		ref.seconds_item += r->m.seconds_item;
+		n++;
+	}
+	ref.value[JM_M_JOULES_ITEM] = joules / n;
+	ref.seconds_item /= n;
+	if (c->ok && n)
+		jm_metric_relate(&c->m, &ref, g->options.k, g->options.n_k);
+}
+
+static void mark_outliers(struct jm_group *g, struct jm_group_point *p, int first, int n)
+{
+	static const int watched[] = {JM_M_THROUGHPUT, JM_M_JOULES_ITEM};
+	double *values = calloc((size_t)n, sizeof(*values));
+	bool *flags = calloc((size_t)n, sizeof(*flags));
+
+	for (size_t m = 0; values && flags && m < 2; m++) {
+		for (int i = 0; i < n; i++)
+			values[i] = g->c[first + i].m.value[watched[m]];
+		jm_stat_outliers(values, n, flags);
+		for (int i = 0; i < n; i++)
+			g->c[first + i].outlier = g->c[first + i].outlier || flags[i];
+	}
+	for (int i = 0; i < n; i++)
+		p->n_outliers += g->c[first + i].outlier;
+	free(flags);
+	free(values);
+}
+
+static int point_stats(
+	struct jm_group *g, struct jm_group_point *p, int first, int n, struct jm_err *err)
+{
+	double *values = calloc((size_t)n, sizeof(*values));
+
+	if (!values)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for %d repeats.", n);
+	for (int m = 0; m < JM_M_ALL; m++) {
+		for (int i = 0; i < n; i++)
+			values[i] = g->c[first + i].m.value[m];
+		jm_stat_of(values, n, &p->stat[m]);
+	}
+	free(values);
+	mark_outliers(g, p, first, n);
+	return 0;
+}
+
+static void label_point(
+	const struct jm_group *g, const struct jm_group_case *c, struct jm_group_point *p)
+{
+	size_t used = 0;
+
+	p->label[0] = '\0';
+	for (int i = 0; i < g->n_dims && used < sizeof(p->label); i++)
+		used += (size_t)snprintf(p->label + used, sizeof(p->label) - used, "%s%s%s%s",
+			i ? ", " : "", g->n_dims > 1 ? g->dim[i].name : "",
+			g->n_dims > 1 ? " " : "", c->value[i].text);
+	if (!g->n_dims)
+		snprintf(p->label, sizeof(p->label), "%s", c->reference ? "reference" : "all");
+}
+
+static void judge_point(struct jm_group_point *p)
+{
+	p->eligible = false;
+	if (!p->n_ok)
+		snprintf(p->why_not, sizeof(p->why_not), "no run of it succeeded");
+	else if (p->state == JM_STATE_VIOLATED)
+		snprintf(p->why_not, sizeof(p->why_not), "the device did not keep to it");
+	else
+		p->eligible = true;
+}
+
+static void read_enforced(const struct jm_group_case *c, int n, int dim, struct jm_group_point *p)
+{
+	p->accepted[dim] = p->enforced_min[dim] = p->enforced_max[dim] = NAN;
+	for (int i = 0; i < n; i++) {
+		const struct jm_group_value *v = &c[i].value[dim];
+
+		p->accepted[dim] = fmin(p->accepted[dim], v->accepted);
+		p->enforced_min[dim] = fmin(p->enforced_min[dim], v->enforced_min);
+		p->enforced_max[dim] = fmax(p->enforced_max[dim], v->enforced_max);
+	}
+}
+
+/* Cases first .. first + n - 1 are the repeats of one setting. */
+static int add_point(struct jm_group *g, int first, int n, struct jm_err *err)
+{
+	struct jm_group_case *c = &g->c[first];
+	struct jm_group_point *p = &g->point[g->n_points];
+
+	p->value = c->value;
+	p->x = g->n_dims ? c->value[0].x : NAN;
+	p->series = c->series;
+	p->reference = c->reference;
+	for (int i = 0; i < n; i++) {
+		c[i].point = g->n_points;
+		p->n_ok += c[i].ok;
+		p->n_failed += !c[i].ok;
+		if (c[i].state > p->state)
+			p->state = c[i].state;
+	}
+	for (int i = 0; i < g->n_dims; i++)
+		read_enforced(c, n, i, p);
+	label_point(g, c, p);
+	judge_point(p);
+	g->n_points++;
+	return point_stats(g, p, first, n, err);
+}
+
+static void add_grade(struct jm_group_series *s, const json_t *record)
+{
+	const char *grade = text(json_object_get(record, "quality"), "grade");
+
+	/* "none" is worse than D */
+	if (*grade && (!*s->grade || !strcmp(grade, "none") ||
+			      (strcmp(s->grade, "none") && strcmp(grade, s->grade) > 0)))
+		snprintf(s->grade, sizeof(s->grade), "%s", grade);
+}
+
+static void join(char *out, size_t size, const char *between, const char *what)
+{
+	size_t used = strlen(out);
+
+	if (*what)
+		snprintf(out + used, size - used, "%s%s", used ? between : "", what);
+}
+
+static bool is_dim(const struct jm_group *g, const char *name)
+{
+	for (int i = 0; i < g->n_dims; i++)
+		if (!strcmp(g->dim[i].name, name))
+			return true;
+	return false;
+}
+
+/* The parameters that another series has otherwise: "batch=8". */
+static void title_differences(
+	const struct jm_group *g, struct jm_group_series *s, const json_t *parameters)
+{
+	static const char *const said[] = {"workload", "device", "precision"};
+	const json_t *value;
+	const char *key;
+
+	json_object_foreach((json_t *)parameters, key, value)
+	{
+		bool differs = false;
+		char *word;
+
+		if (json_is_object(value))
+			title_differences(g, s, value);
+		for (int i = 0; i < g->n_series; i++)
+			differs = differs ||
+				  !json_equal((json_t *)value,
+					  (json_t *)jm_dim_parameter(g->series[i].record, key));
+		for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++)
+			differs = differs && strcmp(said[i], key) != 0;
+		if (!differs || is_dim(g, key) || json_is_object(value))
+			continue;
+		word = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+		join(s->title, sizeof(s->title), ", ", key);
+		join(s->title, sizeof(s->title), "=", word ? word : "");
+		free(word);
+	}
+}
+
+static void title_series(struct jm_group_series *s)
+{
+	const json_t *command = json_object_get(s->record, "command"), *word;
+	const char *workload = text(s->record, "workload");
+	size_t i;
+
+	if (!*workload)
+		workload = json_string_value(jm_dim_parameter(s->record, "workload"));
+	join(s->title, sizeof(s->title), "", workload ? workload : "");
+	if (!*s->title)
+		json_array_foreach(command, i, word)
+			join(s->title, sizeof(s->title), " ", json_string_value(word));
+	if (!*s->title)
+		join(s->title, sizeof(s->title), "", "run");
+	if (*text(s->record, "device"))
+		join(s->title, sizeof(s->title), " on ", text(s->record, "device"));
+	join(s->title, sizeof(s->title), ", ", text(s->record, "precision"));
+	snprintf(s->item, sizeof(s->item), "%s",
+		*text(s->record, "unit") ? text(s->record, "unit") : "run");
+}
+
+static void add_to_series(struct jm_group_series *s, const struct jm_group_case *c)
+{
+	if (!s->record || (c->ok && !s->n_ok))
+		s->record = c->record;
+	s->n_ok += c->ok;
+	s->n_failed += !c->ok;
+	add_grade(s, c->record);
+	if (!c->m.has_energy)
+		return;
+	if (s->has_energy && c->m.origin != s->origin)
+		s->mixed_origin = true;
+	s->has_energy = true;
+	s->origin = c->m.origin;
+	s->n_meters = c->m.n_meters > s->n_meters ? c->m.n_meters : s->n_meters;
+}
+
+static void fill_series(struct jm_group *g, int index)
+{
+	struct jm_group_series *s = &g->series[index];
+
+	s->reference = -1;
+	s->first_point = -1;
+	for (int i = 0; i < g->n_cases; i++)
+		if (g->c[i].series == index)
+			add_to_series(s, &g->c[i]);
+	for (int i = 0; i < g->n_points; i++) {
+		if (g->point[i].series != index)
+			continue;
+		if (s->first_point < 0)
+			s->first_point = i;
+		s->n_points++;
+		if (g->point[i].reference && s->reference < 0)
+			s->reference = i;
+	}
+	for (int i = 0; i < g->n_dims; i++)
+		s->soft = s->soft || g->dim[i].soft;
+	title_series(s);
+}
+
+static int build(struct jm_group *g, const json_t *records, struct jm_err *err)
+{
+	int rc = jm_dim_find(g, records, err);
+
+	for (int i = 0; i < g->n_cases && !rc; i++)
+		rc = read_case(g, json_array_get(records, (size_t)i), &g->c[i], err);
+	if (rc)
+		return rc;
+	number_series(g);
+	qsort(g->c, (size_t)g->n_cases, sizeof(*g->c), compare_cases);
+	for (int i = 0; i < g->n_cases; i++)
+		relate_case(g, &g->c[i]);
+	for (int first = 0, n; first < g->n_cases && !rc; first += n) {
+		n = 1;
+		while (first + n < g->n_cases && same_point(g, &g->c[first], &g->c[first + n]))
+			n++;
+		rc = add_point(g, first, n, err);
+	}
+	for (int i = 0; i < g->n_series && !rc; i++)
+		fill_series(g, i);
+	for (int i = 0; i < g->n_series && !rc; i++)
+		title_differences(g, &g->series[i], jm_dim_parameters(g->series[i].record));
+	return rc;
+}
+
+static int check_records(const json_t *records, struct jm_err *err)
+{
+	const json_t *record;
+	size_t i;
+
+	if (!json_is_array(records) || !json_array_size(records))
+		return jm_err_set(err, JM_ENOENT,
+			"There is no record to report; `joulemark run` or `measure --json` makes "
+			"some.");
+	json_array_foreach(records, i, record)
+	{
+		if (!json_is_object(record))
+			return jm_err_set(err, JM_EFORMAT, "Record %zu is not a JSON object.", i);
+		if (strcmp(text(record, "schema"), "joulemark.run/1"))
+			return jm_err_set(err, JM_EVERSION,
+				"Record %zu has the schema '%s', but this program reads "
+				"'joulemark.run/1'.",
+				i, text(record, "schema"));
+	}
+	return 0;
+}
+
+int jm_group_init(struct jm_group *g, const json_t *records,
+	const struct jm_report_options *options, struct jm_err *err)
+{
+	size_t n = json_array_size(records);
+	int rc = check_records(records, err);
+
+	*g = (struct jm_group){0};
+	if (rc)
+		return rc;
+	if (options)
+		g->options = *options;
+	for (int i = 0; !g->options.n_k && i < 2; i++)
+		g->options.k[i] = default_k[i];
+	g->options.n_k = g->options.n_k ? g->options.n_k : 2;
+	g->options.width = g->options.width ? g->options.width : 100;
+	g->c = calloc(n, sizeof(*g->c));
+	g->point = calloc(n, sizeof(*g->point));
+	g->series = calloc(n, sizeof(*g->series));
+	g->n_cases = (int)n;
+	if (!g->c || !g->point || !g->series)
+		rc = jm_err_set(err, JM_ENOMEM, "Out of memory for %zu records.", n);
+	else
+		rc = build(g, records, err);
+	if (rc)
+		jm_group_done(g);
+	return rc;
+}
+
+void jm_group_done(struct jm_group *g)
+{
+	for (int i = 0; g->c && i < g->n_cases; i++)
+		free(g->c[i].series_key);
+	free(g->c);
+	free(g->point);
+	free(g->series);
+	*g = (struct jm_group){0};
+}

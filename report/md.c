@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The report as Markdown. Whatever came from outside is escaped. */
+#include "grid.h"
+
+#include <string.h>
+
+/* A newline would end a row, a pipe a cell; the rest would be markup. */
+static void put(FILE *out, const char *text)
+{
+	for (; *text; text++) {
+		if (*text == '\n' || *text == '\r')
+			fputc(' ', out);
+		else if (*text == '<')
+			fputs("&lt;", out);
+		else if (*text == '>')
+			fputs("&gt;", out);
+		else if (*text == '&')
+			fputs("&amp;", out);
+		else if (strchr("\\|*_`[]#", *text))
+			fprintf(out, "\\%c", *text);
+		else
+			fputc(*text, out);
+	}
+}
+
+static void put_row(FILE *out, char **cells, int n)
+{
+	for (int i = 0; i < n; i++) {
+		fputs("| ", out);
+		put(out, cells[i]);
+		fputc(' ', out);
+	}
+	fputs("|\n", out);
+}
+
+static void put_grid(FILE *out, const struct jm_grid *t)
+{
+	put_row(out, t->title, t->columns);
+	for (int c = 0; c < t->columns; c++)
+		fputs(t->left[c] ? "|---" : "|---:", out);
+	fputs("|\n", out);
+	for (int r = 0; r < t->rows; r++)
+		put_row(out, &t->cell[r * t->columns], t->columns);
+}
+
+static void put_verdicts(const struct jm_group *g, const struct jm_group_series *s, FILE *out)
+{
+	struct jm_verdict v[JM_VERDICT_MAX];
+	char title[80], text[400];
+	int n = jm_verdicts(g, s, v);
+
+	if (s->n_points < 2)
+		return;
+	fputs("\n| Metric | Best setting", out);
+	if (s->has_energy)
+		fprintf(out, " (%s)", jm_origin_name(s->origin));
+	fputs(" |\n|---|---|\n", out);
+	for (int i = 0; i < n; i++) {
+		jm_group_metric_title(g, s, v[i].metric, title, sizeof(title));
+		jm_text_verdict(g, s, &v[i], text, sizeof(text));
+		fputs("| ", out);
+		put(out, title);
+		fputs(" | ", out);
+		put(out, text);
+		fputs(" |\n", out);
+	}
+}
+
+static void put_failures(const struct jm_group *g, const struct jm_group_series *s, FILE *out)
+{
+	char text[900];
+
+	if (s->n_failed)
+		fprintf(out, "\nFailed: %d of %d runs\n\n", s->n_failed, s->n_failed + s->n_ok);
+	for (int i = 0; i < g->n_cases; i++) {
+		if (g->c[i].ok || &g->series[g->c[i].series] != s)
+			continue;
+		jm_text_failure(g, &g->c[i], text, sizeof(text));
+		fputs("- ", out);
+		put(out, text);
+		fputc('\n', out);
+	}
+}
+
+static int put_series(
+	const struct jm_group *g, const struct jm_group_series *s, FILE *out, struct jm_err *err)
+{
+	struct jm_grid grid;
+	char text[700];
+	int rc = jm_grid_init(&grid, g, s, err);
+
+	if (rc)
+		return rc;
+	fputs("## ", out);
+	put(out, s->title);
+	jm_text_energy(g, s, text, sizeof(text));
+	fputs("\n\n", out);
+	put(out, text);
+	fputs("; mean ± half of the 95 % interval over n runs; \\* the reference; ( ) the device "
+	      "did "
+	      "not keep to the setting\n\n",
+		out);
+	put_grid(out, &grid);
+	jm_grid_done(&grid);
+	put_verdicts(g, s, out);
+	put_failures(g, s, out);
+	if (*s->grade) {
+		jm_text_quality(g, s, text, sizeof(text));
+		fprintf(out, "\nQuality %s%s", s->grade, *text ? ": " : "");
+		put(out, text);
+		fputc('\n', out);
+	}
+	fputc('\n', out);
+	return 0;
+}
+
+int jm_report_write_md(const struct jm_group *g, FILE *out, struct jm_err *err)
+{
+	int rc = 0;
+
+	for (int i = 0; i < g->n_series && !rc; i++)
+		rc = put_series(g, &g->series[i], out, err);
+	return rc;
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The summary, joulemark.report/1: series, points with statistics, verdicts, cases. Unknown is null. */
+#include "grid.h"
+
+#include <math.h>
+#include <string.h>
+
+static json_t *real_or_null(double value)
+{
+	return isfinite(value) ? json_real(value) : json_null();
+}
+
+static json_t *string(const char *text)
+{
+	json_t *s = json_string(text);
+
+	return s ? s : json_string("(not UTF-8)");
+}
+
+static json_t *stat_json(const struct jm_stat *s)
+{
+	return json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "n", s->n, "mean",
+		real_or_null(s->mean), "median", real_or_null(s->median), "sd", real_or_null(s->sd),
+		"low95", real_or_null(s->mean - s->half_width), "high95",
+		real_or_null(s->mean + s->half_width), "min", real_or_null(s->min), "max",
+		real_or_null(s->max));
+}
+
+static json_t *values_json(const struct jm_group *g, const double *value)
+{
+	json_t *all = json_object();
+	char name[64];
+
+	for (int m = 0; m < JM_M_EDS + g->options.n_k; m++) {
+		jm_group_metric_name(g, m, name, sizeof(name));
+		json_object_set_new(all, name, real_or_null(value[m]));
+	}
+	return all;
+}
+
+static json_t *settings_json(const struct jm_group *g, const struct jm_group_point *p)
+{
+	json_t *all = json_array();
+
+	for (int i = 0; i < g->n_dims; i++)
+		json_array_append_new(
+			all, json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "text",
+				     string(p->value[i].text), "x", real_or_null(p->value[i].x),
+				     "requested", real_or_null(p->value[i].requested), "accepted",
+				     real_or_null(p->accepted[i]), "enforced_min",
+				     real_or_null(p->enforced_min[i]), "enforced_max",
+				     real_or_null(p->enforced_max[i]), "state",
+				     jm_group_state_name(p->value[i].state)));
+	return all;
+}
+
+static json_t *point_json(const struct jm_group *g, const struct jm_group_point *p)
+{
+	json_t *metrics = json_object();
+	char name[64];
+
+	for (int m = 0; m < JM_M_EDS + g->options.n_k; m++) {
+		jm_group_metric_name(g, m, name, sizeof(name));
+		json_object_set_new(metrics, name, stat_json(&p->stat[m]));
+	}
+	return json_pack("{s:o, s:o, s:o, s:b, s:s, s:i, s:i, s:i, s:b, s:s, s:o}", "label",
+		string(p->label), "x", real_or_null(p->x), "settings", settings_json(g, p),
+		"reference", p->reference, "state", jm_group_state_name(p->state), "runs_ok",
+		p->n_ok, "runs_failed", p->n_failed, "outliers", p->n_outliers, "eligible",
+		p->eligible, "why_not", p->why_not, "metrics", metrics);
+}
+
+static json_t *verdict_json(
+	const struct jm_group *g, const struct jm_group_series *s, const struct jm_verdict *v)
+{
+	static const char *const kinds[] = {"best", "tie", "none"};
+	char name[64], title[80], value[160] = "", sentence[400];
+	json_t *tied = json_array();
+
+	jm_group_metric_name(g, v->metric, name, sizeof(name));
+	jm_group_metric_title(g, s, v->metric, title, sizeof(title));
+	jm_text_verdict(g, s, v, sentence, sizeof(sentence));
+	for (int i = s->first_point; i < s->first_point + s->n_points; i++)
+		if (v->kind == JM_VERDICT_TIE && jm_verdict_tied(g, v, i))
+			json_array_append_new(tied, json_integer(i - s->first_point));
+	if (v->leading >= 0)
+		jm_text_metric_value(g, s, v->metric, &g->point[v->leading].stat[v->metric], value,
+			sizeof(value));
+	return json_pack("{s:s, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:o}", "metric", name,
+		"title", string(title), "kind", kinds[v->kind], "leading",
+		v->leading < 0 ? json_null() : json_integer(v->leading - s->first_point), "tied",
+		tied, "text", string(v->text), "value", string(value), "improvement_percent",
+		real_or_null(v->improvement), "why", v->why, "sentence", string(sentence));
+}
+
+static json_t *metrics_json(const struct jm_group *g, const struct jm_group_series *s)
+{
+	char name[64], title[80], unit[48];
+	json_t *all = json_object();
+
+	for (int m = 0; m < JM_M_EDS + g->options.n_k; m++) {
+		jm_group_metric_name(g, m, name, sizeof(name));
+		jm_group_metric_title(g, s, m, title, sizeof(title));
+		jm_group_metric_unit(s, m, unit, sizeof(unit));
+		json_object_set_new(all, name,
+			json_pack("{s:o, s:o, s:i}", "title", string(title), "unit", string(unit),
+				"better", jm_group_metric_better(m)));
+	}
+	return all;
+}
+
+static json_t *series_json(const struct jm_group *g, const struct jm_group_series *s)
+{
+	struct jm_verdict v[JM_VERDICT_MAX];
+	json_t *points = json_array(), *verdicts = json_array();
+	const json_t *parameters = jm_dim_parameters(s->record);
+	char energy[200], reasons[2000];
+	int n = jm_verdicts(g, s, v);
+
+	for (int i = s->first_point; i < s->first_point + s->n_points; i++)
+		json_array_append_new(points, point_json(g, &g->point[i]));
+	for (int i = 0; i < n && s->n_points > 1; i++)
+		json_array_append_new(verdicts, verdict_json(g, s, &v[i]));
+	jm_text_energy(g, s, energy, sizeof(energy));
+	jm_text_quality(g, s, reasons, sizeof(reasons));
+	return json_pack("{s:o, s:o, s:o, s:o, s:i, s:o, s:o, s:o, s:s, s:o, s:i, s:i, s:o, s:o}",
+		"title", string(s->title), "item", string(s->item), "origin",
+		s->has_energy ? json_string(s->mixed_origin ? "mixed" : jm_origin_name(s->origin))
+			      : json_null(),
+		"energy", string(energy), "meters", s->n_meters, "reference",
+		s->reference < 0 ? json_null() : json_integer(s->reference - s->first_point),
+		"parameters", parameters ? json_incref((json_t *)parameters) : json_object(),
+		"metrics", metrics_json(g, s), "grade", s->grade, "grade_reasons", string(reasons),
+		"runs_ok", s->n_ok, "runs_failed", s->n_failed, "points", points, "verdicts",
+		verdicts);
+}
+
+static json_t *case_json(const struct jm_group *g, const struct jm_group_case *c)
+{
+	const json_t *of_case = json_object_get(c->record, "case");
+	const json_t *reason = json_object_get(c->record, "reason");
+	const json_t *quality = json_object_get(c->record, "quality");
+	json_t *out = json_pack("{s:i, s:i, s:b, s:b, s:s, s:o}", "series", c->series, "point",
+		c->point - g->series[c->series].first_point, "ok", c->ok, "outlier", c->outlier,
+		"state", jm_group_state_name(c->state), "values", values_json(g, c->m.value));
+	static const char *const keys[] = {"id", "repeat", "block", "position", "reference"};
+
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+		if (json_object_get(of_case, keys[i]))
+			json_object_set(out, keys[i], json_object_get(of_case, keys[i]));
+	json_object_set_new(out, "reason", reason ? json_incref((json_t *)reason) : json_null());
+	json_object_set_new(out, "quality", quality ? json_incref((json_t *)quality) : json_null());
+	json_object_set_new(out, "joules", real_or_null(c->m.joules));
+	json_object_set_new(out, "items", real_or_null(c->m.items));
+	json_object_set_new(out, "seconds", real_or_null(c->m.seconds));
+	return out;
+}
+
+json_t *jm_report_summary(const struct jm_group *g)
+{
+	json_t *dims = json_array(), *series = json_array(), *cases = json_array();
+	json_t *k = json_array();
+	char origins[80];
+
+	for (int i = 0; i < g->n_dims; i++)
+		json_array_append_new(
+			dims, json_pack("{s:o, s:o, s:b}", "name", string(g->dim[i].name), "unit",
+				      string(g->dim[i].unit), "knob", g->dim[i].knob));
+	for (int i = 0; i < g->n_series; i++)
+		json_array_append_new(series, series_json(g, &g->series[i]));
+	for (int i = 0; i < g->n_cases; i++)
+		json_array_append_new(cases, case_json(g, &g->c[i]));
+	for (int i = 0; i < g->options.n_k; i++)
+		json_array_append_new(k, json_real(g->options.k[i]));
+	jm_text_origins(g, origins, sizeof(origins));
+	return json_pack("{s:s, s:s, s:o, s:f, s:o, s:o, s:o, s:o}", "schema", "joulemark.report/1",
+		"joulemark", JM_VERSION, "eds_k", k, "added_watts", g->options.add_watts,
+		"not_measured", string(origins), "dimensions", dims, "series", series, "cases",
+		cases);
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Numbers and sentences of a report. */
+#include "grid.h"
+
+#include <math.h>
+#include <string.h>
+
+#define DIGITS_PLAIN   4 /* of a value without an interval */
+#define DIGITS_DOUBT   2 /* of a half width */
+#define DIGITS_AT_MOST 7
+
+int jm_text_width(const char *text)
+{
+	int width = 0;
+
+	for (; *text; text++)
+		width += ((unsigned char)*text & 0xC0) != 0x80;
+	return width;
+}
+
+/* Decimals that show `digits` significant digits of the value; 0 for large ones. */
+static int decimals_for(double value, int digits)
+{
+	int places;
+
+	if (!(fabs(value) > 0))
+		return 0;
+	places = digits - 1 - (int)floor(log10(fabs(value)));
+	return places < 0 ? 0 : places;
+}
+
+void jm_text_estimate(double mean, double half_width, char *out, size_t size)
+{
+	int places, most = decimals_for(mean, DIGITS_AT_MOST);
+
+	if (!isfinite(mean)) {
+		snprintf(out, size, "-");
+		return;
+	}
+	if (!(half_width > 0)) {
+		places = mean == 0 ? 1 : decimals_for(mean, DIGITS_PLAIN);
+		snprintf(out, size, "%.*f", places, mean);
+		return;
+	}
+	places = decimals_for(half_width, DIGITS_DOUBT);
+	if (fabs(mean) > 0 && places > most)
+		places = most;
+	if (places > 12)
+		places = 12;
+	snprintf(out, size, "%.*f ± %.*f", places, mean, places, half_width);
+}
+
+double jm_text_prefix(const char *unit, double value, const char **ret_prefix)
+{
+	static const struct {
+		const char *prefix;
+		double factor;
+	} rows[] = {{"M", 1e6}, {"k", 1e3}, {"", 1}, {"m", 1e-3}, {"µ", 1e-6}, {"n", 1e-9},
+		{"p", 1e-12}, {"f", 1e-15}};
+	size_t n = sizeof(rows) / sizeof(rows[0]);
+
+	*ret_prefix = "";
+	if ((*unit != 'J' && strncmp(unit, "Wh", 2)) || !(fabs(value) > 0))
+		return 1;
+	for (size_t i = 0; i < n; i++)
+		if (fabs(value) >= rows[i].factor || i + 1 == n) {
+			*ret_prefix = rows[i].prefix;
+			return rows[i].factor;
+		}
+	return 1;
+}
+
+static void append(char *out, size_t size, const char *between, const char *what)
+{
+	size_t used = strlen(out);
+
+	if (*what)
+		snprintf(out + used, size - used, "%s%s", used ? between : "", what);
+}
+
+void jm_text_origins(const struct jm_group *g, char *out, size_t size)
+{
+	bool seen[8] = {false};
+
+	out[0] = '\0';
+	for (int i = 0; i < g->n_cases; i++)
+		if (g->c[i].m.has_energy)
+			seen[g->c[i].m.origin] = true;
+	for (int i = JM_ESTIMATED; i <= JM_REPLAYED; i++)
+		if (seen[i])
+			append(out, size, ", ", jm_origin_name((enum jm_origin)i));
+	if (*out && seen[JM_MEASURED])
+		append(out, size, ", ", jm_origin_name(JM_MEASURED));
+}
+
+void jm_text_energy(
+	const struct jm_group *g, const struct jm_group_series *s, char *out, size_t size)
+{
+	char part[80];
+
+	if (!s->has_energy) {
+		snprintf(out, size, "energy: unknown, for no meter was there");
+		return;
+	}
+	out[0] = '\0';
+	if (s->n_meters == 1)
+		snprintf(part, sizeof(part), "energy: one meter");
+	else
+		snprintf(part, sizeof(part), "energy: sum of %d topmost meters", s->n_meters);
+	append(out, size, "", part);
+	append(out, size, ", ", s->mixed_origin ? "of mixed origin" : jm_origin_name(s->origin));
+	if (g->options.add_watts > 0) {
+		snprintf(part, sizeof(part), "%.6g W assumed for the rest of the node",
+			g->options.add_watts);
+		append(out, size, " + ", part);
+	}
+}
+
+void jm_text_metric_value(const struct jm_group *g, const struct jm_group_series *s, int metric,
+	const struct jm_stat *stat, char *out, size_t size)
+{
+	char unit[48], number[64];
+	const char *prefix;
+	double factor;
+
+	(void)g;
+	jm_group_metric_unit(s, metric, unit, sizeof(unit));
+	factor = jm_text_prefix(unit, stat->mean, &prefix);
+	jm_text_estimate(stat->mean / factor, stat->half_width / factor, number, sizeof(number));
+	snprintf(out, size, "%s%s%s%s", number, metric < JM_M_EDS ? " " : "", prefix,
+		metric < JM_M_EDS ? unit : "");
+}
+
+void jm_text_verdict(const struct jm_group *g, const struct jm_group_series *s,
+	const struct jm_verdict *v, char *out, size_t size)
+{
+	char value[160] = "", change[48] = "";
+
+	if (v->kind == JM_VERDICT_NONE) {
+		snprintf(out, size, "no verdict: %s", v->why);
+		return;
+	}
+	jm_text_metric_value(
+		g, s, v->metric, &g->point[v->leading].stat[v->metric], value, sizeof(value));
+	if (v->metric != JM_M_GAIN && v->metric != JM_M_GAIN_LOSS && isfinite(v->improvement) &&
+		v->leading != s->reference)
+		snprintf(change, sizeof(change), ", %.1f %% %s than the reference",
+			fabs(v->improvement), v->improvement < 0 ? "worse" : "better");
+	snprintf(out, size, "%s (%s%s)", v->text, value, change);
+}
+
+static const char *text_of(const json_t *object, const char *key)
+{
+	const char *value = json_string_value(json_object_get(object, key));
+
+	return value ? value : "";
+}
+
+void jm_text_failure(
+	const struct jm_group *g, const struct jm_group_case *c, char *out, size_t size)
+{
+	const json_t *of_case = json_object_get(c->record, "case");
+	const json_t *repeat = json_object_get(of_case, "repeat");
+	const char *reason = text_of(c->record, "reason");
+	const char *id = text_of(of_case, "id");
+	char number[32] = "";
+
+	if (!*id)
+		id = text_of(c->record, "id");
+	if (json_is_integer(repeat))
+		snprintf(number, sizeof(number), ", repeat %d", (int)json_integer_value(repeat));
+	snprintf(out, size, "%s%s%s%.8s%s: %s", g->point[c->point].label, number, *id ? " (" : "",
+		id, *id ? ")" : "", *reason ? reason : "no reason was recorded.");
+}
+
+void jm_text_quality(
+	const struct jm_group *g, const struct jm_group_series *s, char *out, size_t size)
+{
+	out[0] = '\0';
+	for (int i = 0; i < g->n_cases; i++) {
+		const json_t *quality = json_object_get(g->c[i].record, "quality"), *reason;
+		size_t k;
+
+		if (&g->series[g->c[i].series] != s)
+			continue;
+		json_array_foreach(json_object_get(quality, "reasons"), k, reason)
+		{
+			const char *text = json_string_value(reason);
+
+			if (text && !strstr(out, text))
+				append(out, size, "; ", text);
+		}
+	}
+}

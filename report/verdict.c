@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which setting is best, by each metric, and when that cannot be said. A setting is told from another
+ * when their 95 % intervals do not overlap. Settings that the device violated take no part.
+ */
+#include "group.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static double half_width(const struct jm_stat *s)
+{
+	return isnan(s->half_width) ? INFINITY : s->half_width;
+}
+
+/* Counts `a` as better than `b`: higher or lower, as the metric wants it. */
+static bool better(int metric, double a, double b)
+{
+	return jm_group_metric_better(metric) > 0 ? a > b : a < b;
+}
+
+static bool takes_part(const struct jm_group_point *p, int metric)
+{
+	return p->eligible && p->stat[metric].n > 0;
+}
+
+static int count_eligible(const struct jm_group *g, const struct jm_group_series *s, int metric)
+{
+	int n = 0;
+
+	for (int i = s->first_point; i < s->first_point + s->n_points; i++)
+		n += takes_part(&g->point[i], metric);
+	return n;
+}
+
+static int find_leading(const struct jm_group *g, const struct jm_group_series *s, int metric)
+{
+	int leading = -1;
+
+	for (int i = s->first_point; i < s->first_point + s->n_points; i++)
+		if (takes_part(&g->point[i], metric) &&
+			(leading < 0 || better(metric, g->point[i].stat[metric].mean,
+						g->point[leading].stat[metric].mean)))
+			leading = i;
+	return leading;
+}
+
+bool jm_verdict_tied(const struct jm_group *g, const struct jm_verdict *v, int point)
+{
+	const struct jm_group_point *a, *b = &g->point[point];
+
+	if (v->leading < 0 || !takes_part(b, v->metric))
+		return false;
+	a = &g->point[v->leading];
+	return a->series == b->series &&
+	       fabs(a->stat[v->metric].mean - b->stat[v->metric].mean) <=
+		       half_width(&a->stat[v->metric]) + half_width(&b->stat[v->metric]);
+}
+
+/* Why this series can have no verdict on the metric; NULL = it can. */
+static const char *obstacle(
+	const struct jm_group *g, const struct jm_group_series *s, const struct jm_verdict *v)
+{
+	bool relative = v->metric >= JM_M_GAIN;
+
+	if (jm_group_metric_energy(v->metric)) {
+		if (!s->has_energy)
+			return "no meter was there to tell the energy";
+		if (s->mixed_origin)
+			return "the energy of some cases is measured and of others not";
+		if (s->origin == JM_ESTIMATED)
+			return "the energy is estimated, and an estimate cannot tell settings "
+			       "apart";
+	}
+	if (s->soft)
+		return "a soft control (duty cycle, quota) says nothing about a cap of the device";
+	if (relative && s->reference < 0)
+		return "there is no reference case";
+	if (v->leading < 0)
+		return "no setting that was kept has a value";
+	if (count_eligible(g, s, v->metric) < 2)
+		return "there are not two settings to choose from";
+	if (g->point[v->leading].stat[v->metric].n < 2)
+		return "one repeat gives no interval; run with --repeat 3 or more";
+	return NULL;
+}
+
+/* "300 W, 400 W": those that cannot be told from the leading one. Returns how many there are. */
+static int list_tied(const struct jm_group *g, const struct jm_group_series *s,
+	const struct jm_verdict *v, char *out, size_t size)
+{
+	size_t used = 0;
+	int n = 0;
+
+	out[0] = '\0';
+	for (int i = s->first_point; i < s->first_point + s->n_points; i++) {
+		if (!jm_verdict_tied(g, v, i))
+			continue;
+		n++;
+		if (used < size)
+			used += (size_t)snprintf(out + used, size - used, "%s%s", used ? ", " : "",
+				g->point[i].label);
+	}
+	return n;
+}
+
+static double improvement(
+	const struct jm_group *g, const struct jm_group_series *s, const struct jm_verdict *v)
+{
+	double mean = g->point[v->leading].stat[v->metric].mean, ref;
+
+	if (v->metric == JM_M_GAIN || v->metric == JM_M_GAIN_LOSS)
+		return mean;
+	if (s->reference < 0)
+		return NAN;
+	ref = g->point[s->reference].stat[v->metric].mean;
+	return 100 * jm_group_metric_better(v->metric) * (mean - ref) / ref;
+}
+
+static void judge(
+	const struct jm_group *g, const struct jm_group_series *s, int metric, struct jm_verdict *v)
+{
+	const char *why;
+	char tied[160];
+
+	*v = (struct jm_verdict){.metric = metric, .improvement = NAN};
+	v->leading = find_leading(g, s, metric);
+	why = obstacle(g, s, v);
+	if (why) {
+		v->kind = JM_VERDICT_NONE;
+		snprintf(v->text, sizeof(v->text), "no verdict");
+		snprintf(v->why, sizeof(v->why), "%s", why);
+		return;
+	}
+	v->improvement = improvement(g, s, v);
+	if (list_tied(g, s, v, tied, sizeof(tied)) > 1) {
+		v->kind = JM_VERDICT_TIE;
+		snprintf(v->text, sizeof(v->text), "no clear best: %s", tied);
+		snprintf(v->why, sizeof(v->why), "their 95 %% intervals overlap");
+		return;
+	}
+	v->kind = JM_VERDICT_BEST;
+	snprintf(v->text, sizeof(v->text), "%s", g->point[v->leading].label);
+}
+
+int jm_verdicts(const struct jm_group *g, const struct jm_group_series *s,
+	struct jm_verdict ret[JM_VERDICT_MAX])
+{
+	int n = 0;
+
+	judge(g, s, JM_M_THROUGHPUT, &ret[n++]);
+	judge(g, s, JM_M_JOULES_ITEM, &ret[n++]);
+	judge(g, s, JM_M_EDP, &ret[n++]);
+	for (int i = 0; i < g->options.n_k; i++)
+		judge(g, s, JM_M_EDS + i, &ret[n++]);
+	judge(g, s, JM_M_GAIN, &ret[n++]);
+	judge(g, s, JM_M_GAIN_LOSS, &ret[n++]);
+	return n;
+}
