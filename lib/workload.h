@@ -26,6 +26,7 @@ struct jm_work {
 	uint64_t seed;
 	/* filled by setup: */
 	int n_devices;	  /* it runs on; throughput per device = total / n_devices */
+	const char *unit; /* of an item where options decide it; NULL = the workload's; static */
 	char detail[256]; /* one line for the record: "124.4 M parameters, peak 1.9 GB" */
 	char note[256];	  /* something the user must hear, e.g. a fallback; "" = nothing */
 };

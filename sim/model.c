@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rules of the simulated GPU, without state. */
+#include "model.h"
+#include "option.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct jm_sim_gpu *find_gpu(const char *name, size_t length)
+{
+	for (const struct jm_sim_gpu *gpu = jm_sim_gpus; gpu->name; gpu++)
+		if (strlen(gpu->name) == length && !memcmp(gpu->name, name, length))
+			return gpu;
+	return NULL;
+}
+
+static int unknown_node(const char *text, struct jm_err *err)
+{
+	char all[128] = "";
+	size_t used = 0;
+
+	for (const struct jm_sim_gpu *gpu = jm_sim_gpus; gpu->name && used < sizeof(all); gpu++)
+		used += (size_t)snprintf(all + used, sizeof(all) - used, "%s%s",
+			gpu == jm_sim_gpus ? "" : ", ", gpu->name);
+	return jm_err_set(err, JM_EUSAGE,
+		"There is no simulated node '%s'; write GPUxN with GPU one of %s and N from 1 to "
+		"%d, as in "
+		"sim:%s.",
+		text, all, JM_SIM_GPUS_MAX, JM_SIM_DEFAULT);
+}
+
+int jm_sim_name_parse(const char *text, struct jm_sim_name *ret, struct jm_err *err)
+{
+	struct jm_sim_name name = {0};
+	const char *x;
+
+	if (!*text)
+		text = JM_SIM_DEFAULT;
+	x = strrchr(text, 'x');
+	if (!x || x[1] < '1' || x[1] > '0' + JM_SIM_GPUS_MAX || x[2])
+		return unknown_node(text, err);
+	name.gpu = find_gpu(text, (size_t)(x - text));
+	if (!name.gpu)
+		return unknown_node(text, err);
+	name.n = x[1] - '0';
+	snprintf(name.text, sizeof(name.text), "%s", text);
+	*ret = name;
+	return 0;
+}
+
+int jm_sim_response_find(const struct jm_sim_gpu *gpu, const char *name, struct jm_err *err)
+{
+	const char *names[16], *near;
+	int n = 0;
+
+	for (; n < gpu->n_responses && n < 16; n++) {
+		if (!strcmp(gpu->response[n].name, name))
+			return n;
+		names[n] = gpu->response[n].name;
+	}
+	near = jm_did_you_mean(name, names, (size_t)n);
+	return jm_err_set(err, JM_EUSAGE,
+		"The simulated %s has no response '%s'; did you mean '%s'?", gpu->name, name,
+		near ? near : names[0]);
+}
+
+double jm_sim_held_watts(const struct jm_sim_gpu *gpu, double cap)
+{
+	if (cap >= gpu->honoured_from_watts)
+		return cap;
+	return cap + gpu->violated_share * (gpu->honoured_from_watts - cap);
+}
+
+double jm_sim_busy_watts(
+	const struct jm_sim_gpu *gpu, const struct jm_sim_response *response, double cap)
+{
+	return fmin(jm_sim_held_watts(gpu, cap), response->demand_watts);
+}
+
+void jm_sim_rate_curve(const struct jm_sim_gpu *gpu, const struct jm_sim_response *response,
+	struct jm_sim_curve *ret)
+{
+	double watts[JM_SIM_POINTS_MAX];
+
+	for (int i = 0; i < response->n; i++)
+		watts[i] = jm_sim_busy_watts(gpu, response, response->cap[i]);
+	jm_sim_curve_init(ret, response->n, watts, response->rate);
+}
+
+double jm_sim_common_rate(const struct jm_sim_gpu *gpu, const struct jm_sim_response *response,
+	const struct jm_sim_curve *rate, const double *cap, int n)
+{
+	double slowest = INFINITY;
+
+	for (int i = 0; i < n; i++)
+		slowest = fmin(
+			slowest, jm_sim_curve_at(rate, jm_sim_busy_watts(gpu, response, cap[i])));
+	return slowest;
+}
+
+/* The finaliser of SplitMix64 (Steele, Lea, Flood: OOPSLA 2014). */
+static uint64_t mix(uint64_t x)
+{
+	x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+	x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+	return x ^ (x >> 31);
+}
+
+uint64_t jm_sim_hash(uint64_t seed, uint64_t stream, uint64_t index)
+{
+	const uint64_t golden = UINT64_C(0x9e3779b97f4a7c15);
+
+	return mix(mix(mix(seed + golden) + stream * golden) + index * golden);
+}
+
+double jm_sim_noise(uint64_t seed, uint64_t stream, uint64_t index)
+{
+	uint64_t bits = jm_sim_hash(seed, stream, index);
+	double sum = 0;
+
+	for (int i = 0; i < 4; i++, bits >>= 16)
+		sum += (double)(bits & 0xffff) + 0.5;
+	return (sum / 65536 - 2) * sqrt(3);
+}

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks the data files of the simulated GPUs and writes them as one C table.
+
+usage: tables.py OUTPUT GPU.json...
+"""
+import json
+import sys
+
+# struct jm_sim_gpu's members that come from "assumed", in the order of the struct
+ASSUMED = [
+    "cap_default_watts", "idle_watts", "power_lag_s", "ambient_celsius", "thermal_resistance",
+    "thermal_lag_s", "leakage_watts_per_kelvin", "clock_max_hz", "clock_idle_hz", "clock_exponent",
+    "memory_clock_hz", "memory_idle_watts", "memory_share", "sensor_refresh_s", "sensor_window_s",
+    "sensor_average_s", "sensor_energy_step_joules", "sensor_accuracy", "sensor_noise",
+]
+POINTS_MAX = 8  # JM_SIM_POINTS_MAX
+
+
+def check(gpu):
+    caps, low, high = gpu["caps_watts"], *(gpu["cap_range_watts"][k] for k in ("min", "max"))
+    assert caps == sorted(set(caps)) and low <= caps[0] and caps[-1] <= high, "caps"
+    assert 2 <= len(caps) <= POINTS_MAX, "number of caps"
+    for name, response in gpu["responses"].items():
+        rate = response["rate"]
+        assert len(rate) == len(caps) and rate == sorted(rate) and rate[0] > 0, name
+        demand = response["assumed"]["demand_watts"]["value"]
+        assert caps[-2] < demand <= caps[-1], f"{name}: demand outside the last step of the caps"
+    everything = list(gpu["assumed"].values())
+    for response in gpu["responses"].values():
+        everything += response["assumed"].values()
+    assert all(a["why"] and a["unit"] for a in everything), "an assumption without its reason"
+
+
+def quote(text):
+    return json.dumps(text, ensure_ascii=True)
+
+
+def response_rows(gpu):
+    for name, r in gpu["responses"].items():
+        yield (f'\t{{.name = {quote(name)}, .label = {quote(r["label"])}, .unit = {quote(r["unit"])},\n'
+               f'\t .source = {quote(r["source"])}, .note = {quote(r.get("note", ""))},\n'
+               f'\t .step_items = {r["assumed"]["step_items"]["value"]!r},'
+               f' .demand_watts = {r["assumed"]["demand_watts"]["value"]!r},\n'
+               f'\t .n = {len(r["rate"])}, .cap = {{{", ".join(map(repr, gpu["caps_watts"]))}}},\n'
+               f'\t .rate = {{{", ".join(map(repr, r["rate"]))}}}}},\n')
+
+
+def gpu_row(gpu):
+    cap, name = gpu["cap_range_watts"], gpu["gpu"]
+    honoured = gpu.get("honoured_from_watts", {"value": 0})["value"]
+    violated = gpu["assumed"].get("violated_share", {"value": 0})["value"]
+    lines = [f'\t{{.name = {quote(name)}, .label = {quote(gpu["label"])},\n',
+             f'\t .source = {quote(gpu["source"]["id"])},\n',
+             f'\t .cap_min_watts = {cap["min"]!r}, .cap_max_watts = {cap["max"]!r},'
+             f' .cap_step_watts = {cap["step"]!r},\n',
+             f'\t .honoured_from_watts = {honoured!r}, .violated_share = {violated!r},\n']
+    lines += [f'\t .{key} = {gpu["assumed"][key]["value"]!r},\n' for key in ASSUMED]
+    lines.append(f'\t .response = {name}_responses, .n_responses = {len(gpu["responses"])}}},\n')
+    return "".join(lines)
+
+
+def main():
+    output, paths = sys.argv[1], sys.argv[2:]
+    gpus = []
+    for path in paths:
+        with open(path, encoding="utf-8") as file:
+            gpus.append(json.load(file))
+        try:
+            check(gpus[-1])
+        except (AssertionError, KeyError) as error:
+            sys.exit(f"{path}: {error}")
+    with open(output, "w", encoding="utf-8") as file:
+        file.write('/* Generated from sim/data by sim/tables.py. */\n#include "sim/model.h"\n\n')
+        for gpu in gpus:
+            file.write(f'static const struct jm_sim_response {gpu["gpu"]}_responses[] = {{\n')
+            file.writelines(response_rows(gpu))
+            file.write("};\n\n")
+        file.write("const struct jm_sim_gpu jm_sim_gpus[] = {\n")
+        file.writelines(map(gpu_row, gpus))
+        file.write("\t{.name = NULL},\n};\n")
+
+
+main()

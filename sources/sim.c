@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The sensors of a simulated node: per GPU what NVML tells of a Hopper (energy counter, short and long
+ * mean of power, clocks...), and its memory as a component of its own, without a counter.
+ */
+#include "source.h"
+#include "sim/node.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static int add_signal(struct jm_meters *set, enum jm_quantity quantity, double step,
+	double refresh_s, double window_s, double accuracy, struct jm_err *err)
+{
+	struct jm_signal signal = {
+		.quantity = quantity,
+		.step = step,
+		.refresh_ns = llround(refresh_s * 1e9),
+		.window_ns = llround(window_s * 1e9),
+		.accuracy = accuracy,
+	};
+
+	return jm_meters_add_signal(set, &signal, err);
+}
+
+/* In the order in which sim_read fills them. */
+static int add_gpu(struct jm_meters *set, const struct jm_sim_name *node, int i, struct jm_err *err)
+{
+	const struct jm_sim_gpu *g = node->gpu;
+	double refresh = g->sensor_refresh_s, accuracy = g->sensor_accuracy;
+	struct jm_meter meter = {.source = "sim", .scope = JM_SCOPE_GPU, .origin = JM_SIMULATED};
+	const struct {
+		enum jm_quantity quantity;
+		double step, window, accuracy;
+	} rows[] = {
+		{JM_Q_ENERGY, g->sensor_energy_step_joules, 0, accuracy},
+		{JM_Q_POWER, 1e-3, g->sensor_window_s, accuracy},
+		{JM_Q_POWER_AVERAGE, 1e-3, g->sensor_average_s, accuracy},
+		{JM_Q_CLOCK, 1e6, 0, NAN},
+		{JM_Q_MEMORY_CLOCK, 1e6, 0, NAN},
+		{JM_Q_TEMPERATURE, 1, 0, NAN},
+		{JM_Q_UTILISATION, 0.01, refresh, NAN},
+		{JM_Q_THROTTLE, 1, 0, NAN},
+		{JM_Q_LIMIT, 1e-3, 0, NAN},
+		{JM_Q_LIMIT_REQUESTED, 1e-3, 0, NAN},
+	};
+	int rc;
+
+	snprintf(meter.id, sizeof(meter.id), "sim:%s/gpu%d", node->text, i);
+	snprintf(meter.device, sizeof(meter.device), "%s", meter.id);
+	snprintf(meter.label, sizeof(meter.label), "GPU %d %s (simulated)", i, g->label);
+	snprintf(meter.covers, sizeof(meter.covers), "gpu/%s", meter.id);
+	rc = jm_meters_add(set, &meter, err);
+	for (size_t k = 0; rc >= 0 && k < sizeof(rows) / sizeof(rows[0]); k++)
+		rc = add_signal(set, rows[k].quantity, rows[k].step, refresh, rows[k].window,
+			rows[k].accuracy, err);
+	return rc;
+}
+
+static int add_memory(
+	struct jm_meters *set, const struct jm_sim_name *node, int i, struct jm_err *err)
+{
+	const struct jm_sim_gpu *g = node->gpu;
+	struct jm_meter meter = {
+		.source = "sim", .scope = JM_SCOPE_GPU_MEMORY, .origin = JM_SIMULATED};
+	int rc;
+
+	snprintf(meter.id, sizeof(meter.id), "sim:%s/gpu%d/memory", node->text, i);
+	snprintf(meter.device, sizeof(meter.device), "sim:%s/gpu%d", node->text, i);
+	snprintf(meter.label, sizeof(meter.label), "GPU %d memory (simulated)", i);
+	snprintf(meter.covers, sizeof(meter.covers), "gpu/%s/memory", meter.device);
+	rc = jm_meters_add(set, &meter, err);
+	if (rc < 0)
+		return rc;
+	return add_signal(set, JM_Q_POWER, 1e-3, g->sensor_refresh_s, g->sensor_window_s,
+		g->sensor_accuracy, err);
+}
+
+static int sim_open(struct jm_ctx *ctx, const char *arg, struct jm_meters *set, void **ret_state,
+	struct jm_err *err)
+{
+	struct jm_sim_node *node;
+	const struct jm_sim_name *name;
+	int rc = jm_sim_node_open(ctx, arg, &node, err);
+
+	if (rc)
+		return rc;
+	name = jm_sim_node_name(node);
+	for (int i = 0; rc >= 0 && i < name->n; i++) {
+		rc = add_gpu(set, name, i, err);
+		if (rc >= 0)
+			rc = add_memory(set, name, i, err);
+	}
+	if (rc < 0) {
+		jm_sim_node_close(node);
+		return rc;
+	}
+	*ret_state = node;
+	return 0;
+}
+
+static struct jm_reading *put(struct jm_reading *out, const struct jm_sim_sample *s)
+{
+	const double values[] = {s->joules, s->watts, s->watts_average, s->clock_hz,
+		s->memory_clock_hz, s->celsius, s->utilisation, s->throttle, s->held_watts,
+		s->cap_watts, s->watts_memory};
+
+	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
+		*out++ = (struct jm_reading){.value = values[i], .t_ns = s->t_ns};
+	return out;
+}
+
+static int sim_read(void *state, struct jm_reading *out, struct jm_err *err)
+{
+	struct jm_sim_node *node = state;
+	int n = jm_sim_node_name(node)->n;
+
+	(void)err;
+	jm_sim_node_advance(node);
+	for (int i = 0; i < n; i++)
+		out = put(out, jm_sim_node_read(node, i));
+	return 0;
+}
+
+static void sim_close(void *state)
+{
+	jm_sim_node_close(state);
+}
+
+/* Opening would leave a file behind, for a node that nobody asked for. */
+static void sim_doctor(struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
+{
+	char why[256];
+	struct jm_finding finding = {.ok = true, .what = "simulated nodes", .why = why, .mend = ""};
+	size_t used = (size_t)snprintf(why, sizeof(why), "1 to %d of", JM_SIM_GPUS_MAX);
+
+	(void)ctx;
+	for (const struct jm_sim_gpu *g = jm_sim_gpus; g->name && used < sizeof(why); g++)
+		used += (size_t)snprintf(why + used, sizeof(why) - used, "%s %s",
+			g == jm_sim_gpus ? "" : ",", g->name);
+	if (used < sizeof(why))
+		snprintf(why + used, sizeof(why) - used, ", as in sim:%s", JM_SIM_DEFAULT);
+	say(arg, &finding);
+}
+
+const struct jm_source jm_source_sim = {
+	.name = "sim",
+	.summary = "a simulated node of 1 to 8 GPUs, from published curves",
+	.argument = "NODE",
+	.origin = JM_SIMULATED,
+	.open = sim_open,
+	.read = sim_read,
+	.close = sim_close,
+	.doctor = sim_doctor,
+};

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Work of a simulated node: steps that take the time which published throughputs say, under the caps
+ * that the node's GPUs have now. All GPUs work on each step together; the slowest sets the pace.
+ */
+#include "workload.h"
+#include "sim/registers.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STREAM_STEP UINT64_C(0x73746570)
+#define STREAM_RUN  UINT64_C(0x72756e)
+#define RUN_SHARE   0.4 /* of --noise: how much whole runs differ; assumed */
+#define LATE_NS	    (20 * JM_MILLISECOND)
+
+struct state {
+	struct jm_sleeper *sleeper;
+	struct jm_sim_registers *registers;
+	const struct jm_sim_response *response;
+	struct jm_sim_curve rate;
+	struct jm_sim_load load;
+	bool loaded;
+	double items;	      /* of one step, per GPU */
+	double noise, factor; /* of a step's time; of the whole run's */
+	uint64_t steps;
+	int64_t end_ns; /* of the last step */
+};
+
+static const char *const responses[] = {
+	"resnet50", "vit-l16", "sd-v2", "llama3-8b-train", "llama3-8b-infer", NULL};
+
+static const struct jm_option options[] = {
+	{.name = "response",
+		.type = JM_CHOICE,
+		.choices = responses,
+		.fallback = "llama3-8b-train",
+		.help = "published work whose answer to a power cap is replayed"},
+	{.name = "step-items",
+		.type = JM_REAL,
+		.unit = "",
+		.min = 1,
+		.max = 1e9,
+		.help = "items of one step and GPU (default: the response's own)"},
+	{.name = "noise",
+		.type = JM_REAL,
+		.unit = "",
+		.min = 0,
+		.max = 0.2,
+		.fallback = "0.005",
+		.help = "relative standard deviation of a step's time"},
+	{0},
+};
+
+static int open_node(struct jm_work *work, struct state *s, struct jm_err *err)
+{
+	const char *device = work->device ? work->device : "";
+
+	if (strncmp(device, "sim:", 4))
+		return jm_err_set(err, JM_EUSAGE,
+			"The workload sim runs on a simulated node only, not on '%s'; use --device "
+			"sim:%s.",
+			device, JM_SIM_DEFAULT);
+	return jm_sim_registers_open(work->ctx, device + 4, &s->registers, err);
+}
+
+static int choose_response(struct jm_work *work, struct state *s, struct jm_err *err)
+{
+	const struct jm_sim_gpu *gpu = jm_sim_registers_name(s->registers)->gpu;
+	int i = jm_sim_response_find(gpu, jm_values_text(work->options, "response"), err);
+
+	if (i < 0)
+		return i;
+	s->response = &gpu->response[i];
+	s->load = (struct jm_sim_load){.response = i, .seed = work->seed};
+	jm_sim_rate_curve(gpu, s->response, &s->rate);
+	return 0;
+}
+
+static void describe(struct jm_work *work, const struct state *s)
+{
+	work->n_devices = jm_sim_registers_name(s->registers)->n;
+	work->unit = s->response->unit;
+	snprintf(work->detail, sizeof(work->detail),
+		"%s, simulated from %s, %g %ss per step and GPU", s->response->label,
+		s->response->source, s->items, s->response->unit);
+	snprintf(work->note, sizeof(work->note), "%s", s->response->note);
+}
+
+static void sim_teardown(void *state)
+{
+	struct state *s = state;
+
+	if (!s)
+		return;
+	jm_sim_registers_close(s->registers);
+	free(s);
+}
+
+static int sim_setup(struct jm_work *work, void **ret_state, struct jm_err *err)
+{
+	struct state *s = calloc(1, sizeof(*s));
+	int rc;
+
+	if (!s)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the simulated work.");
+	s->sleeper = work->sleeper;
+	rc = open_node(work, s, err);
+	if (!rc)
+		rc = choose_response(work, s, err);
+	if (rc) {
+		sim_teardown(s);
+		return rc;
+	}
+	s->items = jm_values_number(work->options, "step-items");
+	if (isnan(s->items))
+		s->items = s->response->step_items;
+	s->noise = jm_values_number(work->options, "noise");
+	s->factor = 1 + RUN_SHARE * s->noise * jm_sim_noise(work->seed, STREAM_RUN, 0);
+	describe(work, s);
+	*ret_state = s;
+	return 0;
+}
+
+/* Seconds of the next step under the caps of this moment. */
+static double step_seconds(struct state *s)
+{
+	const struct jm_sim_name *node = jm_sim_registers_name(s->registers);
+	double cap[JM_SIM_GPUS_MAX];
+	double noise = s->noise * jm_sim_noise(s->load.seed, STREAM_STEP, s->steps++);
+
+	for (int i = 0; i < node->n; i++)
+		cap[i] = jm_sim_registers_cap(s->registers, i);
+	return s->items * s->factor * (1 + noise) /
+	       jm_sim_common_rate(node->gpu, s->response, &s->rate, cap, node->n);
+}
+
+static int sim_step(void *state, struct jm_step *ret, struct jm_err *err)
+{
+	struct state *s = state;
+	int64_t now = jm_clock_now(s->sleeper->clock);
+	int rc = s->loaded ? 0 : jm_sim_registers_load(s->registers, &s->load, err);
+
+	if (rc)
+		return rc;
+	/* a device's queue goes on while its host is a little late */
+	if (!s->loaded || now - s->end_ns > LATE_NS)
+		s->end_ns = now;
+	s->loaded = true;
+	s->end_ns += llround(step_seconds(s) * 1e9);
+	if (jm_sleep_until(s->sleeper, s->end_ns))
+		return jm_err_set(err, JM_EINTR, "The simulated step was interrupted.");
+	*ret = (struct jm_step){
+		.items = s->items * jm_sim_registers_name(s->registers)->n,
+		.flops_model = NAN,
+		.flops_executed = NAN,
+		.bytes = NAN,
+		.loss = NAN,
+	};
+	return 0;
+}
+
+/* There is nothing to get wrong; the load ends here. */
+static int sim_verify(void *state, struct jm_err *err)
+{
+	struct state *s = state;
+
+	(void)err;
+	jm_sim_registers_unload(s->registers);
+	s->loaded = false;
+	return 0;
+}
+
+const struct jm_workload jm_workload_sim = {
+	.name = "sim",
+	.summary = "published work on a simulated node (--device sim:h100x4)",
+	.unit = "item",
+	.options = options,
+	.setup = sim_setup,
+	.step = sim_step,
+	.verify = sim_verify,
+	.teardown = sim_teardown,
+};
