@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What every member is held to, whoever wrote it. The three files test one kind each. */
+#ifndef JM_CONTRACT_H
+#define JM_CONTRACT_H
+
+#include "../unit/test.h"
+#include "registry.h"
+
+/* What to write behind "name:" so that a member that needs an argument opens; NULL = not known. */
+static inline const char *contract_argument(const char *name, const char *argument)
+{
+	static const char *const known[][2] = {{"sim", "h100x4"}};
+
+	if (!argument)
+		return "";
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (!strcmp(known[i][0], name))
+			return known[i][1];
+	return "";
+}
+
+static inline void contract_name(const char *kind, const char *name, const char *summary)
+{
+	size_t n = summary ? strlen(summary) : 0;
+
+	if (!name || !*name ||
+		strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-.") < strlen(name))
+		fail_msg(
+			"%s '%s': a name is small letters, digits, dashes", kind, name ? name : "");
+	if (n < 5 || n > 80 || summary[n - 1] == '.')
+		fail_msg("%s %s: the summary is one line without a full stop", kind, name);
+}
+
+/* Whatever was not possible is told in one whole sentence that is of some help. */
+static inline void contract_error(const char *what, int rc, const struct jm_err *err)
+{
+	size_t n = strlen(err->text);
+
+	if (rc >= 0 || err->code >= 0)
+		fail_msg("%s: an error without a code", what);
+	if (n < 15 || (err->text[n - 1] != '.' && err->text[n - 1] != '?'))
+		fail_msg("%s: not a whole sentence: '%s'", what, err->text);
+	if (strstr(err->text, "(null)") || strstr(err->text, "  ") || strstr(err->text, "%s"))
+		fail_msg("%s: not a good sentence: '%s'", what, err->text);
+}
+
+void contract_sources(void **state);
+void contract_source_arguments(void **state);
+void contract_doctor(void **state);
+void contract_controls(void **state);
+void contract_workloads(void **state);
+void contract_absent(void **state);
+
+#endif
