@@ -28,7 +28,7 @@ format:
 	git ls-files '*.c' '*.h' | xargs clang-format -i
 
 bench: build
-	tools/bench.sh $(BUILD)
+	tools/bench.sh $(BUILD) $(NAME)
 
 install: build
 	meson install -C $(BUILD)
