@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A false libnvidia-ml.so: GPUs whose power is known exactly, with a real one's sensor, limits that
+ * outlive the process as in a driver, and faults on demand. Configured by one variable,
+ *
+ *	JM_FAKE_NVML="gpus=8;wave=square;low=100;high=600;period=2;shift=0.25"
+ *
+ *	gpus=N name=TEXT arch=9 cc=90 mixed=1 (odd GPUs are called otherwise)
+ *	wave=const  power=W
+ *	wave=square low=W high=W period=S duty=0.5	high comes first
+ *	wave=steps  steps=W*S/W*S/...			repeated for ever
+ *	phase=S shift=S		GPU i sees the wave phase + i * shift seconds ahead
+ *	response=1		the limit cuts the power (default 0: it only sits there)
+ *	refresh=0.1 window=0.025 average=1 step=0.1	the sensor, seconds
+ *	stamp=query|sensor	time stamps: when asked, or when the sensor changed
+ *	mem=0.2			memory power as a share of the GPU's; 0 = not supported
+ *	min=200 max=700 default=700	limits, W
+ *	nosupport=83,186	fields that answer "not supported"
+ *	lost=1@2.5		GPU 1 is lost 2.5 s after init (in each process)
+ *	deny=2 | deny=all	setting a limit is not permitted on GPU 2, on all
+ *	nosets=3		after 3 successful sets (of all GPUs) every further one fails
+ *	enforce=1:250		GPU 1 takes any limit but enforces 250 W
+ *	latency=US setlatency=US	each call, each set, takes that long
+ *	init=9			nvmlInit returns this
+ * and JM_FAKE_NVML_STATE=FILE, which holds the limits (without it they live in the process).
+ *
+ * The truth. t is CLOCK_MONOTONIC in seconds. GPU i draws P_i(t) = level of the wave at
+ * (t + phase + i * shift) modulo the period, cut to the enforced limit when response=1, and has used
+ * E_i(t) = integral of P_i from 0 to t. With frac(x) = x - floor(x):
+ *	power reading   (E_i(s) - E_i(s - window)) / window,  s = the last n * refresh + p_i * refresh <= t,
+ *	average         likewise with the window `average`,
+ *	counter         E_i(s) at the last s = n * step + c_i * step <= t, rounded down to a millijoule,
+ *	                p_i = frac(0.618034 * (i + 1)), c_i = frac(0.754878 * (i + 1)).
+ * When the limit was changed the integral is continued piece by piece (the last 256 changes).
+ */
+#include "nvml_fake.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#define API __attribute__((visibility("default")))
+
+static double wall_now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
+}
+
+static void wait_us(long us)
+{
+	struct timespec ts = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
+
+	if (us > 0)
+		nanosleep(&ts, NULL);
+}
+
+/* Every call on a device begins here. */
+static int enter(const struct nvml_device *d)
+{
+	if (!fake.ready)
+		return 1; /* uninitialised */
+	if (!d)
+		return JM_NVML_INVALID_ARGUMENT;
+	wait_us(fake.latency_us);
+	if (fake.lost_at[d->index] > 0 && fake_now() - fake.init_time >= fake.lost_at[d->index])
+		return JM_NVML_GPU_IS_LOST;
+	return JM_NVML_OK;
+}
+
+#define ENTER(d)                                                                                   \
+	do {                                                                                       \
+		int entered = enter(d);                                                            \
+		if (entered)                                                                       \
+			return entered;                                                            \
+	} while (0)
+
+API int nvmlInit_v2(void)
+{
+	fake_configure();
+	if (fake.init_rc)
+		return fake.init_rc;
+	if (!fake.state && fake_open_state())
+		return JM_NVML_UNKNOWN;
+	for (int i = 0; i < MAX_GPUS; i++)
+		fake.device[i].index = i;
+	if (!fake.ready)
+		fake.init_time = fake_now();
+	fake.ready = true;
+	return 0;
+}
+
+API int nvmlShutdown(void)
+{
+	return 0;
+}
+
+API const char *nvmlErrorString(int rc)
+{
+	switch (rc) {
+	case JM_NVML_OK:
+		return "The operation was successful";
+	case JM_NVML_INVALID_ARGUMENT:
+		return "Invalid Argument";
+	case JM_NVML_NOT_SUPPORTED:
+		return "Not Supported";
+	case JM_NVML_NO_PERMISSION:
+		return "Insufficient Permissions";
+	case JM_NVML_NOT_FOUND:
+		return "Not Found";
+	case JM_NVML_DRIVER_NOT_LOADED:
+		return "Driver Not Loaded";
+	case JM_NVML_GPU_IS_LOST:
+		return "GPU is lost";
+	case JM_NVML_VERSION_MISMATCH:
+		return "Driver/library version mismatch";
+	default:
+		return "Unknown Error";
+	}
+}
+
+API int nvmlDeviceGetCount_v2(unsigned int *n)
+{
+	*n = (unsigned int)fake.gpus;
+	return 0;
+}
+
+API int nvmlDeviceGetHandleByIndex_v2(unsigned int i, jm_nvml_device *d)
+{
+	if (i >= (unsigned int)fake.gpus)
+		return JM_NVML_INVALID_ARGUMENT;
+	*d = &fake.device[i];
+	return 0;
+}
+
+API int nvmlDeviceGetUUID(jm_nvml_device d, char *uuid, unsigned int size)
+{
+	ENTER(d);
+	snprintf(uuid, size, "GPU-%08x-fa4e-4000-8000-00000000%04x",
+		0x10000000u * (unsigned int)(d->index % 16) + (unsigned int)d->index, d->index);
+	return 0;
+}
+
+API int nvmlDeviceGetName(jm_nvml_device d, char *name, unsigned int size)
+{
+	ENTER(d);
+	snprintf(
+		name, size, "%s", fake.mixed && d->index % 2 ? "NVIDIA A100-SXM4-80GB" : fake.name);
+	return 0;
+}
+
+API int nvmlSystemGetDriverVersion(char *version, unsigned int size)
+{
+	snprintf(version, size, "580.00.fake");
+	return 0;
+}
+
+API int nvmlDeviceGetMinorNumber(jm_nvml_device d, unsigned int *minor)
+{
+	ENTER(d);
+	*minor = (unsigned int)d->index;
+	return 0;
+}
+
+API int nvmlDeviceGetPowerManagementLimitConstraints(
+	jm_nvml_device d, unsigned int *min, unsigned int *max)
+{
+	ENTER(d);
+	*min = (unsigned int)(fake.min_w * 1000);
+	*max = (unsigned int)(fake.max_w * 1000);
+	return 0;
+}
+
+API int nvmlDeviceGetPowerManagementDefaultLimit(jm_nvml_device d, unsigned int *mw)
+{
+	ENTER(d);
+	*mw = (unsigned int)(fake.default_w * 1000);
+	return 0;
+}
+
+API int nvmlDeviceGetPowerManagementLimit(jm_nvml_device d, unsigned int *mw)
+{
+	ENTER(d);
+	*mw = fake.state->gpu[d->index].requested_mw;
+	return 0;
+}
+
+API int nvmlDeviceGetEnforcedPowerLimit(jm_nvml_device d, unsigned int *mw)
+{
+	ENTER(d);
+	*mw = (unsigned int)(fake_enforced_w(d->index) * 1000 + 0.5);
+	return 0;
+}
+
+API int nvmlDeviceSetPowerManagementLimit(jm_nvml_device d, unsigned int mw)
+{
+	int rc = 0;
+
+	ENTER(d);
+	wait_us(fake.set_latency_us);
+	if (fake.deny_all || fake.deny[d->index])
+		return JM_NVML_NO_PERMISSION;
+	if (mw < fake.min_w * 1000 || mw > fake.max_w * 1000)
+		return JM_NVML_INVALID_ARGUMENT;
+	fake_lock();
+	if (fake.no_sets >= 0 && fake.state->sets >= fake.no_sets) {
+		rc = JM_NVML_UNKNOWN;
+	} else {
+		fake.state->gpu[d->index].requested_mw = mw;
+		fake.state->gpu[d->index].sets++;
+		fake.state->sets++;
+		fake_add_piece(d->index, fake_now());
+	}
+	fake_unlock();
+	return rc;
+}
+
+API int nvmlDeviceGetPowerUsage(jm_nvml_device d, unsigned int *mw)
+{
+	bool averages = fake.arch >= JM_NVML_AMPERE && fake.cc != 80;
+	double tick;
+
+	ENTER(d);
+	tick = fake_last_tick(fake_now(), fake.refresh, fake_frac(0.618034 * (d->index + 1)));
+	*mw = (unsigned int)(1000 * fake_mean_watts(
+					    d->index, tick, averages ? fake.average : fake.window));
+	return 0;
+}
+
+API int nvmlDeviceGetClockInfo(jm_nvml_device d, int type, unsigned int *mhz)
+{
+	ENTER(d);
+	*mhz = type == JM_NVML_CLOCK_MEMORY ? 2619 : 1980;
+	return 0;
+}
+
+API int nvmlDeviceGetTemperature(jm_nvml_device d, int sensor, unsigned int *celsius)
+{
+	ENTER(d);
+	*celsius = 40 + (unsigned int)(d->index + sensor);
+	return 0;
+}
+
+API int nvmlDeviceGetUtilizationRates(jm_nvml_device d, struct jm_nvml_utilisation *u)
+{
+	ENTER(d);
+	u->gpu = 98;
+	u->memory = 50;
+	return 0;
+}
+
+/* The rest is not in the variant of an old driver. */
+#ifndef OLD_DRIVER
+
+API int nvmlSystemGetNVMLVersion(char *version, unsigned int size)
+{
+	snprintf(version, size, "13.580.00.fake");
+	return 0;
+}
+
+API int nvmlDeviceGetArchitecture(jm_nvml_device d, unsigned int *arch)
+{
+	ENTER(d);
+	*arch = (unsigned int)fake.arch;
+	return 0;
+}
+
+API int nvmlDeviceGetCudaComputeCapability(jm_nvml_device d, int *major, int *minor)
+{
+	ENTER(d);
+	*major = fake.cc / 10;
+	*minor = fake.cc % 10;
+	return 0;
+}
+
+API int nvmlDeviceGetPersistenceMode(jm_nvml_device d, unsigned int *on)
+{
+	ENTER(d);
+	*on = 1;
+	return 0;
+}
+
+API int nvmlDeviceGetCurrentClocksEventReasons(jm_nvml_device d, unsigned long long *reasons)
+{
+	ENTER(d);
+	*reasons = fake_watts(d->index, fake_now()) > fake_enforced_w(d->index) ? 4 : 0;
+	return 0;
+}
+
+API int nvmlDeviceGetTotalEnergyConsumption(jm_nvml_device d, unsigned long long *mj)
+{
+	ENTER(d);
+	*mj = (unsigned long long)(1000 * fake_joules(d->index,
+						  fake_last_tick(fake_now(), fake.step,
+							  fake_frac(0.754878 * (d->index + 1)))));
+	return 0;
+}
+
+static bool supported(unsigned int field)
+{
+	for (unsigned int i = 0; i < fake.n_nosupport; i++)
+		if (fake.nosupport[i] == field)
+			return false;
+	return true;
+}
+
+static void put_u32(struct jm_nvml_value *v, double value)
+{
+	v->rc = JM_NVML_OK;
+	v->type = JM_NVML_U32;
+	v->as.u64 = 0;
+	v->as.u32 = (unsigned int)(value + 0.5);
+}
+
+/* A value of the sensor and when it last changed. */
+static double read_sensor(int gpu, struct jm_nvml_value *v, double t)
+{
+	double tick = fake_last_tick(t, fake.refresh, fake_frac(0.618034 * (gpu + 1)));
+	double share = v->scope == JM_NVML_SCOPE_MEMORY ? fake.mem : 1;
+	double window = v->field == JM_NVML_POWER_AVERAGE ? fake.average : fake.window;
+
+	put_u32(v, 1000 * share * fake_mean_watts(gpu, tick, window));
+	return tick;
+}
+
+static double read_counter(int gpu, struct jm_nvml_value *v, double t)
+{
+	double tick = fake_last_tick(t, fake.step, fake_frac(0.754878 * (gpu + 1)));
+
+	v->rc = JM_NVML_OK;
+	v->type = JM_NVML_U64;
+	v->as.u64 = (unsigned long long)(1000 * fake_joules(gpu, tick));
+	return tick;
+}
+
+/* Fills the value; returns when it last changed. */
+static double read_field(int gpu, struct jm_nvml_value *v, double t)
+{
+	bool memory = v->scope == JM_NVML_SCOPE_MEMORY && fake.mem > 0;
+
+	v->rc = JM_NVML_NOT_SUPPORTED;
+	if (!supported(v->field) || (v->scope && !memory))
+		return t;
+	switch (v->field) {
+	case JM_NVML_ENERGY:
+		return v->scope ? t : read_counter(gpu, v, t);
+	case JM_NVML_POWER_AVERAGE:
+	case JM_NVML_POWER_INSTANT:
+		return read_sensor(gpu, v, t);
+	case JM_NVML_LIMIT_MIN:
+		put_u32(v, fake.min_w * 1000);
+		return t;
+	case JM_NVML_LIMIT_MAX:
+		put_u32(v, fake.max_w * 1000);
+		return t;
+	case JM_NVML_LIMIT_DEFAULT:
+		put_u32(v, fake.default_w * 1000);
+		return t;
+	case JM_NVML_LIMIT_CURRENT:
+		put_u32(v, fake_enforced_w(gpu) * 1000);
+		return t;
+	case JM_NVML_LIMIT_REQUESTED:
+		put_u32(v, fake.state->gpu[gpu].requested_mw);
+		return t;
+	default:
+		return t;
+	}
+}
+
+API int nvmlDeviceGetFieldValues(jm_nvml_device d, int n, struct jm_nvml_value *values)
+{
+	double t, wall;
+
+	ENTER(d);
+	t = fake_now();
+	wall = wall_now();
+	fake_lock();
+	for (int i = 0; i < n; i++) {
+		double changed = read_field(d->index, &values[i], t);
+
+		values[i].stamp_us =
+			(long long)(1e6 * (fake.stamp_sensor ? wall - (t - changed) : wall));
+		values[i].latency_us = fake.latency_us;
+	}
+	fake_unlock();
+	return 0;
+}
+
+#endif

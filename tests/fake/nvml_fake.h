@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside the false NVML: its configuration, its GPUs, their truth. See nvml_fake.c for what it means. */
+#ifndef NVML_FAKE_H
+#define NVML_FAKE_H
+
+#include "vendor/nvml.h"
+
+#define MAX_GPUS   64
+#define MAX_STEPS  512
+#define MAX_PIECES 256
+
+/* From `start` on the limit was `limit_w`; `joules` had been used until then. */
+struct piece {
+	double start, limit_w, joules;
+};
+
+struct gpu_state {
+	unsigned int requested_mw, sets;
+	int n_pieces;
+	struct piece piece[MAX_PIECES];
+};
+
+struct state {
+	unsigned int magic, sets;
+	struct gpu_state gpu[MAX_GPUS];
+};
+#define MAGIC 0x4a4d4e31u
+
+struct nvml_device {
+	int index;
+};
+
+struct fake {
+	bool ready;
+	int gpus, arch, cc, init_rc;
+	char name[64];
+	bool mixed, response, stamp_sensor, deny_all;
+	bool deny[MAX_GPUS];
+	double enforce_w[MAX_GPUS]; /* 0 = what was asked for */
+	double lost_at[MAX_GPUS];   /* seconds after init; 0 = never */
+	int n_steps;
+	double watts[MAX_STEPS], seconds[MAX_STEPS], period;
+	double phase, shift, refresh, window, average, step, mem;
+	double min_w, max_w, default_w;
+	unsigned int nosupport[16], n_nosupport;
+	long latency_us, set_latency_us, no_sets;
+	double init_time;
+	struct nvml_device device[MAX_GPUS];
+	struct state *state;
+	int state_fd;
+};
+
+extern struct fake fake;
+
+void fake_configure(void);
+/* Maps the limits; 0 or -1. */
+int fake_open_state(void);
+void fake_lock(void);
+void fake_unlock(void);
+double fake_now(void); /* CLOCK_MONOTONIC, s */
+double fake_frac(double x);
+/* The last time <= t at which something with this period and phase (a share of it) changed. */
+double fake_last_tick(double t, double period, double phase);
+double fake_watts(int gpu, double t);  /* P_i(t) before any cut */
+double fake_joules(int gpu, double t); /* E_i(t) */
+double fake_mean_watts(int gpu, double end, double window);
+double fake_enforced_w(int gpu);
+/* The limit is another one from t on. With the lock held. */
+void fake_add_piece(int gpu, double t);
+
+#endif

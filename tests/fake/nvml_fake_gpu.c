@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The false NVML's configuration, the truth about its GPUs, and the limits that outlive a process. */
+#include "nvml_fake.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+struct fake fake = {.state_fd = -1};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* ---- configuration ------------------------------------------------------------------------------- */
+
+/* Copies the value of key from the configuration; false when it is not there. */
+static bool lookup(const char *key, char *out, size_t size)
+{
+	const char *s = getenv("JM_FAKE_NVML");
+	size_t n = strlen(key);
+
+	while (s && *s) {
+		size_t len = strcspn(s, ";");
+
+		if (len > n && !strncmp(s, key, n) && s[n] == '=') {
+			snprintf(out, size, "%.*s", (int)(len - n - 1), s + n + 1);
+			return true;
+		}
+		s += len + (s[len] == ';');
+	}
+	return false;
+}
+
+static double number(const char *key, double fallback)
+{
+	char text[64];
+
+	return lookup(key, text, sizeof(text)) ? strtod(text, NULL) : fallback;
+}
+
+static void add_step(double watts, double seconds)
+{
+	if (fake.n_steps == MAX_STEPS || !(seconds > 0))
+		return;
+	fake.watts[fake.n_steps] = watts;
+	fake.seconds[fake.n_steps++] = seconds;
+	fake.period += seconds;
+}
+
+static void configure_wave(void)
+{
+	char wave[16] = "const", steps[8192];
+	double period = number("period", 2), duty = number("duty", 0.5);
+
+	lookup("wave", wave, sizeof(wave));
+	fake.n_steps = 0;
+	fake.period = 0;
+	if (!strcmp(wave, "square")) {
+		add_step(number("high", 600), period * duty);
+		add_step(number("low", 100), period * (1 - duty));
+	} else if (!strcmp(wave, "steps") && lookup("steps", steps, sizeof(steps))) {
+		for (char *s = steps; *s; s += *s == '/') {
+			double watts = strtod(s, &s);
+
+			add_step(watts, *s == '*' ? strtod(s + 1, &s) : 1);
+			s += strcspn(s, "/");
+		}
+	}
+	if (!fake.n_steps)
+		add_step(number("power", 300), 1);
+}
+
+/* "1@2.5,3@4" or "1:250": index, a sign, a number. */
+static void configure_each(const char *key, double *out)
+{
+	char text[512];
+
+	memset(out, 0, MAX_GPUS * sizeof(*out));
+	if (!lookup(key, text, sizeof(text)))
+		return;
+	for (char *s = text; *s; s += *s == ',') {
+		long i = strtol(s, &s, 10);
+		double value = *s == '@' || *s == ':' ? strtod(s + 1, &s) : 1;
+
+		if (i >= 0 && i < MAX_GPUS)
+			out[i] = value;
+		s += strcspn(s, ",");
+	}
+}
+
+static void configure_faults(void)
+{
+	char text[256];
+	double denied[MAX_GPUS];
+
+	configure_each("lost", fake.lost_at);
+	configure_each("enforce", fake.enforce_w);
+	fake.deny_all = lookup("deny", text, sizeof(text)) && !strcmp(text, "all");
+	configure_each("deny", denied);
+	for (int i = 0; i < MAX_GPUS; i++)
+		fake.deny[i] = !fake.deny_all && denied[i] != 0;
+	fake.n_nosupport = 0;
+	if (lookup("nosupport", text, sizeof(text)))
+		for (char *save = NULL, *w = strtok_r(text, ",", &save); w && fake.n_nosupport < 16;
+			w = strtok_r(NULL, ",", &save))
+			fake.nosupport[fake.n_nosupport++] = (unsigned int)strtoul(w, NULL, 10);
+	fake.latency_us = (long)number("latency", 0);
+	fake.set_latency_us = (long)number("setlatency", 0);
+	fake.no_sets = (long)number("nosets", -1);
+	fake.init_rc = (int)number("init", 0);
+}
+
+void fake_configure(void)
+{
+	char text[32];
+
+	fake.gpus = (int)number("gpus", 1);
+	if (fake.gpus > MAX_GPUS)
+		fake.gpus = MAX_GPUS;
+	fake.arch = (int)number("arch", JM_NVML_HOPPER);
+	fake.cc = (int)number("cc", 90);
+	snprintf(fake.name, sizeof(fake.name), "NVIDIA H100 80GB HBM3");
+	lookup("name", fake.name, sizeof(fake.name));
+	fake.mixed = number("mixed", 0) != 0;
+	fake.response = number("response", 0) != 0;
+	fake.stamp_sensor = lookup("stamp", text, sizeof(text)) && !strcmp(text, "sensor");
+	fake.phase = number("phase", 0);
+	fake.shift = number("shift", 0);
+	fake.refresh = number("refresh", 0.1);
+	fake.window = number("window", 0.025);
+	fake.average = number("average", 1);
+	fake.step = number("step", 0.1);
+	fake.mem = number("mem", 0);
+	fake.min_w = number("min", 200);
+	fake.max_w = number("max", 700);
+	fake.default_w = number("default", 700);
+	configure_wave();
+	configure_faults();
+}
+
+/* ---- time, power, energy ------------------------------------------------------------------------- */
+
+static double seconds_of(clockid_t id)
+{
+	struct timespec ts;
+
+	clock_gettime(id, &ts);
+	return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
+}
+
+double fake_now(void)
+{
+	return seconds_of(CLOCK_MONOTONIC);
+}
+
+static double cut(double watts, double limit)
+{
+	return fake.response && watts > limit ? limit : watts;
+}
+
+/* Integral of the wave from its own beginning to x, every level cut to the limit. */
+static double wave_joules(double x, double limit)
+{
+	double turns = floor(x / fake.period), rest = x - turns * fake.period, whole = 0, part = 0;
+
+	for (int i = 0; i < fake.n_steps; i++) {
+		double watts = cut(fake.watts[i], limit);
+		double inside = rest < fake.seconds[i] ? rest : fake.seconds[i];
+
+		whole += watts * fake.seconds[i];
+		part += watts * inside;
+		rest -= inside;
+	}
+	return turns * whole + part;
+}
+
+static double wave_between(int gpu, double t0, double t1, double limit)
+{
+	double lead = fake.phase + gpu * fake.shift;
+
+	return wave_joules(t1 + lead, limit) - wave_joules(t0 + lead, limit);
+}
+
+/* E_i(t) */
+double fake_joules(int gpu, double t)
+{
+	const struct gpu_state *g = &fake.state->gpu[gpu];
+	int i = g->n_pieces - 1;
+
+	while (i > 0 && g->piece[i].start > t)
+		i--;
+	return g->piece[i].joules + wave_between(gpu, g->piece[i].start, t, g->piece[i].limit_w);
+}
+
+double fake_frac(double x)
+{
+	return x - floor(x);
+}
+
+double fake_last_tick(double t, double period, double phase)
+{
+	return period * (floor(t / period - phase) + phase);
+}
+
+double fake_watts(int gpu, double t)
+{
+	double x = t + fake.phase + gpu * fake.shift,
+	       rest = x - fake.period * floor(x / fake.period);
+	int i = 0;
+
+	while (i < fake.n_steps - 1 && rest >= fake.seconds[i])
+		rest -= fake.seconds[i++];
+	return fake.watts[i];
+}
+
+double fake_mean_watts(int gpu, double end, double window)
+{
+	if (window <= 0)
+		window = 1e-6;
+	return (fake_joules(gpu, end) - fake_joules(gpu, end - window)) / window;
+}
+
+/* ---- the limits, which outlive the process ---------------------------------------------------- */
+
+static void first_state(struct state *s)
+{
+	memset(s, 0, sizeof(*s));
+	for (int i = 0; i < MAX_GPUS; i++) {
+		s->gpu[i].requested_mw = (unsigned int)(fake.default_w * 1000);
+		s->gpu[i].n_pieces = 1;
+		s->gpu[i].piece[0].limit_w = fake.default_w;
+	}
+	s->magic = MAGIC;
+}
+
+void fake_lock(void)
+{
+	pthread_mutex_lock(&lock);
+	if (fake.state_fd >= 0)
+		while (flock(fake.state_fd, LOCK_EX) && errno == EINTR)
+			;
+}
+
+void fake_unlock(void)
+{
+	if (fake.state_fd >= 0)
+		flock(fake.state_fd, LOCK_UN);
+	pthread_mutex_unlock(&lock);
+}
+
+int fake_open_state(void)
+{
+	const char *path = getenv("JM_FAKE_NVML_STATE");
+	void *map;
+
+	if (path) {
+		fake.state_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+		if (fake.state_fd < 0)
+			return -1;
+	}
+	fake_lock();
+	if (path && ftruncate(fake.state_fd, sizeof(struct state)))
+		map = MAP_FAILED;
+	else
+		map = mmap(NULL, sizeof(struct state), PROT_READ | PROT_WRITE,
+			path ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, fake.state_fd, 0);
+	if (map != MAP_FAILED) {
+		fake.state = map;
+		if (fake.state->magic != MAGIC)
+			first_state(fake.state);
+	}
+	fake_unlock();
+	return map == MAP_FAILED ? -1 : 0;
+}
+
+double fake_enforced_w(int gpu)
+{
+	return fake.enforce_w[gpu] > 0 ? fake.enforce_w[gpu]
+				       : fake.state->gpu[gpu].requested_mw / 1000.0;
+}
+
+void fake_add_piece(int gpu, double t)
+{
+	struct gpu_state *g = &fake.state->gpu[gpu];
+	struct piece next = {t, fake_enforced_w(gpu), fake_joules(gpu, t)};
+
+	if (g->n_pieces == MAX_PIECES) {
+		memmove(&g->piece[0], &g->piece[1], sizeof(g->piece) - sizeof(g->piece[0]));
+		g->n_pieces--;
+	}
+	g->piece[g->n_pieces++] = next;
+}

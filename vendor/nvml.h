@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * NVIDIA's management library, opened at run time. The types and prototypes below are declared by hand
+ * from its published reference (NVML API 12 and 13); nothing of the vendor's header is needed to build.
+ */
+#ifndef JM_NVML_H
+#define JM_NVML_H
+
+#include "joulemark.h"
+#include "meter.h"
+
+typedef struct nvml_device *jm_nvml_device; /* opaque, the library's */
+
+/* Return codes that are told apart here. */
+enum jm_nvml_code {
+	JM_NVML_OK = 0,
+	JM_NVML_INVALID_ARGUMENT = 2,
+	JM_NVML_NOT_SUPPORTED = 3,
+	JM_NVML_NO_PERMISSION = 4,
+	JM_NVML_NOT_FOUND = 6,
+	JM_NVML_DRIVER_NOT_LOADED = 9,
+	JM_NVML_FUNCTION_NOT_FOUND = 13,
+	JM_NVML_GPU_IS_LOST = 15,
+	JM_NVML_RESET_REQUIRED = 16,
+	JM_NVML_BLOCKED = 17, /* the device file is closed to us: cgroup or rights */
+	JM_NVML_VERSION_MISMATCH = 18,
+	JM_NVML_UNKNOWN = 999,
+};
+
+/* Fields of GetFieldValues; power in mW, energy in mJ. */
+enum jm_nvml_field_id {
+	JM_NVML_ENERGY = 83,
+	JM_NVML_POWER_AVERAGE = 185,
+	JM_NVML_POWER_INSTANT = 186,
+	JM_NVML_LIMIT_MIN = 187,
+	JM_NVML_LIMIT_MAX = 188,
+	JM_NVML_LIMIT_DEFAULT = 189,
+	JM_NVML_LIMIT_CURRENT = 190,
+	JM_NVML_LIMIT_REQUESTED = 192,
+};
+enum jm_nvml_scope { JM_NVML_SCOPE_GPU, JM_NVML_SCOPE_MODULE, JM_NVML_SCOPE_MEMORY };
+
+/* One value of GetFieldValues: field and scope go in, the rest comes out. */
+struct jm_nvml_value {
+	unsigned int field, scope;
+	long long stamp_us; /* since 1970 */
+	long long latency_us;
+	int type; /* enum jm_nvml_type */
+	int rc;
+	union {
+		double real;
+		unsigned int u32;
+		unsigned long ul;
+		unsigned long long u64;
+		long long s64;
+		int s32;
+		unsigned short u16;
+	} as;
+};
+enum jm_nvml_type {
+	JM_NVML_REAL,
+	JM_NVML_U32,
+	JM_NVML_UL,
+	JM_NVML_U64,
+	JM_NVML_S64,
+	JM_NVML_S32,
+	JM_NVML_U16
+};
+
+struct jm_nvml_utilisation {
+	unsigned int gpu, memory; /* percent */
+};
+
+struct jm_nvml_pci {
+	char legacy[16];
+	unsigned int domain, bus, device, device_id, subsystem_id;
+	char bus_id[32];
+};
+
+enum jm_nvml_clock { JM_NVML_CLOCK_SM = 1, JM_NVML_CLOCK_MEMORY = 2 };
+
+enum jm_nvml_architecture {
+	JM_NVML_MAXWELL = 3,
+	JM_NVML_PASCAL,
+	JM_NVML_VOLTA,
+	JM_NVML_TURING,
+	JM_NVML_AMPERE,
+	JM_NVML_ADA,
+	JM_NVML_HOPPER,
+	JM_NVML_BLACKWELL,
+};
+
+/*
+ * The one symbol table: need, name here, newest symbol, older one with the same prototype or NULL,
+ * parameters. A missing OPTIONAL symbol leaves a null pointer and switches off that feature only.
+ */
+#define JM_NVML_SYMBOLS(X)                                                                         \
+	X(REQUIRED, init, "nvmlInit_v2", "nvmlInit", (void))                                       \
+	X(REQUIRED, shutdown, "nvmlShutdown", NULL, (void))                                        \
+	X(REQUIRED, count, "nvmlDeviceGetCount_v2", "nvmlDeviceGetCount", (unsigned int *n))       \
+	X(REQUIRED, by_index, "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex",       \
+		(unsigned int i, jm_nvml_device *device))                                          \
+	X(REQUIRED, uuid, "nvmlDeviceGetUUID", NULL,                                               \
+		(jm_nvml_device device, char *uuid, unsigned int size))                            \
+	X(OPTIONAL, driver_version, "nvmlSystemGetDriverVersion", NULL,                            \
+		(char *version, unsigned int size))                                                \
+	X(OPTIONAL, library_version, "nvmlSystemGetNVMLVersion", NULL,                             \
+		(char *version, unsigned int size))                                                \
+	X(OPTIONAL, by_uuid, "nvmlDeviceGetHandleByUUID", NULL,                                    \
+		(const char *uuid, jm_nvml_device *device))                                        \
+	X(OPTIONAL, parent_of_mig, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle", NULL,           \
+		(jm_nvml_device mig, jm_nvml_device * device))                                     \
+	X(OPTIONAL, name, "nvmlDeviceGetName", NULL,                                               \
+		(jm_nvml_device device, char *name, unsigned int size))                            \
+	X(OPTIONAL, minor, "nvmlDeviceGetMinorNumber", NULL,                                       \
+		(jm_nvml_device device, unsigned int *minor))                                      \
+	X(OPTIONAL, pci, "nvmlDeviceGetPciInfo_v3", NULL,                    \
+		(jm_nvml_device device, struct jm_nvml_pci * pci))                                 \
+	X(OPTIONAL, architecture, "nvmlDeviceGetArchitecture", NULL,                               \
+		(jm_nvml_device device, unsigned int *architecture))                               \
+	X(OPTIONAL, capability, "nvmlDeviceGetCudaComputeCapability", NULL,                        \
+		(jm_nvml_device device, int *major, int *minor))                                   \
+	X(OPTIONAL, persistence, "nvmlDeviceGetPersistenceMode", NULL,                             \
+		(jm_nvml_device device, unsigned int *on))                                         \
+	X(OPTIONAL, fields, "nvmlDeviceGetFieldValues", NULL,                                      \
+		(jm_nvml_device device, int n, struct jm_nvml_value *values))                      \
+	X(OPTIONAL, power, "nvmlDeviceGetPowerUsage", NULL,                                        \
+		(jm_nvml_device device, unsigned int *mw))                                         \
+	X(OPTIONAL, energy, "nvmlDeviceGetTotalEnergyConsumption", NULL,                           \
+		(jm_nvml_device device, unsigned long long *mj))                                   \
+	X(OPTIONAL, limit, "nvmlDeviceGetPowerManagementLimit", NULL,                              \
+		(jm_nvml_device device, unsigned int *mw))                                         \
+	X(OPTIONAL, limit_enforced, "nvmlDeviceGetEnforcedPowerLimit", NULL,                       \
+		(jm_nvml_device device, unsigned int *mw))                                         \
+	X(OPTIONAL, limit_range, "nvmlDeviceGetPowerManagementLimitConstraints", NULL,             \
+		(jm_nvml_device device, unsigned int *min_mw, unsigned int *max_mw))               \
+	X(OPTIONAL, limit_default, "nvmlDeviceGetPowerManagementDefaultLimit", NULL,               \
+		(jm_nvml_device device, unsigned int *mw))                                         \
+	X(OPTIONAL, set_limit, "nvmlDeviceSetPowerManagementLimit", NULL,                          \
+		(jm_nvml_device device, unsigned int mw))                                          \
+	X(OPTIONAL, clock, "nvmlDeviceGetClockInfo", NULL,                                         \
+		(jm_nvml_device device, int type, unsigned int *mhz))                              \
+	X(OPTIONAL, temperature, "nvmlDeviceGetTemperature", NULL,                                 \
+		(jm_nvml_device device, int sensor, unsigned int *celsius))                        \
+	X(OPTIONAL, utilisation, "nvmlDeviceGetUtilizationRates", NULL,                            \
+		(jm_nvml_device device, struct jm_nvml_utilisation * utilisation))                 \
+	X(OPTIONAL, throttle, "nvmlDeviceGetCurrentClocksEventReasons",                            \
+		"nvmlDeviceGetCurrentClocksThrottleReasons",                                       \
+		(jm_nvml_device device, unsigned long long *reasons))
+
+struct jm_nvml {
+	void *library;
+	bool initialised;
+	char driver[80], version[80]; /* "" = unknown */
+	const char *(*error_string)(int rc);
+#define X(need, field, newest, older, parameters) int(*field) parameters;
+	JM_NVML_SYMBOLS(X)
+#undef X
+};
+
+/* Loads JM_NVML_LIB or libnvidia-ml.so.1 and initialises it. */
+int jm_nvml_open(struct jm_nvml *ret, struct jm_err *err);
+void jm_nvml_close(struct jm_nvml *nvml);
+/* The library's own words for a code. */
+const char *jm_nvml_text(const struct jm_nvml *nvml, int rc);
+/* The library's code as one of ours. */
+int jm_nvml_code(int rc);
+double jm_nvml_number(const struct jm_nvml_value *value); /* NAN when there is none */
+
+/* One GPU and what identifies it. */
+struct jm_nvml_gpu {
+	jm_nvml_device handle;
+	int index; /* NVML's, which is the order on the PCI bus */
+	int minor; /* of /dev/nvidiaN; -1 = unknown */
+	char uuid[JM_ID_MAX], name[96], bus_id[32];
+	char label[64];		   /* "GPU 0 NVIDIA H200" */
+	unsigned int architecture; /* 0 = unknown */
+	int capability;		   /* 80 = 8.0; 0 = unknown */
+	bool allocated;		   /* ours to use */
+};
+
+struct jm_nvml_gpus {
+	struct jm_nvml_gpu *gpu;
+	int n, n_allocated;
+	char why[160];	/* what decided about the allocation; "" = all GPUs */
+	char note[256]; /* what had to be assumed; "" = nothing */
+};
+
+/* All GPUs the driver shows, with those of this job marked. JM_ENOENT when it shows none. */
+int jm_nvml_gpus_open(struct jm_nvml *nvml, struct jm_nvml_gpus *ret, struct jm_err *err);
+void jm_nvml_gpus_done(struct jm_nvml_gpus *gpus);
+
+#endif

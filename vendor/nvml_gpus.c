@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which GPUs there are and which of them belong to this job: CUDA_VISIBLE_DEVICES, else Slurm's list,
+ * else a container's. A device cgroup needs no word here: the driver does not show what it closes.
+ */
+#include "nvml.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void describe(struct jm_nvml *nvml, struct jm_nvml_gpu *g)
+{
+	struct jm_nvml_pci pci = {0};
+	unsigned int number;
+	int major, minor;
+
+	if (!nvml->name || nvml->name(g->handle, g->name, sizeof(g->name)))
+		snprintf(g->name, sizeof(g->name), "NVIDIA GPU");
+	snprintf(g->label, sizeof(g->label), "GPU %d %.50s", g->index, g->name);
+	g->minor = -1;
+	if (nvml->minor && !nvml->minor(g->handle, &number))
+		g->minor = (int)number;
+	if (nvml->architecture && !nvml->architecture(g->handle, &number) && number < 1000)
+		g->architecture = number;
+	if (nvml->capability && !nvml->capability(g->handle, &major, &minor))
+		g->capability = 10 * major + minor;
+	if (nvml->pci && !nvml->pci(g->handle, &pci))
+		snprintf(g->bus_id, sizeof(g->bus_id), "%s", pci.bus_id);
+}
+
+/* A GPU whose handle cannot be had is left out: it is lost, or another job's. */
+static int list(struct jm_nvml *nvml, struct jm_nvml_gpus *gpus, struct jm_err *err)
+{
+	unsigned int n = 0;
+	int rc = nvml->count(&n);
+
+	if (rc)
+		return jm_err_set(err, jm_nvml_code(rc),
+			"NVML cannot count the GPUs: %s; see what nvidia-smi says.",
+			jm_nvml_text(nvml, rc));
+	gpus->gpu = calloc(n + 1, sizeof(*gpus->gpu));
+	if (!gpus->gpu)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for %u GPUs.", n);
+	for (unsigned int i = 0; i < n; i++) {
+		struct jm_nvml_gpu *g = &gpus->gpu[gpus->n];
+
+		g->index = (int)i;
+		rc = nvml->by_index(i, &g->handle);
+		if (!rc)
+			rc = nvml->uuid(g->handle, g->uuid, sizeof(g->uuid));
+		if (rc) {
+			snprintf(gpus->note, sizeof(gpus->note), "GPU %u is left out: %s.", i,
+				jm_nvml_text(nvml, rc));
+			*g = (struct jm_nvml_gpu){0};
+			continue;
+		}
+		describe(nvml, g);
+		gpus->n++;
+	}
+	if (gpus->n)
+		return 0;
+	return jm_err_set(err, JM_ENOENT,
+		"The NVIDIA driver shows no GPU%s%s; see what nvidia-smi says.",
+		*gpus->note ? ": " : "", gpus->note);
+}
+
+static bool several_kinds(const struct jm_nvml_gpus *gpus)
+{
+	for (int i = 1; i < gpus->n; i++)
+		if (strcmp(gpus->gpu[i].name, gpus->gpu[0].name) != 0)
+			return true;
+	return false;
+}
+
+/* CUDA puts the fastest first unless told otherwise; what it takes for fast it does not say. */
+static void note_order(struct jm_nvml_gpus *gpus)
+{
+	const char *order = secure_getenv("CUDA_DEVICE_ORDER");
+
+	if ((order && !strcmp(order, "PCI_BUS_ID")) || !several_kinds(gpus))
+		return;
+	snprintf(gpus->note, sizeof(gpus->note),
+		"The GPUs differ and CUDA_DEVICE_ORDER is not PCI_BUS_ID: the numbers in "
+		"CUDA_VISIBLE_DEVICES are taken in the order of the PCI bus, as nvidia-smi counts; "
+		"use UUIDs to be sure.");
+}
+
+static struct jm_nvml_gpu *by_handle(struct jm_nvml_gpus *gpus, jm_nvml_device handle)
+{
+	for (int i = 0; i < gpus->n; i++)
+		if (gpus->gpu[i].handle == handle)
+			return &gpus->gpu[i];
+	return NULL;
+}
+
+/* The GPU that a slice "MIG-..." belongs to. */
+static struct jm_nvml_gpu *parent_of(
+	struct jm_nvml *nvml, struct jm_nvml_gpus *gpus, const char *uuid)
+{
+	jm_nvml_device mig, parent;
+
+	if (!nvml->by_uuid || !nvml->parent_of_mig || nvml->by_uuid(uuid, &mig) ||
+		nvml->parent_of_mig(mig, &parent))
+		return NULL;
+	snprintf(gpus->note, sizeof(gpus->note),
+		"%.60s is a slice of a GPU: power and limit are those of the whole GPU, with all "
+		"that others run on it.",
+		uuid);
+	return by_handle(gpus, parent);
+}
+
+/* One word of a list: a number (CUDA's, or of /dev/nvidiaN) or the beginning of a UUID. */
+static struct jm_nvml_gpu *find(
+	struct jm_nvml *nvml, struct jm_nvml_gpus *gpus, const char *word, bool by_minor)
+{
+	struct jm_nvml_gpu *hit = NULL;
+	char *end;
+	long number = strtol(word, &end, 10);
+
+	if (!strncmp(word, "MIG-", 4))
+		return parent_of(nvml, gpus, word);
+	for (int i = 0; i < gpus->n; i++) {
+		struct jm_nvml_gpu *g = &gpus->gpu[i];
+		bool same = !*end && end > word
+				    ? number == (by_minor && g->minor >= 0 ? g->minor : i)
+				    : !strncmp(g->uuid, word, strlen(word));
+
+		if (!same)
+			continue;
+		if (hit) /* a prefix of two is none, as CUDA has it */
+			return NULL;
+		hit = g;
+	}
+	return hit;
+}
+
+/* Marks what the list names. As in CUDA, the first word that names nothing ends it. */
+static void apply(struct jm_nvml *nvml, struct jm_nvml_gpus *gpus, const char *variable,
+	const char *words, bool by_minor)
+{
+	char copy[4096], *save = NULL;
+
+	snprintf(gpus->why, sizeof(gpus->why), "%s=%.100s", variable, words);
+	snprintf(copy, sizeof(copy), "%s", words);
+	for (char *w = strtok_r(copy, ", ", &save); w; w = strtok_r(NULL, ", ", &save)) {
+		struct jm_nvml_gpu *g = find(nvml, gpus, w, by_minor);
+
+		if (!g)
+			break;
+		gpus->n_allocated += !g->allocated;
+		g->allocated = true;
+	}
+}
+
+/* Words in a list; numbers may be ranges in Slurm's older lists, which are not counted apart. */
+static int count_words(const char *words)
+{
+	int n = *words != '\0';
+
+	for (; *words; words++)
+		n += *words == ',';
+	return n;
+}
+
+static void allocate(struct jm_nvml *nvml, struct jm_nvml_gpus *gpus)
+{
+	static const char *const slurm[] = {"SLURM_STEP_GPUS", "SLURM_JOB_GPUS"};
+	const char *words = secure_getenv("CUDA_VISIBLE_DEVICES");
+
+	if (words) {
+		note_order(gpus);
+		apply(nvml, gpus, "CUDA_VISIBLE_DEVICES", words, false);
+		return;
+	}
+	for (int i = 0; i < 2; i++) {
+		words = secure_getenv(slurm[i]);
+		/* where the job's cgroup hides the others already, the numbers mean nothing */
+		if (words && *words && count_words(words) < gpus->n) {
+			apply(nvml, gpus, slurm[i], words, true);
+			return;
+		}
+	}
+	words = secure_getenv("NVIDIA_VISIBLE_DEVICES");
+	if (words && *words && strcmp(words, "all") != 0 && strcmp(words, "none") != 0 &&
+		strcmp(words, "void") != 0 && count_words(words) < gpus->n) {
+		apply(nvml, gpus, "NVIDIA_VISIBLE_DEVICES", words, false);
+		return;
+	}
+	for (int i = 0; i < gpus->n; i++)
+		gpus->gpu[i].allocated = true;
+	gpus->n_allocated = gpus->n;
+}
+
+int jm_nvml_gpus_open(struct jm_nvml *nvml, struct jm_nvml_gpus *ret, struct jm_err *err)
+{
+	struct jm_nvml_gpus gpus = {0};
+	int rc = list(nvml, &gpus, err);
+
+	if (rc) {
+		jm_nvml_gpus_done(&gpus);
+		return rc;
+	}
+	allocate(nvml, &gpus);
+	*ret = gpus;
+	return 0;
+}
+
+void jm_nvml_gpus_done(struct jm_nvml_gpus *gpus)
+{
+	free(gpus->gpu);
+	*gpus = (struct jm_nvml_gpus){0};
+}
