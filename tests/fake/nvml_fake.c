@@ -41,14 +41,6 @@
 
 #define API __attribute__((visibility("default")))
 
-static double wall_now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_REALTIME, &ts);
-	return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
-}
-
 static void wait_us(long us)
 {
 	struct timespec ts = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
@@ -296,6 +288,14 @@ API int nvmlDeviceGetTotalEnergyConsumption(jm_nvml_device d, unsigned long long
 						  fake_last_tick(fake_now(), fake.step,
 							  fake_frac(0.754878 * (d->index + 1)))));
 	return 0;
+}
+
+static double wall_now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
 }
 
 static bool supported(unsigned int field)

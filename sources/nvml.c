@@ -1,0 +1,577 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * NVIDIA GPUs: one meter per GPU of this job, known by its UUID, and its memory where the driver tells.
+ * Power and energy of a GPU come in one call to the driver; what changes slowly is asked for ten times a
+ * second at most and repeats its reading, with its old time, in between.
+ */
+#include "clock.h"
+#include "source.h"
+#include "vendor/nvml.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SLOW_NS	  (100 * JM_MILLISECOND)
+#define MAX_SLOTS 12
+/* A time stamp further off than this is not believed. */
+#define STAMP_SLACK_NS (5 * JM_SECOND)
+
+/* Refresh, window: SC'24, arXiv 2312.02741, table of results; the counter's 100 ms: ml.energy's blog. */
+struct sensor {
+	unsigned int architecture;
+	int capability;		   /* 0 = any */
+	const char *name;	   /* part of the GPU's name; "" = any */
+	int refresh_ms, window_ms; /* instant power; 0 and -1 = unknown */
+	int average_ms;		   /* window of the average; -1 = unknown */
+	int counter_ms;		   /* the counter's step in time; 0 = unknown */
+	double accuracy;	   /* relative; NAN = unknown */
+};
+
+static const struct sensor sensors[] = {
+	{JM_NVML_HOPPER, 0, "GH200", 100, 20, 1000, 100, 0.05},
+	{JM_NVML_HOPPER, 0, "H100", 100, 25, 1000, 100, 0.05},
+	{JM_NVML_ADA, 0, "", 100, 100, 1000, 100, 0.05},
+	{JM_NVML_AMPERE, 80, "", 100, 25, -1, 100, 0.05},
+	{JM_NVML_AMPERE, 0, "", 100, 100, 1000, 100, 0.05},
+	{JM_NVML_TURING, 0, "", 100, 100, -1, 0, 0.05}, {JM_NVML_VOLTA, 0, "", 20, 10, -1, 0, 0.05},
+	{JM_NVML_PASCAL, 0, "", 20, 10, -1, 0, 0.05},
+	{0, 0, "", 0, -1, -1, 0, NAN}, /* not characterised: H200, Blackwell, older than Pascal */
+};
+
+/* Where a signal of a GPU comes from: a field, or a call of its own. */
+struct probe {
+	enum jm_quantity quantity;
+	unsigned int field, scope; /* field 0 = a call */
+	bool slow;
+	double scale; /* of a field: to SI */
+	double (*call)(const struct jm_nvml *nvml, jm_nvml_device device);
+};
+
+struct slot {
+	const struct probe *probe;
+	long long stamp_us; /* of the driver, for the reading below */
+	struct jm_reading last;
+};
+
+struct gpu {
+	jm_nvml_device handle;
+	char label[64];
+	bool lost;
+	int n_slots, n_fast, n_fields; /* fast fields, all fields, then calls */
+	struct slot slot[MAX_SLOTS];
+	int out[MAX_SLOTS]; /* where in the source's readings each slot goes */
+	struct jm_nvml_value value[MAX_SLOTS];
+};
+
+struct state {
+	struct jm_ctx *ctx;
+	struct jm_nvml nvml;
+	int n;
+	int64_t slow_ns; /* when the slow ones were last asked for */
+	struct gpu gpu[];
+};
+
+/* ---- single calls ------------------------------------------------------------------------------ */
+
+/* A number of a call whose result is an unsigned int, or NAN. */
+#define CALL_U32(name, symbol, scale)                                                              \
+	static double name(const struct jm_nvml *nvml, jm_nvml_device device)                      \
+	{                                                                                          \
+		unsigned int value = 0;                                                            \
+                                                                                                   \
+		if (!nvml->symbol || nvml->symbol(device, &value) || value == UINT32_MAX)          \
+			return NAN;                                                                \
+		return value * (scale);                                                            \
+	}
+
+CALL_U32(call_power, power, 1e-3)
+CALL_U32(call_limit, limit, 1e-3)
+CALL_U32(call_limit_enforced, limit_enforced, 1e-3)
+
+static double call_energy(const struct jm_nvml *nvml, jm_nvml_device device)
+{
+	unsigned long long mj = 0;
+
+	if (!nvml->energy || nvml->energy(device, &mj))
+		return NAN;
+	return (double)mj * 1e-3;
+}
+
+static double clock_of(const struct jm_nvml *nvml, jm_nvml_device device, int type)
+{
+	unsigned int mhz = 0;
+
+	if (!nvml->clock || nvml->clock(device, type, &mhz) || mhz == UINT32_MAX)
+		return NAN;
+	return mhz * 1e6;
+}
+
+static double call_clock(const struct jm_nvml *nvml, jm_nvml_device device)
+{
+	return clock_of(nvml, device, JM_NVML_CLOCK_SM);
+}
+
+static double call_memory_clock(const struct jm_nvml *nvml, jm_nvml_device device)
+{
+	return clock_of(nvml, device, JM_NVML_CLOCK_MEMORY);
+}
+
+static double call_temperature(const struct jm_nvml *nvml, jm_nvml_device device)
+{
+	unsigned int celsius = 0;
+
+	if (!nvml->temperature || nvml->temperature(device, 0, &celsius))
+		return NAN;
+	return celsius;
+}
+
+static double call_utilisation(const struct jm_nvml *nvml, jm_nvml_device device)
+{
+	struct jm_nvml_utilisation u = {0, 0};
+
+	if (!nvml->utilisation || nvml->utilisation(device, &u) || u.gpu > 100)
+		return NAN;
+	return u.gpu / 100.0;
+}
+
+/* NVML's reasons as ours: 4 software power cap; 0x20, 0x40 heat; 0x80 brake; 0x10 sync boost; 8 a
+ * hardware slowdown, which is of its own kind only when neither heat nor brake is named. */
+static double call_throttle(const struct jm_nvml *nvml, jm_nvml_device device)
+{
+	unsigned long long reasons = 0;
+	int bits = 0;
+
+	if (!nvml->throttle || nvml->throttle(device, &reasons))
+		return NAN;
+	if (reasons & 0x4)
+		bits |= JM_THROTTLE_POWER_CAP;
+	if (reasons & 0x60)
+		bits |= JM_THROTTLE_THERMAL;
+	if (reasons & 0x80)
+		bits |= JM_THROTTLE_POWER_BRAKE;
+	if ((reasons & 0x10) || ((reasons & 0x8) && !(reasons & 0xc0)))
+		bits |= JM_THROTTLE_OTHER;
+	return bits;
+}
+
+/* In order of preference: the first row of a quantity that answers is taken. */
+static const struct probe gpu_probes[] = {
+	{JM_Q_ENERGY, JM_NVML_ENERGY, JM_NVML_SCOPE_GPU, false, 1e-3, NULL},
+	{JM_Q_POWER, JM_NVML_POWER_INSTANT, JM_NVML_SCOPE_GPU, false, 1e-3, NULL},
+	{JM_Q_POWER_AVERAGE, JM_NVML_POWER_AVERAGE, JM_NVML_SCOPE_GPU, false, 1e-3, NULL},
+	{JM_Q_LIMIT, JM_NVML_LIMIT_CURRENT, JM_NVML_SCOPE_GPU, true, 1e-3, NULL},
+	{JM_Q_LIMIT_REQUESTED, JM_NVML_LIMIT_REQUESTED, JM_NVML_SCOPE_GPU, true, 1e-3, NULL},
+	{JM_Q_ENERGY, 0, 0, false, 1, call_energy},
+	{JM_Q_POWER, 0, 0, false, 1, call_power},
+	{JM_Q_POWER_AVERAGE, 0, 0, false, 1, call_power},
+	{JM_Q_LIMIT, 0, 0, true, 1, call_limit_enforced},
+	{JM_Q_LIMIT_REQUESTED, 0, 0, true, 1, call_limit},
+	{JM_Q_CLOCK, 0, 0, true, 1, call_clock},
+	{JM_Q_MEMORY_CLOCK, 0, 0, true, 1, call_memory_clock},
+	{JM_Q_TEMPERATURE, 0, 0, true, 1, call_temperature},
+	{JM_Q_UTILISATION, 0, 0, true, 1, call_utilisation},
+	{JM_Q_THROTTLE, 0, 0, true, 1, call_throttle},
+};
+
+static const struct probe memory_probes[] = {
+	{JM_Q_POWER, JM_NVML_POWER_INSTANT, JM_NVML_SCOPE_MEMORY, false, 1e-3, NULL},
+	{JM_Q_POWER_AVERAGE, JM_NVML_POWER_AVERAGE, JM_NVML_SCOPE_MEMORY, false, 1e-3, NULL},
+};
+#define N_GPU_PROBES	(sizeof(gpu_probes) / sizeof(gpu_probes[0]))
+#define N_MEMORY_PROBES (sizeof(memory_probes) / sizeof(memory_probes[0]))
+
+/* ---- finding out what answers -------------------------------------------------------------------- */
+
+static bool is_power(enum jm_quantity quantity)
+{
+	return quantity == JM_Q_POWER || quantity == JM_Q_POWER_AVERAGE;
+}
+
+/* Does a GPU's nvmlDeviceGetPowerUsage speak of the last second? (nvml.h: Ampere and newer, not GA100) */
+static bool usage_is_average(const struct jm_nvml_gpu *g)
+{
+	return g->architecture >= JM_NVML_AMPERE && g->capability != 80;
+}
+
+/* No GPU draws 0 W: a zero is a sensor that does not tell. */
+static double plausible(enum jm_quantity quantity, double value)
+{
+	return is_power(quantity) && !(value > 0) ? NAN : value;
+}
+
+static bool answers(const struct state *s, const struct jm_nvml_gpu *g, const struct probe *p)
+{
+	struct jm_nvml_value v = {.field = p->field, .scope = p->scope, .rc = JM_NVML_UNKNOWN};
+
+	/* GH200's counter speaks of the whole module, not of the GPU (ml-energy/zeus issue 172) */
+	if (p->quantity == JM_Q_ENERGY && strstr(g->name, "GH200"))
+		return false;
+	if (!p->field) {
+		if (p->call == call_power &&
+			(p->quantity == JM_Q_POWER_AVERAGE) != usage_is_average(g))
+			return false;
+		return !isnan(plausible(p->quantity, p->call(&s->nvml, g->handle)));
+	}
+	if (!s->nvml.fields || s->nvml.fields(g->handle, 1, &v))
+		return false;
+	return !isnan(plausible(p->quantity, jm_nvml_number(&v)));
+}
+
+static const struct sensor *sensor_of(const struct jm_nvml_gpu *g)
+{
+	const struct sensor *s = sensors;
+
+	while (s->architecture &&
+		(s->architecture != g->architecture || !strstr(g->name, s->name) ||
+			(s->capability && s->capability != g->capability)))
+		s++;
+	return s;
+}
+
+/* What is known of a signal's timing. */
+static struct jm_signal signal_of(const struct sensor *sensor, enum jm_quantity quantity)
+{
+	struct jm_signal signal = {.quantity = quantity, .window_ns = -1, .accuracy = NAN};
+
+	switch (quantity) {
+	case JM_Q_ENERGY:
+		signal.step = 1e-3;
+		signal.refresh_ns = sensor->counter_ms * JM_MILLISECOND;
+		signal.window_ns = 0;
+		signal.accuracy = sensor->accuracy;
+		break;
+	case JM_Q_POWER:
+	case JM_Q_POWER_AVERAGE:
+		signal.step = 1e-3;
+		signal.refresh_ns = sensor->refresh_ms * JM_MILLISECOND;
+		signal.window_ns = quantity == JM_Q_POWER ? sensor->window_ms : sensor->average_ms;
+		if (signal.window_ns > 0)
+			signal.window_ns *= JM_MILLISECOND;
+		signal.accuracy = sensor->accuracy;
+		break;
+	case JM_Q_CLOCK:
+	case JM_Q_MEMORY_CLOCK:
+		signal.step = 1e6;
+		break;
+	case JM_Q_TEMPERATURE:
+		signal.step = 1;
+		break;
+	case JM_Q_UTILISATION:
+		signal.step = 0.01;
+		break;
+	default:
+		break;
+	}
+	return signal;
+}
+
+/* ---- opening --------------------------------------------------------------------------------------- */
+
+static bool has(const struct gpu *g, unsigned int scope, enum jm_quantity quantity)
+{
+	for (int i = 0; i < g->n_slots; i++)
+		if (g->slot[i].probe->quantity == quantity && g->slot[i].probe->scope == scope)
+			return true;
+	return false;
+}
+
+/* Adds the signals of the probes that answer to the meter added last. */
+static int add_signals(struct state *s, struct gpu *g, const struct jm_nvml_gpu *info,
+	const struct probe *probes, size_t n, struct jm_meters *set, struct jm_err *err)
+{
+	for (size_t i = 0; i < n; i++) {
+		const struct probe *p = &probes[i];
+		struct jm_signal signal = signal_of(sensor_of(info), p->quantity);
+		int rc;
+
+		if (has(g, p->scope, p->quantity) || g->n_slots == MAX_SLOTS ||
+			!answers(s, info, p))
+			continue;
+		rc = jm_meters_add_signal(set, &signal, err);
+		if (rc < 0)
+			return rc;
+		g->slot[g->n_slots].probe = p;
+		g->slot[g->n_slots].last.value = NAN;
+		g->n_slots++;
+	}
+	return 0;
+}
+
+static bool any_answers(
+	const struct state *s, const struct jm_nvml_gpu *info, const struct probe *probes, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (answers(s, info, &probes[i]))
+			return true;
+	return false;
+}
+
+static int add_memory(struct state *s, struct gpu *g, const struct jm_nvml_gpu *info,
+	struct jm_meters *set, struct jm_err *err)
+{
+	struct jm_meter meter = {
+		.source = "nvml", .scope = JM_SCOPE_GPU_MEMORY, .origin = JM_MEASURED};
+	int rc;
+
+	if (!any_answers(s, info, memory_probes, N_MEMORY_PROBES))
+		return 0;
+	snprintf(meter.id, sizeof(meter.id), "nvml:%.100s/memory", info->uuid);
+	snprintf(meter.label, sizeof(meter.label), "GPU %d memory", info->index);
+	snprintf(meter.device, sizeof(meter.device), "%s", info->uuid);
+	snprintf(meter.covers, sizeof(meter.covers), "gpu/%s/memory", info->uuid);
+	rc = jm_meters_add(set, &meter, err);
+	return rc < 0 ? rc : add_signals(s, g, info, memory_probes, N_MEMORY_PROBES, set, err);
+}
+
+/* Fast fields first, then slow ones, then calls, so that one call of the driver takes a beginning. */
+static void sort_slots(struct gpu *g, int first_out)
+{
+	struct slot sorted[MAX_SLOTS];
+	int out[MAX_SLOTS], n = 0;
+
+	for (int pass = 0; pass < 3; pass++) {
+		for (int i = 0; i < g->n_slots; i++) {
+			const struct probe *p = g->slot[i].probe;
+
+			if ((!p->field ? 2 : p->slow ? 1 : 0) != pass)
+				continue;
+			sorted[n] = g->slot[i];
+			out[n++] = first_out + i;
+		}
+		if (pass == 0)
+			g->n_fast = n;
+		if (pass == 1)
+			g->n_fields = n;
+	}
+	memcpy(g->slot, sorted, sizeof(sorted[0]) * (size_t)n);
+	memcpy(g->out, out, sizeof(out[0]) * (size_t)n);
+	for (int i = 0; i < g->n_fields; i++) {
+		g->value[i].field = g->slot[i].probe->field;
+		g->value[i].scope = g->slot[i].probe->scope;
+	}
+}
+
+static int add_gpu(struct state *s, const struct jm_nvml_gpu *info, struct jm_meters *set,
+	int first_out, struct jm_err *err)
+{
+	struct gpu *g = &s->gpu[s->n];
+	struct jm_meter meter = {.source = "nvml", .scope = JM_SCOPE_GPU, .origin = JM_MEASURED};
+	int rc;
+
+	snprintf(meter.id, sizeof(meter.id), "nvml:%.110s", info->uuid);
+	snprintf(meter.label, sizeof(meter.label), "%s", info->label);
+	snprintf(meter.device, sizeof(meter.device), "%s", info->uuid);
+	snprintf(meter.covers, sizeof(meter.covers), "gpu/%s", info->uuid);
+	g->handle = info->handle;
+	memcpy(g->label, info->label, sizeof(g->label));
+	rc = jm_meters_add(set, &meter, err);
+	if (rc >= 0)
+		rc = add_signals(s, g, info, gpu_probes, N_GPU_PROBES, set, err);
+	if (rc >= 0)
+		rc = add_memory(s, g, info, set, err);
+	if (rc < 0)
+		return rc;
+	sort_slots(g, first_out);
+	s->n++;
+	return g->n_slots;
+}
+
+static int add_gpus(struct state *s, const struct jm_nvml_gpus *gpus, bool all,
+	struct jm_meters *set, struct jm_err *err)
+{
+	int out = 0;
+
+	for (int i = 0; i < gpus->n; i++) {
+		int rc;
+
+		if (!all && !gpus->gpu[i].allocated)
+			continue;
+		rc = add_gpu(s, &gpus->gpu[i], set, out, err);
+		if (rc < 0)
+			return rc;
+		out += rc;
+	}
+	if (s->n)
+		return 0;
+	return jm_err_set(err, JM_ENOENT,
+		"None of the %d NVIDIA GPUs belongs to this job (%s); --source nvml:all takes them "
+		"all.",
+		gpus->n, gpus->why);
+}
+
+static void nvml_close(void *state)
+{
+	struct state *s = state;
+
+	if (!s)
+		return;
+	jm_nvml_close(&s->nvml);
+	free(s);
+}
+
+static int open_gpus(struct jm_ctx *ctx, struct jm_nvml *nvml, bool all, struct jm_meters *set,
+	struct state **ret, struct jm_err *err)
+{
+	struct jm_nvml_gpus gpus;
+	struct state *s;
+	int rc = jm_nvml_gpus_open(nvml, &gpus, err);
+
+	if (rc)
+		return rc;
+	if (*gpus.note)
+		jm_log(ctx, JM_WARNING, "%s", gpus.note);
+	s = calloc(1, sizeof(*s) + (size_t)gpus.n * sizeof(s->gpu[0]));
+	if (s) {
+		s->ctx = ctx;
+		s->nvml = *nvml;
+		s->slow_ns = INT64_MIN / 2;
+		rc = add_gpus(s, &gpus, all, set, err);
+	} else {
+		rc = jm_err_set(err, JM_ENOMEM, "Out of memory for %d GPUs.", gpus.n);
+	}
+	jm_nvml_gpus_done(&gpus);
+	if (rc)
+		free(s);
+	else
+		*ret = s;
+	return rc;
+}
+
+static int nvml_open(struct jm_ctx *ctx, const char *arg, struct jm_meters *set, void **ret_state,
+	struct jm_err *err)
+{
+	struct jm_nvml nvml;
+	struct state *s = NULL;
+	int rc;
+
+	if (*arg && strcmp(arg, "all") != 0)
+		return jm_err_set(err, JM_EUSAGE,
+			"The source nvml takes 'nvml' for this job's GPUs or 'nvml:all', not "
+			"'nvml:%s'.",
+			arg);
+	rc = jm_nvml_open(&nvml, err);
+	if (rc)
+		return rc;
+	rc = open_gpus(ctx, &nvml, *arg != '\0', set, &s, err);
+	if (rc)
+		jm_nvml_close(&nvml);
+	else
+		*ret_state = s;
+	return rc;
+}
+
+/* ---- reading ---------------------------------------------------------------------------------------- */
+
+/*
+ * The driver's stamp as time of our clock. offset: wall minus monotonic time, now. A stamp that stands
+ * still with its value is the same reading and keeps its time to the nanosecond.
+ */
+static int64_t time_of(
+	struct slot *slot, const struct jm_nvml_value *v, double value, int64_t offset, int64_t now)
+{
+	int64_t t = v->stamp_us * 1000 - offset;
+
+	if (v->stamp_us == slot->stamp_us && value == slot->last.value)
+		return slot->last.t_ns;
+	slot->stamp_us = v->stamp_us;
+	if (t > now || t < now - STAMP_SLACK_NS)
+		t = now;
+	/* the wall clock may have been set back; readings never go back in time */
+	if (t <= slot->last.t_ns)
+		t = slot->last.t_ns < now ? slot->last.t_ns + 1 : now;
+	return t;
+}
+
+static void forget(struct gpu *g, int first, int last, int64_t now)
+{
+	for (int i = first; i < last; i++)
+		g->slot[i].last = (struct jm_reading){.value = NAN, .t_ns = now};
+}
+
+static void lose(struct state *s, struct gpu *g, int64_t now)
+{
+	g->lost = true;
+	forget(g, 0, g->n_slots, now);
+	jm_log(s->ctx, JM_WARNING,
+		"%s is lost: the driver cannot reach it any more. Its readings end here; the "
+		"others go on.",
+		g->label);
+}
+
+static void read_fields(struct state *s, struct gpu *g, int n, int64_t now)
+{
+	int64_t offset = jm_clock_wall(s->ctx->clock) - jm_ctx_now(s->ctx);
+	int rc = s->nvml.fields(g->handle, n, g->value);
+
+	now = jm_ctx_now(s->ctx);
+	if (rc == JM_NVML_GPU_IS_LOST) {
+		lose(s, g, now);
+		return;
+	}
+	if (rc) {
+		forget(g, 0, n, now);
+		return;
+	}
+	for (int i = 0; i < n; i++) {
+		struct slot *slot = &g->slot[i];
+		double value = jm_nvml_number(&g->value[i]) * slot->probe->scale;
+
+		value = plausible(slot->probe->quantity, value);
+		slot->last.t_ns = time_of(slot, &g->value[i], value, offset, now);
+		slot->last.value = value;
+		if (g->value[i].rc == JM_NVML_GPU_IS_LOST) {
+			lose(s, g, now);
+			return;
+		}
+	}
+}
+
+static void read_calls(struct state *s, struct gpu *g, bool slow)
+{
+	for (int i = g->n_fields; i < g->n_slots; i++) {
+		struct slot *slot = &g->slot[i];
+		const struct probe *p = slot->probe;
+
+		if (p->slow && !slow)
+			continue;
+		slot->last.value = plausible(p->quantity, p->call(&s->nvml, g->handle));
+		slot->last.t_ns = jm_ctx_now(s->ctx);
+	}
+}
+
+static int nvml_read(void *state, struct jm_reading *out, struct jm_err *err)
+{
+	struct state *s = state;
+	int64_t now = jm_ctx_now(s->ctx);
+	bool slow = now - s->slow_ns >= SLOW_NS - JM_MILLISECOND;
+
+	(void)err;
+	if (slow)
+		s->slow_ns = now;
+	for (int i = 0; i < s->n; i++) {
+		struct gpu *g = &s->gpu[i];
+		int n = slow ? g->n_fields : g->n_fast;
+
+		if (!g->lost && n)
+			read_fields(s, g, n, now);
+		if (!g->lost)
+			read_calls(s, g, slow);
+		else
+			forget(g, 0, g->n_slots, now);
+		for (int k = 0; k < g->n_slots; k++)
+			out[g->out[k]] = g->slot[k].last;
+	}
+	return 0;
+}
+
+const struct jm_source jm_source_nvml = {
+	.name = "nvml",
+	.summary = "NVIDIA GPUs: energy counter, power, limits, clocks, temperature, utilisation",
+	.argument = "all",
+	.origin = JM_MEASURED,
+	.open = nvml_open,
+	.read = nvml_read,
+	.close = nvml_close,
+};

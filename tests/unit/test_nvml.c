@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The source nvml on the false library: which GPUs, which signals, what their readings are worth. */
+#include "clock.h"
+#include "registry.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define UUID0 "GPU-00000000-fa4e-4000-8000-000000000000"
+#define UUID1 "GPU-10000001-fa4e-4000-8000-000000000001"
+#define MAX   128
+/* in double: cmocka compares floats */
+#define assert_near(a, b, tolerance) assert_true(fabs((a) - (b)) <= (tolerance))
+
+struct fixture {
+	struct jm_ctx ctx;
+	struct jm_meters set;
+	void *state;
+	struct jm_reading r[MAX];
+	char log[1024];
+};
+
+static void keep_log(void *arg, enum jm_level level, const char *line)
+{
+	struct fixture *f = arg;
+
+	(void)level;
+	strncat(f->log, line, sizeof(f->log) - strlen(f->log) - 1);
+}
+
+static void use_library(const char *name)
+{
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s/tests/fake/%s.so", getenv("JM_BUILD"), name);
+	setenv("JM_NVML_LIB", path, 1);
+}
+
+static int setup(void **state)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+
+	jm_ctx_init(&f->ctx, NULL);
+	f->ctx.log = keep_log;
+	f->ctx.log_arg = f;
+	use_library("libnvidia-ml-fake");
+	unsetenv("CUDA_VISIBLE_DEVICES");
+	unsetenv("SLURM_STEP_GPUS");
+	*state = f;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct fixture *f = *state;
+
+	if (f->state)
+		jm_source_find("nvml", NULL)->close(f->state);
+	jm_meters_done(&f->set);
+	free(f);
+	return 0;
+}
+
+static int open_nvml(struct fixture *f, const char *config, const char *arg, struct jm_err *err)
+{
+	const struct jm_source *nvml = jm_source_find("nvml", NULL);
+
+	assert_non_null(nvml);
+	setenv("JM_FAKE_NVML", config, 1);
+	return nvml->open(&f->ctx, arg, &f->set, &f->state, err);
+}
+
+static void read_nvml(struct fixture *f)
+{
+	assert_int_equal(jm_source_find("nvml", NULL)->read(f->state, f->r, NULL), 0);
+}
+
+static struct jm_reading reading(struct fixture *f, int meter, enum jm_quantity quantity)
+{
+	int i = jm_meter_signal(&f->set, meter, quantity);
+
+	assert_in_range(i, 0, MAX - 1);
+	return f->r[i];
+}
+
+static void test_every_signal(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(open_nvml(f, "gpus=2;power=321;mem=0.25", "", NULL), 0);
+	read_nvml(f);
+	jm_meters_derive(&f->set);
+	assert_int_equal(f->set.n, 4);
+	assert_string_equal(f->set.meter[2].id, "nvml:" UUID1);
+	assert_string_equal(f->set.meter[2].device, UUID1);
+	assert_int_equal(f->set.meter[3].covered_by, 2);
+	assert_int_equal(f->set.meter[2].covered_by, -1);
+	assert_near(reading(f, 2, JM_Q_POWER).value, 321, 1e-3);
+	assert_near(reading(f, 2, JM_Q_POWER_AVERAGE).value, 321, 1e-3);
+	assert_near(reading(f, 3, JM_Q_POWER).value, 321 * 0.25, 1e-3);
+	assert_near(reading(f, 2, JM_Q_LIMIT).value, 700, 1e-9);
+	assert_near(reading(f, 2, JM_Q_LIMIT_REQUESTED).value, 700, 1e-9);
+	assert_near(reading(f, 2, JM_Q_CLOCK).value, 1980e6, 1);
+	assert_near(reading(f, 2, JM_Q_MEMORY_CLOCK).value, 2619e6, 1);
+	assert_near(reading(f, 2, JM_Q_TEMPERATURE).value, 41, 1e-9);
+	assert_near(reading(f, 2, JM_Q_UTILISATION).value, 0.98, 1e-9);
+	assert_near(reading(f, 2, JM_Q_THROTTLE).value, 0, 1e-9);
+	/* joules since t = 0 of the monotonic clock, at most a step old */
+	assert_near(reading(f, 2, JM_Q_ENERGY).value, 321e-9 * (double)jm_ctx_now(&f->ctx), 33);
+}
+
+static void test_sensor_is_named(void **state)
+{
+	struct fixture *f = *state;
+	int i;
+
+	assert_int_equal(open_nvml(f, "gpus=1", "", NULL), 0);
+	i = jm_meter_signal(&f->set, 0, JM_Q_POWER);
+	assert_int_equal(f->set.signal[i].refresh_ns, 100 * JM_MILLISECOND);
+	assert_int_equal(f->set.signal[i].window_ns, 25 * JM_MILLISECOND);
+	i = jm_meter_signal(&f->set, 0, JM_Q_POWER_AVERAGE);
+	assert_int_equal(f->set.signal[i].window_ns, JM_SECOND);
+}
+
+static void test_unknown_sensor_says_so(void **state)
+{
+	struct fixture *f = *state;
+	int i;
+
+	assert_int_equal(open_nvml(f, "gpus=1;arch=42;name=NVIDIA X1", "", NULL), 0);
+	i = jm_meter_signal(&f->set, 0, JM_Q_POWER);
+	assert_int_equal(f->set.signal[i].refresh_ns, 0);
+	assert_int_equal(f->set.signal[i].window_ns, -1);
+	assert_true(isnan(f->set.signal[i].accuracy));
+}
+
+/* A stamp of the sensor: the reading's time stands still until the sensor changes. */
+static void test_time_of_the_sensor(void **state)
+{
+	struct fixture *f = *state;
+	struct jm_reading first, next;
+	int changes = 0;
+	int64_t until;
+
+	assert_int_equal(
+		open_nvml(f, "gpus=1;wave=steps;steps=100*0.013/200*0.017;stamp=sensor", "", NULL),
+		0);
+	read_nvml(f);
+	first = reading(f, 0, JM_Q_POWER);
+	until = jm_ctx_now(&f->ctx) + 350 * JM_MILLISECOND;
+	while (jm_ctx_now(&f->ctx) < until) {
+		usleep(500);
+		read_nvml(f);
+		next = reading(f, 0, JM_Q_POWER);
+		if (next.t_ns == first.t_ns) {
+			assert_true(next.value == first.value);
+			continue;
+		}
+		/* whole sensor periods, as far as microseconds and two clocks allow */
+		assert_near(fmod((double)(next.t_ns - first.t_ns) / 1e6 + 50, 100), 50, 2);
+		first = next;
+		changes++;
+	}
+	assert_in_range(changes, 3, 4);
+}
+
+static void test_only_allocated(void **state)
+{
+	struct fixture *f = *state;
+
+	setenv("CUDA_VISIBLE_DEVICES", "GPU-3,1,9,0", 1); /* 9 does not exist and ends the list */
+	assert_int_equal(open_nvml(f, "gpus=4", "", NULL), 0);
+	assert_int_equal(f->set.n, 2);
+	assert_string_equal(f->set.meter[0].device, UUID1);
+	assert_int_equal(strncmp(f->set.meter[1].device, "GPU-30000003", 12), 0);
+}
+
+static void test_all_on_demand(void **state)
+{
+	struct fixture *f = *state;
+
+	setenv("CUDA_VISIBLE_DEVICES", "", 1);
+	assert_int_equal(open_nvml(f, "gpus=4", "all", NULL), 0);
+	assert_int_equal(f->set.n, 4);
+}
+
+static void test_none_allocated(void **state)
+{
+	struct jm_err err = JM_ERR_INIT;
+
+	setenv("CUDA_VISIBLE_DEVICES", "-1", 1);
+	assert_int_equal(open_nvml(*state, "gpus=4", "", &err), JM_ENOENT);
+	assert_non_null(strstr(err.text, "CUDA_VISIBLE_DEVICES=-1"));
+}
+
+static void test_slurm_list(void **state)
+{
+	struct fixture *f = *state;
+
+	setenv("SLURM_STEP_GPUS", "2,3", 1);
+	assert_int_equal(open_nvml(f, "gpus=4", "", NULL), 0);
+	assert_int_equal(f->set.n, 2);
+	assert_int_equal(strncmp(f->set.meter[0].device, "GPU-20000002", 12), 0);
+}
+
+/* The cgroup shows two GPUs already: the numbers are those of the node and mean nothing here. */
+static void test_slurm_list_in_cgroup(void **state)
+{
+	struct fixture *f = *state;
+
+	setenv("SLURM_STEP_GPUS", "2,3", 1);
+	assert_int_equal(open_nvml(f, "gpus=2", "", NULL), 0);
+	assert_int_equal(f->set.n, 2);
+}
+
+static void test_order_is_said(void **state)
+{
+	struct fixture *f = *state;
+
+	setenv("CUDA_VISIBLE_DEVICES", "0", 1);
+	assert_int_equal(open_nvml(f, "gpus=2;mixed=1", "", NULL), 0);
+	assert_non_null(strstr(f->log, "CUDA_DEVICE_ORDER"));
+}
+
+static void test_lost_gpu(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(open_nvml(f, "gpus=2;lost=1@0.15", "", NULL), 0);
+	read_nvml(f);
+	assert_false(isnan(reading(f, 1, JM_Q_POWER).value));
+	usleep(200000);
+	read_nvml(f);
+	assert_true(isnan(reading(f, 1, JM_Q_POWER).value));
+	assert_true(isnan(reading(f, 1, JM_Q_ENERGY).value));
+	assert_true(isnan(reading(f, 1, JM_Q_TEMPERATURE).value));
+	assert_false(isnan(reading(f, 0, JM_Q_POWER).value));
+	assert_non_null(strstr(f->log, "GPU 1 NVIDIA H100 80GB HBM3 is lost"));
+}
+
+/* Without field values: the calls of old; on Hopper the usage is the average of a second. */
+static void test_no_fields(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(
+		open_nvml(f, "gpus=1;power=250;nosupport=83,185,186,190,192", "", NULL), 0);
+	read_nvml(f);
+	assert_int_equal(jm_meter_signal(&f->set, 0, JM_Q_POWER), -1);
+	assert_near(reading(f, 0, JM_Q_POWER_AVERAGE).value, 250, 1e-3);
+	assert_near(reading(f, 0, JM_Q_LIMIT).value, 700, 1e-9);
+	assert_false(isnan(reading(f, 0, JM_Q_ENERGY).value));
+}
+
+/* A library without the newer symbols: what is left goes on. */
+static void test_old_library(void **state)
+{
+	struct fixture *f = *state;
+
+	use_library("libnvidia-ml-fake-old");
+	assert_int_equal(open_nvml(f, "gpus=1;power=250;arch=5", "", NULL), 0);
+	read_nvml(f);
+	assert_near(reading(f, 0, JM_Q_POWER).value, 250, 1e-3);
+	assert_int_equal(jm_meter_signal(&f->set, 0, JM_Q_ENERGY), -1);
+	assert_int_equal(jm_meter_signal(&f->set, 0, JM_Q_THROTTLE), -1);
+}
+
+/* A board that says 0 W says nothing. */
+static void test_zero_is_unknown(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(open_nvml(f,
+				 "gpus=1;wave=square;low=0;high=300;period=1;average=0.001;window="
+				 "0.001;refresh=0.01",
+				 "", NULL),
+		0);
+	for (int i = 0; i < 60; i++) {
+		read_nvml(f);
+		assert_false(reading(f, 0, JM_Q_POWER).value == 0);
+		usleep(20000);
+	}
+}
+
+static void test_no_library(void **state)
+{
+	struct jm_err err = JM_ERR_INIT;
+
+	setenv("JM_NVML_LIB", "/nowhere/libnvidia-ml.so.1", 1);
+	assert_int_equal(open_nvml(*state, "", "", &err), JM_ENOENT);
+	assert_non_null(strstr(err.text, "/nowhere/libnvidia-ml.so.1"));
+}
+
+static void test_no_driver(void **state)
+{
+	struct jm_err err = JM_ERR_INIT;
+
+	assert_int_equal(open_nvml(*state, "init=9", "", &err), JM_ENOENT);
+	assert_non_null(strstr(err.text, "modprobe nvidia"));
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(test_every_signal),
+		TEST(test_sensor_is_named),
+		TEST(test_unknown_sensor_says_so),
+		TEST(test_time_of_the_sensor),
+		TEST(test_only_allocated),
+		TEST(test_all_on_demand),
+		TEST(test_none_allocated),
+		TEST(test_slurm_list),
+		TEST(test_slurm_list_in_cgroup),
+		TEST(test_order_is_said),
+		TEST(test_lost_gpu),
+		TEST(test_no_fields),
+		TEST(test_old_library),
+		TEST(test_zero_is_unknown),
+		TEST(test_no_library),
+		TEST(test_no_driver),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
