@@ -3,8 +3,10 @@
 #include "cli.h"
 
 extern const struct jm_command jm_command_help;
+extern const struct jm_command jm_command_report;
 
 const struct jm_command *const jm_commands[] = {
+	&jm_command_report,
 	&jm_command_help,
 	NULL,
 };

@@ -45,6 +45,16 @@ static bool known(const struct jm_group *g, const struct jm_group_series *s, int
 	return false;
 }
 
+static bool one_device(const struct jm_group *g, const struct jm_group_series *s)
+{
+	for (int i = s->first_point; i < s->first_point + s->n_points; i++)
+		if (g->point[i].stat[JM_M_THROUGHPUT].n &&
+			g->point[i].stat[JM_M_THROUGHPUT].mean !=
+				g->point[i].stat[JM_M_THROUGHPUT_DEVICE].mean)
+			return false;
+	return true;
+}
+
 /* The largest mean decides the prefix of the column. */
 static void add_metric(const struct jm_group *g, const struct jm_group_series *s, int metric,
 	struct column *columns, int *n)
@@ -53,7 +63,7 @@ static void add_metric(const struct jm_group *g, const struct jm_group_series *s
 	const char *prefix;
 	double largest = 0, factor;
 
-	if (!known(g, s, metric))
+	if (!known(g, s, metric) || (metric == JM_M_THROUGHPUT_DEVICE && one_device(g, s)))
 		return;
 	for (int i = s->first_point; i < s->first_point + s->n_points; i++)
 		if (g->point[i].stat[metric].n)
@@ -113,7 +123,7 @@ static int choose_columns(const struct jm_group *g, const struct jm_group_series
 	struct column *columns, int *ret_n_setting)
 {
 	static const int before[] = {JM_M_THROUGHPUT, JM_M_THROUGHPUT_DEVICE, JM_M_WATTS,
-		JM_M_WATTS_MEDIAN, JM_M_WATTS_MAX, JM_M_JOULES_ITEM, JM_M_WH_ITEM, JM_M_ITEMS_JOULE,
+		JM_M_WATTS_MEDIAN, JM_M_WATTS_MAX, JM_M_JOULES_ITEM, JM_M_ITEMS_JOULE,
 		JM_M_ITEMS_WH, JM_M_EDP};
 	int n = 0;
 

@@ -86,18 +86,29 @@ static const char *obstacle(
 	return NULL;
 }
 
-/* "300 W, 400 W": those that cannot be told from the leading one. Returns how many there are. */
+/* The reference at 700 W and a case that asks for 700 W are one and the same setting. */
+static bool same_setting(
+	const struct jm_group *g, const struct jm_group_point *a, const struct jm_group_point *b)
+{
+	for (int i = 0; i < g->n_dims; i++)
+		if (!g->dim[i].knob || a->enforced_min[i] != b->enforced_min[i] ||
+			a->enforced_max[i] != b->enforced_max[i])
+			return a == b;
+	return g->n_dims > 0 || a == b;
+}
+
+/* "300 W, 400 W": those that cannot be told from the leading one. Returns how many settings that are. */
 static int list_tied(const struct jm_group *g, const struct jm_group_series *s,
 	const struct jm_verdict *v, char *out, size_t size)
 {
 	size_t used = 0;
-	int n = 0;
+	int n = 1;
 
 	out[0] = '\0';
 	for (int i = s->first_point; i < s->first_point + s->n_points; i++) {
 		if (!jm_verdict_tied(g, v, i))
 			continue;
-		n++;
+		n += !same_setting(g, &g->point[i], &g->point[v->leading]);
 		if (used < size)
 			used += (size_t)snprintf(out + used, size - used, "%s%s", used ? ", " : "",
 				g->point[i].label);
