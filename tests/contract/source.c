@@ -97,7 +97,7 @@ static void check_read(const struct jm_source *source, void *state, const struct
 				jm_quantity_name(s->quantity));
 		if (s->quantity != JM_Q_ENERGY || isnan(out[i].value))
 			continue;
-		if (out[i].value < energy[i] && !s->wrap)
+		if (out[i].value < energy[i] && s->wrap == 0)
 			fail_msg("%s: the counter runs backwards", id);
 		energy[i] = out[i].value;
 	}
