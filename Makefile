@@ -25,7 +25,7 @@ check: setup
 	$(PYTHON) tools/check.py $(STEPS)
 
 format:
-	git ls-files '*.c' '*.h' | xargs clang-format -i
+	find . -path './build*' -prune -o -name '*.[ch]' -print | xargs clang-format -i
 
 bench: build
 	tools/bench.sh $(BUILD) $(NAME)

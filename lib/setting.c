@@ -35,13 +35,18 @@ bool jm_setting_matches(const struct jm_setting *setting, const struct jm_knob *
 	       !strncmp(setting->selector, knob->device, strlen(setting->selector));
 }
 
+static struct jm_setting with_value(const struct jm_axis *axis, double value)
+{
+	struct jm_setting s = {.value = value};
+
+	memcpy(s.knob, axis->knob, sizeof(s.knob));
+	memcpy(s.selector, axis->selector, sizeof(s.selector));
+	return s;
+}
+
 struct jm_setting jm_axis_setting(const struct jm_axis *axis, int i)
 {
-	struct jm_setting s = {.value = axis->value[i]};
-
-	strcpy(s.knob, axis->knob);
-	strcpy(s.selector, axis->selector);
-	return s;
+	return with_value(axis, axis->value[i]);
 }
 
 /* The names of the knobs, each once. */
@@ -103,12 +108,10 @@ static int parse_target(struct parser *p, size_t n)
 /* Finds the first knob that is meant; its unit holds for all of that name. */
 static int find_knob(struct parser *p)
 {
-	struct jm_setting s = {.value = 0};
+	struct jm_setting s = with_value(&p->axis, 0);
 	bool named = false;
 	const char *example = "";
 
-	strcpy(s.knob, p->axis.knob);
-	strcpy(s.selector, p->axis.selector);
 	for (int i = 0; i < p->knobs->n; i++) {
 		const struct jm_knob *k = &p->knobs->knob[i];
 
@@ -119,7 +122,7 @@ static int find_knob(struct parser *p)
 		if (!jm_setting_matches(&s, k))
 			continue;
 		p->k = k;
-		strcpy(p->axis.unit, k->unit);
+		memcpy(p->axis.unit, k->unit, sizeof(k->unit));
 		return 0;
 	}
 	if (!named)
@@ -132,11 +135,9 @@ static int find_knob(struct parser *p)
 /* Every device that is meant must be able to take the value. */
 static int check_range(struct parser *p, double value)
 {
-	struct jm_setting s = {.value = value};
+	struct jm_setting s = with_value(&p->axis, value);
 	const char *unit = p->axis.unit;
 
-	strcpy(s.knob, p->axis.knob);
-	strcpy(s.selector, p->axis.selector);
 	for (int i = 0; i < p->knobs->n; i++) {
 		const struct jm_knob *k = &p->knobs->knob[i];
 
@@ -229,6 +230,9 @@ static int parse_range(struct parser *p, const char **s, double first)
 			"The range in '%s' must go up in steps above 0, as 200:700+100%s.", p->text,
 			p->k->unit);
 	count = floor((last - first) / step + 1e-9);
+	if (count >= MAX_VALUES)
+		return jm_err_set(p->err, JM_EUSAGE,
+			"'%s' is more than %d values; take a larger step.", p->text, MAX_VALUES);
 	for (double i = 0; !rc && i <= count; i++)
 		rc = add_value(p, first + i * step);
 	return rc;
@@ -258,7 +262,7 @@ static int parse_values(struct parser *p, const char *s)
 		(isalpha((unsigned char)s[n - 1 - letters]) || s[n - 1 - letters] == '%'))
 		letters++;
 	if (letters < n && letters < sizeof(p->suffix))
-		strcpy(p->suffix, s + n - letters);
+		memcpy(p->suffix, s + n - letters, letters + 1);
 	if (!strcmp(p->suffix, "default"))
 		p->suffix[0] = '\0';
 	for (;;) {

@@ -71,6 +71,6 @@ int jm_state_folder(
 			"Cannot make the state folder %s: %s; set JM_STATE to a folder that can be "
 			"written.",
 			path, strerror(rc));
-	strcpy(out, path);
+	memcpy(out, path, strlen(path) + 1);
 	return 0;
 }

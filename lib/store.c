@@ -122,7 +122,7 @@ int jm__store_prepare(struct jm_store *s, sqlite3_stmt **ret, struct jm_err *err
 int jm__store_do(struct jm_store *s, const char *doing, struct jm_err *err, const char *sql,
 	const char *types, ...)
 {
-	sqlite3_stmt *stmt;
+	sqlite3_stmt *stmt = NULL;
 	va_list ap;
 	int rc;
 

@@ -170,7 +170,7 @@ int jm_store_state(struct jm_store *s, const char *case_id, int repeat, enum jm_
 int jm_store_begin(struct jm_store *s, const char *case_id, int repeat, struct jm_err *err)
 {
 	const char *const doing = "the start of a run";
-	sqlite3_int64 row;
+	sqlite3_int64 row = 0;
 	int rc = jm__store_transaction(s, err);
 
 	s->run = 0;

@@ -44,11 +44,11 @@ static inline void contract_error(const char *what, int rc, const struct jm_err 
 		fail_msg("%s: not a good sentence: '%s'", what, err->text);
 }
 
-void contract_sources(void **state);
-void contract_source_arguments(void **state);
-void contract_doctor(void **state);
-void contract_controls(void **state);
-void contract_workloads(void **state);
-void contract_absent(void **state);
+void contract_sources(void **unused);
+void contract_source_arguments(void **unused);
+void contract_doctor(void **unused);
+void contract_controls(void **unused);
+void contract_workloads(void **unused);
+void contract_absent(void **unused);
 
 #endif

@@ -2,12 +2,12 @@
 /* Runs over every source, control and workload that was built in; a new one is tested by being there. */
 #include "contract.h"
 
-void contract_absent(void **state)
+void contract_absent(void **unused)
 {
 	const struct jm_absent *const lists[] = {
 		jm_absent_sources, jm_absent_controls, jm_absent_workloads, jm_absent_models};
 
-	(void)state;
+	(void)unused;
 	for (int k = 0; k < 4; k++)
 		for (const struct jm_absent *a = lists[k]; a->name; a++)
 			if (!a->reason || strlen(a->reason) < 10)
