@@ -6,7 +6,6 @@
  */
 #include "node.h"
 #include "meter.h"
-#include "physics.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,6 +3,7 @@
 #ifndef JM_SIM_NODE_H
 #define JM_SIM_NODE_H
 
+#include "physics.h"
 #include "registers.h"
 
 /* What the sensors of a GPU say since their last refresh. */

@@ -447,16 +447,6 @@ void jm_sim_cursor_init(struct jm_sim_cursor *cursor, struct jm_sim_registers *r
 	cursor->inputs = inputs_now(r);
 }
 
-/* Starts again from what is now: events were lost, or an owner died. */
-static bool resume(
-	struct jm_sim_cursor *cursor, struct jm_sim_registers *r, struct jm_sim_event *ret)
-{
-	cursor->next = get(&r->page->next);
-	cursor->inputs = inputs_now(r);
-	*ret = (struct jm_sim_event){.t_ns = JM_SIM_NOW, .after = cursor->inputs};
-	return true;
-}
-
 /* Takes one event into the inputs. 1: it concerns us, 0: it does not, -1: it was overwritten. */
 static int take(
 	struct jm_sim_cursor *cursor, const struct jm_sim_registers *r, struct jm_sim_event *ret)
@@ -492,18 +482,39 @@ static bool owner_died(
 	return loaded_slot(r) < 0;
 }
 
+static bool from_now(
+	struct jm_sim_cursor *cursor, const struct jm_sim_registers *r, struct jm_sim_event *ret)
+{
+	cursor->inputs = inputs_now(r);
+	*ret = (struct jm_sim_event){.t_ns = JM_SIM_NOW, .after = cursor->inputs};
+	return true;
+}
+
+/* Events were overwritten before we came: on from what is left of them, over what is now. When even
+ * that is damaged, from now. */
+static bool skip_lost(
+	struct jm_sim_cursor *cursor, const struct jm_sim_registers *r, struct jm_sim_event *ret)
+{
+	uint64_t next = get(&r->page->next);
+	uint64_t first = next > EVENTS / 2 ? next - EVENTS / 2 : 1;
+
+	if (cursor->next >= first) {
+		cursor->next = next;
+		return from_now(cursor, r, ret);
+	}
+	cursor->next = first;
+	cursor->inputs = inputs_now(r);
+	return false;
+}
+
 bool jm_sim_cursor_next(struct jm_sim_cursor *cursor, struct jm_sim_registers *r, int64_t now_ns,
 	struct jm_sim_event *ret)
 {
 	while (cursor->next != get(&r->page->next)) {
 		int rc = get(&r->page->next) - cursor->next > EVENTS ? -1 : take(cursor, r, ret);
 
-		if (rc < 0)
-			return resume(cursor, r, ret);
-		if (rc > 0)
+		if (rc > 0 || (rc < 0 && skip_lost(cursor, r, ret)))
 			return true;
 	}
-	if (owner_died(cursor, r, now_ns))
-		return resume(cursor, r, ret);
-	return false;
+	return owner_died(cursor, r, now_ns) && from_now(cursor, r, ret);
 }

@@ -26,7 +26,7 @@ struct jm_sim_inputs {
 };
 
 struct jm_sim_event {
-	int64_t t_ns; /* on the observer's clock; JM_SIM_NOW = of another domain, or lost: now */
+	int64_t t_ns; /* on the observer's clock; JM_SIM_NOW = of another domain: when it is noticed */
 	struct jm_sim_inputs after;
 };
 #define JM_SIM_NOW INT64_MIN
