@@ -199,9 +199,9 @@ static void heard(void *arg, const struct jm_finding *f)
 {
 	int *n = arg;
 
-	assert_true(f->what && f->why && f->mend);
-	assert_true(*f->what && *f->why);
-	if (!f->ok && !*f->mend && strlen(f->why) < 20)
+	if (!f->what || !*f->what || !f->why || !*f->why || !f->mend)
+		fail_msg("doctor says something without words");
+	else if (!f->ok && !*f->mend && strlen(f->why) < 20)
 		fail_msg("doctor says of %s neither why nor how to mend it", f->what);
 	++*n;
 }

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Help, man page and wrong command lines, of every command there is."""
+import re
+
+import pytest
+
+from jm import FAILURE, USAGE, jm, sentence
+
+
+def commands():
+    listed = jm("--help").stdout.split("Commands\n")[1]
+    return re.findall(r"^  ([a-z]+) ", listed, re.M)
+
+
+def options(command):
+    return re.findall(r"^  --([a-z][a-z0-9-]*)", jm(command, "--help").stdout, re.M)
+
+
+def test_version():
+    done = jm("--version")
+    assert done.returncode == 0 and re.fullmatch(r"joulemark \d+\.\d+\.\d+\n", done.stdout)
+
+
+def test_nothing_at_all_is_usage():
+    done = jm()
+    assert done.returncode == USAGE and "Commands" in done.stdout
+
+
+@pytest.mark.parametrize("command", commands())
+def test_help_of(command):
+    done = jm(command, "--help")
+    assert done.returncode == 0 and not done.stderr
+    assert done.stdout.startswith(f"joulemark {command}")
+    assert jm("help", command).stdout == done.stdout
+    assert all(len(line) <= 100 for line in done.stdout.splitlines())
+    assert "(null)" not in done.stdout and ".." not in done.stdout.replace("...", "")
+
+
+@pytest.mark.parametrize("command", commands())
+def test_unknown_option_of(command):
+    known = options(command)
+    if not known:
+        pytest.skip("it has no options")
+    longest = max(known, key=len)
+    wrong = longest[:-2] + longest[-1] + longest[-2] if longest[-1] != longest[-2] else longest + "x"
+    if wrong in known:
+        pytest.skip("no near word to try")
+    text = sentence(jm(command, f"--{wrong}=1"), USAGE)
+    assert f"--{wrong}" in text or wrong in text
+    assert longest in text, text
+
+
+def test_unknown_command():
+    assert "did you mean" in sentence(jm("hlep"), USAGE)
+    assert "--help" in sentence(jm("frobnicate"), USAGE)
+
+
+def test_man_page_has_everything():
+    page = jm("help", "--man").stdout.replace("\\-", "-")
+    for command in commands():
+        assert f"joulemark {command} " in page or f"joulemark {command}\"" in page, command
+        for option in options(command):
+            assert f"--{option}" in page, (command, option)
+
+
+def test_full_disk_is_no_success():
+    with open("/dev/full", "w", encoding="ascii") as full:
+        done = jm("--help", stdout=full)
+    assert done.returncode == FAILURE
+    sentence(done)
