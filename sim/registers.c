@@ -324,7 +324,6 @@ static void publish(
 	struct event *e = &r->page->event[sequence % EVENTS];
 
 	put(&e->sequence, 0);
-	atomic_thread_fence(memory_order_seq_cst);
 	put(&e->t_ns, (uint64_t)jm_ctx_now(r->ctx));
 	put(&e->domain, r->domain);
 	put(&e->kind, kind);
@@ -456,7 +455,6 @@ static int take(
 	uint64_t gpu = get(&e->gpu), value = get(&e->value), seed = get(&e->seed);
 	int64_t t_ns = (int64_t)get(&e->t_ns);
 
-	atomic_thread_fence(memory_order_seq_cst);
 	if (sequence != cursor->next || get(&e->sequence) != sequence)
 		return -1;
 	cursor->next++;

@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The simulated work: its throughput is the published one at every point, whatever the seed. */
+/*
+ * The simulated work: its throughput is the published one at every point, whatever the seed, and with
+ * the node's own sensors it is most efficient where the paper says.
+ */
 #include "test.h"
 #include "sim/registers.h"
+#include "source.h"
 #include "workload.h"
 
 #include <stdio.h>
 
 extern const struct jm_workload jm_workload_sim;
+extern const struct jm_source jm_source_sim;
+
+#define NODE_WATTS 100. /* the paper adds this much per node of four GPUs */
 
 /* A node in simulated time, its work set up. */
 struct bench {
@@ -55,11 +62,10 @@ static void set_caps(struct bench *b, double watts)
 		assert_ok(jm_sim_registers_set_cap(b->registers, i, watts, &err), err);
 }
 
-/* Items per second of n steps. */
-static double throughput(struct bench *b, int n)
+/* Items of n steps. */
+static double work(struct bench *b, int n)
 {
 	struct jm_err err = JM_ERR_INIT;
-	int64_t start = jm_ctx_now(&b->ctx);
 	double items = 0;
 
 	for (int i = 0; i < n; i++) {
@@ -69,6 +75,15 @@ static double throughput(struct bench *b, int n)
 		items += step.items;
 		assert_true(isnan(step.loss) && isnan(step.flops_model));
 	}
+	return items;
+}
+
+/* Items per second of n steps. */
+static double throughput(struct bench *b, int n)
+{
+	int64_t start = jm_ctx_now(&b->ctx);
+	double items = work(b, n);
+
 	return items / ((double)(jm_ctx_now(&b->ctx) - start) * 1e-9);
 }
 
@@ -215,6 +230,102 @@ static void other_devices_are_refused(void **state)
 	bench_close(&b);
 }
 
+/* ---- efficiency ------------------------------------------------------------------------------------- */
+
+/* The counters of all GPUs, J. */
+static double joules(void *source, const struct jm_meters *set)
+{
+	struct jm_reading all[128];
+	struct jm_err err = JM_ERR_INIT;
+	double sum = 0;
+
+	assert_true(set->n_signals <= 128);
+	assert_ok(jm_source_sim.read(source, all, &err), err);
+	for (int i = 0; i < set->n; i++)
+		if (set->meter[i].scope == JM_SCOPE_GPU)
+			sum += all[jm_meter_signal(set, i, JM_Q_ENERGY)].value;
+	return sum;
+}
+
+/* Items per joule of a minute's work as the sensors see it, 100 W per node added. */
+static double efficiency(struct bench *b, void *source, const struct jm_meters *set)
+{
+	double items = 0, start_joules, seconds;
+	int64_t start;
+
+	work(b, 10); /* the caps take hold */
+	start = jm_ctx_now(&b->ctx);
+	start_joules = joules(source, set);
+	do {
+		items += work(b, 1);
+		seconds = (double)(jm_ctx_now(&b->ctx) - start) * 1e-9;
+	} while (seconds < 60);
+	return items / (joules(source, set) - start_joules + NODE_WATTS * seconds);
+}
+
+/* The published cap with the most items per joule. */
+static double peak_of(const char *device, const char *response)
+{
+	struct jm_meters set = {0};
+	struct jm_err err = JM_ERR_INIT;
+	struct bench b;
+	double best = 0, peak = NAN;
+	void *source;
+
+	bench_open(&b, device, response, 3);
+	assert_ok(jm_source_sim.open(&b.ctx, device + 4, &set, &source, &err), err);
+	for (double cap = 200; cap <= 700; cap += 100) {
+		double found;
+
+		set_caps(&b, cap);
+		found = efficiency(&b, source, &set);
+		if (found > best) {
+			best = found;
+			peak = cap;
+		}
+	}
+	jm_source_sim.close(source);
+	jm_meters_done(&set);
+	bench_close(&b);
+	return peak;
+}
+
+static void efficiency_peaks_are_where_the_paper_says(void **state)
+{
+	static const struct {
+		const char *device, *response;
+		double cap;
+	} said[] = {
+		{"sim:h100x4", "resnet50", 300},
+		{"sim:h100x4", "sd-v2", 300},
+		{"sim:h100x4", "llama3-8b-infer", 300},
+		{"sim:h100x4", "llama3-8b-train", 400},
+		{"sim:h200x4", "resnet50", 400},
+		{"sim:h200x4", "vit-l16", 400},
+		{"sim:h200x4", "sd-v2", 400},
+		{"sim:h200x4", "llama3-8b-infer", 400},
+		{"sim:h200x4", "llama3-8b-train", 500},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++)
+		assert_near(peak_of(said[i].device, said[i].response), said[i].cap, 0);
+}
+
+/*
+ * The one peak that the paper's text and its own table disagree on: the text says 400 W. From 300 W to
+ * 400 W the table gains 20.5 % of throughput; with caps used up the node's power rises by 30.8 %. The
+ * text would need GPUs that draw less than 367 W under a cap of 400 W.
+ */
+static void vit_on_h100_peaks_at_300_by_the_table(void **state)
+{
+	double at_300 = 214.90, at_400 = 259.00;
+
+	(void)state;
+	assert_near(peak_of("sim:h100x4", "vit-l16"), 300, 0);
+	assert_near(((4 * 300 + NODE_WATTS) * at_400 / at_300 - NODE_WATTS) / 4, 366.7, 0.05);
+}
+
 static void choices_are_those_of_the_data(void **state)
 {
 	const struct jm_option *o = jm_workload_sim.options;
@@ -239,6 +350,8 @@ int main(void)
 		cmocka_unit_test(without_noise_steps_are_exact),
 		cmocka_unit_test(other_devices_are_refused),
 		cmocka_unit_test(choices_are_those_of_the_data),
+		cmocka_unit_test(efficiency_peaks_are_where_the_paper_says),
+		cmocka_unit_test(vit_on_h100_peaks_at_300_by_the_table),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
