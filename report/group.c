@@ -397,6 +397,8 @@ static int build(struct jm_group *g, const json_t *records, struct jm_err *err)
 	int rc = jm_dim_find(g, records, err);
 
 	for (int i = 0; i < g->n_cases && !rc; i++)
+		g->c[i].index = i;
+	for (int i = 0; i < g->n_cases && !rc; i++)
 		rc = read_case(g, json_array_get(records, (size_t)i), &g->c[i], err);
 	if (rc)
 		return rc;

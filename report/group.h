@@ -45,6 +45,7 @@ struct jm_group_value {
 
 struct jm_group_case {
 	const json_t *record; /* borrowed */
+	int index;	      /* of the record in the array */
 	struct jm_measured m;
 	struct jm_group_value value[JM_GROUP_MAX_DIMS];
 	char *series_key; /* owned */

@@ -150,6 +150,9 @@ static json_t *case_json(const struct jm_group *g, const struct jm_group_case *c
 			json_object_set(out, keys[i], json_object_get(of_case, keys[i]));
 	json_object_set_new(out, "reason", reason ? json_incref((json_t *)reason) : json_null());
 	json_object_set_new(out, "quality", quality ? json_incref((json_t *)quality) : json_null());
+	json_object_set_new(out, "record", json_integer(c->index));
+	json_object_set_new(out, "origin",
+		c->m.has_energy ? json_string(jm_origin_name(c->m.origin)) : json_null());
 	json_object_set_new(out, "joules", real_or_null(c->m.joules));
 	json_object_set_new(out, "items", real_or_null(c->m.items));
 	json_object_set_new(out, "seconds", real_or_null(c->m.seconds));
