@@ -8,6 +8,7 @@
 #include "source.h"
 #include "workload.h"
 
+#include <pthread.h>
 #include <stdio.h>
 
 extern const struct jm_workload jm_workload_sim;
@@ -230,6 +231,71 @@ static void other_devices_are_refused(void **state)
 	bench_close(&b);
 }
 
+/* ---- sampled from another thread ----------------------------------------------------------------------- */
+
+enum { READS = 400 };
+
+struct sampler {
+	struct jm_sleeper sleeper;
+	void *source;
+	int n_signals;
+	struct jm_reading reading[READS][64];
+};
+
+static void *sample(void *arg)
+{
+	struct sampler *s = arg;
+
+	for (int i = 0; i < READS; i++) {
+		jm_sleep_until(&s->sleeper, i * 50 * JM_MILLISECOND);
+		if (jm_source_sim.read(s->source, s->reading[i], NULL))
+			break;
+	}
+	jm_sleeper_done(&s->sleeper);
+	return NULL;
+}
+
+static void run_sampled(struct sampler *s)
+{
+	struct jm_meters set = {0};
+	struct jm_err err = JM_ERR_INIT;
+	struct bench b;
+	pthread_t thread;
+
+	bench_open(&b, "sim:h100x4", "llama3-8b-infer", 11);
+	set_caps(&b, 500);
+	assert_ok(jm_source_sim.open(&b.ctx, "h100x4", &set, &s->source, &err), err);
+	assert_true(set.n_signals <= 64);
+	jm_sleeper_init(&s->sleeper, b.ctx.clock);
+	assert_int_equal(pthread_create(&thread, NULL, sample, s), 0);
+	/* begins at the very moment of a reading; the end is under way when the sampler ends */
+	jm_sleep_until(&b.sleeper, JM_SECOND);
+	work(&b, 50);
+	jm_sleep_until(&b.sleeper, READS * 50 * JM_MILLISECOND);
+	assert_ok(jm_workload_sim.verify(b.state, &err), err);
+	pthread_join(thread, NULL);
+	jm_source_sim.close(s->source);
+	jm_meters_done(&set);
+	bench_close(&b);
+}
+
+/* Which of two threads of one simulated moment comes first must not show. */
+static void threads_do_not_show(void **state)
+{
+	struct sampler *first = calloc(1, sizeof(*first)), *again = calloc(1, sizeof(*again));
+
+	(void)state;
+	assert_true(first && again);
+	run_sampled(first);
+	assert_true(first->reading[READS - 1][0].value > 400 * 20);
+	for (int i = 0; i < 20; i++) {
+		run_sampled(again);
+		assert_memory_equal(first->reading, again->reading, sizeof(first->reading));
+	}
+	free(first);
+	free(again);
+}
+
 /* ---- efficiency ------------------------------------------------------------------------------------- */
 
 /* The counters of all GPUs, J. */
@@ -350,6 +416,7 @@ int main(void)
 		cmocka_unit_test(without_noise_steps_are_exact),
 		cmocka_unit_test(other_devices_are_refused),
 		cmocka_unit_test(choices_are_those_of_the_data),
+		cmocka_unit_test(threads_do_not_show),
 		cmocka_unit_test(efficiency_peaks_are_where_the_paper_says),
 		cmocka_unit_test(vit_on_h100_peaks_at_300_by_the_table),
 	};
