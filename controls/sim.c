@@ -65,6 +65,18 @@ static void sim_close(void *state)
 	jm_sim_registers_close(state);
 }
 
+/* Opening would leave a file behind, for a node that nobody asked for. */
+static void sim_doctor(struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
+{
+	char why[128];
+	struct jm_finding finding = {
+		.ok = true, .what = "power limits of simulated nodes", .why = why, .mend = ""};
+
+	(void)ctx;
+	jm_sim_names_text(why, sizeof(why));
+	say(arg, &finding);
+}
+
 const struct jm_control jm_control_sim = {
 	.name = "sim",
 	.summary = "power limits of a simulated node",
@@ -74,4 +86,5 @@ const struct jm_control jm_control_sim = {
 	.get = sim_get,
 	.set = sim_set,
 	.close = sim_close,
+	.doctor = sim_doctor,
 };

@@ -16,19 +16,24 @@ static const struct jm_sim_gpu *find_gpu(const char *name, size_t length)
 	return NULL;
 }
 
+void jm_sim_names_text(char *out, size_t size)
+{
+	int used = snprintf(out, size, "1 to %d of", JM_SIM_GPUS_MAX);
+
+	for (const struct jm_sim_gpu *gpu = jm_sim_gpus; gpu->name && (size_t)used < size; gpu++)
+		used += snprintf(out + used, size - (size_t)used, "%s %s",
+			gpu == jm_sim_gpus ? "" : ",", gpu->name);
+	if ((size_t)used < size)
+		snprintf(out + used, size - (size_t)used, ", as in sim:%s", JM_SIM_DEFAULT);
+}
+
 static int unknown_node(const char *text, struct jm_err *err)
 {
-	char all[128] = "";
-	size_t used = 0;
+	char all[128];
 
-	for (const struct jm_sim_gpu *gpu = jm_sim_gpus; gpu->name && used < sizeof(all); gpu++)
-		used += (size_t)snprintf(all + used, sizeof(all) - used, "%s%s",
-			gpu == jm_sim_gpus ? "" : ", ", gpu->name);
-	return jm_err_set(err, JM_EUSAGE,
-		"There is no simulated node '%s'; write GPUxN with GPU one of %s and N from 1 to "
-		"%d, as in "
-		"sim:%s.",
-		text, all, JM_SIM_GPUS_MAX, JM_SIM_DEFAULT);
+	jm_sim_names_text(all, sizeof(all));
+	return jm_err_set(err, JM_EUSAGE, "There is no simulated node '%s'; there are nodes of %s.",
+		text, all);
 }
 
 int jm_sim_name_parse(const char *text, struct jm_sim_name *ret, struct jm_err *err)

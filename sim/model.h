@@ -55,6 +55,8 @@ struct jm_sim_name {
 
 /* "" = JM_SIM_DEFAULT. */
 int jm_sim_name_parse(const char *text, struct jm_sim_name *ret, struct jm_err *err);
+/* All names at once, for people: "1 to 8 of h100, h200, mi300x, as in sim:h100x4". */
+void jm_sim_names_text(char *out, size_t size);
 /* Index of the response among the GPU's, or an error with a 'did you mean'. */
 int jm_sim_response_find(const struct jm_sim_gpu *gpu, const char *name, struct jm_err *err);
 

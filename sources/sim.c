@@ -130,16 +130,11 @@ static void sim_close(void *state)
 /* Opening would leave a file behind, for a node that nobody asked for. */
 static void sim_doctor(struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
 {
-	char why[256];
+	char why[128];
 	struct jm_finding finding = {.ok = true, .what = "simulated nodes", .why = why, .mend = ""};
-	size_t used = (size_t)snprintf(why, sizeof(why), "1 to %d of", JM_SIM_GPUS_MAX);
 
 	(void)ctx;
-	for (const struct jm_sim_gpu *g = jm_sim_gpus; g->name && used < sizeof(why); g++)
-		used += (size_t)snprintf(why + used, sizeof(why) - used, "%s %s",
-			g == jm_sim_gpus ? "" : ",", g->name);
-	if (used < sizeof(why))
-		snprintf(why + used, sizeof(why) - used, ", as in sim:%s", JM_SIM_DEFAULT);
+	jm_sim_names_text(why, sizeof(why));
 	say(arg, &finding);
 }
 
