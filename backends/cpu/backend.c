@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Backend `cpu`: oneDNN 2.x for matrix products, our own vectorised kernels for the rest. Everything is
+ * plain (row-major) and synchronous; all threads belong to OpenMP's pool.
+ */
+#include <math.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/sysinfo.h>
+
+#include "cpu.h"
+
+#define HUGE_PAGE ((size_t)2 << 20)
+/* Layers of one shape share a primitive while they are built; few shapes exist. */
+#define CACHED_PRIMITIVES 64
+
+/* ---- the device -------------------------------------------------------------------------------------- */
+
+static void measure(struct cpu_dev *dev)
+{
+	double f32 = dev->kernels->gemms->peak(), bf16 = cpu_peak_bf16();
+
+	dev->has_bf16 = bf16 > 0;
+	dev->fast_bf16 = bf16 > f32 || cpu_has_tiles();
+	dev->peak_f32 = f32 > 0 ? f32 * dev->threads : NAN;
+	dev->peak_bf16 = cpu_has_tiles() ? NAN : dev->threads * (bf16 > f32 ? bf16 : f32);
+}
+
+static void cpu_close(void *arg)
+{
+	struct cpu_dev *dev = arg;
+
+	if (!dev)
+		return;
+	dnnl_stream_destroy(dev->stream);
+	dnnl_engine_destroy(dev->engine);
+	free(dev);
+}
+
+static int cpu_open(int index, int threads, void **ret_dev, struct jm_err *err)
+{
+	struct cpu_dev *dev;
+	dnnl_status_t s;
+
+	if (index != 0)
+		return jm_err_set(err, JM_ENOENT,
+			"there is no cpu:%d: all processors are device cpu:0", index);
+	dev = calloc(1, sizeof *dev);
+	if (!dev)
+		return jm_err_set(err, JM_ENOMEM, "no memory for the device cpu");
+	dev->threads = threads > 0 ? threads : omp_get_num_procs();
+	dev->kernels = cpu_kernels_best();
+	omp_set_num_threads(dev->threads);
+	dnnl_set_primitive_cache_capacity(CACHED_PRIMITIVES);
+	s = dnnl_engine_create(&dev->engine, dnnl_cpu, 0);
+	if (!s)
+		s = dnnl_stream_create(&dev->stream, dev->engine, dnnl_stream_default_flags);
+	if (s) {
+		cpu_close(dev);
+		return jm_err_set(err, JM_ENOSUP, "oneDNN does not start: status %d", (int)s);
+	}
+	measure(dev);
+	*ret_dev = dev;
+	return 0;
+}
+
+static void cpu_props(void *arg, struct jm_device_props *ret)
+{
+	const struct cpu_dev *dev = arg;
+	struct sysinfo info;
+	char brand[64];
+
+	*ret = (struct jm_device_props){.peak_bytes = NAN};
+	cpu_brand(brand, sizeof brand);
+	snprintf(ret->name, sizeof ret->name, "%s, %d thread%s", brand, dev->threads,
+		dev->threads == 1 ? "" : "s");
+	if (!sysinfo(&info))
+		ret->memory_bytes = (size_t)info.totalram * info.mem_unit;
+	for (int i = 0; i < JM_DTYPE_COUNT; i++)
+		ret->peak_flops[i] = NAN;
+	ret->native[JM_F32] = ret->native[JM_I32] = true;
+	ret->native[JM_BF16] = dev->has_bf16;
+	ret->peak_flops[JM_F32] = dev->peak_f32;
+	ret->peak_flops[JM_BF16] = dev->peak_bf16;
+}
+
+/* ---- select: is it known, is it plain, are the types right --------------------------------------------- */
+
+static int check_tensor(
+	const struct jm_node *node, const struct jm_tensor *t, bool vector, struct jm_err *err)
+{
+	if (!t)
+		return 0;
+	if (t->layout.rank)
+		return jm_err_set(err, JM_ENOSUP,
+			"cpu takes plain layouts only, and %s of %s is not", t->name,
+			jm_op_name(node->op));
+	if (t->type == JM_F32 || (t->type == JM_BF16 && !vector))
+		return 0;
+	return jm_err_set(err, JM_ENOSUP, "cpu cannot take %s of %s as %s", t->name,
+		jm_op_name(node->op), jm_dtype_name(t->type));
+}
+
+/* Operands that may be bf16, as bits; the others are f32. The i32 ones stand apart. */
+static const struct {
+	unsigned in, out, ids;
+} types[JM_OP_COUNT] = {
+	[JM_OP_EMBED] = {6, 1, 1},
+	[JM_OP_EMBED_GRAD] = {2, 0, 1},
+	[JM_OP_LINEAR] = {3, 1, 0},
+	[JM_OP_LINEAR_DGRAD] = {3, 1, 0},
+	[JM_OP_LINEAR_WGRAD] = {3, 1, 0},
+	[JM_OP_GELU] = {1, 1, 0},
+	[JM_OP_GELU_GRAD] = {3, 1, 0},
+	[JM_OP_LAYERNORM] = {1, 1, 0},
+	[JM_OP_LAYERNORM_GRAD] = {3, 1, 0},
+	[JM_OP_ROPE] = {1, 1, 0},
+	[JM_OP_ROPE_GRAD] = {1, 1, 0},
+	[JM_OP_ATTENTION] = {1, 1, 0},
+	[JM_OP_ATTENTION_GRAD] = {7, 1, 0},
+	[JM_OP_ADD] = {3, 1, 0},
+	[JM_OP_SOFTMAX_XENT] = {1, 2, 2},
+	[JM_OP_CAST] = {1, 1, 0},
+};
+
+static int check_node(const struct jm_node *node, struct jm_err *err)
+{
+	int ret = 0;
+
+	for (int i = 0; !ret && i < node->n_in; i++) {
+		if (types[node->op].ids >> i & 1)
+			continue;
+		ret = check_tensor(node, node->in[i], !(types[node->op].in >> i & 1), err);
+	}
+	for (int i = 0; !ret && i < node->n_out; i++)
+		ret = check_tensor(node, node->out[i], !(types[node->op].out >> i & 1), err);
+	return ret;
+}
+
+static int cpu_select(
+	void *arg, const struct jm_group *group, struct jm_choice *choice, struct jm_err *err)
+{
+	const struct cpu_dev *dev = arg;
+	const struct cpu_op *op = cpu_op_find(group->node, group->n_nodes);
+	struct jm_node node[CPU_NODES];
+
+	if (!op) {
+		jm_err_set(err, JM_ENOSUP, "cpu has no kernel for %s%s%s",
+			jm_op_name(group->node[0]->op), group->n_nodes > 1 ? " + " : "",
+			group->n_nodes > 1 ? jm_op_name(group->node[1]->op) : "");
+		return 0;
+	}
+	for (int i = 0; i < op->n_nodes; i++) {
+		node[i] = *group->node[i];
+		if (check_node(&node[i], err))
+			return 0;
+	}
+	if (op->takes && op->takes(dev, node, err))
+		return 0;
+	choice[0].scratch = op->scratch ? op->scratch(dev, node) : 0;
+	choice[0].seconds = NAN;
+	choice[0].flops_executed = NAN;
+	return 1;
+}
+
+/* ---- build and run --------------------------------------------------------------------------------------- */
+
+static void cpu_drop(void *dev, void *arg)
+{
+	struct cpu_exec *exec = arg;
+
+	(void)dev;
+	if (exec && exec->op->drop)
+		exec->op->drop(exec);
+	free(exec);
+}
+
+static int cpu_build(void *arg, const struct jm_group *group, const struct jm_choice *choice,
+	void **ret_exec, struct jm_err *err)
+{
+	struct cpu_dev *dev = arg;
+	struct cpu_exec *exec = calloc(1, sizeof *exec);
+	int ret = 0;
+
+	(void)choice;
+	if (!exec)
+		return jm_err_set(err, JM_ENOMEM, "no memory for a step of the program");
+	exec->op = cpu_op_find(group->node, group->n_nodes);
+	if (!exec->op) {
+		free(exec);
+		return jm_err_set(err, JM_EBUG, "a group that cpu refused was built all the same");
+	}
+	for (int i = 0; i < group->n_nodes; i++)
+		exec->node[i] = *group->node[i];
+	exec->scratch = group->scratch;
+	omp_set_num_threads(dev->threads);
+	if (exec->op->build)
+		ret = exec->op->build(dev, exec, err);
+	if (ret)
+		cpu_drop(dev, exec);
+	else
+		*ret_exec = exec;
+	return ret;
+}
+
+static int cpu_run(void *dev, void *arg, struct jm_err *err)
+{
+	const struct cpu_exec *exec = arg;
+
+	return exec->op->run(dev, exec, err);
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------ */
+
+/* Fresh pages are zero. Huge ones spare the kernels most misses of the address cache. */
+static void *cpu_alloc(void *dev, size_t bytes)
+{
+	size_t all = bytes + 2 * HUGE_PAGE;
+	char *map = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	size_t *head;
+
+	(void)dev;
+	if (map == MAP_FAILED)
+		return NULL;
+	head = (size_t *)((uintptr_t)map / HUGE_PAGE * HUGE_PAGE + 2 * HUGE_PAGE) - 2;
+	madvise(head + 2, bytes, MADV_HUGEPAGE);
+	head[0] = (size_t)(uintptr_t)map;
+	head[1] = all;
+	return head + 2;
+}
+
+static void cpu_release(void *dev, void *memory)
+{
+	size_t *head = (size_t *)memory - 2;
+
+	(void)dev;
+	if (memory)
+		munmap((void *)(uintptr_t)head[0], head[1]);
+}
+
+static int cpu_copy(
+	void *dev, void *to, const void *from, size_t bytes, enum jm_copy kind, struct jm_err *err)
+{
+	(void)dev;
+	(void)kind;
+	(void)err;
+	memcpy(to, from, bytes);
+	return 0;
+}
+
+static int cpu_sync(void *dev, struct jm_err *err)
+{
+	(void)dev;
+	(void)err;
+	return 0;
+}
+
+static const struct jm_backend backend = {
+	.abi = JM_BACKEND_ABI,
+	.name = "cpu",
+	.summary = "this machine's processors, by oneDNN and own vector kernels",
+	.open = cpu_open,
+	.props = cpu_props,
+	.select = cpu_select,
+	.build = cpu_build,
+	.run = cpu_run,
+	.drop = cpu_drop,
+	.alloc = cpu_alloc,
+	.release = cpu_release,
+	.copy = cpu_copy,
+	.sync = cpu_sync,
+	.close = cpu_close,
+};
+
+const struct jm_backend *jm_backend_entry(void)
+{
+	return &backend;
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The parts of the cpu backend among themselves. Only matmul.c and backend.c know oneDNN's calls. */
+#ifndef JM_CPU_H
+#define JM_CPU_H
+
+#include <oneapi/dnnl/dnnl.h>
+
+#include "engine/tensor.h"
+#include "kernels.h"
+
+struct cpu_dev {
+	int threads;
+	const struct cpu_kernels *kernels;
+	dnnl_engine_t engine;
+	dnnl_stream_t stream;
+	bool has_bf16;		    /* instructions for it, however slow */
+	bool fast_bf16;		    /* and they beat f32 arithmetic on widened operands */
+	double peak_f32, peak_bf16; /* FLOP/s of all threads, measured; NAN = unknown */
+};
+
+#define CPU_NODES 2
+
+/* A built group. node: copies; their tensors are the engine's. */
+struct cpu_exec {
+	const struct cpu_op *op;
+	struct jm_node node[CPU_NODES];
+	void *scratch;
+	void *own; /* from the op's build, to its drop */
+};
+
+/*
+ * How a cover of one or two nodes runs. takes: 0, or a reason in err, for what the general check of
+ * types and layouts cannot see. All but run may be NULL.
+ */
+struct cpu_op {
+	enum jm_op cover[CPU_NODES];
+	int n_nodes;
+	int (*takes)(const struct cpu_dev *dev, const struct jm_node *node, struct jm_err *err);
+	size_t (*scratch)(const struct cpu_dev *dev, const struct jm_node *node);
+	int (*build)(const struct cpu_dev *dev, struct cpu_exec *exec, struct jm_err *err);
+	int (*run)(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err);
+	void (*drop)(struct cpu_exec *exec);
+};
+
+extern const struct cpu_op cpu_op_linear, cpu_op_linear_gelu, cpu_op_linear_dgrad,
+	cpu_op_linear_wgrad;
+
+/* The row for these nodes; NULL: not known here. */
+const struct cpu_op *cpu_op_find(const struct jm_node *const *node, int n);
+
+/* An operand as the kernels take it; t may be NULL (an absent optional one). */
+static inline struct cpu_vec cpu_vec(const struct jm_tensor *t)
+{
+	return (struct cpu_vec){t ? t->data : NULL, t && t->type == JM_BF16};
+}
+
+static inline void *cpu_data(const struct jm_tensor *t)
+{
+	return t ? t->data : NULL;
+}
+
+/* bf16 dot products of one core, FLOP/s; 0 = no such instructions. */
+double cpu_peak_bf16(void);
+/* Matrix tiles: oneDNN's bf16 is then far ahead of anything else here. */
+bool cpu_has_tiles(void);
+/* The processor's own name, or "CPU". */
+void cpu_brand(char *ret, size_t size);
+
+#endif

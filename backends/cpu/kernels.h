@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Own kernels of the cpu backend: plain functions on raw pointers, row-major, f32 or bf16 storage, f32
+ * arithmetic. One set per target (portable, AVX2, AVX-512); cpu_kernels_best() finds the fastest that
+ * this processor runs. Kernels start their own threads (OpenMP, the pool that oneDNN uses too) and never
+ * allocate: memory they need is `scratch`, aligned to 64 bytes, as large as the *_scratch function says.
+ * Bit i of `accumulate`: the op's output i is added to.
+ */
+#ifndef JM_CPU_KERNELS_H
+#define JM_CPU_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct cpu_vec {
+	void *data; /* NULL = absent, where that is allowed */
+	bool bf16;
+};
+
+/* Element (i, j) of a matrix is data[i * ld + j], or data[j * ld + i] where transposed. */
+struct cpu_matrix {
+	const void *data;
+	bool bf16, transposed;
+	int64_t ld;
+};
+
+/* c[m,n] = a[m,k] b[k,n] (+ c) (+ bias[n]); act = gelu(c) where given. c and act are row-major. */
+struct cpu_gemm {
+	int64_t m, n, k;
+	struct cpu_matrix a, b;
+	void *c;
+	int64_t ldc;
+	bool c_bf16, accumulate;
+	const float *bias;
+	void *act; /* of c's type and ldc; NULL = none */
+	void *scratch;
+	int threads;
+};
+
+struct cpu_gemms {
+	size_t (*scratch)(const struct cpu_gemm *g);
+	void (*gemm)(const struct cpu_gemm *g);
+	double (*peak)(void); /* FLOP/s of one core, f32 */
+};
+
+/* qkv, dqkv [batch,seq,(heads + 2 groups) head]; y, dy [batch,seq,heads head]; lse [batch,heads,seq] */
+struct cpu_attention {
+	int64_t batch, seq, heads, groups, head;
+	double scale;
+	bool causal;
+	struct cpu_vec qkv, y, dy, dqkv;
+	float *lse;
+	unsigned accumulate; /* grad only */
+	void *scratch;
+};
+
+struct cpu_attentions {
+	size_t (*scratch)(const struct cpu_attention *a, bool grad, int threads);
+	void (*attention)(const struct cpu_attention *a, int threads);
+	void (*attention_grad)(const struct cpu_attention *a, int threads);
+};
+
+/* y = norm(x), or norm(sum) with sum = x + z where sum is given. */
+struct cpu_layernorm {
+	int64_t rows, width;
+	double eps;
+	struct cpu_vec x, z, sum, y;
+	const float *gamma, *beta;
+	float *mean, *rstd;
+	unsigned accumulate;
+	void *scratch;
+};
+
+struct cpu_layernorm_grad {
+	int64_t rows, width;
+	struct cpu_vec dy, x, dx;
+	const float *gamma, *mean, *rstd;
+	float *dgamma, *dbeta;
+	unsigned accumulate;
+	void *scratch;
+};
+
+struct cpu_norms {
+	size_t (*scratch)(int64_t width, bool grad, int threads);
+	void (*layernorm)(const struct cpu_layernorm *p, int threads);
+	void (*layernorm_grad)(const struct cpu_layernorm_grad *p, int threads);
+};
+
+struct cpu_pointwise {
+	void (*gelu)(struct cpu_vec x, struct cpu_vec y, int64_t n, bool add, int threads);
+	void (*gelu_grad)(struct cpu_vec dy, struct cpu_vec x, struct cpu_vec dx, int64_t n,
+		bool add, int threads);
+	void (*add)(struct cpu_vec x, struct cpu_vec z, struct cpu_vec y, int64_t n, bool add,
+		int threads);
+	void (*cast)(struct cpu_vec x, struct cpu_vec y, int64_t n, bool add, int threads);
+};
+
+struct cpu_embed {
+	int64_t tokens, seq, width;
+	const int32_t *ids;
+	struct cpu_vec table, pos, y;
+	unsigned accumulate;
+};
+
+struct cpu_embed_grad {
+	int64_t tokens, seq, width, rows, positions;
+	const int32_t *ids;
+	struct cpu_vec dy;
+	float *dtable, *dpos;
+	unsigned accumulate;
+};
+
+/* x, y [tokens, turned + kept heads, head]; cosine, sine [seq, head / 2] */
+struct cpu_rope {
+	int64_t tokens, seq, turned, kept, head;
+	struct cpu_vec x, y;
+	const float *cosine, *sine;
+	bool inverse;
+	unsigned accumulate;
+};
+
+struct cpu_rows {
+	void (*embed)(const struct cpu_embed *p, int threads);
+	void (*embed_grad)(const struct cpu_embed_grad *p, int threads);
+	void (*rope)(const struct cpu_rope *p, int threads);
+	/* y[width] (+)= sum over rows of x[rows,width] */
+	void (*sum)(struct cpu_vec x, float *y, int64_t rows, int64_t width, bool add, int threads);
+};
+
+struct cpu_xent {
+	int64_t rows, classes;
+	double scale; /* of dlogits, the 1 / rows included */
+	struct cpu_vec logits, dlogits;
+	const int32_t *targets;
+	float *loss;
+	unsigned accumulate;
+	void *scratch;
+};
+
+struct cpu_losses {
+	size_t (*scratch)(int64_t rows);
+	void (*xent)(const struct cpu_xent *p, int threads);
+};
+
+struct cpu_adamw {
+	int64_t n, n_decay;
+	const float *g, *norm, *now;
+	float *p, *m, *v;
+	double beta1, beta2, eps, weight_decay, clip;
+};
+
+struct cpu_optims {
+	size_t (*norm_scratch)(int64_t n);
+	void (*norm)(const float *x, int64_t n, float *y, bool add, double *scratch, int threads);
+	void (*adamw)(const struct cpu_adamw *a, int threads);
+};
+
+struct cpu_kernels {
+	const char *target; /* "avx512" */
+	bool wide;	    /* AVX2 or better: worth preferring to oneDNN where that is slow */
+	const struct cpu_gemms *gemms;
+	const struct cpu_attentions *attentions;
+	const struct cpu_norms *norms;
+	const struct cpu_pointwise *pointwise;
+	const struct cpu_rows *rows;
+	const struct cpu_losses *losses;
+	const struct cpu_optims *optims;
+};
+
+/* n: 0 = the best set, 1 = the next one... NULL when there are no more. For tests; else cpu_kernels_best. */
+const struct cpu_kernels *cpu_kernels_get(int n);
+#define cpu_kernels_best() cpu_kernels_get(0)
+
+#endif

@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The ops that run on our own kernels: from nodes to their arguments. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "cpu.h"
+
+#define NODE(exec)   (&(exec)->node[0])
+#define KERNELS(dev) (dev)->kernels
+
+static unsigned bit(const struct jm_node *node, int i)
+{
+	return node->accumulate >> i & 1;
+}
+
+/* ---- embed, rope ------------------------------------------------------------------------------------ */
+
+static int run_embed(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = NODE(exec);
+	struct cpu_embed p = {
+		.tokens = jm_tensor_count(n->in[0]),
+		.seq = jm_tensor_width(n->in[0]),
+		.width = jm_tensor_width(n->out[0]),
+		.ids = n->in[0]->data,
+		.table = cpu_vec(n->in[1]),
+		.pos = cpu_vec(n->in[2]),
+		.y = cpu_vec(n->out[0]),
+		.accumulate = n->accumulate,
+	};
+
+	(void)err;
+	KERNELS(dev)->rows->embed(&p, dev->threads);
+	return 0;
+}
+
+static int run_embed_grad(
+	const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = NODE(exec);
+	struct cpu_embed_grad p = {
+		.tokens = jm_tensor_count(n->in[0]),
+		.seq = jm_tensor_width(n->in[0]),
+		.width = jm_tensor_width(n->out[0]),
+		.rows = n->out[0]->dim[0],
+		.positions = n->out[1] ? n->out[1]->dim[0] : 0,
+		.ids = n->in[0]->data,
+		.dy = cpu_vec(n->in[1]),
+		.dtable = n->out[0]->data,
+		.dpos = cpu_data(n->out[1]),
+		.accumulate = n->accumulate,
+	};
+
+	(void)err;
+	KERNELS(dev)->rows->embed_grad(&p, dev->threads);
+	return 0;
+}
+
+/* own: cosines, then sines, [S,D/2] each. */
+static int build_rope(const struct cpu_dev *dev, struct cpu_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = NODE(exec);
+	int64_t seq = n->in[0]->dim[1], heads = n->attr.rope.heads + 2 * n->attr.rope.kv_heads;
+	int64_t half = jm_tensor_width(n->in[0]) / heads / 2;
+	float *table = malloc((size_t)(2 * seq * half) * sizeof *table);
+
+	(void)dev;
+	if (!table)
+		return jm_err_set(err, JM_ENOMEM, "no memory for the angles of rope");
+	for (int64_t s = 0; s < seq; s++) {
+		for (int64_t i = 0; i < half; i++) {
+			double angle =
+				(double)s * pow(n->attr.rope.theta, -(double)i / (double)half);
+			table[s * half + i] = (float)cos(angle);
+			table[(seq + s) * half + i] = (float)sin(angle);
+		}
+	}
+	exec->own = table;
+	return 0;
+}
+
+static int run_rope(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = NODE(exec);
+	int64_t turned = n->attr.rope.heads + n->attr.rope.kv_heads;
+	int64_t seq = n->in[0]->dim[1], heads = turned + n->attr.rope.kv_heads;
+	int64_t head = jm_tensor_width(n->in[0]) / heads;
+	struct cpu_rope p = {
+		.tokens = jm_tensor_rows(n->in[0]),
+		.seq = seq,
+		.turned = turned,
+		.kept = n->attr.rope.kv_heads,
+		.head = head,
+		.x = cpu_vec(n->in[0]),
+		.y = cpu_vec(n->out[0]),
+		.cosine = exec->own,
+		.sine = (const float *)exec->own + seq * (head / 2),
+		.inverse = n->op == JM_OP_ROPE_GRAD,
+		.accumulate = n->accumulate,
+	};
+
+	(void)err;
+	KERNELS(dev)->rows->rope(&p, dev->threads);
+	return 0;
+}
+
+static void drop_rope(struct cpu_exec *exec)
+{
+	free(exec->own);
+	exec->own = NULL;
+}
+
+static int takes_rope(const struct cpu_dev *dev, const struct jm_node *n, struct jm_err *err)
+{
+	int64_t heads = n->attr.rope.heads + 2 * (int64_t)n->attr.rope.kv_heads;
+
+	(void)dev;
+	if (n->in[0]->rank != 3 || jm_tensor_width(n->in[0]) % (2 * heads))
+		return jm_err_set(err, JM_ENOSUP, "rope needs x[B,S,heads x an even width]");
+	return 0;
+}
+
+/* ---- pointwise --------------------------------------------------------------------------------------- */
+
+static int run_gelu(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = NODE(exec);
+
+	(void)err;
+	KERNELS(dev)->pointwise->gelu(cpu_vec(n->in[0]), cpu_vec(n->out[0]),
+		jm_tensor_count(n->out[0]), bit(n, 0), dev->threads);
+	return 0;
+}
+
+static int run_gelu_grad(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = NODE(exec);
+
+	(void)err;
+	KERNELS(dev)->pointwise->gelu_grad(cpu_vec(n->in[0]), cpu_vec(n->in[1]), cpu_vec(n->out[0]),
+		jm_tensor_count(n->out[0]), bit(n, 0), dev->threads);
+	return 0;
+}
+
+static int run_add(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = NODE(exec);
+
+	(void)err;
+	KERNELS(dev)->pointwise->add(cpu_vec(n->in[0]), cpu_vec(n->in[1]), cpu_vec(n->out[0]),
+		jm_tensor_count(n->out[0]), bit(n, 0), dev->threads);
+	return 0;
+}
+
+static int run_cast(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = NODE(exec);
+
+	(void)err;
+	KERNELS(dev)->pointwise->cast(cpu_vec(n->in[0]), cpu_vec(n->out[0]),
+		jm_tensor_count(n->out[0]), bit(n, 0), dev->threads);
+	return 0;
+}
+
+/* ---- layer norm --------------------------------------------------------------------------------------- */
+
+static size_t scratch_layernorm(const struct cpu_dev *dev, const struct jm_node *n)
+{
+	return KERNELS(dev)->norms->scratch(
+		jm_tensor_width(n->in[0]), n->op == JM_OP_LAYERNORM_GRAD, dev->threads);
+}
+
+static struct cpu_layernorm layernorm_of(const struct jm_node *n, void *scratch)
+{
+	return (struct cpu_layernorm){
+		.rows = jm_tensor_rows(n->in[0]),
+		.width = jm_tensor_width(n->in[0]),
+		.eps = n->attr.norm.eps,
+		.x = cpu_vec(n->in[0]),
+		.y = cpu_vec(n->out[0]),
+		.gamma = n->in[1]->data,
+		.beta = cpu_data(n->in[2]),
+		.mean = n->out[1]->data,
+		.rstd = n->out[2]->data,
+		.accumulate = n->accumulate,
+		.scratch = scratch,
+	};
+}
+
+static int run_layernorm(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	struct cpu_layernorm p = layernorm_of(NODE(exec), exec->scratch);
+
+	(void)err;
+	KERNELS(dev)->norms->layernorm(&p, dev->threads);
+	return 0;
+}
+
+static int run_add_layernorm(
+	const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *sum = &exec->node[0];
+	struct cpu_layernorm p = layernorm_of(&exec->node[1], exec->scratch);
+
+	(void)err;
+	p.x = cpu_vec(sum->in[0]);
+	p.z = cpu_vec(sum->in[1]);
+	p.sum = cpu_vec(sum->out[0]);
+	KERNELS(dev)->norms->layernorm(&p, dev->threads);
+	return 0;
+}
+
+static int takes_add_layernorm(
+	const struct cpu_dev *dev, const struct jm_node *n, struct jm_err *err)
+{
+	(void)dev;
+	if (n[0].accumulate || n[0].out[0]->is_virtual || n[0].out[0] != n[1].in[0])
+		return jm_err_set(err, JM_ENOSUP, "only a kept sum is joined with its layer norm");
+	return 0;
+}
+
+static int run_layernorm_grad(
+	const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = NODE(exec);
+	struct cpu_layernorm_grad p = {
+		.rows = jm_tensor_rows(n->in[1]),
+		.width = jm_tensor_width(n->in[1]),
+		.dy = cpu_vec(n->in[0]),
+		.x = cpu_vec(n->in[1]),
+		.dx = cpu_vec(n->out[0]),
+		.gamma = n->in[2]->data,
+		.mean = n->in[3]->data,
+		.rstd = n->in[4]->data,
+		.dgamma = n->out[1]->data,
+		.dbeta = cpu_data(n->out[2]),
+		.accumulate = n->accumulate,
+		.scratch = exec->scratch,
+	};
+
+	(void)err;
+	KERNELS(dev)->norms->layernorm_grad(&p, dev->threads);
+	return 0;
+}
+
+/* ---- attention ----------------------------------------------------------------------------------------- */
+
+/* qkv is the input of the op, the second one of its gradient. */
+static struct cpu_attention attention_of(const struct jm_node *n)
+{
+	const struct jm_tensor *qkv = n->in[n->op == JM_OP_ATTENTION_GRAD];
+	int heads = n->attr.attention.heads, groups = n->attr.attention.kv_heads;
+
+	return (struct cpu_attention){
+		.batch = qkv->dim[0],
+		.seq = qkv->dim[1],
+		.heads = heads,
+		.groups = groups,
+		.head = jm_tensor_width(qkv) / (heads + 2 * (int64_t)groups),
+		.scale = n->attr.attention.scale,
+		.causal = n->attr.attention.causal,
+		.qkv = cpu_vec(qkv),
+		.accumulate = n->accumulate,
+	};
+}
+
+static int takes_attention(const struct cpu_dev *dev, const struct jm_node *n, struct jm_err *err)
+{
+	(void)dev;
+	if (n->op == JM_OP_ATTENTION && n->accumulate)
+		return jm_err_set(err, JM_ENOSUP, "attention cannot add to its output");
+	return 0;
+}
+
+static size_t scratch_attention(const struct cpu_dev *dev, const struct jm_node *n)
+{
+	struct cpu_attention a = attention_of(n);
+
+	return KERNELS(dev)->attentions->scratch(&a, n->op == JM_OP_ATTENTION_GRAD, dev->threads);
+}
+
+static int run_attention(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = NODE(exec);
+	struct cpu_attention a = attention_of(n);
+
+	(void)err;
+	a.y = cpu_vec(n->out[0]);
+	a.lse = n->out[1]->data;
+	a.scratch = exec->scratch;
+	KERNELS(dev)->attentions->attention(&a, dev->threads);
+	return 0;
+}
+
+static int run_attention_grad(
+	const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = NODE(exec);
+	struct cpu_attention a = attention_of(n);
+
+	(void)err;
+	a.dy = cpu_vec(n->in[0]);
+	a.y = cpu_vec(n->in[2]);
+	a.lse = n->in[3]->data;
+	a.dqkv = cpu_vec(n->out[0]);
+	a.scratch = exec->scratch;
+	KERNELS(dev)->attentions->attention_grad(&a, dev->threads);
+	return 0;
+}
+
+/* ---- loss and optimizer ---------------------------------------------------------------------------------- */
+
+static size_t scratch_xent(const struct cpu_dev *dev, const struct jm_node *n)
+{
+	return KERNELS(dev)->losses->scratch(jm_tensor_rows(n->in[0]));
+}
+
+static int run_xent(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = NODE(exec);
+	int64_t rows = jm_tensor_rows(n->in[0]);
+	struct cpu_xent p = {
+		.rows = rows,
+		.classes = jm_tensor_width(n->in[0]),
+		.scale = n->attr.xent.scale / (double)rows,
+		.logits = cpu_vec(n->in[0]),
+		.dlogits = cpu_vec(n->out[1]),
+		.targets = n->in[1]->data,
+		.loss = n->out[0]->data,
+		.accumulate = n->accumulate,
+		.scratch = exec->scratch,
+	};
+
+	(void)err;
+	KERNELS(dev)->losses->xent(&p, dev->threads);
+	return 0;
+}
+
+static size_t scratch_norm(const struct cpu_dev *dev, const struct jm_node *n)
+{
+	return KERNELS(dev)->optims->norm_scratch(jm_tensor_count(n->in[0]));
+}
+
+static int run_norm(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = NODE(exec);
+
+	(void)err;
+	KERNELS(dev)->optims->norm(n->in[0]->data, jm_tensor_count(n->in[0]), n->out[0]->data,
+		bit(n, 0), exec->scratch, dev->threads);
+	return 0;
+}
+
+static int run_adamw(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = NODE(exec);
+	struct cpu_adamw a = {
+		.n = jm_tensor_count(n->in[0]),
+		.n_decay = n->attr.adamw.n_decay,
+		.g = n->in[0]->data,
+		.norm = cpu_data(n->in[1]),
+		.now = n->in[2]->data,
+		.p = n->out[0]->data,
+		.m = n->out[1]->data,
+		.v = n->out[2]->data,
+		.beta1 = n->attr.adamw.beta1,
+		.beta2 = n->attr.adamw.beta2,
+		.eps = n->attr.adamw.eps,
+		.weight_decay = n->attr.adamw.weight_decay,
+		.clip = n->attr.adamw.clip,
+	};
+
+	(void)err;
+	KERNELS(dev)->optims->adamw(&a, dev->threads);
+	return 0;
+}
+
+/* ---- the table -------------------------------------------------------------------------------------------- */
+
+static const struct cpu_op own[] = {
+	{{JM_OP_EMBED}, 1, NULL, NULL, NULL, run_embed, NULL},
+	{{JM_OP_EMBED_GRAD}, 1, NULL, NULL, NULL, run_embed_grad, NULL},
+	{{JM_OP_ROPE}, 1, takes_rope, NULL, build_rope, run_rope, drop_rope},
+	{{JM_OP_ROPE_GRAD}, 1, takes_rope, NULL, build_rope, run_rope, drop_rope},
+	{{JM_OP_GELU}, 1, NULL, NULL, NULL, run_gelu, NULL},
+	{{JM_OP_GELU_GRAD}, 1, NULL, NULL, NULL, run_gelu_grad, NULL},
+	{{JM_OP_ADD}, 1, NULL, NULL, NULL, run_add, NULL},
+	{{JM_OP_CAST}, 1, NULL, NULL, NULL, run_cast, NULL},
+	{{JM_OP_LAYERNORM}, 1, NULL, scratch_layernorm, NULL, run_layernorm, NULL},
+	{{JM_OP_LAYERNORM_GRAD}, 1, NULL, scratch_layernorm, NULL, run_layernorm_grad, NULL},
+	{{JM_OP_ADD, JM_OP_LAYERNORM}, 2, takes_add_layernorm, scratch_layernorm, NULL,
+		run_add_layernorm, NULL},
+	{{JM_OP_ATTENTION}, 1, takes_attention, scratch_attention, NULL, run_attention, NULL},
+	{{JM_OP_ATTENTION_GRAD}, 1, NULL, scratch_attention, NULL, run_attention_grad, NULL},
+	{{JM_OP_SOFTMAX_XENT}, 1, NULL, scratch_xent, NULL, run_xent, NULL},
+	{{JM_OP_NORM}, 1, NULL, scratch_norm, NULL, run_norm, NULL},
+	{{JM_OP_ADAMW}, 1, NULL, NULL, NULL, run_adamw, NULL},
+};
+
+static const struct cpu_op *const products[] = {
+	&cpu_op_linear, &cpu_op_linear_gelu, &cpu_op_linear_dgrad, &cpu_op_linear_wgrad};
+
+static bool covers(const struct cpu_op *op, const struct jm_node *const *node, int n)
+{
+	if (op->n_nodes != n)
+		return false;
+	for (int i = 0; i < n; i++) {
+		if (op->cover[i] != node[i]->op)
+			return false;
+	}
+	return true;
+}
+
+const struct cpu_op *cpu_op_find(const struct jm_node *const *node, int n)
+{
+	for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
+		if (covers(products[i], node, n))
+			return products[i];
+	}
+	for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+		if (covers(&own[i], node, n))
+			return &own[i];
+	}
+	return NULL;
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What this processor is and how fast its bf16 instructions are. */
+#include <omp.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cpu.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+
+void cpu_brand(char *ret, size_t size)
+{
+	unsigned text[13] = {0};
+	const char *name = (const char *)text;
+
+	for (unsigned i = 0; i < 3; i++) {
+		if (!__get_cpuid(0x80000002u + i, &text[4 * i], &text[4 * i + 1], &text[4 * i + 2],
+			    &text[4 * i + 3]))
+			break;
+	}
+	name += strspn(name, " ");
+	snprintf(ret, size, "%s", *name ? name : "CPU");
+}
+
+/* CPUID leaf 7: EDX bit 22 is AMX-BF16 (Intel SDM volume 2A). */
+bool cpu_has_tiles(void)
+{
+	unsigned a, b, c, d;
+
+	return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 22 & 1);
+}
+
+__attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))) static double dot_rate(void)
+{
+	enum { CHAINS = 12, ROUNDS = 2000 };
+	__m512 sum[CHAINS] = {{0}};
+	__m512bh x = (__m512bh)_mm512_setzero_si512();
+	double start = omp_get_wtime();
+
+	for (int r = 0; r < ROUNDS; r++) {
+#pragma GCC unroll 12
+		for (int c = 0; c < CHAINS; c++)
+			sum[c] = _mm512_dpbf16_ps(sum[c], x, x);
+		__asm__ volatile("" : "+v"(x));
+	}
+	double seconds = omp_get_wtime() - start;
+	for (int c = 1; c < CHAINS; c++)
+		sum[0] = _mm512_add_ps(sum[0], sum[c]);
+	return _mm512_reduce_add_ps(sum[0]) == 0 ? 64. * CHAINS * ROUNDS / seconds : 0;
+}
+
+double cpu_peak_bf16(void)
+{
+	double best = 0;
+
+	if (!__builtin_cpu_supports("avx512bf16"))
+		return 0;
+	for (int i = 0; i < 20; i++) {
+		double rate = dot_rate();
+		best = rate > best ? rate : best;
+	}
+	return best;
+}
+
+#else
+
+void cpu_brand(char *ret, size_t size)
+{
+	snprintf(ret, size, "CPU");
+}
+
+bool cpu_has_tiles(void)
+{
+	return false;
+}
+
+double cpu_peak_bf16(void)
+{
+	return 0;
+}
+
+#endif

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What all kernels of this folder share: vectors of the target's width, bf16 and f32 rows, exp and tanh.
+ *
+ * Every kernel file is compiled several times from the same source (portable, AVX2, AVX-512); JM_CPU()
+ * gives its names the target's suffix. Fused multiply-adds are allowed (-ffp-contract=fast), so the last
+ * bits differ between targets, never between runs on one.
+ */
+#ifndef JM_CPU_SIMD_H
+#define JM_CPU_SIMD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifndef JM_CPU_TARGET
+#define JM_CPU_TARGET base
+#endif
+#define JM_CPU_GLUE2(a, b) a##_##b
+#define JM_CPU_GLUE(a, b)  JM_CPU_GLUE2(a, b)
+#define JM_CPU(name)	   JM_CPU_GLUE(name, JM_CPU_TARGET)
+
+#if defined(__AVX512F__)
+#define JM_VL 16 /* floats in a vector */
+#elif defined(__AVX2__)
+#define JM_VL 8
+#else
+#define JM_VL 4
+#endif
+
+typedef float jm_vf __attribute__((vector_size(4 * JM_VL)));
+typedef float jm_uf __attribute__((vector_size(4 * JM_VL), aligned(4), may_alias));
+typedef float jm_v8f __attribute__((vector_size(32), aligned(4)));
+typedef uint32_t jm_v8u __attribute__((vector_size(32), aligned(4)));
+typedef uint16_t jm_v8h __attribute__((vector_size(16), aligned(2)));
+
+#define JM_INLINE static inline __attribute__((always_inline, unused))
+
+JM_INLINE uint32_t jm_bits(float x)
+{
+	uint32_t u;
+	memcpy(&u, &x, sizeof u);
+	return u;
+}
+
+JM_INLINE float jm_float(uint32_t u)
+{
+	float x;
+	memcpy(&x, &u, sizeof x);
+	return x;
+}
+
+JM_INLINE float jm_from_bf16(uint16_t h)
+{
+	return jm_float((uint32_t)h << 16);
+}
+
+/* To nearest, ties to even; a NaN stays one. */
+JM_INLINE uint16_t jm_to_bf16(float x)
+{
+	uint32_t u = jm_bits(x);
+	uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+	uint32_t nan = (u >> 16) | 0x40u;
+
+	return (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
+}
+
+/* n elements of x (f32 or bf16) from `first` on, as f32 into y. */
+JM_INLINE void jm_load(const void *x, bool bf16, size_t first, size_t n, float *restrict y)
+{
+	const uint16_t *h = (const uint16_t *)x + first;
+
+	if (!bf16) {
+		memcpy(y, (const float *)x + first, n * sizeof *y);
+		return;
+	}
+#pragma omp simd
+	for (size_t i = 0; i < n; i++)
+		y[i] = jm_from_bf16(h[i]);
+}
+
+JM_INLINE void jm_store(void *y, bool bf16, size_t first, size_t n, const float *restrict x)
+{
+	uint16_t *h = (uint16_t *)y + first;
+
+	if (!bf16) {
+		memcpy((float *)y + first, x, n * sizeof *x);
+		return;
+	}
+#pragma omp simd
+	for (size_t i = 0; i < n; i++)
+		h[i] = jm_to_bf16(x[i]);
+}
+
+/* The same without a copy where x is f32 already: the pointer to read from. */
+JM_INLINE const float *jm_view(const void *x, bool bf16, size_t first, size_t n, float *restrict y)
+{
+	if (!bf16)
+		return (const float *)x + first;
+	jm_load(x, true, first, n, y);
+	return y;
+}
+
+/* y += x where `add`, else y = x. A sum is rounded once. */
+JM_INLINE void jm_emit(void *y, bool bf16, bool add, size_t first, size_t n, float *restrict x)
+{
+	const uint16_t *h = (const uint16_t *)y + first;
+	const float *f = (const float *)y + first;
+
+	if (add && bf16) {
+		for (size_t i = 0; i < n; i++)
+			x[i] += jm_from_bf16(h[i]);
+	} else if (add) {
+		for (size_t i = 0; i < n; i++)
+			x[i] += f[i];
+	}
+	jm_store(y, bf16, first, n, x);
+}
+
+/*
+ * e^x, relative error under 2e-7 (checked in tests/unit/test_cpu.c); 0 below -87.3, infinity above 88.7.
+ * x = k ln 2 + r, |r| <= ln 2 / 2; Taylor's polynomial of degree 7 for e^r.
+ */
+JM_INLINE float jm_exp(float x)
+{
+	const float magic = 12582912.f; /* 1.5 * 2^23: adding it rounds to an integer */
+	float bound = x < -87.3f ? -87.3f : x;
+	float in = bound > 88.7f ? 88.7f : bound;
+	float k = (in * 1.44269504f + magic) - magic;
+	float r = (in - k * 0.693359375f) - k * -2.12194440e-4f;
+	float p = 1.9841270e-4f;
+	int32_t half = (int32_t)k / 2, rest = (int32_t)k - half;
+
+	p = p * r + 1.3888889e-3f;
+	p = p * r + 8.3333333e-3f;
+	p = p * r + 4.1666667e-2f;
+	p = p * r + 1.6666667e-1f;
+	p = p * r + 0.5f;
+	p = p * r * r + r + 1.f;
+	p *= jm_float((uint32_t)(half + 127) << 23) * jm_float((uint32_t)(rest + 127) << 23);
+	p = x < -87.3f ? 0.f : p;
+	p = x > 88.72f ? jm_float(0x7f800000u) : p;
+	return x != x ? x : p;
+}
+
+/* tanh u = 1 - 2 / (e^2u + 1); for small |u| the difference would cancel, so the odd series is used. */
+JM_INLINE float jm_tanh(float u)
+{
+	float u2 = u * u;
+	float near = u + u * u2 * (-0.33333333f + u2 * (0.13333333f - u2 * 0.053968254f));
+	float far = 1.f - 2.f / (jm_exp(2.f * u) + 1.f);
+
+	return u2 < 0.0225f ? near : far;
+}
+
+/* The tanh form, arXiv 1606.08415. */
+JM_INLINE float jm_gelu(float x)
+{
+	return 0.5f * x * (1.f + jm_tanh(0.79788456f * (x + 0.044715f * x * x * x)));
+}
+
+#endif
