@@ -164,6 +164,7 @@ struct jm_tensor {
  *			its error does not grow with T (f64, or pairwise).
  * cast			in  x any[..]; out y any[..]	the same elements in another type and/or layout;
  *			padding of a blocked output is 0. f32 -> f32 with unlike layouts is a reorder.
+ *			Both layouts are given in the tensors; select keeps them.
  * norm			in  x f32[n]; out y f32[1]	y = sqrt(sum x^2), summed in f64 or pairwise; NaN or
  *			infinity in x gives a y that is not finite
  * adamw		in  g f32[n], norm? f32[1], now f32[3] = {lr, 1 - beta1^t, 1 - beta2^t}, t from 1
@@ -233,6 +234,7 @@ struct jm_node {
 	union jm_attr attr;
 	unsigned accumulate;	   /* bit i: out[i] += */
 	const struct jm_node *fwd; /* gradient ops: the forward node, as a hint; else NULL */
+	int id;			   /* the engine's own number */
 	/* What the mathematics needs; what the op's definition computes; bytes of operands and results. */
 	double flops_model, flops_executed, bytes;
 };

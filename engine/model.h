@@ -1,15 +1,81 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Contract of a model: one file = one network, written only in engine ops. */
+/*
+ * Contract of a model: one file = one network, written only in engine ops (engine/graph.h).
+ * A preset is a set of its dimensions with a name of its own: "gpt-117m" is a preset of "gpt".
+ */
 #ifndef JM_MODEL_H
 #define JM_MODEL_H
 
+#include "graph.h"
 #include "option.h"
+
+struct jm_preset {
+	const char *name;
+	const char *summary;
+	const char *dims;   /* options of the model: "layers=12 hidden=768" */
+	int64_t parameters; /* as published, so that a test can compare; 0 = unknown */
+	const char *source; /* of the dimensions */
+	const char
+		*workload; /* that trains it: `run PRESET` means this workload with model=PRESET */
+};
 
 struct jm_model {
 	const char *name;
 	const char *summary;
+	const char *item; /* what throughput counts: "token" */
+	const struct jm_option
+		*options; /* its dimensions; no defaults: a preset or the user sets them */
+	const struct jm_preset *presets; /* terminated by name NULL */
+	/* The length of a sequence when none is asked for; also checks the dimensions. */
+	int (*default_seq)(const struct jm_values *dims, int64_t *ret, struct jm_err *err);
+	/*
+	 * Declares the network for `batch` sequences of `seq` items. Inputs are called "ids" (i32, what
+	 * goes in) and "target" (i32, what should come out). Dimensions that do not fit are JM_EUSAGE or
+	 * JM_ERANGE.
+	 */
+	int (*build)(struct jm_graph *g, const struct jm_values *dims, int64_t batch, int64_t seq,
+		struct jm_tensor **ret_loss, struct jm_err *err);
 };
 
 extern const struct jm_model *const jm_models[]; /* NULL-terminated, generated */
+
+/* The dimensions that language models share, as rows for a command's or workload's own table: what the
+ * user gives there replaces the preset's. */
+#define JM_MODEL_DIM(dim, most, text)                                                              \
+	{                                                                                          \
+		.name = dim, .type = JM_INT, .unit = "", .min = 1, .max = most, .help = text       \
+	}
+#define JM_MODEL_OPTIONS                                                                           \
+	JM_MODEL_DIM("layers", 100000, "blocks of the network"),                                   \
+		JM_MODEL_DIM("hidden", 10000000, "width of the residual stream"),                  \
+		JM_MODEL_DIM("heads", 100000, "attention heads"),                                  \
+		JM_MODEL_DIM("ffn", 100000000, "inner width of the feed-forward part"),            \
+		JM_MODEL_DIM("vocab", 100000000, "tokens in the vocabulary"),                      \
+		JM_MODEL_DIM("context", 100000000, "longest sequence the model is made for"),      \
+	{                                                                                          \
+		.name = "positions", .type = JM_CHOICE, .choices = jm_model_positions,             \
+		.help = "learned (a table) or rotary"                                              \
+	}
+extern const char *const jm_model_positions[];
+
+/* NULL when there is no preset of that name. */
+const struct jm_preset *jm_model_find_preset(const char *name);
+/* A preset's or a model's name; *ret_preset is NULL for a model's. 'Did you mean' otherwise. */
+int jm_model_find(const char *name, const struct jm_model **ret,
+	const struct jm_preset **ret_preset, struct jm_err *err);
+/* The preset's dimensions (preset may be NULL) with those that `given` sets on top; jm_values_done. */
+int jm_model_dims(const struct jm_model *model, const struct jm_preset *preset,
+	const struct jm_values *given, struct jm_values *ret, struct jm_err *err);
+
+/* What a step of training is made of. */
+struct jm_training {
+	const struct jm_model *model;
+	const struct jm_values *dims;
+	int64_t batch, seq; /* seq 0 = the model's default; filled in */
+	enum jm_dtype precision;
+	struct jm_adamw adamw;
+};
+/* Network, gradients and update as one graph, with input "adamw.now" and scalars "loss", "grad.norm". */
+int jm_model_train(struct jm_training *t, struct jm_graph **ret, struct jm_err *err);
 
 #endif

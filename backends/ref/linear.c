@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* y[rows, N] = x[rows, K] w[N, K]^T + bias[N], and its gradients. */
+#include "ref.h"
+
+void jm_ref_linear(const struct jm_node *n, double *const *in, double *const *out)
+{
+	int64_t rows = jm_tensor_rows(n->in[0]), width = n->in[1]->dim[0], depth = n->in[1]->dim[1];
+
+	for (int64_t r = 0; r < rows; r++)
+		for (int64_t j = 0; j < width; j++) {
+			const double *x = in[0] + r * depth, *w = in[1] + j * depth;
+			double sum = in[2] ? in[2][j] : 0;
+
+			for (int64_t k = 0; k < depth; k++)
+				sum += x[k] * w[k];
+			out[0][r * width + j] = sum;
+		}
+}
+
+void jm_ref_linear_dgrad(const struct jm_node *n, double *const *in, double *const *out)
+{
+	int64_t rows = jm_tensor_rows(n->in[0]), width = n->in[1]->dim[0], depth = n->in[1]->dim[1];
+
+	for (int64_t r = 0; r < rows; r++)
+		for (int64_t j = 0; j < width; j++) {
+			const double dy = in[0][r * width + j], *w = in[1] + j * depth;
+			double *dx = out[0] + r * depth;
+
+			for (int64_t k = 0; k < depth; k++)
+				dx[k] += dy * w[k];
+		}
+}
+
+void jm_ref_linear_wgrad(const struct jm_node *n, double *const *in, double *const *out)
+{
+	int64_t rows = jm_tensor_rows(n->in[0]);
+	int64_t width = jm_tensor_width(n->in[0]), depth = jm_tensor_width(n->in[1]);
+
+	for (int64_t r = 0; r < rows; r++)
+		for (int64_t j = 0; j < width; j++) {
+			const double dy = in[0][r * width + j], *x = in[1] + r * depth;
+			double *dw = out[0] + j * depth;
+
+			for (int64_t k = 0; k < depth; k++)
+				dw[k] += dy * x[k];
+			if (out[1])
+				out[1][j] += dy;
+		}
+}

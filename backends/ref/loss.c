@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Softmax cross-entropy with the gradient of the logits. */
+#include "ref.h"
+
+#include <math.h>
+
+static double log_sum_exp(const double *x, int64_t n)
+{
+	double most = -INFINITY, sum = 0;
+
+	for (int64_t i = 0; i < n; i++)
+		most = fmax(most, x[i]);
+	for (int64_t i = 0; i < n; i++)
+		sum += exp(x[i] - most);
+	return most + log(sum);
+}
+
+void jm_ref_softmax_xent(const struct jm_node *n, double *const *in, double *const *out)
+{
+	int64_t rows = jm_tensor_rows(n->in[0]), width = jm_tensor_width(n->in[0]);
+	double scale = n->attr.xent.scale / (double)rows;
+
+	for (int64_t r = 0; r < rows; r++) {
+		const double *x = in[0] + r * width;
+		int64_t target = (int64_t)in[1][r];
+		double lse = log_sum_exp(x, width);
+
+		out[0][0] += (lse - x[target]) / (double)rows;
+		for (int64_t i = 0; out[1] && i < width; i++)
+			out[1][r * width + i] = scale * (exp(x[i] - lse) - (i == target));
+	}
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The reference backend: contract on one side, widened operands on the other. */
+#include "ref.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* direct: the kernel reads and writes the tensors itself. */
+static const struct {
+	jm_ref_kernel *run;
+	bool direct;
+} kernels[JM_OP_COUNT] = {
+	[JM_OP_EMBED] = {jm_ref_embed, false},
+	[JM_OP_EMBED_GRAD] = {jm_ref_embed_grad, false},
+	[JM_OP_LINEAR] = {jm_ref_linear, false},
+	[JM_OP_LINEAR_DGRAD] = {jm_ref_linear_dgrad, false},
+	[JM_OP_LINEAR_WGRAD] = {jm_ref_linear_wgrad, false},
+	[JM_OP_GELU] = {jm_ref_gelu, true},
+	[JM_OP_GELU_GRAD] = {jm_ref_gelu_grad, true},
+	[JM_OP_LAYERNORM] = {jm_ref_layernorm, false},
+	[JM_OP_LAYERNORM_GRAD] = {jm_ref_layernorm_grad, false},
+	[JM_OP_ROPE] = {jm_ref_rope, false},
+	[JM_OP_ROPE_GRAD] = {jm_ref_rope_grad, false},
+	[JM_OP_ATTENTION] = {jm_ref_attention, false},
+	[JM_OP_ATTENTION_GRAD] = {jm_ref_attention_grad, false},
+	[JM_OP_ADD] = {jm_ref_add, true},
+	[JM_OP_SOFTMAX_XENT] = {jm_ref_softmax_xent, false},
+	[JM_OP_CAST] = {jm_ref_cast, true},
+	[JM_OP_NORM] = {jm_ref_norm, true},
+	[JM_OP_ADAMW] = {jm_ref_adamw, true},
+};
+
+struct device {
+	size_t memory_bytes;
+};
+
+static int ref_open(int index, int threads, void **ret_dev, struct jm_err *err)
+{
+	struct device *d;
+
+	(void)threads; /* one, whatever is asked for */
+	if (index)
+		return jm_err_set(
+			err, JM_ERANGE, "Device ref:%d is not there; ref is one device.", index);
+	d = calloc(1, sizeof(*d));
+	if (!d)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for device ref.");
+	d->memory_bytes = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+	*ret_dev = d;
+	return 0;
+}
+
+static void ref_props(void *dev, struct jm_device_props *ret)
+{
+	const struct device *d = dev;
+
+	*ret = (struct jm_device_props){.memory_bytes = d->memory_bytes, .peak_bytes = NAN};
+	snprintf(ret->name, sizeof(ret->name), "reference loops, 1 thread");
+	for (int i = 0; i < JM_DTYPE_COUNT; i++) {
+		ret->native[i] = i != JM_BF16;
+		ret->peak_flops[i] = NAN;
+	}
+}
+
+/* Elements of all operands, for the widened copies. */
+static size_t elements(const struct jm_node *n)
+{
+	int64_t count = 0;
+
+	for (int i = 0; i < n->n_in; i++)
+		count += n->in[i] ? jm_tensor_count(n->in[i]) : 0;
+	for (int i = 0; i < n->n_out; i++)
+		count += n->out[i] ? jm_tensor_count(n->out[i]) : 0;
+	return (size_t)count;
+}
+
+static int ref_select(
+	void *dev, const struct jm_group *group, struct jm_choice *choice, struct jm_err *err)
+{
+	const struct jm_node *n = group->node[0];
+
+	(void)dev;
+	if (group->n_nodes > 1) {
+		jm_err_set(err, JM_ENOSUP, "ref runs one node at a time.");
+		return 0;
+	}
+	if (n->op == JM_OP_CAST) {
+		choice->in[0][0] = n->in[0]->layout;
+		choice->out[0][0] = n->out[0]->layout;
+	}
+	choice->scratch = kernels[n->op].direct ? 0 : elements(n) * sizeof(double);
+	choice->seconds = NAN;
+	choice->flops_executed = NAN;
+	return 1;
+}
+
+/* The group itself is all that run needs; it outlives the exec. */
+static int ref_build(void *dev, const struct jm_group *group, const struct jm_choice *choice,
+	void **ret_exec, struct jm_err *err)
+{
+	(void)dev;
+	(void)choice;
+	(void)err;
+	*ret_exec = (void *)(uintptr_t)group;
+	return 0;
+}
+
+static double *widen(const struct jm_tensor *t, double **room)
+{
+	double *wide = *room;
+
+	for (int64_t i = 0; i < jm_tensor_count(t); i++)
+		wide[i] = jm_element_get(t->type, t->data, i);
+	*room += jm_tensor_count(t);
+	return wide;
+}
+
+static double *zeros(const struct jm_tensor *t, double **room)
+{
+	double *wide = *room;
+
+	memset(wide, 0, (size_t)jm_tensor_count(t) * sizeof(*wide));
+	*room += jm_tensor_count(t);
+	return wide;
+}
+
+static void narrow(const struct jm_tensor *t, const double *wide, bool add)
+{
+	for (int64_t i = 0; i < jm_tensor_count(t); i++)
+		jm_element_set(t->type, t->data, i,
+			wide[i] + (add ? jm_element_get(t->type, t->data, i) : 0));
+}
+
+static int ref_run(void *dev, void *exec, struct jm_err *err)
+{
+	const struct jm_group *group = exec;
+	const struct jm_node *n = group->node[0];
+	double *in[JM_NODE_IN] = {0}, *out[JM_NODE_OUT] = {0}, *room = group->scratch;
+
+	(void)dev;
+	(void)err;
+	if (kernels[n->op].direct) {
+		kernels[n->op].run(n, in, out);
+		return 0;
+	}
+	for (int i = 0; i < n->n_in; i++)
+		in[i] = n->in[i] ? widen(n->in[i], &room) : NULL;
+	for (int i = 0; i < n->n_out; i++)
+		out[i] = n->out[i] ? zeros(n->out[i], &room) : NULL;
+	kernels[n->op].run(n, in, out);
+	for (int i = 0; i < n->n_out; i++)
+		if (n->out[i])
+			narrow(n->out[i], out[i], n->accumulate >> i & 1);
+	return 0;
+}
+
+static void ref_drop(void *dev, void *exec)
+{
+	(void)dev;
+	(void)exec;
+}
+
+static void *ref_alloc(void *dev, size_t bytes)
+{
+	size_t size = (bytes + 63) / 64 * 64;
+	void *memory = aligned_alloc(64, size ? size : 64);
+
+	(void)dev;
+	return memory ? memset(memory, 0, size) : NULL;
+}
+
+static void ref_release(void *dev, void *memory)
+{
+	(void)dev;
+	free(memory);
+}
+
+static int ref_copy(
+	void *dev, void *to, const void *from, size_t bytes, enum jm_copy kind, struct jm_err *err)
+{
+	(void)dev;
+	(void)kind;
+	(void)err;
+	memmove(to, from, bytes);
+	return 0;
+}
+
+static int ref_sync(void *dev, struct jm_err *err)
+{
+	(void)dev;
+	(void)err;
+	return 0;
+}
+
+extern const struct jm_backend jm_backend_ref;
+const struct jm_backend jm_backend_ref = {
+	.abi = JM_BACKEND_ABI,
+	.name = "ref",
+	.summary = "plain loops: the definition of every op",
+	.open = ref_open,
+	.props = ref_props,
+	.select = ref_select,
+	.build = ref_build,
+	.run = ref_run,
+	.drop = ref_drop,
+	.alloc = ref_alloc,
+	.release = ref_release,
+	.copy = ref_copy,
+	.sync = ref_sync,
+	.close = free,
+};

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The reference backend defines every op in plain loops. All arithmetic is in f64; operands are widened
+ * before and results rounded once after, so that the same loops serve f32, bf16 and f64.
+ */
+#ifndef JM_REF_H
+#define JM_REF_H
+
+#include "engine/tensor.h"
+
+/*
+ * in, out: operands widened to f64, NULL where absent; out is zero before and added or written to the
+ * real result after. The ops marked "direct" get NULL for both and work on the tensors themselves.
+ */
+typedef void jm_ref_kernel(const struct jm_node *n, double *const *in, double *const *out);
+
+jm_ref_kernel jm_ref_embed, jm_ref_embed_grad;			       /* embed.c */
+jm_ref_kernel jm_ref_linear, jm_ref_linear_dgrad, jm_ref_linear_wgrad; /* linear.c */
+jm_ref_kernel jm_ref_layernorm, jm_ref_layernorm_grad;		       /* layernorm.c */
+jm_ref_kernel jm_ref_attention, jm_ref_attention_grad, jm_ref_rope,
+	jm_ref_rope_grad;					      /* attention.c */
+jm_ref_kernel jm_ref_softmax_xent;				      /* loss.c */
+jm_ref_kernel jm_ref_gelu, jm_ref_gelu_grad, jm_ref_add, jm_ref_cast; /* pointwise.c, direct */
+jm_ref_kernel jm_ref_norm, jm_ref_adamw;			      /* update.c, direct */
+
+#endif

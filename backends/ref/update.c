@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Global norm and AdamW (Loshchilov and Hutter, arXiv 1711.05101) over flat slabs. */
+#include "ref.h"
+
+#include <math.h>
+
+static double get(const struct jm_tensor *t, int64_t i)
+{
+	return jm_element_get(t->type, t->data, i);
+}
+
+static void set(const struct jm_tensor *t, int64_t i, double value)
+{
+	jm_element_set(t->type, t->data, i, value);
+}
+
+void jm_ref_norm(const struct jm_node *n, double *const *in, double *const *out)
+{
+	double sum = 0;
+
+	(void)in;
+	(void)out;
+	for (int64_t i = 0; i < jm_tensor_count(n->in[0]); i++)
+		sum += get(n->in[0], i) * get(n->in[0], i);
+	set(n->out[0], 0, sqrt(sum));
+}
+
+/* What the gradient is multiplied with; 0 is never meant: not finite = leave all as it is. */
+static double clip_factor(const struct jm_node *n)
+{
+	double norm = n->in[1] ? get(n->in[1], 0) : 0, clip = n->attr.adamw.clip;
+
+	if (!isfinite(norm))
+		return NAN;
+	return n->in[1] && clip > 0 ? fmin(1, clip / (norm + 1e-6)) : 1;
+}
+
+void jm_ref_adamw(const struct jm_node *n, double *const *in, double *const *out)
+{
+	double beta1 = n->attr.adamw.beta1, beta2 = n->attr.adamw.beta2, factor = clip_factor(n);
+	double lr = get(n->in[2], 0), bias1 = get(n->in[2], 1), bias2 = get(n->in[2], 2);
+
+	(void)in;
+	(void)out;
+	for (int64_t i = 0; !isnan(factor) && i < jm_tensor_count(n->in[0]); i++) {
+		double g = get(n->in[0], i) * factor, p = get(n->out[0], i);
+		double m = beta1 * get(n->out[1], i) + (1 - beta1) * g;
+		double v = beta2 * get(n->out[2], i) + (1 - beta2) * g * g;
+
+		if (i < n->attr.adamw.n_decay)
+			p -= lr * n->attr.adamw.weight_decay * p;
+		set(n->out[0], i, p - lr / bias1 * m / (sqrt(v / bias2) + n->attr.adamw.eps));
+		set(n->out[1], i, m);
+		set(n->out[2], i, v);
+	}
+}

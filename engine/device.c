@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finding and loading backends. */
+#include "device.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include "engine/paths.h"
+
+extern const struct jm_backend jm_backend_ref;
+
+typedef const struct jm_backend *entry_fn(void);
+
+/* Names become part of a path: letters, digits, '-' and '_' only. */
+static bool name_good(const char *name)
+{
+	return *name && strlen(name) < 32 &&
+	       strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-_") == strlen(name);
+}
+
+/* <folder of the program>/backends/NAME.so; "" when that cannot be known or trusted. */
+static void path_beside(const char *name, char *ret, size_t size)
+{
+	char exe[3072];
+	ssize_t n = getauxval(AT_SECURE) ? 0 : readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+	char *slash;
+
+	*ret = 0;
+	if (n <= 0)
+		return;
+	exe[n] = 0;
+	slash = strrchr(exe, '/');
+	if (slash)
+		snprintf(ret, size, "%.*s/backends/%s.so", (int)(slash - exe), exe, name);
+}
+
+/* A file that is not there leaves *ret_library NULL; one that cannot be loaded is an error. */
+static int try_load(const char *path, void **ret_library, struct jm_err *err)
+{
+	if (!*path || access(path, F_OK))
+		return 0;
+	*ret_library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	return *ret_library
+		       ? 0
+		       : jm_err_set(err, JM_ENOSUP,
+				 "Backend %s cannot be loaded: %s. Install the library it names.",
+				 path, dlerror());
+}
+
+static int load(const char *name, void **ret_library, struct jm_err *err)
+{
+	char path[2][4096];
+	int ret = 0;
+
+	path_beside(name, path[0], sizeof(path[0]));
+	snprintf(path[1], sizeof(path[1]), "%s/%s.so", JM_PLUGIN_DIR, name);
+	for (int i = 0; i < 2 && !*ret_library && !ret; i++)
+		ret = try_load(path[i], ret_library, err);
+	if (ret || *ret_library)
+		return ret;
+	return jm_err_set(err, JM_ENOENT,
+		"Device '%s' is not there: neither %s%s%s exists; build joulemark with this "
+		"backend "
+		"or take --device ref.",
+		name, path[0], *path[0] ? " nor " : "", path[1]);
+}
+
+static int check_table(const char *name, const struct jm_backend *b, struct jm_err *err)
+{
+	if (b->abi != JM_BACKEND_ABI)
+		return jm_err_set(err, JM_EVERSION,
+			"Backend %s speaks version %u of the contract, this joulemark version %d; "
+			"build "
+			"both from the same source.",
+			name, b->abi, JM_BACKEND_ABI);
+	if (!b->name || !b->summary || !b->open || !b->props || !b->select || !b->build ||
+		!b->run || !b->drop || !b->alloc || !b->release || !b->copy || !b->sync ||
+		!b->close)
+		return jm_err_set(
+			err, JM_EBUG, "Backend %s leaves out a function it must have.", name);
+	return 0;
+}
+
+static int find_backend(
+	const char *name, const struct jm_backend **ret, void **ret_library, struct jm_err *err)
+{
+	entry_fn *entry;
+	int code;
+
+	if (!strcmp(name, jm_backend_ref.name)) {
+		*ret = &jm_backend_ref;
+		return 0;
+	}
+	if (!name_good(name))
+		return jm_err_set(
+			err, JM_EUSAGE, "'%s' is not the name of a device; try cpu or ref.", name);
+	code = load(name, ret_library, err);
+	if (code)
+		return code;
+	*(void **)&entry = dlsym(*ret_library, "jm_backend_entry");
+	if (!entry)
+		return jm_err_set(err, JM_EFORMAT,
+			"Plug-in %s.so exports no jm_backend_entry: it is not a backend.", name);
+	*ret = entry();
+	return check_table(name, *ret, err);
+}
+
+/* "cuda:1" is name "cuda", index 1. */
+static int split(const char *text, char *ret_name, size_t size, int *ret_index, struct jm_err *err)
+{
+	const char *colon = strchr(text, ':');
+	char *end = NULL;
+	long index = colon ? strtol(colon + 1, &end, 10) : 0;
+	size_t n = colon ? (size_t)(colon - text) : strlen(text);
+
+	if ((colon && (*end || end == colon + 1 || index < 0 || index > 1023)) || n >= size)
+		return jm_err_set(err, JM_EUSAGE,
+			"'%s' is not a device; write a name, or a name and an index as in cuda:0.",
+			text);
+	memcpy(ret_name, text, n);
+	ret_name[n] = 0;
+	*ret_index = (int)index;
+	return 0;
+}
+
+int jm_device_open(const char *text, int threads, struct jm_device *ret, struct jm_err *err)
+{
+	struct jm_device d = {0};
+	char name[64];
+	int index = 0, code;
+
+	code = split(text, name, sizeof(name), &index, err);
+	if (!code)
+		code = find_backend(name, &d.backend, &d.library, err);
+	if (!code)
+		code = d.backend->open(index, threads, &d.dev, err);
+	if (code) {
+		if (d.library)
+			dlclose(d.library);
+		return code;
+	}
+	d.backend->props(d.dev, &d.props);
+	*ret = d;
+	return 0;
+}
+
+void jm_device_close(struct jm_device *d)
+{
+	if (d->backend)
+		d->backend->close(d->dev);
+	/* The library stays loaded: runtimes such as OpenMP keep threads that live in its code. */
+	*d = (struct jm_device){0};
+}
+
+int jm_backend_check(const char *name, struct jm_err *err)
+{
+	const struct jm_backend *b;
+	void *library = NULL;
+
+	return find_backend(name, &b, &library, err);
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An open device: a backend that is built in or loaded. "ref" is always there; "NAME" or "NAME:INDEX"
+ * loads NAME.so from the folder `backends` beside the program, else from the installed plug-ins.
+ */
+#ifndef JM_DEVICE_H
+#define JM_DEVICE_H
+
+#include "backend.h"
+
+struct jm_device {
+	const struct jm_backend *backend;
+	void *dev;
+	void *library; /* NULL = built in */
+	struct jm_device_props props;
+};
+
+/* threads: of the host, 0 = all this process may use. */
+int jm_device_open(const char *name, int threads, struct jm_device *ret, struct jm_err *err);
+void jm_device_close(struct jm_device *d);
+
+/* Could the device's backend be loaded? 0, or the reason; opens nothing. */
+int jm_backend_check(const char *name, struct jm_err *err);
+
+#endif

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Gradients: a table from each op to the nodes of its backward, walked from the loss to the parameters.
+ *
+ * A tensor used several times gets its gradient in several parts: the first part is written, the next
+ * ones add to it. A part that is another tensor's gradient as it stands (both terms of a sum) is
+ * shared, and copied only if someone adds to it while its other owner still waits for its turn.
+ */
+#include "graph.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "op.h"
+#include "tensor.h"
+
+/* An operand of a backward node, named from the forward node. */
+enum role { NONE, IN, OUT, GRAD_OUT, GRAD_IN };
+struct operand {
+	uint8_t role, index;
+};
+#define X(i)                                                                                       \
+	{                                                                                          \
+		IN, i                                                                              \
+	}
+#define Y(i)                                                                                       \
+	{                                                                                          \
+		OUT, i                                                                             \
+	}
+#define DY(i)                                                                                      \
+	{                                                                                          \
+		GRAD_OUT, i                                                                        \
+	}
+#define DX(i)                                                                                      \
+	{                                                                                          \
+		GRAD_IN, i                                                                         \
+	}
+
+/* One backward node of an op; pass: no node, the gradient of out[0] is in[0] as it is. */
+struct rule {
+	enum jm_op op;
+	bool pass;
+	struct operand in[JM_NODE_IN], out[JM_NODE_OUT];
+};
+
+#define RULES_MAX 2
+static const struct rule rules[JM_OP_COUNT][RULES_MAX] = {
+	[JM_OP_EMBED] = {{JM_OP_EMBED_GRAD, false, {X(0), DY(0)}, {DX(1), DX(2)}}},
+	[JM_OP_LINEAR] = {{JM_OP_LINEAR_WGRAD, false, {DY(0), X(0)}, {DX(1), DX(2)}},
+		{JM_OP_LINEAR_DGRAD, false, {DY(0), X(1)}, {DX(0)}}},
+	[JM_OP_GELU] = {{JM_OP_GELU_GRAD, false, {DY(0), X(0)}, {DX(0)}}},
+	[JM_OP_LAYERNORM] = {{JM_OP_LAYERNORM_GRAD, false, {DY(0), X(0), X(1), Y(1), Y(2)},
+		{DX(0), DX(1), DX(2)}}},
+	[JM_OP_ROPE] = {{JM_OP_ROPE_GRAD, false, {DY(0)}, {DX(0)}}},
+	[JM_OP_ATTENTION] = {{JM_OP_ATTENTION_GRAD, false, {DY(0), X(0), Y(0), Y(1)}, {DX(0)}}},
+	[JM_OP_ADD] = {{JM_OP_ADD, true, {DY(0)}, {DX(0)}}, {JM_OP_ADD, true, {DY(0)}, {DX(1)}}},
+	[JM_OP_SOFTMAX_XENT] = {{JM_OP_SOFTMAX_XENT, true, {Y(1)}, {DX(0)}}},
+	[JM_OP_CAST] = {{JM_OP_CAST, false, {DY(0)}, {DX(0)}}},
+};
+
+/* The walk: node is the forward node whose turn it is. */
+struct walk {
+	struct jm_graph *g;
+	struct jm_tensor **grad; /* [id of a tensor]: its gradient so far; NULL = none yet */
+	int n_tensors;		 /* of the forward graph */
+	const struct jm_node *node;
+};
+
+/* The gradient of a compute copy is that of its parameter. */
+static struct jm_tensor *owner(const struct walk *w, struct jm_tensor *t)
+{
+	struct jm_cell *c = jm_graph_cell(w->g, t);
+
+	return c->origin ? c->origin : t;
+}
+
+static struct jm_tensor *new_gradient(struct walk *w, const struct jm_tensor *t)
+{
+	bool param = t->class == JM_CLASS_PARAM;
+	struct jm_tensor *d;
+
+	d = jm_graph_tensor(
+		w->g, param ? JM_CLASS_GRAD : JM_CLASS_ACT, t->type, t->rank, t->dim, "");
+	if (!d)
+		return NULL;
+	snprintf(d->name, sizeof(d->name), "d.%.44s", t->name);
+	if (param)
+		jm_graph_cell(w->g, t)->grad = d;
+	return d;
+}
+
+/* Does a tensor other than t, whose producer's turn is still to come, own this gradient too? */
+static bool awaited_elsewhere(
+	const struct walk *w, const struct jm_tensor *t, const struct jm_tensor *d)
+{
+	for (int i = 0; i < w->n_tensors; i++) {
+		const struct jm_cell *c = w->g->cell[i];
+
+		if (w->grad[i] == d && i != t->id && c->producer && c->producer->id < w->node->id)
+			return true;
+	}
+	return false;
+}
+
+/* Where a part of t's gradient is to go; ret_add: it joins what is there. */
+static struct jm_tensor *part_of(struct walk *w, struct jm_tensor *t, bool *ret_add)
+{
+	struct jm_tensor *shared = w->grad[t->id];
+
+	*ret_add = shared;
+	if (!shared)
+		return w->grad[t->id] = new_gradient(w, t);
+	if (!awaited_elsewhere(w, t, shared))
+		return shared;
+	w->grad[t->id] = new_gradient(w, t);
+	jm_graph_node(w->g, JM_OP_CAST, &shared, &w->grad[t->id]);
+	return w->grad[t->id];
+}
+
+/* Gives d, a tensor that is read by others too, to t as (a part of) its gradient. */
+static void pass_on(struct walk *w, struct jm_tensor *d, struct jm_tensor *t)
+{
+	struct jm_tensor *sum, *have = w->grad[t->id];
+
+	if (d->type == t->type && !have && t->class != JM_CLASS_PARAM) {
+		w->grad[t->id] = d;
+		return;
+	}
+	sum = new_gradient(w, t);
+	if (have)
+		jm_graph_node(w->g, JM_OP_ADD, (struct jm_tensor *[]){have, d}, &sum);
+	else
+		jm_graph_node(w->g, JM_OP_CAST, &d, &sum);
+	w->grad[t->id] = sum;
+}
+
+/* The tensor an operand names; NULL where the forward node has none there. */
+static struct jm_tensor *source(const struct walk *w, struct operand o)
+{
+	struct jm_tensor *t;
+
+	switch (o.role) {
+	case IN:
+		return w->node->in[o.index];
+	case OUT:
+		return w->node->out[o.index];
+	case GRAD_OUT:
+		t = w->node->out[o.index];
+		return t ? w->grad[t->id] : NULL;
+	default:
+		return NULL;
+	}
+}
+
+/* The tensor whose gradient the operand is; NULL: it has none or nobody needs it. */
+static struct jm_tensor *target(const struct walk *w, struct operand o)
+{
+	struct jm_tensor *t = o.role == GRAD_IN ? w->node->in[o.index] : NULL;
+
+	return t && jm_graph_cell(w->g, t)->needs_grad ? owner(w, t) : NULL;
+}
+
+static void emit(struct walk *w, const struct rule *rule)
+{
+	struct jm_tensor *in[JM_NODE_IN], *out[JM_NODE_OUT] = {0};
+	unsigned accumulate = 0;
+	struct jm_node *n;
+	bool wanted = false;
+
+	for (int i = 0; i < JM_NODE_IN; i++)
+		in[i] = source(w, rule->in[i]);
+	for (int i = 0; i < JM_NODE_OUT; i++) {
+		struct jm_tensor *t = target(w, rule->out[i]);
+		bool add = false;
+
+		if (!t)
+			continue;
+		wanted = true;
+		out[i] = part_of(w, t, &add);
+		accumulate |= (unsigned)add << i;
+	}
+	if (!wanted)
+		return;
+	if (!out[0] && rule->out[0].role == GRAD_IN) /* the first is never optional: for the bin */
+		out[0] = new_gradient(w, w->node->in[rule->out[0].index]);
+	n = jm_graph_node(w->g, rule->op, in, out);
+	if (!n)
+		return;
+	n->attr = w->node->attr;
+	n->fwd = w->node;
+	n->accumulate = accumulate;
+	jm_node_cost(n);
+}
+
+static void apply(struct walk *w, const struct rule *rule)
+{
+	struct jm_tensor *d = source(w, rule->in[0]), *t;
+
+	if (rule->in[0].role == NONE || w->g->err.code)
+		return;
+	if (!rule->pass) {
+		emit(w, rule);
+		return;
+	}
+	t = target(w, rule->out[0]);
+	if (d && t)
+		pass_on(w, d, t);
+}
+
+/* Has any gradient arrived at the node's results? The loss starts itself. */
+static bool reached(const struct walk *w, const struct jm_tensor *loss)
+{
+	const struct jm_tensor *y = w->node->out[0];
+
+	return y == loss || w->grad[y->id];
+}
+
+/* A compute copy's gradient went straight to its parameter. */
+static bool is_copy(const struct jm_node *n)
+{
+	return n->op == JM_OP_CAST && n->out[0]->class == JM_CLASS_COPY;
+}
+
+int jm_graph_gradients(struct jm_graph *g, struct jm_tensor *loss, struct jm_err *err)
+{
+	struct walk w = {.g = g, .n_tensors = g->n_cells};
+	int n_nodes = g->n_nodes;
+
+	if (!g->err.code && jm_graph_cell(g, loss)->producer->op != JM_OP_SOFTMAX_XENT)
+		jm_err_set(&g->err, JM_EBUG, "Gradients start at a softmax-xent loss only.");
+	w.grad = calloc((size_t)w.n_tensors + 1, sizeof(*w.grad));
+	if (!w.grad)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for gradients.");
+	jm_graph_scope(g, "%s", "");
+	for (int i = n_nodes - 1; i >= 0 && !g->err.code; i--) {
+		w.node = g->node[i];
+		if (!reached(&w, loss) || is_copy(w.node))
+			continue;
+		for (int r = 0; r < RULES_MAX; r++)
+			apply(&w, &rules[w.node->op][r]);
+	}
+	free(w.grad);
+	return g->err.code ? jm_err_set(err, g->err.code, "%s", g->err.text) : 0;
+}

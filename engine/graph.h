@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The canonical graph: tensors, and nodes in an order in which they may run. Models write it with the
+ * functions below; passes (gradient, optimizer, select) append to it.
+ *
+ * The first error sticks in graph->err; from then on every function returns NULL and does nothing, so a
+ * model declares its layers without checking and the caller asks once. A missing optional operand is
+ * NULL as well. Tensors and nodes live as long as their graph.
+ */
+#ifndef JM_GRAPH_H
+#define JM_GRAPH_H
+
+#include "backend.h"
+
+enum jm_init { JM_INIT_ZERO, JM_INIT_ONE, JM_INIT_NORMAL };
+
+/* A tensor with what the engine itself knows of it. */
+struct jm_cell {
+	struct jm_tensor t; /* first: a cell's tensor and the cell have one address */
+	/* PARAM */
+	enum jm_init init;
+	double init_std;
+	struct jm_tensor *grad;
+	struct jm_tensor *copy;	  /* PARAM: first of its copies; COPY: the next one */
+	struct jm_tensor *origin; /* COPY: the parameter */
+	struct jm_tensor *slab;	  /* PARAM, GRAD: the flat tensor it is a view of */
+	size_t slab_offset;	  /* bytes */
+	struct jm_node *producer; /* who writes it first; NULL = the host */
+	bool needs_grad;	  /* a parameter, or computed from one */
+	bool read;		  /* by a group that is selected already */
+	/* liveness, arena */
+	struct jm_tensor *alias; /* shares the memory of that one; NULL = has its own */
+	int first, last;	 /* positions of the units that touch it; -1 = none */
+	size_t offset;		 /* in the program's memory, bytes */
+};
+
+struct jm_graph {
+	struct jm_cell **cell; /* [id] */
+	int n_cells, cap_cells;
+	struct jm_node **node; /* [id] */
+	int n_nodes, cap_nodes;
+	enum jm_dtype compute; /* of products and activations between them */
+	enum jm_dtype stream;  /* of the residual stream */
+	enum jm_dtype vector;  /* of parameters, gradients, statistics, losses */
+	char scope[24];	       /* prefix of names */
+	struct jm_err err;
+};
+
+struct jm_graph *jm_graph_new(enum jm_dtype precision); /* NULL = out of memory */
+void jm_graph_free(struct jm_graph *g);			/* takes NULL */
+void jm_graph_scope(struct jm_graph *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- for models: dims are outermost first; names get the scope in front ----------------------------- */
+
+struct jm_tensor *jm_graph_input(
+	struct jm_graph *g, const char *name, enum jm_dtype type, int rank, const int64_t *dim);
+struct jm_tensor *jm_graph_vector(
+	struct jm_graph *g, const char *name, enum jm_init init, int64_t n);
+struct jm_tensor *jm_graph_matrix(
+	struct jm_graph *g, const char *name, double init_std, int64_t rows, int64_t width);
+struct jm_tensor *jm_graph_embed(struct jm_graph *g, struct jm_tensor *ids, struct jm_tensor *table,
+	struct jm_tensor *positions);
+/* w: a parameter; its compute copy is made where precision asks for one. */
+struct jm_tensor *jm_graph_linear(
+	struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *w, struct jm_tensor *bias);
+struct jm_tensor *jm_graph_gelu(struct jm_graph *g, struct jm_tensor *x);
+struct jm_tensor *jm_graph_layernorm(struct jm_graph *g, struct jm_tensor *x,
+	struct jm_tensor *gamma, struct jm_tensor *beta, double eps);
+struct jm_tensor *jm_graph_rope(
+	struct jm_graph *g, struct jm_tensor *qkv, int heads, int kv_heads, double theta);
+struct jm_tensor *jm_graph_attention(
+	struct jm_graph *g, struct jm_tensor *qkv, int heads, int kv_heads, bool causal);
+struct jm_tensor *jm_graph_add(struct jm_graph *g, struct jm_tensor *a, struct jm_tensor *b);
+/* The mean loss of the rows; with a place for the gradient of the logits. */
+struct jm_tensor *jm_graph_softmax_xent(
+	struct jm_graph *g, struct jm_tensor *logits, struct jm_tensor *target);
+
+/* ---- for passes ------------------------------------------------------------------------------------- */
+
+struct jm_tensor *jm_graph_tensor(struct jm_graph *g, enum jm_class class, enum jm_dtype type,
+	int rank, const int64_t *dim, const char *name);
+/* A node of the op with these operands (as many as the op has), appended. */
+struct jm_node *jm_graph_node(struct jm_graph *g, enum jm_op op, struct jm_tensor *const *in,
+	struct jm_tensor *const *out);
+struct jm_cell *jm_graph_cell(const struct jm_graph *g, const struct jm_tensor *t);
+/* By full name; NULL when there is none. */
+struct jm_tensor *jm_graph_find(const struct jm_graph *g, const char *name);
+int64_t jm_graph_parameters(const struct jm_graph *g); /* elements, without padding */
+
+/* gradient.c: appends the backward nodes of `loss`, which must come from softmax-xent. */
+int jm_graph_gradients(struct jm_graph *g, struct jm_tensor *loss, struct jm_err *err);
+
+struct jm_adamw {
+	double beta1, beta2, eps, weight_decay;
+	double clip; /* largest global norm of the gradient; 0 = none */
+};
+/* optimizer.c: lays parameters and gradients out in flat slabs and appends norm and AdamW over them.
+ * Matrices decay, vectors do not. Adds the input "adamw.now" and the scalar "grad.norm". */
+int jm_graph_adamw(struct jm_graph *g, const struct jm_adamw *how, struct jm_err *err);
+
+#endif

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Liveness: from which unit to which each tensor is needed, and which results take over memory. */
+#include "program.h"
+
+#include <string.h>
+
+#include "op.h"
+
+static void touch(const struct jm_program *p, const struct jm_tensor *t, int at)
+{
+	struct jm_cell *c;
+
+	if (!t || t->is_virtual)
+		return;
+	c = jm_graph_cell(p->graph, t);
+	if (c->first < 0)
+		c->first = at;
+	c->last = at;
+}
+
+static int position_of(const struct jm_program *p, const struct jm_group *group, int before)
+{
+	for (int i = before - 1; i >= 0; i--)
+		if (&p->unit[i]->group == group)
+			return i;
+	return -1;
+}
+
+static void touch_unit(const struct jm_program *p, int at)
+{
+	const struct jm_unit *u = p->unit[at];
+	int fwd = u->group.fwd ? position_of(p, u->group.fwd, at) : -1;
+
+	for (int k = 0; k < u->group.n_nodes; k++) {
+		const struct jm_node *n = u->group.node[k];
+
+		for (int i = 0; i < n->n_in; i++)
+			touch(p, n->in[i], at);
+		for (int i = 0; i < n->n_out; i++)
+			touch(p, n->out[i], at);
+	}
+	touch(p, u->scratch, at);
+	touch(p, u->saved, at);
+	if (fwd >= 0)
+		touch(p, p->unit[fwd]->saved, at);
+}
+
+/* The cell whose memory t has. */
+static struct jm_cell *root(const struct jm_program *p, struct jm_tensor *t)
+{
+	struct jm_cell *c = jm_graph_cell(p->graph, t);
+
+	while (c->alias)
+		c = jm_graph_cell(p->graph, c->alias);
+	return c;
+}
+
+static bool operand_twice(const struct jm_program *p, const struct jm_node *n)
+{
+	for (int i = 1; i < n->n_in; i++)
+		if (n->in[i] && root(p, n->in[i]) == root(p, n->in[0]))
+			return true;
+	return false;
+}
+
+/* May the result lie where the first operand lies? Only if both are ours to place and it dies here. */
+static bool may_replace(
+	const struct jm_program *p, const struct jm_node *n, const struct jm_tensor *to, int at)
+{
+	const struct jm_tensor *from = n->in[0];
+	const struct jm_cell *c = jm_graph_cell(p->graph, to);
+
+	return to && from != to && from->class == JM_CLASS_ACT && to->class == JM_CLASS_ACT &&
+	       !from->is_virtual && !to->is_virtual && from->bytes == to->bytes &&
+	       from->type == to->type && !memcmp(&from->layout, &to->layout, sizeof(to->layout)) &&
+	       c->first == at && root(p, n->in[0])->last == at && !operand_twice(p, n);
+}
+
+static void place_over(const struct jm_program *p, int at)
+{
+	const struct jm_node *n = p->unit[at]->group.node[0];
+	int out = jm_op_row(n->op)->place_out;
+	struct jm_cell *c, *r;
+
+	if (p->unit[at]->group.n_nodes > 1 || out < 0 || !n->out[out] ||
+		!may_replace(p, n, n->out[out], at))
+		return;
+	c = jm_graph_cell(p->graph, n->out[out]);
+	r = root(p, n->in[0]);
+	c->alias = &r->t;
+	r->last = c->last;
+}
+
+void jm_program_liveness(struct jm_program *p)
+{
+	for (int i = 0; i < p->n_units; i++)
+		touch_unit(p, i);
+	for (int i = 0; i < p->n_units; i++)
+		place_over(p, i);
+}

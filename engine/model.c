@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Models by name, their dimensions, and the graph that trains one. */
+#include "model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NAMES_MAX 128
+
+const char *const jm_model_positions[] = {"learned", "rotary", NULL};
+
+static const struct jm_preset *preset_of(const struct jm_model *model, const char *name)
+{
+	for (const struct jm_preset *p = model->presets; p && p->name; p++)
+		if (!strcmp(p->name, name))
+			return p;
+	return NULL;
+}
+
+const struct jm_preset *jm_model_find_preset(const char *name)
+{
+	const struct jm_preset *preset = NULL;
+
+	for (int i = 0; jm_models[i] && !preset; i++)
+		preset = preset_of(jm_models[i], name);
+	return preset;
+}
+
+static int unknown(const char *name, struct jm_err *err)
+{
+	const char *names[NAMES_MAX], *near;
+	size_t n = 0;
+
+	for (int i = 0; jm_models[i] && n < NAMES_MAX; i++) {
+		names[n++] = jm_models[i]->name;
+		for (const struct jm_preset *p = jm_models[i]->presets; p && p->name; p++)
+			if (n < NAMES_MAX)
+				names[n++] = p->name;
+	}
+	near = jm_did_you_mean(name, names, n);
+	if (near)
+		return jm_err_set(
+			err, JM_EUSAGE, "There is no model '%s'; did you mean '%s'?", name, near);
+	return jm_err_set(err, JM_EUSAGE,
+		"There is no model '%s'; 'joulemark list' shows what there is.", name);
+}
+
+int jm_model_find(const char *name, const struct jm_model **ret,
+	const struct jm_preset **ret_preset, struct jm_err *err)
+{
+	for (int i = 0; jm_models[i]; i++) {
+		const struct jm_preset *preset = preset_of(jm_models[i], name);
+
+		if (!preset && strcmp(jm_models[i]->name, name) != 0)
+			continue;
+		*ret = jm_models[i];
+		*ret_preset = preset;
+		return 0;
+	}
+	return unknown(name, err);
+}
+
+/* "layers=12 hidden=768" */
+static int set_all(struct jm_values *v, const char *text, struct jm_err *err)
+{
+	char word[64], *equals;
+	int code = 0, used;
+
+	for (; !code && sscanf(text, "%63s%n", word, &used) == 1; text += used) {
+		equals = strchr(word, '=');
+		if (!equals)
+			return jm_err_set(err, JM_EBUG, "'%s' in a preset is no dimension.", word);
+		*equals = 0;
+		code = jm_values_set(v, word, equals + 1, err);
+	}
+	return code;
+}
+
+int jm_model_dims(const struct jm_model *model, const struct jm_preset *preset,
+	const struct jm_values *given, struct jm_values *ret, struct jm_err *err)
+{
+	struct jm_values v;
+	int code = jm_values_init(&v, model->options, err);
+
+	if (code)
+		return code;
+	if (preset)
+		code = set_all(&v, preset->dims, err);
+	for (int i = 0; i < v.n && !code; i++) {
+		const char *name = v.value[i].option->name;
+		const char *text = given ? jm_values_text(given, name) : NULL;
+
+		if (text)
+			code = jm_values_set(&v, name, text, err);
+		else if (!v.value[i].text)
+			code = jm_err_set(err, JM_EUSAGE,
+				"Model %s needs --%s: no preset sets it; give it, or name a "
+				"preset.",
+				model->name, name);
+	}
+	if (code)
+		jm_values_done(&v);
+	else
+		*ret = v;
+	return code;
+}
+
+static int fill_in(struct jm_training *t, struct jm_graph *g, struct jm_err *err)
+{
+	struct jm_tensor *loss;
+	int64_t seq;
+	int code = t->model->default_seq(t->dims, &seq, err);
+
+	if (!code && !t->seq)
+		t->seq = seq;
+	if (!code)
+		code = t->model->build(g, t->dims, t->batch, t->seq, &loss, err);
+	if (!code && g->err.code)
+		code = jm_err_set(err, g->err.code, "%s", g->err.text);
+	if (!code)
+		code = jm_graph_gradients(g, loss, err);
+	return code ? code : jm_graph_adamw(g, &t->adamw, err);
+}
+
+int jm_model_train(struct jm_training *t, struct jm_graph **ret, struct jm_err *err)
+{
+	struct jm_graph *g = jm_graph_new(t->precision);
+	int code;
+
+	if (!g)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a graph.");
+	code = fill_in(t, g, err);
+	if (code)
+		jm_graph_free(g);
+	else
+		*ret = g;
+	return code;
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of ops: operands, aliasing, FLOPs and bytes. */
+#include "op.h"
+
+#include "tensor.h"
+
+static double matmul(double m, double n, double k)
+{
+	return 2 * m * n * k;
+}
+
+static void flops_none(const struct jm_node *n, double *ret_model, double *ret_executed)
+{
+	(void)n;
+	*ret_model = *ret_executed = 0;
+}
+
+/* y = x w^T and dx = dy w: rows of the first operand times the weight. */
+static void flops_linear(const struct jm_node *n, double *ret_model, double *ret_executed)
+{
+	const struct jm_tensor *w = n->in[1];
+
+	*ret_model = *ret_executed =
+		matmul((double)jm_tensor_rows(n->in[0]), (double)w->dim[0], (double)w->dim[1]);
+}
+
+static void flops_wgrad(const struct jm_node *n, double *ret_model, double *ret_executed)
+{
+	*ret_model = *ret_executed = matmul((double)jm_tensor_rows(n->in[0]),
+		(double)jm_tensor_width(n->in[0]), (double)jm_tensor_width(n->in[1]));
+}
+
+/* One of the products of attention, all heads: S x S x D, half of it where a mask leaves half. */
+static double attention_product(const struct jm_node *n, const struct jm_tensor *y)
+{
+	double batch = (double)y->dim[0], seq = (double)y->dim[1], width = (double)y->dim[2];
+
+	return matmul(batch * seq, seq, width) * (n->attr.attention.causal ? 0.5 : 1);
+}
+
+static void flops_attention(const struct jm_node *n, double *ret_model, double *ret_executed)
+{
+	*ret_model = *ret_executed = 2 * attention_product(n, n->out[0]);
+}
+
+/* Four products; a fifth because the scores are computed again instead of kept. */
+static void flops_attention_grad(const struct jm_node *n, double *ret_model, double *ret_executed)
+{
+	double product = attention_product(n, n->in[0]);
+
+	*ret_model = 4 * product;
+	*ret_executed = 5 * product;
+}
+
+static const struct jm_op_row rows[JM_OP_COUNT] = {
+	[JM_OP_EMBED] = {3, 1, -1, flops_none},
+	[JM_OP_EMBED_GRAD] = {2, 2, -1, flops_none},
+	[JM_OP_LINEAR] = {3, 1, -1, flops_linear},
+	[JM_OP_LINEAR_DGRAD] = {2, 1, -1, flops_linear},
+	[JM_OP_LINEAR_WGRAD] = {2, 2, -1, flops_wgrad},
+	[JM_OP_GELU] = {1, 1, -1, flops_none},
+	[JM_OP_GELU_GRAD] = {2, 1, 0, flops_none},
+	[JM_OP_LAYERNORM] = {3, 3, -1, flops_none},
+	[JM_OP_LAYERNORM_GRAD] = {5, 3, -1, flops_none},
+	[JM_OP_ROPE] = {1, 1, 0, flops_none},
+	[JM_OP_ROPE_GRAD] = {1, 1, 0, flops_none},
+	[JM_OP_ATTENTION] = {1, 2, -1, flops_attention},
+	[JM_OP_ATTENTION_GRAD] = {4, 1, -1, flops_attention_grad},
+	[JM_OP_ADD] = {2, 1, 0, flops_none},
+	[JM_OP_SOFTMAX_XENT] = {2, 2, 1, flops_none},
+	[JM_OP_CAST] = {1, 1, -1, flops_none},
+	[JM_OP_NORM] = {1, 1, -1, flops_none},
+	[JM_OP_ADAMW] = {3, 3, -1, flops_none},
+};
+
+const struct jm_op_row *jm_op_row(enum jm_op op)
+{
+	return &rows[op];
+}
+
+static double bytes_moved(const struct jm_node *n)
+{
+	double bytes = 0;
+
+	for (int i = 0; i < n->n_in; i++)
+		bytes += n->in[i] ? (double)n->in[i]->bytes : 0;
+	for (int i = 0; i < n->n_out; i++) {
+		bool read_too = n->op == JM_OP_ADAMW || n->accumulate >> i & 1;
+
+		bytes += n->out[i] ? (double)n->out[i]->bytes * (read_too ? 2 : 1) : 0;
+	}
+	return bytes;
+}
+
+/* A look-up reads the rows it needs, not the table. */
+static double bytes_embed(const struct jm_node *n)
+{
+	return (double)n->in[0]->bytes + (n->in[2] ? 3 : 2) * (double)n->out[0]->bytes;
+}
+
+void jm_node_cost(struct jm_node *n)
+{
+	rows[n->op].flops(n, &n->flops_model, &n->flops_executed);
+	n->bytes = n->op == JM_OP_EMBED ? bytes_embed(n) : bytes_moved(n);
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A program: planned, built, run. */
+#include "program.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "tensor.h"
+
+static void sum_up(struct jm_program *p)
+{
+	for (int i = 0; i < p->n_units; i++) {
+		const struct jm_unit *u = p->unit[i];
+		double executed = 0;
+
+		for (int k = 0; k < u->group.n_nodes; k++) {
+			p->flops_model += u->group.node[k]->flops_model;
+			executed += u->group.node[k]->flops_executed;
+			p->bytes += u->group.node[k]->bytes;
+		}
+		p->flops_executed +=
+			u->choice.flops_executed > 0 ? u->choice.flops_executed : executed;
+	}
+}
+
+int jm_program_plan(
+	struct jm_graph *g, struct jm_device *device, struct jm_program **ret, struct jm_err *err)
+{
+	struct jm_program *p = calloc(1, sizeof(*p));
+	int code;
+
+	if (!p)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a program.");
+	p->graph = g;
+	p->device = device;
+	code = jm_program_select(p, err);
+	if (!code) {
+		jm_program_liveness(p);
+		code = jm_program_arena(p, err);
+	}
+	if (code) {
+		jm_program_free(p);
+		return code;
+	}
+	sum_up(p);
+	*ret = p;
+	return 0;
+}
+
+static int allocate(struct jm_program *p, struct jm_err *err)
+{
+	const struct jm_device *d = p->device;
+	size_t have = d->props.memory_bytes;
+
+	if (!have || p->peak_bytes <= have)
+		p->memory = d->backend->alloc(d->dev, p->peak_bytes);
+	if (p->memory)
+		return 0;
+	return jm_err_set(err, JM_ENOMEM,
+		"The program needs %.2f GB (%.2f GB stay, %.2f GB of activations and scratch) and "
+		"device "
+		"%s has %.2f GB; take a smaller batch, sequence or model.",
+		(double)p->peak_bytes / 1e9, (double)p->persistent_bytes / 1e9,
+		(double)p->arena_bytes / 1e9, d->backend->name, (double)have / 1e9);
+}
+
+int jm_program_build(struct jm_program *p, struct jm_err *err)
+{
+	int code = allocate(p, err);
+
+	for (int i = 0; i < p->graph->n_cells && !code; i++) {
+		struct jm_cell *c = p->graph->cell[i];
+
+		if (c->first >= 0 || c->slab)
+			c->t.data = p->memory + c->offset;
+	}
+	for (int i = 0; i < p->n_units && !code; i++) {
+		struct jm_unit *u = p->unit[i];
+
+		u->group.scratch = u->scratch ? u->scratch->data : NULL;
+		u->group.saved = u->saved ? u->saved->data : NULL;
+		code = p->device->backend->build(
+			p->device->dev, &u->group, &u->choice, &u->exec, err);
+	}
+	return code;
+}
+
+int jm_program_run(struct jm_program *p, struct jm_err *err)
+{
+	const struct jm_device *d = p->device;
+	int code = 0;
+
+	for (int i = 0; i < p->n_units && !code; i++)
+		code = d->backend->run(d->dev, p->unit[i]->exec, err);
+	return code ? code : d->backend->sync(d->dev, err);
+}
+
+void jm_program_free(struct jm_program *p)
+{
+	if (!p)
+		return;
+	for (int i = 0; i < p->n_units; i++) {
+		p->device->backend->drop(p->device->dev, p->unit[i]->exec);
+		free(p->unit[i]);
+	}
+	p->device->backend->release(p->device->dev, p->memory);
+	free(p->unit);
+	free(p);
+}
+
+int jm_program_write(
+	struct jm_program *p, struct jm_tensor *t, const void *from, struct jm_err *err)
+{
+	const struct jm_device *d = p->device;
+
+	return d->backend->copy(d->dev, t->data, from, t->bytes, JM_TO_DEVICE, err);
+}
+
+int jm_program_read(struct jm_program *p, const struct jm_tensor *t, void *to, struct jm_err *err)
+{
+	const struct jm_device *d = p->device;
+	int code = d->backend->copy(d->dev, to, t->data, t->bytes, JM_TO_HOST, err);
+
+	return code ? code : d->backend->sync(d->dev, err);
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A program: a graph made ready for one device.
+ *
+ *	jm_program_plan     groups, choices, lifetimes, places: the peak is known, nothing is allocated
+ *	jm_program_build    memory and executables
+ *	jm_program_run      one step
+ *
+ * The graph and the device outlive it. A graph belongs to one program: planning settles its layouts.
+ */
+#ifndef JM_PROGRAM_H
+#define JM_PROGRAM_H
+
+#include "device.h"
+#include "graph.h"
+
+/* A group with what was decided for it. */
+struct jm_unit {
+	struct jm_group group;
+	struct jm_choice choice;
+	struct jm_tensor *scratch, *saved; /* NULL = none */
+	void *exec;
+};
+
+struct jm_program {
+	struct jm_graph *graph;
+	struct jm_device *device;
+	struct jm_unit **unit; /* in the order of running */
+	int n_units, cap_units;
+	/* bytes: what stays between steps, what is planned over the step, both together */
+	size_t persistent_bytes, arena_bytes, peak_bytes;
+	size_t class_bytes
+		[JM_CLASS_COUNT]; /* sums over tensors; those of the arena overlap in time */
+	/* per step */
+	double flops_model, flops_executed, bytes;
+	char *memory;
+};
+
+int jm_program_plan(
+	struct jm_graph *g, struct jm_device *device, struct jm_program **ret, struct jm_err *err);
+int jm_program_build(struct jm_program *p, struct jm_err *err);
+/* Runs all units and waits for the device. */
+int jm_program_run(struct jm_program *p, struct jm_err *err);
+void jm_program_free(struct jm_program *p); /* takes NULL */
+
+/* Between steps: plain tensors that stay (parameters, inputs, scalars...), whole. */
+int jm_program_write(
+	struct jm_program *p, struct jm_tensor *t, const void *from, struct jm_err *err);
+int jm_program_read(struct jm_program *p, const struct jm_tensor *t, void *to, struct jm_err *err);
+/* Start values of all parameters, rounded to f32 whatever the precision; the same for the same seed. */
+int jm_program_init(struct jm_program *p, uint64_t seed, struct jm_err *err);
+
+/* ---- the passes, each a file ----------------------------------------------------------------------- */
+
+/* group.c: how many nodes from graph->node[i] on the largest cover takes, after `at_most`. uses: how
+ * many operands name each tensor, by id. Marks the tensors inside as virtual. */
+int jm_group_cover(struct jm_graph *g, int i, int n_nodes, const int *uses);
+void jm_group_uncover(struct jm_graph *g, int i, int n);
+/* select.c: fills p->unit */
+int jm_program_select(struct jm_program *p, struct jm_err *err);
+/* liveness.c: first, last and alias of every cell */
+void jm_program_liveness(struct jm_program *p);
+/* arena.c: offset of every cell, the sums */
+int jm_program_arena(struct jm_program *p, struct jm_err *err);
+
+#endif

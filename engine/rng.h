@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Random bits as a function of a seed and a counter. */
+#ifndef JM_RNG_H
+#define JM_RNG_H
+
+#include <stdint.h>
+
+/* The finaliser of SplitMix64 (Steele, Lea, Flood 2014), twice, so that near seeds give unlike streams. */
+static inline uint64_t jm_rng_mix(uint64_t x)
+{
+	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+	return x ^ x >> 31;
+}
+
+static inline uint64_t jm_rng(uint64_t seed, uint64_t counter)
+{
+	return jm_rng_mix(jm_rng_mix(seed + UINT64_C(0x9e3779b97f4a7c15)) ^
+			  (counter + 1) * UINT64_C(0x9e3779b97f4a7c15));
+}
+
+#endif

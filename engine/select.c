@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Select: for each group the backend's cheapest choice, with what it costs to bring operands into the
+ * layouts it asks for. A refused group is split; a refused sum into an output gets a term of its own
+ * and an add. Where layouts meet, a cast node is put between; a parameter's compute copy simply takes
+ * the layout its first reader wants.
+ */
+#include "program.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "op.h"
+#include "tensor.h"
+
+#define BYTES_PER_SECOND 1e10 /* of a reorder, where the device does not say */
+
+static int settle(struct jm_program *p, struct jm_node *const *node, int n, struct jm_err *err);
+
+static struct jm_node *node_of(const struct jm_program *p, const struct jm_unit *u, int i)
+{
+	return p->graph->node[u->group.node[i]->id];
+}
+
+static struct jm_unit *unit_of_node(const struct jm_program *p, const struct jm_node *n)
+{
+	for (int i = p->n_units - 1; n && i >= 0; i--)
+		for (int k = 0; k < p->unit[i]->group.n_nodes; k++)
+			if (p->unit[i]->group.node[k] == n)
+				return p->unit[i];
+	return NULL;
+}
+
+static struct jm_unit *unit_new(const struct jm_program *p, struct jm_node *const *node, int n)
+{
+	struct jm_unit *u = calloc(1, sizeof(*u));
+	struct jm_unit *fwd = NULL;
+
+	if (!u)
+		return NULL;
+	u->group.n_nodes = n;
+	for (int i = 0; i < n; i++) {
+		u->group.node[i] = node[i];
+		if (!fwd)
+			fwd = unit_of_node(p, node[i]->fwd);
+	}
+	u->group.fwd = fwd ? &fwd->group : NULL;
+	return u;
+}
+
+static int push(struct jm_program *p, struct jm_unit *u, struct jm_err *err)
+{
+	if (p->n_units == p->cap_units) {
+		int cap = p->cap_units ? 2 * p->cap_units : 64;
+		struct jm_unit **more = realloc(p->unit, (size_t)cap * sizeof(*more));
+
+		if (!more) {
+			free(u);
+			return jm_err_set(err, JM_ENOMEM, "Out of memory for a program.");
+		}
+		p->unit = more;
+		p->cap_units = cap;
+	}
+	p->unit[p->n_units++] = u;
+	return 0;
+}
+
+/* ---- layouts ------------------------------------------------------------------------------------------ */
+
+/* These are read and written by more than this program's groups: always plain. */
+static bool stays_plain(const struct jm_tensor *t)
+{
+	return t->class != JM_CLASS_ACT && t->class != JM_CLASS_COPY;
+}
+
+/* The copies of a tensor that does not change in a step, by layout; else NULL. */
+static struct jm_tensor *find_copy(
+	const struct jm_program *p, const struct jm_tensor *t, const struct jm_layout *layout)
+{
+	const struct jm_cell *c = jm_graph_cell(p->graph, t);
+
+	for (struct jm_tensor *k = c->copy; k; k = jm_graph_cell(p->graph, k)->copy)
+		if (k->type == t->type && jm_layout_equal(&k->layout, layout))
+			return k;
+	return NULL;
+}
+
+/* A new tensor like t in that layout, and the unit that fills it. */
+static struct jm_tensor *add_reorder(struct jm_program *p, struct jm_tensor *t,
+	const struct jm_layout *layout, struct jm_err *err)
+{
+	struct jm_graph *g = p->graph;
+	bool constant = t->class == JM_CLASS_PARAM || t->class == JM_CLASS_COPY;
+	struct jm_tensor *to = jm_graph_tensor(
+		g, constant ? JM_CLASS_COPY : JM_CLASS_ACT, t->type, t->rank, t->dim, "reorder");
+	struct jm_node *n;
+
+	if (!to)
+		return NULL;
+	snprintf(to->name, sizeof(to->name), "%.38s.reorder", t->name);
+	to->layout = *layout;
+	to->bytes = jm_layout_bytes(to, layout);
+	n = jm_graph_node(g, JM_OP_CAST, &t, &to);
+	if (!n || settle(p, &n, 1, err))
+		return NULL;
+	if (constant) {
+		jm_graph_cell(g, to)->copy = jm_graph_cell(g, t)->copy;
+		jm_graph_cell(g, t)->copy = to;
+	}
+	return to;
+}
+
+/* A copy that no group has read yet may still be made in another layout. */
+static bool is_open(const struct jm_program *p, const struct jm_tensor *t)
+{
+	const struct jm_cell *c = jm_graph_cell(p->graph, t);
+
+	return t->class == JM_CLASS_COPY && c->origin && !c->read;
+}
+
+/* Asks again for the choice of the unit that makes the copy; false = refused, nothing changed. */
+static bool remake(struct jm_program *p, struct jm_tensor *t, const struct jm_layout *layout)
+{
+	struct jm_unit *u = unit_of_node(p, jm_graph_cell(p->graph, t)->producer);
+	struct jm_choice choice[JM_CHOICE_MAX] = {0};
+	struct jm_layout before = t->layout;
+
+	t->layout = *layout;
+	t->bytes = jm_layout_bytes(t, layout);
+	if (p->device->backend->select(p->device->dev, &u->group, choice, NULL) > 0) {
+		u->choice = choice[0];
+		jm_node_cost(node_of(p, u, 0));
+		return true;
+	}
+	t->layout = before;
+	t->bytes = jm_layout_bytes(t, &before);
+	return false;
+}
+
+/* Brings operand i of the node into the layout. */
+static int bring(struct jm_program *p, struct jm_node *n, int i, const struct jm_layout *layout,
+	struct jm_err *err)
+{
+	struct jm_tensor *t = n->in[i], *to;
+
+	if (jm_layout_equal(&t->layout, layout))
+		return 0;
+	if (is_open(p, t) && remake(p, t, layout))
+		return 0;
+	to = find_copy(p, t, layout);
+	if (!to)
+		to = add_reorder(p, t, layout, err);
+	if (!to)
+		return jm_err_set(err, p->graph->err.code ? p->graph->err.code : JM_ENOSUP,
+			"%s cannot be brought into the layout that %s asks for. %s", t->name,
+			jm_op_name(n->op), p->graph->err.text);
+	n->in[i] = to;
+	return 0;
+}
+
+/* ---- choosing ------------------------------------------------------------------------------------------ */
+
+static double reorder_seconds(const struct jm_program *p, const struct jm_tensor *t)
+{
+	double rate = p->device->props.peak_bytes;
+
+	if (is_open(p, t))
+		return 0;
+	return 2 * (double)t->bytes / (rate > 0 ? rate : BYTES_PER_SECOND);
+}
+
+/* Can the results be left in the layouts of this choice? */
+static bool outputs_good(const struct jm_unit *u, const struct jm_choice *c)
+{
+	for (int k = 0; k < u->group.n_nodes; k++) {
+		const struct jm_node *n = u->group.node[k];
+
+		for (int i = 0; i < n->n_out; i++) {
+			const struct jm_tensor *t = n->out[i];
+			bool fixed = t && (stays_plain(t) || n->op == JM_OP_CAST ||
+						  n->accumulate >> i & 1);
+
+			if (fixed && !jm_layout_equal(&c->out[k][i], &t->layout))
+				return false;
+		}
+	}
+	return true;
+}
+
+static double cost_of(
+	const struct jm_program *p, const struct jm_unit *u, const struct jm_choice *c)
+{
+	double cost = isnan(c->seconds) ? 0 : c->seconds;
+
+	for (int k = 0; k < u->group.n_nodes; k++) {
+		const struct jm_node *n = u->group.node[k];
+
+		for (int i = 0; i < n->n_in; i++)
+			if (n->in[i] && !n->in[i]->is_virtual &&
+				!jm_layout_equal(&n->in[i]->layout, &c->in[k][i]))
+				cost += reorder_seconds(p, n->in[i]);
+	}
+	return outputs_good(u, c) ? cost : INFINITY;
+}
+
+static const struct jm_choice *cheapest(
+	const struct jm_program *p, const struct jm_unit *u, const struct jm_choice *choice, int n)
+{
+	const struct jm_choice *best = NULL;
+	double least = INFINITY;
+
+	for (int i = 0; i < n; i++) {
+		double cost = cost_of(p, u, &choice[i]);
+
+		if (cost < least) {
+			least = cost;
+			best = &choice[i];
+		}
+	}
+	return best;
+}
+
+static struct jm_tensor *extra(
+	struct jm_program *p, enum jm_class class, size_t bytes, const char *name)
+{
+	int64_t n = (int64_t)(bytes + 3) / 4;
+
+	return jm_graph_tensor(p->graph, class, JM_I32, 1, &n, name);
+}
+
+/* Takes the choice: operands brought, results' layouts set, extra memory asked for. */
+static int adopt(struct jm_program *p, struct jm_unit *u, struct jm_err *err)
+{
+	int code = 0;
+
+	for (int k = 0; k < u->group.n_nodes; k++) {
+		struct jm_node *n = node_of(p, u, k);
+
+		for (int i = 0; i < n->n_in && !code; i++) {
+			if (!n->in[i] || n->in[i]->is_virtual)
+				continue;
+			code = bring(p, n, i, &u->choice.in[k][i], err);
+			jm_graph_cell(p->graph, n->in[i])->read = true;
+		}
+		for (int i = 0; i < n->n_out; i++) {
+			if (!n->out[i])
+				continue;
+			n->out[i]->layout = u->choice.out[k][i];
+			n->out[i]->bytes = jm_layout_bytes(n->out[i], &n->out[i]->layout);
+		}
+		jm_node_cost(n);
+	}
+	if (u->choice.scratch)
+		u->scratch = extra(p, JM_CLASS_SCRATCH, u->choice.scratch, "scratch");
+	if (u->choice.saved)
+		u->saved = extra(p, JM_CLASS_SAVED, u->choice.saved, "saved");
+	return code;
+}
+
+/* The node writes its sums into tensors of their own, and an add joins each to what was there. */
+static int settle_without_sums(struct jm_program *p, struct jm_node *n, struct jm_err *err)
+{
+	struct jm_graph *g = p->graph;
+	struct jm_node *add[JM_NODE_OUT];
+	int n_adds = 0, code;
+
+	for (int i = 0; i < n->n_out; i++) {
+		struct jm_tensor *sum = n->out[i], *part;
+
+		if (!sum || !(n->accumulate >> i & 1))
+			continue;
+		part = jm_graph_tensor(g, JM_CLASS_ACT, sum->type, sum->rank, sum->dim, "part");
+		n->out[i] = part;
+		add[n_adds++] = jm_graph_node(g, JM_OP_ADD, (struct jm_tensor *[]){sum, part},
+			(struct jm_tensor *[]){sum});
+	}
+	if (g->err.code)
+		return jm_err_set(err, g->err.code, "%s", g->err.text);
+	n->accumulate = 0;
+	code = settle(p, &n, 1, err);
+	for (int i = 0; i < n_adds && !code; i++)
+		code = settle(p, &add[i], 1, err);
+	return code;
+}
+
+/* What follows a refusal with the reason why. */
+static int refused(struct jm_program *p, struct jm_node *const *node, int n,
+	const struct jm_err *why, struct jm_err *err)
+{
+	int code = 0;
+
+	if (n == 1 && node[0]->accumulate)
+		return settle_without_sums(p, node[0], err);
+	if (n == 1)
+		return jm_err_set(err, JM_ENOSUP, "Device %s cannot run %s (%s): %s",
+			p->device->backend->name, jm_op_name(node[0]->op), node[0]->out[0]->name,
+			*why->text ? why->text : "it gave no reason.");
+	jm_group_uncover(p->graph, node[0]->id, n);
+	for (int i = 0; i < n && !code; i++)
+		code = settle(p, &node[i], 1, err);
+	return code;
+}
+
+/* Makes one unit of the nodes, or several where that is refused. */
+static int settle(struct jm_program *p, struct jm_node *const *node, int n, struct jm_err *err)
+{
+	struct jm_choice choice[JM_CHOICE_MAX] = {0};
+	struct jm_unit *u = unit_new(p, node, n);
+	const struct jm_choice *best;
+	struct jm_err why = JM_ERR_INIT;
+	int n_choices, code;
+
+	if (!u)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a program.");
+	n_choices = p->device->backend->select(p->device->dev, &u->group, choice, &why);
+	best = cheapest(p, u, choice, n_choices);
+	if (!best) {
+		free(u);
+		return refused(p, node, n, &why, err);
+	}
+	u->choice = *best;
+	code = adopt(p, u, err);
+	if (code) {
+		free(u);
+		return code;
+	}
+	return push(p, u, err);
+}
+
+static void count_uses(const struct jm_graph *g, int *uses)
+{
+	for (int k = 0; k < g->n_nodes; k++) {
+		const struct jm_node *n = g->node[k];
+
+		for (int i = 0; i < n->n_in; i++)
+			if (n->in[i])
+				uses[n->in[i]->id]++;
+		for (int i = 0; i < n->n_out; i++)
+			if (n->out[i])
+				uses[n->out[i]->id]++;
+	}
+}
+
+int jm_program_select(struct jm_program *p, struct jm_err *err)
+{
+	struct jm_graph *g = p->graph;
+	int *uses = calloc((size_t)g->n_cells + 1, sizeof(*uses));
+	int n_nodes = g->n_nodes, code = 0; /* nodes that select adds come behind */
+
+	if (!uses)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a program.");
+	count_uses(g, uses);
+	for (int i = 0, n; i < n_nodes && !code; i += n) {
+		n = jm_group_cover(g, i, n_nodes, uses);
+		code = settle(p, &g->node[i], n, err);
+	}
+	free(uses);
+	if (g->err.code)
+		code = jm_err_set(err, g->err.code, "%s", g->err.text);
+	return code;
+}
