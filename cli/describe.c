@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* joulemark describe: what training a model takes, without allocating or running anything. */
+#include "cli.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/model.h"
+#include "engine/program.h"
+#include "engine/tensor.h"
+
+static const char *const precisions[] = {"f32", "bf16", "f64", NULL};
+
+static const struct jm_option options[] = {
+	{.name = "batch",
+		.type = JM_INT,
+		.min = 1,
+		.max = 1e9,
+		.fallback = "1",
+		.help = "sequences per step"},
+	{.name = "seq",
+		.type = JM_INT,
+		.min = 1,
+		.max = 1e9,
+		.help = "tokens per sequence; the model's context when not given"},
+	{.name = "precision",
+		.type = JM_CHOICE,
+		.choices = precisions,
+		.fallback = "f32",
+		.help = "of products and activations; parameters stay f32"},
+	{.name = "device",
+		.type = JM_TEXT,
+		.fallback = "ref",
+		.argument = "NAME",
+		.help = "whose memory is planned: ref, cpu, or another backend"},
+	JM_MODEL_OPTIONS,
+	{.name = "json",
+		.type = JM_TEXT,
+		.argument = "FILE",
+		.help = "writes the figures as JSON; - is standard output"},
+	{.name = "graph", .type = JM_FLAG, .help = "also lists the program, group by group"},
+	{0},
+};
+
+/* All that is known once a program is planned. */
+struct plan {
+	const char *name;
+	struct jm_values dims;
+	struct jm_training training;
+	struct jm_device device;
+	struct jm_graph *graph;
+	struct jm_program *program;
+};
+
+static void plan_done(struct plan *plan)
+{
+	jm_program_free(plan->program);
+	jm_graph_free(plan->graph);
+	jm_device_close(&plan->device);
+	jm_values_done(&plan->dims);
+}
+
+static int make_plan(struct jm_cli *cli, struct plan *plan)
+{
+	struct jm_training *t = &plan->training;
+	const struct jm_preset *preset;
+	double seq = jm_values_number(&cli->values, "seq");
+	struct jm_err *err = &cli->err;
+	int code;
+
+	plan->name = cli->args[0];
+	code = jm_model_find(plan->name, &t->model, &preset, err);
+	if (!code)
+		code = jm_model_dims(t->model, preset, &cli->values, &plan->dims, err);
+	if (!code)
+		code = jm_dtype_find(jm_values_text(&cli->values, "precision"), &t->precision, err);
+	t->dims = &plan->dims;
+	t->batch = (int64_t)jm_values_number(&cli->values, "batch");
+	t->seq = isnan(seq) ? 0 : (int64_t)seq;
+	t->adamw = (struct jm_adamw){.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
+	if (!code)
+		code = jm_device_open(
+			jm_values_text(&cli->values, "device"), 0, &plan->device, err);
+	if (!code)
+		code = jm_model_train(t, &plan->graph, err);
+	return code ? code : jm_program_plan(plan->graph, &plan->device, &plan->program, err);
+}
+
+/* ---- text ---------------------------------------------------------------------------------------------- */
+
+/* 12.3 G, with the prefix that leaves one to three digits before the point. */
+static void print_scaled(const char *what, double value, const char *unit)
+{
+	static const char prefix[] = " kMGTPE";
+	size_t i = 0;
+
+	for (; value >= 1000 && i + 2 < sizeof(prefix); i++)
+		value /= 1000;
+	printf("  %-28s %8.4g %c%s\n", what, value, prefix[i], unit);
+}
+
+static void print_shape(const struct jm_tensor *t)
+{
+	printf(" %s %s[", t->name, jm_dtype_name(t->type));
+	for (int i = 0; i < t->rank; i++)
+		printf("%s%lld", i ? "," : "", (long long)t->dim[i]);
+	printf("]%s", t->layout.rank ? "*" : "");
+}
+
+static void print_node(const struct jm_node *n, const char *lead)
+{
+	printf("%s%-14s", lead, jm_op_name(n->op));
+	for (int i = 0; i < n->n_in; i++)
+		if (n->in[i])
+			print_shape(n->in[i]);
+	printf(" ->");
+	for (int i = 0; i < n->n_out; i++)
+		if (n->out[i]) {
+			print_shape(n->out[i]);
+			printf("%s", n->accumulate >> i & 1 ? "+=" : "");
+		}
+	printf("\n");
+}
+
+static void print_graph(const struct jm_program *p)
+{
+	printf("\nprogram: %d groups; * = in a layout of the backend's, += = added to\n",
+		p->n_units);
+	for (int i = 0; i < p->n_units; i++)
+		for (int k = 0; k < p->unit[i]->group.n_nodes; k++)
+			print_node(p->unit[i]->group.node[k], k ? "     + " : "  ");
+}
+
+static double items(const struct plan *plan)
+{
+	return (double)(plan->training.batch * plan->training.seq);
+}
+
+static void print_plan(const struct plan *plan)
+{
+	const struct jm_program *p = plan->program;
+	const char *item = plan->training.model->item;
+	double n = items(plan);
+
+	printf("%s, training in %s, batch %lld, sequence %lld, on %s\n\n", plan->name,
+		jm_dtype_name(plan->training.precision), (long long)plan->training.batch,
+		(long long)plan->training.seq, plan->device.backend->name);
+	print_scaled("parameters", (double)jm_graph_parameters(plan->graph), "");
+	printf("per %s:\n", item);
+	print_scaled("model FLOPs", p->flops_model / n, "FLOP");
+	print_scaled("executed FLOPs", p->flops_executed / n, "FLOP");
+	print_scaled("memory traffic", p->bytes / n, "B");
+	printf("memory:\n");
+	print_scaled("peak", (double)p->peak_bytes, "B");
+	print_scaled("stays between steps", (double)p->persistent_bytes, "B");
+	print_scaled("planned over a step", (double)p->arena_bytes, "B");
+}
+
+/* ---- JSON ---------------------------------------------------------------------------------------------- */
+
+static json_t *whole(double value)
+{
+	return json_integer((json_int_t)value);
+}
+
+static json_t *plan_json(const struct plan *plan)
+{
+	const struct jm_program *p = plan->program;
+	double n = items(plan);
+	json_t *o = json_object();
+
+	json_object_set_new(o, "schema", json_string("joulemark.describe/1"));
+	json_object_set_new(o, "model", json_string(plan->name));
+	json_object_set_new(o, "item", json_string(plan->training.model->item));
+	json_object_set_new(o, "precision", json_string(jm_dtype_name(plan->training.precision)));
+	json_object_set_new(o, "device", json_string(plan->device.backend->name));
+	json_object_set_new(o, "batch", json_integer(plan->training.batch));
+	json_object_set_new(o, "seq", json_integer(plan->training.seq));
+	json_object_set_new(o, "parameters", json_integer(jm_graph_parameters(plan->graph)));
+	json_object_set_new(o, "flops_model_per_item", json_real(p->flops_model / n));
+	json_object_set_new(o, "flops_executed_per_item", json_real(p->flops_executed / n));
+	json_object_set_new(o, "bytes_per_item", json_real(p->bytes / n));
+	json_object_set_new(o, "peak_bytes", whole((double)p->peak_bytes));
+	json_object_set_new(o, "persistent_bytes", whole((double)p->persistent_bytes));
+	json_object_set_new(o, "arena_bytes", whole((double)p->arena_bytes));
+	json_object_set_new(o, "groups", json_integer(p->n_units));
+	return o;
+}
+
+static int write_json(const struct plan *plan, const char *path, struct jm_err *err)
+{
+	bool out = !strcmp(path, "-");
+	FILE *f = out ? stdout : fopen(path, "we");
+	json_t *o;
+	int bad;
+
+	if (!f)
+		return jm_err_set(err, JM_EIO, "%s cannot be written: %s.", path, strerror(errno));
+	o = plan_json(plan);
+	bad = json_dumpf(o, f, JSON_INDENT(2)) || fputc('\n', f) == EOF;
+	json_decref(o);
+	if (!out)
+		bad |= fclose(f);
+	return bad ? jm_err_set(err, JM_EIO, "%s cannot be written: is the disk full?", path) : 0;
+}
+
+static int describe(struct jm_cli *cli)
+{
+	struct plan plan = {0};
+	const char *json = jm_values_text(&cli->values, "json");
+	bool alone = json && !strcmp(json, "-");
+	int code = make_plan(cli, &plan);
+
+	if (!code && !alone) {
+		print_plan(&plan);
+		if (jm_values_number(&cli->values, "graph") > 0)
+			print_graph(plan.program);
+	}
+	if (!code && json)
+		code = write_json(&plan, json, &cli->err);
+	plan_done(&plan);
+	return code ? jm_cli_fail(cli) : 0;
+}
+
+const struct jm_command jm_command_describe = {
+	.name = "describe",
+	.summary = "says what training a model takes: FLOPs, traffic, memory",
+	.usage = "[options] MODEL",
+	.description =
+		"Plans a training step of MODEL, a model or a preset, and prints its parameters, "
+		"its "
+		"FLOPs and memory traffic per item and its peak memory to the byte. Nothing is "
+		"allocated and nothing runs, so any size can be asked for anywhere.\n\n"
+		"FLOPs are those of matrix products (a multiply-add is 2; causal attention counts "
+		"half); model FLOPs are what the mathematics needs, executed FLOPs include what is "
+		"computed again instead of kept.",
+	.example = "joulemark describe gpt-800m --batch 4 --precision bf16\n"
+		   "joulemark describe gpt --layers 2 --hidden 64 --heads 4 --ffn 256 --vocab 256 "
+		   "--context 128 --positions learned --graph",
+	.options = options,
+	.min_args = 1,
+	.max_args = 1,
+	.run = describe,
+};

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A decoder-only transformer as GPT-2 (Radford et al. 2019) and Megatron-LM (arXiv 1909.08053) have it:
+ * layer norm before each part, biases everywhere, tanh GELU, embedding and output share one table.
+ */
+#include "engine/model.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#define EPS	 1e-5
+#define THETA	 10000.0
+#define INIT_STD 0.02
+
+#define CARAML "arXiv 2409.12994, github.com/FZJ-JSC/CARAML"
+
+static const struct jm_option options[] = {JM_MODEL_OPTIONS, {0}};
+
+static const struct jm_preset presets[] = {
+	{"gpt-117m", "GPT-2 small",
+		"layers=12 hidden=768 heads=12 ffn=3072 context=1024 vocab=50257 positions=learned",
+		124439808, CARAML ", openai/gpt-2", "train"},
+	{"gpt-800m", "CARAML's GPT for one GPU",
+		"layers=16 hidden=2048 heads=8 ffn=8192 context=2048 vocab=50304 positions=rotary",
+		908759040, CARAML, "train"},
+	{"gpt-13b", "CARAML's GPT for several GPUs",
+		"layers=40 hidden=5120 heads=32 ffn=20480 context=2048 vocab=50432 "
+		"positions=rotary",
+		12843796480, CARAML, "train"},
+	{"gpt-175b", "CARAML's GPT of GPT-3's size",
+		"layers=96 hidden=12288 heads=96 ffn=49152 context=2048 vocab=51200 "
+		"positions=rotary",
+		174590681088, CARAML, "train"},
+	{0},
+};
+
+struct dims {
+	int64_t layers, hidden, ffn, vocab, context, batch, seq;
+	int heads;
+	bool rotary;
+};
+
+static int64_t whole(const struct jm_values *v, const char *name)
+{
+	return (int64_t)jm_values_number(v, name);
+}
+
+static struct dims dims_of(const struct jm_values *v)
+{
+	return (struct dims){
+		.layers = whole(v, "layers"),
+		.hidden = whole(v, "hidden"),
+		.heads = (int)whole(v, "heads"),
+		.ffn = whole(v, "ffn"),
+		.vocab = whole(v, "vocab"),
+		.context = whole(v, "context"),
+		.rotary = jm_values_text(v, "positions")[0] == 'r',
+	};
+}
+
+static int check(const struct dims *d, struct jm_err *err)
+{
+	if (d->hidden % d->heads)
+		return jm_err_set(err, JM_ERANGE,
+			"%d heads do not divide a hidden width of %lld; change --heads or "
+			"--hidden.",
+			d->heads, (long long)d->hidden);
+	if (d->rotary && d->hidden / d->heads % 2)
+		return jm_err_set(err, JM_ERANGE,
+			"Rotary positions need heads of an even width, and %lld / %d is %lld; "
+			"change "
+			"--heads or take --positions learned.",
+			(long long)d->hidden, d->heads, (long long)(d->hidden / d->heads));
+	if (!d->rotary && d->seq > d->context)
+		return jm_err_set(err, JM_ERANGE,
+			"A sequence of %lld is longer than the table of %lld learned positions; "
+			"give a "
+			"smaller --seq or a larger --context.",
+			(long long)d->seq, (long long)d->context);
+	return 0;
+}
+
+static int gpt_default_seq(const struct jm_values *v, int64_t *ret, struct jm_err *err)
+{
+	struct dims d = dims_of(v);
+	int code = check(&d, err);
+
+	if (!code)
+		*ret = d.context;
+	return code;
+}
+
+static struct jm_tensor *norm(
+	struct jm_graph *g, struct jm_tensor *x, int64_t width, const char *name)
+{
+	char gamma[32], beta[32];
+
+	snprintf(gamma, sizeof(gamma), "%s.weight", name);
+	snprintf(beta, sizeof(beta), "%s.bias", name);
+	return jm_graph_layernorm(g, x, jm_graph_vector(g, gamma, JM_INIT_ONE, width),
+		jm_graph_vector(g, beta, JM_INIT_ZERO, width), EPS);
+}
+
+/* y[.., to] = x[.., from] w[to, from]^T + b */
+static struct jm_tensor *linear(struct jm_graph *g, struct jm_tensor *x, int64_t from, int64_t to,
+	double std, const char *name)
+{
+	char weight[32], bias[32];
+
+	snprintf(weight, sizeof(weight), "%s.weight", name);
+	snprintf(bias, sizeof(bias), "%s.bias", name);
+	return jm_graph_linear(g, x, jm_graph_matrix(g, weight, std, to, from),
+		jm_graph_vector(g, bias, JM_INIT_ZERO, to));
+}
+
+/* What flows back into the residual stream starts smaller, by GPT-2's rule. */
+static double residual_std(const struct dims *d)
+{
+	return INIT_STD / sqrt(2 * (double)d->layers);
+}
+
+static struct jm_tensor *attention(struct jm_graph *g, struct jm_tensor *x, const struct dims *d)
+{
+	struct jm_tensor *h = norm(g, x, d->hidden, "ln_1");
+
+	h = linear(g, h, d->hidden, 3 * d->hidden, INIT_STD, "attn.qkv");
+	if (d->rotary)
+		h = jm_graph_rope(g, h, d->heads, d->heads, THETA);
+	h = jm_graph_attention(g, h, d->heads, d->heads, true);
+	return linear(g, h, d->hidden, d->hidden, residual_std(d), "attn.out");
+}
+
+static struct jm_tensor *feed_forward(struct jm_graph *g, struct jm_tensor *x, const struct dims *d)
+{
+	struct jm_tensor *h = norm(g, x, d->hidden, "ln_2");
+
+	h = linear(g, h, d->hidden, d->ffn, INIT_STD, "mlp.in");
+	h = jm_graph_gelu(g, h);
+	return linear(g, h, d->ffn, d->hidden, residual_std(d), "mlp.out");
+}
+
+static struct jm_tensor *network(struct jm_graph *g, const struct dims *d)
+{
+	const int64_t tokens[] = {d->batch, d->seq};
+	struct jm_tensor *ids = jm_graph_input(g, "ids", JM_I32, 2, tokens);
+	struct jm_tensor *target = jm_graph_input(g, "target", JM_I32, 2, tokens);
+	struct jm_tensor *table =
+		jm_graph_matrix(g, "tokens.weight", INIT_STD, d->vocab, d->hidden);
+	struct jm_tensor *positions = NULL, *x;
+
+	if (!d->rotary)
+		positions = jm_graph_matrix(g, "positions.weight", INIT_STD, d->context, d->hidden);
+	x = jm_graph_embed(g, ids, table, positions);
+	for (int64_t i = 0; i < d->layers; i++) {
+		jm_graph_scope(g, "h%lld.", (long long)i);
+		x = jm_graph_add(g, x, attention(g, x, d));
+		x = jm_graph_add(g, x, feed_forward(g, x, d));
+	}
+	jm_graph_scope(g, "%s", "");
+	x = norm(g, x, d->hidden, "ln_f");
+	return jm_graph_softmax_xent(g, jm_graph_linear(g, x, table, NULL), target);
+}
+
+static int gpt_build(struct jm_graph *g, const struct jm_values *v, int64_t batch, int64_t seq,
+	struct jm_tensor **ret_loss, struct jm_err *err)
+{
+	struct dims d = dims_of(v);
+	int code;
+
+	d.batch = batch;
+	d.seq = seq;
+	code = check(&d, err);
+	if (!code)
+		*ret_loss = network(g, &d);
+	return code;
+}
+
+const struct jm_model jm_model_gpt = {
+	.name = "gpt",
+	.summary = "decoder-only transformer (GPT-2, Megatron-LM)",
+	.item = "token",
+	.options = options,
+	.presets = presets,
+	.default_seq = gpt_default_seq,
+	.build = gpt_build,
+};
