@@ -76,7 +76,7 @@ def count(result):
 
 def run_tests(log, folder, keep=lambda name: True, env=None):
     _, listed = sh(log, "meson", "test", "-C", folder, "--list", "--no-rebuild")
-    names = re.findall(r"^(?:\S+ / )?([a-z]\w*)$", listed, re.M)
+    names = re.findall(r"^(?:\S+ / )?([\w.-]+)$", listed, re.M)
     chosen = [name for name in names if keep(name)]
     if not chosen:
         return Tally(0, 1, note="no tests are there")
