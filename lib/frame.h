@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Messages from a worker to its parent over a pipe. Both ends are the same program on the same machine. */
+#ifndef JM_FRAME_H
+#define JM_FRAME_H
+
+#include <jansson.h>
+
+#include "joulemark.h"
+
+enum jm_frame_type {
+	JM_FRAME_SIGNALS =
+		1,	   /* JSON: the meters and signals that are sampled (see meters_json.h) */
+	JM_FRAME_CHUNK,	   /* struct jm_frame_chunk, then the data */
+	JM_FRAME_PROGRESS, /* struct jm_frame_progress */
+	JM_FRAME_RECORD,   /* JSON: the record; the last frame of a worker that lived */
+	JM_FRAME_ERROR,	   /* JSON {code, text}: the case could not be run */
+	JM_FRAME_LOG,	   /* JSON {level, line} */
+};
+
+struct jm_frame_chunk {
+	int32_t signal;
+	uint32_t n;
+	int64_t t0_ns, t1_ns;
+};
+
+struct jm_frame_progress {
+	char phase[16];
+	double items, seconds; /* of the steady phase; on the run's clock */
+	double share;	       /* of the whole run, 0..1; NAN = unknown */
+};
+
+/* Writes head and body as one frame; an error when the parent is gone. */
+int jm_frame_write(int fd, enum jm_frame_type type, const void *head, size_t n_head,
+	const void *body, size_t n_body, struct jm_err *err);
+int jm_frame_write_json(int fd, enum jm_frame_type type, const json_t *json, struct jm_err *err);
+
+struct jm_frame {
+	enum jm_frame_type type;
+	const char *data; /* valid until the next call on the reader */
+	size_t size;
+};
+
+struct jm_frame_reader {
+	char *buffer;
+	size_t used, size, taken;
+};
+
+/* Reads what is there; ret_end: the other end is closed. */
+int jm_frame_fill(struct jm_frame_reader *r, int fd, bool *ret_end, struct jm_err *err);
+/* The next whole frame; 0 = none yet, 1 = got one, else an error code. */
+int jm_frame_next(struct jm_frame_reader *r, struct jm_frame *ret, struct jm_err *err);
+void jm_frame_reader_done(struct jm_frame_reader *r);
+
+#endif
