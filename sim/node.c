@@ -73,7 +73,7 @@ static struct stretch stretch_of(struct jm_sim_node *node, const struct jm_sim_i
 	common = jm_sim_common_rate(kind, response, &node->rate, in->cap, node->name.n);
 	s.watts = kind->idle_watts + (busy - kind->idle_watts) * common / own;
 	s.loaded = true;
-	s.bound = busy < response->demand_watts;
+	s.bound = jm_sim_held_watts(kind, in->cap[i]) <= response->demand_watts;
 	s.demand = response->demand_watts;
 	s.seed = in->load.seed;
 	return s;
