@@ -132,13 +132,16 @@ function bestOf(series, metric) {
 // Means of one metric against the setting, with the reference as a dashed level.
 JM.chartSetting = function (series, dims, metric, verdict, note) {
 	const s = setting(series, dims), col = JM.column(series, metric);
+
+	if (series.reference !== null)
+		note += " Dashed: the reference.";
 	return panel(col.title[0].toUpperCase() + col.title.slice(1), note, function (c) {
 		const part = parts(series), best = bestOf(series, verdict);
 		const has = (i) => known(col.mean[i]);
 		const item = (i) => ({ value: [s.x[i], col.mean[i]], index: i,
 			label: { show: best.at.includes(i) && best.text === "best", formatter: "best", color: c.best,
 				position: "top", fontWeight: "bold", distance: 8 },
-			itemStyle: best.at.includes(i) ? { color: best.text === "best" ? c.best : c.main,
+			itemStyle: best.at.includes(i) && series.points[i].eligible ? { color: best.text === "best" ? c.best : c.main,
 				borderColor: c.best, borderWidth: 2.5 } : undefined,
 			symbolSize: best.at.includes(i) ? 11 : 7 });
 		const spread = (list) => list.filter((i) => has(i) && col.half[i] > 0)
@@ -150,15 +153,14 @@ JM.chartSetting = function (series, dims, metric, verdict, note) {
 		option.tooltip.formatter = tip(series, [col]);
 		option.series = [band(c.band, spread(part.curve)), whiskers(c, c.main, spread(part.curve)),
 			whiskers(c, c.off, spread(part.off)),
-			{ type: "line", data: part.curve.filter(has).map(item), color: c.main, lineStyle: { width: 2 },
+			{ type: "line", data: part.curve.filter(has).map(item), color: c.main,
 				symbol: "circle", z: 4, lineStyle: { width: s.numeric ? 2 : 0, color: c.main } },
-			{ type: "scatter", data: part.off.filter(has).map(item), symbol: "emptyCircle", z: 4,
-				itemStyle: { color: c.off, borderColor: c.off } },
+			{ type: "scatter", data: part.off.filter(has).map(item), symbol: "circle", symbolSize: 8, z: 4,
+				itemStyle: { color: c.card, borderColor: c.off, borderWidth: 2 } },
 			{ type: "scatter", data: ref.map(item), symbol: "diamond", symbolSize: 13, z: 5,
 				itemStyle: { color: c.card, borderColor: c.ref, borderWidth: 2 },
 				markLine: ref.length ? { silent: true, symbol: "none", lineStyle: { type: "dashed", color: c.ref, opacity: .8 },
-					label: { formatter: "reference", position: "insideStartTop", color: c.ref, fontSize: 11 },
-					data: [{ yAxis: col.mean[ref[0]] }] } : undefined }];
+					label: { show: false }, data: [{ yAxis: col.mean[ref[0]] }] } : undefined }];
 		return option;
 	});
 };
@@ -170,19 +172,29 @@ JM.chartTrade = function (series, dims) {
 		const part = parts(series), option = base(c);
 		const has = (i) => known(x.mean[i]) && known(y.mean[i]);
 		const item = (i) => ({ value: [x.mean[i], y.mean[i]], index: i });
+		// Left of the curve where it climbs, right of it where it falls, above its peak: never on its line.
+		const place = (i, list) => {
+			const next = list[list.indexOf(i) + 1], before = list[list.indexOf(i) - 1];
+			if (next === undefined)
+				return before !== undefined && y.mean[i] < y.mean[before] ? "left" : "top";
+			if (y.mean[next] > y.mean[i])
+				return "left";
+			return before !== undefined && y.mean[before] > y.mean[i] ? "right" : "top";
+		};
 		const label = (color, position) => ({ show: true, color: color, fontSize: 11, position: position, distance: 7,
 			formatter: (p) => series.points[p.data.index].label });
-		option.xAxis = axis(c, x.unit, { scale: true, boundaryGap: ["5%", "10%"] });
+		option.xAxis = axis(c, x.unit, { scale: true, boundaryGap: ["8%", "14%"] });
 		option.yAxis = axis(c, "", { name: y.unit, nameLocation: "end", nameGap: 12, scale: true, boundaryGap: ["8%", "15%"],
 			nameTextStyle: { color: c.soft, align: "left", padding: [0, 0, 0, -28] } });
 		option.tooltip.formatter = tip(series, [x, y]);
 		const bars = (list) => list.filter((i) => has(i) && y.half[i] > 0)
 			.map((i) => [x.mean[i], y.mean[i] - y.half[i], y.mean[i] + y.half[i]]);
 		option.series = [whiskers(c, c.main, bars(part.curve)),
-			{ type: "line", data: part.curve.filter(has).map(item), color: c.main, lineStyle: { width: 2, color: c.main },
-				symbol: "circle", symbolSize: 8, z: 4, label: label(c.ink, "top"), labelLayout: { moveOverlap: "shiftY" } },
-			{ type: "scatter", data: part.off.filter(has).map(item), symbol: "emptyCircle", symbolSize: 8, z: 4,
-				itemStyle: { color: c.off, borderColor: c.off },
+			{ type: "line", data: part.curve.filter(has).map((i, k, list) =>
+				Object.assign(item(i), { label: { position: place(i, list) } })), color: c.main, lineStyle: { width: 2, color: c.main },
+				symbol: "circle", symbolSize: 8, z: 4, label: label(c.ink, "top") },
+			{ type: "scatter", data: part.off.filter(has).map(item), symbol: "circle", symbolSize: 8, z: 4,
+				itemStyle: { color: c.card, borderColor: c.off, borderWidth: 2 },
 				label: Object.assign(label(c.off, "top"), { formatter: (p) => "(" + series.points[p.data.index].label + ")" }) },
 			{ type: "scatter", data: part.reference.filter(has).map(item), symbol: "diamond", symbolSize: 14, z: 5,
 				itemStyle: { color: c.card, borderColor: c.ref, borderWidth: 2 },
@@ -212,8 +224,8 @@ JM.chartPower = function (series, dims) {
 				endLabel: { show: true, formatter: "cap", color: c.off, offset: [-26, -8] } },
 			{ type: "line", data: part.curve.filter(has).map(item), symbol: "circle", symbolSize: 7,
 				color: c.main, lineStyle: { width: 2, color: c.main }, z: 4 },
-			{ type: "scatter", data: part.off.filter(has).map(item), symbol: "emptyCircle", symbolSize: 8, z: 4,
-				itemStyle: { color: c.off, borderColor: c.off },
+			{ type: "scatter", data: part.off.filter(has).map(item), symbol: "circle", symbolSize: 8, z: 4,
+				itemStyle: { color: c.card, borderColor: c.off, borderWidth: 2 },
 				label: { show: true, formatter: "not kept", position: "top", color: c.off, fontSize: 11 } },
 			{ type: "scatter", data: part.reference.filter(has).map(item), symbol: "diamond", symbolSize: 13, z: 5,
 				itemStyle: { color: c.card, borderColor: c.ref, borderWidth: 2 } }];
@@ -233,7 +245,7 @@ JM.chartProducts = function (series, dims, names) {
 		else
 			col.unit = "";
 	}
-	return panel("Energy and delay together", "EDP and EDS relative to the reference (" + ref.label + "); lower is better.", function (c) {
+	return panel("Energy and delay together", "EDP and EDS relative to the reference (" + ref.label + "), the dashed line at 1; lower is better.", function (c) {
 		const part = parts(series), option = base(c);
 		option.color = c.many;
 		option.legend = { top: 0, right: 0, textStyle: { color: c.soft }, itemWidth: 16, itemHeight: 8 };
@@ -244,7 +256,7 @@ JM.chartProducts = function (series, dims, names) {
 		option.series = cols.map((col, k) => ({ type: "line", name: col.name.startsWith("eds") ? col.title : "EDP",
 			data: part.curve.filter((i) => known(col.mean[i])).map((i) => ({ value: [s.x[i], col.mean[i]], index: i, col: k })),
 			symbol: ["circle", "rect", "triangle", "roundRect"][k % 4], symbolSize: 7, lineStyle: { width: 2 },
-			markLine: k ? undefined : { silent: true, symbol: "none", label: { formatter: "reference", position: "insideStartTop", color: c.ref, fontSize: 11 },
+			markLine: k ? undefined : { silent: true, symbol: "none", label: { show: false },
 				lineStyle: { type: "dashed", color: c.ref }, data: [{ yAxis: 1 }] } }));
 		return option;
 	});
@@ -272,7 +284,7 @@ JM.chartTrace = function (trace) {
 			{ type: "slider", height: 18, bottom: 6, filterMode: "none", borderColor: c.line, textStyle: { color: c.soft },
 				fillerColor: c.band, handleStyle: { color: c.card, borderColor: c.soft },
 				dataBackground: { lineStyle: { opacity: 0 }, areaStyle: { opacity: 0 } } }];
-		option.series = t.meters.map((m, k) => ({ type: "line", name: m.label, symbol: "none", step: false, sampling: "lttb",
+		option.series = t.meters.map((m, k) => ({ type: "line", name: m.label, symbol: "none", step: "end",
 			lineStyle: { width: 1.3 }, data: m.points.map((d) => ({ value: d, index: k })), connectNulls: false,
 			markArea: k ? undefined : { silent: true, label: { color: c.soft, fontSize: 11, position: "insideTop" },
 				data: t.phases.map((p, i) => [{ name: p.name, xAxis: p.start_s, itemStyle: { color: c.phase[i % c.phase.length] } },

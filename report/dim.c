@@ -22,21 +22,52 @@ static double number(const json_t *object, const char *key)
 	return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-/* The leaf of that name at any depth of the parameters. */
+/* "gpu.power" and "gpu.power@GPU-8f", which speaks of some of the devices, are the same knob. */
+static bool same_name(const char *key, const char *name)
+{
+	size_t n = strlen(name);
+
+	return !strncmp(key, name, n) && (!key[n] || key[n] == '@');
+}
+
+/* The first leaf of that name at any depth of the parameters. */
 static const json_t *find_leaf(const json_t *object, const char *name)
 {
-	const json_t *value, *found = json_object_get(object, name);
+	const json_t *value, *found;
 	const char *key;
 
-	if (found && !json_is_object(found))
-		return found;
 	json_object_foreach((json_t *)object, key, value)
 	{
+		if (!json_is_object(value) && same_name(key, name))
+			return value;
 		found = json_is_object(value) ? find_leaf(value, name) : NULL;
 		if (found)
 			return found;
 	}
 	return NULL;
+}
+
+/* All leaves of that name as "GPU-8f 300W, GPU-9a 400W"; returns how many there are. */
+static int list_leaves(const json_t *object, const char *name, char *out, size_t size)
+{
+	const json_t *value;
+	const char *key;
+	int n = 0;
+
+	json_object_foreach((json_t *)object, key, value)
+	{
+		const char *text = json_string_value(value), *at = strchr(key, '@');
+		size_t used = strlen(out);
+
+		if (json_is_object(value))
+			n += list_leaves(value, name, out, size);
+		if (json_is_object(value) || !same_name(key, name))
+			continue;
+		n++;
+		snprintf(out + used, size - used, "%s%.12s %s", used ? ", " : "", at ? at + 1 : "",
+			text ? text : "");
+	}
+	return n;
 }
 
 const json_t *jm_dim_parameters(const json_t *record)
@@ -206,6 +237,9 @@ static bool read_parameter(const struct jm_group_dim *dim, const json_t *record,
 
 	*ret_number = NAN;
 	*ret_word = '\0';
+	if (list_leaves(jm_dim_parameters(record), dim->name, ret_word, size) > 1)
+		return true;
+	*ret_word = '\0';
 	if (json_is_number(leaf))
 		*ret_number = json_number_value(leaf);
 	else if (word && jm_parse_quantity(word, dim->unit, false, ret_number, NULL))
@@ -220,7 +254,7 @@ void jm_dim_value(const struct jm_group_dim *dim, const json_t *record, struct j
 	struct jm_group_value v = {
 		.requested = NAN, .accepted = NAN, .enforced_min = NAN, .enforced_max = NAN};
 	double asked, requested_max = NAN;
-	char word[40], quantity[40];
+	char word[48], quantity[40];
 
 	read_settings(dim, record, &v, &requested_max);
 	if (!read_parameter(dim, record, &asked, word, sizeof(word)) && dim->knob &&
@@ -255,7 +289,7 @@ static void copy_leaves(const struct jm_group *g, const json_t *from, json_t *to
 		bool is_dim = false;
 
 		for (int i = 0; i < g->n_dims; i++)
-			is_dim = is_dim || !strcmp(g->dim[i].name, key);
+			is_dim = is_dim || same_name(key, g->dim[i].name);
 		if (json_is_object(value))
 			copy_leaves(g, value, to);
 		else if (!is_dim)

@@ -297,7 +297,7 @@ static void join(char *out, size_t size, const char *between, const char *what)
 static bool is_dim(const struct jm_group *g, const char *name)
 {
 	for (int i = 0; i < g->n_dims; i++)
-		if (!strcmp(g->dim[i].name, name))
+		if (!strncmp(g->dim[i].name, name, strlen(g->dim[i].name)))
 			return true;
 	return false;
 }

@@ -157,7 +157,9 @@ int jm_report_write_html(
 
 	if (!rc)
 		rc = make_table(g, &p.table, err);
-	p.title = escape_html(g->options.title ? g->options.title : g->series[0].title);
+	p.title = escape_html(g->options.title	 ? g->options.title
+			      : g->n_series == 1 ? g->series[0].title
+						 : "Joulemark report");
 	if (!rc && !p.title)
 		rc = jm_err_set(err, JM_ENOMEM, "Out of memory for the page.");
 	if (!rc)

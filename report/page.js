@@ -70,10 +70,9 @@ function card(s, v) {
 	if (v.kind !== "none" && v.leading === s.reference)
 		change = "that is the reference";
 	return el("div", { class: "card " + v.kind },
-		el("div", { class: "what" }, el("span", {}, v.title[0].toUpperCase() + v.title.slice(1)),
-			s.origin !== "measured" ? JM.origin(s.origin) : null),
+		el("div", { class: "what" }, v.title[0].toUpperCase() + v.title.slice(1)),
 		el("div", { class: "answer" + (answer.length > 16 ? " long" : "") }, answer),
-		v.kind === "none" ? null : el("div", { class: "value" }, v.value),
+		v.kind === "none" ? null : el("div", { class: "value" }, v.kind === "tie" ? s.points[v.leading].label + ": " : "", v.value, s.origin === "measured" ? null : [" ", JM.origin(s.origin)]),
 		change && v.kind === "best" ? el("div", { class: "change good" }, change) : null,
 		detail ? el("div", { class: "change" }, detail[0].toUpperCase() + detail.slice(1) + ".") : null);
 }
@@ -100,11 +99,20 @@ function charts(s) {
 	return out.length ? [el("div", { class: "grid" }, out.map((c) => c.node))] : [];
 }
 
-function traces(index) {
-	const mine = (data.traces || []).filter((t) => t.series === index);
+function traces(s, index) {
+	const mine = [];
+	for (const t of data.traces || []) {
+		const of = S.cases.find((c) => c.record === t.record), r = data.records[t.record];
+		if (of && of.series === index)
+			mine.push(Object.assign(t, { of: of, origin: of.origin, phases: r.phases || [],
+				caps: (r.settings || []).filter((x) => x.unit === "W").map((x) => x.enforced),
+				label: s.points[of.point].label + (s.points[of.point].reference ? " (reference)" : "") +
+					(of.repeat === undefined ? "" : ", repeat " + of.repeat) }));
+	}
 	if (!mine.length)
 		return null;
-	const start = Math.max(0, mine.findIndex((t) => t.chosen));
+	const best = s.verdicts.find((v) => v.metric === "joules_per_item") || {};
+	const start = Math.max(0, mine.findIndex((t) => t.of.point === best.leading));
 	const chart = JM.chartTrace(mine[start]);
 	const choice = el("select", { "aria-label": "run", onchange: (e) => chart.show(mine[e.target.value]) },
 		mine.map((t, i) => el("option", { value: i, selected: i === start }, t.label)));
@@ -119,32 +127,40 @@ function cell(value, cls) {
 	return el("td", { class: cls }, value);
 }
 
-function settingsTable(s) {
-	const names = ["throughput", "throughput_per_device", "watts_mean", "watts_median", "watts_max", "joules_per_item", "wh_per_item",
-		"items_per_joule", "items_per_wh", "edp"].concat(S.eds_k.map((k) => "eds_k" + k),
-		["energy_gain_percent", "time_loss_percent", "gain_minus_loss"]);
+function settingsTable(s, title, names, full) {
 	const cols = names.map((n) => JM.column(s, n)).filter((c) => c.any);
-	const knob = dims.some((d) => d.knob), unit = dims.length === 1 ? dims[0].unit : "";
+	const knob = full && dims.some((d) => d.knob), unit = dims.length === 1 ? dims[0].unit : "";
 	const top = (name, i) => s.verdicts.some((v) => v.metric === name && v.kind === "best" && v.leading === i);
 	const range = (x) => !known(x.enforced_min) ? "\u2013" : x.enforced_min === x.enforced_max ?
 		x.enforced_min : x.enforced_min + "\u2013" + x.enforced_max;
-	return el("div", { class: "panel long" }, el("div", { class: "head" }, el("h3", {}, "All settings"), JM.origin(s.origin)),
-		el("p", { class: "soft small" }, s.energy + ". Mean \u00b1 half of the 95\u00a0% interval over the repeats; in parentheses where the device did not keep to the setting."),
-		el("div", { class: "scroll" }, el("table", {},
-			el("thead", {}, el("tr", {}, el("th", { class: "l" }, dims.map((d) => d.name).join(", ") || "setting"),
-				knob ? [el("th", {}, "accepted", el("span", { class: "unit" }, unit)),
-					el("th", {}, "enforced", el("span", { class: "unit" }, unit)), el("th", { class: "l" }, "state")] : null,
-				el("th", {}, "runs"),
-				cols.map((c) => el("th", {}, c.title, el("span", { class: "unit" }, c.unit === "1" ? "\u00a0" : c.unit))))),
-			el("tbody", {}, s.points.map((p, i) => {
-				const off = p.state === "violated", x = p.settings[0] || {};
-				return el("tr", { class: off ? "off" : p.reference ? "ref" : null },
-					cell(p.label + (p.reference ? " (reference)" : ""), "l"),
-					knob ? [cell(text(x.accepted)), cell(range(x)), cell(text(p.state), "l")] : null,
-					cell(p.runs_ok + (p.runs_failed ? " + " + p.runs_failed + " failed" : "") + (p.outliers ? "!" : "")),
-					cols.map((c) => cell(off && known(c.mean[i]) ? "(" + JM.estimate(c.mean[i], c.half[i]) + ")" :
-						JM.estimate(c.mean[i], c.half[i]), top(c.name, i) ? "top" : null)));
-			})))));
+	const row = function (p, i) {
+		const off = p.state === "violated", x = p.settings[0] || {};
+		const value = (c) => JM.estimate(c.mean[i], c.half[i]);
+		return el("tr", { class: off ? "off" : p.reference ? "ref" : null },
+			cell(p.label + (p.reference ? " (reference)" : ""), "l"),
+			knob ? [cell(text(x.accepted)), cell(range(x)), cell(text(p.state), "l")] : null,
+			full ? cell(p.runs_ok + (p.runs_failed ? " + " + p.runs_failed + " failed" : "") + (p.outliers ? "!" : "")) : null,
+			cols.map((c) => cell(off && known(c.mean[i]) ? "(" + value(c) + ")" : value(c), top(c.name, i) ? "win" : null)));
+	};
+	if (!cols.length)
+		return null;
+	return el("div", { class: "panel long" }, el("div", { class: "head" }, el("h3", {}, title), JM.origin(s.origin)),
+		full ? el("p", { class: "soft small" }, s.energy[0].toUpperCase() + s.energy.slice(1) + ". Mean \u00b1 half of the 95\u00a0% interval over the repeats" +
+			(s.points.some((p) => p.state === "violated") ? "; in parentheses where the device did not keep to the setting." : ".")) : null,
+		el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {},
+			el("th", { class: "l" }, dims.map((d) => d.name).join(", ") || "setting"),
+			knob ? [el("th", {}, "accepted", el("span", { class: "unit" }, unit)),
+				el("th", {}, "enforced", el("span", { class: "unit" }, unit)), el("th", { class: "l" }, "state")] : null,
+			full ? el("th", {}, "runs") : null,
+			cols.map((c) => el("th", {}, c.title, el("span", { class: "unit" }, c.unit === "1" ? "\u00a0" : c.unit))))),
+			el("tbody", {}, s.points.map(row)))));
+}
+
+function settingsTables(s) {
+	const relative = [].concat(S.eds_k.map((k) => "eds_k" + k), ["energy_gain_percent", "time_loss_percent", "gain_minus_loss"]);
+	return [settingsTable(s, "All settings", ["throughput", "throughput_per_device", "watts_mean", "watts_median", "watts_max"], true),
+		settingsTable(s, "Energy", ["joules_per_item", "wh_per_item", "items_per_joule", "items_per_wh", "edp"], false),
+		settingsTable(s, s.reference === null ? "Energy and delay" : "Against the reference, block by block", relative, false)];
 }
 
 function quality(s, index) {
@@ -230,8 +246,8 @@ page.replaceChildren(top(), ...banners());
 S.series.forEach(function (s, index) {
 	const body = [S.series.length > 1 || s.title !== document.title ? el("h2", {}, s.title, " ", JM.origin(s.origin)) : null,
 		headline(s), s.verdicts.length ? el("div", { class: "cards" }, s.verdicts.map((v) => card(s, v))) : null,
-		charts(s), traces(index), settingsTable(s), el("div", { class: "grid", style: "margin-top:14px" }, quality(s, index), meters(s, index))];
-	for (const node of body.flat())
+		charts(s), traces(s, index), settingsTables(s), quality(s, index), meters(s, index)];
+	for (const node of body.flat(2))
 		if (node)
 			page.append(node);
 });

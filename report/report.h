@@ -10,6 +10,7 @@
 #include <jansson.h>
 
 #include "joulemark.h"
+#include "trace.h"
 
 #define JM_REPORT_FORMATS(X)                                                                       \
 	X(TABLE, "table")                                                                          \
@@ -33,7 +34,7 @@ struct jm_report_options {
 	double add_watts; /* assumed power of the rest of the node, added to every case; 0 = none */
 	int width;	  /* columns of the terminal; 0 = 100 */
 	bool cases;	  /* CSV: one row per case instead of one per setting */
-	const json_t *traces; /* HTML: see trace.c; NULL = none */
+	const json_t *traces; /* HTML: array of what jm_report_trace makes; NULL = none */
 };
 
 /*
@@ -45,5 +46,13 @@ int jm_report_render(const json_t *records, enum jm_report_format format,
 /* The terminal's table with verdicts and failures, as printed at the end of a sweep. */
 int jm_report_table(const json_t *records, const struct jm_report_options *options, char **ret_text,
 	struct jm_err *err);
+
+/*
+ * The power trace of the record at that index for the page: {record, start_s, end_s, meters[] {label,
+ * origin, points[[s, W or null]]}}, seconds since its first reading, at most a few thousand points; JSON
+ * null when there is no power in it. The caller owns it.
+ */
+int jm_report_trace(const struct jm_trace *trace, const struct jm_meters *set, int record,
+	json_t **ret, struct jm_err *err);
 
 #endif
