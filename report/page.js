@@ -49,7 +49,10 @@ function headline(s) {
 		return null;
 	const p = s.points[v.leading], m = p.metrics;
 	if (p.reference || !(m.gain_minus_loss.mean > 0))
-		return el("p", { class: "headline" }, "No setting saves more energy in percent than it costs in time.");
+		return el("p", { class: "headline" }, "No setting saves more energy in percent than it costs in time. ", JM.origin(s.origin));
+	if (v.tied.includes(s.reference))
+		return el("p", { class: "headline" }, "No setting is clearly better than the reference (" + s.points[s.reference].label +
+			") in energy gain minus time loss. ", JM.origin(s.origin));
 	const time = m.time_loss_percent.mean;
 	const speed = Math.abs(time) < 0.05 ? "at the same speed" :
 		Math.abs(time).toFixed(1) + "\u00a0% " + (time > 0 ? "slower" : "faster");
