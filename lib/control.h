@@ -27,6 +27,9 @@ struct jm_control {
 	const char *argument; /* what may follow "name:"; NULL = nothing */
 	enum jm_origin
 		origin; /* JM_MEASURED = acts on the machine, JM_SIMULATED = on the simulated node */
+	/* The argument that reaches every device again, whatever the environment now says of this job;
+	 * NULL = the one that was given. */
+	const char *restore_argument;
 	bool lost_at_reboot; /* a reboot puts every knob back to its default by itself */
 	int (*open)(struct jm_ctx *ctx, const char *arg, struct jm_knobs *set, void **ret_state,
 		struct jm_err *err);

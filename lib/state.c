@@ -50,20 +50,32 @@ static int make_folders(char *path)
 	return 0;
 }
 
-int jm_state_folder(
+int jm_state_path(
 	const struct jm_ctx *ctx, const char *sub, char *out, size_t size, struct jm_err *err)
 {
-	char path[PATH_MAX], base[PATH_MAX - 64];
-	int rc;
+	char base[PATH_MAX - 64], path[PATH_MAX];
+	int n;
 
 	if (find_base(ctx, base, sizeof(base)))
 		return jm_err_set(err, JM_ENOENT,
 			"There is no place for joulemark's state: HOME is not set; set JM_STATE to "
 			"a folder.");
-	rc = snprintf(path, sizeof(path), "%s%s%s", base, *sub ? "/" : "", sub);
-	if (rc < 0 || (size_t)rc >= sizeof(path) || (size_t)rc >= size)
+	n = snprintf(path, sizeof(path), "%s%s%s", base, *sub ? "/" : "", sub);
+	if (n < 0 || (size_t)n >= sizeof(path) || (size_t)n >= size)
 		return jm_err_set(err, JM_EUSAGE,
 			"The state folder's path is too long; set JM_STATE to a shorter one.");
+	strcpy(out, path);
+	return 0;
+}
+
+int jm_state_folder(
+	const struct jm_ctx *ctx, const char *sub, char *out, size_t size, struct jm_err *err)
+{
+	char path[PATH_MAX];
+	int rc = jm_state_path(ctx, sub, path, size < sizeof(path) ? size : sizeof(path), err);
+
+	if (rc)
+		return rc;
 	rc = make_folders(path);
 	if (rc)
 		return jm_err_set(err,

@@ -12,4 +12,8 @@
 int jm_state_folder(
 	const struct jm_ctx *ctx, const char *sub, char *out, size_t size, struct jm_err *err);
 
+/* The same path, without making anything: for those who only look. */
+int jm_state_path(
+	const struct jm_ctx *ctx, const char *sub, char *out, size_t size, struct jm_err *err);
+
 #endif

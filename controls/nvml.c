@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The power limit of NVIDIA GPUs: gpu.power in watts, per GPU of this job. Setting it needs root. */
+#include "control.h"
+#include "vendor/nvml.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct device {
+	jm_nvml_device handle;
+	char label[64];
+	double min, max; /* W */
+};
+
+struct state {
+	struct jm_nvml nvml;
+	int n;
+	struct device device[];
+};
+
+static double milli(unsigned int mw)
+{
+	return mw / 1000.0;
+}
+
+/* The range and the default; false where the GPU's limit is not to be managed. */
+static bool describe(const struct jm_nvml *nvml, const struct jm_nvml_gpu *g, struct jm_knob *knob)
+{
+	unsigned int min, max, fallback;
+
+	if (!nvml->set_limit || !nvml->limit || !nvml->limit_range ||
+		nvml->limit_range(g->handle, &min, &max))
+		return false;
+	*knob = (struct jm_knob){.name = "gpu.power", .unit = "W"};
+	snprintf(knob->device, sizeof(knob->device), "%s", g->uuid);
+	snprintf(knob->label, sizeof(knob->label), "%s", g->label);
+	knob->min = milli(min);
+	knob->max = milli(max);
+	knob->fallback = NAN;
+	if (nvml->limit_default && !nvml->limit_default(g->handle, &fallback))
+		knob->fallback = milli(fallback);
+	return true;
+}
+
+static int add_gpus(struct state *s, const struct jm_nvml_gpus *gpus, bool all,
+	struct jm_knobs *set, struct jm_err *err)
+{
+	for (int i = 0; i < gpus->n; i++) {
+		const struct jm_nvml_gpu *g = &gpus->gpu[i];
+		struct jm_knob knob;
+		int rc;
+
+		if ((!all && !g->allocated) || !describe(&s->nvml, g, &knob))
+			continue;
+		rc = jm_knobs_add(set, &knob, err);
+		if (rc < 0)
+			return rc;
+		s->device[s->n].handle = g->handle;
+		memcpy(s->device[s->n].label, g->label, sizeof(g->label));
+		s->device[s->n].min = knob.min;
+		s->device[s->n].max = knob.max;
+		s->n++;
+	}
+	if (s->n)
+		return 0;
+	if (!all && !gpus->n_allocated)
+		return jm_err_set(err, JM_ENOENT,
+			"None of the %d NVIDIA GPUs belongs to this job (%s); --control nvml:all "
+			"takes them all.",
+			gpus->n, gpus->why);
+	return jm_err_set(err, JM_ENOSUP,
+		"The driver does not manage the power limit of %s; nvidia-smi -q -d POWER says "
+		"more.",
+		gpus->gpu[0].label);
+}
+
+static void nvml_close(void *state)
+{
+	struct state *s = state;
+
+	if (!s)
+		return;
+	jm_nvml_close(&s->nvml);
+	free(s);
+}
+
+static int open_gpus(struct jm_nvml *nvml, bool all, struct jm_knobs *set, struct state **ret,
+	struct jm_err *err)
+{
+	struct jm_nvml_gpus gpus;
+	struct state *s;
+	int rc = jm_nvml_gpus_open(nvml, &gpus, err);
+
+	if (rc)
+		return rc;
+	s = calloc(1, sizeof(*s) + (size_t)gpus.n * sizeof(s->device[0]));
+	if (s) {
+		s->nvml = *nvml;
+		rc = add_gpus(s, &gpus, all, set, err);
+	} else {
+		rc = jm_err_set(err, JM_ENOMEM, "Out of memory for %d GPUs.", gpus.n);
+	}
+	jm_nvml_gpus_done(&gpus);
+	if (rc)
+		free(s);
+	else
+		*ret = s;
+	return rc;
+}
+
+static int nvml_open(struct jm_ctx *ctx, const char *arg, struct jm_knobs *set, void **ret_state,
+	struct jm_err *err)
+{
+	struct jm_nvml nvml;
+	struct state *s = NULL;
+	int rc;
+
+	(void)ctx;
+	if (*arg && strcmp(arg, "all") != 0)
+		return jm_err_set(err, JM_EUSAGE,
+			"The control nvml takes 'nvml' for this job's GPUs or 'nvml:all', not "
+			"'nvml:%s'.",
+			arg);
+	rc = jm_nvml_open(&nvml, err);
+	if (rc)
+		return rc;
+	rc = open_gpus(&nvml, *arg != '\0', set, &s, err);
+	if (rc)
+		jm_nvml_close(&nvml);
+	else
+		*ret_state = s;
+	return rc;
+}
+
+/* Fields 192 and 190 are what the calls below return; the calls exist on every driver. */
+static int nvml_get(
+	void *state, int i, double *ret_requested, double *ret_enforced, struct jm_err *err)
+{
+	struct state *s = state;
+	struct jm_nvml_value requested = {.field = JM_NVML_LIMIT_REQUESTED};
+	unsigned int limit = 0, enforced = 0;
+	double value = NAN;
+	int rc;
+
+	if (s->nvml.fields && !s->nvml.fields(s->device[i].handle, 1, &requested))
+		value = jm_nvml_number(&requested) / 1000;
+	rc = s->nvml.limit(s->device[i].handle, &limit);
+	if (rc && isnan(value))
+		return jm_err_set(err, jm_nvml_code(rc), "Cannot read the power limit of %s: %s.",
+			s->device[i].label, jm_nvml_text(&s->nvml, rc));
+	*ret_requested = isnan(value) ? milli(limit) : value;
+	*ret_enforced = NAN;
+	if (s->nvml.limit_enforced && !s->nvml.limit_enforced(s->device[i].handle, &enforced))
+		*ret_enforced = milli(enforced);
+	return 0;
+}
+
+static int nvml_set(void *state, int i, double value, struct jm_err *err)
+{
+	struct state *s = state;
+	const struct device *d = &s->device[i];
+	int rc;
+
+	if (!(value >= d->min && value <= d->max))
+		return jm_err_set(err, JM_ERANGE, "The power limit of %s goes from %g W to %g W, not to %g W.",
+			d->label, d->min, d->max, value);
+	rc = s->nvml.set_limit(d->handle, (unsigned int)lround(value * 1000));
+	if (!rc)
+		return 0;
+	return jm_err_set(err, jm_nvml_code(rc), "Cannot set the power limit of %s to %g W: %s%s.",
+		d->label, value, jm_nvml_text(&s->nvml, rc),
+		rc == JM_NVML_NO_PERMISSION ? "; only root may, so use sudo or ask the operator" : "");
+}
+
+/* ---- doctor ------------------------------------------------------------------------------------------ */
+
+static void say_knob(
+	const struct state *s, const struct jm_knob *knob, int i, jm_finding_fn *say, void *arg)
+{
+	struct jm_finding f = {.what = knob->label, .mend = ""};
+	struct jm_err err = JM_ERR_INIT;
+	double requested, enforced;
+	char why[256];
+
+	if (nvml_get((void *)s, i, &requested, &enforced, &err)) {
+		f.why = err.text;
+		say(arg, &f);
+		return;
+	}
+	f.ok = geteuid() == 0;
+	snprintf(why, sizeof(why), "%s %g to %g W, now %g W, enforced %g W%s", knob->name,
+		knob->min, knob->max, requested, enforced, f.ok ? "" : "; setting it needs root");
+	f.why = why;
+	if (!f.ok)
+		f.mend = "run joulemark with sudo; the work itself still runs as the calling user";
+	say(arg, &f);
+}
+
+static void nvml_doctor(struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
+{
+	struct jm_knobs set = {0};
+	struct jm_err err = JM_ERR_INIT;
+	void *state = NULL;
+
+	if (nvml_open(ctx, "", &set, &state, &err)) {
+		struct jm_finding f = {.what = "gpu.power", .why = err.text, .mend = ""};
+
+		say(arg, &f);
+	}
+	for (int i = 0; i < set.n; i++)
+		say_knob(state, &set.knob[i], i, say, arg);
+	nvml_close(state);
+	jm_knobs_done(&set);
+}
+
+const struct jm_control jm_control_nvml = {
+	.name = "nvml",
+	.summary = "power limits of NVIDIA GPUs",
+	.argument = "all",
+	.restore_argument = "all",
+	.origin = JM_MEASURED,
+	.lost_at_reboot = true,
+	.open = nvml_open,
+	.get = nvml_get,
+	.set = nvml_set,
+	.close = nvml_close,
+	.doctor = nvml_doctor,
+};
