@@ -3,12 +3,26 @@
 #include "cli.h"
 
 extern const struct jm_command jm_command_describe;
+extern const struct jm_command jm_command_doctor;
+extern const struct jm_command jm_command_get;
+extern const struct jm_command jm_command_guard;
 extern const struct jm_command jm_command_help;
+extern const struct jm_command jm_command_list;
 extern const struct jm_command jm_command_report;
+extern const struct jm_command jm_command_restore;
+extern const struct jm_command jm_command_set;
+extern const struct jm_command jm_command_status;
 
 const struct jm_command *const jm_commands[] = {
 	&jm_command_report,
 	&jm_command_describe,
+	&jm_command_set,
+	&jm_command_get,
+	&jm_command_status,
+	&jm_command_restore,
+	&jm_command_doctor,
+	&jm_command_list,
+	&jm_command_guard,
 	&jm_command_help,
 	NULL,
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* joulemark: finds the command, parses its options, runs it. */
 #include "cli.h"
+#include "guard.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,11 +127,22 @@ static int parse(struct jm_cli *cli, int argc, char **argv, bool *ret_help)
 	return rc ? rc : check_arguments(cli);
 }
 
+/* What a joulemark that was killed has left set is put back first, by whatever comes next. What cannot
+ * be is logged and does not stop the command: it may be the one that helps. */
+static void recover(struct jm_cli *cli)
+{
+	int n;
+
+	jm_guard_recover(&cli->ctx, &n, NULL);
+}
+
 static int run_command(struct jm_cli *cli, int argc, char **argv)
 {
 	bool help = false;
 	int rc = parse(cli, argc, argv, &help);
 
+	if (!rc && !help && !cli->cmd->hidden)
+		recover(cli);
 	if (help)
 		rc = jm_help_command(cli->cmd);
 	else

@@ -105,8 +105,9 @@ static int put_back(
 	if (rc)
 		return rc;
 	p->n_back++;
-	jm_log(p->ctx, s->open ? JM_WARNING : JM_INFO, "%s of %s is back at %g%s; %s (process %d) had left it at %g%s.",
-		s->knob, board->knobs.knob[i].label, value, s->unit,
+	jm_log(p->ctx, s->open ? JM_WARNING : JM_INFO,
+		"%s of %s is back at %g%s; %s (process %d) had left it at %g%s.", s->knob,
+		board->knobs.knob[i].label, value, s->unit,
 		s->open ? "a joulemark that was killed" : "'joulemark set'", s->pid, now, s->unit);
 	return 0;
 }

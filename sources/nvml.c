@@ -18,28 +18,6 @@
 /* A time stamp further off than this is not believed. */
 #define STAMP_SLACK_NS (5 * JM_SECOND)
 
-/* Refresh, window: SC'24, arXiv 2312.02741, table of results; the counter's 100 ms: ml.energy's blog. */
-struct sensor {
-	unsigned int architecture;
-	int capability;		   /* 0 = any */
-	const char *name;	   /* part of the GPU's name; "" = any */
-	int refresh_ms, window_ms; /* instant power; 0 and -1 = unknown */
-	int average_ms;		   /* window of the average; -1 = unknown */
-	int counter_ms;		   /* the counter's step in time; 0 = unknown */
-	double accuracy;	   /* relative; NAN = unknown */
-};
-
-static const struct sensor sensors[] = {
-	{JM_NVML_HOPPER, 0, "GH200", 100, 20, 1000, 100, 0.05},
-	{JM_NVML_HOPPER, 0, "H100", 100, 25, 1000, 100, 0.05},
-	{JM_NVML_ADA, 0, "", 100, 100, 1000, 100, 0.05},
-	{JM_NVML_AMPERE, 80, "", 100, 25, -1, 100, 0.05},
-	{JM_NVML_AMPERE, 0, "", 100, 100, 1000, 100, 0.05},
-	{JM_NVML_TURING, 0, "", 100, 100, -1, 0, 0.05}, {JM_NVML_VOLTA, 0, "", 20, 10, -1, 0, 0.05},
-	{JM_NVML_PASCAL, 0, "", 20, 10, -1, 0, 0.05},
-	{0, 0, "", 0, -1, -1, 0, NAN}, /* not characterised: H200, Blackwell, older than Pascal */
-};
-
 /* Where a signal of a GPU comes from: a field, or a call of its own. */
 struct probe {
 	enum jm_quantity quantity;
@@ -219,19 +197,8 @@ static bool answers(const struct state *s, const struct jm_nvml_gpu *g, const st
 	return !isnan(plausible(p->quantity, jm_nvml_number(&v)));
 }
 
-static const struct sensor *sensor_of(const struct jm_nvml_gpu *g)
-{
-	const struct sensor *s = sensors;
-
-	while (s->architecture &&
-		(s->architecture != g->architecture || !strstr(g->name, s->name) ||
-			(s->capability && s->capability != g->capability)))
-		s++;
-	return s;
-}
-
 /* What is known of a signal's timing. */
-static struct jm_signal signal_of(const struct sensor *sensor, enum jm_quantity quantity)
+static struct jm_signal signal_of(const struct jm_nvml_sensor *sensor, enum jm_quantity quantity)
 {
 	struct jm_signal signal = {.quantity = quantity, .window_ns = -1, .accuracy = NAN};
 
@@ -283,7 +250,7 @@ static int add_signals(struct state *s, struct gpu *g, const struct jm_nvml_gpu 
 {
 	for (size_t i = 0; i < n; i++) {
 		const struct probe *p = &probes[i];
-		struct jm_signal signal = signal_of(sensor_of(info), p->quantity);
+		struct jm_signal signal = signal_of(jm_nvml_sensor_of(info), p->quantity);
 		int rc;
 
 		if (has(g, p->scope, p->quantity) || g->n_slots == MAX_SLOTS ||
@@ -422,6 +389,9 @@ static int open_gpus(struct jm_ctx *ctx, struct jm_nvml *nvml, bool all, struct 
 		return rc;
 	if (*gpus.note)
 		jm_log(ctx, JM_WARNING, "%s", gpus.note);
+	if (!all && gpus.n_allocated && gpus.n_allocated < gpus.n)
+		jm_log(ctx, JM_INFO, "%d of %d GPUs belong to this job (%s).", gpus.n_allocated,
+			gpus.n, gpus.why);
 	s = calloc(1, sizeof(*s) + (size_t)gpus.n * sizeof(s->gpu[0]));
 	if (s) {
 		s->ctx = ctx;
@@ -566,6 +536,71 @@ static int nvml_read(void *state, struct jm_reading *out, struct jm_err *err)
 	return 0;
 }
 
+/* ---- doctor ------------------------------------------------------------------------------------------ */
+
+static void say_gpu(const struct jm_nvml *nvml, const struct jm_nvml_gpus *gpus, int i,
+	jm_finding_fn *say, void *arg)
+{
+	const struct jm_nvml_gpu *g = &gpus->gpu[i];
+	const struct jm_nvml_sensor *sensor = jm_nvml_sensor_of(g);
+	const struct state s = {.nvml = *nvml};
+	char why[400];
+	struct jm_finding f = {.ok = g->allocated, .what = g->label, .why = why, .mend = ""};
+	size_t used = (size_t)snprintf(why, sizeof(why), "%s:", g->uuid);
+
+	if (!g->allocated) {
+		snprintf(why, sizeof(why), "%s is not this job's (%s)", g->uuid, gpus->why);
+		f.mend = "--source nvml:all takes it nevertheless";
+	}
+	for (size_t p = 0; g->allocated && p < N_GPU_PROBES && used < sizeof(why); p++)
+		if (gpu_probes[p].field && answers(&s, g, &gpu_probes[p]))
+			used += (size_t)snprintf(why + used, sizeof(why) - used, " %s,",
+				jm_quantity_name(gpu_probes[p].quantity));
+	if (g->allocated && used < sizeof(why)) {
+		if (sensor->refresh_ms)
+			snprintf(why + used, sizeof(why) - used, " a reading each %d ms over %d ms",
+				sensor->refresh_ms, sensor->window_ms);
+		else
+			snprintf(why + used, sizeof(why) - used,
+				" of a sensor whose timing is not known");
+	}
+	say(arg, &f);
+}
+
+static void say_library(const struct jm_nvml *nvml, jm_finding_fn *say, void *arg)
+{
+	char why[256];
+	struct jm_finding f = {.ok = true, .what = "NVML", .why = why, .mend = ""};
+
+	snprintf(why, sizeof(why), "driver %s, library %s",
+		*nvml->driver ? nvml->driver : "unknown",
+		*nvml->version ? nvml->version : "unknown");
+	say(arg, &f);
+}
+
+static void nvml_doctor(struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
+{
+	struct jm_nvml nvml;
+	struct jm_nvml_gpus gpus;
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_finding f = {.what = "NVIDIA GPUs", .why = err.text, .mend = ""};
+
+	(void)ctx;
+	if (jm_nvml_open(&nvml, &err)) {
+		say(arg, &f);
+		return;
+	}
+	say_library(&nvml, say, arg);
+	if (jm_nvml_gpus_open(&nvml, &gpus, &err)) {
+		say(arg, &f);
+	} else {
+		for (int i = 0; i < gpus.n; i++)
+			say_gpu(&nvml, &gpus, i, say, arg);
+		jm_nvml_gpus_done(&gpus);
+	}
+	jm_nvml_close(&nvml);
+}
+
 const struct jm_source jm_source_nvml = {
 	.name = "nvml",
 	.summary = "NVIDIA GPUs: energy counter, power, limits, clocks, temperature, utilisation",
@@ -574,4 +609,5 @@ const struct jm_source jm_source_nvml = {
 	.open = nvml_open,
 	.read = nvml_read,
 	.close = nvml_close,
+	.doctor = nvml_doctor,
 };

@@ -114,7 +114,7 @@ enum jm_nvml_architecture {
 		(jm_nvml_device device, char *name, unsigned int size))                            \
 	X(OPTIONAL, minor, "nvmlDeviceGetMinorNumber", NULL,                                       \
 		(jm_nvml_device device, unsigned int *minor))                                      \
-	X(OPTIONAL, pci, "nvmlDeviceGetPciInfo_v3", NULL,                    \
+	X(OPTIONAL, pci, "nvmlDeviceGetPciInfo_v3", NULL,                                          \
 		(jm_nvml_device device, struct jm_nvml_pci * pci))                                 \
 	X(OPTIONAL, architecture, "nvmlDeviceGetArchitecture", NULL,                               \
 		(jm_nvml_device device, unsigned int *architecture))                               \
@@ -189,5 +189,18 @@ struct jm_nvml_gpus {
 /* All GPUs the driver shows, with those of this job marked. JM_ENOENT when it shows none. */
 int jm_nvml_gpus_open(struct jm_nvml *nvml, struct jm_nvml_gpus *ret, struct jm_err *err);
 void jm_nvml_gpus_done(struct jm_nvml_gpus *gpus);
+
+/* What is known of a GPU's power sensor. */
+struct jm_nvml_sensor {
+	unsigned int architecture;
+	int capability;		   /* 0 = any */
+	const char *name;	   /* part of the GPU's name; "" = any */
+	int refresh_ms, window_ms; /* instant power; 0 and -1 = unknown */
+	int average_ms;		   /* window of the average; -1 = unknown */
+	int counter_ms;		   /* the counter's step in time; 0 = unknown */
+	double accuracy;	   /* relative; NAN = unknown */
+};
+/* Never NULL: of a GPU that nobody has characterised, everything is unknown. */
+const struct jm_nvml_sensor *jm_nvml_sensor_of(const struct jm_nvml_gpu *gpu);
 
 #endif

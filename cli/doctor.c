@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* doctor: what can be measured and set on this machine; for what cannot, why and how to mend it. */
+#include "cli.h"
+#include "registry.h"
+#include "state.h"
+
+#include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Where findings go: to the terminal as they come, or into an array. */
+struct report {
+	const char *section, *member;
+	bool shown; /* the section's title */
+	json_t *array;
+};
+
+static const struct jm_option options[] = {
+	{.name = "json", .type = JM_FLAG, .help = "print JSON"},
+	{0},
+};
+
+static void say(void *arg, const struct jm_finding *f)
+{
+	struct report *r = arg;
+
+	if (r->array) {
+		json_array_append_new(r->array,
+			json_pack("{ss ss sb ss ss ss}", "section", r->section, "member", r->member,
+				"ok", f->ok, "what", f->what, "why", f->why, "mend", f->mend));
+		return;
+	}
+	if (!r->shown)
+		printf("%s\n", r->section);
+	r->shown = true;
+	printf("  %s %s: %s: %s\n", f->ok ? "yes" : "no ", r->member, f->what, f->why);
+	if (!f->ok && *f->mend)
+		printf("      -> %s\n", f->mend);
+}
+
+static void begin(struct report *r, const char *section)
+{
+	r->section = section;
+	r->shown = false;
+}
+
+/* ---- sources ------------------------------------------------------------------------------------------- */
+
+static void say_meter(struct report *r, const struct jm_meters *set, const struct jm_meter *m)
+{
+	char why[256] = "";
+	struct jm_finding f = {.ok = true, .what = m->label, .why = why, .mend = ""};
+	size_t used = 0;
+
+	for (int i = 0; i < m->n_signals && used < sizeof(why); i++)
+		used += (size_t)snprintf(why + used, sizeof(why) - used, "%s%s", i ? ", " : "",
+			jm_quantity_name(set->signal[m->first_signal + i].quantity));
+	if (m->origin != JM_MEASURED && used < sizeof(why))
+		snprintf(why + used, sizeof(why) - used, " (%s)", jm_origin_name(m->origin));
+	say(r, &f);
+}
+
+/* A source that has nothing of its own to say: the meters it opens. */
+static void ask_source(struct report *r, struct jm_ctx *ctx, const struct jm_source *source)
+{
+	struct jm_meters set = {0};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_finding f = {.what = source->summary, .mend = ""};
+	void *state = NULL;
+
+	if (!source->open(ctx, "", &set, &state, &err)) {
+		for (int i = 0; i < set.n; i++)
+			say_meter(r, &set, &set.meter[i]);
+		source->close(state);
+	} else {
+		f.ok = source->argument && (err.code == JM_EUSAGE);
+		f.why = err.text;
+		say(r, &f);
+	}
+	jm_meters_done(&set);
+}
+
+static void ask_sources(struct report *r, struct jm_ctx *ctx)
+{
+	begin(r, "Measure");
+	for (int i = 0; jm_sources[i]; i++) {
+		if (!strcmp(jm_sources[i]->name, "null"))
+			continue;
+		r->member = jm_sources[i]->name;
+		if (jm_sources[i]->doctor)
+			jm_sources[i]->doctor(ctx, say, r);
+		else
+			ask_source(r, ctx, jm_sources[i]);
+	}
+}
+
+/* ---- controls ------------------------------------------------------------------------------------------ */
+
+static void ask_control(struct report *r, struct jm_ctx *ctx, const struct jm_control *control)
+{
+	struct jm_knobs set = {0};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_finding f = {.what = control->summary, .mend = ""};
+	void *state = NULL;
+
+	if (!control->open(ctx, "", &set, &state, &err)) {
+		control->close(state);
+		f.ok = true;
+	}
+	f.why = f.ok ? "can be reached" : err.text;
+	for (int i = 0; i < set.n; i++) {
+		f.what = set.knob[i].label;
+		f.why = set.knob[i].name;
+		say(r, &f);
+	}
+	if (!set.n)
+		say(r, &f);
+	jm_knobs_done(&set);
+}
+
+static void ask_controls(struct report *r, struct jm_ctx *ctx)
+{
+	begin(r, "Set");
+	for (int i = 0; jm_controls[i]; i++) {
+		const struct jm_control *c = jm_controls[i];
+		char why[128];
+		struct jm_finding f = {.ok = true, .what = c->summary, .why = why, .mend = ""};
+
+		r->member = c->name;
+		snprintf(why, sizeof(why), "--control %s%s%s", c->name, c->argument ? ":" : "",
+			c->argument ? c->argument : "");
+		if (c->doctor)
+			c->doctor(ctx, say, r);
+		else if (c->origin == JM_SIMULATED)
+			say(r, &f);
+		else
+			ask_control(r, ctx, c);
+	}
+}
+
+/* ---- the rest ------------------------------------------------------------------------------------------ */
+
+/* The folder that does not exist yet can be made when one of its parents can be written. */
+static bool can_write(char *path)
+{
+	while (access(path, F_OK)) {
+		char *slash = strrchr(path, '/');
+
+		if (!slash || slash == path)
+			return access("/", W_OK) == 0;
+		*slash = '\0';
+	}
+	return access(path, W_OK) == 0;
+}
+
+static void ask_state(struct report *r, struct jm_ctx *ctx)
+{
+	char path[PATH_MAX], what[PATH_MAX];
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_finding f = {.what = what,
+		.why = "journals of settings can be kept here",
+		.mend = "set JM_STATE to a folder that can be written"};
+
+	begin(r, "Keep");
+	r->member = "state";
+	if (jm_state_path(ctx, "", path, sizeof(path), &err)) {
+		f.what = "state folder";
+		f.why = err.text;
+		say(r, &f);
+		return;
+	}
+	strcpy(what, path);
+	f.ok = can_write(path);
+	if (!f.ok)
+		f.why = "cannot be written, so nothing can be set";
+	say(r, &f);
+}
+
+static void say_absent(struct report *r, const struct jm_absent *absent)
+{
+	for (; absent->name; absent++) {
+		struct jm_finding f = {.what = absent->kind, .why = absent->reason, .mend = ""};
+
+		r->member = absent->name;
+		f.mend = "install it and build joulemark again";
+		say(r, &f);
+	}
+}
+
+static int run_doctor(struct jm_cli *cli)
+{
+	struct report r = {0};
+
+	if (jm_values_number(&cli->values, "json") > 0)
+		r.array = json_array();
+	ask_sources(&r, &cli->ctx);
+	ask_controls(&r, &cli->ctx);
+	ask_state(&r, &cli->ctx);
+	begin(&r, "Not built in");
+	say_absent(&r, jm_absent_sources);
+	say_absent(&r, jm_absent_controls);
+	say_absent(&r, jm_absent_workloads);
+	say_absent(&r, jm_absent_models);
+	if (r.array) {
+		json_dumpf(r.array, stdout, JSON_INDENT(2));
+		putchar('\n');
+		json_decref(r.array);
+	}
+	return 0;
+}
+
+const struct jm_command jm_command_doctor = {
+	.name = "doctor",
+	.summary = "say what can be measured and set here, and how to mend what cannot",
+	.usage = "[--json]",
+	.description =
+		"Tries every source and every control and changes nothing. For what is not to be "
+		"had it names the file or library, the reason and the remedy.",
+	.options = options,
+	.run = run_doctor,
+};

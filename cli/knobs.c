@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* set, get, status, restore: knobs by hand. And the guard's own process, which only joulemark starts. */
+#include "cli.h"
+#include "guard.h"
+#include "guard_wire.h"
+#include "hold.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct jm_option control_options[] = {
+	{.name = "control",
+		.type = JM_TEXT,
+		.argument = "NAME",
+		.help = "which knobs: nvml, sim:h100x4, ...; several with commas. Without it those "
+			"of "
+			"this machine, never a simulated one's"},
+	{.name = "json", .type = JM_FLAG, .help = "print JSON"},
+	{0},
+};
+
+static const struct jm_option set_options[] = {
+	{.name = "control",
+		.type = JM_TEXT,
+		.argument = "NAME",
+		.help = "which knobs: nvml, sim:h100x4, ...; several with commas. Without it those "
+			"of "
+			"this machine, never a simulated one's"},
+	{0},
+};
+
+static const struct jm_option json_options[] = {
+	{.name = "json", .type = JM_FLAG, .help = "print JSON"},
+	{0},
+};
+
+/* "700 W", "1.98 GHz"; "unknown" for NAN. */
+static void value_text(double value, const char *unit, char *out, size_t size)
+{
+	if (isnan(value))
+		snprintf(out, size, "unknown");
+	else if (!strcmp(unit, "Hz"))
+		snprintf(out, size, "%.10g MHz", value / 1e6);
+	else
+		snprintf(out, size, "%.10g%s%s", value, *unit ? " " : "", unit);
+}
+
+static json_t *real_or_null(double value)
+{
+	return isfinite(value) ? json_real(value) : json_null();
+}
+
+static int print_json(json_t *value)
+{
+	json_dumpf(value, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
+	putchar('\n');
+	json_decref(value);
+	return 0;
+}
+
+/* ---- set ----------------------------------------------------------------------------------------------- */
+
+/* The words of the command line as settings; a sweep is not for `set`. */
+static int parse_settings(
+	struct jm_cli *cli, const struct jm_knobs *knobs, struct jm_setting *settings)
+{
+	for (int i = 0; i < cli->n_args; i++) {
+		struct jm_axis axis;
+		int rc = jm_axis_parse(cli->args[i], knobs, &axis, &cli->err);
+
+		if (rc)
+			return rc;
+		if (axis.n != 1)
+			rc = jm_err_set(&cli->err, JM_EUSAGE,
+				"'%s' is %d values; set takes one, and 'joulemark run --set %s' "
+				"sweeps them.",
+				cli->args[i], axis.n, cli->args[i]);
+		settings[i] = jm_axis_setting(&axis, 0);
+		jm_axis_done(&axis);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+static void print_applied(
+	const struct jm_knobs *knobs, const struct jm_applied *a, const struct jm_applied *before)
+{
+	const struct jm_knob *k = &knobs->knob[a->knob];
+	char now[40], was[40], enforced[40], asked[40];
+
+	value_text(a->accepted, k->unit, now, sizeof(now));
+	value_text(before[a->knob].accepted, k->unit, was, sizeof(was));
+	value_text(a->enforced, k->unit, enforced, sizeof(enforced));
+	value_text(a->requested, k->unit, asked, sizeof(asked));
+	fprintf(stderr, "joulemark: %s of %s: %s (was %s)", k->name, k->label, now, was);
+	if (strcmp(now, asked) != 0)
+		fprintf(stderr, ", asked for %s", asked);
+	if (strcmp(enforced, now) != 0)
+		fprintf(stderr, ", enforced %s", enforced);
+	fputc('\n', stderr);
+}
+
+static int apply(struct jm_cli *cli, struct jm_guard *guard)
+{
+	const struct jm_knobs *knobs = jm_guard_knobs(guard);
+	struct jm_setting *settings = calloc((size_t)cli->n_args + 1, sizeof(*settings));
+	struct jm_applied *before = calloc((size_t)knobs->n + 1, sizeof(*before));
+	struct jm_applied *out = calloc((size_t)knobs->n + 1, sizeof(*out));
+	int n = 0, rc = 0;
+
+	if (!settings || !before || !out)
+		rc = jm_err_set(
+			&cli->err, JM_ENOMEM, "Out of memory for %d settings.", cli->n_args);
+	if (!rc)
+		rc = parse_settings(cli, knobs, settings);
+	if (!rc)
+		rc = jm_guard_get(guard, before, &cli->err);
+	if (!rc)
+		rc = jm_guard_set(guard, settings, cli->n_args, out, &n, &cli->err);
+	for (int i = 0; i < n && !rc; i++)
+		print_applied(knobs, &out[i], before);
+	free(settings);
+	free(before);
+	free(out);
+	return rc;
+}
+
+static int run_set(struct jm_cli *cli)
+{
+	struct jm_guard *guard = NULL;
+	struct jm_err stop = JM_ERR_INIT;
+	int status = 0, rc;
+
+	if (!cli->n_args)
+		rc = jm_err_set(&cli->err, JM_EUSAGE,
+			"Nothing to set; write knob=value, as in 'joulemark set gpu.power=300W'.");
+	else
+		rc = jm_guard_start(
+			&cli->ctx, jm_values_text(&cli->values, "control"), &guard, &cli->err);
+	if (!rc)
+		rc = apply(cli, guard);
+	if (!rc && cli->command)
+		rc = jm_hold_command(cli->command, &status, &cli->err);
+	else if (!rc)
+		rc = jm_guard_keep(guard, &cli->err);
+	if (jm_guard_stop(guard, &stop))
+		rc = jm_err_set(&cli->err, stop.code, "%s", stop.text);
+	if (rc)
+		return status == 126 || status == 127 ? (jm_cli_fail(cli), status)
+						      : jm_cli_fail(cli);
+	if (!cli->command)
+		fprintf(stderr, "joulemark: This stays until 'joulemark restore'.\n");
+	return status;
+}
+
+const struct jm_command jm_command_set = {
+	.name = "set",
+	.summary = "set knobs, for good or while a command runs",
+	.usage = "[--control NAME] KNOB=VALUE... [-- CMD...]",
+	.description =
+		"Sets each KNOB, on all devices of this job that have it or, as KNOB@ID, on those "
+		"whose id begins so. With a command the values found are put back when it has "
+		"ended, "
+		"however it or joulemark ends; without one the setting stays, and 'joulemark "
+		"restore' "
+		"brings back what was found before the first of them.\n\n"
+		"A value carries its unit where several are possible, or is the word default.",
+	.example = "joulemark set gpu.power=300W -- python train.py\n"
+		   "joulemark set --control sim:h100x4 gpu.power=400W",
+	.options = set_options,
+	.max_args = -1,
+	.takes_command = true,
+	.run = run_set,
+};
+
+/* ---- get ----------------------------------------------------------------------------------------------- */
+
+/* Is the knob one of those asked for, "knob" or "knob@id"? All are when none is. */
+static bool wanted(const struct jm_cli *cli, const struct jm_knob *knob)
+{
+	for (int i = 0; i < cli->n_args; i++) {
+		const char *at = strchr(cli->args[i], '@');
+		size_t n = at ? (size_t)(at - cli->args[i]) : strlen(cli->args[i]);
+
+		if (strlen(knob->name) == n && !strncmp(knob->name, cli->args[i], n) &&
+			(!at || !strncmp(knob->device, at + 1, strlen(at + 1))))
+			return true;
+	}
+	return cli->n_args == 0;
+}
+
+static json_t *knob_json(const struct jm_knob *k, const struct jm_applied *a)
+{
+	return json_pack("{ss ss ss ss so so so so so}", "knob", k->name, "device", k->device,
+		"label", k->label, "unit", k->unit, "requested", real_or_null(a->accepted),
+		"enforced", real_or_null(a->enforced), "min", real_or_null(k->min), "max",
+		real_or_null(k->max), "default", real_or_null(k->fallback));
+}
+
+static void print_knob(const struct jm_knob *k, const struct jm_applied *a)
+{
+	char now[40], enforced[40], min[40], max[40], fallback[40];
+
+	value_text(a->accepted, k->unit, now, sizeof(now));
+	value_text(a->enforced, k->unit, enforced, sizeof(enforced));
+	value_text(k->min, k->unit, min, sizeof(min));
+	value_text(k->max, k->unit, max, sizeof(max));
+	value_text(k->fallback, k->unit, fallback, sizeof(fallback));
+	printf("%-12s %-10s enforced %-10s range %s to %s, default %s  %s  %s\n", k->name, now,
+		enforced, min, max, fallback, k->label, k->device);
+}
+
+static int print_knobs(struct jm_cli *cli, const struct jm_knobs *knobs, const struct jm_applied *a)
+{
+	bool json = jm_values_number(&cli->values, "json") > 0;
+	json_t *array = json ? json_array() : NULL;
+	int n = 0;
+
+	for (int i = 0; i < knobs->n; i++) {
+		if (!wanted(cli, &knobs->knob[i]))
+			continue;
+		n++;
+		if (json)
+			json_array_append_new(array, knob_json(&knobs->knob[i], &a[i]));
+		else
+			print_knob(&knobs->knob[i], &a[i]);
+	}
+	if (json)
+		print_json(array);
+	if (n)
+		return 0;
+	jm_err_set(&cli->err, JM_EUSAGE,
+		"There is no knob '%s' here; 'joulemark get' shows what there is.", cli->args[0]);
+	return jm_cli_fail(cli);
+}
+
+static int run_get(struct jm_cli *cli)
+{
+	struct jm_guard *guard = NULL;
+	struct jm_applied *now = NULL;
+	int rc = jm_guard_start(
+		&cli->ctx, jm_values_text(&cli->values, "control"), &guard, &cli->err);
+
+	if (!rc) {
+		now = calloc((size_t)jm_guard_knobs(guard)->n + 1, sizeof(*now));
+		rc = now ? jm_guard_get(guard, now, &cli->err)
+			 : jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for the knobs.");
+	}
+	rc = rc ? jm_cli_fail(cli) : print_knobs(cli, jm_guard_knobs(guard), now);
+	free(now);
+	jm_guard_stop(guard, NULL);
+	return rc;
+}
+
+const struct jm_command jm_command_get = {
+	.name = "get",
+	.summary = "show knobs: what they are set to and what is enforced",
+	.usage = "[--control NAME] [--json] [KNOB[@ID]...]",
+	.description =
+		"Requested is what somebody last asked for, enforced what the device works by; "
+		"they differ where another limit holds it lower.",
+	.example = "joulemark get gpu.power",
+	.options = control_options,
+	.max_args = -1,
+	.run = run_get,
+};
+
+/* ---- status, restore ------------------------------------------------------------------------------------- */
+
+static const char *held_text(enum jm_held held)
+{
+	static const char *const names[] = {
+		[JM_HELD_LIVE] = "held",
+		[JM_HELD_KEPT] = "kept",
+		[JM_HELD_STALE] = "left behind",
+	};
+
+	return names[held];
+}
+
+static void print_hold(const struct jm_hold *h)
+{
+	char found[40];
+
+	value_text(h->found, h->unit, found, sizeof(found));
+	if (h->held == JM_HELD_LIVE)
+		printf("%s of %s: held by process %d, which will put back %s\n", h->knob, h->device,
+			h->pid, found);
+	else if (h->held == JM_HELD_KEPT)
+		printf("%s of %s: set by hand; 'joulemark restore' brings back %s\n", h->knob,
+			h->device, found);
+	else
+		printf("%s of %s: left behind by process %d, which was killed; 'joulemark restore' "
+		       "tries again to bring back %s\n",
+			h->knob, h->device, h->pid, found);
+}
+
+static int run_status(struct jm_cli *cli)
+{
+	bool json = jm_values_number(&cli->values, "json") > 0;
+	json_t *array = json ? json_array() : NULL;
+	struct jm_hold *holds = NULL;
+	int n = 0;
+
+	if (jm_guard_holds(&cli->ctx, &holds, &n, &cli->err)) {
+		json_decref(array);
+		return jm_cli_fail(cli);
+	}
+	for (int i = 0; i < n; i++) {
+		if (json)
+			json_array_append_new(array,
+				json_pack("{ss ss ss ss so ss si}", "knob", holds[i].knob, "device",
+					holds[i].device, "unit", holds[i].unit, "control",
+					holds[i].control, "found", real_or_null(holds[i].found),
+					"state", held_text(holds[i].held), "pid", holds[i].pid));
+		else
+			print_hold(&holds[i]);
+	}
+	free(holds);
+	if (json)
+		return print_json(array);
+	if (!n)
+		printf("Nothing is set by joulemark.\n");
+	return 0;
+}
+
+const struct jm_command jm_command_status = {
+	.name = "status",
+	.summary = "show what joulemark has set and will put back",
+	.usage = "[--json]",
+	.description =
+		"Settings held by a running joulemark, kept by 'joulemark set', or left behind.",
+	.options = json_options,
+	.run = run_status,
+};
+
+static int run_restore(struct jm_cli *cli)
+{
+	int n = 0;
+
+	if (jm_guard_release(&cli->ctx, &n, &cli->err))
+		return jm_cli_fail(cli);
+	if (n)
+		printf("%d %s back as found.\n", n, n == 1 ? "setting is" : "settings are");
+	else
+		printf("Nothing to restore.\n");
+	return 0;
+}
+
+const struct jm_command jm_command_restore = {
+	.name = "restore",
+	.summary = "put back every setting, kept or left behind",
+	.usage = "",
+	.description =
+		"Puts back what 'joulemark set' has kept and what a killed joulemark has left "
+		"behind. Run it at boot and after a batch job; it does nothing when there is "
+		"nothing to do. Fails, and keeps its journal, when something cannot be put back.",
+	.run = run_restore,
+};
+
+/* ---- the guard's process ------------------------------------------------------------------------------- */
+
+static int run_guard(struct jm_cli *cli)
+{
+	return jm_guard_serve(&cli->ctx, JM_WIRE_FD, &cli->err) ? jm_cli_fail(cli) : 0;
+}
+
+const struct jm_command jm_command_guard = {
+	.name = "guard",
+	.summary = "the process that changes knobs and puts them back",
+	.usage = "",
+	.description = "Started by joulemark itself.",
+	.hidden = true,
+	.run = run_guard,
+};
