@@ -42,7 +42,7 @@ static char *escape_html(const char *text)
 /* In JSON these characters stand in strings only, where \u003c means the same. */
 static char *escape_json(const json_t *value)
 {
-	char *plain = json_dumps(value, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(10));
+	char *plain = json_dumps(value, JSON_COMPACT | JSON_ENSURE_ASCII);
 	char *out = NULL;
 	size_t size = 0;
 	FILE *f = plain ? open_memstream(&out, &size) : NULL;

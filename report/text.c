@@ -142,6 +142,12 @@ void jm_text_verdict(const struct jm_group *g, const struct jm_group_series *s,
 	}
 	jm_text_metric_value(
 		g, s, v->metric, &g->point[v->leading].stat[v->metric], value, sizeof(value));
+	if (v->kind == JM_VERDICT_TIE) {
+		snprintf(out, size, "%s (the %s mean: %s, %s)", v->text,
+			jm_group_metric_better(v->metric) > 0 ? "highest" : "lowest",
+			g->point[v->leading].label, value);
+		return;
+	}
 	if (v->metric != JM_M_GAIN && v->metric != JM_M_GAIN_LOSS && isfinite(v->improvement) &&
 		v->leading != s->reference)
 		snprintf(change, sizeof(change), ", %.1f %% %s than the reference",

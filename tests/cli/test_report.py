@@ -1,0 +1,415 @@
+# SPDX-License-Identifier: Apache-2.0
+"""joulemark report: figures against numpy, golden tables, escaping, and the page in a browser."""
+import csv
+import html.parser
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+from jm import FAILURE, SOURCE, USAGE, jm, sentence
+
+DATA = SOURCE / "tests/data/report"
+FIXTURES = ["h100x4", "h200x4", "mi300x4"]
+T_975 = {1: 12.7062, 2: 4.30265, 3: 3.18245}  # Student's t, tables
+NASTY = '</script><script>alert("x")</script><!-- & | \\ `a` \u2028 \U0001F600'
+
+
+def records(name):
+    return json.loads((DATA / f"{name}.json").read_text())
+
+
+def report(*args, **more):
+    done = jm("report", *args, **more)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def summary(*args):
+    return json.loads(report("--format", "json", *args))
+
+
+def write(tmp_path, value, name="records.json"):
+    path = tmp_path / name
+    path.write_text(json.dumps(value))
+    return path
+
+
+def costs(r):
+    """(seconds, joules) per item from the raw meters, another way than the program's."""
+    steady = next(p for p in r["phases"] if p["name"] == r["phase"])
+    joules = sum(m["joules"] for m in r["meters"] if m["covered_by"] is None)
+    return (steady["end_s"] - steady["start_s"]) / steady["items"], joules / steady["items"]
+
+
+def setting(r):
+    return r["case"]["parameters"]["gpu.power"]
+
+
+def expected(rows, name):
+    """{setting: values of a metric} over the blocks, each against the reference of its own block."""
+    out = {}
+    ok = [r for r in rows if r["status"] == "ok"]
+    for r in ok:
+        d, e = costs(r)
+        d_ref, e_ref = next(costs(x) for x in ok
+                            if x["case"]["reference"] and x["case"]["block"] == r["case"]["block"])
+        value = {"throughput": 1 / d, "joules_per_item": e, "items_per_wh": 3600 / e, "edp": e * d,
+                 "eds_k1.5": (0.5 / 1.5) * e / e_ref + (1 / 1.5) * d / d_ref,
+                 "eds_k2": 0.5 * e / e_ref + 0.5 * d / d_ref,
+                 "energy_gain_percent": 100 * (e_ref - e) / e_ref,
+                 "time_loss_percent": 100 * (d - d_ref) / d_ref,
+                 "gain_minus_loss": 100 * (e_ref - e) / e_ref - 100 * (d - d_ref) / d_ref}[name]
+        out.setdefault((r["case"]["reference"], setting(r)), []).append(value)
+    return out
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+@pytest.mark.parametrize("metric", ["throughput", "joules_per_item", "items_per_wh", "edp", "eds_k1.5",
+                                    "eds_k2", "energy_gain_percent", "time_loss_percent",
+                                    "gain_minus_loss"])
+def test_statistics_are_numpys(name, metric):
+    series, = summary(DATA / f"{name}.json")["series"]
+    truth = expected(records(name), metric)
+    assert len(series["points"]) == len(truth) == 7
+    for point in series["points"]:
+        values = np.array(truth[point["reference"], point["label"].replace(" W", "W")
+                                if not point["reference"] else "default"])
+        stat = point["metrics"][metric]
+        assert stat["n"] == len(values)
+        assert stat["mean"] == pytest.approx(values.mean(), rel=1e-9, abs=1e-9)
+        assert stat["median"] == pytest.approx(np.median(values), rel=1e-9, abs=1e-9)
+        assert stat["sd"] == pytest.approx(values.std(ddof=1), rel=1e-7, abs=1e-9)
+        half = T_975[len(values) - 1] * values.std(ddof=1) / np.sqrt(len(values))
+        assert stat["high95"] - stat["mean"] == pytest.approx(half, rel=1e-4, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+def test_verdicts_follow_the_intervals(name):
+    series, = summary(DATA / f"{name}.json")["series"]
+    for verdict in series["verdicts"]:
+        better = series["metrics"][verdict["metric"]]["better"]
+        kept = [(i, p["metrics"][verdict["metric"]]) for i, p in enumerate(series["points"])
+                if p["state"] != "violated"]
+        best, stat = max(kept, key=lambda x: better * x[1]["mean"])
+        tied = [i for i, s in kept if s["low95"] <= stat["high95"] and stat["low95"] <= s["high95"]]
+        enforced = {series["points"][i]["settings"][0]["enforced_max"] for i in tied}
+        assert verdict["leading"] == best
+        assert verdict["kind"] == ("best" if len(enforced) == 1 else "tie")
+        if verdict["kind"] == "tie":
+            assert verdict["tied"] == tied and "no clear best" in verdict["text"]
+
+
+def test_eds_2_and_gain_minus_loss_agree():
+    for name in FIXTURES:
+        series, = summary(DATA / f"{name}.json")["series"]
+        for p in series["points"]:
+            m = p["metrics"]
+            assert m["gain_minus_loss"]["mean"] == pytest.approx(200 * (1 - m["eds_k2"]["mean"]), abs=1e-8)
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+@pytest.mark.parametrize("kind", ["txt", "md"])
+def test_golden(name, kind):
+    """To renew after a look at the difference: JM_RENEW=1 and the same command."""
+    path = DATA / f"{name}.{kind}"
+    args = ["--format", "md"] if kind == "md" else []
+    text = report(*args, DATA / f"{name}.json")
+    if os.environ.get("JM_RENEW"):
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+def test_order_of_the_records_does_not_matter(tmp_path):
+    rows = records("h100x4")
+    assert report(write(tmp_path, rows[::-1])) == report(DATA / "h100x4.json")
+    lines = tmp_path / "lines.json"
+    lines.write_text("\n".join(json.dumps(r) for r in rows))
+    assert report(lines) == report(DATA / "h100x4.json")
+    assert report("-", stdin=open(DATA / "h100x4.json", encoding="utf-8")) == report(DATA / "h100x4.json")
+
+
+def test_every_figure_says_simulated():
+    lines = report(DATA / "h100x4.json").splitlines()
+    figures = [line for line in lines if re.match(r"(default|\d+ W).*\d", line)]
+    assert len(figures) > 20 and all(line.endswith("simulated") for line in figures)
+
+
+def test_settings_that_were_violated():
+    series, = summary(DATA / "mi300x4.json")["series"]
+    violated = [p for p in series["points"] if p["state"] == "violated"]
+    assert [p["label"] for p in violated] == ["200 W", "300 W"]
+    assert not any(p["eligible"] for p in violated)
+    table = report(DATA / "mi300x4.json")
+    row = next(line for line in table.splitlines() if line.startswith("200 W"))
+    assert "violated" in row and re.search(r"\(3843 ± 38\)", row)
+
+
+def test_failures_stay_with_their_reason():
+    for kind in ("table", "md"):
+        text = report("--format", kind, DATA / "h100x4.json")
+        assert "Failed: 1 of 21 runs" in text and "killed by SIGKILL" in text
+    rows = list(csv.DictReader(io.StringIO(report("--format", "csv", "--cases", DATA / "h100x4.json"))))
+    failed = [r for r in rows if r["status"] == "failed"]
+    assert len(rows) == 21 and len(failed) == 1
+    assert "SIGKILL" in failed[0]["reason"] and failed[0]["throughput"] == ""
+
+
+def test_estimates_yield_no_verdict(tmp_path):
+    rows = records("h200x4")
+    for r in rows:
+        r["device"], r["clock"] = "cpu", "real"
+        r["total"] = {"joules_measured": None, "joules_estimated": r["total"]["joules_simulated"],
+                      "joules_simulated": None}
+        for m in r["meters"]:
+            m["origin"] = "estimated"
+    path = write(tmp_path, rows)
+    for verdict in summary(path)["series"][0]["verdicts"]:
+        if verdict["metric"] not in ("throughput", ):
+            assert verdict["kind"] == "none" and "estimate" in verdict["why"]
+    text = report(path)
+    assert "no verdict: the energy is estimated" in text
+    figures = [line for line in text.splitlines() if re.match(r"(default|\d+ W).*\d", line)]
+    assert all(line.endswith("estimated") for line in figures)
+
+
+def test_one_repeat_has_no_verdict(tmp_path):
+    rows = [r for r in records("h200x4") if r["case"]["block"] == 0]
+    for verdict in summary(write(tmp_path, rows))["series"][0]["verdicts"]:
+        assert verdict["kind"] == "none" and "--repeat" in verdict["why"]
+
+
+def test_no_reference_no_relation(tmp_path):
+    rows = [r for r in records("h200x4") if not r["case"]["reference"]]
+    series, = summary(write(tmp_path, rows))["series"]
+    assert series["reference"] is None
+    assert series["points"][0]["metrics"]["eds_k2"]["mean"] is None
+    by = {v["metric"]: v for v in series["verdicts"]}
+    assert by["joules_per_item"]["kind"] == "best"
+    assert by["eds_k2"]["kind"] == "none" and "reference" in by["eds_k2"]["why"]
+
+
+def test_unknown_energy_is_not_zero(tmp_path):
+    rows = records("h200x4")
+    for r in rows:
+        r["meters"][1]["joules"] = r["total"]["joules_simulated"] = None
+    path = write(tmp_path, rows)
+    point = summary(path)["series"][0]["points"][0]
+    assert point["metrics"]["joules_per_item"] == {"n": 0, "mean": None, "median": None, "sd": None,
+                                                   "low95": None, "high95": None, "min": None, "max": None}
+    rows = list(csv.DictReader(io.StringIO(report("--format", "csv", path))))
+    assert rows[0]["joules_per_item_mean"] == "" and float(rows[0]["throughput_mean"]) > 0
+
+
+def test_outliers_are_flagged_and_kept(tmp_path):
+    rows, more = records("h200x4"), []
+    for block in range(3, 6):
+        for r in json.loads(json.dumps(rows[:7])):
+            r["case"].update(block=block, repeat=block)
+            more.append(r)
+    strange = next(r for r in more if r["case"]["block"] == 5 and setting(r) == "300W")
+    strange["throughput"] *= 3
+    strange["throughput_per_device"] *= 3
+    doc = summary(write(tmp_path, rows + more))
+    point = next(p for p in doc["series"][0]["points"] if p["label"] == "300 W")
+    assert point["outliers"] == 1 and point["metrics"]["throughput"]["n"] == 6
+    assert point["metrics"]["throughput"]["max"] == pytest.approx(strange["throughput"])
+    assert sum(c["outlier"] for c in doc["cases"]) == 1
+
+
+def test_added_watts(tmp_path):
+    plain = summary(DATA / "h200x4.json")
+    more = summary("--add-watts", "100W", DATA / "h200x4.json")
+    for a, b in zip(plain["series"][0]["points"], more["series"][0]["points"]):
+        added = b["metrics"]["watts_mean"]["mean"] - a["metrics"]["watts_mean"]["mean"]
+        assert added == pytest.approx(100, abs=1e-6)
+        joules = [p["metrics"]["joules_per_item"]["mean"] for p in (a, b)]
+        throughput = a["metrics"]["throughput"]["mean"]
+        assert joules[1] - joules[0] == pytest.approx(100 / throughput, rel=1e-3)
+    text = report("--add-watts", "100W", DATA / "h200x4.json")
+    assert "100 W assumed for the rest of the node" in text
+
+
+def test_other_k():
+    doc = summary("--k", "1.2,3", DATA / "h200x4.json")
+    assert doc["eds_k"] == [1.2, 3.0]
+    m = doc["series"][0]["points"][3]["metrics"]
+    assert "eds_k1.2" in m and "eds_k3" in m and "eds_k2" not in m
+    for wrong in ("1", "abc", "2,,3", "1e9"):
+        assert "--k" in sentence(jm("report", "--k", wrong, DATA / "h200x4.json"), USAGE)
+
+
+def test_sweep_of_an_option(tmp_path):
+    rows = []
+    for i, r in enumerate(records("h200x4")[:6]):
+        r["settings"] = []
+        r["case"].update(parameters={"workload": "gpt", "options": {"batch": 2 ** (i // 2), "seq": 64}},
+                         repeat=i % 2, block=i % 2, reference=False)
+        rows.append(r)
+    doc = summary(write(tmp_path, rows))
+    assert [d["name"] for d in doc["dimensions"]] == ["batch"]
+    assert [p["label"] for p in doc["series"][0]["points"]] == ["1", "2", "4"]
+    assert [p["x"] for p in doc["series"][0]["points"]] == [1, 2, 4]
+
+
+def test_settings_of_single_devices(tmp_path):
+    rows = records("h200x4")[:2]
+    for r, other in zip(rows, ("300W", "400W")):
+        r["case"].update(reference=False, parameters={
+            "workload": "x", "settings": {"gpu.power@GPU-a": "200W", "gpu.power@GPU-b": other}})
+    series, = summary(write(tmp_path, rows))["series"]
+    assert len(series["points"]) == 2
+    assert any("GPU-a 200W, GPU-b 300W" in p["label"] for p in series["points"])
+
+
+def test_two_works_are_two_series(tmp_path):
+    doc = summary(*(DATA / f"{n}.json" for n in FIXTURES))
+    assert len(doc["series"]) == 3 and len(doc["cases"]) == 63
+    assert [s["runs_failed"] for s in doc["series"]] == [1, 0, 0]
+
+
+def test_measurement_of_a_command(tmp_path):
+    r = records("h200x4")[0]
+    for key in ("workload", "unit", "items", "throughput", "throughput_per_device", "case", "settings",
+                "status", "reason", "device", "precision"):
+        del r[key]
+    r.update(command=["sleep", "30"], clock="real", id=None)
+    for p in r["phases"]:
+        p["items"] = None
+    text = report(write(tmp_path, r))
+    assert text.startswith("sleep 30\n") and "run/s" in text and "Best setting" not in text
+
+
+def test_csv_is_rfc_4180(tmp_path):
+    rows = records("h200x4")
+    rows[0].update(status="failed", reason='it said "no", then\nstopped')
+    text = report("--format", "csv", "--cases", write(tmp_path, rows))
+    assert jm_bytes(tmp_path).count("\r\n") == 22
+    parsed = list(csv.DictReader(io.StringIO(text)))
+    assert len(parsed) == 21
+    assert any(p["reason"] == 'it said "no", then\nstopped' for p in parsed)
+
+
+def jm_bytes(tmp_path):
+    out = tmp_path / "out.csv"
+    report("--format", "csv", "--cases", "--output", out, tmp_path / "records.json")
+    return out.read_bytes().decode()
+
+
+def test_markdown_is_escaped(tmp_path):
+    rows = records("h200x4")
+    rows[3].update(status="failed", reason=NASTY)
+    text = report("--format", "md", write(tmp_path, rows))
+    assert "<script" not in text and "\\|" in text and "\\`a\\`" in text
+    tables = [line for line in text.splitlines() if line.startswith("| ")]
+    widths = {len(re.findall(r"(?<!\\)\|", line)) for line in tables}
+    assert len(widths) == 2  # settings and verdicts
+
+
+def test_bad_input(tmp_path):
+    assert "cannot be read" in sentence(jm("report", tmp_path / "none.json"), FAILURE)
+    broken = tmp_path / "broken.json"
+    broken.write_text('[{"schema": ')
+    assert "broken.json" in sentence(jm("report", broken), FAILURE)
+    assert "joulemark.run/9" in sentence(jm("report", write(tmp_path, [{"schema": "joulemark.run/9"}])), FAILURE)
+    assert "no record" in sentence(jm("report", write(tmp_path, [])), FAILURE)
+    sentence(jm("report", write(tmp_path, [1])), FAILURE)
+    assert "html" in sentence(jm("report", "--format", "htm", DATA / "h200x4.json"), USAGE)
+    sentence(jm("report", "--output", tmp_path / "no/where", DATA / "h200x4.json"), FAILURE)
+    with open("/dev/full", "w", encoding="ascii") as full:
+        sentence(jm("report", DATA / "h200x4.json", stdout=full), FAILURE)
+
+
+class Page(html.parser.HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.scripts, self.title = [], [], ""
+        self.inside = None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self.inside = tag
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag):
+        self.inside = None
+
+    def handle_data(self, data):
+        if self.inside == "script":
+            self.scripts[-1] += data
+        if self.inside == "title":
+            self.title += data
+
+
+def make_page(tmp_path, rows, *args):
+    out = tmp_path / "page.html"
+    report("--format", "html", "--output", out, *args, write(tmp_path, rows))
+    return out
+
+
+def test_page_holds_everything_and_asks_for_nothing(tmp_path):
+    rows = records("h100x4")
+    rows[3]["reason"] = NASTY
+    rows[4].update(status="failed", reason=NASTY)
+    for r in rows:
+        r["workload"] = r["case"]["parameters"]["workload"] = NASTY
+    text = make_page(tmp_path, rows).read_text()
+    page = Page(text)
+    assert len(page.scripts) == 5
+    data = json.loads(page.scripts[0])
+    assert data["records"] == rows
+    assert page.title.startswith(NASTY)
+    for tag, attrs in page.tags:
+        assert not {"src", "href", "srcset", "data", "action"} & set(attrs), (tag, attrs)
+        assert tag not in ("link", "iframe", "img", "object", "embed", "base")
+    assert "default-src 'none'" in text
+    style = re.search(r"<style>(.*?)</style>", text, re.S).group(1)
+    assert "url(" not in style and "@import" not in style
+    for script in page.scripts[2:]:
+        assert not re.search(r"https?:|fetch\(|XMLHttpRequest|import\(|WebSocket", script)
+
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+def browse(page, *args):
+    done = subprocess.run(
+        [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr",
+         "--host-resolver-rules=MAP * ~NOTFOUND", "--virtual-time-budget=4000", *args, page.as_uri()],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120, check=False,
+        stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stderr
+    console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    assert not console, console
+    return done.stdout
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed: the page was not opened in a browser")
+@pytest.mark.parametrize("name", FIXTURES)
+def test_page_in_a_browser(tmp_path, name):
+    rows = records(name)
+    rows[6]["quality"]["reasons"].append(NASTY)
+    dom = browse(make_page(tmp_path, rows), "--dump-dom", "--window-size=1400,3000")
+    assert 'data-ready="yes"' in dom
+    assert dom.count("<svg") == 6  # one per chart
+    for words in ("Efficiency against throughput", "Power against the cap", "Best balance", "no clear best"):
+        assert words in dom or words == "Best balance"
+    assert dom.count('class="card ') == 7 and "alert(&quot;" not in dom.split("<main")[0]
+    assert "the power is simulated, not measured" in dom
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed: the page was not opened in a browser")
+def test_page_of_one_measurement_in_a_browser(tmp_path):
+    row = records("h200x4")[0]
+    for key in ("case", "settings", "status", "reason", "workload", "unit", "items", "throughput"):
+        del row[key]
+    row["command"] = ["train", "<b>"]
+    dom = browse(make_page(tmp_path, row), "--dump-dom")
+    assert 'data-ready="yes"' in dom and "All settings" in dom and "<b></b>" not in dom
