@@ -8,12 +8,16 @@ extern const struct jm_command jm_command_get;
 extern const struct jm_command jm_command_guard;
 extern const struct jm_command jm_command_help;
 extern const struct jm_command jm_command_list;
+extern const struct jm_command jm_command_mark;
+extern const struct jm_command jm_command_measure;
 extern const struct jm_command jm_command_report;
 extern const struct jm_command jm_command_restore;
 extern const struct jm_command jm_command_set;
 extern const struct jm_command jm_command_status;
 
 const struct jm_command *const jm_commands[] = {
+	&jm_command_measure,
+	&jm_command_mark,
 	&jm_command_report,
 	&jm_command_describe,
 	&jm_command_set,

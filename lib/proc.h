@@ -3,6 +3,7 @@
 #ifndef JM_PROC_H
 #define JM_PROC_H
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include "joulemark.h"
@@ -10,6 +11,7 @@
 struct jm_proc_options {
 	char *const *argv;	       /* NULL-terminated; argv[0] is looked up in PATH */
 	const char *const *env;	       /* "NAME=value" to add, NULL-terminated; NULL = none */
+	const sigset_t *mask;	       /* of its signals; NULL = as the caller's */
 	bool capture;		       /* its stdout comes back through out_fd */
 	int (*before_exec)(void *arg); /* in the child, async-signal-safe calls only; may be NULL */
 	void *before_exec_arg;	       /* non-zero from it: the child ends with 126 */

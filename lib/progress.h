@@ -48,9 +48,11 @@ struct jm_tally {
 	double items, items_after_first;
 	int64_t first_ns, last_ns;
 	long marks;
+	bool late; /* stamps may come late and in bursts, as from a buffered stdout */
 };
 void jm_tally_add(struct jm_tally *t, const struct jm_mark *mark);
-/* Items per second: between first and last mark, or from t0_ns to the only one; NAN = unknown. */
+/* Items per second; NAN = unknown. Between the first and the last mark; over all of t0_ns to t1_ns where
+ * there is only one, or where stamps are late and the marks lie close together. */
 double jm_tally_rate(const struct jm_tally *t, int64_t t0_ns, int64_t t1_ns);
 
 #endif

@@ -65,8 +65,9 @@ int jm_session_stop(struct jm_session *s, struct jm_err *err);
 /* Energy of one meter in one phase; see energy.h. */
 int jm_session_energy(
 	struct jm_session *s, int meter, int phase, struct jm_energy *ret, struct jm_err *err);
-/* {"phase": name, "meters": [...], "total": {...}, "quality": {...}, "phases": [...]}: meters, total and
- * quality of the phase `main_phase`, phases of all. The caller owns the value. */
+/* {"phase": name, "start_ns": the clock when the session began, "meters": [...], "total": {...},
+ * "quality": {...}, "phases": [...]}: meters, total and quality of the phase `main_phase`, phases of all,
+ * their times in seconds since the session began. The caller owns the value. */
 json_t *jm_session_report(struct jm_session *s, int main_phase, struct jm_err *err);
 const struct jm_trace *jm_session_trace(const struct jm_session *s);
 const struct jm_phase *jm_session_phases(const struct jm_session *s, int *ret_n);

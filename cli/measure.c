@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* joulemark measure: the energy of any command. */
+#include "cli.h"
+#include "clock.h"
+#include "launch.h"
+#include "output.h"
+#include "provenance.h"
+#include "registry.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const struct jm_option options[] = {
+	{.name = "source",
+		.type = JM_TEXT,
+		.argument = "S,...",
+		.repeat = true,
+		.help = "what to read: nvml, rapl, estimate, sim:NODE...; all that measure if not "
+			"given"},
+	{.name = "interval",
+		.type = JM_DURATION,
+		.unit = "s",
+		.min = 0.0001,
+		.max = 3600,
+		.argument = "TIME",
+		.help = "between readings, as 100ms; half the sensors' refresh if not given"},
+	{.name = "json",
+		.type = JM_TEXT,
+		.argument = "FILE",
+		.help = "write the record; - is stdout"},
+	{.name = "csv",
+		.type = JM_TEXT,
+		.argument = "DIR",
+		.help = "write every reading; 'replay:DIR' reads it back"},
+	{.name = "items-regex",
+		.type = JM_TEXT,
+		.argument = "REGEX",
+		.help = "count items in what the command prints; the first group is a number of "
+			"items"},
+	{.name = "items-json",
+		.type = JM_TEXT,
+		.argument = "KEY",
+		.help = "count items from a key of JSON that the command prints, as result.tokens"},
+	{0},
+};
+
+struct measurement {
+	struct jm_cli *cli;
+	const char *json, *csv;
+	char **sources;
+	int n_sources;
+	struct jm_session *session;
+	struct jm_outcome outcome;
+	int64_t started_wall;
+};
+
+/* ---- sources ---- */
+
+static int add_source(struct measurement *m, const char *text, size_t n)
+{
+	char **grown = reallocarray(m->sources, (size_t)m->n_sources + 2, sizeof(*grown));
+
+	if (!grown)
+		return jm_err_set(&m->cli->err, JM_ENOMEM, "Out of memory for --source.");
+	m->sources = grown;
+	grown[m->n_sources] = strndup(text, n);
+	grown[++m->n_sources] = NULL;
+	return grown[m->n_sources - 1]
+		       ? 0
+		       : jm_err_set(&m->cli->err, JM_ENOMEM, "Out of memory for --source.");
+}
+
+/* "nvml,estimate:5,20" is two sources: what begins with a digit belongs to the one before. */
+static int split_sources(struct measurement *m, const char *text)
+{
+	int rc = 0;
+
+	while (!rc && *text) {
+		size_t n = strcspn(text, ",");
+
+		while (text[n] && isdigit((unsigned char)text[n + 1]))
+			n += 1 + strcspn(text + n + 1, ",");
+		if (n)
+			rc = add_source(m, text, n);
+		text += n + (text[n] == ',');
+	}
+	return rc;
+}
+
+static int take_options(struct measurement *m)
+{
+	const struct jm_value *source = jm_values_get(&m->cli->values, "source");
+	int rc = 0;
+
+	m->json = jm_values_text(&m->cli->values, "json");
+	m->csv = jm_values_text(&m->cli->values, "csv");
+	for (int i = 0; !rc && i < source->n_texts; i++)
+		rc = split_sources(m, source->texts[i]);
+	if (!rc && m->json)
+		rc = jm_output_try(m->json, &m->cli->err);
+	if (!rc && m->csv)
+		rc = jm_output_folder(m->csv, &m->cli->err);
+	return rc;
+}
+
+/* ---- the record ---- */
+
+static json_t *started_json(const struct measurement *m)
+{
+	time_t seconds = (time_t)(m->started_wall / JM_SECOND);
+	char text[64], whole[32];
+	struct tm tm;
+
+	gmtime_r(&seconds, &tm);
+	strftime(whole, sizeof(whole), "%Y-%m-%dT%H:%M:%S", &tm);
+	snprintf(text, sizeof(text), "%s.%03dZ", whole,
+		(int)(m->started_wall / JM_MILLISECOND % 1000));
+	return json_string(text);
+}
+
+static json_t *command_json(const struct measurement *m)
+{
+	json_t *words = json_array();
+
+	/* what is not UTF-8 cannot be in JSON; the word is then left unknown */
+	for (char **word = m->cli->command; *word; word++) {
+		json_t *text = json_string(*word);
+
+		json_array_append_new(words, text ? text : json_null());
+	}
+	return words;
+}
+
+static json_t *number(double value)
+{
+	return isfinite(value) ? json_real(value) : json_null();
+}
+
+static json_t *make_record(struct measurement *m, struct jm_err *err)
+{
+	const struct jm_outcome *o = &m->outcome;
+	json_t *report = jm_session_report(m->session, o->phase, err), *record;
+
+	if (!report)
+		return NULL;
+	record = json_pack("{s:s, s:n, s:o, s:f, s:i, s:o, s:o, s:s, s:o, s:o}", "schema",
+		"joulemark.run/1", "id", "started", started_json(m), "wall_s", o->wall_s,
+		"exit_status", o->status, "signal",
+		o->signal ? json_integer(o->signal) : json_null(), "command", command_json(m),
+		"clock", "real", "items", number(o->items), "throughput", number(o->throughput));
+	if (record) {
+		json_object_update(record, report);
+		json_object_set_new(record, "provenance",
+			jm_provenance(&m->cli->ctx, jm_session_meters(m->session), err));
+	}
+	json_decref(report);
+	if (!record || !json_object_get(record, "provenance"))
+		jm_err_set(err, JM_ENOMEM, "Out of memory for the record.");
+	return record;
+}
+
+/* ---- the block on stderr ---- */
+
+static double real(const json_t *object, const char *key)
+{
+	const json_t *value = json_object_get(object, key);
+
+	return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static const char *text(const json_t *object, const char *key)
+{
+	const char *value = json_string_value(json_object_get(object, key));
+
+	return value ? value : "";
+}
+
+/* "1234.5 J", "17.3 kJ" */
+static const char *joules(char *out, size_t size, double value)
+{
+	static const char *const units[] = {"mJ", "J", "kJ", "MJ", "GJ"};
+	int unit = 1;
+
+	if (isnan(value)) {
+		snprintf(out, size, "unknown");
+		return out;
+	}
+	if (value != 0 && fabs(value) < 0.1) {
+		value *= 1000;
+		unit = 0;
+	}
+	for (; fabs(value) >= 100000 && unit < 4; unit++)
+		value /= 1000;
+	snprintf(out, size, fabs(value) >= 1000 ? "%.0f %s" : "%.4g %s", value, units[unit]);
+	return out;
+}
+
+static const char *watts(char *out, size_t size, double value)
+{
+	if (isnan(value))
+		snprintf(out, size, "unknown");
+	else
+		snprintf(out, size, "%.4g W", value);
+	return out;
+}
+
+static void print_meter(const json_t *meter, double wall_s)
+{
+	char energy[32], bound[32] = "", mean[32], most[32], calibration[48] = "";
+	double e = real(meter, "joules"), s = real(meter, "error_sampling_joules");
+	double c = real(meter, "error_calibration_joules");
+	const char *origin = text(meter, "origin");
+
+	if (!isnan(s))
+		joules(bound, sizeof(bound), s);
+	if (!isnan(c) && e > 0)
+		snprintf(calibration, sizeof(calibration), " (calibration \302\261%.2g %%)",
+			100 * c / e);
+	fprintf(stderr, "  %-32.32s %10s %s%-8s  mean %9s  max %9s%s", text(meter, "label"),
+		joules(energy, sizeof(energy), e), *bound ? "\302\261 " : "  ", bound,
+		watts(mean, sizeof(mean), real(meter, "watts_mean")),
+		watts(most, sizeof(most), real(meter, "watts_max")), calibration);
+	if (isnan(e))
+		fprintf(stderr, "  known for %.3g of %.3g s", real(meter, "covered_s"), wall_s);
+	if (json_is_string(json_object_get(meter, "covered_by")))
+		fprintf(stderr, "  (part of another)");
+	if (strcmp(origin, "measured") != 0)
+		fprintf(stderr, "  [%s]", origin);
+	fprintf(stderr, "\n");
+}
+
+static void print_total(const json_t *total)
+{
+	static const char *const origins[] = {"measured", "estimated", "simulated", "replayed"};
+	const char *comma = "";
+
+	fprintf(stderr, "  %-32s ", "Total");
+	for (size_t i = 0; i < sizeof(origins) / sizeof(origins[0]); i++) {
+		char key[32], energy[32];
+		double value;
+
+		snprintf(key, sizeof(key), "joules_%s", origins[i]);
+		value = real(total, key);
+		if (isnan(value))
+			continue;
+		fprintf(stderr, "%s%s %s", comma, joules(energy, sizeof(energy), value),
+			origins[i]);
+		comma = " + ";
+	}
+	fprintf(stderr, "%s\n", *comma ? "" : "unknown");
+}
+
+static void print_throughput(const json_t *record)
+{
+	double rate = real(record, "throughput"), items = real(record, "items");
+
+	if (isnan(items))
+		return;
+	fprintf(stderr, "  %-32s %10.6g items", "Items", items);
+	if (!isnan(rate))
+		fprintf(stderr, ", %.4g/s", rate);
+	fprintf(stderr, "\n");
+}
+
+static void print_block(const struct measurement *m, const json_t *record)
+{
+	const json_t *quality = json_object_get(record, "quality"), *item;
+	double wall_s = m->outcome.wall_s;
+	size_t i;
+
+	fprintf(stderr, "joulemark: ");
+	for (char **word = m->cli->command; *word; word++)
+		fprintf(stderr, "%s%s", *word, word[1] ? " " : "\n");
+	fprintf(stderr, "  %-32s %8.3f s  exit status %d\n", "Time", wall_s, m->outcome.status);
+	json_array_foreach(json_object_get(record, "meters"), i, item) print_meter(item, wall_s);
+	print_total(json_object_get(record, "total"));
+	print_throughput(record);
+	fprintf(stderr, "  %-32s %10s\n", "Quality", text(quality, "grade"));
+	json_array_foreach(json_object_get(quality, "reasons"), i, item)
+		fprintf(stderr, "    - %s\n", json_string_value(item));
+}
+
+/* ---- the run ---- */
+
+static int run_command(struct measurement *m)
+{
+	struct jm_cli *cli = m->cli;
+	struct jm_launch_options o = {
+		.argv = cli->command,
+		.items_regex = jm_values_text(&cli->values, "items-regex"),
+		.items_json = jm_values_text(&cli->values, "items-json"),
+		.out_fd = 1,
+	};
+	int rc = jm_session_start(m->session, &cli->err);
+
+	if (rc)
+		return rc;
+	m->started_wall = jm_clock_wall(cli->ctx.clock);
+	rc = jm_launch(&cli->ctx, m->session, &o, &m->outcome, &cli->err);
+	if (rc == JM_ENOENT || rc == JM_EPERM)
+		m->outcome.status = jm_proc_status_of(rc);
+	/* the sampler's error must not hide that of the command */
+	if (jm_session_stop(m->session, rc ? NULL : &cli->err) && !rc)
+		rc = cli->err.code;
+	return rc;
+}
+
+static int open_session(struct measurement *m)
+{
+	double interval = jm_values_number(&m->cli->values, "interval");
+	struct jm_session_options o = {
+		.sources = (const char *const *)m->sources,
+		.interval_ns = isnan(interval) ? 0 : (int64_t)(interval * 1e9),
+	};
+
+	return jm_session_open(&m->cli->ctx, &o, &m->session, &m->cli->err);
+}
+
+static int write_results(struct measurement *m)
+{
+	json_t *record = make_record(m, &m->cli->err);
+	int rc;
+
+	if (!record)
+		return m->cli->err.code;
+	print_block(m, record);
+	rc = m->json ? jm_output_json(m->json, record, &m->cli->err) : 0;
+	json_decref(record);
+	return rc;
+}
+
+/* The command's status wins; ours is told where it had none, or had success. */
+static int status_of(struct measurement *m, int rc)
+{
+	int ours = rc ? jm_cli_fail(m->cli) : 0;
+
+	return m->outcome.status ? m->outcome.status : ours;
+}
+
+static int measure(struct jm_cli *cli)
+{
+	struct measurement m = {.cli = cli};
+	int rc, status;
+
+	if (!cli->command) {
+		jm_err_set(&cli->err, JM_EUSAGE,
+			"No command to measure; write it behind '--': joulemark measure -- CMD.");
+		return jm_cli_fail(cli);
+	}
+	rc = take_options(&m);
+	if (!rc)
+		rc = open_session(&m);
+	if (!rc)
+		rc = run_command(&m);
+	if (!rc)
+		rc = write_results(&m);
+	status = status_of(&m, rc);
+	jm_session_close(m.session);
+	for (int i = 0; i < m.n_sources; i++)
+		free(m.sources[i]);
+	free(m.sources);
+	return status;
+}
+
+const struct jm_command jm_command_measure = {
+	.name = "measure",
+	.summary = "the energy of any command",
+	.usage = "[options] -- CMD...",
+	.description = "Runs CMD and tells what energy each meter used meanwhile, with its bounds. "
+		       "CMD's output "
+		       "is left alone; the figures go to stderr. The exit status is CMD's: 128 + "
+		       "signal when it "
+		       "was killed, 127 when it is not there, 126 when it cannot be executed; 125 "
+		       "is a failure "
+		       "of joulemark itself.\n\n"
+		       "Marks from inside CMD ('joulemark mark') become phases with their items.",
+	.example = "joulemark measure -- python train.py\n"
+		   "joulemark measure --source nvml,rapl --json run.json -- ./train",
+	.options = options,
+	.max_args = 0,
+	.takes_command = true,
+	.run = measure,
+};

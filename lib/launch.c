@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An outside command under a session: its marks, its output, signals for it. */
+#include "launch.h"
+#include "progress.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#define MAX_PHASES 4096
+
+struct launch {
+	struct jm_ctx *ctx;
+	struct jm_session *session;
+	const struct jm_launch_options *o;
+	struct jm_progress *progress;
+	struct jm_scan *scan;
+	struct jm_proc proc;
+	sigset_t before;
+	int signals; /* fd */
+	int command; /* phase */
+	int interrupted;
+	struct jm_tally tally, scanned;
+	/* the phase that marks have opened */
+	int phase, n_phases;
+	char name[64];
+	int64_t credited_ns; /* when a mark of its own name last told items; 0 = never */
+};
+
+/* ---- marks ---- */
+
+/* A phase whose own marks count its items ends with the last of them. */
+static void end_phase(struct launch *l, int64_t t_ns)
+{
+	if (l->phase >= 0)
+		jm_session_end(l->session, l->phase, l->credited_ns ? l->credited_ns : t_ns);
+	l->phase = -1;
+	l->credited_ns = 0;
+}
+
+static void begin_phase(struct launch *l, const struct jm_mark *mark)
+{
+	struct jm_err err = JM_ERR_INIT;
+
+	if (++l->n_phases > MAX_PHASES) {
+		if (l->n_phases == MAX_PHASES + 1)
+			jm_log(l->ctx, JM_WARNING,
+				"More than %d marks with new names; later ones make no phases.",
+				MAX_PHASES);
+		return;
+	}
+	snprintf(l->name, sizeof(l->name), "%s", mark->name);
+	l->phase = jm_session_begin(l->session, mark->name, mark->t_ns, &err);
+	if (l->phase < 0)
+		jm_log(l->ctx, JM_WARNING, "%s", err.text);
+}
+
+static void on_mark(void *arg, const struct jm_mark *given)
+{
+	struct launch *l = arg;
+	struct jm_mark mark = *given;
+	bool same = l->phase >= 0 && !strcmp(mark.name, l->name);
+
+	if (mark.t_ns < l->proc.start_ns)
+		mark.t_ns = l->proc.start_ns;
+	jm_tally_add(&l->tally, &mark);
+	jm_session_credit(l->session, l->command, mark.items);
+	if (l->phase >= 0)
+		jm_session_credit(l->session, l->phase, mark.items);
+	if (same && !isnan(mark.items))
+		l->credited_ns = mark.t_ns;
+	if (same)
+		return;
+	end_phase(l, mark.t_ns);
+	begin_phase(l, &mark);
+}
+
+static void on_scanned(void *arg, const struct jm_mark *mark)
+{
+	struct launch *l = arg;
+
+	jm_tally_add(&l->scanned, mark);
+	jm_session_credit(l->session, l->command, mark->items);
+}
+
+/* ---- events ---- */
+
+static void pass_on(int fd, const char *bytes, size_t n)
+{
+	while (n) {
+		ssize_t k = write(fd, bytes, n);
+
+		if (k < 0 && errno == EINTR)
+			continue;
+		if (k <= 0)
+			return;
+		bytes += k;
+		n -= (size_t)k;
+	}
+}
+
+/* Takes what the command has printed; false when there is no more for now. */
+static bool take_output(struct launch *l)
+{
+	char bytes[16384];
+	ssize_t n = read(l->proc.out_fd, bytes, sizeof(bytes));
+
+	if (n > 0) {
+		pass_on(l->o->out_fd, bytes, (size_t)n);
+		jm_scan_feed(l->scan, bytes, (size_t)n, jm_ctx_now(l->ctx), on_scanned, l);
+		return true;
+	}
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return false;
+	close(l->proc.out_fd);
+	l->proc.out_fd = -1;
+	return false;
+}
+
+/* A signal from the terminal reaches the command by itself; one sent to us is passed on. */
+static void take_signal(struct launch *l)
+{
+	struct signalfd_siginfo info;
+
+	if (read(l->signals, &info, sizeof(info)) != (ssize_t)sizeof(info))
+		return;
+	l->interrupted = (int)info.ssi_signo;
+	if (info.ssi_code <= 0)
+		kill(l->proc.pid, (int)info.ssi_signo);
+}
+
+static int attend(struct launch *l, struct jm_err *err)
+{
+	int rc = 0;
+
+	while (!rc && !l->proc.ended) {
+		struct pollfd fds[] = {
+			{.fd = l->proc.pidfd, .events = POLLIN},
+			{.fd = l->signals, .events = POLLIN},
+			{.fd = jm_progress_fd(l->progress), .events = POLLIN},
+			{.fd = l->proc.out_fd, .events = POLLIN},
+		};
+
+		if (poll(fds, 4, -1) < 0 && errno != EINTR)
+			return jm_err_set(err, JM_EIO, "Cannot wait for '%s': %s.", l->o->argv[0],
+				strerror(errno));
+		if (fds[0].revents)
+			rc = jm_proc_reap(&l->proc, l->ctx, err);
+		if (fds[1].revents && !l->proc.ended)
+			take_signal(l);
+		if (fds[2].revents)
+			jm_progress_receive(l->progress, jm_ctx_now(l->ctx), on_mark, l);
+		if (fds[3].revents)
+			take_output(l);
+	}
+	return rc;
+}
+
+/* What came while it ended. */
+static void take_the_rest(struct launch *l)
+{
+	jm_progress_receive(l->progress, l->proc.end_ns, on_mark, l);
+	while (l->proc.out_fd >= 0 && take_output(l))
+		;
+	if (l->scan)
+		jm_scan_end(l->scan, l->proc.end_ns, on_scanned, l);
+	end_phase(l, l->proc.end_ns);
+	jm_session_end(l->session, l->command, l->proc.end_ns);
+	if (jm_progress_malformed(l->progress))
+		jm_log(l->ctx, JM_WARNING, "%ld marks could not be read.",
+			jm_progress_malformed(l->progress));
+}
+
+/* ---- start and end ---- */
+
+/* Every signal that asks the program to end goes through an fd while the command runs. */
+static int catch_signals(struct launch *l, struct jm_err *err)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGHUP);
+	sigaddset(&set, SIGQUIT);
+	pthread_sigmask(SIG_BLOCK, &set, &l->before);
+	l->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (l->signals >= 0)
+		return 0;
+	pthread_sigmask(SIG_SETMASK, &l->before, NULL);
+	return jm_err_set(err, JM_EIO, "Cannot watch for signals: %s.", strerror(errno));
+}
+
+static int start(struct launch *l, struct jm_err *err)
+{
+	const char *env[] = {jm_progress_env(l->progress), NULL};
+	struct jm_proc_options o = {
+		.argv = l->o->argv,
+		.env = env,
+		.mask = &l->before,
+		.capture = l->scan != NULL,
+		.before_exec = l->o->before_exec,
+		.before_exec_arg = l->o->before_exec_arg,
+	};
+	int rc = jm_proc_start(&l->proc, l->ctx, &o, err);
+
+	if (rc)
+		return rc;
+	if (l->proc.out_fd >= 0)
+		fcntl(l->proc.out_fd, F_SETFL, O_NONBLOCK);
+	l->command = jm_session_begin(l->session, "command", l->proc.start_ns, err);
+	return l->command < 0 ? l->command : 0;
+}
+
+static int run(struct launch *l, struct jm_err *err)
+{
+	int rc = catch_signals(l, err);
+
+	if (rc)
+		return rc;
+	rc = start(l, err);
+	if (!rc)
+		rc = attend(l, err);
+	if (!rc)
+		take_the_rest(l);
+	close(l->signals);
+	pthread_sigmask(SIG_SETMASK, &l->before, NULL);
+	return rc;
+}
+
+static void fill(const struct launch *l, struct jm_outcome *ret)
+{
+	const struct jm_tally *tally = l->scanned.marks ? &l->scanned : &l->tally;
+
+	*ret = (struct jm_outcome){
+		.status = l->proc.status,
+		.signal = l->proc.signal,
+		.phase = l->command,
+		.start_ns = l->proc.start_ns,
+		.end_ns = l->proc.end_ns,
+		.wall_s = (double)(l->proc.end_ns - l->proc.start_ns) * 1e-9,
+		.items = tally->items > 0 ? tally->items : NAN,
+		.throughput = jm_tally_rate(tally, l->proc.start_ns, l->proc.end_ns),
+		.interrupted = l->interrupted,
+	};
+}
+
+int jm_launch(struct jm_ctx *ctx, struct jm_session *s, const struct jm_launch_options *o,
+	struct jm_outcome *ret, struct jm_err *err)
+{
+	struct launch l = {
+		.ctx = ctx,
+		.session = s,
+		.o = o,
+		.proc = {.pidfd = -1, .out_fd = -1},
+		.phase = -1,
+		.scanned = {.late = true},
+	};
+	int rc = 0;
+
+	if (o->items_regex || o->items_json)
+		rc = jm_scan_new(o->items_regex, o->items_json, &l.scan, err);
+	if (!rc)
+		rc = jm_progress_open(&l.progress, err);
+	if (!rc)
+		rc = run(&l, err);
+	if (!rc)
+		fill(&l, ret);
+	jm_proc_done(&l.proc);
+	jm_progress_close(l.progress);
+	jm_scan_free(l.scan);
+	return rc;
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int cannot(const char *path, int why, struct jm_err *err)
+{
+	int code = why == EACCES || why == EPERM || why == EROFS ? JM_EPERM : JM_EIO;
+
+	return jm_err_set(err, code, "Cannot write %s: %s.", path, strerror(why));
+}
+
+/* A device or pipe is written in place; anything else is replaced by a new file. */
+static bool in_place(const char *path)
+{
+	struct stat st;
+
+	return !stat(path, &st) && !S_ISREG(st.st_mode);
+}
+
+static int open_beside(const char *path, char *temporary, size_t size, struct jm_err *err)
+{
+	mode_t mask;
+	int fd;
+
+	if ((size_t)snprintf(temporary, size, "%s.XXXXXX", path) >= size)
+		return cannot(path, ENAMETOOLONG, err);
+	fd = mkostemp(temporary, O_CLOEXEC);
+	if (fd < 0)
+		return cannot(path, errno, err);
+	mask = umask(0);
+	umask(mask);
+	fchmod(fd, 0666 & ~mask);
+	return fd;
+}
+
+int jm_output_try(const char *path, struct jm_err *err)
+{
+	char temporary[PATH_MAX];
+	int fd;
+
+	if (!strcmp(path, "-"))
+		return 0;
+	if (in_place(path)) {
+		if (access(path, W_OK))
+			return cannot(path, errno, err);
+		return 0;
+	}
+	fd = open_beside(path, temporary, sizeof(temporary), err);
+	if (fd < 0)
+		return fd;
+	close(fd);
+	unlink(temporary);
+	return 0;
+}
+
+static int dump(const json_t *value, FILE *f, const char *path, struct jm_err *err)
+{
+	errno = 0;
+	if (json_dumpf(value, f, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) || fputc('\n', f) < 0 ||
+		fflush(f))
+		return cannot(path, errno ? errno : EIO, err);
+	return 0;
+}
+
+static int replace(const char *path, const json_t *value, struct jm_err *err)
+{
+	char temporary[PATH_MAX];
+	int fd = open_beside(path, temporary, sizeof(temporary), err), rc;
+	FILE *f;
+
+	if (fd < 0)
+		return fd;
+	f = fdopen(fd, "w");
+	rc = f ? dump(value, f, path, err) : cannot(path, errno, err);
+	if (!rc && fsync(fd))
+		rc = cannot(path, errno, err);
+	if (f)
+		fclose(f);
+	else
+		close(fd);
+	if (!rc && rename(temporary, path))
+		rc = cannot(path, errno, err);
+	if (rc)
+		unlink(temporary);
+	return rc;
+}
+
+int jm_output_json(const char *path, const json_t *value, struct jm_err *err)
+{
+	FILE *f;
+	int rc;
+
+	if (!strcmp(path, "-"))
+		return dump(value, stdout, "standard output", err);
+	if (!in_place(path))
+		return replace(path, value, err);
+	f = fopen(path, "we");
+	if (!f)
+		return cannot(path, errno, err);
+	rc = dump(value, f, path, err);
+	if (fclose(f) && !rc)
+		rc = cannot(path, errno, err);
+	return rc;
+}
+
+int jm_output_folder(const char *path, struct jm_err *err)
+{
+	char part[PATH_MAX];
+	struct stat st;
+
+	if ((size_t)snprintf(part, sizeof(part), "%s", path) >= sizeof(part))
+		return cannot(path, ENAMETOOLONG, err);
+	for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		*slash = '\0';
+		if (mkdir(part, 0777) && errno != EEXIST)
+			return cannot(part, errno, err);
+		*slash = '/';
+	}
+	if (mkdir(part, 0777) && errno != EEXIST)
+		return cannot(path, errno, err);
+	if (stat(path, &st) || !S_ISDIR(st.st_mode))
+		return cannot(path, ENOTDIR, err);
+	return 0;
+}

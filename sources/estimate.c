@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An estimate of processor power where nothing measures it: watts at rest plus watts for each busy logical
+ * processor, from the times in /proc/stat. "estimate:CORE_WATTS,IDLE_WATTS" gives the two numbers; the
+ * defaults are 2.76 W for a busy one and 0.74 W at rest for each, the means over server processors in the
+ * SPECpower results that Cloud Carbon Footprint's methodology lists (0.74 to 3.5 W each). A real machine
+ * may be off by a factor of two or more: such a figure is always marked, and never decides anything.
+ */
+#include "clock.h"
+#include "option.h"
+#include "source.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CORE_WATTS   2.76
+#define IDLE_WATTS   0.74 /* for each logical processor */
+#define MAX_PACKAGES 64
+#define MAX_CPUS     8192
+#define REFRESH	     (100 * JM_MILLISECOND)
+
+struct state {
+	struct jm_ctx *ctx;
+	int fd, n_packages, n_cpus;
+	int64_t opened_ns;
+	double core_watts, idle_watts; /* idle: of the machine */
+	int cpus_of[MAX_PACKAGES];
+	double busy_at_open[MAX_PACKAGES]; /* s */
+	short package_of[MAX_CPUS];
+	size_t room;
+	char *text;
+};
+
+static int package_of(const struct jm_ctx *ctx, int cpu)
+{
+	char path[384];
+	int package = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/sys/devices/system/cpu/cpu%d/topology/physical_package_id",
+		ctx->root, cpu);
+	f = fopen(path, "re");
+	if (!f)
+		return 0;
+	if (fscanf(f, "%d", &package) != 1 || package < 0 || package >= MAX_PACKAGES)
+		package = 0;
+	fclose(f);
+	return package;
+}
+
+/* All of /proc/stat that speaks of processors; false when it cannot be read. */
+static bool read_stat(struct state *s)
+{
+	size_t used = 0;
+	ssize_t n;
+
+	for (;;) {
+		if (s->room - used < 4096) {
+			char *grown = realloc(s->text, s->room + 16384);
+
+			if (!grown)
+				return false;
+			s->text = grown;
+			s->room += 16384;
+		}
+		n = pread(s->fd, s->text + used, s->room - used - 1, (off_t)used);
+		if (n <= 0)
+			break;
+		used += (size_t)n;
+		s->text[used] = '\0';
+		if (strstr(s->text, "\nintr"))
+			break;
+	}
+	return n >= 0 && used > 0;
+}
+
+/* Calls fn for each "cpuN" line with the seconds it was busy. Times: proc(5). */
+static bool each_cpu(struct state *s,
+	void (*fn)(struct state *s, int cpu, double busy, double *sums), double *sums)
+{
+	double tick = 1.0 / (double)sysconf(_SC_CLK_TCK);
+
+	if (!read_stat(s))
+		return false;
+	for (char *line = s->text; line; line = strchr(line, '\n')) {
+		unsigned long long user, nice, system, idle, iowait, irq, softirq;
+		int cpu;
+
+		line += *line == '\n';
+		if (sscanf(line, "cpu%d %llu %llu %llu %llu %llu %llu %llu", &cpu, &user, &nice,
+			    &system, &idle, &iowait, &irq, &softirq) == 8 &&
+			cpu >= 0 && cpu < MAX_CPUS)
+			fn(s, cpu, (double)(user + nice + system + irq + softirq) * tick, sums);
+	}
+	return true;
+}
+
+static void note_cpu(struct state *s, int cpu, double busy, double *sums)
+{
+	int package = package_of(s->ctx, cpu);
+
+	(void)busy;
+	(void)sums;
+	s->package_of[cpu] = (short)package;
+	s->cpus_of[package]++;
+	s->n_cpus++;
+}
+
+static void add_busy(struct state *s, int cpu, double busy, double *sums)
+{
+	sums[s->package_of[cpu]] += busy;
+}
+
+static int parse_watts(struct state *s, const char *arg, struct jm_err *err)
+{
+	const char *comma = strchrnul(arg, ',');
+	char first[32];
+	int rc;
+
+	s->core_watts = CORE_WATTS;
+	s->idle_watts = NAN;
+	if (!*arg)
+		return 0;
+	if (comma - arg >= (ptrdiff_t)sizeof(first))
+		return jm_err_set(err, JM_EUSAGE, "'%s' is not CORE_WATTS,IDLE_WATTS.", arg);
+	snprintf(first, sizeof(first), "%.*s", (int)(comma - arg), arg);
+	rc = jm_parse_quantity(first, "W", false, &s->core_watts, err);
+	if (!rc && *comma)
+		rc = jm_parse_quantity(comma + 1, "W", false, &s->idle_watts, err);
+	if (!rc && (s->core_watts < 0 || s->idle_watts < 0))
+		rc = jm_err_set(err, JM_ERANGE, "The watts in 'estimate:%s' are below 0.", arg);
+	return rc;
+}
+
+static double idle_share(const struct state *s, int package)
+{
+	return s->idle_watts * s->cpus_of[package] / s->n_cpus;
+}
+
+static int add_meter(struct state *s, int package, struct jm_meters *set, struct jm_err *err)
+{
+	struct jm_meter meter = {
+		.source = "estimate",
+		.scope = JM_SCOPE_PACKAGE,
+		.origin = JM_ESTIMATED,
+	};
+	struct jm_signal energy = {
+		.quantity = JM_Q_ENERGY,
+		.refresh_ns = REFRESH,
+		.accuracy = NAN,
+		.stamped = true,
+	};
+	int rc;
+
+	snprintf(meter.id, sizeof(meter.id), "estimate:cpu/%d", package);
+	snprintf(meter.covers, sizeof(meter.covers), "cpu/%d", package);
+	snprintf(meter.label, sizeof(meter.label), "CPU %d: %.3g W + %.3g W per busy core", package,
+		idle_share(s, package), s->core_watts);
+	rc = jm_meters_add(set, &meter, err);
+	if (rc >= 0)
+		rc = jm_meters_add_signal(set, &energy, err);
+	return rc < 0 ? rc : 0;
+}
+
+static void estimate_close(void *state)
+{
+	struct state *s = state;
+
+	if (!s)
+		return;
+	if (s->fd >= 0)
+		close(s->fd);
+	free(s->text);
+	free(s);
+}
+
+static int find_cpus(struct state *s, struct jm_err *err)
+{
+	char path[300];
+
+	snprintf(path, sizeof(path), "%s/proc/stat", s->ctx->root);
+	s->fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (s->fd < 0 || !each_cpu(s, note_cpu, NULL) || !s->n_cpus)
+		return jm_err_set(err, JM_ENOENT,
+			"Cannot read processor times from %s, which the estimate stands on; mount "
+			"/proc.",
+			path);
+	if (isnan(s->idle_watts))
+		s->idle_watts = IDLE_WATTS * s->n_cpus;
+	each_cpu(s, add_busy, s->busy_at_open);
+	s->opened_ns = jm_ctx_now(s->ctx);
+	return 0;
+}
+
+static int estimate_open(struct jm_ctx *ctx, const char *arg, struct jm_meters *set,
+	void **ret_state, struct jm_err *err)
+{
+	struct state *s = calloc(1, sizeof(*s));
+	int rc;
+
+	if (!s)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the estimate.");
+	s->ctx = ctx;
+	s->fd = -1;
+	rc = parse_watts(s, arg, err);
+	if (!rc)
+		rc = find_cpus(s, err);
+	for (int i = 0; !rc && i < MAX_PACKAGES; i++)
+		if (s->cpus_of[i])
+			rc = add_meter(s, i, set, err);
+	if (rc) {
+		estimate_close(s);
+		return rc;
+	}
+	*ret_state = s;
+	return 0;
+}
+
+static int estimate_read(void *state, struct jm_reading *out, struct jm_err *err)
+{
+	struct state *s = state;
+	double busy[MAX_PACKAGES] = {0};
+	bool known = each_cpu(s, add_busy, busy);
+	int64_t now = jm_ctx_now(s->ctx);
+	double elapsed = (double)(now - s->opened_ns) * 1e-9;
+
+	(void)err;
+	for (int i = 0, k = 0; i < MAX_PACKAGES; i++) {
+		if (!s->cpus_of[i])
+			continue;
+		out[k].t_ns = now;
+		out[k++].value = known ? idle_share(s, i) * elapsed +
+						 s->core_watts * (busy[i] - s->busy_at_open[i])
+				       : NAN;
+	}
+	return 0;
+}
+
+const struct jm_source jm_source_estimate = {
+	.name = "estimate",
+	.summary = "processor times x watts; estimated, not measured",
+	.argument = "CORE_WATTS,IDLE_WATTS",
+	.origin = JM_ESTIMATED,
+	.open = estimate_open,
+	.read = estimate_read,
+	.close = estimate_close,
+};
