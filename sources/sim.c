@@ -18,6 +18,7 @@ static int add_signal(struct jm_meters *set, enum jm_quantity quantity, double s
 		.refresh_ns = llround(refresh_s * 1e9),
 		.window_ns = llround(window_s * 1e9),
 		.accuracy = accuracy,
+		.stamped = true,
 	};
 
 	return jm_meters_add_signal(set, &signal, err);
