@@ -53,10 +53,14 @@ static int try_load(const char *path, void **ret_library, struct jm_err *err)
 
 static int load(const char *name, void **ret_library, struct jm_err *err)
 {
+	const char *folder = secure_getenv("JM_BACKENDS");
 	char path[2][4096];
 	int ret = 0;
 
-	path_beside(name, path[0], sizeof(path[0]));
+	if (folder)
+		snprintf(path[0], sizeof(path[0]), "%.4000s/%s.so", folder, name);
+	else
+		path_beside(name, path[0], sizeof(path[0]));
 	snprintf(path[1], sizeof(path[1]), "%s/%s.so", JM_PLUGIN_DIR, name);
 	for (int i = 0; i < 2 && !*ret_library && !ret; i++)
 		ret = try_load(path[i], ret_library, err);

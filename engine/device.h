@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An open device: a backend that is built in or loaded. "ref" is always there; "NAME" or "NAME:INDEX"
- * loads NAME.so from the folder `backends` beside the program, else from the installed plug-ins.
+ * loads NAME.so from the folder JM_BACKENDS names, or from `backends` beside the program, else from
+ * the installed plug-ins.
  */
 #ifndef JM_DEVICE_H
 #define JM_DEVICE_H
