@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every op's gradient against central finite differences, on ref in f64. A case leads from parameters
+ * through the op to logits; the loss is softmax-xent, whose own gradient is tested on the way.
+ */
+#include "engine/kit.h"
+#include "engine/model.h"
+#include "unit/test.h"
+
+#include "engine/rng.h"
+
+#define STEP	  2e-5
+#define TOLERANCE 1e-9 /* of a derivative, relative to 1 + its size */
+#define PROBES	  24   /* elements of each parameter */
+
+/* Declares the case; returns the loss. */
+typedef struct jm_tensor *build_fn(struct kit *k);
+
+static struct jm_tensor *loss_of(struct kit *k, struct jm_tensor *y)
+{
+	struct jm_tensor *target = kit_ids(k, y->dim[y->rank - 1], y->rank - 1, y->dim);
+
+	return jm_graph_softmax_xent(k->graph, y, target);
+}
+
+static struct jm_tensor *xent(struct kit *k)
+{
+	return loss_of(k, kit_param(k, 2, DIMS(3, 7)));
+}
+
+static struct jm_tensor *embed(struct kit *k)
+{
+	struct jm_tensor *ids = kit_ids(k, 5, 2, DIMS(2, 3));
+	struct jm_tensor *table = kit_param(k, 2, DIMS(5, 6));
+
+	return loss_of(k, jm_graph_embed(k->graph, ids, table, kit_param(k, 2, DIMS(4, 6))));
+}
+
+static struct jm_tensor *embed_alone(struct kit *k)
+{
+	struct jm_tensor *ids = kit_ids(k, 5, 2, DIMS(2, 3));
+
+	return loss_of(k, jm_graph_embed(k->graph, ids, kit_param(k, 2, DIMS(5, 6)), NULL));
+}
+
+static struct jm_tensor *linear(struct kit *k)
+{
+	struct jm_tensor *x = kit_param(k, 3, DIMS(2, 3, 5)), *w = kit_param(k, 2, DIMS(4, 5));
+
+	return loss_of(k, jm_graph_linear(k->graph, x, w, kit_param(k, 1, DIMS(4))));
+}
+
+static struct jm_tensor *gelu(struct kit *k)
+{
+	return loss_of(k, jm_graph_gelu(k->graph, kit_param(k, 2, DIMS(4, 9))));
+}
+
+static struct jm_tensor *layernorm(struct kit *k)
+{
+	struct jm_tensor *x = kit_param(k, 2, DIMS(4, 9)), *gamma = kit_param(k, 1, DIMS(9));
+
+	return loss_of(k, jm_graph_layernorm(k->graph, x, gamma, kit_param(k, 1, DIMS(9)), 1e-5));
+}
+
+static struct jm_tensor *layernorm_alone(struct kit *k)
+{
+	struct jm_tensor *x = kit_param(k, 2, DIMS(4, 9)), *gamma = kit_param(k, 1, DIMS(9));
+
+	return loss_of(k, jm_graph_layernorm(k->graph, x, gamma, NULL, 1e-2));
+}
+
+static struct jm_tensor *attention(struct kit *k)
+{
+	struct jm_tensor *qkv = kit_param(k, 3, DIMS(2, 5, 3 * 2 * 4));
+
+	return loss_of(k, jm_graph_attention(k->graph, qkv, 2, 2, true));
+}
+
+static struct jm_tensor *attention_full(struct kit *k)
+{
+	struct jm_tensor *qkv = kit_param(k, 3, DIMS(1, 5, 3 * 2 * 3));
+
+	return loss_of(k, jm_graph_attention(k->graph, qkv, 2, 2, false));
+}
+
+static struct jm_tensor *attention_grouped(struct kit *k)
+{
+	struct jm_tensor *qkv = kit_param(k, 3, DIMS(2, 4, (4 + 2 * 2) * 3));
+
+	return loss_of(k, jm_graph_attention(k->graph, qkv, 4, 2, true));
+}
+
+static struct jm_tensor *rope(struct kit *k)
+{
+	struct jm_tensor *qkv = kit_param(k, 3, DIMS(2, 5, (2 + 2 * 1) * 4));
+	struct jm_tensor *y = jm_graph_rope(k->graph, qkv, 2, 1, 100);
+
+	return loss_of(k, jm_graph_attention(k->graph, y, 2, 1, true));
+}
+
+static struct jm_tensor *add(struct kit *k)
+{
+	struct jm_tensor *a = kit_param(k, 2, DIMS(3, 5)), *b = kit_param(k, 2, DIMS(3, 5));
+
+	return loss_of(k, jm_graph_add(k->graph, a, b));
+}
+
+/* x + x, where both parts of the gradient are one tensor */
+static struct jm_tensor *doubled(struct kit *k)
+{
+	struct jm_tensor *x = jm_graph_gelu(k->graph, kit_param(k, 2, DIMS(3, 5)));
+
+	return loss_of(k, jm_graph_add(k->graph, x, x));
+}
+
+/* A shared gradient that one owner adds to before the other has used it. */
+static struct jm_tensor *shared(struct kit *k)
+{
+	struct jm_graph *g = k->graph;
+	struct jm_tensor *b = jm_graph_gelu(g, kit_param(k, 2, DIMS(3, 5)));
+	struct jm_tensor *a = jm_graph_gelu(g, kit_param(k, 2, DIMS(3, 5)));
+	struct jm_tensor *c = jm_graph_gelu(g, a);
+
+	return loss_of(k, jm_graph_add(g, jm_graph_add(g, a, b), c));
+}
+
+/* One matrix as table and as output weight: two nodes write one gradient. */
+static struct jm_tensor *tied(struct kit *k)
+{
+	struct jm_tensor *ids = kit_ids(k, 6, 2, DIMS(2, 4)), *table = kit_param(k, 2, DIMS(6, 5));
+	struct jm_tensor *x = jm_graph_embed(k->graph, ids, table, NULL);
+
+	return loss_of(k, jm_graph_linear(k->graph, x, table, NULL));
+}
+
+static struct jm_tensor *gpt(struct kit *k, const char *positions)
+{
+	const char *const dims[][2] = {{"layers", "2"}, {"hidden", "8"}, {"heads", "2"},
+		{"ffn", "12"}, {"vocab", "7"}, {"context", "6"}, {"positions", positions}};
+	const struct jm_preset *preset;
+	const struct jm_model *model;
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_tensor *loss;
+	struct jm_values v;
+
+	assert_ok(jm_model_find("gpt", &model, &preset, &err), err);
+	assert_ok(jm_values_init(&v, model->options, &err), err);
+	for (size_t i = 0; i < sizeof(dims) / sizeof(*dims); i++)
+		assert_ok(jm_values_set(&v, dims[i][0], dims[i][1], &err), err);
+	assert_ok(model->build(k->graph, &v, 2, 5, &loss, &err), err);
+	jm_values_done(&v);
+	return loss;
+}
+
+static struct jm_tensor *gpt_learned(struct kit *k)
+{
+	return gpt(k, "learned");
+}
+
+static struct jm_tensor *gpt_rotary(struct kit *k)
+{
+	return gpt(k, "rotary");
+}
+
+static double loss_now(struct kit *k, const struct jm_tensor *loss)
+{
+	struct jm_err err = JM_ERR_INIT;
+	double value;
+
+	assert_ok(jm_program_run(k->program, &err), err);
+	assert_ok(jm_program_read(k->program, loss, &value, &err), err);
+	return value;
+}
+
+static double loss_at(struct kit *k, struct jm_tensor *p, double *value, int64_t i, double by,
+	const struct jm_tensor *loss)
+{
+	struct jm_err err = JM_ERR_INIT;
+	double before = value[i], result;
+
+	value[i] += by;
+	assert_ok(jm_program_write(k->program, p, value, &err), err);
+	result = loss_now(k, loss);
+	value[i] = before;
+	assert_ok(jm_program_write(k->program, p, value, &err), err);
+	return result;
+}
+
+/* Central differences over one and two steps, so that the error is of order STEP^4. */
+static double derivative(
+	struct kit *k, struct jm_tensor *p, double *value, int64_t i, const struct jm_tensor *loss)
+{
+	double one = loss_at(k, p, value, i, STEP, loss) - loss_at(k, p, value, i, -STEP, loss);
+	double two =
+		loss_at(k, p, value, i, 2 * STEP, loss) - loss_at(k, p, value, i, -2 * STEP, loss);
+
+	return (8 * one - two) / (12 * STEP);
+}
+
+static void check_param(
+	struct kit *k, const char *name, struct jm_tensor *p, const struct jm_tensor *loss)
+{
+	const struct jm_cell *c = jm_graph_cell(k->graph, p);
+	int64_t n = jm_tensor_count(p);
+	double *value = kit_values(k, p), *grad;
+
+	assert_non_null(c->grad);
+	loss_now(k, loss); /* the last probe left the gradients of its own place */
+	grad = kit_values(k, c->grad);
+	for (int64_t probe = 0; probe < n && probe < PROBES; probe++) {
+		int64_t i =
+			n <= PROBES ? probe : (int64_t)(jm_rng(7, (uint64_t)probe) % (uint64_t)n);
+		double d = derivative(k, p, value, i, loss);
+
+		if (!(fabs(d - grad[i]) <= TOLERANCE * (1 + fabs(d))))
+			fail_msg("%s: d loss / d %s[%ld] is %.10g, not %.10g", name, p->name,
+				(long)i, d, grad[i]);
+	}
+	free(value);
+	free(grad);
+}
+
+static void check_case(const char *name, build_fn *build)
+{
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_tensor *loss;
+	struct kit k;
+	int checked = 0;
+
+	kit_init(&k, "ref", JM_F64);
+	loss = build(&k);
+	assert_ok(jm_graph_gradients(k.graph, loss, &err), err);
+	assert_ok(kit_run(&k, &err), err);
+	if (!k.n_given) { /* a model: its own start values and random tokens */
+		int32_t ids[10] = {3, 1, 4, 1, 5, 2, 6, 5, 3, 5};
+
+		assert_ok(jm_program_init(k.program, 3, &err), err);
+		assert_ok(
+			jm_program_write(k.program, jm_graph_find(k.graph, "ids"), ids, &err), err);
+		assert_ok(jm_program_write(k.program, jm_graph_find(k.graph, "target"), ids, &err),
+			err);
+		assert_ok(jm_program_run(k.program, &err), err);
+	}
+	for (int i = 0; i < k.graph->n_cells; i++)
+		if (k.graph->cell[i]->t.class == JM_CLASS_PARAM) {
+			check_param(&k, name, &k.graph->cell[i]->t, loss);
+			checked++;
+		}
+	assert_true(checked);
+	kit_done(&k);
+}
+
+static const struct {
+	const char *name;
+	build_fn *build;
+} cases[] = {
+	{"softmax-xent", xent},
+	{"embed", embed},
+	{"embed without positions", embed_alone},
+	{"linear", linear},
+	{"gelu", gelu},
+	{"layernorm", layernorm},
+	{"layernorm without beta", layernorm_alone},
+	{"attention", attention},
+	{"attention, no mask", attention_full},
+	{"attention, grouped", attention_grouped},
+	{"rope", rope},
+	{"add", add},
+	{"x + x", doubled},
+	{"shared gradient", shared},
+	{"tied matrix", tied},
+	{"gpt, learned positions", gpt_learned},
+	{"gpt, rotary positions", gpt_rotary},
+};
+
+static void gradients(void **unused)
+{
+	(void)unused;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+		check_case(cases[i].name, cases[i].build);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(gradients)};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
