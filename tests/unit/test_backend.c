@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every backend that is built against ref: each op over several shapes, types and ways to add, with the
+ * same operands. An element may differ from ref's by TOLERANCE of its size plus the results' mean size:
+ * f32 leaves room for sums in another order, bf16 for one rounding more on the way.
+ */
+#include <glob.h>
+#include <stdio.h>
+
+#include "engine/kit.h"
+#include "unit/test.h"
+
+#define TOLERANCE_F32  2e-5
+#define TOLERANCE_BF16 1.6e-2
+
+/* Types of one run: c computes, a is the residual stream, v the vectors. */
+struct types {
+	const char *name;
+	enum jm_dtype c, a, v;
+};
+
+static const struct types types_all[] = {
+	{"f32", JM_F32, JM_F32, JM_F32},
+	{"bf16", JM_BF16, JM_F32, JM_F32},
+	{"bf16 throughout", JM_BF16, JM_BF16, JM_F32},
+};
+
+/* What a case may make of its numbers: batch, positions, widths, heads. */
+struct shape {
+	int64_t b, s, c, n;
+	int heads, kv_heads;
+};
+
+static const struct shape shapes[] = {
+	{1, 1, 8, 8, 1, 1}, {2, 7, 33, 17, 1, 1}, {3, 16, 64, 48, 4, 2}, {2, 65, 96, 200, 6, 6},
+	{1, 130, 256, 32, 1, 1}, /* one wide head */
+};
+
+/* A case declares operands, nodes and results. accumulate: results are added to what they hold. */
+typedef void case_fn(struct kit *k, const struct types *t, const struct shape *d, bool accumulate);
+
+/* A result of that type, with something in it when it is to be added to. */
+static struct jm_tensor *result(
+	struct kit *k, enum jm_dtype type, bool add, int rank, const int64_t *dim)
+{
+	return kit_out(k, type, rank, dim, add ? kit_normal(k, type, 0, 1, rank, dim) : NULL);
+}
+
+static struct jm_node *node(struct kit *k, enum jm_op op, struct jm_tensor **in,
+	struct jm_tensor **out, unsigned accumulate)
+{
+	struct jm_node *n = jm_graph_node(k->graph, op, in, out);
+
+	assert_non_null(n);
+	n->accumulate = accumulate;
+	for (int i = 0; i < n->n_out; i++)
+		if (out[i])
+			kit_read(k, out[i]);
+	return n;
+}
+
+static void embed(struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
+{
+	struct jm_tensor *ids = kit_ids(k, 11, 2, DIMS(d->b, d->s));
+	struct jm_tensor *table = kit_normal(k, t->v, 0, 1, 2, DIMS(11, d->c));
+	struct jm_tensor *pos =
+		d->b > 1 ? kit_normal(k, t->v, 0, 1, 2, DIMS(d->s + 3, d->c)) : NULL;
+	struct jm_tensor *y = result(k, t->a, accumulate, 3, DIMS(d->b, d->s, d->c));
+
+	node(k, JM_OP_EMBED, OPS(ids, table, pos), &y, accumulate);
+}
+
+static void embed_grad(struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
+{
+	struct jm_tensor *ids = kit_ids(k, 11, 2, DIMS(d->b, d->s));
+	struct jm_tensor *dy = kit_normal(k, t->a, 0, 1, 3, DIMS(d->b, d->s, d->c));
+	struct jm_tensor *dtable = result(k, t->v, accumulate, 2, DIMS(11, d->c));
+	struct jm_tensor *dpos =
+		d->b > 1 ? result(k, t->v, accumulate, 2, DIMS(d->s + 3, d->c)) : NULL;
+
+	node(k, JM_OP_EMBED_GRAD, OPS(ids, dy), OPS(dtable, dpos), accumulate ? 3 : 0);
+}
+
+static void linear(struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
+{
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->c));
+	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.3, 2, DIMS(d->n, d->c));
+	struct jm_tensor *bias = d->b > 1 ? kit_normal(k, t->v, 0, 1, 1, DIMS(d->n)) : NULL;
+	struct jm_tensor *y = result(k, t->c, accumulate, 3, DIMS(d->b, d->s, d->n));
+
+	node(k, JM_OP_LINEAR, OPS(x, w, bias), &y, accumulate);
+}
+
+/* Offered as one group; y is wanted by backward when keep is set, else only on the way. */
+static void linear_gelu(struct kit *k, const struct types *t, const struct shape *d, bool keep)
+{
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->c));
+	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.3, 2, DIMS(d->n, d->c));
+	struct jm_tensor *bias = kit_normal(k, t->v, 0, 1, 1, DIMS(d->n));
+	struct jm_tensor *y = result(k, t->c, false, 3, DIMS(d->b, d->s, d->n));
+	struct jm_tensor *z = result(k, t->c, false, 3, DIMS(d->b, d->s, d->n));
+
+	jm_graph_node(k->graph, JM_OP_LINEAR, OPS(x, w, bias), &y);
+	node(k, JM_OP_GELU, &y, &z, 0);
+	if (keep)
+		kit_read(k, y);
+}
+
+static void linear_dgrad(
+	struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
+{
+	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->n));
+	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.3, 2, DIMS(d->n, d->c));
+	struct jm_tensor *dx = result(k, t->c, accumulate, 3, DIMS(d->b, d->s, d->c));
+
+	node(k, JM_OP_LINEAR_DGRAD, OPS(dy, w), &dx, accumulate);
+}
+
+static void linear_wgrad(
+	struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
+{
+	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->n));
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->c));
+	struct jm_tensor *dw = result(k, t->v, accumulate, 2, DIMS(d->n, d->c));
+	struct jm_tensor *db = d->b > 1 ? result(k, t->v, accumulate, 1, DIMS(d->n)) : NULL;
+
+	node(k, JM_OP_LINEAR_WGRAD, OPS(dy, x), OPS(dw, db), accumulate ? 3 : 0);
+}
+
+static void gelu(struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
+{
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 2, 3, DIMS(d->b, d->s, d->c));
+	struct jm_tensor *y = result(k, t->c, accumulate, 3, DIMS(d->b, d->s, d->c));
+
+	node(k, JM_OP_GELU, &x, &y, accumulate);
+}
+
+static void gelu_grad(struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
+{
+	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->c));
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 2, 3, DIMS(d->b, d->s, d->c));
+	struct jm_tensor *dx = result(k, t->c, accumulate, 3, DIMS(d->b, d->s, d->c));
+
+	node(k, JM_OP_GELU_GRAD, OPS(dy, x), &dx, accumulate);
+}
+
+/* Forward and backward, so that the statistics fit. */
+static void layernorm(struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
+{
+	const int64_t *x_dim = DIMS(d->b, d->s, d->c);
+	struct jm_tensor *x = kit_normal(k, t->a, 0.5, 2, 3, x_dim);
+	struct jm_tensor *gamma = kit_normal(k, t->v, 1, 0.2, 1, DIMS(d->c));
+	struct jm_tensor *beta = d->b > 1 ? kit_normal(k, t->v, 0, 1, 1, DIMS(d->c)) : NULL;
+	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 3, x_dim);
+	struct jm_tensor *y = kit_out(k, t->c, 3, x_dim, NULL);
+	struct jm_tensor *mean = kit_out(k, t->v, 2, x_dim, NULL);
+	struct jm_tensor *rstd = kit_out(k, t->v, 2, x_dim, NULL);
+	struct jm_tensor *dx = result(k, t->a, accumulate, 3, x_dim);
+	struct jm_tensor *dgamma = result(k, t->v, accumulate, 1, DIMS(d->c));
+	struct jm_tensor *dbeta = beta ? result(k, t->v, accumulate, 1, DIMS(d->c)) : NULL;
+	struct jm_node *fwd = node(k, JM_OP_LAYERNORM, OPS(x, gamma, beta), OPS(y, mean, rstd), 0),
+		       *bwd;
+
+	bwd = node(k, JM_OP_LAYERNORM_GRAD, OPS(dy, x, gamma, mean, rstd), OPS(dx, dgamma, dbeta),
+		accumulate ? 7 : 0);
+	fwd->attr.norm.eps = bwd->attr.norm.eps = 1e-5;
+	bwd->fwd = fwd;
+}
+
+static void add_layernorm(struct kit *k, const struct types *t, const struct shape *d, bool keep)
+{
+	const int64_t *dim = DIMS(d->b, d->s, d->c);
+	struct jm_tensor *a = kit_normal(k, t->a, 0, 2, 3, dim);
+	struct jm_tensor *b = kit_normal(k, t->c, 0, 1, 3, dim);
+	struct jm_tensor *gamma = kit_normal(k, t->v, 1, 0.2, 1, DIMS(d->c));
+	struct jm_tensor *sum = kit_out(k, t->a, 3, dim, NULL), *y = kit_out(k, t->c, 3, dim, NULL);
+	struct jm_tensor *mean = kit_out(k, t->v, 2, dim, NULL);
+	struct jm_tensor *rstd = kit_out(k, t->v, 2, dim, NULL);
+
+	jm_graph_node(k->graph, JM_OP_ADD, OPS(a, b), &sum);
+	node(k, JM_OP_LAYERNORM, OPS(sum, gamma), OPS(y, mean, rstd), 0)->attr.norm.eps = 1e-5;
+	if (keep)
+		kit_read(k, sum);
+}
+
+static void attention(struct kit *k, const struct types *t, const struct shape *d, bool causal)
+{
+	int64_t depth = d->c / d->heads / 2 * 2, width = depth * (d->heads + 2 * d->kv_heads);
+	struct jm_tensor *qkv = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, width));
+	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, depth * d->heads));
+	struct jm_tensor *y = kit_out(k, t->c, 3, dy->dim, NULL);
+	struct jm_tensor *lse = kit_out(k, t->v, 3, DIMS(d->b, d->heads, d->s), NULL);
+	struct jm_tensor *dqkv = kit_out(k, t->c, 3, qkv->dim, NULL);
+	struct jm_node *fwd = node(k, JM_OP_ATTENTION, &qkv, OPS(y, lse), 0), *bwd;
+
+	bwd = node(k, JM_OP_ATTENTION_GRAD, OPS(dy, qkv, y, lse), &dqkv, 0);
+	fwd->attr.attention.heads = d->heads;
+	fwd->attr.attention.kv_heads = d->kv_heads;
+	fwd->attr.attention.causal = causal;
+	fwd->attr.attention.scale = 1 / sqrt((double)depth);
+	bwd->attr = fwd->attr;
+	bwd->fwd = fwd;
+}
+
+static void rope(struct kit *k, const struct types *t, const struct shape *d, bool back)
+{
+	int64_t depth = (d->c / d->heads + 1) / 2 * 2, width = depth * (d->heads + 2 * d->kv_heads);
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, width));
+	struct jm_tensor *y = kit_out(k, t->c, 3, x->dim, NULL);
+	struct jm_node *n = node(k, back ? JM_OP_ROPE_GRAD : JM_OP_ROPE, &x, &y, 0);
+
+	n->attr.rope.heads = d->heads;
+	n->attr.rope.kv_heads = d->kv_heads;
+	n->attr.rope.theta = 10000;
+}
+
+static void add(struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
+{
+	struct jm_tensor *a = kit_normal(k, t->a, 0, 1, 3, DIMS(d->b, d->s, d->c));
+	struct jm_tensor *b = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->c));
+	struct jm_tensor *y = result(k, t->a, accumulate, 3, a->dim);
+
+	node(k, JM_OP_ADD, OPS(a, b), &y, accumulate);
+}
+
+/* From an activation that nobody else wants: dlogits may lie over it. */
+static void softmax_xent(struct kit *k, const struct types *t, const struct shape *d, bool alone)
+{
+	struct jm_tensor *given = kit_normal(k, t->c, 0, 3, 3, DIMS(d->b, d->s, d->n));
+	struct jm_tensor *x = kit_out(k, t->c, 3, given->dim, given);
+	struct jm_tensor *target = kit_ids(k, d->n, 2, DIMS(d->b, d->s));
+	struct jm_tensor *loss = kit_out(k, t->v, 1, DIMS(1), NULL);
+	struct jm_tensor *dx = alone ? NULL : kit_out(k, t->c, 3, given->dim, NULL);
+
+	node(k, JM_OP_SOFTMAX_XENT, OPS(x, target), OPS(loss, dx), 0)->attr.xent.scale = 0.5;
+}
+
+static void cast(struct kit *k, const struct types *t, const struct shape *d, bool back)
+{
+	struct jm_tensor *x = kit_normal(k, back ? t->c : t->v, 0, 1, 2, DIMS(d->s, d->c));
+	struct jm_tensor *y = kit_out(k, back ? t->v : t->c, 2, DIMS(d->s, d->c), NULL);
+
+	node(k, JM_OP_CAST, &x, &y, 0);
+}
+
+static void norm(struct kit *k, const struct types *t, const struct shape *d, bool unused)
+{
+	struct jm_tensor *x = kit_normal(k, t->v, 0, 1, 1, DIMS(3 * d->s * d->c));
+	struct jm_tensor *y = kit_out(k, t->v, 1, DIMS(1), NULL);
+
+	(void)unused;
+	node(k, JM_OP_NORM, &x, &y, 0);
+}
+
+/* With a norm that clips, or without one. */
+static void adamw(struct kit *k, const struct types *t, const struct shape *d, bool alone)
+{
+	int64_t n = d->s * d->c * 3;
+	struct jm_tensor *g = kit_normal(k, t->v, 0, 1, 1, &n);
+	struct jm_tensor *size = alone ? NULL : kit_normal(k, t->v, 7, 0, 1, DIMS(1));
+	struct jm_tensor *now = kit_normal(k, t->v, 0.1, 0, 1, DIMS(3));
+	struct jm_tensor *p = result(k, t->v, true, 1, &n), *m = result(k, t->v, true, 1, &n);
+	struct jm_tensor *v = kit_out(k, t->v, 1, &n, kit_normal(k, t->v, 8, 0.5, 1, &n));
+	struct jm_node *u = node(k, JM_OP_ADAMW, OPS(g, size, now), OPS(p, m, v), 0);
+
+	u->attr.adamw.beta1 = 0.9;
+	u->attr.adamw.beta2 = 0.95;
+	u->attr.adamw.eps = 1e-6;
+	u->attr.adamw.weight_decay = 0.3;
+	u->attr.adamw.clip = 2;
+	u->attr.adamw.n_decay = n / 2 + 1;
+}
+
+static const struct {
+	const char *name;
+	case_fn *declare;
+} cases[] = {
+	{"embed", embed},
+	{"embed-grad", embed_grad},
+	{"linear", linear},
+	{"linear + gelu", linear_gelu},
+	{"linear-dgrad", linear_dgrad},
+	{"linear-wgrad", linear_wgrad},
+	{"gelu", gelu},
+	{"gelu-grad", gelu_grad},
+	{"layernorm", layernorm},
+	{"add + layernorm", add_layernorm},
+	{"attention", attention},
+	{"rope", rope},
+	{"add", add},
+	{"softmax-xent", softmax_xent},
+	{"cast", cast},
+	{"norm", norm},
+	{"adamw", adamw},
+};
+
+static double mean_size(const double *x, int64_t n)
+{
+	double sum = 0;
+
+	for (int64_t i = 0; i < n; i++)
+		sum += fabs(x[i]);
+	return sum / (double)n;
+}
+
+/* The largest difference, in units of what is allowed. */
+static double compare(struct kit *mine, struct kit *ref, int r)
+{
+	const struct jm_tensor *t = ref->result[r];
+	double *a = kit_values(mine, mine->result[r]), *b = kit_values(ref, t);
+	double size = mean_size(b, jm_tensor_count(t)), worst = 0;
+	double tolerance = ref->graph->compute == JM_BF16 ? TOLERANCE_BF16 : TOLERANCE_F32;
+
+	for (int64_t i = 0; i < jm_tensor_count(t); i++) {
+		double off = fabs(a[i] - b[i]) / (tolerance * (fabs(b[i]) + size + 1e-9));
+
+		worst = off <= worst ? worst : off; /* NaN gets through */
+	}
+	free(a);
+	free(b);
+	return worst;
+}
+
+static double check_case(
+	const char *device, int c, const struct types *t, const struct shape *d, bool flag)
+{
+	struct jm_err err = JM_ERR_INIT;
+	struct kit mine, ref;
+	double worst = 0;
+
+	kit_init(&mine, device, t->c);
+	kit_init(&ref, "ref", t->c);
+	cases[c].declare(&mine, t, d, flag);
+	cases[c].declare(&ref, t, d, flag);
+	assert_ok(kit_run(&mine, &err), err);
+	assert_ok(kit_run(&ref, &err), err);
+	for (int r = 0; r < ref.n_results; r++) {
+		double off = compare(&mine, &ref, r);
+
+		if (!(off <= 1))
+			print_error("%s: %s, %s, shape %td, flag %d, result %d: %.3g times what is "
+				    "allowed\n",
+				device, cases[c].name, t->name, d - shapes, flag, r, off);
+		worst = off <= worst ? worst : off;
+	}
+	kit_done(&mine);
+	kit_done(&ref);
+	return worst;
+}
+
+static double check_op(const char *device, int c)
+{
+	double worst = 0;
+
+	for (size_t t = 0; t < sizeof(types_all) / sizeof(*types_all); t++)
+		for (size_t d = 0; d < sizeof(shapes) / sizeof(*shapes); d++)
+			for (int flag = 0; flag < 2; flag++) {
+				double off = check_case(device, c, &types_all[t], &shapes[d], flag);
+
+				worst = off <= worst ? worst : off;
+			}
+	return worst;
+}
+
+static void check_backend(const char *path)
+{
+	char name[64];
+	const char *slash = strrchr(path, '/');
+	bool good = true;
+
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(slash + 1, "."), slash + 1);
+	for (size_t c = 0; c < sizeof(cases) / sizeof(*cases); c++) {
+		double worst = check_op(name, (int)c);
+
+		print_message("%-4s %-16s %5.2f of what is allowed\n", name, cases[c].name, worst);
+		good = good && worst <= 1;
+	}
+	assert_true(good);
+}
+
+static void backends(void **unused)
+{
+	char pattern[4096];
+	glob_t found;
+
+	(void)unused;
+	setenv("JM_BACKENDS", "build/backends", 0); /* when run by hand */
+	snprintf(pattern, sizeof(pattern), "%s/*.so", getenv("JM_BACKENDS"));
+	if (glob(pattern, 0, NULL, &found)) {
+		print_message("no backend but ref is built: nothing to compare\n");
+		skip();
+	}
+	for (size_t i = 0; i < found.gl_pathc; i++)
+		check_backend(found.gl_pathv[i]);
+	globfree(&found);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(backends)};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
