@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Knobs and their way back: set, get, status, restore; and the guard when anybody is killed."""
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+
+import pytest
+
+from fake_gpus import FakeGpus
+from jm import BIN, FAILURE, USAGE, sentence
+
+FOUND = [700.0, 555.0, 700.0, 600.0]
+
+
+@pytest.fixture
+def gpus(tmp_path):
+    """Four GPUs with limits that are not the default, set by somebody else than joulemark."""
+    gpus = FakeGpus(tmp_path, 4)
+    assert run(gpus, "set", "gpu.power@GPU-1=555W", "gpu.power@GPU-3=600W").returncode == 0
+    for name in gpus.journals():
+        os.remove(os.path.join(gpus.env["JM_STATE"], "knobs", name))
+    assert gpus.limits() == FOUND
+    return gpus
+
+
+def run(gpus, *args, **kwargs):
+    env = dict(os.environ, **gpus.env)
+    return subprocess.run([BIN, *args], env=env, capture_output=True, text=True, timeout=60, **kwargs)
+
+
+def start(gpus, *args):
+    env = dict(os.environ, **gpus.env)
+    return subprocess.Popen([BIN, *args], env=env, stderr=subprocess.DEVNULL)
+
+
+def wait_for(what, seconds=20):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if what():
+            return True
+        time.sleep(0.005)
+    return False
+
+
+def guard_of(pid):
+    """The process id of the guard that a joulemark has started, or None."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as f:
+            children = f.read().split()
+        for child in children:
+            with open(f"/proc/{child}/cmdline", "rb") as f:
+                if f.read() == b"joulemark\0guard\0":
+                    return int(child)
+    except (FileNotFoundError, ProcessLookupError):
+        pass
+    return None
+
+
+def kill(pid, sig=signal.SIGKILL):
+    try:
+        os.kill(pid, sig)
+    except ProcessLookupError:
+        pass
+
+
+def test_held_while_a_command_runs(gpus):
+    done = run(gpus, "set", "gpu.power=300W", "--", BIN, "get", "--json")
+    assert done.returncode == 0
+    assert [k["requested"] for k in json.loads(done.stdout)] == [300] * 4
+    assert gpus.limits() == FOUND and not gpus.journals()
+
+
+@pytest.mark.parametrize("command, status", [
+    (["sh", "-c", "exit 7"], 7),
+    (["sh", "-c", "kill -TERM $$"], 143),
+    (["/nowhere/nothing"], 127),
+    (["/etc/passwd"], 126),
+])
+def test_status_is_the_commands(gpus, command, status):
+    assert run(gpus, "set", "gpu.power=300W", "--", *command).returncode == status
+    assert gpus.limits() == FOUND
+
+
+def test_kept_until_restore(gpus):
+    assert run(gpus, "set", "gpu.power=300W").returncode == 0
+    assert run(gpus, "get").returncode == 0  # another start does not undo it
+    assert gpus.limits() == [300] * 4
+    assert "restore" in run(gpus, "status").stdout
+    assert run(gpus, "set", "gpu.power=400W", "--", "true").returncode == 0
+    assert gpus.limits() == [300] * 4
+    assert "4 settings" in run(gpus, "restore").stdout
+    assert gpus.limits() == FOUND
+    assert "Nothing" in run(gpus, "restore").stdout
+    assert "Nothing" in run(gpus, "status").stdout
+
+
+def test_second_sweeper_is_told_who_holds(gpus):
+    first = start(gpus, "set", "gpu.power=300W", "--", "sleep", "60")
+    try:
+        assert wait_for(lambda: gpus.limits() == [300] * 4)
+        second = run(gpus, "set", "gpu.power=400W", "--", "true")
+        assert f"process {first.pid}" in sentence(second, FAILURE)
+        assert gpus.limits() == [300] * 4
+        held = json.loads(run(gpus, "status", "--json").stdout)
+        assert {h["state"] for h in held} == {"held"} and {h["pid"] for h in held} == {first.pid}
+    finally:
+        first.terminate()
+    assert first.wait(20) == 128 + signal.SIGTERM
+    assert gpus.limits() == FOUND
+
+
+@pytest.mark.parametrize("words, code, text", [
+    (["gpu.power=900W"], USAGE, "200W to 700W"),
+    (["gpu.power=300"], USAGE, "unit"),
+    (["gpu.pover=300W"], USAGE, "did you mean 'gpu.power'"),
+    (["gpu.power=200:400+100W"], USAGE, "run --set"),
+    (["gpu.power@GPU-7=300W"], USAGE, "GPU-7"),
+    ([], USAGE, "knob=value"),
+    (["--control", "nvmll", "gpu.power=300W"], USAGE, "did you mean 'nvml'"),
+])
+def test_bad_settings(gpus, words, code, text):
+    assert text in sentence(run(gpus, "set", *words), code)
+    assert gpus.limits() == FOUND
+
+
+def test_no_permission_rolls_back(gpus):
+    gpus.config("deny=2")
+    assert "root" in sentence(run(gpus, "set", "gpu.power=300W", "--", "true"), FAILURE)
+    assert gpus.limits() == FOUND and not gpus.journals()
+
+
+def test_enforced_is_told(gpus):
+    gpus.config("enforce=1:250")
+    assert "enforced 250 W" in run(gpus, "set", "gpu.power@GPU-1=400W", "--", "true").stderr
+
+
+def test_unwritable_state(gpus):
+    gpus.env["JM_STATE"] = "/proc/nowhere"
+    assert "/proc/nowhere" in sentence(run(gpus, "set", "gpu.power=300W", "--", "true"), FAILURE)
+    assert gpus.limits() == FOUND
+
+
+def test_only_this_jobs_gpus(gpus):
+    gpus.env["CUDA_VISIBLE_DEVICES"] = "1,GPU-2"
+    assert len(json.loads(run(gpus, "get", "--json").stdout)) == 2
+    assert run(gpus, "set", "gpu.power=300W").returncode == 0
+    assert gpus.limits() == [700, 300, 300, 600]
+    gpus.env["CUDA_VISIBLE_DEVICES"] = "0"  # a later job restores them nevertheless
+    assert run(gpus, "restore").returncode == 0
+    assert gpus.limits() == FOUND
+
+
+def test_guard_is_not_for_the_command_line(gpus):
+    assert run(gpus, "guard").returncode == USAGE
+
+
+@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+def test_signals_reach_the_command(gpus, sig):
+    program = start(gpus, "set", "gpu.power=300W", "--", "sleep", "60")
+    assert wait_for(lambda: gpus.limits() == [300] * 4)
+    time.sleep(0.1)
+    program.send_signal(sig)
+    assert program.wait(20) == 128 + sig
+    assert gpus.limits() == FOUND and not gpus.journals()
+
+
+@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGINT])
+def test_guard_ended_politely(gpus, sig):
+    program = start(gpus, "set", "gpu.power=300W", "--", "sleep", "60")
+    assert wait_for(lambda: gpus.limits() == [300] * 4)
+    kill(guard_of(program.pid), sig)
+    assert wait_for(lambda: gpus.limits() == FOUND)
+    program.terminate()
+    assert program.wait(20) == FAILURE
+
+
+def end(program):
+    """The command of a killed joulemark lives on; it ends by itself."""
+    program.wait(20)
+
+
+def test_kill_of_the_guard_is_mended_at_once(gpus):
+    program = start(gpus, "set", "gpu.power=300W", "--", "sleep", "60")
+    assert wait_for(lambda: gpus.limits() == [300] * 4)
+    kill(guard_of(program.pid))
+    assert wait_for(lambda: gpus.limits() == FOUND)
+    program.terminate()
+    assert program.wait(20) == FAILURE
+    assert not gpus.journals()
+
+
+@pytest.mark.parametrize("victim", ["program", "guard", "both"])
+def test_random_kills(gpus, victim):
+    """Sets take 20 ms here, so that kills fall before, between and after them; and while restoring."""
+    gpus.config("setlatency=4000")
+    rng = random.Random(victim)
+    for _ in range(15):
+        program = start(gpus, "set", "gpu.power=300W", "--", "sleep", "0.05")
+        time.sleep(rng.uniform(0, 0.12))
+        guard = guard_of(program.pid)
+        if victim != "program" and guard:
+            kill(guard)
+        if victim != "guard":
+            kill(program.pid)
+        end(program)
+        if victim == "both":  # the next joulemark of any kind
+            assert run(gpus, "get").returncode == 0
+            assert gpus.limits() == FOUND and not gpus.journals()
+        else:
+            assert wait_for(lambda: gpus.limits() == FOUND and not gpus.journals()), gpus.limits()
