@@ -262,6 +262,8 @@ JM.chartProducts = function (series, dims, names) {
 	});
 };
 
+const shade = (c, name, i) => c.phase[{ warmup: 0, setup: 1, cooldown: 1, steady: 2, command: 2, verify: 3 }[name] ?? i % 4];
+
 // Power over time of one run, with its phases shaded; trace: see report/trace.c.
 JM.chartTrace = function (trace) {
 	const state = { trace: trace };
@@ -270,11 +272,11 @@ JM.chartTrace = function (trace) {
 		const caps = [...new Set((t.caps || []).filter(known))];
 		option.color = c.many;
 		option.grid.top = 52;
-		option.grid.bottom = 64;
-		option.legend = { type: "scroll", top: 0, left: 0, right: 0, textStyle: { color: c.soft }, itemWidth: 16, itemHeight: 8,
+		option.grid.bottom = 70;
+		option.legend = { type: "scroll", top: 0, left: 0, right: 0, textStyle: { color: c.soft }, itemWidth: 16, itemHeight: 4, icon: "roundRect",
 			pageTextStyle: { color: c.soft }, pageIconColor: c.soft, pageIconInactiveColor: c.line };
-		option.xAxis = axis(c, "s", { min: t.start_s, max: t.end_s, nameGap: 24,
-			axisLabel: { color: c.soft, hideOverlap: true, showMaxLabel: false, formatter: (v) => JM.plain(v) } });
+		option.xAxis = axis(c, "seconds", { min: t.start_s, max: t.end_s, nameGap: 24,
+			axisLabel: { color: c.soft, hideOverlap: true, showMaxLabel: false } });
 		option.yAxis = axis(c, "", { name: "W", nameLocation: "end", nameGap: 8, boundaryGap: [0, "8%"],
 			nameTextStyle: { color: c.soft, align: "left", padding: [0, 0, 0, -28] } });
 		option.tooltip = Object.assign(option.tooltip, { trigger: "axis", axisPointer: { lineStyle: { color: c.soft } },
@@ -287,7 +289,7 @@ JM.chartTrace = function (trace) {
 		option.series = t.meters.map((m, k) => ({ type: "line", name: m.label, symbol: "none", step: "end",
 			lineStyle: { width: 1.3 }, data: m.points.map((d) => ({ value: d, index: k })), connectNulls: false,
 			markArea: k ? undefined : { silent: true, label: { color: c.soft, fontSize: 11, position: "insideTop" },
-				data: t.phases.map((p, i) => [{ name: p.name, xAxis: p.start_s, itemStyle: { color: c.phase[i % c.phase.length] } },
+				data: t.phases.map((p, i) => [{ name: p.name, xAxis: p.start_s, itemStyle: { color: shade(c, p.name, i) } },
 					{ xAxis: p.end_s }]) },
 			markLine: k || !caps.length ? undefined : { silent: true, symbol: "none",
 				lineStyle: { type: "dashed", color: c.ref }, label: { formatter: "cap {c} W", position: "insideEndTop", color: c.ref, fontSize: 11 },

@@ -25,19 +25,22 @@ JM.decimals = function (value, digits) {
 	return Math.min(12, Math.max(0, digits - 1 - Math.floor(Math.log10(Math.abs(value)))));
 };
 
+// Thousands apart from 10000 on; a real minus sign.
+const apart = (t) => t.replace(/^-/, "\u2212").replace(/^(\D*)(\d{5,})/, (all, sign, d) => sign + d.replace(/\B(?=(\d{3})+$)/g, "\u202f"));
+
 // The same rule as the terminal's: two digits of the half width, four where there is none.
 JM.estimate = function (mean, half) {
 	if (!known(mean))
 		return "\u2013";
 	if (!(half > 0))
-		return mean.toFixed(mean === 0 ? 1 : JM.decimals(mean, 4));
+		return apart(mean.toFixed(mean === 0 ? 1 : JM.decimals(mean, 4)));
 	let places = JM.decimals(half, 2);
 	if (mean !== 0)
 		places = Math.min(places, JM.decimals(mean, 7));
-	return mean.toFixed(places) + "\u00a0\u00b1\u00a0" + half.toFixed(places);
+	return apart(mean.toFixed(places)) + "\u00a0\u00b1\u00a0" + apart(half.toFixed(places));
 };
 
-JM.plain = (v) => known(v) ? v.toFixed(v === 0 ? 0 : JM.decimals(v, 4)) : "\u2013";
+JM.plain = (v) => known(v) ? apart(v.toFixed(v === 0 ? 0 : JM.decimals(v, 4))) : "\u2013";
 
 const prefixes = [["M", 1e6], ["k", 1e3], ["", 1], ["m", 1e-3], ["\u00b5", 1e-6], ["n", 1e-9],
 	["p", 1e-12], ["f", 1e-15]];
