@@ -171,7 +171,7 @@ static void ask_state(struct report *r, struct jm_ctx *ctx)
 		say(r, &f);
 		return;
 	}
-	strcpy(what, path);
+	memcpy(what, path, sizeof(what));
 	f.ok = can_write(path);
 	if (!f.ok)
 		f.why = "cannot be written, so nothing can be set";

@@ -58,7 +58,7 @@ static int open_list(
 	if (strlen(specs) >= sizeof(copy))
 		return jm_err_set(
 			err, JM_EUSAGE, "The list of controls is too long: '%.60s...'.", specs);
-	strcpy(copy, specs);
+	memcpy(copy, specs, strlen(specs) + 1);
 	for (char *w = strtok_r(copy, ",", &save); w && !rc; w = strtok_r(NULL, ",", &save))
 		rc = strlen(w) < JM_SPEC_MAX
 			     ? open_spec(board, ctx, w, err)

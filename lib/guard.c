@@ -50,7 +50,7 @@ static _Noreturn void become_guard(int fd)
 	for (int sig = 1; sig < NSIG; sig++)
 		signal(sig, SIG_DFL);
 	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
+	pthread_sigmask(SIG_SETMASK, &none, NULL);
 	execv("/proc/self/exe", argv);
 	_exit(127);
 }

@@ -192,7 +192,7 @@ static int watch(struct server *s, struct jm_err *err)
 	sigaddset(&signals, SIGTERM);
 	sigaddset(&signals, SIGHUP);
 	sigaddset(&signals, SIGQUIT);
-	sigprocmask(SIG_BLOCK, &signals, NULL);
+	pthread_sigmask(SIG_BLOCK, &signals, NULL);
 	s->sigfd = signalfd(-1, &signals, SFD_CLOEXEC);
 	signal(SIGPIPE, SIG_IGN);
 	return 0;

@@ -116,7 +116,7 @@ static bool apply_line(struct jm_journal_state *s, char **field)
 	snprintf(s->knob, sizeof(s->knob), "%s", field[4]);
 	snprintf(s->unit, sizeof(s->unit), "%s", field[5]);
 	snprintf(s->device, sizeof(s->device), "%s", field[6]);
-	s->pid = atoi(field[8]);
+	s->pid = (int)strtol(field[8], NULL, 10);
 	s->open = verb == JM_JOURNAL_FOUND;
 	if (verb == JM_JOURNAL_FOUND)
 		s->found = value;

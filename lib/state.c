@@ -64,7 +64,7 @@ int jm_state_path(
 	if (n < 0 || (size_t)n >= sizeof(path) || (size_t)n >= size)
 		return jm_err_set(err, JM_EUSAGE,
 			"The state folder's path is too long; set JM_STATE to a shorter one.");
-	strcpy(out, path);
+	memcpy(out, path, strlen(path) + 1);
 	return 0;
 }
 

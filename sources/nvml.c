@@ -51,89 +51,6 @@ struct state {
 	struct gpu gpu[];
 };
 
-/* ---- single calls ------------------------------------------------------------------------------ */
-
-/* A number of a call whose result is an unsigned int, or NAN. */
-#define CALL_U32(name, symbol, scale)                                                              \
-	static double name(const struct jm_nvml *nvml, jm_nvml_device device)                      \
-	{                                                                                          \
-		unsigned int value = 0;                                                            \
-                                                                                                   \
-		if (!nvml->symbol || nvml->symbol(device, &value) || value == UINT32_MAX)          \
-			return NAN;                                                                \
-		return value * (scale);                                                            \
-	}
-
-CALL_U32(call_power, power, 1e-3)
-CALL_U32(call_limit, limit, 1e-3)
-CALL_U32(call_limit_enforced, limit_enforced, 1e-3)
-
-static double call_energy(const struct jm_nvml *nvml, jm_nvml_device device)
-{
-	unsigned long long mj = 0;
-
-	if (!nvml->energy || nvml->energy(device, &mj))
-		return NAN;
-	return (double)mj * 1e-3;
-}
-
-static double clock_of(const struct jm_nvml *nvml, jm_nvml_device device, int type)
-{
-	unsigned int mhz = 0;
-
-	if (!nvml->clock || nvml->clock(device, type, &mhz) || mhz == UINT32_MAX)
-		return NAN;
-	return mhz * 1e6;
-}
-
-static double call_clock(const struct jm_nvml *nvml, jm_nvml_device device)
-{
-	return clock_of(nvml, device, JM_NVML_CLOCK_SM);
-}
-
-static double call_memory_clock(const struct jm_nvml *nvml, jm_nvml_device device)
-{
-	return clock_of(nvml, device, JM_NVML_CLOCK_MEMORY);
-}
-
-static double call_temperature(const struct jm_nvml *nvml, jm_nvml_device device)
-{
-	unsigned int celsius = 0;
-
-	if (!nvml->temperature || nvml->temperature(device, 0, &celsius))
-		return NAN;
-	return celsius;
-}
-
-static double call_utilisation(const struct jm_nvml *nvml, jm_nvml_device device)
-{
-	struct jm_nvml_utilisation u = {0, 0};
-
-	if (!nvml->utilisation || nvml->utilisation(device, &u) || u.gpu > 100)
-		return NAN;
-	return u.gpu / 100.0;
-}
-
-/* NVML's reasons as ours: 4 software power cap; 0x20, 0x40 heat; 0x80 brake; 0x10 sync boost; 8 a
- * hardware slowdown, which is of its own kind only when neither heat nor brake is named. */
-static double call_throttle(const struct jm_nvml *nvml, jm_nvml_device device)
-{
-	unsigned long long reasons = 0;
-	int bits = 0;
-
-	if (!nvml->throttle || nvml->throttle(device, &reasons))
-		return NAN;
-	if (reasons & 0x4)
-		bits |= JM_THROTTLE_POWER_CAP;
-	if (reasons & 0x60)
-		bits |= JM_THROTTLE_THERMAL;
-	if (reasons & 0x80)
-		bits |= JM_THROTTLE_POWER_BRAKE;
-	if ((reasons & 0x10) || ((reasons & 0x8) && !(reasons & 0xc0)))
-		bits |= JM_THROTTLE_OTHER;
-	return bits;
-}
-
 /* In order of preference: the first row of a quantity that answers is taken. */
 static const struct probe gpu_probes[] = {
 	{JM_Q_ENERGY, JM_NVML_ENERGY, JM_NVML_SCOPE_GPU, false, 1e-3, NULL},
@@ -141,16 +58,16 @@ static const struct probe gpu_probes[] = {
 	{JM_Q_POWER_AVERAGE, JM_NVML_POWER_AVERAGE, JM_NVML_SCOPE_GPU, false, 1e-3, NULL},
 	{JM_Q_LIMIT, JM_NVML_LIMIT_CURRENT, JM_NVML_SCOPE_GPU, true, 1e-3, NULL},
 	{JM_Q_LIMIT_REQUESTED, JM_NVML_LIMIT_REQUESTED, JM_NVML_SCOPE_GPU, true, 1e-3, NULL},
-	{JM_Q_ENERGY, 0, 0, false, 1, call_energy},
-	{JM_Q_POWER, 0, 0, false, 1, call_power},
-	{JM_Q_POWER_AVERAGE, 0, 0, false, 1, call_power},
-	{JM_Q_LIMIT, 0, 0, true, 1, call_limit_enforced},
-	{JM_Q_LIMIT_REQUESTED, 0, 0, true, 1, call_limit},
-	{JM_Q_CLOCK, 0, 0, true, 1, call_clock},
-	{JM_Q_MEMORY_CLOCK, 0, 0, true, 1, call_memory_clock},
-	{JM_Q_TEMPERATURE, 0, 0, true, 1, call_temperature},
-	{JM_Q_UTILISATION, 0, 0, true, 1, call_utilisation},
-	{JM_Q_THROTTLE, 0, 0, true, 1, call_throttle},
+	{JM_Q_ENERGY, 0, 0, false, 1, jm_nvml_get_energy},
+	{JM_Q_POWER, 0, 0, false, 1, jm_nvml_get_power},
+	{JM_Q_POWER_AVERAGE, 0, 0, false, 1, jm_nvml_get_power},
+	{JM_Q_LIMIT, 0, 0, true, 1, jm_nvml_get_limit_enforced},
+	{JM_Q_LIMIT_REQUESTED, 0, 0, true, 1, jm_nvml_get_limit},
+	{JM_Q_CLOCK, 0, 0, true, 1, jm_nvml_get_clock},
+	{JM_Q_MEMORY_CLOCK, 0, 0, true, 1, jm_nvml_get_memory_clock},
+	{JM_Q_TEMPERATURE, 0, 0, true, 1, jm_nvml_get_temperature},
+	{JM_Q_UTILISATION, 0, 0, true, 1, jm_nvml_get_utilisation},
+	{JM_Q_THROTTLE, 0, 0, true, 1, jm_nvml_get_throttle},
 };
 
 static const struct probe memory_probes[] = {
@@ -187,7 +104,7 @@ static bool answers(const struct state *s, const struct jm_nvml_gpu *g, const st
 	if (p->quantity == JM_Q_ENERGY && strstr(g->name, "GH200"))
 		return false;
 	if (!p->field) {
-		if (p->call == call_power &&
+		if (p->call == jm_nvml_get_power &&
 			(p->quantity == JM_Q_POWER_AVERAGE) != usage_is_average(g))
 			return false;
 		return !isnan(plausible(p->quantity, p->call(&s->nvml, g->handle)));

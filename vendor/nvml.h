@@ -190,6 +190,18 @@ struct jm_nvml_gpus {
 int jm_nvml_gpus_open(struct jm_nvml *nvml, struct jm_nvml_gpus *ret, struct jm_err *err);
 void jm_nvml_gpus_done(struct jm_nvml_gpus *gpus);
 
+/* One number by a call of its own, in SI units; NAN where there is none. power: as nvidia-smi has it, the
+ * mean of the last second from Ampere on, except GA100. utilisation: 0..1. throttle: enum jm_throttle. */
+double jm_nvml_get_power(const struct jm_nvml *nvml, jm_nvml_device device);
+double jm_nvml_get_energy(const struct jm_nvml *nvml, jm_nvml_device device);
+double jm_nvml_get_limit(const struct jm_nvml *nvml, jm_nvml_device device);
+double jm_nvml_get_limit_enforced(const struct jm_nvml *nvml, jm_nvml_device device);
+double jm_nvml_get_clock(const struct jm_nvml *nvml, jm_nvml_device device);
+double jm_nvml_get_memory_clock(const struct jm_nvml *nvml, jm_nvml_device device);
+double jm_nvml_get_temperature(const struct jm_nvml *nvml, jm_nvml_device device);
+double jm_nvml_get_utilisation(const struct jm_nvml *nvml, jm_nvml_device device);
+double jm_nvml_get_throttle(const struct jm_nvml *nvml, jm_nvml_device device);
+
 /* What is known of a GPU's power sensor. */
 struct jm_nvml_sensor {
 	unsigned int architecture;

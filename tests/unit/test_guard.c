@@ -137,7 +137,7 @@ static int set(struct fixture *f, struct jm_guard *g, const char *selector, doub
 {
 	struct jm_setting s = {.knob = "gpu.power", .value = watts};
 
-	strcpy(s.selector, selector);
+	snprintf(s.selector, sizeof(s.selector), "%s", selector);
 	return jm_guard_set(g, &s, 1, f->out, &f->n, &f->err);
 }
 
@@ -396,7 +396,7 @@ static void write_found(struct fixture *f, const char *boot, double found, struc
 		.control = "nvml:all",
 		.pid = 1 << 30};
 
-	strcpy(s.boot, boot);
+	snprintf(s.boot, sizeof(s.boot), "%s", boot);
 	assert_int_equal(jm_journal_open(&f->ctx, s.knob, s.device, j, &f->err), 0);
 	assert_int_equal(jm_journal_write(j, &s, JM_JOURNAL_FOUND, found, &f->err), 0);
 }
