@@ -12,10 +12,13 @@ extern const struct jm_command jm_command_mark;
 extern const struct jm_command jm_command_measure;
 extern const struct jm_command jm_command_report;
 extern const struct jm_command jm_command_restore;
+extern const struct jm_command jm_command_run;
 extern const struct jm_command jm_command_set;
 extern const struct jm_command jm_command_status;
+extern const struct jm_command jm_command_worker;
 
 const struct jm_command *const jm_commands[] = {
+	&jm_command_run,
 	&jm_command_measure,
 	&jm_command_mark,
 	&jm_command_report,
@@ -27,6 +30,7 @@ const struct jm_command *const jm_commands[] = {
 	&jm_command_doctor,
 	&jm_command_list,
 	&jm_command_guard,
+	&jm_command_worker,
 	&jm_command_help,
 	NULL,
 };

@@ -27,25 +27,27 @@
 #define GPFS_MAGIC   0x47504653
 #define BEEGFS_MAGIC 0x19830326
 
-static bool disk_full(struct jm_store *s, int rc)
+/* A write that failed half way: a full disk, a quota, a limit on files; SQLite keeps the errno of some only. */
+static bool write_failed(struct jm_store *s, int rc)
 {
-	int e = s->db ? sqlite3_system_errno(s->db) : errno;
+	int extended = s->db ? sqlite3_extended_errcode(s->db) : rc;
 
-	if ((rc & 0xff) == SQLITE_FULL)
-		return true;
-	return (rc & 0xff) == SQLITE_IOERR && (e == ENOSPC || e == EDQUOT || e == EFBIG);
+	return (rc & 0xff) == SQLITE_IOERR &&
+	       (extended == SQLITE_IOERR_WRITE || extended == SQLITE_IOERR_FSYNC ||
+		       extended == SQLITE_IOERR_SHMSIZE || extended == SQLITE_IOERR_TRUNCATE);
 }
 
 int jm__store_fail(struct jm_store *s, int rc, const char *doing, struct jm_err *err)
 {
 	const char *text = s->db ? sqlite3_errmsg(s->db) : sqlite3_errstr(rc);
 
-	if (disk_full(s, rc))
+	if ((rc & 0xff) == SQLITE_FULL || write_failed(s, rc))
 		return jm_err_set(err, JM_EIO,
-			"No room is left on the disk of the store '%s' for %s; what was finished "
-			"before is "
-			"safe. Free some space and run the same command again: it goes on from "
-			"there.",
+			"%s the store '%s', at %s; what was finished before is safe. Free some "
+			"space and run "
+			"the same command again: it goes on from there.",
+			write_failed(s, rc) ? "The disk is full, or failed, under"
+					    : "No room is left on the disk of",
 			s->path, doing);
 	switch (rc & 0xff) {
 	case SQLITE_CORRUPT:

@@ -1,0 +1,535 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `run`: a workload or a command, once or as a sweep, measured, kept and reported. */
+#include "run_parts.h"
+
+#include "report/report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define EXIT_CASE_FAILED 1
+#define EXIT_NOT_FOUND	 127 /* the command, as of a shell */
+
+struct run_command {
+	struct jm_cli *cli;
+	struct jm_store *store;
+	struct jm_guard *guard;
+	json_t *request, *records;
+	struct jm_plan plan;
+	int json_fd; /* of --json FILE, opened before the work; -1 = none */
+	int cancel_fd;
+};
+
+/* ---- signals: the handler may only note which came, and wake the loop ---- */
+
+static volatile sig_atomic_t caught;
+static int caught_fd = -1;
+
+static void on_signal(int number)
+{
+	int saved = errno;
+
+	caught = number;
+	if (write(caught_fd, "!", 1) < 0)
+		caught = number;
+	errno = saved;
+}
+
+static int catch_signals(struct run_command *r)
+{
+	static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+	struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+	int fds[2];
+
+	if (pipe2(fds, O_CLOEXEC | O_NONBLOCK))
+		return jm_err_set(
+			&r->cli->err, JM_EIO, "A pipe could not be made: %s.", strerror(errno));
+	r->cancel_fd = fds[0];
+	caught_fd = fds[1];
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+		sigaction(numbers[i], &action, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
+	return 0;
+}
+
+/* ---- files ---- */
+
+/* What root makes for the user who called sudo belongs to that user. */
+static void give_to_caller(const char *path)
+{
+	const char *uid = getenv("SUDO_UID"), *gid = getenv("SUDO_GID");
+	long u = uid ? strtol(uid, NULL, 10) : 0, g = gid ? strtol(gid, NULL, 10) : 0;
+	struct stat st;
+
+	if (geteuid() || u <= 0 || g <= 0 || stat(path, &st) || st.st_uid)
+		return;
+	if (chown(path, (uid_t)u, (gid_t)g))
+		return; /* it stays root's, which is no reason to stop */
+}
+
+static const char *text_of(const struct run_command *r, const char *name)
+{
+	return jm_values_text(&r->cli->values, name);
+}
+
+static bool flag(const struct run_command *r, const char *name)
+{
+	return jm_values_number(&r->cli->values, name) > 0;
+}
+
+static bool json_on_stdout(const struct run_command *r)
+{
+	const char *path = text_of(r, "json");
+
+	return path && !strcmp(path, "-");
+}
+
+/* Before hours of work, not after them. */
+static int open_json(struct run_command *r)
+{
+	const char *path = text_of(r, "json");
+
+	if (!path || json_on_stdout(r))
+		return 0;
+	r->json_fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+	if (r->json_fd < 0)
+		return jm_err_set(&r->cli->err, JM_EPERM,
+			"'%s' cannot be written: %s; give another file to --json.", path,
+			strerror(errno));
+	give_to_caller(path);
+	return 0;
+}
+
+static int write_json(struct run_command *r)
+{
+	bool single = r->plan.n * r->plan.repeat == 1;
+	const json_t *value = single ? json_array_get(r->records, 0) : r->records;
+	size_t flags = JSON_INDENT(2) | JSON_REAL_PRECISION(15);
+	int rc;
+
+	if (!text_of(r, "json") || !value)
+		return 0;
+	if (json_on_stdout(r)) {
+		rc = json_dumpf(value, stdout, flags);
+		putchar('\n');
+	} else {
+		rc = ftruncate(r->json_fd, 0);
+		if (!rc)
+			rc = json_dumpfd(value, r->json_fd, flags);
+		if (!rc)
+			rc = write(r->json_fd, "\n", 1) == 1 ? 0 : -1;
+	}
+	if (!rc)
+		return 0;
+	return jm_err_set(&r->cli->err, JM_EIO, "Writing '%s' failed: %s; is the disk full?",
+		text_of(r, "json"), strerror(errno));
+}
+
+static int open_store(struct run_command *r)
+{
+	const char *path = text_of(r, "store");
+	int rc;
+
+	if (!path && (flag(r, "resume") || flag(r, "retry")))
+		return jm_err_set(&r->cli->err, JM_EUSAGE,
+			"--%s goes on with what a store holds; name it with --store FILE.",
+			flag(r, "resume") ? "resume" : "retry");
+	if (!path)
+		return 0;
+	rc = jm_store_open(path, JM_STORE_WRITE, &r->store, &r->cli->err);
+	if (!rc)
+		give_to_caller(path);
+	return rc;
+}
+
+/* ---- the plan ---- */
+
+static int start_guard(struct run_command *r)
+{
+	return jm_guard_start(
+		&r->cli->ctx, jm_run_controls(r->cli, r->request), &r->guard, &r->cli->err);
+}
+
+/* What an earlier call found and drew stays as it was, or the cases would not be the same. */
+static int take_over(struct run_command *r, const json_t *stored)
+{
+	const json_t *seed = json_object_get(stored, "seed"),
+		     *found = json_object_get(stored, "found");
+	const struct jm_value *asked = jm_values_get(&r->cli->values, "seed");
+
+	if (asked->given && (json_int_t)asked->number != json_integer_value(seed))
+		return jm_err_set(&r->cli->err, JM_EUSAGE,
+			"The store '%s' has begun this plan with --seed %lld; leave --seed out, or "
+			"give "
+			"another file to --store.",
+			jm_store_path(r->store), (long long)json_integer_value(seed));
+	json_object_set(r->request, "seed", (json_t *)(uintptr_t)seed);
+	json_object_set(r->request, "found", (json_t *)(uintptr_t)found);
+	return 0;
+}
+
+static int look_for_stored(struct run_command *r, bool *ret_stored)
+{
+	struct jm_err none = JM_ERR_INIT;
+	char key[JM_CASE_ID];
+	json_t *stored;
+	int rc = jm_json_hash(json_object_get(r->request, "what"), key, &r->cli->err);
+
+	*ret_stored = false;
+	if (rc || !r->store)
+		return rc;
+	rc = jm_store_plan(r->store, key, &stored, &none);
+	if (rc == JM_ENOENT)
+		return 0;
+	if (rc)
+		return jm_err_set(&r->cli->err, rc, "%s", none.text);
+	rc = take_over(r, stored);
+	json_decref(stored);
+	*ret_stored = true;
+	return rc;
+}
+
+static int find_found(struct run_command *r)
+{
+	json_t *found;
+	int rc;
+
+	rc = jm_run_found(r->guard, json_object_get(r->request, "what"), &found, &r->cli->err);
+	if (!rc)
+		json_object_set_new(r->request, "found", found);
+	return rc;
+}
+
+static int request_from_arguments(struct run_command *r)
+{
+	bool stored, set = jm_values_get(&r->cli->values, "set")->n_texts > 0;
+	int rc = 0;
+
+	r->request = jm_run_request(r->cli);
+	if (!r->request)
+		return r->cli->err.code;
+	if (set)
+		rc = start_guard(r);
+	if (!rc && set)
+		rc = jm_run_request_settings(r->cli, jm_guard_knobs(r->guard), r->request);
+	if (!rc)
+		rc = look_for_stored(r, &stored);
+	if (!rc && set && !stored)
+		rc = find_found(r);
+	return rc;
+}
+
+static int request_from_store(struct run_command *r)
+{
+	const struct jm_value *repeat = jm_values_get(&r->cli->values, "repeat");
+	int rc;
+
+	if (r->cli->n_args || r->cli->command || r->cli->n_extra)
+		return jm_err_set(&r->cli->err, JM_EUSAGE,
+			"--resume takes the plan from the store; leave out what to run.");
+	rc = jm_store_last_plan(r->store, &r->request, &r->cli->err);
+	if (rc)
+		return rc;
+	if (repeat->given)
+		json_object_set_new(r->request, "repeat", json_integer((json_int_t)repeat->number));
+	if (json_array_size(json_object_get(json_object_get(r->request, "what"), "settings")))
+		rc = start_guard(r);
+	return rc;
+}
+
+static int make_plan(struct run_command *r)
+{
+	int recovered, rc = jm_guard_recover(&r->cli->ctx, &recovered, &r->cli->err);
+
+	if (!rc && recovered)
+		jm_log(&r->cli->ctx, JM_INFO, "%d settings of a killed run were restored.",
+			recovered);
+	if (!rc)
+		rc = flag(r, "resume") ? request_from_store(r) : request_from_arguments(r);
+	return rc ? rc : jm_plan_new(r->request, &r->plan, &r->cli->err);
+}
+
+/* ---- the run ---- */
+
+static int run_plan(struct run_command *r)
+{
+	bool alone = r->plan.n * r->plan.repeat == 1;
+	struct jm_run_show show;
+	struct jm_run_options o = {
+		.plan = &r->plan,
+		.store = r->store,
+		.controls = jm_run_controls(r->cli, r->request),
+		.retry = flag(r, "retry"),
+		.fail_fast = flag(r, "fail-fast"),
+		.cancel_fd = r->cancel_fd,
+		.out_fd = alone && !json_on_stdout(r) ? STDOUT_FILENO : -1,
+		.echo = alone || flag(r, "show-output"),
+		.event = jm_run_show_event,
+		.event_arg = &show,
+	};
+	int rc;
+
+	if (o.out_fd < 0 && flag(r, "show-output"))
+		o.out_fd = STDERR_FILENO;
+	jm_run_show_init(&show, &r->plan);
+	rc = jm_run_plan(&r->cli->ctx, &o, &r->guard, r->records, &r->cli->err);
+	jm_run_show_done(&show);
+	return rc;
+}
+
+static int count_failed(const struct run_command *r)
+{
+	const json_t *record;
+	size_t i;
+	int n = 0;
+
+	json_array_foreach(r->records, i, record)
+	{
+		const char *status = json_string_value(json_object_get(record, "status"));
+
+		n += !status || strcmp(status, "ok") != 0;
+	}
+	return n;
+}
+
+static void print_table(struct run_command *r)
+{
+	struct jm_err err = JM_ERR_INIT;
+	FILE *out = json_on_stdout(r) ? stderr : stdout;
+	char *text = NULL;
+
+	if (!json_array_size(r->records))
+		return;
+	if (jm_report_table(r->records, NULL, &text, &err))
+		fprintf(stderr, "joulemark: The table could not be made: %s\n", err.text);
+	else
+		fprintf(out, "\n%s", text);
+	free(text);
+}
+
+static void print_next(const struct run_command *r, int failed, bool whole)
+{
+	const char *store = text_of(r, "store");
+
+	if (!store) {
+		if (r->plan.n * r->plan.repeat > 1)
+			fprintf(stderr,
+				"\nNothing was kept; --store FILE keeps records and traces.\n");
+		return;
+	}
+	fprintf(stderr, "\nNext:\n");
+	if (!whole)
+		fprintf(stderr, "  joulemark run --store %s --resume          # the rest\n", store);
+	if (failed)
+		fprintf(stderr, "  joulemark run --store %s --resume --retry  # %d failed\n", store,
+			failed);
+	fprintf(stderr, "  joulemark report %s --html report.html\n", store);
+}
+
+static int finish(struct run_command *r, int rc)
+{
+	bool whole = json_array_size(r->records) == (size_t)r->plan.n * (size_t)r->plan.repeat;
+	struct jm_err first = r->cli->err;
+	int failed = count_failed(r), status = failed ? EXIT_CASE_FAILED : 0;
+
+	if (rc == JM_EINTR)
+		status = 128 + caught;
+	else if (rc == JM_ECHILD) /* --fail-fast */
+		fprintf(stderr, "joulemark: %s\n", first.text);
+	else if (rc)
+		status = jm_cli_fail(r->cli);
+	r->cli->err = (struct jm_err)JM_ERR_INIT;
+	if (write_json(r))
+		status = jm_cli_fail(r->cli);
+	print_table(r);
+	print_next(r, failed, whole);
+	return status;
+}
+
+static int run_all(struct run_command *r)
+{
+	int rc = catch_signals(r);
+
+	if (!rc)
+		rc = open_store(r);
+	if (!rc)
+		rc = open_json(r);
+	if (!rc)
+		rc = make_plan(r);
+	if (rc) {
+		rc = jm_cli_fail(r->cli);
+		return r->cli->err.code == JM_ENOENT && r->cli->command ? EXIT_NOT_FOUND : rc;
+	}
+	return finish(r, run_plan(r));
+}
+
+static int run_run(struct jm_cli *cli)
+{
+	struct run_command r = {
+		.cli = cli, .records = json_array(), .json_fd = -1, .cancel_fd = -1};
+	struct jm_err err = JM_ERR_INIT;
+	int status = run_all(&r);
+
+	if (jm_guard_stop(r.guard, &err)) {
+		fprintf(stderr, "joulemark: %s\n", err.text);
+		status = status ? status : JM_EXIT_FAILURE;
+	}
+	err = (struct jm_err)JM_ERR_INIT;
+	if (jm_store_close(r.store, &err)) {
+		fprintf(stderr, "joulemark: %s\n", err.text);
+		status = status ? status : JM_EXIT_FAILURE;
+	}
+	jm_plan_done(&r.plan);
+	json_decref(r.request);
+	json_decref(r.records);
+	if (r.json_fd >= 0 && close(r.json_fd)) {
+		fprintf(stderr, "joulemark: Writing the JSON failed: %s.\n", strerror(errno));
+		status = status ? status : JM_EXIT_FAILURE;
+	}
+	return status;
+}
+
+static const struct jm_option options[] = {
+	{.name = "device",
+		.type = JM_TEXT,
+		.fallback = "cpu",
+		.argument = "DEVICE,...",
+		.help = "what the work runs on: cpu, ref, or a simulated node as sim:h100x4"},
+	{.name = "precision",
+		.type = JM_TEXT,
+		.fallback = "f32",
+		.argument = "PRECISION,...",
+		.help = "of the arithmetic: f32, bf16"},
+	{.name = "set",
+		.type = JM_TEXT,
+		.argument = "KNOB=VALUES",
+		.repeat = true,
+		.help = "sweep a knob: gpu.power=300W,400W or gpu.power=200:700+100W; every block "
+			"holds the "
+			"setting that was found too, as the reference"},
+	{.name = "repeat",
+		.type = JM_INT,
+		.min = 1,
+		.max = 10000,
+		.fallback = "1",
+		.help = "blocks; each holds every case once, in an order of its own"},
+	{.name = "seed",
+		.type = JM_INT,
+		.min = 0,
+		.max = 9e15,
+		.fallback = "1",
+		.help = "of the order and of the workload's random numbers"},
+	{.name = "warmup",
+		.type = JM_TEXT,
+		.argument = "N|TIME",
+		.help = "steps, or time as in 5s, before the measured phase; else 2 steps and at "
+			"least "
+			"1 s"},
+	{.name = "steps",
+		.type = JM_INT,
+		.min = 1,
+		.max = 1e9,
+		.help = "steps of the measured phase; without it and --seconds 3 steps and at "
+			"least "
+			"10 s"},
+	{.name = "seconds",
+		.type = JM_DURATION,
+		.unit = "s",
+		.min = 0.001,
+		.max = 1e7,
+		.help = "length of the measured phase, to the end of the step"},
+	{.name = "source",
+		.type = JM_TEXT,
+		.argument = "SOURCE,...",
+		.help = "power sensors; else all that open here"},
+	{.name = "interval",
+		.type = JM_DURATION,
+		.unit = "s",
+		.min = 0.0001,
+		.max = 60,
+		.help = "between readings"},
+	{.name = "control",
+		.type = JM_TEXT,
+		.argument = "CONTROL,...",
+		.help = "whose knobs --set means; else those of the machine or of the simulated "
+			"device"},
+	{.name = "store",
+		.type = JM_TEXT,
+		.argument = "FILE",
+		.help = "keep records and traces in this SQLite file; what it holds is not done "
+			"again"},
+	{.name = "resume", .type = JM_FLAG, .help = "go on with the last plan in the store"},
+	{.name = "retry", .type = JM_FLAG, .help = "run failed cases again"},
+	{.name = "fail-fast", .type = JM_FLAG, .help = "stop after the first failed case"},
+	{.name = "json",
+		.type = JM_TEXT,
+		.argument = "FILE|-",
+		.help = "write the record, or the array of several; - is standard output"},
+	{.name = "timeout",
+		.type = JM_DURATION,
+		.unit = "s",
+		.min = 0.01,
+		.max = 1e7,
+		.help = "a case that takes longer has failed"},
+	{.name = "items-regex",
+		.type = JM_TEXT,
+		.argument = "REGEX",
+		.help = "items that a command has done, from what it prints: the first group of a "
+			"POSIX "
+			"extended regular expression; each match adds"},
+	{.name = "items-json",
+		.type = JM_TEXT,
+		.argument = "KEY",
+		.help = "items that a command has done, from JSON that it prints: a key as "
+			"result.tokens"},
+	{.name = "unit",
+		.type = JM_TEXT,
+		.argument = "WORD",
+		.help = "of a command's items: token"},
+	{.name = "real-time",
+		.type = JM_FLAG,
+		.help = "a simulated device takes the machine's time instead of simulated time"},
+	{.name = "show-output",
+		.type = JM_FLAG,
+		.help = "pass on what commands print, to standard error; a single run always does"},
+	{0},
+};
+
+const struct jm_command jm_command_run = {
+	.name = "run",
+	.summary = "run a workload or a command, or sweep settings, with power measured",
+	.usage = "[options] WORKLOAD [workload's options] | [options] -- CMD...",
+	.description =
+		"Runs a workload (see 'joulemark list') or an outside command, each case in a "
+		"process "
+		"of its own, with power sampled in phases, and prints a table. --set sweeps knobs; "
+		"an "
+		"option of the workload given as a list (--batch 4,8) is swept too. Cases come in "
+		"complete blocks (--repeat), each with the reference, in random order. Settings "
+		"are "
+		"put back as they were found, also after a kill.\n\n"
+		"With --store the same command goes on after any interruption: finished cases are "
+		"kept, failed ones are run again with --retry.\n\n"
+		"A command tells its items by marks ('joulemark mark'), --items-regex or "
+		"--items-json.\n\n"
+		"Exit status: 0 when all cases went well, 1 when a case failed (its record tells "
+		"why), "
+		"127 when the command was not found, 130 after Ctrl-C, 2 for wrong usage, 125 for "
+		"a failure of joulemark itself.",
+	.example = "joulemark run sim --device sim:h100x4 --set gpu.power=200:700+100W --repeat 3 "
+		   "--store h100.db\n"
+		   "joulemark run --set gpu.power=300W,400W --repeat 5 --store mine.db -- python3 "
+		   "train.py",
+	.options = options,
+	.max_args = 1,
+	.takes_command = true,
+	.takes_extra = true,
+	.run = run_run,
+};

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Parts of the command `run`: from options to a request, and what is shown on the way. */
+#ifndef JM_CLI_RUN_H
+#define JM_CLI_RUN_H
+
+#include "cli.h"
+#include "run.h"
+
+/* ---- run_request.c ---- */
+
+/* The request's "what" without its settings, and "how"; see plan.h. The caller owns it. */
+json_t *jm_run_request(struct jm_cli *cli);
+/* Adds the --set axes, checked against the guard's knobs. */
+int jm_run_request_settings(struct jm_cli *cli, const struct jm_knobs *knobs, json_t *request);
+/* The guard's controls: --control, else the device where it is a simulated one; NULL = the machine's. */
+const char *jm_run_controls(const struct jm_cli *cli, const json_t *request);
+
+/* ---- run_show.c ---- */
+
+struct jm_run_show {
+	const struct jm_plan *plan;
+	bool terminal; /* stderr is one: bar and ETA */
+	bool silent;
+	int done, failed; /* in this call */
+	int64_t start_ns; /* machine's clock */
+	char note[256];	  /* of the records, told already */
+};
+
+void jm_run_show_init(struct jm_run_show *show, const struct jm_plan *plan);
+void jm_run_show_event(void *arg, const struct jm_run_event *event);
+void jm_run_show_done(struct jm_run_show *show);
+
+#endif

@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From the command line of `run` to the request that a plan is made from. */
+#include "run_parts.h"
+
+#include "registry.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <limits.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAX_NAMES 160
+
+static const char *text_of(const struct jm_cli *cli, const char *name)
+{
+	return jm_values_text(&cli->values, name);
+}
+
+static bool given(const struct jm_cli *cli, const char *name)
+{
+	const struct jm_value *value = jm_values_get(&cli->values, name);
+
+	return value && value->given;
+}
+
+static int no_memory(struct jm_cli *cli)
+{
+	return jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for the plan.");
+}
+
+/* What a value is in the case's parameters: numbers in the base unit without superfluous digits. */
+static json_t *canonical(const struct jm_value *value)
+{
+	const struct jm_option *o = value->option;
+	char text[64];
+
+	if (!value->text)
+		return NULL;
+	if (o->type == JM_TEXT || o->type == JM_CHOICE)
+		return json_string(value->text);
+	snprintf(text, sizeof(text), "%.12g%s", value->number,
+		o->unit && o->type != JM_FLAG ? o->unit : "");
+	return json_string(text);
+}
+
+/* "4,8,16" of one option; each is checked by its row. */
+static int add_values(
+	struct jm_cli *cli, const struct jm_option *row, const char *list, json_t *ret_values)
+{
+	struct jm_option rows[] = {*row, {0}};
+	struct jm_values one;
+	char *copy = strdup(list), *rest = copy, *part;
+	int rc = copy ? 0 : no_memory(cli);
+
+	while (!rc && (part = strsep(&rest, ","))) {
+		rc = jm_values_init(&one, rows, &cli->err);
+		if (rc)
+			break;
+		rc = jm_values_set(&one, row->name, part, &cli->err);
+		if (!rc)
+			rc = json_array_append_new(ret_values, canonical(&one.value[0]))
+				     ? no_memory(cli)
+				     : 0;
+		jm_values_done(&one);
+	}
+	free(copy);
+	return rc;
+}
+
+static const char *extra_text(const struct jm_cli *cli, const char *name)
+{
+	for (int i = 0; i < cli->n_extra; i++)
+		if (!strcmp(cli->extra[i].name, name))
+			return cli->extra[i].text;
+	return NULL;
+}
+
+static int add_options(struct jm_cli *cli, const struct jm_option *rows, json_t *what)
+{
+	json_t *options = json_object();
+	int rc = json_object_set_new(what, "options", options) ? no_memory(cli) : 0;
+
+	for (const struct jm_option *row = rows; row && row->name && !rc; row++) {
+		const char *text = extra_text(cli, row->name);
+		json_t *values;
+
+		if (!text)
+			text = row->fallback;
+		if (!text)
+			continue;
+		values = json_array();
+		rc = add_values(cli, row, text, values);
+		if (!rc && json_object_set(options, row->name, values))
+			rc = no_memory(cli);
+		json_decref(values);
+	}
+	return rc;
+}
+
+static size_t add_names(const struct jm_option *rows, const char **names, size_t n)
+{
+	for (; rows && rows->name && n < MAX_NAMES; rows++)
+		names[n++] = rows->name;
+	return n;
+}
+
+/* An option that neither `run` nor the workload has. */
+static int check_extra(struct jm_cli *cli, const struct jm_option *rows, const char *who)
+{
+	const char *names[MAX_NAMES], *near;
+	size_t n = add_names(cli->cmd->options, names, add_names(rows, names, 0));
+
+	for (int i = 0; i < cli->n_extra; i++) {
+		const struct jm_option *row = rows;
+
+		while (row && row->name && strcmp(row->name, cli->extra[i].name) != 0)
+			row++;
+		if (row && row->name)
+			continue;
+		near = jm_did_you_mean(cli->extra[i].name, names, n);
+		if (near)
+			return jm_err_set(&cli->err, JM_EUSAGE,
+				"Neither 'run' nor %s has an option --%s; did you mean --%s?", who,
+				cli->extra[i].name, near);
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"Neither 'run' nor %s has an option --%s; 'joulemark run --help' and "
+			"'joulemark "
+			"list' show what there is.",
+			who, cli->extra[i].name);
+	}
+	return 0;
+}
+
+static int add_extra(struct jm_cli *cli, const char *name, const char *text)
+{
+	struct jm_extra *grown = reallocarray(cli->extra, (size_t)cli->n_extra + 1, sizeof(*grown));
+
+	if (!grown)
+		return -1;
+	cli->extra = grown;
+	grown[cli->n_extra++] = (struct jm_extra){name, text};
+	return 0;
+}
+
+static json_t *split(const char *list)
+{
+	json_t *array = json_array();
+	char *copy = strdup(list), *rest = copy, *part;
+
+	while (copy && (part = strsep(&rest, ",")))
+		if (*part)
+			json_array_append_new(array, json_string(part));
+	free(copy);
+	return array;
+}
+
+static const struct jm_workload *find_workload(const char *name)
+{
+	for (int i = 0; jm_workloads[i]; i++)
+		if (!strcmp(jm_workloads[i]->name, name))
+			return jm_workloads[i];
+	return NULL;
+}
+
+/* Of workloads and models together, since both may stand there. */
+static int no_such_work(struct jm_cli *cli, const char *name)
+{
+	const char *names[MAX_NAMES], *near;
+	size_t n = 0;
+
+	for (int i = 0; jm_workloads[i] && n < MAX_NAMES; i++)
+		names[n++] = jm_workloads[i]->name;
+	for (int i = 0; jm_models[i]; i++)
+		for (const struct jm_preset *p = jm_models[i]->presets; p->name && n < MAX_NAMES;
+			p++)
+			names[n++] = p->name;
+	near = jm_did_you_mean(name, names, n);
+	if (near)
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"There is no workload or model '%s'; did you mean '%s'?", name, near);
+	return jm_err_set(&cli->err, JM_EUSAGE,
+		"There is no workload or model '%s'; 'joulemark list' shows what there is, and a "
+		"command "
+		"stands after '--'.",
+		name);
+}
+
+/* The preset of a model stands for training it: `run gpt-117m` is `run train --model gpt-117m`. */
+static int add_workload(struct jm_cli *cli, json_t *what)
+{
+	const char *name = cli->args[0];
+	bool model = jm_model_find_preset(name) != NULL;
+	const struct jm_workload *w = find_workload(model ? "train" : name);
+	char who[96];
+	int rc;
+
+	if (!w)
+		return no_such_work(cli, name);
+	if (model && extra_text(cli, "model"))
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"'%s' and --model exclude each other; give one of them.", name);
+	if (model && add_extra(cli, "model", name))
+		return no_memory(cli);
+	snprintf(who, sizeof(who), "workload '%.64s'", name);
+	rc = check_extra(cli, w->options, who);
+	json_object_set_new(what, "workload", json_string(w->name));
+	json_object_set_new(what, "device", split(text_of(cli, "device")));
+	json_object_set_new(what, "precision", split(text_of(cli, "precision")));
+	return rc ? rc : add_options(cli, w->options, what);
+}
+
+static bool executable(const char *folder, size_t n, const char *name)
+{
+	char path[PATH_MAX];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%.*s%s%s", (int)n, folder, n ? "/" : "", name);
+	return !stat(path, &st) && S_ISREG(st.st_mode) && !access(path, X_OK);
+}
+
+/* Before anything is set or kept; the error is JM_ENOENT. */
+static int check_command(struct jm_cli *cli, const char *name)
+{
+	const char *path = getenv("PATH");
+	bool found = strchr(name, '/') && executable("", 0, name);
+
+	for (size_t n; !found && !strchr(name, '/') && path && *path;
+		path += n + (path[n] == ':')) {
+		n = strcspn(path, ":");
+		found = executable(path, n, name);
+	}
+	if (found)
+		return 0;
+	return jm_err_set(&cli->err, JM_ENOENT,
+		"The command '%s' was not found or may not be executed; check its name and PATH.",
+		name);
+}
+
+static int add_command(struct jm_cli *cli, json_t *what)
+{
+	json_t *command = json_array(), *throughput = json_object();
+	const char *regex = text_of(cli, "items-regex"), *json = text_of(cli, "items-json");
+	int rc = check_extra(cli, NULL, "an outside command");
+
+	if (!rc)
+		rc = check_command(cli, cli->command[0]);
+	for (char **word = cli->command; *word && !rc; word++)
+		if (json_array_append_new(command, json_string(*word)))
+			rc = jm_err_set(&cli->err, JM_EUSAGE,
+				"The command's word '%s' is not UTF-8 text and cannot be kept.",
+				*word);
+	if (!rc && regex && json)
+		rc = jm_err_set(&cli->err, JM_EUSAGE,
+			"--items-regex and --items-json exclude each other; give one of them.");
+	json_object_set_new(what, "command", command);
+	if (regex)
+		json_object_set_new(throughput, "regex", json_string(regex));
+	if (json)
+		json_object_set_new(throughput, "json", json_string(json));
+	if (text_of(cli, "unit"))
+		json_object_set_new(throughput, "unit", json_string(text_of(cli, "unit")));
+	if (json_object_size(throughput))
+		json_object_set(what, "throughput", throughput);
+	json_decref(throughput);
+	return rc;
+}
+
+static int add_lengths(struct jm_cli *cli, json_t *what)
+{
+	const char *warm = text_of(cli, "warmup");
+	double seconds;
+
+	if (cli->command && (warm || given(cli, "steps") || given(cli, "seconds")))
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"An outside command knows no --steps, --seconds or --warmup: it runs as "
+			"long as it "
+			"runs.");
+	if (warm && warm[strspn(warm, "0123456789")] &&
+		jm_parse_quantity(warm, "s", true, &seconds, &cli->err))
+		return cli->err.code;
+	if (warm)
+		json_object_set_new(what, "warmup", json_string(warm));
+	if (given(cli, "steps"))
+		json_object_set_new(what, "steps",
+			json_integer((json_int_t)jm_values_number(&cli->values, "steps")));
+	if (given(cli, "seconds"))
+		json_object_set_new(
+			what, "seconds", json_real(jm_values_number(&cli->values, "seconds")));
+	return 0;
+}
+
+static const char *simulated_device(const json_t *what)
+{
+	const char *device = json_string_value(json_array_get(json_object_get(what, "device"), 0));
+
+	return device && !strncmp(device, "sim:", 4) ? device : NULL;
+}
+
+static json_t *make_how(struct jm_cli *cli, const json_t *what)
+{
+	const char *sources = text_of(cli, "source"), *control = text_of(cli, "control");
+	json_t *how = json_object();
+
+	if (!sources)
+		sources = simulated_device(what);
+	json_object_set_new(how, "sources", sources ? split(sources) : json_array());
+	if (control)
+		json_object_set_new(how, "control", json_string(control));
+	if (given(cli, "interval"))
+		json_object_set_new(
+			how, "interval_s", json_real(jm_values_number(&cli->values, "interval")));
+	if (given(cli, "timeout"))
+		json_object_set_new(
+			how, "timeout_s", json_real(jm_values_number(&cli->values, "timeout")));
+	json_object_set_new(
+		how, "real_time", json_boolean(jm_values_number(&cli->values, "real-time") > 0));
+	return how;
+}
+
+/* A misspelt option of `run` is the nearer error. */
+static int nothing_to_run(struct jm_cli *cli)
+{
+	int rc = check_extra(cli, NULL, "what it shall run, which is not named,");
+
+	return rc ? rc
+		  : jm_err_set(&cli->err, JM_EUSAGE,
+			    "Say what to run: a workload or model, or a command after '--'.");
+}
+
+json_t *jm_run_request(struct jm_cli *cli)
+{
+	json_t *what = json_object(), *request;
+	int rc = 0;
+
+	if (cli->command && cli->n_args)
+		rc = jm_err_set(&cli->err, JM_EUSAGE,
+			"'%s' and a command after '--' exclude each other; give one of them.",
+			cli->args[0]);
+	else if (cli->command)
+		rc = add_command(cli, what);
+	else if (cli->n_args)
+		rc = add_workload(cli, what);
+	else
+		rc = nothing_to_run(cli);
+	if (!rc)
+		rc = add_lengths(cli, what);
+	if (rc) {
+		json_decref(what);
+		return NULL;
+	}
+	request = json_pack("{s:o, s:[], s:o, s:i, s:I}", "what", what, "found", "how",
+		make_how(cli, what), "repeat", (int)jm_values_number(&cli->values, "repeat"),
+		"seed", (json_int_t)jm_values_number(&cli->values, "seed"));
+	if (!request)
+		no_memory(cli);
+	return request;
+}
+
+static json_t *axis_json(const struct jm_axis *axis)
+{
+	json_t *values = json_array();
+	char text[64];
+
+	for (int i = 0; i < axis->n; i++) {
+		jm_setting_value_text(axis->value[i], axis->unit, text, sizeof(text));
+		json_array_append_new(values, json_string(text));
+	}
+	return json_pack("{s:s, s:s, s:s, s:o}", "knob", axis->knob, "selector", axis->selector,
+		"unit", axis->unit, "values", values);
+}
+
+static int check_twice(struct jm_cli *cli, const json_t *settings, const struct jm_axis *axis)
+{
+	const json_t *other;
+	size_t i;
+
+	json_array_foreach(settings, i, other)
+	{
+		if (!strcmp(json_string_value(json_object_get(other, "knob")), axis->knob) &&
+			!strcmp(json_string_value(json_object_get(other, "selector")),
+				axis->selector))
+			return jm_err_set(&cli->err, JM_EUSAGE,
+				"--set %s is given twice; write its values in one list.",
+				axis->knob);
+	}
+	return 0;
+}
+
+int jm_run_request_settings(struct jm_cli *cli, const struct jm_knobs *knobs, json_t *request)
+{
+	const struct jm_value *set = jm_values_get(&cli->values, "set");
+	json_t *settings = json_array();
+	int rc = json_object_set_new(json_object_get(request, "what"), "settings", settings)
+			 ? no_memory(cli)
+			 : 0;
+
+	for (int i = 0; i < set->n_texts && !rc; i++) {
+		struct jm_axis axis;
+
+		rc = jm_axis_parse(set->texts[i], knobs, &axis, &cli->err);
+		if (rc)
+			break;
+		rc = check_twice(cli, settings, &axis);
+		if (!rc && json_array_append_new(settings, axis_json(&axis)))
+			rc = no_memory(cli);
+		jm_axis_done(&axis);
+	}
+	return rc;
+}
+
+const char *jm_run_controls(const struct jm_cli *cli, const json_t *request)
+{
+	const char *control = text_of(cli, "control");
+	const json_t *how = json_object_get(request, "how");
+
+	if (control)
+		return control;
+	control = json_string_value(json_object_get(how, "control"));
+	return control ? control : simulated_device(json_object_get(request, "what"));
+}

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What `run` shows on standard error: a line per run of a case; on a terminal a bar with the time left. */
+#include "run_parts.h"
+
+#include "clock.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BAR 20
+
+void jm_run_show_init(struct jm_run_show *show, const struct jm_plan *plan)
+{
+	*show = (struct jm_run_show){.plan = plan,
+		.terminal = isatty(STDERR_FILENO),
+		.start_ns = jm_clock_now(jm_clock_real())};
+}
+
+/* Is this parameter not the same in all cases of the plan? */
+static bool varies(const struct jm_plan *plan, const char *group, const char *name)
+{
+	const json_t *first = NULL;
+
+	for (int i = 0; i < plan->n; i++) {
+		const json_t *p = plan->cases[i].parameters, *value;
+
+		value = json_object_get(group ? json_object_get(p, group) : p, name);
+		if (i && !json_equal(value, first))
+			return true;
+		first = value;
+	}
+	return false;
+}
+
+static void append(char *out, size_t size, const char *name, const char *equals, const char *value)
+{
+	size_t used = strlen(out);
+
+	if (used < size)
+		snprintf(out + used, size - used, "%s%s%s%s", used ? " " : "", name, equals, value);
+}
+
+/* What tells this case from the others: settings, and options that vary. */
+static void label_of(
+	const struct jm_run_show *show, const struct jm_plan_case *c, char *out, size_t size)
+{
+	static const char *const axes[] = {"device", "precision"};
+	json_t *options = json_object_get(c->parameters, "options"), *value;
+	json_t *settings = json_object_get(c->parameters, "settings");
+	const char *name;
+
+	*out = '\0';
+	json_object_foreach(settings, name, value)
+	{
+		append(out, size, name, "=", json_string_value(value));
+	}
+	json_object_foreach(options, name, value)
+	{
+		if (varies(show->plan, "options", name))
+			append(out, size, name, "=", json_string_value(value));
+	}
+	for (size_t i = 0; i < 2; i++)
+		if (varies(show->plan, NULL, axes[i]))
+			append(out, size, axes[i], "=",
+				json_string_value(json_object_get(c->parameters, axes[i])));
+	if (c->reference)
+		append(out, size, "(reference)", "", "");
+}
+
+static double number(const json_t *record, const char *key)
+{
+	return jm_json_real(json_object_get(record, key));
+}
+
+/* Joules of the best origin that there is, and the word for it; measured needs none. */
+static double joules_of(const json_t *record, const char **ret_origin)
+{
+	static const struct {
+		const char *key, *word;
+	} origins[] = {{"joules_measured", ""}, {"joules_simulated", "simulated"},
+		{"joules_replayed", "replayed"}, {"joules_estimated", "estimated"}};
+	const json_t *total = json_object_get(record, "total");
+
+	for (size_t i = 0; i < sizeof(origins) / sizeof(origins[0]); i++) {
+		double joules = number(total, origins[i].key);
+
+		*ret_origin = origins[i].word;
+		if (joules > 0)
+			return joules;
+	}
+	*ret_origin = "";
+	return NAN;
+}
+
+/* Items of the phase that the total speaks of. */
+static double items_of(const json_t *record)
+{
+	return number(record, "items");
+}
+
+static const char *setting_state(const json_t *record)
+{
+	const json_t *settings = json_object_get(record, "settings"), *one;
+	const char *state = "";
+	size_t i;
+
+	json_array_foreach(settings, i, one)
+	{
+		const char *s = json_string_value(json_object_get(one, "state"));
+
+		if (s && (!*state || !strcmp(s, "violated")))
+			state = s;
+	}
+	return state;
+}
+
+/* Five digits, and no exponent for people. */
+static void number_text(double value, char *out, size_t size)
+{
+	if (value >= 1e5 && value < 1e12)
+		snprintf(out, size, "%.0f", value);
+	else
+		snprintf(out, size, "%.5g", value);
+}
+
+static void figures_of(const json_t *record, char *out, size_t size)
+{
+	const char *unit = json_string_value(json_object_get(record, "unit")), *origin;
+	double rate = number(record, "throughput"), items = items_of(record);
+	double joules = joules_of(record, &origin), wall = number(record, "wall_s");
+	char part[96], text[32];
+
+	*out = '\0';
+	if (!unit)
+		unit = "item";
+	number_text(rate, text, sizeof(text));
+	if (isfinite(rate))
+		snprintf(part, sizeof(part), "%s %.32ss/s", text, unit);
+	else
+		snprintf(part, sizeof(part), "%.4g s", wall);
+	append(out, size, part, "", "");
+	if (isfinite(joules) && items > 0) {
+		snprintf(part, sizeof(part), " %.4g %.32ss/J", items / joules, unit);
+		append(out, size, part, "", "");
+	} else if (isfinite(joules)) {
+		snprintf(part, sizeof(part), " %.4g J", joules);
+		append(out, size, part, "", "");
+	}
+	if (*origin)
+		append(out, size, " ", origin, "");
+	if (*setting_state(record))
+		append(out, size, " ", setting_state(record), "");
+}
+
+static int digits_of(int n)
+{
+	return n < 10 ? 1 : 1 + digits_of(n / 10);
+}
+
+static void print_head(const struct jm_run_show *show, const struct jm_run_event *e)
+{
+	char label[256];
+
+	label_of(show, e->c, label, sizeof(label));
+	fprintf(stderr, "[%*d/%d] %.*s%s%s", digits_of(e->total), e->number, e->total,
+		show->plan->prefix, e->c->id, *label ? " " : "", label);
+	if (show->plan->repeat > 1)
+		fprintf(stderr, "  repeat %d", e->repeat);
+}
+
+static void clear_line(const struct jm_run_show *show)
+{
+	if (show->terminal)
+		fprintf(stderr, "\r\033[K");
+}
+
+/* What a workload wants to be heard, once. */
+static void print_note(struct jm_run_show *show, const json_t *record)
+{
+	const char *note = json_string_value(json_object_get(record, "note"));
+
+	if (!note || !strcmp(note, show->note))
+		return;
+	snprintf(show->note, sizeof(show->note), "%s", note);
+	fprintf(stderr, "joulemark: note: %s\n", note);
+}
+
+static void print_end(struct jm_run_show *show, const struct jm_run_event *e)
+{
+	const char *status = json_string_value(json_object_get(e->record, "status"));
+	const char *reason = json_string_value(json_object_get(e->record, "reason"));
+	char figures[256];
+
+	clear_line(show);
+	print_note(show, e->record);
+	print_head(show, e);
+	show->done++;
+	if (status && !strcmp(status, "ok")) {
+		figures_of(e->record, figures, sizeof(figures));
+		fprintf(stderr, "  %s\n", figures);
+		return;
+	}
+	show->failed++;
+	fprintf(stderr, "  FAILED: %s\n", reason ? reason : "no reason was told");
+}
+
+static void time_text(double seconds, char *out, size_t size)
+{
+	if (seconds < 100)
+		snprintf(out, size, "%.0f s", seconds);
+	else if (seconds < 6000)
+		snprintf(out, size, "%.0f min", seconds / 60);
+	else
+		snprintf(out, size, "%.1f h", seconds / 3600);
+}
+
+/* The bar speaks of the whole plan; the time left of what this call still has to do. */
+static void print_bar(const struct jm_run_show *show, const struct jm_run_event *e)
+{
+	double share = e->progress && isfinite(e->progress->share) ? e->progress->share : 0;
+	double whole = (e->number - 1 + share) / e->total;
+	double elapsed = (double)(jm_clock_now(jm_clock_real()) - show->start_ns) / 1e9;
+	double mine = show->done + share, left = e->total - e->number + 1 - share;
+	int filled = (int)(whole * BAR);
+	char eta[32];
+
+	clear_line(show);
+	print_head(show, e);
+	fprintf(stderr, "  %s [", e->progress ? e->progress->phase : "starts");
+	for (int i = 0; i < BAR; i++)
+		fputc(i < filled ? '#' : '.', stderr);
+	fputc(']', stderr);
+	if (mine > 0) {
+		time_text(elapsed * left / mine, eta, sizeof(eta));
+		fprintf(stderr, " ETA %s", eta);
+	}
+	fflush(stderr);
+}
+
+void jm_run_show_event(void *arg, const struct jm_run_event *e)
+{
+	struct jm_run_show *show = arg;
+
+	if (e->kind == JM_RUN_ENDS)
+		print_end(show, e);
+	else if (e->kind != JM_RUN_WAS_THERE && show->terminal)
+		print_bar(show, e);
+}
+
+void jm_run_show_done(struct jm_run_show *show)
+{
+	clear_line(show);
+}

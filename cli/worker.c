@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `worker`, hidden: the process of one case; `run` starts it. */
+#include "cli.h"
+#include "worker.h"
+
+#include <stdio.h>
+#include <unistd.h>
+#include <fcntl.h>
+
+#define FRAMES_FD 3 /* see worker_parent.c */
+
+static int worker_run(struct jm_cli *cli)
+{
+	json_t *job = json_loadfd(STDIN_FILENO, 0, NULL);
+	int null, rc;
+
+	if (!job || fcntl(FRAMES_FD, F_GETFD) < 0) {
+		json_decref(job);
+		jm_err_set(&cli->err, JM_EUSAGE, "'worker' is for 'joulemark run' alone.");
+		return jm_cli_fail(cli);
+	}
+	null = open("/dev/null", O_RDONLY);
+	if (null >= 0)
+		dup2(null, STDIN_FILENO);
+	if (null > STDIN_FILENO)
+		close(null);
+	rc = jm_worker_run(&cli->ctx, job, FRAMES_FD, &cli->err);
+	json_decref(job);
+	return rc ? JM_EXIT_FAILURE : 0;
+}
+
+const struct jm_command jm_command_worker = {
+	.name = "worker",
+	.summary = "run one case (for 'run')",
+	.usage = "",
+	.description =
+		"Reads a job from standard input and sends what it measures to descriptor 3.",
+	.hidden = true,
+	.run = worker_run,
+};
