@@ -18,7 +18,7 @@ static int add_knob(struct jm_knobs *set, const struct jm_sim_name *node, int i,
 	};
 
 	snprintf(knob.device, sizeof(knob.device), "sim:%s/gpu%d", node->text, i);
-	snprintf(knob.label, sizeof(knob.label), "GPU %d %s (simulated)", i, gpu->label);
+	snprintf(knob.label, sizeof(knob.label), "GPU %d simulated %s", i, gpu->label);
 	return jm_knobs_add(set, &knob, err);
 }
 

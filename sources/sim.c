@@ -49,7 +49,7 @@ static int add_gpu(struct jm_meters *set, const struct jm_sim_name *node, int i,
 
 	snprintf(meter.id, sizeof(meter.id), "sim:%s/gpu%d", node->text, i);
 	snprintf(meter.device, sizeof(meter.device), "%s", meter.id);
-	snprintf(meter.label, sizeof(meter.label), "GPU %d %s (simulated)", i, g->label);
+	snprintf(meter.label, sizeof(meter.label), "GPU %d simulated %s", i, g->label);
 	snprintf(meter.covers, sizeof(meter.covers), "gpu/%s", meter.id);
 	rc = jm_meters_add(set, &meter, err);
 	for (size_t k = 0; rc >= 0 && k < sizeof(rows) / sizeof(rows[0]); k++)
@@ -68,7 +68,7 @@ static int add_memory(
 
 	snprintf(meter.id, sizeof(meter.id), "sim:%s/gpu%d/memory", node->text, i);
 	snprintf(meter.device, sizeof(meter.device), "sim:%s/gpu%d", node->text, i);
-	snprintf(meter.label, sizeof(meter.label), "GPU %d memory (simulated)", i);
+	snprintf(meter.label, sizeof(meter.label), "GPU %d simulated memory", i);
 	snprintf(meter.covers, sizeof(meter.covers), "gpu/%s/memory", meter.device);
 	rc = jm_meters_add(set, &meter, err);
 	if (rc < 0)
