@@ -66,7 +66,7 @@ static void limits_text(const struct jm_option *o, char *out, size_t size)
 				i ? ", " : " One of ", o->choices[i]);
 		used += snprintf(out + used, size - (size_t)used, ".");
 	} else if (o->type != JM_TEXT && o->type != JM_FLAG && o->min < o->max) {
-		used += snprintf(out, size, " %g to %g%s%s.", o->min, o->max,
+		used += snprintf(out, size, " %.10g to %.10g%s%s.", o->min, o->max,
 			o->unit && *o->unit ? " " : "", o->unit ? o->unit : "");
 	}
 	if (o->fallback && used < (int)size)
@@ -78,7 +78,7 @@ static void print_options(const struct jm_option *rows)
 	char limits[512], text[1024];
 
 	for (const struct jm_option *o = rows; o && o->name; o++) {
-		printf("  --%s %s\n", o->name, argument_name(o));
+		printf("  --%s%s%s\n", o->name, *argument_name(o) ? " " : "", argument_name(o));
 		limits_text(o, limits, sizeof(limits));
 		snprintf(text, sizeof(text), "%s.%s%s", o->help, limits,
 			o->repeat ? " May be repeated." : "");
@@ -134,16 +134,15 @@ static void print_roff(const char *text)
 
 static void man_command(const struct jm_command *cmd)
 {
-	char limits[512];
+	char limits[512], text[1024];
 
 	printf(".SS \"joulemark %s %s\"\n", cmd->name, cmd->usage);
 	print_roff(cmd->description);
 	for (const struct jm_option *o = cmd->options; o && o->name; o++) {
 		printf(".TP\n.BR \\-\\-%s \" %s\"\n", o->name, argument_name(o));
 		limits_text(o, limits, sizeof(limits));
-		print_roff(o->help);
-		printf(".\n");
-		print_roff(limits);
+		snprintf(text, sizeof(text), "%s.%s", o->help, limits);
+		print_roff(text);
 	}
 	if (!cmd->example)
 		return;

@@ -17,7 +17,7 @@ struct jm_device {
 };
 
 /* threads: of the host, 0 = all this process may use. */
-int jm_device_open(const char *name, int threads, struct jm_device *ret, struct jm_err *err);
+int jm_device_open(const char *text, int threads, struct jm_device *ret, struct jm_err *err);
 void jm_device_close(struct jm_device *d);
 
 /* Could the device's backend be loaded? 0, or the reason; opens nothing. */

@@ -72,7 +72,7 @@ static json_t *one_line(const struct jm_ctx *ctx, const char *path)
 static json_t *memory_bytes(const struct jm_ctx *ctx)
 {
 	json_t *text = keyed_text(ctx, "/proc/meminfo", "MemTotal");
-	long long kib = json_is_string(text) ? atoll(json_string_value(text)) : 0;
+	long long kib = json_is_string(text) ? strtoll(json_string_value(text), NULL, 10) : 0;
 
 	json_decref(text);
 	return kib > 0 ? json_integer(kib * 1024) : json_null();

@@ -145,8 +145,8 @@ def step_asan(log):
 
 def step_tsan(log):
     """Thread sanitizer over everything that starts threads of its own."""
-    found = build(log, "build-tsan", "clang", "-Db_sanitize=thread", "-Db_lundef=false",
-                  "-Doptimization=1")
+    found = build(log, "build-tsan", "clang", "-Ddnnl=disabled", "-Db_sanitize=thread",
+                  "-Db_lundef=false", "-Doptimization=1")
     if found.failed:
         return found
     return run_tests(log, "build-tsan", lambda name: TSAN_TESTS.search(name), SANITIZER_ENV)
@@ -199,7 +199,7 @@ def step_tidy(log):
 
 def step_fuzz(log):
     """Every parser of bytes from outside, a few seconds each, under the address sanitizer."""
-    found = build(log, "build-fuzz", "clang", "-Dfuzz=true", "-Db_sanitize=address,undefined",
+    found = build(log, "build-fuzz", "clang", "-Dfuzz=true", "-Ddnnl=disabled", "-Db_sanitize=address,undefined",
                   "-Db_lundef=false", "-Doptimization=1")
     if found.failed:
         return found

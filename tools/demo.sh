@@ -26,7 +26,7 @@ say "1. What can be measured here"
 "$jm" doctor || true
 
 say "2. A small GPT learns English on this machine, measured with whatever the machine has"
-"$jm" run gpt --layers 4 --heads 4 --width 128 --batch 8 --seq 128 --steps 60 \
+"$jm" run gpt --layers 4 --heads 4 --hidden 128 --ffn 512 --context 128 --batch 8 --seq 128 --steps 60 \
 	--device cpu --text "$text" --store "$out.db"
 
 case $device in

@@ -165,6 +165,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 				abort();
 			json_decref(again);
 		}
+		/* nothing of a record may end the page's script */
+		if (!rc && format == JM_REPORT_HTML && strstr(text, "</script><script>"))
+			abort();
 		free(text);
 	}
 	json_decref(all);
