@@ -19,10 +19,24 @@ const palettes = {
 };
 const palette = () => palettes[dark.matches && !printing ? "dark" : "light"];
 
+// On paper a drawing has a size of its own and is scaled to the column as a whole.
+function onPaper(chart, tall) {
+	const width = tall ? 760 : 430, height = tall ? 270 : 235;
+	chart.resize({ width: width, height: height });
+	chart.getZr().flush();
+	chart.getDom().style.setProperty("--shape", width + " / " + height);
+	chart.getDom().querySelector("svg").setAttribute("viewBox", "0 0 " + width + " " + height);
+}
+
 function redraw() {
 	for (const d of drawn) {
-		d.chart.resize();
+		if (!printing)
+			d.chart.resize({ width: "auto", height: "auto" });
 		d.chart.setOption(d.option(palette()), true);
+		if (printing)
+			onPaper(d.chart, d.tall);
+		else
+			d.chart.getDom().querySelector("svg").removeAttribute("viewBox");
 	}
 }
 dark.addEventListener("change", redraw);
@@ -37,9 +51,10 @@ function panel(title, note, option, tall) {
 	requestAnimationFrame(function () {
 		chart.chart = echarts.init(node, null, { renderer: "svg" });
 		chart.option = option;
+		chart.tall = tall;
 		drawn.push(chart);
 		chart.chart.setOption(option(palette()));
-		new ResizeObserver(() => chart.chart.resize()).observe(node);
+		new ResizeObserver(() => printing || chart.chart.resize()).observe(node);
 	});
 	return chart;
 }
@@ -183,7 +198,8 @@ JM.chartTrade = function (series, dims) {
 		};
 		const label = (color, position) => ({ show: true, color: color, fontSize: 11, position: position, distance: 7,
 			formatter: (p) => series.points[p.data.index].label });
-		option.xAxis = axis(c, x.unit, { scale: true, boundaryGap: ["8%", "14%"] });
+		option.xAxis = axis(c, x.unit, { scale: true, boundaryGap: ["8%", "14%"],
+			splitNumber: 4, axisLabel: { color: c.soft, hideOverlap: true, showMinLabel: false } });
 		option.yAxis = axis(c, "", { name: y.unit, nameLocation: "end", nameGap: 12, scale: true, boundaryGap: ["8%", "15%"],
 			nameTextStyle: { color: c.soft, align: "left", padding: [0, 0, 0, -28] } });
 		option.tooltip.formatter = tip(series, [x, y]);

@@ -147,7 +147,7 @@ function settingsTable(s, title, names, full) {
 	};
 	if (!cols.length)
 		return null;
-	return el("div", { class: "panel long" }, el("div", { class: "head" }, el("h3", {}, title), JM.origin(s.origin)),
+	return el("div", { class: "panel" + (s.points.length > 20 ? " long" : "") }, el("div", { class: "head" }, el("h3", {}, title), JM.origin(s.origin)),
 		full ? el("p", { class: "soft small" }, s.energy[0].toUpperCase() + s.energy.slice(1) + ". Mean \u00b1 half of the 95\u00a0% interval over the repeats" +
 			(s.points.some((p) => p.state === "violated") ? "; in parentheses where the device did not keep to the setting." : ".")) : null,
 		el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {},
@@ -181,7 +181,7 @@ function meters(s, index) {
 	const r = data.records[best < 0 ? 0 : S.cases[best].record] || {}, list = r.meters || [];
 	if (!list.length)
 		return null;
-	return el("div", { class: "panel long" }, el("h3", {}, "Meters and their doubt"),
+	return el("div", { class: "panel" }, el("h3", {}, "Meters and their doubt"),
 		el("p", { class: "soft small" }, "Of one run, phase " + text(r.phase) + ". Totals add the topmost meters of one origin only."),
 		el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, ["meter", "scope", "origin", "inside"].map((h) => el("th", { class: "l" }, h)),
 			["energy", "by counter", "by integration", "sampling \u00b1", "calibration \u00b1"].map((h) => el("th", {}, h, el("span", { class: "unit" }, "J"))),

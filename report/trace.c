@@ -78,19 +78,21 @@ static json_t *point_json(const struct point *p, int64_t t0_ns)
 	return pair;
 }
 
-/* Of points i .. end - 1, one stretch: the gaps, the lowest and the highest in their order. */
+/* Of points i .. end - 1, one stretch: the first gap, the lowest and the highest, in their order. */
 static void append_stretch(json_t *out, const struct points *p, size_t i, size_t end, int64_t t0_ns)
 {
-	size_t low = i, high = i;
+	size_t low = i, high = i, gap = end;
 
 	for (size_t k = i; k < end; k++) {
+		if (isnan(p->at[k].watts) && gap == end)
+			gap = k;
 		if (p->at[k].watts < p->at[low].watts || isnan(p->at[low].watts))
 			low = k;
 		if (p->at[k].watts > p->at[high].watts || isnan(p->at[high].watts))
 			high = k;
 	}
 	for (size_t k = i; k < end; k++)
-		if (k == low || k == high || (isnan(p->at[k].watts) && k == i))
+		if (k == low || k == high || k == gap)
 			json_array_append_new(out, point_json(&p->at[k], t0_ns));
 }
 

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reports of hand-made records, and traces thinned for the page. */
+#include "test.h"
+
+#include "clock.h"
+#include "report/report.h"
+
+static struct jm_meters two_meters(void)
+{
+	struct jm_meters set = {0};
+	struct jm_meter meter = {.id = "a", .label = "GPU 0", .origin = JM_SIMULATED};
+	struct jm_signal power = {.quantity = JM_Q_POWER, .accuracy = NAN};
+	struct jm_signal count = {.quantity = JM_Q_ENERGY, .wrap = 1000, .accuracy = NAN};
+
+	assert_int_equal(jm_meters_add(&set, &meter, NULL), 0);
+	assert_int_equal(jm_meters_add_signal(&set, &power, NULL), 0);
+	snprintf(meter.id, sizeof(meter.id), "b");
+	assert_int_equal(jm_meters_add(&set, &meter, NULL), 1);
+	assert_int_equal(jm_meters_add_signal(&set, &count, NULL), 1);
+	return set;
+}
+
+static double at(const json_t *points, size_t i, size_t k)
+{
+	return json_number_value(json_array_get(json_array_get(points, i), k));
+}
+
+static const json_t *points_of(const json_t *trace, size_t meter)
+{
+	return json_object_get(json_array_get(json_object_get(trace, "meters"), meter), "points");
+}
+
+/* A saw of 100..199 W at 1 kHz with one spike and one gap; 150 W by a counter that wraps at 1000 J. */
+static struct jm_trace *make_trace(const struct jm_meters *set)
+{
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_trace *t = jm_trace_new(set, &err);
+
+	assert_non_null(t);
+	for (int i = 0; i <= 20000; i++) {
+		double watts = i == 7777 ? 950.0 : i == 12000 ? (double)NAN : 100.0 + i % 100;
+		struct jm_reading r = {watts, JM_SECOND * 5 + i * JM_MILLISECOND};
+
+		assert_ok(jm_trace_append(t, 0, r, &err), err);
+		r.value = fmod(900 + i / 100 * 15, 1000);
+		if (i % 100 == 0)
+			assert_ok(jm_trace_append(t, 1, r, &err), err);
+	}
+	assert_ok(jm_trace_flush(t, NULL, NULL, &err), err);
+	return t;
+}
+
+static void thinning_keeps_extremes_and_gaps(void **state)
+{
+	struct jm_meters set = two_meters();
+	struct jm_trace *t = make_trace(&set);
+	struct jm_err err = JM_ERR_INIT;
+	double high = 0, low = 1e9, last = -1;
+	json_t *json = NULL;
+	const json_t *points;
+	int gaps = 0;
+
+	(void)state;
+	assert_ok(jm_report_trace(t, &set, 3, &json, &err), err);
+	assert_int_equal(json_integer_value(json_object_get(json, "record")), 3);
+	assert_near(json_number_value(json_object_get(json, "end_s")), 20, 1e-3);
+	points = points_of(json, 0);
+	assert_in_range(json_array_size(points), 1000, 2200);
+	for (size_t i = 0; i < json_array_size(points); i++) {
+		assert_true(at(points, i, 0) > last);
+		last = at(points, i, 0);
+		if (json_is_null(json_array_get(json_array_get(points, i), 1))) {
+			gaps++;
+			continue;
+		}
+		high = fmax(high, at(points, i, 1));
+		low = fmin(low, at(points, i, 1));
+	}
+	assert_near(high, 950, 0);
+	assert_near(low, 100, 0);
+	assert_int_equal(gaps, 1);
+	json_decref(json);
+	jm_trace_free(t);
+	jm_meters_done(&set);
+}
+
+static void a_counter_gives_mean_power(void **state)
+{
+	struct jm_meters set = two_meters();
+	struct jm_trace *t = make_trace(&set);
+	struct jm_err err = JM_ERR_INIT;
+	json_t *json = NULL;
+	const json_t *points;
+
+	(void)state;
+	assert_ok(jm_report_trace(t, &set, 0, &json, &err), err);
+	points = points_of(json, 1);
+	assert_in_range(json_array_size(points), 190, 200);
+	for (size_t i = 0; i < json_array_size(points); i++)
+		assert_near(at(points, i, 1), 150, 0.1);
+	json_decref(json);
+	jm_trace_free(t);
+	jm_meters_done(&set);
+}
+
+static void no_power_is_null(void **state)
+{
+	struct jm_meters set = two_meters();
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_trace *t = jm_trace_new(&set, &err);
+	json_t *json = NULL;
+
+	(void)state;
+	assert_ok(jm_report_trace(t, &set, 0, &json, &err), err);
+	assert_true(json_is_null(json));
+	json_decref(json);
+	jm_trace_free(t);
+	jm_meters_done(&set);
+}
+
+static void nothing_to_report_is_an_error(void **state)
+{
+	static const char *const texts[] = {"[]", "{}", "[3]", "[{\"schema\": \"other/2\"}]"};
+	char *text = NULL;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		struct jm_err err = JM_ERR_INIT;
+		json_t *records = json_loads(texts[i], 0, NULL);
+		int rc = jm_report_table(records, NULL, &text, &err);
+
+		assert_true(rc < 0);
+		assert_sentence(&err, rc);
+		assert_null(text);
+		json_decref(records);
+	}
+}
+
+/* Every format of records with members of every wrong type: no crash, and never a zero for unknown. */
+static void garbage_is_reported_as_unknown(void **state)
+{
+	static const char *const texts[] = {
+		"[{\"schema\": \"joulemark.run/1\"}]",
+		"[{\"schema\": \"joulemark.run/1\", \"settings\": [1, {\"knob\": \"a\"}, {}], "
+		"\"case\": 4}]",
+		"[{\"schema\": \"joulemark.run/1\", \"case\": {\"parameters\": {\"a\": [1], \"b\": "
+		"null}}},"
+		" {\"schema\": \"joulemark.run/1\", \"case\": {\"parameters\": {\"a\": 2, \"b\": "
+		"{}}},"
+		"  \"meters\": {}, \"quality\": [], \"status\": \"failed\", \"reason\": 4}]",
+		"[{\"schema\": \"joulemark.run/1\", \"workload\": 3, \"unit\": \"\", \"quality\":"
+		" {\"grade\": \"a grade that is too long\", \"reasons\": [null, 2]}}]",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		json_t *records = json_loads(texts[i], 0, NULL);
+
+		assert_non_null(records);
+		for (int format = JM_REPORT_TABLE; format <= JM_REPORT_HTML; format++) {
+			struct jm_err err = JM_ERR_INIT;
+			char *text = NULL;
+
+			assert_ok(jm_report_render(records, (enum jm_report_format)format, NULL,
+					  &text, &err),
+				err);
+			if (format != JM_REPORT_HTML) /* ECharts has such words */
+				assert_null(strstr(text, "nan"));
+			if (format != JM_REPORT_HTML)
+				assert_null(strstr(text, "(null)"));
+			free(text);
+		}
+		json_decref(records);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(thinning_keeps_extremes_and_gaps),
+		cmocka_unit_test(a_counter_gives_mean_power),
+		cmocka_unit_test(no_power_is_null),
+		cmocka_unit_test(nothing_to_report_is_an_error),
+		cmocka_unit_test(garbage_is_reported_as_unknown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
