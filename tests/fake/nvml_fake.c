@@ -35,6 +35,7 @@
  */
 #include "nvml_fake.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -369,19 +370,27 @@ static double read_field(int gpu, struct jm_nvml_value *v, double t)
 	}
 }
 
+/* Wall time of a monotonic time, us. The distance of the clocks is taken once: a stamp stands still. */
+static long long stamp_of(double t)
+{
+	static double distance;
+
+	if (distance == 0)
+		distance = wall_now() - fake_now();
+	return llround(1e6 * distance) + llround(1e6 * t);
+}
+
 API int nvmlDeviceGetFieldValues(jm_nvml_device d, int n, struct jm_nvml_value *values)
 {
-	double t, wall;
+	double t;
 
 	ENTER(d);
 	t = fake_now();
-	wall = wall_now();
 	fake_lock();
 	for (int i = 0; i < n; i++) {
 		double changed = read_field(d->index, &values[i], t);
 
-		values[i].stamp_us =
-			(long long)(1e6 * (fake.stamp_sensor ? wall - (t - changed) : wall));
+		values[i].stamp_us = stamp_of(fake.stamp_sensor ? changed : t);
 		values[i].latency_us = fake.latency_us;
 	}
 	fake_unlock();
