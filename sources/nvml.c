@@ -107,11 +107,14 @@ static bool answers(const struct state *s, const struct jm_nvml_gpu *g, const st
 		if (p->call == jm_nvml_get_power &&
 			(p->quantity == JM_Q_POWER_AVERAGE) != usage_is_average(g))
 			return false;
-		return !isnan(plausible(p->quantity, p->call(&s->nvml, g->handle)));
+		return !isnan(p->call(&s->nvml, g->handle));
 	}
 	if (!s->nvml.fields || s->nvml.fields(g->handle, 1, &v))
 		return false;
-	return !isnan(plausible(p->quantity, jm_nvml_number(&v)));
+	/* boards without a sensor for it answer 0 for their memory; for the GPU it is a passing zero */
+	if (p->scope == JM_NVML_SCOPE_MEMORY)
+		return jm_nvml_number(&v) > 0;
+	return !isnan(jm_nvml_number(&v));
 }
 
 /* What is known of a signal's timing. */
