@@ -126,7 +126,7 @@ int main(int argc, char **argv)
 		check(jm_values_set(&dims, argv[i], argv[i] + strlen(argv[i]) + 1, &err));
 	}
 	t.dims = &dims;
-	check(jm_device_open(argv[1], 2, &device, &err));
+	check(jm_device_open(argv[1], 1, &device, &err));
 	check(jm_model_train(&t, &graph, &err));
 	check(jm_program_plan(graph, &device, &program, &err));
 	check(jm_program_build(program, &err));
