@@ -12,5 +12,4 @@ for gpu in h100 h200 mi300x; do
 	echo "--- four simulated $gpu, LLaMA 3 8B inference"
 	"$jm" run sim --device "sim:${gpu}x4" --response llama3-8b-infer \
 		--set gpu.power=200:700+100W --repeat 3 --store "$work/$gpu.db"
-	"$jm" report "$work/$gpu.db"
 done
