@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define TRACES_AT_MOST 24 /* on a page: about 100 kB each */
+
 static const char *const formats[] = {
 #define X(name, text) text,
 	JM_REPORT_FORMATS(X)
@@ -60,19 +62,79 @@ static int add_json(json_t *records, const char *path, struct jm_err *err)
 	return rc;
 }
 
-static int add_store(json_t *records, const char *path, struct jm_err *err)
+/* Is this the first run of its case that went well? Its trace stands for the others. */
+static bool stands_for_case(const json_t *records, size_t first, size_t index, const char **ret_id)
+{
+	const json_t *record = json_array_get(records, index);
+	const char *status = json_string_value(json_object_get(record, "status"));
+
+	*ret_id = json_string_value(json_object_get(json_object_get(record, "case"), "id"));
+	if (!*ret_id || (status && strcmp(status, "ok")))
+		return false;
+	for (size_t i = first; i < index; i++) {
+		const json_t *other = json_array_get(records, i);
+		const char *id =
+			json_string_value(json_object_get(json_object_get(other, "case"), "id"));
+		const char *went = json_string_value(json_object_get(other, "status"));
+
+		if (id && !strcmp(id, *ret_id) && (!went || !strcmp(went, "ok")))
+			return false;
+	}
+	return true;
+}
+
+/* A record without a trace has none on the page. */
+static int add_trace(struct jm_store *store, const json_t *records, size_t index, const char *id,
+	json_t *traces, struct jm_err *err)
+{
+	const json_t *of_case = json_object_get(json_array_get(records, index), "case");
+	int repeat = (int)json_integer_value(json_object_get(of_case, "repeat"));
+	struct jm_err none = JM_ERR_INIT;
+	struct jm_meters set = {0};
+	struct jm_trace *trace;
+	json_t *json = NULL;
+	int rc = jm_store_trace(store, id, repeat, &set, &trace, &none);
+
+	if (rc == JM_ENOENT)
+		return 0;
+	if (rc)
+		return jm_err_set(err, rc, "%s", none.text);
+	rc = jm_report_trace(trace, &set, (int)index, &json, err);
+	if (!rc && json_array_append_new(traces, json))
+		rc = jm_err_set(err, JM_ENOMEM, "Out of memory for a power trace.");
+	jm_trace_free(trace);
+	jm_meters_done(&set);
+	return rc;
+}
+
+static int add_records(struct jm_store *store, json_t *records, json_t *traces, struct jm_err *err)
+{
+	size_t first = json_array_size(records);
+	json_t *found;
+	const char *id;
+	int rc = jm_store_records_array(store, &found, err);
+
+	if (rc)
+		return rc;
+	if (json_array_extend(records, found))
+		rc = jm_err_set(err, JM_ENOMEM, "Out of memory for the records.");
+	json_decref(found);
+	for (size_t i = first; traces && i < json_array_size(records) && !rc; i++)
+		if (json_array_size(traces) < TRACES_AT_MOST &&
+			stands_for_case(records, first, i, &id))
+			rc = add_trace(store, records, i, id, traces, err);
+	return rc;
+}
+
+/* traces: NULL = not wanted. */
+static int add_store(json_t *records, json_t *traces, const char *path, struct jm_err *err)
 {
 	struct jm_store *store;
-	json_t *found;
 	int rc = jm_store_open(path, JM_STORE_READ, &store, err);
 
 	if (rc)
 		return rc;
-	rc = jm_store_records_array(store, &found, err);
-	if (!rc && json_array_extend(records, found))
-		rc = jm_err_set(err, JM_ENOMEM, "Out of memory for the records of %s.", path);
-	if (!rc)
-		json_decref(found);
+	rc = add_records(store, records, traces, err);
 	jm_store_close(store, NULL);
 	return rc;
 }
@@ -96,10 +158,13 @@ static int parse_k(const char *text, struct jm_report_options *o, struct jm_err 
 	return 0;
 }
 
-static enum jm_report_format format_of(const char *text)
+static enum jm_report_format format_of(const struct jm_cli *cli)
 {
+	const char *text = jm_values_text(&cli->values, "format");
 	int i = 0;
 
+	if (jm_values_text(&cli->values, "html"))
+		return JM_REPORT_HTML;
 	while (formats[i] && strcmp(formats[i], text))
 		i++;
 	return (enum jm_report_format)i;
@@ -110,6 +175,8 @@ static const char *output_of(const struct jm_cli *cli, enum jm_report_format for
 {
 	const char *path = jm_values_text(&cli->values, "output");
 
+	if (jm_values_text(&cli->values, "html"))
+		return jm_values_text(&cli->values, "html");
 	if (!path && format == JM_REPORT_HTML)
 		return "report.html";
 	return path && strcmp(path, "-") ? path : NULL;
@@ -143,15 +210,19 @@ static int read_options(struct jm_cli *cli, struct jm_report_options *o)
 	return parse_k(jm_values_text(&cli->values, "k"), o, &cli->err);
 }
 
-static int report(struct jm_cli *cli, json_t *records)
+static int report(struct jm_cli *cli, json_t *records, json_t *traces)
 {
-	enum jm_report_format format = format_of(jm_values_text(&cli->values, "format"));
+	enum jm_report_format format = format_of(cli);
 	struct jm_report_options options;
 	char *text;
 	int rc = read_options(cli, &options);
 
+	options.traces = traces;
+	if (format != JM_REPORT_HTML)
+		traces = NULL;
+
 	for (int i = 0; i < cli->n_args && !rc; i++)
-		rc = is_store(cli->args[i]) ? add_store(records, cli->args[i], &cli->err)
+		rc = is_store(cli->args[i]) ? add_store(records, traces, cli->args[i], &cli->err)
 					    : add_json(records, cli->args[i], &cli->err);
 	if (!rc)
 		rc = jm_report_render(records, format, &options, &text, &cli->err);
@@ -164,13 +235,14 @@ static int report(struct jm_cli *cli, json_t *records)
 
 static int run(struct jm_cli *cli)
 {
-	json_t *records = json_array();
+	json_t *records = json_array(), *traces = json_array();
 	int rc;
 
-	if (!records)
+	if (!records || !traces)
 		rc = jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for the records.");
 	else
-		rc = report(cli, records);
+		rc = report(cli, records, traces);
+	json_decref(traces);
 	json_decref(records);
 	return rc ? jm_cli_fail(cli) : 0;
 }
@@ -181,6 +253,10 @@ static const struct jm_option options[] = {
 		.choices = formats,
 		.fallback = "table",
 		.help = "what to write; html is one page that needs no network"},
+	{.name = "html",
+		.type = JM_TEXT,
+		.argument = "FILE",
+		.help = "write the page: the same as --format html --output FILE"},
 	{.name = "output",
 		.type = JM_TEXT,
 		.argument = "FILE",
@@ -223,7 +299,7 @@ const struct jm_command jm_command_report = {
 		"verdict. Settings that the device violated stand in parentheses and are not "
 		"eligible. Failed cases stay visible with their reason.",
 	.example = "joulemark report sweep.db\n"
-		   "joulemark report --format html --output sweep.html sweep.db\n"
+		   "joulemark report --html sweep.html sweep.db\n"
 		   "joulemark report --format csv --cases a.json b.json",
 	.options = options,
 	.min_args = 1,

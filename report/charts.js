@@ -97,13 +97,15 @@ function settingAxis(c, s) {
 		axisLabel: { color: c.soft, hideOverlap: true, showMinLabel: false, showMaxLabel: false } });
 }
 
-// Indexes of the points by their part: on the curve, off it (not kept to), the reference.
+// Indexes of the points by their part: on the curve, off it (not kept to), the reference. The reference
+// is a part of the curve too, where no other point has its place.
 function parts(series) {
-	const all = series.points.map((p, i) => i);
-	const off = (i) => series.points[i].state === "violated";
-	const twin = (i) => series.points[i].reference;
-	return { curve: all.filter((i) => !twin(i) && !off(i)), off: all.filter((i) => !twin(i) && off(i)),
-		reference: all.filter(twin) };
+	const all = series.points.map((p, i) => i), at = (i) => series.points[i];
+	const off = (i) => at(i).state === "violated";
+	const twin = (i) => at(i).reference;
+	const alone = (i) => known(at(i).x) && !all.some((k) => k !== i && at(k).x === at(i).x);
+	return { curve: all.filter((i) => !off(i) && (!twin(i) || alone(i))).sort((a, b) => at(a).x - at(b).x),
+		off: all.filter((i) => !twin(i) && off(i)), reference: all.filter(twin) };
 }
 
 const tip = (series, cols) => (p) => {
@@ -214,7 +216,7 @@ JM.chartTrade = function (series, dims) {
 				label: Object.assign(label(c.off, "top"), { formatter: (p) => "(" + series.points[p.data.index].label + ")" }) },
 			{ type: "scatter", data: part.reference.filter(has).map(item), symbol: "diamond", symbolSize: 14, z: 5,
 				itemStyle: { color: c.card, borderColor: c.ref, borderWidth: 2 },
-				label: Object.assign(label(c.ref, "bottom"), { formatter: "reference" }) }];
+				label: Object.assign(label(c.ref, "bottom"), { formatter: "reference", distance: 9 }) }];
 		return option;
 	});
 };
@@ -289,7 +291,7 @@ JM.chartTrace = function (trace) {
 		option.color = c.many;
 		option.grid.top = 52;
 		option.grid.bottom = 70;
-		option.legend = { type: "scroll", top: 0, left: 0, right: 0, textStyle: { color: c.soft }, itemWidth: 16, itemHeight: 4, icon: "roundRect",
+		option.legend = { type: "scroll", selected: t.hidden, top: 0, left: 0, right: 0, textStyle: { color: c.soft }, itemWidth: 16, itemHeight: 4, icon: "roundRect",
 			pageTextStyle: { color: c.soft }, pageIconColor: c.soft, pageIconInactiveColor: c.line };
 		option.xAxis = axis(c, "seconds", { min: t.start_s, max: t.end_s, nameGap: 24,
 			axisLabel: { color: c.soft, hideOverlap: true, showMaxLabel: false } });
@@ -305,7 +307,8 @@ JM.chartTrace = function (trace) {
 		option.series = t.meters.map((m, k) => ({ type: "line", name: m.label, symbol: "none", step: "end",
 			lineStyle: { width: 1.3 }, data: m.points.map((d) => ({ value: d, index: k })), connectNulls: false,
 			markArea: k ? undefined : { silent: true, label: { color: c.soft, fontSize: 11, position: "insideTop" },
-				data: t.phases.map((p, i) => [{ name: p.name, xAxis: p.start_s, itemStyle: { color: shade(c, p.name, i) } },
+				data: t.phases.map((p, i) => [{ name: p.name, xAxis: p.start_s,
+					label: { show: p.end_s - p.start_s > 0.05 * (t.end_s - t.start_s) }, itemStyle: { color: shade(c, p.name, i) } },
 					{ xAxis: p.end_s }]) },
 			markLine: k || !caps.length ? undefined : { silent: true, symbol: "none",
 				lineStyle: { type: "dashed", color: c.ref }, label: { formatter: "cap {c} W", position: "insideEndTop", color: c.ref, fontSize: 11 },

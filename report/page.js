@@ -104,10 +104,11 @@ function charts(s) {
 
 function traces(s, index) {
 	const mine = [];
-	for (const t of data.traces || []) {
+	for (const t of (data.traces || []).filter(Boolean)) {
 		const of = S.cases.find((c) => c.record === t.record), r = data.records[t.record];
+		const inside = (m) => (r.meters || []).some((x) => x.id === m.id && x.covered_by);
 		if (of && of.series === index)
-			mine.push(Object.assign(t, { of: of, origin: of.origin, phases: r.phases || [],
+			mine.push(Object.assign(t, { hidden: Object.fromEntries(t.meters.filter(inside).map((m) => [m.label, false])), of: of, origin: of.origin, phases: r.phases || [],
 				caps: (r.settings || []).filter((x) => x.unit === "W").map((x) => x.enforced),
 				label: s.points[of.point].label + (s.points[of.point].reference ? " (reference)" : "") +
 					(of.repeat === undefined ? "" : ", repeat " + of.repeat) }));
@@ -120,7 +121,7 @@ function traces(s, index) {
 	const choice = el("select", { "aria-label": "run", onchange: (e) => chart.show(mine[e.target.value]) },
 		mine.map((t, i) => el("option", { value: i, selected: i === start }, t.label)));
 	const note = chart.node.querySelector("p");
-	note.textContent = "One run, each meter; the phases of the work are shaded. Drag or scroll to zoom. ";
+	note.textContent = "One run, each meter; the phases of the work are shaded. A click on a name shows or hides its meter; drag or scroll to zoom. ";
 	note.append(JM.origin(mine[start].origin));
 	chart.node.insertBefore(el("div", {}, choice), note.nextSibling);
 	return chart.node;
@@ -181,13 +182,14 @@ function meters(s, index) {
 	const r = data.records[best < 0 ? 0 : S.cases[best].record] || {}, list = r.meters || [];
 	if (!list.length)
 		return null;
+	const label = (id) => (list.find((m) => m.id === id) || { label: id }).label;
 	return el("div", { class: "panel" }, el("h3", {}, "Meters and their doubt"),
 		el("p", { class: "soft small" }, "Of one run, phase " + text(r.phase) + ". Totals add the topmost meters of one origin only."),
 		el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, ["meter", "scope", "origin", "inside"].map((h) => el("th", { class: "l" }, h)),
 			["energy", "by counter", "by integration", "sampling \u00b1", "calibration \u00b1"].map((h) => el("th", {}, h, el("span", { class: "unit" }, "J"))),
 			el("th", {}, "covered", el("span", { class: "unit" }, "s")), el("th", {}, "gaps"))),
 			el("tbody", {}, list.map((m) => el("tr", {}, cell(text(m.label || m.id), "l"), cell(text(m.scope), "l"), cell(text(m.origin), "l"),
-				cell(text(m.covered_by), "l"), [m.joules, m.joules_counter, m.joules_integrated, m.error_sampling_joules,
+				cell(text(label(m.covered_by)), "l"), [m.joules, m.joules_counter, m.joules_integrated, m.error_sampling_joules,
 					m.error_calibration_joules, m.covered_s].map((v) => cell(JM.plain(v))), cell(text(m.gaps))))))));
 }
 

@@ -48,7 +48,7 @@ int jm_report_table(const json_t *records, const struct jm_report_options *optio
 	struct jm_err *err);
 
 /*
- * The power trace of the record at that index for the page: {record, start_s, end_s, meters[] {label,
+ * The power trace of the record at that index for the page: {record, start_s, end_s, meters[] {id, label,
  * origin, points[[s, W or null]]}}, seconds since its first reading, at most a few thousand points; JSON
  * null when there is no power in it. The caller owns it.
  */

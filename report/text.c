@@ -194,7 +194,8 @@ void jm_text_quality(
 			const char *text = json_string_value(reason);
 
 			if (text && !strstr(out, text))
-				append(out, size, "; ", text);
+				append(out, size,
+					out[0] && out[strlen(out) - 1] == '.' ? " " : "; ", text);
 		}
 	}
 }
