@@ -7,7 +7,7 @@ set -eu
 build="gcc libc6-dev make meson ninja-build pkgconf python3-minimal
 	libjansson-dev libsqlite3-dev libxxhash-dev libdnnl-dev"
 # the text that the demo's network learns
-demo="jargon-text"
+demo="fortunes-min"
 # the second compiler, its sanitizers and linters; test libraries; the independent implementation
 # that the engine is compared with
 check="clang clang-format clang-tidy libclang-rt-14-dev libomp-14-dev universal-ctags
