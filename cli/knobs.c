@@ -144,7 +144,7 @@ static int run_set(struct jm_cli *cli)
 	if (!rc)
 		rc = apply(cli, guard);
 	if (!rc && cli->command)
-		rc = jm_hold_command(cli->command, &status, &cli->err);
+		rc = jm_hold_command(&cli->ctx, cli->command, &status, &cli->err);
 	else if (!rc)
 		rc = jm_guard_keep(guard, &cli->err);
 	if (jm_guard_stop(guard, &stop))
