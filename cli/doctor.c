@@ -3,6 +3,7 @@
 #include "cli.h"
 #include "registry.h"
 #include "state.h"
+#include "engine/device.h"
 
 #include <jansson.h>
 #include <limits.h>
@@ -140,6 +141,29 @@ static void ask_controls(struct report *r, struct jm_ctx *ctx)
 	}
 }
 
+/* ---- backends ------------------------------------------------------------------------------------------ */
+
+static void ask_backend(struct report *r, const char *name)
+{
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_device d;
+	char why[200];
+	struct jm_finding f = {
+		.what = "native models", .why = why, .mend = "--device ref is always there"};
+
+	r->member = name;
+	f.ok = !jm_device_open(name, 0, &d, &err);
+	if (f.ok) {
+		snprintf(why, sizeof(why), "%s; %s", d.props.name,
+			d.props.native[JM_BF16] ? "bf16 has instructions of its own"
+						: "bf16 works, but slowly");
+		jm_device_close(&d);
+	} else {
+		f.why = err.text;
+	}
+	say(r, &f);
+}
+
 /* ---- the rest ------------------------------------------------------------------------------------------ */
 
 /* The folder that does not exist yet can be made when one of its parents can be written. */
@@ -197,6 +221,8 @@ static int run_doctor(struct jm_cli *cli)
 		r.array = json_array();
 	ask_sources(&r, &cli->ctx);
 	ask_controls(&r, &cli->ctx);
+	begin(&r, "Compute");
+	ask_backend(&r, "cpu");
 	ask_state(&r, &cli->ctx);
 	begin(&r, "Not built in");
 	say_absent(&r, jm_absent_sources);

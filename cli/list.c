@@ -2,6 +2,7 @@
 /* list: what is built in. */
 #include "cli.h"
 #include "registry.h"
+#include "engine/device.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -21,7 +22,7 @@ static void show(json_t *array, const char *kind, const char *name, const char *
 	snprintf(full, sizeof(full), "%s%s%s%s", name, argument ? "[:" : "",
 		argument ? argument : "", argument ? "]" : "");
 	if (!array) {
-		printf("  %-16s %s\n", full, summary);
+		printf("  %-20s %s\n", full, summary);
 		return;
 	}
 	json_array_append_new(array, json_pack("{ss ss ss? ss}", "kind", kind, "name", name,
@@ -44,6 +45,28 @@ static void show_absent(json_t *array, const struct jm_absent *absent)
 	}
 }
 
+static void show_presets(json_t *array, const struct jm_model *model)
+{
+	for (const struct jm_preset *p = model->presets; p && p->name; p++)
+		show(array, "preset", p->name, NULL, p->summary);
+}
+
+/* Backends are loaded, so what there is can only be tried. */
+static void show_backends(json_t *array)
+{
+	static const char *const names[] = {"cpu", "ref"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		struct jm_err err = JM_ERR_INIT;
+		struct jm_device d;
+		bool ok = !jm_device_open(names[i], 1, &d, &err);
+
+		show(array, "backend", names[i], NULL, ok ? d.backend->summary : err.text);
+		if (ok)
+			jm_device_close(&d);
+	}
+}
+
 static void show_members(json_t *array)
 {
 	title(array, "Sources (--source): what measures");
@@ -60,10 +83,14 @@ static void show_members(json_t *array)
 	for (int i = 0; jm_workloads[i]; i++)
 		show(array, "workload", jm_workloads[i]->name, NULL, jm_workloads[i]->summary);
 	show_absent(array, jm_absent_workloads);
-	title(array, "Models: what is trained");
-	for (int i = 0; jm_models[i]; i++)
+	title(array, "Models and their presets: what is trained");
+	for (int i = 0; jm_models[i]; i++) {
 		show(array, "model", jm_models[i]->name, NULL, jm_models[i]->summary);
+		show_presets(array, jm_models[i]);
+	}
 	show_absent(array, jm_absent_models);
+	title(array, "Backends (--device): what it runs on, besides simulated nodes");
+	show_backends(array);
 }
 
 static int run_list(struct jm_cli *cli)
@@ -81,7 +108,7 @@ static int run_list(struct jm_cli *cli)
 
 const struct jm_command jm_command_list = {
 	.name = "list",
-	.summary = "list sources, controls, workloads and models",
+	.summary = "list sources, controls, workloads, models and backends",
 	.usage = "[--json]",
 	.description =
 		"What this build offers, and what it lacks with the reason. Whether it works on "
