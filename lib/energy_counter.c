@@ -99,7 +99,7 @@ static double value_at(const struct near *near, int64_t t)
 {
 	double value = NAN;
 
-	for (int i = 0; i < near->n && near->run[i].hi <= t; i++)
+	for (int i = 0; i < near->n && near->run[i].first <= t; i++)
 		value = near->run[i].value;
 	return value;
 }
@@ -180,8 +180,8 @@ static struct span span_between(
 		.loose_begin = seconds(from->hi - from->lo),
 		.loose_end = seconds(to->hi - to->lo),
 		.step = counter->step,
-		.before = value_at(power, from->hi),
-		.after = value_at(power, to->hi),
+		.before = value_at(power, from->first),
+		.after = value_at(power, to->first),
 	};
 
 	span.joules = rise(counter, from->value, to->value, seconds(span.end - span.begin), NAN);
@@ -198,7 +198,7 @@ static struct edge extrapolate(const struct jm_signal *counter, const struct nea
 {
 	const struct jm_run *run = &near->run[i];
 	int64_t start = jm_run_start(run), away = t - start, from_seen;
-	double watts = value_at(power, t > start ? t : run->hi), length = seconds(away);
+	double watts = value_at(power, t > start ? t : run->first), length = seconds(away);
 
 	from_seen = t > run->seen ? t - run->seen : t < run->lo ? run->lo - t : 0;
 	if (isnan(watts))
@@ -212,7 +212,7 @@ static struct edge extrapolate(const struct jm_signal *counter, const struct nea
 		return (struct edge){.known = false};
 	return (struct edge){
 		.known = true,
-		.anchor = run->hi,
+		.anchor = run->first,
 		.joules = watts * length,
 		.variance = square(watts * length) / 3 +
 			    square(watts * seconds(run->hi - run->lo)) / 12,
@@ -227,8 +227,8 @@ static void drop_silence(struct near *near, int64_t *ret_silent_at, int64_t t)
 	for (int i = 0; i < near->n; i++) {
 		if (!isnan(near->run[i].value))
 			near->run[kept++] = near->run[i];
-		else if (near->run[i].seen >= t - BRIDGE_MIN && near->run[i].hi < *ret_silent_at)
-			*ret_silent_at = near->run[i].hi;
+		else if (near->run[i].seen >= t - BRIDGE_MIN && near->run[i].first < *ret_silent_at)
+			*ret_silent_at = near->run[i].first;
 	}
 	near->n = kept;
 }
@@ -253,14 +253,14 @@ static struct edge edge_among(
 	if (bridge < BRIDGE_MIN)
 		bridge = BRIDGE_MIN;
 	if (isnan(span.joules) ||
-		(silent_at < near->run[i + 1].hi && silent_at > near->run[i].seen &&
+		(silent_at < near->run[i + 1].first && silent_at > near->run[i].seen &&
 			span.end - near->run[i].seen > bridge))
 		return extrapolate(counter, near, i, t, power);
 	if (t <= span.begin)
-		return (struct edge){.known = true, .anchor = near->run[i].hi};
+		return (struct edge){.known = true, .anchor = near->run[i].first};
 	return (struct edge){
 		.known = true,
-		.anchor = near->run[i].hi,
+		.anchor = near->run[i].first,
 		.joules = energy_in_span(&span, t),
 		.variance = variance_in_span(&span, t),
 	};

@@ -133,7 +133,7 @@ static void close_run(struct sum *s)
 static void on_silence(struct sum *s, const struct jm_run *run)
 {
 	s->silent = true;
-	s->silent_at = run->hi - s->shift;
+	s->silent_at = run->first - s->shift;
 	if (touches(s, run->lo - s->shift, run->seen - s->shift + 1))
 		s->gaps++;
 }
@@ -205,7 +205,7 @@ int jm_energy_by_power(
 	};
 	int64_t around = jm_reach(power) * 3;
 	struct jm_steps steps;
-	double length = seconds(s.t1 - s.t0);
+	double length = seconds(s.t1 - s.t0), missed;
 	int rc;
 
 	/* A long window's mean belongs to its middle; a short one is known to end at the refresh. */
@@ -220,10 +220,11 @@ int jm_energy_by_power(
 		return rc;
 	jm_steps_end(&steps);
 	finish(&s);
+	missed = square((s.watts_max - s.watts_min) * seconds(power->refresh_ns - s.window));
 	*ret = (struct jm_part){
 		.joules = s.covered_s > length * (1 - 1e-6) ? s.joules : NAN,
 		.known = s.covered_s > 0 ? s.joules : NAN,
-		.variance = s.gap_squares * missed_share(&s) + s.time_squares / 12 +
+		.variance = s.gap_squares * missed_share(&s) + s.time_squares / 12 + (isnan(missed) ? 0 : missed / 12) +
 			    2 * square((s.watts_max - s.watts_min) * seconds(s.shift)) / 12,
 		.covered_s = s.covered_s,
 		.watts_max = s.watts_max,

@@ -26,18 +26,33 @@ static int64_t earlier(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
+/*
+ * How many refreshes lie between two runs of a regular sensor; 0 where it cannot be told, or where so
+ * many lie between that the sensor may have drifted.
+ */
+static int64_t refreshes_between(
+	const struct jm_run *a, const struct jm_run *b, int64_t shortest, int64_t longest)
+{
+	int64_t least = (later(b->lo - a->hi, 1) + longest - 1) / longest;
+	int64_t most = (b->hi - a->lo) / shortest;
+
+	return least == most && most <= DRIFT / 2 ? most : 0;
+}
+
 /* Two runs of a regular sensor start a whole number of refreshes apart: each narrows the other. */
 static void narrow(const struct jm_steps *s, struct jm_run *a, struct jm_run *b)
 {
-	int64_t apart = jm_run_start(b) - jm_run_start(a), n, least, most, lo, hi;
+	int64_t shortest = s->refresh - s->refresh / DRIFT;
+	int64_t longest = s->refresh + s->refresh / DRIFT;
+	int64_t n, least, most, lo, hi;
 
-	if (!s->refresh || (a->hi - a->lo) + (b->hi - b->lo) > s->refresh * 4 / 5)
+	if (!s->refresh)
 		return;
-	n = (apart + s->refresh / 2) / s->refresh;
-	if (n < 1 || n > DRIFT / 2)
+	n = refreshes_between(a, b, shortest, longest);
+	if (!n)
 		return;
-	least = n * (s->refresh - s->refresh / DRIFT);
-	most = n * (s->refresh + s->refresh / DRIFT);
+	least = n * shortest;
+	most = n * longest;
 	lo = later(b->lo, a->lo + least);
 	hi = earlier(b->hi, a->hi + most);
 	if (lo >= hi)
@@ -54,7 +69,8 @@ static void narrow(const struct jm_steps *s, struct jm_run *a, struct jm_run *b)
 
 static struct jm_run begin(const struct jm_steps *s, struct jm_reading r)
 {
-	struct jm_run run = {.value = r.value, .lo = r.t_ns, .hi = r.t_ns, .seen = r.t_ns};
+	struct jm_run run = {
+		.value = r.value, .lo = r.t_ns, .hi = r.t_ns, .first = r.t_ns, .seen = r.t_ns};
 
 	if (s->stamped)
 		return run;

@@ -9,9 +9,9 @@
 #include "trace.h"
 
 struct jm_run {
-	double value;	/* NAN = the sensor did not answer */
-	int64_t lo, hi; /* the sensor came to it in (lo, hi]; hi: first seen */
-	int64_t seen;	/* last seen */
+	double value;	     /* NAN = the sensor did not answer */
+	int64_t lo, hi;	     /* the sensor came to it in (lo, hi] */
+	int64_t first, seen; /* first and last seen */
 };
 
 /* Best guess of when the sensor came to it. */

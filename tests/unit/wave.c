@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "wave.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct wave_setup wave_setup;
+
+/* ---- waveforms ---- */
+
+void wave_add(struct wave *w, double t, double watts, double slope)
+{
+	if (w->n == w->room) {
+		w->room = w->room ? 2 * w->room : 64;
+		w->t = reallocarray(w->t, (size_t)w->room, sizeof(double));
+		w->watts = reallocarray(w->watts, (size_t)w->room, sizeof(double));
+		w->slope = reallocarray(w->slope, (size_t)w->room, sizeof(double));
+		w->joules = reallocarray(w->joules, (size_t)w->room, sizeof(double));
+	}
+	w->t[w->n] = t;
+	w->watts[w->n] = watts;
+	w->slope[w->n] = slope;
+	w->joules[w->n] = w->n ? wave_joules(w, t) : 0;
+	w->n++;
+}
+
+void wave_done(struct wave *w)
+{
+	free(w->t);
+	free(w->watts);
+	free(w->slope);
+	free(w->joules);
+	*w = (struct wave){0};
+}
+
+static int knot_before(const struct wave *w, double t)
+{
+	int low = 0, high = w->n;
+
+	while (high - low > 1) {
+		int middle = (low + high) / 2;
+
+		if (w->t[middle] <= t)
+			low = middle;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+double wave_joules(const struct wave *w, double t)
+{
+	int k = knot_before(w, t);
+	double dt = t - w->t[k];
+
+	if (dt < 0)
+		return w->watts[0] * dt;
+	return w->joules[k] + w->watts[k] * dt + w->slope[k] * dt * dt / 2;
+}
+
+double wave_watts(const struct wave *w, double t)
+{
+	int k = knot_before(w, t);
+	double dt = t - w->t[k];
+
+	return dt < 0 ? w->watts[0] : w->watts[k] + w->slope[k] * dt;
+}
+
+uint64_t wave_random(uint64_t *seed) /* splitmix64, S. Vigna, public domain algorithm */
+{
+	uint64_t z = *seed += 0x9e3779b97f4a7c15u;
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+	return z ^ (z >> 31);
+}
+
+double wave_uniform(uint64_t *seed, double low, double high)
+{
+	return low + (high - low) * (double)(wave_random(seed) >> 11) * 0x1p-53;
+}
+
+static double wait_of(double dwell, uint64_t *seed)
+{
+	return -dwell * log(1 - wave_uniform(seed, 0, 1));
+}
+
+void wave_square(struct wave *w, double low, double high, double period, double phase, double end)
+{
+	double t = -10 - period + phase * period;
+
+	for (int i = 0; t < end; i++, t += period / 2)
+		wave_add(w, t, i % 2 ? high : low, 0);
+}
+
+void wave_telegraph(
+	struct wave *w, double low, double high, double dwell, double end, uint64_t *seed)
+{
+	int i = (int)(wave_random(seed) & 1);
+
+	for (double t = -10; t < end; t += wait_of(dwell, seed))
+		wave_add(w, t, i++ % 2 ? high : low, 0);
+}
+
+void wave_levels(struct wave *w, double low, double high, double dwell, double end, uint64_t *seed)
+{
+	for (double t = -10; t < end; t += wait_of(dwell, seed))
+		wave_add(w, t, wave_uniform(seed, low, high), 0);
+}
+
+void wave_ramps(struct wave *w, double low, double high, double dwell, double end, uint64_t *seed)
+{
+	double from = wave_uniform(seed, low, high), t = -10;
+
+	while (t < end) {
+		double length = 0.01 + wait_of(dwell, seed), to = wave_uniform(seed, low, high);
+
+		wave_add(w, t, from, (to - from) / length);
+		from = to;
+		t += length;
+	}
+	wave_add(w, t, from, 0);
+}
+
+/* ---- the sensor ---- */
+
+void wave_reset(void)
+{
+	for (int i = 0; i < WAVE_GPUS; i++)
+		wave_done(&wave_setup.wave[i]);
+	wave_setup = (struct wave_setup){
+		.refresh = 0.1, .window = 0.025, .tick_phase = 0.013, .counter_step = 1e-3};
+}
+
+static int add_signal(
+	struct jm_meters *set, enum jm_quantity quantity, double window, struct jm_err *err)
+{
+	const struct wave_setup *w = &wave_setup;
+	struct jm_signal signal = {
+		.quantity = quantity,
+		.step = 1e-3,
+		.refresh_ns = w->refresh_unknown ? 0 : llround(w->refresh * 1e9),
+		.window_ns = llround(window * 1e9),
+		.accuracy = 0.05,
+		.stamped = w->stamped,
+		.wrap = quantity == JM_Q_ENERGY ? w->wrap : 0,
+	};
+
+	return jm_meters_add_signal(set, &signal, err);
+}
+
+static int wave_open(struct jm_ctx *ctx, const char *arg, struct jm_meters *set, void **ret_state,
+	struct jm_err *err)
+{
+	const struct wave_setup *w = &wave_setup;
+	int rc = 0;
+
+	(void)arg;
+	for (int i = 0; rc >= 0 && i < w->gpus; i++) {
+		struct jm_meter meter = {
+			.source = "wave", .scope = JM_SCOPE_GPU, .origin = JM_MEASURED};
+
+		snprintf(meter.id, sizeof(meter.id), "wave:%d", i);
+		snprintf(meter.label, sizeof(meter.label), "GPU %d", i);
+		snprintf(meter.covers, sizeof(meter.covers), "gpu/%d", i);
+		rc = jm_meters_add(set, &meter, err);
+		if (rc >= 0 && !w->no_counter)
+			rc = add_signal(set, JM_Q_ENERGY, 0, err);
+		if (rc >= 0 && !w->no_power)
+			rc = add_signal(set, w->average_only ? JM_Q_POWER_AVERAGE : JM_Q_POWER,
+				w->window, err);
+	}
+	*ret_state = ctx;
+	return rc < 0 ? rc : 0;
+}
+
+static double counter_at(const struct wave_setup *w, int gpu, double tick)
+{
+	double joules = wave_joules(&w->wave[gpu], tick) + w->counter_start;
+
+	if (w->reset_at[gpu] > 0 && tick >= w->reset_at[gpu])
+		joules = wave_joules(&w->wave[gpu], tick) -
+			 wave_joules(&w->wave[gpu], w->reset_at[gpu]);
+	if (w->wrap > 0)
+		joules = fmod(joules, w->wrap);
+	return floor(joules / w->counter_step) * w->counter_step;
+}
+
+static double power_at(const struct wave_setup *w, int gpu, double tick)
+{
+	double begin = wave_joules(&w->wave[gpu], tick - w->window);
+	double watts = w->window > 0 ? (wave_joules(&w->wave[gpu], tick) - begin) / w->window
+				     : wave_watts(&w->wave[gpu], tick);
+
+	return round(watts * 1e3) * 1e-3;
+}
+
+static int wave_read(void *state, struct jm_reading *out, struct jm_err *err)
+{
+	struct wave_setup *w = &wave_setup;
+	int64_t now = jm_ctx_now(state);
+	double t = (double)now * 1e-9;
+	double tick = floor((t - w->tick_phase) / w->refresh) * w->refresh + w->tick_phase;
+
+	(void)err;
+	w->reads++;
+	for (int i = 0; i < w->gpus; i++) {
+		bool dead = t >= w->dead_from[i] && t < w->dead_until[i];
+		int64_t stamp = w->stamped ? llround(tick * 1e9) : now;
+
+		if (!w->no_counter)
+			*out++ = (struct jm_reading){dead ? NAN : counter_at(w, i, tick), stamp};
+		if (!w->no_power)
+			*out++ = (struct jm_reading){dead ? NAN : power_at(w, i, tick), stamp};
+	}
+	return 0;
+}
+
+static void wave_close_source(void *state)
+{
+	(void)state;
+}
+
+static const struct jm_source source_wave = {
+	.name = "wave",
+	.summary = "programmed waveforms",
+	.origin = JM_MEASURED,
+	.open = wave_open,
+	.read = wave_read,
+	.close = wave_close_source,
+};
+const struct jm_source *const wave_sources[] = {&source_wave, NULL};
+
+/* ---- a measurement ---- */
+
+static int64_t ns(double t)
+{
+	return llround(t * 1e9);
+}
+
+int wave_measure(struct wave_run *run, double t0, double t1, double interval, struct jm_err *err)
+{
+	struct jm_session_options o = {.table = wave_sources, .interval_ns = ns(interval)};
+	struct jm_sleeper me;
+	int rc;
+
+	*run = (struct wave_run){.t0 = t0, .t1 = t1};
+	run->ctx.clock = jm_clock_new_simulated(0);
+	rc = jm_session_open(&run->ctx, &o, &run->session, err);
+	if (rc)
+		return rc;
+	jm_sleeper_init(&me, run->ctx.clock);
+	jm_sleep_until(&me, ns(t0 - 0.004));
+	rc = jm_session_start(run->session, err);
+	if (!rc) {
+		jm_sleep_until(&me, ns(t0));
+		run->phase = jm_session_begin(run->session, "command", ns(t0), err);
+		jm_sleep_until(&me, ns(t1));
+		jm_session_end(run->session, run->phase, ns(t1));
+	}
+	jm_sleeper_done(&me);
+	return rc ? rc : jm_session_stop(run->session, err);
+}
+
+void wave_close(struct wave_run *run)
+{
+	jm_session_close(run->session);
+	jm_clock_free(run->ctx.clock);
+	*run = (struct wave_run){0};
+}

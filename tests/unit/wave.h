@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Programmed waveforms of power whose energy is known exactly, and a source that sees them through a
+ * sensor like an H100's: power and counter step together once a refresh, power is the mean of a window.
+ */
+#ifndef WAVE_H
+#define WAVE_H
+
+#include "clock.h"
+#include "session.h"
+
+#define WAVE_GPUS 8
+
+/* Power goes in straight lines between knots; before the first and after the last it stays. */
+struct wave {
+	int n, room;
+	double *t, *watts, *slope; /* s, W, W/s from that knot on */
+	double *joules;		   /* up to the knot */
+};
+
+void wave_add(struct wave *w, double t, double watts, double slope);
+void wave_done(struct wave *w);
+double wave_joules(const struct wave *w, double t); /* since the first knot; negative before it */
+double wave_watts(const struct wave *w, double t);
+
+/* The kinds; each fills from t = -10 s to `end`. seed: changes from call to call. */
+void wave_square(struct wave *w, double low, double high, double period, double phase, double end);
+void wave_telegraph(
+	struct wave *w, double low, double high, double dwell, double end, uint64_t *seed);
+void wave_levels(struct wave *w, double low, double high, double dwell, double end, uint64_t *seed);
+void wave_ramps(struct wave *w, double low, double high, double dwell, double end, uint64_t *seed);
+
+uint64_t wave_random(uint64_t *seed);
+double wave_uniform(uint64_t *seed, double low, double high);
+
+/* What the source "wave" shows; one per test, set before the session opens. */
+struct wave_setup {
+	struct wave wave[WAVE_GPUS];
+	int gpus;
+	double refresh, window, tick_phase; /* s */
+	double counter_step;		    /* J */
+	double wrap, counter_start;	    /* J; wrap 0 = never */
+	bool no_counter, no_power, average_only, stamped;
+	bool refresh_unknown;
+	double dead_from[WAVE_GPUS], dead_until[WAVE_GPUS]; /* s; both 0 = never */
+	double reset_at[WAVE_GPUS];			    /* s; 0 = never */
+	long reads;
+};
+
+extern struct wave_setup wave_setup;
+extern const struct jm_source *const wave_sources[];
+
+void wave_reset(void); /* an H100's sensor, no GPUs */
+
+/* A session over the wave in simulated time: from t0 to t1 (s), opened a little before t0. */
+struct wave_run {
+	struct jm_ctx ctx;
+	struct jm_session *session;
+	int phase;
+	double t0, t1;
+};
+int wave_measure(struct wave_run *run, double t0, double t1, double interval, struct jm_err *err);
+void wave_close(struct wave_run *run);
+
+#endif
