@@ -19,6 +19,7 @@ struct errors {
 	int n, held, unknown;
 };
 
+static bool apart; /* power and counter tick at different moments */
 static struct errors counter, integrated, jpwr;
 
 static void note(struct errors *e, double value, double truth, double bound)
@@ -124,6 +125,8 @@ static void one_run(make_fn *make, double length, bool no_counter, uint64_t *see
 	wave_setup.gpus = WAVE_GPUS;
 	wave_setup.no_counter = no_counter;
 	wave_setup.tick_phase = wave_uniform(seed, 0, 0.1);
+	if (apart)
+		wave_setup.power_phase = wave_uniform(seed, 0, 0.1);
 	for (int i = 0; i < WAVE_GPUS; i++)
 		make(&wave_setup.wave[i], t0 + length + 1, seed);
 	if (wave_measure(&run, t0, t0 + length, 0, &err)) {
@@ -197,5 +200,9 @@ int main(int argc, char **argv)
 	row("random waveforms of all kinds", any, 3.3, runs);
 	row("random waveforms of all kinds", any, 7.3, runs);
 	row("random waveforms of all kinds", any, 0.7, runs);
+	apart = true;
+	printf("power and counter step at different moments:\n");
+	row("square wave 100/600 W, 2 s, shifted", square, 3.3, runs);
+	row("random waveforms of all kinds", any, 3.3, runs);
 	return 0;
 }

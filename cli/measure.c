@@ -2,6 +2,7 @@
 /* joulemark measure: the energy of any command. */
 #include "cli.h"
 #include "clock.h"
+#include "csv.h"
 #include "launch.h"
 #include "output.h"
 #include "provenance.h"
@@ -208,7 +209,18 @@ static const char *watts(char *out, size_t size, double value)
 	return out;
 }
 
-static void print_meter(const json_t *meter, double wall_s)
+/* Wide enough for the longest label, within reason. */
+static int label_width(const json_t *meters)
+{
+	const json_t *meter;
+	size_t i, width = 14;
+
+	json_array_foreach(meters, i, meter) if (strlen(text(meter, "label")) > width) width =
+		strlen(text(meter, "label"));
+	return width < 48 ? (int)width : 48;
+}
+
+static void print_meter(const json_t *meter, int width, double wall_s)
 {
 	char energy[32], bound[32] = "", mean[32], most[32], calibration[48] = "";
 	double e = real(meter, "joules"), s = real(meter, "error_sampling_joules");
@@ -220,8 +232,9 @@ static void print_meter(const json_t *meter, double wall_s)
 	if (!isnan(c) && e > 0)
 		snprintf(calibration, sizeof(calibration), " (calibration \302\261%.2g %%)",
 			100 * c / e);
-	fprintf(stderr, "  %-32.32s %10s %s%-8s  mean %9s  max %9s%s", text(meter, "label"),
-		joules(energy, sizeof(energy), e), *bound ? "\302\261 " : "  ", bound,
+	fprintf(stderr, "  %-*.*s %10s %s%-8s  mean %9s  max %9s%s", width, width,
+		text(meter, "label"), joules(energy, sizeof(energy), e),
+		*bound ? "\302\261 " : "  ", bound,
 		watts(mean, sizeof(mean), real(meter, "watts_mean")),
 		watts(most, sizeof(most), real(meter, "watts_max")), calibration);
 	if (isnan(e))
@@ -233,12 +246,12 @@ static void print_meter(const json_t *meter, double wall_s)
 	fprintf(stderr, "\n");
 }
 
-static void print_total(const json_t *total)
+static void print_total(const json_t *total, int width)
 {
 	static const char *const origins[] = {"measured", "estimated", "simulated", "replayed"};
 	const char *comma = "";
 
-	fprintf(stderr, "  %-32s ", "Total");
+	fprintf(stderr, "  %-*s ", width, "Total");
 	for (size_t i = 0; i < sizeof(origins) / sizeof(origins[0]); i++) {
 		char key[32], energy[32];
 		double value;
@@ -247,20 +260,20 @@ static void print_total(const json_t *total)
 		value = real(total, key);
 		if (isnan(value))
 			continue;
-		fprintf(stderr, "%s%s %s", comma, joules(energy, sizeof(energy), value),
+		fprintf(stderr, "%s%10s %s", comma, joules(energy, sizeof(energy), value),
 			origins[i]);
 		comma = " + ";
 	}
 	fprintf(stderr, "%s\n", *comma ? "" : "unknown");
 }
 
-static void print_throughput(const json_t *record)
+static void print_throughput(const json_t *record, int width)
 {
 	double rate = real(record, "throughput"), items = real(record, "items");
 
 	if (isnan(items))
 		return;
-	fprintf(stderr, "  %-32s %10.6g items", "Items", items);
+	fprintf(stderr, "  %-*s %10.6g items", width, "Items", items);
 	if (!isnan(rate))
 		fprintf(stderr, ", %.4g/s", rate);
 	fprintf(stderr, "\n");
@@ -269,17 +282,20 @@ static void print_throughput(const json_t *record)
 static void print_block(const struct measurement *m, const json_t *record)
 {
 	const json_t *quality = json_object_get(record, "quality"), *item;
+	int width = label_width(json_object_get(record, "meters"));
 	double wall_s = m->outcome.wall_s;
 	size_t i;
 
 	fprintf(stderr, "joulemark: ");
 	for (char **word = m->cli->command; *word; word++)
 		fprintf(stderr, "%s%s", *word, word[1] ? " " : "\n");
-	fprintf(stderr, "  %-32s %8.3f s  exit status %d\n", "Time", wall_s, m->outcome.status);
-	json_array_foreach(json_object_get(record, "meters"), i, item) print_meter(item, wall_s);
-	print_total(json_object_get(record, "total"));
-	print_throughput(record);
-	fprintf(stderr, "  %-32s %10s\n", "Quality", text(quality, "grade"));
+	fprintf(stderr, "  %-*s %8.3f s  exit status %d\n", width, "Time", wall_s,
+		m->outcome.status);
+	json_array_foreach(json_object_get(record, "meters"), i, item)
+		print_meter(item, width, wall_s);
+	print_total(json_object_get(record, "total"), width);
+	print_throughput(record, width);
+	fprintf(stderr, "  %-*s %10s\n", width, "Quality", text(quality, "grade"));
 	json_array_foreach(json_object_get(quality, "reasons"), i, item)
 		fprintf(stderr, "    - %s\n", json_string_value(item));
 }
@@ -330,6 +346,8 @@ static int write_results(struct measurement *m)
 	print_block(m, record);
 	rc = m->json ? jm_output_json(m->json, record, &m->cli->err) : 0;
 	json_decref(record);
+	if (m->csv && jm_csv_write(m->session, m->csv, rc ? NULL : &m->cli->err) && !rc)
+		rc = m->cli->err.code;
 	return rc;
 }
 

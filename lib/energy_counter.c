@@ -15,8 +15,8 @@
 #define PEAK_WINDOW INT64_C(90000000)  /* ns a mean must last to count as a maximum */
 /* Standard deviation of the shape between two steps, as a share of (difference of power) x (time
  * between the steps), in the middle: measured by bench/energy_accuracy on random waveforms. */
-#define SHAPE_STEP  0.06 /* power before and after explain the mean between */
-#define SHAPE_OTHER 0.25 /* they do not */
+#define SHAPE_STEP  0.09 /* of the change of power in the span */
+#define SHAPE_OTHER 0.3 /* of the energy that the shape does not explain */
 
 /* The runs near an edge; those before it are dropped from the front when there are too many. */
 struct near {
@@ -84,7 +84,9 @@ struct edge {
 struct span {
 	int64_t begin, end; /* energy rises from begin to end */
 	double joules;
-	double before, after;	       /* watts; NAN = unknown */
+	struct jm_shape shape;	       /* of power; n = 0: a straight line */
+	double share;		       /* where in its gaps power changed */
+	double rest;		       /* joules that the shape does not explain */
 	double loose_begin, loose_end; /* seconds by which begin and end may be off, in all */
 	double step;		       /* J, the counter's resolution */
 };
@@ -105,22 +107,16 @@ static double value_at(const struct near *near, int64_t t)
 }
 
 /*
- * Energy from the span's begin to t. When power goes from one level to another, the mean between
- * tells when it did so; E follows the first level until then and the second after.
+ * Energy from the span's begin to t. When power goes from one level to another, the energy between the
+ * steps tells when it did so; what that leaves unexplained is spread evenly.
  */
 static double energy_in_span(const struct span *span, int64_t t)
 {
-	double length = seconds(span->end - span->begin), at = seconds(t - span->begin);
-	double mean = span->joules / length, change = span->before - span->after, share;
+	double at = seconds(t - span->begin) / seconds(span->end - span->begin);
 
-	if (isnan(change) || fabs(change) < 1e-3 * fabs(mean))
-		return mean * at;
-	share = (mean - span->after) / change;
-	if (!(share >= 0 && share <= 1))
-		return mean * at;
-	if (at <= share * length)
-		return span->before * at;
-	return span->joules - span->after * (length - at);
+	if (!span->shape.n)
+		return span->joules * at;
+	return jm_shape_joules(&span->shape, span->begin, t, span->share) + span->rest * at;
 }
 
 static double square(double x)
@@ -131,15 +127,12 @@ static double square(double x)
 static double variance_in_span(const struct span *span, int64_t t)
 {
 	double length = seconds(span->end - span->begin);
-	double share = seconds(t - span->begin) / length;
-	double mean = span->joules / length, low, high, outside, bump = 4 * share * (1 - share);
+	double share = seconds(t - span->begin) / length, bump = 4 * share * (1 - share);
+	double mean = span->joules / length;
+	double change = length * jm_shape_change(&span->shape, span->begin, span->end);
+	double rest = span->shape.n ? fabs(span->rest) : span->joules;
 
-	low = fmin(span->before, span->after); /* fmin and fmax leave NAN out */
-	high = fmax(span->before, span->after);
-	outside = isnan(low) ? mean : fmax(0, fmax(low - mean, mean - high));
-	if (isnan(low))
-		low = high = 0;
-	return square(length * bump * (SHAPE_STEP * (high - low) + SHAPE_OTHER * outside)) +
+	return square(bump * (SHAPE_STEP * change + SHAPE_OTHER * rest)) +
 	       (square(mean * span->loose_begin * (1 - share)) +
 		       square(mean * span->loose_end * share)) /
 		       12 +
@@ -170,8 +163,22 @@ static int64_t flow_begins(
 	return still > begin ? still : begin;
 }
 
-static struct span span_between(
-	const struct jm_signal *counter, const struct near *near, int a, const struct near *power)
+/* Without power readings: the means between the counter's steps before and after. */
+static void shape_from_rates(struct span *span, double before, double after)
+{
+	double mean = span->joules / seconds(span->end - span->begin);
+
+	if (isnan(before) && isnan(after))
+		return;
+	span->shape.n = 1;
+	span->shape.gap[0].begin = span->begin;
+	span->shape.gap[0].end = span->end;
+	span->shape.gap[0].from = isnan(before) ? mean : before;
+	span->shape.gap[0].to = isnan(after) ? mean : after;
+}
+
+static struct span span_between(const struct jm_signal *counter, const struct near *near, int a,
+	const struct jm_signal *power_signal, const struct near *power)
 {
 	const struct jm_run *from = &near->run[a], *to = &near->run[a + 1];
 	struct span span = {
@@ -180,15 +187,20 @@ static struct span span_between(
 		.loose_begin = seconds(from->hi - from->lo),
 		.loose_end = seconds(to->hi - to->lo),
 		.step = counter->step,
-		.before = value_at(power, from->first),
-		.after = value_at(power, to->first),
 	};
 
 	span.joules = rise(counter, from->value, to->value, seconds(span.end - span.begin), NAN);
-	if (isnan(span.before))
-		span.before = rate(counter, near, a - 1, a);
-	if (isnan(span.after))
-		span.after = rate(counter, near, a + 1, a + 2);
+	if (isnan(span.joules))
+		return span;
+	if (power->n)
+		jm_shape_init(&span.shape, power_signal, power->run, power->n);
+	else
+		shape_from_rates(
+			&span, rate(counter, near, a - 1, a), rate(counter, near, a + 1, a + 2));
+	if (!span.shape.n)
+		return span;
+	span.share = jm_shape_fit(&span.shape, span.begin, span.end, span.joules);
+	span.rest = span.joules - jm_shape_joules(&span.shape, span.begin, span.end, span.share);
 	return span;
 }
 
@@ -233,13 +245,14 @@ static void drop_silence(struct near *near, int64_t *ret_silent_at, int64_t t)
 	near->n = kept;
 }
 
-static struct edge edge_among(
-	const struct jm_signal *counter, struct near *near, const struct near *power, int64_t t)
+static struct edge edge_among(const struct jm_signal *counter, struct near *near,
+	const struct jm_signal *power_signal, struct near *power, int64_t t)
 {
 	int64_t silent_at, bridge = AROUND * counter->refresh_ns;
 	struct span span;
 	int i = -1;
 
+	drop_silence(power, &silent_at, t);
 	drop_silence(near, &silent_at, t);
 	if (!near->n)
 		return (struct edge){.known = false};
@@ -249,7 +262,7 @@ static struct edge edge_among(
 		return extrapolate(counter, near, 0, t, power);
 	if (i + 1 == near->n)
 		return extrapolate(counter, near, i, t, power);
-	span = span_between(counter, near, i, power);
+	span = span_between(counter, near, i, power_signal, power);
 	if (bridge < BRIDGE_MIN)
 		bridge = BRIDGE_MIN;
 	if (isnan(span.joules) ||
@@ -270,14 +283,15 @@ static int find_edge(const struct jm_stretch *s, int signal, int power, int64_t 
 	struct jm_err *err)
 {
 	const struct jm_signal *counter = &s->set->signal[signal];
-	struct near near, shape = {.n = 0};
+	struct near near, watts = {.n = 0};
 	int rc = look_around(s, signal, t, &near, err);
 
 	/* a power averaged over more than the counter's refresh says nothing of its inside */
 	if (!rc && power >= 0 && s->set->signal[power].window_ns <= counter->refresh_ns)
-		rc = look_around(s, power, t, &shape, err);
+		rc = look_around(s, power, t, &watts, err);
 	if (!rc)
-		*ret = edge_among(counter, &near, &shape, t);
+		*ret = edge_among(
+			counter, &near, power < 0 ? NULL : &s->set->signal[power], &watts, t);
 	return rc;
 }
 

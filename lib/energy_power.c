@@ -224,7 +224,8 @@ int jm_energy_by_power(
 	*ret = (struct jm_part){
 		.joules = s.covered_s > length * (1 - 1e-6) ? s.joules : NAN,
 		.known = s.covered_s > 0 ? s.joules : NAN,
-		.variance = s.gap_squares * missed_share(&s) + s.time_squares / 12 + (isnan(missed) ? 0 : missed / 12) +
+		.variance = s.gap_squares * missed_share(&s) + s.time_squares / 12 +
+			    (isnan(missed) ? 0 : missed / 12) +
 			    2 * square((s.watts_max - s.watts_min) * seconds(s.shift)) / 12,
 		.covered_s = s.covered_s,
 		.watts_max = s.watts_max,

@@ -197,23 +197,31 @@ static double power_at(const struct wave_setup *w, int gpu, double tick)
 	return round(watts * 1e3) * 1e-3;
 }
 
+static double tick_before(const struct wave_setup *w, double t, double phase)
+{
+	return floor((t - phase) / w->refresh) * w->refresh + phase;
+}
+
 static int wave_read(void *state, struct jm_reading *out, struct jm_err *err)
 {
 	struct wave_setup *w = &wave_setup;
 	int64_t now = jm_ctx_now(state);
 	double t = (double)now * 1e-9;
-	double tick = floor((t - w->tick_phase) / w->refresh) * w->refresh + w->tick_phase;
+	double tick = tick_before(w, t, w->tick_phase);
+	double power_tick = tick_before(w, t, w->tick_phase + w->power_phase);
 
 	(void)err;
 	w->reads++;
 	for (int i = 0; i < w->gpus; i++) {
 		bool dead = t >= w->dead_from[i] && t < w->dead_until[i];
 		int64_t stamp = w->stamped ? llround(tick * 1e9) : now;
+		int64_t power_stamp = w->stamped ? llround(power_tick * 1e9) : now;
 
 		if (!w->no_counter)
 			*out++ = (struct jm_reading){dead ? NAN : counter_at(w, i, tick), stamp};
 		if (!w->no_power)
-			*out++ = (struct jm_reading){dead ? NAN : power_at(w, i, tick), stamp};
+			*out++ = (struct jm_reading){
+				dead ? NAN : power_at(w, i, power_tick), power_stamp};
 	}
 	return 0;
 }

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What sampling costs:
+ *	1. processor time of 8 fake GPUs sampled at 1 kHz, against an empty loop at 1 kHz (aim: twice)
+ *	2. a simulated day of 8 GPUs at 100 Hz: seconds, and the most memory it took (aim: 64 MiB)
+ *	3. `measure`: from its start to CMD's (aim: 10 ms), from CMD's end to its own (aim: one refresh
+ *	   + 20 ms)
+ *
+ *	sampler_cost [path of joulemark [path of the false NVML]]
+ */
+#include "session.h"
+#include "clock.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define GPUS	8
+#define REFRESH (100 * JM_MILLISECOND)
+
+/* ---- a source of 8 GPUs that step every 100 ms ---- */
+
+static int fast_open(struct jm_ctx *ctx, const char *arg, struct jm_meters *set, void **ret_state,
+	struct jm_err *err)
+{
+	static const enum jm_quantity quantities[] = {JM_Q_ENERGY, JM_Q_POWER};
+	int rc = 0;
+
+	(void)arg;
+	for (int i = 0; rc >= 0 && i < GPUS; i++) {
+		struct jm_meter meter = {.source = "fast", .scope = JM_SCOPE_GPU};
+
+		snprintf(meter.id, sizeof(meter.id), "fast:%d", i);
+		snprintf(meter.covers, sizeof(meter.covers), "gpu/%d", i);
+		rc = jm_meters_add(set, &meter, err);
+		for (int k = 0; rc >= 0 && k < 2; k++) {
+			struct jm_signal signal = {.quantity = quantities[k],
+				.step = 1e-3,
+				.refresh_ns = REFRESH,
+				.window_ns = k ? 25 * JM_MILLISECOND : 0,
+				.accuracy = 0.05};
+
+			rc = jm_meters_add_signal(set, &signal, err);
+		}
+	}
+	*ret_state = ctx;
+	return rc < 0 ? rc : 0;
+}
+
+static int fast_read(void *state, struct jm_reading *out, struct jm_err *err)
+{
+	int64_t now = jm_ctx_now(state), tick = now / REFRESH;
+
+	(void)err;
+	for (int i = 0; i < GPUS; i++) {
+		int64_t mj = tick * (30000 + i) + (tick * 7919 + i) % 997;
+
+		*out++ = (struct jm_reading){(double)mj / 1e3, now};
+		*out++ = (struct jm_reading){
+			(double)(300000 + (tick * 104729 + i) % 1009) / 1e3, now};
+	}
+	return 0;
+}
+
+static void fast_close(void *state)
+{
+	(void)state;
+}
+
+static const struct jm_source source_fast = {
+	.name = "fast",
+	.summary = "eight GPUs",
+	.open = fast_open,
+	.read = fast_read,
+	.close = fast_close,
+};
+static const struct jm_source *const table[] = {&source_fast, NULL};
+
+/* ---- 1 ---- */
+
+static double cpu_seconds(void)
+{
+	struct rusage u;
+
+	getrusage(RUSAGE_SELF, &u);
+	return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+	       (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
+}
+
+static void sleep_s(double s)
+{
+	struct timespec ts = {(time_t)s, (long)((s - floor(s)) * 1e9)};
+
+	while (nanosleep(&ts, &ts) && errno == EINTR)
+		;
+}
+
+static double empty_loop(double seconds)
+{
+	double before = cpu_seconds();
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	for (int i = 0; i < (int)(seconds * 1000); i++) {
+		ts.tv_nsec += 1000000;
+		if (ts.tv_nsec >= 1000000000) {
+			ts.tv_nsec -= 1000000000;
+			ts.tv_sec++;
+		}
+		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL);
+	}
+	return cpu_seconds() - before;
+}
+
+static struct jm_session *must_open(struct jm_ctx *ctx, int64_t interval)
+{
+	struct jm_session_options o = {.table = table, .interval_ns = interval};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_session *s;
+
+	if (!jm_session_open(ctx, &o, &s, &err))
+		return s;
+	printf("%s\n", err.text);
+	exit(1);
+}
+
+static double sampled(double seconds)
+{
+	struct jm_ctx ctx = {.clock = jm_clock_real()};
+	struct jm_session *s = must_open(&ctx, JM_MILLISECOND);
+	double before = cpu_seconds();
+
+	jm_session_start(s, NULL);
+	sleep_s(seconds);
+	jm_session_stop(s, NULL);
+	before = cpu_seconds() - before;
+	jm_session_close(s);
+	return before;
+}
+
+static void cost(void)
+{
+	double empty = 0, ours = 0;
+
+	for (int i = 0; i < 3; i++) {
+		empty += empty_loop(2);
+		ours += sampled(2);
+	}
+	printf("8 fake GPUs at 1 kHz: %.2f %% of a core; an empty 1 kHz loop: %.2f %%; ratio "
+	       "%.2f\n",
+		100 * ours / 6, 100 * empty / 6, ours / empty);
+}
+
+/* ---- 2 ---- */
+
+static long peak_kib(void)
+{
+	struct rusage u;
+
+	getrusage(RUSAGE_SELF, &u);
+	return u.ru_maxrss;
+}
+
+static double now_s(void)
+{
+	return (double)jm_clock_now(jm_clock_real()) * 1e-9;
+}
+
+static void simulated_day(void)
+{
+	struct jm_ctx ctx = {.clock = jm_clock_new_simulated(0)};
+	struct jm_session *s = must_open(&ctx, 10 * JM_MILLISECOND);
+	double began = now_s(), sampled_s;
+	struct jm_energy e = {.joules = NAN};
+	struct jm_sleeper me;
+	int phase;
+
+	jm_sleeper_init(&me, ctx.clock);
+	jm_session_start(s, NULL);
+	jm_sleep_until(&me, JM_SECOND);
+	phase = jm_session_begin(s, "day", 0, NULL);
+	jm_sleep_until(&me, 86401 * JM_SECOND);
+	jm_session_end(s, phase, 0);
+	jm_sleeper_done(&me);
+	jm_session_stop(s, NULL);
+	sampled_s = now_s() - began;
+	for (int i = 0; i < GPUS; i++)
+		jm_session_energy(s, i, phase, &e, NULL);
+	printf("a simulated day, 8 GPUs, 100 Hz: %.1f s, and %.1f s for the energies; most memory "
+	       "%.1f MiB; last GPU %.0f J (truth about %.0f J)\n",
+		sampled_s, now_s() - began - sampled_s, (double)peak_kib() / 1024, e.joules,
+		86400 * 10 * 30.007);
+	jm_session_close(s);
+	jm_clock_free(ctx.clock);
+}
+
+/* ---- 3 ---- */
+
+/* Runs `joulemark measure -- /proc/self/exe --stamp`; the stamp is when that began and ended. */
+static void one_measure(char *joulemark, double *ret_start, double *ret_return)
+{
+	char self[4096],
+		*argv[] = {joulemark, "measure", "--source", "nvml", "--", self, "--stamp", NULL};
+	long long began = 0, ended = 0;
+	int64_t before, after;
+	int out[2], status;
+	FILE *f;
+
+	self[readlink("/proc/self/exe", self, sizeof(self) - 1)] = '\0';
+	if (pipe(out))
+		exit(1);
+	before = jm_clock_now(jm_clock_real());
+	if (!fork()) {
+		dup2(out[1], 1);
+		if (!freopen("/dev/null", "w", stderr))
+			_exit(1);
+		execv(joulemark, argv);
+		_exit(1);
+	}
+	close(out[1]);
+	wait(&status);
+	after = jm_clock_now(jm_clock_real());
+	f = fdopen(out[0], "r");
+	if (!f || fscanf(f, "%lld %lld", &began, &ended) != 2)
+		printf("measure failed\n");
+	if (f)
+		fclose(f);
+	*ret_start = (double)(began - before) * 1e-6;
+	*ret_return = (double)(after - ended) * 1e-6;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void latency(char *joulemark, const char *nvml)
+{
+	double start[20], back[20];
+
+	setenv("JM_NVML_LIB", nvml, 1);
+	setenv("JM_FAKE_GPUS", "8", 1);
+	for (int i = 0; i < 20; i++)
+		one_measure(joulemark, &start[i], &back[i]);
+	qsort(start, 20, sizeof(*start), by_value);
+	qsort(back, 20, sizeof(*back), by_value);
+	printf("measure with 8 fake GPUs: CMD begins after %.1f ms (median; worst %.1f), joulemark "
+	       "ends %.1f ms after it (median; worst %.1f)\n",
+		start[10], start[19], back[10], back[19]);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 1 && !strcmp(argv[1], "--stamp")) {
+		long long began = jm_clock_now(jm_clock_real());
+
+		sleep_s(0.25);
+		printf("%lld %lld\n", began, (long long)jm_clock_now(jm_clock_real()));
+		return 0;
+	}
+	cost();
+	simulated_day();
+	if (argc > 2)
+		latency(argv[1], argv[2]);
+	return 0;
+}
