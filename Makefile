@@ -17,7 +17,7 @@ setup:
 demo:
 	tools/setup.sh demo
 	@test -f $(BUILD)/build.ninja || meson setup $(BUILD)
-	ninja -C $(BUILD) joulemark
+	ninja -C $(BUILD)
 	tools/demo.sh $(BUILD)/joulemark $(DEVICE)
 
 # Every check there is; ends with "N passed, N failed". One step again: make check STEPS="lint tidy"
