@@ -10,6 +10,9 @@
  *						slower a run may be that needs no energy at all
  *	gain	100 (e_ref - e) / e_ref		loss	100 (d - d_ref) / d_ref
  *
+ * Median and maximum power of several meters are the sums of the meters' own: the maxima need not fall
+ * together, so that their sum bounds the total's maximum from above.
+ *
  * Energy Delay Sum: Roberts, Wright, Fahmy, Jarvis, "Metrics for energy-aware software optimisation"
  * (ISC 2017); with this alpha, beta and k: Krzywaniak, Czarnul, Proficz, "DEPO", Software: Practice and
  * Experience 52(12), 2022, doi 10.1002/spe.3139, as used in doi 10.1007/978-3-031-48803-0_1.

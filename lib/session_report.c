@@ -2,6 +2,7 @@
 /* What a session found, as JSON: meters, totals, quality, phases. Unknown is null. */
 #include "quality.h"
 #include "session_private.h"
+#include "watts.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -135,8 +136,15 @@ static json_t *meter_json(struct jm_session *s, int i, const struct jm_phase *ph
 		text_or_null(id_or_null(&s->set, m->overlaps)), "origin",
 		jm_origin_name(m->origin));
 	json_t *signals = json_array();
+	double median;
 
+	if (jm_watts_median(s->trace, &s->set, i, phase->t0_ns, phase->t1_ns, &median, err)) {
+		json_decref(signals);
+		json_decref(meter);
+		return NULL;
+	}
 	json_object_update_new(meter, energy_json(energy));
+	json_object_set_new(meter, "watts_median", number(median));
 	for (int k = m->first_signal; k < m->first_signal + m->n_signals; k++)
 		if (json_array_append_new(signals, signal_json(s, k, phase, err)))
 			break;

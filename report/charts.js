@@ -291,7 +291,7 @@ JM.chartTrace = function (trace) {
 		option.color = c.many;
 		option.grid.top = 52;
 		option.grid.bottom = 70;
-		option.legend = { type: "scroll", selected: t.hidden, top: 0, left: 0, right: 0, textStyle: { color: c.soft }, itemWidth: 16, itemHeight: 4, icon: "roundRect",
+		option.legend = { type: "scroll", selected: t.hidden, top: 0, left: 0, right: 0, textStyle: { color: c.soft }, itemWidth: 12, itemHeight: 12, icon: "circle",
 			pageTextStyle: { color: c.soft }, pageIconColor: c.soft, pageIconInactiveColor: c.line };
 		option.xAxis = axis(c, "seconds", { min: t.start_s, max: t.end_s, nameGap: 24,
 			axisLabel: { color: c.soft, hideOverlap: true, showMaxLabel: false } });

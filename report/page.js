@@ -107,11 +107,13 @@ function traces(s, index) {
 	for (const t of (data.traces || []).filter(Boolean)) {
 		const of = S.cases.find((c) => c.record === t.record), r = data.records[t.record];
 		const inside = (m) => (r.meters || []).some((x) => x.id === m.id && x.covered_by);
-		if (of && of.series === index)
+		if (of && of.series === index) {
+			t.meters.sort((a, b) => inside(a) - inside(b));
 			mine.push(Object.assign(t, { hidden: Object.fromEntries(t.meters.filter(inside).map((m) => [m.label, false])), of: of, origin: of.origin, phases: r.phases || [],
 				caps: (r.settings || []).filter((x) => x.unit === "W").map((x) => x.enforced),
 				label: s.points[of.point].label + (s.points[of.point].reference ? " (reference)" : "") +
 					(of.repeat === undefined ? "" : ", repeat " + of.repeat) }));
+		}
 	}
 	if (!mine.length)
 		return null;
@@ -214,6 +216,9 @@ function bytes(n) {
 	return known(n) ? (n / 2 ** 30).toFixed(1) + " GiB" : null;
 }
 
+const leaves = (o) => Object.entries(o).flatMap(([k, v]) =>
+	v !== null && typeof v === "object" && !Array.isArray(v) ? leaves(v) : [[k, v]]);
+
 function provenance() {
 	const seen = new Map();
 	for (const r of data.records) {
@@ -226,7 +231,7 @@ function provenance() {
 		["libraries", Object.entries(p.libraries || {}).map((x) => x[0] + " " + text(x[1])).join(", ")], ["joulemark", p.joulemark]]
 		.map(([k, v]) => [el("dt", {}, k), el("dd", {}, text(v))]));
 	const options = S.series.map((s) => el("dl", { class: "facts" }, el("dt", {}, "work"), el("dd", {}, s.title),
-		Object.entries(s.parameters || {}).filter(([k]) => !dims.some((d) => d.name === k))
+		leaves(s.parameters || {}).filter(([k]) => !dims.some((d) => d.name === k.split("@")[0]))
 			.map(([k, v]) => [el("dt", {}, k), el("dd", {}, el("code", {}, typeof v === "object" ? JSON.stringify(v) : text(v)))])));
 	return el("div", { class: "grid" },
 		el("div", { class: "panel" }, el("h3", {}, seen.size > 1 ? "Machines" : "Machine"), [...seen.values()].map(one)),
@@ -240,6 +245,7 @@ function definitions() {
 		["energy gain", "100 \u00b7 (e_ref \u2212 e) / e_ref"], ["time loss", "100 \u00b7 (d \u2212 d_ref) / d_ref"],
 		["gain \u2212 loss", "their difference, the same as 200 \u00b7 (1 \u2212 EDS 2)"],
 		["reference", "the reference of the same block, so that drift between blocks cancels"],
+		["median and maximum power", "of several meters: the sums of their own; the maxima need not fall together, so their sum is an upper bound"],
 		["95 % interval", "of the mean over the repeats, by Student's t"],
 		["best", "the best mean whose interval overlaps that of no other setting; settings that the device violated take no part"],
 		["binding, not reached, violated", "the work took what the cap allows; never needed so much; the device drew more than it was told to"]];

@@ -113,6 +113,8 @@ static void put_notes(const struct jm_group *g, const struct jm_group_series *s,
 		fprintf(out, "  () the device did not keep to the setting: not eligible as best\n");
 	if (outliers)
 		fprintf(out, "  !  an outlier is among the repeats; it is kept\n");
+	if (s->has_energy && s->n_meters > 1)
+		fprintf(out, "  median and max W are sums of the meters' own\n");
 	if (*s->grade) {
 		jm_text_quality(g, s, reasons, sizeof(reasons));
 		fprintf(out, "  quality %s%s%s\n", s->grade, *reasons ? ": " : "", reasons);

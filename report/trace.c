@@ -157,9 +157,10 @@ static json_t *trace_json(const struct jm_meters *set, const struct points *p, i
 	for (int i = 0; i < set->n; i++)
 		if (p[i].n)
 			json_array_append_new(
-				meters, json_pack("{s:s, s:s, s:o}", "label", set->meter[i].label,
-						"origin", jm_origin_name(set->meter[i].origin),
-						"points", thin(&p[i], t0, t1)));
+				meters, json_pack("{s:s, s:s, s:s, s:o}", "id", set->meter[i].id,
+						"label", set->meter[i].label, "origin",
+						jm_origin_name(set->meter[i].origin), "points",
+						thin(&p[i], t0, t1)));
 	return json_pack("{s:i, s:f, s:f, s:o}", "record", record, "start_s", 0.0, "end_s",
 		(double)(t1 - t0) * 1e-9, "meters", meters);
 }
