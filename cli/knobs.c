@@ -179,17 +179,22 @@ const struct jm_command jm_command_set = {
 
 /* ---- get ----------------------------------------------------------------------------------------------- */
 
-/* Is the knob one of those asked for, "knob" or "knob@id"? All are when none is. */
+/* Is it the knob that the word, "knob" or "knob@id", speaks of? */
+static bool speaks_of(const char *word, const struct jm_knob *knob)
+{
+	const char *at = strchr(word, '@'), *id = at ? at + 1 : "";
+	size_t n = at ? (size_t)(at - word) : strlen(word);
+
+	return strlen(knob->name) == n && !memcmp(knob->name, word, n) &&
+	       !strncmp(knob->device, id, strlen(id));
+}
+
+/* All are wanted when none is named. */
 static bool wanted(const struct jm_cli *cli, const struct jm_knob *knob)
 {
-	for (int i = 0; i < cli->n_args; i++) {
-		const char *at = strchr(cli->args[i], '@');
-		size_t n = at ? (size_t)(at - cli->args[i]) : strlen(cli->args[i]);
-
-		if (strlen(knob->name) == n && !strncmp(knob->name, cli->args[i], n) &&
-			(!at || !strncmp(knob->device, at + 1, strlen(at + 1))))
+	for (int i = 0; i < cli->n_args; i++)
+		if (speaks_of(cli->args[i], knob))
 			return true;
-	}
 	return cli->n_args == 0;
 }
 

@@ -104,10 +104,11 @@ static int open_gpus(struct jm_nvml *nvml, bool all, struct jm_knobs *set, struc
 		rc = jm_err_set(err, JM_ENOMEM, "Out of memory for %d GPUs.", gpus.n);
 	}
 	jm_nvml_gpus_done(&gpus);
-	if (rc)
-		free(s);
-	else
+	if (!rc) {
 		*ret = s;
+		return 0;
+	}
+	free(s);
 	return rc;
 }
 
@@ -165,14 +166,16 @@ static int nvml_set(void *state, int i, double value, struct jm_err *err)
 	int rc;
 
 	if (!(value >= d->min && value <= d->max))
-		return jm_err_set(err, JM_ERANGE, "The power limit of %s goes from %g W to %g W, not to %g W.",
-			d->label, d->min, d->max, value);
+		return jm_err_set(err, JM_ERANGE,
+			"The power limit of %s goes from %g W to %g W, not to %g W.", d->label,
+			d->min, d->max, value);
 	rc = s->nvml.set_limit(d->handle, (unsigned int)lround(value * 1000));
 	if (!rc)
 		return 0;
 	return jm_err_set(err, jm_nvml_code(rc), "Cannot set the power limit of %s to %g W: %s%s.",
 		d->label, value, jm_nvml_text(&s->nvml, rc),
-		rc == JM_NVML_NO_PERMISSION ? "; only root may, so use sudo or ask the operator" : "");
+		rc == JM_NVML_NO_PERMISSION ? "; only root may, so use sudo or ask the operator"
+					    : "");
 }
 
 /* ---- doctor ------------------------------------------------------------------------------------------ */
@@ -182,7 +185,7 @@ static void say_knob(
 {
 	struct jm_finding f = {.what = knob->label, .mend = ""};
 	struct jm_err err = JM_ERR_INIT;
-	double requested, enforced;
+	double requested = NAN, enforced = NAN;
 	char why[256];
 
 	if (nvml_get((void *)s, i, &requested, &enforced, &err)) {
@@ -209,6 +212,8 @@ static void nvml_doctor(struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
 		struct jm_finding f = {.what = "gpu.power", .why = err.text, .mend = ""};
 
 		say(arg, &f);
+		jm_knobs_done(&set);
+		return;
 	}
 	for (int i = 0; i < set.n; i++)
 		say_knob(state, &set.knob[i], i, say, arg);
