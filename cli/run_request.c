@@ -72,7 +72,7 @@ static int add_values(
 
 static const char *extra_text(const struct jm_cli *cli, const char *name)
 {
-	for (int i = 0; i < cli->n_extra; i++)
+	for (int i = cli->n_extra - 1; i >= 0; i--) /* the last one counts */
 		if (!strcmp(cli->extra[i].name, name))
 			return cli->extra[i].text;
 	return NULL;
