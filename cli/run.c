@@ -201,7 +201,8 @@ static int find_found(struct run_command *r)
 	json_t *found;
 	int rc;
 
-	rc = jm_run_found(r->guard, json_object_get(r->request, "what"), &found, &r->cli->err);
+	rc = jm_run_found(
+		&r->cli->ctx, r->guard, json_object_get(r->request, "what"), &found, &r->cli->err);
 	if (!rc)
 		json_object_set_new(r->request, "found", found);
 	return rc;

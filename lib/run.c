@@ -447,26 +447,48 @@ static bool spoken_of(const json_t *what, const char *knob)
 	return false;
 }
 
-int jm_run_found(struct jm_guard *guard, const json_t *what, json_t **ret_found, struct jm_err *err)
+/* What a guard that is still at work, or was killed, brings back counts, not what it has set. */
+static double value_found(const struct jm_knob *knob, double now, const struct jm_hold *hold, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (hold[i].held != JM_HELD_KEPT && !strcmp(hold[i].knob, knob->name) &&
+			!strcmp(hold[i].device, knob->device))
+			return hold[i].found;
+	return now;
+}
+
+static json_t *found_json(const struct jm_knob *knob, double value)
+{
+	char text[64] = "";
+
+	if (isfinite(value))
+		jm_setting_value_text(value, knob->unit, text, sizeof(text));
+	return json_pack("{s:s, s:s, s:s, s:s*}", "knob", knob->name, "device", knob->device,
+		"unit", knob->unit, "value", *text ? text : NULL);
+}
+
+int jm_run_found(struct jm_ctx *ctx, struct jm_guard *guard, const json_t *what, json_t **ret_found,
+	struct jm_err *err)
 {
 	const struct jm_knobs *knobs = jm_guard_knobs(guard);
 	struct jm_applied *now = calloc((size_t)knobs->n + 1, sizeof(*now));
+	struct jm_hold *hold = NULL;
 	json_t *found = json_array();
-	int rc = now && found ? jm_guard_get(guard, now, err) : JM_ENOMEM;
+	int n_hold = 0, rc = JM_ENOMEM;
 
+	if (now && found)
+		rc = jm_guard_holds(ctx, &hold, &n_hold, err);
+	if (!rc)
+		rc = jm_guard_get(guard, now, err);
 	for (int i = 0; i < knobs->n && !rc; i++) {
 		const struct jm_knob *knob = &knobs->knob[i];
-		char text[64] = "";
 
-		if (!spoken_of(what, knob->name))
-			continue;
-		if (isfinite(now[i].accepted))
-			jm_setting_value_text(now[i].accepted, knob->unit, text, sizeof(text));
-		json_array_append_new(found,
-			json_pack("{s:s, s:s, s:s, s:s*}", "knob", knob->name, "device",
-				knob->device, "unit", knob->unit, "value", *text ? text : NULL));
+		if (spoken_of(what, knob->name))
+			json_array_append_new(found,
+				found_json(knob, value_found(knob, now[i].accepted, hold, n_hold)));
 	}
 	free(now);
+	free(hold);
 	if (rc)
 		json_decref(found);
 	else

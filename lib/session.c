@@ -317,11 +317,17 @@ static void stop_writer(struct jm_session *s)
 
 /* ---- running ---- */
 
-static void stop_lanes(struct jm_session *s)
+static void announce(struct jm_session *s)
 {
-	for (int i = 0; i < s->n_sources; i++)
+	for (int i = 0; i < s->n_sources && !s->announced; i++)
 		if (s->source[i].lane)
 			jm_lane_stop(s->source[i].lane);
+	s->announced = true;
+}
+
+static void stop_lanes(struct jm_session *s)
+{
+	announce(s);
 	for (int i = 0; i < s->n_sources; i++)
 		if (s->source[i].lane)
 			jm_lane_join(s->source[i].lane);
@@ -410,6 +416,12 @@ static void warn_of_dead_sources(struct jm_session *s)
 		if (jm_lane_result(s->source[i].lane, &err))
 			jm_log(s->ctx, JM_WARNING, "%s: %s", s->source[i].source->name, err.text);
 	}
+}
+
+void jm_session_announce_stop(struct jm_session *s)
+{
+	if (s->started && !s->stopped)
+		announce(s);
 }
 
 int jm_session_stop(struct jm_session *s, struct jm_err *err)

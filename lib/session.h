@@ -11,6 +11,8 @@
  *
  * In simulated time: the working thread joins the clock (jm_sleeper_init) before jm_session_start, or
  * time runs ahead of it, and leaves it (jm_sleeper_done) before jm_session_stop, or nobody's time runs.
+ * Between the two time runs as fast as the machine lets it; jm_session_announce_stop before leaving makes
+ * the last readings independent of that.
  */
 #ifndef JM_SESSION_H
 #define JM_SESSION_H
@@ -58,6 +60,8 @@ int jm_session_begin(struct jm_session *s, const char *name, int64_t t_ns, struc
 void jm_session_end(struct jm_session *s, int phase, int64_t t_ns);
 /* Items done in a phase, when they are done; from any thread. */
 void jm_session_credit(struct jm_session *s, int phase, double items);
+/* Optional, before jm_session_stop: sampling ends by itself, one sensor refresh from now at the latest. */
+void jm_session_announce_stop(struct jm_session *s);
 int jm_session_stop(struct jm_session *s, struct jm_err *err);
 
 /* ---- after stop ---- */

@@ -22,7 +22,7 @@ struct jm_session {
 	struct jm_meters set;
 	struct jm_open_source *source;
 	int n_sources;
-	bool started, stopped;
+	bool started, announced, stopped;
 	int64_t start_ns;
 
 	pthread_mutex_t lock; /* of trace, moments and their errors */

@@ -16,6 +16,8 @@
 #define APPLICATION_ID 0x4a4f554c /* "JOUL", in the file's header; see file(1) */
 #define SCHEMA_VERSION 1
 #define BUSY_MS	       10000
+#define LOCK_TRIES     50
+#define LOCK_PAUSE_US  20000
 /* Far above what SQLite locks (PENDING_BYTE, 1 GiB), so that both kinds of lock keep apart. */
 #define LOCK_OFFSET  (INT64_C(1) << 40)
 #define CHECK_LIMIT  (256 << 20) /* larger files are not read as a whole when opened */
@@ -312,15 +314,18 @@ static int take_lock(struct jm_store *s, int fd, struct jm_err *err)
 		.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LOCK_OFFSET, .l_len = 1};
 
 	s->lock_fd = fd;
-	if (!fcntl(fd, F_OFD_SETLK, &lock))
-		return 0;
-	if (errno == EAGAIN || errno == EACCES)
-		return jm_err_set(err, JM_EBUSY,
-			"Another joulemark is writing to the store '%s'; wait for it, or give "
-			"another file to "
-			"--store.",
-			s->path);
-	return 0; /* a file system without locks: SQLite's own must do */
+	for (int i = 0; i < LOCK_TRIES; i++) {
+		if (!fcntl(fd, F_OFD_SETLK, &lock))
+			return 0;
+		if (errno != EAGAIN && errno != EACCES)
+			return 0;      /* a file system without locks: SQLite's own must do */
+		usleep(LOCK_PAUSE_US); /* children of a killed run may be on their way out */
+	}
+	return jm_err_set(err, JM_EBUSY,
+		"Another joulemark is writing to the store '%s'; wait for it, or give another file "
+		"to "
+		"--store.",
+		s->path);
 }
 
 static int prepare_file(struct jm_store *s, enum jm_store_mode mode, struct jm_err *err)

@@ -568,6 +568,7 @@ static int run_session(struct worker *w, struct jm_err *err)
 	rc = work(w, err);
 	if (json_is_null(json_object_get(w->record, "wall_s")))
 		jm_record_set(w->record, "wall_s", jm_json_number(seconds_since(w, t0)));
+	jm_session_announce_stop(w->session);
 	jm_sleeper_done(&w->sleeper);
 	if (jm_session_stop(w->session, &late))
 		jm_log(w->ctx, JM_WARNING, "%s", late.text);
