@@ -152,6 +152,7 @@ static int visit(void *arg, const char *path, struct jm_err *err)
 	int rc = jm_journal_open_file(path, &j, &why);
 
 	(void)err;
+	/* a living holder's is its own business; the lock is waited for when the holder has died */
 	if (rc == JM_ENOENT || (rc == JM_EBUSY && !p->kept_too))
 		return 0;
 	if (!rc) {
@@ -231,6 +232,14 @@ static int collect(void *arg, const char *path, struct jm_err *err)
 	return 0;
 }
 
+static int by_device(const void *a, const void *b)
+{
+	const struct jm_hold *x = a, *y = b;
+	int order = strcmp(x->knob, y->knob);
+
+	return order ? order : strcmp(x->device, y->device);
+}
+
 int jm_guard_holds(struct jm_ctx *ctx, struct jm_hold **ret, int *ret_n, struct jm_err *err)
 {
 	struct holds h = {0};
@@ -240,6 +249,8 @@ int jm_guard_holds(struct jm_ctx *ctx, struct jm_hold **ret, int *ret_n, struct 
 		free(h.hold);
 		return rc;
 	}
+	if (h.n)
+		qsort(h.hold, (size_t)h.n, sizeof(*h.hold), by_device);
 	*ret = h.hold;
 	*ret_n = h.n;
 	return 0;

@@ -142,6 +142,38 @@ static void test_unknown_sensor_says_so(void **state)
 	assert_true(isnan(f->set.signal[i].accuracy));
 }
 
+/* Integral of the square wave 600/100 W of period 0.4 s from its beginning to x. */
+static double square(double x)
+{
+	double rest = x - 0.4 * floor(x / 0.4);
+
+	return 0.4 * floor(x / 0.4) * 350 + (rest < 0.2 ? 600 * rest : 120 + 100 * (rest - 0.2));
+}
+
+/* The counter is the truth at the sensor's last step, in its own phase; as nvml_fake.c promises. */
+static void test_counter_is_the_truth(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(open_nvml(f,
+				 "gpus=2;wave=square;low=100;high=600;period=0.4;shift=0.1;"
+				 "stamp=sensor",
+				 "", NULL),
+		0);
+	for (int n = 0; n < 25; n++) {
+		struct jm_reading r;
+		double t, s, phase = 0.754878 * 2 - floor(0.754878 * 2);
+
+		read_nvml(f);
+		r = reading(f, 1, JM_Q_ENERGY);
+		t = (double)r.t_ns * 1e-9;
+		s = 0.1 * (round(t / 0.1 - phase) + phase);
+		assert_near(s, t, 1e-4);
+		assert_near(r.value, square(s + 0.1) - square(0.1), 0.002);
+		usleep(20000);
+	}
+}
+
 /* A stamp of the sensor: the reading's time stands still until the sensor changes. */
 static void test_time_of_the_sensor(void **state)
 {
@@ -313,6 +345,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_every_signal),
 		TEST(test_sensor_is_named),
+		TEST(test_counter_is_the_truth),
 		TEST(test_unknown_sensor_says_so),
 		TEST(test_time_of_the_sensor),
 		TEST(test_only_allocated),
