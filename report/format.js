@@ -32,7 +32,7 @@ const apart = (t) => t.replace(/^-/, "\u2212").replace(/^(\D*)(\d{5,})/, (all, s
 JM.estimate = function (mean, half) {
 	if (!known(mean))
 		return "\u2013";
-	if (!(half > 0))
+	if (!(half > 1e-6 * Math.abs(mean)))
 		return apart(mean.toFixed(mean === 0 ? 1 : JM.decimals(mean, 4)));
 	let places = JM.decimals(half, 2);
 	if (mean !== 0)

@@ -80,10 +80,37 @@ static int put_blocks(const struct jm_grid *t, int width, FILE *out, struct jm_e
 	return 0;
 }
 
+/* Breaks at blanks; lines after the first are indented two more. */
+static void put_wrapped(FILE *out, const char *text, int indent, int width)
+{
+	int used = indent;
+
+	fprintf(out, "%*s", indent, "");
+	while (*text) {
+		const char *end = strchr(text, ' ');
+		size_t length = end ? (size_t)(end - text) : strlen(text);
+		int w = 0;
+
+		for (size_t i = 0; i < length; i++)
+			w += ((unsigned char)text[i] & 0xC0) != 0x80;
+		if (used + 1 + w > width && used > indent + 2) {
+			fprintf(out, "\n%*s", indent + 2, "");
+			used = indent + 2;
+		} else if (used > indent) {
+			fputc(' ', out);
+			used++;
+		}
+		fwrite(text, 1, length, out);
+		used += w;
+		text += length + (end != NULL);
+	}
+	fputc('\n', out);
+}
+
 static void put_verdicts(const struct jm_group *g, const struct jm_group_series *s, FILE *out)
 {
 	struct jm_verdict v[JM_VERDICT_MAX];
-	char title[80], text[400];
+	char title[80], text[400], line[500];
 	int n = jm_verdicts(g, s, v);
 
 	if (s->n_points < 2)
@@ -93,7 +120,8 @@ static void put_verdicts(const struct jm_group *g, const struct jm_group_series 
 	for (int i = 0; i < n; i++) {
 		jm_group_metric_title(g, s, v[i].metric, title, sizeof(title));
 		jm_text_verdict(g, s, &v[i], text, sizeof(text));
-		fprintf(out, "  %-24s%s\n", title, text);
+		snprintf(line, sizeof(line), "%-24s%s", title, text);
+		put_wrapped(out, line, 2, g->options.width);
 	}
 	fputc('\n', out);
 }
@@ -101,7 +129,7 @@ static void put_verdicts(const struct jm_group *g, const struct jm_group_series 
 static void put_notes(const struct jm_group *g, const struct jm_group_series *s, FILE *out)
 {
 	bool violated = false, outliers = false;
-	char reasons[600];
+	char reasons[1800], line[1900];
 
 	for (int i = s->first_point; i < s->first_point + s->n_points; i++) {
 		violated = violated || g->point[i].state == JM_STATE_VIOLATED;
@@ -117,7 +145,9 @@ static void put_notes(const struct jm_group *g, const struct jm_group_series *s,
 		fprintf(out, "  median and max W are sums of the meters' own\n");
 	if (*s->grade) {
 		jm_text_quality(g, s, reasons, sizeof(reasons));
-		fprintf(out, "  quality %s%s%s\n", s->grade, *reasons ? ": " : "", reasons);
+		snprintf(line, sizeof(line), "quality %s%s%s", s->grade, *reasons ? ": " : "",
+			reasons);
+		put_wrapped(out, line, 2, g->options.width);
 	}
 	fputc('\n', out);
 }
@@ -133,7 +163,7 @@ static void put_failures(const struct jm_group *g, const struct jm_group_series 
 		if (g->c[i].ok || &g->series[g->c[i].series] != s)
 			continue;
 		jm_text_failure(g, &g->c[i], text, sizeof(text));
-		fprintf(out, "  %s\n", text);
+		put_wrapped(out, text, 2, g->options.width);
 	}
 	fputc('\n', out);
 }

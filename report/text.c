@@ -5,8 +5,9 @@
 #include <math.h>
 #include <string.h>
 
-#define DIGITS_PLAIN   4 /* of a value without an interval */
-#define DIGITS_DOUBT   2 /* of a half width */
+#define DIGITS_PLAIN   4    /* of a value without an interval */
+#define DIGITS_DOUBT   2    /* of a half width */
+#define NOISE	       1e-6 /* relative; a half width below it would show as 0 */
 #define DIGITS_AT_MOST 7
 
 int jm_text_width(const char *text)
@@ -37,7 +38,7 @@ void jm_text_estimate(double mean, double half_width, char *out, size_t size)
 		snprintf(out, size, "-");
 		return;
 	}
-	if (!(half_width > 0)) {
+	if (!(half_width > NOISE * fabs(mean))) {
 		places = mean == 0 ? 1 : decimals_for(mean, DIGITS_PLAIN);
 		snprintf(out, size, "%.*f", places, mean);
 		return;

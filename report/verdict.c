@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define NOISE 1e-9 /* relative; less comes from rounding */
+
 static double half_width(const struct jm_stat *s)
 {
 	return isnan(s->half_width) ? INFINITY : s->half_width;
@@ -53,9 +55,10 @@ bool jm_verdict_tied(const struct jm_group *g, const struct jm_verdict *v, int p
 	if (v->leading < 0 || !takes_part(b, v->metric))
 		return false;
 	a = &g->point[v->leading];
-	return a->series == b->series &&
-	       fabs(a->stat[v->metric].mean - b->stat[v->metric].mean) <=
-		       half_width(&a->stat[v->metric]) + half_width(&b->stat[v->metric]);
+	return a->series == b->series && fabs(a->stat[v->metric].mean - b->stat[v->metric].mean) <=
+						 half_width(&a->stat[v->metric]) +
+							 half_width(&b->stat[v->metric]) +
+							 NOISE * fabs(a->stat[v->metric].mean);
 }
 
 /* Why this series can have no verdict on the metric; NULL = it can. */
