@@ -14,10 +14,11 @@ static void normal_pair(uint64_t seed, uint64_t counter, float std, float *ret)
 	uint64_t bits = jm_rng(seed, counter);
 	float u = ((float)(bits >> 40) + 1) * 0x1p-24f; /* (0, 1] */
 	float angle = (float)(bits & 0xffffff) * (0x1p-24f * 6.28318530718f);
-	float radius = std * sqrtf(-2 * logf(u));
+	float radius = std * sqrtf(-2 * logf(u)), sine, cosine;
 
-	ret[0] = radius * cosf(angle);
-	ret[1] = radius * sinf(angle);
+	sincosf(angle, &sine, &cosine);
+	ret[0] = radius * cosine;
+	ret[1] = radius * sine;
 }
 
 static void fill(const struct jm_cell *c, uint64_t seed, void *data)
