@@ -33,9 +33,8 @@ static const struct jm_option options[] = {
 		.help = "of products and activations; parameters stay f32"},
 	{.name = "device",
 		.type = JM_TEXT,
-		.fallback = "ref",
 		.argument = "NAME",
-		.help = "whose memory is planned: ref, cpu, or another backend"},
+		.help = "whose memory is planned; when not given: cpu where it is built, else ref"},
 	JM_MODEL_OPTIONS,
 	{.name = "json",
 		.type = JM_TEXT,
@@ -63,6 +62,15 @@ static void plan_done(struct plan *plan)
 	jm_values_done(&plan->dims);
 }
 
+static const char *choose_device(const struct jm_cli *cli)
+{
+	const char *given = jm_values_text(&cli->values, "device");
+
+	if (given)
+		return given;
+	return jm_backend_check("cpu", NULL) ? "ref" : "cpu";
+}
+
 static int make_plan(struct jm_cli *cli, struct plan *plan)
 {
 	struct jm_training *t = &plan->training;
@@ -82,8 +90,7 @@ static int make_plan(struct jm_cli *cli, struct plan *plan)
 	t->seq = isnan(seq) ? 0 : (int64_t)seq;
 	t->adamw = (struct jm_adamw){.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
 	if (!code)
-		code = jm_device_open(
-			jm_values_text(&cli->values, "device"), 0, &plan->device, err);
+		code = jm_device_open(choose_device(cli), 0, &plan->device, err);
 	if (!code)
 		code = jm_model_train(t, &plan->graph, err);
 	return code ? code : jm_program_plan(plan->graph, &plan->device, &plan->program, err);

@@ -9,6 +9,7 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include "backends/rows.h"
 #include "engine/paths.h"
 
 extern const struct jm_backend jm_backend_ref;
@@ -51,6 +52,32 @@ static int try_load(const char *path, void **ret_library, struct jm_err *err)
 				 path, dlerror());
 }
 
+/* Why this build lacks the plug-in; NULL = it has it, or knows nothing of it. */
+static const char *reason_absent(const char *name)
+{
+	for (size_t i = 0; i < sizeof(backend_rows) / sizeof(*backend_rows); i++)
+		if (!strcmp(backend_rows[i].name, name) && *backend_rows[i].absent)
+			return backend_rows[i].absent;
+	return NULL;
+}
+
+static int not_there(const char *name, char path[2][4096], struct jm_err *err)
+{
+	const char *reason = reason_absent(name);
+
+	if (reason)
+		return jm_err_set(err, JM_ENOENT,
+			"Device '%s' was not built in: %s. Install that and build joulemark again, "
+			"or "
+			"take --device ref.",
+			name, reason);
+	return jm_err_set(err, JM_ENOENT,
+		"Device '%s' is not there: neither %s%s%s exists; build joulemark with this "
+		"backend "
+		"or take --device ref.",
+		name, path[0], *path[0] ? " nor " : "", path[1]);
+}
+
 static int load(const char *name, void **ret_library, struct jm_err *err)
 {
 	const char *folder = secure_getenv("JM_BACKENDS");
@@ -66,11 +93,7 @@ static int load(const char *name, void **ret_library, struct jm_err *err)
 		ret = try_load(path[i], ret_library, err);
 	if (ret || *ret_library)
 		return ret;
-	return jm_err_set(err, JM_ENOENT,
-		"Device '%s' is not there: neither %s%s%s exists; build joulemark with this "
-		"backend "
-		"or take --device ref.",
-		name, path[0], *path[0] ? " nor " : "", path[1]);
+	return not_there(name, path, err);
 }
 
 static int check_table(const char *name, const struct jm_backend *b, struct jm_err *err)

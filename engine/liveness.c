@@ -18,18 +18,10 @@ static void touch(const struct jm_program *p, const struct jm_tensor *t, int at)
 	c->last = at;
 }
 
-static int position_of(const struct jm_program *p, const struct jm_group *group, int before)
-{
-	for (int i = before - 1; i >= 0; i--)
-		if (&p->unit[i]->group == group)
-			return i;
-	return -1;
-}
-
 static void touch_unit(const struct jm_program *p, int at)
 {
 	const struct jm_unit *u = p->unit[at];
-	int fwd = u->group.fwd ? position_of(p, u->group.fwd, at) : -1;
+	const struct jm_unit *fwd = (const struct jm_unit *)u->group.fwd;
 
 	for (int k = 0; k < u->group.n_nodes; k++) {
 		const struct jm_node *n = u->group.node[k];
@@ -41,8 +33,8 @@ static void touch_unit(const struct jm_program *p, int at)
 	}
 	touch(p, u->scratch, at);
 	touch(p, u->saved, at);
-	if (fwd >= 0)
-		touch(p, p->unit[fwd]->saved, at);
+	if (fwd)
+		touch(p, fwd->saved, at);
 }
 
 /* The cell whose memory t has. */

@@ -16,7 +16,8 @@
 
 /* A group with what was decided for it. */
 struct jm_unit {
-	struct jm_group group;
+	struct jm_group group; /* first: a unit's group and the unit have one address */
+	int position;	       /* in the program */
 	struct jm_choice choice;
 	struct jm_tensor *scratch, *saved; /* NULL = none */
 	void *exec;

@@ -63,6 +63,7 @@ static int push(struct jm_program *p, struct jm_unit *u, struct jm_err *err)
 		p->unit = more;
 		p->cap_units = cap;
 	}
+	u->position = p->n_units;
 	p->unit[p->n_units++] = u;
 	return 0;
 }

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""describe: published counts, FLOPs by hand, memory that holds together, errors that help."""
+import json
+import resource
+import time
+
+import pytest
+
+from jm import USAGE, FAILURE, jm, sentence
+
+# parameters and forward + backward GFLOP per token, causal attention counted half (CARAML's models;
+# arXiv 2409.12994 and the arithmetic of 2 FLOPs per multiply-add, three passes)
+PUBLISHED = {
+    "gpt-117m": (124_439_808, 0.798),
+    "gpt-800m": (908_759_040, 5.853),
+    "gpt-13b": (12_843_796_480, 79.56),
+    "gpt-175b": (174_590_681_088, 1062.0),
+}
+SMALL = ("gpt --layers 2 --hidden 64 --heads 4 --ffn 256 --vocab 256 --context 32 "
+         "--positions learned --device ref").split()
+
+
+def describe(*words):
+    done = jm("describe", *words, "--json", "-")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("preset", PUBLISHED)
+def test_published(preset):
+    parameters, gflops = PUBLISHED[preset]
+    d = describe(preset)
+    assert d["parameters"] == parameters
+    assert d["flops_model_per_item"] == pytest.approx(gflops * 1e9, rel=0.005)
+    assert d["flops_model_per_item"] < d["flops_executed_per_item"] < 1.1 * d["flops_model_per_item"]
+    # masters, gradients and two moments in f32 at least
+    assert d["persistent_bytes"] >= 16 * parameters
+    assert d["peak_bytes"] == d["persistent_bytes"] + d["arena_bytes"]
+
+
+def test_175b_costs_nothing():
+    before = time.monotonic()
+    done = jm("describe", "gpt-175b", "--batch", 64,
+              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (2 ** 30, 2 ** 30)))
+    assert done.returncode == 0, done.stderr
+    assert time.monotonic() - before < 5
+    assert "174.6 G" in done.stdout
+
+
+def test_small_by_hand():
+    d = describe(*SMALL, "--batch", 3, "--seq", 16)
+    layer = 12 * 64 * 64 + 13 * 64
+    assert d["parameters"] == 2 * layer + 256 * 64 + 32 * 64 + 2 * 64
+    weights = 2 * 12 * 64 * 64 + 256 * 64
+    assert d["flops_model_per_item"] == 6 * weights + 3 * 2 * 2 * 16 * 64
+    assert d["flops_executed_per_item"] == d["flops_model_per_item"] + 2 * 16 * 64
+    assert (d["batch"], d["seq"], d["precision"], d["item"]) == (3, 16, "f32", "token")
+
+
+def test_batch_scales_activations_only():
+    one, four = (describe(*SMALL, "--batch", n) for n in (1, 4))
+    assert one["parameters"] == four["parameters"]
+    assert one["flops_model_per_item"] == four["flops_model_per_item"]
+    assert 2 * one["arena_bytes"] < four["arena_bytes"] < 5 * one["arena_bytes"]
+
+
+def test_graph_names_every_op():
+    out = jm("describe", *SMALL, "--precision", "bf16", "--graph").stdout
+    for op in ("embed", "layernorm", "linear", "attention", "gelu", "add", "softmax-xent", "cast",
+               "linear-dgrad", "linear-wgrad", "attention-grad", "norm", "adamw"):
+        assert f" {op} " in out, op
+    assert "h1.attn.qkv.weight f32[192,64]" in out and "+=" in out
+
+
+def test_json_file(tmp_path):
+    file = tmp_path / "d.json"
+    done = jm("describe", *SMALL, "--json", file)
+    assert done.returncode == 0 and "parameters" in done.stdout
+    assert json.loads(file.read_text())["schema"] == "joulemark.describe/1"
+    assert "nowhere" in sentence(jm("describe", *SMALL, "--json", tmp_path / "nowhere" / "d"), FAILURE)
+
+
+@pytest.mark.parametrize("words, status, hint", [
+    (["gpt-117n"], USAGE, "did you mean 'gpt-117m'"),
+    (["gpt"], USAGE, "--layers"),
+    (["gpt-117m", "--heads", "7"], USAGE, "do not divide"),
+    (["gpt-800m", "--hidden", "24", "--heads", "8"], USAGE, "even"),
+    (["gpt-117m", "--seq", "1025"], USAGE, "1024 learned positions"),
+    (["gpt-117m", "--batch", "0"], USAGE, "range"),
+    (["gpt-117m", "--precision", "fp8"], USAGE, "bf16"),
+    (["gpt-117m", "--device", "abacus"], FAILURE, "abacus"),
+    (["gpt-117m", "--hidden", "10000000", "--heads", "1", "--ffn", "100000000", "--layers", "1",
+      "--vocab", "100000000", "--batch", "1000000000", "--seq", "1024"], USAGE, "too many"),
+])
+def test_refusals(words, status, hint):
+    assert hint in sentence(jm("describe", *words), status)
