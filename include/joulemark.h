@@ -93,6 +93,44 @@ JM_API int64_t jm_ctx_now(const struct jm_ctx *ctx);
 JM_API void jm_log(const struct jm_ctx *ctx, enum jm_level level, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/* ---- measuring stretches of a program of one's own -------------------------------------------------- */
+
+/*
+ *	jm_measurement_start(&ctx, NULL, 0, &m, &err);
+ *	phase = jm_measurement_begin(m, "epoch 1", &err);
+ *	... work ...
+ *	jm_measurement_credit(m, phase, images);
+ *	jm_measurement_end(m, phase);
+ *	jm_measurement_stop(m, &err);
+ *	jm_measurement_json(m, phase, &text, &err);
+ *
+ * Phases may nest and overlap and be opened from any thread; the other calls are for one thread.
+ */
+struct jm_measurement;
+
+/* sources: as `measure --source`, "nvml,rapl"; NULL = all that measure here. interval_ns: between
+ * readings; 0 = by the sensors' refresh. Sampling runs when it returns. */
+JM_API int jm_measurement_start(struct jm_ctx *ctx, const char *sources, int64_t interval_ns,
+	struct jm_measurement **ret, struct jm_err *err);
+/* Returns the phase's number, from 0, or an error code. */
+JM_API int jm_measurement_begin(struct jm_measurement *m, const char *name, struct jm_err *err);
+JM_API void jm_measurement_end(struct jm_measurement *m, int phase);
+/* Items done in the phase: images, tokens. */
+JM_API void jm_measurement_credit(struct jm_measurement *m, int phase, double items);
+/* Waits at most one refresh of the sensors for the last edge. */
+JM_API int jm_measurement_stop(struct jm_measurement *m, struct jm_err *err);
+/* After stop. Meters, total and quality of the phase, and all phases, as in docs/record.schema.json.
+ * The text is the caller's to free(). */
+JM_API int jm_measurement_json(
+	struct jm_measurement *m, int phase, char **ret_text, struct jm_err *err);
+JM_API void jm_measurement_free(struct jm_measurement *m); /* takes NULL */
+
+/*
+ * For a program that runs under `joulemark measure` or `joulemark run`: from now on it is in the stretch
+ * `name`; `items` (NAN = not told) were done in the stretch before. JM_ENOENT when it runs outside.
+ */
+JM_API int jm_mark(const char *name, double items, struct jm_err *err);
+
 #ifdef __cplusplus
 }
 #endif

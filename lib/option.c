@@ -85,29 +85,38 @@ static size_t smallest(size_t a, size_t b, size_t c)
 	return m < c ? m : c;
 }
 
-/* Edit distance; words over 63 letters are never near. */
+static bool same_letter(char a, char b)
+{
+	return tolower((unsigned char)a) == tolower((unsigned char)b);
+}
+
+/*
+ * Edit distance in which two swapped neighbours are one mistake (optimal string alignment); words over
+ * 63 letters are never near. row[i % 3][j]: distance of the first i letters of a and j of b.
+ */
 static size_t distance(const char *a, const char *b)
 {
-	size_t row[64], n = strlen(b);
+	size_t row[3][64], m = strlen(a), n = strlen(b);
 
-	if (strlen(a) > 63 || n > 63)
+	if (m > 63 || n > 63)
 		return SIZE_MAX;
-	for (size_t j = 0; j <= n; j++)
-		row[j] = j;
-	for (size_t i = 1; a[i - 1]; i++) {
-		size_t diagonal = row[0];
+	for (size_t i = 0; i <= m; i++) {
+		size_t *now = row[i % 3], *before = row[(i + 2) % 3], *earlier = row[(i + 1) % 3];
 
-		row[0] = i;
+		now[0] = i;
 		for (size_t j = 1; j <= n; j++) {
-			size_t above = row[j];
-			size_t same = tolower((unsigned char)a[i - 1]) ==
-				      tolower((unsigned char)b[j - 1]);
-
-			row[j] = smallest(above + 1, row[j - 1] + 1, diagonal + !same);
-			diagonal = above;
+			if (!i) {
+				now[j] = j;
+				continue;
+			}
+			now[j] = smallest(before[j] + 1, now[j - 1] + 1,
+				before[j - 1] + !same_letter(a[i - 1], b[j - 1]));
+			if (i > 1 && j > 1 && same_letter(a[i - 1], b[j - 2]) &&
+				same_letter(a[i - 2], b[j - 1]) && earlier[j - 2] + 1 < now[j])
+				now[j] = earlier[j - 2] + 1;
 		}
 	}
-	return row[n];
+	return row[m % 3][n];
 }
 
 const char *jm_did_you_mean(const char *word, const char *const *words, size_t n)

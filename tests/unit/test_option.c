@@ -108,6 +108,9 @@ static void did_you_mean(void **state)
 			assert_string_equal(meant, cases[i].meant);
 	}
 	assert_null(jm_did_you_mean("run", words, 0));
+	/* two swapped letters are nearer than two wrong ones */
+	assert_string_equal(
+		jm_did_you_mean("nvlm", (const char *const[]){"null", "nvml"}, 2), "nvml");
 }
 
 static const char *const precisions[] = {"f32", "bf16", NULL};

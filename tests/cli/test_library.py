@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The installed library: what it exports is what its header declares, and a program can stand on it."""
+import json
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ["JM_BUILD"])
+HEADER = (TOP / "include/joulemark.h").read_text()
+
+
+def test_exports_exactly_the_header():
+    declared = set(re.findall(r"JM_API[^;(]*?\b(jm_\w+)\(", HEADER))
+    out = subprocess.run(["nm", "-D", "--defined-only", BUILD / "libjoulemark.so"], check=True,
+                         capture_output=True, text=True).stdout
+    exported = {line.split()[-1].split("@")[0] for line in out.splitlines()}
+    assert {name for name in exported if not name.startswith(("__", "_init", "_fini"))} == declared
+
+
+@pytest.mark.parametrize("compiler", ["cc", "c++"])
+def test_header_stands_alone(compiler, tmp_path):
+    unit = tmp_path / ("alone." + ("c" if compiler == "cc" else "cc"))
+    unit.write_text('#include <joulemark.h>\nint main(void) { return 0; }\n')
+    subprocess.run([compiler, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I", TOP / "include", unit],
+                   check=True)
+
+
+def test_regions_example(tmp_path):
+    if b"__asan_init" in (BUILD / "libjoulemark.so").read_bytes():
+        pytest.skip("a program without sanitizers cannot load a library with them")
+    program = tmp_path / "regions"
+    subprocess.run(["cc", "-O1", "-I", TOP / "include", TOP / "examples/regions.c", "-L", BUILD,
+                    "-ljoulemark", f"-Wl,-rpath,{BUILD.resolve()}", "-o", program], check=True)
+    out = subprocess.run([program, "sim:h100x1"], check=True, capture_output=True, text=True).stdout
+    report = json.loads(out)
+    gpu = next(m for m in report["meters"] if m["scope"] == "gpu")
+    phase = next(p for p in report["phases"] if p["name"] == "work")
+    seconds = phase["end_s"] - phase["start_s"]
+    assert phase["items"] == 200e6
+    assert gpu["origin"] == "simulated"
+    # an idle simulated H100: joules are its mean power over the stretch
+    assert gpu["joules"] == pytest.approx(gpu["watts_mean"] * seconds, rel=1e-3)
+    failed = subprocess.run([program, "nvlm"], capture_output=True, text=True)
+    assert failed.returncode == 1 and "did you mean 'nvml'" in failed.stderr
