@@ -16,10 +16,11 @@
 #include <omp.h>
 
 enum {
-	NV = 3,		 /* vectors in a row of a panel of b */
-	NR = NV * JM_VL, /* columns of a panel of b */
-	MR = 8,		 /* rows of a panel of a */
-	RK = JM_ROWS,	 /* rows whose sums fit the registers */
+	NV = JM_VL == 4 ? 2 : 3, /* vectors in a row of a panel of b */
+	NR = NV * JM_VL,	 /* columns of a panel of b */
+	MR = 8,			 /* rows of a panel of a */
+	RK = JM_ROWS,		 /* rows whose sums fit the registers */
+	GROUP = 48,		 /* rows or columns packed together; multiple of MR and NR */
 	TILE_M = 16 * MR,
 	TILE_N = 4 * NR,
 	MC = 1536,
@@ -77,124 +78,144 @@ static size_t gemm_scratch(const struct cpu_gemm *g)
 
 /* ---- packing: panel[k][w], w < width, from elements (w, k) ---------------------------------------- */
 
-static void pack_edge(float *panel, int width, const struct cpu_matrix *x, int64_t w0, int64_t w1,
-	int64_t end, int64_t k0, int64_t nk)
+/* Where in its panels element (w, 0) of a chunk nk long lies. */
+static int64_t place(int64_t w, int64_t width, int64_t nk)
 {
-	for (int64_t k = 0; k < nk; k++) {
-		for (int64_t w = w0; w < w1; w++) {
-			int64_t at = x->transposed ? (k0 + k) * x->ld + w : w * x->ld + k0 + k;
-			float v = 0;
+	return w / width * width * nk + w % width;
+}
+
+/* Eight neighbours w that lie partly beyond the end of x: those count as zeros. */
+static void pack_edge(float *y, int64_t width, const struct cpu_matrix *x, int64_t w0, int64_t end,
+	int64_t k0, int64_t nk)
+{
+	for (int64_t k = k0; k < k0 + nk; k++, y += width) {
+		for (int64_t w = w0; w < w0 + 8; w++) {
+			int64_t at = x->transposed ? k * x->ld + w : w * x->ld + k;
+			y[w - w0] = 0;
 			if (w < end)
-				jm_load(x->data, x->bf16, (size_t)at, 1, &v);
-			panel[k * width + (w - w0)] = v;
+				jm_load(x->data, x->bf16, (size_t)at, 1, y + w - w0);
 		}
 	}
 }
 
-/* Eight neighbours w of every k at once; x(w, k) with either index running along memory. */
-JM_INLINE void pack8(float *panel, int width, const struct cpu_matrix *x, bool bf16, int64_t w,
-	int64_t k0, int64_t nk)
+/* Eight neighbours w; memory runs along k. */
+JM_INLINE void pack_turned(float *y, int64_t width, const struct cpu_matrix *x, bool bf16,
+	int64_t w, int64_t k0, int64_t nk)
 {
 	int64_t k = 0;
 
-	if (x->transposed) {
-		for (; k < nk; k++) {
-			jm_v8f v = jm_load8(x->data, bf16, (k0 + k) * x->ld + w);
-			memcpy(panel + k * width, &v, sizeof v);
-		}
-		return;
-	}
 	for (; k + 8 <= nk; k += 8) {
 		jm_v8f v[8];
 		for (int i = 0; i < 8; i++)
 			v[i] = jm_load8(x->data, bf16, (w + i) * x->ld + k0 + k);
-		jm_transpose8(v, panel + k * width, width);
+		jm_transpose8(v, y + k * width, width);
 	}
-	pack_edge(panel + k * width, width, x, w, w + 8, w + 8, k0 + k, nk - k);
+	pack_edge(y + k * width, width, x, w, w + 8, k0 + k, nk - k);
 }
 
-/* Rows w0 .. w0 + width of x, those from `end` on as zeros; columns k0 .. k0 + nk. */
-static void pack_panel(float *panel, int width, const struct cpu_matrix *x, int64_t w0, int64_t end,
-	int64_t k0, int64_t nk)
+/* GROUP neighbours w; memory runs along w. y[i]: where the i-th eight of them go. */
+JM_INLINE void pack_straight(float *const *y, int64_t width, const struct cpu_matrix *x, bool bf16,
+	int64_t w, int64_t k0, int64_t nk)
 {
-	for (int i = 0; i < width; i += 8) {
-		int64_t w = w0 + i;
-		if (w + 8 > end)
-			pack_edge(panel + i, width, x, w, w + 8, end, k0, nk);
-		else if (x->bf16)
-			pack8(panel + i, width, x, true, w, k0, nk);
+	for (int64_t k = 0; k < nk; k++) {
+		for (int i = 0; i < GROUP / 8; i++) {
+			jm_v8f v = jm_load8(x->data, bf16, (k0 + k) * x->ld + w + 8 * i);
+			memcpy(y[i] + k * width, &v, sizeof v);
+		}
+	}
+}
+
+/* Elements w0 + i .. of a chunk that has n from w0 on, a GROUP of them or what is left. */
+static void pack_group(float *panels, int64_t width, const struct cpu_matrix *x, int64_t i,
+	int64_t w0, int64_t n, int64_t k0, int64_t nk)
+{
+	int64_t end = min64(i + GROUP, up(n, width));
+	float *y[GROUP / 8];
+
+	for (int64_t j = i; j < end; j += 8)
+		y[(j - i) / 8] = panels + place(j, width, nk);
+	if (x->transposed && i + GROUP <= n) {
+		if (x->bf16)
+			pack_straight(y, width, x, true, w0 + i, k0, nk);
 		else
-			pack8(panel + i, width, x, false, w, k0, nk);
+			pack_straight(y, width, x, false, w0 + i, k0, nk);
+		return;
+	}
+	for (int64_t j = i; j < end; j += 8) {
+		if (x->transposed || j + 8 > n)
+			pack_edge(y[(j - i) / 8], width, x, w0 + j, w0 + n, k0, nk);
+		else if (x->bf16)
+			pack_turned(y[(j - i) / 8], width, x, true, w0 + j, k0, nk);
+		else
+			pack_turned(y[(j - i) / 8], width, x, false, w0 + j, k0, nk);
 	}
 }
 
 static void pack(const struct cpu_gemm *g, const struct chunk *c, bool with_a, bool with_b)
 {
 	struct cpu_matrix bt = g->b; /* panels of b hold columns: pack its transpose */
-	int64_t na = with_a ? (c->m + MR - 1) / MR : 0;
-	int64_t nb = with_b ? (c->n + NR - 1) / NR : 0;
+	int64_t na = with_a ? up(c->m, GROUP) : 0, nb = with_b ? up(c->n, GROUP) : 0;
 
 	bt.transposed = !bt.transposed;
 #pragma omp for schedule(static)
-	for (int64_t i = 0; i < na + nb; i++) {
-		int64_t j = i - na;
+	for (int64_t i = 0; i < na + nb; i += GROUP) {
 		if (i < na)
-			pack_panel(c->a + i * MR * c->k, MR, &g->a, c->i + i * MR, c->i + c->m,
-				c->p, c->k);
+			pack_group(c->a, MR, &g->a, i, c->i, c->m, c->p, c->k);
 		else
-			pack_panel(c->b + j * NR * c->k, NR, &bt, c->j + j * NR, c->j + c->n, c->p,
-				c->k);
+			pack_group(c->b, NR, &bt, i - na, c->j, c->n, c->p, c->k);
 	}
 }
 
 /* ---- the product ---------------------------------------------------------------------------------- */
 
-/* One row of a tile, n <= NR sums: to c, with what the last chunk adds. at: place in c. */
-static void finish_row(const struct cpu_gemm *g, const struct chunk *c, float *restrict x,
-	int64_t at, int64_t column, size_t n, float *part)
+JM_INLINE void add_row(float *restrict x, const void *y, bool bf16, size_t at, size_t n)
 {
 	float old[NR];
 
-	if (!c->first || (g->accumulate && !part)) {
-		if (part)
-			memcpy(old, part, n * sizeof *old);
-		else
-			jm_load(g->c, g->c_bf16, (size_t)at, n, old);
-		for (size_t j = 0; j < n; j++)
-			x[j] += old[j];
-	}
+	jm_load(y, bf16, at, n, old);
+	for (size_t j = 0; j < n; j++)
+		x[j] += old[j];
+}
+
+/* A row of n <= NR sums goes to c (at: its place there) with what the last chunk adds; or to `part`. */
+JM_INLINE void finish_row(const struct cpu_gemm *g, const struct chunk *c, float *restrict x,
+	size_t at, const float *bias, const size_t n, float *part)
+{
+	if (part && !c->first)
+		add_row(x, part, false, 0, n);
 	if (part && !c->last) {
-		memcpy(part, x, n * sizeof *x);
+		jm_store(part, false, 0, n, x);
 		return;
 	}
-	if (part && g->accumulate) {
-		jm_load(g->c, g->c_bf16, (size_t)at, n, old);
-		for (size_t j = 0; j < n; j++)
-			x[j] += old[j];
-	}
-	for (size_t j = 0; g->bias && c->last && j < n; j++)
-		x[j] += g->bias[column + (int64_t)j];
-	jm_store(g->c, g->c_bf16, (size_t)at, n, x);
-	if (g->act && c->last) {
-		if (g->c_bf16)
-			jm_load(g->c, true, (size_t)at, n, x);
-		for (size_t j = 0; j < n; j++)
-			x[j] = jm_gelu(x[j]);
-		jm_store(g->act, g->c_bf16, (size_t)at, n, x);
-	}
+	if (g->accumulate || (!c->first && !part))
+		add_row(x, g->c, g->c_bf16, at, n);
+	if (bias && c->last)
+		add_row(x, bias, false, 0, n);
+	jm_store(g->c, g->c_bf16, at, n, x);
+	if (!g->act || !c->last)
+		return;
+	if (g->c_bf16) /* the gelu of what was stored */
+		jm_load(g->c, true, at, n, x);
+	for (size_t j = 0; j < n; j++)
+		x[j] = jm_gelu(x[j]);
+	jm_store(g->act, g->c_bf16, at, n, x);
 }
 
 /* Rows i .. i + RK, columns j .. j + NR of the chunk. */
 static void small_tile(const struct cpu_gemm *g, const struct chunk *c, int64_t i, int64_t j)
 {
 	float out[RK][NR] __attribute__((aligned(64)));
-	const float *a = c->a + i / MR * MR * c->k + i % MR;
-	size_t n = (size_t)min64(NR, c->n - j);
+	const float *a = c->a + place(i, MR, c->k), *bias = g->bias ? g->bias + c->j + j : NULL;
+	int64_t rows = min64(RK, c->m - i), n = min64(NR, c->n - j);
 
 	jm_micro(NV, c->k, a, 1, MR, c->b + j * c->k, NR, out[0], NR, false);
-	for (int64_t r = 0; r < min64(RK, c->m - i); r++) {
+	for (int64_t r = 0; r < rows; r++) {
 		float *part = c->sum ? c->sum + (i + r) * c->n + j : NULL;
-		finish_row(g, c, out[r], (c->i + i + r) * g->ldc + c->j + j, c->j + j, n, part);
+		size_t at = (size_t)((c->i + i + r) * g->ldc + c->j + j);
+		if (n == NR)
+			finish_row(g, c, out[r], at, bias, NR, part);
+		else
+			finish_row(g, c, out[r], at, bias, (size_t)n, part);
 	}
 }
 
