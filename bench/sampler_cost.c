@@ -247,7 +247,7 @@ static void latency(char *joulemark, const char *nvml)
 	double start[20], back[20];
 
 	setenv("JM_NVML_LIB", nvml, 1);
-	setenv("JM_FAKE_GPUS", "8", 1);
+	setenv("JM_FAKE_NVML", "gpus=8;wave=square;low=100;high=600;period=2;shift=0.25", 1);
 	for (int i = 0; i < 20; i++)
 		one_measure(joulemark, &start[i], &back[i]);
 	qsort(start, 20, sizeof(*start), by_value);
