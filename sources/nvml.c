@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define SLOW_NS	  (100 * JM_MILLISECOND)
 #define MAX_SLOTS 12
@@ -329,12 +330,39 @@ static int open_gpus(struct jm_ctx *ctx, struct jm_nvml *nvml, bool all, struct 
 	return rc;
 }
 
+/*
+ * Does the driver stamp a field when it is asked, or when its sensor changed? A stamp that stays the same
+ * from one call to the next, a moment later, is the sensor's. One GPU speaks for all.
+ */
+static void learn_stamps(struct state *s, struct jm_meters *set, int first_signal)
+{
+	const struct timespec moment = {.tv_nsec = 1000000};
+	long long before[MAX_SLOTS] = {0};
+	bool stands[MAX_SLOTS] = {false};
+	struct gpu *first = &s->gpu[0];
+
+	for (int call = 0; call < 3; call++) {
+		if (call)
+			nanosleep(&moment, NULL);
+		if (!first->n_fast || s->nvml.fields(first->handle, first->n_fast, first->value))
+			return;
+		for (int k = 0; k < first->n_fast; k++) {
+			stands[k] = stands[k] || (call && first->value[k].stamp_us == before[k]);
+			before[k] = first->value[k].stamp_us;
+		}
+	}
+	for (int i = 0; i < s->n; i++)
+		for (int k = 0; k < s->gpu[i].n_fast && k < first->n_fast; k++)
+			set->signal[first_signal + s->gpu[i].out[k]].stamped =
+				stands[k] && before[k] > 0;
+}
+
 static int nvml_open(struct jm_ctx *ctx, const char *arg, struct jm_meters *set, void **ret_state,
 	struct jm_err *err)
 {
 	struct jm_nvml nvml;
 	struct state *s = NULL;
-	int rc;
+	int first_signal = set->n_signals, rc;
 
 	if (*arg && strcmp(arg, "all") != 0)
 		return jm_err_set(err, JM_EUSAGE,
@@ -345,11 +373,13 @@ static int nvml_open(struct jm_ctx *ctx, const char *arg, struct jm_meters *set,
 	if (rc)
 		return rc;
 	rc = open_gpus(ctx, &nvml, *arg != '\0', set, &s, err);
-	if (rc)
+	if (rc) {
 		jm_nvml_close(&nvml);
-	else
-		*ret_state = s;
-	return rc;
+		return rc;
+	}
+	learn_stamps(s, set, first_signal);
+	*ret_state = s;
+	return 0;
 }
 
 /* ---- reading ---------------------------------------------------------------------------------------- */
