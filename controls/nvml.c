@@ -180,6 +180,14 @@ static int nvml_set(void *state, int i, double value, struct jm_err *err)
 
 /* ---- doctor ------------------------------------------------------------------------------------------ */
 
+/* Without persistence mode the driver unloads, and forgets the limit, when nobody has the GPU open. */
+static bool forgets(const struct state *s, int i)
+{
+	unsigned int on = 1;
+
+	return s->nvml.persistence && !s->nvml.persistence(s->device[i].handle, &on) && !on;
+}
+
 static void say_knob(
 	const struct state *s, const struct jm_knob *knob, int i, jm_finding_fn *say, void *arg)
 {
@@ -194,8 +202,11 @@ static void say_knob(
 		return;
 	}
 	f.ok = geteuid() == 0;
-	snprintf(why, sizeof(why), "%s %g to %g W, now %g W, enforced %g W%s", knob->name,
-		knob->min, knob->max, requested, enforced, f.ok ? "" : "; setting it needs root");
+	snprintf(why, sizeof(why), "%s %g to %g W, now %g W, enforced %g W%s%s", knob->name,
+		knob->min, knob->max, requested, enforced, f.ok ? "" : "; setting it needs root",
+		forgets(s, i) ? "; persistence mode is off, so an idle driver forgets the limit "
+				"(nvidia-smi -pm 1)"
+			      : "");
 	f.why = why;
 	if (!f.ok)
 		f.mend = "run joulemark with sudo; the work itself still runs as the calling user";

@@ -48,6 +48,11 @@ def test_driver_troubles(tmp_path, config, words):
     assert any(not f["ok"] and words in f["why"] for f in found), found
 
 
+def test_forgetful_driver(tmp_path):
+    gpus = FakeGpus(tmp_path, 1, "persistence=0")
+    assert any("nvidia-smi -pm 1" in f["why"] for f in findings(gpus.env, "nvml"))
+
+
 def test_no_library():
     found = findings({"JM_NVML_LIB": "/nowhere/libnvidia-ml.so.1"}, "nvml")
     assert found and all(not f["ok"] and "/nowhere/libnvidia-ml.so.1" in f["why"] for f in found)

@@ -22,6 +22,7 @@
  *	enforce=1:250		GPU 1 takes any limit but enforces 250 W
  *	latency=US setlatency=US	each call, each set, takes that long
  *	init=9			nvmlInit returns this
+ *	persistence=0		persistence mode is off
  * and JM_FAKE_NVML_STATE=FILE, which holds the limits (without it they live in the process).
  *
  * The truth. t is CLOCK_MONOTONIC in seconds. GPU i draws P_i(t) = level of the wave at
@@ -271,7 +272,7 @@ API int nvmlDeviceGetCudaComputeCapability(jm_nvml_device d, int *major, int *mi
 API int nvmlDeviceGetPersistenceMode(jm_nvml_device d, unsigned int *on)
 {
 	ENTER(d);
-	*on = 1;
+	*on = fake.persistence;
 	return 0;
 }
 

@@ -42,7 +42,7 @@ struct fake {
 	double watts[MAX_STEPS], seconds[MAX_STEPS], period;
 	double phase, shift, refresh, window, average, step, mem;
 	double min_w, max_w, default_w;
-	unsigned int nosupport[16], n_nosupport;
+	unsigned int nosupport[16], n_nosupport, persistence;
 	long latency_us, set_latency_us, no_sets;
 	double init_time;
 	struct nvml_device device[MAX_GPUS];

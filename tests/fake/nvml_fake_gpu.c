@@ -115,6 +115,7 @@ static void configure_faults(void)
 	fake.set_latency_us = (long)number("setlatency", 0);
 	fake.no_sets = (long)number("nosets", -1);
 	fake.init_rc = (int)number("init", 0);
+	fake.persistence = number("persistence", 1) != 0;
 }
 
 void fake_configure(void)
