@@ -315,11 +315,14 @@ def test_interrupt(tmp_path):
 
 def test_interrupt_restores_the_knobs(tmp_path):
     before = jm("get", "--control", "sim:h100x4").stdout
-    child = subprocess.Popen([BIN, *SIM, "--real-time", "--set", "gpu.power=300W", "--seconds", "60"],
+    args = ["run", "sim", "--device", "sim:h100x4", "--real-time"]
+    child = subprocess.Popen([BIN, *args, "--set", "gpu.power=300W", "--repeat", "60",
+                              "--seconds", "500ms", "--warmup", "0"],
                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     end = time.monotonic() + 20
     while jm("get", "--control", "sim:h100x4").stdout == before and time.monotonic() < end:
         time.sleep(0.02)
+    assert jm("get", "--control", "sim:h100x4").stdout != before
     os.kill(child.pid, signal.SIGTERM)
     assert child.wait(timeout=20) == 143
     assert jm("get", "--control", "sim:h100x4").stdout == before
