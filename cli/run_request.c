@@ -299,13 +299,11 @@ static const char *simulated_device(const json_t *what)
 	return device && !strncmp(device, "sim:", 4) ? device : NULL;
 }
 
-static json_t *make_how(struct jm_cli *cli, const json_t *what)
+static json_t *make_how(struct jm_cli *cli)
 {
 	const char *sources = text_of(cli, "source"), *control = text_of(cli, "control");
 	json_t *how = json_object();
 
-	if (!sources)
-		sources = simulated_device(what);
 	json_object_set_new(how, "sources", sources ? split(sources) : json_array());
 	if (control)
 		json_object_set_new(how, "control", json_string(control));
@@ -352,8 +350,8 @@ json_t *jm_run_request(struct jm_cli *cli)
 		return NULL;
 	}
 	request = json_pack("{s:o, s:[], s:o, s:i, s:I}", "what", what, "found", "how",
-		make_how(cli, what), "repeat", (int)jm_values_number(&cli->values, "repeat"),
-		"seed", (json_int_t)jm_values_number(&cli->values, "seed"));
+		make_how(cli), "repeat", (int)jm_values_number(&cli->values, "repeat"), "seed",
+		(json_int_t)jm_values_number(&cli->values, "seed"));
 	if (!request)
 		no_memory(cli);
 	return request;
@@ -392,11 +390,13 @@ static int check_twice(struct jm_cli *cli, const json_t *settings, const struct 
 int jm_run_request_settings(struct jm_cli *cli, const struct jm_knobs *knobs, json_t *request)
 {
 	const struct jm_value *set = jm_values_get(&cli->values, "set");
-	json_t *settings = json_array();
-	int rc = json_object_set_new(json_object_get(request, "what"), "settings", settings)
-			 ? no_memory(cli)
-			 : 0;
+	json_t *settings = json_array(), *what = json_object_get(request, "what");
+	int rc = json_object_set_new(what, "settings", settings) ? no_memory(cli) : 0;
 
+	if (!rc && json_array_size(json_object_get(what, "device")) > 1)
+		rc = jm_err_set(&cli->err, JM_EUSAGE,
+			"--set and several devices exclude each other; sweep one device at a "
+			"time.");
 	for (int i = 0; i < set->n_texts && !rc; i++) {
 		struct jm_axis axis;
 

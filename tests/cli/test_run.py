@@ -114,6 +114,19 @@ def test_mark(tmp_path):
     assert r["items"] == 12 and {"load", "work"} <= {p["name"] for p in r["phases"]}
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="rights can be given up by root only")
+def test_under_sudo_the_work_is_the_user_s(tmp_path):
+    os.chmod(tmp_path, 0o777)
+    env = {"SUDO_UID": "65534", "SUDO_GID": "65534", "JM_STATE": str(tmp_path / "state")}
+    store, json_file = tmp_path / "s.db", tmp_path / "r.json"
+    done = jm(*COMMAND, "--store", store, "--json", json_file, "--", "sh", "-c",
+              "id -u; id -g; id -G; echo $HOME", env=env)
+    assert done.returncode == 0, done.stderr
+    words = done.stdout.split("\n")
+    assert words[:3] == ["65534", "65534", "65534"] and words[3] != os.environ["HOME"]
+    assert store.stat().st_uid == 65534 and json_file.stat().st_uid == 65534
+
+
 # ---- failures stay visible
 
 
@@ -238,6 +251,18 @@ def test_options_are_axes(tmp_path):
         (t, p) for t in ("0.001s", "0.002s", "0.003s") for p in ("f32", "bf16")}
 
 
+def test_devices_are_axes(tmp_path):
+    """Each device is measured by its own sensors."""
+    store = tmp_path / "s.db"
+    done = jm("run", "sim", "--device", "sim:h100x1,sim:mi300xx2", "--seconds", "1", "--store", store)
+    assert done.returncode == 0, done.stderr
+    kept = {r["device"]: r for r in records(store)}
+    assert [len(kept[d]["meters"]) // kept[d]["devices"] * kept[d]["devices"] for d in sorted(kept)] \
+        == [len(kept[d]["meters"]) for d in sorted(kept)]
+    for device, record in kept.items():
+        assert all(m["id"].startswith(device) for m in record["meters"])
+
+
 def test_knobs_are_as_before(tmp_path):
     before = jm("get", "--control", "sim:h100x4").stdout
     assert sweep(tmp_path / "s.db").returncode == 0
@@ -358,6 +383,32 @@ def test_full_disk_loses_nothing(tmp_path):
     assert query(store, "SELECT sum(attempt) FROM records")[0][0] <= 13
 
 
+def test_full_file_system(tmp_path):
+    """The same on a real file system without room; only root may mount one."""
+    whole, mount = tmp_path / "whole.db", tmp_path / "small"
+    mount.mkdir()
+    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=500k", "none", mount],
+                                      capture_output=True, check=False).returncode:
+        pytest.skip("no right to mount a small file system")
+    try:
+        store, ballast = mount / "s.db", mount / "ballast"
+        assert sweep(whole).returncode == 0
+        ballast.write_bytes(b"x" * 150_000)
+        text = sentence(sweep(store), FAILURE)
+        assert "what was finished before is safe" in text
+        kept = len(records(store))
+        assert 0 < kept < 12
+        ballast.unlink()
+        done = sweep(store)
+        if done.returncode:  # still too small: more room
+            subprocess.run(["mount", "-o", "remount,size=4m", mount], check=True)
+            done = sweep(store)
+        assert done.returncode == 0, done.stderr
+        assert [comparable(r) for r in records(store)] == [comparable(r) for r in records(whole)]
+    finally:
+        subprocess.run(["umount", mount], check=False)
+
+
 def test_one_writer(tmp_path):
     store = tmp_path / "s.db"
     child = subprocess.Popen([BIN, *COMMAND, "--store", str(store), "--", "sleep", "30"],
@@ -430,6 +481,7 @@ def test_unwritable_places():
     (["run", "--steps", "3", "--", "true"], "--steps"),
     (["run", "--batch", "3", "--", "true"], "--batch"),
     (["run", "--resume"], "--store"),
+    (["run", "sim", "--device", "sim:h100x1,sim:h200x1", "--set", "gpu.power=300W"], "one device"),
     ([*SIM, "--set", "gpu.powr=300W"], "gpu.power"),
     ([*SIM, "--set", "gpu.power=300"], "300W"),
     ([*SIM, "--set", "gpu.power=100W"], "200"),
