@@ -46,10 +46,10 @@ static int cpu_open(int index, int threads, void **ret_dev, struct jm_err *err)
 
 	if (index != 0)
 		return jm_err_set(err, JM_ENOENT,
-			"there is no cpu:%d: all processors are device cpu:0", index);
+			"Device cpu:%d is not there; all processors together are cpu:0.", index);
 	dev = calloc(1, sizeof *dev);
 	if (!dev)
-		return jm_err_set(err, JM_ENOMEM, "no memory for the device cpu");
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for device cpu.");
 	dev->threads = threads > 0 ? threads : omp_get_num_procs();
 	dev->kernels = cpu_kernels_best();
 	omp_set_num_threads(dev->threads);
@@ -59,7 +59,8 @@ static int cpu_open(int index, int threads, void **ret_dev, struct jm_err *err)
 		s = dnnl_stream_create(&dev->stream, dev->engine, dnnl_stream_default_flags);
 	if (s) {
 		cpu_close(dev);
-		return jm_err_set(err, JM_ENOSUP, "oneDNN does not start: status %d", (int)s);
+		return jm_err_set(err, JM_ENOSUP,
+			"oneDNN does not start (its status %d); take --device ref.", (int)s);
 	}
 	measure(dev);
 	*ret_dev = dev;
@@ -95,11 +96,12 @@ static int check_tensor(
 		return 0;
 	if (t->layout.rank)
 		return jm_err_set(err, JM_ENOSUP,
-			"cpu takes plain layouts only, and %s of %s is not", t->name,
+			"Backend cpu takes plain layouts only, and %s of %s has another.", t->name,
 			jm_op_name(node->op));
 	if (t->type == JM_F32 || (t->type == JM_BF16 && !vector))
 		return 0;
-	return jm_err_set(err, JM_ENOSUP, "cpu cannot take %s of %s as %s", t->name,
+	return jm_err_set(err, JM_ENOSUP,
+		"Backend cpu cannot take %s of %s as %s; it knows f32 and bf16.", t->name,
 		jm_op_name(node->op), jm_dtype_name(t->type));
 }
 
@@ -147,7 +149,7 @@ static int cpu_select(
 	struct jm_node node[CPU_NODES];
 
 	if (!op) {
-		jm_err_set(err, JM_ENOSUP, "cpu has no kernel for %s%s%s",
+		jm_err_set(err, JM_ENOSUP, "Backend cpu has no kernel for %s%s%s.",
 			jm_op_name(group->node[0]->op), group->n_nodes > 1 ? " + " : "",
 			group->n_nodes > 1 ? jm_op_name(group->node[1]->op) : "");
 		return 0;
@@ -186,11 +188,12 @@ static int cpu_build(void *arg, const struct jm_group *group, const struct jm_ch
 
 	(void)choice;
 	if (!exec)
-		return jm_err_set(err, JM_ENOMEM, "no memory for a step of the program");
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a step of the program.");
 	exec->op = cpu_op_find(group->node, group->n_nodes);
 	if (!exec->op) {
 		free(exec);
-		return jm_err_set(err, JM_EBUG, "a group that cpu refused was built all the same");
+		return jm_err_set(
+			err, JM_EBUG, "A group that backend cpu refused was built all the same.");
 	}
 	for (int i = 0; i < group->n_nodes; i++)
 		exec->node[i] = *group->node[i];

@@ -73,7 +73,7 @@ static bool own_is_faster(const struct cpu_dev *dev, const struct cpu_gemm *g)
 static int fail(struct jm_err *err, dnnl_status_t status)
 {
 	return jm_err_set(err, status == dnnl_out_of_memory ? JM_ENOMEM : JM_ENOSUP,
-		"oneDNN cannot run this product: status %d of its dnnl_status_t", (int)status);
+		"oneDNN cannot run a product (its status %d).", (int)status);
 }
 
 static dnnl_status_t describe_matrix(
@@ -225,7 +225,8 @@ static int build(const struct cpu_dev *dev, struct cpu_exec *exec, struct jm_err
 	size_t bytes;
 
 	if (!p)
-		return jm_err_set(err, JM_ENOMEM, "no memory for the description of a product");
+		return jm_err_set(
+			err, JM_ENOMEM, "Out of memory for the description of a product.");
 	exec->own = p;
 	p->gemm = describe(dev, &exec->node[0]);
 	p->gemm.scratch = exec->scratch;
@@ -272,7 +273,8 @@ static int takes_gelu(const struct cpu_dev *dev, const struct jm_node *node, str
 	if (node[0].accumulate || node[1].accumulate ||
 		node[0].out[0]->type != node[1].out[0]->type || node[0].out[0]->is_virtual ||
 		!use_own(dev, &g, &bytes))
-		return jm_err_set(err, JM_ENOSUP, "this linear and gelu are faster one by one");
+		return jm_err_set(
+			err, JM_ENOSUP, "This linear and its gelu are faster one by one.");
 	return 0;
 }
 

@@ -66,7 +66,7 @@ static int build_rope(const struct cpu_dev *dev, struct cpu_exec *exec, struct j
 
 	(void)dev;
 	if (!table)
-		return jm_err_set(err, JM_ENOMEM, "no memory for the angles of rope");
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the angles of rope.");
 	for (int64_t s = 0; s < seq; s++) {
 		for (int64_t i = 0; i < half; i++) {
 			double angle =
@@ -116,7 +116,8 @@ static int takes_rope(const struct cpu_dev *dev, const struct jm_node *n, struct
 
 	(void)dev;
 	if (n->in[0]->rank != 3 || jm_tensor_width(n->in[0]) % (2 * heads))
-		return jm_err_set(err, JM_ENOSUP, "rope needs x[B,S,heads x an even width]");
+		return jm_err_set(err, JM_ENOSUP,
+			"Backend cpu turns x[B,S,width] only, with heads of an even width.");
 	return 0;
 }
 
@@ -215,7 +216,8 @@ static int takes_add_layernorm(
 {
 	(void)dev;
 	if (n[0].accumulate || n[0].out[0]->is_virtual || n[0].out[0] != n[1].in[0])
-		return jm_err_set(err, JM_ENOSUP, "only a kept sum is joined with its layer norm");
+		return jm_err_set(
+			err, JM_ENOSUP, "Only a sum that is kept is joined with its layer norm.");
 	return 0;
 }
 
@@ -268,7 +270,8 @@ static int takes_attention(const struct cpu_dev *dev, const struct jm_node *n, s
 {
 	(void)dev;
 	if (n->op == JM_OP_ATTENTION && n->accumulate)
-		return jm_err_set(err, JM_ENOSUP, "attention cannot add to its output");
+		return jm_err_set(
+			err, JM_ENOSUP, "Attention of backend cpu cannot add to its output.");
 	return 0;
 }
 

@@ -138,7 +138,8 @@ JM_INLINE float jm_exp(float x)
 	p = p * r + 1.6666667e-1f;
 	p = p * r + 0.5f;
 	p = p * r * r + r + 1.f;
-	p *= jm_float((uint32_t)(half + 127) << 23) * jm_float((uint32_t)(rest + 127) << 23);
+	p *= jm_float((uint32_t)(half + 127) << 23); /* in two steps: 2^128 is no float */
+	p *= jm_float((uint32_t)(rest + 127) << 23);
 	p = x < -87.3f ? 0.f : p;
 	p = x > 88.72f ? jm_float(0x7f800000u) : p;
 	return x != x ? x : p;

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A GPT-117M training step (batch 4, sequence 256) on two cores: our cpu backend and PyTorch in turns.
+
+    ninja -C build && /usr/bin/python3 bench/step.py [--precision f32,bf16] [--rounds 7] [--no-peer]
+
+Prints medians with their spread; the share of a step that its kernels take when each runs alone, in the
+same run; and the ratio to PyTorch (Debian's python3-torch with libopenblas0-pthread) at the same shapes,
+threads and precision (bf16 by torch.autocast). Wants a machine that does nothing else.
+"""
+import argparse
+import collections
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+BUILD = pathlib.Path(os.environ.get("JM_BUILD", HERE.parent / "build"))
+TOKENS = 4 * 256
+SHAPE = ["4", "256", "2"]
+
+
+class Runner:
+    """A program that answers each line with a step's seconds and loss."""
+
+    def __init__(self, command):
+        env = dict(os.environ, OMP_NUM_THREADS="2", OPENBLAS_NUM_THREADS="2",
+                   JM_BACKENDS=str(BUILD / "backends"))
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        env=env, text=True, bufsize=1)
+        self.hello = self.line().split()
+        self.seconds = []
+
+    def line(self):
+        text = self.process.stdout.readline()
+        if not text:
+            sys.exit(f"{self.process.args[0]} has died")
+        return text
+
+    def ask(self, what):
+        self.process.stdin.write(what + "\n")
+        return self.line()
+
+    def step(self, count=True):
+        seconds = float(self.ask("step").split()[0])
+        if count:
+            self.seconds.append(seconds)
+
+    def kernels(self):
+        """Median seconds and FLOPs of each group of nodes, run alone."""
+        rows = []
+        text = self.ask("kernels")
+        while text.strip():
+            name, seconds, flops = text.split()
+            rows.append((name, float(seconds), float(flops)))
+            text = self.line()
+        return rows
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def say(name, seconds):
+    middle = statistics.median(seconds)
+    print(f"  {name:10} {middle * 1e3:8.0f} ms   {TOKENS / middle:7.1f} tokens/s"
+          f"   (fastest {min(seconds) * 1e3:.0f}, slowest {max(seconds) * 1e3:.0f} ms,"
+          f" {len(seconds)} steps)")
+    return middle
+
+
+def table(rows):
+    """Sums by kind of node, the slowest first."""
+    kinds = collections.defaultdict(lambda: [0, 0.0, 0.0])
+    for name, seconds, flops in rows:
+        kind = kinds[name.split(":")[0]]
+        kind[0] += 1
+        kind[1] += seconds
+        kind[2] += flops
+    for name, (count, seconds, flops) in sorted(kinds.items(), key=lambda k: -k[1][1]):
+        rate = f"{flops / seconds / 1e9:7.0f} GFLOP/s" if flops else ""
+        print(f"    {name:18} x{count:<3} {seconds * 1e3:8.1f} ms {rate}")
+
+
+def bench(precision, rounds, with_peer):
+    print(f"{precision}: GPT-117M, batch 4, sequence 256, 2 threads")
+    ours = Runner([str(BUILD / "bench" / "step"), "cpu", precision, *SHAPE])
+    peer = None
+    if with_peer:
+        peer = Runner([sys.executable, str(HERE / "step_torch.py"), precision, *SHAPE])
+    for i in range(rounds + 1):  # the first one warms up
+        for runner in filter(None, (ours, peer)):
+            runner.step(i > 0)
+    rows = ours.kernels()
+    for i in range(2):
+        ours.step()
+    middle = say("joulemark", ours.seconds)
+    print(f"  start to first step {ours.hello[0]} s, memory {int(ours.hello[1]) / 1e6:.0f} MB")
+    alone = sum(row[1] for row in rows)
+    print(f"  its kernels alone  {alone * 1e3:8.0f} ms   = {alone / middle:.1%} of the step (aim 85 %)")
+    table(rows)
+    ours.close()
+    if peer:
+        ratio = say("PyTorch " + peer.hello[1][:4], peer.seconds) / middle
+        print(f"  ratio to PyTorch   {ratio:.2f} (aim 1.2)")
+        peer.close()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--precision", default="f32,bf16")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--no-peer", action="store_true")
+    given = parser.parse_args()
+    for precision in given.precision.split(","):
+        bench(precision, given.rounds, not given.no_peer)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The cpu backend's kernels for every instruction set that this machine has, at sizes that cross their
+ * tiles, against plain loops in f64. (test_backend compares whole ops with ref at small sizes.)
+ */
+#include <stdlib.h>
+
+#include "backends/cpu/kernels.h"
+#include "backends/cpu/simd.h"
+#include "unit/test.h"
+
+#define THREADS 3
+
+static float *normal(size_t n, unsigned seed)
+{
+	float *x = malloc(n * sizeof *x);
+
+	for (size_t i = 0; i < n; i++) {
+		double sum = -6;
+		for (int k = 0; k < 12; k++)
+			sum += (seed = seed * 1664525u + 1013904223u) / 4294967296.0;
+		x[i] = (float)sum;
+	}
+	return x;
+}
+
+/* The same numbers as bf16, which x takes on too. */
+static uint16_t *narrow(float *x, size_t n)
+{
+	uint16_t *y = malloc(n * sizeof *y);
+
+	for (size_t i = 0; i < n; i++) {
+		y[i] = jm_to_bf16(x[i]);
+		x[i] = jm_from_bf16(y[i]);
+	}
+	return y;
+}
+
+static void *scratch_new(size_t bytes)
+{
+	void *p = aligned_alloc(64, bytes / 64 * 64 + 64);
+
+	memset(p, 0xff, bytes); /* NaNs: nothing may be read that was not written */
+	return p;
+}
+
+static void near(double got, double want, double tolerance)
+{
+	if (!(fabs(got - want) <= tolerance))
+		print_error("got %.9g, not %.9g +- %.2g\n", got, want, tolerance);
+	assert_true(fabs(got - want) <= tolerance);
+}
+
+/* ---- exp, tanh, bf16 --------------------------------------------------------------------------------- */
+
+static void exp_and_tanh(void **unused)
+{
+	(void)unused;
+	for (double x = -87; x < 88.7; x += 0.0037) {
+		float in = (float)x;
+		near((double)jm_exp(in) / exp((double)in), 1, 2e-7);
+	}
+	for (double x = -12; x < 12; x += 0.00031) {
+		float in = (float)x;
+		near((double)jm_tanh(in) / tanh((double)in), 1, 1e-6);
+	}
+	assert_true(jm_exp(-1e9f) == 0 && isinf(jm_exp(89)) && isnan(jm_exp(NAN)));
+	assert_true(isnan(jm_from_bf16(jm_to_bf16(NAN))) && isinf(jm_from_bf16(jm_to_bf16(3.4e38f))));
+}
+
+/* ---- products ---------------------------------------------------------------------------------------- */
+
+struct product {
+	int64_t m, n, k;
+	bool bf16, ta, tb, add;
+};
+
+static double element(const float *x, const struct cpu_matrix *m, int64_t i, int64_t j)
+{
+	return (double)(m->transposed ? x[j * m->ld + i] : x[i * m->ld + j]);
+}
+
+/* Compares a spread of elements: all would take minutes. */
+static void check_product(const struct cpu_gemm *g, const float *a, const float *b,
+	const float *before, const float *bias)
+{
+	double size = sqrt((double)g->k);
+
+	for (int64_t at = 0; at < g->m * g->n; at += 1 + g->m * g->n / 997) {
+		int64_t i = at / g->n, j = at % g->n;
+		double sum = (double)bias[j] + (g->accumulate ? (double)before[at] : 0);
+		float got;
+		for (int64_t p = 0; p < g->k; p++)
+			sum += element(a, &g->a, i, p) * element(b, &g->b, p, j);
+		jm_load(g->c, g->c_bf16, (size_t)at, 1, &got);
+		near((double)got, sum, g->c_bf16 ? 4e-3 * fabs(sum) + 1e-4 : 2e-6 * size);
+	}
+}
+
+static void multiply(const struct cpu_gemms *set, const struct product *p)
+{
+	size_t na = (size_t)(p->m * p->k), nb = (size_t)(p->k * p->n), nc = (size_t)(p->m * p->n);
+	float *a = normal(na, 1), *b = normal(nb, 2), *c = normal(nc, 3),
+	      *bias = normal((size_t)p->n, 4);
+	uint16_t *ha = narrow(a, na), *hb = narrow(b, nb), *hc = narrow(c, nc);
+	float *before = normal(nc, 3);
+	struct cpu_gemm g = {
+		.m = p->m,
+		.n = p->n,
+		.k = p->k,
+		.a = {p->bf16 ? (void *)ha : a, p->bf16, p->ta, p->ta ? p->m : p->k},
+		.b = {p->bf16 ? (void *)hb : b, p->bf16, p->tb, p->tb ? p->k : p->n},
+		.c = p->bf16 ? (void *)hc : c,
+		.ldc = p->n,
+		.c_bf16 = p->bf16,
+		.accumulate = p->add,
+		.bias = bias,
+		.threads = THREADS,
+	};
+
+	free(narrow(before, nc));
+	g.scratch = scratch_new(set->scratch(&g));
+	set->gemm(&g);
+	check_product(&g, a, b, before, bias);
+	free(a), free(b), free(c), free(bias), free(ha), free(hb), free(hc), free(before);
+	free(g.scratch);
+}
+
+static void products(void **unused)
+{
+	static const struct product all[] = {
+		{1600, 50, 1100, false, false, true, false},
+		{1600, 50, 1100, true, true, false, true},
+		{37, 3200, 1030, true, false, true, true},
+		{37, 3200, 1030, false, true, false, true},
+		{5, 3, 2, false, false, false, false},
+		{1, 1, 2100, true, true, true, false},
+		{150, 410, 2100, true, false, false, true},
+		{150, 410, 2100, false, true, true, false},
+	};
+	const struct cpu_kernels *set;
+
+	(void)unused;
+	for (int s = 0; (set = cpu_kernels_get(s)); s++) {
+		print_message("%s\n", set->target);
+		for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+			multiply(set->gemms, &all[i]);
+	}
+}
+
+/* ---- attention --------------------------------------------------------------------------------------- */
+
+/* One query of one head in f64: its probabilities, output and log of the sum. */
+static double one_query(const struct cpu_attention *a, const float *qkv, int64_t h, int64_t s,
+	double *prob, double *y)
+{
+	int64_t d = a->head, ld = (a->heads + 2 * a->groups) * d, g = h / (a->heads / a->groups);
+	const float *q = qkv + s * ld + h * d, *k = qkv + (a->heads + g) * d,
+		    *v = k + a->groups * d;
+	int64_t end = a->causal ? s + 1 : a->seq;
+	double sum = 0;
+
+	memset(y, 0, (size_t)d * sizeof *y);
+	for (int64_t t = 0; t < end; t++) {
+		double z = 0;
+		for (int64_t i = 0; i < d; i++)
+			z += (double)q[i] * (double)k[t * ld + i];
+		sum += prob[t] = exp(z * a->scale);
+	}
+	for (int64_t t = 0; t < end; t++) {
+		prob[t] /= sum;
+		for (int64_t i = 0; i < d; i++)
+			y[i] += prob[t] * (double)v[t * ld + i];
+	}
+	return log(sum);
+}
+
+/* Adds one query's part to the gradients in f64, packed as qkv. */
+static void one_query_grad(const struct cpu_attention *a, const float *qkv, const float *dy,
+	int64_t h, int64_t s, const double *prob, const double *y, double *grad)
+{
+	int64_t d = a->head, ld = (a->heads + 2 * a->groups) * d, g = h / (a->heads / a->groups);
+	int64_t q = s * ld + h * d, k = (a->heads + g) * d, v = k + a->groups * d;
+	double delta = 0;
+
+	dy += (s * a->heads + h) * d;
+	for (int64_t i = 0; i < d; i++)
+		delta += (double)dy[i] * y[i];
+	for (int64_t t = 0; t < (a->causal ? s + 1 : a->seq); t++, k += ld, v += ld) {
+		double dp = 0;
+		for (int64_t i = 0; i < d; i++)
+			dp += (double)dy[i] * (double)qkv[v + i];
+		dp = prob[t] * (dp - delta) * a->scale;
+		for (int64_t i = 0; i < d; i++) {
+			grad[q + i] += dp * (double)qkv[k + i];
+			grad[k + i] += dp * (double)qkv[q + i];
+			grad[v + i] += prob[t] * (double)dy[i];
+		}
+	}
+}
+
+static void check_attention(const struct cpu_attention *a, const float *qkv, const float *dy)
+{
+	size_t n = (size_t)(a->seq * (a->heads + 2 * a->groups) * a->head);
+	double *prob = calloc((size_t)a->seq, sizeof *prob),
+	       *y = calloc((size_t)a->head, sizeof *y);
+	double *grad = calloc(n, sizeof *grad);
+
+	for (int64_t h = 0; h < a->heads; h++) {
+		for (int64_t s = 0; s < a->seq; s++) {
+			double lse = one_query(a, qkv, h, s, prob, y);
+			near((double)a->lse[h * a->seq + s], lse, 1e-5);
+			for (int64_t i = 0; i < a->head; i++)
+				near((double)((float *)a->y.data)[(s * a->heads + h) * a->head + i],
+					y[i], 1e-5);
+			one_query_grad(a, qkv, dy, h, s, prob, y, grad);
+		}
+	}
+	for (size_t i = 0; i < n; i++)
+		near((double)((float *)a->dqkv.data)[i], grad[i], 1e-4);
+	free(prob), free(y), free(grad);
+}
+
+static void attend(const struct cpu_attentions *set, int64_t seq, int64_t heads, int64_t groups,
+	int64_t head, bool causal)
+{
+	size_t n = (size_t)(seq * (heads + 2 * groups) * head), ny = (size_t)(seq * heads * head);
+	float *qkv = normal(n, 5), *dqkv = malloc(n * 4), *dy = normal(ny, 6), *y = malloc(ny * 4);
+	struct cpu_attention a = {1, seq, heads, groups, head, 1 / sqrt((double)head), causal,
+		{qkv, false}, {y, false}, {dy, false}, {dqkv, false}, NULL, 0, NULL};
+	size_t forward = set->scratch(&a, false, THREADS), both = set->scratch(&a, true, THREADS);
+
+	a.lse = malloc((size_t)(seq * heads) * sizeof *a.lse);
+	a.scratch = scratch_new(forward > both ? forward : both);
+	set->attention(&a, THREADS);
+	set->attention_grad(&a, THREADS);
+	check_attention(&a, qkv, dy);
+	free(qkv), free(dqkv), free(dy), free(y), free(a.lse), free(a.scratch);
+}
+
+static void attention(void **unused)
+{
+	const struct cpu_kernels *set;
+
+	(void)unused;
+	for (int s = 0; (set = cpu_kernels_get(s)); s++) {
+		attend(set->attentions, 300, 4, 2, 24, true);
+		attend(set->attentions, 301, 2, 1, 160, false);
+		attend(set->attentions, 515, 1, 1, 64, true);
+	}
+}
+
+/* ---- the others: every set against the portable one ----------------------------------------------------- */
+
+static const struct cpu_kernels *portable(void)
+{
+	const struct cpu_kernels *set, *last = NULL;
+
+	for (int s = 0; (set = cpu_kernels_get(s)); s++)
+		last = set;
+	return last;
+}
+
+static void same(const float *x, const float *y, size_t n, double tolerance)
+{
+	for (size_t i = 0; i < n; i++)
+		near((double)x[i], (double)y[i], tolerance);
+}
+
+static void norms(void **unused)
+{
+	enum { ROWS = 41, WIDTH = 1037, ALL = ROWS * WIDTH };
+	float *x = normal(ALL, 1), *dy = normal(ALL, 2), *gamma = normal(WIDTH, 3);
+	float *out[2] = {malloc(4 * ALL), malloc(4 * ALL)},
+	      *dx[2] = {malloc(4 * ALL), malloc(4 * ALL)};
+	float dgamma[2][WIDTH], dbeta[2][WIDTH], mean[ROWS], rstd[ROWS];
+	const struct cpu_kernels *set[2] = {cpu_kernels_best(), portable()};
+
+	(void)unused;
+	for (int i = 0; i < 2; i++) {
+		const struct cpu_norms *k = set[i]->norms;
+		void *scratch = scratch_new(k->scratch(WIDTH, true, THREADS));
+		struct cpu_layernorm f = {.rows = ROWS,
+			.width = WIDTH,
+			.eps = 1e-5,
+			.x = {x, false},
+			.y = {out[i], false},
+			.gamma = gamma,
+			.mean = mean,
+			.rstd = rstd,
+			.scratch = scratch};
+		struct cpu_layernorm_grad b = {.rows = ROWS,
+			.width = WIDTH,
+			.dy = {dy, false},
+			.x = {x, false},
+			.dx = {dx[i], false},
+			.gamma = gamma,
+			.mean = mean,
+			.rstd = rstd,
+			.dgamma = dgamma[i],
+			.dbeta = dbeta[i],
+			.scratch = scratch};
+		k->layernorm(&f, THREADS);
+		k->layernorm_grad(&b, THREADS);
+		free(scratch);
+	}
+	same(out[0], out[1], ALL, 1e-5);
+	same(dx[0], dx[1], ALL, 1e-5);
+	same(dgamma[0], dgamma[1], WIDTH, 1e-4);
+	same(dbeta[0], dbeta[1], WIDTH, 1e-4);
+	free(x), free(dy), free(gamma), free(out[0]), free(out[1]), free(dx[0]), free(dx[1]);
+}
+
+/* Logits as large as training ever makes them, more classes than one piece holds. */
+static void losses(void **unused)
+{
+	enum { ROWS = 7, CLASSES = 5003, ALL = ROWS * CLASSES };
+	int32_t targets[ROWS] = {0, 1023, 1024, 5002, 7, 2047, 2048};
+	const struct cpu_kernels *set;
+	float *x = normal(ALL, 1), *dx = malloc(4 * ALL), loss;
+
+	(void)unused;
+	for (size_t i = 0; i < ALL; i++)
+		x[i] *= 30;
+	for (int s = 0; (set = cpu_kernels_get(s)); s++) {
+		struct cpu_xent p = {ROWS, CLASSES, 1. / ROWS, {x, false}, {dx, false}, targets,
+			&loss, 0, scratch_new(set->losses->scratch(ROWS))};
+		double want = 0;
+		set->losses->xent(&p, THREADS);
+		for (int r = 0; r < ROWS; r++) {
+			double sum = 0, total = 0;
+			for (int c = 0; c < CLASSES; c++)
+				sum += exp((double)x[r * CLASSES + c] - 100);
+			want += (100 + log(sum) - (double)x[r * CLASSES + targets[r]]) / ROWS;
+			for (int c = 0; c < CLASSES; c++)
+				total += (double)dx[r * CLASSES + c];
+			near(total, 0, 1e-6);
+		}
+		near((double)loss, want, 1e-4);
+		free(p.scratch);
+	}
+	free(x), free(dx);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(exp_and_tanh),
+		cmocka_unit_test(products),
+		cmocka_unit_test(attention),
+		cmocka_unit_test(norms),
+		cmocka_unit_test(losses),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
