@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Energy against the truth of programmed waveforms, through a sensor like an H100's, in simulated time. */
+#include "test.h"
+#include "wave.h"
+
+static struct jm_energy of(const struct wave_run *run, int meter)
+{
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_energy e = {0};
+
+	assert_ok(jm_session_energy(run->session, meter, run->phase, &e, &err), err);
+	return e;
+}
+
+static double truth(const struct wave_run *run, int gpu)
+{
+	return wave_joules(&wave_setup.wave[gpu], run->t1) -
+	       wave_joules(&wave_setup.wave[gpu], run->t0);
+}
+
+static void measure(struct wave_run *run, double t0, double t1)
+{
+	struct jm_err err = JM_ERR_INIT;
+
+	assert_ok(wave_measure(run, t0, t1, 0, &err), err);
+}
+
+static int reset(void **state)
+{
+	(void)state;
+	wave_reset();
+	return 0;
+}
+
+static void use_square(int gpus)
+{
+	wave_setup.gpus = gpus;
+	for (int i = 0; i < gpus; i++)
+		wave_square(&wave_setup.wave[i], 100, 600, 2, i / 8.0, 60);
+}
+
+static void square_wave(void **state)
+{
+	struct wave_run run;
+	double worst = 0;
+
+	(void)state;
+	use_square(8);
+	measure(&run, 1.234, 1.234 + 3.3);
+	for (int i = 0; i < 8; i++) {
+		struct jm_energy e = of(&run, i);
+
+		worst = fmax(worst, fabs(e.joules / truth(&run, i) - 1));
+		assert_near(e.joules, e.joules_counter, 0);
+		assert_near(e.joules_integrated, truth(&run, i), 0.06 * truth(&run, i));
+		assert_near(e.covered_s, 3.3, 1e-9);
+		assert_near(e.watts_mean, truth(&run, i) / 3.3, 0.01 * e.watts_mean);
+		assert_near(e.watts_max, 600, 1e-3);
+		assert_near(e.error_calibration, 0.05 * e.joules, 1e-6);
+		assert_true(e.error_sampling > 0 && e.error_sampling < 0.03 * e.joules);
+		assert_int_equal(e.gaps, 0);
+		assert_true(e.samples >= 33);
+	}
+	assert_true(worst < 0.03);
+	wave_close(&run);
+}
+
+/* A load that begins exactly where the stretch does, as a command's: the edge is found. */
+static void edge_of_a_command(void **state)
+{
+	struct wave_run run;
+
+	(void)state;
+	for (int i = 0; i < 20; i++) {
+		double t0 = 2 + 0.0173 * i;
+		struct jm_energy e;
+
+		wave_reset();
+		wave_setup.gpus = 1;
+		wave_add(&wave_setup.wave[0], 0, 80, 0);
+		wave_add(&wave_setup.wave[0], t0, 680, 0);
+		wave_add(&wave_setup.wave[0], t0 + 1, 90, 0);
+		measure(&run, t0, t0 + 1);
+		e = of(&run, 0);
+		assert_near(e.joules, 680, 0.02 * 680);
+		wave_close(&run);
+	}
+}
+
+static void bound_holds(void **state)
+{
+	uint64_t seed = 99;
+	int held = 0, n = 0;
+
+	(void)state;
+	for (int i = 0; i < 13; i++) {
+		struct wave_run run;
+		double t0 = 1 + wave_uniform(&seed, 0, 1);
+
+		wave_reset();
+		wave_setup.gpus = 8;
+		wave_setup.tick_phase = wave_uniform(&seed, 0, 0.1);
+		for (int k = 0; k < 8; k++)
+			wave_telegraph(&wave_setup.wave[k], 100, 600, wave_uniform(&seed, 0.1, 2),
+				8, &seed);
+		measure(&run, t0, t0 + 3.3);
+		for (int k = 0; k < 8; k++, n++) {
+			struct jm_energy e = of(&run, k);
+
+			held += fabs(e.joules - truth(&run, k)) <= e.error_sampling;
+		}
+		wave_close(&run);
+	}
+	assert_true(held >= 0.95 * n);
+}
+
+static void without_counter(void **state)
+{
+	struct wave_run run;
+
+	(void)state;
+	use_square(8);
+	wave_setup.no_counter = true;
+	measure(&run, 1.234, 1.234 + 7.3);
+	for (int i = 0; i < 8; i++) {
+		struct jm_energy e = of(&run, i);
+
+		assert_true(isnan(e.joules_counter));
+		assert_near(e.joules, truth(&run, i), 0.03 * truth(&run, i));
+		assert_true(fabs(e.joules - truth(&run, i)) <= e.error_sampling);
+	}
+	wave_close(&run);
+}
+
+/* Only the mean over a second, as older drivers have it: no better than that, and it says so. */
+static void long_window(void **state)
+{
+	struct wave_run run;
+	struct jm_energy e;
+
+	(void)state;
+	use_square(1);
+	wave_setup.no_counter = wave_setup.average_only = true;
+	wave_setup.window = 1;
+	measure(&run, 1.5, 11.5);
+	e = of(&run, 0);
+	assert_near(e.joules, truth(&run, 0), 0.06 * truth(&run, 0));
+	assert_true(fabs(e.joules - truth(&run, 0)) <= e.error_sampling);
+	wave_close(&run);
+}
+
+static void stamps_of_the_sensor(void **state)
+{
+	struct wave_run run;
+
+	(void)state;
+	use_square(8);
+	wave_setup.stamped = true;
+	measure(&run, 1.234, 1.234 + 3.3);
+	for (int i = 0; i < 8; i++)
+		assert_near(of(&run, i).joules, truth(&run, i), 0.01 * truth(&run, i));
+	wave_close(&run);
+}
+
+static void unknown_refresh(void **state)
+{
+	struct wave_run run;
+
+	(void)state;
+	use_square(4);
+	wave_setup.refresh_unknown = true;
+	measure(&run, 1.234, 1.234 + 3.3);
+	for (int i = 0; i < 4; i++)
+		assert_near(of(&run, i).joules, truth(&run, i), 0.03 * truth(&run, i));
+	wave_close(&run);
+}
+
+static void wraps(void **state)
+{
+	struct wave_run run;
+
+	(void)state;
+	use_square(2);
+	wave_setup.wrap = 1000;
+	wave_setup.counter_start = 7 * 500 + 4000; /* the count is positive all along */
+	measure(&run, 1.234, 11);
+	for (int i = 0; i < 2; i++) {
+		assert_near(of(&run, i).joules, truth(&run, i), 0.01 * truth(&run, i));
+		assert_int_equal(of(&run, i).gaps, 0);
+	}
+	wave_close(&run);
+}
+
+/* A counter that goes back for another reason: its energy is unknown, the power still tells. */
+static void is_reset(void **state)
+{
+	struct wave_run run;
+	struct jm_energy e;
+
+	(void)state;
+	use_square(2);
+	wave_setup.counter_start = 1e5;
+	wave_setup.reset_at[0] = 3;
+	measure(&run, 1, 6);
+	e = of(&run, 0);
+	assert_true(isnan(e.joules_counter));
+	assert_near(e.joules, truth(&run, 0), 0.05 * truth(&run, 0));
+	assert_false(isnan(of(&run, 1).joules_counter));
+	wave_close(&run);
+
+	wave_setup.no_power = true;
+	measure(&run, 1, 6);
+	e = of(&run, 0);
+	assert_true(isnan(e.joules));
+	assert_int_equal(e.gaps, 1);
+	assert_near(e.covered_s, 4.9, 0.11);
+	assert_near(e.watts_mean, 350, 70);
+	wave_close(&run);
+}
+
+/* A GPU that disappears: null with the seconds covered; the others go on. */
+static void disappears(void **state)
+{
+	struct wave_run run;
+	struct jm_energy e;
+
+	(void)state;
+	use_square(3);
+	wave_setup.dead_from[1] = 3;
+	wave_setup.dead_until[1] = 1e9;
+	measure(&run, 1, 6);
+	e = of(&run, 1);
+	assert_true(isnan(e.joules) && isnan(e.joules_counter) && isnan(e.joules_integrated));
+	assert_true(isnan(e.error_sampling));
+	assert_near(e.covered_s, 2, 0.11);
+	assert_int_equal(e.gaps, 1);
+	assert_near(e.watts_mean,
+		(wave_joules(&wave_setup.wave[1], 3) - wave_joules(&wave_setup.wave[1], 1)) / 2,
+		40);
+	for (int i = 0; i < 3; i += 2)
+		assert_near(of(&run, i).joules, truth(&run, i), 0.01 * truth(&run, i));
+	wave_close(&run);
+}
+
+/* Silent for a while: the counter went on counting; power alone does not know. */
+static void silent_for_a_while(void **state)
+{
+	struct wave_run run;
+	struct jm_energy e;
+
+	(void)state;
+	use_square(1);
+	wave_setup.dead_from[0] = 2.5;
+	wave_setup.dead_until[0] = 4.5;
+	measure(&run, 1, 6);
+	e = of(&run, 0);
+	assert_near(e.joules, truth(&run, 0), 0.01 * truth(&run, 0));
+	assert_int_equal(e.gaps, 1);
+	assert_true(isnan(e.joules_integrated));
+	wave_close(&run);
+
+	wave_setup.no_counter = true;
+	measure(&run, 1, 6);
+	e = of(&run, 0);
+	assert_true(isnan(e.joules));
+	assert_near(e.covered_s, 3, 0.25);
+	wave_close(&run);
+}
+
+static void never_there(void **state)
+{
+	struct wave_run run;
+	struct jm_energy e;
+
+	(void)state;
+	use_square(1);
+	wave_setup.dead_until[0] = 1e9;
+	measure(&run, 1, 2);
+	e = of(&run, 0);
+	assert_true(isnan(e.joules) && isnan(e.watts_mean) && isnan(e.watts_max));
+	assert_near(e.covered_s, 0, 0);
+	wave_close(&run);
+}
+
+/* 0 W that was measured is 0, not unknown. */
+static void nothing_used(void **state)
+{
+	struct wave_run run;
+	struct jm_energy e;
+
+	(void)state;
+	wave_setup.gpus = 1;
+	wave_add(&wave_setup.wave[0], 0, 0, 0);
+	measure(&run, 1, 3);
+	e = of(&run, 0);
+	assert_near(e.joules, 0, 1e-9);
+	assert_near(e.covered_s, 2, 1e-9);
+	wave_close(&run);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(square_wave, reset),
+		cmocka_unit_test_setup(edge_of_a_command, reset),
+		cmocka_unit_test_setup(bound_holds, reset),
+		cmocka_unit_test_setup(without_counter, reset),
+		cmocka_unit_test_setup(long_window, reset),
+		cmocka_unit_test_setup(stamps_of_the_sensor, reset),
+		cmocka_unit_test_setup(unknown_refresh, reset),
+		cmocka_unit_test_setup(wraps, reset),
+		cmocka_unit_test_setup(is_reset, reset),
+		cmocka_unit_test_setup(disappears, reset),
+		cmocka_unit_test_setup(silent_for_a_while, reset),
+		cmocka_unit_test_setup(never_there, reset),
+		cmocka_unit_test_setup(nothing_used, reset),
+	};
+	int failed = cmocka_run_group_tests(tests, NULL, NULL);
+
+	wave_reset();
+	return failed;
+}
