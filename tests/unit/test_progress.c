@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Marks through the socket, numbers in output, rates; children and their ends. */
+#include "test.h"
+#include "clock.h"
+#include "proc.h"
+#include "progress.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+struct got {
+	struct jm_mark mark[16];
+	int n;
+};
+
+static void get(void *arg, const struct jm_mark *mark)
+{
+	struct got *got = arg;
+
+	assert_true(got->n < 16);
+	got->mark[got->n++] = *mark;
+}
+
+static void marks(void **state)
+{
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_progress *p;
+	struct got got = {.n = 0};
+	int64_t now;
+
+	(void)state;
+	unsetenv("JM_PROGRESS");
+	assert_int_equal(jm_progress_send("x", NAN, &err), JM_ENOENT);
+	assert_sentence(&err, JM_ENOENT);
+	err = (struct jm_err)JM_ERR_INIT;
+	assert_ok(jm_progress_open(&p, &err), err);
+	putenv((char *)jm_progress_env(p));
+	assert_ok(jm_progress_send("warmup", NAN, &err), err);
+	assert_ok(jm_progress_send("steady", 12.5, &err), err);
+	now = jm_clock_now(jm_clock_real());
+	assert_int_equal(jm_progress_receive(p, now, get, &got), 2);
+	assert_string_equal(got.mark[0].name, "warmup");
+	assert_true(isnan(got.mark[0].items));
+	assert_near(got.mark[1].items, 12.5, 0);
+	assert_true(got.mark[0].t_ns <= got.mark[1].t_ns && got.mark[1].t_ns <= now);
+	assert_int_equal(jm_progress_send("two words", NAN, &err), JM_EUSAGE);
+	assert_sentence(&err, JM_EUSAGE);
+	unsetenv("JM_PROGRESS");
+	jm_progress_close(p);
+}
+
+/* Anybody may write to the socket; nothing of it may hurt. */
+static void nonsense(void **state)
+{
+	static const char *const texts[] = {"", "jm1", "jm2 5 mark x", "jm1 5 mark", "jm1 x mark y",
+		"jm1 5 mark a b", "jm1 5 mark a -3", "jm1 5 mark a nan", "jm1 5 mark a 1e999",
+		"jm1 5 mark "
+		"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+		"a"};
+	struct sockaddr_un to = {.sun_family = AF_UNIX};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_progress *p;
+	struct got got = {.n = 0};
+	int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+
+	(void)state;
+	assert_ok(jm_progress_open(&p, &err), err);
+	strcpy(to.sun_path, strchr(jm_progress_env(p), '=') + 1);
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		sendto(fd, texts[i], strlen(texts[i]), 0, (struct sockaddr *)&to, sizeof(to));
+		jm_progress_receive(p, 1000, get, &got);
+	}
+	assert_int_equal(got.n, 0);
+	assert_int_equal(jm_progress_malformed(p), sizeof(texts) / sizeof(texts[0]));
+	/* a stamp from the future is not believed */
+	sendto(fd, "jm1 99999 mark a 3", 18, 0, (struct sockaddr *)&to, sizeof(to));
+	assert_int_equal(jm_progress_receive(p, 1000, get, &got), 1);
+	assert_int_equal(got.mark[0].t_ns, 1000);
+	close(fd);
+	jm_progress_close(p);
+}
+
+static double scanned(const char *regex, const char *key, const char *output, int *ret_n)
+{
+	struct jm_err err = JM_ERR_INIT;
+	struct got got = {.n = 0};
+	struct jm_scan *scan;
+	double sum = 0;
+
+	assert_ok(jm_scan_new(regex, key, &scan, &err), err);
+	for (size_t i = 0; output[i]; i += 3) /* in odd pieces */
+		jm_scan_feed(scan, output + i, strnlen(output + i, 3), (int64_t)i, get, &got);
+	jm_scan_end(scan, 1000, get, &got);
+	jm_scan_free(scan);
+	for (int i = 0; i < got.n; i++)
+		sum += got.mark[i].items;
+	*ret_n = got.n;
+	return sum;
+}
+
+static void numbers_in_output(void **state)
+{
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_scan *scan;
+	int n;
+
+	(void)state;
+	assert_near(scanned("([0-9.]+) tokens", NULL, "a 12 tokens\n3.5 tokens 4 tokens\nx", &n),
+		19.5, 0);
+	assert_int_equal(n, 3);
+	assert_near(scanned("^step", NULL, "step 1\n step\nstep 2", &n), 2, 0);
+	assert_near(
+		scanned(NULL, "tokens", "{\"tokens\": 5}\nhello\n{\"tokens\": 7}\n", &n), 12, 0);
+	assert_near(scanned(NULL, "result.tokens", "{\"result\":\n {\"tokens\": 5}}\n", &n), 5, 0);
+	assert_near(scanned(NULL, "tokens", "[1, 2]\n{\"tokens\": \"5\"}\n", &n), 0, 0);
+	assert_int_equal(n, 0);
+	assert_int_equal(jm_scan_new("(", NULL, &scan, &err), JM_EUSAGE);
+	assert_sentence(&err, JM_EUSAGE);
+	err = (struct jm_err)JM_ERR_INIT;
+	assert_int_equal(jm_scan_new("a", "b", &scan, &err), JM_EUSAGE);
+}
+
+static void rates(void **state)
+{
+	struct jm_tally t = {0}, one = {0}, late = {.late = true};
+	int64_t s = JM_SECOND;
+
+	(void)state;
+	for (int i = 0; i < 5; i++)
+		jm_tally_add(&t, &(struct jm_mark){.t_ns = (2 + i) * s, .items = 10});
+	assert_near(jm_tally_rate(&t, 0, 20 * s), 10, 1e-9); /* 4 stretches of 1 s */
+	jm_tally_add(&one, &(struct jm_mark){.t_ns = 10 * s, .items = 50});
+	assert_near(jm_tally_rate(&one, 0, 10 * s), 5, 1e-9);
+	for (int i = 0; i < 5; i++)
+		jm_tally_add(&late, &(struct jm_mark){.t_ns = 10 * s + i, .items = 10});
+	assert_near(jm_tally_rate(&late, 0, 10 * s), 5, 1e-9);
+	assert_true(isnan(jm_tally_rate(&(struct jm_tally){0}, 0, s)));
+}
+
+/* ---- children ---- */
+
+static struct jm_proc child(char *const *argv, bool capture, int expected)
+{
+	static const char *const env[] = {"JM_TEST_WORD=hello", NULL};
+	struct jm_ctx ctx = {.clock = jm_clock_real()};
+	struct jm_proc_options o = {.argv = argv, .env = env, .capture = capture};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_proc p = {0};
+	int rc = jm_proc_start(&p, &ctx, &o, &err);
+
+	assert_int_equal(rc, expected);
+	if (rc)
+		assert_sentence(&err, expected);
+	else
+		assert_ok(jm_proc_reap(&p, &ctx, &err), err);
+	return p;
+}
+
+static void ends(void **state)
+{
+	struct jm_proc p;
+	char bytes[32] = "";
+
+	(void)state;
+	p = child((char *[]){"sh", "-c", "sleep 0.1; exit 7", NULL}, false, 0);
+	assert_int_equal(p.status, 7);
+	assert_int_equal(p.signal, 0);
+	assert_true(p.end_ns - p.start_ns >= 95 * JM_MILLISECOND);
+	jm_proc_done(&p);
+	p = child((char *[]){"sh", "-c", "kill -15 $$", NULL}, false, 0);
+	assert_int_equal(p.status, 128 + 15);
+	assert_int_equal(p.signal, 15);
+	jm_proc_done(&p);
+	p = child((char *[]){"sh", "-c", "echo $JM_TEST_WORD", NULL}, true, 0);
+	assert_int_equal(read(p.out_fd, bytes, sizeof(bytes) - 1), 6);
+	assert_string_equal(bytes, "hello\n");
+	jm_proc_done(&p);
+	p = child((char *[]){"no-such-command-here", NULL}, false, JM_ENOENT);
+	p = child((char *[]){"/dev/null", NULL}, false, JM_EPERM);
+	assert_int_equal(jm_proc_status_of(JM_ENOENT), 127);
+	assert_int_equal(jm_proc_status_of(JM_EPERM), 126);
+	assert_int_equal(jm_proc_status_of(JM_EIO), 125);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(marks),
+		cmocka_unit_test(nonsense),
+		cmocka_unit_test(numbers_in_output),
+		cmocka_unit_test(rates),
+		cmocka_unit_test(ends),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

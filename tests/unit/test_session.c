@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sessions: sources by rule, phases, items, chunks, failing sources, a recording and its replay. */
+#include "test.h"
+#include "clock.h"
+#include "csv.h"
+#include "wave.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+/* ---- small sources ---- */
+
+struct toy {
+	struct jm_ctx *ctx;
+	int64_t fails_at;
+};
+static struct toy toy_state;
+static const char *toy_covers;
+static int toys_opened, toys_closed;
+
+static int toy_add(struct jm_meters *set, const char *id, enum jm_origin origin, struct jm_err *err)
+{
+	struct jm_meter meter = {.source = "toy", .scope = JM_SCOPE_PACKAGE, .origin = origin};
+	struct jm_signal signal = {
+		.quantity = JM_Q_POWER, .refresh_ns = JM_MILLISECOND, .accuracy = NAN};
+	int rc;
+
+	snprintf(meter.id, sizeof(meter.id), "%s", id);
+	snprintf(meter.label, sizeof(meter.label), "%s", id);
+	snprintf(meter.covers, sizeof(meter.covers), "%s", toy_covers);
+	rc = jm_meters_add(set, &meter, err);
+	if (rc >= 0)
+		rc = jm_meters_add_signal(set, &signal, err);
+	return rc < 0 ? rc : 0;
+}
+
+static int open_toy(struct jm_ctx *ctx, const char *arg, struct jm_meters *set, void **ret_state,
+	struct jm_err *err)
+{
+	toys_opened++;
+	toy_state.ctx = ctx;
+	*ret_state = &toy_state;
+	return toy_add(set, *arg ? arg : "toy:0", JM_MEASURED, err);
+}
+
+static int open_guess(struct jm_ctx *ctx, const char *arg, struct jm_meters *set, void **ret_state,
+	struct jm_err *err)
+{
+	const char *covers = toy_covers;
+	int rc;
+
+	(void)arg;
+	toys_opened++;
+	toy_covers = "cpu/0";
+	toy_state.ctx = ctx;
+	*ret_state = &toy_state;
+	rc = toy_add(set, "guess:0", JM_ESTIMATED, err);
+	toy_covers = covers;
+	return rc;
+}
+
+static int open_broken(struct jm_ctx *ctx, const char *arg, struct jm_meters *set, void **ret_state,
+	struct jm_err *err)
+{
+	(void)ctx;
+	(void)arg;
+	(void)ret_state;
+	toy_add(set, "broken:0", JM_MEASURED, err);
+	return jm_err_set(err, JM_ENOENT, "There is nothing here, as the test wants it.");
+}
+
+static int toy_read(void *state, struct jm_reading *out, struct jm_err *err)
+{
+	struct toy *toy = state;
+	int64_t now = jm_ctx_now(toy->ctx);
+
+	if (toy->fails_at && now >= toy->fails_at)
+		return jm_err_set(err, JM_EGONE, "The toy fell apart, as the test wants it.");
+	*out = (struct jm_reading){50, now};
+	return 0;
+}
+
+static void toy_close(void *state)
+{
+	(void)state;
+	toys_closed++;
+}
+
+static const struct jm_source toy = {.name = "toy",
+	.summary = "t",
+	.origin = JM_MEASURED,
+	.open = open_toy,
+	.read = toy_read,
+	.close = toy_close};
+static const struct jm_source guess = {.name = "guess",
+	.summary = "g",
+	.origin = JM_ESTIMATED,
+	.open = open_guess,
+	.read = toy_read,
+	.close = toy_close};
+static const struct jm_source broken = {.name = "broken",
+	.summary = "b",
+	.origin = JM_MEASURED,
+	.open = open_broken,
+	.read = toy_read,
+	.close = toy_close};
+static const struct jm_source pretend = {.name = "pretend",
+	.summary = "p",
+	.origin = JM_SIMULATED,
+	.open = open_toy,
+	.read = toy_read,
+	.close = toy_close};
+static const struct jm_source *const table[] = {&guess, &broken, &toy, &pretend, NULL};
+
+static struct jm_session *open_session(
+	struct jm_ctx *ctx, const char *const *sources, struct jm_err *err)
+{
+	struct jm_session_options o = {.sources = sources, .table = table};
+	struct jm_session *s = NULL;
+
+	toys_opened = toys_closed = 0;
+	toy_state = (struct toy){0};
+	jm_session_open(ctx, &o, &s, err);
+	return s;
+}
+
+/* ---- opening ---- */
+
+static void estimate_where_nothing_measures(void **state)
+{
+	struct jm_ctx ctx = {.clock = jm_clock_real()};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_session *s;
+
+	(void)state;
+	toy_covers = "gpu/0";
+	s = open_session(&ctx, NULL, &err);
+	assert_non_null(s);
+	assert_int_equal(jm_session_meters(s)->n, 2);
+	assert_string_equal(jm_session_meters(s)->meter[0].id, "toy:0");
+	assert_string_equal(jm_session_meters(s)->meter[1].id, "guess:0");
+	jm_session_close(s);
+	assert_int_equal(toys_opened, toys_closed);
+
+	toy_covers = "cpu/0";
+	s = open_session(&ctx, NULL, &err);
+	assert_int_equal(jm_session_meters(s)->n, 1);
+	assert_int_equal(jm_session_meters(s)->n_signals, 1);
+	jm_session_close(s);
+	assert_int_equal(toys_opened, toys_closed);
+}
+
+static void named_sources(void **state)
+{
+	static const char *const good[] = {"toy:a", "toy:b", NULL};
+	static const char *const bad[] = {"toy", "broken", NULL};
+	static const char *const unknown[] = {"toys", NULL};
+	struct jm_ctx ctx = {.clock = jm_clock_real()};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_session *s;
+
+	(void)state;
+	toy_covers = "cpu/0";
+	s = open_session(&ctx, good, &err);
+	assert_string_equal(jm_session_meters(s)->meter[1].id, "b");
+	jm_session_close(s);
+	assert_null(open_session(&ctx, bad, &err));
+	assert_sentence(&err, JM_ENOENT);
+	assert_int_equal(toys_opened, toys_closed);
+	err = (struct jm_err)JM_ERR_INIT;
+	assert_null(open_session(&ctx, unknown, &err));
+	assert_sentence(&err, JM_EUSAGE);
+}
+
+/* ---- running ---- */
+
+static double real(const json_t *o, const char *key)
+{
+	return json_number_value(json_object_get(o, key));
+}
+
+static void phases_and_items(void **state)
+{
+	struct jm_ctx ctx = {.clock = jm_clock_new_simulated(0)};
+	struct jm_err err = JM_ERR_INIT;
+	static const char *const names[] = {"toy", NULL};
+	const struct jm_phase *phases;
+	struct jm_session *s;
+	struct jm_sleeper me;
+	json_t *report, *list;
+	int all, part, n;
+
+	(void)state;
+	toy_covers = "cpu/0";
+	s = open_session(&ctx, names, &err);
+	jm_sleeper_init(&me, ctx.clock);
+	assert_ok(jm_session_start(s, &err), err);
+	jm_sleep_until(&me, JM_SECOND);
+	all = jm_session_begin(s, "command", 0, &err);
+	jm_sleep_until(&me, 2 * JM_SECOND);
+	part = jm_session_begin(s, "steady", 0, &err);
+	jm_session_credit(s, part, 3);
+	jm_session_credit(s, part, 4);
+	jm_session_credit(s, part, NAN);
+	jm_sleep_until(&me, 6 * JM_SECOND);
+	jm_session_end(s, part, 0);
+	jm_sleep_until(&me, 10 * JM_SECOND);
+	jm_sleeper_done(&me);
+	assert_ok(jm_session_stop(s, &err), err); /* ends the open phase */
+	phases = jm_session_phases(s, &n);
+	assert_int_equal(n, 2);
+	assert_int_equal(phases[part].t1_ns, 6 * JM_SECOND);
+	assert_near(phases[part].items, 7, 0);
+	assert_true(isnan(phases[all].items));
+	report = jm_session_report(s, all, &err);
+	assert_non_null(report);
+	assert_near(real(json_object_get(report, "total"), "joules_measured"), 450, 5);
+	assert_true(json_is_null(
+		json_object_get(json_object_get(report, "total"), "joules_estimated")));
+	list = json_object_get(report, "phases");
+	assert_near(real(json_array_get(list, 1), "start_s"), 2, 1e-9);
+	assert_near(
+		real(json_object_get(json_array_get(list, 1), "total"), "joules_measured"), 200, 1);
+	json_decref(report);
+	assert_null(jm_session_report(s, 7, &err));
+	jm_session_close(s);
+	jm_clock_free(ctx.clock);
+}
+
+/* A source that fails for good: its meter is unknown, the session goes on and ends. */
+static void a_source_dies(void **state)
+{
+	static const char *const names[] = {"toy:a", NULL};
+	struct jm_ctx ctx = {.clock = jm_clock_new_simulated(0)};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_energy e;
+	struct jm_sleeper me;
+	struct jm_session *s;
+	int phase;
+
+	(void)state;
+	toy_covers = "cpu/0";
+	s = open_session(&ctx, names, &err);
+	toy_state.fails_at = 3 * JM_SECOND;
+	jm_sleeper_init(&me, ctx.clock);
+	assert_ok(jm_session_start(s, &err), err);
+	phase = jm_session_begin(s, "command", 0, &err);
+	jm_sleep_until(&me, 5 * JM_SECOND);
+	jm_session_end(s, phase, 0);
+	jm_sleeper_done(&me);
+	assert_ok(jm_session_stop(s, &err), err);
+	assert_ok(jm_session_energy(s, 0, phase, &e, &err), err);
+	assert_true(isnan(e.joules));
+	assert_near(e.covered_s, 3, 0.1);
+	assert_near(e.watts_mean, 50, 1e-6);
+	assert_int_equal(e.gaps, 1);
+	jm_session_close(s);
+	jm_clock_free(ctx.clock);
+}
+
+struct taken {
+	int chunks;
+	bool fail;
+};
+
+static int take(void *arg, const struct jm_chunk *chunk, struct jm_err *err)
+{
+	struct taken *taken = arg;
+	struct jm_chunk parsed;
+
+	assert_int_equal(jm_chunk_parse(chunk->signal, chunk->data, chunk->bytes, &parsed, err), 0);
+	taken->chunks++;
+	return taken->fail ? jm_err_set(err, JM_EIO, "The store is full, as the test wants it.")
+			   : 0;
+}
+
+static void chunk_by_chunk(void **state)
+{
+	static const char *const names[] = {"toy", NULL};
+
+	(void)state;
+	toy_covers = "cpu/0";
+	toy_state = (struct toy){0};
+	for (int fail = 0; fail < 2; fail++) {
+		struct jm_ctx ctx = {.clock = jm_clock_real()};
+		struct taken taken = {.fail = fail};
+		struct jm_session_options o = {.sources = names,
+			.table = table,
+			.interval_ns = JM_MILLISECOND,
+			.on_chunk = take,
+			.on_chunk_arg = &taken};
+		struct jm_err err = JM_ERR_INIT;
+		struct jm_session *s;
+		struct jm_energy e;
+		int phase, rc;
+
+		assert_ok(jm_session_open(&ctx, &o, &s, &err), err);
+		assert_ok(jm_session_start(s, &err), err);
+		phase = jm_session_begin(s, "command", 0, &err);
+		usleep(100000);
+		rc = jm_session_stop(s, &err);
+		assert_int_equal(rc, fail ? JM_EIO : 0);
+		assert_true(taken.chunks >= 1);
+		err = (struct jm_err)JM_ERR_INIT;
+		assert_ok(jm_session_energy(s, 0, phase, &e, &err), err);
+		assert_near(e.watts_mean, 50, 1e-6);
+		jm_session_close(s);
+	}
+}
+
+/* ---- a recording and its replay ---- */
+
+static json_t *replayed(const char *folder, double seconds)
+{
+	char source[300];
+	const char *const names[] = {source, NULL};
+	struct jm_session_options o = {.sources = names};
+	struct jm_ctx ctx = {.clock = jm_clock_new_simulated(0)};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_sleeper me;
+	struct jm_session *s;
+	json_t *report;
+	int phase;
+
+	snprintf(source, sizeof(source), "replay:%s", folder);
+	assert_ok(jm_session_open(&ctx, &o, &s, &err), err);
+	jm_sleeper_init(&me, ctx.clock);
+	jm_sleep_until(&me, JM_SECOND);
+	assert_ok(jm_session_start(s, &err), err);
+	jm_sleep_until(&me, JM_SECOND + (int64_t)(0.004 * 1e9));
+	phase = jm_session_begin(s, "command", 0, &err);
+	jm_sleep_until(&me, JM_SECOND + (int64_t)((0.004 + seconds) * 1e9));
+	jm_session_end(s, phase, 0);
+	jm_sleeper_done(&me);
+	assert_ok(jm_session_stop(s, &err), err);
+	report = jm_session_report(s, phase, &err);
+	jm_session_close(s);
+	jm_clock_free(ctx.clock);
+	return report;
+}
+
+static void replay(void **state)
+{
+	char folder[] = "/tmp/jm-replay-XXXXXX", path[64];
+	static const char *const files[] = {
+		"meters.csv", "readings.csv", "phases.csv", "clock.csv"};
+	struct jm_err err = JM_ERR_INIT;
+	struct wave_run run;
+	struct jm_energy e;
+	json_t *report, *meter;
+
+	(void)state;
+	wave_reset();
+	wave_setup.gpus = 2;
+	for (int i = 0; i < 2; i++)
+		wave_square(&wave_setup.wave[i], 100, 600, 2, i / 8.0, 60);
+	assert_ok(wave_measure(&run, 1.234, 4.534, 0, &err), err);
+	assert_non_null(mkdtemp(folder));
+	assert_ok(jm_csv_write(run.session, folder, &err), err);
+	report = replayed(folder, 3.3);
+	for (int i = 0; i < 2; i++) {
+		assert_ok(jm_session_energy(run.session, i, run.phase, &e, &err), err);
+		meter = json_array_get(json_object_get(report, "meters"), (size_t)i);
+		assert_near(real(meter, "joules"), e.joules, 0.005 * e.joules);
+		assert_string_equal(
+			json_string_value(json_object_get(meter, "origin")), "replayed");
+	}
+	assert_true(
+		json_is_null(json_object_get(json_object_get(report, "total"), "joules_measured")));
+	json_decref(report);
+	wave_close(&run);
+	wave_reset();
+	for (size_t i = 0; i < 4; i++) {
+		snprintf(path, sizeof(path), "%s/%s", folder, files[i]);
+		unlink(path);
+	}
+	rmdir(folder);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(estimate_where_nothing_measures),
+		cmocka_unit_test(named_sources),
+		cmocka_unit_test(phases_and_items),
+		cmocka_unit_test(a_source_dies),
+		cmocka_unit_test(chunk_by_chunk),
+		cmocka_unit_test(replay),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
