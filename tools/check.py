@@ -200,7 +200,7 @@ def step_tidy(log):
 def step_fuzz(log):
     """Every parser of bytes from outside, a few seconds each, under the address sanitizer."""
     found = build(log, "build-fuzz", "clang", "-Dfuzz=true", "-Ddnnl=disabled", "-Db_sanitize=address,undefined",
-                  "-Db_lundef=false", "-Doptimization=1")
+                  "-Db_lundef=false", "-Doptimization=1", targets=["fuzzers"])
     if found.failed:
         return found
     harnesses = sorted(p for p in (ROOT / "build-fuzz/tests/fuzz").glob("fuzz_*") if p.is_file())

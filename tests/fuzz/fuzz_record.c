@@ -4,6 +4,7 @@
  * are; others are a list of edits of three good records (where, what), which reach much deeper.
  */
 #include "fuzz.h"
+#include "fuzz_json.h"
 #include "report/report.h"
 
 static const char base[] =
@@ -38,86 +39,6 @@ static const char base[] =
 	"\"enforced\":"
 	"700,\"state\":\"binding\"}],\"status\":\"ok\",\"reason\":null}]";
 
-/* The n-th value below v, depth first; its place is returned so that it can be replaced. */
-struct place {
-	json_t *parent;
-	const char *key;
-	size_t index;
-	long left;
-};
-
-static void walk(json_t *v, struct place *p)
-{
-	const char *key;
-	json_t *child;
-	size_t i;
-
-	if (json_is_object(v)) {
-		json_object_foreach(v, key, child)
-		{
-			if (p->parent)
-				return;
-			if (p->left-- == 0)
-				*p = (struct place){v, key, 0, 0};
-			else
-				walk(child, p);
-		}
-	}
-	if (json_is_array(v)) {
-		json_array_foreach(v, i, child)
-		{
-			if (p->parent)
-				return;
-			if (p->left-- == 0)
-				*p = (struct place){v, NULL, i, 0};
-			else
-				walk(child, p);
-		}
-	}
-}
-
-static json_t *another(uint8_t what)
-{
-	static const double reals[] = {0, -1, 1e-300, 1e308, -1e308, 0.5, 1e15, 3};
-	static const char *const words[] = {"", "gpu.power", "failed", "ok", "estimated",
-		"measured", "replayed", "</script><script>", "steady", "500W", "default",
-		"not reached", "violated", "\"q,\n|\\%\t", "5d65f667", "\xc3\xa4\xe2\x82\xac"};
-
-	switch (what >> 5) {
-	case 0:
-		return json_null();
-	case 1:
-		return json_object();
-	case 2:
-		return json_array();
-	case 3:
-		return json_boolean(what & 1);
-	case 4:
-		return json_integer(INT64_C(1) << (what & 31) << (what & 31));
-	case 5:
-		return json_real(reals[what & 7]);
-	default:
-		return json_string(words[what & 15]);
-	}
-}
-
-static void edit(json_t *all, const uint8_t *op)
-{
-	struct place p = {.left = op[0] | (op[1] & 7) << 8};
-
-	walk(all, &p);
-	if (!p.parent)
-		return;
-	if (op[1] & 0x80 && p.key)
-		json_object_del(p.parent, p.key);
-	else if (op[1] & 0x80)
-		json_array_remove(p.parent, p.index);
-	else if (p.key)
-		json_object_set_new(p.parent, p.key, another(op[2]));
-	else
-		json_array_set_new(p.parent, p.index, another(op[2]));
-}
-
 static json_t *records(const uint8_t *data, size_t size)
 {
 	json_t *all, *one;
@@ -139,8 +60,7 @@ static json_t *records(const uint8_t *data, size_t size)
 		json_object_set_new(p, "gpu.power", json_string(i == 1 ? "500W" : "300W"));
 		json_array_append_new(all, copy);
 	}
-	for (size_t i = 0; i + 3 <= size; i += 3)
-		edit(all, data + i);
+	fuzz_edit_all(all, data, size);
 	return all;
 }
 
