@@ -241,6 +241,58 @@ static int find_prefix(struct jm_plan *plan, struct jm_err *err)
 	return rc;
 }
 
+static bool are_texts(const json_t *list)
+{
+	const json_t *value;
+	size_t i;
+
+	if (!json_is_array(list))
+		return false;
+	json_array_foreach(list, i, value)
+	{
+		if (!json_is_string(value))
+			return false;
+	}
+	return true;
+}
+
+static bool is_text_in(const json_t *object, const char *key)
+{
+	return json_is_string(json_object_get(object, key));
+}
+
+/* A request may come from a store that somebody else wrote. */
+static bool is_sound(const json_t *request)
+{
+	const json_t *what = json_object_get(request, "what"), *value;
+	const json_t *found = json_object_get(request, "found");
+	const char *name;
+	size_t i;
+
+	if (!json_is_object(what) || (found && !json_is_array(found)))
+		return false;
+	json_array_foreach(json_object_get(what, "settings"), i, value)
+	{
+		if (!is_text_in(value, "knob") || !are_texts(json_object_get(value, "values")))
+			return false;
+	}
+	json_array_foreach(found, i, value)
+	{
+		if (!is_text_in(value, "knob") || !is_text_in(value, "device"))
+			return false;
+	}
+	json_object_foreach(json_object_get(what, "options"), name, value)
+	{
+		if (!are_texts(value))
+			return false;
+	}
+	value = json_object_get(what, "device");
+	if (value && !are_texts(value))
+		return false;
+	value = json_object_get(what, "precision");
+	return !value || are_texts(value);
+}
+
 int jm_plan_new(const json_t *request, struct jm_plan *ret, struct jm_err *err)
 {
 	struct jm_plan plan = {.request = json_deep_copy(request)};
@@ -250,10 +302,11 @@ int jm_plan_new(const json_t *request, struct jm_plan *ret, struct jm_err *err)
 		return no_memory(err);
 	plan.repeat = (int)json_integer_value(json_object_get(request, "repeat"));
 	plan.seed = (uint64_t)json_integer_value(json_object_get(request, "seed"));
-	if (plan.repeat < 1 || !json_is_object(json_object_get(request, "what"))) {
+	if (plan.repeat < 1 || !is_sound(request)) {
 		json_decref(plan.request);
 		return jm_err_set(err, JM_EFORMAT,
-			"The plan is not one of joulemark's: 'what' or 'repeat' is missing.");
+			"The plan is not one of joulemark's: something is missing or of another "
+			"kind.");
 	}
 	rc = jm_json_hash(json_object_get(request, "what"), plan.key, err);
 	if (!rc)
