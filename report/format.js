@@ -6,62 +6,73 @@ const JM = {};
 JM.el = function (tag, attrs, ...children) {
 	const node = document.createElement(tag);
 	for (const [key, value] of Object.entries(attrs || {})) {
-		if (key.startsWith("on"))
-			node.addEventListener(key.slice(2), value);
+		if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
 		else if (value !== undefined && value !== null && value !== false)
 			node.setAttribute(key, value === true ? "" : value);
 	}
 	for (const child of children.flat(3))
-		if (child !== null && child !== undefined && child !== false)
-			node.append(child);
+		if (child !== null && child !== undefined && child !== false) node.append(child);
 	return node;
 };
 
-const known = JM.known = (v) => typeof v === "number" && isFinite(v);
+const known = (JM.known = (v) => typeof v === "number" && isFinite(v));
 
 JM.decimals = function (value, digits) {
-	if (!known(value) || value === 0)
-		return 0;
+	if (!known(value) || value === 0) return 0;
 	return Math.min(12, Math.max(0, digits - 1 - Math.floor(Math.log10(Math.abs(value)))));
 };
 
 // Thousands apart from 10000 on; a real minus sign.
-const apart = (t) => t.replace(/^-/, "\u2212").replace(/^(\D*)(\d{5,})/, (all, sign, d) => sign + d.replace(/\B(?=(\d{3})+$)/g, "\u202f"));
+const apart = (t) =>
+	t
+		.replace(/^-/, "\u2212")
+		.replace(/^(\D*)(\d{5,})/, (all, sign, d) => sign + d.replace(/\B(?=(\d{3})+$)/g, "\u202f"));
 
 // The same rule as the terminal's: two digits of the half width, four where there is none.
 JM.estimate = function (mean, half) {
-	if (!known(mean))
-		return "\u2013";
-	if (!(half > 1e-6 * Math.abs(mean)))
-		return apart(mean.toFixed(mean === 0 ? 1 : JM.decimals(mean, 4)));
+	if (!known(mean)) return "\u2013";
+	if (!(half > 1e-6 * Math.abs(mean))) return apart(mean.toFixed(mean === 0 ? 1 : JM.decimals(mean, 4)));
 	let places = JM.decimals(half, 2);
-	if (mean !== 0)
-		places = Math.min(places, JM.decimals(mean, 7));
+	if (mean !== 0) places = Math.min(places, JM.decimals(mean, 7));
 	return apart(mean.toFixed(places)) + "\u00a0\u00b1\u00a0" + apart(half.toFixed(places));
 };
 
-JM.plain = (v) => known(v) ? apart(v.toFixed(v === 0 ? 0 : JM.decimals(v, 4))) : "\u2013";
+JM.plain = (v) => (known(v) ? apart(v.toFixed(v === 0 ? 0 : JM.decimals(v, 4))) : "\u2013");
 
-const prefixes = [["M", 1e6], ["k", 1e3], ["", 1], ["m", 1e-3], ["\u00b5", 1e-6], ["n", 1e-9],
-	["p", 1e-12], ["f", 1e-15]];
+const prefixes = [
+	["M", 1e6],
+	["k", 1e3],
+	["", 1],
+	["m", 1e-3],
+	["\u00b5", 1e-6],
+	["n", 1e-9],
+	["p", 1e-12],
+	["f", 1e-15],
+];
 JM.scale = function (unit, values) {
 	const largest = Math.max(0, ...values.filter(known).map(Math.abs));
-	if (!/^(J|Wh)/.test(unit) || largest === 0)
-		return { factor: 1, unit: unit };
+	if (!/^(J|Wh)/.test(unit) || largest === 0) return { factor: 1, unit: unit };
 	const [prefix, factor] = prefixes.find((p) => largest >= p[1]) || prefixes[prefixes.length - 1];
 	return { factor: factor, unit: prefix + unit };
 };
 
-JM.half = (stat) => known(stat.high95) && known(stat.mean) ? stat.high95 - stat.mean : NaN;
+JM.half = (stat) => (known(stat.high95) && known(stat.mean) ? stat.high95 - stat.mean : NaN);
 
 // The mean of a metric in each point, in one fitting unit.
 JM.column = function (series, name) {
 	const row = series.metrics[name] || { title: name, unit: "" };
 	const stats = series.points.map((p) => p.metrics[name] || {});
-	const s = JM.scale(row.unit, stats.map((x) => x.mean));
+	const s = JM.scale(
+		row.unit,
+		stats.map((x) => x.mean),
+	);
 	return {
-		name: name, title: row.title, unit: s.unit, better: row.better, factor: s.factor,
-		mean: stats.map((x) => known(x.mean) ? x.mean / s.factor : NaN),
+		name: name,
+		title: row.title,
+		unit: s.unit,
+		better: row.better,
+		factor: s.factor,
+		mean: stats.map((x) => (known(x.mean) ? x.mean / s.factor : NaN)),
 		half: stats.map((x) => JM.half(x) / s.factor),
 		any: stats.some((x) => known(x.mean)),
 	};
@@ -76,5 +87,7 @@ JM.download = function (name, type, text) {
 	setTimeout(() => URL.revokeObjectURL(url), 1000);
 };
 
-JM.origin = (origin) => JM.el("span",
-	{ class: "mark" + (origin === "measured" ? " measured" : "") }, origin || "no energy");
+JM.origin = (origin) =>
+	JM.el("span", { class: "mark" + (origin === "measured" ? " measured" : "") }, origin || "no energy");
+
+JM.text = (v) => (v === null || v === undefined || v === "" ? "\u2013" : String(v));

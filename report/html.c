@@ -127,7 +127,9 @@ static const char *find_part(const struct parts *p, const char *name, size_t len
 		{"licence", jm_page_echarts_LICENSE},
 		{"echarts", jm_page_echarts_min_js},
 		{"format", jm_page_format_js},
+		{"plot", jm_page_plot_js},
 		{"charts", jm_page_charts_js},
+		{"tables", jm_page_tables_js},
 		{"page", jm_page_page_js},
 	};
 

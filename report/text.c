@@ -8,6 +8,8 @@
 #define DIGITS_PLAIN   4    /* of a value without an interval */
 #define DIGITS_DOUBT   2    /* of a half width */
 #define NOISE	       1e-6 /* relative; a half width below it would show as 0 */
+#define PLACES_AT_MOST 12
+#define LARGE	       1e12
 #define DIGITS_AT_MOST 7
 
 int jm_text_width(const char *text)
@@ -24,7 +26,7 @@ static int decimals_for(double value, int digits)
 {
 	int places;
 
-	if (!(fabs(value) > 0))
+	if (!(fabs(value) > 0) || !isfinite(value))
 		return 0;
 	places = digits - 1 - (int)floor(log10(fabs(value)));
 	return places < 0 ? 0 : places;
@@ -38,7 +40,11 @@ void jm_text_estimate(double mean, double half_width, char *out, size_t size)
 		snprintf(out, size, "-");
 		return;
 	}
-	if (!(half_width > NOISE * fabs(mean))) {
+	if (fabs(mean) >= LARGE || most > PLACES_AT_MOST + DIGITS_AT_MOST) {
+		snprintf(out, size, "%.4g", mean);
+		return;
+	}
+	if (!(half_width > NOISE * fabs(mean)) || half_width >= LARGE) {
 		places = mean == 0 ? 1 : decimals_for(mean, DIGITS_PLAIN);
 		snprintf(out, size, "%.*f", places, mean);
 		return;
@@ -46,8 +52,8 @@ void jm_text_estimate(double mean, double half_width, char *out, size_t size)
 	places = decimals_for(half_width, DIGITS_DOUBT);
 	if (fabs(mean) > 0 && places > most)
 		places = most;
-	if (places > 12)
-		places = 12;
+	if (places > PLACES_AT_MOST)
+		places = PLACES_AT_MOST;
 	snprintf(out, size, "%.*f ± %.*f", places, mean, places, half_width);
 }
 

@@ -362,7 +362,7 @@ def test_page_holds_everything_and_asks_for_nothing(tmp_path):
         r["workload"] = r["case"]["parameters"]["workload"] = NASTY
     text = make_page(tmp_path, rows).read_text()
     page = Page(text)
-    assert len(page.scripts) == 5
+    assert len(page.scripts) == 7
     data = json.loads(page.scripts[0])
     assert data["records"] == rows
     assert page.title.startswith(NASTY)
@@ -374,6 +374,28 @@ def test_page_holds_everything_and_asks_for_nothing(tmp_path):
     assert "url(" not in style and "@import" not in style
     for script in page.scripts[2:]:
         assert not re.search(r"https?:|fetch\(|XMLHttpRequest|import\(|WebSocket", script)
+
+
+def test_store_with_traces(tmp_path):
+    store, out = tmp_path / "a.db", tmp_path / "a.html"
+    done = jm("run", "sim", "--device", "sim:h100x2", "--set", "gpu.power=300W,400W", "--repeat", 2,
+              "--seconds", 5, "--store", store)
+    assert done.returncode == 0, done.stderr
+    report(store, "--html", out)
+    data = json.loads(Page(out.read_text()).scripts[0])
+    assert [r["status"] for r in data["records"]] == ["ok"] * 6
+    assert len(data["traces"]) == 3  # one per setting: the reference and two caps
+    for trace in data["traces"]:
+        record = data["records"][trace["record"]]
+        steady = next(p for p in record["phases"] if p["name"] == "steady")
+        for meter in (m for m in record["meters"] if m["covered_by"] is None):
+            points = next(m["points"] for m in trace["meters"] if m["id"] == meter["id"])
+            inside = [w for t, w in points if steady["start_s"] + 0.5 < t < steady["end_s"] - 0.5]
+            assert np.median(inside) == pytest.approx(meter["watts_mean"], rel=0.02)
+            assert meter["watts_median"] == pytest.approx(meter["watts_mean"], rel=0.02)
+    table = report(store)
+    assert table in done.stdout or table.splitlines()[0] in done.stdout
+    assert len(json.loads(report("--format", "json", store))["cases"]) == 6
 
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the charts are made of: panels, axes, marks; redrawn for light, dark and print.
+"use strict";
+(function () {
+	const el = JM.el,
+		known = JM.known;
+	const drawn = [];
+	const dark = window.matchMedia("(prefers-color-scheme: dark)");
+	let printing = false;
+
+	const palettes = {
+		light: {
+			ink: "#16202c",
+			soft: "#52606f",
+			line: "#dce2e9",
+			card: "#ffffff",
+			main: "#1f5fbf",
+			best: "#12724a",
+			ref: "#b4540a",
+			off: "#8a96a3",
+			band: "rgba(31,95,191,.16)",
+			many: ["#1f5fbf", "#c2570c", "#12724a", "#8b3fb8", "#a8741a", "#0e7490", "#b3261e", "#5b6675"],
+			phase: [
+				"rgba(31,95,191,.09)",
+				"rgba(90,100,115,.08)",
+				"rgba(18,114,74,.10)",
+				"rgba(180,84,10,.09)",
+			],
+		},
+		dark: {
+			ink: "#e7ecf2",
+			soft: "#a9b5c2",
+			line: "#2c3641",
+			card: "#181f27",
+			main: "#7db0ff",
+			best: "#6fd3a2",
+			ref: "#ffb074",
+			off: "#7b8896",
+			band: "rgba(125,176,255,.20)",
+			many: ["#7db0ff", "#ffb074", "#6fd3a2", "#d3a4f5", "#e9c46a", "#67d3e5", "#ff9a92", "#a9b5c2"],
+			phase: [
+				"rgba(125,176,255,.13)",
+				"rgba(169,181,194,.10)",
+				"rgba(111,211,162,.13)",
+				"rgba(255,176,116,.12)",
+			],
+		},
+	};
+	const palette = () => palettes[dark.matches && !printing ? "dark" : "light"];
+
+	// On paper a drawing has a size of its own and is scaled to the column as a whole.
+	function onPaper(chart, tall) {
+		const width = tall ? 760 : 430,
+			height = tall ? 270 : 235;
+		chart.resize({ width: width, height: height });
+		chart.getZr().flush();
+		chart.getDom().style.setProperty("--shape", width + " / " + height);
+		chart.getDom()
+			.querySelector("svg")
+			.setAttribute("viewBox", "0 0 " + width + " " + height);
+	}
+
+	function redraw() {
+		for (const d of drawn) {
+			if (!printing) d.chart.resize({ width: "auto", height: "auto" });
+			d.chart.setOption(d.option(palette()), true);
+			if (printing) onPaper(d.chart, d.tall);
+			else d.chart.getDom().querySelector("svg").removeAttribute("viewBox");
+		}
+	}
+	dark.addEventListener("change", redraw);
+	window.addEventListener("beforeprint", () => {
+		printing = true;
+		redraw();
+	});
+	window.addEventListener("afterprint", () => {
+		printing = false;
+		redraw();
+	});
+
+	// A panel with a chart; option(palette) is called for each drawing.
+	function panel(title, note, option, tall) {
+		const node = el("div", {
+			class: "chart" + (tall ? " tall" : ""),
+			role: "img",
+			"aria-label": title,
+		});
+		const chart = {
+			node: el(
+				"div",
+				{ class: "panel" },
+				el("h3", {}, title),
+				el("p", { class: "soft small" }, note),
+				node,
+			),
+		};
+		requestAnimationFrame(function () {
+			chart.chart = echarts.init(node, null, { renderer: "svg" });
+			chart.option = option;
+			chart.tall = tall;
+			drawn.push(chart);
+			chart.chart.setOption(option(palette()));
+			new ResizeObserver(() => printing || chart.chart.resize()).observe(node);
+		});
+		return chart;
+	}
+	JM.redraw = (chart) => chart.chart && chart.chart.setOption(chart.option(palette()), true);
+
+	function axis(c, name, more) {
+		return Object.assign(
+			{
+				type: "value",
+				name: name,
+				nameLocation: "middle",
+				nameTextStyle: { color: c.soft, fontSize: 12 },
+				nameGap: 30,
+				axisLine: { show: true, lineStyle: { color: c.line } },
+				axisTick: { show: false },
+				axisLabel: { color: c.soft, hideOverlap: true },
+				splitLine: { lineStyle: { color: c.line, opacity: 0.7 } },
+			},
+			more,
+		);
+	}
+
+	function base(c) {
+		return {
+			animation: false,
+			backgroundColor: "transparent",
+			textStyle: {
+				color: c.ink,
+				fontFamily: "system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif",
+			},
+			grid: { left: 8, right: 22, top: 34, bottom: 34, containLabel: true },
+			tooltip: {
+				trigger: "item",
+				confine: true,
+				backgroundColor: c.card,
+				borderColor: c.line,
+				textStyle: { color: c.ink, fontSize: 12 },
+			},
+		};
+	}
+
+	// What the points of a series are laid out by: numbers where all have one, else their labels.
+	function setting(series, dims) {
+		const numeric = series.points.every((p) => known(p.x)) && dims.length === 1;
+		const hertz = dims.length === 1 && dims[0].unit === "Hz";
+		return {
+			numeric: numeric,
+			x: series.points.map((p, i) => (numeric ? (hertz ? p.x / 1e6 : p.x) : i)),
+			labels: series.points.map((p) => p.label),
+			name:
+				dims.map((d) => d.name).join(", ") +
+				(dims.length === 1 && dims[0].unit ? " in " + (hertz ? "MHz" : dims[0].unit) : ""),
+		};
+	}
+
+	function settingAxis(c, s) {
+		if (!s.numeric) return axis(c, s.name, { type: "category", data: s.labels, boundaryGap: true });
+		const low = Math.min(...s.x),
+			high = Math.max(...s.x),
+			pad = (high - low || high || 1) * 0.05;
+		return axis(c, s.name, {
+			min: Math.max(0, low - pad),
+			max: high + pad,
+			axisLabel: {
+				color: c.soft,
+				hideOverlap: true,
+				showMinLabel: false,
+				showMaxLabel: false,
+			},
+		});
+	}
+
+	// Indexes of the points by their part: on the curve, off it (not kept to), the reference. The reference
+	// is a part of the curve too, where no other point has its place.
+	function parts(series) {
+		const all = series.points.map((p, i) => i),
+			at = (i) => series.points[i];
+		const off = (i) => at(i).state === "violated";
+		const twin = (i) => at(i).reference;
+		const alone = (i) => known(at(i).x) && !all.some((k) => k !== i && at(k).x === at(i).x);
+		return {
+			curve: all.filter((i) => !off(i) && (!twin(i) || alone(i))).sort((a, b) => at(a).x - at(b).x),
+			off: all.filter((i) => !twin(i) && off(i)),
+			reference: all.filter(twin),
+		};
+	}
+
+	const tip = (series, cols) => (p) => {
+		const i = p.data && p.data.index;
+		if (i === undefined) return "";
+		const point = series.points[i],
+			box = el("div", {}, el("b", {}, point.label + (point.reference ? " (reference)" : "")));
+		for (const col of cols)
+			box.append(el("br"), col.title + ": " + JM.estimate(col.mean[i], col.half[i]) + " " + col.unit);
+		box.append(el("br"), [point.state, point.runs_ok + " runs", series.origin].filter(Boolean).join(", "));
+		return box;
+	};
+
+	function whiskers(c, color, items) {
+		return {
+			type: "custom",
+			silent: true,
+			z: 3,
+			data: items,
+			encode: { x: 0, y: [1, 2] },
+			renderItem: function (params, api) {
+				const low = api.coord([api.value(0), api.value(1)]),
+					high = api.coord([api.value(0), api.value(2)]);
+				const style = { stroke: color, lineWidth: 1.4, fill: "none" };
+				const bar = (y) => ({
+					type: "line",
+					shape: { x1: low[0] - 4, x2: low[0] + 4, y1: y, y2: y },
+					style: style,
+				});
+				return {
+					type: "group",
+					children: [
+						bar(low[1]),
+						bar(high[1]),
+						{
+							type: "line",
+							shape: {
+								x1: low[0],
+								x2: low[0],
+								y1: low[1],
+								y2: high[1],
+							},
+							style: style,
+						},
+					],
+				};
+			},
+		};
+	}
+
+	// The 95 % band along a curve as one polygon.
+	function band(color, items) {
+		return {
+			type: "custom",
+			silent: true,
+			z: 1,
+			data: items.length > 1 ? [[items[0][0], items[0][1]]] : [],
+			renderItem: (params, api) => ({
+				type: "polygon",
+				style: { fill: color },
+				shape: {
+					points: items
+						.map((d) => api.coord([d[0], d[2]]))
+						.concat(
+							items
+								.slice()
+								.reverse()
+								.map((d) => api.coord([d[0], d[1]])),
+						),
+				},
+			}),
+		};
+	}
+
+	function bestOf(series, metric) {
+		const v = series.verdicts.find((x) => x.metric === metric);
+		if (!v || v.kind === "none") return { text: "", at: [] };
+		return v.kind === "best" ? { text: "best", at: [v.leading] } : { text: "no clear best", at: v.tied };
+	}
+
+	Object.assign(JM, { panel, axis, base, setting, settingAxis, parts, tip, whiskers, band, bestOf });
+})();
