@@ -198,6 +198,8 @@ static struct jm_tensor *activation(struct jm_graph *g, enum jm_dtype type,
 	int64_t dim[JM_DIMS];
 	char numbered[32];
 
+	if (!like)
+		return NULL;
 	snprintf(numbered, sizeof(numbered), "%s.%d", name, g->n_nodes);
 	memcpy(dim, like->dim, sizeof(dim));
 	dim[like->rank - 1] = width;

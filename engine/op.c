@@ -78,16 +78,22 @@ const struct jm_op_row *jm_op_row(enum jm_op op)
 	return &rows[op];
 }
 
+/* A tensor inside a group never reaches memory. */
+static double moved(const struct jm_tensor *t)
+{
+	return t && !t->is_virtual ? (double)t->bytes : 0;
+}
+
 static double bytes_moved(const struct jm_node *n)
 {
 	double bytes = 0;
 
 	for (int i = 0; i < n->n_in; i++)
-		bytes += n->in[i] ? (double)n->in[i]->bytes : 0;
+		bytes += moved(n->in[i]);
 	for (int i = 0; i < n->n_out; i++) {
 		bool read_too = n->op == JM_OP_ADAMW || n->accumulate >> i & 1;
 
-		bytes += n->out[i] ? (double)n->out[i]->bytes * (read_too ? 2 : 1) : 0;
+		bytes += moved(n->out[i]) * (read_too ? 2 : 1);
 	}
 	return bytes;
 }

@@ -349,13 +349,15 @@ int jm_program_select(struct jm_program *p, struct jm_err *err)
 	struct jm_graph *g = p->graph;
 	int *uses = calloc((size_t)g->n_cells + 1, sizeof(*uses));
 	int n_nodes = g->n_nodes, code = 0; /* nodes that select adds come behind */
+	struct jm_node *node[JM_GROUP_MAX]; /* a copy: g->node moves when nodes are added */
 
 	if (!uses)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a program.");
 	count_uses(g, uses);
 	for (int i = 0, n; i < n_nodes && !code; i += n) {
 		n = jm_group_cover(g, i, n_nodes, uses);
-		code = settle(p, &g->node[i], n, err);
+		memcpy(node, &g->node[i], (size_t)n * sizeof(*node));
+		code = settle(p, node, n, err);
 	}
 	free(uses);
 	if (g->err.code)
