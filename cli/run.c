@@ -64,7 +64,7 @@ static int catch_signals(struct run_command *r)
 /* What root makes for the user who called sudo belongs to that user. */
 static void give_to_caller(const char *path)
 {
-	const char *uid = getenv("SUDO_UID"), *gid = getenv("SUDO_GID");
+	const char *uid = secure_getenv("SUDO_UID"), *gid = secure_getenv("SUDO_GID");
 	long u = uid ? strtol(uid, NULL, 10) : 0, g = gid ? strtol(gid, NULL, 10) : 0;
 	struct stat st;
 

@@ -224,7 +224,7 @@ static bool executable(const char *folder, size_t n, const char *name)
 /* Before anything is set or kept; the error is JM_ENOENT. */
 static int check_command(struct jm_cli *cli, const char *name)
 {
-	const char *path = getenv("PATH");
+	const char *path = secure_getenv("PATH");
 	bool found = strchr(name, '/') && executable("", 0, name);
 
 	for (size_t n; !found && !strchr(name, '/') && path && *path;

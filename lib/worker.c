@@ -95,7 +95,7 @@ static int take_identity(uid_t uid, gid_t gid, struct jm_err *err)
 
 int jm_worker_drop_rights(bool *ret_dropped, struct jm_err *err)
 {
-	const char *uid = getenv("SUDO_UID"), *gid = getenv("SUDO_GID");
+	const char *uid = secure_getenv("SUDO_UID"), *gid = secure_getenv("SUDO_GID");
 	long u = uid ? strtol(uid, NULL, 10) : 0, g = gid ? strtol(gid, NULL, 10) : 0;
 	int rc = 0;
 

@@ -351,7 +351,7 @@ static long oom_kills(void)
 
 	while (f && n < 0 && fgets(line, sizeof(line), f))
 		if (!strncmp(line, "oom_kill ", 9))
-			n = atol(line + 9);
+			n = strtol(line + 9, NULL, 10);
 	if (f)
 		fclose(f);
 	return n;
@@ -414,6 +414,12 @@ static int complete_record(struct child *c, int status, struct jm_err *err)
 	} else if (reason) {
 		snprintf(why, sizeof(why), "%s", reason);
 		jm_record_failed(c->record, "%s%s", why, words);
+	} else if (status) {
+		jm_record_failed(c->record,
+			"The worker had its result, but ended with %s %d: what it left behind may "
+			"be wrong.%s",
+			WIFSIGNALED(status) ? "signal" : "status",
+			WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), words);
 	}
 	return 0;
 }
