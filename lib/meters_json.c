@@ -17,10 +17,11 @@ static json_t *signals_to_json(const struct jm_meters *set, const struct jm_mete
 		const struct jm_signal *s = &set->signal[i];
 
 		json_array_append_new(list,
-			json_pack("{s:s, s:f, s:f, s:I, s:I, s:o}", "quantity",
+			json_pack("{s:s, s:f, s:f, s:I, s:I, s:o, s:b}", "quantity",
 				jm_quantity_name(s->quantity), "step", s->step, "wrap", s->wrap,
 				"refresh_ns", (json_int_t)s->refresh_ns, "window_ns",
-				(json_int_t)s->window_ns, "accuracy", jm_json_number(s->accuracy)));
+				(json_int_t)s->window_ns, "accuracy", jm_json_number(s->accuracy),
+				"stamped", s->stamped));
 	}
 	return list;
 }
@@ -109,6 +110,7 @@ static int add_signal(struct jm_meters *set, const json_t *j, struct jm_err *err
 		.refresh_ns = json_integer_value(json_object_get(j, "refresh_ns")),
 		.window_ns = json_integer_value(json_object_get(j, "window_ns")),
 		.accuracy = jm_json_real(json_object_get(j, "accuracy")),
+		.stamped = json_is_true(json_object_get(j, "stamped")),
 	};
 
 	if (quantity < 0)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A child process by fork and exec, its end by pidfd. */
 #include "proc.h"
+#include "clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,9 +9,16 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define HOOK_FAILED INT32_MAX /* told by the child instead of an errno */
+
+/* What the child tells: when it was about to exec, and, if it is still there, why that failed. */
+struct word {
+	int64_t t_ns;
+	int why;
+};
 
 /* environ with what is to be added; later wins, so additions come in place of the old. */
 static char **make_environment(const char *const *add)
@@ -71,21 +79,31 @@ static int prepare(struct plumbing *p, const struct jm_proc_options *o, struct j
 	return JM_EIO;
 }
 
+static void tell(int fd, const struct word *word)
+{
+	if (write(fd, word, sizeof(*word)) < 0)
+		_exit(125);
+}
+
 /* In the child: async-signal-safe calls only. */
 static void become(const struct plumbing *p, const struct jm_proc_options *o)
 {
-	int why = HOOK_FAILED;
+	struct word word = {.why = HOOK_FAILED};
+	struct timespec now;
 
 	if (o->mask)
 		pthread_sigmask(SIG_SETMASK, o->mask, NULL);
 	if (o->capture)
 		dup2(p->out[1], STDOUT_FILENO);
 	if (!o->before_exec || !o->before_exec(o->before_exec_arg)) {
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		word.t_ns = now.tv_sec * JM_SECOND + now.tv_nsec;
+		word.why = 0;
+		tell(p->told[1], &word);
 		execvpe(o->argv[0], o->argv, p->env);
-		why = errno;
+		word.why = errno;
 	}
-	if (write(p->told[1], &why, sizeof(why)) < 0)
-		_exit(125);
+	tell(p->told[1], &word);
 	_exit(126);
 }
 
@@ -103,16 +121,27 @@ static int explain(int why, const char *name, struct jm_err *err)
 	return jm_err_set(err, JM_EIO, "Cannot start '%s': %s.", name, strerror(why));
 }
 
-/* Waits for exec, or for word why it failed. */
-static int await_exec(int fd, const char *name, struct jm_err *err)
+static bool hear(int fd, struct word *word)
 {
-	int why;
 	ssize_t n;
 
 	do
-		n = read(fd, &why, sizeof(why));
+		n = read(fd, word, sizeof(*word));
 	while (n < 0 && errno == EINTR);
-	return n == (ssize_t)sizeof(why) ? explain(why, name, err) : 0;
+	return n == (ssize_t)sizeof(*word);
+}
+
+/* Waits for exec, or for word why it failed. A child that is gone without a word was killed: it started. */
+static int await_exec(int fd, const char *name, int64_t *t_ns, struct jm_err *err)
+{
+	struct word word = {0};
+
+	while (hear(fd, &word)) {
+		if (word.why)
+			return explain(word.why, name, err);
+		*t_ns = word.t_ns;
+	}
+	return 0;
 }
 
 int jm_proc_start(struct jm_proc *p, const struct jm_ctx *ctx, const struct jm_proc_options *o,
@@ -134,8 +163,8 @@ int jm_proc_start(struct jm_proc *p, const struct jm_ctx *ctx, const struct jm_p
 	}
 	close_end(&pipes.told[1]);
 	p->pidfd = (int)syscall(SYS_pidfd_open, p->pid, 0);
-	rc = await_exec(pipes.told[0], o->argv[0], err);
 	p->start_ns = jm_ctx_now(ctx);
+	rc = await_exec(pipes.told[0], o->argv[0], &p->start_ns, err);
 	if (!rc && p->pidfd < 0)
 		rc = jm_err_set(err, JM_ENOSUP,
 			"This kernel cannot watch a process (pidfd_open: %s); Linux 5.3 is needed.",

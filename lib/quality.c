@@ -86,7 +86,7 @@ static bool is_estimated(const struct jm_quality_facts *f, int i, struct reason 
 {
 	enum jm_origin origin = f->set->meter[i].origin;
 
-	if (origin != JM_ESTIMATED && origin != JM_SIMULATED)
+	if ((origin != JM_ESTIMATED && origin != JM_SIMULATED) || nothing_measured(f, r))
 		return false;
 	snprintf(r->text, sizeof(r->text), "%s is %s, not measured.", label(f, i),
 		jm_origin_name(origin));
