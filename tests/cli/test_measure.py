@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""measure and mark from the command line: statuses, streams, records, marks, bad input."""
+import csv
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+import jsonschema
+import pytest
+
+from jm import BIN, BUILD, FAILURE, NOT_FOUND, SOURCE, USAGE, jm, sentence
+
+FAKE = BUILD / "tests" / "fake" / "libnvidia-ml-fake.so"
+SCHEMA = json.loads((SOURCE / "docs" / "record.schema.json").read_text(encoding="utf-8"))
+
+
+def check(record):
+    jsonschema.Draft7Validator.check_schema(SCHEMA)
+    jsonschema.validate(record, SCHEMA, jsonschema.Draft7Validator)
+    return record
+
+
+def record_of(*args, env=None, status=0, **more):
+    """The record of `measure args`, validated; it comes by stdout."""
+    done = jm("measure", "--json", "-", *args, env=env, **more)
+    assert done.returncode == status, done.stderr
+    return check(json.loads(done.stdout))
+
+
+def fakes(text):
+    return {"JM_NVML_LIB": str(FAKE), "JM_FAKE_NVML": text}
+
+
+@pytest.fixture(name="rapl")
+def rapl_tree():
+    """A made-up /sys with one package; energy_uj is a plain file."""
+    root = pathlib.Path(tempfile.mkdtemp())
+    zone = root / "sys/class/powercap/intel-rapl:0"
+    zone.mkdir(parents=True)
+    (zone / "name").write_text("package-0\n")
+    (zone / "max_energy_range_uj").write_text("262143328850\n")
+    (zone / "energy_uj").write_text("1000000\n")
+    yield root
+    shutil.rmtree(root)
+
+
+# ---- statuses and streams
+
+
+@pytest.mark.parametrize("script, status", [("exit 0", 0), ("exit 3", 3), ("kill -TERM $$", 143),
+                                            ("kill -KILL $$", 137)])
+def test_status_is_the_commands(script, status):
+    record = record_of("--source", "estimate", "--", "sh", "-c", script, status=status)
+    assert record["exit_status"] == status
+    assert record["signal"] == (status - 128 if status > 128 else None)
+
+
+def test_stdout_is_left_alone():
+    done = jm("measure", "--source", "estimate", "--", "printf", "a\\0b\\n")
+    assert done.stdout == "a\0b\n"
+    assert "Total" in done.stderr and "[estimated]" in done.stderr
+
+
+def test_missing_command():
+    assert "no-such-command" in sentence(jm("measure", "--", "no-such-command"), NOT_FOUND)
+    assert "executed" in sentence(jm("measure", "--", "/dev/null"), 126)
+    assert sentence(jm("measure"), USAGE)
+    assert sentence(jm("measure", "--"), USAGE)
+
+
+def test_did_you_mean():
+    assert "did you mean" in sentence(jm("measure", "--sorce", "rapl", "--", "true"), USAGE)
+    assert "'rapl'" in sentence(jm("measure", "--source", "rappl", "--", "true"), USAGE)
+    assert "range" in sentence(jm("measure", "--interval", "0", "--", "true"), USAGE)
+
+
+def test_signal_is_passed_on():
+    script = "trap 'echo got; exit 9' TERM; echo ready; while :; do sleep 0.05; done"
+    child = subprocess.Popen([BIN, "measure", "--source", "estimate", "--", "sh", "-c", script],
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert child.stdout.readline() == "ready\n"
+    child.send_signal(signal.SIGTERM)
+    out, err = child.communicate(timeout=20)
+    assert out == "got\n" and child.returncode == 9
+    assert "Total" in err
+
+
+def test_a_command_of_no_length():
+    record = record_of("--source", "estimate", "--", "true")
+    assert record["meters"][0]["joules"] is None or record["meters"][0]["joules"] >= 0
+
+
+# ---- records
+
+
+def test_estimate_of_a_known_load():
+    record = record_of("--source", "estimate:0,20", "--", "sleep", "0.5")
+    joules = sum(m["joules"] for m in record["meters"])
+    assert abs(joules - 20 * record["wall_s"]) < 0.5
+    assert record["total"]["joules_estimated"] == pytest.approx(joules)
+    assert record["total"]["joules_measured"] is None
+    assert record["quality"]["grade"] == "none"
+    assert {m["origin"] for m in record["meters"]} == {"estimated"}
+
+
+def test_sources_with_numbers_in_a_list():
+    done = jm("measure", "--source", "estimate:1,20,sim:h100x1", "--json", "-", "--", "true")
+    ids = [m["id"] for m in json.loads(done.stdout)["meters"]]
+    assert any(i.startswith("estimate:") for i in ids) and any(i.startswith("sim:") for i in ids)
+
+
+def test_rapl_counts(rapl):
+    counter = rapl / "sys/class/powercap/intel-rapl:0/energy_uj"
+    script = f"sleep 0.3; echo 4500000 > {counter}; sleep 0.3"
+    record = record_of("--source", "rapl", "--", "sh", "-c", script, env={"JM_ROOT": str(rapl)})
+    meter = record["meters"][0]
+    assert meter["joules"] == pytest.approx(3.5, abs=1e-6)
+    assert meter["joules_integrated"] is None
+    assert meter["id"] == "rapl:/sys/class/powercap/intel-rapl:0"
+    assert record["total"]["joules_measured"] == pytest.approx(3.5, abs=1e-6)
+
+
+def test_rapl_unreadable(rapl):
+    counter = rapl / "sys/class/powercap/intel-rapl:0/energy_uj"
+    counter.unlink()
+    counter.mkdir()
+    done = jm("measure", "--source", "rapl", "--", "true", env={"JM_ROOT": str(rapl)})
+    assert str(counter) in sentence(done, FAILURE)
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs another user")
+def test_rapl_right_needed(rapl):
+    rapl.chmod(0o755)
+    (rapl / "sys/class/powercap/intel-rapl:0/energy_uj").chmod(0o400)
+    done = subprocess.run(["setpriv", "--reuid=65534", "--clear-groups", "cat", BIN],
+                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+    if done.returncode:
+        pytest.skip("the program cannot be read by another user")
+    done = subprocess.run(["setpriv", "--reuid=65534", "--clear-groups", BIN, "measure",
+                           "--source", "rapl", "--", "true"], text=True, check=False,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          env={**os.environ, "JM_ROOT": str(rapl)})
+    text = sentence(done, FAILURE)
+    assert "energy_uj" in text and "root" in text and "CVE-2020-8694" in text
+
+
+def test_square_wave_through_nvml():
+    low, high, period, shift = 100.0, 600.0, 2.0, 0.25
+
+    def until(t, gpu):
+        t += gpu * shift
+        whole = t // period
+        rest = t - whole * period
+        return (whole * (low + high) * period / 2 + min(rest, period / 2) * high
+                + max(0.0, rest - period / 2) * low)
+
+    wave = f"gpus=4;wave=square;low={low};high={high};period={period};shift={shift}"
+    record = record_of("--source", "nvml", "--", "sleep", "2.3", env=fakes(wave))
+    phase = record["phases"][0]
+    begin, end = (record["start_ns"] * 1e-9 + phase[k] for k in ("start_s", "end_s"))
+    meters = [m for m in record["meters"] if m["scope"] == "gpu"]
+    assert len(meters) == 4
+    for gpu, meter in enumerate(meters):
+        truth = until(end, gpu) - until(begin, gpu)
+        assert meter["joules"] == pytest.approx(truth, rel=0.03)
+        assert meter["joules_integrated"] == pytest.approx(truth, rel=0.12)
+    assert record["total"]["joules_measured"] == pytest.approx(sum(m["joules"] for m in meters))
+
+
+def test_a_gpu_disappears():
+    done = jm("measure", "--source", "nvml", "--json", "-", "--", "sleep", "1.2",
+              env=fakes("gpus=3;power=300;lost=1@0.6"))
+    record = check(json.loads(done.stdout))
+    gpus = [m for m in record["meters"] if m["scope"] == "gpu"]
+    assert gpus[1]["joules"] is None and gpus[1]["gaps"] >= 1
+    assert 0.2 < gpus[1]["covered_s"] < 1.0
+    for i in (0, 2):
+        assert gpus[i]["joules"] == pytest.approx(300 * record["wall_s"], rel=0.03)
+    assert record["total"]["joules_measured"] is None
+    assert "unknown" in done.stderr and " 0 W" not in done.stderr
+    assert any("known for" in r for r in record["quality"]["reasons"])
+
+
+# ---- marks and items
+
+
+def test_marks_become_phases():
+    script = (f"sleep 0.2; '{BIN}' mark train; sleep 0.5; '{BIN}' mark save --items 100; sleep 0.2")
+    record = record_of("--source", "estimate:0,20", "--", "sh", "-c", script)
+    phases = {p["name"]: p for p in record["phases"]}
+    assert set(phases) == {"command", "train", "save"}
+    train = phases["train"]
+    length = train["end_s"] - train["start_s"]
+    assert 0.45 < length < 1.5 and train["items"] == 100
+    assert train["total"]["joules_estimated"] == pytest.approx(20 * length, rel=0.1)
+    assert record["items"] == 100
+    assert record["throughput"] == pytest.approx(100 / length, rel=0.01)
+    assert phases["save"]["items"] is None
+
+
+def test_mark_outside():
+    env = {k: v for k, v in os.environ.items() if k != "JM_PROGRESS"}
+    done = subprocess.run([BIN, "mark", "x"], env=env, text=True, check=False,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert "measure" in sentence(done, FAILURE)
+
+
+def test_items_from_output():
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "r.json"
+        done = jm("measure", "--source", "estimate", "--json", path, "--items-regex",
+                  "([0-9]+) tokens", "--", "sh", "-c", "sleep 0.3; echo 40 tokens; echo 20 tokens")
+        assert done.stdout == "40 tokens\n20 tokens\n"
+        record = check(json.loads(path.read_text()))
+        assert record["items"] == 60
+        assert record["throughput"] == pytest.approx(60 / record["wall_s"], rel=0.01)
+        done = jm("measure", "--source", "estimate", "--json", path, "--items-json",
+                  "result.tokens", "--", "echo", '{"result": {"tokens": 7}}')
+        assert check(json.loads(path.read_text()))["items"] == 7
+
+
+# ---- files
+
+
+def test_unwritable_before_the_command_runs(tmp_path):
+    flag = tmp_path / "ran"
+    done = jm("measure", "--source", "estimate", "--json", "/no/such/folder/r.json", "--", "touch",
+              flag)
+    assert "/no/such/folder/r.json" in sentence(done, FAILURE)
+    assert not flag.exists()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+def test_full_disk():
+    done = jm("measure", "--source", "estimate", "--json", "/dev/full", "--", "true")
+    assert "/dev/full" in sentence(done, FAILURE)
+    assert "Total" in done.stderr
+    done = jm("measure", "--source", "estimate", "--json", "/dev/full", "--", "sh", "-c", "exit 4")
+    assert done.returncode == 4 and "/dev/full" in done.stderr
+
+
+def test_json_replaces_whole(tmp_path):
+    path = tmp_path / "r.json"
+    path.write_text("old")
+    jm("measure", "--source", "estimate", "--json", path, "--", "true")
+    check(json.loads(path.read_text()))
+    assert [p.name for p in tmp_path.iterdir()] == ["r.json"]
+
+
+def test_recording_and_replay(tmp_path):
+    wave = "gpus=2;wave=square;low=100;high=600;period=0.8;shift=0.25"
+    first = record_of("--source", "nvml", "--csv", tmp_path / "rec", "--", "sleep", "1.5",
+                      env=fakes(wave))
+    with open(tmp_path / "rec" / "readings.csv", newline="", encoding="utf-8") as f:
+        rows = list(csv.DictReader(f))
+    assert len(rows) > 20 and set(rows[0]) == {"signal", "t_s", "value"}
+    again = record_of("--source", f"replay:{tmp_path / 'rec'}", "--", "sleep", "1.3")
+    assert {m["origin"] for m in again["meters"]} == {"replayed"}
+    for a, b in zip(first["meters"], again["meters"]):
+        assert b["watts_mean"] == pytest.approx(a["watts_mean"], rel=0.3)
+    assert again["total"]["joules_measured"] is None
+    assert again["total"]["joules_replayed"] > 0
+
+
+def test_damaged_recording(tmp_path):
+    assert "replay" in sentence(jm("measure", "--source", "replay", "--", "true"), USAGE)
+    done = jm("measure", "--source", f"replay:{tmp_path}/nothing", "--", "true")
+    assert "meters.csv" in sentence(done, FAILURE)
+    jm("measure", "--source", "sim:h100x1", "--csv", tmp_path, "--", "sleep", "0.1")
+    readings = tmp_path / "readings.csv"
+    readings.write_text(readings.read_text() + "7,what,3\n")
+    done = jm("measure", "--source", f"replay:{tmp_path}", "--", "true")
+    assert "readings.csv, line" in sentence(done, FAILURE)
+
+
+def test_records_of_run_fit_the_schema():
+    done = jm("run", "sim", "--device", "sim:h100x2", "--set", "gpu.power=300W,400W", "--json", "-")
+    assert done.returncode == 0, done.stderr
+    records = json.loads(done.stdout)
+    for record in records if isinstance(records, list) else [records]:
+        check(record)
+
+
+def test_starts_and_returns_soon():
+    # the figures are in bench/sampler_cost; here only that nothing waits for long
+    began = time.monotonic()
+    jm("measure", "--source", "nvml", "--", "true", env=fakes("gpus=8;power=300"))
+    assert time.monotonic() - began < 3
