@@ -16,7 +16,7 @@
 /* Standard deviation of the shape between two steps, as a share of (difference of power) x (time
  * between the steps), in the middle: measured by bench/energy_accuracy on random waveforms. */
 #define SHAPE_STEP  0.09 /* of the change of power in the span */
-#define SHAPE_OTHER 0.3 /* of the energy that the shape does not explain */
+#define SHAPE_OTHER 0.3	 /* of the energy that the shape does not explain */
 
 /* The runs near an edge; those before it are dropped from the front when there are too many. */
 struct near {

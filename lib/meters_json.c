@@ -16,12 +16,12 @@ static json_t *signals_to_json(const struct jm_meters *set, const struct jm_mete
 	for (int i = m->first_signal; i < m->first_signal + m->n_signals; i++) {
 		const struct jm_signal *s = &set->signal[i];
 
-		json_array_append_new(list,
-			json_pack("{s:s, s:f, s:f, s:I, s:I, s:o, s:b}", "quantity",
-				jm_quantity_name(s->quantity), "step", s->step, "wrap", s->wrap,
-				"refresh_ns", (json_int_t)s->refresh_ns, "window_ns",
-				(json_int_t)s->window_ns, "accuracy", jm_json_number(s->accuracy),
-				"stamped", s->stamped));
+		json_array_append_new(
+			list, json_pack("{s:s, s:f, s:f, s:I, s:I, s:o, s:b}", "quantity",
+				      jm_quantity_name(s->quantity), "step", s->step, "wrap",
+				      s->wrap, "refresh_ns", (json_int_t)s->refresh_ns, "window_ns",
+				      (json_int_t)s->window_ns, "accuracy",
+				      jm_json_number(s->accuracy), "stamped", s->stamped));
 	}
 	return list;
 }

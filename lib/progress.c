@@ -168,7 +168,7 @@ static int send_text(const char *path, const char *text, struct jm_err *err)
 
 	if (strlen(path) >= sizeof(address.sun_path))
 		return jm_err_set(err, JM_EUSAGE, VARIABLE " does not name a socket.");
-	strcpy(address.sun_path, path);
+	memcpy(address.sun_path, path, strlen(path) + 1);
 	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd >= 0)
 		setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));

@@ -128,13 +128,13 @@ static void add_zone(struct state *s, const char *folder)
 	*zone = (struct zone){.fd = -1};
 	if (strlen(folder) >= sizeof(zone->folder))
 		return;
-	strcpy(zone->folder, folder);
+	memcpy(zone->folder, folder, strlen(folder) + 1);
 	parent = parent_of(s, zone);
 	if (read_text(s, zone, "name", zone->name, sizeof(zone->name)) ||
 		!classify(zone->name, parent ? parent->covers : "cpu/0", covers, sizeof(covers),
 			&zone->scope))
 		return;
-	strcpy(zone->covers, covers);
+	memcpy(zone->covers, covers, sizeof(zone->covers));
 	if (!read_text(s, zone, "max_energy_range_uj", text, sizeof(text)))
 		zone->wrap = strtod(text, NULL) / 1e6;
 	zone->twin = is_twin(s, zone);

@@ -5,7 +5,7 @@
 #include "proc.h"
 #include "progress.h"
 
-#include <poll.h>
+#include <stdio.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -67,7 +67,7 @@ static void nonsense(void **state)
 
 	(void)state;
 	assert_ok(jm_progress_open(&p, &err), err);
-	strcpy(to.sun_path, strchr(jm_progress_env(p), '=') + 1);
+	snprintf(to.sun_path, sizeof(to.sun_path), "%s", strchr(jm_progress_env(p), '=') + 1);
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		sendto(fd, texts[i], strlen(texts[i]), 0, (struct sockaddr *)&to, sizeof(to));
 		jm_progress_receive(p, 1000, get, &got);

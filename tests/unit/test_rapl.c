@@ -40,7 +40,7 @@ static int make_tree(void **state)
 	char path[128];
 
 	(void)state;
-	strcpy(root, "/tmp/jm-rapl-XXXXXX");
+	snprintf(root, sizeof(root), "/tmp/jm-rapl-XXXXXX");
 	if (!mkdtemp(root))
 		return -1;
 	for (size_t i = 1; i < 4; i++) {
@@ -75,7 +75,7 @@ static struct jm_ctx context(void)
 {
 	struct jm_ctx ctx = {.clock = jm_clock_real()};
 
-	strcpy(ctx.root, root);
+	snprintf(ctx.root, sizeof(ctx.root), "%s", root);
 	return ctx;
 }
 
