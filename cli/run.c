@@ -227,6 +227,13 @@ static int request_from_arguments(struct run_command *r)
 	return rc;
 }
 
+static bool has_settings(const struct run_command *r)
+{
+	const json_t *what = json_object_get(r->request, "what");
+
+	return json_array_size(json_object_get(what, "settings")) > 0;
+}
+
 static int request_from_store(struct run_command *r)
 {
 	const struct jm_value *repeat = jm_values_get(&r->cli->values, "repeat");
@@ -240,20 +247,22 @@ static int request_from_store(struct run_command *r)
 		return rc;
 	if (repeat->given)
 		json_object_set_new(r->request, "repeat", json_integer((json_int_t)repeat->number));
-	if (json_array_size(json_object_get(json_object_get(r->request, "what"), "settings")))
+	if (has_settings(r))
 		rc = start_guard(r);
 	return rc;
 }
 
 static int make_plan(struct run_command *r)
 {
-	int recovered, rc = jm_guard_recover(&r->cli->ctx, &recovered, &r->cli->err);
+	struct jm_err lost = JM_ERR_INIT;
+	int recovered, lost_rc = jm_guard_recover(&r->cli->ctx, &recovered, &lost), rc;
 
-	if (!rc && recovered)
+	if (!lost_rc && recovered)
 		jm_log(&r->cli->ctx, JM_INFO, "%d settings of a killed run were restored.",
 			recovered);
-	if (!rc)
-		rc = flag(r, "resume") ? request_from_store(r) : request_from_arguments(r);
+	rc = flag(r, "resume") ? request_from_store(r) : request_from_arguments(r);
+	if (!rc && lost_rc && has_settings(r)) /* else the warning is enough */
+		rc = jm_err_set(&r->cli->err, lost_rc, "%s", lost.text);
 	return rc ? rc : jm_plan_new(r->request, &r->plan, &r->cli->err);
 }
 
@@ -358,17 +367,17 @@ static int run_all(struct run_command *r)
 {
 	int rc = catch_signals(r);
 
+	if (!rc && jm_run_check_command(r->cli)) {
+		jm_cli_fail(r->cli);
+		return EXIT_NOT_FOUND;
+	}
 	if (!rc)
 		rc = open_store(r);
 	if (!rc)
 		rc = open_json(r);
 	if (!rc)
 		rc = make_plan(r);
-	if (rc) {
-		rc = jm_cli_fail(r->cli);
-		return r->cli->err.code == JM_ENOENT && r->cli->command ? EXIT_NOT_FOUND : rc;
-	}
-	return finish(r, run_plan(r));
+	return rc ? jm_cli_fail(r->cli) : finish(r, run_plan(r));
 }
 
 static int run_run(struct jm_cli *cli)

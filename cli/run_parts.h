@@ -8,6 +8,8 @@
 
 /* ---- run_request.c ---- */
 
+/* Is there such a command? Asked before anything is set or kept. */
+int jm_run_check_command(struct jm_cli *cli);
 /* The request's "what" without its settings, and "how"; see plan.h. The caller owns it. */
 json_t *jm_run_request(struct jm_cli *cli);
 /* Adds the --set axes, checked against the guard's knobs. */

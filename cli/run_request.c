@@ -221,11 +221,10 @@ static bool executable(const char *folder, size_t n, const char *name)
 	return !stat(path, &st) && S_ISREG(st.st_mode) && !access(path, X_OK);
 }
 
-/* Before anything is set or kept; the error is JM_ENOENT. */
-static int check_command(struct jm_cli *cli, const char *name)
+int jm_run_check_command(struct jm_cli *cli)
 {
-	const char *path = secure_getenv("PATH");
-	bool found = strchr(name, '/') && executable("", 0, name);
+	const char *name = cli->command ? cli->command[0] : NULL, *path = secure_getenv("PATH");
+	bool found = !name || (strchr(name, '/') && executable("", 0, name));
 
 	for (size_t n; !found && !strchr(name, '/') && path && *path;
 		path += n + (path[n] == ':')) {
@@ -244,9 +243,6 @@ static int add_command(struct jm_cli *cli, json_t *what)
 	json_t *command = json_array(), *throughput = json_object();
 	const char *regex = text_of(cli, "items-regex"), *json = text_of(cli, "items-json");
 	int rc = check_extra(cli, NULL, "an outside command");
-
-	if (!rc)
-		rc = check_command(cli, cli->command[0]);
 	for (char **word = cli->command; *word && !rc; word++)
 		if (json_array_append_new(command, json_string(*word)))
 			rc = jm_err_set(&cli->err, JM_EUSAGE,

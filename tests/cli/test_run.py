@@ -190,6 +190,10 @@ def test_nothing_of_a_stopped_command_is_left():
 
 def test_missing_command():
     assert "no-such-command" in sentence(jm(*COMMAND, "--", "no-such-command"), NOT_FOUND)
+    assert "/etc/passwd" in sentence(jm(*COMMAND, "--", "/etc/passwd"), NOT_FOUND)
+    no_gpu = {"JM_NVML_LIB": "/nowhere/libnvidia-ml.so"}
+    sentence(jm(*COMMAND, "--set", "gpu.power=300W", "--", "true", env=no_gpu), FAILURE)
+    sentence(jm(*COMMAND, "--store", "/nowhere/s.db", "--", "true"), FAILURE)
 
 
 # ---- sweeps
