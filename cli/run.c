@@ -288,7 +288,7 @@ static int run_plan(struct run_command *r)
 
 	if (o.out_fd < 0 && flag(r, "show-output"))
 		o.out_fd = STDERR_FILENO;
-	jm_run_show_init(&show, &r->plan);
+	jm_run_show_init(&show, &r->cli->ctx, &r->plan);
 	rc = jm_run_plan(&r->cli->ctx, &o, &r->guard, r->records, &r->cli->err);
 	jm_run_show_done(&show);
 	return rc;
@@ -321,6 +321,7 @@ static void print_table(struct run_command *r)
 		fprintf(stderr, "joulemark: The table could not be made: %s\n", err.text);
 	else
 		fprintf(out, "\n%s", text);
+	fflush(out);
 	free(text);
 }
 

@@ -23,12 +23,18 @@ struct jm_run_show {
 	const struct jm_plan *plan;
 	bool terminal; /* stderr is one: bar and ETA */
 	bool silent;
-	int done, failed; /* in this call */
-	int64_t start_ns; /* machine's clock */
-	char note[256];	  /* of the records, told already */
+	int done, failed;   /* in this call */
+	int64_t start_ns;   /* machine's clock */
+	struct jm_ctx *ctx; /* whose log goes through here */
+	void (*log)(void *arg, enum jm_level level, const char *line);
+	void *log_arg;
+	char **told; /* lines of the log: each is told once, however many cases say it */
+	int n_told;
+	char note[256]; /* of the records, told already */
 };
 
-void jm_run_show_init(struct jm_run_show *show, const struct jm_plan *plan);
+/* Takes over the context's log until jm_run_show_done. */
+void jm_run_show_init(struct jm_run_show *show, struct jm_ctx *ctx, const struct jm_plan *plan);
 void jm_run_show_event(void *arg, const struct jm_run_event *event);
 void jm_run_show_done(struct jm_run_show *show);
 

@@ -6,16 +6,48 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define BAR 20
 
-void jm_run_show_init(struct jm_run_show *show, const struct jm_plan *plan)
+static void clear_line(const struct jm_run_show *show)
+{
+	if (show->terminal)
+		fprintf(stderr, "\r\033[K");
+}
+
+static void log_once(void *arg, enum jm_level level, const char *line)
+{
+	struct jm_run_show *show = arg;
+	char **grown;
+
+	for (int i = 0; i < show->n_told; i++)
+		if (!strcmp(show->told[i], line))
+			return;
+	grown = reallocarray(show->told, (size_t)show->n_told + 1, sizeof(*grown));
+	if (grown) {
+		show->told = grown;
+		grown[show->n_told] = strdup(line);
+		show->n_told += grown[show->n_told] != NULL;
+	}
+	clear_line(show);
+	show->log(show->log_arg, level, line);
+}
+
+void jm_run_show_init(struct jm_run_show *show, struct jm_ctx *ctx, const struct jm_plan *plan)
 {
 	*show = (struct jm_run_show){.plan = plan,
 		.terminal = isatty(STDERR_FILENO),
-		.start_ns = jm_clock_now(jm_clock_real())};
+		.start_ns = jm_clock_now(jm_clock_real()),
+		.ctx = ctx,
+		.log = ctx->log,
+		.log_arg = ctx->log_arg};
+	if (!ctx->log)
+		return;
+	ctx->log = log_once;
+	ctx->log_arg = show;
 }
 
 /* Is this parameter not the same in all cases of the plan? */
@@ -170,12 +202,6 @@ static void print_head(const struct jm_run_show *show, const struct jm_run_event
 		fprintf(stderr, "  repeat %d", e->repeat);
 }
 
-static void clear_line(const struct jm_run_show *show)
-{
-	if (show->terminal)
-		fprintf(stderr, "\r\033[K");
-}
-
 /* What a workload wants to be heard, once. */
 static void print_note(struct jm_run_show *show, const json_t *record)
 {
@@ -252,4 +278,9 @@ void jm_run_show_event(void *arg, const struct jm_run_event *e)
 void jm_run_show_done(struct jm_run_show *show)
 {
 	clear_line(show);
+	show->ctx->log = show->log;
+	show->ctx->log_arg = show->log_arg;
+	for (int i = 0; i < show->n_told; i++)
+		free(show->told[i]);
+	free(show->told);
 }

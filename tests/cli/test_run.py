@@ -342,6 +342,27 @@ def test_interrupt(tmp_path):
     assert all(r["status"] == "ok" for r in records(store))
 
 
+def test_second_interrupt_does_not_wait(tmp_path):
+    ready = tmp_path / "ready"
+    script = f"trap '' TERM INT; touch {ready}; sleep 30; sleep 30"
+    child = subprocess.Popen([BIN, *COMMAND, "--", "sh", "-c", script], stdout=subprocess.DEVNULL,
+                             stderr=subprocess.DEVNULL)
+    end = time.monotonic() + 20
+    while not ready.exists() and time.monotonic() < end:
+        time.sleep(0.01)
+    os.kill(child.pid, signal.SIGINT)
+    time.sleep(0.3)
+    assert child.poll() is None
+    os.kill(child.pid, signal.SIGINT)
+    began = time.monotonic()
+    assert child.wait(timeout=20) == 130 and time.monotonic() - began < 3
+
+
+def test_notes_and_warnings_are_told_once():
+    done = jm(*SIM, "--repeat", "3")
+    assert done.returncode == 0 and done.stderr.count("note: ") == 1
+
+
 def test_interrupt_restores_the_knobs(tmp_path):
     before = jm("get", "--control", "sim:h100x4").stdout
     args = ["run", "sim", "--device", "sim:h100x4", "--real-time"]
