@@ -17,8 +17,8 @@ static size_t aligned(size_t n)
 static bool stays(const struct jm_tensor *t)
 {
 	return t->class == JM_CLASS_PARAM || t->class == JM_CLASS_GRAD ||
-	       t->class == JM_CLASS_OPT || t->class == JM_CLASS_INPUT ||
-	       t->class == JM_CLASS_SCALAR;
+	       t->class == JM_CLASS_OPT || t->class == JM_CLASS_STATE ||
+	       t->class == JM_CLASS_INPUT || t->class == JM_CLASS_SCALAR;
 }
 
 static bool has_memory(const struct jm_cell *c)

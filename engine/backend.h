@@ -26,7 +26,7 @@
 #include "joulemark.h"
 
 /* Changes with any change of this file's structs, enums or meanings. */
-#define JM_BACKEND_ABI 1
+#define JM_BACKEND_ABI 2
 
 /* ---- types --------------------------------------------------------------------------------------- */
 
@@ -69,6 +69,7 @@ struct jm_layout {
 	X(PARAM, "parameters")	  /* master copy, in the slab of parameters */                         \
 	X(GRAD, "gradients")	  /* of a parameter, in the slab of gradients */                       \
 	X(OPT, "optimizer state") /* slabs of the optimizer */                                         \
+	X(STATE, "running state") /* of the network, kept between steps: running statistics */         \
 	X(COPY, "compute copies") /* a parameter in the compute type and layout */                     \
 	X(INPUT, "inputs")	  /* written by the host before a step */                              \
 	X(SCALAR, "scalars")	  /* losses, norms: read by the host after a step */                   \
@@ -84,7 +85,7 @@ enum jm_class {
 };
 
 /*
- * PARAM, GRAD, OPT, INPUT and SCALAR are always plain; ACT and COPY have the layout that select chose.
+ * PARAM, GRAD, OPT, STATE, INPUT and SCALAR are always plain; ACT and COPY have the layout that select chose.
  * Where a consumer chose another layout than the producer, the engine puts a `cast` node between.
  */
 struct jm_tensor {
@@ -106,7 +107,10 @@ struct jm_tensor {
 
 /*
  * Shapes: B sequences, S positions, T = all leading dims multiplied (rows), C K N V widths, H heads of
- * D, G key/value heads (G divides H), P positions in the table. "?" = optional: the pointer is NULL.
+ * D, G key/value heads (G divides H), P positions in the table. Images: B images of C (or K) channels,
+ * Y rows and X columns, always [B,C,Y,X] as dims, however they lie in memory (layout); after a window has
+ * passed over them P rows and Q columns; a window has R rows and S columns; pairs in attr are {rows,
+ * columns}. "?" = optional: the pointer is NULL.
  * An op with `accumulate` bit i set ADDS to out[i] in out[i]'s type (the sum is rounded once); else
  * out[i] is overwritten in full, whatever it held. A backend that cannot add refuses; the engine then
  * adds by itself.
@@ -155,6 +159,67 @@ struct jm_tensor {
  *			lse = log sum_t exp z[t]; y = sum_t exp(z[t] - lse) v_t
  * attention-grad	in  dy c[B,S,H D], qkv, y, lse (as of attention)	attr attention
  *			out dqkv c[B,S,(H+2G)D]	gradients of queries, keys, values in the same packing
+ * conv			in  x c[B,C,Y,X], w c[K,C/g,R,S], bias? f32[K]	attr conv
+ *			out y c[B,K,P,Q]	P = (Y + 2 pad - dilation (R - 1) - 1) / stride + 1, rounded
+ *			down; Q likewise. g = groups divides C and K (g = C = K: depthwise). With
+ *			c' = k / (K/g) C/g + c: y[b,k,p,q] = bias[k] + sum over c < C/g, r, s of
+ *			w[k,c,r,s] x[b, c', p stride - pad + r dilation, q stride - pad + s dilation], where x
+ *			is 0 outside.
+ * conv-dgrad		in  dy c[B,K,P,Q], w c[K,C/g,R,S]	attr conv
+ *			out dx c[B,C,Y,X]	Y and X are the output's own: a stride may leave several
+ * conv-wgrad		in  dy c[B,K,P,Q], x c[B,C,Y,X]		attr conv
+ *			out dw f32[K,C/g,R,S], dbias? f32[K]
+ * bn-stats		in  x c[B,C,Y,X]
+ *			out mean f32[C], var f32[C]	of a channel over its n = B Y X elements;
+ *			var = mean((x - mean)^2), with an error that does not grow with mean^2 more than
+ *			sums in f32 of squares make it
+ * bn-finalize		in  mean f32[C], var f32[C]		attr bn.{eps,momentum,count}
+ *			out rstd f32[C], rmean? f32[C], rvar? f32[C]
+ *			rstd = 1/sqrt(var + eps). Updated, that is read and written, where given (STATE):
+ *			rmean += momentum (mean - rmean); rvar += momentum (var n/(n - 1) - rvar), n = count
+ * bn-apply		in  x c[B,C,Y,X], mean f32[C], rstd f32[C], gamma f32[C], beta f32[C], add? c[B,C,Y,X]
+ *			out y c[B,C,Y,X]	attr bn.relu				in place
+ *			y = (x - mean) rstd gamma + beta + add; with relu, max(0, that)
+ * bn-grad		in  dy c[B,C,Y,X], x c[B,C,Y,X], y? c[B,C,Y,X], gamma f32[C], mean f32[C], rstd f32[C]
+ *			out dx c[B,C,Y,X], dgamma f32[C], dbeta f32[C], dadd? c[B,C,Y,X]
+ *			attr bn.relu (y is there exactly when it is set)			in place
+ *			e = y > 0 ? dy : 0 with relu, else dy; h = (x - mean) rstd: dbeta = sum of e over the
+ *			channel, dgamma = sum of e h, dx = gamma rstd (e - dbeta/n - h dgamma/n), dadd = e. The
+ *			sums in dx are this node's own, also where dgamma and dbeta are added to what is there.
+ * rmsnorm		in  x a[..,C], gamma f32[C]		attr norm.eps
+ *			out y c[..,C], rstd f32[..]	rstd = 1/sqrt(mean(x^2) + eps); y = x rstd gamma
+ * rmsnorm-grad		in  dy c[..,C], x a[..,C], gamma f32[C], rstd f32[..]
+ *			out dx a[..,C], dgamma f32[C]		attr norm.eps
+ *			h = x rstd, g = dy gamma: dx = rstd (g - h mean(g h)); dgamma = sum over rows of dy h
+ * maxpool		in  x c[B,C,Y,X]; out y c[B,C,P,Q]	attr pool.{kernel,stride,pad}
+ *			P = (Y + 2 pad - kernel) / stride + 1, rounded down; the padding never is the largest
+ * maxpool-grad		in  dy c[B,C,P,Q], x c[B,C,Y,X]; out dx c[B,C,Y,X]	attr pool
+ *			each dy goes to the first of the largest in its window, rows before columns
+ * avgpool		in  x c[B,C,Y,X]; out y c[B,C,P,Q]	attr pool
+ *			the sum of a window by kernel[0] kernel[1] with pool.count_pad, else by how many of
+ *			its elements lie inside
+ * avgpool-grad		in  dy c[B,C,P,Q]; out dx c[B,C,Y,X]	attr pool
+ * gap			in  x c[B,C,Y,X]; out y c[B,C]		the mean over Y and X
+ * gap-grad		in  dy c[B,C]; out dx c[B,C,Y,X]	dx = dy / (Y X)
+ * relu			in  x c[..]; out y c[..]		y = max(0, x)			in place
+ * relu-grad		in  dy c[..], y c[..]; out dx c[..]	dx = y > 0 ? dy : 0		in place
+ * gelu-erf		in  x c[..]; out y c[..]		y = x/2 (1 + erf(x/sqrt(2)))
+ * gelu-erf-grad	in  dy c[..], x c[..]; out dx c[..]					in place
+ * silu			in  x c[..]; out y c[..]		y = x / (1 + exp(-x))
+ * silu-grad		in  dy c[..], x c[..]; out dx c[..]					in place
+ * swiglu		in  x c[..,2N]; out y c[..,N]		y[i] = silu(x[i]) x[N + i]
+ * swiglu-grad		in  dy c[..,N], x c[..,2N]; out dx c[..,2N]
+ * tokens		in  x c[B,C,P,Q], first? f32[C], pos? f32[S,C]
+ *			out y a[B,S,C]		S = P Q, and one more with first: y[b,0] = first + pos[0];
+ *			then y[b,.,c] = x[b,c,p,q] + pos[.] row by row
+ * tokens-grad		in  dy a[B,S,C]
+ *			out dx c[B,C,P,Q], dfirst? f32[C], dpos? f32[S,C]
+ * first		in  x a[B,S,C]; out y a[B,C]		y[b] = x[b,0]
+ * first-grad		in  dy a[B,C]; out dx a[B,S,C]		dx[b,0] = dy[b], else 0
+ * dropout		in  x a|c[..], now i32[1]; out y a|c[..]	attr dropout		in place
+ *			y = x / (1 - p) where kept, else 0. Element i (counted row-major by dims, whatever
+ *			the layout) is kept when its 32 bits >= floor(p 2^32): the lower (i even) or upper
+ *			half of jm_rng(jm_rng(dropout.seed, now), i / 2) of engine/rng.h. Its own gradient.
  * add			in  a a|c[..], b a|c[..]
  *			out y a|c[..]		y = a + b				in place
  * softmax-xent		in  logits c[..,V], target i32[..] (0 <= target < V)	attr xent.scale
@@ -174,6 +239,13 @@ struct jm_tensor {
  *			when norm is given and clip > 0, else g. For i < n_decay first p -= lr weight_decay p.
  *			m = beta1 m + (1 - beta1) g'; v = beta2 v + (1 - beta2) g'^2;
  *			p -= lr/now[1] m / (sqrt(v/now[2]) + eps). One pass over memory.
+ * adam			as adamw, but decay joins the gradient: for i < n_decay g' += weight_decay p, and p is
+ *			not shrunk by itself (Kingma and Ba, arXiv 1412.6980)
+ * sgd			in  g f32[n], norm? f32[1], now f32[1] = {lr}
+ *			out p f32[n], m f32[n]			updated: read and written
+ *			attr sgd.{momentum,weight_decay,clip,nesterov,n_decay}
+ *			norm, clip and g' as adamw. For i < n_decay g' += weight_decay p; m = momentum m + g';
+ *			p -= lr (nesterov ? g' + momentum m : m).
  */
 #define JM_OPS(X)                                                                                  \
 	X(EMBED, "embed")                                                                          \
@@ -193,7 +265,37 @@ struct jm_tensor {
 	X(SOFTMAX_XENT, "softmax-xent")                                                            \
 	X(CAST, "cast")                                                                            \
 	X(NORM, "norm")                                                                            \
-	X(ADAMW, "adamw")
+	X(ADAMW, "adamw")                                                                          \
+	X(CONV, "conv")                                                                            \
+	X(CONV_DGRAD, "conv-dgrad")                                                                \
+	X(CONV_WGRAD, "conv-wgrad")                                                                \
+	X(BN_STATS, "bn-stats")                                                                    \
+	X(BN_FINALIZE, "bn-finalize")                                                              \
+	X(BN_APPLY, "bn-apply")                                                                    \
+	X(BN_GRAD, "bn-grad")                                                                      \
+	X(RMSNORM, "rmsnorm")                                                                      \
+	X(RMSNORM_GRAD, "rmsnorm-grad")                                                            \
+	X(MAXPOOL, "maxpool")                                                                      \
+	X(MAXPOOL_GRAD, "maxpool-grad")                                                            \
+	X(AVGPOOL, "avgpool")                                                                      \
+	X(AVGPOOL_GRAD, "avgpool-grad")                                                            \
+	X(GAP, "gap")                                                                              \
+	X(GAP_GRAD, "gap-grad")                                                                    \
+	X(RELU, "relu")                                                                            \
+	X(RELU_GRAD, "relu-grad")                                                                  \
+	X(GELU_ERF, "gelu-erf")                                                                    \
+	X(GELU_ERF_GRAD, "gelu-erf-grad")                                                          \
+	X(SILU, "silu")                                                                            \
+	X(SILU_GRAD, "silu-grad")                                                                  \
+	X(SWIGLU, "swiglu")                                                                        \
+	X(SWIGLU_GRAD, "swiglu-grad")                                                              \
+	X(TOKENS, "tokens")                                                                        \
+	X(TOKENS_GRAD, "tokens-grad")                                                              \
+	X(FIRST, "first")                                                                          \
+	X(FIRST_GRAD, "first-grad")                                                                \
+	X(DROPOUT, "dropout")                                                                      \
+	X(ADAM, "adam")                                                                            \
+	X(SGD, "sgd")
 enum jm_op {
 #define X(name, text) JM_OP_##name,
 	JM_OPS(X)
@@ -204,7 +306,26 @@ enum jm_op {
 union jm_attr {
 	struct {
 		double eps;
-	} norm; /* layernorm, layernorm-grad */
+	} norm; /* layernorm, rmsnorm and their gradients */
+	struct {
+		int groups;
+		int stride[2], pad[2], dilation[2];
+		/* x needs no gradient; by convention the model's FLOPs count one all the same */
+		bool stem;
+	} conv;
+	struct {
+		int kernel[2], stride[2], pad[2];
+		bool count_pad;
+	} pool;
+	struct {
+		double eps, momentum;
+		int64_t count; /* n, elements of a channel */
+		bool relu;
+	} bn;
+	struct {
+		double p; /* of an element to be dropped, below 1 */
+		uint64_t seed;
+	} dropout;
 	struct {
 		int heads, kv_heads;
 		double theta; /* 10000 */
@@ -221,7 +342,13 @@ union jm_attr {
 		double beta1, beta2, eps, weight_decay;
 		double clip;	 /* largest global norm; 0 = no clipping */
 		int64_t n_decay; /* weight decay touches the first n_decay elements only */
-	} adamw;
+	} adamw;		 /* adam too */
+	struct {
+		double momentum, weight_decay;
+		double clip; /* as adamw's */
+		bool nesterov;
+		int64_t n_decay;
+	} sgd;
 };
 
 #define JM_NODE_IN  6
@@ -242,9 +369,11 @@ struct jm_node {
 /* ---- groups: what is offered, chosen, built and run ------------------------------------------------- */
 
 /*
- * One node, or several that may run as one. Covers that the engine offers (more will come; refuse what
- * is not known): linear+gelu (the linear's output is also kept when backward needs it: not virtual),
- * add+layernorm (likewise the sum), norm+adamw, layernorm-grad+cast.
+ * One node, or several that may run as one. Covers that the engine offers, each cut short from its end
+ * when refused (more will come; refuse what is not known): conv + bn-stats + bn-finalize + bn-apply,
+ * bn-stats + bn-finalize + bn-apply (mean and rstd are kept when backward needs them: not virtual),
+ * linear + gelu or gelu-erf or silu or swiglu (likewise the linear's output), add + layernorm or rmsnorm
+ * (likewise the sum), norm + adamw or adam or sgd, layernorm-grad or rmsnorm-grad + cast.
  */
 #define JM_GROUP_MAX 8
 struct jm_group {

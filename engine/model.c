@@ -77,12 +77,38 @@ static int set_all(struct jm_values *v, const char *text, struct jm_err *err)
 	return code;
 }
 
+static bool has(const struct jm_option *row, const char *name)
+{
+	while (row->name && strcmp(row->name, name) != 0)
+		row++;
+	return row->name;
+}
+
+/* Dimensions that were given and that this model lacks. */
+static int check_given(
+	const struct jm_model *model, const struct jm_values *given, struct jm_err *err)
+{
+	static const struct jm_option all[] = {JM_MODEL_OPTIONS, {0}};
+
+	for (int i = 0; given && i < given->n; i++) {
+		const char *name = given->value[i].option->name;
+
+		if (given->value[i].text && has(all, name) && !has(model->options, name))
+			return jm_err_set(err, JM_EUSAGE,
+				"Model %s has no --%s; leave it away, or take another model.",
+				model->name, name);
+	}
+	return 0;
+}
+
 int jm_model_dims(const struct jm_model *model, const struct jm_preset *preset,
 	const struct jm_values *given, struct jm_values *ret, struct jm_err *err)
 {
 	struct jm_values v;
-	int code = jm_values_init(&v, model->options, err);
+	int code = check_given(model, given, err);
 
+	if (!code)
+		code = jm_values_init(&v, model->options, err);
 	if (code)
 		return code;
 	if (preset)

@@ -19,19 +19,28 @@ struct jm_preset {
 		*workload; /* that trains it: `run PRESET` means this workload with model=PRESET */
 };
 
+/*
+ * What the host writes before a step.
+ * TOKENS: "ids" and "target", i32[batch,seq]: what goes in and what should come out.
+ * IMAGES: "image", [batch,3,height,width] in the compute type of the precision (f32, bf16, f64), plain,
+ *	its values spread as random normal ones; "target", i32[batch], the class of each. seq is 1.
+ * Where a model drops out, also "random.now", i32[1]: a number that differs from step to step.
+ */
+enum jm_feed { JM_FEED_TOKENS, JM_FEED_IMAGES };
+
 struct jm_model {
 	const char *name;
 	const char *summary;
-	const char *item; /* what throughput counts: "token" */
+	const char *item; /* what throughput counts: "token", "image" */
+	enum jm_feed feed;
 	const struct jm_option
 		*options; /* its dimensions; no defaults: a preset or the user sets them */
 	const struct jm_preset *presets; /* terminated by name NULL */
-	/* The length of a sequence when none is asked for; also checks the dimensions. */
+	/* The length of a sequence when none is asked for (1 for images); also checks the dimensions. */
 	int (*default_seq)(const struct jm_values *dims, int64_t *ret, struct jm_err *err);
 	/*
-	 * Declares the network for `batch` sequences of `seq` items. Inputs are called "ids" (i32, what
-	 * goes in) and "target" (i32, what should come out). Dimensions that do not fit are JM_EUSAGE or
-	 * JM_ERANGE.
+	 * Declares the network for `batch` samples of `seq` items, with the inputs of its feed.
+	 * Dimensions that do not fit are JM_EUSAGE or JM_ERANGE.
 	 */
 	int (*build)(struct jm_graph *g, const struct jm_values *dims, int64_t batch, int64_t seq,
 		struct jm_tensor **ret_loss, struct jm_err *err);
@@ -39,23 +48,35 @@ struct jm_model {
 
 extern const struct jm_model *const jm_models[]; /* NULL-terminated, generated */
 
-/* The dimensions that language models share, as rows for a command's or workload's own table: what the
- * user gives there replaces the preset's. */
+/* The dimensions of all models, as rows for a command's or workload's own table: what the user gives
+ * there replaces the preset's. A model lists those it has. */
 #define JM_MODEL_DIM(dim, most, text)                                                              \
 	{                                                                                          \
 		.name = dim, .type = JM_INT, .unit = "", .min = 1, .max = most, .help = text       \
 	}
-#define JM_MODEL_OPTIONS                                                                           \
-	JM_MODEL_DIM("layers", 100000, "blocks of the network"),                                   \
-		JM_MODEL_DIM("hidden", 10000000, "width of the residual stream"),                  \
-		JM_MODEL_DIM("heads", 100000, "attention heads"),                                  \
-		JM_MODEL_DIM("ffn", 100000000, "inner width of the feed-forward part"),            \
-		JM_MODEL_DIM("vocab", 100000000, "tokens in the vocabulary"),                      \
-		JM_MODEL_DIM("context", 100000000, "longest sequence the model is made for"),      \
+#define JM_DIM_LAYERS JM_MODEL_DIM("layers", 100000, "layers, or blocks, of the network")
+#define JM_DIM_HIDDEN                                                                              \
+	JM_MODEL_DIM("hidden", 10000000,                                                           \
+		"width of the residual stream; of a ResNet, its first channels")
+#define JM_DIM_HEADS JM_MODEL_DIM("heads", 100000, "attention heads")
+#define JM_DIM_KV_HEADS                                                                            \
+	JM_MODEL_DIM("kv-heads", 100000, "key and value heads, each shared by several heads")
+#define JM_DIM_FFN     JM_MODEL_DIM("ffn", 100000000, "inner width of the feed-forward part")
+#define JM_DIM_VOCAB   JM_MODEL_DIM("vocab", 100000000, "tokens in the vocabulary")
+#define JM_DIM_CONTEXT JM_MODEL_DIM("context", 100000000, "longest sequence the model is made for")
+#define JM_DIM_THETA   JM_MODEL_DIM("theta", 1000000000, "base of the rotary angles")
+#define JM_DIM_IMAGE   JM_MODEL_DIM("image", 100000, "height and width of an image, in pixels")
+#define JM_DIM_PATCH   JM_MODEL_DIM("patch", 100000, "height and width of a patch, in pixels")
+#define JM_DIM_CLASSES JM_MODEL_DIM("classes", 100000000, "kinds of images to tell apart")
+#define JM_DIM_POSITIONS                                                                           \
 	{                                                                                          \
 		.name = "positions", .type = JM_CHOICE, .choices = jm_model_positions,             \
 		.help = "learned (a table) or rotary"                                              \
 	}
+#define JM_MODEL_OPTIONS                                                                           \
+	JM_DIM_LAYERS, JM_DIM_HIDDEN, JM_DIM_HEADS, JM_DIM_KV_HEADS, JM_DIM_FFN, JM_DIM_VOCAB,     \
+		JM_DIM_CONTEXT, JM_DIM_THETA, JM_DIM_IMAGE, JM_DIM_PATCH, JM_DIM_CLASSES,          \
+		JM_DIM_POSITIONS
 extern const char *const jm_model_positions[];
 
 /* NULL when there is no preset of that name. */

@@ -52,6 +52,31 @@ static void flops_attention_grad(const struct jm_node *n, double *ret_model, dou
 	*ret_executed = 5 * product;
 }
 
+/* Every element of y takes a window of the channels of its group. */
+static double conv_product(const struct jm_tensor *y, const struct jm_tensor *w)
+{
+	double window = (double)(w->dim[1] * w->dim[2] * w->dim[3]);
+
+	return matmul((double)jm_tensor_count(y), 1, window);
+}
+
+static void flops_conv(const struct jm_node *n, double *ret_model, double *ret_executed)
+{
+	*ret_model = *ret_executed = conv_product(n->out[0], n->in[1]);
+}
+
+static void flops_conv_dgrad(const struct jm_node *n, double *ret_model, double *ret_executed)
+{
+	*ret_model = *ret_executed = conv_product(n->in[0], n->in[1]);
+}
+
+/* Published figures count three products for each convolution, the first one too. */
+static void flops_conv_wgrad(const struct jm_node *n, double *ret_model, double *ret_executed)
+{
+	*ret_executed = conv_product(n->in[0], n->out[0]);
+	*ret_model = *ret_executed * (n->attr.conv.stem ? 2 : 1);
+}
+
 static const struct jm_op_row rows[JM_OP_COUNT] = {
 	[JM_OP_EMBED] = {3, 1, -1, flops_none},
 	[JM_OP_EMBED_GRAD] = {2, 2, -1, flops_none},
@@ -71,6 +96,36 @@ static const struct jm_op_row rows[JM_OP_COUNT] = {
 	[JM_OP_CAST] = {1, 1, -1, flops_none},
 	[JM_OP_NORM] = {1, 1, -1, flops_none},
 	[JM_OP_ADAMW] = {3, 3, -1, flops_none},
+	[JM_OP_CONV] = {3, 1, -1, flops_conv},
+	[JM_OP_CONV_DGRAD] = {2, 1, -1, flops_conv_dgrad},
+	[JM_OP_CONV_WGRAD] = {2, 2, -1, flops_conv_wgrad},
+	[JM_OP_BN_STATS] = {1, 2, -1, flops_none},
+	[JM_OP_BN_FINALIZE] = {2, 3, -1, flops_none},
+	[JM_OP_BN_APPLY] = {6, 1, 0, flops_none},
+	[JM_OP_BN_GRAD] = {6, 4, 0, flops_none},
+	[JM_OP_RMSNORM] = {2, 2, -1, flops_none},
+	[JM_OP_RMSNORM_GRAD] = {4, 2, -1, flops_none},
+	[JM_OP_MAXPOOL] = {1, 1, -1, flops_none},
+	[JM_OP_MAXPOOL_GRAD] = {2, 1, -1, flops_none},
+	[JM_OP_AVGPOOL] = {1, 1, -1, flops_none},
+	[JM_OP_AVGPOOL_GRAD] = {1, 1, -1, flops_none},
+	[JM_OP_GAP] = {1, 1, -1, flops_none},
+	[JM_OP_GAP_GRAD] = {1, 1, -1, flops_none},
+	[JM_OP_RELU] = {1, 1, 0, flops_none},
+	[JM_OP_RELU_GRAD] = {2, 1, 0, flops_none},
+	[JM_OP_GELU_ERF] = {1, 1, -1, flops_none},
+	[JM_OP_GELU_ERF_GRAD] = {2, 1, 0, flops_none},
+	[JM_OP_SILU] = {1, 1, -1, flops_none},
+	[JM_OP_SILU_GRAD] = {2, 1, 0, flops_none},
+	[JM_OP_SWIGLU] = {1, 1, -1, flops_none},
+	[JM_OP_SWIGLU_GRAD] = {2, 1, -1, flops_none},
+	[JM_OP_TOKENS] = {3, 1, -1, flops_none},
+	[JM_OP_TOKENS_GRAD] = {1, 3, -1, flops_none},
+	[JM_OP_FIRST] = {1, 1, -1, flops_none},
+	[JM_OP_FIRST_GRAD] = {1, 1, -1, flops_none},
+	[JM_OP_DROPOUT] = {2, 1, 0, flops_none},
+	[JM_OP_ADAM] = {3, 3, -1, flops_none},
+	[JM_OP_SGD] = {3, 2, -1, flops_none},
 };
 
 const struct jm_op_row *jm_op_row(enum jm_op op)
@@ -84,6 +139,12 @@ static double moved(const struct jm_tensor *t)
 	return t && !t->is_virtual ? (double)t->bytes : 0;
 }
 
+/* Optimizers update what they write. */
+static bool updates(const struct jm_node *n)
+{
+	return n->op == JM_OP_ADAMW || n->op == JM_OP_ADAM || n->op == JM_OP_SGD;
+}
+
 static double bytes_moved(const struct jm_node *n)
 {
 	double bytes = 0;
@@ -91,7 +152,7 @@ static double bytes_moved(const struct jm_node *n)
 	for (int i = 0; i < n->n_in; i++)
 		bytes += moved(n->in[i]);
 	for (int i = 0; i < n->n_out; i++) {
-		bool read_too = n->op == JM_OP_ADAMW || n->accumulate >> i & 1;
+		bool read_too = updates(n) || n->accumulate >> i & 1;
 
 		bytes += moved(n->out[i]) * (read_too ? 2 : 1);
 	}

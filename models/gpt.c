@@ -14,7 +14,8 @@
 
 #define CARAML "arXiv 2409.12994, github.com/FZJ-JSC/CARAML"
 
-static const struct jm_option options[] = {JM_MODEL_OPTIONS, {0}};
+static const struct jm_option options[] = {JM_DIM_LAYERS, JM_DIM_HIDDEN, JM_DIM_HEADS, JM_DIM_FFN,
+	JM_DIM_VOCAB, JM_DIM_CONTEXT, JM_DIM_POSITIONS, {0}};
 
 static const struct jm_preset presets[] = {
 	{"gpt-117m", "GPT-2 small",

@@ -86,6 +86,10 @@ static int ref_select(
 		jm_err_set(err, JM_ENOSUP, "ref runs one node at a time.");
 		return 0;
 	}
+	if (!kernels[n->op].run) {
+		jm_err_set(err, JM_ENOSUP, "ref has no loops for it yet.");
+		return 0;
+	}
 	if (n->op == JM_OP_CAST) {
 		choice->in[0][0] = n->in[0]->layout;
 		choice->out[0][0] = n->out[0]->layout;
