@@ -304,27 +304,33 @@ def test_more_repeats_go_on(tmp_path):
     assert after[0] == before[0] and [r["case"]["repeat"] for r in after] == [1, 2, 3]
 
 
-def test_resumed_equals_uninterrupted(tmp_path):
-    """Killed at random moments again and again, the store ends up with the same figures."""
-    whole, parts = tmp_path / "whole.db", tmp_path / "parts.db"
-    reference = sweep(whole)
-    assert reference.returncode == 0
-    rng, kills = random.Random(7), 0
-    args = [*SIM, "--set", "gpu.power=300W,400W,700W", "--repeat", "4", "--store", str(parts)]
+def killed_on_the_way(args, rng, kills):
+    """Runs again after each kill until it ends by itself; returns how often it was killed."""
     while True:
         child = subprocess.Popen([BIN, *args], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             assert child.wait(timeout=rng.uniform(0.01, 0.2) if kills < 15 else 60) == 0
-            break
+            return kills
         except subprocess.TimeoutExpired:
             os.kill(child.pid, signal.SIGKILL)
             child.wait()
             kills += 1
-    assert kills > 2
-    done = jm(*args)
-    assert done.returncode == 0 and done.stdout == reference.stdout
-    assert [comparable(r) for r in records(parts)] == [comparable(r) for r in records(whole)]
-    assert query(parts, "PRAGMA integrity_check") == [("ok",)]
+
+
+def test_resumed_equals_uninterrupted(tmp_path):
+    """Killed at random moments again and again, a store ends up with the same figures."""
+    whole = tmp_path / "whole.db"
+    reference = sweep(whole)
+    assert reference.returncode == 0
+    rng, kills, stores = random.Random(7), 0, 0
+    while kills < 8:
+        parts, stores = tmp_path / f"parts{stores}.db", stores + 1
+        args = [*SIM, "--set", "gpu.power=300W,400W,700W", "--repeat", "4", "--store", str(parts)]
+        kills = killed_on_the_way(args, rng, kills)
+        done = jm(*args)
+        assert done.returncode == 0 and done.stdout == reference.stdout
+        assert [comparable(r) for r in records(parts)] == [comparable(r) for r in records(whole)]
+        assert query(parts, "PRAGMA integrity_check") == [("ok",)]
 
 
 def test_interrupt(tmp_path):
