@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "engine/model.h"
 #include "engine/program.h"
@@ -142,6 +143,7 @@ static int map_text(const char *path, struct text *ret, struct jm_err *err)
 static int find_text(struct jm_work *work, struct text *ret, struct jm_err *err)
 {
 	const char *path = jm_values_text(work->options, "text");
+	int code;
 
 	for (size_t i = 0; !path && i < sizeof(texts) / sizeof(*texts); i++)
 		if (!access(texts[i], R_OK))
@@ -151,8 +153,11 @@ static int find_text(struct jm_work *work, struct text *ret, struct jm_err *err)
 			"No text to learn from: %s and the like are not there; give one with "
 			"--text FILE.",
 			texts[0]);
-	snprintf(work->detail, sizeof(work->detail), "text %.80s", path);
-	return map_text(path, ret, err);
+	code = map_text(path, ret, err);
+	if (!code)
+		snprintf(work->detail, sizeof(work->detail), "text %.80s (xxh3 %016llx)", path,
+			(unsigned long long)XXH3_64bits(ret->bytes, ret->size));
+	return code;
 }
 
 static int check_text(const struct state *s, struct jm_err *err)

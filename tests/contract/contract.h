@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every member is held to, whoever wrote it. The three files test one kind each. */
+/* What every member is held to, whoever wrote it. Each file tests one kind. */
 #ifndef JM_CONTRACT_H
 #define JM_CONTRACT_H
 
@@ -49,6 +49,7 @@ void contract_source_arguments(void **unused);
 void contract_doctor(void **unused);
 void contract_controls(void **unused);
 void contract_workloads(void **unused);
+void contract_models(void **unused);
 void contract_absent(void **unused);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs over every source, control and workload that was built in; a new one is tested by being there. */
+/* Runs over every member that was built in; a new one is tested by being there. */
 #include "contract.h"
 
 void contract_absent(void **unused)
@@ -22,6 +22,7 @@ int main(void)
 		cmocka_unit_test(contract_doctor),
 		cmocka_unit_test(contract_controls),
 		cmocka_unit_test(contract_workloads),
+		cmocka_unit_test(contract_models),
 		cmocka_unit_test(contract_absent),
 	};
 

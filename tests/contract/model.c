@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A model: its presets are whole and trainable, its graph has the operands that workloads feed. */
+#include "contract.h"
+
+#include "engine/program.h"
+#include "engine/tensor.h"
+
+static void check_input(
+	const struct jm_graph *g, const char *model, const char *name, int64_t count)
+{
+	const struct jm_tensor *t = jm_graph_find(g, name);
+
+	if (!t || t->class != JM_CLASS_INPUT || t->type != JM_I32 || jm_tensor_count(t) != count)
+		fail_msg("%s: input %s is not there, or not %ld whole numbers", model, name,
+			(long)count);
+}
+
+/* Every parameter gets a gradient, and every name is used once. */
+static void check_parameters(const struct jm_graph *g, const char *model)
+{
+	for (int i = 0; i < g->n_cells; i++) {
+		const struct jm_cell *c = g->cell[i];
+
+		if (c->t.class != JM_CLASS_PARAM || !c->needs_grad)
+			continue;
+		if (!c->grad)
+			fail_msg("%s: %s gets no gradient", model, c->t.name);
+		if (jm_graph_find(g, c->t.name) != &c->t)
+			fail_msg("%s: two tensors are called %s", model, c->t.name);
+	}
+}
+
+static void check_preset(const struct jm_model *m, const struct jm_preset *preset)
+{
+	struct jm_training t = {.model = m, .batch = 2, .precision = JM_BF16};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_values dims;
+	struct jm_graph *g;
+
+	contract_name("preset", preset->name, preset->summary);
+	assert_non_null(preset->source);
+	assert_non_null(jm_workload_find(preset->workload, &err));
+	assert_ok(jm_model_dims(m, preset, NULL, &dims, &err), err);
+	t.dims = &dims;
+	assert_ok(jm_model_train(&t, &g, &err), err);
+	assert_true(t.seq > 0);
+	check_input(g, preset->name, "ids", t.batch * t.seq);
+	check_input(g, preset->name, "target", t.batch * t.seq);
+	check_parameters(g, preset->name);
+	assert_non_null(jm_graph_find(g, "loss"));
+	jm_graph_free(g);
+	jm_values_done(&dims);
+}
+
+void contract_models(void **unused)
+{
+	(void)unused;
+	for (int i = 0; jm_models[i]; i++) {
+		const struct jm_model *m = jm_models[i];
+		struct jm_err err = JM_ERR_INIT;
+		struct jm_values dims;
+		int rc;
+
+		contract_name("model", m->name, m->summary);
+		assert_true(m->item && m->default_seq && m->build && m->options);
+		for (const struct jm_preset *p = m->presets; p && p->name; p++)
+			check_preset(m, p);
+		rc = jm_model_dims(m, NULL, NULL, &dims, &err);
+		contract_error(m->name, rc, &err);
+	}
+}
