@@ -57,6 +57,7 @@ struct measurement {
 	struct jm_session *session;
 	struct jm_outcome outcome;
 	int64_t started_wall;
+	int lost; /* the error that ended the trace */
 };
 
 /* ---- sources ---- */
@@ -319,9 +320,9 @@ static int run_command(struct measurement *m)
 	rc = jm_launch(&cli->ctx, m->session, &o, &m->outcome, &cli->err);
 	if (rc == JM_ENOENT || rc == JM_EPERM)
 		m->outcome.status = jm_proc_status_of(rc);
-	/* the sampler's error must not hide that of the command */
+	/* A trace that could not be kept is told in the end; what is known is reported all the same. */
 	if (jm_session_stop(m->session, rc ? NULL : &cli->err) && !rc)
-		rc = cli->err.code;
+		m->lost = cli->err.code;
 	return rc;
 }
 
@@ -376,6 +377,8 @@ static int measure(struct jm_cli *cli)
 		rc = run_command(&m);
 	if (!rc)
 		rc = write_results(&m);
+	if (!rc)
+		rc = m.lost;
 	status = status_of(&m, rc);
 	jm_session_close(m.session);
 	for (int i = 0; i < m.n_sources; i++)

@@ -7,7 +7,7 @@
 
 enum kind { MULTIPLE, FRACTION, RAW, NOTHING, SAME };
 
-static const char magic[4] = {'j', 'm', 'T', '1'};
+static const uint8_t magic[4] = {'j', 'm', 'T', '1'};
 
 static uint64_t zigzag(int64_t v)
 {
@@ -63,9 +63,14 @@ static double inverse_of(double step)
 	return inverse >= 1 && inverse < 1e15 && fabs(inverse * step - 1) < 1e-9 ? inverse : 0;
 }
 
+/* Bit by bit, so that -0 comes back as -0. */
 static bool same(double a, double b)
 {
-	return !memcmp(&a, &b, sizeof(a));
+	uint64_t x, y;
+
+	memcpy(&x, &a, sizeof(x));
+	memcpy(&y, &b, sizeof(y));
+	return x == y;
 }
 
 /* The multiple of the step that gives back exactly this double, if there is one. */

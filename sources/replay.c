@@ -267,7 +267,7 @@ static int replay_open(struct jm_ctx *ctx, const char *arg, struct jm_meters *se
 		return rc;
 	s = calloc(1, sizeof(*s));
 	if (s)
-		s->track = calloc((size_t)(set->n_signals - first), sizeof(*s->track));
+		s->track = calloc((size_t)(set->n_signals - first) + 1, sizeof(*s->track));
 	if (!s || !s->track) {
 		free(s);
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a recording.");

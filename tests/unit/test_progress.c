@@ -90,8 +90,10 @@ static double scanned(const char *regex, const char *key, const char *output, in
 	double sum = 0;
 
 	assert_ok(jm_scan_new(regex, key, &scan, &err), err);
-	for (size_t i = 0; output[i]; i += 3) /* in odd pieces */
-		jm_scan_feed(scan, output + i, strnlen(output + i, 3), (int64_t)i, get, &got);
+	for (size_t n; *output; output += n) { /* in odd pieces */
+		n = strnlen(output, 3);
+		jm_scan_feed(scan, output, n, 5, get, &got);
+	}
 	jm_scan_end(scan, 1000, get, &got);
 	jm_scan_free(scan);
 	for (int i = 0; i < got.n; i++)
