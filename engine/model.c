@@ -101,6 +101,38 @@ static int check_given(
 	return 0;
 }
 
+/* What the user gave goes over the preset. */
+static int set_given(struct jm_values *v, const struct jm_values *given, struct jm_err *err)
+{
+	int code = 0;
+
+	for (int i = 0; i < v->n && !code; i++) {
+		const char *name = v->value[i].option->name;
+		const char *text = given ? jm_values_text(given, name) : NULL;
+
+		if (text)
+			code = jm_values_set(v, name, text, err);
+	}
+	return code;
+}
+
+static int complete(const struct jm_model *model, struct jm_values *v,
+	const struct jm_values *given, struct jm_err *err)
+{
+	double seq = given ? jm_values_number(given, "seq") : 0;
+	int code = 0;
+
+	if (model->complete)
+		code = model->complete(v, seq > 0 ? (int64_t)seq : 0, err);
+	for (int i = 0; i < v->n && !code; i++)
+		if (!v->value[i].text)
+			code = jm_err_set(err, JM_EUSAGE,
+				"Model %s needs --%s: no preset sets it; give it, or name a "
+				"preset.",
+				model->name, v->value[i].option->name);
+	return code;
+}
+
 int jm_model_dims(const struct jm_model *model, const struct jm_preset *preset,
 	const struct jm_values *given, struct jm_values *ret, struct jm_err *err)
 {
@@ -113,18 +145,10 @@ int jm_model_dims(const struct jm_model *model, const struct jm_preset *preset,
 		return code;
 	if (preset)
 		code = set_all(&v, preset->dims, err);
-	for (int i = 0; i < v.n && !code; i++) {
-		const char *name = v.value[i].option->name;
-		const char *text = given ? jm_values_text(given, name) : NULL;
-
-		if (text)
-			code = jm_values_set(&v, name, text, err);
-		else if (!v.value[i].text)
-			code = jm_err_set(err, JM_EUSAGE,
-				"Model %s needs --%s: no preset sets it; give it, or name a "
-				"preset.",
-				model->name, name);
-	}
+	if (!code)
+		code = set_given(&v, given, err);
+	if (!code)
+		code = complete(model, &v, given, err);
 	if (code)
 		jm_values_done(&v);
 	else

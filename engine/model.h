@@ -36,6 +36,11 @@ struct jm_model {
 	const struct jm_option
 		*options; /* its dimensions; no defaults: a preset or the user sets them */
 	const struct jm_preset *presets; /* terminated by name NULL */
+	/*
+	 * Optional: sets what neither preset nor user set (ffn = 4 hidden...). seq: the sequence asked
+	 * for, 0 = none. What stays unset is an error of the caller's.
+	 */
+	int (*complete)(struct jm_values *dims, int64_t seq, struct jm_err *err);
 	/* The length of a sequence when none is asked for (1 for images); also checks the dimensions. */
 	int (*default_seq)(const struct jm_values *dims, int64_t *ret, struct jm_err *err);
 	/*
@@ -84,7 +89,8 @@ const struct jm_preset *jm_model_find_preset(const char *name);
 /* A preset's or a model's name; *ret_preset is NULL for a model's. 'Did you mean' otherwise. */
 int jm_model_find(const char *name, const struct jm_model **ret,
 	const struct jm_preset **ret_preset, struct jm_err *err);
-/* The preset's dimensions (preset may be NULL) with those that `given` sets on top; jm_values_done. */
+/* The preset's dimensions (preset may be NULL) with those that `given` (may be NULL) sets on top,
+ * completed by the model; `given` may hold the sequence asked for, "seq". End with jm_values_done. */
 int jm_model_dims(const struct jm_model *model, const struct jm_preset *preset,
 	const struct jm_values *given, struct jm_values *ret, struct jm_err *err);
 

@@ -81,6 +81,32 @@ static int check(const struct dims *d, struct jm_err *err)
 	return 0;
 }
 
+static int set_text(struct jm_values *v, const char *name, const char *text, struct jm_err *err)
+{
+	return jm_values_text(v, name) ? 0 : jm_values_set(v, name, text, err);
+}
+
+static int set_whole(struct jm_values *v, const char *name, int64_t value, struct jm_err *err)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%lld", (long long)value);
+	return set_text(v, name, text, err);
+}
+
+static int gpt_complete(struct jm_values *v, int64_t seq, struct jm_err *err)
+{
+	int code = set_text(v, "vocab", "256", err); /* bytes */
+
+	if (!code)
+		code = set_text(v, "positions", "learned", err);
+	if (!code && jm_values_text(v, "hidden"))
+		code = set_whole(v, "ffn", 4 * whole(v, "hidden"), err);
+	if (!code && seq)
+		code = set_whole(v, "context", seq, err);
+	return code;
+}
+
 static int gpt_default_seq(const struct jm_values *v, int64_t *ret, struct jm_err *err)
 {
 	struct dims d = dims_of(v);
@@ -182,6 +208,7 @@ const struct jm_model jm_model_gpt = {
 	.item = "token",
 	.options = options,
 	.presets = presets,
+	.complete = gpt_complete,
 	.default_seq = gpt_default_seq,
 	.build = gpt_build,
 };

@@ -57,6 +57,12 @@ def test_small_by_hand():
     assert (d["batch"], d["seq"], d["precision"], d["item"]) == (3, 16, "f32", "token")
 
 
+def test_what_is_not_given_is_completed():
+    short = describe(*"gpt --layers 2 --hidden 64 --heads 4 --seq 32 --device ref".split())
+    full = describe(*SMALL)
+    assert short == full
+
+
 def test_batch_scales_activations_only():
     one, four = (describe(*SMALL, "--batch", n) for n in (1, 4))
     assert one["parameters"] == four["parameters"]
@@ -83,6 +89,7 @@ def test_json_file(tmp_path):
 @pytest.mark.parametrize("words, status, hint", [
     (["gpt-117n"], USAGE, "did you mean 'gpt-117m'"),
     (["gpt"], USAGE, "--layers"),
+    (["gpt", "--layers", "2", "--hidden", "64", "--heads", "4"], USAGE, "--context"),
     (["gpt-117m", "--heads", "7"], USAGE, "do not divide"),
     (["gpt-800m", "--hidden", "24", "--heads", "8"], USAGE, "even"),
     (["gpt-117m", "--seq", "1025"], USAGE, "1024 learned positions"),
