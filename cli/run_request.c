@@ -173,10 +173,12 @@ static int no_such_work(struct jm_cli *cli, const char *name)
 
 	for (int i = 0; jm_workloads[i] && n < MAX_NAMES; i++)
 		names[n++] = jm_workloads[i]->name;
-	for (int i = 0; jm_models[i]; i++)
+	for (int i = 0; jm_models[i] && n < MAX_NAMES; i++) {
+		names[n++] = jm_models[i]->name;
 		for (const struct jm_preset *p = jm_models[i]->presets; p->name && n < MAX_NAMES;
 			p++)
 			names[n++] = p->name;
+	}
 	near = jm_did_you_mean(name, names, n);
 	if (near)
 		return jm_err_set(&cli->err, JM_EUSAGE,
@@ -188,11 +190,19 @@ static int no_such_work(struct jm_cli *cli, const char *name)
 		name);
 }
 
-/* The preset of a model stands for training it: `run gpt-117m` is `run train --model gpt-117m`. */
+static bool is_model(const char *name)
+{
+	const struct jm_preset *preset;
+	const struct jm_model *model;
+
+	return !jm_model_find(name, &model, &preset, NULL);
+}
+
+/* A model or preset stands for training it: `run gpt-117m` is `run train --model gpt-117m`. */
 static int add_workload(struct jm_cli *cli, json_t *what)
 {
 	const char *name = cli->args[0];
-	bool model = jm_model_find_preset(name) != NULL;
+	bool model = is_model(name);
 	const struct jm_workload *w = find_workload(model ? "train" : name);
 	char who[96];
 	int rc;

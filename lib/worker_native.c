@@ -180,7 +180,7 @@ static void record_native(struct jm__worker *w, const struct native *n)
 	double rate = n->elapsed_s > 0 ? n->items / n->elapsed_s : NAN;
 	bool some = n->n_steady > 0 && n->items > 0;
 
-	jm_record_set(r, "unit", json_string(n->workload->unit));
+	jm_record_set(r, "unit", json_string(n->work.unit ? n->work.unit : n->workload->unit));
 	jm_record_set(r, "devices", json_integer(n->work.n_devices));
 	jm_record_set(r, "steps", json_integer(n->n_steady));
 	jm_record_set(r, "warmup_steps", json_integer(n->n_warm));

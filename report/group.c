@@ -306,7 +306,7 @@ static bool is_dim(const struct jm_group *g, const char *name)
 static void title_differences(
 	const struct jm_group *g, struct jm_group_series *s, const json_t *parameters)
 {
-	static const char *const said[] = {"workload", "device", "precision"};
+	static const char *const said[] = {"workload", "model", "response", "device", "precision"};
 	const json_t *value;
 	const char *key;
 
@@ -332,6 +332,14 @@ static void title_differences(
 	}
 }
 
+/* What the workload works on, where it has a choice: "gpt-117m", "llama3-8b-train". */
+static const char *subject(const json_t *record)
+{
+	const char *model = json_string_value(jm_dim_parameter(record, "model"));
+
+	return model ? model : json_string_value(jm_dim_parameter(record, "response"));
+}
+
 static void title_series(struct jm_group_series *s)
 {
 	const json_t *command = json_object_get(s->record, "command"), *word;
@@ -341,6 +349,8 @@ static void title_series(struct jm_group_series *s)
 	if (!*workload)
 		workload = json_string_value(jm_dim_parameter(s->record, "workload"));
 	join(s->title, sizeof(s->title), "", workload ? workload : "");
+	if (subject(s->record))
+		join(s->title, sizeof(s->title), " ", subject(s->record));
 	if (!*s->title)
 		json_array_foreach(command, i, word)
 			join(s->title, sizeof(s->title), " ", json_string_value(word));
