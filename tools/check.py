@@ -76,7 +76,7 @@ def count(result):
 
 def run_tests(log, folder, keep=lambda name: True, env=None):
     _, listed = sh(log, "meson", "test", "-C", folder, "--list", "--no-rebuild")
-    names = re.findall(r"^(?:\S+ / )?([\w.-]+)$", listed, re.M)
+    names = list(dict.fromkeys(re.findall(r"^(?:\S+ / )?([\w.-]+)$", listed, re.M)))
     chosen = [name for name in names if keep(name)]
     if not chosen:
         return Tally(0, 1, note="no tests are there")
@@ -94,9 +94,11 @@ def run_tests(log, folder, keep=lambda name: True, env=None):
         total.skipped += skipped
         if failed:
             bad.append(result["name"].split(" / ")[-1])
-    if len(lines) < len(chosen):
-        total.failed += len(chosen) - len(lines)
-        bad.append(f"{len(chosen) - len(lines)} without a result")
+    seen = {json.loads(line)["name"].split(" / ")[-1] for line in lines}
+    for name in chosen:
+        if name not in seen:
+            total.failed += 1
+            bad.append(f"{name} (without a result)")
     total.note = f"{len(lines)} programs" + (f"; failed: {', '.join(bad)}" if bad else "")
     left_out = [name for name in names if name not in chosen]
     if left_out:

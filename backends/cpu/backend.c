@@ -236,11 +236,13 @@ static void *cpu_alloc(void *dev, size_t bytes)
 
 static void cpu_release(void *dev, void *memory)
 {
-	size_t *head = (size_t *)memory - 2;
+	size_t *head;
 
 	(void)dev;
-	if (memory)
-		munmap((void *)(uintptr_t)head[0], head[1]);
+	if (!memory)
+		return;
+	head = (size_t *)memory - 2;
+	munmap((void *)(uintptr_t)head[0], head[1]);
 }
 
 static int cpu_copy(

@@ -65,7 +65,8 @@ static void exp_and_tanh(void **unused)
 		near((double)jm_tanh(in) / tanh((double)in), 1, 1e-6);
 	}
 	assert_true(jm_exp(-1e9f) == 0 && isinf(jm_exp(89)) && isnan(jm_exp(NAN)));
-	assert_true(isnan(jm_from_bf16(jm_to_bf16(NAN))) && isinf(jm_from_bf16(jm_to_bf16(3.4e38f))));
+	assert_true(
+		isnan(jm_from_bf16(jm_to_bf16(NAN))) && isinf(jm_from_bf16(jm_to_bf16(3.4e38f))));
 }
 
 /* ---- products ---------------------------------------------------------------------------------------- */

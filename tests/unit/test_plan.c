@@ -208,8 +208,8 @@ static void test_bad(void **state)
 {
 	const char *const bad[] = {"{}", "{\"what\": {}, \"repeat\": 0}",
 		"{\"what\": 3, \"repeat\": 1}",
-		"{\"what\": {\"workload\": \"null\", \"options\": {\"a\": [\"1\", \"1\"]}}, "
-		"\"repeat\": 1, \"seed\": 1}"};
+		("{\"what\": {\"workload\": \"null\", \"options\": {\"a\": [\"1\", \"1\"]}}, "
+		 "\"repeat\": 1, \"seed\": 1}")};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
