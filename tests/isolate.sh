@@ -7,6 +7,7 @@ dir=$(mktemp -d "${TMPDIR:-/tmp}/joulemark-test.XXXXXX") || exit 99
 trap 'rm -rf "$dir"' EXIT
 trap 'exit 130' INT TERM
 mkdir "$dir/state" "$dir/tmp" "$dir/home"
+chmod 755 "$dir" "$dir/tmp" # a test may go on as another user
 unset JM_ROOT JM_NVML_LIB XDG_STATE_HOME XDG_CONFIG_HOME CUDA_VISIBLE_DEVICES
 export JM_STATE="$dir/state" TMPDIR="$dir/tmp" HOME="$dir/home"
 "$@"
