@@ -3,7 +3,7 @@
 #include "kernels.h"
 #include "simd.h"
 
-enum { STRIPE = 64 };
+enum { STRIPE = 64, COLUMNS = 256 };
 
 static void embed(const struct cpu_embed *p, int threads)
 {
@@ -113,9 +113,9 @@ static void rope(const struct cpu_rope *p, int threads)
 static void sum_rows(struct cpu_vec x, float *y, int64_t rows, int64_t width, bool add, int threads)
 {
 #pragma omp parallel for schedule(static) num_threads(threads)
-	for (int64_t c = 0; c < width; c += STRIPE) {
-		float sum[STRIPE] = {0}, buf[STRIPE];
-		size_t m = (size_t)(width - c < STRIPE ? width - c : STRIPE);
+	for (int64_t c = 0; c < width; c += COLUMNS) {
+		float sum[COLUMNS] = {0}, buf[COLUMNS];
+		size_t m = (size_t)(width - c < COLUMNS ? width - c : COLUMNS);
 		for (int64_t r = 0; r < rows; r++) {
 			const float *v = jm_view(x.data, x.bf16, (size_t)(r * width + c), m, buf);
 			for (size_t i = 0; i < m; i++)

@@ -21,8 +21,8 @@ enum {
 	MR = 8,			 /* rows of a panel of a */
 	RK = JM_ROWS,		 /* rows whose sums fit the registers */
 	GROUP = 48,		 /* rows or columns packed together; multiple of MR and NR */
-	TILE_M = 16 * MR,
-	TILE_N = 4 * NR,
+	TILE_M = 32 * MR,
+	TILE_N = 2 * NR,
 	MC = 1536,
 	NC = 3072,
 	KC = 1024,

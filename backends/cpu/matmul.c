@@ -55,17 +55,20 @@ static struct cpu_gemm describe(const struct cpu_dev *dev, const struct jm_node 
 }
 
 /*
- * Measured on two cores of a Sapphire Rapids without tiles (bench/step): own gemm 300 GFLOP/s of 354 for
- * either type; oneDNN 340 in f32, 170 in bf16 (its dot product instruction takes two cycles there), and
- * 170 to 190 in f32 where rows of b are a multiple of 4 KiB apart and not transposed (one cache set).
+ * Measured on two cores of a Sapphire Rapids without tiles, GFLOP/s of 354 (f32 multiply-adds): own gemm
+ * about 300 for either type; oneDNN 300 to 340 in f32, but 170 in bf16 (its dot product instruction takes
+ * two cycles there), 140 in f32 where rows of b are a multiple of 4 KiB apart (one cache set), and 245 to
+ * 290 with a vocabulary of 50257.
  */
 static bool own_is_faster(const struct cpu_dev *dev, const struct cpu_gemm *g)
 {
+	double flops = 2. * (double)g->m * (double)g->n * (double)g->k;
+
 	if (g->a.bf16 != g->b.bf16 || (!g->a.bf16 && g->c_bf16))
-		return true;
+		return true; /* a mix that oneDNN does not know */
 	if (g->a.bf16)
 		return !dev->fast_bf16;
-	return dev->kernels->wide && !g->b.transposed && g->b.ld % 1024 == 0;
+	return dev->kernels->wide && ((!g->b.transposed && g->b.ld % 1024 == 0) || flops > 5e10);
 }
 
 /* ---- oneDNN ----------------------------------------------------------------------------------------- */

@@ -5,14 +5,30 @@
 
 #include <math.h>
 
-enum { BLOCK = 1 << 16 };
+enum { BLOCK = 1 << 16, RUN = 512 };
 
 static size_t norm_scratch(int64_t n)
 {
 	return (size_t)((n + BLOCK - 1) / BLOCK) * sizeof(double);
 }
 
-/* Squares and sums in f64; blocks of fixed size, added in order: the same bits for any thread count. */
+/* f32 sums of RUN squares, then f64: every addition of f32 is one of at most RUN / 16 of its lane. */
+static double sum_squares(const float *x, int64_t n)
+{
+	double sum = 0;
+
+	for (int64_t i = 0; i < n; i += RUN) {
+		int64_t m = n - i < RUN ? n - i : RUN;
+		float part = 0;
+#pragma omp simd reduction(+ : part)
+		for (int64_t j = 0; j < m; j++)
+			part += x[i + j] * x[i + j];
+		sum += (double)part;
+	}
+	return sum;
+}
+
+/* Blocks of fixed size, added in order: the same bits for any number of threads. */
 static void norm(const float *x, int64_t n, float *y, bool add, double *scratch, int threads)
 {
 	int64_t blocks = (n + BLOCK - 1) / BLOCK;
@@ -20,12 +36,8 @@ static void norm(const float *x, int64_t n, float *y, bool add, double *scratch,
 
 #pragma omp parallel for schedule(static) num_threads(threads)
 	for (int64_t b = 0; b < blocks; b++) {
-		int64_t end = (b + 1) * BLOCK < n ? (b + 1) * BLOCK : n;
-		double sum = 0;
-#pragma omp simd reduction(+ : sum)
-		for (int64_t i = b * BLOCK; i < end; i++)
-			sum += (double)x[i] * (double)x[i];
-		scratch[b] = sum;
+		int64_t from = b * BLOCK;
+		scratch[b] = sum_squares(x + from, n - from < BLOCK ? n - from : BLOCK);
 	}
 	for (int64_t b = 0; b < blocks; b++)
 		total += scratch[b];

@@ -26,15 +26,6 @@ static void gelu(struct cpu_vec x, struct cpu_vec y, int64_t n, bool add, int th
 	}
 }
 
-/* With t = tanh(u), u = c (x + d x^3): gelu' = (1 + t) / 2 + x / 2 (1 - t^2) c (1 + 3 d x^2). */
-JM_INLINE float gelu_slope(float x)
-{
-	float t = jm_tanh(0.79788456f * (x + 0.044715f * x * x * x));
-	float du = 0.79788456f * (1.f + 0.134145f * x * x);
-
-	return 0.5f * (1.f + t) + 0.5f * x * (1.f - t * t) * du;
-}
-
 static void gelu_grad(
 	struct cpu_vec dy, struct cpu_vec x, struct cpu_vec dx, int64_t n, bool add, int threads)
 {
@@ -45,7 +36,7 @@ static void gelu_grad(
 		const float *g = jm_view(dy.data, dy.bf16, at, m, a);
 		const float *v = jm_view(x.data, x.bf16, at, m, b);
 		for (size_t j = 0; j < m; j++)
-			c[j] = g[j] * gelu_slope(v[j]);
+			c[j] = g[j] * jm_gelu_slope(v[j]);
 		jm_emit(dx.data, dx.bf16, add, at, m, c);
 	}
 }
@@ -71,8 +62,12 @@ static void cast(struct cpu_vec x, struct cpu_vec y, int64_t n, bool accumulate,
 	for (int64_t i = 0; i < n; i += PIECE) {
 		float a[PIECE];
 		size_t m = piece(n, i), at = (size_t)i;
+		if (!accumulate) {
+			jm_store(y.data, y.bf16, at, m, jm_view(x.data, x.bf16, at, m, a));
+			continue;
+		}
 		jm_load(x.data, x.bf16, at, m, a);
-		jm_emit(y.data, y.bf16, accumulate, at, m, a);
+		jm_emit(y.data, y.bf16, true, at, m, a);
 	}
 }
 

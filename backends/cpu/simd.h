@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What all kernels of this folder share: vectors of the target's width, bf16 and f32 rows, exp and tanh.
+ * What all kernels of this folder share: vectors of the target's width, bf16 and f32 rows, exp and gelu.
  *
  * Every kernel file is compiled several times from the same source (portable, AVX2, AVX-512); JM_CPU()
  * gives its names the target's suffix. Fused multiply-adds are allowed (-ffp-contract=fast), so the last
@@ -145,20 +145,31 @@ JM_INLINE float jm_exp(float x)
 	return x != x ? x : p;
 }
 
-/* tanh u = 1 - 2 / (e^2u + 1); for small |u| the difference would cancel, so the odd series is used. */
-JM_INLINE float jm_tanh(float u)
+/*
+ * The tanh form of gelu (arXiv 1606.08415): x (1 + tanh u) / 2 = x s, s = 1 / (1 + e^-2u). Written with
+ * e^-|2u|, nothing cancels and nothing overflows. *ret_slope (may be NULL): s (1 - s).
+ */
+JM_INLINE float jm_gelu_gate(float x, float *ret_slope)
 {
-	float u2 = u * u;
-	float near = u + u * u2 * (-0.33333333f + u2 * (0.13333333f - u2 * 0.053968254f));
-	float far = 1.f - 2.f / (jm_exp(2.f * u) + 1.f);
+	float u2 = 1.5957691f * (x + 0.044715f * x * x * x);
+	float e = jm_exp(u2 < 0 ? u2 : -u2), r = 1.f / (1.f + e);
 
-	return u2 < 0.0225f ? near : far;
+	if (ret_slope)
+		*ret_slope = e * r * r;
+	return u2 < 0 ? e * r : r;
 }
 
-/* The tanh form, arXiv 1606.08415. */
 JM_INLINE float jm_gelu(float x)
 {
-	return 0.5f * x * (1.f + jm_tanh(0.79788456f * (x + 0.044715f * x * x * x)));
+	return x * jm_gelu_gate(x, NULL);
+}
+
+/* d/dx x s = s + x s' with s' = s (1 - s) d(2u)/dx */
+JM_INLINE float jm_gelu_slope(float x)
+{
+	float slope, gate = jm_gelu_gate(x, &slope);
+
+	return gate + x * slope * 1.5957691f * (1.f + 0.134145f * x * x);
 }
 
 #endif

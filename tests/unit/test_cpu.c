@@ -51,18 +51,20 @@ static void near(double got, double want, double tolerance)
 	assert_true(fabs(got - want) <= tolerance);
 }
 
-/* ---- exp, tanh, bf16 --------------------------------------------------------------------------------- */
+/* ---- exp, gelu, bf16 --------------------------------------------------------------------------------- */
 
-static void exp_and_tanh(void **unused)
+static void exp_and_gelu(void **unused)
 {
 	(void)unused;
 	for (double x = -87; x < 88.7; x += 0.0037) {
 		float in = (float)x;
 		near((double)jm_exp(in) / exp((double)in), 1, 2e-7);
 	}
-	for (double x = -12; x < 12; x += 0.00031) {
-		float in = (float)x;
-		near((double)jm_tanh(in) / tanh((double)in), 1, 1e-6);
+	for (double x = -9; x < 9; x += 0.00031) {
+		double in = (double)(float)x, u = sqrt(2 / M_PI) * (in + 0.044715 * in * in * in);
+		double s = 1 / (1 + exp(-2 * u)), du = sqrt(2 / M_PI) * (1 + 0.134145 * in * in);
+		near((double)jm_gelu((float)x), in * s, 1e-6 * fabs(in * s) + 1e-7);
+		near((double)jm_gelu_slope((float)x), s + 2 * in * s * (1 - s) * du, 5e-7);
 	}
 	assert_true(jm_exp(-1e9f) == 0 && isinf(jm_exp(89)) && isnan(jm_exp(NAN)));
 	assert_true(
@@ -346,7 +348,7 @@ static void losses(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(exp_and_tanh),
+		cmocka_unit_test(exp_and_gelu),
 		cmocka_unit_test(products),
 		cmocka_unit_test(attention),
 		cmocka_unit_test(norms),
