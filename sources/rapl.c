@@ -34,7 +34,7 @@ struct zone {
 struct state {
 	struct jm_ctx *ctx;
 	struct zone zone[MAX_ZONES];
-	int n;
+	int n, error; /* error: errno where the folder cannot be read */
 };
 
 static int read_text(
@@ -167,6 +167,7 @@ static int find_zones(struct state *s)
 
 	snprintf(path, sizeof(path), "%s" FOLDER, s->ctx->root);
 	n = scandir(path, &entries, is_zone, by_number);
+	s->error = n < 0 ? errno : 0;
 	/* "intel-rapl-mmio:0" sorts before "intel-rapl:0" but must lose against it */
 	for (int mmio = 0; mmio < 2; mmio++)
 		for (int i = 0; i < n && s->n < MAX_ZONES; i++)
@@ -229,6 +230,9 @@ static int nothing_usable(const struct state *s, struct jm_err *err)
 {
 	const struct zone *first = &s->zone[0];
 
+	if (s->error == EACCES || s->error == EPERM)
+		return jm_err_set(err, JM_EPERM,
+			"The folder %s" FOLDER " may not be read; run as root.", s->ctx->root);
 	if (!s->n)
 		return jm_err_set(err, JM_ENOENT,
 			"There are no RAPL zones in %s" FOLDER

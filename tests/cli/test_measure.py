@@ -39,7 +39,7 @@ def fakes(text):
 @pytest.fixture(name="rapl")
 def rapl_tree():
     """A made-up /sys with one package; energy_uj is a plain file."""
-    root = pathlib.Path(tempfile.mkdtemp())
+    root = pathlib.Path(tempfile.mkdtemp(dir="/tmp"))  # where any user can look
     zone = root / "sys/class/powercap/intel-rapl:0"
     zone.mkdir(parents=True)
     (zone / "name").write_text("package-0\n")
