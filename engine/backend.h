@@ -360,6 +360,7 @@ struct jm_node {
 	struct jm_tensor *in[JM_NODE_IN], *out[JM_NODE_OUT];
 	union jm_attr attr;
 	unsigned accumulate;	   /* bit i: out[i] += */
+	bool again;		   /* what an earlier node of the step computed already */
 	const struct jm_node *fwd; /* gradient ops: the forward node, as a hint; else NULL */
 	int id;			   /* the engine's own number */
 	/* What the mathematics needs; what the op's definition computes; bytes of operands and results. */

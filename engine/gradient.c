@@ -103,12 +103,18 @@ static bool awaited_elsewhere(
 	return false;
 }
 
+/* Gradients of parameters join those of earlier micro-steps. */
+static bool adds_up(const struct walk *w, const struct jm_tensor *t)
+{
+	return t->class == JM_CLASS_PARAM && w->g->micro_steps > 1;
+}
+
 /* Where a part of t's gradient is to go; ret_add: it joins what is there. */
 static struct jm_tensor *part_of(struct walk *w, struct jm_tensor *t, bool *ret_add)
 {
 	struct jm_tensor *shared = w->grad[t->id];
 
-	*ret_add = shared;
+	*ret_add = shared || adds_up(w, t);
 	if (!shared)
 		return w->grad[t->id] = new_gradient(w, t);
 	if (!awaited_elsewhere(w, t, shared))
@@ -122,16 +128,19 @@ static struct jm_tensor *part_of(struct walk *w, struct jm_tensor *t, bool *ret_
 static void pass_on(struct walk *w, struct jm_tensor *d, struct jm_tensor *t)
 {
 	struct jm_tensor *sum, *have = w->grad[t->id];
+	struct jm_node *n;
 
 	if (d->type == t->type && !have && t->class != JM_CLASS_PARAM) {
 		w->grad[t->id] = d;
 		return;
 	}
-	sum = new_gradient(w, t);
+	sum = have && t->class == JM_CLASS_PARAM ? have : new_gradient(w, t);
 	if (have)
-		jm_graph_node(w->g, JM_OP_ADD, (struct jm_tensor *[]){have, d}, &sum);
+		n = jm_graph_node(w->g, JM_OP_ADD, (struct jm_tensor *[]){have, d}, &sum);
 	else
-		jm_graph_node(w->g, JM_OP_CAST, &d, &sum);
+		n = jm_graph_node(w->g, JM_OP_CAST, &d, &sum);
+	if (n && !have)
+		n->accumulate = adds_up(w, t);
 	w->grad[t->id] = sum;
 }
 
@@ -233,6 +242,7 @@ int jm_graph_gradients(struct jm_graph *g, struct jm_tensor *loss, struct jm_err
 	if (!w.grad)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for gradients.");
 	jm_graph_scope(g, "%s", "");
+	g->n_forward = n_nodes;
 	for (int i = n_nodes - 1; i >= 0 && !g->err.code; i--) {
 		w.node = g->node[i];
 		if (!reached(&w, loss) || is_copy(w.node))

@@ -45,6 +45,7 @@ void jm_graph_scope(struct jm_graph *g, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(g->scope, sizeof(g->scope), fmt, ap);
 	va_end(ap);
+	g->block = *g->scope ? ++g->n_blocks : 0;
 }
 
 /* Room for one more pointer in a growing array; false = out of memory. */
@@ -113,6 +114,7 @@ struct jm_tensor *jm_graph_tensor(struct jm_graph *g, enum jm_class class, enum 
 	c->t.bytes = jm_layout_bytes(&c->t, &c->t.layout);
 	c->t.id = g->n_cells - 1;
 	c->first = c->last = -1;
+	c->block = g->block;
 	return &c->t;
 }
 

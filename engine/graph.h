@@ -28,6 +28,8 @@ struct jm_cell {
 	struct jm_node *producer; /* who writes it first; NULL = the host */
 	bool needs_grad;	  /* a parameter, or computed from one */
 	bool read;		  /* by a group that is selected already */
+	int block;		  /* of the network it was declared in; 0 = in none */
+	bool kept; /* computed again later: never virtual, so that both rounds give the same bits */
 	/* liveness, arena */
 	struct jm_tensor *alias; /* shares the memory of that one; NULL = has its own */
 	int first, last;	 /* positions of the units that touch it; -1 = none */
@@ -43,11 +45,16 @@ struct jm_graph {
 	enum jm_dtype stream;  /* of the residual stream */
 	enum jm_dtype vector;  /* of parameters, gradients, statistics, losses */
 	char scope[24];	       /* prefix of names */
+	int block, n_blocks;   /* the one being declared; a named scope begins the next */
+	int n_forward;	       /* nodes before the gradients; 0 = there are none yet */
+	int n_update;	       /* nodes from the end that are the update */
+	int micro_steps;       /* whose gradients add up before an update; 0 is 1 */
 	struct jm_err err;
 };
 
 struct jm_graph *jm_graph_new(enum jm_dtype precision); /* NULL = out of memory */
 void jm_graph_free(struct jm_graph *g);			/* takes NULL */
+/* A name that is not empty also begins a new block, the unit of recomputation. */
 void jm_graph_scope(struct jm_graph *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- for models: dims are outermost first; names get the scope in front ----------------------------- */
@@ -89,6 +96,10 @@ int64_t jm_graph_parameters(const struct jm_graph *g); /* elements, without padd
 
 /* gradient.c: appends the backward nodes of `loss`, which must come from softmax-xent. */
 int jm_graph_gradients(struct jm_graph *g, struct jm_tensor *loss, struct jm_err *err);
+
+/* recompute.c: blocks keep only what other blocks read; the rest is computed again before it is needed
+ * for gradients. After jm_graph_gradients, before the update. */
+int jm_graph_recompute(struct jm_graph *g, struct jm_err *err);
 
 struct jm_adamw {
 	double beta1, beta2, eps, weight_decay;

@@ -45,7 +45,7 @@ static void mark_virtual(struct jm_graph *g, int i, int n, const int *uses)
 
 			/* A result that nobody reads is still somebody's operand: not inside. */
 			if (t && t->class == JM_CLASS_ACT && k + 1 < i + n &&
-				reads(g->node[k + 1], t))
+				!jm_graph_cell(g, t)->kept && reads(g->node[k + 1], t))
 				t->is_virtual = uses_inside(g, i, n, t) == uses[t->id];
 		}
 }

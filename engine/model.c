@@ -168,8 +168,14 @@ static int fill_in(struct jm_training *t, struct jm_graph *g, struct jm_err *err
 		code = t->model->build(g, t->dims, t->batch, t->seq, &loss, err);
 	if (!code && g->err.code)
 		code = jm_err_set(err, g->err.code, "%s", g->err.text);
-	if (!code)
-		code = jm_graph_gradients(g, loss, err);
+	if (code)
+		return code;
+	g->micro_steps = t->micro_steps;
+	if (g->micro_steps > 1)
+		jm_graph_cell(g, loss)->producer->attr.xent.scale = 1.0 / g->micro_steps;
+	code = jm_graph_gradients(g, loss, err);
+	if (!code && t->recompute)
+		code = jm_graph_recompute(g, err);
 	return code ? code : jm_graph_adamw(g, &t->adamw, err);
 }
 

@@ -101,6 +101,8 @@ struct jm_training {
 	int64_t batch, seq; /* seq 0 = the model's default; filled in */
 	enum jm_dtype precision;
 	struct jm_adamw adamw;
+	int micro_steps; /* of `batch` each, whose gradients add up before an update; 0 is 1 */
+	bool recompute;	 /* blocks compute their activations again for their gradients */
 };
 /* Network, gradients and update as one graph, with input "adamw.now" and scalars "loss", "grad.norm". */
 int jm_model_train(struct jm_training *t, struct jm_graph **ret, struct jm_err *err);

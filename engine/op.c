@@ -168,5 +168,7 @@ static double bytes_embed(const struct jm_node *n)
 void jm_node_cost(struct jm_node *n)
 {
 	rows[n->op].flops(n, &n->flops_model, &n->flops_executed);
+	if (n->again)
+		n->flops_model = 0;
 	n->bytes = n->op == JM_OP_EMBED ? bytes_embed(n) : bytes_moved(n);
 }

@@ -57,6 +57,7 @@ static void append_nodes(struct jm_graph *g, const struct jm_adamw *how, int64_t
 	if (g->err.code)
 		return;
 	make_views(g, p, d);
+	g->n_update = 2;
 	jm_graph_node(g, JM_OP_NORM, OPS(d), OPS(norm));
 	update = jm_graph_node(g, JM_OP_ADAMW, OPS(d, norm, now), OPS(p, m, v));
 	if (!update)

@@ -5,21 +5,30 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "profile.h"
 #include "tensor.h"
+
+#define CLEAR_PIECE ((size_t)1 << 20) /* bytes: stays in a cache */
+
+int jm_program_micro_steps(const struct jm_program *p)
+{
+	return p->graph->micro_steps > 1 ? p->graph->micro_steps : 1;
+}
 
 static void sum_up(struct jm_program *p)
 {
 	for (int i = 0; i < p->n_units; i++) {
 		const struct jm_unit *u = p->unit[i];
-		double executed = 0;
+		double executed = 0, times = i < p->n_micro ? jm_program_micro_steps(p) : 1;
 
 		for (int k = 0; k < u->group.n_nodes; k++) {
-			p->flops_model += u->group.node[k]->flops_model;
+			p->flops_model += times * u->group.node[k]->flops_model;
 			executed += u->group.node[k]->flops_executed;
-			p->bytes += u->group.node[k]->bytes;
+			p->bytes += times * u->group.node[k]->bytes;
 		}
 		p->flops_executed +=
-			u->choice.flops_executed > 0 ? u->choice.flops_executed : executed;
+			times *
+			(u->choice.flops_executed > 0 ? u->choice.flops_executed : executed);
 	}
 }
 
@@ -85,14 +94,60 @@ int jm_program_build(struct jm_program *p, struct jm_err *err)
 	return code;
 }
 
-int jm_program_run(struct jm_program *p, struct jm_err *err)
+static int run_units(struct jm_program *p, int from, int to, struct jm_err *err)
 {
 	const struct jm_device *d = p->device;
 	int code = 0;
 
-	for (int i = 0; i < p->n_units && !code; i++)
+	if (p->profile)
+		return jm_profile_run(p, from, to, err);
+	for (int i = from; i < to && !code; i++)
 		code = d->backend->run(d->dev, p->unit[i]->exec, err);
 	return code ? code : d->backend->sync(d->dev, err);
+}
+
+/* On the device, by doubling what the host wrote. */
+static int clear(struct jm_program *p, struct jm_tensor *t, struct jm_err *err)
+{
+	static const char zeros[4096];
+	const struct jm_device *d = p->device;
+	size_t done = t->bytes < sizeof(zeros) ? t->bytes : sizeof(zeros);
+	int code = d->backend->copy(d->dev, t->data, zeros, done, JM_TO_DEVICE, err);
+
+	while (!code && done < t->bytes) {
+		size_t n = done < t->bytes - done ? done : t->bytes - done;
+
+		if (n > CLEAR_PIECE)
+			n = CLEAR_PIECE;
+		code = d->backend->copy(
+			d->dev, (char *)t->data + done, t->data, n, JM_ON_DEVICE, err);
+		done += n;
+	}
+	return code;
+}
+
+int jm_program_begin(struct jm_program *p, struct jm_err *err)
+{
+	struct jm_tensor *slab = jm_graph_find(p->graph, "slab.gradients");
+
+	return slab && jm_program_micro_steps(p) > 1 ? clear(p, slab, err) : 0;
+}
+
+int jm_program_micro(struct jm_program *p, struct jm_err *err)
+{
+	return run_units(p, 0, p->n_micro, err);
+}
+
+int jm_program_update(struct jm_program *p, struct jm_err *err)
+{
+	return run_units(p, p->n_micro, p->n_units, err);
+}
+
+int jm_program_run(struct jm_program *p, struct jm_err *err)
+{
+	int code = jm_program_begin(p, err);
+
+	return code ? code : run_units(p, 0, p->n_units, err);
 }
 
 void jm_program_free(struct jm_program *p)
@@ -104,6 +159,7 @@ void jm_program_free(struct jm_program *p)
 		free(p->unit[i]);
 	}
 	p->device->backend->release(p->device->dev, p->memory);
+	jm_profile_free(p->profile);
 	free(p->unit);
 	free(p);
 }

@@ -28,6 +28,7 @@ struct jm_program {
 	struct jm_device *device;
 	struct jm_unit **unit; /* in the order of running */
 	int n_units, cap_units;
+	int n_micro; /* units of a micro-step; those behind are the update */
 	/* bytes: what stays between steps, what is planned over the step, both together */
 	size_t persistent_bytes, arena_bytes, peak_bytes;
 	size_t class_bytes
@@ -35,13 +36,22 @@ struct jm_program {
 	/* per step */
 	double flops_model, flops_executed, bytes;
 	char *memory;
+	struct jm_profile *profile; /* profile.h; NULL = times are not taken */
 };
 
 int jm_program_plan(
 	struct jm_graph *g, struct jm_device *device, struct jm_program **ret, struct jm_err *err);
 int jm_program_build(struct jm_program *p, struct jm_err *err);
-/* Runs all units and waits for the device. */
+/* Runs all units and waits for the device: a step of one micro-step. */
 int jm_program_run(struct jm_program *p, struct jm_err *err);
+/* A step of several: begin, then for each the inputs and micro, then update. */
+int jm_program_begin(struct jm_program *p, struct jm_err *err);
+int jm_program_micro(struct jm_program *p, struct jm_err *err);
+int jm_program_update(struct jm_program *p, struct jm_err *err);
+int jm_program_micro_steps(const struct jm_program *p); /* at least 1 */
+/* birth.c: half a sentence on where a value that is not finite was born, from the inputs of the last
+ * micro-step; runs it again. */
+int jm_program_birth(struct jm_program *p, char *ret, size_t size, struct jm_err *err);
 void jm_program_free(struct jm_program *p); /* takes NULL */
 
 /* Between steps: plain tensors that stay (parameters, inputs, scalars...), whole. */

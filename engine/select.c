@@ -354,11 +354,16 @@ int jm_program_select(struct jm_program *p, struct jm_err *err)
 	if (!uses)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a program.");
 	count_uses(g, uses);
+	p->n_micro = -1;
 	for (int i = 0, n; i < n_nodes && !code; i += n) {
+		if (i == n_nodes - g->n_update)
+			p->n_micro = p->n_units;
 		n = jm_group_cover(g, i, n_nodes, uses);
 		memcpy(node, &g->node[i], (size_t)n * sizeof(*node));
 		code = settle(p, node, n, err);
 	}
+	if (p->n_micro < 0)
+		p->n_micro = p->n_units;
 	free(uses);
 	if (g->err.code)
 		code = jm_err_set(err, g->err.code, "%s", g->err.text);

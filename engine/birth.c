@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where a NaN or an infinity was born: the micro-step once more, unit by unit, on the inputs that are
+ * still there; the first unit that makes one from finite operands is the place. Slow, and only run when
+ * all is lost anyway.
+ */
+#include "program.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tensor.h"
+
+static bool all_finite(const struct jm_tensor *t, const void *data)
+{
+	size_t n = t->bytes / jm_dtype_bytes(t->type); /* padding is zero */
+
+	for (size_t i = 0; i < n; i++)
+		if (!isfinite(jm_element_get(t->type, data, (int64_t)i)))
+			return false;
+	return true;
+}
+
+/* 1: all its elements are finite, or it has none to look at; 0: not all; negative: an error. */
+static int look(struct jm_program *p, const struct jm_tensor *t, struct jm_err *err)
+{
+	void *data;
+	int code;
+
+	if (!t || !t->data || t->is_virtual || t->type == JM_I32)
+		return 1;
+	data = malloc(t->bytes);
+	if (!data)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a look at %s.", t->name);
+	code = jm_program_read(p, t, data, err);
+	if (!code)
+		code = all_finite(t, data);
+	free(data);
+	return code;
+}
+
+/* Parameters and inputs, which no unit makes. */
+static int look_at_given(struct jm_program *p, char *ret, size_t size, struct jm_err *err)
+{
+	for (int i = 0; i < p->graph->n_cells; i++) {
+		const struct jm_tensor *t = &p->graph->cell[i]->t;
+		bool given = t->class == JM_CLASS_PARAM || t->class == JM_CLASS_INPUT;
+		int good = given ? look(p, t, err) : 1;
+
+		if (good < 0)
+			return good;
+		if (good)
+			continue;
+		snprintf(ret, size, "%s %s was not finite before the step",
+			t->class == JM_CLASS_PARAM ? "parameter" : "input", t->name);
+		return 1;
+	}
+	return 0;
+}
+
+static int look_at_results(
+	struct jm_program *p, const struct jm_unit *u, char *ret, size_t size, struct jm_err *err)
+{
+	for (int k = 0; k < u->group.n_nodes; k++) {
+		const struct jm_node *n = u->group.node[k];
+
+		for (int i = 0; i < n->n_out; i++) {
+			int good = look(p, n->out[i], err);
+
+			if (good < 0)
+				return good;
+			if (good)
+				continue;
+			snprintf(ret, size, "it was born in node %d, %s, in its result %s", n->id,
+				jm_op_name(n->op), n->out[i]->name);
+			return 1;
+		}
+	}
+	return 0;
+}
+
+int jm_program_birth(struct jm_program *p, char *ret, size_t size, struct jm_err *err)
+{
+	const struct jm_device *d = p->device;
+	int found = jm_program_begin(p, err);
+
+	if (!found)
+		found = look_at_given(p, ret, size, err);
+	for (int i = 0; i < p->n_micro && !found; i++) {
+		found = d->backend->run(d->dev, p->unit[i]->exec, err);
+		if (!found)
+			found = d->backend->sync(d->dev, err);
+		if (!found)
+			found = look_at_results(p, p->unit[i], ret, size, err);
+	}
+	if (!found)
+		snprintf(ret, size, "it did not come back when the step was run again");
+	return found < 0 ? found : 0;
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where the time of a program goes. */
+#include "profile.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "tensor.h"
+
+static double now_s(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+int jm_profile_start(struct jm_program *p, struct jm_err *err)
+{
+	struct jm_profile *profile = calloc(1, sizeof(*profile));
+
+	if (profile) {
+		profile->seconds = calloc((size_t)p->n_units + 1, sizeof(*profile->seconds));
+		profile->runs = calloc((size_t)p->n_units + 1, sizeof(*profile->runs));
+	}
+	if (!profile || !profile->seconds || !profile->runs) {
+		jm_profile_free(profile);
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a profile.");
+	}
+	p->profile = profile;
+	return 0;
+}
+
+void jm_profile_reset(struct jm_program *p)
+{
+	for (int i = 0; p->profile && i < p->n_units; i++) {
+		p->profile->seconds[i] = 0;
+		p->profile->runs[i] = 0;
+	}
+}
+
+void jm_profile_free(struct jm_profile *profile)
+{
+	if (!profile)
+		return;
+	free(profile->seconds);
+	free(profile->runs);
+	free(profile);
+}
+
+int jm_profile_run(struct jm_program *p, int from, int to, struct jm_err *err)
+{
+	const struct jm_device *d = p->device;
+	double before = now_s();
+	int code = 0;
+
+	for (int i = from; i < to && !code; i++) {
+		double after;
+
+		code = d->backend->run(d->dev, p->unit[i]->exec, err);
+		if (!code)
+			code = d->backend->sync(d->dev, err);
+		after = now_s();
+		p->profile->seconds[i] += after - before;
+		p->profile->runs[i]++;
+		before = after;
+	}
+	return code;
+}
+
+/* Runs of the unit in one step. */
+static double times(const struct jm_program *p, int unit)
+{
+	return unit < p->n_micro ? jm_program_micro_steps(p) : 1;
+}
+
+static double roofline(const struct jm_program *p, double flops, double bytes)
+{
+	double by_flops = flops / p->device->props.peak_flops[p->graph->compute];
+	double by_bytes = bytes / p->device->props.peak_bytes;
+
+	if (flops > 0 && isnan(by_flops))
+		return NAN;
+	return flops > 0 && by_flops > by_bytes ? by_flops : by_bytes;
+}
+
+void jm_profile_unit(const struct jm_program *p, int unit, struct jm_profile_line *ret)
+{
+	const struct jm_group *group = &p->unit[unit]->group;
+	double chosen = p->unit[unit]->choice.flops_executed, n = times(p, unit), runs;
+	struct jm_profile_line line = {.calls = n};
+	size_t used = 0;
+
+	for (int k = 0; k < group->n_nodes && used < sizeof(line.name); k++) {
+		const struct jm_node *node = group->node[k];
+
+		used += (size_t)snprintf(line.name + used, sizeof(line.name) - used, "%s%s%s",
+			k ? " + " : "", jm_op_name(node->op), node->again ? " (again)" : "");
+		line.flops += n * node->flops_executed;
+		line.bytes += n * node->bytes;
+	}
+	snprintf(line.what, sizeof(line.what), "%s", group->node[group->n_nodes - 1]->out[0]->name);
+	if (chosen > 0)
+		line.flops = n * chosen;
+	runs = p->profile ? (double)p->profile->runs[unit] : 0;
+	line.seconds = runs > 0 ? n * p->profile->seconds[unit] / runs : NAN;
+	line.roofline_s = roofline(p, line.flops, line.bytes);
+	*ret = line;
+}
+
+static void join(struct jm_profile_line *to, const struct jm_profile_line *one)
+{
+	to->calls += one->calls;
+	to->seconds += one->seconds;
+	to->flops += one->flops;
+	to->bytes += one->bytes;
+	to->roofline_s += one->roofline_s;
+}
+
+static int slowest_first(const void *a, const void *b)
+{
+	const struct jm_profile_line *x = a, *y = b;
+
+	return x->seconds < y->seconds	 ? 1
+	       : x->seconds > y->seconds ? -1
+					 : strcmp(x->name, y->name);
+}
+
+int jm_profile_kinds(const struct jm_program *p, struct jm_profile_line *ret, int most)
+{
+	int n = 0;
+
+	for (int i = 0; i < p->n_units; i++) {
+		struct jm_profile_line one;
+		int k = 0;
+
+		jm_profile_unit(p, i, &one);
+		while (k < n && strcmp(ret[k].name, one.name) != 0)
+			k++;
+		if (k < n) {
+			join(&ret[k], &one);
+		} else if (n < most) {
+			*one.what = 0;
+			ret[n++] = one;
+		}
+	}
+	qsort(ret, (size_t)n, sizeof(*ret), slowest_first);
+	return n;
+}

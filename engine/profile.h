@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where the time of a program goes: each unit is timed with the device waited for, so that a step takes
+ * a little longer than without. What a unit should take at least is the larger of its executed FLOPs by
+ * the device's peak and its bytes by the memory's (the roofline; Williams et al. 2009).
+ */
+#ifndef JM_PROFILE_H
+#define JM_PROFILE_H
+
+#include "program.h"
+
+struct jm_profile {
+	double *seconds; /* [unit], summed over `steps` */
+	long *runs;	 /* [unit] */
+};
+
+/* One line of a profile: a unit, or all units of one kind. Per run of the program's step. */
+struct jm_profile_line {
+	char name[96];		      /* "linear + gelu" */
+	char what[48];		      /* of a unit: what it makes, "h0.gelu.7" */
+	double calls;		      /* per step */
+	double seconds, flops, bytes; /* per step */
+	double roofline_s;	      /* what it should take at least; NAN = peaks are unknown */
+};
+
+/* From now on runs are timed. */
+int jm_profile_start(struct jm_program *p, struct jm_err *err);
+/* Forgets what was timed so far: after warm-up. */
+void jm_profile_reset(struct jm_program *p);
+void jm_profile_free(struct jm_profile *profile); /* takes NULL */
+
+/* program.c: runs the units from .. to - 1. */
+int jm_profile_run(struct jm_program *p, int from, int to, struct jm_err *err);
+
+void jm_profile_unit(const struct jm_program *p, int unit, struct jm_profile_line *ret);
+/* Lines by kind, the one with the most time first; at most `most`. Returns how many. */
+int jm_profile_kinds(const struct jm_program *p, struct jm_profile_line *ret, int most);
+
+#endif
