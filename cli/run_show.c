@@ -59,7 +59,7 @@ static bool varies(const struct jm_plan *plan, const char *group, const char *na
 		const json_t *p = plan->cases[i].parameters, *value;
 
 		value = json_object_get(group ? json_object_get(p, group) : p, name);
-		if (i && !json_equal(value, first))
+		if (i && value != first && !json_equal(value, first)) /* NULL equals nothing */
 			return true;
 		first = value;
 	}

@@ -42,7 +42,10 @@ static void record_command(struct jm__worker *w, const struct jm_outcome *o)
 	jm_record_set(r, "exit_status", json_integer(o->status));
 	jm_record_set(r, "signal", o->signal ? json_integer(o->signal) : NULL);
 	jm_record_set(r, "wall_s", jm_json_number(o->wall_s));
-	jm_record_set(r, "unit", json_string(unit ? unit : "item"));
+	/* a command that tells no items is one item, which has no unit (see metric.h) */
+	if (!unit && !isnan(o->items))
+		unit = "item";
+	jm_record_set(r, "unit", unit ? json_string(unit) : NULL);
 	jm_record_set(r, "items", jm_json_number(o->items));
 	jm_record_set(r, "throughput", jm_json_number(o->throughput));
 }
