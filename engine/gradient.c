@@ -57,6 +57,21 @@ static const struct rule rules[JM_OP_COUNT][RULES_MAX] = {
 	[JM_OP_ADD] = {{JM_OP_ADD, true, {DY(0)}, {DX(0)}}, {JM_OP_ADD, true, {DY(0)}, {DX(1)}}},
 	[JM_OP_SOFTMAX_XENT] = {{JM_OP_SOFTMAX_XENT, true, {Y(1)}, {DX(0)}}},
 	[JM_OP_CAST] = {{JM_OP_CAST, false, {DY(0)}, {DX(0)}}},
+	[JM_OP_CONV] = {{JM_OP_CONV_WGRAD, false, {DY(0), X(0)}, {DX(1), DX(2)}},
+		{JM_OP_CONV_DGRAD, false, {DY(0), X(1)}, {DX(0)}}},
+	[JM_OP_BN_APPLY] = {{JM_OP_BN_GRAD, false, {DY(0), X(0), Y(0), X(3), X(1), X(2)},
+		{DX(0), DX(3), DX(4), DX(5)}}},
+	[JM_OP_RMSNORM] = {{JM_OP_RMSNORM_GRAD, false, {DY(0), X(0), X(1), Y(1)}, {DX(0), DX(1)}}},
+	[JM_OP_MAXPOOL] = {{JM_OP_MAXPOOL_GRAD, false, {DY(0), X(0)}, {DX(0)}}},
+	[JM_OP_AVGPOOL] = {{JM_OP_AVGPOOL_GRAD, false, {DY(0)}, {DX(0)}}},
+	[JM_OP_GAP] = {{JM_OP_GAP_GRAD, false, {DY(0)}, {DX(0)}}},
+	[JM_OP_RELU] = {{JM_OP_RELU_GRAD, false, {DY(0), Y(0)}, {DX(0)}}},
+	[JM_OP_GELU_ERF] = {{JM_OP_GELU_ERF_GRAD, false, {DY(0), X(0)}, {DX(0)}}},
+	[JM_OP_SILU] = {{JM_OP_SILU_GRAD, false, {DY(0), X(0)}, {DX(0)}}},
+	[JM_OP_SWIGLU] = {{JM_OP_SWIGLU_GRAD, false, {DY(0), X(0)}, {DX(0)}}},
+	[JM_OP_TOKENS] = {{JM_OP_TOKENS_GRAD, false, {DY(0)}, {DX(0), DX(1), DX(2)}}},
+	[JM_OP_FIRST] = {{JM_OP_FIRST_GRAD, false, {DY(0)}, {DX(0)}}},
+	[JM_OP_DROPOUT] = {{JM_OP_DROPOUT, false, {DY(0), X(1)}, {DX(0)}}},
 };
 
 /* The walk: node is the forward node whose turn it is. */
@@ -198,6 +213,8 @@ static void emit(struct walk *w, const struct rule *rule)
 		return;
 	n->attr = w->node->attr;
 	n->fwd = w->node;
+	if (n->op == JM_OP_BN_GRAD && !n->attr.bn.relu)
+		n->in[2] = NULL; /* y tells where the ReLU let through, and nothing else */
 	n->accumulate = accumulate;
 	jm_node_cost(n);
 }
@@ -247,6 +264,9 @@ int jm_graph_gradients(struct jm_graph *g, struct jm_tensor *loss, struct jm_err
 		w.node = g->node[i];
 		if (!reached(&w, loss) || is_copy(w.node))
 			continue;
+		if (rules[w.node->op][0].in[0].role == NONE)
+			jm_err_set(&g->err, JM_EBUG, "Op %s has no gradient, and %s needs one.",
+				jm_op_name(w.node->op), w.node->out[0]->name);
 		for (int r = 0; r < RULES_MAX; r++)
 			apply(&w, &rules[w.node->op][r]);
 	}

@@ -17,7 +17,7 @@ enum jm_init { JM_INIT_ZERO, JM_INIT_ONE, JM_INIT_NORMAL };
 /* A tensor with what the engine itself knows of it. */
 struct jm_cell {
 	struct jm_tensor t; /* first: a cell's tensor and the cell have one address */
-	/* PARAM */
+	/* PARAM, STATE */
 	enum jm_init init;
 	double init_std;
 	struct jm_tensor *grad;
@@ -70,9 +70,18 @@ struct jm_tensor *jm_graph_embed(struct jm_graph *g, struct jm_tensor *ids, stru
 /* w: a parameter; its compute copy is made where precision asks for one. */
 struct jm_tensor *jm_graph_linear(
 	struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *w, struct jm_tensor *bias);
-struct jm_tensor *jm_graph_gelu(struct jm_graph *g, struct jm_tensor *x);
+struct jm_tensor *jm_graph_gelu(struct jm_graph *g, struct jm_tensor *x); /* by tanh */
+struct jm_tensor *jm_graph_gelu_erf(struct jm_graph *g, struct jm_tensor *x);
+struct jm_tensor *jm_graph_relu(struct jm_graph *g, struct jm_tensor *x);
+struct jm_tensor *jm_graph_silu(struct jm_graph *g, struct jm_tensor *x);
+/* x: gate and up side by side; half as wide a result */
+struct jm_tensor *jm_graph_swiglu(struct jm_graph *g, struct jm_tensor *x);
+/* p = 0 gives x back. Adds the input "random.now" when it is the first. */
+struct jm_tensor *jm_graph_dropout(struct jm_graph *g, struct jm_tensor *x, double p);
 struct jm_tensor *jm_graph_layernorm(struct jm_graph *g, struct jm_tensor *x,
 	struct jm_tensor *gamma, struct jm_tensor *beta, double eps);
+struct jm_tensor *jm_graph_rmsnorm(
+	struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *gamma, double eps);
 struct jm_tensor *jm_graph_rope(
 	struct jm_graph *g, struct jm_tensor *qkv, int heads, int kv_heads, double theta);
 struct jm_tensor *jm_graph_attention(
@@ -81,6 +90,28 @@ struct jm_tensor *jm_graph_add(struct jm_graph *g, struct jm_tensor *a, struct j
 /* The mean loss of the rows; with a place for the gradient of the logits. */
 struct jm_tensor *jm_graph_softmax_xent(
 	struct jm_graph *g, struct jm_tensor *logits, struct jm_tensor *target);
+
+/* Images [B, C, Y, X]. Zero stands for the usual: stride, dilation, groups 1, no pad. */
+struct jm_window {
+	int stride, pad, dilation, groups;
+};
+struct jm_tensor *jm_graph_filter(struct jm_graph *g, const char *name, double init_std, int64_t to,
+	int64_t from, int64_t rows, int64_t columns);
+struct jm_tensor *jm_graph_conv(struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *w,
+	struct jm_tensor *bias, const struct jm_window *how);
+/* By the batch's statistics, then + add (may be NULL), then ReLU if wanted. Makes the parameters
+ * NAME.weight and .bias and the state NAME.running_mean and .running_var. */
+struct jm_tensor *jm_graph_batchnorm(struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *add,
+	bool relu, double eps, const char *name);
+struct jm_tensor *jm_graph_maxpool(
+	struct jm_graph *g, struct jm_tensor *x, int kernel, int stride, int pad);
+struct jm_tensor *jm_graph_avgpool(
+	struct jm_graph *g, struct jm_tensor *x, int kernel, int stride, int pad, bool count_pad);
+struct jm_tensor *jm_graph_gap(struct jm_graph *g, struct jm_tensor *x); /* [B, C] */
+/* An image's places as a sequence, behind a token `first` and plus positions (may be NULL). */
+struct jm_tensor *jm_graph_tokens(struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *first,
+	struct jm_tensor *positions);
+struct jm_tensor *jm_graph_first(struct jm_graph *g, struct jm_tensor *x); /* [B, C] of [B, S, C] */
 
 /* ---- for passes ------------------------------------------------------------------------------------- */
 

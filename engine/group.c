@@ -4,15 +4,26 @@
 
 #include <stddef.h>
 
-/* Two ops in a row, where the second reads result `out` of the first. Largest covers come first. */
+#define COVER_MAX 4
+
+/* Ops in a row, each of which reads a result of the one before. Larger covers come first. */
 static const struct {
-	enum jm_op first, second;
-	int out;
+	int n;
+	enum jm_op op[COVER_MAX];
 } covers[] = {
-	{JM_OP_LINEAR, JM_OP_GELU, 0},
-	{JM_OP_ADD, JM_OP_LAYERNORM, 0},
-	{JM_OP_NORM, JM_OP_ADAMW, 0},
-	{JM_OP_LAYERNORM_GRAD, JM_OP_CAST, 0},
+	{4, {JM_OP_CONV, JM_OP_BN_STATS, JM_OP_BN_FINALIZE, JM_OP_BN_APPLY}},
+	{3, {JM_OP_BN_STATS, JM_OP_BN_FINALIZE, JM_OP_BN_APPLY}},
+	{2, {JM_OP_LINEAR, JM_OP_GELU}},
+	{2, {JM_OP_LINEAR, JM_OP_GELU_ERF}},
+	{2, {JM_OP_LINEAR, JM_OP_SILU}},
+	{2, {JM_OP_LINEAR, JM_OP_SWIGLU}},
+	{2, {JM_OP_ADD, JM_OP_LAYERNORM}},
+	{2, {JM_OP_ADD, JM_OP_RMSNORM}},
+	{2, {JM_OP_NORM, JM_OP_ADAMW}},
+	{2, {JM_OP_NORM, JM_OP_ADAM}},
+	{2, {JM_OP_NORM, JM_OP_SGD}},
+	{2, {JM_OP_LAYERNORM_GRAD, JM_OP_CAST}},
+	{2, {JM_OP_RMSNORM_GRAD, JM_OP_CAST}},
 };
 
 static bool reads(const struct jm_node *n, const struct jm_tensor *t)
@@ -50,16 +61,33 @@ static void mark_virtual(struct jm_graph *g, int i, int n, const int *uses)
 		}
 }
 
-int jm_group_cover(struct jm_graph *g, int i, int n_nodes, const int *uses)
+static bool follows(const struct jm_node *n, const struct jm_node *before)
 {
-	const struct jm_node *first = g->node[i];
-	const struct jm_node *second = i + 1 < n_nodes ? g->node[i + 1] : NULL;
+	for (int i = 0; i < before->n_out; i++)
+		if (before->out[i] && reads(n, before->out[i]))
+			return true;
+	return false;
+}
 
-	for (size_t k = 0; second && k < sizeof(covers) / sizeof(*covers); k++)
-		if (covers[k].first == first->op && covers[k].second == second->op &&
-			reads(second, first->out[covers[k].out])) {
-			mark_virtual(g, i, 2, uses);
-			return 2;
+static bool matches(const struct jm_graph *g, int i, int end, size_t cover)
+{
+	int n = covers[cover].n;
+
+	if (i + n > end)
+		return false;
+	for (int k = 0; k < n; k++)
+		if (g->node[i + k]->op != covers[cover].op[k] ||
+			(k && !follows(g->node[i + k], g->node[i + k - 1])))
+			return false;
+	return true;
+}
+
+int jm_group_cover(struct jm_graph *g, int i, int end, const int *uses)
+{
+	for (size_t k = 0; k < sizeof(covers) / sizeof(*covers); k++)
+		if (matches(g, i, end, k)) {
+			mark_virtual(g, i, covers[k].n, uses);
+			return covers[k].n;
 		}
 	return 1;
 }

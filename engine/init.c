@@ -44,13 +44,15 @@ int jm_program_init(struct jm_program *p, uint64_t seed, struct jm_err *err)
 		struct jm_cell *c = p->graph->cell[i];
 		void *data;
 
-		if (c->t.class != JM_CLASS_PARAM || !c->t.data || !c->needs_grad)
+		if (!c->t.data || (c->t.class != JM_CLASS_STATE &&
+					  (c->t.class != JM_CLASS_PARAM || !c->needs_grad)))
 			continue;
 		data = malloc(c->t.bytes);
 		if (!data)
 			return jm_err_set(
 				err, JM_ENOMEM, "Out of memory for start values of %s.", c->t.name);
-		fill(c, jm_rng(seed, n++), data);
+		fill(c, jm_rng(seed, n), data);
+		n += c->t.class == JM_CLASS_PARAM;
 		code = jm_program_write(p, &c->t, data, err);
 		free(data);
 	}

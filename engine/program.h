@@ -37,6 +37,7 @@ struct jm_program {
 	double flops_model, flops_executed, bytes;
 	char *memory;
 	struct jm_profile *profile; /* profile.h; NULL = times are not taken */
+	const int *uses; /* during select: operands that name each tensor of the canonical graph */
 };
 
 int jm_program_plan(
@@ -63,9 +64,9 @@ int jm_program_init(struct jm_program *p, uint64_t seed, struct jm_err *err);
 
 /* ---- the passes, each a file ----------------------------------------------------------------------- */
 
-/* group.c: how many nodes from graph->node[i] on the largest cover takes, after `at_most`. uses: how
- * many operands name each tensor, by id. Marks the tensors inside as virtual. */
-int jm_group_cover(struct jm_graph *g, int i, int n_nodes, const int *uses);
+/* group.c: how many nodes from graph->node[i] on, and before node[end], the largest cover takes. uses:
+ * how many operands name each tensor, by id. Marks the tensors inside as virtual. */
+int jm_group_cover(struct jm_graph *g, int i, int end, const int *uses);
 void jm_group_uncover(struct jm_graph *g, int i, int n);
 /* select.c: fills p->unit */
 int jm_program_select(struct jm_program *p, struct jm_err *err);

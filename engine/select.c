@@ -290,7 +290,7 @@ static int settle_without_sums(struct jm_program *p, struct jm_node *n, struct j
 static int refused(struct jm_program *p, struct jm_node *const *node, int n,
 	const struct jm_err *why, struct jm_err *err)
 {
-	int code = 0;
+	int code = 0, first;
 
 	if (n == 1 && node[0]->accumulate)
 		return settle_without_sums(p, node[0], err);
@@ -298,9 +298,12 @@ static int refused(struct jm_program *p, struct jm_node *const *node, int n,
 		return jm_err_set(err, JM_ENOSUP, "Device %s cannot run %s (%s): %s",
 			p->device->backend->name, jm_op_name(node[0]->op), node[0]->out[0]->name,
 			*why->text ? why->text : "it gave no reason.");
-	jm_group_uncover(p->graph, node[0]->id, n);
-	for (int i = 0; i < n && !code; i++)
-		code = settle(p, &node[i], 1, err);
+	first = node[0]->id;
+	jm_group_uncover(p->graph, first, n);
+	for (int i = 0, k; i < n && !code; i += k) {
+		k = jm_group_cover(p->graph, first + i, first + n - (i == 0), p->uses);
+		code = settle(p, node + i, k, err);
+	}
 	return code;
 }
 
@@ -355,6 +358,7 @@ int jm_program_select(struct jm_program *p, struct jm_err *err)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a program.");
 	count_uses(g, uses);
 	p->n_micro = -1;
+	p->uses = uses;
 	for (int i = 0, n; i < n_nodes && !code; i += n) {
 		if (i == n_nodes - g->n_update)
 			p->n_micro = p->n_units;
@@ -364,6 +368,7 @@ int jm_program_select(struct jm_program *p, struct jm_err *err)
 	}
 	if (p->n_micro < 0)
 		p->n_micro = p->n_units;
+	p->uses = NULL;
 	free(uses);
 	if (g->err.code)
 		code = jm_err_set(err, g->err.code, "%s", g->err.text);

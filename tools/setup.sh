@@ -11,7 +11,7 @@ demo="fortunes-min"
 # the second compiler, its sanitizers and linters; test libraries; the independent implementation
 # that the engine is compared with
 check="clang clang-format clang-tidy libclang-rt-14-dev libomp-14-dev universal-ctags
-	libcmocka-dev python3-pytest python3-jsonschema python3-numpy python3-torch
+	libcmocka-dev python3-pytest python3-jsonschema python3-numpy python3-torch python3-torchvision
 	libopenblas0-pthread groff-base"
 
 case ${1:-} in

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layer norm over the last dim. */
+/* Layer norm, and RMS norm (Zhang and Sennrich, arXiv 1910.07467), over the last dim. */
 #include "ref.h"
 
 #include <math.h>
@@ -55,5 +55,38 @@ void jm_ref_layernorm_grad(const struct jm_node *n, double *const *in, double *c
 
 			out[0][r * width + i] = rstd * (g - mean_g - h * mean_gh);
 		}
+	}
+}
+
+void jm_ref_rmsnorm(const struct jm_node *n, double *const *in, double *const *out)
+{
+	int64_t rows = jm_tensor_rows(n->in[0]), width = jm_tensor_width(n->in[0]);
+
+	for (int64_t r = 0; r < rows; r++) {
+		const double *x = in[0] + r * width;
+		double square = 0;
+
+		for (int64_t i = 0; i < width; i++)
+			square += x[i] * x[i] / (double)width;
+		out[1][r] = 1 / sqrt(square + n->attr.norm.eps);
+		for (int64_t i = 0; i < width; i++)
+			out[0][r * width + i] = x[i] * out[1][r] * in[1][i];
+	}
+}
+
+void jm_ref_rmsnorm_grad(const struct jm_node *n, double *const *in, double *const *out)
+{
+	int64_t rows = jm_tensor_rows(n->in[0]), width = jm_tensor_width(n->in[0]);
+
+	for (int64_t r = 0; r < rows; r++) {
+		const double *dy = in[0] + r * width, *x = in[1] + r * width;
+		double rstd = in[3][r], mean_gh = 0;
+
+		for (int64_t i = 0; i < width; i++) {
+			mean_gh += dy[i] * in[2][i] * x[i] * rstd / (double)width;
+			out[1][i] += dy[i] * x[i] * rstd;
+		}
+		for (int64_t i = 0; i < width; i++)
+			out[0][r * width + i] = rstd * (dy[i] * in[2][i] - x[i] * rstd * mean_gh);
 	}
 }

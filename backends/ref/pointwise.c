@@ -4,6 +4,8 @@
 
 #include <math.h>
 
+#include "engine/rng.h"
+
 #define SQRT_2_PI 0.79788456080286535588 /* sqrt(2/pi) */
 #define CUBIC	  0.044715		 /* Hendrycks and Gimpel, arXiv 1606.08415 */
 
@@ -44,6 +46,122 @@ void jm_ref_gelu_grad(const struct jm_node *n, double *const *in, double *const 
 		double slope = SQRT_2_PI * (1 + 3 * CUBIC * x * x);
 
 		put(n, i, get(n->in[0], i) * 0.5 * (1 + t + x * (1 - t * t) * slope));
+	}
+}
+
+static double normal_below(double x) /* the share of a normal distribution below x */
+{
+	return 0.5 * erfc(-x * M_SQRT1_2);
+}
+
+void jm_ref_gelu_erf(const struct jm_node *n, double *const *in, double *const *out)
+{
+	(void)in;
+	(void)out;
+	for (int64_t i = 0; i < jm_tensor_count(n->out[0]); i++) {
+		double x = get(n->in[0], i);
+
+		put(n, i, x * normal_below(x));
+	}
+}
+
+void jm_ref_gelu_erf_grad(const struct jm_node *n, double *const *in, double *const *out)
+{
+	(void)in;
+	(void)out;
+	for (int64_t i = 0; i < jm_tensor_count(n->out[0]); i++) {
+		double x = get(n->in[1], i);
+		double density = exp(-0.5 * x * x) * M_SQRT1_2 * M_2_SQRTPI / 2;
+
+		put(n, i, get(n->in[0], i) * (normal_below(x) + x * density));
+	}
+}
+
+void jm_ref_relu(const struct jm_node *n, double *const *in, double *const *out)
+{
+	(void)in;
+	(void)out;
+	for (int64_t i = 0; i < jm_tensor_count(n->out[0]); i++) {
+		double x = get(n->in[0], i);
+
+		put(n, i, x < 0 ? 0 : x);
+	}
+}
+
+void jm_ref_relu_grad(const struct jm_node *n, double *const *in, double *const *out)
+{
+	(void)in;
+	(void)out;
+	for (int64_t i = 0; i < jm_tensor_count(n->out[0]); i++)
+		put(n, i, get(n->in[1], i) > 0 ? get(n->in[0], i) : 0);
+}
+
+static double sigmoid(double x)
+{
+	return 1 / (1 + exp(-x));
+}
+
+static double silu_slope(double x)
+{
+	return sigmoid(x) * (1 + x * (1 - sigmoid(x)));
+}
+
+void jm_ref_silu(const struct jm_node *n, double *const *in, double *const *out)
+{
+	(void)in;
+	(void)out;
+	for (int64_t i = 0; i < jm_tensor_count(n->out[0]); i++) {
+		double x = get(n->in[0], i);
+
+		put(n, i, x * sigmoid(x));
+	}
+}
+
+void jm_ref_silu_grad(const struct jm_node *n, double *const *in, double *const *out)
+{
+	(void)in;
+	(void)out;
+	for (int64_t i = 0; i < jm_tensor_count(n->out[0]); i++)
+		put(n, i, get(n->in[0], i) * silu_slope(get(n->in[1], i)));
+}
+
+/* Shazeer, arXiv 2002.05202; not direct. */
+void jm_ref_swiglu(const struct jm_node *n, double *const *in, double *const *out)
+{
+	int64_t width = jm_tensor_width(n->out[0]);
+
+	for (int64_t i = 0; i < jm_tensor_count(n->out[0]); i++) {
+		const double *x = in[0] + i / width * 2 * width + i % width;
+
+		out[0][i] = x[0] * sigmoid(x[0]) * x[width];
+	}
+}
+
+void jm_ref_swiglu_grad(const struct jm_node *n, double *const *in, double *const *out)
+{
+	int64_t width = jm_tensor_width(n->in[0]);
+
+	for (int64_t i = 0; i < jm_tensor_count(n->in[0]); i++) {
+		int64_t at = i / width * 2 * width + i % width;
+		double gate = in[1][at], up = in[1][at + width], dy = in[0][i];
+
+		out[0][at] = dy * up * silu_slope(gate);
+		out[0][at + width] = dy * gate * sigmoid(gate);
+	}
+}
+
+void jm_ref_dropout(const struct jm_node *n, double *const *in, double *const *out)
+{
+	double p = n->attr.dropout.p;
+	uint64_t seed = jm_rng(n->attr.dropout.seed, (uint64_t)get(n->in[1], 0));
+
+	(void)in;
+	(void)out;
+	for (int64_t i = 0; i < jm_tensor_count(n->out[0]); i++) {
+		uint64_t bits = jm_rng(seed, (uint64_t)i / 2) >> (i & 1 ? 32 : 0);
+		bool kept = (double)(uint32_t)bits >= floor(p * 0x1p32);
+
+		put(n, i, kept ? get(n->in[0], i) / (1 - p) : 0);
 	}
 }
 

@@ -30,6 +30,36 @@ static const struct {
 	[JM_OP_CAST] = {jm_ref_cast, true},
 	[JM_OP_NORM] = {jm_ref_norm, true},
 	[JM_OP_ADAMW] = {jm_ref_adamw, true},
+	[JM_OP_CONV] = {jm_ref_conv, false},
+	[JM_OP_CONV_DGRAD] = {jm_ref_conv_dgrad, false},
+	[JM_OP_CONV_WGRAD] = {jm_ref_conv_wgrad, false},
+	[JM_OP_BN_STATS] = {jm_ref_bn_stats, false},
+	[JM_OP_BN_FINALIZE] = {jm_ref_bn_finalize, true},
+	[JM_OP_BN_APPLY] = {jm_ref_bn_apply, false},
+	[JM_OP_BN_GRAD] = {jm_ref_bn_grad, false},
+	[JM_OP_RMSNORM] = {jm_ref_rmsnorm, false},
+	[JM_OP_RMSNORM_GRAD] = {jm_ref_rmsnorm_grad, false},
+	[JM_OP_MAXPOOL] = {jm_ref_maxpool, false},
+	[JM_OP_MAXPOOL_GRAD] = {jm_ref_maxpool_grad, false},
+	[JM_OP_AVGPOOL] = {jm_ref_avgpool, false},
+	[JM_OP_AVGPOOL_GRAD] = {jm_ref_avgpool_grad, false},
+	[JM_OP_GAP] = {jm_ref_gap, false},
+	[JM_OP_GAP_GRAD] = {jm_ref_gap_grad, false},
+	[JM_OP_RELU] = {jm_ref_relu, true},
+	[JM_OP_RELU_GRAD] = {jm_ref_relu_grad, true},
+	[JM_OP_GELU_ERF] = {jm_ref_gelu_erf, true},
+	[JM_OP_GELU_ERF_GRAD] = {jm_ref_gelu_erf_grad, true},
+	[JM_OP_SILU] = {jm_ref_silu, true},
+	[JM_OP_SILU_GRAD] = {jm_ref_silu_grad, true},
+	[JM_OP_SWIGLU] = {jm_ref_swiglu, false},
+	[JM_OP_SWIGLU_GRAD] = {jm_ref_swiglu_grad, false},
+	[JM_OP_TOKENS] = {jm_ref_tokens, false},
+	[JM_OP_TOKENS_GRAD] = {jm_ref_tokens_grad, false},
+	[JM_OP_FIRST] = {jm_ref_first, false},
+	[JM_OP_FIRST_GRAD] = {jm_ref_first_grad, false},
+	[JM_OP_DROPOUT] = {jm_ref_dropout, true},
+	[JM_OP_ADAM] = {jm_ref_adam, true},
+	[JM_OP_SGD] = {jm_ref_sgd, true},
 };
 
 struct device {
@@ -84,10 +114,6 @@ static int ref_select(
 	(void)dev;
 	if (group->n_nodes > 1) {
 		jm_err_set(err, JM_ENOSUP, "ref runs one node at a time.");
-		return 0;
-	}
-	if (!kernels[n->op].run) {
-		jm_err_set(err, JM_ENOSUP, "ref has no loops for it yet.");
 		return 0;
 	}
 	if (n->op == JM_OP_CAST) {

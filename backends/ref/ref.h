@@ -21,6 +21,16 @@ jm_ref_kernel jm_ref_attention, jm_ref_attention_grad, jm_ref_rope,
 	jm_ref_rope_grad;					      /* attention.c */
 jm_ref_kernel jm_ref_softmax_xent;				      /* loss.c */
 jm_ref_kernel jm_ref_gelu, jm_ref_gelu_grad, jm_ref_add, jm_ref_cast; /* pointwise.c, direct */
-jm_ref_kernel jm_ref_norm, jm_ref_adamw;			      /* update.c, direct */
+jm_ref_kernel jm_ref_gelu_erf, jm_ref_gelu_erf_grad, jm_ref_relu, jm_ref_relu_grad, jm_ref_silu,
+	jm_ref_silu_grad, jm_ref_dropout;			  /* likewise */
+jm_ref_kernel jm_ref_swiglu, jm_ref_swiglu_grad;		  /* pointwise.c, not direct */
+jm_ref_kernel jm_ref_norm, jm_ref_adamw, jm_ref_adam, jm_ref_sgd; /* update.c, direct */
+jm_ref_kernel jm_ref_rmsnorm, jm_ref_rmsnorm_grad;		  /* layernorm.c */
+jm_ref_kernel jm_ref_conv, jm_ref_conv_dgrad, jm_ref_conv_wgrad;  /* conv.c */
+jm_ref_kernel jm_ref_bn_stats, jm_ref_bn_apply, jm_ref_bn_grad;	  /* batchnorm.c */
+jm_ref_kernel jm_ref_bn_finalize;				  /* batchnorm.c, direct */
+jm_ref_kernel jm_ref_maxpool, jm_ref_maxpool_grad, jm_ref_avgpool, jm_ref_avgpool_grad, jm_ref_gap,
+	jm_ref_gap_grad, jm_ref_tokens, jm_ref_tokens_grad, jm_ref_first,
+	jm_ref_first_grad; /* pool.c */
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Global norm and AdamW (Loshchilov and Hutter, arXiv 1711.05101) over flat slabs. */
+/* Global norm, AdamW (Loshchilov and Hutter, arXiv 1711.05101), Adam and SGD over flat slabs. */
 #include "ref.h"
 
 #include <math.h>
@@ -25,32 +25,67 @@ void jm_ref_norm(const struct jm_node *n, double *const *in, double *const *out)
 	set(n->out[0], 0, sqrt(sum));
 }
 
-/* What the gradient is multiplied with; 0 is never meant: not finite = leave all as it is. */
-static double clip_factor(const struct jm_node *n)
+/* What the gradient is multiplied with; NaN: not finite, leave all as it is. */
+static double clip_factor(const struct jm_node *n, double clip)
 {
-	double norm = n->in[1] ? get(n->in[1], 0) : 0, clip = n->attr.adamw.clip;
+	double norm = n->in[1] ? get(n->in[1], 0) : 0;
 
 	if (!isfinite(norm))
 		return NAN;
 	return n->in[1] && clip > 0 ? fmin(1, clip / (norm + 1e-6)) : 1;
 }
 
+/* coupled: decay is part of the gradient (Adam), else shrinks the parameter by itself (AdamW). */
+static void adam(const struct jm_node *n, bool coupled)
+{
+	double beta1 = n->attr.adamw.beta1, beta2 = n->attr.adamw.beta2;
+	double factor = clip_factor(n, n->attr.adamw.clip);
+	double lr = get(n->in[2], 0), bias1 = get(n->in[2], 1), bias2 = get(n->in[2], 2);
+
+	for (int64_t i = 0; !isnan(factor) && i < jm_tensor_count(n->in[0]); i++) {
+		double g = get(n->in[0], i) * factor, p = get(n->out[0], i), m, v;
+		double decay = i < n->attr.adamw.n_decay ? n->attr.adamw.weight_decay : 0;
+
+		if (coupled)
+			g += decay * p;
+		else
+			p -= lr * decay * p;
+		m = beta1 * get(n->out[1], i) + (1 - beta1) * g;
+		v = beta2 * get(n->out[2], i) + (1 - beta2) * g * g;
+		set(n->out[0], i, p - lr / bias1 * m / (sqrt(v / bias2) + n->attr.adamw.eps));
+		set(n->out[1], i, m);
+		set(n->out[2], i, v);
+	}
+}
+
 void jm_ref_adamw(const struct jm_node *n, double *const *in, double *const *out)
 {
-	double beta1 = n->attr.adamw.beta1, beta2 = n->attr.adamw.beta2, factor = clip_factor(n);
-	double lr = get(n->in[2], 0), bias1 = get(n->in[2], 1), bias2 = get(n->in[2], 2);
+	(void)in;
+	(void)out;
+	adam(n, false);
+}
+
+void jm_ref_adam(const struct jm_node *n, double *const *in, double *const *out)
+{
+	(void)in;
+	(void)out;
+	adam(n, true);
+}
+
+void jm_ref_sgd(const struct jm_node *n, double *const *in, double *const *out)
+{
+	double momentum = n->attr.sgd.momentum, lr = get(n->in[2], 0);
+	double factor = clip_factor(n, n->attr.sgd.clip);
 
 	(void)in;
 	(void)out;
 	for (int64_t i = 0; !isnan(factor) && i < jm_tensor_count(n->in[0]); i++) {
-		double g = get(n->in[0], i) * factor, p = get(n->out[0], i);
-		double m = beta1 * get(n->out[1], i) + (1 - beta1) * g;
-		double v = beta2 * get(n->out[2], i) + (1 - beta2) * g * g;
+		double g = get(n->in[0], i) * factor, p = get(n->out[0], i), m;
 
-		if (i < n->attr.adamw.n_decay)
-			p -= lr * n->attr.adamw.weight_decay * p;
-		set(n->out[0], i, p - lr / bias1 * m / (sqrt(v / bias2) + n->attr.adamw.eps));
+		if (i < n->attr.sgd.n_decay)
+			g += n->attr.sgd.weight_decay * p;
+		m = momentum * get(n->out[1], i) + g;
+		set(n->out[0], i, p - lr * (n->attr.sgd.nesterov ? g + momentum * m : m));
 		set(n->out[1], i, m);
-		set(n->out[2], i, v);
 	}
 }

@@ -133,6 +133,132 @@ static struct jm_tensor *tied(struct kit *k)
 	return loss_of(k, jm_graph_linear(k->graph, x, table, NULL));
 }
 
+static struct jm_tensor *conv(struct kit *k)
+{
+	struct jm_tensor *x = kit_param(k, 4, DIMS(2, 3, 5, 6)),
+			 *w = kit_param(k, 4, DIMS(4, 3, 3, 2));
+
+	return loss_of(k, jm_graph_conv(k->graph, x, w, kit_param(k, 1, DIMS(4)),
+				  &(struct jm_window){.stride = 2, .pad = 1}));
+}
+
+static struct jm_tensor *conv_grouped(struct kit *k)
+{
+	struct jm_tensor *x = kit_param(k, 4, DIMS(1, 4, 7, 7)),
+			 *w = kit_param(k, 4, DIMS(6, 2, 3, 3));
+
+	return loss_of(k, jm_graph_conv(k->graph, x, w, NULL,
+				  &(struct jm_window){.groups = 2, .dilation = 2, .pad = 2}));
+}
+
+static struct jm_tensor *conv_depthwise(struct kit *k)
+{
+	struct jm_tensor *x = kit_param(k, 4, DIMS(2, 3, 4, 5)),
+			 *w = kit_param(k, 4, DIMS(3, 1, 3, 3));
+
+	return loss_of(
+		k, jm_graph_conv(k->graph, x, w, NULL, &(struct jm_window){.groups = 3, .pad = 1}));
+}
+
+static struct jm_tensor *batchnorm(struct kit *k)
+{
+	struct jm_tensor *x = kit_param(k, 4, DIMS(3, 2, 2, 3));
+
+	return loss_of(k, jm_graph_batchnorm(k->graph, x, NULL, false, 1e-5, "bn"));
+}
+
+static struct jm_tensor *batchnorm_relu(struct kit *k)
+{
+	struct jm_tensor *x = kit_param(k, 4, DIMS(3, 2, 2, 3));
+
+	return loss_of(k, jm_graph_batchnorm(k->graph, x, NULL, true, 1e-2, "bn"));
+}
+
+/* A residual block: its input's gradient comes from two sides. */
+static struct jm_tensor *batchnorm_add(struct kit *k)
+{
+	struct jm_tensor *x = jm_graph_silu(k->graph, kit_param(k, 4, DIMS(3, 2, 3, 3))), *y;
+
+	y = jm_graph_conv(k->graph, x, kit_param(k, 4, DIMS(2, 2, 3, 3)), NULL,
+		&(struct jm_window){.pad = 1});
+	y = jm_graph_batchnorm(k->graph, y, x, true, 1e-5, "bn1");
+	x = jm_graph_batchnorm(k->graph, y, NULL, false, 1e-5, "bn2");
+	return loss_of(k, jm_graph_batchnorm(k->graph, x, y, false, 1e-5, "bn3"));
+}
+
+static struct jm_tensor *rmsnorm(struct kit *k)
+{
+	struct jm_tensor *x = kit_param(k, 2, DIMS(4, 9));
+
+	return loss_of(k, jm_graph_rmsnorm(k->graph, x, kit_param(k, 1, DIMS(9)), 1e-5));
+}
+
+static struct jm_tensor *maxpool(struct kit *k)
+{
+	return loss_of(k, jm_graph_maxpool(k->graph, kit_param(k, 4, DIMS(2, 2, 5, 6)), 3, 2, 1));
+}
+
+static struct jm_tensor *avgpool(struct kit *k)
+{
+	return loss_of(
+		k, jm_graph_avgpool(k->graph, kit_param(k, 4, DIMS(2, 2, 5, 6)), 3, 2, 1, false));
+}
+
+static struct jm_tensor *avgpool_padded(struct kit *k)
+{
+	return loss_of(
+		k, jm_graph_avgpool(k->graph, kit_param(k, 4, DIMS(2, 2, 5, 6)), 2, 1, 1, true));
+}
+
+static struct jm_tensor *gap(struct kit *k)
+{
+	return loss_of(k, jm_graph_gap(k->graph, kit_param(k, 4, DIMS(2, 5, 2, 3))));
+}
+
+static struct jm_tensor *relu(struct kit *k)
+{
+	return loss_of(k, jm_graph_relu(k->graph, kit_param(k, 2, DIMS(4, 9))));
+}
+
+static struct jm_tensor *gelu_erf(struct kit *k)
+{
+	return loss_of(k, jm_graph_gelu_erf(k->graph, kit_param(k, 2, DIMS(4, 9))));
+}
+
+static struct jm_tensor *silu(struct kit *k)
+{
+	return loss_of(k, jm_graph_silu(k->graph, kit_param(k, 2, DIMS(4, 9))));
+}
+
+static struct jm_tensor *swiglu(struct kit *k)
+{
+	return loss_of(k, jm_graph_swiglu(k->graph, kit_param(k, 2, DIMS(4, 10))));
+}
+
+static struct jm_tensor *tokens(struct kit *k)
+{
+	struct jm_tensor *x = kit_param(k, 4, DIMS(2, 5, 2, 3)), *first = kit_param(k, 1, DIMS(5));
+
+	return loss_of(k, jm_graph_tokens(k->graph, x, first, kit_param(k, 2, DIMS(7, 5))));
+}
+
+static struct jm_tensor *tokens_alone(struct kit *k)
+{
+	return loss_of(k, jm_graph_tokens(k->graph, kit_param(k, 4, DIMS(2, 5, 2, 3)), NULL, NULL));
+}
+
+static struct jm_tensor *first(struct kit *k)
+{
+	struct jm_tensor *x = jm_graph_gelu(k->graph, kit_param(k, 3, DIMS(2, 3, 5)));
+
+	return loss_of(k, jm_graph_first(k->graph, x));
+}
+
+static struct jm_tensor *dropout(struct kit *k)
+{
+	return loss_of(k, jm_graph_dropout(k->graph, kit_param(k, 2, DIMS(4, 9)), 0.3));
+}
+
 static struct jm_tensor *gpt(struct kit *k, const char *positions)
 {
 	const char *const dims[][2] = {{"layers", "2"}, {"hidden", "8"}, {"heads", "2"},
@@ -220,6 +346,27 @@ static void check_param(
 	free(grad);
 }
 
+/* Parameters that the graph made by itself: near their start value of 1 or 0, but not on it. */
+static void fill_rest(struct kit *k)
+{
+	struct jm_err err = JM_ERR_INIT;
+
+	for (int i = 0; i < k->graph->n_cells; i++) {
+		struct jm_cell *c = k->graph->cell[i];
+		double value[64] = {0};
+		bool given = false;
+
+		for (int g = 0; g < k->n_given; g++)
+			given = given || k->given[g] == &c->t;
+		if (c->t.class != JM_CLASS_PARAM || given)
+			continue;
+		assert_true(jm_tensor_count(&c->t) <= 64);
+		for (int64_t j = 0; j < jm_tensor_count(&c->t); j++)
+			value[j] = (c->init == JM_INIT_ONE) + 0.1 * (double)(j + 1);
+		assert_ok(jm_program_write(k->program, &c->t, value, &err), err);
+	}
+}
+
 static void check_case(const char *name, build_fn *build)
 {
 	struct jm_err err = JM_ERR_INIT;
@@ -231,7 +378,9 @@ static void check_case(const char *name, build_fn *build)
 	loss = build(&k);
 	assert_ok(jm_graph_gradients(k.graph, loss, &err), err);
 	assert_ok(kit_run(&k, &err), err);
-	if (!k.n_given) { /* a model: its own start values and random tokens */
+	if (k.n_given)
+		fill_rest(&k);
+	else { /* a model: its own start values and random tokens */
 		int32_t ids[10] = {3, 1, 4, 1, 5, 2, 6, 5, 3, 5};
 
 		assert_ok(jm_program_init(k.program, 3, &err), err);
@@ -265,6 +414,25 @@ static const struct {
 	{"attention, no mask", attention_full},
 	{"attention, grouped", attention_grouped},
 	{"rope", rope},
+	{"conv", conv},
+	{"conv, grouped and dilated", conv_grouped},
+	{"conv, depthwise", conv_depthwise},
+	{"batchnorm", batchnorm},
+	{"batchnorm + relu", batchnorm_relu},
+	{"batchnorm + add + relu", batchnorm_add},
+	{"rmsnorm", rmsnorm},
+	{"maxpool", maxpool},
+	{"avgpool", avgpool},
+	{"avgpool, padding counted", avgpool_padded},
+	{"gap", gap},
+	{"relu", relu},
+	{"gelu-erf", gelu_erf},
+	{"silu", silu},
+	{"swiglu", swiglu},
+	{"tokens", tokens},
+	{"tokens alone", tokens_alone},
+	{"first", first},
+	{"dropout", dropout},
 	{"add", add},
 	{"x + x", doubled},
 	{"shared gradient", shared},
