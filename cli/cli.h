@@ -46,6 +46,8 @@ int jm_cli_fail(const struct jm_cli *cli);
 /* cli/help.c: data on stdout */
 int jm_help_program(void);
 int jm_help_command(const struct jm_command *cmd);
+/* The options that 'run NAME' takes besides its own; false when NAME is no workload and no model. */
+bool jm_help_workload(const char *name);
 int jm_help_man(void);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Help and man page, from the rows of commands and options. */
 #include "cli.h"
+#include "registry.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -99,6 +100,31 @@ int jm_help_command(const struct jm_command *cmd)
 	return 0;
 }
 
+/* The workload of that name, or the one that works on a preset of that name; NULL = neither. */
+static const struct jm_workload *workload_of(const char *name)
+{
+	for (int i = 0; jm_models[i]; i++)
+		for (const struct jm_preset *p = jm_models[i]->presets; p && p->name; p++)
+			if (!strcmp(p->name, name) && p->workload)
+				return jm_workload_find(p->workload, NULL);
+	return jm_workload_find(name, NULL);
+}
+
+bool jm_help_workload(const char *name)
+{
+	const struct jm_workload *w = workload_of(name);
+
+	if (!w)
+		return false;
+	printf("joulemark run [options] %s [workload's options]\n\n", name);
+	printf("%s; an item is a %s.\n", w->summary, w->unit);
+	if (!w->options || !w->options->name)
+		return true;
+	printf("\nOptions of '%s', besides those of 'joulemark run'; a list sweeps\n", w->name);
+	print_options(w->options);
+	return true;
+}
+
 int jm_help_program(void)
 {
 	printf("joulemark %s - %s\n\nCommands\n", JM_VERSION, TAGLINE);
@@ -132,18 +158,24 @@ static void print_roff(const char *text)
 	putchar('\n');
 }
 
-static void man_command(const struct jm_command *cmd)
+static void man_options(const struct jm_option *rows)
 {
 	char limits[512], text[1024];
 
-	printf(".SS \"joulemark %s %s\"\n", cmd->name, cmd->usage);
-	print_roff(cmd->description);
-	for (const struct jm_option *o = cmd->options; o && o->name; o++) {
+	for (const struct jm_option *o = rows; o && o->name; o++) {
 		printf(".TP\n.BR \\-\\-%s \" %s\"\n", o->name, argument_name(o));
 		limits_text(o, limits, sizeof(limits));
-		snprintf(text, sizeof(text), "%s.%s", o->help, limits);
+		snprintf(text, sizeof(text), "%s.%s%s", o->help, limits,
+			o->repeat ? " May be repeated." : "");
 		print_roff(text);
 	}
+}
+
+static void man_command(const struct jm_command *cmd)
+{
+	printf(".SS \"joulemark %s %s\"\n", cmd->name, cmd->usage);
+	print_roff(cmd->description);
+	man_options(cmd->options);
 	if (!cmd->example)
 		return;
 	printf(".PP\nExample:\n.PP\n.nf\n");
@@ -161,6 +193,14 @@ int jm_help_man(void)
 	for (int i = 0; jm_commands[i]; i++)
 		if (!jm_commands[i]->hidden)
 			man_command(jm_commands[i]);
+	printf(".SH WORKLOADS\nWhat 'joulemark run' runs, and the options that it takes besides "
+	       "its "
+	       "own. A list sweeps.\n");
+	for (int i = 0; jm_workloads[i]; i++) {
+		printf(".SS %s\n", jm_workloads[i]->name);
+		printf("%s; an item is a %s.\n", jm_workloads[i]->summary, jm_workloads[i]->unit);
+		man_options(jm_workloads[i]->options);
+	}
 	printf(".SH \"EXIT STATUS\"\nThe measured command's own, or 128 + signal when it was "
 	       "killed; 127 when "
 	       "it was not found; 125 when joulemark itself failed; 2 for wrong usage.\n");
@@ -181,6 +221,8 @@ static int help_run(struct jm_cli *cli)
 	for (int i = 0; jm_commands[i]; i++)
 		if (!strcmp(jm_commands[i]->name, cli->args[0]))
 			return jm_help_command(jm_commands[i]);
+	if (jm_help_workload(cli->args[0]))
+		return 0;
 	jm_err_set(&cli->err, JM_EUSAGE, "There is no command '%s'; 'joulemark --help' lists them.",
 		cli->args[0]);
 	return jm_cli_fail(cli);
@@ -193,9 +235,11 @@ static const struct jm_option help_options[] = {
 
 const struct jm_command jm_command_help = {
 	.name = "help",
-	.summary = "tell about a command",
-	.usage = "[COMMAND]",
-	.description = "Prints the help of a command, or the list of commands.",
+	.summary = "tell about a command or a workload",
+	.usage = "[COMMAND|WORKLOAD]",
+	.description =
+		"Prints the help of a command, of a workload that 'joulemark run' runs, or the "
+		"list of commands.",
 	.options = help_options,
 	.max_args = 1,
 	.run = help_run,

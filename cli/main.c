@@ -86,15 +86,15 @@ static int check_arguments(struct jm_cli *cli)
 	const struct jm_command *cmd = cli->cmd;
 
 	if (cli->n_args < cmd->min_args && !(cmd->takes_command && cli->command))
-		return jm_err_set(&cli->err, JM_EUSAGE, "Something is missing: joulemark %s %s.",
-			cmd->name, cmd->usage);
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"Something is missing; it is 'joulemark %s %s'.", cmd->name, cmd->usage);
 	if (cmd->max_args >= 0 && cli->n_args > cmd->max_args)
 		return jm_err_set(&cli->err, JM_EUSAGE,
-			"'%s' is one argument too many: joulemark %s %s.", cli->args[cmd->max_args],
-			cmd->name, cmd->usage);
+			"'%s' is one argument too many; it is 'joulemark %s %s'.",
+			cli->args[cmd->max_args], cmd->name, cmd->usage);
 	if (cli->command && !cli->command[0])
-		return jm_err_set(&cli->err, JM_EUSAGE, "No command follows '--': joulemark %s %s.",
-			cmd->name, cmd->usage);
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"No command follows '--'; it is 'joulemark %s %s'.", cmd->name, cmd->usage);
 	return 0;
 }
 
@@ -143,7 +143,9 @@ static int run_command(struct jm_cli *cli, int argc, char **argv)
 
 	if (!rc && !help && !cli->cmd->hidden)
 		recover(cli);
-	if (help)
+	if (help && cli->cmd->takes_extra && cli->n_args)
+		rc = jm_help_workload(cli->args[0]) ? 0 : jm_help_command(cli->cmd);
+	else if (help)
 		rc = jm_help_command(cli->cmd);
 	else
 		rc = rc ? jm_cli_fail(cli) : cli->cmd->run(cli);

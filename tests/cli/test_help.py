@@ -56,12 +56,20 @@ def test_unknown_command():
     assert "--help" in sentence(jm("frobnicate"), USAGE)
 
 
+@pytest.mark.parametrize("name, option", [("train", "batch"), ("gpt-117m", "batch"), ("sim", "response")])
+def test_help_of_workload(name, option):
+    done = jm("help", name)
+    assert done.returncode == 0 and f"--{option}" in done.stdout
+    assert jm("run", name, "--help").stdout == done.stdout
+
+
 def test_man_page_has_everything():
     page = jm("help", "--man").stdout.replace("\\-", "-")
     for command in commands():
         assert f"joulemark {command} " in page or f"joulemark {command}\"" in page, command
         for option in options(command):
             assert f"--{option}" in page, (command, option)
+    assert "--response" in page and "WORKLOADS" in page
 
 
 def test_full_disk_is_no_success():
