@@ -246,6 +246,19 @@ def step_examples(log):
     return Tally(len(scripts) - len(bad), len(bad), note=" ".join(bad))
 
 
+def step_demo(log):
+    """The demo, with a shorter training: it ends well, marks what is simulated, leaves a page."""
+    page = LOGS / "demo.html"
+    page.unlink(missing_ok=True)
+    status, out = sh(log, "tests/isolate.sh", "tools/demo.sh", "build/joulemark",
+                     env={"DEMO_OUT": str(LOGS / "demo"), "DEMO_SECONDS": "3"})
+    wrong = [word for word, bad in (
+        (f"status {status}", status), ("nothing is marked simulated", "simulated" not in out),
+        ("no verdict", "Best setting by metric (simulated)" not in out),
+        ("no page", not page.exists() or "<html" not in page.read_text()[:400])) if bad]
+    return Tally(int(not wrong), len(wrong), note="; ".join(wrong))
+
+
 STEPS = {name[5:]: function for name, function in globals().items() if name.startswith("step_")}
 
 

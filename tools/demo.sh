@@ -23,7 +23,7 @@ say "1. What can be measured here"
 
 say "2. A small GPT learns English on this machine, measured with whatever the machine has"
 "$jm" run train --model gpt --layers 4 --hidden 128 --heads 4 --ffn 512 --vocab 256 --context 128 \
-	--positions learned --batch 8 --text "$text" --device cpu --seconds 30 --store "$out.db"
+	--positions learned --batch 8 --text "$text" --device cpu --seconds "${DEMO_SECONDS:-30}" --store "$out.db"
 
 case $device in
 sim:*)

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the documents say exists: commands, options, links, files."""
+import re
+
+import pytest
+
+from jm import SOURCE, jm
+
+PAGES = sorted([SOURCE / "README.md", *(SOURCE / "docs").glob("*.md")])
+
+
+def options_of(*words):
+    return set(re.findall(r"^  --([a-z][a-z0-9-]*)", jm("help", *words).stdout, re.M))
+
+
+COMMANDS = {c: options_of(c) for c in re.findall(r"^  ([a-z]+) ", jm("--help").stdout, re.M)}
+WORKLOADS = set().union(*(options_of(w) for w in ("train", "sim", "null")))
+
+
+def command_lines(text):
+    """Lines of code blocks that call joulemark, with continued lines joined and comments cut."""
+    text = re.sub(r"\\\n\s*", " ", text)
+    for line in re.findall(r"^    (joulemark .*)$", text, re.M):
+        yield re.split(r"\s{2,}|\s#\s", line)[0]
+    for line in re.findall(r"`(joulemark [a-z][^`]*)`", text):
+        yield line
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_commands_exist(page):
+    for line in command_lines(page.read_text(encoding="utf-8")):
+        words = line.split(" -- ")[0].split()
+        command = words[1]
+        if command.isupper() or command.startswith("-"):
+            continue
+        assert command in COMMANDS, line
+        known = COMMANDS[command] | (WORKLOADS if command == "run" else set())
+        for option in re.findall(r"(?:^|\s)--([a-z][a-z0-9-]*)", " ".join(words)):
+            assert option in known | {"help"}, line
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_and_files_exist(page):
+    text = page.read_text(encoding="utf-8")
+    for link in re.findall(r"\]\(([^)#:]+)\)", text):
+        assert (page.parent / link).exists(), link
+    folders = "|".join(p.name for p in SOURCE.iterdir() if p.is_dir() and not p.name.startswith((".", "build")))
+    for path in re.findall(rf"(?<![\w/])((?:{folders})/[\w./-]+\.(?:c|h|py|sh|json|md))\b", text):
+        assert "NOUN" in path or (SOURCE / path).exists(), path
