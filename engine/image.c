@@ -128,6 +128,13 @@ struct jm_tensor *jm_graph_batchnorm(struct jm_graph *g, struct jm_tensor *x, st
 		!jm_layer_fits(
 			g, !add || jm_tensor_count(add) == jm_tensor_count(x), "batchnorm", add))
 		return NULL;
+	if (jm_tensor_count(x) == x->dim[1]) {
+		jm_err_set(&g->err, JM_ERANGE,
+			"A batch of one image has one value per channel at %s%s, which has no "
+			"spread to be normalised by; give a larger --batch or --image.",
+			g->scope, name);
+		return NULL;
+	}
 	gamma = named(g, JM_CLASS_PARAM, JM_INIT_ONE, x->dim[1], name, "weight");
 	beta = named(g, JM_CLASS_PARAM, JM_INIT_ZERO, x->dim[1], name, "bias");
 	rstd = statistics(g, x, eps, name, &mean);

@@ -10,6 +10,21 @@
 
 const char *const jm_model_positions[] = {"learned", "rotary", NULL};
 
+int64_t jm_dim(const struct jm_values *dims, const char *name)
+{
+	return (int64_t)jm_values_number(dims, name);
+}
+
+int jm_dim_default(struct jm_values *dims, const char *name, int64_t value, struct jm_err *err)
+{
+	char text[24];
+
+	if (jm_values_text(dims, name))
+		return 0;
+	snprintf(text, sizeof(text), "%lld", (long long)value);
+	return jm_values_set(dims, name, text, err);
+}
+
 static const struct jm_preset *preset_of(const struct jm_model *model, const char *name)
 {
 	for (const struct jm_preset *p = model->presets; p && p->name; p++)
@@ -162,6 +177,9 @@ static int fill_in(struct jm_training *t, struct jm_graph *g, struct jm_err *err
 	int64_t seq;
 	int code = t->model->default_seq(t->dims, &seq, err);
 
+	if (!code && t->model->feed == JM_FEED_IMAGES && t->seq > 1)
+		code = jm_err_set(err, JM_EUSAGE,
+			"Model %s has images, not sequences; leave --seq away.", t->model->name);
 	if (!code && !t->seq)
 		t->seq = seq;
 	if (!code)

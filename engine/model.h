@@ -84,6 +84,10 @@ extern const struct jm_model *const jm_models[]; /* NULL-terminated, generated *
 		JM_DIM_POSITIONS
 extern const char *const jm_model_positions[];
 
+/* For models: a dimension as a whole number, and setting one that nobody set. */
+int64_t jm_dim(const struct jm_values *dims, const char *name);
+int jm_dim_default(struct jm_values *dims, const char *name, int64_t value, struct jm_err *err);
+
 /* NULL when there is no preset of that name. */
 const struct jm_preset *jm_model_find_preset(const char *name);
 /* A preset's or a model's name; *ret_preset is NULL for a model's. 'Did you mean' otherwise. */

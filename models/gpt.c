@@ -41,20 +41,15 @@ struct dims {
 	bool rotary;
 };
 
-static int64_t whole(const struct jm_values *v, const char *name)
-{
-	return (int64_t)jm_values_number(v, name);
-}
-
 static struct dims dims_of(const struct jm_values *v)
 {
 	return (struct dims){
-		.layers = whole(v, "layers"),
-		.hidden = whole(v, "hidden"),
-		.heads = (int)whole(v, "heads"),
-		.ffn = whole(v, "ffn"),
-		.vocab = whole(v, "vocab"),
-		.context = whole(v, "context"),
+		.layers = jm_dim(v, "layers"),
+		.hidden = jm_dim(v, "hidden"),
+		.heads = (int)jm_dim(v, "heads"),
+		.ffn = jm_dim(v, "ffn"),
+		.vocab = jm_dim(v, "vocab"),
+		.context = jm_dim(v, "context"),
 		.rotary = jm_values_text(v, "positions")[0] == 'r',
 	};
 }
@@ -81,29 +76,16 @@ static int check(const struct dims *d, struct jm_err *err)
 	return 0;
 }
 
-static int set_text(struct jm_values *v, const char *name, const char *text, struct jm_err *err)
-{
-	return jm_values_text(v, name) ? 0 : jm_values_set(v, name, text, err);
-}
-
-static int set_whole(struct jm_values *v, const char *name, int64_t value, struct jm_err *err)
-{
-	char text[24];
-
-	snprintf(text, sizeof(text), "%lld", (long long)value);
-	return set_text(v, name, text, err);
-}
-
 static int gpt_complete(struct jm_values *v, int64_t seq, struct jm_err *err)
 {
-	int code = set_text(v, "vocab", "256", err); /* bytes */
+	int code = jm_dim_default(v, "vocab", 256, err); /* bytes */
 
-	if (!code)
-		code = set_text(v, "positions", "learned", err);
+	if (!code && !jm_values_text(v, "positions"))
+		code = jm_values_set(v, "positions", "learned", err);
 	if (!code && jm_values_text(v, "hidden"))
-		code = set_whole(v, "ffn", 4 * whole(v, "hidden"), err);
+		code = jm_dim_default(v, "ffn", 4 * jm_dim(v, "hidden"), err);
 	if (!code && seq)
-		code = set_whole(v, "context", seq, err);
+		code = jm_dim_default(v, "context", seq, err);
 	return code;
 }
 

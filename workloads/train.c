@@ -187,6 +187,11 @@ static int choose_model(struct state *s, const struct jm_work *work, struct jm_e
 	double seq = jm_values_number(o, "seq");
 	int code = jm_model_find(jm_values_text(o, "model"), &s->training.model, &preset, err);
 
+	if (!code && s->training.model->feed != JM_FEED_TOKENS)
+		return jm_err_set(err, JM_ENOSUP,
+			"Model %s learns from images, and there is no source of images yet; take a "
+			"language model.",
+			s->training.model->name);
 	if (!code)
 		code = jm_model_dims(s->training.model, preset, o, &s->dims, err);
 	if (!code)

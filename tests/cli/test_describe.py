@@ -16,6 +16,21 @@ PUBLISHED = {
     "gpt-13b": (12_843_796_480, 79.56),
     "gpt-175b": (174_590_681_088, 1062.0),
 }
+# parameters, forward + backward GFLOP per image (or token) and how much of it is executed: a network of
+# images leaves the gradient of its first convolution away, attention computes its scores twice
+PUBLISHED_MORE = {
+    "resnet18": (11_689_512, 10.88, 0.978),
+    "resnet34": (21_797_672, 21.98, 0.989),
+    "resnet50": (25_557_032, 24.54, 0.990),
+    "resnet101": (44_549_160, 46.81, 0.995),
+    "resnet152": (60_192_808, 69.08, 0.997),
+    "vit-b16": (86_567_656, 105.4, 1.005),
+    "vit-l16": (304_326_632, 369.3, 1.004),
+    "llama3-8b --seq 512": (8_030_261_248, 45.43, 1.001),
+    "llama3-8b": (8_030_261_248, 51.47, 1.021),
+    "llama2-7b": (6_738_415_616, 42.86, 1.0125),
+    "llama2-13b": (13_015_864_320, 82.14, 1.010),
+}
 SMALL = ("gpt --layers 2 --hidden 64 --heads 4 --ffn 256 --vocab 256 --context 32 "
          "--positions learned --device ref").split()
 
@@ -36,6 +51,16 @@ def test_published(preset):
     # masters, gradients and two moments in f32 at least
     assert d["persistent_bytes"] >= 16 * parameters
     assert d["peak_bytes"] == d["persistent_bytes"] + d["arena_bytes"]
+
+
+@pytest.mark.parametrize("words", PUBLISHED_MORE)
+def test_published_more(words):
+    parameters, gflops, executed = PUBLISHED_MORE[words]
+    d = describe(*words.split(), "--device", "ref", "--batch", 2)
+    assert d["parameters"] == parameters
+    assert d["flops_model_per_item"] == pytest.approx(gflops * 1e9, rel=0.001)
+    assert d["flops_executed_per_item"] == pytest.approx(executed * d["flops_model_per_item"], rel=0.001)
+    assert d["item"] == ("image" if d["seq"] == 1 else "token")
 
 
 def test_175b_costs_nothing():
@@ -94,6 +119,15 @@ def test_json_file(tmp_path):
     (["gpt-800m", "--hidden", "24", "--heads", "8"], USAGE, "even"),
     (["gpt-117m", "--seq", "1025"], USAGE, "1024 learned positions"),
     (["gpt-117m", "--batch", "0"], USAGE, "range"),
+    (["resnet50", "--image", "31"], USAGE, "too small"),
+    (["resnet50", "--layers", "51"], USAGE, "101 or 152"),
+    (["resnet50", "--heads", "8"], USAGE, "has no --heads"),
+    (["resnet50", "--seq", "8"], USAGE, "leave --seq away"),
+    (["resnet18", "--image", "32", "--batch", "1", "--device", "ref"], USAGE, "spread"),
+    (["vit-l16", "--patch", "15"], USAGE, "do not divide"),
+    (["vit-l16", "--heads", "7"], USAGE, "do not divide"),
+    (["llama3-8b", "--kv-heads", "7"], USAGE, "--kv-heads"),
+    (["llama3-8b", "--heads", "4096"], USAGE, "even"),
     (["gpt-117m", "--precision", "fp8"], USAGE, "bf16"),
     (["gpt-117m", "--device", "abacus"], FAILURE, "abacus"),
     (["gpt-117m", "--hidden", "10000000", "--heads", "1", "--ffn", "100000000", "--layers", "1",

@@ -5,14 +5,29 @@
 #include "engine/program.h"
 #include "engine/tensor.h"
 
-static void check_input(
-	const struct jm_graph *g, const char *model, const char *name, int64_t count)
+static void check_input(const struct jm_graph *g, const char *model, const char *name,
+	enum jm_dtype type, int64_t count)
 {
 	const struct jm_tensor *t = jm_graph_find(g, name);
 
-	if (!t || t->class != JM_CLASS_INPUT || t->type != JM_I32 || jm_tensor_count(t) != count)
-		fail_msg("%s: input %s is not there, or not %ld whole numbers", model, name,
-			(long)count);
+	if (!t || t->class != JM_CLASS_INPUT || t->type != type || jm_tensor_count(t) != count)
+		fail_msg("%s: input %s is not there, or not %ld elements of %s", model, name,
+			(long)count, jm_dtype_name(type));
+}
+
+static void check_feed(const struct jm_graph *g, const struct jm_model *m, const char *preset,
+	const struct jm_training *t)
+{
+	int64_t image;
+
+	check_input(g, preset, "target", JM_I32, t->batch * t->seq);
+	if (m->feed == JM_FEED_TOKENS) {
+		check_input(g, preset, "ids", JM_I32, t->batch * t->seq);
+		return;
+	}
+	image = jm_dim(t->dims, "image");
+	assert_int_equal(t->seq, 1);
+	check_input(g, preset, "image", t->precision, t->batch * 3 * image * image);
 }
 
 /* Every parameter gets a gradient, and every name is used once. */
@@ -44,8 +59,9 @@ static void check_preset(const struct jm_model *m, const struct jm_preset *prese
 	t.dims = &dims;
 	assert_ok(jm_model_train(&t, &g, &err), err);
 	assert_true(t.seq > 0);
-	check_input(g, preset->name, "ids", t.batch * t.seq);
-	check_input(g, preset->name, "target", t.batch * t.seq);
+	check_feed(g, m, preset->name, &t);
+	if (preset->parameters)
+		assert_int_equal(jm_graph_parameters(g), preset->parameters);
 	check_parameters(g, preset->name);
 	assert_non_null(jm_graph_find(g, "loss"));
 	jm_graph_free(g);

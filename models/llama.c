@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A decoder-only transformer as LLaMA has it (Touvron et al., arXiv 2302.13971; Llama 3, arXiv
+ * 2407.21783): RMS norm, rotary positions, grouped heads, SwiGLU, no biases, its own output matrix.
+ */
+#include "engine/model.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#define EPS	 1e-5
+#define INIT_STD 0.02
+
+static const struct jm_option options[] = {JM_DIM_LAYERS, JM_DIM_HIDDEN, JM_DIM_HEADS,
+	JM_DIM_KV_HEADS, JM_DIM_FFN, JM_DIM_VOCAB, JM_DIM_CONTEXT, JM_DIM_THETA, {0}};
+
+static const struct jm_preset presets[] = {
+	{"llama3-8b", "Llama 3 8B",
+		"layers=32 hidden=4096 heads=32 kv-heads=8 ffn=14336 vocab=128256 context=8192 "
+		"theta=500000",
+		8030261248, "arXiv 2407.21783", "train"},
+	{"llama2-7b", "Llama 2 7B",
+		"layers=32 hidden=4096 heads=32 kv-heads=32 ffn=11008 vocab=32000 context=4096 "
+		"theta=10000",
+		6738415616, "arXiv 2307.09288", "train"},
+	{"llama2-13b", "Llama 2 13B",
+		"layers=40 hidden=5120 heads=40 kv-heads=40 ffn=13824 vocab=32000 context=4096 "
+		"theta=10000",
+		13015864320, "arXiv 2307.09288", "train"},
+	{0},
+};
+
+struct dims {
+	int64_t layers, hidden, ffn, vocab, context, head;
+	int heads, kv_heads;
+	double theta;
+};
+
+static struct dims dims_of(const struct jm_values *v)
+{
+	struct dims d = {
+		.layers = jm_dim(v, "layers"),
+		.hidden = jm_dim(v, "hidden"),
+		.heads = (int)jm_dim(v, "heads"),
+		.kv_heads = (int)jm_dim(v, "kv-heads"),
+		.ffn = jm_dim(v, "ffn"),
+		.vocab = jm_dim(v, "vocab"),
+		.context = jm_dim(v, "context"),
+		.theta = jm_values_number(v, "theta"),
+	};
+
+	d.head = d.hidden / d.heads;
+	return d;
+}
+
+/* The feed-forward width that has the parameters of 4 hidden without a gate, up to a multiple of 64. */
+static int64_t usual_ffn(int64_t hidden)
+{
+	return (8 * hidden / 3 + 63) / 64 * 64;
+}
+
+static int llama_complete(struct jm_values *v, int64_t seq, struct jm_err *err)
+{
+	int code = jm_dim_default(v, "vocab", 256, err); /* bytes */
+
+	if (!code)
+		code = jm_dim_default(v, "theta", 10000, err);
+	if (!code && jm_values_text(v, "heads"))
+		code = jm_dim_default(v, "kv-heads", jm_dim(v, "heads"), err);
+	if (!code && jm_values_text(v, "hidden"))
+		code = jm_dim_default(v, "ffn", usual_ffn(jm_dim(v, "hidden")), err);
+	if (!code && seq)
+		code = jm_dim_default(v, "context", seq, err);
+	return code;
+}
+
+static int llama_default_seq(const struct jm_values *v, int64_t *ret, struct jm_err *err)
+{
+	struct dims d = dims_of(v);
+
+	if (d.hidden % d.heads || d.head % 2)
+		return jm_err_set(err, JM_ERANGE,
+			"%d heads do not divide a hidden width of %lld into even widths; change "
+			"--heads or --hidden.",
+			d.heads, (long long)d.hidden);
+	if (d.heads % d.kv_heads)
+		return jm_err_set(err, JM_ERANGE,
+			"%d key and value heads do not divide %d heads; change --kv-heads.",
+			d.kv_heads, d.heads);
+	*ret = d.context;
+	return 0;
+}
+
+static struct jm_tensor *norm(
+	struct jm_graph *g, struct jm_tensor *x, const struct dims *d, const char *name)
+{
+	return jm_graph_rmsnorm(g, x, jm_graph_vector(g, name, JM_INIT_ONE, d->hidden), EPS);
+}
+
+static struct jm_tensor *linear(
+	struct jm_graph *g, struct jm_tensor *x, int64_t from, int64_t to, const char *name)
+{
+	return jm_graph_linear(g, x, jm_graph_matrix(g, name, INIT_STD, to, from), NULL);
+}
+
+static struct jm_tensor *attention(struct jm_graph *g, struct jm_tensor *x, const struct dims *d)
+{
+	struct jm_tensor *h = norm(g, x, d, "attn_norm.weight");
+
+	h = linear(g, h, d->hidden, (d->heads + 2 * d->kv_heads) * d->head, "attn.qkv.weight");
+	h = jm_graph_rope(g, h, d->heads, d->kv_heads, d->theta);
+	h = jm_graph_attention(g, h, d->heads, d->kv_heads, true);
+	return linear(g, h, d->hidden, d->hidden, "attn.out.weight");
+}
+
+static struct jm_tensor *feed_forward(struct jm_graph *g, struct jm_tensor *x, const struct dims *d)
+{
+	struct jm_tensor *h = norm(g, x, d, "ffn_norm.weight");
+
+	h = jm_graph_swiglu(g, linear(g, h, d->hidden, 2 * d->ffn, "ffn.gate_up.weight"));
+	return linear(g, h, d->ffn, d->hidden, "ffn.down.weight");
+}
+
+static int llama_build(struct jm_graph *g, const struct jm_values *v, int64_t batch, int64_t seq,
+	struct jm_tensor **ret_loss, struct jm_err *err)
+{
+	struct dims d = dims_of(v);
+	const int64_t tokens[] = {batch, seq};
+	struct jm_tensor *ids = jm_graph_input(g, "ids", JM_I32, 2, tokens);
+	struct jm_tensor *target = jm_graph_input(g, "target", JM_I32, 2, tokens), *x;
+
+	(void)err;
+	x = jm_graph_embed(
+		g, ids, jm_graph_matrix(g, "tokens.weight", INIT_STD, d.vocab, d.hidden), NULL);
+	for (int64_t i = 0; i < d.layers; i++) {
+		jm_graph_scope(g, "h%lld.", (long long)i);
+		x = jm_graph_add(g, x, attention(g, x, &d));
+		x = jm_graph_add(g, x, feed_forward(g, x, &d));
+	}
+	jm_graph_scope(g, "%s", "");
+	x = norm(g, x, &d, "norm.weight");
+	x = linear(g, x, d.hidden, d.vocab, "output.weight");
+	*ret_loss = jm_graph_softmax_xent(g, x, target);
+	return 0;
+}
+
+const struct jm_model jm_model_llama = {
+	.name = "llama",
+	.summary = "decoder-only transformer (LLaMA)",
+	.item = "token",
+	.options = options,
+	.presets = presets,
+	.complete = llama_complete,
+	.default_seq = llama_default_seq,
+	.build = llama_build,
+};

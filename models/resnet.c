@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Residual networks (He et al., arXiv 1512.03385) as torchvision has them: "v1.5", where the stride of a
+ * bottleneck is in its 3 x 3 convolution. Names of parameters are torchvision's.
+ */
+#include "engine/model.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#define EPS	 1e-5
+#define STAGES	 4
+#define SMALLEST 32 /* pixels: the product of all strides */
+
+#define PAPER "arXiv 1512.03385, pytorch/vision torchvision/models/resnet.py"
+
+static const struct jm_option options[] = {
+	JM_DIM_LAYERS, JM_DIM_HIDDEN, JM_DIM_IMAGE, JM_DIM_CLASSES, {0}};
+
+#define DIMS(layers) "layers=" layers " hidden=64 image=224 classes=1000"
+static const struct jm_preset presets[] = {
+	{"resnet18", "ResNet-18", DIMS("18"), 11689512, PAPER, "train"},
+	{"resnet34", "ResNet-34", DIMS("34"), 21797672, PAPER, "train"},
+	{"resnet50", "ResNet-50 v1.5", DIMS("50"), 25557032, PAPER, "train"},
+	{"resnet101", "ResNet-101 v1.5", DIMS("101"), 44549160, PAPER, "train"},
+	{"resnet152", "ResNet-152 v1.5", DIMS("152"), 60192808, PAPER, "train"},
+	{0},
+};
+
+/* Blocks of each stage by the number of layers. The two smallest are for tests. */
+static const struct depth {
+	int64_t layers;
+	int widen; /* 4: bottlenecks, whose results are four times as wide; 1: basic blocks */
+	int blocks[STAGES];
+} depths[] = {
+	{10, 1, {1, 1, 1, 1}},
+	{14, 4, {1, 1, 1, 1}},
+	{18, 1, {2, 2, 2, 2}},
+	{34, 1, {3, 4, 6, 3}},
+	{50, 4, {3, 4, 6, 3}},
+	{101, 4, {3, 4, 23, 3}},
+	{152, 4, {3, 8, 36, 3}},
+};
+
+static const struct depth *depth_of(const struct jm_values *v)
+{
+	for (size_t i = 0; i < sizeof(depths) / sizeof(*depths); i++)
+		if (depths[i].layers == jm_dim(v, "layers"))
+			return &depths[i];
+	return NULL;
+}
+
+static int resnet_complete(struct jm_values *v, int64_t seq, struct jm_err *err)
+{
+	int code = jm_dim_default(v, "hidden", 64, err);
+
+	(void)seq;
+	if (!code)
+		code = jm_dim_default(v, "image", 224, err);
+	return code ? code : jm_dim_default(v, "classes", 1000, err);
+}
+
+static int resnet_default_seq(const struct jm_values *v, int64_t *ret, struct jm_err *err)
+{
+	if (!depth_of(v))
+		return jm_err_set(err, JM_ERANGE,
+			"There is no ResNet of %lld layers; take 10, 14, 18, 34, 50, 101 or 152.",
+			(long long)jm_dim(v, "layers"));
+	if (jm_dim(v, "image") < SMALLEST)
+		return jm_err_set(err, JM_ERANGE,
+			"An image of %lld pixels is too small for a ResNet's strides; give an "
+			"--image of %d or more.",
+			(long long)jm_dim(v, "image"), SMALLEST);
+	*ret = 1;
+	return 0;
+}
+
+/* A convolution without bias. Start values: He et al., arXiv 1502.01852, by what goes out. */
+static struct jm_tensor *conv(
+	struct jm_graph *g, struct jm_tensor *x, int64_t to, int size, int stride, const char *name)
+{
+	double std = sqrt(2.0 / ((double)(size * size) * (double)to));
+	char weight[32];
+
+	if (!x)
+		return NULL;
+	snprintf(weight, sizeof(weight), "%s.weight", name);
+	return jm_graph_conv(g, x, jm_graph_filter(g, weight, std, to, x->dim[1], size, size), NULL,
+		&(struct jm_window){.stride = stride, .pad = size / 2});
+}
+
+static struct jm_tensor *basic(struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *shortcut,
+	int64_t width, int stride)
+{
+	struct jm_tensor *y = conv(g, x, width, 3, stride, "conv1");
+
+	y = jm_graph_batchnorm(g, y, NULL, true, EPS, "bn1");
+	y = conv(g, y, width, 3, 1, "conv2");
+	return jm_graph_batchnorm(g, y, shortcut, true, EPS, "bn2");
+}
+
+static struct jm_tensor *bottleneck(struct jm_graph *g, struct jm_tensor *x,
+	struct jm_tensor *shortcut, int64_t width, int stride)
+{
+	struct jm_tensor *y = conv(g, x, width, 1, 1, "conv1");
+
+	y = jm_graph_batchnorm(g, y, NULL, true, EPS, "bn1");
+	y = conv(g, y, width, 3, stride, "conv2");
+	y = jm_graph_batchnorm(g, y, NULL, true, EPS, "bn2");
+	y = conv(g, y, 4 * width, 1, 1, "conv3");
+	return jm_graph_batchnorm(g, y, shortcut, true, EPS, "bn3");
+}
+
+static struct jm_tensor *block(
+	struct jm_graph *g, struct jm_tensor *x, int widen, int64_t width, int stride)
+{
+	struct jm_tensor *shortcut = x;
+
+	if (!x)
+		return NULL;
+	if (stride > 1 || x->dim[1] != width * widen) {
+		shortcut = conv(g, x, width * widen, 1, stride, "downsample.0");
+		shortcut = jm_graph_batchnorm(g, shortcut, NULL, false, EPS, "downsample.1");
+	}
+	return widen > 1 ? bottleneck(g, x, shortcut, width, stride)
+			 : basic(g, x, shortcut, width, stride);
+}
+
+static struct jm_tensor *network(
+	struct jm_graph *g, const struct depth *depth, int64_t width, struct jm_tensor *image)
+{
+	struct jm_tensor *x = conv(g, image, width, 7, 2, "conv1");
+
+	x = jm_graph_batchnorm(g, x, NULL, true, EPS, "bn1");
+	x = jm_graph_maxpool(g, x, 3, 2, 1);
+	for (int s = 0; s < STAGES; s++)
+		for (int b = 0; b < depth->blocks[s]; b++) {
+			jm_graph_scope(g, "layer%d.%d.", s + 1, b);
+			x = block(g, x, depth->widen, width << s, s && !b ? 2 : 1);
+		}
+	jm_graph_scope(g, "%s", "");
+	return jm_graph_gap(g, x);
+}
+
+static int resnet_build(struct jm_graph *g, const struct jm_values *v, int64_t batch, int64_t seq,
+	struct jm_tensor **ret_loss, struct jm_err *err)
+{
+	const int64_t size = jm_dim(v, "image"), pixels[] = {batch, 3, size, size};
+	const int64_t classes = jm_dim(v, "classes"), width = jm_dim(v, "hidden");
+	struct jm_tensor *image = jm_graph_input(g, "image", g->compute, 4, pixels);
+	struct jm_tensor *target = jm_graph_input(g, "target", JM_I32, 1, &batch), *x;
+
+	(void)err;
+	(void)seq;
+	x = network(g, depth_of(v), width, image);
+	if (!x)
+		return 0;
+	x = jm_graph_linear(g, x, jm_graph_matrix(g, "fc.weight", 0.01, classes, x->dim[1]),
+		jm_graph_vector(g, "fc.bias", JM_INIT_ZERO, classes));
+	*ret_loss = jm_graph_softmax_xent(g, x, target);
+	return 0;
+}
+
+const struct jm_model jm_model_resnet = {
+	.name = "resnet",
+	.summary = "residual network for images",
+	.item = "image",
+	.feed = JM_FEED_IMAGES,
+	.options = options,
+	.presets = presets,
+	.complete = resnet_complete,
+	.default_seq = resnet_default_seq,
+	.build = resnet_build,
+};
