@@ -39,7 +39,7 @@ static json_t *canonical(const struct jm_value *value)
 
 	if (!value->text)
 		return NULL;
-	if (o->type == JM_TEXT || o->type == JM_CHOICE)
+	if (o->type == JM_TEXT || o->type == JM_CHOICE || isnan(value->number))
 		return json_string(value->text);
 	snprintf(text, sizeof(text), "%.12g%s", value->number,
 		o->unit && o->type != JM_FLAG ? o->unit : "");

@@ -132,12 +132,20 @@ int jm_graph_gradients(struct jm_graph *g, struct jm_tensor *loss, struct jm_err
  * for gradients. After jm_graph_gradients, before the update. */
 int jm_graph_recompute(struct jm_graph *g, struct jm_err *err);
 
+/* AdamW (arXiv 1711.05101), Adam with decay in the gradient (1412.6980), SGD with momentum. */
+enum jm_update { JM_UPDATE_ADAMW, JM_UPDATE_ADAM, JM_UPDATE_SGD };
+extern const char *const jm_update_names[]; /* "adamw"..., NULL-terminated */
+
 struct jm_adamw {
 	double beta1, beta2, eps, weight_decay;
 	double clip; /* largest global norm of the gradient; 0 = none */
+	enum jm_update kind;
+	double momentum; /* SGD */
+	bool nesterov;	 /* SGD */
 };
-/* optimizer.c: lays parameters and gradients out in flat slabs and appends norm and AdamW over them.
- * Matrices decay, vectors do not. Adds the input "adamw.now" and the scalar "grad.norm". */
+/* optimizer.c: lays parameters and gradients out in flat slabs and appends norm and update over them.
+ * Matrices decay, vectors do not. Adds the input "adamw.now" (or adam, sgd; {lr, 1 - beta1^t, 1 - beta2^t},
+ * of SGD only the first) and the scalar "grad.norm". */
 int jm_graph_adamw(struct jm_graph *g, const struct jm_adamw *how, struct jm_err *err);
 
 #endif

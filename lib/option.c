@@ -195,6 +195,12 @@ static int parse(const struct jm_option *o, const char *text, double *number, st
 	case JM_DURATION:
 		break;
 	}
+	for (int i = 0; o->choices && o->choices[i]; i++) {
+		if (!strcmp(text, o->choices[i])) {
+			*number = NAN;
+			return 0;
+		}
+	}
 	rc = jm_parse_quantity(text, o->unit ? o->unit : "", false, number, err);
 	if (!rc && o->type == JM_INT && *number != floor(*number))
 		rc = jm_err_set(

@@ -86,6 +86,7 @@ static int setup(struct jm__worker *w, struct native *n, struct jm_err *err)
 		.seed = (uint64_t)json_integer_value(
 			json_object_get(json_object_get(w->job, "case"), "seed")),
 		.n_devices = 1,
+		.more = json_object(),
 	};
 	rc = n->workload->setup(&n->work, &n->state, err);
 	jm__worker_end(w, phase);
@@ -196,6 +197,8 @@ static void record_native(struct jm__worker *w, const struct native *n)
 			r, "flops_executed_per_item", jm_json_number(n->flops_executed / n->items));
 	jm_record_set(r, "detail", text_or_null(n->work.detail));
 	jm_record_set(r, "note", text_or_null(n->work.note));
+	if (n->work.more)
+		json_object_update_missing(r, n->work.more);
 }
 
 int jm__worker_native(struct jm__worker *w, struct jm_err *err)
@@ -222,6 +225,7 @@ int jm__worker_native(struct jm__worker *w, struct jm_err *err)
 	jm_record_set(w->record, "exit_status", rc ? NULL : json_integer(0));
 	if (n.state)
 		n.workload->teardown(n.state);
+	json_decref(n.work.more);
 	jm_values_done(&n.values);
 	return rc;
 }

@@ -2,6 +2,7 @@
 """run train: a small GPT learns; what cannot be trained is said."""
 import json
 import math
+import struct
 
 import pytest
 
@@ -25,7 +26,7 @@ def train(tmp_path, sample, **options):
     options = {**TINY, "text": sample, **options}
     words = [word for name, value in options.items() for word in (f"--{name}", value)]
     done = jm("run", "train", "--model", "gpt", *words, "--json", file)
-    records = json.loads(file.read_text()) if file.exists() else None
+    records = json.loads(file.read_text() or "null") if file.exists() else None
     return done, records[0] if isinstance(records, list) else records
 
 
@@ -57,8 +58,77 @@ def test_same_seed_same_losses(tmp_path, text):
     ({"device": "abacus"}, "abacus"),
     ({"batch": 1000000}, "smaller batch"),
     ({"lr": 1000, "steps": 6}, "smaller --lr"),
+    ({"batch": 0}, "1"),
+    ({"batch": "many"}, "many"),
+    ({"threads": 4000}, "--threads"),
+    ({"memory": 0.000001}, "Out of memory before the first step"),
+    ({"batch": "max", "memory": 0.000001}, "Not even a batch of 1"),
+    ({"optimizer": "sdg"}, "did you mean 'sgd'"),
+    ({"schedule": "cosine", "lr-warmup": 10, "lr-steps": 10}, "--lr-steps"),
+    ({"lr-min": 1}, "--lr-min"),
 ])
 def test_refusals(tmp_path, text, options, hint):
     done, _ = train(tmp_path, text, **options)
     assert done.returncode != 0
     assert hint in done.stdout + done.stderr, (done.stdout, done.stderr)
+
+
+def test_largest_batch_is_proved_by_running(tmp_path, text):
+    done, r = train(tmp_path, text, batch="max", memory=0.001)
+    assert done.returncode == 0, done.stderr
+    plan = r["plan"]
+    assert plan["batch"] > 1 and plan["peak_bytes"] <= 1e6 and plan["plan_s"] < 1
+    assert r["items"] == 4 * plan["batch"] * 16
+    assert f"Batch {plan['batch']} needs" in done.stderr
+    done, _ = train(tmp_path, text, batch=plan["batch"] + 1, memory=0.001)
+    assert done.returncode != 0 and "Out of memory before the first step" in done.stderr
+
+
+def test_accumulation_is_the_same_batch(tmp_path, text):
+    whole = train(tmp_path, text, batch=8)[1]
+    parts = train(tmp_path, text, batch=2, accumulate=4)[1]
+    assert parts["items"] == whole["items"]
+    assert parts["loss_last"] == pytest.approx(whole["loss_last"], abs=1e-5)
+    assert parts["flops_model_per_item"] == pytest.approx(whole["flops_model_per_item"])
+
+
+def test_recompute_changes_memory_only(tmp_path, text):
+    kept = train(tmp_path, text, layers=4)[1]
+    again = train(tmp_path, text, layers=4, recompute=1)[1]
+    assert again["loss_last"] == kept["loss_last"]
+    assert again["plan"]["peak_bytes"] < kept["plan"]["peak_bytes"]
+    assert again["flops_executed_per_item"] > kept["flops_executed_per_item"]
+
+
+@pytest.mark.parametrize("how", [
+    {"optimizer": "sgd", "lr": 0.5}, {"optimizer": "sgd", "nesterov": 1, "lr": 0.1},
+    {"optimizer": "adam"}, {"schedule": "cosine", "lr-warmup": 2, "lr-steps": 5},
+])
+def test_optimizers_and_schedules_learn(tmp_path, text, how):
+    done, r = train(tmp_path, text, **how)
+    assert done.returncode == 0, done.stderr
+    assert r["verified"] is True and r["loss_last"] < r["loss_first"]
+
+
+def test_profile(tmp_path, text):
+    done, r = train(tmp_path, text, profile=1)
+    assert done.returncode == 0, done.stderr
+    kinds, nodes = r["profile"]["kinds"], r["profile"]["nodes"]
+    assert sum(k["share"] for k in kinds) == pytest.approx(1)
+    assert sum(k["calls"] for k in kinds) == len(nodes)
+    linear = next(k for k in kinds if k["name"] == "linear")
+    assert linear["flops_per_s"] > 0 and linear["bytes_per_s"] > 0
+
+
+def test_megatron_data_set(tmp_path):
+    lengths = [30, 50, 40]
+    tokens = [i % 250 for i in range(sum(lengths))]
+    (tmp_path / "set.bin").write_bytes(struct.pack(f"<{len(tokens)}H", *tokens))
+    (tmp_path / "set.idx").write_bytes(
+        b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, 3, 4) + struct.pack("<3i", *lengths)
+        + struct.pack("<3q", 0, 60, 160) + struct.pack("<4q", 0, 1, 2, 3))
+    done, r = train(tmp_path, tmp_path / "set")
+    assert done.returncode == 0, done.stderr
+    assert r["loss_last"] < r["loss_first"]
+    done, _ = train(tmp_path, tmp_path / "set.idx", vocab=100)
+    assert done.returncode != 0 and "--vocab" in done.stderr

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What training is fed with: Megatron data sets, good and hostile; learning rates; the largest batch. */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "engine/device.h"
+#include "unit/test.h"
+#include "workloads/fit.h"
+#include "workloads/schedule.h"
+#include "workloads/supply.h"
+
+/* ---- Megatron ----------------------------------------------------------------------------------------- */
+
+/* Three sequences of u16 tokens, the last two swapped in the file. */
+struct index {
+	char bytes[34 + 3 * 12 + 4 * 8];
+	size_t size;
+};
+
+static const uint16_t bin[] = {7, 8, 9, 300, 301, 65535, 20};
+
+static void put(struct index *x, const void *data, size_t n)
+{
+	memcpy(x->bytes + x->size, data, n);
+	x->size += n;
+}
+
+static struct index good_index(void)
+{
+	static const int64_t places[] = {0, 8, 6}, documents[] = {0, 1, 2, 3};
+	static const uint64_t version = 1, sequences = 3, n_documents = 4;
+	static const int32_t lengths[] = {3, 3, 1};
+	static const uint8_t type = 8;
+	struct index x = {.size = 0};
+
+	put(&x, "MMIDIDX\0", 9);
+	put(&x, &version, 8);
+	put(&x, &type, 1);
+	put(&x, &sequences, 8);
+	put(&x, &n_documents, 8);
+	put(&x, lengths, sizeof(lengths));
+	put(&x, places, sizeof(places));
+	put(&x, documents, sizeof(documents));
+	return x;
+}
+
+static void test_index(void **state)
+{
+	static const int32_t expected[] = {7, 8, 9, 301, 65535, 20, 300};
+	struct jm_err err = JM_ERR_INIT;
+	struct index x = good_index();
+	struct jm_corpus c;
+	int32_t token[7];
+
+	(void)state;
+	assert_ok(jm_corpus_index("x.idx", x.bytes, x.size, sizeof(bin), &c, &err), err);
+	c.data = (const unsigned char *)bin;
+	assert_int_equal(c.tokens, 7);
+	for (int from = 0; from < 7; from++) {
+		jm_corpus_read(&c, from, 7 - from, token);
+		assert_memory_equal(token, expected + from, (size_t)(7 - from) * sizeof(*token));
+	}
+	c.data = NULL;
+	jm_corpus_close(&c);
+}
+
+static void refused(const struct index *x, size_t bin_size, int code, const char *why)
+{
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_corpus c;
+
+	assert_int_equal(jm_corpus_index("x.idx", x->bytes, x->size, bin_size, &c, &err), code);
+	assert_sentence(&err, code);
+	if (!strstr(err.text, why))
+		fail_msg("not '%s': %s", why, err.text);
+}
+
+static void test_hostile(void **state)
+{
+	const int64_t far = INT64_MAX - 1, huge = INT64_C(0x1555555555555556);
+	const int32_t negative = -2, large = INT32_MAX;
+	struct index x;
+
+	(void)state;
+	x = good_index();
+	for (x.size = 0; x.size < sizeof(x.bytes); x.size++)
+		refused(&x, sizeof(bin), JM_EFORMAT, "");
+	refused((x = good_index(), &x), sizeof(bin) - 2, JM_EFORMAT, "beyond the end");
+	memcpy(x.bytes + 34 + 12 + 8, &far, 8);
+	refused(&x, sizeof(bin), JM_EFORMAT, "beyond the end");
+	x = good_index();
+	memcpy(x.bytes + 34, &negative, 4);
+	refused(&x, sizeof(bin), JM_EFORMAT, "negative");
+	memcpy(x.bytes + 34, &large, 4);
+	refused(&x, sizeof(bin), JM_EFORMAT, "beyond the end");
+	x = good_index();
+	memcpy(x.bytes + 18, &huge, 8); /* 12 times that wraps around */
+	refused(&x, sizeof(bin), JM_EFORMAT, "shorter");
+	x = good_index();
+	memset(x.bytes + 18, 0, 8);
+	refused(&x, sizeof(bin), JM_EFORMAT, "no sequences");
+	x = good_index();
+	x.bytes[17] = 7;
+	refused(&x, sizeof(bin), JM_EFORMAT, "type");
+	x.bytes[17] = (char)200;
+	refused(&x, sizeof(bin), JM_EFORMAT, "type");
+	x.bytes[9] = 2;
+	refused(&x, sizeof(bin), JM_EVERSION, "version 2");
+	x.bytes[0] = 'X';
+	refused(&x, sizeof(bin), JM_EFORMAT, "MMIDIDX");
+}
+
+static void write_file(const char *path, const void *data, size_t n)
+{
+	FILE *f = fopen(path, "wb");
+
+	assert_non_null(f);
+	assert_int_equal(fwrite(data, 1, n, f), n);
+	fclose(f);
+}
+
+static void test_files(void **state)
+{
+	static const char *const names[] = {"supply_test", "supply_test.bin", "supply_test.idx"};
+	struct index x = good_index();
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_corpus c;
+
+	(void)state;
+	write_file(names[1], bin, sizeof(bin));
+	assert_ok(jm_corpus_open(names[1], &c, &err), err); /* alone it is any file */
+	assert_int_equal(c.tokens, sizeof(bin));
+	jm_corpus_close(&c);
+	write_file(names[2], x.bytes, x.size);
+	for (int i = 0; i < 3; i++) {
+		assert_ok(jm_corpus_open(names[i], &c, &err), err);
+		assert_int_equal(c.tokens, 7);
+		jm_corpus_close(&c);
+	}
+	unlink(names[1]);
+	assert_int_equal(jm_corpus_open(names[0], &c, &err), JM_ENOENT);
+	unlink(names[2]);
+}
+
+/* ---- learning rates ----------------------------------------------------------------------------------- */
+
+static void test_schedules(void **state)
+{
+	struct jm_schedule s = {.lr = 1, .lr_min = 0.1, .factor = 0.5, .warmup = 4, .length = 24};
+
+	(void)state;
+	for (int i = 0; i < 4; i++)
+		assert_near(jm_schedule_lr(&s, i), (i + 1) / 4.0, 1e-15);
+	assert_near(jm_schedule_lr(&s, 1000), 1, 0);
+	s.kind = JM_SCHEDULE_COSINE;
+	assert_near(jm_schedule_lr(&s, 3), 1, 0);
+	assert_near(jm_schedule_lr(&s, 4), 1, 1e-15);
+	assert_near(jm_schedule_lr(&s, 14), 0.55, 1e-12);
+	assert_near(jm_schedule_lr(&s, 9), 0.1 + 0.45 * (1 + sqrt(0.5)), 1e-12);
+	assert_near(jm_schedule_lr(&s, 24), 0.1, 1e-12);
+	assert_near(jm_schedule_lr(&s, 9999), 0.1, 1e-12);
+	s.kind = JM_SCHEDULE_LINEAR;
+	assert_near(jm_schedule_lr(&s, 9), 0.775, 1e-12);
+	assert_near(jm_schedule_lr(&s, 25), 0.1, 1e-12);
+	s.kind = JM_SCHEDULE_STEP;
+	s.every = 10;
+	assert_near(jm_schedule_lr(&s, 13), 1, 0);
+	assert_near(jm_schedule_lr(&s, 14), 0.5, 0);
+	assert_near(jm_schedule_lr(&s, 34), 0.125, 0);
+}
+
+/* ---- the largest batch -------------------------------------------------------------------------------- */
+
+static size_t peak(struct jm_training t, struct jm_device *d, int64_t batch)
+{
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_program *program;
+	struct jm_graph *graph;
+	size_t bytes;
+
+	t.batch = batch;
+	assert_ok(jm_model_train(&t, &graph, &err), err);
+	assert_ok(jm_program_plan(graph, d, &program, &err), err);
+	bytes = program->peak_bytes;
+	jm_program_free(program);
+	jm_graph_free(graph);
+	return bytes;
+}
+
+static void test_fit(void **state)
+{
+	struct jm_training t = {.seq = 32};
+	const struct jm_preset *preset;
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_device device;
+	struct jm_values dims;
+
+	(void)state;
+	assert_ok(jm_model_find("gpt-117m", &t.model, &preset, &err), err);
+	assert_ok(jm_model_dims(t.model, preset, NULL, &dims, &err), err);
+	t.dims = &dims;
+	assert_ok(jm_device_open("ref", 1, &device, &err), err);
+	for (int64_t batch = 1; batch < 3000; batch = batch * 7 + 2) {
+		size_t limit = peak(t, &device, batch);
+
+		assert_ok(jm_fit_batch(&t, &device, limit, &err), err);
+		assert_true(t.batch >= batch);
+		assert_true(peak(t, &device, t.batch) <= limit);
+		assert_true(peak(t, &device, t.batch + 1) > limit);
+	}
+	assert_int_equal(jm_fit_batch(&t, &device, 1000, &err), JM_ENOMEM);
+	assert_sentence(&err, JM_ENOMEM);
+	jm_device_close(&device);
+	jm_values_done(&dims);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_index),
+		cmocka_unit_test(test_hostile),
+		cmocka_unit_test(test_files),
+		cmocka_unit_test(test_schedules),
+		cmocka_unit_test(test_fit),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

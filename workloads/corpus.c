@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Texts. Megatron's index (Megatron-LM, indexed_dataset.py), little-endian: "MMIDIDX\0\0", u64 version 1,
+ * u8 type, u64 sequences, u64 documents; then i32 lengths in tokens and i64 places in bytes, one of each
+ * per sequence, and i64 first sequences, one per document.
+ */
+#include "corpus.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAGIC	"MMIDIDX\0"
+#define N_MAGIC 9
+#define HEADER	34
+#define VERSION 1
+
+/* By Megatron's code of the type; 0 = no whole numbers. */
+static const struct {
+	int width;
+	bool is_signed;
+} types[] = {{0, false}, {1, false}, {1, true}, {2, true}, {4, true}, {8, true}, {0, false},
+	{0, false}, {2, false}};
+
+#define N_TYPES (sizeof(types) / sizeof(*types))
+
+/* ---- the index --------------------------------------------------------------------------------------- */
+
+static uint64_t get_u64(const unsigned char *at)
+{
+	uint64_t x;
+
+	memcpy(&x, at, sizeof(x));
+	return x;
+}
+
+static int64_t get_i32(const unsigned char *at)
+{
+	int32_t x;
+
+	memcpy(&x, at, sizeof(x));
+	return x;
+}
+
+static int broken(const char *name, struct jm_err *err, const char *what)
+{
+	return jm_err_set(err, JM_EFORMAT,
+		"Index %s is broken: %s; make the data set again with Megatron's preprocess_data.",
+		name, what);
+}
+
+/* Everything that does not depend on the sequences. */
+static int check_header(
+	const char *name, const unsigned char *index, size_t size, struct jm_err *err)
+{
+	size_t left = size - HEADER;
+	uint64_t sequences, documents;
+
+	if (size < HEADER || memcmp(index, MAGIC, N_MAGIC) != 0)
+		return jm_err_set(err, JM_EFORMAT,
+			"%s is not the index of a Megatron data set: it does not begin with "
+			"'MMIDIDX'.",
+			name);
+	if (get_u64(index + 9) != VERSION)
+		return jm_err_set(err, JM_EVERSION,
+			"Index %s has version %llu of the format, and only version %d is known.",
+			name, (unsigned long long)get_u64(index + 9), VERSION);
+	if (index[17] >= N_TYPES || !types[index[17]].width)
+		return broken(name, err, "its type of tokens is none of whole numbers");
+	sequences = get_u64(index + 18);
+	documents = get_u64(index + 26);
+	if (sequences > left / 12 || documents > (left - 12 * sequences) / 8)
+		return broken(name, err, "it is shorter than its own header says");
+	return sequences ? 0 : broken(name, err, "it holds no sequences");
+}
+
+static int place_sequences(const char *name, const unsigned char *index, size_t bin_size,
+	struct jm_corpus *c, struct jm_err *err)
+{
+	const unsigned char *lengths = index + HEADER, *places = lengths + 4 * c->n_sequences;
+
+	for (int64_t i = 0; i < c->n_sequences; i++) {
+		int64_t n = get_i32(lengths + 4 * i);
+		uint64_t at = get_u64(places + 8 * i);
+
+		if (n < 0)
+			return broken(name, err, "a sequence has a negative length");
+		if (at > bin_size || (uint64_t)n * (uint64_t)c->width > bin_size - at)
+			return broken(name, err, "a sequence lies beyond the end of the .bin file");
+		c->start[i] = c->tokens;
+		c->pointer[i] = (int64_t)at;
+		c->tokens += n;
+	}
+	c->start[c->n_sequences] = c->tokens;
+	return c->tokens ? 0 : broken(name, err, "all its sequences are empty");
+}
+
+int jm_corpus_index(const char *name, const void *index, size_t size, size_t bin_size,
+	struct jm_corpus *ret, struct jm_err *err)
+{
+	const unsigned char *bytes = index;
+	int code = check_header(name, bytes, size, err);
+	struct jm_corpus c = {0};
+
+	if (code)
+		return code;
+	c.width = types[bytes[17]].width;
+	c.is_signed = types[bytes[17]].is_signed;
+	c.n_sequences = (int64_t)get_u64(bytes + 18);
+	c.start = calloc((size_t)c.n_sequences + 1, sizeof(*c.start));
+	c.pointer = calloc((size_t)c.n_sequences, sizeof(*c.pointer));
+	if (!c.start || !c.pointer)
+		code = jm_err_set(err, JM_ENOMEM, "Out of memory for index %s.", name);
+	if (!code)
+		code = place_sequences(name, bytes, bin_size, &c, err);
+	if (code) {
+		free(c.start);
+		free(c.pointer);
+		return code;
+	}
+	*ret = c;
+	return 0;
+}
+
+/* ---- files --------------------------------------------------------------------------------------------- */
+
+static int map_file(const char *path, void **ret, size_t *ret_size, struct jm_err *err)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct stat st;
+	void *map;
+
+	if (fd < 0)
+		return jm_err_set(err, errno == ENOENT ? JM_ENOENT : JM_EPERM,
+			"Text %s cannot be opened: %s; give another with --text FILE.", path,
+			strerror(errno));
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || !st.st_size) {
+		close(fd);
+		return jm_err_set(err, JM_EFORMAT,
+			"Text %s is empty or not a regular file; give another with --text FILE.",
+			path);
+	}
+	map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	close(fd);
+	if (map == MAP_FAILED)
+		return jm_err_set(
+			err, JM_EIO, "Text %s cannot be read: %s.", path, strerror(errno));
+	*ret = map;
+	*ret_size = (size_t)st.st_size;
+	return 0;
+}
+
+static int open_bytes(const char *path, struct jm_corpus *ret, struct jm_err *err)
+{
+	size_t size;
+	void *map;
+	int code = map_file(path, &map, &size, err);
+
+	if (!code)
+		*ret = (struct jm_corpus){
+			.data = map, .bytes = size, .width = 1, .tokens = (int64_t)size};
+	return code;
+}
+
+static int open_pair(const char *idx, const char *bin, struct jm_corpus *ret, struct jm_err *err)
+{
+	struct jm_corpus c = {0};
+	size_t size, n_index;
+	void *map, *index;
+	int code = map_file(bin, &map, &size, err);
+
+	if (code)
+		return code;
+	code = map_file(idx, &index, &n_index, err);
+	if (!code) {
+		code = jm_corpus_index(idx, index, n_index, size, &c, err);
+		munmap(index, n_index);
+	}
+	if (code) {
+		munmap(map, size);
+		return code;
+	}
+	c.data = map;
+	c.bytes = size;
+	*ret = c;
+	return 0;
+}
+
+/* The length of NAME when path is NAME.bin or NAME.idx, or NAME is no file but NAME.idx is; else 0. */
+static size_t stem_of(const char *path)
+{
+	size_t n = strlen(path), stem = n;
+	char idx[PATH_MAX];
+
+	if (n > 4 && (!strcmp(path + n - 4, ".bin") || !strcmp(path + n - 4, ".idx")))
+		stem = n - 4;
+	snprintf(idx, sizeof(idx), "%.*s.idx", (int)stem, path);
+	if (stem == n && !access(path, F_OK))
+		return 0;
+	return access(idx, F_OK) ? 0 : stem;
+}
+
+int jm_corpus_open(const char *path, struct jm_corpus *ret, struct jm_err *err)
+{
+	size_t stem = strlen(path) < PATH_MAX - 8 ? stem_of(path) : 0;
+	char idx[PATH_MAX], bin[PATH_MAX];
+
+	if (!stem)
+		return open_bytes(path, ret, err);
+	snprintf(idx, sizeof(idx), "%.*s.idx", (int)stem, path);
+	snprintf(bin, sizeof(bin), "%.*s.bin", (int)stem, path);
+	return open_pair(idx, bin, ret, err);
+}
+
+void jm_corpus_close(struct jm_corpus *c)
+{
+	if (c->data)
+		munmap((void *)(uintptr_t)c->data, c->bytes);
+	free(c->start);
+	free(c->pointer);
+	*c = (struct jm_corpus){0};
+}
+
+/* ---- tokens -------------------------------------------------------------------------------------------- */
+
+static int32_t token_at(const struct jm_corpus *c, int64_t byte)
+{
+	uint64_t x = 0;
+	int64_t value;
+	int unused = 64 - 8 * c->width;
+
+	memcpy(&x, c->data + byte, (size_t)c->width);
+	value = c->is_signed ? (int64_t)(x << unused) >> unused : (int64_t)x;
+	return value >= 0 && value <= INT32_MAX ? (int32_t)value : -1;
+}
+
+/* The sequence that holds the token. */
+static int64_t sequence_of(const struct jm_corpus *c, int64_t token)
+{
+	int64_t low = 0, high = c->n_sequences;
+
+	while (high - low > 1) {
+		int64_t middle = low + (high - low) / 2;
+
+		if (c->start[middle] <= token)
+			low = middle;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+void jm_corpus_read(const struct jm_corpus *c, int64_t at, int64_t n, int32_t *ret)
+{
+	int64_t s = c->start ? sequence_of(c, at) : 0;
+
+	for (int64_t i = 0; i < n; i++, at++) {
+		while (c->start && at >= c->start[s + 1])
+			s++;
+		ret[i] = token_at(c, c->start ? c->pointer[s] + (at - c->start[s]) * c->width : at);
+	}
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What fits into memory, by planning alone. */
+#include "fit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_BATCH 1000000
+#define ASIDE	   0.05 /* of free memory, for the program itself and others */
+
+/* ---- memory -------------------------------------------------------------------------------------------- */
+
+/* The number behind a word at the start of a line, or of the whole file when there is no word. */
+static double number_in(const struct jm_ctx *ctx, const char *path, const char *word)
+{
+	char full[384], line[256];
+	double value = 0;
+	FILE *f;
+
+	snprintf(full, sizeof(full), "%s%s", ctx->root, path);
+	f = fopen(full, "re");
+	while (f && value == 0 && fgets(line, sizeof(line), f))
+		if (!strncmp(line, word, strlen(word)))
+			value = strtod(line + strlen(word), NULL);
+	if (f)
+		fclose(f);
+	return value > 0 ? value : 0;
+}
+
+static size_t free_here(const struct jm_ctx *ctx)
+{
+	double available = 1024 * number_in(ctx, "/proc/meminfo", "MemAvailable:");
+	double most = number_in(ctx, "/sys/fs/cgroup/memory.max", "");
+	double used = number_in(ctx, "/sys/fs/cgroup/memory.current", "");
+
+	if (most > 0 && most - used < available)
+		available = most > used ? most - used : 1;
+	return (size_t)(available * (1 - ASIDE));
+}
+
+size_t jm_fit_memory(const struct jm_ctx *ctx, const struct jm_device *device)
+{
+	const char *name = device->backend->name;
+	size_t has = device->props.memory_bytes, here;
+
+	if (strcmp(name, "cpu") != 0 && strcmp(name, "ref") != 0)
+		return has;
+	here = free_here(ctx);
+	return here && (!has || here < has) ? here : has;
+}
+
+/* ---- the search ------------------------------------------------------------------------------------------ */
+
+struct search {
+	struct jm_training *t;
+	struct jm_device *device;
+	size_t limit;
+	/* the largest that fits and the smallest that does not, with their peaks; 0 = none yet */
+	int64_t good, bad;
+	double good_peak, bad_peak, slope;
+};
+
+static int peak_of(struct search *s, int64_t batch, double *ret, struct jm_err *err)
+{
+	struct jm_training t = *s->t;
+	struct jm_program *program;
+	struct jm_graph *graph;
+	int code;
+
+	t.batch = batch;
+	code = jm_model_train(&t, &graph, err);
+	if (code)
+		return code;
+	code = jm_program_plan(graph, s->device, &program, err);
+	if (!code) {
+		*ret = (double)program->peak_bytes;
+		jm_program_free(program);
+	}
+	jm_graph_free(graph);
+	return code;
+}
+
+/* Plans one batch and moves the bound that it is. */
+static int try_batch(struct search *s, int64_t batch, struct jm_err *err)
+{
+	double peak;
+	int code = peak_of(s, batch, &peak, err);
+
+	if (code)
+		return code;
+	if (peak > (double)s->limit) {
+		s->bad = batch;
+		s->bad_peak = peak;
+		return 0;
+	}
+	if (s->good && peak > s->good_peak)
+		s->slope = (peak - s->good_peak) / (double)(batch - s->good);
+	s->good = batch;
+	s->good_peak = peak;
+	return 0;
+}
+
+/* Where the peak should meet the limit, between the bounds; every third time the middle. */
+static int64_t next_batch(const struct search *s, int round)
+{
+	double room = (double)s->limit - s->good_peak, slope = s->slope, next;
+
+	if (s->bad)
+		slope = (s->bad_peak - s->good_peak) / (double)(s->bad - s->good);
+	next = slope > 0 ? (double)s->good + room / slope : 2.0 * (double)s->good;
+	if (s->bad && round % 3 == 2)
+		next = 0.5 * (double)(s->good + s->bad);
+	if (s->bad && next > (double)s->bad - 1)
+		return s->bad - 1;
+	if (next > MOST_BATCH)
+		return MOST_BATCH;
+	return next < (double)s->good + 1 ? s->good + 1 : (int64_t)next;
+}
+
+static bool is_found(const struct search *s)
+{
+	return s->good == MOST_BATCH || (s->bad && s->bad - s->good == 1);
+}
+
+int jm_fit_batch(struct jm_training *t, struct jm_device *device, size_t limit, struct jm_err *err)
+{
+	struct search s = {.t = t, .device = device, .limit = limit};
+	int code;
+
+	if (!limit)
+		return jm_err_set(err, JM_ENOSUP,
+			"The memory of device %s is unknown, so there is no largest batch; give "
+			"--batch a number.",
+			device->backend->name);
+	code = try_batch(&s, 1, err);
+	if (!code && !s.good)
+		return jm_err_set(err, JM_ENOMEM,
+			"Not even a batch of 1 fits: it needs %.2f GB, and %.2f GB are there; take "
+			"a "
+			"smaller sequence or model, or --recompute.",
+			s.bad_peak / 1e9, (double)limit / 1e9);
+	for (int round = 0; !code && !is_found(&s); round++)
+		code = try_batch(&s, round ? next_batch(&s, round) : 2, err);
+	if (!code)
+		t->batch = s.good;
+	return code;
+}

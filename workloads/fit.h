@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What fits into memory, by planning alone. */
+#ifndef JM_FIT_H
+#define JM_FIT_H
+
+#include "engine/model.h"
+#include "engine/program.h"
+
+/* Bytes that a program on the device may take now: what the device has and, where that is the memory of
+ * this machine, what is free. 0 = unknown. */
+size_t jm_fit_memory(const struct jm_ctx *ctx, const struct jm_device *device);
+
+/*
+ * The largest batch whose plan takes at most `limit` bytes, found by a few plans; t->batch is set.
+ * JM_ENOMEM when not even a batch of 1 fits; JM_ERANGE when nothing bounds it.
+ */
+int jm_fit_batch(struct jm_training *t, struct jm_device *device, size_t limit, struct jm_err *err);
+
+#endif

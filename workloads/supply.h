@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a model is fed with, micro-step by micro-step: windows of a text, or images of random normal values. */
+#ifndef JM_SUPPLY_H
+#define JM_SUPPLY_H
+
+#include "corpus.h"
+#include "engine/program.h"
+
+struct jm_supply {
+	struct jm_program *program;
+	struct jm_tensor *ids, *image, *target, *random; /* inputs; NULL = the model has none */
+	struct jm_corpus corpus;			 /* for ids */
+	int64_t kinds; /* tokens in the vocabulary, or classes of images */
+	bool fresh;    /* new images each time; else the first ones stay */
+	bool is_fed;   /* the images are there */
+	uint64_t seed;
+	void *room; /* of the largest input */
+};
+
+/* Finds the inputs of the program, which must be built. kinds, fresh, corpus and seed are set. */
+int jm_supply_open(struct jm_supply *s, struct jm_program *program, struct jm_err *err);
+void jm_supply_close(struct jm_supply *s);
+
+/* Writes the inputs of micro-step `number` (0...): the same number always means the same values. A sample
+ * does not depend on the batch it comes in. */
+int jm_supply_feed(struct jm_supply *s, int64_t number, struct jm_err *err);
+
+#endif

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A program's profile as JSON, for the record. */
+#ifndef JM_TRAIN_PROFILE_H
+#define JM_TRAIN_PROFILE_H
+
+#include <jansson.h>
+
+#include "engine/program.h"
+
+/* {step_s, kinds[], nodes[]}; NULL = out of memory. Both lists: {name, calls, seconds, share,
+ * flops_per_s, bytes_per_s, roofline}, all per step; unknown = null. */
+json_t *jm_train_profile(const struct jm_program *p);
+
+#endif
