@@ -7,13 +7,13 @@ f32 and autocast) are judged by their distance from f64: ours may be at most twi
 """
 import gzip
 import os
-import pathlib
-import subprocess
 
 import numpy
 import pytest
 
+import parity
 from jm import BUILD
+from parity import distance
 
 torch = pytest.importorskip("torch", reason="python3-torch is not installed: no independent losses")
 
@@ -21,7 +21,6 @@ STEPS, BATCH, SEQ = 20, 4, 32
 DIMS = {"layers": 2, "hidden": 64, "heads": 4, "ffn": 256, "vocab": 256, "context": 48}
 SEEDS = (1, 2, 3, 4)
 TEXTS = ("/usr/share/doc/jargon-text/jargon.txt.gz", "/usr/share/common-licenses/GPL-3")
-LOSSES = BUILD / "tests" / "engine" / "losses"
 DEVICE = "cpu" if (BUILD / "backends" / "cpu.so").exists() else "ref"
 
 
@@ -37,24 +36,13 @@ def text(tmp_path_factory):
 
 def ours(text, device, precision, positions, seed):
     """Losses by the engine, and the start values it used."""
-    weights = text.with_suffix(f".{device}.{precision}.{positions}.{seed}")
-    dims = [f"{name}={value}" for name, value in {**DIMS, "positions": positions}.items()]
-    words = [LOSSES, device, precision, STEPS, BATCH, SEQ, text, weights, seed, *dims]
-    done = subprocess.run(map(str, words), check=True, stdout=subprocess.PIPE, text=True, timeout=120)
-    return numpy.array([float(line.split()[0]) for line in done.stdout.splitlines()]), weights
+    losses, weights, _ = parity.ours(
+        "gpt", {**DIMS, "positions": positions}, device, precision, BATCH, SEQ, text, seed)
+    return losses, weights
 
 
-def load(path):
-    """name -> float32 array"""
-    data, at, found = path.read_bytes(), 0, {}
-    while at < len(data):
-        end = data.index(b"\n", at)
-        name, rows, width = data[at:end].decode().split()
-        shape = (int(rows), int(width)) if int(width) else (int(rows),)
-        count = int(numpy.prod(shape))
-        found[name] = numpy.frombuffer(data, "<f4", count, end + 1).reshape(shape)
-        at = end + 1 + 4 * count
-    return found
+def same(a, b):
+    return all(numpy.array_equal(a[name], b[name]) for name in a)
 
 
 def rotate(x):
@@ -107,7 +95,7 @@ def network(p, ids, target):
 def theirs(text, weights, dtype, autocast=False):
     """Losses by PyTorch: AdamW, clip at 1, decay of matrices only."""
     data = numpy.frombuffer(text.read_bytes(), numpy.uint8).astype(numpy.int64)
-    p = {name: torch.tensor(w, dtype=dtype, requires_grad=True) for name, w in load(weights).items()}
+    p = {name: torch.tensor(w, dtype=dtype, requires_grad=True) for name, w in weights.items()}
     groups = [{"params": [w for w in p.values() if w.dim() > 1], "weight_decay": 0.1},
               {"params": [w for w in p.values() if w.dim() == 1], "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.999), eps=1e-8)
@@ -123,10 +111,6 @@ def theirs(text, weights, dtype, autocast=False):
         optimizer.step()
         losses.append(loss.item())
     return numpy.array(losses)
-
-
-def distance(losses, truth):
-    return float(numpy.sqrt(numpy.mean((losses - truth) ** 2)))
 
 
 @pytest.fixture(scope="module", params=["learned", "rotary"])
@@ -147,7 +131,7 @@ def runs(request, text):
 def test_f64_is_the_same_mathematics(runs, text):
     positions, (run, *_) = runs
     losses, weights = ours(text, "ref", "f64", positions, run["seed"])
-    assert weights.read_bytes() == run["weights"].read_bytes(), "not the same start"
+    assert same(weights, run["weights"]), "not the same start"
     assert numpy.abs(losses - run["truth"]).max() < 1e-11
     assert losses[-1] < losses[0] - 0.8
 
@@ -160,7 +144,7 @@ def test_error_to_f64(runs, text, precision):
         losses, weights = run["ours"], run["weights"]
         if precision != "f32":
             losses, weights = ours(text, DEVICE, precision, positions, run["seed"])
-        assert weights.read_bytes() == run["weights"].read_bytes(), "not the same start"
+        assert same(weights, run["weights"]), "not the same start"
         mine.append(distance(losses, run["truth"]))
     his = [run[precision] for run in found]
     print(f"{DEVICE} {precision} {positions}: ours {numpy.mean(mine):.3g}, "

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Trains a GPT and prints each step's loss with all its digits; for comparison with other programs.
+ * Trains a model and prints each step's loss with all its digits; for comparison with other programs.
  *
- *	losses DEVICE PRECISION STEPS BATCH SEQ TEXT WEIGHTS SEED DIM=VALUE...
+ *	losses MODEL DEVICE PRECISION STEPS BATCH SEQ DATA WEIGHTS SEED DIM=VALUE...
  *
- * WEIGHTS is written: the start values, a line "name dims" and raw f32 for each. Step s takes sequence
- * b from byte (s * BATCH + b) * SEQ of TEXT. AdamW with lr 1e-3, betas 0.9 and 0.999, eps 1e-8, decay
- * 0.1 of matrices, clip 1.
+ * WEIGHTS is written: the start values, a line "name dims" and raw f64 for each; WEIGHTS.grad likewise,
+ * the gradients of the first step. DATA: of a language model a text of bytes; step s takes sequence b
+ * from byte (s * BATCH + b) * SEQ. Of a model of images, for each step the images as f32 and then the
+ * targets as i32. AdamW with lr 1e-3, betas 0.9 and 0.999, eps 1e-8, decay 0.1 of all but vectors,
+ * clip 1.
  */
 #include <math.h>
 #include <stdio.h>
@@ -29,44 +31,77 @@ static void check(int code)
 	exit(1);
 }
 
-static void dump(struct jm_program *p, const char *path)
+static void write_tensor(struct jm_program *p, const char *name, const struct jm_tensor *t, FILE *f)
 {
-	FILE *f = fopen(path, "wb");
+	char *data = malloc(t->bytes);
 
+	check(jm_program_read(p, t, data, &err));
+	fprintf(f, "%s", name);
+	for (int i = 0; i < t->rank; i++)
+		fprintf(f, " %lld", (long long)t->dim[i]);
+	fputc('\n', f);
+	for (int64_t k = 0; k < jm_tensor_count(t); k++) {
+		double value = jm_element_get(t->type, data, k);
+
+		fwrite(&value, sizeof(value), 1, f);
+	}
+	free(data);
+}
+
+static void dump(struct jm_program *p, const char *path, bool gradients)
+{
+	char file[4096];
+	FILE *f;
+
+	snprintf(file, sizeof(file), "%s%s", path, gradients ? ".grad" : "");
+	f = fopen(file, "wb");
 	for (int i = 0; f && i < p->graph->n_cells; i++) {
 		struct jm_cell *c = p->graph->cell[i];
-		int64_t n = jm_tensor_count(&c->t);
-		char *data;
 
-		if (c->t.class != JM_CLASS_PARAM || !c->needs_grad)
-			continue;
-		data = malloc(c->t.bytes);
-		check(jm_program_read(p, &c->t, data, &err));
-		fprintf(f, "%s %lld %lld\n", c->t.name, (long long)c->t.dim[0],
-			c->t.rank > 1 ? (long long)c->t.dim[1] : 0);
-		for (int64_t k = 0; k < n; k++) {
-			float value = (float)jm_element_get(c->t.type, data, k);
-
-			fwrite(&value, sizeof(value), 1, f);
-		}
-		free(data);
+		if (c->t.class == JM_CLASS_PARAM && c->needs_grad)
+			write_tensor(p, c->t.name, gradients ? c->grad : &c->t, f);
 	}
 	if (!f || fclose(f)) {
-		fprintf(stderr, "%s cannot be written\n", path);
+		fprintf(stderr, "%s cannot be written\n", file);
 		exit(1);
 	}
 }
 
-static void feed(struct jm_program *p, const char *name, const unsigned char *text, int64_t batch,
-	int64_t seq, int step, int shift)
+static void feed(struct jm_program *p, const char *name, const unsigned char *text, int64_t at)
 {
 	struct jm_tensor *t = jm_graph_find(p->graph, name);
 	int32_t *ids = malloc(t->bytes);
 
-	for (int64_t i = 0; i < batch * seq; i++)
-		ids[i] = text[step * batch * seq + i + shift];
+	for (int64_t i = 0; i < jm_tensor_count(t); i++)
+		ids[i] = text[at + i];
 	check(jm_program_write(p, t, ids, &err));
 	free(ids);
+}
+
+/* Images are f32 in the file and rounded to the type of the input. */
+static void feed_images(struct jm_program *p, const unsigned char *data, int step)
+{
+	struct jm_tensor *t = jm_graph_find(p->graph, "image");
+	struct jm_tensor *target = jm_graph_find(p->graph, "target");
+	int64_t n = jm_tensor_count(t);
+	const float *from = (const void *)(data + step * (n * 4 + (int64_t)target->bytes));
+	void *image = malloc(t->bytes);
+
+	for (int64_t i = 0; i < n; i++)
+		jm_element_set(t->type, image, i, (double)from[i]);
+	check(jm_program_write(p, t, image, &err));
+	check(jm_program_write(p, target, from + n, &err));
+	free(image);
+}
+
+static void feed_step(struct jm_program *p, const struct jm_training *t, const void *data, int step)
+{
+	if (t->model->feed == JM_FEED_IMAGES) {
+		feed_images(p, data, step);
+		return;
+	}
+	feed(p, "ids", data, step * t->batch * t->seq);
+	feed(p, "target", data, step * t->batch * t->seq + 1);
 }
 
 static void feed_now(struct jm_program *p, int t)
@@ -88,17 +123,44 @@ static double scalar(struct jm_program *p, const char *name)
 	return jm_element_get(t->type, &data, 0);
 }
 
-static unsigned char *load(const char *path, size_t n)
+static void *load(const char *path)
 {
-	unsigned char *text = malloc(n);
 	FILE *f = fopen(path, "rb");
+	void *data;
+	long n;
 
-	if (!f || fread(text, 1, n, f) != n) {
-		fprintf(stderr, "%s is too short\n", path);
+	if (!f || fseek(f, 0, SEEK_END) || (n = ftell(f)) < 0) {
+		fprintf(stderr, "%s cannot be read\n", path);
 		exit(1);
 	}
+	rewind(f);
+	data = malloc((size_t)n);
+	if (fread(data, 1, (size_t)n, f) != (size_t)n)
+		exit(1);
 	fclose(f);
-	return text;
+	return data;
+}
+
+static void read_dims(struct jm_values *dims, const struct jm_training *t, char **words)
+{
+	check(jm_values_init(dims, t->model->options, &err));
+	for (; *words; words++) {
+		*strchr(*words, '=') = 0;
+		check(jm_values_set(dims, *words, *words + strlen(*words) + 1, &err));
+	}
+}
+
+static void run(struct jm_program *p, const struct jm_training *t, int steps, const void *data,
+	const char *weights)
+{
+	for (int s = 0; s < steps; s++) {
+		feed_step(p, t, data, s);
+		feed_now(p, s + 1);
+		check(jm_program_run(p, &err));
+		printf("%.17g %.17g\n", scalar(p, "loss"), scalar(p, "grad.norm"));
+		if (!s)
+			dump(p, weights, true);
+	}
 }
 
 int main(int argc, char **argv)
@@ -109,40 +171,28 @@ int main(int argc, char **argv)
 	struct jm_program *program;
 	struct jm_graph *graph;
 	struct jm_values dims;
-	unsigned char *text;
-	int steps;
+	void *data;
 
-	if (argc < 9)
+	if (argc < 10)
 		return 2;
-	steps = atoi(argv[3]);
-	t.batch = atoi(argv[4]);
-	t.seq = atoi(argv[5]);
-	text = load(argv[6], (size_t)(steps * t.batch * t.seq) + 1);
-	check(jm_dtype_find(argv[2], &t.precision, &err));
-	check(jm_model_find("gpt", &t.model, &preset, &err));
-	check(jm_values_init(&dims, t.model->options, &err));
-	for (int i = 9; i < argc; i++) {
-		*strchr(argv[i], '=') = 0;
-		check(jm_values_set(&dims, argv[i], argv[i] + strlen(argv[i]) + 1, &err));
-	}
+	data = load(argv[7]);
+	t.batch = atoi(argv[5]);
+	t.seq = atoi(argv[6]);
 	t.dims = &dims;
-	check(jm_device_open(argv[1], 1, &device, &err));
+	check(jm_dtype_find(argv[3], &t.precision, &err));
+	check(jm_model_find(argv[1], &t.model, &preset, &err));
+	read_dims(&dims, &t, argv + 10);
+	check(jm_device_open(argv[2], 1, &device, &err));
 	check(jm_model_train(&t, &graph, &err));
 	check(jm_program_plan(graph, &device, &program, &err));
 	check(jm_program_build(program, &err));
-	check(jm_program_init(program, (uint64_t)atoi(argv[8]), &err));
-	dump(program, argv[7]);
-	for (int s = 0; s < steps; s++) {
-		feed(program, "ids", text, t.batch, t.seq, s, 0);
-		feed(program, "target", text, t.batch, t.seq, s, 1);
-		feed_now(program, s + 1);
-		check(jm_program_run(program, &err));
-		printf("%.17g %.17g\n", scalar(program, "loss"), scalar(program, "grad.norm"));
-	}
+	check(jm_program_init(program, (uint64_t)atoi(argv[9]), &err));
+	dump(program, argv[8], false);
+	run(program, &t, atoi(argv[4]), data, argv[8]);
 	jm_program_free(program);
 	jm_graph_free(graph);
 	jm_device_close(&device);
 	jm_values_done(&dims);
-	free(text);
+	free(data);
 	return 0;
 }

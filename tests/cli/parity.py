@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the comparisons with other implementations have in common; not a test."""
+import subprocess
+
+import numpy
+
+from jm import BUILD, jm
+
+LOSSES = BUILD / "tests" / "engine" / "losses"
+STEPS = 20
+
+
+def device_for(model, dims):
+    """cpu where it can run the model, else ref."""
+    words = [word for name, value in dims.items() for word in (f"--{name}", value)]
+    return "ref" if jm("describe", model, *words, "--batch", 2, "--device", "cpu").returncode else "cpu"
+
+
+def ours(model, dims, device, precision, batch, seq, data, seed, steps=STEPS):
+    """(losses, start values, gradients of the first step) by the engine."""
+    weights = data.with_suffix(f".{model}.{device}.{precision}.{seed}")
+    words = [LOSSES, model, device, precision, steps, batch, seq, data, weights, seed,
+             *(f"{name}={value}" for name, value in dims.items())]
+    done = subprocess.run(map(str, words), check=True, stdout=subprocess.PIPE, text=True, timeout=200)
+    losses = numpy.array([float(line.split()[0]) for line in done.stdout.splitlines()])
+    return losses, load(weights), load(weights.with_name(weights.name + ".grad"))
+
+
+def load(path):
+    """name -> float64 array"""
+    data, at, found = path.read_bytes(), 0, {}
+    while at < len(data):
+        end = data.index(b"\n", at)
+        name, *shape = data[at:end].decode().split()
+        shape = tuple(map(int, shape))
+        count = int(numpy.prod(shape))
+        found[name] = numpy.frombuffer(data, "<f8", count, end + 1).reshape(shape)
+        at = end + 1 + 8 * count
+    return found
+
+
+def distance(losses, truth):
+    return float(numpy.sqrt(numpy.mean((losses - truth) ** 2)))
+
+
+def gradient_errors(found, truth):
+    """Relative errors: of all gradients as one vector, and of the worst tensor."""
+    assert found.keys() == truth.keys()
+    off = {name: numpy.linalg.norm(found[name] - truth[name]) for name in truth}
+    size = {name: numpy.linalg.norm(truth[name]) for name in truth}
+    total = numpy.linalg.norm(list(off.values())) / numpy.linalg.norm(list(size.values()))
+    floor = 1e-3 * max(size.values())  # of a bias whose true gradient is 0, say
+    return float(total), float(max(off[name] / (size[name] + floor) for name in truth))
