@@ -6,6 +6,8 @@
 #include "cli.h"
 #include "run.h"
 
+#include <pthread.h>
+
 /* ---- run_request.c ---- */
 
 /* Is there such a command? Asked before anything is set or kept. */
@@ -28,7 +30,9 @@ struct jm_run_show {
 	struct jm_ctx *ctx; /* whose log goes through here */
 	void (*log)(void *arg, enum jm_level level, const char *line);
 	void *log_arg;
-	char **told; /* lines of the log: each is told once, however many cases say it */
+	/* lines of the log: each is told once, however many cases say it; the guard's thread logs too */
+	pthread_mutex_t told_lock;
+	char **told;
 	int n_told;
 	char note[256]; /* of the records, told already */
 };

@@ -18,22 +18,33 @@ static void clear_line(const struct jm_run_show *show)
 		fprintf(stderr, "\r\033[K");
 }
 
-static void log_once(void *arg, enum jm_level level, const char *line)
+/* Was the line told before? From now on it was. */
+static bool told_before(struct jm_run_show *show, const char *line)
 {
-	struct jm_run_show *show = arg;
 	char **grown;
 
 	for (int i = 0; i < show->n_told; i++)
 		if (!strcmp(show->told[i], line))
-			return;
+			return true;
 	grown = reallocarray(show->told, (size_t)show->n_told + 1, sizeof(*grown));
 	if (grown) {
 		show->told = grown;
 		grown[show->n_told] = strdup(line);
 		show->n_told += grown[show->n_told] != NULL;
 	}
-	clear_line(show);
-	show->log(show->log_arg, level, line);
+	return false;
+}
+
+static void log_once(void *arg, enum jm_level level, const char *line)
+{
+	struct jm_run_show *show = arg;
+
+	pthread_mutex_lock(&show->told_lock);
+	if (!told_before(show, line)) {
+		clear_line(show);
+		show->log(show->log_arg, level, line);
+	}
+	pthread_mutex_unlock(&show->told_lock);
 }
 
 void jm_run_show_init(struct jm_run_show *show, struct jm_ctx *ctx, const struct jm_plan *plan)
@@ -44,6 +55,7 @@ void jm_run_show_init(struct jm_run_show *show, struct jm_ctx *ctx, const struct
 		.ctx = ctx,
 		.log = ctx->log,
 		.log_arg = ctx->log_arg};
+	pthread_mutex_init(&show->told_lock, NULL);
 	if (!ctx->log)
 		return;
 	ctx->log = log_once;
@@ -283,4 +295,5 @@ void jm_run_show_done(struct jm_run_show *show)
 	for (int i = 0; i < show->n_told; i++)
 		free(show->told[i]);
 	free(show->told);
+	pthread_mutex_destroy(&show->told_lock);
 }

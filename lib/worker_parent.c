@@ -27,8 +27,6 @@
 #define WORKER_FD     3
 #define POLL_LIMIT_MS 1000
 
-extern char **environ;
-
 enum stop { RUNNING, CANCELLED, TIMED_OUT, WATCHED_GONE };
 
 struct child {
