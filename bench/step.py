@@ -6,6 +6,9 @@
 Prints medians with their spread; the share of a step that its kernels take when each runs alone, in the
 same run; and the ratio to PyTorch (Debian's python3-torch with libopenblas0-pthread) at the same shapes,
 threads and precision (bf16 by torch.autocast). Wants a machine that does nothing else.
+
+OpenBLAS 0.3.21 takes processors newer than itself for a Prescott and is then four times slower; the peer is
+told the processor's family (OPENBLAS_CORETYPE), so that it runs as fast as it can.
 """
 import argparse
 import collections
@@ -21,12 +24,19 @@ TOKENS = 4 * 256
 SHAPE = ["4", "256", "2"]
 
 
+def blas_core():
+    flags = pathlib.Path("/proc/cpuinfo").read_text()
+    return "SkylakeX" if "avx512dq" in flags else "Haswell" if "avx2" in flags else None
+
+
 class Runner:
     """A program that answers each line with a step's seconds and loss."""
 
     def __init__(self, command):
         env = dict(os.environ, OMP_NUM_THREADS="2", OPENBLAS_NUM_THREADS="2",
                    JM_BACKENDS=str(BUILD / "backends"))
+        if blas_core():
+            env.setdefault("OPENBLAS_CORETYPE", blas_core())
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         env=env, text=True, bufsize=1)
         self.hello = self.line().split()
