@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Small ResNets and a small ViT against torchvision from the same start values and images: losses of
+twenty steps and all gradients of the first. f64 must agree to rounding; in f32 and bf16 the engine's
+error may be at most twice PyTorch's (autocast for bf16).
+"""
+import collections
+
+import numpy
+import pytest
+
+import parity
+from parity import STEPS, distance, gradient_errors
+
+torch = pytest.importorskip("torch", reason="python3-torch is not installed: nothing to compare with")
+torchvision = pytest.importorskip("torchvision", reason="python3-torchvision is not installed")
+
+CLASSES, SEEDS = 10, (1, 2, 3)
+RESNET = {"hidden": 8, "image": 40, "classes": CLASSES}
+MODELS = {
+    "basic": ("resnet", {"layers": 18, **RESNET}, 8),
+    "bottleneck": ("resnet", {"layers": 14, **RESNET}, 8),
+    "vit": ("vit", {"layers": 2, "hidden": 48, "heads": 3, "ffn": 96, "image": 32, "patch": 8,
+                    "classes": CLASSES}, 4),
+}
+VIT_NAMES = {
+    "class": "class_token", "positions.weight": "encoder.pos_embedding", "patches.": "conv_proj.",
+    "ln_f.": "encoder.ln.", "head.": "heads.head.", "attn.qkv.": "self_attention.in_proj_",
+    "attn.out.": "self_attention.out_proj.", "mlp.in.": "mlp.0.", "mlp.out.": "mlp.3.",
+}
+
+
+def resnet(dims):
+    """torchvision's blocks, with stages as narrow as asked for."""
+    kinds = torchvision.models.resnet
+    block, counts = {18: (kinds.BasicBlock, (2, 2, 2, 2)), 14: (kinds.Bottleneck, (1, 1, 1, 1)),
+                     50: (kinds.Bottleneck, (3, 4, 6, 3))}[dims["layers"]]
+    norm, width = torch.nn.BatchNorm2d, dims["hidden"]
+    parts = [("conv1", torch.nn.Conv2d(3, width, 7, 2, 3, bias=False)), ("bn1", norm(width)),
+             ("relu", torch.nn.ReLU()), ("maxpool", torch.nn.MaxPool2d(3, 2, 1))]
+    now = width
+    if block is kinds.Bottleneck:  # its width is planes * base_width / 64
+        norm_width = {"base_width": 64}
+    else:
+        norm_width = {}
+    for stage, count in enumerate(counts):
+        planes, blocks = width << stage, []
+        for i in range(count):
+            stride, down = (2 if stage and not i else 1), None
+            if stride > 1 or now != planes * block.expansion:
+                down = torch.nn.Sequential(
+                    torch.nn.Conv2d(now, planes * block.expansion, 1, stride, bias=False),
+                    norm(planes * block.expansion))
+            blocks.append(block(now, planes, stride, down, **norm_width))
+            now = planes * block.expansion
+        parts.append((f"layer{stage + 1}", torch.nn.Sequential(*blocks)))
+    parts += [("avgpool", torch.nn.AdaptiveAvgPool2d(1)), ("flatten", torch.nn.Flatten()),
+              ("fc", torch.nn.Linear(now, CLASSES))]
+    return torch.nn.Sequential(collections.OrderedDict(parts))
+
+
+def vit(dims):
+    return torchvision.models.VisionTransformer(
+        dims["image"], dims["patch"], dims["layers"], dims["heads"], dims["hidden"], dims["ffn"],
+        num_classes=CLASSES)
+
+
+def their_name(model, name):
+    if model != "vit":
+        return name
+    block, _, rest = name.partition(".")
+    if block[0] == "h" and block[1:].isdigit():
+        name, block = rest, f"encoder.layers.encoder_layer_{block[1:]}."
+    else:
+        block = ""
+    for mine, theirs in VIT_NAMES.items():
+        if name.startswith(mine):
+            return block + theirs + name[len(mine):]
+    return block + name
+
+
+def network(model, dims, weights, dtype):
+    """The module with these weights, and its parameters under our names."""
+    net = (vit if model == "vit" else resnet)(dims).to(dtype)
+    found = dict(net.named_parameters())
+    names = {their_name(model, name): name for name in weights}
+    assert names.keys() == found.keys()
+    with torch.no_grad():
+        for theirs, p in found.items():
+            p.copy_(torch.tensor(weights[names[theirs]]).reshape(p.shape))
+    return net.train(), {names[theirs]: p for theirs, p in found.items()}
+
+
+def make_data(file, dims, batch, steps):
+    rng = numpy.random.default_rng(5)
+    with file.open("wb") as f:
+        for _ in range(steps):
+            labels = rng.integers(0, CLASSES, batch)
+            images = rng.standard_normal((batch, 3, dims["image"], dims["image"]))
+            images[:, 0] += labels[:, None, None] / CLASSES  # something to learn
+            f.write(images.astype("<f4").tobytes() + labels.astype("<i4").tobytes())
+    return file
+
+
+def batches(file, dims, batch):
+    data, pixels = file.read_bytes(), batch * 3 * dims["image"] ** 2
+    for at in range(0, len(data), 4 * (pixels + batch)):
+        image = numpy.frombuffer(data, "<f4", pixels, at).reshape(batch, 3, dims["image"], -1)
+        yield image, numpy.frombuffer(data, "<i4", batch, at + 4 * pixels).astype(numpy.int64)
+
+
+def theirs(model, dims, batch, file, weights, dtype, autocast=False):
+    """Losses and first gradients by torchvision; AdamW as tests/engine/losses.c says."""
+    net, p = network(model, dims, weights, dtype)
+    groups = [{"params": [p[n] for n, w in weights.items() if w.ndim > 1], "weight_decay": 0.1},
+              {"params": [p[n] for n, w in weights.items() if w.ndim == 1], "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=1e-3)
+    losses, first = [], None
+    for image, target in batches(file, dims, batch):
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            logits = net(torch.tensor(image, dtype=dtype))
+        loss = torch.nn.functional.cross_entropy(
+            logits.float() if autocast else logits, torch.tensor(target))
+        optimizer.zero_grad()
+        loss.backward()
+        first = first or {n: w.grad.double().numpy().copy().reshape(weights[n].shape) for n, w in p.items()}
+        torch.nn.utils.clip_grad_norm_(p.values(), 1.0)
+        optimizer.step()
+        losses.append(loss.item())
+    return numpy.array(losses), first
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def case(request, tmp_path_factory):
+    torch.set_num_threads(1)
+    model, dims, batch = MODELS[request.param]
+    file = make_data(tmp_path_factory.mktemp(request.param) / "data", dims, batch, STEPS)
+    return request.param, model, dims, batch, file
+
+
+def test_f64_is_the_same_mathematics(case):
+    _, model, dims, batch, file = case
+    losses, weights, gradients = parity.ours(model, dims, "ref", "f64", batch, 1, file, 1)
+    expected, first = theirs(model, dims, batch, file, weights, torch.float64)
+    assert gradient_errors(gradients, first)[1] < 1e-10
+    assert numpy.abs(losses[:3] - expected[:3]).max() < 1e-10
+    assert numpy.abs(losses - expected).max() < 1e-7  # small batches multiply what rounding begins
+
+
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+def test_error_to_f64(case, precision):
+    name, model, dims, batch, file = case
+    device = parity.device_for(model, dims)
+    mine, his = [], []
+    for seed in SEEDS:
+        losses, weights, gradients = parity.ours(
+            model, dims, device, precision, batch, 1, file, seed)
+        expected, first = theirs(model, dims, batch, file, weights, torch.float64)
+        mine.append((distance(losses, expected), *gradient_errors(gradients, first)))
+        losses, gradients = theirs(
+            model, dims, batch, file, weights, torch.float32, precision == "bf16")
+        his.append((distance(losses, expected), *gradient_errors(gradients, first)))
+    mine, his = numpy.mean(mine, 0), numpy.mean(his, 0)
+    print(f"{name} {device} {precision}: ours {mine}, PyTorch {his} (losses, gradients, worst)")
+    assert (mine <= 2 * his).all(), (mine, his)
+
+
+def test_resnet50_as_torchvision_has_it(tmp_path):
+    """The real widths: one step of two small images."""
+    dims = {"layers": 50, "hidden": 64, "image": 64, "classes": CLASSES}
+    device = parity.device_for("resnet", dims)
+    file = make_data(tmp_path / "data", dims, 2, 1)
+    losses, weights, gradients = parity.ours("resnet", dims, device, "f32", 2, 1, file, 1, steps=1)
+    kinds = torchvision.models.resnet50(num_classes=CLASSES)
+    assert {n: tuple(p.shape) for n, p in kinds.named_parameters()} == {
+        n: w.shape for n, w in weights.items()}
+    expected, first = theirs("resnet", dims, 2, file, weights, torch.float64)
+    his, rough = theirs("resnet", dims, 2, file, weights, torch.float32)
+    mine, other = gradient_errors(gradients, first), gradient_errors(rough, first)
+    print(f"resnet50 {device} f32: ours {mine}, PyTorch {other}")
+    assert mine[0] <= 2 * other[0] and mine[1] <= 2 * other[1]
