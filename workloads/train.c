@@ -260,11 +260,6 @@ static int choose_model(struct state *s, struct jm_err *err)
 	double seq = option(s, "seq"), batch = option(s, "batch");
 	int code = jm_model_find(jm_values_text(o, "model"), &s->training.model, &preset, err);
 
-	if (!code && s->training.model->feed != JM_FEED_TOKENS)
-		return jm_err_set(err, JM_ENOSUP,
-			"Model %s learns from images, and there is no source of images yet; take a "
-			"language model.",
-			s->training.model->name);
 	if (!code)
 		code = jm_model_dims(s->training.model, preset, o, &s->dims, err);
 	if (!code)

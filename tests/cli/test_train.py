@@ -132,3 +132,19 @@ def test_megatron_data_set(tmp_path):
     assert r["loss_last"] < r["loss_first"]
     done, _ = train(tmp_path, tmp_path / "set.idx", vocab=100)
     assert done.returncode != 0 and "--vocab" in done.stderr
+
+
+@pytest.mark.parametrize("images", ["once", "fresh"])
+def test_images(tmp_path, images):
+    file = tmp_path / "record.json"
+    done = jm("run", "train", "--model", "vit", "--device", "ref", "--layers", 1, "--hidden", 16,
+              "--heads", 2, "--ffn", 16, "--image", 16, "--patch", 8, "--classes", 5, "--batch", 4,
+              "--steps", 4, "--warmup", 0, "--lr", 0.01, "--images", images, "--json", file)
+    assert done.returncode == 0, done.stderr
+    r = json.loads(file.read_text())
+    assert r["unit"] == "image" and r["items"] == 16 and images in r["detail"].replace("made ", "")
+
+
+def test_image_smaller_than_the_stem():
+    done = jm("run", "resnet18", "--device", "ref", "--image", 8, "--batch", 1)
+    assert done.returncode != 0 and "--image" in done.stderr

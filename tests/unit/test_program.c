@@ -365,13 +365,18 @@ static void check_preset(
 	assert_ok(jm_model_train(&t, &g, &err), err);
 	assert_int_equal(jm_graph_parameters(g), preset->parameters);
 	assert_ok(jm_program_plan(g, d, &p, &err), err);
+	assert_true(p->persistent_bytes >= 16 * (size_t)preset->parameters);
+	if (strcmp(model->name, "gpt") != 0) { /* the formula is GPT's */
+		jm_values_done(&v);
+		free_gpt(p);
+		return;
+	}
 	assert_near(p->flops_model / (double)(t.batch * t.seq) /
 			    flops_per_token(jm_values_number(&v, "layers"),
 				    jm_values_number(&v, "hidden"), jm_values_number(&v, "ffn"),
 				    jm_values_number(&v, "vocab"), (double)t.seq),
 		1, 1e-12);
 	assert_true(p->flops_executed > p->flops_model);
-	assert_true(p->persistent_bytes >= 16 * (size_t)preset->parameters);
 	jm_values_done(&v);
 	free_gpt(p);
 }
