@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* joulemark describe: what training a model takes, without allocating or running anything. */
 #include "cli.h"
+#include "describe_plan.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -20,7 +21,7 @@ static const struct jm_option options[] = {
 		.min = 1,
 		.max = 1e9,
 		.fallback = "1",
-		.help = "sequences per step"},
+		.help = "sequences or images per step"},
 	{.name = "seq",
 		.type = JM_INT,
 		.min = 1,
@@ -40,13 +41,20 @@ static const struct jm_option options[] = {
 		.type = JM_TEXT,
 		.argument = "FILE",
 		.help = "writes the figures as JSON; - is standard output"},
-	{.name = "graph", .type = JM_FLAG, .help = "also lists the program, group by group"},
+	{.name = "graph",
+		.type = JM_FLAG,
+		.help = "also lists the program group by group: layouts, places, FLOPs, bytes"},
+	{.name = "svg",
+		.type = JM_TEXT,
+		.argument = "FILE",
+		.help = "draws the program and its memory over a step; - is standard output"},
 	{0},
 };
 
 /* All that is known once a program is planned. */
 struct plan {
 	const char *name;
+	const struct jm_values *values; /* of the command */
 	struct jm_values dims;
 	struct jm_training training;
 	struct jm_device device;
@@ -80,6 +88,7 @@ static int make_plan(struct jm_cli *cli, struct plan *plan)
 	int code;
 
 	plan->name = cli->args[0];
+	plan->values = &cli->values;
 	code = jm_model_find(plan->name, &t->model, &preset, err);
 	if (!code)
 		code = jm_model_dims(t->model, preset, &cli->values, &plan->dims, err);
@@ -109,38 +118,6 @@ static void print_scaled(const char *what, double value, const char *unit)
 	printf("  %-28s %8.4g %c%s\n", what, value, prefix[i], unit);
 }
 
-static void print_shape(const struct jm_tensor *t)
-{
-	printf(" %s %s[", t->name, jm_dtype_name(t->type));
-	for (int i = 0; i < t->rank; i++)
-		printf("%s%lld", i ? "," : "", (long long)t->dim[i]);
-	printf("]%s", t->layout.rank ? "*" : "");
-}
-
-static void print_node(const struct jm_node *n, const char *lead)
-{
-	printf("%s%-14s", lead, jm_op_name(n->op));
-	for (int i = 0; i < n->n_in; i++)
-		if (n->in[i])
-			print_shape(n->in[i]);
-	printf(" ->");
-	for (int i = 0; i < n->n_out; i++)
-		if (n->out[i]) {
-			print_shape(n->out[i]);
-			printf("%s", n->accumulate >> i & 1 ? "+=" : "");
-		}
-	printf("\n");
-}
-
-static void print_graph(const struct jm_program *p)
-{
-	printf("\nprogram: %d groups; * = in a layout of the backend's, += = added to\n",
-		p->n_units);
-	for (int i = 0; i < p->n_units; i++)
-		for (int k = 0; k < p->unit[i]->group.n_nodes; k++)
-			print_node(p->unit[i]->group.node[k], k ? "     + " : "  ");
-}
-
 static double items(const struct plan *plan)
 {
 	return (double)(plan->training.batch * plan->training.seq);
@@ -152,9 +129,11 @@ static void print_plan(const struct plan *plan)
 	const char *item = plan->training.model->item;
 	double n = items(plan);
 
-	printf("%s, training in %s, batch %lld, sequence %lld, on %s\n\n", plan->name,
-		jm_dtype_name(plan->training.precision), (long long)plan->training.batch,
-		(long long)plan->training.seq, plan->device.backend->name);
+	printf("%s, training in %s, batch %lld", plan->name,
+		jm_dtype_name(plan->training.precision), (long long)plan->training.batch);
+	if (plan->training.model->feed == JM_FEED_TOKENS)
+		printf(", sequence %lld", (long long)plan->training.seq);
+	printf(", on %s\n\n", plan->device.backend->name);
 	print_scaled("parameters", (double)jm_graph_parameters(plan->graph), "");
 	printf("per %s:\n", item);
 	print_scaled("model FLOPs", p->flops_model / n, "FLOP");
@@ -194,40 +173,70 @@ static json_t *plan_json(const struct plan *plan)
 	json_object_set_new(o, "persistent_bytes", whole((double)p->persistent_bytes));
 	json_object_set_new(o, "arena_bytes", whole((double)p->arena_bytes));
 	json_object_set_new(o, "groups", json_integer(p->n_units));
+	if (jm_values_number(plan->values, "graph") > 0)
+		json_object_set_new(o, "graph", describe_graph_json(p));
 	return o;
 }
 
-static int write_json(const struct plan *plan, const char *path, struct jm_err *err)
+static bool dump_json(const struct plan *plan, FILE *f)
 {
-	bool out = !strcmp(path, "-");
-	FILE *f = out ? stdout : fopen(path, "we");
-	json_t *o;
-	int bad;
+	json_t *o = plan_json(plan);
+	bool good = !json_dumpf(o, f, JSON_INDENT(2)) && fputc('\n', f) != EOF;
 
+	json_decref(o);
+	return good;
+}
+
+static bool draw(const struct plan *plan, FILE *f)
+{
+	char title[160];
+
+	snprintf(title, sizeof(title), "%s, training in %s, batch %lld, on %s", plan->name,
+		jm_dtype_name(plan->training.precision), (long long)plan->training.batch,
+		plan->device.backend->name);
+	return describe_svg_write(plan->program, title, f);
+}
+
+static bool is_stdout(const char *path)
+{
+	return path && !strcmp(path, "-");
+}
+
+/* path: NULL = not asked for, "-" = standard output */
+static int write_to(const char *path, bool (*write)(const struct plan *, FILE *),
+	const struct plan *plan, struct jm_err *err)
+{
+	bool out = is_stdout(path), good;
+	FILE *f = out ? stdout : NULL;
+
+	if (!path)
+		return 0;
+	if (!f)
+		f = fopen(path, "we");
 	if (!f)
 		return jm_err_set(err, JM_EIO, "%s cannot be written: %s.", path, strerror(errno));
-	o = plan_json(plan);
-	bad = json_dumpf(o, f, JSON_INDENT(2)) || fputc('\n', f) == EOF;
-	json_decref(o);
+	good = write(plan, f);
 	if (!out)
-		bad |= fclose(f);
-	return bad ? jm_err_set(err, JM_EIO, "%s cannot be written: is the disk full?", path) : 0;
+		good = !fclose(f) && good;
+	return good ? 0 : jm_err_set(err, JM_EIO, "%s cannot be written: is the disk full?", path);
 }
 
 static int describe(struct jm_cli *cli)
 {
 	struct plan plan = {0};
 	const char *json = jm_values_text(&cli->values, "json");
-	bool alone = json && !strcmp(json, "-");
+	const char *svg = jm_values_text(&cli->values, "svg");
 	int code = make_plan(cli, &plan);
 
-	if (!code && !alone) {
+	if (!code && !is_stdout(json) && !is_stdout(svg)) {
 		print_plan(&plan);
 		if (jm_values_number(&cli->values, "graph") > 0)
-			print_graph(plan.program);
+			describe_graph_print(plan.program, stdout);
 	}
-	if (!code && json)
-		code = write_json(&plan, json, &cli->err);
+	if (!code)
+		code = write_to(json, dump_json, &plan, &cli->err);
+	if (!code)
+		code = write_to(svg, draw, &plan, &cli->err);
 	plan_done(&plan);
 	return code ? jm_cli_fail(cli) : 0;
 }
@@ -245,6 +254,7 @@ const struct jm_command jm_command_describe = {
 		"half); model FLOPs are what the mathematics needs, executed FLOPs include what is "
 		"computed again instead of kept.",
 	.example = "joulemark describe gpt-800m --batch 4 --precision bf16\n"
+		   "joulemark describe resnet50 --batch 32 --svg resnet50.svg\n"
 		   "joulemark describe gpt --layers 2 --hidden 64 --heads 4 --ffn 256 --vocab 256 "
 		   "--context 128 --positions learned --graph",
 	.options = options,

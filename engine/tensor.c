@@ -2,6 +2,8 @@
 /* Types, shapes and layouts. */
 #include "tensor.h"
 
+#include <stdio.h>
+
 static const char *const dtype_names[] = {
 #define X(name, text, bytes) text,
 	JM_DTYPES(X)
@@ -110,6 +112,20 @@ size_t jm_layout_bytes(const struct jm_tensor *t, const struct jm_layout *layout
 bool jm_layout_equal(const struct jm_layout *a, const struct jm_layout *b)
 {
 	return !memcmp(a, b, sizeof(*a));
+}
+
+const char *jm_layout_name(const struct jm_layout *layout, char *ret, size_t size)
+{
+	size_t n = 0;
+
+	snprintf(ret, size, "%s", layout->rank ? "" : "plain");
+	for (int i = 0; i < layout->rank && n < size; i++)
+		n += (size_t)snprintf(ret + n, size - n, "%c",
+			(block_of(layout, layout->order[i]) > 1 ? 'A' : 'a') + layout->order[i]);
+	for (int i = 0; layout->rank && i < layout->n_blocks && n < size; i++)
+		n += (size_t)snprintf(
+			ret + n, size - n, "%d%c", layout->block[i], 'a' + layout->block_dim[i]);
+	return ret;
 }
 
 /* Index within the inner blocks, and the outer index that is left, per dim. */

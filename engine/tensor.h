@@ -23,6 +23,9 @@ int64_t jm_tensor_width(const struct jm_tensor *t);
 /* Bytes the tensor takes in that layout, padding included. */
 size_t jm_layout_bytes(const struct jm_tensor *t, const struct jm_layout *layout);
 bool jm_layout_equal(const struct jm_layout *a, const struct jm_layout *b);
+/* "plain", or letters as oneDNN has them: order of dims from slowest to fastest, capitals for blocked
+ * ones, then the inner blocks ("aBcd16b"). Cut off where it is too long; returns ret. */
+const char *jm_layout_name(const struct jm_layout *layout, char *ret, size_t size);
 /* Where element `index` of a tensor lies in that layout, counted in elements. */
 int64_t jm_layout_offset(
 	const struct jm_tensor *t, const struct jm_layout *layout, const int64_t *index);

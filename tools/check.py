@@ -20,7 +20,7 @@ FUZZ_SECONDS = os.environ.get("FUZZ_SECONDS", "10")
 
 # Programs that embed libraries not built for a sanitizer. PyTorch and the OpenMP runtimes report
 # their own leaks and races; what is under test there is compared in the plain build.
-NOT_ASAN = {"test_parity"}
+NOT_ASAN = {"test_parity", "test_parity_llama", "test_parity_vision"}
 # gcc's and clang's OpenMP runtimes synchronise in ways that ThreadSanitizer cannot see, so what uses
 # them (the engine's cpu kernels) is not run under it; every test with threads of our own is.
 TSAN_TESTS = re.compile(r"clock|sampl|session|progress|trace|measure|energy|sim|guard|worker|^run$|kill_sweep|log")

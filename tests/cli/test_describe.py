@@ -3,6 +3,7 @@
 import json
 import resource
 import time
+import xml.etree.ElementTree
 
 import pytest
 
@@ -101,6 +102,41 @@ def test_graph_names_every_op():
                "linear-dgrad", "linear-wgrad", "attention-grad", "norm", "adamw"):
         assert f" {op} " in out, op
     assert "h1.attn.qkv.weight f32[192,64]" in out and "+=" in out
+
+
+def places(group):
+    """(start, end) of every tensor a group touches, once each; views of a slab count as what they are."""
+    return {(t["name"], t["offset"], t["offset"] + t["bytes"]) for node in group["nodes"]
+            for t in node["in"] + node["out"] if t and t["offset"] is not None}
+
+
+def test_graph_as_json():
+    d = describe("resnet", "--layers", 14, "--hidden", 8, "--image", 64, "--classes", 10, "--batch", 4,
+                 "--device", "ref", "--graph")
+    nodes = [node for group in d["graph"] for node in group["nodes"]]
+    assert len(d["graph"]) == d["groups"]
+    assert sum(n["flops_model"] for n in nodes) == pytest.approx(4 * d["flops_model_per_item"])
+    for op in ("conv", "conv-dgrad", "conv-wgrad", "bn-stats", "bn-finalize", "bn-apply", "bn-grad",
+               "maxpool", "maxpool-grad", "gap", "gap-grad", "linear"):
+        assert any(n["op"] == op for n in nodes), op
+    stem = nodes[0]
+    assert [t["dims"] for t in stem["in"] if t] == [[4, 3, 64, 64], [8, 3, 7, 7]]
+    assert stem["flops_model"] == 2 * 4 * 8 * 32 * 32 * 3 * 49
+    assert not any(n["op"] == "conv-dgrad" and n["out"][0]["dims"][1] == 3 for n in nodes)
+    ends = [end for group in d["graph"] for _, _, end in places(group)]
+    assert 0.5 * d["peak_bytes"] < max(ends) <= d["peak_bytes"]
+
+
+def test_svg(tmp_path):
+    file = tmp_path / "plan.svg"
+    done = jm("describe", *SMALL, "--svg", file)
+    assert done.returncode == 0 and "parameters" in done.stdout
+    root = xml.etree.ElementTree.parse(file).getroot()
+    titles = [t.text for t in root.iter("{http://www.w3.org/2000/svg}title")]
+    texts = ["".join(t.itertext()) for t in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert any("softmax-xent" in t for t in texts) and any("linear" in t for t in titles)
+    shown = jm("describe", *SMALL, "--svg", "-").stdout
+    assert shown.startswith("<svg") and shown.endswith("</svg>\n")
 
 
 def test_json_file(tmp_path):
