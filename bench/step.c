@@ -133,7 +133,9 @@ static void kernels(struct jm_program *p)
 
 int main(int argc, char **argv)
 {
-	struct jm_training t = {.adamw = {0.9, 0.999, 1e-8, 0.1, 1.0}};
+	struct jm_training t = {
+		.adamw = {
+			.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1, .clip = 1}};
 	struct jm_program *program;
 	struct jm_device device;
 	struct jm_graph *graph;
