@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Backend `cpu`: oneDNN 2.x for matrix products, our own vectorised kernels for the rest. Everything is
- * plain (row-major) and synchronous; all threads belong to OpenMP's pool.
+ * Backend `cpu`: oneDNN 2.x for matrix products and convolutions, our own vectorised kernels for the rest.
+ * Everything is synchronous; all threads belong to OpenMP's pool.
  */
 #include <math.h>
 #include <omp.h>
@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <sys/sysinfo.h>
 
-#include "cpu.h"
+#include "layout.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)
 /* Layers of one shape share a primitive while they are built; few shapes exist. */
@@ -87,17 +87,13 @@ static void cpu_props(void *arg, struct jm_device_props *ret)
 	ret->peak_flops[JM_BF16] = dev->peak_bf16;
 }
 
-/* ---- select: is it known, is it plain, are the types right --------------------------------------------- */
+/* ---- select: is it known, are the types right --------------------------------------------- */
 
 static int check_tensor(
 	const struct jm_node *node, const struct jm_tensor *t, bool vector, struct jm_err *err)
 {
 	if (!t)
 		return 0;
-	if (t->layout.rank)
-		return jm_err_set(err, JM_ENOSUP,
-			"Backend cpu takes plain layouts only, and %s of %s has another.", t->name,
-			jm_op_name(node->op));
 	if (t->type == JM_F32 || (t->type == JM_BF16 && !vector))
 		return 0;
 	return jm_err_set(err, JM_ENOSUP,
@@ -125,6 +121,33 @@ static const struct {
 	[JM_OP_ADD] = {3, 1, 0},
 	[JM_OP_SOFTMAX_XENT] = {1, 2, 2},
 	[JM_OP_CAST] = {1, 1, 0},
+	[JM_OP_CONV] = {3, 1, 0},
+	[JM_OP_CONV_DGRAD] = {3, 1, 0},
+	[JM_OP_CONV_WGRAD] = {3, 0, 0},
+	[JM_OP_BN_STATS] = {1, 0, 0},
+	[JM_OP_BN_APPLY] = {33, 1, 0},
+	[JM_OP_BN_GRAD] = {7, 9, 0},
+	[JM_OP_RMSNORM] = {1, 1, 0},
+	[JM_OP_RMSNORM_GRAD] = {3, 1, 0},
+	[JM_OP_MAXPOOL] = {1, 1, 0},
+	[JM_OP_MAXPOOL_GRAD] = {3, 1, 0},
+	[JM_OP_AVGPOOL] = {1, 1, 0},
+	[JM_OP_AVGPOOL_GRAD] = {1, 1, 0},
+	[JM_OP_GAP] = {1, 1, 0},
+	[JM_OP_GAP_GRAD] = {1, 1, 0},
+	[JM_OP_RELU] = {1, 1, 0},
+	[JM_OP_RELU_GRAD] = {3, 1, 0},
+	[JM_OP_GELU_ERF] = {1, 1, 0},
+	[JM_OP_GELU_ERF_GRAD] = {3, 1, 0},
+	[JM_OP_SILU] = {1, 1, 0},
+	[JM_OP_SILU_GRAD] = {3, 1, 0},
+	[JM_OP_SWIGLU] = {1, 1, 0},
+	[JM_OP_SWIGLU_GRAD] = {3, 1, 0},
+	[JM_OP_TOKENS] = {1, 1, 0},
+	[JM_OP_TOKENS_GRAD] = {1, 1, 0},
+	[JM_OP_FIRST] = {1, 1, 0},
+	[JM_OP_FIRST_GRAD] = {1, 1, 0},
+	[JM_OP_DROPOUT] = {1, 1, 2},
 };
 
 static int check_node(const struct jm_node *node, struct jm_err *err)
@@ -161,10 +184,7 @@ static int cpu_select(
 	}
 	if (op->takes && op->takes(dev, node, err))
 		return 0;
-	choice[0].scratch = op->scratch ? op->scratch(dev, node) : 0;
-	choice[0].seconds = NAN;
-	choice[0].flops_executed = NAN;
-	return 1;
+	return cpu_offer(dev, group, op, choice, err);
 }
 
 /* ---- build and run --------------------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of the cpu backend among themselves. Only matmul.c and backend.c know oneDNN's calls. */
+/* The parts of the cpu backend among themselves. */
 #ifndef JM_CPU_H
 #define JM_CPU_H
 
@@ -18,7 +18,7 @@ struct cpu_dev {
 	double peak_f32, peak_bf16; /* FLOP/s of all threads, measured; NAN = unknown */
 };
 
-#define CPU_NODES 2
+#define CPU_NODES 3
 
 /* A built group. node: copies; their tensors are the engine's. */
 struct cpu_exec {
@@ -29,7 +29,7 @@ struct cpu_exec {
 };
 
 /*
- * How a cover of one or two nodes runs. takes: 0, or a reason in err, for what the general check of
+ * How a cover of a few nodes runs. takes: 0, or a reason in err, for what the general check of
  * types and layouts cannot see. All but run may be NULL.
  */
 struct cpu_op {
@@ -43,7 +43,9 @@ struct cpu_op {
 };
 
 extern const struct cpu_op cpu_op_linear, cpu_op_linear_gelu, cpu_op_linear_dgrad,
-	cpu_op_linear_wgrad;
+	cpu_op_linear_wgrad, cpu_op_conv, cpu_op_conv_dgrad, cpu_op_conv_wgrad, cpu_op_cast;
+/* Ending with a row of no nodes. */
+extern const struct cpu_op cpu_ops_image[], cpu_ops_more[], cpu_ops_tokens[];
 
 /* The row for these nodes; NULL: not known here. */
 const struct cpu_op *cpu_op_find(const struct jm_node *const *node, int n);

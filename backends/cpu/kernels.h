@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "image.h"
+
 struct cpu_vec {
 	void *data; /* NULL = absent, where that is allowed */
 	bool bf16;
@@ -156,6 +158,72 @@ struct cpu_optims {
 	void (*adamw)(const struct cpu_adamw *a, int threads);
 };
 
+struct cpu_sgd {
+	int64_t n, n_decay;
+	const float *g, *norm, *now;
+	float *p, *m;
+	double momentum, weight_decay, clip;
+	bool nesterov;
+};
+
+struct cpu_sgds {
+	void (*adam)(const struct cpu_adamw *a, int threads);
+	void (*sgd)(const struct cpu_sgd *a, int threads);
+};
+
+enum cpu_act { CPU_RELU, CPU_SILU, CPU_GELU_ERF };
+
+/* x, dx [rows, 2 width]; y, or dy, [rows, width] */
+struct cpu_swiglu {
+	int64_t rows, width;
+	struct cpu_vec x, y, dx;
+	bool accumulate;
+};
+
+struct cpu_dropout {
+	uint64_t seed;	/* of this step */
+	uint32_t below; /* bits under it: dropped */
+	float scale;	/* of what is kept */
+	bool accumulate;
+};
+
+struct cpu_acts {
+	void (*act)(enum cpu_act act, struct cpu_vec x, struct cpu_vec y, int64_t n, bool add,
+		int threads);
+	/* x: what went in; of relu what came out */
+	void (*grad)(enum cpu_act act, struct cpu_vec dy, struct cpu_vec x, struct cpu_vec dx,
+		int64_t n, bool add, int threads);
+	void (*swiglu)(const struct cpu_swiglu *p, int threads);
+	void (*swiglu_grad)(const struct cpu_swiglu *p, int threads);
+	void (*dropout)(struct cpu_vec x, struct cpu_vec y, int64_t n,
+		const struct cpu_dropout *how, int threads);
+};
+
+/* x [n,c,rows,cols] to y [n,seq,c]; backward x is dx and y is dy. seq: pixels, and one more with first */
+struct cpu_tokens {
+	struct cpu_image x;
+	int64_t seq; /* backward only */
+	const float *first, *pos;
+	struct cpu_vec y;
+	float *dfirst, *dpos;
+	unsigned accumulate;
+	float *scratch; /* [n,c] */
+};
+
+/* x [n,seq,width], y [n,width] */
+struct cpu_first {
+	int64_t n, seq, width;
+	struct cpu_vec x, y;
+	bool accumulate;
+};
+
+struct cpu_sequences {
+	void (*tokens)(const struct cpu_tokens *p, int threads);
+	void (*tokens_grad)(const struct cpu_tokens *p, int threads);
+	void (*first)(const struct cpu_first *p, int threads);
+	void (*first_grad)(const struct cpu_first *p, int threads);
+};
+
 struct cpu_kernels {
 	const char *target; /* "avx512" */
 	bool wide;	    /* AVX2 or better: worth preferring to oneDNN where that is slow */
@@ -166,6 +234,12 @@ struct cpu_kernels {
 	const struct cpu_rows *rows;
 	const struct cpu_losses *losses;
 	const struct cpu_optims *optims;
+	const struct cpu_norms *rmsnorms;
+	const struct cpu_sgds *sgds;
+	const struct cpu_acts *acts;
+	const struct cpu_images *images;
+	const struct cpu_pools *pools;
+	const struct cpu_sequences *sequences;
 };
 
 /* n: 0 = the best set, 1 = the next one... NULL when there are no more. For tests; else cpu_kernels_best. */

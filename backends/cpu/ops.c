@@ -143,26 +143,6 @@ static int run_gelu_grad(const struct cpu_dev *dev, const struct cpu_exec *exec,
 	return 0;
 }
 
-static int run_add(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
-{
-	const struct jm_node *n = NODE(exec);
-
-	(void)err;
-	KERNELS(dev)->pointwise->add(cpu_vec(n->in[0]), cpu_vec(n->in[1]), cpu_vec(n->out[0]),
-		jm_tensor_count(n->out[0]), bit(n, 0), dev->threads);
-	return 0;
-}
-
-static int run_cast(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
-{
-	const struct jm_node *n = NODE(exec);
-
-	(void)err;
-	KERNELS(dev)->pointwise->cast(cpu_vec(n->in[0]), cpu_vec(n->out[0]),
-		jm_tensor_count(n->out[0]), bit(n, 0), dev->threads);
-	return 0;
-}
-
 /* ---- layer norm --------------------------------------------------------------------------------------- */
 
 static size_t scratch_layernorm(const struct cpu_dev *dev, const struct jm_node *n)
@@ -387,8 +367,6 @@ static const struct cpu_op own[] = {
 	{{JM_OP_ROPE_GRAD}, 1, takes_rope, NULL, build_rope, run_rope, drop_rope},
 	{{JM_OP_GELU}, 1, NULL, NULL, NULL, run_gelu, NULL},
 	{{JM_OP_GELU_GRAD}, 1, NULL, NULL, NULL, run_gelu_grad, NULL},
-	{{JM_OP_ADD}, 1, NULL, NULL, NULL, run_add, NULL},
-	{{JM_OP_CAST}, 1, NULL, NULL, NULL, run_cast, NULL},
 	{{JM_OP_LAYERNORM}, 1, NULL, scratch_layernorm, NULL, run_layernorm, NULL},
 	{{JM_OP_LAYERNORM_GRAD}, 1, NULL, scratch_layernorm, NULL, run_layernorm_grad, NULL},
 	{{JM_OP_ADD, JM_OP_LAYERNORM}, 2, takes_add_layernorm, scratch_layernorm, NULL,
@@ -398,10 +376,12 @@ static const struct cpu_op own[] = {
 	{{JM_OP_SOFTMAX_XENT}, 1, NULL, scratch_xent, NULL, run_xent, NULL},
 	{{JM_OP_NORM}, 1, NULL, scratch_norm, NULL, run_norm, NULL},
 	{{JM_OP_ADAMW}, 1, NULL, NULL, NULL, run_adamw, NULL},
+	{.n_nodes = 0},
 };
 
-static const struct cpu_op *const products[] = {
-	&cpu_op_linear, &cpu_op_linear_gelu, &cpu_op_linear_dgrad, &cpu_op_linear_wgrad};
+static const struct cpu_op *const by_onednn[] = {&cpu_op_linear, &cpu_op_linear_gelu,
+	&cpu_op_linear_dgrad, &cpu_op_linear_wgrad, &cpu_op_conv, &cpu_op_conv_dgrad,
+	&cpu_op_conv_wgrad, &cpu_op_cast};
 
 static bool covers(const struct cpu_op *op, const struct jm_node *const *node, int n)
 {
@@ -414,15 +394,25 @@ static bool covers(const struct cpu_op *op, const struct jm_node *const *node, i
 	return true;
 }
 
+static const struct cpu_op *find_in(
+	const struct cpu_op *table, const struct jm_node *const *node, int n)
+{
+	for (; table->n_nodes; table++)
+		if (covers(table, node, n))
+			return table;
+	return NULL;
+}
+
 const struct cpu_op *cpu_op_find(const struct jm_node *const *node, int n)
 {
-	for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
-		if (covers(products[i], node, n))
-			return products[i];
+	const struct cpu_op *const tables[] = {cpu_ops_image, cpu_ops_more, cpu_ops_tokens, own};
+	const struct cpu_op *found = NULL;
+
+	for (size_t i = 0; i < sizeof by_onednn / sizeof *by_onednn; i++) {
+		if (covers(by_onednn[i], node, n))
+			return by_onednn[i];
 	}
-	for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
-		if (covers(&own[i], node, n))
-			return &own[i];
-	}
-	return NULL;
+	for (size_t i = 0; !found && i < sizeof tables / sizeof *tables; i++)
+		found = find_in(tables[i], node, n);
+	return found;
 }

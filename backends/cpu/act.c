@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Activations that oneDNN has not or whose gradients it wants otherwise, and dropout: n elements, in
+ * pieces that stay in the first-level cache.
+ */
+#include "engine/rng.h"
+#include "kernels.h"
+#include "simd.h"
+
+enum { PIECE = 1024 };
+
+static size_t piece(int64_t n, int64_t i)
+{
+	return (size_t)(n - i < PIECE ? n - i : PIECE);
+}
+
+/* ---- the functions and their slopes --------------------------------------------------------------------- */
+
+JM_INLINE float sigmoid(float x)
+{
+	return 1.f / (1.f + jm_exp(-x));
+}
+
+/* The normal distribution up to x: (1 + erf(x/sqrt 2)) / 2 by Abramowitz and Stegun 7.1.26. */
+JM_INLINE float phi(float x, float bell /* e^(-x^2/2) */)
+{
+	float z = (x < 0 ? -x : x) * 0.70710678f, t = 1.f / (1.f + 0.3275911f * z), tail;
+
+	tail = 1.061405429f;
+	tail = tail * t - 1.453152027f;
+	tail = tail * t + 1.421413741f;
+	tail = tail * t - 0.284496736f;
+	tail = tail * t + 0.254829592f;
+	tail *= 0.5f * t * bell;
+	return x < 0 ? tail : 1.f - tail;
+}
+
+JM_INLINE float value(enum cpu_act act, float x)
+{
+	switch (act) {
+	case CPU_RELU:
+		return x > 0 || x != x ? x : 0.f;
+	case CPU_SILU:
+		return x * sigmoid(x);
+	default:
+		return x * phi(x, jm_exp(-0.5f * x * x));
+	}
+}
+
+/* relu: x is its result y, as good */
+JM_INLINE float slope(enum cpu_act act, float x)
+{
+	float s, bell;
+
+	switch (act) {
+	case CPU_RELU:
+		return x > 0 ? 1.f : 0.f;
+	case CPU_SILU:
+		s = sigmoid(x);
+		return s * (1.f + x * (1.f - s));
+	default:
+		bell = jm_exp(-0.5f * x * x);
+		return phi(x, bell) + x * 0.39894228f * bell;
+	}
+}
+
+/* ---- elementwise ---------------------------------------------------------------------------------------- */
+
+JM_INLINE void act_as(
+	enum cpu_act act, struct cpu_vec x, struct cpu_vec y, int64_t n, bool add, int threads)
+{
+#pragma omp parallel for schedule(static) num_threads(threads)
+	for (int64_t i = 0; i < n; i += PIECE) {
+		float a[PIECE], b[PIECE];
+		size_t m = piece(n, i), at = (size_t)i;
+		const float *v = jm_view(x.data, x.bf16, at, m, a);
+		for (size_t j = 0; j < m; j++)
+			b[j] = value(act, v[j]);
+		jm_emit(y.data, y.bf16, add, at, m, b);
+	}
+}
+
+JM_INLINE void act_grad_as(enum cpu_act act, struct cpu_vec dy, struct cpu_vec x, struct cpu_vec dx,
+	int64_t n, bool add, int threads)
+{
+#pragma omp parallel for schedule(static) num_threads(threads)
+	for (int64_t i = 0; i < n; i += PIECE) {
+		float a[PIECE], b[PIECE], c[PIECE];
+		size_t m = piece(n, i), at = (size_t)i;
+		const float *g = jm_view(dy.data, dy.bf16, at, m, a);
+		const float *v = jm_view(x.data, x.bf16, at, m, b);
+		for (size_t j = 0; j < m; j++)
+			c[j] = g[j] * slope(act, v[j]);
+		jm_emit(dx.data, dx.bf16, add, at, m, c);
+	}
+}
+
+static void act(
+	enum cpu_act kind, struct cpu_vec x, struct cpu_vec y, int64_t n, bool add, int threads)
+{
+	if (kind == CPU_RELU)
+		act_as(CPU_RELU, x, y, n, add, threads);
+	else if (kind == CPU_SILU)
+		act_as(CPU_SILU, x, y, n, add, threads);
+	else
+		act_as(CPU_GELU_ERF, x, y, n, add, threads);
+}
+
+static void act_grad(enum cpu_act kind, struct cpu_vec dy, struct cpu_vec x, struct cpu_vec dx,
+	int64_t n, bool add, int threads)
+{
+	if (kind == CPU_RELU)
+		act_grad_as(CPU_RELU, dy, x, dx, n, add, threads);
+	else if (kind == CPU_SILU)
+		act_grad_as(CPU_SILU, dy, x, dx, n, add, threads);
+	else
+		act_grad_as(CPU_GELU_ERF, dy, x, dx, n, add, threads);
+}
+
+/* ---- swiglu (arXiv 2002.05202): a row is gates, then values ------------------------------------------------ */
+
+static void swiglu_piece(const struct cpu_swiglu *p, int64_t row, int64_t i)
+{
+	float a[PIECE], b[PIECE], c[PIECE];
+	size_t m = piece(p->width, i), at = (size_t)(2 * row * p->width + i);
+	const float *g = jm_view(p->x.data, p->x.bf16, at, m, a);
+	const float *v = jm_view(p->x.data, p->x.bf16, at + (size_t)p->width, m, b);
+
+	for (size_t j = 0; j < m; j++)
+		c[j] = g[j] * sigmoid(g[j]) * v[j];
+	jm_emit(p->y.data, p->y.bf16, p->accumulate, (size_t)(row * p->width + i), m, c);
+}
+
+static void swiglu_grad_piece(const struct cpu_swiglu *p, int64_t row, int64_t i)
+{
+	float a[PIECE], b[PIECE], c[PIECE], dg[PIECE], dv[PIECE];
+	size_t m = piece(p->width, i), at = (size_t)(2 * row * p->width + i);
+	const float *g = jm_view(p->x.data, p->x.bf16, at, m, a);
+	const float *v = jm_view(p->x.data, p->x.bf16, at + (size_t)p->width, m, b);
+	const float *dy = jm_view(p->y.data, p->y.bf16, (size_t)(row * p->width + i), m, c);
+
+	for (size_t j = 0; j < m; j++) {
+		float s = sigmoid(g[j]);
+
+		dg[j] = dy[j] * v[j] * s * (1.f + g[j] * (1.f - s));
+		dv[j] = dy[j] * g[j] * s;
+	}
+	jm_emit(p->dx.data, p->dx.bf16, p->accumulate, at, m, dg);
+	jm_emit(p->dx.data, p->dx.bf16, p->accumulate, at + (size_t)p->width, m, dv);
+}
+
+static void swiglu(const struct cpu_swiglu *p, int threads)
+{
+	int64_t pieces = (p->width + PIECE - 1) / PIECE;
+
+#pragma omp parallel for schedule(static) num_threads(threads)
+	for (int64_t i = 0; i < p->rows * pieces; i++)
+		swiglu_piece(p, i / pieces, i % pieces * PIECE);
+}
+
+static void swiglu_grad(const struct cpu_swiglu *p, int threads)
+{
+	int64_t pieces = (p->width + PIECE - 1) / PIECE;
+
+#pragma omp parallel for schedule(static) num_threads(threads)
+	for (int64_t i = 0; i < p->rows * pieces; i++)
+		swiglu_grad_piece(p, i / pieces, i % pieces * PIECE);
+}
+
+/* ---- dropout (jmlr v15, Srivastava 2014): a pair of elements shares 64 bits ------------------------------- */
+
+static void dropout(
+	struct cpu_vec x, struct cpu_vec y, int64_t n, const struct cpu_dropout *how, int threads)
+{
+#pragma omp parallel for schedule(static) num_threads(threads)
+	for (int64_t i = 0; i < n; i += PIECE) {
+		float a[PIECE], b[PIECE];
+		uint32_t bits[PIECE];
+		size_t m = piece(n, i), at = (size_t)i;
+		const float *v = jm_view(x.data, x.bf16, at, m, a);
+		for (size_t j = 0; j < PIECE / 2; j++) {
+			uint64_t pair = jm_rng(how->seed, (uint64_t)i / 2 + j);
+			bits[2 * j] = (uint32_t)pair;
+			bits[2 * j + 1] = (uint32_t)(pair >> 32);
+		}
+		for (size_t j = 0; j < m; j++)
+			b[j] = bits[j] >= how->below ? v[j] * how->scale : 0.f;
+		jm_emit(y.data, y.bf16, how->accumulate, at, m, b);
+	}
+}
+
+const struct cpu_acts JM_CPU(cpu_acts) = {act, act_grad, swiglu, swiglu_grad, dropout};

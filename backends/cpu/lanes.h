@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sixteen lanes of an image at once; the compiler splits them where vectors are shorter. */
+#ifndef JM_CPU_LANES_H
+#define JM_CPU_LANES_H
+
+#include "image.h"
+#include "simd.h"
+
+#define LANES 16
+
+typedef float jm_l16 __attribute__((vector_size(64)));
+typedef float jm_l16u __attribute__((vector_size(64), aligned(4), may_alias));
+typedef int32_t jm_i16 __attribute__((vector_size(64)));
+typedef uint32_t jm_u16 __attribute__((vector_size(64)));
+typedef uint16_t jm_h16u __attribute__((vector_size(32), aligned(2), may_alias));
+
+JM_INLINE jm_l16 jm_lanes_set(float x)
+{
+	return (jm_l16){0} + x;
+}
+
+/* `width` lanes from element `at` on, the others 0. */
+JM_INLINE jm_l16 jm_lanes_load(const void *x, bool bf16, int64_t at, int width)
+{
+	const uint16_t *h = (const uint16_t *)x + at;
+	const float *f = (const float *)x + at;
+	float part[LANES] = {0};
+
+	if (width == LANES && bf16)
+		return (jm_l16)(__builtin_convertvector(*(const jm_h16u *)h, jm_u16) << 16);
+	if (width == LANES)
+		return *(const jm_l16u *)f;
+	for (int i = 0; i < width; i++)
+		part[i] = bf16 ? jm_from_bf16(h[i]) : f[i];
+	return *(const jm_l16u *)part;
+}
+
+JM_INLINE void jm_lanes_store(void *y, bool bf16, int64_t at, int width, jm_l16 x)
+{
+	uint16_t *h = (uint16_t *)y + at;
+	float *f = (float *)y + at;
+
+	if (width == LANES && bf16) {
+		jm_u16 u = (jm_u16)x, rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+		jm_u16 nan = (jm_u16)(x != x);
+
+		rounded = (nan & ((u >> 16) | 0x40u)) | (~nan & rounded);
+		*(jm_h16u *)h = __builtin_convertvector(rounded, jm_h16u);
+	} else if (width == LANES) {
+		*(jm_l16u *)f = x;
+	} else {
+		for (int i = 0; i < width && bf16; i++)
+			h[i] = jm_to_bf16(x[i]);
+		for (int i = 0; i < width && !bf16; i++)
+			f[i] = x[i];
+	}
+}
+
+/* y += x or y = x */
+JM_INLINE void jm_lanes_emit(void *y, bool bf16, bool add, int64_t at, int width, jm_l16 x)
+{
+	if (add)
+		x += jm_lanes_load(y, bf16, at, width);
+	jm_lanes_store(y, bf16, at, width, x);
+}
+
+/* yes where the mask is set, else no */
+JM_INLINE jm_l16 jm_lanes_pick(jm_i16 mask, jm_l16 yes, jm_l16 no)
+{
+	return (jm_l16)((mask & (jm_i16)yes) | (~mask & (jm_i16)no));
+}
+
+#endif

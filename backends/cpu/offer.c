@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What select is offered. Convolutions ask for the layout oneDNN likes; followers take what comes, as
+ * long as all their operands have the same, so that a stage of a network stays in one layout; the others
+ * work on plain tensors.
+ */
+#include <math.h>
+
+#include "layout.h"
+
+enum how { PLAIN, AS_GIVEN, CONVOLUTION, FOLLOW, IMAGE };
+
+/* in, out: operands that have the common layout, as bits; those that are absent do not matter. */
+static const struct {
+	enum how how;
+	unsigned in, out;
+} habits[JM_OP_COUNT] = {
+	[JM_OP_CAST] = {AS_GIVEN, 1, 1},
+	[JM_OP_CONV] = {CONVOLUTION, 0, 0},
+	[JM_OP_CONV_DGRAD] = {CONVOLUTION, 0, 0},
+	[JM_OP_CONV_WGRAD] = {CONVOLUTION, 0, 0},
+	[JM_OP_ADD] = {FOLLOW, 3, 1},
+	[JM_OP_RELU] = {FOLLOW, 1, 1},
+	[JM_OP_RELU_GRAD] = {FOLLOW, 3, 1},
+	[JM_OP_SILU] = {FOLLOW, 1, 1},
+	[JM_OP_SILU_GRAD] = {FOLLOW, 3, 1},
+	[JM_OP_GELU_ERF] = {FOLLOW, 1, 1},
+	[JM_OP_GELU_ERF_GRAD] = {FOLLOW, 3, 1},
+	[JM_OP_BN_STATS] = {IMAGE, 1, 0},
+	[JM_OP_BN_APPLY] = {IMAGE, 33, 1},
+	[JM_OP_BN_GRAD] = {IMAGE, 7, 9},
+	[JM_OP_MAXPOOL] = {IMAGE, 1, 1},
+	[JM_OP_MAXPOOL_GRAD] = {IMAGE, 3, 1},
+	[JM_OP_AVGPOOL] = {IMAGE, 1, 1},
+	[JM_OP_AVGPOOL_GRAD] = {IMAGE, 1, 1},
+	[JM_OP_GAP] = {IMAGE, 1, 0},
+	[JM_OP_GAP_GRAD] = {IMAGE, 0, 1},
+	[JM_OP_TOKENS] = {IMAGE, 1, 0},
+	[JM_OP_TOKENS_GRAD] = {IMAGE, 0, 1},
+};
+
+struct candidates {
+	int n;
+	struct jm_layout layout[JM_CHOICE_MAX];
+};
+
+static void suggest(struct candidates *c, const struct jm_layout *layout)
+{
+	for (int i = 0; i < c->n; i++)
+		if (jm_layout_equal(&c->layout[i], layout))
+			return;
+	if (c->n < JM_CHOICE_MAX)
+		c->layout[c->n++] = *layout;
+}
+
+static void suggest_image(struct candidates *c, const struct jm_tensor *t, enum how how)
+{
+	struct cpu_image unused;
+
+	if (how != IMAGE || cpu_layout_image(t, &t->layout, &unused))
+		suggest(c, &t->layout);
+}
+
+static void suggest_of(struct candidates *c, const struct jm_node *node)
+{
+	enum how how = habits[node->op].how;
+
+	for (int i = 0; i < node->n_out; i++)
+		if (node->out[i] && habits[node->op].out >> i & 1 && node->accumulate >> i & 1)
+			suggest_image(c, node->out[i], how);
+	for (int i = 0; i < node->n_in; i++)
+		if (node->in[i] && habits[node->op].in >> i & 1 && !node->in[i]->is_virtual)
+			suggest_image(c, node->in[i], how);
+	/* a gradient without an image to follow goes back the way the image came */
+	if (!habits[node->op].in && habits[node->op].out && node->fwd && node->fwd->in[0])
+		suggest_image(c, node->fwd->in[0], how);
+}
+
+static void fill(
+	struct jm_choice *choice, const struct jm_group *group, const struct jm_layout *layout)
+{
+	for (int k = 0; k < group->n_nodes; k++) {
+		const struct jm_node *node = group->node[k];
+
+		for (int i = 0; i < node->n_in; i++)
+			if (node->in[i] && habits[node->op].in >> i & 1)
+				choice->in[k][i] = *layout;
+		for (int i = 0; i < node->n_out; i++)
+			if (node->out[i] && habits[node->op].out >> i & 1)
+				choice->out[k][i] = *layout;
+	}
+}
+
+static int offer_as_given(const struct jm_node *node, struct jm_choice *choice)
+{
+	choice->in[0][0] = node->in[0]->layout;
+	choice->out[0][0] = node->out[0]->layout;
+	return 1;
+}
+
+int cpu_offer(const struct cpu_dev *dev, const struct jm_group *group, const struct cpu_op *op,
+	struct jm_choice *choice, struct jm_err *err)
+{
+	enum how how = habits[group->node[0]->op].how;
+	struct candidates all = {0};
+	struct jm_node node[CPU_NODES];
+	size_t scratch;
+	int n = 1;
+
+	if (group->n_nodes > 1 && how != IMAGE)
+		how = PLAIN; /* joined with rows of matrices */
+	if (how == CONVOLUTION)
+		return cpu_conv_offer(dev, group->node[0], choice, err);
+	for (int k = 0; k < group->n_nodes; k++) {
+		node[k] = *group->node[k];
+		if (habits[node[k].op].how == FOLLOW || habits[node[k].op].how == IMAGE)
+			suggest_of(&all, &node[k]);
+	}
+	suggest(&all, &(struct jm_layout){0});
+	scratch = op->scratch ? op->scratch(dev, node) : 0;
+	if (how == AS_GIVEN)
+		offer_as_given(&node[0], choice);
+	else if (how != PLAIN)
+		for (n = 0; n < all.n; n++)
+			fill(&choice[n], group, &all.layout[n]);
+	for (int i = 0; i < n; i++) {
+		choice[i].scratch = scratch;
+		choice[i].seconds = choice[i].flops_executed = NAN;
+	}
+	return n;
+}

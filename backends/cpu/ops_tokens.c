@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tokens, first and their gradients: from nodes to arguments. */
+#include "layout.h"
+
+/* A row of f32 for each image. */
+static size_t scratch_tokens(const struct cpu_dev *dev, const struct jm_node *n)
+{
+	const struct jm_tensor *x = n->op == JM_OP_TOKENS ? n->in[0] : n->out[0];
+
+	(void)dev;
+	return (size_t)(x->dim[0] * x->dim[1]) * sizeof(float);
+}
+
+static int run_tokens(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = &exec->node[0];
+	struct cpu_tokens p = {
+		.x = cpu_image(n->in[0]),
+		.first = cpu_data(n->in[1]),
+		.pos = cpu_data(n->in[2]),
+		.y = cpu_vec(n->out[0]),
+		.accumulate = n->accumulate,
+		.scratch = exec->scratch,
+	};
+
+	(void)err;
+	dev->kernels->sequences->tokens(&p, dev->threads);
+	return 0;
+}
+
+static int run_tokens_grad(
+	const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = &exec->node[0];
+	struct cpu_tokens p = {
+		.x = cpu_image(n->out[0]),
+		.seq = n->in[0]->dim[1],
+		.y = cpu_vec(n->in[0]),
+		.dfirst = cpu_data(n->out[1]),
+		.dpos = cpu_data(n->out[2]),
+		.accumulate = n->accumulate,
+		.scratch = exec->scratch,
+	};
+
+	(void)err;
+	dev->kernels->sequences->tokens_grad(&p, dev->threads);
+	return 0;
+}
+
+static int run_first(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = &exec->node[0];
+	bool back = n->op == JM_OP_FIRST_GRAD;
+	const struct jm_tensor *x = back ? n->out[0] : n->in[0];
+	struct cpu_first p = {
+		.n = x->dim[0],
+		.seq = x->dim[1],
+		.width = x->dim[2],
+		.x = cpu_vec(x),
+		.y = cpu_vec(back ? n->in[0] : n->out[0]),
+		.accumulate = n->accumulate & 1,
+	};
+
+	(void)err;
+	if (back)
+		dev->kernels->sequences->first_grad(&p, dev->threads);
+	else
+		dev->kernels->sequences->first(&p, dev->threads);
+	return 0;
+}
+
+const struct cpu_op cpu_ops_tokens[] = {
+	{{JM_OP_TOKENS}, 1, NULL, scratch_tokens, NULL, run_tokens, NULL},
+	{{JM_OP_TOKENS_GRAD}, 1, NULL, scratch_tokens, NULL, run_tokens_grad, NULL},
+	{{JM_OP_FIRST}, 1, NULL, NULL, NULL, run_first, NULL},
+	{{JM_OP_FIRST_GRAD}, 1, NULL, NULL, NULL, run_first, NULL},
+	{.n_nodes = 0},
+};
