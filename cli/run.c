@@ -321,6 +321,7 @@ static void print_table(struct run_command *r)
 		fprintf(stderr, "joulemark: The table could not be made: %s\n", err.text);
 	else
 		fprintf(out, "\n%s", text);
+	jm_run_print_profiles(out, r->records);
 	fflush(out);
 	free(text);
 }
@@ -455,7 +456,19 @@ static const struct jm_option options[] = {
 		.unit = "s",
 		.min = 0.001,
 		.max = 1e7,
-		.help = "length of the measured phase, to the end of the step"},
+		.help = "length of the measured phase, to the end of the step; also as 10min"},
+	{.name = "epochs",
+		.type = JM_INT,
+		.min = 2,
+		.max = 1e6,
+		.help = "measure this many epochs of --epoch-steps steps, less the first, which "
+			"warms up; each is a phase of its own"},
+	{.name = "epoch-steps",
+		.type = JM_INT,
+		.min = 1,
+		.max = 1e9,
+		.fallback = "50",
+		.help = "steps of an epoch"},
 	{.name = "source",
 		.type = JM_TEXT,
 		.argument = "SOURCE,...",

@@ -7,6 +7,7 @@
 #include "run.h"
 
 #include <pthread.h>
+#include <stdio.h>
 
 /* ---- run_request.c ---- */
 
@@ -41,5 +42,10 @@ struct jm_run_show {
 void jm_run_show_init(struct jm_run_show *show, struct jm_ctx *ctx, const struct jm_plan *plan);
 void jm_run_show_event(void *arg, const struct jm_run_event *event);
 void jm_run_show_done(struct jm_run_show *show);
+
+/* ---- run_profile.c ---- */
+
+/* Of each record that has one. */
+void jm_run_print_profiles(FILE *out, const json_t *records);
 
 #endif

@@ -274,16 +274,35 @@ static int add_command(struct jm_cli *cli, json_t *what)
 	return rc;
 }
 
+/* The first epoch is the warm-up, the others are the measured phase. */
+static int add_epochs(struct jm_cli *cli, json_t *what)
+{
+	if (text_of(cli, "warmup") || given(cli, "steps") || given(cli, "seconds"))
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"--epochs says how long to run, and so do --steps, --seconds and --warmup; "
+			"give one kind.");
+	json_object_set_new(what, "epochs",
+		json_integer((json_int_t)jm_values_number(&cli->values, "epochs")));
+	json_object_set_new(what, "epoch_steps",
+		json_integer((json_int_t)jm_values_number(&cli->values, "epoch-steps")));
+	return 0;
+}
+
 static int add_lengths(struct jm_cli *cli, json_t *what)
 {
 	const char *warm = text_of(cli, "warmup");
 	double seconds;
 
-	if (cli->command && (warm || given(cli, "steps") || given(cli, "seconds")))
+	if (cli->command && (warm || given(cli, "steps") || given(cli, "seconds") ||
+				    given(cli, "epochs")))
 		return jm_err_set(&cli->err, JM_EUSAGE,
-			"An outside command knows no --steps, --seconds or --warmup: it runs as "
-			"long as it "
-			"runs.");
+			"An outside command knows no --steps, --seconds, --epochs or --warmup: it "
+			"runs as long as it runs.");
+	if (given(cli, "epochs"))
+		return add_epochs(cli, what);
+	if (given(cli, "epoch-steps"))
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"--epoch-steps means nothing without --epochs; give both.");
 	if (warm && warm[strspn(warm, "0123456789")] &&
 		jm_parse_quantity(warm, "s", true, &seconds, &cli->err))
 		return cli->err.code;

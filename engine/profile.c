@@ -10,12 +10,52 @@
 
 #include "tensor.h"
 
+#define LONG (1 << 24) /* elements */
+
 static double now_s(void)
 {
 	struct timespec t;
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* y = x + x over memory that no cache holds. */
+static struct jm_program *long_sum(struct jm_graph *g, struct jm_device *device)
+{
+	const int64_t n = LONG;
+	struct jm_tensor *a = jm_graph_input(g, "a", JM_F32, 1, &n);
+	struct jm_tensor *b = jm_graph_input(g, "b", JM_F32, 1, &n);
+	struct jm_program *p = NULL;
+
+	jm_graph_add(g, a, b);
+	if (g->err.code || jm_program_plan(g, device, &p, NULL))
+		return NULL;
+	if (!jm_program_build(p, NULL))
+		return p;
+	jm_program_free(p);
+	return NULL;
+}
+
+/* Bytes per second of the best of some runs; NAN = it cannot be told. */
+static double measure_bytes(struct jm_device *device)
+{
+	struct jm_graph *g = jm_graph_new(JM_F32);
+	struct jm_program *p = g ? long_sum(g, device) : NULL;
+	double best = NAN;
+
+	for (int i = 0; i < 12 && p; i++) {
+		double start = now_s(), rate;
+
+		if (jm_program_run(p, NULL))
+			break;
+		rate = p->bytes / (now_s() - start);
+		if (!(best > rate))
+			best = rate;
+	}
+	jm_program_free(p);
+	jm_graph_free(g);
+	return best;
 }
 
 int jm_profile_start(struct jm_program *p, struct jm_err *err)
@@ -30,6 +70,9 @@ int jm_profile_start(struct jm_program *p, struct jm_err *err)
 		jm_profile_free(profile);
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a profile.");
 	}
+	profile->peak_bytes = p->device->props.peak_bytes;
+	if (!(profile->peak_bytes > 0))
+		profile->peak_bytes = measure_bytes(p->device);
 	p->profile = profile;
 	return 0;
 }
@@ -80,9 +123,10 @@ static double times(const struct jm_program *p, int unit)
 static double roofline(const struct jm_program *p, double flops, double bytes)
 {
 	double by_flops = flops / p->device->props.peak_flops[p->graph->compute];
-	double by_bytes = bytes / p->device->props.peak_bytes;
+	double by_bytes =
+		bytes / (p->profile ? p->profile->peak_bytes : p->device->props.peak_bytes);
 
-	if (flops > 0 && isnan(by_flops))
+	if (isnan(by_bytes) || (flops > 0 && isnan(by_flops)))
 		return NAN;
 	return flops > 0 && by_flops > by_bytes ? by_flops : by_bytes;
 }

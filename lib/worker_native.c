@@ -5,6 +5,7 @@
 #include "workload.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +22,8 @@ struct native {
 	void *state;
 	/* when to stop */
 	double warm_steps, warm_s, steps, seconds;
+	long epoch_steps; /* 0 = no epochs */
+	int epoch;	  /* the phase that is open; -1 = none */
 	/* what came of it; sums over the steady steps */
 	double items, flops_model, flops_executed, loss_first, loss_last;
 	double elapsed_s;
@@ -36,6 +39,13 @@ static void read_lengths(const struct jm__worker *w, struct native *n, struct jm
 {
 	const char *warm = json_string_value(json_object_get(w->parameters, "warmup"));
 
+	if (parameter(w, "epochs") > 1) {
+		n->epoch_steps = (long)parameter(w, "epoch_steps");
+		n->warm_steps = (double)n->epoch_steps;
+		n->steps = (parameter(w, "epochs") - 1) * (double)n->epoch_steps;
+		n->seconds = NAN;
+		return;
+	}
 	n->steps = parameter(w, "steps");
 	n->seconds = parameter(w, "seconds");
 	if (isnan(n->steps) && isnan(n->seconds)) {
@@ -132,6 +142,19 @@ static double share_done(const struct native *n)
 	return by_steps < by_time ? by_steps : by_time;
 }
 
+/* Opens the phase of the epoch that begins with this step, counted from 1 with the one that warmed up. */
+static int turn_epoch(struct jm__worker *w, struct native *n, struct jm_err *err)
+{
+	char name[32];
+
+	if (!n->epoch_steps || n->n_steady % n->epoch_steps)
+		return 0;
+	jm__worker_end(w, n->epoch);
+	snprintf(name, sizeof(name), "epoch %ld", 2 + n->n_steady / n->epoch_steps);
+	n->epoch = jm__worker_begin(w, name, err);
+	return n->epoch < 0 ? n->epoch : 0;
+}
+
 static int steady(struct jm__worker *w, struct native *n, struct jm_err *err)
 {
 	int phase = jm__worker_begin(w, "steady", err), rc = phase < 0 ? phase : 0;
@@ -140,9 +163,13 @@ static int steady(struct jm__worker *w, struct native *n, struct jm_err *err)
 
 	w->main_phase = phase;
 	while (!rc && share_done(n) < 1) {
-		rc = one_step(w, n, phase, &step, err);
+		rc = turn_epoch(w, n, err);
+		if (!rc)
+			rc = one_step(w, n, phase, &step, err);
 		if (rc)
 			break;
+		if (n->epoch >= 0)
+			jm_session_credit(w->session, n->epoch, step.items);
 		n->n_steady++;
 		n->items += step.items;
 		n->flops_model += step.flops_model;
@@ -150,6 +177,7 @@ static int steady(struct jm__worker *w, struct native *n, struct jm_err *err)
 		n->elapsed_s = jm__worker_seconds_since(w, t0);
 		jm__worker_progress(w, "steady", n->items, n->elapsed_s, share_done(n));
 	}
+	jm__worker_end(w, n->epoch);
 	jm__worker_end(w, phase);
 	return rc;
 }
@@ -203,7 +231,7 @@ static void record_native(struct jm__worker *w, const struct native *n)
 
 int jm__worker_native(struct jm__worker *w, struct jm_err *err)
 {
-	struct native n = {.loss_first = NAN, .loss_last = NAN};
+	struct native n = {.epoch = -1, .loss_first = NAN, .loss_last = NAN};
 	const char *name = json_string_value(json_object_get(w->parameters, "workload"));
 	int rc;
 

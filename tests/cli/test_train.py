@@ -148,3 +148,34 @@ def test_images(tmp_path, images):
 def test_image_smaller_than_the_stem():
     done = jm("run", "resnet18", "--device", "ref", "--image", 8, "--batch", 1)
     assert done.returncode != 0 and "--image" in done.stderr
+
+
+def test_epochs_drop_the_first(tmp_path, text):
+    options = {k: v for k, v in TINY.items() if k not in ("steps", "warmup")}
+    file = tmp_path / "record.json"
+    words = [w for name, value in options.items() for w in (f"--{name}", value)]
+    done = jm("run", "train", "--model", "gpt", *words, "--text", text, "--epochs", 4,
+              "--epoch-steps", 3, "--profile", "--json", file)
+    assert done.returncode == 0, done.stderr
+    r = json.loads(file.read_text())
+    assert (r["warmup_steps"], r["steps"], r["items"]) == (3, 9, 9 * 2 * 16)
+    epochs = [p for p in r["phases"] if p["name"].startswith("epoch")]
+    assert [p["name"] for p in epochs] == ["epoch 2", "epoch 3", "epoch 4"]
+    assert all(p["items"] == 3 * 2 * 16 for p in epochs)
+    steady = next(p for p in r["phases"] if p["name"] == "steady")
+    assert steady["start_s"] <= epochs[0]["start_s"] and epochs[-1]["end_s"] <= steady["end_s"]
+    assert "Where a step of" in done.stdout and "linear-wgrad" in done.stdout
+    kinds = r["profile"]["kinds"]
+    if r["profile"].get("energy"):
+        assert "no meter sees a kernel" in done.stdout
+        assert sum(k["joules_model"] for k in kinds) == pytest.approx(r["profile"]["energy"]["joules"])
+
+
+@pytest.mark.parametrize("words, hint", [
+    (("--epochs", 3, "--steps", 4), "--epochs"),
+    (("--epochs", 1), "--epochs"),
+    (("--epoch-steps", 9), "--epochs"),
+])
+def test_lengths_that_contradict(words, hint):
+    done = jm("run", "null", *words)
+    assert done.returncode == 2 and hint in done.stderr
