@@ -47,7 +47,7 @@ static void head(const struct jm_program *p, const char *title, FILE *f)
 		WIDTH, height, WIDTH, height, title);
 	fprintf(f, "<text x=\"8\" y=\"38\">%d groups, %.4g GFLOP per step</text>\n", p->n_units,
 		p->flops_model / 1e9);
-	fprintf(f, "<text x=\"%d\" y=\"56\">share of the largest group's FLOPs</text>\n", BAR_AT);
+	fprintf(f, "<text x=\"%d\" y=\"56\">executed FLOPs</text>\n", BAR_AT);
 	fprintf(f,
 		"<text x=\"%d\" y=\"38\">memory planned over the step: %.4g GB from left to right "
 		"(%.4g GB more stay)</text>\n",
