@@ -105,11 +105,20 @@ static int included(const char *a, const char *b, int *ret_n)
 	return hits;
 }
 
+/* What is simulated or replayed is another machine, or another time, than what is here now. */
+static bool same_world(const struct jm_meter *a, const struct jm_meter *b)
+{
+	bool here_a = a->origin == JM_MEASURED || a->origin == JM_ESTIMATED;
+	bool here_b = b->origin == JM_MEASURED || b->origin == JM_ESTIMATED;
+
+	return a->origin == b->origin || (here_a && here_b);
+}
+
 static bool covers(const struct jm_meter *a, const struct jm_meter *b)
 {
 	int n, back;
 
-	if (a->origin == JM_ESTIMATED && b->origin != JM_ESTIMATED)
+	if (!same_world(a, b) || (a->origin == JM_ESTIMATED && b->origin != JM_ESTIMATED))
 		return false;
 	if (included(a->covers, b->covers, &n) < n || !n)
 		return false;
@@ -125,7 +134,8 @@ static bool overlaps(const struct jm_meter *a, const struct jm_meter *b)
 {
 	int n;
 
-	return included(a->covers, b->covers, &n) > 0 || included(b->covers, a->covers, &n) > 0;
+	return same_world(a, b) && (included(a->covers, b->covers, &n) > 0 ||
+					   included(b->covers, a->covers, &n) > 0);
 }
 
 void jm_meters_derive(struct jm_meters *set)

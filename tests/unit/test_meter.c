@@ -116,6 +116,22 @@ static void estimates(void **state)
 	CHECK(both);
 }
 
+/* A recording of this machine, or a simulated node, is not the machine: neither hides the other. */
+static void other_worlds(void **state)
+{
+	const struct row rows[] = {
+		{"replayed", JM_REPLAYED, "cpu/0 dram/0", NULL, NULL},
+		{"measured", JM_MEASURED, "cpu/0", NULL, NULL},
+		{"estimated", JM_ESTIMATED, "cpu/0", "measured", NULL},
+		{"simulated", JM_SIMULATED, "/", NULL, NULL},
+		{"simulated-cpu", JM_SIMULATED, "cpu/0", "simulated", NULL},
+		{"replayed-core", JM_REPLAYED, "cpu/0/core", "replayed", NULL},
+	};
+
+	(void)state;
+	CHECK(rows);
+}
+
 /* Two meters of the very same thing: one is counted, the other shown under it; never a ring. */
 static void twins(void **state)
 {
@@ -186,6 +202,7 @@ int main(void)
 		cmocka_unit_test(rapl_domains),
 		cmocka_unit_test(module_and_node),
 		cmocka_unit_test(estimates),
+		cmocka_unit_test(other_worlds),
 		cmocka_unit_test(twins),
 		cmocka_unit_test(odd_spellings),
 		cmocka_unit_test(signals_lie_with_their_meter),
