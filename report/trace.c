@@ -47,9 +47,10 @@ static void add_count(struct points *p, struct jm_reading r)
 
 	if (joules < 0 && p->wrap > 0)
 		joules += p->wrap;
-	if (isnan(r.value))
+	if (isnan(r.value)) {
 		add(p, r.t_ns, NAN);
-	else if (isnan(p->last.value) || joules < 0)
+		p->last = r;
+	} else if (isnan(p->last.value) || joules < 0)
 		p->last = r;
 	else if (joules > 0 && r.t_ns > p->last.t_ns) {
 		add(p, p->last.t_ns, joules / ((double)(r.t_ns - p->last.t_ns) * 1e-9));

@@ -103,6 +103,34 @@ static void a_counter_gives_mean_power(void **state)
 	jm_meters_done(&set);
 }
 
+/* What was used while the counter was silent is not drawn back into the time before. */
+static void a_silent_counter_is_a_gap(void **state)
+{
+	static const struct jm_reading readings[] = {{0, JM_SECOND}, {100, 2 * JM_SECOND},
+		{(double)NAN, 3 * JM_SECOND}, {900, 9 * JM_SECOND}, {950, 10 * JM_SECOND},
+		{1000, 11 * JM_SECOND}};
+	struct jm_meters set = two_meters();
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_trace *t = jm_trace_new(&set, &err);
+	json_t *json = NULL;
+	const json_t *points;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(readings) / sizeof(readings[0]); i++)
+		assert_ok(jm_trace_append(t, 1, readings[i], &err), err);
+	assert_ok(jm_report_trace(t, &set, 0, &json, &err), err);
+	points = json_object_get(
+		json_array_get(json_object_get(json, "meters"), 0), "points");
+	for (size_t i = 1; i < json_array_size(points); i++)
+		assert_true(at(points, i, 0) > at(points, i - 1, 0));
+	assert_near(at(points, 0, 1), 100, 0.1);
+	assert_true(json_is_null(json_array_get(json_array_get(points, 1), 1)));
+	assert_near(at(points, 2, 1), 50, 0.1);
+	json_decref(json);
+	jm_trace_free(t);
+	jm_meters_done(&set);
+}
+
 static void no_power_is_null(void **state)
 {
 	struct jm_meters set = two_meters();
@@ -179,6 +207,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(thinning_keeps_extremes_and_gaps),
 		cmocka_unit_test(a_counter_gives_mean_power),
+		cmocka_unit_test(a_silent_counter_is_a_gap),
 		cmocka_unit_test(no_power_is_null),
 		cmocka_unit_test(nothing_to_report_is_an_error),
 		cmocka_unit_test(garbage_is_reported_as_unknown),
