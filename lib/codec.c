@@ -7,6 +7,8 @@
 
 enum kind { MULTIPLE, FRACTION, RAW, NOTHING, SAME };
 
+#define FARTHEST (INT64_MAX / 4) /* ns; sums and differences of times within it cannot wrap */
+
 static const uint8_t magic[4] = {'j', 'm', 'T', '1'};
 
 static uint64_t zigzag(int64_t v)
@@ -167,7 +169,7 @@ int jm_decoder_init(struct jm_decoder *d, const uint8_t *data, size_t bytes, siz
 	memcpy(&d->t1, data + 24, 8);
 	memcpy(&d->step, data + 32, 8);
 	if (payload > bytes - JM_CHUNK_HEADER || d->records > payload / 2 || d->t1 < d->t0 ||
-		!(d->step >= 0) || !isfinite(d->step))
+		d->t0 < -FARTHEST || d->t1 > FARTHEST || !(d->step >= 0) || !isfinite(d->step))
 		return jm_err_set(err, JM_EFORMAT,
 			"A piece of a trace says it has %u records in %u bytes, which cannot be; "
 			"the "
