@@ -228,7 +228,8 @@ static void print_meter(const json_t *meter, int width, double wall_s)
 	double c = real(meter, "error_calibration_joules");
 	const char *origin = text(meter, "origin");
 
-	if (!isnan(s))
+	/* beside a model's error that of sampling says nothing */
+	if (!isnan(s) && strcmp(origin, "estimated") != 0)
 		joules(bound, sizeof(bound), s);
 	if (!isnan(c) && e > 0)
 		snprintf(calibration, sizeof(calibration), " (calibration \302\261%.2g %%)",
@@ -247,25 +248,36 @@ static void print_meter(const json_t *meter, int width, double wall_s)
 	fprintf(stderr, "\n");
 }
 
-static void print_total(const json_t *total, int width)
+static bool any_of_origin(const json_t *meters, const char *origin)
+{
+	const json_t *meter;
+	size_t i;
+
+	json_array_foreach(
+		meters, i, meter) if (!strcmp(text(meter, "origin"), origin)) return true;
+	return false;
+}
+
+/* A total that is not known is said beside those that are. */
+static void print_total(const json_t *record, int width)
 {
 	static const char *const origins[] = {"measured", "estimated", "simulated", "replayed"};
-	const char *comma = "";
+	const json_t *total = json_object_get(record, "total");
+	const json_t *meters = json_object_get(record, "meters");
+	bool first = true;
 
 	fprintf(stderr, "  %-*s ", width, "Total");
 	for (size_t i = 0; i < sizeof(origins) / sizeof(origins[0]); i++) {
 		char key[32], energy[32];
-		double value;
 
-		snprintf(key, sizeof(key), "joules_%s", origins[i]);
-		value = real(total, key);
-		if (isnan(value))
+		if (!any_of_origin(meters, origins[i]))
 			continue;
-		fprintf(stderr, "%s%10s %s", comma, joules(energy, sizeof(energy), value),
-			origins[i]);
-		comma = " + ";
+		snprintf(key, sizeof(key), "joules_%s", origins[i]);
+		joules(energy, sizeof(energy), real(total, key));
+		fprintf(stderr, "%s%*s %s", first ? "" : " + ", first ? 10 : 0, energy, origins[i]);
+		first = false;
 	}
-	fprintf(stderr, "%s\n", *comma ? "" : "unknown");
+	fprintf(stderr, "%s\n", first ? "   unknown" : "");
 }
 
 static void print_throughput(const json_t *record, int width)
@@ -294,7 +306,7 @@ static void print_block(const struct measurement *m, const json_t *record)
 		m->outcome.status);
 	json_array_foreach(json_object_get(record, "meters"), i, item)
 		print_meter(item, width, wall_s);
-	print_total(json_object_get(record, "total"), width);
+	print_total(record, width);
 	print_throughput(record, width);
 	fprintf(stderr, "  %-*s %10s\n", width, "Quality", text(quality, "grade"));
 	json_array_foreach(json_object_get(quality, "reasons"), i, item)

@@ -134,8 +134,8 @@ static bool overlaps(const struct jm_meter *a, const struct jm_meter *b)
 {
 	int n;
 
-	return same_world(a, b) && (included(a->covers, b->covers, &n) > 0 ||
-					   included(b->covers, a->covers, &n) > 0);
+	return same_world(a, b) &&
+	       (included(a->covers, b->covers, &n) > 0 || included(b->covers, a->covers, &n) > 0);
 }
 
 void jm_meters_derive(struct jm_meters *set)

@@ -54,18 +54,17 @@ static bool nothing_known(const struct jm_quality_facts *f, struct reason *r)
 
 static bool nothing_measured(const struct jm_quality_facts *f, struct reason *r)
 {
-	const char *origin = NULL;
+	bool seen[JM_REPLAYED + 1] = {false};
+	bool both;
 
-	for (int i = 0; i < f->set->n; i++) {
-		enum jm_origin o = f->set->meter[i].origin;
-
-		if (o == JM_MEASURED || o == JM_REPLAYED)
-			return false;
-		origin = jm_origin_name(o);
-	}
-	if (!origin)
+	for (int i = 0; i < f->set->n; i++)
+		seen[f->set->meter[i].origin] = true;
+	if (!f->set->n || seen[JM_MEASURED] || seen[JM_REPLAYED])
 		return false;
-	snprintf(r->text, sizeof(r->text), "Nothing was measured: every figure is %s.", origin);
+	both = seen[JM_ESTIMATED] && seen[JM_SIMULATED];
+	snprintf(r->text, sizeof(r->text), "Nothing was measured: every figure is %s.",
+		both ? "estimated or simulated"
+		     : jm_origin_name(seen[JM_ESTIMATED] ? JM_ESTIMATED : JM_SIMULATED));
 	return true;
 }
 
@@ -120,8 +119,8 @@ static bool bound_above(const struct jm_quality_facts *f, int i, double limit, s
 	if (!(bound(&f->energy[i]) > limit))
 		return false;
 	snprintf(r->text, sizeof(r->text),
-		"The energy of %s is known to \302\261%.2g %% only (sampling).", label(f, i),
-		100 * bound(&f->energy[i]));
+		"The energy of %s is known to \302\261%.*f %% only (sampling).", label(f, i),
+		bound(&f->energy[i]) < 0.1, 100 * bound(&f->energy[i]));
 	return true;
 }
 
@@ -149,14 +148,15 @@ static bool too_short(const struct jm_quality_facts *f, int i, struct reason *r)
 	const struct jm_signal *signal = best_signal(f, i);
 	double windows;
 
-	if (!signal || signal->refresh_ns <= 0)
+	/* an estimate has no sensor whose refreshes could be counted */
+	if (!signal || signal->refresh_ns <= 0 || f->set->meter[i].origin == JM_ESTIMATED)
 		return false;
 	windows = f->seconds / ((double)signal->refresh_ns * 1e-9);
 	if (windows >= WINDOWS_NEEDED)
 		return false;
 	snprintf(r->text, sizeof(r->text),
-		"%.3g s is %.2g refreshes of the sensor of %s; %d or more are better.", f->seconds,
-		windows, label(f, i), WINDOWS_NEEDED);
+		"%.3g s is the time of %.2g refreshes of the sensor of %s; %d or more are better.",
+		f->seconds, windows, label(f, i), WINDOWS_NEEDED);
 	return true;
 }
 

@@ -150,6 +150,7 @@ static int add_meter(struct state *s, int package, struct jm_meters *set, struct
 	};
 	struct jm_signal energy = {
 		.quantity = JM_Q_ENERGY,
+		.step = s->core_watts / (double)sysconf(_SC_CLK_TCK),
 		.refresh_ns = REFRESH,
 		.accuracy = NAN,
 		.stamped = true,

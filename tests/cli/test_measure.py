@@ -108,6 +108,19 @@ def test_estimate_of_a_known_load():
     assert {m["origin"] for m in record["meters"]} == {"estimated"}
 
 
+def test_an_estimate_claims_no_precision():
+    """Its times come in ticks: no bound below a tick, and no bound beside a model's own error."""
+    record = record_of("--source", "estimate:5,20", "--", "true")
+    tick = 5 / os.sysconf("SC_CLK_TCK")
+    for meter in record["meters"]:
+        assert meter["signals"][0]["step"] == pytest.approx(tick)
+        bound = meter["error_sampling_joules"]
+        assert bound is None or bound > 0.5 * tick
+    assert not any("refresh" in r for r in record["quality"]["reasons"])
+    done = jm("measure", "--source", "estimate", "--", "sleep", "0.1")
+    assert "±" not in done.stderr
+
+
 def test_sources_with_numbers_in_a_list():
     done = jm("measure", "--source", "estimate:1,20,sim:h100x1", "--json", "-", "--", "true")
     ids = [m["id"] for m in json.loads(done.stdout)["meters"]]
@@ -170,6 +183,13 @@ def test_square_wave_through_nvml():
         assert meter["joules"] == pytest.approx(truth, rel=0.03)
         assert meter["joules_integrated"] == pytest.approx(truth, rel=0.12)
     assert record["total"]["joules_measured"] == pytest.approx(sum(m["joules"] for m in meters))
+
+
+def test_an_unknown_total_is_said_beside_a_known_one():
+    done = jm("measure", "--source", "nvml,estimate", "--", "sleep", "0.8",
+              env=fakes("gpus=2;power=300;lost=1@0.4"))
+    (total,) = [line for line in done.stderr.splitlines() if line.startswith("  Total")]
+    assert "unknown measured + " in total and total.endswith(" estimated")
 
 
 def test_a_gpu_disappears():

@@ -105,6 +105,10 @@ static void origins(void **state)
 	b.set.meter[0].origin = b.set.meter[1].origin = JM_SIMULATED;
 	expect(&b, "none", 1);
 	perfect(&b);
+	b.set.meter[0].origin = b.set.meter[1].origin = JM_ESTIMATED;
+	b.seconds = 0.001; /* no sensor, no refreshes to wait for */
+	expect(&b, "none", 1);
+	perfect(&b);
 	b.set.meter[0].origin = JM_ESTIMATED;
 	jm_meters_derive(&b.set); /* an estimate covers nothing that is measured */
 	expect(&b, "D", 1);

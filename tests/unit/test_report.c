@@ -119,8 +119,7 @@ static void a_silent_counter_is_a_gap(void **state)
 	for (size_t i = 0; i < sizeof(readings) / sizeof(readings[0]); i++)
 		assert_ok(jm_trace_append(t, 1, readings[i], &err), err);
 	assert_ok(jm_report_trace(t, &set, 0, &json, &err), err);
-	points = json_object_get(
-		json_array_get(json_object_get(json, "meters"), 0), "points");
+	points = json_object_get(json_array_get(json_object_get(json, "meters"), 0), "points");
 	for (size_t i = 1; i < json_array_size(points); i++)
 		assert_true(at(points, i, 0) > at(points, i - 1, 0));
 	assert_near(at(points, 0, 1), 100, 0.1);
