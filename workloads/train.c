@@ -438,7 +438,7 @@ static int feed_now(struct state *s, long t, struct jm_err *err)
 	double now[3] = {jm_schedule_lr(&s->schedule, t - 1),
 		1 - pow(s->training.adamw.beta1, (double)t),
 		1 - pow(s->training.adamw.beta2, (double)t)};
-	double data[3];
+	double data[3] = {0};
 
 	for (int i = 0; i < jm_tensor_count(s->now); i++)
 		jm_element_set(s->now->type, data, i, now[i]);

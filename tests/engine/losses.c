@@ -165,7 +165,11 @@ static void run(struct jm_program *p, const struct jm_training *t, int steps, co
 
 int main(int argc, char **argv)
 {
-	struct jm_training t = {.adamw = {0.9, 0.999, 1e-8, 0.1, 1.0}};
+	struct jm_training t = {.adamw = {.beta1 = 0.9,
+					.beta2 = 0.999,
+					.eps = 1e-8,
+					.weight_decay = 0.1,
+					.clip = 1.0}};
 	const struct jm_preset *preset;
 	struct jm_device device;
 	struct jm_program *program;
