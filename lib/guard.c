@@ -179,6 +179,9 @@ static int open_controls(struct jm_guard *g, const char *controls, struct jm_err
 
 	if (n > 1000)
 		return jm_err_set(err, JM_EUSAGE, "The list of controls is too long.");
+	if (controls && !n)
+		return jm_err_set(
+			err, JM_EUSAGE, "No control is named; 'joulemark list' shows them.");
 	if (n)
 		memcpy(g->message + sizeof(struct jm_wire_request), controls, n);
 	rc = ask(g, JM_WIRE_OPEN, (int)n, n, err);

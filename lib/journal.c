@@ -235,6 +235,15 @@ static bool worth_waiting(const struct jm_journal_state *s, int waited)
 	return waited < WAIT_DYING && !runs(s->pid);
 }
 
+/* Is it still the file of that name? A holder removes it, or moves a damaged one aside. */
+static bool is_at(int fd, const char *path)
+{
+	struct stat ours, there;
+
+	return !fstat(fd, &ours) && !lstat(path, &there) && ours.st_dev == there.st_dev &&
+	       ours.st_ino == there.st_ino;
+}
+
 /* Opens and locks; the file may be removed or replaced by its holder at any time in between. */
 static int open_locked(const char *path, int flags, struct jm_journal *j, struct jm_err *err)
 {
@@ -242,7 +251,6 @@ static int open_locked(const char *path, int flags, struct jm_journal *j, struct
 
 	for (int waited = 0;; waited += WAIT_STEP) {
 		struct jm_journal_state seen = {0};
-		struct stat st;
 		size_t good;
 		int rc;
 
@@ -255,7 +263,7 @@ static int open_locked(const char *path, int flags, struct jm_journal *j, struct
 				"Cannot open the journal %s: %s; nothing was changed.", path,
 				strerror(errno));
 		if (!flock(j->fd, LOCK_EX | LOCK_NB)) {
-			if (!fstat(j->fd, &st) && st.st_nlink)
+			if (is_at(j->fd, path))
 				return 0;
 		} else {
 			rc = load(j->fd, path, &seen, &good, err);
@@ -310,7 +318,7 @@ static void file_name(const char *knob, const char *device, char *out, size_t si
 int jm_journal_open(const struct jm_ctx *ctx, const char *knob, const char *device,
 	struct jm_journal *ret, struct jm_err *err)
 {
-	char folder[900], name[160], path[sizeof(ret->path) + 40];
+	char folder[900], name[JM_JOURNAL_NAME], path[JM_JOURNAL_PATH];
 	int rc = jm_journal_folder(ctx, folder, sizeof(folder), err);
 
 	if (rc)

@@ -17,6 +17,8 @@
 #include "board.h"
 
 #define JM_JOURNAL_FOLDER "knobs" /* in the state folder */
+#define JM_JOURNAL_NAME	  160	  /* of a file in it: knob, device, hash */
+#define JM_JOURNAL_PATH	  (900 + JM_JOURNAL_NAME)
 
 enum jm_journal_verb { JM_JOURNAL_FOUND, JM_JOURNAL_BACK, JM_JOURNAL_KEPT, JM_JOURNAL_GONE };
 
@@ -35,7 +37,7 @@ struct jm_journal_state {
 
 struct jm_journal {
 	int fd; /* locked; -1 = closed */
-	char path[1024];
+	char path[JM_JOURNAL_PATH];
 	size_t good_bytes; /* up to the end of the last good line */
 	bool fresh;	   /* the folder does not know it for sure yet */
 	struct jm_journal_state now;

@@ -13,16 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_BOARDS 8
-
 /* One pass over all journals. */
 struct pass {
 	struct jm_ctx *ctx;
 	bool kept_too;
 	char boot[40];
-	struct jm_board board[MAX_BOARDS]; /* opened when first needed */
-	char spec[MAX_BOARDS][JM_SPEC_MAX];
-	int n_boards;
+	struct jm_board board;	/* of the journal before, which is mostly of the same control */
+	char spec[JM_SPEC_MAX]; /* "" = none is open */
 	int n_back;
 	int failed; /* code of the first failure */
 	struct jm_err *err;
@@ -32,7 +29,7 @@ struct pass {
 static int each_journal(const struct jm_ctx *ctx,
 	int (*fn)(void *arg, const char *path, struct jm_err *err), void *arg, struct jm_err *err)
 {
-	char folder[900], path[1024];
+	char folder[900], path[JM_JOURNAL_PATH];
 	int rc = jm_state_path(ctx, JM_JOURNAL_FOLDER, folder, sizeof(folder), err);
 	struct dirent *e;
 	DIR *dir;
@@ -50,28 +47,29 @@ static int each_journal(const struct jm_ctx *ctx,
 
 		if (n < 8 || strcmp(e->d_name + n - 8, ".journal") != 0)
 			continue;
-		snprintf(path, sizeof(path), "%s/%.120s", folder, e->d_name);
+		snprintf(path, sizeof(path), "%s/%.*s", folder, JM_JOURNAL_NAME - 1, e->d_name);
 		rc = fn(arg, path, err);
 	}
 	closedir(dir);
 	return rc;
 }
 
+static void close_board(struct pass *p)
+{
+	if (*p->spec)
+		jm_board_close(&p->board);
+	*p->spec = '\0';
+}
+
 static const struct jm_board *board_of(struct pass *p, const char *spec, struct jm_err *err)
 {
-	int n = p->n_boards;
-
-	for (int i = 0; i < n; i++)
-		if (!strcmp(p->spec[i], spec))
-			return &p->board[i];
-	if (n == MAX_BOARDS) {
-		jm_err_set(err, JM_EBUG, "More than %d controls are in the journals.", n);
+	if (*p->spec && !strcmp(p->spec, spec))
+		return &p->board;
+	close_board(p);
+	if (jm_board_open(p->ctx, spec, &p->board, err))
 		return NULL;
-	}
-	if (jm_board_open(p->ctx, spec, &p->board[n], err))
-		return NULL;
-	snprintf(p->spec[n], sizeof(p->spec[n]), "%s", spec);
-	return &p->board[p->n_boards++];
+	snprintf(p->spec, sizeof(p->spec), "%s", spec);
+	return &p->board;
 }
 
 static bool outlived(const struct pass *p, const struct jm_journal_state *s)
@@ -179,8 +177,7 @@ static int run_pass(struct jm_ctx *ctx, bool kept_too, int *ret_n, struct jm_err
 
 	jm_journal_boot(ctx, p.boot, sizeof(p.boot));
 	rc = each_journal(ctx, visit, &p, err);
-	for (int i = 0; i < p.n_boards; i++)
-		jm_board_close(&p.board[i]);
+	close_board(&p);
 	if (!rc)
 		rc = p.failed;
 	*ret_n = p.n_back;

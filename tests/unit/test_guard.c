@@ -504,6 +504,63 @@ static void test_device_not_here(void **state)
 	assert_int_equal(journals(f), 1);
 }
 
+static void leave_behind(struct fixture *f, struct jm_journal_state *s, double found)
+{
+	struct jm_journal j;
+
+	assert_int_equal(jm_journal_open(&f->ctx, s->knob, s->device, &j, &f->err), 0);
+	assert_int_equal(jm_journal_write(&j, s, JM_JOURNAL_FOUND, found, &f->err), 0);
+	jm_journal_close(&j);
+}
+
+/* Names as long as they may be: the journal is found again. */
+static void test_long_names(void **state)
+{
+	struct fixture *f = *state;
+	struct jm_journal_state s = {.unit = "W", .control = "nvml:all"};
+	struct jm_hold *holds;
+	int n;
+
+	memset(s.knob, 'k', sizeof(s.knob) - 1);
+	memset(s.device, 'd', sizeof(s.device) - 1);
+	leave_behind(f, &s, 300);
+	assert_int_equal(jm_guard_holds(&f->ctx, &holds, &n, &f->err), 0);
+	assert_int_equal(n, 1);
+	assert_string_equal(holds[0].knob, s.knob);
+	free(holds);
+	assert_int_equal(jm_guard_recover(&f->ctx, &n, &f->err), JM_EGONE);
+}
+
+/* Each simulated node is a control of its own. */
+static void test_many_controls(void **state)
+{
+	struct fixture *f = *state;
+	int n;
+
+	for (int i = 0; i < 16; i++) {
+		struct jm_journal_state s = {.knob = "gpu.power", .unit = "W"};
+
+		snprintf(s.control, sizeof(s.control),
+			"sim:%s"
+			"x%d",
+			i < 8 ? "h100" : "h200", i % 8 + 1);
+		snprintf(s.device, sizeof(s.device), "%s/gpu0", s.control);
+		leave_behind(f, &s, 300);
+	}
+	assert_int_equal(jm_guard_recover(&f->ctx, &n, &f->err), 0);
+	assert_int_equal(n, 16);
+	assert_int_equal(journals(f), 0);
+}
+
+/* An empty variable in a script must not mean the machine's own GPUs. */
+static void test_no_control_named(void **state)
+{
+	struct fixture *f = *state;
+	struct jm_guard *g;
+
+	assert_int_equal(jm_guard_start(&f->ctx, "", &g, &f->err), JM_EUSAGE);
+}
+
 static void test_no_knobs(void **state)
 {
 	struct fixture *f = *state;
@@ -536,6 +593,9 @@ int main(int argc, char **argv)
 		TEST(test_damaged_line),
 		TEST(test_other_boot),
 		TEST(test_device_not_here),
+		TEST(test_long_names),
+		TEST(test_many_controls),
+		TEST(test_no_control_named),
 		TEST(test_no_knobs),
 	};
 	struct jm_ctx ctx;
