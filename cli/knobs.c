@@ -7,6 +7,7 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -179,23 +180,13 @@ const struct jm_command jm_command_set = {
 
 /* ---- get ----------------------------------------------------------------------------------------------- */
 
-/* Is it the knob that the word, "knob" or "knob@id", speaks of? */
-static bool speaks_of(const char *word, const struct jm_knob *knob)
-{
-	const char *at = strchr(word, '@'), *id = at ? at + 1 : "";
-	size_t n = at ? (size_t)(at - word) : strlen(word);
-
-	return strlen(knob->name) == n && !memcmp(knob->name, word, n) &&
-	       !strncmp(knob->device, id, strlen(id));
-}
-
 /* All are wanted when none is named. */
-static bool wanted(const struct jm_cli *cli, const struct jm_knob *knob)
+static bool wanted(const struct jm_setting *words, int n, const struct jm_knob *knob)
 {
-	for (int i = 0; i < cli->n_args; i++)
-		if (speaks_of(cli->args[i], knob))
+	for (int i = 0; i < n; i++)
+		if (jm_setting_matches(&words[i], knob))
 			return true;
-	return cli->n_args == 0;
+	return n == 0;
 }
 
 static json_t *knob_json(const struct jm_knob *k, const struct jm_applied *a)
@@ -219,16 +210,15 @@ static void print_knob(const struct jm_knob *k, const struct jm_applied *a)
 		enforced, min, max, fallback, k->label, k->device);
 }
 
-static int print_knobs(struct jm_cli *cli, const struct jm_knobs *knobs, const struct jm_applied *a)
+static void print_knobs(const struct jm_cli *cli, const struct jm_knobs *knobs,
+	const struct jm_setting *words, const struct jm_applied *a)
 {
 	bool json = jm_values_number(&cli->values, "json") > 0;
 	json_t *array = json ? json_array() : NULL;
-	int n = 0;
 
 	for (int i = 0; i < knobs->n; i++) {
-		if (!wanted(cli, &knobs->knob[i]))
+		if (!wanted(words, cli->n_args, &knobs->knob[i]))
 			continue;
-		n++;
 		if (json)
 			json_array_append_new(array, knob_json(&knobs->knob[i], &a[i]));
 		else
@@ -236,29 +226,38 @@ static int print_knobs(struct jm_cli *cli, const struct jm_knobs *knobs, const s
 	}
 	if (json)
 		print_json(array);
-	if (n)
-		return 0;
-	jm_err_set(&cli->err, JM_EUSAGE,
-		"There is no knob '%s' here; 'joulemark get' shows what there is.", cli->args[0]);
-	return jm_cli_fail(cli);
+}
+
+static int get(struct jm_cli *cli, struct jm_guard *guard)
+{
+	const struct jm_knobs *knobs = jm_guard_knobs(guard);
+	struct jm_setting *words = calloc((size_t)cli->n_args + 1, sizeof(*words));
+	struct jm_applied *now = calloc((size_t)knobs->n + 1, sizeof(*now));
+	int rc = 0;
+
+	if (!words || !now)
+		rc = jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for %d knobs.", knobs->n);
+	for (int i = 0; i < cli->n_args && !rc; i++)
+		rc = jm_target_parse(cli->args[i], knobs, &words[i], &cli->err);
+	if (!rc)
+		rc = jm_guard_get(guard, now, &cli->err);
+	if (!rc)
+		print_knobs(cli, knobs, words, now);
+	free(words);
+	free(now);
+	return rc;
 }
 
 static int run_get(struct jm_cli *cli)
 {
 	struct jm_guard *guard = NULL;
-	struct jm_applied *now = NULL;
 	int rc = jm_guard_start(
 		&cli->ctx, jm_values_text(&cli->values, "control"), &guard, &cli->err);
 
-	if (!rc) {
-		now = calloc((size_t)jm_guard_knobs(guard)->n + 1, sizeof(*now));
-		rc = now ? jm_guard_get(guard, now, &cli->err)
-			 : jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for the knobs.");
-	}
-	rc = rc ? jm_cli_fail(cli) : print_knobs(cli, jm_guard_knobs(guard), now);
-	free(now);
+	if (!rc)
+		rc = get(cli, guard);
 	jm_guard_stop(guard, NULL);
-	return rc;
+	return rc ? jm_cli_fail(cli) : 0;
 }
 
 const struct jm_command jm_command_get = {
@@ -347,6 +346,7 @@ static int run_restore(struct jm_cli *cli)
 {
 	int n = 0;
 
+	signal(SIGPIPE, SIG_IGN); /* that nobody listens must not end it half way */
 	if (jm_guard_release(&cli->ctx, &n, &cli->err))
 		return jm_cli_fail(cli);
 	if (n)

@@ -3,6 +3,7 @@
 #include "cli.h"
 #include "guard.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,9 +132,12 @@ static int parse(struct jm_cli *cli, int argc, char **argv, bool *ret_help)
  * be is logged and does not stop the command: it may be the one that helps. */
 static void recover(struct jm_cli *cli)
 {
+	/* that nobody listens must not end it half way */
+	void (*before)(int) = signal(SIGPIPE, SIG_IGN);
 	int n;
 
 	jm_guard_recover(&cli->ctx, &n, NULL);
+	signal(SIGPIPE, before);
 }
 
 static int run_command(struct jm_cli *cli, int argc, char **argv)

@@ -44,7 +44,7 @@ static void on_signal(int number)
 static int catch_signals(struct run_command *r)
 {
 	static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
-	struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+	struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before;
 	int fds[2];
 
 	if (pipe2(fds, O_CLOEXEC | O_NONBLOCK))
@@ -52,8 +52,13 @@ static int catch_signals(struct run_command *r)
 			&r->cli->err, JM_EIO, "A pipe could not be made: %s.", strerror(errno));
 	r->cancel_fd = fds[0];
 	caught_fd = fds[1];
-	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		/* under nohup it goes on after a hangup */
+		if (numbers[i] == SIGHUP && !sigaction(SIGHUP, NULL, &before) &&
+			before.sa_handler == SIG_IGN)
+			continue;
 		sigaction(numbers[i], &action, NULL);
+	}
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
 	return 0;
@@ -213,9 +218,6 @@ static int request_from_arguments(struct run_command *r)
 	bool stored, set = jm_values_get(&r->cli->values, "set")->n_texts > 0;
 	int rc = 0;
 
-	r->request = jm_run_request(r->cli);
-	if (!r->request)
-		return r->cli->err.code;
 	if (set)
 		rc = start_guard(r);
 	if (!rc && set)
@@ -353,7 +355,7 @@ static int finish(struct run_command *r, int rc)
 
 	if (rc == JM_EINTR)
 		status = 128 + caught;
-	else if (rc == JM_ECHILD) /* --fail-fast */
+	else if (rc == JM_ECHILD && failed) /* --fail-fast */
 		fprintf(stderr, "joulemark: %s\n", first.text);
 	else if (rc)
 		status = jm_cli_fail(r->cli);
@@ -372,6 +374,11 @@ static int run_all(struct run_command *r)
 	if (!rc && jm_run_check_command(r->cli)) {
 		jm_cli_fail(r->cli);
 		return EXIT_NOT_FOUND;
+	}
+	/* wrong usage shall leave no files behind */
+	if (!rc && !flag(r, "resume")) {
+		r->request = jm_run_request(r->cli);
+		rc = r->request ? 0 : r->cli->err.code;
 	}
 	if (!rc)
 		rc = open_store(r);

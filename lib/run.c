@@ -285,6 +285,8 @@ static int try_once(struct run *r, const struct turn *t, json_t **ret_record, st
 	json_t *settings = NULL;
 	int rc = apply(r, t->c->parameters, &settings, &why);
 
+	if (rc == JM_EGONE && *r->guard && jm_guard_alive(*r->guard))
+		rc = JM_EIO; /* it is the device that is gone */
 	if (rc == JM_EIO)
 		return failed_before_work(r, t, why.text, ret_record, err);
 	if (rc)
@@ -483,9 +485,12 @@ int jm_run_found(struct jm_ctx *ctx, struct jm_guard *guard, const json_t *what,
 	for (int i = 0; i < knobs->n && !rc; i++) {
 		const struct jm_knob *knob = &knobs->knob[i];
 
+		/* as the guard will put it back */
+		double value = isnan(now[i].accepted) ? now[i].enforced : now[i].accepted;
+
 		if (spoken_of(what, knob->name))
-			json_array_append_new(found,
-				found_json(knob, value_found(knob, now[i].accepted, hold, n_hold)));
+			json_array_append_new(
+				found, found_json(knob, value_found(knob, value, hold, n_hold)));
 	}
 	free(now);
 	free(hold);

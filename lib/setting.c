@@ -301,6 +301,19 @@ int jm_axis_parse(
 	return 0;
 }
 
+int jm_target_parse(
+	const char *text, const struct jm_knobs *knobs, struct jm_setting *ret, struct jm_err *err)
+{
+	struct parser p = {.text = text, .knobs = knobs, .err = err};
+	int rc = parse_target(&p, strlen(text));
+
+	if (!rc)
+		rc = find_knob(&p);
+	if (!rc)
+		*ret = with_value(&p.axis, NAN);
+	return rc;
+}
+
 void jm_axis_done(struct jm_axis *axis)
 {
 	free(axis->value);

@@ -42,6 +42,9 @@ int jm_axis_parse(
 	const char *text, const struct jm_knobs *knobs, struct jm_axis *ret, struct jm_err *err);
 struct jm_setting jm_axis_setting(const struct jm_axis *axis, int i);
 void jm_axis_done(struct jm_axis *axis);
+/* "gpu.power" or "gpu.power@GPU-8f" alone, without a value; errors as above. */
+int jm_target_parse(
+	const char *text, const struct jm_knobs *knobs, struct jm_setting *ret, struct jm_err *err);
 
 /* Is the knob one that the setting speaks of? */
 bool jm_setting_matches(const struct jm_setting *setting, const struct jm_knob *knob);

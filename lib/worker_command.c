@@ -11,9 +11,11 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-static int command_dies_with_worker(void *arg)
+/* It dies with the worker, but it does not ignore a broken pipe as the worker does. */
+static int prepare_command(void *arg)
 {
 	(void)arg;
+	signal(SIGPIPE, SIG_DFL);
 	return prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
@@ -58,7 +60,7 @@ int jm__worker_command(struct jm__worker *w, struct jm_err *err)
 		.items_regex = json_string_value(json_object_get(throughput, "regex")),
 		.items_json = json_string_value(json_object_get(throughput, "json")),
 		.out_fd = STDOUT_FILENO,
-		.before_exec = command_dies_with_worker,
+		.before_exec = prepare_command,
 	};
 	struct jm_outcome outcome = {.phase = -1};
 	int rc;

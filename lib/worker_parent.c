@@ -270,13 +270,15 @@ static void take_stderr(struct child *c)
 
 static void stop_worker(struct child *c, enum stop why)
 {
-	if (c->stop != RUNNING) {
+	if (c->stop == RUNNING) {
+		c->kill_ns = real_now() + GRACE_NS;
+		kill(c->pid, SIGTERM);
+	} else {
 		kill(-c->pid, SIGKILL);
-		return;
 	}
-	c->stop = why;
-	c->kill_ns = real_now() + GRACE_NS;
-	kill(c->pid, SIGTERM);
+	/* who wants the run to end is heard also while a case is being stopped */
+	if (c->stop == RUNNING || why == CANCELLED)
+		c->stop = why;
 }
 
 static void take_cancel(struct child *c)

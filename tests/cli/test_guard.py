@@ -126,6 +126,27 @@ def test_bad_settings(gpus, words, code, text):
     assert gpus.limits() == FOUND
 
 
+@pytest.mark.parametrize("words, text", [
+    (["gpu.pover"], "did you mean 'gpu.power'"),
+    (["gpu.power", "gpu.fan"], "gpu.fan"),
+    (["--json", "gpu.fan"], "gpu.fan"),
+    (["gpu.power@GPU-7"], "GPU-7"),
+])
+def test_bad_gets(gpus, words, text):
+    done = run(gpus, "get", *words)
+    assert text in sentence(done, USAGE) and done.stdout == ""
+
+
+def test_restore_talks_into_a_closed_pipe(gpus):
+    assert run(gpus, "set", "gpu.power=300W").returncode == 0
+    reader, writer = os.pipe()
+    os.close(reader)
+    subprocess.run([BIN, "restore"], env=dict(os.environ, **gpus.env), stdout=writer, stderr=writer,
+                   timeout=60, check=False)
+    os.close(writer)
+    assert gpus.limits() == FOUND
+
+
 def test_no_permission_rolls_back(gpus):
     gpus.config("deny=2")
     assert "root" in sentence(run(gpus, "set", "gpu.power=300W", "--", "true"), FAILURE)

@@ -101,6 +101,12 @@ def test_outside_command_passes_its_output_on():
     assert "talk" in done.stderr
 
 
+def test_broken_pipe_inside_a_command():
+    done = jm(*COMMAND, "--", "sh", "-c", "yes | head -n 1; echo end")
+    assert done.returncode == 0 and done.stdout.startswith("y\nend\n")
+    assert "roken pipe" not in done.stderr
+
+
 def test_throughput_of_a_command():
     r = one(*COMMAND, "--items-json", "done.tokens", "--unit", "token", "--", "sh", "-c",
             "sleep 0.1; echo '{\"done\": {\"tokens\": 40}}'")
@@ -348,6 +354,26 @@ def test_interrupt(tmp_path):
     assert all(r["status"] == "ok" for r in records(store))
 
 
+def test_interrupt_while_a_case_is_being_stopped(tmp_path):
+    store = tmp_path / "s.db"
+    child = subprocess.Popen([BIN, *COMMAND, "--repeat", "3", "--timeout", "300ms", "--store", str(store),
+                              "--", "sh", "-c", "trap '' TERM INT; sleep 30; sleep 30"],
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(1.5)  # stopped for its time, but it does not listen
+    os.kill(child.pid, signal.SIGINT)
+    assert child.wait(timeout=4) == 130
+    assert not records(store)
+
+
+def test_nohup(tmp_path):
+    child = subprocess.Popen([BIN, *COMMAND, "--", "sleep", "1.5"], stdout=subprocess.DEVNULL,
+                             stderr=subprocess.DEVNULL,
+                             preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    time.sleep(0.7)
+    os.kill(child.pid, signal.SIGHUP)
+    assert child.wait(timeout=20) == 0
+
+
 def test_second_interrupt_does_not_wait(tmp_path):
     ready = tmp_path / "ready"
     script = f"trap '' TERM INT; touch {ready}; sleep 30; sleep 30"
@@ -493,6 +519,13 @@ def test_bad_store_is_left_alone(tmp_path, make, words):
 def test_unwritable_places():
     assert "/nowhere/s.db" in sentence(jm(*NULL, "--store", "/nowhere/s.db"), FAILURE)
     assert "/nowhere/r.json" in sentence(jm(*NULL, "--json", "/nowhere/r.json"), FAILURE)
+
+
+def test_wrong_usage_makes_no_files(tmp_path):
+    store, record = tmp_path / "s.db", tmp_path / "r.json"
+    for args in (["run", "nul"], ["run", "null", "--step-tim", "1s"], ["run"]):
+        sentence(jm(*args, "--store", store, "--json", record), USAGE)
+        assert not store.exists() and not record.exists()
 
 
 # ---- bad input
