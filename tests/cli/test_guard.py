@@ -198,6 +198,17 @@ def test_guard_ended_politely(gpus, sig):
     assert program.wait(20) == FAILURE
 
 
+def test_a_lost_gpu_is_not_a_killed_guard(gpus):
+    gpus.config("lost=1@1.0")
+    done = run(gpus, "run", "null", "--source", "null", "--step-time", "100ms", "--steps", "3", "--warmup",
+               "0", "--set", "gpu.power=300W", "--repeat", "4")
+    failures = [line for line in done.stderr.splitlines() if "FAILED" in line]
+    assert failures and all("lost" in line for line in failures), done.stderr
+    assert "run again" not in done.stderr and done.returncode == 1
+    assert [w for i, w in enumerate(gpus.limits()) if i != 1] == [w for i, w in enumerate(FOUND) if i != 1]
+    assert len(gpus.journals()) == 1
+
+
 def end(program):
     """The command of a killed joulemark lives on; it ends by itself."""
     program.wait(20)
