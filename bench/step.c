@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One training step of GPT-117M, on request, so that bench/step.py can take turns with a peer.
+ * One training step of a model, on request, so that bench/step.py can take turns with a peer.
  *
- *	step DEVICE PRECISION BATCH SEQ THREADS [DIM=VALUE...]
+ *	step MODEL DEVICE PRECISION BATCH SEQ THREADS [DIM=VALUE...]
  *
  * Reads lines: "step" answers seconds and loss of one step; "kernels" the median seconds of each group
  * of nodes run alone, a line "name seconds flops" each and an empty one; the end of input ends it.
@@ -37,13 +37,14 @@ static double now(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static struct jm_graph *graph_of(struct jm_training *t, char **dim)
+static struct jm_graph *graph_of(
+	struct jm_training *t, const char *name, char **dim, struct jm_values *ret_dims)
 {
 	const struct jm_preset *preset;
-	struct jm_values given, dims;
+	struct jm_values given;
 	struct jm_graph *graph;
 
-	check(jm_model_find("gpt-117m", &t->model, &preset, &err));
+	check(jm_model_find(name, &t->model, &preset, &err));
 	check(jm_values_init(&given, t->model->options, &err));
 	for (; *dim; dim++) {
 		char *value = strchr(*dim, '=');
@@ -52,24 +53,52 @@ static struct jm_graph *graph_of(struct jm_training *t, char **dim)
 		*value = 0;
 		check(jm_values_set(&given, *dim, value + 1, &err));
 	}
-	check(jm_model_dims(t->model, preset, &given, &dims, &err));
-	t->dims = &dims;
+	check(jm_model_dims(t->model, preset, &given, ret_dims, &err));
+	t->dims = ret_dims;
 	check(jm_model_train(t, &graph, &err));
 	jm_values_done(&given);
-	jm_values_done(&dims);
 	return graph;
 }
 
-static void feed_ids(struct jm_program *p, const char *name)
+/* Whole numbers below `below`. */
+static void feed_ids(struct jm_program *p, const char *name, int64_t below)
 {
 	struct jm_tensor *t = jm_graph_find(p->graph, name);
-	int64_t vocab = jm_graph_find(p->graph, "tokens.weight")->dim[0];
 	int32_t *ids = malloc(t->bytes);
 
 	for (int64_t i = 0; i < jm_tensor_count(t); i++)
-		ids[i] = (int32_t)(rand() % vocab);
+		ids[i] = (int32_t)(rand() % below);
 	check(jm_program_write(p, t, ids, &err));
 	free(ids);
+}
+
+/* Sums of twelve uniform numbers: near enough to normal ones. */
+static void feed_image(struct jm_program *p)
+{
+	struct jm_tensor *t = jm_graph_find(p->graph, "image");
+	void *pixels = malloc(t->bytes);
+
+	for (int64_t i = 0; i < jm_tensor_count(t); i++) {
+		double sum = -6;
+
+		for (int k = 0; k < 12; k++)
+			sum += (double)rand() / RAND_MAX;
+		jm_element_set(t->type, pixels, i, sum);
+	}
+	check(jm_program_write(p, t, pixels, &err));
+	free(pixels);
+}
+
+static void feed(struct jm_program *p, const struct jm_training *t)
+{
+	const char *limit = t->model->feed == JM_FEED_IMAGES ? "classes" : "vocab";
+	int64_t below = jm_dim(t->dims, limit);
+
+	if (t->model->feed == JM_FEED_IMAGES)
+		feed_image(p);
+	else
+		feed_ids(p, "ids", below);
+	feed_ids(p, "target", below);
 }
 
 static void feed_now(struct jm_program *p, int step)
@@ -115,6 +144,16 @@ static double alone(struct jm_program *p, const struct jm_unit *u)
 	return seconds[1 + REPEATS / 2];
 }
 
+/* Alone and over again, nodes that add to their results leave nonsense; an update wants finite sums. */
+static void forget_gradients(struct jm_program *p)
+{
+	struct jm_tensor *t = jm_graph_find(p->graph, "slab.gradients");
+	void *zero = calloc(1, t->bytes);
+
+	check(jm_program_write(p, t, zero, &err));
+	free(zero);
+}
+
 static void kernels(struct jm_program *p)
 {
 	for (int i = 0; i < p->n_units; i++) {
@@ -122,6 +161,8 @@ static void kernels(struct jm_program *p)
 		const struct jm_node *last = u->group.node[u->group.n_nodes - 1];
 		double flops = 0;
 
+		if (u->group.node[0]->op == JM_OP_NORM)
+			forget_gradients(p);
 		for (int k = 0; k < u->group.n_nodes; k++)
 			flops += u->group.node[k]->flops_executed;
 		for (int k = 0; k < u->group.n_nodes; k++)
@@ -137,25 +178,26 @@ int main(int argc, char **argv)
 		.adamw = {
 			.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1, .clip = 1}};
 	struct jm_program *program;
+	struct jm_values dims;
 	struct jm_device device;
 	struct jm_graph *graph;
 	double start = now();
 	char line[64];
 
-	if (argc < 6) {
-		fprintf(stderr, "usage: step DEVICE PRECISION BATCH SEQ THREADS [DIM=VALUE...]\n");
+	if (argc < 7) {
+		fprintf(stderr,
+			"usage: step MODEL DEVICE PRECISION BATCH SEQ THREADS [DIM=VALUE...]\n");
 		return 2;
 	}
-	t.batch = atoi(argv[3]);
-	t.seq = atoi(argv[4]);
-	check(jm_dtype_find(argv[2], &t.precision, &err));
-	check(jm_device_open(argv[1], atoi(argv[5]), &device, &err));
-	graph = graph_of(&t, argv + 6);
+	t.batch = atoi(argv[4]);
+	t.seq = atoi(argv[5]);
+	check(jm_dtype_find(argv[3], &t.precision, &err));
+	check(jm_device_open(argv[2], atoi(argv[6]), &device, &err));
+	graph = graph_of(&t, argv[1], argv + 7, &dims);
 	check(jm_program_plan(graph, &device, &program, &err));
 	check(jm_program_build(program, &err));
 	check(jm_program_init(program, 1, &err));
-	feed_ids(program, "ids");
-	feed_ids(program, "target");
+	feed(program, &t);
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	printf("%.3f %zu\n", now() - start, program->peak_bytes);
 	for (int n = 1; fgets(line, sizeof line, stdin); n++) {
@@ -167,5 +209,6 @@ int main(int argc, char **argv)
 	jm_program_free(program);
 	jm_graph_free(graph);
 	jm_device_close(&device);
+	jm_values_done(&dims);
 	return 0;
 }

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One training step of GPT-117M by PyTorch, on request: the peer of bench/step.c, same shapes and update.
+"""One training step of a model by PyTorch, on request: the peer of bench/step.c, same shapes and update.
 
-step_torch.py PRECISION BATCH SEQ THREADS [DIM=VALUE...]
+step_torch.py MODEL PRECISION BATCH SEQ THREADS [DIM=VALUE...]
 """
 import math
+import resource
 import sys
 import time
 
@@ -52,6 +53,100 @@ class Gpt(nn.Module):
         return F.cross_entropy(logits.view(-1, logits.shape[-1]), target.view(-1))
 
 
+class RmsNorm(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x):
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5) * self.weight
+
+
+def angles(seq, head, theta):
+    turn = torch.arange(seq)[:, None] * theta ** (-torch.arange(0, head, 2) / head)
+    return turn.cos(), turn.sin()
+
+
+def rotate(x, cosine, sine):
+    a, b = x.chunk(2, -1)
+    return torch.cat((a * cosine - b * sine, b * cosine + a * sine), -1)
+
+
+class LlamaBlock(nn.Module):
+    def __init__(self, dims):
+        super().__init__()
+        c = dims["hidden"]
+        self.heads, self.groups = dims["heads"], dims["kv-heads"]
+        self.head = c // self.heads
+        self.ln_1, self.ln_2 = RmsNorm(c), RmsNorm(c)
+        self.qkv = nn.Linear(c, (self.heads + 2 * self.groups) * self.head, bias=False)
+        self.out = nn.Linear(c, c, bias=False)
+        self.up = nn.Linear(c, 2 * dims["ffn"], bias=False)
+        self.down = nn.Linear(dims["ffn"], c, bias=False)
+
+    def attention(self, x, mask, turn):
+        b, s, c = x.shape
+        parts = self.qkv(x).view(b, s, -1, self.head).transpose(1, 2)
+        q, k, v = parts.split((self.heads, self.groups, self.groups), 1)
+        q, k = rotate(q, *turn), rotate(k, *turn)
+        k, v = (t.repeat_interleave(self.heads // self.groups, 1) for t in (k, v))
+        z = (q @ k.transpose(-2, -1)) * (1 / math.sqrt(self.head))
+        z = z.masked_fill(mask, float("-inf")).softmax(-1)
+        return self.out((z.to(v.dtype) @ v).transpose(1, 2).reshape(b, s, c))
+
+    def forward(self, x, mask, turn):
+        x = x + self.attention(self.ln_1(x), mask, turn)
+        gate, value = self.up(self.ln_2(x)).chunk(2, -1)
+        return x + self.down(F.silu(gate) * value)
+
+
+class Llama(nn.Module):
+    def __init__(self, dims, seq):
+        super().__init__()
+        self.tokens = nn.Embedding(dims["vocab"], dims["hidden"])
+        self.blocks = nn.ModuleList(LlamaBlock(dims) for _ in range(dims["layers"]))
+        self.ln_f = RmsNorm(dims["hidden"])
+        self.head = nn.Linear(dims["hidden"], dims["vocab"], bias=False)
+        self.turn = angles(seq, dims["hidden"] // dims["heads"], dims["theta"])
+        for p in self.parameters():
+            if p.dim() > 1:
+                nn.init.normal_(p, std=0.02)
+
+    def forward(self, ids, target, mask):
+        x = self.tokens(ids)
+        for block in self.blocks:
+            x = block(x, mask, self.turn)
+        logits = self.head(self.ln_f(x))
+        return F.cross_entropy(logits.view(-1, logits.shape[-1]), target.view(-1))
+
+
+class Classifier(nn.Module):
+    def __init__(self, name):
+        super().__init__()
+        import torchvision
+        self.net = getattr(torchvision.models, name)()
+        self.net.to(memory_format=torch.channels_last)
+
+    def forward(self, image, target):
+        return F.cross_entropy(self.net(image), target)
+
+
+IMAGES = {"resnet18": "resnet18", "resnet50": "resnet50", "vit-l16": "vit_l_16"}
+GPT_117M = {"layers": 12, "hidden": 768, "heads": 12, "ffn": 3072, "vocab": 50257, "context": 1024}
+
+
+def declare(name, batch, seq, given):
+    """The model, and what it is called with."""
+    if name in IMAGES:
+        image = torch.randn(batch, 3, 224, 224).to(memory_format=torch.channels_last)
+        return Classifier(IMAGES[name]).train(), (image, torch.randint(1000, (batch,)))
+    dims = {**(GPT_117M if name.startswith("gpt") else {}), **given}
+    ids, target = (torch.randint(dims["vocab"], (batch, seq)) for _ in range(2))
+    mask = torch.ones(seq, seq, dtype=torch.bool).triu(1)
+    model = Gpt(dims) if name.startswith("gpt") else Llama(dims, seq)
+    return model, (ids, target, mask)
+
+
 def adamw(model):
     matrices = [p for p in model.parameters() if p.dim() > 1]
     vectors = [p for p in model.parameters() if p.dim() == 1]
@@ -59,26 +154,23 @@ def adamw(model):
     return torch.optim.AdamW(groups, lr=1e-4, betas=(0.9, 0.999), eps=1e-8, foreach=True)
 
 
-def main(precision, batch, seq, threads, *given):
-    dims = {"layers": 12, "hidden": 768, "heads": 12, "ffn": 3072, "vocab": 50257, "context": 1024}
-    dims.update((k, int(v)) for k, v in (g.split("=") for g in given))
+def main(name, precision, batch, seq, threads, *given):
     torch.set_num_threads(int(threads))
     torch.manual_seed(1)
-    shape = (int(batch), int(seq))
-    model = Gpt(dims)
+    dims = {k: int(v) for k, v in (g.split("=") for g in given)}
+    model, inputs = declare(name, int(batch), int(seq), dims)
     optimizer = adamw(model)
-    ids, target = (torch.randint(dims["vocab"], shape) for _ in range(2))
-    mask = torch.ones(shape[1], shape[1], dtype=torch.bool).triu(1)
     print("ready", torch.__version__, flush=True)
     for _ in sys.stdin:
         start = time.perf_counter()
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
-            loss = model(ids, target, mask)
+            loss = model(*inputs)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        print(f"{time.perf_counter() - start:.6f} {loss.item():.6f}", flush=True)
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        print(f"{time.perf_counter() - start:.6f} {loss.item():.6f} {most}", flush=True)
 
 
 if __name__ == "__main__":
