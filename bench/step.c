@@ -17,7 +17,7 @@
 #include "engine/program.h"
 #include "engine/tensor.h"
 
-#define REPEATS 5
+#define REPEATS 3
 
 static struct jm_err err;
 

@@ -228,10 +228,12 @@ static int cpu_build(void *arg, const struct jm_group *group, const struct jm_ch
 	return ret;
 }
 
-static int cpu_run(void *dev, void *arg, struct jm_err *err)
+static int cpu_run(void *arg_dev, void *arg, struct jm_err *err)
 {
+	const struct cpu_dev *dev = arg_dev;
 	const struct cpu_exec *exec = arg;
 
+	omp_set_num_threads(dev->threads); /* oneDNN asks; another thread than open's may call */
 	return exec->op->run(dev, exec, err);
 }
 
