@@ -173,7 +173,7 @@ static bool can_write(char *path)
 		char *slash = strrchr(path, '/');
 
 		if (!slash || slash == path)
-			return access("/", W_OK) == 0;
+			return access(slash ? "/" : ".", W_OK) == 0;
 		*slash = '\0';
 	}
 	return access(path, W_OK) == 0;

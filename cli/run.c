@@ -2,6 +2,7 @@
 /* `run`: a workload or a command, once or as a sweep, measured, kept and reported. */
 #include "run_parts.h"
 
+#include "output.h"
 #include "report/report.h"
 
 #include <errno.h>
@@ -22,7 +23,6 @@ struct run_command {
 	struct jm_guard *guard;
 	json_t *request, *records;
 	struct jm_plan plan;
-	int json_fd; /* of --json FILE, opened before the work; -1 = none */
 	int cancel_fd;
 };
 
@@ -96,45 +96,19 @@ static bool json_on_stdout(const struct run_command *r)
 	return path && !strcmp(path, "-");
 }
 
-/* Before hours of work, not after them. */
-static int open_json(struct run_command *r)
-{
-	const char *path = text_of(r, "json");
-
-	if (!path || json_on_stdout(r))
-		return 0;
-	r->json_fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-	if (r->json_fd < 0)
-		return jm_err_set(&r->cli->err, JM_EPERM,
-			"'%s' cannot be written: %s; give another file to --json.", path,
-			strerror(errno));
-	give_to_caller(path);
-	return 0;
-}
-
 static int write_json(struct run_command *r)
 {
+	const char *path = text_of(r, "json");
 	bool single = r->plan.n * r->plan.repeat == 1;
 	const json_t *value = single ? json_array_get(r->records, 0) : r->records;
-	size_t flags = JSON_INDENT(2) | JSON_REAL_PRECISION(15);
 	int rc;
 
-	if (!text_of(r, "json") || !value)
+	if (!path || !value)
 		return 0;
-	if (json_on_stdout(r)) {
-		rc = json_dumpf(value, stdout, flags);
-		putchar('\n');
-	} else {
-		rc = ftruncate(r->json_fd, 0);
-		if (!rc)
-			rc = json_dumpfd(value, r->json_fd, flags);
-		if (!rc)
-			rc = write(r->json_fd, "\n", 1) == 1 ? 0 : -1;
-	}
-	if (!rc)
-		return 0;
-	return jm_err_set(&r->cli->err, JM_EIO, "Writing '%s' failed: %s; is the disk full?",
-		text_of(r, "json"), strerror(errno));
+	rc = jm_output_json(path, value, &r->cli->err);
+	if (!rc && !json_on_stdout(r))
+		give_to_caller(path);
+	return rc;
 }
 
 static int open_store(struct run_command *r)
@@ -382,8 +356,8 @@ static int run_all(struct run_command *r)
 	}
 	if (!rc)
 		rc = open_store(r);
-	if (!rc)
-		rc = open_json(r);
+	if (!rc && text_of(r, "json"))
+		rc = jm_output_try(text_of(r, "json"), &r->cli->err);
 	if (!rc)
 		rc = make_plan(r);
 	return rc ? jm_cli_fail(r->cli) : finish(r, run_plan(r));
@@ -391,8 +365,7 @@ static int run_all(struct run_command *r)
 
 static int run_run(struct jm_cli *cli)
 {
-	struct run_command r = {
-		.cli = cli, .records = json_array(), .json_fd = -1, .cancel_fd = -1};
+	struct run_command r = {.cli = cli, .records = json_array(), .cancel_fd = -1};
 	struct jm_err err = JM_ERR_INIT;
 	int status = run_all(&r);
 
@@ -408,10 +381,6 @@ static int run_run(struct jm_cli *cli)
 	jm_plan_done(&r.plan);
 	json_decref(r.request);
 	json_decref(r.records);
-	if (r.json_fd >= 0 && close(r.json_fd)) {
-		fprintf(stderr, "joulemark: Writing the JSON failed: %s.\n", strerror(errno));
-		status = status ? status : JM_EXIT_FAILURE;
-	}
 	return status;
 }
 

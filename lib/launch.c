@@ -162,6 +162,17 @@ static int attend(struct launch *l, struct jm_err *err)
 	return rc;
 }
 
+/* A misspelt key must not pass for a command that told no items. */
+static void say_nothing_found(const struct launch *l)
+{
+	const char *regex = l->o->items_regex, *near = jm_scan_near(l->scan);
+
+	jm_log(l->ctx, JM_WARNING,
+		"--items-%s '%s' found no items in what '%s' printed%s%s%s items are unknown.",
+		regex ? "regex" : "json", regex ? regex : l->o->items_json, l->o->argv[0],
+		near ? "; did you mean '" : "", near ? near : "", near ? "'? Its" : ", so its");
+}
+
 /* What came while it ended. */
 static void take_the_rest(struct launch *l)
 {
@@ -170,6 +181,8 @@ static void take_the_rest(struct launch *l)
 		;
 	if (l->scan)
 		jm_scan_end(l->scan, l->proc.end_ns, on_scanned, l);
+	if (l->scan && !l->scanned.marks)
+		say_nothing_found(l);
 	end_phase(l, l->proc.end_ns);
 	jm_session_end(l->session, l->command, l->proc.end_ns);
 	if (jm_progress_malformed(l->progress))

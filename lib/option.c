@@ -160,9 +160,9 @@ static int check_choice(const struct jm_option *o, const char *text, struct jm_e
 				n ? ", " : "", o->choices[n]);
 	}
 	near = jm_did_you_mean(text, o->choices, n);
-	return jm_err_set(err, JM_EUSAGE, "--%s does not know '%s'%s%s%s; it takes one of %s.",
-		o->name, text, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "",
-		all);
+	return jm_err_set(err, JM_EUSAGE, "--%s does not know '%s'%s%s%s one of %s.", o->name, text,
+		near ? "; did you mean '" : "", near ? near : "",
+		near ? "'? It takes" : "; it takes", all);
 }
 
 static int parse_flag(

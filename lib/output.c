@@ -25,6 +25,13 @@ static bool in_place(const char *path)
 	return !stat(path, &st) && !S_ISREG(st.st_mode);
 }
 
+static bool is_folder(const char *path)
+{
+	struct stat st;
+
+	return !stat(path, &st) && S_ISDIR(st.st_mode);
+}
+
 static int open_beside(const char *path, char *temporary, size_t size, struct jm_err *err)
 {
 	mode_t mask;
@@ -49,6 +56,8 @@ int jm_output_try(const char *path, struct jm_err *err)
 	if (!strcmp(path, "-"))
 		return 0;
 	if (in_place(path)) {
+		if (is_folder(path))
+			return cannot(path, EISDIR, err);
 		if (access(path, W_OK))
 			return cannot(path, errno, err);
 		return 0;
@@ -114,7 +123,6 @@ int jm_output_json(const char *path, const json_t *value, struct jm_err *err)
 int jm_output_folder(const char *path, struct jm_err *err)
 {
 	char part[PATH_MAX];
-	struct stat st;
 
 	if ((size_t)snprintf(part, sizeof(part), "%s", path) >= sizeof(part))
 		return cannot(path, ENAMETOOLONG, err);
@@ -126,7 +134,7 @@ int jm_output_folder(const char *path, struct jm_err *err)
 	}
 	if (mkdir(part, 0777) && errno != EEXIST)
 		return cannot(path, errno, err);
-	if (stat(path, &st) || !S_ISDIR(st.st_mode))
+	if (!is_folder(path))
 		return cannot(path, ENOTDIR, err);
 	return 0;
 }

@@ -41,6 +41,8 @@ int jm_scan_new(const char *regex, const char *json_key, struct jm_scan **ret, s
 void jm_scan_feed(
 	struct jm_scan *s, const char *bytes, size_t n, int64_t t_ns, jm_mark_fn *fn, void *arg);
 void jm_scan_end(struct jm_scan *s, int64_t t_ns, jm_mark_fn *fn, void *arg);
+/* A key that was there and looks like the one that was not found; NULL = none. */
+const char *jm_scan_near(const struct jm_scan *s);
 void jm_scan_free(struct jm_scan *s); /* takes NULL */
 
 /* ---- the sum: items, and the rate between the first and the last mark ---- */

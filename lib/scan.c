@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers of items in what a command prints: by a regular expression, or a key of JSON. */
+#include "option.h"
 #include "progress.h"
 
 #include <jansson.h>
 #include <math.h>
 #include <regex.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +23,7 @@ struct jm_scan {
 	regex_t regex;
 	char *key;
 	struct text line, whole;
+	char near[128]; /* see jm_scan_near */
 	long found;
 };
 
@@ -105,20 +108,41 @@ static void match_line(struct jm_scan *s, int64_t t_ns, jm_mark_fn *fn, void *ar
 	}
 }
 
-/* The number at a dotted path; NAN = none. */
-static double lookup(const json_t *root, const char *path)
+/* The key may be misspelt; what it stands among says what was meant. */
+static void remember_near(struct jm_scan *s, json_t *object, const char *name)
 {
-	const json_t *at = root;
+	const char *names[64], *key, *near;
+	size_t n = 0;
+	json_t *value;
+
+	json_object_foreach(object, key, value)
+	{
+		if (n < sizeof(names) / sizeof(names[0]))
+			names[n++] = key;
+	}
+	near = jm_did_you_mean(name, names, n);
+	if (near)
+		snprintf(s->near, sizeof(s->near), "%s", near);
+}
+
+/* The number at a dotted path; NAN = none. */
+static double lookup(struct jm_scan *s, json_t *root)
+{
+	const char *path = s->key;
+	json_t *at = root;
 
 	while (at && *path) {
 		char name[128];
 		size_t n = strcspn(path, ".");
+		json_t *object = at;
 
 		if (n >= sizeof(name))
 			return NAN;
 		memcpy(name, path, n);
 		name[n] = '\0';
-		at = json_object_get(at, name);
+		at = json_object_get(object, name);
+		if (!at && !s->found)
+			remember_near(s, object, name);
 		path += n + (path[n] == '.');
 	}
 	return json_is_number(at) ? json_number_value(at) : NAN;
@@ -128,7 +152,7 @@ static bool credit_json(
 	struct jm_scan *s, const struct text *text, int64_t t_ns, jm_mark_fn *fn, void *arg)
 {
 	json_t *root = json_loadb(text->bytes, text->n, 0, NULL);
-	double items = lookup(root, s->key);
+	double items = lookup(s, root);
 
 	credit(s, items, t_ns, fn, arg);
 	json_decref(root);
@@ -169,6 +193,11 @@ void jm_scan_end(struct jm_scan *s, int64_t t_ns, jm_mark_fn *fn, void *arg)
 	end_line(s, t_ns, fn, arg);
 	if (s->key && !s->found && s->whole.n)
 		credit_json(s, &s->whole, t_ns, fn, arg);
+}
+
+const char *jm_scan_near(const struct jm_scan *s)
+{
+	return *s->near ? s->near : NULL;
 }
 
 void jm_scan_free(struct jm_scan *s)

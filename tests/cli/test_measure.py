@@ -244,6 +244,19 @@ def test_items_from_output():
         assert check(json.loads(path.read_text()))["items"] == 7
 
 
+@pytest.mark.parametrize("args, words", [
+    (["--items-json", "tokns"], "did you mean 'tokens'?"),
+    (["--items-json", "result.token"], "did you mean 'tokens'?"),
+    (["--items-json", "speed"], "found no items"),
+    (["--items-regex", "([0-9]+) steps"], "found no items"),
+])
+def test_items_that_are_not_there(args, words):
+    for command in (["measure", "--source", "estimate"], ["run", "--source", "null"]):
+        done = jm(*command, *args, "--", "echo", '{"tokens": 7, "result": {"tokens": 7}}')
+        assert done.returncode == 0 and words in done.stderr, done.stderr
+        assert args[1] in done.stderr
+
+
 # ---- files
 
 
@@ -253,6 +266,8 @@ def test_unwritable_before_the_command_runs(tmp_path):
               flag)
     assert "/no/such/folder/r.json" in sentence(done, FAILURE)
     assert not flag.exists()
+    done = jm("measure", "--source", "estimate", "--json", tmp_path, "--", "touch", flag)
+    assert "directory" in sentence(done, FAILURE) and not flag.exists()
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")

@@ -440,6 +440,14 @@ def test_full_disk_loses_nothing(tmp_path):
     assert query(store, "SELECT sum(attempt) FROM records")[0][0] <= 13
 
 
+def test_full_disk_leaves_the_old_json(tmp_path):
+    path = tmp_path / "r.json"
+    path.write_text("[1]\n")
+    text = sentence(jm(*NULL, "--json", path, preexec_fn=limit_files(1000)), FAILURE)
+    assert str(path) in text and path.read_text() == "[1]\n"
+    assert os.listdir(tmp_path) == ["r.json"]
+
+
 def test_full_file_system(tmp_path):
     """The same on a real file system without room; only root may mount one."""
     whole, mount = tmp_path / "whole.db", tmp_path / "small"
@@ -518,6 +526,7 @@ def test_bad_store_is_left_alone(tmp_path, make, words):
 
 def test_unwritable_places():
     assert "/nowhere/s.db" in sentence(jm(*NULL, "--store", "/nowhere/s.db"), FAILURE)
+    assert "directory" in sentence(jm(*NULL, "--json", "/tmp"), FAILURE)
     assert "/nowhere/r.json" in sentence(jm(*NULL, "--json", "/nowhere/r.json"), FAILURE)
 
 
