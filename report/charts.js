@@ -203,22 +203,13 @@
 		);
 	};
 
-	// Mean power against the cap: under the dashed line the cap was kept, above it was not.
-	JM.chartPower = function (series, dims) {
-		const s = setting(series, dims),
-			devices = series.meters || 1;
-		const per = series.points.map((p) =>
-			known(p.metrics.watts_mean.mean) ? p.metrics.watts_mean.mean / devices : NaN,
-		);
-		const col = {
-			title: "mean power per meter",
-			unit: "W",
-			mean: per,
-			half: series.points.map((p) => JM.half(p.metrics.watts_mean) / devices),
-		};
+	// Mean power of a device against its cap: under the dashed line the cap was kept, above it was not.
+	JM.chartPower = function (series, dims, per) {
+		const s = setting(series, dims);
+		const col = { title: "mean power per device", unit: "W", mean: per, half: [] };
 		return panel(
 			"Power against the cap",
-			"Mean power per meter; on the dashed line the work takes all that the cap allows.",
+			"Mean power per device; on the dashed line the work takes all that the cap allows.",
 			function (c) {
 				const part = parts(series),
 					option = base(c);
@@ -253,7 +244,7 @@
 							show: true,
 							formatter: "cap",
 							color: c.off,
-							offset: [-26, -8],
+							offset: [-72, -6],
 						},
 					},
 					{

@@ -42,7 +42,9 @@ void jm_text_verdict(const struct jm_group *g, const struct jm_group_series *s,
 /* "300 W, repeat 2 (a3f2c1d0): the worker died": a failed case. */
 void jm_text_failure(
 	const struct jm_group *g, const struct jm_group_case *c, char *out, size_t size);
-/* The distinct reasons of the quality grades of a series, "; " between. */
+/* Why the runs have no better grade; of reasons that differ in numbers only, the first run's. */
+json_t *jm_text_reasons(const struct jm_group *g, const struct jm_group_series *s);
+/* The same as one text. */
 void jm_text_quality(
 	const struct jm_group *g, const struct jm_group_series *s, char *out, size_t size);
 

@@ -358,7 +358,9 @@ static void title_series(struct jm_group_series *s)
 		join(s->title, sizeof(s->title), "", "run");
 	if (*text(s->record, "device"))
 		join(s->title, sizeof(s->title), " on ", text(s->record, "device"));
-	join(s->title, sizeof(s->title), ", ", text(s->record, "precision"));
+	/* published figures have the precision of their paper, whatever the plan says */
+	if (strcmp(workload ? workload : "", "sim") != 0)
+		join(s->title, sizeof(s->title), ", ", text(s->record, "precision"));
 	snprintf(s->item, sizeof(s->item), "%s",
 		*text(s->record, "unit") ? text(s->record, "unit") : "run");
 }

@@ -196,7 +196,20 @@
 		);
 	}
 
-	function charts(s) {
+	// Mean power of the devices that a knob like gpu.power caps, one figure per setting; NaN where none tells.
+	function cappedWatts(s, index) {
+		const scope = dims[0].name.split(".")[0],
+			mean = (list) => list.reduce((a, b) => a + b, 0) / list.length;
+		const watts = (c) =>
+			(data.records[c.record].meters || [])
+				.filter((m) => m.scope === scope && m.origin === s.origin && known(m.watts_mean))
+				.map((m) => m.watts_mean);
+		return s.points.map((p, i) =>
+			mean(S.cases.filter((c) => c.series === index && c.point === i && c.ok).flatMap(watts)),
+		);
+	}
+
+	function charts(s, index) {
 		const has = (name) => JM.column(s, name).any;
 		const note = "Mean of the repeats with its 95 % interval. ";
 		const out = [];
@@ -231,9 +244,10 @@
 			dims.length === 1 &&
 			dims[0].knob &&
 			dims[0].unit === "W" &&
-			s.points.every((p) => known(p.x))
+			s.points.every((p) => known(p.x)) &&
+			cappedWatts(s, index).some(known)
 		)
-			out.push(JM.chartPower(s, dims));
+			out.push(JM.chartPower(s, dims, cappedWatts(s, index)));
 		return out.length
 			? [
 					el(
@@ -295,7 +309,6 @@
 	function body(s, index) {
 		const mine = S.cases.filter((c) => c.series === index),
 			one = mine.find((c) => c.ok) || mine[0];
-		const reasons = [...new Set(mine.flatMap((c) => (c.quality || {}).reasons || []))];
 		return [
 			S.series.length > 1 ? el("h2", {}, s.title, " ", JM.origin(s.origin)) : null,
 			headline(s),
@@ -306,14 +319,14 @@
 						s.verdicts.map((v) => card(s, v)),
 					)
 				: null,
-			charts(s),
+			charts(s, index),
 			traces(s, index),
 			JM.settings(
 				s,
 				dims,
 				S.eds_k.map((k) => "eds_k" + k),
 			),
-			JM.quality(s.grade, reasons),
+			JM.quality(s.grade, s.grade_reasons),
 			JM.meters(data.records[one.record]),
 		]
 			.flat(2)

@@ -186,13 +186,45 @@ void jm_text_failure(
 		id, *id ? ")" : "", *reason ? reason : "no reason was recorded.");
 }
 
-void jm_text_quality(
-	const struct jm_group *g, const struct jm_group_series *s, char *out, size_t size)
+/* The same words with other numbers, as two runs say them of the same meter. */
+static bool alike(const char *a, const char *b)
 {
-	out[0] = '\0';
+	static const char number[] = "+-.0123456789e";
+
+	while (*a && *b) {
+		if (strchr("0123456789", *a) && strchr("0123456789", *b)) {
+			a += strspn(a, number);
+			b += strspn(b, number);
+		} else if (*a++ != *b++) {
+			return false;
+		}
+	}
+	return *a == *b;
+}
+
+/* Did an earlier run say that? n_earlier: how many of the reasons are of earlier runs. */
+static bool was_said(const json_t *said, size_t n_earlier, const char *text)
+{
+	const json_t *other;
+	size_t i;
+
+	json_array_foreach(said, i, other)
+	{
+		const char *o = json_string_value(other);
+
+		if (!strcmp(o, text) || (i < n_earlier && alike(o, text)))
+			return true;
+	}
+	return false;
+}
+
+json_t *jm_text_reasons(const struct jm_group *g, const struct jm_group_series *s)
+{
+	json_t *all = json_array();
+
 	for (int i = 0; i < g->n_cases; i++) {
 		const json_t *quality = json_object_get(g->c[i].record, "quality"), *reason;
-		size_t k;
+		size_t k, n_earlier = json_array_size(all);
 
 		if (&g->series[g->c[i].series] != s)
 			continue;
@@ -200,9 +232,22 @@ void jm_text_quality(
 		{
 			const char *text = json_string_value(reason);
 
-			if (text && !strstr(out, text))
-				append(out, size,
-					out[0] && out[strlen(out) - 1] == '.' ? " " : "; ", text);
+			if (text && !was_said(all, n_earlier, text))
+				json_array_append_new(all, json_string(text));
 		}
 	}
+	return all;
+}
+
+void jm_text_quality(
+	const struct jm_group *g, const struct jm_group_series *s, char *out, size_t size)
+{
+	json_t *all = jm_text_reasons(g, s);
+	const json_t *reason;
+	size_t i;
+
+	out[0] = '\0';
+	json_array_foreach(all, i, reason) append(out, size,
+		out[0] && out[strlen(out) - 1] == '.' ? " " : "; ", json_string_value(reason));
+	json_decref(all);
 }

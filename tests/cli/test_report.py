@@ -160,6 +160,18 @@ def test_failures_stay_with_their_reason():
     assert "SIGKILL" in failed[0]["reason"] and failed[0]["throughput"] == ""
 
 
+def test_reasons_of_many_runs_are_said_once(tmp_path):
+    """Alike but for numbers: once for all runs; GPU 0 and GPU 1 of one run are two reasons."""
+    rows = [r for r in records("h100x4") if r["status"] == "ok"]
+    for i, r in enumerate(rows):
+        r["quality"] = {"grade": "C", "reasons": [
+            f"{2 + i / 7:.3g} s is too short for GPU {k}." for k in range(2)] + ["It is hot."]}
+    (series,) = summary(write(tmp_path, rows))["series"]
+    assert len(series["grade_reasons"]) == 3 and series["grade_reasons"][2] == "It is hot."
+    assert [r.endswith(f"GPU {k}.") for k, r in enumerate(series["grade_reasons"][:2])] == [True] * 2
+    assert report(write(tmp_path, rows)).count("too short") == 2
+
+
 def test_estimates_yield_no_verdict(tmp_path):
     rows = records("h200x4")
     for r in rows:
