@@ -93,10 +93,15 @@ static void on_scanned(void *arg, const struct jm_mark *mark)
 
 static void pass_on(int fd, const char *bytes, size_t n)
 {
+	struct pollfd out = {.fd = fd, .events = POLLOUT};
+
 	while (n) {
 		ssize_t k = write(fd, bytes, n);
 
 		if (k < 0 && errno == EINTR)
+			continue;
+		/* whoever gave us this output may have made it non-blocking */
+		if (k < 0 && errno == EAGAIN && poll(&out, 1, -1) >= 0)
 			continue;
 		if (k <= 0)
 			return;

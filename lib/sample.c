@@ -156,12 +156,11 @@ static bool edge_passed(const struct jm_lane *lane, const struct jm_reading *row
 	return true;
 }
 
-/* True when this was the last poll: the stop's edge has passed. */
-static bool watch_edges(struct jm_lane *lane, const struct jm_reading *row, int64_t now)
+/* stop, edges: what had been asked for before the row was read, so that an edge begins with a reading
+ * after it. True when this was the last poll: the stop's edge has passed. */
+static bool watch_edges(
+	struct jm_lane *lane, const struct jm_reading *row, int64_t now, bool stop, int edges)
 {
-	bool stop = atomic_load(&lane->stop);
-	int edges = atomic_load(&lane->edges);
-
 	if (edges != lane->edges_seen) {
 		lane->edges_seen = edges;
 		begin_edge(lane, row, now);
@@ -175,12 +174,13 @@ static bool watch_edges(struct jm_lane *lane, const struct jm_reading *row, int6
 static bool poll_once(struct jm_lane *lane, int64_t now)
 {
 	struct jm_reading *row = free_row(lane);
-	bool last;
+	bool stop = atomic_load(&lane->stop), last;
+	int edges = atomic_load(&lane->edges);
 
 	lane->rc = lane->o.source->read(lane->o.state, row, &lane->err);
 	for (int i = 0; lane->rc && i < lane->o.n_signals; i++)
 		row[i] = (struct jm_reading){.value = NAN, .t_ns = now};
-	last = watch_edges(lane, row, now);
+	last = watch_edges(lane, row, now, stop, edges);
 	atomic_fetch_add_explicit(&lane->head, 1, memory_order_release);
 	return last;
 }
@@ -255,12 +255,13 @@ void jm_lane_await_first(struct jm_lane *lane, int64_t ns)
 {
 	struct timespec until;
 
-	clock_gettime(CLOCK_REALTIME, &until);
+	clock_gettime(CLOCK_MONOTONIC, &until);
 	ns += until.tv_nsec;
 	until.tv_sec += ns / JM_SECOND;
 	until.tv_nsec = ns % JM_SECOND;
 	pthread_mutex_lock(&lane->lock);
-	while (!lane->first && !pthread_cond_timedwait(&lane->changed, &lane->lock, &until))
+	while (!lane->first &&
+		!pthread_cond_clockwait(&lane->changed, &lane->lock, CLOCK_MONOTONIC, &until))
 		;
 	pthread_mutex_unlock(&lane->lock);
 }

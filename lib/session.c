@@ -263,16 +263,18 @@ static void flush(struct jm_session *s)
 	s->rc = jm_trace_flush(s->trace, hand_out, s, &s->err);
 }
 
-/* Waits in real time, also where the clock is simulated: rings fill at the machine's pace. */
+/* Waits in real time, also where the clock is simulated: rings fill at the machine's pace. The machine's
+ * wall clock may be set meanwhile. */
 static void wait_for_finish(struct jm_session *s)
 {
 	struct timespec until;
 
-	clock_gettime(CLOCK_REALTIME, &until);
+	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_nsec += WRITE_EVERY;
 	until.tv_sec += until.tv_nsec / JM_SECOND;
 	until.tv_nsec %= JM_SECOND;
-	while (!s->finishing && !pthread_cond_timedwait(&s->finish, &s->lock, &until))
+	while (!s->finishing &&
+		!pthread_cond_clockwait(&s->finish, &s->lock, CLOCK_MONOTONIC, &until))
 		;
 }
 

@@ -68,7 +68,7 @@ static int64_t to_ns(const char *text, int64_t unknown)
 {
 	double s = number(text);
 
-	return isfinite(s) && fabs(s) < 1e9 ? llround(s * 1e9) : unknown;
+	return s >= 0 && s < 1e9 ? llround(s * 1e9) : unknown;
 }
 
 static const char *scope_name(int i)
@@ -208,7 +208,9 @@ static int take_reading(struct state *s, char **field, int columns)
 	struct jm_reading r = {.value = number(columns == 3 ? field[2] : "")};
 	struct track *t;
 
-	if (!(signal >= 0 && signal < s->n) || !parse_time(field[1], &r.t_ns))
+	/* an empty field is a gap; anything else that is no number is damage */
+	if (!(signal >= 0 && signal < s->n) || !parse_time(field[1], &r.t_ns) ||
+		(*field[2] && !isfinite(r.value)))
 		return JM_EFORMAT;
 	t = &s->track[(int)signal];
 	if (t->n && r.t_ns <= t->reading[t->n - 1].t_ns)

@@ -66,6 +66,20 @@ def test_stdout_is_left_alone():
     assert "Total" in done.stderr and "[estimated]" in done.stderr
 
 
+def test_output_that_does_not_block_is_whole():
+    """Scanned output goes through us; a slow reader of a non-blocking pipe still gets all of it."""
+    out, to = os.pipe()
+    os.set_blocking(to, False)
+    child = subprocess.Popen([BIN, "measure", "--source", "estimate", "--items-regex", "n ([0-9]+)",
+                              "--", "head", "-c", "300000", "/dev/zero"],
+                             stdout=to, stderr=subprocess.DEVNULL)
+    os.close(to)
+    time.sleep(0.3)
+    with open(out, "rb") as pipe:
+        assert len(pipe.read()) == 300000
+    assert child.wait(timeout=20) == 0
+
+
 def test_missing_command():
     assert "no-such-command" in sentence(jm("measure", "--", "no-such-command"), NOT_FOUND)
     assert "executed" in sentence(jm("measure", "--", "/dev/null"), 126)
@@ -308,9 +322,11 @@ def test_damaged_recording(tmp_path):
     assert "meters.csv" in sentence(done, FAILURE)
     jm("measure", "--source", "sim:h100x1", "--csv", tmp_path, "--", "sleep", "0.1")
     readings = tmp_path / "readings.csv"
-    readings.write_text(readings.read_text() + "7,what,3\n")
-    done = jm("measure", "--source", f"replay:{tmp_path}", "--", "true")
-    assert "readings.csv, line" in sentence(done, FAILURE)
+    whole = readings.read_text()
+    for bad in ("7,what,3", "0,999.000000000,many", "0,999.000000000,inf"):
+        readings.write_text(whole + bad + "\n")
+        done = jm("measure", "--source", f"replay:{tmp_path}", "--", "true")
+        assert "readings.csv, line" in sentence(done, FAILURE)
 
 
 def test_records_of_run_fit_the_schema():
