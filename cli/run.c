@@ -394,7 +394,8 @@ static const struct jm_option options[] = {
 		.type = JM_TEXT,
 		.fallback = "f32",
 		.argument = "PRECISION,...",
-		.help = "of the arithmetic: f32, bf16"},
+		.help = "of the arithmetic: f32, bf16 (with f32 parameters), bf16-true (matrices and their "
+			"moments too, rounded stochastically)"},
 	{.name = "set",
 		.type = JM_TEXT,
 		.argument = "KNOB=VALUES",

@@ -241,6 +241,10 @@ struct jm_tensor {
  *			p -= lr/now[1] m / (sqrt(v/now[2]) + eps). One pass over memory.
  * adam			as adamw, but decay joins the gradient: for i < n_decay g' += weight_decay p, and p is
  *			not shrunk by itself (Kingma and Ba, arXiv 1412.6980)
+ *			For all three updates: p, m and v are f32, or all bf16. Then `now` has one element more,
+ *			the number t of the step, and each result x of element i is rounded stochastically:
+ *			with r = 16 bits of jm_rng(jm_rng(0, t), i) of engine/rng.h, the lowest for p, the next
+ *			for m, the next for v, it is the upper half of (bits of x as f32) + r.
  * sgd			in  g f32[n], norm? f32[1], now f32[1] = {lr}
  *			out p f32[n], m f32[n]			updated: read and written
  *			attr sgd.{momentum,weight_decay,clip,nesterov,n_decay}

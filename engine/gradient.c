@@ -95,8 +95,8 @@ static struct jm_tensor *new_gradient(struct walk *w, const struct jm_tensor *t)
 	bool param = t->class == JM_CLASS_PARAM;
 	struct jm_tensor *d;
 
-	d = jm_graph_tensor(
-		w->g, param ? JM_CLASS_GRAD : JM_CLASS_ACT, t->type, t->rank, t->dim, "");
+	d = jm_graph_tensor(w->g, param ? JM_CLASS_GRAD : JM_CLASS_ACT,
+		param ? w->g->vector : t->type, t->rank, t->dim, "");
 	if (!d)
 		return NULL;
 	snprintf(d->name, sizeof(d->name), "d.%.44s", t->name);

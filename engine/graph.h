@@ -44,6 +44,7 @@ struct jm_graph {
 	enum jm_dtype compute; /* of products and activations between them */
 	enum jm_dtype stream;  /* of the residual stream */
 	enum jm_dtype vector;  /* of parameters, gradients, statistics, losses */
+	enum jm_dtype matrix;  /* of parameters that are no vectors, and their moments: vector or compute */
 	char scope[24];	       /* prefix of names */
 	int block, n_blocks;   /* the one being declared; a named scope begins the next */
 	int n_forward;	       /* nodes before the gradients; 0 = there are none yet */

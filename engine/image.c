@@ -12,7 +12,7 @@ struct jm_tensor *jm_graph_filter(struct jm_graph *g, const char *name, double i
 	int64_t from, int64_t rows, int64_t columns)
 {
 	struct jm_tensor *t = jm_graph_tensor(
-		g, JM_CLASS_PARAM, g->vector, 4, DIMS(to, from, rows, columns), name);
+		g, JM_CLASS_PARAM, g->matrix, 4, DIMS(to, from, rows, columns), name);
 
 	if (!t)
 		return NULL;
@@ -196,6 +196,18 @@ struct jm_tensor *jm_graph_gap(struct jm_graph *g, struct jm_tensor *x)
 	return y;
 }
 
+/* A table that an op wants as a vector. */
+static struct jm_tensor *widened(struct jm_graph *g, struct jm_tensor *t)
+{
+	struct jm_tensor *wide;
+
+	if (!t || t->type == g->vector)
+		return t;
+	wide = jm_graph_tensor(g, JM_CLASS_ACT, g->vector, t->rank, t->dim, "wide");
+	jm_graph_node(g, JM_OP_CAST, OPS(t), OPS(wide));
+	return wide;
+}
+
 struct jm_tensor *jm_graph_tokens(struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *first,
 	struct jm_tensor *positions)
 {
@@ -210,6 +222,7 @@ struct jm_tensor *jm_graph_tokens(struct jm_graph *g, struct jm_tensor *x, struc
 		!jm_layer_fits(g, !positions || jm_tensor_count(positions) == seq * channels,
 			"tokens", positions))
 		return NULL;
+	positions = widened(g, positions);
 	y = jm_graph_tensor(
 		g, JM_CLASS_ACT, g->stream, 3, DIMS(x->dim[0], seq, channels), "tokens");
 	jm_graph_node(g, JM_OP_TOKENS, OPS(x, first, positions), OPS(y));

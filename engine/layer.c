@@ -41,7 +41,8 @@ struct jm_tensor *jm_graph_input(
 static struct jm_tensor *param(struct jm_graph *g, const char *name, enum jm_init init, double std,
 	int rank, const int64_t *dim)
 {
-	struct jm_tensor *t = jm_graph_tensor(g, JM_CLASS_PARAM, g->vector, rank, dim, name);
+	struct jm_tensor *t = jm_graph_tensor(
+		g, JM_CLASS_PARAM, rank > 1 ? g->matrix : g->vector, rank, dim, name);
 
 	if (!t)
 		return NULL;

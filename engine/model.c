@@ -204,6 +204,8 @@ int jm_model_train(struct jm_training *t, struct jm_graph **ret, struct jm_err *
 
 	if (!g)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a graph.");
+	if (t->pure)
+		g->matrix = g->compute;
 	code = fill_in(t, g, err);
 	if (code)
 		jm_graph_free(g);

@@ -106,6 +106,7 @@ struct jm_training {
 	enum jm_dtype precision;
 	struct jm_adamw adamw;
 	int micro_steps; /* of `batch` each, whose gradients add up before an update; 0 is 1 */
+	bool pure;	 /* no f32 masters: matrices and their moments are in the compute type */
 	bool recompute;	 /* blocks compute their activations again for their gradients */
 };
 /* Network, gradients and update as one graph, with input "adamw.now" and scalars "loss", "grad.norm". */

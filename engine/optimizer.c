@@ -14,47 +14,64 @@ static bool is_trained(const struct jm_cell *c)
 	return c->t.class == JM_CLASS_PARAM && c->grad;
 }
 
-/* Gives each trained parameter that decays (or not) its place; returns the elements so far. */
-static int64_t place(struct jm_graph *g, bool decays, int64_t n)
+/*
+ * Gives each trained matrix (or vector) its place; returns the elements so far. All gradients share a
+ * slab; matrices of another type than vectors have parameter slabs of their own.
+ */
+static int64_t place(struct jm_graph *g, bool matrices, int64_t n)
 {
+	int64_t first = g->matrix != g->vector ? n : 0;
+	size_t size = jm_dtype_bytes(matrices ? g->matrix : g->vector);
+
 	for (int i = 0; i < g->n_cells; i++) {
 		struct jm_cell *c = g->cell[i];
-		size_t offset = (size_t)n * jm_dtype_bytes(g->vector);
 
-		if (!is_trained(c) || (c->t.rank > 1) != decays)
+		if (!is_trained(c) || (c->t.rank > 1) != matrices)
 			continue;
-		c->slab_offset = jm_graph_cell(g, c->grad)->slab_offset = offset;
+		c->slab_offset = (size_t)(n - first) * size;
+		jm_graph_cell(g, c->grad)->slab_offset = (size_t)n * jm_dtype_bytes(g->vector);
 		n += (jm_tensor_count(&c->t) + ALIGN - 1) / ALIGN * ALIGN;
 	}
 	return n;
 }
 
-static void make_views(struct jm_graph *g, struct jm_tensor *params, struct jm_tensor *grads)
+/* Of the matrices, the vectors or both. */
+enum part { ALL, MATRICES, VECTORS };
+
+static bool is_of(const struct jm_cell *c, enum part part)
+{
+	return is_trained(c) && (part == ALL || (c->t.rank > 1) == (part == MATRICES));
+}
+
+static void make_views(
+	struct jm_graph *g, enum part part, struct jm_tensor *params, struct jm_tensor *grads)
 {
 	for (int i = 0; i < g->n_cells; i++) {
 		struct jm_cell *c = g->cell[i];
 
-		if (!is_trained(c))
+		if (!is_of(c, part))
 			continue;
 		c->slab = params;
 		jm_graph_cell(g, c->grad)->slab = grads;
 	}
 }
 
-static struct jm_tensor *flat(struct jm_graph *g, enum jm_class class, int64_t n, const char *name)
+static struct jm_tensor *flat(
+	struct jm_graph *g, enum jm_class class, enum jm_dtype type, int64_t n, const char *name)
 {
-	return jm_graph_tensor(g, class, g->vector, 1, &n, name);
+	return jm_graph_tensor(g, class, type, 1, &n, name);
 }
 
 const char *const jm_update_names[] = {"adamw", "adam", "sgd", NULL};
 
-static struct jm_tensor *state(
-	struct jm_graph *g, enum jm_class class, enum jm_update kind, const char *what, int64_t n)
+/* "adamw.m", "adamw.m.vectors" */
+static struct jm_tensor *state(struct jm_graph *g, enum jm_class class, enum jm_dtype type,
+	enum jm_update kind, const char *what, int64_t n)
 {
-	char name[24];
+	char name[32];
 
 	snprintf(name, sizeof(name), "%s.%s", jm_update_names[kind], what);
-	return flat(g, class, n, name);
+	return flat(g, class, type, n, name);
 }
 
 static void set_sgd(struct jm_node *update, const struct jm_adamw *how, int64_t n_decay)
@@ -76,38 +93,76 @@ static void set_adamw(struct jm_node *update, const struct jm_adamw *how, int64_
 	update->attr.adamw.n_decay = n_decay;
 }
 
-static void append_nodes(struct jm_graph *g, const struct jm_adamw *how, int64_t n, int64_t n_decay)
+/* What the updates of all parts share. */
+struct update {
+	const struct jm_adamw *how;
+	struct jm_tensor *grads, *norm, *now;
+};
+
+/* Elements from .. from + n - 1 of the gradients, as a tensor of their own. */
+static struct jm_tensor *part_of_grads(
+	struct jm_graph *g, const struct update *u, int64_t from, int64_t n)
+{
+	struct jm_tensor *view;
+
+	if (n == jm_tensor_count(u->grads))
+		return u->grads;
+	view = flat(g, JM_CLASS_GRAD, g->vector, n, "slab.gradients.part");
+	if (!view)
+		return NULL;
+	jm_graph_cell(g, view)->slab = u->grads;
+	jm_graph_cell(g, view)->slab_offset = (size_t)from * jm_dtype_bytes(g->vector);
+	return view;
+}
+
+static void append_update(struct jm_graph *g, const struct update *u, enum part part, int64_t from,
+	int64_t n, int64_t n_decay)
 {
 	static const enum jm_op ops[] = {JM_OP_ADAMW, JM_OP_ADAM, JM_OP_SGD};
-	bool sgd = how->kind == JM_UPDATE_SGD;
-	struct jm_tensor *p = flat(g, JM_CLASS_PARAM, n, "slab.parameters");
-	struct jm_tensor *d = flat(g, JM_CLASS_GRAD, n, "slab.gradients");
-	struct jm_tensor *m = state(g, JM_CLASS_OPT, how->kind, "m", n);
-	struct jm_tensor *v = sgd ? NULL : state(g, JM_CLASS_OPT, how->kind, "v", n);
-	struct jm_tensor *now = state(g, JM_CLASS_INPUT, how->kind, "now", sgd ? 1 : 3);
-	struct jm_tensor *norm = flat(g, JM_CLASS_SCALAR, 1, "grad.norm");
-	struct jm_node *update;
+	enum jm_dtype type = part == MATRICES ? g->matrix : g->vector;
+	enum jm_update kind = u->how->kind;
+	bool sgd = kind == JM_UPDATE_SGD, second = part == VECTORS;
+	struct jm_tensor *p = flat(
+		g, JM_CLASS_PARAM, type, n, second ? "slab.parameters.vectors" : "slab.parameters");
+	struct jm_tensor *d = part_of_grads(g, u, from, n);
+	struct jm_tensor *m = state(g, JM_CLASS_OPT, type, kind, second ? "m.vectors" : "m", n);
+	struct jm_tensor *v =
+		sgd ? NULL : state(g, JM_CLASS_OPT, type, kind, second ? "v.vectors" : "v", n);
+	struct jm_node *node;
 
 	if (g->err.code)
 		return;
-	make_views(g, p, d);
-	g->n_update = 2;
-	jm_graph_node(g, JM_OP_NORM, OPS(d), OPS(norm));
-	update = jm_graph_node(g, ops[how->kind], OPS(d, norm, now), OPS(p, m, v));
-	if (update && sgd)
-		set_sgd(update, how, n_decay);
-	else if (update)
-		set_adamw(update, how, n_decay);
+	make_views(g, part, p, u->grads);
+	node = jm_graph_node(g, ops[kind], OPS(d, u->norm, u->now), OPS(p, m, v));
+	g->n_update++;
+	if (node && sgd)
+		set_sgd(node, u->how, n_decay);
+	else if (node)
+		set_adamw(node, u->how, n_decay);
 }
 
 int jm_graph_adamw(struct jm_graph *g, const struct jm_adamw *how, struct jm_err *err)
 {
-	int64_t n_decay = place(g, true, 0);
-	int64_t n = place(g, false, n_decay);
+	bool split = g->matrix != g->vector;
+	int64_t n_decay = place(g, true, 0), n = place(g, false, n_decay);
+	int64_t n_now = (how->kind == JM_UPDATE_SGD ? 1 : 3) + split;
+	struct update u = {.how = how};
 
 	if (!n)
 		return jm_err_set(
 			err, JM_EBUG, "There is nothing to train: no parameter has a gradient.");
-	append_nodes(g, how, n, n_decay);
+	u.grads = flat(g, JM_CLASS_GRAD, g->vector, n, "slab.gradients");
+	u.now = state(g, JM_CLASS_INPUT, g->vector, how->kind, "now", n_now);
+	u.norm = flat(g, JM_CLASS_SCALAR, g->vector, 1, "grad.norm");
+	if (!g->err.code) {
+		jm_graph_node(g, JM_OP_NORM, OPS(u.grads), OPS(u.norm));
+		g->n_update = 1;
+	}
+	if (!split)
+		append_update(g, &u, ALL, 0, n, n_decay);
+	if (split && n_decay)
+		append_update(g, &u, MATRICES, 0, n_decay, n_decay);
+	if (split && n > n_decay)
+		append_update(g, &u, VECTORS, n_decay, n - n_decay, 0);
 	return g->err.code ? jm_err_set(err, g->err.code, "%s", g->err.text) : 0;
 }

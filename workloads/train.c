@@ -262,8 +262,10 @@ static int choose_model(struct state *s, struct jm_err *err)
 
 	if (!code)
 		code = jm_model_dims(s->training.model, preset, o, &s->dims, err);
+	s->training.pure = !strcmp(s->work->precision, "bf16-true");
 	if (!code)
-		code = jm_dtype_find(s->work->precision, &s->training.precision, err);
+		code = jm_dtype_find(s->training.pure ? "bf16" : s->work->precision,
+			&s->training.precision, err);
 	s->training.dims = &s->dims;
 	s->training.batch = isnan(batch) ? 0 : (int64_t)batch;
 	s->training.seq = isnan(seq) ? 0 : (int64_t)seq;
@@ -435,10 +437,11 @@ static int train_setup(struct jm_work *work, void **ret_state, struct jm_err *er
 /* lr and the bias corrections of Adam at step t = 1, 2... */
 static int feed_now(struct state *s, long t, struct jm_err *err)
 {
-	double now[3] = {jm_schedule_lr(&s->schedule, t - 1),
-		1 - pow(s->training.adamw.beta1, (double)t),
-		1 - pow(s->training.adamw.beta2, (double)t)};
-	double data[3] = {0};
+	bool sgd = s->training.adamw.kind == JM_UPDATE_SGD;
+	double now[4] = {jm_schedule_lr(&s->schedule, t - 1),
+		sgd ? (double)t : 1 - pow(s->training.adamw.beta1, (double)t),
+		1 - pow(s->training.adamw.beta2, (double)t), (double)t};
+	double data[4] = {0};
 
 	for (int i = 0; i < jm_tensor_count(s->now); i++)
 		jm_element_set(s->now->type, data, i, now[i]);

@@ -148,6 +148,9 @@ static const struct {
 	[JM_OP_FIRST] = {1, 1, 0},
 	[JM_OP_FIRST_GRAD] = {1, 1, 0},
 	[JM_OP_DROPOUT] = {1, 1, 2},
+	[JM_OP_ADAMW] = {0, 7, 0}, /* all three or none */
+	[JM_OP_ADAM] = {0, 7, 0},
+	[JM_OP_SGD] = {0, 3, 0},
 };
 
 static int check_node(const struct jm_node *node, struct jm_err *err)

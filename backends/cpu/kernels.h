@@ -148,8 +148,9 @@ struct cpu_losses {
 struct cpu_adamw {
 	int64_t n, n_decay;
 	const float *g, *norm, *now;
-	float *p, *m, *v;
+	float *p, *m, *v; /* bf16 where `bf16` */
 	double beta1, beta2, eps, weight_decay, clip;
+	bool bf16;
 };
 
 struct cpu_optims {
@@ -161,9 +162,9 @@ struct cpu_optims {
 struct cpu_sgd {
 	int64_t n, n_decay;
 	const float *g, *norm, *now;
-	float *p, *m;
+	float *p, *m; /* bf16 where `bf16` */
 	double momentum, weight_decay, clip;
-	bool nesterov;
+	bool nesterov, bf16;
 };
 
 struct cpu_sgds {

@@ -351,6 +351,7 @@ static int run_adamw(const struct cpu_dev *dev, const struct cpu_exec *exec, str
 		.eps = n->attr.adamw.eps,
 		.weight_decay = n->attr.adamw.weight_decay,
 		.clip = n->attr.adamw.clip,
+		.bf16 = n->out[0]->type == JM_BF16,
 	};
 
 	(void)err;

@@ -2,6 +2,7 @@
 /* Over flat slabs of f32: the norm, and AdamW (arXiv 1711.05101) in one pass over memory. */
 #include "kernels.h"
 #include "simd.h"
+#include "sixteen.h"
 
 #include <math.h>
 
@@ -64,6 +65,30 @@ static void adamw_range(const struct cpu_adamw *a, int64_t from, int64_t to, str
 	}
 }
 
+static void adamw_part(const struct cpu_adamw *a, int64_t from, int64_t to, struct adamw_factors f)
+{
+	float p[SIXTEEN_PIECE], m[SIXTEEN_PIECE], v[SIXTEEN_PIECE];
+	uint64_t key;
+
+	if (!a->bf16) {
+		adamw_range(a, from, to, f);
+		return;
+	}
+	key = sixteen_key(a->now, 3);
+	for (int64_t at = from; at < to; at += SIXTEEN_PIECE) {
+		int64_t n = to - at < SIXTEEN_PIECE ? to - at : SIXTEEN_PIECE;
+		struct cpu_adamw piece = {.g = a->g + at, .p = p, .m = m, .v = v};
+
+		sixteen_widen(a->p, at, n, p);
+		sixteen_widen(a->m, at, n, m);
+		sixteen_widen(a->v, at, n, v);
+		adamw_range(&piece, 0, n, f);
+		sixteen_round(p, at, n, 0, key, a->p);
+		sixteen_round(m, at, n, 1, key, a->m);
+		sixteen_round(v, at, n, 2, key, a->v);
+	}
+}
+
 static void adamw(const struct cpu_adamw *a, int threads)
 {
 	float clip = 1;
@@ -91,8 +116,8 @@ static void adamw(const struct cpu_adamw *a, int threads)
 	for (int64_t b = 0; b < blocks; b++) {
 		int64_t from = b * BLOCK, to = from + BLOCK < a->n ? from + BLOCK : a->n;
 		int64_t middle = a->n_decay < from ? from : a->n_decay > to ? to : a->n_decay;
-		adamw_range(a, from, middle, f);
-		adamw_range(a, middle, to, plain);
+		adamw_part(a, from, middle, f);
+		adamw_part(a, middle, to, plain);
 	}
 }
 

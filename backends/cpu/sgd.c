@@ -2,6 +2,7 @@
 /* Over flat slabs of f32: Adam (arXiv 1412.6980) and SGD with momentum, in one pass over memory. */
 #include "kernels.h"
 #include "simd.h"
+#include "sixteen.h"
 
 #include <math.h>
 
@@ -36,6 +37,34 @@ static void adam_range(const struct cpu_adamw *a, int64_t from, int64_t to, floa
 	}
 }
 
+static void adam_part(const struct cpu_adamw *a, int64_t from, int64_t to, float clip, float decay)
+{
+	float p[SIXTEEN_PIECE], m[SIXTEEN_PIECE], v[SIXTEEN_PIECE];
+	struct cpu_adamw piece = *a;
+	uint64_t key;
+
+	if (!a->bf16) {
+		adam_range(a, from, to, clip, decay);
+		return;
+	}
+	key = sixteen_key(a->now, 3);
+	piece.p = p;
+	piece.m = m;
+	piece.v = v;
+	for (int64_t at = from; at < to; at += SIXTEEN_PIECE) {
+		int64_t n = to - at < SIXTEEN_PIECE ? to - at : SIXTEEN_PIECE;
+
+		piece.g = a->g + at;
+		sixteen_widen(a->p, at, n, p);
+		sixteen_widen(a->m, at, n, m);
+		sixteen_widen(a->v, at, n, v);
+		adam_range(&piece, 0, n, clip, decay);
+		sixteen_round(p, at, n, 0, key, a->p);
+		sixteen_round(m, at, n, 1, key, a->m);
+		sixteen_round(v, at, n, 2, key, a->v);
+	}
+}
+
 static void adam(const struct cpu_adamw *a, int threads)
 {
 	int64_t blocks = (a->n + BLOCK - 1) / BLOCK;
@@ -48,8 +77,8 @@ static void adam(const struct cpu_adamw *a, int threads)
 		int64_t from = b * BLOCK, to = from + BLOCK < a->n ? from + BLOCK : a->n;
 		int64_t middle = a->n_decay < from ? from : a->n_decay > to ? to : a->n_decay;
 
-		adam_range(a, from, middle, clip, (float)a->weight_decay);
-		adam_range(a, middle, to, clip, 0);
+		adam_part(a, from, middle, clip, (float)a->weight_decay);
+		adam_part(a, middle, to, clip, 0);
 	}
 }
 
@@ -69,6 +98,31 @@ static void sgd_range(const struct cpu_sgd *a, int64_t from, int64_t to, float c
 	}
 }
 
+static void sgd_part(const struct cpu_sgd *a, int64_t from, int64_t to, float clip, float decay)
+{
+	float p[SIXTEEN_PIECE], m[SIXTEEN_PIECE];
+	struct cpu_sgd piece = *a;
+	uint64_t key;
+
+	if (!a->bf16) {
+		sgd_range(a, from, to, clip, decay);
+		return;
+	}
+	key = sixteen_key(a->now, 1);
+	piece.p = p;
+	piece.m = m;
+	for (int64_t at = from; at < to; at += SIXTEEN_PIECE) {
+		int64_t n = to - at < SIXTEEN_PIECE ? to - at : SIXTEEN_PIECE;
+
+		piece.g = a->g + at;
+		sixteen_widen(a->p, at, n, p);
+		sixteen_widen(a->m, at, n, m);
+		sgd_range(&piece, 0, n, clip, decay);
+		sixteen_round(p, at, n, 0, key, a->p);
+		sixteen_round(m, at, n, 1, key, a->m);
+	}
+}
+
 static void sgd(const struct cpu_sgd *a, int threads)
 {
 	int64_t blocks = (a->n + BLOCK - 1) / BLOCK;
@@ -81,8 +135,8 @@ static void sgd(const struct cpu_sgd *a, int threads)
 		int64_t from = b * BLOCK, to = from + BLOCK < a->n ? from + BLOCK : a->n;
 		int64_t middle = a->n_decay < from ? from : a->n_decay > to ? to : a->n_decay;
 
-		sgd_range(a, from, middle, clip, (float)a->weight_decay);
-		sgd_range(a, middle, to, clip, 0);
+		sgd_part(a, from, middle, clip, (float)a->weight_decay);
+		sgd_part(a, middle, to, clip, 0);
 	}
 }
 

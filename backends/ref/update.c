@@ -3,6 +3,9 @@
 #include "ref.h"
 
 #include <math.h>
+#include <string.h>
+
+#include "engine/rng.h"
 
 static double get(const struct jm_tensor *t, int64_t i)
 {
@@ -23,6 +26,24 @@ void jm_ref_norm(const struct jm_node *n, double *const *in, double *const *out)
 	for (int64_t i = 0; i < jm_tensor_count(n->in[0]); i++)
 		sum += get(n->in[0], i) * get(n->in[0], i);
 	set(n->out[0], 0, sqrt(sum));
+}
+
+/* An update's result: bf16 is rounded by random bits. */
+static void set_result(const struct jm_node *n, int which, int64_t i, double value)
+{
+	const struct jm_tensor *t = n->out[which], *now = n->in[2];
+	float x = (float)value;
+	uint64_t random;
+	uint32_t bits;
+
+	if (t->type != JM_BF16 || !isfinite(x)) {
+		set(t, i, value);
+		return;
+	}
+	random = jm_rng(jm_rng(0, (uint64_t)get(now, jm_tensor_count(now) - 1)), (uint64_t)i);
+	memcpy(&bits, &x, sizeof(bits));
+	bits += (uint32_t)(random >> 16 * which) & 0xffff;
+	((uint16_t *)t->data)[i] = (uint16_t)(bits >> 16);
 }
 
 /* What the gradient is multiplied with; NaN: not finite, leave all as it is. */
@@ -52,9 +73,9 @@ static void adam(const struct jm_node *n, bool coupled)
 			p -= lr * decay * p;
 		m = beta1 * get(n->out[1], i) + (1 - beta1) * g;
 		v = beta2 * get(n->out[2], i) + (1 - beta2) * g * g;
-		set(n->out[0], i, p - lr / bias1 * m / (sqrt(v / bias2) + n->attr.adamw.eps));
-		set(n->out[1], i, m);
-		set(n->out[2], i, v);
+		set_result(n, 0, i, p - lr / bias1 * m / (sqrt(v / bias2) + n->attr.adamw.eps));
+		set_result(n, 1, i, m);
+		set_result(n, 2, i, v);
 	}
 }
 
@@ -85,7 +106,7 @@ void jm_ref_sgd(const struct jm_node *n, double *const *in, double *const *out)
 		if (i < n->attr.sgd.n_decay)
 			g += n->attr.sgd.weight_decay * p;
 		m = momentum * get(n->out[1], i) + g;
-		set(n->out[0], i, p - lr * (n->attr.sgd.nesterov ? g + momentum * m : m));
-		set(n->out[1], i, m);
+		set_result(n, 0, i, p - lr * (n->attr.sgd.nesterov ? g + momentum * m : m));
+		set_result(n, 1, i, m);
 	}
 }

@@ -150,6 +150,17 @@ def test_image_smaller_than_the_stem():
     assert done.returncode != 0 and "--image" in done.stderr
 
 
+@pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd"])
+def test_bf16_true_takes_less_memory(tmp_path, text, optimizer):
+    how = {"optimizer": optimizer, "layers": 2, "hidden": 64, "steps": 3}
+    masters = train(tmp_path, text, precision="bf16", **how)[1]
+    done, true = train(tmp_path, text, precision="bf16-true", **how)
+    assert done.returncode == 0, done.stderr
+    assert true["precision"] == "bf16-true"
+    assert true["loss_last"] == pytest.approx(masters["loss_last"], abs=0.03)
+    assert true["plan"]["persistent_bytes"] < 0.75 * masters["plan"]["persistent_bytes"]
+
+
 def test_epochs_drop_the_first(tmp_path, text):
     options = {k: v for k, v in TINY.items() if k not in ("steps", "warmup")}
     file = tmp_path / "record.json"
