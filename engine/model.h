@@ -108,6 +108,7 @@ struct jm_training {
 	int micro_steps; /* of `batch` each, whose gradients add up before an update; 0 is 1 */
 	bool pure;	 /* no f32 masters: matrices and their moments are in the compute type */
 	bool recompute;	 /* blocks compute their activations again for their gradients */
+	bool lean;	 /* only norms and activations are; when not recompute */
 };
 /* Network, gradients and update as one graph, with input "adamw.now" and scalars "loss", "grad.norm". */
 int jm_model_train(struct jm_training *t, struct jm_graph **ret, struct jm_err *err);

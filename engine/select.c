@@ -144,13 +144,14 @@ static bool remake(struct jm_program *p, struct jm_tensor *t, const struct jm_la
 static int bring(struct jm_program *p, struct jm_node *n, int i, const struct jm_layout *layout,
 	struct jm_err *err)
 {
-	struct jm_tensor *t = n->in[i], *to;
+	struct jm_tensor *t = n->in[i], *to = NULL;
 
 	if (jm_layout_equal(&t->layout, layout))
 		return 0;
 	if (is_open(p, t) && remake(p, t, layout))
 		return 0;
-	to = find_copy(p, t, layout);
+	if (!n->again) /* the copy of the first time is not to be kept for the second */
+		to = find_copy(p, t, layout);
 	if (!to)
 		to = add_reorder(p, t, layout, err);
 	if (!to)

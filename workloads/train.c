@@ -93,6 +93,10 @@ static const struct jm_option options[] = {
 		.type = JM_FLAG,
 		.help = "each block computes its activations again for its gradients: less memory, "
 			"more work, the same results"},
+	{.name = "lean",
+		.type = JM_FLAG,
+		.help = "norms and activations are made again for their gradients: less memory, "
+			"hardly more work, the same results"},
 	OPTION_REAL("memory", 0, 1e6, "0", "GB that the plan may take; 0 = what is free now"),
 	{.name = "profile",
 		.type = JM_FLAG,
@@ -271,6 +275,7 @@ static int choose_model(struct state *s, struct jm_err *err)
 	s->training.seq = isnan(seq) ? 0 : (int64_t)seq;
 	s->training.micro_steps = (int)option(s, "accumulate");
 	s->training.recompute = option(s, "recompute") > 0;
+	s->training.lean = option(s, "lean") > 0;
 	choose_update(s);
 	return code ? code : check_update(s, err);
 }

@@ -127,6 +127,27 @@ def test_graph_as_json():
     assert 0.5 * d["peak_bytes"] < max(ends) <= d["peak_bytes"]
 
 
+def test_a_resnet_stays_in_its_layout():
+    """No activation of a ResNet is brought from one layout into another; on ref all are plain."""
+    if jm("describe", "resnet18", "--device", "cpu", "--batch", 2).returncode:
+        pytest.skip("no backend cpu here that knows convolutions")
+    d = describe("resnet18", "--device", "cpu", "--batch", 2, "--graph")
+    nodes = [node for group in d["graph"] for node in group["nodes"]]
+    moved = [n["in"][0]["name"] for n in nodes if n["op"] == "cast"
+             and n["in"][0]["class"] == "activations" and n["in"][0]["layout"] != n["out"][0]["layout"]]
+    assert not moved, moved
+
+
+@pytest.mark.parametrize("words", ["resnet50 --batch 4", "vit-b16 --batch 4", "gpt-117m --seq 256",
+                                   "llama --layers 4 --hidden 256 --heads 4 --context 128"])
+def test_less_is_kept(words):
+    all_kept, lean, blocks = (describe(*words.split(), "--device", "ref", *flag)
+                              for flag in ([], ["--lean"], ["--recompute"]))
+    assert blocks["arena_bytes"] < lean["arena_bytes"] < all_kept["arena_bytes"]
+    assert lean["flops_executed_per_item"] == all_kept["flops_executed_per_item"]
+    assert blocks["flops_model_per_item"] == all_kept["flops_model_per_item"]
+
+
 def test_svg(tmp_path):
     file = tmp_path / "plan.svg"
     done = jm("describe", *SMALL, "--svg", file)
