@@ -7,6 +7,7 @@
 #include "output.h"
 #include "provenance.h"
 #include "registry.h"
+#include "json.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -137,11 +138,6 @@ static json_t *command_json(const struct measurement *m)
 	return words;
 }
 
-static json_t *number(double value)
-{
-	return isfinite(value) ? json_real(value) : json_null();
-}
-
 static json_t *make_record(struct measurement *m, struct jm_err *err)
 {
 	const struct jm_outcome *o = &m->outcome;
@@ -153,7 +149,8 @@ static json_t *make_record(struct measurement *m, struct jm_err *err)
 		"joulemark.run/1", "id", "started", started_json(m), "wall_s", o->wall_s,
 		"exit_status", o->status, "signal",
 		o->signal ? json_integer(o->signal) : json_null(), "command", command_json(m),
-		"clock", "real", "items", number(o->items), "throughput", number(o->throughput));
+		"clock", "real", "items", jm_json_number(o->items), "throughput",
+		jm_json_number(o->throughput));
 	if (record) {
 		json_object_update(record, report);
 		json_object_set_new(record, "provenance",
@@ -166,20 +163,6 @@ static json_t *make_record(struct measurement *m, struct jm_err *err)
 }
 
 /* ---- the block on stderr ---- */
-
-static double real(const json_t *object, const char *key)
-{
-	const json_t *value = json_object_get(object, key);
-
-	return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
-static const char *text(const json_t *object, const char *key)
-{
-	const char *value = json_string_value(json_object_get(object, key));
-
-	return value ? value : "";
-}
 
 /* "1234.5 J", "17.3 kJ" */
 static const char *joules(char *out, size_t size, double value)
@@ -216,17 +199,18 @@ static int label_width(const json_t *meters)
 	const json_t *meter;
 	size_t i, width = 14;
 
-	json_array_foreach(meters, i, meter) if (strlen(text(meter, "label")) > width) width =
-		strlen(text(meter, "label"));
+	json_array_foreach(meters, i, meter) if (strlen(jm_json_text(meter, "label")) > width)
+		width = strlen(jm_json_text(meter, "label"));
 	return width < 48 ? (int)width : 48;
 }
 
 static void print_meter(const json_t *meter, int width, double wall_s)
 {
 	char energy[32], bound[32] = "", mean[32], most[32], calibration[48] = "";
-	double e = real(meter, "joules"), s = real(meter, "error_sampling_joules");
-	double c = real(meter, "error_calibration_joules");
-	const char *origin = text(meter, "origin");
+	double e = jm_json_real_of(meter, "joules"),
+	       s = jm_json_real_of(meter, "error_sampling_joules");
+	double c = jm_json_real_of(meter, "error_calibration_joules");
+	const char *origin = jm_json_text(meter, "origin");
 
 	/* beside a model's error that of sampling says nothing */
 	if (!isnan(s) && strcmp(origin, "estimated") != 0)
@@ -235,12 +219,13 @@ static void print_meter(const json_t *meter, int width, double wall_s)
 		snprintf(calibration, sizeof(calibration), " (calibration \302\261%.2g %%)",
 			100 * c / e);
 	fprintf(stderr, "  %-*.*s %10s %s%-8s  mean %9s  max %9s%s", width, width,
-		text(meter, "label"), joules(energy, sizeof(energy), e),
+		jm_json_text(meter, "label"), joules(energy, sizeof(energy), e),
 		*bound ? "\302\261 " : "  ", bound,
-		watts(mean, sizeof(mean), real(meter, "watts_mean")),
-		watts(most, sizeof(most), real(meter, "watts_max")), calibration);
+		watts(mean, sizeof(mean), jm_json_real_of(meter, "watts_mean")),
+		watts(most, sizeof(most), jm_json_real_of(meter, "watts_max")), calibration);
 	if (isnan(e))
-		fprintf(stderr, "  known for %.3g of %.3g s", real(meter, "covered_s"), wall_s);
+		fprintf(stderr, "  known for %.3g of %.3g s", jm_json_real_of(meter, "covered_s"),
+			wall_s);
 	if (json_is_string(json_object_get(meter, "covered_by")))
 		fprintf(stderr, "  (part of another)");
 	if (strcmp(origin, "measured") != 0)
@@ -254,7 +239,7 @@ static bool any_of_origin(const json_t *meters, const char *origin)
 	size_t i;
 
 	json_array_foreach(
-		meters, i, meter) if (!strcmp(text(meter, "origin"), origin)) return true;
+		meters, i, meter) if (!strcmp(jm_json_text(meter, "origin"), origin)) return true;
 	return false;
 }
 
@@ -273,7 +258,7 @@ static void print_total(const json_t *record, int width)
 		if (!any_of_origin(meters, origins[i]))
 			continue;
 		snprintf(key, sizeof(key), "joules_%s", origins[i]);
-		joules(energy, sizeof(energy), real(total, key));
+		joules(energy, sizeof(energy), jm_json_real_of(total, key));
 		fprintf(stderr, "%s%*s %s", first ? "" : " + ", first ? 10 : 0, energy, origins[i]);
 		first = false;
 	}
@@ -282,7 +267,8 @@ static void print_total(const json_t *record, int width)
 
 static void print_throughput(const json_t *record, int width)
 {
-	double rate = real(record, "throughput"), items = real(record, "items");
+	double rate = jm_json_real_of(record, "throughput"),
+	       items = jm_json_real_of(record, "items");
 
 	if (isnan(items))
 		return;
@@ -308,7 +294,7 @@ static void print_block(const struct measurement *m, const json_t *record)
 		print_meter(item, width, wall_s);
 	print_total(record, width);
 	print_throughput(record, width);
-	fprintf(stderr, "  %-*s %10s\n", width, "Quality", text(quality, "grade"));
+	fprintf(stderr, "  %-*s %10s\n", width, "Quality", jm_json_text(quality, "grade"));
 	json_array_foreach(json_object_get(quality, "reasons"), i, item)
 		fprintf(stderr, "    - %s\n", json_string_value(item));
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A case's identity, and numbers that may be unknown in JSON. */
+/* A case's identity. */
 #include "case.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,14 +22,4 @@ int jm_json_hash(const json_t *json, char ret_id[JM_CASE_ID], struct jm_err *err
 		snprintf(ret_id + 2 * i, 3, "%02x", hash.digest[i]);
 	free(text);
 	return 0;
-}
-
-json_t *jm_json_number(double value)
-{
-	return isfinite(value) ? json_real(value) : json_null();
-}
-
-double jm_json_real(const json_t *json)
-{
-	return json_is_number(json) ? json_number_value(json) : NAN;
 }

@@ -9,18 +9,13 @@
 #ifndef JM_CASE_H
 #define JM_CASE_H
 
-#include <jansson.h>
-
 #include "joulemark.h"
+#include "json.h"
 
 #define JM_CASE_ID  33 /* 32 hexadecimal digits and the end */
 #define JM_AS_FOUND "as found"
 
 /* XXH3-128 over the canonical JSON (sorted keys, no blanks). The same everywhere and always. */
 int jm_json_hash(const json_t *json, char ret_id[JM_CASE_ID], struct jm_err *err);
-/* null for NAN and infinities: unknown is null. */
-json_t *jm_json_number(double value);
-/* NAN unless it is a number. */
-double jm_json_real(const json_t *json);
 
 #endif

@@ -23,7 +23,7 @@ static void put_number(FILE *f, double value)
 		fprintf(f, "%.17g", value);
 }
 
-static void put_text(FILE *f, const char *text)
+void jm_csv_put_text(FILE *f, const char *text)
 {
 	if (!strpbrk(text, ",\"\r\n")) {
 		fputs(text, f);
@@ -57,7 +57,7 @@ static void put_signal(FILE *f, const struct jm_meters *set, int i)
 	fprintf(f, "%d", i);
 	for (size_t k = 0; k < sizeof(texts) / sizeof(texts[0]); k++) {
 		fputc(',', f);
-		put_text(f, texts[k]);
+		jm_csv_put_text(f, texts[k]);
 	}
 	for (size_t k = 0; k < sizeof(numbers) / sizeof(numbers[0]); k++) {
 		fputc(',', f);
@@ -113,7 +113,7 @@ static int put_phases(struct jm_session *s, FILE *f, struct jm_err *err)
 	(void)err;
 	fputs("name,start_s,end_s,items\n", f);
 	for (int i = 0; i < s->n_phases; i++) {
-		put_text(f, s->phase[i].name);
+		jm_csv_put_text(f, s->phase[i].name);
 		fputc(',', f);
 		put_time(f, s->phase[i].t0_ns - s->start_ns);
 		fputc(',', f);

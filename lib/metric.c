@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a record means: speed, power, energy per item, and how that compares with a reference. */
 #include "metric.h"
+#include "json.h"
 
 #include <math.h>
 #include <string.h>
@@ -13,23 +14,9 @@ const struct jm_metric_row jm_metrics[] = {
 #undef X
 };
 
-static double number(const json_t *object, const char *key)
-{
-	const json_t *value = json_object_get(object, key);
-
-	return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
-static const char *text(const json_t *object, const char *key)
-{
-	const char *value = json_string_value(json_object_get(object, key));
-
-	return value ? value : "";
-}
-
 static bool topmost_of(const json_t *meter, enum jm_origin origin)
 {
-	return !strcmp(text(meter, "origin"), jm_origin_name(origin)) &&
+	return !strcmp(jm_json_text(meter, "origin"), jm_origin_name(origin)) &&
 	       !json_is_string(json_object_get(meter, "covered_by"));
 }
 
@@ -46,8 +33,8 @@ static int count_meters(const json_t *record, enum jm_origin origin)
 
 static bool is_simulated(const json_t *record)
 {
-	return !strcmp(text(record, "clock"), "simulated") ||
-	       !strncmp(text(record, "device"), "sim:", 4);
+	return !strcmp(jm_json_text(record, "clock"), "simulated") ||
+	       !strncmp(jm_json_text(record, "device"), "sim:", 4);
 }
 
 /* Which meters speak for this run: never a mixture. */
@@ -76,7 +63,7 @@ static double sum_meters(const json_t *record, const struct jm_measured *m, cons
 	if (!m->n_meters)
 		return NAN;
 	json_array_foreach(json_object_get(record, "meters"), i,
-		meter) if (topmost_of(meter, m->origin)) sum += number(meter, key);
+		meter) if (topmost_of(meter, m->origin)) sum += jm_json_real_of(meter, key);
 	return sum;
 }
 
@@ -90,7 +77,7 @@ static double total_joules(const json_t *record, const struct jm_measured *m)
 		return NAN;
 	strncat(key, jm_origin_name(m->origin), sizeof(key) - strlen(key) - 1);
 	if (json_object_get(total, key))
-		return number(total, key);
+		return jm_json_real_of(total, key);
 	return sum_meters(record, m, "joules");
 }
 
@@ -100,7 +87,8 @@ static const json_t *main_phase(const json_t *record)
 	size_t i;
 
 	json_array_foreach(json_object_get(record, "phases"), i,
-		phase) if (!strcmp(text(phase, "name"), text(record, "phase"))) return phase;
+		phase) if (!strcmp(jm_json_text(phase, "name"),
+				   jm_json_text(record, "phase"))) return phase;
 	return NULL;
 }
 
@@ -108,16 +96,16 @@ static const json_t *main_phase(const json_t *record)
 static void measure_work(const json_t *record, struct jm_measured *m)
 {
 	const json_t *phase = main_phase(record);
-	double throughput = number(record, "throughput");
-	double devices = number(record, "devices");
+	double throughput = jm_json_real_of(record, "throughput");
+	double devices = jm_json_real_of(record, "devices");
 
-	m->seconds = number(phase, "end_s") - number(phase, "start_s");
-	m->items = number(phase, "items");
+	m->seconds = jm_json_real_of(phase, "end_s") - jm_json_real_of(phase, "start_s");
+	m->items = jm_json_real_of(phase, "items");
 	if (isnan(m->seconds))
-		m->seconds = number(record, "wall_s");
+		m->seconds = jm_json_real_of(record, "wall_s");
 	if (!(m->items > 0))
-		m->items = number(record, "items");
-	if (!(m->items > 0) && !*text(record, "unit"))
+		m->items = jm_json_real_of(record, "items");
+	if (!(m->items > 0) && !*jm_json_text(record, "unit"))
 		m->items = 1;
 	if (!(throughput > 0) && m->seconds > 0)
 		throughput = m->items / m->seconds;
@@ -125,7 +113,7 @@ static void measure_work(const json_t *record, struct jm_measured *m)
 		throughput = NAN;
 	m->seconds_item = 1 / throughput;
 	m->value[JM_M_THROUGHPUT] = throughput;
-	m->value[JM_M_THROUGHPUT_DEVICE] = number(record, "throughput_per_device");
+	m->value[JM_M_THROUGHPUT_DEVICE] = jm_json_real_of(record, "throughput_per_device");
 	if (isnan(m->value[JM_M_THROUGHPUT_DEVICE]) && devices > 0)
 		m->value[JM_M_THROUGHPUT_DEVICE] = throughput / devices;
 }
@@ -151,12 +139,12 @@ static void measure_energy(const json_t *record, double add_watts, struct jm_mea
 	m->value[JM_M_EDP] = e * m->seconds_item;
 }
 
-static bool failed(const json_t *record)
+bool jm_metric_failed(const json_t *record)
 {
 	const json_t *exit_status = json_object_get(record, "exit_status");
 
 	if (json_is_string(json_object_get(record, "status")))
-		return strcmp(text(record, "status"), "ok") != 0;
+		return strcmp(jm_json_text(record, "status"), "ok") != 0;
 	return json_is_number(exit_status) && json_number_value(exit_status) != 0;
 }
 
@@ -166,7 +154,7 @@ void jm_metric_measure(const json_t *record, double add_watts, struct jm_measure
 
 	for (int i = 0; i < JM_M_ALL; i++)
 		m.value[i] = NAN;
-	if (!failed(record)) {
+	if (!jm_metric_failed(record)) {
 		measure_work(record, &m);
 		measure_energy(record, add_watts, &m);
 	}

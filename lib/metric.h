@@ -66,6 +66,8 @@ struct jm_measured {
 	int n_meters;		       /* topmost, of that origin */
 };
 
+/* By its status, or else by the exit status of its command. */
+bool jm_metric_failed(const json_t *record);
 /*
  * From a record; a failed one gives NAN throughout. Energy is the total over the topmost meters of ONE
  * origin: simulated where the work ran in simulated time or on a simulated device, else measured,

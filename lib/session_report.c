@@ -3,15 +3,11 @@
 #include "quality.h"
 #include "session_private.h"
 #include "watts.h"
+#include "json.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-static json_t *number(double value)
-{
-	return isfinite(value) ? json_real(value) : json_null();
-}
 
 static json_t *text_or_null(const char *text)
 {
@@ -100,11 +96,13 @@ static json_t *signal_json(
 		return NULL;
 	return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I}", "quantity",
 		jm_quantity_name(signal->quantity), "unit", jm_quantity_unit(signal->quantity),
-		"step", number(signal->step > 0 ? signal->step : NAN), "refresh_s",
-		number(signal->refresh_ns > 0 ? seconds(signal->refresh_ns) : NAN), "window_s",
-		number(signal->window_ns >= 0 ? seconds(signal->window_ns) : NAN), "mean",
-		number(counter || f.time <= 0 ? NAN : f.sum / f.time), "min", number(f.min), "max",
-		number(f.max), "last", number(f.last), "samples", (json_int_t)f.samples);
+		"step", jm_json_number(signal->step > 0 ? signal->step : NAN), "refresh_s",
+		jm_json_number(signal->refresh_ns > 0 ? seconds(signal->refresh_ns) : NAN),
+		"window_s",
+		jm_json_number(signal->window_ns >= 0 ? seconds(signal->window_ns) : NAN), "mean",
+		jm_json_number(counter || f.time <= 0 ? NAN : f.sum / f.time), "min",
+		jm_json_number(f.min), "max", jm_json_number(f.max), "last", jm_json_number(f.last),
+		"samples", (json_int_t)f.samples);
 }
 
 /* ---- one meter ---- */
@@ -117,11 +115,12 @@ static const char *id_or_null(const struct jm_meters *set, int i)
 static json_t *energy_json(const struct jm_energy *e)
 {
 	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I}", "joules",
-		number(e->joules), "joules_counter", number(e->joules_counter), "joules_integrated",
-		number(e->joules_integrated), "error_sampling_joules", number(e->error_sampling),
-		"error_calibration_joules", number(e->error_calibration), "covered_s",
-		number(e->covered_s), "watts_mean", number(e->watts_mean), "watts_max",
-		number(e->watts_max), "samples", (json_int_t)e->samples, "gaps",
+		jm_json_number(e->joules), "joules_counter", jm_json_number(e->joules_counter),
+		"joules_integrated", jm_json_number(e->joules_integrated), "error_sampling_joules",
+		jm_json_number(e->error_sampling), "error_calibration_joules",
+		jm_json_number(e->error_calibration), "covered_s", jm_json_number(e->covered_s),
+		"watts_mean", jm_json_number(e->watts_mean), "watts_max",
+		jm_json_number(e->watts_max), "samples", (json_int_t)e->samples, "gaps",
 		(json_int_t)e->gaps);
 }
 
@@ -144,7 +143,7 @@ static json_t *meter_json(struct jm_session *s, int i, const struct jm_phase *ph
 		return NULL;
 	}
 	json_object_update_new(meter, energy_json(energy));
-	json_object_set_new(meter, "watts_median", number(median));
+	json_object_set_new(meter, "watts_median", jm_json_number(median));
 	for (int k = m->first_signal; k < m->first_signal + m->n_signals; k++)
 		if (json_array_append_new(signals, signal_json(s, k, phase, err)))
 			break;
@@ -185,10 +184,10 @@ static double total_of(
 static json_t *total_json(const struct jm_meters *set, const struct jm_energy *energy)
 {
 	return json_pack("{s:o, s:o, s:o, s:o}", "joules_measured",
-		number(total_of(set, energy, JM_MEASURED)), "joules_estimated",
-		number(total_of(set, energy, JM_ESTIMATED)), "joules_simulated",
-		number(total_of(set, energy, JM_SIMULATED)), "joules_replayed",
-		number(total_of(set, energy, JM_REPLAYED)));
+		jm_json_number(total_of(set, energy, JM_MEASURED)), "joules_estimated",
+		jm_json_number(total_of(set, energy, JM_ESTIMATED)), "joules_simulated",
+		jm_json_number(total_of(set, energy, JM_SIMULATED)), "joules_replayed",
+		jm_json_number(total_of(set, energy, JM_REPLAYED)));
 }
 
 /* ---- quality ---- */
@@ -279,12 +278,13 @@ static json_t *phase_json(struct jm_session *s, const struct jm_phase *phase, st
 		return NULL;
 	}
 	for (int i = 0; i < s->set.n; i++)
-		json_array_append_new(meters, json_pack("{s:s, s:o, s:o}", "id", s->set.meter[i].id,
-						      "joules", number(energy[i].joules),
-						      "watts_mean", number(energy[i].watts_mean)));
+		json_array_append_new(
+			meters, json_pack("{s:s, s:o, s:o}", "id", s->set.meter[i].id, "joules",
+					jm_json_number(energy[i].joules), "watts_mean",
+					jm_json_number(energy[i].watts_mean)));
 	json = json_pack("{s:s, s:f, s:f, s:o, s:o, s:o}", "name", phase->name, "start_s",
 		seconds(phase->t0_ns - s->start_ns), "end_s", seconds(phase->t1_ns - s->start_ns),
-		"items", number(phase->items), "meters", meters, "total",
+		"items", jm_json_number(phase->items), "meters", meters, "total",
 		total_json(&s->set, energy));
 	free(energy);
 	return json;

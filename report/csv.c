@@ -4,6 +4,8 @@
  * case. SI units, no prefixes; unknown is an empty field.
  */
 #include "grid.h"
+#include "csv.h"
+#include "json.h"
 
 #include <math.h>
 #include <string.h>
@@ -12,17 +14,7 @@ static void put_text(FILE *out, const char *text, bool first)
 {
 	if (!first)
 		fputc(',', out);
-	if (!strpbrk(text, ",\"\r\n")) {
-		fputs(text, out);
-		return;
-	}
-	fputc('"', out);
-	for (; *text; text++) {
-		if (*text == '"')
-			fputc('"', out);
-		fputc(*text, out);
-	}
-	fputc('"', out);
+	jm_csv_put_text(out, text);
 }
 
 static void put_number(FILE *out, double value)
@@ -95,13 +87,6 @@ static void put_point(const struct jm_group *g, const struct jm_group_point *p, 
 	fputs("\r\n", out);
 }
 
-static const char *text(const json_t *object, const char *key)
-{
-	const char *value = json_string_value(json_object_get(object, key));
-
-	return value ? value : "";
-}
-
 static void put_case(const struct jm_group *g, const struct jm_group_case *c, FILE *out)
 {
 	const json_t *of_case = json_object_get(c->record, "case");
@@ -118,7 +103,7 @@ static void put_case(const struct jm_group *g, const struct jm_group_case *c, FI
 		put_number(out, c->value[i].accepted);
 		put_number(out, c->value[i].enforced_max);
 	}
-	put_text(out, text(of_case, "id"), false);
+	put_text(out, jm_json_text(of_case, "id"), false);
 	for (int i = 0; i < 3; i++)
 		put_number(out, json_is_number(json_object_get(of_case, numbers[i]))
 					? json_number_value(json_object_get(of_case, numbers[i]))
@@ -126,9 +111,9 @@ static void put_case(const struct jm_group *g, const struct jm_group_case *c, FI
 	put_text(out, c->reference ? "yes" : "no", false);
 	put_text(out, jm_group_state_name(c->state), false);
 	put_text(out, c->ok ? "ok" : "failed", false);
-	put_text(out, text(c->record, "reason"), false);
+	put_text(out, jm_json_text(c->record, "reason"), false);
 	put_text(out, c->outlier ? "yes" : "no", false);
-	put_text(out, text(json_object_get(c->record, "quality"), "grade"), false);
+	put_text(out, jm_json_text(json_object_get(c->record, "quality"), "grade"), false);
 	put_text(out, origin_of(c->m.has_energy, false, c->m.origin), false);
 	put_number(out, c->m.items);
 	put_number(out, c->m.seconds);

@@ -2,25 +2,12 @@
 /* What differs between the cases of a sweep, and its value in each of them. */
 #include "group.h"
 #include "option.h"
+#include "json.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const char *text(const json_t *object, const char *key)
-{
-	const char *value = json_string_value(json_object_get(object, key));
-
-	return value ? value : "";
-}
-
-static double number(const json_t *object, const char *key)
-{
-	const json_t *value = json_object_get(object, key);
-
-	return json_is_number(value) ? json_number_value(value) : NAN;
-}
 
 /* "gpu.power" and "gpu.power@GPU-8f", which speaks of some of the devices, are the same knob. */
 static bool same_name(const char *key, const char *name)
@@ -109,21 +96,21 @@ static int add_knobs(struct jm_group *g, const json_t *record, struct jm_err *er
 
 	json_array_foreach(json_object_get(record, "settings"), i, row)
 	{
-		const char *knob = text(row, "knob");
+		const char *knob = jm_json_text(row, "knob");
 		bool soft =
 			json_is_true(json_object_get(row, "soft")) || !strncmp(knob, "soft.", 5);
 
 		if (*knob && !rc)
-			rc = add_dim(g, knob, text(row, "unit"), true, soft, err);
+			rc = add_dim(g, knob, jm_json_text(row, "unit"), true, soft, err);
 	}
 	return rc;
 }
 
 static bool same_work(const json_t *a, const json_t *b)
 {
-	return !strcmp(text(a, "workload"), text(b, "workload")) &&
-	       !strcmp(text(a, "device"), text(b, "device")) &&
-	       !strcmp(text(a, "unit"), text(b, "unit"));
+	return !strcmp(jm_json_text(a, "workload"), jm_json_text(b, "workload")) &&
+	       !strcmp(jm_json_text(a, "device"), jm_json_text(b, "device")) &&
+	       !strcmp(jm_json_text(a, "unit"), jm_json_text(b, "unit"));
 }
 
 /* Leaves whose value differs from that of the first record of the same work. */
@@ -209,15 +196,15 @@ static void read_settings(const struct jm_group_dim *dim, const json_t *record,
 
 	json_array_foreach(json_object_get(record, "settings"), i, row)
 	{
-		enum jm_group_state state = state_of(text(row, "state"));
+		enum jm_group_state state = state_of(jm_json_text(row, "state"));
 
-		if (strcmp(text(row, "knob"), dim->name))
+		if (strcmp(jm_json_text(row, "knob"), dim->name))
 			continue;
-		v->requested = fmin(v->requested, number(row, "requested"));
-		*ret_requested_max = fmax(*ret_requested_max, number(row, "requested"));
-		v->accepted = fmin(v->accepted, number(row, "accepted"));
-		v->enforced_min = fmin(v->enforced_min, number(row, "enforced"));
-		v->enforced_max = fmax(v->enforced_max, number(row, "enforced"));
+		v->requested = fmin(v->requested, jm_json_real_of(row, "requested"));
+		*ret_requested_max = fmax(*ret_requested_max, jm_json_real_of(row, "requested"));
+		v->accepted = fmin(v->accepted, jm_json_real_of(row, "accepted"));
+		v->enforced_min = fmin(v->enforced_min, jm_json_real_of(row, "enforced"));
+		v->enforced_max = fmax(v->enforced_max, jm_json_real_of(row, "enforced"));
 		if (state > v->state)
 			v->state = state;
 	}

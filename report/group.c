@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Records in order: series of points of cases, with their statistics. */
 #include "group.h"
+#include "json.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -8,13 +9,6 @@
 #include <string.h>
 
 static const double default_k[] = {1.5, 2.0};
-
-static const char *text(const json_t *object, const char *key)
-{
-	const char *value = json_string_value(json_object_get(object, key));
-
-	return value ? value : "";
-}
 
 const char *jm_group_state_name(enum jm_group_state state)
 {
@@ -83,22 +77,13 @@ static int json_int(const json_t *object, const char *key, int fallback)
 	return json_is_integer(value) ? (int)json_integer_value(value) : fallback;
 }
 
-static bool is_ok(const json_t *record)
-{
-	const json_t *exit_status = json_object_get(record, "exit_status");
-
-	if (json_is_string(json_object_get(record, "status")))
-		return !strcmp(text(record, "status"), "ok");
-	return !json_is_number(exit_status) || json_number_value(exit_status) == 0;
-}
-
 static int read_case(
 	struct jm_group *g, const json_t *record, struct jm_group_case *c, struct jm_err *err)
 {
 	const json_t *of_case = json_object_get(record, "case");
 
 	c->record = record;
-	c->ok = is_ok(record);
+	c->ok = !jm_metric_failed(record);
 	c->block = json_int(of_case, "block", -1);
 	c->reference = json_is_true(json_object_get(of_case, "reference"));
 	c->series_key = jm_dim_series_key(g, record);
@@ -278,7 +263,7 @@ static int add_point(struct jm_group *g, int first, int n, struct jm_err *err)
 
 static void add_grade(struct jm_group_series *s, const json_t *record)
 {
-	const char *grade = text(json_object_get(record, "quality"), "grade");
+	const char *grade = jm_json_text(json_object_get(record, "quality"), "grade");
 
 	/* "none" is worse than D */
 	if (*grade && (!*s->grade || !strcmp(grade, "none") ||
@@ -343,7 +328,7 @@ static const char *subject(const json_t *record)
 static void title_series(struct jm_group_series *s)
 {
 	const json_t *command = json_object_get(s->record, "command"), *word;
-	const char *workload = text(s->record, "workload");
+	const char *workload = jm_json_text(s->record, "workload");
 	size_t i;
 
 	if (!*workload)
@@ -356,13 +341,13 @@ static void title_series(struct jm_group_series *s)
 			join(s->title, sizeof(s->title), " ", json_string_value(word));
 	if (!*s->title)
 		join(s->title, sizeof(s->title), "", "run");
-	if (*text(s->record, "device"))
-		join(s->title, sizeof(s->title), " on ", text(s->record, "device"));
+	if (*jm_json_text(s->record, "device"))
+		join(s->title, sizeof(s->title), " on ", jm_json_text(s->record, "device"));
 	/* published figures have the precision of their paper, whatever the plan says */
 	if (strcmp(workload ? workload : "", "sim") != 0)
-		join(s->title, sizeof(s->title), ", ", text(s->record, "precision"));
+		join(s->title, sizeof(s->title), ", ", jm_json_text(s->record, "precision"));
 	snprintf(s->item, sizeof(s->item), "%s",
-		*text(s->record, "unit") ? text(s->record, "unit") : "run");
+		*jm_json_text(s->record, "unit") ? jm_json_text(s->record, "unit") : "run");
 }
 
 static void add_to_series(struct jm_group_series *s, const struct jm_group_case *c)
@@ -444,11 +429,11 @@ static int check_records(const json_t *records, struct jm_err *err)
 	{
 		if (!json_is_object(record))
 			return jm_err_set(err, JM_EFORMAT, "Record %zu is not a JSON object.", i);
-		if (strcmp(text(record, "schema"), "joulemark.run/1"))
+		if (strcmp(jm_json_text(record, "schema"), "joulemark.run/1"))
 			return jm_err_set(err, JM_EVERSION,
 				"Record %zu has the schema '%s', but this program reads "
 				"'joulemark.run/1'.",
-				i, text(record, "schema"));
+				i, jm_json_text(record, "schema"));
 	}
 	return 0;
 }

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The summary, joulemark.report/1: series, points with statistics, verdicts, cases. Unknown is null. */
 #include "grid.h"
+#include "json.h"
 
 #include <math.h>
 #include <string.h>
-
-static json_t *real_or_null(double value)
-{
-	return isfinite(value) ? json_real(value) : json_null();
-}
 
 static json_t *string(const char *text)
 {
@@ -20,10 +16,10 @@ static json_t *string(const char *text)
 static json_t *stat_json(const struct jm_stat *s)
 {
 	return json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "n", s->n, "mean",
-		real_or_null(s->mean), "median", real_or_null(s->median), "sd", real_or_null(s->sd),
-		"low95", real_or_null(s->mean - s->half_width), "high95",
-		real_or_null(s->mean + s->half_width), "min", real_or_null(s->min), "max",
-		real_or_null(s->max));
+		jm_json_number(s->mean), "median", jm_json_number(s->median), "sd",
+		jm_json_number(s->sd), "low95", jm_json_number(s->mean - s->half_width), "high95",
+		jm_json_number(s->mean + s->half_width), "min", jm_json_number(s->min), "max",
+		jm_json_number(s->max));
 }
 
 static json_t *values_json(const struct jm_group *g, const double *value)
@@ -33,7 +29,7 @@ static json_t *values_json(const struct jm_group *g, const double *value)
 
 	for (int m = 0; m < JM_M_EDS + g->options.n_k; m++) {
 		jm_group_metric_name(g, m, name, sizeof(name));
-		json_object_set_new(all, name, real_or_null(value[m]));
+		json_object_set_new(all, name, jm_json_number(value[m]));
 	}
 	return all;
 }
@@ -45,11 +41,11 @@ static json_t *settings_json(const struct jm_group *g, const struct jm_group_poi
 	for (int i = 0; i < g->n_dims; i++)
 		json_array_append_new(
 			all, json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "text",
-				     string(p->value[i].text), "x", real_or_null(p->value[i].x),
-				     "requested", real_or_null(p->value[i].requested), "accepted",
-				     real_or_null(p->accepted[i]), "enforced_min",
-				     real_or_null(p->enforced_min[i]), "enforced_max",
-				     real_or_null(p->enforced_max[i]), "state",
+				     string(p->value[i].text), "x", jm_json_number(p->value[i].x),
+				     "requested", jm_json_number(p->value[i].requested), "accepted",
+				     jm_json_number(p->accepted[i]), "enforced_min",
+				     jm_json_number(p->enforced_min[i]), "enforced_max",
+				     jm_json_number(p->enforced_max[i]), "state",
 				     jm_group_state_name(p->value[i].state)));
 	return all;
 }
@@ -64,7 +60,7 @@ static json_t *point_json(const struct jm_group *g, const struct jm_group_point 
 		json_object_set_new(metrics, name, stat_json(&p->stat[m]));
 	}
 	return json_pack("{s:o, s:o, s:o, s:b, s:s, s:i, s:i, s:i, s:b, s:s, s:o}", "label",
-		string(p->label), "x", real_or_null(p->x), "settings", settings_json(g, p),
+		string(p->label), "x", jm_json_number(p->x), "settings", settings_json(g, p),
 		"reference", p->reference, "state", jm_group_state_name(p->state), "runs_ok",
 		p->n_ok, "runs_failed", p->n_failed, "outliers", p->n_outliers, "eligible",
 		p->eligible, "why_not", p->why_not, "metrics", metrics);
@@ -90,7 +86,7 @@ static json_t *verdict_json(
 		"title", string(title), "kind", kinds[v->kind], "leading",
 		v->leading < 0 ? json_null() : json_integer(v->leading - s->first_point), "tied",
 		tied, "text", string(v->text), "value", string(value), "improvement_percent",
-		real_or_null(v->improvement), "why", v->why, "sentence", string(sentence));
+		jm_json_number(v->improvement), "why", v->why, "sentence", string(sentence));
 }
 
 static json_t *metrics_json(const struct jm_group *g, const struct jm_group_series *s)
@@ -152,9 +148,9 @@ static json_t *case_json(const struct jm_group *g, const struct jm_group_case *c
 	json_object_set_new(out, "record", json_integer(c->index));
 	json_object_set_new(out, "origin",
 		c->m.has_energy ? json_string(jm_origin_name(c->m.origin)) : json_null());
-	json_object_set_new(out, "joules", real_or_null(c->m.joules));
-	json_object_set_new(out, "items", real_or_null(c->m.items));
-	json_object_set_new(out, "seconds", real_or_null(c->m.seconds));
+	json_object_set_new(out, "joules", jm_json_number(c->m.joules));
+	json_object_set_new(out, "items", jm_json_number(c->m.items));
+	json_object_set_new(out, "seconds", jm_json_number(c->m.seconds));
 	return out;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers and sentences of a report. */
 #include "grid.h"
+#include "json.h"
 
 #include <math.h>
 #include <string.h>
@@ -162,24 +163,17 @@ void jm_text_verdict(const struct jm_group *g, const struct jm_group_series *s,
 	snprintf(out, size, "%s (%s%s)", v->text, value, change);
 }
 
-static const char *text_of(const json_t *object, const char *key)
-{
-	const char *value = json_string_value(json_object_get(object, key));
-
-	return value ? value : "";
-}
-
 void jm_text_failure(
 	const struct jm_group *g, const struct jm_group_case *c, char *out, size_t size)
 {
 	const json_t *of_case = json_object_get(c->record, "case");
 	const json_t *repeat = json_object_get(of_case, "repeat");
-	const char *reason = text_of(c->record, "reason");
-	const char *id = text_of(of_case, "id");
+	const char *reason = jm_json_text(c->record, "reason");
+	const char *id = jm_json_text(of_case, "id");
 	char number[32] = "";
 
 	if (!*id)
-		id = text_of(c->record, "id");
+		id = jm_json_text(c->record, "id");
 	if (json_is_integer(repeat))
 		snprintf(number, sizeof(number), ", repeat %d", (int)json_integer_value(repeat));
 	snprintf(out, size, "%s%s%s%.8s%s: %s", g->point[c->point].label, number, *id ? " (" : "",
