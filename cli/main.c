@@ -91,8 +91,8 @@ static int check_arguments(struct jm_cli *cli)
 			"Something is missing; it is 'joulemark %s %s'.", cmd->name, cmd->usage);
 	if (cmd->max_args >= 0 && cli->n_args > cmd->max_args)
 		return jm_err_set(&cli->err, JM_EUSAGE,
-			"'%s' is one argument too many; it is 'joulemark %s %s'.",
-			cli->args[cmd->max_args], cmd->name, cmd->usage);
+			"'%s' is one argument too many; it is 'joulemark %s%s%s'.",
+			cli->args[cmd->max_args], cmd->name, *cmd->usage ? " " : "", cmd->usage);
 	if (cli->command && !cli->command[0])
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"No command follows '--'; it is 'joulemark %s %s'.", cmd->name, cmd->usage);

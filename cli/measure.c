@@ -9,7 +9,6 @@
 #include "registry.h"
 #include "json.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,16 +76,13 @@ static int add_source(struct measurement *m, const char *text, size_t n)
 		       : jm_err_set(&m->cli->err, JM_ENOMEM, "Out of memory for --source.");
 }
 
-/* "nvml,estimate:5,20" is two sources: what begins with a digit belongs to the one before. */
 static int split_sources(struct measurement *m, const char *text)
 {
 	int rc = 0;
 
 	while (!rc && *text) {
-		size_t n = strcspn(text, ",");
+		size_t n = jm_source_length(text);
 
-		while (text[n] && isdigit((unsigned char)text[n + 1]))
-			n += 1 + strcspn(text + n + 1, ",");
 		if (n)
 			rc = add_source(m, text, n);
 		text += n + (text[n] == ',');

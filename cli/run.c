@@ -449,6 +449,7 @@ static const struct jm_option options[] = {
 	{.name = "source",
 		.type = JM_TEXT,
 		.argument = "SOURCE,...",
+		.repeat = true,
 		.help = "power sensors; else all that open here"},
 	{.name = "interval",
 		.type = JM_DURATION,

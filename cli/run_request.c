@@ -281,8 +281,8 @@ static int add_epochs(struct jm_cli *cli, json_t *what)
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--epochs says how long to run, and so do --steps, --seconds and --warmup; "
 			"give one kind.");
-	json_object_set_new(what, "epochs",
-		json_integer((json_int_t)jm_values_number(&cli->values, "epochs")));
+	json_object_set_new(
+		what, "epochs", json_integer((json_int_t)jm_values_number(&cli->values, "epochs")));
 	json_object_set_new(what, "epoch_steps",
 		json_integer((json_int_t)jm_values_number(&cli->values, "epoch-steps")));
 	return 0;
@@ -293,8 +293,8 @@ static int add_lengths(struct jm_cli *cli, json_t *what)
 	const char *warm = text_of(cli, "warmup");
 	double seconds;
 
-	if (cli->command && (warm || given(cli, "steps") || given(cli, "seconds") ||
-				    given(cli, "epochs")))
+	if (cli->command &&
+		(warm || given(cli, "steps") || given(cli, "seconds") || given(cli, "epochs")))
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"An outside command knows no --steps, --seconds, --epochs or --warmup: it "
 			"runs as long as it runs.");
@@ -324,12 +324,43 @@ static const char *simulated_device(const json_t *what)
 	return device && !strncmp(device, "sim:", 4) ? device : NULL;
 }
 
+/* A misspelt one is told before every case of a sweep has failed for it. */
+static int add_source(struct jm_cli *cli, const char *text, size_t n, json_t *sources)
+{
+	char name[64];
+
+	snprintf(name, sizeof(name), "%.*s", (int)n, text);
+	name[strcspn(name, ":")] = '\0';
+	if (!jm_source_find(name, &cli->err))
+		return cli->err.code;
+	return json_array_append_new(sources, json_stringn(text, n)) ? no_memory(cli) : 0;
+}
+
+static int add_sources(struct jm_cli *cli, json_t *how)
+{
+	const struct jm_value *source = jm_values_get(&cli->values, "source");
+	json_t *sources = json_array();
+	int rc = json_object_set_new(how, "sources", sources) ? no_memory(cli) : 0;
+
+	for (int i = 0; i < source->n_texts; i++) {
+		const char *text = source->texts[i];
+
+		while (!rc && *text) {
+			size_t n = jm_source_length(text);
+
+			if (n)
+				rc = add_source(cli, text, n, sources);
+			text += n + (text[n] == ',');
+		}
+	}
+	return rc;
+}
+
 static json_t *make_how(struct jm_cli *cli)
 {
-	const char *sources = text_of(cli, "source"), *control = text_of(cli, "control");
+	const char *control = text_of(cli, "control");
 	json_t *how = json_object();
 
-	json_object_set_new(how, "sources", sources ? split(sources) : json_array());
 	if (control)
 		json_object_set_new(how, "control", json_string(control));
 	if (given(cli, "interval"))
@@ -355,8 +386,8 @@ static int nothing_to_run(struct jm_cli *cli)
 
 json_t *jm_run_request(struct jm_cli *cli)
 {
-	json_t *what = json_object(), *request;
-	int rc = 0;
+	json_t *what = json_object(), *how = make_how(cli), *request;
+	int rc;
 
 	if (cli->command && cli->n_args)
 		rc = jm_err_set(&cli->err, JM_EUSAGE,
@@ -370,12 +401,15 @@ json_t *jm_run_request(struct jm_cli *cli)
 		rc = nothing_to_run(cli);
 	if (!rc)
 		rc = add_lengths(cli, what);
+	if (!rc)
+		rc = add_sources(cli, how);
 	if (rc) {
 		json_decref(what);
+		json_decref(how);
 		return NULL;
 	}
-	request = json_pack("{s:o, s:[], s:o, s:i, s:I}", "what", what, "found", "how",
-		make_how(cli), "repeat", (int)jm_values_number(&cli->values, "repeat"), "seed",
+	request = json_pack("{s:o, s:[], s:o, s:i, s:I}", "what", what, "found", "how", how,
+		"repeat", (int)jm_values_number(&cli->values, "repeat"), "seed",
 		(json_int_t)jm_values_number(&cli->values, "seed"));
 	if (!request)
 		no_memory(cli);

@@ -2,6 +2,7 @@
 /* Members by name, and the defaults of their optional pointers. */
 #include "registry.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +41,15 @@ static int find(
 DEFINE_FIND(source)
 DEFINE_FIND(control)
 DEFINE_FIND(workload)
+
+size_t jm_source_length(const char *list)
+{
+	size_t n = strcspn(list, ",");
+
+	while (list[n] && isdigit((unsigned char)list[n + 1]))
+		n += 1 + strcspn(list + n + 1, ",");
+	return n;
+}
 
 void jm_source_doctor(
 	const struct jm_source *source, struct jm_ctx *ctx, jm_finding_fn *say, void *arg)

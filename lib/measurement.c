@@ -17,11 +17,16 @@ static int split(char *text, const char **out, struct jm_err *err)
 {
 	int n = 0;
 
-	for (char *name = strtok_r(text, ",", &text); name; name = strtok_r(NULL, ",", &text)) {
-		if (n == MAX_SOURCES)
+	for (char *next; *text; text = next) {
+		size_t length = jm_source_length(text);
+
+		next = text + length + (text[length] == ',');
+		text[length] = '\0';
+		if (length && n == MAX_SOURCES)
 			return jm_err_set(
 				err, JM_EUSAGE, "More than %d sources are named.", MAX_SOURCES);
-		out[n++] = name;
+		if (length)
+			out[n++] = text;
 	}
 	out[n] = NULL;
 	return n ? 0 : jm_err_set(err, JM_EUSAGE, "The list of sources is empty; NULL takes all.");

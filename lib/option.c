@@ -181,6 +181,7 @@ static int parse_flag(
 
 static int parse(const struct jm_option *o, const char *text, double *number, struct jm_err *err)
 {
+	struct jm_err why = JM_ERR_INIT;
 	int rc;
 
 	switch (o->type) {
@@ -201,11 +202,13 @@ static int parse(const struct jm_option *o, const char *text, double *number, st
 			return 0;
 		}
 	}
-	rc = jm_parse_quantity(text, o->unit ? o->unit : "", false, number, err);
-	if (!rc && o->type == JM_INT && *number != floor(*number))
-		rc = jm_err_set(
+	rc = jm_parse_quantity(text, o->unit ? o->unit : "", false, number, &why);
+	if (rc)
+		return jm_err_set(err, rc, "--%s: %s", o->name, why.text);
+	if (o->type == JM_INT && *number != floor(*number))
+		return jm_err_set(
 			err, JM_EUSAGE, "--%s takes a whole number, not '%s'.", o->name, text);
-	return rc ? rc : check_range(o, text, *number, err);
+	return check_range(o, text, *number, err);
 }
 
 static struct jm_value *lookup(const struct jm_values *v, const char *name)

@@ -41,6 +41,9 @@ extern const struct jm_source
 
 /* By name, with a 'did you mean' in the error. */
 const struct jm_source *jm_source_find(const char *name, struct jm_err *err);
+/* Length of the first source of a list. "nvml,estimate:5,20" is two: what begins with a digit belongs to
+ * the one before. */
+size_t jm_source_length(const char *list);
 void jm_source_doctor(
 	const struct jm_source *source, struct jm_ctx *ctx, jm_finding_fn *say, void *arg);
 

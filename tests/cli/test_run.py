@@ -94,6 +94,12 @@ def test_simulated_device_in_simulated_time():
     assert abs(r["throughput"] / 4 - r["throughput_per_device"]) < 1e-6 * r["throughput"]
 
 
+def test_sources_with_numbers_in_a_list():
+    for how in (["--source", "null,estimate:5,20"], ["--source", "null", "--source", "estimate:5,20"]):
+        r = one("run", "null", *how, "--step-time", "5ms", "--warmup", "0", "--steps", "1")
+        assert {m["source"] for m in r["meters"]} == {"null", "estimate"}
+
+
 def test_outside_command_passes_its_output_on():
     done = jm(*COMMAND, "--items-regex", "items ([0-9]+)", "--", "sh", "-c",
               "echo items 3; sleep 0.05; echo items 4; echo talk >&2")
@@ -550,6 +556,8 @@ def test_wrong_usage_makes_no_files(tmp_path):
     (["run", "null", "--step-time", "1ms,1ms"], "given twice"),
     (["run", "null", "--warmup", "5parsec"], "5parsec"),
     (["run", "null", "--repeat", "0"], "range"),
+    (["run", "null", "--repeat", "x"], "--repeat: 'x'"),
+    (["run", "null", "--source", "rapll"], "did you mean 'rapl'"),
     (["run", "null", "--", "true"], "exclude each other"),
     (["run", "--steps", "3", "--", "true"], "--steps"),
     (["run", "--batch", "3", "--", "true"], "--batch"),
