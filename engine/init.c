@@ -3,7 +3,10 @@
 #include "program.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
+#include <sys/param.h>
+#include <unistd.h>
 
 #include "rng.h"
 #include "tensor.h"
@@ -21,18 +24,56 @@ static void normal_pair(uint64_t seed, uint64_t counter, float std, float *ret)
 	ret[1] = radius * sine;
 }
 
-static void fill(const struct jm_cell *c, uint64_t seed, void *data)
+/* A stretch of a tensor for one thread; first and n are even but for the tensor's end. */
+struct stretch {
+	const struct jm_cell *cell;
+	uint64_t seed;
+	void *data;
+	int64_t first, n;
+};
+
+static void *fill_stretch(void *arg)
 {
-	int64_t n = jm_tensor_count(&c->t);
+	const struct stretch *s = arg;
+	const struct jm_cell *c = s->cell;
 	float pair[2] = {0, 0};
 
 	if (c->init == JM_INIT_ONE)
 		pair[0] = pair[1] = 1;
-	for (int64_t i = 0; i < n; i++) {
+	for (int64_t i = s->first; i < s->first + s->n; i++) {
 		if (c->init == JM_INIT_NORMAL && !(i & 1))
-			normal_pair(seed, (uint64_t)i / 2, (float)c->init_std, pair);
-		jm_element_set(c->t.type, data, i, (double)pair[i & 1]);
+			normal_pair(s->seed, (uint64_t)i / 2, (float)c->init_std, pair);
+		if (c->t.type == JM_F32)
+			((float *)s->data)[i] = pair[i & 1];
+		else
+			jm_element_set(c->t.type, s->data, i, (double)pair[i & 1]);
 	}
+	return NULL;
+}
+
+/* In as many threads as there are processors, where that pays; the values do not depend on how many. */
+static void fill(const struct jm_cell *c, uint64_t seed, void *data)
+{
+	enum { MOST = 64, LEAST = 1 << 18 };
+	int64_t count = jm_tensor_count(&c->t), cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	int64_t threads = MIN(MIN(MAX(cpus, 1), MOST), count / LEAST + 1);
+	int64_t each = (count / threads + 2) & ~INT64_C(1);
+	struct stretch part[MOST];
+	pthread_t thread[MOST];
+	bool started[MOST] = {false};
+
+	for (int64_t i = 0; i < threads; i++) {
+		int64_t first = MIN(i * each, count);
+
+		part[i] = (struct stretch){c, seed, data, first, MIN(each, count - first)};
+		started[i] = i > 0 && !pthread_create(&thread[i], NULL, fill_stretch, &part[i]);
+		if (i > 0 && !started[i])
+			fill_stretch(&part[i]);
+	}
+	fill_stretch(&part[0]);
+	for (int64_t i = 1; i < threads; i++)
+		if (started[i])
+			pthread_join(thread[i], NULL);
 }
 
 int jm_program_init(struct jm_program *p, uint64_t seed, struct jm_err *err)
