@@ -66,55 +66,62 @@ JM_INLINE float slope(enum cpu_act act, float x)
 
 /* ---- elementwise ---------------------------------------------------------------------------------------- */
 
+/* Inlined where the kind is a constant, which it must be for the loops to become vectors. */
 JM_INLINE void act_as(
-	enum cpu_act act, struct cpu_vec x, struct cpu_vec y, int64_t n, bool add, int threads)
+	enum cpu_act kind, struct cpu_vec x, struct cpu_vec y, size_t at, size_t m, bool add)
 {
-#pragma omp parallel for schedule(static) num_threads(threads)
-	for (int64_t i = 0; i < n; i += PIECE) {
-		float a[PIECE], b[PIECE];
-		size_t m = piece(n, i), at = (size_t)i;
-		const float *v = jm_view(x.data, x.bf16, at, m, a);
-		for (size_t j = 0; j < m; j++)
-			b[j] = value(act, v[j]);
-		jm_emit(y.data, y.bf16, add, at, m, b);
-	}
+	float a[PIECE], b[PIECE];
+	const float *v = jm_view(x.data, x.bf16, at, m, a);
+
+#pragma omp simd
+	for (size_t j = 0; j < m; j++)
+		b[j] = value(kind, v[j]);
+	jm_emit(y.data, y.bf16, add, at, m, b);
 }
 
-JM_INLINE void act_grad_as(enum cpu_act act, struct cpu_vec dy, struct cpu_vec x, struct cpu_vec dx,
-	int64_t n, bool add, int threads)
+JM_INLINE void act_grad_as(enum cpu_act kind, struct cpu_vec dy, struct cpu_vec x,
+	struct cpu_vec dx, size_t at, size_t m, bool add)
 {
-#pragma omp parallel for schedule(static) num_threads(threads)
-	for (int64_t i = 0; i < n; i += PIECE) {
-		float a[PIECE], b[PIECE], c[PIECE];
-		size_t m = piece(n, i), at = (size_t)i;
-		const float *g = jm_view(dy.data, dy.bf16, at, m, a);
-		const float *v = jm_view(x.data, x.bf16, at, m, b);
-		for (size_t j = 0; j < m; j++)
-			c[j] = g[j] * slope(act, v[j]);
-		jm_emit(dx.data, dx.bf16, add, at, m, c);
-	}
+	float a[PIECE], b[PIECE], c[PIECE];
+	const float *g = jm_view(dy.data, dy.bf16, at, m, a);
+	const float *v = jm_view(x.data, x.bf16, at, m, b);
+
+#pragma omp simd
+	for (size_t j = 0; j < m; j++)
+		c[j] = g[j] * slope(kind, v[j]);
+	jm_emit(dx.data, dx.bf16, add, at, m, c);
 }
 
 static void act(
 	enum cpu_act kind, struct cpu_vec x, struct cpu_vec y, int64_t n, bool add, int threads)
 {
-	if (kind == CPU_RELU)
-		act_as(CPU_RELU, x, y, n, add, threads);
-	else if (kind == CPU_SILU)
-		act_as(CPU_SILU, x, y, n, add, threads);
-	else
-		act_as(CPU_GELU_ERF, x, y, n, add, threads);
+#pragma omp parallel for schedule(static) num_threads(threads)
+	for (int64_t i = 0; i < n; i += PIECE) {
+		size_t at = (size_t)i, m = piece(n, i);
+
+		if (kind == CPU_RELU)
+			act_as(CPU_RELU, x, y, at, m, add);
+		else if (kind == CPU_SILU)
+			act_as(CPU_SILU, x, y, at, m, add);
+		else
+			act_as(CPU_GELU_ERF, x, y, at, m, add);
+	}
 }
 
 static void act_grad(enum cpu_act kind, struct cpu_vec dy, struct cpu_vec x, struct cpu_vec dx,
 	int64_t n, bool add, int threads)
 {
-	if (kind == CPU_RELU)
-		act_grad_as(CPU_RELU, dy, x, dx, n, add, threads);
-	else if (kind == CPU_SILU)
-		act_grad_as(CPU_SILU, dy, x, dx, n, add, threads);
-	else
-		act_grad_as(CPU_GELU_ERF, dy, x, dx, n, add, threads);
+#pragma omp parallel for schedule(static) num_threads(threads)
+	for (int64_t i = 0; i < n; i += PIECE) {
+		size_t at = (size_t)i, m = piece(n, i);
+
+		if (kind == CPU_RELU)
+			act_grad_as(CPU_RELU, dy, x, dx, at, m, add);
+		else if (kind == CPU_SILU)
+			act_grad_as(CPU_SILU, dy, x, dx, at, m, add);
+		else
+			act_grad_as(CPU_GELU_ERF, dy, x, dx, at, m, add);
+	}
 }
 
 /* ---- swiglu (arXiv 2002.05202): a row is gates, then values ------------------------------------------------ */
@@ -126,6 +133,7 @@ static void swiglu_piece(const struct cpu_swiglu *p, int64_t row, int64_t i)
 	const float *g = jm_view(p->x.data, p->x.bf16, at, m, a);
 	const float *v = jm_view(p->x.data, p->x.bf16, at + (size_t)p->width, m, b);
 
+#pragma omp simd
 	for (size_t j = 0; j < m; j++)
 		c[j] = g[j] * sigmoid(g[j]) * v[j];
 	jm_emit(p->y.data, p->y.bf16, p->accumulate, (size_t)(row * p->width + i), m, c);
@@ -139,6 +147,7 @@ static void swiglu_grad_piece(const struct cpu_swiglu *p, int64_t row, int64_t i
 	const float *v = jm_view(p->x.data, p->x.bf16, at + (size_t)p->width, m, b);
 	const float *dy = jm_view(p->y.data, p->y.bf16, (size_t)(row * p->width + i), m, c);
 
+#pragma omp simd
 	for (size_t j = 0; j < m; j++) {
 		float s = sigmoid(g[j]);
 
