@@ -138,25 +138,43 @@ static bool overlaps(const struct jm_meter *a, const struct jm_meter *b)
 	       (included(a->covers, b->covers, &n) > 0 || included(b->covers, a->covers, &n) > 0);
 }
 
+/* The smallest meter that includes all of meter i. */
+static int smallest_over(const struct jm_meters *set, int i)
+{
+	int best = -1;
+
+	for (int j = 0; j < set->n; j++)
+		if (j != i && covers(&set->meter[j], &set->meter[i]) &&
+			(best < 0 || covers(&set->meter[best], &set->meter[j])))
+			best = j;
+	return best;
+}
+
+/* Of the meters that share a part of meter i, one that a total would count beside it, if there is one. */
+static int sharing_with(const struct jm_meters *set, int i)
+{
+	const struct jm_meter *m = &set->meter[i];
+	int best = -1, best_rank = -1;
+
+	for (int j = 0; j < set->n; j++) {
+		const struct jm_meter *other = &set->meter[j];
+		int rank = 2 * (other->origin == m->origin) + (other->covered_by < 0);
+
+		if (j == i || rank < best_rank || covers(other, m) || covers(m, other) ||
+			!overlaps(m, other))
+			continue;
+		best = j;
+		best_rank = rank;
+	}
+	return best;
+}
+
 void jm_meters_derive(struct jm_meters *set)
 {
-	for (int i = 0; i < set->n; i++) {
-		struct jm_meter *m = &set->meter[i];
-
-		m->covered_by = m->overlaps = -1;
-		for (int j = 0; j < set->n; j++) {
-			const struct jm_meter *other = &set->meter[j];
-
-			if (j == i)
-				continue;
-			if (covers(other, m)) {
-				if (m->covered_by < 0 || covers(&set->meter[m->covered_by], other))
-					m->covered_by = j;
-			} else if (!covers(m, other) && overlaps(m, other)) {
-				m->overlaps = j;
-			}
-		}
-	}
+	for (int i = 0; i < set->n; i++)
+		set->meter[i].covered_by = smallest_over(set, i);
+	for (int i = 0; i < set->n; i++)
+		set->meter[i].overlaps = sharing_with(set, i);
 }
 
 int jm_meter_signal(const struct jm_meters *set, int meter, enum jm_quantity quantity)

@@ -53,7 +53,23 @@ static void choose_origin(const json_t *record, struct jm_measured *m)
 	}
 }
 
-/* Sum of a field over the topmost meters of the chosen origin; NAN as soon as one is unknown. */
+/* Does another meter that counts share a part of this one? */
+static bool shares(const json_t *record, const json_t *meter, enum jm_origin origin)
+{
+	const char *id = jm_json_text(meter, "overlaps");
+	const json_t *other;
+	size_t i;
+
+	json_array_foreach(json_object_get(record, "meters"), i, other)
+	{
+		if (*id && !strcmp(jm_json_text(other, "id"), id))
+			return topmost_of(other, origin);
+	}
+	return false;
+}
+
+/* Sum of a field over the topmost meters of the chosen origin; NAN as soon as one is unknown, or when two
+ * share a part. */
 static double sum_meters(const json_t *record, const struct jm_measured *m, const char *key)
 {
 	const json_t *meter;
@@ -62,8 +78,11 @@ static double sum_meters(const json_t *record, const struct jm_measured *m, cons
 
 	if (!m->n_meters)
 		return NAN;
-	json_array_foreach(json_object_get(record, "meters"), i,
-		meter) if (topmost_of(meter, m->origin)) sum += jm_json_real_of(meter, key);
+	json_array_foreach(json_object_get(record, "meters"), i, meter)
+	{
+		if (topmost_of(meter, m->origin))
+			sum += shares(record, meter, m->origin) ? NAN : jm_json_real_of(meter, key);
+	}
 	return sum;
 }
 

@@ -89,9 +89,17 @@ static void module_and_node(void **state)
 		{"gpu-b", JM_MEASURED, "gpu/B", "rail", NULL},
 	};
 
+	/* of several that share a part, the one that a total would count twice */
+	const struct row guessed[] = {
+		{"module", JM_MEASURED, "cpu/0 gpu/A", NULL, "rail"},
+		{"rail", JM_MEASURED, "gpu/A gpu/B", NULL, "module"},
+		{"guess", JM_ESTIMATED, "cpu/0 dram/0", NULL, "module"},
+	};
+
 	(void)state;
 	CHECK(rows);
 	CHECK(partial);
+	CHECK(guessed);
 }
 
 /* An estimate never hides a measurement; a measurement of the same thing comes before it. */

@@ -48,6 +48,24 @@ static void costs_by_hand(void **state)
 	json_decref(r);
 }
 
+/* A module and a rail that feeds a part of it: neither their joules nor their watts may be added. */
+static void meters_that_share_a_part_have_no_sum(void **state)
+{
+	json_t *r = record(), *meters = json_object_get(r, "meters");
+	struct jm_measured m;
+
+	(void)state;
+	json_object_set_new(json_array_get(meters, 0), "overlaps", json_string("estimate"));
+	jm_metric_measure(r, 0, &m);
+	assert_near(m.value[JM_M_WATTS], 100, 1e-9); /* the estimate is not added anyway */
+	json_object_set_new(json_array_get(meters, 0), "overlaps", json_string("gpu"));
+	json_object_set_new(json_array_get(meters, 2), "overlaps", json_string("rapl:0"));
+	jm_metric_measure(r, 0, &m);
+	assert_true(isnan(m.joules) && isnan(m.value[JM_M_WATTS]));
+	assert_true(isnan(m.value[JM_M_WATTS_MAX]) && isnan(m.value[JM_M_JOULES_ITEM]));
+	json_decref(r);
+}
+
 /* The rest of the node adds 100 W x 10 s. */
 static void added_watts_count_over_the_phase(void **state)
 {
@@ -198,6 +216,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(costs_by_hand),
+		cmocka_unit_test(meters_that_share_a_part_have_no_sum),
 		cmocka_unit_test(added_watts_count_over_the_phase),
 		cmocka_unit_test(an_unknown_part_makes_the_sum_unknown),
 		cmocka_unit_test(origins_are_never_added),
