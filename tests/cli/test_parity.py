@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Twenty training losses of a small GPT on English text against PyTorch, from the same start values.
+Twenty training losses and all gradients of a small GPT on English text against PyTorch, from the same
+start values.
 
 PyTorch in f64 must agree with ref in f64 to rounding: the same mathematics. Then f32 and bf16 (PyTorch:
 f32 and autocast) are judged by their distance from f64: ours may be at most twice PyTorch's.
@@ -13,7 +14,7 @@ import pytest
 
 import parity
 from jm import BUILD
-from parity import distance
+from parity import distance, gradient_errors
 
 torch = pytest.importorskip("torch", reason="python3-torch is not installed: no independent losses")
 
@@ -35,10 +36,9 @@ def text(tmp_path_factory):
 
 
 def ours(text, device, precision, positions, seed):
-    """Losses by the engine, and the start values it used."""
-    losses, weights, _ = parity.ours(
+    """By the engine: losses, the start values, the first gradients."""
+    return parity.ours(
         "gpt", {**DIMS, "positions": positions}, device, precision, BATCH, SEQ, text, seed)
-    return losses, weights
 
 
 def same(a, b):
@@ -93,13 +93,13 @@ def network(p, ids, target):
 
 
 def theirs(text, weights, dtype, autocast=False):
-    """Losses by PyTorch: AdamW, clip at 1, decay of matrices only."""
+    """Losses and first gradients by PyTorch: AdamW, clip at 1, decay of matrices only."""
     data = numpy.frombuffer(text.read_bytes(), numpy.uint8).astype(numpy.int64)
     p = {name: torch.tensor(w, dtype=dtype, requires_grad=True) for name, w in weights.items()}
     groups = [{"params": [w for w in p.values() if w.dim() > 1], "weight_decay": 0.1},
               {"params": [w for w in p.values() if w.dim() == 1], "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.999), eps=1e-8)
-    losses = []
+    losses, first = [], None
     for step in range(STEPS):
         at = step * BATCH * SEQ
         ids, target = (torch.tensor(data[at + i:at + i + BATCH * SEQ]).view(BATCH, SEQ) for i in (0, 1))
@@ -107,10 +107,16 @@ def theirs(text, weights, dtype, autocast=False):
             loss = network(p, ids, target)
         optimizer.zero_grad()
         loss.backward()
+        first = first or {name: w.grad.double().numpy().copy() for name, w in p.items()}
         torch.nn.utils.clip_grad_norm_(p.values(), 1.0)
         optimizer.step()
         losses.append(loss.item())
-    return numpy.array(losses)
+    return numpy.array(losses), first
+
+
+def errors(found, truth):
+    """Of the losses, of all gradients, of the worst gradient."""
+    return (distance(found[0], truth[0]), *gradient_errors(found[1], truth[1]))
 
 
 @pytest.fixture(scope="module", params=["learned", "rotary"])
@@ -119,20 +125,22 @@ def runs(request, text):
     torch.set_num_threads(1)
     found = []
     for seed in SEEDS:
-        losses, weights = ours(text, DEVICE, "f32", request.param, seed)
+        losses, weights, gradients = ours(text, DEVICE, "f32", request.param, seed)
         truth = theirs(text, weights, torch.float64)
         found.append({
-            "seed": seed, "weights": weights, "truth": truth, "ours": losses,
-            "f32": distance(theirs(text, weights, torch.float32), truth),
-            "bf16": distance(theirs(text, weights, torch.float32, autocast=True), truth)})
+            "seed": seed, "weights": weights, "truth": truth, "ours": (losses, gradients),
+            "f32": errors(theirs(text, weights, torch.float32), truth),
+            "bf16": errors(theirs(text, weights, torch.float32, autocast=True), truth)})
     return request.param, found
 
 
 def test_f64_is_the_same_mathematics(runs, text):
     positions, (run, *_) = runs
-    losses, weights = ours(text, "ref", "f64", positions, run["seed"])
+    losses, weights, gradients = ours(text, "ref", "f64", positions, run["seed"])
+    expected, first = run["truth"]
     assert same(weights, run["weights"]), "not the same start"
-    assert numpy.abs(losses - run["truth"]).max() < 1e-11
+    assert numpy.abs(losses - expected).max() < 1e-11
+    assert gradient_errors(gradients, first)[1] < 1e-11
     assert losses[-1] < losses[0] - 0.8
 
 
@@ -141,12 +149,12 @@ def test_error_to_f64(runs, text, precision):
     positions, found = runs
     mine = []
     for run in found:
-        losses, weights = run["ours"], run["weights"]
+        result, weights = run["ours"], run["weights"]
         if precision != "f32":
-            losses, weights = ours(text, DEVICE, precision, positions, run["seed"])
+            losses, weights, gradients = ours(text, DEVICE, precision, positions, run["seed"])
+            result = losses, gradients
         assert same(weights, run["weights"]), "not the same start"
-        mine.append(distance(losses, run["truth"]))
-    his = [run[precision] for run in found]
-    print(f"{DEVICE} {precision} {positions}: ours {numpy.mean(mine):.3g}, "
-          f"PyTorch {numpy.mean(his):.3g}")
-    assert numpy.mean(mine) <= 2 * numpy.mean(his), (mine, his)
+        mine.append(errors(result, run["truth"]))
+    mine, his = numpy.mean(mine, 0), numpy.mean([run[precision] for run in found], 0)
+    print(f"{DEVICE} {precision} {positions}: ours {mine}, PyTorch {his} (losses, gradients, worst)")
+    assert (mine <= 2 * his).all(), (mine, his)

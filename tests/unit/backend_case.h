@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Cases of the comparison of backends with ref. */
+#ifndef JM_TEST_BACKEND_CASE_H
+#define JM_TEST_BACKEND_CASE_H
+
+#include "engine/kit.h"
+
+/* Types of one run: c computes, a is the residual stream, v the vectors. */
+struct types {
+	const char *name;
+	enum jm_dtype c, a, v;
+};
+
+/* What a case may make of its numbers: batch, positions, widths, heads. */
+struct shape {
+	int64_t b, s, c, n;
+	int heads, kv_heads;
+};
+
+/* A case declares operands, nodes and results. accumulate: results are added to what they hold. */
+typedef void case_fn(struct kit *k, const struct types *t, const struct shape *d, bool accumulate);
+
+struct backend_case {
+	const char *name; /* NULL ends a list */
+	case_fn *declare;
+};
+
+extern const struct backend_case backend_image_cases[];
+
+/* A result of that type, with something in it when it is to be added to. */
+struct jm_tensor *backend_result(
+	struct kit *k, enum jm_dtype type, bool add, int rank, const int64_t *dim);
+/* A node whose results are to be compared. */
+struct jm_node *backend_node(struct kit *k, enum jm_op op, struct jm_tensor **in,
+	struct jm_tensor **out, unsigned accumulate);
+
+#endif

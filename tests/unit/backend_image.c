@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ops on images, for the comparison of backends with ref. */
+#include "unit/backend_case.h"
+#include "unit/test.h"
+
+struct jm_tensor *backend_result(
+	struct kit *k, enum jm_dtype type, bool add, int rank, const int64_t *dim)
+{
+	return kit_out(k, type, rank, dim, add ? kit_normal(k, type, 0, 1, rank, dim) : NULL);
+}
+
+struct jm_node *backend_node(struct kit *k, enum jm_op op, struct jm_tensor **in,
+	struct jm_tensor **out, unsigned accumulate)
+{
+	struct jm_node *n = jm_graph_node(k->graph, op, in, out);
+
+	assert_non_null(n);
+	n->accumulate = accumulate;
+	for (int i = 0; i < n->n_out; i++)
+		if (out[i])
+			kit_read(k, out[i]);
+	return n;
+}
+
+/* An image of d->c channels, somewhat taller than wide. */
+#define IMAGE(d) DIMS((d)->b, (d)->c, 7 + (d)->s % 5, 5 + (d)->s % 3)
+
+/* Forward and both gradients. Flag: a window of 1 x 1 with stride 2; else 3 x 3, in groups where it goes. */
+static void conv(struct kit *k, const struct types *t, const struct shape *d, bool small)
+{
+	int size = small ? 1 : 3, groups = !small && d->c % 4 == 0 && d->n % 4 == 0 ? 4 : 1;
+	const int64_t *x_dim = IMAGE(d);
+	const int64_t w_dim[] = {d->n, d->c / groups, size, size};
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 4, x_dim);
+	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.2, 4, w_dim);
+	struct jm_tensor *bias = d->b > 1 ? kit_normal(k, t->v, 0, 1, 1, DIMS(d->n)) : NULL;
+	struct jm_tensor *y = jm_graph_conv(k->graph, x, w, bias,
+		&(struct jm_window){
+			.stride = small ? 2 : 1, .pad = small ? 0 : 1, .groups = groups});
+	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 4, y->dim);
+	struct jm_tensor *dx = kit_out(k, t->c, 4, x_dim, NULL);
+	struct jm_tensor *dw = kit_out(k, t->v, 4, w_dim, NULL);
+	struct jm_tensor *db = bias ? kit_out(k, t->v, 1, DIMS(d->n), NULL) : NULL;
+	struct jm_node *fwd = jm_graph_cell(k->graph, y)->producer, *bwd[2];
+
+	kit_read(k, y);
+	bwd[0] = backend_node(k, JM_OP_CONV_DGRAD, OPS(dy, w), &dx, 0);
+	bwd[1] = backend_node(k, JM_OP_CONV_WGRAD, OPS(dy, x), OPS(dw, db), 0);
+	for (int i = 0; i < 2; i++) {
+		bwd[i]->attr = fwd->attr;
+		bwd[i]->fwd = fwd;
+	}
+}
+
+/* The stem: a large window with a stride over three channels; weights' gradients are added to. */
+static void conv_stem(struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
+{
+	const int64_t x_dim[] = {d->b, 3, 19, 22}, w_dim[] = {d->n, 3, 7, 7};
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 4, x_dim);
+	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.1, 4, w_dim);
+	struct jm_tensor *y =
+		jm_graph_conv(k->graph, x, w, NULL, &(struct jm_window){.stride = 2, .pad = 3});
+	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 4, y->dim);
+	struct jm_tensor *dw = backend_result(k, t->v, accumulate, 4, w_dim);
+	struct jm_node *fwd = jm_graph_cell(k->graph, y)->producer, *bwd;
+
+	kit_read(k, y);
+	bwd = backend_node(k, JM_OP_CONV_WGRAD, OPS(dy, x), OPS(dw, NULL), accumulate);
+	bwd->attr = fwd->attr;
+	bwd->fwd = fwd;
+}
+
+static void conv_depthwise(struct kit *k, const struct types *t, const struct shape *d, bool far)
+{
+	const int64_t *x_dim = IMAGE(d), w_dim[] = {d->c, 1, 3, 3};
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 4, x_dim);
+	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.3, 4, w_dim);
+	struct jm_tensor *y = jm_graph_conv(k->graph, x, w, NULL,
+		&(struct jm_window){
+			.pad = far ? 2 : 1, .groups = (int)d->c, .dilation = far ? 2 : 1});
+	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 4, y->dim);
+	struct jm_tensor *dx = kit_out(k, t->c, 4, x_dim, NULL);
+	struct jm_tensor *dw = kit_out(k, t->v, 4, w_dim, NULL);
+	struct jm_node *fwd = jm_graph_cell(k->graph, y)->producer, *bwd[2];
+
+	kit_read(k, y);
+	bwd[0] = backend_node(k, JM_OP_CONV_DGRAD, OPS(dy, w), &dx, 0);
+	bwd[1] = backend_node(k, JM_OP_CONV_WGRAD, OPS(dy, x), OPS(dw, NULL), 0);
+	for (int i = 0; i < 2; i++) {
+		bwd[i]->attr = fwd->attr;
+		bwd[i]->fwd = fwd;
+	}
+}
+
+/*
+ * Statistics, finish, apply with a sum and ReLU, and the gradient; even batches have no sum, and the
+ * flag leaves the ReLU away and adds to the parameters' gradients.
+ */
+static void batchnorm(struct kit *k, const struct types *t, const struct shape *d, bool plain)
+{
+	const int64_t *dim = IMAGE(d), count = d->b * dim[2] * dim[3], *c = DIMS(d->c);
+	struct jm_tensor *x = kit_normal(k, t->c, 0.5, 2, 4, dim);
+	struct jm_tensor *with = d->b % 2 ? kit_normal(k, t->c, 0, 1, 4, dim) : NULL;
+	struct jm_tensor *gamma = kit_normal(k, t->v, 1, 0.2, 1, c);
+	struct jm_tensor *beta = kit_normal(k, t->v, 0, 1, 1, c);
+	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 4, dim);
+	struct jm_tensor *mean = kit_out(k, t->v, 1, c, NULL), *var = kit_out(k, t->v, 1, c, NULL);
+	struct jm_tensor *rstd = kit_out(k, t->v, 1, c, NULL), *y = kit_out(k, t->c, 4, dim, NULL);
+	struct jm_tensor *rmean = jm_graph_tensor(k->graph, JM_CLASS_STATE, t->v, 1, c, "rmean");
+	struct jm_tensor *rvar = jm_graph_tensor(k->graph, JM_CLASS_STATE, t->v, 1, c, "rvar");
+	struct jm_tensor *dx = kit_out(k, t->c, 4, dim, NULL);
+	struct jm_tensor *dgamma = backend_result(k, t->v, plain, 1, c),
+			 *dbeta = backend_result(k, t->v, plain, 1, c);
+	struct jm_tensor *dwith = with ? kit_out(k, t->c, 4, dim, NULL) : NULL;
+	struct jm_node *n[4];
+
+	n[0] = jm_graph_node(k->graph, JM_OP_BN_STATS, OPS(x), OPS(mean, var));
+	n[1] = jm_graph_node(k->graph, JM_OP_BN_FINALIZE, OPS(mean, var), OPS(rstd, rmean, rvar));
+	n[2] = jm_graph_node(k->graph, JM_OP_BN_APPLY, OPS(x, mean, rstd, gamma, beta, with), &y);
+	n[3] = jm_graph_node(k->graph, JM_OP_BN_GRAD,
+		OPS(dy, x, plain ? NULL : y, gamma, mean, rstd), OPS(dx, dgamma, dbeta, dwith));
+	n[3]->accumulate = plain ? 6 : 0;
+	n[3]->fwd = n[2];
+	for (int i = 0; i < 4; i++) {
+		n[i]->attr.bn.eps = 1e-5;
+		n[i]->attr.bn.momentum = 0.1;
+		n[i]->attr.bn.count = count;
+		n[i]->attr.bn.relu = i > 1 && !plain;
+	}
+	struct jm_tensor *all[] = {mean, rstd, rmean, rvar, y, dx, dgamma, dbeta, dwith};
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+		if (all[i])
+			kit_read(k, all[i]);
+}
+
+/* y = pool(x) of one kind, and its gradient. */
+static void pool(struct kit *k, const struct types *t, const struct shape *d, enum jm_op op,
+	int size, bool count_pad)
+{
+	const int64_t *dim = IMAGE(d);
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 4, dim), *y, *dy;
+	struct jm_tensor *dx = kit_out(k, t->c, 4, dim, NULL);
+	bool largest = op == JM_OP_MAXPOOL;
+	struct jm_node *bwd;
+
+	if (largest)
+		y = jm_graph_maxpool(k->graph, x, size, 2, size / 2);
+	else
+		y = jm_graph_avgpool(k->graph, x, size, 2, size / 2, count_pad);
+	kit_read(k, y);
+	dy = kit_normal(k, t->c, 0, 1, 4, y->dim);
+	bwd = backend_node(k, largest ? JM_OP_MAXPOOL_GRAD : JM_OP_AVGPOOL_GRAD,
+		OPS(dy, largest ? x : NULL), &dx, 0);
+	bwd->fwd = jm_graph_cell(k->graph, y)->producer;
+	bwd->attr = bwd->fwd->attr;
+}
+
+static void maxpool(struct kit *k, const struct types *t, const struct shape *d, bool large)
+{
+	pool(k, t, d, JM_OP_MAXPOOL, large ? 3 : 2, false);
+}
+
+static void avgpool(struct kit *k, const struct types *t, const struct shape *d, bool count_pad)
+{
+	pool(k, t, d, JM_OP_AVGPOOL, 3, count_pad);
+}
+
+static void gap(struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
+{
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 4, IMAGE(d));
+	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 2, DIMS(d->b, d->c));
+	struct jm_tensor *y = backend_result(k, t->c, accumulate, 2, DIMS(d->b, d->c));
+	struct jm_tensor *dx = backend_result(k, t->c, accumulate, 4, x->dim);
+
+	backend_node(k, JM_OP_GAP, &x, &y, accumulate);
+	backend_node(k, JM_OP_GAP_GRAD, &dy, &dx, accumulate);
+}
+
+static void tokens(struct kit *k, const struct types *t, const struct shape *d, bool alone)
+{
+	const int64_t *dim = IMAGE(d), seq = dim[2] * dim[3] + !alone;
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 4, dim);
+	struct jm_tensor *first = alone ? NULL : kit_normal(k, t->v, 0, 1, 1, DIMS(d->c));
+	struct jm_tensor *pos = alone ? NULL : kit_normal(k, t->v, 0, 1, 2, DIMS(seq, d->c));
+	struct jm_tensor *dy = kit_normal(k, t->a, 0, 1, 3, DIMS(d->b, seq, d->c));
+	struct jm_tensor *y = kit_out(k, t->a, 3, dy->dim, NULL);
+	struct jm_tensor *dx = kit_out(k, t->c, 4, dim, NULL);
+	struct jm_tensor *dfirst = alone ? NULL : kit_out(k, t->v, 1, DIMS(d->c), NULL);
+	struct jm_tensor *dpos = alone ? NULL : backend_result(k, t->v, true, 2, pos->dim);
+
+	backend_node(k, JM_OP_TOKENS, OPS(x, first, pos), &y, 0);
+	backend_node(k, JM_OP_TOKENS_GRAD, &dy, OPS(dx, dfirst, dpos), alone ? 0 : 4);
+}
+
+static void first(struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
+{
+	struct jm_tensor *x = kit_normal(k, t->a, 0, 1, 3, DIMS(d->b, d->s, d->c));
+	struct jm_tensor *dy = kit_normal(k, t->a, 0, 1, 2, DIMS(d->b, d->c));
+	struct jm_tensor *y = backend_result(k, t->a, accumulate, 2, dy->dim);
+	struct jm_tensor *dx = backend_result(k, t->a, accumulate, 3, x->dim);
+
+	backend_node(k, JM_OP_FIRST, &x, &y, accumulate);
+	backend_node(k, JM_OP_FIRST_GRAD, &dy, &dx, accumulate);
+}
+
+const struct backend_case backend_image_cases[] = {
+	{"conv", conv},
+	{"conv, stem", conv_stem},
+	{"conv, depthwise", conv_depthwise},
+	{"batchnorm", batchnorm},
+	{"maxpool", maxpool},
+	{"avgpool", avgpool},
+	{"gap", gap},
+	{"tokens", tokens},
+	{"first", first},
+	{0},
+};
