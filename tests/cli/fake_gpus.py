@@ -1,12 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUs of the false NVML for command-line tests: their environment, and the limits that the driver holds."""
+"""GPUs of the false NVML for command-line tests: their environment, the limits that the driver holds; and
+ending whoever sets them."""
 import os
+import signal
 import struct
+import time
 
 MAX_GPUS = 64
 PIECES = 256
 # struct gpu_state of tests/fake/nvml_fake.h: requested_mw, sets, n_pieces, padding, pieces of 3 doubles
 GPU_BYTES = 16 + PIECES * 24
+
+
+def wait_for(what, seconds=20):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if what():
+            return True
+        time.sleep(0.005)
+    return False
+
+
+def guard_of(pid):
+    """The process id of the guard that a joulemark has started, or None."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as f:
+            for child in f.read().split():
+                with open(f"/proc/{child}/cmdline", "rb") as c:
+                    if c.read() == b"joulemark\0guard\0":
+                        return int(child)
+    except (FileNotFoundError, ProcessLookupError):
+        pass
+    return None
+
+
+def kill(pid, sig=signal.SIGKILL):
+    try:
+        os.kill(pid, sig)
+    except ProcessLookupError:
+        pass
 
 
 class FakeGpus:

@@ -10,7 +10,6 @@ finished record was lost or done again. test_kill_sweep.py runs a few of each.""
 import json
 import os
 import random
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -19,41 +18,12 @@ import time
 
 os.environ.setdefault("JM_BUILD", os.path.abspath("build"))
 
-from fake_gpus import FakeGpus
+from fake_gpus import FakeGpus, guard_of, kill, wait_for
 from jm import BIN
 
 FOUND = [700.0, 555.0, 700.0, 600.0]
 POINTS, REPEATS = 3, 3  # with the reference, which these devices do not share
 WHO = ("program", "guard", "both")
-
-
-def wait_for(what, seconds=20):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if what():
-            return True
-        time.sleep(0.005)
-    return False
-
-
-def guard_of(pid):
-    """The process id of the guard that a joulemark has started, or None."""
-    try:
-        with open(f"/proc/{pid}/task/{pid}/children") as f:
-            for child in f.read().split():
-                with open(f"/proc/{child}/cmdline", "rb") as c:
-                    if c.read() == b"joulemark\0guard\0":
-                        return int(child)
-    except (FileNotFoundError, ProcessLookupError):
-        pass
-    return None
-
-
-def kill(pid):
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 class Sweep:

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from fake_gpus import FakeGpus
+from fake_gpus import FakeGpus, guard_of, kill, wait_for
 from jm import BIN, FAILURE, USAGE, sentence
 
 FOUND = [700.0, 555.0, 700.0, 600.0]
@@ -34,36 +34,6 @@ def run(gpus, *args, **kwargs):
 def start(gpus, *args):
     env = dict(os.environ, **gpus.env)
     return subprocess.Popen([BIN, *args], env=env, stderr=subprocess.DEVNULL)
-
-
-def wait_for(what, seconds=20):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if what():
-            return True
-        time.sleep(0.005)
-    return False
-
-
-def guard_of(pid):
-    """The process id of the guard that a joulemark has started, or None."""
-    try:
-        with open(f"/proc/{pid}/task/{pid}/children") as f:
-            children = f.read().split()
-        for child in children:
-            with open(f"/proc/{child}/cmdline", "rb") as f:
-                if f.read() == b"joulemark\0guard\0":
-                    return int(child)
-    except (FileNotFoundError, ProcessLookupError):
-        pass
-    return None
-
-
-def kill(pid, sig=signal.SIGKILL):
-    try:
-        os.kill(pid, sig)
-    except ProcessLookupError:
-        pass
 
 
 def test_held_while_a_command_runs(gpus):
