@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* set, get, status, restore: knobs by hand. And the guard's own process, which only joulemark starts. */
+#include "case.h"
 #include "cli.h"
 #include "guard.h"
 #include "guard_wire.h"
@@ -12,31 +13,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct jm_option control_options[] = {
-	{.name = "control",
-		.type = JM_TEXT,
-		.argument = "NAME",
-		.help = "which knobs: nvml, sim:h100x4, ...; several with commas. Without it those "
-			"of "
-			"this machine, never a simulated one's"},
-	{.name = "json", .type = JM_FLAG, .help = "print JSON"},
-	{0},
-};
+#define CONTROL_ROW                                                                                \
+	{                                                                                          \
+		.name = "control", .type = JM_TEXT, .argument = "NAME",                            \
+		.help = "which knobs: nvml, sim:h100x4, ...; several with commas. Without it "     \
+			"those of this machine, never a simulated one's"                           \
+	}
+#define JSON_ROW                                                                                   \
+	{                                                                                          \
+		.name = "json", .type = JM_FLAG, .help = "print JSON"                              \
+	}
 
-static const struct jm_option set_options[] = {
-	{.name = "control",
-		.type = JM_TEXT,
-		.argument = "NAME",
-		.help = "which knobs: nvml, sim:h100x4, ...; several with commas. Without it those "
-			"of "
-			"this machine, never a simulated one's"},
-	{0},
-};
-
-static const struct jm_option json_options[] = {
-	{.name = "json", .type = JM_FLAG, .help = "print JSON"},
-	{0},
-};
+static const struct jm_option control_options[] = {CONTROL_ROW, JSON_ROW, {0}};
+static const struct jm_option set_options[] = {CONTROL_ROW, {0}};
+static const struct jm_option json_options[] = {JSON_ROW, {0}};
 
 /* "700 W", "1.98 GHz"; "unknown" for NAN. */
 static void value_text(double value, const char *unit, char *out, size_t size)
@@ -47,11 +37,6 @@ static void value_text(double value, const char *unit, char *out, size_t size)
 		snprintf(out, size, "%.10g MHz", value / 1e6);
 	else
 		snprintf(out, size, "%.10g%s%s", value, *unit ? " " : "", unit);
-}
-
-static json_t *real_or_null(double value)
-{
-	return isfinite(value) ? json_real(value) : json_null();
 }
 
 static int print_json(json_t *value)
@@ -192,9 +177,9 @@ static bool wanted(const struct jm_setting *words, int n, const struct jm_knob *
 static json_t *knob_json(const struct jm_knob *k, const struct jm_applied *a)
 {
 	return json_pack("{ss ss ss ss so so so so so}", "knob", k->name, "device", k->device,
-		"label", k->label, "unit", k->unit, "requested", real_or_null(a->accepted),
-		"enforced", real_or_null(a->enforced), "min", real_or_null(k->min), "max",
-		real_or_null(k->max), "default", real_or_null(k->fallback));
+		"label", k->label, "unit", k->unit, "requested", jm_json_number(a->accepted),
+		"enforced", jm_json_number(a->enforced), "min", jm_json_number(k->min), "max",
+		jm_json_number(k->max), "default", jm_json_number(k->fallback));
 }
 
 static void print_knob(const struct jm_knob *k, const struct jm_applied *a)
@@ -319,7 +304,7 @@ static int run_status(struct jm_cli *cli)
 			json_array_append_new(array,
 				json_pack("{ss ss ss ss so ss si}", "knob", holds[i].knob, "device",
 					holds[i].device, "unit", holds[i].unit, "control",
-					holds[i].control, "found", real_or_null(holds[i].found),
+					holds[i].control, "found", jm_json_number(holds[i].found),
 					"state", held_text(holds[i].held), "pid", holds[i].pid));
 		else
 			print_hold(&holds[i]);

@@ -6,6 +6,7 @@
 #include "launch.h"
 #include "output.h"
 #include "provenance.h"
+#include "record.h"
 #include "registry.h"
 #include "json.h"
 
@@ -13,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static const struct jm_option options[] = {
 	{.name = "source",
@@ -110,14 +110,9 @@ static int take_options(struct measurement *m)
 
 static json_t *started_json(const struct measurement *m)
 {
-	time_t seconds = (time_t)(m->started_wall / JM_SECOND);
-	char text[64], whole[32];
-	struct tm tm;
+	char text[40];
 
-	gmtime_r(&seconds, &tm);
-	strftime(whole, sizeof(whole), "%Y-%m-%dT%H:%M:%S", &tm);
-	snprintf(text, sizeof(text), "%s.%03dZ", whole,
-		(int)(m->started_wall / JM_MILLISECOND % 1000));
+	jm_time_text(m->started_wall, text, sizeof(text));
 	return json_string(text);
 }
 
@@ -371,6 +366,10 @@ static int measure(struct jm_cli *cli)
 		rc = run_command(&m);
 	if (!rc)
 		rc = write_results(&m);
+	if (!rc && m.outcome.output_errno)
+		rc = jm_err_set(&cli->err, JM_EIO,
+			"What the command printed could not all be written to standard output: %s.",
+			strerror(m.outcome.output_errno));
 	if (!rc)
 		rc = m.lost;
 	status = status_of(&m, rc);

@@ -23,9 +23,9 @@ struct launch {
 	struct jm_scan *scan;
 	struct jm_proc proc;
 	sigset_t before;
-	int signals; /* fd */
-	int command; /* phase */
-	int interrupted;
+	int signals;	  /* fd */
+	int command;	  /* phase */
+	int output_errno; /* see launch.h */
 	struct jm_tally tally, scanned;
 	/* the phase that marks have opened */
 	int phase, n_phases;
@@ -91,20 +91,22 @@ static void on_scanned(void *arg, const struct jm_mark *mark)
 
 /* ---- events ---- */
 
-static void pass_on(int fd, const char *bytes, size_t n)
+static void pass_on(struct launch *l, const char *bytes, size_t n)
 {
-	struct pollfd out = {.fd = fd, .events = POLLOUT};
+	struct pollfd out = {.fd = l->o->out_fd, .events = POLLOUT};
 
 	while (n) {
-		ssize_t k = write(fd, bytes, n);
+		ssize_t k = write(l->o->out_fd, bytes, n);
 
 		if (k < 0 && errno == EINTR)
 			continue;
 		/* whoever gave us this output may have made it non-blocking */
 		if (k < 0 && errno == EAGAIN && poll(&out, 1, -1) >= 0)
 			continue;
-		if (k <= 0)
+		if (k < 0) {
+			l->output_errno = errno;
 			return;
+		}
 		bytes += k;
 		n -= (size_t)k;
 	}
@@ -117,7 +119,7 @@ static bool take_output(struct launch *l)
 	ssize_t n = read(l->proc.out_fd, bytes, sizeof(bytes));
 
 	if (n > 0) {
-		pass_on(l->o->out_fd, bytes, (size_t)n);
+		pass_on(l, bytes, (size_t)n);
 		jm_scan_feed(l->scan, bytes, (size_t)n, jm_ctx_now(l->ctx), on_scanned, l);
 		return true;
 	}
@@ -135,7 +137,6 @@ static void take_signal(struct launch *l)
 
 	if (read(l->signals, &info, sizeof(info)) != (ssize_t)sizeof(info))
 		return;
-	l->interrupted = (int)info.ssi_signo;
 	if (info.ssi_code <= 0)
 		kill(l->proc.pid, (int)info.ssi_signo);
 }
@@ -190,6 +191,9 @@ static void take_the_rest(struct launch *l)
 		say_nothing_found(l);
 	end_phase(l, l->proc.end_ns);
 	jm_session_end(l->session, l->command, l->proc.end_ns);
+	if (l->output_errno)
+		jm_log(l->ctx, JM_WARNING, "Some of what '%s' printed could not be passed on: %s.",
+			l->o->argv[0], strerror(l->output_errno));
 	if (jm_progress_malformed(l->progress))
 		jm_log(l->ctx, JM_WARNING, "%ld marks could not be read.",
 			jm_progress_malformed(l->progress));
@@ -265,7 +269,7 @@ static void fill(const struct launch *l, struct jm_outcome *ret)
 		.wall_s = (double)(l->proc.end_ns - l->proc.start_ns) * 1e-9,
 		.items = tally->items > 0 ? tally->items : NAN,
 		.throughput = jm_tally_rate(tally, l->proc.start_ns, l->proc.end_ns),
-		.interrupted = l->interrupted,
+		.output_errno = l->output_errno,
 	};
 }
 

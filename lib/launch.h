@@ -23,7 +23,7 @@ struct jm_outcome {
 	int64_t start_ns, end_ns;
 	double wall_s;
 	double items, throughput; /* NAN = not told */
-	int interrupted;	  /* a signal that we got ourselves; 0 = none */
+	int output_errno;	  /* why some of what it printed is lost; 0 = none is */
 };
 
 /* JM_ENOENT and JM_EPERM: the command could not be started (jm_proc_status_of). Real time only. */

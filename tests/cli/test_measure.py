@@ -271,6 +271,14 @@ def test_items_that_are_not_there(args, words):
         assert args[1] in done.stderr
 
 
+def test_lost_output_is_told():
+    if not os.path.exists("/dev/full"):
+        pytest.skip("no /dev/full")
+    with open("/dev/full", "w") as full:
+        done = jm("measure", "--source", "estimate", "--items-regex", "x", "--", "echo", "x", stdout=full)
+    assert "standard output" in sentence(done, FAILURE)
+
+
 # ---- files
 
 
