@@ -174,6 +174,21 @@ static bool ways_differ(const struct jm_quality_facts *f, int i, struct reason *
 	return true;
 }
 
+/* Said by the first of the two. */
+static bool shares_a_part(const struct jm_quality_facts *f, int i, struct reason *r)
+{
+	const struct jm_meter *m = &f->set->meter[i];
+
+	if (m->overlaps < 0 || !counts(f, m->overlaps) ||
+		f->set->meter[m->overlaps].origin != m->origin ||
+		(m->overlaps < i && f->set->meter[m->overlaps].overlaps == i))
+		return false;
+	snprintf(r->text, sizeof(r->text),
+		"%s and %s share a part, so that their total is unknown.", label(f, i),
+		label(f, m->overlaps));
+	return true;
+}
+
 static bool no_counter(const struct jm_quality_facts *f, int i, struct reason *r)
 {
 	if (jm_meter_signal(f->set, i, JM_Q_ENERGY) >= 0)
@@ -213,6 +228,7 @@ static const struct {
 	{NONE, nothing_measured, NULL},
 	{D, NULL, is_unknown},
 	{D, NULL, is_estimated},
+	{D, NULL, shares_a_part},
 	{D, NULL, very_loose},
 	{C, NULL, loose},
 	{C, NULL, has_gaps},

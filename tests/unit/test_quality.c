@@ -93,6 +93,17 @@ static void grades(void **state)
 	expect(&b, "B", 1);
 }
 
+static void a_shared_part(void **state)
+{
+	struct bench b = {.seconds = 10};
+
+	(void)state;
+	add(&b, JM_SCOPE_NODE, "cpu/0 gpu/0");
+	add(&b, JM_SCOPE_NODE, "gpu/0 gpu/1");
+	jm_meters_derive(&b.set);
+	expect(&b, "D", 1); /* said once, not by both */
+}
+
 static void origins(void **state)
 {
 	struct bench b;
@@ -121,6 +132,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(grades),
+		cmocka_unit_test(a_shared_part),
 		cmocka_unit_test(origins),
 	};
 
