@@ -44,12 +44,13 @@ struct jm_graph {
 	enum jm_dtype compute; /* of products and activations between them */
 	enum jm_dtype stream;  /* of the residual stream */
 	enum jm_dtype vector;  /* of parameters, gradients, statistics, losses */
-	enum jm_dtype matrix;  /* of parameters that are no vectors, and their moments: vector or compute */
-	char scope[24];	       /* prefix of names */
-	int block, n_blocks;   /* the one being declared; a named scope begins the next */
-	int n_forward;	       /* nodes before the gradients; 0 = there are none yet */
-	int n_update;	       /* nodes from the end that are the update */
-	int micro_steps;       /* whose gradients add up before an update; 0 is 1 */
+	enum jm_dtype
+		matrix; /* of parameters that are no vectors, and their moments: vector or compute */
+	char scope[24];	     /* prefix of names */
+	int block, n_blocks; /* the one being declared; a named scope begins the next */
+	int n_forward;	     /* nodes before the gradients; 0 = there are none yet */
+	int n_update;	     /* nodes from the end that are the update */
+	int micro_steps;     /* whose gradients add up before an update; 0 is 1 */
 	struct jm_err err;
 };
 
