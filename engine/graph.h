@@ -46,6 +46,7 @@ struct jm_graph {
 	enum jm_dtype vector;  /* of parameters, gradients, statistics, losses */
 	enum jm_dtype
 		matrix; /* of parameters that are no vectors, and their moments: vector or compute */
+	double dropout;	     /* for models that drop out */
 	char scope[24];	     /* prefix of names */
 	int block, n_blocks; /* the one being declared; a named scope begins the next */
 	int n_forward;	     /* nodes before the gradients; 0 = there are none yet */
@@ -148,6 +149,9 @@ struct jm_adamw {
 	enum jm_update kind;
 	double momentum; /* SGD */
 	bool nesterov;	 /* SGD */
+	/* What the loss was multiplied with before its gradients; 0 is 1. Powers of two change no bit. SGD
+	 * expects its lr divided by it; "grad.norm" is larger by it. */
+	double loss_scale;
 };
 /* optimizer.c: lays parameters and gradients out in flat slabs and appends norm and update over them.
  * Matrices decay, vectors do not. Adds the input "adamw.now" (or adam, sgd; {lr, 1 - beta1^t, 1 - beta2^t},

@@ -191,6 +191,8 @@ static int fill_in(struct jm_training *t, struct jm_graph *g, struct jm_err *err
 	g->micro_steps = t->micro_steps;
 	if (g->micro_steps > 1)
 		jm_graph_cell(g, loss)->producer->attr.xent.scale = 1.0 / g->micro_steps;
+	if (t->adamw.loss_scale > 0)
+		jm_graph_cell(g, loss)->producer->attr.xent.scale *= t->adamw.loss_scale;
 	code = jm_graph_gradients(g, loss, err);
 	if (!code && t->recompute)
 		code = jm_graph_recompute(g, err);
@@ -206,6 +208,7 @@ int jm_model_train(struct jm_training *t, struct jm_graph **ret, struct jm_err *
 
 	if (!g)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a graph.");
+	g->dropout = t->dropout;
 	if (t->pure)
 		g->matrix = g->compute;
 	code = fill_in(t, g, err);

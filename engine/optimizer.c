@@ -74,12 +74,21 @@ static struct jm_tensor *state(struct jm_graph *g, enum jm_class class, enum jm_
 	return flat(g, class, type, n, name);
 }
 
+/*
+ * Gradients come S times too large, so moments do too: with eps, clip and coupled decay S times as large
+ * (and S times less lr in SGD) parameters move as they should.
+ */
+static double scale_of(const struct jm_adamw *how)
+{
+	return how->loss_scale > 0 ? how->loss_scale : 1;
+}
+
 static void set_sgd(struct jm_node *update, const struct jm_adamw *how, int64_t n_decay)
 {
 	update->attr.sgd.momentum = how->momentum;
 	update->attr.sgd.nesterov = how->nesterov;
-	update->attr.sgd.weight_decay = how->weight_decay;
-	update->attr.sgd.clip = how->clip;
+	update->attr.sgd.weight_decay = how->weight_decay * scale_of(how);
+	update->attr.sgd.clip = how->clip * scale_of(how);
 	update->attr.sgd.n_decay = n_decay;
 }
 
@@ -87,9 +96,10 @@ static void set_adamw(struct jm_node *update, const struct jm_adamw *how, int64_
 {
 	update->attr.adamw.beta1 = how->beta1;
 	update->attr.adamw.beta2 = how->beta2;
-	update->attr.adamw.eps = how->eps;
-	update->attr.adamw.weight_decay = how->weight_decay;
-	update->attr.adamw.clip = how->clip;
+	update->attr.adamw.eps = how->eps * scale_of(how);
+	update->attr.adamw.weight_decay =
+		how->weight_decay * (how->kind == JM_UPDATE_ADAM ? scale_of(how) : 1);
+	update->attr.adamw.clip = how->clip * scale_of(how);
 	update->attr.adamw.n_decay = n_decay;
 }
 

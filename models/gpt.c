@@ -159,11 +159,11 @@ static struct jm_tensor *network(struct jm_graph *g, const struct dims *d)
 
 	if (!d->rotary)
 		positions = jm_graph_matrix(g, "positions.weight", INIT_STD, d->context, d->hidden);
-	x = jm_graph_embed(g, ids, table, positions);
+	x = jm_graph_dropout(g, jm_graph_embed(g, ids, table, positions), g->dropout);
 	for (int64_t i = 0; i < d->layers; i++) {
 		jm_graph_scope(g, "h%lld.", (long long)i);
-		x = jm_graph_add(g, x, attention(g, x, d));
-		x = jm_graph_add(g, x, feed_forward(g, x, d));
+		x = jm_graph_add(g, x, jm_graph_dropout(g, attention(g, x, d), g->dropout));
+		x = jm_graph_add(g, x, jm_graph_dropout(g, feed_forward(g, x, d), g->dropout));
 	}
 	jm_graph_scope(g, "%s", "");
 	x = norm(g, x, d->hidden, "ln_f");

@@ -140,14 +140,14 @@ static int vit_build(struct jm_graph *g, const struct jm_values *v, int64_t batc
 	const int64_t pixels[] = {batch, 3, d.image, d.image};
 	struct jm_tensor *image = jm_graph_input(g, "image", g->compute, 4, pixels);
 	struct jm_tensor *target = jm_graph_input(g, "target", JM_I32, 1, &batch);
-	struct jm_tensor *x = embed(g, &d, image);
+	struct jm_tensor *x = jm_graph_dropout(g, embed(g, &d, image), g->dropout);
 
 	(void)err;
 	(void)seq;
 	for (int64_t i = 0; i < d.layers; i++) {
 		jm_graph_scope(g, "h%lld.", (long long)i);
-		x = jm_graph_add(g, x, attention(g, x, &d));
-		x = jm_graph_add(g, x, feed_forward(g, x, &d));
+		x = jm_graph_add(g, x, jm_graph_dropout(g, attention(g, x, &d), g->dropout));
+		x = jm_graph_add(g, x, jm_graph_dropout(g, feed_forward(g, x, &d), g->dropout));
 	}
 	jm_graph_scope(g, "%s", "");
 	x = norm(g, jm_graph_first(g, x), d.hidden, "ln_f"); /* the others are read by nobody */

@@ -126,22 +126,28 @@ static bool is_found(const struct search *s)
 int jm_fit_batch(struct jm_training *t, struct jm_device *device, size_t limit, struct jm_err *err)
 {
 	struct search s = {.t = t, .device = device, .limit = limit};
-	int code;
+	struct jm_err one = JM_ERR_INIT;
+	int code, least = 1;
 
 	if (!limit)
 		return jm_err_set(err, JM_ENOSUP,
 			"The memory of device %s is unknown, so there is no largest batch; give "
 			"--batch a number.",
 			device->backend->name);
-	code = try_batch(&s, 1, err);
+	code = try_batch(&s, least, &one);
+	if (code == JM_ERANGE) /* batch norm of a single value */
+		code = try_batch(&s, ++least, err);
+	else if (code)
+		jm_err_set(err, code, "%s", one.text);
 	if (!code && !s.good)
 		return jm_err_set(err, JM_ENOMEM,
-			"Not even a batch of 1 fits: it needs %.2f GB, and %.2f GB are there; take "
+			"Not even a batch of %d fits: it needs %.2f GB, and %.2f GB are there; "
+			"take "
 			"a "
 			"smaller sequence or model, or --recompute.",
-			s.bad_peak / 1e9, (double)limit / 1e9);
+			least, s.bad_peak / 1e9, (double)limit / 1e9);
 	for (int round = 0; !code && !is_found(&s); round++)
-		code = try_batch(&s, round ? next_batch(&s, round) : 2, err);
+		code = try_batch(&s, round ? next_batch(&s, round) : least + 1, err);
 	if (!code)
 		t->batch = s.good;
 	return code;

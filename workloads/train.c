@@ -87,6 +87,12 @@ static const struct jm_option options[] = {
 	{.name = "nesterov", .type = JM_FLAG, .help = "SGD looks ahead by its momentum"},
 	OPTION_REAL("weight-decay", 0, 1e3, "0.1", "of matrices and filters; vectors do not decay"),
 	OPTION_REAL("clip", 0, 1e9, "1", "largest global norm of the gradient; 0 = any"),
+	OPTION_REAL("loss-scale", 1, 1e9, "1",
+		"multiplies the loss before its gradients, taken out again in the update; a power "
+		"of "
+		"two changes no bit"),
+	OPTION_REAL("dropout", 0, 0.999, "0",
+		"share of values dropped after embeddings and the parts of each block"),
 	OPTION_INT("accumulate", 1, 1e6, "1",
 		"micro-steps of --batch samples whose gradients add up before an update"),
 	{.name = "recompute",
@@ -211,7 +217,8 @@ static void choose_update(struct state *s)
 		.momentum = option(s, "momentum"),
 		.nesterov = option(s, "nesterov") > 0,
 		.weight_decay = option(s, "weight-decay"),
-		.clip = option(s, "clip")};
+		.clip = option(s, "clip"),
+		.loss_scale = option(s, "loss-scale")};
 	while (strcmp(jm_update_names[a->kind], kind) != 0)
 		a->kind++;
 	*l = (struct jm_schedule){.lr = option(s, "lr"),
@@ -274,6 +281,7 @@ static int choose_model(struct state *s, struct jm_err *err)
 	s->training.batch = isnan(batch) ? 0 : (int64_t)batch;
 	s->training.seq = isnan(seq) ? 0 : (int64_t)seq;
 	s->training.micro_steps = (int)option(s, "accumulate");
+	s->training.dropout = option(s, "dropout");
 	s->training.recompute = option(s, "recompute") > 0;
 	s->training.lean = option(s, "lean") > 0;
 	choose_update(s);
@@ -299,6 +307,10 @@ static int plan(struct state *s, struct jm_err *err)
 		code = jm_fit_batch(&s->training, &s->device, s->memory, err);
 	if (!code)
 		code = jm_model_train(&s->training, &s->graph, err);
+	if (!code && s->training.dropout > 0 && !jm_graph_find(s->graph, "random.now"))
+		code = jm_err_set(err, JM_EUSAGE,
+			"Model %s drops nothing out, by its paper; leave --dropout away.",
+			s->training.model->name);
 	if (!code)
 		code = jm_program_plan(s->graph, &s->device, &s->program, err);
 	s->plan_s = now_s() - start;
@@ -443,7 +455,8 @@ static int train_setup(struct jm_work *work, void **ret_state, struct jm_err *er
 static int feed_now(struct state *s, long t, struct jm_err *err)
 {
 	bool sgd = s->training.adamw.kind == JM_UPDATE_SGD;
-	double now[4] = {jm_schedule_lr(&s->schedule, t - 1),
+	double lr = jm_schedule_lr(&s->schedule, t - 1);
+	double now[4] = {sgd ? lr / s->training.adamw.loss_scale : lr,
 		sgd ? (double)t : 1 - pow(s->training.adamw.beta1, (double)t),
 		1 - pow(s->training.adamw.beta2, (double)t), (double)t};
 	double data[4] = {0};

@@ -66,6 +66,7 @@ def test_same_seed_same_losses(tmp_path, text):
     ({"optimizer": "sdg"}, "did you mean 'sgd'"),
     ({"schedule": "cosine", "lr-warmup": 10, "lr-steps": 10}, "--lr-steps"),
     ({"lr-min": 1}, "--lr-min"),
+    ({"dropout": 1}, "--dropout"),
 ])
 def test_refusals(tmp_path, text, options, hint):
     done, _ = train(tmp_path, text, **options)
@@ -132,6 +133,21 @@ def test_megatron_data_set(tmp_path):
     assert r["loss_last"] < r["loss_first"]
     done, _ = train(tmp_path, tmp_path / "set.idx", vocab=100)
     assert done.returncode != 0 and "--vocab" in done.stderr
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd"])
+def test_loss_scale_changes_no_bit(tmp_path, text, optimizer):
+    plain = train(tmp_path, text, optimizer=optimizer, clip=0)[1]
+    scaled = train(tmp_path, text, optimizer=optimizer, clip=0, **{"loss-scale": 4096})[1]
+    assert scaled["loss_last"] == plain["loss_last"]
+
+
+def test_dropout(tmp_path, text):
+    none, some = train(tmp_path, text)[1], train(tmp_path, text, dropout=0.3)[1]
+    assert some["loss_first"] != none["loss_first"]
+    assert train(tmp_path, text, dropout=0.3, recompute=1)[1]["loss_last"] == some["loss_last"]
+    done = jm("run", "resnet18", "--device", "ref", "--image", 32, "--batch", 2, "--dropout", 0.1)
+    assert done.returncode != 0 and "drops nothing out" in done.stderr
 
 
 @pytest.mark.parametrize("images", ["once", "fresh"])

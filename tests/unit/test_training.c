@@ -68,6 +68,7 @@ static bool start(struct trainer *x, const char *const *model, const char *devic
 			.micro_steps = micro_steps,
 			.recompute = keep == BLOCKS,
 			.lean = keep == LEAN,
+			.dropout = model == vit ? 0.2 : 0,
 			.adamw = {.beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .clip = 1}}};
 	set_dims(x, model);
 	assert_ok(jm_device_open(device, 2, &x->device, &err), err);
@@ -108,7 +109,7 @@ static void feed(struct trainer *x, const char *name, int first, int shift)
 	if (!t)
 		return;
 	n = jm_tensor_count(t);
-	seq = n / x->t.batch;
+	seq = n > x->t.batch ? n / x->t.batch : 1;
 	data = malloc(t->bytes);
 	for (int64_t i = 0; i < n; i++) {
 		int64_t k = (first * seq + i + shift) * 7919;
@@ -145,6 +146,7 @@ static double step(struct trainer *x, int number)
 	assert_ok(jm_program_write(x->program, now, data, &err), err);
 	assert_ok(jm_program_begin(x->program, &err), err);
 	for (int i = 0; i < k; i++) {
+		feed(x, "random.now", number, i);
 		feed(x, "image", number * per_step + i * (int)x->t.batch, 0);
 		feed(x, "ids", number * per_step + i * (int)x->t.batch, 0);
 		feed(x, "target", number * per_step + i * (int)x->t.batch, 1);
