@@ -3,6 +3,7 @@
 #include "cli.h"
 #include "guard.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -168,10 +169,24 @@ static int flush_stdout(int status)
 	return status ? status : JM_EXIT_FAILURE;
 }
 
+/* In place of a closed standard descriptor the next file opened would take what is printed: the store. It
+ * stays as useless as a closed one. */
+static int hold_standard_descriptors(void)
+{
+	int fd;
+
+	do {
+		fd = open("/dev/null", O_RDONLY);
+	} while (fd >= 0 && fd <= STDERR_FILENO);
+	return fd < 0 ? -1 : close(fd);
+}
+
 int main(int argc, char **argv)
 {
 	struct jm_cli cli = {0};
 
+	if (hold_standard_descriptors())
+		return JM_EXIT_FAILURE;
 	if (argc < 2) {
 		jm_help_program();
 		return JM_EXIT_USAGE;

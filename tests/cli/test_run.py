@@ -480,6 +480,16 @@ def test_full_file_system(tmp_path):
         subprocess.run(["umount", mount], check=False)
 
 
+def test_closed_descriptors(tmp_path):
+    """What is printed goes nowhere, above all not into the store."""
+    store = tmp_path / "s.db"
+    script = f'exec {BIN} "$@" --store {store} <&- >&- 2>&-'
+    done = subprocess.run(["sh", "-c", script, "sh", "run", "null", "--source", "null", "--steps", "1",
+                           "--step-time", "1ms", "--warmup", "0", "--repeat", "100"], timeout=60, check=False)
+    assert done.returncode == FAILURE  # for the table could not be printed
+    assert len(records(store)) == 100 and query(store, "PRAGMA integrity_check") == [("ok",)]
+
+
 def test_one_writer(tmp_path):
     store = tmp_path / "s.db"
     child = subprocess.Popen([BIN, *COMMAND, "--store", str(store), "--", "sleep", "30"],
