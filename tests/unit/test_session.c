@@ -205,6 +205,7 @@ static void phases_and_items(void **state)
 	jm_sleep_until(&me, 6 * JM_SECOND);
 	jm_session_end(s, part, 0);
 	jm_sleep_until(&me, 10 * JM_SECOND);
+	jm_session_announce_stop(s); /* else time runs on until this thread comes to the stop */
 	jm_sleeper_done(&me);
 	assert_ok(jm_session_stop(s, &err), err); /* ends the open phase */
 	phases = jm_session_phases(s, &n);
