@@ -3,6 +3,7 @@
 #include "run_parts.h"
 
 #include "output.h"
+#include "state.h"
 #include "report/report.h"
 
 #include <errno.h>
@@ -69,13 +70,13 @@ static int catch_signals(struct run_command *r)
 /* What root makes for the user who called sudo belongs to that user. */
 static void give_to_caller(const char *path)
 {
-	const char *uid = secure_getenv("SUDO_UID"), *gid = secure_getenv("SUDO_GID");
-	long u = uid ? strtol(uid, NULL, 10) : 0, g = gid ? strtol(gid, NULL, 10) : 0;
 	struct stat st;
+	uid_t uid;
+	gid_t gid;
 
-	if (geteuid() || u <= 0 || g <= 0 || stat(path, &st) || st.st_uid)
+	if (!jm_sudo_caller(&uid, &gid) || stat(path, &st) || st.st_uid)
 		return;
-	if (chown(path, (uid_t)u, (gid_t)g))
+	if (chown(path, uid, gid))
 		return; /* it stays root's, which is no reason to stop */
 }
 
@@ -394,7 +395,8 @@ static const struct jm_option options[] = {
 		.type = JM_TEXT,
 		.fallback = "f32",
 		.argument = "PRECISION,...",
-		.help = "of the arithmetic: f32, bf16 (with f32 parameters), bf16-true (matrices and their "
+		.help = "of the arithmetic: f32, bf16 (with f32 parameters), bf16-true (matrices "
+			"and their "
 			"moments too, rounded stochastically)"},
 	{.name = "set",
 		.type = JM_TEXT,

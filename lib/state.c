@@ -86,3 +86,27 @@ int jm_state_folder(
 	memcpy(out, path, strlen(path) + 1);
 	return 0;
 }
+
+/* A number of an environment variable; -1 = it is not one. */
+static long number_of(const char *variable)
+{
+	const char *text = secure_getenv(variable);
+	char *end;
+	long value;
+
+	if (!text || !*text)
+		return -1;
+	value = strtol(text, &end, 10);
+	return *end || value > INT_MAX ? -1 : value;
+}
+
+bool jm_sudo_caller(uid_t *ret_uid, gid_t *ret_gid)
+{
+	long uid = number_of("SUDO_UID"), gid = number_of("SUDO_GID");
+
+	if (geteuid() || uid <= 0 || gid < 0)
+		return false;
+	*ret_uid = (uid_t)uid;
+	*ret_gid = (gid_t)gid;
+	return true;
+}

@@ -3,6 +3,8 @@
 #ifndef JM_STATE_H
 #define JM_STATE_H
 
+#include <sys/types.h>
+
 #include "joulemark.h"
 
 /*
@@ -15,5 +17,9 @@ int jm_state_folder(
 /* The same path, without making anything: for those who only look. */
 int jm_state_path(
 	const struct jm_ctx *ctx, const char *sub, char *out, size_t size, struct jm_err *err);
+
+/* The user who called sudo, to whom files and work belong. False when this is not root's process, or
+ * nobody else stands behind it. */
+bool jm_sudo_caller(uid_t *ret_uid, gid_t *ret_gid);
 
 #endif

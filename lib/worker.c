@@ -5,6 +5,7 @@
 #include "frame.h"
 #include "meters_json.h"
 #include "provenance.h"
+#include "state.h"
 
 #include <fcntl.h>
 #include <grp.h>
@@ -93,17 +94,13 @@ static int take_identity(uid_t uid, gid_t gid, struct jm_err *err)
 	return 0;
 }
 
-int jm_worker_drop_rights(bool *ret_dropped, struct jm_err *err)
+/* Under sudo: for good back to the user who called it, with that user's groups and HOME. */
+static int drop_rights(struct jm_err *err)
 {
-	const char *uid = secure_getenv("SUDO_UID"), *gid = secure_getenv("SUDO_GID");
-	long u = uid ? strtol(uid, NULL, 10) : 0, g = gid ? strtol(gid, NULL, 10) : 0;
-	int rc = 0;
+	uid_t uid;
+	gid_t gid;
 
-	if (geteuid() == 0 && u > 0 && g > 0)
-		rc = take_identity((uid_t)u, (gid_t)g, err);
-	if (ret_dropped)
-		*ret_dropped = !rc && geteuid() != 0 && u > 0;
-	return rc;
+	return jm_sudo_caller(&uid, &gid) ? take_identity(uid, gid, err) : 0;
 }
 
 /* The kernel forgets this wish when the identity changes, so it comes after. */
@@ -288,7 +285,7 @@ static int run_job(struct jm__worker *w, struct jm_err *err)
 	if (!rc)
 		rc = open_session(w, err);
 	if (!rc)
-		rc = jm_worker_drop_rights(NULL, err);
+		rc = drop_rights(err);
 	if (!rc)
 		rc = die_with_parent(w, err);
 	if (!rc)

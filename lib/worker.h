@@ -15,9 +15,6 @@
 
 /* Runs the job and sends its record; an error has been sent too. */
 int jm_worker_run(struct jm_ctx *ctx, const json_t *job, int fd, struct jm_err *err);
-/* Under sudo: for good back to the user who called it, with that user's groups and HOME. ret_dropped may
- * be NULL. */
-int jm_worker_drop_rights(bool *ret_dropped, struct jm_err *err);
 
 /* ---- the parent ---- */
 

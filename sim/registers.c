@@ -173,10 +173,10 @@ static int file_error(const struct jm_sim_registers *r, const char *what, struct
 /* Under sudo the file is the caller's: its workers run as that user. */
 static void give_to_caller(int fd)
 {
-	const char *uid = secure_getenv("SUDO_UID"), *gid = secure_getenv("SUDO_GID");
+	uid_t uid;
+	gid_t gid;
 
-	if (geteuid() == 0 && uid && gid &&
-		fchown(fd, (uid_t)strtoul(uid, NULL, 10), (gid_t)strtoul(gid, NULL, 10)))
+	if (jm_sudo_caller(&uid, &gid) && fchown(fd, uid, gid))
 		return; /* stays root's: opening it says so */
 }
 

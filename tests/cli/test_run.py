@@ -137,6 +137,8 @@ def test_under_sudo_the_work_is_the_user_s(tmp_path):
     words = done.stdout.split("\n")
     assert words[:3] == ["65534", "65534", "65534"] and words[3] != os.environ["HOME"]
     assert store.stat().st_uid == 65534 and json_file.stat().st_uid == 65534
+    done = jm(*COMMAND, "--", "id", "-u", env={**env, "SUDO_GID": "0"})  # root's group is one like others
+    assert done.stdout.startswith("65534\n")
 
 
 # ---- failures stay visible
