@@ -13,12 +13,12 @@ enum jm_type { JM_INT, JM_REAL, JM_TEXT, JM_CHOICE, JM_FLAG, JM_DURATION /* seco
 struct jm_option {
 	const char *name; /* without dashes: "batch" */
 	enum jm_type type;
-	const char *unit;	    /* "" = none; a value may carry it: 100ms, 300W */
-	double min, max;	    /* of INT, REAL and DURATION; min > max = no limits */
-	const char *fallback;	    /* text of the default; NULL = none (unset) */
+	const char *unit;     /* "" = none; a value may carry it: 100ms, 300W */
+	double min, max;      /* of INT, REAL and DURATION; min > max = no limits */
+	const char *fallback; /* text of the default; NULL = none (unset) */
 	/* CHOICE: NULL-terminated; INT, REAL: words that may stand for the number, which is NAN then */
 	const char *const *choices;
-	const char *argument;	    /* for the help: "FILE", "N"; NULL = made from the type */
+	const char *argument; /* for the help: "FILE", "N"; NULL = made from the type */
 	const char *help;
 	bool repeat; /* may be given several times (TEXT only) */
 };

@@ -188,9 +188,8 @@ static int expand_list(struct expansion *x, int which, struct jm_err *err)
 /* What all cases share goes in as it is. */
 static int expand(struct jm_plan *plan, struct jm_err *err)
 {
-	static const char *const shared[] = {
-		"workload", "command", "throughput", "warmup", "steps", "seconds", "epochs",
-		"epoch_steps"};
+	static const char *const shared[] = {"workload", "command", "throughput", "warmup", "steps",
+		"seconds", "epochs", "epoch_steps"};
 	struct expansion x = {.plan = plan,
 		.what = json_object_get(plan->request, "what"),
 		.found = json_object_get(plan->request, "found"),
