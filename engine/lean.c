@@ -2,7 +2,7 @@
 /*
  * Lean: the results of norms and activations, which cost one pass over memory, are not kept for the
  * gradients but made again right before their first reader there, from operands that gradients keep
- * anyway. Much less memory than keeping all, hardly more work; recompute.c goes further.
+ * anyway. Less memory than keeping all, more passes over it; recompute.c goes further.
  */
 #include "graph.h"
 

@@ -102,7 +102,7 @@ static const struct jm_option options[] = {
 	{.name = "lean",
 		.type = JM_FLAG,
 		.help = "norms and activations are made again for their gradients: less memory, "
-			"hardly more work, the same results"},
+			"more passes over it, the same results"},
 	OPTION_REAL("memory", 0, 1e6, "0", "GB that the plan may take; 0 = what is free now"),
 	{.name = "profile",
 		.type = JM_FLAG,
