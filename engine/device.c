@@ -44,7 +44,8 @@ static int try_load(const char *path, void **ret_library, struct jm_err *err)
 {
 	if (!*path || access(path, F_OK))
 		return 0;
-	*ret_library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	/* it stays loaded: threads that its OpenMP runtime keeps must not lose their code */
+	*ret_library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	return *ret_library
 		       ? 0
 		       : jm_err_set(err, JM_ENOSUP,
