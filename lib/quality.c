@@ -114,9 +114,10 @@ static double bound(const struct jm_energy *e)
 	return e->joules > 0 ? e->error_sampling / e->joules : NAN;
 }
 
+/* Beside the error of an estimate's model, that of its sampling says nothing. */
 static bool bound_above(const struct jm_quality_facts *f, int i, double limit, struct reason *r)
 {
-	if (!(bound(&f->energy[i]) > limit))
+	if (f->set->meter[i].origin == JM_ESTIMATED || !(bound(&f->energy[i]) > limit))
 		return false;
 	snprintf(r->text, sizeof(r->text),
 		"The energy of %s is known to \302\261%.*f %% only (sampling).", label(f, i),
