@@ -62,15 +62,15 @@ static void fill(const struct jm_cell *c, uint64_t seed, void *data)
 	pthread_t thread[MOST];
 	bool started[MOST] = {false};
 
-	for (int64_t i = 0; i < threads; i++) {
+	for (int64_t i = 1; i < threads; i++) {
 		int64_t first = MIN(i * each, count);
 
 		part[i] = (struct stretch){c, seed, data, first, MIN(each, count - first)};
-		started[i] = i > 0 && !pthread_create(&thread[i], NULL, fill_stretch, &part[i]);
-		if (i > 0 && !started[i])
+		started[i] = !pthread_create(&thread[i], NULL, fill_stretch, &part[i]);
+		if (!started[i])
 			fill_stretch(&part[i]);
 	}
-	fill_stretch(&part[0]);
+	fill_stretch(&(struct stretch){c, seed, data, 0, MIN(each, count)});
 	for (int64_t i = 1; i < threads; i++)
 		if (started[i])
 			pthread_join(thread[i], NULL);

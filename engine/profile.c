@@ -134,8 +134,8 @@ static double roofline(const struct jm_program *p, double flops, double bytes)
 void jm_profile_unit(const struct jm_program *p, int unit, struct jm_profile_line *ret)
 {
 	const struct jm_group *group = &p->unit[unit]->group;
-	double chosen = p->unit[unit]->choice.flops_executed, n = times(p, unit), runs;
-	struct jm_profile_line line = {.calls = n};
+	double chosen = p->unit[unit]->choice.flops_executed, n = times(p, unit);
+	struct jm_profile_line line = {.calls = n, .seconds = NAN};
 	size_t used = 0;
 
 	for (int k = 0; k < group->n_nodes && used < sizeof(line.name); k++) {
@@ -149,8 +149,8 @@ void jm_profile_unit(const struct jm_program *p, int unit, struct jm_profile_lin
 	snprintf(line.what, sizeof(line.what), "%s", group->node[group->n_nodes - 1]->out[0]->name);
 	if (chosen > 0)
 		line.flops = n * chosen;
-	runs = p->profile ? (double)p->profile->runs[unit] : 0;
-	line.seconds = runs > 0 ? n * p->profile->seconds[unit] / runs : NAN;
+	if (p->profile && p->profile->runs[unit])
+		line.seconds = n * p->profile->seconds[unit] / (double)p->profile->runs[unit];
 	line.roofline_s = roofline(p, line.flops, line.bytes);
 	*ret = line;
 }

@@ -22,8 +22,8 @@ int jm_supply_open(struct jm_supply *s, struct jm_program *program, struct jm_er
 	s->image = jm_graph_find(program->graph, "image");
 	s->target = jm_graph_find(program->graph, "target");
 	s->random = jm_graph_find(program->graph, "random.now");
-	n = larger(larger(n, s->ids), s->image);
-	s->room = malloc(larger(n, s->target));
+	n = larger(larger(larger(n, s->ids), s->image), s->target);
+	s->room = malloc(n ? n : 1);
 	return s->room ? 0 : jm_err_set(err, JM_ENOMEM, "Out of memory for a batch of inputs.");
 }
 

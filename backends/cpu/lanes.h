@@ -35,6 +35,12 @@ JM_INLINE jm_l16 jm_lanes_load(const void *x, bool bf16, int64_t at, int width)
 	return *(const jm_l16u *)part;
 }
 
+/* All bits set where x is not a number. */
+JM_INLINE jm_i16 jm_lanes_nan(jm_l16 x)
+{
+	return x != x; /* NOLINT(misc-redundant-expression) */
+}
+
 JM_INLINE void jm_lanes_store(void *y, bool bf16, int64_t at, int width, jm_l16 x)
 {
 	uint16_t *h = (uint16_t *)y + at;
@@ -42,7 +48,7 @@ JM_INLINE void jm_lanes_store(void *y, bool bf16, int64_t at, int width, jm_l16 
 
 	if (width == LANES && bf16) {
 		jm_u16 u = (jm_u16)x, rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
-		jm_u16 nan = (jm_u16)(x != x);
+		jm_u16 nan = (jm_u16)jm_lanes_nan(x);
 
 		rounded = (nan & ((u >> 16) | 0x40u)) | (~nan & rounded);
 		*(jm_h16u *)h = __builtin_convertvector(rounded, jm_h16u);

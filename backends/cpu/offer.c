@@ -119,7 +119,7 @@ int cpu_offer(const struct cpu_dev *dev, const struct jm_group *group, const str
 	suggest(&all, &(struct jm_layout){0});
 	scratch = op->scratch ? op->scratch(dev, node) : 0;
 	if (how == AS_GIVEN)
-		offer_as_given(&node[0], choice);
+		offer_as_given(group->node[0], choice);
 	else if (how != PLAIN)
 		for (n = 0; n < all.n; n++)
 			fill(&choice[n], group, &all.layout[n]);

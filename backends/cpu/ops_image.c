@@ -17,7 +17,7 @@ static int takes_images(const struct cpu_dev *dev, const struct jm_node *n, stru
 	for (int i = 0; i < n->n_in + n->n_out; i++) {
 		const struct jm_tensor *t = i < n->n_in ? n->in[i] : n->out[i - n->n_in];
 
-		if (t && t->rank == 4 && first->rank == 4 && t->type != first->type)
+		if (t && first && t->rank == 4 && first->rank == 4 && t->type != first->type)
 			return jm_err_set(err, JM_ENOSUP,
 				"%s of backend cpu wants all its images in one type.",
 				jm_op_name(n->op));

@@ -45,7 +45,7 @@ static jm_l16 largest(
 		for (int64_t c = w.col[0]; c < w.col[1]; c++) {
 			jm_l16 x = jm_lanes_load(
 				p->x.data, p->x.bf16, pixel_at(&p->x, n, k, r, c), width);
-			jm_i16 more = (x > best) | (*where < 0) | (x != x);
+			jm_i16 more = (x > best) | (*where < 0) | jm_lanes_nan(x);
 
 			best = jm_lanes_pick(more, x, best);
 			*where = (more & (int32_t)(r * p->x.cols + c)) | (~more & *where);

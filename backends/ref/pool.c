@@ -114,7 +114,7 @@ void jm_ref_tokens(const struct jm_node *n, double *const *in, double *const *ou
 		int64_t c = i % dim[2], s = i / dim[2] % dim[1], b = i / (dim[2] * dim[1]);
 
 		out[0][i] = in[2] ? in[2][s * dim[2] + c] : 0;
-		if (s < behind)
+		if (in[1] && s < behind)
 			out[0][i] += in[1][c];
 		else
 			out[0][i] += in[0][(b * dim[2] + c) * plane + s - behind];

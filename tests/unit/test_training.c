@@ -213,7 +213,7 @@ static void same_bits(
 	for (int s = 0; s < STEPS; s++) {
 		double a = step(&kept, s), b = step(&again, s);
 
-		if (memcmp(&a, &b, sizeof(a)) != 0)
+		if (!(a == b))
 			fail_msg("%s of %s on %s: step %d: %.17g with all kept, %.17g with "
 				 "recompute",
 				jm_dtype_name(precision), model[0], device, s, a, b);
