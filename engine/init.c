@@ -17,7 +17,7 @@ static void normal_pair(uint64_t seed, uint64_t counter, float std, float *ret)
 	uint64_t bits = jm_rng(seed, counter);
 	float u = ((float)(bits >> 40) + 1) * 0x1p-24f; /* (0, 1] */
 	float angle = (float)(bits & 0xffffff) * (0x1p-24f * 6.28318530718f);
-	float radius = std * sqrtf(-2 * logf(u)), sine, cosine;
+	float radius = std * sqrtf(-2 * logf(u)), sine = 0, cosine = 1;
 
 	sincosf(angle, &sine, &cosine);
 	ret[0] = radius * cosine;
