@@ -31,6 +31,7 @@ class Tally:
 
     def __init__(self, passed=0, failed=0, skipped=0, note=""):
         self.passed, self.failed, self.skipped, self.note = passed, failed, skipped, note
+        self.reasons = {}  # of what was skipped, and how often
 
 
 def sh(log, *command, env=None, cwd=ROOT):
@@ -92,6 +93,8 @@ def run_tests(log, folder, keep=lambda name: True, env=None):
         total.passed += passed
         total.failed += failed
         total.skipped += skipped
+        for n, reason in re.findall(r"^SKIPPED \[(\d+)\] [^ ]*: (.*)$", result.get("stdout") or "", re.M):
+            total.reasons[reason] = total.reasons.get(reason, 0) + int(n)
         if failed:
             bad.append(result["name"].split(" / ")[-1])
     seen = {json.loads(line)["name"].split(" / ")[-1] for line in lines}
@@ -275,6 +278,8 @@ def run_step(name):
     word = "FAILED" if found.failed else "ok"
     print(f"{word:6} {name:9} {time.monotonic() - began:6.1f} s  {found.passed} passed, "
           f"{found.failed} failed, {found.skipped} skipped  {found.note}", flush=True)
+    for reason, n in found.reasons.items():
+        print(f"       skipped {n}: {reason}", flush=True)
     if found.failed:
         tail = (LOGS / f"{name}.log").read_text(errors="replace").splitlines()[-60:]
         print("\n".join("       | " + line for line in tail))
