@@ -2,7 +2,7 @@
 /*
  * One training step of a model, on request, so that bench/step.py can take turns with a peer.
  *
- *	step MODEL DEVICE PRECISION BATCH SEQ THREADS [DIM=VALUE...]
+ *	step MODEL DEVICE PRECISION BATCH SEQ THREADS [lean] [recompute] [DIM=VALUE...]
  *
  * Reads lines: "step" answers seconds and loss of one step; "kernels" the median seconds of each group
  * of nodes run alone, a line "name seconds flops" each and an empty one; the end of input ends it.
@@ -37,6 +37,24 @@ static double now(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* "lean", "recompute" or "layers=12". */
+static void take_word(struct jm_training *t, struct jm_values *given, char *word)
+{
+	char *value = strchr(word, '=');
+
+	if (!strcmp(word, "lean")) {
+		t->lean = true;
+	} else if (!strcmp(word, "recompute")) {
+		t->recompute = true;
+	} else if (value) {
+		*value = 0;
+		check(jm_values_set(given, word, value + 1, &err));
+	} else {
+		fprintf(stderr, "step: '%s' is neither lean, recompute nor DIM=VALUE.\n", word);
+		exit(2);
+	}
+}
+
 static struct jm_graph *graph_of(
 	struct jm_training *t, const char *name, char **dim, struct jm_values *ret_dims)
 {
@@ -46,13 +64,8 @@ static struct jm_graph *graph_of(
 
 	check(jm_model_find(name, &t->model, &preset, &err));
 	check(jm_values_init(&given, t->model->options, &err));
-	for (; *dim; dim++) {
-		char *value = strchr(*dim, '=');
-		if (!value)
-			exit(2);
-		*value = 0;
-		check(jm_values_set(&given, *dim, value + 1, &err));
-	}
+	for (; *dim; dim++)
+		take_word(t, &given, *dim);
 	check(jm_model_dims(t->model, preset, &given, ret_dims, &err));
 	t->dims = ret_dims;
 	check(jm_model_train(t, &graph, &err));
@@ -186,7 +199,8 @@ int main(int argc, char **argv)
 
 	if (argc < 7) {
 		fprintf(stderr,
-			"usage: step MODEL DEVICE PRECISION BATCH SEQ THREADS [DIM=VALUE...]\n");
+			"usage: step MODEL DEVICE PRECISION BATCH SEQ THREADS [lean] [recompute] "
+			"[DIM=VALUE...]\n");
 		return 2;
 	}
 	t.batch = atoi(argv[4]);
