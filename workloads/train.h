@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the workload `train` share: options, setup and steps. */
+#ifndef JM_TRAIN_H
+#define JM_TRAIN_H
+
+#include "workload.h"
+
+#include "engine/model.h"
+#include "engine/program.h"
+#include "workloads/schedule.h"
+#include "workloads/supply.h"
+
+struct train {
+	struct jm_work *work;
+	struct jm_values dims;
+	struct jm_training training;
+	struct jm_schedule schedule;
+	struct jm_device device;
+	struct jm_graph *graph;
+	struct jm_program *program;
+	struct jm_supply supply;
+	struct jm_tensor *now, *loss, *norm;
+	size_t memory; /* bytes that the plan may take; 0 = unknown */
+	double plan_s; /* that choosing and planning took */
+	long steps;
+	double loss_first, loss_last;
+};
+
+/* train_options.c */
+extern const struct jm_option jm_train_options[];
+double jm_train_option(const struct train *s, const char *name);
+/* Model, precision, update and schedule as the options say; s->training is filled in. */
+int jm_train_choose(struct train *s, struct jm_err *err);
+
+/* train_setup.c: plans, builds and describes what was chosen. */
+int jm_train_prepare(struct train *s, struct jm_err *err);
+
+#endif

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The options of `train`, and what a step is made of by them. */
+#include "train.h"
+
+#include <math.h>
+#include <sched.h>
+#include <string.h>
+
+#include "engine/tensor.h"
+
+static const char *const batch_words[] = {"max", NULL};
+static const char *const image_kinds[] = {"once", "fresh", NULL};
+
+#define OPTION_INT(text, low, high, value, what)                                                   \
+	{                                                                                          \
+		.name = text, .type = JM_INT, .min = low, .max = high, .fallback = value,          \
+		.help = what                                                                       \
+	}
+#define OPTION_REAL(text, low, high, value, what)                                                  \
+	{                                                                                          \
+		.name = text, .type = JM_REAL, .min = low, .max = high, .fallback = value,         \
+		.help = what                                                                       \
+	}
+#define OPTION_WORD(text, words, value, what)                                                      \
+	{                                                                                          \
+		.name = text, .type = JM_CHOICE, .choices = words, .fallback = value, .help = what \
+	}
+
+const struct jm_option jm_train_options[] = {
+	{.name = "model",
+		.type = JM_TEXT,
+		.fallback = "gpt-117m",
+		.argument = "NAME",
+		.help = "what is trained: a model or one of its presets"},
+	{.name = "batch",
+		.type = JM_INT,
+		.min = 1,
+		.max = 1e6,
+		.fallback = "4",
+		.choices = batch_words,
+		.argument = "N|max",
+		.help = "samples per step (per micro-step with --accumulate); max = as many as fit "
+			"into memory"},
+	OPTION_INT("seq", 1, 1e8, NULL, "tokens per sequence; the model's context when not given"),
+	JM_MODEL_OPTIONS,
+	{.name = "text",
+		.type = JM_TEXT,
+		.argument = "FILE",
+		.help = "what a language model learns from: any file, taken as bytes, or a "
+			"Megatron "
+			"data set (NAME.bin with NAME.idx); English from this machine when not "
+			"given"},
+	OPTION_WORD("images", image_kinds, "once",
+		"random normal values, made once and used in each step, or fresh ones each time"),
+	OPTION_WORD("optimizer", jm_update_names, "adamw",
+		"of the parameters: AdamW, Adam, or SGD with momentum"),
+	OPTION_REAL("lr", 1e-12, 1e3, "3e-4", "learning rate, the highest of the schedule"),
+	OPTION_WORD("schedule", jm_schedule_kinds, "constant",
+		"how the learning rate falls after its warm-up"),
+	OPTION_INT("lr-warmup", 0, 1e9, "0", "steps in which the learning rate rises to --lr"),
+	OPTION_INT("lr-steps", 1, 1e9, "1000",
+		"steps after which cosine and linear have reached --lr-min, and between two steps "
+		"of "
+		"step"),
+	OPTION_REAL("lr-min", 0, 1e3, "0", "where cosine and linear end"),
+	OPTION_REAL("lr-factor", 1e-6, 1, "0.1", "of each step of step"),
+	OPTION_REAL("beta1", 0, 0.999999, "0.9", "of Adam and AdamW: memory of the gradient"),
+	OPTION_REAL("beta2", 0, 0.999999, "0.999", "of Adam and AdamW: memory of its square"),
+	OPTION_REAL("eps", 1e-16, 1, "1e-8", "of Adam and AdamW"),
+	OPTION_REAL("momentum", 0, 0.999999, "0.9", "of SGD"),
+	{.name = "nesterov", .type = JM_FLAG, .help = "SGD looks ahead by its momentum"},
+	OPTION_REAL("weight-decay", 0, 1e3, "0.1", "of matrices and filters; vectors do not decay"),
+	OPTION_REAL("clip", 0, 1e9, "1", "largest global norm of the gradient; 0 = any"),
+	OPTION_REAL("loss-scale", 1, 1e9, "1",
+		"multiplies the loss before its gradients, taken out again in the update; a power "
+		"of "
+		"two changes no bit"),
+	OPTION_REAL("dropout", 0, 0.999, "0",
+		"share of values dropped after embeddings and the parts of each block"),
+	OPTION_INT("accumulate", 1, 1e6, "1",
+		"micro-steps of --batch samples whose gradients add up before an update"),
+	{.name = "recompute",
+		.type = JM_FLAG,
+		.help = "each block computes its activations again for its gradients: less memory, "
+			"more work, the same results"},
+	{.name = "lean",
+		.type = JM_FLAG,
+		.help = "norms and activations are made again for their gradients: less memory, "
+			"more passes over it, the same results"},
+	OPTION_REAL("memory", 0, 1e6, "0", "GB that the plan may take; 0 = what is free now"),
+	{.name = "profile",
+		.type = JM_FLAG,
+		.help = "time each node: FLOP/s, bytes/s and share of the roofline go into the "
+			"record"},
+	OPTION_INT("threads", 0, 4096, "0", "of the host; 0 = all that may be used"),
+	{0},
+};
+
+double jm_train_option(const struct train *s, const char *name)
+{
+	return jm_values_number(s->work->options, name);
+}
+
+static void choose_update(struct train *s)
+{
+	const struct jm_values *o = s->work->options;
+	const char *kind = jm_values_text(o, "optimizer"), *fall = jm_values_text(o, "schedule");
+	struct jm_adamw *a = &s->training.adamw;
+	struct jm_schedule *l = &s->schedule;
+
+	*a = (struct jm_adamw){.beta1 = jm_train_option(s, "beta1"),
+		.beta2 = jm_train_option(s, "beta2"),
+		.eps = jm_train_option(s, "eps"),
+		.momentum = jm_train_option(s, "momentum"),
+		.nesterov = jm_train_option(s, "nesterov") > 0,
+		.weight_decay = jm_train_option(s, "weight-decay"),
+		.clip = jm_train_option(s, "clip"),
+		.loss_scale = jm_train_option(s, "loss-scale")};
+	while (strcmp(jm_update_names[a->kind], kind) != 0)
+		a->kind++;
+	*l = (struct jm_schedule){.lr = jm_train_option(s, "lr"),
+		.lr_min = jm_train_option(s, "lr-min"),
+		.factor = jm_train_option(s, "lr-factor"),
+		.warmup = (int64_t)jm_train_option(s, "lr-warmup"),
+		.length = (int64_t)jm_train_option(s, "lr-steps"),
+		.every = (int64_t)jm_train_option(s, "lr-steps")};
+	while (strcmp(jm_schedule_kinds[l->kind], fall) != 0)
+		l->kind++;
+}
+
+static int check_update(const struct train *s, struct jm_err *err)
+{
+	const struct jm_schedule *l = &s->schedule;
+
+	if (l->lr_min > l->lr)
+		return jm_err_set(err, JM_ERANGE,
+			"--lr-min %g lies above --lr %g; the learning rate can only fall.",
+			l->lr_min, l->lr);
+	if ((l->kind == JM_SCHEDULE_COSINE || l->kind == JM_SCHEDULE_LINEAR) &&
+		l->length <= l->warmup)
+		return jm_err_set(err, JM_ERANGE,
+			"--lr-steps %lld leaves no step after a warm-up of %lld; give more.",
+			(long long)l->length, (long long)l->warmup);
+	return 0;
+}
+
+static int check_threads(const struct train *s, struct jm_err *err)
+{
+	int wanted = (int)jm_train_option(s, "threads"), have;
+	cpu_set_t set;
+
+	if (sched_getaffinity(0, sizeof(set), &set))
+		return 0; /* more cores than the set can hold: let it be */
+	have = CPU_COUNT(&set);
+	if (wanted <= have)
+		return 0;
+	return jm_err_set(err, JM_ERANGE,
+		"%d threads are more than the %d core%s this program may use: they would wait for "
+		"each "
+		"other; give --threads %d or less, or 0 for all.",
+		wanted, have, have == 1 ? "" : "s", have);
+}
+
+static int choose_model(struct train *s, struct jm_err *err)
+{
+	const struct jm_values *o = s->work->options;
+	const struct jm_preset *preset;
+	double seq = jm_train_option(s, "seq"), batch = jm_train_option(s, "batch");
+	int code = jm_model_find(jm_values_text(o, "model"), &s->training.model, &preset, err);
+
+	if (!code)
+		code = jm_model_dims(s->training.model, preset, o, &s->dims, err);
+	s->training.pure = !strcmp(s->work->precision, "bf16-true");
+	if (!code)
+		code = jm_dtype_find(s->training.pure ? "bf16" : s->work->precision,
+			&s->training.precision, err);
+	s->training.dims = &s->dims;
+	s->training.batch = isnan(batch) ? 0 : (int64_t)batch;
+	s->training.seq = isnan(seq) ? 0 : (int64_t)seq;
+	s->training.micro_steps = (int)jm_train_option(s, "accumulate");
+	s->training.dropout = jm_train_option(s, "dropout");
+	s->training.recompute = jm_train_option(s, "recompute") > 0;
+	s->training.lean = jm_train_option(s, "lean") > 0;
+	choose_update(s);
+	return code ? code : check_update(s, err);
+}
+
+int jm_train_choose(struct train *s, struct jm_err *err)
+{
+	int code = choose_model(s, err);
+
+	return code ? code : check_threads(s, err);
+}

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Setup of `train`: a device, a plan that fits, what is fed, and the program. */
+#include "train.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "engine/profile.h"
+#include "engine/tensor.h"
+#include "workloads/fit.h"
+
+#define BYTE_VALUES 256
+#define HASHED	    ((size_t)256 << 20) /* bytes of a text, at most */
+
+/* English that Debian machines have, the best first. */
+static const char *const texts[] = {
+	"/usr/share/games/fortunes/literature",
+	"/usr/share/common-licenses/GPL-3",
+};
+
+/* ---- the text ---------------------------------------------------------------------------------------- */
+
+static void describe_text(struct jm_work *work, const char *path, const struct jm_corpus *c)
+{
+	size_t n = c->bytes < HASHED ? c->bytes : HASHED;
+
+	snprintf(work->detail, sizeof(work->detail), "text %.80s (%sxxh3 %016llx)", path,
+		n < c->bytes ? "first 256 MiB " : "", (unsigned long long)XXH3_64bits(c->data, n));
+}
+
+static int find_text(struct jm_work *work, struct jm_corpus *ret, struct jm_err *err)
+{
+	const char *path = jm_values_text(work->options, "text");
+	int code;
+
+	for (size_t i = 0; !path && i < sizeof(texts) / sizeof(*texts); i++)
+		if (!access(texts[i], R_OK))
+			path = texts[i];
+	if (!path)
+		return jm_err_set(err, JM_ENOENT,
+			"No text to learn from: %s and the like are not there; give one with "
+			"--text FILE.",
+			texts[0]);
+	code = jm_corpus_open(path, ret, err);
+	if (!code)
+		describe_text(work, path, ret);
+	return code;
+}
+
+static int check_text(const struct train *s, struct jm_err *err)
+{
+	const struct jm_corpus *c = &s->supply.corpus;
+
+	if (!c->start && s->supply.kinds < BYTE_VALUES)
+		return jm_err_set(err, JM_ERANGE,
+			"A vocabulary of %lld cannot hold the %d values of a byte; give a --vocab "
+			"of "
+			"%d or more.",
+			(long long)s->supply.kinds, BYTE_VALUES, BYTE_VALUES);
+	if (c->tokens < s->training.seq + 1)
+		return jm_err_set(err, JM_ERANGE,
+			"The text has %lld %s, and a sequence of %lld with its next token needs "
+			"%lld; "
+			"give a longer --text or a smaller --seq.",
+			(long long)c->tokens, c->start ? "tokens" : "bytes",
+			(long long)s->training.seq, (long long)s->training.seq + 1);
+	return 0;
+}
+
+/* ---- the plan ------------------------------------------------------------------------------------------ */
+
+static double now_s(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* The program on paper: nothing is allocated yet. */
+static int plan(struct train *s, struct jm_err *err)
+{
+	double gb = jm_train_option(s, "memory"), start = now_s();
+	int code = 0;
+
+	s->memory = gb > 0 ? (size_t)(gb * 1e9) : jm_fit_memory(s->work->ctx, &s->device);
+	if (!s->training.batch)
+		code = jm_fit_batch(&s->training, &s->device, s->memory, err);
+	if (!code)
+		code = jm_model_train(&s->training, &s->graph, err);
+	if (!code && s->training.dropout > 0 && !jm_graph_find(s->graph, "random.now"))
+		code = jm_err_set(err, JM_EUSAGE,
+			"Model %s drops nothing out, by its paper; leave --dropout away.",
+			s->training.model->name);
+	if (!code)
+		code = jm_program_plan(s->graph, &s->device, &s->program, err);
+	s->plan_s = now_s() - start;
+	return code;
+}
+
+/* Told before the first byte is taken, and kept also when it does not fit. */
+static void tell_plan(const struct train *s)
+{
+	const struct jm_program *p = s->program;
+
+	jm_log(s->work->ctx, JM_INFO,
+		"Batch %lld needs %.3f GB at most (%.3f GB stay, %.3f GB of activations and "
+		"scratch), "
+		"planned in %.0f ms; %.3f GB may be taken.",
+		(long long)s->training.batch, (double)p->peak_bytes / 1e9,
+		(double)p->persistent_bytes / 1e9, (double)p->arena_bytes / 1e9, s->plan_s * 1e3,
+		(double)s->memory / 1e9);
+	if (s->work->more)
+		json_object_set_new(s->work->more, "plan",
+			json_pack("{s:I, s:I, s:I, s:I, s:I, s:f}", "batch",
+				(json_int_t)s->training.batch, "parameters",
+				(json_int_t)jm_graph_parameters(s->graph), "peak_bytes",
+				(json_int_t)p->peak_bytes, "persistent_bytes",
+				(json_int_t)p->persistent_bytes, "memory_bytes",
+				(json_int_t)s->memory, "plan_s", s->plan_s));
+}
+
+static int check_memory(const struct train *s, struct jm_err *err)
+{
+	const struct jm_program *p = s->program;
+
+	if (!s->memory || p->peak_bytes <= s->memory)
+		return 0;
+	return jm_err_set(err, JM_ENOMEM,
+		"Out of memory before the first step: batch %lld needs %.2f GB (%.2f GB stay, %.2f "
+		"GB "
+		"of activations and scratch), and %.2f GB may be taken; take a smaller batch "
+		"(--batch "
+		"max finds the largest), sequence or model, or --recompute.",
+		(long long)s->training.batch, (double)p->peak_bytes / 1e9,
+		(double)p->persistent_bytes / 1e9, (double)p->arena_bytes / 1e9,
+		(double)s->memory / 1e9);
+}
+
+static int make_program(struct train *s, struct jm_err *err)
+{
+	const char *update = jm_update_names[s->training.adamw.kind];
+	char now[32];
+	int code = jm_program_build(s->program, err);
+
+	if (!code)
+		code = jm_program_init(s->program, s->work->seed, err);
+	if (!code && jm_train_option(s, "profile") > 0)
+		code = jm_profile_start(s->program, err);
+	snprintf(now, sizeof(now), "%s.now", update);
+	s->now = jm_graph_find(s->graph, now);
+	s->loss = jm_graph_find(s->graph, "loss");
+	s->norm = jm_graph_find(s->graph, "grad.norm");
+	return code ? code : jm_supply_open(&s->supply, s->program, err);
+}
+
+static int choose_supply(struct train *s, struct jm_err *err)
+{
+	bool text = jm_graph_find(s->graph, "ids");
+	int code;
+
+	s->supply.seed = s->work->seed;
+	s->supply.fresh = jm_values_text(s->work->options, "images")[0] == 'f';
+	s->supply.kinds = (int64_t)jm_values_number(&s->dims, text ? "vocab" : "classes");
+	if (!text) {
+		snprintf(s->work->detail, sizeof(s->work->detail), "random normal images, %s",
+			s->supply.fresh ? "fresh in each step" : "made once");
+		return 0;
+	}
+	code = find_text(s->work, &s->supply.corpus, err);
+	return code ? code : check_text(s, err);
+}
+
+static void describe(const struct train *s)
+{
+	enum jm_dtype type = s->training.precision;
+	struct jm_work *work = s->work;
+	size_t n = strlen(work->detail);
+
+	work->n_devices = 1;
+	work->unit = s->training.model->item;
+	snprintf(work->detail + n, sizeof(work->detail) - n,
+		"; %.2f M parameters, batch %lld, peak %.3g GB, on %.70s",
+		(double)jm_graph_parameters(s->graph) / 1e6, (long long)s->training.batch,
+		(double)s->program->peak_bytes / 1e9, s->device.props.name);
+	if (!s->device.props.native[type])
+		snprintf(work->note, sizeof(work->note),
+			"%s has no %s instructions: the arithmetic is emulated, and its speed says "
+			"little of %s elsewhere.",
+			s->device.props.name, jm_dtype_name(type), jm_dtype_name(type));
+}
+
+int jm_train_prepare(struct train *s, struct jm_err *err)
+{
+	int code = jm_train_choose(s, err);
+
+	if (!code)
+		code = jm_device_open(
+			s->work->device, (int)jm_train_option(s, "threads"), &s->device, err);
+	if (!code)
+		code = plan(s, err);
+	if (!code)
+		code = choose_supply(s, err);
+	if (code)
+		return code;
+	tell_plan(s);
+	code = check_memory(s, err);
+	if (!code)
+		code = make_program(s, err);
+	if (!code)
+		describe(s);
+	return code;
+}
