@@ -10,7 +10,10 @@ import pytest
 
 from fake_gpus import FakeGpus
 
+from jm import jm
+
 SCRIPT = pathlib.Path(__file__).resolve().parents[1] / "hw/sensor.py"
+H200 = pathlib.Path(__file__).resolve().parents[1] / "data/h200"
 
 
 @pytest.mark.parametrize("stamp", ["query", "sensor"])
@@ -29,3 +32,25 @@ def test_finds_refresh_and_stamps(tmp_path, stamp):
         assert signal["stamps_are_the_sensors"] == (stamp == "sensor")
         assert signal["seen"]["median_s"] == pytest.approx(0.05, rel=0.1)
     assert (tmp_path / "kept/readings.csv").exists()
+
+
+@pytest.mark.parametrize("name", ["idle", "steady", "square0.2", "square1", "square3.3"])
+def test_finds_an_h200s_refresh(name):
+    sys.path.insert(0, str(SCRIPT.parent))
+    from sensor import look_at
+    found = {s["quantity"]: s for s in look_at(H200 / name) if not s["meter"].endswith("/memory")}
+    assert found["energy"]["seen"]["median_s"] == pytest.approx(0.1, abs=0.0005)
+    # the driver takes a new reading when it is asked 100 ms after the last one, or later
+    assert 0.0995 < found["power"]["seen"]["median_s"] < 0.115
+    assert found["power-average"]["seen"]["median_s"] == pytest.approx(0.1, abs=0.003)
+    assert not any(s["stamps_are_the_sensors"] for s in found.values())
+
+
+def test_replays_an_h200():
+    """The first seconds of a recording by the program; all of it: tests/unit/test_h200.c."""
+    truth = json.loads((H200 / "idle/truth.json").read_text())
+    done = jm("measure", "--source", f"replay:{H200 / 'idle'}", "--json", "-", "--", "sleep", "3")
+    assert done.returncode == 0, done.stderr
+    gpu = json.loads(done.stdout)["meters"][0]
+    assert gpu["watts_mean"] == pytest.approx(truth["watts"], rel=0.01)
+    assert gpu["joules_integrated"] == pytest.approx(gpu["joules_counter"], rel=0.01)

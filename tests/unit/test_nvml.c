@@ -130,6 +130,34 @@ static void test_sensor_is_named(void **state)
 	assert_int_equal(f->set.signal[i].window_ns, JM_SECOND);
 }
 
+static void test_an_h200_is_no_gh200(void **state)
+{
+	static const struct {
+		const char *config;
+		int window_ms;
+	} rows[] = {
+		{"gpus=1;name=NVIDIA H200", 20},
+		{"gpus=1;name=NVIDIA GH200 480GB;step=0.1", 20},
+		{"gpus=1;name=NVIDIA H100 80GB HBM3", 25},
+	};
+	struct fixture *f = *state;
+
+	for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++) {
+		int i;
+
+		assert_int_equal(open_nvml(f, rows[k].config, "", NULL), 0);
+		i = jm_meter_signal(&f->set, 0, JM_Q_POWER);
+		assert_int_equal(f->set.signal[i].refresh_ns, 100 * JM_MILLISECOND);
+		assert_int_equal(f->set.signal[i].window_ns, rows[k].window_ms * JM_MILLISECOND);
+		/* only the module's counter of a GH200 is left out */
+		assert_int_equal(jm_meter_signal(&f->set, 0, JM_Q_ENERGY) < 0, k == 1);
+		jm_source_find("nvml", NULL)->close(f->state);
+		f->state = NULL;
+		jm_meters_done(&f->set);
+		f->set = (struct jm_meters){0};
+	}
+}
+
 static void test_unknown_sensor_says_so(void **state)
 {
 	struct fixture *f = *state;
@@ -346,6 +374,7 @@ int main(void)
 		TEST(test_every_signal),
 		TEST(test_sensor_is_named),
 		TEST(test_counter_is_the_truth),
+		TEST(test_an_h200_is_no_gh200),
 		TEST(test_unknown_sensor_says_so),
 		TEST(test_time_of_the_sensor),
 		TEST(test_only_allocated),
