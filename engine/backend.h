@@ -26,7 +26,7 @@
 #include "joulemark.h"
 
 /* Changes with any change of this file's structs, enums or meanings. */
-#define JM_BACKEND_ABI 2
+#define JM_BACKEND_ABI 3
 
 /* ---- types --------------------------------------------------------------------------------------- */
 
@@ -222,21 +222,25 @@ struct jm_tensor {
  *			half of jm_rng(jm_rng(dropout.seed, now), i / 2) of engine/rng.h. Its own gradient.
  * add			in  a a|c[..], b a|c[..]
  *			out y a|c[..]		y = a + b				in place
- * softmax-xent		in  logits c[..,V], target i32[..] (0 <= target < V)	attr xent.scale
+ * softmax-xent		in  logits c[..,V], target i32[..] (0 <= target < V), scale? f32[2] = {S, 1/S}
+ *			attr xent.scale
  *			out loss f32[1], dlogits? c[..,V]		in place: dlogits (out[1]) over in[0]
  *			loss = mean over rows of (log sum exp logits - logits[target]), not scaled;
- *			dlogits = xent.scale / T (softmax(logits) - onehot(target)). The mean is summed so that
+ *			dlogits = xent.scale S / T (softmax(logits) - onehot(target)), with S read when it runs
+ *			and 1 where scale is not given. The mean is summed so that
  *			its error does not grow with T (f64, or pairwise).
  * cast			in  x any[..]; out y any[..]	the same elements in another type and/or layout;
  *			padding of a blocked output is 0. f32 -> f32 with unlike layouts is a reorder.
  *			Both layouts are given in the tensors; select keeps them.
  * norm			in  x f32[n]; out y f32[1]	y = sqrt(sum x^2), summed in f64 or pairwise; NaN or
  *			infinity in x gives a y that is not finite
- * adamw		in  g f32[n], norm? f32[1], now f32[3] = {lr, 1 - beta1^t, 1 - beta2^t}, t from 1
+ * adamw		in  g f32[n], norm? f32[1], now f32[3] = {lr, 1 - beta1^t, 1 - beta2^t}, t from 1,
+ *			scale? f32[2] = {S, 1/S}
  *			out p f32[n], m f32[n], v f32[n]		updated: read and written
  *			attr adamw.{beta1,beta2,eps,weight_decay,clip,n_decay}
- *			When norm is given and not finite, nothing changes. g' = g min(1, clip/(norm + 1e-6))
- *			when norm is given and clip > 0, else g. For i < n_decay first p -= lr weight_decay p.
+ *			When norm is given and not finite, nothing changes. With 1/S read when it runs (1 where
+ *			scale is not given), g' = g/S min(1, clip/(norm/S + 1e-6)) when norm is given and
+ *			clip > 0, else g/S. For i < n_decay first p -= lr weight_decay p.
  *			m = beta1 m + (1 - beta1) g'; v = beta2 v + (1 - beta2) g'^2;
  *			p -= lr/now[1] m / (sqrt(v/now[2]) + eps). One pass over memory.
  * adam			as adamw, but decay joins the gradient: for i < n_decay g' += weight_decay p, and p is
@@ -245,7 +249,7 @@ struct jm_tensor {
  *			the number t of the step, and each result x of element i is rounded stochastically:
  *			with r = 16 bits of jm_rng(jm_rng(0, t), i) of engine/rng.h, the lowest for p, the next
  *			for m, the next for v, it is the upper half of (bits of x as f32) + r.
- * sgd			in  g f32[n], norm? f32[1], now f32[1] = {lr}
+ * sgd			in  g f32[n], norm? f32[1], now f32[1] = {lr}, scale? f32[2] = {S, 1/S}
  *			out p f32[n], m f32[n]			updated: read and written
  *			attr sgd.{momentum,weight_decay,clip,nesterov,n_decay}
  *			norm, clip and g' as adamw. For i < n_decay g' += weight_decay p; m = momentum m + g';

@@ -80,14 +80,22 @@ static int look_at_results(
 	return 0;
 }
 
+/* Finite gradients may still have a norm that is not: look at it too where it is a unit of its own. */
+static int last_unit(const struct jm_program *p)
+{
+	const struct jm_group *next = p->n_micro < p->n_units ? &p->unit[p->n_micro]->group : NULL;
+
+	return p->n_micro + (next && next->n_nodes == 1 && next->node[0]->op == JM_OP_NORM);
+}
+
 int jm_program_birth(struct jm_program *p, char *ret, size_t size, struct jm_err *err)
 {
 	const struct jm_device *d = p->device;
-	int found = jm_program_begin(p, err);
+	int found = jm_program_begin(p, err), last = last_unit(p);
 
 	if (!found)
 		found = look_at_given(p, ret, size, err);
-	for (int i = 0; i < p->n_micro && !found; i++) {
+	for (int i = 0; i < last && !found; i++) {
 		found = d->backend->run(d->dev, p->unit[i]->exec, err);
 		if (!found)
 			found = d->backend->sync(d->dev, err);

@@ -149,12 +149,10 @@ struct jm_adamw {
 	enum jm_update kind;
 	double momentum; /* SGD */
 	bool nesterov;	 /* SGD */
-	/* What the loss was multiplied with before its gradients; 0 is 1. Powers of two change no bit. SGD
-	 * expects its lr divided by it; "grad.norm" is larger by it. */
-	double loss_scale;
 };
 /* optimizer.c: lays parameters and gradients out in flat slabs and appends norm and update over them.
- * Matrices decay, vectors do not. Adds the input "adamw.now" (or adam, sgd; {lr, 1 - beta1^t, 1 - beta2^t},
+ * Matrices decay, vectors do not. Where there is an input "loss.scale", its 1/S takes the scale out of the
+ * gradients again ("grad.norm" keeps it). Adds the input "adamw.now" (or adam, sgd; {lr, 1 - beta1^t, 1 - beta2^t},
  * of SGD only the first) and the scalar "grad.norm". */
 int jm_graph_adamw(struct jm_graph *g, const struct jm_adamw *how, struct jm_err *err);
 

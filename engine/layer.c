@@ -299,7 +299,7 @@ struct jm_tensor *jm_graph_softmax_xent(
 		return NULL;
 	loss = jm_graph_tensor(g, JM_CLASS_SCALAR, g->vector, 1, DIMS(1), "loss");
 	dlogits = jm_layer_result(g, logits->type, logits, jm_tensor_width(logits), "dlogits");
-	n = jm_graph_node(g, JM_OP_SOFTMAX_XENT, OPS(logits, target), OPS(loss, dlogits));
+	n = jm_graph_node(g, JM_OP_SOFTMAX_XENT, OPS(logits, target, NULL), OPS(loss, dlogits));
 	if (n)
 		n->attr.xent.scale = 1;
 	return loss;

@@ -173,6 +173,7 @@ int jm_model_dims(const struct jm_model *model, const struct jm_preset *preset,
 
 static int fill_in(struct jm_training *t, struct jm_graph *g, struct jm_err *err)
 {
+	const int64_t two = 2;
 	struct jm_tensor *loss;
 	int64_t seq;
 	int code = t->model->default_seq(t->dims, &seq, err);
@@ -191,8 +192,9 @@ static int fill_in(struct jm_training *t, struct jm_graph *g, struct jm_err *err
 	g->micro_steps = t->micro_steps;
 	if (g->micro_steps > 1)
 		jm_graph_cell(g, loss)->producer->attr.xent.scale = 1.0 / g->micro_steps;
-	if (t->adamw.loss_scale > 0)
-		jm_graph_cell(g, loss)->producer->attr.xent.scale *= t->adamw.loss_scale;
+	if (t->scaled)
+		jm_graph_cell(g, loss)->producer->in[2] =
+			jm_graph_tensor(g, JM_CLASS_INPUT, g->vector, 1, &two, "loss.scale");
 	code = jm_graph_gradients(g, loss, err);
 	if (!code && t->recompute)
 		code = jm_graph_recompute(g, err);

@@ -110,6 +110,9 @@ struct jm_training {
 	double dropout;	 /* share of values that models with dropout drop */
 	bool recompute;	 /* blocks compute their activations again for their gradients */
 	bool lean;	 /* only norms and activations are; when not recompute */
+	/* The input "loss.scale", {S, 1/S}: the loss is multiplied by S before its gradients, and the
+	 * update takes it out again. A power of two changes no bit while nothing overflows. */
+	bool scaled;
 };
 /* Network, gradients and update as one graph, with input "adamw.now" and scalars "loss", "grad.norm". */
 int jm_model_train(struct jm_training *t, struct jm_graph **ret, struct jm_err *err);

@@ -92,10 +92,10 @@ static const struct jm_op_row rows[JM_OP_COUNT] = {
 	[JM_OP_ATTENTION] = {1, 2, -1, flops_attention},
 	[JM_OP_ATTENTION_GRAD] = {4, 1, -1, flops_attention_grad},
 	[JM_OP_ADD] = {2, 1, 0, flops_none},
-	[JM_OP_SOFTMAX_XENT] = {2, 2, 1, flops_none},
+	[JM_OP_SOFTMAX_XENT] = {3, 2, 1, flops_none},
 	[JM_OP_CAST] = {1, 1, -1, flops_none},
 	[JM_OP_NORM] = {1, 1, -1, flops_none},
-	[JM_OP_ADAMW] = {3, 3, -1, flops_none},
+	[JM_OP_ADAMW] = {4, 3, -1, flops_none},
 	[JM_OP_CONV] = {3, 1, -1, flops_conv},
 	[JM_OP_CONV_DGRAD] = {2, 1, -1, flops_conv_dgrad},
 	[JM_OP_CONV_WGRAD] = {2, 2, -1, flops_conv_wgrad},
@@ -124,8 +124,8 @@ static const struct jm_op_row rows[JM_OP_COUNT] = {
 	[JM_OP_FIRST] = {1, 1, -1, flops_none},
 	[JM_OP_FIRST_GRAD] = {1, 1, -1, flops_none},
 	[JM_OP_DROPOUT] = {2, 1, 0, flops_none},
-	[JM_OP_ADAM] = {3, 3, -1, flops_none},
-	[JM_OP_SGD] = {3, 2, -1, flops_none},
+	[JM_OP_ADAM] = {4, 3, -1, flops_none},
+	[JM_OP_SGD] = {4, 2, -1, flops_none},
 };
 
 const struct jm_op_row *jm_op_row(enum jm_op op)

@@ -74,21 +74,12 @@ static struct jm_tensor *state(struct jm_graph *g, enum jm_class class, enum jm_
 	return flat(g, class, type, n, name);
 }
 
-/*
- * Gradients come S times too large, so moments do too: with eps, clip and coupled decay S times as large
- * (and S times less lr in SGD) parameters move as they should.
- */
-static double scale_of(const struct jm_adamw *how)
-{
-	return how->loss_scale > 0 ? how->loss_scale : 1;
-}
-
 static void set_sgd(struct jm_node *update, const struct jm_adamw *how, int64_t n_decay)
 {
 	update->attr.sgd.momentum = how->momentum;
 	update->attr.sgd.nesterov = how->nesterov;
-	update->attr.sgd.weight_decay = how->weight_decay * scale_of(how);
-	update->attr.sgd.clip = how->clip * scale_of(how);
+	update->attr.sgd.weight_decay = how->weight_decay;
+	update->attr.sgd.clip = how->clip;
 	update->attr.sgd.n_decay = n_decay;
 }
 
@@ -96,17 +87,16 @@ static void set_adamw(struct jm_node *update, const struct jm_adamw *how, int64_
 {
 	update->attr.adamw.beta1 = how->beta1;
 	update->attr.adamw.beta2 = how->beta2;
-	update->attr.adamw.eps = how->eps * scale_of(how);
-	update->attr.adamw.weight_decay =
-		how->weight_decay * (how->kind == JM_UPDATE_ADAM ? scale_of(how) : 1);
-	update->attr.adamw.clip = how->clip * scale_of(how);
+	update->attr.adamw.eps = how->eps;
+	update->attr.adamw.weight_decay = how->weight_decay;
+	update->attr.adamw.clip = how->clip;
 	update->attr.adamw.n_decay = n_decay;
 }
 
 /* What the updates of all parts share. */
 struct update {
 	const struct jm_adamw *how;
-	struct jm_tensor *grads, *norm, *now;
+	struct jm_tensor *grads, *norm, *now, *scale;
 };
 
 /* Elements from .. from + n - 1 of the gradients, as a tensor of their own. */
@@ -143,7 +133,7 @@ static void append_update(struct jm_graph *g, const struct update *u, enum part 
 	if (g->err.code)
 		return;
 	make_views(g, part, p, u->grads);
-	node = jm_graph_node(g, ops[kind], OPS(d, u->norm, u->now), OPS(p, m, v));
+	node = jm_graph_node(g, ops[kind], OPS(d, u->norm, u->now, u->scale), OPS(p, m, v));
 	g->n_update++;
 	if (node && sgd)
 		set_sgd(node, u->how, n_decay);
@@ -156,7 +146,7 @@ int jm_graph_adamw(struct jm_graph *g, const struct jm_adamw *how, struct jm_err
 	bool split = g->matrix != g->vector;
 	int64_t n_decay = place(g, true, 0), n = place(g, false, n_decay);
 	int64_t n_now = (how->kind == JM_UPDATE_SGD ? 1 : 3) + split;
-	struct update u = {.how = how};
+	struct update u = {.how = how, .scale = jm_graph_find(g, "loss.scale")};
 
 	if (!n)
 		return jm_err_set(

@@ -4,7 +4,9 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/profile.h"
 #include "engine/tensor.h"
@@ -43,19 +45,32 @@ static int train_setup(struct jm_work *work, void **ret_state, struct jm_err *er
 
 /* ---- steps ---------------------------------------------------------------------------------------------- */
 
-/* lr and the bias corrections of Adam at step t = 1, 2... */
+/* Numbers into a small input, in its type. */
+static int write_few(struct train *s, struct jm_tensor *t, const double *value, struct jm_err *err)
+{
+	double data[4] = {0};
+
+	for (int i = 0; i < jm_tensor_count(t); i++)
+		jm_element_set(t->type, data, i, value[i]);
+	return jm_program_write(s->program, t, data, err);
+}
+
+/* lr and the bias corrections of Adam at update t = 1, 2... */
 static int feed_now(struct train *s, long t, struct jm_err *err)
 {
 	bool sgd = s->training.adamw.kind == JM_UPDATE_SGD;
 	double lr = jm_schedule_lr(&s->schedule, t - 1);
-	double now[4] = {sgd ? lr / s->training.adamw.loss_scale : lr,
-		sgd ? (double)t : 1 - pow(s->training.adamw.beta1, (double)t),
+	double now[4] = {lr, sgd ? (double)t : 1 - pow(s->training.adamw.beta1, (double)t),
 		1 - pow(s->training.adamw.beta2, (double)t), (double)t};
-	double data[4] = {0};
 
-	for (int i = 0; i < jm_tensor_count(s->now); i++)
-		jm_element_set(s->now->type, data, i, now[i]);
-	return jm_program_write(s->program, s->now, data, err);
+	return write_few(s, s->now, now, err);
+}
+
+static int feed_scale(struct train *s, struct jm_err *err)
+{
+	double scale[2] = {s->scaler.scale, 1 / s->scaler.scale};
+
+	return s->scale ? write_few(s, s->scale, scale, err) : 0;
 }
 
 static int read_scalar(struct train *s, const struct jm_tensor *t, double *ret, struct jm_err *err)
@@ -70,15 +85,20 @@ static int read_scalar(struct train *s, const struct jm_tensor *t, double *ret, 
 
 static int not_finite(struct train *s, const char *what, struct jm_err *err)
 {
-	char where[192];
+	char where[192], scaled[96] = "";
 	int code = jm_program_birth(s->program, where, sizeof(where), err);
 
 	if (code)
 		return code;
+	if (s->scaler.in_a_row)
+		snprintf(scaled, sizeof(scaled),
+			", and so were those of the %ld steps before it, down to a loss scale of "
+			"%g",
+			s->scaler.in_a_row, s->scaler.scale);
 	return jm_err_set(err, JM_ERANGE,
-		"The %s of step %ld is not a number or infinite: %s; give a smaller --lr or a "
+		"The %s of step %ld is not a number or infinite%s: %s; give a smaller --lr or a "
 		"--clip.",
-		what, s->steps + 1, where);
+		what, s->steps + 1, scaled, where);
 }
 
 /* All micro-steps of a step; the mean of their losses. */
@@ -86,8 +106,10 @@ static int run(struct train *s, long step, double *ret_loss, struct jm_err *err)
 {
 	int n = jm_program_micro_steps(s->program);
 	double sum = 0, loss = 0;
-	int code = jm_program_begin(s->program, err);
+	int code = feed_scale(s, err);
 
+	if (!code)
+		code = jm_program_begin(s->program, err);
 	for (int i = 0; i < n && !code; i++) {
 		code = jm_supply_feed(&s->supply, (int64_t)step * n + i, err);
 		if (!code)
@@ -103,18 +125,23 @@ static int run(struct train *s, long step, double *ret_loss, struct jm_err *err)
 	return code;
 }
 
+/* Moves the parameters, or leaves them as they are where a gradient overflowed by its scale. */
 static int update(struct train *s, struct jm_err *err)
 {
 	double norm;
-	int code = feed_now(s, s->steps + 1, err);
+	int code = feed_now(s, s->updates + 1, err);
 
 	if (!code)
 		code = jm_program_update(s->program, err);
 	if (!code)
 		code = read_scalar(s, s->norm, &norm, err);
-	if (!code && !isfinite(norm))
+	if (!code && !isfinite(norm) && !jm_scaler_forgives(&s->scaler))
 		code = not_finite(s, "gradient", err);
-	return code;
+	if (code)
+		return code;
+	jm_scaler_step(&s->scaler, isfinite(norm));
+	s->updates += isfinite(norm);
+	return 0;
 }
 
 static int train_step(void *state, struct jm_step *ret, struct jm_err *err)
@@ -146,6 +173,22 @@ static void keep_profile(struct train *s)
 		json_object_set_new(s->work->more, "profile", jm_train_profile(s->program));
 }
 
+static void keep_scale(struct train *s)
+{
+	const struct jm_scaler *c = &s->scaler;
+	size_t n = strlen(s->work->detail);
+
+	if (!s->scale)
+		return;
+	if (c->dynamic)
+		snprintf(s->work->detail + n, sizeof(s->work->detail) - n,
+			"; %ld steps skipped, loss scale %g", c->skipped, c->scale);
+	if (s->work->more)
+		json_object_set_new(s->work->more, "loss_scale",
+			json_pack("{s:b, s:f, s:f, s:I}", "dynamic", c->dynamic, "first", c->start,
+				"last", c->scale, "steps_skipped", (json_int_t)c->skipped));
+}
+
 /* The first batch again: its loss must have fallen. Of images that are new each time nothing can be learned. */
 static int train_verify(void *state, struct jm_err *err)
 {
@@ -156,6 +199,7 @@ static int train_verify(void *state, struct jm_err *err)
 	if (!s->steps)
 		return jm_err_set(err, JM_EUSAGE, "Not one step was run, so nothing was learned.");
 	keep_profile(s);
+	keep_scale(s);
 	code = run(s, 0, &again, err);
 	if (code || (s->supply.image && s->supply.fresh))
 		return code;

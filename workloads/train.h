@@ -7,6 +7,7 @@
 
 #include "engine/model.h"
 #include "engine/program.h"
+#include "workloads/scaler.h"
 #include "workloads/schedule.h"
 #include "workloads/supply.h"
 
@@ -15,14 +16,16 @@ struct train {
 	struct jm_values dims;
 	struct jm_training training;
 	struct jm_schedule schedule;
+	struct jm_scaler scaler;
 	struct jm_device device;
 	struct jm_graph *graph;
 	struct jm_program *program;
 	struct jm_supply supply;
-	struct jm_tensor *now, *loss, *norm;
-	size_t memory; /* bytes that the plan may take; 0 = unknown */
-	double plan_s; /* that choosing and planning took */
-	long steps;
+	struct jm_tensor *now, *loss, *norm, *scale; /* scale: NULL = the loss is as it is */
+	size_t memory;				     /* bytes that the plan may take; 0 = unknown */
+	double plan_s;				     /* that choosing and planning took */
+	long steps;				     /* done */
+	long updates;				     /* of them not skipped */
 	double loss_first, loss_last;
 };
 

@@ -71,10 +71,15 @@ const struct jm_option jm_train_options[] = {
 	{.name = "nesterov", .type = JM_FLAG, .help = "SGD looks ahead by its momentum"},
 	OPTION_REAL("weight-decay", 0, 1e3, "0.1", "of matrices and filters; vectors do not decay"),
 	OPTION_REAL("clip", 0, 1e9, "1", "largest global norm of the gradient; 0 = any"),
-	OPTION_REAL("loss-scale", 1, 1e9, "1",
-		"multiplies the loss before its gradients, taken out again in the update; a power "
-		"of "
-		"two changes no bit"),
+	{.name = "loss-scale",
+		.type = JM_TEXT,
+		.fallback = "1",
+		.argument = "X|dynamic[:START]",
+		.help = "multiplies the loss before its gradients and is taken out again in the "
+			"update; a power of two changes no bit. dynamic: starts at 65536, doubles "
+			"after 2000 good steps, halves and skips the update of a step whose "
+			"gradient is "
+			"not finite"},
 	OPTION_REAL("dropout", 0, 0.999, "0",
 		"share of values dropped after embeddings and the parts of each block"),
 	OPTION_INT("accumulate", 1, 1e6, "1",
@@ -114,8 +119,7 @@ static void choose_update(struct train *s)
 		.momentum = jm_train_option(s, "momentum"),
 		.nesterov = jm_train_option(s, "nesterov") > 0,
 		.weight_decay = jm_train_option(s, "weight-decay"),
-		.clip = jm_train_option(s, "clip"),
-		.loss_scale = jm_train_option(s, "loss-scale")};
+		.clip = jm_train_option(s, "clip")};
 	while (strcmp(jm_update_names[a->kind], kind) != 0)
 		a->kind++;
 	*l = (struct jm_schedule){.lr = jm_train_option(s, "lr"),
@@ -182,6 +186,9 @@ static int choose_model(struct train *s, struct jm_err *err)
 	s->training.recompute = jm_train_option(s, "recompute") > 0;
 	s->training.lean = jm_train_option(s, "lean") > 0;
 	choose_update(s);
+	if (!code)
+		code = jm_scaler_parse(jm_values_text(o, "loss-scale"), &s->scaler, err);
+	s->training.scaled = s->scaler.dynamic || s->scaler.scale != 1;
 	return code ? code : check_update(s, err);
 }
 

@@ -155,6 +155,7 @@ static int make_program(struct train *s, struct jm_err *err)
 	s->now = jm_graph_find(s->graph, now);
 	s->loss = jm_graph_find(s->graph, "loss");
 	s->norm = jm_graph_find(s->graph, "grad.norm");
+	s->scale = jm_graph_find(s->graph, "loss.scale");
 	return code ? code : jm_supply_open(&s->supply, s->program, err);
 }
 

@@ -61,6 +61,12 @@ static inline void *cpu_data(const struct jm_tensor *t)
 	return t ? t->data : NULL;
 }
 
+/* Element i of the loss scale {S, 1/S} as it is now; 1 where there is none. */
+static inline double cpu_scale(const struct jm_tensor *t, int i)
+{
+	return t ? (double)((const float *)t->data)[i] : 1;
+}
+
 /* bf16 dot products of one core, FLOP/s; 0 = no such instructions. */
 double cpu_peak_bf16(void);
 /* Matrix tiles: oneDNN's bf16 is then far ahead of anything else here. */

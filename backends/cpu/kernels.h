@@ -150,6 +150,7 @@ struct cpu_adamw {
 	const float *g, *norm, *now;
 	float *p, *m, *v; /* bf16 where `bf16` */
 	double beta1, beta2, eps, weight_decay, clip;
+	double unscale; /* 1/S of a loss that was multiplied by S */
 	bool bf16;
 };
 
@@ -163,7 +164,7 @@ struct cpu_sgd {
 	int64_t n, n_decay;
 	const float *g, *norm, *now;
 	float *p, *m; /* bf16 where `bf16` */
-	double momentum, weight_decay, clip;
+	double momentum, weight_decay, clip, unscale; /* as adamw's */
 	bool nesterov, bf16;
 };
 

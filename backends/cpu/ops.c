@@ -305,7 +305,7 @@ static int run_xent(const struct cpu_dev *dev, const struct cpu_exec *exec, stru
 	struct cpu_xent p = {
 		.rows = rows,
 		.classes = jm_tensor_width(n->in[0]),
-		.scale = n->attr.xent.scale / (double)rows,
+		.scale = n->attr.xent.scale * cpu_scale(n->in[2], 0) / (double)rows,
 		.logits = cpu_vec(n->in[0]),
 		.dlogits = cpu_vec(n->out[1]),
 		.targets = n->in[1]->data,
@@ -351,6 +351,7 @@ static int run_adamw(const struct cpu_dev *dev, const struct cpu_exec *exec, str
 		.eps = n->attr.adamw.eps,
 		.weight_decay = n->attr.adamw.weight_decay,
 		.clip = n->attr.adamw.clip,
+		.unscale = cpu_scale(n->in[3], 1),
 		.bf16 = n->out[0]->type == JM_BF16,
 	};
 

@@ -195,6 +195,7 @@ static int run_adam(const struct cpu_dev *dev, const struct cpu_exec *exec, stru
 		.eps = n->attr.adamw.eps,
 		.weight_decay = n->attr.adamw.weight_decay,
 		.clip = n->attr.adamw.clip,
+		.unscale = cpu_scale(n->in[3], 1),
 		.bf16 = n->out[0]->type == JM_BF16,
 	};
 
@@ -217,6 +218,7 @@ static int run_sgd(const struct cpu_dev *dev, const struct cpu_exec *exec, struc
 		.momentum = n->attr.sgd.momentum,
 		.weight_decay = n->attr.sgd.weight_decay,
 		.clip = n->attr.sgd.clip,
+		.unscale = cpu_scale(n->in[3], 1),
 		.nesterov = n->attr.sgd.nesterov,
 		.bf16 = n->out[0]->type == JM_BF16,
 	};

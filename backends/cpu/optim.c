@@ -97,7 +97,8 @@ static void adamw(const struct cpu_adamw *a, int threads)
 	if (a->norm && !isfinite(*a->norm))
 		return;
 	if (a->norm && a->clip > 0)
-		clip = fminf(1.f, (float)(a->clip / ((double)*a->norm + 1e-6)));
+		clip = fminf(1.f, (float)(a->clip / ((double)*a->norm * a->unscale + 1e-6)));
+	clip *= (float)a->unscale;
 	struct adamw_factors f = {
 		.clip = clip,
 		.decay = (float)((double)a->now[0] * a->weight_decay),

@@ -9,13 +9,15 @@
 enum { BLOCK = 1 << 16 };
 
 /* By how much the gradient shrinks; negative: the norm is not finite, nothing may change. */
-static float clip_factor(const float *norm, double clip)
+static float clip_factor(const float *norm, double clip, double unscale)
 {
+	float factor = 1;
+
 	if (norm && !isfinite(*norm))
 		return -1;
 	if (norm && clip > 0)
-		return fminf(1.f, (float)(clip / ((double)*norm + 1e-6)));
-	return 1;
+		factor = fminf(1.f, (float)(clip / ((double)*norm * unscale + 1e-6)));
+	return factor * (float)unscale;
 }
 
 static void adam_range(const struct cpu_adamw *a, int64_t from, int64_t to, float clip, float decay)
@@ -68,7 +70,7 @@ static void adam_part(const struct cpu_adamw *a, int64_t from, int64_t to, float
 static void adam(const struct cpu_adamw *a, int threads)
 {
 	int64_t blocks = (a->n + BLOCK - 1) / BLOCK;
-	float clip = clip_factor(a->norm, a->clip);
+	float clip = clip_factor(a->norm, a->clip, a->unscale);
 
 	if (clip < 0)
 		return;
@@ -126,7 +128,7 @@ static void sgd_part(const struct cpu_sgd *a, int64_t from, int64_t to, float cl
 static void sgd(const struct cpu_sgd *a, int threads)
 {
 	int64_t blocks = (a->n + BLOCK - 1) / BLOCK;
-	float clip = clip_factor(a->norm, a->clip);
+	float clip = clip_factor(a->norm, a->clip, a->unscale);
 
 	if (clip < 0)
 		return;

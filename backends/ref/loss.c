@@ -18,7 +18,7 @@ static double log_sum_exp(const double *x, int64_t n)
 void jm_ref_softmax_xent(const struct jm_node *n, double *const *in, double *const *out)
 {
 	int64_t rows = jm_tensor_rows(n->in[0]), width = jm_tensor_width(n->in[0]);
-	double scale = n->attr.xent.scale / (double)rows;
+	double scale = n->attr.xent.scale * (in[2] ? in[2][0] : 1) / (double)rows;
 
 	for (int64_t r = 0; r < rows; r++) {
 		const double *x = in[0] + r * width;

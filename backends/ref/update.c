@@ -50,10 +50,11 @@ static void set_result(const struct jm_node *n, int which, int64_t i, double val
 static double clip_factor(const struct jm_node *n, double clip)
 {
 	double norm = n->in[1] ? get(n->in[1], 0) : 0;
+	double unscale = n->in[3] ? get(n->in[3], 1) : 1;
 
 	if (!isfinite(norm))
 		return NAN;
-	return n->in[1] && clip > 0 ? fmin(1, clip / (norm + 1e-6)) : 1;
+	return unscale * (n->in[1] && clip > 0 ? fmin(1, clip / (norm * unscale + 1e-6)) : 1);
 }
 
 /* coupled: decay is part of the gradient (Adam), else shrinks the parameter by itself (AdamW). */

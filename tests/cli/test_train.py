@@ -67,6 +67,8 @@ def test_same_seed_same_losses(tmp_path, text):
     ({"schedule": "cosine", "lr-warmup": 10, "lr-steps": 10}, "--lr-steps"),
     ({"lr-min": 1}, "--lr-min"),
     ({"dropout": 1}, "--dropout"),
+    ({"loss-scale": "dynamik"}, "dynamic"),
+    ({"loss-scale": "dynamic:0"}, "2^126"),
 ])
 def test_refusals(tmp_path, text, options, hint):
     done, _ = train(tmp_path, text, **options)
@@ -136,10 +138,46 @@ def test_megatron_data_set(tmp_path):
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd"])
-def test_loss_scale_changes_no_bit(tmp_path, text, optimizer):
-    plain = train(tmp_path, text, optimizer=optimizer, clip=0)[1]
-    scaled = train(tmp_path, text, optimizer=optimizer, clip=0, **{"loss-scale": 4096})[1]
+@pytest.mark.parametrize("scale", ["4096", "dynamic:1024"])
+def test_loss_scale_changes_no_bit(tmp_path, text, optimizer, scale):
+    plain = train(tmp_path, text, optimizer=optimizer)[1]
+    scaled = train(tmp_path, text, optimizer=optimizer, **{"loss-scale": scale})[1]
     assert scaled["loss_last"] == plain["loss_last"]
+    assert "loss_scale" not in plain
+    assert scaled["loss_scale"] == {"dynamic": scale.startswith("d"), "steps_skipped": 0,
+                                    "first": float(scale.split(":")[-1]),
+                                    "last": float(scale.split(":")[-1])}
+
+
+def vit(tmp_path, steps, scale):
+    """One batch of images over and over, so that a skipped step leaves no trace."""
+    file = tmp_path / "record.json"
+    done = jm("run", "train", "--model", "vit", "--device", "ref", "--layers", 1, "--hidden", 16,
+              "--heads", 2, "--ffn", 16, "--image", 16, "--patch", 8, "--classes", 5, "--batch", 4,
+              "--steps", steps, "--warmup", 0, "--lr", 0.01, "--loss-scale", scale, "--json", file)
+    return done, json.loads(file.read_text())
+
+
+def test_a_scale_that_overflows_is_halved_and_the_step_skipped(tmp_path):
+    # which scales overflow, told by runs that die of a fixed one
+    fits = [2.0 ** e for e in range(118, 127) if vit(tmp_path, 1, 2.0 ** e)[0].returncode == 0]
+    assert fits and 2.0 ** 126 not in fits
+    skipped = 126 - round(math.log2(max(fits)))
+    done, r = vit(tmp_path, skipped + 4, f"dynamic:{2.0 ** 126:.0f}")
+    assert done.returncode == 0, done.stderr
+    assert r["loss_scale"] == {"dynamic": True, "first": pytest.approx(2.0 ** 126),
+                               "last": pytest.approx(max(fits)), "steps_skipped": skipped}
+    assert f"{skipped} steps skipped" in r["detail"] and r["steps"] == skipped + 4
+    plain = vit(tmp_path, 4, 1)[1]
+    assert (r["loss_first"], r["loss_last"]) == (plain["loss_first"], plain["loss_last"])
+
+
+def test_what_never_becomes_finite_is_not_the_scale(tmp_path, text):
+    done, _ = train(tmp_path, text, optimizer="sgd", lr=100, clip=0, steps=40,
+                    **{"weight-decay": 0, "loss-scale": "dynamic"})
+    assert done.returncode == 1
+    assert "the 19 steps before it, down to a loss scale of 0.125" in done.stderr
+    assert "it was born in node" in done.stderr and "attention-grad" in done.stderr
 
 
 def test_dropout(tmp_path, text):

@@ -201,8 +201,10 @@ static void softmax_xent(struct kit *k, const struct types *t, const struct shap
 	struct jm_tensor *loss = kit_out(k, t->v, 1, DIMS(1), NULL);
 	struct jm_tensor *dx = alone ? NULL : kit_out(k, t->c, 3, given->dim, NULL);
 
-	backend_node(k, JM_OP_SOFTMAX_XENT, OPS(x, target), OPS(loss, dx), 0)->attr.xent.scale =
-		0.5;
+	struct jm_tensor *scale = alone ? NULL : kit_normal(k, t->v, 3, 0.5, 1, DIMS(2));
+
+	backend_node(k, JM_OP_SOFTMAX_XENT, OPS(x, target, scale), OPS(loss, dx), 0)
+		->attr.xent.scale = 0.5;
 }
 
 static void cast(struct kit *k, const struct types *t, const struct shape *d, bool back)
@@ -317,7 +319,8 @@ static void adams(
 	struct jm_tensor *p = backend_result(k, t->v, true, 1, &n),
 			 *m = backend_result(k, t->v, true, 1, &n);
 	struct jm_tensor *v = kit_out(k, t->v, 1, &n, kit_normal(k, t->v, 8, 0.5, 1, &n));
-	struct jm_node *u = backend_node(k, op, OPS(g, size, now), OPS(p, m, v), 0);
+	struct jm_tensor *scale = alone ? NULL : kit_normal(k, t->v, 3, 0.5, 1, DIMS(2));
+	struct jm_node *u = backend_node(k, op, OPS(g, size, now, scale), OPS(p, m, v), 0);
 
 	u->attr.adamw.beta1 = 0.9;
 	u->attr.adamw.beta2 = 0.95;
@@ -345,7 +348,8 @@ static void sgd(struct kit *k, const struct types *t, const struct shape *d, boo
 	struct jm_tensor *now = kit_normal(k, t->v, 0.1, 0, 1, DIMS(1));
 	struct jm_tensor *p = backend_result(k, t->v, true, 1, &n),
 			 *m = backend_result(k, t->v, true, 1, &n);
-	struct jm_node *u = backend_node(k, JM_OP_SGD, OPS(g, size, now), OPS(p, m), 0);
+	struct jm_tensor *scale = alone ? NULL : kit_normal(k, t->v, 3, 0.5, 1, DIMS(2));
+	struct jm_node *u = backend_node(k, JM_OP_SGD, OPS(g, size, now, scale), OPS(p, m), 0);
 
 	u->attr.sgd.momentum = 0.9;
 	u->attr.sgd.weight_decay = 0.3;

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the loss is multiplied by before its gradients, so that small ones do not vanish in a narrow type
+ * (Micikevicius et al., arXiv 1710.03740): fixed, or found by trying. The constants are PyTorch's.
+ */
+#ifndef JM_SCALER_H
+#define JM_SCALER_H
+
+#include "joulemark.h"
+
+#define JM_SCALER_START	   65536.0
+#define JM_SCALER_MOST	   0x1p126 /* whose inverse is still a normal f32 */
+#define JM_SCALER_INTERVAL 2000	   /* good steps in a row, after which it doubles */
+#define JM_SCALER_IN_A_ROW 20	   /* bad steps that are no longer the scale's fault */
+
+struct jm_scaler {
+	bool dynamic;
+	double start, scale;
+	long good;     /* steps since the last change */
+	long skipped;  /* steps without an update, in all */
+	long in_a_row; /* of them the latest */
+};
+
+/* "512", "dynamic" or "dynamic:512". */
+int jm_scaler_parse(const char *text, struct jm_scaler *ret, struct jm_err *err);
+/* After each step: was its gradient finite? */
+void jm_scaler_step(struct jm_scaler *s, bool finite);
+/* Asked before that of a gradient that is not finite: may it be the scale's fault, to be skipped? */
+bool jm_scaler_forgives(const struct jm_scaler *s);
+
+#endif
