@@ -256,14 +256,36 @@ static int run(struct launch *l, struct jm_err *err)
 	return rc;
 }
 
-static void fill(const struct launch *l, struct jm_outcome *ret)
+/* The phase of this stretch: one that is there, or else a new one, "marked". */
+static int phase_of(struct launch *l, const struct jm_stretch *s)
+{
+	struct jm_err err = JM_ERR_INIT;
+	int n, index;
+	const struct jm_phase *phase = jm_session_phases(l->session, &n);
+
+	for (int i = 0; i < n; i++)
+		if (phase[i].t0_ns == s->t0_ns && phase[i].t1_ns == s->t1_ns)
+			return i;
+	index = jm_session_begin(l->session, "marked", s->t0_ns, &err);
+	if (index < 0) {
+		jm_log(l->ctx, JM_WARNING, "%s", err.text);
+		return l->command;
+	}
+	jm_session_credit(l->session, index, s->items);
+	jm_session_end(l->session, index, s->t1_ns);
+	return index;
+}
+
+static void fill(struct launch *l, struct jm_outcome *ret)
 {
 	const struct jm_tally *tally = l->scanned.marks ? &l->scanned : &l->tally;
+	struct jm_stretch stretch = jm_tally_stretch(tally, l->proc.start_ns, l->proc.end_ns);
 
 	*ret = (struct jm_outcome){
 		.status = l->proc.status,
 		.signal = l->proc.signal,
 		.phase = l->command,
+		.marked = phase_of(l, &stretch),
 		.start_ns = l->proc.start_ns,
 		.end_ns = l->proc.end_ns,
 		.wall_s = (double)(l->proc.end_ns - l->proc.start_ns) * 1e-9,

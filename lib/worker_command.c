@@ -40,7 +40,7 @@ static void record_command(struct jm__worker *w, const struct jm_outcome *o)
 	const char *unit = json_string_value(json_object_get(throughput, "unit"));
 	json_t *r = w->record;
 
-	w->main_phase = o->phase;
+	w->main_phase = o->marked;
 	jm_record_set(r, "exit_status", json_integer(o->status));
 	jm_record_set(r, "signal", o->signal ? json_integer(o->signal) : NULL);
 	jm_record_set(r, "wall_s", jm_json_number(o->wall_s));
@@ -62,7 +62,7 @@ int jm__worker_command(struct jm__worker *w, struct jm_err *err)
 		.out_fd = STDOUT_FILENO,
 		.before_exec = prepare_command,
 	};
-	struct jm_outcome outcome = {.phase = -1};
+	struct jm_outcome outcome = {.phase = -1, .marked = -1};
 	int rc;
 
 	if (!o.argv)

@@ -106,9 +106,18 @@ static int add_knobs(struct jm_group *g, const json_t *record, struct jm_err *er
 	return rc;
 }
 
+static bool same_command(const json_t *a, const json_t *b)
+{
+	json_t *x = json_object_get(a, "command"), *y = json_object_get(b, "command");
+
+	return x && y ? json_equal(x, y) : !x == !y;
+}
+
+/* Another command is other work, not a point on an axis. */
 static bool same_work(const json_t *a, const json_t *b)
 {
-	return !strcmp(jm_json_text(a, "workload"), jm_json_text(b, "workload")) &&
+	return same_command(a, b) &&
+	       !strcmp(jm_json_text(a, "workload"), jm_json_text(b, "workload")) &&
 	       !strcmp(jm_json_text(a, "device"), jm_json_text(b, "device")) &&
 	       !strcmp(jm_json_text(a, "unit"), jm_json_text(b, "unit"));
 }

@@ -291,7 +291,8 @@ static bool is_dim(const struct jm_group *g, const char *name)
 static void title_differences(
 	const struct jm_group *g, struct jm_group_series *s, const json_t *parameters)
 {
-	static const char *const said[] = {"workload", "model", "response", "device", "precision"};
+	static const char *const said[] = {
+		"workload", "model", "response", "device", "precision", "command"};
 	const json_t *value;
 	const char *key;
 

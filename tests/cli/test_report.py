@@ -285,6 +285,18 @@ def test_two_works_are_two_series(tmp_path):
     assert [s["runs_failed"] for s in doc["series"]] == [1, 0, 0]
 
 
+def test_two_commands_are_two_series(tmp_path):
+    rows = records("h200x4")[:4]
+    for i, r in enumerate(rows):
+        command = ["train", "small" if i < 2 else "large"]
+        r.update(command=command, workload=None, settings=[])
+        r["case"]["parameters"] = {"command": command, "options": {}, "settings": {}}
+    text = report(write(tmp_path, rows))
+    doc = summary(write(tmp_path, rows))
+    assert [s["title"] for s in doc["series"]] and len(doc["series"]) == 2
+    assert text.startswith("train small") and "train large" in text and "command=" not in text
+
+
 def test_measurement_of_a_command(tmp_path):
     r = records("h200x4")[0]
     for key in ("workload", "unit", "items", "throughput", "throughput_per_device", "case", "settings",

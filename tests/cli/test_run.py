@@ -126,6 +126,25 @@ def test_mark(tmp_path):
     assert r["items"] == 12 and {"load", "work"} <= {p["name"] for p in r["phases"]}
 
 
+def test_energy_speaks_of_the_same_stretch_as_throughput(tmp_path):
+    """What comes before the first mark and after the last has neither items nor a part in their energy."""
+    work = "for i in 1 2 3 4 5 6; do timeout 0.1 sh -c 'while :; do :; done'; done"
+    words = ("run", "--source", "estimate:5,20", "--unit", "image", "--", "sh", "-c")
+    one_phase = f"sleep 0.6; {BIN} mark work; {work}; {BIN} mark end --items 12; sleep 0.6"
+    two_phases = f"sleep 0.6; {BIN} mark a; {work}; {BIN} mark b --items 6; {work}; {BIN} mark end --items 6"
+    for script, phase, names in ((one_phase, "work", {"work"}), (two_phases, "marked", {"a", "b"})):
+        r = one(*words, script)
+        phases = {p["name"]: p for p in r["phases"]}
+        assert r["phase"] == phase and names <= phases.keys()
+        p = phases[phase]
+        assert p["start_s"] == min(phases[n]["start_s"] for n in names)
+        assert p["end_s"] == max(phases[n]["end_s"] for n in names) and p["items"] == 12
+        assert r["throughput"] == pytest.approx(12 / (p["end_s"] - p["start_s"]), rel=1e-6)
+        joules = r["total"]["joules_estimated"]
+        assert joules == pytest.approx(sum(phases[n]["total"]["joules_estimated"] for n in names), rel=0.02)
+        assert joules < 0.9 * phases["command"]["total"]["joules_estimated"]
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="rights can be given up by root only")
 def test_under_sudo_the_work_is_the_user_s(tmp_path):
     os.chmod(tmp_path, 0o777)
