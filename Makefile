@@ -4,7 +4,7 @@ BUILD ?= build
 DEVICE ?=
 PYTHON = /usr/bin/python3
 
-.PHONY: build setup demo check format bench install clean
+.PHONY: build setup demo check format bench table install clean
 build:
 	tools/setup.sh build
 	@test -f $(BUILD)/build.ninja || meson setup $(BUILD)
@@ -29,6 +29,12 @@ format:
 
 bench: build
 	tools/bench.sh $(BUILD) $(NAME)
+
+# docs/speed.md from one run: half an hour on a machine that does nothing else. ARGS="--models resnet18"
+table: setup
+	@test -f $(BUILD)/build.ninja || meson setup $(BUILD)
+	ninja -C $(BUILD)
+	JM_BUILD=$(BUILD) $(PYTHON) bench/table.py $(ARGS)
 
 install: build
 	meson install -C $(BUILD)

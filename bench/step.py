@@ -5,9 +5,10 @@
                                                      [--rounds 5] [--no-peer]
 
 Prints medians with their spread; the share of a step that its kernels take when each runs alone, in the
-same run; and the ratio to PyTorch (Debian's python3-torch with libopenblas0-pthread) at the same shapes,
-threads, update (AdamW) and precision (bf16 by torch.autocast; images channels_last); and memory: our
-planned peak beside the most that PyTorch's process ever held. Wants a machine that does nothing else.
+same run; what a large matrix product of oneDNN reaches in turns with the steps; the ratio to PyTorch
+(Debian's python3-torch with libopenblas0-pthread) at the same shapes, threads, update (AdamW) and precision
+(bf16 by torch.autocast; images channels_last); and the most memory that either process held. Wants a
+machine that does nothing else. bench/table.py makes the table of the documentation from the same figures.
 
 OpenBLAS 0.3.21 takes processors newer than itself for a Prescott and is then four times slower; the peer is
 told the processor's family (OPENBLAS_CORETYPE), so that it runs as fast as it can.
@@ -19,19 +20,24 @@ import pathlib
 import statistics
 import subprocess
 import sys
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD = pathlib.Path(os.environ.get("JM_BUILD", HERE.parent / "build"))
-THREADS = "2"
+THREADS = 2
+PRODUCTS = 3  # of oneDNN in each round
 # name: our model, batch, sequence, dimensions; items of a step and their name; the ratio aimed at
 SMALL_LLAMA = "layers=6 hidden=768 heads=12 kv-heads=4 ffn=2048 vocab=32000 context=256 theta=10000"
+TINY_GPT = "layers=2 hidden=64 heads=4 ffn=256 vocab=256 context=48"
 CASES = {
-    "resnet18": ("resnet18", 32, 0, "", 32, "images", 1.1),
-    "resnet50": ("resnet50", 32, 0, "", 32, "images", 1.25),
-    "vit-l16": ("vit-l16", 4, 0, "", 4, "images", 1.4),
-    "gpt-117m": ("gpt-117m", 4, 256, "", 1024, "tokens", 1.4),
-    "llama-small": ("llama2-7b", 4, 256, SMALL_LLAMA, 1024, "tokens", 1.4),
+    "resnet18": ("resnet18", 32, 0, "", 32, "image", 1.1),
+    "resnet50": ("resnet50", 32, 0, "", 32, "image", 1.25),
+    "vit-l16": ("vit-l16", 4, 0, "", 4, "image", 1.4),
+    "gpt-117m": ("gpt-117m", 4, 256, "", 1024, "token", 1.4),
+    "llama-small": ("llama2-7b", 4, 256, SMALL_LLAMA, 1024, "token", 1.4),
+    "gpt-tiny": ("gpt-117m", 2, 32, TINY_GPT, 64, "token", None),  # tries this program out in seconds
 }
+SHOWN = [name for name in CASES if name != "gpt-tiny"]
 
 
 def blas_core():
@@ -40,18 +46,19 @@ def blas_core():
 
 
 class Runner:
-    """A program that answers each line with a step's seconds and loss."""
+    """A program that says a line when it is ready, then answers each line with seconds and more."""
 
-    def __init__(self, command):
-        env = dict(os.environ, OMP_NUM_THREADS="2", OPENBLAS_NUM_THREADS="2",
+    def __init__(self, *command):
+        env = dict(os.environ, OMP_NUM_THREADS=str(THREADS), OPENBLAS_NUM_THREADS=str(THREADS),
                    JM_BACKENDS=str(BUILD / "backends"))
         if blas_core():
             env.setdefault("OPENBLAS_CORETYPE", blas_core())
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        env=env, text=True, bufsize=1)
+        start = time.monotonic()
+        self.process = subprocess.Popen([str(word) for word in command], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, env=env, text=True, bufsize=1)
         self.hello = self.line().split()
-        self.seconds = []
-        self.memory = 0
+        self.start = time.monotonic() - start
+        self.answers = []
 
     def line(self):
         text = self.process.stdout.readline()
@@ -64,82 +71,127 @@ class Runner:
         return self.line()
 
     def step(self, count=True):
-        answer = self.ask("step").split()
+        answer = [float(word) for word in self.ask("step").split()]
         if count:
-            self.seconds.append(float(answer[0]))
-        self.memory = int(answer[2]) if len(answer) > 2 else 0
+            self.answers.append(answer)
+
+    def seconds(self):
+        return [answer[0] for answer in self.answers]
 
     def kernels(self):
-        """Median seconds and FLOPs of each group of nodes, run alone."""
-        rows = []
+        """Median seconds and FLOPs of each group of nodes, run alone, summed by kind of node."""
+        kinds = collections.defaultdict(lambda: [0, 0.0, 0.0])
         text = self.ask("kernels")
         while text.strip():
-            name, seconds, flops = text.split()
-            rows.append((name, float(seconds), float(flops)))
+            name, *row = text.split()
+            kind = kinds[name.split(":")[0]]
+            for i, value in enumerate((1, *row)):
+                kind[i] += float(value)
             text = self.line()
-        return rows
+        return [{"name": name, "nodes": int(count), "seconds": seconds, "flops": flops}
+                for name, (count, seconds, flops) in sorted(kinds.items(), key=lambda k: -k[1][1])]
 
     def close(self):
         self.process.stdin.close()
         self.process.wait()
 
 
-def say(name, seconds, items, unit):
+def measured(runner):
+    """What steps of a process took and held. Seconds until it was ready for the first step."""
+    return {"seconds": runner.seconds(), "start_s": runner.start, "rss_bytes": int(runner.answers[-1][2])}
+
+
+def measure(case, precision, rounds, with_peer):
+    """The raw figures of one case: seconds, bytes, FLOPs."""
+    model, batch, seq, dims, items, unit, aim = CASES[case]
+    shape = [precision, batch, seq, THREADS, *dims.split()]
+    ours = Runner(BUILD / "bench" / "step", model, "cpu", *shape)
+    peer = Runner(sys.executable, HERE / "step_torch.py", case, *shape) if with_peer else None
+    peak = Runner(BUILD / "bench" / "onednn_peak", precision)
+    for i in range(rounds + 1):  # the first one warms up
+        for runner in filter(None, (ours, peer, *[peak] * PRODUCTS)):
+            runner.step(i > 0)
+    found = {
+        "name": case, "model": model, "precision": precision, "batch": batch, "seq": seq, "dims": dims,
+        "items": items, "unit": unit, "aim": aim, "rounds": rounds,
+        "joulemark": {**measured(ours), "planned_bytes": int(ours.hello[1])},
+        "pytorch": {**measured(peer), "version": peer.hello[1]} if peer else None,
+        "peak": {"library": " ".join(peak.hello[:2]), "size": int(peak.hello[2]),
+                 "seconds": peak.seconds(), "flops": peak.answers[0][1]},
+        "kernels": ours.kernels(),
+    }
+    for runner in filter(None, (ours, peer, peak)):
+        runner.close()
+    return found
+
+
+def figures(found):
+    """What is made of the raw figures; None where there was no peer."""
+    mine, his = found["joulemark"], found["pytorch"]
+    step = statistics.median(mine["seconds"])
+    alone = sum(kind["seconds"] for kind in found["kernels"])
+    flops = sum(kind["flops"] for kind in found["kernels"])
+    peak = found["peak"]["flops"] / min(found["peak"]["seconds"])
+    out = {"step_s": step, "items_per_s": found["items"] / step, "kernel_s": alone,
+           "kernel_share": alone / step, "kernel_flops_per_s": flops / alone,
+           "peak_flops_per_s": peak, "peak_share": flops / alone / peak,
+           "ratio": None, "ratio_low": None, "ratio_high": None, "rss_ratio": None}
+    if his:
+        by_round = [b / a for a, b in zip(mine["seconds"], his["seconds"])]
+        out |= {"ratio": statistics.median(his["seconds"]) / step, "ratio_low": min(by_round),
+                "ratio_high": max(by_round), "rss_ratio": mine["rss_bytes"] / his["rss_bytes"]}
+    return out
+
+
+def say(name, found, one):
+    seconds = one["seconds"]
     middle = statistics.median(seconds)
-    print(f"  {name:12} {middle * 1e3:8.0f} ms   {items / middle:7.1f} {unit}/s"
+    print(f"  {name:12} {middle * 1e3:8.0f} ms   {found['items'] / middle:7.1f} {found['unit']}s/s"
           f"   (fastest {min(seconds) * 1e3:.0f}, slowest {max(seconds) * 1e3:.0f} ms,"
           f" {len(seconds)} steps)")
-    return middle
+    print(f"               {one['start_s']:8.2f} s until the first step, at most"
+          f" {one['rss_bytes'] / 1e6:.0f} MB resident")
 
 
-def table(rows):
-    """Sums by kind of node, the slowest first."""
-    kinds = collections.defaultdict(lambda: [0, 0.0, 0.0])
-    for name, seconds, flops in rows:
-        kind = kinds[name.split(":")[0]]
-        kind[0] += 1
-        kind[1] += seconds
-        kind[2] += flops
-    for name, (count, seconds, flops) in sorted(kinds.items(), key=lambda k: -k[1][1]):
-        rate = f"{flops / seconds / 1e9:7.0f} GFLOP/s" if flops else ""
-        print(f"    {name:18} x{count:<3} {seconds * 1e3:8.1f} ms {rate}")
+def show(found):
+    f, his = figures(found), found["pytorch"]
+    print(f"{found['name']}, {found['precision']}: batch {found['batch']}, {THREADS} threads")
+    say("joulemark", found, found["joulemark"])
+    print(f"               {found['joulemark']['planned_bytes'] / 1e6:8.0f} MB planned")
+    print(f"  its kernels alone  {f['kernel_s'] * 1e3:8.0f} ms   = {f['kernel_share']:.1%} of the step"
+          f" (aim 90 %), {f['kernel_flops_per_s'] / 1e9:.0f} GFLOP/s = {f['peak_share']:.0%} of the"
+          f" {f['peak_flops_per_s'] / 1e9:.0f} of a matrix product by {found['peak']['library']}")
+    for kind in found["kernels"]:
+        rate = f"{kind['flops'] / kind['seconds'] / 1e9:7.0f} GFLOP/s" if kind["flops"] else ""
+        print(f"    {kind['name']:18} x{kind['nodes']:<3} {kind['seconds'] * 1e3:8.1f} ms {rate}")
+    if his:
+        say("PyTorch " + his["version"][:4], found, his)
+        print(f"  ratio to PyTorch   {f['ratio']:.2f} ({f['ratio_low']:.2f} to {f['ratio_high']:.2f} by"
+              f" round; aim {found['aim']}), of its resident memory {f['rss_ratio']:.2f} (aim 0.7)")
+    sys.stdout.flush()
 
 
-def bench(case, precision, rounds, with_peer):
-    model, batch, seq, dims, items, unit, aim = CASES[case]
-    shape = [precision, str(batch), str(seq), THREADS, *dims.split()]
-    print(f"{case}, {precision}: batch {batch}, {THREADS} threads", flush=True)
-    ours = Runner([str(BUILD / "bench" / "step"), model, "cpu", *shape])
-    peer = Runner([sys.executable, str(HERE / "step_torch.py"), case, *shape]) if with_peer else None
-    for i in range(rounds + 1):  # the first one warms up
-        for runner in filter(None, (ours, peer)):
-            runner.step(i > 0)
-    rows = ours.kernels()
-    middle = say("joulemark", ours.seconds, items, unit)
-    memory = int(ours.hello[1])
-    print(f"  start to first step {ours.hello[0]} s, memory {memory / 1e6:.0f} MB")
-    alone = sum(row[1] for row in rows)
-    print(f"  its kernels alone  {alone * 1e3:8.0f} ms   = {alone / middle:.1%} of the step (aim 90 %)")
-    table(rows)
-    ours.close()
-    if peer:
-        ratio = say("PyTorch " + peer.hello[1][:4], peer.seconds, items, unit) / middle
-        print(f"  ratio to PyTorch   {ratio:.2f} (aim {aim})")
-        print(f"  memory of PyTorch  {peer.memory / 1e6:.0f} MB, ours is"
-              f" {memory / peer.memory:.2f} of it (aim 0.7)")
-        peer.close()
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--models", default=",".join(CASES))
+def arguments(description):
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--models", default=",".join(SHOWN), help="of " + ", ".join(CASES))
     parser.add_argument("--precision", default="f32,bf16")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--no-peer", action="store_true")
-    given = parser.parse_args()
+    return parser
+
+
+def measure_all(given):
+    """All cases that the command line names, shown as they come."""
     for case in given.models.split(","):
         for precision in given.precision.split(","):
-            bench(case, precision, given.rounds, not given.no_peer)
+            found = measure(case, precision, given.rounds, not given.no_peer)
+            show(found)
+            yield found
+
+
+def main():
+    for _ in measure_all(arguments(__doc__.split("\n", maxsplit=1)[0]).parse_args()):
+        pass
 
 
 if __name__ == "__main__":

@@ -145,7 +145,7 @@ def test_f64_is_the_same_mathematics(runs, text):
 
 
 @pytest.mark.parametrize("precision", ["f32", "bf16"])
-def test_error_to_f64(runs, text, precision):
+def test_error_to_f64(runs, text, precision, record_property):
     positions, found = runs
     mine = []
     for run in found:
@@ -156,5 +156,6 @@ def test_error_to_f64(runs, text, precision):
         assert same(weights, run["weights"]), "not the same start"
         mine.append(errors(result, run["truth"]))
     mine, his = numpy.mean(mine, 0), numpy.mean([run[precision] for run in found], 0)
+    parity.keep(record_property, f"gpt {positions}", precision, mine, his)
     print(f"{DEVICE} {precision} {positions}: ours {mine}, PyTorch {his} (losses, gradients, worst)")
     assert (mine <= 2 * his).all(), (mine, his)

@@ -243,7 +243,7 @@ def theirs(torch, text, weights, autocast):
 
 
 @pytest.mark.parametrize("precision", ["f32", "bf16"])
-def test_error_to_f64(text, precision):
+def test_error_to_f64(text, precision, record_property):
     torch = pytest.importorskip("torch", reason="python3-torch is not installed: no errors to beat")
     torch.set_num_threads(1)
     mine, his = [], []
@@ -254,5 +254,6 @@ def test_error_to_f64(text, precision):
         losses, gradients = theirs(torch, text, weights, precision == "bf16")
         his.append((distance(losses, expected), *gradient_errors(gradients, first)))
     mine, his = numpy.mean(mine, 0), numpy.mean(his, 0)
+    parity.keep(record_property, "llama", precision, mine, his)
     print(f"{DEVICE} {precision}: ours {mine}, PyTorch {his} (losses, gradients, worst gradient)")
     assert (mine <= 2 * his).all(), (mine, his)

@@ -148,7 +148,7 @@ def test_f64_is_the_same_mathematics(case):
 
 
 @pytest.mark.parametrize("precision", ["f32", "bf16"])
-def test_error_to_f64(case, precision):
+def test_error_to_f64(case, precision, record_property):
     name, model, dims, batch, file = case
     device = parity.device_for(model, dims)
     mine, his = [], []
@@ -161,6 +161,7 @@ def test_error_to_f64(case, precision):
             model, dims, batch, file, weights, torch.float32, precision == "bf16")
         his.append((distance(losses, expected), *gradient_errors(gradients, first)))
     mine, his = numpy.mean(mine, 0), numpy.mean(his, 0)
+    parity.keep(record_property, name, precision, mine, his)
     print(f"{name} {device} {precision}: ours {mine}, PyTorch {his} (losses, gradients, worst)")
     assert (mine <= 2 * his).all(), (mine, his)
 

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""bench/table.py end to end, on a network that takes milliseconds: its figures, and the page made of them."""
+import json
+import statistics
+import subprocess
+import sys
+
+import pytest
+
+from jm import BUILD, SOURCE
+
+pytest.importorskip("torch", reason="python3-torch is not installed: no peer")
+if not (BUILD / "bench" / "onednn_peak").exists():
+    pytest.skip("built without the cpu backend", allow_module_level=True)
+
+LAYERS, HIDDEN, FFN, VOCAB, CONTEXT, SEQ, ITEMS = 2, 64, 256, 256, 48, 32, 64
+SMALL = {"name": "gpt learned", "precision": "f32", "joulemark": [1e-7, 3e-7, 4e-7],
+         "pytorch": [2e-7, 2e-7, 5e-7]}
+
+
+def table(*words):
+    done = subprocess.run([sys.executable, SOURCE / "bench" / "table.py", *map(str, words)], text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=250, check=False)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def row(page, heading, name):
+    """The cells of a network in the first table behind the heading."""
+    lines = page[page.index(heading):].splitlines()
+    return next([c.strip() for c in line.split("|")[1:-1]] for line in lines if line.startswith(f"| {name} |"))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("table")
+    table("--models", "gpt-tiny", "--precision", "f32", "--rounds", 3, "--no-parity", "--date", "2001-02-03",
+          "--output", folder / "a.md", "--json", folder / "a.json")
+    return folder, json.loads((folder / "a.json").read_text())
+
+
+def test_figures(made):
+    _, data = made
+    (case,) = data["cases"]
+    block = 4 * HIDDEN * HIDDEN + 4 * HIDDEN + 2 * HIDDEN * FFN + FFN + HIDDEN + 4 * HIDDEN
+    assert case["parameters"] == LAYERS * block + (VOCAB + CONTEXT) * HIDDEN + 2 * HIDDEN
+    products = LAYERS * (4 * HIDDEN * HIDDEN + 2 * HIDDEN * FFN) + VOCAB * HIDDEN
+    scores = LAYERS * 2 * HIDDEN * SEQ / 2  # causal: half of q k and of p v
+    assert case["flops_model_per_item"] == pytest.approx(6 * (products + scores), rel=0.02)
+    # each kernel once, so all kernels are the step
+    assert sum(kind["flops"] for kind in case["kernels"]) == case["flops_executed_per_item"] * ITEMS
+    mine, his = case["joulemark"], case["pytorch"]
+    assert len(mine["seconds"]) == len(his["seconds"]) == 3 and min(mine["seconds"] + his["seconds"]) > 0
+    assert mine["rss_bytes"] > mine["planned_bytes"] > 16 * case["parameters"]  # weight, gradient, moments
+    assert case["peak"]["flops"] == 2 * case["peak"]["size"] ** 3
+
+
+def test_page(made):
+    folder, data = made
+    data |= {"parity": [SMALL], "parity_passed": True}
+    kept = folder / "b.json"
+    kept.write_text(json.dumps(data))
+    table("--from", kept, "--output", folder / "b.md")
+    page, (case,) = (folder / "b.md").read_text(), data["cases"]
+    mine, his = (statistics.median(case[who]["seconds"]) for who in ("joulemark", "pytorch"))
+    speed = row(page, "## Speed", "gpt-tiny")
+    assert "**2001-02-03**" in page
+    assert float(speed[3].split()[0]) == pytest.approx(ITEMS / mine, rel=0.01)
+    assert float(speed[5].split("**")[1]) == pytest.approx(his / mine, abs=0.006)
+    alone = sum(kind["seconds"] for kind in case["kernels"])
+    assert float(speed[6].split()[0]) == pytest.approx(100 * alone / mine, abs=0.6)
+    assert row(page, "## Errors", "gpt-tiny")[2:] == [
+        "1e-07 : 2e-07 = 0.50", "3e-07 : 2e-07 = 1.50", "4e-07 : 5e-07 = 0.80"]
+
+
+def test_what_failed_is_said(made):
+    folder, data = made
+    kept = folder / "c.json"
+    kept.write_text(json.dumps(data | {"parity": [SMALL], "parity_passed": False}))
+    done = subprocess.run([sys.executable, SOURCE / "bench" / "table.py", "--from", kept, "--output",
+                           folder / "c.md"], text=True, stderr=subprocess.PIPE, timeout=60, check=False)
+    assert done.returncode == 1 and "parity" in done.stderr
+    assert "parity test failed" in (folder / "c.md").read_text()
