@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Errors: a code and one sentence in the caller's place. */
-#include "joulemark.h"
+#include "meter.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@ static size_t character(const unsigned char *s)
 }
 
 /* Names of files and what others wrote come with any bytes; terminals and JSON take only text. */
-static void tame(char *text)
+void jm_text_tame(char *text)
 {
 	for (size_t n; *text; text += n) {
 		n = character((const unsigned char *)text);
@@ -59,7 +59,7 @@ int jm_err_set(struct jm_err *err, int code, const char *fmt, ...)
 	va_end(ap);
 	if (n >= (int)sizeof(err->text))
 		shorten(err->text, sizeof(err->text));
-	tame(err->text);
+	jm_text_tame(err->text);
 	return code;
 }
 

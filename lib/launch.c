@@ -179,6 +179,19 @@ static void say_nothing_found(const struct launch *l)
 		near ? "; did you mean '" : "", near ? near : "", near ? "'? Its" : ", so its");
 }
 
+/* Items that were left out make the sum too small. */
+static void say_unread(const struct launch *l)
+{
+	const char *first;
+	long n = jm_scan_unread(l->scan, &first);
+
+	if (n)
+		jm_log(l->ctx, JM_WARNING,
+			"--items-regex '%s' matched %ld times what is no plain number, first '%s'; "
+			"that was left out.",
+			l->o->items_regex, n, first);
+}
+
 /* What came while it ended. */
 static void take_the_rest(struct launch *l)
 {
@@ -189,6 +202,8 @@ static void take_the_rest(struct launch *l)
 		jm_scan_end(l->scan, l->proc.end_ns, on_scanned, l);
 	if (l->scan && !l->scanned.marks)
 		say_nothing_found(l);
+	if (l->scan)
+		say_unread(l);
 	end_phase(l, l->proc.end_ns);
 	jm_session_end(l->session, l->command, l->proc.end_ns);
 	if (l->output_errno)

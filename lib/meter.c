@@ -51,6 +51,10 @@ int jm_meters_add(struct jm_meters *set, const struct jm_meter *meter, struct jm
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for meter %s.", meter->id);
 	set->meter = grown;
 	grown[set->n] = *meter;
+	jm_text_tame(grown[set->n].id);
+	jm_text_tame(grown[set->n].label);
+	jm_text_tame(grown[set->n].device);
+	jm_text_tame(grown[set->n].covers);
 	grown[set->n].first_signal = set->n_signals;
 	grown[set->n].n_signals = 0;
 	grown[set->n].covered_by = -1;

@@ -108,7 +108,10 @@ struct jm_meters {
 	int n_signals;
 };
 
-/* Adds a copy; first_signal and n_signals are set here. Returns its index or an error code. */
+/* Makes printable UTF-8 of any bytes, in place: '?' for what is none. In err.c. */
+void jm_text_tame(char *text);
+
+/* Adds a copy, its texts tamed; first_signal and n_signals are set here. Returns its index or an error code. */
 int jm_meters_add(struct jm_meters *set, const struct jm_meter *meter, struct jm_err *err);
 /* Adds a signal to the meter added last. Returns its index or an error code. */
 int jm_meters_add_signal(struct jm_meters *set, const struct jm_signal *signal, struct jm_err *err);

@@ -17,12 +17,23 @@ static int cannot(const char *path, int why, struct jm_err *err)
 	return jm_err_set(err, code, "Cannot write %s: %s.", path, strerror(why));
 }
 
-/* A device or pipe is written in place; anything else is replaced by a new file. */
+/* The file that our own output goes to: "/dev/stdout", or what the shell sends it to by name. */
+static bool is_ours(const struct stat *st)
+{
+	struct stat own;
+
+	for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
+		if (!fstat(fd, &own) && own.st_dev == st->st_dev && own.st_ino == st->st_ino)
+			return true;
+	return false;
+}
+
+/* A device, a pipe and our own output are written in place; anything else is replaced by a new file. */
 static bool in_place(const char *path)
 {
 	struct stat st;
 
-	return !stat(path, &st) && !S_ISREG(st.st_mode);
+	return !stat(path, &st) && (!S_ISREG(st.st_mode) || is_ours(&st));
 }
 
 static bool is_folder(const char *path)
@@ -50,7 +61,7 @@ static int open_beside(const char *path, char *temporary, size_t size, struct jm
 
 int jm_output_try(const char *path, struct jm_err *err)
 {
-	char temporary[PATH_MAX];
+	char temporary[PATH_MAX], real[PATH_MAX];
 	int fd;
 
 	if (!strcmp(path, "-"))
@@ -62,7 +73,7 @@ int jm_output_try(const char *path, struct jm_err *err)
 			return cannot(path, errno, err);
 		return 0;
 	}
-	fd = open_beside(path, temporary, sizeof(temporary), err);
+	fd = open_beside(realpath(path, real) ? real : path, temporary, sizeof(temporary), err);
 	if (fd < 0)
 		return fd;
 	close(fd);
@@ -104,14 +115,15 @@ static int replace(const char *path, const json_t *value, struct jm_err *err)
 
 int jm_output_json(const char *path, const json_t *value, struct jm_err *err)
 {
+	char real[PATH_MAX]; /* a link stays: the file that it names is replaced */
 	FILE *f;
 	int rc;
 
 	if (!strcmp(path, "-"))
 		return dump(value, stdout, "standard output", err);
 	if (!in_place(path))
-		return replace(path, value, err);
-	f = fopen(path, "we");
+		return replace(realpath(path, real) ? real : path, value, err);
+	f = fopen(path, "ae"); /* behind what the command has printed there */
 	if (!f)
 		return cannot(path, errno, err);
 	rc = dump(value, f, path, err);

@@ -198,6 +198,10 @@ int jm_progress_send(const char *name, double items, struct jm_err *err)
 			"or 'joulemark run' started.");
 	if (!isnan(items))
 		snprintf(count, sizeof(count), " %.17g", items);
+	/* a program with a locale of its own may have another decimal point */
+	for (char *c = count; *c; c++)
+		if (!strchr(" +-0123456789einaf", *c))
+			*c = '.';
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	snprintf(text, sizeof(text), "jm1 %lld mark %s%s",
 		(long long)now.tv_sec * 1000000000 + now.tv_nsec, name, count);

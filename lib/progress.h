@@ -43,6 +43,8 @@ void jm_scan_feed(
 void jm_scan_end(struct jm_scan *s, int64_t t_ns, jm_mark_fn *fn, void *arg);
 /* A key that was there and looks like the one that was not found; NULL = none. */
 const char *jm_scan_near(const struct jm_scan *s);
+/* How many matched groups were no numbers and were left out; the first of them. */
+long jm_scan_unread(const struct jm_scan *s, const char **ret_first);
 void jm_scan_free(struct jm_scan *s); /* takes NULL */
 
 /* ---- the sum: items, and the rate between the first and the last mark ---- */

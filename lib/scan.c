@@ -23,8 +23,8 @@ struct jm_scan {
 	regex_t regex;
 	char *key;
 	struct text line, whole;
-	char near[128]; /* see jm_scan_near */
-	long found;
+	char near[128], unread[64]; /* see jm_scan_near, jm_scan_unread */
+	long found, n_unread;
 };
 
 static void add_text(struct text *t, const char *bytes, size_t n)
@@ -94,6 +94,24 @@ static void credit(struct jm_scan *s, double items, int64_t t_ns, jm_mark_fn *fn
 	fn(arg, &mark);
 }
 
+/* A matched group that is a number as a whole: "1,234" is not 1 item. */
+static void credit_group(
+	struct jm_scan *s, const char *group, size_t n, int64_t t_ns, jm_mark_fn *fn, void *arg)
+{
+	char text[sizeof(s->unread)], *end;
+	double items;
+
+	snprintf(text, sizeof(text), "%.*s", (int)(n < sizeof(text) ? n : sizeof(text)), group);
+	items = strtod(text, &end);
+	end += strspn(end, " \t");
+	if (end > text && !*end && isfinite(items) && items >= 0) {
+		credit(s, items, t_ns, fn, arg);
+		return;
+	}
+	if (!s->n_unread++)
+		memcpy(s->unread, text, sizeof(text));
+}
+
 static void match_line(struct jm_scan *s, int64_t t_ns, jm_mark_fn *fn, void *arg)
 {
 	const char *at = s->line.bytes;
@@ -103,7 +121,8 @@ static void match_line(struct jm_scan *s, int64_t t_ns, jm_mark_fn *fn, void *ar
 		if (!s->regex.re_nsub)
 			credit(s, 1, t_ns, fn, arg);
 		else if (match[1].rm_so >= 0)
-			credit(s, strtod(at + match[1].rm_so, NULL), t_ns, fn, arg);
+			credit_group(s, at + match[1].rm_so,
+				(size_t)(match[1].rm_eo - match[1].rm_so), t_ns, fn, arg);
 		at += match[0].rm_eo > 0 ? match[0].rm_eo : 1;
 	}
 }
@@ -176,13 +195,15 @@ void jm_scan_feed(
 	if (s->key && !s->found)
 		add_text(&s->whole, bytes, n);
 	while (n) {
-		const char *newline = memchr(bytes, '\n', n);
-		size_t part = newline ? (size_t)(newline - bytes) : n;
+		size_t part = 0;
 
+		while (part < n && bytes[part] != '\n' && bytes[part] != '\r')
+			part++; /* progress bars begin their line anew by a return */
 		add_text(&s->line, bytes, part);
-		if (newline)
+		if (part < n) {
 			end_line(s, t_ns, fn, arg);
-		part += newline != NULL;
+			part++;
+		}
 		bytes += part;
 		n -= part;
 	}
@@ -198,6 +219,12 @@ void jm_scan_end(struct jm_scan *s, int64_t t_ns, jm_mark_fn *fn, void *arg)
 const char *jm_scan_near(const struct jm_scan *s)
 {
 	return *s->near ? s->near : NULL;
+}
+
+long jm_scan_unread(const struct jm_scan *s, const char **ret_first)
+{
+	*ret_first = s->unread;
+	return s->n_unread;
 }
 
 void jm_scan_free(struct jm_scan *s)

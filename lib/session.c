@@ -376,6 +376,7 @@ int jm_session_begin(struct jm_session *s, const char *name, int64_t t_ns, struc
 	int index = JM_ENOMEM;
 
 	snprintf(phase.name, sizeof(phase.name), "%s", name);
+	jm_text_tame(phase.name);
 	pthread_mutex_lock(&s->phase_lock);
 	grown = reallocarray(s->phase, (size_t)s->n_phases + 1, sizeof(*grown));
 	if (grown) {

@@ -394,7 +394,8 @@ int jm_store_open(
 	struct jm_store *s = calloc(1, sizeof(*s));
 	int rc;
 
-	if (!s || !(s->path = strdup(path))) {
+	/* ":memory:" is a file's name too, but not to SQLite */
+	if (!s || asprintf(&s->path, "%s%s", *path == ':' ? "./" : "", path) < 0) {
 		free(s);
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the store '%s'.", path);
 	}

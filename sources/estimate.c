@@ -91,8 +91,10 @@ static bool each_cpu(struct state *s,
 		int cpu;
 
 		line += *line == '\n';
-		if (sscanf(line, "cpu%d %llu %llu %llu %llu %llu %llu %llu", &cpu, &user, &nice,
-			    &system, &idle, &iowait, &irq, &softirq) == 8 &&
+		/* "cpu  1 2 3" is all of them together, which %d would take for processor 1 */
+		if (strncmp(line, "cpu ", 4) &&
+			sscanf(line, "cpu%d %llu %llu %llu %llu %llu %llu %llu", &cpu, &user, &nice,
+				&system, &idle, &iowait, &irq, &softirq) == 8 &&
 			cpu >= 0 && cpu < MAX_CPUS)
 			fn(s, cpu, (double)(user + nice + system + irq + softirq) * tick, sums);
 	}

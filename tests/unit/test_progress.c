@@ -112,6 +112,9 @@ static void numbers_in_output(void **state)
 	assert_near(scanned("([0-9.]+) tokens", NULL, "a 12 tokens\n3.5 tokens 4 tokens\nx", &n),
 		19.5, 0);
 	assert_int_equal(n, 3);
+	/* a return begins a line as well; what is no number as a whole is not its beginning */
+	assert_near(scanned("^n ([^ ]+)", NULL, "n 1\rn 2\r\nn 1,234\nn many\n", &n), 3, 0);
+	assert_int_equal(n, 2);
 	assert_near(scanned("^step", NULL, "step 1\n step\nstep 2", &n), 2, 0);
 	assert_near(
 		scanned(NULL, "tokens", "{\"tokens\": 5}\nhello\n{\"tokens\": 7}\n", &n), 12, 0);
