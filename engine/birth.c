@@ -95,7 +95,7 @@ int jm_program_birth(struct jm_program *p, char *ret, size_t size, struct jm_err
 
 	if (!found)
 		found = look_at_given(p, ret, size, err);
-	for (int i = 0; i < last && !found; i++) {
+	for (int i = p->n_once; i < last && !found; i++) {
 		found = d->backend->run(d->dev, p->unit[i]->exec, err);
 		if (!found)
 			found = d->backend->sync(d->dev, err);

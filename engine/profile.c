@@ -114,12 +114,6 @@ int jm_profile_run(struct jm_program *p, int from, int to, struct jm_err *err)
 	return code;
 }
 
-/* Runs of the unit in one step. */
-static double times(const struct jm_program *p, int unit)
-{
-	return unit < p->n_micro ? jm_program_micro_steps(p) : 1;
-}
-
 static double roofline(const struct jm_program *p, double flops, double bytes)
 {
 	double by_flops = flops / p->device->props.peak_flops[p->graph->compute];
@@ -134,7 +128,7 @@ static double roofline(const struct jm_program *p, double flops, double bytes)
 void jm_profile_unit(const struct jm_program *p, int unit, struct jm_profile_line *ret)
 {
 	const struct jm_group *group = &p->unit[unit]->group;
-	double chosen = p->unit[unit]->choice.flops_executed, n = times(p, unit);
+	double chosen = p->unit[unit]->choice.flops_executed, n = jm_program_times(p, unit);
 	struct jm_profile_line line = {.calls = n, .seconds = NAN};
 	size_t used = 0;
 

@@ -15,11 +15,16 @@ int jm_program_micro_steps(const struct jm_program *p)
 	return p->graph->micro_steps > 1 ? p->graph->micro_steps : 1;
 }
 
+int jm_program_times(const struct jm_program *p, int unit)
+{
+	return unit >= p->n_once && unit < p->n_micro ? jm_program_micro_steps(p) : 1;
+}
+
 static void sum_up(struct jm_program *p)
 {
 	for (int i = 0; i < p->n_units; i++) {
 		const struct jm_unit *u = p->unit[i];
-		double executed = 0, times = i < p->n_micro ? jm_program_micro_steps(p) : 1;
+		double executed = 0, times = jm_program_times(p, i);
 
 		for (int k = 0; k < u->group.n_nodes; k++) {
 			p->flops_model += times * u->group.node[k]->flops_model;
@@ -43,8 +48,11 @@ int jm_program_plan(
 	p->graph = g;
 	p->device = device;
 	code = jm_program_select(p, err);
+	if (!code)
+		code = jm_program_once(p, err);
 	if (!code) {
 		jm_program_liveness(p);
+		jm_program_once_live(p);
 		code = jm_program_arena(p, err);
 	}
 	if (code) {
@@ -129,13 +137,14 @@ static int clear(struct jm_program *p, struct jm_tensor *t, struct jm_err *err)
 int jm_program_begin(struct jm_program *p, struct jm_err *err)
 {
 	struct jm_tensor *slab = jm_graph_find(p->graph, "slab.gradients");
+	int code = slab && jm_program_micro_steps(p) > 1 ? clear(p, slab, err) : 0;
 
-	return slab && jm_program_micro_steps(p) > 1 ? clear(p, slab, err) : 0;
+	return code ? code : run_units(p, 0, p->n_once, err);
 }
 
 int jm_program_micro(struct jm_program *p, struct jm_err *err)
 {
-	return run_units(p, 0, p->n_micro, err);
+	return run_units(p, p->n_once, p->n_micro, err);
 }
 
 int jm_program_update(struct jm_program *p, struct jm_err *err)
@@ -147,7 +156,7 @@ int jm_program_run(struct jm_program *p, struct jm_err *err)
 {
 	int code = jm_program_begin(p, err);
 
-	return code ? code : run_units(p, 0, p->n_units, err);
+	return code ? code : run_units(p, p->n_once, p->n_units, err);
 }
 
 void jm_program_free(struct jm_program *p)

@@ -28,7 +28,8 @@ struct jm_program {
 	struct jm_device *device;
 	struct jm_unit **unit; /* in the order of running */
 	int n_units, cap_units;
-	int n_micro; /* units of a micro-step; those behind are the update */
+	int n_once;  /* units that run once before all micro-steps */
+	int n_micro; /* those and the units of a micro-step; what is behind them is the update */
 	/* bytes: what stays between steps, what is planned over the step, both together */
 	size_t persistent_bytes, arena_bytes, peak_bytes;
 	size_t class_bytes
@@ -49,7 +50,8 @@ int jm_program_run(struct jm_program *p, struct jm_err *err);
 int jm_program_begin(struct jm_program *p, struct jm_err *err);
 int jm_program_micro(struct jm_program *p, struct jm_err *err);
 int jm_program_update(struct jm_program *p, struct jm_err *err);
-int jm_program_micro_steps(const struct jm_program *p); /* at least 1 */
+int jm_program_micro_steps(const struct jm_program *p);	    /* at least 1 */
+int jm_program_times(const struct jm_program *p, int unit); /* that it runs in a step */
 /* birth.c: half a sentence on where a value that is not finite was born, from the inputs of the last
  * micro-step; runs it again. */
 int jm_program_birth(struct jm_program *p, char *ret, size_t size, struct jm_err *err);
@@ -70,6 +72,9 @@ int jm_group_cover(struct jm_graph *g, int i, int end, const int *uses);
 void jm_group_uncover(struct jm_graph *g, int i, int n);
 /* select.c: fills p->unit */
 int jm_program_select(struct jm_program *p, struct jm_err *err);
+/* once.c: copies of parameters before the micro-steps, where there are several; and how long they live */
+int jm_program_once(struct jm_program *p, struct jm_err *err);
+void jm_program_once_live(struct jm_program *p);
 /* liveness.c: first, last and alias of every cell */
 void jm_program_liveness(struct jm_program *p);
 /* arena.c: offset of every cell, the sums */

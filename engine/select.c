@@ -150,7 +150,8 @@ static int bring(struct jm_program *p, struct jm_node *n, int i, const struct jm
 		return 0;
 	if (is_open(p, t) && remake(p, t, layout))
 		return 0;
-	if (!n->again) /* the copy of the first time is not to be kept for the second */
+	/* of one micro-step the copy of the first time is not to be kept for the second */
+	if (!n->again || jm_program_micro_steps(p) > 1)
 		to = find_copy(p, t, layout);
 	if (!to)
 		to = add_reorder(p, t, layout, err);

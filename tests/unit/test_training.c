@@ -23,6 +23,7 @@ struct trainer {
 	struct jm_device device;
 	struct jm_graph *graph;
 	struct jm_program *program;
+	bool copies_each_time; /* of parameters, in each micro-step instead of once */
 };
 
 /* Models at a small size; vit and resnet learn from images. */
@@ -132,6 +133,16 @@ static double scalar(struct trainer *x, const char *name)
 	return jm_element_get(t->type, &data, 0);
 }
 
+/* The copies of parameters once more, which changes nothing while nobody has written over them. */
+static void copy_again(struct trainer *x)
+{
+	struct jm_err err = JM_ERR_INIT;
+
+	for (int i = 0; i < x->program->n_once; i++)
+		assert_ok(x->device.backend->run(x->device.dev, x->program->unit[i]->exec, &err),
+			err);
+}
+
 /* The mean loss of the step's micro-steps. */
 static double step(struct trainer *x, int number)
 {
@@ -150,6 +161,8 @@ static double step(struct trainer *x, int number)
 		feed(x, "image", number * per_step + i * (int)x->t.batch, 0);
 		feed(x, "ids", number * per_step + i * (int)x->t.batch, 0);
 		feed(x, "target", number * per_step + i * (int)x->t.batch, 1);
+		if (x->copies_each_time)
+			copy_again(x);
 		assert_ok(jm_program_micro(x->program, &err), err);
 		loss += scalar(x, "loss") / k;
 	}
@@ -196,6 +209,44 @@ static void test_accumulation_exact(void **state)
 		assert_near(step(&whole, s), step(&parts, s), 1e-12);
 	tear_down(&whole);
 	tear_down(&parts);
+}
+
+static void once_is_enough(
+	const char *const *model, const char *device, enum jm_dtype precision, enum keep keep)
+{
+	struct trainer once, each;
+
+	if (!have(device) || !start(&once, model, device, precision, 2, 4, keep))
+		return;
+	start(&each, model, device, precision, 2, 4, keep);
+	each.copies_each_time = true;
+	assert_true(precision == JM_F32 || once.program->n_once > 3);
+	for (int s = 0; s < STEPS; s++) {
+		assert_true(step(&once, s) == step(&each, s));
+		assert_true(scalar(&once, "grad.norm") == scalar(&each, "grad.norm"));
+	}
+	for (int i = 0; i < once.program->n_units; i++) {
+		const struct jm_node *n = once.program->unit[i]->group.node[0];
+		bool copy = n->out[0]->class == JM_CLASS_COPY;
+
+		assert_int_equal(copy, i < once.program->n_once);
+		assert_int_equal(jm_program_times(once.program, i),
+			copy || i >= once.program->n_micro ? 1 : 4);
+	}
+	tear_down(&once);
+	tear_down(&each);
+}
+
+static void test_copies_are_made_once(void **state)
+{
+	static const char *const *const models[] = {gpt, vit, resnet};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(models) / sizeof(*models); i++) {
+		once_is_enough(models[i], "cpu", JM_F32, ALL);
+		once_is_enough(models[i], "cpu", JM_BF16, i ? ALL : BLOCKS);
+	}
+	once_is_enough(gpt, "ref", JM_BF16, BLOCKS);
 }
 
 static void same_bits(
@@ -365,6 +416,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_accumulation),
 		cmocka_unit_test(test_accumulation_exact),
+		cmocka_unit_test(test_copies_are_made_once),
 		cmocka_unit_test(test_recompute),
 		cmocka_unit_test(test_birth),
 		cmocka_unit_test(test_profile),

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Once: a step of several micro-steps makes the copies of its parameters before the first of them, not
+ * in each. Parameters change in the update only, so the copies stay right; they live through all
+ * micro-steps.
+ */
+#include "program.h"
+
+#include <stdlib.h>
+
+static bool makes_copy(const struct jm_unit *u)
+{
+	return u->group.n_nodes == 1 && u->group.node[0]->op == JM_OP_CAST &&
+	       u->group.node[0]->out[0]->class == JM_CLASS_COPY;
+}
+
+int jm_program_once(struct jm_program *p, struct jm_err *err)
+{
+	struct jm_unit **order;
+	int n = 0;
+
+	if (jm_program_micro_steps(p) < 2)
+		return 0;
+	order = calloc((size_t)p->cap_units + 1, sizeof(*order));
+	if (!order)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the order of a program.");
+	for (int i = 0; i < p->n_units; i++)
+		if (makes_copy(p->unit[i]))
+			order[n++] = p->unit[i];
+	p->n_once = n;
+	for (int i = 0; i < p->n_units; i++)
+		if (!makes_copy(p->unit[i]))
+			order[n++] = p->unit[i];
+	free(p->unit);
+	p->unit = order;
+	for (int i = 0; i < n; i++)
+		order[i]->position = i;
+	return 0;
+}
+
+void jm_program_once_live(struct jm_program *p)
+{
+	for (int i = 0; i < p->n_once; i++) {
+		struct jm_cell *c = jm_graph_cell(p->graph, p->unit[i]->group.node[0]->out[0]);
+
+		if (c->last < p->n_micro - 1)
+			c->last = p->n_micro - 1;
+	}
+}
