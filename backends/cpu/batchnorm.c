@@ -4,10 +4,9 @@
  * second time mostly from cache, as a thread stays with its 16 channels), backward reads dy, x and y
  * twice. oneDNN's own wants a mask of bits for the ReLU and joins no sum.
  */
+#include "batchnorm.h"
 #include "kernels.h"
 #include "lanes.h"
-
-#include <math.h>
 
 /* What one image holds of one chunk: vectors of 16 elements; lane l belongs to channel l % lanes. */
 struct run {
@@ -98,8 +97,9 @@ JM_INLINE void sum_run(const struct cpu_image *x, bool bf16, const struct run *r
 }
 
 /* Squares are taken about the channel's first element, so that a large mean does not drown them. */
-static void moments(const struct cpu_image *x, int64_t k, float *mean, float *var)
+static void moments(const struct cpu_bn *p, int64_t k)
 {
+	const struct cpu_image *x = &p->x;
 	double sum[LANES] = {0}, square[LANES] = {0}, s[LANES], q[LANES];
 	double n = (double)(x->n * x->rows * x->cols);
 	float first[LANES] = {0};
@@ -119,35 +119,8 @@ static void moments(const struct cpu_image *x, int64_t k, float *mean, float *va
 	}
 	fold(sum, x, s);
 	fold(square, x, q);
-	for (int l = 0; l < cpu_image_channels(x, k); l++) {
-		double m = s[l] / n;
-
-		mean[k * x->lanes + l] = (float)(m + (double)first[l]);
-		var[l] = (float)fmax(q[l] / n - m * m, 0);
-	}
-}
-
-static void update(float *running, int64_t c, double value, double momentum)
-{
-	if (running)
-		running[c] += (float)(momentum * (value - (double)running[c]));
-}
-
-static void finalize(const struct cpu_bn *p, int64_t k, const float *var)
-{
-	double n = (double)p->count;
-
-	for (int l = 0; l < cpu_image_channels(&p->x, k); l++) {
-		int64_t c = k * p->x.lanes + l;
-
-		if (p->var)
-			p->var[c] = var[l];
-		if (!p->rstd)
-			continue;
-		p->rstd[c] = (float)(1 / sqrt((double)var[l] + p->eps));
-		update(p->running_mean, c, (double)p->mean[c], p->momentum);
-		update(p->running_var, c, (double)var[l] * n / (n - 1), p->momentum);
-	}
+	for (int l = 0; l < cpu_image_channels(x, k); l++)
+		jm_bn_finish(p, k * x->lanes + l, n, (double)first[l], s[l], q[l]);
 }
 
 /* ---- apply -------------------------------------------------------------------------------------------- */
@@ -191,12 +164,8 @@ static void bn(const struct cpu_bn *p, int threads)
 {
 #pragma omp parallel for schedule(static) num_threads(threads)
 	for (int64_t k = 0; k < cpu_image_chunks(&p->x); k++) {
-		float var[LANES];
-
-		if (p->stats) {
-			moments(&p->x, k, p->mean, var);
-			finalize(p, k, var);
-		}
+		if (p->stats)
+			moments(p, k);
 		if (p->apply)
 			apply(p, k);
 	}
@@ -280,13 +249,8 @@ static void bn_grad_chunk(const struct cpu_bn_grad *p, int64_t k)
 		middle[l] = (float)(s[l % x->lanes] / n);
 		slope[l] = (float)(q[l % x->lanes] * one * one / n);
 	}
-	for (int l = 0; l < cpu_image_channels(x, k); l++) {
-		int64_t c = k * x->lanes + l;
-		float dgamma = (float)(q[l] * (double)rstd[l]), dbeta = (float)s[l];
-
-		p->dgamma[c] = dgamma + (p->accumulate & 2 ? p->dgamma[c] : 0);
-		p->dbeta[c] = dbeta + (p->accumulate & 4 ? p->dbeta[c] : 0);
-	}
+	for (int l = 0; l < cpu_image_channels(x, k); l++)
+		jm_bn_grad_finish(p, k * x->lanes + l, s[l], q[l]);
 	for (int64_t i = x->n - 1; i >= 0; i--) {
 		struct run r = run_of(x, i, k);
 

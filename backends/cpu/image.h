@@ -8,6 +8,7 @@
 #define JM_CPU_IMAGE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct cpu_image {
@@ -30,6 +31,12 @@ static inline int cpu_image_width(const struct cpu_image *x, int64_t k)
 	return (int)(x->pixel == x->lanes || rest > x->lanes ? x->lanes : rest);
 }
 
+/* Whole pixels side by side, all channels of each: rows of a matrix. */
+static inline bool cpu_image_last(const struct cpu_image *x)
+{
+	return x->pixel == x->c && x->lanes > 1;
+}
+
 /* Channels of chunk k. */
 static inline int cpu_image_channels(const struct cpu_image *x, int64_t k)
 {
@@ -49,6 +56,7 @@ struct cpu_bn {
 	double eps, momentum;
 	int64_t count;	     /* n of the running variance */
 	unsigned accumulate; /* of y */
+	void *scratch;
 };
 
 struct cpu_bn_grad {
@@ -56,7 +64,16 @@ struct cpu_bn_grad {
 	const float *gamma, *mean, *rstd;
 	float *dgamma, *dbeta;
 	unsigned accumulate;
+	void *scratch;
 };
+
+/* For channels last: two sums of f64 per channel and thread, four coefficients. */
+static inline size_t cpu_bn_scratch(int64_t channels, int threads)
+{
+	size_t wide = (size_t)(channels + 15) / 16 * 16;
+
+	return wide * (2 * (size_t)threads * sizeof(double) + 4 * sizeof(float));
+}
 
 /* A window passes over `x` and leaves `y`. Gradients: from dy (y) to dx (x). */
 struct cpu_pool {

@@ -239,7 +239,7 @@ struct cpu_kernels {
 	const struct cpu_norms *rmsnorms;
 	const struct cpu_sgds *sgds;
 	const struct cpu_acts *acts;
-	const struct cpu_images *images;
+	const struct cpu_images *images, *images_last; /* last: channels last */
 	const struct cpu_pools *pools;
 	const struct cpu_sequences *sequences;
 };

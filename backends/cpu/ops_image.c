@@ -41,6 +41,19 @@ static int takes_stats(const struct cpu_dev *dev, const struct jm_node *n, struc
 	return 0;
 }
 
+/* f64 first: aligned. The sums of channels last, and what is virtual: mean, var, rstd. */
+static size_t scratch_bn(const struct cpu_dev *dev, const struct jm_node *n)
+{
+	const struct jm_tensor *x = n->op == JM_OP_BN_GRAD ? n->in[1] : n->in[0];
+
+	return cpu_bn_scratch(x->dim[1], dev->threads) + 3 * (size_t)x->dim[1] * sizeof(float);
+}
+
+static const struct cpu_images *kernels_for(const struct cpu_dev *dev, const struct cpu_image *x)
+{
+	return cpu_image_last(x) ? KERNELS(dev)->images_last : KERNELS(dev)->images;
+}
+
 static int run_bn_stats(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = NODE(exec);
@@ -49,10 +62,11 @@ static int run_bn_stats(const struct cpu_dev *dev, const struct cpu_exec *exec, 
 		.stats = true,
 		.mean = floats(n->out[0]),
 		.var = floats(n->out[1]),
+		.scratch = exec->scratch,
 	};
 
 	(void)err;
-	KERNELS(dev)->images->bn(&p, dev->threads);
+	kernels_for(dev, &p.x)->bn(&p, dev->threads);
 	return 0;
 }
 
@@ -99,20 +113,14 @@ static int run_bn_apply(const struct cpu_dev *dev, const struct cpu_exec *exec, 
 	struct cpu_bn p = apply_of(NODE(exec));
 
 	(void)err;
-	KERNELS(dev)->images->bn(&p, dev->threads);
+	p.scratch = exec->scratch;
+	kernels_for(dev, &p.x)->bn(&p, dev->threads);
 	return 0;
 }
 
-/* What is virtual gets a place in scratch: mean, var, rstd. */
-static size_t scratch_bn(const struct cpu_dev *dev, const struct jm_node *n)
+static float *kept(const struct jm_tensor *t, float *scratch, int64_t at)
 {
-	(void)dev;
-	return 3 * (size_t)n->in[0]->dim[1] * sizeof(float);
-}
-
-static float *kept(const struct jm_tensor *t, void *scratch, int64_t at)
-{
-	return t->is_virtual || !t->data ? (float *)scratch + at * t->dim[0] : t->data;
+	return t->is_virtual || !t->data ? scratch + at * t->dim[0] : t->data;
 }
 
 static int takes_bn(const struct cpu_dev *dev, const struct jm_node *n, struct jm_err *err)
@@ -131,18 +139,20 @@ static int run_bn(const struct cpu_dev *dev, const struct cpu_exec *exec, struct
 {
 	const struct jm_node *stats = &exec->node[0], *finalize = &exec->node[1];
 	struct cpu_bn p = apply_of(&exec->node[2]);
+	float *own = (float *)(void *)((char *)exec->scratch + cpu_bn_scratch(p.x.c, dev->threads));
 
 	(void)err;
 	p.stats = true;
-	p.mean = kept(stats->out[0], exec->scratch, 0);
-	p.var = kept(stats->out[1], exec->scratch, 1);
-	p.rstd = kept(finalize->out[0], exec->scratch, 2);
+	p.scratch = exec->scratch;
+	p.mean = kept(stats->out[0], own, 0);
+	p.var = kept(stats->out[1], own, 1);
+	p.rstd = kept(finalize->out[0], own, 2);
 	p.running_mean = floats(finalize->out[1]);
 	p.running_var = floats(finalize->out[2]);
 	p.eps = finalize->attr.bn.eps;
 	p.momentum = finalize->attr.bn.momentum;
 	p.count = finalize->attr.bn.count;
-	KERNELS(dev)->images->bn(&p, dev->threads);
+	kernels_for(dev, &p.x)->bn(&p, dev->threads);
 	return 0;
 }
 
@@ -161,10 +171,11 @@ static int run_bn_grad(const struct cpu_dev *dev, const struct cpu_exec *exec, s
 		.dbeta = floats(n->out[2]),
 		.dadd = cpu_image(n->out[3]),
 		.accumulate = n->accumulate,
+		.scratch = exec->scratch,
 	};
 
 	(void)err;
-	KERNELS(dev)->images->bn_grad(&p, dev->threads);
+	kernels_for(dev, &p.x)->bn_grad(&p, dev->threads);
 	return 0;
 }
 
@@ -253,10 +264,10 @@ static int run_gap(const struct cpu_dev *dev, const struct cpu_exec *exec, struc
 const struct cpu_op cpu_ops_image[] = {
 	{{JM_OP_BN_STATS, JM_OP_BN_FINALIZE, JM_OP_BN_APPLY}, 3, takes_bn, scratch_bn, NULL, run_bn,
 		NULL},
-	{{JM_OP_BN_STATS}, 1, takes_stats, NULL, NULL, run_bn_stats, NULL},
+	{{JM_OP_BN_STATS}, 1, takes_stats, scratch_bn, NULL, run_bn_stats, NULL},
 	{{JM_OP_BN_FINALIZE}, 1, takes_stats, NULL, NULL, run_bn_finalize, NULL},
-	{{JM_OP_BN_APPLY}, 1, takes_images, NULL, NULL, run_bn_apply, NULL},
-	{{JM_OP_BN_GRAD}, 1, takes_images, NULL, NULL, run_bn_grad, NULL},
+	{{JM_OP_BN_APPLY}, 1, takes_images, scratch_bn, NULL, run_bn_apply, NULL},
+	{{JM_OP_BN_GRAD}, 1, takes_images, scratch_bn, NULL, run_bn_grad, NULL},
 	{{JM_OP_MAXPOOL}, 1, takes_images, NULL, NULL, run_pool, NULL},
 	{{JM_OP_MAXPOOL_GRAD}, 1, takes_images, scratch_pool_grad, NULL, run_pool_grad, NULL},
 	{{JM_OP_AVGPOOL}, 1, takes_images, NULL, NULL, run_pool, NULL},

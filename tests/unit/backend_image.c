@@ -92,46 +92,97 @@ static void conv_depthwise(struct kit *k, const struct types *t, const struct sh
 	}
 }
 
-/*
- * Statistics, finish, apply with a sum and ReLU, and the gradient; even batches have no sum, and the
- * flag leaves the ReLU away and adds to the parameters' gradients.
- */
-static void batchnorm(struct kit *k, const struct types *t, const struct shape *d, bool plain)
+/* The image with its channels last, as an activation; ref keeps to plain tensors. */
+static struct jm_tensor *channels_last(struct kit *k, struct jm_tensor *from)
 {
-	const int64_t *dim = IMAGE(d), count = d->b * dim[2] * dim[3], *c = DIMS(d->c);
-	struct jm_tensor *x = kit_normal(k, t->c, 0.5, 2, 4, dim);
-	struct jm_tensor *with = d->b % 2 ? kit_normal(k, t->c, 0, 1, 4, dim) : NULL;
-	struct jm_tensor *gamma = kit_normal(k, t->v, 1, 0.2, 1, c);
-	struct jm_tensor *beta = kit_normal(k, t->v, 0, 1, 1, c);
-	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 4, dim);
-	struct jm_tensor *mean = kit_out(k, t->v, 1, c, NULL), *var = kit_out(k, t->v, 1, c, NULL);
-	struct jm_tensor *rstd = kit_out(k, t->v, 1, c, NULL), *y = kit_out(k, t->c, 4, dim, NULL);
-	struct jm_tensor *rmean = jm_graph_tensor(k->graph, JM_CLASS_STATE, t->v, 1, c, "rmean");
-	struct jm_tensor *rvar = jm_graph_tensor(k->graph, JM_CLASS_STATE, t->v, 1, c, "rvar");
-	struct jm_tensor *dx = kit_out(k, t->c, 4, dim, NULL);
-	struct jm_tensor *dgamma = backend_result(k, t->v, plain, 1, c),
-			 *dbeta = backend_result(k, t->v, plain, 1, c);
-	struct jm_tensor *dwith = with ? kit_out(k, t->c, 4, dim, NULL) : NULL;
-	struct jm_node *n[4];
+	struct jm_tensor *t =
+		jm_graph_tensor(k->graph, JM_CLASS_ACT, from->type, from->rank, from->dim, "last");
 
-	n[0] = jm_graph_node(k->graph, JM_OP_BN_STATS, OPS(x), OPS(mean, var));
-	n[1] = jm_graph_node(k->graph, JM_OP_BN_FINALIZE, OPS(mean, var), OPS(rstd, rmean, rvar));
-	n[2] = jm_graph_node(k->graph, JM_OP_BN_APPLY, OPS(x, mean, rstd, gamma, beta, with), &y);
-	n[3] = jm_graph_node(k->graph, JM_OP_BN_GRAD,
-		OPS(dy, x, plain ? NULL : y, gamma, mean, rstd), OPS(dx, dgamma, dbeta, dwith));
-	n[3]->accumulate = plain ? 6 : 0;
-	n[3]->fwd = n[2];
+	if (strcmp(k->device.backend->name, "ref") != 0)
+		t->layout = (struct jm_layout){.rank = 4, .order = {0, 2, 3, 1}};
+	t->bytes = jm_layout_bytes(t, &t->layout);
+	jm_graph_node(k->graph, JM_OP_CAST, OPS(from), &t);
+	return t;
+}
+
+struct norms {
+	struct jm_tensor *x, *with, *dy, *gamma, *beta, *mean, *var, *rstd, *rmean, *rvar;
+	struct jm_tensor *y, *dx, *dgamma, *dbeta, *dwith;
+	bool relu;
+	unsigned add, add_grad; /* accumulate of bn-apply and bn-grad */
+};
+
+/* Statistics, finish, apply with a sum and ReLU, and the gradient; what is not there yet is made. */
+static void declare_norms(struct kit *k, const struct types *t, struct norms *n)
+{
+	const int64_t *c = DIMS(n->x->dim[1]), count = jm_tensor_count(n->x) / c[0];
+	struct jm_node *node[4];
+
+	n->gamma = kit_normal(k, t->v, 1, 0.2, 1, c);
+	n->beta = kit_normal(k, t->v, 0, 1, 1, c);
+	n->mean = kit_out(k, t->v, 1, c, NULL);
+	n->var = kit_out(k, t->v, 1, c, NULL);
+	n->rstd = kit_out(k, t->v, 1, c, NULL);
+	n->rmean = jm_graph_tensor(k->graph, JM_CLASS_STATE, t->v, 1, c, "rmean");
+	n->rvar = jm_graph_tensor(k->graph, JM_CLASS_STATE, t->v, 1, c, "rvar");
+	n->dgamma = backend_result(k, t->v, n->add_grad & 2, 1, c);
+	n->dbeta = backend_result(k, t->v, n->add_grad & 4, 1, c);
+	node[0] = jm_graph_node(k->graph, JM_OP_BN_STATS, OPS(n->x), OPS(n->mean, n->var));
+	node[1] = jm_graph_node(
+		k->graph, JM_OP_BN_FINALIZE, OPS(n->mean, n->var), OPS(n->rstd, n->rmean, n->rvar));
+	node[2] = jm_graph_node(k->graph, JM_OP_BN_APPLY,
+		OPS(n->x, n->mean, n->rstd, n->gamma, n->beta, n->with), &n->y);
+	node[3] = jm_graph_node(k->graph, JM_OP_BN_GRAD,
+		OPS(n->dy, n->x, n->relu ? n->y : NULL, n->gamma, n->mean, n->rstd),
+		OPS(n->dx, n->dgamma, n->dbeta, n->dwith));
+	node[2]->accumulate = n->add;
+	node[3]->accumulate = n->add_grad;
+	node[3]->fwd = node[2];
 	for (int i = 0; i < 4; i++) {
-		n[i]->attr.bn.eps = 1e-5;
-		n[i]->attr.bn.momentum = 0.1;
-		n[i]->attr.bn.count = count;
-		n[i]->attr.bn.relu = i > 1 && !plain;
+		node[i]->attr.bn.eps = 1e-5;
+		node[i]->attr.bn.momentum = 0.1;
+		node[i]->attr.bn.count = count;
+		node[i]->attr.bn.relu = i > 1 && n->relu;
 	}
-	struct jm_tensor *all[] = {mean, rstd, rmean, rvar, y, dx, dgamma, dbeta, dwith};
+	struct jm_tensor *all[] = {
+		n->mean, n->rstd, n->rmean, n->rvar, n->y, n->dx, n->dgamma, n->dbeta, n->dwith};
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
 		if (all[i])
 			kit_read(k, all[i]);
+}
+
+/* Even batches have no sum; the flag leaves the ReLU away and adds to the parameters' gradients. */
+static void batchnorm(struct kit *k, const struct types *t, const struct shape *d, bool plain)
+{
+	const int64_t *dim = IMAGE(d);
+	struct norms n = {.x = kit_normal(k, t->c, 0.5, 2, 4, dim),
+		.with = d->b % 2 ? kit_normal(k, t->c, 0, 1, 4, dim) : NULL,
+		.dy = kit_normal(k, t->c, 0, 1, 4, dim),
+		.y = kit_out(k, t->c, 4, dim, NULL),
+		.dx = kit_out(k, t->c, 4, dim, NULL),
+		.dwith = d->b % 2 ? kit_out(k, t->c, 4, dim, NULL) : NULL,
+		.relu = !plain,
+		.add_grad = plain ? 6 : 0};
+
+	declare_norms(k, t, &n);
+}
+
+/* The same with channels last, wide ones and many rows too; the flag adds to every result. */
+static void batchnorm_last(struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	const int64_t dim[] = {d->b, d->c == 256 ? 773 : d->c, 7 + d->s % 5, 5 + d->s};
+	bool sum = d->b % 2;
+	struct norms n = {.relu = d->c % 2 || !add, .add = add, .add_grad = add ? 15 : 0};
+	struct jm_tensor **before[] = {&n.y, &n.dx, sum ? &n.dwith : NULL};
+
+	n.x = channels_last(k, kit_normal(k, t->c, 5, 2, 4, dim));
+	n.dy = channels_last(k, kit_normal(k, t->c, 0, 1, 4, dim));
+	n.with = sum ? channels_last(k, kit_normal(k, t->c, 0, 1, 4, dim)) : NULL;
+	for (int i = 0; i < 3 && before[i]; i++)
+		*before[i] = add ? channels_last(k, kit_normal(k, t->c, 0, 1, 4, dim))
+				 : kit_out(k, t->c, 4, dim, NULL);
+	declare_norms(k, t, &n);
 }
 
 /* y = pool(x) of one kind, and its gradient. */
@@ -209,6 +260,7 @@ const struct backend_case backend_image_cases[] = {
 	{"conv, stem", conv_stem},
 	{"conv, depthwise", conv_depthwise},
 	{"batchnorm", batchnorm},
+	{"batchnorm, last", batchnorm_last},
 	{"maxpool", maxpool},
 	{"avgpool", avgpool},
 	{"gap", gap},

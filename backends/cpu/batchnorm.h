@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What batch norm does per channel once the sums are there, whatever the layout. */
+#ifndef JM_CPU_BATCHNORM_H
+#define JM_CPU_BATCHNORM_H
+
+#include <math.h>
+
+#include "image.h"
+
+static inline void jm_bn_update(float *running, int64_t c, double value, double momentum)
+{
+	if (running)
+		running[c] += (float)(momentum * (value - (double)running[c]));
+}
+
+/* sum, square: over n elements of channel c, of x - shift and its square. */
+static inline void jm_bn_finish(
+	const struct cpu_bn *p, int64_t c, double n, double shift, double sum, double square)
+{
+	double off = sum / n, count = (double)p->count;
+	float var = (float)fmax(square / n - off * off, 0);
+
+	p->mean[c] = (float)(off + shift);
+	if (p->var)
+		p->var[c] = var;
+	if (!p->rstd)
+		return;
+	p->rstd[c] = (float)(1 / sqrt((double)var + p->eps));
+	jm_bn_update(p->running_mean, c, (double)p->mean[c], p->momentum);
+	jm_bn_update(p->running_var, c, (double)var * count / (count - 1), p->momentum);
+}
+
+/* sum, product: over channel c, of e and of e (x - mean). */
+static inline void jm_bn_grad_finish(
+	const struct cpu_bn_grad *p, int64_t c, double sum, double product)
+{
+	float dgamma = (float)(product * (double)p->rstd[c]), dbeta = (float)sum;
+
+	p->dgamma[c] = dgamma + (p->accumulate & 2 ? p->dgamma[c] : 0);
+	p->dbeta[c] = dbeta + (p->accumulate & 4 ? p->dbeta[c] : 0);
+}
+
+#endif

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Batch norm of images with their channels last: a matrix [pixels of all images, channels], read row by
+ * row as it lies in memory. Each thread takes a stretch of pixels and keeps sums of its own; they are
+ * joined in the threads' order, so that a run with as many threads gives the same bits.
+ */
+#include "batchnorm.h"
+#include "kernels.h"
+#include "lanes.h"
+
+#include <omp.h>
+
+enum {
+	BLOCK = 64,  /* rows summed in f32 before they join the sums in f64; a multiple of QUAD */
+	PANEL = 512, /* channels at a time: their sums or coefficients stay in the first cache */
+	QUAD = 4,    /* rows that share a read and a write of the sums */
+};
+
+enum { MEAN, SCALE, MIDDLE, SLOPE, COEFS }; /* MIDDLE: forward, beta */
+
+struct plane {
+	const void *x, *dy, *y; /* dy, y: backward only; y: with ReLU */
+	bool bf16;
+	int64_t rows, c, wide; /* wide: c rounded up to whole vectors */
+	double *sum;	       /* of each thread: two of [wide] */
+	float *coef;	       /* COEFS of [wide]; beyond c they are 0 */
+};
+
+static struct plane plane_of(const struct cpu_image *x, void *scratch, int threads)
+{
+	struct plane m = {
+		.x = x->data, .bf16 = x->bf16, .rows = x->n * x->rows * x->cols, .c = x->c};
+
+	m.wide = (x->c + LANES - 1) / LANES * LANES;
+	m.sum = scratch;
+	m.coef = (float *)(m.sum + 2 * threads * m.wide);
+	return m;
+}
+
+static int64_t min64(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+static float *coef(const struct plane *m, int which)
+{
+	return m->coef + which * m->wide;
+}
+
+/* Rows of this thread, of all that run. */
+static void share(const struct plane *m, int64_t *ret_from, int64_t *ret_to)
+{
+	int64_t i = omp_get_thread_num(), n = omp_get_num_threads();
+
+	*ret_from = m->rows * i / n;
+	*ret_to = m->rows * (i + 1) / n;
+}
+
+/* Bounds of a walk over one block: rows from..to, channels at..at + width of each. */
+struct part {
+	int64_t from, to, at;
+	int width;
+};
+
+static struct part part_at(const struct plane *m, int64_t row, int64_t end, int64_t at)
+{
+	return (struct part){row, min64(row + BLOCK, end), at, (int)min64(PANEL, m->c - at)};
+}
+
+/* ---- sums ---------------------------------------------------------------------------------------------- */
+
+enum kind { FORWARD, BACKWARD, BACKWARD_RELU };
+
+/* dy where the ReLU let it through */
+JM_INLINE jm_l16 passed(const struct plane *m, enum kind kind, bool bf16, int64_t at, int width)
+{
+	jm_l16 zero = {0}, e = jm_lanes_load(m->dy, bf16, at, width);
+
+	if (kind == BACKWARD_RELU)
+		e = jm_lanes_pick(jm_lanes_load(m->y, bf16, at, width) > zero, e, zero);
+	return e;
+}
+
+/* Adds to s and q what n rows have at one vector: x - shift and its square, or e and e (x - mean). */
+JM_INLINE void add_vector(const struct plane *m, enum kind kind, bool bf16, int64_t at, int n,
+	int width, const float *shift, float *s, float *q)
+{
+	jm_l16 by = *(const jm_l16u *)shift, sum = *(jm_l16u *)s, product = *(jm_l16u *)q;
+
+#pragma GCC unroll 4
+	for (int i = 0; i < n; i++) {
+		int64_t here = at + i * m->c;
+		jm_l16 d = jm_lanes_load(m->x, bf16, here, width) - by;
+		jm_l16 e = kind == FORWARD ? d : passed(m, kind, bf16, here, width);
+
+		sum += e;
+		product += e * d;
+	}
+	*(jm_l16u *)s = sum;
+	*(jm_l16u *)q = product;
+}
+
+JM_INLINE void add_rows(const struct plane *m, enum kind kind, bool bf16, int64_t row, int n,
+	struct part part, float *s, float *q)
+{
+	const float *shift = coef(m, MEAN) + part.at;
+	int64_t at = row * m->c + part.at;
+	int j = 0;
+
+	for (; j + LANES <= part.width; j += LANES)
+		add_vector(m, kind, bf16, at + j, n, LANES, shift + j, s + j, q + j);
+	if (j < part.width)
+		add_vector(m, kind, bf16, at + j, n, part.width - j, shift + j, s + j, q + j);
+}
+
+JM_INLINE void add_part(
+	const struct plane *m, enum kind kind, bool bf16, struct part part, double *sum)
+{
+	float s[PANEL] = {0}, q[PANEL] = {0};
+	int64_t row = part.from;
+
+	for (; row + QUAD <= part.to; row += QUAD)
+		add_rows(m, kind, bf16, row, QUAD, part, s, q);
+	for (; row < part.to; row++)
+		add_rows(m, kind, bf16, row, 1, part, s, q);
+	for (int j = 0; j < part.width; j++) {
+		sum[part.at + j] += (double)s[j];
+		sum[m->wide + part.at + j] += (double)q[j];
+	}
+}
+
+/* This thread's rows into its sums. */
+static void add_share(const struct plane *m, enum kind kind)
+{
+	double *sum = m->sum + 2 * omp_get_thread_num() * m->wide;
+	int64_t from, to;
+
+	share(m, &from, &to);
+	memset(sum, 0, (size_t)(2 * m->wide) * sizeof(*sum));
+	for (int64_t row = from; row < to; row += BLOCK)
+		for (int64_t at = 0; at < m->c; at += PANEL) {
+			struct part part = part_at(m, row, to, at);
+
+			if (kind == FORWARD && m->bf16)
+				add_part(m, FORWARD, true, part, sum);
+			else if (kind == FORWARD)
+				add_part(m, FORWARD, false, part, sum);
+			else if (kind == BACKWARD && m->bf16)
+				add_part(m, BACKWARD, true, part, sum);
+			else if (kind == BACKWARD)
+				add_part(m, BACKWARD, false, part, sum);
+			else if (m->bf16)
+				add_part(m, BACKWARD_RELU, true, part, sum);
+			else
+				add_part(m, BACKWARD_RELU, false, part, sum);
+		}
+}
+
+/* The sums of a channel over all threads. */
+static void join(const struct plane *m, int64_t c, double *ret_sum, double *ret_product)
+{
+	double sum = 0, product = 0;
+
+	for (int t = 0; t < omp_get_num_threads(); t++) {
+		sum += m->sum[2 * t * m->wide + c];
+		product += m->sum[(2 * t + 1) * m->wide + c];
+	}
+	*ret_sum = sum;
+	*ret_product = product;
+}
+
+/* ---- forward ------------------------------------------------------------------------------------------- */
+
+JM_INLINE void apply_vector(const struct plane *m, const struct cpu_bn *p, bool bf16, bool add,
+	int64_t at, int64_t c, int width)
+{
+	jm_l16 floor = jm_lanes_set(p->relu ? 0 : -INFINITY);
+	jm_l16 y = jm_lanes_load(m->x, bf16, at, width) - *(const jm_l16u *)(coef(m, MEAN) + c);
+
+	y = y * *(const jm_l16u *)(coef(m, SCALE) + c) + *(const jm_l16u *)(coef(m, MIDDLE) + c);
+	if (add)
+		y += jm_lanes_load(p->add.data, bf16, at, width);
+	y = jm_lanes_pick(y < floor, floor, y);
+	jm_lanes_emit(p->y.data, bf16, p->accumulate & 1, at, width, y);
+}
+
+JM_INLINE void apply_part(
+	const struct plane *m, const struct cpu_bn *p, bool bf16, bool add, struct part part)
+{
+	for (int64_t row = part.from; row < part.to; row++) {
+		int64_t at = row * m->c + part.at;
+		int j = 0;
+
+		for (; j + LANES <= part.width; j += LANES)
+			apply_vector(m, p, bf16, add, at + j, part.at + j, LANES);
+		if (j < part.width)
+			apply_vector(m, p, bf16, add, at + j, part.at + j, part.width - j);
+	}
+}
+
+/* From the end on: what the statistics read last is still in the cache. */
+static void apply_share(const struct plane *m, const struct cpu_bn *p)
+{
+	int64_t from, to;
+
+	share(m, &from, &to);
+	for (int64_t i = (to - from + BLOCK - 1) / BLOCK - 1; i >= 0; i--)
+		for (int64_t at = 0; at < m->c; at += PANEL) {
+			struct part part = part_at(m, from + i * BLOCK, to, at);
+
+			if (m->bf16 && p->add.data)
+				apply_part(m, p, true, true, part);
+			else if (m->bf16)
+				apply_part(m, p, true, false, part);
+			else if (p->add.data)
+				apply_part(m, p, false, true, part);
+			else
+				apply_part(m, p, false, false, part);
+		}
+}
+
+/* Squares are taken about the channel's first element, so that a large mean does not drown them. */
+static void set_shift(const struct plane *m)
+{
+	memset(m->coef, 0, (size_t)(COEFS * m->wide) * sizeof(*m->coef));
+	jm_load(m->x, m->bf16, 0, (size_t)m->c, coef(m, MEAN));
+}
+
+static void bn(const struct cpu_bn *p, int threads)
+{
+	const struct plane m = plane_of(&p->x, p->scratch, threads);
+
+	set_shift(&m);
+#pragma omp parallel num_threads(threads)
+	{
+		if (p->stats) {
+			add_share(&m, FORWARD);
+#pragma omp barrier
+		}
+#pragma omp for schedule(static)
+		for (int64_t c = 0; c < m.c; c++) {
+			double sum, square, shift = (double)coef(&m, MEAN)[c];
+
+			if (p->stats) {
+				join(&m, c, &sum, &square);
+				jm_bn_finish(p, c, (double)m.rows, shift, sum, square);
+			}
+			if (!p->apply)
+				continue;
+			coef(&m, MEAN)[c] = p->mean[c];
+			coef(&m, SCALE)[c] = p->rstd[c] * p->gamma[c];
+			coef(&m, MIDDLE)[c] = p->beta[c];
+		}
+		if (p->apply)
+			apply_share(&m, p);
+	}
+}
+
+/* ---- backward ------------------------------------------------------------------------------------------ */
+
+/* dx = scale (e - middle - (x - mean) slope) */
+JM_INLINE void grad_vector(const struct plane *m, const struct cpu_bn_grad *p, enum kind kind,
+	bool bf16, int64_t at, int64_t c, int width)
+{
+	jm_l16 e = passed(m, kind, bf16, at, width);
+	jm_l16 d = jm_lanes_load(m->x, bf16, at, width) - *(const jm_l16u *)(coef(m, MEAN) + c);
+	jm_l16 rest = e - *(const jm_l16u *)(coef(m, MIDDLE) + c);
+
+	if (p->dadd.data)
+		jm_lanes_emit(p->dadd.data, bf16, p->accumulate & 8, at, width, e);
+	jm_lanes_emit(p->dx.data, bf16, p->accumulate & 1, at, width,
+		*(const jm_l16u *)(coef(m, SCALE) + c) *
+			(rest - d * *(const jm_l16u *)(coef(m, SLOPE) + c)));
+}
+
+JM_INLINE void grad_part(const struct plane *m, const struct cpu_bn_grad *p, enum kind kind,
+	bool bf16, struct part part)
+{
+	for (int64_t row = part.from; row < part.to; row++) {
+		int64_t at = row * m->c + part.at;
+		int j = 0;
+
+		for (; j + LANES <= part.width; j += LANES)
+			grad_vector(m, p, kind, bf16, at + j, part.at + j, LANES);
+		if (j < part.width)
+			grad_vector(m, p, kind, bf16, at + j, part.at + j, part.width - j);
+	}
+}
+
+static void grad_share(const struct plane *m, const struct cpu_bn_grad *p)
+{
+	int64_t from, to;
+
+	share(m, &from, &to);
+	for (int64_t i = (to - from + BLOCK - 1) / BLOCK - 1; i >= 0; i--)
+		for (int64_t at = 0; at < m->c; at += PANEL) {
+			struct part part = part_at(m, from + i * BLOCK, to, at);
+
+			if (m->bf16 && m->y)
+				grad_part(m, p, BACKWARD_RELU, true, part);
+			else if (m->bf16)
+				grad_part(m, p, BACKWARD, true, part);
+			else if (m->y)
+				grad_part(m, p, BACKWARD_RELU, false, part);
+			else
+				grad_part(m, p, BACKWARD, false, part);
+		}
+}
+
+static void finish_grad(const struct plane *m, const struct cpu_bn_grad *p, int64_t c)
+{
+	double sum, product, n = (double)m->rows, rstd = (double)p->rstd[c];
+
+	join(m, c, &sum, &product);
+	jm_bn_grad_finish(p, c, sum, product);
+	coef(m, SCALE)[c] = p->gamma[c] * p->rstd[c];
+	coef(m, MIDDLE)[c] = (float)(sum / n);
+	coef(m, SLOPE)[c] = (float)(product * rstd * rstd / n);
+}
+
+static void bn_grad(const struct cpu_bn_grad *p, int threads)
+{
+	struct plane m = plane_of(&p->x, p->scratch, threads);
+
+	m.dy = p->dy.data;
+	m.y = p->y.data;
+	memset(m.coef, 0, (size_t)(COEFS * m.wide) * sizeof(*m.coef));
+	memcpy(coef(&m, MEAN), p->mean, (size_t)m.c * sizeof(*p->mean));
+#pragma omp parallel num_threads(threads)
+	{
+		add_share(&m, m.y ? BACKWARD_RELU : BACKWARD);
+#pragma omp barrier
+#pragma omp for schedule(static)
+		for (int64_t c = 0; c < m.c; c++)
+			finish_grad(&m, p, c);
+		grad_share(&m, p);
+	}
+}
+
+const struct cpu_images JM_CPU(cpu_images_last) = {bn, bn_grad};
