@@ -2,7 +2,7 @@
 /*
  * One training step of a model, on request, so that bench/step.py can take turns with a peer.
  *
- *	step MODEL DEVICE PRECISION BATCH SEQ THREADS [lean] [recompute] [DIM=VALUE...]
+ *	step MODEL DEVICE PRECISION BATCH SEQ THREADS [keep-all] [recompute] [DIM=VALUE...]
  *
  * Says "ready" and the bytes it planned. Reads lines: "step" answers the seconds and the loss of one step,
  * and the most bytes that this process ever held; "kernels" the median seconds of each group of nodes run
@@ -39,20 +39,20 @@ static double now(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* "lean", "recompute" or "layers=12". */
+/* "keep-all", "recompute" or "layers=12". */
 static void take_word(struct jm_training *t, struct jm_values *given, char *word)
 {
 	char *value = strchr(word, '=');
 
-	if (!strcmp(word, "lean")) {
-		t->lean = true;
+	if (!strcmp(word, "keep-all")) {
+		t->keep_all = true;
 	} else if (!strcmp(word, "recompute")) {
 		t->recompute = true;
 	} else if (value) {
 		*value = 0;
 		check(jm_values_set(given, word, value + 1, &err));
 	} else {
-		fprintf(stderr, "step: '%s' is neither lean, recompute nor DIM=VALUE.\n", word);
+		fprintf(stderr, "step: '%s' is neither keep-all, recompute nor DIM=VALUE.\n", word);
 		exit(2);
 	}
 }
@@ -216,9 +216,9 @@ int main(int argc, char **argv)
 	char line[64];
 
 	if (argc < 7) {
-		fprintf(stderr,
-			"usage: step MODEL DEVICE PRECISION BATCH SEQ THREADS [lean] [recompute] "
-			"[DIM=VALUE...]\n");
+		fprintf(stderr, "usage: step MODEL DEVICE PRECISION BATCH SEQ THREADS [keep-all] "
+				"[recompute] "
+				"[DIM=VALUE...]\n");
 		return 2;
 	}
 	t.batch = atoi(argv[4]);

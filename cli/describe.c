@@ -37,9 +37,10 @@ static const struct jm_option options[] = {
 		.argument = "NAME",
 		.help = "whose memory is planned; when not given: cpu where it is built, else ref"},
 	JM_MODEL_OPTIONS,
-	{.name = "lean",
+	{.name = "keep-all",
 		.type = JM_FLAG,
-		.help = "norms and activations are made again for their gradients, not kept"},
+		.help = "norms, activations and compute copies are kept for gradients, not made "
+			"again"},
 	{.name = "recompute",
 		.type = JM_FLAG,
 		.help = "blocks compute their activations again for their gradients"},
@@ -101,7 +102,7 @@ static int make_plan(struct jm_cli *cli, struct plan *plan)
 	if (!code)
 		code = jm_dtype_find(jm_values_text(&cli->values, "precision"), &t->precision, err);
 	t->dims = &plan->dims;
-	t->lean = jm_values_number(&cli->values, "lean") > 0;
+	t->keep_all = jm_values_number(&cli->values, "keep-all") > 0;
 	t->recompute = jm_values_number(&cli->values, "recompute") > 0;
 	t->batch = (int64_t)jm_values_number(&cli->values, "batch");
 	t->seq = isnan(seq) ? 0 : (int64_t)seq;

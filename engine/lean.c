@@ -1,26 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lean: the results of norms and activations, which cost one pass over memory, are not kept for the
- * gradients but made again right before their first reader there, from operands that gradients keep
- * anyway. Less memory than keeping all, more passes over it; recompute.c goes further.
+ * Lean: what costs no more than a pass over memory - results of norms and activations, parameters in the
+ * compute type - is not kept for the gradients but made again right before its first reader there, from
+ * operands that gradients keep anyway. recompute.c goes further.
  */
-#include "graph.h"
+#include "twin.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
-#include "op.h"
+#define NEAR 4 /* nodes: what is read again so soon is kept, no peak lies in between */
 
 struct lean {
 	struct jm_graph *g;
-	int n_cells, n_nodes;	 /* before the pass */
-	int *first, *last;	 /* [cell]: nodes of gradients that read it; -1 = none */
-	struct jm_node **twin;	 /* [node of gradients]: what is made again right before it */
-	struct jm_node **behind; /* [twin]: the next one at the same place */
+	int n_cells, n_nodes; /* before the pass */
+	int *forward;	      /* [cell]: the last node before the gradients that reads it */
+	int *first, *last;    /* [cell]: nodes of gradients that read it; -1 = none */
 };
 
 /* What may be made again cheaply, and its results do not enter sums that go on. */
-static bool is_cheap(const struct jm_node *n)
+static bool is_cheap(const struct jm_graph *g, const struct jm_node *n)
 {
 	switch (n->op) {
 	case JM_OP_LAYERNORM:
@@ -32,6 +30,8 @@ static bool is_cheap(const struct jm_node *n)
 		return true;
 	case JM_OP_BN_APPLY:
 		return !n->in[5];
+	case JM_OP_CAST:
+		return n->out[0]->class == JM_CLASS_COPY && jm_twin_of_copy(g);
 	default:
 		return false;
 	}
@@ -40,13 +40,17 @@ static bool is_cheap(const struct jm_node *n)
 static void find_readers(struct lean *l)
 {
 	for (int i = 0; i < l->n_cells; i++)
-		l->first[i] = l->last[i] = -1;
-	for (int k = l->g->n_forward; k < l->n_nodes; k++)
+		l->forward[i] = l->first[i] = l->last[i] = -1;
+	for (int k = 0; k < l->n_nodes; k++)
 		for (int i = 0; i < l->g->node[k]->n_in; i++) {
 			const struct jm_tensor *t = l->g->node[k]->in[i];
 
 			if (!t)
 				continue;
+			if (k < l->g->n_forward) {
+				l->forward[t->id] = k;
+				continue;
+			}
 			if (l->first[t->id] < 0)
 				l->first[t->id] = k;
 			l->last[t->id] = k;
@@ -69,7 +73,7 @@ static bool operands_kept(const struct lean *l, const struct jm_node *n)
 		const struct jm_node *maker =
 			n->in[i] ? jm_graph_cell(l->g, n->in[i])->producer : NULL;
 
-		if (maker && maker->id < l->g->n_forward && is_cheap(maker) &&
+		if (maker && maker->id < l->g->n_forward && is_cheap(l->g, maker) &&
 			maker->out[0] == n->in[i])
 			return false;
 	}
@@ -85,92 +89,45 @@ static void rename_reads(const struct lean *l, const struct jm_tensor *from, str
 }
 
 /* The same node with results of its own; of these only the first is read. */
-static struct jm_node *make_twin(struct lean *l, const struct jm_node *n)
+static void make_twin(struct lean *l, const struct jm_node *n)
 {
 	struct jm_tensor *out[JM_NODE_OUT] = {0};
-	struct jm_node *twin;
 
-	for (int i = 0; i < n->n_out; i++) {
-		const struct jm_tensor *t = n->out[i];
-
-		if (!t)
-			continue;
-		out[i] = jm_graph_tensor(l->g, JM_CLASS_ACT, t->type, t->rank, t->dim, "");
-		if (!out[i])
-			return NULL;
-		snprintf(out[i]->name, sizeof(out[i]->name), "%.40s.again", t->name);
-	}
-	twin = jm_graph_node(l->g, n->op, n->in, out);
-	if (!twin)
-		return NULL;
-	twin->attr = n->attr;
-	twin->again = true;
-	jm_node_cost(twin);
-	jm_graph_cell(l->g, n->out[0])->kept = true; /* the same bits both times */
-	return twin;
+	for (int i = 0; i < n->n_out; i++)
+		if (n->out[i])
+			out[i] = jm_twin_tensor(l->g, n->out[i]);
+	if (jm_twin_node(l->g, n, out))
+		rename_reads(l, n->out[0], out[0]);
 }
 
-static void make_twins(struct lean *l)
+static bool pays(const struct lean *l, const struct jm_node *n)
 {
-	for (int f = 0; f < l->g->n_forward && !l->g->err.code; f++) {
-		const struct jm_node *n = l->g->node[f];
-		int k = is_cheap(n) ? l->first[n->out[0]->id] : -1;
-		struct jm_node *twin;
+	int id = n->out[0]->id, k = l->first[id];
 
-		if (k < 0 || !operands_there(l, n, k) || !operands_kept(l, n))
-			continue;
-		twin = make_twin(l, n);
-		if (!twin)
-			return;
-		l->behind[twin->id - l->n_nodes] = l->twin[k];
-		l->twin[k] = twin;
-		rename_reads(l, n->out[0], twin->out[0]);
-	}
-}
-
-static int reorder(struct lean *l)
-{
-	struct jm_graph *g = l->g;
-	struct jm_node **order = calloc((size_t)g->cap_nodes, sizeof(*order));
-	int n = 0, twins = l->n_nodes;
-
-	if (!order)
-		return JM_ENOMEM;
-	for (int k = 0; k < l->n_nodes; k++) {
-		for (struct jm_node *t = l->twin[k]; t; t = l->behind[t->id - twins])
-			order[n++] = t;
-		order[n++] = g->node[k];
-	}
-	free(g->node);
-	g->node = order;
-	for (int k = 0; k < n; k++)
-		order[k]->id = k;
-	return 0;
+	return is_cheap(l->g, n) && k >= 0 && k - l->forward[id] > NEAR &&
+	       operands_there(l, n, k) && operands_kept(l, n);
 }
 
 int jm_graph_lean(struct jm_graph *g, struct jm_err *err)
 {
-	size_t cells = (size_t)g->n_cells + 1, nodes = (size_t)g->n_nodes + 1;
+	size_t cells = (size_t)g->n_cells + 1;
 	struct lean l = {.g = g,
 		.n_cells = g->n_cells,
 		.n_nodes = g->n_nodes,
+		.forward = calloc(cells, sizeof(int)),
 		.first = calloc(cells, sizeof(int)),
-		.last = calloc(cells, sizeof(int)),
-		.twin = calloc(nodes, sizeof(struct jm_node *)),
-		.behind = calloc(nodes, sizeof(struct jm_node *))};
-	int code = JM_ENOMEM;
+		.last = calloc(cells, sizeof(int))};
 
-	if (l.first && l.last && l.twin && l.behind) {
+	if (l.forward && l.first && l.last) {
 		find_readers(&l);
-		make_twins(&l);
-		code = g->err.code ? g->err.code : reorder(&l);
+		for (int f = 0; f < g->n_forward && !g->err.code; f++)
+			if (pays(&l, g->node[f]))
+				make_twin(&l, g->node[f]);
+	} else {
+		jm_err_set(&g->err, JM_ENOMEM, "Out of memory for a lean graph.");
 	}
+	free(l.forward);
 	free(l.first);
 	free(l.last);
-	free(l.twin);
-	free(l.behind);
-	if (!code)
-		return 0;
-	return jm_err_set(
-		err, code, "%s", g->err.code ? g->err.text : "Out of memory for a lean graph.");
+	return g->err.code ? jm_err_set(err, g->err.code, "%s", g->err.text) : 0;
 }

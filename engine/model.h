@@ -109,7 +109,7 @@ struct jm_training {
 	bool pure;	 /* no f32 masters: matrices and their moments are in the compute type */
 	double dropout;	 /* share of values that models with dropout drop */
 	bool recompute;	 /* blocks compute their activations again for their gradients */
-	bool lean;	 /* only norms and activations are; when not recompute */
+	bool keep_all;	 /* nothing is made again for gradients; when not recompute */
 	/* The input "loss.scale", {S, 1/S}: the loss is multiplied by S before its gradients, and the
 	 * update takes it out again. A power of two changes no bit while nothing overflows. */
 	bool scaled;

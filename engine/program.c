@@ -47,7 +47,9 @@ int jm_program_plan(
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a program.");
 	p->graph = g;
 	p->device = device;
-	code = jm_program_select(p, err);
+	code = jm_graph_schedule(g, err);
+	if (!code)
+		code = jm_program_select(p, err);
 	if (!code)
 		code = jm_program_once(p, err);
 	if (!code) {

@@ -70,6 +70,8 @@ int jm_program_init(struct jm_program *p, uint64_t seed, struct jm_err *err);
  * how many operands name each tensor, by id. Marks the tensors inside as virtual. */
 int jm_group_cover(struct jm_graph *g, int i, int end, const int *uses);
 void jm_group_uncover(struct jm_graph *g, int i, int n);
+/* schedule.c: nodes that are made again to right before their first readers */
+int jm_graph_schedule(struct jm_graph *g, struct jm_err *err);
 /* select.c: fills p->unit */
 int jm_program_select(struct jm_program *p, struct jm_err *err);
 /* once.c: copies of parameters before the micro-steps, where there are several; and how long they live */

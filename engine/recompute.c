@@ -5,11 +5,9 @@
  * (Chen et al., arXiv 1604.06174, with a block as the segment). Random numbers are counters and kernels
  * repeat their bits, so the results are the same to the last bit.
  */
-#include "graph.h"
+#include "twin.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include "op.h"
 
 struct again {
 	struct jm_graph *g;
@@ -18,7 +16,6 @@ struct again {
 	bool *needed;		  /* [cell]: a gradient reads it, or what makes such a one does */
 	struct jm_tensor **twin;  /* [cell]: the same values, computed again */
 	struct jm_node **twin_of; /* [forward node] */
-	int *first; /* [block]: the first node of gradients that needs it; -1 = none */
 };
 
 static int block_of(const struct again *a, const struct jm_node *n)
@@ -36,8 +33,9 @@ static bool is_forward(const struct again *a, const struct jm_tensor *t)
 /* A result of a block that nobody else needs. */
 static bool is_inner(const struct again *a, const struct jm_tensor *t)
 {
-	return t && t->class == JM_CLASS_ACT && jm_graph_cell(a->g, t)->block && is_forward(a, t) &&
-	       !a->outside[t->id];
+	return t &&
+	       (t->class == JM_CLASS_ACT || (t->class == JM_CLASS_COPY && jm_twin_of_copy(a->g))) &&
+	       jm_graph_cell(a->g, t)->block && is_forward(a, t) && !a->outside[t->id];
 }
 
 static void find_outside(struct again *a)
@@ -56,16 +54,9 @@ static void find_needed(struct again *a)
 	for (int k = a->g->n_forward; k < a->n_nodes; k++) {
 		const struct jm_node *n = a->g->node[k];
 
-		for (int i = 0; i < n->n_in; i++) {
-			int *first;
-
-			if (!is_inner(a, n->in[i]))
-				continue;
-			a->needed[n->in[i]->id] = true;
-			first = &a->first[jm_graph_cell(a->g, n->in[i])->block];
-			if (*first < 0)
-				*first = k;
-		}
+		for (int i = 0; i < n->n_in; i++)
+			if (is_inner(a, n->in[i]))
+				a->needed[n->in[i]->id] = true;
 	}
 }
 
@@ -95,16 +86,11 @@ static struct jm_tensor *twin_tensor(struct again *a, struct jm_tensor *t)
 {
 	struct jm_tensor *twin;
 
-	if (!t || t->class != JM_CLASS_ACT) /* running statistics are brought forward once */
+	if (!t || t->class == JM_CLASS_STATE) /* running statistics are brought forward once */
 		return NULL;
-	twin = jm_graph_tensor(a->g, JM_CLASS_ACT, t->type, t->rank, t->dim, "");
-	if (!twin)
-		return NULL;
-	snprintf(twin->name, sizeof(twin->name), "%.40s.again", t->name);
-	if (is_inner(a, t)) {
+	twin = jm_twin_tensor(a->g, t);
+	if (is_inner(a, t))
 		a->twin[t->id] = twin;
-		jm_graph_cell(a->g, t)->kept = true;
-	}
 	return twin;
 }
 
@@ -124,12 +110,9 @@ static void make_twin(struct again *a, const struct jm_node *n)
 
 	for (int i = 0; i < n->n_out; i++)
 		out[i] = twin_tensor(a, n->out[i]);
-	twin = jm_graph_node(a->g, n->op, n->in, out);
+	twin = jm_twin_node(a->g, n, out);
 	if (!twin)
 		return;
-	twin->attr = n->attr;
-	twin->again = true;
-	jm_node_cost(twin);
 	take_twins(a, twin);
 	a->twin_of[n->id] = twin;
 }
@@ -143,57 +126,12 @@ static void make_twins(struct again *a)
 		take_twins(a, a->g->node[k]);
 }
 
-/* The blocks whose turn to be computed again comes before node k of the gradients. */
-static int place_blocks(const struct again *a, struct jm_node **order, int n, int k)
+static void run_pass(struct again *a)
 {
-	for (int f = 0; f < a->g->n_forward; f++)
-		if (a->twin_of[f] && a->first[block_of(a, a->g->node[f])] == k)
-			order[n++] = a->twin_of[f];
-	return n;
-}
-
-static bool starts_block(const struct again *a, int k)
-{
-	for (int b = 1; b <= a->g->n_blocks; b++)
-		if (a->first[b] == k)
-			return true;
-	return false;
-}
-
-static int reorder(struct again *a)
-{
-	struct jm_graph *g = a->g;
-	struct jm_node **order = calloc((size_t)g->cap_nodes, sizeof(*order));
-	int n = 0;
-
-	if (!order)
-		return JM_ENOMEM;
-	for (int k = 0; k < a->n_nodes; k++) {
-		if (k >= g->n_forward && starts_block(a, k))
-			n = place_blocks(a, order, n, k);
-		order[n++] = g->node[k];
-	}
-	free(g->node);
-	g->node = order;
-	for (int k = 0; k < n; k++)
-		order[k]->id = k;
-	return 0;
-}
-
-static int run_pass(struct again *a, struct jm_err *err)
-{
-	int code = 0;
-
-	for (int b = 0; b <= a->g->n_blocks; b++)
-		a->first[b] = -1;
 	find_outside(a);
 	find_needed(a);
 	find_operands(a);
 	make_twins(a);
-	if (a->g->err.code)
-		return jm_err_set(err, a->g->err.code, "%s", a->g->err.text);
-	code = reorder(a);
-	return code ? jm_err_set(err, code, "Out of memory for the order of nodes.") : 0;
 }
 
 int jm_graph_recompute(struct jm_graph *g, struct jm_err *err)
@@ -205,18 +143,15 @@ int jm_graph_recompute(struct jm_graph *g, struct jm_err *err)
 		.outside = calloc(cells, sizeof(bool)),
 		.needed = calloc(cells, sizeof(bool)),
 		.twin = calloc(cells, sizeof(struct jm_tensor *)),
-		.twin_of = calloc(nodes, sizeof(struct jm_node *)),
-		.first = calloc((size_t)g->n_blocks + 1, sizeof(int))};
-	int code;
+		.twin_of = calloc(nodes, sizeof(struct jm_node *))};
 
-	if (a.outside && a.needed && a.twin && a.twin_of && a.first)
-		code = run_pass(&a, err);
+	if (a.outside && a.needed && a.twin && a.twin_of)
+		run_pass(&a);
 	else
-		code = jm_err_set(err, JM_ENOMEM, "Out of memory for recomputation.");
+		jm_err_set(&g->err, JM_ENOMEM, "Out of memory for recomputation.");
 	free(a.outside);
 	free(a.needed);
 	free(a.twin);
 	free(a.twin_of);
-	free(a.first);
-	return code;
+	return g->err.code ? jm_err_set(err, g->err.code, "%s", g->err.text) : 0;
 }

@@ -88,10 +88,10 @@ const struct jm_option jm_train_options[] = {
 		.type = JM_FLAG,
 		.help = "each block computes its activations again for its gradients: less memory, "
 			"more work, the same results"},
-	{.name = "lean",
+	{.name = "keep-all",
 		.type = JM_FLAG,
-		.help = "norms and activations are made again for their gradients: less memory, "
-			"more passes over it, the same results"},
+		.help = "norms, activations and compute copies are kept for gradients, not made "
+			"again: more memory, fewer passes over it, the same results"},
 	OPTION_REAL("memory", 0, 1e6, "0", "GB that the plan may take; 0 = what is free now"),
 	{.name = "profile",
 		.type = JM_FLAG,
@@ -184,7 +184,7 @@ static int choose_model(struct train *s, struct jm_err *err)
 	s->training.micro_steps = (int)jm_train_option(s, "accumulate");
 	s->training.dropout = jm_train_option(s, "dropout");
 	s->training.recompute = jm_train_option(s, "recompute") > 0;
-	s->training.lean = jm_train_option(s, "lean") > 0;
+	s->training.keep_all = jm_train_option(s, "keep-all") > 0;
 	choose_update(s);
 	if (!code)
 		code = jm_scaler_parse(jm_values_text(o, "loss-scale"), &s->scaler, err);

@@ -142,7 +142,7 @@ def test_a_resnet_stays_in_its_layout():
                                    "llama --layers 4 --hidden 256 --heads 4 --context 128"])
 def test_less_is_kept(words):
     all_kept, lean, blocks = (describe(*words.split(), "--device", "ref", *flag)
-                              for flag in ([], ["--lean"], ["--recompute"]))
+                              for flag in (["--keep-all"], [], ["--recompute"]))
     assert blocks["arena_bytes"] < lean["arena_bytes"] < all_kept["arena_bytes"]
     assert lean["flops_executed_per_item"] == all_kept["flops_executed_per_item"]
     assert blocks["flops_model_per_item"] == all_kept["flops_model_per_item"]

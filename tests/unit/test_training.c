@@ -68,7 +68,7 @@ static bool start(struct trainer *x, const char *const *model, const char *devic
 			.precision = precision,
 			.micro_steps = micro_steps,
 			.recompute = keep == BLOCKS,
-			.lean = keep == LEAN,
+			.keep_all = keep == ALL,
 			.dropout = model == vit ? 0.2 : 0,
 			.adamw = {.beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .clip = 1}}};
 	set_dims(x, model);
