@@ -139,7 +139,7 @@ static bool has_gaps(const struct jm_quality_facts *f, int i, struct reason *r)
 {
 	if (!f->energy[i].gaps)
 		return false;
-	snprintf(r->text, sizeof(r->text), "%s did not answer for a while (%ld %s).", label(f, i),
+	snprintf(r->text, sizeof(r->text), "%s gave no reading for a while (%ld %s).", label(f, i),
 		f->energy[i].gaps, f->energy[i].gaps == 1 ? "gap" : "gaps");
 	return true;
 }

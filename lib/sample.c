@@ -16,6 +16,8 @@
 #define EDGE_LONG  (1 * JM_SECOND)	  /* the longest wait for a slow sensor */
 #define EDGE_BLIND (100 * JM_MILLISECOND) /* of a sensor whose refresh is unknown */
 #define EDGE_SLACK 20			  /* a refresh may be late by 1/20 of itself */
+#define BLIND_MIN  (1 * JM_SECOND) /* without a reading: stopped, starved, a driver that hangs */
+#define BLIND	   4		   /* and intervals, or refreshes */
 
 struct lane_signal {
 	bool awaited; /* an edge waits until it has changed */
@@ -27,7 +29,8 @@ struct jm_lane {
 	pthread_t thread;
 	struct jm_sleeper sleeper;
 	bool started;
-	int64_t interval, fast, patience;
+	int64_t interval, fast, patience, blind;
+	int64_t read_ns; /* when the last reading had come; 0 = none yet */
 
 	/* the ring: rows of one reading per signal */
 	struct jm_reading *ring;
@@ -83,6 +86,8 @@ static void set_pace(struct jm_lane *lane)
 		lane->interval =
 			refresh ? clamp(refresh / 2, 20 * JM_MILLISECOND, 100 * JM_MILLISECOND)
 				: 100 * JM_MILLISECOND;
+	lane->blind = clamp(BLIND * (lane->interval > refresh ? lane->interval : refresh),
+		BLIND_MIN, INT64_MAX);
 }
 
 /* Of each meter its counter, or else its power: what an edge waits for. */
@@ -171,15 +176,38 @@ static bool watch_edges(
 	return stop && !lane->edge_until;
 }
 
+static void put_nothing(const struct jm_lane *lane, struct jm_reading *row, int64_t t_ns)
+{
+	for (int i = 0; i < lane->o.n_signals; i++)
+		row[i] = (struct jm_reading){.value = NAN, .t_ns = t_ns};
+}
+
+static int read_row(struct jm_lane *lane, struct jm_reading **ret_row)
+{
+	int64_t before = lane->read_ns;
+	int rc;
+
+	*ret_row = free_row(lane);
+	rc = lane->o.source->read(lane->o.state, *ret_row, &lane->err);
+	lane->read_ns = jm_ctx_now(lane->o.ctx);
+	if (rc || !before || lane->read_ns - before <= lane->blind)
+		return rc;
+	/* what happened while nobody looked is not known: no reading, then this one once more */
+	put_nothing(lane, *ret_row, before + 1);
+	atomic_fetch_add_explicit(&lane->head, 1, memory_order_release);
+	*ret_row = free_row(lane);
+	return lane->o.source->read(lane->o.state, *ret_row, &lane->err);
+}
+
 static bool poll_once(struct jm_lane *lane, int64_t now)
 {
-	struct jm_reading *row = free_row(lane);
+	struct jm_reading *row;
 	bool stop = atomic_load(&lane->stop), last;
 	int edges = atomic_load(&lane->edges);
 
-	lane->rc = lane->o.source->read(lane->o.state, row, &lane->err);
-	for (int i = 0; lane->rc && i < lane->o.n_signals; i++)
-		row[i] = (struct jm_reading){.value = NAN, .t_ns = now};
+	lane->rc = read_row(lane, &row);
+	if (lane->rc)
+		put_nothing(lane, row, now);
 	last = watch_edges(lane, row, now, stop, edges);
 	atomic_fetch_add_explicit(&lane->head, 1, memory_order_release);
 	return last;

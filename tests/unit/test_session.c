@@ -13,6 +13,7 @@
 struct toy {
 	struct jm_ctx *ctx;
 	int64_t fails_at;
+	int stalls_in; /* readings; one takes 1.2 s of real time */
 };
 static struct toy toy_state;
 static const char *toy_covers;
@@ -76,6 +77,10 @@ static int toy_read(void *state, struct jm_reading *out, struct jm_err *err)
 
 	if (toy->fails_at && now >= toy->fails_at)
 		return jm_err_set(err, JM_EGONE, "The toy fell apart, as the test wants it.");
+	if (toy->stalls_in && !--toy->stalls_in) {
+		usleep(1200000);
+		now = jm_ctx_now(toy->ctx);
+	}
 	*out = (struct jm_reading){50, now};
 	return 0;
 }
@@ -259,6 +264,34 @@ static void a_source_dies(void **state)
 	jm_clock_free(ctx.clock);
 }
 
+/* A driver that hangs, or a sampler that is stopped: nobody knows what the power was meanwhile. */
+static void a_reading_takes_long(void **state)
+{
+	static const char *const names[] = {"toy:a", NULL};
+	struct jm_ctx ctx = {.clock = jm_clock_real()};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_energy e;
+	struct jm_session *s;
+	int phase;
+
+	(void)state;
+	toy_covers = "cpu/0";
+	s = open_session(&ctx, names, &err);
+	toy_state = (struct toy){.ctx = &ctx, .stalls_in = 5};
+	assert_ok(jm_session_start(s, &err), err);
+	phase = jm_session_begin(s, "command", 0, &err);
+	usleep(1600000);
+	jm_session_end(s, phase, 0);
+	assert_ok(jm_session_stop(s, &err), err);
+	assert_ok(jm_session_energy(s, 0, phase, &e, &err), err);
+	assert_true(isnan(e.joules));
+	assert_int_equal(e.gaps, 1);
+	assert_true(e.covered_s > 0.1 && e.covered_s < 0.6);
+	assert_near(e.watts_mean, 50, 1e-6);
+	jm_session_close(s);
+	toy_state = (struct toy){0};
+}
+
 struct taken {
 	int chunks;
 	bool fail;
@@ -385,6 +418,7 @@ int main(void)
 		cmocka_unit_test(named_sources),
 		cmocka_unit_test(phases_and_items),
 		cmocka_unit_test(a_source_dies),
+		cmocka_unit_test(a_reading_takes_long),
 		cmocka_unit_test(chunk_by_chunk),
 		cmocka_unit_test(replay),
 	};
