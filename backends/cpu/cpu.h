@@ -45,7 +45,8 @@ struct cpu_op {
 extern const struct cpu_op cpu_op_linear, cpu_op_linear_gelu, cpu_op_linear_dgrad,
 	cpu_op_linear_wgrad, cpu_op_conv, cpu_op_conv_dgrad, cpu_op_conv_wgrad, cpu_op_cast;
 /* Ending with a row of no nodes. */
-extern const struct cpu_op cpu_ops_image[], cpu_ops_more[], cpu_ops_tokens[];
+extern const struct cpu_op cpu_ops_act[], cpu_ops_image[], cpu_ops_norm[], cpu_ops_tokens[],
+	cpu_ops_update[];
 
 /* The row for these nodes; NULL: not known here. */
 const struct cpu_op *cpu_op_find(const struct jm_node *const *node, int n);
@@ -54,6 +55,12 @@ const struct cpu_op *cpu_op_find(const struct jm_node *const *node, int n);
 static inline struct cpu_vec cpu_vec(const struct jm_tensor *t)
 {
 	return (struct cpu_vec){t ? t->data : NULL, t && t->type == JM_BF16};
+}
+
+/* Output i is added to. */
+static inline bool cpu_adds(const struct jm_node *node, int i)
+{
+	return node->accumulate >> i & 1;
 }
 
 static inline void *cpu_data(const struct jm_tensor *t)

@@ -10,8 +10,6 @@
 	extern const struct cpu_rows cpu_rows_##target;                                            \
 	extern const struct cpu_losses cpu_losses_##target;                                        \
 	extern const struct cpu_optims cpu_optims_##target;                                        \
-	extern const struct cpu_norms cpu_rmsnorms_##target;                                       \
-	extern const struct cpu_sgds cpu_sgds_##target;                                            \
 	extern const struct cpu_acts cpu_acts_##target;                                            \
 	extern const struct cpu_images cpu_images_##target, cpu_images_last_##target;              \
 	extern const struct cpu_pools cpu_pools_##target;                                          \
@@ -19,9 +17,8 @@
 	static const struct cpu_kernels kernels_##target = {#target, wide, &cpu_gemms_##target,    \
 		&cpu_attentions_##target, &cpu_norms_##target, &cpu_pointwise_##target,            \
 		&cpu_rows_##target, &cpu_losses_##target, &cpu_optims_##target,                    \
-		&cpu_rmsnorms_##target, &cpu_sgds_##target, &cpu_acts_##target,                    \
-		&cpu_images_##target, &cpu_images_last_##target, &cpu_pools_##target,              \
-		&cpu_sequences_##target}
+		&cpu_acts_##target, &cpu_images_##target, &cpu_images_last_##target,               \
+		&cpu_pools_##target, &cpu_sequences_##target}
 
 DECLARE(base, false);
 #ifdef __x86_64__

@@ -63,8 +63,8 @@ struct cpu_attentions {
 	void (*attention_grad)(const struct cpu_attention *a, int threads);
 };
 
-/* y = norm(x), or norm(sum) with sum = x + z where sum is given. */
-struct cpu_layernorm {
+/* y = norm(x), or norm(sum) with sum = x + z where sum is given. Without mean an RMS norm. */
+struct cpu_norm {
 	int64_t rows, width;
 	double eps;
 	struct cpu_vec x, z, sum, y;
@@ -74,9 +74,10 @@ struct cpu_layernorm {
 	void *scratch;
 };
 
-struct cpu_layernorm_grad {
+/* Without mean that of an RMS norm. dx may be absent where its copy, of either type, is not. */
+struct cpu_norm_grad {
 	int64_t rows, width;
-	struct cpu_vec dy, x, dx;
+	struct cpu_vec dy, x, dx, copy;
 	const float *gamma, *mean, *rstd;
 	float *dgamma, *dbeta;
 	unsigned accumulate;
@@ -85,8 +86,8 @@ struct cpu_layernorm_grad {
 
 struct cpu_norms {
 	size_t (*scratch)(int64_t width, bool grad, int threads);
-	void (*layernorm)(const struct cpu_layernorm *p, int threads);
-	void (*layernorm_grad)(const struct cpu_layernorm_grad *p, int threads);
+	void (*norm)(const struct cpu_norm *p, int threads);
+	void (*grad)(const struct cpu_norm_grad *p, int threads);
 };
 
 struct cpu_pointwise {
@@ -145,32 +146,23 @@ struct cpu_losses {
 	void (*xent)(const struct cpu_xent *p, int threads);
 };
 
-struct cpu_adamw {
+enum cpu_rule { CPU_ADAMW, CPU_ADAM, CPU_SGD };
+
+struct cpu_update {
+	enum cpu_rule rule;
 	int64_t n, n_decay;
 	const float *g, *norm, *now;
-	float *p, *m, *v; /* bf16 where `bf16` */
-	double beta1, beta2, eps, weight_decay, clip;
+	float *p, *m, *v;    /* bf16 where `bf16`; SGD has no v */
+	double beta1, beta2; /* of SGD the first is its momentum */
+	double eps, weight_decay, clip;
 	double unscale; /* 1/S of a loss that was multiplied by S */
-	bool bf16;
+	bool nesterov, bf16;
 };
 
 struct cpu_optims {
 	size_t (*norm_scratch)(int64_t n);
 	void (*norm)(const float *x, int64_t n, float *y, bool add, double *scratch, int threads);
-	void (*adamw)(const struct cpu_adamw *a, int threads);
-};
-
-struct cpu_sgd {
-	int64_t n, n_decay;
-	const float *g, *norm, *now;
-	float *p, *m; /* bf16 where `bf16` */
-	double momentum, weight_decay, clip, unscale; /* as adamw's */
-	bool nesterov, bf16;
-};
-
-struct cpu_sgds {
-	void (*adam)(const struct cpu_adamw *a, int threads);
-	void (*sgd)(const struct cpu_sgd *a, int threads);
+	void (*update)(const struct cpu_update *u, int threads);
 };
 
 enum cpu_act { CPU_RELU, CPU_SILU, CPU_GELU_ERF };
@@ -236,8 +228,6 @@ struct cpu_kernels {
 	const struct cpu_rows *rows;
 	const struct cpu_losses *losses;
 	const struct cpu_optims *optims;
-	const struct cpu_norms *rmsnorms;
-	const struct cpu_sgds *sgds;
 	const struct cpu_acts *acts;
 	const struct cpu_images *images, *images_last; /* last: channels last */
 	const struct cpu_pools *pools;

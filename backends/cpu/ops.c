@@ -8,11 +8,6 @@
 #define NODE(exec)   (&(exec)->node[0])
 #define KERNELS(dev) (dev)->kernels
 
-static unsigned bit(const struct jm_node *node, int i)
-{
-	return node->accumulate >> i & 1;
-}
-
 /* ---- embed, rope ------------------------------------------------------------------------------------ */
 
 static int run_embed(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
@@ -121,110 +116,6 @@ static int takes_rope(const struct cpu_dev *dev, const struct jm_node *n, struct
 	return 0;
 }
 
-/* ---- pointwise --------------------------------------------------------------------------------------- */
-
-static int run_gelu(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
-{
-	const struct jm_node *n = NODE(exec);
-
-	(void)err;
-	KERNELS(dev)->pointwise->gelu(cpu_vec(n->in[0]), cpu_vec(n->out[0]),
-		jm_tensor_count(n->out[0]), bit(n, 0), dev->threads);
-	return 0;
-}
-
-static int run_gelu_grad(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
-{
-	const struct jm_node *n = NODE(exec);
-
-	(void)err;
-	KERNELS(dev)->pointwise->gelu_grad(cpu_vec(n->in[0]), cpu_vec(n->in[1]), cpu_vec(n->out[0]),
-		jm_tensor_count(n->out[0]), bit(n, 0), dev->threads);
-	return 0;
-}
-
-/* ---- layer norm --------------------------------------------------------------------------------------- */
-
-static size_t scratch_layernorm(const struct cpu_dev *dev, const struct jm_node *n)
-{
-	return KERNELS(dev)->norms->scratch(
-		jm_tensor_width(n->in[0]), n->op == JM_OP_LAYERNORM_GRAD, dev->threads);
-}
-
-static struct cpu_layernorm layernorm_of(const struct jm_node *n, void *scratch)
-{
-	return (struct cpu_layernorm){
-		.rows = jm_tensor_rows(n->in[0]),
-		.width = jm_tensor_width(n->in[0]),
-		.eps = n->attr.norm.eps,
-		.x = cpu_vec(n->in[0]),
-		.y = cpu_vec(n->out[0]),
-		.gamma = n->in[1]->data,
-		.beta = cpu_data(n->in[2]),
-		.mean = n->out[1]->data,
-		.rstd = n->out[2]->data,
-		.accumulate = n->accumulate,
-		.scratch = scratch,
-	};
-}
-
-static int run_layernorm(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
-{
-	struct cpu_layernorm p = layernorm_of(NODE(exec), exec->scratch);
-
-	(void)err;
-	KERNELS(dev)->norms->layernorm(&p, dev->threads);
-	return 0;
-}
-
-static int run_add_layernorm(
-	const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
-{
-	const struct jm_node *sum = &exec->node[0];
-	struct cpu_layernorm p = layernorm_of(&exec->node[1], exec->scratch);
-
-	(void)err;
-	p.x = cpu_vec(sum->in[0]);
-	p.z = cpu_vec(sum->in[1]);
-	p.sum = cpu_vec(sum->out[0]);
-	KERNELS(dev)->norms->layernorm(&p, dev->threads);
-	return 0;
-}
-
-static int takes_add_layernorm(
-	const struct cpu_dev *dev, const struct jm_node *n, struct jm_err *err)
-{
-	(void)dev;
-	if (n[0].accumulate || n[0].out[0]->is_virtual || n[0].out[0] != n[1].in[0])
-		return jm_err_set(
-			err, JM_ENOSUP, "Only a sum that is kept is joined with its layer norm.");
-	return 0;
-}
-
-static int run_layernorm_grad(
-	const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
-{
-	const struct jm_node *n = NODE(exec);
-	struct cpu_layernorm_grad p = {
-		.rows = jm_tensor_rows(n->in[1]),
-		.width = jm_tensor_width(n->in[1]),
-		.dy = cpu_vec(n->in[0]),
-		.x = cpu_vec(n->in[1]),
-		.dx = cpu_vec(n->out[0]),
-		.gamma = n->in[2]->data,
-		.mean = n->in[3]->data,
-		.rstd = n->in[4]->data,
-		.dgamma = n->out[1]->data,
-		.dbeta = cpu_data(n->out[2]),
-		.accumulate = n->accumulate,
-		.scratch = exec->scratch,
-	};
-
-	(void)err;
-	KERNELS(dev)->norms->layernorm_grad(&p, dev->threads);
-	return 0;
-}
-
 /* ---- attention ----------------------------------------------------------------------------------------- */
 
 /* qkv is the input of the op, the second one of its gradient. */
@@ -291,7 +182,7 @@ static int run_attention_grad(
 	return 0;
 }
 
-/* ---- loss and optimizer ---------------------------------------------------------------------------------- */
+/* ---- loss ------------------------------------------------------------------------------------------------ */
 
 static size_t scratch_xent(const struct cpu_dev *dev, const struct jm_node *n)
 {
@@ -319,47 +210,6 @@ static int run_xent(const struct cpu_dev *dev, const struct cpu_exec *exec, stru
 	return 0;
 }
 
-static size_t scratch_norm(const struct cpu_dev *dev, const struct jm_node *n)
-{
-	return KERNELS(dev)->optims->norm_scratch(jm_tensor_count(n->in[0]));
-}
-
-static int run_norm(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
-{
-	const struct jm_node *n = NODE(exec);
-
-	(void)err;
-	KERNELS(dev)->optims->norm(n->in[0]->data, jm_tensor_count(n->in[0]), n->out[0]->data,
-		bit(n, 0), exec->scratch, dev->threads);
-	return 0;
-}
-
-static int run_adamw(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
-{
-	const struct jm_node *n = NODE(exec);
-	struct cpu_adamw a = {
-		.n = jm_tensor_count(n->in[0]),
-		.n_decay = n->attr.adamw.n_decay,
-		.g = n->in[0]->data,
-		.norm = cpu_data(n->in[1]),
-		.now = n->in[2]->data,
-		.p = n->out[0]->data,
-		.m = n->out[1]->data,
-		.v = n->out[2]->data,
-		.beta1 = n->attr.adamw.beta1,
-		.beta2 = n->attr.adamw.beta2,
-		.eps = n->attr.adamw.eps,
-		.weight_decay = n->attr.adamw.weight_decay,
-		.clip = n->attr.adamw.clip,
-		.unscale = cpu_scale(n->in[3], 1),
-		.bf16 = n->out[0]->type == JM_BF16,
-	};
-
-	(void)err;
-	KERNELS(dev)->optims->adamw(&a, dev->threads);
-	return 0;
-}
-
 /* ---- the table -------------------------------------------------------------------------------------------- */
 
 static const struct cpu_op own[] = {
@@ -367,17 +217,9 @@ static const struct cpu_op own[] = {
 	{{JM_OP_EMBED_GRAD}, 1, NULL, NULL, NULL, run_embed_grad, NULL},
 	{{JM_OP_ROPE}, 1, takes_rope, NULL, build_rope, run_rope, drop_rope},
 	{{JM_OP_ROPE_GRAD}, 1, takes_rope, NULL, build_rope, run_rope, drop_rope},
-	{{JM_OP_GELU}, 1, NULL, NULL, NULL, run_gelu, NULL},
-	{{JM_OP_GELU_GRAD}, 1, NULL, NULL, NULL, run_gelu_grad, NULL},
-	{{JM_OP_LAYERNORM}, 1, NULL, scratch_layernorm, NULL, run_layernorm, NULL},
-	{{JM_OP_LAYERNORM_GRAD}, 1, NULL, scratch_layernorm, NULL, run_layernorm_grad, NULL},
-	{{JM_OP_ADD, JM_OP_LAYERNORM}, 2, takes_add_layernorm, scratch_layernorm, NULL,
-		run_add_layernorm, NULL},
 	{{JM_OP_ATTENTION}, 1, takes_attention, scratch_attention, NULL, run_attention, NULL},
 	{{JM_OP_ATTENTION_GRAD}, 1, NULL, scratch_attention, NULL, run_attention_grad, NULL},
 	{{JM_OP_SOFTMAX_XENT}, 1, NULL, scratch_xent, NULL, run_xent, NULL},
-	{{JM_OP_NORM}, 1, NULL, scratch_norm, NULL, run_norm, NULL},
-	{{JM_OP_ADAMW}, 1, NULL, NULL, NULL, run_adamw, NULL},
 	{.n_nodes = 0},
 };
 
@@ -407,7 +249,8 @@ static const struct cpu_op *find_in(
 
 const struct cpu_op *cpu_op_find(const struct jm_node *const *node, int n)
 {
-	const struct cpu_op *const tables[] = {cpu_ops_image, cpu_ops_more, cpu_ops_tokens, own};
+	const struct cpu_op *const tables[] = {
+		cpu_ops_image, cpu_ops_act, cpu_ops_norm, cpu_ops_tokens, cpu_ops_update, own};
 	const struct cpu_op *found = NULL;
 
 	for (size_t i = 0; i < sizeof by_onednn / sizeof *by_onednn; i++) {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Over flat slabs of f32: the norm, and AdamW (arXiv 1711.05101) in one pass over memory. */
+/*
+ * Over flat slabs: the norm, and AdamW (arXiv 1711.05101), Adam (arXiv 1412.6980) and SGD with momentum,
+ * each in one pass over memory.
+ */
 #include "kernels.h"
 #include "simd.h"
 #include "sixteen.h"
@@ -7,6 +10,13 @@
 #include <math.h>
 
 enum { BLOCK = 1 << 16, RUN = 512 };
+
+static int64_t block_end(int64_t from, int64_t n)
+{
+	return n - from < BLOCK ? n : from + BLOCK;
+}
+
+/* ---- the norm ------------------------------------------------------------------------------------------- */
 
 static size_t norm_scratch(int64_t n)
 {
@@ -38,88 +48,142 @@ static void norm(const float *x, int64_t n, float *y, bool add, double *scratch,
 #pragma omp parallel for schedule(static) num_threads(threads)
 	for (int64_t b = 0; b < blocks; b++) {
 		int64_t from = b * BLOCK;
-		scratch[b] = sum_squares(x + from, n - from < BLOCK ? n - from : BLOCK);
+		scratch[b] = sum_squares(x + from, block_end(from, n) - from);
 	}
 	for (int64_t b = 0; b < blocks; b++)
 		total += scratch[b];
 	*y = (float)sqrt(total) + (add ? *y : 0);
 }
 
-struct adamw_factors {
-	float clip, decay, beta1, rest1, beta2, rest2, rate, eps, correction2;
+/* ---- the rules, for n elements of f32 ------------------------------------------------------------------- */
+
+/* The elements that a thread is at; clip: what gradients are multiplied with; decay: the weights', or 0. */
+struct piece {
+	int64_t n;
+	const float *g;
+	float *p, *m, *v;
+	float clip;
+	double decay;
 };
 
-static void adamw_range(const struct cpu_adamw *a, int64_t from, int64_t to, struct adamw_factors f)
+/* apart: AdamW, whose decay does not pass through the moments. */
+JM_INLINE void adam_as(const struct cpu_update *u, const struct piece *x, bool apart)
 {
-	const float *restrict grad = a->g;
-	float *restrict p = a->p, *restrict m = a->m, *restrict v = a->v;
+	const float *restrict grad = x->g;
+	float *restrict p = x->p, *restrict m = x->m, *restrict v = x->v;
+	float clip = x->clip, eps = (float)u->eps, rate = u->now[0] / u->now[1];
+	float shrink = apart ? (float)((double)u->now[0] * x->decay) : 0;
+	float decay = apart ? 0 : (float)x->decay;
+	float beta1 = (float)u->beta1, rest1 = (float)(1 - u->beta1);
+	float beta2 = (float)u->beta2, rest2 = (float)(1 - u->beta2);
+	float correction2 = 1.f / u->now[2];
 
 #pragma omp simd
-	for (int64_t i = from; i < to; i++) {
-		float g = grad[i] * f.clip, old = p[i] - f.decay * p[i];
-		float m1 = f.beta1 * m[i] + f.rest1 * g;
-		float v1 = f.beta2 * v[i] + f.rest2 * g * g;
+	for (int64_t i = 0; i < x->n; i++) {
+		float g = grad[i] * clip + (apart ? 0 : decay * p[i]);
+		float m1 = beta1 * m[i] + rest1 * g, v1 = beta2 * v[i] + rest2 * g * g;
+		float old = apart ? p[i] - shrink * p[i] : p[i];
+
 		m[i] = m1;
 		v[i] = v1;
-		p[i] = old - f.rate * m1 / (sqrtf(v1 * f.correction2) + f.eps);
+		p[i] = old - rate * m1 / (sqrtf(v1 * correction2) + eps);
 	}
 }
 
-static void adamw_part(const struct cpu_adamw *a, int64_t from, int64_t to, struct adamw_factors f)
+static void sgd(const struct cpu_update *u, const struct piece *x)
 {
-	float p[SIXTEEN_PIECE], m[SIXTEEN_PIECE], v[SIXTEEN_PIECE];
-	uint64_t key;
+	const float *restrict grad = x->g;
+	float *restrict p = x->p, *restrict m = x->m;
+	float clip = x->clip, decay = (float)x->decay, momentum = (float)u->beta1;
+	float rate = u->now[0], of_g = u->nesterov ? 1 : 0, of_m = u->nesterov ? momentum : 1;
 
-	if (!a->bf16) {
-		adamw_range(a, from, to, f);
-		return;
+#pragma omp simd
+	for (int64_t i = 0; i < x->n; i++) {
+		float g = grad[i] * clip + decay * p[i], m1 = momentum * m[i] + g;
+
+		m[i] = m1;
+		p[i] -= rate * (of_g * g + of_m * m1);
 	}
-	key = sixteen_key(a->now, 3);
+}
+
+static void apply(const struct cpu_update *u, const struct piece *x)
+{
+	switch (u->rule) {
+	case CPU_ADAMW:
+		adam_as(u, x, true);
+		break;
+	case CPU_ADAM:
+		adam_as(u, x, false);
+		break;
+	case CPU_SGD:
+		sgd(u, x);
+		break;
+	}
+}
+
+/* ---- a pass over the slabs ------------------------------------------------------------------------------ */
+
+/* bf16 slabs, a little at a time: widened, updated as f32, rounded stochastically. */
+static void apply_sixteen(
+	const struct cpu_update *u, int64_t from, int64_t to, float clip, double decay)
+{
+	float value[3][SIXTEEN_PIECE];
+	float *const slab[3] = {u->p, u->m, u->v};
+	int n_slabs = u->v ? 3 : 2;
+	uint64_t key = sixteen_key(u->now, u->rule == CPU_SGD ? 1 : 3);
+
 	for (int64_t at = from; at < to; at += SIXTEEN_PIECE) {
-		int64_t n = to - at < SIXTEEN_PIECE ? to - at : SIXTEEN_PIECE;
-		struct cpu_adamw piece = {.g = a->g + at, .p = p, .m = m, .v = v};
+		struct piece x = {to - at < SIXTEEN_PIECE ? to - at : SIXTEEN_PIECE, u->g + at,
+			value[0], value[1], value[2], clip, decay};
 
-		sixteen_widen(a->p, at, n, p);
-		sixteen_widen(a->m, at, n, m);
-		sixteen_widen(a->v, at, n, v);
-		adamw_range(&piece, 0, n, f);
-		sixteen_round(p, at, n, 0, key, a->p);
-		sixteen_round(m, at, n, 1, key, a->m);
-		sixteen_round(v, at, n, 2, key, a->v);
+		for (int i = 0; i < n_slabs; i++)
+			sixteen_widen(slab[i], at, x.n, value[i]);
+		apply(u, &x);
+		for (int i = 0; i < n_slabs; i++)
+			sixteen_round(value[i], at, x.n, i, key, slab[i]);
 	}
 }
 
-static void adamw(const struct cpu_adamw *a, int threads)
+static void apply_range(
+	const struct cpu_update *u, int64_t from, int64_t to, float clip, double decay)
 {
-	float clip = 1;
-	int64_t blocks = (a->n + BLOCK - 1) / BLOCK;
+	struct piece x = {to - from, u->g + from, u->p + from, u->m + from,
+		u->v ? u->v + from : NULL, clip, decay};
 
-	if (a->norm && !isfinite(*a->norm))
+	if (u->bf16)
+		apply_sixteen(u, from, to, clip, decay);
+	else
+		apply(u, &x);
+}
+
+/* By how much the gradient shrinks; negative: the norm is not finite, nothing may change. */
+static float clip_factor(const struct cpu_update *u)
+{
+	float factor = 1;
+
+	if (u->norm && !isfinite(*u->norm))
+		return -1;
+	if (u->norm && u->clip > 0)
+		factor = fminf(1.f, (float)(u->clip / ((double)*u->norm * u->unscale + 1e-6)));
+	return factor * (float)u->unscale;
+}
+
+/* From the end: what the norm has read last is in the cache still. */
+static void update(const struct cpu_update *u, int threads)
+{
+	int64_t blocks = (u->n + BLOCK - 1) / BLOCK;
+	float clip = clip_factor(u);
+
+	if (clip < 0)
 		return;
-	if (a->norm && a->clip > 0)
-		clip = fminf(1.f, (float)(a->clip / ((double)*a->norm * a->unscale + 1e-6)));
-	clip *= (float)a->unscale;
-	struct adamw_factors f = {
-		.clip = clip,
-		.decay = (float)((double)a->now[0] * a->weight_decay),
-		.beta1 = (float)a->beta1,
-		.rest1 = (float)(1 - a->beta1),
-		.beta2 = (float)a->beta2,
-		.rest2 = (float)(1 - a->beta2),
-		.rate = a->now[0] / a->now[1],
-		.eps = (float)a->eps,
-		.correction2 = 1.f / a->now[2],
-	};
-	struct adamw_factors plain = f;
-
-	plain.decay = 0;
 #pragma omp parallel for schedule(static) num_threads(threads)
-	for (int64_t b = 0; b < blocks; b++) {
-		int64_t from = b * BLOCK, to = from + BLOCK < a->n ? from + BLOCK : a->n;
-		int64_t middle = a->n_decay < from ? from : a->n_decay > to ? to : a->n_decay;
-		adamw_part(a, from, middle, f);
-		adamw_part(a, middle, to, plain);
+	for (int64_t b = blocks - 1; b >= 0; b--) {
+		int64_t from = b * BLOCK, to = block_end(from, u->n);
+		int64_t middle = u->n_decay < from ? from : u->n_decay > to ? to : u->n_decay;
+
+		apply_range(u, from, middle, clip, u->weight_decay);
+		apply_range(u, middle, to, clip, 0);
 	}
 }
 
-const struct cpu_optims JM_CPU(cpu_optims) = {norm_scratch, norm, adamw};
+const struct cpu_optims JM_CPU(cpu_optims) = {norm_scratch, norm, update};

@@ -283,7 +283,7 @@ static void norms(void **unused)
 	for (int i = 0; i < 2; i++) {
 		const struct cpu_norms *k = set[i]->norms;
 		void *scratch = scratch_new(k->scratch(WIDTH, true, THREADS));
-		struct cpu_layernorm f = {.rows = ROWS,
+		struct cpu_norm f = {.rows = ROWS,
 			.width = WIDTH,
 			.eps = 1e-5,
 			.x = {x, false},
@@ -292,7 +292,7 @@ static void norms(void **unused)
 			.mean = mean,
 			.rstd = rstd,
 			.scratch = scratch};
-		struct cpu_layernorm_grad b = {.rows = ROWS,
+		struct cpu_norm_grad b = {.rows = ROWS,
 			.width = WIDTH,
 			.dy = {dy, false},
 			.x = {x, false},
@@ -303,8 +303,8 @@ static void norms(void **unused)
 			.dgamma = dgamma[i],
 			.dbeta = dbeta[i],
 			.scratch = scratch};
-		k->layernorm(&f, THREADS);
-		k->layernorm_grad(&b, THREADS);
+		k->norm(&f, THREADS);
+		k->grad(&b, THREADS);
 		free(scratch);
 	}
 	same(out[0], out[1], ALL, 1e-5);

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Activations, sums and dropout on our own kernels: from nodes to arguments. */
+#include <math.h>
+
+#include "engine/rng.h"
+#include "layout.h"
+
+#define NODE(exec)   (&(exec)->node[0])
+#define KERNELS(dev) (dev)->kernels
+
+/* ---- elementwise: whatever the layout, the padding included (f(0) = 0) ---------------------------------- */
+
+static enum cpu_act act_of(enum jm_op op)
+{
+	switch (op) {
+	case JM_OP_RELU:
+	case JM_OP_RELU_GRAD:
+		return CPU_RELU;
+	case JM_OP_SILU:
+	case JM_OP_SILU_GRAD:
+		return CPU_SILU;
+	default:
+		return CPU_GELU_ERF;
+	}
+}
+
+static int run_act(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = NODE(exec);
+
+	(void)err;
+	KERNELS(dev)->acts->act(act_of(n->op), cpu_vec(n->in[0]), cpu_vec(n->out[0]),
+		cpu_layout_elements(n->out[0]), cpu_adds(n, 0), dev->threads);
+	return 0;
+}
+
+static int run_act_grad(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = NODE(exec);
+
+	(void)err;
+	KERNELS(dev)->acts->grad(act_of(n->op), cpu_vec(n->in[0]), cpu_vec(n->in[1]),
+		cpu_vec(n->out[0]), cpu_layout_elements(n->out[0]), cpu_adds(n, 0), dev->threads);
+	return 0;
+}
+
+static int run_gelu(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = NODE(exec);
+
+	(void)err;
+	KERNELS(dev)->pointwise->gelu(cpu_vec(n->in[0]), cpu_vec(n->out[0]),
+		cpu_layout_elements(n->out[0]), cpu_adds(n, 0), dev->threads);
+	return 0;
+}
+
+static int run_gelu_grad(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = NODE(exec);
+
+	(void)err;
+	KERNELS(dev)->pointwise->gelu_grad(cpu_vec(n->in[0]), cpu_vec(n->in[1]), cpu_vec(n->out[0]),
+		cpu_layout_elements(n->out[0]), cpu_adds(n, 0), dev->threads);
+	return 0;
+}
+
+static int run_add(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = NODE(exec);
+
+	(void)err;
+	KERNELS(dev)->pointwise->add(cpu_vec(n->in[0]), cpu_vec(n->in[1]), cpu_vec(n->out[0]),
+		cpu_layout_elements(n->out[0]), cpu_adds(n, 0), dev->threads);
+	return 0;
+}
+
+static int run_swiglu(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = NODE(exec);
+	bool back = n->op == JM_OP_SWIGLU_GRAD;
+	const struct jm_tensor *y = back ? n->in[0] : n->out[0];
+	struct cpu_swiglu p = {
+		.rows = jm_tensor_rows(y),
+		.width = jm_tensor_width(y),
+		.x = cpu_vec(back ? n->in[1] : n->in[0]),
+		.y = cpu_vec(y),
+		.dx = cpu_vec(back ? n->out[0] : NULL),
+		.accumulate = cpu_adds(n, 0),
+	};
+
+	(void)err;
+	if (back)
+		KERNELS(dev)->acts->swiglu_grad(&p, dev->threads);
+	else
+		KERNELS(dev)->acts->swiglu(&p, dev->threads);
+	return 0;
+}
+
+static int run_dropout(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = NODE(exec);
+	const int32_t *now = n->in[1]->data;
+	double p = n->attr.dropout.p;
+	struct cpu_dropout how = {
+		.seed = jm_rng(n->attr.dropout.seed, (uint64_t)now[0]),
+		.below = (uint32_t)floor(p * 4294967296.0),
+		.scale = (float)(1 / (1 - p)),
+		.accumulate = cpu_adds(n, 0),
+	};
+
+	(void)err;
+	KERNELS(dev)->acts->dropout(cpu_vec(n->in[0]), cpu_vec(n->out[0]),
+		jm_tensor_count(n->out[0]), &how, dev->threads);
+	return 0;
+}
+
+/* ---- the table -------------------------------------------------------------------------------------------- */
+
+const struct cpu_op cpu_ops_act[] = {
+	{{JM_OP_GELU}, 1, NULL, NULL, NULL, run_gelu, NULL},
+	{{JM_OP_GELU_GRAD}, 1, NULL, NULL, NULL, run_gelu_grad, NULL},
+	{{JM_OP_ADD}, 1, NULL, NULL, NULL, run_add, NULL},
+	{{JM_OP_RELU}, 1, NULL, NULL, NULL, run_act, NULL},
+	{{JM_OP_SILU}, 1, NULL, NULL, NULL, run_act, NULL},
+	{{JM_OP_GELU_ERF}, 1, NULL, NULL, NULL, run_act, NULL},
+	{{JM_OP_RELU_GRAD}, 1, NULL, NULL, NULL, run_act_grad, NULL},
+	{{JM_OP_SILU_GRAD}, 1, NULL, NULL, NULL, run_act_grad, NULL},
+	{{JM_OP_GELU_ERF_GRAD}, 1, NULL, NULL, NULL, run_act_grad, NULL},
+	{{JM_OP_SWIGLU}, 1, NULL, NULL, NULL, run_swiglu, NULL},
+	{{JM_OP_SWIGLU_GRAD}, 1, NULL, NULL, NULL, run_swiglu, NULL},
+	{{JM_OP_DROPOUT}, 1, NULL, NULL, NULL, run_dropout, NULL},
+	{.n_nodes = 0},
+};
