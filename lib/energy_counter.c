@@ -218,7 +218,8 @@ static struct edge extrapolate(const struct jm_signal *counter, const struct nea
 	if (from_seen > jm_reach(counter))
 		return (struct edge){.known = false};
 	/* seen standing still for longer than a refresh: nothing flowed */
-	if (t > start && counter->refresh_ns && run->seen - start > jm_reach(counter))
+	if ((t > start || isnan(watts)) && counter->refresh_ns &&
+		run->seen - start > jm_reach(counter))
 		watts = 0;
 	if (isnan(watts))
 		return (struct edge){.known = false};

@@ -97,7 +97,7 @@ static long number_of(const char *variable)
 	if (!text || !*text)
 		return -1;
 	value = strtol(text, &end, 10);
-	return *end || value > INT_MAX ? -1 : value;
+	return *end || value >= UINT32_MAX ? -1 : value; /* uid_t's -1 is nobody's number */
 }
 
 bool jm_sudo_caller(uid_t *ret_uid, gid_t *ret_gid)

@@ -143,7 +143,7 @@ def test_sources_with_numbers_in_a_list():
 
 def test_rapl_counts(rapl):
     counter = rapl / "sys/class/powercap/intel-rapl:0/energy_uj"
-    script = f"sleep 0.3; echo 4500000 > {counter}; sleep 0.3"
+    script = f"sleep 0.3; echo 4500000 1<> {counter}; sleep 0.3"
     record = record_of("--source", "rapl", "--", "sh", "-c", script, env={"JM_ROOT": str(rapl)})
     meter = record["meters"][0]
     assert meter["joules"] == pytest.approx(3.5, abs=1e-6)

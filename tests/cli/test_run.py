@@ -158,6 +158,8 @@ def test_under_sudo_the_work_is_the_user_s(tmp_path):
     assert store.stat().st_uid == 65534 and json_file.stat().st_uid == 65534
     done = jm(*COMMAND, "--", "id", "-u", env={**env, "SUDO_GID": "0"})  # root's group is one like others
     assert done.stdout.startswith("65534\n")
+    done = jm(*COMMAND, "--", "id", "-u", env={**env, "SUDO_UID": "3000000000"})  # a directory's users
+    assert done.stdout.startswith("3000000000\n")
 
 
 # ---- failures stay visible

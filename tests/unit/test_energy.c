@@ -65,6 +65,33 @@ static void square_wave(void **state)
 	wave_close(&run);
 }
 
+/* The first reading may come a little after the stretch began, on a machine with much to do. */
+static void a_late_first_reading(void **state)
+{
+	struct jm_meters set = {0};
+	struct jm_meter meter = {.id = "m", .source = "test"};
+	struct jm_signal counter = {.quantity = JM_Q_ENERGY,
+		.step = 1e-6,
+		.refresh_ns = JM_MILLISECOND,
+		.accuracy = NAN};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_trace *trace;
+	struct jm_energy e;
+
+	(void)state;
+	jm_meters_add(&set, &meter, &err);
+	jm_meters_add_signal(&set, &counter, &err);
+	trace = jm_trace_new(&set, &err);
+	for (int ms = 5; ms <= 300; ms += 5)
+		jm_trace_append(trace, 0,
+			(struct jm_reading){ms < 150 ? 1 : 4.5, ms * JM_MILLISECOND}, &err);
+	assert_ok(jm_energy_of(trace, &set, 0, 0, 300 * JM_MILLISECOND, &e, &err), err);
+	assert_near(e.joules, 3.5, 1e-6);
+	assert_near(e.covered_s, 0.3, 1e-9);
+	jm_trace_free(trace);
+	jm_meters_done(&set);
+}
+
 /* A load that begins exactly where the stretch does, as a command's: the edge is found. */
 static void edge_of_a_command(void **state)
 {
@@ -302,6 +329,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(square_wave, reset),
+		cmocka_unit_test_setup(a_late_first_reading, reset),
 		cmocka_unit_test_setup(edge_of_a_command, reset),
 		cmocka_unit_test_setup(bound_holds, reset),
 		cmocka_unit_test_setup(without_counter, reset),
