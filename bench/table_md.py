@@ -4,7 +4,7 @@ import step
 
 METHOD = """\
 A training step is forward, backward, clipping at norm 1 and AdamW, on random images or tokens that stay the
-same. joulemark, PyTorch and a matrix product of oneDNN take turns on {threads} threads: {rounds} rounds of one
+same. joulemark, PyTorch and a matrix product of oneDNN take turns on {threads} threads: {rounds} of one
 step each and {products} products, after one that warms up. A figure is the median, in parentheses the slowest
 and the fastest. `bf16` is f32 parameters and bf16 products, in PyTorch `torch.autocast`; its images lie
 `channels_last`. PyTorch is Debian's on oneDNN and OpenBLAS, which is told the processor's family where it does
@@ -132,7 +132,7 @@ def page(data):
     cases = data["cases"]
     first = cases[0]
     method = METHOD.format(products=step.PRODUCTS, threads=data["machine"]["threads"],
-                           rounds=first["rounds"], size=first["peak"]["size"])
+                           rounds=f"{first['rounds']} round{'s' * (first['rounds'] != 1)}", size=first["peak"]["size"])
     errors = f"\n\n## Errors against f64\n\n{PARITY}\n\n{parity(data)}" if data["parity"] else ""
     if data["parity_passed"] is False:
         errors += "\n\n**A parity test failed or could not run.**"
