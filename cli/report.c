@@ -206,6 +206,7 @@ static int read_options(struct jm_cli *cli, struct jm_report_options *o)
 		.add_watts = jm_values_number(&cli->values, "add-watts"),
 		.width = (int)jm_values_number(&cli->values, "width"),
 		.cases = jm_values_number(&cli->values, "cases") > 0,
+		.published = jm_values_number(&cli->values, "published") > 0,
 	};
 	return parse_k(jm_values_text(&cli->values, "k"), o, &cli->err);
 }
@@ -276,6 +277,11 @@ static const struct jm_option options[] = {
 	{.name = "cases",
 		.type = JM_FLAG,
 		.help = "CSV with one row per case instead of one per setting"},
+	{.name = "published",
+		.type = JM_FLAG,
+		.help = "also lists what papers report for the same network, apart from the "
+			"records and without a part in any figure of theirs; of csv that list "
+			"alone"},
 	{.name = "title", .type = JM_TEXT, .help = "of the page"},
 	{.name = "width",
 		.type = JM_INT,
@@ -300,7 +306,8 @@ const struct jm_command jm_command_report = {
 		"eligible. Failed cases stay visible with their reason.",
 	.example = "joulemark report sweep.db\n"
 		   "joulemark report --html sweep.html sweep.db\n"
-		   "joulemark report --format csv --cases a.json b.json",
+		   "joulemark report --format csv --cases a.json b.json\n"
+		   "joulemark report --published resnet50.db",
 	.options = options,
 	.min_args = 1,
 	.max_args = -1,

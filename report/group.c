@@ -326,7 +326,7 @@ static const char *subject(const json_t *record)
 	return model ? model : json_string_value(jm_dim_parameter(record, "response"));
 }
 
-static void title_series(struct jm_group_series *s)
+static void title_series(const struct jm_group *g, struct jm_group_series *s)
 {
 	const json_t *command = json_object_get(s->record, "command"), *word;
 	const char *workload = jm_json_text(s->record, "workload");
@@ -335,7 +335,7 @@ static void title_series(struct jm_group_series *s)
 	if (!*workload)
 		workload = json_string_value(jm_dim_parameter(s->record, "workload"));
 	join(s->title, sizeof(s->title), "", workload ? workload : "");
-	if (subject(s->record))
+	if (subject(s->record) && !is_dim(g, "model") && !is_dim(g, "response"))
 		join(s->title, sizeof(s->title), " ", subject(s->record));
 	if (!*s->title)
 		json_array_foreach(command, i, word)
@@ -387,7 +387,7 @@ static void fill_series(struct jm_group *g, int index)
 	}
 	for (int i = 0; i < g->n_dims; i++)
 		s->soft = s->soft || g->dim[i].soft;
-	title_series(s);
+	title_series(g, s);
 }
 
 static int build(struct jm_group *g, const json_t *records, struct jm_err *err)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The report as Markdown. Whatever came from outside is escaped. */
 #include "grid.h"
+#include "json.h"
+#include "published.h"
 
 #include <string.h>
 
@@ -114,11 +116,55 @@ static int put_series(
 	return 0;
 }
 
+static int put_work(const json_t *work, FILE *out, struct jm_err *err)
+{
+	struct jm_grid grid;
+	const json_t *note;
+	char title[160];
+	size_t i;
+	int rc = jm_published_grid(work, &grid, err);
+
+	if (rc)
+		return rc;
+	jm_published_title(work, title, sizeof(title));
+	fputs("## ", out);
+	put(out, title);
+	fputs("\n\n", out);
+	put(out, jm_json_text(work, "why_not"));
+	if (grid.rows)
+		put_grid(out, &grid);
+	jm_grid_done(&grid);
+	fputc('\n', out);
+	json_array_foreach(json_object_get(work, "notes"), i, note)
+	{
+		fputs("- ", out);
+		put(out, json_string_value(note));
+		fputc('\n', out);
+	}
+	fputc('\n', out);
+	return 0;
+}
+
+static int put_published(const struct jm_group *g, FILE *out, struct jm_err *err)
+{
+	json_t *all = jm_published_of(g), *work;
+	size_t i;
+	int rc = 0;
+
+	if (!all)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the published figures.");
+	if (!json_array_size(all))
+		fputs(JM_PUBLISHED_NONE "\n", out);
+	json_array_foreach(all, i, work) if (!rc) rc = put_work(work, out, err);
+	json_decref(all);
+	return rc;
+}
+
 int jm_report_write_md(const struct jm_group *g, FILE *out, struct jm_err *err)
 {
 	int rc = 0;
 
 	for (int i = 0; i < g->n_series && !rc; i++)
 		rc = put_series(g, &g->series[i], out, err);
-	return rc;
+	return rc || !g->options.published ? rc : put_published(g, out, err);
 }

@@ -335,6 +335,16 @@
 
 	page.replaceChildren(top(), ...banners());
 	S.series.forEach((s, index) => page.append(...body(s, index)));
+	if (S.published.length)
+		page.append(
+			el("h2", {}, "Published, not measured here"),
+			el(
+				"p",
+				{ class: "soft" },
+				"From the papers, on their machines; no part of any figure, mean or verdict above.",
+			),
+			...S.published.map(JM.published),
+		);
 	page.append(
 		el("h2", {}, "Behind the figures"),
 		JM.cases(S),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The formats of a report by name. */
 #include "grid.h"
+#include "published.h"
 
 #include <stdlib.h>
 
@@ -25,7 +26,8 @@ static int write_format(const struct jm_group *g, const json_t *records,
 	case JM_REPORT_MD:
 		return jm_report_write_md(g, out, err);
 	case JM_REPORT_CSV:
-		return jm_report_write_csv(g, out, err);
+		return g->options.published ? jm_published_write_csv(g, out, err)
+					    : jm_report_write_csv(g, out, err);
 	case JM_REPORT_JSON:
 		return write_json(g, out, err);
 	case JM_REPORT_HTML:

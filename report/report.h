@@ -34,6 +34,7 @@ struct jm_report_options {
 	double add_watts; /* assumed power of the rest of the node, added to every case; 0 = none */
 	int width;	  /* columns of the terminal; 0 = 100 */
 	bool cases;	  /* CSV: one row per case instead of one per setting */
+	bool published;	  /* also what papers report, apart; CSV: that alone */
 	const json_t *traces; /* HTML: array of what jm_report_trace makes; NULL = none */
 };
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The report on a terminal. */
 #include "grid.h"
+#include "json.h"
+#include "published.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -187,11 +189,51 @@ static int put_series(
 	return rc;
 }
 
+static int put_work(const struct jm_group *g, const json_t *work, FILE *out, struct jm_err *err)
+{
+	const char *why_not = jm_json_text(work, "why_not");
+	struct jm_grid grid;
+	const json_t *note;
+	char title[160];
+	size_t i;
+	int rc = 0;
+
+	jm_published_title(work, title, sizeof(title));
+	fprintf(out, "%s\n\n", title);
+	if (*why_not)
+		put_wrapped(out, why_not, 2, g->options.width);
+	else
+		rc = jm_published_grid(work, &grid, err);
+	if (!*why_not && !rc) {
+		rc = put_blocks(&grid, g->options.width, out, err);
+		jm_grid_done(&grid);
+	}
+	json_array_foreach(json_object_get(work, "notes"), i, note)
+		put_wrapped(out, json_string_value(note), 2, g->options.width);
+	fputc('\n', out);
+	return rc;
+}
+
+static int put_published(const struct jm_group *g, FILE *out, struct jm_err *err)
+{
+	json_t *all = jm_published_of(g), *work;
+	size_t i;
+	int rc = 0;
+
+	if (!all)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the published figures.");
+	if (!json_array_size(all))
+		fputs(JM_PUBLISHED_NONE "\n", out);
+	json_array_foreach(all, i, work) if (!rc) rc = put_work(g, work, out, err);
+	json_decref(all);
+	return rc;
+}
+
 int jm_report_write_table(const struct jm_group *g, FILE *out, struct jm_err *err)
 {
 	int rc = 0;
 
 	for (int i = 0; i < g->n_series && !rc; i++)
 		rc = put_series(g, &g->series[i], out, err);
-	return rc;
+	return rc || !g->options.published ? rc : put_published(g, out, err);
 }

@@ -312,6 +312,48 @@
 		);
 	};
 
+	// What papers report: apart from all that the records hold.
+	JM.published = function (work) {
+		const column = (title, unit, key, left) => ({
+			title: title,
+			unit: unit,
+			left: left,
+			key: key,
+			of: (r) => (Number.isInteger(r[key]) || !known(r[key]) ? text(r[key]) : JM.plain(r[key])),
+		});
+		const columns = [
+			column("device", "", "device", true),
+			column("power cap", "W", "cap_watts"),
+			column("batch", "", "batch"),
+			column("precision", "", "precision", true),
+			{
+				title: "throughput per device",
+				unit: work.unit + "/s",
+				key: "items_per_s",
+				of: (r) => (r.cap_kept ? "" : "(") + text(r.items_per_s) + (r.cap_kept ? "" : ")"),
+			},
+			column("power", "W", "watts"),
+			column(work.unit + "s per joule", work.unit + "/J", "items_per_joule"),
+			column("source", "", "source", true),
+		].filter((c) => work.rows.some((r) => r[c.key] !== null));
+		return el(
+			"div",
+			{ class: "panel published" },
+			el(
+				"div",
+				{ class: "head" },
+				el("h3", {}, work.model + " training as papers report it"),
+				el("span", { class: "mark" }, work.origin),
+			),
+			work.why_not ? el("p", { class: "small" }, work.why_not) : JM.table(columns, work.rows),
+			el(
+				"ul",
+				{ class: "small soft" },
+				work.notes.map((n) => el("li", {}, n)),
+			),
+		);
+	};
+
 	JM.definitions = () =>
 		el(
 			"div",

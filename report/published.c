@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What papers report, chosen by what the records trained. */
+#include "published.h"
+#include "csv.h"
+#include "json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SAME_WORK 0.05 /* FLOPs of an item may differ by so much: heads, counting */
+
+static const struct column {
+	const char *title, *key;
+	bool left;
+} columns[] = {
+	{"device", "device", true},
+	{"cap W", "cap_watts", false},
+	{"batch", "batch", false},
+	{"precision", "precision", true},
+	{"/s per device", "items_per_s", false}, /* behind the item's name */
+	{"W", "watts", false},
+	{"/J", "items_per_joule", false}, /* behind the item's name */
+	{"source", "source", true},
+};
+#define N_COLUMNS ((int)(sizeof(columns) / sizeof(columns[0])))
+
+/* Did a run train that network in the papers' size? flops: of the first run of another size; NAN = none. */
+static bool was_trained(
+	const struct jm_group *g, const json_t *work, bool *ret_named, double *ret_flops)
+{
+	double theirs = jm_json_real_of(work, "flops_model_per_item");
+
+	*ret_named = false;
+	*ret_flops = NAN;
+	for (int i = 0; i < g->n_cases; i++) {
+		const json_t *record = g->c[i].record;
+		const char *model = json_string_value(jm_dim_parameter(record, "model"));
+		double flops = jm_json_real_of(record, "flops_model_per_item");
+
+		if (!model || strcmp(model, jm_json_text(work, "model")) != 0 || isnan(flops))
+			continue;
+		*ret_named = true;
+		if (fabs(flops / theirs - 1) <= SAME_WORK)
+			return true;
+		*ret_flops = isnan(*ret_flops) ? flops : *ret_flops;
+	}
+	return false;
+}
+
+static int refuse(json_t *work, double flops)
+{
+	const char *unit = jm_json_text(work, "unit");
+	json_t *why = json_sprintf("The papers' figures are of %s, which take %.4g GFLOP per %s; "
+				   "these runs took %.4g and cannot be put beside them.",
+		jm_json_text(work, "shape"), jm_json_real_of(work, "flops_model_per_item") / 1e9,
+		unit, flops / 1e9);
+
+	return json_object_set_new(work, "why_not", why) ||
+	       json_object_set_new(work, "rows", json_array()) ||
+	       json_object_set_new(work, "notes", json_array());
+}
+
+json_t *jm_published_of(const struct jm_group *g)
+{
+	json_t *all = json_loads(jm_published_json, 0, NULL), *found = json_array(), *work;
+	int bad = !all || !found;
+	double flops;
+	bool named;
+	size_t i;
+
+	json_array_foreach(all, i, work)
+	{
+		bool same = was_trained(g, work, &named, &flops);
+
+		if (!named || bad)
+			continue;
+		bad = same ? json_object_set_new(work, "why_not", json_string(""))
+			   : refuse(work, flops);
+		bad = bad || json_array_append(found, work);
+	}
+	json_decref(all);
+	if (!bad)
+		return found;
+	json_decref(found);
+	return NULL;
+}
+
+static void print_cell(const json_t *row, const struct column *c, char *out, size_t size)
+{
+	const json_t *value = json_object_get(row, c->key);
+	bool kept = json_is_true(json_object_get(row, "cap_kept"));
+
+	if (json_is_string(value))
+		snprintf(out, size, "%s", json_string_value(value));
+	else if (!json_is_number(value))
+		snprintf(out, size, "-");
+	else if (!strcmp(c->key, "items_per_s") && !kept)
+		snprintf(out, size, "(%.6g)", json_number_value(value));
+	else
+		snprintf(out, size, strcmp(c->key, "items_per_s") ? "%.4g" : "%.6g",
+			json_number_value(value));
+}
+
+static int fill_column(const json_t *work, const struct column *c, struct jm_grid *grid, int at)
+{
+	char text[200];
+	json_t *row;
+	size_t r;
+
+	snprintf(text, sizeof(text), "%s%s", *c->title == '/' ? jm_json_text(work, "unit") : "",
+		c->title);
+	grid->left[at] = c->left;
+	grid->title[at] = strdup(text);
+	if (!grid->title[at])
+		return -1;
+	json_array_foreach(json_object_get(work, "rows"), r, row)
+	{
+		char **cell = &grid->cell[(int)r * grid->columns + at];
+
+		print_cell(row, c, text, sizeof(text));
+		*cell = strdup(text);
+		if (!*cell)
+			return -1;
+	}
+	return 0;
+}
+
+/* What no paper gives has no column. */
+static bool is_known(const json_t *work, const struct column *c)
+{
+	const json_t *row;
+	size_t r;
+
+	json_array_foreach(json_object_get(work, "rows"), r, row)
+	{
+		if (!json_is_null(json_object_get(row, c->key)))
+			return true;
+	}
+	return false;
+}
+
+int jm_published_grid(const json_t *work, struct jm_grid *ret, struct jm_err *err)
+{
+	size_t rows = json_array_size(json_object_get(work, "rows"));
+	struct jm_grid grid = {.rows = (int)rows, .n_setting = 1};
+	const struct column *shown[N_COLUMNS];
+	bool bad;
+
+	for (int c = 0; c < N_COLUMNS; c++)
+		if (is_known(work, &columns[c]))
+			shown[grid.columns++] = &columns[c];
+	grid.title = calloc(N_COLUMNS, sizeof(*grid.title));
+	grid.left = calloc(N_COLUMNS, sizeof(*grid.left));
+	grid.cell = calloc(N_COLUMNS * (rows + 1), sizeof(*grid.cell));
+	bad = !grid.title || !grid.left || !grid.cell;
+	for (int c = 0; c < grid.columns && !bad; c++)
+		bad = fill_column(work, shown[c], &grid, c);
+	if (bad) {
+		jm_grid_done(&grid);
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the published figures.");
+	}
+	*ret = grid;
+	return 0;
+}
+
+void jm_published_title(const json_t *work, char *out, size_t size)
+{
+	snprintf(out, size, "Published, not measured here: %s training as papers report it",
+		jm_json_text(work, "model"));
+}
+
+static void put_row(const json_t *work, const json_t *row, FILE *out)
+{
+	jm_csv_put_text(out, jm_json_text(work, "model"));
+	fputc(',', out);
+	jm_csv_put_text(out, jm_json_text(work, "unit"));
+	for (int c = 0; c < N_COLUMNS; c++) {
+		const json_t *value = json_object_get(row, columns[c].key);
+
+		fputc(',', out);
+		if (json_is_string(value))
+			jm_csv_put_text(out, json_string_value(value));
+		else if (json_is_number(value))
+			fprintf(out, "%.10g", json_number_value(value));
+	}
+	fprintf(out, ",%s,", json_is_true(json_object_get(row, "cap_kept")) ? "yes" : "no");
+	jm_csv_put_text(out, jm_json_text(work, "origin"));
+	fputs("\r\n", out);
+}
+
+int jm_published_write_csv(const struct jm_group *g, FILE *out, struct jm_err *err)
+{
+	json_t *all = jm_published_of(g), *work, *row;
+	size_t i, k;
+
+	if (!all)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the published figures.");
+	fputs("model,item", out);
+	for (int c = 0; c < N_COLUMNS; c++)
+		fprintf(out, ",%s", columns[c].key);
+	fputs(",cap_kept,origin\r\n", out);
+	json_array_foreach(all, i, work)
+	{
+		json_array_foreach(json_object_get(work, "rows"), k, row) put_row(work, row, out);
+	}
+	json_decref(all);
+	return 0;
+}

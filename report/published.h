@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What papers report of the networks in a report, for their readers to look at beside what was measured.
+ * It enters no statistic, no metric and no verdict.
+ */
+#ifndef JM_PUBLISHED_H
+#define JM_PUBLISHED_H
+
+#include "grid.h"
+
+/* Made by published.py from published.json and sim/data: [{model, unit, shape, flops_model_per_item, origin
+ * ("published"), notes[], rows[] {device, cap_watts, cap_kept, batch, precision, items_per_s, watts,
+ * items_per_joule, source}}]; all per device, unknown is null. */
+extern const char jm_published_json[];
+
+/*
+ * Of the networks that the records trained, in that form; where the papers' work is of another size, rows is
+ * empty and why_not a sentence, else "". The caller owns it; NULL: no memory.
+ */
+json_t *jm_published_of(const struct jm_group *g);
+
+#define JM_PUBLISHED_NONE                                                                          \
+	"Published: no paper's figures are kept here for what these records trained."
+
+/* One network's rows as a table; jm_grid_done. */
+int jm_published_grid(const json_t *work, struct jm_grid *ret, struct jm_err *err);
+/* Its heading. */
+void jm_published_title(const json_t *work, char *out, size_t size);
+/* All of them as CSV with a head of their own. */
+int jm_published_write_csv(const struct jm_group *g, FILE *out, struct jm_err *err);
+
+#endif

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""report --published: the papers' figures beside ours, as the papers print them, and in no figure of ours."""
+import copy
+import csv
+import io
+import json
+
+import pytest
+
+from jm import SOURCE, jm
+
+RECORD = json.loads((SOURCE / "tests/data/report/h100x4.json").read_text())[0]
+FLOPS = {"resnet50": 24.5e9, "vit-l16": 369e9, "llama3-8b": 45.4e9}
+# arXiv 2603.16164, Tables 3 and 4: per GPU at 200, 300... 700 (750) W
+CAPPED = {
+    ("resnet50", "H100 94 GB"): "842.78 1312.8 1426.0 1463.2 1475.0 1479.3",
+    ("resnet50", "H200 141 GB"): "650.93 1115.7 1619.2 1915.1 2061.4 2148.6",
+    ("resnet50", "MI300X"): "771.68 789.94 924.17 1117.3 1312.8 1464.9 1525.1",
+    ("vit-l16", "H100 94 GB"): "116.40 214.90 259.00 280.05 297.79 305.97",
+    ("vit-l16", "H200 141 GB"): "87.23 170.57 257.12 301.12 331.10 358.70",
+    ("vit-l16", "MI300X"): "76.64 89.53 126.51 159.30 177.01 198.05 206.61",
+    ("llama3-8b", "H100 94 GB"): "9699.3 17982.3 24853.4 27705.3 29250.0 30271.0",
+    ("llama3-8b", "H200 141 GB"): "8914.9 14244.7 22285.7 28338.8 31586.8 34107.2",
+    ("llama3-8b", "MI300X"): "9200.7 11138.8 13119.8 14858.6 16391.0 16724.5 16843.3",
+}
+CAPS = [200, 300, 400, 500, 600, 700, 750]
+
+
+def trained(model, flops, **options):
+    """A record of one run that trained the model here."""
+    r = copy.deepcopy(RECORD)
+    r |= {"workload": "train", "device": "cpu", "precision": "f32", "flops_model_per_item": flops, "settings": []}
+    r["case"]["parameters"] = {"workload": "train", "device": "cpu", "precision": "f32",
+                               "options": {"model": model, **options}}
+    return r
+
+
+@pytest.fixture
+def report(tmp_path):
+    def run(*records, words=("--format", "json")):
+        file = tmp_path / "records.json"
+        file.write_text(json.dumps(records))
+        done = jm("report", *words, file)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+    return run
+
+
+@pytest.mark.parametrize("model", FLOPS)
+def test_figures_are_the_papers(report, model):
+    (work,) = json.loads(report(trained(model, FLOPS[model]), words=("--published", "--format", "json")))["published"]
+    assert work["model"] == model and work["origin"] == "published" and work["why_not"] == ""
+    for (name, device), text in CAPPED.items():
+        rows = [r for r in work["rows"] if r["device"] == device]
+        if name != model:
+            continue
+        assert [r["items_per_s"] for r in rows] == [float(t) for t in text.split()]
+        assert [r["cap_watts"] for r in rows] == CAPS[:len(rows)]
+        assert all(r["cap_kept"] == (device != "MI300X" or r["cap_watts"] >= 400) for r in rows)
+        # not in the tables, so not here
+        assert all(r[k] is None for r in rows for k in ("watts", "items_per_joule", "precision", "batch"))
+        assert all("arXiv 2603.16164, Table" in r["source"] for r in rows)
+
+
+def test_energy_of_an_epoch(report):
+    (work,) = json.loads(report(trained("resnet50", FLOPS["resnet50"]), words=("--published", "--format", "json")))[
+        "published"]
+    row = next(r for r in work["rows"] if r["device"].startswith("Graphcore") and r["batch"] == 2048)
+    # arXiv 2409.12994, Table III: 1889.87 images/s, 31.53 Wh an epoch of 1281167 images
+    assert row["items_per_s"] == 1889.87
+    assert row["items_per_joule"] == pytest.approx(1281167 / (31.53 * 3600), rel=1e-3)
+    assert row["watts"] == pytest.approx(31.53 * 3600 / (1281167 / 1889.87), rel=1e-3)
+
+
+def test_no_part_in_any_figure_of_ours(report):
+    ours = [trained("resnet50", FLOPS["resnet50"]), trained("vit-l16", FLOPS["vit-l16"])]
+    plain = json.loads(report(*ours))
+    with_papers = json.loads(report(*ours, words=("--published", "--format", "json")))
+    assert plain.pop("published") == [] and len(with_papers.pop("published")) == 2
+    assert plain == with_papers
+    # and the text only goes on behind ours
+    for form in ("table", "md"):
+        both = report(*ours, words=("--published", "--format", form))
+        assert both.startswith(report(*ours, words=("--format", form)))
+        assert "Published, not measured here: vit-l16" in both and "(771.68)" in both
+
+
+def test_csv_is_that_list_alone(report):
+    rows = list(csv.DictReader(io.StringIO(
+        report(trained("vit-l16", FLOPS["vit-l16"]), words=("--published", "--format", "csv")))))
+    assert len(rows) == 19 and {r["origin"] for r in rows} == {"published"}
+    h200 = next(r for r in rows if r["device"] == "H200 141 GB" and r["cap_watts"] == "700")
+    assert h200["items_per_s"] == "358.7" and h200["watts"] == "" and h200["cap_kept"] == "yes"
+
+
+def test_other_sizes_are_not_compared(report):
+    small = trained("resnet50", 0.5e9, image="32")
+    text = report(small, words=("--published",))
+    assert "24.54 GFLOP per image" in text and "took 0.5 " in " ".join(text.split()) and "2148.6" not in text
+    text = report(trained("gpt-117m", 0.7e9), words=("--published",))
+    assert "no paper's figures" in text
+
+
+def test_page_holds_them_apart(report, tmp_path):
+    page = tmp_path / "page.html"
+    report(trained("resnet50", FLOPS["resnet50"]), words=("--published", "--html", page))
+    text = page.read_text()
+    data = json.loads(text.split('<script type="application/json" id="jm-data">')[1].split("</script>")[0])
+    assert data["summary"]["published"][0]["rows"][0]["items_per_s"] == 842.78
+    assert "2148.6" not in data["settings_csv"] + data["cases_csv"] + json.dumps(data["records"])
+    assert "panel published" in text  # with a look of its own
