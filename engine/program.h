@@ -72,6 +72,20 @@ int jm_group_cover(struct jm_graph *g, int i, int end, const int *uses);
 void jm_group_uncover(struct jm_graph *g, int i, int n);
 /* schedule.c: nodes that are made again to right before their first readers */
 int jm_graph_schedule(struct jm_graph *g, struct jm_err *err);
+/* A group of canonical nodes and what was chosen for it. */
+struct jm_advice {
+	struct jm_group group;
+	struct jm_choice choice;
+	bool chosen; /* false: the backend refused where it was asked; ask again */
+	bool apart;  /* the choice is for the node without its sums, which get nodes of their own */
+};
+/* choose.c: the choices of n groups that together cost least; leaves the graph as it is */
+int jm_program_choose(struct jm_program *p, struct jm_advice *advice, int n, struct jm_err *err);
+/* Seconds with the reorders of operands as they lie now; infinite where results cannot be left so. */
+double jm_choice_cost(
+	const struct jm_program *p, const struct jm_group *group, const struct jm_choice *c);
+/* A copy that no group has read yet may still be made in another layout. */
+bool jm_choice_is_open(const struct jm_program *p, const struct jm_tensor *t);
 /* select.c: fills p->unit */
 int jm_program_select(struct jm_program *p, struct jm_err *err);
 /* once.c: copies of parameters before the micro-steps, where there are several; and how long they live */

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Select: for each group the backend's cheapest choice, with what it costs to bring operands into the
- * layouts it asks for. A refused group is split; a refused sum into an output gets a term of its own
- * and an add. Where layouts meet, a cast node is put between; a parameter's compute copy simply takes
- * the layout its first reader wants.
+ * Select: which groups the backend takes, and the choices of choose.c put into effect. A refused group is
+ * split; a refused sum into an output gets a term of its own and an add. Where layouts meet, a cast node
+ * is put between; a parameter's compute copy simply takes the layout its first reader wants.
  */
 #include "program.h"
 
@@ -15,9 +14,9 @@
 #include "op.h"
 #include "tensor.h"
 
-#define BYTES_PER_SECOND 1e10 /* of a reorder, where the device does not say */
-
-static int settle(struct jm_program *p, struct jm_node *const *node, int n, struct jm_err *err);
+/* advice: what was chosen for these nodes; NULL = the cheapest as things stand */
+static int settle(struct jm_program *p, struct jm_node *const *node, int n,
+	const struct jm_advice *advice, struct jm_err *err);
 
 static struct jm_node *node_of(const struct jm_program *p, const struct jm_unit *u, int i)
 {
@@ -70,12 +69,6 @@ static int push(struct jm_program *p, struct jm_unit *u, struct jm_err *err)
 
 /* ---- layouts ------------------------------------------------------------------------------------------ */
 
-/* These are read and written by more than this program's groups: always plain. */
-static bool stays_plain(const struct jm_tensor *t)
-{
-	return t->class != JM_CLASS_ACT && t->class != JM_CLASS_COPY;
-}
-
 /* The copies of a tensor that does not change in a step, by layout; else NULL. */
 static struct jm_tensor *find_copy(
 	const struct jm_program *p, const struct jm_tensor *t, const struct jm_layout *layout)
@@ -104,21 +97,13 @@ static struct jm_tensor *add_reorder(struct jm_program *p, struct jm_tensor *t,
 	to->layout = *layout;
 	to->bytes = jm_layout_bytes(to, layout);
 	n = jm_graph_node(g, JM_OP_CAST, &t, &to);
-	if (!n || settle(p, &n, 1, err))
+	if (!n || settle(p, &n, 1, NULL, err))
 		return NULL;
 	if (constant) {
 		jm_graph_cell(g, to)->copy = jm_graph_cell(g, t)->copy;
 		jm_graph_cell(g, t)->copy = to;
 	}
 	return to;
-}
-
-/* A copy that no group has read yet may still be made in another layout. */
-static bool is_open(const struct jm_program *p, const struct jm_tensor *t)
-{
-	const struct jm_cell *c = jm_graph_cell(p->graph, t);
-
-	return t->class == JM_CLASS_COPY && c->origin && !c->read;
 }
 
 /* Asks again for the choice of the unit that makes the copy; false = refused, nothing changed. */
@@ -148,7 +133,7 @@ static int bring(struct jm_program *p, struct jm_node *n, int i, const struct jm
 
 	if (jm_layout_equal(&t->layout, layout))
 		return 0;
-	if (is_open(p, t) && remake(p, t, layout))
+	if (jm_choice_is_open(p, t) && remake(p, t, layout))
 		return 0;
 	/* of one micro-step the copy of the first time is not to be kept for the second */
 	if (!n->again || jm_program_micro_steps(p) > 1)
@@ -165,49 +150,6 @@ static int bring(struct jm_program *p, struct jm_node *n, int i, const struct jm
 
 /* ---- choosing ------------------------------------------------------------------------------------------ */
 
-static double reorder_seconds(const struct jm_program *p, const struct jm_tensor *t)
-{
-	double rate = p->device->props.peak_bytes;
-
-	if (is_open(p, t))
-		return 0;
-	return 2 * (double)t->bytes / (rate > 0 ? rate : BYTES_PER_SECOND);
-}
-
-/* Can the results be left in the layouts of this choice? */
-static bool outputs_good(const struct jm_unit *u, const struct jm_choice *c)
-{
-	for (int k = 0; k < u->group.n_nodes; k++) {
-		const struct jm_node *n = u->group.node[k];
-
-		for (int i = 0; i < n->n_out; i++) {
-			const struct jm_tensor *t = n->out[i];
-			bool fixed = t && (stays_plain(t) || n->op == JM_OP_CAST ||
-						  n->accumulate >> i & 1);
-
-			if (fixed && !jm_layout_equal(&c->out[k][i], &t->layout))
-				return false;
-		}
-	}
-	return true;
-}
-
-static double cost_of(
-	const struct jm_program *p, const struct jm_unit *u, const struct jm_choice *c)
-{
-	double cost = isnan(c->seconds) ? 0 : c->seconds;
-
-	for (int k = 0; k < u->group.n_nodes; k++) {
-		const struct jm_node *n = u->group.node[k];
-
-		for (int i = 0; i < n->n_in; i++)
-			if (n->in[i] && !n->in[i]->is_virtual &&
-				!jm_layout_equal(&n->in[i]->layout, &c->in[k][i]))
-				cost += reorder_seconds(p, n->in[i]);
-	}
-	return outputs_good(u, c) ? cost : INFINITY;
-}
-
 static const struct jm_choice *cheapest(
 	const struct jm_program *p, const struct jm_unit *u, const struct jm_choice *choice, int n)
 {
@@ -215,7 +157,7 @@ static const struct jm_choice *cheapest(
 	double least = INFINITY;
 
 	for (int i = 0; i < n; i++) {
-		double cost = cost_of(p, u, &choice[i]);
+		double cost = jm_choice_cost(p, &u->group, &choice[i]);
 
 		if (cost < least) {
 			least = cost;
@@ -263,8 +205,10 @@ static int adopt(struct jm_program *p, struct jm_unit *u, struct jm_err *err)
 }
 
 /* The node writes its sums into tensors of their own, and an add joins each to what was there. */
-static int settle_without_sums(struct jm_program *p, struct jm_node *n, struct jm_err *err)
+static int settle_without_sums(
+	struct jm_program *p, struct jm_node *n, const struct jm_advice *advice, struct jm_err *err)
 {
+	struct jm_advice rest;
 	struct jm_graph *g = p->graph;
 	struct jm_node *add[JM_NODE_OUT];
 	int n_adds = 0, code;
@@ -282,9 +226,13 @@ static int settle_without_sums(struct jm_program *p, struct jm_node *n, struct j
 	if (g->err.code)
 		return jm_err_set(err, g->err.code, "%s", g->err.text);
 	n->accumulate = 0;
-	code = settle(p, &n, 1, err);
+	if (advice) {
+		rest = *advice;
+		rest.apart = false;
+	}
+	code = settle(p, &n, 1, advice ? &rest : NULL, err);
 	for (int i = 0; i < n_adds && !code; i++)
-		code = settle(p, &add[i], 1, err);
+		code = settle(p, &add[i], 1, NULL, err);
 	return code;
 }
 
@@ -295,7 +243,7 @@ static int refused(struct jm_program *p, struct jm_node *const *node, int n,
 	int code = 0, first;
 
 	if (n == 1 && node[0]->accumulate)
-		return settle_without_sums(p, node[0], err);
+		return settle_without_sums(p, node[0], NULL, err);
 	if (n == 1)
 		return jm_err_set(err, JM_ENOSUP, "Device %s cannot run %s (%s): %s",
 			p->device->backend->name, jm_op_name(node[0]->op), node[0]->out[0]->name,
@@ -304,29 +252,45 @@ static int refused(struct jm_program *p, struct jm_node *const *node, int n,
 	jm_group_uncover(p->graph, first, n);
 	for (int i = 0, k; i < n && !code; i += k) {
 		k = jm_group_cover(p->graph, first + i, first + n - (i == 0), p->uses);
-		code = settle(p, node + i, k, err);
+		code = settle(p, node + i, k, NULL, err);
 	}
 	return code;
 }
 
-/* Makes one unit of the nodes, or several where that is refused. */
-static int settle(struct jm_program *p, struct jm_node *const *node, int n, struct jm_err *err)
+/* The unit's choice: the one advised, or the cheapest; false = there is none, for a reason. */
+static bool choose(
+	struct jm_program *p, struct jm_unit *u, const struct jm_advice *advice, struct jm_err *why)
 {
 	struct jm_choice choice[JM_CHOICE_MAX] = {0};
-	struct jm_unit *u = unit_new(p, node, n);
-	const struct jm_choice *best;
-	struct jm_err why = JM_ERR_INIT;
-	int n_choices, code;
+	const struct jm_choice *best = advice && advice->chosen ? &advice->choice : NULL;
+	int n;
 
+	if (!best) {
+		n = p->device->backend->select(p->device->dev, &u->group, choice, why);
+		best = cheapest(p, u, choice, n);
+	}
+	if (best)
+		u->choice = *best;
+	return best;
+}
+
+/* Makes one unit of the nodes, or several where that is refused. */
+static int settle(struct jm_program *p, struct jm_node *const *node, int n,
+	const struct jm_advice *advice, struct jm_err *err)
+{
+	struct jm_err why = JM_ERR_INIT;
+	struct jm_unit *u;
+	int code;
+
+	if (advice && advice->apart)
+		return settle_without_sums(p, node[0], advice, err);
+	u = unit_new(p, node, n);
 	if (!u)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a program.");
-	n_choices = p->device->backend->select(p->device->dev, &u->group, choice, &why);
-	best = cheapest(p, u, choice, n_choices);
-	if (!best) {
+	if (!choose(p, u, advice, &why)) {
 		free(u);
 		return refused(p, node, n, &why, err);
 	}
-	u->choice = *best;
 	code = adopt(p, u, err);
 	if (code) {
 		free(u);
@@ -334,6 +298,8 @@ static int settle(struct jm_program *p, struct jm_node *const *node, int n, stru
 	}
 	return push(p, u, err);
 }
+
+/* ---- all groups ---------------------------------------------------------------------------------------- */
 
 static void count_uses(const struct jm_graph *g, int *uses)
 {
@@ -349,30 +315,90 @@ static void count_uses(const struct jm_graph *g, int *uses)
 	}
 }
 
-int jm_program_select(struct jm_program *p, struct jm_err *err)
+/* The largest cover from node `first` on that the backend takes, or a single node. */
+static int take_cover(struct jm_program *p, int first, int end, struct jm_group *group)
+{
+	struct jm_choice choice[JM_CHOICE_MAX];
+	struct jm_graph *g = p->graph;
+	int n;
+
+	for (n = jm_group_cover(g, first, end, p->uses); n > 1;
+		n = jm_group_cover(g, first, first + n - 1, p->uses)) {
+		group->n_nodes = n;
+		for (int k = 0; k < n; k++)
+			group->node[k] = g->node[first + k];
+		memset(choice, 0, sizeof(choice));
+		if (p->device->backend->select(p->device->dev, group, choice, NULL) > 0)
+			return n;
+		jm_group_uncover(g, first, n);
+	}
+	group->n_nodes = 1;
+	group->node[0] = g->node[first];
+	return 1;
+}
+
+/* group_of: [node]: the group it is in, for the gradients' hint. Returns how many groups there are. */
+static int cover_all(struct jm_program *p, struct jm_advice *advice, int *group_of)
 {
 	struct jm_graph *g = p->graph;
-	int *uses = calloc((size_t)g->n_cells + 1, sizeof(*uses));
-	int n_nodes = g->n_nodes, code = 0; /* nodes that select adds come behind */
-	struct jm_node *node[JM_GROUP_MAX]; /* a copy: g->node moves when nodes are added */
+	int n_groups = 0, update = g->n_nodes - g->n_update;
 
-	if (!uses)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for a program.");
-	count_uses(g, uses);
+	for (int i = 0, n; i < g->n_nodes; i += n, n_groups++) {
+		struct jm_group *group = &advice[n_groups].group;
+		const struct jm_node *fwd = NULL;
+
+		n = take_cover(p, i, i < update ? update : g->n_nodes, group);
+		for (int k = 0; k < n; k++) {
+			group_of[i + k] = n_groups;
+			fwd = fwd ? fwd : g->node[i + k]->fwd;
+		}
+		group->fwd = fwd ? &advice[group_of[fwd->id]].group : NULL;
+	}
+	return n_groups;
+}
+
+static int settle_all(
+	struct jm_program *p, const struct jm_advice *advice, int n, struct jm_err *err)
+{
+	int update = p->graph->n_nodes - p->graph->n_update, code = 0;
+
 	p->n_micro = -1;
-	p->uses = uses;
-	for (int i = 0, n; i < n_nodes && !code; i += n) {
-		if (i == n_nodes - g->n_update)
+	for (int i = 0; i < n && !code; i++) {
+		struct jm_node *node[JM_GROUP_MAX]; /* a copy: g->node moves when nodes are added */
+		const struct jm_group *group = &advice[i].group;
+		int first = group->node[0]->id;
+
+		if (first == update)
 			p->n_micro = p->n_units;
-		n = jm_group_cover(g, i, n_nodes, uses);
-		memcpy(node, &g->node[i], (size_t)n * sizeof(*node));
-		code = settle(p, node, n, err);
+		memcpy(node, &p->graph->node[first], (size_t)group->n_nodes * sizeof(*node));
+		code = settle(p, node, group->n_nodes, &advice[i], err);
 	}
 	if (p->n_micro < 0)
 		p->n_micro = p->n_units;
-	p->uses = NULL;
-	free(uses);
-	if (g->err.code)
-		code = jm_err_set(err, g->err.code, "%s", g->err.text);
 	return code;
+}
+
+int jm_program_select(struct jm_program *p, struct jm_err *err)
+{
+	struct jm_graph *g = p->graph;
+	struct jm_advice *advice = calloc((size_t)g->n_nodes + 1, sizeof(*advice));
+	int *uses = calloc((size_t)g->n_cells + 1, sizeof(*uses));
+	int *group_of = calloc((size_t)g->n_nodes + 1, sizeof(*group_of));
+	int n, code = JM_ENOMEM;
+
+	if (advice && uses && group_of) {
+		count_uses(g, uses);
+		p->uses = uses;
+		n = cover_all(p, advice, group_of);
+		code = jm_program_choose(p, advice, n, err);
+		if (!code)
+			code = settle_all(p, advice, n, err);
+		p->uses = NULL;
+	} else {
+		jm_err_set(err, code, "Out of memory for a program.");
+	}
+	free(advice);
+	free(uses);
+	free(group_of);
+	return g->err.code ? jm_err_set(err, g->err.code, "%s", g->err.text) : code;
 }

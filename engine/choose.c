@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Choose: of the choices that the backend offers for each group the ones that together cost least,
+ * reorders between them included. Dynamic programming over the groups in their order: a way is what was
+ * chosen so far; of ways that leave the tensors that are still to be read in the same layouts, only the
+ * cheapest goes on. Exact while no more than WAYS such states stand side by side, as along a chain. What a
+ * group is offered depends on the layouts that reach it, so the backend is asked once per state.
+ */
+#include "program.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tensor.h"
+
+#define WAYS		 8
+#define LAYOUTS		 255
+#define BYTES_PER_SECOND 1e10 /* of a reorder, where the device does not say */
+
+/* The last choice of a way, and those before it. */
+struct step {
+	struct step *before, *next; /* next: of all that were ever made, to free them */
+	struct jm_choice choice;
+	bool chosen, apart;
+};
+
+struct way {
+	double cost;
+	uint8_t *layout; /* [cell]: its number in search.layouts; 0 = plain */
+	struct step *last;
+};
+
+struct search {
+	struct jm_program *p;
+	struct jm_advice *advice;
+	int *last_use; /* [cell]: the last group that names it */
+	struct way way[2][WAYS], spare;
+	int n_ways[2], now; /* way[now] before the group, way[!now] after it */
+	struct jm_layout layouts[LAYOUTS];
+	int n_layouts;
+	struct step *steps;
+};
+
+/* ---- what a choice costs ------------------------------------------------------------------------------- */
+
+bool jm_choice_is_open(const struct jm_program *p, const struct jm_tensor *t)
+{
+	const struct jm_cell *c = jm_graph_cell(p->graph, t);
+
+	return t->class == JM_CLASS_COPY && c->origin && !c->read;
+}
+
+static double reorder_seconds(const struct jm_program *p, const struct jm_tensor *t)
+{
+	double rate = p->device->props.peak_bytes;
+
+	if (jm_choice_is_open(p, t))
+		return 0;
+	return 2 * (double)t->bytes / (rate > 0 ? rate : BYTES_PER_SECOND);
+}
+
+/* These are read and written by more than this program's groups: always plain. */
+static bool stays_plain(const struct jm_tensor *t)
+{
+	return t->class != JM_CLASS_ACT && t->class != JM_CLASS_COPY;
+}
+
+/* Can the results be left in the layouts of this choice? */
+static bool outputs_good(const struct jm_group *group, const struct jm_choice *c)
+{
+	for (int k = 0; k < group->n_nodes; k++) {
+		const struct jm_node *n = group->node[k];
+
+		for (int i = 0; i < n->n_out; i++) {
+			const struct jm_tensor *t = n->out[i];
+			bool fixed = t && (stays_plain(t) || n->op == JM_OP_CAST ||
+						  n->accumulate >> i & 1);
+
+			if (fixed && !jm_layout_equal(&c->out[k][i], &t->layout))
+				return false;
+		}
+	}
+	return true;
+}
+
+double jm_choice_cost(
+	const struct jm_program *p, const struct jm_group *group, const struct jm_choice *c)
+{
+	double cost = isnan(c->seconds) ? 0 : c->seconds;
+
+	for (int k = 0; k < group->n_nodes; k++) {
+		const struct jm_node *n = group->node[k];
+
+		for (int i = 0; i < n->n_in; i++)
+			if (n->in[i] && !n->in[i]->is_virtual &&
+				!jm_layout_equal(&n->in[i]->layout, &c->in[k][i]))
+				cost += reorder_seconds(p, n->in[i]);
+	}
+	return outputs_good(group, c) ? cost : INFINITY;
+}
+
+/* ---- the tensors a group names ------------------------------------------------------------------------- */
+
+/* Calls with the operands and results of the group, and with what the forward nodes of gradients read,
+ * whose layouts are hints. */
+static void each_tensor(struct search *s, int at,
+	void (*visit)(struct search *, struct jm_tensor *, int, const void *), const void *with)
+{
+	const struct jm_group *group = &s->advice[at].group;
+
+	for (int k = 0; k < group->n_nodes; k++) {
+		const struct jm_node *n = group->node[k];
+
+		for (int i = 0; i < n->n_in; i++)
+			if (n->in[i])
+				visit(s, n->in[i], at, with);
+		for (int i = 0; i < n->n_out; i++)
+			if (n->out[i])
+				visit(s, n->out[i], at, with);
+		for (int i = 0; n->fwd && i < n->fwd->n_in; i++)
+			if (n->fwd->in[i])
+				visit(s, n->fwd->in[i], at, with);
+	}
+}
+
+static void note_use(struct search *s, struct jm_tensor *t, int at, const void *unused)
+{
+	(void)unused;
+	s->last_use[t->id] = at;
+}
+
+static void set_layout(struct jm_tensor *t, const struct jm_layout *layout)
+{
+	t->layout = *layout;
+	t->bytes = jm_layout_bytes(t, layout);
+}
+
+/* As this way leaves it. */
+static void show(struct search *s, struct jm_tensor *t, int at, const void *way)
+{
+	(void)at;
+	set_layout(t, &s->layouts[((const struct way *)way)->layout[t->id]]);
+}
+
+static void note_read(struct search *s, struct jm_tensor *t, int at, const void *unused)
+{
+	(void)at;
+	(void)unused;
+	jm_graph_cell(s->p->graph, t)->read = true;
+}
+
+/* What nobody names any more does not tell ways apart. */
+static void forget(struct search *s, struct jm_tensor *t, int at, const void *unused)
+{
+	(void)unused;
+	if (s->last_use[t->id] == at)
+		s->spare.layout[t->id] = 0;
+}
+
+/* Its number; -1 = there are too many. */
+static int number_of(struct search *s, const struct jm_layout *layout)
+{
+	for (int i = 0; i < s->n_layouts; i++)
+		if (jm_layout_equal(&s->layouts[i], layout))
+			return i;
+	if (s->n_layouts == LAYOUTS)
+		return -1;
+	s->layouts[s->n_layouts] = *layout;
+	return s->n_layouts++;
+}
+
+/* ---- from the ways before a group to those after it ---------------------------------------------------- */
+
+/* choice NULL: the backend refused, and select.c must see what becomes of the group. sums: results that
+ * are added to, as bits; apart: the backend cannot, so they are added by nodes of their own. */
+struct move {
+	const struct jm_choice *choice;
+	unsigned sums;
+	bool apart;
+};
+
+/* The tensor lies so from now on; false = there are too many layouts. */
+static bool lay(struct search *s, const struct jm_tensor *t, const struct jm_layout *layout)
+{
+	int number = number_of(s, layout);
+
+	if (number >= 0)
+		s->spare.layout[t->id] = (uint8_t)number;
+	return number >= 0;
+}
+
+/* The spare way becomes the state after the move. */
+static bool leave(struct search *s, int at, const struct way *from, const struct move *m)
+{
+	const struct jm_group *group = &s->advice[at].group;
+	bool good = true;
+
+	memcpy(s->spare.layout, from->layout, (size_t)s->p->graph->n_cells);
+	for (int k = 0; m->choice && k < group->n_nodes; k++) {
+		const struct jm_node *n = group->node[k];
+
+		for (int i = 0; i < n->n_in; i++)
+			if (n->in[i] && jm_choice_is_open(s->p, n->in[i]))
+				good &= lay(s, n->in[i], &m->choice->in[k][i]);
+		for (int i = 0; i < n->n_out; i++)
+			if (n->out[i] && !(m->sums >> i & 1))
+				good &= lay(s, n->out[i], &m->choice->out[k][i]);
+	}
+	each_tensor(s, at, forget, NULL);
+	return good;
+}
+
+static double cost_of(const struct search *s, const struct jm_group *group, const struct move *m)
+{
+	const struct jm_node *n = group->node[0];
+	double cost = m->choice ? jm_choice_cost(s->p, group, m->choice) : 0;
+
+	for (int i = 0; m->choice && m->apart && i < n->n_out; i++)
+		if (m->sums >> i & 1 && !jm_layout_equal(&m->choice->out[0][i], &n->out[i]->layout))
+			cost += reorder_seconds(s->p, n->out[i]);
+	return cost;
+}
+
+/* Where the spare way may go: in place of one with the same state or of the dearest; NULL = nowhere. */
+static struct way *place_for(struct search *s)
+{
+	struct way *way = s->way[!s->now], *dearest = way;
+	int *n = &s->n_ways[!s->now];
+
+	for (int i = 0; i < *n; i++) {
+		if (!memcmp(way[i].layout, s->spare.layout, (size_t)s->p->graph->n_cells))
+			return s->spare.cost < way[i].cost ? &way[i] : NULL;
+		if (way[i].cost > dearest->cost)
+			dearest = &way[i];
+	}
+	if (*n < WAYS)
+		return &way[(*n)++];
+	return s->spare.cost < dearest->cost ? dearest : NULL;
+}
+
+/* 1 = the move can be made, whether or not it is worth keeping; 0 = it cannot. */
+static int go_on(
+	struct search *s, int at, const struct way *from, const struct move *m, struct jm_err *err)
+{
+	struct way *to;
+	struct step *step;
+	uint8_t *layout;
+
+	s->spare.cost = from->cost + cost_of(s, &s->advice[at].group, m);
+	if (!isfinite(s->spare.cost) || !leave(s, at, from, m))
+		return 0;
+	to = place_for(s);
+	if (!to)
+		return 1;
+	step = calloc(1, sizeof(*step));
+	if (!step)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the choices of a program.");
+	*step = (struct step){
+		.before = from->last, .next = s->steps, .chosen = m->choice, .apart = m->apart};
+	if (m->choice)
+		step->choice = *m->choice;
+	s->steps = step;
+	layout = to->layout;
+	*to = (struct way){s->spare.cost, s->spare.layout, step};
+	s->spare.layout = layout;
+	return 1;
+}
+
+/* How many moves there are; negative = an error. */
+static int try_choices(struct search *s, int at, const struct way *from, unsigned sums, bool apart,
+	struct jm_err *err)
+{
+	struct jm_choice choice[JM_CHOICE_MAX] = {0};
+	struct jm_device *d = s->p->device;
+	int n = d->backend->select(d->dev, &s->advice[at].group, choice, NULL), moves = 0;
+
+	for (int i = 0; i < n; i++) {
+		int code = go_on(s, at, from, &(struct move){&choice[i], sums, apart}, err);
+
+		if (code < 0)
+			return code;
+		moves += code;
+	}
+	return moves;
+}
+
+static int extend(struct search *s, int at, const struct way *from, struct jm_err *err)
+{
+	const struct jm_group *group = &s->advice[at].group;
+	struct jm_node *n = s->p->graph->node[group->node[0]->id];
+	unsigned sums = n->accumulate;
+	int moves;
+
+	each_tensor(s, at, show, from);
+	moves = try_choices(s, at, from, sums, false, err);
+	if (!moves && sums && group->n_nodes == 1) {
+		n->accumulate = 0;
+		moves = try_choices(s, at, from, sums, true, err);
+		n->accumulate = sums;
+	}
+	if (!moves)
+		moves = go_on(s, at, from, &(struct move){NULL, sums, false}, err);
+	return moves < 0 ? moves : 0;
+}
+
+/* ---- the search ---------------------------------------------------------------------------------------- */
+
+static int walk(struct search *s, int n, struct jm_err *err)
+{
+	int code = 0;
+
+	for (int at = 0; at < n && !code; at++) {
+		s->n_ways[!s->now] = 0;
+		for (int i = 0; i < s->n_ways[s->now] && !code; i++)
+			code = extend(s, at, &s->way[s->now][i], err);
+		each_tensor(s, at, note_read, NULL);
+		s->now = !s->now;
+	}
+	return code;
+}
+
+static void take_best(struct search *s, int n)
+{
+	const struct way *way = s->way[s->now], *best = way;
+
+	for (int i = 1; i < s->n_ways[s->now]; i++)
+		if (way[i].cost < best->cost)
+			best = &way[i];
+	for (const struct step *step = best->last; step && n; step = step->before) {
+		struct jm_advice *a = &s->advice[--n];
+
+		a->choice = step->choice;
+		a->chosen = step->chosen;
+		a->apart = step->apart;
+	}
+}
+
+/* Layouts and marks as they were. */
+static void clean_up(struct search *s)
+{
+	struct jm_graph *g = s->p->graph;
+
+	for (int i = 0; i < g->n_cells; i++) {
+		set_layout(&g->cell[i]->t, &(struct jm_layout){0});
+		g->cell[i]->read = false;
+	}
+	for (struct step *step = s->steps, *next; step; step = next) {
+		next = step->next;
+		free(step);
+	}
+}
+
+int jm_program_choose(struct jm_program *p, struct jm_advice *advice, int n, struct jm_err *err)
+{
+	size_t cells = (size_t)p->graph->n_cells + 1;
+	struct search s = {.p = p, .advice = advice, .n_layouts = 1, .n_ways = {1}};
+	uint8_t *room = calloc(2 * WAYS + 1, cells);
+	int code = JM_ENOMEM;
+
+	s.last_use = calloc(cells, sizeof(*s.last_use));
+	if (room && s.last_use) {
+		for (int i = 0; i < 2 * WAYS; i++)
+			s.way[i / WAYS][i % WAYS].layout = room + (size_t)i * cells;
+		s.spare.layout = room + 2 * WAYS * cells;
+		for (int at = 0; at < n; at++)
+			each_tensor(&s, at, note_use, NULL);
+		code = walk(&s, n, err);
+		if (!code)
+			take_best(&s, n);
+		clean_up(&s);
+	} else {
+		jm_err_set(err, code, "Out of memory for the choices of a program.");
+	}
+	free(room);
+	free(s.last_use);
+	return code;
+}
