@@ -9,11 +9,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/init.h"
 #include "engine/model.h"
 #include "engine/program.h"
 #include "engine/tensor.h"
 
-static const char *const precisions[] = {"f32", "bf16", "f64", NULL};
+static const char *const precisions[] = {"f32", "bf16", "bf16-true", "f64", NULL};
 
 static const struct jm_option options[] = {
 	{.name = "batch",
@@ -31,7 +32,23 @@ static const struct jm_option options[] = {
 		.type = JM_CHOICE,
 		.choices = precisions,
 		.fallback = "f32",
-		.help = "of products and activations; parameters stay f32"},
+		.help = "of products and activations; parameters stay f32, but for bf16-true"},
+	{.name = "optimizer",
+		.type = JM_CHOICE,
+		.choices = jm_update_names,
+		.fallback = "adamw",
+		.help = "whose state is planned"},
+	{.name = "init",
+		.type = JM_CHOICE,
+		.choices = jm_init_names,
+		.fallback = "model",
+		.help = "start values of the layers' weights"},
+	{.name = "accumulate",
+		.type = JM_INT,
+		.min = 1,
+		.max = 1e6,
+		.fallback = "1",
+		.help = "micro-steps of --batch samples before an update"},
 	{.name = "device",
 		.type = JM_TEXT,
 		.argument = "NAME",
@@ -60,7 +77,7 @@ static const struct jm_option options[] = {
 
 /* All that is known once a program is planned. */
 struct plan {
-	const char *name;
+	const char *name, *precision;
 	const struct jm_values *values; /* of the command */
 	struct jm_values dims;
 	struct jm_training training;
@@ -86,11 +103,39 @@ static const char *choose_device(const struct jm_cli *cli)
 	return jm_backend_check("cpu", NULL) ? "ref" : "cpu";
 }
 
+static void choose_update(struct plan *plan)
+{
+	const char *kind = jm_values_text(plan->values, "optimizer");
+	struct jm_adamw *a = &plan->training.adamw;
+
+	*a = (struct jm_adamw){.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .momentum = 0.9};
+	while (strcmp(jm_update_names[a->kind], kind) != 0)
+		a->kind++;
+}
+
+static int choose(struct plan *plan, struct jm_err *err)
+{
+	struct jm_training *t = &plan->training;
+	const struct jm_values *v = plan->values;
+	double seq = jm_values_number(v, "seq");
+
+	plan->precision = jm_values_text(v, "precision");
+	t->dims = &plan->dims;
+	t->pure = !strcmp(plan->precision, "bf16-true");
+	t->keep_all = jm_values_number(v, "keep-all") > 0;
+	t->recompute = jm_values_number(v, "recompute") > 0;
+	t->micro_steps = (int)jm_values_number(v, "accumulate");
+	t->batch = (int64_t)jm_values_number(v, "batch");
+	t->seq = isnan(seq) ? 0 : (int64_t)seq;
+	t->init = jm_init_find(jm_values_text(v, "init"));
+	choose_update(plan);
+	return jm_dtype_find(t->pure ? "bf16" : plan->precision, &t->precision, err);
+}
+
 static int make_plan(struct jm_cli *cli, struct plan *plan)
 {
 	struct jm_training *t = &plan->training;
 	const struct jm_preset *preset;
-	double seq = jm_values_number(&cli->values, "seq");
 	struct jm_err *err = &cli->err;
 	int code;
 
@@ -100,18 +145,60 @@ static int make_plan(struct jm_cli *cli, struct plan *plan)
 	if (!code)
 		code = jm_model_dims(t->model, preset, &cli->values, &plan->dims, err);
 	if (!code)
-		code = jm_dtype_find(jm_values_text(&cli->values, "precision"), &t->precision, err);
-	t->dims = &plan->dims;
-	t->keep_all = jm_values_number(&cli->values, "keep-all") > 0;
-	t->recompute = jm_values_number(&cli->values, "recompute") > 0;
-	t->batch = (int64_t)jm_values_number(&cli->values, "batch");
-	t->seq = isnan(seq) ? 0 : (int64_t)seq;
-	t->adamw = (struct jm_adamw){.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
+		code = choose(plan, err);
 	if (!code)
 		code = jm_device_open(choose_device(cli), 0, &plan->device, err);
 	if (!code)
 		code = jm_model_train(t, &plan->graph, err);
 	return code ? code : jm_program_plan(plan->graph, &plan->device, &plan->program, err);
+}
+
+/* ---- start values -------------------------------------------------------------------------------------- */
+
+/* Of all parameters that start by this rule; false: none does. */
+static bool count_starts(
+	const struct plan *plan, enum jm_init rule, int64_t *ret_tensors, int64_t *ret_elements)
+{
+	*ret_tensors = *ret_elements = 0;
+	for (int i = 0; i < plan->graph->n_cells; i++) {
+		const struct jm_cell *c = plan->graph->cell[i];
+
+		if (c->t.class != JM_CLASS_PARAM || !c->needs_grad || c->init != rule)
+			continue;
+		*ret_elements += jm_tensor_count(&c->t);
+		++*ret_tensors;
+	}
+	return *ret_tensors > 0;
+}
+
+static void print_starts(const struct plan *plan)
+{
+	int64_t tensors, elements;
+
+	printf("start values:\n");
+	for (int rule = JM_INIT_ZERO; rule < JM_INIT_COUNT; rule++) {
+		const char *source = jm_init_source(rule);
+
+		if (!count_starts(plan, rule, &tensors, &elements))
+			continue;
+		printf("  %-28s %8lld tensor%s, %lld parameters%s%s\n", jm_init_name(rule),
+			(long long)tensors, tensors == 1 ? "" : "s", (long long)elements,
+			*source ? "; " : "", source);
+	}
+}
+
+static json_t *starts_json(const struct plan *plan)
+{
+	json_t *list = json_array();
+	int64_t tensors, elements;
+
+	for (int rule = JM_INIT_ZERO; rule < JM_INIT_COUNT; rule++)
+		if (count_starts(plan, rule, &tensors, &elements))
+			json_array_append_new(list,
+				json_pack("{s:s, s:s, s:I, s:I}", "rule", jm_init_name(rule),
+					"source", jm_init_source(rule), "tensors",
+					(json_int_t)tensors, "parameters", (json_int_t)elements));
+	return list;
 }
 
 /* ---- text ---------------------------------------------------------------------------------------------- */
@@ -127,19 +214,28 @@ static void print_scaled(const char *what, double value, const char *unit)
 	printf("  %-28s %8.4g %c%s\n", what, value, prefix[i], unit);
 }
 
+static void print_class(const struct jm_program *p, enum jm_class class, const char *what)
+{
+	print_scaled(what, (double)p->class_bytes[class], "B");
+}
+
+/* Of a step. */
 static double items(const struct plan *plan)
 {
-	return (double)(plan->training.batch * plan->training.seq);
+	return (double)(plan->training.batch * plan->training.seq) *
+	       jm_program_micro_steps(plan->program);
 }
 
 static void print_plan(const struct plan *plan)
 {
 	const struct jm_program *p = plan->program;
 	const char *item = plan->training.model->item;
+	const char *update = jm_update_names[plan->training.adamw.kind];
+	char state[32];
 	double n = items(plan);
 
-	printf("%s, training in %s, batch %lld", plan->name,
-		jm_dtype_name(plan->training.precision), (long long)plan->training.batch);
+	printf("%s, training in %s, batch %lld", plan->name, plan->precision,
+		(long long)plan->training.batch);
 	if (plan->training.model->feed == JM_FEED_TOKENS)
 		printf(", sequence %lld", (long long)plan->training.seq);
 	printf(", on %s\n\n", plan->device.backend->name);
@@ -151,7 +247,12 @@ static void print_plan(const struct plan *plan)
 	printf("memory:\n");
 	print_scaled("peak", (double)p->peak_bytes, "B");
 	print_scaled("stays between steps", (double)p->persistent_bytes, "B");
+	print_class(p, JM_CLASS_PARAM, "  parameters");
+	print_class(p, JM_CLASS_GRAD, "  gradients");
+	snprintf(state, sizeof(state), "  optimizer (%s)", update);
+	print_class(p, JM_CLASS_OPT, state);
 	print_scaled("planned over a step", (double)p->arena_bytes, "B");
+	print_starts(plan);
 }
 
 /* ---- JSON ---------------------------------------------------------------------------------------------- */
@@ -170,7 +271,7 @@ static json_t *plan_json(const struct plan *plan)
 	json_object_set_new(o, "schema", json_string("joulemark.describe/1"));
 	json_object_set_new(o, "model", json_string(plan->name));
 	json_object_set_new(o, "item", json_string(plan->training.model->item));
-	json_object_set_new(o, "precision", json_string(jm_dtype_name(plan->training.precision)));
+	json_object_set_new(o, "precision", json_string(plan->precision));
 	json_object_set_new(o, "device", json_string(plan->device.backend->name));
 	json_object_set_new(o, "batch", json_integer(plan->training.batch));
 	json_object_set_new(o, "seq", json_integer(plan->training.seq));
@@ -178,6 +279,13 @@ static json_t *plan_json(const struct plan *plan)
 	json_object_set_new(o, "flops_model_per_item", json_real(p->flops_model / n));
 	json_object_set_new(o, "flops_executed_per_item", json_real(p->flops_executed / n));
 	json_object_set_new(o, "bytes_per_item", json_real(p->bytes / n));
+	json_object_set_new(o, "parameter_bytes", whole((double)p->class_bytes[JM_CLASS_PARAM]));
+	json_object_set_new(o, "gradient_bytes", whole((double)p->class_bytes[JM_CLASS_GRAD]));
+	json_object_set_new(o, "optimizer_bytes", whole((double)p->class_bytes[JM_CLASS_OPT]));
+	json_object_set_new(
+		o, "optimizer", json_string(jm_update_names[plan->training.adamw.kind]));
+	json_object_set_new(o, "accumulate", json_integer(jm_program_micro_steps(p)));
+	json_object_set_new(o, "start_values", starts_json(plan));
 	json_object_set_new(o, "peak_bytes", whole((double)p->peak_bytes));
 	json_object_set_new(o, "persistent_bytes", whole((double)p->persistent_bytes));
 	json_object_set_new(o, "arena_bytes", whole((double)p->arena_bytes));
@@ -201,8 +309,7 @@ static bool draw(const struct plan *plan, FILE *f)
 	char title[160];
 
 	snprintf(title, sizeof(title), "%s, training in %s, batch %lld, on %s", plan->name,
-		jm_dtype_name(plan->training.precision), (long long)plan->training.batch,
-		plan->device.backend->name);
+		plan->precision, (long long)plan->training.batch, plan->device.backend->name);
 	return describe_svg_write(plan->program, title, f);
 }
 
@@ -257,7 +364,8 @@ const struct jm_command jm_command_describe = {
 	.description =
 		"Plans a training step of MODEL, a model or a preset, and prints its parameters, "
 		"its "
-		"FLOPs and memory traffic per item and its peak memory to the byte. Nothing is "
+		"FLOPs and memory traffic per item, its peak memory to the byte and its start "
+		"values. Nothing is "
 		"allocated and nothing runs, so any size can be asked for anywhere.\n\n"
 		"FLOPs are those of matrix products (a multiply-add is 2; causal attention counts "
 		"half); model FLOPs are what the mathematics needs, executed FLOPs include what is "

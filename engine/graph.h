@@ -12,14 +12,28 @@
 
 #include "backend.h"
 
-enum jm_init { JM_INIT_ZERO, JM_INIT_ONE, JM_INIT_NORMAL };
+/* How a parameter starts; init.h tells more. */
+enum jm_init {
+	JM_INIT_OWN, /* asked for: as the model has it */
+	JM_INIT_ZERO,
+	JM_INIT_ONE,
+	JM_INIT_NORMAL,
+	JM_INIT_GPT2,	   /* normal, smaller where a part of a block joins the residual stream */
+	JM_INIT_HE_NORMAL, /* variance 2 / fan-out */
+	JM_INIT_LECUN_NORMAL,	/* variance 1 / fan-in */
+	JM_INIT_TRUNC_NORMAL,	/* nothing beyond two standard deviations */
+	JM_INIT_XAVIER_UNIFORM, /* variance 2 / (fan-in + fan-out) */
+	JM_INIT_COUNT
+};
 
 /* A tensor with what the engine itself knows of it. */
 struct jm_cell {
 	struct jm_tensor t; /* first: a cell's tensor and the cell have one address */
 	/* PARAM, STATE */
 	enum jm_init init;
-	double init_std;
+	double init_std; /* of NORMAL, TRUNC_NORMAL (before the cut) and GPT2; 0 = 0.02 */
+	bool table;	 /* rows are looked up: no weight of a layer */
+	bool ends_block; /* what it makes joins the residual stream */
 	struct jm_tensor *grad;
 	struct jm_tensor *copy;	  /* PARAM: first of its copies; COPY: the next one */
 	struct jm_tensor *origin; /* COPY: the parameter */
@@ -66,8 +80,13 @@ struct jm_tensor *jm_graph_input(
 	struct jm_graph *g, const char *name, enum jm_dtype type, int rank, const int64_t *dim);
 struct jm_tensor *jm_graph_vector(
 	struct jm_graph *g, const char *name, enum jm_init init, int64_t n);
+/* The weight of a layer. */
 struct jm_tensor *jm_graph_matrix(
-	struct jm_graph *g, const char *name, double init_std, int64_t rows, int64_t width);
+	struct jm_graph *g, const char *name, enum jm_init init, int64_t rows, int64_t width);
+/* Rows to be looked up or added: tokens, positions. Normal, 0.02. */
+struct jm_tensor *jm_graph_table(struct jm_graph *g, const char *name, int64_t rows, int64_t width);
+/* Says that what the parameter makes joins the residual stream; returns it. */
+struct jm_tensor *jm_graph_ends_block(struct jm_graph *g, struct jm_tensor *t);
 struct jm_tensor *jm_graph_embed(struct jm_graph *g, struct jm_tensor *ids, struct jm_tensor *table,
 	struct jm_tensor *positions);
 /* w: a parameter; its compute copy is made where precision asks for one. */
@@ -98,8 +117,8 @@ struct jm_tensor *jm_graph_softmax_xent(
 struct jm_window {
 	int stride, pad, dilation, groups;
 };
-struct jm_tensor *jm_graph_filter(struct jm_graph *g, const char *name, double init_std, int64_t to,
-	int64_t from, int64_t rows, int64_t columns);
+struct jm_tensor *jm_graph_filter(struct jm_graph *g, const char *name, enum jm_init init,
+	int64_t to, int64_t from, int64_t rows, int64_t columns);
 struct jm_tensor *jm_graph_conv(struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *w,
 	struct jm_tensor *bias, const struct jm_window *how);
 /* By the batch's statistics, then + add (may be NULL), then ReLU if wanted. Makes the parameters

@@ -8,16 +8,15 @@
 
 #define MOMENTUM 0.1 /* of running statistics; PyTorch's default */
 
-struct jm_tensor *jm_graph_filter(struct jm_graph *g, const char *name, double init_std, int64_t to,
-	int64_t from, int64_t rows, int64_t columns)
+struct jm_tensor *jm_graph_filter(struct jm_graph *g, const char *name, enum jm_init init,
+	int64_t to, int64_t from, int64_t rows, int64_t columns)
 {
 	struct jm_tensor *t = jm_graph_tensor(
 		g, JM_CLASS_PARAM, g->matrix, 4, DIMS(to, from, rows, columns), name);
 
 	if (!t)
 		return NULL;
-	jm_graph_cell(g, t)->init = JM_INIT_NORMAL;
-	jm_graph_cell(g, t)->init_std = init_std;
+	jm_graph_cell(g, t)->init = init;
 	jm_graph_cell(g, t)->needs_grad = true;
 	return t;
 }
@@ -136,6 +135,8 @@ struct jm_tensor *jm_graph_batchnorm(struct jm_graph *g, struct jm_tensor *x, st
 		return NULL;
 	}
 	gamma = named(g, JM_CLASS_PARAM, JM_INIT_ONE, x->dim[1], name, "weight");
+	if (add)
+		jm_graph_ends_block(g, gamma);
 	beta = named(g, JM_CLASS_PARAM, JM_INIT_ZERO, x->dim[1], name, "bias");
 	rstd = statistics(g, x, eps, name, &mean);
 	y = windowed(g, x, x->dim[1], x->dim[2], x->dim[3], "batchnorm");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Start values of parameters: counters, not state, so that they depend on seed and place alone. */
+#include "init.h"
 #include "program.h"
 
 #include <math.h>
@@ -11,23 +12,70 @@
 #include "rng.h"
 #include "tensor.h"
 
+/* Two uniform values below 1 in size from one counter. */
+static void uniform_pair(uint64_t seed, uint64_t counter, float *ret)
+{
+	uint64_t bits = jm_rng(seed, counter);
+
+	ret[0] = ((float)(bits >> 40) + 0.5f) * 0x1p-23f - 1;
+	ret[1] = ((float)(bits & 0xffffff) + 0.5f) * 0x1p-23f - 1;
+}
+
 /* Two normal values from one counter (Box and Muller, 1958). */
-static void normal_pair(uint64_t seed, uint64_t counter, float std, float *ret)
+static void normal_pair(uint64_t seed, uint64_t counter, float *ret)
 {
 	uint64_t bits = jm_rng(seed, counter);
 	float u = ((float)(bits >> 40) + 1) * 0x1p-24f; /* (0, 1] */
 	float angle = (float)(bits & 0xffffff) * (0x1p-24f * 6.28318530718f);
-	float radius = std * sqrtf(-2 * logf(u)), sine = 0, cosine = 1;
+	float radius = sqrtf(-2 * logf(u)), sine = 0, cosine = 1;
 
 	sincosf(angle, &sine, &cosine);
 	ret[0] = radius * cosine;
 	ret[1] = radius * sine;
 }
 
+/* Two from within two standard deviations: others are drawn again, from counters far off. */
+static void cut_pair(uint64_t seed, uint64_t counter, float *ret)
+{
+	do {
+		normal_pair(seed, counter, ret);
+		counter += UINT64_C(1) << 48;
+	} while (fabsf(ret[0]) > 2 || fabsf(ret[1]) > 2);
+}
+
+typedef void draw_fn(uint64_t seed, uint64_t counter, float *ret);
+
+/* NULL: the same value everywhere. ret_std: of what it draws. */
+static draw_fn *draw_of(enum jm_init rule, double *ret_std)
+{
+	*ret_std = 1;
+	switch (rule) {
+	case JM_INIT_NORMAL:
+	case JM_INIT_GPT2:
+	case JM_INIT_HE_NORMAL:
+	case JM_INIT_LECUN_NORMAL:
+		return normal_pair;
+	case JM_INIT_TRUNC_NORMAL:
+		*ret_std = JM_INIT_CUT_STD;
+		return cut_pair;
+	case JM_INIT_XAVIER_UNIFORM:
+		*ret_std = sqrt(1.0 / 3);
+		return uniform_pair;
+	case JM_INIT_OWN:
+	case JM_INIT_ZERO:
+	case JM_INIT_ONE:
+	case JM_INIT_COUNT:
+		break;
+	}
+	return NULL;
+}
+
 /* A stretch of a tensor for one thread; first and n are even but for the tensor's end. */
 struct stretch {
 	const struct jm_cell *cell;
 	uint64_t seed;
+	draw_fn *draw; /* NULL = the same value everywhere */
+	float scale;   /* of what is drawn */
 	void *data;
 	int64_t first, n;
 };
@@ -36,13 +84,17 @@ static void *fill_stretch(void *arg)
 {
 	const struct stretch *s = arg;
 	const struct jm_cell *c = s->cell;
+	draw_fn *draw = s->draw;
 	float pair[2] = {0, 0};
 
 	if (c->init == JM_INIT_ONE)
 		pair[0] = pair[1] = 1;
 	for (int64_t i = s->first; i < s->first + s->n; i++) {
-		if (c->init == JM_INIT_NORMAL && !(i & 1))
-			normal_pair(s->seed, (uint64_t)i / 2, (float)c->init_std, pair);
+		if (draw && !(i & 1)) {
+			draw(s->seed, (uint64_t)i / 2, pair);
+			pair[0] *= s->scale;
+			pair[1] *= s->scale;
+		}
 		if (c->t.type == JM_F32)
 			((float *)s->data)[i] = pair[i & 1];
 		else
@@ -52,25 +104,34 @@ static void *fill_stretch(void *arg)
 }
 
 /* In as many threads as there are processors, where that pays; the values do not depend on how many. */
-static void fill(const struct jm_cell *c, uint64_t seed, void *data)
+static void fill(const struct jm_graph *g, const struct jm_cell *c, uint64_t seed, void *data)
 {
 	enum { MOST = 64, LEAST = 1 << 18 };
 	int64_t count = jm_tensor_count(&c->t), cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	int64_t threads = MIN(MIN(MAX(cpus, 1), MOST), count / LEAST + 1);
 	int64_t each = (count / threads + 2) & ~INT64_C(1);
-	struct stretch part[MOST];
+	double std;
+	struct stretch all = {.cell = c,
+			       .seed = seed,
+			       .draw = draw_of(c->init, &std),
+			       .data = data},
+		       part[MOST];
 	pthread_t thread[MOST];
 	bool started[MOST] = {false};
 
+	all.scale = (float)(jm_init_std(g, c) / std);
 	for (int64_t i = 1; i < threads; i++) {
 		int64_t first = MIN(i * each, count);
 
-		part[i] = (struct stretch){c, seed, data, first, MIN(each, count - first)};
+		part[i] = all;
+		part[i].first = first;
+		part[i].n = MIN(each, count - first);
 		started[i] = !pthread_create(&thread[i], NULL, fill_stretch, &part[i]);
 		if (!started[i])
 			fill_stretch(&part[i]);
 	}
-	fill_stretch(&(struct stretch){c, seed, data, 0, MIN(each, count)});
+	all.n = MIN(each, count);
+	fill_stretch(&all);
 	for (int64_t i = 1; i < threads; i++)
 		if (started[i])
 			pthread_join(thread[i], NULL);
@@ -92,7 +153,7 @@ int jm_program_init(struct jm_program *p, uint64_t seed, struct jm_err *err)
 		if (!data)
 			return jm_err_set(
 				err, JM_ENOMEM, "Out of memory for start values of %s.", c->t.name);
-		fill(c, jm_rng(seed, n), data);
+		fill(p->graph, c, jm_rng(seed, n), data);
 		n += c->t.class == JM_CLASS_PARAM;
 		code = jm_program_write(p, &c->t, data, err);
 		free(data);

@@ -38,8 +38,8 @@ struct jm_tensor *jm_graph_input(
 	return jm_graph_tensor(g, JM_CLASS_INPUT, type, rank, dim, name);
 }
 
-static struct jm_tensor *param(struct jm_graph *g, const char *name, enum jm_init init, double std,
-	int rank, const int64_t *dim)
+static struct jm_tensor *param(
+	struct jm_graph *g, const char *name, enum jm_init init, int rank, const int64_t *dim)
 {
 	struct jm_tensor *t = jm_graph_tensor(
 		g, JM_CLASS_PARAM, rank > 1 ? g->matrix : g->vector, rank, dim, name);
@@ -47,7 +47,6 @@ static struct jm_tensor *param(struct jm_graph *g, const char *name, enum jm_ini
 	if (!t)
 		return NULL;
 	jm_graph_cell(g, t)->init = init;
-	jm_graph_cell(g, t)->init_std = std;
 	jm_graph_cell(g, t)->needs_grad = true;
 	return t;
 }
@@ -55,13 +54,29 @@ static struct jm_tensor *param(struct jm_graph *g, const char *name, enum jm_ini
 struct jm_tensor *jm_graph_vector(
 	struct jm_graph *g, const char *name, enum jm_init init, int64_t n)
 {
-	return param(g, name, init, 0, 1, DIMS(n));
+	return param(g, name, init, 1, DIMS(n));
 }
 
 struct jm_tensor *jm_graph_matrix(
-	struct jm_graph *g, const char *name, double init_std, int64_t rows, int64_t width)
+	struct jm_graph *g, const char *name, enum jm_init init, int64_t rows, int64_t width)
 {
-	return param(g, name, JM_INIT_NORMAL, init_std, 2, DIMS(rows, width));
+	return param(g, name, init, 2, DIMS(rows, width));
+}
+
+struct jm_tensor *jm_graph_table(struct jm_graph *g, const char *name, int64_t rows, int64_t width)
+{
+	struct jm_tensor *t = param(g, name, JM_INIT_NORMAL, 2, DIMS(rows, width));
+
+	if (t)
+		jm_graph_cell(g, t)->table = true;
+	return t;
+}
+
+struct jm_tensor *jm_graph_ends_block(struct jm_graph *g, struct jm_tensor *t)
+{
+	if (t)
+		jm_graph_cell(g, t)->ends_block = true;
+	return t;
 }
 
 struct jm_tensor *jm_graph_embed(struct jm_graph *g, struct jm_tensor *ids, struct jm_tensor *table,

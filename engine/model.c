@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Models by name, their dimensions, and the graph that trains one. */
+#include "init.h"
 #include "model.h"
 
 #include <stdio.h>
@@ -171,9 +172,28 @@ int jm_model_dims(const struct jm_model *model, const struct jm_preset *preset,
 	return code;
 }
 
+/* What the gradients of the loss are multiplied by: 1 over the micro-steps, and the scale if there is one. */
+static void scale_loss(const struct jm_training *t, struct jm_graph *g, struct jm_tensor *loss)
+{
+	struct jm_node *n = jm_graph_cell(g, loss)->producer;
+	const int64_t two = 2;
+
+	g->micro_steps = t->micro_steps;
+	if (g->micro_steps > 1)
+		n->attr.xent.scale = 1.0 / g->micro_steps;
+	if (t->scaled)
+		n->in[2] = jm_graph_tensor(g, JM_CLASS_INPUT, g->vector, 1, &two, "loss.scale");
+}
+
+static int start_values(const struct jm_training *t, struct jm_graph *g, struct jm_err *err)
+{
+	if (t->init != JM_INIT_OWN)
+		jm_init_replace(g, t->init);
+	return t->zero_gamma ? jm_init_zero_gamma(g, err) : 0;
+}
+
 static int fill_in(struct jm_training *t, struct jm_graph *g, struct jm_err *err)
 {
-	const int64_t two = 2;
 	struct jm_tensor *loss;
 	int64_t seq;
 	int code = t->model->default_seq(t->dims, &seq, err);
@@ -189,13 +209,10 @@ static int fill_in(struct jm_training *t, struct jm_graph *g, struct jm_err *err
 		code = jm_err_set(err, g->err.code, "%s", g->err.text);
 	if (code)
 		return code;
-	g->micro_steps = t->micro_steps;
-	if (g->micro_steps > 1)
-		jm_graph_cell(g, loss)->producer->attr.xent.scale = 1.0 / g->micro_steps;
-	if (t->scaled)
-		jm_graph_cell(g, loss)->producer->in[2] =
-			jm_graph_tensor(g, JM_CLASS_INPUT, g->vector, 1, &two, "loss.scale");
-	code = jm_graph_gradients(g, loss, err);
+	scale_loss(t, g, loss);
+	code = start_values(t, g, err);
+	if (!code)
+		code = jm_graph_gradients(g, loss, err);
 	if (!code && t->recompute)
 		code = jm_graph_recompute(g, err);
 	else if (!code && !t->keep_all)

@@ -113,6 +113,8 @@ struct jm_training {
 	/* The input "loss.scale", {S, 1/S}: the loss is multiplied by S before its gradients, and the
 	 * update takes it out again. A power of two changes no bit while nothing overflows. */
 	bool scaled;
+	enum jm_init init; /* of the layers' weights; OWN = the model's */
+	bool zero_gamma;   /* the last batch norm of each residual block starts at 0 */
 };
 /* Network, gradients and update as one graph, with input "adamw.now" and scalars "loss", "grad.norm". */
 int jm_model_train(struct jm_training *t, struct jm_graph **ret, struct jm_err *err);

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A decoder-only transformer as GPT-2 (Radford et al. 2019) and Megatron-LM (arXiv 1909.08053) have it:
- * layer norm before each part, biases everywhere, tanh GELU, embedding and output share one table.
+ * layer norm before each part, biases everywhere, tanh GELU, embedding and output share one table. Start
+ * values as in GPT-2.
  */
 #include "engine/model.h"
 
-#include <math.h>
 #include <stdio.h>
 
-#define EPS	 1e-5
-#define THETA	 10000.0
-#define INIT_STD 0.02
+#define EPS   1e-5
+#define THETA 10000.0
 
 #define CARAML "arXiv 2409.12994, github.com/FZJ-JSC/CARAML"
 
@@ -110,42 +109,38 @@ static struct jm_tensor *norm(
 		jm_graph_vector(g, beta, JM_INIT_ZERO, width), EPS);
 }
 
-/* y[.., to] = x[.., from] w[to, from]^T + b */
+/* y[.., to] = x[.., from] w[to, from]^T + b. ends: into the residual stream, and so smaller at the start. */
 static struct jm_tensor *linear(struct jm_graph *g, struct jm_tensor *x, int64_t from, int64_t to,
-	double std, const char *name)
+	bool ends, const char *name)
 {
 	char weight[32], bias[32];
+	struct jm_tensor *w;
 
 	snprintf(weight, sizeof(weight), "%s.weight", name);
 	snprintf(bias, sizeof(bias), "%s.bias", name);
-	return jm_graph_linear(g, x, jm_graph_matrix(g, weight, std, to, from),
+	w = jm_graph_matrix(g, weight, JM_INIT_GPT2, to, from);
+	return jm_graph_linear(g, x, ends ? jm_graph_ends_block(g, w) : w,
 		jm_graph_vector(g, bias, JM_INIT_ZERO, to));
-}
-
-/* What flows back into the residual stream starts smaller, by GPT-2's rule. */
-static double residual_std(const struct dims *d)
-{
-	return INIT_STD / sqrt(2 * (double)d->layers);
 }
 
 static struct jm_tensor *attention(struct jm_graph *g, struct jm_tensor *x, const struct dims *d)
 {
 	struct jm_tensor *h = norm(g, x, d->hidden, "ln_1");
 
-	h = linear(g, h, d->hidden, 3 * d->hidden, INIT_STD, "attn.qkv");
+	h = linear(g, h, d->hidden, 3 * d->hidden, false, "attn.qkv");
 	if (d->rotary)
 		h = jm_graph_rope(g, h, d->heads, d->heads, THETA);
 	h = jm_graph_attention(g, h, d->heads, d->heads, true);
-	return linear(g, h, d->hidden, d->hidden, residual_std(d), "attn.out");
+	return linear(g, h, d->hidden, d->hidden, true, "attn.out");
 }
 
 static struct jm_tensor *feed_forward(struct jm_graph *g, struct jm_tensor *x, const struct dims *d)
 {
 	struct jm_tensor *h = norm(g, x, d->hidden, "ln_2");
 
-	h = linear(g, h, d->hidden, d->ffn, INIT_STD, "mlp.in");
+	h = linear(g, h, d->hidden, d->ffn, false, "mlp.in");
 	h = jm_graph_gelu(g, h);
-	return linear(g, h, d->ffn, d->hidden, residual_std(d), "mlp.out");
+	return linear(g, h, d->ffn, d->hidden, true, "mlp.out");
 }
 
 static struct jm_tensor *network(struct jm_graph *g, const struct dims *d)
@@ -153,12 +148,11 @@ static struct jm_tensor *network(struct jm_graph *g, const struct dims *d)
 	const int64_t tokens[] = {d->batch, d->seq};
 	struct jm_tensor *ids = jm_graph_input(g, "ids", JM_I32, 2, tokens);
 	struct jm_tensor *target = jm_graph_input(g, "target", JM_I32, 2, tokens);
-	struct jm_tensor *table =
-		jm_graph_matrix(g, "tokens.weight", INIT_STD, d->vocab, d->hidden);
+	struct jm_tensor *table = jm_graph_table(g, "tokens.weight", d->vocab, d->hidden);
 	struct jm_tensor *positions = NULL, *x;
 
 	if (!d->rotary)
-		positions = jm_graph_matrix(g, "positions.weight", INIT_STD, d->context, d->hidden);
+		positions = jm_graph_table(g, "positions.weight", d->context, d->hidden);
 	x = jm_graph_dropout(g, jm_graph_embed(g, ids, table, positions), g->dropout);
 	for (int64_t i = 0; i < d->layers; i++) {
 		jm_graph_scope(g, "h%lld.", (long long)i);

@@ -2,14 +2,13 @@
 /*
  * A decoder-only transformer as LLaMA has it (Touvron et al., arXiv 2302.13971; Llama 3, arXiv
  * 2407.21783): RMS norm, rotary positions, grouped heads, SwiGLU, no biases, its own output matrix.
+ * Start values: normal, 0.02, as in Hugging Face transformers (LlamaConfig.initializer_range).
  */
 #include "engine/model.h"
 
-#include <math.h>
 #include <stdio.h>
 
-#define EPS	 1e-5
-#define INIT_STD 0.02
+#define EPS 1e-5
 
 static const struct jm_option options[] = {JM_DIM_LAYERS, JM_DIM_HIDDEN, JM_DIM_HEADS,
 	JM_DIM_KV_HEADS, JM_DIM_FFN, JM_DIM_VOCAB, JM_DIM_CONTEXT, JM_DIM_THETA, {0}};
@@ -100,7 +99,16 @@ static struct jm_tensor *norm(
 static struct jm_tensor *linear(
 	struct jm_graph *g, struct jm_tensor *x, int64_t from, int64_t to, const char *name)
 {
-	return jm_graph_linear(g, x, jm_graph_matrix(g, name, INIT_STD, to, from), NULL);
+	return jm_graph_linear(g, x, jm_graph_matrix(g, name, JM_INIT_NORMAL, to, from), NULL);
+}
+
+/* Back into the residual stream. */
+static struct jm_tensor *ending(
+	struct jm_graph *g, struct jm_tensor *x, int64_t from, int64_t to, const char *name)
+{
+	struct jm_tensor *w = jm_graph_matrix(g, name, JM_INIT_NORMAL, to, from);
+
+	return jm_graph_linear(g, x, jm_graph_ends_block(g, w), NULL);
 }
 
 static struct jm_tensor *attention(struct jm_graph *g, struct jm_tensor *x, const struct dims *d)
@@ -110,7 +118,7 @@ static struct jm_tensor *attention(struct jm_graph *g, struct jm_tensor *x, cons
 	h = linear(g, h, d->hidden, (d->heads + 2 * d->kv_heads) * d->head, "attn.qkv.weight");
 	h = jm_graph_rope(g, h, d->heads, d->kv_heads, d->theta);
 	h = jm_graph_attention(g, h, d->heads, d->kv_heads, true);
-	return linear(g, h, d->hidden, d->hidden, "attn.out.weight");
+	return ending(g, h, d->hidden, d->hidden, "attn.out.weight");
 }
 
 static struct jm_tensor *feed_forward(struct jm_graph *g, struct jm_tensor *x, const struct dims *d)
@@ -118,7 +126,7 @@ static struct jm_tensor *feed_forward(struct jm_graph *g, struct jm_tensor *x, c
 	struct jm_tensor *h = norm(g, x, d, "ffn_norm.weight");
 
 	h = jm_graph_swiglu(g, linear(g, h, d->hidden, 2 * d->ffn, "ffn.gate_up.weight"));
-	return linear(g, h, d->ffn, d->hidden, "ffn.down.weight");
+	return ending(g, h, d->ffn, d->hidden, "ffn.down.weight");
 }
 
 static int llama_build(struct jm_graph *g, const struct jm_values *v, int64_t batch, int64_t seq,
@@ -130,8 +138,7 @@ static int llama_build(struct jm_graph *g, const struct jm_values *v, int64_t ba
 	struct jm_tensor *target = jm_graph_input(g, "target", JM_I32, 2, tokens), *x;
 
 	(void)err;
-	x = jm_graph_embed(
-		g, ids, jm_graph_matrix(g, "tokens.weight", INIT_STD, d.vocab, d.hidden), NULL);
+	x = jm_graph_embed(g, ids, jm_graph_table(g, "tokens.weight", d.vocab, d.hidden), NULL);
 	for (int64_t i = 0; i < d.layers; i++) {
 		jm_graph_scope(g, "h%lld.", (long long)i);
 		x = jm_graph_add(g, x, attention(g, x, &d));

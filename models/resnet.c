@@ -2,15 +2,16 @@
 /*
  * Residual networks (He et al., arXiv 1512.03385) as torchvision has them: "v1.5", where the stride of a
  * bottleneck is in its 3 x 3 convolution. Names of parameters are torchvision's.
+ * Start values too: He et al., arXiv 1502.01852, by fan-out.
  */
 #include "engine/model.h"
 
-#include <math.h>
 #include <stdio.h>
 
 #define EPS	 1e-5
 #define STAGES	 4
-#define SMALLEST 32 /* pixels: the product of all strides */
+#define FC_STD	 0.01 /* Goyal et al., arXiv 1706.02677; torchvision leaves it to nn.Linear */
+#define SMALLEST 32   /* pixels: the product of all strides */
 
 #define PAPER "arXiv 1512.03385, pytorch/vision torchvision/models/resnet.py"
 
@@ -75,17 +76,17 @@ static int resnet_default_seq(const struct jm_values *v, int64_t *ret, struct jm
 	return 0;
 }
 
-/* A convolution without bias. Start values: He et al., arXiv 1502.01852, by what goes out. */
+/* A convolution without bias. */
 static struct jm_tensor *conv(
 	struct jm_graph *g, struct jm_tensor *x, int64_t to, int size, int stride, const char *name)
 {
-	double std = sqrt(2.0 / ((double)(size * size) * (double)to));
 	char weight[32];
 
 	if (!x)
 		return NULL;
 	snprintf(weight, sizeof(weight), "%s.weight", name);
-	return jm_graph_conv(g, x, jm_graph_filter(g, weight, std, to, x->dim[1], size, size), NULL,
+	return jm_graph_conv(g, x,
+		jm_graph_filter(g, weight, JM_INIT_HE_NORMAL, to, x->dim[1], size, size), NULL,
 		&(struct jm_window){.stride = stride, .pad = size / 2});
 }
 
@@ -148,15 +149,17 @@ static int resnet_build(struct jm_graph *g, const struct jm_values *v, int64_t b
 	const int64_t size = jm_dim(v, "image"), pixels[] = {batch, 3, size, size};
 	const int64_t classes = jm_dim(v, "classes"), width = jm_dim(v, "hidden");
 	struct jm_tensor *image = jm_graph_input(g, "image", g->compute, 4, pixels);
-	struct jm_tensor *target = jm_graph_input(g, "target", JM_I32, 1, &batch), *x;
+	struct jm_tensor *target = jm_graph_input(g, "target", JM_I32, 1, &batch), *x, *fc;
 
 	(void)err;
 	(void)seq;
 	x = network(g, depth_of(v), width, image);
 	if (!x)
 		return 0;
-	x = jm_graph_linear(g, x, jm_graph_matrix(g, "fc.weight", 0.01, classes, x->dim[1]),
-		jm_graph_vector(g, "fc.bias", JM_INIT_ZERO, classes));
+	fc = jm_graph_matrix(g, "fc.weight", JM_INIT_NORMAL, classes, x->dim[1]);
+	if (fc)
+		jm_graph_cell(g, fc)->init_std = FC_STD;
+	x = jm_graph_linear(g, x, fc, jm_graph_vector(g, "fc.bias", JM_INIT_ZERO, classes));
 	*ret_loss = jm_graph_softmax_xent(g, x, target);
 	return 0;
 }

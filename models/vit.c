@@ -2,14 +2,14 @@
 /*
  * Vision transformer (Dosovitskiy et al., arXiv 2010.11929) as torchvision has it: patches by a
  * convolution, a class token in front, learned positions, layer norm before each part, exact GELU.
+ * Start values: LeCun et al. for the patches, Glorot and Bengio for the rest, as torchvision but for the
+ * head, which is zero there: here every gradient is alive from the first step on.
  */
 #include "engine/model.h"
 
-#include <math.h>
 #include <stdio.h>
 
-#define EPS	 1e-6
-#define INIT_STD 0.02
+#define EPS 1e-6
 
 #define PAPER "arXiv 2010.11929, pytorch/vision torchvision/models/vision_transformer.py"
 
@@ -87,16 +87,17 @@ static struct jm_tensor *norm(
 		jm_graph_vector(g, beta, JM_INIT_ZERO, width), EPS);
 }
 
-/* Start values: Glorot and Bengio 2010, normal. */
-static struct jm_tensor *linear(
-	struct jm_graph *g, struct jm_tensor *x, int64_t from, int64_t to, const char *name)
+/* ends: into the residual stream */
+static struct jm_tensor *linear(struct jm_graph *g, struct jm_tensor *x, int64_t from, int64_t to,
+	bool ends, const char *name)
 {
 	char weight[32], bias[32];
+	struct jm_tensor *w;
 
 	snprintf(weight, sizeof(weight), "%s.weight", name);
 	snprintf(bias, sizeof(bias), "%s.bias", name);
-	return jm_graph_linear(g, x,
-		jm_graph_matrix(g, weight, sqrt(2.0 / (double)(from + to)), to, from),
+	w = jm_graph_matrix(g, weight, JM_INIT_XAVIER_UNIFORM, to, from);
+	return jm_graph_linear(g, x, ends ? jm_graph_ends_block(g, w) : w,
 		jm_graph_vector(g, bias, JM_INIT_ZERO, to));
 }
 
@@ -104,33 +105,32 @@ static struct jm_tensor *attention(struct jm_graph *g, struct jm_tensor *x, cons
 {
 	struct jm_tensor *h = norm(g, x, d->hidden, "ln_1");
 
-	h = linear(g, h, d->hidden, 3 * d->hidden, "attn.qkv");
+	h = linear(g, h, d->hidden, 3 * d->hidden, false, "attn.qkv");
 	h = jm_graph_attention(g, h, d->heads, d->heads, false);
-	return linear(g, h, d->hidden, d->hidden, "attn.out");
+	return linear(g, h, d->hidden, d->hidden, true, "attn.out");
 }
 
 static struct jm_tensor *feed_forward(struct jm_graph *g, struct jm_tensor *x, const struct dims *d)
 {
 	struct jm_tensor *h = norm(g, x, d->hidden, "ln_2");
 
-	h = linear(g, h, d->hidden, d->ffn, "mlp.in");
+	h = linear(g, h, d->hidden, d->ffn, false, "mlp.in");
 	h = jm_graph_gelu_erf(g, h);
-	return linear(g, h, d->ffn, d->hidden, "mlp.out");
+	return linear(g, h, d->ffn, d->hidden, true, "mlp.out");
 }
 
 /* [B, 3, image, image] -> [B, 1 + patches, hidden] */
 static struct jm_tensor *embed(struct jm_graph *g, const struct dims *d, struct jm_tensor *image)
 {
 	int64_t side = d->image / d->patch;
-	double std = sqrt(1.0 / (double)(3 * d->patch * d->patch)); /* LeCun et al. 1998 */
-	struct jm_tensor *w =
-		jm_graph_filter(g, "patches.weight", std, d->hidden, 3, d->patch, d->patch);
+	struct jm_tensor *w = jm_graph_filter(
+		g, "patches.weight", JM_INIT_LECUN_NORMAL, d->hidden, 3, d->patch, d->patch);
 	struct jm_tensor *x = jm_graph_conv(g, image, w,
 		jm_graph_vector(g, "patches.bias", JM_INIT_ZERO, d->hidden),
 		&(struct jm_window){.stride = (int)d->patch});
 
 	return jm_graph_tokens(g, x, jm_graph_vector(g, "class", JM_INIT_ZERO, d->hidden),
-		jm_graph_matrix(g, "positions.weight", INIT_STD, side * side + 1, d->hidden));
+		jm_graph_table(g, "positions.weight", side * side + 1, d->hidden));
 }
 
 static int vit_build(struct jm_graph *g, const struct jm_values *v, int64_t batch, int64_t seq,
@@ -151,7 +151,7 @@ static int vit_build(struct jm_graph *g, const struct jm_values *v, int64_t batc
 	}
 	jm_graph_scope(g, "%s", "");
 	x = norm(g, jm_graph_first(g, x), d.hidden, "ln_f"); /* the others are read by nobody */
-	x = linear(g, x, d.hidden, d.classes, "head");
+	x = linear(g, x, d.hidden, d.classes, false, "head");
 	*ret_loss = jm_graph_softmax_xent(g, x, target);
 	return 0;
 }

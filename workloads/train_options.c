@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <string.h>
 
+#include "engine/init.h"
 #include "engine/tensor.h"
 
 static const char *const batch_words[] = {"max", NULL};
@@ -52,6 +53,12 @@ const struct jm_option jm_train_options[] = {
 			"given"},
 	OPTION_WORD("images", image_kinds, "once",
 		"random normal values, made once and used in each step, or fresh ones each time"),
+	OPTION_WORD("init", jm_init_names, "model",
+		"start values of the layers' weights: the model's own, or those of a paper"),
+	{.name = "zero-gamma",
+		.type = JM_FLAG,
+		.help = "the last batch norm of each residual block starts at zero (arXiv "
+			"1706.02677)"},
 	OPTION_WORD("optimizer", jm_update_names, "adamw",
 		"of the parameters: AdamW, Adam, or SGD with momentum"),
 	OPTION_REAL("lr", 1e-12, 1e3, "3e-4", "learning rate, the highest of the schedule"),
@@ -185,6 +192,8 @@ static int choose_model(struct train *s, struct jm_err *err)
 	s->training.dropout = jm_train_option(s, "dropout");
 	s->training.recompute = jm_train_option(s, "recompute") > 0;
 	s->training.keep_all = jm_train_option(s, "keep-all") > 0;
+	s->training.init = jm_init_find(jm_values_text(o, "init"));
+	s->training.zero_gamma = jm_train_option(s, "zero-gamma") > 0;
 	choose_update(s);
 	if (!code)
 		code = jm_scaler_parse(jm_values_text(o, "loss-scale"), &s->scaler, err);

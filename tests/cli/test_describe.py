@@ -96,6 +96,43 @@ def test_batch_scales_activations_only():
     assert 2 * one["arena_bytes"] < four["arena_bytes"] < 5 * one["arena_bytes"]
 
 
+@pytest.mark.parametrize("optimizer, states", [("adamw", 2), ("adam", 2), ("sgd", 1)])
+def test_bytes_of_each_precision(optimizer, states):
+    """By hand: masters and gradients of 4 bytes; bf16-true has matrices and their moments in 2."""
+    matrices = 2 * 12 * 64 * 64 + 256 * 64 + 32 * 64
+    vectors = 2 * 13 * 64 + 2 * 64
+    for precision in ("f32", "bf16", "bf16-true", "f64"):
+        d = describe(*SMALL, "--precision", precision, "--optimizer", optimizer)
+        wide = 8 if precision == "f64" else 4
+        own = 2 * matrices + 4 * vectors if precision == "bf16-true" else wide * (matrices + vectors)
+        assert d["parameters"] == matrices + vectors
+        assert (d["parameter_bytes"], d["optimizer_bytes"]) == (own, states * own)
+        assert d["gradient_bytes"] == wide * (matrices + vectors)
+        assert (d["precision"], d["optimizer"]) == (precision, optimizer)
+        rest = d["persistent_bytes"] - d["parameter_bytes"] - d["gradient_bytes"] - d["optimizer_bytes"]
+        assert 0 < rest < 2000  # inputs and scalars
+
+
+def test_start_values():
+    def of(words):
+        return {s["rule"]: (s["tensors"], s["parameters"]) for s in describe(*words)["start_values"]}
+    resnet = of(["resnet50", "--device", "ref"])
+    assert resnet["he-normal"] == (53, 25_557_032 - 2_049_000 - 2 * 26_560) and resnet["normal"] == (1, 2_048_000)
+    assert resnet["ones"] == (53, 26_560) and resnet["zeros"] == (54, 27_560)
+    gpt = of(["gpt-117m", "--device", "ref", "--init", "xavier-uniform"])
+    assert gpt["xavier-uniform"][0] == 48 and gpt["normal"] == (2, (50257 + 1024) * 768)
+    assert sum(n for _, n in gpt.values()) == 124_439_808
+    out = jm("describe", "resnet50", "--device", "ref").stdout
+    assert "arXiv 1502.01852" in out and "optimizer (adamw)" in out
+
+
+def test_accumulation_changes_work_per_step_only():
+    one, four = (describe(*SMALL, "--precision", "bf16", "--accumulate", n) for n in (1, 4))
+    assert four["flops_model_per_item"] == one["flops_model_per_item"]
+    assert four["bytes_per_item"] < one["bytes_per_item"]  # one update, one copy of the parameters
+    assert four["persistent_bytes"] == one["persistent_bytes"]
+
+
 def test_graph_names_every_op():
     out = jm("describe", *SMALL, "--precision", "bf16", "--graph").stdout
     for op in ("embed", "layernorm", "linear", "attention", "gelu", "add", "softmax-xent", "cast",
@@ -185,7 +222,9 @@ def test_json_file(tmp_path):
     (["vit-l16", "--heads", "7"], USAGE, "do not divide"),
     (["llama3-8b", "--kv-heads", "7"], USAGE, "--kv-heads"),
     (["llama3-8b", "--heads", "4096"], USAGE, "even"),
-    (["gpt-117m", "--precision", "fp8"], USAGE, "bf16"),
+    (["gpt-117m", "--precision", "fp8"], USAGE, "bf16-true"),
+    (["gpt-117m", "--optimizer", "adamv"], USAGE, "did you mean 'adamw'"),
+    (["gpt-117m", "--init", "he-norm"], USAGE, "did you mean 'he-normal'"),
     (["gpt-117m", "--device", "abacus"], FAILURE, "abacus"),
     (["gpt-117m", "--hidden", "10000000", "--heads", "1", "--ffn", "100000000", "--layers", "1",
       "--vocab", "100000000", "--batch", "1000000000", "--seq", "1024"], USAGE, "too many"),

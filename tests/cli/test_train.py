@@ -64,6 +64,8 @@ def test_same_seed_same_losses(tmp_path, text):
     ({"memory": 0.000001}, "Out of memory before the first step"),
     ({"batch": "max", "memory": 0.000001}, "Not even a batch of 1"),
     ({"optimizer": "sdg"}, "did you mean 'sgd'"),
+    ({"schedule": "cosin"}, "did you mean 'cosine'"),
+    ({"init": "he-norma"}, "did you mean 'he-normal'"),
     ({"schedule": "cosine", "lr-warmup": 10, "lr-steps": 10}, "--lr-steps"),
     ({"lr-min": 1}, "--lr-min"),
     ({"dropout": 1}, "--dropout"),
@@ -178,6 +180,24 @@ def test_what_never_becomes_finite_is_not_the_scale(tmp_path, text):
     assert done.returncode == 1
     assert "the 19 steps before it, down to a loss scale of 0.125" in done.stderr
     assert "it was born in node" in done.stderr and "attention-grad" in done.stderr
+
+
+@pytest.mark.parametrize("init", ["gpt2", "he-normal", "lecun-normal", "normal", "trunc-normal",
+                                  "xavier-uniform"])
+def test_start_values(tmp_path, text, init):
+    own, other = train(tmp_path, text)[1], train(tmp_path, text, init=init, hidden=32, ffn=64)[1]
+    assert other["verified"] is True
+    assert abs(other["loss_first"] - math.log(256)) < 1 and other["loss_first"] != own["loss_first"]
+
+
+def test_zero_gamma(tmp_path, text):
+    file = tmp_path / "record.json"
+    small = ("--layers", 10, "--hidden", 4, "--image", 32, "--classes", 4, "--batch", 4, "--lr", 0.01)
+    done = jm("run", "train", "--model", "resnet", *small, "--device", "ref", "--steps", 2, "--warmup", 0,
+              "--zero-gamma", "--json", file)
+    assert done.returncode == 0, done.stderr
+    done, _ = train(tmp_path, text, **{"zero-gamma": 1})
+    assert done.returncode != 0 and "batch norm" in done.stderr
 
 
 def test_dropout(tmp_path, text):
