@@ -48,6 +48,8 @@ json_t *jm_train_profile(const struct jm_program *p)
 		json_array_append_new(nodes, line_json(&one, step_s));
 	}
 	free(kind);
-	return json_pack(
-		"{s:o, s:o, s:o}", "step_s", number(step_s), "kinds", kinds, "nodes", nodes);
+	return json_pack("{s:o, s:o, s:o, s:o, s:o}", "step_s", number(step_s), "peak_flops_per_s",
+		number(p->device->props.peak_flops[p->graph->compute]), "peak_bytes_per_s",
+		number(p->profile ? p->profile->peak_bytes : p->device->props.peak_bytes), "kinds",
+		kinds, "nodes", nodes);
 }

@@ -167,16 +167,20 @@ def test_error_to_f64(case, precision, record_property):
 
 
 def test_resnet50_as_torchvision_has_it(tmp_path):
-    """The real widths: one step of two small images."""
+    """The real widths: one step of two small images, whose few values per channel multiply rounding."""
     dims = {"layers": 50, "hidden": 64, "image": 64, "classes": CLASSES}
     device = parity.device_for("resnet", dims)
-    file = make_data(tmp_path / "data", dims, 2, 1)
-    losses, weights, gradients = parity.ours("resnet", dims, device, "f32", 2, 1, file, 1, steps=1)
     kinds = torchvision.models.resnet50(num_classes=CLASSES)
-    assert {n: tuple(p.shape) for n, p in kinds.named_parameters()} == {
-        n: w.shape for n, w in weights.items()}
-    expected, first = theirs("resnet", dims, 2, file, weights, torch.float64)
-    his, rough = theirs("resnet", dims, 2, file, weights, torch.float32)
-    mine, other = gradient_errors(gradients, first), gradient_errors(rough, first)
-    print(f"resnet50 {device} f32: ours {mine}, PyTorch {other}")
-    assert mine[0] <= 2 * other[0] and mine[1] <= 2 * other[1]
+    shapes = {n: tuple(p.shape) for n, p in kinds.named_parameters()}
+    mine, his = [], []
+    for seed in (*SEEDS, 4):
+        file = make_data(tmp_path / "data", dims, 2, 1)
+        _, weights, gradients = parity.ours("resnet", dims, device, "f32", 2, 1, file, seed, steps=1)
+        assert shapes == {n: w.shape for n, w in weights.items()}
+        _, first = theirs("resnet", dims, 2, file, weights, torch.float64)
+        _, rough = theirs("resnet", dims, 2, file, weights, torch.float32)
+        mine.append(gradient_errors(gradients, first))
+        his.append(gradient_errors(rough, first))
+    mine, his = numpy.mean(mine, 0), numpy.mean(his, 0)
+    print(f"resnet50 {device} f32: ours {mine}, PyTorch {his}")
+    assert (mine <= 2 * his).all(), (mine, his)

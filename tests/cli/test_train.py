@@ -6,8 +6,9 @@ import struct
 
 import pytest
 
-from jm import jm
+from jm import SOURCE, jm
 
+SCHEMA = json.loads((SOURCE / "docs" / "record.schema.json").read_text(encoding="utf-8"))
 TINY = {
     "device": "ref", "batch": 2, "seq": 16, "layers": 1, "hidden": 16, "heads": 2, "ffn": 32,
     "vocab": 256, "context": 1000, "positions": "learned", "lr": 0.01, "steps": 4, "warmup": 1,
@@ -115,9 +116,36 @@ def test_optimizers_and_schedules_learn(tmp_path, text, how):
     assert r["verified"] is True and r["loss_last"] < r["loss_first"]
 
 
+def described(node, schema, path="record"):
+    """Every key of what train adds must be in the schema, with a description or a unit in its name."""
+    if "$ref" in schema:
+        schema = SCHEMA["definitions"][schema["$ref"].rsplit("/", 1)[1]]
+    if isinstance(node, list):
+        for one in node:
+            described(one, schema["items"], path)
+    elif isinstance(node, dict):
+        assert schema.get("additionalProperties") is False and set(node) <= set(schema["properties"]), path
+        for key, value in node.items():
+            described(value, schema["properties"][key], f"{path}.{key}")
+
+
+@pytest.mark.parametrize("more", [{}, {"profile": 1, "loss-scale": "dynamic", "accumulate": 2}])
+def test_record_follows_the_schema(tmp_path, text, more):
+    jsonschema = pytest.importorskip("jsonschema")
+    done, r = train(tmp_path, text, **more)
+    assert done.returncode == 0, done.stderr
+    jsonschema.validate(r, SCHEMA, jsonschema.Draft7Validator)
+    assert set(r) <= set(SCHEMA["properties"]), set(r) - set(SCHEMA["properties"])
+    assert ("profile" in r, "loss_scale" in r) == (bool(more), bool(more))
+    for key in ("plan", "profile", "loss_scale"):
+        if key in r:
+            described(r[key], SCHEMA["properties"][key], key)
+
+
 def test_profile(tmp_path, text):
     done, r = train(tmp_path, text, profile=1)
     assert done.returncode == 0, done.stderr
+    assert r["profile"]["peak_bytes_per_s"] > 1e8
     kinds, nodes = r["profile"]["kinds"], r["profile"]["nodes"]
     assert sum(k["share"] for k in kinds) == pytest.approx(1)
     assert sum(k["calls"] for k in kinds) == len(nodes)
