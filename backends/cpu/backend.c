@@ -209,7 +209,6 @@ static int cpu_build(void *arg, const struct jm_group *group, const struct jm_ch
 	struct cpu_exec *exec = calloc(1, sizeof *exec);
 	int ret = 0;
 
-	(void)choice;
 	if (!exec)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a step of the program.");
 	exec->op = cpu_op_find(group->node, group->n_nodes);
@@ -221,6 +220,7 @@ static int cpu_build(void *arg, const struct jm_group *group, const struct jm_ch
 	for (int i = 0; i < group->n_nodes; i++)
 		exec->node[i] = *group->node[i];
 	exec->scratch = group->scratch;
+	exec->tag = choice->tag;
 	omp_set_num_threads(dev->threads);
 	if (exec->op->build)
 		ret = exec->op->build(dev, exec, err);

@@ -70,7 +70,13 @@ static void set_tensors(struct conv *c, const struct jm_node *n)
 	}
 }
 
-/* So many images at a time that their widened copies take about PIECE_BYTES; a divisor of all. */
+/* A gradient of images that joins what is there: oneDNN cannot add it, so it comes by way of scratch. */
+static bool adds(const struct conv *c)
+{
+	return c->result == SRC && c->accumulate;
+}
+
+/* So many images at a time that their copies in scratch take about PIECE_BYTES; a divisor of all. */
 static void set_pieces(struct conv *c, bool widened, int threads)
 {
 	int64_t all = c->t[SRC]->dim[0], piece = all;
@@ -78,7 +84,9 @@ static void set_pieces(struct conv *c, bool widened, int threads)
 	int64_t least = threads < all ? threads : all;
 	int64_t bound = c->result == WEI ? PIECE_SUM_BYTES : PIECE_BYTES;
 
-	while (widened && piece > least && (all % piece || piece * each > bound))
+	bool apart = widened || adds(c);
+
+	while (apart && piece > least && (all % piece || piece * each > bound))
 		piece--;
 	while (all % piece)
 		piece++;
@@ -130,7 +138,8 @@ static void piece_desc(const struct conv *c, enum role role, const struct jm_lay
 static void wanted_desc(const struct conv *c, enum role role, const struct jm_layout *layout,
 	dnnl_memory_desc_t *ret)
 {
-	dnnl_data_type_t type = role == WEI && c->result == WEI ? dnnl_f32 : c->type;
+	bool sum = (role == WEI && c->result == WEI) || (role == SRC && adds(c));
+	dnnl_data_type_t type = sum ? dnnl_f32 : c->type; /* a sum is rounded once */
 
 	piece_desc(c, role, layout ? layout : &(struct jm_layout){0}, type, ret);
 	if (!layout)
@@ -156,7 +165,7 @@ static dnnl_status_t create_hint(const struct cpu_dev *dev, const struct conv *c
 	dnnl_status_t s;
 
 	memcpy(same, md, sizeof(same));
-	same[WEI].data_type = c->type;
+	same[WEI].data_type = same[SRC].data_type = c->type;
 	s = forward_desc(c, same, NULL, &desc);
 	return s ? s : dnnl_primitive_desc_create(ret, &desc, NULL, dev->engine, NULL);
 }
@@ -228,7 +237,7 @@ static void place(struct conv *c)
 	for (int r = 0; r < ROLES; r++) {
 		c->inner[r] = *inner_desc(c, r);
 		c->apart[r] = !dnnl_memory_desc_equal(&c->inner[r], &c->outer[r]) ||
-			      (r == WEI && sums(c));
+			      (r == WEI && sums(c)) || (r == SRC && adds(c));
 		if (!c->apart[r])
 			continue;
 		c->offset[r] = c->bytes;
@@ -302,17 +311,19 @@ static dnnl_status_t plan_fixed(const struct cpu_dev *dev, const struct jm_node 
 	return plan(dev, n, fixed, c);
 }
 
-static int refuse(const struct jm_node *n, struct jm_err *err)
+static bool one_type(const struct jm_node *n)
 {
 	const struct jm_tensor *other = n->op == JM_OP_CONV ? n->out[0] : n->in[1];
 
-	if (n->in[0]->type != other->type ||
-		(n->op == JM_OP_CONV && n->in[1]->type != other->type) ||
-		(n->op == JM_OP_CONV_DGRAD && n->out[0]->type != other->type))
-		return jm_err_set(err, JM_ENOSUP,
-			"%s of backend cpu wants images and weights of one type.",
-			jm_op_name(n->op));
-	if (n->op != JM_OP_CONV_WGRAD && n->accumulate)
+	return n->in[0]->type == other->type &&
+	       (n->op != JM_OP_CONV || n->in[1]->type == other->type) &&
+	       (n->op != JM_OP_CONV_DGRAD || n->out[0]->type == other->type);
+}
+
+/* Sums that oneDNN and what is around it here do not know. */
+static int refuse_sum(const struct jm_node *n, struct jm_err *err)
+{
+	if (n->op == JM_OP_CONV && n->accumulate)
 		return jm_err_set(err, JM_ENOSUP, "%s of backend cpu cannot add to its output.",
 			jm_op_name(n->op));
 	if (n->op == JM_OP_CONV_WGRAD && n->accumulate && n->out[1])
@@ -321,14 +332,15 @@ static int refuse(const struct jm_node *n, struct jm_err *err)
 	return 0;
 }
 
-int cpu_conv_offer(const struct cpu_dev *dev, const struct jm_node *node, struct jm_choice *choice,
-	struct jm_err *err)
+/* The layouts oneDNN likes; 0 = none, with the reason in err. */
+static int offer_onednn(const struct cpu_dev *dev, const struct jm_node *node,
+	struct jm_choice *choice, struct jm_err *err)
 {
 	struct jm_layout layout[ROLES] = {0};
 	struct conv c;
 	dnnl_status_t s;
 
-	if (refuse(node, err))
+	if (refuse_sum(node, err))
 		return 0;
 	s = ask(dev, node, layout);
 	if (!s)
@@ -337,11 +349,33 @@ int cpu_conv_offer(const struct cpu_dev *dev, const struct jm_node *node, struct
 		fail(err, node, s);
 		return 0;
 	}
+	dnnl_primitive_desc_destroy(c.pd);
+	if (adds(&c) && !jm_layout_equal(&layout[SRC], &node->out[0]->layout)) {
+		jm_err_set(err, JM_ENOSUP, "What %s is to be added to lies otherwise.",
+			jm_op_name(node->op));
+		return 0;
+	}
 	set_choice(node, layout, choice);
 	choice->scratch = c.bytes;
-	choice->seconds = choice->flops_executed = NAN;
-	dnnl_primitive_desc_destroy(c.pd);
+	choice->seconds =
+		cpu_seconds(dev, node, node->op == JM_OP_CONV_WGRAD ? CPU_CONV_WGRAD : CPU_CONV);
+	choice->flops_executed = NAN;
 	return 1;
+}
+
+int cpu_conv_offer(const struct cpu_dev *dev, const struct jm_node *node, struct jm_choice *choice,
+	struct jm_err *err)
+{
+	int n;
+
+	if (!one_type(node)) {
+		jm_err_set(err, JM_ENOSUP,
+			"%s of backend cpu wants images and weights of one type.",
+			jm_op_name(node->op));
+		return 0;
+	}
+	n = cpu_conv_matrix_offer(dev, node, choice);
+	return n + offer_onednn(dev, node, &choice[n], err);
 }
 
 /* ---- build ---------------------------------------------------------------------------------------------- */
@@ -443,9 +477,14 @@ static void drop(struct cpu_exec *exec)
 static int build(const struct cpu_dev *dev, struct cpu_exec *exec, struct jm_err *err)
 {
 	struct jm_layout layout[ROLES];
-	struct conv *c = calloc(1, sizeof(*c)), names;
+	struct conv *c, names;
 	dnnl_status_t s;
 
+	if (exec->tag == CPU_CONV_MATRIX) {
+		exec->op = &cpu_op_conv_matrix;
+		return exec->op->build(dev, exec, err);
+	}
+	c = calloc(1, sizeof(*c));
 	if (!c)
 		return jm_err_set(
 			err, JM_ENOMEM, "Out of memory for the description of a convolution.");
@@ -477,11 +516,11 @@ static void convert(const struct cpu_dev *dev, const struct conv *c, int r, int6
 	size_t bytes = dnnl_memory_desc_get_size(&c->outer[r]);
 	struct cpu_vec outer = {
 		(char *)c->t[r]->data + (size_t)i * bytes, c->t[r]->type == JM_BF16};
-	struct cpu_vec inner = {c->scratch + c->offset[r], c->type == dnnl_bf16};
+	struct cpu_vec inner = {c->scratch + c->offset[r], c->inner[r].data_type == dnnl_bf16};
 	bool out = r == (int)c->result;
 
 	dev->kernels->pointwise->cast(out ? inner : outer, out ? outer : inner,
-		elements(&c->inner[r]), false, dev->threads);
+		elements(&c->inner[r]), adds(c) && out, dev->threads);
 }
 
 static dnnl_status_t reorder_weights(const struct cpu_dev *dev, const struct conv *c)
@@ -492,13 +531,27 @@ static dnnl_status_t reorder_weights(const struct cpu_dev *dev, const struct con
 	return dnnl_primitive_execute(c->reorder, dev->stream, 2, arg);
 }
 
+/* Piece i of an image where it lies. */
+static dnnl_status_t take_piece(const struct conv *c, int r, int64_t i)
+{
+	size_t bytes = dnnl_memory_desc_get_size(&c->outer[r]);
+
+	return dnnl_memory_set_data_handle(
+		c->arg[r].memory, (char *)c->t[r]->data + (size_t)i * bytes);
+}
+
 static dnnl_status_t run_piece(const struct cpu_dev *dev, const struct conv *c, int64_t i)
 {
 	dnnl_status_t s = dnnl_success;
 
-	for (int r = 0; r < ROLES; r++)
+	for (int r = 0; r < ROLES && !s; r++) {
 		if (c->apart[r] && r != WEI && r != (int)c->result)
 			convert(dev, c, r, i);
+		if (!c->apart[r] && r != WEI && c->pieces > 1)
+			s = take_piece(c, r, i);
+	}
+	if (s)
+		return s;
 	if (c->apart[WEI] && c->result != WEI && i == 0)
 		s = reorder_weights(dev, c);
 	if (!s)

@@ -20,12 +20,16 @@ struct cpu_dev {
 
 #define CPU_NODES 3
 
+/* Tags of choices. */
+enum { CPU_CONV_MATRIX = 1 };
+
 /* A built group. node: copies; their tensors are the engine's. */
 struct cpu_exec {
 	const struct cpu_op *op;
 	struct jm_node node[CPU_NODES];
 	void *scratch;
-	void *own; /* from the op's build, to its drop */
+	uint64_t tag; /* of the choice that was taken */
+	void *own;    /* from the op's build, to its drop */
 };
 
 /*
@@ -43,7 +47,8 @@ struct cpu_op {
 };
 
 extern const struct cpu_op cpu_op_linear, cpu_op_linear_gelu, cpu_op_linear_dgrad,
-	cpu_op_linear_wgrad, cpu_op_conv, cpu_op_conv_dgrad, cpu_op_conv_wgrad, cpu_op_cast;
+	cpu_op_linear_wgrad, cpu_op_conv, cpu_op_conv_dgrad, cpu_op_conv_wgrad, cpu_op_conv_matrix,
+	cpu_op_cast;
 /* Ending with a row of no nodes. */
 extern const struct cpu_op cpu_ops_act[], cpu_ops_image[], cpu_ops_norm[], cpu_ops_tokens[],
 	cpu_ops_update[];

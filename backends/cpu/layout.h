@@ -21,8 +21,15 @@ struct cpu_image cpu_image(const struct jm_tensor *t);
 /* offer.c: fills choices for a group whose types are good; their number, 0 with a reason in err. */
 int cpu_offer(const struct cpu_dev *dev, const struct jm_group *group, const struct cpu_op *op,
 	struct jm_choice *choice, struct jm_err *err);
+enum cpu_how { CPU_PRODUCT, CPU_CONV, CPU_CONV_WGRAD };
+/* About how long a node takes, for its FLOPs or its bytes. Never NaN. */
+double cpu_seconds(const struct cpu_dev *dev, const struct jm_node *node, enum cpu_how how);
 /* conv.c: the layouts oneDNN wants for a convolution or a gradient of it. */
 int cpu_conv_offer(const struct cpu_dev *dev, const struct jm_node *node, struct jm_choice *choice,
 	struct jm_err *err);
+
+/* conv_matrix.c: the choice to run it as a product of matrices; 0 = no such choice. */
+int cpu_conv_matrix_offer(
+	const struct cpu_dev *dev, const struct jm_node *node, struct jm_choice *choice);
 
 #endif

@@ -25,6 +25,19 @@ struct jm_node *backend_node(struct kit *k, enum jm_op op, struct jm_tensor **in
 /* An image of d->c channels, somewhat taller than wide. */
 #define IMAGE(d) DIMS((d)->b, (d)->c, 7 + (d)->s % 5, 5 + (d)->s % 3)
 
+/* The image with its channels last, as an activation; ref keeps to plain tensors. */
+static struct jm_tensor *channels_last(struct kit *k, struct jm_tensor *from)
+{
+	struct jm_tensor *t =
+		jm_graph_tensor(k->graph, JM_CLASS_ACT, from->type, from->rank, from->dim, "last");
+
+	if (strcmp(k->device.backend->name, "ref") != 0)
+		t->layout = (struct jm_layout){.rank = 4, .order = {0, 2, 3, 1}};
+	t->bytes = jm_layout_bytes(t, &t->layout);
+	jm_graph_node(k->graph, JM_OP_CAST, OPS(from), &t);
+	return t;
+}
+
 /* Forward and both gradients. Flag: a window of 1 x 1 with stride 2; else 3 x 3, in groups where it goes. */
 static void conv(struct kit *k, const struct types *t, const struct shape *d, bool small)
 {
@@ -50,6 +63,53 @@ static void conv(struct kit *k, const struct types *t, const struct shape *d, bo
 		bwd[i]->attr = fwd->attr;
 		bwd[i]->fwd = fwd;
 	}
+}
+
+/* A window of one pixel over images with channels last: a product of matrices. */
+static void conv_pixel(struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	const int64_t *x_dim = IMAGE(d), w_dim[] = {d->n, d->c, 1, 1};
+	struct jm_tensor *x = channels_last(k, kit_normal(k, t->c, 0, 1, 4, x_dim));
+	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.2, 4, w_dim);
+	struct jm_tensor *bias = d->b > 1 ? kit_normal(k, t->v, 0, 1, 1, DIMS(d->n)) : NULL;
+	struct jm_tensor *y = jm_graph_conv(k->graph, x, w, bias, &(struct jm_window){.stride = 1});
+	struct jm_tensor *dy = channels_last(k, kit_normal(k, t->c, 0, 1, 4, y->dim));
+	struct jm_tensor *dx = add ? channels_last(k, kit_normal(k, t->c, 0, 1, 4, x_dim))
+				   : kit_out(k, t->c, 4, x_dim, NULL);
+	struct jm_tensor *dw = backend_result(k, t->v, add, 4, w_dim);
+	struct jm_tensor *db = bias ? backend_result(k, t->v, add, 1, DIMS(d->n)) : NULL;
+	struct jm_node *fwd = jm_graph_cell(k->graph, y)->producer, *bwd[2];
+
+	kit_read(k, y);
+	bwd[0] = backend_node(k, JM_OP_CONV_DGRAD, OPS(dy, w), &dx, add);
+	bwd[1] = backend_node(k, JM_OP_CONV_WGRAD, OPS(dy, x), OPS(dw, db), add ? 1 + 2 * !!db : 0);
+	for (int i = 0; i < 2; i++) {
+		bwd[i]->attr = fwd->attr;
+		bwd[i]->fwd = fwd;
+	}
+}
+
+/* Of two convolutions that read one image: the second gradient is added to the first. */
+static void conv_sum(struct kit *k, const struct types *t, const struct shape *d, bool small)
+{
+	int size = small ? 1 : 3;
+	const int64_t *x_dim = IMAGE(d), w_dim[] = {d->n, d->c, size, size};
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 4, x_dim),
+			 *dx = kit_out(k, t->c, 4, x_dim, NULL);
+
+	for (int i = 0; i < 2; i++) {
+		struct jm_tensor *w = kit_normal(k, t->c, 0, 0.2, 4, w_dim);
+		struct jm_tensor *y = jm_graph_conv(k->graph, x, w, NULL,
+			&(struct jm_window){.stride = 2 - small, .pad = size / 2});
+		struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 4, y->dim);
+		struct jm_node *fwd = jm_graph_cell(k->graph, y)->producer, *bwd;
+
+		bwd = jm_graph_node(k->graph, JM_OP_CONV_DGRAD, OPS(dy, w), &dx);
+		bwd->accumulate = (unsigned)i;
+		bwd->attr = fwd->attr;
+		bwd->fwd = fwd;
+	}
+	kit_read(k, dx);
 }
 
 /* The stem: a large window with a stride over three channels; weights' gradients are added to. */
@@ -90,19 +150,6 @@ static void conv_depthwise(struct kit *k, const struct types *t, const struct sh
 		bwd[i]->attr = fwd->attr;
 		bwd[i]->fwd = fwd;
 	}
-}
-
-/* The image with its channels last, as an activation; ref keeps to plain tensors. */
-static struct jm_tensor *channels_last(struct kit *k, struct jm_tensor *from)
-{
-	struct jm_tensor *t =
-		jm_graph_tensor(k->graph, JM_CLASS_ACT, from->type, from->rank, from->dim, "last");
-
-	if (strcmp(k->device.backend->name, "ref") != 0)
-		t->layout = (struct jm_layout){.rank = 4, .order = {0, 2, 3, 1}};
-	t->bytes = jm_layout_bytes(t, &t->layout);
-	jm_graph_node(k->graph, JM_OP_CAST, OPS(from), &t);
-	return t;
 }
 
 struct norms {
@@ -257,6 +304,8 @@ static void first(struct kit *k, const struct types *t, const struct shape *d, b
 
 const struct backend_case backend_image_cases[] = {
 	{"conv", conv},
+	{"conv, pixel", conv_pixel},
+	{"conv, sum", conv_sum},
 	{"conv, stem", conv_stem},
 	{"conv, depthwise", conv_depthwise},
 	{"batchnorm", batchnorm},
