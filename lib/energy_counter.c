@@ -12,6 +12,7 @@
 #define AROUND	    4		       /* refreshes looked at on each side of an edge */
 #define AROUND_MIN  INT64_C(50000000)  /* ns */
 #define BRIDGE_MIN  INT64_C(250000000) /* ns a silent sensor may be interpolated over */
+#define LATE	    50		       /* a refresh may be late by 1/50 of itself */
 #define PEAK_WINDOW INT64_C(90000000)  /* ns a mean must last to count as a maximum */
 /* Standard deviation of the shape between two steps, as a share of (difference of power) x (time
  * between the steps), in the middle: measured by bench/energy_accuracy on random waveforms. */
@@ -246,6 +247,18 @@ static void drop_silence(struct near *near, int64_t *ret_silent_at, int64_t t)
 	near->n = kept;
 }
 
+/* A counter that was still at a value came to it less than a refresh before, unless it stood still. */
+static void tighten(const struct jm_signal *counter, struct near *near)
+{
+	for (int i = 0; counter->refresh_ns && i < near->n; i++) {
+		struct jm_run *run = &near->run[i];
+		int64_t late = run->seen - counter->refresh_ns - counter->refresh_ns / LATE;
+
+		if (late > run->lo)
+			run->lo = late < run->hi ? late : run->hi;
+	}
+}
+
 static struct edge edge_among(const struct jm_signal *counter, struct near *near,
 	const struct jm_signal *power_signal, struct near *power, int64_t t)
 {
@@ -255,6 +268,7 @@ static struct edge edge_among(const struct jm_signal *counter, struct near *near
 
 	drop_silence(power, &silent_at, t);
 	drop_silence(near, &silent_at, t);
+	tighten(counter, near);
 	if (!near->n)
 		return (struct edge){.known = false};
 	while (i + 1 < near->n && jm_run_start(&near->run[i + 1]) <= t)
@@ -358,54 +372,92 @@ static int add_reading(void *arg, struct jm_reading r)
 	return 0;
 }
 
-/* What is known between the edges, and what is not. */
-static void sum_up(const struct jm_stretch *s, const struct edge *e0, const struct edge *e1,
-	const struct middle *m, struct jm_part *ret)
-{
-	int64_t begin = e0->known ? s->t0 : m->first_t, end = e1->known ? s->t1 : m->last.t_ns;
-	bool whole = e0->known && e1->known && !m->reset;
+/* The stretch as far as it is known: where an edge is not, from the first reading or to the last. */
+struct known {
+	int64_t begin, end;
+	struct edge e0, e1;
+	bool whole_begin, whole_end;
+};
 
+static int find_edges(
+	const struct jm_stretch *s, int signal, int power, struct known *k, struct jm_err *err)
+{
+	int rc = find_edge(s, signal, power, s->t0, &k->e0, err);
+
+	k->begin = s->t0;
+	k->end = s->t1;
+	if (!rc)
+		rc = find_edge(s, signal, power, s->t1, &k->e1, err);
+	k->whole_begin = k->e0.known;
+	k->whole_end = k->e1.known;
+	return rc;
+}
+
+static int sum_readings(const struct jm_stretch *s, int signal, const struct known *k,
+	struct middle *ret, struct jm_err *err)
+{
+	*ret = (struct middle){
+		.counter = &s->set->signal[signal],
+		.rate = NAN,
+		.watts_max = NAN,
+		.from = k->e0.known ? k->e0.anchor : k->begin,
+		.to = k->e1.known ? k->e1.anchor : k->end,
+	};
+	return jm_trace_each(s->trace, signal, ret->from, ret->to, add_reading, ret, err);
+}
+
+/*
+ * A counter that is silent at an end of the stretch: what it told last is as old as its last step, not as
+ * its last reading, so the energy up to that reading has an edge there too.
+ */
+static int retreat(const struct jm_stretch *s, int signal, int power, const struct middle *m,
+	struct known *k, struct jm_err *err)
+{
+	int rc = 0;
+
+	if (!k->whole_begin) {
+		k->begin = m->first_t;
+		rc = find_edge(s, signal, power, k->begin, &k->e0, err);
+	}
+	if (!rc && !k->whole_end) {
+		k->end = m->last.t_ns;
+		rc = find_edge(s, signal, power, k->end, &k->e1, err);
+	}
+	return rc;
+}
+
+static void sum_up(const struct known *k, const struct middle *m, struct jm_part *ret)
+{
 	*ret = (struct jm_part){
 		.joules = NAN,
 		.known = NAN,
 		.variance = NAN,
 		.watts_max = m->watts_max,
 		.samples = m->samples,
-		.gaps = m->gaps + !e0->known + (!e1->known && !m->silent),
+		.gaps = m->gaps + !k->whole_begin + (!k->whole_end && !m->silent),
 	};
-	if (!m->any || end <= begin)
+	if (!m->any || !k->e0.known || !k->e1.known || k->end <= k->begin)
 		return;
-	ret->known = m->joules + (e1->known ? e1->joules : 0) - (e0->known ? e0->joules : 0);
-	ret->covered_s = seconds(end - begin) - m->lost_s;
-	if (!whole)
+	ret->known = m->joules + k->e1.joules - k->e0.joules;
+	ret->covered_s = seconds(k->end - k->begin) - m->lost_s;
+	if (!k->whole_begin || !k->whole_end || m->reset)
 		return;
 	ret->joules = ret->known;
-	ret->variance = e0->variance + e1->variance;
+	ret->variance = k->e0.variance + k->e1.variance;
 }
 
 int jm_energy_by_counter(
 	const struct jm_stretch *s, int signal, int power, struct jm_part *ret, struct jm_err *err)
 {
-	struct middle m = {
-		.counter = &s->set->signal[signal],
-		.rate = NAN,
-		.watts_max = NAN,
-		.from = s->t0,
-		.to = s->t1,
-	};
-	struct edge e0 = {0}, e1 = {0};
-	int rc = find_edge(s, signal, power, s->t0, &e0, err);
+	struct known k = {0};
+	struct middle m;
+	int rc = find_edges(s, signal, power, &k, err);
 
 	if (!rc)
-		rc = find_edge(s, signal, power, s->t1, &e1, err);
-	if (rc)
-		return rc;
-	if (e0.known)
-		m.from = e0.anchor;
-	if (e1.known)
-		m.to = e1.anchor;
-	rc = jm_trace_each(s->trace, signal, m.from, m.to, add_reading, &m, err);
+		rc = sum_readings(s, signal, &k, &m, err);
+	if (!rc && m.any)
+		rc = retreat(s, signal, power, &m, &k, err);
 	if (!rc)
-		sum_up(s, &e0, &e1, &m, ret);
+		sum_up(&k, &m, ret);
 	return rc;
 }

@@ -11,11 +11,12 @@
 
 #define RING_ROWS  1024
 #define RING_BYTES (1 << 20)
-#define EDGE_POLLS 20			  /* within one refresh */
+#define EDGE_POLLS 22			  /* within one refresh and its slack */
 #define EDGE_FAST  (1 * JM_MILLISECOND)	  /* shortest time between polls at an edge */
 #define EDGE_LONG  (1 * JM_SECOND)	  /* the longest wait for a slow sensor */
 #define EDGE_BLIND (100 * JM_MILLISECOND) /* of a sensor whose refresh is unknown */
-#define EDGE_SLACK 20			  /* a refresh may be late by 1/20 of itself */
+#define SOONEST	   (JM_MILLISECOND / 5)	  /* that a source can want to be read again */
+#define EDGE_SLACK 10			  /* a refresh may be late by 1/10 of itself */
 #define BLIND_MIN  (1 * JM_SECOND) /* without a reading: stopped, starved, a driver that hangs */
 #define BLIND	   4		   /* and intervals, or refreshes */
 
@@ -90,7 +91,7 @@ static void set_pace(struct jm_lane *lane)
 		BLIND_MIN, INT64_MAX);
 }
 
-/* Of each meter its counter, or else its power: what an edge waits for. */
+/* Of each meter its counter, unless the source minds it, or else its power: what an edge waits for. */
 static void choose_awaited(struct jm_lane *lane)
 {
 	const struct jm_meters *set = lane->o.set;
@@ -99,8 +100,9 @@ static void choose_awaited(struct jm_lane *lane)
 		const struct jm_signal *signal = &set->signal[lane->o.first_signal + i];
 		int counter = jm_meter_signal(set, signal->meter, JM_Q_ENERGY);
 
-		lane->at_edge[i].awaited = signal->quantity == JM_Q_ENERGY ||
-					   (signal->quantity == JM_Q_POWER && counter < 0);
+		lane->at_edge[i].awaited =
+			(signal->quantity == JM_Q_ENERGY && !lane->o.source->edge) ||
+			(signal->quantity == JM_Q_POWER && counter < 0);
 	}
 }
 
@@ -142,6 +144,11 @@ static struct jm_reading *free_row(struct jm_lane *lane)
 	return lane->ring + (head % lane->rows) * (size_t)lane->o.n_signals;
 }
 
+static bool tell_source(struct jm_lane *lane, enum jm_edge edge)
+{
+	return lane->o.source->edge && lane->o.source->edge(lane->o.state, edge);
+}
+
 static void begin_edge(struct jm_lane *lane, const struct jm_reading *row, int64_t now)
 {
 	lane->edge_until = now + lane->patience;
@@ -150,10 +157,12 @@ static void begin_edge(struct jm_lane *lane, const struct jm_reading *row, int64
 }
 
 /* Has every awaited signal changed since the edge, or gone away? */
-static bool edge_passed(const struct jm_lane *lane, const struct jm_reading *row, int64_t now)
+static bool edge_passed(struct jm_lane *lane, const struct jm_reading *row, int64_t now)
 {
 	if (now >= lane->edge_until)
 		return true;
+	if (tell_source(lane, JM_EDGE_ON))
+		return false;
 	for (int i = 0; i < lane->o.n_signals; i++)
 		if (lane->at_edge[i].awaited && !isnan(row[i].value) &&
 			row[i].value == lane->at_edge[i].seen)
@@ -171,8 +180,10 @@ static bool watch_edges(
 		begin_edge(lane, row, now);
 		return false;
 	}
-	if (lane->edge_until && edge_passed(lane, row, now))
+	if (lane->edge_until && edge_passed(lane, row, now)) {
 		lane->edge_until = 0;
+		tell_source(lane, JM_EDGE_OVER);
+	}
 	return stop && !lane->edge_until;
 }
 
@@ -205,6 +216,8 @@ static bool poll_once(struct jm_lane *lane, int64_t now)
 	bool stop = atomic_load(&lane->stop), last;
 	int edges = atomic_load(&lane->edges);
 
+	if (edges != lane->edges_seen)
+		tell_source(lane, JM_EDGE_BEGINS);
 	lane->rc = read_row(lane, &row);
 	if (lane->rc)
 		put_nothing(lane, row, now);
@@ -228,6 +241,18 @@ static void rest(struct jm_lane *lane)
 		jm_sleep_until(&lane->sleeper, JM_FOREVER);
 }
 
+/* The next poll: on the deadline, soon at an edge, or when the source wants it. */
+static int64_t next_poll(const struct jm_lane *lane, int64_t now, int64_t due)
+{
+	int64_t wanted = lane->o.source->due ? lane->o.source->due(lane->o.state) : JM_FOREVER;
+
+	if (lane->edge_until && now + lane->fast < due)
+		due = now + lane->fast;
+	if (wanted < now + SOONEST)
+		wanted = now + SOONEST;
+	return wanted < due ? wanted : due;
+}
+
 static void *lane_main(void *arg)
 {
 	struct jm_lane *lane = arg;
@@ -245,10 +270,7 @@ static void *lane_main(void *arg)
 			break;
 		if (due <= now) /* a missed deadline is left out, not made up for */
 			due += ((now - due) / lane->interval + 1) * lane->interval;
-		if (lane->edge_until && now + lane->fast < due)
-			jm_sleep_until(&lane->sleeper, now + lane->fast);
-		else
-			jm_sleep_until(&lane->sleeper, due);
+		jm_sleep_until(&lane->sleeper, next_poll(lane, now, due));
 	}
 	pthread_mutex_lock(&lane->lock);
 	lane->ended = true;

@@ -14,6 +14,8 @@ struct jm_finding {
 };
 typedef void jm_finding_fn(void *arg, const struct jm_finding *finding);
 
+enum jm_edge { JM_EDGE_BEGINS, JM_EDGE_ON, JM_EDGE_OVER };
+
 struct jm_source {
 	const char *name;
 	const char *summary;  /* one line for `list` and the man page */
@@ -32,6 +34,12 @@ struct jm_source {
 	 */
 	int (*read)(void *state, struct jm_reading *out, struct jm_err *err);
 	void (*close)(void *state); /* takes NULL */
+	/* Optional, of a source that reads its counters when it likes (see pace.h): an edge begins (told
+	 * before the first reading after it), goes on, or is over. True while the edge must be watched on
+	 * because a counter has not stepped since it began. */
+	bool (*edge)(void *state, enum jm_edge edge);
+	/* Optional: when it would like to be read next, of itself; JM_FOREVER = never. */
+	int64_t (*due)(void *state);
 	/* Optional; the default opens the source and reports what came of it. */
 	void (*doctor)(struct jm_ctx *ctx, jm_finding_fn *say, void *arg);
 };

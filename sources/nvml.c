@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * NVIDIA GPUs: one meter per GPU of this job, known by its UUID, and its memory where the driver tells.
- * Power and energy of a GPU come in one call to the driver; what changes slowly is asked for ten times a
- * second at most and repeats its reading, with its old time, in between.
+ * What changes slowly is asked for ten times a second at most, and the energy counter when pace.h says:
+ * an H200's driver computes for 2 to 6 ms to tell it. In between they repeat their reading, with its old
+ * time. All power of a GPU comes in one call to the driver, of microseconds.
  */
 #include "clock.h"
+#include "pace.h"
 #include "source.h"
 #include "vendor/nvml.h"
 
@@ -19,17 +21,8 @@
 /* A time stamp further off than this is not believed. */
 #define STAMP_SLACK_NS (5 * JM_SECOND)
 
-/* Where a signal of a GPU comes from: a field, or a call of its own. */
-struct probe {
-	enum jm_quantity quantity;
-	unsigned int field, scope; /* field 0 = a call */
-	bool slow;
-	double scale; /* of a field: to SI */
-	double (*call)(const struct jm_nvml *nvml, jm_nvml_device device);
-};
-
 struct slot {
-	const struct probe *probe;
+	const struct jm_nvml_probe *probe;
 	long long stamp_us; /* of the driver, for the reading below */
 	struct jm_reading last;
 };
@@ -38,7 +31,10 @@ struct gpu {
 	jm_nvml_device handle;
 	char label[64];
 	bool lost;
-	int n_slots, n_fast, n_fields; /* fast fields, all fields, then calls */
+	/* the slots: fast fields, slow ones up to n_fields, the counter if it is a field, then calls */
+	int n_slots, n_fast, n_fields;
+	int counter; /* -1 = none */
+	struct jm_pace pace;
 	struct slot slot[MAX_SLOTS];
 	int out[MAX_SLOTS]; /* where in the source's readings each slot goes */
 	struct jm_nvml_value value[MAX_SLOTS];
@@ -49,111 +45,9 @@ struct state {
 	struct jm_nvml nvml;
 	int n;
 	int64_t slow_ns; /* when the slow ones were last asked for */
+	struct jm_purse purse;
 	struct gpu gpu[];
 };
-
-/* In order of preference: the first row of a quantity that answers is taken. */
-static const struct probe gpu_probes[] = {
-	{JM_Q_ENERGY, JM_NVML_ENERGY, JM_NVML_SCOPE_GPU, false, 1e-3, NULL},
-	{JM_Q_POWER, JM_NVML_POWER_INSTANT, JM_NVML_SCOPE_GPU, false, 1e-3, NULL},
-	{JM_Q_POWER_AVERAGE, JM_NVML_POWER_AVERAGE, JM_NVML_SCOPE_GPU, false, 1e-3, NULL},
-	{JM_Q_LIMIT, JM_NVML_LIMIT_CURRENT, JM_NVML_SCOPE_GPU, true, 1e-3, NULL},
-	{JM_Q_LIMIT_REQUESTED, JM_NVML_LIMIT_REQUESTED, JM_NVML_SCOPE_GPU, true, 1e-3, NULL},
-	{JM_Q_ENERGY, 0, 0, false, 1, jm_nvml_get_energy},
-	{JM_Q_POWER, 0, 0, false, 1, jm_nvml_get_power},
-	{JM_Q_POWER_AVERAGE, 0, 0, false, 1, jm_nvml_get_power},
-	{JM_Q_LIMIT, 0, 0, true, 1, jm_nvml_get_limit_enforced},
-	{JM_Q_LIMIT_REQUESTED, 0, 0, true, 1, jm_nvml_get_limit},
-	{JM_Q_CLOCK, 0, 0, true, 1, jm_nvml_get_clock},
-	{JM_Q_MEMORY_CLOCK, 0, 0, true, 1, jm_nvml_get_memory_clock},
-	{JM_Q_TEMPERATURE, 0, 0, true, 1, jm_nvml_get_temperature},
-	{JM_Q_UTILISATION, 0, 0, true, 1, jm_nvml_get_utilisation},
-	{JM_Q_THROTTLE, 0, 0, true, 1, jm_nvml_get_throttle},
-};
-
-static const struct probe memory_probes[] = {
-	{JM_Q_POWER, JM_NVML_POWER_INSTANT, JM_NVML_SCOPE_MEMORY, false, 1e-3, NULL},
-	{JM_Q_POWER_AVERAGE, JM_NVML_POWER_AVERAGE, JM_NVML_SCOPE_MEMORY, false, 1e-3, NULL},
-};
-#define N_GPU_PROBES	(sizeof(gpu_probes) / sizeof(gpu_probes[0]))
-#define N_MEMORY_PROBES (sizeof(memory_probes) / sizeof(memory_probes[0]))
-
-/* ---- finding out what answers -------------------------------------------------------------------- */
-
-static bool is_power(enum jm_quantity quantity)
-{
-	return quantity == JM_Q_POWER || quantity == JM_Q_POWER_AVERAGE;
-}
-
-/* Does a GPU's nvmlDeviceGetPowerUsage speak of the last second? (nvml.h: Ampere and newer, not GA100) */
-static bool usage_is_average(const struct jm_nvml_gpu *g)
-{
-	return g->architecture >= JM_NVML_AMPERE && g->capability != 80;
-}
-
-/* No GPU draws 0 W: a zero is a sensor that does not tell. */
-static double plausible(enum jm_quantity quantity, double value)
-{
-	return is_power(quantity) && !(value > 0) ? NAN : value;
-}
-
-static bool answers(const struct state *s, const struct jm_nvml_gpu *g, const struct probe *p)
-{
-	struct jm_nvml_value v = {.field = p->field, .scope = p->scope, .rc = JM_NVML_UNKNOWN};
-
-	/* GH200's counter speaks of the whole module, not of the GPU (ml-energy/zeus issue 172) */
-	if (p->quantity == JM_Q_ENERGY && strstr(g->name, "GH200"))
-		return false;
-	if (!p->field) {
-		if (p->call == jm_nvml_get_power &&
-			(p->quantity == JM_Q_POWER_AVERAGE) != usage_is_average(g))
-			return false;
-		return !isnan(p->call(&s->nvml, g->handle));
-	}
-	if (!s->nvml.fields || s->nvml.fields(g->handle, 1, &v))
-		return false;
-	/* boards without a sensor for it answer 0 for their memory; for the GPU it is a passing zero */
-	if (p->scope == JM_NVML_SCOPE_MEMORY)
-		return jm_nvml_number(&v) > 0;
-	return !isnan(jm_nvml_number(&v));
-}
-
-/* What is known of a signal's timing. */
-static struct jm_signal signal_of(const struct jm_nvml_sensor *sensor, enum jm_quantity quantity)
-{
-	struct jm_signal signal = {.quantity = quantity, .window_ns = -1, .accuracy = NAN};
-
-	switch (quantity) {
-	case JM_Q_ENERGY:
-		signal.step = 1e-3;
-		signal.refresh_ns = sensor->counter_ms * JM_MILLISECOND;
-		signal.window_ns = 0;
-		signal.accuracy = sensor->accuracy;
-		break;
-	case JM_Q_POWER:
-	case JM_Q_POWER_AVERAGE:
-		signal.step = 1e-3;
-		signal.refresh_ns = sensor->refresh_ms * JM_MILLISECOND;
-		signal.window_ns = quantity == JM_Q_POWER ? sensor->window_ms : sensor->average_ms;
-		if (signal.window_ns > 0)
-			signal.window_ns *= JM_MILLISECOND;
-		signal.accuracy = sensor->accuracy;
-		break;
-	case JM_Q_CLOCK:
-	case JM_Q_MEMORY_CLOCK:
-		signal.step = 1e6;
-		break;
-	case JM_Q_TEMPERATURE:
-		signal.step = 1;
-		break;
-	case JM_Q_UTILISATION:
-		signal.step = 0.01;
-		break;
-	default:
-		break;
-	}
-	return signal;
-}
 
 /* ---- opening --------------------------------------------------------------------------------------- */
 
@@ -167,15 +61,15 @@ static bool has(const struct gpu *g, unsigned int scope, enum jm_quantity quanti
 
 /* Adds the signals of the probes that answer to the meter added last. */
 static int add_signals(struct state *s, struct gpu *g, const struct jm_nvml_gpu *info,
-	const struct probe *probes, size_t n, struct jm_meters *set, struct jm_err *err)
+	const struct jm_nvml_probe *probes, size_t n, struct jm_meters *set, struct jm_err *err)
 {
 	for (size_t i = 0; i < n; i++) {
-		const struct probe *p = &probes[i];
-		struct jm_signal signal = signal_of(jm_nvml_sensor_of(info), p->quantity);
+		const struct jm_nvml_probe *p = &probes[i];
+		struct jm_signal signal = jm_nvml_signal(jm_nvml_sensor_of(info), p->quantity);
 		int rc;
 
 		if (has(g, p->scope, p->quantity) || g->n_slots == MAX_SLOTS ||
-			!answers(s, info, p))
+			!jm_nvml_answers(&s->nvml, info, p))
 			continue;
 		rc = jm_meters_add_signal(set, &signal, err);
 		if (rc < 0)
@@ -187,11 +81,11 @@ static int add_signals(struct state *s, struct gpu *g, const struct jm_nvml_gpu 
 	return 0;
 }
 
-static bool any_answers(
-	const struct state *s, const struct jm_nvml_gpu *info, const struct probe *probes, size_t n)
+static bool any_answers(const struct state *s, const struct jm_nvml_gpu *info,
+	const struct jm_nvml_probe *probes, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		if (answers(s, info, &probes[i]))
+		if (jm_nvml_answers(&s->nvml, info, &probes[i]))
 			return true;
 	return false;
 }
@@ -203,30 +97,40 @@ static int add_memory(struct state *s, struct gpu *g, const struct jm_nvml_gpu *
 		.source = "nvml", .scope = JM_SCOPE_GPU_MEMORY, .origin = JM_MEASURED};
 	int rc;
 
-	if (!any_answers(s, info, memory_probes, N_MEMORY_PROBES))
+	if (!any_answers(s, info, jm_nvml_memory_probes, JM_NVML_MEMORY_PROBES))
 		return 0;
 	snprintf(meter.id, sizeof(meter.id), "nvml:%.100s/memory", info->uuid);
 	snprintf(meter.label, sizeof(meter.label), "GPU %d memory", info->index);
 	snprintf(meter.device, sizeof(meter.device), "%s", info->uuid);
 	snprintf(meter.covers, sizeof(meter.covers), "gpu/%s/memory", info->uuid);
 	rc = jm_meters_add(set, &meter, err);
-	return rc < 0 ? rc : add_signals(s, g, info, memory_probes, N_MEMORY_PROBES, set, err);
+	return rc < 0 ? rc
+		      : add_signals(
+				s, g, info, jm_nvml_memory_probes, JM_NVML_MEMORY_PROBES, set, err);
 }
 
-/* Fast fields first, then slow ones, then calls, so that one call of the driver takes a beginning. */
+/* The order of struct gpu: one call of the driver takes a beginning. */
+static int rank(const struct jm_nvml_probe *p)
+{
+	if (!p->field)
+		return 3;
+	return p->quantity == JM_Q_ENERGY ? 2 : p->slow;
+}
+
 static void sort_slots(struct gpu *g, int first_out)
 {
 	struct slot sorted[MAX_SLOTS];
-	int out[MAX_SLOTS], n = 0;
+	int n = 0;
 
-	for (int pass = 0; pass < 3; pass++) {
+	g->counter = -1;
+	for (int pass = 0; pass <= 3; pass++) {
 		for (int i = 0; i < g->n_slots; i++) {
-			const struct probe *p = g->slot[i].probe;
-
-			if ((!p->field ? 2 : p->slow ? 1 : 0) != pass)
+			if (rank(g->slot[i].probe) != pass)
 				continue;
+			if (g->slot[i].probe->quantity == JM_Q_ENERGY)
+				g->counter = n;
 			sorted[n] = g->slot[i];
-			out[n++] = first_out + i;
+			g->out[n++] = first_out + i;
 		}
 		if (pass == 0)
 			g->n_fast = n;
@@ -234,8 +138,7 @@ static void sort_slots(struct gpu *g, int first_out)
 			g->n_fields = n;
 	}
 	memcpy(g->slot, sorted, sizeof(sorted[0]) * (size_t)n);
-	memcpy(g->out, out, sizeof(out[0]) * (size_t)n);
-	for (int i = 0; i < g->n_fields; i++) {
+	for (int i = 0; i < n; i++) {
 		g->value[i].field = g->slot[i].probe->field;
 		g->value[i].scope = g->slot[i].probe->scope;
 	}
@@ -244,6 +147,7 @@ static void sort_slots(struct gpu *g, int first_out)
 static int add_gpu(struct state *s, const struct jm_nvml_gpu *info, struct jm_meters *set,
 	int first_out, struct jm_err *err)
 {
+	const struct jm_nvml_sensor *sensor = jm_nvml_sensor_of(info);
 	struct gpu *g = &s->gpu[s->n];
 	struct jm_meter meter = {.source = "nvml", .scope = JM_SCOPE_GPU, .origin = JM_MEASURED};
 	int rc;
@@ -256,12 +160,14 @@ static int add_gpu(struct state *s, const struct jm_nvml_gpu *info, struct jm_me
 	memcpy(g->label, info->label, sizeof(g->label));
 	rc = jm_meters_add(set, &meter, err);
 	if (rc >= 0)
-		rc = add_signals(s, g, info, gpu_probes, N_GPU_PROBES, set, err);
+		rc = add_signals(s, g, info, jm_nvml_gpu_probes, JM_NVML_GPU_PROBES, set, err);
 	if (rc >= 0)
 		rc = add_memory(s, g, info, set, err);
 	if (rc < 0)
 		return rc;
 	sort_slots(g, first_out);
+	if (g->counter >= 0)
+		jm_pace_init(&g->pace, &s->purse, sensor->counter_ms * JM_MILLISECOND);
 	s->n++;
 	return g->n_slots;
 }
@@ -330,6 +236,11 @@ static int open_gpus(struct jm_ctx *ctx, struct jm_nvml *nvml, bool all, struct 
 	return rc;
 }
 
+static bool is_field(const struct gpu *g, int slot)
+{
+	return g->slot[slot].probe->field != 0;
+}
+
 /*
  * Does the driver stamp a field when it is asked, or when its sensor changed? A stamp that stays the same
  * from one call to the next, a moment later, is the sensor's. One GPU speaks for all.
@@ -340,21 +251,36 @@ static void learn_stamps(struct state *s, struct jm_meters *set, int first_signa
 	long long before[MAX_SLOTS] = {0};
 	bool stands[MAX_SLOTS] = {false};
 	struct gpu *first = &s->gpu[0];
+	/* fast fields, and the counter, which stands behind the slow ones */
+	int n = first->n_fields +
+		(first->counter == first->n_fields && is_field(first, first->counter));
 
 	for (int call = 0; call < 3; call++) {
 		if (call)
 			nanosleep(&moment, NULL);
-		if (!first->n_fast || s->nvml.fields(first->handle, first->n_fast, first->value))
+		if (!n || s->nvml.fields(first->handle, n, first->value))
 			return;
-		for (int k = 0; k < first->n_fast; k++) {
+		for (int k = 0; k < n; k++) {
 			stands[k] = stands[k] || (call && first->value[k].stamp_us == before[k]);
 			before[k] = first->value[k].stamp_us;
 		}
 	}
 	for (int i = 0; i < s->n; i++)
-		for (int k = 0; k < s->gpu[i].n_fast && k < first->n_fast; k++)
-			set->signal[first_signal + s->gpu[i].out[k]].stamped =
-				stands[k] && before[k] > 0;
+		for (int k = 0; k < n && k < s->gpu[i].n_slots; k++)
+			if (!first->slot[k].probe->slow && is_field(&s->gpu[i], k))
+				set->signal[first_signal + s->gpu[i].out[k]].stamped =
+					stands[k] && before[k] > 0;
+}
+
+/* "all", "raw", "all+raw" */
+static bool understood(const char *arg)
+{
+	static const char *const words[] = {"", "all", "raw", "all+raw", "raw+all"};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (!strcmp(arg, words[i]))
+			return true;
+	return false;
 }
 
 static int nvml_open(struct jm_ctx *ctx, const char *arg, struct jm_meters *set, void **ret_state,
@@ -364,19 +290,22 @@ static int nvml_open(struct jm_ctx *ctx, const char *arg, struct jm_meters *set,
 	struct state *s = NULL;
 	int first_signal = set->n_signals, rc;
 
-	if (*arg && strcmp(arg, "all") != 0)
+	if (!understood(arg))
 		return jm_err_set(err, JM_EUSAGE,
-			"The source nvml takes 'nvml' for this job's GPUs or 'nvml:all', not "
+			"The source nvml takes 'nvml' for this job's GPUs, 'nvml:all', and +raw to "
+			"read the energy counter at every interval, as in 'nvml:all+raw'; not "
 			"'nvml:%s'.",
 			arg);
 	rc = jm_nvml_open(&nvml, err);
 	if (rc)
 		return rc;
-	rc = open_gpus(ctx, &nvml, *arg != '\0', set, &s, err);
+	rc = open_gpus(ctx, &nvml, strstr(arg, "all") != NULL, set, &s, err);
 	if (rc) {
 		jm_nvml_close(&nvml);
 		return rc;
 	}
+	for (int i = 0; i < s->n; i++)
+		s->gpu[i].pace.always = strstr(arg, "raw") != NULL;
 	learn_stamps(s, set, first_signal);
 	*ret_state = s;
 	return 0;
@@ -420,10 +349,11 @@ static void lose(struct state *s, struct gpu *g, int64_t now)
 		g->label);
 }
 
-static void read_fields(struct state *s, struct gpu *g, int n, int64_t now)
+/* The fields of n slots from `first` on, by one call. */
+static void read_fields(struct state *s, struct gpu *g, int first, int n)
 {
-	int64_t offset = jm_clock_wall(s->ctx->clock) - jm_ctx_now(s->ctx);
-	int rc = s->nvml.fields(g->handle, n, g->value);
+	int64_t offset = jm_clock_wall(s->ctx->clock) - jm_ctx_now(s->ctx), now;
+	int rc = s->nvml.fields(g->handle, n, &g->value[first]);
 
 	now = jm_ctx_now(s->ctx);
 	if (rc == JM_NVML_GPU_IS_LOST) {
@@ -431,14 +361,14 @@ static void read_fields(struct state *s, struct gpu *g, int n, int64_t now)
 		return;
 	}
 	if (rc) {
-		forget(g, 0, n, now);
+		forget(g, first, first + n, now);
 		return;
 	}
-	for (int i = 0; i < n; i++) {
+	for (int i = first; i < first + n; i++) {
 		struct slot *slot = &g->slot[i];
 		double value = jm_nvml_number(&g->value[i]) * slot->probe->scale;
 
-		value = plausible(slot->probe->quantity, value);
+		value = jm_nvml_plausible(slot->probe->quantity, value);
 		slot->last.t_ns = time_of(slot, &g->value[i], value, offset, now);
 		slot->last.value = value;
 		if (g->value[i].rc == JM_NVML_GPU_IS_LOST) {
@@ -448,17 +378,83 @@ static void read_fields(struct state *s, struct gpu *g, int n, int64_t now)
 	}
 }
 
+static void read_call(struct state *s, struct gpu *g, int i)
+{
+	struct slot *slot = &g->slot[i];
+	const struct jm_nvml_probe *p = slot->probe;
+
+	slot->last.value = jm_nvml_plausible(p->quantity, p->call(&s->nvml, g->handle));
+	slot->last.t_ns = jm_ctx_now(s->ctx);
+}
+
 static void read_calls(struct state *s, struct gpu *g, bool slow)
 {
-	for (int i = g->n_fields; i < g->n_slots; i++) {
-		struct slot *slot = &g->slot[i];
-		const struct probe *p = slot->probe;
+	for (int i = g->n_fields; i < g->n_slots; i++)
+		if (i != g->counter && (slow || !g->slot[i].probe->slow))
+			read_call(s, g, i);
+}
 
-		if (p->slow && !slow)
-			continue;
-		slot->last.value = plausible(p->quantity, p->call(&s->nvml, g->handle));
-		slot->last.t_ns = jm_ctx_now(s->ctx);
+/* Processor time of this thread. */
+static int64_t spent(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	return ts.tv_sec * JM_SECOND + ts.tv_nsec;
+}
+
+static void read_counter(struct state *s, struct gpu *g)
+{
+	int64_t begin = jm_ctx_now(s->ctx), before = spent();
+
+	if (is_field(g, g->counter))
+		read_fields(s, g, g->counter, 1);
+	else
+		read_call(s, g, g->counter);
+	jm_pace_told(&g->pace, &s->purse, begin, jm_ctx_now(s->ctx), spent() - before,
+		g->slot[g->counter].last.value);
+}
+
+/* Those that want to be, each once, the most urgent first: a dear one delays the next. */
+static void read_counters(struct state *s)
+{
+	int64_t round = jm_ctx_now(s->ctx);
+
+	for (;;) {
+		int64_t now = jm_ctx_now(s->ctx);
+		struct gpu *next = NULL;
+
+		for (int i = 0; i < s->n; i++) {
+			struct gpu *g = &s->gpu[i];
+
+			if (g->lost || g->counter < 0 || g->pace.last_begin >= round ||
+				!jm_pace_wants(&g->pace, &s->purse, now))
+				continue;
+			if (!next || jm_pace_urgency(&g->pace) < jm_pace_urgency(&next->pace))
+				next = g;
+		}
+		if (!next)
+			return;
+		read_counter(s, next);
 	}
+}
+
+/* All but the counter. */
+static void read_gpu(struct state *s, struct gpu *g, bool slow)
+{
+	int n = slow ? g->n_fields : g->n_fast;
+
+	if (!g->lost && n)
+		read_fields(s, g, 0, n);
+	if (!g->lost)
+		read_calls(s, g, slow);
+}
+
+static void end_of_lost(struct state *s, struct gpu *g)
+{
+	forget(g, 0, g->n_slots, jm_ctx_now(s->ctx));
+	if (g->counter >= 0)
+		jm_pace_drop(&g->pace, &s->purse);
 }
 
 static int nvml_read(void *state, struct jm_reading *out, struct jm_err *err)
@@ -470,20 +466,48 @@ static int nvml_read(void *state, struct jm_reading *out, struct jm_err *err)
 	(void)err;
 	if (slow)
 		s->slow_ns = now;
+	for (int i = 0; i < s->n; i++)
+		read_gpu(s, &s->gpu[i], slow);
+	read_counters(s);
 	for (int i = 0; i < s->n; i++) {
 		struct gpu *g = &s->gpu[i];
-		int n = slow ? g->n_fields : g->n_fast;
 
-		if (!g->lost && n)
-			read_fields(s, g, n, now);
-		if (!g->lost)
-			read_calls(s, g, slow);
-		else
-			forget(g, 0, g->n_slots, now);
+		if (g->lost)
+			end_of_lost(s, g);
 		for (int k = 0; k < g->n_slots; k++)
 			out[g->out[k]] = g->slot[k].last;
 	}
 	return 0;
+}
+
+static bool nvml_edge(void *state, enum jm_edge edge)
+{
+	struct state *s = state;
+	bool watching = false;
+
+	for (int i = 0; i < s->n; i++) {
+		if (s->gpu[i].counter < 0 || s->gpu[i].lost)
+			continue;
+		if (edge != JM_EDGE_ON)
+			jm_pace_edge(&s->gpu[i].pace, edge == JM_EDGE_BEGINS);
+		watching = watching || jm_pace_watches(&s->gpu[i].pace);
+	}
+	return watching;
+}
+
+static int64_t nvml_due(void *state)
+{
+	struct state *s = state;
+	int64_t first = JM_FOREVER;
+
+	for (int i = 0; i < s->n; i++) {
+		int64_t due = s->gpu[i].counter < 0 || s->gpu[i].lost
+				      ? JM_FOREVER
+				      : jm_pace_due(&s->gpu[i].pace);
+
+		first = due < first ? due : first;
+	}
+	return first;
 }
 
 /* ---- doctor ------------------------------------------------------------------------------------------ */
@@ -493,7 +517,6 @@ static void say_gpu(const struct jm_nvml *nvml, const struct jm_nvml_gpus *gpus,
 {
 	const struct jm_nvml_gpu *g = &gpus->gpu[i];
 	const struct jm_nvml_sensor *sensor = jm_nvml_sensor_of(g);
-	const struct state s = {.nvml = *nvml};
 	char why[400];
 	struct jm_finding f = {.ok = g->allocated, .what = g->label, .why = why, .mend = ""};
 	size_t used = (size_t)snprintf(why, sizeof(why), "%s:", g->uuid);
@@ -502,10 +525,10 @@ static void say_gpu(const struct jm_nvml *nvml, const struct jm_nvml_gpus *gpus,
 		snprintf(why, sizeof(why), "%s is not this job's (%s)", g->uuid, gpus->why);
 		f.mend = "--source nvml:all takes it nevertheless";
 	}
-	for (size_t p = 0; g->allocated && p < N_GPU_PROBES && used < sizeof(why); p++)
-		if (gpu_probes[p].field && answers(&s, g, &gpu_probes[p]))
+	for (size_t p = 0; g->allocated && p < JM_NVML_GPU_PROBES && used < sizeof(why); p++)
+		if (jm_nvml_gpu_probes[p].field && jm_nvml_answers(nvml, g, &jm_nvml_gpu_probes[p]))
 			used += (size_t)snprintf(why + used, sizeof(why) - used, " %s,",
-				jm_quantity_name(gpu_probes[p].quantity));
+				jm_quantity_name(jm_nvml_gpu_probes[p].quantity));
 	if (g->allocated && used < sizeof(why)) {
 		if (sensor->refresh_ms)
 			snprintf(why + used, sizeof(why) - used, " a reading each %d ms over %d ms",
@@ -554,10 +577,12 @@ static void nvml_doctor(struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
 const struct jm_source jm_source_nvml = {
 	.name = "nvml",
 	.summary = "NVIDIA GPUs: energy counter, power, limits, clocks, temperature, utilisation",
-	.argument = "all",
+	.argument = "all+raw",
 	.origin = JM_MEASURED,
 	.open = nvml_open,
 	.read = nvml_read,
 	.close = nvml_close,
+	.edge = nvml_edge,
+	.due = nvml_due,
 	.doctor = nvml_doctor,
 };

@@ -215,4 +215,25 @@ struct jm_nvml_sensor {
 /* Never NULL: of a GPU that nobody has characterised, everything is unknown. */
 const struct jm_nvml_sensor *jm_nvml_sensor_of(const struct jm_nvml_gpu *gpu);
 
+/* Where a signal of a GPU comes from: a field, or a call of its own. */
+struct jm_nvml_probe {
+	enum jm_quantity quantity;
+	unsigned int field, scope; /* field 0 = a call */
+	bool slow;		   /* changes slowly */
+	double scale;		   /* of a field: to SI */
+	double (*call)(const struct jm_nvml *nvml, jm_nvml_device device);
+};
+/* In order of preference: the first row of a quantity that answers is taken. */
+#define JM_NVML_GPU_PROBES    15
+#define JM_NVML_MEMORY_PROBES 2
+extern const struct jm_nvml_probe jm_nvml_gpu_probes[JM_NVML_GPU_PROBES];
+extern const struct jm_nvml_probe jm_nvml_memory_probes[JM_NVML_MEMORY_PROBES];
+
+bool jm_nvml_answers(const struct jm_nvml *nvml, const struct jm_nvml_gpu *gpu,
+	const struct jm_nvml_probe *probe);
+/* No GPU draws 0 W: a zero is a sensor that does not tell, and becomes NAN. */
+double jm_nvml_plausible(enum jm_quantity quantity, double value);
+/* A signal with what is known of its timing. */
+struct jm_signal jm_nvml_signal(const struct jm_nvml_sensor *sensor, enum jm_quantity quantity);
+
 #endif

@@ -220,6 +220,16 @@ def test_a_gpu_disappears():
     assert any("known for" in r for r in record["quality"]["reasons"])
 
 
+def test_gpus_lost_between_steps():
+    """Whatever the moment, what is known has the GPU's power: no second is counted without its joules."""
+    lost = ",".join(f"{i}@{0.7 + 0.0137 * i:.4f}" for i in range(8))
+    record = record_of("--source", "nvml", "--", "sleep", "1.2", env=fakes(f"gpus=8;power=300;lost={lost}"))
+    for meter in record["meters"]:
+        assert meter["joules"] is None and meter["covered_s"] > 0.4
+        # polls are 50 ms apart, so the time of the last step is known to 25
+        assert meter["watts_mean"] == pytest.approx(300, abs=300 * 0.026 / meter["covered_s"])
+
+
 # ---- marks and items
 
 

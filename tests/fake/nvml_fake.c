@@ -21,6 +21,7 @@
  *	nosets=3		after 3 successful sets (of all GPUs) every further one fails
  *	enforce=1:250		GPU 1 takes any limit but enforces 250 W
  *	latency=US setlatency=US	each call, each set, takes that long
+ *	cost=US energycost=US	each call, each reading of the energy counter, computes for that long
  *	init=9			nvmlInit returns this
  *	persistence=0		persistence mode is off
  * and JM_FAKE_NVML_STATE=FILE, which holds the limits (without it they live in the process).
@@ -51,6 +52,20 @@ static void wait_us(long us)
 		nanosleep(&ts, NULL);
 }
 
+/* As a driver does that computes: processor time, not sleep. */
+static void burn_us(long us)
+{
+	struct timespec ts;
+	double end;
+
+	if (us <= 0)
+		return;
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	end = (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec + 1e-6 * (double)us;
+	while ((double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec < end)
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+}
+
 /* Every call on a device begins here. */
 static int enter(const struct nvml_device *d)
 {
@@ -59,6 +74,7 @@ static int enter(const struct nvml_device *d)
 	if (!d)
 		return JM_NVML_INVALID_ARGUMENT;
 	wait_us(fake.latency_us);
+	burn_us(fake.cost_us);
 	if (fake.lost_at[d->index] > 0 && fake_now() - fake.init_time >= fake.lost_at[d->index])
 		return JM_NVML_GPU_IS_LOST;
 	return JM_NVML_OK;
@@ -286,6 +302,7 @@ API int nvmlDeviceGetCurrentClocksEventReasons(jm_nvml_device d, unsigned long l
 API int nvmlDeviceGetTotalEnergyConsumption(jm_nvml_device d, unsigned long long *mj)
 {
 	ENTER(d);
+	burn_us(fake.energy_cost_us);
 	*mj = (unsigned long long)(1000 * fake_joules(d->index,
 						  fake_last_tick(fake_now(), fake.step,
 							  fake_frac(0.754878 * (d->index + 1)))));
@@ -386,6 +403,9 @@ API int nvmlDeviceGetFieldValues(jm_nvml_device d, int n, struct jm_nvml_value *
 	double t;
 
 	ENTER(d);
+	for (int i = 0; i < n; i++)
+		if (values[i].field == JM_NVML_ENERGY && !values[i].scope)
+			burn_us(fake.energy_cost_us);
 	t = fake_now();
 	fake_lock();
 	for (int i = 0; i < n; i++) {

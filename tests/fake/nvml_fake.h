@@ -43,7 +43,7 @@ struct fake {
 	double phase, shift, refresh, window, average, step, mem;
 	double min_w, max_w, default_w;
 	unsigned int nosupport[16], n_nosupport, persistence;
-	long latency_us, set_latency_us, no_sets;
+	long latency_us, set_latency_us, no_sets, cost_us, energy_cost_us;
 	double init_time;
 	struct nvml_device device[MAX_GPUS];
 	struct state *state;

@@ -113,6 +113,8 @@ static void configure_faults(void)
 			fake.nosupport[fake.n_nosupport++] = (unsigned int)strtoul(w, NULL, 10);
 	fake.latency_us = (long)number("latency", 0);
 	fake.set_latency_us = (long)number("setlatency", 0);
+	fake.cost_us = (long)number("cost", 0);
+	fake.energy_cost_us = (long)number("energycost", 0);
 	fake.no_sets = (long)number("nosets", -1);
 	fake.init_rc = (int)number("init", 0);
 	fake.persistence = number("persistence", 1) != 0;

@@ -3,7 +3,7 @@
 """What the power sensors of a machine do: how often each signal changes, whether the driver's stamps are
 the sensor's own, and how far counter and integration are apart. Changes no setting.
 
-sensor.py JOULEMARK [--source nvml] [--seconds 10] [--keep DIR] [-- LOAD...]
+sensor.py JOULEMARK [--source nvml:raw] [--seconds 10] [--keep DIR] [-- LOAD...]
 
 Reads as fast as --interval allows while LOAD runs (default: sleep SECONDS) and prints JSON. With --keep
 the recording stays in DIR, for `--source replay:DIR` and as test data.
@@ -54,7 +54,7 @@ def look_at(folder):
 def main():
     ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     ask.add_argument("joulemark")
-    ask.add_argument("--source", default="nvml")
+    ask.add_argument("--source", default="nvml:raw")
     ask.add_argument("--interval", default="1ms")
     ask.add_argument("--seconds", type=float, default=10)
     ask.add_argument("--keep")

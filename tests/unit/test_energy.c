@@ -309,6 +309,44 @@ static void never_there(void **state)
 	wave_close(&run);
 }
 
+/* What is known of a GPU that is lost, or comes late, at any moment between two steps: its mean is that of
+ * the seconds it is said to be known for. */
+static void lost_between_steps(void **state)
+{
+	struct wave_run run;
+
+	(void)state;
+	for (int late = 0; late < 2; late++) {
+		for (int k = 0; k < 3; k++) {
+			wave_reset();
+			wave_setup.gpus = 8;
+			wave_setup.no_power = k == 2;
+			for (int i = 0; i < 8; i++) {
+				wave_add(&wave_setup.wave[i], 0, 300, 0);
+				/* a step in level long before: the mean is not the same everywhere */
+				wave_add(&wave_setup.wave[i], 1.5, k == 1 ? 500 : 300, 0);
+				wave_setup.dead_from[i] = late ? 0 : 2.505 + 0.0131 * i;
+				wave_setup.dead_until[i] = late ? 2.005 + 0.0131 * i : 1e9;
+			}
+			measure(&run, 1.234, 1.234 + 3);
+			for (int i = 0; i < 8; i++) {
+				struct jm_energy e = of(&run, i);
+				double t0 = late ? run.t1 - e.covered_s : run.t0;
+				double joules = wave_joules(&wave_setup.wave[i], t0 + e.covered_s) -
+						wave_joules(&wave_setup.wave[i], t0);
+
+				assert_true(isnan(e.joules));
+				assert_true(e.gaps >= 1);
+				assert_true(e.covered_s > 1 && e.covered_s < 2.3);
+				/* polls are 50 ms apart, so a step's time is known to 25 */
+				assert_near(e.watts_mean, joules / e.covered_s,
+					0.026 * 500 / e.covered_s);
+			}
+			wave_close(&run);
+		}
+	}
+}
+
 /* 0 W that was measured is 0, not unknown. */
 static void nothing_used(void **state)
 {
@@ -340,6 +378,7 @@ int main(void)
 		cmocka_unit_test_setup(is_reset, reset),
 		cmocka_unit_test_setup(disappears, reset),
 		cmocka_unit_test_setup(silent_for_a_while, reset),
+		cmocka_unit_test_setup(lost_between_steps, reset),
 		cmocka_unit_test_setup(never_there, reset),
 		cmocka_unit_test_setup(nothing_used, reset),
 	};

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a GPU's driver can be asked for as a signal, and whether it answers. */
+#include "clock.h"
+#include "nvml.h"
+
+#include <math.h>
+#include <string.h>
+
+/* In order of preference: the first row of a quantity that answers is taken. */
+const struct jm_nvml_probe jm_nvml_gpu_probes[JM_NVML_GPU_PROBES] = {
+	{JM_Q_ENERGY, JM_NVML_ENERGY, JM_NVML_SCOPE_GPU, false, 1e-3, NULL},
+	{JM_Q_POWER, JM_NVML_POWER_INSTANT, JM_NVML_SCOPE_GPU, false, 1e-3, NULL},
+	{JM_Q_POWER_AVERAGE, JM_NVML_POWER_AVERAGE, JM_NVML_SCOPE_GPU, false, 1e-3, NULL},
+	{JM_Q_LIMIT, JM_NVML_LIMIT_CURRENT, JM_NVML_SCOPE_GPU, true, 1e-3, NULL},
+	{JM_Q_LIMIT_REQUESTED, JM_NVML_LIMIT_REQUESTED, JM_NVML_SCOPE_GPU, true, 1e-3, NULL},
+	{JM_Q_ENERGY, 0, 0, false, 1, jm_nvml_get_energy},
+	{JM_Q_POWER, 0, 0, false, 1, jm_nvml_get_power},
+	{JM_Q_POWER_AVERAGE, 0, 0, false, 1, jm_nvml_get_power},
+	{JM_Q_LIMIT, 0, 0, true, 1, jm_nvml_get_limit_enforced},
+	{JM_Q_LIMIT_REQUESTED, 0, 0, true, 1, jm_nvml_get_limit},
+	{JM_Q_CLOCK, 0, 0, true, 1, jm_nvml_get_clock},
+	{JM_Q_MEMORY_CLOCK, 0, 0, true, 1, jm_nvml_get_memory_clock},
+	{JM_Q_TEMPERATURE, 0, 0, true, 1, jm_nvml_get_temperature},
+	{JM_Q_UTILISATION, 0, 0, true, 1, jm_nvml_get_utilisation},
+	{JM_Q_THROTTLE, 0, 0, true, 1, jm_nvml_get_throttle},
+};
+
+const struct jm_nvml_probe jm_nvml_memory_probes[JM_NVML_MEMORY_PROBES] = {
+	{JM_Q_POWER, JM_NVML_POWER_INSTANT, JM_NVML_SCOPE_MEMORY, false, 1e-3, NULL},
+	{JM_Q_POWER_AVERAGE, JM_NVML_POWER_AVERAGE, JM_NVML_SCOPE_MEMORY, false, 1e-3, NULL},
+};
+
+static bool is_power(enum jm_quantity quantity)
+{
+	return quantity == JM_Q_POWER || quantity == JM_Q_POWER_AVERAGE;
+}
+
+/* Does a GPU's nvmlDeviceGetPowerUsage speak of the last second? (nvml.h: Ampere and newer, not GA100) */
+static bool usage_is_average(const struct jm_nvml_gpu *g)
+{
+	return g->architecture >= JM_NVML_AMPERE && g->capability != 80;
+}
+
+double jm_nvml_plausible(enum jm_quantity quantity, double value)
+{
+	return is_power(quantity) && !(value > 0) ? NAN : value;
+}
+
+bool jm_nvml_answers(
+	const struct jm_nvml *nvml, const struct jm_nvml_gpu *g, const struct jm_nvml_probe *p)
+{
+	struct jm_nvml_value v = {.field = p->field, .scope = p->scope, .rc = JM_NVML_UNKNOWN};
+
+	/* GH200's counter speaks of the whole module, not of the GPU (ml-energy/zeus issue 172) */
+	if (p->quantity == JM_Q_ENERGY && strstr(g->name, "GH200"))
+		return false;
+	if (!p->field) {
+		if (p->call == jm_nvml_get_power &&
+			(p->quantity == JM_Q_POWER_AVERAGE) != usage_is_average(g))
+			return false;
+		return !isnan(p->call(nvml, g->handle));
+	}
+	if (!nvml->fields || nvml->fields(g->handle, 1, &v))
+		return false;
+	/* boards without a sensor for it answer 0 for their memory; for the GPU it is a passing zero */
+	if (p->scope == JM_NVML_SCOPE_MEMORY)
+		return jm_nvml_number(&v) > 0;
+	return !isnan(jm_nvml_number(&v));
+}
+
+struct jm_signal jm_nvml_signal(const struct jm_nvml_sensor *sensor, enum jm_quantity quantity)
+{
+	struct jm_signal signal = {.quantity = quantity, .window_ns = -1, .accuracy = NAN};
+
+	switch (quantity) {
+	case JM_Q_ENERGY:
+		signal.step = 1e-3;
+		signal.refresh_ns = sensor->counter_ms * JM_MILLISECOND;
+		signal.window_ns = 0;
+		signal.accuracy = sensor->accuracy;
+		break;
+	case JM_Q_POWER:
+	case JM_Q_POWER_AVERAGE:
+		signal.step = 1e-3;
+		signal.refresh_ns = sensor->refresh_ms * JM_MILLISECOND;
+		signal.window_ns = quantity == JM_Q_POWER ? sensor->window_ms : sensor->average_ms;
+		if (signal.window_ns > 0)
+			signal.window_ns *= JM_MILLISECOND;
+		signal.accuracy = sensor->accuracy;
+		break;
+	case JM_Q_CLOCK:
+	case JM_Q_MEMORY_CLOCK:
+		signal.step = 1e6;
+		break;
+	case JM_Q_TEMPERATURE:
+		signal.step = 1;
+		break;
+	case JM_Q_UTILISATION:
+		signal.step = 0.01;
+		break;
+	default:
+		break;
+	}
+	return signal;
+}
