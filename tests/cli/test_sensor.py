@@ -48,9 +48,12 @@ def test_finds_an_h200s_refresh(name):
 
 def test_replays_an_h200():
     """The first seconds of a recording by the program; all of it: tests/unit/test_h200.c."""
-    truth = json.loads((H200 / "idle/truth.json").read_text())
+    rows = [line.split(",") for line in (H200 / "idle/readings.csv").read_text().splitlines()[1:]]
+    counter = [(float(t), float(v)) for signal, t, v in rows if signal == "0" and float(t) < 3.2]
+    counter = [b for a, b in zip(counter, counter[1:]) if b[1] != a[1]]  # its steps
+    watts = (counter[-1][1] - counter[0][1]) / (counter[-1][0] - counter[0][0])
     done = jm("measure", "--source", f"replay:{H200 / 'idle'}", "--json", "-", "--", "sleep", "3")
     assert done.returncode == 0, done.stderr
     gpu = json.loads(done.stdout)["meters"][0]
-    assert gpu["watts_mean"] == pytest.approx(truth["watts"], rel=0.01)
+    assert gpu["watts_mean"] == pytest.approx(watts, rel=0.02)
     assert gpu["joules_integrated"] == pytest.approx(gpu["joules_counter"], rel=0.01)
