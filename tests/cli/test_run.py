@@ -122,7 +122,7 @@ def test_throughput_of_a_command():
 
 def test_mark(tmp_path):
     r = one(*COMMAND, "--", "sh", "-c",
-            f"{BIN} mark load; {BIN} mark work --items 0; sleep 0.1; {BIN} mark end --items 12")
+            f"'{BIN}' mark load; '{BIN}' mark work --items 0; sleep 0.1; '{BIN}' mark end --items 12")
     assert r["items"] == 12 and {"load", "work"} <= {p["name"] for p in r["phases"]}
 
 
@@ -130,8 +130,8 @@ def test_energy_speaks_of_the_same_stretch_as_throughput(tmp_path):
     """What comes before the first mark and after the last has neither items nor a part in their energy."""
     work = "for i in 1 2 3 4 5 6; do timeout 0.1 sh -c 'while :; do :; done'; done"
     words = ("run", "--source", "estimate:5,20", "--unit", "image", "--", "sh", "-c")
-    one_phase = f"sleep 0.6; {BIN} mark work; {work}; {BIN} mark end --items 12; sleep 0.6"
-    two_phases = f"sleep 0.6; {BIN} mark a; {work}; {BIN} mark b --items 6; {work}; {BIN} mark end --items 6"
+    one_phase = f"sleep 0.6; '{BIN}' mark work; {work}; '{BIN}' mark end --items 12; sleep 0.6"
+    two_phases = f"sleep 0.6; '{BIN}' mark a; {work}; '{BIN}' mark b --items 6; {work}; '{BIN}' mark end --items 6"
     for script, phase, names in ((one_phase, "work", {"work"}), (two_phases, "marked", {"a", "b"})):
         r = one(*words, script)
         phases = {p["name"]: p for p in r["phases"]}
@@ -191,7 +191,7 @@ def test_failing_command(tmp_path, script, words, exit_status):
 def test_one_failure_among_others(tmp_path):
     """The sweep goes on; the good ones count."""
     store, flag = tmp_path / "s.db", tmp_path / "flag"
-    script = f"[ -e {flag} ] || {{ touch {flag}; exit 9; }}"
+    script = f"[ -e '{flag}' ] || {{ touch '{flag}'; exit 9; }}"
     done = jm(*COMMAND, "--repeat", "3", "--store", store, "--", "sh", "-c", script)
     assert done.returncode == FAILED
     assert [r["status"] for r in records(store)] == ["failed", "ok", "ok"]
@@ -506,7 +506,7 @@ def test_full_file_system(tmp_path):
 def test_closed_descriptors(tmp_path):
     """What is printed goes nowhere, above all not into the store."""
     store = tmp_path / "s.db"
-    script = f'exec {BIN} "$@" --store {store} <&- >&- 2>&-'
+    script = f'exec "{BIN}" "$@" --store "{store}" <&- >&- 2>&-'
     done = subprocess.run(["sh", "-c", script, "sh", "run", "null", "--source", "null", "--steps", "1",
                            "--step-time", "1ms", "--warmup", "0", "--repeat", "100"], timeout=60, check=False)
     assert done.returncode == FAILURE  # for the table could not be printed
