@@ -14,8 +14,6 @@
 #include "engine/program.h"
 #include "engine/tensor.h"
 
-static const char *const precisions[] = {"f32", "bf16", "bf16-true", "f64", NULL};
-
 static const struct jm_option options[] = {
 	{.name = "batch",
 		.type = JM_INT,
@@ -30,7 +28,7 @@ static const struct jm_option options[] = {
 		.help = "tokens per sequence; the model's context when not given"},
 	{.name = "precision",
 		.type = JM_CHOICE,
-		.choices = precisions,
+		.choices = jm_precision_names,
 		.fallback = "f32",
 		.help = "of products and activations; parameters stay f32, but for bf16-true"},
 	{.name = "optimizer",
@@ -121,7 +119,6 @@ static int choose(struct plan *plan, struct jm_err *err)
 
 	plan->precision = jm_values_text(v, "precision");
 	t->dims = &plan->dims;
-	t->pure = !strcmp(plan->precision, "bf16-true");
 	t->keep_all = jm_values_number(v, "keep-all") > 0;
 	t->recompute = jm_values_number(v, "recompute") > 0;
 	t->micro_steps = (int)jm_values_number(v, "accumulate");
@@ -129,7 +126,7 @@ static int choose(struct plan *plan, struct jm_err *err)
 	t->seq = isnan(seq) ? 0 : (int64_t)seq;
 	t->init = jm_init_find(jm_values_text(v, "init"));
 	choose_update(plan);
-	return jm_dtype_find(t->pure ? "bf16" : plan->precision, &t->precision, err);
+	return jm_precision_set(t, plan->precision, err);
 }
 
 static int make_plan(struct jm_cli *cli, struct plan *plan)

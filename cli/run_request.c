@@ -198,6 +198,28 @@ static bool is_model(const char *name)
 	return !jm_model_find(name, &model, &preset, NULL);
 }
 
+/* A misspelt device or precision is told before every case has failed for it. */
+static int check_work(struct jm_cli *cli, const struct jm_workload *w, const json_t *what)
+{
+	const json_t *devices = json_object_get(what, "device"), *device, *precision;
+	const json_t *precisions = json_object_get(what, "precision");
+	size_t i, k;
+	int rc = 0;
+
+	if (!w->check)
+		return 0;
+	json_array_foreach(devices, i, device)
+	{
+		json_array_foreach(precisions, k, precision)
+		{
+			if (!rc)
+				rc = w->check(json_string_value(device),
+					json_string_value(precision), &cli->err);
+		}
+	}
+	return rc;
+}
+
 /* A model or preset stands for training it: `run gpt-117m` is `run train --model gpt-117m`. */
 static int add_workload(struct jm_cli *cli, json_t *what)
 {
@@ -219,7 +241,9 @@ static int add_workload(struct jm_cli *cli, json_t *what)
 	json_object_set_new(what, "workload", json_string(w->name));
 	json_object_set_new(what, "device", split(text_of(cli, "device")));
 	json_object_set_new(what, "precision", split(text_of(cli, "precision")));
-	return rc ? rc : add_options(cli, w->options, what);
+	if (!rc)
+		rc = add_options(cli, w->options, what);
+	return rc ? rc : check_work(cli, w, what);
 }
 
 static bool executable(const char *folder, size_t n, const char *name)

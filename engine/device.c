@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finding and loading backends. */
 #include "device.h"
+#include "option.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -79,17 +80,23 @@ static int not_there(const char *name, char path[2][4096], struct jm_err *err)
 		name, path[0], *path[0] ? " nor " : "", path[1]);
 }
 
-static int load(const char *name, void **ret_library, struct jm_err *err)
+static void find_paths(const char *name, char path[2][4096])
 {
 	const char *folder = secure_getenv("JM_BACKENDS");
-	char path[2][4096];
-	int ret = 0;
 
 	if (folder)
 		snprintf(path[0], sizeof(path[0]), "%.4000s/%s.so", folder, name);
 	else
 		path_beside(name, path[0], sizeof(path[0]));
 	snprintf(path[1], sizeof(path[1]), "%s/%s.so", JM_PLUGIN_DIR, name);
+}
+
+static int load(const char *name, void **ret_library, struct jm_err *err)
+{
+	char path[2][4096];
+	int ret = 0;
+
+	find_paths(name, path);
 	for (int i = 0; i < 2 && !*ret_library && !ret; i++)
 		ret = try_load(path[i], ret_library, err);
 	if (ret || *ret_library)
@@ -190,4 +197,37 @@ int jm_backend_check(const char *name, struct jm_err *err)
 	void *library = NULL;
 
 	return find_backend(name, &b, &library, err);
+}
+
+static int unknown(const char *name, struct jm_err *err)
+{
+	const char *names[sizeof(backend_rows) / sizeof(*backend_rows) + 1], *near;
+	size_t n = 0;
+
+	names[n++] = jm_backend_ref.name;
+	for (size_t i = 0; i < sizeof(backend_rows) / sizeof(*backend_rows); i++)
+		names[n++] = backend_rows[i].name;
+	near = jm_did_you_mean(name, names, n);
+	if (near)
+		return jm_err_set(
+			err, JM_EUSAGE, "There is no device '%s'; did you mean '%s'?", name, near);
+	return jm_err_set(err, JM_EUSAGE,
+		"There is no device '%s' to compute on; 'joulemark list' shows the backends there "
+		"are.",
+		name);
+}
+
+int jm_device_check(const char *text, struct jm_err *err)
+{
+	char name[64], path[2][4096];
+	int index, code = split(text, name, sizeof(name), &index, err);
+
+	if (code || !strcmp(name, jm_backend_ref.name))
+		return code;
+	if (!name_good(name))
+		return unknown(name, err);
+	find_paths(name, path);
+	if ((*path[0] && !access(path[0], F_OK)) || !access(path[1], F_OK))
+		return 0;
+	return reason_absent(name) ? not_there(name, path, err) : unknown(name, err);
 }

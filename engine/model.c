@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tensor.h"
+
 #define NAMES_MAX 128
 
 const char *const jm_model_positions[] = {"learned", "rotary", NULL};
@@ -170,6 +172,28 @@ int jm_model_dims(const struct jm_model *model, const struct jm_preset *preset,
 	else
 		*ret = v;
 	return code;
+}
+
+const char *const jm_precision_names[] = {"f32", "bf16", "bf16-true", "f64", NULL};
+
+int jm_precision_set(struct jm_training *t, const char *name, struct jm_err *err)
+{
+	const char *near;
+	size_t n = 0;
+
+	for (; jm_precision_names[n]; n++) {
+		if (strcmp(jm_precision_names[n], name) != 0)
+			continue;
+		t->pure = !strcmp(name, "bf16-true");
+		return jm_dtype_find(t->pure ? "bf16" : name, &t->precision, err);
+	}
+	near = jm_did_you_mean(name, jm_precision_names, n);
+	if (near)
+		return jm_err_set(err, JM_EUSAGE, "There is no precision '%s'; did you mean '%s'?",
+			name, near);
+	return jm_err_set(err, JM_EUSAGE,
+		"There is no precision '%s'; take f32, bf16, bf16-true or, on device ref, f64.",
+		name);
 }
 
 /* What the gradients of the loss are multiplied by: 1 over the micro-steps, and the scale if there is one. */

@@ -116,6 +116,9 @@ struct jm_training {
 	enum jm_init init; /* of the layers' weights; OWN = the model's */
 	bool zero_gamma;   /* the last batch norm of each residual block starts at 0 */
 };
+/* f32, bf16 (masters in f32), bf16-true (no masters), f64: sets t->precision and t->pure. */
+extern const char *const jm_precision_names[]; /* NULL-terminated */
+int jm_precision_set(struct jm_training *t, const char *name, struct jm_err *err);
 /* Network, gradients and update as one graph, with input "adamw.now" and scalars "loss", "grad.norm". */
 int jm_model_train(struct jm_training *t, struct jm_graph **ret, struct jm_err *err);
 

@@ -38,6 +38,8 @@ struct jm_workload {
 	const char *summary;
 	const char *unit;		 /* of an item: "token", "image" */
 	const struct jm_option *options; /* terminated by name NULL; may be NULL */
+	/* Optional, before anything runs: could there be such a device and precision at all? Opens nothing. */
+	int (*check)(const char *device, const char *precision, struct jm_err *err);
 	int (*setup)(struct jm_work *work, void **ret_state, struct jm_err *err);
 	int (*step)(
 		void *state, struct jm_step *ret, struct jm_err *err); /* returns when it is done */

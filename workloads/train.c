@@ -216,6 +216,7 @@ const struct jm_workload jm_workload_train = {
 	.summary = "trains a language model on a text, or a vision model on random images",
 	.unit = "token",
 	.options = jm_train_options,
+	.check = jm_train_check,
 	.setup = train_setup,
 	.step = train_step,
 	.verify = train_verify,

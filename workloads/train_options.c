@@ -181,10 +181,8 @@ static int choose_model(struct train *s, struct jm_err *err)
 
 	if (!code)
 		code = jm_model_dims(s->training.model, preset, o, &s->dims, err);
-	s->training.pure = !strcmp(s->work->precision, "bf16-true");
 	if (!code)
-		code = jm_dtype_find(s->training.pure ? "bf16" : s->work->precision,
-			&s->training.precision, err);
+		code = jm_precision_set(&s->training, s->work->precision, err);
 	s->training.dims = &s->dims;
 	s->training.batch = isnan(batch) ? 0 : (int64_t)batch;
 	s->training.seq = isnan(seq) ? 0 : (int64_t)seq;
@@ -206,4 +204,20 @@ int jm_train_choose(struct train *s, struct jm_err *err)
 	int code = choose_model(s, err);
 
 	return code ? code : check_threads(s, err);
+}
+
+int jm_train_check(const char *device, const char *precision, struct jm_err *err)
+{
+	struct jm_training t;
+	int code = jm_precision_set(&t, precision, err);
+
+	if (!code)
+		code = jm_device_check(device, err);
+	if (!code && t.precision == JM_F64 && strcmp(device, "ref") != 0)
+		code = jm_err_set(err, JM_EUSAGE,
+			"f64 is there on device ref alone, as a yardstick; take --device ref or "
+			"another "
+			"--precision than on %s.",
+			device);
+	return code;
 }

@@ -49,34 +49,75 @@ def test_same_seed_same_losses(tmp_path, text):
     assert first["loss_last"] == second["loss_last"]
 
 
-@pytest.mark.parametrize("options, hint", [
-    ({"seq": 900}, "900"),
-    ({"heads": 3}, "do not divide"),
-    ({"text": "/nowhere/text"}, "/nowhere/text"),
-    ({"text": "/dev/null"}, "/dev/null"),
-    ({"vocab": 200}, "--vocab"),
-    ({"precision": "int4"}, "bf16"),
-    ({"device": "abacus"}, "abacus"),
-    ({"batch": 1000000}, "smaller batch"),
-    ({"lr": 1000, "steps": 6}, "smaller --lr"),
-    ({"batch": 0}, "1"),
-    ({"batch": "many"}, "many"),
-    ({"threads": 4000}, "--threads"),
-    ({"memory": 0.000001}, "Out of memory before the first step"),
-    ({"batch": "max", "memory": 0.000001}, "Not even a batch of 1"),
-    ({"optimizer": "sdg"}, "did you mean 'sgd'"),
-    ({"schedule": "cosin"}, "did you mean 'cosine'"),
-    ({"init": "he-norma"}, "did you mean 'he-normal'"),
-    ({"schedule": "cosine", "lr-warmup": 10, "lr-steps": 10}, "--lr-steps"),
-    ({"lr-min": 1}, "--lr-min"),
-    ({"dropout": 1}, "--dropout"),
-    ({"loss-scale": "dynamik"}, "dynamic"),
-    ({"loss-scale": "dynamic:0"}, "2^126"),
+USAGE, CASE = 2, 1
+
+
+@pytest.mark.parametrize("status, options, hint", [
+    # of the command line: told before anything runs
+    (USAGE, {"precision": "int4"}, "bf16-true"),
+    (USAGE, {"precision": "bf61"}, "did you mean 'bf16'"),
+    (USAGE, {"precision": "f32,bf61"}, "did you mean 'bf16'"),
+    (USAGE, {"precision": "f64", "device": "cpu"}, "f64"),
+    (USAGE, {"device": "abacus"}, "no device 'abacus'"),
+    (USAGE, {"device": "raf"}, "did you mean 'ref'"),
+    (USAGE, {"device": "ref:x"}, "cuda:0"),
+    (USAGE, {"batch": 0}, "range 1 to"),
+    (USAGE, {"batch": "many"}, "many"),
+    (USAGE, {"optimizer": "sdg"}, "did you mean 'sgd'"),
+    (USAGE, {"schedule": "cosin"}, "did you mean 'cosine'"),
+    (USAGE, {"init": "he-norma"}, "did you mean 'he-normal'"),
+    (USAGE, {"images": "onse"}, "did you mean 'once'"),
+    (USAGE, {"dropout": 1}, "--dropout"),
+    # of a case: a failed one with its reason
+    (CASE, {"seq": 900}, "900"),
+    (CASE, {"heads": 3}, "3 heads do not divide a hidden width of 16"),
+    (CASE, {"text": "/nowhere/text"}, "/nowhere/text"),
+    (CASE, {"text": "/dev/null"}, "/dev/null"),
+    (CASE, {"vocab": 200}, "--vocab"),
+    (CASE, {"batch": 1000000}, "smaller batch"),
+    (CASE, {"lr": 1000, "steps": 6}, "was born in node"),
+    (CASE, {"threads": 4000}, "--threads"),
+    (CASE, {"memory": 0.000001}, "Out of memory before the first step"),
+    (CASE, {"batch": "max", "memory": 0.000001}, "Not even a batch of 1"),
+    (CASE, {"schedule": "cosine", "lr-warmup": 10, "lr-steps": 10}, "--lr-steps"),
+    (CASE, {"lr-min": 1}, "--lr-min"),
+    (CASE, {"loss-scale": "dynamik"}, "dynamic"),
+    (CASE, {"loss-scale": "dynamic:0"}, "2^126"),
 ])
-def test_refusals(tmp_path, text, options, hint):
-    done, _ = train(tmp_path, text, **options)
-    assert done.returncode != 0
-    assert hint in done.stdout + done.stderr, (done.stdout, done.stderr)
+def test_refusals(tmp_path, text, status, options, hint):
+    done, r = train(tmp_path, text, **options)
+    assert done.returncode == status, (done.stdout, done.stderr)
+    if status == USAGE:
+        assert r is None and hint in done.stderr
+    else:
+        assert r["status"] == "failed" and hint in r["reason"] and r["throughput"] is None
+
+
+@pytest.mark.parametrize("words, hint", [
+    (("resnet18", "--image", 8, "--batch", 2), "--image of 32 or more"),
+    (("resnet18", "--image", 32, "--batch", 1), "spread"),
+    (("vit-l16", "--heads", 7), "7 heads do not divide"),
+    (("vit-l16", "--image", 30), "do not divide an image of 30"),
+    (("vit-l16", "--image", 8), "do not divide an image of 8"),
+    (("llama3-8b", "--kv-heads", 7), "7 key and value heads do not divide 32 heads"),
+    (("llama3-8b", "--heads", 7), "7 heads do not divide"),
+    (("resnet18", "--image", 32, "--batch", 2, "--dropout", 0.1), "drops nothing out"),
+])
+def test_shapes_that_do_not_fit(tmp_path, words, hint):
+    file = tmp_path / "record.json"
+    done = jm("run", *words, "--device", "ref", "--steps", 1, "--json", file)
+    assert done.returncode == CASE
+    r = json.loads(file.read_text())
+    assert r["status"] == "failed" and hint in r["reason"]
+
+
+def test_text_shorter_than_the_sequence(tmp_path):
+    short = tmp_path / "short"
+    short.write_bytes(b"x" * 16)
+    done, r = train(tmp_path, short)
+    assert done.returncode == CASE and "16 bytes" in r["reason"] and "needs 17" in r["reason"]
+    short.write_bytes(b"x" * 17)
+    assert train(tmp_path, short, steps=1, warmup=0)[1]["loss_first"] is not None
 
 
 def test_largest_batch_is_proved_by_running(tmp_path, text):
@@ -232,8 +273,6 @@ def test_dropout(tmp_path, text):
     none, some = train(tmp_path, text)[1], train(tmp_path, text, dropout=0.3)[1]
     assert some["loss_first"] != none["loss_first"]
     assert train(tmp_path, text, dropout=0.3, recompute=1)[1]["loss_last"] == some["loss_last"]
-    done = jm("run", "resnet18", "--device", "ref", "--image", 32, "--batch", 2, "--dropout", 0.1)
-    assert done.returncode != 0 and "drops nothing out" in done.stderr
 
 
 @pytest.mark.parametrize("images", ["once", "fresh"])
@@ -245,11 +284,6 @@ def test_images(tmp_path, images):
     assert done.returncode == 0, done.stderr
     r = json.loads(file.read_text())
     assert r["unit"] == "image" and r["items"] == 16 and images in r["detail"].replace("made ", "")
-
-
-def test_image_smaller_than_the_stem():
-    done = jm("run", "resnet18", "--device", "ref", "--image", 8, "--batch", 1)
-    assert done.returncode != 0 and "--image" in done.stderr
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd"])
