@@ -134,9 +134,9 @@ static int gone(struct jm_guard *g, struct jm_err *err)
 	take_over(g);
 	if (g->recovered)
 		return jm_err_set(err, g->recovered, "The guard was killed, and: %s", g->why.text);
-	return jm_err_set(err, JM_EGONE,
-		"The guard (process %d) was killed; every setting is back as it was found.",
-		(int)g->pid);
+	return jm_err_set(err, JM_EGONE, "The guard (process %d) was killed; %s.", (int)g->pid,
+		g->changed ? "every setting is back as it was found"
+			   : "it had changed nothing that was not to stay");
 }
 
 /* Sends the request at the start of the message with `bytes` behind it; the reply takes its place. */
@@ -259,7 +259,13 @@ int jm_guard_restore(struct jm_guard *g, struct jm_err *err)
 
 int jm_guard_keep(struct jm_guard *g, struct jm_err *err)
 {
-	return ask(g, JM_WIRE_KEEP, 0, 0, err);
+	int rc = ask(g, JM_WIRE_KEEP, 0, 0, err);
+
+	/* from here on a guard that is killed leaves nothing to be put back */
+	pthread_mutex_lock(&g->lock);
+	g->changed = g->changed && rc;
+	pthread_mutex_unlock(&g->lock);
+	return rc;
 }
 
 /* ---- ending -------------------------------------------------------------------------------------------- */

@@ -47,6 +47,7 @@ struct jm_lane {
 	pthread_mutex_t lock; /* of `first` and `ended` */
 	pthread_cond_t changed;
 	bool first, ended;
+	double cpu_s; /* once ended */
 	int rc;
 	struct jm_err err;
 };
@@ -253,6 +254,15 @@ static int64_t next_poll(const struct jm_lane *lane, int64_t now, int64_t due)
 	return wanted < due ? wanted : due;
 }
 
+/* Of this thread. */
+static double cpu_s(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
+}
+
 static void *lane_main(void *arg)
 {
 	struct jm_lane *lane = arg;
@@ -272,6 +282,7 @@ static void *lane_main(void *arg)
 			due += ((now - due) / lane->interval + 1) * lane->interval;
 		jm_sleep_until(&lane->sleeper, next_poll(lane, now, due));
 	}
+	lane->cpu_s = cpu_s();
 	pthread_mutex_lock(&lane->lock);
 	lane->ended = true;
 	pthread_mutex_unlock(&lane->lock);
@@ -368,6 +379,11 @@ int jm_lane_drain(struct jm_lane *lane,
 int jm_lane_result(const struct jm_lane *lane, struct jm_err *err)
 {
 	return lane->rc ? jm_err_set(err, lane->rc, "%s", lane->err.text) : 0;
+}
+
+double jm_lane_cpu(const struct jm_lane *lane)
+{
+	return lane->cpu_s;
 }
 
 void jm_lane_free(struct jm_lane *lane)

@@ -41,6 +41,8 @@ int jm_lane_drain(struct jm_lane *lane,
 	struct jm_err *err);
 /* After join: 0, or the error after which the source gave nothing more. */
 int jm_lane_result(const struct jm_lane *lane, struct jm_err *err);
+/* After join: seconds of a processor that reading took. */
+double jm_lane_cpu(const struct jm_lane *lane);
 void jm_lane_free(struct jm_lane *lane); /* takes NULL; joined before */
 
 #endif

@@ -69,7 +69,7 @@ int jm_session_stop(struct jm_session *s, struct jm_err *err);
 /* Energy of one meter in one phase; see energy.h. */
 int jm_session_energy(
 	struct jm_session *s, int meter, int phase, struct jm_energy *ret, struct jm_err *err);
-/* {"phase": name, "start_ns": the clock when the session began, "meters": [...], "total": {...},
+/* {"phase": name, "sampler_cpu_s": processor time of reading, "start_ns": the clock when the session began, "meters": [...], "total": {...},
  * "quality": {...}, "phases": [...]}: meters, total and quality of the phase `main_phase`, phases of all,
  * their times in seconds since the session began. The caller owns the value. */
 json_t *jm_session_report(struct jm_session *s, int main_phase, struct jm_err *err);

@@ -317,6 +317,16 @@ static json_t *meters_json(struct jm_session *s, const struct jm_phase *phase,
 	return meters;
 }
 
+/* What reading the sensors took of a processor; in simulated time that means nothing. */
+static double sampler_cpu(const struct jm_session *s)
+{
+	double sum = 0;
+
+	for (int i = 0; i < s->n_sources; i++)
+		sum += jm_lane_cpu(s->source[i].lane);
+	return jm_clock_simulated(s->ctx->clock) ? NAN : sum;
+}
+
 json_t *jm_session_report(struct jm_session *s, int main_phase, struct jm_err *err)
 {
 	const struct jm_phase *phase;
@@ -332,11 +342,11 @@ json_t *jm_session_report(struct jm_session *s, int main_phase, struct jm_err *e
 	energy = energies(s, phase, err);
 	/* json_pack lets go of everything and gives NULL where a part is missing */
 	if (energy)
-		report = json_pack("{s:s, s:I, s:o, s:o, s:o, s:o}", "phase", phase->name,
-			"start_ns", (json_int_t)s->start_ns, "meters",
-			meters_json(s, phase, energy, err), "total", total_json(&s->set, energy),
-			"quality", quality_json(s, phase, energy, err), "phases",
-			phases_json(s, err));
+		report = json_pack("{s:s, s:o, s:I, s:o, s:o, s:o, s:o}", "phase", phase->name,
+			"sampler_cpu_s", jm_json_number(sampler_cpu(s)), "start_ns",
+			(json_int_t)s->start_ns, "meters", meters_json(s, phase, energy, err),
+			"total", total_json(&s->set, energy), "quality",
+			quality_json(s, phase, energy, err), "phases", phases_json(s, err));
 	free(energy);
 	if (!report)
 		jm_err_set(err, JM_ENOMEM, "Out of memory for the report of the session.");

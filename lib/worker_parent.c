@@ -5,6 +5,7 @@
 #include "clock.h"
 #include "frame.h"
 #include "meters_json.h"
+#include "orphans.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -452,12 +453,18 @@ static void release(struct child *c)
 
 static int run_child(struct child *c, struct jm_err *err)
 {
-	int rc = start(c, err), status = 0;
+	struct jm_orphans orphans;
+	int rc, status = 0;
 
-	if (rc)
+	jm_orphans_begin(&orphans);
+	rc = start(c, err);
+	if (rc) {
+		jm_orphans_end(&orphans, false);
 		return rc;
+	}
 	rc = serve(c, err);
 	finish(c, &status);
+	jm_orphans_end(&orphans, c->stop != RUNNING || WIFSIGNALED(status));
 	if (!rc && c->stop == CANCELLED)
 		rc = jm_err_set(err, JM_EINTR, "Interrupted.");
 	if (!rc && c->stop == WATCHED_GONE)

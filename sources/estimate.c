@@ -127,13 +127,16 @@ static int parse_watts(struct state *s, const char *arg, struct jm_err *err)
 	s->idle_watts = NAN;
 	if (!*arg)
 		return 0;
-	if (comma - arg >= (ptrdiff_t)sizeof(first))
-		return jm_err_set(err, JM_EUSAGE, "'%s' is not CORE_WATTS,IDLE_WATTS.", arg);
 	snprintf(first, sizeof(first), "%.*s", (int)(comma - arg), arg);
-	rc = jm_parse_quantity(first, "W", false, &s->core_watts, err);
-	if (!rc && *comma)
-		rc = jm_parse_quantity(comma + 1, "W", false, &s->idle_watts, err);
-	if (!rc && (s->core_watts < 0 || s->idle_watts < 0))
+	rc = comma - arg >= (ptrdiff_t)sizeof(first) ||
+	     jm_parse_quantity(first, "W", false, &s->core_watts, NULL) ||
+	     (*comma && jm_parse_quantity(comma + 1, "W", false, &s->idle_watts, NULL));
+	if (rc)
+		return jm_err_set(err, JM_EUSAGE,
+			"'estimate:%s' is not 'estimate:CORE_WATTS,IDLE_WATTS', as in "
+			"'estimate:5,20'.",
+			arg);
+	if (s->core_watts < 0 || s->idle_watts < 0)
 		rc = jm_err_set(err, JM_ERANGE, "The watts in 'estimate:%s' are below 0.", arg);
 	return rc;
 }

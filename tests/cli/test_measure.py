@@ -135,6 +135,24 @@ def test_an_estimate_claims_no_precision():
     assert "±" not in done.stderr
 
 
+@pytest.mark.parametrize("wrong", ["x", "5 J,20", "5,20x", "1" * 40])
+def test_a_wrong_estimate_is_named(wrong):
+    assert f"estimate:{wrong.split(',')[0]}" in sentence(jm("measure", "--source", f"estimate:{wrong}",
+                                                            "--", "true"), USAGE)
+
+
+def test_sampling_tells_its_own_cost():
+    """A reading of the counter that computes for 3 ms: the record says so, and the readings are few."""
+    config = "gpus=1;power=300;energycost=3000"
+    raw = record_of("--source", "nvml:raw", "--interval", "1ms", "--", "sleep", "1.5", env=fakes(config))
+    few = record_of("--source", "nvml", "--interval", "1ms", "--", "sleep", "1.5", env=fakes(config))
+    assert raw["sampler_cpu_s"] > 0.2 and few["sampler_cpu_s"] < 0.6 * raw["sampler_cpu_s"]
+    for record in (raw, few):
+        (meter,) = [m for m in record["meters"] if m["scope"] == "gpu"]
+        assert meter["joules"] == pytest.approx(300 * record["wall_s"], rel=0.01)
+        assert record["sampler_cpu_s"] < record["wall_s"] + 0.5
+
+
 def test_sources_with_numbers_in_a_list():
     done = jm("measure", "--source", "estimate:1,20,sim:h100x1", "--json", "-", "--", "true")
     ids = [m["id"] for m in json.loads(done.stdout)["meters"]]

@@ -223,6 +223,19 @@ def test_nothing_of_a_stopped_command_is_left():
             pass
 
 
+def test_nothing_that_left_its_group_is_left():
+    """What made a session of its own, and whose parent has gone, ends with the case that is stopped."""
+    name = f"3{random.randrange(10**6):06d}.75"
+    script = f"(setsid sh -c '(setsid sleep {name} &) ; sleep {name}' &) ; sleep 60"
+    one(*COMMAND, "--timeout", "500ms", "--", "sh", "-c", script, status=FAILED)
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as f:
+                assert name.encode() not in f.read()
+        except (FileNotFoundError, ProcessLookupError):
+            pass
+
+
 def test_missing_command():
     assert "no-such-command" in sentence(jm(*COMMAND, "--", "no-such-command"), NOT_FOUND)
     assert "/etc/passwd" in sentence(jm(*COMMAND, "--", "/etc/passwd"), NOT_FOUND)

@@ -302,6 +302,25 @@ static void test_guard_killed(void **state)
 	assert_int_equal(journals(f), 0);
 }
 
+/* What it was to leave set stays, and nobody says otherwise. */
+static void test_guard_killed_after_keep(void **state)
+{
+	struct fixture *f = *state;
+	struct jm_guard *g = start(f);
+	struct jm_applied now[GPUS];
+
+	assert_int_equal(set(f, g, "", 300), 0);
+	assert_int_equal(jm_guard_keep(g, &f->err), 0);
+	kill(jm_guard_pid(g), SIGKILL);
+	for (int i = 0; i < 500 && jm_guard_alive(g); i++)
+		usleep(10000);
+	assert_int_equal(jm_guard_get(g, now, &f->err), JM_EGONE);
+	assert_null(strstr(f->err.text, "back as it was found"));
+	assert_int_equal(jm_guard_stop(g, NULL), 0);
+	limits_are(f, 300, 300, 300, 300);
+	assert_null(strstr(f->log, "restoring"));
+}
+
 /* A client that sets 300 W and dies of the signal; with_guard: its guard dies with it. */
 static void crash(struct fixture *f, bool with_guard)
 {
@@ -572,6 +591,7 @@ int main(int argc, char **argv)
 		TEST(test_keep_and_release),
 		TEST(test_keep_at_home),
 		TEST(test_guard_killed),
+		TEST(test_guard_killed_after_keep),
 		TEST(test_client_killed),
 		TEST(test_both_killed),
 		TEST(test_stale_journal_is_settled_first),
