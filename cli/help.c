@@ -67,8 +67,11 @@ static void limits_text(const struct jm_option *o, char *out, size_t size)
 				i ? ", " : " One of ", o->choices[i]);
 		used += snprintf(out + used, size - (size_t)used, ".");
 	} else if (o->type != JM_TEXT && o->type != JM_FLAG && o->min < o->max) {
-		used += snprintf(out, size, " %.10g to %.10g%s%s.", o->min, o->max,
-			o->unit && *o->unit ? " " : "", o->unit ? o->unit : "");
+		bool unit = o->unit && *o->unit;
+
+		used += snprintf(out, size, " %.10g to %.10g%s%s%s%s.", o->min, o->max,
+			unit ? " " : "", unit ? o->unit : "", unit ? "; a number alone is in " : "",
+			unit ? o->unit : "");
 	}
 	if (o->fallback && used < (int)size)
 		snprintf(out + used, size - (size_t)used, " Default %s.", o->fallback);
@@ -212,6 +215,23 @@ int jm_help_man(void)
 	return 0;
 }
 
+static void unknown(const char *name, struct jm_err *err)
+{
+	const char *names[64], *near;
+	size_t n = 0;
+
+	for (int i = 0; jm_commands[i] && n < 32; i++)
+		if (!jm_commands[i]->hidden)
+			names[n++] = jm_commands[i]->name;
+	for (int i = 0; jm_workloads[i] && n < 64; i++)
+		names[n++] = jm_workloads[i]->name;
+	near = jm_did_you_mean(name, names, n);
+	jm_err_set(err, JM_EUSAGE, "There is no command or workload '%s'; %s%s%s", name,
+		near ? "did you mean '"
+		     : "'joulemark --help' lists the commands, 'joulemark list' ",
+		near ? near : "the workloads.", near ? "'?" : "");
+}
+
 static int help_run(struct jm_cli *cli)
 {
 	if (jm_values_number(&cli->values, "man") > 0)
@@ -223,8 +243,7 @@ static int help_run(struct jm_cli *cli)
 			return jm_help_command(jm_commands[i]);
 	if (jm_help_workload(cli->args[0]))
 		return 0;
-	jm_err_set(&cli->err, JM_EUSAGE, "There is no command '%s'; 'joulemark --help' lists them.",
-		cli->args[0]);
+	unknown(cli->args[0], &cli->err);
 	return jm_cli_fail(cli);
 }
 

@@ -206,10 +206,15 @@ static int check_work(struct jm_cli *cli, const struct jm_workload *w, const jso
 	size_t i, k;
 	int rc = 0;
 
+	if (!json_array_size(devices) || (precisions && !json_array_size(precisions)))
+		return jm_err_set(
+			&cli->err, JM_EUSAGE, "--device and --precision want at least one word.");
 	if (!w->check)
 		return 0;
 	json_array_foreach(devices, i, device)
 	{
+		if (!precisions && !rc)
+			rc = w->check(json_string_value(device), NULL, &cli->err);
 		json_array_foreach(precisions, k, precision)
 		{
 			if (!rc)
@@ -240,7 +245,12 @@ static int add_workload(struct jm_cli *cli, json_t *what)
 	rc = check_extra(cli, w->options, who);
 	json_object_set_new(what, "workload", json_string(w->name));
 	json_object_set_new(what, "device", split(text_of(cli, "device")));
-	json_object_set_new(what, "precision", split(text_of(cli, "precision")));
+	if (!w->no_precision)
+		json_object_set_new(what, "precision", split(text_of(cli, "precision")));
+	else if (!rc && given(cli, "precision"))
+		rc = jm_err_set(&cli->err, JM_EUSAGE,
+			"The workload '%s' has no precision of its own; leave --precision away.",
+			w->name);
 	if (!rc)
 		rc = add_options(cli, w->options, what);
 	return rc ? rc : check_work(cli, w, what);

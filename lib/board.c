@@ -49,6 +49,20 @@ static int open_spec(
 	return add_member(board, ctx, control, colon ? colon + 1 : "", err);
 }
 
+/* Is the word at w of the cut copy one of those before it in the list? */
+static bool named_before(const char *list, const char *copy, const char *w)
+{
+	const char *end = list + (w - copy);
+	size_t n = strlen(w), length;
+
+	for (; list < end; list += length + (list[length] == ',')) {
+		length = strcspn(list, ",");
+		if (length == n && !strncmp(list, w, n))
+			return true;
+	}
+	return false;
+}
+
 static int open_list(
 	struct jm_board *board, struct jm_ctx *ctx, const char *specs, struct jm_err *err)
 {
@@ -60,9 +74,13 @@ static int open_list(
 			err, JM_EUSAGE, "The list of controls is too long: '%.60s...'.", specs);
 	memcpy(copy, specs, strlen(specs) + 1);
 	for (char *w = strtok_r(copy, ",", &save); w && !rc; w = strtok_r(NULL, ",", &save))
-		rc = strlen(w) < JM_SPEC_MAX
-			     ? open_spec(board, ctx, w, err)
-			     : jm_err_set(err, JM_EUSAGE, "'%.60s...' is no control.", w);
+		if (named_before(specs, copy, w))
+			rc = jm_err_set(err, JM_EUSAGE,
+				"The control '%s' is named twice; once is enough.", w);
+		else
+			rc = strlen(w) < JM_SPEC_MAX
+				     ? open_spec(board, ctx, w, err)
+				     : jm_err_set(err, JM_EUSAGE, "'%.60s...' is no control.", w);
 	if (!rc && !board->n)
 		return jm_err_set(
 			err, JM_EUSAGE, "No control is named; 'joulemark list' shows them.");

@@ -22,7 +22,7 @@ struct jm_work {
 		*sleeper; /* of the thread that runs the steps; for work in simulated time */
 	const struct jm_values *options; /* of the workload's own rows */
 	const char *device;		 /* "cpu", "ref", "sim:h100x4" */
-	const char *precision;		 /* "f32", "bf16" */
+	const char *precision;		 /* "f32", "bf16"; NULL = it has none */
 	uint64_t seed;
 	/* filled by setup: */
 	int n_devices;	  /* it runs on; throughput per device = total / n_devices */
@@ -38,6 +38,7 @@ struct jm_workload {
 	const char *summary;
 	const char *unit;		 /* of an item: "token", "image" */
 	const struct jm_option *options; /* terminated by name NULL; may be NULL */
+	bool no_precision;		 /* has none to choose: none is passed on or kept */
 	/* Optional, before anything runs: could there be such a device and precision at all? Opens nothing. */
 	int (*check)(const char *device, const char *precision, struct jm_err *err);
 	int (*setup)(struct jm_work *work, void **ret_state, struct jm_err *err);

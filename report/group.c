@@ -344,9 +344,7 @@ static void title_series(const struct jm_group *g, struct jm_group_series *s)
 		join(s->title, sizeof(s->title), "", "run");
 	if (*jm_json_text(s->record, "device"))
 		join(s->title, sizeof(s->title), " on ", jm_json_text(s->record, "device"));
-	/* published figures have the precision of their paper, whatever the plan says */
-	if (strcmp(workload ? workload : "", "sim") != 0)
-		join(s->title, sizeof(s->title), ", ", jm_json_text(s->record, "precision"));
+	join(s->title, sizeof(s->title), ", ", jm_json_text(s->record, "precision"));
 	snprintf(s->item, sizeof(s->item), "%s",
 		*jm_json_text(s->record, "unit") ? jm_json_text(s->record, "unit") : "run");
 }

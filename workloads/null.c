@@ -56,6 +56,7 @@ const struct jm_workload jm_workload_null = {
 	.summary = "waits; the machine at rest",
 	.unit = "wait",
 	.options = options,
+	.no_precision = true,
 	.setup = null_setup,
 	.step = null_step,
 	.verify = null_verify,

@@ -54,16 +54,25 @@ static const struct jm_option options[] = {
 	{0},
 };
 
-static int open_node(struct jm_work *work, struct state *s, struct jm_err *err)
+static int sim_check(const char *device, const char *precision, struct jm_err *err)
 {
-	const char *device = work->device ? work->device : "";
+	struct jm_sim_name name;
 
+	(void)precision;
 	if (strncmp(device, "sim:", 4))
 		return jm_err_set(err, JM_EUSAGE,
 			"The workload sim runs on a simulated node only, not on '%s'; use --device "
 			"sim:%s.",
 			device, JM_SIM_DEFAULT);
-	return jm_sim_registers_open(work->ctx, device + 4, &s->registers, err);
+	return jm_sim_name_parse(device + 4, &name, err);
+}
+
+static int open_node(struct jm_work *work, struct state *s, struct jm_err *err)
+{
+	const char *device = work->device ? work->device : "";
+	int rc = sim_check(device, NULL, err);
+
+	return rc ? rc : jm_sim_registers_open(work->ctx, device + 4, &s->registers, err);
 }
 
 static int choose_response(struct jm_work *work, struct state *s, struct jm_err *err)
@@ -178,6 +187,8 @@ const struct jm_workload jm_workload_sim = {
 	.summary = "published work on a simulated node (--device sim:h100x4)",
 	.unit = "item",
 	.options = options,
+	.no_precision = true,
+	.check = sim_check,
 	.setup = sim_setup,
 	.step = sim_step,
 	.verify = sim_verify,

@@ -52,6 +52,14 @@ def test_unknown_option_of(command):
 def test_unknown_command():
     assert "did you mean" in sentence(jm("hlep"), USAGE)
     assert "--help" in sentence(jm("frobnicate"), USAGE)
+    assert "did you mean 'run'" in sentence(jm("help", "runn"), USAGE)
+    assert "did you mean 'train'" in sentence(jm("help", "trian"), USAGE)
+    assert "joulemark list" in sentence(jm("help", "frobnicate"), USAGE)
+
+
+def test_units_of_bare_numbers():
+    """`--interval 1` is a second; the help says so."""
+    assert re.search(r"--interval TIME[^-]*a number\s+alone\s+is\s+in\s+s\.", jm("help", "measure").stdout)
 
 
 @pytest.mark.parametrize("name, option", [("train", "batch"), ("gpt-117m", "batch"), ("sim", "response")])

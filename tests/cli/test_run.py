@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""run: single cases, sweeps in blocks, failures that stay visible, resuming, bad input."""
+"""run: single cases, sweeps in blocks, failures that stay visible, resuming."""
 import json
 import os
 import random
@@ -297,10 +297,11 @@ def test_states_of_settings(tmp_path):
 def test_options_are_axes(tmp_path):
     store = tmp_path / "s.db"
     done = jm("run", "null", "--source", "null", "--warmup", "0", "--steps", "1", "--step-time",
-              "1ms,2ms,3ms", "--precision", "f32,bf16", "--store", store)
+              "1ms,2ms,3ms", "--device", "cpu,ref", "--store", store)
     assert done.returncode == 0, done.stderr
-    assert {(r["options"]["step-time"], r["precision"]) for r in records(store)} == {
-        (t, p) for t in ("0.001s", "0.002s", "0.003s") for p in ("f32", "bf16")}
+    assert {(r["options"]["step-time"], r["device"]) for r in records(store)} == {
+        (t, d) for t in ("0.001s", "0.002s", "0.003s") for d in ("cpu", "ref")}
+    assert all(r["precision"] is None for r in records(store))  # waiting has none
 
 
 def test_devices_are_axes(tmp_path):
@@ -587,33 +588,3 @@ def test_wrong_usage_makes_no_files(tmp_path):
     for args in (["run", "nul"], ["run", "null", "--step-tim", "1s"], ["run"]):
         sentence(jm(*args, "--store", store, "--json", record), USAGE)
         assert not store.exists() and not record.exists()
-
-
-# ---- bad input
-
-
-@pytest.mark.parametrize("args, words", [
-    (["run"], "Say what to run"),
-    (["run", "nul"], "did you mean 'null'"),
-    (["run", "gpt-117"], "did you mean 'gpt-117m'"),
-    (["run", "null", "--step-tim", "1s"], "did you mean --step-time"),
-    (["run", "null", "--repeet", "2"], "did you mean --repeat"),
-    (["run", "null", "--step-time", "1ms,9parsec"], "9parsec"),
-    (["run", "null", "--step-time", "1ms,1ms"], "given twice"),
-    (["run", "null", "--warmup", "5parsec"], "5parsec"),
-    (["run", "null", "--repeat", "0"], "range"),
-    (["run", "null", "--repeat", "x"], "--repeat: 'x'"),
-    (["run", "null", "--source", "rapll"], "did you mean 'rapl'"),
-    (["run", "null", "--", "true"], "exclude each other"),
-    (["run", "--steps", "3", "--", "true"], "--steps"),
-    (["run", "--batch", "3", "--", "true"], "--batch"),
-    (["run", "--resume"], "--store"),
-    (["run", "sim", "--device", "sim:h100x1,sim:h200x1", "--set", "gpu.power=300W"], "one device"),
-    ([*SIM, "--set", "gpu.powr=300W"], "gpu.power"),
-    ([*SIM, "--set", "gpu.power=300"], "300W"),
-    ([*SIM, "--set", "gpu.power=100W"], "200"),
-    ([*SIM, "--set", "gpu.power=300W", "--set", "gpu.power=400W"], "twice"),
-    (["run", "sim", "--device", "sim:h100x4", "--response", "lama3-8b-train"], "llama3-8b-train"),
-])
-def test_bad_input(args, words):
-    assert words in sentence(jm(*args), USAGE)

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""run: command lines that are wrong are told before anything is measured."""
+import pytest
+
+from jm import USAGE, jm, sentence
+
+SIM = ["run", "sim", "--device", "sim:h100x4", "--seconds", "2"]
+
+
+@pytest.mark.parametrize("args, words", [
+    (["run"], "Say what to run"),
+    (["run", "nul"], "did you mean 'null'"),
+    (["run", "gpt-117"], "did you mean 'gpt-117m'"),
+    (["run", "resnet18", "--precision", "bf61"], "did you mean 'bf16'"),
+    (["run", "resnet18", "--precision", "f32,f99", "--device", "ref"], "did you mean 'f32'"),
+    (["run", "resnet18", "--device", "gpu"], "did you mean 'cpu'"),
+    (["run", "resnet18", "--device", "cpu:x"], "cuda:0"),
+    (["run", "sim"], "--device sim:h100x4"),
+    (["run", "sim", "--device", "sim:h100x4,sim:h10x4"], "h100, h200, mi300x"),
+    (["run", "sim", "--device", "sim:h100x4", "--precision", "f32"], "leave --precision away"),
+    (["run", "--control", "sim:h100x4,sim:h100x4", "--set", "gpu.power=300W", "--", "true"], "twice"),
+    (["run", "null", "--step-tim", "1s"], "did you mean --step-time"),
+    (["run", "null", "--repeet", "2"], "did you mean --repeat"),
+    (["run", "null", "--step-time", "1ms,9parsec"], "9parsec"),
+    (["run", "null", "--step-time", "1ms,1ms"], "given twice"),
+    (["run", "null", "--warmup", "5parsec"], "5parsec"),
+    (["run", "null", "--repeat", "0"], "range"),
+    (["run", "null", "--repeat", "x"], "--repeat: 'x'"),
+    (["run", "null", "--source", "rapll"], "did you mean 'rapl'"),
+    (["run", "null", "--", "true"], "exclude each other"),
+    (["run", "--steps", "3", "--", "true"], "--steps"),
+    (["run", "--batch", "3", "--", "true"], "--batch"),
+    (["run", "--resume"], "--store"),
+    (["run", "sim", "--device", "sim:h100x1,sim:h200x1", "--set", "gpu.power=300W"], "one device"),
+    ([*SIM, "--set", "gpu.powr=300W"], "gpu.power"),
+    ([*SIM, "--set", "gpu.power=300"], "300W"),
+    ([*SIM, "--set", "gpu.power=100W"], "200"),
+    ([*SIM, "--set", "gpu.power=300W", "--set", "gpu.power=400W"], "twice"),
+    (["run", "sim", "--device", "sim:h100x4", "--response", "lama3-8b-train"], "llama3-8b-train"),
+])
+def test_bad_input(args, words):
+    assert words in sentence(jm(*args), USAGE)
