@@ -3,6 +3,7 @@
 #include "describe_plan.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "engine/op.h"
 #include "engine/tensor.h"
@@ -73,6 +74,42 @@ static int reorders(const struct jm_program *p)
 	return n;
 }
 
+#define LARGEST 12 /* tensors alive at the peak that are named */
+
+static int larger_first(const void *a, const void *b)
+{
+	const struct jm_cell *x = *(struct jm_cell *const *)a, *y = *(struct jm_cell *const *)b;
+
+	return x->t.bytes == y->t.bytes ? x->t.id - y->t.id : x->t.bytes < y->t.bytes ? 1 : -1;
+}
+
+/* Where the peak is and what makes it. */
+static void print_peak(const struct jm_program *p, FILE *f)
+{
+	struct jm_cell **live = calloc((size_t)p->graph->n_cells + 1, sizeof(struct jm_cell *));
+	size_t sum, rest;
+	int at, n = 0;
+
+	rest = sum = jm_program_live(p, &at);
+	for (int i = 0; live && i < p->graph->n_cells; i++)
+		if (jm_program_is_live(p->graph->cell[i], at))
+			live[n++] = p->graph->cell[i];
+	if (n)
+		qsort(live, (size_t)n, sizeof(struct jm_cell *), larger_first);
+	fprintf(f,
+		"\npeak: %zu B are alive at group %d, %.2f %% below what is planned; the "
+		"largest:\n",
+		sum, at, 100 * (1 - (double)sum / (double)(p->arena_bytes ? p->arena_bytes : 1)));
+	for (int i = 0; i < n && i < LARGEST; i++) {
+		fprintf(f, "  %-40s %14zu B  groups %d to %d\n", live[i]->t.name, live[i]->t.bytes,
+			live[i]->first, live[i]->last);
+		rest -= live[i]->t.bytes;
+	}
+	if (n > LARGEST)
+		fprintf(f, "  and %-36d %14zu B\n", n - LARGEST, rest);
+	free(live);
+}
+
 void describe_graph_print(const struct jm_program *p, FILE *f)
 {
 	int n_nodes = 0;
@@ -85,6 +122,7 @@ void describe_graph_print(const struct jm_program *p, FILE *f)
 		if (p->class_bytes[i])
 			fprintf(f, "  %-20s %14zu B\n", jm_class_name((enum jm_class)i),
 				p->class_bytes[i]);
+	print_peak(p, f);
 	fprintf(f,
 		"\nprogram: %d groups of %d nodes, %d reorders between layouts; '+' runs with the "
 		"one above it\n"

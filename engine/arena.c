@@ -6,6 +6,7 @@
 #include "program.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define ALIGN ((size_t)64)
 
@@ -123,6 +124,30 @@ static void place_views(struct jm_program *p)
 	}
 }
 
+bool jm_program_is_live(const struct jm_cell *c, int unit)
+{
+	return has_memory(c) && !stays(&c->t) && c->first <= unit && unit <= c->last;
+}
+
+size_t jm_program_live(const struct jm_program *p, int *ret_unit)
+{
+	size_t most = 0;
+
+	*ret_unit = 0;
+	for (int u = 0; u < p->n_units; u++) {
+		size_t sum = 0;
+
+		for (int i = 0; i < p->graph->n_cells; i++)
+			if (jm_program_is_live(p->graph->cell[i], u))
+				sum += aligned(p->graph->cell[i]->t.bytes);
+		if (sum > most) {
+			most = sum;
+			*ret_unit = u;
+		}
+	}
+	return most;
+}
+
 int jm_program_arena(struct jm_program *p, struct jm_err *err)
 {
 	size_t n = (size_t)p->graph->n_cells + 1;
@@ -130,6 +155,7 @@ int jm_program_arena(struct jm_program *p, struct jm_err *err)
 
 	if (!room)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a plan of %zu tensors.", n);
+	memset(p->class_bytes, 0, sizeof(p->class_bytes));
 	p->persistent_bytes = place_staying(p);
 	p->peak_bytes = place_moving(p, room, room + n);
 	p->arena_bytes = p->peak_bytes - p->persistent_bytes;

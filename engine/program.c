@@ -37,6 +37,19 @@ static void sum_up(struct jm_program *p)
 	}
 }
 
+int jm_program_places(struct jm_program *p, struct jm_err *err)
+{
+	for (int i = 0; i < p->graph->n_cells; i++) {
+		struct jm_cell *c = p->graph->cell[i];
+
+		c->first = c->last = -1;
+		c->alias = NULL;
+	}
+	jm_program_liveness(p);
+	jm_program_once_live(p);
+	return jm_program_arena(p, err);
+}
+
 int jm_program_plan(
 	struct jm_graph *g, struct jm_device *device, struct jm_program **ret, struct jm_err *err)
 {
@@ -52,11 +65,8 @@ int jm_program_plan(
 		code = jm_program_select(p, err);
 	if (!code)
 		code = jm_program_once(p, err);
-	if (!code) {
-		jm_program_liveness(p);
-		jm_program_once_live(p);
-		code = jm_program_arena(p, err);
-	}
+	if (!code)
+		code = jm_program_schedule(p, err);
 	if (code) {
 		jm_program_free(p);
 		return code;

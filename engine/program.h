@@ -91,9 +91,17 @@ int jm_program_select(struct jm_program *p, struct jm_err *err);
 /* once.c: copies of parameters before the micro-steps, where there are several; and how long they live */
 int jm_program_once(struct jm_program *p, struct jm_err *err);
 void jm_program_once_live(struct jm_program *p);
+/* schedule.c: the order of units; liveness and places of the best that was found */
+int jm_program_schedule(struct jm_program *p, struct jm_err *err);
+/* program.c: liveness and places in the order that the units have now */
+int jm_program_places(struct jm_program *p, struct jm_err *err);
 /* liveness.c: first, last and alias of every cell */
 void jm_program_liveness(struct jm_program *p);
 /* arena.c: offset of every cell, the sums */
 int jm_program_arena(struct jm_program *p, struct jm_err *err);
+/* arena.c: the most bytes planned over the step that are alive at a time, below which no arena can be, and
+ * the unit where they are; whether a tensor is among those alive at a unit */
+size_t jm_program_live(const struct jm_program *p, int *ret_unit);
+bool jm_program_is_live(const struct jm_cell *c, int unit);
 
 #endif

@@ -1,8 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schedule: the order of running. */
+/*
+ * Schedule: the order of running. Nodes that are made again come right before who reads them first; later,
+ * when every group and its bytes are known, groups change places where that lets memory go earlier.
+ */
 #include "program.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+#include "op.h"
+
+#define WINDOW 12 /* parts that may change places */
 
 /* ---- nodes: what is made again comes right before who reads it first ----------------------------------- */
 
@@ -56,5 +64,242 @@ int jm_graph_schedule(struct jm_graph *g, struct jm_err *err)
 		jm_err_set(err, code, "Out of memory for the order of nodes.");
 	free(o.node);
 	free(o.placed);
+	return code;
+}
+
+/* ---- units: what frees most goes first ----------------------------------------------------------------- */
+
+/* A unit, and before it the copies and what is made again for it: they stay together. */
+struct part {
+	int first, n;	      /* units, in the order declared */
+	int touch, n_touches; /* in parts.touch */
+	bool after[WINDOW];   /* [j]: must stay behind the part j before it */
+	bool placed;
+};
+
+struct touch {
+	int cell;
+	bool writes;
+};
+
+struct parts {
+	const struct jm_program *p;
+	struct part *part;
+	int n;
+	struct touch *touch;
+	int n_touches, cap_touches;
+	int *uses;  /* [cell]: parts yet to be placed that touch it */
+	bool *live; /* [cell] */
+};
+
+/* Made for one reader: it has no place of its own. */
+static bool goes_along(const struct jm_unit *u)
+{
+	const struct jm_node *n = u->group.node[0];
+
+	return u->group.n_nodes == 1 &&
+	       (n->again || (n->op == JM_OP_CAST && (n->out[0]->class == JM_CLASS_COPY ||
+							    n->in[0]->type == n->out[0]->type)));
+}
+
+static bool add_touch(struct parts *s, struct part *part, const struct jm_tensor *t, bool writes)
+{
+	struct touch *more;
+
+	if (!t || t->is_virtual)
+		return true;
+	for (int i = 0; i < part->n_touches; i++)
+		if (s->touch[part->touch + i].cell == t->id) {
+			s->touch[part->touch + i].writes |= writes;
+			return true;
+		}
+	if (s->n_touches == s->cap_touches) {
+		s->cap_touches = s->cap_touches ? 2 * s->cap_touches : 1024;
+		more = realloc(s->touch, (size_t)s->cap_touches * sizeof(*more));
+		if (!more)
+			return false;
+		s->touch = more;
+	}
+	s->touch[s->n_touches++] = (struct touch){t->id, writes};
+	part->n_touches++;
+	s->uses[t->id]++;
+	return true;
+}
+
+static bool add_unit(struct parts *s, struct part *part, const struct jm_unit *u)
+{
+	const struct jm_unit *fwd = (const struct jm_unit *)u->group.fwd;
+	bool good = add_touch(s, part, u->saved, true) &&
+		    add_touch(s, part, fwd ? fwd->saved : NULL, false);
+
+	for (int k = 0; k < u->group.n_nodes; k++) {
+		const struct jm_node *n = u->group.node[k];
+
+		for (int i = 0; i < n->n_in; i++)
+			good = good && add_touch(s, part, n->in[i], false);
+		for (int i = 0; i < n->n_out; i++)
+			good = good && add_touch(s, part, n->out[i], true);
+	}
+	part->n++;
+	return good;
+}
+
+/* Both touch a tensor, and one of them writes it. */
+static bool conflict(const struct parts *s, const struct part *a, const struct part *b)
+{
+	for (int i = 0; i < a->n_touches; i++)
+		for (int k = 0; k < b->n_touches; k++) {
+			const struct touch *x = &s->touch[a->touch + i],
+					   *y = &s->touch[b->touch + k];
+
+			if (x->cell == y->cell && (x->writes || y->writes))
+				return true;
+		}
+	return false;
+}
+
+static bool find_parts(struct parts *s, int from, int to)
+{
+	bool good = true;
+
+	for (int i = from; i < to && good;) {
+		struct part *part = &s->part[s->n++];
+
+		*part = (struct part){.first = i, .touch = s->n_touches};
+		while (i + 1 < to && good && goes_along(s->p->unit[i]))
+			good = add_unit(s, part, s->p->unit[i++]);
+		good = good && add_unit(s, part, s->p->unit[i++]);
+		for (int j = 1; j < WINDOW && j < s->n; j++)
+			part->after[j] = conflict(s, part, part - j);
+	}
+	return good;
+}
+
+static bool moves(const struct jm_tensor *t)
+{
+	return t->class == JM_CLASS_ACT || t->class == JM_CLASS_COPY || t->class == JM_CLASS_SAVED;
+}
+
+/* Bytes that are alive behind the part and were not before it. */
+static double growth(const struct parts *s, const struct part *part)
+{
+	double bytes = 0;
+
+	for (int i = 0; i < part->n_touches; i++) {
+		int cell = s->touch[part->touch + i].cell;
+		const struct jm_tensor *t = &s->p->graph->cell[cell]->t;
+
+		if (!moves(t))
+			continue;
+		if (!s->live[cell])
+			bytes += (double)t->bytes;
+		if (s->uses[cell] == 1)
+			bytes -= (double)t->bytes;
+	}
+	return bytes;
+}
+
+/* All that it must follow are placed. first: the first part that is not placed. */
+static bool is_ready(const struct parts *s, int first, int at)
+{
+	for (int j = 1; j <= at - first; j++)
+		if (s->part[at].after[j] && !s->part[at - j].placed)
+			return false;
+	return true;
+}
+
+static struct part *next_part(struct parts *s, int first)
+{
+	struct part *best = NULL;
+	double least = 0;
+
+	for (int at = first; at < s->n && at < first + WINDOW; at++) {
+		double bytes;
+
+		if (s->part[at].placed || !is_ready(s, first, at))
+			continue;
+		bytes = growth(s, &s->part[at]);
+		if (!best || bytes < least) {
+			best = &s->part[at];
+			least = bytes;
+		}
+	}
+	return best;
+}
+
+static void place_part(struct parts *s, struct part *part)
+{
+	part->placed = true;
+	for (int i = 0; i < part->n_touches; i++) {
+		int cell = s->touch[part->touch + i].cell;
+
+		s->live[cell] = true;
+		s->uses[cell]--;
+	}
+}
+
+static void order_units(struct parts *s, struct jm_unit **order)
+{
+	int n = s->part[0].first;
+
+	for (int first = 0; first < s->n;) {
+		struct part *part = next_part(s, first);
+
+		place_part(s, part);
+		memcpy(order + n, s->p->unit + part->first, (size_t)part->n * sizeof(*order));
+		n += part->n;
+		while (first < s->n && s->part[first].placed)
+			first++;
+	}
+}
+
+static void set_order(struct jm_program *p, struct jm_unit *const *order)
+{
+	memcpy(p->unit, order, (size_t)p->n_units * sizeof(*order));
+	for (int i = 0; i < p->n_units; i++)
+		p->unit[i]->position = i;
+}
+
+/* order: as declared, to be changed */
+static int find_order(const struct jm_program *p, struct jm_unit **order, struct jm_err *err)
+{
+	size_t cells = (size_t)p->graph->n_cells + 1;
+	struct parts s = {.p = p,
+		.part = calloc((size_t)p->n_units + 1, sizeof(struct part)),
+		.uses = calloc(cells, sizeof(int)),
+		.live = calloc(cells, sizeof(bool))};
+	bool good = s.part && s.uses && s.live && find_parts(&s, p->n_once, p->n_micro);
+
+	if (good && s.n)
+		order_units(&s, order);
+	free(s.part);
+	free(s.touch);
+	free(s.uses);
+	free(s.live);
+	return good ? 0 : jm_err_set(err, JM_ENOMEM, "Out of memory for the order of a program.");
+}
+
+int jm_program_schedule(struct jm_program *p, struct jm_err *err)
+{
+	size_t n = (size_t)p->n_units, declared = 0;
+	struct jm_unit **order = calloc(2 * n + 1, sizeof(*order));
+	int code = order ? jm_program_places(p, err) : JM_ENOMEM;
+
+	if (!order)
+		return jm_err_set(err, code, "Out of memory for the order of a program.");
+	declared = p->peak_bytes;
+	memcpy(order, p->unit, n * sizeof(*order));
+	memcpy(order + n, p->unit, n * sizeof(*order));
+	if (!code)
+		code = find_order(p, order, err);
+	if (!code && memcmp(order, order + n, n * sizeof(*order)) != 0) {
+		set_order(p, order);
+		code = jm_program_places(p, err);
+		if (!code && p->peak_bytes >= declared) {
+			set_order(p, order + n);
+			code = jm_program_places(p, err);
+		}
+	}
+	free(order);
 	return code;
 }

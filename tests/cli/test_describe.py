@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """describe: published counts, FLOPs by hand, memory that holds together, errors that help."""
 import json
+import re
 import resource
 import time
 import xml.etree.ElementTree
@@ -183,6 +184,18 @@ def test_less_is_kept(words):
     assert blocks["arena_bytes"] < lean["arena_bytes"] < all_kept["arena_bytes"]
     assert lean["flops_executed_per_item"] == all_kept["flops_executed_per_item"]
     assert blocks["flops_model_per_item"] == all_kept["flops_model_per_item"]
+
+
+def test_the_peak_is_explained():
+    """What is alive at the peak adds up, and the places leave next to nothing between."""
+    shown = jm("describe", "gpt-117m", "--seq", 128, "--device", "ref", "--graph").stdout
+    line = next(line for line in shown.splitlines() if line.startswith("peak: "))
+    total, below = int(line.split()[1]), float(line.split(", ")[1].split()[0])
+    listed = shown[shown.index(line):].split("\n\n")[0].splitlines()[1:]
+    parts = [int(re.search(r" (\d+) B", entry)[1]) for entry in listed]
+    assert sum(parts) == total and parts[:12] == sorted(parts[:12], reverse=True)
+    assert total < describe("gpt-117m", "--seq", 128, "--device", "ref")["arena_bytes"] * 1.001
+    assert 0 <= below < 5
 
 
 def test_svg(tmp_path):

@@ -266,6 +266,29 @@ static void check_places(const struct jm_program *p)
 	assert_true(shared > 0);
 }
 
+/* What is alive at the fullest unit, by the bytes of the owners, is told and fits. */
+static void check_live(const struct jm_program *p)
+{
+	int at;
+	size_t most = 0, told = jm_program_live(p, &at);
+
+	for (int u = 0; u < p->n_units; u++) {
+		size_t sum = 0;
+
+		for (int i = 0; i < p->graph->n_cells; i++) {
+			const struct jm_cell *c = p->graph->cell[i];
+
+			if (c->first >= 0 && !c->alias && !c->slab && !outlasts_step(c) &&
+				c->first <= u && c->last >= u)
+				sum += (c->t.bytes + 63) / 64 * 64;
+		}
+		most = sum > most ? sum : most;
+		assert_true(u != at || sum == told);
+	}
+	assert_int_equal(told, most);
+	assert_true(told <= p->arena_bytes);
+}
+
 static void memory_is_planned(void **unused)
 {
 	struct jm_err err = JM_ERR_INIT;
@@ -277,6 +300,7 @@ static void memory_is_planned(void **unused)
 	for (int precision = JM_F32; precision <= JM_F64; precision++) {
 		p = plan_gpt(&d, (enum jm_dtype)precision);
 		check_places(p);
+		check_live(p);
 		free_gpt(p);
 	}
 	jm_device_close(&d);
