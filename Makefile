@@ -3,6 +3,8 @@
 BUILD ?= build
 DEVICE ?=
 PYTHON = /usr/bin/python3
+# what programs print is UTF-8, whatever the locale here is
+export PYTHONUTF8 = 1
 
 .PHONY: build setup demo check format bench table install clean
 build:

@@ -296,7 +296,12 @@ def main(args):
     if unknown:
         print(f"check: there is no step {unknown[0]}; there are {', '.join(STEPS)}.", file=sys.stderr)
         return 2
-    LOGS.mkdir(exist_ok=True)
+    try:
+        LOGS.mkdir(exist_ok=True)
+    except OSError as problem:
+        print(f"check: builds and logs go beside the sources, but: {problem}. Copy them to where you may write.",
+              file=sys.stderr)
+        return 1
     found = [run_step(name) for name in (args or STEPS)]
     passed, failed, skipped = (sum(getattr(f, k) for f in found) for k in ("passed", "failed", "skipped"))
     last = f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else "")

@@ -47,5 +47,6 @@ else
 	exit 1
 fi
 echo "setup: installing$missing" >&2
-$as_root apt-get -q update >&2
+# without a network the packages may still lie here
+$as_root apt-get -q update >&2 || echo "setup: the lists of packages could not be renewed" >&2
 $as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y install --no-install-recommends $missing >&2
