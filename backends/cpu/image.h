@@ -31,10 +31,10 @@ static inline int cpu_image_width(const struct cpu_image *x, int64_t k)
 	return (int)(x->pixel == x->lanes || rest > x->lanes ? x->lanes : rest);
 }
 
-/* Whole pixels side by side, all channels of each: rows of a matrix. */
+/* Channels last, and more or fewer of them than one chunk holds: rows of a matrix. */
 static inline bool cpu_image_last(const struct cpu_image *x)
 {
-	return x->pixel == x->c && x->lanes > 1;
+	return x->pixel != x->lanes;
 }
 
 /* Channels of chunk k. */
