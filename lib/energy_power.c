@@ -226,6 +226,7 @@ int jm_energy_by_power(
 		.known = s.covered_s > 0 ? s.joules : NAN,
 		.variance = s.gap_squares * missed_share(&s) + s.time_squares / 12 +
 			    (isnan(missed) ? 0 : missed / 12) +
+			    square(power->step * s.covered_s) / 12 +
 			    2 * square((s.watts_max - s.watts_min) * seconds(s.shift)) / 12,
 		.covered_s = s.covered_s,
 		.watts_max = s.watts_max,

@@ -347,6 +347,26 @@ static void lost_between_steps(void **state)
 	}
 }
 
+/* Readings are rounded to a milliwatt: where nothing else is unknown, the bound has that. */
+static void rounded_readings(void **state)
+{
+	(void)state;
+	for (int k = 0; k < 20; k++) {
+		struct wave_run run;
+		struct jm_energy e;
+
+		wave_reset();
+		wave_setup.gpus = 1;
+		wave_setup.no_counter = true;
+		wave_add(&wave_setup.wave[0], -10, 123.4 + 1.37e-4 * k, 0);
+		measure(&run, 1.234, 1.234 + 0.2 + 0.1 * k);
+		e = of(&run, 0);
+		assert_near(e.joules, truth(&run, 0), e.error_sampling);
+		assert_true(e.error_sampling < 1e-3 * (0.2 + 0.1 * k));
+		wave_close(&run);
+	}
+}
+
 /* 0 W that was measured is 0, not unknown. */
 static void nothing_used(void **state)
 {
@@ -379,6 +399,7 @@ int main(void)
 		cmocka_unit_test_setup(disappears, reset),
 		cmocka_unit_test_setup(silent_for_a_while, reset),
 		cmocka_unit_test_setup(lost_between_steps, reset),
+		cmocka_unit_test_setup(rounded_readings, reset),
 		cmocka_unit_test_setup(never_there, reset),
 		cmocka_unit_test_setup(nothing_used, reset),
 	};

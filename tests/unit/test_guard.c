@@ -254,7 +254,13 @@ static void test_keep_and_release(void **state)
 	g = start(f);
 	assert_int_equal(set(f, g, "", 200), 0);
 	assert_int_equal(jm_guard_keep(g, &f->err), 0);
-	assert_int_equal(jm_guard_stop(g, &f->err), 0);
+	kill(jm_guard_pid(g), SIGKILL); /* too late to matter, and nobody says otherwise */
+	for (int i = 0; i < 500 && jm_guard_alive(g); i++)
+		usleep(10000);
+	assert_int_equal(jm_guard_restore(g, &f->err), JM_EGONE);
+	assert_null(strstr(f->err.text, "back as it was found"));
+	assert_int_equal(jm_guard_stop(g, NULL), 0);
+	limits_are(f, 200, 200, 200, 200);
 	assert_int_equal(jm_guard_holds(&f->ctx, &holds, &n, &f->err), 0);
 	assert_int_equal(n, GPUS);
 	assert_true(holds[0].found == 700 && holds[0].held == JM_HELD_KEPT);
@@ -300,25 +306,6 @@ static void test_guard_killed(void **state)
 	f->err.code = 0;
 	assert_int_equal(jm_guard_stop(g, &f->err), JM_EGONE);
 	assert_int_equal(journals(f), 0);
-}
-
-/* What it was to leave set stays, and nobody says otherwise. */
-static void test_guard_killed_after_keep(void **state)
-{
-	struct fixture *f = *state;
-	struct jm_guard *g = start(f);
-	struct jm_applied now[GPUS];
-
-	assert_int_equal(set(f, g, "", 300), 0);
-	assert_int_equal(jm_guard_keep(g, &f->err), 0);
-	kill(jm_guard_pid(g), SIGKILL);
-	for (int i = 0; i < 500 && jm_guard_alive(g); i++)
-		usleep(10000);
-	assert_int_equal(jm_guard_get(g, now, &f->err), JM_EGONE);
-	assert_null(strstr(f->err.text, "back as it was found"));
-	assert_int_equal(jm_guard_stop(g, NULL), 0);
-	limits_are(f, 300, 300, 300, 300);
-	assert_null(strstr(f->log, "restoring"));
 }
 
 /* A client that sets 300 W and dies of the signal; with_guard: its guard dies with it. */
@@ -591,7 +578,6 @@ int main(int argc, char **argv)
 		TEST(test_keep_and_release),
 		TEST(test_keep_at_home),
 		TEST(test_guard_killed),
-		TEST(test_guard_killed_after_keep),
 		TEST(test_client_killed),
 		TEST(test_both_killed),
 		TEST(test_stale_journal_is_settled_first),
