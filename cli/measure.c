@@ -11,6 +11,7 @@
 #include "json.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -292,14 +293,28 @@ static void print_block(const struct measurement *m, const json_t *record)
 
 /* ---- the run ---- */
 
+typedef void handler(int);
+
+/* Nobody may be listening to us any more (| head): the record is written all the same. The command gets
+ * back what we were given. */
+static int give_back_pipe_signal(void *arg)
+{
+	handler *const *before = arg;
+
+	return signal(SIGPIPE, *before) == SIG_ERR;
+}
+
 static int run_command(struct measurement *m)
 {
 	struct jm_cli *cli = m->cli;
+	handler *before = signal(SIGPIPE, SIG_IGN);
 	struct jm_launch_options o = {
 		.argv = cli->command,
 		.items_regex = jm_values_text(&cli->values, "items-regex"),
 		.items_json = jm_values_text(&cli->values, "items-json"),
 		.out_fd = 1,
+		.before_exec = give_back_pipe_signal,
+		.before_exec_arg = &before,
 	};
 	int rc = jm_session_start(m->session, &cli->err);
 

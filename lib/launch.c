@@ -69,6 +69,9 @@ static void on_mark(void *arg, const struct jm_mark *given)
 
 	if (mark.t_ns < l->proc.start_ns)
 		mark.t_ns = l->proc.start_ns;
+	/* several senders: phases do not end before they begin */
+	if (l->tally.marks && mark.t_ns < l->tally.last_ns)
+		mark.t_ns = l->tally.last_ns;
 	jm_tally_add(&l->tally, &mark);
 	jm_session_credit(l->session, l->command, mark.items);
 	if (l->phase >= 0)

@@ -272,6 +272,32 @@ def test_mark_outside():
     assert "measure" in sentence(done, FAILURE)
 
 
+def test_marks_out_of_order():
+    """Of several senders the later one may come first; phases still follow each other."""
+    script = """
+import os, socket, time
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+t = time.monotonic_ns()
+time.sleep(0.15)
+for after, name in ((120, "a"), (60, "b"), (140, "c")):
+    s.sendto(f"jm1 {t + after * 1000000} mark {name} 5".encode(), os.environ["JM_PROGRESS"])
+"""
+    record = record_of("--source", "estimate", "--", "/usr/bin/python3", "-c", script)
+    assert all(p["end_s"] >= p["start_s"] for p in record["phases"])
+
+
+def test_nobody_listens(tmp_path):
+    """measure ... 2>&1 | head: the record is there, the status is the command's, which itself may be killed so."""
+    path = tmp_path / "r.json"
+    read, write = os.pipe()
+    os.close(read)
+    done = jm("measure", "--source", "estimate", "--json", path, "--", "sh", "-c", "exit 3", stderr=write)
+    os.close(write)
+    assert done.returncode == 3 and check(json.loads(path.read_text()))["exit_status"] == 3
+    record = record_of("--source", "estimate", "--", "sh", "-c", "kill -PIPE $$", status=141)
+    assert record["signal"] == 13
+
+
 def test_items_from_output():
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "r.json"
