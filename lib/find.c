@@ -51,28 +51,6 @@ size_t jm_source_length(const char *list)
 	return n;
 }
 
-void jm_source_doctor(
-	const struct jm_source *source, struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
-{
-	struct jm_meters set = {0};
-	struct jm_err err = JM_ERR_INIT;
-	struct jm_finding finding = {.what = source->name, .mend = ""};
-	void *state = NULL;
-	char why[64];
-
-	if (source->doctor) {
-		source->doctor(ctx, say, arg);
-		return;
-	}
-	finding.ok = source->open(ctx, "", &set, &state, &err) == 0;
-	snprintf(why, sizeof(why), "%d meters", set.n);
-	finding.why = finding.ok ? why : err.text;
-	say(arg, &finding);
-	if (finding.ok)
-		source->close(state);
-	jm_meters_done(&set);
-}
-
 int jm_knobs_add(struct jm_knobs *set, const struct jm_knob *knob, struct jm_err *err)
 {
 	struct jm_knob *grown = reallocarray(set->knob, (size_t)set->n + 1, sizeof(*grown));

@@ -40,7 +40,7 @@ struct jm_source {
 	bool (*edge)(void *state, enum jm_edge edge);
 	/* Optional: when it would like to be read next, of itself; JM_FOREVER = never. */
 	int64_t (*due)(void *state);
-	/* Optional; the default opens the source and reports what came of it. */
+	/* Optional; without it `doctor` opens the source and reports what came of it. */
 	void (*doctor)(struct jm_ctx *ctx, jm_finding_fn *say, void *arg);
 };
 
@@ -52,7 +52,5 @@ const struct jm_source *jm_source_find(const char *name, struct jm_err *err);
 /* Length of the first source of a list. "nvml,estimate:5,20" is two: what begins with a digit belongs to
  * the one before. */
 size_t jm_source_length(const char *list);
-void jm_source_doctor(
-	const struct jm_source *source, struct jm_ctx *ctx, jm_finding_fn *say, void *arg);
 
 #endif

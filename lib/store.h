@@ -22,9 +22,6 @@ enum jm_store_mode {
 	JM_STORE_WRITE, /* made if it is not there; one writer at a time (JM_EBUSY) */
 };
 
-/* What is known of (case, repeat). */
-enum jm_run_state { JM_RUN_NONE, JM_RUN_INTERRUPTED, JM_RUN_OK, JM_RUN_FAILED };
-
 /* A file of another program, a newer version, damage, no rights: each its own sentence. */
 int jm_store_open(
 	const char *path, enum jm_store_mode mode, struct jm_store **ret, struct jm_err *err);
@@ -47,8 +44,6 @@ int jm_store_trace(struct jm_store *s, const char *case_id, int repeat,
 	struct jm_meters *ret_meters, struct jm_trace **ret_trace, struct jm_err *err);
 /* The last plan kept (see plan.h), for the caller to decref. JM_ENOENT when there is none. */
 int jm_store_last_plan(struct jm_store *s, json_t **ret_plan, struct jm_err *err);
-/* A case id that starts with the prefix; JM_ENOENT, or JM_EUSAGE when several do. */
-int jm_store_find(struct jm_store *s, const char *prefix, char ret_id[33], struct jm_err *err);
 
 /* Writing. */
 /* Keeps a plan under its key; a plan of that key which is there already is replaced and is the last. */
@@ -58,8 +53,6 @@ int jm_store_plan(struct jm_store *s, const char *key, json_t **ret_plan, struct
 /* Keeps a case; one that is there already keeps its place. */
 int jm_store_add_case(
 	struct jm_store *s, const char *case_id, const json_t *parameters, struct jm_err *err);
-int jm_store_state(struct jm_store *s, const char *case_id, int repeat, enum jm_run_state *ret,
-	struct jm_err *err);
 /* A run of a case begins: the trace of an earlier attempt is removed, its record is replaced by
  * jm_store_finish; until then the state is "interrupted". */
 int jm_store_begin(struct jm_store *s, const char *case_id, int repeat, struct jm_err *err);

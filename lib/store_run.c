@@ -89,32 +89,6 @@ int jm_store_plan(struct jm_store *s, const char *key, json_t **ret_plan, struct
 	return rc ? rc : one_json(s, stmt, ret_plan, err);
 }
 
-int jm_store_find(struct jm_store *s, const char *prefix, char ret_id[33], struct jm_err *err)
-{
-	sqlite3_stmt *stmt;
-	char id[33] = "";
-	int n = 0, rc;
-
-	rc = jm__store_prepare(s, &stmt, err,
-		"SELECT id FROM case_t WHERE substr(id, 1, length(?1)) = ?1 LIMIT 2", "s", prefix);
-	if (rc)
-		return rc;
-	for (; (rc = sqlite3_step(stmt)) == SQLITE_ROW; n++)
-		snprintf(id, sizeof(id), "%s", (const char *)sqlite3_column_text(stmt, 0));
-	rc = rc == SQLITE_DONE ? 0 : jm__store_fail(s, rc, "looking for a case", err);
-	sqlite3_finalize(stmt);
-	if (!rc && n == 0)
-		rc = jm_err_set(
-			err, JM_ENOENT, "The store '%s' has no case '%s'.", s->path, prefix);
-	if (!rc && n > 1)
-		rc = jm_err_set(err, JM_EUSAGE,
-			"Several cases in '%s' begin with '%s'; write more of it.", s->path,
-			prefix);
-	if (!rc)
-		memcpy(ret_id, id, sizeof(id));
-	return rc;
-}
-
 int jm__store_row(
 	struct jm_store *s, const char *case_id, int repeat, sqlite3_int64 *ret, struct jm_err *err)
 {
@@ -133,36 +107,6 @@ int jm__store_row(
 	} else {
 		rc = jm__store_fail(s, rc, "looking for a record", err);
 	}
-	sqlite3_finalize(stmt);
-	return rc;
-}
-
-static enum jm_run_state state_of(const char *status)
-{
-	if (!strcmp(status, "ok"))
-		return JM_RUN_OK;
-	return strcmp(status, "failed") ? JM_RUN_INTERRUPTED : JM_RUN_FAILED;
-}
-
-int jm_store_state(struct jm_store *s, const char *case_id, int repeat, enum jm_run_state *ret,
-	struct jm_err *err)
-{
-	sqlite3_stmt *stmt;
-	int rc = jm__store_prepare(s, &stmt, err,
-		"SELECT r.status FROM record_t r JOIN case_t c ON c.n = r.case_n"
-		" WHERE c.id = ? AND r.repeat = ?",
-		"si", case_id, (sqlite3_int64)repeat);
-
-	if (rc)
-		return rc;
-	rc = sqlite3_step(stmt);
-	if (rc == SQLITE_ROW)
-		*ret = state_of((const char *)sqlite3_column_text(stmt, 0));
-	else if (rc == SQLITE_DONE)
-		*ret = JM_RUN_NONE;
-	rc = rc == SQLITE_ROW || rc == SQLITE_DONE
-		     ? 0
-		     : jm__store_fail(s, rc, "looking for a record", err);
 	sqlite3_finalize(stmt);
 	return rc;
 }

@@ -2,7 +2,8 @@
 // The charts of the report page, by ECharts. Each takes a series of the summary and gives a panel.
 "use strict";
 (function () {
-	const { el, known, panel, axis, base, setting, settingAxis, parts, tip, whiskers, band, bestOf } = JM;
+	const { el, known, panel, axis, valueAxis, base, setting, settingAxis, parts } = JM,
+		{ offPoints, referencePoints, tip, whiskers, band, bestOf } = JM;
 
 	// Means of one metric against the setting, with the reference as a dashed level.
 	JM.chartSetting = function (series, dims, metric, verdict, note) {
@@ -42,13 +43,7 @@
 			const ref = part.reference.filter(has),
 				option = base(c);
 			option.xAxis = settingAxis(c, s);
-			option.yAxis = axis(c, "", {
-				name: col.unit,
-				nameLocation: "end",
-				nameGap: 12,
-				boundaryGap: [0, "12%"],
-				nameTextStyle: { color: c.soft, align: "left", padding: [0, 0, 0, -28] },
-			});
+			option.yAxis = valueAxis(c, col.unit, { boundaryGap: [0, "12%"] });
 			option.tooltip.formatter = tip(series, [col]);
 			option.series = [
 				band(c.band, spread(part.curve)),
@@ -62,21 +57,8 @@
 					z: 4,
 					lineStyle: { width: s.numeric ? 2 : 0, color: c.main },
 				},
-				{
-					type: "scatter",
-					data: part.off.filter(has).map(item),
-					symbol: "circle",
-					symbolSize: 8,
-					z: 4,
-					itemStyle: { color: c.card, borderColor: c.off, borderWidth: 2 },
-				},
-				{
-					type: "scatter",
-					data: ref.map(item),
-					symbol: "diamond",
-					symbolSize: 13,
-					z: 5,
-					itemStyle: { color: c.card, borderColor: c.ref, borderWidth: 2 },
+				offPoints(c, part.off.filter(has).map(item)),
+				referencePoints(c, ref.map(item), {
 					markLine: ref.length
 						? {
 								silent: true,
@@ -90,7 +72,7 @@
 								data: [{ yAxis: col.mean[ref[0]] }],
 							}
 						: undefined,
-				},
+				}),
 			];
 			return option;
 		});
@@ -133,18 +115,7 @@
 					splitNumber: 4,
 					axisLabel: { color: c.soft, hideOverlap: true, showMinLabel: false },
 				});
-				option.yAxis = axis(c, "", {
-					name: y.unit,
-					nameLocation: "end",
-					nameGap: 12,
-					scale: true,
-					boundaryGap: ["8%", "15%"],
-					nameTextStyle: {
-						color: c.soft,
-						align: "left",
-						padding: [0, 0, 0, -28],
-					},
-				});
+				option.yAxis = valueAxis(c, y.unit, { scale: true, boundaryGap: ["8%", "15%"] });
 				option.tooltip.formatter = tip(series, [x, y]);
 				const bars = (list) =>
 					list
@@ -166,37 +137,17 @@
 						z: 4,
 						label: label(c.ink, "top"),
 					},
-					{
-						type: "scatter",
-						data: part.off.filter(has).map(item),
-						symbol: "circle",
-						symbolSize: 8,
-						z: 4,
-						itemStyle: {
-							color: c.card,
-							borderColor: c.off,
-							borderWidth: 2,
-						},
+					offPoints(c, part.off.filter(has).map(item), {
 						label: Object.assign(label(c.off, "top"), {
 							formatter: (p) => "(" + series.points[p.data.index].label + ")",
 						}),
-					},
-					{
-						type: "scatter",
-						data: part.reference.filter(has).map(item),
-						symbol: "diamond",
-						symbolSize: 14,
-						z: 5,
-						itemStyle: {
-							color: c.card,
-							borderColor: c.ref,
-							borderWidth: 2,
-						},
+					}),
+					referencePoints(c, part.reference.filter(has).map(item), {
 						label: Object.assign(label(c.ref, "bottom"), {
 							formatter: "reference",
 							distance: 9,
 						}),
-					},
+					}),
 				];
 				return option;
 			},
@@ -219,16 +170,7 @@
 					low = Math.min(...xs),
 					high = Math.max(...xs);
 				option.xAxis = settingAxis(c, s);
-				option.yAxis = axis(c, "", {
-					name: "W",
-					nameLocation: "end",
-					nameGap: 12,
-					nameTextStyle: {
-						color: c.soft,
-						align: "left",
-						padding: [0, 0, 0, -28],
-					},
-				});
+				option.yAxis = valueAxis(c, "W");
 				option.tooltip.formatter = tip(series, [col]);
 				option.series = [
 					{
@@ -256,17 +198,7 @@
 						lineStyle: { width: 2, color: c.main },
 						z: 4,
 					},
-					{
-						type: "scatter",
-						data: part.off.filter(has).map(item),
-						symbol: "circle",
-						symbolSize: 8,
-						z: 4,
-						itemStyle: {
-							color: c.card,
-							borderColor: c.off,
-							borderWidth: 2,
-						},
+					offPoints(c, part.off.filter(has).map(item), {
 						label: {
 							show: true,
 							formatter: "not kept",
@@ -274,19 +206,8 @@
 							color: c.off,
 							fontSize: 11,
 						},
-					},
-					{
-						type: "scatter",
-						data: part.reference.filter(has).map(item),
-						symbol: "diamond",
-						symbolSize: 13,
-						z: 5,
-						itemStyle: {
-							color: c.card,
-							borderColor: c.ref,
-							borderWidth: 2,
-						},
-					},
+					}),
+					referencePoints(c, part.reference.filter(has).map(item)),
 				];
 				return option;
 			},
@@ -392,17 +313,7 @@
 					nameGap: 24,
 					axisLabel: { color: c.soft, hideOverlap: true, showMaxLabel: false },
 				});
-				option.yAxis = axis(c, "", {
-					name: "W",
-					nameLocation: "end",
-					nameGap: 8,
-					boundaryGap: [0, "8%"],
-					nameTextStyle: {
-						color: c.soft,
-						align: "left",
-						padding: [0, 0, 0, -28],
-					},
-				});
+				option.yAxis = valueAxis(c, "W", { nameGap: 8, boundaryGap: [0, "8%"] });
 				option.tooltip = Object.assign(option.tooltip, {
 					trigger: "axis",
 					axisPointer: { lineStyle: { color: c.soft } },

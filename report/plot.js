@@ -123,6 +123,37 @@
 		);
 	}
 
+	// The unit stands above it, where names of values would be turned.
+	function valueAxis(c, unit, more) {
+		return axis(
+			c,
+			"",
+			Object.assign(
+				{
+					name: unit,
+					nameLocation: "end",
+					nameGap: 12,
+					nameTextStyle: { color: c.soft, align: "left", padding: [0, 0, 0, -28] },
+				},
+				more,
+			),
+		);
+	}
+
+	const hollow = (c, color) => ({ color: c.card, borderColor: color, borderWidth: 2 });
+
+	// Points that are not on the curve: settings that were not kept to, and the reference.
+	const offPoints = (c, data, more) =>
+		Object.assign(
+			{ type: "scatter", data: data, symbol: "circle", symbolSize: 8, z: 4, itemStyle: hollow(c, c.off) },
+			more,
+		);
+	const referencePoints = (c, data, more) =>
+		Object.assign(
+			{ type: "scatter", data: data, symbol: "diamond", symbolSize: 13, z: 5, itemStyle: hollow(c, c.ref) },
+			more,
+		);
+
 	function base(c) {
 		return {
 			animation: false,
@@ -266,5 +297,19 @@
 		return v.kind === "best" ? { text: "best", at: [v.leading] } : { text: "no clear best", at: v.tied };
 	}
 
-	Object.assign(JM, { panel, axis, base, setting, settingAxis, parts, tip, whiskers, band, bestOf });
+	Object.assign(JM, {
+		panel,
+		axis,
+		valueAxis,
+		offPoints,
+		referencePoints,
+		base,
+		setting,
+		settingAxis,
+		parts,
+		tip,
+		whiskers,
+		band,
+		bestOf,
+	});
 })();

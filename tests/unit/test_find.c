@@ -31,28 +31,6 @@ static void unknown_members(void **state)
 	assert_non_null(strstr(far.text, "joulemark list"));
 }
 
-static void heard(void *arg, const struct jm_finding *finding)
-{
-	int *n = arg;
-
-	assert_true(finding->ok);
-	assert_string_equal(finding->what, "null");
-	assert_string_equal(finding->mend, "");
-	++*n;
-}
-
-static void doctor_by_default(void **state)
-{
-	struct jm_err err = JM_ERR_INIT;
-	struct jm_ctx ctx;
-	int n = 0;
-
-	(void)state;
-	assert_ok(jm_ctx_init(&ctx, &err), err);
-	jm_source_doctor(jm_source_find("null", &err), &ctx, heard, &n);
-	assert_int_equal(n, 1);
-}
-
 static void root_of_the_context(void **state)
 {
 	struct jm_err err = JM_ERR_INIT;
@@ -97,7 +75,6 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(members_by_name),
 		cmocka_unit_test(unknown_members),
-		cmocka_unit_test(doctor_by_default),
 		cmocka_unit_test(root_of_the_context),
 		cmocka_unit_test(log_goes_to_the_callback),
 	};
