@@ -10,7 +10,10 @@
 
 #include "tensor.h"
 
-#define LONG (1 << 24) /* elements */
+#define LONG	   (1 << 24) /* elements */
+#define LONG_S	   0.25	     /* after that few runs are enough */
+#define LEAST_RUNS 3
+#define MOST_RUNS  12
 
 static double now_s(void)
 {
@@ -42,9 +45,9 @@ static double measure_bytes(struct jm_device *device)
 {
 	struct jm_graph *g = jm_graph_new(JM_F32);
 	struct jm_program *p = g ? long_sum(g, device) : NULL;
-	double best = NAN;
+	double best = NAN, began = now_s();
 
-	for (int i = 0; i < 12 && p; i++) {
+	for (int i = 0; p && i < MOST_RUNS && (i < LEAST_RUNS || now_s() - began < LONG_S); i++) {
 		double start = now_s(), rate;
 
 		if (jm_program_run(p, NULL))
