@@ -13,7 +13,7 @@
 #define CHEAP	   2	/* reading every half refresh stays within the purse */
 #define WARM	   3
 #define OUTLIER_NS INT64_C(20000)
-#define SOON	   8		       /* within 1/8 of a refresh */
+#define SOON	   8		       /* 1/8 of a refresh */
 #define CHEAP_NS   INT64_C(1000000)    /* of saving for a reading: never dear */
 #define DEBT_NS	   INT64_C(5000000000) /* the most that an edge can borrow, in time of saving */
 
@@ -100,6 +100,13 @@ static void aim(struct jm_pace *p, int64_t now)
 	p->due = early(p);
 }
 
+/* Where a step may come any moment the reading at the edge is the one before it; else there is time. */
+static void face_edge(struct jm_pace *p, int64_t now)
+{
+	if (!p->refresh || !p->hi || !predict(p, now) || now < early(p))
+		aim(p, now);
+}
+
 void jm_pace_edge(struct jm_pace *p, bool begins)
 {
 	p->at_edge = p->watching = begins;
@@ -124,8 +131,8 @@ bool jm_pace_wants(struct jm_pace *p, const struct jm_purse *purse, int64_t now)
 		       now >= p->last_begin + saving_of(p, purse);
 	if (p->state == JM_PACE_REST && purse->turn == p->index)
 		aim(p, now > purse->free_ns ? now : purse->free_ns);
-	if (p->state == JM_PACE_EDGE && (!p->refresh || !p->hi || !predict(p, now)))
-		aim(p, now);
+	if (p->state == JM_PACE_EDGE)
+		face_edge(p, now);
 	if (p->state == JM_PACE_BEFORE && now > p->from)
 		await(p); /* others were read meanwhile */
 	return p->state != JM_PACE_REST && now >= p->due;
@@ -219,22 +226,9 @@ static void searched(struct jm_pace *p, struct jm_purse *purse, int64_t now, boo
 	}
 }
 
-/* The reading at an edge is also the one before a step that comes soon. */
-static void face_step(struct jm_pace *p, int64_t now)
-{
-	if (p->from - now <= p->refresh / SOON) {
-		await(p);
-		return;
-	}
-	p->state = JM_PACE_BEFORE;
-	p->due = early(p);
-}
-
 static void go_on(struct jm_pace *p, struct jm_purse *purse, int64_t now, bool stepped)
 {
-	if (p->state == JM_PACE_EDGE)
-		face_step(p, now);
-	else if (p->state == JM_PACE_BEFORE)
+	if (p->state == JM_PACE_EDGE || p->state == JM_PACE_BEFORE)
 		await(p);
 	else if (p->state == JM_PACE_SEARCH)
 		searched(p, purse, now, stepped);
