@@ -428,7 +428,8 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 def browse(page, *args):
     done = subprocess.run(
         [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-         "--enable-logging=stderr", "--host-resolver-rules=MAP * ~NOTFOUND", "--virtual-time-budget=4000", *args, page.as_uri()],
+         "--enable-logging=stderr", "--host-resolver-rules=MAP * ~NOTFOUND",
+         "--virtual-time-budget=4000", *args, page.as_uri()],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120, check=False,
         stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stderr
