@@ -69,18 +69,23 @@ static size_t compare_with_declared(struct jm_program *p)
 
 #define NODES 40
 
+/* Number i of the seed, below n. */
+static int draw(int seed, int i, int n)
+{
+	return (int)(jm_rng((uint64_t)seed, (uint64_t)i) % (uint64_t)n);
+}
+
 /* Sums and products of earlier results, 8 x (16 to 256). */
 static struct jm_graph *random_graph(int seed)
 {
 	struct jm_graph *g = jm_graph_new(JM_F32);
 	struct jm_tensor *t[NODES + 1];
-	uint64_t key = (uint64_t)seed;
 
 	t[0] = jm_graph_input(g, "x", JM_F32, 2, DIMS(8, 64));
 	for (int i = 0; i < NODES; i++) {
-		struct jm_tensor *a = t[jm_rng(key, (uint64_t)(3 * i)) % (uint64_t)(i + 1)];
-		int64_t width = (int64_t)16 << jm_rng(key, (uint64_t)(3 * i + 1)) % 5;
-		struct jm_tensor *b = t[jm_rng(key, (uint64_t)(3 * i + 2)) % (uint64_t)(i + 1)];
+		struct jm_tensor *a = t[draw(seed, 3 * i, i + 1)];
+		struct jm_tensor *b = t[draw(seed, 3 * i + 2, i + 1)];
+		int64_t width = (int64_t)16 << draw(seed, 3 * i + 1, 5);
 
 		if (b != a && b->dim[1] == a->dim[1])
 			t[i + 1] = jm_graph_add(g, a, b);
