@@ -131,6 +131,23 @@ def test_largest_batch_is_proved_by_running(tmp_path, text):
     assert done.returncode != 0 and "Out of memory before the first step" in done.stderr
 
 
+def test_largest_batch_of_a_resnet(tmp_path):
+    """By planning alone, and neither one image more nor less; then it runs."""
+    net = ("resnet18", "--hidden", 8, "--image", 32, "--classes", 10)
+    device = "ref" if jm("describe", *net, "--device", "cpu", "--batch", 2).returncode else "cpu"
+    file, limit = tmp_path / "record.json", 0.012
+    done = jm("run", *net, "--device", device, "--batch", "max", "--memory", limit, "--steps", 1,
+              "--warmup", 0, "--lr", 1e-3, "--json", file)
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(file.read_text())["plan"]
+
+    def peak(batch):
+        d = jm("describe", *net, "--device", device, "--batch", batch, "--json", "-")
+        return json.loads(d.stdout)["peak_bytes"]
+
+    assert peak(plan["batch"]) == plan["peak_bytes"] <= limit * 1e9 < peak(plan["batch"] + 1)
+
+
 def test_accumulation_is_the_same_batch(tmp_path, text):
     whole = train(tmp_path, text, batch=8)[1]
     parts = train(tmp_path, text, batch=2, accumulate=4)[1]
