@@ -49,7 +49,8 @@ def machine():
         "instructions": [flag for flag in FLAGS if flag in flags],
         "virtual": "hypervisor" in flags,
         "memory_bytes": int(first(r"^MemTotal:\s*(\d+)", "/proc/meminfo", "0")) * 1024,
-        "os": first(r'^PRETTY_NAME="?([^"\n]*)', "/etc/os-release"), "kernel": ".".join(platform.release().split(".")[:2]),
+        "os": first(r'^PRETTY_NAME="?([^"\n]*)', "/etc/os-release"),
+        "kernel": ".".join(platform.release().split(".")[:2]),
         "load": os.getloadavg()[0],
     }
 

@@ -7,8 +7,7 @@ A training step is forward, backward, clipping at norm 1 and AdamW, on random im
 same. joulemark, PyTorch and a matrix product of oneDNN take turns on {threads} threads: {rounds} of one
 step each and {products} products, after one that warms up. A figure is the median, in parentheses the slowest
 and the fastest. `bf16` is f32 parameters and bf16 products, in PyTorch `torch.autocast`; its images lie
-`channels_last`. PyTorch is Debian's on oneDNN and OpenBLAS, which is told the processor's family where it does
-not know it.
+`channels_last`. OpenBLAS is told the processor's family where it does not know it, else it would be slower.
 
 - **ratio**: PyTorch's median time of a step by ours; in parentheses the smallest and largest of a round.
 - **kernels**: each group of nodes run alone, three times after one to warm up, medians summed: as a share of
@@ -30,9 +29,11 @@ ours : PyTorch's = ratio; above 2 the test fails."""
 
 CAVEATS = """\
 - One machine, two threads: ratios on others differ, above all with other instructions (AMX) and more cores.
-- PyTorch is Debian's, not the newest.
 - Kernels run alone find warmer caches than in a step, and a machine at work for others makes either slower: a
   share above 100 % is such noise."""
+
+OLD = """
+- PyTorch is Debian's, not the newest."""
 
 
 def rows(head, lines):
@@ -119,12 +120,20 @@ def sized(cases):
     return "".join(f"\n\n{text}." for text in made.values())
 
 
+def libraries(cases):
+    """What the processes themselves said they were."""
+    for case in cases[:1]:
+        yield case["peak"]["library"]
+        if case["pytorch"]:
+            yield "PyTorch " + case["pytorch"]["version"]
+
+
 def setting(data):
     m, v = data["machine"], data["versions"]
     about = [f"**{data['date']}**, {m['processor']}{' (virtual)' if m['virtual'] else ''}, {m['cores']} cores, "
              f"{', '.join(m['instructions']) or 'no vectors'}, {m['memory_bytes'] / 2 ** 30:.0f} GiB; {m['os']}, "
              f"Linux {m['kernel']}; load before the run {m['load']:.1f}.",
-             ", ".join(f"{name} {value}" for name, value in v.items()) + "."]
+             ", ".join([f"{name} {value}" for name, value in v.items()] + list(libraries(data["cases"]))) + "."]
     return "\n".join(about + ([data["note"]] if data["note"] else []))
 
 
@@ -161,5 +170,5 @@ Written by `make table` (`bench/table.py`); all raw figures are in `speed.json`.
 
 ## What to keep in mind
 
-{CAVEATS}
+{CAVEATS}{OLD if "python3-torch" in data["versions"] else ""}
 """

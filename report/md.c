@@ -116,7 +116,7 @@ static int put_series(
 	return 0;
 }
 
-static int put_work(const json_t *work, FILE *out, struct jm_err *err)
+static int put_work(const struct jm_group *g, const json_t *work, FILE *out, struct jm_err *err)
 {
 	struct jm_grid grid;
 	const json_t *note;
@@ -124,6 +124,7 @@ static int put_work(const json_t *work, FILE *out, struct jm_err *err)
 	size_t i;
 	int rc = jm_published_grid(work, &grid, err);
 
+	(void)g;
 	if (rc)
 		return rc;
 	jm_published_title(work, title, sizeof(title));
@@ -145,26 +146,11 @@ static int put_work(const json_t *work, FILE *out, struct jm_err *err)
 	return 0;
 }
 
-static int put_published(const struct jm_group *g, FILE *out, struct jm_err *err)
-{
-	json_t *all = jm_published_of(g), *work;
-	size_t i;
-	int rc = 0;
-
-	if (!all)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for the published figures.");
-	if (!json_array_size(all))
-		fputs(JM_PUBLISHED_NONE "\n", out);
-	json_array_foreach(all, i, work) if (!rc) rc = put_work(work, out, err);
-	json_decref(all);
-	return rc;
-}
-
 int jm_report_write_md(const struct jm_group *g, FILE *out, struct jm_err *err)
 {
 	int rc = 0;
 
 	for (int i = 0; i < g->n_series && !rc; i++)
 		rc = put_series(g, &g->series[i], out, err);
-	return rc || !g->options.published ? rc : put_published(g, out, err);
+	return rc || !g->options.published ? rc : jm_published_each(g, put_work, out, err);
 }

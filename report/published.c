@@ -169,6 +169,27 @@ void jm_published_title(const json_t *work, char *out, size_t size)
 		jm_json_text(work, "model"));
 }
 
+int jm_published_each(const struct jm_group *g, jm_published_fn *put, FILE *out, struct jm_err *err)
+{
+	json_t *all = jm_published_of(g), *work;
+	size_t i;
+	int rc = 0;
+
+	if (!all)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the published figures.");
+	if (!json_array_size(all))
+		fputs("Published: no paper's figures are kept here for what these records "
+		      "trained.\n",
+			out);
+	json_array_foreach(all, i, work)
+	{
+		if (!rc)
+			rc = put(g, work, out, err);
+	}
+	json_decref(all);
+	return rc;
+}
+
 static void put_row(const json_t *work, const json_t *row, FILE *out)
 {
 	jm_csv_put_text(out, jm_json_text(work, "model"));

@@ -19,8 +19,11 @@ extern const char jm_published_json[];
  */
 json_t *jm_published_of(const struct jm_group *g);
 
-#define JM_PUBLISHED_NONE                                                                          \
-	"Published: no paper's figures are kept here for what these records trained."
+/* put for each of them, in their order; a sentence where there is none. */
+typedef int jm_published_fn(
+	const struct jm_group *g, const json_t *work, FILE *out, struct jm_err *err);
+int jm_published_each(
+	const struct jm_group *g, jm_published_fn *put, FILE *out, struct jm_err *err);
 
 /* One network's rows as a table; jm_grid_done. */
 int jm_published_grid(const json_t *work, struct jm_grid *ret, struct jm_err *err);
