@@ -73,6 +73,14 @@ int64_t jm_clock_wall(struct jm_clock *clock)
 	return clock->wall_offset + jm_clock_now(clock);
 }
 
+int64_t jm_clock_thread(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	return ts.tv_sec * JM_SECOND + ts.tv_nsec;
+}
+
 int64_t jm_clock_from_wall(struct jm_clock *clock, int64_t wall_ns)
 {
 	int64_t now = jm_clock_now(clock), age = jm_clock_wall(clock) - wall_ns;

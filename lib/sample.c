@@ -254,15 +254,6 @@ static int64_t next_poll(const struct jm_lane *lane, int64_t now, int64_t due)
 	return wanted < due ? wanted : due;
 }
 
-/* Of this thread. */
-static double cpu_s(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-	return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
-}
-
 static void *lane_main(void *arg)
 {
 	struct jm_lane *lane = arg;
@@ -282,7 +273,7 @@ static void *lane_main(void *arg)
 			due += ((now - due) / lane->interval + 1) * lane->interval;
 		jm_sleep_until(&lane->sleeper, next_poll(lane, now, due));
 	}
-	lane->cpu_s = cpu_s();
+	lane->cpu_s = (double)jm_clock_thread() * 1e-9;
 	pthread_mutex_lock(&lane->lock);
 	lane->ended = true;
 	pthread_mutex_unlock(&lane->lock);

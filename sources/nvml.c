@@ -394,24 +394,15 @@ static void read_calls(struct state *s, struct gpu *g, bool slow)
 			read_call(s, g, i);
 }
 
-/* Processor time of this thread. */
-static int64_t spent(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-	return ts.tv_sec * JM_SECOND + ts.tv_nsec;
-}
-
 static void read_counter(struct state *s, struct gpu *g)
 {
-	int64_t begin = jm_ctx_now(s->ctx), before = spent();
+	int64_t begin = jm_ctx_now(s->ctx), before = jm_clock_thread();
 
 	if (is_field(g, g->counter))
 		read_fields(s, g, g->counter, 1);
 	else
 		read_call(s, g, g->counter);
-	jm_pace_told(&g->pace, &s->purse, begin, jm_ctx_now(s->ctx), spent() - before,
+	jm_pace_told(&g->pace, &s->purse, begin, jm_ctx_now(s->ctx), jm_clock_thread() - before,
 		g->slot[g->counter].last.value);
 }
 
