@@ -21,17 +21,22 @@ def wait_for(what, seconds=20):
     return False
 
 
-def guard_of(pid):
-    """The process id of the guard that a joulemark has started, or None."""
+def child_of(pid, command):
+    """The process id of the child that runs the command, as it stands in its cmdline, or None."""
     try:
         with open(f"/proc/{pid}/task/{pid}/children") as f:
             for child in f.read().split():
                 with open(f"/proc/{child}/cmdline", "rb") as c:
-                    if c.read() == b"joulemark\0guard\0":
+                    if c.read() == command:
                         return int(child)
     except (FileNotFoundError, ProcessLookupError):
         pass
     return None
+
+
+def guard_of(pid):
+    """The process id of the guard that a joulemark has started, or None."""
+    return child_of(pid, b"joulemark\0guard\0")
 
 
 def kill(pid, sig=signal.SIGKILL):

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from fake_gpus import FakeGpus, guard_of, kill, wait_for
+from fake_gpus import FakeGpus, child_of, guard_of, kill, wait_for
 from jm import BIN, FAILURE, USAGE, sentence
 
 FOUND = [700.0, 555.0, 700.0, 600.0]
@@ -151,8 +151,8 @@ def test_guard_is_not_for_the_command_line(gpus):
 @pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_signals_reach_the_command(gpus, sig):
     program = start(gpus, "set", "gpu.power=300W", "--", "sleep", "60")
-    assert wait_for(lambda: gpus.limits() == [300] * 4)
-    time.sleep(0.1)
+    assert wait_for(lambda: child_of(program.pid, b"sleep\x0060\0"))
+    assert gpus.limits() == [300] * 4
     program.send_signal(sig)
     assert program.wait(20) == 128 + sig
     assert gpus.limits() == FOUND and not gpus.journals()
