@@ -35,7 +35,7 @@ def check(r, warmup_steps, items_per_step):
     phases = {p["name"]: p for p in r["phases"]}
     steady = phases["steady"]
     assert r["phase"] == "steady" and r["items"] == steady["items"] == r["steps"] * items_per_step
-    assert r["throughput"] == pytest.approx(rate([steady]), rel=0.05)
+    assert r["throughput"] == pytest.approx(rate([steady]), rel=0.1)  # to begin and end a phase takes time too
     assert r["throughput_per_device"] == r["throughput"]
     assert r["warmup_steps"] >= warmup_steps
     assert phases["warmup"]["items"] == r["warmup_steps"] * items_per_step
@@ -60,12 +60,12 @@ def test_fixed_minutes(tmp_path, text):
 
 
 def test_epochs_without_the_first(tmp_path, text):
-    r = run(tmp_path, *GPT, *text, "--epochs", 4, "--epoch-steps", 20)
-    phases = check(r, 20, 32)
+    r = run(tmp_path, *GPT, *text, "--batch", 8, "--epochs", 4, "--epoch-steps", 20)
+    phases = check(r, 20, 128)
     epochs = [p for name, p in phases.items() if name.startswith("epoch")]
     assert (r["steps"], r["warmup_steps"], len(epochs)) == (60, 20, 3)
     assert "epoch 1" not in phases
-    assert r["throughput"] == pytest.approx(rate(epochs), rel=0.05)
+    assert r["throughput"] == pytest.approx(rate(epochs), rel=0.1)
     assert sum(p["items"] for p in epochs) == r["items"]
 
 
@@ -76,7 +76,7 @@ def test_accumulation_counts_all_micro_steps(tmp_path, text):
 @pytest.mark.parametrize("images", ["once", "fresh"])
 def test_images(tmp_path, images):
     """Next to no learning: the loss is that of the batch, which is the same or another one each time."""
-    r = run(tmp_path, *VIT, "--images", images, "--steps", 40, "--warmup", 2, "--lr", 1e-6,
+    r = run(tmp_path, *VIT, "--images", images, "--steps", 40, "--warmup", 2, "--lr", 1e-8,
             "--weight-decay", 0, "--optimizer", "sgd")
     check(r, 2, 2)
     assert (abs(r["loss_last"] - r["loss_first"]) > 0.01) == (images == "fresh")
