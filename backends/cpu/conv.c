@@ -332,6 +332,22 @@ static int refuse_sum(const struct jm_node *n, struct jm_err *err)
 	return 0;
 }
 
+/* Loops of oneDNN that are there to be right. */
+static bool is_slow(const struct conv *c)
+{
+	const char *name = NULL;
+
+	return !dnnl_primitive_desc_query(c->pd, dnnl_query_impl_info_str, 0, &name) && name &&
+	       !strncmp(name, "ref", 3);
+}
+
+/* A sum is offered where it costs nothing: in the layout and at the speed of the convolution alone. */
+static bool sum_is_cheap(
+	const struct conv *c, const struct jm_layout *layout, const struct jm_node *node)
+{
+	return !is_slow(c) && jm_layout_equal(&layout[SRC], &node->out[0]->layout);
+}
+
 /* The layouts oneDNN likes; 0 = none, with the reason in err. */
 static int offer_onednn(const struct cpu_dev *dev, const struct jm_node *node,
 	struct jm_choice *choice, struct jm_err *err)
@@ -339,6 +355,7 @@ static int offer_onednn(const struct cpu_dev *dev, const struct jm_node *node,
 	struct jm_layout layout[ROLES] = {0};
 	struct conv c;
 	dnnl_status_t s;
+	bool cheap;
 
 	if (refuse_sum(node, err))
 		return 0;
@@ -349,8 +366,9 @@ static int offer_onednn(const struct cpu_dev *dev, const struct jm_node *node,
 		fail(err, node, s);
 		return 0;
 	}
+	cheap = !adds(&c) || sum_is_cheap(&c, layout, node);
 	dnnl_primitive_desc_destroy(c.pd);
-	if (adds(&c) && !jm_layout_equal(&layout[SRC], &node->out[0]->layout)) {
+	if (!cheap) {
 		jm_err_set(err, JM_ENOSUP, "What %s is to be added to lies otherwise.",
 			jm_op_name(node->op));
 		return 0;
@@ -550,9 +568,7 @@ static dnnl_status_t run_piece(const struct cpu_dev *dev, const struct conv *c, 
 		if (!c->apart[r] && r != WEI && c->pieces > 1)
 			s = take_piece(c, r, i);
 	}
-	if (s)
-		return s;
-	if (c->apart[WEI] && c->result != WEI && i == 0)
+	if (!s && c->apart[WEI] && c->result != WEI && i == 0)
 		s = reorder_weights(dev, c);
 	if (!s)
 		s = dnnl_primitive_execute(c->primitive, dev->stream, c->n_args, c->arg);

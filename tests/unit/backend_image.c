@@ -218,7 +218,8 @@ static void batchnorm(struct kit *k, const struct types *t, const struct shape *
 /* The same with channels last, wide ones and many rows too; the flag adds to every result. */
 static void batchnorm_last(struct kit *k, const struct types *t, const struct shape *d, bool add)
 {
-	const int64_t dim[] = {d->b, d->c == 256 ? 773 : d->c, 7 + d->s % 5, 5 + d->s};
+	bool wide = d->c == 256;
+	const int64_t dim[] = {d->b, wide ? 773 : d->c, 7 + d->s % 5, wide ? 11 : 5 + d->s};
 	bool sum = d->b % 2;
 	struct norms n = {.relu = d->c % 2 || !add, .add = add, .add_grad = add ? 15 : 0};
 	struct jm_tensor **before[] = {&n.y, &n.dx, sum ? &n.dwith : NULL};

@@ -506,6 +506,42 @@ static void backends(void **unused)
 	globfree(&found);
 }
 
+/* What the backend thinks a convolution, batch norm and pooling take, in all. */
+static double cost_of_images(int64_t batch, bool bf16)
+{
+	const struct shape d = {batch, 16, 64, 48, 4, 2};
+	struct jm_err err = JM_ERR_INIT;
+	double sum = 0;
+	struct kit k;
+
+	for (const struct backend_case *c = backend_image_cases; c->name; c++) {
+		kit_init(&k, "cpu", types_all[bf16].c);
+		c->declare(&k, &types_all[bf16], &d, false);
+		assert_ok(jm_program_plan(k.graph, &k.device, &k.program, &err), err);
+		for (int i = 0; i < k.program->n_units; i++) {
+			assert_true(isfinite(k.program->unit[i]->choice.seconds));
+			assert_true(k.program->unit[i]->choice.seconds > 0);
+			sum += k.program->unit[i]->choice.seconds;
+		}
+		kit_done(&k);
+	}
+	return sum;
+}
+
+/* Choices are weighed by their seconds: those are known, and more work takes longer. */
+static void costs(void **unused)
+{
+	struct jm_device device;
+
+	(void)unused;
+	if (jm_device_open("cpu", 1, &device, NULL))
+		skip();
+	jm_device_close(&device);
+	for (int bf16 = 0; bf16 < 2; bf16++)
+		for (int64_t batch = 1; batch < 64; batch *= 4)
+			assert_true(cost_of_images(batch, bf16) < cost_of_images(4 * batch, bf16));
+}
+
 /* LeakSanitizer trips over the thread-local storage of libraries that are loaded at run time. */
 JM_API const char *__lsan_default_options(void);
 JM_API const char *__lsan_default_options(void)
@@ -515,7 +551,7 @@ JM_API const char *__lsan_default_options(void)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(backends)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(backends), cmocka_unit_test(costs)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
