@@ -59,6 +59,9 @@ static double rise(const struct jm_signal *counter, double a, double b, double s
 {
 	double joules = b - a;
 
+	/* so long unseen that it may have gone round more than once */
+	if (counter->wrap > 0 && rate * seconds > counter->wrap / 2)
+		return NAN;
 	if (joules >= 0)
 		return joules;
 	if (!(counter->wrap > 0))

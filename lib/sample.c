@@ -19,6 +19,7 @@
 #define EDGE_SLACK 10			  /* a refresh may be late by 1/10 of itself */
 #define BLIND_MIN  (1 * JM_SECOND) /* without a reading: stopped, starved, a driver that hangs */
 #define BLIND	   4		   /* and intervals, or refreshes */
+#define WRAP_WATTS 4000		   /* no counter that wraps is of a part that draws more */
 
 struct lane_signal {
 	bool awaited; /* an edge waits until it has changed */
@@ -76,6 +77,20 @@ static int64_t clamp(int64_t v, int64_t low, int64_t high)
 	return v < low ? low : v > high ? high : v;
 }
 
+/* A counter must not go round unseen, however seldom it is to be read. */
+static int64_t longest_interval(const struct jm_lane_options *o)
+{
+	double longest = 1e9; /* s */
+
+	for (int i = 0; i < o->n_signals; i++) {
+		const struct jm_signal *signal = &o->set->signal[o->first_signal + i];
+
+		if (signal->quantity == JM_Q_ENERGY && signal->wrap > 0)
+			longest = fmin(longest, signal->wrap / WRAP_WATTS);
+	}
+	return (int64_t)(longest * 1e9);
+}
+
 static void set_pace(struct jm_lane *lane)
 {
 	int64_t refresh = slowest_refresh(&lane->o);
@@ -88,6 +103,7 @@ static void set_pace(struct jm_lane *lane)
 		lane->interval =
 			refresh ? clamp(refresh / 2, 20 * JM_MILLISECOND, 100 * JM_MILLISECOND)
 				: 100 * JM_MILLISECOND;
+	lane->interval = clamp(lane->interval, 1, longest_interval(&lane->o));
 	lane->blind = clamp(BLIND * (lane->interval > refresh ? lane->interval : refresh),
 		BLIND_MIN, INT64_MAX);
 }

@@ -65,6 +65,38 @@ static void square_wave(void **state)
 	wave_close(&run);
 }
 
+/* Unseen for longer than a counter takes to go round: how often it did nobody knows. */
+static void a_counter_that_may_have_gone_round(void **state)
+{
+	struct jm_meters set = {0};
+	struct jm_meter meter = {.id = "m", .source = "test"};
+	struct jm_signal counter = {.quantity = JM_Q_ENERGY,
+		.step = 1e-6,
+		.wrap = 100,
+		.refresh_ns = 100 * JM_MILLISECOND,
+		.accuracy = NAN};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_trace *trace;
+	struct jm_energy e;
+
+	(void)state;
+	jm_meters_add(&set, &meter, &err);
+	jm_meters_add_signal(&set, &counter, &err);
+	trace = jm_trace_new(&set, &err);
+	for (int i = 0; i <= 300; i++) { /* 10 W */
+		double value = i < 50 || i > 250 ? fmod(i, 100) : NAN;
+
+		jm_trace_append(
+			trace, 0, (struct jm_reading){value, i * 100 * JM_MILLISECOND}, &err);
+	}
+	assert_ok(jm_energy_of(trace, &set, 0, JM_SECOND, 29 * JM_SECOND, &e, &err), err);
+	assert_true(isnan(e.joules));
+	assert_near(e.covered_s, 28 - 20.2, 0.3);
+	assert_near(e.watts_mean, 10, 0.1);
+	jm_trace_free(trace);
+	jm_meters_done(&set);
+}
+
 /* The first reading may come a little after the stretch began, on a machine with much to do. */
 static void a_late_first_reading(void **state)
 {
@@ -387,6 +419,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(square_wave, reset),
+		cmocka_unit_test_setup(a_counter_that_may_have_gone_round, reset),
 		cmocka_unit_test_setup(a_late_first_reading, reset),
 		cmocka_unit_test_setup(edge_of_a_command, reset),
 		cmocka_unit_test_setup(bound_holds, reset),

@@ -14,6 +14,7 @@ struct toy {
 	struct jm_ctx *ctx;
 	int64_t fails_at;
 	int stalls_in; /* readings; one takes 1.2 s of real time */
+	double wrap;   /* J; 0 = no counter but a power */
 };
 static struct toy toy_state;
 static const char *toy_covers;
@@ -26,6 +27,10 @@ static int toy_add(struct jm_meters *set, const char *id, enum jm_origin origin,
 		.quantity = JM_Q_POWER, .refresh_ns = JM_MILLISECOND, .accuracy = NAN};
 	int rc;
 
+	if (toy_state.wrap > 0) {
+		signal.quantity = JM_Q_ENERGY;
+		signal.wrap = toy_state.wrap;
+	}
 	snprintf(meter.id, sizeof(meter.id), "%s", id);
 	snprintf(meter.label, sizeof(meter.label), "%s", id);
 	snprintf(meter.covers, sizeof(meter.covers), "%s", toy_covers);
@@ -82,6 +87,8 @@ static int toy_read(void *state, struct jm_reading *out, struct jm_err *err)
 		now = jm_ctx_now(toy->ctx);
 	}
 	*out = (struct jm_reading){50, now};
+	if (toy->wrap > 0) /* 200 W */
+		out->value = fmod(200 * ((double)now * 1e-9), toy->wrap);
 	return 0;
 }
 
@@ -264,6 +271,39 @@ static void a_source_dies(void **state)
 	jm_clock_free(ctx.clock);
 }
 
+/* A counter that goes round each 10 s, and a user who wants a reading an hour. */
+static void a_counter_goes_round(void **state)
+{
+	static const char *const names[] = {"toy:a", NULL};
+	struct jm_ctx ctx = {.clock = jm_clock_new_simulated(0)};
+	struct jm_session_options o = {
+		.sources = names, .table = table, .interval_ns = 3600 * JM_SECOND};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_energy e;
+	struct jm_sleeper me;
+	struct jm_session *s;
+	int phase;
+
+	(void)state;
+	toy_covers = "cpu/0";
+	toy_state = (struct toy){.wrap = 2000};
+	assert_ok(jm_session_open(&ctx, &o, &s, &err), err);
+	jm_sleeper_init(&me, ctx.clock);
+	assert_ok(jm_session_start(s, &err), err);
+	jm_sleep_until(&me, JM_SECOND);
+	phase = jm_session_begin(s, "command", 0, &err);
+	jm_sleep_until(&me, 101 * JM_SECOND);
+	jm_session_end(s, phase, 0);
+	jm_session_announce_stop(s);
+	jm_sleeper_done(&me);
+	assert_ok(jm_session_stop(s, &err), err);
+	assert_ok(jm_session_energy(s, 0, phase, &e, &err), err);
+	assert_near(e.joules, 20000, 10);
+	jm_session_close(s);
+	jm_clock_free(ctx.clock);
+	toy_state = (struct toy){0};
+}
+
 /* A driver that hangs, or a sampler that is stopped: nobody knows what the power was meanwhile. */
 static void a_reading_takes_long(void **state)
 {
@@ -418,6 +458,7 @@ int main(void)
 		cmocka_unit_test(named_sources),
 		cmocka_unit_test(phases_and_items),
 		cmocka_unit_test(a_source_dies),
+		cmocka_unit_test(a_counter_goes_round),
 		cmocka_unit_test(a_reading_takes_long),
 		cmocka_unit_test(chunk_by_chunk),
 		cmocka_unit_test(replay),
