@@ -45,12 +45,14 @@ static int train_setup(struct jm_work *work, void **ret_state, struct jm_err *er
 
 /* ---- steps ---------------------------------------------------------------------------------------------- */
 
+#define FEW 4 /* numbers, at most, in an input that the host writes in each step */
+
 /* Numbers into a small input, in its type. */
 static int write_few(struct train *s, struct jm_tensor *t, const double *value, struct jm_err *err)
 {
-	double data[4] = {0};
+	double data[FEW] = {0};
 
-	for (int i = 0; i < jm_tensor_count(t); i++)
+	for (int i = 0; i < FEW && i < jm_tensor_count(t); i++)
 		jm_element_set(t->type, data, i, value[i]);
 	return jm_program_write(s->program, t, data, err);
 }
@@ -60,7 +62,7 @@ static int feed_now(struct train *s, long t, struct jm_err *err)
 {
 	bool sgd = s->training.adamw.kind == JM_UPDATE_SGD;
 	double lr = jm_schedule_lr(&s->schedule, t - 1);
-	double now[4] = {lr, sgd ? (double)t : 1 - pow(s->training.adamw.beta1, (double)t),
+	double now[FEW] = {lr, sgd ? (double)t : 1 - pow(s->training.adamw.beta1, (double)t),
 		1 - pow(s->training.adamw.beta2, (double)t), (double)t};
 
 	return write_few(s, s->now, now, err);
@@ -68,7 +70,7 @@ static int feed_now(struct train *s, long t, struct jm_err *err)
 
 static int feed_scale(struct train *s, struct jm_err *err)
 {
-	double scale[2] = {s->scaler.scale, 1 / s->scaler.scale};
+	double scale[FEW] = {s->scaler.scale, 1 / s->scaler.scale};
 
 	return s->scale ? write_few(s, s->scale, scale, err) : 0;
 }
