@@ -31,12 +31,23 @@ struct way {
 	struct step *last;
 };
 
+/* What the backend offers in a state. */
+struct answer {
+	int n;
+	struct jm_choice choice[JM_CHOICE_MAX];
+};
+
+#define NAMED (JM_GROUP_MAX * (JM_NODE_IN + JM_NODE_OUT + 1))
+
 struct search {
 	struct jm_program *p;
 	struct jm_advice *advice;
-	int *last_use; /* [cell]: the last group that names it */
+	int *last_use;			/* [cell]: the last group that names it */
+	struct jm_tensor *named[NAMED]; /* by the group whose turn it is */
+	int n_named;
 	struct way way[2][WAYS], spare;
-	int n_ways[2], now; /* way[now] before the group, way[!now] after it */
+	int n_ways[2], now;	  /* way[now] before the group, way[!now] after it */
+	struct answer *answer[2]; /* [apart][way before the group] */
 	struct jm_layout layouts[LAYOUTS];
 	int n_layouts;
 	struct step *steps;
@@ -102,32 +113,36 @@ double jm_choice_cost(
 
 /* ---- the tensors a group names ------------------------------------------------------------------------- */
 
-/* Calls with the operands and results of the group, and with what the forward nodes of gradients read,
- * whose layouts are hints. */
-static void each_tensor(struct search *s, int at,
-	void (*visit)(struct search *, struct jm_tensor *, int, const void *), const void *with)
+static void name(struct search *s, struct jm_tensor *const *t, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (t[i])
+			s->named[s->n_named++] = t[i];
+}
+
+/* Operands and results, and what the forward node of a gradient read first: its layout is a hint. */
+static void name_tensors(struct search *s, int at)
 {
 	const struct jm_group *group = &s->advice[at].group;
 
+	s->n_named = 0;
 	for (int k = 0; k < group->n_nodes; k++) {
 		const struct jm_node *n = group->node[k];
 
-		for (int i = 0; i < n->n_in; i++)
-			if (n->in[i])
-				visit(s, n->in[i], at, with);
-		for (int i = 0; i < n->n_out; i++)
-			if (n->out[i])
-				visit(s, n->out[i], at, with);
-		for (int i = 0; n->fwd && i < n->fwd->n_in; i++)
-			if (n->fwd->in[i])
-				visit(s, n->fwd->in[i], at, with);
+		name(s, n->in, n->n_in);
+		name(s, n->out, n->n_out);
+		if (n->fwd)
+			name(s, n->fwd->in, 1);
 	}
 }
 
-static void note_use(struct search *s, struct jm_tensor *t, int at, const void *unused)
+static void find_last_uses(struct search *s, int n)
 {
-	(void)unused;
-	s->last_use[t->id] = at;
+	for (int at = 0; at < n; at++) {
+		name_tensors(s, at);
+		for (int i = 0; i < s->n_named; i++)
+			s->last_use[s->named[i]->id] = at;
+	}
 }
 
 static void set_layout(struct jm_tensor *t, const struct jm_layout *layout)
@@ -136,26 +151,34 @@ static void set_layout(struct jm_tensor *t, const struct jm_layout *layout)
 	t->bytes = jm_layout_bytes(t, layout);
 }
 
-/* As this way leaves it. */
-static void show(struct search *s, struct jm_tensor *t, int at, const void *way)
+/* Tensors lie as this way leaves them. */
+static void show(struct search *s, const struct way *way)
 {
-	(void)at;
-	set_layout(t, &s->layouts[((const struct way *)way)->layout[t->id]]);
+	for (int i = 0; i < s->n_named; i++)
+		set_layout(s->named[i], &s->layouts[way->layout[s->named[i]->id]]);
 }
 
-static void note_read(struct search *s, struct jm_tensor *t, int at, const void *unused)
+/* For the group whose turn it is. */
+static bool look_the_same(const struct search *s, const struct way *a, const struct way *b)
 {
-	(void)at;
-	(void)unused;
-	jm_graph_cell(s->p->graph, t)->read = true;
+	for (int i = 0; i < s->n_named; i++)
+		if (a->layout[s->named[i]->id] != b->layout[s->named[i]->id])
+			return false;
+	return true;
+}
+
+static void note_reads(struct search *s)
+{
+	for (int i = 0; i < s->n_named; i++)
+		jm_graph_cell(s->p->graph, s->named[i])->read = true;
 }
 
 /* What nobody names any more does not tell ways apart. */
-static void forget(struct search *s, struct jm_tensor *t, int at, const void *unused)
+static void forget(struct search *s, int at)
 {
-	(void)unused;
-	if (s->last_use[t->id] == at)
-		s->spare.layout[t->id] = 0;
+	for (int i = 0; i < s->n_named; i++)
+		if (s->last_use[s->named[i]->id] == at)
+			s->spare.layout[s->named[i]->id] = 0;
 }
 
 /* Its number; -1 = there are too many. */
@@ -207,7 +230,7 @@ static bool leave(struct search *s, int at, const struct way *from, const struct
 			if (n->out[i] && !(m->sums >> i & 1))
 				good &= lay(s, n->out[i], &m->choice->out[k][i]);
 	}
-	each_tensor(s, at, forget, NULL);
+	forget(s, at);
 	return good;
 }
 
@@ -267,16 +290,33 @@ static int go_on(
 	return 1;
 }
 
-/* How many moves there are; negative = an error. */
-static int try_choices(struct search *s, int at, const struct way *from, unsigned sums, bool apart,
-	struct jm_err *err)
+/* What the backend offers where way number `way` leads; ways that look the same get the same answer. */
+static const struct answer *ask(struct search *s, int at, int way, bool apart)
 {
-	struct jm_choice choice[JM_CHOICE_MAX] = {0};
+	const struct way *ways = s->way[s->now];
+	struct answer *a = &s->answer[apart][way];
 	struct jm_device *d = s->p->device;
-	int n = d->backend->select(d->dev, &s->advice[at].group, choice, NULL), moves = 0;
 
-	for (int i = 0; i < n; i++) {
-		int code = go_on(s, at, from, &(struct move){&choice[i], sums, apart}, err);
+	for (int i = 0; i < way; i++)
+		if (look_the_same(s, &ways[i], &ways[way])) {
+			*a = s->answer[apart][i];
+			return a;
+		}
+	memset(a, 0, sizeof(*a));
+	a->n = d->backend->select(d->dev, &s->advice[at].group, a->choice, NULL);
+	return a;
+}
+
+/* How many moves there are; negative = an error. */
+static int try_choices(
+	struct search *s, int at, int way, unsigned sums, bool apart, struct jm_err *err)
+{
+	const struct answer *a = ask(s, at, way, apart);
+	int moves = 0;
+
+	for (int i = 0; i < a->n; i++) {
+		int code = go_on(s, at, &s->way[s->now][way],
+			&(struct move){&a->choice[i], sums, apart}, err);
 
 		if (code < 0)
 			return code;
@@ -285,22 +325,22 @@ static int try_choices(struct search *s, int at, const struct way *from, unsigne
 	return moves;
 }
 
-static int extend(struct search *s, int at, const struct way *from, struct jm_err *err)
+static int extend(struct search *s, int at, int way, struct jm_err *err)
 {
 	const struct jm_group *group = &s->advice[at].group;
 	struct jm_node *n = s->p->graph->node[group->node[0]->id];
 	unsigned sums = n->accumulate;
 	int moves;
 
-	each_tensor(s, at, show, from);
-	moves = try_choices(s, at, from, sums, false, err);
+	show(s, &s->way[s->now][way]);
+	moves = try_choices(s, at, way, sums, false, err);
 	if (!moves && sums && group->n_nodes == 1) {
 		n->accumulate = 0;
-		moves = try_choices(s, at, from, sums, true, err);
+		moves = try_choices(s, at, way, sums, true, err);
 		n->accumulate = sums;
 	}
 	if (!moves)
-		moves = go_on(s, at, from, &(struct move){NULL, sums, false}, err);
+		moves = go_on(s, at, &s->way[s->now][way], &(struct move){NULL, sums, false}, err);
 	return moves < 0 ? moves : 0;
 }
 
@@ -310,11 +350,13 @@ static int walk(struct search *s, int n, struct jm_err *err)
 {
 	int code = 0;
 
+	find_last_uses(s, n);
 	for (int at = 0; at < n && !code; at++) {
+		name_tensors(s, at);
 		s->n_ways[!s->now] = 0;
 		for (int i = 0; i < s->n_ways[s->now] && !code; i++)
-			code = extend(s, at, &s->way[s->now][i], err);
-		each_tensor(s, at, note_read, NULL);
+			code = extend(s, at, i, err);
+		note_reads(s);
 		s->now = !s->now;
 	}
 	return code;
@@ -356,15 +398,16 @@ int jm_program_choose(struct jm_program *p, struct jm_advice *advice, int n, str
 	size_t cells = (size_t)p->graph->n_cells + 1;
 	struct search s = {.p = p, .advice = advice, .n_layouts = 1, .n_ways = {1}};
 	uint8_t *room = calloc(2 * WAYS + 1, cells);
+	struct answer *answers = calloc(2 * (size_t)WAYS, sizeof(*answers));
 	int code = JM_ENOMEM;
 
 	s.last_use = calloc(cells, sizeof(*s.last_use));
-	if (room && s.last_use) {
+	if (room && answers && s.last_use) {
 		for (int i = 0; i < 2 * WAYS; i++)
 			s.way[i / WAYS][i % WAYS].layout = room + (size_t)i * cells;
 		s.spare.layout = room + 2 * WAYS * cells;
-		for (int at = 0; at < n; at++)
-			each_tensor(&s, at, note_use, NULL);
+		s.answer[0] = answers;
+		s.answer[1] = answers + WAYS;
 		code = walk(&s, n, err);
 		if (!code)
 			take_best(&s, n);
@@ -373,6 +416,7 @@ int jm_program_choose(struct jm_program *p, struct jm_advice *advice, int n, str
 		jm_err_set(err, code, "Out of memory for the choices of a program.");
 	}
 	free(room);
+	free(answers);
 	free(s.last_use);
 	return code;
 }
