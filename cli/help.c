@@ -113,6 +113,15 @@ static const struct jm_workload *workload_of(const char *name)
 	return jm_workload_find(name, NULL);
 }
 
+/* Work whose unit depends on its options calls it an item. */
+static void print_summary(const struct jm_workload *w)
+{
+	printf("%s", w->summary);
+	if (strcmp(w->unit, "item") != 0)
+		printf("; an item is %s %s", strchr("aeiou", w->unit[0]) ? "an" : "a", w->unit);
+	printf(".\n");
+}
+
 bool jm_help_workload(const char *name)
 {
 	const struct jm_workload *w = workload_of(name);
@@ -120,7 +129,7 @@ bool jm_help_workload(const char *name)
 	if (!w)
 		return false;
 	printf("joulemark run [options] %s [workload's options]\n\n", name);
-	printf("%s; an item is a %s.\n", w->summary, w->unit);
+	print_summary(w);
 	if (!w->options || !w->options->name)
 		return true;
 	printf("\nOptions of '%s', besides those of 'joulemark run'; a list sweeps\n", w->name);
@@ -201,7 +210,7 @@ int jm_help_man(void)
 	       "own. A list sweeps.\n");
 	for (int i = 0; jm_workloads[i]; i++) {
 		printf(".SS %s\n", jm_workloads[i]->name);
-		printf("%s; an item is a %s.\n", jm_workloads[i]->summary, jm_workloads[i]->unit);
+		print_summary(jm_workloads[i]);
 		man_options(jm_workloads[i]->options);
 	}
 	printf(".SH \"EXIT STATUS\"\nThe measured command's own, or 128 + signal when it was "

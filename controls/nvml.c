@@ -209,7 +209,8 @@ static void say_knob(
 			      : "");
 	f.why = why;
 	if (!f.ok)
-		f.mend = "use sudo; under 'sudo joulemark run' the work itself still runs as the calling user";
+		f.mend = "use sudo; under 'sudo joulemark run' the work itself still runs as the "
+			 "calling user";
 	say(arg, &f);
 }
 

@@ -20,7 +20,7 @@ struct jm_launch_options {
 struct jm_outcome {
 	int status, signal; /* as in proc.h */
 	int phase;	    /* index of the phase "command" */
-	int marked;	    /* of the phase that throughput speaks of: `phase`, or what marks tell of */
+	int marked; /* of the phase that throughput speaks of: `phase`, or what marks tell of */
 	int64_t start_ns, end_ns;
 	double wall_s;
 	double items, throughput; /* NAN = not told */
