@@ -16,15 +16,21 @@ static size_t piece(int64_t n, int64_t i)
 
 /* ---- the functions and their slopes --------------------------------------------------------------------- */
 
-JM_INLINE float sigmoid(float x)
+/* 1/x for 1 <= x <= 4.2 and a finite number beyond, as jm_inverse. */
+JM_INLINE float inverse(float x)
 {
-	return 1.f / (1.f + jm_exp(-x));
+	float in = x > 4.2f ? 4.2f : x;
+	float y = ((-0.03423328f * in + 0.3560268f) * in - 1.30086932f) * in + 1.95103234f;
+
+	y = y * (2.f - in * y);
+	y = y * (2.f - in * y);
+	return y * (2.f - in * y);
 }
 
 /* The normal distribution up to x: (1 + erf(x/sqrt 2)) / 2 by Abramowitz and Stegun 7.1.26. */
 JM_INLINE float phi(float x, float bell /* e^(-x^2/2) */)
 {
-	float z = (x < 0 ? -x : x) * 0.70710678f, t = 1.f / (1.f + 0.3275911f * z), tail;
+	float z = (x < 0 ? -x : x) * 0.70710678f, t = inverse(1.f + 0.3275911f * z), tail;
 
 	tail = 1.061405429f;
 	tail = tail * t - 1.453152027f;
@@ -41,7 +47,7 @@ JM_INLINE float value(enum cpu_act act, float x)
 	case CPU_RELU:
 		return x > 0 || x != x ? x : 0.f;
 	case CPU_SILU:
-		return x * sigmoid(x);
+		return x * jm_sigmoid(x, NULL);
 	default:
 		return x * phi(x, jm_exp(-0.5f * x * x));
 	}
@@ -56,7 +62,7 @@ JM_INLINE float slope(enum cpu_act act, float x)
 	case CPU_RELU:
 		return x > 0 ? 1.f : 0.f;
 	case CPU_SILU:
-		s = sigmoid(x);
+		s = jm_sigmoid(x, NULL);
 		return s * (1.f + x * (1.f - s));
 	default:
 		bell = jm_exp(-0.5f * x * x);
@@ -135,7 +141,7 @@ static void swiglu_piece(const struct cpu_swiglu *p, int64_t row, int64_t i)
 
 #pragma omp simd
 	for (size_t j = 0; j < m; j++)
-		c[j] = g[j] * sigmoid(g[j]) * v[j];
+		c[j] = g[j] * jm_sigmoid(g[j], NULL) * v[j];
 	jm_emit(p->y.data, p->y.bf16, p->accumulate, (size_t)(row * p->width + i), m, c);
 }
 
@@ -149,7 +155,7 @@ static void swiglu_grad_piece(const struct cpu_swiglu *p, int64_t row, int64_t i
 
 #pragma omp simd
 	for (size_t j = 0; j < m; j++) {
-		float s = sigmoid(g[j]);
+		float s = jm_sigmoid(g[j], NULL);
 
 		dg[j] = dy[j] * v[j] * s * (1.f + g[j] * (1.f - s));
 		dv[j] = dy[j] * g[j] * s;

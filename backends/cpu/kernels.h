@@ -142,7 +142,7 @@ struct cpu_xent {
 };
 
 struct cpu_losses {
-	size_t (*scratch)(int64_t rows);
+	size_t (*scratch)(int64_t rows, int64_t classes, int threads);
 	void (*xent)(const struct cpu_xent *p, int threads);
 };
 

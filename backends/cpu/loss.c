@@ -1,22 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Softmax cross-entropy over logits[rows, classes] with its gradient: a row is read from memory once, in
- * pieces, and again out of the cache for the gradient, which may overwrite it.
+ * Softmax cross-entropy over logits[rows, classes] with its gradient, which may overwrite them: a row
+ * crosses memory once. Its exponentials wait in the cache until their sum is known.
  */
 #include "kernels.h"
 #include "simd.h"
 
 #include <math.h>
+#include <omp.h>
 
 enum { PIECE = 1024 };
 
-static size_t xent_scratch(int64_t rows)
+static int64_t up(int64_t n, int64_t unit)
 {
-	return (size_t)rows * sizeof(double);
+	return (n + unit - 1) / unit * unit;
 }
 
-/* Adds a piece to the running maximum and the sum of exp(x - maximum). */
-static void take_piece(const float *x, size_t n, float *max, double *sum)
+/* What a thread needs for a row: its exponentials, and what those of each piece were taken against. */
+struct row {
+	float *e, *max;
+};
+
+static size_t row_floats(int64_t classes)
+{
+	return (size_t)up(classes, 16) + (size_t)up((classes + PIECE - 1) / PIECE, 16);
+}
+
+/* A loss for each row, then a row for each thread. */
+static size_t xent_scratch(int64_t rows, int64_t classes, int threads)
+{
+	return (size_t)up(rows, 8) * sizeof(double) +
+	       row_floats(classes) * (size_t)threads * sizeof(float);
+}
+
+/* e = exp(x - the largest so far), which *max becomes; *sum, against the old one, grows by them. */
+static void take_piece(const float *x, size_t n, float *restrict e, float *max, double *sum)
 {
 	float top = *max, part = 0;
 
@@ -24,54 +42,101 @@ static void take_piece(const float *x, size_t n, float *max, double *sum)
 	for (size_t i = 0; i < n; i++)
 		top = x[i] > top ? x[i] : top;
 #pragma omp simd reduction(+ : part)
-	for (size_t i = 0; i < n; i++)
-		part += jm_exp(x[i] - top);
+	for (size_t i = 0; i < n; i++) {
+		e[i] = jm_exp(x[i] - top);
+		part += e[i];
+	}
 	*sum = *sum * exp((double)(*max - top)) + (double)part;
 	*max = top;
 }
 
-static double log_sum_exp(const struct cpu_xent *p, size_t row, size_t n)
+/* The next row's elements on their way into the cache, while there is something else to do. */
+static void fetch(const struct cpu_xent *p, size_t first, size_t n)
+{
+	size_t size = p->logits.bf16 ? 2 : 4;
+	const char *x = (const char *)p->logits.data + first * size;
+
+	for (size_t i = 0; i < n * size; i += 64)
+		__builtin_prefetch(x + i, 0, 2);
+}
+
+static double log_sum_exp(const struct cpu_xent *p, size_t at, size_t n, const struct row *row)
 {
 	float buf[PIECE], max = -INFINITY;
 	double sum = 0;
 
 	for (size_t i = 0; i < n; i += PIECE) {
 		size_t m = n - i < PIECE ? n - i : PIECE;
-		take_piece(jm_view(p->logits.data, p->logits.bf16, row + i, m, buf), m, &max, &sum);
+		const float *x = jm_view(p->logits.data, p->logits.bf16, at + i, m, buf);
+
+		fetch(p, at + n + i / 2, m / 2);
+		take_piece(x, m, row->e + i, &max, &sum);
+		row->max[i / PIECE] = max;
 	}
 	return (double)max + log(sum);
 }
 
-/* target: the right class's place in the row. */
-static void gradient(const struct cpu_xent *p, size_t row, size_t n, float lse, size_t target)
+/*
+ * scale (e share - 1 at the right class), n elements of a row, straight to dlogits where they are f32 and
+ * hold nothing yet; else by way of e. right: the class's place, n or more: not here.
+ */
+static void gradient_piece(
+	const struct cpu_xent *p, size_t at, size_t n, size_t right, double share, float *e)
 {
-	float x[PIECE], scale = (float)p->scale;
+	bool direct = !p->dlogits.bf16 && !(p->accumulate & 2);
+	float *y = direct ? (float *)p->dlogits.data + at : e;
+	float factor = (float)(p->scale * share);
 
+#pragma omp simd
+	for (size_t j = 0; j < n; j++)
+		y[j] = e[j] * factor;
+	if (right < n)
+		y[right] -= (float)p->scale;
+	if (!direct)
+		jm_emit(p->dlogits.data, p->dlogits.bf16, p->accumulate & 2, at, n, e);
+}
+
+/* right: the right class's place in the row. */
+static void gradient(const struct cpu_xent *p, size_t at, size_t n, double lse, size_t right,
+	const struct row *row)
+{
 	for (size_t i = 0; i < n; i += PIECE) {
 		size_t m = n - i < PIECE ? n - i : PIECE;
-		const float *v = jm_view(p->logits.data, p->logits.bf16, row + i, m, x);
-		for (size_t j = 0; j < m; j++)
-			x[j] = scale * jm_exp(v[j] - lse);
-		if (target >= i && target < i + m)
-			x[target - i] -= scale;
-		jm_emit(p->dlogits.data, p->dlogits.bf16, p->accumulate & 2, row + i, m, x);
+
+		fetch(p, at + n + (n + i) / 2, m / 2);
+		gradient_piece(p, at + i, m, right - i, exp((double)row->max[i / PIECE] - lse),
+			row->e + i);
 	}
+}
+
+/* The loss of row r. */
+static double xent_row(const struct cpu_xent *p, int64_t r, const struct row *row)
+{
+	size_t n = (size_t)p->classes, at = (size_t)r * n, target = (size_t)p->targets[r];
+	double lse;
+	float right;
+
+	jm_load(p->logits.data, p->logits.bf16, at + target, 1, &right);
+	lse = log_sum_exp(p, at, n, row);
+	if (p->dlogits.data)
+		gradient(p, at, n, lse, target, row);
+	return lse - (double)right;
 }
 
 static void xent(const struct cpu_xent *p, int threads)
 {
 	double *losses = p->scratch, sum = 0;
-	size_t n = (size_t)p->classes;
+	float *rows = (float *)(losses + up(p->rows, 8));
 
-#pragma omp parallel for schedule(static) num_threads(threads)
-	for (int64_t r = 0; r < p->rows; r++) {
-		size_t row = (size_t)r * n, target = (size_t)p->targets[r];
-		double lse = log_sum_exp(p, row, n);
-		float right;
-		jm_load(p->logits.data, p->logits.bf16, row + target, 1, &right);
-		losses[r] = lse - (double)right;
-		if (p->dlogits.data)
-			gradient(p, row, n, (float)lse, target);
+#pragma omp parallel num_threads(threads)
+	{
+		struct row row = {
+			.e = rows + row_floats(p->classes) * (size_t)omp_get_thread_num()};
+
+		row.max = row.e + up(p->classes, 16);
+#pragma omp for schedule(static)
+		for (int64_t r = 0; r < p->rows; r++)
+			losses[r] = xent_row(p, r, &row);
 	}
 	for (int64_t r = 0; r < p->rows; r++)
 		sum += losses[r];

@@ -186,7 +186,8 @@ static int run_attention_grad(
 
 static size_t scratch_xent(const struct cpu_dev *dev, const struct jm_node *n)
 {
-	return KERNELS(dev)->losses->scratch(jm_tensor_rows(n->in[0]));
+	return KERNELS(dev)->losses->scratch(
+		jm_tensor_rows(n->in[0]), jm_tensor_width(n->in[0]), dev->threads);
 }
 
 static int run_xent(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
