@@ -4,70 +4,14 @@
  * pieces that stay in the first-level cache.
  */
 #include "engine/rng.h"
+#include "act.h"
 #include "kernels.h"
-#include "simd.h"
 
 enum { PIECE = 1024 };
 
 static size_t piece(int64_t n, int64_t i)
 {
 	return (size_t)(n - i < PIECE ? n - i : PIECE);
-}
-
-/* ---- the functions and their slopes --------------------------------------------------------------------- */
-
-/* 1/x for 1 <= x <= 4.2 and a finite number beyond, as jm_inverse. */
-JM_INLINE float inverse(float x)
-{
-	float in = x > 4.2f ? 4.2f : x;
-	float y = ((-0.03423328f * in + 0.3560268f) * in - 1.30086932f) * in + 1.95103234f;
-
-	y = y * (2.f - in * y);
-	y = y * (2.f - in * y);
-	return y * (2.f - in * y);
-}
-
-/* The normal distribution up to x: (1 + erf(x/sqrt 2)) / 2 by Abramowitz and Stegun 7.1.26. */
-JM_INLINE float phi(float x, float bell /* e^(-x^2/2) */)
-{
-	float z = (x < 0 ? -x : x) * 0.70710678f, t = inverse(1.f + 0.3275911f * z), tail;
-
-	tail = 1.061405429f;
-	tail = tail * t - 1.453152027f;
-	tail = tail * t + 1.421413741f;
-	tail = tail * t - 0.284496736f;
-	tail = tail * t + 0.254829592f;
-	tail *= 0.5f * t * bell;
-	return x < 0 ? tail : 1.f - tail;
-}
-
-JM_INLINE float value(enum cpu_act act, float x)
-{
-	switch (act) {
-	case CPU_RELU:
-		return x > 0 || x != x ? x : 0.f;
-	case CPU_SILU:
-		return x * jm_sigmoid(x, NULL);
-	default:
-		return x * phi(x, jm_exp(-0.5f * x * x));
-	}
-}
-
-/* relu: x is its result y, as good */
-JM_INLINE float slope(enum cpu_act act, float x)
-{
-	float s, bell;
-
-	switch (act) {
-	case CPU_RELU:
-		return x > 0 ? 1.f : 0.f;
-	case CPU_SILU:
-		s = jm_sigmoid(x, NULL);
-		return s * (1.f + x * (1.f - s));
-	default:
-		bell = jm_exp(-0.5f * x * x);
-		return phi(x, bell) + x * 0.39894228f * bell;
-	}
 }
 
 /* ---- elementwise ---------------------------------------------------------------------------------------- */
@@ -81,7 +25,7 @@ JM_INLINE void act_as(
 
 #pragma omp simd
 	for (size_t j = 0; j < m; j++)
-		b[j] = value(kind, v[j]);
+		b[j] = jm_act(kind, v[j]);
 	jm_emit(y.data, y.bf16, add, at, m, b);
 }
 
@@ -94,7 +38,7 @@ JM_INLINE void act_grad_as(enum cpu_act kind, struct cpu_vec dy, struct cpu_vec 
 
 #pragma omp simd
 	for (size_t j = 0; j < m; j++)
-		c[j] = g[j] * slope(kind, v[j]);
+		c[j] = g[j] * jm_act_slope(kind, v[j]);
 	jm_emit(dx.data, dx.bf16, add, at, m, c);
 }
 
@@ -109,6 +53,8 @@ static void act(
 			act_as(CPU_RELU, x, y, at, m, add);
 		else if (kind == CPU_SILU)
 			act_as(CPU_SILU, x, y, at, m, add);
+		else if (kind == CPU_GELU)
+			act_as(CPU_GELU, x, y, at, m, add);
 		else
 			act_as(CPU_GELU_ERF, x, y, at, m, add);
 	}
@@ -125,6 +71,8 @@ static void act_grad(enum cpu_act kind, struct cpu_vec dy, struct cpu_vec x, str
 			act_grad_as(CPU_RELU, dy, x, dx, at, m, add);
 		else if (kind == CPU_SILU)
 			act_grad_as(CPU_SILU, dy, x, dx, at, m, add);
+		else if (kind == CPU_GELU)
+			act_grad_as(CPU_GELU, dy, x, dx, at, m, add);
 		else
 			act_grad_as(CPU_GELU_ERF, dy, x, dx, at, m, add);
 	}

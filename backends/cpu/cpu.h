@@ -46,12 +46,11 @@ struct cpu_op {
 	void (*drop)(struct cpu_exec *exec);
 };
 
-extern const struct cpu_op cpu_op_linear, cpu_op_linear_gelu, cpu_op_linear_dgrad,
-	cpu_op_linear_wgrad, cpu_op_conv, cpu_op_conv_dgrad, cpu_op_conv_wgrad, cpu_op_conv_matrix,
-	cpu_op_cast;
+extern const struct cpu_op cpu_op_linear, cpu_op_linear_dgrad, cpu_op_linear_wgrad, cpu_op_conv,
+	cpu_op_conv_dgrad, cpu_op_conv_wgrad, cpu_op_conv_matrix, cpu_op_cast;
 /* Ending with a row of no nodes. */
-extern const struct cpu_op cpu_ops_act[], cpu_ops_image[], cpu_ops_norm[], cpu_ops_tokens[],
-	cpu_ops_update[];
+extern const struct cpu_op cpu_ops_act[], cpu_ops_image[], cpu_ops_linear_act[], cpu_ops_norm[],
+	cpu_ops_tokens[], cpu_ops_update[];
 
 /* The row for these nodes; NULL: not known here. */
 const struct cpu_op *cpu_op_find(const struct jm_node *const *node, int n);
@@ -61,6 +60,9 @@ static inline struct cpu_vec cpu_vec(const struct jm_tensor *t)
 {
 	return (struct cpu_vec){t ? t->data : NULL, t && t->type == JM_BF16};
 }
+
+/* Of an activation or its gradient. */
+enum cpu_act cpu_act_of(enum jm_op op);
 
 /* Output i is added to. */
 static inline bool cpu_adds(const struct jm_node *node, int i)

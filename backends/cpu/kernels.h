@@ -27,7 +27,9 @@ struct cpu_matrix {
 	int64_t ld;
 };
 
-/* c[m,n] = a[m,k] b[k,n] (+ c) (+ bias[n]); act = gelu(c) where given. c and act are row-major. */
+enum cpu_act { CPU_RELU, CPU_SILU, CPU_GELU /* the tanh form */, CPU_GELU_ERF };
+
+/* c[m,n] = a[m,k] b[k,n] (+ c) (+ bias[n]); act = kind(c) where given. c and act are row-major. */
 struct cpu_gemm {
 	int64_t m, n, k;
 	struct cpu_matrix a, b;
@@ -35,6 +37,7 @@ struct cpu_gemm {
 	int64_t ldc;
 	bool c_bf16, accumulate;
 	const float *bias;
+	enum cpu_act kind;
 	void *act; /* of c's type and ldc; NULL = none */
 	void *scratch;
 	int threads;
@@ -91,9 +94,6 @@ struct cpu_norms {
 };
 
 struct cpu_pointwise {
-	void (*gelu)(struct cpu_vec x, struct cpu_vec y, int64_t n, bool add, int threads);
-	void (*gelu_grad)(struct cpu_vec dy, struct cpu_vec x, struct cpu_vec dx, int64_t n,
-		bool add, int threads);
 	void (*add)(struct cpu_vec x, struct cpu_vec z, struct cpu_vec y, int64_t n, bool add,
 		int threads);
 	void (*cast)(struct cpu_vec x, struct cpu_vec y, int64_t n, bool add, int threads);
@@ -164,8 +164,6 @@ struct cpu_optims {
 	void (*norm)(const float *x, int64_t n, float *y, bool add, double *scratch, int threads);
 	void (*update)(const struct cpu_update *u, int threads);
 };
-
-enum cpu_act { CPU_RELU, CPU_SILU, CPU_GELU_ERF };
 
 /* x, dx [rows, 2 width]; y, or dy, [rows, width] */
 struct cpu_swiglu {

@@ -224,9 +224,8 @@ static const struct cpu_op own[] = {
 	{.n_nodes = 0},
 };
 
-static const struct cpu_op *const by_onednn[] = {&cpu_op_linear, &cpu_op_linear_gelu,
-	&cpu_op_linear_dgrad, &cpu_op_linear_wgrad, &cpu_op_conv, &cpu_op_conv_dgrad,
-	&cpu_op_conv_wgrad, &cpu_op_cast};
+static const struct cpu_op *const by_onednn[] = {&cpu_op_linear, &cpu_op_linear_dgrad,
+	&cpu_op_linear_wgrad, &cpu_op_conv, &cpu_op_conv_dgrad, &cpu_op_conv_wgrad, &cpu_op_cast};
 
 static bool covers(const struct cpu_op *op, const struct jm_node *const *node, int n)
 {

@@ -10,7 +10,7 @@
 
 /* ---- elementwise: whatever the layout, the padding included (f(0) = 0) ---------------------------------- */
 
-static enum cpu_act act_of(enum jm_op op)
+enum cpu_act cpu_act_of(enum jm_op op)
 {
 	switch (op) {
 	case JM_OP_RELU:
@@ -19,6 +19,9 @@ static enum cpu_act act_of(enum jm_op op)
 	case JM_OP_SILU:
 	case JM_OP_SILU_GRAD:
 		return CPU_SILU;
+	case JM_OP_GELU:
+	case JM_OP_GELU_GRAD:
+		return CPU_GELU;
 	default:
 		return CPU_GELU_ERF;
 	}
@@ -29,7 +32,7 @@ static int run_act(const struct cpu_dev *dev, const struct cpu_exec *exec, struc
 	const struct jm_node *n = NODE(exec);
 
 	(void)err;
-	KERNELS(dev)->acts->act(act_of(n->op), cpu_vec(n->in[0]), cpu_vec(n->out[0]),
+	KERNELS(dev)->acts->act(cpu_act_of(n->op), cpu_vec(n->in[0]), cpu_vec(n->out[0]),
 		cpu_layout_elements(n->out[0]), cpu_adds(n, 0), dev->threads);
 	return 0;
 }
@@ -39,28 +42,8 @@ static int run_act_grad(const struct cpu_dev *dev, const struct cpu_exec *exec, 
 	const struct jm_node *n = NODE(exec);
 
 	(void)err;
-	KERNELS(dev)->acts->grad(act_of(n->op), cpu_vec(n->in[0]), cpu_vec(n->in[1]),
+	KERNELS(dev)->acts->grad(cpu_act_of(n->op), cpu_vec(n->in[0]), cpu_vec(n->in[1]),
 		cpu_vec(n->out[0]), cpu_layout_elements(n->out[0]), cpu_adds(n, 0), dev->threads);
-	return 0;
-}
-
-static int run_gelu(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
-{
-	const struct jm_node *n = NODE(exec);
-
-	(void)err;
-	KERNELS(dev)->pointwise->gelu(cpu_vec(n->in[0]), cpu_vec(n->out[0]),
-		cpu_layout_elements(n->out[0]), cpu_adds(n, 0), dev->threads);
-	return 0;
-}
-
-static int run_gelu_grad(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
-{
-	const struct jm_node *n = NODE(exec);
-
-	(void)err;
-	KERNELS(dev)->pointwise->gelu_grad(cpu_vec(n->in[0]), cpu_vec(n->in[1]), cpu_vec(n->out[0]),
-		cpu_layout_elements(n->out[0]), cpu_adds(n, 0), dev->threads);
 	return 0;
 }
 
@@ -117,8 +100,8 @@ static int run_dropout(const struct cpu_dev *dev, const struct cpu_exec *exec, s
 /* ---- the table -------------------------------------------------------------------------------------------- */
 
 const struct cpu_op cpu_ops_act[] = {
-	{{JM_OP_GELU}, 1, NULL, NULL, NULL, run_gelu, NULL},
-	{{JM_OP_GELU_GRAD}, 1, NULL, NULL, NULL, run_gelu_grad, NULL},
+	{{JM_OP_GELU}, 1, NULL, NULL, NULL, run_act, NULL},
+	{{JM_OP_GELU_GRAD}, 1, NULL, NULL, NULL, run_act_grad, NULL},
 	{{JM_OP_ADD}, 1, NULL, NULL, NULL, run_add, NULL},
 	{{JM_OP_RELU}, 1, NULL, NULL, NULL, run_act, NULL},
 	{{JM_OP_SILU}, 1, NULL, NULL, NULL, run_act, NULL},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gelu and its gradient, add, cast: n elements, in pieces that stay in the first-level cache, so that
+ * add, cast: n elements, in pieces that stay in the first-level cache, so that
  * bf16 is widened and rounded there and each tensor crosses memory once.
  */
 #include "kernels.h"
@@ -11,34 +11,6 @@ enum { PIECE = 1024 };
 static size_t piece(int64_t n, int64_t i)
 {
 	return (size_t)(n - i < PIECE ? n - i : PIECE);
-}
-
-static void gelu(struct cpu_vec x, struct cpu_vec y, int64_t n, bool add, int threads)
-{
-#pragma omp parallel for schedule(static) num_threads(threads)
-	for (int64_t i = 0; i < n; i += PIECE) {
-		float a[PIECE], b[PIECE];
-		size_t m = piece(n, i), at = (size_t)i;
-		const float *v = jm_view(x.data, x.bf16, at, m, a);
-		for (size_t j = 0; j < m; j++)
-			b[j] = jm_gelu(v[j]);
-		jm_emit(y.data, y.bf16, add, at, m, b);
-	}
-}
-
-static void gelu_grad(
-	struct cpu_vec dy, struct cpu_vec x, struct cpu_vec dx, int64_t n, bool add, int threads)
-{
-#pragma omp parallel for schedule(static) num_threads(threads)
-	for (int64_t i = 0; i < n; i += PIECE) {
-		float a[PIECE], b[PIECE], c[PIECE];
-		size_t m = piece(n, i), at = (size_t)i;
-		const float *g = jm_view(dy.data, dy.bf16, at, m, a);
-		const float *v = jm_view(x.data, x.bf16, at, m, b);
-		for (size_t j = 0; j < m; j++)
-			c[j] = g[j] * jm_gelu_slope(v[j]);
-		jm_emit(dx.data, dx.bf16, add, at, m, c);
-	}
 }
 
 static void add(struct cpu_vec x, struct cpu_vec z, struct cpu_vec y, int64_t n, bool accumulate,
@@ -71,4 +43,4 @@ static void cast(struct cpu_vec x, struct cpu_vec y, int64_t n, bool accumulate,
 	}
 }
 
-const struct cpu_pointwise JM_CPU(cpu_pointwise) = {gelu, gelu_grad, add, cast};
+const struct cpu_pointwise JM_CPU(cpu_pointwise) = {add, cast};

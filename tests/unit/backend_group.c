@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Neighbours that the engine offers as one, for the comparison of backends with ref. */
+#include "unit/backend_case.h"
+#include "unit/test.h"
+
+/* Flag of all: what passes from one node to the other is read by somebody else too. */
+static struct jm_node *pair(struct kit *k, struct jm_node *second, struct jm_tensor *between,
+	struct jm_tensor *result, bool keep)
+{
+	assert_non_null(second);
+	kit_read(k, result);
+	if (keep)
+		kit_read(k, between);
+	return second;
+}
+
+static void linear_act(
+	struct kit *k, const struct types *t, const struct shape *d, bool keep, enum jm_op op)
+{
+	int64_t n = op == JM_OP_SWIGLU ? 2 * d->n : d->n;
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->c));
+	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.3, 2, DIMS(n, d->c));
+	struct jm_tensor *bias = kit_normal(k, t->v, 0, 1, 1, DIMS(n));
+	struct jm_tensor *y = kit_out(k, t->c, 3, DIMS(d->b, d->s, n), NULL);
+	struct jm_tensor *z = kit_out(k, t->c, 3, DIMS(d->b, d->s, d->n), NULL);
+
+	jm_graph_node(k->graph, JM_OP_LINEAR, OPS(x, w, bias), &y);
+	pair(k, jm_graph_node(k->graph, op, &y, &z), y, z, keep);
+}
+
+static void linear_gelu(struct kit *k, const struct types *t, const struct shape *d, bool keep)
+{
+	linear_act(k, t, d, keep, JM_OP_GELU);
+}
+
+static void linear_gelu_erf(struct kit *k, const struct types *t, const struct shape *d, bool keep)
+{
+	linear_act(k, t, d, keep, JM_OP_GELU_ERF);
+}
+
+static void linear_silu(struct kit *k, const struct types *t, const struct shape *d, bool keep)
+{
+	linear_act(k, t, d, keep, JM_OP_SILU);
+}
+
+static void linear_swiglu(struct kit *k, const struct types *t, const struct shape *d, bool keep)
+{
+	linear_act(k, t, d, keep, JM_OP_SWIGLU);
+}
+
+/* Of a norm whose statistics are any numbers. Flag: dx is added to, and kept. */
+static void grad_cast(
+	struct kit *k, const struct types *t, const struct shape *d, bool keep, bool centred)
+{
+	const int64_t *dim = DIMS(d->b, d->s, d->c);
+	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 3, dim);
+	struct jm_tensor *x = kit_normal(k, t->a, 0.5, 2, 3, dim);
+	struct jm_tensor *gamma = kit_normal(k, t->v, 1, 0.2, 1, DIMS(d->c));
+	struct jm_tensor *mean = centred ? kit_normal(k, t->v, 0.5, 0.1, 2, dim) : NULL;
+	struct jm_tensor *rstd = kit_normal(k, t->v, 0.6, 0.1, 2, dim);
+	struct jm_tensor *dx = backend_result(k, t->a, keep, 3, dim);
+	struct jm_tensor *dgamma = kit_out(k, t->v, 1, DIMS(d->c), NULL);
+	struct jm_tensor *dbeta = centred ? kit_out(k, t->v, 1, DIMS(d->c), NULL) : NULL;
+	struct jm_tensor *copy = kit_out(k, t->c, 3, dim, NULL);
+	struct jm_node *n;
+
+	if (centred)
+		n = jm_graph_node(k->graph, JM_OP_LAYERNORM_GRAD, OPS(dy, x, gamma, mean, rstd),
+			OPS(dx, dgamma, dbeta));
+	else
+		n = jm_graph_node(
+			k->graph, JM_OP_RMSNORM_GRAD, OPS(dy, x, gamma, rstd), OPS(dx, dgamma));
+	assert_non_null(n);
+	n->attr.norm.eps = 1e-5;
+	n->accumulate = keep;
+	pair(k, jm_graph_node(k->graph, JM_OP_CAST, &dx, &copy), dx, copy, keep);
+	kit_read(k, dgamma);
+	if (centred)
+		kit_read(k, dbeta);
+}
+
+static void layernorm_grad_cast(
+	struct kit *k, const struct types *t, const struct shape *d, bool keep)
+{
+	grad_cast(k, t, d, keep, true);
+}
+
+static void rmsnorm_grad_cast(
+	struct kit *k, const struct types *t, const struct shape *d, bool keep)
+{
+	grad_cast(k, t, d, keep, false);
+}
+
+/* Several of the blocks that threads share out. Flag: clipped. */
+static void norm_update(
+	struct kit *k, const struct types *t, const struct shape *d, bool clip, enum jm_op op)
+{
+	int64_t n = 3000 * d->s + 5;
+	struct jm_tensor *g = kit_normal(k, t->v, 0, 1, 1, &n);
+	struct jm_tensor *size = kit_out(k, t->v, 1, DIMS(1), NULL);
+	struct jm_tensor *now = kit_normal(k, t->v, 0.1, 0, 1, DIMS(op == JM_OP_SGD ? 1 : 3));
+	struct jm_tensor *p = backend_result(k, t->v, true, 1, &n);
+	struct jm_tensor *m = backend_result(k, t->v, true, 1, &n);
+	struct jm_tensor *v = op == JM_OP_SGD
+				      ? NULL
+				      : kit_out(k, t->v, 1, &n, kit_normal(k, t->v, 8, 0.5, 1, &n));
+	struct jm_node *u;
+
+	jm_graph_node(k->graph, JM_OP_NORM, &g, &size);
+	u = pair(k, jm_graph_node(k->graph, op, OPS(g, size, now), OPS(p, m, v)), size, p, true);
+	kit_read(k, m);
+	if (op == JM_OP_SGD) {
+		u->attr.sgd.momentum = 0.9;
+		u->attr.sgd.weight_decay = 0.3;
+		u->attr.sgd.clip = clip ? 20 : 0;
+		u->attr.sgd.n_decay = n / 2 + 1;
+		return;
+	}
+	kit_read(k, v);
+	u->attr.adamw.beta1 = 0.9;
+	u->attr.adamw.beta2 = 0.95;
+	u->attr.adamw.eps = 1e-6;
+	u->attr.adamw.weight_decay = 0.3;
+	u->attr.adamw.clip = clip ? 20 : 0;
+	u->attr.adamw.n_decay = n / 2 + 1;
+}
+
+static void norm_adamw(struct kit *k, const struct types *t, const struct shape *d, bool clip)
+{
+	norm_update(k, t, d, clip, JM_OP_ADAMW);
+}
+
+static void norm_adam(struct kit *k, const struct types *t, const struct shape *d, bool clip)
+{
+	norm_update(k, t, d, clip, JM_OP_ADAM);
+}
+
+static void norm_sgd(struct kit *k, const struct types *t, const struct shape *d, bool clip)
+{
+	norm_update(k, t, d, clip, JM_OP_SGD);
+}
+
+const struct backend_case backend_group_cases[] = {
+	{"linear + gelu", linear_gelu},
+	{"linear + gelu-erf", linear_gelu_erf},
+	{"linear + silu", linear_silu},
+	{"linear + swiglu", linear_swiglu},
+	{"layernorm-grad + cast", layernorm_grad_cast},
+	{"rmsnorm-grad + cast", rmsnorm_grad_cast},
+	{"norm + adamw", norm_adamw},
+	{"norm + adam", norm_adam},
+	{"norm + sgd", norm_sgd},
+	{0},
+};
