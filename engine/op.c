@@ -165,10 +165,23 @@ static double bytes_embed(const struct jm_node *n)
 	return (double)n->in[0]->bytes + (n->in[2] ? 3 : 2) * (double)n->out[0]->bytes;
 }
 
+/* What adds to a table of gradients touches the rows it has something for; what makes one writes all. */
+static double bytes_embed_grad(const struct jm_node *n)
+{
+	double rows = (double)(jm_tensor_count(n->in[0]) * jm_tensor_width(n->out[0]) * 4);
+
+	if (!(n->accumulate & 1))
+		return bytes_moved(n);
+	return bytes_moved(n) + 2 * (rows - moved(n->out[0]));
+}
+
 void jm_node_cost(struct jm_node *n)
 {
 	rows[n->op].flops(n, &n->flops_model, &n->flops_executed);
 	if (n->again)
 		n->flops_model = 0;
-	n->bytes = n->op == JM_OP_EMBED ? bytes_embed(n) : bytes_moved(n);
+	if (n->op == JM_OP_EMBED)
+		n->bytes = bytes_embed(n);
+	else
+		n->bytes = n->op == JM_OP_EMBED_GRAD ? bytes_embed_grad(n) : bytes_moved(n);
 }

@@ -12,7 +12,7 @@
 struct jm_profile {
 	double *seconds; /* [unit], summed over `steps` */
 	long *runs;	 /* [unit] */
-	double peak_bytes; /* of memory, per second: the device's, else measured by adding long vectors */
+	double peak_bytes; /* of memory, per second: the device's, else measured by updating long vectors */
 };
 
 /* One line of a profile: a unit, or all units of one kind. Per run of the program's step. */

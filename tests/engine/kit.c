@@ -5,14 +5,19 @@
 #include "engine/rng.h"
 #include "unit/test.h"
 
-void kit_init(struct kit *k, const char *device, enum jm_dtype precision)
+void kit_open(struct kit *k, const char *device, int threads, enum jm_dtype precision)
 {
 	struct jm_err err = JM_ERR_INIT;
 
 	*k = (struct kit){.seed = 1};
-	assert_ok(jm_device_open(device, 2, &k->device, &err), err);
+	assert_ok(jm_device_open(device, threads, &k->device, &err), err);
 	k->graph = jm_graph_new(precision);
 	assert_non_null(k->graph);
+}
+
+void kit_init(struct kit *k, const char *device, enum jm_dtype precision)
+{
+	kit_open(k, device, 2, precision);
 }
 
 void kit_done(struct kit *k)

@@ -24,6 +24,8 @@ struct kit {
 	int n_results;
 };
 
+void kit_open(struct kit *k, const char *device, int threads, enum jm_dtype precision);
+/* With two threads. */
 void kit_init(struct kit *k, const char *device, enum jm_dtype precision);
 void kit_done(struct kit *k);
 

@@ -461,34 +461,101 @@ static bool check_list(const char *name, const struct backend_case *c)
 	return good;
 }
 
-static void check_backend(const char *path)
-{
-	char name[64];
-	const char *slash = strrchr(path, '/');
-	bool good;
+/* ---- repeats ------------------------------------------------------------------------------------------- */
 
-	snprintf(name, sizeof(name), "%.*s", (int)strcspn(slash + 1, "."), slash + 1);
-	good = check_list(name, cases);
-	good = check_list(name, backend_image_cases) && good;
-	good = check_list(name, backend_group_cases) && good;
-	assert_true(good);
+/* The same bits; NaNs may be equal too. */
+static bool same_bits(struct kit *one, struct kit *two)
+{
+	bool same = true;
+
+	for (int r = 0; r < one->n_results; r++) {
+		size_t n = (size_t)jm_tensor_count(one->result[r]);
+		double *a = kit_values(one, one->result[r]), *b = kit_values(two, two->result[r]);
+
+		same = same && !memcmp(a, b, n * sizeof(*a));
+		free(a);
+		free(b);
+	}
+	return same;
 }
 
-static void backends(void **unused)
+/* Twice with two threads: the same bits. With one: within rounding. The larger shapes alone are shared out. */
+static bool repeat_case(const char *device, const struct backend_case *c, const struct types *t)
 {
-	char pattern[4096];
+	struct jm_err err = JM_ERR_INIT;
+	const struct shape *d = &shapes[3];
+	struct kit kit[3];
+	bool good = true;
+	double off = 0;
+
+	for (int i = 0; i < 3; i++) {
+		kit_open(&kit[i], device, i < 2 ? 2 : 1, t->c);
+		c->declare(&kit[i], t, d, false);
+		if (kit_run(&kit[i], &err) == JM_ENOSUP) {
+			while (i >= 0)
+				kit_done(&kit[i--]);
+			return true;
+		}
+		assert_ok(err.code, err);
+	}
+	if (!same_bits(&kit[0], &kit[1])) {
+		print_error("%s: %s, %s: other bits the second time\n", device, c->name, t->name);
+		good = false;
+	}
+	for (int r = 0; r < kit[0].n_results; r++)
+		off = fmax(off, compare(&kit[2], &kit[0], r));
+	if (!(off <= 1))
+		print_error("%s: %s, %s: one thread is %.3g times of what is allowed from two\n",
+			device, c->name, t->name, off);
+	for (int i = 0; i < 3; i++)
+		kit_done(&kit[i]);
+	return good && off <= 1;
+}
+
+static bool repeat_list(const char *name, const struct backend_case *c)
+{
+	bool good = true;
+
+	for (; c->name; c++)
+		for (size_t t = 0; t < sizeof(types_all) / sizeof(*types_all); t++)
+			good = repeat_case(name, c, &types_all[t]) && good;
+	return good;
+}
+
+static void each_backend(bool (*check)(const char *name, const struct backend_case *c))
+{
+	char pattern[4096], name[64];
+	bool good = true;
 	glob_t found;
 
-	(void)unused;
 	setenv("JM_BACKENDS", "build/backends", 0); /* when run by hand */
 	snprintf(pattern, sizeof(pattern), "%s/*.so", getenv("JM_BACKENDS"));
 	if (glob(pattern, 0, NULL, &found)) {
 		print_message("no backend but ref is built: nothing to compare\n");
 		skip();
 	}
-	for (size_t i = 0; i < found.gl_pathc; i++)
-		check_backend(found.gl_pathv[i]);
+	for (size_t i = 0; i < found.gl_pathc; i++) {
+		const char *slash = strrchr(found.gl_pathv[i], '/');
+
+		snprintf(name, sizeof(name), "%.*s", (int)strcspn(slash + 1, "."), slash + 1);
+		good = check(name, cases) && good;
+		good = check(name, backend_image_cases) && good;
+		good = check(name, backend_group_cases) && good;
+	}
 	globfree(&found);
+	assert_true(good);
+}
+
+static void backends(void **unused)
+{
+	(void)unused;
+	each_backend(check_list);
+}
+
+static void repeats(void **unused)
+{
+	(void)unused;
+	each_backend(repeat_list);
 }
 
 /* What the backend thinks a convolution, batch norm and pooling take, in all. */
@@ -536,7 +603,8 @@ JM_API const char *__lsan_default_options(void)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(backends), cmocka_unit_test(costs)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(backends), cmocka_unit_test(repeats), cmocka_unit_test(costs)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
