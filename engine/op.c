@@ -168,11 +168,11 @@ static double bytes_embed(const struct jm_node *n)
 /* What adds to a table of gradients touches the rows it has something for; what makes one writes all. */
 static double bytes_embed_grad(const struct jm_node *n)
 {
-	double rows = (double)(jm_tensor_count(n->in[0]) * jm_tensor_width(n->out[0]) * 4);
+	double touched = (double)(jm_tensor_count(n->in[0]) * jm_tensor_width(n->out[0]) * 4);
 
 	if (!(n->accumulate & 1))
 		return bytes_moved(n);
-	return bytes_moved(n) + 2 * (rows - moved(n->out[0]));
+	return bytes_moved(n) + 2 * (touched - moved(n->out[0]));
 }
 
 void jm_node_cost(struct jm_node *n)

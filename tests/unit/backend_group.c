@@ -48,6 +48,38 @@ static void linear_swiglu(struct kit *k, const struct types *t, const struct sha
 	linear_act(k, t, d, keep, JM_OP_SWIGLU);
 }
 
+static void add_layernorm(struct kit *k, const struct types *t, const struct shape *d, bool keep)
+{
+	const int64_t *dim = DIMS(d->b, d->s, d->c);
+	struct jm_tensor *a = kit_normal(k, t->a, 0, 2, 3, dim);
+	struct jm_tensor *b = kit_normal(k, t->c, 0, 1, 3, dim);
+	struct jm_tensor *gamma = kit_normal(k, t->v, 1, 0.2, 1, DIMS(d->c));
+	struct jm_tensor *sum = kit_out(k, t->a, 3, dim, NULL), *y = kit_out(k, t->c, 3, dim, NULL);
+	struct jm_tensor *mean = kit_out(k, t->v, 2, dim, NULL);
+	struct jm_tensor *rstd = kit_out(k, t->v, 2, dim, NULL);
+
+	jm_graph_node(k->graph, JM_OP_ADD, OPS(a, b), &sum);
+	backend_node(k, JM_OP_LAYERNORM, OPS(sum, gamma), OPS(y, mean, rstd), 0)->attr.norm.eps =
+		1e-5;
+	if (keep)
+		kit_read(k, sum);
+}
+
+static void add_rmsnorm(struct kit *k, const struct types *t, const struct shape *d, bool keep)
+{
+	const int64_t *dim = DIMS(d->b, d->s, d->c);
+	struct jm_tensor *a = kit_normal(k, t->a, 0, 2, 3, dim);
+	struct jm_tensor *b = kit_normal(k, t->c, 0, 1, 3, dim);
+	struct jm_tensor *gamma = kit_normal(k, t->v, 1, 0.2, 1, DIMS(d->c));
+	struct jm_tensor *sum = kit_out(k, t->a, 3, dim, NULL), *y = kit_out(k, t->c, 3, dim, NULL);
+	struct jm_tensor *rstd = kit_out(k, t->v, 2, dim, NULL);
+
+	jm_graph_node(k->graph, JM_OP_ADD, OPS(a, b), &sum);
+	backend_node(k, JM_OP_RMSNORM, OPS(sum, gamma), OPS(y, rstd), 0)->attr.norm.eps = 1e-5;
+	if (keep)
+		kit_read(k, sum);
+}
+
 /* Of a norm whose statistics are any numbers. Flag: dx is added to, and kept. */
 static void grad_cast(
 	struct kit *k, const struct types *t, const struct shape *d, bool keep, bool centred)
@@ -145,6 +177,8 @@ const struct backend_case backend_group_cases[] = {
 	{"linear + gelu-erf", linear_gelu_erf},
 	{"linear + silu", linear_silu},
 	{"linear + swiglu", linear_swiglu},
+	{"add + layernorm", add_layernorm},
+	{"add + rmsnorm", add_rmsnorm},
 	{"layernorm-grad + cast", layernorm_grad_cast},
 	{"rmsnorm-grad + cast", rmsnorm_grad_cast},
 	{"norm + adamw", norm_adamw},

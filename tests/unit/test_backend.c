@@ -120,23 +120,6 @@ static void layernorm(struct kit *k, const struct types *t, const struct shape *
 	bwd->fwd = fwd;
 }
 
-static void add_layernorm(struct kit *k, const struct types *t, const struct shape *d, bool keep)
-{
-	const int64_t *dim = DIMS(d->b, d->s, d->c);
-	struct jm_tensor *a = kit_normal(k, t->a, 0, 2, 3, dim);
-	struct jm_tensor *b = kit_normal(k, t->c, 0, 1, 3, dim);
-	struct jm_tensor *gamma = kit_normal(k, t->v, 1, 0.2, 1, DIMS(d->c));
-	struct jm_tensor *sum = kit_out(k, t->a, 3, dim, NULL), *y = kit_out(k, t->c, 3, dim, NULL);
-	struct jm_tensor *mean = kit_out(k, t->v, 2, dim, NULL);
-	struct jm_tensor *rstd = kit_out(k, t->v, 2, dim, NULL);
-
-	jm_graph_node(k->graph, JM_OP_ADD, OPS(a, b), &sum);
-	backend_node(k, JM_OP_LAYERNORM, OPS(sum, gamma), OPS(y, mean, rstd), 0)->attr.norm.eps =
-		1e-5;
-	if (keep)
-		kit_read(k, sum);
-}
-
 static void attention(struct kit *k, const struct types *t, const struct shape *d, bool causal)
 {
 	int64_t depth = d->c / d->heads / 2 * 2, width = depth * (d->heads + 2 * d->kv_heads);
@@ -216,21 +199,6 @@ static void rmsnorm(struct kit *k, const struct types *t, const struct shape *d,
 		accumulate ? 3 : 0);
 	fwd->attr.norm.eps = bwd->attr.norm.eps = 1e-5;
 	bwd->fwd = fwd;
-}
-
-static void add_rmsnorm(struct kit *k, const struct types *t, const struct shape *d, bool keep)
-{
-	const int64_t *dim = DIMS(d->b, d->s, d->c);
-	struct jm_tensor *a = kit_normal(k, t->a, 0, 2, 3, dim);
-	struct jm_tensor *b = kit_normal(k, t->c, 0, 1, 3, dim);
-	struct jm_tensor *gamma = kit_normal(k, t->v, 1, 0.2, 1, DIMS(d->c));
-	struct jm_tensor *sum = kit_out(k, t->a, 3, dim, NULL), *y = kit_out(k, t->c, 3, dim, NULL);
-	struct jm_tensor *rstd = kit_out(k, t->v, 2, dim, NULL);
-
-	jm_graph_node(k->graph, JM_OP_ADD, OPS(a, b), &sum);
-	backend_node(k, JM_OP_RMSNORM, OPS(sum, gamma), OPS(y, rstd), 0)->attr.norm.eps = 1e-5;
-	if (keep)
-		kit_read(k, sum);
 }
 
 /* Forward, and backward from x or, where y tells, from y. */
@@ -345,7 +313,6 @@ static void sgd(struct kit *k, const struct types *t, const struct shape *d, boo
 
 static const struct backend_case cases[] = {
 	{"rmsnorm", rmsnorm},
-	{"add + rmsnorm", add_rmsnorm},
 	{"relu", relu},
 	{"gelu-erf", gelu_erf},
 	{"silu", silu},
@@ -361,7 +328,6 @@ static const struct backend_case cases[] = {
 	{"gelu", gelu},
 	{"gelu-grad", gelu_grad},
 	{"layernorm", layernorm},
-	{"add + layernorm", add_layernorm},
 	{"attention", attention},
 	{"rope", rope},
 	{"add", add},
