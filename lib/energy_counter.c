@@ -19,10 +19,11 @@
 #define SHAPE_STEP  0.09 /* of the change of power in the span */
 #define SHAPE_OTHER 0.3	 /* of the energy that the shape does not explain */
 
-/* The runs near an edge; those before it are dropped from the front when there are too many. */
+/* The runs near an edge at t; when there are too many, those farthest from it are left out. */
 struct near {
 	struct jm_run run[MAX_RUNS];
 	int n;
+	int64_t t;
 };
 
 static void collect(void *arg, const struct jm_run *run)
@@ -30,6 +31,8 @@ static void collect(void *arg, const struct jm_run *run)
 	struct near *near = arg;
 
 	if (near->n == MAX_RUNS) {
+		if (near->run[MAX_RUNS / 2].first > near->t)
+			return;
 		for (int i = 1; i < MAX_RUNS; i++)
 			near->run[i - 1] = near->run[i];
 		near->n--;
@@ -48,6 +51,7 @@ static int look_around(
 	if (reach < AROUND_MIN)
 		reach = AROUND_MIN;
 	near->n = 0;
+	near->t = t;
 	jm_steps_init(&steps, what, collect, near);
 	rc = jm_trace_each(s->trace, signal, t - reach, t + reach, jm_steps_feed, &steps, err);
 	jm_steps_end(&steps);

@@ -8,7 +8,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -81,6 +83,22 @@ void jm_trace_free(struct jm_trace *t)
 	free(t);
 }
 
+/* A file without a name. Network file systems, and overlayfs before Linux 6.3 (containers), know none
+ * from the start: there one with a name loses it at once. */
+static int nameless_file(const char *folder)
+{
+	char path[PATH_MAX];
+	int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+	if (fd >= 0 ||
+		(size_t)snprintf(path, sizeof(path), "%s/joulemark-XXXXXX", folder) >= sizeof(path))
+		return fd;
+	fd = mkostemp(path, O_CLOEXEC);
+	if (fd >= 0)
+		unlink(path);
+	return fd;
+}
+
 static int open_file(struct jm_trace *t, struct jm_err *err)
 {
 	const char *set = secure_getenv("TMPDIR");
@@ -90,7 +108,7 @@ static int open_file(struct jm_trace *t, struct jm_err *err)
 	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
 		if (!folders[i] || !*folders[i])
 			continue;
-		t->fd = open(folders[i], O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+		t->fd = nameless_file(folders[i]);
 		if (t->fd >= 0)
 			return 0;
 		last = errno;

@@ -93,3 +93,42 @@ def test_progress_bar_without_ends_of_lines():
     done = jm("measure", "--source", "estimate", "--items-regex", "n ([0-9]+) done", "--", "sh", "-c",
               "i=0; while [ $i -lt 9000 ]; do printf 'n 1 done\\r'; i=$((i + 1)); done")
     assert " 9000 items" in done.stderr, done.stderr
+
+
+OLD_FILES = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+int open(const char *path, int flags, ...)
+{
+	int (*real)(const char *, int, ...) = (int (*)(const char *, int, ...))dlsym(RTLD_NEXT, "open");
+	va_list ap;
+	int mode;
+
+	va_start(ap, flags);
+	mode = va_arg(ap, int);
+	va_end(ap);
+	if ((flags & O_TMPFILE) == O_TMPFILE) {
+		errno = EOPNOTSUPP;
+		return -1;
+	}
+	return real(path, flags, mode);
+}
+int open64(const char *path, int flags, ...) __attribute__((alias("open")));
+"""
+
+
+@pytest.mark.skipif("asan" in os.environ.get("JM_BUILD", "") or "tsan" in os.environ.get("JM_BUILD", ""),
+                    reason="a sanitizer wants to be loaded first")
+def test_long_trace_where_files_need_names(tmp_path):
+    """Containers on older kernels, network file systems: no O_TMPFILE. The trace is kept all the same."""
+    (tmp_path / "old.c").write_text(OLD_FILES)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "old.so", tmp_path / "old.c", "-ldl"], check=True)
+    (tmp_path / "tmp").mkdir()
+    done = jm("measure", "--source", "estimate", "--interval", "0.2ms", "--csv", tmp_path / "t", "--", "sleep", "3",
+              env={"LD_PRELOAD": str(tmp_path / "old.so"), "TMPDIR": str(tmp_path / "tmp")})
+    assert done.returncode == 0 and "unknown" not in done.stderr, done.stderr
+    assert (tmp_path / "t" / "readings.csv").stat().st_size > 16384  # more than memory keeps of it
+    assert not list((tmp_path / "tmp").iterdir())

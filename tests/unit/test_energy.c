@@ -97,6 +97,35 @@ static void a_counter_that_may_have_gone_round(void **state)
 	jm_meters_done(&set);
 }
 
+/* Each poll sees another value, many more of them near an edge than are looked at. */
+static void polled_often(void **state)
+{
+	struct jm_meters set = {0};
+	struct jm_meter meter = {.id = "m", .source = "test"};
+	struct jm_signal counter = {.quantity = JM_Q_ENERGY,
+		.step = 1e-6,
+		.refresh_ns = 100 * JM_MILLISECOND,
+		.stamped = true,
+		.accuracy = NAN};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_trace *trace;
+	struct jm_energy e;
+
+	(void)state;
+	jm_meters_add(&set, &meter, &err);
+	jm_meters_add_signal(&set, &counter, &err);
+	trace = jm_trace_new(&set, &err);
+	for (int i = 0; i <= 2000; i++) /* 10 W */
+		jm_trace_append(trace, 0, (struct jm_reading){i * 0.01, i * JM_MILLISECOND}, &err);
+	assert_ok(
+		jm_energy_of(trace, &set, 0, 500 * JM_MILLISECOND, 1500 * JM_MILLISECOND, &e, &err),
+		err);
+	assert_near(e.joules, 10, 1e-3);
+	assert_near(e.covered_s, 1, 1e-9);
+	jm_trace_free(trace);
+	jm_meters_done(&set);
+}
+
 /* The first reading may come a little after the stretch began, on a machine with much to do. */
 static void a_late_first_reading(void **state)
 {
@@ -421,6 +450,7 @@ int main(void)
 		cmocka_unit_test_setup(square_wave, reset),
 		cmocka_unit_test_setup(a_counter_that_may_have_gone_round, reset),
 		cmocka_unit_test_setup(a_late_first_reading, reset),
+		cmocka_unit_test_setup(polled_often, reset),
 		cmocka_unit_test_setup(edge_of_a_command, reset),
 		cmocka_unit_test_setup(bound_holds, reset),
 		cmocka_unit_test_setup(without_counter, reset),
