@@ -217,6 +217,15 @@ static int unknown(const char *name, struct jm_err *err)
 		name);
 }
 
+/* By this source, whether built or not. */
+static bool is_known(const char *name)
+{
+	for (size_t i = 0; i < sizeof(backend_rows) / sizeof(*backend_rows); i++)
+		if (!strcmp(backend_rows[i].name, name))
+			return true;
+	return false;
+}
+
 int jm_device_check(const char *text, struct jm_err *err)
 {
 	char name[64], path[2][4096];
@@ -229,5 +238,5 @@ int jm_device_check(const char *text, struct jm_err *err)
 	find_paths(name, path);
 	if ((*path[0] && !access(path[0], F_OK)) || !access(path[1], F_OK))
 		return 0;
-	return reason_absent(name) ? not_there(name, path, err) : unknown(name, err);
+	return is_known(name) ? not_there(name, path, err) : unknown(name, err);
 }

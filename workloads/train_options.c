@@ -211,13 +211,11 @@ int jm_train_check(const char *device, const char *precision, struct jm_err *err
 	struct jm_training t;
 	int code = jm_precision_set(&t, precision, err);
 
-	if (!code)
-		code = jm_device_check(device, err);
 	if (!code && t.precision == JM_F64 && strcmp(device, "ref") != 0)
 		code = jm_err_set(err, JM_EUSAGE,
 			"f64 is there on device ref alone, as a yardstick; take --device ref or "
 			"another "
 			"--precision than on %s.",
 			device);
-	return code;
+	return code ? code : jm_device_check(device, err);
 }
