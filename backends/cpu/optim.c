@@ -129,7 +129,7 @@ static void apply_sixteen(
 {
 	float value[3][SIXTEEN_PIECE];
 	float *const slab[3] = {u->p, u->m, u->v};
-	int n_slabs = u->v ? 3 : 2;
+	int n_slabs = u->rule == CPU_SGD ? 2 : 3;
 	uint64_t key = sixteen_key(u->now, u->rule == CPU_SGD ? 1 : 3);
 
 	for (int64_t at = from; at < to; at += SIXTEEN_PIECE) {
@@ -148,7 +148,7 @@ static void apply_range(
 	const struct cpu_update *u, int64_t from, int64_t to, float clip, double decay)
 {
 	struct piece x = {to - from, u->g + from, u->p + from, u->m + from,
-		u->v ? u->v + from : NULL, clip, decay};
+		u->rule == CPU_SGD ? NULL : u->v + from, clip, decay};
 
 	if (u->bf16)
 		apply_sixteen(u, from, to, clip, decay);
