@@ -5,8 +5,7 @@
  * values as in GPT-2.
  */
 #include "engine/model.h"
-
-#include <stdio.h>
+#include "transformer.h"
 
 #define EPS   1e-5
 #define THETA 10000.0
@@ -55,11 +54,10 @@ static struct dims dims_of(const struct jm_values *v)
 
 static int check(const struct dims *d, struct jm_err *err)
 {
-	if (d->hidden % d->heads)
-		return jm_err_set(err, JM_ERANGE,
-			"%d heads do not divide a hidden width of %lld; change --heads or "
-			"--hidden.",
-			d->heads, (long long)d->hidden);
+	int code = jm_transformer_check(d->hidden, d->heads, err);
+
+	if (code)
+		return code;
 	if (d->rotary && d->hidden / d->heads % 2)
 		return jm_err_set(err, JM_ERANGE,
 			"Rotary positions need heads of an even width, and %lld / %d is %lld; "
@@ -98,51 +96,6 @@ static int gpt_default_seq(const struct jm_values *v, int64_t *ret, struct jm_er
 	return code;
 }
 
-static struct jm_tensor *norm(
-	struct jm_graph *g, struct jm_tensor *x, int64_t width, const char *name)
-{
-	char gamma[32], beta[32];
-
-	snprintf(gamma, sizeof(gamma), "%s.weight", name);
-	snprintf(beta, sizeof(beta), "%s.bias", name);
-	return jm_graph_layernorm(g, x, jm_graph_vector(g, gamma, JM_INIT_ONE, width),
-		jm_graph_vector(g, beta, JM_INIT_ZERO, width), EPS);
-}
-
-/* y[.., to] = x[.., from] w[to, from]^T + b. ends: into the residual stream, and so smaller at the start. */
-static struct jm_tensor *linear(struct jm_graph *g, struct jm_tensor *x, int64_t from, int64_t to,
-	bool ends, const char *name)
-{
-	char weight[32], bias[32];
-	struct jm_tensor *w;
-
-	snprintf(weight, sizeof(weight), "%s.weight", name);
-	snprintf(bias, sizeof(bias), "%s.bias", name);
-	w = jm_graph_matrix(g, weight, JM_INIT_GPT2, to, from);
-	return jm_graph_linear(g, x, ends ? jm_graph_ends_block(g, w) : w,
-		jm_graph_vector(g, bias, JM_INIT_ZERO, to));
-}
-
-static struct jm_tensor *attention(struct jm_graph *g, struct jm_tensor *x, const struct dims *d)
-{
-	struct jm_tensor *h = norm(g, x, d->hidden, "ln_1");
-
-	h = linear(g, h, d->hidden, 3 * d->hidden, false, "attn.qkv");
-	if (d->rotary)
-		h = jm_graph_rope(g, h, d->heads, d->heads, THETA);
-	h = jm_graph_attention(g, h, d->heads, d->heads, true);
-	return linear(g, h, d->hidden, d->hidden, true, "attn.out");
-}
-
-static struct jm_tensor *feed_forward(struct jm_graph *g, struct jm_tensor *x, const struct dims *d)
-{
-	struct jm_tensor *h = norm(g, x, d->hidden, "ln_2");
-
-	h = linear(g, h, d->hidden, d->ffn, false, "mlp.in");
-	h = jm_graph_gelu(g, h);
-	return linear(g, h, d->ffn, d->hidden, true, "mlp.out");
-}
-
 static struct jm_tensor *network(struct jm_graph *g, const struct dims *d)
 {
 	const int64_t tokens[] = {d->batch, d->seq};
@@ -154,13 +107,17 @@ static struct jm_tensor *network(struct jm_graph *g, const struct dims *d)
 	if (!d->rotary)
 		positions = jm_graph_table(g, "positions.weight", d->context, d->hidden);
 	x = jm_graph_dropout(g, jm_graph_embed(g, ids, table, positions), g->dropout);
-	for (int64_t i = 0; i < d->layers; i++) {
-		jm_graph_scope(g, "h%lld.", (long long)i);
-		x = jm_graph_add(g, x, jm_graph_dropout(g, attention(g, x, d), g->dropout));
-		x = jm_graph_add(g, x, jm_graph_dropout(g, feed_forward(g, x, d), g->dropout));
-	}
-	jm_graph_scope(g, "%s", "");
-	x = norm(g, x, d->hidden, "ln_f");
+	x = jm_transformer_blocks(g, x,
+		&(struct jm_transformer){.layers = d->layers,
+			.hidden = d->hidden,
+			.ffn = d->ffn,
+			.heads = d->heads,
+			.causal = true,
+			.theta = d->rotary ? THETA : 0,
+			.eps = EPS,
+			.init = JM_INIT_GPT2,
+			.activation = jm_graph_gelu});
+	x = jm_transformer_norm(g, x, d->hidden, EPS, "ln_f");
 	return jm_graph_softmax_xent(g, jm_graph_linear(g, x, table, NULL), target);
 }
 

@@ -6,8 +6,7 @@
  * head, which is zero there: here every gradient is alive from the first step on.
  */
 #include "engine/model.h"
-
-#include <stdio.h>
+#include "transformer.h"
 
 #define EPS 1e-6
 
@@ -61,12 +60,10 @@ static int vit_complete(struct jm_values *v, int64_t seq, struct jm_err *err)
 static int vit_default_seq(const struct jm_values *v, int64_t *ret, struct jm_err *err)
 {
 	struct dims d = dims_of(v);
+	int code = jm_transformer_check(d.hidden, d.heads, err);
 
-	if (d.hidden % d.heads)
-		return jm_err_set(err, JM_ERANGE,
-			"%d heads do not divide a hidden width of %lld; change --heads or "
-			"--hidden.",
-			d.heads, (long long)d.hidden);
+	if (code)
+		return code;
 	if (d.image % d.patch)
 		return jm_err_set(err, JM_ERANGE,
 			"Patches of %lld pixels do not divide an image of %lld; change --patch or "
@@ -74,49 +71,6 @@ static int vit_default_seq(const struct jm_values *v, int64_t *ret, struct jm_er
 			(long long)d.patch, (long long)d.image);
 	*ret = 1;
 	return 0;
-}
-
-static struct jm_tensor *norm(
-	struct jm_graph *g, struct jm_tensor *x, int64_t width, const char *name)
-{
-	char gamma[32], beta[32];
-
-	snprintf(gamma, sizeof(gamma), "%s.weight", name);
-	snprintf(beta, sizeof(beta), "%s.bias", name);
-	return jm_graph_layernorm(g, x, jm_graph_vector(g, gamma, JM_INIT_ONE, width),
-		jm_graph_vector(g, beta, JM_INIT_ZERO, width), EPS);
-}
-
-/* ends: into the residual stream */
-static struct jm_tensor *linear(struct jm_graph *g, struct jm_tensor *x, int64_t from, int64_t to,
-	bool ends, const char *name)
-{
-	char weight[32], bias[32];
-	struct jm_tensor *w;
-
-	snprintf(weight, sizeof(weight), "%s.weight", name);
-	snprintf(bias, sizeof(bias), "%s.bias", name);
-	w = jm_graph_matrix(g, weight, JM_INIT_XAVIER_UNIFORM, to, from);
-	return jm_graph_linear(g, x, ends ? jm_graph_ends_block(g, w) : w,
-		jm_graph_vector(g, bias, JM_INIT_ZERO, to));
-}
-
-static struct jm_tensor *attention(struct jm_graph *g, struct jm_tensor *x, const struct dims *d)
-{
-	struct jm_tensor *h = norm(g, x, d->hidden, "ln_1");
-
-	h = linear(g, h, d->hidden, 3 * d->hidden, false, "attn.qkv");
-	h = jm_graph_attention(g, h, d->heads, d->heads, false);
-	return linear(g, h, d->hidden, d->hidden, true, "attn.out");
-}
-
-static struct jm_tensor *feed_forward(struct jm_graph *g, struct jm_tensor *x, const struct dims *d)
-{
-	struct jm_tensor *h = norm(g, x, d->hidden, "ln_2");
-
-	h = linear(g, h, d->hidden, d->ffn, false, "mlp.in");
-	h = jm_graph_gelu_erf(g, h);
-	return linear(g, h, d->ffn, d->hidden, true, "mlp.out");
 }
 
 /* [B, 3, image, image] -> [B, 1 + patches, hidden] */
@@ -144,14 +98,17 @@ static int vit_build(struct jm_graph *g, const struct jm_values *v, int64_t batc
 
 	(void)err;
 	(void)seq;
-	for (int64_t i = 0; i < d.layers; i++) {
-		jm_graph_scope(g, "h%lld.", (long long)i);
-		x = jm_graph_add(g, x, jm_graph_dropout(g, attention(g, x, &d), g->dropout));
-		x = jm_graph_add(g, x, jm_graph_dropout(g, feed_forward(g, x, &d), g->dropout));
-	}
-	jm_graph_scope(g, "%s", "");
-	x = norm(g, jm_graph_first(g, x), d.hidden, "ln_f"); /* the others are read by nobody */
-	x = linear(g, x, d.hidden, d.classes, false, "head");
+	x = jm_transformer_blocks(g, x,
+		&(struct jm_transformer){.layers = d.layers,
+			.hidden = d.hidden,
+			.ffn = d.ffn,
+			.heads = d.heads,
+			.eps = EPS,
+			.init = JM_INIT_XAVIER_UNIFORM,
+			.activation = jm_graph_gelu_erf});
+	x = jm_graph_first(g, x); /* the others are read by nobody */
+	x = jm_transformer_norm(g, x, d.hidden, EPS, "ln_f");
+	x = jm_transformer_linear(g, x, d.hidden, d.classes, JM_INIT_XAVIER_UNIFORM, "head");
 	*ret_loss = jm_graph_softmax_xent(g, x, target);
 	return 0;
 }
