@@ -15,12 +15,13 @@ int jm_transformer_check(int64_t hidden, int64_t heads, struct jm_err *err)
 struct jm_tensor *jm_transformer_norm(
 	struct jm_graph *g, struct jm_tensor *x, int64_t width, double eps, const char *name)
 {
-	char gamma[32], beta[32];
+	char weight[32], bias[32];
+	struct jm_tensor *gamma; /* declared first, whatever the order in which C takes arguments */
 
-	snprintf(gamma, sizeof(gamma), "%s.weight", name);
-	snprintf(beta, sizeof(beta), "%s.bias", name);
-	return jm_graph_layernorm(g, x, jm_graph_vector(g, gamma, JM_INIT_ONE, width),
-		jm_graph_vector(g, beta, JM_INIT_ZERO, width), eps);
+	snprintf(weight, sizeof(weight), "%s.weight", name);
+	snprintf(bias, sizeof(bias), "%s.bias", name);
+	gamma = jm_graph_vector(g, weight, JM_INIT_ONE, width);
+	return jm_graph_layernorm(g, x, gamma, jm_graph_vector(g, bias, JM_INIT_ZERO, width), eps);
 }
 
 /* ends: into the residual stream, where some start values are smaller */

@@ -82,9 +82,10 @@ static struct jm_tensor *embed(struct jm_graph *g, const struct dims *d, struct 
 	struct jm_tensor *x = jm_graph_conv(g, image, w,
 		jm_graph_vector(g, "patches.bias", JM_INIT_ZERO, d->hidden),
 		&(struct jm_window){.stride = (int)d->patch});
+	struct jm_tensor *first = jm_graph_vector(g, "class", JM_INIT_ZERO, d->hidden);
 
-	return jm_graph_tokens(g, x, jm_graph_vector(g, "class", JM_INIT_ZERO, d->hidden),
-		jm_graph_table(g, "positions.weight", side * side + 1, d->hidden));
+	return jm_graph_tokens(
+		g, x, first, jm_graph_table(g, "positions.weight", side * side + 1, d->hidden));
 }
 
 static int vit_build(struct jm_graph *g, const struct jm_values *v, int64_t batch, int64_t seq,
