@@ -257,7 +257,8 @@ static void print_total(const json_t *record, int width)
 	fprintf(stderr, "%s\n", first ? "   unknown" : "");
 }
 
-static void print_throughput(const json_t *record, int width)
+/* All items, and the rate of the stretch that marks tell of. */
+static void print_throughput(const json_t *record, bool marked, int width)
 {
 	double rate = jm_json_real_of(record, "throughput"),
 	       items = jm_json_real_of(record, "items");
@@ -266,7 +267,8 @@ static void print_throughput(const json_t *record, int width)
 		return;
 	fprintf(stderr, "  %-*s %10.6g items", width, "Items", items);
 	if (!isnan(rate))
-		fprintf(stderr, ", %.4g/s", rate);
+		fprintf(stderr, ", %.4g/s%s", rate,
+			marked ? " between the first mark and the last" : "");
 	fprintf(stderr, "\n");
 }
 
@@ -285,7 +287,7 @@ static void print_block(const struct measurement *m, const json_t *record)
 	json_array_foreach(json_object_get(record, "meters"), i, item)
 		print_meter(item, width, wall_s);
 	print_total(record, width);
-	print_throughput(record, width);
+	print_throughput(record, m->outcome.marked != m->outcome.phase, width);
 	fprintf(stderr, "  %-*s %10s\n", width, "Quality", jm_json_text(quality, "grade"));
 	json_array_foreach(json_object_get(quality, "reasons"), i, item)
 		fprintf(stderr, "    - %s\n", json_string_value(item));

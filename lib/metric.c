@@ -111,11 +111,13 @@ static const json_t *main_phase(const json_t *record)
 	return NULL;
 }
 
-/* Items, seconds and seconds per item of the phase that the meters speak of. */
+/* Items, seconds and seconds per item of the phase that the meters speak of. In a record of `measure` that is
+ * the whole command, of which the throughput told may be that of the marked stretch within. */
 static void measure_work(const json_t *record, struct jm_measured *m)
 {
 	const json_t *phase = main_phase(record);
-	double throughput = jm_json_real_of(record, "throughput");
+	bool whole = !strcmp(jm_json_text(record, "phase"), "command");
+	double throughput = whole ? NAN : jm_json_real_of(record, "throughput");
 	double devices = jm_json_real_of(record, "devices");
 
 	m->seconds = jm_json_real_of(phase, "end_s") - jm_json_real_of(phase, "start_s");
@@ -132,7 +134,8 @@ static void measure_work(const json_t *record, struct jm_measured *m)
 		throughput = NAN;
 	m->seconds_item = 1 / throughput;
 	m->value[JM_M_THROUGHPUT] = throughput;
-	m->value[JM_M_THROUGHPUT_DEVICE] = jm_json_real_of(record, "throughput_per_device");
+	if (!whole)
+		m->value[JM_M_THROUGHPUT_DEVICE] = jm_json_real_of(record, "throughput_per_device");
 	if (isnan(m->value[JM_M_THROUGHPUT_DEVICE]) && devices > 0)
 		m->value[JM_M_THROUGHPUT_DEVICE] = throughput / devices;
 }

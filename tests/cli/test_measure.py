@@ -265,6 +265,25 @@ def test_marks_become_phases():
     assert phases["save"]["items"] is None
 
 
+def test_report_of_marks_speaks_of_one_stretch(tmp_path):
+    """Items, seconds and joules of the report are all those of the whole command, of which marks tell a part."""
+    path = tmp_path / "r.json"
+    script = f"sleep 0.3; '{BIN}' mark train; sleep 0.3; '{BIN}' mark save --items 100; sleep 0.3"
+    done = jm("measure", "--source", "estimate:0,20", "--json", path, "--", "sh", "-c", script)
+    assert "100 items" in done.stderr and "/s between the first mark and the last" in done.stderr
+    record = check(json.loads(path.read_text()))
+    assert record["phase"] == "command" and record["throughput"] > 1.5 * 100 / record["wall_s"]
+    whole = record["phases"][0]
+    seconds, joules = whole["end_s"] - whole["start_s"], whole["total"]["joules_estimated"]
+    assert whole["items"] == 100 and record["total"]["joules_estimated"] == joules
+    (case,) = json.loads(jm("report", "--format", "json", path).stdout)["cases"]
+    values = case["values"]
+    assert values["items_per_joule"] == pytest.approx(100 / joules)
+    assert values["throughput"] == pytest.approx(100 / seconds)
+    assert values["watts_mean"] == pytest.approx(joules / seconds)
+    assert values["edp"] == pytest.approx(joules / 100 * seconds / 100)
+
+
 def test_mark_outside():
     env = {k: v for k, v in os.environ.items() if k != "JM_PROGRESS"}
     done = subprocess.run([BIN, "mark", "x"], env=env, text=True, check=False,

@@ -144,6 +144,33 @@ static void a_command_is_one_run(void **state)
 	json_decref(r);
 }
 
+/* `measure`: 100 items and 500 J in 20 s, of which marks tell of 4 s. Nothing mixes 20 and 4 s. */
+static void a_measured_command_is_one_stretch(void **state)
+{
+	json_t *r = json_pack(
+		"{s:f, s:s, s:f, s:f, s:f, s:[o], s:[{s:s, s:f, s:f, s:f}, {s:s, s:f, s:f, s:f}]}",
+		"wall_s", 20.0, "phase", "command", "items", 100.0, "throughput", 25.0,
+		"throughput_per_device", 25.0, "meters", meter("gpu", "measured", NULL, 500),
+		"phases", "name", "command", "start_s", 1.0, "end_s", 21.0, "items", 100.0, "name",
+		"train", "start_s", 9.0, "end_s", 13.0, "items", 100.0);
+	struct jm_measured m;
+
+	(void)state;
+	jm_metric_measure(r, 0, &m);
+	assert_near(m.value[JM_M_THROUGHPUT], 5, 1e-12);
+	assert_true(isnan(m.value[JM_M_THROUGHPUT_DEVICE])); /* of how many is not told */
+	assert_near(m.value[JM_M_WATTS], 25, 1e-12);
+	assert_near(m.value[JM_M_ITEMS_JOULE], 0.2, 1e-12);
+	assert_near(m.value[JM_M_EDP], 5 * 0.2, 1e-12);
+	/* as `run` records it: the 500 J are those of the 4 s */
+	json_object_set_new(r, "phase", json_string("train"));
+	jm_metric_measure(r, 0, &m);
+	assert_near(m.value[JM_M_THROUGHPUT], 25, 1e-12);
+	assert_near(m.value[JM_M_WATTS], 125, 1e-12);
+	assert_near(m.value[JM_M_EDP], 5 * 0.04, 1e-12);
+	json_decref(r);
+}
+
 /* EDS_k = 1 - ((k-1) dE - dT) / k and gain - loss = 200 (1 - EDS_2), dE and dT worked out directly. */
 static void eds_and_gain_minus_loss_are_one(void **state)
 {
@@ -222,6 +249,7 @@ int main(void)
 		cmocka_unit_test(origins_are_never_added),
 		cmocka_unit_test(a_total_of_the_session_has_authority),
 		cmocka_unit_test(a_command_is_one_run),
+		cmocka_unit_test(a_measured_command_is_one_stretch),
 		cmocka_unit_test(eds_and_gain_minus_loss_are_one),
 		cmocka_unit_test(the_papers_table_comes_out),
 		cmocka_unit_test(no_reference_no_relation),
