@@ -173,10 +173,10 @@ static void pay(struct jm_purse *purse, int64_t now, int64_t cost)
 		purse->free_ns = now + DEBT_NS;
 }
 
-/* A step came after a and not after b. */
+/* A step came after a and not after b. What was expected tells more only where readings agree with it. */
 static void learn(struct jm_pace *p, int64_t a, int64_t b)
 {
-	bool awaited = p->state == JM_PACE_AFTER;
+	bool awaited = p->state == JM_PACE_AFTER && b - a < p->refresh / 2;
 
 	p->misses = 0;
 	if (awaited && p->from > a && p->from < b)
@@ -189,10 +189,17 @@ static void learn(struct jm_pace *p, int64_t a, int64_t b)
 	p->hi = b;
 }
 
+/* Was it seen between readings that are near, and is its time known well? */
+static bool is_sharp(const struct jm_pace *p, int64_t now)
+{
+	return now - p->last_begin <= p->refresh / SOON + 2 * p->wall &&
+	       p->hi - p->lo <= p->refresh / WIDE;
+}
+
 static void found(struct jm_pace *p, struct jm_purse *purse, int64_t now)
 {
 	p->watching = false;
-	if (p->more-- > 0 && p->hi && p->hi - p->lo > p->refresh / WIDE)
+	if (p->more-- > 0 && p->hi && !is_sharp(p, now))
 		aim(p, now);
 	else
 		rest(p, purse);

@@ -227,12 +227,53 @@ static void test_the_dead_lose_their_turn(void **state)
 	assert_true(w.reads[2] > reads + 3);
 }
 
+/* An edge at which the poll comes too late for the reading before the step. */
+static void late_edge(struct world *w)
+{
+	jm_pace_edge(&w->pace[0], true);
+	run(w, w->now + 1);
+	assert_int_equal(w->pace[0].state, JM_PACE_BEFORE);
+	w->now = w->pace[0].from + MS;
+	run(w, w->now + REFRESH / 4);
+	jm_pace_edge(&w->pace[0], false);
+}
+
+/* Without it no step was seen, wherever one was expected: the next one is looked at. */
+static void test_a_missed_reading(void **state)
+{
+	struct world w;
+
+	(void)state;
+	for (int k = 0; k < 40; k++) {
+		int64_t shift = k % 4 * (REFRESH / 4);
+		struct jm_pace *p = &w.pace[0];
+		int64_t began;
+
+		build(&w, 1, 12 * MS, REFRESH);
+		edge(&w);
+		run(&w, 10 * JM_SECOND + k * 77777 * MS / 1000);
+		while (p->state != JM_PACE_REST)
+			run(&w, w.now + 1);
+		p->lo = w.step[0] - MS; /* well known */
+		p->hi = w.step[0] + MS;
+		w.phase[0] -= shift; /* what is known of its steps is wrong then */
+		began = w.now;
+		late_edge(&w);
+		run(&w, began + 4 * REFRESH); /* no other reason to read it so soon */
+		if (!shift)
+			check_step(&w, 0, began, REFRESH / 6 + 2 * w.cost);
+		if (p->hi > began)
+			assert_true(value_at(&w, 0, p->hi) > value_at(&w, 0, p->lo));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_spends_a_fiftieth),
 		cmocka_unit_test(test_edge_of_one),
 		cmocka_unit_test(test_edge_of_eight),
+		cmocka_unit_test(test_a_missed_reading),
 		cmocka_unit_test(test_cheap_is_read_whenever_asked),
 		cmocka_unit_test(test_unknown_refresh),
 		cmocka_unit_test(test_the_dead_lose_their_turn),
