@@ -131,6 +131,9 @@ static int put_work(const struct jm_group *g, const json_t *work, FILE *out, str
 	fputs("## ", out);
 	put(out, title);
 	fputs("\n\n", out);
+	jm_published_shape(work, title, sizeof(title));
+	put(out, title);
+	fputs("\n\n", out);
 	put(out, jm_json_text(work, "why_not"));
 	if (grid.rows)
 		put_grid(out, &grid);

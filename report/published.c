@@ -4,6 +4,7 @@
 #include "csv.h"
 #include "json.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,36 +25,68 @@ static const struct column {
 };
 #define N_COLUMNS ((int)(sizeof(columns) / sizeof(columns[0])))
 
-/* Did a run train that network in the papers' size? flops: of the first run of another size; NAN = none. */
-static bool was_trained(
-	const struct jm_group *g, const json_t *work, bool *ret_named, double *ret_flops)
+/* Did that run train on items of the papers' size, as far as it tells? */
+static bool same_size(const json_t *record, const json_t *work)
 {
-	double theirs = jm_json_real_of(work, "flops_model_per_item");
+	const json_t *theirs, *ours;
+	const char *name;
 
-	*ret_named = false;
-	*ret_flops = NAN;
+	json_object_foreach(json_object_get(work, "size"), name, theirs)
+	{
+		ours = jm_dim_parameter(record, name);
+		if (json_is_string(ours) &&
+			strtod(json_string_value(ours), NULL) != json_number_value(theirs))
+			return false;
+	}
+	return fabs(jm_json_real_of(record, "flops_model_per_item") /
+			       jm_json_real_of(work, "flops_model_per_item") -
+		       1) <= SAME_WORK;
+}
+
+/* Did a run train that network in the papers' size? ret_other: the first run of another size; NULL = none. */
+static bool was_trained(const struct jm_group *g, const json_t *work, const json_t **ret_other)
+{
+	*ret_other = NULL;
 	for (int i = 0; i < g->n_cases; i++) {
 		const json_t *record = g->c[i].record;
 		const char *model = json_string_value(jm_dim_parameter(record, "model"));
-		double flops = jm_json_real_of(record, "flops_model_per_item");
 
-		if (!model || strcmp(model, jm_json_text(work, "model")) != 0 || isnan(flops))
+		if (!model || strcmp(model, jm_json_text(work, "model")) != 0 ||
+			isnan(jm_json_real_of(record, "flops_model_per_item")))
 			continue;
-		*ret_named = true;
-		if (fabs(flops / theirs - 1) <= SAME_WORK)
+		if (same_size(record, work))
 			return true;
-		*ret_flops = isnan(*ret_flops) ? flops : *ret_flops;
+		*ret_other = *ret_other ? *ret_other : record;
 	}
 	return false;
 }
 
-static int refuse(json_t *work, double flops)
+/* " (seq 1024)", as far as the run tells */
+static void say_size(const json_t *record, const json_t *work, char *out, size_t size)
+{
+	const json_t *theirs, *ours;
+	const char *name;
+
+	*out = '\0';
+	json_object_foreach(json_object_get(work, "size"), name, theirs)
+	{
+		ours = jm_dim_parameter(record, name);
+		if (json_is_string(ours))
+			snprintf(out, size, " (%s %s)", name, json_string_value(ours));
+	}
+}
+
+static int refuse(json_t *work, const json_t *record)
 {
 	const char *unit = jm_json_text(work, "unit");
-	json_t *why = json_sprintf("The papers' figures are of %s, which take %.4g GFLOP per %s; "
-				   "these runs took %.4g and cannot be put beside them.",
+	char text[80];
+	json_t *why;
+
+	say_size(record, work, text, sizeof(text));
+	why = json_sprintf("The papers' figures are of %s, which take %.4g GFLOP per %s; "
+			   "these runs took %.4g%s and cannot be put beside them.",
 		jm_json_text(work, "shape"), jm_json_real_of(work, "flops_model_per_item") / 1e9,
-		unit, flops / 1e9);
+		unit, jm_json_real_of(record, "flops_model_per_item") / 1e9, text);
 
 	return json_object_set_new(work, "why_not", why) ||
 	       json_object_set_new(work, "rows", json_array()) ||
@@ -63,19 +96,18 @@ static int refuse(json_t *work, double flops)
 json_t *jm_published_of(const struct jm_group *g)
 {
 	json_t *all = json_loads(jm_published_json, 0, NULL), *found = json_array(), *work;
+	const json_t *other;
 	int bad = !all || !found;
-	double flops;
-	bool named;
 	size_t i;
 
 	json_array_foreach(all, i, work)
 	{
-		bool same = was_trained(g, work, &named, &flops);
+		bool same = was_trained(g, work, &other);
 
-		if (!named || bad)
+		if ((!same && !other) || bad)
 			continue;
 		bad = same ? json_object_set_new(work, "why_not", json_string(""))
-			   : refuse(work, flops);
+			   : refuse(work, other);
 		bad = bad || json_array_append(found, work);
 	}
 	json_decref(all);
@@ -88,13 +120,13 @@ json_t *jm_published_of(const struct jm_group *g)
 static void print_cell(const json_t *row, const struct column *c, char *out, size_t size)
 {
 	const json_t *value = json_object_get(row, c->key);
-	bool kept = json_is_true(json_object_get(row, "cap_kept"));
+	bool broken = json_is_false(json_object_get(row, "cap_kept"));
 
 	if (json_is_string(value))
 		snprintf(out, size, "%s", json_string_value(value));
 	else if (!json_is_number(value))
 		snprintf(out, size, "-");
-	else if (!strcmp(c->key, "items_per_s") && !kept)
+	else if (!strcmp(c->key, "items_per_s") && broken)
 		snprintf(out, size, "(%.6g)", json_number_value(value));
 	else
 		snprintf(out, size, strcmp(c->key, "items_per_s") ? "%.4g" : "%.6g",
@@ -169,6 +201,11 @@ void jm_published_title(const json_t *work, char *out, size_t size)
 		jm_json_text(work, "model"));
 }
 
+void jm_published_shape(const json_t *work, char *out, size_t size)
+{
+	snprintf(out, size, "The papers' input: %s.", jm_json_text(work, "shape"));
+}
+
 int jm_published_each(const struct jm_group *g, jm_published_fn *put, FILE *out, struct jm_err *err)
 {
 	json_t *all = jm_published_of(g), *work;
@@ -192,6 +229,8 @@ int jm_published_each(const struct jm_group *g, jm_published_fn *put, FILE *out,
 
 static void put_row(const json_t *work, const json_t *row, FILE *out)
 {
+	const json_t *kept = json_object_get(row, "cap_kept");
+
 	jm_csv_put_text(out, jm_json_text(work, "model"));
 	fputc(',', out);
 	jm_csv_put_text(out, jm_json_text(work, "unit"));
@@ -204,7 +243,7 @@ static void put_row(const json_t *work, const json_t *row, FILE *out)
 		else if (json_is_number(value))
 			fprintf(out, "%.10g", json_number_value(value));
 	}
-	fprintf(out, ",%s,", json_is_true(json_object_get(row, "cap_kept")) ? "yes" : "no");
+	fprintf(out, ",%s,", json_is_null(kept) ? "" : json_is_true(kept) ? "yes" : "no");
 	jm_csv_put_text(out, jm_json_text(work, "origin"));
 	fputs("\r\n", out);
 }

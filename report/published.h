@@ -8,9 +8,9 @@
 
 #include "grid.h"
 
-/* Made by published.py from published.json and sim/data: [{model, unit, shape, flops_model_per_item, origin
- * ("published"), notes[], rows[] {device, cap_watts, cap_kept, batch, precision, items_per_s, watts,
- * items_per_joule, source}}]; all per device, unknown is null. */
+/* Made by published.py from published.json and sim/data: [{model, unit, shape, size {option: number} of that
+ * shape, flops_model_per_item, origin ("published"), notes[], rows[] {device, cap_watts, cap_kept (null: no
+ * cap), batch, precision, items_per_s, watts, items_per_joule, source}}]; all per device, unknown is null. */
 extern const char jm_published_json[];
 
 /*
@@ -27,8 +27,9 @@ int jm_published_each(
 
 /* One network's rows as a table; jm_grid_done. */
 int jm_published_grid(const json_t *work, struct jm_grid *ret, struct jm_err *err);
-/* Its heading. */
+/* Its heading, and what the papers trained on as the sentence below it. */
 void jm_published_title(const json_t *work, char *out, size_t size);
+void jm_published_shape(const json_t *work, char *out, size_t size);
 /* All of them as CSV with a head of their own. */
 int jm_published_write_csv(const struct jm_group *g, FILE *out, struct jm_err *err);
 

@@ -27,7 +27,7 @@ def epochs(work, found):
             found["batch"], found["rate"], found["epoch_wh"], found["items_per_wh"], strict=True):
         if abs(found["epoch_items"] / energy / per_wh - 1) > 1e-3:
             sys.exit(f"{found['source']}, batch {batch}: energy and items per Wh contradict each other")
-        yield {"device": found["device"], "cap_watts": None, "cap_kept": True, "batch": batch,
+        yield {"device": found["device"], "cap_watts": None, "cap_kept": None, "batch": batch,
                "precision": None, "items_per_s": rate, "watts": rate / (per_wh / 3600),
                "items_per_joule": per_wh / 3600, "source": found["source"]}
 
@@ -40,7 +40,7 @@ def entry(work, data, gpus):
         more = list(epochs(work, found))
         rows += more
         notes |= {found["source"] + ": " + found["note"]} if more else set()
-    if not all(row["cap_kept"] for row in rows):
+    if any(row["cap_kept"] is False for row in rows):
         notes.add("( ) the device drew more than its cap.")
     return {**{k: v for k, v in work.items() if k != "response"}, "origin": "published",
             "notes": sorted(notes), "rows": rows}

@@ -200,6 +200,9 @@ static int put_work(const struct jm_group *g, const json_t *work, FILE *out, str
 
 	jm_published_title(work, title, sizeof(title));
 	fprintf(out, "%s\n\n", title);
+	jm_published_shape(work, title, sizeof(title));
+	put_wrapped(out, title, 2, g->options.width);
+	fputc('\n', out);
 	if (*why_not)
 		put_wrapped(out, why_not, 2, g->options.width);
 	else

@@ -330,7 +330,7 @@
 				title: "throughput per device",
 				unit: work.unit + "/s",
 				key: "items_per_s",
-				of: (r) => (r.cap_kept ? "" : "(") + text(r.items_per_s) + (r.cap_kept ? "" : ")"),
+				of: (r) => (r.cap_kept === false ? "(" + text(r.items_per_s) + ")" : text(r.items_per_s)),
 			},
 			column("power", "W", "watts"),
 			column(work.unit + "s per joule", work.unit + "/J", "items_per_joule"),
@@ -345,6 +345,7 @@
 				el("h3", {}, work.model + " training as papers report it"),
 				el("span", { class: "mark" }, work.origin),
 			),
+			el("p", { class: "small" }, "The papers' input: " + work.shape + "."),
 			work.why_not ? el("p", { class: "small" }, work.why_not) : JM.table(columns, work.rows),
 			el(
 				"ul",

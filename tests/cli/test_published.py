@@ -101,6 +101,42 @@ def test_other_sizes_are_not_compared(report):
     assert "no paper's figures" in text
 
 
+@pytest.mark.parametrize("model, flops, option, size", [
+    ("llama3-8b", 45.9e9, "seq", 1024),  # 1 % more FLOPs per token than at 512
+    ("vit-l16", 369e9, "image", 225)])
+def test_another_shape_of_like_flops_is_another_size(report, model, flops, option, size):
+    def published(**options):
+        (work,) = json.loads(report(trained(model, flops, **options), words=("--published", "--format", "json")))[
+            "published"]
+        return work
+    other = published(**{option: str(size)})
+    assert other["rows"] == [] and f"({option} {size})" in other["why_not"]
+    same = published(**{option: str(other["size"][option])})
+    assert same["rows"] and same["why_not"] == ""
+    assert published()["rows"]  # not told: by the FLOPs
+
+
+@pytest.mark.parametrize("flops", [FLOPS["llama3-8b"], 2 * FLOPS["llama3-8b"]])
+def test_the_shape_is_always_said(report, flops, tmp_path):
+    r = trained("llama3-8b", flops)
+    for form in ("table", "md"):
+        text = report(r, words=("--published", "--format", form)).split("Published, not measured here: ")[1]
+        assert text.splitlines()[2].strip() == "The papers' input: sequences of 512 tokens."
+    page = tmp_path / "page.html"
+    report(r, words=("--published", "--html", page))
+    assert "\"The papers' input: \" + work.shape" in page.read_text()
+
+
+def test_without_a_cap_none_was_kept_or_broken(report):
+    r = trained("resnet50", FLOPS["resnet50"])
+    (work,) = json.loads(report(r, words=("--published", "--format", "json")))["published"]
+    rows = [r for r in work["rows"] if r["cap_watts"] is None]
+    assert len(rows) == 9 and all(r["cap_kept"] is None for r in rows)
+    assert "(1889.87)" not in report(r, words=("--published",))
+    rows = csv.DictReader(io.StringIO(report(r, words=("--published", "--format", "csv"))))
+    assert {(r["cap_watts"] == "", r["cap_kept"]) for r in rows} == {(True, ""), (False, "yes"), (False, "no")}
+
+
 def test_page_holds_them_apart(report, tmp_path):
     page = tmp_path / "page.html"
     report(trained("resnet50", FLOPS["resnet50"]), words=("--published", "--html", page))
