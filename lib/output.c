@@ -17,15 +17,16 @@ static int cannot(const char *path, int why, struct jm_err *err)
 	return jm_err_set(err, code, "Cannot write %s: %s.", path, strerror(why));
 }
 
-/* The file that our own output goes to: "/dev/stdout", or what the shell sends it to by name. */
-static bool is_ours(const struct stat *st)
+/* The descriptor of ours that this file is behind: "/dev/stdout", or what the shell sends it to by name.
+ * -1 = none. */
+static int our_fd(const struct stat *st)
 {
 	struct stat own;
 
 	for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
 		if (!fstat(fd, &own) && own.st_dev == st->st_dev && own.st_ino == st->st_ino)
-			return true;
-	return false;
+			return fd;
+	return -1;
 }
 
 /* A device, a pipe and our own output are written in place; anything else is replaced by a new file. */
@@ -33,7 +34,7 @@ static bool in_place(const char *path)
 {
 	struct stat st;
 
-	return !stat(path, &st) && (!S_ISREG(st.st_mode) || is_ours(&st));
+	return !stat(path, &st) && (!S_ISREG(st.st_mode) || our_fd(&st) >= 0);
 }
 
 static bool is_folder(const char *path)
@@ -113,6 +114,26 @@ static int replace(const char *path, const json_t *value, struct jm_err *err)
 	return rc;
 }
 
+/* Behind what the command has printed there. A file that our own output goes to is written through that
+ * descriptor: whoever shares it with us, as the shell does, goes on behind what we wrote. */
+static FILE *open_in_place(const char *path)
+{
+	struct stat st;
+	int ours = !stat(path, &st) && S_ISREG(st.st_mode) ? our_fd(&st) : -1, fd;
+	FILE *f;
+
+	if (ours < 0)
+		return fopen(path, "ae");
+	fd = fcntl(ours, F_DUPFD_CLOEXEC, 0);
+	if (fd < 0)
+		return NULL;
+	lseek(fd, 0, SEEK_END);
+	f = fdopen(fd, "w");
+	if (!f)
+		close(fd);
+	return f;
+}
+
 int jm_output_json(const char *path, const json_t *value, struct jm_err *err)
 {
 	char real[PATH_MAX]; /* a link stays: the file that it names is replaced */
@@ -123,7 +144,7 @@ int jm_output_json(const char *path, const json_t *value, struct jm_err *err)
 		return dump(value, stdout, "standard output", err);
 	if (!in_place(path))
 		return replace(realpath(path, real) ? real : path, value, err);
-	f = fopen(path, "ae"); /* behind what the command has printed there */
+	f = open_in_place(path);
 	if (!f)
 		return cannot(path, errno, err);
 	rc = dump(value, f, path, err);

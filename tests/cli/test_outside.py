@@ -60,6 +60,20 @@ def test_json_to_where_output_goes(tmp_path, fd):
     assert json.loads(text[text.index("\n{\n"):])["exit_status"] == 0
 
 
+@pytest.mark.parametrize("to", [">", ">>", "2>"])
+def test_json_to_where_the_shell_goes_on_writing(tmp_path, to):
+    """{ measure --json FILE; echo done; } > FILE: what the shell writes next stands behind the record."""
+    out = tmp_path / "out.txt"
+    say = ">&2" if to == "2>" else ""
+    done = subprocess.run(["sh", "-c", f"{{ echo first {say}; '{BIN}' measure --source estimate --json '{out}' -- true;"
+                           f" echo done {say}; }} {to} '{out}'"], check=False, text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    text = out.read_text()
+    assert text.startswith("first\n")
+    record, end = json.JSONDecoder().raw_decode(text, text.index("\n{\n") + 1)
+    assert record["exit_status"] == 0 and text[end:] == "\ndone\n"
+
+
 def test_store_named_like_sqlite_s_memory(tmp_path):
     for _ in range(2):
         done = subprocess.run([os.path.abspath(BIN), "run", "--source", "null", "--store", ":memory:", "--",
