@@ -9,19 +9,33 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "joulemark.h"
+
 #define JM_ORPHANS_KNOWN 64
 
 struct jm_orphans {
-	bool adopting;		       /* we do since jm_orphans_begin */
-	bool found;		       /* one that was not known */
-	int was;		       /* whether we did before */
-	pid_t known[JM_ORPHANS_KNOWN]; /* our children of before */
+	const struct jm_ctx *ctx;
+	bool adopting; /* we do since jm_orphans_begin */
+	int was;       /* whether we did before */
+	/* our children of before, and their sessions */
+	pid_t known[JM_ORPHANS_KNOWN], session[JM_ORPHANS_KNOWN];
 	int n_known;
+	/* those that have come since and were asked to end */
+	pid_t asked[JM_ORPHANS_KNOWN];
+	int n_asked;
+	/* of one round: how many are still there, whether it is worth while to wait for one, to look again */
+	int n_left;
+	pid_t first_left;
+	bool wait, again;
 };
 
-/* From now on orphans come to us. */
-void jm_orphans_begin(struct jm_orphans *o);
-/* No more; kill: those that have come since, and theirs, are killed first. */
+/* From now on orphans come to us. Those of before that have ended are reaped. */
+void jm_orphans_begin(struct jm_orphans *o, const struct jm_ctx *ctx);
+/*
+ * No more. kill: those that have come since, and theirs, are asked to end (SIGTERM) and killed two seconds
+ * later; but never a joulemark guard, which is putting settings back, nor who shares the session of one
+ * that was there before. Takes three seconds at most; what is then left is logged.
+ */
 void jm_orphans_end(struct jm_orphans *o, bool kill);
 
 #endif

@@ -456,7 +456,7 @@ static int run_child(struct child *c, struct jm_err *err)
 	struct jm_orphans orphans;
 	int rc, status = 0;
 
-	jm_orphans_begin(&orphans);
+	jm_orphans_begin(&orphans, c->ctx);
 	rc = start(c, err);
 	if (rc) {
 		jm_orphans_end(&orphans, false);

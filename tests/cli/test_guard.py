@@ -179,6 +179,18 @@ def test_a_lost_gpu_is_not_a_killed_guard(gpus):
     assert len(gpus.journals()) == 1
 
 
+def test_a_nested_set_whose_case_is_stopped(gpus, tmp_path):
+    """Its guard is adopted by the run that stops the case, and puts all back before that ends."""
+    gpus.config("setlatency=100000")
+    seen = tmp_path / "seen.json"
+    command = f"trap '' TERM; '{BIN}' get --json > {seen}; while :; do sleep 0.1; done"
+    done = run(gpus, "run", "--source", "null", "--timeout", "3s", "--", BIN, "set", "gpu.power=300W", "--",
+               "sh", "-c", command)
+    assert done.returncode == 1 and "--timeout" in done.stdout + done.stderr
+    assert [k["requested"] for k in json.loads(seen.read_text())] == [300] * 4
+    assert gpus.limits() == FOUND and not gpus.journals()
+
+
 def end(program):
     """The command of a killed joulemark lives on; it ends by itself."""
     program.wait(20)
