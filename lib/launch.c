@@ -31,6 +31,7 @@ struct launch {
 	int phase, n_phases;
 	char name[64];
 	int64_t credited_ns; /* when a mark of its own name last told items; 0 = never */
+	bool renamed;	     /* one of them, and that was told */
 };
 
 /* ---- marks ---- */
@@ -44,9 +45,27 @@ static void end_phase(struct launch *l, int64_t t_ns)
 	l->credited_ns = 0;
 }
 
+/* A phase of the user's must not pass for one of ours: a record names its main phase. */
+static void name_phase(struct launch *l, const char *mark, char *out, size_t size)
+{
+	static const char *const ours[] = {"settle", "command", "marked"};
+	bool taken = false;
+
+	for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
+		taken = taken || !strcmp(mark, ours[i]);
+	snprintf(out, size, "%s%s", taken ? "mark." : "", mark);
+	if (taken && !l->renamed)
+		jm_log(l->ctx, JM_WARNING,
+			"The mark '%s' has the name of one of joulemark's own phases; its phase is "
+			"'%s'.",
+			mark, out);
+	l->renamed = l->renamed || taken;
+}
+
 static void begin_phase(struct launch *l, const struct jm_mark *mark)
 {
 	struct jm_err err = JM_ERR_INIT;
+	char name[sizeof(mark->name) + 8];
 
 	if (++l->n_phases > MAX_PHASES) {
 		if (l->n_phases == MAX_PHASES + 1)
@@ -56,9 +75,21 @@ static void begin_phase(struct launch *l, const struct jm_mark *mark)
 		return;
 	}
 	snprintf(l->name, sizeof(l->name), "%s", mark->name);
-	l->phase = jm_session_begin(l->session, mark->name, mark->t_ns, &err);
+	name_phase(l, mark->name, name, sizeof(name));
+	l->phase = jm_session_begin(l->session, name, mark->t_ns, &err);
 	if (l->phase < 0)
 		jm_log(l->ctx, JM_WARNING, "%s", err.text);
+}
+
+/* Marks follow each other, whoever sent them, and lie within the command's time. */
+static int64_t within(const struct launch *l, const struct jm_tally *tally, int64_t t_ns)
+{
+	int64_t first = tally->marks ? tally->last_ns : l->proc.start_ns;
+	int64_t last = l->proc.ended ? l->proc.end_ns : jm_ctx_now(l->ctx);
+
+	if (t_ns > last)
+		t_ns = last;
+	return t_ns < first ? first : t_ns;
 }
 
 static void on_mark(void *arg, const struct jm_mark *given)
@@ -67,11 +98,7 @@ static void on_mark(void *arg, const struct jm_mark *given)
 	struct jm_mark mark = *given;
 	bool same = l->phase >= 0 && !strcmp(mark.name, l->name);
 
-	if (mark.t_ns < l->proc.start_ns)
-		mark.t_ns = l->proc.start_ns;
-	/* several senders: phases do not end before they begin */
-	if (l->tally.marks && mark.t_ns < l->tally.last_ns)
-		mark.t_ns = l->tally.last_ns;
+	mark.t_ns = within(l, &l->tally, mark.t_ns);
 	jm_tally_add(&l->tally, &mark);
 	jm_session_credit(l->session, l->command, mark.items);
 	if (l->phase >= 0)
@@ -84,16 +111,25 @@ static void on_mark(void *arg, const struct jm_mark *given)
 	begin_phase(l, &mark);
 }
 
-static void on_scanned(void *arg, const struct jm_mark *mark)
+static void on_scanned(void *arg, const struct jm_mark *given)
 {
 	struct launch *l = arg;
+	struct jm_mark mark = *given;
 
-	jm_tally_add(&l->scanned, mark);
-	jm_session_credit(l->session, l->command, mark->items);
+	mark.t_ns = within(l, &l->scanned, mark.t_ns);
+	jm_tally_add(&l->scanned, &mark);
+	jm_session_credit(l->session, l->command, mark.items);
 }
 
 /* ---- events ---- */
 
+static void close_output(struct launch *l)
+{
+	close(l->proc.out_fd);
+	l->proc.out_fd = -1;
+}
+
+/* When nobody reads any more the command is to hear of it as if it wrote there itself. */
 static void pass_on(struct launch *l, const char *bytes, size_t n)
 {
 	struct pollfd out = {.fd = l->o->out_fd, .events = POLLOUT};
@@ -108,6 +144,8 @@ static void pass_on(struct launch *l, const char *bytes, size_t n)
 			continue;
 		if (k < 0) {
 			l->output_errno = errno;
+			if (errno == EPIPE)
+				close_output(l);
 			return;
 		}
 		bytes += k;
@@ -122,14 +160,14 @@ static bool take_output(struct launch *l)
 	ssize_t n = read(l->proc.out_fd, bytes, sizeof(bytes));
 
 	if (n > 0) {
+		int64_t now = jm_ctx_now(l->ctx); /* a slow reader may keep us */
+
 		pass_on(l, bytes, (size_t)n);
-		jm_scan_feed(l->scan, bytes, (size_t)n, jm_ctx_now(l->ctx), on_scanned, l);
+		jm_scan_feed(l->scan, bytes, (size_t)n, now, on_scanned, l);
 		return true;
 	}
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
-		return false;
-	close(l->proc.out_fd);
-	l->proc.out_fd = -1;
+	if (n == 0 || (errno != EAGAIN && errno != EINTR))
+		close_output(l);
 	return false;
 }
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """measure and mark from the command line: statuses, streams, records, marks, bad input."""
 import csv
+import fcntl
 import json
 import os
 import pathlib
@@ -350,6 +351,42 @@ def test_lost_output_is_told():
     with open("/dev/full", "w") as full:
         done = jm("measure", "--source", "estimate", "--items-regex", "x", "--", "echo", "x", stdout=full)
     assert "standard output" in sentence(done, FAILURE)
+
+
+def test_an_endless_command_whose_reader_goes(tmp_path):
+    """measure ... -- yes | head -1"""
+    path = tmp_path / "r.json"
+    child = subprocess.Popen([BIN, "measure", "--source", "estimate", "--json", path, "--items-regex", "y",
+                              "--", "yes"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    try:
+        assert child.stdout.readline() == b"y\n"
+        child.stdout.close()
+        assert child.wait(timeout=20) == 128 + signal.SIGPIPE
+    finally:
+        child.kill()
+    record = check(json.loads(path.read_text()))
+    assert record["items"] > 0 and record["signal"] == signal.SIGPIPE
+
+
+def test_scanned_items_lie_within_the_command(tmp_path):
+    """What it printed last still waits for a slow reader when it has ended."""
+    path, (out, to) = tmp_path / "r.json", os.pipe()
+    fcntl.fcntl(to, fcntl.F_SETPIPE_SZ, 4096)
+    child = subprocess.Popen([BIN, "measure", "--source", "estimate", "--json", path, "--items-regex",
+                              "([0-9]+) item", "--", "sh", "-c",
+                              "echo 1 item; sleep 0.3; yes '1 item' | head -n 8000"],
+                             stdout=to, stderr=subprocess.DEVNULL)
+    os.close(to)
+    time.sleep(0.6)
+    while os.read(out, 4096):
+        time.sleep(0.02)
+    os.close(out)
+    assert child.wait(timeout=20) == 0
+    record = check(json.loads(path.read_text()))
+    phases = {p["name"]: p for p in record["phases"]}
+    command, marked = phases["command"], phases["marked"]
+    assert record["items"] == 8001
+    assert command["start_s"] <= marked["start_s"] <= marked["end_s"] <= command["end_s"]
 
 
 # ---- files

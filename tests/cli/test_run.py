@@ -145,6 +145,18 @@ def test_energy_speaks_of_the_same_stretch_as_throughput(tmp_path):
         assert joules < 0.9 * phases["command"]["total"]["joules_estimated"]
 
 
+@pytest.mark.parametrize("name, phase", [("settle", "mark.settle"), ("command", "mark.command"),
+                                         ("marked", "marked")])
+def test_marks_named_like_phases_of_ours(name, phase):
+    between = f"'{BIN}' mark b --items 6; sleep 0.2; " if name == "marked" else ""
+    script = f"sleep 0.2; '{BIN}' mark {name}; sleep 0.2; {between}'{BIN}' mark end --items 6; sleep 0.2"
+    r = one("run", "--source", "estimate:5,20", "--", "sh", "-c", script)
+    names = [p["name"] for p in r["phases"]]
+    assert r["phase"] == phase and names.count(phase) == 1 and f"mark.{name}" in names
+    p = r["phases"][names.index(phase)]
+    assert r["throughput"] == pytest.approx(r["items"] / (p["end_s"] - p["start_s"]), rel=1e-6)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="rights can be given up by root only")
 def test_under_sudo_the_work_is_the_user_s(tmp_path):
     os.chmod(tmp_path, 0o777)
@@ -216,6 +228,8 @@ def test_timeout():
     "sleep {0}; true",
     # sessions of their own, whose parents have gone
     "(setsid sh -c '(setsid sleep {0} &) ; sleep {0}' &) ; sleep {0}",
+    # that ignore SIGTERM
+    "(setsid sh -c 'trap \"\" TERM; sleep {0}; sleep {0}' &) ; sleep {0}",
 ])
 def test_nothing_of_a_stopped_command_is_left(script):
     name = f"3{random.randrange(10**6):06d}.25"

@@ -2,12 +2,14 @@
 /* Marks through the socket, numbers in output, rates; children and their ends. */
 #include "test.h"
 #include "clock.h"
+#include "orphans.h"
 #include "proc.h"
 #include "progress.h"
 
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 struct got {
@@ -189,6 +191,120 @@ static void ends(void **state)
 	assert_int_equal(jm_proc_status_of(JM_EIO), 125);
 }
 
+/* ---- orphans ---- */
+
+static char orphans_log[512];
+
+static void keep_log(void *arg, enum jm_level level, const char *line)
+{
+	(void)arg;
+	(void)level;
+	snprintf(orphans_log, sizeof(orphans_log), "%s", line);
+}
+
+static const struct jm_ctx orphans_ctx = {.log = keep_log};
+
+static void wait_for_end_of(int fd)
+{
+	char byte;
+
+	if (read(fd, &byte, 1))
+		_exit(1);
+}
+
+/* A process in a session of its own, whose parent has ended. It waits until our end of until is closed;
+ * of_child given, it then leaves a child, in its session, that waits for the end of that. */
+static void leave_behind(int *until, int *of_child)
+{
+	pid_t parent = fork();
+
+	if (!parent) {
+		if (fork())
+			_exit(0);
+		setsid();
+		close(until[1]);
+		if (of_child)
+			close(of_child[1]);
+		wait_for_end_of(until[0]);
+		if (of_child && !fork())
+			wait_for_end_of(of_child[0]);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(parent, NULL, 0), parent);
+}
+
+static void wait_for_a_zombie(void)
+{
+	siginfo_t info;
+
+	assert_int_equal(waitid(P_ALL, 0, &info, WEXITED | WNOWAIT), 0);
+}
+
+static void orphans_that_end_are_reaped(void **state)
+{
+	struct jm_orphans o;
+	int first[2], second[2];
+
+	(void)state;
+	assert_int_equal(pipe(first) | pipe(second), 0);
+	jm_orphans_begin(&o, &orphans_ctx);
+	leave_behind(first, second);
+	close(first[1]); /* ends, and leaves a child */
+	wait_for_a_zombie();
+	jm_orphans_end(&o, false);
+	assert_int_equal(waitpid(-1, NULL, WNOHANG), 0); /* that child alone is there */
+	close(second[1]);
+	wait_for_a_zombie();
+	jm_orphans_begin(&o, &orphans_ctx);
+	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+	jm_orphans_end(&o, true);
+	close(first[0]);
+	close(second[0]);
+}
+
+static void a_daemons_child_is_spared(void **state)
+{
+	struct jm_orphans o;
+	int first[2], second[2];
+
+	(void)state;
+	assert_int_equal(pipe(first) | pipe(second), 0);
+	jm_orphans_begin(&o, &orphans_ctx);
+	leave_behind(first, second);
+	jm_orphans_end(&o, false);
+	jm_orphans_begin(&o, &orphans_ctx); /* the next case, in which the daemon ends */
+	close(first[1]);
+	assert_true(waitpid(-1, NULL, 0) > 0);
+	jm_orphans_end(&o, true);
+	assert_int_equal(waitpid(-1, NULL, WNOHANG), 0);
+	close(second[1]);
+	assert_true(waitpid(-1, NULL, 0) > 0);
+	close(first[0]);
+	close(second[0]);
+}
+
+static void too_many_orphans_are_told(void **state)
+{
+	struct jm_orphans o;
+	int until[2];
+
+	(void)state;
+	assert_int_equal(pipe(until), 0);
+	jm_orphans_begin(&o, &orphans_ctx);
+	for (int i = 0; i <= JM_ORPHANS_KNOWN; i++)
+		leave_behind(until, NULL);
+	jm_orphans_end(&o, false);
+	assert_string_equal(orphans_log, "");
+	jm_orphans_begin(&o, &orphans_ctx);
+	assert_non_null(strstr(orphans_log, "More than 64 processes"));
+	jm_orphans_end(&o, true);
+	assert_int_equal(waitpid(-1, NULL, WNOHANG), 0);
+	close(until[1]);
+	for (int i = 0; i <= JM_ORPHANS_KNOWN; i++)
+		assert_true(waitpid(-1, NULL, 0) > 0);
+	close(until[0]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -197,6 +313,9 @@ int main(void)
 		cmocka_unit_test(numbers_in_output),
 		cmocka_unit_test(rates),
 		cmocka_unit_test(ends),
+		cmocka_unit_test(orphans_that_end_are_reaped),
+		cmocka_unit_test(a_daemons_child_is_spared),
+		cmocka_unit_test(too_many_orphans_are_told),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
