@@ -236,6 +236,16 @@ static int open_gpus(struct jm_ctx *ctx, struct jm_nvml *nvml, bool all, struct 
 	return rc;
 }
 
+/* Of every GPU that is asked in this way. */
+static void mark_stamped(const struct state *s, struct jm_meters *set, int first_signal,
+	const struct jm_nvml_probe *probe, bool stamped)
+{
+	for (int i = 0; i < s->n; i++)
+		for (int k = 0; k < s->gpu[i].n_slots; k++)
+			if (s->gpu[i].slot[k].probe == probe)
+				set->signal[first_signal + s->gpu[i].out[k]].stamped = stamped;
+}
+
 static bool is_field(const struct gpu *g, int slot)
 {
 	return g->slot[slot].probe->field != 0;
@@ -265,11 +275,10 @@ static void learn_stamps(struct state *s, struct jm_meters *set, int first_signa
 			before[k] = first->value[k].stamp_us;
 		}
 	}
-	for (int i = 0; i < s->n; i++)
-		for (int k = 0; k < n && k < s->gpu[i].n_slots; k++)
-			if (!first->slot[k].probe->slow && is_field(&s->gpu[i], k))
-				set->signal[first_signal + s->gpu[i].out[k]].stamped =
-					stands[k] && before[k] > 0;
+	for (int k = 0; k < n; k++)
+		if (!first->slot[k].probe->slow)
+			mark_stamped(s, set, first_signal, first->slot[k].probe,
+				stands[k] && before[k] > 0);
 }
 
 /* "all", "raw", "all+raw" */

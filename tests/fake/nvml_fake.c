@@ -16,6 +16,7 @@
  *	mem=0.2			memory power as a share of the GPU's; 0 = not supported
  *	min=200 max=700 default=700	limits, W
  *	nosupport=83,186	fields that answer "not supported"
+ *	lacks=0:186		GPU 0 answers so to field 186
  *	lost=1@2.5		GPU 1 is lost 2.5 s after init (in each process)
  *	deny=2 | deny=all	setting a limit is not permitted on GPU 2, on all
  *	nosets=3		after 3 successful sets (of all GPUs) every further one fails
@@ -360,7 +361,8 @@ static double read_field(int gpu, struct jm_nvml_value *v, double t)
 	bool memory = v->scope == JM_NVML_SCOPE_MEMORY && fake.mem > 0;
 
 	v->rc = JM_NVML_NOT_SUPPORTED;
-	if (!supported(v->field) || (v->scope && !memory))
+	if (!supported(v->field) || v->field == (unsigned int)fake.lacks[gpu] ||
+		(v->scope && !memory))
 		return t;
 	switch (v->field) {
 	case JM_NVML_ENERGY:

@@ -102,6 +102,7 @@ static void configure_faults(void)
 
 	configure_each("lost", fake.lost_at);
 	configure_each("enforce", fake.enforce_w);
+	configure_each("lacks", fake.lacks);
 	fake.deny_all = lookup("deny", text, sizeof(text)) && !strcmp(text, "all");
 	configure_each("deny", denied);
 	for (int i = 0; i < MAX_GPUS; i++)

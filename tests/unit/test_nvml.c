@@ -232,6 +232,30 @@ static void test_time_of_the_sensor(void **state)
 	assert_in_range(changes, 3, 4);
 }
 
+static bool stamped(struct fixture *f, int meter, enum jm_quantity quantity)
+{
+	int i = jm_meter_signal(&f->set, meter, quantity);
+
+	assert_in_range(i, 0, MAX - 1);
+	return f->set.signal[i].stamped;
+}
+
+/* The first GPU, which speaks for all, has one field less than the second: their slots differ. */
+static void test_stamps_of_unlike_gpus(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(open_nvml(f, "gpus=2;lacks=0:186;stamp=sensor", "", NULL), 0);
+	assert_true(jm_meter_signal(&f->set, 0, JM_Q_POWER) < 0);
+	for (int meter = 0; meter < 2; meter++) {
+		assert_true(stamped(f, meter, JM_Q_POWER_AVERAGE));
+		assert_true(stamped(f, meter, JM_Q_ENERGY));
+		assert_false(stamped(f, meter, JM_Q_LIMIT));
+		assert_false(stamped(f, meter, JM_Q_LIMIT_REQUESTED));
+	}
+	assert_false(stamped(f, 1, JM_Q_POWER)); /* of which the first cannot speak */
+}
+
 static void test_only_allocated(void **state)
 {
 	struct fixture *f = *state;
@@ -377,6 +401,7 @@ int main(void)
 		TEST(test_an_h200_is_no_gh200),
 		TEST(test_unknown_sensor_says_so),
 		TEST(test_time_of_the_sensor),
+		TEST(test_stamps_of_unlike_gpus),
 		TEST(test_only_allocated),
 		TEST(test_all_on_demand),
 		TEST(test_none_allocated),
