@@ -103,7 +103,7 @@ static void print_peak(const struct jm_program *p, FILE *f)
 	for (int i = 0; i < n && i < LARGEST; i++) {
 		fprintf(f, "  %-40s %14zu B  groups %d to %d\n", live[i]->t.name, live[i]->t.bytes,
 			live[i]->first, live[i]->last);
-		rest -= live[i]->t.bytes;
+		rest -= (live[i]->t.bytes + 63) / 64 * 64; /* as sum has them */
 	}
 	if (n > LARGEST)
 		fprintf(f, "  and %-36d %14zu B\n", n - LARGEST, rest);

@@ -16,7 +16,7 @@
 
 #define WAYS		 8
 #define LAYOUTS		 255
-#define BYTES_PER_SECOND 1e10 /* of a reorder, where the device does not say */
+#define BYTES_PER_SECOND 1e10 /* of memory, where the device does not say */
 
 /* The last choice of a way, and those before it. */
 struct step {
@@ -47,6 +47,7 @@ struct search {
 	int n_named;
 	struct way way[2][WAYS], spare;
 	int n_ways[2], now;	  /* way[now] before the group, way[!now] after it */
+	uint8_t *given;		  /* [cell]: number of the layout it had before the search */
 	struct answer *answer[2]; /* [apart][way before the group] */
 	struct jm_layout layouts[LAYOUTS];
 	int n_layouts;
@@ -62,19 +63,31 @@ bool jm_choice_is_open(const struct jm_program *p, const struct jm_tensor *t)
 	return t->class == JM_CLASS_COPY && c->origin && !c->read;
 }
 
-static double reorder_seconds(const struct jm_program *p, const struct jm_tensor *t)
+static double memory_seconds(const struct jm_program *p, double bytes)
 {
 	double rate = p->device->props.peak_bytes;
 
-	if (jm_choice_is_open(p, t))
-		return 0;
-	return 2 * (double)t->bytes / (rate > 0 ? rate : BYTES_PER_SECOND);
+	return bytes / (rate > 0 ? rate : BYTES_PER_SECOND);
+}
+
+static double reorder_seconds(const struct jm_program *p, const struct jm_tensor *t)
+{
+	return jm_choice_is_open(p, t) ? 0 : memory_seconds(p, 2 * (double)t->bytes);
 }
 
 /* These are read and written by more than this program's groups: always plain. */
 static bool stays_plain(const struct jm_tensor *t)
 {
 	return t->class != JM_CLASS_ACT && t->class != JM_CLASS_COPY;
+}
+
+/* Is the result among the operands, as the sum is of an add that joins a part to it? */
+static bool is_operand(const struct jm_node *n, const struct jm_tensor *t)
+{
+	for (int i = 0; i < n->n_in; i++)
+		if (n->in[i] == t)
+			return true;
+	return false;
 }
 
 /* Can the results be left in the layouts of this choice? */
@@ -86,7 +99,7 @@ static bool outputs_good(const struct jm_group *group, const struct jm_choice *c
 		for (int i = 0; i < n->n_out; i++) {
 			const struct jm_tensor *t = n->out[i];
 			bool fixed = t && (stays_plain(t) || n->op == JM_OP_CAST ||
-						  n->accumulate >> i & 1);
+						  n->accumulate >> i & 1 || is_operand(n, t));
 
 			if (fixed && !jm_layout_equal(&c->out[k][i], &t->layout))
 				return false;
@@ -167,10 +180,18 @@ static bool look_the_same(const struct search *s, const struct way *a, const str
 	return true;
 }
 
-static void note_reads(struct search *s)
+/* Operands alone, as select.c has it: who makes a copy does not read it. */
+static void note_reads(struct search *s, int at)
 {
-	for (int i = 0; i < s->n_named; i++)
-		jm_graph_cell(s->p->graph, s->named[i])->read = true;
+	const struct jm_group *group = &s->advice[at].group;
+
+	for (int k = 0; k < group->n_nodes; k++) {
+		const struct jm_node *n = group->node[k];
+
+		for (int i = 0; i < n->n_in; i++)
+			if (n->in[i])
+				jm_graph_cell(s->p->graph, n->in[i])->read = true;
+	}
 }
 
 /* What nobody names any more does not tell ways apart. */
@@ -195,12 +216,11 @@ static int number_of(struct search *s, const struct jm_layout *layout)
 
 /* ---- from the ways before a group to those after it ---------------------------------------------------- */
 
-/* choice NULL: the backend refused, and select.c must see what becomes of the group. sums: results that
- * are added to, as bits; apart: the backend cannot, so they are added by nodes of their own. */
+/* choice NULL: the backend refused, and select.c must see what becomes of the group. apart: as bits, the
+ * sums of a single node that are added by nodes of their own, since the backend cannot. */
 struct move {
 	const struct jm_choice *choice;
-	unsigned sums;
-	bool apart;
+	unsigned apart;
 };
 
 /* The tensor lies so from now on; false = there are too many layouts. */
@@ -227,21 +247,58 @@ static bool leave(struct search *s, int at, const struct way *from, const struct
 			if (n->in[i] && jm_choice_is_open(s->p, n->in[i]))
 				good &= lay(s, n->in[i], &m->choice->in[k][i]);
 		for (int i = 0; i < n->n_out; i++)
-			if (n->out[i] && !(m->sums >> i & 1))
+			if (n->out[i] && !((n->accumulate | m->apart) >> i & 1))
 				good &= lay(s, n->out[i], &m->choice->out[k][i]);
 	}
 	forget(s, at);
 	return good;
 }
 
+/* What a node costs by itself, as things lie. */
+static double cost_alone(const struct search *s, const struct jm_group *group)
+{
+	double memory = memory_seconds(s->p, group->node[0]->bytes), least = INFINITY;
+	struct jm_choice choice[JM_CHOICE_MAX] = {0};
+	struct jm_device *d = s->p->device;
+	int n = d->backend->select(d->dev, group, choice, NULL);
+
+	for (int i = 0; i < n; i++)
+		least = fmin(least, jm_choice_cost(s->p, group, &choice[i]) +
+					    (isnan(choice[i].seconds) ? memory : 0));
+	return isfinite(least) ? least : memory;
+}
+
+/* A refused group is split: its nodes one by one. */
+static double cost_of_parts(const struct search *s, const struct jm_group *group)
+{
+	struct jm_graph *g = s->p->graph;
+	int first = group->node[0]->id;
+	double cost = 0;
+
+	jm_group_uncover(g, first, group->n_nodes);
+	for (int k = 0; k < group->n_nodes; k++)
+		cost += cost_alone(
+			s, &(struct jm_group){
+				   .n_nodes = 1, .node = {group->node[k]}, .fwd = group->fwd});
+	jm_group_cover(g, first, first + group->n_nodes, s->p->uses);
+	return cost;
+}
+
 static double cost_of(const struct search *s, const struct jm_group *group, const struct move *m)
 {
 	const struct jm_node *n = group->node[0];
-	double cost = m->choice ? jm_choice_cost(s->p, group, m->choice) : 0;
+	double cost;
 
-	for (int i = 0; m->choice && m->apart && i < n->n_out; i++)
-		if (m->sums >> i & 1 && !jm_layout_equal(&m->choice->out[0][i], &n->out[i]->layout))
+	if (!m->choice)
+		return cost_of_parts(s, group);
+	cost = jm_choice_cost(s->p, group, m->choice);
+	for (int i = 0; i < n->n_out; i++) {
+		if (!n->out[i] || !(m->apart >> i & 1))
+			continue;
+		cost += memory_seconds(s->p, 3 * (double)n->out[i]->bytes); /* the add */
+		if (!jm_layout_equal(&m->choice->out[0][i], &n->out[i]->layout))
 			cost += reorder_seconds(s->p, n->out[i]);
+	}
 	return cost;
 }
 
@@ -279,8 +336,10 @@ static int go_on(
 	step = calloc(1, sizeof(*step));
 	if (!step)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the choices of a program.");
-	*step = (struct step){
-		.before = from->last, .next = s->steps, .chosen = m->choice, .apart = m->apart};
+	*step = (struct step){.before = from->last,
+		.next = s->steps,
+		.chosen = m->choice,
+		.apart = m->apart != 0};
 	if (m->choice)
 		step->choice = *m->choice;
 	s->steps = step;
@@ -308,15 +367,14 @@ static const struct answer *ask(struct search *s, int at, int way, bool apart)
 }
 
 /* How many moves there are; negative = an error. */
-static int try_choices(
-	struct search *s, int at, int way, unsigned sums, bool apart, struct jm_err *err)
+static int try_choices(struct search *s, int at, int way, unsigned apart, struct jm_err *err)
 {
-	const struct answer *a = ask(s, at, way, apart);
+	const struct answer *a = ask(s, at, way, apart != 0);
 	int moves = 0;
 
 	for (int i = 0; i < a->n; i++) {
-		int code = go_on(s, at, &s->way[s->now][way],
-			&(struct move){&a->choice[i], sums, apart}, err);
+		int code = go_on(
+			s, at, &s->way[s->now][way], &(struct move){&a->choice[i], apart}, err);
 
 		if (code < 0)
 			return code;
@@ -333,18 +391,36 @@ static int extend(struct search *s, int at, int way, struct jm_err *err)
 	int moves;
 
 	show(s, &s->way[s->now][way]);
-	moves = try_choices(s, at, way, sums, false, err);
+	moves = try_choices(s, at, way, 0, err);
 	if (!moves && sums && group->n_nodes == 1) {
 		n->accumulate = 0;
-		moves = try_choices(s, at, way, sums, true, err);
+		moves = try_choices(s, at, way, sums, err);
 		n->accumulate = sums;
 	}
 	if (!moves)
-		moves = go_on(s, at, &s->way[s->now][way], &(struct move){NULL, sums, false}, err);
+		moves = go_on(s, at, &s->way[s->now][way], &(struct move){NULL, 0}, err);
 	return moves < 0 ? moves : 0;
 }
 
 /* ---- the search ---------------------------------------------------------------------------------------- */
+
+/* The first way starts as the graph has it. */
+static int start(struct search *s, struct jm_err *err)
+{
+	const struct jm_graph *g = s->p->graph;
+
+	for (int i = 0; i < g->n_cells; i++) {
+		int number = number_of(s, &g->cell[i]->t.layout);
+
+		if (number < 0)
+			return jm_err_set(err, JM_ENOSUP,
+				"The tensors of a graph are given in more than %d layouts.",
+				LAYOUTS);
+		s->given[i] = (uint8_t)number;
+	}
+	memcpy(s->way[0][0].layout, s->given, (size_t)g->n_cells);
+	return 0;
+}
 
 static int walk(struct search *s, int n, struct jm_err *err)
 {
@@ -356,7 +432,7 @@ static int walk(struct search *s, int n, struct jm_err *err)
 		s->n_ways[!s->now] = 0;
 		for (int i = 0; i < s->n_ways[s->now] && !code; i++)
 			code = extend(s, at, i, err);
-		note_reads(s);
+		note_reads(s, at);
 		s->now = !s->now;
 	}
 	return code;
@@ -384,7 +460,7 @@ static void clean_up(struct search *s)
 	struct jm_graph *g = s->p->graph;
 
 	for (int i = 0; i < g->n_cells; i++) {
-		set_layout(&g->cell[i]->t, &(struct jm_layout){0});
+		set_layout(&g->cell[i]->t, &s->layouts[s->given[i]]);
 		g->cell[i]->read = false;
 	}
 	for (struct step *step = s->steps, *next; step; step = next) {
@@ -397,7 +473,7 @@ int jm_program_choose(struct jm_program *p, struct jm_advice *advice, int n, str
 {
 	size_t cells = (size_t)p->graph->n_cells + 1;
 	struct search s = {.p = p, .advice = advice, .n_layouts = 1, .n_ways = {1}};
-	uint8_t *room = calloc(2 * WAYS + 1, cells);
+	uint8_t *room = calloc(2 * WAYS + 2, cells);
 	struct answer *answers = calloc(2 * (size_t)WAYS, sizeof(*answers));
 	int code = JM_ENOMEM;
 
@@ -406,12 +482,16 @@ int jm_program_choose(struct jm_program *p, struct jm_advice *advice, int n, str
 		for (int i = 0; i < 2 * WAYS; i++)
 			s.way[i / WAYS][i % WAYS].layout = room + (size_t)i * cells;
 		s.spare.layout = room + 2 * WAYS * cells;
+		s.given = room + (2 * WAYS + 1) * cells;
 		s.answer[0] = answers;
 		s.answer[1] = answers + WAYS;
-		code = walk(&s, n, err);
-		if (!code)
-			take_best(&s, n);
-		clean_up(&s);
+		code = start(&s, err);
+		if (!code) {
+			code = walk(&s, n, err);
+			if (!code)
+				take_best(&s, n);
+			clean_up(&s);
+		}
 	} else {
 		jm_err_set(err, code, "Out of memory for the choices of a program.");
 	}

@@ -186,15 +186,21 @@ def test_less_is_kept(words):
     assert blocks["flops_model_per_item"] == all_kept["flops_model_per_item"]
 
 
-def test_the_peak_is_explained():
-    """What is alive at the peak adds up, and the places leave next to nothing between."""
-    shown = jm("describe", "gpt-117m", "--seq", 128, "--device", "ref", "--graph").stdout
+ODD = "gpt --layers 3 --hidden 18 --heads 3 --ffn 50 --context 13 --vocab 31 --batch 1"
+
+
+@pytest.mark.parametrize("words", ["gpt-117m --seq 128", ODD])
+def test_the_peak_is_explained(words):
+    """What is alive at the peak adds up in lines of 64 bytes, with next to nothing between."""
+    shown = jm("describe", *words.split(), "--device", "ref", "--graph").stdout
     line = next(line for line in shown.splitlines() if line.startswith("peak: "))
     total, below = int(line.split()[1]), float(line.split(", ")[1].split()[0])
     listed = shown[shown.index(line):].split("\n\n")[0].splitlines()[1:]
     parts = [int(re.search(r" (\d+) B", entry)[1]) for entry in listed]
-    assert sum(parts) == total and parts[:12] == sorted(parts[:12], reverse=True)
-    assert total < describe("gpt-117m", "--seq", 128, "--device", "ref")["arena_bytes"] * 1.001
+    assert len(parts) == 13 and parts[:12] == sorted(parts[:12], reverse=True)
+    assert any(part % 64 for part in parts[:12]) == (words == ODD)
+    assert sum(-(-part // 64) * 64 for part in parts) == total
+    assert total < describe(*words.split(), "--device", "ref")["arena_bytes"] * 1.001
     assert 0 <= below < 5
 
 

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The choices of a program against all there are: a backend whose costs are random numbers, on chains and
- * on networks with side paths, where trying everything tells what the least cost is.
+ * on networks with side paths, where trying everything tells what the least cost is. Then backends that
+ * offer just what a table says, for what is special: copies, sums, groups that are refused.
  */
 #include <stdlib.h>
 
 #include "engine/kit.h"
 #include "engine/program.h"
 #include "engine/rng.h"
+#include "engine/tensor.h"
 #include "unit/test.h"
 
 #define NODES  7
@@ -153,6 +155,23 @@ static struct jm_graph *graph_of(const struct world *w)
 	return g;
 }
 
+/* Every tensor lies as those who read and write it were told. */
+static void check_layouts(const struct jm_program *p)
+{
+	for (int i = 0; i < p->n_units; i++)
+		for (int k = 0; k < p->unit[i]->group.n_nodes; k++) {
+			const struct jm_node *n = p->unit[i]->group.node[k];
+			const struct jm_choice *c = &p->unit[i]->choice;
+
+			for (int j = 0; j < n->n_in; j++)
+				assert_true(!n->in[j] || n->in[j]->is_virtual ||
+					    jm_layout_equal(&n->in[j]->layout, &c->in[k][j]));
+			for (int j = 0; j < n->n_out; j++)
+				assert_true(!n->out[j] ||
+					    jm_layout_equal(&n->out[j]->layout, &c->out[k][j]));
+		}
+}
+
 /* Returns how many times the greedy way costs more. */
 static int compare(bool side_paths)
 {
@@ -181,6 +200,7 @@ static int compare(bool side_paths)
 		least = least_cost(&w, lies, 0, false);
 		greedy = least_cost(&w, lies, 0, true);
 		assert_near(planned_cost(p), least, 1e-9);
+		check_layouts(p);
 		assert_true(greedy > least - 1e-9);
 		worse += greedy > least + 1e-9;
 		assert_true(fake.asked < 20 * NODES);
@@ -205,11 +225,225 @@ static void least_with_side_paths(void **unused)
 	assert_true(compare(true) > ROUNDS / 4);
 }
 
+/* ---- offers from a table ------------------------------------------------------------------------------- */
+
+/* Layouts by number. A table ends where nothing takes time. */
+struct offer {
+	enum jm_op op; /* of the first node */
+	int n_nodes;
+	double seconds;
+	int in, weight, out; /* first operand, second, result of the first node */
+	int last;	     /* result of the second node */
+	bool adds;	     /* to be added to what is there, and only then */
+	bool if_plain;	     /* refused where the first operand lies otherwise */
+};
+
+#define OFFER(of, n, s, ...)                                                                       \
+	{                                                                                          \
+		.op = JM_OP_##of, .n_nodes = (n), .seconds = (s), __VA_ARGS__                      \
+	}
+
+static int table_select(
+	void *dev, const struct jm_group *group, struct jm_choice *choice, struct jm_err *err)
+{
+	const struct jm_node *n = group->node[0];
+	int count = 0;
+
+	(void)err;
+	if (n->op == JM_OP_CAST) {
+		choice->in[0][0] = n->in[0]->layout;
+		choice->out[0][0] = n->out[0]->layout;
+		return 1;
+	}
+	for (const struct offer *o = dev; o->n_nodes; o++) {
+		if (o->op != n->op || o->n_nodes != group->n_nodes || o->adds != !!n->accumulate ||
+			(o->if_plain && layout_number(&n->in[0]->layout)))
+			continue;
+		choice[count].in[0][0] = layouts[o->in];
+		choice[count].in[0][1] = layouts[o->weight];
+		choice[count].out[0][0] = choice[count].in[1][0] = layouts[o->out];
+		choice[count].out[1][0] = layouts[o->last];
+		choice[count++].seconds = o->seconds;
+	}
+	return count;
+}
+
+struct table_case {
+	struct jm_backend backend;
+	struct jm_device device;
+	void *ref_dev;
+	struct jm_graph *g;
+	struct jm_program *p;
+	struct jm_tensor *x, *w; /* 512 bytes each in f32, of which a reorder takes a second */
+};
+
+static void table_open(struct table_case *c, enum jm_dtype precision)
+{
+	struct jm_err err = JM_ERR_INIT;
+
+	*c = (struct table_case){.backend = jm_backend_ref};
+	assert_ok(jm_device_open("ref", 0, &c->device, &err), err);
+	c->ref_dev = c->device.dev;
+	c->backend.select = table_select;
+	c->device.backend = &c->backend;
+	c->device.props.peak_bytes = 2 * 8 * 16 * 4;
+	c->g = jm_graph_new(precision);
+	c->x = jm_graph_input(c->g, "x", precision, 2, DIMS(8, 16));
+	c->w = jm_graph_input(c->g, "w", precision, 2, DIMS(16, 16));
+}
+
+static void table_plan(struct table_case *c, struct offer *offers)
+{
+	struct jm_err err = JM_ERR_INIT;
+
+	assert_int_equal(c->g->err.code, 0);
+	c->device.dev = offers;
+	assert_ok(jm_program_plan(c->g, &c->device, &c->p, &err), err);
+	check_layouts(c->p);
+}
+
+static void table_close(struct table_case *c)
+{
+	jm_program_free(c->p);
+	jm_graph_free(c->g);
+	c->device.backend = &jm_backend_ref;
+	c->device.dev = c->ref_dev;
+	jm_device_close(&c->device);
+}
+
+static int count_units(const struct jm_program *p, enum jm_op op, int n_nodes)
+{
+	int n = 0;
+
+	for (int i = 0; i < p->n_units; i++)
+		n += p->unit[i]->group.node[0]->op == op && p->unit[i]->group.n_nodes == n_nodes;
+	return n;
+}
+
+/* A second node that adds the ReLU of x to t. */
+static void add_relu(struct table_case *c, struct jm_tensor *t)
+{
+	jm_graph_node(c->g, JM_OP_RELU, OPS(c->x), &t)->accumulate = 1;
+}
+
+static void given_layouts_stay(void **unused)
+{
+	struct offer offers[] = {OFFER(RELU, 1, 0.6), OFFER(RELU, 1, 0.5, .in = 1), {0}};
+	struct table_case c;
+	struct jm_tensor *t;
+
+	(void)unused;
+	table_open(&c, JM_F32);
+	t = jm_graph_tensor(c.g, JM_CLASS_ACT, JM_F32, 2, c.x->dim, "turned");
+	t->layout = layouts[1];
+	jm_graph_node(c.g, JM_OP_CAST, OPS(c.x), &t);
+	jm_graph_relu(c.g, t);
+	table_plan(&c, offers);
+	assert_int_equal(layout_number(&t->layout), 1);
+	assert_int_equal(count_units(c.p, JM_OP_CAST, 1), 1);
+	table_close(&c);
+}
+
+/* The first reader of a parameter's copy has it made as it likes, for nothing. */
+static void copies_are_open(void **unused)
+{
+	struct offer offers[] = {OFFER(LINEAR, 1, 0.5), OFFER(LINEAR, 1, 0.1, .weight = 1), {0}};
+	struct table_case c;
+	struct jm_tensor *w;
+
+	(void)unused;
+	table_open(&c, JM_BF16);
+	w = jm_graph_matrix(c.g, "weight", JM_INIT_OWN, 16, 16);
+	jm_graph_linear(c.g, c.x, w, NULL);
+	table_plan(&c, offers);
+	assert_int_equal(layout_number(&jm_graph_cell(c.g, w)->copy->layout), 1);
+	assert_int_equal(count_units(c.p, JM_OP_CAST, 1), 1);
+	table_close(&c);
+}
+
+static void refusals_cost(void **unused)
+{
+	struct offer offers[] = {OFFER(RELU, 1, 1), OFFER(RELU, 1, 0.5, .out = 1),
+		OFFER(LINEAR, 2, 2, .if_plain = true), OFFER(LINEAR, 1, 3),
+		OFFER(LINEAR, 1, 3, .in = 1), OFFER(GELU, 1, 3), {0}};
+	struct table_case c;
+	struct jm_tensor *y;
+
+	(void)unused;
+	table_open(&c, JM_F32);
+	y = jm_graph_linear(c.g, jm_graph_relu(c.g, c.x), c.w, NULL);
+	jm_graph_gelu(c.g, y);
+	table_plan(&c, offers);
+	assert_int_equal(count_units(c.p, JM_OP_LINEAR, 2), 1);
+	assert_true(y->is_virtual);
+	table_close(&c);
+}
+
+/* 1.5 s of it: three times the bytes of the sum. */
+static void adds_cost(void **unused)
+{
+	struct offer offers[] = {OFFER(RELU, 1, 1), OFFER(RELU, 1, 1.5, .out = 1),
+		OFFER(RELU, 1, 1, .out = 1, .adds = true), OFFER(ADD, 1, 0.1), {0}};
+	struct table_case c;
+
+	(void)unused;
+	table_open(&c, JM_F32);
+	add_relu(&c, jm_graph_relu(c.g, c.x));
+	table_plan(&c, offers);
+	assert_int_equal(count_units(c.p, JM_OP_ADD, 1), 0);
+	table_close(&c);
+}
+
+/* Of a group whose first node adds, the second's result is as new as any. */
+static void sums_are_of_one_node(void **unused)
+{
+	struct offer offers[] = {OFFER(RELU, 1, 1), OFFER(RELU, 1, 0.2, .in = 1),
+		OFFER(LINEAR, 2, 0.5, .last = 1, .adds = true), {0}};
+	struct table_case c;
+	struct jm_tensor *y, *z;
+
+	(void)unused;
+	table_open(&c, JM_F32);
+	y = jm_graph_relu(c.g, c.x);
+	z = jm_graph_tensor(c.g, JM_CLASS_ACT, JM_F32, 2, y->dim, "z");
+	jm_graph_node(c.g, JM_OP_LINEAR, OPS(c.x, c.w), &y)->accumulate = 1;
+	jm_graph_node(c.g, JM_OP_GELU, &y, &z);
+	jm_graph_relu(c.g, z);
+	table_plan(&c, offers);
+	assert_int_equal(count_units(c.p, JM_OP_LINEAR, 2), 1);
+	assert_int_equal(count_units(c.p, JM_OP_CAST, 1), 0);
+	table_close(&c);
+}
+
+/* What wrote the sum first knows nothing of a layout that a later add likes better. */
+static void sums_stay_where_they_are(void **unused)
+{
+	struct offer offers[] = {
+		OFFER(RELU, 1, 1), OFFER(ADD, 1, 0.1, .out = 1), OFFER(ADD, 1, 0.5), {0}};
+	struct table_case c;
+	struct jm_tensor *t;
+
+	(void)unused;
+	table_open(&c, JM_F32);
+	t = jm_graph_relu(c.g, c.x);
+	add_relu(&c, t);
+	table_plan(&c, offers);
+	assert_int_equal(count_units(c.p, JM_OP_ADD, 1), 1);
+	assert_int_equal(layout_number(&t->layout), 0);
+	table_close(&c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(least_along_chains),
 		cmocka_unit_test(least_with_side_paths),
+		cmocka_unit_test(given_layouts_stay),
+		cmocka_unit_test(copies_are_open),
+		cmocka_unit_test(refusals_cost),
+		cmocka_unit_test(adds_cost),
+		cmocka_unit_test(sums_are_of_one_node),
+		cmocka_unit_test(sums_stay_where_they_are),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
