@@ -178,9 +178,8 @@ void jm_orphans_end(struct jm_orphans *o, bool kill)
 		each_orphan(o, end_child, KILLED_NS);
 		if (o->n_left)
 			jm_log(o->ctx, JM_WARNING,
-				"%d processes that a stopped case left behind are still there, "
-				"process %d first.",
-				o->n_left, (int)o->first_left);
+				"What a stopped case left behind is still there: process %d%s.",
+				(int)o->first_left, o->n_left > 1 ? " and others" : "");
 	}
 	each_child(o, reap_new);
 	prctl(PR_SET_CHILD_SUBREAPER, o->was, 0, 0, 0);
