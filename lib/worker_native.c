@@ -191,10 +191,12 @@ static int verify(struct jm__worker *w, struct native *n, struct jm_err *err)
 		return phase;
 	rc = n->workload->verify(n->state, &why);
 	jm__worker_end(w, phase);
-	jm_record_set(w->record, "verified", json_boolean(!rc));
+	jm_record_set(w->record, "verified", rc > 0 ? NULL : json_boolean(!rc));
 	if (!rc)
 		return 0;
 	jm_record_set(w->record, "verify_reason", json_string(why.text));
+	if (rc > 0)
+		return 0;
 	return jm_err_set(err, rc, "The result of the work is not right: %s", why.text);
 }
 

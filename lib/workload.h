@@ -44,7 +44,8 @@ struct jm_workload {
 	int (*setup)(struct jm_work *work, void **ret_state, struct jm_err *err);
 	int (*step)(
 		void *state, struct jm_step *ret, struct jm_err *err); /* returns when it is done */
-	/* Was the work right? 0: yes. An error says what was wrong. Called after the last step. */
+	/* Was the work right? 0: yes. An error says what was wrong. Above 0: nobody can tell, and err says
+	 * why. Called after the last step. */
 	int (*verify)(void *state, struct jm_err *err);
 	void (*teardown)(void *state); /* takes NULL */
 };

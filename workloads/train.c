@@ -191,6 +191,9 @@ static void keep_scale(struct train *s)
 				"last", c->scale, "steps_skipped", (json_int_t)c->skipped));
 }
 
+#define CANNOT_TELL 1
+#define FEW_STEPS   20 /* steps: deep networks may rise before they fall */
+
 /* The first batch again: its loss must have fallen. Of images that are new each time nothing can be learned. */
 static int train_verify(void *state, struct jm_err *err)
 {
@@ -203,14 +206,20 @@ static int train_verify(void *state, struct jm_err *err)
 	keep_profile(s);
 	keep_scale(s);
 	code = run(s, 0, &again, err);
-	if (code || (s->supply.image && s->supply.fresh))
+	if (code)
 		return code;
-	if (!(again < s->loss_first))
-		return jm_err_set(err, JM_ERANGE,
-			"The loss of the first batch has not fallen in %ld steps: %g then, %g now; "
-			"give a smaller --lr.",
-			s->steps, s->loss_first, again);
-	return 0;
+	if (s->supply.image && s->supply.fresh) {
+		jm_err_set(
+			err, JM_ERANGE, "Of images that are new in each step nothing is learned.");
+		return CANNOT_TELL;
+	}
+	if (again < s->loss_first)
+		return 0;
+	code = jm_err_set(err, JM_ERANGE,
+		"The loss of the first batch has not fallen in %ld steps: %g then, %g now; give "
+		"more steps or a smaller --lr.",
+		s->steps, s->loss_first, again);
+	return s->steps < FEW_STEPS && isfinite(again) ? CANNOT_TELL : code;
 }
 
 const struct jm_workload jm_workload_train = {

@@ -174,6 +174,17 @@ def test_optimizers_and_schedules_learn(tmp_path, text, how):
     assert r["verified"] is True and r["loss_last"] < r["loss_first"]
 
 
+def test_a_loss_that_rises_is_judged_after_enough_steps(tmp_path, text):
+    """A few steps prove nothing: deep networks may rise first. Then it is a failure."""
+    wild = {"lr": 3, "warmup": 0}
+    done, r = train(tmp_path, text, steps=3, **wild)
+    assert done.returncode == 0 and r["status"] == "ok", done.stderr
+    assert r["verified"] is None and "not fallen in 3 steps" in r["verify_reason"]
+    done, r = train(tmp_path, text, steps=20, **wild)
+    assert done.returncode == 1 and r["status"] == "failed" and r["verified"] is False
+    assert "not fallen in 20 steps" in r["reason"] and "--lr" in r["reason"]
+
+
 def described(node, schema, path="record"):
     """Every key of what train adds must be in the schema, with a description or a unit in its name."""
     if "$ref" in schema:
@@ -301,6 +312,7 @@ def test_images(tmp_path, images):
     assert done.returncode == 0, done.stderr
     r = json.loads(file.read_text())
     assert r["unit"] == "image" and r["items"] == 16 and images in r["detail"].replace("made ", "")
+    assert r["verified"] is (True if images == "once" else None)
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd"])
