@@ -106,17 +106,21 @@ static int add_knobs(struct jm_group *g, const json_t *record, struct jm_err *er
 	return rc;
 }
 
-static bool same_command(const json_t *a, const json_t *b)
+static bool same(const json_t *a, const json_t *b)
 {
-	json_t *x = json_object_get(a, "command"), *y = json_object_get(b, "command");
-
-	return x && y ? json_equal(x, y) : !x == !y;
+	return a && b ? json_equal((json_t *)a, (json_t *)b) : !a == !b;
 }
 
-/* Another command is other work, not a point on an axis. */
+static bool same_parameter(const json_t *a, const json_t *b, const char *name)
+{
+	return same(jm_dim_parameter(a, name), jm_dim_parameter(b, name));
+}
+
+/* Another command or model is other work, not a point on an axis. */
 static bool same_work(const json_t *a, const json_t *b)
 {
-	return same_command(a, b) &&
+	return same(json_object_get(a, "command"), json_object_get(b, "command")) &&
+	       same_parameter(a, b, "model") && same_parameter(a, b, "response") &&
 	       !strcmp(jm_json_text(a, "workload"), jm_json_text(b, "workload")) &&
 	       !strcmp(jm_json_text(a, "device"), jm_json_text(b, "device")) &&
 	       !strcmp(jm_json_text(a, "unit"), jm_json_text(b, "unit"));

@@ -311,7 +311,8 @@ static void title_differences(
 			differs = differs && strcmp(said[i], key) != 0;
 		if (!differs || is_dim(g, key) || json_is_object(value))
 			continue;
-		word = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+		word = json_is_string(value) ? strdup(json_string_value(value))
+					     : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
 		join(s->title, sizeof(s->title), ", ", key);
 		join(s->title, sizeof(s->title), "=", word ? word : "");
 		free(word);

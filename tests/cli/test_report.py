@@ -297,6 +297,18 @@ def test_two_commands_are_two_series(tmp_path):
     assert text.startswith("train small") and "train large" in text and "command=" not in text
 
 
+def test_two_models_are_two_series(tmp_path):
+    """Images/s of one network and of another are no settings to choose from."""
+    rows = records("h200x4")[:4]
+    for i, r in enumerate(rows):
+        r.update(workload="train", settings=[])
+        r["case"]["parameters"] = {"workload": "train", "settings": {},
+                                   "options": {"model": "resnet50" if i < 2 else "vit-l16", "batch": 4 + i % 2}}
+    doc = summary(write(tmp_path, rows))
+    assert [s["title"].split(" on ")[0] for s in doc["series"]] == ["train resnet50", "train vit-l16"]
+    assert [d["name"] for d in doc["dimensions"]] == ["batch"]
+
+
 def test_measurement_of_a_command(tmp_path):
     r = records("h200x4")[0]
     for key in ("workload", "unit", "items", "throughput", "throughput_per_device", "case", "settings",
