@@ -12,13 +12,13 @@
 #include "rng.h"
 #include "tensor.h"
 
-/* Two uniform values below 1 in size from one counter. */
+/* Two uniform values below 1 in size from one counter: odd multiples of 2^-24, which f32 holds. */
 static void uniform_pair(uint64_t seed, uint64_t counter, float *ret)
 {
 	uint64_t bits = jm_rng(seed, counter);
 
-	ret[0] = ((float)(bits >> 40) + 0.5f) * 0x1p-23f - 1;
-	ret[1] = ((float)(bits & 0xffffff) + 0.5f) * 0x1p-23f - 1;
+	ret[0] = (float)(((double)(bits >> 40) + 0.5) * 0x1p-23 - 1);
+	ret[1] = (float)(((double)(bits & 0xffffff) + 0.5) * 0x1p-23 - 1);
 }
 
 /* Two normal values from one counter (Box and Muller, 1958). */

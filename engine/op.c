@@ -165,14 +165,17 @@ static double bytes_embed(const struct jm_node *n)
 	return (double)n->in[0]->bytes + (n->in[2] ? 3 : 2) * (double)n->out[0]->bytes;
 }
 
-/* What adds to a table of gradients touches the rows it has something for; what makes one writes all. */
+/* What adds to a table of gradients touches at most a row for each id; what makes one writes all. */
 static double bytes_embed_grad(const struct jm_node *n)
 {
-	double touched = (double)(jm_tensor_count(n->in[0]) * jm_tensor_width(n->out[0]) * 4);
+	const struct jm_tensor *table = n->out[0];
+	double rows_touched = (double)jm_tensor_count(n->in[0]), all = moved(table);
+	double touched =
+		rows_touched * (double)jm_tensor_width(table) * (double)jm_dtype_bytes(table->type);
 
-	if (!(n->accumulate & 1))
+	if (!(n->accumulate & 1) || touched > all)
 		return bytes_moved(n);
-	return bytes_moved(n) + 2 * (touched - moved(n->out[0]));
+	return bytes_moved(n) + 2 * (touched - all);
 }
 
 void jm_node_cost(struct jm_node *n)

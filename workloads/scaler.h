@@ -9,7 +9,7 @@
 #include "joulemark.h"
 
 #define JM_SCALER_START	   65536.0
-#define JM_SCALER_MOST	   0x1p126 /* whose inverse is still a normal f32 */
+#define JM_SCALER_MOST	   0x1p100 /* 1/S times a clip factor down to 2^-26 is a normal f32 */
 #define JM_SCALER_INTERVAL 2000	   /* good steps in a row, after which it doubles */
 #define JM_SCALER_IN_A_ROW 20	   /* bad steps that are no longer the scale's fault */
 

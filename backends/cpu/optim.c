@@ -23,6 +23,16 @@ static size_t norm_scratch(int64_t n)
 	return (size_t)((n + BLOCK - 1) / BLOCK) * sizeof(double);
 }
 
+/* In f64 throughout: numbers that f32 cannot square. */
+static double sum_large_squares(const float *x, int64_t n)
+{
+	double sum = 0;
+
+	for (int64_t i = 0; i < n; i++)
+		sum += (double)x[i] * (double)x[i];
+	return sum;
+}
+
 /* f32 sums of RUN squares, then f64: every addition of f32 is one of at most RUN / 16 of its lane. */
 static double sum_squares(const float *x, int64_t n)
 {
@@ -34,7 +44,7 @@ static double sum_squares(const float *x, int64_t n)
 #pragma omp simd reduction(+ : part)
 		for (int64_t j = 0; j < m; j++)
 			part += x[i + j] * x[i + j];
-		sum += (double)part;
+		sum += isfinite(part) ? (double)part : sum_large_squares(x + i, m);
 	}
 	return sum;
 }
@@ -147,13 +157,12 @@ static void apply_sixteen(
 static void apply_range(
 	const struct cpu_update *u, int64_t from, int64_t to, float clip, double decay)
 {
-	struct piece x = {to - from, u->g + from, u->p + from, u->m + from,
-		u->rule == CPU_SGD ? NULL : u->v + from, clip, decay};
-
-	if (u->bf16)
+	if (u->bf16) { /* u->p + from would be counted in floats */
 		apply_sixteen(u, from, to, clip, decay);
-	else
-		apply(u, &x);
+		return;
+	}
+	apply(u, &(struct piece){to - from, u->g + from, u->p + from, u->m + from,
+			 u->rule == CPU_SGD ? NULL : u->v + from, clip, decay});
 }
 
 /* By how much the gradient shrinks; negative: the norm is not finite, nothing may change. */

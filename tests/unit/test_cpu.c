@@ -346,6 +346,46 @@ static void losses(void **unused)
 	free(x), free(dx);
 }
 
+/* ---- the norm of all gradients ----------------------------------------------------------------------------- */
+
+static double norm_of(const struct cpu_optims *set, const float *x, int64_t n)
+{
+	double *scratch = scratch_new(set->norm_scratch(n));
+	float y;
+
+	set->norm(x, n, &y, false, scratch, THREADS);
+	free(scratch);
+	return (double)y;
+}
+
+/* A few hundred in the middle are so large that f32 cannot hold their squares, or are none at all. */
+static void gradient_norm(void **unused)
+{
+	enum { N = 200003, AT = 70001, LARGE = 700 };
+	const struct cpu_kernels *set;
+	float *x = normal(N, 1);
+	double plain = 0, large = 0;
+
+	(void)unused;
+	for (size_t i = 0; i < N; i++)
+		plain += (double)x[i] * (double)x[i];
+	for (int s = 0; (set = cpu_kernels_get(s)); s++)
+		near(norm_of(set->optims, x, N), sqrt(plain), 1e-6 * sqrt(plain));
+	for (size_t i = AT; i < AT + LARGE; i++) {
+		x[i] *= 1e25f;
+		large += (double)x[i] * (double)x[i];
+	}
+	for (int s = 0; (set = cpu_kernels_get(s)); s++)
+		near(norm_of(set->optims, x, N), sqrt(large), 1e-6 * sqrt(large));
+	for (int s = 0; (set = cpu_kernels_get(s)); s++) {
+		x[AT + 5] = INFINITY;
+		assert_false(isfinite(norm_of(set->optims, x, N)));
+		x[AT + 5] = NAN;
+		assert_false(isfinite(norm_of(set->optims, x, N)));
+	}
+	free(x);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -354,6 +394,7 @@ int main(void)
 		cmocka_unit_test(attention),
 		cmocka_unit_test(norms),
 		cmocka_unit_test(losses),
+		cmocka_unit_test(gradient_norm),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

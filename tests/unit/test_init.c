@@ -99,6 +99,32 @@ static void test_moments(void **state)
 		try_rule(&rules[i]);
 }
 
+/* Where the bound is one half (6 / (12 + 12) is its square): odd multiples of 2^-25, none at the bound. */
+static void test_uniform_grid(void **state)
+{
+	enum { SIDE = 12 };
+	struct jm_err err = JM_ERR_INIT;
+	float value[SIDE * SIDE];
+	struct jm_tensor *w;
+	struct kit k;
+
+	(void)state;
+	kit_init(&k, "ref", JM_F32);
+	w = jm_graph_matrix(k.graph, "w", JM_INIT_XAVIER_UNIFORM, SIDE, SIDE);
+	jm_graph_linear(k.graph, jm_graph_input(k.graph, "x", JM_F32, 2, DIMS(1, SIDE)), w, NULL);
+	assert_ok(jm_program_plan(k.graph, &k.device, &k.program, &err), err);
+	assert_ok(jm_program_build(k.program, &err), err);
+	assert_ok(jm_program_init(k.program, 11, &err), err);
+	assert_ok(jm_program_read(k.program, w, value, &err), err);
+	for (int i = 0; i < SIDE * SIDE; i++) {
+		double steps = (double)value[i] * 0x1p25;
+
+		if (fabs(steps) >= 0x1p24 || fabs(fmod(steps, 2)) != 1)
+			fail_msg("%.9g is %.1f steps", (double)value[i], steps);
+	}
+	kit_done(&k);
+}
+
 static void test_names(void **state)
 {
 	(void)state;
@@ -205,6 +231,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_moments),
+		cmocka_unit_test(test_uniform_grid),
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_models),
 		cmocka_unit_test(test_replaced),

@@ -9,6 +9,7 @@
 #include "engine/device.h"
 #include "engine/kit.h"
 #include "engine/model.h"
+#include "engine/op.h"
 #include "unit/test.h"
 
 #define STEPS 3
@@ -306,6 +307,27 @@ static void memory_is_planned(void **unused)
 	jm_device_close(&d);
 }
 
+/* Two rows of three ids: a table of four rows is touched once at most, of a hundred rows six are. */
+static void bytes_of_gradients_of_tables(void **unused)
+{
+	struct jm_tensor ids = {.type = JM_I32, .rank = 2, .dim = {2, 3}, .bytes = 24};
+	struct jm_tensor dy = {.type = JM_F64, .rank = 3, .dim = {2, 3, 5}, .bytes = 240};
+	struct jm_tensor table = {.type = JM_F64, .rank = 2, .dim = {4, 5}, .bytes = 160};
+	struct jm_node n = {
+		.op = JM_OP_EMBED_GRAD, .n_in = 2, .n_out = 2, .in = {&ids, &dy}, .out = {&table}};
+
+	(void)unused;
+	jm_node_cost(&n);
+	assert_near(n.bytes, 24 + 240 + 160, 0);
+	n.accumulate = 1;
+	jm_node_cost(&n);
+	assert_near(n.bytes, 24 + 240 + 2 * 160, 0);
+	table.dim[0] = 100;
+	table.bytes = 4000;
+	jm_node_cost(&n);
+	assert_near(n.bytes, 24 + 240 + 2 * 6 * 5 * 8, 0);
+}
+
 static void too_large_is_said(void **unused)
 {
 	struct jm_err err = JM_ERR_INIT;
@@ -428,6 +450,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(odd_layouts_and_no_sums),
 		cmocka_unit_test(memory_is_planned),
+		cmocka_unit_test(bytes_of_gradients_of_tables),
 		cmocka_unit_test(too_large_is_said),
 		cmocka_unit_test(devices_that_cannot_be),
 		cmocka_unit_test(presets_as_published),

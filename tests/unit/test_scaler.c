@@ -14,7 +14,7 @@ static struct jm_scaler parse(const char *text)
 
 static void test_parse(void **state)
 {
-	static const char *const wrong[] = {"", "0", "-1", "0.5", "1x", "nan", "1e39",
+	static const char *const wrong[] = {"", "0", "-1", "0.5", "1x", "nan", "0x1p101",
 		"dynamic:", "dynamic:0", "dynamic:x", "dynamics", "dynamic 5"};
 	struct jm_scaler s = parse("512");
 
@@ -72,15 +72,15 @@ static void test_patience(void **state)
 	assert_true(jm_scaler_forgives(&s));
 }
 
-/* It must stay a number whose inverse is one. */
+/* Its inverse must stay a normal number, even times the factor that clips. */
 static void test_bound(void **state)
 {
-	struct jm_scaler s = parse("dynamic:0x1p126");
+	struct jm_scaler s = parse("dynamic:0x1p100");
 
 	(void)state;
 	for (int i = 0; i < 3 * 2000; i++)
 		jm_scaler_step(&s, true);
-	assert_true(s.scale == 0x1p126);
+	assert_true(s.scale == 0x1p100);
 }
 
 int main(void)
