@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from jm import BIN, jm, sentence
+from jm import BIN, jm
 
 SEND = """
 import os, socket, sys, time

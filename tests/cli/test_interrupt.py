@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""run: what Ctrl-C, SIGTERM and a hangup end, and what they leave."""
+import os
+import signal
+import subprocess
+import time
+
+from jm import BIN, jm
+from runs import COMMAND, records
+
+
+def test_interrupt(tmp_path):
+    store = tmp_path / "s.db"
+    args = [BIN, *COMMAND, "--repeat", "50", "--store", str(store), "--", "sleep", "0.2"]
+    child = subprocess.Popen(args, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    line = child.stderr.readline()
+    assert "[ 1/50]" in line, line
+    os.kill(child.pid, signal.SIGINT)
+    began = time.monotonic()
+    rest = child.communicate(timeout=20)[1]
+    assert child.returncode == 130 and time.monotonic() - began < 3
+    assert "--resume" in rest
+    assert 1 <= len(records(store)) < 10
+    assert all(r["status"] == "ok" for r in records(store))
+
+
+def test_interrupt_while_a_case_is_being_stopped(tmp_path):
+    store = tmp_path / "s.db"
+    child = subprocess.Popen([BIN, *COMMAND, "--repeat", "3", "--timeout", "300ms", "--store", str(store),
+                              "--", "sh", "-c", "trap '' TERM INT; sleep 30; sleep 30"],
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(1.5)  # stopped for its time, but it does not listen
+    os.kill(child.pid, signal.SIGINT)
+    assert child.wait(timeout=4) == 130
+    assert not records(store)
+
+
+def test_nohup(tmp_path):
+    child = subprocess.Popen([BIN, *COMMAND, "--", "sleep", "1.5"], stdout=subprocess.DEVNULL,
+                             stderr=subprocess.DEVNULL,
+                             preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    time.sleep(0.7)
+    os.kill(child.pid, signal.SIGHUP)
+    assert child.wait(timeout=20) == 0
+
+
+def test_second_interrupt_does_not_wait(tmp_path):
+    ready = tmp_path / "ready"
+    script = f"trap '' TERM INT; touch {ready}; sleep 30; sleep 30"
+    child = subprocess.Popen([BIN, *COMMAND, "--", "sh", "-c", script], stdout=subprocess.DEVNULL,
+                             stderr=subprocess.DEVNULL)
+    end = time.monotonic() + 20
+    while not ready.exists() and time.monotonic() < end:
+        time.sleep(0.01)
+    os.kill(child.pid, signal.SIGINT)
+    time.sleep(0.3)
+    assert child.poll() is None
+    os.kill(child.pid, signal.SIGINT)
+    began = time.monotonic()
+    assert child.wait(timeout=20) == 130 and time.monotonic() - began < 3
+
+
+def test_interrupt_restores_the_knobs(tmp_path):
+    before = jm("get", "--control", "sim:h100x4").stdout
+    args = ["run", "sim", "--device", "sim:h100x4", "--real-time"]
+    child = subprocess.Popen([BIN, *args, "--set", "gpu.power=300W", "--repeat", "60",
+                              "--seconds", "500ms", "--warmup", "0"],
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    end = time.monotonic() + 20
+    while jm("get", "--control", "sim:h100x4").stdout == before and time.monotonic() < end:
+        time.sleep(0.02)
+    assert jm("get", "--control", "sim:h100x4").stdout != before
+    os.kill(child.pid, signal.SIGTERM)
+    assert child.wait(timeout=20) == 143
+    assert jm("get", "--control", "sim:h100x4").stdout == before

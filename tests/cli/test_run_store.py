@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""run: stores and files when things are bad: full, foreign, damaged, of another, nowhere."""
+import os
+import signal
+import sqlite3
+import subprocess
+import time
+
+import pytest
+
+from jm import BIN, FAILURE, USAGE, jm, sentence
+from runs import COMMAND, NULL, comparable, limit_files, query, records, sweep
+
+
+def test_full_disk_loses_nothing(tmp_path):
+    whole, store = tmp_path / "whole.db", tmp_path / "s.db"
+    assert sweep(whole).returncode == 0
+    done = sweep(store, preexec_fn=limit_files(400_000))
+    text = sentence(done, FAILURE)
+    assert "what was finished before is safe" in text
+    kept = len(records(store))
+    assert 0 < kept < 12
+    assert sweep(store).returncode == 0
+    assert [comparable(r) for r in records(store)] == [comparable(r) for r in records(whole)]
+    assert query(store, "SELECT sum(attempt) FROM records")[0][0] <= 13
+
+
+def test_full_disk_leaves_the_old_json(tmp_path):
+    path = tmp_path / "r.json"
+    path.write_text("[1]\n")
+    text = sentence(jm(*NULL, "--json", path, preexec_fn=limit_files(1000)), FAILURE)
+    assert str(path) in text and path.read_text() == "[1]\n"
+    assert os.listdir(tmp_path) == ["r.json"]
+
+
+def test_full_file_system(tmp_path):
+    """The same on a real file system without room; only root may mount one."""
+    whole, mount = tmp_path / "whole.db", tmp_path / "small"
+    mount.mkdir()
+    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=500k", "none", mount],
+                                      capture_output=True, check=False).returncode:
+        pytest.skip("no right to mount a small file system")
+    try:
+        store, ballast = mount / "s.db", mount / "ballast"
+        assert sweep(whole).returncode == 0
+        ballast.write_bytes(b"x" * 150_000)
+        text = sentence(sweep(store), FAILURE)
+        assert "what was finished before is safe" in text
+        kept = len(records(store))
+        assert 0 < kept < 12
+        ballast.unlink()
+        done = sweep(store)
+        if done.returncode:  # still too small: more room
+            subprocess.run(["mount", "-o", "remount,size=4m", mount], check=True)
+            done = sweep(store)
+        assert done.returncode == 0, done.stderr
+        assert [comparable(r) for r in records(store)] == [comparable(r) for r in records(whole)]
+    finally:
+        subprocess.run(["umount", mount], check=False)
+
+
+def test_closed_descriptors(tmp_path):
+    """What is printed goes nowhere, above all not into the store."""
+    store = tmp_path / "s.db"
+    script = f'exec "{BIN}" "$@" --store "{store}" <&- >&- 2>&-'
+    done = subprocess.run(["sh", "-c", script, "sh", "run", "null", "--source", "null", "--steps", "1",
+                           "--step-time", "1ms", "--warmup", "0", "--repeat", "100"], timeout=60, check=False)
+    assert done.returncode == FAILURE  # for the table could not be printed
+    assert len(records(store)) == 100 and query(store, "PRAGMA integrity_check") == [("ok",)]
+
+
+def test_one_writer(tmp_path):
+    store = tmp_path / "s.db"
+    child = subprocess.Popen([BIN, *COMMAND, "--store", str(store), "--", "sleep", "30"],
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        end = time.monotonic() + 20
+        while not store.exists() and time.monotonic() < end:
+            time.sleep(0.01)
+        time.sleep(0.2)
+        assert "Another joulemark" in sentence(jm(*NULL, "--store", store), FAILURE)
+    finally:
+        os.kill(child.pid, signal.SIGINT)
+        child.wait(timeout=20)
+
+
+def make_newer(path):
+    assert jm(*NULL, "--store", path).returncode == 0
+    query(path, "PRAGMA user_version = 99")
+
+
+def make_foreign(path):
+    db = sqlite3.connect(path)
+    db.execute("CREATE TABLE mine (x)")
+    db.commit()
+    db.close()
+
+
+def make_damaged(path):
+    assert jm(*NULL, "--store", path).returncode == 0
+    with open(path, "r+b") as f:
+        f.seek(4096)
+        f.write(b"\xa5" * 8192)
+
+
+@pytest.mark.parametrize("make, words", [
+    (make_newer, "newer joulemark"),
+    (make_foreign, "not a store of joulemark"),
+    (make_damaged, "is damaged"),
+    (lambda path: path.write_text("my notes\n"), "not a store of joulemark"),
+    (lambda path: path.mkdir(), "give another file"),
+])
+def test_bad_store_is_left_alone(tmp_path, make, words):
+    store = tmp_path / "s.db"
+    make(store)
+    before = store.read_bytes() if store.is_file() else None
+    assert words in sentence(jm(*NULL, "--store", store), FAILURE)
+    if before is not None:
+        assert store.read_bytes() == before
+
+
+def test_unwritable_places():
+    assert "/nowhere/s.db" in sentence(jm(*NULL, "--store", "/nowhere/s.db"), FAILURE)
+    assert "directory" in sentence(jm(*NULL, "--json", "/tmp"), FAILURE)
+    assert "/nowhere/r.json" in sentence(jm(*NULL, "--json", "/nowhere/r.json"), FAILURE)
+
+
+def test_wrong_usage_makes_no_files(tmp_path):
+    store, record = tmp_path / "s.db", tmp_path / "r.json"
+    for args in (["run", "nul"], ["run", "null", "--step-tim", "1s"], ["run"]):
+        sentence(jm(*args, "--store", store, "--json", record), USAGE)
+        assert not store.exists() and not record.exists()
