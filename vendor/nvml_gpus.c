@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LIST_MAX 4096
+
 static void describe(struct jm_nvml *nvml, struct jm_nvml_gpu *g)
 {
 	struct jm_nvml_pci pci = {0};
@@ -137,12 +139,10 @@ static struct jm_nvml_gpu *find(
 }
 
 /* Marks what the list names. As in CUDA, the first word that names nothing ends it. */
-static void apply(struct jm_nvml *nvml, struct jm_nvml_gpus *gpus, const char *variable,
-	const char *words, bool by_minor)
+static void apply(struct jm_nvml *nvml, struct jm_nvml_gpus *gpus, const char *words, bool by_minor)
 {
-	char copy[4096], *save = NULL;
+	char copy[LIST_MAX], *save = NULL;
 
-	snprintf(gpus->why, sizeof(gpus->why), "%s=%.100s", variable, words);
 	snprintf(copy, sizeof(copy), "%s", words);
 	for (char *w = strtok_r(copy, ", ", &save); w; w = strtok_r(NULL, ", ", &save)) {
 		struct jm_nvml_gpu *g = find(nvml, gpus, w, by_minor);
@@ -154,7 +154,33 @@ static void apply(struct jm_nvml *nvml, struct jm_nvml_gpus *gpus, const char *v
 	}
 }
 
-/* Words in a list; numbers may be ranges in Slurm's older lists, which are not counted apart. */
+/* "0-2,5" as "0,1,2,5". What is no range, or one of more GPUs than a node has, stays as it is. */
+static void spell_out(const char *words, char *out, size_t size)
+{
+	const char *comma = "";
+	FILE *f;
+
+	memset(out, 0, size);
+	f = fmemopen(out, size - 1, "w");
+	if (!f)
+		return;
+	for (size_t n; *words; words += n + (words[n] == ',')) {
+		unsigned int first, last;
+		int end = 0;
+
+		n = strcspn(words, ",");
+		if (sscanf(words, "%3u-%3u%n", &first, &last, &end) < 2 || (size_t)end != n ||
+			last < first) {
+			fprintf(f, "%s%.*s", comma, (int)n, words);
+			comma = ",";
+		} else {
+			for (; first <= last; first++, comma = ",")
+				fprintf(f, "%s%u", comma, first);
+		}
+	}
+	fclose(f);
+}
+
 static int count_words(const char *words)
 {
 	int n = *words != '\0';
@@ -164,30 +190,58 @@ static int count_words(const char *words)
 	return n;
 }
 
+static void say_why(struct jm_nvml_gpus *gpus, const char *variable, const char *words)
+{
+	snprintf(gpus->why, sizeof(gpus->why), "%s=%.100s", variable, words);
+}
+
+static bool by_cuda(struct jm_nvml *nvml, struct jm_nvml_gpus *gpus)
+{
+	static const char name[] = "CUDA_VISIBLE_DEVICES";
+	const char *words = secure_getenv(name);
+
+	if (!words)
+		return false;
+	note_order(gpus);
+	say_why(gpus, name, words);
+	apply(nvml, gpus, words, false);
+	return true;
+}
+
+/* Where the job's cgroup hides the others already, the numbers mean nothing. */
+static bool by_slurm(struct jm_nvml *nvml, struct jm_nvml_gpus *gpus, const char *name)
+{
+	const char *words = secure_getenv(name);
+	char numbers[LIST_MAX];
+
+	if (!words || !*words)
+		return false;
+	spell_out(words, numbers, sizeof(numbers));
+	if (count_words(numbers) >= gpus->n)
+		return false;
+	say_why(gpus, name, words);
+	apply(nvml, gpus, numbers, true);
+	return true;
+}
+
+static bool by_container(struct jm_nvml *nvml, struct jm_nvml_gpus *gpus)
+{
+	static const char name[] = "NVIDIA_VISIBLE_DEVICES";
+	const char *words = secure_getenv(name);
+
+	if (!words || !*words || !strcmp(words, "all") || !strcmp(words, "none") ||
+		!strcmp(words, "void") || count_words(words) >= gpus->n)
+		return false;
+	say_why(gpus, name, words);
+	apply(nvml, gpus, words, false);
+	return true;
+}
+
 static void allocate(struct jm_nvml *nvml, struct jm_nvml_gpus *gpus)
 {
-	static const char *const slurm[] = {"SLURM_STEP_GPUS", "SLURM_JOB_GPUS"};
-	const char *words = secure_getenv("CUDA_VISIBLE_DEVICES");
-
-	if (words) {
-		note_order(gpus);
-		apply(nvml, gpus, "CUDA_VISIBLE_DEVICES", words, false);
+	if (by_cuda(nvml, gpus) || by_slurm(nvml, gpus, "SLURM_STEP_GPUS") ||
+		by_slurm(nvml, gpus, "SLURM_JOB_GPUS") || by_container(nvml, gpus))
 		return;
-	}
-	for (int i = 0; i < 2; i++) {
-		words = secure_getenv(slurm[i]);
-		/* where the job's cgroup hides the others already, the numbers mean nothing */
-		if (words && *words && count_words(words) < gpus->n) {
-			apply(nvml, gpus, slurm[i], words, true);
-			return;
-		}
-	}
-	words = secure_getenv("NVIDIA_VISIBLE_DEVICES");
-	if (words && *words && strcmp(words, "all") != 0 && strcmp(words, "none") != 0 &&
-		strcmp(words, "void") != 0 && count_words(words) < gpus->n) {
-		apply(nvml, gpus, "NVIDIA_VISIBLE_DEVICES", words, false);
-		return;
-	}
 	for (int i = 0; i < gpus->n; i++)
 		gpus->gpu[i].allocated = true;
 	gpus->n_allocated = gpus->n;

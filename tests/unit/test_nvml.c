@@ -46,14 +46,16 @@ static void use_library(const char *name)
 
 static int setup(void **state)
 {
+	static const char *const variables[] = {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",
+		"SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "NVIDIA_VISIBLE_DEVICES"};
 	struct fixture *f = calloc(1, sizeof(*f));
 
 	jm_ctx_init(&f->ctx, NULL);
 	f->ctx.log = keep_log;
 	f->ctx.log_arg = f;
 	use_library("libnvidia-ml-fake");
-	unsetenv("CUDA_VISIBLE_DEVICES");
-	unsetenv("SLURM_STEP_GPUS");
+	for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++)
+		unsetenv(variables[i]);
 	*state = f;
 	return 0;
 }
@@ -285,14 +287,46 @@ static void test_none_allocated(void **state)
 	assert_non_null(strstr(err.text, "CUDA_VISIBLE_DEVICES=-1"));
 }
 
-static void test_slurm_list(void **state)
+/* The GPUs that are ours, as digits, when the variable says so; what was said where there are none. */
+static void check_list(struct fixture *f, const char *variable, const char *list, const char *ours)
 {
-	struct fixture *f = *state;
+	struct jm_err err = JM_ERR_INIT;
+	char told[MAX] = "";
 
-	setenv("SLURM_STEP_GPUS", "2,3", 1);
-	assert_int_equal(open_nvml(f, "gpus=4", "", NULL), 0);
-	assert_int_equal(f->set.n, 2);
-	assert_int_equal(strncmp(f->set.meter[0].device, "GPU-20000002", 12), 0);
+	setenv(variable, list, 1);
+	if (open_nvml(f, "gpus=6", "", &err))
+		assert_non_null(strstr(err.text, list));
+	for (int i = 0; i < f->set.n; i++) /* "GPU-30000003-..." */
+		strncat(told, f->set.meter[i].device + 4, 1);
+	if (strcmp(told, ours) != 0)
+		fail_msg("%s=%s: %s instead of %s", variable, list, told, ours);
+	unsetenv(variable);
+	if (f->state)
+		jm_source_find("nvml", NULL)->close(f->state);
+	f->state = NULL;
+	jm_meters_done(&f->set);
+}
+
+static void test_lists(void **state)
+{
+	static const struct {
+		const char *variable, *list, *ours;
+	} rows[] = {
+		{"SLURM_STEP_GPUS", "2,3", "23"}, {"SLURM_JOB_GPUS", "2,3", "23"},
+		{"SLURM_JOB_GPUS", "0-1", "01"}, {"SLURM_JOB_GPUS", "0-1,4", "014"},
+		{"SLURM_JOB_GPUS", "5,1-3", "1235"}, {"SLURM_JOB_GPUS", "4-4", "4"},
+		{"SLURM_JOB_GPUS", "9-11", ""}, /* other GPUs than these */
+		{"SLURM_JOB_GPUS", "6-11",
+			"012345"}, /* as many as are seen: these, by other numbers */
+		{"SLURM_JOB_GPUS", "0-1-2", ""}, {"SLURM_JOB_GPUS", "0-99999", ""},
+		{"SLURM_JOB_GPUS", "3-2", ""}, {"NVIDIA_VISIBLE_DEVICES", "1,4", "14"},
+		{"NVIDIA_VISIBLE_DEVICES", "all", "012345"},
+		{"NVIDIA_VISIBLE_DEVICES", "void", "012345"},
+		{"CUDA_VISIBLE_DEVICES", "0-1", ""}, /* as in CUDA, a range is none */
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		check_list(*state, rows[i].variable, rows[i].list, rows[i].ours);
 }
 
 /* The cgroup shows two GPUs already: the numbers are those of the node and mean nothing here. */
@@ -405,7 +439,7 @@ int main(void)
 		TEST(test_only_allocated),
 		TEST(test_all_on_demand),
 		TEST(test_none_allocated),
-		TEST(test_slurm_list),
+		TEST(test_lists),
 		TEST(test_slurm_list_in_cgroup),
 		TEST(test_order_is_said),
 		TEST(test_lost_gpu),
