@@ -339,8 +339,16 @@ static int describe(struct jm_cli *cli)
 	struct plan plan = {0};
 	const char *json = jm_values_text(&cli->values, "json");
 	const char *svg = jm_values_text(&cli->values, "svg");
-	int code = make_plan(cli, &plan);
+	int code;
 
+	if (json && svg && !strcmp(json, svg)) {
+		jm_err_set(&cli->err, JM_EUSAGE,
+			"--json and --svg cannot both be written to %s; give one of them a file "
+			"of its own.",
+			is_stdout(svg) ? "standard output" : svg);
+		return jm_cli_fail(cli);
+	}
+	code = make_plan(cli, &plan);
 	if (!code && !is_stdout(json) && !is_stdout(svg)) {
 		print_plan(&plan);
 		if (jm_values_number(&cli->values, "graph") > 0)

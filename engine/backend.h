@@ -12,7 +12,7 @@
  *	alloc    the whole arena, known to the byte from what select said
  *	build    per group: shapes, layouts and ADDRESSES are final and stay so until drop. Everything
  *	         slow (code generation, algorithm choice, descriptors) belongs here
- *	capture  optional: all groups of a program as one
+ *	capture  optional: all groups that run at a time as one
  *	run      per group and step, in program order. Never allocates, never decides
  *	sync     waits for what run and copy have started; before it their results are not visible
  *	drop, release, close
@@ -435,13 +435,17 @@ struct jm_backend {
 		struct jm_err *err);
 	int (*build)(void *dev, const struct jm_group *group, const struct jm_choice *choice,
 		void **ret_exec, struct jm_err *err);
-	/* Several built groups as one exec, in this order; they outlive it. NULL = the engine loops. */
+	/*
+	 * Several built groups as one exec, in this order: all that runs once, in each micro-step, in
+	 * the update. They outlive it. The function NULL, or *ret_exec left so: the engine loops.
+	 */
 	int (*capture)(void *dev, void *const *exec, int n, void **ret_exec, struct jm_err *err);
 	int (*run)(void *dev, void *exec, struct jm_err *err);
 	void (*drop)(void *dev, void *exec); /* takes NULL */
 	/* Zeroed, aligned to 64 bytes or more. NULL = out of memory. */
 	void *(*alloc)(void *dev, size_t bytes);
 	void (*release)(void *dev, void *memory); /* takes NULL */
+	/* In order with what runs. JM_TO_DEVICE: the host may write over `from` when it returns. */
 	int (*copy)(void *dev, void *to, const void *from, size_t bytes, enum jm_copy kind,
 		struct jm_err *err);
 	int (*sync)(void *dev, struct jm_err *err);

@@ -2,7 +2,7 @@
 /* A program: planned, built, run. */
 #include "program.h"
 
-#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "profile.h"
@@ -80,17 +80,47 @@ static int allocate(struct jm_program *p, struct jm_err *err)
 {
 	const struct jm_device *d = p->device;
 	size_t have = d->props.memory_bytes;
+	char lacks[48] = "cannot give as much now";
 
 	if (!have || p->peak_bytes <= have)
 		p->memory = d->backend->alloc(d->dev, p->peak_bytes);
 	if (p->memory)
 		return 0;
+	if (have && p->peak_bytes > have)
+		snprintf(lacks, sizeof(lacks), "has %.2f GB", (double)have / 1e9);
 	return jm_err_set(err, JM_ENOMEM,
 		"The program needs %.2f GB (%.2f GB stay, %.2f GB of activations and scratch) and "
 		"device "
-		"%s has %.2f GB; take a smaller batch, sequence or model.",
+		"%s %s; take a smaller batch, sequence or model.",
 		(double)p->peak_bytes / 1e9, (double)p->persistent_bytes / 1e9,
-		(double)p->arena_bytes / 1e9, d->backend->name, (double)have / 1e9);
+		(double)p->arena_bytes / 1e9, d->backend->name, lacks);
+}
+
+/* Its first unit; ret_to: the one behind its last. */
+static int find_span(const struct jm_program *p, enum jm_span span, int *ret_to)
+{
+	const int end[] = {0, p->n_once, p->n_micro, p->n_units};
+
+	*ret_to = end[span + 1];
+	return end[span];
+}
+
+static int capture(struct jm_program *p, enum jm_span span, struct jm_err *err)
+{
+	const struct jm_device *d = p->device;
+	int to, code, from = find_span(p, span, &to);
+	void **exec;
+
+	if (!d->backend->capture || from == to)
+		return 0;
+	exec = calloc((size_t)(to - from), sizeof(*exec));
+	if (!exec)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a program.");
+	for (int i = from; i < to; i++)
+		exec[i - from] = p->unit[i]->exec;
+	code = d->backend->capture(d->dev, exec, to - from, &p->captured[span], err);
+	free(exec);
+	return code;
 }
 
 int jm_program_build(struct jm_program *p, struct jm_err *err)
@@ -111,19 +141,29 @@ int jm_program_build(struct jm_program *p, struct jm_err *err)
 		code = p->device->backend->build(
 			p->device->dev, &u->group, &u->choice, &u->exec, err);
 	}
+	for (enum jm_span span = 0; span < JM_SPAN_COUNT && !code; span++)
+		code = capture(p, span, err);
 	return code;
 }
 
-static int run_units(struct jm_program *p, int from, int to, struct jm_err *err)
+static int run_span(struct jm_program *p, enum jm_span span, struct jm_err *err)
 {
 	const struct jm_device *d = p->device;
-	int code = 0;
+	int to, code = 0, from = find_span(p, span, &to);
 
 	if (p->profile)
 		return jm_profile_run(p, from, to, err);
+	if (p->captured[span])
+		return d->backend->run(d->dev, p->captured[span], err);
 	for (int i = from; i < to && !code; i++)
 		code = d->backend->run(d->dev, p->unit[i]->exec, err);
-	return code ? code : d->backend->sync(d->dev, err);
+	return code;
+}
+
+/* Waits for what was started; code: the error that came up on the way, or 0. */
+static int finish(const struct jm_program *p, int code, struct jm_err *err)
+{
+	return code ? code : p->device->backend->sync(p->device->dev, err);
 }
 
 /* On the device, by doubling what the host wrote. */
@@ -151,30 +191,34 @@ int jm_program_begin(struct jm_program *p, struct jm_err *err)
 	struct jm_tensor *slab = jm_graph_find(p->graph, "slab.gradients");
 	int code = slab && jm_program_micro_steps(p) > 1 ? clear(p, slab, err) : 0;
 
-	return code ? code : run_units(p, 0, p->n_once, err);
+	return finish(p, code ? code : run_span(p, JM_SPAN_ONCE, err), err);
 }
 
 int jm_program_micro(struct jm_program *p, struct jm_err *err)
 {
-	return run_units(p, p->n_once, p->n_micro, err);
+	return finish(p, run_span(p, JM_SPAN_MICRO, err), err);
 }
 
 int jm_program_update(struct jm_program *p, struct jm_err *err)
 {
-	return run_units(p, p->n_micro, p->n_units, err);
+	return finish(p, run_span(p, JM_SPAN_UPDATE, err), err);
 }
 
 int jm_program_run(struct jm_program *p, struct jm_err *err)
 {
 	int code = jm_program_begin(p, err);
 
-	return code ? code : run_units(p, p->n_once, p->n_units, err);
+	if (!code)
+		code = run_span(p, JM_SPAN_MICRO, err);
+	return finish(p, code ? code : run_span(p, JM_SPAN_UPDATE, err), err);
 }
 
 void jm_program_free(struct jm_program *p)
 {
 	if (!p)
 		return;
+	for (int i = 0; i < JM_SPAN_COUNT; i++)
+		p->device->backend->drop(p->device->dev, p->captured[i]);
 	for (int i = 0; i < p->n_units; i++) {
 		p->device->backend->drop(p->device->dev, p->unit[i]->exec);
 		free(p->unit[i]);

@@ -23,6 +23,9 @@ struct jm_unit {
 	void *exec;
 };
 
+/* Units that run at a time: before all micro-steps, in each of them, behind the last. */
+enum jm_span { JM_SPAN_ONCE, JM_SPAN_MICRO, JM_SPAN_UPDATE, JM_SPAN_COUNT };
+
 struct jm_program {
 	struct jm_graph *graph;
 	struct jm_device *device;
@@ -37,7 +40,8 @@ struct jm_program {
 	/* per step */
 	double flops_model, flops_executed, bytes;
 	char *memory;
-	struct jm_profile *profile; /* profile.h; NULL = times are not taken */
+	void *captured[JM_SPAN_COUNT]; /* a span as one exec; NULL = unit by unit */
+	struct jm_profile *profile;    /* profile.h; NULL = times are not taken */
 	const int *uses; /* during select: operands that name each tensor of the canonical graph */
 };
 

@@ -67,6 +67,57 @@ static int push(struct jm_program *p, struct jm_unit *u, struct jm_err *err)
 	return 0;
 }
 
+/* ---- choices ------------------------------------------------------------------------------------------ */
+
+static const struct jm_choice *cheapest(
+	const struct jm_program *p, const struct jm_unit *u, const struct jm_choice *choice, int n)
+{
+	const struct jm_choice *best = NULL;
+	double least = INFINITY;
+
+	for (int i = 0; i < n; i++) {
+		double cost = jm_choice_cost(p, &u->group, &choice[i]);
+
+		if (cost < least) {
+			least = cost;
+			best = &choice[i];
+		}
+	}
+	return best;
+}
+
+/* The unit's choice: the one advised, or the cheapest; false = there is none, for a reason. */
+static bool choose(
+	struct jm_program *p, struct jm_unit *u, const struct jm_advice *advice, struct jm_err *why)
+{
+	struct jm_choice choice[JM_CHOICE_MAX] = {0};
+	const struct jm_choice *best = advice && advice->chosen ? &advice->choice : NULL;
+	int n;
+
+	if (!best) {
+		n = p->device->backend->select(p->device->dev, &u->group, choice, why);
+		best = cheapest(p, u, choice, n);
+	}
+	if (best)
+		u->choice = *best;
+	return best;
+}
+
+static struct jm_tensor *extra(
+	struct jm_program *p, enum jm_class class, size_t bytes, const char *name)
+{
+	int64_t n = (int64_t)(bytes + 3) / 4;
+
+	return bytes ? jm_graph_tensor(p->graph, class, JM_I32, 1, &n, name) : NULL;
+}
+
+/* The memory that the choice asks for. */
+static void take_memory(struct jm_program *p, struct jm_unit *u)
+{
+	u->scratch = extra(p, JM_CLASS_SCRATCH, u->choice.scratch, "scratch");
+	u->saved = extra(p, JM_CLASS_SAVED, u->choice.saved, "saved");
+}
+
 /* ---- layouts ------------------------------------------------------------------------------------------ */
 
 /* The copies of a tensor that does not change in a step, by layout; else NULL. */
@@ -110,13 +161,12 @@ static struct jm_tensor *add_reorder(struct jm_program *p, struct jm_tensor *t,
 static bool remake(struct jm_program *p, struct jm_tensor *t, const struct jm_layout *layout)
 {
 	struct jm_unit *u = unit_of_node(p, jm_graph_cell(p->graph, t)->producer);
-	struct jm_choice choice[JM_CHOICE_MAX] = {0};
 	struct jm_layout before = t->layout;
 
 	t->layout = *layout;
 	t->bytes = jm_layout_bytes(t, layout);
-	if (p->device->backend->select(p->device->dev, &u->group, choice, NULL) > 0) {
-		u->choice = choice[0];
+	if (choose(p, u, NULL, NULL)) {
+		take_memory(p, u);
 		jm_node_cost(node_of(p, u, 0));
 		return true;
 	}
@@ -148,32 +198,7 @@ static int bring(struct jm_program *p, struct jm_node *n, int i, const struct jm
 	return 0;
 }
 
-/* ---- choosing ------------------------------------------------------------------------------------------ */
-
-static const struct jm_choice *cheapest(
-	const struct jm_program *p, const struct jm_unit *u, const struct jm_choice *choice, int n)
-{
-	const struct jm_choice *best = NULL;
-	double least = INFINITY;
-
-	for (int i = 0; i < n; i++) {
-		double cost = jm_choice_cost(p, &u->group, &choice[i]);
-
-		if (cost < least) {
-			least = cost;
-			best = &choice[i];
-		}
-	}
-	return best;
-}
-
-static struct jm_tensor *extra(
-	struct jm_program *p, enum jm_class class, size_t bytes, const char *name)
-{
-	int64_t n = (int64_t)(bytes + 3) / 4;
-
-	return jm_graph_tensor(p->graph, class, JM_I32, 1, &n, name);
-}
+/* ---- units of nodes ------------------------------------------------------------------------------------ */
 
 /* Takes the choice: operands brought, results' layouts set, extra memory asked for. */
 static int adopt(struct jm_program *p, struct jm_unit *u, struct jm_err *err)
@@ -197,10 +222,7 @@ static int adopt(struct jm_program *p, struct jm_unit *u, struct jm_err *err)
 		}
 		jm_node_cost(n);
 	}
-	if (u->choice.scratch)
-		u->scratch = extra(p, JM_CLASS_SCRATCH, u->choice.scratch, "scratch");
-	if (u->choice.saved)
-		u->saved = extra(p, JM_CLASS_SAVED, u->choice.saved, "saved");
+	take_memory(p, u);
 	return code;
 }
 
@@ -255,23 +277,6 @@ static int refused(struct jm_program *p, struct jm_node *const *node, int n,
 		code = settle(p, node + i, k, NULL, err);
 	}
 	return code;
-}
-
-/* The unit's choice: the one advised, or the cheapest; false = there is none, for a reason. */
-static bool choose(
-	struct jm_program *p, struct jm_unit *u, const struct jm_advice *advice, struct jm_err *why)
-{
-	struct jm_choice choice[JM_CHOICE_MAX] = {0};
-	const struct jm_choice *best = advice && advice->chosen ? &advice->choice : NULL;
-	int n;
-
-	if (!best) {
-		n = p->device->backend->select(p->device->dev, &u->group, choice, why);
-		best = cheapest(p, u, choice, n);
-	}
-	if (best)
-		u->choice = *best;
-	return best;
 }
 
 /* Makes one unit of the nodes, or several where that is refused. */

@@ -224,6 +224,16 @@ def test_json_file(tmp_path):
     assert "nowhere" in sentence(jm("describe", *SMALL, "--json", tmp_path / "nowhere" / "d"), FAILURE)
 
 
+def test_two_documents_need_two_places(tmp_path):
+    file = tmp_path / "plan"
+    for place, name in (("-", "standard output"), (file, str(file))):
+        done = jm("describe", *SMALL, "--json", place, "--svg", place)
+        assert name in sentence(done, USAGE) and not done.stdout
+    assert not file.exists()
+    done = jm("describe", *SMALL, "--json", "-", "--svg", file)
+    assert json.loads(done.stdout)["model"] == "gpt" and file.read_text().startswith("<svg")
+
+
 @pytest.mark.parametrize("words, status, hint", [
     (["gpt-117n"], USAGE, "did you mean 'gpt-117m'"),
     (["gpt"], USAGE, "--layers"),

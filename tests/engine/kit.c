@@ -2,6 +2,8 @@
 /* Small graphs for tests. */
 #include "kit.h"
 
+#include <stdio.h>
+
 #include "engine/rng.h"
 #include "unit/test.h"
 
@@ -135,4 +137,24 @@ double *kit_values(struct kit *k, const struct jm_tensor *t)
 		value[i] = jm_element_get(t->type, data, i);
 	free(data);
 	return value;
+}
+
+void kit_model(
+	const char *const *words, const struct jm_model **ret_model, struct jm_values *ret_dims)
+{
+	const struct jm_preset *preset;
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_values given;
+
+	assert_ok(jm_model_find(words[0], ret_model, &preset, &err), err);
+	assert_ok(jm_values_init(&given, (*ret_model)->options, &err), err);
+	for (int i = 1; words[i]; i++) {
+		const char *equals = strchr(words[i], '=');
+		char name[32];
+
+		snprintf(name, sizeof(name), "%.*s", (int)(equals - words[i]), words[i]);
+		assert_ok(jm_values_set(&given, name, equals + 1, &err), err);
+	}
+	assert_ok(jm_model_dims(*ret_model, preset, &given, ret_dims, &err), err);
+	jm_values_done(&given);
 }

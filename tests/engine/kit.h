@@ -3,6 +3,7 @@
 #ifndef JM_TEST_KIT_H
 #define JM_TEST_KIT_H
 
+#include "engine/model.h"
 #include "engine/program.h"
 #include "engine/tensor.h"
 
@@ -44,5 +45,9 @@ void kit_read(struct kit *k, struct jm_tensor *t);
 int kit_run(struct kit *k, struct jm_err *err);
 /* Values of a plain tensor that stays, as f64; to be freed. */
 double *kit_values(struct kit *k, const struct jm_tensor *t);
+
+/* A model's dims, to be freed. words: its name or a preset's, then "option=value", then NULL. */
+void kit_model(
+	const char *const *words, const struct jm_model **ret_model, struct jm_values *ret_dims);
 
 #endif

@@ -155,9 +155,17 @@ static struct jm_graph *graph_of(const struct world *w)
 	return g;
 }
 
-/* Every tensor lies as those who read and write it were told. */
-static void check_layouts(const struct jm_program *p)
+/* Every tensor lies as those who read and write it were told; every unit has the memory it asked for. */
+static void check_units(const struct jm_program *p)
 {
+	for (int i = 0; i < p->n_units; i++) {
+		const struct jm_unit *u = p->unit[i];
+
+		assert_in_range(u->scratch ? u->scratch->bytes : 0, u->choice.scratch,
+			u->choice.scratch + 3);
+		assert_in_range(
+			u->saved ? u->saved->bytes : 0, u->choice.saved, u->choice.saved + 3);
+	}
 	for (int i = 0; i < p->n_units; i++)
 		for (int k = 0; k < p->unit[i]->group.n_nodes; k++) {
 			const struct jm_node *n = p->unit[i]->group.node[k];
@@ -200,7 +208,7 @@ static int compare(bool side_paths)
 		least = least_cost(&w, lies, 0, false);
 		greedy = least_cost(&w, lies, 0, true);
 		assert_near(planned_cost(p), least, 1e-9);
-		check_layouts(p);
+		check_units(p);
 		assert_true(greedy > least - 1e-9);
 		worse += greedy > least + 1e-9;
 		assert_true(fake.asked < 20 * NODES);
@@ -238,6 +246,8 @@ struct offer {
 	bool if_plain;	     /* refused where the first operand lies otherwise */
 };
 
+#define ODD_SCRATCH 1000 /* bytes, of a cast into the layout that is not plain */
+
 #define OFFER(of, n, s, ...)                                                                       \
 	{                                                                                          \
 		.op = JM_OP_##of, .n_nodes = (n), .seconds = (s), __VA_ARGS__                      \
@@ -253,6 +263,7 @@ static int table_select(
 	if (n->op == JM_OP_CAST) {
 		choice->in[0][0] = n->in[0]->layout;
 		choice->out[0][0] = n->out[0]->layout;
+		choice->scratch = layout_number(&n->out[0]->layout) ? ODD_SCRATCH : 0;
 		return 1;
 	}
 	for (const struct offer *o = dev; o->n_nodes; o++) {
@@ -299,7 +310,7 @@ static void table_plan(struct table_case *c, struct offer *offers)
 	assert_int_equal(c->g->err.code, 0);
 	c->device.dev = offers;
 	assert_ok(jm_program_plan(c->g, &c->device, &c->p, &err), err);
-	check_layouts(c->p);
+	check_units(c->p);
 }
 
 static void table_close(struct table_case *c)

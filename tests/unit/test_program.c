@@ -94,37 +94,33 @@ static void fussy_drop(void *dev, void *exec)
 
 /* ---- a small GPT, trained for a few steps -------------------------------------------------------------- */
 
-static void model_dims(struct jm_training *t, struct jm_values *v)
-{
-	const char *const dims[][2] = {{"layers", "2"}, {"hidden", "12"}, {"heads", "2"},
-		{"ffn", "20"}, {"vocab", "19"}, {"context", "10"}, {"positions", "rotary"}};
-	const struct jm_preset *preset;
-	struct jm_err err = JM_ERR_INIT;
+static const char *const small[] = {"gpt", "layers=2", "hidden=12", "heads=2", "ffn=20", "vocab=19",
+	"context=10", "positions=rotary", NULL};
 
-	*t = (struct jm_training){.batch = 2,
+static struct jm_program *plan_steps(
+	struct jm_device *device, enum jm_dtype precision, int micro_steps)
+{
+	struct jm_training t = {.batch = 2,
 		.seq = 10,
+		.precision = precision,
+		.micro_steps = micro_steps,
 		.adamw = {.beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .clip = 1}};
-	assert_ok(jm_model_find("gpt", &t->model, &preset, &err), err);
-	assert_ok(jm_values_init(v, t->model->options, &err), err);
-	for (size_t i = 0; i < sizeof(dims) / sizeof(*dims); i++)
-		assert_ok(jm_values_set(v, dims[i][0], dims[i][1], &err), err);
-	t->dims = v;
-}
-
-static struct jm_program *plan_gpt(struct jm_device *device, enum jm_dtype precision)
-{
 	struct jm_err err = JM_ERR_INIT;
 	struct jm_program *p;
-	struct jm_training t;
 	struct jm_graph *g;
 	struct jm_values v;
 
-	model_dims(&t, &v);
-	t.precision = precision;
+	kit_model(small, &t.model, &v);
+	t.dims = &v;
 	assert_ok(jm_model_train(&t, &g, &err), err);
 	assert_ok(jm_program_plan(g, device, &p, &err), err);
 	jm_values_done(&v);
 	return p;
+}
+
+static struct jm_program *plan_gpt(struct jm_device *device, enum jm_dtype precision)
+{
+	return plan_steps(device, precision, 1);
 }
 
 static void train(struct jm_program *p, double *ret_loss)
@@ -208,6 +204,111 @@ static void odd_layouts_and_no_sums(void **unused)
 	(void)unused;
 	compare_with_fussy(JM_F64);
 	compare_with_fussy(JM_BF16);
+}
+
+/* ---- a backend that records: ref, each part of a step as one exec --------------------------------------- */
+
+struct tape {
+	int n;
+	void **exec; /* of ref; NULL: one that was built by itself */
+	void *own;
+};
+
+static struct {
+	int runs, tapes, dropped; /* dropped: units, while tapes of them were still there */
+	bool refuses;
+} recorder;
+
+static int tape_build(void *dev, const struct jm_group *group, const struct jm_choice *choice,
+	void **ret_exec, struct jm_err *err)
+{
+	struct tape *t = calloc(1, sizeof(*t));
+
+	*ret_exec = t;
+	return jm_backend_ref.build(dev, group, choice, &t->own, err);
+}
+
+static int tape_capture(void *dev, void *const *exec, int n, void **ret_exec, struct jm_err *err)
+{
+	struct tape *t = calloc(1, sizeof(*t));
+
+	(void)dev, (void)err;
+	if (recorder.refuses) {
+		free(t);
+		return 0;
+	}
+	t->n = n;
+	t->exec = calloc((size_t)n, sizeof(*t->exec));
+	for (int i = 0; i < n; i++)
+		t->exec[i] = ((const struct tape *)exec[i])->own;
+	recorder.tapes++;
+	*ret_exec = t;
+	return 0;
+}
+
+static int tape_run(void *dev, void *exec, struct jm_err *err)
+{
+	const struct tape *t = exec;
+	int code = t->own ? jm_backend_ref.run(dev, t->own, err) : 0;
+
+	recorder.runs++;
+	for (int i = 0; i < t->n && !code; i++)
+		code = jm_backend_ref.run(dev, t->exec[i], err);
+	return code;
+}
+
+static void tape_drop(void *dev, void *exec)
+{
+	struct tape *t = exec;
+
+	if (!t)
+		return;
+	recorder.tapes -= t->exec != NULL;
+	recorder.dropped += t->own && recorder.tapes;
+	jm_backend_ref.drop(dev, t->own);
+	free(t->exec);
+	free(t);
+}
+
+/* With two micro-steps copies are made before them: three parts; else two. */
+static void compare_with_recorded(
+	struct jm_device *ref, struct jm_device *taping, int micro_steps, bool refuses)
+{
+	struct jm_program *a = plan_steps(ref, JM_BF16, micro_steps), *b;
+	double his[STEPS], mine[STEPS];
+
+	memset(&recorder, 0, sizeof(recorder));
+	recorder.refuses = refuses;
+	b = plan_steps(taping, JM_BF16, micro_steps);
+	train(a, his);
+	train(b, mine);
+	assert_memory_equal(mine, his, sizeof(his));
+	assert_int_equal(recorder.tapes, refuses ? 0 : 1 + micro_steps);
+	assert_int_equal(recorder.runs, STEPS * (refuses ? b->n_units : 1 + micro_steps));
+	free_gpt(a);
+	free_gpt(b);
+	assert_int_equal(recorder.dropped, 0);
+}
+
+static void parts_are_recorded(void **unused)
+{
+	struct jm_backend backend = jm_backend_ref;
+	struct jm_device ref, taping;
+	struct jm_err err = JM_ERR_INIT;
+
+	(void)unused;
+	assert_ok(jm_device_open("ref", 0, &ref, &err), err);
+	backend.build = tape_build;
+	backend.run = tape_run;
+	backend.drop = tape_drop;
+	backend.capture = tape_capture;
+	taping = ref;
+	taping.backend = &backend;
+	for (int micro_steps = 1; micro_steps <= 2; micro_steps++) {
+		compare_with_recorded(&ref, &taping, micro_steps, false);
+		compare_with_recorded(&ref, &taping, micro_steps, true);
+	}
+	jm_device_close(&ref);
 }
 
 /* ---- memory -------------------------------------------------------------------------------------------- */
@@ -449,6 +550,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(odd_layouts_and_no_sums),
+		cmocka_unit_test(parts_are_recorded),
 		cmocka_unit_test(memory_is_planned),
 		cmocka_unit_test(bytes_of_gradients_of_tables),
 		cmocka_unit_test(too_large_is_said),

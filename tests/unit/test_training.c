@@ -35,26 +35,6 @@ static const char *const vit[] = {"vit", "layers=3", "hidden=32", "heads=2", "ff
 	"patch=8", "classes=10", NULL};
 static const char *const resnet[] = {"resnet18", "hidden=8", "image=32", "classes=10", NULL};
 
-static void set_dims(struct trainer *x, const char *const *model)
-{
-	struct jm_values given;
-	struct jm_err err = JM_ERR_INIT;
-	const struct jm_preset *preset;
-
-	assert_ok(jm_model_find(model[0], &x->t.model, &preset, &err), err);
-	assert_ok(jm_values_init(&given, x->t.model->options, &err), err);
-	for (int i = 1; model[i]; i++) {
-		const char *equals = strchr(model[i], '=');
-		char name[32];
-
-		snprintf(name, sizeof(name), "%.*s", (int)(equals - model[i]), model[i]);
-		assert_ok(jm_values_set(&given, name, equals + 1, &err), err);
-	}
-	assert_ok(jm_model_dims(x->t.model, preset, &given, &x->dims, &err), err);
-	jm_values_done(&given);
-	x->t.dims = &x->dims;
-}
-
 /* false: the device lacks an op of the model. */
 static bool start(struct trainer *x, const char *const *model, const char *device,
 	enum jm_dtype precision, int batch, int micro_steps, enum keep keep)
@@ -71,7 +51,8 @@ static bool start(struct trainer *x, const char *const *model, const char *devic
 			.keep_all = keep == ALL,
 			.dropout = model == vit ? 0.2 : 0,
 			.adamw = {.beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .clip = 1}}};
-	set_dims(x, model);
+	kit_model(model, &x->t.model, &x->dims);
+	x->t.dims = &x->dims;
 	assert_ok(jm_device_open(device, 2, &x->device, &err), err);
 	assert_ok(jm_model_train(&x->t, &x->graph, &err), err);
 	code = jm_program_plan(x->graph, &x->device, &x->program, &err);
