@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* joulemark report: from a store or from JSON files of records to a table, a file or a page. */
 #include "cli.h"
-#include "report/report.h"
+#include "output.h"
 #include "store.h"
+#include "report/report.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,33 +34,83 @@ static bool is_store(const char *path)
 	return n == sizeof(head) && !memcmp(head, magic, sizeof(magic));
 }
 
-/* Appends a record, an array of them, or several one after the other. */
-static int add_json(json_t *records, const char *path, struct jm_err *err)
+/* What is reported. */
+struct input {
+	json_t *records, *traces; /* traces: NULL = not wanted */
+	json_t *by_start;	  /* records in arrays by when they started */
+	int n_twice;		  /* came again, and were left out */
+};
+
+/* A copy of a store beside it says nothing new: the same run counts once. */
+static int add_record(struct input *in, json_t *record)
 {
-	FILE *in = strcmp(path, "-") ? fopen(path, "r") : stdin;
+	const char *started = json_string_value(json_object_get(record, "started"));
+	json_t *alike = json_object_get(in->by_start, started ? started : ""), *other;
+	size_t i;
+
+	json_array_foreach(alike, i, other)
+	{
+		if (json_equal(other, record)) {
+			in->n_twice++;
+			return 0;
+		}
+	}
+	if (!alike) {
+		alike = json_array();
+		if (json_object_set_new(in->by_start, started ? started : "", alike))
+			return -1;
+	}
+	return json_array_append(alike, record) || json_array_append(in->records, record);
+}
+
+static int add_all(struct input *in, const json_t *records, const char *path, struct jm_err *err)
+{
+	json_t *record;
+	size_t i;
+
+	json_array_foreach(records, i, record)
+	{
+		if (add_record(in, record))
+			return jm_err_set(
+				err, JM_ENOMEM, "Out of memory for the records of %s.", path);
+	}
+	return 0;
+}
+
+/* A record, an array of them, or several one after the other. */
+static int add_json(struct input *in, FILE *f, const char *path, struct jm_err *err)
+{
 	json_error_t json_err = {.line = 0};
 	json_t *value;
 	int rc = 0, n = 0;
 
-	if (!in)
-		return jm_err_set(err, JM_ENOENT, "%s cannot be read: %s.", path, strerror(errno));
-	while ((value = json_loadf(in, JSON_DISABLE_EOF_CHECK, &json_err))) {
-		if (json_is_array(value))
-			rc = json_array_extend(records, value);
-		else
-			rc = json_array_append(records, value);
+	while (!rc && (value = json_loadf(f, JSON_DISABLE_EOF_CHECK, &json_err))) {
+		json_t *list = json_is_array(value) ? json_incref(value) : json_pack("[O]", value);
+
+		rc = add_all(in, list, path, err);
+		json_decref(list);
 		json_decref(value);
 		n++;
-		if (rc)
-			break;
 	}
-	if (rc)
-		rc = jm_err_set(err, JM_ENOMEM, "Out of memory for the records of %s.", path);
-	else if (!n || json_error_code(&json_err) != json_error_premature_end_of_input)
-		rc = jm_err_set(err, JM_EFORMAT, "%s is neither a store nor JSON: %s in line %d.",
+	if (!rc && ferror(f))
+		return jm_err_set(err, JM_EIO, "%s cannot be read: %s.", path, strerror(errno));
+	if (!rc && (!n || json_error_code(&json_err) != json_error_premature_end_of_input))
+		return jm_err_set(err, JM_EFORMAT, "%s is neither a store nor JSON: %s in line %d.",
 			path, json_err.text, json_err.line);
-	if (in != stdin)
-		fclose(in);
+	return rc;
+}
+
+static int add_file(struct input *in, const char *path, struct jm_err *err)
+{
+	bool is_stdin = !strcmp(path, "-");
+	FILE *f = is_stdin ? stdin : fopen(path, "r");
+	int rc;
+
+	if (!f)
+		return jm_err_set(err, JM_ENOENT, "%s cannot be read: %s.", path, strerror(errno));
+	rc = add_json(in, f, path, err);
+	if (!is_stdin)
+		fclose(f);
 	return rc;
 }
 
@@ -107,55 +159,62 @@ static int add_trace(struct jm_store *store, const json_t *records, size_t index
 	return rc;
 }
 
-static int add_records(struct jm_store *store, json_t *records, json_t *traces, struct jm_err *err)
+static int add_traces(struct input *in, size_t first, struct jm_store *store, struct jm_err *err)
 {
-	size_t first = json_array_size(records);
-	json_t *found;
 	const char *id;
-	int rc = jm_store_records_array(store, &found, err);
+	int rc = 0;
 
-	if (rc)
-		return rc;
-	if (json_array_extend(records, found))
-		rc = jm_err_set(err, JM_ENOMEM, "Out of memory for the records.");
-	json_decref(found);
-	for (size_t i = first; traces && i < json_array_size(records) && !rc; i++)
-		if (json_array_size(traces) < TRACES_AT_MOST &&
-			stands_for_case(records, first, i, &id))
-			rc = add_trace(store, records, i, id, traces, err);
+	for (size_t i = first; i < json_array_size(in->records) && !rc; i++)
+		if (json_array_size(in->traces) < TRACES_AT_MOST &&
+			stands_for_case(in->records, first, i, &id))
+			rc = add_trace(store, in->records, i, id, in->traces, err);
 	return rc;
 }
 
-/* traces: NULL = not wanted. */
-static int add_store(json_t *records, json_t *traces, const char *path, struct jm_err *err)
+static int add_store(struct input *in, const char *path, struct jm_err *err)
 {
+	size_t first = json_array_size(in->records);
+	json_t *found = NULL;
 	struct jm_store *store;
 	int rc = jm_store_open(path, JM_STORE_READ, &store, err);
 
 	if (rc)
 		return rc;
-	rc = add_records(store, records, traces, err);
+	rc = jm_store_records_array(store, &found, err);
+	if (!rc)
+		rc = add_all(in, found, path, err);
+	if (!rc && in->traces)
+		rc = add_traces(in, first, store, err);
+	json_decref(found);
 	jm_store_close(store, NULL);
 	return rc;
 }
 
+static int add_k(struct jm_report_options *o, double k, struct jm_err *err)
+{
+	for (int i = 0; i < o->n_k; i++)
+		if (o->k[i] == k)
+			return jm_err_set(err, JM_EUSAGE, "--k has %.6g twice; once is enough.", k);
+	if (o->n_k == JM_REPORT_MAX_K)
+		return jm_err_set(err, JM_EUSAGE, "--k takes at most %d numbers.", JM_REPORT_MAX_K);
+	o->k[o->n_k++] = k;
+	return 0;
+}
+
 static int parse_k(const char *text, struct jm_report_options *o, struct jm_err *err)
 {
-	const char *at = text;
+	int rc = 0;
 	char *end;
 
-	for (o->n_k = 0; *at; at = *end ? end + 1 : end) {
+	for (const char *at = text; at && !rc; at = *end ? end + 1 : NULL) {
 		double k = strtod(at, &end);
 
 		if (end == at || (*end && *end != ',') || !(k > 1) || !(k <= 1000))
 			return jm_err_set(err, JM_EUSAGE,
 				"--k takes numbers above 1, as in 1.5,2.0; '%s' is none.", at);
-		if (o->n_k == JM_REPORT_MAX_K)
-			return jm_err_set(
-				err, JM_EUSAGE, "--k takes at most %d numbers.", JM_REPORT_MAX_K);
-		o->k[o->n_k++] = k;
+		rc = add_k(o, k, err);
 	}
-	return 0;
+	return rc;
 }
 
 static enum jm_report_format format_of(const struct jm_cli *cli)
@@ -177,25 +236,44 @@ static const char *output_of(const struct jm_cli *cli, enum jm_report_format for
 
 	if (jm_values_text(&cli->values, "html"))
 		return jm_values_text(&cli->values, "html");
-	if (!path && format == JM_REPORT_HTML)
-		return "report.html";
-	return path && strcmp(path, "-") ? path : NULL;
+	if (!path)
+		return format == JM_REPORT_HTML ? "report.html" : "-";
+	return path;
 }
 
 static int write_out(const char *path, const char *text, struct jm_err *err)
 {
-	FILE *out = path ? fopen(path, "w") : stdout;
-	int bad;
+	int rc;
 
-	if (!out)
-		return jm_err_set(err, JM_EIO, "%s cannot be written: %s.", path, strerror(errno));
-	bad = fputs(text, out) < 0;
-	bad |= path ? fclose(out) : fflush(out);
-	if (bad)
-		return jm_err_set(err, JM_EIO, "The report was not written to %s: %s.",
-			path ? path : "standard output", strerror(errno));
-	if (path)
+	if (is_store(path))
+		return jm_err_set(err, JM_EUSAGE,
+			"%s is a store, which the report would replace; name another file for it.",
+			path);
+	rc = jm_output_text(path, text, err);
+	if (!rc && strcmp(path, "-") != 0)
 		fprintf(stderr, "joulemark: %s is written (%zu kB).\n", path, strlen(text) / 1000);
+	return rc;
+}
+
+static bool given(const struct jm_cli *cli, const char *name)
+{
+	return jm_values_get(&cli->values, name)->given;
+}
+
+static int check_options(struct jm_cli *cli)
+{
+	bool csv = format_of(cli) == JM_REPORT_CSV && !given(cli, "published");
+
+	if (given(cli, "html") &&
+		(given(cli, "output") ||
+			strcmp(jm_values_text(&cli->values, "format"), formats[0])))
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"--html says what to write and where, and so do --format and --output; "
+			"give one kind.");
+	if (given(cli, "cases") && !csv)
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"--cases is about the records as CSV: give --format csv, and not "
+			"--published.");
 	return 0;
 }
 
@@ -211,22 +289,25 @@ static int read_options(struct jm_cli *cli, struct jm_report_options *o)
 	return parse_k(jm_values_text(&cli->values, "k"), o, &cli->err);
 }
 
-static int report(struct jm_cli *cli, json_t *records, json_t *traces)
+static int report(struct jm_cli *cli, struct input *in)
 {
 	enum jm_report_format format = format_of(cli);
 	struct jm_report_options options;
 	char *text;
-	int rc = read_options(cli, &options);
+	int rc = check_options(cli);
 
-	options.traces = traces;
-	if (format != JM_REPORT_HTML)
-		traces = NULL;
-
-	for (int i = 0; i < cli->n_args && !rc; i++)
-		rc = is_store(cli->args[i]) ? add_store(records, traces, cli->args[i], &cli->err)
-					    : add_json(records, cli->args[i], &cli->err);
 	if (!rc)
-		rc = jm_report_render(records, format, &options, &text, &cli->err);
+		rc = read_options(cli, &options);
+	for (int i = 0; i < cli->n_args && !rc; i++)
+		rc = is_store(cli->args[i]) ? add_store(in, cli->args[i], &cli->err)
+					    : add_file(in, cli->args[i], &cli->err);
+	if (in->n_twice)
+		fprintf(stderr,
+			"joulemark: %d records came again, equal in all; each run counts once.\n",
+			in->n_twice);
+	options.traces = in->traces;
+	if (!rc)
+		rc = jm_report_render(in->records, format, &options, &text, &cli->err);
 	if (rc)
 		return rc;
 	rc = write_out(output_of(cli, format), text, &cli->err);
@@ -236,15 +317,20 @@ static int report(struct jm_cli *cli, json_t *records, json_t *traces)
 
 static int run(struct jm_cli *cli)
 {
-	json_t *records = json_array(), *traces = json_array();
+	bool page = format_of(cli) == JM_REPORT_HTML;
+	struct input in = {.records = json_array(),
+		.traces = page ? json_array() : NULL,
+		.by_start = json_object()};
 	int rc;
 
-	if (!records || !traces)
+	signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like a full disk */
+	if (!in.records || !in.by_start || (page && !in.traces))
 		rc = jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for the records.");
 	else
-		rc = report(cli, records, traces);
-	json_decref(traces);
-	json_decref(records);
+		rc = report(cli, &in);
+	json_decref(in.by_start);
+	json_decref(in.traces);
+	json_decref(in.records);
 	return rc ? jm_cli_fail(cli) : 0;
 }
 

@@ -294,7 +294,7 @@ static void print_table(struct run_command *r)
 
 	if (!json_array_size(r->records))
 		return;
-	if (jm_report_table(r->records, NULL, &text, &err))
+	if (jm_report_render(r->records, JM_REPORT_TABLE, NULL, &text, &err))
 		fprintf(stderr, "joulemark: The table could not be made: %s\n", err.text);
 	else
 		fprintf(out, "\n%s", text);

@@ -35,14 +35,13 @@ void jm_text_tame(char *text)
 	}
 }
 
-/* The sentence did not fit: ends it with "..." between two characters. */
-static void shorten(char *text, size_t size)
+void jm_text_shorten(char *text, size_t size)
 {
-	size_t end = size - 4;
+	size_t end = size > 4 ? size - 4 : 0;
 
 	while (end && ((unsigned char)text[end] & 0xc0) == 0x80)
 		end--;
-	memcpy(text + end, "...", 4);
+	snprintf(text + end, size - end, "...");
 }
 
 #undef jm_err_set
@@ -58,7 +57,7 @@ int jm_err_set(struct jm_err *err, int code, const char *fmt, ...)
 	n = vsnprintf(err->text, sizeof(err->text), fmt, ap);
 	va_end(ap);
 	if (n >= (int)sizeof(err->text))
-		shorten(err->text, sizeof(err->text));
+		jm_text_shorten(err->text, sizeof(err->text));
 	jm_text_tame(err->text);
 	return code;
 }

@@ -82,16 +82,28 @@ int jm_output_try(const char *path, struct jm_err *err)
 	return 0;
 }
 
-static int dump(const json_t *value, FILE *f, const char *path, struct jm_err *err)
+typedef bool put_fn(const void *what, FILE *f);
+
+static bool put_json(const void *value, FILE *f)
+{
+	return !json_dumpf(value, f, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) &&
+	       fputc('\n', f) >= 0;
+}
+
+static bool put_text(const void *text, FILE *f)
+{
+	return fputs(text, f) >= 0;
+}
+
+static int put_all(put_fn *put, const void *what, FILE *f, const char *path, struct jm_err *err)
 {
 	errno = 0;
-	if (json_dumpf(value, f, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) || fputc('\n', f) < 0 ||
-		fflush(f))
+	if (!put(what, f) || fflush(f))
 		return cannot(path, errno ? errno : EIO, err);
 	return 0;
 }
 
-static int replace(const char *path, const json_t *value, struct jm_err *err)
+static int replace(const char *path, put_fn *put, const void *what, struct jm_err *err)
 {
 	char temporary[PATH_MAX];
 	int fd = open_beside(path, temporary, sizeof(temporary), err), rc;
@@ -100,7 +112,7 @@ static int replace(const char *path, const json_t *value, struct jm_err *err)
 	if (fd < 0)
 		return fd;
 	f = fdopen(fd, "w");
-	rc = f ? dump(value, f, path, err) : cannot(path, errno, err);
+	rc = f ? put_all(put, what, f, path, err) : cannot(path, errno, err);
 	if (!rc && fsync(fd))
 		rc = cannot(path, errno, err);
 	if (f)
@@ -134,23 +146,33 @@ static FILE *open_in_place(const char *path)
 	return f;
 }
 
-int jm_output_json(const char *path, const json_t *value, struct jm_err *err)
+static int write_to(const char *path, put_fn *put, const void *what, struct jm_err *err)
 {
 	char real[PATH_MAX]; /* a link stays: the file that it names is replaced */
 	FILE *f;
 	int rc;
 
 	if (!strcmp(path, "-"))
-		return dump(value, stdout, "standard output", err);
+		return put_all(put, what, stdout, "standard output", err);
 	if (!in_place(path))
-		return replace(realpath(path, real) ? real : path, value, err);
+		return replace(realpath(path, real) ? real : path, put, what, err);
 	f = open_in_place(path);
 	if (!f)
 		return cannot(path, errno, err);
-	rc = dump(value, f, path, err);
+	rc = put_all(put, what, f, path, err);
 	if (fclose(f) && !rc)
 		rc = cannot(path, errno, err);
 	return rc;
+}
+
+int jm_output_json(const char *path, const json_t *value, struct jm_err *err)
+{
+	return write_to(path, put_json, value, err);
+}
+
+int jm_output_text(const char *path, const char *text, struct jm_err *err)
+{
+	return write_to(path, put_text, text, err);
 }
 
 int jm_output_folder(const char *path, struct jm_err *err)

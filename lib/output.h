@@ -11,6 +11,8 @@
 int jm_output_try(const char *path, struct jm_err *err);
 /* Writes the value, indented; a regular file is replaced at once when all of it is on the disk. */
 int jm_output_json(const char *path, const json_t *value, struct jm_err *err);
+/* The same with text as it is. */
+int jm_output_text(const char *path, const char *text, struct jm_err *err);
 /* Makes the folder and those above it. */
 int jm_output_folder(const char *path, struct jm_err *err);
 

@@ -36,7 +36,7 @@ static void put_head(const struct jm_group *g, FILE *out, const char *const *mor
 		static const char *const parts[] = {"", "_requested", "_accepted", "_enforced"};
 
 		for (int k = 0; k < (g->dim[i].knob ? 4 : 1); k++) {
-			snprintf(full, sizeof(full), "%s%s", g->dim[i].name, parts[k]);
+			jm_text_format(full, sizeof(full), "%s%s", g->dim[i].name, parts[k]);
 			put_text(out, full, false);
 		}
 	}

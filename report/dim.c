@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What differs between the cases of a sweep, and its value in each of them. */
-#include "group.h"
+#include "grid.h"
 #include "option.h"
 #include "json.h"
 
@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define PATH_SHOWN 60
 
 /* "gpu.power" and "gpu.power@GPU-8f", which speaks of some of the devices, are the same knob. */
 static bool same_name(const char *key, const char *name)
@@ -34,25 +36,21 @@ static const json_t *find_leaf(const json_t *object, const char *name)
 	return NULL;
 }
 
-/* All leaves of that name as "GPU-8f 300W, GPU-9a 400W"; returns how many there are. */
-static int list_leaves(const json_t *object, const char *name, char *out, size_t size)
+/* All leaves of that name as "GPU-8f 300W, GPU-9a 400W"; returns how many there are, with n before them. */
+static int list_leaves(const json_t *object, const char *name, int n, FILE *out)
 {
 	const json_t *value;
 	const char *key;
-	int n = 0;
 
 	json_object_foreach((json_t *)object, key, value)
 	{
 		const char *text = json_string_value(value), *at = strchr(key, '@');
-		size_t used = strlen(out);
 
 		if (json_is_object(value))
-			n += list_leaves(value, name, out, size);
-		if (json_is_object(value) || !same_name(key, name))
-			continue;
-		n++;
-		snprintf(out + used, size - used, "%s%.12s %s", used ? ", " : "", at ? at + 1 : "",
-			text ? text : "");
+			n = list_leaves(value, name, n, out);
+		else if (same_name(key, name))
+			fprintf(out, "%s%s %s", n++ ? ", " : "", at ? at + 1 : "",
+				text ? text : "");
 	}
 	return n;
 }
@@ -81,8 +79,8 @@ static int add_dim(struct jm_group *g, const char *name, const char *unit, bool 
 			"parts.",
 			JM_GROUP_MAX_DIMS);
 	dim = &g->dim[g->n_dims++];
-	snprintf(dim->name, sizeof(dim->name), "%s", name);
-	snprintf(dim->unit, sizeof(dim->unit), "%s", unit);
+	dim->name = name;
+	jm_text_format(dim->unit, sizeof(dim->unit), "%s", unit);
 	dim->knob = knob;
 	dim->soft = soft;
 	return 0;
@@ -126,9 +124,9 @@ static bool same_work(const json_t *a, const json_t *b)
 	       !strcmp(jm_json_text(a, "unit"), jm_json_text(b, "unit"));
 }
 
-/* Leaves whose value differs from that of the first record of the same work. */
-static int add_varied(struct jm_group *g, const json_t *first, const json_t *record,
-	const json_t *object, struct jm_err *err)
+/* Leaves of the object, parameters of a record, that the other one has otherwise or not at all. */
+static int add_varied(
+	struct jm_group *g, const json_t *object, const json_t *other_record, struct jm_err *err)
 {
 	const json_t *value;
 	const char *key;
@@ -136,12 +134,12 @@ static int add_varied(struct jm_group *g, const json_t *first, const json_t *rec
 
 	json_object_foreach((json_t *)object, key, value)
 	{
-		const json_t *other = jm_dim_parameter(first, key);
+		const json_t *other = jm_dim_parameter(other_record, key);
 
 		if (rc)
 			return rc;
 		if (json_is_object(value))
-			rc = add_varied(g, first, record, value, err);
+			rc = add_varied(g, value, other_record, err);
 		else if (!other || !json_equal((json_t *)other, (json_t *)value))
 			rc = add_dim(g, key, "", false, false, err);
 	}
@@ -153,15 +151,17 @@ static int find_varied(struct jm_group *g, const json_t *records, struct jm_err 
 	int rc = 0;
 
 	for (size_t i = 1; i < json_array_size(records) && !rc; i++) {
-		const json_t *record = json_array_get(records, i);
-		const json_t *parameters =
-			json_object_get(json_object_get(record, "case"), "parameters");
+		const json_t *record = json_array_get(records, i), *first;
 		size_t k = 0;
 
 		while (k < i && !same_work(json_array_get(records, k), record))
 			k++;
-		if (k < i)
-			rc = add_varied(g, json_array_get(records, k), record, parameters, err);
+		if (k == i)
+			continue;
+		first = json_array_get(records, k);
+		rc = add_varied(g, jm_dim_parameters(record), first, err);
+		if (!rc)
+			rc = add_varied(g, jm_dim_parameters(first), record, err);
 	}
 	return rc;
 }
@@ -228,38 +228,73 @@ static double first_known(double a, double b, double c)
 	return !isnan(a) ? a : !isnan(b) ? b : c;
 }
 
-/* What the plan says: a number in the unit ("300W", 300), or a word ("default"). */
-static bool read_parameter(const struct jm_group_dim *dim, const json_t *record, double *ret_number,
-	char *ret_word, size_t size)
+/* NULL: no memory, or there is one leaf at most. */
+static char *read_leaves(const struct jm_group_dim *dim, const json_t *record)
+{
+	char *text = NULL;
+	size_t size;
+	FILE *out = open_memstream(&text, &size);
+	int n = out ? list_leaves(jm_dim_parameters(record), dim->name, 0, out) : 0;
+
+	if (out && !fclose(out) && n > 1)
+		return text;
+	free(text);
+	return NULL;
+}
+
+/* What the plan says: a number in the unit ("300W", 300), or words ("default"), which the caller owns; "" =
+ * none, NULL: no memory. */
+static char *read_parameter(
+	const struct jm_group_dim *dim, const json_t *record, double *ret_number)
 {
 	const json_t *leaf = jm_dim_parameter(record, dim->name);
 	const char *word = json_string_value(leaf);
+	char *several = read_leaves(dim, record);
 
 	*ret_number = NAN;
-	*ret_word = '\0';
-	if (list_leaves(jm_dim_parameters(record), dim->name, ret_word, size) > 1)
-		return true;
-	*ret_word = '\0';
+	if (several)
+		return several;
 	if (json_is_number(leaf))
 		*ret_number = json_number_value(leaf);
 	else if (word && jm_parse_quantity(word, dim->unit, false, ret_number, NULL))
-		snprintf(ret_word, size, "%s", word);
+		return strdup(word);
 	else if (json_is_boolean(leaf))
-		snprintf(ret_word, size, "%s", json_is_true(leaf) ? "yes" : "no");
-	return leaf && !json_is_null(leaf);
+		return strdup(json_is_true(leaf) ? "yes" : "no");
+	else if (json_is_array(leaf))
+		return json_dumps(leaf, JSON_COMPACT);
+	return strdup("");
 }
 
-void jm_dim_value(const struct jm_group_dim *dim, const json_t *record, struct jm_group_value *ret)
+/* Of a long path its end, where paths differ. */
+static void put_word(const char *word, char *out, size_t size)
+{
+	size_t n = strlen(word);
+
+	if (n < PATH_SHOWN || !strchr(word, '/')) {
+		jm_text_format(out, size, "%s", word);
+		return;
+	}
+	word += n - PATH_SHOWN;
+	while (((unsigned char)*word & 0xC0) == 0x80)
+		word++;
+	jm_text_format(out, size, "...%s", word);
+}
+
+int jm_dim_value(const struct jm_group_dim *dim, const json_t *record, struct jm_group_value *ret)
 {
 	struct jm_group_value v = {
 		.requested = NAN, .accepted = NAN, .enforced_min = NAN, .enforced_max = NAN};
 	double asked, requested_max = NAN;
-	char word[48], quantity[40];
+	char shown[sizeof(v.text)], quantity[40], key[32];
+	char *word = read_parameter(dim, record, &asked);
 
+	if (!word)
+		return -1;
 	read_settings(dim, record, &v, &requested_max);
-	if (!read_parameter(dim, record, &asked, word, sizeof(word)) && dim->knob &&
-		isnan(v.requested))
-		snprintf(word, sizeof(word), "as found");
+	put_word(*word				   ? word
+		 : dim->knob && isnan(v.requested) ? "as found"
+						   : "-",
+		shown, sizeof(shown));
 	if (isnan(asked) && !*word)
 		asked = v.requested;
 	v.x = first_known(first_known(asked, v.requested, v.accepted), v.enforced_min, NAN);
@@ -269,14 +304,22 @@ void jm_dim_value(const struct jm_group_dim *dim, const json_t *record, struct j
 	else if (!isnan(asked))
 		snprintf(v.text, sizeof(v.text), "%s", quantity);
 	else if (!isnan(v.x))
-		snprintf(v.text, sizeof(v.text), "%s (%s)", word, quantity);
+		jm_text_format(v.text, sizeof(v.text), "%s (%s)", shown, quantity);
 	else
-		snprintf(v.text, sizeof(v.text), "%s", *word ? word : "-");
-	if (isnan(asked))
-		snprintf(v.key, sizeof(v.key), "%s", *word ? word : "-");
-	else
-		snprintf(v.key, sizeof(v.key), "%.12g", asked);
+		memcpy(v.text, shown, sizeof(shown));
+	snprintf(key, sizeof(key), "%.12g", asked);
+	v.key = strdup(!isnan(asked) ? key : *word ? word : shown);
+	free(word);
 	*ret = v;
+	return v.key ? 0 : -1;
+}
+
+bool jm_dim_is(const struct jm_group *g, const char *key)
+{
+	for (int i = 0; i < g->n_dims; i++)
+		if (same_name(key, g->dim[i].name))
+			return true;
+	return false;
 }
 
 static void copy_leaves(const struct jm_group *g, const json_t *from, json_t *to)
@@ -286,13 +329,9 @@ static void copy_leaves(const struct jm_group *g, const json_t *from, json_t *to
 
 	json_object_foreach((json_t *)from, key, value)
 	{
-		bool is_dim = false;
-
-		for (int i = 0; i < g->n_dims; i++)
-			is_dim = is_dim || same_name(key, g->dim[i].name);
 		if (json_is_object(value))
 			copy_leaves(g, value, to);
-		else if (!is_dim)
+		else if (!jm_dim_is(g, key))
 			json_object_set(to, key, (json_t *)value);
 	}
 }

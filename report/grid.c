@@ -24,7 +24,7 @@ static void add(struct column *columns, int *n, enum column_kind kind, int index
 	c->kind = kind;
 	c->index = index;
 	c->factor = 1;
-	snprintf(c->title, sizeof(c->title), "%s", title);
+	jm_text_format(c->title, sizeof(c->title), "%s", title);
 }
 
 static bool varies(const struct jm_group *g, const struct jm_group_series *s, int dim)
@@ -107,11 +107,11 @@ static void add_settings(const struct jm_group *g, const struct jm_group_series 
 		if (dim >= g->n_dims || !g->dim[dim].knob)
 			continue;
 		knobs = true;
-		snprintf(title, sizeof(title), "%s%saccepted", shown > 1 ? g->dim[dim].name : "",
-			shown > 1 ? " " : "");
+		jm_text_format(title, sizeof(title), "%s%saccepted",
+			shown > 1 ? g->dim[dim].name : "", shown > 1 ? " " : "");
 		add(columns, n, ACCEPTED, dim, title);
-		snprintf(title, sizeof(title), "%s%senforced", shown > 1 ? g->dim[dim].name : "",
-			shown > 1 ? " " : "");
+		jm_text_format(title, sizeof(title), "%s%senforced",
+			shown > 1 ? g->dim[dim].name : "", shown > 1 ? " " : "");
 		add(columns, n, ENFORCED, dim, title);
 	}
 	if (knobs)

@@ -19,6 +19,11 @@ int jm_grid_init(struct jm_grid *grid, const struct jm_group *g, const struct jm
 	struct jm_err *err);
 void jm_grid_done(struct jm_grid *grid);
 
+/* As snprintf, for what others wrote: one line of printable text, "..." where it did not fit. */
+void jm_text_format(char *out, size_t size, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+/* The same behind what is there, with `between` if there is something. */
+void jm_text_append(char *out, size_t size, const char *between, const char *what);
 /* Columns a text takes on a terminal: code points, all of width one here. */
 int jm_text_width(const char *text);
 /*

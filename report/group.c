@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Records in order: series of points of cases, with their statistics. */
-#include "group.h"
+#include "grid.h"
 #include "json.h"
 
 #include <math.h>
@@ -88,12 +88,15 @@ static int read_case(
 	c->reference = json_is_true(json_object_get(of_case, "reference"));
 	c->series_key = jm_dim_series_key(g, record);
 	jm_metric_measure(record, g->options.add_watts, &c->m);
+	if (!c->series_key)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the report.");
 	for (int i = 0; i < g->n_dims; i++) {
-		jm_dim_value(&g->dim[i], record, &c->value[i]);
+		if (jm_dim_value(&g->dim[i], record, &c->value[i]))
+			return jm_err_set(err, JM_ENOMEM, "Out of memory for the report.");
 		if (c->value[i].state > c->state)
 			c->state = c->value[i].state;
 	}
-	return c->series_key ? 0 : jm_err_set(err, JM_ENOMEM, "Out of memory for the report.");
+	return 0;
 }
 
 static bool same_point(
@@ -116,7 +119,7 @@ static int compare_cases(const void *pa, const void *pb)
 		return a->series - b->series;
 	if (a->reference != b->reference)
 		return b->reference - a->reference;
-	for (int i = 0; i < JM_GROUP_MAX_DIMS; i++) {
+	for (int i = 0; i < JM_GROUP_MAX_DIMS && a->value[i].key; i++) {
 		int order = strcmp(a->value[i].key, b->value[i].key);
 
 		if (!order)
@@ -202,13 +205,12 @@ static int point_stats(
 static void label_point(
 	const struct jm_group *g, const struct jm_group_case *c, struct jm_group_point *p)
 {
-	size_t used = 0;
-
-	p->label[0] = '\0';
-	for (int i = 0; i < g->n_dims && used < sizeof(p->label); i++)
-		used += (size_t)snprintf(p->label + used, sizeof(p->label) - used, "%s%s%s%s",
-			i ? ", " : "", g->n_dims > 1 ? g->dim[i].name : "",
-			g->n_dims > 1 ? " " : "", c->value[i].text);
+	for (int i = 0; i < g->n_dims; i++) {
+		if (g->n_dims > 1)
+			jm_text_append(p->label, sizeof(p->label), ", ", g->dim[i].name);
+		jm_text_append(
+			p->label, sizeof(p->label), g->n_dims > 1 ? " " : "", c->value[i].text);
+	}
 	if (!g->n_dims)
 		snprintf(p->label, sizeof(p->label), "%s", c->reference ? "reference" : "all");
 }
@@ -268,23 +270,7 @@ static void add_grade(struct jm_group_series *s, const json_t *record)
 	/* "none" is worse than D */
 	if (*grade && (!*s->grade || !strcmp(grade, "none") ||
 			      (strcmp(s->grade, "none") && strcmp(grade, s->grade) > 0)))
-		snprintf(s->grade, sizeof(s->grade), "%s", grade);
-}
-
-static void join(char *out, size_t size, const char *between, const char *what)
-{
-	size_t used = strlen(out);
-
-	if (*what)
-		snprintf(out + used, size - used, "%s%s", used ? between : "", what);
-}
-
-static bool is_dim(const struct jm_group *g, const char *name)
-{
-	for (int i = 0; i < g->n_dims; i++)
-		if (!strncmp(g->dim[i].name, name, strlen(g->dim[i].name)))
-			return true;
-	return false;
+		jm_text_format(s->grade, sizeof(s->grade), "%s", grade);
 }
 
 /* The parameters that another series has otherwise: "batch=8". */
@@ -309,12 +295,12 @@ static void title_differences(
 					  (json_t *)jm_dim_parameter(g->series[i].record, key));
 		for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++)
 			differs = differs && strcmp(said[i], key) != 0;
-		if (!differs || is_dim(g, key) || json_is_object(value))
+		if (!differs || jm_dim_is(g, key) || json_is_object(value))
 			continue;
 		word = json_is_string(value) ? strdup(json_string_value(value))
 					     : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-		join(s->title, sizeof(s->title), ", ", key);
-		join(s->title, sizeof(s->title), "=", word ? word : "");
+		jm_text_append(s->title, sizeof(s->title), ", ", key);
+		jm_text_append(s->title, sizeof(s->title), "=", word ? word : "");
 		free(word);
 	}
 }
@@ -335,18 +321,19 @@ static void title_series(const struct jm_group *g, struct jm_group_series *s)
 
 	if (!*workload)
 		workload = json_string_value(jm_dim_parameter(s->record, "workload"));
-	join(s->title, sizeof(s->title), "", workload ? workload : "");
-	if (subject(s->record) && !is_dim(g, "model") && !is_dim(g, "response"))
-		join(s->title, sizeof(s->title), " ", subject(s->record));
+	jm_text_append(s->title, sizeof(s->title), "", workload ? workload : "");
+	if (subject(s->record) && !jm_dim_is(g, "model") && !jm_dim_is(g, "response"))
+		jm_text_append(s->title, sizeof(s->title), " ", subject(s->record));
 	if (!*s->title)
 		json_array_foreach(command, i, word)
-			join(s->title, sizeof(s->title), " ", json_string_value(word));
+			jm_text_append(s->title, sizeof(s->title), " ", json_string_value(word));
 	if (!*s->title)
-		join(s->title, sizeof(s->title), "", "run");
+		jm_text_append(s->title, sizeof(s->title), "", "run");
 	if (*jm_json_text(s->record, "device"))
-		join(s->title, sizeof(s->title), " on ", jm_json_text(s->record, "device"));
-	join(s->title, sizeof(s->title), ", ", jm_json_text(s->record, "precision"));
-	snprintf(s->item, sizeof(s->item), "%s",
+		jm_text_append(
+			s->title, sizeof(s->title), " on ", jm_json_text(s->record, "device"));
+	jm_text_append(s->title, sizeof(s->title), ", ", jm_json_text(s->record, "precision"));
+	jm_text_format(s->item, sizeof(s->item), "%s",
 		*jm_json_text(s->record, "unit") ? jm_json_text(s->record, "unit") : "run");
 }
 
@@ -468,8 +455,11 @@ int jm_group_init(struct jm_group *g, const json_t *records,
 
 void jm_group_done(struct jm_group *g)
 {
-	for (int i = 0; g->c && i < g->n_cases; i++)
+	for (int i = 0; g->c && i < g->n_cases; i++) {
+		for (int k = 0; k < g->n_dims; k++)
+			free(g->c[i].value[k].key);
 		free(g->c[i].series_key);
+	}
 	free(g->c);
 	free(g->point);
 	free(g->series);

@@ -14,8 +14,8 @@
 
 /* What differs between the points of a series: a knob or, where no knob was set, an option. */
 struct jm_group_dim {
-	char name[64];
-	char unit[16]; /* base unit; "" = none or unknown */
+	const char *name; /* in a record */
+	char unit[16];	  /* base unit; "" = none or unknown */
 	bool knob;
 	bool soft; /* a duty cycle or quota, not a control of the machine */
 };
@@ -37,7 +37,7 @@ const char *jm_group_state_name(enum jm_group_state state);
 /* A value of one dimension. x, accepted, enforced in the dimension's unit; NAN = unknown. */
 struct jm_group_value {
 	char text[96]; /* "300 W", "as found (700 W)", "300-400 W" */
-	char key[48];  /* the same for equal values only */
+	char *key;     /* the same for equal values only; owned */
 	double x;      /* for an axis: requested, else accepted, else enforced */
 	double requested, accepted, enforced_min, enforced_max;
 	enum jm_group_state state;
@@ -109,7 +109,10 @@ bool jm_group_metric_energy(int metric);
 
 /* report/dim.c: what differs, and the value of a dimension in a record. */
 int jm_dim_find(struct jm_group *g, const json_t *records, struct jm_err *err);
-void jm_dim_value(const struct jm_group_dim *dim, const json_t *record, struct jm_group_value *ret);
+/* Returns -1 without memory. */
+int jm_dim_value(const struct jm_group_dim *dim, const json_t *record, struct jm_group_value *ret);
+/* Is this parameter, as "gpu.power" or "gpu.power@GPU-8f", one of the dimensions? */
+bool jm_dim_is(const struct jm_group *g, const char *key);
 /* 300 and "W": "300 W"; clocks in MHz. */
 void jm_dim_quantity(double value, const char *unit, char *out, size_t size);
 const json_t *jm_dim_parameters(const json_t *record); /* NULL = none */

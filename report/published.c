@@ -72,7 +72,7 @@ static void say_size(const json_t *record, const json_t *work, char *out, size_t
 	{
 		ours = jm_dim_parameter(record, name);
 		if (json_is_string(ours))
-			snprintf(out, size, " (%s %s)", name, json_string_value(ours));
+			jm_text_format(out, size, " (%s %s)", name, json_string_value(ours));
 	}
 }
 

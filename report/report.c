@@ -61,9 +61,3 @@ int jm_report_render(const json_t *records, enum jm_report_format format,
 		*ret_text = text;
 	return rc;
 }
-
-int jm_report_table(const json_t *records, const struct jm_report_options *options, char **ret_text,
-	struct jm_err *err)
-{
-	return jm_report_render(records, JM_REPORT_TABLE, options, ret_text, err);
-}

@@ -44,10 +44,6 @@ struct jm_report_options {
  */
 int jm_report_render(const json_t *records, enum jm_report_format format,
 	const struct jm_report_options *options, char **ret_text, struct jm_err *err);
-/* The terminal's table with verdicts and failures, as printed at the end of a sweep. */
-int jm_report_table(const json_t *records, const struct jm_report_options *options, char **ret_text,
-	struct jm_err *err);
-
 /*
  * The power trace of the record at that index for the page: {record, start_s, end_s, meters[] {id, label,
  * origin, points[[s, W or null]]}}, seconds since its first reading, at most a few thousand points; JSON

@@ -7,13 +7,6 @@
 #include <math.h>
 #include <string.h>
 
-static json_t *string(const char *text)
-{
-	json_t *s = json_string(text);
-
-	return s ? s : json_string("(not UTF-8)");
-}
-
 static json_t *stat_json(const struct jm_stat *s)
 {
 	return json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "n", s->n, "mean",
@@ -40,14 +33,14 @@ static json_t *settings_json(const struct jm_group *g, const struct jm_group_poi
 	json_t *all = json_array();
 
 	for (int i = 0; i < g->n_dims; i++)
-		json_array_append_new(
-			all, json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "text",
-				     string(p->value[i].text), "x", jm_json_number(p->value[i].x),
-				     "requested", jm_json_number(p->value[i].requested), "accepted",
-				     jm_json_number(p->accepted[i]), "enforced_min",
-				     jm_json_number(p->enforced_min[i]), "enforced_max",
-				     jm_json_number(p->enforced_max[i]), "state",
-				     jm_group_state_name(p->value[i].state)));
+		json_array_append_new(all,
+			json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "text",
+				json_string(p->value[i].text), "x", jm_json_number(p->value[i].x),
+				"requested", jm_json_number(p->value[i].requested), "accepted",
+				jm_json_number(p->accepted[i]), "enforced_min",
+				jm_json_number(p->enforced_min[i]), "enforced_max",
+				jm_json_number(p->enforced_max[i]), "state",
+				jm_group_state_name(p->value[i].state)));
 	return all;
 }
 
@@ -61,7 +54,7 @@ static json_t *point_json(const struct jm_group *g, const struct jm_group_point 
 		json_object_set_new(metrics, name, stat_json(&p->stat[m]));
 	}
 	return json_pack("{s:o, s:o, s:o, s:b, s:s, s:i, s:i, s:i, s:b, s:s, s:o}", "label",
-		string(p->label), "x", jm_json_number(p->x), "settings", settings_json(g, p),
+		json_string(p->label), "x", jm_json_number(p->x), "settings", settings_json(g, p),
 		"reference", p->reference, "state", jm_group_state_name(p->state), "runs_ok",
 		p->n_ok, "runs_failed", p->n_failed, "outliers", p->n_outliers, "eligible",
 		p->eligible, "why_not", p->why_not, "metrics", metrics);
@@ -84,10 +77,11 @@ static json_t *verdict_json(
 		jm_text_metric_value(g, s, v->metric, &g->point[v->leading].stat[v->metric], value,
 			sizeof(value));
 	return json_pack("{s:s, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:o}", "metric", name,
-		"title", string(title), "kind", kinds[v->kind], "leading",
+		"title", json_string(title), "kind", kinds[v->kind], "leading",
 		v->leading < 0 ? json_null() : json_integer(v->leading - s->first_point), "tied",
-		tied, "text", string(v->text), "value", string(value), "improvement_percent",
-		jm_json_number(v->improvement), "why", v->why, "sentence", string(sentence));
+		tied, "text", json_string(v->text), "value", json_string(value),
+		"improvement_percent", jm_json_number(v->improvement), "why", v->why, "sentence",
+		json_string(sentence));
 }
 
 static json_t *metrics_json(const struct jm_group *g, const struct jm_group_series *s)
@@ -100,8 +94,8 @@ static json_t *metrics_json(const struct jm_group *g, const struct jm_group_seri
 		jm_group_metric_title(g, s, m, title, sizeof(title));
 		jm_group_metric_unit(s, m, unit, sizeof(unit));
 		json_object_set_new(all, name,
-			json_pack("{s:o, s:o, s:i}", "title", string(title), "unit", string(unit),
-				"better", jm_group_metric_better(m)));
+			json_pack("{s:o, s:o, s:i}", "title", json_string(title), "unit",
+				json_string(unit), "better", jm_group_metric_better(m)));
 	}
 	return all;
 }
@@ -120,10 +114,10 @@ static json_t *series_json(const struct jm_group *g, const struct jm_group_serie
 		json_array_append_new(verdicts, verdict_json(g, s, &v[i]));
 	jm_text_energy(g, s, energy, sizeof(energy));
 	return json_pack("{s:o, s:o, s:o, s:o, s:i, s:o, s:o, s:o, s:s, s:o, s:i, s:i, s:o, s:o}",
-		"title", string(s->title), "item", string(s->item), "origin",
+		"title", json_string(s->title), "item", json_string(s->item), "origin",
 		s->has_energy ? json_string(s->mixed_origin ? "mixed" : jm_origin_name(s->origin))
 			      : json_null(),
-		"energy", string(energy), "meters", s->n_meters, "reference",
+		"energy", json_string(energy), "meters", s->n_meters, "reference",
 		s->reference < 0 ? json_null() : json_integer(s->reference - s->first_point),
 		"parameters", parameters ? json_incref((json_t *)parameters) : json_object(),
 		"metrics", metrics_json(g, s), "grade", s->grade, "grade_reasons",
@@ -164,8 +158,8 @@ json_t *jm_report_summary(const struct jm_group *g)
 
 	for (int i = 0; i < g->n_dims; i++)
 		json_array_append_new(
-			dims, json_pack("{s:o, s:o, s:b}", "name", string(g->dim[i].name), "unit",
-				      string(g->dim[i].unit), "knob", g->dim[i].knob));
+			dims, json_pack("{s:o, s:o, s:b}", "name", json_string(g->dim[i].name),
+				      "unit", json_string(g->dim[i].unit), "knob", g->dim[i].knob));
 	for (int i = 0; i < g->n_series; i++)
 		json_array_append_new(series, series_json(g, &g->series[i]));
 	for (int i = 0; i < g->n_cases; i++)
@@ -175,6 +169,6 @@ json_t *jm_report_summary(const struct jm_group *g)
 	jm_text_origins(g, origins, sizeof(origins));
 	return json_pack("{s:s, s:s, s:o, s:f, s:o, s:o, s:o, s:o, s:o}", "schema",
 		"joulemark.report/1", "joulemark", JM_VERSION, "eds_k", k, "added_watts",
-		g->options.add_watts, "not_measured", string(origins), "dimensions", dims, "series",
-		series, "cases", cases, "published", published);
+		g->options.add_watts, "not_measured", json_string(origins), "dimensions", dims,
+		"series", series, "cases", cases, "published", published);
 }

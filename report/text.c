@@ -2,8 +2,10 @@
 /* Numbers and sentences of a report. */
 #include "grid.h"
 #include "json.h"
+#include "meter.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <string.h>
 
 #define DIGITS_PLAIN   4    /* of a value without an interval */
@@ -12,6 +14,33 @@
 #define PLACES_AT_MOST 12
 #define LARGE	       1e12
 #define DIGITS_AT_MOST 7
+
+void jm_text_format(char *out, size_t size, const char *format, ...)
+{
+	va_list ap;
+	int n;
+
+	va_start(ap, format);
+	n = vsnprintf(out, size, format, ap);
+	va_end(ap);
+	if (n >= (int)size)
+		jm_text_shorten(out, size);
+	for (char *c = strpbrk(out, "\n\r\t"); c; c = strpbrk(c, "\n\r\t"))
+		*c = ' ';
+	jm_text_tame(out);
+}
+
+void jm_text_append(char *out, size_t size, const char *between, const char *what)
+{
+	size_t used = strlen(out);
+
+	if (!*what)
+		return;
+	if (size - used > 4)
+		jm_text_format(out + used, size - used, "%s%s", used ? between : "", what);
+	else
+		jm_text_shorten(out, used + 1);
+}
 
 int jm_text_width(const char *text)
 {
@@ -78,14 +107,6 @@ double jm_text_prefix(const char *unit, double value, const char **ret_prefix)
 	return 1;
 }
 
-static void append(char *out, size_t size, const char *between, const char *what)
-{
-	size_t used = strlen(out);
-
-	if (*what)
-		snprintf(out + used, size - used, "%s%s", used ? between : "", what);
-}
-
 void jm_text_origins(const struct jm_group *g, char *out, size_t size)
 {
 	bool seen[8] = {false};
@@ -96,9 +117,9 @@ void jm_text_origins(const struct jm_group *g, char *out, size_t size)
 			seen[g->c[i].m.origin] = true;
 	for (int i = JM_ESTIMATED; i <= JM_REPLAYED; i++)
 		if (seen[i])
-			append(out, size, ", ", jm_origin_name((enum jm_origin)i));
+			jm_text_append(out, size, ", ", jm_origin_name((enum jm_origin)i));
 	if (*out && seen[JM_MEASURED])
-		append(out, size, ", ", jm_origin_name(JM_MEASURED));
+		jm_text_append(out, size, ", ", jm_origin_name(JM_MEASURED));
 }
 
 void jm_text_energy(
@@ -115,12 +136,13 @@ void jm_text_energy(
 		snprintf(part, sizeof(part), "energy: one meter");
 	else
 		snprintf(part, sizeof(part), "energy: sum of %d topmost meters", s->n_meters);
-	append(out, size, "", part);
-	append(out, size, ", ", s->mixed_origin ? "of mixed origin" : jm_origin_name(s->origin));
+	jm_text_append(out, size, "", part);
+	jm_text_append(
+		out, size, ", ", s->mixed_origin ? "of mixed origin" : jm_origin_name(s->origin));
 	if (g->options.add_watts > 0) {
 		snprintf(part, sizeof(part), "%.6g W assumed for the rest of the node",
 			g->options.add_watts);
-		append(out, size, " + ", part);
+		jm_text_append(out, size, " + ", part);
 	}
 }
 
@@ -151,7 +173,7 @@ void jm_text_verdict(const struct jm_group *g, const struct jm_group_series *s,
 	jm_text_metric_value(
 		g, s, v->metric, &g->point[v->leading].stat[v->metric], value, sizeof(value));
 	if (v->kind == JM_VERDICT_TIE) {
-		snprintf(out, size, "%s (the %s mean: %s, %s)", v->text,
+		jm_text_format(out, size, "%s (the %s mean: %s, %s)", v->text,
 			jm_group_metric_better(v->metric) > 0 ? "highest" : "lowest",
 			g->point[v->leading].label, value);
 		return;
@@ -160,7 +182,7 @@ void jm_text_verdict(const struct jm_group *g, const struct jm_group_series *s,
 		v->leading != s->reference)
 		snprintf(change, sizeof(change), ", %.1f %% %s than the reference",
 			fabs(v->improvement), v->improvement < 0 ? "worse" : "better");
-	snprintf(out, size, "%s (%s%s)", v->text, value, change);
+	jm_text_format(out, size, "%s (%s%s)", v->text, value, change);
 }
 
 void jm_text_failure(
@@ -176,8 +198,8 @@ void jm_text_failure(
 		id = jm_json_text(c->record, "id");
 	if (json_is_integer(repeat))
 		snprintf(number, sizeof(number), ", repeat %d", (int)json_integer_value(repeat));
-	snprintf(out, size, "%s%s%s%.8s%s: %s", g->point[c->point].label, number, *id ? " (" : "",
-		id, *id ? ")" : "", *reason ? reason : "no reason was recorded.");
+	jm_text_format(out, size, "%s%s%s%.8s%s: %s", g->point[c->point].label, number,
+		*id ? " (" : "", id, *id ? ")" : "", *reason ? reason : "no reason was recorded.");
 }
 
 /* The same words with other numbers, as two runs say them of the same meter. */
@@ -241,7 +263,7 @@ void jm_text_quality(
 	size_t i;
 
 	out[0] = '\0';
-	json_array_foreach(all, i, reason) append(out, size,
+	json_array_foreach(all, i, reason) jm_text_append(out, size,
 		out[0] && out[strlen(out) - 1] == '.' ? " " : "; ", json_string_value(reason));
 	json_decref(all);
 }

@@ -3,7 +3,7 @@
  * Which setting is best, by each metric, and when that cannot be said. A setting is told from another
  * when their 95 % intervals do not overlap. Settings that the device violated take no part.
  */
-#include "group.h"
+#include "grid.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -104,7 +104,6 @@ static bool same_setting(
 static int list_tied(const struct jm_group *g, const struct jm_group_series *s,
 	const struct jm_verdict *v, char *out, size_t size)
 {
-	size_t used = 0;
 	int n = 1;
 
 	out[0] = '\0';
@@ -112,9 +111,7 @@ static int list_tied(const struct jm_group *g, const struct jm_group_series *s,
 		if (!jm_verdict_tied(g, v, i))
 			continue;
 		n += !same_setting(g, &g->point[i], &g->point[v->leading]);
-		if (used < size)
-			used += (size_t)snprintf(out + used, size - used, "%s%s", used ? ", " : "",
-				g->point[i].label);
+		jm_text_append(out, size, ", ", g->point[i].label);
 	}
 	return n;
 }

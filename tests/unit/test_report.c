@@ -154,7 +154,7 @@ static void nothing_to_report_is_an_error(void **state)
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		struct jm_err err = JM_ERR_INIT;
 		json_t *records = json_loads(texts[i], 0, NULL);
-		int rc = jm_report_table(records, NULL, &text, &err);
+		int rc = jm_report_render(records, JM_REPORT_TABLE, NULL, &text, &err);
 
 		assert_true(rc < 0);
 		assert_sentence(&err, rc);
