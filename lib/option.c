@@ -186,7 +186,7 @@ static int parse(const struct jm_option *o, const char *text, double *number, st
 
 	switch (o->type) {
 	case JM_TEXT:
-		return 0;
+		return *text ? 0 : jm_err_set(err, JM_EUSAGE, "--%s needs a value.", o->name);
 	case JM_FLAG:
 		return parse_flag(o, text, number, err);
 	case JM_CHOICE:

@@ -22,6 +22,19 @@ static void forget_from(struct jm_meters *set, int n, int n_signals)
 	set->n_signals = n_signals;
 }
 
+/* A record tells meters apart by their ids. */
+static int check_ids(const struct jm_meters *set, int first, const char *source, struct jm_err *err)
+{
+	for (int i = first; i < set->n; i++)
+		for (int k = 0; k < i; k++)
+			if (!strcmp(set->meter[i].id, set->meter[k].id))
+				return jm_err_set(err, JM_EUSAGE,
+					"The meter %s comes twice, the second time from '%s'; "
+					"leave one of the two out.",
+					set->meter[i].id, source);
+	return 0;
+}
+
 static int open_source(
 	struct jm_session *s, const struct jm_source *source, const char *arg, struct jm_err *err)
 {
@@ -34,6 +47,11 @@ static int open_source(
 		return jm_err_set(err, JM_ENOMEM, "Out of memory to open %s.", source->name);
 	s->source = grown;
 	rc = source->open(s->ctx, arg, &s->set, &opened.state, err);
+	if (!rc) {
+		rc = check_ids(&s->set, n, source->name, err);
+		if (rc)
+			source->close(opened.state);
+	}
 	if (rc) {
 		forget_from(&s->set, n, opened.first_signal);
 		return rc;
@@ -100,7 +118,9 @@ static void open_if_it_opens(struct jm_session *s, const struct jm_source *sourc
 	int n = s->set.n;
 
 	if (open_source(s, source, "", &err)) {
-		jm_log(s->ctx, JM_DEBUG, "%s: %s", source->name, err.text);
+		/* what is not there is no news; what is there and fails is */
+		jm_log(s->ctx, err.code == JM_ENOENT ? JM_DEBUG : JM_WARNING, "%s: %s",
+			source->name, err.text);
 		return;
 	}
 	if (source->origin != JM_ESTIMATED)
@@ -109,7 +129,9 @@ static void open_if_it_opens(struct jm_session *s, const struct jm_source *sourc
 		close_last(s, n);
 		return;
 	}
-	jm_log(s->ctx, JM_WARNING, "Nothing here measures all of the processor: '%s' estimates it.",
+	jm_log(s->ctx, JM_WARNING,
+		"Nothing here measures all of the processor: '%s' estimates it; 'joulemark doctor' "
+		"tells why.",
 		source->name);
 }
 

@@ -19,6 +19,7 @@
 
 #define CORE_WATTS   2.76
 #define IDLE_WATTS   0.74 /* for each logical processor */
+#define MAX_WATTS    100000
 #define MAX_PACKAGES 64
 #define MAX_CPUS     8192
 #define REFRESH	     (100 * JM_MILLISECOND)
@@ -136,8 +137,10 @@ static int parse_watts(struct state *s, const char *arg, struct jm_err *err)
 			"'estimate:%s' is not 'estimate:CORE_WATTS,IDLE_WATTS', as in "
 			"'estimate:5,20'.",
 			arg);
-	if (s->core_watts < 0 || s->idle_watts < 0)
-		rc = jm_err_set(err, JM_ERANGE, "The watts in 'estimate:%s' are below 0.", arg);
+	if (s->core_watts < 0 || s->idle_watts < 0 || s->core_watts > MAX_WATTS ||
+		s->idle_watts > MAX_WATTS)
+		rc = jm_err_set(err, JM_ERANGE, "The watts in 'estimate:%s' are not from 0 to %d.",
+			arg, MAX_WATTS);
 	return rc;
 }
 

@@ -199,9 +199,8 @@ static void nvml_close(void *state)
 {
 	struct state *s = state;
 
-	if (!s)
-		return;
-	jm_nvml_close(&s->nvml);
+	if (s)
+		jm_nvml_close(&s->nvml);
 	free(s);
 }
 

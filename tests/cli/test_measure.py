@@ -136,7 +136,7 @@ def test_an_estimate_claims_no_precision():
     assert "±" not in done.stderr
 
 
-@pytest.mark.parametrize("wrong", ["x", "5 J,20", "5,20x", "1" * 40])
+@pytest.mark.parametrize("wrong", ["x", "5 J,20", "5,20x", "1" * 40, "-1", "1e308", "5,1e6"])
 def test_a_wrong_estimate_is_named(wrong):
     assert f"estimate:{wrong.split(',')[0]}" in sentence(jm("measure", "--source", f"estimate:{wrong}",
                                                             "--", "true"), USAGE)
@@ -158,6 +158,25 @@ def test_sources_with_numbers_in_a_list():
     done = jm("measure", "--source", "estimate:1,20,sim:h100x1", "--json", "-", "--", "true")
     ids = [m["id"] for m in json.loads(done.stdout)["meters"]]
     assert any(i.startswith("estimate:") for i in ids) and any(i.startswith("sim:") for i in ids)
+
+
+@pytest.mark.parametrize("sources", ["nvml,nvml:all", "estimate,estimate:5,20"])
+def test_no_meter_comes_twice(sources):
+    text = sentence(jm("measure", "--source", sources, "--", "true", env=fakes("gpus=2")), USAGE)
+    assert "comes twice" in text and sources.split(",", maxsplit=1)[0] in text
+
+
+def test_a_driver_that_fails_is_no_silence():
+    """Without --source: what is not there is not spoken of, what is there and does not work is."""
+    done = jm("measure", "--", "true", env=fakes("init=18"))
+    assert done.returncode == 0 and "warning: nvml:" in done.stderr and "reboot" in done.stderr
+    done = jm("measure", "--", "true", env=fakes("init=9"))
+    assert done.returncode == 0 and "nvml" not in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--json", "--csv", "--source", "--items-regex", "--items-json"])
+def test_an_option_without_a_value(option):
+    assert option in sentence(jm("measure", f"{option}=", "--", "true"), USAGE)
 
 
 def test_rapl_counts(rapl):

@@ -201,6 +201,7 @@ static void bad_values(void **state)
 	refuse(&v, "precision", "bf61", JM_EUSAGE, "did you mean 'bf16'?");
 	refuse(&v, "precision", "complex", JM_EUSAGE, "f32, bf16");
 	refuse(&v, "quiet", "perhaps", JM_EUSAGE, "perhaps");
+	refuse(&v, "json", "", JM_EUSAGE, "needs a value");
 	assert_near(jm_values_number(&v, "batch"), 4, 0); /* untouched */
 	assert_false(jm_values_get(&v, "batch")->given);
 	jm_values_done(&v);

@@ -169,6 +169,7 @@ static void named_sources(void **state)
 	static const char *const good[] = {"toy:a", "toy:b", NULL};
 	static const char *const bad[] = {"toy", "broken", NULL};
 	static const char *const unknown[] = {"toys", NULL};
+	static const char *const twice[] = {"toy:a", "pretend:a", NULL};
 	struct jm_ctx ctx = {.clock = jm_clock_real()};
 	struct jm_err err = JM_ERR_INIT;
 	struct jm_session *s;
@@ -184,6 +185,11 @@ static void named_sources(void **state)
 	err = (struct jm_err)JM_ERR_INIT;
 	assert_null(open_session(&ctx, unknown, &err));
 	assert_sentence(&err, JM_EUSAGE);
+	err = (struct jm_err)JM_ERR_INIT;
+	assert_null(open_session(&ctx, twice, &err));
+	assert_sentence(&err, JM_EUSAGE);
+	assert_int_equal(toys_opened, 2);
+	assert_int_equal(toys_closed, 2);
 }
 
 /* ---- running ---- */
