@@ -3,16 +3,17 @@
 #include "clock.h"
 
 #include <dirent.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define POLITE_NS (2 * JM_SECOND)
 #define KILLED_NS JM_SECOND
+#define MOMENT_MS 5 /* between two looks */
 
 typedef void child_fn(struct jm_orphans *o, pid_t pid);
 
@@ -131,19 +132,20 @@ static void end_child(struct jm_orphans *o, pid_t pid)
 		o->wait |= is_guard(pid) || !kill(pid, SIGKILL);
 }
 
-/* Until there is none to wait for, and none has gone meanwhile; or the time is up. */
-static void each_orphan(struct jm_orphans *o, child_fn *fn, int64_t limit_ns)
+/* Until there is none to wait for, and none has gone meanwhile; or the time is up, or somebody in a hurry. */
+static void each_orphan(struct jm_orphans *o, child_fn *fn, int64_t limit_ns, int hurry_fd)
 {
-	const struct timespec moment = {.tv_nsec = 5 * JM_MILLISECOND};
+	struct pollfd hurry = {.fd = hurry_fd, .events = POLLIN};
 	int64_t until = jm_clock_now(jm_clock_real()) + limit_ns;
+	bool hurried = false;
 
 	do {
 		o->n_left = 0;
 		o->wait = o->again = false;
 		each_child(o, fn);
 		if (o->wait && !o->again)
-			nanosleep(&moment, NULL);
-	} while ((o->wait || o->again) && jm_clock_now(jm_clock_real()) < until);
+			hurried = poll(&hurry, 1, MOMENT_MS) > 0;
+	} while ((o->wait || o->again) && !hurried && jm_clock_now(jm_clock_real()) < until);
 }
 
 void jm_orphans_begin(struct jm_orphans *o, const struct jm_ctx *ctx)
@@ -154,8 +156,7 @@ void jm_orphans_begin(struct jm_orphans *o, const struct jm_ctx *ctx)
 	if (o->n_known > JM_ORPHANS_KNOWN) {
 		jm_log(ctx, JM_WARNING,
 			"More than %d processes that earlier cases left behind are still there; "
-			"what "
-			"a case leaves behind from now on is not ended with it.",
+			"what a case leaves behind from now on is not ended with it.",
 			JM_ORPHANS_KNOWN);
 		return;
 	}
@@ -169,13 +170,13 @@ static void reap_new(struct jm_orphans *o, pid_t pid)
 		reaped(pid);
 }
 
-void jm_orphans_end(struct jm_orphans *o, bool kill)
+void jm_orphans_end(struct jm_orphans *o, bool kill, int hurry_fd)
 {
 	if (!o->adopting)
 		return;
 	if (kill) {
-		each_orphan(o, ask_to_end, POLITE_NS);
-		each_orphan(o, end_child, KILLED_NS);
+		each_orphan(o, ask_to_end, POLITE_NS, hurry_fd);
+		each_orphan(o, end_child, KILLED_NS, -1);
 		if (o->n_left)
 			jm_log(o->ctx, JM_WARNING,
 				"What a stopped case left behind is still there: process %d%s.",

@@ -33,9 +33,10 @@ struct jm_orphans {
 void jm_orphans_begin(struct jm_orphans *o, const struct jm_ctx *ctx);
 /*
  * No more. kill: those that have come since, and theirs, are asked to end (SIGTERM) and killed two seconds
- * later; but never a joulemark guard, which is putting settings back, nor who shares the session of one
- * that was there before. Takes three seconds at most; what is then left is logged.
+ * later, or as soon as hurry_fd (-1 = none) can be read, which is left to be read; but never a joulemark
+ * guard, which is putting settings back, nor who shares the session of one that was there before. Takes three
+ * seconds at most; what is then left is logged.
  */
-void jm_orphans_end(struct jm_orphans *o, bool kill);
+void jm_orphans_end(struct jm_orphans *o, bool kill, int hurry_fd);
 
 #endif

@@ -49,6 +49,7 @@ static void rest(struct jm_pace *p, struct jm_purse *purse)
 static void search(struct jm_pace *p, int64_t now, int64_t due)
 {
 	p->state = JM_PACE_SEARCH;
+	p->seen = false;
 	p->give_up = now + p->refresh + p->refresh / SEARCH;
 	p->due = due;
 }
@@ -164,12 +165,13 @@ static void average(struct jm_pace *p, int64_t *mean, int64_t value)
 		*mean += ((value < most ? value : most) - *mean) / MEMORY;
 }
 
-static void pay(struct jm_purse *purse, int64_t now, int64_t cost)
+/* An edge cannot wait; what it borrows beyond a bound is forgiven. */
+static void pay(const struct jm_pace *p, struct jm_purse *purse, int64_t now, int64_t cost)
 {
 	if (purse->free_ns < now)
 		purse->free_ns = now;
 	purse->free_ns += cost * JM_PURSE_SHARE;
-	if (purse->free_ns > now + DEBT_NS)
+	if (p->at_edge && purse->free_ns > now + DEBT_NS)
 		purse->free_ns = now + DEBT_NS;
 }
 
@@ -221,10 +223,11 @@ static void missed(struct jm_pace *p, struct jm_purse *purse, int64_t now)
 	rest(p, purse);
 }
 
+/* A step since a reading of before the search may be an old one. */
 static void searched(struct jm_pace *p, struct jm_purse *purse, int64_t now, bool stepped)
 {
 	p->due = now + p->refresh / SEARCH;
-	if (stepped) {
+	if (stepped && p->seen) {
 		found(p, purse, now);
 	} else if (now >= p->give_up && (p->refresh || !p->at_edge)) {
 		p->hi = 0;
@@ -255,7 +258,7 @@ void jm_pace_told(struct jm_pace *p, struct jm_purse *purse, int64_t begin, int6
 	average(p, &p->cost, cost);
 	average(p, &p->wall, end - begin);
 	p->readings += p->readings < WARM;
-	pay(purse, end, cost);
+	pay(p, purse, end, cost);
 	if (stepped)
 		learn(p, p->last_begin, end);
 	if (is_cheap(p, purse)) {

@@ -38,7 +38,7 @@ struct jm_pace {
 
 	enum jm_pace_state state;
 	bool at_edge, watching; /* watching: no step was seen since the edge began */
-	bool seen;		/* a reading was, since then */
+	bool seen;		/* a reading was, since then or since a search began */
 	int64_t due;		/* the next reading */
 	int64_t lo, hi;		/* a step came in (lo, hi]; hi 0 = not known */
 	int64_t from, to;	/* the step waited for comes in (from, to] */

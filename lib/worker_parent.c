@@ -459,12 +459,12 @@ static int run_child(struct child *c, struct jm_err *err)
 	jm_orphans_begin(&orphans, c->ctx);
 	rc = start(c, err);
 	if (rc) {
-		jm_orphans_end(&orphans, false);
+		jm_orphans_end(&orphans, false, -1);
 		return rc;
 	}
 	rc = serve(c, err);
 	finish(c, &status);
-	jm_orphans_end(&orphans, c->stop != RUNNING || WIFSIGNALED(status));
+	jm_orphans_end(&orphans, c->stop != RUNNING || WIFSIGNALED(status), c->o->cancel_fd);
 	if (!rc && c->stop == CANCELLED)
 		rc = jm_err_set(err, JM_EINTR, "Interrupted.");
 	if (!rc && c->stop == WATCHED_GONE)

@@ -60,6 +60,23 @@ def test_second_interrupt_does_not_wait(tmp_path):
     assert child.wait(timeout=20) == 130 and time.monotonic() - began < 3
 
 
+def test_second_interrupt_ends_what_was_left_behind_at_once(tmp_path):
+    """An orphan that does not listen to SIGTERM has two seconds, or until somebody is in a hurry."""
+    ready = tmp_path / "ready"
+    orphan = f"setsid sh -c \"trap '' TERM INT; touch {ready}; sleep 30; sleep 30\" & sleep 30"
+    child = subprocess.Popen([BIN, *COMMAND, "--", "sh", "-c", orphan], stdout=subprocess.DEVNULL,
+                             stderr=subprocess.DEVNULL)
+    end = time.monotonic() + 20
+    while not ready.exists() and time.monotonic() < end:
+        time.sleep(0.01)
+    os.kill(child.pid, signal.SIGINT)
+    time.sleep(0.7)  # the command has ended, what it left behind has been asked to
+    assert child.poll() is None
+    os.kill(child.pid, signal.SIGINT)
+    began = time.monotonic()
+    assert child.wait(timeout=20) == 130 and time.monotonic() - began < 1
+
+
 def test_interrupt_restores_the_knobs(tmp_path):
     before = jm("get", "--control", "sim:h100x4").stdout
     args = ["run", "sim", "--device", "sim:h100x4", "--real-time"]
