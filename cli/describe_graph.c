@@ -4,8 +4,10 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/op.h"
+#include "engine/profile.h"
 #include "engine/tensor.h"
 
 /* ---- text ---------------------------------------------------------------------------------------------- */
@@ -110,6 +112,30 @@ static void print_peak(const struct jm_program *p, FILE *f)
 	free(live);
 }
 
+#define MOST_KINDS 64
+
+static int most_work_first(const void *a, const void *b)
+{
+	const struct jm_profile_line *x = a, *y = b;
+
+	if (x->flops != y->flops)
+		return x->flops < y->flops ? 1 : -1;
+	return x->bytes == y->bytes ? strcmp(x->name, y->name) : x->bytes < y->bytes ? 1 : -1;
+}
+
+/* What a step consists of, groups of the same ops in one line. */
+static void print_work(const struct jm_program *p, FILE *f)
+{
+	struct jm_profile_line kind[MOST_KINDS];
+	int n = jm_profile_kinds(p, kind, MOST_KINDS);
+
+	qsort(kind, (size_t)n, sizeof(*kind), most_work_first);
+	fprintf(f, "\nwork of a step:\n   runs  executed GFLOP   MB moved  group\n");
+	for (int i = 0; i < n; i++)
+		fprintf(f, "  %5.0f %15.3f %10.3f  %s\n", kind[i].calls, kind[i].flops / 1e9,
+			kind[i].bytes / 1e6, kind[i].name);
+}
+
 void describe_graph_print(const struct jm_program *p, FILE *f)
 {
 	int n_nodes = 0;
@@ -123,6 +149,7 @@ void describe_graph_print(const struct jm_program *p, FILE *f)
 			fprintf(f, "  %-20s %14zu B\n", jm_class_name((enum jm_class)i),
 				p->class_bytes[i]);
 	print_peak(p, f);
+	print_work(p, f);
 	fprintf(f,
 		"\nprogram: %d groups of %d nodes, %d reorders between layouts; '+' runs with the "
 		"one above it\n"

@@ -36,7 +36,7 @@ static double row_y(int position)
 
 static void head(const struct jm_program *p, const char *title, FILE *f)
 {
-	double height = row_y(p->n_units) + ROW;
+	double height = row_y(p->n_units) + ROW, unit = p->arena_bytes < 1000000000 ? 1e6 : 1e9;
 	int x = MAP_AT;
 
 	fprintf(f,
@@ -49,9 +49,10 @@ static void head(const struct jm_program *p, const char *title, FILE *f)
 		p->flops_model / 1e9);
 	fprintf(f, "<text x=\"%d\" y=\"56\">executed FLOPs</text>\n", BAR_AT);
 	fprintf(f,
-		"<text x=\"%d\" y=\"38\">memory planned over the step: %.4g GB from left to right "
-		"(%.4g GB more stay)</text>\n",
-		MAP_AT, (double)p->arena_bytes / 1e9, (double)p->persistent_bytes / 1e9);
+		"<text x=\"%d\" y=\"38\">memory planned over the step: %.4g %s from left to right "
+		"(%.4g more stay)</text>\n",
+		MAP_AT, (double)p->arena_bytes / unit, unit < 1e9 ? "MB" : "GB",
+		(double)p->persistent_bytes / unit);
 	for (int i = 0; i < JM_CLASS_COUNT; i++) {
 		if (!colours[i])
 			continue;
@@ -72,7 +73,7 @@ static void label(const struct jm_unit *u, FILE *f)
 
 	for (int k = 0; k < u->group.n_nodes; k++)
 		fprintf(f, "%s%s", k ? " + " : "", jm_op_name(u->group.node[k]->op));
-	fprintf(f, " <tspan fill=\"#777\">%.28s %s[", t->name, jm_dtype_name(t->type));
+	fprintf(f, " <tspan fill=\"#777\">%.36s %s[", t->name, jm_dtype_name(t->type));
 	for (int i = 0; i < t->rank; i++)
 		fprintf(f, "%s%lld", i ? "," : "", (long long)t->dim[i]);
 	fprintf(f, "]%s%s</tspan>", t->layout.rank ? ":" : "",

@@ -14,9 +14,8 @@
 
 #include "tensor.h"
 
-#define WAYS		 8
-#define LAYOUTS		 255
-#define BYTES_PER_SECOND 1e10 /* of memory, where the device does not say */
+#define WAYS	8
+#define LAYOUTS 255
 
 /* The last choice of a way, and those before it. */
 struct step {
@@ -53,76 +52,6 @@ struct search {
 	int n_layouts;
 	struct step *steps;
 };
-
-/* ---- what a choice costs ------------------------------------------------------------------------------- */
-
-bool jm_choice_is_open(const struct jm_program *p, const struct jm_tensor *t)
-{
-	const struct jm_cell *c = jm_graph_cell(p->graph, t);
-
-	return t->class == JM_CLASS_COPY && c->origin && !c->read;
-}
-
-static double memory_seconds(const struct jm_program *p, double bytes)
-{
-	double rate = p->device->props.peak_bytes;
-
-	return bytes / (rate > 0 ? rate : BYTES_PER_SECOND);
-}
-
-static double reorder_seconds(const struct jm_program *p, const struct jm_tensor *t)
-{
-	return jm_choice_is_open(p, t) ? 0 : memory_seconds(p, 2 * (double)t->bytes);
-}
-
-/* These are read and written by more than this program's groups: always plain. */
-static bool stays_plain(const struct jm_tensor *t)
-{
-	return t->class != JM_CLASS_ACT && t->class != JM_CLASS_COPY;
-}
-
-/* Is the result among the operands, as the sum is of an add that joins a part to it? */
-static bool is_operand(const struct jm_node *n, const struct jm_tensor *t)
-{
-	for (int i = 0; i < n->n_in; i++)
-		if (n->in[i] == t)
-			return true;
-	return false;
-}
-
-/* Can the results be left in the layouts of this choice? */
-static bool outputs_good(const struct jm_group *group, const struct jm_choice *c)
-{
-	for (int k = 0; k < group->n_nodes; k++) {
-		const struct jm_node *n = group->node[k];
-
-		for (int i = 0; i < n->n_out; i++) {
-			const struct jm_tensor *t = n->out[i];
-			bool fixed = t && (stays_plain(t) || n->op == JM_OP_CAST ||
-						  n->accumulate >> i & 1 || is_operand(n, t));
-
-			if (fixed && !jm_layout_equal(&c->out[k][i], &t->layout))
-				return false;
-		}
-	}
-	return true;
-}
-
-double jm_choice_cost(
-	const struct jm_program *p, const struct jm_group *group, const struct jm_choice *c)
-{
-	double cost = isnan(c->seconds) ? 0 : c->seconds;
-
-	for (int k = 0; k < group->n_nodes; k++) {
-		const struct jm_node *n = group->node[k];
-
-		for (int i = 0; i < n->n_in; i++)
-			if (n->in[i] && !n->in[i]->is_virtual &&
-				!jm_layout_equal(&n->in[i]->layout, &c->in[k][i]))
-				cost += reorder_seconds(p, n->in[i]);
-	}
-	return outputs_good(group, c) ? cost : INFINITY;
-}
 
 /* ---- the tensors a group names ------------------------------------------------------------------------- */
 
@@ -254,54 +183,6 @@ static bool leave(struct search *s, int at, const struct way *from, const struct
 	return good;
 }
 
-/* What a node costs by itself, as things lie. */
-static double cost_alone(const struct search *s, const struct jm_group *group)
-{
-	double memory = memory_seconds(s->p, group->node[0]->bytes), least = INFINITY;
-	struct jm_choice choice[JM_CHOICE_MAX] = {0};
-	struct jm_device *d = s->p->device;
-	int n = d->backend->select(d->dev, group, choice, NULL);
-
-	for (int i = 0; i < n; i++)
-		least = fmin(least, jm_choice_cost(s->p, group, &choice[i]) +
-					    (isnan(choice[i].seconds) ? memory : 0));
-	return isfinite(least) ? least : memory;
-}
-
-/* A refused group is split: its nodes one by one. */
-static double cost_of_parts(const struct search *s, const struct jm_group *group)
-{
-	struct jm_graph *g = s->p->graph;
-	int first = group->node[0]->id;
-	double cost = 0;
-
-	jm_group_uncover(g, first, group->n_nodes);
-	for (int k = 0; k < group->n_nodes; k++)
-		cost += cost_alone(
-			s, &(struct jm_group){
-				   .n_nodes = 1, .node = {group->node[k]}, .fwd = group->fwd});
-	jm_group_cover(g, first, first + group->n_nodes, s->p->uses);
-	return cost;
-}
-
-static double cost_of(const struct search *s, const struct jm_group *group, const struct move *m)
-{
-	const struct jm_node *n = group->node[0];
-	double cost;
-
-	if (!m->choice)
-		return cost_of_parts(s, group);
-	cost = jm_choice_cost(s->p, group, m->choice);
-	for (int i = 0; i < n->n_out; i++) {
-		if (!n->out[i] || !(m->apart >> i & 1))
-			continue;
-		cost += memory_seconds(s->p, 3 * (double)n->out[i]->bytes); /* the add */
-		if (!jm_layout_equal(&m->choice->out[0][i], &n->out[i]->layout))
-			cost += reorder_seconds(s->p, n->out[i]);
-	}
-	return cost;
-}
-
 /* Where the spare way may go: in place of one with the same state or of the dearest; NULL = nowhere. */
 static struct way *place_for(struct search *s)
 {
@@ -327,7 +208,8 @@ static int go_on(
 	struct step *step;
 	uint8_t *layout;
 
-	s->spare.cost = from->cost + cost_of(s, &s->advice[at].group, m);
+	s->spare.cost =
+		from->cost + jm_choice_cost(s->p, &s->advice[at].group, m->choice, m->apart);
 	if (!isfinite(s->spare.cost) || !leave(s, at, from, m))
 		return 0;
 	to = place_for(s);
@@ -438,14 +320,10 @@ static int walk(struct search *s, int n, struct jm_err *err)
 	return code;
 }
 
-static void take_best(struct search *s, int n)
+/* Behind the last group nothing is left to be read: all ways are one. */
+static void take_choices(struct search *s, int n)
 {
-	const struct way *way = s->way[s->now], *best = way;
-
-	for (int i = 1; i < s->n_ways[s->now]; i++)
-		if (way[i].cost < best->cost)
-			best = &way[i];
-	for (const struct step *step = best->last; step && n; step = step->before) {
+	for (const struct step *step = s->way[s->now][0].last; step; step = step->before) {
 		struct jm_advice *a = &s->advice[--n];
 
 		a->choice = step->choice;
@@ -489,7 +367,7 @@ int jm_program_choose(struct jm_program *p, struct jm_advice *advice, int n, str
 		if (!code) {
 			code = walk(&s, n, err);
 			if (!code)
-				take_best(&s, n);
+				take_choices(&s, n);
 			clean_up(&s);
 		}
 	} else {

@@ -85,9 +85,11 @@ struct jm_advice {
 };
 /* choose.c: the choices of n groups that together cost least; leaves the graph as it is */
 int jm_program_choose(struct jm_program *p, struct jm_advice *advice, int n, struct jm_err *err);
-/* Seconds with the reorders of operands as they lie now; infinite where results cannot be left so. */
-double jm_choice_cost(
-	const struct jm_program *p, const struct jm_group *group, const struct jm_choice *c);
+/* cost.c: seconds of a choice with the reorders of operands as they lie now; infinite where results cannot
+ * be left so. c NULL: the group is refused, its nodes run one by one. apart: as bits, the sums of a single
+ * node that are added by nodes of their own. */
+double jm_choice_cost(const struct jm_program *p, const struct jm_group *group,
+	const struct jm_choice *c, unsigned apart);
 /* A copy that no group has read yet may still be made in another layout. */
 bool jm_choice_is_open(const struct jm_program *p, const struct jm_tensor *t);
 /* select.c: fills p->unit */

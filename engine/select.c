@@ -76,7 +76,7 @@ static const struct jm_choice *cheapest(
 	double least = INFINITY;
 
 	for (int i = 0; i < n; i++) {
-		double cost = jm_choice_cost(p, &u->group, &choice[i]);
+		double cost = jm_choice_cost(p, &u->group, &choice[i], 0);
 
 		if (cost < least) {
 			least = cost;

@@ -165,15 +165,22 @@ def test_graph_as_json():
     assert 0.5 * d["peak_bytes"] < max(ends) <= d["peak_bytes"]
 
 
-def test_a_resnet_stays_in_its_layout():
-    """No activation of a ResNet is brought from one layout into another; on ref all are plain."""
-    if jm("describe", "resnet18", "--device", "cpu", "--batch", 2).returncode:
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+@pytest.mark.parametrize("model", ["resnet18", "resnet50"])
+def test_a_resnet_stays_in_its_layout(model, precision):
+    """All images between its first and its last node lie as the convolutions want them, gradients too."""
+    words = [model, "--device", "cpu", "--batch", 2, "--precision", precision]
+    if jm("describe", *words).returncode:
         pytest.skip("no backend cpu here that knows convolutions")
-    d = describe("resnet18", "--device", "cpu", "--batch", 2, "--graph")
-    nodes = [node for group in d["graph"] for node in group["nodes"]]
+    nodes = [node for group in describe(*words, "--graph")["graph"] for node in group["nodes"]]
     moved = [n["in"][0]["name"] for n in nodes if n["op"] == "cast"
              and n["in"][0]["class"] == "activations" and n["in"][0]["layout"] != n["out"][0]["layout"]]
     assert not moved, moved
+    layouts = {t["layout"] for n in nodes for t in n["in"] + n["out"]
+               if t and t["class"] == "activations" and len(t["dims"]) == 4}
+    assert len(layouts) == 1
+    if {"avx2", "avx512bw"}.intersection(re.findall(r"\w+", open("/proc/cpuinfo").read())) and precision == "f32":
+        assert layouts < {"aBcd16b", "aBcd8b", "acdb"}  # blocks of channels, or channels last
 
 
 @pytest.mark.parametrize("words", ["resnet50 --batch 4", "vit-b16 --batch 4", "gpt-117m --seq 256",
@@ -204,16 +211,81 @@ def test_the_peak_is_explained(words):
     assert 0 <= below < 5
 
 
+def test_work_adds_up():
+    words = "gpt-117m --batch 3 --seq 128 --accumulate 4 --precision bf16 --recompute --device ref".split()
+    d = describe(*words)
+    table = jm("describe", *words, "--graph").stdout.partition("work of a step:\n")[2].partition("\n\n")[0]
+    rows = [line.split(maxsplit=3) for line in table.splitlines()[1:]]
+    gflops = [float(row[1]) for row in rows]
+    assert gflops == sorted(gflops, reverse=True) and gflops[-1] == 0
+    items = 4 * 3 * 128
+    assert sum(gflops) * 1e9 == pytest.approx(items * d["flops_executed_per_item"], rel=1e-5)
+    assert sum(float(row[2]) for row in rows) * 1e6 == pytest.approx(items * d["bytes_per_item"], rel=1e-5)
+    runs = {row[3]: int(row[0]) for row in rows}
+    assert [runs[kind] for kind in ("embed", "attention", "attention (again)", "adamw")] == [4, 48, 48, 1]
+    assert d["groups"] < sum(runs.values()) < 4 * d["groups"]
+
+
+def drawing(root, kind):
+    """Elements of a kind that have a title, with it."""
+    svg = "{http://www.w3.org/2000/svg}"
+    return [(e.find(svg + "title").text, e) for e in root.iter(svg + kind) if e.find(svg + "title") is not None]
+
+
 def test_svg(tmp_path):
     file = tmp_path / "plan.svg"
-    done = jm("describe", *SMALL, "--svg", file)
-    assert done.returncode == 0 and "parameters" in done.stdout
+    d = describe(*SMALL, "--graph", "--svg", file)
     root = xml.etree.ElementTree.parse(file).getroot()
-    titles = [t.text for t in root.iter("{http://www.w3.org/2000/svg}title")]
     texts = ["".join(t.itertext()) for t in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert any("softmax-xent" in t for t in texts) and any("linear" in t for t in titles)
+    labels = [t for t in texts if re.match(r"\d+ ", t)][1:]
+    assert f"{d['groups']} groups" in texts[1]
+    for i, (label, group) in enumerate(zip(labels, d["graph"], strict=True)):
+        assert label.startswith(f"{i} " + " + ".join(node["op"] for node in group["nodes"]) + " ")
     shown = jm("describe", *SMALL, "--svg", "-").stdout
-    assert shown.startswith("<svg") and shown.endswith("</svg>\n")
+    assert shown == file.read_text() and shown.endswith("</svg>\n")
+
+
+def test_svg_arcs(tmp_path):
+    """From the row where a tensor is first to every row that reads it, but its neighbours."""
+    d = describe(*SMALL, "--graph", "--svg", tmp_path / "plan.svg")
+    first, expected = {}, []
+    for row, group in enumerate(d["graph"]):
+        for node in group["nodes"]:
+            for t in filter(None, node["in"] + node["out"]):
+                first.setdefault((t["name"], t["offset"]), row)
+            expected += [(t["name"], first[t["name"], t["offset"]], row) for t in filter(None, node["in"])
+                         if t["class"] == "activations" and t["offset"] is not None
+                         and row - first[t["name"], t["offset"]] > 1]
+    drawn = []
+    for name, path in drawing(xml.etree.ElementTree.parse(tmp_path / "plan.svg").getroot(), "path"):
+        ends = [float(number) for number in re.findall(r"[\d.]+", path.get("d"))]
+        drawn.append((name, (ends[1] - 71) / 14, (ends[-1] - 71) / 14))
+    assert sorted(drawn) == sorted(expected) and len(drawn) > 20
+
+
+@pytest.mark.parametrize("words", [SMALL, "resnet18 --image 64 --batch 2 --device ref".split()])
+def test_svg_memory(tmp_path, words):
+    """A box for each tensor at its address; no two overlap, and together they reach the whole width."""
+    d = describe(*words, "--graph", "--svg", tmp_path / "plan.svg")
+    rows, boxes = {}, []
+    for row, group in enumerate(d["graph"]):
+        for node in group["nodes"]:
+            for t in filter(None, node["in"] + node["out"]):
+                rows.setdefault((t["name"], t["offset"]), []).append(row)
+    for title, box in drawing(xml.etree.ElementTree.parse(tmp_path / "plan.svg").getroot(), "rect"):
+        name, size, offset = re.fullmatch(r"(.*), (\d+) B at (\d+)", title).groups()
+        left, top, width, height = (float(box.get(key)) for key in ("x", "y", "width", "height"))
+        scale = 560 / d["arena_bytes"]
+        assert left == pytest.approx(610 + scale * (int(offset) - d["persistent_bytes"]), abs=0.01)
+        assert width == pytest.approx(scale * int(size), abs=0.01)
+        if (name, int(offset)) in rows:  # scratch is in none
+            assert (top - 64) / 14 in rows[name, int(offset)]
+        boxes.append((left, top, left + width, top + height))
+    assert len(boxes) > 50 and max(b[2] for b in boxes) == pytest.approx(1170, abs=0.1)
+    assert min(b[1] for b in boxes) >= 64 and max(b[3] for b in boxes) <= 64 + 14 * d["groups"]
+    for i, a in enumerate(boxes):
+        for b in boxes[:i]:
+            assert min(a[2], b[2]) - max(a[0], b[0]) < 0.02 or min(a[3], b[3]) <= max(a[1], b[1])
 
 
 def test_json_file(tmp_path):

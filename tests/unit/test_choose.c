@@ -331,10 +331,10 @@ static int count_units(const struct jm_program *p, enum jm_op op, int n_nodes)
 	return n;
 }
 
-/* A second node that adds the ReLU of x to t. */
-static void add_relu(struct table_case *c, struct jm_tensor *t)
+/* A second node that adds what the op makes of x to t. */
+static void add_to(struct table_case *c, enum jm_op op, struct jm_tensor *t)
 {
-	jm_graph_node(c->g, JM_OP_RELU, OPS(c->x), &t)->accumulate = 1;
+	jm_graph_node(c->g, op, OPS(c->x), &t)->accumulate = 1;
 }
 
 static void given_layouts_stay(void **unused)
@@ -366,8 +366,28 @@ static void copies_are_open(void **unused)
 	table_open(&c, JM_BF16);
 	w = jm_graph_matrix(c.g, "weight", JM_INIT_OWN, 16, 16);
 	jm_graph_linear(c.g, c.x, w, NULL);
+	jm_graph_linear(c.g, c.x, w, NULL);
 	table_plan(&c, offers);
 	assert_int_equal(layout_number(&jm_graph_cell(c.g, w)->copy->layout), 1);
+	assert_int_equal(count_units(c.p, JM_OP_CAST, 1), 1);
+	table_close(&c);
+}
+
+/* For who reads it later it lies as it is: a second more for the wish of the pair. */
+static void copies_are_open_once(void **unused)
+{
+	struct offer offers[] = {OFFER(LINEAR, 1, 0.1), OFFER(LINEAR, 2, 1),
+		OFFER(LINEAR, 2, 0.5, .weight = 1), {0}};
+	struct table_case c;
+	struct jm_tensor *w;
+
+	(void)unused;
+	table_open(&c, JM_BF16);
+	w = jm_graph_matrix(c.g, "weight", JM_INIT_OWN, 16, 16);
+	jm_graph_linear(c.g, c.x, w, NULL);
+	jm_graph_gelu(c.g, jm_graph_linear(c.g, c.x, w, NULL));
+	table_plan(&c, offers);
+	assert_int_equal(count_units(c.p, JM_OP_LINEAR, 2), 1);
 	assert_int_equal(count_units(c.p, JM_OP_CAST, 1), 1);
 	table_close(&c);
 }
@@ -399,9 +419,25 @@ static void adds_cost(void **unused)
 
 	(void)unused;
 	table_open(&c, JM_F32);
-	add_relu(&c, jm_graph_relu(c.g, c.x));
+	add_to(&c, JM_OP_RELU, jm_graph_relu(c.g, c.x));
 	table_plan(&c, offers);
 	assert_int_equal(count_units(c.p, JM_OP_ADD, 1), 0);
+	table_close(&c);
+}
+
+/* What is added must lie as the sum does, or be brought there for a second. */
+static void parts_cost(void **unused)
+{
+	struct offer offers[] = {OFFER(RELU, 1, 0.1), OFFER(SILU, 1, 0.5, .out = 1),
+		OFFER(SILU, 1, 1), OFFER(ADD, 1, 0.1), {0}};
+	struct table_case c;
+
+	(void)unused;
+	table_open(&c, JM_F32);
+	add_to(&c, JM_OP_SILU, jm_graph_relu(c.g, c.x));
+	table_plan(&c, offers);
+	assert_int_equal(count_units(c.p, JM_OP_ADD, 1), 1);
+	assert_int_equal(count_units(c.p, JM_OP_CAST, 1), 0);
 	table_close(&c);
 }
 
@@ -437,7 +473,7 @@ static void sums_stay_where_they_are(void **unused)
 	(void)unused;
 	table_open(&c, JM_F32);
 	t = jm_graph_relu(c.g, c.x);
-	add_relu(&c, t);
+	add_to(&c, JM_OP_RELU, t);
 	table_plan(&c, offers);
 	assert_int_equal(count_units(c.p, JM_OP_ADD, 1), 1);
 	assert_int_equal(layout_number(&t->layout), 0);
@@ -451,8 +487,10 @@ int main(void)
 		cmocka_unit_test(least_with_side_paths),
 		cmocka_unit_test(given_layouts_stay),
 		cmocka_unit_test(copies_are_open),
+		cmocka_unit_test(copies_are_open_once),
 		cmocka_unit_test(refusals_cost),
 		cmocka_unit_test(adds_cost),
+		cmocka_unit_test(parts_cost),
 		cmocka_unit_test(sums_are_of_one_node),
 		cmocka_unit_test(sums_stay_where_they_are),
 	};
