@@ -2,7 +2,8 @@
 /*
  * Batch norm with its ReLU and residual sum in as few passes as there can be: forward reads x twice (the
  * second time mostly from cache, as a thread stays with its 16 channels), backward reads dy, x and y
- * twice. oneDNN's own wants a mask of bits for the ReLU and joins no sum.
+ * twice. oneDNN's own wants a mask of bits for the ReLU and joins no sum. Images are plain or blocked;
+ * with channels last, batchnorm_last.c is the better walk.
  */
 #include "batchnorm.h"
 #include "kernels.h"
@@ -10,40 +11,31 @@
 
 /* What one image holds of one chunk: vectors of 16 elements; lane l belongs to channel l % lanes. */
 struct run {
-	int64_t at, vectors, stride;
-	int width, last; /* lanes of all vectors but the last, of the last */
+	int64_t at, vectors;
+	int last; /* elements of the last vector */
 };
 
 static struct run run_of(const struct cpu_image *x, int64_t n, int64_t k)
 {
-	int64_t pixels = x->rows * x->cols, count = pixels * x->lanes;
-	struct run r = {.at = n * x->image + k * x->chunk};
+	int64_t count = x->rows * x->cols * x->lanes;
+	struct run r = {.at = n * x->image + k * x->chunk, .vectors = (count + LANES - 1) / LANES};
 
-	if (x->pixel != x->lanes) {
-		r.vectors = pixels;
-		r.stride = x->pixel;
-		r.width = r.last = cpu_image_width(x, k);
-		return r;
-	}
-	r.vectors = (count + LANES - 1) / LANES;
-	r.stride = LANES;
-	r.width = LANES;
 	r.last = (int)(count - (r.vectors - 1) * LANES);
 	return r;
 }
 
 JM_INLINE int width_of(const struct run *r, int64_t v)
 {
-	return v + 1 < r->vectors ? r->width : r->last;
+	return v + 1 < r->vectors ? LANES : r->last;
 }
 
-/* The chunk's part of a vector, repeated over the lanes; `none` for padding. */
-static jm_l16 spread(const float *x, const struct cpu_image *image, int64_t k, float none)
+/* The chunk's part of a vector, repeated over the lanes; 0 for padding. */
+static jm_l16 spread(const float *x, const struct cpu_image *image, int64_t k)
 {
 	int channels = cpu_image_channels(image, k);
-	jm_l16 y = jm_lanes_set(none);
+	jm_l16 y = {0};
 
-	for (int64_t l = 0; x && l < LANES; l++)
+	for (int64_t l = 0; l < LANES; l++)
 		if (l % image->lanes < channels)
 			y[l] = x[k * image->lanes + l % image->lanes];
 	return y;
@@ -75,17 +67,16 @@ JM_INLINE void sum_run(const struct cpu_image *x, bool bf16, const struct run *r
 	jm_l16 s[CHAINS] = {0}, q[CHAINS] = {0};
 	int64_t v = 0;
 
-	for (; r->width == LANES && v + CHAINS < r->vectors; v += CHAINS)
+	for (; v + CHAINS < r->vectors; v += CHAINS)
 		for (int j = 0; j < CHAINS; j++) {
-			jm_l16 d =
-				jm_lanes_load(x->data, bf16, r->at + (v + j) * r->stride, LANES) -
-				shift;
+			jm_l16 d = jm_lanes_load(x->data, bf16, r->at + (v + j) * LANES, LANES) -
+				   shift;
 			s[j] += d;
 			q[j] += d * d;
 		}
 	for (; v < r->vectors; v++) {
 		int width = width_of(r, v);
-		jm_l16 d = jm_lanes_load(x->data, bf16, r->at + v * r->stride, width) - shift;
+		jm_l16 d = jm_lanes_load(x->data, bf16, r->at + v * LANES, width) - shift;
 
 		for (int l = width; l < LANES; l++)
 			d[l] = 0;
@@ -131,7 +122,7 @@ JM_INLINE void apply_run(const struct cpu_bn *p, bool bf16, const struct run *r,
 	jm_l16 zero = {0};
 
 	for (int64_t v = 0; v < r->vectors; v++) {
-		int64_t at = r->at + v * r->stride;
+		int64_t at = r->at + v * LANES;
 		int width = width_of(r, v);
 		jm_l16 y = (jm_lanes_load(p->x.data, bf16, at, width) - mean) * scale + beta;
 
@@ -145,9 +136,9 @@ JM_INLINE void apply_run(const struct cpu_bn *p, bool bf16, const struct run *r,
 
 static void apply(const struct cpu_bn *p, int64_t k)
 {
-	jm_l16 mean = spread(p->mean, &p->x, k, 0);
-	jm_l16 scale = spread(p->rstd, &p->x, k, 0) * spread(p->gamma, &p->x, k, 0);
-	jm_l16 beta = spread(p->beta, &p->x, k, 0);
+	jm_l16 mean = spread(p->mean, &p->x, k);
+	jm_l16 scale = spread(p->rstd, &p->x, k) * spread(p->gamma, &p->x, k);
+	jm_l16 beta = spread(p->beta, &p->x, k);
 
 	/* the other way round than statistics: what they read last is still in the cache */
 	for (int64_t i = p->x.n - 1; i >= 0; i--) {
@@ -189,16 +180,16 @@ JM_INLINE void grad_sums(const struct cpu_bn_grad *p, bool bf16, const struct ru
 	jm_l16 s[CHAINS] = {0}, q[CHAINS] = {0};
 	int64_t v = 0;
 
-	for (; r->width == LANES && v + CHAINS < r->vectors; v += CHAINS)
+	for (; v + CHAINS < r->vectors; v += CHAINS)
 		for (int j = 0; j < CHAINS; j++) {
-			int64_t at = r->at + (v + j) * r->stride;
+			int64_t at = r->at + (v + j) * LANES;
 			jm_l16 e = passed(p, bf16, at, LANES);
 
 			s[j] += e;
 			q[j] += e * (jm_lanes_load(p->x.data, bf16, at, LANES) - mean);
 		}
 	for (; v < r->vectors; v++) {
-		int64_t at = r->at + v * r->stride;
+		int64_t at = r->at + v * LANES;
 		jm_l16 e = passed(p, bf16, at, width_of(r, v));
 
 		s[0] += e; /* 0 outside the width */
@@ -213,7 +204,7 @@ JM_INLINE void grad_run(const struct cpu_bn_grad *p, bool bf16, const struct run
 	jm_l16 scale, jm_l16 middle, jm_l16 slope)
 {
 	for (int64_t v = 0; v < r->vectors; v++) {
-		int64_t at = r->at + v * r->stride;
+		int64_t at = r->at + v * LANES;
 		int width = width_of(r, v);
 		jm_l16 e = passed(p, bf16, at, width);
 		jm_l16 d = jm_lanes_load(p->x.data, bf16, at, width) - mean;
@@ -230,8 +221,8 @@ static void bn_grad_chunk(const struct cpu_bn_grad *p, int64_t k)
 	double sum[LANES] = {0}, product[LANES] = {0}, s[LANES], q[LANES];
 	const struct cpu_image *x = &p->x;
 	double n = (double)(x->n * x->rows * x->cols);
-	jm_l16 mean = spread(p->mean, x, k, 0), rstd = spread(p->rstd, x, k, 0);
-	jm_l16 scale = spread(p->gamma, x, k, 0) * rstd, middle, slope;
+	jm_l16 mean = spread(p->mean, x, k), rstd = spread(p->rstd, x, k);
+	jm_l16 scale = spread(p->gamma, x, k) * rstd, middle, slope;
 
 	for (int64_t i = 0; i < x->n; i++) {
 		struct run r = run_of(x, i, k);

@@ -13,21 +13,26 @@ static inline void jm_bn_update(float *running, int64_t c, double value, double 
 		running[c] += (float)(momentum * (value - (double)running[c]));
 }
 
+/* From mean and var of channel c, which are there. */
+static inline void jm_bn_finalize(const struct cpu_bn *p, int64_t c)
+{
+	double var = (double)p->var[c], n = (double)p->count;
+
+	p->rstd[c] = (float)(1 / sqrt(var + p->eps));
+	jm_bn_update(p->running_mean, c, (double)p->mean[c], p->momentum);
+	jm_bn_update(p->running_var, c, n > 1 ? var * n / (n - 1) : var, p->momentum);
+}
+
 /* sum, square: over n elements of channel c, of x - shift and its square. */
 static inline void jm_bn_finish(
 	const struct cpu_bn *p, int64_t c, double n, double shift, double sum, double square)
 {
-	double off = sum / n, count = (double)p->count;
-	float var = (float)fmax(square / n - off * off, 0);
+	double off = sum / n;
 
 	p->mean[c] = (float)(off + shift);
-	if (p->var)
-		p->var[c] = var;
-	if (!p->rstd)
-		return;
-	p->rstd[c] = (float)(1 / sqrt((double)var + p->eps));
-	jm_bn_update(p->running_mean, c, (double)p->mean[c], p->momentum);
-	jm_bn_update(p->running_var, c, (double)var * count / (count - 1), p->momentum);
+	p->var[c] = (float)fmax(square / n - off * off, 0);
+	if (p->rstd)
+		jm_bn_finalize(p, c);
 }
 
 /* sum, product: over channel c, of e and of e (x - mean). */

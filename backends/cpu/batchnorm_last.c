@@ -18,22 +18,31 @@ enum {
 
 enum { MEAN, SCALE, MIDDLE, SLOPE, COEFS }; /* MIDDLE: forward, beta */
 
+enum kind { FORWARD, BACKWARD, BACKWARD_RELU };
+
 struct plane {
-	const void *x, *dy, *y; /* dy, y: backward only; y: with ReLU */
+	enum kind kind;
+	const struct cpu_bn *f;	     /* forward */
+	const struct cpu_bn_grad *b; /* backward */
+	const void *x;
 	bool bf16;
 	int64_t rows, c, wide; /* wide: c rounded up to whole vectors */
 	double *sum;	       /* of each thread: two of [wide] */
 	float *coef;	       /* COEFS of [wide]; beyond c they are 0 */
 };
 
-static struct plane plane_of(const struct cpu_image *x, void *scratch, int threads)
+static struct plane plane_of(enum kind kind, const struct cpu_image *x, void *scratch, int threads)
 {
-	struct plane m = {
-		.x = x->data, .bf16 = x->bf16, .rows = x->n * x->rows * x->cols, .c = x->c};
+	struct plane m = {.kind = kind,
+		.x = x->data,
+		.bf16 = x->bf16,
+		.rows = x->n * x->rows * x->cols,
+		.c = x->c};
 
 	m.wide = (x->c + LANES - 1) / LANES * LANES;
 	m.sum = scratch;
 	m.coef = (float *)(m.sum + 2 * threads * m.wide);
+	memset(m.coef, 0, (size_t)(COEFS * m.wide) * sizeof(*m.coef));
 	return m;
 }
 
@@ -45,6 +54,12 @@ static int64_t min64(int64_t a, int64_t b)
 static float *coef(const struct plane *m, int which)
 {
 	return m->coef + which * m->wide;
+}
+
+/* That of sixteen channels from c on. */
+JM_INLINE jm_l16 coefs(const struct plane *m, int which, int64_t c)
+{
+	return *(const jm_l16u *)(coef(m, which) + c);
 }
 
 /* Rows of this thread, of all that run. */
@@ -67,17 +82,32 @@ static struct part part_at(const struct plane *m, int64_t row, int64_t end, int6
 	return (struct part){row, min64(row + BLOCK, end), at, (int)min64(PANEL, m->c - at)};
 }
 
-/* ---- sums ---------------------------------------------------------------------------------------------- */
+/* what(m, kind, bf16, part), compiled for each kind and type. */
+#define BY_KIND(what, m, part)                                                                     \
+	do {                                                                                       \
+		if ((m)->kind == FORWARD && (m)->bf16)                                             \
+			what(m, FORWARD, true, part);                                              \
+		else if ((m)->kind == FORWARD)                                                     \
+			what(m, FORWARD, false, part);                                             \
+		else if ((m)->kind == BACKWARD && (m)->bf16)                                       \
+			what(m, BACKWARD, true, part);                                             \
+		else if ((m)->kind == BACKWARD)                                                    \
+			what(m, BACKWARD, false, part);                                            \
+		else if ((m)->bf16)                                                                \
+			what(m, BACKWARD_RELU, true, part);                                        \
+		else                                                                               \
+			what(m, BACKWARD_RELU, false, part);                                       \
+	} while (0)
 
-enum kind { FORWARD, BACKWARD, BACKWARD_RELU };
+/* ---- sums ---------------------------------------------------------------------------------------------- */
 
 /* dy where the ReLU let it through */
 JM_INLINE jm_l16 passed(const struct plane *m, enum kind kind, bool bf16, int64_t at, int width)
 {
-	jm_l16 zero = {0}, e = jm_lanes_load(m->dy, bf16, at, width);
+	jm_l16 zero = {0}, e = jm_lanes_load(m->b->dy.data, bf16, at, width);
 
 	if (kind == BACKWARD_RELU)
-		e = jm_lanes_pick(jm_lanes_load(m->y, bf16, at, width) > zero, e, zero);
+		e = jm_lanes_pick(jm_lanes_load(m->b->y.data, bf16, at, width) > zero, e, zero);
 	return e;
 }
 
@@ -113,9 +143,10 @@ JM_INLINE void add_rows(const struct plane *m, enum kind kind, bool bf16, int64_
 		add_vector(m, kind, bf16, at + j, n, part.width - j, shift + j, s + j, q + j);
 }
 
-JM_INLINE void add_part(
-	const struct plane *m, enum kind kind, bool bf16, struct part part, double *sum)
+/* Into the sums of this thread. */
+JM_INLINE void add_part(const struct plane *m, enum kind kind, bool bf16, struct part part)
 {
+	double *sum = m->sum + 2 * omp_get_thread_num() * m->wide + part.at;
 	float s[PANEL] = {0}, q[PANEL] = {0};
 	int64_t row = part.from;
 
@@ -124,13 +155,13 @@ JM_INLINE void add_part(
 	for (; row < part.to; row++)
 		add_rows(m, kind, bf16, row, 1, part, s, q);
 	for (int j = 0; j < part.width; j++) {
-		sum[part.at + j] += (double)s[j];
-		sum[m->wide + part.at + j] += (double)q[j];
+		sum[j] += (double)s[j];
+		sum[m->wide + j] += (double)q[j];
 	}
 }
 
 /* This thread's rows into its sums. */
-static void add_share(const struct plane *m, enum kind kind)
+static void add_share(const struct plane *m)
 {
 	double *sum = m->sum + 2 * omp_get_thread_num() * m->wide;
 	int64_t from, to;
@@ -138,22 +169,8 @@ static void add_share(const struct plane *m, enum kind kind)
 	share(m, &from, &to);
 	memset(sum, 0, (size_t)(2 * m->wide) * sizeof(*sum));
 	for (int64_t row = from; row < to; row += BLOCK)
-		for (int64_t at = 0; at < m->c; at += PANEL) {
-			struct part part = part_at(m, row, to, at);
-
-			if (kind == FORWARD && m->bf16)
-				add_part(m, FORWARD, true, part, sum);
-			else if (kind == FORWARD)
-				add_part(m, FORWARD, false, part, sum);
-			else if (kind == BACKWARD && m->bf16)
-				add_part(m, BACKWARD, true, part, sum);
-			else if (kind == BACKWARD)
-				add_part(m, BACKWARD, false, part, sum);
-			else if (m->bf16)
-				add_part(m, BACKWARD_RELU, true, part, sum);
-			else
-				add_part(m, BACKWARD_RELU, false, part, sum);
-		}
+		for (int64_t at = 0; at < m->c; at += PANEL)
+			BY_KIND(add_part, m, part_at(m, row, to, at));
 }
 
 /* The sums of a channel over all threads. */
@@ -169,146 +186,116 @@ static void join(const struct plane *m, int64_t c, double *ret_sum, double *ret_
 	*ret_product = product;
 }
 
-/* ---- forward ------------------------------------------------------------------------------------------- */
+/* ---- results ------------------------------------------------------------------------------------------- */
 
-JM_INLINE void apply_vector(const struct plane *m, const struct cpu_bn *p, bool bf16, bool add,
-	int64_t at, int64_t c, int width)
+/* y = (x - mean) scale + beta + add, and its ReLU */
+JM_INLINE void forward_vector(const struct plane *m, bool bf16, int64_t at, int64_t c, int width)
 {
+	const struct cpu_bn *p = m->f;
 	jm_l16 floor = jm_lanes_set(p->relu ? 0 : -INFINITY);
-	jm_l16 y = jm_lanes_load(m->x, bf16, at, width) - *(const jm_l16u *)(coef(m, MEAN) + c);
+	jm_l16 d = jm_lanes_load(m->x, bf16, at, width) - coefs(m, MEAN, c);
+	jm_l16 y = d * coefs(m, SCALE, c) + coefs(m, MIDDLE, c);
 
-	y = y * *(const jm_l16u *)(coef(m, SCALE) + c) + *(const jm_l16u *)(coef(m, MIDDLE) + c);
-	if (add)
+	if (p->add.data)
 		y += jm_lanes_load(p->add.data, bf16, at, width);
 	y = jm_lanes_pick(y < floor, floor, y);
 	jm_lanes_emit(p->y.data, bf16, p->accumulate & 1, at, width, y);
 }
 
-JM_INLINE void apply_part(
-	const struct plane *m, const struct cpu_bn *p, bool bf16, bool add, struct part part)
-{
-	for (int64_t row = part.from; row < part.to; row++) {
-		int64_t at = row * m->c + part.at;
-		int j = 0;
-
-		for (; j + LANES <= part.width; j += LANES)
-			apply_vector(m, p, bf16, add, at + j, part.at + j, LANES);
-		if (j < part.width)
-			apply_vector(m, p, bf16, add, at + j, part.at + j, part.width - j);
-	}
-}
-
-/* From the end on: what the statistics read last is still in the cache. */
-static void apply_share(const struct plane *m, const struct cpu_bn *p)
-{
-	int64_t from, to;
-
-	share(m, &from, &to);
-	for (int64_t i = (to - from + BLOCK - 1) / BLOCK - 1; i >= 0; i--)
-		for (int64_t at = 0; at < m->c; at += PANEL) {
-			struct part part = part_at(m, from + i * BLOCK, to, at);
-
-			if (m->bf16 && p->add.data)
-				apply_part(m, p, true, true, part);
-			else if (m->bf16)
-				apply_part(m, p, true, false, part);
-			else if (p->add.data)
-				apply_part(m, p, false, true, part);
-			else
-				apply_part(m, p, false, false, part);
-		}
-}
-
-/* Squares are taken about the channel's first element, so that a large mean does not drown them. */
-static void set_shift(const struct plane *m)
-{
-	memset(m->coef, 0, (size_t)(COEFS * m->wide) * sizeof(*m->coef));
-	jm_load(m->x, m->bf16, 0, (size_t)m->c, coef(m, MEAN));
-}
-
-static void bn(const struct cpu_bn *p, int threads)
-{
-	const struct plane m = plane_of(&p->x, p->scratch, threads);
-
-	set_shift(&m);
-#pragma omp parallel num_threads(threads)
-	{
-		if (p->stats) {
-			add_share(&m, FORWARD);
-#pragma omp barrier
-		}
-#pragma omp for schedule(static)
-		for (int64_t c = 0; c < m.c; c++) {
-			double sum, square, shift = (double)coef(&m, MEAN)[c];
-
-			if (p->stats) {
-				join(&m, c, &sum, &square);
-				jm_bn_finish(p, c, (double)m.rows, shift, sum, square);
-			}
-			if (!p->apply)
-				continue;
-			coef(&m, MEAN)[c] = p->mean[c];
-			coef(&m, SCALE)[c] = p->rstd[c] * p->gamma[c];
-			coef(&m, MIDDLE)[c] = p->beta[c];
-		}
-		if (p->apply)
-			apply_share(&m, p);
-	}
-}
-
-/* ---- backward ------------------------------------------------------------------------------------------ */
-
 /* dx = scale (e - middle - (x - mean) slope) */
-JM_INLINE void grad_vector(const struct plane *m, const struct cpu_bn_grad *p, enum kind kind,
-	bool bf16, int64_t at, int64_t c, int width)
+JM_INLINE void backward_vector(
+	const struct plane *m, enum kind kind, bool bf16, int64_t at, int64_t c, int width)
 {
+	const struct cpu_bn_grad *p = m->b;
 	jm_l16 e = passed(m, kind, bf16, at, width);
-	jm_l16 d = jm_lanes_load(m->x, bf16, at, width) - *(const jm_l16u *)(coef(m, MEAN) + c);
-	jm_l16 rest = e - *(const jm_l16u *)(coef(m, MIDDLE) + c);
+	jm_l16 d = jm_lanes_load(m->x, bf16, at, width) - coefs(m, MEAN, c);
+	jm_l16 rest = e - coefs(m, MIDDLE, c);
 
 	if (p->dadd.data)
 		jm_lanes_emit(p->dadd.data, bf16, p->accumulate & 8, at, width, e);
 	jm_lanes_emit(p->dx.data, bf16, p->accumulate & 1, at, width,
-		*(const jm_l16u *)(coef(m, SCALE) + c) *
-			(rest - d * *(const jm_l16u *)(coef(m, SLOPE) + c)));
+		coefs(m, SCALE, c) * (rest - d * coefs(m, SLOPE, c)));
 }
 
-JM_INLINE void grad_part(const struct plane *m, const struct cpu_bn_grad *p, enum kind kind,
-	bool bf16, struct part part)
+JM_INLINE void write_vector(
+	const struct plane *m, enum kind kind, bool bf16, int64_t row, int64_t channel, int width)
 {
-	for (int64_t row = part.from; row < part.to; row++) {
-		int64_t at = row * m->c + part.at;
-		int j = 0;
+	int64_t at = row * m->c + channel;
 
-		for (; j + LANES <= part.width; j += LANES)
-			grad_vector(m, p, kind, bf16, at + j, part.at + j, LANES);
-		if (j < part.width)
-			grad_vector(m, p, kind, bf16, at + j, part.at + j, part.width - j);
+	if (kind == FORWARD)
+		forward_vector(m, bf16, at, channel, width);
+	else
+		backward_vector(m, kind, bf16, at, channel, width);
+}
+
+JM_INLINE void write_part(const struct plane *m, enum kind kind, bool bf16, struct part part)
+{
+	int64_t end = part.at + part.width;
+
+	for (int64_t row = part.from; row < part.to; row++) {
+		int64_t c = part.at;
+
+		for (; c + LANES <= end; c += LANES)
+			write_vector(m, kind, bf16, row, c, LANES);
+		if (c < end)
+			write_vector(m, kind, bf16, row, c, (int)(end - c));
 	}
 }
 
-static void grad_share(const struct plane *m, const struct cpu_bn_grad *p)
+/* From the end on: what the sums read last is still in the cache. */
+static void write_share(const struct plane *m)
 {
 	int64_t from, to;
 
 	share(m, &from, &to);
 	for (int64_t i = (to - from + BLOCK - 1) / BLOCK - 1; i >= 0; i--)
-		for (int64_t at = 0; at < m->c; at += PANEL) {
-			struct part part = part_at(m, from + i * BLOCK, to, at);
-
-			if (m->bf16 && m->y)
-				grad_part(m, p, BACKWARD_RELU, true, part);
-			else if (m->bf16)
-				grad_part(m, p, BACKWARD, true, part);
-			else if (m->y)
-				grad_part(m, p, BACKWARD_RELU, false, part);
-			else
-				grad_part(m, p, BACKWARD, false, part);
-		}
+		for (int64_t at = 0; at < m->c; at += PANEL)
+			BY_KIND(write_part, m, part_at(m, from + i * BLOCK, to, at));
 }
 
-static void finish_grad(const struct plane *m, const struct cpu_bn_grad *p, int64_t c)
+/* ---- batch norm ---------------------------------------------------------------------------------------- */
+
+/* From the sums of channel c, where they were taken, to what is written with them. */
+static void finish(const struct plane *m, int64_t c)
 {
+	const struct cpu_bn *p = m->f;
+	double sum, square, shift = (double)coef(m, MEAN)[c];
+
+	if (p->stats) {
+		join(m, c, &sum, &square);
+		jm_bn_finish(p, c, (double)m->rows, shift, sum, square);
+	}
+	if (!p->apply)
+		return;
+	coef(m, MEAN)[c] = p->mean[c];
+	coef(m, SCALE)[c] = p->rstd[c] * p->gamma[c];
+	coef(m, MIDDLE)[c] = p->beta[c];
+}
+
+static void bn(const struct cpu_bn *p, int threads)
+{
+	struct plane m = plane_of(FORWARD, &p->x, p->scratch, threads);
+
+	m.f = p;
+	/* squares are taken about the channel's first element, so that a large mean does not drown them */
+	jm_load(m.x, m.bf16, 0, (size_t)m.c, coef(&m, MEAN));
+#pragma omp parallel num_threads(threads)
+	{
+		if (p->stats) {
+			add_share(&m);
+#pragma omp barrier
+		}
+#pragma omp for schedule(static)
+		for (int64_t c = 0; c < m.c; c++)
+			finish(&m, c);
+		if (p->apply)
+			write_share(&m);
+	}
+}
+
+static void finish_grad(const struct plane *m, int64_t c)
+{
+	const struct cpu_bn_grad *p = m->b;
 	double sum, product, n = (double)m->rows, rstd = (double)p->rstd[c];
 
 	join(m, c, &sum, &product);
@@ -320,20 +307,19 @@ static void finish_grad(const struct plane *m, const struct cpu_bn_grad *p, int6
 
 static void bn_grad(const struct cpu_bn_grad *p, int threads)
 {
-	struct plane m = plane_of(&p->x, p->scratch, threads);
+	enum kind kind = p->y.data ? BACKWARD_RELU : BACKWARD;
+	struct plane m = plane_of(kind, &p->x, p->scratch, threads);
 
-	m.dy = p->dy.data;
-	m.y = p->y.data;
-	memset(m.coef, 0, (size_t)(COEFS * m.wide) * sizeof(*m.coef));
+	m.b = p;
 	memcpy(coef(&m, MEAN), p->mean, (size_t)m.c * sizeof(*p->mean));
 #pragma omp parallel num_threads(threads)
 	{
-		add_share(&m, m.y ? BACKWARD_RELU : BACKWARD);
+		add_share(&m);
 #pragma omp barrier
 #pragma omp for schedule(static)
 		for (int64_t c = 0; c < m.c; c++)
-			finish_grad(&m, p, c);
-		grad_share(&m, p);
+			finish_grad(&m, c);
+		write_share(&m);
 	}
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ops on images that run on our own kernels: from nodes to their arguments. */
-#include <math.h>
-
+#include "batchnorm.h"
 #include "layout.h"
 
 #define NODE(exec)   (&(exec)->node[0])
@@ -70,25 +69,31 @@ static int run_bn_stats(const struct cpu_dev *dev, const struct cpu_exec *exec, 
 	return 0;
 }
 
+/* What bn-finalize writes and how, but for where rstd goes when nobody outside reads it. */
+static void set_finalize(const struct jm_node *n, struct cpu_bn *p)
+{
+	p->rstd = floats(n->out[0]);
+	p->running_mean = floats(n->out[1]);
+	p->running_var = floats(n->out[2]);
+	p->eps = n->attr.bn.eps;
+	p->momentum = n->attr.bn.momentum;
+	p->count = n->attr.bn.count;
+}
+
 static int run_bn_finalize(
 	const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = NODE(exec);
-	const float *mean = floats(n->in[0]), *var = floats(n->in[1]);
-	float *rstd = floats(n->out[0]), *rmean = floats(n->out[1]), *rvar = floats(n->out[2]);
-	double momentum = n->attr.bn.momentum, count = (double)n->attr.bn.count;
+	struct cpu_bn p = {
+		.mean = n->in[0]->data,
+		.var = n->in[1]->data,
+	};
 
 	(void)dev;
 	(void)err;
-	for (int64_t c = 0; c < jm_tensor_count(n->in[0]); c++) {
-		double v = (double)var[c];
-
-		rstd[c] = (float)(1 / sqrt(v + n->attr.bn.eps));
-		if (rmean)
-			rmean[c] += (float)(momentum * ((double)mean[c] - (double)rmean[c]));
-		if (rvar)
-			rvar[c] += (float)(momentum * (v * count / (count - 1) - (double)rvar[c]));
-	}
+	set_finalize(n, &p);
+	for (int64_t c = 0; c < jm_tensor_count(n->in[0]); c++)
+		jm_bn_finalize(&p, c);
 	return 0;
 }
 
@@ -146,12 +151,8 @@ static int run_bn(const struct cpu_dev *dev, const struct cpu_exec *exec, struct
 	p.scratch = exec->scratch;
 	p.mean = kept(stats->out[0], own, 0);
 	p.var = kept(stats->out[1], own, 1);
+	set_finalize(finalize, &p);
 	p.rstd = kept(finalize->out[0], own, 2);
-	p.running_mean = floats(finalize->out[1]);
-	p.running_var = floats(finalize->out[2]);
-	p.eps = finalize->attr.bn.eps;
-	p.momentum = finalize->attr.bn.momentum;
-	p.count = finalize->attr.bn.count;
 	kernels_for(dev, &p.x)->bn(&p, dev->threads);
 	return 0;
 }

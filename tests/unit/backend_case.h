@@ -25,7 +25,8 @@ struct backend_case {
 	case_fn *declare;
 };
 
-extern const struct backend_case backend_image_cases[], backend_group_cases[];
+extern const struct backend_case backend_image_cases[], backend_group_cases[],
+	backend_update_cases[];
 
 /* A result of that type, with something in it when it is to be added to. */
 struct jm_tensor *backend_result(

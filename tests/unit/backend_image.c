@@ -200,9 +200,9 @@ static void declare_norms(struct kit *k, const struct types *t, struct norms *n)
 }
 
 /* Even batches have no sum; the flag leaves the ReLU away and adds to the parameters' gradients. */
-static void batchnorm(struct kit *k, const struct types *t, const struct shape *d, bool plain)
+static void batchnorm_of(
+	struct kit *k, const struct types *t, const struct shape *d, const int64_t *dim, bool plain)
 {
-	const int64_t *dim = IMAGE(d);
 	struct norms n = {.x = kit_normal(k, t->c, 0.5, 2, 4, dim),
 		.with = d->b % 2 ? kit_normal(k, t->c, 0, 1, 4, dim) : NULL,
 		.dy = kit_normal(k, t->c, 0, 1, 4, dim),
@@ -213,6 +213,17 @@ static void batchnorm(struct kit *k, const struct types *t, const struct shape *
 		.add_grad = plain ? 6 : 0};
 
 	declare_norms(k, t, &n);
+}
+
+static void batchnorm(struct kit *k, const struct types *t, const struct shape *d, bool plain)
+{
+	batchnorm_of(k, t, d, IMAGE(d), plain);
+}
+
+/* One value per channel has no spread: the running variance stays a number. */
+static void batchnorm_one(struct kit *k, const struct types *t, const struct shape *d, bool plain)
+{
+	batchnorm_of(k, t, d, DIMS(1, d->c, 1, 1), plain);
 }
 
 /* The same with channels last, wide ones and many rows too; the flag adds to every result. */
@@ -310,6 +321,7 @@ const struct backend_case backend_image_cases[] = {
 	{"conv, stem", conv_stem},
 	{"conv, depthwise", conv_depthwise},
 	{"batchnorm", batchnorm},
+	{"batchnorm, one", batchnorm_one},
 	{"batchnorm, last", batchnorm_last},
 	{"maxpool", maxpool},
 	{"avgpool", avgpool},

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The norm of all gradients and the optimizers' updates, for the comparison of backends with ref. */
+#include "unit/backend_case.h"
+#include "unit/test.h"
+
+/* Large: f32 cannot hold the squares. */
+static void norm(struct kit *k, const struct types *t, const struct shape *d, bool large)
+{
+	struct jm_tensor *x = kit_normal(k, t->v, 0, large ? 1e25 : 1, 1, DIMS(3 * d->s * d->c));
+	struct jm_tensor *y = kit_out(k, t->v, 1, DIMS(1), NULL);
+
+	backend_node(k, JM_OP_NORM, &x, &y, 0);
+}
+
+/* With a norm that clips, or without one. */
+static void adams(
+	struct kit *k, const struct types *t, const struct shape *d, bool alone, enum jm_op op)
+{
+	int64_t n = d->s * d->c * 3;
+	struct jm_tensor *g = kit_normal(k, t->v, 0, 1, 1, &n);
+	struct jm_tensor *size = alone ? NULL : kit_normal(k, t->v, 7, 0, 1, DIMS(1));
+	struct jm_tensor *now = kit_normal(k, t->v, 0.1, 0, 1, DIMS(3));
+	struct jm_tensor *p = backend_result(k, t->v, true, 1, &n),
+			 *m = backend_result(k, t->v, true, 1, &n);
+	struct jm_tensor *v = kit_out(k, t->v, 1, &n, kit_normal(k, t->v, 8, 0.5, 1, &n));
+	struct jm_tensor *scale = alone ? NULL : kit_normal(k, t->v, 3, 0.5, 1, DIMS(2));
+	struct jm_node *u = backend_node(k, op, OPS(g, size, now, scale), OPS(p, m, v), 0);
+
+	u->attr.adamw.beta1 = 0.9;
+	u->attr.adamw.beta2 = 0.95;
+	u->attr.adamw.eps = 1e-6;
+	u->attr.adamw.weight_decay = 0.3;
+	u->attr.adamw.clip = 2;
+	u->attr.adamw.n_decay = n / 2 + 1;
+}
+
+static void adamw(struct kit *k, const struct types *t, const struct shape *d, bool alone)
+{
+	adams(k, t, d, alone, JM_OP_ADAMW);
+}
+
+static void adam(struct kit *k, const struct types *t, const struct shape *d, bool alone)
+{
+	adams(k, t, d, alone, JM_OP_ADAM);
+}
+
+static void sgd(struct kit *k, const struct types *t, const struct shape *d, bool alone)
+{
+	int64_t n = d->s * d->c * 3;
+	struct jm_tensor *g = kit_normal(k, t->v, 0, 1, 1, &n);
+	struct jm_tensor *size = alone ? NULL : kit_normal(k, t->v, 7, 0, 1, DIMS(1));
+	struct jm_tensor *now = kit_normal(k, t->v, 0.1, 0, 1, DIMS(1));
+	struct jm_tensor *p = backend_result(k, t->v, true, 1, &n),
+			 *m = backend_result(k, t->v, true, 1, &n);
+	struct jm_tensor *scale = alone ? NULL : kit_normal(k, t->v, 3, 0.5, 1, DIMS(2));
+	struct jm_node *u = backend_node(k, JM_OP_SGD, OPS(g, size, now, scale), OPS(p, m), 0);
+
+	u->attr.sgd.momentum = 0.9;
+	u->attr.sgd.weight_decay = 0.3;
+	u->attr.sgd.clip = 2;
+	u->attr.sgd.nesterov = alone;
+	u->attr.sgd.n_decay = n / 2 + 1;
+}
+
+const struct backend_case backend_update_cases[] = {
+	{"norm", norm},
+	{"adamw", adamw},
+	{"adam", adam},
+	{"sgd", sgd},
+	{0},
+};
