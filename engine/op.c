@@ -2,6 +2,8 @@
 /* The table of ops: operands, aliasing, FLOPs and bytes. */
 #include "op.h"
 
+#include <math.h>
+
 #include "tensor.h"
 
 static double matmul(double m, double n, double k)
@@ -159,23 +161,30 @@ static double bytes_moved(const struct jm_node *n)
 	return bytes;
 }
 
-/* A look-up reads the rows it needs, not the table. */
-static double bytes_embed(const struct jm_node *n)
+/* Of a table whose rows are looked up: at most a row for each id, and at most all. */
+static double touched(const struct jm_tensor *table, double ids)
 {
-	return (double)n->in[0]->bytes + (n->in[2] ? 3 : 2) * (double)n->out[0]->bytes;
+	double each = (double)jm_tensor_width(table) * (double)jm_dtype_bytes(table->type);
+
+	return fmin(ids * each, moved(table));
 }
 
-/* What adds to a table of gradients touches at most a row for each id; what makes one writes all. */
+static double bytes_embed(const struct jm_node *n)
+{
+	const struct jm_tensor *ids = n->in[0], *pos = n->in[2];
+	double result = moved(n->out[0]) * (n->accumulate & 1 ? 2 : 1);
+
+	return moved(ids) + touched(n->in[1], (double)jm_tensor_count(ids)) + result +
+	       (pos ? touched(pos, (double)jm_tensor_width(ids)) : 0);
+}
+
+/* What adds to a table of gradients touches the rows of its ids; what makes one writes all. */
 static double bytes_embed_grad(const struct jm_node *n)
 {
 	const struct jm_tensor *table = n->out[0];
-	double rows_touched = (double)jm_tensor_count(n->in[0]), all = moved(table);
-	double touched =
-		rows_touched * (double)jm_tensor_width(table) * (double)jm_dtype_bytes(table->type);
+	double spared = moved(table) - touched(table, (double)jm_tensor_count(n->in[0]));
 
-	if (!(n->accumulate & 1) || touched > all)
-		return bytes_moved(n);
-	return bytes_moved(n) + 2 * (touched - all);
+	return bytes_moved(n) - (n->accumulate & 1 ? 2 * spared : 0);
 }
 
 void jm_node_cost(struct jm_node *n)

@@ -103,6 +103,15 @@ static size_t attention_scratch(const struct cpu_attention *a, bool grad, int th
 	return cut(a, grad, NULL, &t) * (size_t)threads * sizeof(float);
 }
 
+static struct tiles tiles_of_thread(const struct cpu_attention *a, bool grad)
+{
+	struct tiles t;
+	size_t each = cut(a, grad, NULL, &t);
+
+	cut(a, grad, (float *)a->scratch + each * (size_t)omp_get_thread_num(), &t);
+	return t;
+}
+
 /* Queries s0 .. see keys below this; the keys of a tile from t0 on that any of n queries sees. */
 static int64_t seen(const struct cpu_attention *a, int64_t s0, int64_t n, int64_t t0)
 {
@@ -199,10 +208,8 @@ static void attention(const struct cpu_attention *a, int threads)
 
 #pragma omp parallel num_threads(threads)
 	{
-		struct tiles t;
-		size_t each = cut(a, false, NULL, &t);
+		struct tiles t = tiles_of_thread(a, false);
 
-		cut(a, false, (float *)a->scratch + each * (size_t)omp_get_thread_num(), &t);
 #pragma omp for schedule(dynamic) collapse(3)
 		for (int64_t b = 0; b < a->batch; b++) {
 			for (int64_t h = 0; h < a->heads; h++) {
@@ -251,8 +258,8 @@ static void backward_tile(const struct cpu_attention *a, const struct tiles *t, 
 	product(rows, cols, dp, t->dy, dp, 1, t->vt, PITCH, t->dp, PITCH, false);
 	for (int64_t i = 0; i < n; i++) {
 		int64_t m = a->causal ? min64(keys, s0 + i - t0 + 1) : keys;
-		backward_row(t->p + i * PITCH, t->dp + i * PITCH, m > 0 ? m : 0, cols,
-			(float)a->scale, lse[s0 + i], t->sum[i]);
+		backward_row(t->p + i * PITCH, t->dp + i * PITCH, m, cols, (float)a->scale,
+			lse[s0 + i], t->sum[i]);
 	}
 	product(rows, dp, keys, t->dp, PITCH, 1, t->k, dp, t->dq + s0 * dp, dp, true);
 	product(up(keys, JM_ROWS), dp, n, t->dp, 1, PITCH, t->q, dp, t->dk + t0 * dp, dp, true);
@@ -286,7 +293,7 @@ static void backward_keys(
 	load_rows(a->qkv, at + (a->heads + a->groups + g) * d, ld, keys, d, dp, t->v);
 	turn(t->k, keys, dp, t->kt);
 	turn(t->v, keys, dp, t->vt);
-	for (int64_t s0 = a->causal ? t0 / ROWS * ROWS : 0; s0 < a->seq; s0 += ROWS) {
+	for (int64_t s0 = a->causal ? t0 : 0; s0 < a->seq; s0 += ROWS) {
 		int64_t n = min64(ROWS, a->seq - s0), out = ((b * a->seq + s0) * a->heads + h) * d;
 		load_rows(a->qkv, row + s0 * ld + h * d, ld, n, d, dp, t->q);
 		load_rows(a->dy, out, a->heads * d, n, d, dp, t->dy);
@@ -321,10 +328,8 @@ static void attention_grad(const struct cpu_attention *a, int threads)
 {
 #pragma omp parallel num_threads(threads)
 	{
-		struct tiles t;
-		size_t each = cut(a, true, NULL, &t);
+		struct tiles t = tiles_of_thread(a, true);
 
-		cut(a, true, (float *)a->scratch + each * (size_t)omp_get_thread_num(), &t);
 #pragma omp for schedule(dynamic) collapse(2)
 		for (int64_t b = 0; b < a->batch; b++) {
 			for (int64_t g = 0; g < a->groups; g++)

@@ -220,6 +220,7 @@ static int cpu_build(void *arg, const struct jm_group *group, const struct jm_ch
 	for (int i = 0; i < group->n_nodes; i++)
 		exec->node[i] = *group->node[i];
 	exec->scratch = group->scratch;
+	exec->scratch_bytes = choice->scratch;
 	exec->tag = choice->tag;
 	omp_set_num_threads(dev->threads);
 	if (exec->op->build)

@@ -155,6 +155,7 @@ static int build(const struct cpu_dev *dev, struct cpu_exec *exec, struct jm_err
 	m->linear.op = linear_of(exec->node[0].op);
 	m->linear.node[0] = linear_node(&exec->node[0], m->t);
 	m->linear.scratch = exec->scratch;
+	m->linear.scratch_bytes = exec->scratch_bytes;
 	return m->linear.op->build(dev, &m->linear, err);
 }
 

@@ -28,8 +28,9 @@ struct cpu_exec {
 	const struct cpu_op *op;
 	struct jm_node node[CPU_NODES];
 	void *scratch;
-	uint64_t tag; /* of the choice that was taken */
-	void *own;    /* from the op's build, to its drop */
+	size_t scratch_bytes; /* as the choice asked for */
+	uint64_t tag;	      /* of the choice that was taken */
+	void *own;	      /* from the op's build, to its drop */
 };
 
 /*
@@ -49,8 +50,8 @@ struct cpu_op {
 extern const struct cpu_op cpu_op_linear, cpu_op_linear_dgrad, cpu_op_linear_wgrad, cpu_op_conv,
 	cpu_op_conv_dgrad, cpu_op_conv_wgrad, cpu_op_conv_matrix, cpu_op_cast;
 /* Ending with a row of no nodes. */
-extern const struct cpu_op cpu_ops_act[], cpu_ops_image[], cpu_ops_linear_act[], cpu_ops_norm[],
-	cpu_ops_tokens[], cpu_ops_update[];
+extern const struct cpu_op cpu_ops_act[], cpu_ops_image[], cpu_ops_norm[], cpu_ops_tokens[],
+	cpu_ops_update[];
 
 /* The row for these nodes; NULL: not known here. */
 const struct cpu_op *cpu_op_find(const struct jm_node *const *node, int n);

@@ -10,7 +10,6 @@
  * tiles are shared out among the threads. A tile's part of b stays in the second-level cache, one panel
  * of a in the first. The idea of packing: Goto and van de Geijn, ACM TOMS 34:3 (2008).
  */
-#include "act.h"
 #include "kernels.h"
 #include "panel.h"
 
@@ -193,29 +192,9 @@ JM_INLINE void finish_row(const struct cpu_gemm *g, const struct chunk *c, float
 	if (bias && c->last)
 		add_row(x, bias, false, 0, n);
 	jm_store(g->c, g->c_bf16, at, n, x);
-	if (g->c_bf16 && g->act) /* which is that of what was stored */
-		jm_load(g->c, true, at, n, x);
 }
 
-JM_INLINE void activate_as(enum cpu_act kind, float *x, size_t n)
-{
-#pragma omp simd
-	for (size_t i = 0; i < n; i++)
-		x[i] = jm_act(kind, x[i]);
-}
-
-/* A tile at once: row by row the processor would wait for each exponential. */
-static void activate(enum cpu_act kind, float *x)
-{
-	if (kind == CPU_GELU)
-		activate_as(CPU_GELU, x, RK * NR);
-	else if (kind == CPU_GELU_ERF)
-		activate_as(CPU_GELU_ERF, x, RK * NR);
-	else
-		activate_as(CPU_SILU, x, RK * NR);
-}
-
-/* `rows` rows of n sums each go to c, and their activations where they are wanted. */
+/* `rows` rows of n sums each go to c. */
 JM_INLINE void finish_tile(const struct cpu_gemm *g, const struct chunk *c, int64_t i, int64_t j,
 	int64_t rows, const size_t n, float (*out)[NR])
 {
@@ -225,11 +204,6 @@ JM_INLINE void finish_tile(const struct cpu_gemm *g, const struct chunk *c, int6
 	for (int64_t r = 0; r < rows; r++)
 		finish_row(g, c, out[r], at + (size_t)(r * g->ldc), bias, n,
 			c->sum ? c->sum + (i + r) * c->n + j : NULL);
-	if (!g->act || !c->last)
-		return;
-	activate(g->kind, out[0]);
-	for (int64_t r = 0; r < rows; r++)
-		jm_store(g->act, g->c_bf16, at + (size_t)(r * g->ldc), n, out[r]);
 }
 
 /* Rows i .. i + RK, columns j .. j + NR of the chunk. */

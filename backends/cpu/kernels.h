@@ -29,7 +29,7 @@ struct cpu_matrix {
 
 enum cpu_act { CPU_RELU, CPU_SILU, CPU_GELU /* the tanh form */, CPU_GELU_ERF };
 
-/* c[m,n] = a[m,k] b[k,n] (+ c) (+ bias[n]); act = kind(c) where given. c and act are row-major. */
+/* c[m,n] = a[m,k] b[k,n] (+ c) (+ bias[n]), row-major. */
 struct cpu_gemm {
 	int64_t m, n, k;
 	struct cpu_matrix a, b;
@@ -37,8 +37,6 @@ struct cpu_gemm {
 	int64_t ldc;
 	bool c_bf16, accumulate;
 	const float *bias;
-	enum cpu_act kind;
-	void *act; /* of c's type and ldc; NULL = none */
 	void *scratch;
 	int threads;
 };

@@ -55,13 +55,21 @@ static int run_sum(const struct cpu_dev *dev, const struct cpu_exec *exec, struc
 	return 0;
 }
 
-static int takes_sum(const struct cpu_dev *dev, const struct jm_node *n, struct jm_err *err)
+static int takes_norm(const struct cpu_dev *dev, const struct jm_node *n, struct jm_err *err)
 {
 	(void)dev;
+	if (n->accumulate & ~1u)
+		return jm_err_set(
+			err, JM_ENOSUP, "A norm of backend cpu cannot add to its statistics.");
+	return 0;
+}
+
+static int takes_sum(const struct cpu_dev *dev, const struct jm_node *n, struct jm_err *err)
+{
 	if (n[0].accumulate || n[0].out[0]->is_virtual || n[0].out[0] != n[1].in[0])
 		return jm_err_set(
 			err, JM_ENOSUP, "Only a sum that is kept is joined with its norm.");
-	return 0;
+	return takes_norm(dev, &n[1], err);
 }
 
 /* The one node, or with it the cast of dx, which need not be kept then. */
@@ -101,8 +109,8 @@ static int takes_cast(const struct cpu_dev *dev, const struct jm_node *n, struct
 }
 
 const struct cpu_op cpu_ops_norm[] = {
-	{{JM_OP_LAYERNORM}, 1, NULL, scratch, NULL, run_norm, NULL},
-	{{JM_OP_RMSNORM}, 1, NULL, scratch, NULL, run_norm, NULL},
+	{{JM_OP_LAYERNORM}, 1, takes_norm, scratch, NULL, run_norm, NULL},
+	{{JM_OP_RMSNORM}, 1, takes_norm, scratch, NULL, run_norm, NULL},
 	{{JM_OP_ADD, JM_OP_LAYERNORM}, 2, takes_sum, scratch, NULL, run_sum, NULL},
 	{{JM_OP_ADD, JM_OP_RMSNORM}, 2, takes_sum, scratch, NULL, run_sum, NULL},
 	{{JM_OP_LAYERNORM_GRAD}, 1, NULL, scratch, NULL, run_grad, NULL},

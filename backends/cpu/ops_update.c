@@ -58,6 +58,16 @@ static int run_update(const struct cpu_dev *dev, const struct cpu_exec *exec, st
 	return 0;
 }
 
+static int takes_update(const struct cpu_dev *dev, const struct jm_node *n, struct jm_err *err)
+{
+	(void)dev;
+	for (int i = 1; i < n->n_out; i++)
+		if (n->out[i]->type != n->out[0]->type)
+			return jm_err_set(err, JM_ENOSUP,
+				"Parameters and optimizer state of backend cpu have one type.");
+	return 0;
+}
+
 static int run_both(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
 {
 	run_norm(dev, exec, err);
@@ -67,18 +77,17 @@ static int run_both(const struct cpu_dev *dev, const struct cpu_exec *exec, stru
 /* The update comes after all of the norm, but then finds the gradients' end in the cache. */
 static int takes_both(const struct cpu_dev *dev, const struct jm_node *n, struct jm_err *err)
 {
-	(void)dev;
 	if (n[0].in[0] != n[1].in[0] || n[0].out[0] != n[1].in[1])
 		return jm_err_set(err, JM_ENOSUP,
 			"Only the norm of the gradients themselves is joined with their update.");
-	return 0;
+	return takes_update(dev, &n[1], err);
 }
 
 const struct cpu_op cpu_ops_update[] = {
 	{{JM_OP_NORM}, 1, NULL, scratch, NULL, run_norm, NULL},
-	{{JM_OP_ADAMW}, 1, NULL, NULL, NULL, run_update, NULL},
-	{{JM_OP_ADAM}, 1, NULL, NULL, NULL, run_update, NULL},
-	{{JM_OP_SGD}, 1, NULL, NULL, NULL, run_update, NULL},
+	{{JM_OP_ADAMW}, 1, takes_update, NULL, NULL, run_update, NULL},
+	{{JM_OP_ADAM}, 1, takes_update, NULL, NULL, run_update, NULL},
+	{{JM_OP_SGD}, 1, takes_update, NULL, NULL, run_update, NULL},
 	{{JM_OP_NORM, JM_OP_ADAMW}, 2, takes_both, scratch, NULL, run_both, NULL},
 	{{JM_OP_NORM, JM_OP_ADAM}, 2, takes_both, scratch, NULL, run_both, NULL},
 	{{JM_OP_NORM, JM_OP_SGD}, 2, takes_both, scratch, NULL, run_both, NULL},

@@ -28,6 +28,9 @@ struct backend_case {
 extern const struct backend_case backend_image_cases[], backend_group_cases[],
 	backend_update_cases[];
 
+/* A test: the cpu backend joins what it has kernels for. */
+void backend_joins(void **unused);
+
 /* A result of that type, with something in it when it is to be added to. */
 struct jm_tensor *backend_result(
 	struct kit *k, enum jm_dtype type, bool add, int rank, const int64_t *dim);

@@ -533,8 +533,8 @@ JM_API const char *__lsan_default_options(void)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(backends), cmocka_unit_test(repeats), cmocka_unit_test(costs)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(backends), cmocka_unit_test(repeats),
+		cmocka_unit_test(costs), cmocka_unit_test(backend_joins)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

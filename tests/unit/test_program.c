@@ -546,6 +546,29 @@ static void presets_as_published(void **unused)
 	jm_device_close(&d);
 }
 
+/* A look-up of 6 ids, then of 60: the rows of the table that they name, and no more than it has. */
+static void bytes_of_look_ups(void **unused)
+{
+	struct jm_tensor ids = {.type = JM_I32, .rank = 2, .dim = {2, 3}, .bytes = 24};
+	struct jm_tensor table = {.type = JM_BF16, .rank = 2, .dim = {50, 5}, .bytes = 500};
+	struct jm_tensor pos = {.type = JM_F32, .rank = 2, .dim = {7, 5}, .bytes = 140};
+	struct jm_tensor y = {.type = JM_F32, .rank = 3, .dim = {2, 3, 5}, .bytes = 120};
+	struct jm_node n = {.op = JM_OP_EMBED, .n_in = 3, .n_out = 1, .in = {&ids, &table}};
+
+	(void)unused;
+	n.out[0] = &y;
+	jm_node_cost(&n);
+	assert_near(n.bytes, 24 + 6 * 5 * 2 + 120, 0);
+	n.in[2] = &pos;
+	jm_node_cost(&n);
+	assert_near(n.bytes, 24 + 6 * 5 * 2 + 3 * 5 * 4 + 120, 0);
+	ids.dim[0] = 20;
+	ids.bytes = 240;
+	y.bytes = 1200;
+	jm_node_cost(&n);
+	assert_near(n.bytes, 240 + 500 + 3 * 5 * 4 + 1200, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -553,6 +576,7 @@ int main(void)
 		cmocka_unit_test(parts_are_recorded),
 		cmocka_unit_test(memory_is_planned),
 		cmocka_unit_test(bytes_of_gradients_of_tables),
+		cmocka_unit_test(bytes_of_look_ups),
 		cmocka_unit_test(too_large_is_said),
 		cmocka_unit_test(devices_that_cannot_be),
 		cmocka_unit_test(presets_as_published),
