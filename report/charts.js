@@ -280,6 +280,30 @@
 	const shade = (c, name, i) =>
 		c.phase[{ warmup: 0, setup: 1, cooldown: 1, steady: 2, command: 2, verify: 3 }[name] ?? i % 4];
 
+	// Shaded areas. The name of a phase within another, as of an epoch in the steady phase, stands one line lower.
+	function phases(c, t) {
+		const long = (p) => p.end_s - p.start_s;
+		const within = (p, i) =>
+			t.phases.some(
+				(q, k) =>
+					q.start_s <= p.start_s &&
+					q.end_s >= p.end_s &&
+					(long(q) > long(p) || k < i),
+			);
+		return t.phases.map((p, i) => [
+			{
+				name: p.name,
+				xAxis: p.start_s,
+				label: {
+					show: long(p) > 0.05 * (t.end_s - t.start_s),
+					distance: within(p, i) ? 20 : 5,
+				},
+				itemStyle: { color: shade(c, p.name, i) },
+			},
+			{ xAxis: p.end_s },
+		]);
+	}
+
 	// Power over time of one run, with its phases shaded; trace: see report/trace.c.
 	JM.chartTrace = function (trace) {
 		const state = { trace: trace };
@@ -368,23 +392,7 @@
 									fontSize: 11,
 									position: "insideTop",
 								},
-								data: t.phases.map((p, i) => [
-									{
-										name: p.name,
-										xAxis: p.start_s,
-										label: {
-											show:
-												p.end_s - p.start_s >
-												0.05 *
-													(t.end_s -
-														t.start_s),
-										},
-										itemStyle: {
-											color: shade(c, p.name, i),
-										},
-									},
-									{ xAxis: p.end_s },
-								]),
+								data: phases(c, t),
 							},
 					markLine:
 						k || !caps.length

@@ -273,35 +273,41 @@ static void add_grade(struct jm_group_series *s, const json_t *record)
 		jm_text_format(s->grade, sizeof(s->grade), "%s", grade);
 }
 
-/* The parameters that another series has otherwise: "batch=8". */
+/* Does another series with the same name have another value there, or none? */
+static bool differs(const struct jm_group *g, const struct jm_group_series *s, const char *key,
+	const json_t *value)
+{
+	for (int i = 0; i < g->n_series; i++) {
+		const struct jm_group_series *other = &g->series[i];
+
+		if (other->n_name == s->n_name && !strncmp(other->title, s->title, s->n_name) &&
+			!json_equal(
+				(json_t *)value, (json_t *)jm_dim_parameter(other->record, key)))
+			return true;
+	}
+	return false;
+}
+
+/* What tells the series from others of its name: "batch=8". */
 static void title_differences(
 	const struct jm_group *g, struct jm_group_series *s, const json_t *parameters)
 {
-	static const char *const said[] = {
-		"workload", "model", "response", "device", "precision", "command"};
 	const json_t *value;
 	const char *key;
+	char *word;
 
 	json_object_foreach((json_t *)parameters, key, value)
 	{
-		bool differs = false;
-		char *word;
-
 		if (json_is_object(value))
 			title_differences(g, s, value);
-		for (int i = 0; i < g->n_series; i++)
-			differs = differs ||
-				  !json_equal((json_t *)value,
-					  (json_t *)jm_dim_parameter(g->series[i].record, key));
-		for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++)
-			differs = differs && strcmp(said[i], key) != 0;
-		if (!differs || jm_dim_is(g, key) || json_is_object(value))
-			continue;
-		word = json_is_string(value) ? strdup(json_string_value(value))
-					     : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-		jm_text_append(s->title, sizeof(s->title), ", ", key);
-		jm_text_append(s->title, sizeof(s->title), "=", word ? word : "");
-		free(word);
+		else if (!jm_dim_is(g, key) && differs(g, s, key, value)) {
+			word = json_is_string(value)
+				       ? strdup(json_string_value(value))
+				       : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+			jm_text_append(s->title, sizeof(s->title), ", ", key);
+			jm_text_append(s->title, sizeof(s->title), "=", word ? word : "");
+			free(word);
+		}
 	}
 }
 
@@ -333,6 +339,7 @@ static void title_series(const struct jm_group *g, struct jm_group_series *s)
 		jm_text_append(
 			s->title, sizeof(s->title), " on ", jm_json_text(s->record, "device"));
 	jm_text_append(s->title, sizeof(s->title), ", ", jm_json_text(s->record, "precision"));
+	s->n_name = strlen(s->title);
 	jm_text_format(s->item, sizeof(s->item), "%s",
 		*jm_json_text(s->record, "unit") ? jm_json_text(s->record, "unit") : "run");
 }

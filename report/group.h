@@ -72,7 +72,8 @@ struct jm_group_point {
 
 struct jm_group_series {
 	const json_t *record; /* its first: workload, device, precision, options */
-	char title[256];
+	char title[256];      /* its name, and what tells it from others of that name */
+	size_t n_name;
 	char item[32]; /* "token"; "run" for a command without items */
 	int first_point, n_points;
 	int reference; /* index of the point; -1 = none */

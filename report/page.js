@@ -335,13 +335,14 @@
 
 	page.replaceChildren(top(), ...banners());
 	S.series.forEach((s, index) => page.append(...body(s, index)));
-	if (S.published.length)
+	if (S.published.length || S.published_note)
 		page.append(
 			el("h2", {}, "Published, not measured here"),
 			el(
 				"p",
 				{ class: "soft" },
-				"From the papers, on their machines; no part of any figure, mean or verdict above.",
+				S.published_note ||
+					"From the papers, on their machines; no part of any figure, mean or verdict above.",
 			),
 			...S.published.map(JM.published),
 		);

@@ -215,9 +215,7 @@ int jm_published_each(const struct jm_group *g, jm_published_fn *put, FILE *out,
 	if (!all)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the published figures.");
 	if (!json_array_size(all))
-		fputs("Published: no paper's figures are kept here for what these records "
-		      "trained.\n",
-			out);
+		fputs("Published: " JM_PUBLISHED_NONE "\n", out);
 	json_array_foreach(all, i, work)
 	{
 		if (!rc)

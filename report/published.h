@@ -19,6 +19,7 @@ extern const char jm_published_json[];
  */
 json_t *jm_published_of(const struct jm_group *g);
 
+#define JM_PUBLISHED_NONE "No paper's figures are kept here for what these records trained."
 /* put for each of them, in their order; a sentence where there is none. */
 typedef int jm_published_fn(
 	const struct jm_group *g, const json_t *work, FILE *out, struct jm_err *err);

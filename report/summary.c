@@ -154,6 +154,7 @@ json_t *jm_report_summary(const struct jm_group *g)
 	json_t *dims = json_array(), *series = json_array(), *cases = json_array();
 	json_t *k = json_array();
 	json_t *published = g->options.published ? jm_published_of(g) : json_array();
+	bool none = g->options.published && !json_array_size(published);
 	char origins[80];
 
 	for (int i = 0; i < g->n_dims; i++)
@@ -167,8 +168,9 @@ json_t *jm_report_summary(const struct jm_group *g)
 	for (int i = 0; i < g->options.n_k; i++)
 		json_array_append_new(k, json_real(g->options.k[i]));
 	jm_text_origins(g, origins, sizeof(origins));
-	return json_pack("{s:s, s:s, s:o, s:f, s:o, s:o, s:o, s:o, s:o}", "schema",
+	return json_pack("{s:s, s:s, s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:s?}", "schema",
 		"joulemark.report/1", "joulemark", JM_VERSION, "eds_k", k, "added_watts",
 		g->options.add_watts, "not_measured", json_string(origins), "dimensions", dims,
-		"series", series, "cases", cases, "published", published);
+		"series", series, "cases", cases, "published", published, "published_note",
+		none ? JM_PUBLISHED_NONE : NULL);
 }

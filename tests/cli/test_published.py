@@ -76,7 +76,7 @@ def test_no_part_in_any_figure_of_ours(report):
     ours = [trained("resnet50", FLOPS["resnet50"]), trained("vit-l16", FLOPS["vit-l16"])]
     plain = json.loads(report(*ours))
     with_papers = json.loads(report(*ours, words=("--published", "--format", "json")))
-    assert plain.pop("published") == [] and len(with_papers.pop("published")) == 2
+    assert plain["published_note"] is None and plain.pop("published") == [] and len(with_papers.pop("published")) == 2
     assert plain == with_papers
     # and the text only goes on behind ours
     for form in ("table", "md"):
@@ -97,8 +97,18 @@ def test_other_sizes_are_not_compared(report):
     small = trained("resnet50", 0.5e9, image="32")
     text = report(small, words=("--published",))
     assert "24.54 GFLOP per image" in text and "took 0.5 " in " ".join(text.split()) and "2148.6" not in text
-    text = report(trained("gpt-117m", 0.7e9), words=("--published",))
-    assert "no paper's figures" in text
+    gpt = trained("gpt-117m", 0.7e9)
+    assert "No paper's figures" in report(gpt, words=("--published",))
+    doc = json.loads(report(gpt, words=("--published", "--format", "json")))
+    assert doc["published"] == [] and "No paper's figures" in doc["published_note"]
+
+
+def test_a_tenth_more_work_is_other_work(report):
+    """Heads and ways of counting differ by a few percent, other networks by more."""
+    for factor, same in ((0.96, True), (1.04, True), (0.9, False), (1.1, False)):
+        (work,) = json.loads(report(trained("resnet50", factor * 24535105536),
+                                    words=("--published", "--format", "json")))["published"]
+        assert bool(work["rows"]) == same and (work["why_not"] == "") == same
 
 
 @pytest.mark.parametrize("model, flops, option, size", [

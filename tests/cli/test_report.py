@@ -473,3 +473,17 @@ def test_page_of_one_measurement_in_a_browser(tmp_path):
     row["command"] = ["train", "<b>"]
     dom = browse(make_page(tmp_path, row), "--dump-dom")
     assert 'data-ready="yes"' in dom and "All settings" in dom and "<b></b>" not in dom
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed: the page was not opened in a browser")
+def test_names_of_phases_within_others_in_a_browser(tmp_path):
+    """The one epoch is all of the steady phase: their names stand one below the other."""
+    store, page = tmp_path / "a.db", tmp_path / "a.html"
+    assert jm("run", "null", "--step-time", "20ms", "--source", "sim:h100x1", "--epochs", 2, "--epoch-steps", 10,
+              "--store", store).returncode == 0
+    report(store, "--html", page)
+    dom = browse(page, "--dump-dom", "--window-size=1400,2000")
+    place = {name: tuple(map(float, xy)) for *xy, name in re.findall(
+        r'<text [^>]*?transform="translate\(([\d.]+) ([\d.]+)\)"[^>]*>(steady|epoch 2)</text>', dom)}
+    assert abs(place["steady"][0] - place["epoch 2"][0]) < 20
+    assert place["epoch 2"][1] - place["steady"][1] > 10

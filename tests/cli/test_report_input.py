@@ -152,12 +152,15 @@ def test_settings_of_many_devices(tmp_path):
     assert [p["runs_ok"] for p in series["points"]] == [1, 1]
 
 
-def test_a_title_names_what_only_begins_like_a_dimension(tmp_path):
-    rows = of_options({"model": "a", "image": "32", "images": "once"}, {"model": "a", "image": "64", "images": "once"},
-                      {"model": "b", "image": "32", "images": "fresh"})
-    doc = summary(write(tmp_path / "r.json", rows))
-    assert [d["name"] for d in doc["dimensions"]] == ["image"]
-    assert [s["title"].split(", ")[-1] for s in doc["series"]] == ["images=once", "images=fresh"]
+def test_a_title_tells_a_series_from_others_of_its_name(tmp_path):
+    """Options of other work tell nothing."""
+    rows = of_options(*({"model": "a", "batch": batch, "lr": "1"} for batch in ("4", "8")), {"model": "b", "eps": "2"},
+                      precision="f32", device="cpu")
+    for r in rows[:2]:
+        r["settings"] = records(1)[0]["settings"]  # so that knobs are the points, and options the series
+    series = summary(write(tmp_path / "r.json", rows))["series"]
+    assert [s["title"] for s in series] == [
+        "train a on cpu, f32, batch=4", "train a on cpu, f32, batch=8", "train b on cpu, f32"]
 
 
 @pytest.mark.parametrize("kind", ["table", "md", "csv", "json", "html"])
