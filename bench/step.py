@@ -54,8 +54,11 @@ class Runner:
         if blas_core():
             env.setdefault("OPENBLAS_CORETYPE", blas_core())
         start = time.monotonic()
-        self.process = subprocess.Popen([str(word) for word in command], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, env=env, text=True, bufsize=1)
+        try:
+            self.process = subprocess.Popen([str(word) for word in command], stdin=subprocess.PIPE,
+                                            stdout=subprocess.PIPE, env=env, text=True, bufsize=1)
+        except FileNotFoundError:
+            sys.exit(f"{command[0]} is not there; build it first (ninja -C {BUILD}), with oneDNN.")
         self.hello = self.line().split()
         self.start = time.monotonic() - start
         self.answers = []
@@ -171,19 +174,36 @@ def show(found):
     sys.stdout.flush()
 
 
+def words_of(known):
+    """A list of some of these words, for argparse."""
+    def split(text):
+        words = text.split(",")
+        for word in words:
+            if word not in known:
+                raise argparse.ArgumentTypeError(f"there is no '{word}'; there are {', '.join(known)}")
+        return words
+    return split
+
+
+def count(text):
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number from 1 on")
+    return int(text)
+
+
 def arguments(description):
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--models", default=",".join(SHOWN), help="of " + ", ".join(CASES))
-    parser.add_argument("--precision", default="f32,bf16")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--models", type=words_of(list(CASES)), default=SHOWN, help="of " + ", ".join(CASES))
+    parser.add_argument("--precision", type=words_of(["f32", "bf16"]), default=["f32", "bf16"])
+    parser.add_argument("--rounds", type=count, default=5)
     parser.add_argument("--no-peer", action="store_true")
     return parser
 
 
 def measure_all(given):
     """All cases that the command line names, shown as they come."""
-    for case in given.models.split(","):
-        for precision in given.precision.split(","):
+    for case in given.models:
+        for precision in given.precision:
             found = measure(case, precision, given.rounds, not given.no_peer)
             show(found)
             yield found

@@ -25,5 +25,7 @@ bench energy_nvml /usr/bin/python3 "$here/bench/energy_nvml.py" "$build/joulemar
 	"$build/tests/fake/libnvidia-ml-fake.so"
 bench sampler_cost "$build/bench/sampler_cost"
 bench sim_day "$build/bench/sim_day"
+# both belong to the cpu backend
+[ ! -x "$build/bench/layouts" ] || bench layouts "$build/bench/layouts"
 bench step /usr/bin/python3 "$here/bench/step.py"
 exit $status

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the documents say exists: commands, options, links, files."""
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -47,3 +49,12 @@ def test_links_and_files_exist(page):
     folders = "|".join(p.name for p in SOURCE.iterdir() if p.is_dir() and not p.name.startswith((".", "build")))
     for path in re.findall(rf"(?<![\w/])((?:{folders})/[\w./-]+\.(?:c|h|py|sh|json|md))\b", text):
         assert "NOUN" in path or (SOURCE / path).exists(), path
+
+
+def test_the_page_of_speed_is_made_of_its_figures(tmp_path):
+    kept = (SOURCE / "docs" / "speed.json").read_bytes()
+    done = subprocess.run([sys.executable, SOURCE / "bench" / "table.py", "--from", SOURCE / "docs" / "speed.json",
+                           "--output", tmp_path / "speed.md"], stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "speed.md").read_text() == (SOURCE / "docs" / "speed.md").read_text()
+    assert (SOURCE / "docs" / "speed.json").read_bytes() == kept

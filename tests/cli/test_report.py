@@ -12,32 +12,12 @@ import subprocess
 import numpy as np
 import pytest
 
-from jm import FAILURE, SOURCE, USAGE, jm, sentence
+from jm import FAILURE, USAGE, jm, sentence
+from reports import DATA, records, report, summary, write
 
-DATA = SOURCE / "tests/data/report"
 FIXTURES = ["h100x4", "h200x4", "mi300x4"]
 T_975 = {1: 12.7062, 2: 4.30265, 3: 3.18245}  # Student's t, tables
 NASTY = '</script><script>alert("x")</script><!-- & | \\ `a` \u2028 \U0001F600'
-
-
-def records(name):
-    return json.loads((DATA / f"{name}.json").read_text())
-
-
-def report(*args, **more):
-    done = jm("report", *args, **more)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def summary(*args):
-    return json.loads(report("--format", "json", *args))
-
-
-def write(tmp_path, value, name="records.json"):
-    path = tmp_path / name
-    path.write_text(json.dumps(value))
-    return path
 
 
 def costs(r):
@@ -337,6 +317,47 @@ def jm_bytes(tmp_path):
     return out.read_bytes().decode()
 
 
+def same(cell, value):
+    return cell == "" if value is None else float(cell) == pytest.approx(value, rel=1e-9)
+
+
+def test_csv_has_the_figures_of_json(tmp_path):
+    rows = records("h100x4")
+    for i, r in enumerate(rows):
+        for k, s in enumerate(r["settings"]):
+            s.update(accepted=s["requested"] + 5 + k, enforced=s["requested"] + 10 + k)
+    path = write(tmp_path, rows)
+    doc = summary("--add-watts", "7W", path)
+    (series,), stats = doc["series"], {"mean", "median", "sd", "low95", "high95"}
+    table = list(csv.DictReader(io.StringIO(report("--add-watts", "7W", "--format", "csv", path))))
+    assert len(table) == len(series["points"])
+    for row, p in zip(table, series["points"]):
+        (setting,) = p["settings"]
+        assert all(same(row[f"{name}_{s}"], values[s]) for name, values in p["metrics"].items() for s in stats)
+        assert same(row["gpu.power_requested"], setting["requested"]) and row["gpu.power"] == setting["text"]
+        assert same(row["gpu.power_accepted"], setting["requested"] + 5)
+        assert same(row["gpu.power_enforced"], setting["requested"] + 13) and row["added_watts"] == "7"
+        assert (row["reference"] == "yes", row["state"], row["runs_ok"], row["runs_failed"], row["outliers"]) == (
+            p["reference"], p["state"], *(str(p[k]) for k in ("runs_ok", "runs_failed", "outliers")))
+    table = list(csv.DictReader(io.StringIO(report("--add-watts", "7W", "--format", "csv", "--cases", path))))
+    for row, c in zip(table, doc["cases"], strict=True):
+        assert all(same(row[name], value) for name, value in c["values"].items())
+        assert all(same(row[name], c[name]) for name in ("items", "seconds", "joules", "repeat", "block", "position"))
+        assert (row["status"] == "ok", row["case_id"], row["origin"]) == (c["ok"], c["id"], c["origin"] or "")
+
+
+@pytest.mark.parametrize("joules, unit", [(3.217e6, "MJ"), (3.217e3, "kJ"), (3.217, "J"), (3.217e-3, "mJ"),
+                                          (3.217e-6, "µJ"), (3.217e-9, "nJ")])
+def test_energy_has_a_prefix_that_fits(tmp_path, joules, unit):
+    row, = records("h200x4")[:1]
+    factor = joules / costs(row)[1]
+    for m in row["meters"]:
+        m["joules"] *= factor
+    row["total"]["joules_simulated"] *= factor
+    text = report(write(tmp_path, row))
+    assert re.search(rf"\s{unit}/image\b", text) and "  3.217  " in text
+
+
 def test_markdown_is_escaped(tmp_path):
     rows = records("h200x4")
     rows[3].update(status="failed", reason=NASTY)
@@ -400,7 +421,7 @@ def test_page_holds_everything_and_asks_for_nothing(tmp_path):
     page = Page(text)
     assert len(page.scripts) == 7
     data = json.loads(page.scripts[0])
-    assert data["records"] == rows
+    assert data["records"] == rows and not set("<>&") & set(page.scripts[0])
     assert page.title.startswith(NASTY)
     for tag, attrs in page.tags:
         assert not {"src", "href", "srcset", "data", "action"} & set(attrs), (tag, attrs)

@@ -7,34 +7,14 @@ import unicodedata
 
 import pytest
 
-from jm import FAILURE, SOURCE, USAGE, jm, sentence
+from jm import FAILURE, USAGE, jm, sentence
+from reports import DATA, records, report, summary, write
 from runs import limit_files
-
-DATA = SOURCE / "tests/data/report"
-
-
-def records(n=None):
-    return json.loads((DATA / "h200x4.json").read_text())[:n]
-
-
-def write(path, value):
-    path.write_text(json.dumps(value))
-    return path
-
-
-def report(*args, **more):
-    done = jm("report", *args, **more)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def summary(*args):
-    return json.loads(report("--format", "json", *args))
 
 
 def of_options(*options, **more):
     """A record of `run train` for each of these options, without knobs."""
-    rows = records(len(options))
+    rows = records(n=len(options))
     for r, given in zip(rows, options):
         r.update(workload="train", settings=[], **more)
         r["case"].update(reference=False, parameters={"workload": "train", "options": given})
@@ -46,13 +26,13 @@ def of_options(*options, **more):
 
 def test_the_same_run_counts_once(tmp_path):
     rows = records()
-    once, copy = write(tmp_path / "a.json", rows), write(tmp_path / "b.json", rows[3:10])
+    once, copy = write(tmp_path, rows, "a.json"), write(tmp_path, rows[3:10], "b.json")
     done = jm("report", once, copy)
     assert done.returncode == 0 and done.stdout == report(once)
     assert "7 records came again" in done.stderr
     for r in rows:  # another run with the same figures is another run
         r["started"] = "2001-02-03T04:05:06Z"
-    twice = summary(once, write(tmp_path / "c.json", rows))
+    twice = summary(once, write(tmp_path, rows, "c.json"))
     assert len(twice["cases"]) == 2 * len(rows)
 
 
@@ -129,7 +109,7 @@ def test_the_page_may_go_to_standard_output(tmp_path):
 def test_an_option_that_only_some_records_have(tmp_path):
     rows = of_options({"batch": "4"}, {"batch": "4", "seq": "64"}, {"batch": "4", "seq": "128"})
     for order in (rows, rows[::-1], [rows[1], rows[0], rows[2]]):
-        doc = summary(write(tmp_path / "r.json", order))
+        doc = summary(write(tmp_path, order, "r.json"))
         assert [d["name"] for d in doc["dimensions"]] == ["seq"] and len(doc["series"]) == 1
         assert [p["label"] for p in doc["series"][0]["points"]] == ["-", "64", "128"]
 
@@ -137,18 +117,18 @@ def test_an_option_that_only_some_records_have(tmp_path):
 def test_long_words_that_differ_at_their_end(tmp_path):
     path = "/a/long/way/to/" + 60 * "x" + "/{}.bin"
     rows = of_options(*({"text": path.format(name)} for name in ("one", "two", "three")))
-    (series,) = summary(write(tmp_path / "r.json", rows))["series"]
+    (series,) = summary(write(tmp_path, rows, "r.json"))["series"]
     labels = [p["label"] for p in series["points"]]
     assert sorted(label.rsplit("/", 1)[1] for label in labels) == ["one.bin", "three.bin", "two.bin"]
 
 
 def test_settings_of_many_devices(tmp_path):
     """They differ in the last of eight devices only."""
-    rows = records(2)
+    rows = records(n=2)
     for r, last in zip(rows, ("300W", "400W")):
         r["case"].update(reference=False, parameters={"workload": "x", "settings": {
             f"gpu.power@GPU-00000000-0000-{i}": last if i == 7 else "200W" for i in range(8)}})
-    (series,) = summary(write(tmp_path / "r.json", rows))["series"]
+    (series,) = summary(write(tmp_path, rows, "r.json"))["series"]
     assert [p["runs_ok"] for p in series["points"]] == [1, 1]
 
 
@@ -157,8 +137,8 @@ def test_a_title_tells_a_series_from_others_of_its_name(tmp_path):
     rows = of_options(*({"model": "a", "batch": batch, "lr": "1"} for batch in ("4", "8")), {"model": "b", "eps": "2"},
                       precision="f32", device="cpu")
     for r in rows[:2]:
-        r["settings"] = records(1)[0]["settings"]  # so that knobs are the points, and options the series
-    series = summary(write(tmp_path / "r.json", rows))["series"]
+        r["settings"] = records(n=1)[0]["settings"]  # so that knobs are the points, and options the series
+    series = summary(write(tmp_path, rows, "r.json"))["series"]
     assert [s["title"] for s in series] == [
         "train a on cpu, f32, batch=4", "train a on cpu, f32, batch=8", "train b on cpu, f32"]
 
@@ -166,14 +146,14 @@ def test_a_title_tells_a_series_from_others_of_its_name(tmp_path):
 @pytest.mark.parametrize("kind", ["table", "md", "csv", "json", "html"])
 def test_what_others_wrote_stays_text(tmp_path, kind):
     """No half of a character where a text was cut, and nothing that a terminal obeys."""
-    rows = records(7)
+    rows = records(n=7)
     for i, r in enumerate(rows):
         r.update(command=["train", "\x1b[2J" + "é" * (120 + i), "a\nb"], unit="Bröt\x1bchen" + "ö" * 20, workload=None)
         r["case"]["parameters"] = {"é" * 50 + str(i % 2): "ü" * (47 + i) + "\x07"}
         r["settings"] = []
     rows[1].update(status="failed", reason="\x1b]0;title\x07" + "ß" * 600)
     rows[2]["quality"]["reasons"] = ["ß" * 2000 + "\x1b[31m"]
-    done = jm("report", "--format", kind, "--output", "-", write(tmp_path / "r.json", rows))
+    done = jm("report", "--format", kind, "--output", "-", write(tmp_path, rows, "r.json"))
     assert done.returncode == 0, done.stderr
     assert "é" in done.stdout or kind in ("json", "html")
     if kind in ("table", "md"):

@@ -73,6 +73,28 @@ def test_page(made):
         "1e-07 : 2e-07 = 0.50", "3e-07 : 2e-07 = 1.50", "4e-07 : 5e-07 = 0.80"]
 
 
+@pytest.mark.parametrize("bf16_time, said", [(2, True), (0.5, False)])
+def test_a_slow_bf16_is_explained(made, bf16_time, said):
+    """Where oneDNN's bf16 is behind its f32, a share of more than its peak is no mistake."""
+    folder, data = made
+    (f32,) = data["cases"]
+    peak = f32["peak"] | {"seconds": [s * bf16_time for s in f32["peak"]["seconds"]]}
+    kept = folder / "d.json"
+    kept.write_text(json.dumps(data | {"cases": [f32, f32 | {"precision": "bf16", "peak": peak}]}))
+    table("--from", kept, "--output", folder / "d.md")
+    assert ("slower in bf16 than in f32" in (folder / "d.md").read_text()) == said
+
+
+@pytest.mark.parametrize("words, said", [
+    (["--models", "resnet19"], "there is no 'resnet19'"), (["--precision", "f32,f8"], "there is no 'f8'"),
+    (["--rounds", "0"], "from 1 on"), (["--rounds", "x"], "from 1 on")])
+def test_words_that_are_wrong(words, said):
+    for program in ("step.py", "table.py"):
+        done = subprocess.run([sys.executable, SOURCE / "bench" / program, *words], text=True,
+                              stderr=subprocess.PIPE, timeout=60, check=False)
+        assert done.returncode == 2 and said in done.stderr
+
+
 def test_what_failed_is_said(made):
     folder, data = made
     kept = folder / "c.json"

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""joulemark report: when a best setting may be named, what it is compared with, and the worst of what runs say."""
+import copy
+
+import pytest
+
+from reports import records, summary, write
+
+
+def series_of(tmp_path, rows):
+    (series,) = summary(write(tmp_path, rows))["series"]
+    return series, {v["metric"]: v for v in series["verdicts"]}
+
+
+def energy_of(record, factor):
+    """All its joules, and nothing else, times the factor."""
+    for m in record["meters"]:
+        for key in ("joules", "joules_counter", "joules_integrated"):
+            m[key] = m[key] * factor if m[key] is not None else None
+    record["total"]["joules_simulated"] *= factor
+
+
+def test_energy_of_two_origins_tells_nothing(tmp_path):
+    rows = records()
+    for r in rows[::2]:
+        r["total"] |= {"joules_measured": r["total"]["joules_simulated"], "joules_simulated": None}
+        for m in r["meters"]:
+            m["origin"] = "measured"
+    series, verdicts = series_of(tmp_path, rows)
+    assert series["origin"] == "mixed" and verdicts["throughput"]["kind"] != "none"
+    assert all(v["kind"] == "none" and "of others not" in v["why"] for k, v in verdicts.items() if k != "throughput")
+
+
+@pytest.mark.parametrize("knob, more", [("gpu.power", {"soft": True}), ("soft.pause", {})])
+def test_a_soft_control_tells_nothing(tmp_path, knob, more):
+    rows = records()
+    for r in rows:
+        r["case"]["parameters"] = {knob: r["case"]["parameters"]["gpu.power"]}
+        for s in r["settings"]:
+            s.update(knob=knob, **more)
+    _, verdicts = series_of(tmp_path, rows)
+    assert {v["kind"] for v in verdicts.values()} == {"none"} and "soft control" in verdicts["throughput"]["why"]
+
+
+def test_figures_that_differ_by_rounding_are_alike(tmp_path):
+    """Each repeat of each setting is the same run, but for the last bit of its energy."""
+    rows, one = records(), next(r for r in records() if r["case"]["reference"])
+    same = ("meters", "total", "phases", "throughput", "throughput_per_device", "items", "wall_s")
+    for i, r in enumerate(rows):
+        r.update(copy.deepcopy({k: one[k] for k in same}))
+        energy_of(r, 1 + 1e-15 * (i % 7))
+    _, verdicts = series_of(tmp_path, rows)
+    assert verdicts["joules_per_item"]["kind"] == "tie" and len(verdicts["joules_per_item"]["tied"]) == 7
+
+
+def test_the_reference_of_a_block_is_the_mean_of_its_references(tmp_path):
+    rows = records()
+    more = [copy.deepcopy(r) for r in rows if r["case"]["reference"]]
+    for r in more:
+        r["started"] = "2001-02-03T04:05:06Z"
+        energy_of(r, 3)
+    points = [{p["label"]: p["metrics"]["energy_gain_percent"]["mean"] for p in series_of(tmp_path, all_of)[0]["points"]
+               if not p["reference"]} for all_of in (rows, rows + more)]
+    for label, gain in points[0].items():
+        # against e_ref it was gain; against (e_ref + 3 e_ref) / 2 it is
+        assert points[1][label] == pytest.approx(100 - (100 - gain) / 2, abs=1e-6)
+
+
+@pytest.mark.parametrize("grades, worst", [("ABA", "B"), ("BAC", "C"), ("DCB", "D"), (["A", "none", "D"], "none"),
+                                           (["D", "A", "none"], "none")])
+def test_the_grade_is_the_worst(tmp_path, grades, worst):
+    rows = records(n=3)
+    for r, grade in zip(rows, grades):
+        r["quality"] = {"grade": grade, "reasons": []}
+    assert series_of(tmp_path, rows)[0]["grade"] == worst
+
+
+def test_the_worst_state_of_all_devices_and_repeats(tmp_path):
+    """One device of one repeat broke the cap; what was enforced has both ends."""
+    rows = [r for r in records() if r["case"]["parameters"]["gpu.power"] in ("300W", "500W")]
+    first = next(r for r in rows if r["case"]["parameters"]["gpu.power"] == "300W")
+    first["settings"][1].update(state="violated", enforced=310, accepted=305)
+    first["settings"][2].update(enforced=290)
+    points = {p["label"]: p for p in series_of(tmp_path, rows)[0]["points"]}
+    (setting,) = points["300 W"]["settings"]
+    assert points["300 W"]["state"] == "violated" and not points["300 W"]["eligible"]
+    assert points["500 W"]["state"] == "binding"
+    assert (setting["accepted"], setting["enforced_min"], setting["enforced_max"]) == (300, 290, 310)
