@@ -1,404 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolutions and their gradients by oneDNN, which chooses the layouts. Where the processor's bf16
+ * Convolutions and their gradients by oneDNN, as conv_plan.c laid them out. Where the processor's bf16
  * arithmetic is slower than f32, bf16 images are widened into scratch a few at a time, convolved in f32
  * and rounded again: the pieces stay in the cache.
  */
-#include <math.h>
 #include <stdlib.h>
 
-#include "layout.h"
-
-/* The three tensors of a convolution, whichever of them is the result. */
-enum role { SRC, WEI, DST, ROLES };
-
-/* Of widened images at a time: of results, and of sums over images, which cost a pass over the weights. */
-#define PIECE_BYTES	((int64_t)8 << 20)
-#define PIECE_SUM_BYTES ((int64_t)64 << 20)
-
-struct conv {
-	enum jm_op op;
-	const struct jm_tensor *t[ROLES], *bias;
-	enum role result;
-	dnnl_data_type_t type; /* oneDNN computes with */
-	int64_t piece, pieces; /* images per call */
-	int groups;
-	dnnl_dims_t stride, pad, dilation;
-	bool accumulate;
-	/* Of one piece. outer: as the engine has it; inner: as oneDNN wants it, in scratch if that differs. */
-	dnnl_memory_desc_t outer[ROLES], inner[ROLES];
-	bool apart[ROLES];
-	size_t offset[ROLES], scratchpad, bytes; /* in scratch */
-	dnnl_primitive_desc_t pd;
-	dnnl_primitive_t primitive, reorder;
-	dnnl_exec_arg_t arg[6];
-	int n_args;
-	dnnl_memory_t reorder_arg[2]; /* from, to */
-	char *scratch;
-};
-
-static int fail(struct jm_err *err, const struct jm_node *node, dnnl_status_t status)
-{
-	return jm_err_set(err, status == dnnl_out_of_memory ? JM_ENOMEM : JM_ENOSUP,
-		"oneDNN cannot run this %s (its status %d).", jm_op_name(node->op), (int)status);
-}
-
-/* ---- from node to shapes -------------------------------------------------------------------------------- */
-
-static void set_tensors(struct conv *c, const struct jm_node *n)
-{
-	switch (n->op) {
-	case JM_OP_CONV:
-		c->t[SRC] = n->in[0];
-		c->t[WEI] = n->in[1];
-		c->bias = n->in[2];
-		c->t[DST] = n->out[0];
-		c->result = DST;
-		break;
-	case JM_OP_CONV_DGRAD:
-		c->t[DST] = n->in[0];
-		c->t[WEI] = n->in[1];
-		c->t[SRC] = n->out[0];
-		c->result = SRC;
-		break;
-	default:
-		c->t[DST] = n->in[0];
-		c->t[SRC] = n->in[1];
-		c->t[WEI] = n->out[0];
-		c->bias = n->out[1];
-		c->result = WEI;
-	}
-}
-
-/* A gradient of images that joins what is there: oneDNN cannot add it, so it comes by way of scratch. */
-static bool adds(const struct conv *c)
-{
-	return c->result == SRC && c->accumulate;
-}
-
-/* So many images at a time that their copies in scratch take about PIECE_BYTES; a divisor of all. */
-static void set_pieces(struct conv *c, bool widened, int threads)
-{
-	int64_t all = c->t[SRC]->dim[0], piece = all;
-	int64_t each = 4 * (jm_tensor_count(c->t[SRC]) + jm_tensor_count(c->t[DST])) / all;
-	int64_t least = threads < all ? threads : all;
-	int64_t bound = c->result == WEI ? PIECE_SUM_BYTES : PIECE_BYTES;
-
-	bool apart = widened || adds(c);
-
-	while (apart && piece > least && (all % piece || piece * each > bound))
-		piece--;
-	while (all % piece)
-		piece++;
-	c->piece = piece;
-	c->pieces = all / piece;
-}
-
-static void describe(const struct cpu_dev *dev, const struct jm_node *n, struct conv *c)
-{
-	bool bf16;
-
-	*c = (struct conv){.op = n->op, .groups = n->attr.conv.groups};
-	set_tensors(c, n);
-	bf16 = c->t[SRC]->type == JM_BF16;
-	c->type = bf16 && dev->fast_bf16 ? dnnl_bf16 : dnnl_f32;
-	c->accumulate = n->accumulate & 1;
-	for (int i = 0; i < 2; i++) {
-		c->stride[i] = n->attr.conv.stride[i];
-		c->pad[i] = n->attr.conv.pad[i];
-		c->dilation[i] = n->attr.conv.dilation[i] - 1;
-	}
-	/* the gradient of a bias is not summed over pieces */
-	set_pieces(c, bf16 && !dev->fast_bf16 && !(c->bias && c->result == WEI), dev->threads);
-}
-
-static dnnl_data_type_t type_of(const struct jm_tensor *t)
-{
-	return t->type == JM_BF16 ? dnnl_bf16 : dnnl_f32;
-}
-
-/* One piece of an image, or all of the weights; grouped weights are plain [g, K/g, C/g, R, S]. */
-static void piece_desc(const struct conv *c, enum role role, const struct jm_layout *layout,
-	dnnl_data_type_t type, dnnl_memory_desc_t *ret)
-{
-	struct jm_tensor t = *c->t[role];
-
-	if (role != WEI) {
-		t.dim[0] = c->piece;
-	} else if (c->groups > 1) {
-		memmove(t.dim + 2, t.dim + 1, 3 * sizeof(*t.dim));
-		t.dim[1] = t.dim[0] / c->groups;
-		t.dim[0] = c->groups;
-		t.rank = 5;
-	}
-	cpu_layout_desc(&t, layout, type, ret);
-}
-
-/* The same, in any layout where none is given. */
-static void wanted_desc(const struct conv *c, enum role role, const struct jm_layout *layout,
-	dnnl_memory_desc_t *ret)
-{
-	bool sum = (role == WEI && c->result == WEI) || (role == SRC && adds(c));
-	dnnl_data_type_t type = sum ? dnnl_f32 : c->type; /* a sum is rounded once */
-
-	piece_desc(c, role, layout ? layout : &(struct jm_layout){0}, type, ret);
-	if (!layout)
-		dnnl_memory_desc_init_by_tag(ret, ret->ndims, ret->dims, type, dnnl_format_tag_any);
-}
-
-/* ---- the primitive descriptor --------------------------------------------------------------------------- */
-
-static dnnl_status_t forward_desc(const struct conv *c, const dnnl_memory_desc_t *md,
-	const dnnl_memory_desc_t *bias, dnnl_convolution_desc_t *ret)
-{
-	return dnnl_dilated_convolution_forward_desc_init(ret, dnnl_forward_training,
-		dnnl_convolution_direct, &md[SRC], &md[WEI], bias, &md[DST], c->stride, c->dilation,
-		c->pad, c->pad);
-}
-
-/* What oneDNN compares a gradient with: a forward pass of the same shape. */
-static dnnl_status_t create_hint(const struct cpu_dev *dev, const struct conv *c,
-	const dnnl_memory_desc_t *md, dnnl_primitive_desc_t *ret)
-{
-	dnnl_memory_desc_t same[ROLES];
-	dnnl_convolution_desc_t desc;
-	dnnl_status_t s;
-
-	memcpy(same, md, sizeof(same));
-	same[WEI].data_type = same[SRC].data_type = c->type;
-	s = forward_desc(c, same, NULL, &desc);
-	return s ? s : dnnl_primitive_desc_create(ret, &desc, NULL, dev->engine, NULL);
-}
-
-static dnnl_status_t op_desc(const struct conv *c, const dnnl_memory_desc_t *md,
-	const dnnl_memory_desc_t *bias, dnnl_convolution_desc_t *ret)
-{
-	if (c->result == DST)
-		return forward_desc(c, md, bias, ret);
-	if (c->result == SRC)
-		return dnnl_dilated_convolution_backward_data_desc_init(ret,
-			dnnl_convolution_direct, &md[SRC], &md[WEI], &md[DST], c->stride,
-			c->dilation, c->pad, c->pad);
-	return dnnl_dilated_convolution_backward_weights_desc_init(ret, dnnl_convolution_direct,
-		&md[SRC], &md[WEI], bias, &md[DST], c->stride, c->dilation, c->pad, c->pad);
-}
-
-static dnnl_status_t create_pd(const struct cpu_dev *dev, struct conv *c,
-	const dnnl_memory_desc_t *md, const dnnl_memory_desc_t *bias)
-{
-	dnnl_primitive_desc_t hint = NULL;
-	dnnl_primitive_attr_t attr = NULL;
-	dnnl_convolution_desc_t desc;
-	dnnl_status_t s = op_desc(c, md, bias, &desc);
-
-	if (!s && c->result != DST)
-		s = create_hint(dev, c, md, &hint);
-	if (!s)
-		s = dnnl_primitive_attr_create(&attr);
-	if (!s)
-		s = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
-	if (!s)
-		s = dnnl_primitive_desc_create(&c->pd, &desc, attr, dev->engine, hint);
-	dnnl_primitive_attr_destroy(attr);
-	dnnl_primitive_desc_destroy(hint);
-	return s;
-}
-
-static const dnnl_memory_desc_t *inner_desc(const struct conv *c, enum role role)
-{
-	static const dnnl_query_t value[ROLES] = {
-		dnnl_query_src_md, dnnl_query_weights_md, dnnl_query_dst_md};
-	static const dnnl_query_t gradient[ROLES] = {
-		dnnl_query_diff_src_md, dnnl_query_diff_weights_md, dnnl_query_diff_dst_md};
-	bool diff = role == c->result ? role != DST : role == DST;
-
-	return dnnl_primitive_desc_query_md(c->pd, diff ? gradient[role] : value[role], 0);
-}
-
-static size_t aligned(size_t bytes)
-{
-	return (bytes + 63) / 64 * 64;
-}
-
-/* A gradient of weights that is the sum of several. */
-static bool sums(const struct conv *c)
-{
-	return c->result == WEI && (c->accumulate || c->pieces > 1);
-}
-
-/* What lies in scratch: oneDNN's own, then what is not as the engine has it. */
-static void place(struct conv *c)
-{
-	const dnnl_memory_desc_t *md =
-		dnnl_primitive_desc_query_md(c->pd, dnnl_query_scratchpad_md, 0);
-
-	c->scratchpad = md ? dnnl_memory_desc_get_size(md) : 0;
-	c->bytes = aligned(c->scratchpad);
-	for (int r = 0; r < ROLES; r++) {
-		c->inner[r] = *inner_desc(c, r);
-		c->apart[r] = !dnnl_memory_desc_equal(&c->inner[r], &c->outer[r]) ||
-			      (r == WEI && sums(c)) || (r == SRC && adds(c));
-		if (!c->apart[r])
-			continue;
-		c->offset[r] = c->bytes;
-		c->bytes += aligned(dnnl_memory_desc_get_size(&c->inner[r]));
-	}
-}
-
-/* layout: of the three tensors, NULL = any. Fills the plan but for memory. */
-static dnnl_status_t plan(const struct cpu_dev *dev, const struct jm_node *n,
-	const struct jm_layout *const *layout, struct conv *c)
-{
-	dnnl_memory_desc_t md[ROLES], bias;
-	dnnl_status_t s;
-
-	describe(dev, n, c);
-	for (int r = 0; r < ROLES; r++) {
-		wanted_desc(c, r, layout[r], &md[r]);
-		piece_desc(c, r, layout[r] ? layout[r] : &(struct jm_layout){0}, type_of(c->t[r]),
-			&c->outer[r]);
-	}
-	if (c->bias)
-		cpu_layout_desc(c->bias, &(struct jm_layout){0}, dnnl_f32, &bias);
-	s = create_pd(dev, c, md, c->bias ? &bias : NULL);
-	if (!s)
-		place(c);
-	return s;
-}
-
-/* ---- select --------------------------------------------------------------------------------------------- */
-
-/* Weights that are a result lie plain, and grouped ones have no layout the engine could name. */
-static bool weights_free(const struct conv *c)
-{
-	return c->result != WEI && c->groups == 1;
-}
-
-static void set_choice(const struct jm_node *n, const struct jm_layout *l, struct jm_choice *ret)
-{
-	bool forward = n->op == JM_OP_CONV, weights = n->op == JM_OP_CONV_WGRAD;
-
-	ret->in[0][0] = l[forward ? SRC : DST];
-	ret->in[0][1] = l[weights ? SRC : WEI];
-	ret->out[0][0] = l[forward ? DST : weights ? WEI : SRC];
-}
-
-/* The layouts oneDNN takes when it may choose; plain where they cannot be said. */
-static dnnl_status_t ask(const struct cpu_dev *dev, const struct jm_node *n, struct jm_layout *ret)
-{
-	const struct jm_layout *any[ROLES] = {0};
-	struct conv c;
-	dnnl_status_t s = plan(dev, n, any, &c);
-
-	if (s)
-		return s;
-	for (int r = 0; r < ROLES; r++)
-		if ((r == WEI && !weights_free(&c)) || !cpu_layout_of(&c.inner[r], &ret[r]))
-			ret[r] = (struct jm_layout){0};
-	dnnl_primitive_desc_destroy(c.pd);
-	return s;
-}
-
-/* Images as the engine has them; weights as well, or as oneDNN likes where it will be reordered. */
-static dnnl_status_t plan_fixed(const struct cpu_dev *dev, const struct jm_node *n,
-	const struct jm_layout *l, struct conv *c)
-{
-	const struct jm_layout *fixed[ROLES] = {&l[SRC], NULL, &l[DST]};
-
-	describe(dev, n, c);
-	if (weights_free(c))
-		fixed[WEI] = &l[WEI];
-	return plan(dev, n, fixed, c);
-}
-
-static bool one_type(const struct jm_node *n)
-{
-	const struct jm_tensor *other = n->op == JM_OP_CONV ? n->out[0] : n->in[1];
-
-	return n->in[0]->type == other->type &&
-	       (n->op != JM_OP_CONV || n->in[1]->type == other->type) &&
-	       (n->op != JM_OP_CONV_DGRAD || n->out[0]->type == other->type);
-}
-
-/* Sums that oneDNN and what is around it here do not know. */
-static int refuse_sum(const struct jm_node *n, struct jm_err *err)
-{
-	if (n->op == JM_OP_CONV && n->accumulate)
-		return jm_err_set(err, JM_ENOSUP, "%s of backend cpu cannot add to its output.",
-			jm_op_name(n->op));
-	if (n->op == JM_OP_CONV_WGRAD && n->accumulate && n->out[1])
-		return jm_err_set(err, JM_ENOSUP,
-			"conv-wgrad of backend cpu cannot add to the gradient of a bias.");
-	return 0;
-}
-
-/* Loops of oneDNN that are there to be right. */
-static bool is_slow(const struct conv *c)
-{
-	const char *name = NULL;
-
-	return !dnnl_primitive_desc_query(c->pd, dnnl_query_impl_info_str, 0, &name) && name &&
-	       !strncmp(name, "ref", 3);
-}
-
-/* A sum is offered where it costs nothing: in the layout and at the speed of the convolution alone. */
-static bool sum_is_cheap(
-	const struct conv *c, const struct jm_layout *layout, const struct jm_node *node)
-{
-	return !is_slow(c) && jm_layout_equal(&layout[SRC], &node->out[0]->layout);
-}
-
-/* The layouts oneDNN likes; 0 = none, with the reason in err. */
-static int offer_onednn(const struct cpu_dev *dev, const struct jm_node *node,
-	struct jm_choice *choice, struct jm_err *err)
-{
-	struct jm_layout layout[ROLES] = {0};
-	struct conv c;
-	dnnl_status_t s;
-	bool cheap;
-
-	if (refuse_sum(node, err))
-		return 0;
-	s = ask(dev, node, layout);
-	if (!s)
-		s = plan_fixed(dev, node, layout, &c);
-	if (s) {
-		fail(err, node, s);
-		return 0;
-	}
-	cheap = !adds(&c) || sum_is_cheap(&c, layout, node);
-	dnnl_primitive_desc_destroy(c.pd);
-	if (!cheap) {
-		jm_err_set(err, JM_ENOSUP, "What %s is to be added to lies otherwise.",
-			jm_op_name(node->op));
-		return 0;
-	}
-	set_choice(node, layout, choice);
-	choice->scratch = c.bytes;
-	choice->seconds =
-		cpu_seconds(dev, node, node->op == JM_OP_CONV_WGRAD ? CPU_CONV_WGRAD : CPU_CONV);
-	choice->flops_executed = NAN;
-	return 1;
-}
-
-int cpu_conv_offer(const struct cpu_dev *dev, const struct jm_node *node, struct jm_choice *choice,
-	struct jm_err *err)
-{
-	int n;
-
-	if (!one_type(node)) {
-		jm_err_set(err, JM_ENOSUP,
-			"%s of backend cpu wants images and weights of one type.",
-			jm_op_name(node->op));
-		return 0;
-	}
-	n = cpu_conv_matrix_offer(dev, node, choice);
-	return n + offer_onednn(dev, node, &choice[n], err);
-}
+#include "conv.h"
 
 /* ---- build ---------------------------------------------------------------------------------------------- */
 
-static dnnl_status_t add_arg(const struct cpu_dev *dev, struct conv *c,
+static dnnl_status_t add_arg(const struct cpu_dev *dev, struct cpu_conv *c,
 	const dnnl_memory_desc_t *md, int arg, void *data)
 {
 	dnnl_memory_t memory;
@@ -409,7 +21,7 @@ static dnnl_status_t add_arg(const struct cpu_dev *dev, struct conv *c,
 	return s;
 }
 
-static dnnl_status_t add_args(const struct cpu_dev *dev, struct conv *c)
+static dnnl_status_t add_args(const struct cpu_dev *dev, struct cpu_conv *c)
 {
 	static const int value[ROLES] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
 	static const int gradient[ROLES] = {
@@ -420,9 +32,8 @@ static dnnl_status_t add_args(const struct cpu_dev *dev, struct conv *c)
 	dnnl_status_t s = dnnl_success;
 
 	for (int r = 0; r < ROLES && !s; r++) {
-		bool diff = r == (int)c->result ? r != DST : (r == DST);
-
-		s = add_arg(dev, c, &c->inner[r], diff ? gradient[r] : value[r],
+		s = add_arg(dev, c, &c->inner[r],
+			cpu_conv_is_gradient(c, r) ? gradient[r] : value[r],
 			c->apart[r] ? c->scratch + c->offset[r] : c->t[r]->data);
 	}
 	if (!s && c->scratchpad)
@@ -450,14 +61,14 @@ static dnnl_status_t adding_attr(bool add, dnnl_primitive_attr_t *ret)
 }
 
 /* Weights into or out of oneDNN's layout; out of it: added to the earlier pieces' or what is there. */
-static dnnl_status_t build_reorder(const struct cpu_dev *dev, struct conv *c)
+static dnnl_status_t build_reorder(const struct cpu_dev *dev, struct cpu_conv *c)
 {
 	int out = c->result == WEI;
 	dnnl_primitive_attr_t attr = NULL;
 	const dnnl_memory_desc_t *from = out ? &c->inner[WEI] : &c->outer[WEI];
 	const dnnl_memory_desc_t *to = out ? &c->outer[WEI] : &c->inner[WEI];
 	dnnl_primitive_desc_t pd = NULL;
-	dnnl_status_t s = adding_attr(sums(c), &attr);
+	dnnl_status_t s = adding_attr(cpu_conv_sums(c), &attr);
 
 	if (!s)
 		s = dnnl_reorder_primitive_desc_create(
@@ -477,7 +88,7 @@ static dnnl_status_t build_reorder(const struct cpu_dev *dev, struct conv *c)
 
 static void drop(struct cpu_exec *exec)
 {
-	struct conv *c = exec->own;
+	struct cpu_conv *c = exec->own;
 
 	if (!c)
 		return;
@@ -494,8 +105,7 @@ static void drop(struct cpu_exec *exec)
 
 static int build(const struct cpu_dev *dev, struct cpu_exec *exec, struct jm_err *err)
 {
-	struct jm_layout layout[ROLES];
-	struct conv *c, names;
+	struct cpu_conv *c;
 	dnnl_status_t s;
 
 	if (exec->tag == CPU_CONV_MATRIX) {
@@ -507,10 +117,7 @@ static int build(const struct cpu_dev *dev, struct cpu_exec *exec, struct jm_err
 		return jm_err_set(
 			err, JM_ENOMEM, "Out of memory for the description of a convolution.");
 	exec->own = c;
-	describe(dev, &exec->node[0], &names);
-	for (int r = 0; r < ROLES; r++)
-		layout[r] = names.t[r]->layout;
-	s = plan_fixed(dev, &exec->node[0], layout, c);
+	s = cpu_conv_plan(dev, &exec->node[0], NULL, c);
 	c->scratch = exec->scratch;
 	if (!s)
 		s = dnnl_primitive_create(&c->primitive, c->pd);
@@ -518,7 +125,7 @@ static int build(const struct cpu_dev *dev, struct cpu_exec *exec, struct jm_err
 		s = add_args(dev, c);
 	if (!s && c->apart[WEI])
 		s = build_reorder(dev, c);
-	return s ? fail(err, &exec->node[0], s) : 0;
+	return s ? cpu_conv_fail(err, &exec->node[0], s) : 0;
 }
 
 /* ---- run ------------------------------------------------------------------------------------------------ */
@@ -529,7 +136,7 @@ static int64_t elements(const dnnl_memory_desc_t *md)
 }
 
 /* Piece i of an image between the engine's memory and scratch: the layouts are the same. */
-static void convert(const struct cpu_dev *dev, const struct conv *c, int r, int64_t i)
+static void convert(const struct cpu_dev *dev, const struct cpu_conv *c, int r, int64_t i)
 {
 	size_t bytes = dnnl_memory_desc_get_size(&c->outer[r]);
 	struct cpu_vec outer = {
@@ -538,10 +145,10 @@ static void convert(const struct cpu_dev *dev, const struct conv *c, int r, int6
 	bool out = r == (int)c->result;
 
 	dev->kernels->pointwise->cast(out ? inner : outer, out ? outer : inner,
-		elements(&c->inner[r]), adds(c) && out, dev->threads);
+		elements(&c->inner[r]), cpu_conv_adds(c) && out, dev->threads);
 }
 
-static dnnl_status_t reorder_weights(const struct cpu_dev *dev, const struct conv *c)
+static dnnl_status_t reorder_weights(const struct cpu_dev *dev, const struct cpu_conv *c)
 {
 	dnnl_exec_arg_t arg[2] = {
 		{DNNL_ARG_FROM, c->reorder_arg[0]}, {DNNL_ARG_TO, c->reorder_arg[1]}};
@@ -550,7 +157,7 @@ static dnnl_status_t reorder_weights(const struct cpu_dev *dev, const struct con
 }
 
 /* Piece i of an image where it lies. */
-static dnnl_status_t take_piece(const struct conv *c, int r, int64_t i)
+static dnnl_status_t take_piece(const struct cpu_conv *c, int r, int64_t i)
 {
 	size_t bytes = dnnl_memory_desc_get_size(&c->outer[r]);
 
@@ -558,7 +165,7 @@ static dnnl_status_t take_piece(const struct conv *c, int r, int64_t i)
 		c->arg[r].memory, (char *)c->t[r]->data + (size_t)i * bytes);
 }
 
-static dnnl_status_t run_piece(const struct cpu_dev *dev, const struct conv *c, int64_t i)
+static dnnl_status_t run_piece(const struct cpu_dev *dev, const struct cpu_conv *c, int64_t i)
 {
 	dnnl_status_t s = dnnl_success;
 
@@ -582,16 +189,16 @@ static dnnl_status_t run_piece(const struct cpu_dev *dev, const struct conv *c, 
 
 static int run(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
 {
-	const struct conv *c = exec->own;
+	const struct cpu_conv *c = exec->own;
 	dnnl_status_t s = dnnl_success;
 
-	if (sums(c) && !c->accumulate)
+	if (cpu_conv_sums(c) && !c->accumulate)
 		memset(c->t[WEI]->data, 0, c->t[WEI]->bytes);
 	for (int64_t i = 0; i < c->pieces && !s; i++)
 		s = run_piece(dev, c, i);
 	if (!s)
 		s = dnnl_stream_wait(dev->stream);
-	return s ? fail(err, &exec->node[0], s) : 0;
+	return s ? cpu_conv_fail(err, &exec->node[0], s) : 0;
 }
 
 const struct cpu_op cpu_op_conv = {{JM_OP_CONV}, 1, NULL, NULL, build, run, drop};

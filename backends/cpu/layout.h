@@ -24,7 +24,7 @@ int cpu_offer(const struct cpu_dev *dev, const struct jm_group *group, const str
 enum cpu_how { CPU_PRODUCT, CPU_CONV, CPU_CONV_WGRAD };
 /* About how long a node takes, for its FLOPs or its bytes. Never NaN. */
 double cpu_seconds(const struct cpu_dev *dev, const struct jm_node *node, enum cpu_how how);
-/* conv.c: the layouts oneDNN wants for a convolution or a gradient of it. */
+/* conv_plan.c: the layouts oneDNN wants for a convolution or a gradient of it. */
 int cpu_conv_offer(const struct cpu_dev *dev, const struct jm_node *node, struct jm_choice *choice,
 	struct jm_err *err);
 

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A convolution of oneDNN, or a gradient of one: what conv_plan.c leaves to conv.c, which runs it. */
+#ifndef JM_CPU_CONV_H
+#define JM_CPU_CONV_H
+
+#include "layout.h"
+
+/* The three tensors of a convolution, whichever of them is the result. */
+enum role { SRC, WEI, DST, ROLES };
+
+struct cpu_conv {
+	const struct jm_tensor *t[ROLES], *bias;
+	enum role result;
+	dnnl_data_type_t type; /* oneDNN computes with */
+	int64_t piece, pieces; /* images per call */
+	int groups;
+	dnnl_dims_t stride, pad, dilation;
+	bool accumulate;
+	/* Of one piece. outer: as the engine has it; inner: as oneDNN wants it, in scratch if that differs. */
+	dnnl_memory_desc_t outer[ROLES], inner[ROLES];
+	bool apart[ROLES];
+	size_t offset[ROLES], scratchpad, bytes; /* in scratch */
+	dnnl_primitive_desc_t pd;
+	dnnl_primitive_t primitive, reorder;
+	dnnl_exec_arg_t arg[6];
+	int n_args;
+	dnnl_memory_t reorder_arg[2]; /* from, to */
+	char *scratch;
+};
+
+/* A gradient of images that joins what is there: oneDNN cannot add it, so it comes by way of scratch. */
+static inline bool cpu_conv_adds(const struct cpu_conv *c)
+{
+	return c->result == SRC && c->accumulate;
+}
+
+/* A gradient of weights that is the sum of several. */
+static inline bool cpu_conv_sums(const struct cpu_conv *c)
+{
+	return c->result == WEI && (c->accumulate || c->pieces > 1);
+}
+
+/* oneDNN has a gradient in that role: of images or weights where it is the result, else of y. */
+static inline bool cpu_conv_is_gradient(const struct cpu_conv *c, enum role role)
+{
+	return (role == c->result) == (role != DST);
+}
+
+/* conv_plan.c: all but scratch, primitives and arguments. layout: by role; NULL: as the tensors lie. */
+dnnl_status_t cpu_conv_plan(const struct cpu_dev *dev, const struct jm_node *node,
+	const struct jm_layout *layout, struct cpu_conv *ret);
+int cpu_conv_fail(struct jm_err *err, const struct jm_node *node, dnnl_status_t status);
+
+#endif
