@@ -18,6 +18,9 @@
  *	nosupport=83,186	fields that answer "not supported"
  *	lacks=0:186		GPU 0 answers so to field 186
  *	lost=1@2.5		GPU 1 is lost 2.5 s after init (in each process)
+ *	lostfield=1		of a lost GPU each field says so, not the call
+ *	fails=1@2.5		GPU 1's fields fail for 0.5 s from then on
+ *	ahead=S aheadat=S	the clock of the stamps, from some time after init on
  *	deny=2 | deny=all	setting a limit is not permitted on GPU 2, on all
  *	nosets=3		after 3 successful sets (of all GPUs) every further one fails
  *	enforce=1:250		GPU 1 takes any limit but enforces 250 W
@@ -67,6 +70,16 @@ static void burn_us(long us)
 		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
 }
 
+static double age(void)
+{
+	return fake_now() - fake.init_time;
+}
+
+static bool is_lost(int gpu)
+{
+	return fake.lost_at[gpu] > 0 && age() >= fake.lost_at[gpu];
+}
+
 /* Every call on a device begins here. */
 static int enter(const struct nvml_device *d)
 {
@@ -76,7 +89,7 @@ static int enter(const struct nvml_device *d)
 		return JM_NVML_INVALID_ARGUMENT;
 	wait_us(fake.latency_us);
 	burn_us(fake.cost_us);
-	if (fake.lost_at[d->index] > 0 && fake_now() - fake.init_time >= fake.lost_at[d->index])
+	if (is_lost(d->index) && !fake.lost_by_field)
 		return JM_NVML_GPU_IS_LOST;
 	return JM_NVML_OK;
 }
@@ -397,7 +410,14 @@ static long long stamp_of(double t)
 
 	if (distance == 0)
 		distance = wall_now() - fake_now();
-	return llround(1e6 * distance) + llround(1e6 * t);
+	return llround(1e6 * distance) + llround(1e6 * t) +
+	       (age() >= fake.ahead_at ? llround(1e6 * fake.ahead) : 0);
+}
+
+static bool fails_now(int gpu)
+{
+	return fake.fails_at[gpu] > 0 && age() >= fake.fails_at[gpu] &&
+	       age() < fake.fails_at[gpu] + 0.5;
 }
 
 API int nvmlDeviceGetFieldValues(jm_nvml_device d, int n, struct jm_nvml_value *values)
@@ -408,11 +428,15 @@ API int nvmlDeviceGetFieldValues(jm_nvml_device d, int n, struct jm_nvml_value *
 	for (int i = 0; i < n; i++)
 		if (values[i].field == JM_NVML_ENERGY && !values[i].scope)
 			burn_us(fake.energy_cost_us);
+	if (fails_now(d->index))
+		return JM_NVML_UNKNOWN;
 	t = fake_now();
 	fake_lock();
 	for (int i = 0; i < n; i++) {
 		double changed = read_field(d->index, &values[i], t);
 
+		if (is_lost(d->index))
+			values[i].rc = JM_NVML_GPU_IS_LOST;
 		values[i].stamp_us = stamp_of(fake.stamp_sensor ? changed : t);
 		values[i].latency_us = fake.latency_us;
 	}

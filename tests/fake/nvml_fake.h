@@ -38,6 +38,9 @@ struct fake {
 	bool deny[MAX_GPUS];
 	double enforce_w[MAX_GPUS]; /* 0 = what was asked for */
 	double lost_at[MAX_GPUS];   /* seconds after init; 0 = never */
+	double fails_at[MAX_GPUS];  /* likewise */
+	bool lost_by_field;	    /* each field says so, not the call */
+	double ahead, ahead_at;	    /* of the stamps' clock, s; from when on */
 	double lacks[MAX_GPUS];	    /* a field that this GPU does not support; 0 = none */
 	int n_steps;
 	double watts[MAX_STEPS], seconds[MAX_STEPS], period;

@@ -101,6 +101,7 @@ static void configure_faults(void)
 	double denied[MAX_GPUS];
 
 	configure_each("lost", fake.lost_at);
+	configure_each("fails", fake.fails_at);
 	configure_each("enforce", fake.enforce_w);
 	configure_each("lacks", fake.lacks);
 	fake.deny_all = lookup("deny", text, sizeof(text)) && !strcmp(text, "all");
@@ -112,6 +113,9 @@ static void configure_faults(void)
 		for (char *save = NULL, *w = strtok_r(text, ",", &save); w && fake.n_nosupport < 16;
 			w = strtok_r(NULL, ",", &save))
 			fake.nosupport[fake.n_nosupport++] = (unsigned int)strtoul(w, NULL, 10);
+	fake.lost_by_field = number("lostfield", 0) != 0;
+	fake.ahead = number("ahead", 0);
+	fake.ahead_at = number("aheadat", 0);
 	fake.latency_us = (long)number("latency", 0);
 	fake.set_latency_us = (long)number("setlatency", 0);
 	fake.cost_us = (long)number("cost", 0);

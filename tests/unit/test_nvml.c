@@ -364,6 +364,141 @@ static void test_lost_gpu(void **state)
 	assert_non_null(strstr(f->log, "GPU 1 NVIDIA H100 80GB HBM3 is lost"));
 }
 
+/* Told by each field in place of the call. */
+static void test_lost_by_field(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(open_nvml(f, "gpus=1;lost=0@0.1;lostfield=1", "", NULL), 0);
+	read_nvml(f);
+	assert_false(isnan(reading(f, 0, JM_Q_POWER).value));
+	usleep(120000);
+	read_nvml(f);
+	assert_true(isnan(reading(f, 0, JM_Q_POWER).value));
+	assert_true(isnan(reading(f, 0, JM_Q_TEMPERATURE).value));
+	assert_non_null(strstr(f->log, "is lost"));
+}
+
+/* Reads until the power is told, or is not. */
+static void await_power(struct fixture *f, bool told)
+{
+	int64_t until = jm_ctx_now(&f->ctx) + 5 * JM_SECOND;
+
+	do {
+		usleep(5000);
+		read_nvml(f);
+	} while (isnan(reading(f, 0, JM_Q_POWER).value) == told && jm_ctx_now(&f->ctx) < until);
+}
+
+/* A call that fails: nothing is known meanwhile, and afterwards it goes on. */
+static void test_fields_that_fail(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(open_nvml(f, "gpus=1;power=250;fails=0@0.1", "", NULL), 0);
+	await_power(f, true);
+	await_power(f, false);
+	assert_true(isnan(reading(f, 0, JM_Q_POWER).value));
+	assert_true(isnan(reading(f, 0, JM_Q_POWER_AVERAGE).value));
+	await_power(f, true);
+	assert_near(reading(f, 0, JM_Q_POWER).value, 250, 2e-3);
+	assert_null(strstr(f->log, "is lost"));
+}
+
+/* What changes slowly is asked for ten times a second, and keeps its time in between. */
+static void test_slow_ones_rest(void **state)
+{
+	static const enum jm_quantity slow[] = {JM_Q_LIMIT, JM_Q_CLOCK, JM_Q_UTILISATION};
+	struct fixture *f = *state;
+	int64_t before[3];
+
+	assert_int_equal(open_nvml(f, "gpus=1", "", NULL), 0);
+	read_nvml(f);
+	for (int i = 0; i < 3; i++)
+		before[i] = reading(f, 0, slow[i]).t_ns;
+	usleep(5000);
+	read_nvml(f);
+	for (int i = 0; i < 3; i++)
+		if (jm_ctx_now(&f->ctx) < before[0] + 90 * JM_MILLISECOND)
+			assert_int_equal(reading(f, 0, slow[i]).t_ns, before[i]);
+	for (int k = 1; k <= 2; k++) {
+		usleep(105000);
+		read_nvml(f);
+		for (int i = 0; i < 3; i++)
+			assert_true(
+				reading(f, 0, slow[i]).t_ns > before[i] + k * 90 * JM_MILLISECOND);
+	}
+}
+
+/* A stamp that cannot be is not believed. */
+static void test_stamps_of_another_clock(void **state)
+{
+	struct fixture *f = *state;
+	const char *const configs[] = {"gpus=1;ahead=3600", "gpus=1;ahead=-3600"};
+
+	for (int i = 0; i < 2; i++) {
+		int64_t before;
+
+		assert_int_equal(open_nvml(f, configs[i], "", NULL), 0);
+		before = jm_ctx_now(&f->ctx);
+		read_nvml(f);
+		assert_in_range(reading(f, 0, JM_Q_POWER).t_ns, before, jm_ctx_now(&f->ctx));
+		jm_source_find("nvml", NULL)->close(f->state);
+		f->state = NULL;
+		jm_meters_done(&f->set);
+	}
+}
+
+/* The wall clock is set back: time goes on. */
+static void test_a_clock_set_back(void **state)
+{
+	struct fixture *f = *state;
+	int64_t last = 0;
+
+	assert_int_equal(open_nvml(f, "gpus=1;ahead=-0.1;aheadat=0.06", "", NULL), 0);
+	for (int i = 0; i < 60; i++) {
+		read_nvml(f);
+		assert_true(reading(f, 0, JM_Q_POWER).t_ns > last);
+		last = reading(f, 0, JM_Q_POWER).t_ns;
+		usleep(2000);
+	}
+}
+
+/* Raw: every counter each time, whatever that costs. Else: seldom, when the source says so. */
+static void test_dear_counters(void **state)
+{
+	const struct jm_source *nvml = jm_source_find("nvml", NULL);
+	struct fixture *f = *state;
+
+	for (int raw = 0; raw < 2; raw++) {
+		int news[2] = {0};
+		int64_t last[2] = {0};
+
+		assert_int_equal(
+			open_nvml(f, "gpus=2;mem=0.2;energycost=3000", raw ? "raw" : "", NULL), 0);
+		for (int n = 0; n < 25; n++) {
+			read_nvml(f);
+			for (int i = 0; i < 2; i++) {
+				int64_t t = reading(f, 2 * i, JM_Q_ENERGY).t_ns;
+
+				news[i] += t != last[i];
+				last[i] = t;
+			}
+		}
+		for (int i = 0; i < 2; i++)
+			assert_true(raw ? news[i] == 25 : news[i] < 8);
+		nvml->edge(f->state, JM_EDGE_BEGINS);
+		read_nvml(f);
+		assert_true(nvml->edge(f->state, JM_EDGE_ON));
+		if (!raw)
+			assert_true(
+				nvml->due(f->state) < jm_ctx_now(&f->ctx) + 150 * JM_MILLISECOND);
+		nvml->close(f->state);
+		f->state = NULL;
+		jm_meters_done(&f->set);
+	}
+}
+
 /* Without field values: the calls of old; on Hopper the usage is the average of a second. */
 static void test_no_fields(void **state)
 {
@@ -443,6 +578,12 @@ int main(void)
 		TEST(test_slurm_list_in_cgroup),
 		TEST(test_order_is_said),
 		TEST(test_lost_gpu),
+		TEST(test_lost_by_field),
+		TEST(test_fields_that_fail),
+		TEST(test_slow_ones_rest),
+		TEST(test_stamps_of_another_clock),
+		TEST(test_a_clock_set_back),
+		TEST(test_dear_counters),
 		TEST(test_no_fields),
 		TEST(test_old_library),
 		TEST(test_zero_is_unknown),
