@@ -5,25 +5,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *jm_origin_name(enum jm_origin origin)
-{
-	static const char *const names[] = {
+static const char *const origins[] = {
 #define X(name, text) text,
-		JM_ORIGINS(X)
+	JM_ORIGINS(X)
 #undef X
-	};
-	return names[origin];
-}
+};
 
-const char *jm_scope_name(enum jm_scope scope)
-{
-	static const char *const names[] = {
+static const char *const scopes[] = {
 #define X(name, text) text,
-		JM_SCOPES(X)
+	JM_SCOPES(X)
 #undef X
-	};
-	return names[scope];
-}
+};
 
 static const struct {
 	const char *name, *unit;
@@ -32,6 +24,16 @@ static const struct {
 	JM_QUANTITIES(X)
 #undef X
 };
+
+const char *jm_origin_name(enum jm_origin origin)
+{
+	return origins[origin];
+}
+
+const char *jm_scope_name(enum jm_scope scope)
+{
+	return scopes[scope];
+}
 
 const char *jm_quantity_name(enum jm_quantity quantity)
 {

@@ -65,92 +65,95 @@ static void square_wave(void **state)
 	wave_close(&run);
 }
 
-/* Unseen for longer than a counter takes to go round: how often it did nobody knows. */
-static void a_counter_that_may_have_gone_round(void **state)
+/* ---- readings by hand: one meter with one counter ---- */
+
+struct by_hand {
+	struct jm_meters set;
+	struct jm_trace *trace;
+};
+
+static void open_by_hand(struct by_hand *h, int64_t refresh_ns, double wrap, bool stamped)
 {
-	struct jm_meters set = {0};
 	struct jm_meter meter = {.id = "m", .source = "test"};
 	struct jm_signal counter = {.quantity = JM_Q_ENERGY,
 		.step = 1e-6,
-		.wrap = 100,
-		.refresh_ns = 100 * JM_MILLISECOND,
+		.wrap = wrap,
+		.refresh_ns = refresh_ns,
+		.stamped = stamped,
 		.accuracy = NAN};
 	struct jm_err err = JM_ERR_INIT;
-	struct jm_trace *trace;
+
+	*h = (struct by_hand){0};
+	jm_meters_add(&h->set, &meter, &err);
+	jm_meters_add_signal(&h->set, &counter, &err);
+	h->trace = jm_trace_new(&h->set, &err);
+	assert_non_null(h->trace);
+}
+
+static void tell(struct by_hand *h, double joules, int ms)
+{
+	struct jm_err err = JM_ERR_INIT;
+
+	jm_trace_append(h->trace, 0, (struct jm_reading){joules, ms * JM_MILLISECOND}, &err);
+}
+
+static struct jm_energy close_by_hand(struct by_hand *h, int from_ms, int to_ms)
+{
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_energy e;
+
+	assert_ok(jm_energy_of(h->trace, &h->set, 0, from_ms * JM_MILLISECOND,
+			  to_ms * JM_MILLISECOND, &e, &err),
+		err);
+	jm_trace_free(h->trace);
+	jm_meters_done(&h->set);
+	return e;
+}
+
+/* Unseen for longer than a counter takes to go round: how often it did nobody knows. */
+static void a_counter_that_may_have_gone_round(void **state)
+{
+	struct by_hand h;
 	struct jm_energy e;
 
 	(void)state;
-	jm_meters_add(&set, &meter, &err);
-	jm_meters_add_signal(&set, &counter, &err);
-	trace = jm_trace_new(&set, &err);
-	for (int i = 0; i <= 300; i++) { /* 10 W */
-		double value = i < 50 || i > 250 ? fmod(i, 100) : NAN;
-
-		jm_trace_append(
-			trace, 0, (struct jm_reading){value, i * 100 * JM_MILLISECOND}, &err);
-	}
-	assert_ok(jm_energy_of(trace, &set, 0, JM_SECOND, 29 * JM_SECOND, &e, &err), err);
+	open_by_hand(&h, 100 * JM_MILLISECOND, 100, false);
+	for (int i = 0; i <= 300; i++) /* 10 W */
+		tell(&h, i < 50 || i > 250 ? fmod(i, 100) : NAN, 100 * i);
+	e = close_by_hand(&h, 1000, 29000);
 	assert_true(isnan(e.joules));
 	assert_near(e.covered_s, 28 - 20.2, 0.3);
 	assert_near(e.watts_mean, 10, 0.1);
-	jm_trace_free(trace);
-	jm_meters_done(&set);
 }
 
 /* Each poll sees another value, many more of them near an edge than are looked at. */
 static void polled_often(void **state)
 {
-	struct jm_meters set = {0};
-	struct jm_meter meter = {.id = "m", .source = "test"};
-	struct jm_signal counter = {.quantity = JM_Q_ENERGY,
-		.step = 1e-6,
-		.refresh_ns = 100 * JM_MILLISECOND,
-		.stamped = true,
-		.accuracy = NAN};
-	struct jm_err err = JM_ERR_INIT;
-	struct jm_trace *trace;
+	struct by_hand h;
 	struct jm_energy e;
 
 	(void)state;
-	jm_meters_add(&set, &meter, &err);
-	jm_meters_add_signal(&set, &counter, &err);
-	trace = jm_trace_new(&set, &err);
+	open_by_hand(&h, 100 * JM_MILLISECOND, 0, true);
 	for (int i = 0; i <= 2000; i++) /* 10 W */
-		jm_trace_append(trace, 0, (struct jm_reading){i * 0.01, i * JM_MILLISECOND}, &err);
-	assert_ok(
-		jm_energy_of(trace, &set, 0, 500 * JM_MILLISECOND, 1500 * JM_MILLISECOND, &e, &err),
-		err);
+		tell(&h, i * 0.01, i);
+	e = close_by_hand(&h, 500, 1500);
 	assert_near(e.joules, 10, 1e-3);
 	assert_near(e.covered_s, 1, 1e-9);
-	jm_trace_free(trace);
-	jm_meters_done(&set);
 }
 
 /* The first reading may come a little after the stretch began, on a machine with much to do. */
 static void a_late_first_reading(void **state)
 {
-	struct jm_meters set = {0};
-	struct jm_meter meter = {.id = "m", .source = "test"};
-	struct jm_signal counter = {.quantity = JM_Q_ENERGY,
-		.step = 1e-6,
-		.refresh_ns = JM_MILLISECOND,
-		.accuracy = NAN};
-	struct jm_err err = JM_ERR_INIT;
-	struct jm_trace *trace;
+	struct by_hand h;
 	struct jm_energy e;
 
 	(void)state;
-	jm_meters_add(&set, &meter, &err);
-	jm_meters_add_signal(&set, &counter, &err);
-	trace = jm_trace_new(&set, &err);
+	open_by_hand(&h, JM_MILLISECOND, 0, false);
 	for (int ms = 5; ms <= 300; ms += 5)
-		jm_trace_append(trace, 0,
-			(struct jm_reading){ms < 150 ? 1 : 4.5, ms * JM_MILLISECOND}, &err);
-	assert_ok(jm_energy_of(trace, &set, 0, 0, 300 * JM_MILLISECOND, &e, &err), err);
+		tell(&h, ms < 150 ? 1 : 4.5, ms);
+	e = close_by_hand(&h, 0, 300);
 	assert_near(e.joules, 3.5, 1e-6);
 	assert_near(e.covered_s, 0.3, 1e-9);
-	jm_trace_free(trace);
-	jm_meters_done(&set);
 }
 
 /* A load that begins exactly where the stretch does, as a command's: the edge is found. */
@@ -237,46 +240,42 @@ static void long_window(void **state)
 	wave_close(&run);
 }
 
-static void stamps_of_the_sensor(void **state)
+/* Each GPU's energy is the truth to this share of it, without gaps. */
+static void check_all(int gpus, double t0, double t1, double share)
 {
 	struct wave_run run;
 
+	measure(&run, t0, t1);
+	for (int i = 0; i < gpus; i++) {
+		assert_near(of(&run, i).joules, truth(&run, i), share * truth(&run, i));
+		assert_int_equal(of(&run, i).gaps, 0);
+	}
+	wave_close(&run);
+}
+
+static void stamps_of_the_sensor(void **state)
+{
 	(void)state;
 	use_square(8);
 	wave_setup.stamped = true;
-	measure(&run, 1.234, 1.234 + 3.3);
-	for (int i = 0; i < 8; i++)
-		assert_near(of(&run, i).joules, truth(&run, i), 0.01 * truth(&run, i));
-	wave_close(&run);
+	check_all(8, 1.234, 1.234 + 3.3, 0.01);
 }
 
 static void unknown_refresh(void **state)
 {
-	struct wave_run run;
-
 	(void)state;
 	use_square(4);
 	wave_setup.refresh_unknown = true;
-	measure(&run, 1.234, 1.234 + 3.3);
-	for (int i = 0; i < 4; i++)
-		assert_near(of(&run, i).joules, truth(&run, i), 0.03 * truth(&run, i));
-	wave_close(&run);
+	check_all(4, 1.234, 1.234 + 3.3, 0.03);
 }
 
 static void wraps(void **state)
 {
-	struct wave_run run;
-
 	(void)state;
 	use_square(2);
 	wave_setup.wrap = 1000;
 	wave_setup.counter_start = 7 * 500 + 4000; /* the count is positive all along */
-	measure(&run, 1.234, 11);
-	for (int i = 0; i < 2; i++) {
-		assert_near(of(&run, i).joules, truth(&run, i), 0.01 * truth(&run, i));
-		assert_int_equal(of(&run, i).gaps, 0);
-	}
-	wave_close(&run);
+	check_all(2, 1.234, 11, 0.01);
 }
 
 /* A counter that goes back for another reason: its energy is unknown, the power still tells. */

@@ -233,6 +233,14 @@ static void leave_behind(int *until, int *of_child)
 	assert_int_equal(waitpid(parent, NULL, 0), parent);
 }
 
+/* From here on orphans come to us: a process as above, with a child to come. */
+static void begin_with_family(struct jm_orphans *o, int *until, int *of_child)
+{
+	assert_int_equal(pipe(until) | pipe(of_child), 0);
+	jm_orphans_begin(o, &orphans_ctx);
+	leave_behind(until, of_child);
+}
+
 static void wait_for_a_zombie(void)
 {
 	siginfo_t info;
@@ -246,9 +254,7 @@ static void orphans_that_end_are_reaped(void **state)
 	int first[2], second[2];
 
 	(void)state;
-	assert_int_equal(pipe(first) | pipe(second), 0);
-	jm_orphans_begin(&o, &orphans_ctx);
-	leave_behind(first, second);
+	begin_with_family(&o, first, second);
 	close(first[1]); /* ends, and leaves a child */
 	wait_for_a_zombie();
 	jm_orphans_end(&o, false, -1);
@@ -268,9 +274,7 @@ static void a_daemons_child_is_spared(void **state)
 	int first[2], second[2];
 
 	(void)state;
-	assert_int_equal(pipe(first) | pipe(second), 0);
-	jm_orphans_begin(&o, &orphans_ctx);
-	leave_behind(first, second);
+	begin_with_family(&o, first, second);
 	jm_orphans_end(&o, false, -1);
 	jm_orphans_begin(&o, &orphans_ctx); /* the next case, in which the daemon ends */
 	close(first[1]);

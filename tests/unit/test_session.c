@@ -100,30 +100,17 @@ static void toy_close(void *state)
 	toys_closed++;
 }
 
-static const struct jm_source toy = {.name = "toy",
-	.summary = "t",
-	.origin = JM_MEASURED,
-	.open = open_toy,
-	.read = toy_read,
-	.close = toy_close};
-static const struct jm_source guess = {.name = "guess",
-	.summary = "g",
-	.origin = JM_ESTIMATED,
-	.open = open_guess,
-	.read = toy_read,
-	.close = toy_close};
-static const struct jm_source broken = {.name = "broken",
-	.summary = "b",
-	.origin = JM_MEASURED,
-	.open = open_broken,
-	.read = toy_read,
-	.close = toy_close};
-static const struct jm_source pretend = {.name = "pretend",
-	.summary = "p",
-	.origin = JM_SIMULATED,
-	.open = open_toy,
-	.read = toy_read,
-	.close = toy_close};
+#define TOY(name_, origin_, open_)                                                                 \
+	static const struct jm_source name_ = {.name = #name_,                                     \
+		.summary = "a toy",                                                                \
+		.origin = origin_,                                                                 \
+		.open = open_,                                                                     \
+		.read = toy_read,                                                                  \
+		.close = toy_close}
+TOY(toy, JM_MEASURED, open_toy);
+TOY(guess, JM_ESTIMATED, open_guess);
+TOY(broken, JM_MEASURED, open_broken);
+TOY(pretend, JM_SIMULATED, open_toy);
 static const struct jm_source *const table[] = {&guess, &broken, &toy, &pretend, NULL};
 
 static struct jm_session *open_session(
