@@ -156,6 +156,60 @@ static void a_late_first_reading(void **state)
 	assert_near(e.covered_s, 0.3, 1e-9);
 }
 
+/* A counter read seldom, just after a step and just before the next: the pair tells when the step was. */
+static void read_in_pairs(void **state)
+{
+	struct by_hand h;
+	struct jm_energy e;
+
+	(void)state;
+	open_by_hand(&h, 100 * JM_MILLISECOND, 0, false);
+	for (int ms = 0; ms <= 3099; ms++) /* 100 W: steps of 10 J */
+		if (ms < 1000 || ms % 500 == 3 || ms % 500 == 99)
+			tell(&h, 10 * (ms / 100), ms);
+	e = close_by_hand(&h, 500, 3050);
+	assert_near(e.joules, 255, 1);
+	assert_true(e.error_sampling < 5);
+}
+
+/* A reset of a counter that can go round looks like a part of a round, of far too many joules. */
+static void a_reset_is_no_round(void **state)
+{
+	struct by_hand h;
+	struct jm_energy e;
+
+	(void)state;
+	open_by_hand(&h, 100 * JM_MILLISECOND, 262143, false);
+	for (int k = 0; k < 100; k++) /* 100 W */
+		tell(&h, k < 50 ? 200000 + 10 * k : 10 * (k - 50), 100 * k);
+	e = close_by_hand(&h, 1000, 9000);
+	assert_true(isnan(e.joules));
+	assert_int_equal(e.gaps, 1);
+	open_by_hand(&h, 100 * JM_MILLISECOND, 262143, false);
+	for (int k = 0; k < 100; k++)
+		tell(&h, fmod(262000 + 10 * k, 262143), 100 * k);
+	assert_near(close_by_hand(&h, 1000, 9000).joules, 800, 1);
+}
+
+/* Readings that begin after the stretch, or end before it does, leave a gap though none of them is one. */
+static void readings_of_a_part(void **state)
+{
+	(void)state;
+	for (int late = 0; late < 2; late++) {
+		struct by_hand h;
+		struct jm_energy e;
+
+		open_by_hand(&h, 100 * JM_MILLISECOND, 0, false);
+		for (int k = late ? 10 : 0; k <= (late ? 30 : 20); k++)
+			tell(&h, 10 * k, 100 * k);
+		e = close_by_hand(&h, 0, 3000);
+		assert_true(isnan(e.joules));
+		assert_int_equal(e.gaps, 1);
+		assert_near(e.covered_s, 2, 0.01);
+		assert_near(e.watts_mean, 100, 6);
+	}
+}
+
 /* A load that begins exactly where the stretch does, as a command's: the edge is found. */
 static void edge_of_a_command(void **state)
 {
@@ -450,6 +504,9 @@ int main(void)
 		cmocka_unit_test_setup(a_counter_that_may_have_gone_round, reset),
 		cmocka_unit_test_setup(a_late_first_reading, reset),
 		cmocka_unit_test_setup(polled_often, reset),
+		cmocka_unit_test_setup(read_in_pairs, reset),
+		cmocka_unit_test_setup(a_reset_is_no_round, reset),
+		cmocka_unit_test_setup(readings_of_a_part, reset),
 		cmocka_unit_test_setup(edge_of_a_command, reset),
 		cmocka_unit_test_setup(bound_holds, reset),
 		cmocka_unit_test_setup(without_counter, reset),
