@@ -7,6 +7,7 @@
 #include "progress.h"
 
 #include <stdio.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -248,6 +249,14 @@ static void wait_for_a_zombie(void)
 	assert_int_equal(waitid(P_ALL, 0, &info, WEXITED | WNOWAIT), 0);
 }
 
+static bool adopts_orphans(void)
+{
+	int does;
+
+	assert_int_equal(prctl(PR_GET_CHILD_SUBREAPER, &does), 0);
+	return does;
+}
+
 static void orphans_that_end_are_reaped(void **state)
 {
 	struct jm_orphans o;
@@ -255,9 +264,11 @@ static void orphans_that_end_are_reaped(void **state)
 
 	(void)state;
 	begin_with_family(&o, first, second);
+	assert_true(adopts_orphans());
 	close(first[1]); /* ends, and leaves a child */
 	wait_for_a_zombie();
 	jm_orphans_end(&o, false, -1);
+	assert_false(adopts_orphans());
 	assert_int_equal(waitpid(-1, NULL, WNOHANG), 0); /* that child alone is there */
 	close(second[1]);
 	wait_for_a_zombie();

@@ -111,6 +111,28 @@ TOY(toy, JM_MEASURED, open_toy);
 TOY(guess, JM_ESTIMATED, open_guess);
 TOY(broken, JM_MEASURED, open_broken);
 TOY(pretend, JM_SIMULATED, open_toy);
+
+/* One that minds its edges: how many began, are over, and how often it was asked whether one still is. */
+static struct {
+	int begun, over, asked;
+} edges;
+
+static bool edgy_edge(void *state, enum jm_edge edge)
+{
+	(void)state;
+	edges.begun += edge == JM_EDGE_BEGINS;
+	edges.over += edge == JM_EDGE_OVER;
+	edges.asked += edge == JM_EDGE_ON;
+	return edge == JM_EDGE_ON && edges.asked % 2;
+}
+
+static const struct jm_source edgy = {.name = "edgy",
+	.summary = "a toy",
+	.origin = JM_MEASURED,
+	.open = open_toy,
+	.read = toy_read,
+	.close = toy_close,
+	.edge = edgy_edge};
 static const struct jm_source *const table[] = {&guess, &broken, &toy, &pretend, NULL};
 
 static struct jm_session *open_session(
@@ -233,6 +255,43 @@ static void phases_and_items(void **state)
 	assert_null(jm_session_report(s, 7, &err));
 	jm_session_close(s);
 	jm_clock_free(ctx.clock);
+}
+
+/* The start, a phase's two ends and the stop are edges. Each is told, asked after until it has passed, over. */
+static void edges_are_told(void **state)
+{
+	static const struct jm_source *const edgy_table[] = {&edgy, NULL};
+	struct jm_session_options o = {.table = edgy_table};
+	struct jm_ctx ctx = {.clock = jm_clock_new_simulated(0)};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_sleeper me;
+	struct jm_session *s;
+	int phase;
+
+	(void)state;
+	toy_covers = "cpu/0";
+	toy_state = (struct toy){.wrap = 1e9};
+	memset(&edges, 0, sizeof(edges));
+	assert_ok(jm_session_open(&ctx, &o, &s, &err), err);
+	jm_sleeper_init(&me, ctx.clock);
+	assert_ok(jm_session_start(s, &err), err);
+	for (int i = 1; i <= 3; i++) {
+		jm_sleep_until(&me, i * JM_SECOND);
+		assert_int_equal(edges.begun, i);
+		assert_int_equal(edges.over, i);
+		assert_true(edges.asked >= i);
+		if (i == 1)
+			phase = jm_session_begin(s, "command", 0, &err);
+		if (i == 2)
+			jm_session_end(s, phase, 0);
+	}
+	jm_session_announce_stop(s);
+	jm_sleeper_done(&me);
+	assert_ok(jm_session_stop(s, &err), err);
+	assert_int_equal(edges.begun, 4);
+	jm_session_close(s);
+	jm_clock_free(ctx.clock);
+	toy_state = (struct toy){0};
 }
 
 /* A source that fails for good: its meter is unknown, the session goes on and ends. */
@@ -454,6 +513,7 @@ int main(void)
 		cmocka_unit_test(estimate_where_nothing_measures),
 		cmocka_unit_test(named_sources),
 		cmocka_unit_test(phases_and_items),
+		cmocka_unit_test(edges_are_told),
 		cmocka_unit_test(a_source_dies),
 		cmocka_unit_test(a_counter_goes_round),
 		cmocka_unit_test(a_reading_takes_long),
