@@ -20,20 +20,6 @@ static const char *const formats[] = {
 		NULL,
 };
 
-static bool is_store(const char *path)
-{
-	static const char magic[] = "SQLite format 3";
-	char head[sizeof(magic)] = "";
-	FILE *in = fopen(path, "rb");
-	size_t n;
-
-	if (!in)
-		return false;
-	n = fread(head, 1, sizeof(head), in);
-	fclose(in);
-	return n == sizeof(head) && !memcmp(head, magic, sizeof(magic));
-}
-
 /* What is reported. */
 struct input {
 	json_t *records, *traces; /* traces: NULL = not wanted */
@@ -243,13 +229,8 @@ static const char *output_of(const struct jm_cli *cli, enum jm_report_format for
 
 static int write_out(const char *path, const char *text, struct jm_err *err)
 {
-	int rc;
+	int rc = jm_output_text(path, text, err);
 
-	if (is_store(path))
-		return jm_err_set(err, JM_EUSAGE,
-			"%s is a store, which the report would replace; name another file for it.",
-			path);
-	rc = jm_output_text(path, text, err);
 	if (!rc && strcmp(path, "-") != 0)
 		fprintf(stderr, "joulemark: %s is written (%zu kB).\n", path, strlen(text) / 1000);
 	return rc;
@@ -299,8 +280,8 @@ static int report(struct jm_cli *cli, struct input *in)
 	if (!rc)
 		rc = read_options(cli, &options);
 	for (int i = 0; i < cli->n_args && !rc; i++)
-		rc = is_store(cli->args[i]) ? add_store(in, cli->args[i], &cli->err)
-					    : add_file(in, cli->args[i], &cli->err);
+		rc = jm_store_is(cli->args[i]) ? add_store(in, cli->args[i], &cli->err)
+					       : add_file(in, cli->args[i], &cli->err);
 	if (in->n_twice)
 		fprintf(stderr,
 			"joulemark: %d records came again, equal in all; each run counts once.\n",

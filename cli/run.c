@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,15 +113,31 @@ static int write_json(struct run_command *r)
 	return rc;
 }
 
+/* Before a store is opened: it shall not be made for nothing. */
+static int check_files(struct run_command *r)
+{
+	const char *store = text_of(r, "store"), *json = text_of(r, "json");
+
+	if (!store && (flag(r, "resume") || flag(r, "retry")))
+		return jm_err_set(&r->cli->err, JM_EUSAGE,
+			"--%s goes on with what a store holds; name it with --store FILE.",
+			flag(r, "resume") ? "resume" : "retry");
+	if (!store)
+		return 0;
+	if (json && !strcmp(store, json))
+		return jm_err_set(&r->cli->err, JM_EUSAGE,
+			"--store and --json name the same file, %s; give them one each.", store);
+	if (flag(r, "resume") && access(store, F_OK))
+		return jm_err_set(&r->cli->err, JM_ENOENT,
+			"There is no store '%s' to go on with: %s.", store, strerror(errno));
+	return flag(r, "resume") ? jm_run_check_resume(r->cli) : 0;
+}
+
 static int open_store(struct run_command *r)
 {
 	const char *path = text_of(r, "store");
 	int rc;
 
-	if (!path && (flag(r, "resume") || flag(r, "retry")))
-		return jm_err_set(&r->cli->err, JM_EUSAGE,
-			"--%s goes on with what a store holds; name it with --store FILE.",
-			flag(r, "resume") ? "resume" : "retry");
 	if (!path)
 		return 0;
 	rc = jm_store_open(path, JM_STORE_WRITE, &r->store, &r->cli->err);
@@ -214,12 +231,8 @@ static bool has_settings(const struct run_command *r)
 static int request_from_store(struct run_command *r)
 {
 	const struct jm_value *repeat = jm_values_get(&r->cli->values, "repeat");
-	int rc;
+	int rc = jm_store_last_plan(r->store, &r->request, &r->cli->err);
 
-	if (r->cli->n_args || r->cli->command || r->cli->n_extra)
-		return jm_err_set(&r->cli->err, JM_EUSAGE,
-			"--resume takes the plan from the store; leave out what to run.");
-	rc = jm_store_last_plan(r->store, &r->request, &r->cli->err);
 	if (rc)
 		return rc;
 	if (repeat->given)
@@ -303,16 +316,33 @@ static void print_table(struct run_command *r)
 	free(text);
 }
 
+/* One word of a shell. */
+static void quote(const char *word, char *out, size_t size)
+{
+	bool plain = *word && !word[strspn(word, "abcdefghijklmnopqrstuvwxyz"
+						 "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+:@%-")];
+	size_t n = 0;
+
+	if (plain) {
+		snprintf(out, size, "%s", word);
+		return;
+	}
+	for (out[n++] = '\''; *word && n + 6 < size; word++)
+		n += (size_t)snprintf(out + n, size - n, *word == '\'' ? "'\\''" : "%c", *word);
+	snprintf(out + n, size - n, "'");
+}
+
 static void print_next(const struct run_command *r, int failed, bool whole)
 {
-	const char *store = text_of(r, "store");
+	char store[PATH_MAX];
 
-	if (!store) {
+	if (!text_of(r, "store")) {
 		if (r->plan.n * r->plan.repeat > 1)
 			fprintf(stderr,
 				"\nNothing was kept; --store FILE keeps records and traces.\n");
 		return;
 	}
+	quote(text_of(r, "store"), store, sizeof(store));
 	fprintf(stderr, "\nNext:\n");
 	if (!whole)
 		fprintf(stderr, "  joulemark run --store %s --resume          # the rest\n", store);
@@ -355,6 +385,8 @@ static int run_all(struct run_command *r)
 		r->request = jm_run_request(r->cli);
 		rc = r->request ? 0 : r->cli->err.code;
 	}
+	if (!rc)
+		rc = check_files(r);
 	if (!rc)
 		rc = open_store(r);
 	if (!rc && text_of(r, "json"))
@@ -487,7 +519,7 @@ static const struct jm_option options[] = {
 		.argument = "REGEX",
 		.help = "items that a command has done, from what it prints: the first group of a "
 			"POSIX "
-			"extended regular expression; each match adds"},
+			"extended regular expression, or 1 where it has none; each match adds"},
 	{.name = "items-json",
 		.type = JM_TEXT,
 		.argument = "KEY",

@@ -15,6 +15,8 @@
 int jm_run_check_command(struct jm_cli *cli);
 /* The request's "what" without its settings, and "how"; see plan.h. The caller owns it. */
 json_t *jm_run_request(struct jm_cli *cli);
+/* --resume takes the plan from the store: is nothing given that would change it? */
+int jm_run_check_resume(struct jm_cli *cli);
 /* Adds the --set axes, checked against the guard's knobs. */
 int jm_run_request_settings(struct jm_cli *cli, const struct jm_knobs *knobs, json_t *request);
 /* The guard's controls: --control, else the device where it is a simulated one; NULL = the machine's. */

@@ -2,6 +2,7 @@
 /* From the command line of `run` to the request that a plan is made from. */
 #include "run_parts.h"
 
+#include "progress.h"
 #include "registry.h"
 
 #include <math.h>
@@ -12,7 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAX_NAMES 160
+#define MAX_NAMES   160
+#define MOST_DIGITS 9 /* of a number of steps */
 
 static const char *text_of(const struct jm_cli *cli, const char *name)
 {
@@ -142,6 +144,28 @@ static int add_extra(struct jm_cli *cli, const char *name, const char *text)
 		return -1;
 	cli->extra = grown;
 	grown[cli->n_extra++] = (struct jm_extra){name, text};
+	return 0;
+}
+
+int jm_run_check_resume(struct jm_cli *cli)
+{
+	static const char *const free_to_give[] = {"store", "resume", "retry", "repeat",
+		"fail-fast", "json", "show-output", "control"};
+
+	if (cli->n_args || cli->command || cli->n_extra)
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"--resume takes the plan from the store; leave out what to run.");
+	for (const struct jm_option *o = cli->cmd->options; o->name; o++) {
+		bool may = !given(cli, o->name);
+
+		for (size_t i = 0; i < sizeof(free_to_give) / sizeof(*free_to_give); i++)
+			may = may || !strcmp(o->name, free_to_give[i]);
+		if (!may)
+			return jm_err_set(&cli->err, JM_EUSAGE,
+				"--resume takes the plan from the store, with its --%s; leave that "
+				"out.",
+				o->name);
+	}
 	return 0;
 }
 
@@ -282,6 +306,16 @@ int jm_run_check_command(struct jm_cli *cli)
 		name);
 }
 
+/* An expression that is none is told before every case of a sweep has failed for it. */
+static int check_scan(struct jm_cli *cli, const char *regex, const char *json)
+{
+	struct jm_scan *scan = NULL;
+	int rc = jm_scan_new(regex, json, &scan, &cli->err);
+
+	jm_scan_free(scan);
+	return rc;
+}
+
 static int add_command(struct jm_cli *cli, json_t *what)
 {
 	json_t *command = json_array(), *throughput = json_object();
@@ -295,6 +329,8 @@ static int add_command(struct jm_cli *cli, json_t *what)
 	if (!rc && regex && json)
 		rc = jm_err_set(&cli->err, JM_EUSAGE,
 			"--items-regex and --items-json exclude each other; give one of them.");
+	if (!rc && (regex || json))
+		rc = check_scan(cli, regex, json);
 	json_object_set_new(what, "command", command);
 	if (regex)
 		json_object_set_new(throughput, "regex", json_string(regex));
@@ -340,6 +376,10 @@ static int add_lengths(struct jm_cli *cli, json_t *what)
 	if (warm && warm[strspn(warm, "0123456789")] &&
 		jm_parse_quantity(warm, "s", true, &seconds, &cli->err))
 		return cli->err.code;
+	if (warm && strspn(warm, "0") + MOST_DIGITS < strlen(warm) &&
+		!warm[strspn(warm, "0123456789")])
+		return jm_err_set(&cli->err, JM_ERANGE,
+			"--warmup %s is outside its range 0 to 999999999 steps.", warm);
 	if (warm)
 		json_object_set_new(what, "warmup", json_string(warm));
 	if (given(cli, "steps"))

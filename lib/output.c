@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "output.h"
 
+#include "store.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -35,6 +37,15 @@ static bool in_place(const char *path)
 	struct stat st;
 
 	return !stat(path, &st) && (!S_ISREG(st.st_mode) || our_fd(&st) >= 0);
+}
+
+static int check_store(const char *path, struct jm_err *err)
+{
+	return jm_store_is(path) ? jm_err_set(err, JM_EUSAGE,
+					   "%s is a store, which this would write over; name "
+					   "another file.",
+					   path)
+				 : 0;
 }
 
 static bool is_folder(const char *path)
@@ -74,7 +85,10 @@ int jm_output_try(const char *path, struct jm_err *err)
 			return cannot(path, errno, err);
 		return 0;
 	}
-	fd = open_beside(realpath(path, real) ? real : path, temporary, sizeof(temporary), err);
+	fd = check_store(path, err);
+	if (!fd)
+		fd = open_beside(
+			realpath(path, real) ? real : path, temporary, sizeof(temporary), err);
 	if (fd < 0)
 		return fd;
 	close(fd);
@@ -154,8 +168,10 @@ static int write_to(const char *path, put_fn *put, const void *what, struct jm_e
 
 	if (!strcmp(path, "-"))
 		return put_all(put, what, stdout, "standard output", err);
-	if (!in_place(path))
-		return replace(realpath(path, real) ? real : path, put, what, err);
+	if (!in_place(path)) {
+		rc = check_store(path, err);
+		return rc ? rc : replace(realpath(path, real) ? real : path, put, what, err);
+	}
 	f = open_in_place(path);
 	if (!f)
 		return cannot(path, errno, err);

@@ -7,7 +7,7 @@
 
 #include "joulemark.h"
 
-/* Could this file be written? "-" is stdout. Leaves nothing behind. */
+/* Could this file be written? "-" is stdout. Leaves nothing behind. A store is never written over. */
 int jm_output_try(const char *path, struct jm_err *err);
 /* Writes the value, indented; a regular file is replaced at once when all of it is on the disk. */
 int jm_output_json(const char *path, const json_t *value, struct jm_err *err);

@@ -281,12 +281,29 @@ static int open_failed(const char *path, struct jm_err *err)
 		strerror(e));
 }
 
+static bool has_magic(int fd)
+{
+	char head[sizeof(SQLITE_MAGIC)] = "";
+
+	return pread(fd, head, sizeof(head), 0) == sizeof(head) &&
+	       !memcmp(head, SQLITE_MAGIC, sizeof(head));
+}
+
+bool jm_store_is(const char *path)
+{
+	struct stat st;
+	int fd = !stat(path, &st) && S_ISREG(st.st_mode) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	bool is = fd >= 0 && has_magic(fd);
+
+	if (fd >= 0)
+		close(fd);
+	return is;
+}
+
 /* What is not an SQLite file is refused before SQLite touches it. */
 static int check_magic(const char *path, int fd, enum jm_store_mode mode, struct jm_err *err)
 {
-	char head[sizeof(SQLITE_MAGIC)] = "";
 	struct stat st;
-	ssize_t n;
 
 	if (fstat(fd, &st))
 		return open_failed(path, err);
@@ -295,10 +312,7 @@ static int check_magic(const char *path, int fd, enum jm_store_mode mode, struct
 			"'%s' is not a regular file and cannot be a store; give another file to "
 			"--store.",
 			path);
-	n = pread(fd, head, sizeof(head), 0);
-	if (n == 0 && mode == JM_STORE_WRITE)
-		return 0;
-	if (n == sizeof(head) && !memcmp(head, SQLITE_MAGIC, sizeof(head)))
+	if ((!st.st_size && mode == JM_STORE_WRITE) || has_magic(fd))
 		return 0;
 	return jm_err_set(err, JM_EFORMAT,
 		"'%s' is not a store of joulemark; it was left as it is. Give another file to "

@@ -62,6 +62,28 @@ def test_files_that_are_none_of_ours(tmp_path, make, words):
     assert str(path) in text and words in text
 
 
+def test_a_pipe_is_read_from_its_beginning():
+    """As in `joulemark report <(joulemark run ... --json -)`."""
+    reading, writing = os.pipe()
+    with open(writing, "wb") as pipe:
+        pipe.write(json.dumps(records(n=7)[:1]).encode())
+    text = report(f"/dev/fd/{reading}", pass_fds=[reading])
+    os.close(reading)
+    assert text.startswith("resnet50 on sim:h200x4")
+
+
+def test_a_failed_run_has_no_trace(tmp_path):
+    store, page, flag = tmp_path / "a.db", tmp_path / "page.html", tmp_path / "flag"
+    script = f"sleep 0.3; [ -e '{flag}' ] || {{ touch '{flag}'; exit 9; }}"
+    done = jm("run", "--source", "estimate", "--repeat", 2, "--store", store, "--", "sh", "-c", script)
+    assert done.returncode == 1, done.stderr
+    report("--html", page, store)
+    text = page.read_text().split('<script type="application/json" id="jm-data">')[1].split("</script>")[0]
+    data = json.loads(text)
+    (trace,) = data["traces"]
+    assert [r["status"] for r in data["records"]] == ["failed", "ok"] and trace["record"] == 1
+
+
 def test_a_store_is_never_replaced_by_a_report(tmp_path):
     """`report --html a.db b.db` is easily typed."""
     store = tmp_path / "a.db"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """run: stores and files when things are bad: full, foreign, damaged, of another, nowhere."""
 import os
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -117,6 +118,44 @@ def test_bad_store_is_left_alone(tmp_path, make, words):
     assert words in sentence(jm(*NULL, "--store", store), FAILURE)
     if before is not None:
         assert store.read_bytes() == before
+
+
+def test_json_never_replaces_a_store(tmp_path):
+    store = tmp_path / "s.db"
+    assert jm(*NULL, "--store", store).returncode == 0
+    before = store.read_bytes()
+    for words in (NULL, [*NULL, "--store", tmp_path / "other.db"], ["measure", "--source", "null"]):
+        end = ["--", "true"] if words[0] == "measure" else []
+        assert "is a store" in sentence(jm(*words, "--json", store, *end), USAGE)
+        assert store.read_bytes() == before
+
+
+@pytest.mark.parametrize("words", [
+    ["--steps", "9"], ["--seconds", "1"], ["--seed", "1"], ["--device", "ref"], ["--source", "null"], ["--timeout", "1"],
+    ["--set", "gpu.power=300W"], ["--real-time"], ["--interval", "1"], ["--batch", "3"], ["null"], ["--", "true"]])
+def test_resume_takes_the_plan_as_it_is(tmp_path, words):
+    """What it would not heed is refused, not ignored."""
+    store = tmp_path / "s.db"
+    assert jm(*NULL, "--store", store).returncode == 0
+    before = records(store)
+    text = sentence(jm("run", "--store", store, "--resume", *words), USAGE)
+    assert "--resume takes the plan from the store" in text and records(store) == before
+
+
+def test_resume_makes_no_store(tmp_path):
+    store = tmp_path / "s.db"
+    assert str(store) in sentence(jm("run", "--store", store, "--resume"), FAILURE)
+    sentence(jm("run", "--store", store, "--resume", "null"), FAILURE)
+    assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["plain-1.db", "a b.db", "it's.db", "$HOME.db", "--x.db", "ü.db"])
+def test_what_to_do_next_can_be_pasted(tmp_path, name):
+    path = f"./{name}" if name.startswith("-") else name
+    done = jm(*NULL, "--store", path, cwd=tmp_path)
+    line = next(line for line in done.stderr.splitlines() if line.startswith("  joulemark report "))
+    assert shlex.split(line) == ["joulemark", "report", path, "--html", "report.html"]
+    assert ("'" in line) == (name not in ("plain-1.db", "--x.db"))
 
 
 def test_unwritable_places():
