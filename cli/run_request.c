@@ -62,10 +62,10 @@ static int add_values(
 		if (rc)
 			break;
 		rc = jm_values_set(&one, row->name, part, &cli->err);
-		if (!rc)
-			rc = json_array_append_new(ret_values, canonical(&one.value[0]))
-				     ? no_memory(cli)
-				     : 0;
+		if (!rc && json_array_append_new(ret_values, canonical(&one.value[0])))
+			rc = jm_err_set(&cli->err, JM_EUSAGE,
+				"--%s '%s' is not UTF-8 text and cannot be kept in a record.",
+				row->name, part);
 		jm_values_done(&one);
 	}
 	free(copy);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where a NaN or an infinity was born: the micro-step once more, unit by unit, on the inputs that are
- * still there; the first unit that makes one from finite operands is the place. Slow, and only run when
- * all is lost anyway.
+ * Where a NaN or an infinity was born: a micro-step, unit by unit; the first unit that makes one from
+ * finite operands is the place. Slow, and only run when all is lost anyway.
  */
 #include "program.h"
 
@@ -91,10 +90,8 @@ static int last_unit(const struct jm_program *p)
 int jm_program_birth(struct jm_program *p, char *ret, size_t size, struct jm_err *err)
 {
 	const struct jm_device *d = p->device;
-	int found = jm_program_begin(p, err), last = last_unit(p);
+	int found = look_at_given(p, ret, size, err), last = last_unit(p);
 
-	if (!found)
-		found = look_at_given(p, ret, size, err);
 	for (int i = p->n_once; i < last && !found; i++) {
 		found = d->backend->run(d->dev, p->unit[i]->exec, err);
 		if (!found)
@@ -102,7 +99,5 @@ int jm_program_birth(struct jm_program *p, char *ret, size_t size, struct jm_err
 		if (!found)
 			found = look_at_results(p, p->unit[i], ret, size, err);
 	}
-	if (!found)
-		snprintf(ret, size, "it did not come back when the step was run again");
-	return found < 0 ? found : 0;
+	return found;
 }

@@ -154,10 +154,10 @@ int jm_graph_adamw(struct jm_graph *g, const struct jm_adamw *how, struct jm_err
 	u.grads = flat(g, JM_CLASS_GRAD, g->vector, n, "slab.gradients");
 	u.now = state(g, JM_CLASS_INPUT, g->vector, how->kind, "now", n_now);
 	u.norm = flat(g, JM_CLASS_SCALAR, g->vector, 1, "grad.norm");
-	if (!g->err.code) {
-		jm_graph_node(g, JM_OP_NORM, OPS(u.grads), OPS(u.norm));
-		g->n_update = 1;
-	}
+	if (g->err.code)
+		return jm_err_set(err, g->err.code, "%s", g->err.text);
+	jm_graph_node(g, JM_OP_NORM, OPS(u.grads), OPS(u.norm));
+	g->n_update = 1;
 	if (!split)
 		append_update(g, &u, ALL, 0, n, n_decay);
 	if (split && n_decay)

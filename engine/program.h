@@ -56,8 +56,8 @@ int jm_program_micro(struct jm_program *p, struct jm_err *err);
 int jm_program_update(struct jm_program *p, struct jm_err *err);
 int jm_program_micro_steps(const struct jm_program *p);	    /* at least 1 */
 int jm_program_times(const struct jm_program *p, int unit); /* that it runs in a step */
-/* birth.c: half a sentence on where a value that is not finite was born, from the inputs of the last
- * micro-step; runs it again. */
+/* birth.c: in place of micro, looks at every value that it makes. 1 and half a sentence on where the first
+ * that is not finite was born; 0 = all are finite. */
 int jm_program_birth(struct jm_program *p, char *ret, size_t size, struct jm_err *err);
 void jm_program_free(struct jm_program *p); /* takes NULL */
 

@@ -132,7 +132,7 @@ int jm_corpus_index(const char *name, const void *index, size_t size, size_t bin
 
 static int map_file(const char *path, void **ret, size_t *ret_size, struct jm_err *err)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would be waited for */
 	struct stat st;
 	void *map;
 

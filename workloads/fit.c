@@ -2,42 +2,12 @@
 /* What fits into memory, by planning alone. */
 #include "fit.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "memory.h"
 
 #define MOST_BATCH 1000000
 #define ASIDE	   0.05 /* of free memory, for the program itself and others */
-
-/* ---- memory -------------------------------------------------------------------------------------------- */
-
-/* The number behind a word at the start of a line, or of the whole file when there is no word. */
-static double number_in(const struct jm_ctx *ctx, const char *path, const char *word)
-{
-	char full[384], line[256];
-	double value = 0;
-	FILE *f;
-
-	snprintf(full, sizeof(full), "%s%s", ctx->root, path);
-	f = fopen(full, "re");
-	while (f && value == 0 && fgets(line, sizeof(line), f))
-		if (!strncmp(line, word, strlen(word)))
-			value = strtod(line + strlen(word), NULL);
-	if (f)
-		fclose(f);
-	return value > 0 ? value : 0;
-}
-
-static size_t free_here(const struct jm_ctx *ctx)
-{
-	double available = 1024 * number_in(ctx, "/proc/meminfo", "MemAvailable:");
-	double most = number_in(ctx, "/sys/fs/cgroup/memory.max", "");
-	double used = number_in(ctx, "/sys/fs/cgroup/memory.current", "");
-
-	if (most > 0 && most - used < available)
-		available = most > used ? most - used : 1;
-	return (size_t)(available * (1 - ASIDE));
-}
 
 size_t jm_fit_memory(const struct jm_ctx *ctx, const struct jm_device *device)
 {
@@ -46,7 +16,7 @@ size_t jm_fit_memory(const struct jm_ctx *ctx, const struct jm_device *device)
 
 	if (strcmp(name, "cpu") != 0 && strcmp(name, "ref") != 0)
 		return has;
-	here = free_here(ctx);
+	here = (size_t)((double)jm_memory_free(ctx) * (1 - ASIDE));
 	return here && (!has || here < has) ? here : has;
 }
 
@@ -142,9 +112,7 @@ int jm_fit_batch(struct jm_training *t, struct jm_device *device, size_t limit, 
 	if (!code && !s.good)
 		return jm_err_set(err, JM_ENOMEM,
 			"Not even a batch of %d fits: it needs %.2f GB, and %.2f GB are there; "
-			"take "
-			"a "
-			"smaller sequence or model, or --recompute.",
+			"take a smaller sequence or model, or --recompute.",
 			least, s.bad_peak / 1e9, (double)limit / 1e9);
 	for (int round = 0; !code && !is_found(&s); round++)
 		code = try_batch(&s, round ? next_batch(&s, round) : least + 1, err);

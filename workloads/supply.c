@@ -36,16 +36,15 @@ void jm_supply_close(struct jm_supply *s)
 
 /* ---- text ---------------------------------------------------------------------------------------------- */
 
-static int check_tokens(const struct jm_supply *s, int64_t n, int64_t at, struct jm_err *err)
+/* Of the text from place `at` on. */
+static int check_tokens(
+	const struct jm_supply *s, const int32_t *token, int64_t n, int64_t at, struct jm_err *err)
 {
-	const int32_t *token = s->room;
-
 	for (int64_t i = 0; i < n; i++)
 		if (token[i] < 0 || token[i] >= s->kinds)
 			return jm_err_set(err, JM_ERANGE,
-				"The text has token %lld near place %lld, and the model knows "
-				"tokens 0 "
-				"to %lld only; give a larger --vocab or another --text.",
+				"The text has token %lld at place %lld, and the model knows tokens "
+				"0 to %lld only; give a larger --vocab or another --text.",
 				(long long)token[i], (long long)(at + i), (long long)s->kinds - 1);
 	return 0;
 }
@@ -64,8 +63,8 @@ static int feed_text(struct jm_supply *s, struct jm_tensor *to, int64_t number, 
 		int64_t at = (int64_t)(jm_rng(s->seed, sample) % starts) + shift;
 
 		jm_corpus_read(&s->corpus, at, seq, room + b * seq);
+		code = check_tokens(s, room + b * seq, seq, at, err);
 	}
-	code = check_tokens(s, batch * seq, 0, err);
 	return code ? code : jm_program_write(s->program, to, room, err);
 }
 

@@ -85,10 +85,25 @@ static int read_scalar(struct train *s, const struct jm_tensor *t, double *ret, 
 	return code;
 }
 
-static int not_finite(struct train *s, const char *what, struct jm_err *err)
+/* Runs the step again, with a look at every value. */
+static int find_birth(struct train *s, long step, char *ret, size_t size, struct jm_err *err)
+{
+	int n = jm_program_micro_steps(s->program), found = jm_program_begin(s->program, err);
+
+	for (int i = 0; i < n && !found; i++) {
+		found = jm_supply_feed(&s->supply, (int64_t)step * n + i, err);
+		if (!found)
+			found = jm_program_birth(s->program, ret, size, err);
+	}
+	if (!found)
+		snprintf(ret, size, "it did not come back when the step was run again");
+	return found < 0 ? found : 0;
+}
+
+static int not_finite(struct train *s, const char *what, long step, struct jm_err *err)
 {
 	char where[192], scaled[96] = "";
-	int code = jm_program_birth(s->program, where, sizeof(where), err);
+	int code = find_birth(s, step, where, sizeof(where), err);
 
 	if (code)
 		return code;
@@ -98,9 +113,9 @@ static int not_finite(struct train *s, const char *what, struct jm_err *err)
 			"%g",
 			s->scaler.in_a_row, s->scaler.scale);
 	return jm_err_set(err, JM_ERANGE,
-		"The %s of step %ld is not a number or infinite%s: %s; give a smaller --lr or a "
+		"The %s of step %ld%s is not a number or infinite%s: %s; give a smaller --lr or a "
 		"--clip.",
-		what, s->steps + 1, scaled, where);
+		what, step + 1, step < s->steps ? ", run again to verify," : "", scaled, where);
 }
 
 /* All micro-steps of a step; the mean of their losses. */
@@ -119,7 +134,7 @@ static int run(struct train *s, long step, double *ret_loss, struct jm_err *err)
 		if (!code)
 			code = read_scalar(s, s->loss, &loss, err);
 		if (!code && !isfinite(loss))
-			code = not_finite(s, "loss", err);
+			code = not_finite(s, "loss", step, err);
 		sum += loss;
 	}
 	if (!code)
@@ -138,7 +153,7 @@ static int update(struct train *s, struct jm_err *err)
 	if (!code)
 		code = read_scalar(s, s->norm, &norm, err);
 	if (!code && !isfinite(norm) && !jm_scaler_forgives(&s->scaler))
-		code = not_finite(s, "gradient", err);
+		code = not_finite(s, "gradient", s->steps, err);
 	if (code)
 		return code;
 	jm_scaler_step(&s->scaler, isfinite(norm));

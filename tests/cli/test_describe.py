@@ -329,6 +329,7 @@ def test_two_documents_need_two_places(tmp_path):
     (["gpt-117m", "--device", "abacus"], FAILURE, "abacus"),
     (["gpt-117m", "--hidden", "10000000", "--heads", "1", "--ffn", "100000000", "--layers", "1",
       "--vocab", "100000000", "--batch", "1000000000", "--seq", "1024"], USAGE, "too many"),
+    (["llama3-8b", "--heads", "100000", "--hidden", "10000000"], USAGE, "too many"),
 ])
 def test_refusals(words, status, hint):
     assert hint in sentence(jm("describe", *words), status)

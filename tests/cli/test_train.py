@@ -2,6 +2,9 @@
 """run train: a small GPT learns; what cannot be trained is said."""
 import json
 import math
+import os
+import pathlib
+import re
 import struct
 
 import pytest
@@ -120,6 +123,30 @@ def test_text_shorter_than_the_sequence(tmp_path):
     assert train(tmp_path, short, steps=1, warmup=0)[1]["loss_first"] is not None
 
 
+def test_a_text_that_is_a_pipe(tmp_path):
+    """Nobody writes into it: waiting for that would be forever."""
+    os.mkfifo(tmp_path / "pipe")
+    done, r = train(tmp_path, tmp_path / "pipe")
+    assert done.returncode == CASE and "not a regular file" in r["reason"]
+
+
+def test_a_name_that_is_not_text(tmp_path):
+    done = jm("run", "train", "--text", os.fsdecode(b"na\xffme"), "--steps", 1)
+    assert done.returncode == USAGE and "--text" in done.stderr and "UTF-8" in done.stderr
+
+
+def test_a_gradient_is_found_in_whichever_micro_step_it_overflows(tmp_path):
+    """Each has another window of the text; at such rates some of them overflow, and not always the last."""
+    text = tmp_path / "text"
+    text.write_bytes(pathlib.Path("/usr/share/common-licenses/GPL-3").read_bytes()[:3000])
+    deaths = []
+    for lr in (1.6, 4.6, 5):
+        _, r = train(tmp_path, text, batch=1, accumulate=8, steps=30, warmup=0, optimizer="sgd", lr=lr,
+                     momentum=0, clip=0, context=64, **{"weight-decay": 0})
+        deaths += [r["reason"]] if r["reason"] else []
+    assert deaths and all("was born in node" in reason for reason in deaths), deaths
+
+
 def test_largest_batch_is_proved_by_running(tmp_path, text):
     done, r = train(tmp_path, text, batch="max", memory=0.001)
     assert done.returncode == 0, done.stderr
@@ -234,6 +261,8 @@ def test_megatron_data_set(tmp_path):
     assert r["loss_last"] < r["loss_first"]
     done, _ = train(tmp_path, tmp_path / "set.idx", vocab=100)
     assert done.returncode != 0 and "--vocab" in done.stderr
+    token, place = map(int, re.search(r"token (\d+) at place (\d+)", done.stderr).groups())
+    assert token >= 100 and tokens[place] == token
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd"])

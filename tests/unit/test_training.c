@@ -298,17 +298,16 @@ static void test_birth(void **state)
 	(void)state;
 	set_up(&x, "ref", JM_F32, 2, 1, false);
 	step(&x, 0);
-	assert_ok(jm_program_birth(x.program, where, sizeof(where), &err), err);
-	assert_non_null(strstr(where, "did not come back"));
+	assert_int_equal(jm_program_birth(x.program, where, sizeof(where), &err), 0);
 	/* finite, but its product overflows */
 	poison(&x, "h1.ln_2.weight", 1e30);
 	poison(&x, "h1.mlp.in.weight", 1e30);
 	assert_false(isfinite(step(&x, 1)));
-	assert_ok(jm_program_birth(x.program, where, sizeof(where), &err), err);
+	assert_int_equal(jm_program_birth(x.program, where, sizeof(where), &err), 1);
 	if (!strstr(where, "linear, in its result h1.linear"))
 		fail_msg("%s", where);
 	poison(&x, "h2.ln_1.bias", NAN);
-	assert_ok(jm_program_birth(x.program, where, sizeof(where), &err), err);
+	assert_int_equal(jm_program_birth(x.program, where, sizeof(where), &err), 1);
 	assert_non_null(strstr(where, "parameter h2.ln_1.bias was not finite"));
 	tear_down(&x);
 }
