@@ -54,6 +54,18 @@ def test_status_is_the_commands(gpus, command, status):
     assert gpus.limits() == FOUND
 
 
+def test_a_small_change_is_one(gpus):
+    """555 W and 600 W become 554 and 601, and are put back."""
+    done = run(gpus, "set", "gpu.power@GPU-1=554W", "gpu.power@GPU-3=601W", "--", BIN, "get", "--json")
+    assert [k["requested"] for k in json.loads(done.stdout)] == [700, 554, 700, 601]
+    assert gpus.limits() == FOUND
+
+
+def test_a_control_is_named_once(gpus):
+    done = run(gpus, "get", "--control", "nvml,sim:h100x1,nvml")
+    assert "named twice" in sentence(done, USAGE)
+
+
 def test_kept_until_restore(gpus):
     assert run(gpus, "set", "gpu.power=300W").returncode == 0
     assert run(gpus, "get").returncode == 0  # another start does not undo it

@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import pathlib
+import pty
 import shutil
 import signal
 import subprocess
@@ -285,6 +286,30 @@ def test_marks_become_phases():
     assert phases["save"]["items"] is None
 
 
+def test_a_phase_that_counts_itself_ends_with_its_last_count():
+    script = f"'{BIN}' mark settle; sleep 0.2; '{BIN}' mark settle --items 5; sleep 0.8; '{BIN}' mark end"
+    record = record_of("--source", "estimate:0,20", "--", "sh", "-c", script)
+    names = [p["name"] for p in record["phases"]]
+    assert names[:3] == ["command", "mark.settle", "end"]  # "settle" is a phase of joulemark's own
+    phase = record["phases"][1]
+    assert phase["items"] == 5 and phase["end_s"] - phase["start_s"] < record["wall_s"] - 0.7
+
+
+def test_the_terminals_interrupt_comes_once():
+    """Ctrl-C reaches the command from its terminal; joulemark does not pass it on as well."""
+    script = 'trap "echo INT" INT; echo ready; sleep 1; sleep 1 & wait; echo end'
+    pid, terminal = pty.fork()
+    if not pid:
+        os.execv(BIN, [BIN, "measure", "--source", "estimate", "--", "sh", "-c", script])
+    said = b""
+    while b"end" not in said:
+        said += os.read(terminal, 4096)
+        if said.endswith(b"ready\r\n"):
+            os.write(terminal, b"\x03")
+    os.waitpid(pid, 0)
+    assert said.count(b"INT") == 1, said
+
+
 def test_report_of_marks_speaks_of_one_stretch(tmp_path):
     """Items, seconds and joules of the report are all those of the whole command, of which marks tell a part."""
     path = tmp_path / "r.json"
@@ -428,6 +453,13 @@ def test_full_disk():
     assert "Total" in done.stderr
     done = jm("measure", "--source", "estimate", "--json", "/dev/full", "--", "sh", "-c", "exit 4")
     assert done.returncode == 4 and "/dev/full" in done.stderr
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077])
+def test_record_for_whom_the_umask_says(tmp_path, mask):
+    path = tmp_path / "r.json"
+    jm("measure", "--source", "estimate", "--json", path, "--", "true", umask=mask)
+    assert path.stat().st_mode & 0o777 == 0o666 & ~mask
 
 
 def test_json_replaces_whole(tmp_path):

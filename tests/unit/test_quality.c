@@ -86,6 +86,9 @@ static void grades(void **state)
 	b.throttle[0] = JM_THROTTLE_THERMAL | JM_THROTTLE_POWER_CAP;
 	expect(&b, "B", 2);
 	perfect(&b);
+	b.throttle[0] = JM_THROTTLE_POWER_BRAKE;
+	expect(&b, "B", 1);
+	perfect(&b);
 	b.throttle[0] = JM_THROTTLE_POWER_CAP; /* that is what a cap is for */
 	expect(&b, "A", 0);
 	perfect(&b);
@@ -118,6 +121,7 @@ static void origins(void **state)
 	perfect(&b);
 	b.set.meter[0].origin = b.set.meter[1].origin = JM_ESTIMATED;
 	b.seconds = 0.001; /* no sensor, no refreshes to wait for */
+	b.energy[0].error_sampling = 500; /* beside its model's error this says nothing */
 	expect(&b, "none", 1);
 	perfect(&b);
 	b.set.meter[0].origin = JM_ESTIMATED;
