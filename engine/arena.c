@@ -52,32 +52,38 @@ static int larger_first(const void *a, const void *b)
 	return x->t.id - y->t.id;
 }
 
-/* placed: by rising offset. Returns the lowest offset with room beside all that live at the same time. */
-static size_t find_place(
-	const struct jm_cell *c, struct jm_cell *const *placed, int n, size_t start)
+/* What a placed tensor holds: bytes, and when. */
+struct hold {
+	size_t from, to;
+	int first, last;
+};
+
+/* held: by rising `from`. Returns the lowest offset with room beside all that live at the same time. */
+static size_t find_place(const struct jm_cell *c, const struct hold *held, int n, size_t start)
 {
-	size_t at = start;
+	size_t at = start, bytes = aligned(c->t.bytes);
 
 	for (int i = 0; i < n; i++) {
-		const struct jm_cell *o = placed[i];
+		const struct hold *h = &held[i];
 
-		if (o->last < c->first || c->last < o->first)
+		if (h->last < c->first || c->last < h->first)
 			continue;
-		if (at + aligned(c->t.bytes) <= o->offset)
+		if (at + bytes <= h->from)
 			break;
-		if (o->offset + aligned(o->t.bytes) > at)
-			at = o->offset + aligned(o->t.bytes);
+		if (h->to > at)
+			at = h->to;
 	}
 	return at;
 }
 
-static void insert(struct jm_cell *c, struct jm_cell **placed, int n)
+static void insert(const struct jm_cell *c, struct hold *held, int n)
 {
 	int i = n;
 
-	for (; i > 0 && placed[i - 1]->offset > c->offset; i--)
-		placed[i] = placed[i - 1];
-	placed[i] = c;
+	while (i > 0 && held[i - 1].from > c->offset)
+		i--;
+	memmove(held + i + 1, held + i, (size_t)(n - i) * sizeof(*held));
+	held[i] = (struct hold){c->offset, c->offset + aligned(c->t.bytes), c->first, c->last};
 }
 
 static int collect(struct jm_program *p, struct jm_cell **moving)
@@ -96,7 +102,7 @@ static int collect(struct jm_program *p, struct jm_cell **moving)
 	return n;
 }
 
-static size_t place_moving(struct jm_program *p, struct jm_cell **moving, struct jm_cell **placed)
+static size_t place_moving(struct jm_program *p, struct jm_cell **moving, struct hold *held)
 {
 	size_t start = p->persistent_bytes, end = start;
 	int n = collect(p, moving);
@@ -104,8 +110,8 @@ static size_t place_moving(struct jm_program *p, struct jm_cell **moving, struct
 	for (int i = 0; i < n; i++) {
 		struct jm_cell *c = moving[i];
 
-		c->offset = find_place(c, placed, i, start);
-		insert(c, placed, i);
+		c->offset = find_place(c, held, i, start);
+		insert(c, held, i);
 		if (c->offset + aligned(c->t.bytes) > end)
 			end = c->offset + aligned(c->t.bytes);
 	}
@@ -151,15 +157,20 @@ size_t jm_program_live(const struct jm_program *p, int *ret_unit)
 int jm_program_arena(struct jm_program *p, struct jm_err *err)
 {
 	size_t n = (size_t)p->graph->n_cells + 1;
-	struct jm_cell **room = calloc(2 * n, sizeof(*room));
+	struct jm_cell **moving = calloc(n, sizeof(*moving));
+	struct hold *held = calloc(n, sizeof(*held));
+	int code = moving && held ? 0
+				  : jm_err_set(err, JM_ENOMEM,
+					    "Out of memory for a plan of %zu tensors.", n - 1);
 
-	if (!room)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for a plan of %zu tensors.", n);
-	memset(p->class_bytes, 0, sizeof(p->class_bytes));
-	p->persistent_bytes = place_staying(p);
-	p->peak_bytes = place_moving(p, room, room + n);
-	p->arena_bytes = p->peak_bytes - p->persistent_bytes;
-	place_views(p);
-	free(room);
-	return 0;
+	if (!code) {
+		memset(p->class_bytes, 0, sizeof(p->class_bytes));
+		p->persistent_bytes = place_staying(p);
+		p->peak_bytes = place_moving(p, moving, held);
+		p->arena_bytes = p->peak_bytes - p->persistent_bytes;
+		place_views(p);
+	}
+	free(moving);
+	free(held);
+	return code;
 }

@@ -183,6 +183,23 @@ def test_a_resnet_stays_in_its_layout(model, precision):
         assert layouts < {"aBcd16b", "aBcd8b", "acdb"}  # blocks of channels, or channels last
 
 
+def test_reorders_do_not_outlive_their_block():
+    """A block that runs again brings its weights into their layouts again; nothing is kept for it."""
+    words = ["resnet18", "--device", "cpu", "--recompute"]
+    if jm("describe", *words).returncode:
+        pytest.skip("no backend cpu here that knows convolutions")
+    made, spans = {}, []
+    for row, group in enumerate(describe(*words, "--graph")["graph"]):
+        for node in group["nodes"]:
+            spans += [row - made[t["name"], t["offset"]] for t in node["in"]
+                      if t and (t["name"], t["offset"]) in made]
+            if node["op"] == "cast" and node["out"][0]["class"] == "compute copies":
+                made[node["out"][0]["name"], node["out"][0]["offset"]] = row
+    if not spans:
+        pytest.skip("convolutions take plain weights here")
+    assert max(spans) < 20
+
+
 @pytest.mark.parametrize("words", ["resnet50 --batch 4", "vit-b16 --batch 4", "gpt-117m --seq 256",
                                    "llama --layers 4 --hidden 256 --heads 4 --context 128"])
 def test_less_is_kept(words):
@@ -191,6 +208,25 @@ def test_less_is_kept(words):
     assert blocks["arena_bytes"] < lean["arena_bytes"] < all_kept["arena_bytes"]
     assert lean["flops_executed_per_item"] == all_kept["flops_executed_per_item"]
     assert blocks["flops_model_per_item"] == all_kept["flops_model_per_item"]
+
+
+@pytest.mark.parametrize("words, again", [
+    # of 20 norms 8 have a residual joining them and 3 lead to such a one: no gradient reads their result
+    ("resnet18", {"bn-apply": 9}),
+    # 12 layers of two norms, an activation and four matrices; the last norm and the tied table are read
+    # again at once
+    ("gpt-117m --precision bf16", {"layernorm": 24, "gelu": 12, "cast": 48}),
+    ("gpt-117m --precision bf16 --accumulate 2", {"layernorm": 24, "gelu": 12}),
+    ("gpt-117m --precision bf16 --keep-all", {}),
+    ("vit-b16", {"layernorm": 24, "gelu-erf": 12}),
+    ("llama --layers 4 --hidden 64 --heads 4 --context 32", {"rmsnorm": 8, "swiglu": 4}),
+])
+def test_what_is_made_again(words, again):
+    out = jm("describe", *words.split(), "--device", "ref", "--graph").stdout
+    table = out.partition("work of a step:\n")[2].partition("\n\n")[0]
+    rows = {kind: int(runs) for runs, kind in re.findall(r"^ +(\d+) .* (\S+) \(again\)$", table, re.M)}
+    steps = 2 if "--accumulate" in words else 1
+    assert rows == {kind: steps * runs for kind, runs in again.items()}
 
 
 ODD = "gpt --layers 3 --hidden 18 --heads 3 --ffn 50 --context 13 --vocab 31 --batch 1"

@@ -158,3 +158,28 @@ void kit_model(
 	assert_ok(jm_model_dims(*ret_model, preset, &given, ret_dims, &err), err);
 	jm_values_done(&given);
 }
+
+struct jm_program *kit_plan(
+	const char *const *words, const struct jm_training *how, struct jm_device *device)
+{
+	struct jm_training t = *how;
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_program *p;
+	struct jm_graph *g;
+	struct jm_values dims;
+
+	kit_model(words, &t.model, &dims);
+	t.dims = &dims;
+	assert_ok(jm_model_train(&t, &g, &err), err);
+	assert_ok(jm_program_plan(g, device, &p, &err), err);
+	jm_values_done(&dims);
+	return p;
+}
+
+void kit_plan_free(struct jm_program *p)
+{
+	struct jm_graph *g = p->graph;
+
+	jm_program_free(p);
+	jm_graph_free(g);
+}

@@ -145,23 +145,16 @@ static void check_model(const char *const *model, const char *device, enum jm_dt
 		.adamw = {.beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .clip = 1}};
 	struct jm_err err = JM_ERR_INIT;
 	struct jm_device d;
-	struct jm_graph *g;
 	struct jm_program *p;
-	struct jm_values dims;
 
 	assert_ok(jm_device_open(device, 2, &d, &err), err);
-	kit_model(model, &t.model, &dims);
-	t.dims = &dims;
-	assert_ok(jm_model_train(&t, &g, &err), err);
-	assert_ok(jm_program_plan(g, &d, &p, &err), err);
+	p = kit_plan(model, &t, &d);
 	assert_ok(jm_program_build(p, &err), err);
 	assert_ok(jm_program_init(p, 1, &err), err);
 	assert_ok(jm_program_run(p, &err), err); /* threads are started once */
 	check_step(p);
-	jm_program_free(p);
-	jm_graph_free(g);
+	kit_plan_free(p);
 	jm_device_close(&d);
-	jm_values_done(&dims);
 }
 
 static void steps_take_no_memory(void **unused)

@@ -355,20 +355,42 @@ static void given_layouts_stay(void **unused)
 	table_close(&c);
 }
 
-/* The first reader of a parameter's copy has it made as it likes, for nothing. */
+/* The first reader of a parameter's copy has it made as it likes, for nothing. Who reads the parameter
+ * itself gets another. */
 static void copies_are_open(void **unused)
 {
-	struct offer offers[] = {OFFER(LINEAR, 1, 0.5), OFFER(LINEAR, 1, 0.1, .weight = 1), {0}};
+	struct offer offers[] = {OFFER(LINEAR, 1, 0.5), OFFER(LINEAR, 1, 0.1, .weight = 1),
+		OFFER(RELU, 1, 0.1, .in = 1), {0}};
 	struct table_case c;
+	struct jm_node *direct, *first;
 	struct jm_tensor *w;
 
 	(void)unused;
 	table_open(&c, JM_BF16);
 	w = jm_graph_matrix(c.g, "weight", JM_INIT_OWN, 16, 16);
+	first = jm_graph_cell(c.g, jm_graph_linear(c.g, c.x, w, NULL))->producer;
 	jm_graph_linear(c.g, c.x, w, NULL);
-	jm_graph_linear(c.g, c.x, w, NULL);
+	direct = jm_graph_cell(c.g, jm_graph_relu(c.g, w))->producer;
 	table_plan(&c, offers);
-	assert_int_equal(layout_number(&jm_graph_cell(c.g, w)->copy->layout), 1);
+	assert_int_equal(layout_number(&first->in[1]->layout), 1);
+	assert_int_equal(direct->in[0]->type, w->type);
+	assert_int_equal(count_units(c.p, JM_OP_CAST, 1), 2);
+	table_close(&c);
+}
+
+/* A parameter in its own type is brought into another layout once, whoever reads it. */
+static void reorders_are_shared(void **unused)
+{
+	struct offer offers[] = {OFFER(LINEAR, 1, 0.1, .weight = 1), {0}};
+	struct table_case c;
+	struct jm_tensor *w;
+
+	(void)unused;
+	table_open(&c, JM_F32);
+	w = jm_graph_matrix(c.g, "weight", JM_INIT_OWN, 16, 16);
+	for (int i = 0; i < 3; i++)
+		jm_graph_linear(c.g, c.x, w, NULL);
+	table_plan(&c, offers);
 	assert_int_equal(count_units(c.p, JM_OP_CAST, 1), 1);
 	table_close(&c);
 }
@@ -395,7 +417,7 @@ static void copies_are_open_once(void **unused)
 static void refusals_cost(void **unused)
 {
 	struct offer offers[] = {OFFER(RELU, 1, 1), OFFER(RELU, 1, 0.5, .out = 1),
-		OFFER(LINEAR, 2, 2, .if_plain = true), OFFER(LINEAR, 1, 3),
+		OFFER(LINEAR, 2, 4, .if_plain = true), OFFER(LINEAR, 1, 3),
 		OFFER(LINEAR, 1, 3, .in = 1), OFFER(GELU, 1, 3), {0}};
 	struct table_case c;
 	struct jm_tensor *y;
@@ -422,6 +444,40 @@ static void adds_cost(void **unused)
 	add_to(&c, JM_OP_RELU, jm_graph_relu(c.g, c.x));
 	table_plan(&c, offers);
 	assert_int_equal(count_units(c.p, JM_OP_ADD, 1), 0);
+	table_close(&c);
+}
+
+static struct jm_tensor *alias_of(const struct table_case *c, const struct jm_tensor *t)
+{
+	return jm_graph_cell(c->g, t)->alias;
+}
+
+/* A result lies over its first operand where that dies: not over one that is read twice, nor where the
+ * result was there before, nor in groups, which promise nothing. */
+static void what_is_in_place(void **unused)
+{
+	struct offer offers[] = {OFFER(RELU, 1, 1), OFFER(RELU, 1, 1, .adds = true),
+		OFFER(ADD, 1, 1), OFFER(ADD, 2, 1), {0}};
+	struct jm_tensor *before, *after, *twice, *sum, *joined;
+	struct table_case c;
+
+	(void)unused;
+	table_open(&c, JM_F32);
+	before = jm_graph_relu(c.g, c.x);
+	after = jm_graph_relu(c.g, before);
+	twice = jm_graph_add(c.g, after, after);
+	sum = jm_graph_relu(c.g, c.x);
+	joined = jm_graph_relu(c.g, c.x);
+	jm_graph_node(c.g, JM_OP_RELU, OPS(joined), &sum)->accumulate = 1;
+	sum = jm_graph_add(c.g, sum, twice);
+	jm_graph_rmsnorm(c.g, sum, jm_graph_vector(c.g, "gamma", JM_INIT_ONE, 16), 1e-5);
+	jm_graph_relu(c.g, sum);
+	table_plan(&c, offers);
+	assert_int_equal(count_units(c.p, JM_OP_ADD, 2), 1);
+	assert_ptr_equal(alias_of(&c, after), before);
+	assert_null(alias_of(&c, twice));
+	assert_null(alias_of(&c, joined));
+	assert_null(alias_of(&c, sum));
 	table_close(&c);
 }
 
@@ -487,9 +543,11 @@ int main(void)
 		cmocka_unit_test(least_with_side_paths),
 		cmocka_unit_test(given_layouts_stay),
 		cmocka_unit_test(copies_are_open),
+		cmocka_unit_test(reorders_are_shared),
 		cmocka_unit_test(copies_are_open_once),
 		cmocka_unit_test(refusals_cost),
 		cmocka_unit_test(adds_cost),
+		cmocka_unit_test(what_is_in_place),
 		cmocka_unit_test(parts_cost),
 		cmocka_unit_test(sums_are_of_one_node),
 		cmocka_unit_test(sums_stay_where_they_are),

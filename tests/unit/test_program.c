@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Passes: places in memory, layouts, refusals. A backend that wants odd layouts and adds nothing, made
- * from ref, must give ref's very losses.
- */
+/* Programs: places in memory, bytes, what is too large; devices; presets. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -12,303 +9,13 @@
 #include "engine/op.h"
 #include "unit/test.h"
 
-#define STEPS 3
-
-/* ---- a backend with wishes: ref, told through plain copies ------------------------------------------- */
-
-extern const struct jm_backend jm_backend_ref;
-
-/* Rows in blocks of 4, columns slowest. */
-static const struct jm_layout odd = {
-	.rank = 2, .order = {1, 0}, .n_blocks = 1, .block_dim = {0}, .block = {4}};
-
-/* An exec: the group with a plain copy of the odd operand. */
-struct fussy {
-	struct jm_group group;
-	struct jm_node node;
-	struct jm_tensor plain;
-	const struct jm_tensor *odd;
-	void *exec;
-};
-
-static bool wants_odd(const struct jm_node *n)
-{
-	return n->op == JM_OP_LINEAR || n->op == JM_OP_LINEAR_DGRAD;
-}
-
-static int fussy_select(
-	void *dev, const struct jm_group *group, struct jm_choice *choice, struct jm_err *err)
-{
-	int n = jm_backend_ref.select(dev, group, choice, err);
-
-	if (group->node[0]->accumulate) {
-		jm_err_set(err, JM_ENOSUP, "It does not add.");
-		return 0;
-	}
-	if (n && wants_odd(group->node[0]))
-		choice->in[0][1] = odd;
-	return n;
-}
-
-static int fussy_build(void *dev, const struct jm_group *group, const struct jm_choice *choice,
-	void **ret_exec, struct jm_err *err)
-{
-	struct fussy *f = calloc(1, sizeof(*f));
-
-	f->group = *group;
-	f->node = *group->node[0];
-	f->group.node[0] = &f->node;
-	if (wants_odd(&f->node)) {
-		f->odd = f->node.in[1];
-		assert_memory_equal(&f->odd->layout, &odd, sizeof(odd));
-		f->plain = *f->odd;
-		f->plain.layout = (struct jm_layout){0};
-		f->plain.data = malloc(f->plain.bytes);
-		f->node.in[1] = &f->plain;
-	}
-	*ret_exec = f;
-	return jm_backend_ref.build(dev, &f->group, choice, &f->exec, err);
-}
-
-static int fussy_run(void *dev, void *exec, struct jm_err *err)
-{
-	struct fussy *f = exec;
-
-	for (int64_t i = 0; f->odd && i < f->plain.dim[0]; i++)
-		for (int64_t j = 0; j < f->plain.dim[1]; j++)
-			jm_element_set(f->plain.type, f->plain.data, i * f->plain.dim[1] + j,
-				jm_element_get(f->odd->type, f->odd->data,
-					jm_layout_offset(f->odd, &odd, DIMS(i, j))));
-	return jm_backend_ref.run(dev, f->exec, err);
-}
-
-static void fussy_drop(void *dev, void *exec)
-{
-	struct fussy *f = exec;
-
-	(void)dev;
-	if (f)
-		free(f->plain.data);
-	free(f);
-}
-
-/* ---- a small GPT, trained for a few steps -------------------------------------------------------------- */
-
-static const char *const small[] = {"gpt", "layers=2", "hidden=12", "heads=2", "ffn=20", "vocab=19",
+static const char *const gpt[] = {"gpt", "layers=2", "hidden=12", "heads=2", "ffn=20", "vocab=19",
 	"context=10", "positions=rotary", NULL};
-
-static struct jm_program *plan_steps(
-	struct jm_device *device, enum jm_dtype precision, int micro_steps)
-{
-	struct jm_training t = {.batch = 2,
-		.seq = 10,
-		.precision = precision,
-		.micro_steps = micro_steps,
-		.adamw = {.beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .clip = 1}};
-	struct jm_err err = JM_ERR_INIT;
-	struct jm_program *p;
-	struct jm_graph *g;
-	struct jm_values v;
-
-	kit_model(small, &t.model, &v);
-	t.dims = &v;
-	assert_ok(jm_model_train(&t, &g, &err), err);
-	assert_ok(jm_program_plan(g, device, &p, &err), err);
-	jm_values_done(&v);
-	return p;
-}
+static const char *const resnet[] = {"resnet18", "hidden=8", "image=32", "classes=10", NULL};
 
 static struct jm_program *plan_gpt(struct jm_device *device, enum jm_dtype precision)
 {
-	return plan_steps(device, precision, 1);
-}
-
-static void train(struct jm_program *p, double *ret_loss)
-{
-	struct jm_graph *g = p->graph;
-	struct jm_tensor *now = jm_graph_find(g, "adamw.now"), *loss = jm_graph_find(g, "loss");
-	struct jm_err err = JM_ERR_INIT;
-	int32_t ids[20];
-	double data[3];
-
-	for (int i = 0; i < 20; i++)
-		ids[i] = i * 7 % 19;
-	assert_ok(jm_program_build(p, &err), err);
-	assert_ok(jm_program_init(p, 5, &err), err);
-	assert_ok(jm_program_write(p, jm_graph_find(g, "ids"), ids, &err), err);
-	assert_ok(jm_program_write(p, jm_graph_find(g, "target"), ids, &err), err);
-	for (int s = 0; s < STEPS; s++) {
-		double value[3] = {0.01, 1 - pow(0.9, s + 1), 1 - pow(0.99, s + 1)};
-
-		for (int i = 0; i < 3; i++)
-			jm_element_set(now->type, data, i, value[i]);
-		assert_ok(jm_program_write(p, now, data, &err), err);
-		assert_ok(jm_program_run(p, &err), err);
-		assert_ok(jm_program_read(p, loss, data, &err), err);
-		ret_loss[s] = jm_element_get(loss->type, data, 0);
-	}
-}
-
-static void free_gpt(struct jm_program *p)
-{
-	struct jm_graph *g = p->graph;
-
-	jm_program_free(p);
-	jm_graph_free(g);
-}
-
-static int count_units(const struct jm_program *p, enum jm_op op)
-{
-	int n = 0;
-
-	for (int i = 0; i < p->n_units; i++)
-		n += p->unit[i]->group.node[0]->op == op;
-	return n;
-}
-
-static void compare_with_fussy(enum jm_dtype precision)
-{
-	struct jm_backend backend = jm_backend_ref;
-	struct jm_device ref, fussy;
-	struct jm_err err = JM_ERR_INIT;
-	struct jm_program *a, *b;
-	double mine[STEPS], his[STEPS];
-
-	assert_ok(jm_device_open("ref", 0, &ref, &err), err);
-	fussy = ref;
-	backend.select = fussy_select;
-	backend.build = fussy_build;
-	backend.run = fussy_run;
-	backend.drop = fussy_drop;
-	fussy.backend = &backend;
-	a = plan_gpt(&ref, precision);
-	b = plan_gpt(&fussy, precision);
-	assert_true(count_units(b, JM_OP_ADD) > count_units(a, JM_OP_ADD));
-	/* In f32 weights are brought into the layout by casts; in bf16 the copies are made so at once. */
-	if (precision == JM_BF16)
-		assert_int_equal(count_units(b, JM_OP_CAST), count_units(a, JM_OP_CAST));
-	else
-		assert_true(count_units(b, JM_OP_CAST) > count_units(a, JM_OP_CAST));
-	train(a, his);
-	train(b, mine);
-	for (int s = 0; s < STEPS; s++)
-		assert_near(mine[s], his[s], precision == JM_F64 ? 1e-12 : 1e-3);
-	assert_true(mine[STEPS - 1] < mine[0]);
-	free_gpt(a);
-	free_gpt(b);
-	jm_device_close(&ref);
-}
-
-static void odd_layouts_and_no_sums(void **unused)
-{
-	(void)unused;
-	compare_with_fussy(JM_F64);
-	compare_with_fussy(JM_BF16);
-}
-
-/* ---- a backend that records: ref, each part of a step as one exec --------------------------------------- */
-
-struct tape {
-	int n;
-	void **exec; /* of ref; NULL: one that was built by itself */
-	void *own;
-};
-
-static struct {
-	int runs, tapes, dropped; /* dropped: units, while tapes of them were still there */
-	bool refuses;
-} recorder;
-
-static int tape_build(void *dev, const struct jm_group *group, const struct jm_choice *choice,
-	void **ret_exec, struct jm_err *err)
-{
-	struct tape *t = calloc(1, sizeof(*t));
-
-	*ret_exec = t;
-	return jm_backend_ref.build(dev, group, choice, &t->own, err);
-}
-
-static int tape_capture(void *dev, void *const *exec, int n, void **ret_exec, struct jm_err *err)
-{
-	struct tape *t = calloc(1, sizeof(*t));
-
-	(void)dev, (void)err;
-	if (recorder.refuses) {
-		free(t);
-		return 0;
-	}
-	t->n = n;
-	t->exec = calloc((size_t)n, sizeof(*t->exec));
-	for (int i = 0; i < n; i++)
-		t->exec[i] = ((const struct tape *)exec[i])->own;
-	recorder.tapes++;
-	*ret_exec = t;
-	return 0;
-}
-
-static int tape_run(void *dev, void *exec, struct jm_err *err)
-{
-	const struct tape *t = exec;
-	int code = t->own ? jm_backend_ref.run(dev, t->own, err) : 0;
-
-	recorder.runs++;
-	for (int i = 0; i < t->n && !code; i++)
-		code = jm_backend_ref.run(dev, t->exec[i], err);
-	return code;
-}
-
-static void tape_drop(void *dev, void *exec)
-{
-	struct tape *t = exec;
-
-	if (!t)
-		return;
-	recorder.tapes -= t->exec != NULL;
-	recorder.dropped += t->own && recorder.tapes;
-	jm_backend_ref.drop(dev, t->own);
-	free(t->exec);
-	free(t);
-}
-
-/* With two micro-steps copies are made before them: three parts; else two. */
-static void compare_with_recorded(
-	struct jm_device *ref, struct jm_device *taping, int micro_steps, bool refuses)
-{
-	struct jm_program *a = plan_steps(ref, JM_BF16, micro_steps), *b;
-	double his[STEPS], mine[STEPS];
-
-	memset(&recorder, 0, sizeof(recorder));
-	recorder.refuses = refuses;
-	b = plan_steps(taping, JM_BF16, micro_steps);
-	train(a, his);
-	train(b, mine);
-	assert_memory_equal(mine, his, sizeof(his));
-	assert_int_equal(recorder.tapes, refuses ? 0 : 1 + micro_steps);
-	assert_int_equal(recorder.runs, STEPS * (refuses ? b->n_units : 1 + micro_steps));
-	free_gpt(a);
-	free_gpt(b);
-	assert_int_equal(recorder.dropped, 0);
-}
-
-static void parts_are_recorded(void **unused)
-{
-	struct jm_backend backend = jm_backend_ref;
-	struct jm_device ref, taping;
-	struct jm_err err = JM_ERR_INIT;
-
-	(void)unused;
-	assert_ok(jm_device_open("ref", 0, &ref, &err), err);
-	backend.build = tape_build;
-	backend.run = tape_run;
-	backend.drop = tape_drop;
-	backend.capture = tape_capture;
-	taping = ref;
-	taping.backend = &backend;
-	for (int micro_steps = 1; micro_steps <= 2; micro_steps++) {
-		compare_with_recorded(&ref, &taping, micro_steps, false);
-		compare_with_recorded(&ref, &taping, micro_steps, true);
-	}
-	jm_device_close(&ref);
+	return kit_plan(gpt, &(struct jm_training){.batch = 2, .precision = precision}, device);
 }
 
 /* ---- memory -------------------------------------------------------------------------------------------- */
@@ -327,7 +34,7 @@ static bool share_memory(const struct jm_cell *a, const struct jm_cell *b)
 
 static bool outlasts_step(const struct jm_cell *c)
 {
-	return c->t.class <= JM_CLASS_OPT || c->t.class == JM_CLASS_INPUT ||
+	return c->t.class <= JM_CLASS_STATE || c->t.class == JM_CLASS_INPUT ||
 	       c->t.class == JM_CLASS_SCALAR;
 }
 
@@ -391,21 +98,37 @@ static void check_live(const struct jm_program *p)
 	assert_true(told <= p->arena_bytes);
 }
 
+static void check_memory(
+	const char *const *model, struct jm_device *d, enum jm_dtype precision, bool recompute)
+{
+	struct jm_program *p = kit_plan(model,
+		&(struct jm_training){.batch = 2, .precision = precision, .recompute = recompute},
+		d);
+
+	check_places(p);
+	check_live(p);
+	kit_plan_free(p);
+}
+
 static void memory_is_planned(void **unused)
 {
+	static const char *const devices[] = {"ref", "cpu"};
 	struct jm_err err = JM_ERR_INIT;
-	struct jm_program *p;
 	struct jm_device d;
 
 	(void)unused;
-	assert_ok(jm_device_open("ref", 0, &d, &err), err);
-	for (int precision = JM_F32; precision <= JM_F64; precision++) {
-		p = plan_gpt(&d, (enum jm_dtype)precision);
-		check_places(p);
-		check_live(p);
-		free_gpt(p);
+	for (int i = 0; i < 2; i++) {
+		if (jm_backend_check(devices[i], NULL))
+			continue;
+		assert_ok(jm_device_open(devices[i], 0, &d, &err), err);
+		for (int k = 0; k < 4; k++) {
+			check_memory(gpt, &d, k % 2 ? JM_BF16 : JM_F32, k / 2);
+			check_memory(resnet, &d, k % 2 ? JM_BF16 : JM_F32, k / 2);
+		}
+		if (!i)
+			check_memory(gpt, &d, JM_F64, false);
+		jm_device_close(&d);
 	}
-	jm_device_close(&d);
 }
 
 /* Two rows of three ids: a table of four rows is touched once at most, of a hundred rows six are. */
@@ -442,7 +165,7 @@ static void too_large_is_said(void **unused)
 	assert_int_equal(jm_program_build(p, &err), JM_ENOMEM);
 	assert_sentence(&err, JM_ENOMEM);
 	assert_non_null(strstr(err.text, "batch"));
-	free_gpt(p);
+	kit_plan_free(p);
 	jm_device_close(&d);
 }
 
@@ -515,7 +238,7 @@ static void check_preset(
 	assert_true(p->persistent_bytes >= 16 * (size_t)preset->parameters);
 	if (strcmp(model->name, "gpt") != 0) { /* the formula is GPT's */
 		jm_values_done(&v);
-		free_gpt(p);
+		kit_plan_free(p);
 		return;
 	}
 	assert_near(p->flops_model / (double)(t.batch * t.seq) /
@@ -525,7 +248,7 @@ static void check_preset(
 		1, 1e-12);
 	assert_true(p->flops_executed > p->flops_model);
 	jm_values_done(&v);
-	free_gpt(p);
+	kit_plan_free(p);
 }
 
 static void presets_as_published(void **unused)
@@ -572,8 +295,6 @@ static void bytes_of_look_ups(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(odd_layouts_and_no_sums),
-		cmocka_unit_test(parts_are_recorded),
 		cmocka_unit_test(memory_is_planned),
 		cmocka_unit_test(bytes_of_gradients_of_tables),
 		cmocka_unit_test(bytes_of_look_ups),

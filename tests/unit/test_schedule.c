@@ -75,7 +75,7 @@ static int draw(int seed, int i, int n)
 	return (int)(jm_rng((uint64_t)seed, (uint64_t)i) % (uint64_t)n);
 }
 
-/* Sums and products of earlier results, 8 x (16 to 256). */
+/* Sums and products of earlier results, 8 x (16 to 256); some sums join what is there. */
 static struct jm_graph *random_graph(int seed)
 {
 	struct jm_graph *g = jm_graph_new(JM_F32);
@@ -87,7 +87,10 @@ static struct jm_graph *random_graph(int seed)
 		struct jm_tensor *b = t[draw(seed, 3 * i + 2, i + 1)];
 		int64_t width = (int64_t)16 << draw(seed, 3 * i + 1, 5);
 
-		if (b != a && b->dim[1] == a->dim[1])
+		t[i + 1] = a;
+		if (b != a && b->dim[1] == a->dim[1] && a != t[0] && draw(seed, 1000 + i, 2))
+			jm_graph_node(g, JM_OP_ADD, OPS(a, b), &a);
+		else if (b != a && b->dim[1] == a->dim[1])
 			t[i + 1] = jm_graph_add(g, a, b);
 		else
 			t[i + 1] = jm_graph_linear(
