@@ -15,7 +15,7 @@ build:
 setup:
 	tools/setup.sh check
 
-# Trains a small network here, sweeps a simulated node, leaves demo.html. DEVICE=cpu|nvml... sweeps that.
+# Trains a small network here, sweeps a simulated node, leaves demo.html. DEVICE=sim:h200x4|nvml sweeps that.
 demo:
 	tools/setup.sh demo
 	@test -f $(BUILD)/build.ninja || meson setup $(BUILD)

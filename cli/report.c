@@ -23,17 +23,31 @@ static const char *const formats[] = {
 /* What is reported. */
 struct input {
 	json_t *records, *traces; /* traces: NULL = not wanted */
-	json_t *by_start;	  /* records in arrays by when they started */
+	json_t *by_run;		  /* records in arrays by case, repeat and start */
 	int n_twice;		  /* came again, and were left out */
 };
+
+static void run_of(const json_t *record, char *out, size_t size)
+{
+	const json_t *of_case = json_object_get(record, "case");
+	const char *id = json_string_value(json_object_get(of_case, "id"));
+	const char *started = json_string_value(json_object_get(record, "started"));
+
+	snprintf(out, size, "%.40s %lld %.40s", id ? id : "",
+		(long long)json_integer_value(json_object_get(of_case, "repeat")),
+		started ? started : "");
+	jm_text_tame(out);
+}
 
 /* A copy of a store beside it says nothing new: the same run counts once. */
 static int add_record(struct input *in, json_t *record)
 {
-	const char *started = json_string_value(json_object_get(record, "started"));
-	json_t *alike = json_object_get(in->by_start, started ? started : ""), *other;
+	json_t *alike, *other;
+	char run[128];
 	size_t i;
 
+	run_of(record, run, sizeof(run));
+	alike = json_object_get(in->by_run, run);
 	json_array_foreach(alike, i, other)
 	{
 		if (json_equal(other, record)) {
@@ -43,7 +57,7 @@ static int add_record(struct input *in, json_t *record)
 	}
 	if (!alike) {
 		alike = json_array();
-		if (json_object_set_new(in->by_start, started ? started : "", alike))
+		if (json_object_set_new(in->by_run, run, alike))
 			return -1;
 	}
 	return json_array_append(alike, record) || json_array_append(in->records, record);
@@ -301,15 +315,15 @@ static int run(struct jm_cli *cli)
 	bool page = format_of(cli) == JM_REPORT_HTML;
 	struct input in = {.records = json_array(),
 		.traces = page ? json_array() : NULL,
-		.by_start = json_object()};
+		.by_run = json_object()};
 	int rc;
 
 	signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like a full disk */
-	if (!in.records || !in.by_start || (page && !in.traces))
+	if (!in.records || !in.by_run || (page && !in.traces))
 		rc = jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for the records.");
 	else
 		rc = report(cli, &in);
-	json_decref(in.by_start);
+	json_decref(in.by_run);
 	json_decref(in.traces);
 	json_decref(in.records);
 	return rc ? jm_cli_fail(cli) : 0;

@@ -7,11 +7,13 @@ build=$1
 shift
 here=$(dirname "$0")/..
 status=0
+ran=
 
 bench() { # NAME COMMAND...
 	name=$1
 	shift
 	case " $wanted " in "  " | *" $name "*) ;; *) return ;; esac
+	ran=yes
 	echo "== $name"
 	"$@" || {
 		echo "bench: $name ended with status $?" >&2
@@ -28,4 +30,8 @@ bench sim_day "$build/bench/sim_day"
 # both belong to the cpu backend
 [ ! -x "$build/bench/layouts" ] || bench layouts "$build/bench/layouts"
 bench step /usr/bin/python3 "$here/bench/step.py"
+[ -n "$ran" ] || {
+	echo "bench: there is no '$wanted'; there are energy_accuracy energy_nvml sampler_cost sim_day layouts step" >&2
+	exit 2
+}
 exit $status

@@ -9,6 +9,20 @@ device=${2:-sim:h100x4}
 out=${DEMO_OUT:-demo}
 text=/usr/share/games/fortunes/literature
 
+case $device in
+sim:*) "$jm" get --control "$device" >/dev/null || exit 2 ;;
+nvml*)
+	if [ -z "${LOAD:-}" ]; then
+		echo "demo: say what loads the GPUs: make demo DEVICE=nvml LOAD='python3 train.py' CAPS=300W,400W" >&2
+		exit 2
+	fi
+	;;
+*)
+	echo "demo: DEVICE is sim:h100x4, sim:h200x4, sim:mi300xx4 or nvml, not '$device'" >&2
+	exit 2
+	;;
+esac
+
 if [ -t 1 ]; then
 	say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 else
@@ -31,17 +45,9 @@ sim:*)
 	"$jm" run sim --device "$device" --response llama3-8b-train \
 		--set gpu.power=200:700+100W --repeat 3 --store "$out.db"
 	;;
-nvml*)
-	if [ -z "${LOAD:-}" ]; then
-		echo "demo: say what loads the GPUs: make demo DEVICE=nvml LOAD='python3 train.py' CAPS=300W,400W" >&2
-		exit 2
-	fi
+*)
 	say "3. The power cap of the GPUs here while they run: $LOAD"
 	"$jm" run --set "gpu.power=${CAPS:-300W,400W,500W}" --repeat 3 --store "$out.db" -- sh -c "$LOAD"
-	;;
-*)
-	echo "demo: DEVICE is sim:h100x4, sim:h200x4, sim:mi300x4 or nvml, not '$device'" >&2
-	exit 2
 	;;
 esac
 

@@ -48,6 +48,33 @@ def test_id_depends_on_parameters_alone():
                "3")["id"] == a["id"]
 
 
+def test_options_keep_their_digits_and_the_last_one_counts():
+    r = one("run", "null", "--source", "null", "--step-time", "9ms", "--step-time", "1.23456789ms", "--warmup", "0",
+            "--steps", "1")
+    assert r["case"]["parameters"]["options"]["step-time"] == "0.00123456789s"
+
+
+def test_interval():
+    samples = [one("run", "null", "--source", "estimate:5,20", "--interval", interval, "--step-time", "500ms",
+                   "--warmup", "0", "--steps", "1")["meters"][0]["samples"] for interval in ("10ms", "100ms")]
+    assert 40 <= samples[0] <= 60 and 4 <= samples[1] <= 8
+
+
+def test_what_commands_print_is_shown_on_request():
+    for words, shown in (([], 0), (["--show-output"], 2)):
+        done = jm(*COMMAND, "--repeat", "2", *words, "--", "sh", "-c", "printf 'to-%s\\n' out; printf 'to-%s\\n' err >&2")
+        assert done.returncode == 0 and "to-" not in done.stdout
+        assert done.stderr.count("to-out") == done.stderr.count("to-err") == shown
+
+
+def test_json_of_several_is_an_array(tmp_path):
+    path = tmp_path / "r.json"
+    done = jm(*NULL, "--repeat", "2", "--json", path)
+    assert [r["case"]["repeat"] for r in json.loads(path.read_text())] == [1, 2]
+    assert "Nothing was kept; --store" in done.stderr  # and of one, whoever wants it has it:
+    assert "Nothing was kept" not in jm(*NULL).stderr
+
+
 def test_simulated_device_in_simulated_time():
     began = time.monotonic()
     r = one("run", "sim", "--device", "sim:h100x4", "--seconds", "600")
@@ -213,6 +240,9 @@ def test_nothing_of_a_stopped_command_is_left(script):
 def test_missing_command():
     assert "no-such-command" in sentence(jm(*COMMAND, "--", "no-such-command"), NOT_FOUND)
     assert "/etc/passwd" in sentence(jm(*COMMAND, "--", "/etc/passwd"), NOT_FOUND)
+    assert "/usr/bin" in sentence(jm(*COMMAND, "--", "/usr/bin"), NOT_FOUND)  # a folder
+    for path in ("/nowhere:/usr/bin:/bin", "/nowhere::/bin"):
+        assert jm(*COMMAND, "--", "true", env={"PATH": path}).returncode == 0
     no_gpu = {"JM_NVML_LIB": "/nowhere/libnvidia-ml.so"}
     sentence(jm(*COMMAND, "--set", "gpu.power=300W", "--", "true", env=no_gpu), FAILURE)
     sentence(jm(*COMMAND, "--store", "/nowhere/s.db", "--", "true"), FAILURE)

@@ -137,6 +137,22 @@ def test_resumed_equals_uninterrupted(tmp_path):
         assert query(parts, "PRAGMA integrity_check") == [("ok",)]
 
 
+def test_the_reference_stays_what_was_found_first(tmp_path):
+    """Another setting before the second call makes no other reference, and comes back after it."""
+    store, control = tmp_path / "s.db", ["--control", "sim:h200x1"]
+    args = ["run", "sim", "--device", "sim:h200x1", "--seconds", "1", "--set", "gpu.power=300W", "--store", store]
+    assert jm(*args).returncode == 0
+    assert jm("set", *control, "gpu.power=500W").returncode == 0
+    try:
+        assert jm("run", "--store", store, "--resume", "--repeat", "2").returncode == 0
+        references = [r for r in records(store) if r["case"]["reference"]]
+        assert [r["case"]["block"] for r in references] == [1, 2]
+        assert {s["requested"] for r in references for s in r["settings"]} == {700}
+        assert "500 W" in jm("get", *control).stdout
+    finally:
+        assert jm("restore").returncode == 0
+
+
 def test_seed_of_a_begun_plan(tmp_path):
     store = tmp_path / "s.db"
     assert jm(*NULL, "--seed", "3", "--store", store).returncode == 0
