@@ -61,10 +61,11 @@ def test_interval():
 
 
 def test_what_commands_print_is_shown_on_request():
-    for words, shown in (([], 0), (["--show-output"], 2)):
-        done = jm(*COMMAND, "--repeat", "2", *words, "--", "sh", "-c", "printf 'to-%s\\n' out; printf 'to-%s\\n' err >&2")
-        assert done.returncode == 0 and "to-" not in done.stdout
-        assert done.stderr.count("to-out") == done.stderr.count("to-err") == shown
+    script = "for n in 4 7; do echo $((n * 1111)); echo $((n * 1111)) >&2; done"
+    for words, shown in (([], 0), (["--show-output"], 4)):
+        done = jm(*COMMAND, "--repeat", "2", *words, "--", "sh", "-c", script)
+        assert done.returncode == 0 and "4444" not in done.stdout
+        assert done.stderr.count("4444") == done.stderr.count("7777") == shown
 
 
 def test_json_of_several_is_an_array(tmp_path):
