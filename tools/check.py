@@ -19,8 +19,8 @@ JOBS = str(min(os.cpu_count() or 2, 8))
 FUZZ_SECONDS = os.environ.get("FUZZ_SECONDS", "10")
 
 # The parity tests compare numbers with PyTorch for minutes; the same code runs under the sanitizer in
-# the tests of the engine, its backends and `run train`.
-NOT_ASAN = re.compile(r"^parity")
+# the tests of the engine, its backends and `run train`, and `backend_avx2` does in `backend` and `images`.
+NOT_ASAN = re.compile(r"^parity|^backend_avx2$")
 # gcc's and clang's OpenMP runtimes synchronise in ways that ThreadSanitizer cannot see, so what uses
 # them (the engine's cpu kernels) is not run under it; every test with threads of our own is.
 TSAN_TESTS = re.compile(r"clock|sampl|session|progress|trace|measure|energy|sim|guard|worker|^run(_store)?$|sweep|interrupt|log")

@@ -244,36 +244,61 @@ static void batchnorm_last(struct kit *k, const struct types *t, const struct sh
 	declare_norms(k, t, &n);
 }
 
-/* y = pool(x) of one kind, and its gradient. */
-static void pool(struct kit *k, const struct types *t, const struct shape *d, enum jm_op op,
-	int size, bool count_pad)
+/* Statistics of one image, applied to another: not batch norm in one. */
+static void batchnorm_other(struct kit *k, const struct types *t, const struct shape *d, bool relu)
 {
-	const int64_t *dim = IMAGE(d);
-	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 4, dim), *y, *dy;
-	struct jm_tensor *dx = kit_out(k, t->c, 4, dim, NULL);
-	bool largest = op == JM_OP_MAXPOOL;
+	const int64_t *dim = IMAGE(d), *c = DIMS(d->c);
+	struct jm_tensor *x = kit_normal(k, t->c, 0.5, 2, 4, dim);
+	struct jm_tensor *other = kit_normal(k, t->c, 0, 1, 4, dim);
+	struct jm_tensor *gamma = kit_normal(k, t->v, 1, 0.2, 1, c);
+	struct jm_tensor *beta = kit_normal(k, t->v, 0, 1, 1, c);
+	struct jm_tensor *mean = kit_out(k, t->v, 1, c, NULL), *var = kit_out(k, t->v, 1, c, NULL);
+	struct jm_tensor *rstd = kit_out(k, t->v, 1, c, NULL), *y = kit_out(k, t->c, 4, dim, NULL);
+
+	jm_graph_node(k->graph, JM_OP_BN_STATS, OPS(x), OPS(mean, var));
+	jm_graph_node(k->graph, JM_OP_BN_FINALIZE, OPS(mean, var), OPS(rstd))->attr.bn.eps = 1e-5;
+	backend_node(k, JM_OP_BN_APPLY, OPS(other, mean, rstd, gamma, beta), &y, 0)->attr.bn.relu =
+		relu;
+}
+
+/* y = pool(x) of one kind, and its gradient; of odd batches, plain, it is added to. */
+static void pool(struct kit *k, const struct types *t, const struct shape *d, enum jm_op op,
+	int size, bool count_pad, bool last)
+{
+	bool largest = op == JM_OP_MAXPOOL, add = !last && d->b % 2;
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 4, IMAGE(d)), *y, *dy;
+	struct jm_tensor *dx = backend_result(k, t->c, add, 4, x->dim);
 	struct jm_node *bwd;
 
+	if (last)
+		x = channels_last(k, x);
 	if (largest)
 		y = jm_graph_maxpool(k->graph, x, size, 2, size / 2);
 	else
 		y = jm_graph_avgpool(k->graph, x, size, 2, size / 2, count_pad);
 	kit_read(k, y);
 	dy = kit_normal(k, t->c, 0, 1, 4, y->dim);
+	if (last)
+		dy = channels_last(k, dy);
 	bwd = backend_node(k, largest ? JM_OP_MAXPOOL_GRAD : JM_OP_AVGPOOL_GRAD,
-		OPS(dy, largest ? x : NULL), &dx, 0);
+		OPS(dy, largest ? x : NULL), &dx, add);
 	bwd->fwd = jm_graph_cell(k->graph, y)->producer;
 	bwd->attr = bwd->fwd->attr;
 }
 
 static void maxpool(struct kit *k, const struct types *t, const struct shape *d, bool large)
 {
-	pool(k, t, d, JM_OP_MAXPOOL, large ? 3 : 2, false);
+	pool(k, t, d, JM_OP_MAXPOOL, large ? 3 : 2, false, false);
 }
 
 static void avgpool(struct kit *k, const struct types *t, const struct shape *d, bool count_pad)
 {
-	pool(k, t, d, JM_OP_AVGPOOL, 3, count_pad);
+	pool(k, t, d, JM_OP_AVGPOOL, 3, count_pad, false);
+}
+
+static void pool_last(struct kit *k, const struct types *t, const struct shape *d, bool mean)
+{
+	pool(k, t, d, mean ? JM_OP_AVGPOOL : JM_OP_MAXPOOL, 3, true, true);
 }
 
 static void gap(struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
@@ -323,8 +348,10 @@ const struct backend_case backend_image_cases[] = {
 	{"batchnorm", batchnorm},
 	{"batchnorm, one", batchnorm_one},
 	{"batchnorm, last", batchnorm_last},
+	{"batchnorm, other", batchnorm_other},
 	{"maxpool", maxpool},
 	{"avgpool", avgpool},
+	{"pool, last", pool_last},
 	{"gap", gap},
 	{"tokens", tokens},
 	{"first", first},
