@@ -66,6 +66,18 @@ def test_a_control_is_named_once(gpus):
     assert "named twice" in sentence(done, USAGE)
 
 
+def test_the_guard_of_a_killed_command_may_finish(gpus):
+    """It belongs to a joulemark that was killed with its case, and needs longer than anybody else is given."""
+    gpus.config("setlatency=650000")
+    child = start(gpus, "run", "--source", "null", "--", BIN, "set", "gpu.power=300W", "--", "sleep", "60")
+    assert wait_for(lambda: gpus.limits() == [300] * 4)
+    child.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    child.send_signal(signal.SIGINT)
+    assert child.wait(timeout=30) == 130
+    assert wait_for(lambda: gpus.limits() == FOUND)
+
+
 def test_kept_until_restore(gpus):
     assert run(gpus, "set", "gpu.power=300W").returncode == 0
     assert run(gpus, "get").returncode == 0  # another start does not undo it

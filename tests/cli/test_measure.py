@@ -125,6 +125,25 @@ def test_estimate_of_a_known_load():
     assert {m["origin"] for m in record["meters"]} == {"estimated"}
 
 
+def test_an_estimate_of_two_packages(tmp_path):
+    """Watts at rest go by processors; busy is all but idle and waiting for input and output."""
+    (tmp_path / "proc").mkdir()
+    for cpu, package in enumerate([0, 0, 1]):
+        folder = tmp_path / f"sys/devices/system/cpu/cpu{cpu}/topology"
+        folder.mkdir(parents=True)
+        (folder / "physical_package_id").write_text(f"{package}\n")
+    stat, later = tmp_path / "proc/stat", tmp_path / "later"
+    stat.write_text("cpu  0 0 0 0 0 0 0\ncpu0 0 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0\ncpu2 0 0 0 0 0 0 0\nintr 0\n")
+    # user nice system idle iowait irq softirq: 1 + 2 + 3 + 6 + 7 ticks are busy
+    later.write_text("cpu  1 2 3 4 5 6 7\ncpu0 1 2 3 4 5 6 7\ncpu1 0 0 0 0 0 0 0\ncpu2 0 0 9 0 0 0 0\nintr 0\n")
+    record = record_of("--source", "estimate:10,30", "--", "sh", "-c", f"sleep 0.3; cat {later} >{stat}; sleep 0.3",
+                       env={"JM_ROOT": str(tmp_path)})
+    tick = 1 / os.sysconf("SC_CLK_TCK")
+    busy = [10 * 19 * tick, 10 * 9 * tick]
+    for meter, idle, work in zip(record["meters"], [20, 10], busy):
+        assert meter["joules"] == pytest.approx(idle * record["wall_s"] + work, rel=0.03), meter["id"]
+
+
 def test_an_estimate_claims_no_precision():
     """Its times come in ticks: no bound below a tick, and no bound beside a model's own error."""
     record = record_of("--source", "estimate:5,20", "--", "true")
