@@ -2,8 +2,8 @@
 /* joulemark describe: what training a model takes, without allocating or running anything. */
 #include "cli.h"
 #include "describe_plan.h"
+#include "output.h"
 
-#include <errno.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -292,8 +292,9 @@ static json_t *plan_json(const struct plan *plan)
 	return o;
 }
 
-static bool dump_json(const struct plan *plan, FILE *f)
+static bool dump_json(const void *what, FILE *f)
 {
+	const struct plan *plan = what;
 	json_t *o = plan_json(plan);
 	bool good = !json_dumpf(o, f, JSON_INDENT(2)) && fputc('\n', f) != EOF;
 
@@ -301,8 +302,9 @@ static bool dump_json(const struct plan *plan, FILE *f)
 	return good;
 }
 
-static bool draw(const struct plan *plan, FILE *f)
+static bool draw(const void *what, FILE *f)
 {
+	const struct plan *plan = what;
 	char title[160];
 
 	snprintf(title, sizeof(title), "%s, training in %s, batch %lld, on %s", plan->name,
@@ -313,25 +315,6 @@ static bool draw(const struct plan *plan, FILE *f)
 static bool is_stdout(const char *path)
 {
 	return path && !strcmp(path, "-");
-}
-
-/* path: NULL = not asked for, "-" = standard output */
-static int write_to(const char *path, bool (*write)(const struct plan *, FILE *),
-	const struct plan *plan, struct jm_err *err)
-{
-	bool out = is_stdout(path), good;
-	FILE *f = out ? stdout : NULL;
-
-	if (!path)
-		return 0;
-	if (!f)
-		f = fopen(path, "we");
-	if (!f)
-		return jm_err_set(err, JM_EIO, "%s cannot be written: %s.", path, strerror(errno));
-	good = write(plan, f);
-	if (!out)
-		good = !fclose(f) && good;
-	return good ? 0 : jm_err_set(err, JM_EIO, "%s cannot be written: is the disk full?", path);
 }
 
 static int describe(struct jm_cli *cli)
@@ -354,10 +337,10 @@ static int describe(struct jm_cli *cli)
 		if (jm_values_number(&cli->values, "graph") > 0)
 			describe_graph_print(plan.program, stdout);
 	}
-	if (!code)
-		code = write_to(json, dump_json, &plan, &cli->err);
-	if (!code)
-		code = write_to(svg, draw, &plan, &cli->err);
+	if (!code && json)
+		code = jm_output_by(json, dump_json, &plan, &cli->err);
+	if (!code && svg)
+		code = jm_output_by(svg, draw, &plan, &cli->err);
 	plan_done(&plan);
 	return code ? jm_cli_fail(cli) : 0;
 }

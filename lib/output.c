@@ -96,8 +96,6 @@ int jm_output_try(const char *path, struct jm_err *err)
 	return 0;
 }
 
-typedef bool put_fn(const void *what, FILE *f);
-
 static bool put_json(const void *value, FILE *f)
 {
 	return !json_dumpf(value, f, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) &&
@@ -109,7 +107,8 @@ static bool put_text(const void *text, FILE *f)
 	return fputs(text, f) >= 0;
 }
 
-static int put_all(put_fn *put, const void *what, FILE *f, const char *path, struct jm_err *err)
+static int put_all(
+	jm_output_fn *put, const void *what, FILE *f, const char *path, struct jm_err *err)
 {
 	errno = 0;
 	if (!put(what, f) || fflush(f))
@@ -117,7 +116,7 @@ static int put_all(put_fn *put, const void *what, FILE *f, const char *path, str
 	return 0;
 }
 
-static int replace(const char *path, put_fn *put, const void *what, struct jm_err *err)
+static int replace(const char *path, jm_output_fn *put, const void *what, struct jm_err *err)
 {
 	char temporary[PATH_MAX];
 	int fd = open_beside(path, temporary, sizeof(temporary), err), rc;
@@ -160,7 +159,7 @@ static FILE *open_in_place(const char *path)
 	return f;
 }
 
-static int write_to(const char *path, put_fn *put, const void *what, struct jm_err *err)
+int jm_output_by(const char *path, jm_output_fn *put, const void *what, struct jm_err *err)
 {
 	char real[PATH_MAX]; /* a link stays: the file that it names is replaced */
 	FILE *f;
@@ -183,12 +182,12 @@ static int write_to(const char *path, put_fn *put, const void *what, struct jm_e
 
 int jm_output_json(const char *path, const json_t *value, struct jm_err *err)
 {
-	return write_to(path, put_json, value, err);
+	return jm_output_by(path, put_json, value, err);
 }
 
 int jm_output_text(const char *path, const char *text, struct jm_err *err)
 {
-	return write_to(path, put_text, text, err);
+	return jm_output_by(path, put_text, text, err);
 }
 
 int jm_output_folder(const char *path, struct jm_err *err)

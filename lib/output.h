@@ -4,14 +4,19 @@
 #define JM_OUTPUT_H
 
 #include <jansson.h>
+#include <stdio.h>
 
 #include "joulemark.h"
 
 /* Could this file be written? "-" is stdout. Leaves nothing behind. A store is never written over. */
 int jm_output_try(const char *path, struct jm_err *err);
-/* Writes the value, indented; a regular file is replaced at once when all of it is on the disk. */
+/* Writes; false when it failed. */
+typedef bool jm_output_fn(const void *what, FILE *f);
+/* By that function; a regular file is replaced at once when all of it is on the disk. "-" is stdout. */
+int jm_output_by(const char *path, jm_output_fn *put, const void *what, struct jm_err *err);
+/* The value, indented. */
 int jm_output_json(const char *path, const json_t *value, struct jm_err *err);
-/* The same with text as it is. */
+/* Text as it is. */
 int jm_output_text(const char *path, const char *text, struct jm_err *err);
 /* Makes the folder and those above it. */
 int jm_output_folder(const char *path, struct jm_err *err);

@@ -124,7 +124,8 @@ def test_json_never_replaces_a_store(tmp_path):
     store = tmp_path / "s.db"
     assert jm(*NULL, "--store", store).returncode == 0
     before = store.read_bytes()
-    for words in (NULL, [*NULL, "--store", tmp_path / "other.db"], ["measure", "--source", "null"]):
+    for words in (NULL, [*NULL, "--store", tmp_path / "other.db"], ["measure", "--source", "null"],
+                  ["describe", "resnet18"]):
         end = ["--", "true"] if words[0] == "measure" else []
         assert "is a store" in sentence(jm(*words, "--json", store, *end), USAGE)
         assert store.read_bytes() == before
