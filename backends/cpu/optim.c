@@ -82,8 +82,7 @@ JM_INLINE void adam_as(const struct cpu_update *u, const struct piece *x, bool a
 	const float *restrict grad = x->g;
 	float *restrict p = x->p, *restrict m = x->m, *restrict v = x->v;
 	float clip = x->clip, eps = (float)u->eps, rate = u->now[0] / u->now[1];
-	float shrink = apart ? (float)((double)u->now[0] * x->decay) : 0;
-	float decay = apart ? 0 : (float)x->decay;
+	float decay = (float)x->decay, shrink = (float)((double)u->now[0] * x->decay);
 	float beta1 = (float)u->beta1, rest1 = (float)(1 - u->beta1);
 	float beta2 = (float)u->beta2, rest2 = (float)(1 - u->beta2);
 	float correction2 = 1.f / u->now[2];

@@ -25,7 +25,7 @@ void jm_ref_norm(const struct jm_node *n, double *const *in, double *const *out)
 	(void)out;
 	for (int64_t i = 0; i < jm_tensor_count(n->in[0]); i++)
 		sum += get(n->in[0], i) * get(n->in[0], i);
-	set(n->out[0], 0, sqrt(sum));
+	set(n->out[0], 0, sqrt(sum) + (n->accumulate & 1 ? get(n->out[0], 0) : 0));
 }
 
 /* An update's result: bf16 is rounded by random bits. */

@@ -470,6 +470,7 @@ static void each_backend(bool (*check)(const char *name, const struct backend_ca
 		good = check(name, cases) && good;
 		good = check(name, backend_image_cases) && good;
 		good = check(name, backend_group_cases) && good;
+		good = check(name, backend_sums_cases) && good;
 		good = check(name, backend_update_cases) && good;
 	}
 	globfree(&found);

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Results that are added to, each by its own bit, for the comparison of backends with ref. All hold
+ * something before: what is not added to has to be overwritten in full. Flag of all: the second and fourth
+ * result are added to; else the first and third.
+ */
+#include "unit/backend_case.h"
+
+static struct jm_tensor *held(struct kit *k, enum jm_dtype type, int rank, const int64_t *dim)
+{
+	return backend_result(k, type, true, rank, dim);
+}
+
+static struct jm_node *sums(
+	struct kit *k, enum jm_op op, struct jm_tensor **in, struct jm_tensor **out, bool second)
+{
+	struct jm_node *n = backend_node(k, op, in, out, 0);
+
+	for (int i = second; i < n->n_out; i += 2)
+		if (out[i])
+			n->accumulate |= 1u << i;
+	return n;
+}
+
+static void embed_grad(struct kit *k, const struct types *t, const struct shape *d, bool second)
+{
+	struct jm_tensor *ids = kit_ids(k, 11, 2, DIMS(d->b, d->s));
+	struct jm_tensor *dy = kit_normal(k, t->a, 0, 1, 3, DIMS(d->b, d->s, d->c));
+	struct jm_tensor *dtable = held(k, t->v, 2, DIMS(11, d->c));
+	struct jm_tensor *dpos = held(k, t->v, 2, DIMS(d->s + 3, d->c));
+
+	sums(k, JM_OP_EMBED_GRAD, OPS(ids, dy), OPS(dtable, dpos), second);
+}
+
+static void linear_wgrad(struct kit *k, const struct types *t, const struct shape *d, bool second)
+{
+	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->n));
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->c));
+	struct jm_tensor *dw = held(k, t->v, 2, DIMS(d->n, d->c));
+	struct jm_tensor *db = held(k, t->v, 1, DIMS(d->n));
+
+	sums(k, JM_OP_LINEAR_WGRAD, OPS(dy, x), OPS(dw, db), second);
+}
+
+/* Of statistics that are any numbers. */
+static void norm_grad(
+	struct kit *k, const struct types *t, const struct shape *d, bool second, bool centred)
+{
+	const int64_t *dim = DIMS(d->b, d->s, d->c);
+	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 3, dim);
+	struct jm_tensor *x = kit_normal(k, t->a, 0.5, 2, 3, dim);
+	struct jm_tensor *gamma = kit_normal(k, t->v, 1, 0.2, 1, DIMS(d->c));
+	struct jm_tensor *mean = centred ? kit_normal(k, t->v, 0.5, 0.1, 2, dim) : NULL;
+	struct jm_tensor *rstd = kit_normal(k, t->v, 0.6, 0.1, 2, dim);
+	struct jm_tensor *dx = held(k, t->a, 3, dim), *dgamma = held(k, t->v, 1, DIMS(d->c));
+	struct jm_tensor *dbeta = centred ? held(k, t->v, 1, DIMS(d->c)) : NULL;
+
+	if (centred)
+		sums(k, JM_OP_LAYERNORM_GRAD, OPS(dy, x, gamma, mean, rstd), OPS(dx, dgamma, dbeta),
+			second);
+	else
+		sums(k, JM_OP_RMSNORM_GRAD, OPS(dy, x, gamma, rstd), OPS(dx, dgamma), second);
+}
+
+static void layernorm_grad(struct kit *k, const struct types *t, const struct shape *d, bool second)
+{
+	norm_grad(k, t, d, second, true);
+}
+
+static void rmsnorm_grad(struct kit *k, const struct types *t, const struct shape *d, bool second)
+{
+	norm_grad(k, t, d, second, false);
+}
+
+/* Of an output and sums that belong to no queries: any numbers will do. */
+static void attention_grad(struct kit *k, const struct types *t, const struct shape *d, bool second)
+{
+	int64_t depth = d->c / d->heads, width = depth * (d->heads + 2 * d->kv_heads);
+	const int64_t *y_dim = DIMS(d->b, d->s, depth * d->heads);
+	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 3, y_dim);
+	struct jm_tensor *qkv = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, width));
+	struct jm_tensor *y = kit_normal(k, t->c, 0, 1, 3, y_dim);
+	struct jm_tensor *lse = kit_normal(k, t->v, 4, 0.5, 3, DIMS(d->b, d->heads, d->s));
+	struct jm_tensor *dqkv = held(k, t->c, 3, qkv->dim);
+	struct jm_node *n = sums(k, JM_OP_ATTENTION_GRAD, OPS(dy, qkv, y, lse), &dqkv, second);
+
+	n->attr.attention.heads = d->heads;
+	n->attr.attention.kv_heads = d->kv_heads;
+	n->attr.attention.causal = true;
+	n->attr.attention.scale = 0.1;
+}
+
+static void rope(struct kit *k, const struct types *t, const struct shape *d, bool second)
+{
+	int64_t width = d->c / d->heads / 2 * 2 * (d->heads + 2 * d->kv_heads);
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, width));
+	struct jm_tensor *y = held(k, t->c, 3, x->dim);
+	struct jm_node *n = sums(k, JM_OP_ROPE, &x, &y, second);
+
+	n->attr.rope.heads = d->heads;
+	n->attr.rope.kv_heads = d->kv_heads;
+	n->attr.rope.theta = 10000;
+}
+
+static void cast(struct kit *k, const struct types *t, const struct shape *d, bool second)
+{
+	struct jm_tensor *x = kit_normal(k, t->v, 0, 1, 2, DIMS(d->s, d->c));
+	struct jm_tensor *y = held(k, t->c, 2, x->dim);
+
+	sums(k, JM_OP_CAST, &x, &y, second);
+}
+
+static void dropout(struct kit *k, const struct types *t, const struct shape *d, bool second)
+{
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->c));
+	struct jm_tensor *now = kit_ids(k, 1000, 1, DIMS(1)), *y = held(k, t->c, 3, x->dim);
+	struct jm_node *n = sums(k, JM_OP_DROPOUT, OPS(x, now), &y, second);
+
+	n->attr.dropout.p = 0.3;
+	n->attr.dropout.seed = 5;
+}
+
+static void softmax_xent(struct kit *k, const struct types *t, const struct shape *d, bool second)
+{
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 3, 3, DIMS(d->b, d->s, d->n));
+	struct jm_tensor *target = kit_ids(k, d->n, 2, DIMS(d->b, d->s));
+	struct jm_tensor *loss = held(k, t->v, 1, DIMS(1)), *dx = held(k, t->c, 3, x->dim);
+
+	sums(k, JM_OP_SOFTMAX_XENT, OPS(x, target, NULL), OPS(loss, dx), second)->attr.xent.scale =
+		0.5;
+}
+
+static void norm(struct kit *k, const struct types *t, const struct shape *d, bool second)
+{
+	struct jm_tensor *x = kit_normal(k, t->v, 0, 1, 1, DIMS(3 * d->s * d->c));
+	struct jm_tensor *y = held(k, t->v, 1, DIMS(1));
+
+	sums(k, JM_OP_NORM, &x, &y, second);
+}
+
+const struct backend_case backend_sums_cases[] = {
+	{"embed-grad (+)", embed_grad},
+	{"linear-wgrad (+)", linear_wgrad},
+	{"layernorm-grad (+)", layernorm_grad},
+	{"rmsnorm-grad (+)", rmsnorm_grad},
+	{"attention-grad (+)", attention_grad},
+	{"rope (+)", rope},
+	{"cast (+)", cast},
+	{"dropout (+)", dropout},
+	{"softmax-xent (+)", softmax_xent},
+	{"norm (+)", norm},
+	{0},
+};
