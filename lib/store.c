@@ -357,7 +357,13 @@ static int prepare_file(struct jm_store *s, enum jm_store_mode mode, struct jm_e
 	return take_lock(s, fd, err);
 }
 
-/* A store on a medium that cannot be written is read without locks and log, if no log is left. */
+/* SQLite wants to make a log beside the file, and may not. */
+static bool is_read_only(int rc)
+{
+	return (rc & 0xff) == SQLITE_CANTOPEN || (rc & 0xff) == SQLITE_READONLY;
+}
+
+/* A store where nothing may be written is read without locks and log, if no log is left. */
 static int open_database(struct jm_store *s, enum jm_store_mode mode, struct jm_err *err)
 {
 	int flags = mode == JM_STORE_WRITE ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY;
@@ -368,7 +374,7 @@ static int open_database(struct jm_store *s, enum jm_store_mode mode, struct jm_
 		rc = sqlite3_exec(s->db, "SELECT count(*) FROM sqlite_schema", NULL, NULL, NULL);
 		wal = sqlite3_mprintf("%s-wal", s->path);
 		uri = sqlite3_mprintf("file:%s?immutable=1", s->path);
-		if ((rc & 0xff) == SQLITE_CANTOPEN && wal && uri && access(wal, F_OK) &&
+		if (is_read_only(rc) && wal && uri && access(wal, F_OK) &&
 			!strpbrk(s->path, "?#%")) {
 			sqlite3_close(s->db);
 			rc = sqlite3_open_v2(uri, &s->db, flags | SQLITE_OPEN_URI, NULL);

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """run: stores and files when things are bad: full, foreign, damaged, of another, nowhere."""
 import os
+import pathlib
 import shlex
 import signal
 import sqlite3
 import subprocess
+import tempfile
 import time
 
 import pytest
@@ -118,6 +120,26 @@ def test_bad_store_is_left_alone(tmp_path, make, words):
     assert words in sentence(jm(*NULL, "--store", store), FAILURE)
     if before is not None:
         assert store.read_bytes() == before
+
+
+def test_a_store_that_others_may_only_read():
+    """In their folder a colleague or a snapshot allows no file to be made."""
+    other = {"user": 65534, "group": 65534} if os.geteuid() == 0 else {}
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        store = pathlib.Path(folder, "s.db")
+        assert jm(*NULL, "--store", store).returncode == 0
+        store.chmod(0o444)
+        os.chmod(folder, 0o555)
+        before = store.read_bytes()
+        try:
+            done = jm("report", store, env={"HOME": "/nowhere"}, **other)
+        except PermissionError:
+            pytest.skip("this program is not for other users: it lies in a folder of ours")
+        finally:
+            os.chmod(folder, 0o755)
+        assert done.returncode == 0 and done.stdout.startswith("null on cpu"), done.stderr
+        assert os.listdir(folder) == ["s.db"] and store.read_bytes() == before
 
 
 def test_json_never_replaces_a_store(tmp_path):

@@ -120,7 +120,7 @@ static void origins(void **state)
 	expect(&b, "none", 1);
 	perfect(&b);
 	b.set.meter[0].origin = b.set.meter[1].origin = JM_ESTIMATED;
-	b.seconds = 0.001; /* no sensor, no refreshes to wait for */
+	b.seconds = 0.001;		  /* no sensor, no refreshes to wait for */
 	b.energy[0].error_sampling = 500; /* beside its model's error this says nothing */
 	expect(&b, "none", 1);
 	perfect(&b);
