@@ -82,8 +82,8 @@ static bool quantise(const struct jm_encoder *e, double value, int64_t *ret_q, e
 
 	if (!(e->step > 0) || fabs(value) >= e->step * 1e15)
 		return false;
-	q = round(value / e->step);
-	*ret_q = (int64_t)q;
+	*ret_q = llround(value / e->step);
+	q = (double)*ret_q;
 	*ret_kind = MULTIPLE;
 	if (same(q * e->step, value))
 		return true;

@@ -78,6 +78,21 @@ def test_the_guard_of_a_killed_command_may_finish(gpus):
     assert wait_for(lambda: gpus.limits() == FOUND)
 
 
+def test_a_changed_journal_is_not_believed(gpus):
+    """Of a line whose value somebody has changed nothing is put back; it is kept aside and told of."""
+    assert run(gpus, "set", "gpu.power@GPU-1=300W").returncode == 0
+    (name,) = gpus.journals()
+    path = os.path.join(gpus.env["JM_STATE"], "knobs", name)
+    with open(path, encoding="ascii") as f:
+        text = f.read()
+    assert "\t555\t" in text
+    with open(path, "w", encoding="ascii") as f:
+        f.write(text.replace("\t555\t", "\t556\t") + "\n")
+    done = run(gpus, "restore")
+    assert "damaged" in done.stderr and gpus.limits()[1] == 300
+    assert os.path.exists(path + ".damaged")
+
+
 def test_kept_until_restore(gpus):
     assert run(gpus, "set", "gpu.power=300W").returncode == 0
     assert run(gpus, "get").returncode == 0  # another start does not undo it

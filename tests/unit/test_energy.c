@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Energy against the truth of programmed waveforms, through a sensor like an H100's, in simulated time. */
 #include "test.h"
+#include "steps.h"
 #include "wave.h"
 
 static struct jm_energy of(const struct wave_run *run, int meter)
@@ -170,6 +171,39 @@ static void read_in_pairs(void **state)
 	e = close_by_hand(&h, 500, 3010);
 	assert_near(e.joules, 251, 1);
 	assert_true(e.error_sampling < 3);
+}
+
+/* Of a sensor that steps every 100 ms, polls at odd times tell more together than each by itself. */
+struct runs {
+	int n;
+	int64_t widest; /* of those after the first ten */
+};
+
+static void look_at_run(void *arg, const struct jm_run *run)
+{
+	struct runs *runs = arg;
+	int64_t step = (int64_t)run->value * 100 * JM_MILLISECOND;
+
+	if (!runs->n++)
+		return;
+	assert_true(run->lo <= step && step <= run->hi);
+	if (runs->n > 10 && run->hi - run->lo > runs->widest)
+		runs->widest = run->hi - run->lo;
+}
+
+static void polls_that_fall_together(void **state)
+{
+	struct jm_signal counter = {.refresh_ns = 100 * JM_MILLISECOND};
+	struct runs runs = {0};
+	struct jm_steps steps;
+
+	(void)state;
+	jm_steps_init(&steps, &counter, look_at_run, &runs);
+	for (int ms = 0; ms < 5000; ms += 37)
+		jm_steps_feed(&steps, (struct jm_reading){ms / 100, ms * JM_MILLISECOND});
+	jm_steps_end(&steps);
+	assert_int_equal(runs.n, 50);
+	assert_true(runs.widest < 30 * JM_MILLISECOND);
 }
 
 /* A reset of a counter that can go round looks like a part of a round, of far too many joules. */
@@ -504,6 +538,7 @@ int main(void)
 		cmocka_unit_test_setup(a_counter_that_may_have_gone_round, reset),
 		cmocka_unit_test_setup(a_late_first_reading, reset),
 		cmocka_unit_test_setup(polled_often, reset),
+		cmocka_unit_test_setup(polls_that_fall_together, reset),
 		cmocka_unit_test_setup(read_in_pairs, reset),
 		cmocka_unit_test_setup(a_reset_is_no_round, reset),
 		cmocka_unit_test_setup(readings_of_a_part, reset),

@@ -41,6 +41,21 @@ static void curves_meet_their_points_and_rise(void **state)
 	}
 }
 
+/* GPUs that work together wait for the one with the lowest cap, wherever it stands. */
+static void the_slowest_sets_the_pace(void **state)
+{
+	static const double caps[][3] = {{300, 600, 700}, {700, 300, 600}, {700, 600, 300}};
+	const struct jm_sim_gpu *g = gpu_of("h100");
+	const struct jm_sim_response *r = &g->response[0];
+	struct jm_sim_curve curve;
+
+	(void)state;
+	jm_sim_rate_curve(g, r, &curve);
+	for (int i = 0; i < 3; i++)
+		assert_near(jm_sim_common_rate(g, r, &curve, caps[i], 3),
+			jm_sim_curve_at(&curve, jm_sim_busy_watts(g, r, 300)), 0);
+}
+
 /* scipy.interpolate.PchipInterpolator([200, 300, 400, 500, 600, 700], H100 ViT-L/16) of SciPy 1.10 */
 static void curves_are_pchip(void **state)
 {
@@ -211,6 +226,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(curves_meet_their_points_and_rise),
+		cmocka_unit_test(the_slowest_sets_the_pace),
 		cmocka_unit_test(curves_are_pchip),
 		cmocka_unit_test(curves_of_two_points_and_of_turns),
 		cmocka_unit_test(names_are_kind_and_number),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The trace: what goes in comes out, runs shortened; damaged bytes are refused. */
 #include "test.h"
+#include "codec.h"
 #include "trace.h"
 #include "wave.h"
 
@@ -91,6 +92,37 @@ static void assert_same(const struct list *a, const struct list *b)
 		assert_int_equal(a->r[i].t_ns, b->r[i].t_ns);
 		assert_true(same(a->r[i].value, b->r[i].value));
 	}
+}
+
+/* -0 is a value of its own, and a reading later than the chunk says it ends is damage. */
+static void bits_and_ends(void **state)
+{
+	static const struct jm_reading readings[] = {{0, 10}, {-0.0, 20}, {3, 30}};
+	uint8_t bytes[JM_CHUNK_HEADER + 3 * JM_RECORD_MAX];
+	struct jm_encoder e;
+	struct jm_decoder d;
+	struct jm_reading r;
+	size_t n = JM_CHUNK_HEADER, all;
+
+	(void)state;
+	jm_encoder_init(&e, 1);
+	for (int i = 0; i < 3; i++)
+		n += jm_encode(&e, readings[i], bytes + n);
+	jm_encode_header(&e, bytes);
+	assert_ok(jm_decoder_init(&d, bytes, n, &all, NULL), (struct jm_err)JM_ERR_INIT);
+	assert_int_equal(all, n);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(jm_decode(&d, &r), 1);
+		assert_true(r.value == readings[i].value && r.t_ns == readings[i].t_ns);
+		assert_true(signbit(r.value) == signbit(readings[i].value));
+	}
+	assert_int_equal(jm_decode(&d, &r), 0);
+	e.t = 29; /* the last reading */
+	jm_encode_header(&e, bytes);
+	assert_ok(jm_decoder_init(&d, bytes, n, &all, NULL), (struct jm_err)JM_ERR_INIT);
+	assert_int_equal(jm_decode(&d, &r), 1);
+	assert_int_equal(jm_decode(&d, &r), 1);
+	assert_int_equal(jm_decode(&d, &r), JM_EFORMAT);
 }
 
 static struct list in, kept, out;
@@ -273,6 +305,7 @@ static void out_of_order(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(bits_and_ends),
 		cmocka_unit_test(round_trip),
 		cmocka_unit_test(stretches),
 		cmocka_unit_test(chunks),

@@ -50,6 +50,8 @@ static void weighs_by_time(void **state)
 	assert_near(median_of(&set, readings, 4, 4.5, 7), 500, 0.5);
 	set = one_meter(JM_Q_POWER, 0);
 	assert_near(median_of(&set, readings, 4, 0, 1), 100, 0.1);
+	set = one_meter(JM_Q_POWER, 0);
+	assert_near(median_of(&set, readings, 2, 0, 4), 300, 0.3); /* the last one goes on */
 }
 
 static void gaps_do_not_count(void **state)
@@ -79,6 +81,8 @@ static void a_counter_will_do(void **state)
 	assert_near(median_of(&set, readings, 7, 0, 4), 50, 0.05);
 	set = one_meter(JM_Q_ENERGY, 1000);
 	assert_near(median_of(&set, readings, 7, 2.9, 4), 200, 0.2);
+	set = one_meter(JM_Q_ENERGY, 1000);
+	assert_near(median_of(&set, readings, 7, 1.1, 1.9), 50, 0.05); /* going round */
 }
 
 int main(void)
