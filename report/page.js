@@ -301,6 +301,9 @@
 		const note = chart.node.querySelector("p");
 		note.textContent =
 			"One run, each meter; the phases of the work are shaded. A click on a name shows or hides its meter; drag or scroll to zoom. ";
+		const shown = new Set(mine.map((t) => t.of.point)).size,
+			all = s.points.filter((p) => p.runs_ok).length;
+		if (shown < all) note.append("The traces of " + shown + " of " + all + " settings are on this page. ");
 		note.append(JM.origin(mine[start].origin));
 		chart.node.insertBefore(el("div", {}, choice), note.nextSibling);
 		return chart.node;

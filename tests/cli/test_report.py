@@ -508,3 +508,16 @@ def test_names_of_phases_within_others_in_a_browser(tmp_path):
         r'<text [^>]*?transform="translate\(([\d.]+) ([\d.]+)\)"[^>]*>(steady|epoch 2)</text>', dom)}
     assert abs(place["steady"][0] - place["epoch 2"][0]) < 20
     assert place["epoch 2"][1] - place["steady"][1] > 10
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed: the page was not opened in a browser")
+def test_traces_that_are_left_out_are_told_in_a_browser(tmp_path):
+    """A page has 24 at most, or it would be too large."""
+    store, page = tmp_path / "a.db", tmp_path / "a.html"
+    done = jm("run", "sim", "--device", "sim:h100x1", "--seconds", 1, "--set", "gpu.power=200:460+10W",
+              "--store", store)
+    assert done.returncode == 0, done.stderr
+    report(store, "--html", page)
+    assert len(json.loads(Page(page.read_text()).scripts[0])["traces"]) == 24
+    dom = browse(page, "--dump-dom", "--window-size=1400,2000")
+    assert "The traces of 24 of 28 settings are on this page." in dom  # 27 caps and what was found
