@@ -94,6 +94,9 @@ static int open_named(struct jm_session *s, const char *text, struct jm_err *err
 	source = find_source(s, name, err);
 	if (!source)
 		return err ? err->code : JM_EUSAGE;
+	if (*colon && !source->argument)
+		return jm_err_set(
+			err, JM_EUSAGE, "Source %s takes no argument ('%s').", name, colon + 1);
 	return open_source(s, source, *colon ? colon + 1 : "", err);
 }
 

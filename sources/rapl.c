@@ -262,13 +262,11 @@ static int rapl_open(struct jm_ctx *ctx, const char *arg, struct jm_meters *set,
 	struct state *s = calloc(1, sizeof(*s));
 	int added = 0, rc = 0;
 
+	(void)arg;
 	if (!s)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for RAPL.");
 	s->ctx = ctx;
-	if (*arg)
-		rc = jm_err_set(err, JM_EUSAGE, "Source rapl takes no argument ('%s').", arg);
-	if (!rc)
-		find_zones(s);
+	find_zones(s);
 	for (int i = 0; !rc && i < s->n; i++) {
 		if (!usable(&s->zone[i]))
 			continue;

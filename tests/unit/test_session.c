@@ -103,6 +103,7 @@ static void toy_close(void *state)
 #define TOY(name_, origin_, open_)                                                                 \
 	static const struct jm_source name_ = {.name = #name_,                                     \
 		.summary = "a toy",                                                                \
+		.argument = "ID",                                                                  \
 		.origin = origin_,                                                                 \
 		.open = open_,                                                                     \
 		.read = toy_read,                                                                  \
@@ -179,6 +180,7 @@ static void named_sources(void **state)
 	static const char *const bad[] = {"toy", "broken", NULL};
 	static const char *const unknown[] = {"toys", NULL};
 	static const char *const twice[] = {"toy:a", "pretend:a", NULL};
+	struct jm_session_options too_much = {.sources = (const char *const[]){"null:a", NULL}};
 	struct jm_ctx ctx = {.clock = jm_clock_real()};
 	struct jm_err err = JM_ERR_INIT;
 	struct jm_session *s;
@@ -199,6 +201,9 @@ static void named_sources(void **state)
 	assert_sentence(&err, JM_EUSAGE);
 	assert_int_equal(toys_opened, 2);
 	assert_int_equal(toys_closed, 2);
+	err = (struct jm_err)JM_ERR_INIT;
+	assert_int_equal(jm_session_open(&ctx, &too_much, &s, &err), JM_EUSAGE);
+	assert_sentence(&err, JM_EUSAGE);
 }
 
 /* ---- running ---- */
