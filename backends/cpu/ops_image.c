@@ -125,7 +125,7 @@ static int run_bn_apply(const struct cpu_dev *dev, const struct cpu_exec *exec, 
 
 static float *kept(const struct jm_tensor *t, float *scratch, int64_t at)
 {
-	return t->is_virtual || !t->data ? scratch + at * t->dim[0] : t->data;
+	return t->is_virtual ? scratch + at * t->dim[0] : t->data;
 }
 
 static int takes_bn(const struct cpu_dev *dev, const struct jm_node *n, struct jm_err *err)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What this processor is and how fast its bf16 instructions are. */
+/* What this processor is and how fast its bf16 instructions are, as far as oneDNN takes them. */
 #include <omp.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,12 +24,15 @@ void cpu_brand(char *ret, size_t size)
 	snprintf(ret, size, "%s", *name ? name : "CPU");
 }
 
-/* CPUID leaf 7: EDX bit 22 is AMX-BF16 (Intel SDM volume 2A). */
+/* What the system does not allow, or ONEDNN_MAX_CPU_ISA, is not there. */
+static bool onednn_has(dnnl_cpu_isa_t isa)
+{
+	return (dnnl_get_effective_cpu_isa() & isa) == isa;
+}
+
 bool cpu_has_tiles(void)
 {
-	unsigned a, b, c, d;
-
-	return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 22 & 1);
+	return onednn_has(dnnl_cpu_isa_avx512_core_amx);
 }
 
 __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))) static double dot_rate(void)
@@ -55,7 +58,7 @@ double cpu_peak_bf16(void)
 {
 	double best = 0;
 
-	if (!__builtin_cpu_supports("avx512bf16"))
+	if (!__builtin_cpu_supports("avx512bf16") || !onednn_has(dnnl_cpu_isa_avx512_core_bf16))
 		return 0;
 	for (int i = 0; i < 20; i++) {
 		double rate = dot_rate();

@@ -27,6 +27,8 @@ struct backend_case {
 
 extern const struct backend_case backend_image_cases[], backend_group_cases[],
 	backend_sums_cases[], backend_update_cases[];
+/* Slow: for once. */
+extern const struct backend_case backend_large_case;
 
 /* A test: the cpu backend joins what it has kernels for. */
 void backend_joins(void **unused);

@@ -26,16 +26,37 @@ struct jm_node *backend_node(struct kit *k, enum jm_op op, struct jm_tensor **in
 #define IMAGE(d) DIMS((d)->b, (d)->c, 7 + (d)->s % 5, 5 + (d)->s % 3)
 
 /* The image with its channels last, as an activation; ref keeps to plain tensors. */
-static struct jm_tensor *channels_last(struct kit *k, struct jm_tensor *from)
+static struct jm_tensor *laid_last(struct kit *k, struct jm_tensor *from, const char *name)
 {
 	struct jm_tensor *t =
-		jm_graph_tensor(k->graph, JM_CLASS_ACT, from->type, from->rank, from->dim, "last");
+		jm_graph_tensor(k->graph, JM_CLASS_ACT, from->type, from->rank, from->dim, name);
 
 	if (strcmp(k->device.backend->name, "ref") != 0)
 		t->layout = (struct jm_layout){.rank = 4, .order = {0, 2, 3, 1}};
 	t->bytes = jm_layout_bytes(t, &t->layout);
 	jm_graph_node(k->graph, JM_OP_CAST, OPS(from), &t);
 	return t;
+}
+
+/* Under the name that test_backend.c looks for: it checks that the layout stays. */
+static struct jm_tensor *channels_last(struct kit *k, struct jm_tensor *from)
+{
+	return laid_last(k, from, "last");
+}
+
+/* Both gradients of the convolution that made y. */
+static void conv_back(struct kit *k, struct jm_tensor *y, struct jm_tensor *dy,
+	struct jm_tensor *dx, struct jm_tensor *dw, struct jm_tensor *db, bool add)
+{
+	struct jm_node *fwd = jm_graph_cell(k->graph, y)->producer, *bwd[2];
+
+	bwd[0] = backend_node(k, JM_OP_CONV_DGRAD, OPS(dy, fwd->in[1]), &dx, add);
+	bwd[1] = backend_node(
+		k, JM_OP_CONV_WGRAD, OPS(dy, fwd->in[0]), OPS(dw, db), add ? 1 + 2 * !!db : 0);
+	for (int i = 0; i < 2; i++) {
+		bwd[i]->attr = fwd->attr;
+		bwd[i]->fwd = fwd;
+	}
 }
 
 /* Forward and both gradients. Flag: a window of 1 x 1 with stride 2; else 3 x 3, in groups where it goes. */
@@ -54,15 +75,9 @@ static void conv(struct kit *k, const struct types *t, const struct shape *d, bo
 	struct jm_tensor *dx = kit_out(k, t->c, 4, x_dim, NULL);
 	struct jm_tensor *dw = kit_out(k, t->v, 4, w_dim, NULL);
 	struct jm_tensor *db = bias ? kit_out(k, t->v, 1, DIMS(d->n), NULL) : NULL;
-	struct jm_node *fwd = jm_graph_cell(k->graph, y)->producer, *bwd[2];
 
 	kit_read(k, y);
-	bwd[0] = backend_node(k, JM_OP_CONV_DGRAD, OPS(dy, w), &dx, 0);
-	bwd[1] = backend_node(k, JM_OP_CONV_WGRAD, OPS(dy, x), OPS(dw, db), 0);
-	for (int i = 0; i < 2; i++) {
-		bwd[i]->attr = fwd->attr;
-		bwd[i]->fwd = fwd;
-	}
+	conv_back(k, y, dy, dx, dw, db, false);
 }
 
 /* A window of one pixel over images with channels last: a product of matrices. */
@@ -78,16 +93,56 @@ static void conv_pixel(struct kit *k, const struct types *t, const struct shape 
 				   : kit_out(k, t->c, 4, x_dim, NULL);
 	struct jm_tensor *dw = backend_result(k, t->v, add, 4, w_dim);
 	struct jm_tensor *db = bias ? backend_result(k, t->v, add, 1, DIMS(d->n)) : NULL;
-	struct jm_node *fwd = jm_graph_cell(k->graph, y)->producer, *bwd[2];
 
 	kit_read(k, y);
-	bwd[0] = backend_node(k, JM_OP_CONV_DGRAD, OPS(dy, w), &dx, add);
-	bwd[1] = backend_node(k, JM_OP_CONV_WGRAD, OPS(dy, x), OPS(dw, db), add ? 1 + 2 * !!db : 0);
-	for (int i = 0; i < 2; i++) {
-		bwd[i]->attr = fwd->attr;
-		bwd[i]->fwd = fwd;
-	}
+	conv_back(k, y, dy, dx, dw, db, add);
 }
+
+/* Windows of one pixel that are no product: they step over pixels, or reach into the padding. */
+static void conv_step(struct kit *k, const struct types *t, const struct shape *d, bool pad)
+{
+	const int64_t w_dim[] = {d->n, d->c, 1, 1};
+	struct jm_tensor *x = laid_last(k, kit_normal(k, t->c, 0, 1, 4, IMAGE(d)), "image");
+	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.2, 4, w_dim);
+	struct jm_tensor *y = jm_graph_conv(
+		k->graph, x, w, NULL, &(struct jm_window){.stride = 2 - pad, .pad = pad});
+	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 4, y->dim);
+
+	kit_read(k, y);
+	conv_back(k, y, laid_last(k, dy, "gradient"), kit_out(k, t->c, 4, x->dim, NULL),
+		kit_out(k, t->v, 4, w_dim, NULL), NULL, false);
+}
+
+/* Onto what is there already. */
+static void conv_onto(struct kit *k, const struct types *t, const struct shape *d, bool small)
+{
+	const int64_t w_dim[] = {d->n, d->c, small ? 1 : 3, 3};
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 4, IMAGE(d));
+	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.2, 4, w_dim);
+	struct jm_tensor *alone =
+		jm_graph_conv(k->graph, x, w, NULL, &(struct jm_window){.pad = 1});
+	struct jm_tensor *y = backend_result(k, t->c, true, 4, alone->dim);
+
+	kit_read(k, alone);
+	backend_node(k, JM_OP_CONV, OPS(x, w), &y, 1)->attr =
+		jm_graph_cell(k->graph, alone)->producer->attr;
+}
+
+/* Large images: where they have to be widened, that is done a few at a time, but for a bias' gradient. */
+static void conv_large(struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	const int64_t x_dim[] = {4, 8, 512, 514}, w_dim[] = {8, 8, 1, 1};
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 4, x_dim);
+	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.2, 4, w_dim);
+	struct jm_tensor *y = jm_graph_conv(k->graph, x, w, NULL, &(struct jm_window){.stride = 1});
+
+	(void)d;
+	kit_read(k, y);
+	conv_back(k, y, kit_normal(k, t->c, 0, 1, 4, x_dim), backend_result(k, t->c, add, 4, x_dim),
+		backend_result(k, t->v, add, 4, w_dim), NULL, add);
+}
+
+const struct backend_case backend_large_case = {"conv, large", conv_large};
 
 /* Of two convolutions that read one image: the second gradient is added to the first. */
 static void conv_sum(struct kit *k, const struct types *t, const struct shape *d, bool small)
@@ -137,19 +192,22 @@ static void conv_depthwise(struct kit *k, const struct types *t, const struct sh
 	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.3, 4, w_dim);
 	struct jm_tensor *y = jm_graph_conv(k->graph, x, w, NULL,
 		&(struct jm_window){
-			.pad = far ? 2 : 1, .groups = (int)d->c, .dilation = far ? 2 : 1});
+			.pad = far ? 3 : 1, .groups = (int)d->c, .dilation = far ? 3 : 1});
 	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 4, y->dim);
 	struct jm_tensor *dx = kit_out(k, t->c, 4, x_dim, NULL);
 	struct jm_tensor *dw = kit_out(k, t->v, 4, w_dim, NULL);
-	struct jm_node *fwd = jm_graph_cell(k->graph, y)->producer, *bwd[2];
 
 	kit_read(k, y);
-	bwd[0] = backend_node(k, JM_OP_CONV_DGRAD, OPS(dy, w), &dx, 0);
-	bwd[1] = backend_node(k, JM_OP_CONV_WGRAD, OPS(dy, x), OPS(dw, NULL), 0);
-	for (int i = 0; i < 2; i++) {
-		bwd[i]->attr = fwd->attr;
-		bwd[i]->fwd = fwd;
-	}
+	conv_back(k, y, dy, dx, dw, NULL, false);
+}
+
+/* A sum in another layout than what joins it. */
+static void cast_sum(struct kit *k, const struct types *t, const struct shape *d, bool back)
+{
+	struct jm_tensor *x = kit_normal(k, back ? t->c : t->v, 0, 1, 4, IMAGE(d));
+	struct jm_tensor *before = kit_normal(k, back ? t->v : t->c, 0, 1, 4, x->dim);
+
+	backend_node(k, JM_OP_CAST, &x, OPS(laid_last(k, before, "sum")), 1);
 }
 
 struct norms {
@@ -342,9 +400,12 @@ static void first(struct kit *k, const struct types *t, const struct shape *d, b
 const struct backend_case backend_image_cases[] = {
 	{"conv", conv},
 	{"conv, pixel", conv_pixel},
+	{"conv, step", conv_step},
+	{"conv, onto", conv_onto},
 	{"conv, sum", conv_sum},
 	{"conv, stem", conv_stem},
 	{"conv, depthwise", conv_depthwise},
+	{"cast, sum", cast_sum},
 	{"batchnorm", batchnorm},
 	{"batchnorm, one", batchnorm_one},
 	{"batchnorm, last", batchnorm_last},

@@ -489,6 +489,20 @@ static void repeats(void **unused)
 	each_backend(repeat_list);
 }
 
+/* Of the cpu backend, in the types that it may have to widen. */
+static void large_images(void **unused)
+{
+	struct jm_device device;
+
+	(void)unused;
+	if (jm_device_open("cpu", 1, &device, NULL))
+		skip();
+	jm_device_close(&device);
+	for (int add = 0; add < 2; add++)
+		assert_true(check_case("cpu", &backend_large_case, &types_all[1], &shapes[0],
+				    add) <= 1);
+}
+
 /* What the backend thinks a convolution, batch norm and pooling take, in all. */
 static double cost_of_images(int64_t batch, bool bf16)
 {
@@ -535,7 +549,8 @@ JM_API const char *__lsan_default_options(void)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(backends), cmocka_unit_test(repeats),
-		cmocka_unit_test(costs), cmocka_unit_test(backend_joins)};
+		cmocka_unit_test(large_images), cmocka_unit_test(costs),
+		cmocka_unit_test(backend_joins)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
