@@ -131,6 +131,37 @@ static void memory_is_planned(void **unused)
 	}
 }
 
+/* Gradients that add up start at zero in every step, to the last of several megabytes. */
+static void gradients_start_at_zero(void **unused)
+{
+	static const char *const wide[] = {"gpt", "layers=1", "hidden=128", "heads=2", "ffn=8",
+		"vocab=5000", "context=8", "positions=rotary", NULL};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_tensor *slab;
+	struct jm_program *p;
+	struct jm_device d;
+	size_t nonzero = 0;
+	char *data;
+
+	(void)unused;
+	assert_ok(jm_device_open("ref", 0, &d, &err), err);
+	p = kit_plan(wide, &(struct jm_training){.batch = 1, .micro_steps = 2}, &d);
+	assert_ok(jm_program_build(p, &err), err);
+	slab = jm_graph_find(p->graph, "slab.gradients");
+	assert_true(slab->bytes > 2500000);
+	data = malloc(slab->bytes);
+	memset(data, 1, slab->bytes);
+	assert_ok(jm_program_write(p, slab, data, &err), err);
+	assert_ok(jm_program_begin(p, &err), err);
+	assert_ok(jm_program_read(p, slab, data, &err), err);
+	for (size_t i = 0; i < slab->bytes; i++)
+		nonzero += data[i] != 0;
+	assert_int_equal(nonzero, 0);
+	free(data);
+	kit_plan_free(p);
+	jm_device_close(&d);
+}
+
 /* Two rows of three ids: a table of four rows is touched once at most, of a hundred rows six are. */
 static void bytes_of_gradients_of_tables(void **unused)
 {
@@ -296,6 +327,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(memory_is_planned),
+		cmocka_unit_test(gradients_start_at_zero),
 		cmocka_unit_test(bytes_of_gradients_of_tables),
 		cmocka_unit_test(bytes_of_look_ups),
 		cmocka_unit_test(too_large_is_said),
