@@ -3,6 +3,7 @@
 #include "device.h"
 #include "option.h"
 
+#include <ctype.h>
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -152,7 +153,7 @@ static int split(const char *text, char *ret_name, size_t size, int *ret_index, 
 	long index = colon ? strtol(colon + 1, &end, 10) : 0;
 	size_t n = colon ? (size_t)(colon - text) : strlen(text);
 
-	if ((colon && (*end || end == colon + 1 || index < 0 || index > 1023)) || n >= size)
+	if ((colon && (!isdigit((unsigned char)colon[1]) || *end || index > 1023)) || n >= size)
 		return jm_err_set(err, JM_EUSAGE,
 			"'%s' is not a device; write a name, or a name and an index as in cuda:0.",
 			text);

@@ -44,6 +44,18 @@ static void set_tensors(struct cpu_conv *c, const struct jm_node *n)
 	}
 }
 
+/* The least divisor of n from i on; in steps of the order of sqrt(n), since n may be any batch. */
+static int64_t divisor_from(int64_t i, int64_t n)
+{
+	while (i * i <= n && n % i)
+		i++;
+	if (n % i == 0)
+		return i;
+	for (i = n / i; n % i;)
+		i--;
+	return n / i;
+}
+
 /* So many images at a time that their copies in scratch take about PIECE_BYTES; a divisor of all. */
 static void set_pieces(struct cpu_conv *c, bool widened, int threads)
 {
@@ -53,12 +65,12 @@ static void set_pieces(struct cpu_conv *c, bool widened, int threads)
 	int64_t bound = c->result == WEI ? PIECE_SUM_BYTES : PIECE_BYTES;
 	bool apart = widened || cpu_conv_adds(c);
 
-	while (apart && piece > least && (all % piece || piece * each > bound))
+	if (apart && all * each > bound)
+		piece = bound / each > least ? bound / each : least;
+	while (piece > least && all % piece)
 		piece--;
-	while (all % piece)
-		piece++;
-	c->piece = piece;
-	c->pieces = all / piece;
+	c->piece = divisor_from(piece, all);
+	c->pieces = all / c->piece;
 }
 
 static void describe(const struct cpu_dev *dev, const struct jm_node *n, struct cpu_conv *c)

@@ -74,6 +74,14 @@ def test_175b_costs_nothing():
     assert "174.6 G" in done.stdout
 
 
+@pytest.mark.parametrize("batch", [10 ** 6, 99_999_989, 10 ** 8])  # the second is a prime
+def test_time_does_not_grow_with_the_batch(batch):
+    before = time.monotonic()
+    d = describe("resnet18", "--batch", batch)
+    assert d["batch"] == batch and d["arena_bytes"] > batch * 1e6
+    assert time.monotonic() - before < 5
+
+
 def test_small_by_hand():
     d = describe(*SMALL, "--batch", 3, "--seq", 16)
     layer = 12 * 64 * 64 + 13 * 64
@@ -139,7 +147,10 @@ def test_graph_names_every_op():
     for op in ("embed", "layernorm", "linear", "attention", "gelu", "add", "softmax-xent", "cast",
                "linear-dgrad", "linear-wgrad", "attention-grad", "norm", "adamw"):
         assert f" {op} " in out, op
-    assert "h1.attn.qkv.weight f32[192,64]" in out and "+=" in out
+    assert "h1.attn.qkv.weight f32[192,64]" in out
+    groups = describe(*SMALL, "--precision", "bf16", "--graph")["graph"]
+    sums = sum(bin(node["accumulate"]).count("1") for group in groups for node in group["nodes"])
+    assert out.partition("operands -> results\n")[2].count("+=") == sums > 4
 
 
 def places(group):
@@ -176,6 +187,9 @@ def test_a_resnet_stays_in_its_layout(model, precision):
     moved = [n["in"][0]["name"] for n in nodes if n["op"] == "cast"
              and n["in"][0]["class"] == "activations" and n["in"][0]["layout"] != n["out"][0]["layout"]]
     assert not moved, moved
+    reorders = sum(n["op"] == "cast" and n["in"][0]["type"] == n["out"][0]["type"]
+                   and n["in"][0]["layout"] != n["out"][0]["layout"] for n in nodes)
+    assert f" nodes, {reorders} reorders between layouts" in jm("describe", *words, "--graph").stdout
     layouts = {t["layout"] for n in nodes for t in n["in"] + n["out"]
                if t and t["class"] == "activations" and len(t["dims"]) == 4}
     assert len(layouts) == 1

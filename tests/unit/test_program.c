@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Programs: places in memory, bytes, what is too large; devices; presets. */
+/* Programs: places in memory, bytes, what is too large; devices; the table of ops; presets. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -232,6 +232,10 @@ static void devices_that_cannot_be(void **unused)
 	expect("../torn", JM_EUSAGE, "../torn");
 	expect("ref:1", JM_ERANGE, "ref:1");
 	expect("ref:x", JM_EUSAGE, "index");
+	expect("ref:-1", JM_EUSAGE, "index");
+	expect("ref: 0", JM_EUSAGE, "index");
+	expect("ref:0x0", JM_EUSAGE, "index");
+	expect("ref:1024", JM_EUSAGE, "index");
 	expect("", JM_EUSAGE, "device");
 	unlink(path);
 	rmdir(folder);
@@ -240,6 +244,75 @@ static void devices_that_cannot_be(void **unused)
 	else
 		unsetenv("JM_BACKENDS");
 	free(kept);
+}
+
+/* Plug-ins of another version, or with a function missing, in the folder of the program's own. */
+static void plug_ins_that_do_not_fit(void **unused)
+{
+	const char *before = getenv("JM_BACKENDS"), *build = getenv("JM_BUILD");
+	char *kept = before ? strdup(before) : NULL, path[4096];
+
+	(void)unused;
+	if (!build)
+		skip();
+	snprintf(path, sizeof(path), "%s/tests/fake", build);
+	setenv("JM_BACKENDS", path, 1);
+	expect("older", JM_EVERSION, "older");
+	expect("hollow", JM_EBUG, "hollow");
+	expect("alien", JM_EFORMAT, "alien");
+	if (kept)
+		setenv("JM_BACKENDS", kept, 1);
+	else
+		unsetenv("JM_BACKENDS");
+	free(kept);
+}
+
+/* ---- the table of ops ----------------------------------------------------------------------------------- */
+
+/* What the contract says of an op: from its name to the next one's; NULL = nothing. */
+static char *told_of(const char *contract, enum jm_op op)
+{
+	char start[40];
+	const char *at, *end;
+
+	snprintf(start, sizeof(start), "\n * %s\t", jm_op_name(op));
+	at = strstr(contract, start);
+	if (!at)
+		return NULL;
+	for (end = at + 1; (end = strstr(end, "\n *")) && end[3] == '\t'; end++)
+		;
+	return strndup(at, end ? (size_t)(end - at) : strlen(at));
+}
+
+/* Results are laid over operands for the ops of which engine/backend.h says so, and for no others. */
+static void places_as_the_contract_has_them(void **unused)
+{
+	static char contract[100000];
+	const char *source = getenv("JM_SOURCE");
+	char path[4096];
+	int in_place = 0;
+	FILE *f;
+
+	(void)unused;
+	if (!source)
+		skip();
+	snprintf(path, sizeof(path), "%s/engine/backend.h", source);
+	f = fopen(path, "r");
+	assert_non_null(f);
+	assert_true(fread(contract, 1, sizeof(contract) - 1, f) > 10000);
+	fclose(f);
+	for (enum jm_op op = 0; op < JM_OP_COUNT; op++) {
+		char *told = told_of(contract, op);
+
+		if (!told)
+			fail_msg("engine/backend.h says nothing of %s", jm_op_name(op));
+		if ((strstr(told, "in place") != NULL) != (jm_op_row(op)->place_out >= 0))
+			fail_msg("%s: its row says %d, the contract:%s", jm_op_name(op),
+				jm_op_row(op)->place_out, told);
+		in_place += jm_op_row(op)->place_out >= 0;
+		free(told);
+	}
+	assert_true(in_place > 5);
 }
 
 /* ---- presets -------------------------------------------------------------------------------------------- */
@@ -332,6 +405,8 @@ int main(void)
 		cmocka_unit_test(bytes_of_look_ups),
 		cmocka_unit_test(too_large_is_said),
 		cmocka_unit_test(devices_that_cannot_be),
+		cmocka_unit_test(plug_ins_that_do_not_fit),
+		cmocka_unit_test(places_as_the_contract_has_them),
 		cmocka_unit_test(presets_as_published),
 	};
 
