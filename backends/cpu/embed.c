@@ -3,7 +3,7 @@
 #include "kernels.h"
 #include "simd.h"
 
-enum { STRIPE = 64, COLUMNS = 256 };
+enum { STRIPE = 64, COLUMNS = 256, RUN = 16 };
 
 static void embed(const struct cpu_embed *p, int threads)
 {
@@ -109,19 +109,37 @@ static void rope(const struct cpu_rope *p, int threads)
 	}
 }
 
-/* y[width] (+)= sum over rows of x[rows, width]; a thread owns columns. */
+/* sum[m] += n <= RUN rows of x[.., width] from column c of row r on */
+static void sum_run(struct cpu_vec x, int64_t r, int64_t n, int64_t width, int64_t c, size_t m,
+	double *restrict sum)
+{
+	float part[COLUMNS] = {0}, buf[COLUMNS];
+
+	for (int64_t i = r; i < r + n; i++) {
+		const float *v = jm_view(x.data, x.bf16, (size_t)(i * width + c), m, buf);
+		for (size_t j = 0; j < m; j++)
+			part[j] += v[j];
+	}
+	for (size_t j = 0; j < m; j++)
+		sum[j] += (double)part[j];
+}
+
+/*
+ * y[width] (+)= sum over rows of x[rows, width]; a thread owns columns. In f32 for RUN rows, then in f64: the
+ * error does not grow with the rows.
+ */
 static void sum_rows(struct cpu_vec x, float *y, int64_t rows, int64_t width, bool add, int threads)
 {
 #pragma omp parallel for schedule(static) num_threads(threads)
 	for (int64_t c = 0; c < width; c += COLUMNS) {
-		float sum[COLUMNS] = {0}, buf[COLUMNS];
+		double sum[COLUMNS] = {0};
+		float total[COLUMNS];
 		size_t m = (size_t)(width - c < COLUMNS ? width - c : COLUMNS);
-		for (int64_t r = 0; r < rows; r++) {
-			const float *v = jm_view(x.data, x.bf16, (size_t)(r * width + c), m, buf);
-			for (size_t i = 0; i < m; i++)
-				sum[i] += v[i];
-		}
-		jm_emit(y, false, add, (size_t)c, m, sum);
+		for (int64_t r = 0; r < rows; r += RUN)
+			sum_run(x, r, rows - r < RUN ? rows - r : RUN, width, c, m, sum);
+		for (size_t j = 0; j < m; j++)
+			total[j] = (float)sum[j];
+		jm_emit(y, false, add, (size_t)c, m, total);
 	}
 }
 
