@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """bench/table.py end to end, on a network that takes milliseconds: its figures, and the page made of them."""
 import json
+import re
 import statistics
 import subprocess
 import sys
@@ -29,6 +30,10 @@ def row(page, heading, name):
     """The cells of a network in the first table behind the heading."""
     lines = page[page.index(heading):].splitlines()
     return next([c.strip() for c in line.split("|")[1:-1]] for line in lines if line.startswith(f"| {name} |"))
+
+
+def numbers(text):
+    return [float(n) for n in re.findall(r"\d+(?:\.\d+)?(?:e-?\d+)?", text)]
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +74,23 @@ def test_page(made):
     assert float(speed[5].split("**")[1]) == pytest.approx(his / mine, abs=0.006)
     alone = sum(kind["seconds"] for kind in case["kernels"])
     assert float(speed[6].split()[0]) == pytest.approx(100 * alone / mine, abs=0.6)
+    flops, peak = (sum(kind["flops"] for kind in case["kernels"]),
+                   max(case["peak"]["flops"] / s for s in case["peak"]["seconds"]))
+    assert float(speed[7].split()[0]) == pytest.approx(flops / alone / 1e9, abs=0.6)
+    assert numbers(speed[8]) == pytest.approx([100 * flops / alone / peak, peak / 1e9], abs=0.6)
+    for cell, who in ((speed[3], "joulemark"), (speed[4], "pytorch")):  # slowest and fastest
+        ends = [ITEMS / f(case[who]["seconds"]) for f in (max, min)]
+        assert numbers(cell)[1:] == pytest.approx(ends, rel=0.01)
+    rounds = [b / a for a, b in zip(case["joulemark"]["seconds"], case["pytorch"]["seconds"])]
+    assert numbers(speed[5])[1:] == pytest.approx([min(rounds), max(rounds)], abs=0.006)
+    mine, his = case["joulemark"], case["pytorch"]
+    assert numbers(" ".join(row(page, "## Memory", "gpt-tiny")[2:])) == pytest.approx(
+        [mine["planned_bytes"] / 1e6, mine["rss_bytes"] / 1e6, his["rss_bytes"] / 1e6,
+         mine["rss_bytes"] / his["rss_bytes"], mine["start_s"], his["start_s"]], rel=0.01, abs=0.6)
+    work = row(page, "## Work", "gpt-tiny")
+    assert int(work[2].replace(" ", "")) == case["parameters"]
+    assert numbers(work[3] + work[4]) == pytest.approx(
+        [case[k] / 1e9 for k in ("flops_model_per_item", "flops_executed_per_item")], rel=1e-3)
     assert row(page, "## Errors", "gpt-tiny")[2:] == [
         "1e-07 : 2e-07 = 0.50", "3e-07 : 2e-07 = 1.50", "4e-07 : 5e-07 = 0.80"]
 
