@@ -351,10 +351,9 @@ const struct jm_command jm_command_describe = {
 	.usage = "[options] MODEL",
 	.description =
 		"Plans a training step of MODEL, a model or a preset, and prints its parameters, "
-		"its "
-		"FLOPs and memory traffic per item, its peak memory to the byte and its start "
-		"values. Nothing is "
-		"allocated and nothing runs, so any size can be asked for anywhere.\n\n"
+		"its FLOPs and memory traffic per item, its peak memory to the byte and its start "
+		"values. Nothing is allocated and nothing runs, so any size can be asked for "
+		"anywhere.\n\n"
 		"FLOPs are those of matrix products (a multiply-add is 2; causal attention counts "
 		"half); model FLOPs are what the mathematics needs, executed FLOPs include what is "
 		"computed again instead of kept.",

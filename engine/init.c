@@ -21,24 +21,11 @@ static void uniform_pair(uint64_t seed, uint64_t counter, float *ret)
 	ret[1] = (float)(((double)(bits & 0xffffff) + 0.5) * 0x1p-23 - 1);
 }
 
-/* Two normal values from one counter (Box and Muller, 1958). */
-static void normal_pair(uint64_t seed, uint64_t counter, float *ret)
-{
-	uint64_t bits = jm_rng(seed, counter);
-	float u = ((float)(bits >> 40) + 1) * 0x1p-24f; /* (0, 1] */
-	float angle = (float)(bits & 0xffffff) * (0x1p-24f * 6.28318530718f);
-	float radius = sqrtf(-2 * logf(u)), sine = 0, cosine = 1;
-
-	sincosf(angle, &sine, &cosine);
-	ret[0] = radius * cosine;
-	ret[1] = radius * sine;
-}
-
 /* Two from within two standard deviations: others are drawn again, from counters far off. */
 static void cut_pair(uint64_t seed, uint64_t counter, float *ret)
 {
 	do {
-		normal_pair(seed, counter, ret);
+		jm_rng_normal_pair(seed, counter, ret);
 		counter += UINT64_C(1) << 48;
 	} while (fabsf(ret[0]) > 2 || fabsf(ret[1]) > 2);
 }
@@ -54,7 +41,7 @@ static draw_fn *draw_of(enum jm_init rule, double *ret_std)
 	case JM_INIT_GPT2:
 	case JM_INIT_HE_NORMAL:
 	case JM_INIT_LECUN_NORMAL:
-		return normal_pair;
+		return jm_rng_normal_pair;
 	case JM_INIT_TRUNC_NORMAL:
 		*ret_std = JM_INIT_CUT_STD;
 		return cut_pair;

@@ -19,4 +19,7 @@ static inline uint64_t jm_rng(uint64_t seed, uint64_t counter)
 			  (counter + 1) * UINT64_C(0x9e3779b97f4a7c15));
 }
 
+/* Two normal values, by Box and Muller (1958). */
+void jm_rng_normal_pair(uint64_t seed, uint64_t counter, float *ret);
+
 #endif

@@ -61,14 +61,12 @@ static int check(const struct dims *d, struct jm_err *err)
 	if (d->rotary && d->hidden / d->heads % 2)
 		return jm_err_set(err, JM_ERANGE,
 			"Rotary positions need heads of an even width, and %lld / %d is %lld; "
-			"change "
-			"--heads or take --positions learned.",
+			"change --heads or take --positions learned.",
 			(long long)d->hidden, d->heads, (long long)(d->hidden / d->heads));
 	if (!d->rotary && d->seq > d->context)
 		return jm_err_set(err, JM_ERANGE,
 			"A sequence of %lld is longer than the table of %lld learned positions; "
-			"give a "
-			"smaller --seq or a larger --context.",
+			"give a smaller --seq or a larger --context.",
 			(long long)d->seq, (long long)d->context);
 	return 0;
 }

@@ -2,7 +2,6 @@
 /* Inputs: all values are functions of the seed and the number of the sample. */
 #include "supply.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 #include "engine/rng.h"
@@ -70,25 +69,13 @@ static int feed_text(struct jm_supply *s, struct jm_tensor *to, int64_t number, 
 
 /* ---- images -------------------------------------------------------------------------------------------- */
 
-/* Two normal values from one counter (Box and Muller, 1958). */
-static void normal_pair(uint64_t bits, float *ret)
-{
-	float u = ((float)(bits >> 40) + 1) * 0x1p-24f; /* (0, 1] */
-	float angle = (float)(bits & 0xffffff) * (0x1p-24f * 6.28318530718f);
-	float radius = sqrtf(-2 * logf(u)), sine, cosine;
-
-	sincosf(angle, &sine, &cosine);
-	ret[0] = radius * cosine;
-	ret[1] = radius * sine;
-}
-
 static void fill_image(const struct jm_tensor *t, void *room, int64_t at, int64_t n, uint64_t seed)
 {
 	float pair[2] = {0, 0};
 
 	for (int64_t i = 0; i < n; i++) {
 		if (!(i & 1))
-			normal_pair(jm_rng(seed, (uint64_t)i / 2), pair);
+			jm_rng_normal_pair(seed, (uint64_t)i / 2, pair);
 		jm_element_set(t->type, room, at + i, (double)pair[i & 1]);
 	}
 }

@@ -48,9 +48,8 @@ const struct jm_option jm_train_options[] = {
 		.type = JM_TEXT,
 		.argument = "FILE",
 		.help = "what a language model learns from: any file, taken as bytes, or a "
-			"Megatron "
-			"data set (NAME.bin with NAME.idx); English from this machine when not "
-			"given"},
+			"Megatron data set (NAME.bin with NAME.idx); English from this machine "
+			"when not given"},
 	OPTION_WORD("images", image_kinds, "once",
 		"random normal values, made once and used in each step, or fresh ones each time"),
 	OPTION_WORD("init", jm_init_names, "model",
@@ -67,8 +66,7 @@ const struct jm_option jm_train_options[] = {
 	OPTION_INT("lr-warmup", 0, 1e9, "0", "steps in which the learning rate rises to --lr"),
 	OPTION_INT("lr-steps", 1, 1e9, "1000",
 		"steps after which cosine and linear have reached --lr-min, and between two steps "
-		"of "
-		"step"),
+		"of step"),
 	OPTION_REAL("lr-min", 0, 1e3, "0", "where cosine and linear end"),
 	OPTION_REAL("lr-factor", 1e-6, 1, "0.1", "of each step of step"),
 	OPTION_REAL("beta1", 0, 0.999999, "0.9", "of Adam and AdamW: memory of the gradient"),
@@ -85,8 +83,7 @@ const struct jm_option jm_train_options[] = {
 		.help = "multiplies the loss before its gradients and is taken out again in the "
 			"update; a power of two changes no bit. dynamic: starts at 65536, doubles "
 			"after 2000 good steps, halves and skips the update of a step whose "
-			"gradient is "
-			"not finite"},
+			"gradient is not finite"},
 	OPTION_REAL("dropout", 0, 0.999, "0",
 		"share of values dropped after embeddings and the parts of each block"),
 	OPTION_INT("accumulate", 1, 1e6, "1",
@@ -167,8 +164,7 @@ static int check_threads(const struct train *s, struct jm_err *err)
 		return 0;
 	return jm_err_set(err, JM_ERANGE,
 		"%d threads are more than the %d core%s this program may use: they would wait for "
-		"each "
-		"other; give --threads %d or less, or 0 for all.",
+		"each other; give --threads %d or less, or 0 for all.",
 		wanted, have, have == 1 ? "" : "s", have);
 }
 
@@ -214,8 +210,7 @@ int jm_train_check(const char *device, const char *precision, struct jm_err *err
 	if (!code && t.precision == JM_F64 && strcmp(device, "ref") != 0)
 		code = jm_err_set(err, JM_EUSAGE,
 			"f64 is there on device ref alone, as a yardstick; take --device ref or "
-			"another "
-			"--precision than on %s.",
+			"another --precision than on %s.",
 			device);
 	return code ? code : jm_device_check(device, err);
 }

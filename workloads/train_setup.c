@@ -58,14 +58,12 @@ static int check_text(const struct train *s, struct jm_err *err)
 	if (!c->start && s->supply.kinds < BYTE_VALUES)
 		return jm_err_set(err, JM_ERANGE,
 			"A vocabulary of %lld cannot hold the %d values of a byte; give a --vocab "
-			"of "
-			"%d or more.",
+			"of %d or more.",
 			(long long)s->supply.kinds, BYTE_VALUES, BYTE_VALUES);
 	if (c->tokens < s->training.seq + 1)
 		return jm_err_set(err, JM_ERANGE,
 			"The text has %lld %s, and a sequence of %lld with its next token needs "
-			"%lld; "
-			"give a longer --text or a smaller --seq.",
+			"%lld; give a longer --text or a smaller --seq.",
 			(long long)c->tokens, c->start ? "tokens" : "bytes",
 			(long long)s->training.seq, (long long)s->training.seq + 1);
 	return 0;
@@ -109,8 +107,7 @@ static void tell_plan(const struct train *s)
 
 	jm_log(s->work->ctx, JM_INFO,
 		"Batch %lld needs %.3f GB at most (%.3f GB stay, %.3f GB of activations and "
-		"scratch), "
-		"planned in %.0f ms; %.3f GB may be taken.",
+		"scratch), planned in %.0f ms; %.3f GB may be taken.",
 		(long long)s->training.batch, (double)p->peak_bytes / 1e9,
 		(double)p->persistent_bytes / 1e9, (double)p->arena_bytes / 1e9, s->plan_s * 1e3,
 		(double)s->memory / 1e9);
@@ -132,10 +129,8 @@ static int check_memory(const struct train *s, struct jm_err *err)
 		return 0;
 	return jm_err_set(err, JM_ENOMEM,
 		"Out of memory before the first step: batch %lld needs %.2f GB (%.2f GB stay, %.2f "
-		"GB "
-		"of activations and scratch), and %.2f GB may be taken; take a smaller batch "
-		"(--batch "
-		"max finds the largest), sequence or model, or --recompute.",
+		"GB of activations and scratch), and %.2f GB may be taken; take a smaller batch "
+		"(--batch max finds the largest), sequence or model, or --recompute.",
 		(long long)s->training.batch, (double)p->peak_bytes / 1e9,
 		(double)p->persistent_bytes / 1e9, (double)p->arena_bytes / 1e9,
 		(double)s->memory / 1e9);
