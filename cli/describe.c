@@ -41,6 +41,15 @@ static const struct jm_option options[] = {
 		.choices = jm_init_names,
 		.fallback = "model",
 		.help = "start values of the layers' weights"},
+	{.name = "zero-gamma",
+		.type = JM_FLAG,
+		.help = "the last batch norm of each residual block starts at zero"},
+	{.name = "dropout",
+		.type = JM_REAL,
+		.min = 0,
+		.max = 0.999,
+		.fallback = "0",
+		.help = "share of values dropped after embeddings and the parts of each block"},
 	{.name = "accumulate",
 		.type = JM_INT,
 		.min = 1,
@@ -125,6 +134,8 @@ static int choose(struct plan *plan, struct jm_err *err)
 	t->batch = (int64_t)jm_values_number(v, "batch");
 	t->seq = isnan(seq) ? 0 : (int64_t)seq;
 	t->init = jm_init_find(jm_values_text(v, "init"));
+	t->zero_gamma = jm_values_number(v, "zero-gamma") > 0;
+	t->dropout = jm_values_number(v, "dropout");
 	choose_update(plan);
 	return jm_precision_set(t, plan->precision, err);
 }

@@ -216,9 +216,10 @@ static int start_values(const struct jm_training *t, struct jm_graph *g, struct 
 	return t->zero_gamma ? jm_init_zero_gamma(g, err) : 0;
 }
 
-static int fill_in(struct jm_training *t, struct jm_graph *g, struct jm_err *err)
+/* The network alone, with its loss. */
+static int declare(
+	struct jm_training *t, struct jm_graph *g, struct jm_tensor **ret_loss, struct jm_err *err)
 {
-	struct jm_tensor *loss;
 	int64_t seq;
 	int code = t->model->default_seq(t->dims, &seq, err);
 
@@ -228,9 +229,21 @@ static int fill_in(struct jm_training *t, struct jm_graph *g, struct jm_err *err
 	if (!code && !t->seq)
 		t->seq = seq;
 	if (!code)
-		code = t->model->build(g, t->dims, t->batch, t->seq, &loss, err);
+		code = t->model->build(g, t->dims, t->batch, t->seq, ret_loss, err);
 	if (!code && g->err.code)
 		code = jm_err_set(err, g->err.code, "%s", g->err.text);
+	if (!code && t->dropout > 0 && !jm_graph_find(g, "random.now"))
+		code = jm_err_set(err, JM_EUSAGE,
+			"Model %s drops nothing out, by its paper; leave --dropout away.",
+			t->model->name);
+	return code;
+}
+
+static int fill_in(struct jm_training *t, struct jm_graph *g, struct jm_err *err)
+{
+	struct jm_tensor *loss;
+	int code = declare(t, g, &loss, err);
+
 	if (code)
 		return code;
 	scale_loss(t, g, loss);

@@ -90,10 +90,6 @@ static int plan(struct train *s, struct jm_err *err)
 		code = jm_fit_batch(&s->training, &s->device, s->memory, err);
 	if (!code)
 		code = jm_model_train(&s->training, &s->graph, err);
-	if (!code && s->training.dropout > 0 && !jm_graph_find(s->graph, "random.now"))
-		code = jm_err_set(err, JM_EUSAGE,
-			"Model %s drops nothing out, by its paper; leave --dropout away.",
-			s->training.model->name);
 	if (!code)
 		code = jm_program_plan(s->graph, &s->device, &s->program, err);
 	s->plan_s = now_s() - start;

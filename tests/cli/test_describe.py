@@ -135,6 +135,16 @@ def test_start_values():
     assert "arXiv 1502.01852" in out and "optimizer (adamw)" in out
 
 
+def test_dropout_and_zero_gamma():
+    plain, some = (describe(*SMALL, "--keep-all", *more) for more in ([], ["--dropout", 0.1]))
+    assert some["groups"] > plain["groups"] and some["parameters"] == plain["parameters"]
+    assert "drops nothing out" in sentence(jm("describe", "resnet18", "--dropout", 0.1), USAGE)
+    starts = {s["rule"]: s["tensors"] for s in describe(
+        "resnet50", "--device", "ref", "--zero-gamma")["start_values"]}
+    assert starts["ones"] == 53 - 16 and starts["zeros"] == 54 + 16
+    assert "batch norm" in sentence(jm("describe", *SMALL, "--zero-gamma"), USAGE)
+
+
 def test_accumulation_changes_work_per_step_only():
     one, four = (describe(*SMALL, "--precision", "bf16", "--accumulate", n) for n in (1, 4))
     assert four["flops_model_per_item"] == one["flops_model_per_item"]

@@ -285,7 +285,7 @@ def diverge(tmp_path, steps, scale):
     file = tmp_path / "record.json"
     jm("run", "train", "--model", "resnet", "--device", "ref", "--layers", 10, "--hidden", 4, "--image", 32,
        "--classes", 5, "--batch", 4, "--steps", steps, "--warmup", 0, "--optimizer", "sgd", "--lr", 500,
-       "--momentum", 0, "--weight-decay", 0, "--clip", 0, "--loss-scale", scale, "--json", file)
+       "--momentum", 0, "--weight-decay", 0, "--clip", 0, "--lr-warmup", 2, "--loss-scale", scale, "--json", file)
     r = json.loads(file.read_text())
     why = r["reason"] or "has not fallen"
     assert "has not fallen" in why or "is not a number or infinite" in why, why

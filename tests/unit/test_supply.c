@@ -64,6 +64,48 @@ static void test_index(void **state)
 	jm_corpus_close(&c);
 }
 
+/* Every type that holds whole numbers; what no i32 can hold is no token. */
+static void test_types(void **state)
+{
+	static const struct {
+		char type;
+		int width;
+		int64_t value;
+		int32_t token;
+	} cases[] = {
+		{1, 1, 200, 200},
+		{2, 1, 100, 100},
+		{2, 1, -2, -1},
+		{3, 2, 30000, 30000},
+		{3, 2, -2, -1},
+		{4, 4, 100000, 100000},
+		{4, 4, -2, -1},
+		{5, 8, INT32_MAX, INT32_MAX},
+		{5, 8, INT64_C(1) << 31, -1},
+		{5, 8, -2, -1},
+		{8, 2, 65535, 65535},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct jm_err err = JM_ERR_INIT;
+		struct index x = good_index();
+		unsigned char data[8 * 8] = {0};
+		struct jm_corpus c;
+		int32_t token[2];
+
+		x.bytes[17] = cases[i].type;
+		/* the first token of the second sequence, which begins at byte 8, after a zero */
+		memcpy(data + 8, &cases[i].value, (size_t)cases[i].width);
+		assert_ok(jm_corpus_index("x.idx", x.bytes, x.size, sizeof(data), &c, &err), err);
+		c.data = data;
+		jm_corpus_read(&c, 3, 1, token);
+		assert_int_equal(token[0], cases[i].token);
+		c.data = NULL;
+		jm_corpus_close(&c);
+	}
+}
+
 static void refused(const struct index *x, size_t bin_size, int code, const char *why)
 {
 	struct jm_err err = JM_ERR_INIT;
@@ -218,6 +260,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_index),
+		cmocka_unit_test(test_types),
 		cmocka_unit_test(test_hostile),
 		cmocka_unit_test(test_files),
 		cmocka_unit_test(test_schedules),
