@@ -80,6 +80,7 @@ USAGE, CASE = 2, 1
     (CASE, {"batch": 1000000}, "smaller batch"),
     (CASE, {"lr": 1000, "steps": 6}, "was born in node"),
     (CASE, {"threads": 4000}, "--threads"),
+    (CASE, {"threads": len(os.sched_getaffinity(0)) + 1}, "--threads"),
     (CASE, {"memory": 0.000001}, "Out of memory before the first step"),
     (CASE, {"batch": "max", "memory": 0.000001}, "Not even a batch of 1"),
     (CASE, {"schedule": "cosine", "lr-warmup": 10, "lr-steps": 10}, "--lr-steps"),
@@ -285,7 +286,8 @@ def diverge(tmp_path, steps, scale):
     file = tmp_path / "record.json"
     jm("run", "train", "--model", "resnet", "--device", "ref", "--layers", 10, "--hidden", 4, "--image", 32,
        "--classes", 5, "--batch", 4, "--steps", steps, "--warmup", 0, "--optimizer", "sgd", "--lr", 500,
-       "--momentum", 0, "--weight-decay", 0, "--clip", 0, "--lr-warmup", 2, "--loss-scale", scale, "--json", file)
+       "--momentum", 0, "--weight-decay", 0, "--clip", 0, "--schedule", "linear",
+       "--lr-steps", 20, "--loss-scale", scale, "--json", file)
     r = json.loads(file.read_text())
     why = r["reason"] or "has not fallen"
     assert "has not fallen" in why or "is not a number or infinite" in why, why

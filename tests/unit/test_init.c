@@ -5,6 +5,7 @@
 #include "engine/init.h"
 #include "engine/kit.h"
 #include "engine/model.h"
+#include "engine/rng.h"
 #include "unit/test.h"
 
 #define TO   384
@@ -125,6 +126,34 @@ static void test_uniform_grid(void **state)
 	kit_done(&k);
 }
 
+/* Counters, not state: each value is known by its place alone, whatever thread makes it. */
+static void test_values_by_place(void **state)
+{
+	enum { ROWS = 1031, COLUMNS = 701 }; /* enough for several threads, and odd */
+	static float value[ROWS * COLUMNS];
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_tensor *w;
+	struct kit k;
+
+	(void)state;
+	kit_init(&k, "ref", JM_F32);
+	w = jm_graph_matrix(k.graph, "w", JM_INIT_NORMAL, ROWS, COLUMNS);
+	jm_graph_linear(
+		k.graph, jm_graph_input(k.graph, "x", JM_F32, 2, DIMS(1, COLUMNS)), w, NULL);
+	assert_ok(jm_program_plan(k.graph, &k.device, &k.program, &err), err);
+	assert_ok(jm_program_build(k.program, &err), err);
+	assert_ok(jm_program_init(k.program, 11, &err), err);
+	assert_ok(jm_program_read(k.program, w, value, &err), err);
+	for (int i = 0; i < ROWS * COLUMNS; i++) {
+		float pair[2];
+
+		jm_rng_normal_pair(jm_rng(11, 0), (uint64_t)i / 2, pair);
+		if (value[i] != 0.02f * pair[i & 1])
+			fail_msg("value %d is %.9g", i, (double)value[i]);
+	}
+	kit_done(&k);
+}
+
 static void test_names(void **state)
 {
 	(void)state;
@@ -232,6 +261,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_moments),
 		cmocka_unit_test(test_uniform_grid),
+		cmocka_unit_test(test_values_by_place),
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_models),
 		cmocka_unit_test(test_replaced),

@@ -4,7 +4,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine/device.h"
 #include "unit/test.h"
+#include "workloads/fit.h"
 #include "workloads/memory.h"
 
 #define KB 1024
@@ -45,6 +47,22 @@ static void test_machine(void **state)
 	(void)state;
 	assert_int_equal(jm_memory_free(&ctx), 1000 * KB);
 	assert_int_equal(jm_memory_free(&nowhere), 0);
+}
+
+/* Of what is free some stays aside; a device that is not this machine has memory of its own. */
+static void test_for_a_plan(void **state)
+{
+	struct jm_backend elsewhere = {.name = "elsewhere"};
+	struct jm_ctx ctx = machine();
+	struct jm_device device;
+	struct jm_err err = JM_ERR_INIT;
+
+	(void)state;
+	assert_ok(jm_device_open("ref", 1, &device, &err), err);
+	assert_in_range(jm_fit_memory(&ctx, &device), 900 * KB, 990 * KB);
+	jm_device_close(&device);
+	device = (struct jm_device){.backend = &elsewhere, .props.memory_bytes = 123 * KB};
+	assert_int_equal(jm_fit_memory(&ctx, &device), 123 * KB);
 }
 
 /* A job of its own inside a slice; the tighter of the two counts, and the slice's limit is shared. */
@@ -104,6 +122,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_machine),
+		cmocka_unit_test(test_for_a_plan),
 		cmocka_unit_test(test_second_version),
 		cmocka_unit_test(test_container),
 		cmocka_unit_test(test_first_version),

@@ -335,6 +335,35 @@ static void test_birth(void **state)
 	tear_down(&x);
 }
 
+/* Every dropout draws numbers of its own; its gradient is a dropout by the same ones. */
+static void test_dropout_seeds(void **state)
+{
+	enum { DROPOUTS = 1 + 2 * 3 }; /* after the patches, and two in each block */
+	uint64_t seen[DROPOUTS];
+	int n = 0, times[DROPOUTS] = {0};
+	struct trainer x;
+
+	(void)state;
+	assert_true(start(&x, vit, "ref", JM_F32, 2, 1, ALL));
+	for (int i = 0; i < x.graph->n_nodes; i++) {
+		const struct jm_node *node = x.graph->node[i];
+		int k = 0;
+
+		if (node->op != JM_OP_DROPOUT)
+			continue;
+		while (k < n && seen[k] != node->attr.dropout.seed)
+			k++;
+		assert_true(k < DROPOUTS);
+		seen[k] = node->attr.dropout.seed;
+		n = k < n ? n : k + 1;
+		times[k]++;
+	}
+	assert_int_equal(n, DROPOUTS);
+	for (int k = 0; k < n; k++)
+		assert_int_equal(times[k], 2);
+	tear_down(&x);
+}
+
 static void test_profile(void **state)
 {
 	struct jm_profile_line line[64];
@@ -422,6 +451,7 @@ int main(void)
 		cmocka_unit_test(test_copies_are_made_once),
 		cmocka_unit_test(test_recompute),
 		cmocka_unit_test(test_birth),
+		cmocka_unit_test(test_dropout_seeds),
 		cmocka_unit_test(test_profile),
 		cmocka_unit_test(test_stochastic_rounding),
 	};
