@@ -170,12 +170,13 @@ static void reap_new(struct jm_orphans *o, pid_t pid)
 		reaped(pid);
 }
 
-void jm_orphans_end(struct jm_orphans *o, bool kill, int hurry_fd)
+void jm_orphans_end(struct jm_orphans *o, enum jm_orphans_end how, int hurry_fd)
 {
 	if (!o->adopting)
 		return;
-	if (kill) {
+	if (how == JM_ORPHANS_ASK)
 		each_orphan(o, ask_to_end, POLITE_NS, hurry_fd);
+	if (how != JM_ORPHANS_LEAVE) {
 		each_orphan(o, end_child, KILLED_NS, -1);
 		if (o->n_left)
 			jm_log(o->ctx, JM_WARNING,

@@ -31,12 +31,14 @@ struct jm_orphans {
 
 /* From now on orphans come to us. Those of before that have ended are reaped. */
 void jm_orphans_begin(struct jm_orphans *o, const struct jm_ctx *ctx);
+enum jm_orphans_end { JM_ORPHANS_LEAVE, JM_ORPHANS_ASK, JM_ORPHANS_KILL };
+
 /*
- * No more. kill: those that have come since, and theirs, are asked to end (SIGTERM) and killed two seconds
- * later, or as soon as hurry_fd (-1 = none) can be read, which is left to be read; but never a joulemark
- * guard, which is putting settings back, nor who shares the session of one that was there before. Takes three
- * seconds at most; what is then left is logged.
+ * No more. Those that have come since, and theirs, are left alone, asked to end (SIGTERM) and killed two seconds
+ * later, or as soon as hurry_fd (-1 = none) can be read, which is left to be read; or killed at once. But
+ * never a joulemark guard, which is putting settings back, nor who shares the session of one that was there
+ * before. Takes three seconds at most; what is then left is logged.
  */
-void jm_orphans_end(struct jm_orphans *o, bool kill, int hurry_fd);
+void jm_orphans_end(struct jm_orphans *o, enum jm_orphans_end how, int hurry_fd);
 
 #endif

@@ -42,7 +42,7 @@ struct child {
 	size_t n_tail;
 	int64_t start_ns, kill_ns, commit_ns; /* on the machine's clock */
 	enum stop stop;
-	bool ended;
+	bool ended, hurried; /* hurried: cancelled while it was being stopped */
 	long oom_before;
 };
 
@@ -275,6 +275,7 @@ static void stop_worker(struct child *c, enum stop why)
 		c->kill_ns = real_now() + GRACE_NS;
 		kill(c->pid, SIGTERM);
 	} else {
+		c->hurried = c->hurried || why == CANCELLED;
 		kill(-c->pid, SIGKILL);
 	}
 	/* who wants the run to end is heard also while a case is being stopped */
@@ -451,6 +452,13 @@ static void release(struct child *c)
 	json_decref(c->record);
 }
 
+static enum jm_orphans_end end_of_orphans(const struct child *c, int status)
+{
+	if (c->hurried)
+		return JM_ORPHANS_KILL;
+	return c->stop != RUNNING || WIFSIGNALED(status) ? JM_ORPHANS_ASK : JM_ORPHANS_LEAVE;
+}
+
 static int run_child(struct child *c, struct jm_err *err)
 {
 	struct jm_orphans orphans;
@@ -459,12 +467,12 @@ static int run_child(struct child *c, struct jm_err *err)
 	jm_orphans_begin(&orphans, c->ctx);
 	rc = start(c, err);
 	if (rc) {
-		jm_orphans_end(&orphans, false, -1);
+		jm_orphans_end(&orphans, JM_ORPHANS_LEAVE, -1);
 		return rc;
 	}
 	rc = serve(c, err);
 	finish(c, &status);
-	jm_orphans_end(&orphans, c->stop != RUNNING || WIFSIGNALED(status), c->o->cancel_fd);
+	jm_orphans_end(&orphans, end_of_orphans(c, status), c->o->cancel_fd);
 	if (!rc && c->stop == CANCELLED)
 		rc = jm_err_set(err, JM_EINTR, "Interrupted.");
 	if (!rc && c->stop == WATCHED_GONE)

@@ -267,14 +267,14 @@ static void orphans_that_end_are_reaped(void **state)
 	assert_true(adopts_orphans());
 	close(first[1]); /* ends, and leaves a child */
 	wait_for_a_zombie();
-	jm_orphans_end(&o, false, -1);
+	jm_orphans_end(&o, JM_ORPHANS_LEAVE, -1);
 	assert_false(adopts_orphans());
 	assert_int_equal(waitpid(-1, NULL, WNOHANG), 0); /* that child alone is there */
 	close(second[1]);
 	wait_for_a_zombie();
 	jm_orphans_begin(&o, &orphans_ctx);
 	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
-	jm_orphans_end(&o, true, -1);
+	jm_orphans_end(&o, JM_ORPHANS_ASK, -1);
 	close(first[0]);
 	close(second[0]);
 }
@@ -286,11 +286,11 @@ static void a_daemons_child_is_spared(void **state)
 
 	(void)state;
 	begin_with_family(&o, first, second);
-	jm_orphans_end(&o, false, -1);
+	jm_orphans_end(&o, JM_ORPHANS_LEAVE, -1);
 	jm_orphans_begin(&o, &orphans_ctx); /* the next case, in which the daemon ends */
 	close(first[1]);
 	assert_true(waitpid(-1, NULL, 0) > 0);
-	jm_orphans_end(&o, true, -1);
+	jm_orphans_end(&o, JM_ORPHANS_ASK, -1);
 	assert_int_equal(waitpid(-1, NULL, WNOHANG), 0);
 	close(second[1]);
 	assert_true(waitpid(-1, NULL, 0) > 0);
@@ -308,11 +308,11 @@ static void too_many_orphans_are_told(void **state)
 	jm_orphans_begin(&o, &orphans_ctx);
 	for (int i = 0; i <= JM_ORPHANS_KNOWN; i++)
 		leave_behind(until, NULL);
-	jm_orphans_end(&o, false, -1);
+	jm_orphans_end(&o, JM_ORPHANS_LEAVE, -1);
 	assert_string_equal(orphans_log, "");
 	jm_orphans_begin(&o, &orphans_ctx);
 	assert_non_null(strstr(orphans_log, "More than 64 processes"));
-	jm_orphans_end(&o, true, -1);
+	jm_orphans_end(&o, JM_ORPHANS_ASK, -1);
 	assert_int_equal(waitpid(-1, NULL, WNOHANG), 0);
 	close(until[1]);
 	for (int i = 0; i <= JM_ORPHANS_KNOWN; i++)
