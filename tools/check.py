@@ -235,6 +235,9 @@ def step_fuzz(log):
 
 def step_man(log):
     """The man page and the help of every command come out whole."""
+    found = build(log, "build", "gcc", targets=["joulemark"])
+    if found.failed:
+        return found
     status, page = sh(log, "build/joulemark", "help", "--man")
     if status:
         return Tally(0, 1, note="no man page")
@@ -245,6 +248,9 @@ def step_man(log):
 
 
 def step_examples(log):
+    found = build(log, "build", "gcc")
+    if found.failed:
+        return found
     scripts = sources("examples", ".sh")
     bad = [s for s in scripts if sh(log, "tests/isolate.sh", "sh", "-eu", ROOT / s,
                                     env={"PATH": f"{ROOT}/build:{os.environ['PATH']}"})[0]]
@@ -253,6 +259,9 @@ def step_examples(log):
 
 def step_demo(log):
     """The demo, with a shorter training: it ends well, marks what is simulated, leaves a page."""
+    found = build(log, "build", "gcc")
+    if found.failed:
+        return found
     page = LOGS / "demo.html"
     page.unlink(missing_ok=True)
     status, out = sh(log, "tests/isolate.sh", "tools/demo.sh", "build/joulemark",
