@@ -23,14 +23,6 @@ static inline int64_t cpu_image_chunks(const struct cpu_image *x)
 	return (x->c + x->lanes - 1) / x->lanes;
 }
 
-/* Lanes to be read and written of chunk k: the padding of a blocked layout too, which is and stays 0. */
-static inline int cpu_image_width(const struct cpu_image *x, int64_t k)
-{
-	int64_t rest = x->c - k * x->lanes;
-
-	return (int)(x->pixel == x->lanes || rest > x->lanes ? x->lanes : rest);
-}
-
 /* Channels last, and more or fewer of them than one chunk holds: rows of a matrix. */
 static inline bool cpu_image_last(const struct cpu_image *x)
 {
@@ -45,10 +37,16 @@ static inline int cpu_image_channels(const struct cpu_image *x, int64_t k)
 	return (int)(rest < x->lanes ? rest : x->lanes);
 }
 
+/* Lanes to be read and written of chunk k: the padding of a blocked layout too, which is and stays 0. */
+static inline int cpu_image_width(const struct cpu_image *x, int64_t k)
+{
+	return cpu_image_last(x) ? cpu_image_channels(x, k) : (int)x->lanes;
+}
+
 /* Batch norm of a channel over images and pixels (arXiv 1502.03167). Absent vectors are NULL. */
 struct cpu_bn {
 	struct cpu_image x, add, y;
-	bool stats; /* work mean and rstd out; else they are given */
+	bool stats; /* work out mean, var and, unless NULL, rstd; else mean and rstd are given */
 	bool apply; /* write y */
 	bool relu;
 	float *mean, *var, *rstd, *running_mean, *running_var;
