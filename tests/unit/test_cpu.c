@@ -7,6 +7,7 @@
 
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/simd.h"
+#include "engine/rng.h"
 #include "unit/test.h"
 
 #define THREADS 3
@@ -70,6 +71,11 @@ static void exp_and_gelu(void **unused)
 		jm_exp(-1e9f) == 0 && isnan(jm_exp(NAN)) && isnan(jm_exp(jm_float(0x7f800001))));
 	assert_true(
 		isnan(jm_from_bf16(jm_to_bf16(NAN))) && isinf(jm_from_bf16(jm_to_bf16(3.4e38f))));
+	/* halves go to the even one, what is more or less to the nearest */
+	assert_int_equal(jm_to_bf16(1 + 0x1p-8f), 0x3f80);
+	assert_int_equal(jm_to_bf16(1 + 0x3p-8f), 0x3f82);
+	assert_int_equal(jm_to_bf16(1 + 0x1p-8f + 0x1p-20f), 0x3f81);
+	assert_int_equal(jm_to_bf16(-1 - 0x3p-8f + 0x1p-20f), 0xbf81);
 }
 
 /* ---- products ---------------------------------------------------------------------------------------- */
@@ -429,6 +435,57 @@ static void gradient_norm(void **unused)
 	free(x);
 }
 
+/* ---- updates of bf16 slabs ----------------------------------------------------------------------------- */
+
+enum { SLAB = 3001, DECAYED = 1501 };
+
+/* What AdamW makes of element i by its definition, {p, m, v}; now = {lr, 1 - beta1^t, 1 - beta2^t, t}. */
+static void adamw_by_hand(const struct cpu_update *u, double g, double p, double m, double v,
+	bool decays, double *ret)
+{
+	double lr = (double)u->now[0];
+
+	ret[1] = u->beta1 * m + (1 - u->beta1) * g;
+	ret[2] = u->beta2 * v + (1 - u->beta2) * g * g;
+	ret[0] = p - (decays ? lr * u->weight_decay * p : 0) -
+		 lr / (double)u->now[1] * ret[1] / (sqrt(ret[2] / (double)u->now[2]) + u->eps);
+}
+
+/* Each result takes 16 random bits of its own. f32 on the way lets one in some thousands differ. */
+static void stochastic_rounding(void **unused)
+{
+	const float now[] = {0.01f, 0.2f, 0.1f, 7};
+	const uint64_t key = jm_rng(0, 7);
+	const struct cpu_kernels *set;
+
+	(void)unused;
+	for (int s = 0; (set = cpu_kernels_get(s)); s++) {
+		float *g = normal(SLAB, 1), *x[3] = {normal(SLAB, 2), normal(SLAB, 3), g};
+		uint16_t *slab[3] = {narrow(x[0], SLAB), narrow(x[1], SLAB), narrow(g, SLAB)};
+		struct cpu_update u = {CPU_ADAMW, SLAB, DECAYED, g, NULL, now, (float *)slab[0],
+			(float *)slab[1], (float *)slab[2], 0.9, 0.95, 1e-6, 0.3, 0, 1, false,
+			true};
+		int wrong[3] = {0};
+
+		for (int i = 0; i < SLAB; i++) /* second moments are positive: the top bit goes */
+			slab[2][i] &= 0x7fff;
+		set->optims->update(&u, THREADS);
+		for (int i = 0; i < SLAB; i++) {
+			double want[3];
+			adamw_by_hand(&u, (double)g[i], (double)x[0][i], (double)x[1][i],
+				fabs((double)g[i]), i < DECAYED, want);
+			for (int k = 0; k < 3; k++) {
+				uint64_t random = jm_rng(key, (uint64_t)i) >> 16 * k & 0xffff;
+				wrong[k] += slab[k][i] !=
+					    (uint16_t)((jm_bits((float)want[k]) + random) >> 16);
+			}
+		}
+		for (int k = 0; k < 3; k++)
+			assert_in_range(wrong[k], 0, SLAB / 200);
+		free(g), free(x[0]), free(x[1]), free(slab[0]), free(slab[1]), free(slab[2]);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -439,6 +496,7 @@ int main(void)
 		cmocka_unit_test(losses),
 		cmocka_unit_test(sums_of_rows),
 		cmocka_unit_test(gradient_norm),
+		cmocka_unit_test(stochastic_rounding),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
