@@ -54,15 +54,10 @@ static struct dims dims_of(const struct jm_values *v)
 
 static int check(const struct dims *d, struct jm_err *err)
 {
-	int code = jm_transformer_check(d->hidden, d->heads, err);
+	int code = jm_transformer_check(d->hidden, d->heads, d->rotary, err);
 
 	if (code)
 		return code;
-	if (d->rotary && d->hidden / d->heads % 2)
-		return jm_err_set(err, JM_ERANGE,
-			"Rotary positions need heads of an even width, and %lld / %d is %lld; "
-			"change --heads or take --positions learned.",
-			(long long)d->hidden, d->heads, (long long)(d->hidden / d->heads));
 	if (!d->rotary && d->seq > d->context)
 		return jm_err_set(err, JM_ERANGE,
 			"A sequence of %lld is longer than the table of %lld learned positions; "

@@ -5,8 +5,7 @@
  * Start values: normal, 0.02, as in Hugging Face transformers (LlamaConfig.initializer_range).
  */
 #include "engine/model.h"
-
-#include <stdio.h>
+#include "transformer.h"
 
 #define EPS 1e-5
 
@@ -76,12 +75,10 @@ static int llama_complete(struct jm_values *v, int64_t seq, struct jm_err *err)
 static int llama_default_seq(const struct jm_values *v, int64_t *ret, struct jm_err *err)
 {
 	struct dims d = dims_of(v);
+	int code = jm_transformer_check(d.hidden, d.heads, true, err);
 
-	if (d.hidden % d.heads || d.head % 2)
-		return jm_err_set(err, JM_ERANGE,
-			"%d heads do not divide a hidden width of %lld into even widths; change "
-			"--heads or --hidden.",
-			d.heads, (long long)d.hidden);
+	if (code)
+		return code;
 	if (d.heads % d.kv_heads)
 		return jm_err_set(err, JM_ERANGE,
 			"%d key and value heads do not divide %d heads; change --kv-heads.",

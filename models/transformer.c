@@ -3,13 +3,14 @@
 
 #include <stdio.h>
 
-int jm_transformer_check(int64_t hidden, int64_t heads, struct jm_err *err)
+int jm_transformer_check(int64_t hidden, int64_t heads, bool rotary, struct jm_err *err)
 {
-	if (hidden % heads == 0)
+	if (hidden % heads == 0 && !(rotary && hidden / heads % 2))
 		return 0;
 	return jm_err_set(err, JM_ERANGE,
-		"%lld heads do not divide a hidden width of %lld; change --heads or --hidden.",
-		(long long)heads, (long long)hidden);
+		"%lld heads do not divide a hidden width of %lld%s; change --heads or --hidden.",
+		(long long)heads, (long long)hidden,
+		rotary ? " into even widths, which rotary positions need" : "");
 }
 
 struct jm_tensor *jm_transformer_norm(

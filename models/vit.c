@@ -60,7 +60,7 @@ static int vit_complete(struct jm_values *v, int64_t seq, struct jm_err *err)
 static int vit_default_seq(const struct jm_values *v, int64_t *ret, struct jm_err *err)
 {
 	struct dims d = dims_of(v);
-	int code = jm_transformer_check(d.hidden, d.heads, err);
+	int code = jm_transformer_check(d.hidden, d.heads, false, err);
 
 	if (code)
 		return code;
