@@ -433,6 +433,22 @@ static void refusals_cost(void **unused)
 	table_close(&c);
 }
 
+/* Neighbours of which the second does not read the first are no group. */
+static void groups_read_each_other(void **unused)
+{
+	struct offer offers[] = {
+		OFFER(LINEAR, 2, 0.1), OFFER(LINEAR, 1, 1), OFFER(GELU, 1, 1), {0}};
+	struct table_case c;
+
+	(void)unused;
+	table_open(&c, JM_F32);
+	jm_graph_linear(c.g, c.x, c.w, NULL);
+	jm_graph_gelu(c.g, c.x);
+	table_plan(&c, offers);
+	assert_int_equal(c.p->n_units, 2);
+	table_close(&c);
+}
+
 /* What runs a second time must leave the same bits: nothing of it may stay inside a group. */
 static void what_runs_twice_is_written(void **unused)
 {
@@ -568,6 +584,7 @@ int main(void)
 		cmocka_unit_test(reorders_are_shared),
 		cmocka_unit_test(copies_are_open_once),
 		cmocka_unit_test(refusals_cost),
+		cmocka_unit_test(groups_read_each_other),
 		cmocka_unit_test(what_runs_twice_is_written),
 		cmocka_unit_test(adds_cost),
 		cmocka_unit_test(what_is_in_place),

@@ -183,6 +183,23 @@ static void bytes_of_gradients_of_tables(void **unused)
 	assert_near(n.bytes, 24 + 240 + 2 * 6 * 5 * 8, 0);
 }
 
+/* Gradients are read; parameters and moments read and written. */
+static void bytes_of_updates(void **unused)
+{
+	struct jm_tensor t = {.type = JM_F32, .rank = 1, .dim = {25}, .bytes = 100};
+	struct jm_tensor now = {.type = JM_F32, .rank = 1, .dim = {3}, .bytes = 12};
+	struct jm_node adamw = {.op = JM_OP_ADAMW, .n_in = 4, .n_out = 3, .in = {&t, NULL, &now}};
+	struct jm_node sgd = {.op = JM_OP_SGD, .n_in = 4, .n_out = 2, .in = {&t, NULL, &now}};
+
+	(void)unused;
+	for (int i = 0; i < 3; i++)
+		adamw.out[i] = sgd.out[i] = &t;
+	jm_node_cost(&adamw);
+	jm_node_cost(&sgd);
+	assert_near(adamw.bytes, 7 * 100 + 12, 0);
+	assert_near(sgd.bytes, 5 * 100 + 12, 0);
+}
+
 static void too_large_is_said(void **unused)
 {
 	struct jm_err err = JM_ERR_INIT;
@@ -403,6 +420,7 @@ int main(void)
 		cmocka_unit_test(gradients_start_at_zero),
 		cmocka_unit_test(bytes_of_gradients_of_tables),
 		cmocka_unit_test(bytes_of_look_ups),
+		cmocka_unit_test(bytes_of_updates),
 		cmocka_unit_test(too_large_is_said),
 		cmocka_unit_test(devices_that_cannot_be),
 		cmocka_unit_test(plug_ins_that_do_not_fit),
