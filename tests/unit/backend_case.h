@@ -25,8 +25,8 @@ struct backend_case {
 	case_fn *declare;
 };
 
-extern const struct backend_case backend_image_cases[], backend_group_cases[],
-	backend_sums_cases[], backend_update_cases[];
+extern const struct backend_case backend_image_cases[], backend_group_cases[], backend_sums_cases[],
+	backend_update_cases[];
 /* Slow: for once. */
 extern const struct backend_case backend_large_case;
 
