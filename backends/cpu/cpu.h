@@ -62,9 +62,6 @@ static inline struct cpu_vec cpu_vec(const struct jm_tensor *t)
 	return (struct cpu_vec){t ? t->data : NULL, t && t->type == JM_BF16};
 }
 
-/* Of an activation or its gradient. */
-enum cpu_act cpu_act_of(enum jm_op op);
-
 /* Output i is added to. */
 static inline bool cpu_adds(const struct jm_node *node, int i)
 {

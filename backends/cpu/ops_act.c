@@ -10,7 +10,8 @@
 
 /* ---- elementwise: whatever the layout, the padding included (f(0) = 0) ---------------------------------- */
 
-enum cpu_act cpu_act_of(enum jm_op op)
+/* Of an activation or its gradient. */
+static enum cpu_act act_of(enum jm_op op)
 {
 	switch (op) {
 	case JM_OP_RELU:
@@ -32,7 +33,7 @@ static int run_act(const struct cpu_dev *dev, const struct cpu_exec *exec, struc
 	const struct jm_node *n = NODE(exec);
 
 	(void)err;
-	KERNELS(dev)->acts->act(cpu_act_of(n->op), cpu_vec(n->in[0]), cpu_vec(n->out[0]),
+	KERNELS(dev)->acts->act(act_of(n->op), cpu_vec(n->in[0]), cpu_vec(n->out[0]),
 		cpu_layout_elements(n->out[0]), cpu_adds(n, 0), dev->threads);
 	return 0;
 }
@@ -42,7 +43,7 @@ static int run_act_grad(const struct cpu_dev *dev, const struct cpu_exec *exec, 
 	const struct jm_node *n = NODE(exec);
 
 	(void)err;
-	KERNELS(dev)->acts->grad(cpu_act_of(n->op), cpu_vec(n->in[0]), cpu_vec(n->in[1]),
+	KERNELS(dev)->acts->grad(act_of(n->op), cpu_vec(n->in[0]), cpu_vec(n->in[1]),
 		cpu_vec(n->out[0]), cpu_layout_elements(n->out[0]), cpu_adds(n, 0), dev->threads);
 	return 0;
 }
