@@ -364,6 +364,35 @@ static void test_dropout_seeds(void **state)
 	tear_down(&x);
 }
 
+/* As torch.nn.BatchNorm2d documents them: a tenth of the batch's, the variance without bias. */
+static void test_running_statistics(void **state)
+{
+	static const float image[] = {1, 2, 4, 9, -1, 0, 3, 6};
+	const double mean = 3, variance = (4 + 1 + 1 + 36 + 16 + 9 + 0 + 9) / 7.0;
+	const int64_t dim[] = {2, 1, 2, 2};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_tensor *x;
+	struct kit k;
+	float value;
+
+	(void)state;
+	kit_init(&k, "ref", JM_F32);
+	x = jm_graph_input(k.graph, "x", JM_F32, 4, dim);
+	jm_graph_batchnorm(k.graph, x, NULL, false, 1e-5, "bn");
+	assert_ok(jm_program_plan(k.graph, &k.device, &k.program, &err), err);
+	assert_ok(jm_program_build(k.program, &err), err);
+	assert_ok(jm_program_init(k.program, 1, &err), err);
+	assert_ok(jm_program_write(k.program, x, image, &err), err);
+	assert_ok(jm_program_run(k.program, &err), err);
+	x = jm_graph_find(k.graph, "bn.running_mean");
+	assert_ok(jm_program_read(k.program, x, &value, &err), err);
+	assert_near((double)value, 0.1 * mean, 1e-6);
+	x = jm_graph_find(k.graph, "bn.running_var");
+	assert_ok(jm_program_read(k.program, x, &value, &err), err);
+	assert_near((double)value, 0.9 + 0.1 * variance, 1e-6);
+	kit_done(&k);
+}
+
 static void test_profile(void **state)
 {
 	struct jm_profile_line line[64];
@@ -452,6 +481,7 @@ int main(void)
 		cmocka_unit_test(test_recompute),
 		cmocka_unit_test(test_birth),
 		cmocka_unit_test(test_dropout_seeds),
+		cmocka_unit_test(test_running_statistics),
 		cmocka_unit_test(test_profile),
 		cmocka_unit_test(test_stochastic_rounding),
 	};
