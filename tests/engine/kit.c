@@ -113,6 +113,20 @@ static int write_given(struct kit *k, int g, struct jm_err *err)
 	return code;
 }
 
+/* Nothing may depend on what a step finds in the arena: NaN, in all floating types. */
+static int soil(struct kit *k, struct jm_err *err)
+{
+	const struct jm_program *p = k->program;
+	void *junk = malloc(p->arena_bytes + 1);
+	int code;
+
+	memset(junk, 0xff, p->arena_bytes);
+	code = k->device.backend->copy(k->device.dev, p->memory + p->persistent_bytes, junk,
+		p->arena_bytes, JM_TO_DEVICE, err);
+	free(junk);
+	return code;
+}
+
 int kit_run(struct kit *k, struct jm_err *err)
 {
 	int code;
@@ -121,6 +135,8 @@ int kit_run(struct kit *k, struct jm_err *err)
 	code = jm_program_plan(k->graph, &k->device, &k->program, err);
 	if (!code)
 		code = jm_program_build(k->program, err);
+	if (!code)
+		code = soil(k, err);
 	for (int g = 0; g < k->n_given && !code; g++)
 		code = write_given(k, g, err);
 	return code ? code : jm_program_run(k->program, err);
