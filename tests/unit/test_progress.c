@@ -220,9 +220,9 @@ static void leave_behind(int *until, int *of_child)
 	pid_t parent = fork();
 
 	if (!parent) {
+		setsid(); /* before it is orphaned, so that nobody sees it in ours */
 		if (fork())
 			_exit(0);
-		setsid();
 		close(until[1]);
 		if (of_child)
 			close(of_child[1]);
