@@ -177,10 +177,12 @@ static void conv_stem(struct kit *k, const struct types *t, const struct shape *
 		jm_graph_conv(k->graph, x, w, NULL, &(struct jm_window){.stride = 2, .pad = 3});
 	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 4, y->dim);
 	struct jm_tensor *dw = backend_result(k, t->v, accumulate, 4, w_dim);
+	struct jm_tensor *db = d->b > 1 ? backend_result(k, t->v, accumulate, 1, DIMS(d->n)) : NULL;
 	struct jm_node *fwd = jm_graph_cell(k->graph, y)->producer, *bwd;
 
 	kit_read(k, y);
-	bwd = backend_node(k, JM_OP_CONV_WGRAD, OPS(dy, x), OPS(dw, NULL), accumulate);
+	bwd = backend_node(
+		k, JM_OP_CONV_WGRAD, OPS(dy, x), OPS(dw, db), accumulate ? 1 + 2 * !!db : 0);
 	bwd->attr = fwd->attr;
 	bwd->fwd = fwd;
 }
