@@ -50,7 +50,7 @@ def rows(head, lines):
 
 def digits(x, n=3):
     """Three digits that count, no exponent."""
-    return f"{x:.{n}g}" if abs(x) < 10 ** n else f"{x:.0f}"
+    return f"{x:.{n}g}" if abs(x) < 10 ** n - 0.5 else f"{x:.0f}"
 
 
 def megabytes(x):

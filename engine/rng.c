@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Random values from counters. */
 #include "rng.h"
 
 #include <math.h>

@@ -193,6 +193,8 @@ def test_a_resnet_stays_in_its_layout(model, precision):
     words = [model, "--device", "cpu", "--batch", 2, "--precision", precision]
     if jm("describe", *words).returncode:
         pytest.skip("no backend cpu here that knows convolutions")
+    if "avx2" not in re.findall(r"\w+", open("/proc/cpuinfo").read()):
+        pytest.skip("oneDNN convolves by gemm here, and some of that plain images only")
     nodes = [node for group in describe(*words, "--graph")["graph"] for node in group["nodes"]]
     moved = [n["in"][0]["name"] for n in nodes if n["op"] == "cast"
              and n["in"][0]["class"] == "activations" and n["in"][0]["layout"] != n["out"][0]["layout"]]
@@ -203,7 +205,7 @@ def test_a_resnet_stays_in_its_layout(model, precision):
     layouts = {t["layout"] for n in nodes for t in n["in"] + n["out"]
                if t and t["class"] == "activations" and len(t["dims"]) == 4}
     assert len(layouts) == 1
-    if {"avx2", "avx512bw"}.intersection(re.findall(r"\w+", open("/proc/cpuinfo").read())) and precision == "f32":
+    if precision == "f32":
         assert layouts < {"aBcd16b", "aBcd8b", "acdb"}  # blocks of channels, or channels last
 
 
