@@ -121,9 +121,10 @@ static void open_if_it_opens(struct jm_session *s, const struct jm_source *sourc
 	int n = s->set.n;
 
 	if (open_source(s, source, "", &err)) {
-		/* what is not there is no news; what is there and fails is */
-		jm_log(s->ctx, err.code == JM_ENOENT ? JM_DEBUG : JM_WARNING, "%s: %s",
-			source->name, err.text);
+		/* what is not there, or as if it were not, is no news; what is there and fails is */
+		bool absent = err.code == JM_ENOENT || err.code == JM_ENOSUP;
+
+		jm_log(s->ctx, absent ? JM_DEBUG : JM_WARNING, "%s: %s", source->name, err.text);
 		return;
 	}
 	if (source->origin != JM_ESTIMATED)

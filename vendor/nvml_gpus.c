@@ -169,8 +169,9 @@ static void spell_out(const char *words, char *out, size_t size)
 		int end = 0;
 
 		n = strcspn(words, ",");
+		/* a sign, which %u takes, makes a number that is too large */
 		if (sscanf(words, "%3u-%3u%n", &first, &last, &end) < 2 || (size_t)end != n ||
-			last < first) {
+			last < first || last > 999) {
 			fprintf(f, "%s%.*s", comma, (int)n, words);
 			comma = ",";
 		} else {

@@ -195,6 +195,15 @@ def test_a_driver_that_fails_is_no_silence():
     assert done.returncode == 0 and "nvml" not in done.stderr
 
 
+def test_a_counter_that_stands_at_0_is_no_news(rapl):
+    """A virtual machine's; measuring goes on as where there is none."""
+    (rapl / "sys/class/powercap/intel-rapl:0/energy_uj").write_text("0\n")
+    (rapl / "proc").mkdir()
+    (rapl / "proc/stat").write_text("cpu  1 1 1 1 1 1 1\ncpu0 1 1 1 1 1 1 1\nintr 0\n")
+    done = jm("measure", "--", "true", env={"JM_ROOT": str(rapl)})
+    assert done.returncode == 0 and "'estimate' estimates it" in done.stderr and "rapl" not in done.stderr
+
+
 @pytest.mark.parametrize("option", ["--json", "--csv", "--source", "--items-regex", "--items-json"])
 def test_an_option_without_a_value(option):
     assert option in sentence(jm("measure", f"{option}=", "--", "true"), USAGE)

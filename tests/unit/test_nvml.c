@@ -319,7 +319,8 @@ static void test_lists(void **state)
 		{"SLURM_JOB_GPUS", "6-11",
 			"012345"}, /* as many as are seen: these, by other numbers */
 		{"SLURM_JOB_GPUS", "0-1-2", ""}, {"SLURM_JOB_GPUS", "0-99999", ""},
-		{"SLURM_JOB_GPUS", "3-2", ""}, {"NVIDIA_VISIBLE_DEVICES", "1,4", "14"},
+		{"SLURM_JOB_GPUS", "3-2", ""}, {"SLURM_JOB_GPUS", "0--5", ""},
+		{"NVIDIA_VISIBLE_DEVICES", "1,4", "14"},
 		{"NVIDIA_VISIBLE_DEVICES", "all", "012345"},
 		{"NVIDIA_VISIBLE_DEVICES", "void", "012345"},
 		{"CUDA_VISIBLE_DEVICES", "0-1", ""}, /* as in CUDA, a range is none */
