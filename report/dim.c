@@ -10,6 +10,8 @@
 #include <string.h>
 
 #define PATH_SHOWN 60
+#define ID_SHORT   16 /* the longest id of a device that is shown whole */
+#define ID_SHOWN   12 /* of a longer one: "GPU-8f000000" */
 
 /* "gpu.power" and "gpu.power@GPU-8f", which speaks of some of the devices, are the same knob. */
 static bool same_name(const char *key, const char *name)
@@ -36,8 +38,8 @@ static const json_t *find_leaf(const json_t *object, const char *name)
 	return NULL;
 }
 
-/* All leaves of that name as "GPU-8f 300W, GPU-9a 400W"; returns how many there are, with n before them. */
-static int list_leaves(const json_t *object, const char *name, int n, FILE *out)
+/* All leaves of that name as "GPU-8f 300W, GPU-9a 400W", long ids cut unless whole. Returns n + their number. */
+static int list_leaves(const json_t *object, const char *name, bool whole, int n, FILE *out)
 {
 	const json_t *value;
 	const char *key;
@@ -45,11 +47,15 @@ static int list_leaves(const json_t *object, const char *name, int n, FILE *out)
 	json_object_foreach((json_t *)object, key, value)
 	{
 		const char *text = json_string_value(value), *at = strchr(key, '@');
+		const char *id = at ? at + 1 : "";
+		size_t shown = strlen(id);
 
+		if (!whole && shown > ID_SHORT)
+			shown = ID_SHOWN;
 		if (json_is_object(value))
-			n = list_leaves(value, name, n, out);
+			n = list_leaves(value, name, whole, n, out);
 		else if (same_name(key, name))
-			fprintf(out, "%s%s %s", n++ ? ", " : "", at ? at + 1 : "",
+			fprintf(out, "%s%.*s %s", n++ ? ", " : "", (int)shown, id,
 				text ? text : "");
 	}
 	return n;
@@ -229,12 +235,12 @@ static double first_known(double a, double b, double c)
 }
 
 /* NULL: no memory, or there is one leaf at most. */
-static char *read_leaves(const struct jm_group_dim *dim, const json_t *record)
+static char *read_leaves(const struct jm_group_dim *dim, const json_t *record, bool whole)
 {
 	char *text = NULL;
 	size_t size;
 	FILE *out = open_memstream(&text, &size);
-	int n = out ? list_leaves(jm_dim_parameters(record), dim->name, 0, out) : 0;
+	int n = out ? list_leaves(jm_dim_parameters(record), dim->name, whole, 0, out) : 0;
 
 	if (out && !fclose(out) && n > 1)
 		return text;
@@ -249,7 +255,7 @@ static char *read_parameter(
 {
 	const json_t *leaf = jm_dim_parameter(record, dim->name);
 	const char *word = json_string_value(leaf);
-	char *several = read_leaves(dim, record);
+	char *several = read_leaves(dim, record, true);
 
 	*ret_number = NAN;
 	if (several)
@@ -286,15 +292,18 @@ int jm_dim_value(const struct jm_group_dim *dim, const json_t *record, struct jm
 		.requested = NAN, .accepted = NAN, .enforced_min = NAN, .enforced_max = NAN};
 	double asked, requested_max = NAN;
 	char shown[sizeof(v.text)], quantity[40], key[32];
-	char *word = read_parameter(dim, record, &asked);
+	char *word = read_parameter(dim, record, &asked), *several;
 
 	if (!word)
 		return -1;
 	read_settings(dim, record, &v, &requested_max);
-	put_word(*word				   ? word
+	several = read_leaves(dim, record, false);
+	put_word(several			   ? several
+		 : *word			   ? word
 		 : dim->knob && isnan(v.requested) ? "as found"
 						   : "-",
 		shown, sizeof(shown));
+	free(several);
 	if (isnan(asked) && !*word)
 		asked = v.requested;
 	v.x = first_known(first_known(asked, v.requested, v.accepted), v.enforced_min, NAN);

@@ -154,6 +154,18 @@ def test_settings_of_many_devices(tmp_path):
     assert [p["runs_ok"] for p in series["points"]] == [1, 1]
 
 
+def test_long_names_of_devices_are_shown_in_short(tmp_path):
+    """As `get` prints them; all of three settings can be read, and devices whose names begin alike are two."""
+    uuids = [f"GPU-{i}000000{i}-fa4e-4000-8000-00000000000{i}" for i in range(3)]
+    rows = records(n=3)
+    for r, devices, last in zip(rows, (uuids, uuids, [*uuids[:2], uuids[2][:-1] + "x"]), ("300W", "400W", "300W")):
+        r["case"].update(reference=False, parameters={"workload": "x", "settings": {
+            f"gpu.power@{uuid}": watts for uuid, watts in zip(devices, ("350W", "350W", last))}})
+    (series,) = summary(write(tmp_path, rows, "r.json"))["series"]
+    assert sorted(p["label"].partition(" (")[0] for p in series["points"]) == [
+        f"GPU-00000000 350W, GPU-10000001 350W, GPU-20000002 {watts}" for watts in ("300W", "300W", "400W")]
+
+
 def test_a_title_tells_a_series_from_others_of_its_name(tmp_path):
     """Options of other work tell nothing."""
     rows = of_options(*({"model": "a", "batch": batch, "lr": "1"} for batch in ("4", "8")), {"model": "b", "eps": "2"},
