@@ -29,6 +29,8 @@ static struct jm_program *plan_gpt(
 		device);
 }
 
+static bool pending; /* something was started that nobody waited for, by the backend that records */
+
 static void train(struct jm_program *p, double *ret_loss)
 {
 	struct jm_graph *g = p->graph;
@@ -50,6 +52,7 @@ static void train(struct jm_program *p, double *ret_loss)
 			jm_element_set(now->type, data, i, value[i]);
 		assert_ok(jm_program_write(p, now, data, &err), err);
 		assert_ok(jm_program_run(p, &err), err);
+		assert_false(pending);
 		assert_ok(jm_program_read(p, loss, data, &err), err);
 		ret_loss[s] = jm_element_get(loss->type, data, 0);
 	}
@@ -356,9 +359,16 @@ static int tape_run(void *dev, void *exec, struct jm_err *err)
 	int code = t->own ? jm_backend_ref.run(dev, t->own, err) : 0;
 
 	recorder.runs++;
+	pending = true;
 	for (int i = 0; i < t->n && !code; i++)
 		code = jm_backend_ref.run(dev, t->exec[i], err);
 	return code;
+}
+
+static int tape_sync(void *dev, struct jm_err *err)
+{
+	pending = false;
+	return jm_backend_ref.sync(dev, err);
 }
 
 static void tape_drop(void *dev, void *exec)
@@ -406,6 +416,7 @@ static void parts_are_recorded(void **unused)
 	backend.run = tape_run;
 	backend.drop = tape_drop;
 	backend.capture = tape_capture;
+	backend.sync = tape_sync;
 	taping = ref;
 	taping.backend = &backend;
 	for (int micro_steps = 1; micro_steps <= 2; micro_steps++) {
