@@ -298,8 +298,8 @@ static int report(struct jm_cli *cli, struct input *in)
 					       : add_file(in, cli->args[i], &cli->err);
 	if (in->n_twice)
 		fprintf(stderr,
-			"joulemark: %d records came again, equal in all; each run counts once.\n",
-			in->n_twice);
+			"joulemark: %d record%s came again, equal in all; each run counts once.\n",
+			in->n_twice, in->n_twice > 1 ? "s" : "");
 	options.traces = in->traces;
 	if (!rc)
 		rc = jm_report_render(in->records, format, &options, &text, &cli->err);

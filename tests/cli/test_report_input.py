@@ -30,6 +30,7 @@ def test_the_same_run_counts_once(tmp_path):
     done = jm("report", once, copy)
     assert done.returncode == 0 and done.stdout == report(once)
     assert "7 records came again" in done.stderr
+    assert "1 record came again" in jm("report", once, write(tmp_path, rows[:1], "d.json")).stderr
     for r in rows:  # another run with the same figures is another run
         r["started"] = "2001-02-03T04:05:06Z"
     twice = summary(once, write(tmp_path, rows, "c.json"))

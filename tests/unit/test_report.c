@@ -3,7 +3,10 @@
 #include "test.h"
 
 #include "clock.h"
+#include "report/grid.h"
 #include "report/report.h"
+
+#include <stdio.h>
 
 static struct jm_meters two_meters(void)
 {
@@ -203,6 +206,30 @@ static void garbage_is_reported_as_unknown(void **state)
 	}
 }
 
+/* What does not fit ends in "...", however little room is left, and in no half of a character. */
+static void appended_text_is_cut(void **state)
+{
+	static const struct {
+		size_t size;
+		const char *before, *what, *result;
+	} rows[] = {
+		{11, "abc\u00e9", "xyz", "abc\u00e9, xyz"},
+		{10, "abc\u00e9", "xyz", "abc\u00e9,..."},
+		{9, "abc\u00e9", "xyz", "ab..."},
+		{8, "\u00e9ab", "xyz", "..."},
+		{7, "abc\u00e9", "", "abc\u00e9"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		char out[16];
+
+		snprintf(out, sizeof(out), "%s", rows[i].before);
+		jm_text_append(out, rows[i].size, ", ", rows[i].what);
+		assert_string_equal(out, rows[i].result);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -212,6 +239,7 @@ int main(void)
 		cmocka_unit_test(no_power_is_null),
 		cmocka_unit_test(nothing_to_report_is_an_error),
 		cmocka_unit_test(garbage_is_reported_as_unknown),
+		cmocka_unit_test(appended_text_is_cut),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
