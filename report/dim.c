@@ -38,7 +38,7 @@ static const json_t *find_leaf(const json_t *object, const char *name)
 	return NULL;
 }
 
-/* All leaves of that name as "GPU-8f 300W, GPU-9a 400W", long ids cut unless whole. Returns n + their number. */
+/* All leaves of that name as "GPU-8f 300W, GPU-9a 400W"; long ids cut unless whole. Counts on from n. */
 static int list_leaves(const json_t *object, const char *name, bool whole, int n, FILE *out)
 {
 	const json_t *value;
