@@ -2,7 +2,7 @@
 /*
  * A step takes no memory: all that a program needs is there when it is built. Calls of malloc are counted.
  * oneDNN alone may take some for the time of a call: a list of its arguments, and what it packs where a
- * kernel is by gemm.
+ * kernel is by gemm. And clang's OpenMP, a list of the loops that run.
  */
 #include <errno.h>
 #include <malloc.h>
@@ -15,6 +15,12 @@
 #define LIST	1024	      /* bytes */
 #define PACKS	(1024 * 1024) /* bytes */
 #define SETTLED 8	      /* steps */
+
+#ifdef __clang__
+#define LOOPS 1024 /* bytes */
+#else
+#define LOOPS 0
+#endif
 
 /* ---- malloc, counted ------------------------------------------------------------------------------------ */
 
@@ -115,8 +121,8 @@ static void check_unit(struct jm_program *p, int i)
 {
 	const struct jm_device *d = p->device;
 	enum jm_op op = p->unit[i]->group.node[0]->op;
-	bool own = !strcmp(d->backend->name, "ref") || !may_be_of_onednn(op);
-	size_t most = own ? 0 : most_by_onednn(op);
+	bool ref = !strcmp(d->backend->name, "ref");
+	size_t most = ref ? 0 : may_be_of_onednn(op) ? most_by_onednn(op) : LOOPS;
 	struct jm_err err = JM_ERR_INIT;
 	int code;
 
@@ -124,7 +130,7 @@ static void check_unit(struct jm_program *p, int i)
 	code = d->backend->run(d->dev, p->unit[i]->exec, &err);
 	counted.on = false;
 	assert_ok(code, err);
-	if (counted.largest > most || (own && counted.calls))
+	if (counted.largest > most || (!most && counted.calls))
 		fail_msg("%s on %s takes memory in %d calls, %zu bytes at most", jm_op_name(op),
 			d->backend->name, counted.calls, counted.largest);
 }
@@ -165,7 +171,8 @@ static void check_step(struct jm_program *p)
 	code = jm_program_run(p, &err);
 	counted.on = false;
 	assert_ok(code, err);
-	assert_int_equal(counted.calls, by_units);
+	if (!LOOPS) /* which of clang's threads runs how many is chance */
+		assert_int_equal(counted.calls, by_units);
 	assert_false(keeps_memory(p));
 }
 
