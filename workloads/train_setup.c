@@ -5,10 +5,10 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "clock.h"
 #include "engine/profile.h"
 #include "engine/tensor.h"
 #include "workloads/fit.h"
@@ -71,18 +71,11 @@ static int check_text(const struct train *s, struct jm_err *err)
 
 /* ---- the plan ------------------------------------------------------------------------------------------ */
 
-static double now_s(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* The program on paper: nothing is allocated yet. */
 static int plan(struct train *s, struct jm_err *err)
 {
-	double gb = jm_train_option(s, "memory"), start = now_s();
+	double gb = jm_train_option(s, "memory");
+	int64_t start = jm_clock_now(jm_clock_real());
 	int code = 0;
 
 	s->memory = gb > 0 ? (size_t)(gb * 1e9) : jm_fit_memory(s->work->ctx, &s->device);
@@ -92,7 +85,7 @@ static int plan(struct train *s, struct jm_err *err)
 		code = jm_model_train(&s->training, &s->graph, err);
 	if (!code)
 		code = jm_program_plan(s->graph, &s->device, &s->program, err);
-	s->plan_s = now_s() - start;
+	s->plan_s = 1e-9 * (double)(jm_clock_now(jm_clock_real()) - start);
 	return code;
 }
 
