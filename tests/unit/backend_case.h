@@ -36,6 +36,9 @@ void backend_joins(void **unused);
 /* A result of that type, with something in it when it is to be added to. */
 struct jm_tensor *backend_result(
 	struct kit *k, enum jm_dtype type, bool add, int rank, const int64_t *dim);
+/* Operands of a norm's gradient, whose statistics are any numbers; returns the op. centred: of a layer norm. */
+enum jm_op backend_norm_grad(struct kit *k, const struct types *t, const struct shape *d,
+	bool centred, struct jm_tensor **ret_in);
 /* A node whose results are to be compared. */
 struct jm_node *backend_node(struct kit *k, enum jm_op op, struct jm_tensor **in,
 	struct jm_tensor **out, unsigned accumulate);

@@ -82,28 +82,34 @@ static void add_rmsnorm(struct kit *k, const struct types *t, const struct shape
 		kit_read(k, sum);
 }
 
-/* Of a norm whose statistics are any numbers. Flag: dx is added to, and kept. */
+enum jm_op backend_norm_grad(struct kit *k, const struct types *t, const struct shape *d,
+	bool centred, struct jm_tensor **ret_in)
+{
+	const int64_t *dim = DIMS(d->b, d->s, d->c);
+	int n = 0;
+
+	ret_in[n++] = kit_normal(k, t->c, 0, 1, 3, dim);
+	ret_in[n++] = kit_normal(k, t->a, 0.5, 2, 3, dim);
+	ret_in[n++] = kit_normal(k, t->v, 1, 0.2, 1, DIMS(d->c));
+	if (centred)
+		ret_in[n++] = kit_normal(k, t->v, 0.5, 0.1, 2, dim);
+	ret_in[n] = kit_normal(k, t->v, 0.6, 0.1, 2, dim);
+	return centred ? JM_OP_LAYERNORM_GRAD : JM_OP_RMSNORM_GRAD;
+}
+
+/* Flag: dx is added to, and kept. */
 static void grad_cast(
 	struct kit *k, const struct types *t, const struct shape *d, bool keep, bool centred)
 {
 	const int64_t *dim = DIMS(d->b, d->s, d->c);
-	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 3, dim);
-	struct jm_tensor *x = kit_normal(k, t->a, 0.5, 2, 3, dim);
-	struct jm_tensor *gamma = kit_normal(k, t->v, 1, 0.2, 1, DIMS(d->c));
-	struct jm_tensor *mean = centred ? kit_normal(k, t->v, 0.5, 0.1, 2, dim) : NULL;
-	struct jm_tensor *rstd = kit_normal(k, t->v, 0.6, 0.1, 2, dim);
+	struct jm_tensor *in[JM_NODE_IN];
+	enum jm_op op = backend_norm_grad(k, t, d, centred, in);
 	struct jm_tensor *dx = backend_result(k, t->a, keep, 3, dim);
 	struct jm_tensor *dgamma = kit_out(k, t->v, 1, DIMS(d->c), NULL);
 	struct jm_tensor *dbeta = centred ? kit_out(k, t->v, 1, DIMS(d->c), NULL) : NULL;
 	struct jm_tensor *copy = kit_out(k, t->c, 3, dim, NULL);
-	struct jm_node *n;
+	struct jm_node *n = jm_graph_node(k->graph, op, in, OPS(dx, dgamma, dbeta));
 
-	if (centred)
-		n = jm_graph_node(k->graph, JM_OP_LAYERNORM_GRAD, OPS(dy, x, gamma, mean, rstd),
-			OPS(dx, dgamma, dbeta));
-	else
-		n = jm_graph_node(
-			k->graph, JM_OP_RMSNORM_GRAD, OPS(dy, x, gamma, rstd), OPS(dx, dgamma));
 	assert_non_null(n);
 	n->attr.norm.eps = 1e-5;
 	n->accumulate = keep;

@@ -42,24 +42,16 @@ static void linear_wgrad(struct kit *k, const struct types *t, const struct shap
 	sums(k, JM_OP_LINEAR_WGRAD, OPS(dy, x), OPS(dw, db), second);
 }
 
-/* Of statistics that are any numbers. */
 static void norm_grad(
 	struct kit *k, const struct types *t, const struct shape *d, bool second, bool centred)
 {
-	const int64_t *dim = DIMS(d->b, d->s, d->c);
-	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 3, dim);
-	struct jm_tensor *x = kit_normal(k, t->a, 0.5, 2, 3, dim);
-	struct jm_tensor *gamma = kit_normal(k, t->v, 1, 0.2, 1, DIMS(d->c));
-	struct jm_tensor *mean = centred ? kit_normal(k, t->v, 0.5, 0.1, 2, dim) : NULL;
-	struct jm_tensor *rstd = kit_normal(k, t->v, 0.6, 0.1, 2, dim);
-	struct jm_tensor *dx = held(k, t->a, 3, dim), *dgamma = held(k, t->v, 1, DIMS(d->c));
+	struct jm_tensor *in[JM_NODE_IN];
+	enum jm_op op = backend_norm_grad(k, t, d, centred, in);
+	struct jm_tensor *dx = held(k, t->a, 3, DIMS(d->b, d->s, d->c));
+	struct jm_tensor *dgamma = held(k, t->v, 1, DIMS(d->c));
 	struct jm_tensor *dbeta = centred ? held(k, t->v, 1, DIMS(d->c)) : NULL;
 
-	if (centred)
-		sums(k, JM_OP_LAYERNORM_GRAD, OPS(dy, x, gamma, mean, rstd), OPS(dx, dgamma, dbeta),
-			second);
-	else
-		sums(k, JM_OP_RMSNORM_GRAD, OPS(dy, x, gamma, rstd), OPS(dx, dgamma), second);
+	sums(k, op, in, OPS(dx, dgamma, dbeta), second);
 }
 
 static void layernorm_grad(struct kit *k, const struct types *t, const struct shape *d, bool second)
