@@ -39,15 +39,6 @@ static bool in_place(const char *path)
 	return !stat(path, &st) && (!S_ISREG(st.st_mode) || our_fd(&st) >= 0);
 }
 
-static int check_store(const char *path, struct jm_err *err)
-{
-	return jm_store_is(path) ? jm_err_set(err, JM_EUSAGE,
-					   "%s is a store, which this would write over; name "
-					   "another file.",
-					   path)
-				 : 0;
-}
-
 static bool is_folder(const char *path)
 {
 	struct stat st;
@@ -55,16 +46,24 @@ static bool is_folder(const char *path)
 	return !stat(path, &st) && S_ISDIR(st.st_mode);
 }
 
-static int open_beside(const char *path, char *temporary, size_t size, struct jm_err *err)
+/* A new file beside the one that it is to replace, which is no store. real: the name of that one, for a link
+ * stays: what it names is replaced. */
+static int open_beside(
+	const char *path, char real[PATH_MAX], char temporary[PATH_MAX], struct jm_err *err)
 {
 	mode_t mask;
 	int fd;
 
-	if ((size_t)snprintf(temporary, size, "%s.XXXXXX", path) >= size)
+	if (jm_store_is(path))
+		return jm_err_set(err, JM_EUSAGE,
+			"%s is a store, which this would write over; name another file.", path);
+	if (!realpath(path, real) && snprintf(real, PATH_MAX, "%s", path) >= PATH_MAX)
 		return cannot(path, ENAMETOOLONG, err);
+	if (snprintf(temporary, PATH_MAX, "%s.XXXXXX", real) >= PATH_MAX)
+		return cannot(real, ENAMETOOLONG, err);
 	fd = mkostemp(temporary, O_CLOEXEC);
 	if (fd < 0)
-		return cannot(path, errno, err);
+		return cannot(real, errno, err);
 	mask = umask(0);
 	umask(mask);
 	fchmod(fd, 0666 & ~mask);
@@ -73,7 +72,7 @@ static int open_beside(const char *path, char *temporary, size_t size, struct jm
 
 int jm_output_try(const char *path, struct jm_err *err)
 {
-	char temporary[PATH_MAX], real[PATH_MAX];
+	char real[PATH_MAX], temporary[PATH_MAX];
 	int fd;
 
 	if (!strcmp(path, "-"))
@@ -85,10 +84,7 @@ int jm_output_try(const char *path, struct jm_err *err)
 			return cannot(path, errno, err);
 		return 0;
 	}
-	fd = check_store(path, err);
-	if (!fd)
-		fd = open_beside(
-			realpath(path, real) ? real : path, temporary, sizeof(temporary), err);
+	fd = open_beside(path, real, temporary, err);
 	if (fd < 0)
 		return fd;
 	close(fd);
@@ -118,22 +114,22 @@ static int put_all(
 
 static int replace(const char *path, jm_output_fn *put, const void *what, struct jm_err *err)
 {
-	char temporary[PATH_MAX];
-	int fd = open_beside(path, temporary, sizeof(temporary), err), rc;
+	char real[PATH_MAX], temporary[PATH_MAX];
+	int fd = open_beside(path, real, temporary, err), rc;
 	FILE *f;
 
 	if (fd < 0)
 		return fd;
 	f = fdopen(fd, "w");
-	rc = f ? put_all(put, what, f, path, err) : cannot(path, errno, err);
+	rc = f ? put_all(put, what, f, real, err) : cannot(real, errno, err);
 	if (!rc && fsync(fd))
-		rc = cannot(path, errno, err);
+		rc = cannot(real, errno, err);
 	if (f)
 		fclose(f);
 	else
 		close(fd);
-	if (!rc && rename(temporary, path))
-		rc = cannot(path, errno, err);
+	if (!rc && rename(temporary, real))
+		rc = cannot(real, errno, err);
 	if (rc)
 		unlink(temporary);
 	return rc;
@@ -161,16 +157,13 @@ static FILE *open_in_place(const char *path)
 
 int jm_output_by(const char *path, jm_output_fn *put, const void *what, struct jm_err *err)
 {
-	char real[PATH_MAX]; /* a link stays: the file that it names is replaced */
 	FILE *f;
 	int rc;
 
 	if (!strcmp(path, "-"))
 		return put_all(put, what, stdout, "standard output", err);
-	if (!in_place(path)) {
-		rc = check_store(path, err);
-		return rc ? rc : replace(realpath(path, real) ? real : path, put, what, err);
-	}
+	if (!in_place(path))
+		return replace(path, put, what, err);
 	f = open_in_place(path);
 	if (!f)
 		return cannot(path, errno, err);
