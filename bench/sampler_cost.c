@@ -4,13 +4,13 @@
  *	1. processor time of 8 fake GPUs sampled at 1 kHz, against an empty loop at 1 kHz (aim: twice)
  *	2. a simulated day of 8 GPUs at 100 Hz: seconds, and the most memory it took (aim: 64 MiB)
  *	   and of 1 and 8 false NVIDIA GPUs whose counter takes the driver 3 ms of a core to read, as an
- *	   H200's does: read at every interval ("raw", how it was before), and as pace.h says (aims: one
+ *	   H200's does: read at every interval ("raw", how it was before), and as read_budget.h says (aims: one
  *	   GPU at 1 ms below 10 % of a core, at the default interval below 3 %)
  *	3. `measure`: from its start to CMD's (aim: 10 ms), from CMD's end to its own (aim: one refresh
  *	   + 20 ms)
  */
-#include "session.h"
-#include "clock.h"
+#include "measure/session.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <math.h>

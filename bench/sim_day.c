@@ -9,9 +9,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "sim/registers.h"
-#include "source.h"
+#include "meter/source.h"
 
 extern const struct jm_source jm_source_sim;
 

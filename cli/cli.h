@@ -3,7 +3,7 @@
 #ifndef JM_CLI_H
 #define JM_CLI_H
 
-#include "option.h"
+#include "base/option.h"
 
 #define JM_EXIT_USAGE	2
 #define JM_EXIT_FAILURE 125 /* our own failure */

@@ -2,7 +2,7 @@
 /* joulemark describe: what training a model takes, without allocating or running anything. */
 #include "cli.h"
 #include "describe_plan.h"
-#include "output.h"
+#include "base/output.h"
 
 #include <jansson.h>
 #include <math.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* doctor: what can be measured and set on this machine; for what cannot, why and how to mend it. */
 #include "cli.h"
-#include "registry.h"
-#include "state.h"
+#include "run/registry.h"
+#include "base/state_folder.h"
 #include "engine/device.h"
 
 #include <jansson.h>

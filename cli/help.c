@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Help and man page, from the rows of commands and options. */
 #include "cli.h"
-#include "registry.h"
+#include "run/registry.h"
 
 #include <stdio.h>
 #include <stdlib.h>

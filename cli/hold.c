@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A command in the foreground; its signals, its status. */
 #include "hold.h"
-#include "proc.h"
+#include "base/child_process.h"
 
 #include <poll.h>
 #include <signal.h>

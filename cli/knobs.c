@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* set, get, status, restore: knobs by hand. And the guard's own process, which only joulemark starts. */
-#include "case.h"
+#include "result/case_id.h"
 #include "cli.h"
-#include "guard.h"
-#include "guard_wire.h"
+#include "guard/guard.h"
+#include "guard/guard_wire.h"
 #include "hold.h"
 
 #include <jansson.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* list: what is built in. */
 #include "cli.h"
-#include "registry.h"
+#include "run/registry.h"
 #include "engine/device.h"
 
 #include <jansson.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* joulemark: finds the command, parses its options, runs it. */
 #include "cli.h"
-#include "guard.h"
+#include "guard/guard.h"
 
 #include <fcntl.h>
 #include <signal.h>

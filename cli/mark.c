@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* joulemark mark: one message from inside a measured command. */
 #include "cli.h"
-#include "progress.h"
+#include "measure/progress.h"
 
 static const struct jm_option options[] = {
 	{.name = "items",

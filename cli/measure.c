@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* joulemark measure: the energy of any command. */
 #include "cli.h"
-#include "clock.h"
-#include "csv.h"
-#include "launch.h"
-#include "output.h"
-#include "provenance.h"
-#include "record.h"
-#include "registry.h"
-#include "json.h"
+#include "base/clock.h"
+#include "measure/trace_csv.h"
+#include "measure/launch.h"
+#include "base/output.h"
+#include "result/provenance.h"
+#include "result/record.h"
+#include "run/registry.h"
+#include "base/json.h"
 
 #include <math.h>
 #include <signal.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* joulemark report: from a store or from JSON files of records to a table, a file or a page. */
 #include "cli.h"
-#include "output.h"
-#include "store.h"
+#include "base/output.h"
+#include "store/store.h"
 #include "report/report.h"
 
 #include <errno.h>

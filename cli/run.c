@@ -2,8 +2,8 @@
 /* `run`: a workload or a command, once or as a sweep, measured, kept and reported. */
 #include "run_parts.h"
 
-#include "output.h"
-#include "state.h"
+#include "base/output.h"
+#include "base/state_folder.h"
 #include "report/report.h"
 
 #include <errno.h>

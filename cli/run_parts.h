@@ -4,7 +4,7 @@
 #define JM_CLI_RUN_H
 
 #include "cli.h"
-#include "run.h"
+#include "run/run_plan.h"
 
 #include <pthread.h>
 #include <stdio.h>

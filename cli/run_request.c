@@ -2,8 +2,8 @@
 /* From the command line of `run` to the request that a plan is made from. */
 #include "run_parts.h"
 
-#include "progress.h"
-#include "registry.h"
+#include "measure/progress.h"
+#include "run/registry.h"
 
 #include <math.h>
 #include <stdio.h>

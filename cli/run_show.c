@@ -2,7 +2,7 @@
 /* What `run` shows on standard error: a line per run of a case; on a terminal a bar with the time left. */
 #include "run_parts.h"
 
-#include "clock.h"
+#include "base/clock.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `worker`, hidden: the process of one case; `run` starts it. */
 #include "cli.h"
-#include "worker.h"
+#include "run/worker.h"
 
 #include <stdio.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The power limit of NVIDIA GPUs: gpu.power in watts, per GPU of this job. Setting it needs root. */
-#include "control.h"
+#include "guard/control.h"
 #include "vendor/nvml.h"
 
 #include <math.h>

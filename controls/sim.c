@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The power limits of a simulated node. */
-#include "control.h"
+#include "guard/control.h"
 #include "sim/registers.h"
 
 #include <stdio.h>

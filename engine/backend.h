@@ -452,7 +452,7 @@ struct jm_backend {
 	void (*close)(void *dev); /* takes NULL */
 };
 
-/* What a plug-in exports. It links what it needs of joulemark (lib/err.c, engine/tensor.c) itself. */
+/* What a plug-in exports. It links what it needs of joulemark (lib/base/err.c, engine/tensor.c) itself. */
 JM_API const struct jm_backend *jm_backend_entry(void);
 
 #endif

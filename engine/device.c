@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finding and loading backends. */
 #include "device.h"
-#include "option.h"
+#include "base/option.h"
 
 #include <ctype.h>
 #include <dlfcn.h>

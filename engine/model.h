@@ -7,7 +7,7 @@
 #define JM_MODEL_H
 
 #include "graph.h"
-#include "option.h"
+#include "base/option.h"
 
 struct jm_preset {
 	const char *name;

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "tensor.h"
 
 #define LONG	   (1 << 24) /* elements, at least */

@@ -73,7 +73,7 @@ JM_API const char *jm_err_name(int code);
 
 enum jm_level { JM_DEBUG, JM_INFO, JM_WARNING };
 
-struct jm_clock; /* lib/clock.h */
+struct jm_clock; /* lib/base/clock.h */
 
 /*
  * What would otherwise be global. Caller-owned; outlives everything opened with it.

@@ -4,8 +4,8 @@
  * case. SI units, no prefixes; unknown is an empty field.
  */
 #include "grid.h"
-#include "csv.h"
-#include "json.h"
+#include "measure/trace_csv.h"
+#include "base/json.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What differs between the cases of a sweep, and its value in each of them. */
 #include "grid.h"
-#include "option.h"
-#include "json.h"
+#include "base/option.h"
+#include "base/json.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Records in order: series of points of cases, with their statistics. */
 #include "grid.h"
-#include "json.h"
+#include "base/json.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -6,9 +6,9 @@
 #ifndef JM_GROUP_H
 #define JM_GROUP_H
 
-#include "metric.h"
+#include "result/metric.h"
 #include "report.h"
-#include "stat.h"
+#include "base/stat.h"
 
 #define JM_GROUP_MAX_DIMS 16
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What papers report, chosen by what the records trained. */
 #include "published.h"
-#include "csv.h"
-#include "json.h"
+#include "measure/trace_csv.h"
+#include "base/json.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 #include <jansson.h>
 
 #include "joulemark.h"
-#include "trace.h"
+#include "trace/trace.h"
 
 #define JM_REPORT_FORMATS(X)                                                                       \
 	X(TABLE, "table")                                                                          \

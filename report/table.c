@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The report on a terminal. */
 #include "grid.h"
-#include "json.h"
+#include "base/json.h"
 #include "published.h"
 
 #include <stdlib.h>

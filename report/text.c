@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers and sentences of a report. */
 #include "grid.h"
-#include "json.h"
-#include "meter.h"
+#include "base/json.h"
+#include "meter/meter.h"
 
 #include <math.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rules of the simulated GPU, without state. */
 #include "model.h"
-#include "option.h"
+#include "base/option.h"
 
 #include <math.h>
 #include <stdio.h>

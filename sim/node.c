@@ -5,7 +5,7 @@
  * run does not show.
  */
 #include "node.h"
-#include "meter.h"
+#include "meter/meter.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -6,8 +6,8 @@
  * in one process exclude each other like those of several processes.
  */
 #include "registers.h"
-#include "clock.h"
-#include "state.h"
+#include "base/clock.h"
+#include "base/state_folder.h"
 
 #include <errno.h>
 #include <fcntl.h>

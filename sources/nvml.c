@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * NVIDIA GPUs: one meter per GPU of this job, known by its UUID, and its memory where the driver tells.
- * What changes slowly is asked for ten times a second at most, and the energy counter when pace.h says:
+ * What changes slowly is asked for ten times a second at most, and the energy counter when read_budget.h says:
  * an H200's driver computes for 2 to 6 ms to tell it. In between they repeat their reading, with its old
  * time. All power of a GPU comes in one call to the driver, of microseconds.
  */
-#include "clock.h"
-#include "pace.h"
-#include "source.h"
+#include "base/clock.h"
+#include "meter/read_budget.h"
+#include "meter/source.h"
 #include "vendor/nvml.h"
 
 #include <math.h>

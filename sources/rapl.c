@@ -4,8 +4,8 @@
  * DRAM and the platform, of Intel and AMD processors. Layout: Documentation/power/powercap of Linux.
  * Since CVE-2020-8694 (Linux 5.10) only root may read energy_uj unless its mode was changed.
  */
-#include "clock.h"
-#include "source.h"
+#include "base/clock.h"
+#include "meter/source.h"
 
 #include <dirent.h>
 #include <errno.h>

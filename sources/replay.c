@@ -3,9 +3,9 @@
  * A recorded trace as a source: "replay:DIR", where DIR is what `measure --csv DIR` wrote. Time begins
  * when the source is first read; its readings keep their distances. After the last one there is nothing.
  */
-#include "clock.h"
-#include "csv.h"
-#include "source.h"
+#include "base/clock.h"
+#include "measure/trace_csv.h"
+#include "meter/source.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -3,7 +3,7 @@
  * The sensors of a simulated node: per GPU what NVML tells of a Hopper (energy counter, short and long
  * mean of power, clocks...), and its memory as a component of its own, without a counter.
  */
-#include "source.h"
+#include "meter/source.h"
 #include "sim/node.h"
 
 #include <math.h>

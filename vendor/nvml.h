@@ -7,7 +7,7 @@
 #define JM_NVML_H
 
 #include "joulemark.h"
-#include "meter.h"
+#include "meter/meter.h"
 
 typedef struct nvml_device *jm_nvml_device; /* opaque, the library's */
 

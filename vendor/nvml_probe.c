@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a GPU's driver can be asked for as a signal, and whether it answers. */
-#include "clock.h"
+#include "base/clock.h"
 #include "nvml.h"
 
 #include <math.h>

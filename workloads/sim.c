@@ -3,7 +3,7 @@
  * Work of a simulated node: steps that take the time which published throughputs say, under the caps
  * that the node's GPUs have now. All GPUs work on each step together; the slowest sets the pace.
  */
-#include "workload.h"
+#include "run/workload.h"
 #include "sim/registers.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
 #ifndef JM_TRAIN_H
 #define JM_TRAIN_H
 
-#include "workload.h"
+#include "run/workload.h"
 
 #include "engine/model.h"
 #include "engine/program.h"

@@ -8,7 +8,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "engine/profile.h"
 #include "engine/tensor.h"
 #include "workloads/fit.h"

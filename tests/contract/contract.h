@@ -4,7 +4,7 @@
 #define JM_CONTRACT_H
 
 #include "../unit/test.h"
-#include "registry.h"
+#include "run/registry.h"
 
 /* What to write behind "name:" so that a member that needs an argument opens; NULL = not known. */
 static inline const char *contract_argument(const char *name, const char *argument)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a worker that has gone mad may write to its parent. */
 #include "fuzz.h"
-#include "frame.h"
+#include "run/frame.h"
 
 #include <unistd.h>
 

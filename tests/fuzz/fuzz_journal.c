@@ -4,7 +4,7 @@
  * behind the checksum is reached as well.
  */
 #include "fuzz.h"
-#include "journal.h"
+#include "guard/journal.h"
 
 #include <stdio.h>
 #include <sys/mman.h>

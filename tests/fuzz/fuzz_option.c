@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* "NAME=VALUE" words of a command line, quantities with units, and the nearest word. */
 #include "fuzz.h"
-#include "option.h"
+#include "base/option.h"
 
 static const char *const choices[] = {"f32", "bf16", "fp16", NULL};
 static const struct jm_option rows[] = {

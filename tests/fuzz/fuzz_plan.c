@@ -2,7 +2,7 @@
 /* Requests of a plan, as a store from elsewhere may hold them. */
 #include "fuzz.h"
 #include "fuzz_json.h"
-#include "plan.h"
+#include "run/plan.h"
 
 static const char base[] =
 	"{\"what\":{\"workload\":\"sim\",\"device\":[\"sim:h100x4\"],\"precision\":[\"f32\"],"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A recorded trace as a folder of CSV: the first half is meters.csv, what follows a NUL readings.csv. */
 #include "fuzz.h"
-#include "source.h"
+#include "meter/source.h"
 
 #include <fcntl.h>
 #include <stdio.h>

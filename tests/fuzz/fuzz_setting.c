@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Settings: whatever is accepted lies inside the range of every device it speaks of. */
 #include "fuzz.h"
-#include "setting.h"
+#include "guard/setting.h"
 
 static void knob(struct jm_knobs *set, const char *name, const char *unit, const char *device,
 	double min, double max, double step)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Chunks of a trace: hostile bytes are an error; what is taken comes out in order of time. */
 #include "fuzz.h"
-#include "trace.h"
+#include "trace/trace.h"
 
 static int ordered(void *arg, struct jm_reading r)
 {

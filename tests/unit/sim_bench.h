@@ -4,9 +4,9 @@
 #define JM_TEST_SIM_BENCH_H
 
 #include "test.h"
-#include "clock.h"
+#include "base/clock.h"
 #include "sim/node.h"
-#include "source.h"
+#include "meter/source.h"
 
 extern const struct jm_source jm_source_sim;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
-#include "clock.h"
+#include "base/clock.h"
 
 #include <pthread.h>
 #include <time.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Energy against the truth of programmed waveforms, through a sensor like an H100's, in simulated time. */
 #include "test.h"
-#include "steps.h"
+#include "trace/plateaus.h"
 #include "wave.h"
 
 static struct jm_energy of(const struct wave_run *run, int meter)

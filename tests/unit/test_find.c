@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
-#include "registry.h"
+#include "run/registry.h"
 
 #include <stdlib.h>
 

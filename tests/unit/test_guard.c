@@ -3,9 +3,9 @@
  * The guard on the false NVML: set, partial failure, restore, keep, locks, kills, damaged journals. The
  * limits are read from the false driver's state itself. This program is executed again as the guard.
  */
-#include "guard.h"
-#include "guard_wire.h"
-#include "journal.h"
+#include "guard/guard.h"
+#include "guard/guard_wire.h"
+#include "guard/journal.h"
 #include "tests/fake/nvml_fake.h"
 
 #include <dirent.h>

@@ -4,9 +4,9 @@
  * load itself saw of the same counter, through a reader of its own that read at the counter's steps.
  */
 #include "test.h"
-#include "clock.h"
-#include "session.h"
-#include "steps.h"
+#include "base/clock.h"
+#include "measure/session.h"
+#include "trace/plateaus.h"
 
 #include <jansson.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
-#include "meter.h"
+#include "meter/meter.h"
 
 struct row {
 	const char *id;

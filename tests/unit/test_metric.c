@@ -2,7 +2,7 @@
 /* Metrics of a record: hand-computed values, and the identities between them. */
 #include "test.h"
 
-#include "metric.h"
+#include "result/metric.h"
 
 static json_t *meter(const char *id, const char *origin, const char *covered_by, double joules)
 {

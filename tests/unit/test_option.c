@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
-#include "option.h"
+#include "base/option.h"
 
 #define REFUSED -1e9 /* no quantity of these tests has this value */
 

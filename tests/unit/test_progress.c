@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Marks through the socket, numbers in output, rates; children and their ends. */
 #include "test.h"
-#include "clock.h"
-#include "orphans.h"
-#include "proc.h"
-#include "progress.h"
+#include "base/clock.h"
+#include "base/stray_processes.h"
+#include "base/child_process.h"
+#include "measure/progress.h"
 
 #include <stdio.h>
 #include <sys/prctl.h>

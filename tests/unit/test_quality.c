@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Grades: a perfect measurement gets A; each flaw costs what the table says, with its reason. */
 #include "test.h"
-#include "quality.h"
+#include "energy/quality.h"
 
 #include <stdio.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* RAPL on a tree made up as Linux has it: domains, wrap, twins, psys, files that cannot be read. */
 #include "test.h"
-#include "clock.h"
-#include "session.h"
+#include "base/clock.h"
+#include "measure/session.h"
 
 #include <stdio.h>
 #include <sys/stat.h>

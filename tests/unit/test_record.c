@@ -2,10 +2,10 @@
 /* Records: states of settings, failures in odd letters, meters as JSON, frames in pieces, provenance. */
 #include "test.h"
 
-#include "frame.h"
-#include "meters_json.h"
-#include "provenance.h"
-#include "record.h"
+#include "run/frame.h"
+#include "meter/meters_json.h"
+#include "result/provenance.h"
+#include "result/record.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 /* Reports of hand-made records, and traces thinned for the page. */
 #include "test.h"
 
-#include "clock.h"
+#include "base/clock.h"
 #include "report/grid.h"
 #include "report/report.h"
 

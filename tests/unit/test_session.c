@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sessions: sources by rule, phases, items, chunks, failing sources, a recording and its replay. */
 #include "test.h"
-#include "clock.h"
-#include "csv.h"
+#include "base/clock.h"
+#include "measure/trace_csv.h"
 #include "wave.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The grammar of settings: what is taken, what is refused and in which words. */
-#include "setting.h"
+#include "guard/setting.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The simulated node through its source and control, in simulated and in real time. */
 #include "sim_bench.h"
-#include "control.h"
+#include "guard/control.h"
 
 #include <time.h>
 

@@ -5,8 +5,8 @@
  */
 #include "test.h"
 #include "sim/registers.h"
-#include "source.h"
-#include "workload.h"
+#include "meter/source.h"
+#include "run/workload.h"
 
 #include <pthread.h>
 #include <stdio.h>

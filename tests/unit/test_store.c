@@ -2,8 +2,8 @@
 /* The store: round trip, order, what a kill leaves, and every kind of bad file. */
 #include "test.h"
 
-#include "clock.h"
-#include "store.h"
+#include "base/clock.h"
+#include "store/store.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The trace: what goes in comes out, runs shortened; damaged bytes are refused. */
 #include "test.h"
-#include "codec.h"
-#include "trace.h"
+#include "trace/codec.h"
+#include "trace/trace.h"
 #include "wave.h"
 
 #define N 30000

@@ -2,8 +2,8 @@
 /* The median power of a stretch, where it can be told by hand. */
 #include "test.h"
 
-#include "clock.h"
-#include "watts.h"
+#include "base/clock.h"
+#include "energy/watts.h"
 
 #define AT(s) (int64_t)((s) * (double)JM_SECOND)
 

@@ -6,8 +6,8 @@
 #ifndef WAVE_H
 #define WAVE_H
 
-#include "clock.h"
-#include "session.h"
+#include "base/clock.h"
+#include "measure/session.h"
 
 #define WAVE_GPUS 8
 

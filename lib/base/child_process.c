@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A child process by fork and exec, its end by pidfd. */
+#include "base/child_process.h"
+#include "base/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define HOOK_FAILED INT32_MAX /* told by the child instead of an errno */
+
+/* What the child tells: when it was about to exec, and, if it is still there, why that failed. */
+struct word {
+	int64_t t_ns;
+	int why;
+};
+
+/* environ with what is to be added; later wins, so additions come in place of the old. */
+static char **make_environment(const char *const *add)
+{
+	size_t n = 0, more = 0, used = 0;
+	char **env;
+
+	while (environ && environ[n])
+		n++;
+	while (add && add[more])
+		more++;
+	env = calloc(n + more + 1, sizeof(*env));
+	for (size_t i = 0; env && i < n; i++) {
+		size_t name = strcspn(environ[i], "=") + 1;
+		bool replaced = false;
+
+		for (size_t k = 0; k < more; k++)
+			replaced = replaced || !strncmp(environ[i], add[k], name);
+		if (!replaced)
+			env[used++] = environ[i];
+	}
+	for (size_t k = 0; env && k < more; k++)
+		env[used++] = (char *)add[k];
+	return env;
+}
+
+struct plumbing {
+	int told[2]; /* the child tells why exec failed; closes by exec */
+	int out[2];  /* its stdout; -1 = not captured */
+	char **env;
+};
+
+static void close_end(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+static void undo(struct plumbing *p)
+{
+	for (int i = 0; i < 2; i++) {
+		close_end(&p->told[i]);
+		close_end(&p->out[i]);
+	}
+	free(p->env);
+	p->env = NULL;
+}
+
+static int prepare(struct plumbing *p, const struct jm_proc_options *o, struct jm_err *err)
+{
+	*p = (struct plumbing){.told = {-1, -1}, .out = {-1, -1}};
+	p->env = make_environment(o->env);
+	if (p->env && !pipe2(p->told, O_CLOEXEC) && (!o->capture || !pipe2(p->out, O_CLOEXEC)))
+		return 0;
+	jm_err_set(err, JM_EIO, "Cannot prepare to start '%s': %s.", o->argv[0], strerror(errno));
+	undo(p);
+	return JM_EIO;
+}
+
+static void tell(int fd, const struct word *word)
+{
+	if (write(fd, word, sizeof(*word)) < 0)
+		_exit(125);
+}
+
+/* In the child: async-signal-safe calls only. */
+static void become(const struct plumbing *p, const struct jm_proc_options *o)
+{
+	struct word word = {.why = HOOK_FAILED};
+	struct timespec now;
+
+	if (o->mask)
+		pthread_sigmask(SIG_SETMASK, o->mask, NULL);
+	if (o->capture)
+		dup2(p->out[1], STDOUT_FILENO);
+	if (!o->before_exec || !o->before_exec(o->before_exec_arg)) {
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		word.t_ns = now.tv_sec * JM_SECOND + now.tv_nsec;
+		word.why = 0;
+		tell(p->told[1], &word);
+		execvpe(o->argv[0], o->argv, p->env);
+		word.why = errno;
+	}
+	tell(p->told[1], &word);
+	_exit(126);
+}
+
+static int explain(int why, const char *name, struct jm_err *err)
+{
+	if (why == HOOK_FAILED)
+		return jm_err_set(err, JM_EIO,
+			"'%s' was not started: what had to be done before it failed.", name);
+	if (why == ENOENT || why == ENOTDIR)
+		return jm_err_set(err, JM_ENOENT,
+			"There is no command '%s'; check its spelling and the PATH.", name);
+	if (why == EACCES || why == EISDIR || why == ENOEXEC || why == EPERM)
+		return jm_err_set(
+			err, JM_EPERM, "'%s' cannot be executed: %s.", name, strerror(why));
+	return jm_err_set(err, JM_EIO, "Cannot start '%s': %s.", name, strerror(why));
+}
+
+static bool hear(int fd, struct word *word)
+{
+	ssize_t n;
+
+	do
+		n = read(fd, word, sizeof(*word));
+	while (n < 0 && errno == EINTR);
+	return n == (ssize_t)sizeof(*word);
+}
+
+/* Waits for exec, or for word why it failed. A child that is gone without a word was killed: it started. */
+static int await_exec(int fd, const char *name, int64_t *t_ns, struct jm_err *err)
+{
+	struct word word = {0};
+
+	while (hear(fd, &word)) {
+		if (word.why)
+			return explain(word.why, name, err);
+		*t_ns = word.t_ns;
+	}
+	return 0;
+}
+
+int jm_proc_start(struct jm_proc *p, const struct jm_ctx *ctx, const struct jm_proc_options *o,
+	struct jm_err *err)
+{
+	struct plumbing pipes;
+	int rc = prepare(&pipes, o, err);
+
+	if (rc)
+		return rc;
+	*p = (struct jm_proc){.pidfd = -1, .out_fd = -1};
+	p->pid = fork();
+	if (!p->pid)
+		become(&pipes, o);
+	if (p->pid < 0) {
+		rc = jm_err_set(err, JM_EIO, "Cannot start '%s': %s.", o->argv[0], strerror(errno));
+		undo(&pipes);
+		return rc;
+	}
+	close_end(&pipes.told[1]);
+	p->pidfd = (int)syscall(SYS_pidfd_open, p->pid, 0);
+	p->start_ns = jm_ctx_now(ctx);
+	rc = await_exec(pipes.told[0], o->argv[0], &p->start_ns, err);
+	if (!rc && p->pidfd < 0)
+		rc = jm_err_set(err, JM_ENOSUP,
+			"This kernel cannot watch a process (pidfd_open: %s); Linux 5.3 is needed.",
+			strerror(errno));
+	if (!rc) {
+		p->out_fd = pipes.out[0];
+		pipes.out[0] = -1;
+	}
+	undo(&pipes);
+	if (rc)
+		jm_proc_done(p);
+	return rc;
+}
+
+int jm_proc_reap(struct jm_proc *p, const struct jm_ctx *ctx, struct jm_err *err)
+{
+	int status;
+	pid_t pid;
+
+	do {
+		pid = waitpid(p->pid, &status, 0);
+		p->end_ns = jm_ctx_now(ctx);
+	} while (pid < 0 && errno == EINTR);
+	if (pid < 0)
+		return jm_err_set(err, JM_ECHILD, "The end of process %d cannot be told: %s.",
+			(int)p->pid, strerror(errno));
+	p->ended = true;
+	p->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+	p->status = p->signal ? 128 + p->signal : WEXITSTATUS(status);
+	return 0;
+}
+
+void jm_proc_done(struct jm_proc *p)
+{
+	if (p->pid > 0 && !p->ended) {
+		kill(p->pid, SIGKILL);
+		while (waitpid(p->pid, NULL, 0) < 0 && errno == EINTR)
+			;
+		p->ended = true;
+	}
+	close_end(&p->pidfd);
+	close_end(&p->out_fd);
+}
+
+int jm_proc_status_of(int code)
+{
+	return code == JM_ENOENT ? 127 : code == JM_EPERM ? 126 : 125;
+}

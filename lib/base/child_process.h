@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A child process: started, timed from exec to exit, its end told as a shell would tell it. */
+#ifndef JM_CHILD_PROCESS_H
+#define JM_CHILD_PROCESS_H
+
+#include <signal.h>
+#include <sys/types.h>
+
+#include "joulemark.h"
+
+struct jm_proc_options {
+	char *const *argv;	       /* NULL-terminated; argv[0] is looked up in PATH */
+	const char *const *env;	       /* "NAME=value" to add, NULL-terminated; NULL = none */
+	const sigset_t *mask;	       /* of its signals; NULL = as the caller's */
+	bool capture;		       /* its stdout comes back through out_fd */
+	int (*before_exec)(void *arg); /* in the child, async-signal-safe calls only; may be NULL */
+	void *before_exec_arg;	       /* non-zero from it: the child ends with 126 */
+};
+
+struct jm_proc {
+	pid_t pid;
+	int pidfd;		  /* readable when it has ended */
+	int out_fd;		  /* read end of its stdout; -1 = not captured */
+	int64_t start_ns, end_ns; /* exec and exit, on the clock */
+	int status;		  /* 0..255: its own, or 128 + signal */
+	int signal;		  /* that ended it; 0 = none */
+	bool ended;
+};
+
+/* Returns when exec has happened. JM_ENOENT: no such command; JM_EPERM: not executable. */
+int jm_proc_start(struct jm_proc *p, const struct jm_ctx *ctx, const struct jm_proc_options *o,
+	struct jm_err *err);
+/* Takes the end of a child whose pidfd is readable (or waits for it). */
+int jm_proc_reap(struct jm_proc *p, const struct jm_ctx *ctx, struct jm_err *err);
+void jm_proc_done(struct jm_proc *p); /* closes what is open; kills a child that still runs */
+/* The exit status a shell gives for a command that jm_proc_start could not start: 127, 126 or 125. */
+int jm_proc_status_of(int code);
+
+#endif

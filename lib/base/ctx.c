@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The context: root folder, log callback, clock. */
+#include "joulemark.h"
+#include "base/clock.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int jm_ctx_init(struct jm_ctx *ctx, struct jm_err *err)
+{
+	const char *root = secure_getenv("JM_ROOT");
+
+	*ctx = (struct jm_ctx){.clock = jm_clock_real()};
+	if (!root)
+		return 0;
+	if (strlen(root) >= sizeof(ctx->root))
+		return jm_err_set(err, JM_EUSAGE,
+			"JM_ROOT is longer than %zu characters; use a shorter path.",
+			sizeof(ctx->root) - 1);
+	memcpy(ctx->root, root, strlen(root) + 1);
+	return 0;
+}
+
+int64_t jm_ctx_now(const struct jm_ctx *ctx)
+{
+	return jm_clock_now(ctx->clock);
+}
+
+void jm_log(const struct jm_ctx *ctx, enum jm_level level, const char *fmt, ...)
+{
+	char line[1024];
+	va_list ap;
+
+	if (!ctx->log)
+		return;
+	va_start(ap, fmt);
+	vsnprintf(line, sizeof(line), fmt, ap);
+	va_end(ap);
+	ctx->log(ctx->log_arg, level, line);
+}

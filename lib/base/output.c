@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/output.h"
+
+#include "store/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int cannot(const char *path, int why, struct jm_err *err)
+{
+	int code = why == EACCES || why == EPERM || why == EROFS ? JM_EPERM : JM_EIO;
+
+	return jm_err_set(err, code, "Cannot write %s: %s.", path, strerror(why));
+}
+
+/* The descriptor of ours that this file is behind: "/dev/stdout", or what the shell sends it to by name.
+ * -1 = none. */
+static int our_fd(const struct stat *st)
+{
+	struct stat own;
+
+	for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
+		if (!fstat(fd, &own) && own.st_dev == st->st_dev && own.st_ino == st->st_ino)
+			return fd;
+	return -1;
+}
+
+/* A device, a pipe and our own output are written in place; anything else is replaced by a new file. */
+static bool in_place(const char *path)
+{
+	struct stat st;
+
+	return !stat(path, &st) && (!S_ISREG(st.st_mode) || our_fd(&st) >= 0);
+}
+
+static bool is_folder(const char *path)
+{
+	struct stat st;
+
+	return !stat(path, &st) && S_ISDIR(st.st_mode);
+}
+
+/* A new file beside the one that it is to replace, which is no store. real: the name of that one, for a link
+ * stays: what it names is replaced. */
+static int open_beside(
+	const char *path, char real[PATH_MAX], char temporary[PATH_MAX], struct jm_err *err)
+{
+	mode_t mask;
+	int fd;
+
+	if (jm_store_is(path))
+		return jm_err_set(err, JM_EUSAGE,
+			"%s is a store, which this would write over; name another file.", path);
+	if (!realpath(path, real) && snprintf(real, PATH_MAX, "%s", path) >= PATH_MAX)
+		return cannot(path, ENAMETOOLONG, err);
+	if (snprintf(temporary, PATH_MAX, "%s.XXXXXX", real) >= PATH_MAX)
+		return cannot(real, ENAMETOOLONG, err);
+	fd = mkostemp(temporary, O_CLOEXEC);
+	if (fd < 0)
+		return cannot(real, errno, err);
+	mask = umask(0);
+	umask(mask);
+	fchmod(fd, 0666 & ~mask);
+	return fd;
+}
+
+int jm_output_try(const char *path, struct jm_err *err)
+{
+	char real[PATH_MAX], temporary[PATH_MAX];
+	int fd;
+
+	if (!strcmp(path, "-"))
+		return 0;
+	if (in_place(path)) {
+		if (is_folder(path))
+			return cannot(path, EISDIR, err);
+		if (access(path, W_OK))
+			return cannot(path, errno, err);
+		return 0;
+	}
+	fd = open_beside(path, real, temporary, err);
+	if (fd < 0)
+		return fd;
+	close(fd);
+	unlink(temporary);
+	return 0;
+}
+
+static bool put_json(const void *value, FILE *f)
+{
+	return !json_dumpf(value, f, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) &&
+	       fputc('\n', f) >= 0;
+}
+
+static bool put_text(const void *text, FILE *f)
+{
+	return fputs(text, f) >= 0;
+}
+
+static int put_all(
+	jm_output_fn *put, const void *what, FILE *f, const char *path, struct jm_err *err)
+{
+	errno = 0;
+	if (!put(what, f) || fflush(f))
+		return cannot(path, errno ? errno : EIO, err);
+	return 0;
+}
+
+static int replace(const char *path, jm_output_fn *put, const void *what, struct jm_err *err)
+{
+	char real[PATH_MAX], temporary[PATH_MAX];
+	int fd = open_beside(path, real, temporary, err), rc;
+	FILE *f;
+
+	if (fd < 0)
+		return fd;
+	f = fdopen(fd, "w");
+	rc = f ? put_all(put, what, f, real, err) : cannot(real, errno, err);
+	if (!rc && fsync(fd))
+		rc = cannot(real, errno, err);
+	if (f)
+		fclose(f);
+	else
+		close(fd);
+	if (!rc && rename(temporary, real))
+		rc = cannot(real, errno, err);
+	if (rc)
+		unlink(temporary);
+	return rc;
+}
+
+/* Behind what the command has printed there. A file that our own output goes to is written through that
+ * descriptor: whoever shares it with us, as the shell does, goes on behind what we wrote. */
+static FILE *open_in_place(const char *path)
+{
+	struct stat st;
+	int ours = !stat(path, &st) && S_ISREG(st.st_mode) ? our_fd(&st) : -1, fd;
+	FILE *f;
+
+	if (ours < 0)
+		return fopen(path, "ae");
+	fd = fcntl(ours, F_DUPFD_CLOEXEC, 0);
+	if (fd < 0)
+		return NULL;
+	lseek(fd, 0, SEEK_END);
+	f = fdopen(fd, "w");
+	if (!f)
+		close(fd);
+	return f;
+}
+
+int jm_output_by(const char *path, jm_output_fn *put, const void *what, struct jm_err *err)
+{
+	FILE *f;
+	int rc;
+
+	if (!strcmp(path, "-"))
+		return put_all(put, what, stdout, "standard output", err);
+	if (!in_place(path))
+		return replace(path, put, what, err);
+	f = open_in_place(path);
+	if (!f)
+		return cannot(path, errno, err);
+	rc = put_all(put, what, f, path, err);
+	if (fclose(f) && !rc)
+		rc = cannot(path, errno, err);
+	return rc;
+}
+
+int jm_output_json(const char *path, const json_t *value, struct jm_err *err)
+{
+	return jm_output_by(path, put_json, value, err);
+}
+
+int jm_output_text(const char *path, const char *text, struct jm_err *err)
+{
+	return jm_output_by(path, put_text, text, err);
+}
+
+int jm_output_folder(const char *path, struct jm_err *err)
+{
+	char part[PATH_MAX];
+
+	if ((size_t)snprintf(part, sizeof(part), "%s", path) >= sizeof(part))
+		return cannot(path, ENAMETOOLONG, err);
+	for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		*slash = '\0';
+		if (mkdir(part, 0777) && errno != EEXIST)
+			return cannot(part, errno, err);
+		*slash = '/';
+	}
+	if (mkdir(part, 0777) && errno != EEXIST)
+		return cannot(path, errno, err);
+	if (!is_folder(path))
+		return cannot(path, ENOTDIR, err);
+	return 0;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The folder where joulemark keeps what must outlive a process: journals, simulated knobs. */
+#ifndef JM_STATE_FOLDER_H
+#define JM_STATE_FOLDER_H
+
+#include <sys/types.h>
+
+#include "joulemark.h"
+
+/*
+ * Path of the folder `sub` ("" = the state folder itself), made when it is not there: JM_STATE, else
+ * <root>/var/lib/joulemark as root, else $XDG_STATE_HOME/joulemark or ~/.local/state/joulemark.
+ */
+int jm_state_folder(
+	const struct jm_ctx *ctx, const char *sub, char *out, size_t size, struct jm_err *err);
+
+/* The same path, without making anything: for those who only look. */
+int jm_state_path(
+	const struct jm_ctx *ctx, const char *sub, char *out, size_t size, struct jm_err *err);
+
+/* The user who called sudo, to whom files and work belong. False when this is not root's process, or
+ * nobody else stands behind it. */
+bool jm_sudo_caller(uid_t *ret_uid, gid_t *ret_gid);
+
+#endif

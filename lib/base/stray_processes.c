@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/stray_processes.h"
+#include "base/clock.h"
+
+#include <dirent.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define POLITE_NS (2 * JM_SECOND)
+#define KILLED_NS JM_SECOND
+#define MOMENT_MS 5 /* between two looks */
+
+typedef void child_fn(struct jm_orphans *o, pid_t pid);
+
+static void each_child_of_task(struct jm_orphans *o, const char *task, child_fn *fn)
+{
+	char path[64];
+	FILE *f;
+	int pid;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%.20s/children", task);
+	f = fopen(path, "re");
+	while (f && fscanf(f, "%d", &pid) == 1)
+		fn(o, pid);
+	if (f)
+		fclose(f);
+}
+
+/* Where the kernel does not list children (CONFIG_PROC_CHILDREN) there are none to be seen. */
+static void each_child(struct jm_orphans *o, child_fn *fn)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	const struct dirent *task;
+
+	while (tasks && (task = readdir(tasks)))
+		if (task->d_name[0] != '.')
+			each_child_of_task(o, task->d_name, fn);
+	if (tasks)
+		closedir(tasks);
+}
+
+/* Whoever waits for a child of ours that is reaped here hears that there is none, which is its end as well. */
+static bool reaped(pid_t pid)
+{
+	return waitpid(pid, NULL, WNOHANG) == pid;
+}
+
+static void reap(struct jm_orphans *o, pid_t pid)
+{
+	(void)o;
+	reaped(pid);
+}
+
+static void know(struct jm_orphans *o, pid_t pid)
+{
+	if (o->n_known < JM_ORPHANS_KNOWN) {
+		o->known[o->n_known] = pid;
+		o->session[o->n_known] = getsid(pid);
+	}
+	o->n_known++;
+}
+
+/* Was it there before, or has it come from one that was, as a daemon's child whose parent has ended? */
+static bool is_known(const struct jm_orphans *o, pid_t pid)
+{
+	pid_t session = getsid(pid);
+
+	for (int i = 0; i < o->n_known; i++)
+		if (o->known[i] == pid || (o->session[i] == session && session != getsid(0)))
+			return true;
+	return false;
+}
+
+static bool was_asked(const struct jm_orphans *o, pid_t pid)
+{
+	for (int i = 0; i < o->n_asked; i++)
+		if (o->asked[i] == pid)
+			return true;
+	return false;
+}
+
+/* A joulemark's guard puts back what it has set when its client is gone. */
+static bool is_guard(pid_t pid)
+{
+	static const char guard[] = "joulemark\0guard"; /* and the 0 behind it */
+	char path[64], line[sizeof(guard) + 1];
+	size_t n;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
+	f = fopen(path, "re");
+	n = f ? fread(line, 1, sizeof(line), f) : 0;
+	if (f)
+		fclose(f);
+	return n == sizeof(guard) && !memcmp(line, guard, n);
+}
+
+/* One that has come since: is it still there? */
+static bool is_left(struct jm_orphans *o, pid_t pid)
+{
+	if (is_known(o, pid))
+		return false;
+	if (reaped(pid)) {
+		o->again = true; /* what it has left may have come to us meanwhile */
+		return false;
+	}
+	if (!o->n_left++)
+		o->first_left = pid;
+	return true;
+}
+
+static void ask_to_end(struct jm_orphans *o, pid_t pid)
+{
+	if (!is_left(o, pid))
+		return;
+	if (was_asked(o, pid) || o->n_asked == JM_ORPHANS_KNOWN) {
+		o->wait = true;
+	} else if (!kill(pid, SIGTERM)) { /* refused: it is not ours to end */
+		o->asked[o->n_asked++] = pid;
+		o->wait = true;
+	}
+}
+
+static void end_child(struct jm_orphans *o, pid_t pid)
+{
+	if (is_left(o, pid))
+		o->wait |= is_guard(pid) || !kill(pid, SIGKILL);
+}
+
+/* Until there is none to wait for, and none has gone meanwhile; or the time is up, or somebody in a hurry. */
+static void each_orphan(struct jm_orphans *o, child_fn *fn, int64_t limit_ns, int hurry_fd)
+{
+	struct pollfd hurry = {.fd = hurry_fd, .events = POLLIN};
+	int64_t until = jm_clock_now(jm_clock_real()) + limit_ns;
+	bool hurried = false;
+
+	do {
+		o->n_left = 0;
+		o->wait = o->again = false;
+		each_child(o, fn);
+		if (o->wait && !o->again)
+			hurried = poll(&hurry, 1, MOMENT_MS) > 0;
+	} while ((o->wait || o->again) && !hurried && jm_clock_now(jm_clock_real()) < until);
+}
+
+void jm_orphans_begin(struct jm_orphans *o, const struct jm_ctx *ctx)
+{
+	*o = (struct jm_orphans){.ctx = ctx};
+	each_child(o, reap);
+	each_child(o, know);
+	if (o->n_known > JM_ORPHANS_KNOWN) {
+		jm_log(ctx, JM_WARNING,
+			"More than %d processes that earlier cases left behind are still there; "
+			"what a case leaves behind from now on is not ended with it.",
+			JM_ORPHANS_KNOWN);
+		return;
+	}
+	o->adopting = !prctl(PR_GET_CHILD_SUBREAPER, &o->was, 0, 0, 0) &&
+		      !prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+}
+
+static void reap_new(struct jm_orphans *o, pid_t pid)
+{
+	if (!is_known(o, pid))
+		reaped(pid);
+}
+
+void jm_orphans_end(struct jm_orphans *o, enum jm_orphans_end how, int hurry_fd)
+{
+	if (!o->adopting)
+		return;
+	if (how == JM_ORPHANS_ASK)
+		each_orphan(o, ask_to_end, POLITE_NS, hurry_fd);
+	if (how != JM_ORPHANS_LEAVE) {
+		each_orphan(o, end_child, KILLED_NS, -1);
+		if (o->n_left)
+			jm_log(o->ctx, JM_WARNING,
+				"What a stopped case left behind is still there: process %d%s.",
+				(int)o->first_left, o->n_left > 1 ? " and others" : "");
+	}
+	each_child(o, reap_new);
+	prctl(PR_SET_CHILD_SUBREAPER, o->was, 0, 0, 0);
+	o->adopting = false;
+}

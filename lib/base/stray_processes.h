@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a killed case leaves behind: a process that left its group (setsid) is adopted by us instead of
+ * by init, and can be ended with the case.
+ */
+#ifndef JM_STRAY_PROCESSES_H
+#define JM_STRAY_PROCESSES_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "joulemark.h"
+
+#define JM_ORPHANS_KNOWN 64
+
+struct jm_orphans {
+	const struct jm_ctx *ctx;
+	bool adopting; /* we do since jm_orphans_begin */
+	int was;       /* whether we did before */
+	/* our children of before, and their sessions */
+	pid_t known[JM_ORPHANS_KNOWN], session[JM_ORPHANS_KNOWN];
+	int n_known;
+	/* those that have come since and were asked to end */
+	pid_t asked[JM_ORPHANS_KNOWN];
+	int n_asked;
+	/* of one round: how many are still there, whether it is worth while to wait for one, to look again */
+	int n_left;
+	pid_t first_left;
+	bool wait, again;
+};
+
+/* From now on orphans come to us. Those of before that have ended are reaped. */
+void jm_orphans_begin(struct jm_orphans *o, const struct jm_ctx *ctx);
+enum jm_orphans_end { JM_ORPHANS_LEAVE, JM_ORPHANS_ASK, JM_ORPHANS_KILL };
+
+/*
+ * No more. Those that have come since, and theirs, are left alone, asked to end (SIGTERM) and killed two seconds
+ * later, or as soon as hurry_fd (-1 = none) can be read, which is left to be read; or killed at once. But
+ * never a joulemark guard, which is putting settings back, nor who shares the session of one that was there
+ * before. Takes three seconds at most; what is then left is logged.
+ */
+void jm_orphans_end(struct jm_orphans *o, enum jm_orphans_end how, int hurry_fd);
+
+#endif

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The energy of a meter: by counter where there is one, by integrating power, and their bounds. */
+#include "energy/energy_private.h"
+
+#include <math.h>
+
+#define Z95 1.96 /* standard deviations of a 95 % interval */
+
+static const struct jm_part nothing = {
+	.joules = NAN, .known = NAN, .variance = NAN, .watts_max = NAN};
+
+static int parts_of(const struct jm_stretch *s, int meter, struct jm_part *counter,
+	struct jm_part *power, struct jm_err *err)
+{
+	int c = jm_meter_signal(s->set, meter, JM_Q_ENERGY);
+	int p = jm_meter_signal(s->set, meter, JM_Q_POWER);
+	int rc = 0;
+
+	*counter = *power = nothing;
+	if (c >= 0)
+		rc = jm_energy_by_counter(s, c, p, counter, err);
+	if (p < 0)
+		p = jm_meter_signal(s->set, meter, JM_Q_POWER_AVERAGE);
+	if (!rc && p >= 0)
+		rc = jm_energy_by_power(s, p, power, err);
+	return rc;
+}
+
+/* The counter where it knows all; else the power where it does; else whoever knows more. */
+static const struct jm_part *better(
+	const struct jm_stretch *s, int meter, const struct jm_part *c, const struct jm_part *p)
+{
+	if (!isnan(c->joules))
+		return c;
+	if (!isnan(p->joules))
+		return p;
+	if (jm_meter_signal(s->set, meter, JM_Q_ENERGY) >= 0 && c->covered_s >= p->covered_s)
+		return c;
+	return p;
+}
+
+static double accuracy_of(const struct jm_stretch *s, int meter, bool by_counter)
+{
+	static const enum jm_quantity powers[] = {JM_Q_POWER, JM_Q_POWER_AVERAGE};
+	int signal = by_counter ? jm_meter_signal(s->set, meter, JM_Q_ENERGY) : -1;
+
+	for (int i = 0; signal < 0 && i < 2; i++)
+		signal = jm_meter_signal(s->set, meter, powers[i]);
+	return signal < 0 ? NAN : s->set->signal[signal].accuracy;
+}
+
+int jm_energy_of(const struct jm_trace *trace, const struct jm_meters *set, int meter,
+	int64_t t0_ns, int64_t t1_ns, struct jm_energy *ret, struct jm_err *err)
+{
+	struct jm_stretch s = {.trace = trace, .set = set, .t0 = t0_ns, .t1 = t1_ns};
+	struct jm_part counter, power;
+	const struct jm_part *best;
+	int rc;
+
+	if (t1_ns <= t0_ns)
+		return jm_err_set(err, JM_EBUG, "A stretch of time ends before it begins.");
+	rc = parts_of(&s, meter, &counter, &power, err);
+	if (rc)
+		return rc;
+	best = better(&s, meter, &counter, &power);
+	*ret = (struct jm_energy){
+		.joules = best->joules,
+		.joules_counter = counter.joules,
+		.joules_integrated = power.joules,
+		.error_sampling = isnan(best->joules) ? NAN : Z95 * sqrt(best->variance),
+		.error_calibration = fabs(best->joules) * accuracy_of(&s, meter, best == &counter),
+		.covered_s = best->covered_s,
+		.watts_mean = best->covered_s > 0 ? best->known / best->covered_s : NAN,
+		.watts_max = isnan(power.watts_max) ? counter.watts_max : power.watts_max,
+		.samples = best->samples,
+		.gaps = best->gaps,
+	};
+	return 0;
+}

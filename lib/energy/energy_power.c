@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Energy from power readings. A reading speaks for the window that ends when the sensor refreshed;
+ * between it and the next window power is taken to go in a straight line.
+ *
+ * Error: a change of power by dP that happened somewhere in a gap of length g is off by at most
+ * dP g / 2, with variance (dP g)^2 / 12. Where power changes faster than the sensor looks, more is
+ * missed between readings: for a signal with correlation time tau and x = g / tau the variance is
+ * (coth(x/2) - 2/x) / (2 (1 - exp(-x))) of (dP g)^2, which goes from 1/12 (slow) to 1/2 (fast). The
+ * correlation of readings one and two refreshes apart gives x.
+ */
+#include "energy/energy_private.h"
+#include "trace/plateaus.h"
+
+#include <math.h>
+
+#define BRIDGE_REFRESHES 3
+#define BRIDGE_MIN	 INT64_C(250000000) /* ns a silent sensor may be interpolated over */
+
+struct sum {
+	const struct jm_signal *signal;
+	int64_t t0, t1, window, shift;
+	double joules, covered_s, watts_max, watts_min;
+	long samples, gaps;
+	struct jm_run last; /* finite */
+	double before_last;
+	bool any, silent, last_held;
+	int64_t silent_at;
+	int64_t done; /* up to here power is accounted for */
+	double gap_squares, time_squares;
+	double one_apart, two_apart;
+};
+
+static double seconds(int64_t ns)
+{
+	return (double)ns * 1e-9;
+}
+
+static double square(double x)
+{
+	return x * x;
+}
+
+/* Adds power that goes in a line from a at `begin` to b at `end`, as far as it lies in the stretch. */
+static void add_line(struct sum *s, int64_t begin, int64_t end, double a, double b)
+{
+	double slope;
+	int64_t from = begin > s->t0 ? begin : s->t0, to = end < s->t1 ? end : s->t1;
+
+	if (to <= from)
+		return;
+	slope = (b - a) / seconds(end - begin);
+	s->joules += seconds(to - from) *
+		     (a + slope * (seconds(from - begin) + seconds(to - begin)) / 2);
+	s->covered_s += seconds(to - from);
+}
+
+static bool touches(const struct sum *s, int64_t begin, int64_t end)
+{
+	return begin < s->t1 && end > s->t0;
+}
+
+static void note_extremes(struct sum *s, const struct jm_run *run, int64_t start)
+{
+	if (!touches(s, start - s->window, run->seen - s->shift + 1))
+		return;
+	s->samples++;
+	s->watts_max = fmax(s->watts_max, run->value);
+	s->watts_min = fmin(s->watts_min, run->value);
+}
+
+static int64_t start_of(const struct sum *s, const struct jm_run *run)
+{
+	return jm_run_start(run) - s->shift;
+}
+
+/* The last moment the sensor is known to have been at the run's value, before the next at `start`. */
+static int64_t known_until(const struct sum *s, const struct jm_run *run, int64_t start)
+{
+	int64_t begin = start_of(s, run), seen = run->seen - s->shift;
+	int64_t last = s->signal->refresh_ns ? start - s->signal->refresh_ns : seen;
+
+	if (last > seen)
+		last = seen;
+	return last > begin ? last : begin;
+}
+
+/* How alike are readings one and two refreshes apart? A value that stays counts as alike. */
+static void correlate(struct sum *s, const struct jm_run *run, bool held)
+{
+	if (s->last_held && !isnan(s->before_last))
+		s->two_apart += square(s->last.value - s->before_last);
+	s->one_apart += square(run->value - s->last.value);
+	if (held)
+		s->two_apart += square(run->value - s->last.value);
+	else if (!isnan(s->before_last))
+		s->two_apart += square(run->value - s->before_last);
+}
+
+static void first_run(struct sum *s, const struct jm_run *run, int64_t start)
+{
+	add_line(s, start - jm_reach(s->signal) - s->window, start, run->value, run->value);
+}
+
+static void join(struct sum *s, const struct jm_run *run, int64_t start)
+{
+	int64_t from = known_until(s, &s->last, start), to = start - s->window;
+	double change = run->value - s->last.value;
+	bool held = from > start_of(s, &s->last) + s->signal->refresh_ns / 2;
+
+	if (to < from)
+		to = from;
+	add_line(s, start_of(s, &s->last), from, s->last.value, s->last.value);
+	add_line(s, from, to, s->last.value, run->value);
+	add_line(s, to, start, run->value, run->value);
+	if (touches(s, from, start)) {
+		s->gap_squares += square(change * seconds(to - from));
+		s->time_squares += square(change * seconds(run->hi - run->lo));
+	}
+	correlate(s, run, held);
+	s->last_held = held;
+}
+
+/* The end of what is known before a silence: as long as the value was seen. */
+static void close_run(struct sum *s)
+{
+	int64_t start = start_of(s, &s->last), seen = s->last.seen - s->shift;
+
+	if (seen > start)
+		add_line(s, start, seen, s->last.value, s->last.value);
+}
+
+static void on_silence(struct sum *s, const struct jm_run *run)
+{
+	s->silent = true;
+	s->silent_at = run->first - s->shift;
+	if (touches(s, run->lo - s->shift, run->seen - s->shift + 1))
+		s->gaps++;
+}
+
+static void on_run(void *arg, const struct jm_run *run)
+{
+	struct sum *s = arg;
+	int64_t bridge = BRIDGE_REFRESHES * s->signal->refresh_ns, start = start_of(s, run);
+
+	if (isnan(run->value)) {
+		on_silence(s, run);
+		return;
+	}
+	if (bridge < BRIDGE_MIN)
+		bridge = BRIDGE_MIN;
+	if (!s->any) {
+		if (s->silent)
+			add_line(s, start - s->window, start, run->value, run->value);
+		else
+			first_run(s, run, start);
+	} else if (s->silent && start - s->window - (s->last.seen - s->shift) > bridge) {
+		close_run(s);
+		add_line(s, start - s->window, start, run->value, run->value);
+		s->last.value = NAN;
+	} else {
+		join(s, run, start);
+	}
+	note_extremes(s, run, start);
+	s->before_last = s->any ? s->last.value : NAN;
+	s->last = *run;
+	s->any = true;
+	s->silent = false;
+}
+
+/* After the last run: it speaks a little beyond where it was seen, unless the sensor fell silent. */
+static void finish(struct sum *s)
+{
+	int64_t start = start_of(s, &s->last), end;
+
+	if (!s->any)
+		return;
+	end = s->silent ? s->last.seen - s->shift
+			: s->last.seen - s->shift + jm_reach(s->signal) + 2 * s->shift;
+	if (end > start)
+		add_line(s, start, end, s->last.value, s->last.value);
+}
+
+/* The share of (dP g)^2 that is variance; see above. */
+static double missed_share(const struct sum *s)
+{
+	double alike = s->one_apart > 0 ? s->two_apart / s->one_apart - 1 : 1, x;
+
+	alike = fmin(fmax(alike, 0.02), 0.98);
+	x = -log(alike);
+	return (1 / tanh(x / 2) - 2 / x) / (2 * (1 - alike));
+}
+
+int jm_energy_by_power(
+	const struct jm_stretch *stretch, int signal, struct jm_part *ret, struct jm_err *err)
+{
+	const struct jm_signal *power = &stretch->set->signal[signal];
+	struct sum s = {
+		.signal = power,
+		.t0 = stretch->t0,
+		.t1 = stretch->t1,
+		.watts_max = NAN,
+		.watts_min = NAN,
+		.before_last = NAN,
+	};
+	int64_t around = jm_reach(power) * 3;
+	struct jm_steps steps;
+	double length = seconds(s.t1 - s.t0), missed;
+	int rc;
+
+	/* A long window's mean belongs to its middle; a short one is known to end at the refresh. */
+	if (power->window_ns > 2 * power->refresh_ns)
+		s.shift = power->window_ns / 2;
+	else if (power->window_ns > 0)
+		s.window = power->window_ns;
+	jm_steps_init(&steps, power, on_run, &s);
+	rc = jm_trace_each(stretch->trace, signal, s.t0 - around + s.shift, s.t1 + around + s.shift,
+		jm_steps_feed, &steps, err);
+	if (rc)
+		return rc;
+	jm_steps_end(&steps);
+	finish(&s);
+	missed = square((s.watts_max - s.watts_min) * seconds(power->refresh_ns - s.window));
+	*ret = (struct jm_part){
+		.joules = s.covered_s > length * (1 - 1e-6) ? s.joules : NAN,
+		.known = s.covered_s > 0 ? s.joules : NAN,
+		.variance = s.gap_squares * missed_share(&s) + s.time_squares / 12 +
+			    (isnan(missed) ? 0 : missed / 12) +
+			    square(power->step * s.covered_s) / 12 +
+			    2 * square((s.watts_max - s.watts_min) * seconds(s.shift)) / 12,
+		.covered_s = s.covered_s,
+		.watts_max = s.watts_max,
+		.samples = s.samples,
+		.gaps = s.gaps,
+	};
+	return 0;
+}

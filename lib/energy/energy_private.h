@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The two ways to a meter's energy, and what each knows; energy.c puts them together. */
+#ifndef JM_ENERGY_PRIVATE_H
+#define JM_ENERGY_PRIVATE_H
+
+#include "energy/energy.h"
+
+struct jm_stretch {
+	const struct jm_trace *trace;
+	const struct jm_meters *set;
+	int64_t t0, t1;
+};
+
+struct jm_part {
+	double joules;	 /* NAN where a part of the stretch is unknown */
+	double known;	 /* J over what is known */
+	double variance; /* J^2, of joules */
+	double covered_s;
+	double watts_max;
+	long samples, gaps;
+};
+
+/* energy_counter.c: signal is a counter; power: the meter's power signal for the shape, or -1 */
+int jm_energy_by_counter(
+	const struct jm_stretch *s, int signal, int power, struct jm_part *ret, struct jm_err *err);
+/* energy_power.c: signal is a power */
+int jm_energy_by_power(
+	const struct jm_stretch *s, int signal, struct jm_part *ret, struct jm_err *err);
+
+/*
+ * How power went around an edge: levels, and gaps between readings in which it went from one to the next
+ * at a moment that is not known. Where in the gaps it did is one number, share, from 0 to 1.
+ */
+#define JM_SHAPE_GAPS 40
+struct jm_shape {
+	int n;
+	struct {
+		int64_t begin, end;
+		double from, to; /* W */
+	} gap[JM_SHAPE_GAPS];
+};
+
+struct jm_run;
+/* energy_shape.c. From the runs of a power signal, finite ones, in order of time. */
+void jm_shape_init(
+	struct jm_shape *shape, const struct jm_signal *power, const struct jm_run *run, int n);
+/* Joules from a to b when power changed at this share of the gaps. */
+double jm_shape_joules(const struct jm_shape *shape, int64_t a, int64_t b, double share);
+/* The share with which joules from a to b come nearest to what a counter says. */
+double jm_shape_fit(const struct jm_shape *shape, int64_t a, int64_t b, double joules);
+/* The largest change of power in the gaps that touch a to b. */
+double jm_shape_change(const struct jm_shape *shape, int64_t a, int64_t b);
+
+/* How far a reading may speak beyond when it was seen: a refresh that may be late. */
+static inline int64_t jm_reach(const struct jm_signal *signal)
+{
+	return signal->refresh_ns + signal->refresh_ns / 5 + INT64_C(20000000);
+}
+
+#endif

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The grade of a measurement: each rule that applies caps it and gives its reason. A needs a measured
+ * whole node, by counters, without gaps, long enough for the sensors, with a small bound.
+ */
+#include "energy/quality.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define WINDOWS_NEEDED 32 /* readings; arXiv 2312.02741 asks for as many repetitions */
+
+enum grade { A, B, C, D, NONE };
+static const char *const grade_names[] = {"A", "B", "C", "D", "none"};
+
+struct reason {
+	char text[256];
+};
+
+static bool counts(const struct jm_quality_facts *f, int i)
+{
+	return f->set->meter[i].covered_by < 0;
+}
+
+static const struct jm_signal *best_signal(const struct jm_quality_facts *f, int meter)
+{
+	static const enum jm_quantity order[] = {JM_Q_ENERGY, JM_Q_POWER, JM_Q_POWER_AVERAGE};
+
+	for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
+		int signal = jm_meter_signal(f->set, meter, order[i]);
+
+		if (signal >= 0)
+			return &f->set->signal[signal];
+	}
+	return NULL;
+}
+
+static const char *label(const struct jm_quality_facts *f, int i)
+{
+	return f->set->meter[i].label;
+}
+
+/* ---- rules of the whole: the reason is filled in when they apply ---- */
+
+static bool nothing_known(const struct jm_quality_facts *f, struct reason *r)
+{
+	for (int i = 0; i < f->set->n; i++)
+		if (counts(f, i) && !isnan(f->energy[i].joules))
+			return false;
+	snprintf(r->text, sizeof(r->text), "No meter's energy is known.");
+	return true;
+}
+
+static bool nothing_measured(const struct jm_quality_facts *f, struct reason *r)
+{
+	bool seen[JM_REPLAYED + 1] = {false};
+	bool both;
+
+	for (int i = 0; i < f->set->n; i++)
+		seen[f->set->meter[i].origin] = true;
+	if (!f->set->n || seen[JM_MEASURED] || seen[JM_REPLAYED])
+		return false;
+	both = seen[JM_ESTIMATED] && seen[JM_SIMULATED];
+	snprintf(r->text, sizeof(r->text), "Nothing was measured: every figure is %s.",
+		both ? "estimated or simulated"
+		     : jm_origin_name(seen[JM_ESTIMATED] ? JM_ESTIMATED : JM_SIMULATED));
+	return true;
+}
+
+static bool below_node(const struct jm_quality_facts *f, struct reason *r)
+{
+	for (int i = 0; i < f->set->n; i++)
+		if (counts(f, i) && f->set->meter[i].scope == JM_SCOPE_NODE)
+			return false;
+	snprintf(r->text, sizeof(r->text),
+		"No meter covers the whole node: fans, boards and losses of the power supply are "
+		"missing.");
+	return true;
+}
+
+/* ---- rules of one meter ---- */
+
+static bool is_estimated(const struct jm_quality_facts *f, int i, struct reason *r)
+{
+	enum jm_origin origin = f->set->meter[i].origin;
+
+	if ((origin != JM_ESTIMATED && origin != JM_SIMULATED) || nothing_measured(f, r))
+		return false;
+	snprintf(r->text, sizeof(r->text), "%s is %s, not measured.", label(f, i),
+		jm_origin_name(origin));
+	return true;
+}
+
+static bool is_replayed(const struct jm_quality_facts *f, int i, struct reason *r)
+{
+	if (f->set->meter[i].origin != JM_REPLAYED)
+		return false;
+	snprintf(r->text, sizeof(r->text), "%s is replayed from a recording.", label(f, i));
+	return true;
+}
+
+static bool is_unknown(const struct jm_quality_facts *f, int i, struct reason *r)
+{
+	if (!isnan(f->energy[i].joules))
+		return false;
+	snprintf(r->text, sizeof(r->text), "The energy of %s is known for %.3g of %.3g s only.",
+		label(f, i), f->energy[i].covered_s, f->seconds);
+	return true;
+}
+
+static double bound(const struct jm_energy *e)
+{
+	return e->joules > 0 ? e->error_sampling / e->joules : NAN;
+}
+
+/* Beside the error of an estimate's model, that of its sampling says nothing. */
+static bool bound_above(const struct jm_quality_facts *f, int i, double limit, struct reason *r)
+{
+	if (f->set->meter[i].origin == JM_ESTIMATED || !(bound(&f->energy[i]) > limit))
+		return false;
+	snprintf(r->text, sizeof(r->text),
+		"The energy of %s is known to \302\261%.*f %% only (sampling).", label(f, i),
+		bound(&f->energy[i]) < 0.1, 100 * bound(&f->energy[i]));
+	return true;
+}
+
+static bool very_loose(const struct jm_quality_facts *f, int i, struct reason *r)
+{
+	return bound_above(f, i, 0.2, r);
+}
+
+static bool loose(const struct jm_quality_facts *f, int i, struct reason *r)
+{
+	return !very_loose(f, i, r) && bound_above(f, i, 0.05, r);
+}
+
+static bool has_gaps(const struct jm_quality_facts *f, int i, struct reason *r)
+{
+	if (!f->energy[i].gaps)
+		return false;
+	snprintf(r->text, sizeof(r->text), "%s gave no reading for a while (%ld %s).", label(f, i),
+		f->energy[i].gaps, f->energy[i].gaps == 1 ? "gap" : "gaps");
+	return true;
+}
+
+static bool too_short(const struct jm_quality_facts *f, int i, struct reason *r)
+{
+	const struct jm_signal *signal = best_signal(f, i);
+	double windows;
+
+	/* an estimate has no sensor whose refreshes could be counted */
+	if (!signal || signal->refresh_ns <= 0 || f->set->meter[i].origin == JM_ESTIMATED)
+		return false;
+	windows = f->seconds / ((double)signal->refresh_ns * 1e-9);
+	if (windows >= WINDOWS_NEEDED)
+		return false;
+	snprintf(r->text, sizeof(r->text),
+		"%.3g s is the time of %.2g refreshes of the sensor of %s; %d or more are better.",
+		f->seconds, windows, label(f, i), WINDOWS_NEEDED);
+	return true;
+}
+
+static bool ways_differ(const struct jm_quality_facts *f, int i, struct reason *r)
+{
+	const struct jm_energy *e = &f->energy[i];
+	double apart = fabs(e->joules_counter - e->joules_integrated);
+	double most = 0.05 * e->joules_counter + 2 * e->error_sampling;
+
+	if (!(apart > most))
+		return false;
+	snprintf(r->text, sizeof(r->text),
+		"Counter (%.4g J) and integrated power (%.4g J) of %s differ.", e->joules_counter,
+		e->joules_integrated, label(f, i));
+	return true;
+}
+
+/* Said by the first of the two. */
+static bool shares_a_part(const struct jm_quality_facts *f, int i, struct reason *r)
+{
+	const struct jm_meter *m = &f->set->meter[i];
+
+	if (m->overlaps < 0 || !counts(f, m->overlaps) ||
+		f->set->meter[m->overlaps].origin != m->origin ||
+		(m->overlaps < i && f->set->meter[m->overlaps].overlaps == i))
+		return false;
+	snprintf(r->text, sizeof(r->text),
+		"%s and %s share a part, so that their total is unknown.", label(f, i),
+		label(f, m->overlaps));
+	return true;
+}
+
+static bool no_counter(const struct jm_quality_facts *f, int i, struct reason *r)
+{
+	if (jm_meter_signal(f->set, i, JM_Q_ENERGY) >= 0)
+		return false;
+	snprintf(r->text, sizeof(r->text), "%s has no energy counter.", label(f, i));
+	return true;
+}
+
+static bool was_throttled(const struct jm_quality_facts *f, int i, struct reason *r)
+{
+	unsigned int why = f->throttle[i];
+
+	if (!(why & (JM_THROTTLE_THERMAL | JM_THROTTLE_POWER_BRAKE)))
+		return false;
+	snprintf(r->text, sizeof(r->text), "%s was held back by %s.", label(f, i),
+		why & JM_THROTTLE_THERMAL ? "heat" : "the power brake");
+	return true;
+}
+
+static bool drifted(const struct jm_quality_facts *f, int i, struct reason *r)
+{
+	if (!(fabs(f->drift[i]) > 0.05))
+		return false;
+	snprintf(r->text, sizeof(r->text),
+		"The power of %s drifted by %+.2g %% from the first third to the last.",
+		label(f, i), 100 * f->drift[i]);
+	return true;
+}
+
+/* The rules, strictest first. A rule of a meter is asked for each topmost meter. */
+static const struct {
+	enum grade cap;
+	bool (*of_all)(const struct jm_quality_facts *f, struct reason *r);
+	bool (*of_meter)(const struct jm_quality_facts *f, int i, struct reason *r);
+} rules[] = {
+	{NONE, nothing_known, NULL},
+	{NONE, nothing_measured, NULL},
+	{D, NULL, is_unknown},
+	{D, NULL, is_estimated},
+	{D, NULL, shares_a_part},
+	{D, NULL, very_loose},
+	{C, NULL, loose},
+	{C, NULL, has_gaps},
+	{C, NULL, too_short},
+	{C, NULL, ways_differ},
+	{C, NULL, is_replayed},
+	{B, NULL, no_counter},
+	{B, NULL, was_throttled},
+	{B, NULL, drifted},
+	{B, below_node, NULL},
+};
+
+/* Eight GPUs with the same complaint are one reason. */
+#define SAID_EACH 2
+
+static int apply_to_meters(
+	const struct jm_quality_facts *f, size_t rule, json_t *reasons, struct reason *r)
+{
+	int hits = 0;
+
+	for (int i = 0; i < f->set->n; i++) {
+		if (!counts(f, i) || !rules[rule].of_meter(f, i, r))
+			continue;
+		if (++hits <= SAID_EACH)
+			json_array_append_new(reasons, json_string(r->text));
+	}
+	if (hits <= SAID_EACH)
+		return hits;
+	snprintf(r->text, sizeof(r->text), "The same holds for %d more %s.", hits - SAID_EACH,
+		hits - SAID_EACH == 1 ? "meter" : "meters");
+	json_array_append_new(reasons, json_string(r->text));
+	return hits;
+}
+
+const char *jm_quality_judge(const struct jm_quality_facts *facts, json_t *reasons)
+{
+	enum grade grade = A;
+
+	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
+		struct reason r = {""};
+		bool hit = false;
+
+		if (rules[i].of_meter) {
+			hit = apply_to_meters(facts, i, reasons, &r) > 0;
+		} else if (rules[i].of_all(facts, &r)) {
+			hit = true;
+			json_array_append_new(reasons, json_string(r.text));
+		}
+		if (hit && rules[i].cap > grade)
+			grade = rules[i].cap;
+	}
+	return grade_names[grade];
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The median power: seconds at each power, in bins of constant ratio. */
+#include "energy/watts.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define WATTS_LOW 1e-3	/* the first bin takes all below, zero included */
+#define BIN_RATIO 1e-3	/* width of a bin, relative */
+#define BINS	  20800 /* up to 1e6 W; the last takes all above */
+
+struct times {
+	double seconds[BINS];
+	int64_t t0, t1;
+	bool counter;
+	double wrap;
+	struct jm_reading last; /* of a counter: its last change */
+};
+
+static int bin_of(double watts)
+{
+	double bin = watts > WATTS_LOW ? log(watts / WATTS_LOW) / BIN_RATIO : 0;
+
+	return bin < BINS - 1 ? (int)bin : BINS - 1;
+}
+
+/* Power from a to b, the part of it inside the stretch. */
+static void hold(struct times *t, double watts, int64_t a, int64_t b)
+{
+	a = a > t->t0 ? a : t->t0;
+	b = b < t->t1 ? b : t->t1;
+	if (a < b && !isnan(watts))
+		t->seconds[bin_of(watts)] += (double)(b - a) * 1e-9;
+}
+
+static int take_power(void *arg, struct jm_reading r)
+{
+	struct times *t = arg;
+
+	hold(t, t->last.value, t->last.t_ns, r.t_ns);
+	t->last = r;
+	return 0;
+}
+
+static int take_count(void *arg, struct jm_reading r)
+{
+	struct times *t = arg;
+	double joules = r.value - t->last.value;
+
+	if (joules < 0 && t->wrap > 0)
+		joules += t->wrap;
+	if (joules == 0)
+		return 0;
+	if (joules > 0 && r.t_ns > t->last.t_ns)
+		hold(t, joules / ((double)(r.t_ns - t->last.t_ns) * 1e-9), t->last.t_ns, r.t_ns);
+	t->last = r;
+	return 0;
+}
+
+static double median(const struct times *t)
+{
+	double all = 0, below = 0;
+
+	for (int i = 0; i < BINS; i++)
+		all += t->seconds[i];
+	if (!(all > 0))
+		return NAN;
+	for (int i = 0; i < BINS; i++) {
+		below += t->seconds[i];
+		if (below >= all / 2)
+			return i ? WATTS_LOW * exp((i + 0.5) * BIN_RATIO) : 0;
+	}
+	return NAN;
+}
+
+static int find_signal(const struct jm_meters *set, int meter)
+{
+	static const enum jm_quantity order[] = {JM_Q_POWER, JM_Q_POWER_AVERAGE, JM_Q_ENERGY};
+
+	for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
+		int signal = jm_meter_signal(set, meter, order[i]);
+
+		if (signal >= 0)
+			return signal;
+	}
+	return -1;
+}
+
+int jm_watts_median(const struct jm_trace *trace, const struct jm_meters *set, int meter,
+	int64_t t0_ns, int64_t t1_ns, double *ret, struct jm_err *err)
+{
+	int signal = find_signal(set, meter), rc;
+	struct times *t;
+
+	if (signal < 0) {
+		*ret = NAN;
+		return 0;
+	}
+	t = calloc(1, sizeof(*t));
+	if (!t)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the median of a power.");
+	t->t0 = t0_ns;
+	t->t1 = t1_ns;
+	t->last.value = NAN;
+	t->counter = set->signal[signal].quantity == JM_Q_ENERGY;
+	t->wrap = set->signal[signal].wrap;
+	rc = jm_trace_each(
+		trace, signal, t0_ns, t1_ns, t->counter ? take_count : take_power, t, err);
+	if (!rc && !t->counter)
+		hold(t, t->last.value, t->last.t_ns, t1_ns);
+	if (!rc)
+		*ret = median(t);
+	free(t);
+	return rc;
+}

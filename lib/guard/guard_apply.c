@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Found, written down, synced, changed, read back - in this order - and back again. */
+#include "guard/guard_apply.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Drivers count in milliwatts and the like. */
+static bool same(double a, double b)
+{
+	return fabs(a - b) <= 1e-6 * fabs(b);
+}
+
+int jm_keeper_open(struct jm_keeper *ret, struct jm_ctx *ctx, const char *specs, int client,
+	struct jm_err *err)
+{
+	struct jm_keeper k = {.ctx = ctx, .client = client};
+	int rc = jm_board_open(ctx, specs, &k.board, err);
+
+	if (rc)
+		return rc;
+	jm_journal_boot(ctx, k.boot, sizeof(k.boot));
+	k.journal = calloc((size_t)k.board.knobs.n + 1, sizeof(*k.journal));
+	if (!k.journal) {
+		jm_board_close(&k.board);
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for %d knobs.", k.board.knobs.n);
+	}
+	for (int i = 0; i < k.board.knobs.n; i++)
+		k.journal[i].fd = -1;
+	*ret = k;
+	return 0;
+}
+
+void jm_keeper_close(struct jm_keeper *k)
+{
+	for (int i = 0; i < k->board.knobs.n; i++)
+		jm_journal_close(&k->journal[i]);
+	free(k->journal);
+	jm_board_close(&k->board);
+}
+
+int jm_keeper_get(struct jm_keeper *k, struct jm_applied *out, struct jm_err *err)
+{
+	for (int i = 0; i < k->board.knobs.n; i++) {
+		int rc;
+
+		out[i] = (struct jm_applied){.knob = i, .requested = NAN};
+		rc = jm_board_get(&k->board, i, &out[i].accepted, &out[i].enforced, err);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+int jm_put_back(const struct jm_board *board, int i, double value, struct jm_err *err)
+{
+	const struct jm_knob *knob = &board->knobs.knob[i];
+	double now = NAN, enforced;
+	int rc;
+
+	if (!jm_board_get(board, i, &now, &enforced, NULL) && same(now, value))
+		return 0;
+	rc = jm_board_set(board, i, value, err);
+	if (!rc)
+		rc = jm_board_get(board, i, &now, &enforced, err);
+	if (!rc && !isnan(now) && !same(now, value))
+		rc = jm_err_set(err, JM_EIO, "%s of %s was set back to %g%s but stands at %g%s.",
+			knob->name, knob->label, value, knob->unit, now, knob->unit);
+	return rc;
+}
+
+/* ---- taking hold ----------------------------------------------------------------------------------- */
+
+/* The journal's words about knob i. */
+static struct jm_journal_state describe(const struct jm_keeper *k, int i)
+{
+	const struct jm_knob *knob = &k->board.knobs.knob[i];
+	struct jm_journal_state s = {.pid = k->client};
+
+	snprintf(s.knob, sizeof(s.knob), "%s", knob->name);
+	snprintf(s.unit, sizeof(s.unit), "%s", knob->unit);
+	snprintf(s.device, sizeof(s.device), "%s", knob->device);
+	snprintf(
+		s.control, sizeof(s.control), "%s", jm_board_member_of(&k->board, i)->restore_spec);
+	snprintf(s.boot, sizeof(s.boot), "%s", k->boot);
+	return s;
+}
+
+static bool outlived(const struct jm_keeper *k, int i, const struct jm_journal_state *s)
+{
+	return jm_board_member_of(&k->board, i)->control->lost_at_reboot && *s->boot && *k->boot &&
+	       strcmp(s->boot, k->boot) != 0;
+}
+
+/* What an earlier holder left in the journal is settled first, so that `found` is the truth. */
+static int settle(struct jm_keeper *k, int i, struct jm_err *err)
+{
+	struct jm_journal *j = &k->journal[i];
+	struct jm_journal_state s = describe(k, i);
+	int rc = 0;
+
+	if ((j->now.open || j->now.kept) && outlived(k, i, &j->now))
+		return jm_journal_write(j, &s, JM_JOURNAL_GONE, 0, err);
+	if (!j->now.open)
+		return 0;
+	rc = jm_put_back(&k->board, i, j->now.found, err);
+	return rc ? rc : jm_journal_write(j, &s, JM_JOURNAL_BACK, j->now.found, err);
+}
+
+/* Locks knob i and writes down what it finds. */
+static int hold(struct jm_keeper *k, int i, struct jm_err *err)
+{
+	const struct jm_knob *knob = &k->board.knobs.knob[i];
+	struct jm_journal_state s = describe(k, i);
+	double found = NAN, enforced = NAN;
+	int rc = jm_journal_open(k->ctx, knob->name, knob->device, &k->journal[i], err);
+
+	if (!rc)
+		rc = settle(k, i, err);
+	if (!rc)
+		rc = jm_board_get(&k->board, i, &found, &enforced, err);
+	if (!rc && isnan(found))
+		found = enforced;
+	if (!rc && isnan(found))
+		rc = jm_err_set(err, JM_ENOSUP,
+			"%s of %s cannot be read, so it could not be put back; nothing was "
+			"changed.",
+			knob->name, knob->label);
+	if (!rc)
+		rc = jm_journal_write(&k->journal[i], &s, JM_JOURNAL_FOUND, found, err);
+	if (rc)
+		jm_journal_close(&k->journal[i]);
+	return rc;
+}
+
+/* Gives up a knob that is as it was found. */
+static void let_go(struct jm_keeper *k, int i)
+{
+	struct jm_journal *j = &k->journal[i];
+	struct jm_journal_state s = describe(k, i);
+
+	/* if this cannot be written the next start puts the same value back once more */
+	jm_journal_write(j, &s, JM_JOURNAL_BACK, j->now.found, NULL);
+	jm_journal_close(j);
+}
+
+/* Takes hold of all knobs of the plan that are not held yet, or of none. */
+static int hold_all(struct jm_keeper *k, const struct jm_applied *plan, int n, struct jm_err *err)
+{
+	bool fresh = false;
+	int *taken = calloc((size_t)n + 1, sizeof(*taken)), n_taken = 0, rc = 0;
+
+	if (!taken)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for %d settings.", n);
+	for (int p = 0; p < n && !rc; p++) {
+		int i = plan[p].knob;
+
+		if (k->journal[i].fd >= 0)
+			continue;
+		rc = hold(k, i, err);
+		if (!rc) {
+			fresh = fresh || k->journal[i].fresh;
+			taken[n_taken++] = i;
+		}
+	}
+	if (!rc && fresh)
+		rc = jm_journal_sync_folder(k->ctx, err);
+	while (rc && n_taken)
+		let_go(k, taken[--n_taken]);
+	free(taken);
+	return rc;
+}
+
+/* ---- setting ----------------------------------------------------------------------------------------- */
+
+/* One setting becomes one line per device; a device that two settings name is a contradiction. */
+static int plan_one(const struct jm_keeper *k, const struct jm_setting *s, struct jm_applied *plan,
+	int *n, struct jm_err *err)
+{
+	int before = *n;
+
+	for (int i = 0; i < k->board.knobs.n; i++) {
+		const struct jm_knob *knob = &k->board.knobs.knob[i];
+
+		if (!jm_setting_matches(s, knob))
+			continue;
+		for (int p = 0; p < before; p++)
+			if (plan[p].knob == i)
+				return jm_err_set(err, JM_EUSAGE,
+					"Two settings name %s of %s; give it one value.",
+					knob->name, knob->label);
+		plan[*n].knob = i;
+		plan[*n].requested = s->value == JM_SETTING_DEFAULT ? knob->fallback : s->value;
+		plan[*n].accepted = plan[*n].enforced = NAN;
+		if (isnan(plan[*n].requested))
+			return jm_err_set(err, JM_EUSAGE,
+				"The default of %s on %s is not known; give a value in %s.",
+				knob->name, knob->label, knob->unit);
+		++*n;
+	}
+	if (*n > before)
+		return 0;
+	return jm_err_set(err, JM_EUSAGE, "No device with %s has an id that begins with '%s'.",
+		s->knob, s->selector);
+}
+
+/* Sets line p; before: what it was asked to be until now. */
+static int apply_one(
+	struct jm_keeper *k, const struct jm_applied *line, double *ret_before, struct jm_err *err)
+{
+	double enforced;
+	int rc = jm_board_get(&k->board, line->knob, ret_before, &enforced, err);
+
+	if (rc || same(*ret_before, line->requested))
+		return rc;
+	return jm_board_set(&k->board, line->knob, line->requested, err);
+}
+
+/* Lines 0..n-1 back to what they were before this call. */
+static void roll_back(
+	struct jm_keeper *k, const struct jm_applied *plan, const double *before, int n)
+{
+	while (n--) {
+		struct jm_err err = JM_ERR_INIT;
+		double value = isnan(before[n]) ? k->journal[plan[n].knob].now.found : before[n];
+
+		if (jm_put_back(&k->board, plan[n].knob, value, &err))
+			jm_log(k->ctx, JM_WARNING, "While taking back a setting that failed: %s",
+				err.text);
+	}
+}
+
+static int apply_all(struct jm_keeper *k, struct jm_applied *plan, int n, struct jm_err *err)
+{
+	double *before = calloc((size_t)n + 1, sizeof(*before));
+	int done = 0, rc = 0;
+
+	if (!before)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for %d settings.", n);
+	for (; done < n && !rc; done++) {
+		before[done] = NAN;
+		rc = apply_one(k, &plan[done], &before[done], err);
+	}
+	for (int p = 0; p < n && !rc; p++)
+		rc = jm_board_get(
+			&k->board, plan[p].knob, &plan[p].accepted, &plan[p].enforced, err);
+	if (rc)
+		roll_back(k, plan, before, done);
+	free(before);
+	return rc;
+}
+
+int jm_keeper_set(struct jm_keeper *k, const struct jm_setting *settings, int n,
+	struct jm_applied *out, int *ret_n, struct jm_err *err)
+{
+	struct jm_applied *plan = calloc((size_t)k->board.knobs.n + 1, sizeof(*plan));
+	int n_plan = 0, rc = 0;
+
+	if (!plan)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for %d settings.", n);
+	for (int i = 0; i < n && !rc; i++)
+		rc = plan_one(k, &settings[i], plan, &n_plan, err);
+	if (!rc)
+		rc = hold_all(k, plan, n_plan, err);
+	if (!rc)
+		rc = apply_all(k, plan, n_plan, err);
+	if (!rc) {
+		memcpy(out, plan, (size_t)n_plan * sizeof(*plan));
+		*ret_n = n_plan;
+	}
+	free(plan);
+	return rc;
+}
+
+/* ---- the way back -------------------------------------------------------------------------------------- */
+
+static int restore_one(struct jm_keeper *k, int i, bool release, struct jm_err *err)
+{
+	const struct jm_knob *knob = &k->board.knobs.knob[i];
+	struct jm_err why = JM_ERR_INIT;
+	int rc;
+
+	if (k->journal[i].fd < 0 || !k->journal[i].now.open)
+		return 0;
+	rc = jm_put_back(&k->board, i, k->journal[i].now.found, &why);
+	if (!rc) {
+		if (release)
+			let_go(k, i);
+		return 0;
+	}
+	jm_log(k->ctx, JM_WARNING,
+		"%s of %s is NOT back at %g%s: %s It stays in the journal; 'joulemark restore' "
+		"tries again.",
+		knob->name, knob->label, k->journal[i].now.found, knob->unit, why.text);
+	return jm_err_set(err, rc, "%s of %s is not back at %g%s: %s", knob->name, knob->label,
+		k->journal[i].now.found, knob->unit, why.text);
+}
+
+int jm_keeper_restore(struct jm_keeper *k, bool release, struct jm_err *err)
+{
+	int first = 0;
+
+	for (int i = k->board.knobs.n - 1; i >= 0; i--) {
+		int rc = restore_one(k, i, release, err);
+
+		first = first ? first : rc;
+	}
+	return first;
+}
+
+static int keep_one(struct jm_keeper *k, int i, struct jm_err *err)
+{
+	struct jm_journal *j = &k->journal[i];
+	struct jm_journal_state s = describe(k, i);
+	double base = j->now.kept ? j->now.base : j->now.found, now = NAN, enforced;
+	bool home = !jm_board_get(&k->board, i, &now, &enforced, NULL) && same(now, base);
+	int rc = jm_journal_write(j, &s, home ? JM_JOURNAL_GONE : JM_JOURNAL_KEPT, base, err);
+
+	if (!rc)
+		jm_journal_close(j);
+	return rc;
+}
+
+int jm_keeper_keep(struct jm_keeper *k, struct jm_err *err)
+{
+	for (int i = 0; i < k->board.knobs.n; i++) {
+		int rc = 0;
+
+		if (k->journal[i].fd >= 0 && k->journal[i].now.open)
+			rc = keep_one(k, i, err);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}

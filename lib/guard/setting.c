@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The grammar of settings: knob[@device]=value[,value...], ranges with a step, units, limits. */
+#include "guard/setting.h"
+#include "base/option.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_VALUES 10000
+#define MAX_NAMES  64
+
+/* While one axis is parsed. */
+struct parser {
+	const char *text;	 /* as the user wrote it */
+	char suffix[16];	 /* the unit at the very end, for numbers without one */
+	const struct jm_knob *k; /* the first knob it speaks of; its unit is everybody's */
+	const struct jm_knobs *knobs;
+	struct jm_axis axis;
+	struct jm_err *err;
+};
+
+void jm_setting_value_text(double value, const char *unit, char *out, size_t size)
+{
+	if (value == JM_SETTING_DEFAULT)
+		snprintf(out, size, "default");
+	else
+		snprintf(out, size, "%.10g%s", value, unit);
+}
+
+bool jm_setting_matches(const struct jm_setting *setting, const struct jm_knob *knob)
+{
+	return !strcmp(setting->knob, knob->name) &&
+	       !strncmp(setting->selector, knob->device, strlen(setting->selector));
+}
+
+static struct jm_setting with_value(const struct jm_axis *axis, double value)
+{
+	struct jm_setting s = {.value = value};
+
+	memcpy(s.knob, axis->knob, sizeof(s.knob));
+	memcpy(s.selector, axis->selector, sizeof(s.selector));
+	return s;
+}
+
+struct jm_setting jm_axis_setting(const struct jm_axis *axis, int i)
+{
+	return with_value(axis, axis->value[i]);
+}
+
+/* The names of the knobs, each once. */
+static size_t knob_names(const struct jm_knobs *knobs, const char **names)
+{
+	size_t n = 0;
+
+	for (int i = 0; i < knobs->n && n < MAX_NAMES; i++) {
+		bool known = false;
+
+		for (size_t k = 0; k < n; k++)
+			known = known || !strcmp(names[k], knobs->knob[i].name);
+		if (!known)
+			names[n++] = knobs->knob[i].name;
+	}
+	return n;
+}
+
+static int unknown_knob(struct parser *p)
+{
+	const char *names[MAX_NAMES], *near;
+	size_t n = knob_names(p->knobs, names), used = 0;
+	char all[200] = "";
+
+	if (!n)
+		return jm_err_set(p->err, JM_ENOENT,
+			"Nothing can be set here, so not %s either; 'joulemark doctor' says why.",
+			p->axis.knob);
+	near = jm_did_you_mean(p->axis.knob, names, n);
+	if (near)
+		return jm_err_set(p->err, JM_EUSAGE, "There is no knob '%s'; did you mean '%s'?",
+			p->axis.knob, near);
+	for (size_t i = 0; i < n && used < sizeof(all); i++)
+		used += (size_t)snprintf(
+			all + used, sizeof(all) - used, "%s%s", i ? ", " : "", names[i]);
+	return jm_err_set(
+		p->err, JM_EUSAGE, "There is no knob '%s'; here is %s.", p->axis.knob, all);
+}
+
+/* Reads "knob" or "knob@device" of n characters. */
+static int parse_target(struct parser *p, size_t n)
+{
+	const char *at = memchr(p->text, '@', n);
+	size_t knob_len = at ? (size_t)(at - p->text) : n;
+	size_t selector_len = at ? n - knob_len - 1 : 0;
+
+	if (!knob_len || knob_len >= sizeof(p->axis.knob) || (at && !selector_len) ||
+		selector_len >= sizeof(p->axis.selector))
+		return jm_err_set(p->err, JM_EUSAGE,
+			"'%s' does not begin with a knob, as in gpu.power=300W or "
+			"gpu.power@GPU-8f=300W.",
+			p->text);
+	memcpy(p->axis.knob, p->text, knob_len);
+	if (at)
+		memcpy(p->axis.selector, at + 1, selector_len);
+	return 0;
+}
+
+/* Finds the first knob that is meant; its unit holds for all of that name. */
+static int find_knob(struct parser *p)
+{
+	struct jm_setting s = with_value(&p->axis, 0);
+	bool named = false;
+	const char *example = "";
+
+	for (int i = 0; i < p->knobs->n; i++) {
+		const struct jm_knob *k = &p->knobs->knob[i];
+
+		if (strcmp(k->name, s.knob))
+			continue;
+		named = true;
+		example = k->device;
+		if (!jm_setting_matches(&s, k))
+			continue;
+		p->k = k;
+		memcpy(p->axis.unit, k->unit, sizeof(k->unit));
+		return 0;
+	}
+	if (!named)
+		return unknown_knob(p);
+	return jm_err_set(p->err, JM_EUSAGE,
+		"No device with %s has an id that begins with '%s'; an id here is '%s'.", s.knob,
+		s.selector, example);
+}
+
+/* Every device that is meant must be able to take the value. */
+static int check_range(struct parser *p, double value)
+{
+	struct jm_setting s = with_value(&p->axis, value);
+	const char *unit = p->axis.unit;
+
+	for (int i = 0; i < p->knobs->n; i++) {
+		const struct jm_knob *k = &p->knobs->knob[i];
+
+		if (!jm_setting_matches(&s, k))
+			continue;
+		if (value == JM_SETTING_DEFAULT && isnan(k->fallback))
+			return jm_err_set(p->err, JM_EUSAGE,
+				"The default of %s on %s (%s) is not known; give a value in %s.",
+				k->name, k->label, k->device, unit);
+		if (value == JM_SETTING_DEFAULT || (!(value < k->min) && !(value > k->max)))
+			continue;
+		return jm_err_set(p->err, JM_ERANGE,
+			"%s on %s (%s) takes %.10g%s to %.10g%s, not %.10g%s.", k->name, k->label,
+			k->device, k->min, unit, k->max, unit, value, unit);
+	}
+	return 0;
+}
+
+static int add_value(struct parser *p, double value)
+{
+	struct jm_axis *a = &p->axis;
+	double *grown;
+	int rc = check_range(p, value);
+
+	if (rc)
+		return rc;
+	for (int i = 0; i < a->n; i++)
+		if (a->value[i] == value)
+			return 0;
+	if (a->n == MAX_VALUES)
+		return jm_err_set(p->err, JM_EUSAGE,
+			"'%s' is more than %d values; take a larger step.", p->text, MAX_VALUES);
+	grown = reallocarray(a->value, (size_t)a->n + 1, sizeof(*grown));
+	if (!grown)
+		return jm_err_set(
+			p->err, JM_ENOMEM, "Out of memory for the values of %s.", a->knob);
+	a->value = grown;
+	grown[a->n++] = value;
+	return 0;
+}
+
+/* Length of the number at s, and of the letters behind it. */
+static size_t number_length(const char *s, size_t *ret_unit)
+{
+	char *end;
+
+	strtod(s, &end);
+	*ret_unit = 0;
+	if (end > s)
+		while (isalpha((unsigned char)end[*ret_unit]) || end[*ret_unit] == '%')
+			++*ret_unit;
+	return (size_t)(end - s);
+}
+
+/* One number with its unit, or with the one at the end of the text; moves *s behind it. */
+static int parse_number(struct parser *p, const char **s, double *ret)
+{
+	char word[80];
+	size_t unit, n = number_length(*s, &unit);
+
+	if (!n || n + unit + sizeof(p->suffix) > sizeof(word))
+		return jm_err_set(p->err, JM_EUSAGE,
+			"'%s' has '%.40s' where a number is due; write %s=300%s, a list 300,400%s "
+			"or a range 200:700+100%s.",
+			p->text, *s, p->axis.knob, p->k->unit, p->k->unit, p->k->unit);
+	snprintf(word, sizeof(word), "%.*s%s", (int)(n + unit), *s, unit ? "" : p->suffix);
+	*s += n + unit;
+	return jm_parse_quantity(word, p->k->unit, *p->k->unit != '\0', ret, p->err);
+}
+
+static int parse_range(struct parser *p, const char **s, double first)
+{
+	double last, step, count;
+	int rc;
+
+	++*s;
+	rc = parse_number(p, s, &last);
+	if (rc)
+		return rc;
+	if (**s != '+')
+		return jm_err_set(p->err, JM_EUSAGE,
+			"The range in '%s' has no step; write it as 200:700+100%s.", p->text,
+			p->k->unit);
+	++*s;
+	rc = parse_number(p, s, &step);
+	if (rc)
+		return rc;
+	if (!(step > 0) || last < first)
+		return jm_err_set(p->err, JM_EUSAGE,
+			"The range in '%s' must go up in steps above 0, as 200:700+100%s.", p->text,
+			p->k->unit);
+	count = floor((last - first) / step + 1e-9);
+	if (count >= MAX_VALUES)
+		return jm_err_set(p->err, JM_EUSAGE,
+			"'%s' is more than %d values; take a larger step.", p->text, MAX_VALUES);
+	for (double i = 0; !rc && i <= count; i++)
+		rc = add_value(p, first + i * step);
+	return rc;
+}
+
+static int parse_item(struct parser *p, const char **s)
+{
+	static const char word[] = "default";
+	double value;
+	int rc;
+
+	if (!strncmp(*s, word, sizeof(word) - 1)) {
+		*s += sizeof(word) - 1;
+		return add_value(p, JM_SETTING_DEFAULT);
+	}
+	rc = parse_number(p, s, &value);
+	if (rc)
+		return rc;
+	return **s == ':' ? parse_range(p, s, value) : add_value(p, value);
+}
+
+static int parse_values(struct parser *p, const char *s)
+{
+	size_t n = strlen(s), letters = 0;
+
+	while (letters < n &&
+		(isalpha((unsigned char)s[n - 1 - letters]) || s[n - 1 - letters] == '%'))
+		letters++;
+	if (letters < n && letters < sizeof(p->suffix))
+		memcpy(p->suffix, s + n - letters, letters + 1);
+	if (!strcmp(p->suffix, "default"))
+		p->suffix[0] = '\0';
+	for (;;) {
+		int rc = parse_item(p, &s);
+
+		if (rc || !*s)
+			return rc;
+		if (*s++ != ',')
+			return jm_err_set(p->err, JM_EUSAGE,
+				"'%s' goes on with '%s' where a comma or the end is due.", p->text,
+				s - 1);
+	}
+}
+
+int jm_axis_parse(
+	const char *text, const struct jm_knobs *knobs, struct jm_axis *ret, struct jm_err *err)
+{
+	struct parser p = {.text = text, .knobs = knobs, .err = err};
+	const char *equals = strchr(text, '=');
+	int rc;
+
+	if (!equals || !equals[1])
+		return jm_err_set(err, JM_EUSAGE,
+			"'%s' is not a setting; write it as knob=value, like gpu.power=300W.",
+			text);
+	rc = parse_target(&p, (size_t)(equals - text));
+	if (!rc)
+		rc = find_knob(&p);
+	if (!rc)
+		rc = parse_values(&p, equals + 1);
+	if (rc) {
+		jm_axis_done(&p.axis);
+		return rc;
+	}
+	*ret = p.axis;
+	return 0;
+}
+
+int jm_target_parse(
+	const char *text, const struct jm_knobs *knobs, struct jm_setting *ret, struct jm_err *err)
+{
+	struct parser p = {.text = text, .knobs = knobs, .err = err};
+	int rc = parse_target(&p, strlen(text));
+
+	if (!rc)
+		rc = find_knob(&p);
+	if (!rc)
+		*ret = with_value(&p.axis, NAN);
+	return rc;
+}
+
+void jm_axis_done(struct jm_axis *axis)
+{
+	free(axis->value);
+	*axis = (struct jm_axis){0};
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Settings as people write them: which knob, on which devices, which values in the knob's own unit.
+ *
+ *	gpu.power=300W			one value for every device that has the knob
+ *	gpu.power=300W,400W		a list; the unit may stand once at the end
+ *	gpu.power=200:700+100W		a range with its step, both ends included
+ *	gpu.power=default,300W		the vendor's default, then 300 W
+ *	gpu.power@GPU-8f=300W		devices whose id begins with GPU-8f
+ */
+#ifndef JM_SETTING_H
+#define JM_SETTING_H
+
+#include <math.h>
+
+#include "guard/control.h"
+
+/* In place of a value: the vendor's default of each device (jm_knob.fallback). */
+#define JM_SETTING_DEFAULT (-INFINITY)
+
+/* One knob to one value, on all devices whose id begins with the selector. */
+struct jm_setting {
+	char knob[32];
+	char selector[JM_ID_MAX]; /* "" = all */
+	double value;		  /* in the knob's unit, or JM_SETTING_DEFAULT */
+};
+
+/* One knob and the values it shall take, one after the other. */
+struct jm_axis {
+	char knob[32];
+	char selector[JM_ID_MAX]; /* "" = all */
+	char unit[8];		  /* the knob's: "W", "Hz", "" */
+	double *value;		  /* in that unit, or JM_SETTING_DEFAULT; no value twice */
+	int n;
+};
+
+/*
+ * Checks every value against the range of every device it is meant for. A bare number is refused where
+ * the unit has several spellings (W, kW). JM_EUSAGE: grammar or unknown knob; JM_ERANGE: outside.
+ */
+int jm_axis_parse(
+	const char *text, const struct jm_knobs *knobs, struct jm_axis *ret, struct jm_err *err);
+struct jm_setting jm_axis_setting(const struct jm_axis *axis, int i);
+void jm_axis_done(struct jm_axis *axis);
+/* "gpu.power" or "gpu.power@GPU-8f" alone, without a value; errors as above. */
+int jm_target_parse(
+	const char *text, const struct jm_knobs *knobs, struct jm_setting *ret, struct jm_err *err);
+
+/* Is the knob one that the setting speaks of? */
+bool jm_setting_matches(const struct jm_setting *setting, const struct jm_knob *knob);
+/* "300W", "default": what jm_axis_parse reads back as the same number. */
+void jm_setting_value_text(double value, const char *unit, char *out, size_t size);
+
+#endif

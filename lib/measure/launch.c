@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An outside command under a session: its marks, its output, signals for it. */
+#include "measure/launch.h"
+#include "measure/progress.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#define MAX_PHASES 4096
+
+struct launch {
+	struct jm_ctx *ctx;
+	struct jm_session *session;
+	const struct jm_launch_options *o;
+	struct jm_progress *progress;
+	struct jm_scan *scan;
+	struct jm_proc proc;
+	sigset_t before;
+	int signals;	  /* fd */
+	int command;	  /* phase */
+	int output_errno; /* see launch.h */
+	struct jm_tally tally, scanned;
+	/* the phase that marks have opened */
+	int phase, n_phases;
+	char name[64];
+	int64_t credited_ns; /* when a mark of its own name last told items; 0 = never */
+	bool renamed;	     /* one of them, and that was told */
+};
+
+/* ---- marks ---- */
+
+/* A phase whose own marks count its items ends with the last of them. */
+static void end_phase(struct launch *l, int64_t t_ns)
+{
+	if (l->phase >= 0)
+		jm_session_end(l->session, l->phase, l->credited_ns ? l->credited_ns : t_ns);
+	l->phase = -1;
+	l->credited_ns = 0;
+}
+
+/* A phase of the user's must not pass for one of ours: a record names its main phase. */
+static void name_phase(struct launch *l, const char *mark, char *out, size_t size)
+{
+	static const char *const ours[] = {"settle", "command", "marked"};
+	bool taken = false;
+
+	for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
+		taken = taken || !strcmp(mark, ours[i]);
+	snprintf(out, size, "%s%s", taken ? "mark." : "", mark);
+	if (taken && !l->renamed)
+		jm_log(l->ctx, JM_WARNING,
+			"The mark '%s' has the name of one of joulemark's own phases; its phase is "
+			"'%s'.",
+			mark, out);
+	l->renamed = l->renamed || taken;
+}
+
+static void begin_phase(struct launch *l, const struct jm_mark *mark)
+{
+	struct jm_err err = JM_ERR_INIT;
+	char name[sizeof(mark->name) + 8];
+
+	if (++l->n_phases > MAX_PHASES) {
+		if (l->n_phases == MAX_PHASES + 1)
+			jm_log(l->ctx, JM_WARNING,
+				"More than %d marks with new names; later ones make no phases.",
+				MAX_PHASES);
+		return;
+	}
+	snprintf(l->name, sizeof(l->name), "%s", mark->name);
+	name_phase(l, mark->name, name, sizeof(name));
+	l->phase = jm_session_begin(l->session, name, mark->t_ns, &err);
+	if (l->phase < 0)
+		jm_log(l->ctx, JM_WARNING, "%s", err.text);
+}
+
+/* Marks follow each other, whoever sent them, and lie within the command's time. */
+static int64_t within(const struct launch *l, const struct jm_tally *tally, int64_t t_ns)
+{
+	int64_t first = tally->marks ? tally->last_ns : l->proc.start_ns;
+	int64_t last = l->proc.ended ? l->proc.end_ns : jm_ctx_now(l->ctx);
+
+	if (t_ns > last)
+		t_ns = last;
+	return t_ns < first ? first : t_ns;
+}
+
+static void on_mark(void *arg, const struct jm_mark *given)
+{
+	struct launch *l = arg;
+	struct jm_mark mark = *given;
+	bool same = l->phase >= 0 && !strcmp(mark.name, l->name);
+
+	mark.t_ns = within(l, &l->tally, mark.t_ns);
+	jm_tally_add(&l->tally, &mark);
+	jm_session_credit(l->session, l->command, mark.items);
+	if (l->phase >= 0)
+		jm_session_credit(l->session, l->phase, mark.items);
+	if (same && !isnan(mark.items))
+		l->credited_ns = mark.t_ns;
+	if (same)
+		return;
+	end_phase(l, mark.t_ns);
+	begin_phase(l, &mark);
+}
+
+static void on_scanned(void *arg, const struct jm_mark *given)
+{
+	struct launch *l = arg;
+	struct jm_mark mark = *given;
+
+	mark.t_ns = within(l, &l->scanned, mark.t_ns);
+	jm_tally_add(&l->scanned, &mark);
+	jm_session_credit(l->session, l->command, mark.items);
+}
+
+/* ---- events ---- */
+
+static void close_output(struct launch *l)
+{
+	close(l->proc.out_fd);
+	l->proc.out_fd = -1;
+}
+
+/* When nobody reads any more the command is to hear of it as if it wrote there itself. */
+static void pass_on(struct launch *l, const char *bytes, size_t n)
+{
+	struct pollfd out = {.fd = l->o->out_fd, .events = POLLOUT};
+
+	while (n) {
+		ssize_t k = write(l->o->out_fd, bytes, n);
+
+		if (k < 0 && errno == EINTR)
+			continue;
+		/* whoever gave us this output may have made it non-blocking */
+		if (k < 0 && errno == EAGAIN && poll(&out, 1, -1) >= 0)
+			continue;
+		if (k < 0) {
+			l->output_errno = errno;
+			if (errno == EPIPE)
+				close_output(l);
+			return;
+		}
+		bytes += k;
+		n -= (size_t)k;
+	}
+}
+
+/* Takes what the command has printed; false when there is no more for now. */
+static bool take_output(struct launch *l)
+{
+	char bytes[16384];
+	ssize_t n = read(l->proc.out_fd, bytes, sizeof(bytes));
+
+	if (n > 0) {
+		int64_t now = jm_ctx_now(l->ctx); /* a slow reader may keep us */
+
+		pass_on(l, bytes, (size_t)n);
+		jm_scan_feed(l->scan, bytes, (size_t)n, now, on_scanned, l);
+		return true;
+	}
+	if (n == 0 || (errno != EAGAIN && errno != EINTR))
+		close_output(l);
+	return false;
+}
+
+/* A signal from the terminal reaches the command by itself; one sent to us is passed on. */
+static void take_signal(struct launch *l)
+{
+	struct signalfd_siginfo info;
+
+	if (read(l->signals, &info, sizeof(info)) != (ssize_t)sizeof(info))
+		return;
+	if (info.ssi_code <= 0)
+		kill(l->proc.pid, (int)info.ssi_signo);
+}
+
+static int attend(struct launch *l, struct jm_err *err)
+{
+	int rc = 0;
+
+	while (!rc && !l->proc.ended) {
+		struct pollfd fds[] = {
+			{.fd = l->proc.pidfd, .events = POLLIN},
+			{.fd = l->signals, .events = POLLIN},
+			{.fd = jm_progress_fd(l->progress), .events = POLLIN},
+			{.fd = l->proc.out_fd, .events = POLLIN},
+		};
+
+		if (poll(fds, 4, -1) < 0 && errno != EINTR)
+			return jm_err_set(err, JM_EIO, "Cannot wait for '%s': %s.", l->o->argv[0],
+				strerror(errno));
+		if (fds[0].revents)
+			rc = jm_proc_reap(&l->proc, l->ctx, err);
+		if (fds[1].revents && !l->proc.ended)
+			take_signal(l);
+		if (fds[2].revents)
+			jm_progress_receive(l->progress, jm_ctx_now(l->ctx), on_mark, l);
+		if (fds[3].revents)
+			take_output(l);
+	}
+	return rc;
+}
+
+/* A misspelt key must not pass for a command that told no items. */
+static void say_nothing_found(const struct launch *l)
+{
+	const char *regex = l->o->items_regex, *near = jm_scan_near(l->scan);
+
+	jm_log(l->ctx, JM_WARNING,
+		"--items-%s '%s' found no items in what '%s' printed%s%s%s items are unknown.",
+		regex ? "regex" : "json", regex ? regex : l->o->items_json, l->o->argv[0],
+		near ? "; did you mean '" : "", near ? near : "", near ? "'? Its" : ", so its");
+}
+
+/* Items that were left out make the sum too small. */
+static void say_unread(const struct launch *l)
+{
+	const char *first;
+	long n = jm_scan_unread(l->scan, &first);
+
+	if (n)
+		jm_log(l->ctx, JM_WARNING,
+			"--items-regex '%s' matched %ld times what is no plain number, first '%s'; "
+			"that was left out.",
+			l->o->items_regex, n, first);
+}
+
+/* What came while it ended. */
+static void take_the_rest(struct launch *l)
+{
+	jm_progress_receive(l->progress, l->proc.end_ns, on_mark, l);
+	while (l->proc.out_fd >= 0 && take_output(l))
+		;
+	if (l->scan)
+		jm_scan_end(l->scan, l->proc.end_ns, on_scanned, l);
+	if (l->scan && !l->scanned.marks)
+		say_nothing_found(l);
+	if (l->scan)
+		say_unread(l);
+	end_phase(l, l->proc.end_ns);
+	jm_session_end(l->session, l->command, l->proc.end_ns);
+	if (l->output_errno)
+		jm_log(l->ctx, JM_WARNING, "Some of what '%s' printed could not be passed on: %s.",
+			l->o->argv[0], strerror(l->output_errno));
+	if (jm_progress_malformed(l->progress))
+		jm_log(l->ctx, JM_WARNING, "%ld marks could not be read.",
+			jm_progress_malformed(l->progress));
+}
+
+/* ---- start and end ---- */
+
+/* Every signal that asks the program to end goes through an fd while the command runs. */
+static int catch_signals(struct launch *l, struct jm_err *err)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGHUP);
+	sigaddset(&set, SIGQUIT);
+	pthread_sigmask(SIG_BLOCK, &set, &l->before);
+	l->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (l->signals >= 0)
+		return 0;
+	pthread_sigmask(SIG_SETMASK, &l->before, NULL);
+	return jm_err_set(err, JM_EIO, "Cannot watch for signals: %s.", strerror(errno));
+}
+
+static int start(struct launch *l, struct jm_err *err)
+{
+	const char *env[] = {jm_progress_env(l->progress), NULL};
+	struct jm_proc_options o = {
+		.argv = l->o->argv,
+		.env = env,
+		.mask = &l->before,
+		.capture = l->scan != NULL,
+		.before_exec = l->o->before_exec,
+		.before_exec_arg = l->o->before_exec_arg,
+	};
+	int rc = jm_proc_start(&l->proc, l->ctx, &o, err);
+
+	if (rc)
+		return rc;
+	if (l->proc.out_fd >= 0)
+		fcntl(l->proc.out_fd, F_SETFL, O_NONBLOCK);
+	l->command = jm_session_begin(l->session, "command", l->proc.start_ns, err);
+	return l->command < 0 ? l->command : 0;
+}
+
+static int run(struct launch *l, struct jm_err *err)
+{
+	int rc = catch_signals(l, err);
+
+	if (rc)
+		return rc;
+	rc = start(l, err);
+	if (!rc)
+		rc = attend(l, err);
+	if (!rc)
+		take_the_rest(l);
+	close(l->signals);
+	pthread_sigmask(SIG_SETMASK, &l->before, NULL);
+	return rc;
+}
+
+/* The phase of this stretch: one that is there, or else a new one, "marked". */
+static int phase_of(struct launch *l, const struct jm_stretch *s)
+{
+	struct jm_err err = JM_ERR_INIT;
+	int n, index;
+	const struct jm_phase *phase = jm_session_phases(l->session, &n);
+
+	for (int i = 0; i < n; i++)
+		if (phase[i].t0_ns == s->t0_ns && phase[i].t1_ns == s->t1_ns)
+			return i;
+	index = jm_session_begin(l->session, "marked", s->t0_ns, &err);
+	if (index < 0) {
+		jm_log(l->ctx, JM_WARNING, "%s", err.text);
+		return l->command;
+	}
+	jm_session_credit(l->session, index, s->items);
+	jm_session_end(l->session, index, s->t1_ns);
+	return index;
+}
+
+static void fill(struct launch *l, struct jm_outcome *ret)
+{
+	const struct jm_tally *tally = l->scanned.marks ? &l->scanned : &l->tally;
+	struct jm_stretch stretch = jm_tally_stretch(tally, l->proc.start_ns, l->proc.end_ns);
+
+	*ret = (struct jm_outcome){
+		.status = l->proc.status,
+		.signal = l->proc.signal,
+		.phase = l->command,
+		.marked = phase_of(l, &stretch),
+		.start_ns = l->proc.start_ns,
+		.end_ns = l->proc.end_ns,
+		.wall_s = (double)(l->proc.end_ns - l->proc.start_ns) * 1e-9,
+		.items = tally->items > 0 ? tally->items : NAN,
+		.throughput = jm_tally_rate(tally, l->proc.start_ns, l->proc.end_ns),
+		.output_errno = l->output_errno,
+	};
+}
+
+int jm_launch(struct jm_ctx *ctx, struct jm_session *s, const struct jm_launch_options *o,
+	struct jm_outcome *ret, struct jm_err *err)
+{
+	struct launch l = {
+		.ctx = ctx,
+		.session = s,
+		.o = o,
+		.proc = {.pidfd = -1, .out_fd = -1},
+		.phase = -1,
+		.scanned = {.late = true},
+	};
+	int rc = 0;
+
+	if (o->items_regex || o->items_json)
+		rc = jm_scan_new(o->items_regex, o->items_json, &l.scan, err);
+	if (!rc)
+		rc = jm_progress_open(&l.progress, err);
+	if (!rc)
+		rc = run(&l, err);
+	if (!rc)
+		fill(&l, ret);
+	jm_proc_done(&l.proc);
+	jm_progress_close(l.progress);
+	jm_scan_free(l.scan);
+	return rc;
+}

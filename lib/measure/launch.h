@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Runs an outside command under a session that has started: phase "command" from exec to exit, its marks
+ * as phases with their items, SIGINT, SIGTERM, SIGHUP and SIGQUIT passed on. For `measure` and `run`.
+ */
+#ifndef JM_LAUNCH_H
+#define JM_LAUNCH_H
+
+#include "base/child_process.h"
+#include "measure/session.h"
+
+struct jm_launch_options {
+	char *const *argv;
+	const char *items_regex, *items_json; /* see progress.h; NULL = marks only */
+	int out_fd;			      /* where captured stdout goes on to; usually 1 */
+	int (*before_exec)(void *arg);	      /* see child_process.h */
+	void *before_exec_arg;
+};
+
+struct jm_outcome {
+	int status, signal; /* as in child_process.h */
+	int phase;	    /* index of the phase "command" */
+	int marked; /* of the phase that throughput speaks of: `phase`, or what marks tell of */
+	int64_t start_ns, end_ns;
+	double wall_s;
+	double items, throughput; /* NAN = not told */
+	int output_errno;	  /* why some of what it printed is lost; 0 = none is */
+};
+
+/* JM_ENOENT and JM_EPERM: the command could not be started (jm_proc_status_of). Real time only. */
+int jm_launch(struct jm_ctx *ctx, struct jm_session *s, const struct jm_launch_options *o,
+	struct jm_outcome *ret, struct jm_err *err);
+
+#endif

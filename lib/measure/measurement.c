@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The public face of a session: phases of one's own program, and their energy as JSON. */
+#include "measure/progress.h"
+#include "measure/session.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_SOURCES 16
+
+struct jm_measurement {
+	struct jm_session *session;
+};
+
+/* "nvml,rapl" in place, as a NULL-terminated list. */
+static int split(char *text, const char **out, struct jm_err *err)
+{
+	int n = 0;
+
+	for (char *next; *text; text = next) {
+		size_t length = jm_source_length(text);
+
+		next = text + length + (text[length] == ',');
+		text[length] = '\0';
+		if (length && n == MAX_SOURCES)
+			return jm_err_set(
+				err, JM_EUSAGE, "More than %d sources are named.", MAX_SOURCES);
+		if (length)
+			out[n++] = text;
+	}
+	out[n] = NULL;
+	return n ? 0 : jm_err_set(err, JM_EUSAGE, "The list of sources is empty; NULL takes all.");
+}
+
+static int open_session(struct jm_ctx *ctx, const char *sources, int64_t interval_ns,
+	struct jm_session **ret, struct jm_err *err)
+{
+	const char *names[MAX_SOURCES + 1];
+	struct jm_session_options options = {.interval_ns = interval_ns};
+	char *copy = NULL;
+	int rc = 0;
+
+	if (sources) {
+		copy = strdup(sources);
+		rc = copy ? split(copy, names, err)
+			  : jm_err_set(err, JM_ENOMEM, "Out of memory for the names of sources.");
+		options.sources = names;
+	}
+	if (!rc)
+		rc = jm_session_open(ctx, &options, ret, err);
+	free(copy);
+	return rc;
+}
+
+int jm_measurement_start(struct jm_ctx *ctx, const char *sources, int64_t interval_ns,
+	struct jm_measurement **ret, struct jm_err *err)
+{
+	struct jm_measurement *m = calloc(1, sizeof(*m));
+	int rc;
+
+	if (!m)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a measurement.");
+	rc = open_session(ctx, sources, interval_ns, &m->session, err);
+	if (!rc)
+		rc = jm_session_start(m->session, err);
+	if (rc) {
+		jm_measurement_free(m);
+		return rc;
+	}
+	*ret = m;
+	return 0;
+}
+
+int jm_measurement_begin(struct jm_measurement *m, const char *name, struct jm_err *err)
+{
+	return jm_session_begin(m->session, name, 0, err);
+}
+
+void jm_measurement_end(struct jm_measurement *m, int phase)
+{
+	jm_session_end(m->session, phase, 0);
+}
+
+void jm_measurement_credit(struct jm_measurement *m, int phase, double items)
+{
+	jm_session_credit(m->session, phase, items);
+}
+
+int jm_measurement_stop(struct jm_measurement *m, struct jm_err *err)
+{
+	return jm_session_stop(m->session, err);
+}
+
+int jm_measurement_json(struct jm_measurement *m, int phase, char **ret_text, struct jm_err *err)
+{
+	json_t *report = jm_session_report(m->session, phase, err);
+	char *text;
+
+	if (!report)
+		return err && err->code ? err->code : JM_EBUG;
+	text = json_dumps(report, JSON_INDENT(2));
+	json_decref(report);
+	if (!text)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the report of a measurement.");
+	*ret_text = text;
+	return 0;
+}
+
+void jm_measurement_free(struct jm_measurement *m)
+{
+	if (!m)
+		return;
+	jm_session_close(m->session);
+	free(m);
+}
+
+int jm_mark(const char *name, double items, struct jm_err *err)
+{
+	return jm_progress_send(name, items, err);
+}

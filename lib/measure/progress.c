@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Marks through a socket, and the sum of items. */
+#include "measure/progress.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#define VARIABLE "JM_PROGRESS"
+#define FAR	 INT64_C(60000000000) /* ns; a stamp further off is of another clock */
+
+struct jm_progress {
+	int fd;
+	char folder[100], env[sizeof(VARIABLE) + 108];
+	long malformed;
+};
+
+static const char *path_of(const struct jm_progress *p)
+{
+	return p->env + sizeof(VARIABLE);
+}
+
+static int make_folder(struct jm_progress *p)
+{
+	const char *set = secure_getenv("TMPDIR");
+	const char *places[] = {set, "/tmp", "/var/tmp"};
+
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		if (!places[i] || !*places[i] || strlen(places[i]) > 60)
+			continue;
+		snprintf(p->folder, sizeof(p->folder), "%s/joulemark-XXXXXX", places[i]);
+		if (mkdtemp(p->folder))
+			return 0;
+	}
+	p->folder[0] = '\0';
+	return -1;
+}
+
+static int listen_there(struct jm_progress *p)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+	p->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (p->fd < 0)
+		return -1;
+	snprintf(p->env, sizeof(p->env), VARIABLE "=%.90s/marks", p->folder);
+	strncpy(address.sun_path, path_of(p), sizeof(address.sun_path) - 1);
+	return bind(p->fd, (struct sockaddr *)&address, sizeof(address));
+}
+
+int jm_progress_open(struct jm_progress **ret, struct jm_err *err)
+{
+	struct jm_progress *p = calloc(1, sizeof(*p));
+	int rc;
+
+	if (!p)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the progress socket.");
+	p->fd = -1;
+	if (make_folder(p) || listen_there(p)) {
+		rc = jm_err_set(err, JM_EIO,
+			"Cannot make the socket for marks in TMPDIR or /tmp: %s.", strerror(errno));
+		jm_progress_close(p);
+		return rc;
+	}
+	*ret = p;
+	return 0;
+}
+
+const char *jm_progress_env(const struct jm_progress *p)
+{
+	return p->env;
+}
+
+int jm_progress_fd(const struct jm_progress *p)
+{
+	return p->fd;
+}
+
+long jm_progress_malformed(const struct jm_progress *p)
+{
+	return p->malformed;
+}
+
+void jm_progress_close(struct jm_progress *p)
+{
+	if (!p)
+		return;
+	if (p->fd >= 0) {
+		close(p->fd);
+		unlink(path_of(p));
+	}
+	if (*p->folder)
+		rmdir(p->folder);
+	free(p);
+}
+
+/* "jm1 T mark NAME [ITEMS]" */
+static bool parse(const char *text, struct jm_mark *ret)
+{
+	struct jm_mark mark = {.items = NAN};
+	char items[32] = "", *end;
+	int used = 0;
+
+	if (sscanf(text, "jm1 %ld mark %63s%n %31s", &mark.t_ns, mark.name, &used, items) < 2)
+		return false;
+	if (text[used] && text[used] != ' ')
+		return false;
+	if (*items) {
+		mark.items = strtod(items, &end);
+		if (*end || !isfinite(mark.items) || mark.items < 0)
+			return false;
+	}
+	*ret = mark;
+	return true;
+}
+
+int jm_progress_receive(struct jm_progress *p, int64_t now_ns, jm_mark_fn *fn, void *arg)
+{
+	int marks = 0;
+
+	for (;;) {
+		struct jm_mark mark;
+		char text[256];
+		ssize_t n = recv(p->fd, text, sizeof(text) - 1, 0);
+
+		if (n < 0)
+			return marks;
+		text[n] = '\0';
+		if (!parse(text, &mark)) {
+			p->malformed++;
+			continue;
+		}
+		if (mark.t_ns > now_ns || mark.t_ns < now_ns - FAR)
+			mark.t_ns = now_ns;
+		fn(arg, &mark);
+		marks++;
+	}
+}
+
+/* ---- sending ---- */
+
+static int check_name(const char *name, struct jm_err *err)
+{
+	size_t n = strlen(name);
+	bool good = n > 0 && n < sizeof(((struct jm_mark *)0)->name);
+
+	for (size_t i = 0; i < n; i++)
+		good = good && isgraph((unsigned char)name[i]);
+	if (good)
+		return 0;
+	return jm_err_set(err, JM_EUSAGE,
+		"'%s' cannot be the name of a mark; use up to 63 letters without spaces.", name);
+}
+
+static int send_text(const char *path, const char *text, struct jm_err *err)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct timeval patience = {.tv_sec = 2};
+	int fd, rc = 0;
+
+	if (strlen(path) >= sizeof(address.sun_path))
+		return jm_err_set(err, JM_EUSAGE, VARIABLE " does not name a socket.");
+	memcpy(address.sun_path, path, strlen(path) + 1);
+	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd >= 0)
+		setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+	if (fd < 0 ||
+		sendto(fd, text, strlen(text), 0, (struct sockaddr *)&address, sizeof(address)) < 0)
+		rc = jm_err_set(err, JM_EIO,
+			"The joulemark that started this command does not take marks any more "
+			"(%s: %s).",
+			path, strerror(errno));
+	if (fd >= 0)
+		close(fd);
+	return rc;
+}
+
+int jm_progress_send(const char *name, double items, struct jm_err *err)
+{
+	const char *path = secure_getenv(VARIABLE);
+	char text[160], count[32] = "";
+	struct timespec now;
+	int rc = check_name(name, err);
+
+	if (rc)
+		return rc;
+	if (!path || !*path)
+		return jm_err_set(err, JM_ENOENT,
+			"A mark has nobody to go to: use it in a command that 'joulemark measure' "
+			"or 'joulemark run' started.");
+	if (!isnan(items))
+		snprintf(count, sizeof(count), " %.17g", items);
+	/* a program with a locale of its own may have another decimal point */
+	for (char *c = count; *c; c++)
+		if (!strchr(" +-0123456789einaf", *c))
+			*c = '.';
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	snprintf(text, sizeof(text), "jm1 %lld mark %s%s",
+		(long long)now.tv_sec * 1000000000 + now.tv_nsec, name, count);
+	return send_text(path, text, err);
+}
+
+/* ---- the sum ---- */
+
+void jm_tally_add(struct jm_tally *t, const struct jm_mark *mark)
+{
+	double items = isnan(mark->items) ? 0 : mark->items;
+
+	if (!t->marks)
+		t->first_ns = mark->t_ns;
+	else
+		t->items_after_first += items;
+	t->items += items;
+	t->last_ns = mark->t_ns;
+	t->marks++;
+}
+
+struct jm_stretch jm_tally_stretch(const struct jm_tally *t, int64_t t0_ns, int64_t t1_ns)
+{
+	struct jm_stretch between = {t->first_ns, t->last_ns, t->items_after_first};
+	int64_t length = t->last_ns - t->first_ns;
+
+	if (between.items > 0 && length > 0 && (!t->late || length > (t1_ns - t0_ns) / 2))
+		return between;
+	return (struct jm_stretch){t0_ns, t1_ns, t->items > 0 ? t->items : NAN};
+}
+
+double jm_tally_rate(const struct jm_tally *t, int64_t t0_ns, int64_t t1_ns)
+{
+	struct jm_stretch s = jm_tally_stretch(t, t0_ns, t1_ns);
+
+	return s.t1_ns > s.t0_ns ? s.items / ((double)(s.t1_ns - s.t0_ns) * 1e-9) : NAN;
+}

@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The sampler's lanes: threads, rings, edges. */
+#include "measure/sampler.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define RING_ROWS  1024
+#define RING_BYTES (1 << 20)
+#define EDGE_POLLS 22			  /* within one refresh and its slack */
+#define EDGE_FAST  (1 * JM_MILLISECOND)	  /* shortest time between polls at an edge */
+#define EDGE_LONG  (1 * JM_SECOND)	  /* the longest wait for a slow sensor */
+#define EDGE_BLIND (100 * JM_MILLISECOND) /* of a sensor whose refresh is unknown */
+#define SOONEST	   (JM_MILLISECOND / 5)	  /* that a source can want to be read again */
+#define EDGE_SLACK 10			  /* a refresh may be late by 1/10 of itself */
+#define BLIND_MIN  (1 * JM_SECOND) /* without a reading: stopped, starved, a driver that hangs */
+#define BLIND	   4		   /* and intervals, or refreshes */
+#define WRAP_WATTS 4000		   /* no counter that wraps is of a part that draws more */
+
+struct lane_signal {
+	bool awaited; /* an edge waits until it has changed */
+	double seen;  /* at the edge's first poll */
+};
+
+struct jm_lane {
+	struct jm_lane_options o;
+	pthread_t thread;
+	struct jm_sleeper sleeper;
+	bool started;
+	int64_t interval, fast, patience, blind;
+	int64_t read_ns; /* when the last reading had come; 0 = none yet */
+
+	/* the ring: rows of one reading per signal */
+	struct jm_reading *ring;
+	size_t rows;
+	_Atomic size_t head, tail; /* rows written, rows taken */
+
+	_Atomic int edges; /* asked for */
+	_Atomic bool stop;
+	int edges_seen;
+	int64_t edge_until; /* 0 = not at an edge */
+	struct lane_signal *at_edge;
+
+	pthread_mutex_t lock; /* of `first` and `ended` */
+	pthread_cond_t changed;
+	bool first, ended;
+	double cpu_s; /* once ended */
+	int rc;
+	struct jm_err err;
+};
+
+static bool speaks_of_energy(const struct jm_signal *signal)
+{
+	return signal->quantity == JM_Q_ENERGY || signal->quantity == JM_Q_POWER;
+}
+
+/* The slowest of the source's energy and power sensors; 0 = unknown. */
+static int64_t slowest_refresh(const struct jm_lane_options *o)
+{
+	int64_t slowest = 0;
+
+	for (int i = 0; i < o->n_signals; i++) {
+		const struct jm_signal *signal = &o->set->signal[o->first_signal + i];
+
+		if (speaks_of_energy(signal) && signal->refresh_ns > slowest)
+			slowest = signal->refresh_ns;
+	}
+	return slowest;
+}
+
+static int64_t clamp(int64_t v, int64_t low, int64_t high)
+{
+	return v < low ? low : v > high ? high : v;
+}
+
+/* A counter must not go round unseen, however seldom it is to be read. */
+static int64_t longest_interval(const struct jm_lane_options *o)
+{
+	double longest = 1e9; /* s */
+
+	for (int i = 0; i < o->n_signals; i++) {
+		const struct jm_signal *signal = &o->set->signal[o->first_signal + i];
+
+		if (signal->quantity == JM_Q_ENERGY && signal->wrap > 0)
+			longest = fmin(longest, signal->wrap / WRAP_WATTS);
+	}
+	return (int64_t)(longest * 1e9);
+}
+
+static void set_pace(struct jm_lane *lane)
+{
+	int64_t refresh = slowest_refresh(&lane->o);
+	int64_t wait = refresh ? refresh + refresh / EDGE_SLACK : EDGE_BLIND;
+
+	lane->patience = clamp(wait, 2 * EDGE_FAST, EDGE_LONG);
+	lane->fast = clamp(lane->patience / EDGE_POLLS, EDGE_FAST, EDGE_LONG);
+	lane->interval = lane->o.interval_ns;
+	if (!lane->interval)
+		lane->interval =
+			refresh ? clamp(refresh / 2, 20 * JM_MILLISECOND, 100 * JM_MILLISECOND)
+				: 100 * JM_MILLISECOND;
+	lane->interval = clamp(lane->interval, 1, longest_interval(&lane->o));
+	lane->blind = clamp(BLIND * (lane->interval > refresh ? lane->interval : refresh),
+		BLIND_MIN, INT64_MAX);
+}
+
+/* Of each meter its counter, unless the source minds it, or else its power: what an edge waits for. */
+static void choose_awaited(struct jm_lane *lane)
+{
+	const struct jm_meters *set = lane->o.set;
+
+	for (int i = 0; i < lane->o.n_signals; i++) {
+		const struct jm_signal *signal = &set->signal[lane->o.first_signal + i];
+		int counter = jm_meter_signal(set, signal->meter, JM_Q_ENERGY);
+
+		lane->at_edge[i].awaited =
+			(signal->quantity == JM_Q_ENERGY && !lane->o.source->edge) ||
+			(signal->quantity == JM_Q_POWER && counter < 0);
+	}
+}
+
+int jm_lane_new(const struct jm_lane_options *o, struct jm_lane **ret, struct jm_err *err)
+{
+	struct jm_lane *lane = calloc(1, sizeof(*lane));
+	size_t row = (size_t)o->n_signals * sizeof(struct jm_reading) + 1;
+
+	if (!lane)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory to sample %s.", o->source->name);
+	lane->o = *o;
+	lane->rows = RING_BYTES / row;
+	if (lane->rows > RING_ROWS)
+		lane->rows = RING_ROWS;
+	if (lane->rows < 16)
+		lane->rows = 16;
+	lane->ring = malloc(lane->rows * row);
+	lane->at_edge = calloc((size_t)o->n_signals + 1, sizeof(*lane->at_edge));
+	if (!lane->ring || !lane->at_edge) {
+		jm_lane_free(lane);
+		return jm_err_set(err, JM_ENOMEM, "Out of memory to sample %s.", o->source->name);
+	}
+	pthread_mutex_init(&lane->lock, NULL);
+	pthread_cond_init(&lane->changed, NULL);
+	set_pace(lane);
+	choose_awaited(lane);
+	*ret = lane;
+	return 0;
+}
+
+/* ---- in the lane's thread ---- */
+
+static struct jm_reading *free_row(struct jm_lane *lane)
+{
+	size_t head = atomic_load_explicit(&lane->head, memory_order_relaxed);
+
+	while (head - atomic_load_explicit(&lane->tail, memory_order_acquire) == lane->rows)
+		lane->o.full(lane->o.full_arg);
+	return lane->ring + (head % lane->rows) * (size_t)lane->o.n_signals;
+}
+
+static bool tell_source(struct jm_lane *lane, enum jm_edge edge)
+{
+	return lane->o.source->edge && lane->o.source->edge(lane->o.state, edge);
+}
+
+static void begin_edge(struct jm_lane *lane, const struct jm_reading *row, int64_t now)
+{
+	lane->edge_until = now + lane->patience;
+	for (int i = 0; i < lane->o.n_signals; i++)
+		lane->at_edge[i].seen = row[i].value;
+}
+
+/* Has every awaited signal changed since the edge, or gone away? */
+static bool edge_passed(struct jm_lane *lane, const struct jm_reading *row, int64_t now)
+{
+	if (now >= lane->edge_until)
+		return true;
+	if (tell_source(lane, JM_EDGE_ON))
+		return false;
+	for (int i = 0; i < lane->o.n_signals; i++)
+		if (lane->at_edge[i].awaited && !isnan(row[i].value) &&
+			row[i].value == lane->at_edge[i].seen)
+			return false;
+	return true;
+}
+
+/* stop, edges: what had been asked for before the row was read, so that an edge begins with a reading
+ * after it. True when this was the last poll: the stop's edge has passed. */
+static bool watch_edges(
+	struct jm_lane *lane, const struct jm_reading *row, int64_t now, bool stop, int edges)
+{
+	if (edges != lane->edges_seen) {
+		lane->edges_seen = edges;
+		begin_edge(lane, row, now);
+		return false;
+	}
+	if (lane->edge_until && edge_passed(lane, row, now)) {
+		lane->edge_until = 0;
+		tell_source(lane, JM_EDGE_OVER);
+	}
+	return stop && !lane->edge_until;
+}
+
+static void put_nothing(const struct jm_lane *lane, struct jm_reading *row, int64_t t_ns)
+{
+	for (int i = 0; i < lane->o.n_signals; i++)
+		row[i] = (struct jm_reading){.value = NAN, .t_ns = t_ns};
+}
+
+static int read_row(struct jm_lane *lane, struct jm_reading **ret_row)
+{
+	int64_t before = lane->read_ns;
+	int rc;
+
+	*ret_row = free_row(lane);
+	rc = lane->o.source->read(lane->o.state, *ret_row, &lane->err);
+	lane->read_ns = jm_ctx_now(lane->o.ctx);
+	if (rc || !before || lane->read_ns - before <= lane->blind)
+		return rc;
+	/* what happened while nobody looked is not known: no reading, then this one once more */
+	put_nothing(lane, *ret_row, before + 1);
+	atomic_fetch_add_explicit(&lane->head, 1, memory_order_release);
+	*ret_row = free_row(lane);
+	return lane->o.source->read(lane->o.state, *ret_row, &lane->err);
+}
+
+static bool poll_once(struct jm_lane *lane, int64_t now)
+{
+	struct jm_reading *row;
+	bool stop = atomic_load(&lane->stop), last;
+	int edges = atomic_load(&lane->edges);
+
+	if (edges != lane->edges_seen)
+		tell_source(lane, JM_EDGE_BEGINS);
+	lane->rc = read_row(lane, &row);
+	if (lane->rc)
+		put_nothing(lane, row, now);
+	last = watch_edges(lane, row, now, stop, edges);
+	atomic_fetch_add_explicit(&lane->head, 1, memory_order_release);
+	return last;
+}
+
+static void tell_first(struct jm_lane *lane)
+{
+	pthread_mutex_lock(&lane->lock);
+	lane->first = true;
+	pthread_cond_broadcast(&lane->changed);
+	pthread_mutex_unlock(&lane->lock);
+}
+
+/* After a source has failed for good its meters are unknown until the end. */
+static void rest(struct jm_lane *lane)
+{
+	while (!atomic_load(&lane->stop))
+		jm_sleep_until(&lane->sleeper, JM_FOREVER);
+}
+
+/* The next poll: on the deadline, soon at an edge, or when the source wants it. */
+static int64_t next_poll(const struct jm_lane *lane, int64_t now, int64_t due)
+{
+	int64_t wanted = lane->o.source->due ? lane->o.source->due(lane->o.state) : JM_FOREVER;
+
+	if (lane->edge_until && now + lane->fast < due)
+		due = now + lane->fast;
+	if (wanted < now + SOONEST)
+		wanted = now + SOONEST;
+	return wanted < due ? wanted : due;
+}
+
+static void *lane_main(void *arg)
+{
+	struct jm_lane *lane = arg;
+	int64_t due = jm_ctx_now(lane->o.ctx);
+
+	for (;;) {
+		int64_t now = jm_ctx_now(lane->o.ctx);
+		bool last = poll_once(lane, now);
+
+		if (!lane->first)
+			tell_first(lane);
+		if (lane->rc)
+			rest(lane);
+		if (last || lane->rc)
+			break;
+		if (due <= now) /* a missed deadline is left out, not made up for */
+			due += ((now - due) / lane->interval + 1) * lane->interval;
+		jm_sleep_until(&lane->sleeper, next_poll(lane, now, due));
+	}
+	lane->cpu_s = (double)jm_clock_thread() * 1e-9;
+	pthread_mutex_lock(&lane->lock);
+	lane->ended = true;
+	pthread_mutex_unlock(&lane->lock);
+	jm_sleeper_done(&lane->sleeper);
+	return NULL;
+}
+
+/* ---- from other threads ---- */
+
+int jm_lane_start(struct jm_lane *lane, struct jm_err *err)
+{
+	sigset_t all, before;
+	int rc;
+
+	jm_sleeper_init(&lane->sleeper, lane->o.ctx->clock);
+	atomic_store(&lane->edges, 1); /* the start is one */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	rc = pthread_create(&lane->thread, NULL, lane_main, lane);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (rc) {
+		jm_sleeper_done(&lane->sleeper);
+		return jm_err_set(err, JM_ENOMEM, "Cannot start the thread that samples %s: %s.",
+			lane->o.source->name, strerror(rc));
+	}
+	lane->started = true;
+	return 0;
+}
+
+void jm_lane_await_first(struct jm_lane *lane, int64_t ns)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	ns += until.tv_nsec;
+	until.tv_sec += ns / JM_SECOND;
+	until.tv_nsec = ns % JM_SECOND;
+	pthread_mutex_lock(&lane->lock);
+	while (!lane->first &&
+		!pthread_cond_clockwait(&lane->changed, &lane->lock, CLOCK_MONOTONIC, &until))
+		;
+	pthread_mutex_unlock(&lane->lock);
+}
+
+static void wake(struct jm_lane *lane)
+{
+	pthread_mutex_lock(&lane->lock);
+	if (lane->started && !lane->ended)
+		jm_sleeper_wake(&lane->sleeper);
+	pthread_mutex_unlock(&lane->lock);
+}
+
+void jm_lane_edge(struct jm_lane *lane)
+{
+	atomic_fetch_add(&lane->edges, 1);
+	wake(lane);
+}
+
+/* The edge is asked for before the stop: a lane that sees the stop must see its edge too. */
+void jm_lane_stop(struct jm_lane *lane)
+{
+	atomic_fetch_add(&lane->edges, 1);
+	atomic_store(&lane->stop, true);
+	wake(lane);
+}
+
+void jm_lane_join(struct jm_lane *lane)
+{
+	if (!lane->started)
+		return;
+	pthread_join(lane->thread, NULL);
+	lane->started = false;
+}
+
+int jm_lane_drain(struct jm_lane *lane,
+	int (*fn)(void *arg, int signal, struct jm_reading reading, struct jm_err *err), void *arg,
+	struct jm_err *err)
+{
+	size_t tail = atomic_load_explicit(&lane->tail, memory_order_relaxed);
+	size_t head = atomic_load_explicit(&lane->head, memory_order_acquire);
+	int rc = 0;
+
+	for (; tail != head; tail++) {
+		const struct jm_reading *row =
+			lane->ring + (tail % lane->rows) * (size_t)lane->o.n_signals;
+
+		for (int i = 0; !rc && i < lane->o.n_signals; i++)
+			rc = fn(arg, lane->o.first_signal + i, row[i], err);
+	}
+	atomic_store_explicit(&lane->tail, tail, memory_order_release);
+	return rc;
+}
+
+int jm_lane_result(const struct jm_lane *lane, struct jm_err *err)
+{
+	return lane->rc ? jm_err_set(err, lane->rc, "%s", lane->err.text) : 0;
+}
+
+double jm_lane_cpu(const struct jm_lane *lane)
+{
+	return lane->cpu_s;
+}
+
+void jm_lane_free(struct jm_lane *lane)
+{
+	if (!lane)
+		return;
+	free(lane->ring);
+	free(lane->at_edge);
+	pthread_mutex_destroy(&lane->lock);
+	pthread_cond_destroy(&lane->changed);
+	free(lane);
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A session measures: it opens sources, samples them in the background, knows the phases of the work
+ * and says at the end what energy each meter used in each. `measure` and every case of `run` stand on it.
+ *
+ *	jm_session_open    sources opened, meters known            (rights may be dropped after this)
+ *	jm_session_start   sampling runs; returns when every source was read once (5 ms at most)
+ *	jm_session_begin / jm_session_end    phases; may nest and overlap
+ *	jm_session_stop    waits at most one sensor refresh for the last edge, then joins the threads
+ *	jm_session_report  meters, total and quality of a phase as JSON
+ *
+ * In simulated time: the working thread joins the clock (jm_sleeper_init) before jm_session_start, or
+ * time runs ahead of it, and leaves it (jm_sleeper_done) before jm_session_stop, or nobody's time runs.
+ * Between the two time runs as fast as the machine lets it; jm_session_announce_stop before leaving makes
+ * the last readings independent of that.
+ */
+#ifndef JM_SESSION_H
+#define JM_SESSION_H
+
+#include <jansson.h>
+
+#include "energy/energy.h"
+#include "meter/source.h"
+#include "trace/trace.h"
+
+struct jm_session;
+
+struct jm_session_options {
+	/* "nvml", "rapl", "sim:h100x4"...; NULL-terminated. NULL = every measuring source that opens, and
+	 * an estimate of what none of them covers. */
+	const char *const *sources;
+	/* Between readings; 0 = half the sensors' refresh, within 20 and 100 ms. */
+	int64_t interval_ns;
+	/* Called once a second and at the end with the new part of the trace; may be NULL. Its failure
+	 * ends the session's trace, not the measurement, and is reported by jm_session_stop. */
+	int (*on_chunk)(void *arg, const struct jm_chunk *chunk, struct jm_err *err);
+	void *on_chunk_arg;
+	/* Where names are looked up, NULL-terminated; NULL = jm_sources. For tests. */
+	const struct jm_source *const *table;
+};
+
+struct jm_phase {
+	char name[64];
+	int64_t t0_ns, t1_ns; /* on the clock; t1_ns = JM_FOREVER while it is open */
+	double items;	      /* credited to it; NAN = none */
+};
+
+/* Monotonic and wall time of one moment, so that traces of several machines fit on one axis. */
+struct jm_moment {
+	int64_t t_ns, wall_ns;
+};
+
+int jm_session_open(struct jm_ctx *ctx, const struct jm_session_options *options,
+	struct jm_session **ret, struct jm_err *err);
+const struct jm_meters *jm_session_meters(const struct jm_session *s);
+int jm_session_start(struct jm_session *s, struct jm_err *err);
+/* From any thread, at time t_ns of the clock (0 = now). Names: setup, warmup, steady, verify, cooldown,
+ * command, or the user's own. begin returns the phase's index or an error code. */
+int jm_session_begin(struct jm_session *s, const char *name, int64_t t_ns, struct jm_err *err);
+void jm_session_end(struct jm_session *s, int phase, int64_t t_ns);
+/* Items done in a phase, when they are done; from any thread. */
+void jm_session_credit(struct jm_session *s, int phase, double items);
+/* Optional, before jm_session_stop: sampling ends by itself, one sensor refresh from now at the latest. */
+void jm_session_announce_stop(struct jm_session *s);
+int jm_session_stop(struct jm_session *s, struct jm_err *err);
+
+/* ---- after stop ---- */
+
+/* Energy of one meter in one phase; see energy.h. */
+int jm_session_energy(
+	struct jm_session *s, int meter, int phase, struct jm_energy *ret, struct jm_err *err);
+/* {"phase": name, "sampler_cpu_s": processor time of reading, "start_ns": the clock when the session began, "meters": [...], "total": {...},
+ * "quality": {...}, "phases": [...]}: meters, total and quality of the phase `main_phase`, phases of all,
+ * their times in seconds since the session began. The caller owns the value. */
+json_t *jm_session_report(struct jm_session *s, int main_phase, struct jm_err *err);
+const struct jm_trace *jm_session_trace(const struct jm_session *s);
+const struct jm_phase *jm_session_phases(const struct jm_session *s, int *ret_n);
+/* Taken every second, kept where the clocks drifted apart by more than 0.1 ms. */
+const struct jm_moment *jm_session_moments(const struct jm_session *s, int *ret_n);
+void jm_session_close(struct jm_session *s); /* takes NULL */
+
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the parts of a session share: session.c (opening, threads, phases) and session_report.c (the report). */
+#ifndef JM_SESSION_PRIVATE_H
+#define JM_SESSION_PRIVATE_H
+
+#include <pthread.h>
+
+#include "base/clock.h"
+#include "measure/sampler.h"
+#include "measure/session.h"
+
+struct jm_open_source {
+	const struct jm_source *source;
+	void *state;
+	int first_signal, n_signals;
+	struct jm_lane *lane;
+};
+
+struct jm_session {
+	struct jm_ctx *ctx;
+	struct jm_session_options options;
+	struct jm_meters set;
+	struct jm_open_source *source;
+	int n_sources;
+	bool started, announced, stopped;
+	int64_t start_ns;
+
+	pthread_mutex_t lock; /* of trace, moments and their errors */
+	struct jm_trace *trace;
+	struct jm_moment *moment;
+	int n_moments;
+	int rc; /* of the trace and on_chunk */
+	struct jm_err err;
+
+	pthread_t writer;
+	pthread_cond_t finish;
+	bool finishing;
+
+	pthread_mutex_t phase_lock;
+	struct jm_phase *phase;
+	int n_phases;
+};
+
+#endif

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a session found, as JSON: meters, totals, quality, phases. Unknown is null. */
+#include "energy/quality.h"
+#include "measure/session_private.h"
+#include "energy/watts.h"
+#include "base/json.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static json_t *text_or_null(const char *text)
+{
+	return text && *text ? json_string(text) : json_null();
+}
+
+static double seconds(int64_t ns)
+{
+	return (double)ns * 1e-9;
+}
+
+/* ---- one signal in a phase ---- */
+
+struct figures {
+	int64_t t0, t1, at;
+	double held;	  /* value in effect at `at`; NAN = none */
+	double sum, time; /* of value x time */
+	double min, max, last;
+	long samples;
+	unsigned int bits; /* of whole-number values, or-ed */
+};
+
+static void hold_until(struct figures *f, int64_t t)
+{
+	if (t > f->t1)
+		t = f->t1;
+	if (t <= f->at)
+		return;
+	if (!isnan(f->held)) {
+		f->sum += f->held * seconds(t - f->at);
+		f->time += seconds(t - f->at);
+	}
+	f->at = t;
+}
+
+static int add_figure(void *arg, struct jm_reading r)
+{
+	struct figures *f = arg;
+
+	if (r.t_ns > f->t1) {
+		hold_until(f, f->t1);
+		return 1;
+	}
+	hold_until(f, r.t_ns);
+	f->held = r.value;
+	if (isnan(r.value))
+		return 0;
+	f->last = r.value;
+	f->min = fmin(f->min, r.value);
+	f->max = fmax(f->max, r.value);
+	if (r.value >= 0 && r.value < 256)
+		f->bits |= (unsigned int)r.value;
+	f->samples += r.t_ns >= f->t0;
+	return 0;
+}
+
+static int figures_of(struct jm_session *s, int signal, const struct jm_phase *phase,
+	struct figures *ret, struct jm_err *err)
+{
+	struct figures f = {
+		.t0 = phase->t0_ns,
+		.t1 = phase->t1_ns,
+		.at = phase->t0_ns,
+		.held = NAN,
+		.min = NAN,
+		.max = NAN,
+		.last = NAN,
+	};
+	int rc = jm_trace_each(s->trace, signal, f.t0, f.t1, add_figure, &f, err);
+
+	if (rc)
+		return rc;
+	hold_until(&f, f.t1);
+	*ret = f;
+	return 0;
+}
+
+static json_t *signal_json(
+	struct jm_session *s, int i, const struct jm_phase *phase, struct jm_err *err)
+{
+	const struct jm_signal *signal = &s->set.signal[i];
+	bool counter = signal->quantity == JM_Q_ENERGY;
+	struct figures f;
+
+	if (figures_of(s, i, phase, &f, err))
+		return NULL;
+	return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I}", "quantity",
+		jm_quantity_name(signal->quantity), "unit", jm_quantity_unit(signal->quantity),
+		"step", jm_json_number(signal->step > 0 ? signal->step : NAN), "refresh_s",
+		jm_json_number(signal->refresh_ns > 0 ? seconds(signal->refresh_ns) : NAN),
+		"window_s",
+		jm_json_number(signal->window_ns >= 0 ? seconds(signal->window_ns) : NAN), "mean",
+		jm_json_number(counter || f.time <= 0 ? NAN : f.sum / f.time), "min",
+		jm_json_number(f.min), "max", jm_json_number(f.max), "last", jm_json_number(f.last),
+		"samples", (json_int_t)f.samples);
+}
+
+/* ---- one meter ---- */
+
+static const char *id_or_null(const struct jm_meters *set, int i)
+{
+	return i < 0 ? NULL : set->meter[i].id;
+}
+
+static json_t *energy_json(const struct jm_energy *e)
+{
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I}", "joules",
+		jm_json_number(e->joules), "joules_counter", jm_json_number(e->joules_counter),
+		"joules_integrated", jm_json_number(e->joules_integrated), "error_sampling_joules",
+		jm_json_number(e->error_sampling), "error_calibration_joules",
+		jm_json_number(e->error_calibration), "covered_s", jm_json_number(e->covered_s),
+		"watts_mean", jm_json_number(e->watts_mean), "watts_max",
+		jm_json_number(e->watts_max), "samples", (json_int_t)e->samples, "gaps",
+		(json_int_t)e->gaps);
+}
+
+static json_t *meter_json(struct jm_session *s, int i, const struct jm_phase *phase,
+	const struct jm_energy *energy, struct jm_err *err)
+{
+	const struct jm_meter *m = &s->set.meter[i];
+	json_t *meter = json_pack("{s:s, s:s, s:o, s:s, s:s, s:o, s:o, s:s}", "id", m->id, "label",
+		m->label, "device", text_or_null(m->device), "source", m->source, "scope",
+		jm_scope_name(m->scope), "covered_by",
+		text_or_null(id_or_null(&s->set, m->covered_by)), "overlaps",
+		text_or_null(id_or_null(&s->set, m->overlaps)), "origin",
+		jm_origin_name(m->origin));
+	json_t *signals = json_array();
+	double median;
+
+	if (jm_watts_median(s->trace, &s->set, i, phase->t0_ns, phase->t1_ns, &median, err)) {
+		json_decref(signals);
+		json_decref(meter);
+		return NULL;
+	}
+	json_object_update_new(meter, energy_json(energy));
+	json_object_set_new(meter, "watts_median", jm_json_number(median));
+	for (int k = m->first_signal; k < m->first_signal + m->n_signals; k++)
+		if (json_array_append_new(signals, signal_json(s, k, phase, err)))
+			break;
+	if ((int)json_array_size(signals) == m->n_signals &&
+		!json_object_set_new(meter, "signals", signals))
+		return meter;
+	json_decref(meter);
+	return NULL;
+}
+
+/* ---- totals ---- */
+
+static bool overlaps_its_kind(const struct jm_meters *set, int i)
+{
+	const struct jm_meter *m = &set->meter[i];
+
+	return m->overlaps >= 0 && set->meter[m->overlaps].origin == m->origin &&
+	       set->meter[m->overlaps].covered_by < 0;
+}
+
+/* Topmost meters of one origin; unknown when there is none, when one is unknown, or when two of them
+ * share a part. */
+static double total_of(
+	const struct jm_meters *set, const struct jm_energy *energy, enum jm_origin origin)
+{
+	double sum = 0;
+	int n = 0;
+
+	for (int i = 0; i < set->n; i++) {
+		if (set->meter[i].covered_by >= 0 || set->meter[i].origin != origin)
+			continue;
+		sum += overlaps_its_kind(set, i) ? NAN : energy[i].joules;
+		n++;
+	}
+	return n ? sum : NAN;
+}
+
+static json_t *total_json(const struct jm_meters *set, const struct jm_energy *energy)
+{
+	return json_pack("{s:o, s:o, s:o, s:o}", "joules_measured",
+		jm_json_number(total_of(set, energy, JM_MEASURED)), "joules_estimated",
+		jm_json_number(total_of(set, energy, JM_ESTIMATED)), "joules_simulated",
+		jm_json_number(total_of(set, energy, JM_SIMULATED)), "joules_replayed",
+		jm_json_number(total_of(set, energy, JM_REPLAYED)));
+}
+
+/* ---- quality ---- */
+
+/* Drift of mean power over a phase that should be steady. */
+static double drift_of(
+	struct jm_session *s, int meter, const struct jm_phase *phase, struct jm_err *err)
+{
+	int64_t third = (phase->t1_ns - phase->t0_ns) / 3;
+	struct jm_energy first, last;
+
+	if (strcmp(phase->name, "steady") || third < 10 * JM_SECOND)
+		return NAN;
+	if (jm_energy_of(
+		    s->trace, &s->set, meter, phase->t0_ns, phase->t0_ns + third, &first, err) ||
+		jm_energy_of(
+			s->trace, &s->set, meter, phase->t1_ns - third, phase->t1_ns, &last, err))
+		return NAN;
+	return last.watts_mean / first.watts_mean - 1;
+}
+
+static unsigned int throttle_of(
+	struct jm_session *s, int meter, const struct jm_phase *phase, struct jm_err *err)
+{
+	int signal = jm_meter_signal(&s->set, meter, JM_Q_THROTTLE);
+	struct figures f;
+
+	if (signal < 0 || figures_of(s, signal, phase, &f, err))
+		return 0;
+	return f.bits;
+}
+
+static json_t *quality_json(struct jm_session *s, const struct jm_phase *phase,
+	const struct jm_energy *energy, struct jm_err *err)
+{
+	double *drift = calloc((size_t)s->set.n + 1, sizeof(*drift));
+	unsigned int *throttle = calloc((size_t)s->set.n + 1, sizeof(*throttle));
+	struct jm_quality_facts facts = {
+		.set = &s->set,
+		.energy = energy,
+		.drift = drift,
+		.throttle = throttle,
+		.seconds = seconds(phase->t1_ns - phase->t0_ns),
+	};
+	json_t *reasons = json_array(), *quality = NULL;
+
+	for (int i = 0; drift && throttle && i < s->set.n; i++) {
+		drift[i] = drift_of(s, i, phase, err);
+		throttle[i] = throttle_of(s, i, phase, err);
+	}
+	if (drift && throttle)
+		quality = json_pack("{s:s, s:O}", "grade", jm_quality_judge(&facts, reasons),
+			"reasons", reasons);
+	json_decref(reasons);
+	free(drift);
+	free(throttle);
+	return quality;
+}
+
+/* ---- phases ---- */
+
+static struct jm_energy *energies(
+	struct jm_session *s, const struct jm_phase *phase, struct jm_err *err)
+{
+	struct jm_energy *energy = calloc((size_t)s->set.n + 1, sizeof(*energy));
+	int rc = 0;
+
+	/* a phase without length has no energy to speak of */
+	for (int i = 0; energy && !rc && i < s->set.n; i++) {
+		energy[i] = (struct jm_energy){NAN, NAN, NAN, NAN, NAN, 0, NAN, NAN, 0, 0};
+		if (phase->t1_ns > phase->t0_ns)
+			rc = jm_energy_of(
+				s->trace, &s->set, i, phase->t0_ns, phase->t1_ns, &energy[i], err);
+	}
+	if (!rc)
+		return energy;
+	free(energy);
+	return NULL;
+}
+
+static json_t *phase_json(struct jm_session *s, const struct jm_phase *phase, struct jm_err *err)
+{
+	struct jm_energy *energy = energies(s, phase, err);
+	json_t *meters = json_array(), *json;
+
+	if (!energy) {
+		json_decref(meters);
+		return NULL;
+	}
+	for (int i = 0; i < s->set.n; i++)
+		json_array_append_new(
+			meters, json_pack("{s:s, s:o, s:o}", "id", s->set.meter[i].id, "joules",
+					jm_json_number(energy[i].joules), "watts_mean",
+					jm_json_number(energy[i].watts_mean)));
+	json = json_pack("{s:s, s:f, s:f, s:o, s:o, s:o}", "name", phase->name, "start_s",
+		seconds(phase->t0_ns - s->start_ns), "end_s", seconds(phase->t1_ns - s->start_ns),
+		"items", jm_json_number(phase->items), "meters", meters, "total",
+		total_json(&s->set, energy));
+	free(energy);
+	return json;
+}
+
+static json_t *phases_json(struct jm_session *s, struct jm_err *err)
+{
+	json_t *phases = json_array();
+
+	for (int i = 0; i < s->n_phases; i++) {
+		if (json_array_append_new(phases, phase_json(s, &s->phase[i], err))) {
+			json_decref(phases);
+			return NULL;
+		}
+	}
+	return phases;
+}
+
+static json_t *meters_json(struct jm_session *s, const struct jm_phase *phase,
+	const struct jm_energy *energy, struct jm_err *err)
+{
+	json_t *meters = json_array();
+
+	for (int i = 0; i < s->set.n; i++) {
+		if (json_array_append_new(meters, meter_json(s, i, phase, &energy[i], err))) {
+			json_decref(meters);
+			return NULL;
+		}
+	}
+	return meters;
+}
+
+/* What reading the sensors took of a processor; in simulated time that means nothing. */
+static double sampler_cpu(const struct jm_session *s)
+{
+	double sum = 0;
+
+	for (int i = 0; i < s->n_sources; i++)
+		sum += jm_lane_cpu(s->source[i].lane);
+	return jm_clock_simulated(s->ctx->clock) ? NAN : sum;
+}
+
+json_t *jm_session_report(struct jm_session *s, int main_phase, struct jm_err *err)
+{
+	const struct jm_phase *phase;
+	struct jm_energy *energy;
+	json_t *report = NULL;
+
+	if (!s->stopped || main_phase < 0 || main_phase >= s->n_phases) {
+		jm_err_set(err, JM_EBUG, "A report was asked for of phase %d of %d.", main_phase,
+			s->n_phases);
+		return NULL;
+	}
+	phase = &s->phase[main_phase];
+	energy = energies(s, phase, err);
+	/* json_pack lets go of everything and gives NULL where a part is missing */
+	if (energy)
+		report = json_pack("{s:s, s:o, s:I, s:o, s:o, s:o, s:o}", "phase", phase->name,
+			"sampler_cpu_s", jm_json_number(sampler_cpu(s)), "start_ns",
+			(json_int_t)s->start_ns, "meters", meters_json(s, phase, energy, err),
+			"total", total_json(&s->set, energy), "quality",
+			quality_json(s, phase, energy, err), "phases", phases_json(s, err));
+	free(energy);
+	if (!report)
+		jm_err_set(err, JM_ENOMEM, "Out of memory for the report of the session.");
+	return report;
+}

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Meters, their signals, and which meter includes which. */
+#include "meter/meter.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const origins[] = {
+#define X(name, text) text,
+	JM_ORIGINS(X)
+#undef X
+};
+
+static const char *const scopes[] = {
+#define X(name, text) text,
+	JM_SCOPES(X)
+#undef X
+};
+
+static const struct {
+	const char *name, *unit;
+} quantities[] = {
+#define X(name, text, unit) {text, unit},
+	JM_QUANTITIES(X)
+#undef X
+};
+
+const char *jm_origin_name(enum jm_origin origin)
+{
+	return origins[origin];
+}
+
+const char *jm_scope_name(enum jm_scope scope)
+{
+	return scopes[scope];
+}
+
+const char *jm_quantity_name(enum jm_quantity quantity)
+{
+	return quantities[quantity].name;
+}
+
+const char *jm_quantity_unit(enum jm_quantity quantity)
+{
+	return quantities[quantity].unit;
+}
+
+int jm_meters_add(struct jm_meters *set, const struct jm_meter *meter, struct jm_err *err)
+{
+	struct jm_meter *grown = reallocarray(set->meter, (size_t)set->n + 1, sizeof(*grown));
+
+	if (!grown)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for meter %s.", meter->id);
+	set->meter = grown;
+	grown[set->n] = *meter;
+	jm_text_tame(grown[set->n].id);
+	jm_text_tame(grown[set->n].label);
+	jm_text_tame(grown[set->n].device);
+	jm_text_tame(grown[set->n].covers);
+	grown[set->n].first_signal = set->n_signals;
+	grown[set->n].n_signals = 0;
+	grown[set->n].covered_by = -1;
+	grown[set->n].overlaps = -1;
+	return set->n++;
+}
+
+int jm_meters_add_signal(struct jm_meters *set, const struct jm_signal *signal, struct jm_err *err)
+{
+	struct jm_signal *grown =
+		reallocarray(set->signal, (size_t)set->n_signals + 1, sizeof(*grown));
+
+	if (!grown)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a signal of meter %s.",
+			set->meter[set->n - 1].id);
+	set->signal = grown;
+	grown[set->n_signals] = *signal;
+	grown[set->n_signals].meter = set->n - 1;
+	set->meter[set->n - 1].n_signals++;
+	return set->n_signals++;
+}
+
+/* Does the path of `len` characters include the other one? "/" includes everything. */
+static bool path_includes(const char *a, size_t a_len, const char *b, size_t b_len)
+{
+	if (a_len == 1 && a[0] == '/')
+		return true;
+	return a_len <= b_len && !memcmp(a, b, a_len) && (a_len == b_len || b[a_len] == '/');
+}
+
+/* How many of b's component paths are included in a; *ret_n: how many b has. */
+static int included(const char *a, const char *b, int *ret_n)
+{
+	int n = 0, hits = 0;
+
+	for (size_t b_len; *b; b += b_len) {
+		b += strspn(b, " ");
+		b_len = strcspn(b, " ");
+		if (!b_len)
+			break;
+		n++;
+		for (size_t skip = 0, len; a[skip]; skip += len) {
+			skip += strspn(a + skip, " ");
+			len = strcspn(a + skip, " ");
+			if (len && path_includes(a + skip, len, b, b_len)) {
+				hits++;
+				break;
+			}
+		}
+	}
+	*ret_n = n;
+	return hits;
+}
+
+/* What is simulated or replayed is another machine, or another time, than what is here now. */
+static bool same_world(const struct jm_meter *a, const struct jm_meter *b)
+{
+	bool here_a = a->origin == JM_MEASURED || a->origin == JM_ESTIMATED;
+	bool here_b = b->origin == JM_MEASURED || b->origin == JM_ESTIMATED;
+
+	return a->origin == b->origin || (here_a && here_b);
+}
+
+static bool covers(const struct jm_meter *a, const struct jm_meter *b)
+{
+	int n, back;
+
+	if (!same_world(a, b) || (a->origin == JM_ESTIMATED && b->origin != JM_ESTIMATED))
+		return false;
+	if (included(a->covers, b->covers, &n) < n || !n)
+		return false;
+	/* the same components: the measured one covers the estimate, else the earlier the later */
+	if (included(b->covers, a->covers, &back) < back)
+		return true;
+	if (a->origin != JM_ESTIMATED && b->origin == JM_ESTIMATED)
+		return true;
+	return a < b;
+}
+
+static bool overlaps(const struct jm_meter *a, const struct jm_meter *b)
+{
+	int n;
+
+	return same_world(a, b) &&
+	       (included(a->covers, b->covers, &n) > 0 || included(b->covers, a->covers, &n) > 0);
+}
+
+/* The smallest meter that includes all of meter i. */
+static int smallest_over(const struct jm_meters *set, int i)
+{
+	int best = -1;
+
+	for (int j = 0; j < set->n; j++)
+		if (j != i && covers(&set->meter[j], &set->meter[i]) &&
+			(best < 0 || covers(&set->meter[best], &set->meter[j])))
+			best = j;
+	return best;
+}
+
+/* Of the meters that share a part of meter i, one that a total would count beside it, if there is one. */
+static int sharing_with(const struct jm_meters *set, int i)
+{
+	const struct jm_meter *m = &set->meter[i];
+	int best = -1, best_rank = -1;
+
+	for (int j = 0; j < set->n; j++) {
+		const struct jm_meter *other = &set->meter[j];
+		int rank = 2 * (other->origin == m->origin) + (other->covered_by < 0);
+
+		if (j == i || rank < best_rank || covers(other, m) || covers(m, other) ||
+			!overlaps(m, other))
+			continue;
+		best = j;
+		best_rank = rank;
+	}
+	return best;
+}
+
+void jm_meters_derive(struct jm_meters *set)
+{
+	for (int i = 0; i < set->n; i++)
+		set->meter[i].covered_by = smallest_over(set, i);
+	for (int i = 0; i < set->n; i++)
+		set->meter[i].overlaps = sharing_with(set, i);
+}
+
+int jm_meter_signal(const struct jm_meters *set, int meter, enum jm_quantity quantity)
+{
+	const struct jm_meter *m = &set->meter[meter];
+
+	for (int i = m->first_signal; i < m->first_signal + m->n_signals; i++)
+		if (set->signal[i].quantity == quantity)
+			return i;
+	return -1;
+}
+
+void jm_meters_done(struct jm_meters *set)
+{
+	free(set->meter);
+	free(set->signal);
+	*set = (struct jm_meters){0};
+}

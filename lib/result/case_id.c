@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A case's identity. */
+#include "result/case_id.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+int jm_json_hash(const json_t *json, char ret_id[JM_CASE_ID], struct jm_err *err)
+{
+	char *text = json_dumps(
+		json, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
+	XXH128_canonical_t hash;
+
+	if (!text)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the parameters of a case.");
+	XXH128_canonicalFromHash(&hash, XXH3_128bits(text, strlen(text)));
+	for (size_t i = 0; i < sizeof(hash.digest); i++)
+		snprintf(ret_id + 2 * i, 3, "%02x", hash.digest[i]);
+	free(text);
+	return 0;
+}

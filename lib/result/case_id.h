@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A case: one point of a plan, known by a hash of its parameters.
+ *
+ * Parameters (JSON, without anything that names a machine):
+ *	workload, options{}, device, precision    or    command[], throughput{}
+ *	settings{knob[@device]: "300W" | "default" | "as found"}, warmup, steps, seconds
+ */
+#ifndef JM_CASE_ID_H
+#define JM_CASE_ID_H
+
+#include "joulemark.h"
+#include "base/json.h"
+
+#define JM_CASE_ID  33 /* 32 hexadecimal digits and the end */
+#define JM_AS_FOUND "as found"
+
+/* XXH3-128 over the canonical JSON (sorted keys, no blanks). The same everywhere and always. */
+int jm_json_hash(const json_t *json, char ret_id[JM_CASE_ID], struct jm_err *err);
+
+#endif

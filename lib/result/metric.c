@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a record means: speed, power, energy per item, and how that compares with a reference. */
+#include "result/metric.h"
+#include "base/json.h"
+
+#include <math.h>
+#include <string.h>
+
+#define JOULES_PER_WH 3600.0
+
+const struct jm_metric_row jm_metrics[] = {
+#define X(name, text, title, unit, better, energy) {text, title, unit, better, energy},
+	JM_METRICS(X)
+#undef X
+};
+
+static bool topmost_of(const json_t *meter, enum jm_origin origin)
+{
+	return !strcmp(jm_json_text(meter, "origin"), jm_origin_name(origin)) &&
+	       !json_is_string(json_object_get(meter, "covered_by"));
+}
+
+static int count_meters(const json_t *record, enum jm_origin origin)
+{
+	const json_t *meter;
+	size_t i;
+	int n = 0;
+
+	json_array_foreach(json_object_get(record, "meters"), i, meter) n +=
+		topmost_of(meter, origin);
+	return n;
+}
+
+static bool is_simulated(const json_t *record)
+{
+	return !strcmp(jm_json_text(record, "clock"), "simulated") ||
+	       !strncmp(jm_json_text(record, "device"), "sim:", 4);
+}
+
+/* Which meters speak for this run: never a mixture. */
+static void choose_origin(const json_t *record, struct jm_measured *m)
+{
+	static const enum jm_origin order[] = {
+		JM_SIMULATED, JM_MEASURED, JM_REPLAYED, JM_SIMULATED, JM_ESTIMATED};
+
+	for (size_t i = is_simulated(record) ? 0 : 1; i < sizeof(order) / sizeof(order[0]); i++) {
+		m->n_meters = count_meters(record, order[i]);
+		if (m->n_meters) {
+			m->origin = order[i];
+			m->has_energy = true;
+			return;
+		}
+	}
+}
+
+/* Does another meter that counts share a part of this one? */
+static bool shares(const json_t *record, const json_t *meter, enum jm_origin origin)
+{
+	const char *id = jm_json_text(meter, "overlaps");
+	const json_t *other;
+	size_t i;
+
+	json_array_foreach(json_object_get(record, "meters"), i, other)
+	{
+		if (*id && !strcmp(jm_json_text(other, "id"), id))
+			return topmost_of(other, origin);
+	}
+	return false;
+}
+
+/* Sum of a field over the topmost meters of the chosen origin; NAN as soon as one is unknown, or when two
+ * share a part. */
+static double sum_meters(const json_t *record, const struct jm_measured *m, const char *key)
+{
+	const json_t *meter;
+	double sum = 0;
+	size_t i;
+
+	if (!m->n_meters)
+		return NAN;
+	json_array_foreach(json_object_get(record, "meters"), i, meter)
+	{
+		if (topmost_of(meter, m->origin))
+			sum += shares(record, meter, m->origin) ? NAN : jm_json_real_of(meter, key);
+	}
+	return sum;
+}
+
+/* The session's own total is the authority (it knows which meters overlap in part). */
+static double total_joules(const json_t *record, const struct jm_measured *m)
+{
+	const json_t *total = json_object_get(record, "total");
+	char key[32] = "joules_";
+
+	if (!m->has_energy)
+		return NAN;
+	strncat(key, jm_origin_name(m->origin), sizeof(key) - strlen(key) - 1);
+	if (json_object_get(total, key))
+		return jm_json_real_of(total, key);
+	return sum_meters(record, m, "joules");
+}
+
+static const json_t *main_phase(const json_t *record)
+{
+	const json_t *phase;
+	size_t i;
+
+	json_array_foreach(json_object_get(record, "phases"), i,
+		phase) if (!strcmp(jm_json_text(phase, "name"),
+				   jm_json_text(record, "phase"))) return phase;
+	return NULL;
+}
+
+/* Items, seconds and seconds per item of the phase that the meters speak of. In a record of `measure` that is
+ * the whole command, of which the throughput told may be that of the marked stretch within. */
+static void measure_work(const json_t *record, struct jm_measured *m)
+{
+	const json_t *phase = main_phase(record);
+	bool whole = !strcmp(jm_json_text(record, "phase"), "command");
+	double throughput = whole ? NAN : jm_json_real_of(record, "throughput");
+	double devices = jm_json_real_of(record, "devices");
+
+	m->seconds = jm_json_real_of(phase, "end_s") - jm_json_real_of(phase, "start_s");
+	m->items = jm_json_real_of(phase, "items");
+	if (isnan(m->seconds))
+		m->seconds = jm_json_real_of(record, "wall_s");
+	if (!(m->items > 0))
+		m->items = jm_json_real_of(record, "items");
+	if (!(m->items > 0) && !*jm_json_text(record, "unit"))
+		m->items = 1;
+	if (!(throughput > 0) && m->seconds > 0)
+		throughput = m->items / m->seconds;
+	if (!(throughput > 0))
+		throughput = NAN;
+	m->seconds_item = 1 / throughput;
+	m->value[JM_M_THROUGHPUT] = throughput;
+	if (!whole)
+		m->value[JM_M_THROUGHPUT_DEVICE] = jm_json_real_of(record, "throughput_per_device");
+	if (isnan(m->value[JM_M_THROUGHPUT_DEVICE]) && devices > 0)
+		m->value[JM_M_THROUGHPUT_DEVICE] = throughput / devices;
+}
+
+static void measure_energy(const json_t *record, double add_watts, struct jm_measured *m)
+{
+	double e;
+
+	choose_origin(record, m);
+	m->joules = total_joules(record, m) + add_watts * (add_watts > 0 ? m->seconds : 0);
+	m->value[JM_M_WATTS] = m->joules / m->seconds;
+	if (isnan(m->value[JM_M_WATTS]))
+		m->value[JM_M_WATTS] = sum_meters(record, m, "watts_mean") + add_watts;
+	m->value[JM_M_WATTS_MEDIAN] = sum_meters(record, m, "watts_median") + add_watts;
+	m->value[JM_M_WATTS_MAX] = sum_meters(record, m, "watts_max") + add_watts;
+	e = m->joules / m->items;
+	if (!(e > 0))
+		return;
+	m->value[JM_M_JOULES_ITEM] = e;
+	m->value[JM_M_WH_ITEM] = e / JOULES_PER_WH;
+	m->value[JM_M_ITEMS_JOULE] = 1 / e;
+	m->value[JM_M_ITEMS_WH] = JOULES_PER_WH / e;
+	m->value[JM_M_EDP] = e * m->seconds_item;
+}
+
+bool jm_metric_failed(const json_t *record)
+{
+	const json_t *exit_status = json_object_get(record, "exit_status");
+
+	if (json_is_string(json_object_get(record, "status")))
+		return strcmp(jm_json_text(record, "status"), "ok") != 0;
+	return json_is_number(exit_status) && json_number_value(exit_status) != 0;
+}
+
+void jm_metric_measure(const json_t *record, double add_watts, struct jm_measured *ret)
+{
+	struct jm_measured m = {.seconds_item = NAN, .items = NAN, .seconds = NAN, .joules = NAN};
+
+	for (int i = 0; i < JM_M_ALL; i++)
+		m.value[i] = NAN;
+	if (!jm_metric_failed(record)) {
+		measure_work(record, &m);
+		measure_energy(record, add_watts, &m);
+	}
+	*ret = m;
+}
+
+double jm_metric_eds(double k, double energy_ratio, double time_ratio)
+{
+	return (k - 1) / k * energy_ratio + time_ratio / k;
+}
+
+/* EDS_k = 1 - ((k-1) dE - dT) / k with dE = 1 - e/e_ref and dT = d/d_ref - 1, so k = 2 gives dE - dT. */
+double jm_metric_gain_minus_loss(double energy_ratio, double time_ratio)
+{
+	return 200 * (1 - jm_metric_eds(2, energy_ratio, time_ratio));
+}
+
+void jm_metric_relate(
+	struct jm_measured *m, const struct jm_measured *ref, const double *k, int n_k)
+{
+	double energy, time;
+
+	if (!ref)
+		return;
+	energy = m->value[JM_M_JOULES_ITEM] / ref->value[JM_M_JOULES_ITEM];
+	time = m->seconds_item / ref->seconds_item;
+	m->value[JM_M_GAIN] = 100 * (1 - energy);
+	m->value[JM_M_LOSS] = 100 * (time - 1);
+	m->value[JM_M_GAIN_LOSS] = jm_metric_gain_minus_loss(energy, time);
+	for (int i = 0; i < n_k && i < JM_METRIC_MAX_K; i++)
+		m->value[JM_M_EDS + i] = jm_metric_eds(k[i], energy, time);
+}

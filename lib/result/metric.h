@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a record means: speed, power, energy per item, and how that compares with a reference.
+ *
+ * e = joules per item and d = seconds per item, both over the same phase, so that runs of different
+ * length compare. An outside command without items counts as one item, a "run".
+ *
+ *	EDP	e d
+ *	EDS_k	(k-1)/k e/e_ref + 1/k d/d_ref	the reference has 1, lower is better, k is how many times
+ *						slower a run may be that needs no energy at all
+ *	gain	100 (e_ref - e) / e_ref		loss	100 (d - d_ref) / d_ref
+ *
+ * Median and maximum power of several meters are the sums of the meters' own: the maxima need not fall
+ * together, so that their sum bounds the total's maximum from above.
+ *
+ * Energy Delay Sum: Roberts, Wright, Fahmy, Jarvis, "Metrics for energy-aware software optimisation"
+ * (ISC 2017); with this alpha, beta and k: Krzywaniak, Czarnul, Proficz, "DEPO", Software: Practice and
+ * Experience 52(12), 2022, doi 10.1002/spe.3139, as used in doi 10.1007/978-3-031-48803-0_1.
+ */
+#ifndef JM_METRIC_H
+#define JM_METRIC_H
+
+#include <jansson.h>
+
+#include "meter/meter.h"
+
+#define JM_METRIC_MAX_K 8
+
+/* name, title, unit (@ = the item), better: +1 higher, -1 lower, 0 neither; needs energy */
+#define JM_METRICS(X)                                                                              \
+	X(THROUGHPUT, "throughput", "throughput", "@/s", 1, false)                                 \
+	X(THROUGHPUT_DEVICE, "throughput_per_device", "throughput per device", "@/s", 1, false)    \
+	X(WATTS, "watts_mean", "mean power", "W", 0, true)                                         \
+	X(WATTS_MEDIAN, "watts_median", "median power", "W", 0, true)                              \
+	X(WATTS_MAX, "watts_max", "maximum power", "W", 0, true)                                   \
+	X(JOULES_ITEM, "joules_per_item", "energy per @", "J/@", -1, true)                         \
+	X(WH_ITEM, "wh_per_item", "energy per @", "Wh/@", -1, true)                                \
+	X(ITEMS_JOULE, "items_per_joule", "efficiency", "@/J", 1, true)                            \
+	X(ITEMS_WH, "items_per_wh", "efficiency", "@/Wh", 1, true)                                 \
+	X(EDP, "edp", "energy delay product", "J·s/@²", -1, true)                                  \
+	X(GAIN, "energy_gain_percent", "energy gain", "%", 1, true)                                \
+	X(LOSS, "time_loss_percent", "time loss", "%", -1, false)                                  \
+	X(GAIN_LOSS, "gain_minus_loss", "energy gain - time loss", "%", 1, true)
+enum jm_metric {
+#define X(name, text, title, unit, better, energy) JM_M_##name,
+	JM_METRICS(X)
+#undef X
+		JM_M_EDS, /* the first of up to JM_METRIC_MAX_K */
+	JM_M_ALL = JM_M_EDS + JM_METRIC_MAX_K,
+};
+
+struct jm_metric_row {
+	const char *name, *title, *unit;
+	int better;
+	bool energy; /* unknown without energy; never a verdict from an estimate */
+};
+extern const struct jm_metric_row jm_metrics[]; /* [JM_M_EDS] */
+
+/* All that one run of a case says; NAN = unknown. */
+struct jm_measured {
+	double value[JM_M_ALL];
+	double seconds_item;	       /* d */
+	double items, seconds, joules; /* of the phase */
+	enum jm_origin origin;	       /* of the energy; meaningless without has_energy */
+	bool has_energy;	       /* a meter of that origin is there, read or not */
+	int n_meters;		       /* topmost, of that origin */
+};
+
+/* By its status, or else by the exit status of its command. */
+bool jm_metric_failed(const json_t *record);
+/*
+ * From a record; a failed one gives NAN throughout. Energy is the total over the topmost meters of ONE
+ * origin: simulated where the work ran in simulated time or on a simulated device, else measured,
+ * replayed, simulated, and estimated only where there is nothing better. add_watts is added over the
+ * whole phase (the rest of the node, which no meter saw; arXiv 2603.16164 takes 100 W).
+ */
+void jm_metric_measure(const json_t *record, double add_watts, struct jm_measured *ret);
+
+/* The one formula: EDS_k from e/e_ref and d/d_ref. */
+double jm_metric_eds(double k, double energy_ratio, double time_ratio);
+/* In percent, by 200 (1 - EDS_2), which is the same thing. */
+double jm_metric_gain_minus_loss(double energy_ratio, double time_ratio);
+/* Fills gain, loss, their difference and EDS for each k, against a reference (NULL: leaves NAN). */
+void jm_metric_relate(
+	struct jm_measured *m, const struct jm_measured *ref, const double *k, int n_k);
+
+#endif

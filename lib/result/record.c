@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The record's frame, and what became of each setting. */
+#include "result/record.h"
+
+#include "base/clock.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+void jm_record_set(json_t *record, const char *key, json_t *value)
+{
+	json_object_set_new(record, key, value ? value : json_null());
+}
+
+void jm_record_failed(json_t *record, const char *fmt, ...)
+{
+	char text[1024];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	jm_record_set(record, "status", json_string("failed"));
+	/* what a child printed may be cut in the middle of a letter */
+	jm_record_set(record, "reason", json_string(text));
+	if (!json_is_string(json_object_get(record, "reason"))) {
+		for (char *c = text; *c; c++)
+			if (*c & 0x80)
+				*c = '?';
+		jm_record_set(record, "reason", json_string(text));
+	}
+}
+
+static json_t *copy_of(const json_t *from, const char *key)
+{
+	json_t *copy = json_deep_copy(json_object_get(from, key));
+
+	return copy ? copy : json_null();
+}
+
+/* Until the session has spoken. */
+static int add_unmeasured(json_t *r)
+{
+	static const char *const nothing[] = {"started", "wall_s", "exit_status", "signal", "phase",
+		"provenance", "unit", "items", "throughput", "throughput_per_device", "devices",
+		"steps", "warmup_steps", "loss_first", "loss_last", "verified", "verify_reason",
+		"flops_model_per_item", "flops_executed_per_item", "detail", "note"};
+	json_t *empty = json_pack("{s:[], s:{s:n, s:n, s:n, s:n}, s:{s:s, s:[]}, s:[]}", "meters",
+		"total", "joules_measured", "joules_estimated", "joules_simulated",
+		"joules_replayed", "quality", "grade", "none", "reasons", "phases");
+	int rc = empty ? json_object_update(r, empty) : -1;
+
+	json_decref(empty);
+	for (size_t i = 0; i < sizeof(nothing) / sizeof(nothing[0]); i++)
+		rc |= json_object_set_new(r, nothing[i], json_null());
+	return rc;
+}
+
+json_t *jm_record_new(const json_t *job, struct jm_err *err)
+{
+	const json_t *parameters = json_object_get(job, "parameters");
+	json_t *r = json_pack("{s:s, s:o, s:s}", "schema", "joulemark.run/1", "id",
+		copy_of(json_object_get(job, "case"), "id"), "clock", "real");
+
+	if (!r || add_unmeasured(r)) {
+		json_decref(r);
+		jm_err_set(err, JM_ENOMEM, "Out of memory for a record.");
+		return NULL;
+	}
+	jm_record_set(r, "command", copy_of(parameters, "command"));
+	jm_record_set(r, "workload", copy_of(parameters, "workload"));
+	jm_record_set(r, "options", copy_of(parameters, "options"));
+	jm_record_set(r, "device", copy_of(parameters, "device"));
+	jm_record_set(r, "precision", copy_of(parameters, "precision"));
+	jm_record_set(r, "case", copy_of(job, "case"));
+	jm_record_set(r, "settings", copy_of(job, "settings"));
+	jm_record_set(r, "status", json_string("failed"));
+	jm_record_set(r, "reason", NULL);
+	return r;
+}
+
+const char *jm_setting_state(double requested, double enforced, double mean, double capped)
+{
+	double limit = isnan(enforced) ? requested : enforced;
+
+	if (capped > 0.5 && isnan(mean))
+		return "binding";
+	if (isnan(mean) || isnan(requested))
+		return "unknown";
+	if (mean > requested * 1.02 + 1)
+		return "violated";
+	if (mean >= 0.97 * limit || capped > 0.5)
+		return "binding";
+	return "not reached";
+}
+
+/* Integral over [t0, t1] of what a signal said last; in value times ns. */
+struct integral {
+	int64_t t0, t1, last_t;
+	double last, sum;
+	int64_t known;
+	int mask; /* != 0: counts the time in which one of these bits is set */
+};
+
+static void integrate_to(struct integral *g, int64_t t)
+{
+	int64_t from = g->last_t > g->t0 ? g->last_t : g->t0, to = t < g->t1 ? t : g->t1;
+	double value = g->last;
+
+	if (isnan(value) || to <= from)
+		return;
+	if (g->mask)
+		value = (int)value & g->mask ? 1 : 0;
+	g->sum += value * (double)(to - from);
+	g->known += to - from;
+}
+
+static int integrate_reading(void *arg, struct jm_reading reading)
+{
+	struct integral *g = arg;
+
+	integrate_to(g, reading.t_ns);
+	g->last = reading.value;
+	g->last_t = reading.t_ns;
+	return 0;
+}
+
+/* Mean of a signal of the meter, or the share of time in which bits of the mask were set. NAN = unknown. */
+static double mean_of(struct jm_session *s, int meter, enum jm_quantity quantity, int mask,
+	const struct jm_phase *phase)
+{
+	struct integral g = {.t0 = phase->t0_ns, .t1 = phase->t1_ns, .last = NAN, .mask = mask};
+	int signal = jm_meter_signal(jm_session_meters(s), meter, quantity);
+
+	if (signal < 0 ||
+		jm_trace_each(jm_session_trace(s), signal, g.t0, g.t1, integrate_reading, &g, NULL))
+		return NAN;
+	integrate_to(&g, g.t1);
+	return g.known ? g.sum / (double)g.known : NAN;
+}
+
+/* The meter of the whole device: not one that is covered by another meter of it. */
+static int meter_of_device(const struct jm_meters *set, const char *device)
+{
+	for (int i = 0; i < set->n; i++) {
+		const struct jm_meter *m = &set->meter[i];
+
+		if (strcmp(m->device, device) != 0)
+			continue;
+		if (m->covered_by < 0 || strcmp(set->meter[m->covered_by].device, device) != 0)
+			return i;
+	}
+	return -1;
+}
+
+static const char *judge(struct jm_session *s, int phase, const json_t *setting)
+{
+	const char *device = json_string_value(json_object_get(setting, "device"));
+	const char *unit = json_string_value(json_object_get(setting, "unit"));
+	int n_phases;
+	const struct jm_phase *p = &jm_session_phases(s, &n_phases)[phase];
+	int meter = device ? meter_of_device(jm_session_meters(s), device) : -1;
+	double mean = NAN, capped = NAN;
+	struct jm_energy energy;
+
+	if (meter < 0 || !unit)
+		return "unknown";
+	if (!strcmp(unit, "W")) {
+		if (!jm_session_energy(s, meter, phase, &energy, NULL))
+			mean = energy.watts_mean;
+		capped = mean_of(s, meter, JM_Q_THROTTLE, JM_THROTTLE_POWER_CAP, p);
+	} else if (!strcmp(unit, "Hz")) {
+		mean = mean_of(s, meter, JM_Q_CLOCK, 0, p);
+	}
+	return jm_setting_state(jm_json_real(json_object_get(setting, "requested")),
+		jm_json_real(json_object_get(setting, "enforced")), mean, capped);
+}
+
+int jm_record_judge_settings(json_t *record, struct jm_session *s, int phase, struct jm_err *err)
+{
+	json_t *setting;
+	size_t i;
+
+	json_array_foreach(json_object_get(record, "settings"), i, setting)
+	{
+		if (json_object_set_new(setting, "state", json_string(judge(s, phase, setting))))
+			return jm_err_set(err, JM_ENOMEM, "Out of memory for a record.");
+	}
+	return 0;
+}
+
+void jm_time_text(int64_t wall_ns, char *out, size_t size)
+{
+	time_t seconds = (time_t)(wall_ns / JM_SECOND);
+	char text[32];
+	struct tm tm;
+
+	gmtime_r(&seconds, &tm);
+	strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm);
+	snprintf(out, size, "%s.%03dZ", text, (int)(wall_ns % JM_SECOND / JM_MILLISECOND));
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The record of one run of a case (schema joulemark.run/1, docs/record.schema.json), begun from the job
+ * that the parent hands to the worker:
+ *	{parameters{}, case{id, parameters, repeat, block, position, reference, seed}, settings[],
+ *	 how{sources[], interval_s, real_time, ...}, parent}
+ */
+#ifndef JM_RECORD_H
+#define JM_RECORD_H
+
+#include "result/case_id.h"
+#include "measure/session.h"
+
+/* Every key is there; what is not known yet is null. Status "failed" until somebody says otherwise. */
+json_t *jm_record_new(const json_t *job, struct jm_err *err);
+void jm_record_set(json_t *record, const char *key, json_t *value); /* steals value; NULL = null */
+void jm_record_failed(json_t *record, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/*
+ * What became of a setting that limits something: "violated" when the mean went above what was requested
+ * by more than 2 % and 1 unit (the sensor's doubt), "binding" when it came within 3 % of what was enforced
+ * or the device said for most of the time that the cap held it back, else "not reached"; "unknown" without
+ * a mean. capped: share of time held back by the cap, NAN = not told.
+ */
+const char *jm_setting_state(double requested, double enforced, double mean, double capped);
+/* Fills "state" of each of the record's settings from the phase's figures of the same device. */
+int jm_record_judge_settings(json_t *record, struct jm_session *s, int phase, struct jm_err *err);
+
+/* profile_energy.c: gives the lines of "profile" (may be missing) their share of the energy, as a model. */
+void jm_record_share_energy(json_t *record);
+
+/* ISO 8601 in UTC, ms: "2026-01-31T12:00:00.000Z" */
+void jm_time_text(int64_t wall_ns, char *out, size_t size);
+
+#endif

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a request to the cases of a block, and the order of the blocks. */
+#include "run/plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_CASES 100000
+
+static int no_memory(struct jm_err *err)
+{
+	return jm_err_set(err, JM_ENOMEM, "Out of memory for the plan.");
+}
+
+/* The name that a setting has among a case's parameters: "gpu.power", "gpu.power@GPU-8f". */
+static void setting_name(const json_t *axis, char *out, size_t size)
+{
+	const char *selector = json_string_value(json_object_get(axis, "selector"));
+
+	snprintf(out, size, "%s%s%s", json_string_value(json_object_get(axis, "knob")),
+		selector && *selector ? "@" : "", selector ? selector : "");
+}
+
+/* Is the value what every device that the axis speaks of was found with? */
+static bool is_as_found(const json_t *found, const json_t *axis, const char *value)
+{
+	const char *knob = json_string_value(json_object_get(axis, "knob"));
+	const char *selector = json_string_value(json_object_get(axis, "selector"));
+	const json_t *one;
+	size_t i;
+	bool any = false;
+
+	json_array_foreach(found, i, one)
+	{
+		const char *device = json_string_value(json_object_get(one, "device"));
+		const char *was = json_string_value(json_object_get(one, "value"));
+
+		if (strcmp(json_string_value(json_object_get(one, "knob")), knob) != 0)
+			continue;
+		if (selector && strncmp(device, selector, strlen(selector)) != 0)
+			continue;
+		if (!was || strcmp(was, value) != 0)
+			return false;
+		any = true;
+	}
+	return any;
+}
+
+static int add_case(struct jm_plan *plan, json_t *parameters, bool reference, struct jm_err *err)
+{
+	struct jm_plan_case *grown;
+
+	if (plan->n >= MAX_CASES)
+		return jm_err_set(err, JM_ERANGE,
+			"The plan has more than %d cases; sweep less at once.", MAX_CASES);
+	grown = reallocarray(plan->cases, (size_t)plan->n + 1, sizeof(*grown));
+	if (!grown)
+		return no_memory(err);
+	plan->cases = grown;
+	grown += plan->n;
+	grown->reference = reference;
+	grown->parameters = json_deep_copy(parameters);
+	if (!grown->parameters)
+		return no_memory(err);
+	plan->n++;
+	return jm_json_hash(grown->parameters, grown->id, err);
+}
+
+struct expansion {
+	struct jm_plan *plan;
+	const json_t *what, *found;
+	json_t *parameters; /* of the case in the making */
+	bool have_reference;
+};
+
+/* All settings from axis i on; as_found: do those before it equal what was found? */
+static int expand_settings(struct expansion *x, size_t i, bool as_found, struct jm_err *err)
+{
+	const json_t *axes = json_object_get(x->what, "settings"), *value;
+	const json_t *axis = json_array_get(axes, i);
+	json_t *settings = json_object_get(x->parameters, "settings");
+	char name[192];
+	size_t k;
+	int rc = 0;
+
+	if (i == json_array_size(axes)) {
+		bool reference = as_found && i && !x->have_reference;
+
+		x->have_reference |= reference;
+		return add_case(x->plan, x->parameters, reference, err);
+	}
+	setting_name(axis, name, sizeof(name));
+	json_array_foreach(json_object_get(axis, "values"), k, value)
+	{
+		const char *text = json_string_value(value);
+
+		if (json_object_set_new(settings, name, json_string(text)))
+			return no_memory(err);
+		rc = expand_settings(x, i + 1, as_found && is_as_found(x->found, axis, text), err);
+		if (rc)
+			break;
+	}
+	json_object_del(settings, name);
+	return rc;
+}
+
+/* The reference that no point of the sweep is. */
+static int add_as_found(struct expansion *x, struct jm_err *err)
+{
+	const json_t *axis;
+	json_t *settings = json_object_get(x->parameters, "settings");
+	char name[192];
+	size_t i;
+	int rc;
+
+	json_array_foreach(json_object_get(x->what, "settings"), i, axis)
+	{
+		setting_name(axis, name, sizeof(name));
+		if (json_object_set_new(settings, name, json_string(JM_AS_FOUND)))
+			return no_memory(err);
+	}
+	rc = add_case(x->plan, x->parameters, true, err);
+	json_object_clear(settings);
+	return rc;
+}
+
+static int expand_point(struct expansion *x, struct jm_err *err)
+{
+	bool swept = json_array_size(json_object_get(x->what, "settings")) > 0;
+	int rc;
+
+	x->have_reference = false;
+	rc = expand_settings(x, 0, true, err);
+	if (rc || !swept || x->have_reference)
+		return rc;
+	return add_as_found(x, err);
+}
+
+/* The axes besides settings: device, precision, then the options by name. */
+static int expand_options(struct expansion *x, void *iter, struct jm_err *err)
+{
+	json_t *options = json_object_get(x->parameters, "options");
+	json_t *all = json_object_get(x->what, "options");
+	const char *name;
+	const json_t *value;
+	size_t k;
+	int rc = 0;
+
+	if (!iter)
+		return expand_point(x, err);
+	name = json_object_iter_key(iter);
+	json_array_foreach(json_object_iter_value(iter), k, value)
+	{
+		if (json_object_set(options, name, (json_t *)value))
+			return no_memory(err);
+		rc = expand_options(x, json_object_iter_next(all, iter), err);
+		if (rc)
+			break;
+	}
+	return rc;
+}
+
+static int expand_list(struct expansion *x, int which, struct jm_err *err)
+{
+	static const char *const lists[] = {"device", "precision"};
+	const json_t *list, *value;
+	size_t k;
+	int rc = 0;
+
+	if (which == 2)
+		return expand_options(
+			x, json_object_iter(json_object_get(x->what, "options")), err);
+	list = json_object_get(x->what, lists[which]);
+	if (!list)
+		return expand_list(x, which + 1, err);
+	json_array_foreach(list, k, value)
+	{
+		if (json_object_set(x->parameters, lists[which], (json_t *)value))
+			return no_memory(err);
+		rc = expand_list(x, which + 1, err);
+		if (rc)
+			break;
+	}
+	return rc;
+}
+
+/* What all cases share goes in as it is. */
+static int expand(struct jm_plan *plan, struct jm_err *err)
+{
+	static const char *const shared[] = {"workload", "command", "throughput", "warmup", "steps",
+		"seconds", "epochs", "epoch_steps"};
+	struct expansion x = {.plan = plan,
+		.what = json_object_get(plan->request, "what"),
+		.found = json_object_get(plan->request, "found"),
+		.parameters = json_pack("{s:{}, s:{}}", "options", "settings")};
+	int rc = 0;
+
+	if (!x.parameters)
+		return no_memory(err);
+	for (size_t i = 0; i < sizeof(shared) / sizeof(shared[0]); i++) {
+		json_t *value = json_object_get(x.what, shared[i]);
+
+		if (value && json_object_set(x.parameters, shared[i], value))
+			rc = no_memory(err);
+	}
+	if (!rc)
+		rc = expand_list(&x, 0, err);
+	json_decref(x.parameters);
+	return rc;
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Two cases of a plan with the same parameters would be the same record. */
+static int find_prefix(struct jm_plan *plan, struct jm_err *err)
+{
+	const char **ids = calloc((size_t)plan->n + 1, sizeof(*ids));
+	int rc = 0;
+
+	if (!ids)
+		return no_memory(err);
+	for (int i = 0; i < plan->n; i++)
+		ids[i] = plan->cases[i].id;
+	qsort(ids, (size_t)plan->n, sizeof(*ids), compare_ids);
+	plan->prefix = 4;
+	for (int i = 1; i < plan->n && !rc; i++) {
+		if (!strcmp(ids[i - 1], ids[i]))
+			rc = jm_err_set(err, JM_EUSAGE,
+				"Two cases of the plan are the same (%.8s): a value was given "
+				"twice.",
+				ids[i]);
+		while (plan->prefix < JM_CASE_ID - 1 &&
+			!strncmp(ids[i - 1], ids[i], (size_t)plan->prefix))
+			plan->prefix++;
+	}
+	free(ids);
+	return rc;
+}
+
+static bool are_texts(const json_t *list)
+{
+	const json_t *value;
+	size_t i;
+
+	if (!json_is_array(list))
+		return false;
+	json_array_foreach(list, i, value)
+	{
+		if (!json_is_string(value))
+			return false;
+	}
+	return true;
+}
+
+static bool is_text_in(const json_t *object, const char *key)
+{
+	return json_is_string(json_object_get(object, key));
+}
+
+/* A request may come from a store that somebody else wrote. */
+static bool is_sound(const json_t *request)
+{
+	const json_t *what = json_object_get(request, "what"), *value;
+	const json_t *found = json_object_get(request, "found");
+	const char *name;
+	size_t i;
+
+	if (!json_is_object(what) || (found && !json_is_array(found)))
+		return false;
+	json_array_foreach(json_object_get(what, "settings"), i, value)
+	{
+		if (!is_text_in(value, "knob") || !are_texts(json_object_get(value, "values")))
+			return false;
+	}
+	json_array_foreach(found, i, value)
+	{
+		if (!is_text_in(value, "knob") || !is_text_in(value, "device"))
+			return false;
+	}
+	json_object_foreach(json_object_get(what, "options"), name, value)
+	{
+		if (!are_texts(value))
+			return false;
+	}
+	value = json_object_get(what, "device");
+	if (value && !are_texts(value))
+		return false;
+	value = json_object_get(what, "precision");
+	return !value || are_texts(value);
+}
+
+int jm_plan_new(const json_t *request, struct jm_plan *ret, struct jm_err *err)
+{
+	struct jm_plan plan = {.request = json_deep_copy(request)};
+	int rc;
+
+	if (!plan.request)
+		return no_memory(err);
+	plan.repeat = (int)json_integer_value(json_object_get(request, "repeat"));
+	plan.seed = (uint64_t)json_integer_value(json_object_get(request, "seed"));
+	if (plan.repeat < 1 || !is_sound(request)) {
+		json_decref(plan.request);
+		return jm_err_set(err, JM_EFORMAT,
+			"The plan is not one of joulemark's: something is missing or of another "
+			"kind.");
+	}
+	rc = jm_json_hash(json_object_get(request, "what"), plan.key, err);
+	if (!rc)
+		rc = expand(&plan, err);
+	if (!rc)
+		rc = find_prefix(&plan, err);
+	if (rc)
+		jm_plan_done(&plan);
+	else
+		*ret = plan;
+	return rc;
+}
+
+void jm_plan_done(struct jm_plan *plan)
+{
+	for (int i = 0; i < plan->n; i++)
+		json_decref(plan->cases[i].parameters);
+	free(plan->cases);
+	json_decref(plan->request);
+	*plan = (struct jm_plan){0};
+}
+
+/* SplitMix64, Steele, Lea and Flood, OOPSLA 2014 (doi:10.1145/2660193.2660195) */
+static uint64_t next_random(uint64_t *state)
+{
+	uint64_t z = *state += 0x9e3779b97f4a7c15;
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+	return z ^ (z >> 31);
+}
+
+void jm_plan_order(const struct jm_plan *plan, int block, int *ret_order)
+{
+	uint64_t state = plan->seed, mixed;
+
+	mixed = next_random(&state) + (uint64_t)block;
+	for (int i = 0; i < plan->n; i++) {
+		int k = (int)(next_random(&mixed) % (uint64_t)(i + 1));
+
+		ret_order[i] = i;
+		ret_order[i] = ret_order[k];
+		ret_order[k] = i;
+	}
+}
+
+uint64_t jm_plan_seed(const struct jm_plan *plan, int repeat)
+{
+	return plan->seed + (uint64_t)(repeat - 1);
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A plan: which cases, and in which order. It is made from a request, the JSON that the store keeps, so
+ * that the same command goes on where it was interrupted:
+ *
+ *	what	decides the cases; its hash is the plan's key
+ *		workload, or command[] and throughput{}; device[], precision[], options{name: [text...]},
+ *		settings[{knob, selector, unit, values[text...]}], warmup, steps, seconds
+ *	found	[{knob, device, unit, value}]: the knobs of the settings as they were before the first run
+ *	how	sources[], control, interval_s, timeout_s, real_time: how it is measured
+ *	repeat, seed
+ *
+ * Cases come in complete blocks, one block per repeat. Each holds every combination of device, precision,
+ * options and settings once, in an order drawn from the seed and the block. Where settings are swept each
+ * combination of the rest has a reference: the point that equals what was found, else one more case that
+ * leaves the knobs as they were found.
+ */
+#ifndef JM_PLAN_H
+#define JM_PLAN_H
+
+#include "result/case_id.h"
+
+struct jm_plan_case {
+	char id[JM_CASE_ID];
+	json_t *parameters;
+	bool reference;
+};
+
+struct jm_plan {
+	json_t *request; /* borrowed by nobody: a copy */
+	char key[JM_CASE_ID];
+	struct jm_plan_case *cases; /* of one block, in the order of the product */
+	int n;
+	int repeat;
+	uint64_t seed;
+	int prefix; /* digits that tell the cases apart; at least 4 */
+};
+
+int jm_plan_new(const json_t *request, struct jm_plan *ret, struct jm_err *err);
+void jm_plan_done(struct jm_plan *plan);
+/* The order of block b (0...): a permutation of the case indices; room for plan->n. */
+void jm_plan_order(const struct jm_plan *plan, int block, int *ret_order);
+/* What a workload's random numbers start from in repeat r (1...): the first repeat has the plan's. */
+uint64_t jm_plan_seed(const struct jm_plan *plan, int repeat);
+
+#endif

@@ -1,0 +1,502 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The loop over a plan: settings, worker, record, again after what was killed. */
+#include "run/run_plan.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MAX_TRIES 100 /* of a case whose guard is killed again and again */
+
+struct run {
+	struct jm_ctx *ctx;
+	const struct jm_run_options *o;
+	const struct jm_plan *plan;
+	struct jm_guard **guard;
+	json_t **slots; /* record of case i, repeat r at i * plan->repeat + r - 1; NULL = none */
+	int number;
+};
+
+/* One run of a case. */
+struct turn {
+	const struct jm_plan_case *c;
+	int index, block, position; /* from 0 */
+};
+
+static json_t **slot(const struct run *r, const struct turn *t)
+{
+	return &r->slots[t->index * r->plan->repeat + t->block];
+}
+
+/* ---- settings ---- */
+
+/* The value text of a case's setting back as numbers: one setting, or one per device as found. */
+struct settings {
+	struct jm_setting *list;
+	int n;
+};
+
+static int add_setting(struct settings *s, const struct jm_setting *setting, struct jm_err *err)
+{
+	struct jm_setting *grown = reallocarray(s->list, (size_t)s->n + 1, sizeof(*grown));
+
+	if (!grown)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the settings of a case.");
+	s->list = grown;
+	grown[s->n++] = *setting;
+	return 0;
+}
+
+static int parse_setting(struct run *r, const char *name, const char *value, struct jm_setting *ret,
+	struct jm_err *err)
+{
+	char text[256];
+	struct jm_axis axis;
+	int rc;
+
+	snprintf(text, sizeof(text), "%s=%s", name, value);
+	rc = jm_axis_parse(text, jm_guard_knobs(*r->guard), &axis, err);
+	if (rc)
+		return rc;
+	*ret = jm_axis_setting(&axis, 0);
+	jm_axis_done(&axis);
+	return 0;
+}
+
+/* name: "gpu.power" or "gpu.power@GPU-8f" */
+static int add_as_found(struct run *r, const char *name, struct settings *s, struct jm_err *err)
+{
+	const char *at = strchr(name, '@'), *selector = at ? at + 1 : "";
+	size_t n = at ? (size_t)(at - name) : strlen(name), i;
+	const json_t *found = json_object_get(r->plan->request, "found"), *one;
+	char full[256];
+	int rc = 0;
+
+	json_array_foreach(found, i, one)
+	{
+		const char *knob = json_string_value(json_object_get(one, "knob"));
+		const char *device = json_string_value(json_object_get(one, "device"));
+		const char *value = json_string_value(json_object_get(one, "value"));
+		struct jm_setting setting;
+
+		if (rc || !value || strlen(knob) != n || strncmp(knob, name, n) != 0 ||
+			strncmp(device, selector, strlen(selector)) != 0)
+			continue;
+		snprintf(full, sizeof(full), "%s@%s", knob, device);
+		rc = parse_setting(r, full, value, &setting, err);
+		if (!rc)
+			rc = add_setting(s, &setting, err);
+	}
+	return rc;
+}
+
+static int read_settings(
+	struct run *r, const json_t *parameters, struct settings *s, struct jm_err *err)
+{
+	const char *name;
+	json_t *value;
+	int rc = 0;
+
+	json_object_foreach(json_object_get(parameters, "settings"), name, value)
+	{
+		const char *text = json_string_value(value);
+		struct jm_setting setting;
+
+		if (!strcmp(text, JM_AS_FOUND)) {
+			rc = add_as_found(r, name, s, err);
+		} else {
+			rc = parse_setting(r, name, text, &setting, err);
+			if (!rc)
+				rc = add_setting(s, &setting, err);
+		}
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+static json_t *applied_json(const struct jm_knobs *knobs, const struct jm_applied *applied, int n)
+{
+	json_t *list = json_array();
+
+	for (int i = 0; i < n; i++) {
+		const struct jm_knob *knob = &knobs->knob[applied[i].knob];
+
+		json_array_append_new(
+			list, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:s}", "knob", knob->name,
+				      "device", knob->device, "unit", knob->unit, "requested",
+				      jm_json_number(applied[i].requested), "accepted",
+				      jm_json_number(applied[i].accepted), "enforced",
+				      jm_json_number(applied[i].enforced), "state", "unknown"));
+	}
+	return list;
+}
+
+static int restart_guard(struct run *r, struct jm_err *err)
+{
+	jm_guard_stop(*r->guard, NULL);
+	*r->guard = NULL;
+	return jm_guard_start(r->ctx, r->o->controls, r->guard, err);
+}
+
+/* Sets, and reads back. A guard that was killed has put everything back; another one begins anew. */
+static int set(struct run *r, const struct settings *s, json_t **ret_applied, struct jm_err *err)
+{
+	const struct jm_knobs *knobs = jm_guard_knobs(*r->guard);
+	struct jm_applied *applied = calloc((size_t)knobs->n + 1, sizeof(*applied));
+	int n = 0, rc;
+
+	if (!applied)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the settings of a case.");
+	rc = jm_guard_set(*r->guard, s->list, s->n, applied, &n, err);
+	if (!rc)
+		*ret_applied = applied_json(knobs, applied, n);
+	free(applied);
+	return rc;
+}
+
+static int apply(struct run *r, const json_t *parameters, json_t **ret_applied, struct jm_err *err)
+{
+	struct settings s = {0};
+	int rc;
+
+	if (!json_object_size(json_object_get(parameters, "settings"))) {
+		*ret_applied = json_array();
+		return 0;
+	}
+	if (!*r->guard || !jm_guard_alive(*r->guard))
+		rc = restart_guard(r, err);
+	else
+		rc = 0;
+	if (!rc)
+		rc = read_settings(r, parameters, &s, err);
+	if (!rc)
+		rc = set(r, &s, ret_applied, err);
+	free(s.list);
+	return rc;
+}
+
+/* ---- one run of a case ---- */
+
+static void tell(struct run *r, const struct turn *t, enum jm_run_event_kind kind,
+	const struct jm_case_progress *progress, const json_t *record)
+{
+	struct jm_run_event event = {.kind = kind,
+		.c = t->c,
+		.repeat = t->block + 1,
+		.number = r->number,
+		.total = r->plan->n * r->plan->repeat,
+		.progress = progress,
+		.record = record};
+
+	if (r->o->event)
+		r->o->event(r->o->event_arg, &event);
+}
+
+struct watcher {
+	struct run *run;
+	const struct turn *turn;
+};
+
+static void on_progress(void *arg, const struct jm_case_progress *progress)
+{
+	const struct watcher *w = arg;
+
+	tell(w->run, w->turn, JM_RUN_GOES_ON, progress, NULL);
+}
+
+/* Steals `settings`. */
+static json_t *make_job(const struct run *r, const struct turn *t, json_t *settings)
+{
+	return json_pack("{s:O, s:{s:s, s:O, s:i, s:i, s:i, s:b, s:I}, s:o, s:O?, s:I}",
+		"parameters", t->c->parameters, "case", "id", t->c->id, "parameters",
+		t->c->parameters, "repeat", t->block + 1, "block", t->block + 1, "position",
+		t->position + 1, "reference", t->c->reference, "seed",
+		(json_int_t)jm_plan_seed(r->plan, t->block + 1), "settings", settings, "how",
+		json_object_get(r->plan->request, "how"), "parent", (json_int_t)getpid());
+}
+
+static int run_worker(struct run *r, const struct turn *t, const json_t *job, bool guarded,
+	json_t **ret_record, struct jm_err *err)
+{
+	struct watcher watcher = {r, t};
+	const json_t *how = json_object_get(r->plan->request, "how");
+	struct jm_case_options o = {.program = r->o->program,
+		.job = job,
+		.timeout_s = json_number_value(json_object_get(how, "timeout_s")),
+		.cancel_fd = r->o->cancel_fd,
+		.watch_pid = guarded ? jm_guard_pid(*r->guard) : 0,
+		.store = r->o->store,
+		.out_fd = r->o->out_fd,
+		.echo = r->o->echo,
+		.progress = on_progress,
+		.progress_arg = &watcher};
+
+	return jm_case_run(r->ctx, &o, ret_record, err);
+}
+
+/* A case that could not even begin still has its record. */
+static int failed_before_work(
+	struct run *r, const struct turn *t, const char *why, json_t **ret, struct jm_err *err)
+{
+	json_t *job = make_job(r, t, json_array()), *record;
+	int rc = 0;
+
+	record = job ? jm_record_new(job, err) : NULL;
+	json_decref(job);
+	if (!record)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a record.");
+	jm_record_failed(record, "%s", why);
+	if (r->o->store)
+		rc = jm_store_begin(r->o->store, t->c->id, t->block + 1, err);
+	if (rc)
+		json_decref(record);
+	else
+		*ret = record;
+	return rc;
+}
+
+/* With the settings made. */
+static int run_set(struct run *r, const struct turn *t, json_t *settings, json_t **ret_record,
+	struct jm_err *err)
+{
+	bool guarded = json_array_size(settings) > 0;
+	json_t *job = make_job(r, t, settings);
+	int rc = 0;
+
+	if (!job)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the job of a case.");
+	tell(r, t, JM_RUN_STARTS, NULL, NULL);
+	if (r->o->store)
+		rc = jm_store_begin(r->o->store, t->c->id, t->block + 1, err);
+	if (!rc)
+		rc = run_worker(r, t, job, guarded, ret_record, err);
+	json_decref(job);
+	return rc;
+}
+
+/* A device that would not take its setting is a failed case; that nobody may set it ends the run. A guard
+ * that was killed meanwhile has put everything back, so that the case must be run again (JM_EGONE). */
+static int try_once(struct run *r, const struct turn *t, json_t **ret_record, struct jm_err *err)
+{
+	struct jm_err why = JM_ERR_INIT;
+	json_t *settings = NULL;
+	int rc = apply(r, t->c->parameters, &settings, &why);
+
+	if (rc == JM_EGONE && *r->guard && jm_guard_alive(*r->guard))
+		rc = JM_EIO; /* it is the device that is gone */
+	if (rc == JM_EIO)
+		return failed_before_work(r, t, why.text, ret_record, err);
+	if (rc)
+		return jm_err_set(err, rc, "%s", why.text);
+	return run_set(r, t, settings, ret_record, err);
+}
+
+static int run_turn(struct run *r, const struct turn *t, struct jm_err *err)
+{
+	struct jm_err why = JM_ERR_INIT;
+	json_t *record = NULL;
+	int rc = JM_EGONE;
+
+	for (int i = 0; i < MAX_TRIES && rc == JM_EGONE; i++) {
+		why = (struct jm_err)JM_ERR_INIT;
+		rc = try_once(r, t, &record, &why);
+		if (rc == JM_EGONE)
+			jm_log(r->ctx, JM_WARNING, "%s The case is run again.", why.text);
+	}
+	if (rc == JM_EGONE)
+		rc = failed_before_work(r, t, why.text, &record, err);
+	else if (rc)
+		return jm_err_set(err, rc, "%s", why.text);
+	if (!rc && r->o->store)
+		rc = jm_store_finish(r->o->store, record, err);
+	if (rc) {
+		json_decref(record);
+		return rc;
+	}
+	json_decref(*slot(r, t));
+	*slot(r, t) = record;
+	tell(r, t, JM_RUN_ENDS, NULL, record);
+	return 0;
+}
+
+/* ---- the plan ---- */
+
+static bool is_ok(const json_t *record)
+{
+	const char *status = json_string_value(json_object_get(record, "status"));
+
+	return status && !strcmp(status, "ok");
+}
+
+static bool already_done(const struct run *r, const struct turn *t)
+{
+	const json_t *record = *slot(r, t);
+
+	return record && (is_ok(record) || !r->o->retry);
+}
+
+/* A signal between two cases counts as well. */
+static bool cancelled(const struct run *r)
+{
+	struct pollfd p = {.fd = r->o->cancel_fd, .events = POLLIN};
+
+	return r->o->cancel_fd >= 0 && poll(&p, 1, 0) > 0;
+}
+
+static int run_block(struct run *r, int block, const int *order, struct jm_err *err)
+{
+	int rc = 0;
+
+	for (int i = 0; i < r->plan->n && !rc; i++) {
+		struct turn t = {.c = &r->plan->cases[order[i]],
+			.index = order[i],
+			.block = block,
+			.position = i};
+
+		r->number++;
+		if (cancelled(r))
+			return jm_err_set(err, JM_EINTR, "Interrupted.");
+		if (already_done(r, &t)) {
+			tell(r, &t, JM_RUN_WAS_THERE, NULL, *slot(r, &t));
+			continue;
+		}
+		rc = run_turn(r, &t, err);
+		if (!rc && r->o->fail_fast && !is_ok(*slot(r, &t)))
+			rc = jm_err_set(err, JM_ECHILD,
+				"A case failed and --fail-fast was given, so the rest was left "
+				"out.");
+	}
+	return rc;
+}
+
+static int take_stored(void *arg, json_t *record, struct jm_err *err)
+{
+	struct run *r = arg;
+	const json_t *c = json_object_get(record, "case");
+	const char *id = json_string_value(json_object_get(c, "id"));
+	int repeat = (int)json_integer_value(json_object_get(c, "repeat"));
+
+	(void)err;
+	for (int i = 0; i < r->plan->n && id; i++)
+		if (!strcmp(r->plan->cases[i].id, id) && repeat >= 1 && repeat <= r->plan->repeat)
+			r->slots[i * r->plan->repeat + repeat - 1] = json_incref(record);
+	return 0;
+}
+
+/* The plan and its cases go in first: their places do not depend on what is run when. */
+static int prepare_store(struct run *r, struct jm_err *err)
+{
+	struct jm_store *s = r->o->store;
+	int rc = 0;
+
+	if (!s)
+		return 0;
+	rc = jm_store_add_plan(s, r->plan->key, r->plan->request, err);
+	for (int i = 0; i < r->plan->n && !rc; i++)
+		rc = jm_store_add_case(s, r->plan->cases[i].id, r->plan->cases[i].parameters, err);
+	if (!rc)
+		rc = jm_store_commit(s, err);
+	return rc ? rc : jm_store_records(s, take_stored, r, err);
+}
+
+static int run_blocks(struct run *r, struct jm_err *err)
+{
+	int *order = calloc((size_t)r->plan->n + 1, sizeof(*order)), rc;
+
+	if (!order)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the plan.");
+	rc = prepare_store(r, err);
+	for (int b = 0; b < r->plan->repeat && !rc; b++) {
+		jm_plan_order(r->plan, b, order);
+		rc = run_block(r, b, order, err);
+	}
+	free(order);
+	return rc;
+}
+
+int jm_run_plan(struct jm_ctx *ctx, const struct jm_run_options *options, struct jm_guard **guard,
+	json_t *records, struct jm_err *err)
+{
+	struct run r = {.ctx = ctx, .o = options, .plan = options->plan, .guard = guard};
+	size_t n = (size_t)options->plan->n * (size_t)options->plan->repeat;
+	int rc;
+
+	r.slots = calloc(n + 1, sizeof(json_t *));
+	if (!r.slots)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the records of the plan.");
+	rc = run_blocks(&r, err);
+	for (size_t i = 0; i < n; i++) {
+		if (r.slots[i])
+			json_array_append_new(records, r.slots[i]);
+	}
+	free(r.slots);
+	return rc;
+}
+
+static bool spoken_of(const json_t *what, const char *knob)
+{
+	const json_t *axis;
+	size_t i;
+
+	json_array_foreach(json_object_get(what, "settings"), i, axis)
+	{
+		if (!strcmp(json_string_value(json_object_get(axis, "knob")), knob))
+			return true;
+	}
+	return false;
+}
+
+/* What a guard that is still at work, or was killed, brings back counts, not what it has set. */
+static double value_found(const struct jm_knob *knob, double now, const struct jm_hold *hold, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (hold[i].held != JM_HELD_KEPT && !strcmp(hold[i].knob, knob->name) &&
+			!strcmp(hold[i].device, knob->device))
+			return hold[i].found;
+	return now;
+}
+
+static json_t *found_json(const struct jm_knob *knob, double value)
+{
+	char text[64] = "";
+
+	if (isfinite(value))
+		jm_setting_value_text(value, knob->unit, text, sizeof(text));
+	return json_pack("{s:s, s:s, s:s, s:s*}", "knob", knob->name, "device", knob->device,
+		"unit", knob->unit, "value", *text ? text : NULL);
+}
+
+int jm_run_found(struct jm_ctx *ctx, struct jm_guard *guard, const json_t *what, json_t **ret_found,
+	struct jm_err *err)
+{
+	const struct jm_knobs *knobs = jm_guard_knobs(guard);
+	struct jm_applied *now = calloc((size_t)knobs->n + 1, sizeof(*now));
+	struct jm_hold *hold = NULL;
+	json_t *found = json_array();
+	int n_hold = 0, rc = JM_ENOMEM;
+
+	if (now && found)
+		rc = jm_guard_holds(ctx, &hold, &n_hold, err);
+	if (!rc)
+		rc = jm_guard_get(guard, now, err);
+	for (int i = 0; i < knobs->n && !rc; i++) {
+		const struct jm_knob *knob = &knobs->knob[i];
+
+		/* as the guard will put it back */
+		double value = isnan(now[i].accepted) ? now[i].enforced : now[i].accepted;
+
+		if (spoken_of(what, knob->name))
+			json_array_append_new(
+				found, found_json(knob, value_found(knob, value, hold, n_hold)));
+	}
+	free(now);
+	free(hold);
+	if (rc)
+		json_decref(found);
+	else
+		*ret_found = found;
+	return rc == JM_ENOMEM ? jm_err_set(err, rc, "Out of memory for the knobs.") : rc;
+}

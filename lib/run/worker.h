@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A worker: the process of its own in which one case runs, so that its death is a result.
+ *
+ * Both ends are here: jm_worker_run in the child (hidden command `worker`), jm_case_run in the parent. The
+ * child reads the job (record.h) from its standard input and sends frames (frame.h) to a descriptor.
+ */
+#ifndef JM_WORKER_H
+#define JM_WORKER_H
+
+#include "result/record.h"
+#include "store/store.h"
+
+/* ---- the child ---- */
+
+/* Runs the job and sends its record; an error has been sent too. */
+int jm_worker_run(struct jm_ctx *ctx, const json_t *job, int fd, struct jm_err *err);
+
+/* ---- the parent ---- */
+
+struct jm_case_progress {
+	const char *phase;
+	double items, seconds; /* of the steady phase, on the run's clock */
+	double share;	       /* of the whole run; NAN = unknown */
+};
+
+struct jm_case_options {
+	const char *program; /* NULL = this one, /proc/self/exe */
+	const json_t *job;
+	double timeout_s; /* on the machine's clock; 0 = none */
+	/* A signalfd or pipe: readable = stop the case, readable again = at once; -1 = none. */
+	int cancel_fd;
+	int watch_pid;		/* the case is worth nothing once this process is gone; 0 = none */
+	struct jm_store *store; /* that trace goes to; NULL = nowhere */
+	int out_fd;		/* where its standard output goes; -1 = nowhere */
+	bool echo;		/* its standard error is passed on as it comes */
+	void (*progress)(void *arg, const struct jm_case_progress *progress);
+	void *progress_arg;
+};
+
+/*
+ * Runs one case to its record, which tells of a failure of the case too (status "failed", reason). An error
+ * is our own: JM_EINTR: cancelled; JM_EGONE: the watched process is gone; JM_EIO: the store failed.
+ */
+int jm_case_run(struct jm_ctx *ctx, const struct jm_case_options *options, json_t **ret_record,
+	struct jm_err *err);
+
+#endif

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An outside command in a worker. */
+#include "run/worker_private.h"
+
+#include "measure/launch.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+/* It dies with the worker, but it does not ignore a broken pipe as the worker does. */
+static int prepare_command(void *arg)
+{
+	(void)arg;
+	signal(SIGPIPE, SIG_DFL);
+	return prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+static char **command_line(const json_t *command)
+{
+	char **argv = calloc(json_array_size(command) + 1, sizeof(*argv));
+	const json_t *word;
+	size_t i;
+
+	if (!argv)
+		return NULL;
+	json_array_foreach(command, i, word)
+	{
+		argv[i] = (char *)(uintptr_t)json_string_value(word);
+	}
+	return argv;
+}
+
+static void record_command(struct jm__worker *w, const struct jm_outcome *o)
+{
+	const json_t *throughput = json_object_get(w->parameters, "throughput");
+	const char *unit = json_string_value(json_object_get(throughput, "unit"));
+	json_t *r = w->record;
+
+	w->main_phase = o->marked;
+	jm_record_set(r, "exit_status", json_integer(o->status));
+	jm_record_set(r, "signal", o->signal ? json_integer(o->signal) : NULL);
+	jm_record_set(r, "wall_s", jm_json_number(o->wall_s));
+	/* a command that tells no items is one item, which has no unit (see metric.h) */
+	if (!unit && !isnan(o->items))
+		unit = "item";
+	jm_record_set(r, "unit", unit ? json_string(unit) : NULL);
+	jm_record_set(r, "items", jm_json_number(o->items));
+	jm_record_set(r, "throughput", jm_json_number(o->throughput));
+}
+
+int jm__worker_command(struct jm__worker *w, struct jm_err *err)
+{
+	const json_t *throughput = json_object_get(w->parameters, "throughput");
+	struct jm_launch_options o = {
+		.argv = command_line(json_object_get(w->parameters, "command")),
+		.items_regex = json_string_value(json_object_get(throughput, "regex")),
+		.items_json = json_string_value(json_object_get(throughput, "json")),
+		.out_fd = STDOUT_FILENO,
+		.before_exec = prepare_command,
+	};
+	struct jm_outcome outcome = {.phase = -1, .marked = -1};
+	int rc;
+
+	if (!o.argv)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a command line.");
+	rc = jm__worker_settle(w, err);
+	jm__worker_progress(w, "command", 0, 0, NAN);
+	if (!rc)
+		rc = jm_launch(w->ctx, w->session, &o, &outcome, err);
+	if (rc)
+		jm_record_set(w->record, "exit_status", json_integer(jm_proc_status_of(rc)));
+	else
+		record_command(w, &outcome);
+	free((void *)(uintptr_t)o.argv);
+	if (!rc && outcome.signal)
+		rc = jm_err_set(err, JM_ECHILD, "The command was killed by signal %d (%s).",
+			outcome.signal, strsignal(outcome.signal));
+	else if (!rc && outcome.status)
+		rc = jm_err_set(
+			err, JM_ECHILD, "The command ended with status %d.", outcome.status);
+	return rc;
+}

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Native work in a worker: setup, warm-up, steady, verify, teardown, each a phase. */
+#include "run/worker_private.h"
+
+#include "run/workload.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* When neither steps nor seconds are given; warm-up likewise. */
+#define DEFAULT_STEPS  3
+#define DEFAULT_TIME_S 10.0
+#define WARM_STEPS     2
+#define WARM_TIME_S    1.0
+
+struct native {
+	const struct jm_workload *workload;
+	struct jm_work work;
+	struct jm_values values;
+	void *state;
+	/* when to stop */
+	double warm_steps, warm_s, steps, seconds;
+	long epoch_steps; /* 0 = no epochs */
+	int epoch;	  /* the phase that is open; -1 = none */
+	/* what came of it; sums over the steady steps */
+	double items, flops_model, flops_executed, loss_first, loss_last;
+	double elapsed_s;
+	long n_warm, n_steady;
+};
+
+static double parameter(const struct jm__worker *w, const char *name)
+{
+	return jm_json_real(json_object_get(w->parameters, name));
+}
+
+static void read_lengths(const struct jm__worker *w, struct native *n, struct jm_err *err)
+{
+	const char *warm = json_string_value(json_object_get(w->parameters, "warmup"));
+
+	if (parameter(w, "epochs") > 1) {
+		n->epoch_steps = (long)parameter(w, "epoch_steps");
+		n->warm_steps = (double)n->epoch_steps;
+		n->steps = (parameter(w, "epochs") - 1) * (double)n->epoch_steps;
+		n->seconds = NAN;
+		return;
+	}
+	n->steps = parameter(w, "steps");
+	n->seconds = parameter(w, "seconds");
+	if (isnan(n->steps) && isnan(n->seconds)) {
+		n->steps = DEFAULT_STEPS;
+		n->seconds = DEFAULT_TIME_S;
+	}
+	n->warm_steps = warm ? 0 : WARM_STEPS;
+	n->warm_s = warm ? 0 : WARM_TIME_S;
+	if (!warm)
+		return;
+	if (warm[strspn(warm, "0123456789")])
+		jm_parse_quantity(warm, "s", true, &n->warm_s, err);
+	else
+		n->warm_steps = strtod(warm, NULL);
+}
+
+static int read_options(const struct jm__worker *w, struct native *n, struct jm_err *err)
+{
+	const char *name;
+	json_t *value;
+	int rc = jm_values_init(&n->values, n->workload->options, err);
+
+	if (rc)
+		return rc;
+	json_object_foreach(json_object_get(w->parameters, "options"), name, value)
+	{
+		rc = jm_values_set(&n->values, name, json_string_value(value), err);
+		if (rc)
+			return rc;
+	}
+	read_lengths(w, n, err);
+	return err->code;
+}
+
+static int setup(struct jm__worker *w, struct native *n, struct jm_err *err)
+{
+	const json_t *p = w->parameters;
+	int phase = jm__worker_begin(w, "setup", err), rc;
+
+	if (phase < 0)
+		return phase;
+	n->work = (struct jm_work){
+		.ctx = w->ctx,
+		.sleeper = &w->sleeper,
+		.options = &n->values,
+		.device = json_string_value(json_object_get(p, "device")),
+		.precision = json_string_value(json_object_get(p, "precision")),
+		.seed = (uint64_t)json_integer_value(
+			json_object_get(json_object_get(w->job, "case"), "seed")),
+		.n_devices = 1,
+		.more = json_object(),
+	};
+	rc = n->workload->setup(&n->work, &n->state, err);
+	jm__worker_end(w, phase);
+	return rc;
+}
+
+static int one_step(
+	struct jm__worker *w, struct native *n, int phase, struct jm_step *ret, struct jm_err *err)
+{
+	int rc = n->workload->step(n->state, ret, err);
+
+	if (rc)
+		return rc;
+	jm_session_credit(w->session, phase, ret->items);
+	if (isnan(n->loss_first))
+		n->loss_first = ret->loss;
+	n->loss_last = ret->loss;
+	return 0;
+}
+
+static int warm_up(struct jm__worker *w, struct native *n, struct jm_err *err)
+{
+	int phase = jm__worker_begin(w, "warmup", err), rc = phase < 0 ? phase : 0;
+	int64_t t0 = jm_ctx_now(w->ctx);
+	struct jm_step step;
+
+	while (!rc && ((double)n->n_warm < n->warm_steps ||
+			      jm__worker_seconds_since(w, t0) < n->warm_s)) {
+		rc = one_step(w, n, phase, &step, err);
+		n->n_warm += !rc;
+		jm__worker_progress(w, "warmup", 0, 0, 0);
+	}
+	jm__worker_end(w, phase);
+	return rc;
+}
+
+/* Steps and seconds that are given must both be reached. */
+static double share_done(const struct native *n)
+{
+	double by_steps = isnan(n->steps) ? 1 : (double)n->n_steady / n->steps;
+	double by_time = isnan(n->seconds) ? 1 : n->elapsed_s / n->seconds;
+
+	return by_steps < by_time ? by_steps : by_time;
+}
+
+/* Opens the phase of the epoch that begins with this step, counted from 1 with the one that warmed up. */
+static int turn_epoch(struct jm__worker *w, struct native *n, struct jm_err *err)
+{
+	char name[32];
+
+	if (!n->epoch_steps || n->n_steady % n->epoch_steps)
+		return 0;
+	jm__worker_end(w, n->epoch);
+	snprintf(name, sizeof(name), "epoch %ld", 2 + n->n_steady / n->epoch_steps);
+	n->epoch = jm__worker_begin(w, name, err);
+	return n->epoch < 0 ? n->epoch : 0;
+}
+
+static int steady(struct jm__worker *w, struct native *n, struct jm_err *err)
+{
+	int phase = jm__worker_begin(w, "steady", err), rc = phase < 0 ? phase : 0;
+	int64_t t0 = jm_ctx_now(w->ctx);
+	struct jm_step step;
+
+	w->main_phase = phase;
+	while (!rc && share_done(n) < 1) {
+		rc = turn_epoch(w, n, err);
+		if (!rc)
+			rc = one_step(w, n, phase, &step, err);
+		if (rc)
+			break;
+		if (n->epoch >= 0)
+			jm_session_credit(w->session, n->epoch, step.items);
+		n->n_steady++;
+		n->items += step.items;
+		n->flops_model += step.flops_model;
+		n->flops_executed += step.flops_executed;
+		n->elapsed_s = jm__worker_seconds_since(w, t0);
+		jm__worker_progress(w, "steady", n->items, n->elapsed_s, share_done(n));
+	}
+	jm__worker_end(w, n->epoch);
+	jm__worker_end(w, phase);
+	return rc;
+}
+
+static int verify(struct jm__worker *w, struct native *n, struct jm_err *err)
+{
+	struct jm_err why = JM_ERR_INIT;
+	int phase = jm__worker_begin(w, "verify", err), rc;
+
+	if (phase < 0)
+		return phase;
+	rc = n->workload->verify(n->state, &why);
+	jm__worker_end(w, phase);
+	jm_record_set(w->record, "verified", rc > 0 ? NULL : json_boolean(!rc));
+	if (!rc)
+		return 0;
+	jm_record_set(w->record, "verify_reason", json_string(why.text));
+	if (rc > 0)
+		return 0;
+	return jm_err_set(err, rc, "The result of the work is not right: %s", why.text);
+}
+
+static json_t *text_or_null(const char *text)
+{
+	return *text ? json_string(text) : NULL;
+}
+
+static void record_native(struct jm__worker *w, const struct native *n)
+{
+	json_t *r = w->record;
+	double rate = n->elapsed_s > 0 ? n->items / n->elapsed_s : NAN;
+	bool some = n->n_steady > 0 && n->items > 0;
+
+	jm_record_set(r, "unit", json_string(n->work.unit ? n->work.unit : n->workload->unit));
+	jm_record_set(r, "devices", json_integer(n->work.n_devices));
+	jm_record_set(r, "steps", json_integer(n->n_steady));
+	jm_record_set(r, "warmup_steps", json_integer(n->n_warm));
+	jm_record_set(r, "items", some ? jm_json_number(n->items) : NULL);
+	jm_record_set(r, "throughput", jm_json_number(rate));
+	jm_record_set(r, "throughput_per_device", jm_json_number(rate / n->work.n_devices));
+	jm_record_set(r, "loss_first", jm_json_number(n->loss_first));
+	jm_record_set(r, "loss_last", jm_json_number(n->loss_last));
+	if (some && n->flops_model > 0)
+		jm_record_set(r, "flops_model_per_item", jm_json_number(n->flops_model / n->items));
+	if (some && n->flops_executed > 0)
+		jm_record_set(
+			r, "flops_executed_per_item", jm_json_number(n->flops_executed / n->items));
+	jm_record_set(r, "detail", text_or_null(n->work.detail));
+	jm_record_set(r, "note", text_or_null(n->work.note));
+	if (n->work.more)
+		json_object_update_missing(r, n->work.more);
+}
+
+int jm__worker_native(struct jm__worker *w, struct jm_err *err)
+{
+	struct native n = {.epoch = -1, .loss_first = NAN, .loss_last = NAN};
+	const char *name = json_string_value(json_object_get(w->parameters, "workload"));
+	int rc;
+
+	n.workload = jm_workload_find(name, err);
+	if (!n.workload)
+		return err->code;
+	rc = read_options(w, &n, err);
+	if (!rc)
+		rc = setup(w, &n, err);
+	if (!rc)
+		rc = jm__worker_settle(w, err);
+	if (!rc)
+		rc = warm_up(w, &n, err);
+	if (!rc)
+		rc = steady(w, &n, err);
+	if (!rc)
+		rc = verify(w, &n, err);
+	record_native(w, &n);
+	jm_record_set(w->record, "exit_status", rc ? NULL : json_integer(0));
+	if (n.state)
+		n.workload->teardown(n.state);
+	json_decref(n.work.more);
+	jm_values_done(&n.values);
+	return rc;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Contract of a workload: one file = one kind of work. See workloads/null.c for the smallest one. */
+#ifndef JM_WORKLOAD_H
+#define JM_WORKLOAD_H
+
+#include "base/clock.h"
+#include "base/option.h"
+
+/* What one step did. NAN = unknown. */
+struct jm_step {
+	double items;	       /* in the workload's unit, over all devices */
+	double flops_model;    /* what the mathematics needs */
+	double flops_executed; /* what was computed, recomputation included */
+	double bytes;	       /* moved to and from memory */
+	double loss;
+};
+
+/* What a workload finds when it is set up; outlives it. */
+struct jm_work {
+	struct jm_ctx *ctx;
+	struct jm_sleeper
+		*sleeper; /* of the thread that runs the steps; for work in simulated time */
+	const struct jm_values *options; /* of the workload's own rows */
+	const char *device;		 /* "cpu", "ref", "sim:h100x4" */
+	const char *precision;		 /* "f32", "bf16"; NULL = it has none */
+	uint64_t seed;
+	/* filled by setup: */
+	int n_devices;	  /* it runs on; throughput per device = total / n_devices */
+	const char *unit; /* of an item where options decide it; NULL = the workload's; static */
+	char detail[256]; /* one line for the record: "124.4 M parameters, peak 1.9 GB" */
+	char note[256];	  /* something the user must hear, e.g. a fallback; "" = nothing */
+	/* A JSON object whose members join the record, filled until verify is over; NULL = not wanted. */
+	struct json_t *more;
+};
+
+struct jm_workload {
+	const char *name;
+	const char *summary;
+	const char *unit;		 /* of an item: "token", "image" */
+	const struct jm_option *options; /* terminated by name NULL; may be NULL */
+	bool no_precision;		 /* has none to choose: none is passed on or kept */
+	/* Optional, before anything runs: could there be such a device and precision at all? Opens nothing. */
+	int (*check)(const char *device, const char *precision, struct jm_err *err);
+	int (*setup)(struct jm_work *work, void **ret_state, struct jm_err *err);
+	int (*step)(
+		void *state, struct jm_step *ret, struct jm_err *err); /* returns when it is done */
+	/* Was the work right? 0: yes. An error says what was wrong. Above 0: nobody can tell, and err says
+	 * why. Called after the last step. */
+	int (*verify)(void *state, struct jm_err *err);
+	void (*teardown)(void *state); /* takes NULL */
+};
+
+extern const struct jm_workload *const jm_workloads[]; /* NULL-terminated, generated */
+
+const struct jm_workload *jm_workload_find(const char *name, struct jm_err *err);
+
+#endif

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The store: one SQLite file that keeps plans, cases, records and traces. A kill at any moment loses at
+ * most the last second of trace, never a finished record. A record is known by (case id, repeat).
+ *
+ * Documented views, for people with sqlite3 (see store_schema.c):
+ *	cases    case_id, parameters
+ *	records  case_id, repeat, status, attempt, started, record (JSON)
+ *	results  one flat row per record: workload, device, settings, throughput, joules, grade...
+ */
+#ifndef JM_STORE_H
+#define JM_STORE_H
+
+#include <jansson.h>
+
+#include "trace/trace.h"
+
+struct jm_store;
+
+enum jm_store_mode {
+	JM_STORE_READ,	/* must exist; may be read while a run writes it */
+	JM_STORE_WRITE, /* made if it is not there; one writer at a time (JM_EBUSY) */
+};
+
+/* Is this a file that SQLite made? Anything but a regular file is not read. */
+bool jm_store_is(const char *path);
+/* A file of another program, a newer version, damage, no rights: each its own sentence. */
+int jm_store_open(
+	const char *path, enum jm_store_mode mode, struct jm_store **ret, struct jm_err *err);
+/* Commits what is open and checkpoints. NULL is taken. A failure loses no finished record. */
+int jm_store_close(struct jm_store *s, struct jm_err *err);
+const char *jm_store_path(const struct jm_store *s);
+
+/*
+ * Reading. Records in a stable order: by the place of their case in the plan, then by repeat; they do not
+ * tell in which order or with how many interruptions they came about. fn returns non-zero to stop, which
+ * is handed back; `record` is borrowed.
+ */
+int jm_store_records(struct jm_store *s, int (*fn)(void *arg, json_t *record, struct jm_err *err),
+	void *arg, struct jm_err *err);
+/* All of them as an array, for the caller to decref. */
+int jm_store_records_array(struct jm_store *s, json_t **ret_records, struct jm_err *err);
+/* Trace of a record; the phases are in the record. JM_ENOENT when none is kept. The caller frees both:
+ * jm_trace_free, then jm_meters_done. The trace points into *ret_meters, which must stay in place. */
+int jm_store_trace(struct jm_store *s, const char *case_id, int repeat,
+	struct jm_meters *ret_meters, struct jm_trace **ret_trace, struct jm_err *err);
+/* The last plan kept (see plan.h), for the caller to decref. JM_ENOENT when there is none. */
+int jm_store_last_plan(struct jm_store *s, json_t **ret_plan, struct jm_err *err);
+
+/* Writing. */
+/* Keeps a plan under its key; a plan of that key which is there already is replaced and is the last. */
+int jm_store_add_plan(struct jm_store *s, const char *key, const json_t *plan, struct jm_err *err);
+/* The plan of that key; JM_ENOENT when there is none. */
+int jm_store_plan(struct jm_store *s, const char *key, json_t **ret_plan, struct jm_err *err);
+/* Keeps a case; one that is there already keeps its place. */
+int jm_store_add_case(
+	struct jm_store *s, const char *case_id, const json_t *parameters, struct jm_err *err);
+/* A run of a case begins: the trace of an earlier attempt is removed, its record is replaced by
+ * jm_store_finish; until then the state is "interrupted". */
+int jm_store_begin(struct jm_store *s, const char *case_id, int repeat, struct jm_err *err);
+/* Of the run that was begun last: its signals (once), then its chunks (see jm_chunk). */
+int jm_store_add_signals(struct jm_store *s, const struct jm_meters *set, struct jm_err *err);
+int jm_store_add_chunk(struct jm_store *s, const struct jm_chunk *chunk, struct jm_err *err);
+/* Chunks so far are safe on the disk after this; to be called about once a second. */
+int jm_store_commit(struct jm_store *s, struct jm_err *err);
+/* The run is over; its record ("status": "ok" or "failed") is safe on the disk when this returns 0. */
+int jm_store_finish(struct jm_store *s, const json_t *record, struct jm_err *err);
+
+#endif

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans, cases and records in the store. */
+#include "store/store_db.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define DUMP (JSON_COMPACT | JSON_REAL_PRECISION(15))
+
+/* sql takes the texts a, b (may be NULL) and the JSON, in this order. */
+static int write_json(struct jm_store *s, const char *doing, const char *sql, const char *a,
+	const json_t *json, struct jm_err *err)
+{
+	char *text = json_dumps(json, DUMP);
+	int rc;
+
+	if (!text)
+		return jm_err_set(
+			err, JM_ENOMEM, "Out of memory for %s in the store '%s'.", doing, s->path);
+	rc = jm__store_do(s, doing, err, sql, "ss", a, text);
+	free(text);
+	return rc;
+}
+
+int jm_store_add_plan(struct jm_store *s, const char *key, const json_t *plan, struct jm_err *err)
+{
+	int rc = jm__store_transaction(s, err);
+
+	if (rc)
+		return rc;
+	return write_json(s, "keeping the plan",
+		"INSERT OR REPLACE INTO plan_t(key, plan) VALUES (?, ?)", key, plan, err);
+}
+
+int jm_store_add_case(
+	struct jm_store *s, const char *case_id, const json_t *parameters, struct jm_err *err)
+{
+	int rc = jm__store_transaction(s, err);
+
+	if (rc)
+		return rc;
+	return write_json(s, "keeping a case",
+		"INSERT INTO case_t(id, parameters) VALUES (?, ?) ON CONFLICT DO NOTHING", case_id,
+		parameters, err);
+}
+
+/* Parses column 0 of a row. */
+static int column_json(struct jm_store *s, sqlite3_stmt *stmt, json_t **ret, struct jm_err *err)
+{
+	const char *text = (const char *)sqlite3_column_text(stmt, 0);
+	json_t *json = text ? json_loads(text, 0, NULL) : NULL;
+
+	if (!json)
+		return jm__store_fail(s, SQLITE_CORRUPT, "reading what it keeps as JSON", err);
+	*ret = json;
+	return 0;
+}
+
+static int one_json(struct jm_store *s, sqlite3_stmt *stmt, json_t **ret, struct jm_err *err)
+{
+	int rc = sqlite3_step(stmt);
+
+	if (rc == SQLITE_ROW)
+		rc = column_json(s, stmt, ret, err);
+	else if (rc == SQLITE_DONE)
+		rc = jm_err_set(err, JM_ENOENT,
+			"The store '%s' keeps no plan; give the whole command once.", s->path);
+	else
+		rc = jm__store_fail(s, rc, "reading the plan", err);
+	sqlite3_finalize(stmt);
+	return rc;
+}
+
+int jm_store_last_plan(struct jm_store *s, json_t **ret_plan, struct jm_err *err)
+{
+	sqlite3_stmt *stmt;
+	int rc = jm__store_prepare(
+		s, &stmt, err, "SELECT plan FROM plan_t ORDER BY n DESC LIMIT 1", "");
+
+	return rc ? rc : one_json(s, stmt, ret_plan, err);
+}
+
+int jm_store_plan(struct jm_store *s, const char *key, json_t **ret_plan, struct jm_err *err)
+{
+	sqlite3_stmt *stmt;
+	int rc =
+		jm__store_prepare(s, &stmt, err, "SELECT plan FROM plan_t WHERE key = ?", "s", key);
+
+	return rc ? rc : one_json(s, stmt, ret_plan, err);
+}
+
+int jm__store_row(
+	struct jm_store *s, const char *case_id, int repeat, sqlite3_int64 *ret, struct jm_err *err)
+{
+	sqlite3_stmt *stmt;
+	int rc = jm__store_prepare(s, &stmt, err,
+		"SELECT r.n FROM record_t r JOIN case_t c ON c.n = r.case_n"
+		" WHERE c.id = ? AND r.repeat = ?",
+		"si", case_id, (sqlite3_int64)repeat);
+
+	if (rc)
+		return rc;
+	rc = sqlite3_step(stmt);
+	if (rc == SQLITE_ROW || rc == SQLITE_DONE) {
+		*ret = rc == SQLITE_ROW ? sqlite3_column_int64(stmt, 0) : 0;
+		rc = 0;
+	} else {
+		rc = jm__store_fail(s, rc, "looking for a record", err);
+	}
+	sqlite3_finalize(stmt);
+	return rc;
+}
+
+int jm_store_begin(struct jm_store *s, const char *case_id, int repeat, struct jm_err *err)
+{
+	const char *const doing = "the start of a run";
+	sqlite3_int64 row = 0;
+	int rc = jm__store_transaction(s, err);
+
+	s->run = 0;
+	if (!rc)
+		rc = jm__store_do(s, doing, err,
+			"INSERT INTO record_t(case_n, repeat, status, attempt)"
+			" SELECT n, ?2, 'running', 1 FROM case_t WHERE id = ?1"
+			" ON CONFLICT DO UPDATE SET status = 'running', attempt = attempt + 1",
+			"si", case_id, (sqlite3_int64)repeat);
+	if (!rc)
+		rc = jm__store_row(s, case_id, repeat, &row, err);
+	if (!rc && !row)
+		rc = jm_err_set(err, JM_EBUG, "The case %s was run before it was stored.", case_id);
+	if (!rc)
+		rc = jm__store_do(
+			s, doing, err, "DELETE FROM chunk_t WHERE record_n = ?", "i", row);
+	if (!rc)
+		rc = jm__store_do(
+			s, doing, err, "DELETE FROM trace_t WHERE record_n = ?", "i", row);
+	if (!rc)
+		rc = jm_store_commit(s, err);
+	if (!rc)
+		s->run = row;
+	return rc;
+}
+
+int jm_store_finish(struct jm_store *s, const json_t *record, struct jm_err *err)
+{
+	const char *status = json_string_value(json_object_get(record, "status"));
+	const char *started = json_string_value(json_object_get(record, "started"));
+	const char *workload = json_string_value(json_object_get(record, "workload"));
+	char *text;
+	int rc;
+
+	if (!s->run || !status || (strcmp(status, "ok") && strcmp(status, "failed")))
+		return jm_err_set(err, JM_EBUG, "A record without a run or a status was stored.");
+	text = json_dumps(record, DUMP);
+	if (!text)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a record.");
+	rc = jm__store_transaction(s, err);
+	if (!rc)
+		rc = jm__store_do(s, "keeping a record", err,
+			"UPDATE record_t SET status = ?, started = ?, workload = ?, record = ?"
+			" WHERE n = ?",
+			"ssssi", status, started, workload, text, s->run);
+	free(text);
+	s->run = 0;
+	return rc ? rc : jm_store_commit(s, err);
+}
+
+int jm_store_records(struct jm_store *s, int (*fn)(void *arg, json_t *record, struct jm_err *err),
+	void *arg, struct jm_err *err)
+{
+	sqlite3_stmt *stmt;
+	json_t *record = NULL;
+	int rc, got;
+
+	rc = jm__store_prepare(s, &stmt, err,
+		"SELECT r.record FROM record_t r JOIN case_t c ON c.n = r.case_n"
+		" WHERE r.status <> 'running' ORDER BY c.n, r.repeat",
+		"");
+	if (rc)
+		return rc;
+	while ((got = sqlite3_step(stmt)) == SQLITE_ROW && !rc) {
+		rc = column_json(s, stmt, &record, err);
+		if (!rc) {
+			rc = fn(arg, record, err);
+			json_decref(record);
+		}
+	}
+	if (!rc && got != SQLITE_DONE)
+		rc = jm__store_fail(s, got, "reading its records", err);
+	sqlite3_finalize(stmt);
+	return rc;
+}
+
+static int append_record(void *arg, json_t *record, struct jm_err *err)
+{
+	if (json_array_append(arg, record))
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the records of the store.");
+	return 0;
+}
+
+int jm_store_records_array(struct jm_store *s, json_t **ret_records, struct jm_err *err)
+{
+	json_t *records = json_array();
+	int rc;
+
+	if (!records)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the records of the store.");
+	rc = jm_store_records(s, append_record, records, err);
+	if (rc)
+		json_decref(records);
+	else
+		*ret_records = records;
+	return rc;
+}

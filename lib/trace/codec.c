@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Readings to bytes and back. The decoder trusts nothing. */
+#include "trace/codec.h"
+
+#include <math.h>
+#include <string.h>
+
+enum kind { MULTIPLE, FRACTION, RAW, NOTHING, SAME };
+
+#define FARTHEST (INT64_MAX / 4) /* ns; sums and differences of times within it cannot wrap */
+
+static const uint8_t magic[4] = {'j', 'm', 'T', '1'};
+
+static uint64_t zigzag(int64_t v)
+{
+	return ((uint64_t)v << 1) ^ (uint64_t)(v >> 63);
+}
+
+static int64_t unzigzag(uint64_t v)
+{
+	return (int64_t)(v >> 1) ^ -(int64_t)(v & 1);
+}
+
+static size_t put_varint(uint8_t *out, uint64_t v)
+{
+	size_t n = 0;
+
+	for (; v > 0x7f; v >>= 7)
+		out[n++] = (uint8_t)(v | 0x80);
+	out[n++] = (uint8_t)v;
+	return n;
+}
+
+static bool get_varint(struct jm_decoder *d, uint64_t *ret)
+{
+	uint64_t v = 0;
+
+	for (unsigned int shift = 0; shift < 64 && d->at < d->end; shift += 7) {
+		uint8_t byte = *d->at++;
+
+		v |= (uint64_t)(byte & 0x7f) << shift;
+		if (!(byte & 0x80)) {
+			*ret = v;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Sums that may wrap; bytes from outside can hold anything. */
+static int64_t add(int64_t a, int64_t b)
+{
+	return (int64_t)((uint64_t)a + (uint64_t)b);
+}
+
+static int64_t subtract(int64_t a, int64_t b)
+{
+	return (int64_t)((uint64_t)a - (uint64_t)b);
+}
+
+static double inverse_of(double step)
+{
+	double inverse = step > 0 ? round(1 / step) : 0;
+
+	return inverse >= 1 && inverse < 1e15 && fabs(inverse * step - 1) < 1e-9 ? inverse : 0;
+}
+
+/* Bit by bit, so that -0 comes back as -0. */
+static bool same(double a, double b)
+{
+	uint64_t x, y;
+
+	memcpy(&x, &a, sizeof(x));
+	memcpy(&y, &b, sizeof(y));
+	return x == y;
+}
+
+/* The multiple of the step that gives back exactly this double, if there is one. */
+static bool quantise(const struct jm_encoder *e, double value, int64_t *ret_q, enum kind *ret_kind)
+{
+	double q;
+
+	if (!(e->step > 0) || fabs(value) >= e->step * 1e15)
+		return false;
+	*ret_q = llround(value / e->step);
+	q = (double)*ret_q;
+	*ret_kind = MULTIPLE;
+	if (same(q * e->step, value))
+		return true;
+	*ret_kind = FRACTION;
+	return e->inverse > 0 && same(q / e->inverse, value);
+}
+
+void jm_encoder_init(struct jm_encoder *e, double step)
+{
+	*e = (struct jm_encoder){.value = NAN};
+	e->step = isfinite(step) && step > 0 ? step : 0;
+	e->inverse = inverse_of(e->step);
+}
+
+static size_t put_value(struct jm_encoder *e, double value, uint8_t *out)
+{
+	enum kind kind;
+	int64_t q;
+	size_t n;
+
+	if (isnan(value))
+		return put_varint(out, NOTHING);
+	if (e->records && same(value, e->value))
+		return put_varint(out, SAME);
+	if (quantise(e, value, &q, &kind)) {
+		int64_t delta = q - e->q;
+
+		e->q = q;
+		return put_varint(out, zigzag(delta) << 3 | kind);
+	}
+	n = put_varint(out, RAW);
+	memcpy(out + n, &value, sizeof(value));
+	return n + sizeof(value);
+}
+
+size_t jm_encode(struct jm_encoder *e, struct jm_reading r, uint8_t *out)
+{
+	int64_t dt = e->records ? r.t_ns - e->t : 0;
+	size_t n = put_varint(out, zigzag(subtract(dt, e->dt)));
+
+	n += put_value(e, r.value, out + n);
+	if (!e->records)
+		e->t0 = r.t_ns;
+	e->t = r.t_ns;
+	e->dt = dt;
+	e->value = r.value;
+	e->records++;
+	e->bytes += (uint32_t)n;
+	return n;
+}
+
+void jm_encode_header(const struct jm_encoder *e, uint8_t *out)
+{
+	memcpy(out, magic, 4);
+	memcpy(out + 4, &e->records, 4);
+	memcpy(out + 8, &e->bytes, 4);
+	memcpy(out + 12, &e->readings, 4);
+	memcpy(out + 16, &e->t0, 8);
+	memcpy(out + 24, &e->t, 8);
+	memcpy(out + 32, &e->step, 8);
+}
+
+int jm_decoder_init(struct jm_decoder *d, const uint8_t *data, size_t bytes, size_t *ret_bytes,
+	struct jm_err *err)
+{
+	uint32_t payload;
+
+	if (bytes < JM_CHUNK_HEADER || memcmp(data, magic, 3))
+		return jm_err_set(err, JM_EFORMAT,
+			"A piece of a trace of %zu bytes does not begin as one; the file is "
+			"damaged.",
+			bytes);
+	if (data[3] != magic[3])
+		return jm_err_set(err, JM_EVERSION,
+			"A piece of a trace has form '%c'; this joulemark reads form '%c'. Use the "
+			"one that wrote it.",
+			data[3] >= ' ' && data[3] < 0x7f ? data[3] : '?', magic[3]);
+	*d = (struct jm_decoder){.value = NAN};
+	memcpy(&d->records, data + 4, 4);
+	memcpy(&payload, data + 8, 4);
+	memcpy(&d->readings, data + 12, 4);
+	memcpy(&d->t0, data + 16, 8);
+	memcpy(&d->t1, data + 24, 8);
+	memcpy(&d->step, data + 32, 8);
+	if (payload > bytes - JM_CHUNK_HEADER || d->records > payload / 2 || d->t1 < d->t0 ||
+		d->t0 < -FARTHEST || d->t1 > FARTHEST || !(d->step >= 0) || !isfinite(d->step))
+		return jm_err_set(err, JM_EFORMAT,
+			"A piece of a trace says it has %u records in %u bytes, which cannot be; "
+			"the "
+			"file is damaged.",
+			d->records, payload);
+	d->inverse = inverse_of(d->step);
+	d->at = data + JM_CHUNK_HEADER;
+	d->end = d->at + payload;
+	*ret_bytes = JM_CHUNK_HEADER + (size_t)payload;
+	return 0;
+}
+
+static bool get_value(struct jm_decoder *d, uint64_t token, double *ret)
+{
+	switch (token & 7) {
+	case MULTIPLE:
+	case FRACTION:
+		d->q = add(d->q, unzigzag(token >> 3));
+		if ((token & 7) == FRACTION && !(d->inverse > 0))
+			return false;
+		*ret = (token & 7) == MULTIPLE ? (double)d->q * d->step : (double)d->q / d->inverse;
+		return true;
+	case RAW:
+		if (d->end - d->at < (ptrdiff_t)sizeof(*ret))
+			return false;
+		memcpy(ret, d->at, sizeof(*ret));
+		d->at += sizeof(*ret);
+		return isfinite(*ret);
+	case NOTHING:
+		*ret = NAN;
+		return true;
+	case SAME:
+		*ret = d->value;
+		return d->done > 0;
+	default:
+		return false;
+	}
+}
+
+int jm_decode(struct jm_decoder *d, struct jm_reading *ret)
+{
+	uint64_t change, token;
+	double value;
+	int64_t dt;
+
+	if (d->done == d->records)
+		return d->at == d->end ? 0 : JM_EFORMAT;
+	if (!get_varint(d, &change) || !get_varint(d, &token) || !get_value(d, token, &value))
+		return JM_EFORMAT;
+	dt = add(d->dt, unzigzag(change));
+	if (d->done && (dt <= 0 || dt > d->t1 - d->t))
+		return JM_EFORMAT;
+	d->t = d->done ? d->t + dt : d->t0;
+	d->dt = d->done ? dt : 0;
+	d->value = value;
+	d->done++;
+	*ret = (struct jm_reading){.value = value, .t_ns = d->t};
+	return 1;
+}

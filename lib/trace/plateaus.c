@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "trace/plateaus.h"
+
+#include <math.h>
+#include <string.h>
+
+#define DRIFT 50 /* a refresh may be off by 1/50 of itself */
+
+void jm_steps_init(struct jm_steps *s, const struct jm_signal *signal, jm_run_fn *fn, void *arg)
+{
+	*s = (struct jm_steps){
+		.refresh = signal->refresh_ns,
+		.stamped = signal->stamped,
+		.fn = fn,
+		.arg = arg,
+	};
+}
+
+static int64_t later(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/*
+ * How many refreshes lie between two runs of a regular sensor; 0 where it cannot be told, or where so
+ * many lie between that the sensor may have drifted.
+ */
+static int64_t refreshes_between(
+	const struct jm_run *a, const struct jm_run *b, int64_t shortest, int64_t longest)
+{
+	int64_t least = (later(b->lo - a->hi, 1) + longest - 1) / longest;
+	int64_t most = (b->hi - a->lo) / shortest;
+
+	return least == most && most <= DRIFT / 2 ? most : 0;
+}
+
+/* Two runs of a regular sensor start a whole number of refreshes apart: each narrows the other. */
+static void narrow(const struct jm_steps *s, struct jm_run *a, struct jm_run *b)
+{
+	int64_t shortest = s->refresh - s->refresh / DRIFT;
+	int64_t longest = s->refresh + s->refresh / DRIFT;
+	int64_t n, least, most, lo, hi;
+
+	if (!s->refresh)
+		return;
+	n = refreshes_between(a, b, shortest, longest);
+	if (!n)
+		return;
+	least = n * shortest;
+	most = n * longest;
+	lo = later(b->lo, a->lo + least);
+	hi = earlier(b->hi, a->hi + most);
+	if (lo >= hi)
+		return;
+	b->lo = lo;
+	b->hi = hi;
+	lo = later(a->lo, b->lo - most);
+	hi = earlier(a->hi, b->hi - least);
+	if (lo >= hi)
+		return;
+	a->lo = lo;
+	a->hi = hi;
+}
+
+static struct jm_run begin(const struct jm_steps *s, struct jm_reading r)
+{
+	struct jm_run run = {
+		.value = r.value, .lo = r.t_ns, .hi = r.t_ns, .first = r.t_ns, .seen = r.t_ns};
+
+	if (s->stamped)
+		return run;
+	if (s->refresh)
+		run.lo = r.t_ns - s->refresh;
+	else if (s->any)
+		run.lo = s->now.seen;
+	if (s->any)
+		run.lo = later(run.lo, s->now.seen);
+	return run;
+}
+
+int jm_steps_feed(void *steps, struct jm_reading r)
+{
+	struct jm_steps *s = steps;
+	struct jm_run next;
+
+	if (s->any && (r.value == s->now.value || (isnan(r.value) && isnan(s->now.value)))) {
+		s->now.seen = r.t_ns;
+		return 0;
+	}
+	next = begin(s, r);
+	if (s->any) {
+		if (!isnan(s->now.value) && !isnan(next.value))
+			narrow(s, &s->now, &next);
+		s->fn(s->arg, &s->now);
+	}
+	s->now = next;
+	s->any = true;
+	return 0;
+}
+
+void jm_steps_end(struct jm_steps *s)
+{
+	if (s->any)
+		s->fn(s->arg, &s->now);
+	s->any = false;
+}
