@@ -154,7 +154,7 @@ size_t jm_program_live(const struct jm_program *p, int *ret_unit)
 	return most;
 }
 
-int jm_program_arena(struct jm_program *p, struct jm_err *err)
+static int place_all(struct jm_program *p, struct jm_err *err)
 {
 	size_t n = (size_t)p->graph->n_cells + 1;
 	struct jm_cell **moving = calloc(n, sizeof(*moving));
@@ -173,4 +173,17 @@ int jm_program_arena(struct jm_program *p, struct jm_err *err)
 	free(moving);
 	free(held);
 	return code;
+}
+
+int jm_program_places(struct jm_program *p, struct jm_err *err)
+{
+	for (int i = 0; i < p->graph->n_cells; i++) {
+		struct jm_cell *c = p->graph->cell[i];
+
+		c->first = c->last = -1;
+		c->alias = NULL;
+	}
+	jm_program_liveness(p);
+	jm_program_keep_hoisted(p);
+	return place_all(p, err);
 }

@@ -150,12 +150,12 @@ int64_t jm_graph_parameters(const struct jm_graph *g); /* elements, without padd
 /* gradient.c: appends the backward nodes of `loss`, which must come from softmax-xent. */
 int jm_graph_gradients(struct jm_graph *g, struct jm_tensor *loss, struct jm_err *err);
 
-/* lean.c: norms, activations and compute copies are made again for gradients instead of kept. After
+/* rematerialize.c: norms, activations and compute copies are made again for gradients instead of kept. After
  * jm_graph_gradients, before the update. Appends; jm_graph_schedule puts in order. */
-int jm_graph_lean(struct jm_graph *g, struct jm_err *err);
+int jm_graph_rematerialize(struct jm_graph *g, struct jm_err *err);
 
 /* recompute.c: blocks keep only what other blocks read; the rest is computed again before it is needed
- * for gradients. As jm_graph_lean, and instead of it. */
+ * for gradients. As jm_graph_rematerialize, and instead of it. */
 int jm_graph_recompute(struct jm_graph *g, struct jm_err *err);
 
 /* AdamW (arXiv 1711.05101), Adam with decay in the gradient (1412.6980), SGD with momentum. */

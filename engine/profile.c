@@ -6,102 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "tensor.h"
 
-#define LONG	   (1 << 24) /* elements, at least */
-#define LONGEST	   (1 << 27)
-#define LONG_S	   0.25 /* after that few runs are enough */
-#define LEAST_RUNS 3
-#define MOST_RUNS  12
-
 static double now_s(void)
 {
 	return 1e-9 * (double)jm_clock_now(jm_clock_real());
-}
-
-/* Elements of a vector, three of which are twice the cache that the system tells: 0.2 to 1.6 GB. */
-static int64_t long_enough(void)
-{
-	long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
-	int64_t n = cache > 0 ? 2 * (int64_t)cache / 12 : LONG;
-
-	return n < LONG ? LONG : n > LONGEST ? LONGEST : n;
-}
-
-/* Memory that was never written may be one page of zeros many times over, which a cache does hold. */
-static int write_once(struct jm_program *p, struct jm_tensor *t)
-{
-	void *zeros = calloc(1, t->bytes);
-	int code = zeros ? jm_program_write(p, t, zeros, NULL) : JM_ENOMEM;
-
-	free(zeros);
-	return code;
-}
-
-/*
- * An update of long vectors in place. It reads three and writes two, so that nothing is read only to be
- * overwritten: the bytes that are counted are those that move. (What only reads may be a little faster.)
- */
-static struct jm_program *long_update(struct jm_graph *g, struct jm_device *device)
-{
-	const int64_t n = long_enough(), one = 1;
-	struct jm_tensor *grad = jm_graph_input(g, "g", JM_F32, 1, &n);
-	struct jm_tensor *rate = jm_graph_input(g, "now", JM_F32, 1, &one);
-	struct jm_tensor *p_m[] = {
-		jm_graph_input(g, "p", JM_F32, 1, &n), jm_graph_input(g, "m", JM_F32, 1, &n)};
-	struct jm_tensor *in[JM_NODE_IN] = {grad, NULL, rate};
-	struct jm_program *p = NULL;
-
-	jm_graph_node(g, JM_OP_SGD, in, p_m);
-	if (g->err.code || jm_program_plan(g, device, &p, NULL))
-		return NULL;
-	if (!jm_program_build(p, NULL) && !write_once(p, grad))
-		return p;
-	jm_program_free(p);
-	return NULL;
-}
-
-/* Bytes per second of the best of some runs; NAN = it cannot be told. */
-static double measure_bytes(struct jm_device *device)
-{
-	struct jm_graph *g = jm_graph_new(JM_F32);
-	struct jm_program *p = g ? long_update(g, device) : NULL;
-	double best = NAN, began = now_s();
-
-	for (int i = 0; p && i < MOST_RUNS && (i < LEAST_RUNS || now_s() - began < LONG_S); i++) {
-		double start = now_s(), rate;
-
-		if (jm_program_run(p, NULL))
-			break;
-		rate = p->bytes / (now_s() - start);
-		if (!(best > rate))
-			best = rate;
-	}
-	jm_program_free(p);
-	jm_graph_free(g);
-	return best;
-}
-
-int jm_profile_start(struct jm_program *p, struct jm_err *err)
-{
-	struct jm_profile *profile = calloc(1, sizeof(*profile));
-
-	if (profile) {
-		profile->seconds = calloc((size_t)p->n_units + 1, sizeof(*profile->seconds));
-		profile->runs = calloc((size_t)p->n_units + 1, sizeof(*profile->runs));
-	}
-	if (!profile || !profile->seconds || !profile->runs) {
-		jm_profile_free(profile);
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for a profile.");
-	}
-	profile->peak_bytes = p->device->props.peak_bytes;
-	if (!(profile->peak_bytes > 0))
-		profile->peak_bytes = measure_bytes(p->device);
-	p->profile = profile;
-	return 0;
 }
 
 void jm_profile_reset(struct jm_program *p)

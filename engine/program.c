@@ -10,16 +10,6 @@
 
 #define CLEAR_PIECE ((size_t)1 << 20) /* bytes: stays in a cache */
 
-int jm_program_micro_steps(const struct jm_program *p)
-{
-	return p->graph->micro_steps > 1 ? p->graph->micro_steps : 1;
-}
-
-int jm_program_times(const struct jm_program *p, int unit)
-{
-	return unit >= p->n_once && unit < p->n_micro ? jm_program_micro_steps(p) : 1;
-}
-
 static void sum_up(struct jm_program *p)
 {
 	for (int i = 0; i < p->n_units; i++) {
@@ -37,19 +27,6 @@ static void sum_up(struct jm_program *p)
 	}
 }
 
-int jm_program_places(struct jm_program *p, struct jm_err *err)
-{
-	for (int i = 0; i < p->graph->n_cells; i++) {
-		struct jm_cell *c = p->graph->cell[i];
-
-		c->first = c->last = -1;
-		c->alias = NULL;
-	}
-	jm_program_liveness(p);
-	jm_program_once_live(p);
-	return jm_program_arena(p, err);
-}
-
 int jm_program_plan(
 	struct jm_graph *g, struct jm_device *device, struct jm_program **ret, struct jm_err *err)
 {
@@ -62,9 +39,9 @@ int jm_program_plan(
 	p->device = device;
 	code = jm_graph_schedule(g, err);
 	if (!code)
-		code = jm_program_select(p, err);
+		code = jm_program_apply_choices(p, err);
 	if (!code)
-		code = jm_program_once(p, err);
+		code = jm_program_hoist_copies(p, err);
 	if (!code)
 		code = jm_program_schedule(p, err);
 	if (code) {

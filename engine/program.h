@@ -45,6 +45,18 @@ struct jm_program {
 	const int *uses; /* during select: operands that name each tensor of the canonical graph */
 };
 
+/* At least 1. */
+static inline int jm_program_micro_steps(const struct jm_program *p)
+{
+	return p->graph->micro_steps > 1 ? p->graph->micro_steps : 1;
+}
+
+/* How often the unit runs in a step. */
+static inline int jm_program_times(const struct jm_program *p, int unit)
+{
+	return unit >= p->n_once && unit < p->n_micro ? jm_program_micro_steps(p) : 1;
+}
+
 int jm_program_plan(
 	struct jm_graph *g, struct jm_device *device, struct jm_program **ret, struct jm_err *err);
 int jm_program_build(struct jm_program *p, struct jm_err *err);
@@ -54,11 +66,9 @@ int jm_program_run(struct jm_program *p, struct jm_err *err);
 int jm_program_begin(struct jm_program *p, struct jm_err *err);
 int jm_program_micro(struct jm_program *p, struct jm_err *err);
 int jm_program_update(struct jm_program *p, struct jm_err *err);
-int jm_program_micro_steps(const struct jm_program *p);	    /* at least 1 */
-int jm_program_times(const struct jm_program *p, int unit); /* that it runs in a step */
-/* birth.c: in place of micro, looks at every value that it makes. 1 and half a sentence on where the first
- * that is not finite was born; 0 = all are finite. */
-int jm_program_birth(struct jm_program *p, char *ret, size_t size, struct jm_err *err);
+/* find_nonfinite.c: in place of micro, looks at every value that it makes. 1 and half a sentence on where the first
+ * that is not finite appeared; 0 = all are finite. */
+int jm_program_find_nonfinite(struct jm_program *p, char *ret, size_t size, struct jm_err *err);
 void jm_program_free(struct jm_program *p); /* takes NULL */
 
 /* Between steps: plain tensors that stay (parameters, inputs, scalars...), whole. */
@@ -83,8 +93,9 @@ struct jm_advice {
 	bool chosen; /* false: the backend refused where it was asked; ask again */
 	bool apart;  /* the choice is for the node without its sums, which get nodes of their own */
 };
-/* choose.c: the choices of n groups that together cost least; leaves the graph as it is */
-int jm_program_choose(struct jm_program *p, struct jm_advice *advice, int n, struct jm_err *err);
+/* layout_search.c: the choices of n groups that together cost least; leaves the graph as it is */
+int jm_program_search_layouts(
+	struct jm_program *p, struct jm_advice *advice, int n, struct jm_err *err);
 /* cost.c: seconds of a choice with the reorders of operands as they lie now; infinite where results cannot
  * be left so. c NULL: the group is refused, its nodes run one by one. apart: as bits, the sums of a single
  * node that are added by nodes of their own. */
@@ -92,19 +103,17 @@ double jm_choice_cost(const struct jm_program *p, const struct jm_group *group,
 	const struct jm_choice *c, unsigned apart);
 /* A copy that no group has read yet may still be made in another layout. */
 bool jm_choice_is_open(const struct jm_program *p, const struct jm_tensor *t);
-/* select.c: fills p->unit */
-int jm_program_select(struct jm_program *p, struct jm_err *err);
-/* once.c: copies of parameters before the micro-steps, where there are several; and how long they live */
-int jm_program_once(struct jm_program *p, struct jm_err *err);
-void jm_program_once_live(struct jm_program *p);
+/* apply_choices.c: fills p->unit */
+int jm_program_apply_choices(struct jm_program *p, struct jm_err *err);
+/* hoist_copies.c: copies of parameters before the micro-steps, where there are several; and how long they live */
+int jm_program_hoist_copies(struct jm_program *p, struct jm_err *err);
+void jm_program_keep_hoisted(struct jm_program *p);
 /* schedule.c: the order of units; liveness and places of the best that was found */
 int jm_program_schedule(struct jm_program *p, struct jm_err *err);
-/* program.c: liveness and places in the order that the units have now */
+/* arena.c: liveness and places in the order that the units have now */
 int jm_program_places(struct jm_program *p, struct jm_err *err);
 /* liveness.c: first, last and alias of every cell */
 void jm_program_liveness(struct jm_program *p);
-/* arena.c: offset of every cell, the sums */
-int jm_program_arena(struct jm_program *p, struct jm_err *err);
 /* arena.c: the most bytes planned over the step that are alive at a time, below which no arena can be, and
  * the unit where they are; whether a tensor is among those alive at a unit */
 size_t jm_program_live(const struct jm_program *p, int *ret_unit);

@@ -5,17 +5,17 @@
  * (Chen et al., arXiv 1604.06174, with a block as the segment). Random numbers are counters and kernels
  * repeat their bits, so the results are the same to the last bit.
  */
-#include "twin.h"
+#include "duplicate_node.h"
 
 #include <stdlib.h>
 
 struct again {
 	struct jm_graph *g;
-	int n_cells, n_nodes;	  /* before the pass */
-	bool *outside;		  /* [cell]: somebody beyond its block reads it: it is kept */
-	bool *needed;		  /* [cell]: a gradient reads it, or what makes such a one does */
-	struct jm_tensor **twin;  /* [cell]: the same values, computed again */
-	struct jm_node **twin_of; /* [forward node] */
+	int n_cells, n_nodes; /* before the pass */
+	bool *outside;	      /* [cell]: somebody beyond its block reads it: it is kept */
+	bool *needed;	      /* [cell]: a gradient reads it, or what makes such a one does */
+	struct jm_tensor **duplicate;  /* [cell]: the same values, computed again */
+	struct jm_node **duplicate_of; /* [forward node] */
 };
 
 static int block_of(const struct again *a, const struct jm_node *n)
@@ -34,7 +34,8 @@ static bool is_forward(const struct again *a, const struct jm_tensor *t)
 static bool is_inner(const struct again *a, const struct jm_tensor *t)
 {
 	return t &&
-	       (t->class == JM_CLASS_ACT || (t->class == JM_CLASS_COPY && jm_twin_of_copy(a->g))) &&
+	       (t->class == JM_CLASS_ACT ||
+		       (t->class == JM_CLASS_COPY && jm_duplicates_copies(a->g))) &&
 	       jm_graph_cell(a->g, t)->block && is_forward(a, t) && !a->outside[t->id];
 }
 
@@ -82,48 +83,48 @@ static void find_operands(struct again *a)
 	}
 }
 
-static struct jm_tensor *twin_tensor(struct again *a, struct jm_tensor *t)
+static struct jm_tensor *duplicate_tensor(struct again *a, struct jm_tensor *t)
 {
-	struct jm_tensor *twin;
+	struct jm_tensor *duplicate;
 
 	if (!t || t->class == JM_CLASS_STATE) /* running statistics are brought forward once */
 		return NULL;
-	twin = jm_twin_tensor(a->g, t);
+	duplicate = jm_duplicate_tensor(a->g, t);
 	if (is_inner(a, t))
-		a->twin[t->id] = twin;
-	return twin;
+		a->duplicate[t->id] = duplicate;
+	return duplicate;
 }
 
-static void take_twins(const struct again *a, struct jm_node *n)
+static void take_duplicates(const struct again *a, struct jm_node *n)
 {
 	for (int i = 0; i < n->n_in; i++)
-		if (n->in[i] && n->in[i]->id < a->n_cells && a->twin[n->in[i]->id])
-			n->in[i] = a->twin[n->in[i]->id];
-	if (n->fwd && n->fwd->id < a->g->n_forward && a->twin_of[n->fwd->id])
-		n->fwd = a->twin_of[n->fwd->id];
+		if (n->in[i] && n->in[i]->id < a->n_cells && a->duplicate[n->in[i]->id])
+			n->in[i] = a->duplicate[n->in[i]->id];
+	if (n->fwd && n->fwd->id < a->g->n_forward && a->duplicate_of[n->fwd->id])
+		n->fwd = a->duplicate_of[n->fwd->id];
 }
 
-static void make_twin(struct again *a, const struct jm_node *n)
+static void make_duplicate(struct again *a, const struct jm_node *n)
 {
 	struct jm_tensor *out[JM_NODE_OUT] = {0};
-	struct jm_node *twin;
+	struct jm_node *duplicate;
 
 	for (int i = 0; i < n->n_out; i++)
-		out[i] = twin_tensor(a, n->out[i]);
-	twin = jm_twin_node(a->g, n, out);
-	if (!twin)
+		out[i] = duplicate_tensor(a, n->out[i]);
+	duplicate = jm_duplicate_node(a->g, n, out);
+	if (!duplicate)
 		return;
-	take_twins(a, twin);
-	a->twin_of[n->id] = twin;
+	take_duplicates(a, duplicate);
+	a->duplicate_of[n->id] = duplicate;
 }
 
-static void make_twins(struct again *a)
+static void make_duplicates(struct again *a)
 {
 	for (int k = 0; k < a->g->n_forward; k++)
 		if (makes_needed(a, a->g->node[k]))
-			make_twin(a, a->g->node[k]);
+			make_duplicate(a, a->g->node[k]);
 	for (int k = a->g->n_forward; k < a->n_nodes; k++)
-		take_twins(a, a->g->node[k]);
+		take_duplicates(a, a->g->node[k]);
 }
 
 static void run_pass(struct again *a)
@@ -131,7 +132,7 @@ static void run_pass(struct again *a)
 	find_outside(a);
 	find_needed(a);
 	find_operands(a);
-	make_twins(a);
+	make_duplicates(a);
 }
 
 int jm_graph_recompute(struct jm_graph *g, struct jm_err *err)
@@ -142,16 +143,16 @@ int jm_graph_recompute(struct jm_graph *g, struct jm_err *err)
 		.n_nodes = g->n_nodes,
 		.outside = calloc(cells, sizeof(bool)),
 		.needed = calloc(cells, sizeof(bool)),
-		.twin = calloc(cells, sizeof(struct jm_tensor *)),
-		.twin_of = calloc(nodes, sizeof(struct jm_node *))};
+		.duplicate = calloc(cells, sizeof(struct jm_tensor *)),
+		.duplicate_of = calloc(nodes, sizeof(struct jm_node *))};
 
-	if (a.outside && a.needed && a.twin && a.twin_of)
+	if (a.outside && a.needed && a.duplicate && a.duplicate_of)
 		run_pass(&a);
 	else
 		jm_err_set(&g->err, JM_ENOMEM, "Out of memory for recomputation.");
 	free(a.outside);
 	free(a.needed);
-	free(a.twin);
-	free(a.twin_of);
+	free(a.duplicate);
+	free(a.duplicate_of);
 	return g->err.code ? jm_err_set(err, g->err.code, "%s", g->err.text) : 0;
 }

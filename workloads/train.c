@@ -18,7 +18,7 @@ static void train_teardown(void *state)
 
 	if (!s)
 		return;
-	jm_supply_close(&s->supply);
+	jm_batch_feed_close(&s->feed);
 	jm_program_free(s->program);
 	jm_graph_free(s->graph);
 	jm_device_close(&s->device);
@@ -61,7 +61,7 @@ static int write_few(struct train *s, struct jm_tensor *t, const double *value, 
 static int feed_now(struct train *s, long t, struct jm_err *err)
 {
 	bool sgd = s->training.adamw.kind == JM_UPDATE_SGD;
-	double lr = jm_schedule_lr(&s->schedule, t - 1);
+	double lr = jm_lr_at(&s->schedule, t - 1);
 	double now[FEW] = {lr, sgd ? (double)t : 1 - pow(s->training.adamw.beta1, (double)t),
 		1 - pow(s->training.adamw.beta2, (double)t), (double)t};
 
@@ -86,14 +86,14 @@ static int read_scalar(struct train *s, const struct jm_tensor *t, double *ret, 
 }
 
 /* Runs the step again, with a look at every value. */
-static int find_birth(struct train *s, long step, char *ret, size_t size, struct jm_err *err)
+static int find_nonfinite(struct train *s, long step, char *ret, size_t size, struct jm_err *err)
 {
 	int n = jm_program_micro_steps(s->program), found = jm_program_begin(s->program, err);
 
 	for (int i = 0; i < n && !found; i++) {
-		found = jm_supply_feed(&s->supply, (int64_t)step * n + i, err);
+		found = jm_batch_feed_write(&s->feed, (int64_t)step * n + i, err);
 		if (!found)
-			found = jm_program_birth(s->program, ret, size, err);
+			found = jm_program_find_nonfinite(s->program, ret, size, err);
 	}
 	if (!found)
 		snprintf(ret, size, "it did not come back when the step was run again");
@@ -103,7 +103,7 @@ static int find_birth(struct train *s, long step, char *ret, size_t size, struct
 static int not_finite(struct train *s, const char *what, long step, struct jm_err *err)
 {
 	char where[192], scaled[96] = "";
-	int code = find_birth(s, step, where, sizeof(where), err);
+	int code = find_nonfinite(s, step, where, sizeof(where), err);
 
 	if (code)
 		return code;
@@ -128,7 +128,7 @@ static int run(struct train *s, long step, double *ret_loss, struct jm_err *err)
 	if (!code)
 		code = jm_program_begin(s->program, err);
 	for (int i = 0; i < n && !code; i++) {
-		code = jm_supply_feed(&s->supply, (int64_t)step * n + i, err);
+		code = jm_batch_feed_write(&s->feed, (int64_t)step * n + i, err);
 		if (!code)
 			code = jm_program_micro(s->program, err);
 		if (!code)
@@ -223,7 +223,7 @@ static int train_verify(void *state, struct jm_err *err)
 	code = run(s, 0, &again, err);
 	if (code)
 		return code;
-	if (s->supply.image && s->supply.fresh) {
+	if (s->feed.image && s->feed.fresh) {
 		jm_err_set(
 			err, JM_ERANGE, "Of images that are new in each step nothing is learned.");
 		return CANNOT_TELL;

@@ -8,19 +8,19 @@
 #include "engine/model.h"
 #include "engine/program.h"
 #include "workloads/scaler.h"
-#include "workloads/schedule.h"
-#include "workloads/supply.h"
+#include "workloads/lr_schedule.h"
+#include "workloads/batch_feed.h"
 
 struct train {
 	struct jm_work *work;
 	struct jm_values dims;
 	struct jm_training training;
-	struct jm_schedule schedule;
+	struct jm_lr_schedule schedule;
 	struct jm_scaler scaler;
 	struct jm_device device;
 	struct jm_graph *graph;
 	struct jm_program *program;
-	struct jm_supply supply;
+	struct jm_batch_feed feed;
 	struct jm_tensor *now, *loss, *norm, *scale; /* scale: NULL = the loss is as it is */
 	size_t memory;				     /* bytes that the plan may take; 0 = unknown */
 	double plan_s;				     /* that choosing and planning took */

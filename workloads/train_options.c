@@ -61,7 +61,7 @@ const struct jm_option jm_train_options[] = {
 	OPTION_WORD("optimizer", jm_update_names, "adamw",
 		"of the parameters: AdamW, Adam, or SGD with momentum"),
 	OPTION_REAL("lr", 1e-12, 1e3, "3e-4", "learning rate, the highest of the schedule"),
-	OPTION_WORD("schedule", jm_schedule_kinds, "constant",
+	OPTION_WORD("schedule", jm_lr_schedule_kinds, "constant",
 		"how the learning rate falls after its warm-up"),
 	OPTION_INT("lr-warmup", 0, 1e9, "0", "steps in which the learning rate rises to --lr"),
 	OPTION_INT("lr-steps", 1, 1e9, "1000",
@@ -115,7 +115,7 @@ static void choose_update(struct train *s)
 	const struct jm_values *o = s->work->options;
 	const char *kind = jm_values_text(o, "optimizer"), *fall = jm_values_text(o, "schedule");
 	struct jm_adamw *a = &s->training.adamw;
-	struct jm_schedule *l = &s->schedule;
+	struct jm_lr_schedule *l = &s->schedule;
 
 	*a = (struct jm_adamw){.beta1 = jm_train_option(s, "beta1"),
 		.beta2 = jm_train_option(s, "beta2"),
@@ -126,26 +126,25 @@ static void choose_update(struct train *s)
 		.clip = jm_train_option(s, "clip")};
 	while (strcmp(jm_update_names[a->kind], kind) != 0)
 		a->kind++;
-	*l = (struct jm_schedule){.lr = jm_train_option(s, "lr"),
+	*l = (struct jm_lr_schedule){.lr = jm_train_option(s, "lr"),
 		.lr_min = jm_train_option(s, "lr-min"),
 		.factor = jm_train_option(s, "lr-factor"),
 		.warmup = (int64_t)jm_train_option(s, "lr-warmup"),
 		.length = (int64_t)jm_train_option(s, "lr-steps"),
 		.every = (int64_t)jm_train_option(s, "lr-steps")};
-	while (strcmp(jm_schedule_kinds[l->kind], fall) != 0)
+	while (strcmp(jm_lr_schedule_kinds[l->kind], fall) != 0)
 		l->kind++;
 }
 
 static int check_update(const struct train *s, struct jm_err *err)
 {
-	const struct jm_schedule *l = &s->schedule;
+	const struct jm_lr_schedule *l = &s->schedule;
 
 	if (l->lr_min > l->lr)
 		return jm_err_set(err, JM_ERANGE,
 			"--lr-min %g lies above --lr %g; the learning rate can only fall.",
 			l->lr_min, l->lr);
-	if ((l->kind == JM_SCHEDULE_COSINE || l->kind == JM_SCHEDULE_LINEAR) &&
-		l->length <= l->warmup)
+	if ((l->kind == JM_LR_COSINE || l->kind == JM_LR_LINEAR) && l->length <= l->warmup)
 		return jm_err_set(err, JM_ERANGE,
 			"--lr-steps %lld leaves no step after a warm-up of %lld; give more.",
 			(long long)l->length, (long long)l->warmup);

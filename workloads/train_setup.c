@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "engine/profile.h"
 #include "engine/tensor.h"
-#include "workloads/fit.h"
+#include "workloads/fit_batch.h"
 
 #define BYTE_VALUES 256
 #define HASHED	    ((size_t)256 << 20) /* bytes of a text, at most */
@@ -53,13 +53,13 @@ static int find_text(struct jm_work *work, struct jm_corpus *ret, struct jm_err 
 
 static int check_text(const struct train *s, struct jm_err *err)
 {
-	const struct jm_corpus *c = &s->supply.corpus;
+	const struct jm_corpus *c = &s->feed.corpus;
 
-	if (!c->start && s->supply.kinds < BYTE_VALUES)
+	if (!c->start && s->feed.kinds < BYTE_VALUES)
 		return jm_err_set(err, JM_ERANGE,
 			"A vocabulary of %lld cannot hold the %d values of a byte; give a --vocab "
 			"of %d or more.",
-			(long long)s->supply.kinds, BYTE_VALUES, BYTE_VALUES);
+			(long long)s->feed.kinds, BYTE_VALUES, BYTE_VALUES);
 	if (c->tokens < s->training.seq + 1)
 		return jm_err_set(err, JM_ERANGE,
 			"The text has %lld %s, and a sequence of %lld with its next token needs "
@@ -140,23 +140,23 @@ static int make_program(struct train *s, struct jm_err *err)
 	s->loss = jm_graph_find(s->graph, "loss");
 	s->norm = jm_graph_find(s->graph, "grad.norm");
 	s->scale = jm_graph_find(s->graph, "loss.scale");
-	return code ? code : jm_supply_open(&s->supply, s->program, err);
+	return code ? code : jm_batch_feed_open(&s->feed, s->program, err);
 }
 
-static int choose_supply(struct train *s, struct jm_err *err)
+static int choose_feed(struct train *s, struct jm_err *err)
 {
 	bool text = jm_graph_find(s->graph, "ids");
 	int code;
 
-	s->supply.seed = s->work->seed;
-	s->supply.fresh = jm_values_text(s->work->options, "images")[0] == 'f';
-	s->supply.kinds = (int64_t)jm_values_number(&s->dims, text ? "vocab" : "classes");
+	s->feed.seed = s->work->seed;
+	s->feed.fresh = jm_values_text(s->work->options, "images")[0] == 'f';
+	s->feed.kinds = (int64_t)jm_values_number(&s->dims, text ? "vocab" : "classes");
 	if (!text) {
 		snprintf(s->work->detail, sizeof(s->work->detail), "random normal images, %s",
-			s->supply.fresh ? "fresh in each step" : "made once");
+			s->feed.fresh ? "fresh in each step" : "made once");
 		return 0;
 	}
-	code = find_text(s->work, &s->supply.corpus, err);
+	code = find_text(s->work, &s->feed.corpus, err);
 	return code ? code : check_text(s, err);
 }
 
@@ -189,7 +189,7 @@ int jm_train_prepare(struct train *s, struct jm_err *err)
 	if (!code)
 		code = plan(s, err);
 	if (!code)
-		code = choose_supply(s, err);
+		code = choose_feed(s, err);
 	if (code)
 		return code;
 	tell_plan(s);

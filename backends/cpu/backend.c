@@ -187,7 +187,7 @@ static int cpu_select(
 	}
 	if (op->takes && op->takes(dev, node, err))
 		return 0;
-	return cpu_offer(dev, group, op, choice, err);
+	return cpu_choices(dev, group, op, choice, err);
 }
 
 /* ---- build and run --------------------------------------------------------------------------------------- */

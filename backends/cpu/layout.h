@@ -18,11 +18,11 @@ bool cpu_layout_image(
 /* In the tensor's own layout, which was chosen to be walked over. */
 struct cpu_image cpu_image(const struct jm_tensor *t);
 
-/* offer.c: fills choices for a group whose types are good; their number, 0 with a reason in err. */
-int cpu_offer(const struct cpu_dev *dev, const struct jm_group *group, const struct cpu_op *op,
+/* choices.c: fills choices for a group whose types are good; their number, 0 with a reason in err. */
+int cpu_choices(const struct cpu_dev *dev, const struct jm_group *group, const struct cpu_op *op,
 	struct jm_choice *choice, struct jm_err *err);
 enum cpu_how { CPU_PRODUCT, CPU_CONV, CPU_CONV_WGRAD };
-/* About how long a node takes, for its FLOPs or its bytes. Never NaN. */
+/* seconds.c: about how long a node takes, for its FLOPs or its bytes. Never NaN. */
 double cpu_seconds(const struct cpu_dev *dev, const struct jm_node *node, enum cpu_how how);
 /* conv_plan.c: the layouts oneDNN wants for a convolution or a gradient of it. */
 int cpu_conv_offer(const struct cpu_dev *dev, const struct jm_node *node, struct jm_choice *choice,

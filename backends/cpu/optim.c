@@ -5,7 +5,7 @@
  */
 #include "kernels.h"
 #include "simd.h"
-#include "sixteen.h"
+#include "stochastic_bf16.h"
 
 #include <math.h>
 
@@ -133,23 +133,23 @@ static void apply(const struct cpu_update *u, const struct piece *x)
 /* ---- a pass over the slabs ------------------------------------------------------------------------------ */
 
 /* bf16 slabs, a little at a time: widened, updated as f32, rounded stochastically. */
-static void apply_sixteen(
+static void apply_bf16(
 	const struct cpu_update *u, int64_t from, int64_t to, float clip, double decay)
 {
 	float value[3][SIXTEEN_PIECE];
 	float *const slab[3] = {u->p, u->m, u->v};
 	int n_slabs = u->rule == CPU_SGD ? 2 : 3;
-	uint64_t key = sixteen_key(u->now, u->rule == CPU_SGD ? 1 : 3);
+	uint64_t key = stochastic_bf16_key(u->now, u->rule == CPU_SGD ? 1 : 3);
 
 	for (int64_t at = from; at < to; at += SIXTEEN_PIECE) {
 		struct piece x = {to - at < SIXTEEN_PIECE ? to - at : SIXTEEN_PIECE, u->g + at,
 			value[0], value[1], value[2], clip, decay};
 
 		for (int i = 0; i < n_slabs; i++)
-			sixteen_widen(slab[i], at, x.n, value[i]);
+			stochastic_bf16_widen(slab[i], at, x.n, value[i]);
 		apply(u, &x);
 		for (int i = 0; i < n_slabs; i++)
-			sixteen_round(value[i], at, x.n, i, key, slab[i]);
+			stochastic_bf16_round(value[i], at, x.n, i, key, slab[i]);
 	}
 }
 
@@ -157,7 +157,7 @@ static void apply_range(
 	const struct cpu_update *u, int64_t from, int64_t to, float clip, double decay)
 {
 	if (u->bf16) { /* u->p + from would be counted in floats */
-		apply_sixteen(u, from, to, clip, decay);
+		apply_bf16(u, from, to, clip, decay);
 		return;
 	}
 	apply(u, &(struct piece){to - from, u->g + from, u->p + from, u->m + from,

@@ -78,7 +78,7 @@ USAGE, CASE = 2, 1
     (CASE, {"text": "/dev/null"}, "/dev/null"),
     (CASE, {"vocab": 200}, "--vocab"),
     (CASE, {"batch": 1000000}, "smaller batch"),
-    (CASE, {"lr": 1000, "steps": 6}, "was born in node"),
+    (CASE, {"lr": 1000, "steps": 6}, "first became non-finite in node"),
     (CASE, {"threads": 4000}, "--threads"),
     (CASE, {"threads": len(os.sched_getaffinity(0)) + 1}, "--threads"),
     (CASE, {"memory": 0.000001}, "Out of memory before the first step"),
@@ -145,7 +145,7 @@ def test_a_gradient_is_found_in_whichever_micro_step_it_overflows(tmp_path):
         _, r = train(tmp_path, text, batch=1, accumulate=8, steps=30, warmup=0, optimizer="sgd", lr=lr,
                      momentum=0, clip=0, context=64, **{"weight-decay": 0})
         deaths += [r["reason"]] if r["reason"] else []
-    assert deaths and all("was born in node" in reason for reason in deaths), deaths
+    assert deaths and all("first became non-finite in node" in reason for reason in deaths), deaths
     # the first gradient of all is finite: what the step that failed had left of it is not what is told
     assert not any("d.tokens.weight" in reason for reason in deaths), deaths
 
@@ -315,7 +315,7 @@ def test_what_never_becomes_finite_is_not_the_scale(tmp_path, text):
                     **{"weight-decay": 0, "loss-scale": "dynamic"})
     assert done.returncode == 1
     assert "the 19 steps before it, down to a loss scale of 0.125" in done.stderr
-    assert "it was born in node" in done.stderr and "attention-grad" in done.stderr
+    assert "it first became non-finite in node" in done.stderr and "attention-grad" in done.stderr
 
 
 @pytest.mark.parametrize("init", ["gpt2", "he-normal", "lecun-normal", "normal", "trunc-normal",

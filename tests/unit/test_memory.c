@@ -6,7 +6,7 @@
 
 #include "engine/device.h"
 #include "unit/test.h"
-#include "workloads/fit.h"
+#include "workloads/fit_batch.h"
 #include "workloads/memory.h"
 
 #define KB 1024

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What must not change a result: gradients added up over micro-steps, activations computed again. And
- * what must be told: where a NaN was born, where the time went.
+ * what must be told: where a NaN first appeared, where the time went.
  */
 #include <stdio.h>
 
@@ -312,7 +312,7 @@ static void poison(struct trainer *x, const char *name, double value)
 	free(data);
 }
 
-static void test_birth(void **state)
+static void test_find_nonfinite(void **state)
 {
 	struct jm_err err = JM_ERR_INIT;
 	struct trainer x;
@@ -321,16 +321,16 @@ static void test_birth(void **state)
 	(void)state;
 	set_up(&x, "ref", JM_F32, 2, 1, false);
 	step(&x, 0);
-	assert_int_equal(jm_program_birth(x.program, where, sizeof(where), &err), 0);
+	assert_int_equal(jm_program_find_nonfinite(x.program, where, sizeof(where), &err), 0);
 	/* finite, but its product overflows */
 	poison(&x, "h1.ln_2.weight", 1e30);
 	poison(&x, "h1.mlp.in.weight", 1e30);
 	assert_false(isfinite(step(&x, 1)));
-	assert_int_equal(jm_program_birth(x.program, where, sizeof(where), &err), 1);
+	assert_int_equal(jm_program_find_nonfinite(x.program, where, sizeof(where), &err), 1);
 	if (!strstr(where, "linear, in its result h1.linear"))
 		fail_msg("%s", where);
 	poison(&x, "h2.ln_1.bias", NAN);
-	assert_int_equal(jm_program_birth(x.program, where, sizeof(where), &err), 1);
+	assert_int_equal(jm_program_find_nonfinite(x.program, where, sizeof(where), &err), 1);
 	assert_non_null(strstr(where, "parameter h2.ln_1.bias was not finite"));
 	tear_down(&x);
 }
@@ -479,7 +479,7 @@ int main(void)
 		cmocka_unit_test(test_accumulation_exact),
 		cmocka_unit_test(test_copies_are_made_once),
 		cmocka_unit_test(test_recompute),
-		cmocka_unit_test(test_birth),
+		cmocka_unit_test(test_find_nonfinite),
 		cmocka_unit_test(test_dropout_seeds),
 		cmocka_unit_test(test_running_statistics),
 		cmocka_unit_test(test_profile),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inputs: all values are functions of the seed and the number of the sample. */
-#include "supply.h"
+#include "batch_feed.h"
 
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@ static size_t larger(size_t n, const struct jm_tensor *t)
 	return t && t->bytes > n ? t->bytes : n;
 }
 
-int jm_supply_open(struct jm_supply *s, struct jm_program *program, struct jm_err *err)
+int jm_batch_feed_open(struct jm_batch_feed *s, struct jm_program *program, struct jm_err *err)
 {
 	size_t n = 0;
 
@@ -26,7 +26,7 @@ int jm_supply_open(struct jm_supply *s, struct jm_program *program, struct jm_er
 	return s->room ? 0 : jm_err_set(err, JM_ENOMEM, "Out of memory for a batch of inputs.");
 }
 
-void jm_supply_close(struct jm_supply *s)
+void jm_batch_feed_close(struct jm_batch_feed *s)
 {
 	jm_corpus_close(&s->corpus);
 	free(s->room);
@@ -36,8 +36,8 @@ void jm_supply_close(struct jm_supply *s)
 /* ---- text ---------------------------------------------------------------------------------------------- */
 
 /* Of the text from place `at` on. */
-static int check_tokens(
-	const struct jm_supply *s, const int32_t *token, int64_t n, int64_t at, struct jm_err *err)
+static int check_tokens(const struct jm_batch_feed *s, const int32_t *token, int64_t n, int64_t at,
+	struct jm_err *err)
 {
 	for (int64_t i = 0; i < n; i++)
 		if (token[i] < 0 || token[i] >= s->kinds)
@@ -49,7 +49,7 @@ static int check_tokens(
 }
 
 /* The windows of text of this micro-step, `shift` tokens further, into the input. */
-static int feed_text(struct jm_supply *s, struct jm_tensor *to, int64_t number, int64_t shift,
+static int feed_text(struct jm_batch_feed *s, struct jm_tensor *to, int64_t number, int64_t shift,
 	struct jm_err *err)
 {
 	int64_t batch = to->dim[0], seq = to->dim[1];
@@ -80,7 +80,7 @@ static void fill_image(const struct jm_tensor *t, void *room, int64_t at, int64_
 	}
 }
 
-static int feed_images(struct jm_supply *s, int64_t number, struct jm_err *err)
+static int feed_images(struct jm_batch_feed *s, int64_t number, struct jm_err *err)
 {
 	const struct jm_tensor *t = s->image;
 	int64_t batch = t->dim[0], n = jm_tensor_count(t) / batch;
@@ -96,7 +96,7 @@ static int feed_images(struct jm_supply *s, int64_t number, struct jm_err *err)
 	return code ? code : jm_program_write(s->program, s->target, class, err);
 }
 
-int jm_supply_feed(struct jm_supply *s, int64_t number, struct jm_err *err)
+int jm_batch_feed_write(struct jm_batch_feed *s, int64_t number, struct jm_err *err)
 {
 	int32_t now = (int32_t)number;
 	int code = 0;

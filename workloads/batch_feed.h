@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a model is fed with, micro-step by micro-step: windows of a text, or images of random normal values. */
-#ifndef JM_SUPPLY_H
-#define JM_SUPPLY_H
+#ifndef JM_BATCH_FEED_H
+#define JM_BATCH_FEED_H
 
 #include "corpus.h"
 #include "engine/program.h"
 
-struct jm_supply {
+struct jm_batch_feed {
 	struct jm_program *program;
 	struct jm_tensor *ids, *image, *target, *random; /* inputs; NULL = the model has none */
 	struct jm_corpus corpus;			 /* for ids */
@@ -18,11 +18,11 @@ struct jm_supply {
 };
 
 /* Finds the inputs of the program, which must be built. kinds, fresh, corpus and seed are set. */
-int jm_supply_open(struct jm_supply *s, struct jm_program *program, struct jm_err *err);
-void jm_supply_close(struct jm_supply *s);
+int jm_batch_feed_open(struct jm_batch_feed *s, struct jm_program *program, struct jm_err *err);
+void jm_batch_feed_close(struct jm_batch_feed *s);
 
 /* Writes the inputs of micro-step `number` (0...): the same number always means the same values. A sample
  * does not depend on the batch it comes in. */
-int jm_supply_feed(struct jm_supply *s, int64_t number, struct jm_err *err);
+int jm_batch_feed_write(struct jm_batch_feed *s, int64_t number, struct jm_err *err);
 
 #endif

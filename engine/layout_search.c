@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Choose: of the choices that the backend offers for each group the ones that together cost least,
+ * Layout search: of the choices that the backend offers for each group the ones that together cost least,
  * reorders between them included. Dynamic programming over the groups in their order: a way is what was
  * chosen so far; of ways that leave the tensors that are still to be read in the same layouts, only the
  * cheapest goes on. Exact while no more than WAYS such states stand side by side, as along a chain. What a
@@ -109,7 +109,7 @@ static bool look_the_same(const struct search *s, const struct way *a, const str
 	return true;
 }
 
-/* Operands alone, as select.c has it: who makes a copy does not read it. */
+/* Operands alone, as apply_choices.c has it: who makes a copy does not read it. */
 static void note_reads(struct search *s, int at)
 {
 	const struct jm_group *group = &s->advice[at].group;
@@ -145,7 +145,7 @@ static int number_of(struct search *s, const struct jm_layout *layout)
 
 /* ---- from the ways before a group to those after it ---------------------------------------------------- */
 
-/* choice NULL: the backend refused, and select.c must see what becomes of the group. apart: as bits, the
+/* choice NULL: the backend refused, and apply_choices.c must see what becomes of the group. apart: as bits, the
  * sums of a single node that are added by nodes of their own, since the backend cannot. */
 struct move {
 	const struct jm_choice *choice;
@@ -347,7 +347,8 @@ static void clean_up(struct search *s)
 	}
 }
 
-int jm_program_choose(struct jm_program *p, struct jm_advice *advice, int n, struct jm_err *err)
+int jm_program_search_layouts(
+	struct jm_program *p, struct jm_advice *advice, int n, struct jm_err *err)
 {
 	size_t cells = (size_t)p->graph->n_cells + 1;
 	struct search s = {.p = p, .advice = advice, .n_layouts = 1, .n_ways = {1}};

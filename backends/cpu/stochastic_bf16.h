@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Updates of bf16 slabs, piece by piece: widened, updated as f32, rounded stochastically. */
-#ifndef JM_CPU_SIXTEEN_H
-#define JM_CPU_SIXTEEN_H
+#ifndef JM_CPU_STOCHASTIC_BF16_H
+#define JM_CPU_STOCHASTIC_BF16_H
 
 #include <math.h>
 #include <string.h>
@@ -12,12 +12,12 @@
 enum { SIXTEEN_PIECE = 1024 };
 
 /* The key of the random bits of a step; now: the update's, whose last element counts the steps. */
-static inline uint64_t sixteen_key(const float *now, int n_now)
+static inline uint64_t stochastic_bf16_key(const float *now, int n_now)
 {
 	return jm_rng(0, (uint64_t)now[n_now]);
 }
 
-static inline void sixteen_widen(const float *slab, int64_t at, int64_t n, float *x)
+static inline void stochastic_bf16_widen(const float *slab, int64_t at, int64_t n, float *x)
 {
 	const uint16_t *from = (const uint16_t *)(const void *)slab + at;
 
@@ -29,7 +29,7 @@ static inline void sixteen_widen(const float *slab, int64_t at, int64_t n, float
 }
 
 /* which: 0 p, 1 m, 2 v: each takes 16 bits of its own. What is not finite stays so. */
-static inline void sixteen_round(
+static inline void stochastic_bf16_round(
 	const float *x, int64_t at, int64_t n, int which, uint64_t key, float *slab)
 {
 	uint16_t *to = (uint16_t *)(void *)slab + at;

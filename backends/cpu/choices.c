@@ -93,29 +93,6 @@ static void fill(
 
 /* ---- cost ------------------------------------------------------------------------------------------------ */
 
-/* Bytes per second and thread: what batch norm reaches on two cores of a Sapphire Rapids. */
-#define MEMORY_RATE 1.2e10
-#define FLOP_SHARE  0.85 /* of the peak, that products reach */
-
-/*
- * Tiles against f32 multiply-adds, FLOP/s: what products, convolutions and their gradients of weights
- * reached on two cores of a Sapphire Rapids with oneDNN 2.6, against 354 GFLOP/s.
- */
-static const double tiles[] = {[CPU_PRODUCT] = 3.3, [CPU_CONV] = 2.2, [CPU_CONV_WGRAD] = 1.1};
-
-double cpu_seconds(const struct cpu_dev *dev, const struct jm_node *node, enum cpu_how how)
-{
-	double peak = dev->peak_f32 > 0 ? dev->peak_f32 : 1e10 * dev->threads;
-	double compute = FLOP_SHARE * peak, memory = node->bytes / (MEMORY_RATE * dev->threads);
-	bool bf16 = node->in[0] && node->in[0]->type == JM_BF16 && dev->fast_bf16;
-
-	if (bf16 && cpu_has_tiles())
-		compute = tiles[how] * peak;
-	else if (bf16 && dev->peak_bf16 > 0)
-		compute = FLOP_SHARE * dev->peak_bf16;
-	return fmax(node->flops_executed / compute, memory);
-}
-
 /* Windows take a lane at a time where channels do not lie side by side: they are bound by that. */
 static double follower_seconds(
 	const struct cpu_dev *dev, const struct jm_group *group, const struct jm_layout *layout)
@@ -139,7 +116,7 @@ static int offer_as_given(const struct jm_node *node, struct jm_choice *choice)
 	return 1;
 }
 
-int cpu_offer(const struct cpu_dev *dev, const struct jm_group *group, const struct cpu_op *op,
+int cpu_choices(const struct cpu_dev *dev, const struct jm_group *group, const struct cpu_op *op,
 	struct jm_choice *choice, struct jm_err *err)
 {
 	enum how how = habits[group->node[0]->op].how;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Select: which groups the backend takes, and the choices of choose.c put into effect. A refused group is
+ * Which groups the backend takes, and the choices of layout_search.c put into effect. A refused group is
  * split; a refused sum into an output gets a term of its own and an add. Where layouts meet, a cast node
  * is put between; a parameter's compute copy simply takes the layout its first reader wants.
  */
@@ -383,7 +383,7 @@ static int settle_all(
 	return code;
 }
 
-int jm_program_select(struct jm_program *p, struct jm_err *err)
+int jm_program_apply_choices(struct jm_program *p, struct jm_err *err)
 {
 	struct jm_graph *g = p->graph;
 	struct jm_advice *advice = calloc((size_t)g->n_nodes + 1, sizeof(*advice));
@@ -395,7 +395,7 @@ int jm_program_select(struct jm_program *p, struct jm_err *err)
 		count_uses(g, uses);
 		p->uses = uses;
 		n = cover_all(p, advice, group_of);
-		code = jm_program_choose(p, advice, n, err);
+		code = jm_program_search_layouts(p, advice, n, err);
 		if (!code)
 			code = settle_all(p, advice, n, err);
 		p->uses = NULL;

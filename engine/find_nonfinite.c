@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where a NaN or an infinity was born: a micro-step, unit by unit; the first unit that makes one from
+ * Where a NaN or an infinity first appeared: a micro-step, unit by unit; the first unit that makes one from
  * finite operands is the place. Slow, and only run when all is lost anyway.
  */
 #include "program.h"
@@ -71,8 +71,9 @@ static int look_at_results(
 				return good;
 			if (good)
 				continue;
-			snprintf(ret, size, "it was born in node %d, %s, in its result %s", n->id,
-				jm_op_name(n->op), n->out[i]->name);
+			snprintf(ret, size,
+				"it first became non-finite in node %d, %s, in its result %s",
+				n->id, jm_op_name(n->op), n->out[i]->name);
 			return 1;
 		}
 	}
@@ -87,7 +88,7 @@ static int last_unit(const struct jm_program *p)
 	return p->n_micro + (next && next->n_nodes == 1 && next->node[0]->op == JM_OP_NORM);
 }
 
-int jm_program_birth(struct jm_program *p, char *ret, size_t size, struct jm_err *err)
+int jm_program_find_nonfinite(struct jm_program *p, char *ret, size_t size, struct jm_err *err)
 {
 	const struct jm_device *d = p->device;
 	int found = look_at_given(p, ret, size, err), last = last_unit(p);

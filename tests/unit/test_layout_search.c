@@ -10,7 +10,7 @@
 #include "engine/program.h"
 #include "engine/rng.h"
 #include "engine/tensor.h"
-#include "engine/twin.h"
+#include "engine/duplicate_node.h"
 #include "unit/test.h"
 
 #define NODES  7
@@ -463,7 +463,7 @@ static void what_runs_twice_is_written(void **unused)
 		y = jm_graph_linear(c.g, c.x, c.w, NULL);
 		jm_graph_gelu(c.g, y);
 		if (twice)
-			jm_twin_tensor(c.g, y);
+			jm_duplicate_tensor(c.g, y);
 		table_plan(&c, offers);
 		assert_int_equal(y->is_virtual, !twice);
 		table_close(&c);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lean: what costs no more than a pass over memory - results of norms and activations, parameters in the
+ * Rematerialize: what costs no more than a pass over memory - results of norms and activations, parameters in the
  * compute type - is not kept for the gradients but made again right before its first reader there, from
  * operands that gradients keep anyway. recompute.c goes further.
  */
-#include "twin.h"
+#include "duplicate_node.h"
 
 #include <stdlib.h>
 
 #define NEAR 4 /* nodes: what is read again so soon is kept, no peak lies in between */
 
-struct lean {
+struct remake {
 	struct jm_graph *g;
 	int n_cells, n_nodes; /* before the pass */
 	int *forward;	      /* [cell]: the last node before the gradients that reads it */
@@ -31,13 +31,13 @@ static bool is_cheap(const struct jm_graph *g, const struct jm_node *n)
 	case JM_OP_BN_APPLY:
 		return !n->in[5];
 	case JM_OP_CAST:
-		return n->out[0]->class == JM_CLASS_COPY && jm_twin_of_copy(g);
+		return n->out[0]->class == JM_CLASS_COPY && jm_duplicates_copies(g);
 	default:
 		return false;
 	}
 }
 
-static void find_readers(struct lean *l)
+static void find_readers(struct remake *l)
 {
 	for (int i = 0; i < l->n_cells; i++)
 		l->forward[i] = l->first[i] = l->last[i] = -1;
@@ -58,7 +58,7 @@ static void find_readers(struct lean *l)
 }
 
 /* Every operand is there at node k of the gradients: it stays, or they read it then or later. */
-static bool operands_there(const struct lean *l, const struct jm_node *n, int k)
+static bool operands_there(const struct remake *l, const struct jm_node *n, int k)
 {
 	for (int i = 0; i < n->n_in; i++)
 		if (n->in[i] && n->in[i]->class == JM_CLASS_ACT && l->last[n->in[i]->id] < k)
@@ -67,7 +67,7 @@ static bool operands_there(const struct lean *l, const struct jm_node *n, int k)
 }
 
 /* An operand that is itself made again may come too late. */
-static bool operands_kept(const struct lean *l, const struct jm_node *n)
+static bool operands_kept(const struct remake *l, const struct jm_node *n)
 {
 	for (int i = 0; i < n->n_in; i++) {
 		const struct jm_node *maker =
@@ -80,7 +80,7 @@ static bool operands_kept(const struct lean *l, const struct jm_node *n)
 	return true;
 }
 
-static void rename_reads(const struct lean *l, const struct jm_tensor *from, struct jm_tensor *to)
+static void rename_reads(const struct remake *l, const struct jm_tensor *from, struct jm_tensor *to)
 {
 	for (int k = l->g->n_forward; k < l->n_nodes; k++)
 		for (int i = 0; i < l->g->node[k]->n_in; i++)
@@ -89,18 +89,18 @@ static void rename_reads(const struct lean *l, const struct jm_tensor *from, str
 }
 
 /* The same node with results of its own; of these only the first is read. */
-static void make_twin(struct lean *l, const struct jm_node *n)
+static void make_duplicate(struct remake *l, const struct jm_node *n)
 {
 	struct jm_tensor *out[JM_NODE_OUT] = {0};
 
 	for (int i = 0; i < n->n_out; i++)
 		if (n->out[i])
-			out[i] = jm_twin_tensor(l->g, n->out[i]);
-	if (jm_twin_node(l->g, n, out))
+			out[i] = jm_duplicate_tensor(l->g, n->out[i]);
+	if (jm_duplicate_node(l->g, n, out))
 		rename_reads(l, n->out[0], out[0]);
 }
 
-static bool pays(const struct lean *l, const struct jm_node *n)
+static bool pays(const struct remake *l, const struct jm_node *n)
 {
 	int id = n->out[0]->id, k = l->first[id];
 
@@ -108,10 +108,10 @@ static bool pays(const struct lean *l, const struct jm_node *n)
 	       operands_there(l, n, k) && operands_kept(l, n);
 }
 
-int jm_graph_lean(struct jm_graph *g, struct jm_err *err)
+int jm_graph_rematerialize(struct jm_graph *g, struct jm_err *err)
 {
 	size_t cells = (size_t)g->n_cells + 1;
-	struct lean l = {.g = g,
+	struct remake l = {.g = g,
 		.n_cells = g->n_cells,
 		.n_nodes = g->n_nodes,
 		.forward = calloc(cells, sizeof(int)),
@@ -122,9 +122,10 @@ int jm_graph_lean(struct jm_graph *g, struct jm_err *err)
 		find_readers(&l);
 		for (int f = 0; f < g->n_forward && !g->err.code; f++)
 			if (pays(&l, g->node[f]))
-				make_twin(&l, g->node[f]);
+				make_duplicate(&l, g->node[f]);
 	} else {
-		jm_err_set(&g->err, JM_ENOMEM, "Out of memory for a lean graph.");
+		jm_err_set(
+			&g->err, JM_ENOMEM, "Out of memory for a graph that makes values again.");
 	}
 	free(l.forward);
 	free(l.first);

@@ -208,7 +208,8 @@ static void odd_layouts_and_no_sums(void **unused)
 #define SCRATCH 1000 /* bytes, and what ref asks for */
 #define SAVED	100
 
-static int from_twins; /* gradients that were built to read what a second run of their node saves */
+static int
+	from_duplicates; /* gradients that were built to read what a second run of their node saves */
 
 /* An exec: ref's, and the memory of the group and of the forward group's. */
 struct hoarder {
@@ -253,7 +254,7 @@ static int hoard_build(void *dev, const struct jm_group *group, const struct jm_
 		h->found = group->fwd->saved;
 		h->expected = mark_of(group->fwd);
 		assert_non_null(h->found);
-		from_twins += group->fwd->node[0]->again;
+		from_duplicates += group->fwd->node[0]->again;
 	}
 	*ret_exec = h;
 	return jm_backend_ref.build(dev, group, choice, &h->exec, err);
@@ -301,11 +302,11 @@ static void memory_is_kept(void **unused)
 		struct jm_program *b = plan_gpt(&hoarding, JM_BF16, 1 + i / 2, i % 2);
 		double his[STEPS], mine[STEPS];
 
-		from_twins = 0;
+		from_duplicates = 0;
 		train(a, his);
 		train(b, mine);
 		assert_memory_equal(mine, his, sizeof(his));
-		assert_true((from_twins > 0) == (i % 2));
+		assert_true((from_duplicates > 0) == (i % 2));
 		assert_true(b->class_bytes[JM_CLASS_SAVED] > 10 * (size_t)SAVED);
 		kit_plan_free(a);
 		kit_plan_free(b);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What fits into memory, by planning alone. */
-#include "fit.h"
+#include "fit_batch.h"
 
 #include <string.h>
 

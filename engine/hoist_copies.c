@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Once: a step of several micro-steps makes the copies of its parameters before the first of them, not
+ * Hoist copies: a step of several micro-steps makes the copies of its parameters before the first of them, not
  * in each. Parameters change in the update only, so the copies stay right; they live through all
  * micro-steps.
  */
@@ -14,7 +14,7 @@ static bool makes_copy(const struct jm_unit *u)
 	       u->group.node[0]->out[0]->class == JM_CLASS_COPY;
 }
 
-int jm_program_once(struct jm_program *p, struct jm_err *err)
+int jm_program_hoist_copies(struct jm_program *p, struct jm_err *err)
 {
 	struct jm_unit **order;
 	int n = 0;
@@ -38,7 +38,7 @@ int jm_program_once(struct jm_program *p, struct jm_err *err)
 	return 0;
 }
 
-void jm_program_once_live(struct jm_program *p)
+void jm_program_keep_hoisted(struct jm_program *p)
 {
 	for (int i = 0; i < p->n_once; i++) {
 		struct jm_cell *c = jm_graph_cell(p->graph, p->unit[i]->group.node[0]->out[0]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What fits into memory, by planning alone. */
-#ifndef JM_FIT_H
-#define JM_FIT_H
+#ifndef JM_FIT_BATCH_H
+#define JM_FIT_BATCH_H
 
 #include "engine/model.h"
 #include "engine/program.h"

@@ -5,9 +5,9 @@
 
 #include "engine/device.h"
 #include "unit/test.h"
-#include "workloads/fit.h"
-#include "workloads/schedule.h"
-#include "workloads/supply.h"
+#include "workloads/fit_batch.h"
+#include "workloads/lr_schedule.h"
+#include "workloads/batch_feed.h"
 
 /* ---- Megatron ----------------------------------------------------------------------------------------- */
 
@@ -163,7 +163,7 @@ static void write_file(const char *path, const void *data, size_t n)
 
 static void test_files(void **state)
 {
-	static const char *const names[] = {"supply_test", "supply_test.bin", "supply_test.idx"};
+	static const char *const names[] = {"feed_test", "feed_test.bin", "feed_test.idx"};
 	struct index x = good_index();
 	struct jm_err err = JM_ERR_INIT;
 	struct jm_corpus c;
@@ -188,27 +188,28 @@ static void test_files(void **state)
 
 static void test_schedules(void **state)
 {
-	struct jm_schedule s = {.lr = 1, .lr_min = 0.1, .factor = 0.5, .warmup = 4, .length = 24};
+	struct jm_lr_schedule s = {
+		.lr = 1, .lr_min = 0.1, .factor = 0.5, .warmup = 4, .length = 24};
 
 	(void)state;
 	for (int i = 0; i < 4; i++)
-		assert_near(jm_schedule_lr(&s, i), (i + 1) / 4.0, 1e-15);
-	assert_near(jm_schedule_lr(&s, 1000), 1, 0);
-	s.kind = JM_SCHEDULE_COSINE;
-	assert_near(jm_schedule_lr(&s, 3), 1, 0);
-	assert_near(jm_schedule_lr(&s, 4), 1, 1e-15);
-	assert_near(jm_schedule_lr(&s, 14), 0.55, 1e-12);
-	assert_near(jm_schedule_lr(&s, 9), 0.1 + 0.45 * (1 + sqrt(0.5)), 1e-12);
-	assert_near(jm_schedule_lr(&s, 24), 0.1, 1e-12);
-	assert_near(jm_schedule_lr(&s, 9999), 0.1, 1e-12);
-	s.kind = JM_SCHEDULE_LINEAR;
-	assert_near(jm_schedule_lr(&s, 9), 0.775, 1e-12);
-	assert_near(jm_schedule_lr(&s, 25), 0.1, 1e-12);
-	s.kind = JM_SCHEDULE_STEP;
+		assert_near(jm_lr_at(&s, i), (i + 1) / 4.0, 1e-15);
+	assert_near(jm_lr_at(&s, 1000), 1, 0);
+	s.kind = JM_LR_COSINE;
+	assert_near(jm_lr_at(&s, 3), 1, 0);
+	assert_near(jm_lr_at(&s, 4), 1, 1e-15);
+	assert_near(jm_lr_at(&s, 14), 0.55, 1e-12);
+	assert_near(jm_lr_at(&s, 9), 0.1 + 0.45 * (1 + sqrt(0.5)), 1e-12);
+	assert_near(jm_lr_at(&s, 24), 0.1, 1e-12);
+	assert_near(jm_lr_at(&s, 9999), 0.1, 1e-12);
+	s.kind = JM_LR_LINEAR;
+	assert_near(jm_lr_at(&s, 9), 0.775, 1e-12);
+	assert_near(jm_lr_at(&s, 25), 0.1, 1e-12);
+	s.kind = JM_LR_STEP;
 	s.every = 10;
-	assert_near(jm_schedule_lr(&s, 13), 1, 0);
-	assert_near(jm_schedule_lr(&s, 14), 0.5, 0);
-	assert_near(jm_schedule_lr(&s, 34), 0.125, 0);
+	assert_near(jm_lr_at(&s, 13), 1, 0);
+	assert_near(jm_lr_at(&s, 14), 0.5, 0);
+	assert_near(jm_lr_at(&s, 34), 0.125, 0);
 }
 
 /* ---- the largest batch -------------------------------------------------------------------------------- */
