@@ -177,7 +177,7 @@ static bool wanted(const struct jm_setting *words, int n, const struct jm_knob *
 static json_t *knob_json(const struct jm_knob *k, const struct jm_applied *a)
 {
 	return json_pack("{ss ss ss ss so so so so so}", "knob", k->name, "device", k->device,
-		"label", k->label, "unit", k->unit, "requested", jm_json_number(a->accepted),
+		"label", k->label, "unit", k->unit, "accepted", jm_json_number(a->accepted),
 		"enforced", jm_json_number(a->enforced), "min", jm_json_number(k->min), "max",
 		jm_json_number(k->max), "default", jm_json_number(k->fallback));
 }

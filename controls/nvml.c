@@ -137,7 +137,7 @@ static int nvml_open(struct jm_ctx *ctx, const char *arg, struct jm_knobs *set, 
 
 /* Fields 192 and 190 are what the calls below return; the calls exist on every driver. */
 static int nvml_get(
-	void *state, int i, double *ret_requested, double *ret_enforced, struct jm_err *err)
+	void *state, int i, double *ret_accepted, double *ret_enforced, struct jm_err *err)
 {
 	struct state *s = state;
 	struct jm_nvml_value requested = {.field = JM_NVML_LIMIT_REQUESTED};
@@ -151,7 +151,7 @@ static int nvml_get(
 	if (rc && isnan(value))
 		return jm_err_set(err, jm_nvml_code(rc), "Cannot read the power limit of %s: %s.",
 			s->device[i].label, jm_nvml_text(&s->nvml, rc));
-	*ret_requested = isnan(value) ? milli(limit) : value;
+	*ret_accepted = isnan(value) ? milli(limit) : value;
 	*ret_enforced = NAN;
 	if (s->nvml.limit_enforced && !s->nvml.limit_enforced(s->device[i].handle, &enforced))
 		*ret_enforced = milli(enforced);

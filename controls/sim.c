@@ -44,13 +44,13 @@ static int sim_open(struct jm_ctx *ctx, const char *arg, struct jm_knobs *set, v
 
 /* An MI300X accepts what it does not keep: enforced is then what it does. */
 static int sim_get(
-	void *state, int i, double *ret_requested, double *ret_enforced, struct jm_err *err)
+	void *state, int i, double *ret_accepted, double *ret_enforced, struct jm_err *err)
 {
 	struct jm_sim_registers *registers = state;
 	double cap = jm_sim_registers_cap(registers, i);
 
 	(void)err;
-	*ret_requested = cap;
+	*ret_accepted = cap;
 	*ret_enforced = jm_sim_held_watts(jm_sim_registers_name(registers)->gpu, cap);
 	return 0;
 }

@@ -34,7 +34,7 @@ struct gpu {
 	/* the slots: fast fields, slow ones up to n_fields, the counter if it is a field, then calls */
 	int n_slots, n_fast, n_fields;
 	int counter; /* -1 = none */
-	struct jm_pace pace;
+	struct jm_read_pace pace;
 	struct slot slot[MAX_SLOTS];
 	int out[MAX_SLOTS]; /* where in the source's readings each slot goes */
 	struct jm_nvml_value value[MAX_SLOTS];
@@ -45,7 +45,7 @@ struct state {
 	struct jm_nvml nvml;
 	int n;
 	int64_t slow_ns; /* when the slow ones were last asked for */
-	struct jm_purse purse;
+	struct jm_read_budget budget;
 	struct gpu gpu[];
 };
 
@@ -167,7 +167,7 @@ static int add_gpu(struct state *s, const struct jm_nvml_gpu *info, struct jm_me
 		return rc;
 	sort_slots(g, first_out);
 	if (g->counter >= 0)
-		jm_pace_init(&g->pace, &s->purse, sensor->counter_ms * JM_MILLISECOND);
+		jm_read_pace_init(&g->pace, &s->budget, sensor->counter_ms * JM_MILLISECOND);
 	s->n++;
 	return g->n_slots;
 }
@@ -410,8 +410,8 @@ static void read_counter(struct state *s, struct gpu *g)
 		read_fields(s, g, g->counter, 1);
 	else
 		read_call(s, g, g->counter);
-	jm_pace_told(&g->pace, &s->purse, begin, jm_ctx_now(s->ctx), jm_clock_thread() - before,
-		g->slot[g->counter].last.value);
+	jm_read_pace_told(&g->pace, &s->budget, begin, jm_ctx_now(s->ctx),
+		jm_clock_thread() - before, g->slot[g->counter].last.value);
 }
 
 /* Those that want to be, each once, the most urgent first: a dear one delays the next. */
@@ -427,9 +427,10 @@ static void read_counters(struct state *s)
 			struct gpu *g = &s->gpu[i];
 
 			if (g->lost || g->counter < 0 || g->pace.last_begin >= round ||
-				!jm_pace_wants(&g->pace, &s->purse, now))
+				!jm_read_pace_wants(&g->pace, &s->budget, now))
 				continue;
-			if (!next || jm_pace_urgency(&g->pace) < jm_pace_urgency(&next->pace))
+			if (!next ||
+				jm_read_pace_urgency(&g->pace) < jm_read_pace_urgency(&next->pace))
 				next = g;
 		}
 		if (!next)
@@ -453,7 +454,7 @@ static void end_of_lost(struct state *s, struct gpu *g)
 {
 	forget(g, 0, g->n_slots, jm_ctx_now(s->ctx));
 	if (g->counter >= 0)
-		jm_pace_drop(&g->pace, &s->purse);
+		jm_read_pace_drop(&g->pace, &s->budget);
 }
 
 static int nvml_read(void *state, struct jm_reading *out, struct jm_err *err)
@@ -488,8 +489,8 @@ static bool nvml_edge(void *state, enum jm_edge edge)
 		if (s->gpu[i].counter < 0 || s->gpu[i].lost)
 			continue;
 		if (edge != JM_EDGE_ON)
-			jm_pace_edge(&s->gpu[i].pace, edge == JM_EDGE_BEGINS);
-		watching = watching || jm_pace_watches(&s->gpu[i].pace);
+			jm_read_pace_edge(&s->gpu[i].pace, edge == JM_EDGE_BEGINS);
+		watching = watching || jm_read_pace_watches(&s->gpu[i].pace);
 	}
 	return watching;
 }
@@ -502,7 +503,7 @@ static int64_t nvml_due(void *state)
 	for (int i = 0; i < s->n; i++) {
 		int64_t due = s->gpu[i].counter < 0 || s->gpu[i].lost
 				      ? JM_FOREVER
-				      : jm_pace_due(&s->gpu[i].pace);
+				      : jm_read_pace_due(&s->gpu[i].pace);
 
 		first = due < first ? due : first;
 	}

@@ -15,9 +15,9 @@
 #define KILLED_NS JM_SECOND
 #define MOMENT_MS 5 /* between two looks */
 
-typedef void child_fn(struct jm_orphans *o, pid_t pid);
+typedef void child_fn(struct jm_strays *o, pid_t pid);
 
-static void each_child_of_task(struct jm_orphans *o, const char *task, child_fn *fn)
+static void each_child_of_task(struct jm_strays *o, const char *task, child_fn *fn)
 {
 	char path[64];
 	FILE *f;
@@ -32,7 +32,7 @@ static void each_child_of_task(struct jm_orphans *o, const char *task, child_fn 
 }
 
 /* Where the kernel does not list children (CONFIG_PROC_CHILDREN) there are none to be seen. */
-static void each_child(struct jm_orphans *o, child_fn *fn)
+static void each_child(struct jm_strays *o, child_fn *fn)
 {
 	DIR *tasks = opendir("/proc/self/task");
 	const struct dirent *task;
@@ -50,15 +50,15 @@ static bool reaped(pid_t pid)
 	return waitpid(pid, NULL, WNOHANG) == pid;
 }
 
-static void reap(struct jm_orphans *o, pid_t pid)
+static void reap(struct jm_strays *o, pid_t pid)
 {
 	(void)o;
 	reaped(pid);
 }
 
-static void know(struct jm_orphans *o, pid_t pid)
+static void know(struct jm_strays *o, pid_t pid)
 {
-	if (o->n_known < JM_ORPHANS_KNOWN) {
+	if (o->n_known < JM_STRAYS_KNOWN) {
 		o->known[o->n_known] = pid;
 		o->session[o->n_known] = getsid(pid);
 	}
@@ -66,7 +66,7 @@ static void know(struct jm_orphans *o, pid_t pid)
 }
 
 /* Was it there before, or has it come from one that was, as a daemon's child whose parent has ended? */
-static bool is_known(const struct jm_orphans *o, pid_t pid)
+static bool is_known(const struct jm_strays *o, pid_t pid)
 {
 	pid_t session = getsid(pid);
 
@@ -76,7 +76,7 @@ static bool is_known(const struct jm_orphans *o, pid_t pid)
 	return false;
 }
 
-static bool was_asked(const struct jm_orphans *o, pid_t pid)
+static bool was_asked(const struct jm_strays *o, pid_t pid)
 {
 	for (int i = 0; i < o->n_asked; i++)
 		if (o->asked[i] == pid)
@@ -101,7 +101,7 @@ static bool is_guard(pid_t pid)
 }
 
 /* One that has come since: is it still there? */
-static bool is_left(struct jm_orphans *o, pid_t pid)
+static bool is_left(struct jm_strays *o, pid_t pid)
 {
 	if (is_known(o, pid))
 		return false;
@@ -114,11 +114,11 @@ static bool is_left(struct jm_orphans *o, pid_t pid)
 	return true;
 }
 
-static void ask_to_end(struct jm_orphans *o, pid_t pid)
+static void ask_to_end(struct jm_strays *o, pid_t pid)
 {
 	if (!is_left(o, pid))
 		return;
-	if (was_asked(o, pid) || o->n_asked == JM_ORPHANS_KNOWN) {
+	if (was_asked(o, pid) || o->n_asked == JM_STRAYS_KNOWN) {
 		o->wait = true;
 	} else if (!kill(pid, SIGTERM)) { /* refused: it is not ours to end */
 		o->asked[o->n_asked++] = pid;
@@ -126,14 +126,14 @@ static void ask_to_end(struct jm_orphans *o, pid_t pid)
 	}
 }
 
-static void end_child(struct jm_orphans *o, pid_t pid)
+static void end_child(struct jm_strays *o, pid_t pid)
 {
 	if (is_left(o, pid))
 		o->wait |= is_guard(pid) || !kill(pid, SIGKILL);
 }
 
 /* Until there is none to wait for, and none has gone meanwhile; or the time is up, or somebody in a hurry. */
-static void each_orphan(struct jm_orphans *o, child_fn *fn, int64_t limit_ns, int hurry_fd)
+static void each_orphan(struct jm_strays *o, child_fn *fn, int64_t limit_ns, int hurry_fd)
 {
 	struct pollfd hurry = {.fd = hurry_fd, .events = POLLIN};
 	int64_t until = jm_clock_now(jm_clock_real()) + limit_ns;
@@ -148,35 +148,35 @@ static void each_orphan(struct jm_orphans *o, child_fn *fn, int64_t limit_ns, in
 	} while ((o->wait || o->again) && !hurried && jm_clock_now(jm_clock_real()) < until);
 }
 
-void jm_orphans_begin(struct jm_orphans *o, const struct jm_ctx *ctx)
+void jm_strays_begin(struct jm_strays *o, const struct jm_ctx *ctx)
 {
-	*o = (struct jm_orphans){.ctx = ctx};
+	*o = (struct jm_strays){.ctx = ctx};
 	each_child(o, reap);
 	each_child(o, know);
-	if (o->n_known > JM_ORPHANS_KNOWN) {
+	if (o->n_known > JM_STRAYS_KNOWN) {
 		jm_log(ctx, JM_WARNING,
 			"More than %d processes that earlier cases left behind are still there; "
 			"what a case leaves behind from now on is not ended with it.",
-			JM_ORPHANS_KNOWN);
+			JM_STRAYS_KNOWN);
 		return;
 	}
 	o->adopting = !prctl(PR_GET_CHILD_SUBREAPER, &o->was, 0, 0, 0) &&
 		      !prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 }
 
-static void reap_new(struct jm_orphans *o, pid_t pid)
+static void reap_new(struct jm_strays *o, pid_t pid)
 {
 	if (!is_known(o, pid))
 		reaped(pid);
 }
 
-void jm_orphans_end(struct jm_orphans *o, enum jm_orphans_end how, int hurry_fd)
+void jm_strays_end(struct jm_strays *o, enum jm_strays_end how, int hurry_fd)
 {
 	if (!o->adopting)
 		return;
-	if (how == JM_ORPHANS_ASK)
+	if (how == JM_STRAYS_ASK)
 		each_orphan(o, ask_to_end, POLITE_NS, hurry_fd);
-	if (how != JM_ORPHANS_LEAVE) {
+	if (how != JM_STRAYS_LEAVE) {
 		each_orphan(o, end_child, KILLED_NS, -1);
 		if (o->n_left)
 			jm_log(o->ctx, JM_WARNING,

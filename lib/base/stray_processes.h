@@ -11,17 +11,17 @@
 
 #include "joulemark.h"
 
-#define JM_ORPHANS_KNOWN 64
+#define JM_STRAYS_KNOWN 64
 
-struct jm_orphans {
+struct jm_strays {
 	const struct jm_ctx *ctx;
-	bool adopting; /* we do since jm_orphans_begin */
+	bool adopting; /* we do since jm_strays_begin */
 	int was;       /* whether we did before */
 	/* our children of before, and their sessions */
-	pid_t known[JM_ORPHANS_KNOWN], session[JM_ORPHANS_KNOWN];
+	pid_t known[JM_STRAYS_KNOWN], session[JM_STRAYS_KNOWN];
 	int n_known;
 	/* those that have come since and were asked to end */
-	pid_t asked[JM_ORPHANS_KNOWN];
+	pid_t asked[JM_STRAYS_KNOWN];
 	int n_asked;
 	/* of one round: how many are still there, whether it is worth while to wait for one, to look again */
 	int n_left;
@@ -30,8 +30,8 @@ struct jm_orphans {
 };
 
 /* From now on orphans come to us. Those of before that have ended are reaped. */
-void jm_orphans_begin(struct jm_orphans *o, const struct jm_ctx *ctx);
-enum jm_orphans_end { JM_ORPHANS_LEAVE, JM_ORPHANS_ASK, JM_ORPHANS_KILL };
+void jm_strays_begin(struct jm_strays *o, const struct jm_ctx *ctx);
+enum jm_strays_end { JM_STRAYS_LEAVE, JM_STRAYS_ASK, JM_STRAYS_KILL };
 
 /*
  * No more. Those that have come since, and theirs, are left alone, asked to end (SIGTERM) and killed two seconds
@@ -39,6 +39,6 @@ enum jm_orphans_end { JM_ORPHANS_LEAVE, JM_ORPHANS_ASK, JM_ORPHANS_KILL };
  * never a joulemark guard, which is putting settings back, nor who shares the session of one that was there
  * before. Takes three seconds at most; what is then left is logged.
  */
-void jm_orphans_end(struct jm_orphans *o, enum jm_orphans_end how, int hurry_fd);
+void jm_strays_end(struct jm_strays *o, enum jm_strays_end how, int hurry_fd);
 
 #endif

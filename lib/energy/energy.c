@@ -9,7 +9,7 @@
 static const struct jm_part nothing = {
 	.joules = NAN, .known = NAN, .variance = NAN, .watts_max = NAN};
 
-static int parts_of(const struct jm_stretch *s, int meter, struct jm_part *counter,
+static int parts_of(const struct jm_trace_interval *s, int meter, struct jm_part *counter,
 	struct jm_part *power, struct jm_err *err)
 {
 	int c = jm_meter_signal(s->set, meter, JM_Q_ENERGY);
@@ -27,8 +27,8 @@ static int parts_of(const struct jm_stretch *s, int meter, struct jm_part *count
 }
 
 /* The counter where it knows all; else the power where it does; else whoever knows more. */
-static const struct jm_part *better(
-	const struct jm_stretch *s, int meter, const struct jm_part *c, const struct jm_part *p)
+static const struct jm_part *better(const struct jm_trace_interval *s, int meter,
+	const struct jm_part *c, const struct jm_part *p)
 {
 	if (!isnan(c->joules))
 		return c;
@@ -39,7 +39,7 @@ static const struct jm_part *better(
 	return p;
 }
 
-static double accuracy_of(const struct jm_stretch *s, int meter, bool by_counter)
+static double accuracy_of(const struct jm_trace_interval *s, int meter, bool by_counter)
 {
 	static const enum jm_quantity powers[] = {JM_Q_POWER, JM_Q_POWER_AVERAGE};
 	int signal = by_counter ? jm_meter_signal(s->set, meter, JM_Q_ENERGY) : -1;
@@ -52,7 +52,7 @@ static double accuracy_of(const struct jm_stretch *s, int meter, bool by_counter
 int jm_energy_of(const struct jm_trace *trace, const struct jm_meters *set, int meter,
 	int64_t t0_ns, int64_t t1_ns, struct jm_energy *ret, struct jm_err *err)
 {
-	struct jm_stretch s = {.trace = trace, .set = set, .t0 = t0_ns, .t1 = t1_ns};
+	struct jm_trace_interval s = {.trace = trace, .set = set, .t0 = t0_ns, .t1 = t1_ns};
 	struct jm_part counter, power;
 	const struct jm_part *best;
 	int rc;

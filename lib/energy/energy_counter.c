@@ -21,12 +21,12 @@
 
 /* The runs near an edge at t; when there are too many, those farthest from it are left out. */
 struct near {
-	struct jm_run run[MAX_RUNS];
+	struct jm_plateau run[MAX_RUNS];
 	int n;
 	int64_t t;
 };
 
-static void collect(void *arg, const struct jm_run *run)
+static void collect(void *arg, const struct jm_plateau *run)
 {
 	struct near *near = arg;
 
@@ -40,21 +40,21 @@ static void collect(void *arg, const struct jm_run *run)
 	near->run[near->n++] = *run;
 }
 
-static int look_around(
-	const struct jm_stretch *s, int signal, int64_t t, struct near *near, struct jm_err *err)
+static int look_around(const struct jm_trace_interval *s, int signal, int64_t t, struct near *near,
+	struct jm_err *err)
 {
 	const struct jm_signal *what = &s->set->signal[signal];
 	int64_t reach = AROUND * what->refresh_ns;
-	struct jm_steps steps;
+	struct jm_plateaus steps;
 	int rc;
 
 	if (reach < AROUND_MIN)
 		reach = AROUND_MIN;
 	near->n = 0;
 	near->t = t;
-	jm_steps_init(&steps, what, collect, near);
-	rc = jm_trace_each(s->trace, signal, t - reach, t + reach, jm_steps_feed, &steps, err);
-	jm_steps_end(&steps);
+	jm_plateaus_init(&steps, what, collect, near);
+	rc = jm_trace_each(s->trace, signal, t - reach, t + reach, jm_plateaus_feed, &steps, err);
+	jm_plateaus_end(&steps);
 	return rc;
 }
 
@@ -154,7 +154,7 @@ static double rate(const struct jm_signal *counter, const struct near *near, int
 
 	if (a < 0 || b >= near->n)
 		return NAN;
-	length = seconds(jm_run_start(&near->run[b]) - jm_run_start(&near->run[a]));
+	length = seconds(jm_plateau_start(&near->run[b]) - jm_plateau_start(&near->run[a]));
 	if (length <= 0)
 		return NAN;
 	return rise(counter, near->run[a].value, near->run[b].value, length, NAN) / length;
@@ -162,9 +162,9 @@ static double rate(const struct jm_signal *counter, const struct near *near, int
 
 /* When the energy of the step from a to b begins to flow: a counter that stood still used nothing. */
 static int64_t flow_begins(
-	const struct jm_signal *counter, const struct jm_run *a, const struct jm_run *b)
+	const struct jm_signal *counter, const struct jm_plateau *a, const struct jm_plateau *b)
 {
-	int64_t begin = jm_run_start(a), still = a->seen - counter->refresh_ns;
+	int64_t begin = jm_plateau_start(a), still = a->seen - counter->refresh_ns;
 
 	if (!counter->refresh_ns || b->value - a->value < 2 * counter->step)
 		return begin;
@@ -188,10 +188,10 @@ static void shape_from_rates(struct span *span, double before, double after)
 static struct span span_between(const struct jm_signal *counter, const struct near *near, int a,
 	const struct jm_signal *power_signal, const struct near *power)
 {
-	const struct jm_run *from = &near->run[a], *to = &near->run[a + 1];
+	const struct jm_plateau *from = &near->run[a], *to = &near->run[a + 1];
 	struct span span = {
 		.begin = flow_begins(counter, from, to),
-		.end = jm_run_start(to),
+		.end = jm_plateau_start(to),
 		.loose_begin = seconds(from->hi - from->lo),
 		.loose_end = seconds(to->hi - to->lo),
 		.step = counter->step,
@@ -216,8 +216,8 @@ static struct span span_between(const struct jm_signal *counter, const struct ne
 static struct edge extrapolate(const struct jm_signal *counter, const struct near *near, int i,
 	int64_t t, const struct near *power)
 {
-	const struct jm_run *run = &near->run[i];
-	int64_t start = jm_run_start(run), away = t - start, from_seen;
+	const struct jm_plateau *run = &near->run[i];
+	int64_t start = jm_plateau_start(run), away = t - start, from_seen;
 	double watts = value_at(power, t > start ? t : run->first), length = seconds(away);
 
 	from_seen = t > run->seen ? t - run->seen : t < run->lo ? run->lo - t : 0;
@@ -258,7 +258,7 @@ static void drop_silence(struct near *near, int64_t *ret_silent_at, int64_t t)
 static void tighten(const struct jm_signal *counter, struct near *near)
 {
 	for (int i = 0; counter->refresh_ns && i < near->n; i++) {
-		struct jm_run *run = &near->run[i];
+		struct jm_plateau *run = &near->run[i];
 		int64_t late = run->seen - counter->refresh_ns - counter->refresh_ns / LATE;
 
 		if (late > run->lo)
@@ -278,7 +278,7 @@ static struct edge edge_among(const struct jm_signal *counter, struct near *near
 	tighten(counter, near);
 	if (!near->n)
 		return (struct edge){.known = false};
-	while (i + 1 < near->n && jm_run_start(&near->run[i + 1]) <= t)
+	while (i + 1 < near->n && jm_plateau_start(&near->run[i + 1]) <= t)
 		i++;
 	if (i < 0)
 		return extrapolate(counter, near, 0, t, power);
@@ -301,8 +301,8 @@ static struct edge edge_among(const struct jm_signal *counter, struct near *near
 	};
 }
 
-static int find_edge(const struct jm_stretch *s, int signal, int power, int64_t t, struct edge *ret,
-	struct jm_err *err)
+static int find_edge(const struct jm_trace_interval *s, int signal, int power, int64_t t,
+	struct edge *ret, struct jm_err *err)
 {
 	const struct jm_signal *counter = &s->set->signal[signal];
 	struct near near, watts = {.n = 0};
@@ -386,8 +386,8 @@ struct known {
 	bool whole_begin, whole_end;
 };
 
-static int find_edges(
-	const struct jm_stretch *s, int signal, int power, struct known *k, struct jm_err *err)
+static int find_edges(const struct jm_trace_interval *s, int signal, int power, struct known *k,
+	struct jm_err *err)
 {
 	int rc = find_edge(s, signal, power, s->t0, &k->e0, err);
 
@@ -400,7 +400,7 @@ static int find_edges(
 	return rc;
 }
 
-static int sum_readings(const struct jm_stretch *s, int signal, const struct known *k,
+static int sum_readings(const struct jm_trace_interval *s, int signal, const struct known *k,
 	struct middle *ret, struct jm_err *err)
 {
 	*ret = (struct middle){
@@ -417,7 +417,7 @@ static int sum_readings(const struct jm_stretch *s, int signal, const struct kno
  * A counter that is silent at an end of the stretch: what it told last is as old as its last step, not as
  * its last reading, so the energy up to that reading has an edge there too.
  */
-static int retreat(const struct jm_stretch *s, int signal, int power, const struct middle *m,
+static int retreat(const struct jm_trace_interval *s, int signal, int power, const struct middle *m,
 	struct known *k, struct jm_err *err)
 {
 	int rc = 0;
@@ -453,8 +453,8 @@ static void sum_up(const struct known *k, const struct middle *m, struct jm_part
 	ret->variance = k->e0.variance + k->e1.variance;
 }
 
-int jm_energy_by_counter(
-	const struct jm_stretch *s, int signal, int power, struct jm_part *ret, struct jm_err *err)
+int jm_energy_by_counter(const struct jm_trace_interval *s, int signal, int power,
+	struct jm_part *ret, struct jm_err *err)
 {
 	struct known k = {0};
 	struct middle m;

@@ -22,7 +22,7 @@ struct sum {
 	int64_t t0, t1, window, shift;
 	double joules, covered_s, watts_max, watts_min;
 	long samples, gaps;
-	struct jm_run last; /* finite */
+	struct jm_plateau last; /* finite */
 	double before_last;
 	bool any, silent, last_held;
 	int64_t silent_at;
@@ -60,7 +60,7 @@ static bool touches(const struct sum *s, int64_t begin, int64_t end)
 	return begin < s->t1 && end > s->t0;
 }
 
-static void note_extremes(struct sum *s, const struct jm_run *run, int64_t start)
+static void note_extremes(struct sum *s, const struct jm_plateau *run, int64_t start)
 {
 	if (!touches(s, start - s->window, run->seen - s->shift + 1))
 		return;
@@ -69,13 +69,13 @@ static void note_extremes(struct sum *s, const struct jm_run *run, int64_t start
 	s->watts_min = fmin(s->watts_min, run->value);
 }
 
-static int64_t start_of(const struct sum *s, const struct jm_run *run)
+static int64_t start_of(const struct sum *s, const struct jm_plateau *run)
 {
-	return jm_run_start(run) - s->shift;
+	return jm_plateau_start(run) - s->shift;
 }
 
 /* The last moment the sensor is known to have been at the run's value, before the next at `start`. */
-static int64_t known_until(const struct sum *s, const struct jm_run *run, int64_t start)
+static int64_t known_until(const struct sum *s, const struct jm_plateau *run, int64_t start)
 {
 	int64_t begin = start_of(s, run), seen = run->seen - s->shift;
 	int64_t last = s->signal->refresh_ns ? start - s->signal->refresh_ns : seen;
@@ -86,7 +86,7 @@ static int64_t known_until(const struct sum *s, const struct jm_run *run, int64_
 }
 
 /* How alike are readings one and two refreshes apart? A value that stays counts as alike. */
-static void correlate(struct sum *s, const struct jm_run *run, bool held)
+static void correlate(struct sum *s, const struct jm_plateau *run, bool held)
 {
 	if (s->last_held && !isnan(s->before_last))
 		s->two_apart += square(s->last.value - s->before_last);
@@ -97,12 +97,12 @@ static void correlate(struct sum *s, const struct jm_run *run, bool held)
 		s->two_apart += square(run->value - s->before_last);
 }
 
-static void first_run(struct sum *s, const struct jm_run *run, int64_t start)
+static void first_run(struct sum *s, const struct jm_plateau *run, int64_t start)
 {
 	add_line(s, start - jm_reach(s->signal) - s->window, start, run->value, run->value);
 }
 
-static void join(struct sum *s, const struct jm_run *run, int64_t start)
+static void join(struct sum *s, const struct jm_plateau *run, int64_t start)
 {
 	int64_t from = known_until(s, &s->last, start), to = start - s->window;
 	double change = run->value - s->last.value;
@@ -130,7 +130,7 @@ static void close_run(struct sum *s)
 		add_line(s, start, seen, s->last.value, s->last.value);
 }
 
-static void on_silence(struct sum *s, const struct jm_run *run)
+static void on_silence(struct sum *s, const struct jm_plateau *run)
 {
 	s->silent = true;
 	s->silent_at = run->first - s->shift;
@@ -138,7 +138,7 @@ static void on_silence(struct sum *s, const struct jm_run *run)
 		s->gaps++;
 }
 
-static void on_run(void *arg, const struct jm_run *run)
+static void on_run(void *arg, const struct jm_plateau *run)
 {
 	struct sum *s = arg;
 	int64_t bridge = BRIDGE_REFRESHES * s->signal->refresh_ns, start = start_of(s, run);
@@ -191,8 +191,8 @@ static double missed_share(const struct sum *s)
 	return (1 / tanh(x / 2) - 2 / x) / (2 * (1 - alike));
 }
 
-int jm_energy_by_power(
-	const struct jm_stretch *stretch, int signal, struct jm_part *ret, struct jm_err *err)
+int jm_energy_by_power(const struct jm_trace_interval *stretch, int signal, struct jm_part *ret,
+	struct jm_err *err)
 {
 	const struct jm_signal *power = &stretch->set->signal[signal];
 	struct sum s = {
@@ -204,7 +204,7 @@ int jm_energy_by_power(
 		.before_last = NAN,
 	};
 	int64_t around = jm_reach(power) * 3;
-	struct jm_steps steps;
+	struct jm_plateaus steps;
 	double length = seconds(s.t1 - s.t0), missed;
 	int rc;
 
@@ -213,12 +213,12 @@ int jm_energy_by_power(
 		s.shift = power->window_ns / 2;
 	else if (power->window_ns > 0)
 		s.window = power->window_ns;
-	jm_steps_init(&steps, power, on_run, &s);
+	jm_plateaus_init(&steps, power, on_run, &s);
 	rc = jm_trace_each(stretch->trace, signal, s.t0 - around + s.shift, s.t1 + around + s.shift,
-		jm_steps_feed, &steps, err);
+		jm_plateaus_feed, &steps, err);
 	if (rc)
 		return rc;
-	jm_steps_end(&steps);
+	jm_plateaus_end(&steps);
 	finish(&s);
 	missed = square((s.watts_max - s.watts_min) * seconds(power->refresh_ns - s.window));
 	*ret = (struct jm_part){

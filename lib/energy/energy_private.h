@@ -5,7 +5,7 @@
 
 #include "energy/energy.h"
 
-struct jm_stretch {
+struct jm_trace_interval {
 	const struct jm_trace *trace;
 	const struct jm_meters *set;
 	int64_t t0, t1;
@@ -21,11 +21,11 @@ struct jm_part {
 };
 
 /* energy_counter.c: signal is a counter; power: the meter's power signal for the shape, or -1 */
-int jm_energy_by_counter(
-	const struct jm_stretch *s, int signal, int power, struct jm_part *ret, struct jm_err *err);
+int jm_energy_by_counter(const struct jm_trace_interval *s, int signal, int power,
+	struct jm_part *ret, struct jm_err *err);
 /* energy_power.c: signal is a power */
 int jm_energy_by_power(
-	const struct jm_stretch *s, int signal, struct jm_part *ret, struct jm_err *err);
+	const struct jm_trace_interval *s, int signal, struct jm_part *ret, struct jm_err *err);
 
 /*
  * How power went around an edge: levels, and gaps between readings in which it went from one to the next
@@ -40,10 +40,10 @@ struct jm_shape {
 	} gap[JM_SHAPE_GAPS];
 };
 
-struct jm_run;
+struct jm_plateau;
 /* energy_shape.c. From the runs of a power signal, finite ones, in order of time. */
 void jm_shape_init(
-	struct jm_shape *shape, const struct jm_signal *power, const struct jm_run *run, int n);
+	struct jm_shape *shape, const struct jm_signal *power, const struct jm_plateau *run, int n);
 /* Joules from a to b when power changed at this share of the gaps. */
 double jm_shape_joules(const struct jm_shape *shape, int64_t a, int64_t b, double share);
 /* The share with which joules from a to b come nearest to what a counter says. */

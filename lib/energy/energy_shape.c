@@ -8,19 +8,19 @@
 #define TRIES 32 /* shares that a fit looks at before it goes straight between two */
 
 void jm_shape_init(
-	struct jm_shape *shape, const struct jm_signal *power, const struct jm_run *run, int n)
+	struct jm_shape *shape, const struct jm_signal *power, const struct jm_plateau *run, int n)
 {
 	int64_t window = power->window_ns > 0 ? power->window_ns : 0;
 
 	shape->n = 0;
 	for (int i = 0; i + 1 < n && shape->n < JM_SHAPE_GAPS; i++) {
-		int64_t start = jm_run_start(&run[i + 1]);
+		int64_t start = jm_plateau_start(&run[i + 1]);
 		int64_t begin = power->refresh_ns ? start - power->refresh_ns : run[i].seen;
 
 		if (begin > run[i].seen)
 			begin = run[i].seen;
-		if (begin < jm_run_start(&run[i]))
-			begin = jm_run_start(&run[i]);
+		if (begin < jm_plateau_start(&run[i]))
+			begin = jm_plateau_start(&run[i]);
 		shape->gap[shape->n].begin = begin;
 		shape->gap[shape->n].end = start - window > begin ? start - window : begin;
 		shape->gap[shape->n].from = run[i].value;
@@ -29,7 +29,7 @@ void jm_shape_init(
 	}
 	if (n != 1)
 		return;
-	shape->gap[0].begin = shape->gap[0].end = jm_run_start(&run[0]);
+	shape->gap[0].begin = shape->gap[0].end = jm_plateau_start(&run[0]);
 	shape->gap[0].from = shape->gap[0].to = run[0].value;
 	shape->n = 1;
 }

@@ -33,10 +33,10 @@ struct jm_control {
 	bool lost_at_reboot; /* a reboot puts every knob back to its default by itself */
 	int (*open)(struct jm_ctx *ctx, const char *arg, struct jm_knobs *set, void **ret_state,
 		struct jm_err *err);
-	/* i: index among the knobs this control added. requested: the value last asked for, as a restore
+	/* i: index among the knobs this control added. accepted: what the device took as its request, as a restore
 	 * must put it back; enforced: what the device holds now (NAN = cannot tell). */
-	int (*get)(void *state, int i, double *ret_requested, double *ret_enforced,
-		struct jm_err *err);
+	int (*get)(
+		void *state, int i, double *ret_accepted, double *ret_enforced, struct jm_err *err);
 	int (*set)(void *state, int i, double value, struct jm_err *err);
 	void (*close)(void *state);					   /* takes NULL */
 	void (*doctor)(struct jm_ctx *ctx, jm_finding_fn *say, void *arg); /* optional */

@@ -19,9 +19,9 @@ struct jm_guard;
 /* What became of a setting on one device. */
 struct jm_applied {
 	int knob;	  /* index in jm_guard_knobs */
-	double requested; /* what was asked for; NAN = nothing (jm_guard_get) */
-	double accepted;  /* what the device now holds as its request; NAN = cannot tell */
-	double enforced;  /* what it works by; NAN = cannot tell */
+	double requested; /* what the user asked for; NAN = nothing (jm_guard_get) */
+	double accepted;  /* what the device took of it (rounded, clamped); NAN = cannot tell */
+	double enforced;  /* what the device holds now; NAN = cannot tell */
 };
 
 /*

@@ -13,58 +13,58 @@ static bool same(double a, double b)
 	return fabs(a - b) <= 1e-6 * fabs(b);
 }
 
-int jm_keeper_open(struct jm_keeper *ret, struct jm_ctx *ctx, const char *specs, int client,
-	struct jm_err *err)
+int jm_knob_holder_open(struct jm_knob_holder *ret, struct jm_ctx *ctx, const char *specs,
+	int client, struct jm_err *err)
 {
-	struct jm_keeper k = {.ctx = ctx, .client = client};
-	int rc = jm_board_open(ctx, specs, &k.board, err);
+	struct jm_knob_holder k = {.ctx = ctx, .client = client};
+	int rc = jm_knob_table_open(ctx, specs, &k.table, err);
 
 	if (rc)
 		return rc;
 	jm_journal_boot(ctx, k.boot, sizeof(k.boot));
-	k.journal = calloc((size_t)k.board.knobs.n + 1, sizeof(*k.journal));
+	k.journal = calloc((size_t)k.table.knobs.n + 1, sizeof(*k.journal));
 	if (!k.journal) {
-		jm_board_close(&k.board);
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for %d knobs.", k.board.knobs.n);
+		jm_knob_table_close(&k.table);
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for %d knobs.", k.table.knobs.n);
 	}
-	for (int i = 0; i < k.board.knobs.n; i++)
+	for (int i = 0; i < k.table.knobs.n; i++)
 		k.journal[i].fd = -1;
 	*ret = k;
 	return 0;
 }
 
-void jm_keeper_close(struct jm_keeper *k)
+void jm_knob_holder_close(struct jm_knob_holder *k)
 {
-	for (int i = 0; i < k->board.knobs.n; i++)
+	for (int i = 0; i < k->table.knobs.n; i++)
 		jm_journal_close(&k->journal[i]);
 	free(k->journal);
-	jm_board_close(&k->board);
+	jm_knob_table_close(&k->table);
 }
 
-int jm_keeper_get(struct jm_keeper *k, struct jm_applied *out, struct jm_err *err)
+int jm_knob_holder_get(struct jm_knob_holder *k, struct jm_applied *out, struct jm_err *err)
 {
-	for (int i = 0; i < k->board.knobs.n; i++) {
+	for (int i = 0; i < k->table.knobs.n; i++) {
 		int rc;
 
 		out[i] = (struct jm_applied){.knob = i, .requested = NAN};
-		rc = jm_board_get(&k->board, i, &out[i].accepted, &out[i].enforced, err);
+		rc = jm_knob_table_get(&k->table, i, &out[i].accepted, &out[i].enforced, err);
 		if (rc)
 			return rc;
 	}
 	return 0;
 }
 
-int jm_put_back(const struct jm_board *board, int i, double value, struct jm_err *err)
+int jm_put_back(const struct jm_knob_table *table, int i, double value, struct jm_err *err)
 {
-	const struct jm_knob *knob = &board->knobs.knob[i];
+	const struct jm_knob *knob = &table->knobs.knob[i];
 	double now = NAN, enforced;
 	int rc;
 
-	if (!jm_board_get(board, i, &now, &enforced, NULL) && same(now, value))
+	if (!jm_knob_table_get(table, i, &now, &enforced, NULL) && same(now, value))
 		return 0;
-	rc = jm_board_set(board, i, value, err);
+	rc = jm_knob_table_set(table, i, value, err);
 	if (!rc)
-		rc = jm_board_get(board, i, &now, &enforced, err);
+		rc = jm_knob_table_get(table, i, &now, &enforced, err);
 	if (!rc && !isnan(now) && !same(now, value))
 		rc = jm_err_set(err, JM_EIO, "%s of %s was set back to %g%s but stands at %g%s.",
 			knob->name, knob->label, value, knob->unit, now, knob->unit);
@@ -74,28 +74,28 @@ int jm_put_back(const struct jm_board *board, int i, double value, struct jm_err
 /* ---- taking hold ----------------------------------------------------------------------------------- */
 
 /* The journal's words about knob i. */
-static struct jm_journal_state describe(const struct jm_keeper *k, int i)
+static struct jm_journal_state describe(const struct jm_knob_holder *k, int i)
 {
-	const struct jm_knob *knob = &k->board.knobs.knob[i];
+	const struct jm_knob *knob = &k->table.knobs.knob[i];
 	struct jm_journal_state s = {.pid = k->client};
 
 	snprintf(s.knob, sizeof(s.knob), "%s", knob->name);
 	snprintf(s.unit, sizeof(s.unit), "%s", knob->unit);
 	snprintf(s.device, sizeof(s.device), "%s", knob->device);
-	snprintf(
-		s.control, sizeof(s.control), "%s", jm_board_member_of(&k->board, i)->restore_spec);
+	snprintf(s.control, sizeof(s.control), "%s",
+		jm_knob_table_member(&k->table, i)->restore_spec);
 	snprintf(s.boot, sizeof(s.boot), "%s", k->boot);
 	return s;
 }
 
-static bool outlived(const struct jm_keeper *k, int i, const struct jm_journal_state *s)
+static bool outlived(const struct jm_knob_holder *k, int i, const struct jm_journal_state *s)
 {
-	return jm_board_member_of(&k->board, i)->control->lost_at_reboot && *s->boot && *k->boot &&
-	       strcmp(s->boot, k->boot) != 0;
+	return jm_knob_table_member(&k->table, i)->control->lost_at_reboot && *s->boot &&
+	       *k->boot && strcmp(s->boot, k->boot) != 0;
 }
 
 /* What an earlier holder left in the journal is settled first, so that `found` is the truth. */
-static int settle(struct jm_keeper *k, int i, struct jm_err *err)
+static int finish_earlier_session(struct jm_knob_holder *k, int i, struct jm_err *err)
 {
 	struct jm_journal *j = &k->journal[i];
 	struct jm_journal_state s = describe(k, i);
@@ -105,22 +105,22 @@ static int settle(struct jm_keeper *k, int i, struct jm_err *err)
 		return jm_journal_write(j, &s, JM_JOURNAL_GONE, 0, err);
 	if (!j->now.open)
 		return 0;
-	rc = jm_put_back(&k->board, i, j->now.found, err);
+	rc = jm_put_back(&k->table, i, j->now.found, err);
 	return rc ? rc : jm_journal_write(j, &s, JM_JOURNAL_BACK, j->now.found, err);
 }
 
 /* Locks knob i and writes down what it finds. */
-static int hold(struct jm_keeper *k, int i, struct jm_err *err)
+static int hold(struct jm_knob_holder *k, int i, struct jm_err *err)
 {
-	const struct jm_knob *knob = &k->board.knobs.knob[i];
+	const struct jm_knob *knob = &k->table.knobs.knob[i];
 	struct jm_journal_state s = describe(k, i);
 	double found = NAN, enforced = NAN;
 	int rc = jm_journal_open(k->ctx, knob->name, knob->device, &k->journal[i], err);
 
 	if (!rc)
-		rc = settle(k, i, err);
+		rc = finish_earlier_session(k, i, err);
 	if (!rc)
-		rc = jm_board_get(&k->board, i, &found, &enforced, err);
+		rc = jm_knob_table_get(&k->table, i, &found, &enforced, err);
 	if (!rc && isnan(found))
 		found = enforced;
 	if (!rc && isnan(found))
@@ -136,7 +136,7 @@ static int hold(struct jm_keeper *k, int i, struct jm_err *err)
 }
 
 /* Gives up a knob that is as it was found. */
-static void let_go(struct jm_keeper *k, int i)
+static void let_go(struct jm_knob_holder *k, int i)
 {
 	struct jm_journal *j = &k->journal[i];
 	struct jm_journal_state s = describe(k, i);
@@ -147,7 +147,8 @@ static void let_go(struct jm_keeper *k, int i)
 }
 
 /* Takes hold of all knobs of the plan that are not held yet, or of none. */
-static int hold_all(struct jm_keeper *k, const struct jm_applied *plan, int n, struct jm_err *err)
+static int hold_all(
+	struct jm_knob_holder *k, const struct jm_applied *plan, int n, struct jm_err *err)
 {
 	bool fresh = false;
 	int *taken = calloc((size_t)n + 1, sizeof(*taken)), n_taken = 0, rc = 0;
@@ -176,13 +177,13 @@ static int hold_all(struct jm_keeper *k, const struct jm_applied *plan, int n, s
 /* ---- setting ----------------------------------------------------------------------------------------- */
 
 /* One setting becomes one line per device; a device that two settings name is a contradiction. */
-static int plan_one(const struct jm_keeper *k, const struct jm_setting *s, struct jm_applied *plan,
-	int *n, struct jm_err *err)
+static int plan_one(const struct jm_knob_holder *k, const struct jm_setting *s,
+	struct jm_applied *plan, int *n, struct jm_err *err)
 {
 	int before = *n;
 
-	for (int i = 0; i < k->board.knobs.n; i++) {
-		const struct jm_knob *knob = &k->board.knobs.knob[i];
+	for (int i = 0; i < k->table.knobs.n; i++) {
+		const struct jm_knob *knob = &k->table.knobs.knob[i];
 
 		if (!jm_setting_matches(s, knob))
 			continue;
@@ -207,32 +208,32 @@ static int plan_one(const struct jm_keeper *k, const struct jm_setting *s, struc
 }
 
 /* Sets line p; before: what it was asked to be until now. */
-static int apply_one(
-	struct jm_keeper *k, const struct jm_applied *line, double *ret_before, struct jm_err *err)
+static int apply_one(struct jm_knob_holder *k, const struct jm_applied *line, double *ret_before,
+	struct jm_err *err)
 {
 	double enforced;
-	int rc = jm_board_get(&k->board, line->knob, ret_before, &enforced, err);
+	int rc = jm_knob_table_get(&k->table, line->knob, ret_before, &enforced, err);
 
 	if (rc || same(*ret_before, line->requested))
 		return rc;
-	return jm_board_set(&k->board, line->knob, line->requested, err);
+	return jm_knob_table_set(&k->table, line->knob, line->requested, err);
 }
 
 /* Lines 0..n-1 back to what they were before this call. */
 static void roll_back(
-	struct jm_keeper *k, const struct jm_applied *plan, const double *before, int n)
+	struct jm_knob_holder *k, const struct jm_applied *plan, const double *before, int n)
 {
 	while (n--) {
 		struct jm_err err = JM_ERR_INIT;
 		double value = isnan(before[n]) ? k->journal[plan[n].knob].now.found : before[n];
 
-		if (jm_put_back(&k->board, plan[n].knob, value, &err))
+		if (jm_put_back(&k->table, plan[n].knob, value, &err))
 			jm_log(k->ctx, JM_WARNING, "While taking back a setting that failed: %s",
 				err.text);
 	}
 }
 
-static int apply_all(struct jm_keeper *k, struct jm_applied *plan, int n, struct jm_err *err)
+static int apply_all(struct jm_knob_holder *k, struct jm_applied *plan, int n, struct jm_err *err)
 {
 	double *before = calloc((size_t)n + 1, sizeof(*before));
 	int done = 0, rc = 0;
@@ -244,18 +245,18 @@ static int apply_all(struct jm_keeper *k, struct jm_applied *plan, int n, struct
 		rc = apply_one(k, &plan[done], &before[done], err);
 	}
 	for (int p = 0; p < n && !rc; p++)
-		rc = jm_board_get(
-			&k->board, plan[p].knob, &plan[p].accepted, &plan[p].enforced, err);
+		rc = jm_knob_table_get(
+			&k->table, plan[p].knob, &plan[p].accepted, &plan[p].enforced, err);
 	if (rc)
 		roll_back(k, plan, before, done);
 	free(before);
 	return rc;
 }
 
-int jm_keeper_set(struct jm_keeper *k, const struct jm_setting *settings, int n,
+int jm_knob_holder_set(struct jm_knob_holder *k, const struct jm_setting *settings, int n,
 	struct jm_applied *out, int *ret_n, struct jm_err *err)
 {
-	struct jm_applied *plan = calloc((size_t)k->board.knobs.n + 1, sizeof(*plan));
+	struct jm_applied *plan = calloc((size_t)k->table.knobs.n + 1, sizeof(*plan));
 	int n_plan = 0, rc = 0;
 
 	if (!plan)
@@ -276,15 +277,15 @@ int jm_keeper_set(struct jm_keeper *k, const struct jm_setting *settings, int n,
 
 /* ---- the way back -------------------------------------------------------------------------------------- */
 
-static int restore_one(struct jm_keeper *k, int i, bool release, struct jm_err *err)
+static int restore_one(struct jm_knob_holder *k, int i, bool release, struct jm_err *err)
 {
-	const struct jm_knob *knob = &k->board.knobs.knob[i];
+	const struct jm_knob *knob = &k->table.knobs.knob[i];
 	struct jm_err why = JM_ERR_INIT;
 	int rc;
 
 	if (k->journal[i].fd < 0 || !k->journal[i].now.open)
 		return 0;
-	rc = jm_put_back(&k->board, i, k->journal[i].now.found, &why);
+	rc = jm_put_back(&k->table, i, k->journal[i].now.found, &why);
 	if (!rc) {
 		if (release)
 			let_go(k, i);
@@ -298,11 +299,11 @@ static int restore_one(struct jm_keeper *k, int i, bool release, struct jm_err *
 		k->journal[i].now.found, knob->unit, why.text);
 }
 
-int jm_keeper_restore(struct jm_keeper *k, bool release, struct jm_err *err)
+int jm_knob_holder_restore(struct jm_knob_holder *k, bool release, struct jm_err *err)
 {
 	int first = 0;
 
-	for (int i = k->board.knobs.n - 1; i >= 0; i--) {
+	for (int i = k->table.knobs.n - 1; i >= 0; i--) {
 		int rc = restore_one(k, i, release, err);
 
 		first = first ? first : rc;
@@ -310,12 +311,12 @@ int jm_keeper_restore(struct jm_keeper *k, bool release, struct jm_err *err)
 	return first;
 }
 
-static int keep_one(struct jm_keeper *k, int i, struct jm_err *err)
+static int keep_one(struct jm_knob_holder *k, int i, struct jm_err *err)
 {
 	struct jm_journal *j = &k->journal[i];
 	struct jm_journal_state s = describe(k, i);
 	double base = j->now.kept ? j->now.base : j->now.found, now = NAN, enforced;
-	bool home = !jm_board_get(&k->board, i, &now, &enforced, NULL) && same(now, base);
+	bool home = !jm_knob_table_get(&k->table, i, &now, &enforced, NULL) && same(now, base);
 	int rc = jm_journal_write(j, &s, home ? JM_JOURNAL_GONE : JM_JOURNAL_KEPT, base, err);
 
 	if (!rc)
@@ -323,9 +324,9 @@ static int keep_one(struct jm_keeper *k, int i, struct jm_err *err)
 	return rc;
 }
 
-int jm_keeper_keep(struct jm_keeper *k, struct jm_err *err)
+int jm_knob_holder_keep(struct jm_knob_holder *k, struct jm_err *err)
 {
-	for (int i = 0; i < k->board.knobs.n; i++) {
+	for (int i = 0; i < k->table.knobs.n; i++) {
 		int rc = 0;
 
 		if (k->journal[i].fd >= 0 && k->journal[i].now.open)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Changing knobs so that they find their way back: board and journals together. The guard's inside. */
+/* Changing knobs so that they find their way back: table and journals together. The guard's inside. */
 #ifndef JM_GUARD_APPLY_H
 #define JM_GUARD_APPLY_H
 
@@ -7,28 +7,28 @@
 #include "guard/guard.h"
 #include "guard/journal.h"
 
-struct jm_keeper {
+struct jm_knob_holder {
 	struct jm_ctx *ctx;
-	struct jm_board board;
+	struct jm_knob_table table;
 	struct jm_journal *journal; /* one per knob; closed = not held */
 	int client;		    /* the process on whose behalf */
 	char boot[40];
 };
 
-int jm_keeper_open(struct jm_keeper *ret, struct jm_ctx *ctx, const char *specs, int client,
-	struct jm_err *err);
-void jm_keeper_close(struct jm_keeper *k); /* restores nothing */
+int jm_knob_holder_open(struct jm_knob_holder *ret, struct jm_ctx *ctx, const char *specs,
+	int client, struct jm_err *err);
+void jm_knob_holder_close(struct jm_knob_holder *k); /* restores nothing */
 /* As jm_guard_get, jm_guard_set. */
-int jm_keeper_get(struct jm_keeper *k, struct jm_applied *out, struct jm_err *err);
-int jm_keeper_set(struct jm_keeper *k, const struct jm_setting *settings, int n,
+int jm_knob_holder_get(struct jm_knob_holder *k, struct jm_applied *out, struct jm_err *err);
+int jm_knob_holder_set(struct jm_knob_holder *k, const struct jm_setting *settings, int n,
 	struct jm_applied *out, int *ret_n, struct jm_err *err);
 /* Puts back what was found; release: and gives up the locks. All are tried; the first error is told,
  * every one is logged. */
-int jm_keeper_restore(struct jm_keeper *k, bool release, struct jm_err *err);
+int jm_knob_holder_restore(struct jm_knob_holder *k, bool release, struct jm_err *err);
 /* Leaves all as it is, journalled, and gives up the locks. */
-int jm_keeper_keep(struct jm_keeper *k, struct jm_err *err);
+int jm_knob_holder_keep(struct jm_knob_holder *k, struct jm_err *err);
 
-/* Sets knob i of the board to the value and reads it back. */
-int jm_put_back(const struct jm_board *board, int i, double value, struct jm_err *err);
+/* Sets knob i of the table to the value and reads it back. */
+int jm_put_back(const struct jm_knob_table *table, int i, double value, struct jm_err *err);
 
 #endif

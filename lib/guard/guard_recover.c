@@ -18,8 +18,8 @@ struct pass {
 	struct jm_ctx *ctx;
 	bool kept_too;
 	char boot[40];
-	struct jm_board board;	/* of the journal before, which is mostly of the same control */
-	char spec[JM_SPEC_MAX]; /* "" = none is open */
+	struct jm_knob_table table; /* of the journal before, which is mostly of the same control */
+	char spec[JM_SPEC_MAX];	    /* "" = none is open */
 	int n_back;
 	int failed; /* code of the first failure */
 	struct jm_err *err;
@@ -57,19 +57,19 @@ static int each_journal(const struct jm_ctx *ctx,
 static void close_board(struct pass *p)
 {
 	if (*p->spec)
-		jm_board_close(&p->board);
+		jm_knob_table_close(&p->table);
 	*p->spec = '\0';
 }
 
-static const struct jm_board *board_of(struct pass *p, const char *spec, struct jm_err *err)
+static const struct jm_knob_table *table_of(struct pass *p, const char *spec, struct jm_err *err)
 {
 	if (*p->spec && !strcmp(p->spec, spec))
-		return &p->board;
+		return &p->table;
 	close_board(p);
-	if (jm_board_open(p->ctx, spec, &p->board, err))
+	if (jm_knob_table_open(p->ctx, spec, &p->table, err))
 		return NULL;
 	snprintf(p->spec, sizeof(p->spec), "%s", spec);
-	return &p->board;
+	return &p->table;
 }
 
 static bool outlived(const struct pass *p, const struct jm_journal_state *s)
@@ -88,30 +88,30 @@ static bool outlived(const struct pass *p, const struct jm_journal_state *s)
 static int put_back(
 	struct pass *p, const struct jm_journal_state *s, double value, struct jm_err *err)
 {
-	const struct jm_board *board = board_of(p, s->control, err);
+	const struct jm_knob_table *table = table_of(p, s->control, err);
 	double now = NAN, enforced;
 	int i, rc;
 
-	if (!board)
+	if (!table)
 		return err->code;
-	i = jm_board_find(board, s->knob, s->device);
+	i = jm_knob_table_find(table, s->knob, s->device);
 	if (i < 0)
 		return jm_err_set(
 			err, JM_EGONE, "%s with its %s is not here now.", s->device, s->knob);
-	jm_board_get(board, i, &now, &enforced, NULL);
-	rc = jm_put_back(board, i, value, err);
+	jm_knob_table_get(table, i, &now, &enforced, NULL);
+	rc = jm_put_back(table, i, value, err);
 	if (rc)
 		return rc;
 	p->n_back++;
 	jm_log(p->ctx, s->open ? JM_WARNING : JM_INFO,
 		"%s of %s is back at %g%s; %s (process %d) had left it at %g%s.", s->knob,
-		board->knobs.knob[i].label, value, s->unit,
+		table->knobs.knob[i].label, value, s->unit,
 		s->open ? "a joulemark that was killed" : "'joulemark set'", s->pid, now, s->unit);
 	return 0;
 }
 
 /* The journal is locked and has something to put back. */
-static int settle(struct pass *p, struct jm_journal *j, struct jm_err *err)
+static int recover_knob(struct pass *p, struct jm_journal *j, struct jm_err *err)
 {
 	struct jm_journal_state s = j->now;
 	int rc = 0;
@@ -155,7 +155,7 @@ static int visit(void *arg, const char *path, struct jm_err *err)
 		return 0;
 	if (!rc) {
 		s = j.now;
-		rc = settle(p, &j, &why);
+		rc = recover_knob(p, &j, &why);
 		jm_journal_close(&j);
 		if (rc)
 			jm_log(p->ctx, JM_WARNING,

@@ -21,7 +21,7 @@ struct server {
 	int fd, pidfd, sigfd;
 	int client;
 	bool opened, done;
-	struct jm_keeper keeper;
+	struct jm_knob_holder holder;
 	char message[JM_WIRE_MAX];
 };
 
@@ -41,18 +41,18 @@ static void reply(struct server *s, int rc, int n, size_t bytes, const struct jm
 		;
 }
 
-static int open_keeper(struct server *s, const struct jm_wire_request *q, int *ret_n,
+static int open_holder(struct server *s, const struct jm_wire_request *q, int *ret_n,
 	size_t *ret_bytes, struct jm_err *err)
 {
 	char specs[1024];
-	const struct jm_knobs *knobs = &s->keeper.board.knobs;
+	const struct jm_knobs *knobs = &s->holder.table.knobs;
 	int rc;
 
 	if (s->opened || q->n < 0 || q->n >= (int)sizeof(specs))
 		return jm_err_set(err, JM_EBUG, "The guard was asked to open twice.");
 	memcpy(specs, q + 1, (size_t)q->n);
 	specs[q->n] = '\0';
-	rc = jm_keeper_open(&s->keeper, s->ctx, q->n ? specs : NULL, s->client, err);
+	rc = jm_knob_holder_open(&s->holder, s->ctx, q->n ? specs : NULL, s->client, err);
 	if (rc)
 		return rc;
 	s->opened = true;
@@ -77,7 +77,7 @@ static int set(struct server *s, const struct jm_wire_request *q, int *ret_n, st
 	if (!settings)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for %d settings.", q->n);
 	memcpy(settings, q + 1, (size_t)q->n * sizeof(*settings));
-	rc = jm_keeper_set(&s->keeper, settings, q->n, out, ret_n, err);
+	rc = jm_knob_holder_set(&s->holder, settings, q->n, out, ret_n, err);
 	free(settings);
 	return rc;
 }
@@ -88,7 +88,7 @@ static int answer(struct server *s, int *ret_n, size_t *ret_bytes, struct jm_err
 	int op = q->op, rc;
 
 	if (op == JM_WIRE_OPEN)
-		return open_keeper(s, q, ret_n, ret_bytes, err);
+		return open_holder(s, q, ret_n, ret_bytes, err);
 	if (op == JM_WIRE_STOP && !s->opened) {
 		s->done = true;
 		return 0;
@@ -97,20 +97,20 @@ static int answer(struct server *s, int *ret_n, size_t *ret_bytes, struct jm_err
 		return jm_err_set(err, JM_EBUG, "The guard was asked before it was opened.");
 	switch (op) {
 	case JM_WIRE_GET:
-		*ret_n = s->keeper.board.knobs.n;
-		rc = jm_keeper_get(&s->keeper,
+		*ret_n = s->holder.table.knobs.n;
+		rc = jm_knob_holder_get(&s->holder,
 			(struct jm_applied *)(s->message + sizeof(struct jm_wire_reply)), err);
 		break;
 	case JM_WIRE_SET:
 		rc = set(s, q, ret_n, err);
 		break;
 	case JM_WIRE_RESTORE:
-		return jm_keeper_restore(&s->keeper, false, err);
+		return jm_knob_holder_restore(&s->holder, false, err);
 	case JM_WIRE_KEEP:
-		return jm_keeper_keep(&s->keeper, err);
+		return jm_knob_holder_keep(&s->holder, err);
 	case JM_WIRE_STOP:
 		s->done = true;
-		return jm_keeper_restore(&s->keeper, true, err);
+		return jm_knob_holder_restore(&s->holder, true, err);
 	default:
 		return jm_err_set(err, JM_EBUG, "The guard was asked for %d.", op);
 	}
@@ -167,7 +167,7 @@ static int restore_alone(struct server *s, struct jm_err *err)
 
 		if (i)
 			sleep(1);
-		rc = jm_keeper_restore(&s->keeper, true, &one);
+		rc = jm_knob_holder_restore(&s->holder, true, &one);
 		if (!rc)
 			return 0;
 		if (i == TRIES - 1)
@@ -227,7 +227,7 @@ int jm_guard_serve(struct jm_ctx *ctx, int fd, struct jm_err *err)
 	if (s->opened) {
 		if (!s->done)
 			rc = restore_alone(s, err);
-		jm_keeper_close(&s->keeper);
+		jm_knob_holder_close(&s->holder);
 	}
 	if (s->pidfd > 0)
 		close(s->pidfd);

@@ -6,34 +6,34 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int add_member(struct jm_board *board, struct jm_ctx *ctx, const struct jm_control *control,
-	const char *arg, struct jm_err *err)
+static int add_member(struct jm_knob_table *table, struct jm_ctx *ctx,
+	const struct jm_control *control, const char *arg, struct jm_err *err)
 {
-	struct jm_board_member *grown, *m;
+	struct jm_knob_member *grown, *m;
 	const char *again = control->restore_argument ? control->restore_argument : arg;
 	int rc;
 
-	grown = reallocarray(board->member, (size_t)board->n + 1, sizeof(*grown));
+	grown = reallocarray(table->member, (size_t)table->n + 1, sizeof(*grown));
 	if (!grown)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for control %s.", control->name);
-	board->member = grown;
-	m = &grown[board->n];
-	*m = (struct jm_board_member){.control = control, .first = board->knobs.n};
+	table->member = grown;
+	m = &grown[table->n];
+	*m = (struct jm_knob_member){.control = control, .first = table->knobs.n};
 	snprintf(m->restore_spec, sizeof(m->restore_spec), "%s%s%s", control->name,
 		*again ? ":" : "", again);
-	rc = control->open(ctx, arg, &board->knobs, &m->state, err);
+	rc = control->open(ctx, arg, &table->knobs, &m->state, err);
 	if (rc < 0) {
-		board->knobs.n = m->first;
+		table->knobs.n = m->first;
 		return rc;
 	}
-	m->n = board->knobs.n - m->first;
-	board->n++;
+	m->n = table->knobs.n - m->first;
+	table->n++;
 	return 0;
 }
 
 /* One of the list, "name" or "name:argument". */
 static int open_spec(
-	struct jm_board *board, struct jm_ctx *ctx, const char *spec, struct jm_err *err)
+	struct jm_knob_table *table, struct jm_ctx *ctx, const char *spec, struct jm_err *err)
 {
 	char name[JM_SPEC_MAX];
 	const struct jm_control *control;
@@ -46,7 +46,7 @@ static int open_spec(
 	control = jm_control_find(name, err);
 	if (!control)
 		return err && err->code ? err->code : JM_EUSAGE;
-	return add_member(board, ctx, control, colon ? colon + 1 : "", err);
+	return add_member(table, ctx, control, colon ? colon + 1 : "", err);
 }
 
 /* Is the word at w of the cut copy one of those before it in the list? */
@@ -64,7 +64,7 @@ static bool named_before(const char *list, const char *copy, const char *w)
 }
 
 static int open_list(
-	struct jm_board *board, struct jm_ctx *ctx, const char *specs, struct jm_err *err)
+	struct jm_knob_table *table, struct jm_ctx *ctx, const char *specs, struct jm_err *err)
 {
 	char copy[512], *save = NULL;
 	int rc = 0;
@@ -79,16 +79,16 @@ static int open_list(
 				"The control '%s' is named twice; once is enough.", w);
 		else
 			rc = strlen(w) < JM_SPEC_MAX
-				     ? open_spec(board, ctx, w, err)
+				     ? open_spec(table, ctx, w, err)
 				     : jm_err_set(err, JM_EUSAGE, "'%.60s...' is no control.", w);
-	if (!rc && !board->n)
+	if (!rc && !table->n)
 		return jm_err_set(
 			err, JM_EUSAGE, "No control is named; 'joulemark list' shows them.");
 	return rc;
 }
 
 /* Every control that acts on the machine and opens; why the others do not is said when none does. */
-static int open_machine(struct jm_board *board, struct jm_ctx *ctx, struct jm_err *err)
+static int open_machine(struct jm_knob_table *table, struct jm_ctx *ctx, struct jm_err *err)
 {
 	char why[400] = "";
 	size_t used = 0;
@@ -98,11 +98,11 @@ static int open_machine(struct jm_board *board, struct jm_ctx *ctx, struct jm_er
 
 		if (jm_controls[i]->origin != JM_MEASURED)
 			continue;
-		if (add_member(board, ctx, jm_controls[i], "", &one) && used < sizeof(why))
+		if (add_member(table, ctx, jm_controls[i], "", &one) && used < sizeof(why))
 			used += (size_t)snprintf(why + used, sizeof(why) - used, " %s: %s",
 				jm_controls[i]->name, one.text);
 	}
-	if (board->knobs.n)
+	if (table->knobs.n)
 		return 0;
 	return jm_err_set(err, JM_ENOENT,
 		"This machine has no knob that can be reached;%s A simulated one is --control "
@@ -110,56 +110,57 @@ static int open_machine(struct jm_board *board, struct jm_ctx *ctx, struct jm_er
 		why);
 }
 
-int jm_board_open(struct jm_ctx *ctx, const char *specs, struct jm_board *ret, struct jm_err *err)
+int jm_knob_table_open(
+	struct jm_ctx *ctx, const char *specs, struct jm_knob_table *ret, struct jm_err *err)
 {
-	struct jm_board board = {0};
-	int rc = specs ? open_list(&board, ctx, specs, err) : open_machine(&board, ctx, err);
+	struct jm_knob_table table = {0};
+	int rc = specs ? open_list(&table, ctx, specs, err) : open_machine(&table, ctx, err);
 
 	if (rc)
-		jm_board_close(&board);
+		jm_knob_table_close(&table);
 	else
-		*ret = board;
+		*ret = table;
 	return rc;
 }
 
-void jm_board_close(struct jm_board *board)
+void jm_knob_table_close(struct jm_knob_table *table)
 {
-	for (int i = 0; i < board->n; i++)
-		board->member[i].control->close(board->member[i].state);
-	free(board->member);
-	jm_knobs_done(&board->knobs);
-	*board = (struct jm_board){0};
+	for (int i = 0; i < table->n; i++)
+		table->member[i].control->close(table->member[i].state);
+	free(table->member);
+	jm_knobs_done(&table->knobs);
+	*table = (struct jm_knob_table){0};
 }
 
-const struct jm_board_member *jm_board_member_of(const struct jm_board *board, int i)
+const struct jm_knob_member *jm_knob_table_member(const struct jm_knob_table *table, int i)
 {
-	const struct jm_board_member *m = board->member;
+	const struct jm_knob_member *m = table->member;
 
 	while (i >= m->first + m->n)
 		m++;
 	return m;
 }
 
-int jm_board_get(const struct jm_board *board, int i, double *ret_requested, double *ret_enforced,
-	struct jm_err *err)
+int jm_knob_table_get(const struct jm_knob_table *table, int i, double *ret_accepted,
+	double *ret_enforced, struct jm_err *err)
 {
-	const struct jm_board_member *m = jm_board_member_of(board, i);
+	const struct jm_knob_member *m = jm_knob_table_member(table, i);
 
-	return m->control->get(m->state, i - m->first, ret_requested, ret_enforced, err);
+	return m->control->get(m->state, i - m->first, ret_accepted, ret_enforced, err);
 }
 
-int jm_board_set(const struct jm_board *board, int i, double value, struct jm_err *err)
+int jm_knob_table_set(const struct jm_knob_table *table, int i, double value, struct jm_err *err)
 {
-	const struct jm_board_member *m = jm_board_member_of(board, i);
+	const struct jm_knob_member *m = jm_knob_table_member(table, i);
 
 	return m->control->set(m->state, i - m->first, value, err);
 }
 
-int jm_board_find(const struct jm_board *board, const char *knob, const char *device)
+int jm_knob_table_find(const struct jm_knob_table *table, const char *knob, const char *device)
 {
-	for (int i = 0; i < board->knobs.n; i++)
-		if (!strcmp(board->knobs.knob[i].name, knob) &&
-			!strcmp(board->knobs.knob[i].device, device))
+	for (int i = 0; i < table->knobs.n; i++)
+		if (!strcmp(table->knobs.knob[i].name, knob) &&
+			!strcmp(table->knobs.knob[i].device, device))
 			return i;
 	return -1;
 }

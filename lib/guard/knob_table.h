@@ -7,28 +7,29 @@
 
 #define JM_SPEC_MAX 96 /* "sim:h100x4", "nvml:all" */
 
-struct jm_board_member {
+struct jm_knob_member {
 	const struct jm_control *control;
 	void *state;
 	char restore_spec[JM_SPEC_MAX]; /* opens its devices again, in whatever environment */
 	int first, n;			/* its knobs in the table */
 };
 
-struct jm_board {
+struct jm_knob_table {
 	struct jm_knobs knobs;
-	struct jm_board_member *member;
+	struct jm_knob_member *member;
 	int n;
 };
 
 /* specs: "nvml", "sim:h100x4", several with commas; NULL = all of the machine itself that open. */
-int jm_board_open(struct jm_ctx *ctx, const char *specs, struct jm_board *ret, struct jm_err *err);
-void jm_board_close(struct jm_board *board);
-/* Knob i of the table; requested and enforced as in jm_control.get. */
-int jm_board_get(const struct jm_board *board, int i, double *ret_requested, double *ret_enforced,
-	struct jm_err *err);
-int jm_board_set(const struct jm_board *board, int i, double value, struct jm_err *err);
-const struct jm_board_member *jm_board_member_of(const struct jm_board *board, int i);
+int jm_knob_table_open(
+	struct jm_ctx *ctx, const char *specs, struct jm_knob_table *ret, struct jm_err *err);
+void jm_knob_table_close(struct jm_knob_table *table);
+/* Knob i of the table; accepted and enforced as in jm_control.get. */
+int jm_knob_table_get(const struct jm_knob_table *table, int i, double *ret_accepted,
+	double *ret_enforced, struct jm_err *err);
+int jm_knob_table_set(const struct jm_knob_table *table, int i, double value, struct jm_err *err);
+const struct jm_knob_member *jm_knob_table_member(const struct jm_knob_table *table, int i);
 /* The index of a knob by name and device, or -1. */
-int jm_board_find(const struct jm_board *board, const char *knob, const char *device);
+int jm_knob_table_find(const struct jm_knob_table *table, const char *knob, const char *device);
 
 #endif

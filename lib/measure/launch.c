@@ -313,7 +313,7 @@ static int run(struct launch *l, struct jm_err *err)
 }
 
 /* The phase of this stretch: one that is there, or else a new one, "marked". */
-static int phase_of(struct launch *l, const struct jm_stretch *s)
+static int phase_of(struct launch *l, const struct jm_item_interval *s)
 {
 	struct jm_err err = JM_ERR_INIT;
 	int n, index;
@@ -335,7 +335,8 @@ static int phase_of(struct launch *l, const struct jm_stretch *s)
 static void fill(struct launch *l, struct jm_outcome *ret)
 {
 	const struct jm_tally *tally = l->scanned.marks ? &l->scanned : &l->tally;
-	struct jm_stretch stretch = jm_tally_stretch(tally, l->proc.start_ns, l->proc.end_ns);
+	struct jm_item_interval stretch =
+		jm_tally_interval(tally, l->proc.start_ns, l->proc.end_ns);
 
 	*ret = (struct jm_outcome){
 		.status = l->proc.status,

@@ -223,19 +223,19 @@ void jm_tally_add(struct jm_tally *t, const struct jm_mark *mark)
 	t->marks++;
 }
 
-struct jm_stretch jm_tally_stretch(const struct jm_tally *t, int64_t t0_ns, int64_t t1_ns)
+struct jm_item_interval jm_tally_interval(const struct jm_tally *t, int64_t t0_ns, int64_t t1_ns)
 {
-	struct jm_stretch between = {t->first_ns, t->last_ns, t->items_after_first};
+	struct jm_item_interval between = {t->first_ns, t->last_ns, t->items_after_first};
 	int64_t length = t->last_ns - t->first_ns;
 
 	if (between.items > 0 && length > 0 && (!t->late || length > (t1_ns - t0_ns) / 2))
 		return between;
-	return (struct jm_stretch){t0_ns, t1_ns, t->items > 0 ? t->items : NAN};
+	return (struct jm_item_interval){t0_ns, t1_ns, t->items > 0 ? t->items : NAN};
 }
 
 double jm_tally_rate(const struct jm_tally *t, int64_t t0_ns, int64_t t1_ns)
 {
-	struct jm_stretch s = jm_tally_stretch(t, t0_ns, t1_ns);
+	struct jm_item_interval s = jm_tally_interval(t, t0_ns, t1_ns);
 
 	return s.t1_ns > s.t0_ns ? s.items / ((double)(s.t1_ns - s.t0_ns) * 1e-9) : NAN;
 }

@@ -58,11 +58,11 @@ void jm_tally_add(struct jm_tally *t, const struct jm_mark *mark);
 /* The stretch that the rate speaks of and the items done in it (NAN = not told): between the first and the
  * last mark; all of t0_ns to t1_ns where there is only one, or where stamps are late and the marks lie
  * close together. */
-struct jm_stretch {
+struct jm_item_interval {
 	int64_t t0_ns, t1_ns;
 	double items;
 };
-struct jm_stretch jm_tally_stretch(const struct jm_tally *t, int64_t t0_ns, int64_t t1_ns);
+struct jm_item_interval jm_tally_interval(const struct jm_tally *t, int64_t t0_ns, int64_t t1_ns);
 /* Items per second in that stretch; NAN = unknown. */
 double jm_tally_rate(const struct jm_tally *t, int64_t t0_ns, int64_t t1_ns);
 

@@ -10,27 +10,27 @@
 #define WIDE	   16	/* a step's time is halved down to 1/16 of a refresh */
 #define SEARCH	   20	/* readings within a refresh when a step must be found */
 #define MORE	   3	/* steps looked at after an edge that did not tell the time of one well */
-#define CHEAP	   2	/* reading every half refresh stays within the purse */
+#define CHEAP	   2	/* reading every half refresh stays within the budget */
 #define WARM	   3
 #define OUTLIER_NS INT64_C(20000)
 #define SOON	   8		       /* 1/8 of a refresh */
 #define CHEAP_NS   INT64_C(1000000)    /* of saving for a reading: never dear */
 #define DEBT_NS	   INT64_C(5000000000) /* the most that an edge can borrow, in time of saving */
 
-void jm_pace_init(struct jm_pace *p, struct jm_purse *purse, int64_t refresh_ns)
+void jm_read_pace_init(struct jm_read_pace *p, struct jm_read_budget *budget, int64_t refresh_ns)
 {
-	*p = (struct jm_pace){.index = purse->n++, .refresh = refresh_ns, .due = NEVER};
+	*p = (struct jm_read_pace){.index = budget->n++, .refresh = refresh_ns, .due = NEVER};
 }
 
 /* Each of as many counters may be read once in so long. */
-static int64_t saving_of(const struct jm_pace *p, const struct jm_purse *purse)
+static int64_t saving_of(const struct jm_read_pace *p, const struct jm_read_budget *budget)
 {
-	return p->cost * purse->n * JM_PURSE_SHARE;
+	return p->cost * budget->n * JM_READ_BUDGET_SHARE;
 }
 
-static bool is_cheap(const struct jm_pace *p, const struct jm_purse *purse)
+static bool is_cheap(const struct jm_read_pace *p, const struct jm_read_budget *budget)
 {
-	int64_t saving = saving_of(p, purse);
+	int64_t saving = saving_of(p, budget);
 
 	return p->always || p->readings < WARM || saving <= p->refresh / CHEAP ||
 	       saving <= CHEAP_NS;
@@ -38,35 +38,35 @@ static bool is_cheap(const struct jm_pace *p, const struct jm_purse *purse)
 
 /* ---- what to do next ---- */
 
-static void rest(struct jm_pace *p, struct jm_purse *purse)
+static void rest(struct jm_read_pace *p, struct jm_read_budget *budget)
 {
-	p->state = JM_PACE_REST;
+	p->state = JM_READ_PACE_REST;
 	p->due = NEVER;
-	if (purse->turn == p->index)
-		purse->turn = (purse->turn + 1) % purse->n;
+	if (budget->turn == p->index)
+		budget->turn = (budget->turn + 1) % budget->n;
 }
 
-static void search(struct jm_pace *p, int64_t now, int64_t due)
+static void search(struct jm_read_pace *p, int64_t now, int64_t due)
 {
-	p->state = JM_PACE_SEARCH;
+	p->state = JM_READ_PACE_SEARCH;
 	p->seen = false;
 	p->give_up = now + p->refresh + p->refresh / SEARCH;
 	p->due = due;
 }
 
-static int64_t early(const struct jm_pace *p)
+static int64_t early(const struct jm_read_pace *p)
 {
 	return p->from - p->wall - p->refresh / MARGIN;
 }
 
-static int64_t late(const struct jm_pace *p)
+static int64_t late(const struct jm_read_pace *p)
 {
 	return p->to + p->refresh / MARGIN;
 }
 
-static void await(struct jm_pace *p)
+static void await(struct jm_read_pace *p)
 {
-	p->state = JM_PACE_AFTER;
+	p->state = JM_READ_PACE_AFTER;
 	p->due = late(p);
 	/* the half of a wide span tells more */
 	if (p->to - p->from > p->refresh / WIDE)
@@ -74,7 +74,7 @@ static void await(struct jm_pace *p)
 }
 
 /* From the last step known to the first that is not over at `now`. False: it is too long ago to tell. */
-static bool predict(struct jm_pace *p, int64_t now)
+static bool predict(struct jm_read_pace *p, int64_t now)
 {
 	int64_t n = (now - p->hi) / p->refresh + 1, drift;
 
@@ -86,7 +86,7 @@ static bool predict(struct jm_pace *p, int64_t now)
 }
 
 /* Around the first step that can still be seen from before it. */
-static void aim(struct jm_pace *p, int64_t now)
+static void aim(struct jm_read_pace *p, int64_t now)
 {
 	if (!p->refresh || !p->hi || !predict(p, now)) {
 		p->hi = 0;
@@ -97,65 +97,65 @@ static void aim(struct jm_pace *p, int64_t now)
 		p->from += p->refresh;
 		p->to += p->refresh;
 	}
-	p->state = JM_PACE_BEFORE;
+	p->state = JM_READ_PACE_BEFORE;
 	p->due = early(p);
 }
 
 /* Where a step may come any moment the reading at the edge is the one before it; else there is time. */
-static void face_edge(struct jm_pace *p, int64_t now)
+static void face_edge(struct jm_read_pace *p, int64_t now)
 {
 	if (!p->refresh || !p->hi || !predict(p, now) || now < early(p))
 		aim(p, now);
 }
 
-void jm_pace_edge(struct jm_pace *p, bool begins)
+void jm_read_pace_edge(struct jm_read_pace *p, bool begins)
 {
 	p->at_edge = p->watching = begins;
 	p->seen = false;
 	if (!begins)
 		return;
-	p->state = JM_PACE_EDGE;
+	p->state = JM_READ_PACE_EDGE;
 	p->due = 0;
 	p->more = MORE;
 	p->misses = 0;
 }
 
-bool jm_pace_watches(const struct jm_pace *p)
+bool jm_read_pace_watches(const struct jm_read_pace *p)
 {
 	return p->watching;
 }
 
-bool jm_pace_wants(struct jm_pace *p, const struct jm_purse *purse, int64_t now)
+bool jm_read_pace_wants(struct jm_read_pace *p, const struct jm_read_budget *budget, int64_t now)
 {
-	if (is_cheap(p, purse))
+	if (is_cheap(p, budget))
 		return p->always || p->at_edge || p->readings < WARM ||
-		       now >= p->last_begin + saving_of(p, purse);
-	if (p->state == JM_PACE_REST && purse->turn == p->index)
-		aim(p, now > purse->free_ns ? now : purse->free_ns);
-	if (p->state == JM_PACE_EDGE)
+		       now >= p->last_begin + saving_of(p, budget);
+	if (p->state == JM_READ_PACE_REST && budget->turn == p->index)
+		aim(p, now > budget->free_ns ? now : budget->free_ns);
+	if (p->state == JM_READ_PACE_EDGE)
 		face_edge(p, now);
-	if (p->state == JM_PACE_BEFORE && now > p->from)
+	if (p->state == JM_READ_PACE_BEFORE && now > p->from)
 		await(p); /* others were read meanwhile */
-	return p->state != JM_PACE_REST && now >= p->due;
+	return p->state != JM_READ_PACE_REST && now >= p->due;
 }
 
-int64_t jm_pace_due(const struct jm_pace *p)
+int64_t jm_read_pace_due(const struct jm_read_pace *p)
 {
-	return p->state == JM_PACE_REST ? NEVER : p->due;
+	return p->state == JM_READ_PACE_REST ? NEVER : p->due;
 }
 
-int64_t jm_pace_urgency(const struct jm_pace *p)
+int64_t jm_read_pace_urgency(const struct jm_read_pace *p)
 {
 	/* what comes after a step can wait for half a refresh, if it must */
-	return p->state == JM_PACE_AFTER				? p->due + p->refresh / 2
-	       : p->state == JM_PACE_BEFORE || p->state == JM_PACE_EDGE ? p->from
-									: p->due;
+	return p->state == JM_READ_PACE_AFTER ? p->due + p->refresh / 2
+	       : p->state == JM_READ_PACE_BEFORE || p->state == JM_READ_PACE_EDGE ? p->from
+										  : p->due;
 }
 
 /* ---- what a reading told ---- */
 
 /* The first readings, and one now and then, take longer for reasons of their own. */
-static void average(struct jm_pace *p, int64_t *mean, int64_t value)
+static void average(struct jm_read_pace *p, int64_t *mean, int64_t value)
 {
 	int64_t most = 2 * *mean + OUTLIER_NS;
 
@@ -166,19 +166,20 @@ static void average(struct jm_pace *p, int64_t *mean, int64_t value)
 }
 
 /* An edge cannot wait; what it borrows beyond a bound is forgiven. */
-static void pay(const struct jm_pace *p, struct jm_purse *purse, int64_t now, int64_t cost)
+static void pay(
+	const struct jm_read_pace *p, struct jm_read_budget *budget, int64_t now, int64_t cost)
 {
-	if (purse->free_ns < now)
-		purse->free_ns = now;
-	purse->free_ns += cost * JM_PURSE_SHARE;
-	if (p->at_edge && purse->free_ns > now + DEBT_NS)
-		purse->free_ns = now + DEBT_NS;
+	if (budget->free_ns < now)
+		budget->free_ns = now;
+	budget->free_ns += cost * JM_READ_BUDGET_SHARE;
+	if (p->at_edge && budget->free_ns > now + DEBT_NS)
+		budget->free_ns = now + DEBT_NS;
 }
 
 /* A step came after a and not after b. What was expected tells more only where readings agree with it. */
-static void learn(struct jm_pace *p, int64_t a, int64_t b)
+static void learn(struct jm_read_pace *p, int64_t a, int64_t b)
 {
-	bool awaited = p->state == JM_PACE_AFTER && b - a < p->refresh / 2;
+	bool awaited = p->state == JM_READ_PACE_AFTER && b - a < p->refresh / 2;
 
 	p->misses = 0;
 	if (awaited && p->from > a && p->from < b)
@@ -192,23 +193,23 @@ static void learn(struct jm_pace *p, int64_t a, int64_t b)
 }
 
 /* Was it seen between readings that are near, and is its time known well? */
-static bool is_sharp(const struct jm_pace *p, int64_t now)
+static bool is_sharp(const struct jm_read_pace *p, int64_t now)
 {
 	return now - p->last_begin <= p->refresh / SOON + 2 * p->wall &&
 	       p->hi - p->lo <= p->refresh / WIDE;
 }
 
-static void found(struct jm_pace *p, struct jm_purse *purse, int64_t now)
+static void found(struct jm_read_pace *p, struct jm_read_budget *budget, int64_t now)
 {
 	p->watching = false;
 	if (p->more-- > 0 && p->hi && !is_sharp(p, now))
 		aim(p, now);
 	else
-		rest(p, purse);
+		rest(p, budget);
 }
 
 /* It did not step where it should have. Perhaps the reading before came after the step. */
-static void missed(struct jm_pace *p, struct jm_purse *purse, int64_t now)
+static void missed(struct jm_read_pace *p, struct jm_read_budget *budget, int64_t now)
 {
 	if (p->at_edge && p->last_begin + p->wall > p->from && !p->misses++) {
 		aim(p, now);
@@ -220,64 +221,65 @@ static void missed(struct jm_pace *p, struct jm_purse *purse, int64_t now)
 	}
 	p->lo -= p->refresh / SEARCH;
 	p->hi += p->refresh / SEARCH;
-	rest(p, purse);
+	rest(p, budget);
 }
 
 /* A step since a reading of before the search may be an old one. */
-static void searched(struct jm_pace *p, struct jm_purse *purse, int64_t now, bool stepped)
+static void searched(
+	struct jm_read_pace *p, struct jm_read_budget *budget, int64_t now, bool stepped)
 {
 	p->due = now + p->refresh / SEARCH;
 	if (stepped && p->seen) {
-		found(p, purse, now);
+		found(p, budget, now);
 	} else if (now >= p->give_up && (p->refresh || !p->at_edge)) {
 		p->hi = 0;
 		p->watching = false;
-		rest(p, purse);
+		rest(p, budget);
 	}
 }
 
-static void go_on(struct jm_pace *p, struct jm_purse *purse, int64_t now, bool stepped)
+static void go_on(struct jm_read_pace *p, struct jm_read_budget *budget, int64_t now, bool stepped)
 {
-	if (p->state == JM_PACE_EDGE || p->state == JM_PACE_BEFORE)
+	if (p->state == JM_READ_PACE_EDGE || p->state == JM_READ_PACE_BEFORE)
 		await(p);
-	else if (p->state == JM_PACE_SEARCH)
-		searched(p, purse, now, stepped);
-	else if (p->state == JM_PACE_AFTER && stepped)
-		found(p, purse, now);
-	else if (p->state == JM_PACE_AFTER && now < late(p))
+	else if (p->state == JM_READ_PACE_SEARCH)
+		searched(p, budget, now, stepped);
+	else if (p->state == JM_READ_PACE_AFTER && stepped)
+		found(p, budget, now);
+	else if (p->state == JM_READ_PACE_AFTER && now < late(p))
 		p->due = late(p);
-	else if (p->state == JM_PACE_AFTER)
-		missed(p, purse, now);
+	else if (p->state == JM_READ_PACE_AFTER)
+		missed(p, budget, now);
 }
 
-void jm_pace_told(struct jm_pace *p, struct jm_purse *purse, int64_t begin, int64_t end,
-	int64_t cost, double value)
+void jm_read_pace_told(struct jm_read_pace *p, struct jm_read_budget *budget, int64_t begin,
+	int64_t end, int64_t cost, double value)
 {
 	bool stepped = p->last_begin && !isnan(p->value) && value > p->value;
 
 	average(p, &p->cost, cost);
 	average(p, &p->wall, end - begin);
 	p->readings += p->readings < WARM;
-	pay(p, purse, end, cost);
+	pay(p, budget, end, cost);
 	if (stepped)
 		learn(p, p->last_begin, end);
-	if (is_cheap(p, purse)) {
+	if (is_cheap(p, budget)) {
 		p->watching = p->watching && !(p->seen && stepped) && !isnan(value);
-		rest(p, purse);
-	} else if (p->state == JM_PACE_REST && p->watching) {
-		p->state = JM_PACE_EDGE; /* it has just turned out to be dear */
+		rest(p, budget);
+	} else if (p->state == JM_READ_PACE_REST && p->watching) {
+		p->state = JM_READ_PACE_EDGE; /* it has just turned out to be dear */
 		p->due = end;
 	} else {
-		go_on(p, purse, end, stepped);
+		go_on(p, budget, end, stepped);
 	}
 	p->seen = true;
 	p->last_begin = begin > 0 ? begin : 1; /* 0 is never */
 	p->value = value;
 }
 
-void jm_pace_drop(struct jm_pace *p, struct jm_purse *purse)
+void jm_read_pace_drop(struct jm_read_pace *p, struct jm_read_budget *budget)
 {
 	p->watching = false;
-	if (p->state != JM_PACE_REST || purse->turn == p->index)
-		rest(p, purse);
+	if (p->state != JM_READ_PACE_REST || budget->turn == p->index)
+		rest(p, budget);
 }

@@ -2,10 +2,10 @@
 /*
  * When to read a counter. Some drivers spend milliseconds of processor time on a reading, and the counter
  * steps ten times a second. Such a counter is read just before and just after one of its steps, so that
- * the step's time is known, and then left alone for long enough: all counters that share a purse spend a
+ * the step's time is known, and then left alone for long enough: all counters that share a budget spend a
  * fiftieth of a core together. A cheap counter is read whenever it can be.
  *
- * At an edge (see sampler.h) a counter is read around its next step, whatever the purse says.
+ * At an edge (see sampler.h) a counter is read around its next step, whatever the budget says.
  */
 #ifndef JM_READ_BUDGET_H
 #define JM_READ_BUDGET_H
@@ -13,30 +13,30 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define JM_PURSE_SHARE 50
+#define JM_READ_BUDGET_SHARE 50
 
 /* What several counters may spend together; each in its turn. */
-struct jm_purse {
+struct jm_read_budget {
 	int n, turn;
 	int64_t free_ns; /* nothing more before this, edges apart */
 };
 
-enum jm_pace_state {
-	JM_PACE_REST,
-	JM_PACE_EDGE,	/* one has begun */
-	JM_PACE_BEFORE, /* to be read before a step */
-	JM_PACE_AFTER,	/* and after it */
-	JM_PACE_SEARCH, /* nobody knows when it steps */
+enum jm_read_pace_state {
+	JM_READ_PACE_REST,
+	JM_READ_PACE_EDGE,   /* one has begun */
+	JM_READ_PACE_BEFORE, /* to be read before a step */
+	JM_READ_PACE_AFTER,  /* and after it */
+	JM_READ_PACE_SEARCH, /* nobody knows when it steps */
 };
 
-struct jm_pace {
-	int index;	    /* in the purse */
+struct jm_read_pace {
+	int index;	    /* in the budget */
 	int64_t refresh;    /* between steps; 0 = unknown */
 	int64_t cost, wall; /* ns of the processor, and of time, that a reading takes lately */
 	int readings;	    /* up to a few */
 	bool always;	    /* read whenever it can be, whatever it costs */
 
-	enum jm_pace_state state;
+	enum jm_read_pace_state state;
 	bool at_edge, watching; /* watching: no step was seen since the edge began */
 	bool seen;		/* a reading was, since then or since a search began */
 	int64_t due;		/* the next reading */
@@ -49,21 +49,21 @@ struct jm_pace {
 	int64_t last_begin; /* of the last reading; 0 = none yet */
 };
 
-void jm_pace_init(struct jm_pace *p, struct jm_purse *purse, int64_t refresh_ns);
+void jm_read_pace_init(struct jm_read_pace *p, struct jm_read_budget *budget, int64_t refresh_ns);
 /* An edge begins (before its first reading), or is over. */
-void jm_pace_edge(struct jm_pace *p, bool begins);
+void jm_read_pace_edge(struct jm_read_pace *p, bool begins);
 /* Is the step after the edge still to come? */
-bool jm_pace_watches(const struct jm_pace *p);
+bool jm_read_pace_watches(const struct jm_read_pace *p);
 /* Is it to be read now? */
-bool jm_pace_wants(struct jm_pace *p, const struct jm_purse *purse, int64_t now);
+bool jm_read_pace_wants(struct jm_read_pace *p, const struct jm_read_budget *budget, int64_t now);
 /* Of several that want to be read, the one with the smallest first: after it a step may come too early. */
-int64_t jm_pace_urgency(const struct jm_pace *p);
+int64_t jm_read_pace_urgency(const struct jm_read_pace *p);
 /* It was read: from begin to end, for so much processor time. NAN = it did not answer. */
-void jm_pace_told(struct jm_pace *p, struct jm_purse *purse, int64_t begin, int64_t end,
-	int64_t cost, double value);
+void jm_read_pace_told(struct jm_read_pace *p, struct jm_read_budget *budget, int64_t begin,
+	int64_t end, int64_t cost, double value);
 /* It will not be read any more. */
-void jm_pace_drop(struct jm_pace *p, struct jm_purse *purse);
+void jm_read_pace_drop(struct jm_read_pace *p, struct jm_read_budget *budget);
 /* When it would like to be read next; INT64_MAX = not of itself. */
-int64_t jm_pace_due(const struct jm_pace *p);
+int64_t jm_read_pace_due(const struct jm_read_pace *p);
 
 #endif

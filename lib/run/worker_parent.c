@@ -452,27 +452,27 @@ static void release(struct child *c)
 	json_decref(c->record);
 }
 
-static enum jm_orphans_end end_of_orphans(const struct child *c, int status)
+static enum jm_strays_end end_of_strays(const struct child *c, int status)
 {
 	if (c->hurried)
-		return JM_ORPHANS_KILL;
-	return c->stop != RUNNING || WIFSIGNALED(status) ? JM_ORPHANS_ASK : JM_ORPHANS_LEAVE;
+		return JM_STRAYS_KILL;
+	return c->stop != RUNNING || WIFSIGNALED(status) ? JM_STRAYS_ASK : JM_STRAYS_LEAVE;
 }
 
 static int run_child(struct child *c, struct jm_err *err)
 {
-	struct jm_orphans orphans;
+	struct jm_strays strays;
 	int rc, status = 0;
 
-	jm_orphans_begin(&orphans, c->ctx);
+	jm_strays_begin(&strays, c->ctx);
 	rc = start(c, err);
 	if (rc) {
-		jm_orphans_end(&orphans, JM_ORPHANS_LEAVE, -1);
+		jm_strays_end(&strays, JM_STRAYS_LEAVE, -1);
 		return rc;
 	}
 	rc = serve(c, err);
 	finish(c, &status);
-	jm_orphans_end(&orphans, end_of_orphans(c, status), c->o->cancel_fd);
+	jm_strays_end(&strays, end_of_strays(c, status), c->o->cancel_fd);
 	if (!rc && c->stop == CANCELLED)
 		rc = jm_err_set(err, JM_EINTR, "Interrupted.");
 	if (!rc && c->stop == WATCHED_GONE)

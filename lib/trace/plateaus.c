@@ -6,9 +6,10 @@
 
 #define DRIFT 50 /* a refresh may be off by 1/50 of itself */
 
-void jm_steps_init(struct jm_steps *s, const struct jm_signal *signal, jm_run_fn *fn, void *arg)
+void jm_plateaus_init(
+	struct jm_plateaus *s, const struct jm_signal *signal, jm_plateau_fn *fn, void *arg)
 {
-	*s = (struct jm_steps){
+	*s = (struct jm_plateaus){
 		.refresh = signal->refresh_ns,
 		.stamped = signal->stamped,
 		.fn = fn,
@@ -31,7 +32,7 @@ static int64_t earlier(int64_t a, int64_t b)
  * many lie between that the sensor may have drifted.
  */
 static int64_t refreshes_between(
-	const struct jm_run *a, const struct jm_run *b, int64_t shortest, int64_t longest)
+	const struct jm_plateau *a, const struct jm_plateau *b, int64_t shortest, int64_t longest)
 {
 	int64_t least = (later(b->lo - a->hi, 1) + longest - 1) / longest;
 	int64_t most = (b->hi - a->lo) / shortest;
@@ -40,7 +41,7 @@ static int64_t refreshes_between(
 }
 
 /* Two runs of a regular sensor start a whole number of refreshes apart: each narrows the other. */
-static void narrow(const struct jm_steps *s, struct jm_run *a, struct jm_run *b)
+static void narrow(const struct jm_plateaus *s, struct jm_plateau *a, struct jm_plateau *b)
 {
 	int64_t shortest = s->refresh - s->refresh / DRIFT;
 	int64_t longest = s->refresh + s->refresh / DRIFT;
@@ -67,9 +68,9 @@ static void narrow(const struct jm_steps *s, struct jm_run *a, struct jm_run *b)
 	a->hi = hi;
 }
 
-static struct jm_run begin(const struct jm_steps *s, struct jm_reading r)
+static struct jm_plateau begin(const struct jm_plateaus *s, struct jm_reading r)
 {
-	struct jm_run run = {
+	struct jm_plateau run = {
 		.value = r.value, .lo = r.t_ns, .hi = r.t_ns, .first = r.t_ns, .seen = r.t_ns};
 
 	if (s->stamped)
@@ -83,10 +84,10 @@ static struct jm_run begin(const struct jm_steps *s, struct jm_reading r)
 	return run;
 }
 
-int jm_steps_feed(void *steps, struct jm_reading r)
+int jm_plateaus_feed(void *steps, struct jm_reading r)
 {
-	struct jm_steps *s = steps;
-	struct jm_run next;
+	struct jm_plateaus *s = steps;
+	struct jm_plateau next;
 
 	if (s->any && (r.value == s->now.value || (isnan(r.value) && isnan(s->now.value)))) {
 		s->now.seen = r.t_ns;
@@ -103,7 +104,7 @@ int jm_steps_feed(void *steps, struct jm_reading r)
 	return 0;
 }
 
-void jm_steps_end(struct jm_steps *s)
+void jm_plateaus_end(struct jm_plateaus *s)
 {
 	if (s->any)
 		s->fn(s->arg, &s->now);

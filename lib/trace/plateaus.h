@@ -8,32 +8,33 @@
 
 #include "trace/trace.h"
 
-struct jm_run {
+struct jm_plateau {
 	double value;	     /* NAN = the sensor did not answer */
 	int64_t lo, hi;	     /* the sensor came to it in (lo, hi] */
 	int64_t first, seen; /* first and last seen */
 };
 
 /* Best guess of when the sensor came to it. */
-static inline int64_t jm_run_start(const struct jm_run *run)
+static inline int64_t jm_plateau_start(const struct jm_plateau *run)
 {
 	return run->lo + (run->hi - run->lo) / 2;
 }
 
-typedef void jm_run_fn(void *arg, const struct jm_run *run);
+typedef void jm_plateau_fn(void *arg, const struct jm_plateau *run);
 
-struct jm_steps {
+struct jm_plateaus {
 	int64_t refresh;
 	bool stamped;
-	struct jm_run now;
+	struct jm_plateau now;
 	bool any;
-	jm_run_fn *fn;
+	jm_plateau_fn *fn;
 	void *arg;
 };
 
-void jm_steps_init(struct jm_steps *s, const struct jm_signal *signal, jm_run_fn *fn, void *arg);
-/* A jm_trace_each callback whose arg is the jm_steps: fn gets each run when the next has begun. */
-int jm_steps_feed(void *steps, struct jm_reading reading);
-void jm_steps_end(struct jm_steps *s);
+void jm_plateaus_init(
+	struct jm_plateaus *s, const struct jm_signal *signal, jm_plateau_fn *fn, void *arg);
+/* A jm_trace_each callback whose arg is the jm_plateaus: fn gets each run when the next has begun. */
+int jm_plateaus_feed(void *steps, struct jm_reading reading);
+void jm_plateaus_end(struct jm_plateaus *s);
 
 #endif

@@ -39,7 +39,7 @@ def start(gpus, *args):
 def test_held_while_a_command_runs(gpus):
     done = run(gpus, "set", "gpu.power=300W", "--", BIN, "get", "--json")
     assert done.returncode == 0
-    assert [k["requested"] for k in json.loads(done.stdout)] == [300] * 4
+    assert [k["accepted"] for k in json.loads(done.stdout)] == [300] * 4
     assert gpus.limits() == FOUND and not gpus.journals()
 
 
@@ -57,7 +57,7 @@ def test_status_is_the_commands(gpus, command, status):
 def test_a_small_change_is_one(gpus):
     """555 W and 600 W become 554 and 601, and are put back."""
     done = run(gpus, "set", "gpu.power@GPU-1=554W", "gpu.power@GPU-3=601W", "--", BIN, "get", "--json")
-    assert [k["requested"] for k in json.loads(done.stdout)] == [700, 554, 700, 601]
+    assert [k["accepted"] for k in json.loads(done.stdout)] == [700, 554, 700, 601]
     assert gpus.limits() == FOUND
 
 
@@ -226,7 +226,7 @@ def test_a_nested_set_whose_case_is_stopped(gpus, tmp_path):
     done = run(gpus, "run", "--source", "null", "--timeout", "3s", "--", BIN, "set", "gpu.power=300W", "--",
                "sh", "-c", command)
     assert done.returncode == 1 and "--timeout" in done.stdout + done.stderr
-    assert [k["requested"] for k in json.loads(seen.read_text())] == [300] * 4
+    assert [k["accepted"] for k in json.loads(seen.read_text())] == [300] * 4
     assert gpus.limits() == FOUND and not gpus.journals()
 
 

@@ -179,7 +179,7 @@ struct runs {
 	int64_t widest; /* of those after the first ten */
 };
 
-static void look_at_run(void *arg, const struct jm_run *run)
+static void look_at_run(void *arg, const struct jm_plateau *run)
 {
 	struct runs *runs = arg;
 	int64_t step = (int64_t)run->value * 100 * JM_MILLISECOND;
@@ -195,13 +195,13 @@ static void polls_that_fall_together(void **state)
 {
 	struct jm_signal counter = {.refresh_ns = 100 * JM_MILLISECOND};
 	struct runs runs = {0};
-	struct jm_steps steps;
+	struct jm_plateaus steps;
 
 	(void)state;
-	jm_steps_init(&steps, &counter, look_at_run, &runs);
+	jm_plateaus_init(&steps, &counter, look_at_run, &runs);
 	for (int ms = 0; ms < 5000; ms += 37)
-		jm_steps_feed(&steps, (struct jm_reading){ms / 100, ms * JM_MILLISECOND});
-	jm_steps_end(&steps);
+		jm_plateaus_feed(&steps, (struct jm_reading){ms / 100, ms * JM_MILLISECOND});
+	jm_plateaus_end(&steps);
 	assert_int_equal(runs.n, 50);
 	assert_true(runs.widest < 30 * JM_MILLISECOND);
 }

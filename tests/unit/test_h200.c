@@ -145,7 +145,7 @@ struct changes {
 	int n;
 };
 
-static void count(void *arg, const struct jm_run *run)
+static void count(void *arg, const struct jm_plateau *run)
 {
 	struct changes *c = arg;
 
@@ -167,13 +167,13 @@ static void test_counter_steps_every_100_ms(void **state)
 	for (size_t i = 0; i < NAMES; i++) {
 		struct jm_err err = JM_ERR_INIT;
 		struct changes c = {0};
-		struct jm_steps steps;
+		struct jm_plateaus steps;
 		struct replayed r;
 
 		replay(&r, names[i], JM_MILLISECOND);
-		jm_steps_init(&steps, &jm_session_meters(r.session)->signal[0], count, &c);
-		assert_ok(jm_trace_each(jm_session_trace(r.session), 0, r.t0, r.t1, jm_steps_feed,
-				  &steps, &err),
+		jm_plateaus_init(&steps, &jm_session_meters(r.session)->signal[0], count, &c);
+		assert_ok(jm_trace_each(jm_session_trace(r.session), 0, r.t0, r.t1,
+				  jm_plateaus_feed, &steps, &err),
 			err);
 		assert_near(c.n, (double)(r.t1 - r.t0) / 1e8, 4);
 		qsort(c.gap, (size_t)c.n, sizeof(c.gap[0]), by_length);

@@ -235,10 +235,10 @@ static void leave_behind(int *until, int *of_child)
 }
 
 /* From here on orphans come to us: a process as above, with a child to come. */
-static void begin_with_family(struct jm_orphans *o, int *until, int *of_child)
+static void begin_with_family(struct jm_strays *o, int *until, int *of_child)
 {
 	assert_int_equal(pipe(until) | pipe(of_child), 0);
-	jm_orphans_begin(o, &orphans_ctx);
+	jm_strays_begin(o, &orphans_ctx);
 	leave_behind(until, of_child);
 }
 
@@ -259,7 +259,7 @@ static bool adopts_orphans(void)
 
 static void orphans_that_end_are_reaped(void **state)
 {
-	struct jm_orphans o;
+	struct jm_strays o;
 	int first[2], second[2];
 
 	(void)state;
@@ -267,30 +267,30 @@ static void orphans_that_end_are_reaped(void **state)
 	assert_true(adopts_orphans());
 	close(first[1]); /* ends, and leaves a child */
 	wait_for_a_zombie();
-	jm_orphans_end(&o, JM_ORPHANS_LEAVE, -1);
+	jm_strays_end(&o, JM_STRAYS_LEAVE, -1);
 	assert_false(adopts_orphans());
 	assert_int_equal(waitpid(-1, NULL, WNOHANG), 0); /* that child alone is there */
 	close(second[1]);
 	wait_for_a_zombie();
-	jm_orphans_begin(&o, &orphans_ctx);
+	jm_strays_begin(&o, &orphans_ctx);
 	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
-	jm_orphans_end(&o, JM_ORPHANS_ASK, -1);
+	jm_strays_end(&o, JM_STRAYS_ASK, -1);
 	close(first[0]);
 	close(second[0]);
 }
 
 static void a_daemons_child_is_spared(void **state)
 {
-	struct jm_orphans o;
+	struct jm_strays o;
 	int first[2], second[2];
 
 	(void)state;
 	begin_with_family(&o, first, second);
-	jm_orphans_end(&o, JM_ORPHANS_LEAVE, -1);
-	jm_orphans_begin(&o, &orphans_ctx); /* the next case, in which the daemon ends */
+	jm_strays_end(&o, JM_STRAYS_LEAVE, -1);
+	jm_strays_begin(&o, &orphans_ctx); /* the next case, in which the daemon ends */
 	close(first[1]);
 	assert_true(waitpid(-1, NULL, 0) > 0);
-	jm_orphans_end(&o, JM_ORPHANS_ASK, -1);
+	jm_strays_end(&o, JM_STRAYS_ASK, -1);
 	assert_int_equal(waitpid(-1, NULL, WNOHANG), 0);
 	close(second[1]);
 	assert_true(waitpid(-1, NULL, 0) > 0);
@@ -300,22 +300,22 @@ static void a_daemons_child_is_spared(void **state)
 
 static void too_many_orphans_are_told(void **state)
 {
-	struct jm_orphans o;
+	struct jm_strays o;
 	int until[2];
 
 	(void)state;
 	assert_int_equal(pipe(until), 0);
-	jm_orphans_begin(&o, &orphans_ctx);
-	for (int i = 0; i <= JM_ORPHANS_KNOWN; i++)
+	jm_strays_begin(&o, &orphans_ctx);
+	for (int i = 0; i <= JM_STRAYS_KNOWN; i++)
 		leave_behind(until, NULL);
-	jm_orphans_end(&o, JM_ORPHANS_LEAVE, -1);
+	jm_strays_end(&o, JM_STRAYS_LEAVE, -1);
 	assert_string_equal(orphans_log, "");
-	jm_orphans_begin(&o, &orphans_ctx);
+	jm_strays_begin(&o, &orphans_ctx);
 	assert_non_null(strstr(orphans_log, "More than 64 processes"));
-	jm_orphans_end(&o, JM_ORPHANS_ASK, -1);
+	jm_strays_end(&o, JM_STRAYS_ASK, -1);
 	assert_int_equal(waitpid(-1, NULL, WNOHANG), 0);
 	close(until[1]);
-	for (int i = 0; i <= JM_ORPHANS_KNOWN; i++)
+	for (int i = 0; i <= JM_STRAYS_KNOWN; i++)
 		assert_true(waitpid(-1, NULL, 0) > 0);
 	close(until[0]);
 }

@@ -12,8 +12,8 @@ struct world {
 	int n;
 	int64_t now, cost, spent, poll; /* ns */
 	int64_t hiccup;			/* ns more that each 50th reading takes */
-	struct jm_purse purse;
-	struct jm_pace pace[MAX];
+	struct jm_read_budget budget;
+	struct jm_read_pace pace[MAX];
 	int64_t phase[MAX], period;
 	long reads[MAX];
 	/* the last step seen between two readings */
@@ -27,7 +27,7 @@ static void build(struct world *w, int n, int64_t cost, int64_t refresh)
 	w->period = REFRESH + REFRESH / 10000; /* as an H200's */
 	for (int i = 0; i < n; i++) {
 		w->phase[i] = (i + 1) * 61803399 % REFRESH;
-		jm_pace_init(&w->pace[i], &w->purse, refresh);
+		jm_read_pace_init(&w->pace[i], &w->budget, refresh);
 	}
 }
 
@@ -53,7 +53,7 @@ static void read_one(struct world *w, int i)
 	}
 	w->last[i] = value;
 	w->last_read[i] = begin;
-	jm_pace_told(&w->pace[i], &w->purse, begin, w->now, cost, value);
+	jm_read_pace_told(&w->pace[i], &w->budget, begin, w->now, cost, value);
 }
 
 /* As the source nvml does: polls at w->poll or when a pace wants one, at an edge every 5 ms. */
@@ -67,18 +67,18 @@ static void run(struct world *w, int64_t until)
 
 			for (int i = 0; i < w->n; i++)
 				if (w->pace[i].last_begin < round &&
-					jm_pace_wants(&w->pace[i], &w->purse, w->now) &&
-					(best < 0 || jm_pace_urgency(&w->pace[i]) <
-							     jm_pace_urgency(&w->pace[best])))
+					jm_read_pace_wants(&w->pace[i], &w->budget, w->now) &&
+					(best < 0 || jm_read_pace_urgency(&w->pace[i]) <
+							     jm_read_pace_urgency(&w->pace[best])))
 					best = i;
 			if (best < 0)
 				break;
 			read_one(w, best);
 		}
 		for (int i = 0; i < w->n; i++) {
-			int64_t due = jm_pace_due(&w->pace[i]);
+			int64_t due = jm_read_pace_due(&w->pace[i]);
 
-			if (jm_pace_watches(&w->pace[i]) && w->now + 5 * MS < next)
+			if (jm_read_pace_watches(&w->pace[i]) && w->now + 5 * MS < next)
 				next = w->now + 5 * MS;
 			next = due < next ? due : next;
 		}
@@ -92,15 +92,15 @@ static void edge(struct world *w)
 	int64_t until = w->now + REFRESH + REFRESH / 10;
 
 	for (int i = 0; i < w->n; i++)
-		jm_pace_edge(&w->pace[i], true);
+		jm_read_pace_edge(&w->pace[i], true);
 	for (bool watching = true; watching && w->now < until;) {
 		run(w, w->now + 1);
 		watching = false;
 		for (int i = 0; i < w->n; i++)
-			watching = watching || jm_pace_watches(&w->pace[i]);
+			watching = watching || jm_read_pace_watches(&w->pace[i]);
 	}
 	for (int i = 0; i < w->n; i++)
-		jm_pace_edge(&w->pace[i], false);
+		jm_read_pace_edge(&w->pace[i], false);
 }
 
 static void check_step(const struct world *w, int i, int64_t after, int64_t widest)
@@ -128,8 +128,10 @@ static void test_spends_a_fiftieth(void **state)
 				run(&w, 5 * JM_SECOND);
 				before = w.spent;
 				run(&w, 305 * JM_SECOND);
-				assert_true(w.spent - before <= 300 * JM_SECOND / JM_PURSE_SHARE);
-				assert_true(w.spent - before >= 150 * JM_SECOND / JM_PURSE_SHARE);
+				assert_true(
+					w.spent - before <= 300 * JM_SECOND / JM_READ_BUDGET_SHARE);
+				assert_true(
+					w.spent - before >= 150 * JM_SECOND / JM_READ_BUDGET_SHARE);
 				for (int i = 0; i < n; i++) /* each has its turn */
 					assert_true(w.reads[i] > w.reads[0] / 3);
 			}
@@ -231,7 +233,7 @@ static void test_steps_known_are_true(void **state)
 	for (int k = 0; k < 2000; k++) {
 		run(&w, w.now + 100 * MS);
 		for (int i = 0; i < 8; i++) {
-			const struct jm_pace *p = &w.pace[i];
+			const struct jm_read_pace *p = &w.pace[i];
 
 			assert_true(!p->hi || value_at(&w, i, p->hi) > value_at(&w, i, p->lo));
 		}
@@ -243,7 +245,7 @@ static void test_steps_known_are_true(void **state)
 /* Steps that have moved by a little are found again without a search, which takes many readings. */
 static void test_steps_that_move_are_followed(void **state)
 {
-	struct jm_pace *p;
+	struct jm_read_pace *p;
 	struct world w;
 	int64_t moved;
 
@@ -252,13 +254,13 @@ static void test_steps_that_move_are_followed(void **state)
 	p = &w.pace[0];
 	edge(&w);
 	run(&w, 10 * JM_SECOND);
-	while (p->state != JM_PACE_REST)
+	while (p->state != JM_READ_PACE_REST)
 		run(&w, w.now + 1);
 	w.phase[0] += 3 * MS + (p->hi - p->lo);
 	moved = w.now;
 	while (w.now < moved + 2 * JM_SECOND) {
 		run(&w, w.now + 1);
-		assert_true(p->state != JM_PACE_SEARCH);
+		assert_true(p->state != JM_READ_PACE_SEARCH);
 	}
 	assert_true(p->hi > moved && value_at(&w, 0, p->hi) > value_at(&w, 0, p->lo));
 }
@@ -275,8 +277,8 @@ static void test_unknown_refresh(void **state)
 	run(&w, 5 * JM_SECOND);
 	before = w.spent;
 	run(&w, 65 * JM_SECOND);
-	assert_true(w.spent - before <= 60 * JM_SECOND / JM_PURSE_SHARE);
-	assert_true(w.spent - before >= 25 * JM_SECOND / JM_PURSE_SHARE);
+	assert_true(w.spent - before <= 60 * JM_SECOND / JM_READ_BUDGET_SHARE);
+	assert_true(w.spent - before >= 25 * JM_SECOND / JM_READ_BUDGET_SHARE);
 }
 
 static void test_the_dead_lose_their_turn(void **state)
@@ -290,24 +292,24 @@ static void test_the_dead_lose_their_turn(void **state)
 	run(&w, 3 * JM_SECOND);
 	reads = w.reads[2];
 	for (int k = 0; k < 500; k++) {
-		jm_pace_drop(&w.pace[1], &w.purse);
+		jm_read_pace_drop(&w.pace[1], &w.budget);
 		run(&w, w.now + 10 * MS);
 	}
 	assert_true(w.reads[2] > reads + 3);
-	jm_pace_edge(&w.pace[1], true);
-	jm_pace_drop(&w.pace[1], &w.purse);
-	assert_false(jm_pace_watches(&w.pace[1]));
+	jm_read_pace_edge(&w.pace[1], true);
+	jm_read_pace_drop(&w.pace[1], &w.budget);
+	assert_false(jm_read_pace_watches(&w.pace[1]));
 }
 
 /* An edge at which the poll comes too late for the reading before the step. */
 static void late_edge(struct world *w)
 {
-	jm_pace_edge(&w->pace[0], true);
+	jm_read_pace_edge(&w->pace[0], true);
 	run(w, w->now + 1);
-	assert_int_equal(w->pace[0].state, JM_PACE_BEFORE);
+	assert_int_equal(w->pace[0].state, JM_READ_PACE_BEFORE);
 	w->now = w->pace[0].from + MS;
 	run(w, w->now + REFRESH / 4);
-	jm_pace_edge(&w->pace[0], false);
+	jm_read_pace_edge(&w->pace[0], false);
 }
 
 /* Without it no step was seen, wherever one was expected: the next one is looked at. */
@@ -318,13 +320,13 @@ static void test_a_missed_reading(void **state)
 	(void)state;
 	for (int k = 0; k < 40; k++) {
 		int64_t shift = k % 4 * (REFRESH / 4);
-		struct jm_pace *p = &w.pace[0];
+		struct jm_read_pace *p = &w.pace[0];
 		int64_t began;
 
 		build(&w, 1, 12 * MS, REFRESH);
 		edge(&w);
 		run(&w, 10 * JM_SECOND + k * 77777 * MS / 1000);
-		while (p->state != JM_PACE_REST)
+		while (p->state != JM_READ_PACE_REST)
 			run(&w, w.now + 1);
 		p->lo = w.step[0] - MS; /* well known */
 		p->hi = w.step[0] + MS;
