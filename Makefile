@@ -6,7 +6,7 @@ PYTHON = /usr/bin/python3
 # what programs print is UTF-8, whatever the locale here is
 export PYTHONUTF8 = 1
 
-.PHONY: build setup demo check format bench table install clean
+.PHONY: build setup demo check attack format bench table install clean
 build:
 	tools/setup.sh build
 	@test -f $(BUILD)/build.ninja || meson setup $(BUILD)
@@ -25,6 +25,14 @@ demo:
 # Every check there is; ends with "N passed, N failed". One step again: make check STEPS="lint tidy"
 check: setup
 	$(PYTHON) tools/check.py $(STEPS)
+
+# Random attacks, each compared with the truth; a failed round says how to repeat it. An hour: make attack SECONDS=3600
+SECONDS ?= 600
+SEED ?=
+SUITES ?=
+attack: build
+	JM_BUILD=$(BUILD) tests/isolate.sh $(PYTHON) tests/attack/attack.py --seconds $(SECONDS) \
+		$(if $(SEED),--seed $(SEED)) $(foreach suite,$(SUITES),--suite $(suite))
 
 format:
 	find . -path './build*' -prune -o -name '*.[ch]' -print | xargs clang-format -i

@@ -236,6 +236,21 @@ def step_fuzz(log):
                  note=" ".join(bad) or f"{FUZZ_SECONDS} s each")
 
 
+def step_attack(log):
+    """Random attacks on settings, records and counters for two minutes; the seed is in the log."""
+    found = build(log, "build", "gcc")
+    if found.failed:
+        return found
+    seconds = os.environ.get("ATTACK_SECONDS", "120")
+    status, out = sh(log, "tests/isolate.sh", sys.executable, "tests/attack/attack.py", "--seconds", seconds,
+                     env={"JM_BUILD": str(ROOT / "build")})
+    last = re.search(r"^(\d+) passed, (\d+) failed$", out, re.M)
+    if not last:
+        return Tally(0, 1, note="it did not come to its end")
+    seed = re.search(r"^attack: (seed \d+)", out, re.M)
+    return Tally(int(last[1]), int(last[2]) or int(status != 0), note=seed[1] if seed else "")
+
+
 def step_man(log):
     """The man page and the help of every command come out whole."""
     found = build(log, "build", "gcc", targets=["joulemark"])
