@@ -15,6 +15,7 @@ struct jm_extra {
 
 struct jm_cli {
 	struct jm_ctx ctx;
+	const struct jm_command *const *commands; /* all of them, NULL-terminated */
 	const struct jm_command *cmd;
 	struct jm_values values; /* of cmd->options */
 	char **args;		 /* positional arguments */
@@ -39,15 +40,13 @@ struct jm_command {
 	int (*run)(struct jm_cli *cli);	 /* returns the exit status */
 };
 
-extern const struct jm_command *const jm_commands[]; /* NULL-terminated */
-
 /* Prints cli->err and gives the exit status that fits it: 2 for wrong usage, else 125. */
 int jm_cli_fail(const struct jm_cli *cli);
 /* cli/help.c: data on stdout */
-int jm_help_program(void);
+int jm_help_program(const struct jm_command *const *commands);
 int jm_help_command(const struct jm_command *cmd);
 /* The options that 'run NAME' takes besides its own; false when NAME is no workload and no model. */
 bool jm_help_workload(const char *name);
-int jm_help_man(void);
+int jm_help_man(const struct jm_command *const *commands);
 
 #endif

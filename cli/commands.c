@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The commands, in the order of the help. */
-#include "cli.h"
+#include "commands.h"
 
 extern const struct jm_command jm_command_describe;
 extern const struct jm_command jm_command_doctor;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* doctor: what can be measured and set on this machine; for what cannot, why and how to mend it. */
 #include "cli.h"
-#include "run/registry.h"
+#include "base/member.h"
+#include "meter/source.h"
+#include "guard/control.h"
 #include "base/state_folder.h"
 #include "engine/device.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Help and man page, from the rows of commands and options. */
 #include "cli.h"
-#include "run/registry.h"
+#include "run/workload.h"
+#include "engine/model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -137,12 +138,12 @@ bool jm_help_workload(const char *name)
 	return true;
 }
 
-int jm_help_program(void)
+int jm_help_program(const struct jm_command *const *commands)
 {
 	printf("joulemark %s - %s\n\nCommands\n", JM_VERSION, TAGLINE);
-	for (int i = 0; jm_commands[i]; i++)
-		if (!jm_commands[i]->hidden)
-			printf("  %-10s %s\n", jm_commands[i]->name, jm_commands[i]->summary);
+	for (int i = 0; commands[i]; i++)
+		if (!commands[i]->hidden)
+			printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
 	printf("\n'joulemark COMMAND --help' tells more. Start with 'joulemark doctor'.\n");
 	return 0;
 }
@@ -195,16 +196,16 @@ static void man_command(const struct jm_command *cmd)
 	printf(".fi\n");
 }
 
-int jm_help_man(void)
+int jm_help_man(const struct jm_command *const *commands)
 {
 	printf(".TH JOULEMARK 1 \"\" \"joulemark %s\" \"User Commands\"\n", JM_VERSION);
 	printf(".SH NAME\njoulemark \\- %s\n", TAGLINE);
 	printf(".SH SYNOPSIS\n.B joulemark\n.I command\n[options] [arguments] [\\-\\- command "
 	       "...]\n");
 	printf(".SH COMMANDS\n");
-	for (int i = 0; jm_commands[i]; i++)
-		if (!jm_commands[i]->hidden)
-			man_command(jm_commands[i]);
+	for (int i = 0; commands[i]; i++)
+		if (!commands[i]->hidden)
+			man_command(commands[i]);
 	printf(".SH WORKLOADS\nWhat 'joulemark run' runs, and the options that it takes besides "
 	       "its "
 	       "own. A list sweeps.\n");
@@ -224,14 +225,14 @@ int jm_help_man(void)
 	return 0;
 }
 
-static void unknown(const char *name, struct jm_err *err)
+static void unknown(const struct jm_command *const *commands, const char *name, struct jm_err *err)
 {
 	const char *names[64], *near;
 	size_t n = 0;
 
-	for (int i = 0; jm_commands[i] && n < 32; i++)
-		if (!jm_commands[i]->hidden)
-			names[n++] = jm_commands[i]->name;
+	for (int i = 0; commands[i] && n < 32; i++)
+		if (!commands[i]->hidden)
+			names[n++] = commands[i]->name;
 	for (int i = 0; jm_workloads[i] && n < 64; i++)
 		names[n++] = jm_workloads[i]->name;
 	near = jm_did_you_mean(name, names, n);
@@ -244,15 +245,15 @@ static void unknown(const char *name, struct jm_err *err)
 static int help_run(struct jm_cli *cli)
 {
 	if (jm_values_number(&cli->values, "man") > 0)
-		return jm_help_man();
+		return jm_help_man(cli->commands);
 	if (!cli->n_args)
-		return jm_help_program();
-	for (int i = 0; jm_commands[i]; i++)
-		if (!strcmp(jm_commands[i]->name, cli->args[0]))
-			return jm_help_command(jm_commands[i]);
+		return jm_help_program(cli->commands);
+	for (int i = 0; cli->commands[i]; i++)
+		if (!strcmp(cli->commands[i]->name, cli->args[0]))
+			return jm_help_command(cli->commands[i]);
 	if (jm_help_workload(cli->args[0]))
 		return 0;
-	unknown(cli->args[0], &cli->err);
+	unknown(cli->commands, cli->args[0], &cli->err);
 	return jm_cli_fail(cli);
 }
 

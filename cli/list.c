@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* list: what is built in. */
 #include "cli.h"
-#include "run/registry.h"
+#include "base/member.h"
+#include "meter/source.h"
+#include "guard/control.h"
+#include "run/workload.h"
+#include "engine/model.h"
 #include "engine/device.h"
 
 #include <jansson.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* joulemark: finds the command, parses its options, runs it. */
-#include "cli.h"
+#include "commands.h"
 #include "guard/guard.h"
 
 #include <fcntl.h>
@@ -16,14 +16,6 @@ static void log_to_stderr(void *arg, enum jm_level level, const char *line)
 	if (level == JM_DEBUG && !secure_getenv("JM_DEBUG"))
 		return;
 	fprintf(stderr, "joulemark: %s%s\n", level == JM_WARNING ? "warning: " : "", line);
-}
-
-int jm_cli_fail(const struct jm_cli *cli)
-{
-	bool usage = cli->err.code == JM_EUSAGE || cli->err.code == JM_ERANGE;
-
-	fprintf(stderr, "joulemark: %s\n", cli->err.text);
-	return usage ? JM_EXIT_USAGE : JM_EXIT_FAILURE;
 }
 
 static const struct jm_command *find_command(const char *name, struct jm_err *err)
@@ -183,12 +175,12 @@ static int hold_standard_descriptors(void)
 
 int main(int argc, char **argv)
 {
-	struct jm_cli cli = {0};
+	struct jm_cli cli = {.commands = jm_commands};
 
 	if (hold_standard_descriptors())
 		return JM_EXIT_FAILURE;
 	if (argc < 2) {
-		jm_help_program();
+		jm_help_program(jm_commands);
 		return JM_EXIT_USAGE;
 	}
 	if (!strcmp(argv[1], "--version")) {
@@ -196,7 +188,7 @@ int main(int argc, char **argv)
 		return flush_stdout(0);
 	}
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
-		return flush_stdout(jm_help_program());
+		return flush_stdout(jm_help_program(jm_commands));
 	if (jm_ctx_init(&cli.ctx, &cli.err))
 		return jm_cli_fail(&cli);
 	cli.ctx.log = log_to_stderr;

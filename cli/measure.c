@@ -7,7 +7,7 @@
 #include "base/output.h"
 #include "result/provenance.h"
 #include "result/record.h"
-#include "run/registry.h"
+#include "meter/source.h"
 #include "base/json.h"
 
 #include <math.h>

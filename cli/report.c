@@ -2,6 +2,8 @@
 /* joulemark report: from a store or from JSON files of records to a table, a file or a page. */
 #include "cli.h"
 #include "base/output.h"
+#include "base/store_file.h"
+#include "base/text.h"
 #include "store/store.h"
 #include "report/report.h"
 

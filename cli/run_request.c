@@ -3,7 +3,10 @@
 #include "run_parts.h"
 
 #include "measure/progress.h"
-#include "run/registry.h"
+#include "meter/source.h"
+#include "guard/control.h"
+#include "run/workload.h"
+#include "engine/model.h"
 
 #include <math.h>
 #include <stdio.h>

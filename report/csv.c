@@ -4,7 +4,7 @@
  * case. SI units, no prefixes; unknown is an empty field.
  */
 #include "grid.h"
-#include "measure/trace_csv.h"
+#include "base/csv.h"
 #include "base/json.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What papers report, chosen by what the records trained. */
 #include "published.h"
-#include "measure/trace_csv.h"
+#include "base/csv.h"
 #include "base/json.h"
 
 #include <math.h>

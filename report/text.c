@@ -2,6 +2,7 @@
 /* Numbers and sentences of a report. */
 #include "grid.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "meter/meter.h"
 
 #include <math.h>

@@ -4,7 +4,7 @@
  * when the source is first read; its readings keep their distances. After the last one there is nothing.
  */
 #include "base/clock.h"
-#include "measure/trace_csv.h"
+#include "base/csv.h"
 #include "meter/source.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/output.h"
 
-#include "store/store.h"
+#include "base/store_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A session: its sources, its writer, its phases. */
 #include "measure/session_private.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <signal.h>

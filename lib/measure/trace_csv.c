@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "measure/trace_csv.h"
+#include "base/csv.h"
 #include "measure/session_private.h"
 
 #include <errno.h>
@@ -21,21 +22,6 @@ static void put_number(FILE *f, double value)
 {
 	if (isfinite(value))
 		fprintf(f, "%.17g", value);
-}
-
-void jm_csv_put_text(FILE *f, const char *text)
-{
-	if (!strpbrk(text, ",\"\r\n")) {
-		fputs(text, f);
-		return;
-	}
-	fputc('"', f);
-	for (; *text; text++) {
-		if (*text == '"')
-			fputc('"', f);
-		fputc(*text, f);
-	}
-	fputc('"', f);
 }
 
 static double seconds_or_nan(int64_t ns, bool known)
@@ -176,47 +162,4 @@ int jm_csv_write(struct jm_session *s, const char *folder, struct jm_err *err)
 	for (size_t i = 0; !rc && i < sizeof(files) / sizeof(files[0]); i++)
 		rc = write_file(s, folder, files[i].name, files[i].put, err);
 	return rc;
-}
-
-/* ---- reading ---- */
-
-/* One field from *at on; moves *at behind it. NULL for a quote that does not end. */
-static char *take_field(char **at)
-{
-	char *begin = *at, *in = *at, *out = *at;
-
-	if (*in != '"') {
-		in += strcspn(in, ",\r\n");
-		*at = *in == ',' ? in + 1 : NULL;
-		*in = '\0';
-		return begin;
-	}
-	for (in++; *in && (*in != '"' || in[1] == '"'); in++) {
-		in += *in == '"';
-		*out++ = *in;
-	}
-	if (*in != '"')
-		return NULL;
-	*at = in[1] == ',' ? in + 2 : NULL;
-	*out = '\0';
-	return begin;
-}
-
-int jm_csv_row(FILE *f, char **line, size_t *room, char **field, int n)
-{
-	ssize_t length = getline(line, room, f);
-	char *at = *line;
-	int found = 0;
-
-	if (length <= 0)
-		return 0;
-	if (memchr(*line, '\0', (size_t)length))
-		return JM_EFORMAT;
-	while (at && found < n) {
-		field[found] = take_field(&at);
-		if (!field[found])
-			return JM_EFORMAT;
-		found++;
-	}
-	return at ? JM_EFORMAT : found;
 }

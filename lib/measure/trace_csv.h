@@ -11,17 +11,9 @@
 #ifndef JM_TRACE_CSV_H
 #define JM_TRACE_CSV_H
 
-#include <stdio.h>
-
 #include "measure/session.h"
 
 /* After jm_session_stop. The folder must be there. */
 int jm_csv_write(struct jm_session *s, const char *folder, struct jm_err *err);
-
-/* One field, quoted where it must be. */
-void jm_csv_put_text(FILE *f, const char *text);
-/* Reads one line; splits it in place into at most n fields, quotes undone. Returns how many, 0 at the end
- * of the file, or JM_EFORMAT. *line is allocated as by getline. */
-int jm_csv_row(FILE *f, char **line, size_t *room, char **field, int n);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Meters, their signals, and which meter includes which. */
 #include "meter/meter.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>

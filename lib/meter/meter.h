@@ -108,11 +108,6 @@ struct jm_meters {
 	int n_signals;
 };
 
-/* Makes printable UTF-8 of any bytes, in place: '?' for what is none. In err.c. */
-void jm_text_tame(char *text);
-/* Text that filled these bytes and had more: ends it with "..." between two characters. In err.c. */
-void jm_text_shorten(char *text, size_t size);
-
 /* Adds a copy, its texts tamed; first_signal and n_signals are set here. Returns its index or an error code. */
 int jm_meters_add(struct jm_meters *set, const struct jm_meter *meter, struct jm_err *err);
 /* Adds a signal to the meter added last. Returns its index or an error code. */

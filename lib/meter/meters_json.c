@@ -2,7 +2,7 @@
 /* Meters and signals as JSON and back. */
 #include "meter/meters_json.h"
 
-#include "result/case_id.h"
+#include "base/json.h"
 #include "meter/source.h"
 
 #include <math.h>

@@ -18,9 +18,6 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#define PROGRESS_NS   (JM_SECOND / 5) /* between messages, on the machine's clock */
-#define MAX_SETTLE_NS (2 * JM_SECOND)
-
 /* ---- to the parent ---- */
 
 static int on_chunk(void *arg, const struct jm_chunk *chunk, struct jm_err *err)
@@ -57,21 +54,6 @@ static void on_log(void *arg, enum jm_level level, const char *line)
 {
 	send_json(arg, JM_FRAME_LOG, json_pack("{s:i, s:s}", "level", (int)level, "line", line),
 		NULL);
-}
-
-void jm__worker_progress(
-	struct jm__worker *w, const char *phase, double items, double seconds, double share)
-{
-	struct jm_frame_progress p = {.items = items, .seconds = seconds, .share = share};
-	int64_t now = jm_clock_now(jm_clock_real());
-
-	if (now < w->last_progress + PROGRESS_NS)
-		return;
-	w->last_progress = now;
-	strncpy(p.phase, phase, sizeof(p.phase) - 1);
-	pthread_mutex_lock(&w->lock);
-	jm_frame_write(w->fd, JM_FRAME_PROGRESS, &p, sizeof(p), NULL, 0, NULL);
-	pthread_mutex_unlock(&w->lock);
 }
 
 /* ---- rights ---- */
@@ -111,54 +93,6 @@ static int die_with_parent(const struct jm__worker *w, struct jm_err *err)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (parent && getppid() != (pid_t)parent)
 		return jm_err_set(err, JM_EGONE, "The program that started this worker is gone.");
-	return 0;
-}
-
-/* ---- phases ---- */
-
-int jm__worker_begin(struct jm__worker *w, const char *phase, struct jm_err *err)
-{
-	return jm_session_begin(w->session, phase, jm_ctx_now(w->ctx), err);
-}
-
-void jm__worker_end(struct jm__worker *w, int phase)
-{
-	if (phase >= 0)
-		jm_session_end(w->session, phase, jm_ctx_now(w->ctx));
-}
-
-double jm__worker_seconds_since(const struct jm__worker *w, int64_t t0)
-{
-	return (double)(jm_ctx_now(w->ctx) - t0) / 1e9;
-}
-
-/* How long a reading may still speak of the time before a setting was changed. */
-static int64_t sensor_window(const struct jm_meters *set)
-{
-	int64_t longest = 0;
-
-	for (int i = 0; i < set->n_signals; i++) {
-		const struct jm_signal *s = &set->signal[i];
-		int64_t window = (s->window_ns > 0 ? s->window_ns : 0) + s->refresh_ns;
-
-		if (s->quantity == JM_Q_POWER && window > longest)
-			longest = window;
-	}
-	return longest < MAX_SETTLE_NS ? longest : MAX_SETTLE_NS;
-}
-
-int jm__worker_settle(struct jm__worker *w, struct jm_err *err)
-{
-	int phase;
-
-	if (!json_array_size(json_object_get(w->job, "settings")))
-		return 0;
-	phase = jm__worker_begin(w, "settle", err);
-	if (phase < 0)
-		return phase;
-	jm_sleep_until(
-		&w->sleeper, jm_ctx_now(w->ctx) + sensor_window(jm_session_meters(w->session)));
-	jm__worker_end(w, phase);
 	return 0;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of a worker share: worker.c (its life), worker_native.c and worker_command.c (its work). */
+/* What the parts of a worker share: worker.c (its life), worker_phases.c, worker_native.c and worker_command.c (its work). */
 #ifndef JM_WORKER_PRIVATE_H
 #define JM_WORKER_PRIVATE_H
 
@@ -21,6 +21,7 @@ struct jm__worker {
 	int64_t last_progress;
 };
 
+/* worker_phases.c */
 int jm__worker_begin(struct jm__worker *w, const char *phase, struct jm_err *err);
 void jm__worker_end(struct jm__worker *w, int phase);
 /* items, seconds: of the steady phase; share: of the whole, NAN = unknown. Tells the parent now and then. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The store's file: opening, checking, locking, and SQLite's errors as sentences. */
 #include "store/store_db.h"
+#include "base/store_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,9 +20,8 @@
 #define LOCK_TRIES     50
 #define LOCK_PAUSE_US  20000
 /* Far above what SQLite locks (PENDING_BYTE, 1 GiB), so that both kinds of lock keep apart. */
-#define LOCK_OFFSET  (INT64_C(1) << 40)
-#define CHECK_LIMIT  (256 << 20) /* larger files are not read as a whole when opened */
-#define SQLITE_MAGIC "SQLite format 3"
+#define LOCK_OFFSET (INT64_C(1) << 40)
+#define CHECK_LIMIT (256 << 20) /* larger files are not read as a whole when opened */
 
 #ifndef LUSTRE_SUPER_MAGIC
 #define LUSTRE_SUPER_MAGIC 0x0BD00BD0
@@ -281,25 +281,6 @@ static int open_failed(const char *path, struct jm_err *err)
 		strerror(e));
 }
 
-static bool has_magic(int fd)
-{
-	char head[sizeof(SQLITE_MAGIC)] = "";
-
-	return pread(fd, head, sizeof(head), 0) == sizeof(head) &&
-	       !memcmp(head, SQLITE_MAGIC, sizeof(head));
-}
-
-bool jm_store_is(const char *path)
-{
-	struct stat st;
-	int fd = !stat(path, &st) && S_ISREG(st.st_mode) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-	bool is = fd >= 0 && has_magic(fd);
-
-	if (fd >= 0)
-		close(fd);
-	return is;
-}
-
 /* What is not an SQLite file is refused before SQLite touches it. */
 static int check_magic(const char *path, int fd, enum jm_store_mode mode, struct jm_err *err)
 {
@@ -312,7 +293,7 @@ static int check_magic(const char *path, int fd, enum jm_store_mode mode, struct
 			"'%s' is not a regular file and cannot be a store; give another file to "
 			"--store.",
 			path);
-	if ((!st.st_size && mode == JM_STORE_WRITE) || has_magic(fd))
+	if ((!st.st_size && mode == JM_STORE_WRITE) || jm_store_is_fd(fd))
 		return 0;
 	return jm_err_set(err, JM_EFORMAT,
 		"'%s' is not a store of joulemark; it was left as it is. Give another file to "

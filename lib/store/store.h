@@ -22,8 +22,6 @@ enum jm_store_mode {
 	JM_STORE_WRITE, /* made if it is not there; one writer at a time (JM_EBUSY) */
 };
 
-/* Is this a file that SQLite made? Anything but a regular file is not read. */
-bool jm_store_is(const char *path);
 /* A file of another program, a newer version, damage, no rights: each its own sentence. */
 int jm_store_open(
 	const char *path, enum jm_store_mode mode, struct jm_store **ret, struct jm_err *err);

@@ -4,7 +4,11 @@
 #define JM_CONTRACT_H
 
 #include "../unit/test.h"
-#include "run/registry.h"
+#include "base/member.h"
+#include "meter/source.h"
+#include "guard/control.h"
+#include "run/workload.h"
+#include "engine/model.h"
 
 /* What to write behind "name:" so that a member that needs an argument opens; NULL = not known. */
 static inline const char *contract_argument(const char *name, const char *argument)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The source nvml on the false library: which GPUs, which signals, what their readings are worth. */
 #include "base/clock.h"
-#include "run/registry.h"
+#include "meter/source.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
-#include "run/registry.h"
+#include "meter/source.h"
+#include "guard/control.h"
+#include "run/workload.h"
 
 #include <stdlib.h>
 

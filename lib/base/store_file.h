@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a store is told from other files. What writes files must know, so it lies below the store. */
+#ifndef JM_STORE_FILE_H
+#define JM_STORE_FILE_H
+
+#include <stdbool.h>
+
+/* Is this a file that SQLite made? Anything but a regular file is not read. */
+bool jm_store_is(const char *path);
+bool jm_store_is_fd(int fd);
+
+#endif
