@@ -5,15 +5,20 @@
 
 #include <stdint.h>
 
+/* A compiler for GPUs wants a word more. */
+#ifndef JM_RNG_INLINE
+#define JM_RNG_INLINE static inline
+#endif
+
 /* The finaliser of SplitMix64 (Steele, Lea, Flood 2014), twice, so that near seeds give unlike streams. */
-static inline uint64_t jm_rng_mix(uint64_t x)
+JM_RNG_INLINE uint64_t jm_rng_mix(uint64_t x)
 {
 	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
 	x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
 	return x ^ x >> 31;
 }
 
-static inline uint64_t jm_rng(uint64_t seed, uint64_t counter)
+JM_RNG_INLINE uint64_t jm_rng(uint64_t seed, uint64_t counter)
 {
 	return jm_rng_mix(jm_rng_mix(seed + UINT64_C(0x9e3779b97f4a7c15)) ^
 			  (counter + 1) * UINT64_C(0x9e3779b97f4a7c15));

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What kernels share: packs of elements as f32, reductions over warps and blocks. */
+#ifndef JM_CUDA_COMMON_CUH
+#define JM_CUDA_COMMON_CUH
+
+#include <cuda_bf16.h>
+
+#include "kernels.h"
+
+#define PACK 8 /* elements that a thread takes at a time: 16 bytes of bf16 */
+#define WARP 32
+
+typedef __nv_bfloat16 bf16;
+
+/* ---- N elements to and from f32; aligned to N elements ---------------------------------------------- */
+
+template <int N> __device__ __forceinline__ void load(const float *p, float (&v)[N])
+{
+	if constexpr (N % 4 == 0) {
+#pragma unroll
+		for (int i = 0; i < N; i += 4) {
+			float4 q = *reinterpret_cast<const float4 *>(p + i);
+
+			v[i] = q.x, v[i + 1] = q.y, v[i + 2] = q.z, v[i + 3] = q.w;
+		}
+	} else {
+#pragma unroll
+		for (int i = 0; i < N; i++)
+			v[i] = p[i];
+	}
+}
+
+template <int N> __device__ __forceinline__ void load(const bf16 *p, float (&v)[N])
+{
+	if constexpr (N % 8 == 0) {
+#pragma unroll
+		for (int i = 0; i < N; i += 8) {
+			uint4 q = *reinterpret_cast<const uint4 *>(p + i);
+			const unsigned w[4] = {q.x, q.y, q.z, q.w};
+#pragma unroll
+			for (int k = 0; k < 4; k++) {
+				v[i + 2 * k] = __uint_as_float(w[k] << 16);
+				v[i + 2 * k + 1] = __uint_as_float(w[k] & 0xffff0000u);
+			}
+		}
+	} else {
+#pragma unroll
+		for (int i = 0; i < N; i++)
+			v[i] = __bfloat162float(p[i]);
+	}
+}
+
+template <int N> __device__ __forceinline__ void store(float *p, const float (&v)[N])
+{
+	if constexpr (N % 4 == 0) {
+#pragma unroll
+		for (int i = 0; i < N; i += 4)
+			*reinterpret_cast<float4 *>(p + i) =
+				make_float4(v[i], v[i + 1], v[i + 2], v[i + 3]);
+	} else {
+#pragma unroll
+		for (int i = 0; i < N; i++)
+			p[i] = v[i];
+	}
+}
+
+__device__ __forceinline__ unsigned two(float low, float high)
+{
+	__nv_bfloat162 t = __floats2bfloat162_rn(low, high);
+
+	return *reinterpret_cast<unsigned *>(&t);
+}
+
+template <int N> __device__ __forceinline__ void store(bf16 *p, const float (&v)[N])
+{
+	if constexpr (N % 8 == 0) {
+#pragma unroll
+		for (int i = 0; i < N; i += 8)
+			*reinterpret_cast<uint4 *>(p + i) =
+				make_uint4(two(v[i], v[i + 1]), two(v[i + 2], v[i + 3]),
+					two(v[i + 4], v[i + 5]), two(v[i + 6], v[i + 7]));
+	} else {
+#pragma unroll
+		for (int i = 0; i < N; i++)
+			p[i] = __float2bfloat16_rn(v[i]);
+	}
+}
+
+template <int N, typename T> __device__ __forceinline__ void store_sum(T *p, float (&v)[N], bool add)
+{
+	if (add) {
+		float old[N];
+
+		load(p, old);
+#pragma unroll
+		for (int i = 0; i < N; i++)
+			v[i] += old[i];
+	}
+	store(p, v);
+}
+
+/* The first `left` of a pack; the others are 0. */
+template <typename T> __device__ __forceinline__ void load_some(const T *p, float (&v)[PACK], int64_t left)
+{
+	if (left >= PACK) {
+		load(p, v);
+		return;
+	}
+#pragma unroll
+	for (int i = 0; i < PACK; i++)
+		v[i] = i < left ? (float)p[i] : 0;
+}
+
+template <typename T>
+__device__ __forceinline__ void store_some(T *p, float (&v)[PACK], int64_t left, bool add)
+{
+	if (left >= PACK) {
+		store_sum(p, v, add);
+		return;
+	}
+#pragma unroll
+	for (int i = 0; i < PACK; i++)
+		if (i < left)
+			p[i] = (T)(v[i] + (add ? (float)p[i] : 0));
+}
+
+/* ---- sums and maxima, the same in all threads ----------------------------------------------------------- */
+
+template <typename T> __device__ __forceinline__ T warp_sum(T x)
+{
+#pragma unroll
+	for (int i = WARP / 2; i; i /= 2)
+		x += __shfl_xor_sync(0xffffffffu, x, i);
+	return x;
+}
+
+__device__ __forceinline__ float warp_max(float x)
+{
+#pragma unroll
+	for (int i = WARP / 2; i; i /= 2)
+		x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, i));
+	return x;
+}
+
+/* Of a block of whole warps; `share` holds 32 values and is free again after the next barrier. */
+template <typename T> __device__ __forceinline__ T block_sum(T x, T *share)
+{
+	int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, warps = blockDim.x / WARP;
+
+	x = warp_sum(x);
+	if (warps == 1)
+		return x;
+	__syncthreads();
+	if (lane == 0)
+		share[warp] = x;
+	__syncthreads();
+	return warp_sum(lane < warps ? share[lane] : (T)0);
+}
+
+__device__ __forceinline__ float block_max(float x, float *share)
+{
+	int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, warps = blockDim.x / WARP;
+
+	x = warp_max(x);
+	if (warps == 1)
+		return x;
+	__syncthreads();
+	if (lane == 0)
+		share[warp] = x;
+	__syncthreads();
+	return warp_max(lane < warps ? share[lane] : -INFINITY);
+}
+
+/* ---- starting ------------------------------------------------------------------------------------------- */
+
+static inline unsigned blocks_for(int64_t n, int per_block)
+{
+	return (unsigned)((n + per_block - 1) / per_block);
+}
+
+/* Whole warps that cover `n`, at most `most`. */
+static inline int threads_for(int64_t n, int most)
+{
+	int64_t t = (n + WARP - 1) / WARP * WARP;
+
+	return t < most ? (int)t : most;
+}
+
+template <typename T> static inline T *as(const struct cuda_vec &v)
+{
+	return static_cast<T *>(v.data);
+}
+
+#endif

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The parts of the cuda backend among themselves. Host code is C; a *.cu file holds kernels and the
+ * functions of kernels.h that start them. A group runs by the first row of the tables whose cover fits
+ * and whose `takes` agrees.
+ */
+#ifndef JM_CUDA_H
+#define JM_CUDA_H
+
+#include <cuda_runtime_api.h>
+
+#include "engine/tensor.h"
+#include "kernels.h"
+#include "library.h"
+
+/* Memory that a device keeps until it is closed: library workspaces, tables of angles. */
+struct cuda_block {
+	struct cuda_block *next;
+	void *data;
+	size_t bytes;
+};
+
+struct cuda_dev {
+	int index;
+	struct cudaDeviceProp prop;
+	char uuid[48];	     /* "GPU-..." as NVML has it */
+	cudaStream_t stream; /* all work of the device, in order */
+	struct cuda_block *blocks;
+	struct cuda_block *workspace; /* the largest one that was asked for */
+	struct cuda_lt lt;	      /* cuBLASLt; opened by its first user */
+	struct cuda_dnn dnn;	      /* cuDNN; likewise */
+};
+
+#define CUDA_NODES 4
+
+/* A built group. node: copies; their tensors are the engine's. */
+struct cuda_exec {
+	const struct cuda_op *op; /* NULL: a captured graph */
+	struct jm_node node[CUDA_NODES];
+	int n_nodes;
+	void *scratch, *saved;
+	void *fwd_saved; /* that of the forward group; NULL = none */
+	size_t scratch_bytes;
+	uint32_t tag; /* of the choice that was taken: the row's own */
+	void *own;    /* from the op's build, to its drop */
+	cudaGraphExec_t graph;
+};
+
+/*
+ * How a cover of a few nodes runs. All but run may be NULL.
+ *	takes	 0, or a reason in err, for what the general check of types cannot see
+ *	choices	 as jm_backend.select, only with tag below 2^32; NULL: one choice, all operands plain
+ *	scratch	 bytes of scratch where choices is NULL
+ *	build	 addresses are final; may time things on the device and allocate
+ *	run	 starts work on dev->stream and returns; may be under capture: no allocation, no waiting
+ */
+struct cuda_op {
+	enum jm_op cover[CUDA_NODES];
+	int n_nodes;
+	int (*takes)(
+		struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err);
+	int (*choices)(struct cuda_dev *dev, const struct jm_group *group,
+		struct jm_choice *choice, struct jm_err *err);
+	size_t (*scratch)(struct cuda_dev *dev, const struct jm_group *group);
+	int (*build)(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err);
+	int (*run)(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err);
+	void (*drop)(struct cuda_dev *dev, struct cuda_exec *exec);
+};
+
+/* Tables of rows, each ending with a row of no nodes; listed in ops.c. */
+extern const struct cuda_op cuda_ops_pointwise[];
+
+/* The row for the group and its number; NULL and the reason: there is none. */
+const struct cuda_op *cuda_op_find(struct cuda_dev *dev, const struct jm_group *group,
+	uint32_t *ret_row, struct jm_err *err);
+/* By its number. */
+const struct cuda_op *cuda_op_row(uint32_t row);
+/*
+ * For `choices` of ops that work element by element: one choice per dense layout that an operand has,
+ * given to all operands whose bits are set in `in` and `out` of node 0. Returns how many.
+ */
+int cuda_choices_follow(
+	const struct jm_node *node, unsigned in, unsigned out, struct jm_choice *choice);
+/* Every dim once and no blocks: elements lie side by side without gaps. */
+bool cuda_is_dense(const struct jm_layout *layout);
+
+/* What a call of CUDA, cuBLASLt or cuDNN returned, as a sentence: "What failed on cuda:0: reason." */
+int cuda_check(const struct cuda_dev *dev, cudaError_t rc, const char *what, struct jm_err *err);
+/* After a kernel was started. */
+int cuda_started(const struct cuda_dev *dev, enum jm_op op, struct jm_err *err);
+/* Device memory, kept until the device is closed; NULL = there is none left. Zeroed. */
+void *cuda_keep(struct cuda_dev *dev, size_t bytes);
+/* Shared by all that runs, one after the other; kept until the device is closed. NULL = none left. */
+void *cuda_workspace(struct cuda_dev *dev, size_t bytes);
+/* Bytes that cuda_keep and cuda_workspace hold. */
+size_t cuda_kept(const struct cuda_dev *dev);
+
+/* device.c: dense peaks by chip, from the vendor's data sheets; NAN where the chip is not listed. */
+void cuda_props(void *dev, struct jm_device_props *ret);
+
+/* An operand as kernels take it; t may be NULL (an absent optional one). */
+static inline struct cuda_vec cuda_vec(const struct jm_tensor *t)
+{
+	return (struct cuda_vec){t ? t->data : NULL, t && t->type == JM_BF16};
+}
+
+static inline void *cuda_data(const struct jm_tensor *t)
+{
+	return t ? t->data : NULL;
+}
+
+/* Output i is added to. */
+static inline bool cuda_adds(const struct jm_node *node, int i)
+{
+	return node->accumulate >> i & 1;
+}
+
+#endif

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a GPU is and can do, and memory that it keeps. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cuda.h"
+
+/* Of the free memory, for what loads later: kernels, cuBLASLt and cuDNN. */
+#define RESERVE ((size_t)768 << 20)
+
+/*
+ * Dense peaks, operations and bytes per second, by a part of the name; the first that fits. From
+ * NVIDIA's data sheets: "H100 Tensor Core GPU" (2023), "H200 Tensor Core GPU" (2024), "GH200 Grace
+ * Hopper Superchip" (2024), "A100 Tensor Core GPU" (2021). f32 is that of the multiprocessors' own
+ * multiply-adds, without tensor cores.
+ */
+static const struct {
+	const char *part;
+	double bf16, f32, bytes;
+} chips[] = {
+	{"GH200 144G", 989.4e12, 66.9e12, 4.9e12},
+	{"GH200", 989.4e12, 66.9e12, 4.0e12},
+	{"H200 NVL", 835.5e12, 60e12, 4.8e12},
+	{"H200", 989.4e12, 66.9e12, 4.8e12},
+	{"H100 NVL", 835.5e12, 60e12, 3.9e12},
+	{"H100 PCIe", 756e12, 51e12, 2.0e12},
+	{"H100 80GB HBM3", 989.4e12, 66.9e12, 3.35e12},
+	{"A100-SXM4-80GB", 312e12, 19.5e12, 2.039e12},
+	{"A100 80GB PCIe", 312e12, 19.5e12, 1.935e12},
+	{"A100-SXM4-40GB", 312e12, 19.5e12, 1.555e12},
+	{"A100-PCIE-40GB", 312e12, 19.5e12, 1.555e12},
+};
+
+void cuda_props(void *arg, struct jm_device_props *ret)
+{
+	const struct cuda_dev *dev = arg;
+	size_t available = 0, total = 0;
+
+	*ret = (struct jm_device_props){.peak_bytes = NAN};
+	snprintf(ret->name, sizeof ret->name, "%.44s %s", dev->prop.name, dev->uuid);
+	if (!cudaMemGetInfo(&available, &total))
+		ret->memory_bytes = available > RESERVE ? available - RESERVE : 1;
+	for (int i = 0; i < JM_DTYPE_COUNT; i++)
+		ret->peak_flops[i] = NAN;
+	ret->native[JM_F32] = ret->native[JM_BF16] = ret->native[JM_I32] = true;
+	for (size_t i = 0; i < sizeof chips / sizeof *chips; i++) {
+		if (!strstr(dev->prop.name, chips[i].part))
+			continue;
+		ret->peak_flops[JM_BF16] = chips[i].bf16;
+		ret->peak_flops[JM_F32] = chips[i].f32;
+		ret->peak_bytes = chips[i].bytes;
+		break;
+	}
+}
+
+int cuda_check(const struct cuda_dev *dev, cudaError_t rc, const char *what, struct jm_err *err)
+{
+	int code = JM_EIO;
+
+	if (rc == cudaSuccess)
+		return 0;
+	if (rc == cudaErrorMemoryAllocation)
+		code = JM_ENOMEM;
+	else if (rc == cudaErrorECCUncorrectable || rc == cudaErrorDeviceUninitialized)
+		code = JM_EGONE;
+	return jm_err_set(err, code,
+		"%s failed on cuda:%d: %s (%s). After such an error the process cannot use this GPU any "
+		"more; the system's log (dmesg, Xid) may say more.",
+		what, dev->index, cudaGetErrorString(rc), cudaGetErrorName(rc));
+}
+
+int cuda_started(const struct cuda_dev *dev, enum jm_op op, struct jm_err *err)
+{
+	cudaError_t rc = cudaGetLastError();
+	char what[64];
+
+	if (rc == cudaSuccess)
+		return 0;
+	snprintf(what, sizeof what, "Starting %s", jm_op_name(op));
+	return cuda_check(dev, rc, what, err);
+}
+
+/* ---- memory that stays --------------------------------------------------------------------------- */
+
+static struct cuda_block *keep(struct cuda_dev *dev, size_t bytes)
+{
+	struct cuda_block *b = calloc(1, sizeof *b);
+
+	if (!b)
+		return NULL;
+	if (cudaMalloc(&b->data, bytes) || cudaMemset(b->data, 0, bytes)) {
+		cudaGetLastError(); /* the refusal is no error of what comes next */
+		free(b);
+		return NULL;
+	}
+	b->bytes = bytes;
+	b->next = dev->blocks;
+	dev->blocks = b;
+	return b;
+}
+
+void *cuda_keep(struct cuda_dev *dev, size_t bytes)
+{
+	const struct cuda_block *b = keep(dev, bytes);
+
+	return b ? b->data : NULL;
+}
+
+/* Smaller ones stay too: what was built before has their addresses. */
+void *cuda_workspace(struct cuda_dev *dev, size_t bytes)
+{
+	if (!dev->workspace || dev->workspace->bytes < bytes) {
+		struct cuda_block *b = keep(dev, bytes);
+
+		if (!b)
+			return NULL;
+		dev->workspace = b;
+	}
+	return dev->workspace->data;
+}
+
+size_t cuda_kept(const struct cuda_dev *dev)
+{
+	size_t sum = 0;
+
+	for (const struct cuda_block *b = dev->blocks; b; b = b->next)
+		sum += b->bytes;
+	return sum;
+}

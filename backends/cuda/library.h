@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cuBLASLt and cuDNN, opened at run time: what is not installed is a sentence and not a program that
+ * does not start. One table of symbols each; JM_CUBLASLT_LIB and JM_CUDNN_LIB name other files.
+ */
+#ifndef JM_CUDA_LIBRARY_H
+#define JM_CUDA_LIBRARY_H
+
+#include <cublasLt.h>
+#include <cudnn_graph.h>
+
+#include "joulemark.h"
+
+#define CUDA_LT_SYMBOLS(X)                                                                         \
+	X(cublasLtCreate)                                                                          \
+	X(cublasLtDestroy)                                                                         \
+	X(cublasLtGetVersion)                                                                      \
+	X(cublasLtGetStatusString)                                                                 \
+	X(cublasLtMatmul)                                                                          \
+	X(cublasLtMatmulAlgoGetHeuristic)                                                          \
+	X(cublasLtMatmulAlgoCheck)                                                                 \
+	X(cublasLtMatmulDescCreate)                                                                \
+	X(cublasLtMatmulDescDestroy)                                                               \
+	X(cublasLtMatmulDescSetAttribute)                                                          \
+	X(cublasLtMatmulPreferenceCreate)                                                          \
+	X(cublasLtMatmulPreferenceDestroy)                                                         \
+	X(cublasLtMatmulPreferenceSetAttribute)                                                    \
+	X(cublasLtMatrixLayoutCreate)                                                              \
+	X(cublasLtMatrixLayoutDestroy)                                                             \
+	X(cublasLtMatrixLayoutSetAttribute)
+
+#define CUDA_DNN_SYMBOLS(X)                                                                        \
+	X(cudnnCreate)                                                                             \
+	X(cudnnDestroy)                                                                            \
+	X(cudnnSetStream)                                                                          \
+	X(cudnnGetVersion)                                                                         \
+	X(cudnnGetErrorString)                                                                     \
+	X(cudnnGetLastErrorString)                                                                 \
+	X(cudnnBackendCreateDescriptor)                                                            \
+	X(cudnnBackendDestroyDescriptor)                                                           \
+	X(cudnnBackendSetAttribute)                                                                \
+	X(cudnnBackendGetAttribute)                                                                \
+	X(cudnnBackendFinalize)                                                                    \
+	X(cudnnBackendExecute)
+
+#define X(name) __typeof__(&name) name;
+struct cuda_lt_calls {
+	CUDA_LT_SYMBOLS(X)
+};
+struct cuda_dnn_calls {
+	CUDA_DNN_SYMBOLS(X)
+};
+#undef X
+
+struct cuda_lt {
+	struct cuda_lt_calls call;
+	void *library;
+	cublasLtHandle_t handle; /* NULL until it is opened */
+	size_t version;		 /* 130100 = 13.1.0 */
+};
+
+struct cuda_dnn {
+	struct cuda_dnn_calls call;
+	void *library;
+	cudnnHandle_t handle; /* NULL until it is opened */
+	size_t version;	      /* 91400 = 9.14.0 */
+};
+
+struct cuda_dev;
+
+/* Library and handle, where they are not open yet. */
+int cuda_lt_open(struct cuda_dev *dev, struct jm_err *err);
+int cuda_dnn_open(struct cuda_dev *dev, struct jm_err *err);
+void cuda_libraries_close(struct cuda_dev *dev);
+/* Status as a sentence; 0 where it is good. cuDNN's own last message is part of it. */
+int cuda_lt_check(
+	const struct cuda_dev *dev, cublasStatus_t rc, const char *what, struct jm_err *err);
+int cuda_dnn_check(
+	const struct cuda_dev *dev, cudnnStatus_t rc, const char *what, struct jm_err *err);
+
+#endif

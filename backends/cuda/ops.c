@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All rows, in the order in which they are asked; and what several of them need. */
+#include <math.h>
+
+#include "cuda.h"
+
+/* A cover's first row that agrees runs it. */
+static const struct cuda_op *const tables[] = {
+	cuda_ops_pointwise,
+};
+
+const struct cuda_op *cuda_op_row(uint32_t row)
+{
+	for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+		for (const struct cuda_op *op = tables[i]; op->n_nodes; op++)
+			if (!row--)
+				return op;
+	return NULL;
+}
+
+static bool covers(const struct cuda_op *op, const struct jm_group *group)
+{
+	if (op->n_nodes != group->n_nodes)
+		return false;
+	for (int i = 0; i < op->n_nodes; i++)
+		if (op->cover[i] != group->node[i]->op)
+			return false;
+	return true;
+}
+
+/* f64 is the yardstick's alone. */
+static int check_types(const struct jm_node *n, struct jm_err *err)
+{
+	const struct jm_tensor *t[JM_NODE_IN + JM_NODE_OUT];
+	int count = 0;
+
+	for (int i = 0; i < n->n_in; i++)
+		t[count++] = n->in[i];
+	for (int i = 0; i < n->n_out; i++)
+		t[count++] = n->out[i];
+	for (int i = 0; i < count; i++)
+		if (t[i] && t[i]->type != JM_F32 && t[i]->type != JM_BF16 && t[i]->type != JM_I32)
+			return jm_err_set(err, JM_ENOSUP,
+				"Backend cuda cannot take %s of %s as %s; it knows f32 and bf16.",
+				t[i]->name, jm_op_name(n->op), jm_dtype_name(t[i]->type));
+	return 0;
+}
+
+static int takes(const struct cuda_op *op, struct cuda_dev *dev, const struct jm_group *group,
+	struct jm_err *err)
+{
+	int code = 0;
+
+	for (int i = 0; i < group->n_nodes && !code; i++)
+		code = check_types(group->node[i], err);
+	return !code && op->takes ? op->takes(dev, group, err) : code;
+}
+
+const struct cuda_op *cuda_op_find(struct cuda_dev *dev, const struct jm_group *group,
+	uint32_t *ret_row, struct jm_err *err)
+{
+	struct jm_err why = JM_ERR_INIT;
+	const struct cuda_op *op;
+
+	for (uint32_t row = 0; (op = cuda_op_row(row)); row++) {
+		struct jm_err no = JM_ERR_INIT;
+
+		if (!covers(op, group))
+			continue;
+		if (!takes(op, dev, group, &no)) {
+			*ret_row = row;
+			return op;
+		}
+		why = no; /* of the last, which asks least */
+	}
+	if (why.code)
+		jm_err_set(err, why.code, "%s", why.text);
+	else
+		jm_err_set(err, JM_ENOSUP, "Backend cuda has no kernel for %s%s%s.",
+			jm_op_name(group->node[0]->op), group->n_nodes > 1 ? " + " : "",
+			group->n_nodes > 1 ? jm_op_name(group->node[1]->op) : "");
+	return NULL;
+}
+
+/* ---- layouts of what works element by element ------------------------------------------------------ */
+
+bool cuda_is_dense(const struct jm_layout *layout)
+{
+	return layout->n_blocks == 0;
+}
+
+struct candidates {
+	int n;
+	struct jm_layout layout[JM_CHOICE_MAX];
+};
+
+static void suggest(struct candidates *c, const struct jm_layout *layout)
+{
+	for (int i = 0; i < c->n; i++)
+		if (jm_layout_equal(&c->layout[i], layout))
+			return;
+	if (c->n < JM_CHOICE_MAX && cuda_is_dense(layout))
+		c->layout[c->n++] = *layout;
+}
+
+static void fill(struct jm_choice *choice, const struct jm_node *node, unsigned in, unsigned out,
+	const struct jm_layout *layout)
+{
+	for (int i = 0; i < node->n_in; i++)
+		if (node->in[i] && in >> i & 1)
+			choice->in[0][i] = *layout;
+	for (int i = 0; i < node->n_out; i++)
+		if (node->out[i] && out >> i & 1)
+			choice->out[0][i] = *layout;
+	choice->seconds = choice->flops_executed = NAN;
+}
+
+int cuda_choices_follow(
+	const struct jm_node *node, unsigned in, unsigned out, struct jm_choice *choice)
+{
+	struct candidates all = {0};
+
+	for (int i = 0; i < node->n_out; i++)
+		if (node->out[i] && out >> i & 1 && node->accumulate >> i & 1)
+			suggest(&all, &node->out[i]->layout);
+	for (int i = 0; i < node->n_in; i++)
+		if (node->in[i] && in >> i & 1)
+			suggest(&all, &node->in[i]->layout);
+	suggest(&all, &(struct jm_layout){0});
+	for (int i = 0; i < all.n; i++)
+		fill(&choice[i], node, in, out, &all.layout[i]);
+	return all.n;
+}

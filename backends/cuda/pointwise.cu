@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Element by element over n elements: activations and their gradients, add, cast, dropout; swiglu over
+ * x[rows,2 width]; copies between dense layouts. A thread takes one pack of 8.
+ */
+#include "common.cuh"
+
+#define JM_RNG_INLINE static __device__ __forceinline__
+#include "engine/rng.h"
+
+#define THREADS 256
+
+/* ---- functions ---------------------------------------------------------------------------------------- */
+
+#define SQRT_2_PI 0.7978845608028654f
+#define CUBIC	  0.044715f
+
+struct gelu {
+	__device__ float operator()(float x, float) const
+	{
+		return 0.5f * x * (1 + tanhf(SQRT_2_PI * (x + CUBIC * x * x * x)));
+	}
+};
+
+struct gelu_grad {
+	__device__ float operator()(float dy, float x) const
+	{
+		float t = tanhf(SQRT_2_PI * (x + CUBIC * x * x * x));
+		float slope = SQRT_2_PI * (1 + 3 * CUBIC * x * x);
+
+		return dy * 0.5f * (1 + t + x * (1 - t * t) * slope);
+	}
+};
+
+struct gelu_erf {
+	__device__ float operator()(float x, float) const
+	{
+		return x * normcdff(x);
+	}
+};
+
+struct gelu_erf_grad {
+	__device__ float operator()(float dy, float x) const
+	{
+		return dy * (normcdff(x) + x * 0.3989422804014327f * expf(-0.5f * x * x));
+	}
+};
+
+__device__ __forceinline__ float sigmoid(float x)
+{
+	return 1 / (1 + expf(-x));
+}
+
+struct silu {
+	__device__ float operator()(float x, float) const
+	{
+		return x * sigmoid(x);
+	}
+};
+
+struct silu_grad {
+	__device__ float operator()(float dy, float x) const
+	{
+		float s = sigmoid(x);
+
+		return dy * s * (1 + x * (1 - s));
+	}
+};
+
+/* NaN stays NaN, in both. */
+struct relu {
+	__device__ float operator()(float x, float) const
+	{
+		return x < 0 ? 0 : x;
+	}
+};
+
+struct relu_grad {
+	__device__ float operator()(float dy, float y) const
+	{
+		return y > 0 ? dy : 0;
+	}
+};
+
+struct plus {
+	__device__ float operator()(float a, float b) const
+	{
+		return a + b;
+	}
+};
+
+struct same {
+	__device__ float operator()(float a, float) const
+	{
+		return a;
+	}
+};
+
+/* ---- maps ------------------------------------------------------------------------------------------------ */
+
+template <class F, bool TWO, typename A, typename B, typename Y>
+__global__ void map_kernel(const A *a, const B *b, Y *y, int64_t n, bool add)
+{
+	int64_t i = PACK * (blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
+	float v[PACK], w[PACK];
+
+	if (i >= n)
+		return;
+	load_some(a + i, v, n - i);
+	if (TWO)
+		load_some(b + i, w, n - i);
+#pragma unroll
+	for (int k = 0; k < PACK; k++)
+		v[k] = F()(v[k], TWO ? w[k] : 0);
+	store_some(y + i, v, n - i, add);
+}
+
+template <class F, bool TWO, typename A, typename B, typename Y>
+static void map(const struct cuda_pointwise *p, cudaStream_t stream)
+{
+	map_kernel<F, TWO><<<blocks_for(p->n, PACK * THREADS), THREADS, 0, stream>>>(
+		as<const A>(p->a), as<const B>(p->b), as<Y>(p->y), p->n, p->accumulate);
+}
+
+/* All operands of one type. */
+template <class F, bool TWO> static void map_alike(const struct cuda_pointwise *p, cudaStream_t stream)
+{
+	if (p->a.bf16)
+		map<F, TWO, bf16, bf16, bf16>(p, stream);
+	else
+		map<F, TWO, float, float, float>(p, stream);
+}
+
+static void map_add(const struct cuda_pointwise *p, cudaStream_t stream)
+{
+	if (p->a.bf16)
+		map<plus, true, bf16, bf16, bf16>(p, stream);
+	else if (p->b.bf16)
+		map<plus, true, float, bf16, float>(p, stream);
+	else
+		map<plus, true, float, float, float>(p, stream);
+}
+
+static void map_cast(const struct cuda_pointwise *p, cudaStream_t stream)
+{
+	if (p->a.bf16 && p->y.bf16)
+		map<same, false, bf16, bf16, bf16>(p, stream);
+	else if (p->a.bf16)
+		map<same, false, bf16, bf16, float>(p, stream);
+	else if (p->y.bf16)
+		map<same, false, float, float, bf16>(p, stream);
+	else
+		map<same, false, float, float, float>(p, stream);
+}
+
+bool cuda_pointwise_knows(const struct cuda_pointwise *p)
+{
+	if (p->map == CUDA_CAST)
+		return true;
+	if (p->map == CUDA_ADD)
+		return p->y.bf16 == p->a.bf16 && (p->b.bf16 || !p->a.bf16);
+	return p->y.bf16 == p->a.bf16 && (!p->b.data || p->b.bf16 == p->a.bf16);
+}
+
+void cuda_pointwise(const struct cuda_pointwise *p, cudaStream_t stream)
+{
+	switch (p->map) {
+	case CUDA_GELU:
+		return map_alike<gelu, false>(p, stream);
+	case CUDA_GELU_ERF:
+		return map_alike<gelu_erf, false>(p, stream);
+	case CUDA_SILU:
+		return map_alike<silu, false>(p, stream);
+	case CUDA_RELU:
+		return map_alike<relu, false>(p, stream);
+	case CUDA_GELU_GRAD:
+		return map_alike<gelu_grad, true>(p, stream);
+	case CUDA_GELU_ERF_GRAD:
+		return map_alike<gelu_erf_grad, true>(p, stream);
+	case CUDA_SILU_GRAD:
+		return map_alike<silu_grad, true>(p, stream);
+	case CUDA_RELU_GRAD:
+		return map_alike<relu_grad, true>(p, stream);
+	case CUDA_ADD:
+		return map_add(p, stream);
+	case CUDA_CAST:
+		return map_cast(p, stream);
+	}
+}
+
+/* ---- swiglu: x[row] = gate[width], up[width] ----------------------------------------------------------- */
+
+template <int N, typename T>
+__global__ void swiglu_kernel(const T *x, T *y, int64_t width, bool add)
+{
+	const T *gate = x + blockIdx.x * 2 * width, *up = gate + width;
+	T *out = y + blockIdx.x * width;
+
+	for (int64_t i = N * threadIdx.x; i < width; i += N * blockDim.x) {
+		float g[N], u[N];
+
+		load(gate + i, g);
+		load(up + i, u);
+#pragma unroll
+		for (int k = 0; k < N; k++)
+			g[k] = silu()(g[k], 0) * u[k];
+		store_sum(out + i, g, add);
+	}
+}
+
+template <int N, typename T>
+__global__ void swiglu_grad_kernel(const T *dy, const T *x, T *dx, int64_t width, bool add)
+{
+	const T *gate = x + blockIdx.x * 2 * width, *up = gate + width, *from = dy + blockIdx.x * width;
+	T *dgate = dx + blockIdx.x * 2 * width, *dup = dgate + width;
+
+	for (int64_t i = N * threadIdx.x; i < width; i += N * blockDim.x) {
+		float g[N], u[N], d[N];
+
+		load(gate + i, g);
+		load(up + i, u);
+		load(from + i, d);
+#pragma unroll
+		for (int k = 0; k < N; k++) {
+			u[k] = silu_grad()(d[k] * u[k], g[k]);
+			d[k] *= silu()(g[k], 0);
+		}
+		store_sum(dgate + i, u, add);
+		store_sum(dup + i, d, add);
+	}
+}
+
+template <int N, typename T> static void swiglu_of(const struct cuda_swiglu *p, cudaStream_t stream)
+{
+	int threads = threads_for((p->width + N - 1) / N, THREADS);
+
+	if (p->dx.data)
+		swiglu_grad_kernel<N><<<(unsigned)p->rows, threads, 0, stream>>>(as<const T>(p->dy),
+			as<const T>(p->x), as<T>(p->dx), p->width, p->accumulate);
+	else
+		swiglu_kernel<N><<<(unsigned)p->rows, threads, 0, stream>>>(
+			as<const T>(p->x), as<T>(p->y), p->width, p->accumulate);
+}
+
+void cuda_swiglu(const struct cuda_swiglu *p, cudaStream_t stream)
+{
+	bool packs = p->width % PACK == 0;
+
+	if (p->x.bf16)
+		packs ? swiglu_of<PACK, bf16>(p, stream) : swiglu_of<1, bf16>(p, stream);
+	else
+		packs ? swiglu_of<PACK, float>(p, stream) : swiglu_of<1, float>(p, stream);
+}
+
+/* ---- dropout -------------------------------------------------------------------------------------------- */
+
+/* Element i is kept by the lower (i even) or upper half of the random bits of i / 2. */
+template <typename T>
+__global__ void dropout_kernel(const T *x, T *y, int64_t n, const int32_t *now, uint64_t seed,
+	uint64_t least, float scale, bool add)
+{
+	int64_t i = PACK * (blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
+	uint64_t stream = jm_rng(seed, (uint64_t)*now);
+	float v[PACK];
+
+	if (i >= n)
+		return;
+	load_some(x + i, v, n - i);
+#pragma unroll
+	for (int k = 0; k < PACK; k += 2) {
+		uint64_t bits = jm_rng(stream, (uint64_t)(i + k) / 2);
+
+		v[k] = (bits & 0xffffffffu) >= least ? v[k] * scale : 0;
+		v[k + 1] = bits >> 32 >= least ? v[k + 1] * scale : 0;
+	}
+	store_some(y + i, v, n - i, add);
+}
+
+template <typename T> static void dropout_of(const struct cuda_dropout *p, cudaStream_t stream)
+{
+	dropout_kernel<<<blocks_for(p->n, PACK * THREADS), THREADS, 0, stream>>>(as<const T>(p->x),
+		as<T>(p->y), p->n, p->now, p->seed, p->least, p->scale, p->accumulate);
+}
+
+void cuda_dropout(const struct cuda_dropout *p, cudaStream_t stream)
+{
+	p->x.bf16 ? dropout_of<bf16>(p, stream) : dropout_of<float>(p, stream);
+}
+
+/* ---- between dense layouts: a thread takes one element, in the order of y ------------------------------ */
+
+template <typename X, typename Y> __global__ void reorder_kernel(struct cuda_reorder p, int64_t n)
+{
+	int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x, from = 0, to = 0;
+
+	if (i >= n)
+		return;
+	for (int k = p.rank - 1; k >= 0; k--) {
+		int64_t at = i % p.dim[k];
+
+		i /= p.dim[k];
+		from += at * p.x_stride[k];
+		to += at * p.y_stride[k];
+	}
+	Y *y = (Y *)p.y.data + to;
+	*y = (Y)((float)((const X *)p.x.data)[from] + (p.accumulate ? (float)*y : 0));
+}
+
+void cuda_reorder(const struct cuda_reorder *p, cudaStream_t stream)
+{
+	int64_t n = 1;
+
+	for (int k = 0; k < p->rank; k++)
+		n *= p->dim[k];
+	unsigned blocks = blocks_for(n, THREADS);
+	if (p->x.bf16 && p->y.bf16)
+		reorder_kernel<bf16, bf16><<<blocks, THREADS, 0, stream>>>(*p, n);
+	else if (p->x.bf16)
+		reorder_kernel<bf16, float><<<blocks, THREADS, 0, stream>>>(*p, n);
+	else if (p->y.bf16)
+		reorder_kernel<float, bf16><<<blocks, THREADS, 0, stream>>>(*p, n);
+	else
+		reorder_kernel<float, float><<<blocks, THREADS, 0, stream>>>(*p, n);
+}
