@@ -224,7 +224,8 @@ static int run_doctor(struct jm_cli *cli)
 	ask_sources(&r, &cli->ctx);
 	ask_controls(&r, &cli->ctx);
 	begin(&r, "Compute");
-	ask_backend(&r, "cpu");
+	for (size_t i = 0; jm_backend_name(i); i++)
+		ask_backend(&r, jm_backend_name(i));
 	ask_state(&r, &cli->ctx);
 	begin(&r, "Not built in");
 	say_absent(&r, jm_absent_sources);

@@ -58,14 +58,14 @@ static void show_presets(json_t *array, const struct jm_model *model)
 /* Backends are loaded, so what there is can only be tried. */
 static void show_backends(json_t *array)
 {
-	static const char *const names[] = {"cpu", "ref"};
+	const char *name;
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+	for (size_t i = 0; (name = jm_backend_name(i)); i++) {
 		struct jm_err err = JM_ERR_INIT;
 		struct jm_device d;
-		bool ok = !jm_device_open(names[i], 1, &d, &err);
+		bool ok = !jm_device_open(name, 1, &d, &err);
 
-		show(array, "backend", names[i], NULL, ok ? d.backend->summary : err.text);
+		show(array, "backend", name, NULL, ok ? d.backend->summary : err.text);
 		if (ok)
 			jm_device_close(&d);
 	}

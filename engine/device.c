@@ -200,14 +200,22 @@ int jm_backend_check(const char *name, struct jm_err *err)
 	return find_backend(name, &b, &library, err);
 }
 
+const char *jm_backend_name(size_t i)
+{
+	const size_t n = sizeof(backend_rows) / sizeof(*backend_rows);
+
+	if (i < n)
+		return backend_rows[i].name;
+	return i == n ? jm_backend_ref.name : NULL;
+}
+
 static int unknown(const char *name, struct jm_err *err)
 {
 	const char *names[sizeof(backend_rows) / sizeof(*backend_rows) + 1], *near;
 	size_t n = 0;
 
-	names[n++] = jm_backend_ref.name;
-	for (size_t i = 0; i < sizeof(backend_rows) / sizeof(*backend_rows); i++)
-		names[n++] = backend_rows[i].name;
+	for (; jm_backend_name(n); n++)
+		names[n] = jm_backend_name(n);
 	near = jm_did_you_mean(name, names, n);
 	if (near)
 		return jm_err_set(

@@ -23,6 +23,9 @@ void jm_device_close(struct jm_device *d);
 /* Could the device's backend be loaded? 0, or the reason; opens nothing. */
 int jm_backend_check(const char *name, struct jm_err *err);
 
+/* The i-th backend of this source, whether built or not, "ref" last; NULL behind it. */
+const char *jm_backend_name(size_t i);
+
 /* Could there be such a device? Neither opened nor loaded; JM_EUSAGE with the names there are. */
 int jm_device_check(const char *text, struct jm_err *err);
 

@@ -43,10 +43,12 @@ static int no_driver(cudaError_t rc, struct jm_err *err)
 		cudaRuntimeGetVersion(&runtime);
 		if (!driver)
 			return jm_err_set(err, JM_ENOENT,
-				"There is no NVIDIA driver here (libcuda.so.1 cannot be loaded), so "
+				"There is no NVIDIA driver here (libcuda.so.1 cannot be loaded), "
+				"so "
 				"no GPU can compute; install the driver or take --device cpu.");
 		return jm_err_set(err, JM_EVERSION,
-			"The NVIDIA driver knows CUDA %d.%d, this program was built with CUDA %d.%d; "
+			"The NVIDIA driver knows CUDA %d.%d, this program was built with CUDA "
+			"%d.%d; "
 			"update the driver or take --device cpu.",
 			driver / 1000, driver / 10 % 100, runtime / 1000, runtime / 10 % 100);
 	}
@@ -194,15 +196,15 @@ static int cuda_run(void *arg_dev, void *arg, struct jm_err *err)
 
 	cudaSetDevice(dev->index); /* another thread than open's may call */
 	if (exec->graph)
-		return cuda_check(dev, cudaGraphLaunch(exec->graph, dev->stream),
-			"Starting the step", err);
+		return cuda_check(
+			dev, cudaGraphLaunch(exec->graph, dev->stream), "Starting the step", err);
 	code = exec->op->run(dev, exec, err);
 	return code ? code : cuda_started(dev, exec->node[0].op, err);
 }
 
 /* Records what the units start; a unit that cannot be recorded ends the capture with its reason. */
-static int record(struct cuda_dev *dev, void *const *units, int n, cudaGraph_t *ret_graph,
-	struct jm_err *err)
+static int record(
+	struct cuda_dev *dev, void *const *units, int n, cudaGraph_t *ret_graph, struct jm_err *err)
 {
 	cudaError_t rc = cudaStreamBeginCapture(dev->stream, cudaStreamCaptureModeThreadLocal);
 	int code = cuda_check(dev, rc, "Recording the step", err);
@@ -215,8 +217,7 @@ static int record(struct cuda_dev *dev, void *const *units, int n, cudaGraph_t *
 	return code ? code : cuda_check(dev, rc, "Recording the step", err);
 }
 
-static int cuda_capture(
-	void *arg, void *const *units, int n, void **ret_exec, struct jm_err *err)
+static int cuda_capture(void *arg, void *const *units, int n, void **ret_exec, struct jm_err *err)
 {
 	struct cuda_dev *dev = arg;
 	struct cuda_exec *exec = calloc(1, sizeof *exec);
@@ -272,8 +273,8 @@ static int cuda_copy(
 	struct cuda_dev *dev = arg;
 
 	cudaSetDevice(dev->index);
-	return cuda_check(dev, cudaMemcpyAsync(to, from, bytes, kinds[kind], dev->stream),
-		"A copy", err);
+	return cuda_check(
+		dev, cudaMemcpyAsync(to, from, bytes, kinds[kind], dev->stream), "A copy", err);
 }
 
 static int cuda_sync(void *arg, struct jm_err *err)

@@ -57,10 +57,9 @@ struct cuda_exec {
 struct cuda_op {
 	enum jm_op cover[CUDA_NODES];
 	int n_nodes;
-	int (*takes)(
-		struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err);
-	int (*choices)(struct cuda_dev *dev, const struct jm_group *group,
-		struct jm_choice *choice, struct jm_err *err);
+	int (*takes)(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err);
+	int (*choices)(struct cuda_dev *dev, const struct jm_group *group, struct jm_choice *choice,
+		struct jm_err *err);
 	size_t (*scratch)(struct cuda_dev *dev, const struct jm_group *group);
 	int (*build)(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err);
 	int (*run)(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err);
@@ -71,8 +70,8 @@ struct cuda_op {
 extern const struct cuda_op cuda_ops_pointwise[];
 
 /* The row for the group and its number; NULL and the reason: there is none. */
-const struct cuda_op *cuda_op_find(struct cuda_dev *dev, const struct jm_group *group,
-	uint32_t *ret_row, struct jm_err *err);
+const struct cuda_op *cuda_op_find(
+	struct cuda_dev *dev, const struct jm_group *group, uint32_t *ret_row, struct jm_err *err);
 /* By its number. */
 const struct cuda_op *cuda_op_row(uint32_t row);
 /*

@@ -65,7 +65,8 @@ int cuda_check(const struct cuda_dev *dev, cudaError_t rc, const char *what, str
 	else if (rc == cudaErrorECCUncorrectable || rc == cudaErrorDeviceUninitialized)
 		code = JM_EGONE;
 	return jm_err_set(err, code,
-		"%s failed on cuda:%d: %s (%s). After such an error the process cannot use this GPU any "
+		"%s failed on cuda:%d: %s (%s). After such an error the process cannot use this "
+		"GPU any "
 		"more; the system's log (dmesg, Xid) may say more.",
 		what, dev->index, cudaGetErrorString(rc), cudaGetErrorName(rc));
 }

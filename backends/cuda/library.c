@@ -69,8 +69,8 @@ static void *load(const struct library *l, struct jm_err *err)
 			snprintf(reason, sizeof reason, "%s", dlerror());
 	}
 	if (!library)
-		jm_err_set(err, JM_ENOSUP, "%s cannot be loaded (%s): %s.", l->title, reason,
-			l->mend);
+		jm_err_set(
+			err, JM_ENOSUP, "%s cannot be loaded (%s): %s.", l->title, reason, l->mend);
 	return library;
 }
 

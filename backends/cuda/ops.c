@@ -56,8 +56,8 @@ static int takes(const struct cuda_op *op, struct cuda_dev *dev, const struct jm
 	return !code && op->takes ? op->takes(dev, group, err) : code;
 }
 
-const struct cuda_op *cuda_op_find(struct cuda_dev *dev, const struct jm_group *group,
-	uint32_t *ret_row, struct jm_err *err)
+const struct cuda_op *cuda_op_find(
+	struct cuda_dev *dev, const struct jm_group *group, uint32_t *ret_row, struct jm_err *err)
 {
 	struct jm_err why = JM_ERR_INIT;
 	const struct cuda_op *op;

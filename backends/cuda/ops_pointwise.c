@@ -63,8 +63,8 @@ static int takes_map(struct cuda_dev *dev, const struct jm_group *group, struct 
 	return cuda_pointwise_knows(&p) ? 0 : mixed(n, err);
 }
 
-static int choices_map(struct cuda_dev *dev, const struct jm_group *group,
-	struct jm_choice *choice, struct jm_err *err)
+static int choices_map(struct cuda_dev *dev, const struct jm_group *group, struct jm_choice *choice,
+	struct jm_err *err)
 {
 	(void)dev;
 	(void)err;
@@ -125,10 +125,8 @@ static struct cuda_reorder reorder_of(const struct jm_node *n)
 {
 	const struct jm_tensor *x = n->in[0], *y = n->out[0];
 	int64_t from[JM_DIMS], to[JM_DIMS];
-	struct cuda_reorder p = {.rank = x->rank,
-		.x = cuda_vec(x),
-		.y = cuda_vec(y),
-		.accumulate = cuda_adds(n, 0)};
+	struct cuda_reorder p = {
+		.rank = x->rank, .x = cuda_vec(x), .y = cuda_vec(y), .accumulate = cuda_adds(n, 0)};
 
 	strides_of(x, from);
 	strides_of(y, to);

@@ -452,6 +452,20 @@ static bool repeat_list(const char *name, const struct backend_case *c)
 	return good;
 }
 
+/* A backend without its hardware is not compared; the reason is shown. */
+static bool opens(const char *name)
+{
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_device d;
+
+	if (jm_device_open(name, 1, &d, &err)) {
+		print_message("%s is not compared: %s\n", name, err.text);
+		return false;
+	}
+	jm_device_close(&d);
+	return true;
+}
+
 static void each_backend(bool (*check)(const char *name, const struct backend_case *c))
 {
 	char pattern[4096], name[64];
@@ -468,6 +482,8 @@ static void each_backend(bool (*check)(const char *name, const struct backend_ca
 		const char *slash = strrchr(found.gl_pathv[i], '/');
 
 		snprintf(name, sizeof(name), "%.*s", (int)strcspn(slash + 1, "."), slash + 1);
+		if (!opens(name))
+			continue;
 		good = check(name, cases) && good;
 		good = check(name, backend_image_cases) && good;
 		good = check(name, backend_group_cases) && good;
