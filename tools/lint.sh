@@ -41,7 +41,6 @@ for name in sys.argv[1:]:
 PY
 }
 all=$(ours)
-product=$(echo "$all" | grep -vE '^(tests|bench|examples)/')
 # shellcheck disable=SC2086
 code $all >"${TMPDIR:-/tmp}/lint.$$"
 trap 'rm -f "${TMPDIR:-/tmp}/lint.$$"' EXIT
@@ -58,20 +57,8 @@ lines '^(lib|sources|controls|workloads|sim|engine|backends|models|vendor|report
 	grep -vF -f tools/lint.allow | rule "only cli/ prints and exits"
 lines '^lib/' | grep -iE 'nvml|nvidia|cuda|amd|rocm|dnnl|intel' |
 	grep -vF -f tools/lint.allow | rule "no vendor in lib/"
-includes() { # FOLDER FORBIDDEN: files of FOLDER that include something of FORBIDDEN
-	grep -nE "^#include \"(../)?($2)/" $(echo "$product" | grep "^$1/") /dev/null
-}
-{
-	includes lib 'sources|controls|workloads|sim|backends|vendor|report|cli'
-	includes engine 'workloads|models|sources|controls|sim|report|cli|vendor'
-	includes backends 'workloads|models|sources|controls|sim|report|cli|vendor'
-	includes models 'workloads|backends|sources|controls|sim|report|cli|vendor'
-	includes vendor 'lib|sources|controls|workloads|sim|engine|backends|report|cli'
-	includes report 'sources|controls|workloads|sim|engine|backends|cli|vendor'
-	includes sources 'controls|workloads|engine|backends|report|cli'
-	includes controls 'sources|workloads|engine|backends|report|cli'
-	includes workloads 'sources|controls|report|cli|vendor'
-} | grep -vF -f tools/lint.allow | rule "arrows run one way"
+/usr/bin/python3 tools/rooms.py | rule "rooms: arrows run one way, no loops, no room without a row"
+/usr/bin/python3 tools/rooms.py --picture-is docs/rooms.svg | rule "docs/rooms.svg is what the code is"
 lines '\b(getenv)\(' | grep -vE '^(tests|bench|examples)/' | grep -vF -f tools/lint.allow |
 	rule "the environment is read with secure_getenv"
 # a generated list of members, not constructors; no global state that changes

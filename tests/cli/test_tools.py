@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """tools/: wrong words are told at once, not after minutes."""
+import json
 import os
+import re
+import shutil
 import subprocess
 
 import pytest
 
-from jm import BIN, SOURCE
+from jm import BIN, BUILD, SOURCE
 
 
 @pytest.mark.parametrize("program, words, said", [
@@ -21,3 +24,97 @@ def test_wrong_words(tmp_path, program, words, said):
                           env={k: v for k, v in os.environ.items() if k != "LOAD"})
     assert done.returncode == 2 and said in done.stderr, done.stderr
     assert not done.stdout and not os.listdir(tmp_path)
+
+
+@pytest.fixture(name="tree")
+def copied_tree(tmp_path):
+    """The C files of this tree, to spoil; include folders as in the real build."""
+    for path in SOURCE.rglob("*"):
+        inside = path.relative_to(SOURCE)
+        if path.suffix in (".c", ".h", ".cu", ".cuh", ".in") or path.name == "meson.build":
+            if not inside.parts[0].startswith(("build", ".", "node_modules")):
+                (tmp_path / inside).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, tmp_path / inside)
+    return tmp_path
+
+
+def rooms(tree, *words, build="none"):
+    return subprocess.run(["/usr/bin/python3", SOURCE / "tools" / "rooms.py", "--root", tree, "--build", tree / build,
+                           *words], text=True, timeout=60, check=False, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def test_rooms_as_they_are(tree):
+    assert (rooms(tree).returncode, rooms(tree).stdout) == (0, "")
+    # with the build: its include folders and its objects
+    done = subprocess.run(["/usr/bin/python3", SOURCE / "tools" / "rooms.py", "--build", BUILD], text=True, timeout=60,
+                          check=False, stdout=subprocess.PIPE)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+@pytest.mark.parametrize("file, line, said", [
+    # however the compiler finds it
+    ("lib/base/stat.c", '#include "store/store.h"', "lib/base may not include lib/store (lib/store/store.h)"),
+    ("lib/base/stat.c", '#include "../store/store.h"', "lib/base may not include lib/store"),
+    ("lib/base/stat.c", "#  include <store/store.h>", "lib/base may not include lib/store"),
+    ("lib/base/stat.c", '#include "lib/store/store.h"', "lib/base may not include lib/store"),
+    ("lib/result/record.h", '#include "engine/model.h"', "lib/result may not include engine"),
+    ("sources/null.c", '#include "cli/cli.h"', "sources may not include cli"),
+    ("backends/ref/ref.c", '#include "../cpu/cpu.h"', "backends/ref may not include backends/cpu"),
+    ("lib/base/clock.h", '#include "base/option.h"\n#include "base/clock.h"', "a loop of includes: lib/base/clock.h"),
+    ("lib/base/stat.c", '#include "base/nothing.h"', '"base/nothing.h" is in no include folder'),
+])
+def test_wrong_include(tree, file, line, said):
+    (tree / file).write_text(line + "\n" + (tree / file).read_text())
+    done = rooms(tree)
+    assert done.returncode == 1 and said in done.stdout
+    assert f"{file}:1: " in done.stdout or "loop" in said
+
+
+def test_loop_of_includes(tree):
+    one, two = tree / "lib/base/one.h", tree / "lib/base/two.h"
+    one.write_text('#include "base/two.h"\n')
+    two.write_text('/* #include "base/one.h" */\n')
+    assert rooms(tree).returncode == 0
+    two.write_text('#include "base/one.h"\n')
+    done = rooms(tree)
+    assert (done.returncode, done.stdout) == (1, "a loop of includes: lib/base/one.h, lib/base/two.h\n")
+
+
+@pytest.mark.parametrize("file", ["lib/cellar/wine.h", "lib/wine.h", "cellar/wine.c", "backends/wine.c"])
+def test_room_without_a_row(tree, file):
+    (tree / file).parent.mkdir(exist_ok=True)
+    (tree / file).write_text("struct wine;\n")
+    done = rooms(tree)
+    assert done.returncode == 1 and f"{file}: '" in done.stdout and "is no room" in done.stdout
+
+
+def test_wrong_use_without_an_include(tree):
+    """A declaration by hand needs no include; the objects tell."""
+    build, rows = tree / "objects", []
+    build.mkdir()
+    planted = {
+        "lib/base/plant.c": "int jm_x(void);int jm_y(void);int jm_y(void) { return jm_x(); }",
+        "lib/store/plant.c": "int jm_z(void);int jm_x(void);int jm_x(void) { return jm_z(); }",
+        "lib/store/other.c": "int jm_z(void);int jm_x(void);int jm_z(void) { return jm_x(); }",
+    }
+    for i, (file, text) in enumerate(planted.items()):
+        (tree / file).write_text(text + "\n")
+        subprocess.run(["cc", "-c", "-o", build / f"{i}.o", tree / file], check=True, timeout=60)
+        rows.append({"directory": str(build), "file": f"../{file}", "output": f"{i}.o", "command": "cc -I../lib"})
+    (build / "compile_commands.json").write_text(json.dumps(rows))
+    done = rooms(tree, build="objects")
+    assert done.returncode == 1 and done.stdout.splitlines() == [
+        "lib/base/plant.c: lib/base may not use lib/store (jm_x of lib/store/plant.c)",
+        "a loop of uses: lib/store/other.c, lib/store/plant.c"]
+
+
+def test_picture_of_the_rooms(tree):
+    """Drawn from the code: a new arrow shows, and the file kept in docs is then an old one."""
+    assert rooms(tree, "--picture-is", SOURCE / "docs" / "rooms.svg").returncode == 0
+    old = rooms(tree, "--picture").stdout
+    names = re.findall(r"<text[^>]*>([^<]*)</text>", old)
+    assert len(names) == len(set(names)) and {"cli", "engine", "lib/base", "lib/run", "backends/ref"} <= set(names)
+    (tree / "models" / "gpt.c").write_text('#include "run/plan.h"\n')
+    assert rooms(tree, "--picture").stdout != old
+    done = rooms(tree, "--picture-is", SOURCE / "docs" / "rooms.svg")
+    assert done.returncode == 1 and "make it anew" in done.stdout

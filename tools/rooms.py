@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rooms of the code and what each may include, held against the code.
+
+rooms.py [--build DIR]           every #include resolved as the compiler does, and every symbol that an object of
+                                 the build takes from another: prints each arrow that points the wrong way, each
+                                 loop between files, each room that is not in the table; status 1 when there is one
+rooms.py --picture               the rooms and their arrows as SVG (docs/rooms.svg) on standard output
+rooms.py --picture-is FILE       status 1 when FILE is not that picture
+rooms.py --root DIR ...          of another tree than this one
+"""
+import argparse
+import collections
+import json
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+import rooms_svg
+
+# The rooms of lib in their order: each includes only those before it.
+LIB = ["base", "meter", "trace", "energy", "measure", "guard", "result", "store", "run"]
+
+# What a room outside of lib may include besides itself; "lib" is every room of lib, "*" everything.
+MAY = {
+    "include": "",
+    "vendor": "include lib/base lib/meter",
+    "sim": "include lib/base lib/meter",
+    "sources": "include vendor sim lib/base lib/meter",
+    "controls": "include vendor sim lib/base lib/meter lib/guard",
+    "engine": "include lib/base",
+    "backends/*": "include engine lib/base",
+    "models": "include engine lib/base",
+    "workloads": "include models engine sim lib/base lib/run",
+    "report": "include lib",
+    "cli": "include report engine lib",
+    "examples": "include",
+    "bench": "*",
+    "tests": "*",
+    "tools": "*",
+}
+MAY.update({f"lib/{room}": " ".join(["include"] + [f"lib/{r}" for r in LIB[:i]]) for i, room in enumerate(LIB)})
+
+# Symbols only: the engine names the backend that is built in, which is a row of its table.
+NAMED = {("engine", "backends/ref")}
+# Loops between files that are being undone: (from, to).
+UNDONE = {("report/text.c", "report/group.c"), ("backends/cuda/ops_pointwise.c", "backends/cuda/ops.c")}
+
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.M)
+COMMENT = re.compile(r"/\*.*?\*/", re.S)
+PRODUCT = re.compile(r"^(?!tests/|bench/|examples/|tools/)")
+
+
+def room_of(file):
+    """lib/energy/energy.c: lib/energy; cli/main.c: cli. A file right in lib or backends has no room of its own."""
+    parts = file.split("/")
+    return "/".join(parts[:2]) if parts[0] in ("lib", "backends") and len(parts) > 2 else parts[0]
+
+
+def allowed(room):
+    """The rooms that `room` may include; None when it is not in the table."""
+    words = MAY.get(room, MAY.get(os.path.dirname(room) + "/*"))
+    if words is None:
+        return None
+    return {w for word in words.split() for w in ([f"lib/{r}" for r in LIB] if word == "lib" else [word])}
+
+
+def reachable(room):
+    found, todo = set(), [room]
+    while todo:
+        for other in allowed(todo.pop()) or ():
+            if other not in found:
+                found.add(other)
+                todo.append(other)
+    return found
+
+
+class Tree:
+    """The C files of a tree and what they include."""
+
+    def __init__(self, root, build):
+        self.root, self.build = root, build
+        self.files = sorted(self.list_files())
+        self.text = {f: COMMENT.sub(lambda m: re.sub(r"[^\n]", " ", m.group()),
+                                    (root / f).read_text(encoding="utf-8")) for f in self.files}
+        self.edges = {}  # (file, included file): line
+        self.missing = {}  # (file, name): line
+        self.commands = self.read_commands()
+        self.follow_all()
+
+    def list_files(self):
+        for path, folders, names in os.walk(self.root):
+            folders[:] = [f for f in folders if not f.startswith((".", "build", "node_modules", "echarts"))]
+            for name in names:
+                if name.endswith((".c", ".h", ".cu", ".cuh")):
+                    yield os.path.relpath(os.path.join(path, name), self.root)
+
+    def read_commands(self):
+        """[(source, [include folders], object)] of the build, all within the tree."""
+        table = self.build / "compile_commands.json"
+        found = []
+        for row in json.loads(table.read_text()) if table.exists() else []:
+            base = pathlib.Path(row["directory"])
+            within = lambda p: os.path.relpath(os.path.normpath(base / p), self.root)
+            folders = [within(w[2:]) for w in shlex.split(row["command"]) if w.startswith("-I") and w != "-I"]
+            folders = [f for f in folders if not f.startswith("..") and (self.root / f).is_dir()
+                       and not (self.root / f).samefile(self.build)]
+            found.append((within(row["file"]), folders, base / row["output"]))
+        return found
+
+    def usual_folders(self, file):
+        """As Meson gives them to a file that is not of this build, such as a member that is absent here."""
+        main = (self.root / "meson.build").read_text()
+        inc = re.findall(r"'([^']*)'", re.search(r"^inc = include_directories\((.*)\)", main, re.M)[1])
+        above = [str(p) for p in pathlib.PurePath(file).parents]
+        return [p for p in above if (self.root / p / "meson.build").exists()] + inc
+
+    def resolve(self, file, quoted, angled, folders):
+        """The file of the tree that is meant; "" when it is not of the tree or generated; None when not found."""
+        name = quoted or angled
+        places = ([os.path.dirname(file)] if quoted else []) + folders
+        for place in places:
+            path = os.path.normpath(os.path.join(place, name))
+            if path in self.text:
+                return path
+            if (self.root / (path + ".in")).exists():
+                return ""
+        return None if quoted else ""
+
+    def follow(self, file, folders, seen):
+        seen.add(file)
+        for m in INCLUDE.finditer(self.text[file]):
+            line = self.text[file].count("\n", 0, m.start()) + 1
+            path = self.resolve(file, m[1], m[2], folders)
+            if path is None:
+                self.missing[file, m[1]] = line
+            elif path:
+                self.edges[file, path] = line
+                if path not in seen:
+                    self.follow(path, folders, seen)
+
+    def follow_all(self):
+        seen = {}
+        for file, folders, _ in self.commands:
+            if file in self.text:
+                self.follow(file, folders, seen.setdefault(tuple(folders), set()))
+        reached = {f for files in seen.values() for f in files}
+        for file in self.files:
+            if file not in reached:
+                self.follow(file, self.usual_folders(file), set(reached))
+
+    def symbols(self):
+        """{(file, other file): [symbols of the other that it takes]}, from the objects of the build."""
+        objects = {str(o): f for f, _, o in self.commands if f in self.text and PRODUCT.match(f) and o.exists()}
+        if not objects:
+            return {}
+        listed = subprocess.run(["nm", "-A", "-P", "-g", *objects], check=False, text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
+        home, wanted = {}, collections.defaultdict(set)
+        for line in listed.splitlines():
+            where, name, kind = line.split()[:3]
+            file = objects[where.rstrip(":")]
+            if kind == "U":
+                wanted[name].add(file)
+            elif name not in home:
+                home[name] = file
+        uses = collections.defaultdict(list)
+        for name, files in wanted.items():
+            for file in files:
+                if home.get(name, file) != file:
+                    uses[file, home[name]].append(name)
+        return uses
+
+
+def loops(edges):
+    """Sets of files that reach each other, by Tarjan's algorithm."""
+    graph, index, low, stack, found = collections.defaultdict(list), {}, {}, [], []
+    for a, b in edges:
+        graph[a].append(b)
+
+    def visit(v):
+        index[v] = low[v] = len(index)
+        stack.append(v)
+        for w in graph[v]:
+            if w not in index:
+                visit(w)
+            if w in stack:
+                low[v] = min(low[v], low[w])
+        if low[v] == index[v]:
+            found.append(stack[stack.index(v):])
+            del stack[stack.index(v):]
+
+    sys.setrecursionlimit(10000)
+    for v in list(graph):
+        if v not in index:
+            visit(v)
+    return [sorted(c) for c in found if len(c) > 1] + [[a] for a, b in edges if a == b]
+
+
+def check(tree):
+    """Sentences on what is wrong."""
+    for file in tree.files:
+        if allowed(room_of(file)) is None:
+            yield f"{file}: '{room_of(file)}' is no room of the table in tools/rooms.py"
+    for (file, name), line in tree.missing.items():
+        yield f'{file}:{line}: "{name}" is in no include folder of the build'
+    for (file, other), line in tree.edges.items():
+        a, b = room_of(file), room_of(other)
+        if a != b and not {b, "*"} & (allowed(a) or {"*"}):
+            yield f"{file}:{line}: {a} may not include {b} ({other})"
+    for loop in loops(tree.edges):
+        yield f"a loop of includes: {', '.join(loop)}"
+    uses = tree.symbols()
+    for (file, other), names in uses.items():
+        a, b = room_of(file), room_of(other)
+        if a != b and b not in reachable(a) and (a, b) not in NAMED:
+            yield f"{file}: {a} may not use {b} ({names[0]} of {other})"
+    for loop in loops(e for e in uses if e not in UNDONE):
+        yield f"a loop of uses: {', '.join(loop)}"
+    for room in MAY:
+        if room in reachable(room):
+            yield f"'{room}' may include itself through others: the table in tools/rooms.py has a loop"
+
+
+def picture(tree):
+    arrows = {(room_of(a), room_of(b)) for a, b in tree.edges if PRODUCT.match(a)}
+    return rooms_svg.draw({(a, b) for a, b in arrows if a != b})
+
+
+def main():
+    args = argparse.ArgumentParser(usage=__doc__)
+    here = pathlib.Path(__file__).resolve().parent.parent
+    args.add_argument("--root", type=pathlib.Path, default=here)
+    args.add_argument("--build", type=pathlib.Path)
+    args.add_argument("--picture", action="store_true")
+    args.add_argument("--picture-is", type=pathlib.Path)
+    o = args.parse_args()
+    root = o.root.resolve()
+    tree = Tree(root, (o.build or root / "build").resolve())
+    if o.picture:
+        sys.stdout.write(picture(tree))
+        return 0
+    if o.picture_is:
+        same = o.picture_is.exists() and o.picture_is.read_text() == picture(tree)
+        print("" if same else f"{o.picture_is} is not what the code is; make it anew: "
+                              f"tools/rooms.py --picture >docs/rooms.svg", end="" if same else "\n")
+        return 0 if same else 1
+    wrong = list(check(tree))
+    print("".join(line + "\n" for line in wrong), end="")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
