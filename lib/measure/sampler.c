@@ -5,12 +5,14 @@
 #include <math.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#define RING_ROWS  1024
+#define RING_POLLS 1024 /* of one reading per signal */
 #define RING_BYTES (1 << 20)
+#define RING_MIN   16 /* polls */
 #define EDGE_POLLS 22			  /* within one refresh and its slack */
 #define EDGE_FAST  (1 * JM_MILLISECOND)	  /* shortest time between polls at an edge */
 #define EDGE_LONG  (1 * JM_SECOND)	  /* the longest wait for a slow sensor */
@@ -24,6 +26,12 @@
 struct lane_signal {
 	bool awaited; /* an edge waits until it has changed */
 	double seen;  /* at the edge's first poll */
+	double last;  /* value of its newest reading */
+};
+
+struct lane_entry {
+	int signal; /* of the source */
+	struct jm_reading reading;
 };
 
 struct jm_lane {
@@ -34,16 +42,20 @@ struct jm_lane {
 	int64_t interval, fast, patience, blind;
 	int64_t read_ns; /* when the last reading had come; 0 = none yet */
 
-	/* the ring: rows of one reading per signal */
-	struct jm_reading *ring;
-	size_t rows;
-	_Atomic size_t head, tail; /* rows written, rows taken */
+	struct lane_entry *ring;
+	size_t room;
+	_Atomic size_t head, tail; /* entries written, entries taken */
+
+	/* what the source gave in this poll */
+	struct jm_sink sink;
+	struct lane_entry *poll;
+	size_t n_poll, poll_room;
 
 	_Atomic int edges; /* asked for */
 	_Atomic bool stop;
 	int edges_seen;
 	int64_t edge_until; /* 0 = not at an edge */
-	struct lane_signal *at_edge;
+	struct lane_signal *signal;
 
 	pthread_mutex_t lock; /* of `first` and `ended` */
 	pthread_cond_t changed;
@@ -117,28 +129,36 @@ static void choose_awaited(struct jm_lane *lane)
 		const struct jm_signal *signal = &set->signal[lane->o.first_signal + i];
 		int counter = jm_meter_signal(set, signal->meter, JM_Q_ENERGY);
 
-		lane->at_edge[i].awaited =
+		lane->signal[i].awaited =
 			(signal->quantity == JM_Q_ENERGY && !lane->o.source->edge) ||
 			(signal->quantity == JM_Q_POWER && counter < 0);
 	}
 }
 
+static void collect(struct jm_sink *sink, int signal, struct jm_reading reading);
+
+static size_t ring_room(int n_signals)
+{
+	size_t poll = (size_t)n_signals + 1;
+	size_t polls = RING_BYTES / (poll * sizeof(struct lane_entry));
+
+	return poll * (polls > RING_POLLS ? RING_POLLS : polls < RING_MIN ? RING_MIN : polls);
+}
+
 int jm_lane_new(const struct jm_lane_options *o, struct jm_lane **ret, struct jm_err *err)
 {
 	struct jm_lane *lane = calloc(1, sizeof(*lane));
-	size_t row = (size_t)o->n_signals * sizeof(struct jm_reading) + 1;
 
 	if (!lane)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory to sample %s.", o->source->name);
 	lane->o = *o;
-	lane->rows = RING_BYTES / row;
-	if (lane->rows > RING_ROWS)
-		lane->rows = RING_ROWS;
-	if (lane->rows < 16)
-		lane->rows = 16;
-	lane->ring = malloc(lane->rows * row);
-	lane->at_edge = calloc((size_t)o->n_signals + 1, sizeof(*lane->at_edge));
-	if (!lane->ring || !lane->at_edge) {
+	lane->sink.give = collect;
+	lane->room = ring_room(o->n_signals);
+	lane->poll_room = (size_t)o->n_signals + 1;
+	lane->ring = calloc(lane->room, sizeof(*lane->ring));
+	lane->poll = calloc(lane->poll_room, sizeof(*lane->poll));
+	lane->signal = calloc((size_t)o->n_signals + 1, sizeof(*lane->signal));
+	if (!lane->ring || !lane->poll || !lane->signal) {
 		jm_lane_free(lane);
 		return jm_err_set(err, JM_ENOMEM, "Out of memory to sample %s.", o->source->name);
 	}
@@ -152,13 +172,50 @@ int jm_lane_new(const struct jm_lane_options *o, struct jm_lane **ret, struct jm
 
 /* ---- in the lane's thread ---- */
 
-static struct jm_reading *free_row(struct jm_lane *lane)
+/* The sink of a poll. What finds no memory is lost, and its signal has a gap. */
+static void collect(struct jm_sink *sink, int signal, struct jm_reading reading)
+{
+	struct jm_lane *lane =
+		(struct jm_lane *)(void *)((char *)sink - offsetof(struct jm_lane, sink));
+
+	if (signal < 0 || signal >= lane->o.n_signals)
+		return;
+	if (lane->n_poll == lane->poll_room) {
+		struct lane_entry *grown =
+			reallocarray(lane->poll, 2 * lane->poll_room, sizeof(*grown));
+
+		if (!grown)
+			return;
+		lane->poll = grown;
+		lane->poll_room *= 2;
+	}
+	lane->poll[lane->n_poll++] = (struct lane_entry){signal, reading};
+	lane->signal[signal].last = reading.value;
+}
+
+static void put(struct jm_lane *lane, struct lane_entry entry)
 {
 	size_t head = atomic_load_explicit(&lane->head, memory_order_relaxed);
 
-	while (head - atomic_load_explicit(&lane->tail, memory_order_acquire) == lane->rows)
+	while (head - atomic_load_explicit(&lane->tail, memory_order_acquire) == lane->room)
 		lane->o.full(lane->o.full_arg);
-	return lane->ring + (head % lane->rows) * (size_t)lane->o.n_signals;
+	lane->ring[head % lane->room] = entry;
+	atomic_store_explicit(&lane->head, head + 1, memory_order_release);
+}
+
+static void put_poll(struct jm_lane *lane)
+{
+	for (size_t i = 0; i < lane->n_poll; i++)
+		put(lane, lane->poll[i]);
+	lane->n_poll = 0;
+}
+
+static void put_nothing(struct jm_lane *lane, int64_t t_ns)
+{
+	for (int i = 0; i < lane->o.n_signals; i++) {
+		put(lane, (struct lane_entry){i, {.value = NAN, .t_ns = t_ns}});
+		lane->signal[i].last = NAN;
+	}
 }
 
 static bool tell_source(struct jm_lane *lane, enum jm_edge edge)
@@ -166,81 +223,77 @@ static bool tell_source(struct jm_lane *lane, enum jm_edge edge)
 	return lane->o.source->edge && lane->o.source->edge(lane->o.state, edge);
 }
 
-static void begin_edge(struct jm_lane *lane, const struct jm_reading *row, int64_t now)
+static void begin_edge(struct jm_lane *lane, int64_t now)
 {
 	lane->edge_until = now + lane->patience;
 	for (int i = 0; i < lane->o.n_signals; i++)
-		lane->at_edge[i].seen = row[i].value;
+		lane->signal[i].seen = lane->signal[i].last;
 }
 
 /* Has every awaited signal changed since the edge, or gone away? */
-static bool edge_passed(struct jm_lane *lane, const struct jm_reading *row, int64_t now)
+static bool edge_passed(struct jm_lane *lane, int64_t now)
 {
 	if (now >= lane->edge_until)
 		return true;
 	if (tell_source(lane, JM_EDGE_ON))
 		return false;
-	for (int i = 0; i < lane->o.n_signals; i++)
-		if (lane->at_edge[i].awaited && !isnan(row[i].value) &&
-			row[i].value == lane->at_edge[i].seen)
+	for (int i = 0; i < lane->o.n_signals; i++) {
+		const struct lane_signal *signal = &lane->signal[i];
+
+		if (signal->awaited && !isnan(signal->last) && signal->last == signal->seen)
 			return false;
+	}
 	return true;
 }
 
-/* stop, edges: what had been asked for before the row was read, so that an edge begins with a reading
+/* stop, edges: what had been asked for before the poll, so that an edge begins with a reading
  * after it. True when this was the last poll: the stop's edge has passed. */
-static bool watch_edges(
-	struct jm_lane *lane, const struct jm_reading *row, int64_t now, bool stop, int edges)
+static bool watch_edges(struct jm_lane *lane, int64_t now, bool stop, int edges)
 {
 	if (edges != lane->edges_seen) {
 		lane->edges_seen = edges;
-		begin_edge(lane, row, now);
+		begin_edge(lane, now);
 		return false;
 	}
-	if (lane->edge_until && edge_passed(lane, row, now)) {
+	if (lane->edge_until && edge_passed(lane, now)) {
 		lane->edge_until = 0;
 		tell_source(lane, JM_EDGE_OVER);
 	}
 	return stop && !lane->edge_until;
 }
 
-static void put_nothing(const struct jm_lane *lane, struct jm_reading *row, int64_t t_ns)
+static int read_source(struct jm_lane *lane)
 {
-	for (int i = 0; i < lane->o.n_signals; i++)
-		row[i] = (struct jm_reading){.value = NAN, .t_ns = t_ns};
+	lane->n_poll = 0;
+	return lane->o.source->read(lane->o.state, &lane->sink, &lane->err);
 }
 
-static int read_row(struct jm_lane *lane, struct jm_reading **ret_row)
+static int read_lane(struct jm_lane *lane)
 {
 	int64_t before = lane->read_ns;
-	int rc;
+	int rc = read_source(lane);
 
-	*ret_row = free_row(lane);
-	rc = lane->o.source->read(lane->o.state, *ret_row, &lane->err);
 	lane->read_ns = jm_ctx_now(lane->o.ctx);
-	if (rc || !before || lane->read_ns - before <= lane->blind)
-		return rc;
-	/* what happened while nobody looked is not known: no reading, then this one once more */
-	put_nothing(lane, *ret_row, before + 1);
-	atomic_fetch_add_explicit(&lane->head, 1, memory_order_release);
-	*ret_row = free_row(lane);
-	return lane->o.source->read(lane->o.state, *ret_row, &lane->err);
+	if (!rc && before && lane->read_ns - before > lane->blind) {
+		/* What happened in between is not known: no reading, then a fresh one. */
+		put_nothing(lane, before + 1);
+		rc = read_source(lane);
+	}
+	put_poll(lane);
+	return rc;
 }
 
 static bool poll_once(struct jm_lane *lane, int64_t now)
 {
-	struct jm_reading *row;
-	bool stop = atomic_load(&lane->stop), last;
+	bool stop = atomic_load(&lane->stop);
 	int edges = atomic_load(&lane->edges);
 
 	if (edges != lane->edges_seen)
 		tell_source(lane, JM_EDGE_BEGINS);
-	lane->rc = read_row(lane, &row);
+	lane->rc = read_lane(lane);
 	if (lane->rc)
-		put_nothing(lane, row, now);
-	last = watch_edges(lane, row, now, stop, edges);
-	atomic_fetch_add_explicit(&lane->head, 1, memory_order_release);
-	return last;
+		put_nothing(lane, now);
+	return watch_edges(lane, now, stop, edges);
 }
 
 static void tell_first(struct jm_lane *lane)
@@ -373,11 +426,10 @@ int jm_lane_drain(struct jm_lane *lane,
 	int rc = 0;
 
 	for (; tail != head; tail++) {
-		const struct jm_reading *row =
-			lane->ring + (tail % lane->rows) * (size_t)lane->o.n_signals;
+		const struct lane_entry *entry = &lane->ring[tail % lane->room];
 
-		for (int i = 0; !rc && i < lane->o.n_signals; i++)
-			rc = fn(arg, lane->o.first_signal + i, row[i], err);
+		if (!rc)
+			rc = fn(arg, lane->o.first_signal + entry->signal, entry->reading, err);
 	}
 	atomic_store_explicit(&lane->tail, tail, memory_order_release);
 	return rc;
@@ -398,7 +450,8 @@ void jm_lane_free(struct jm_lane *lane)
 	if (!lane)
 		return;
 	free(lane->ring);
-	free(lane->at_edge);
+	free(lane->poll);
+	free(lane->signal);
 	pthread_mutex_destroy(&lane->lock);
 	pthread_cond_destroy(&lane->changed);
 	free(lane);

@@ -37,7 +37,7 @@ static int check_ids(const struct jm_meters *set, int first, const char *source,
 }
 
 static int open_source(
-	struct jm_session *s, const struct jm_source *source, const char *arg, struct jm_err *err)
+	struct jm_session *s, const struct jm_source *source, const char *options, struct jm_err *err)
 {
 	struct jm_open_source *grown =
 		reallocarray(s->source, (size_t)s->n_sources + 1, sizeof(*grown));
@@ -47,7 +47,7 @@ static int open_source(
 	if (!grown)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory to open %s.", source->name);
 	s->source = grown;
-	rc = source->open(s->ctx, arg, &s->set, &opened.state, err);
+	rc = jm_source_open(source, s->ctx, options, &s->set, &opened.state, err);
 	if (!rc) {
 		rc = check_ids(&s->set, n, source->name, err);
 		if (rc)
@@ -82,7 +82,7 @@ static const struct jm_source *find_source(
 	return NULL;
 }
 
-/* "name" or "name:argument" */
+/* "name" or "name:options" */
 static int open_named(struct jm_session *s, const char *text, struct jm_err *err)
 {
 	const char *colon = strchrnul(text, ':');
@@ -95,9 +95,6 @@ static int open_named(struct jm_session *s, const char *text, struct jm_err *err
 	source = find_source(s, name, err);
 	if (!source)
 		return err ? err->code : JM_EUSAGE;
-	if (*colon && !source->argument)
-		return jm_err_set(
-			err, JM_EUSAGE, "Source %s takes no argument ('%s').", name, colon + 1);
 	return open_source(s, source, *colon ? colon + 1 : "", err);
 }
 

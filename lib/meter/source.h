@@ -3,6 +3,7 @@
 #ifndef JM_SOURCE_H
 #define JM_SOURCE_H
 
+#include "base/option.h"
 #include "meter/meter.h"
 
 /* What `doctor` says of one thing: ok, or why not and how to mend it. */
@@ -16,23 +17,39 @@ typedef void jm_finding_fn(void *arg, const struct jm_finding *finding);
 
 enum jm_edge { JM_EDGE_BEGINS, JM_EDGE_ON, JM_EDGE_OVER };
 
+/*
+ * Takes the readings of one call of `read`. A source gives as many as it has: none, one or several per
+ * signal, each with its time; the times of one signal do not run backwards. A signal without a reading now
+ * gets one of NAN.
+ */
+struct jm_sink {
+	/* signal: counts from 0 in the order in which the source added its signals. */
+	void (*give)(struct jm_sink *sink, int signal, struct jm_reading reading);
+};
+
+static inline void jm_give(struct jm_sink *sink, int signal, double value, int64_t t_ns)
+{
+	sink->give(sink, signal, (struct jm_reading){.value = value, .t_ns = t_ns});
+}
+
 struct jm_source {
 	const char *name;
-	const char *summary;  /* one line for `list` and the man page */
-	const char *argument; /* what may follow "name:", as "FILE" or "NODE"; NULL = nothing */
+	const char *summary; /* one line for `list` and the man page */
+	/* What may follow "name:" (see jm_source_open); ends with a row without a name; NULL = nothing. */
+	const struct jm_option *options;
 	enum jm_origin origin;
 	/*
-	 * Finds the sensors and adds their meters and signals to the set. arg is what the user wrote
-	 * behind "name:" or "". Nothing to measure is an error (JM_ENOENT, JM_EPERM...) that says what
+	 * Finds the sensors and adds their meters and signals to the set. The options' texts are valid
+	 * during the call. Nothing to measure is an error (JM_ENOENT, JM_EPERM...) that says what
 	 * is missing and how to mend it. Files are opened here and stay open: rights may be dropped after.
 	 */
-	int (*open)(struct jm_ctx *ctx, const char *arg, struct jm_meters *set, void **ret_state,
-		struct jm_err *err);
+	int (*open)(struct jm_ctx *ctx, const struct jm_values *options, struct jm_meters *set,
+		void **ret_state, struct jm_err *err);
 	/*
-	 * One reading per signal added, in that order. A sensor that fails now gives NAN and the rest
+	 * Gives the readings that are there now. A sensor that fails now gives NAN and the rest
 	 * go on; an error is returned only when nothing more can come from this source.
 	 */
-	int (*read)(void *state, struct jm_reading *out, struct jm_err *err);
+	int (*read)(void *state, struct jm_sink *sink, struct jm_err *err);
 	void (*close)(void *state); /* takes NULL */
 	/* Optional, of a source that reads its counters when it likes (see read_budget.h): an edge begins (told
 	 * before the first reading after it), goes on, or is over. True while the edge must be watched on
@@ -49,8 +66,18 @@ extern const struct jm_source
 
 /* By name, with a 'did you mean' in the error. */
 const struct jm_source *jm_source_find(const char *name, struct jm_err *err);
-/* Length of the first source of a list. "nvml,estimate:5,20" is two: what begins with a digit belongs to
- * the one before. */
+/*
+ * Opens a source with its options as text: "KEY=VALUE,KEY=VALUE". A value without a key belongs to the first
+ * row that has none yet; the name of a yes-or-no row alone means yes. "" = no options.
+ */
+int jm_source_open(const struct jm_source *source, struct jm_ctx *ctx, const char *options,
+	struct jm_meters *set, void **ret_state, struct jm_err *err);
+/*
+ * Length of the first source of a list. "nvml,snmp:host=pdu1,outlet=3,rapl" has three: a part that begins
+ * with a digit, or in which '=' comes before any ':', belongs to the source before it.
+ */
 size_t jm_source_length(const char *list);
+/* The rows of the options as "[KEY=]VALUE,..."; returns ret. */
+const char *jm_source_options_text(const struct jm_source *source, char *ret, size_t size);
 
 #endif
