@@ -27,13 +27,13 @@
 
 /* ---- a source of 8 GPUs that step every 100 ms ---- */
 
-static int fast_open(struct jm_ctx *ctx, const char *arg, struct jm_meters *set, void **ret_state,
-	struct jm_err *err)
+static int fast_open(struct jm_ctx *ctx, const struct jm_values *options, struct jm_meters *set,
+	void **ret_state, struct jm_err *err)
 {
 	static const enum jm_quantity quantities[] = {JM_Q_ENERGY, JM_Q_POWER};
 	int rc = 0;
 
-	(void)arg;
+	(void)options;
 	for (int i = 0; rc >= 0 && i < GPUS; i++) {
 		struct jm_meter meter = {.source = "fast", .scope = JM_SCOPE_GPU};
 
@@ -54,7 +54,7 @@ static int fast_open(struct jm_ctx *ctx, const char *arg, struct jm_meters *set,
 	return rc < 0 ? rc : 0;
 }
 
-static int fast_read(void *state, struct jm_reading *out, struct jm_err *err)
+static int fast_read(void *state, struct jm_sink *sink, struct jm_err *err)
 {
 	int64_t now = jm_ctx_now(state), tick = now / REFRESH;
 
@@ -62,9 +62,8 @@ static int fast_read(void *state, struct jm_reading *out, struct jm_err *err)
 	for (int i = 0; i < GPUS; i++) {
 		int64_t mj = tick * (30000 + i) + (tick * 7919 + i) % 997;
 
-		*out++ = (struct jm_reading){(double)mj / 1e3, now};
-		*out++ = (struct jm_reading){
-			(double)(300000 + (tick * 104729 + i) % 1009) / 1e3, now};
+		jm_give(sink, 2 * i, (double)mj / 1e3, now);
+		jm_give(sink, 2 * i + 1, (double)(300000 + (tick * 104729 + i) % 1009) / 1e3, now);
 	}
 	return 0;
 }

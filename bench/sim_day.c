@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "sim/registers.h"
-#include "meter/source.h"
+#include "../tests/unit/source_row.h"
 
 extern const struct jm_source jm_source_sim;
 
@@ -35,7 +35,7 @@ static double pass_a_day(struct jm_ctx *ctx, struct jm_err *err)
 	struct jm_sleeper sleeper;
 	void *source = NULL;
 	double before = 0;
-	int rc = jm_source_sim.open(ctx, "h100x8", &set, &source, err);
+	int rc = jm_source_open(&jm_source_sim, ctx, "h100x8", &set, &source, err);
 
 	if (!rc)
 		rc = jm_sim_registers_open(ctx, "h100x8", &registers, err);
@@ -44,7 +44,7 @@ static double pass_a_day(struct jm_ctx *ctx, struct jm_err *err)
 	jm_sleeper_init(&sleeper, ctx->clock);
 	for (int i = 0; !rc && i <= READS; i++) {
 		jm_sleep_until(&sleeper, i * 10 * JM_MILLISECOND);
-		rc = jm_source_sim.read(source, all, err);
+		rc = read_row(&jm_source_sim, source, all, err);
 		if (!i)
 			before = all[0].value;
 	}

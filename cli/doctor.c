@@ -73,12 +73,12 @@ static void ask_source(struct report *r, struct jm_ctx *ctx, const struct jm_sou
 	struct jm_finding f = {.what = source->summary, .mend = ""};
 	void *state = NULL;
 
-	if (!source->open(ctx, "", &set, &state, &err)) {
+	if (!jm_source_open(source, ctx, "", &set, &state, &err)) {
 		for (int i = 0; i < set.n; i++)
 			say_meter(r, &set, &set.meter[i]);
 		source->close(state);
 	} else {
-		f.ok = source->argument && (err.code == JM_EUSAGE);
+		f.ok = source->options && (err.code == JM_EUSAGE);
 		f.why = err.text;
 		say(r, &f);
 	}

@@ -55,6 +55,23 @@ static void show_presets(json_t *array, const struct jm_model *model)
 		show(array, "preset", p->name, NULL, p->summary);
 }
 
+/* A source's options: each as "name=VALUE", or its name alone where it is a yes or no. */
+static void show_options(json_t *array, const struct jm_source *source)
+{
+	char text[80];
+
+	for (const struct jm_option *o = source->options; o && o->name; o++) {
+		snprintf(text, sizeof(text), "%s:%s%s%s", source->name, o->name,
+			o->type == JM_FLAG ? "" : "=", o->type == JM_FLAG ? "" : o->argument);
+		if (array)
+			json_array_append_new(
+				array, json_pack("{ss ss sn ss}", "kind", "option", "name", text,
+					       "argument", "summary", o->help));
+		else
+			printf("    %-22s %s\n", text, o->help);
+	}
+}
+
 /* Backends are loaded, so what there is can only be tried. */
 static void show_backends(json_t *array)
 {
@@ -74,9 +91,10 @@ static void show_backends(json_t *array)
 static void show_members(json_t *array)
 {
 	title(array, "Sources (--source): what measures");
-	for (int i = 0; jm_sources[i]; i++)
-		show(array, "source", jm_sources[i]->name, jm_sources[i]->argument,
-			jm_sources[i]->summary);
+	for (int i = 0; jm_sources[i]; i++) {
+		show(array, "source", jm_sources[i]->name, NULL, jm_sources[i]->summary);
+		show_options(array, jm_sources[i]);
+	}
 	show_absent(array, jm_absent_sources);
 	title(array, "Controls (--control): what can be set");
 	for (int i = 0; jm_controls[i]; i++)

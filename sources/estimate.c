@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An estimate of processor power where nothing measures it: watts at rest plus watts for each busy logical
- * processor, from the times in /proc/stat. "estimate:CORE_WATTS,IDLE_WATTS" gives the two numbers; the
+ * processor, from the times in /proc/stat. "estimate:core=WATTS,idle=WATTS" gives the two numbers; the
  * defaults are 2.76 W for a busy one and 0.74 W at rest for each, the means over server processors in the
  * SPECpower results that Cloud Carbon Footprint's methodology lists (0.74 to 3.5 W each). A real machine
  * may be off by a factor of two or more: such a figure is always marked, and never decides anything.
@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CORE_WATTS   2.76
+#define CORE_WATTS   "2.76"
 #define IDLE_WATTS   0.74 /* for each logical processor */
 #define MAX_WATTS    100000
 #define MAX_PACKAGES 64
@@ -118,32 +118,6 @@ static void add_busy(struct state *s, int cpu, double busy, double *sums)
 	sums[s->package_of[cpu]] += busy;
 }
 
-static int parse_watts(struct state *s, const char *arg, struct jm_err *err)
-{
-	const char *comma = strchrnul(arg, ',');
-	char first[32];
-	int rc;
-
-	s->core_watts = CORE_WATTS;
-	s->idle_watts = NAN;
-	if (!*arg)
-		return 0;
-	snprintf(first, sizeof(first), "%.*s", (int)(comma - arg), arg);
-	rc = comma - arg >= (ptrdiff_t)sizeof(first) ||
-	     jm_parse_quantity(first, "W", false, &s->core_watts, NULL) ||
-	     (*comma && jm_parse_quantity(comma + 1, "W", false, &s->idle_watts, NULL));
-	if (rc)
-		return jm_err_set(err, JM_EUSAGE,
-			"'estimate:%s' is not 'estimate:CORE_WATTS,IDLE_WATTS', as in "
-			"'estimate:5,20'.",
-			arg);
-	if (s->core_watts < 0 || s->idle_watts < 0 || s->core_watts > MAX_WATTS ||
-		s->idle_watts > MAX_WATTS)
-		rc = jm_err_set(err, JM_ERANGE, "The watts in 'estimate:%s' are not from 0 to %d.",
-			arg, MAX_WATTS);
-	return rc;
-}
-
 static double idle_share(const struct state *s, int package)
 {
 	return s->idle_watts * s->cpus_of[package] / s->n_cpus;
@@ -205,7 +179,7 @@ static int find_cpus(struct state *s, struct jm_err *err)
 	return 0;
 }
 
-static int estimate_open(struct jm_ctx *ctx, const char *arg, struct jm_meters *set,
+static int estimate_open(struct jm_ctx *ctx, const struct jm_values *options, struct jm_meters *set,
 	void **ret_state, struct jm_err *err)
 {
 	struct state *s = calloc(1, sizeof(*s));
@@ -215,9 +189,9 @@ static int estimate_open(struct jm_ctx *ctx, const char *arg, struct jm_meters *
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the estimate.");
 	s->ctx = ctx;
 	s->fd = -1;
-	rc = parse_watts(s, arg, err);
-	if (!rc)
-		rc = find_cpus(s, err);
+	s->core_watts = jm_values_number(options, "core");
+	s->idle_watts = jm_values_number(options, "idle");
+	rc = find_cpus(s, err);
 	for (int i = 0; !rc && i < MAX_PACKAGES; i++)
 		if (s->cpus_of[i])
 			rc = add_meter(s, i, set, err);
@@ -229,7 +203,7 @@ static int estimate_open(struct jm_ctx *ctx, const char *arg, struct jm_meters *
 	return 0;
 }
 
-static int estimate_read(void *state, struct jm_reading *out, struct jm_err *err)
+static int estimate_read(void *state, struct jm_sink *sink, struct jm_err *err)
 {
 	struct state *s = state;
 	double busy[MAX_PACKAGES] = {0};
@@ -241,18 +215,36 @@ static int estimate_read(void *state, struct jm_reading *out, struct jm_err *err
 	for (int i = 0, k = 0; i < MAX_PACKAGES; i++) {
 		if (!s->cpus_of[i])
 			continue;
-		out[k].t_ns = now;
-		out[k++].value = known ? idle_share(s, i) * elapsed +
-						 s->core_watts * (busy[i] - s->busy_at_open[i])
-				       : NAN;
+		jm_give(sink, k++,
+			known ? idle_share(s, i) * elapsed +
+					s->core_watts * (busy[i] - s->busy_at_open[i])
+			      : NAN,
+			now);
 	}
 	return 0;
 }
 
+static const struct jm_option options[] = {
+	{.name = "core",
+		.type = JM_REAL,
+		.unit = "W",
+		.max = MAX_WATTS,
+		.fallback = CORE_WATTS,
+		.argument = "WATTS",
+		.help = "power of a busy core beyond its share of the idle power"},
+	{.name = "idle",
+		.type = JM_REAL,
+		.unit = "W",
+		.max = MAX_WATTS,
+		.argument = "WATTS",
+		.help = "power of all processors together while they are idle"},
+	{0},
+};
+
 const struct jm_source jm_source_estimate = {
 	.name = "estimate",
 	.summary = "processor times x watts; estimated, not measured",
-	.argument = "CORE_WATTS,IDLE_WATTS",
+	.options = options,
 	.origin = JM_ESTIMATED,
 	.open = estimate_open,
 	.read = estimate_read,

@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-static int null_open(struct jm_ctx *ctx, const char *arg, struct jm_meters *set, void **ret_state,
-	struct jm_err *err)
+static int null_open(struct jm_ctx *ctx, const struct jm_values *options, struct jm_meters *set,
+	void **ret_state, struct jm_err *err)
 {
 	struct jm_meter meter = {
 		.id = "null:0",
@@ -18,7 +18,7 @@ static int null_open(struct jm_ctx *ctx, const char *arg, struct jm_meters *set,
 	struct jm_signal power = {.quantity = JM_Q_POWER, .refresh_ns = 0, .accuracy = NAN};
 	int rc;
 
-	(void)arg;
+	(void)options;
 	rc = jm_meters_add(set, &meter, err);
 	if (rc >= 0)
 		rc = jm_meters_add_signal(set, &power, err);
@@ -28,12 +28,12 @@ static int null_open(struct jm_ctx *ctx, const char *arg, struct jm_meters *set,
 	return 0;
 }
 
-static int null_read(void *state, struct jm_reading *out, struct jm_err *err)
+static int null_read(void *state, struct jm_sink *sink, struct jm_err *err)
 {
 	struct jm_ctx *ctx = state;
 
 	(void)err;
-	out[0] = (struct jm_reading){.value = NAN, .t_ns = jm_ctx_now(ctx)};
+	jm_give(sink, 0, NAN, jm_ctx_now(ctx));
 	return 0;
 }
 

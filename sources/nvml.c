@@ -280,40 +280,23 @@ static void learn_stamps(struct state *s, struct jm_meters *set, int first_signa
 				stands[k] && before[k] > 0);
 }
 
-/* "all", "raw", "all+raw" */
-static bool understood(const char *arg)
-{
-	static const char *const words[] = {"", "all", "raw", "all+raw", "raw+all"};
-
-	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-		if (!strcmp(arg, words[i]))
-			return true;
-	return false;
-}
-
-static int nvml_open(struct jm_ctx *ctx, const char *arg, struct jm_meters *set, void **ret_state,
-	struct jm_err *err)
+static int nvml_open(struct jm_ctx *ctx, const struct jm_values *options, struct jm_meters *set,
+	void **ret_state, struct jm_err *err)
 {
 	struct jm_nvml nvml;
 	struct state *s = NULL;
 	int first_signal = set->n_signals, rc;
 
-	if (!understood(arg))
-		return jm_err_set(err, JM_EUSAGE,
-			"The source nvml takes 'nvml' for this job's GPUs, 'nvml:all', and +raw to "
-			"read the energy counter at every interval, as in 'nvml:all+raw'; not "
-			"'nvml:%s'.",
-			arg);
 	rc = jm_nvml_open(&nvml, err);
 	if (rc)
 		return rc;
-	rc = open_gpus(ctx, &nvml, strstr(arg, "all") != NULL, set, &s, err);
+	rc = open_gpus(ctx, &nvml, jm_values_number(options, "all") != 0, set, &s, err);
 	if (rc) {
 		jm_nvml_close(&nvml);
 		return rc;
 	}
 	for (int i = 0; i < s->n; i++)
-		s->gpu[i].pace.always = strstr(arg, "raw") != NULL;
+		s->gpu[i].pace.always = jm_values_number(options, "raw") != 0;
 	learn_stamps(s, set, first_signal);
 	*ret_state = s;
 	return 0;
@@ -457,7 +440,7 @@ static void end_of_lost(struct state *s, struct gpu *g)
 		jm_read_pace_drop(&g->pace, &s->budget);
 }
 
-static int nvml_read(void *state, struct jm_reading *out, struct jm_err *err)
+static int nvml_read(void *state, struct jm_sink *sink, struct jm_err *err)
 {
 	struct state *s = state;
 	int64_t now = jm_ctx_now(s->ctx);
@@ -475,7 +458,7 @@ static int nvml_read(void *state, struct jm_reading *out, struct jm_err *err)
 		if (g->lost)
 			end_of_lost(s, g);
 		for (int k = 0; k < g->n_slots; k++)
-			out[g->out[k]] = g->slot[k].last;
+			sink->give(sink, g->out[k], g->slot[k].last);
 	}
 	return 0;
 }
@@ -574,10 +557,18 @@ static void nvml_doctor(struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
 	jm_nvml_close(&nvml);
 }
 
+static const struct jm_option options[] = {
+	{.name = "all", .type = JM_FLAG, .help = "all GPUs, not only those of this job"},
+	{.name = "raw",
+		.type = JM_FLAG,
+		.help = "read the energy counter at every interval, whatever that costs"},
+	{0},
+};
+
 const struct jm_source jm_source_nvml = {
 	.name = "nvml",
 	.summary = "NVIDIA GPUs: energy counter, power, limits, clocks, temperature, utilisation",
-	.argument = "all+raw",
+	.options = options,
 	.origin = JM_MEASURED,
 	.open = nvml_open,
 	.read = nvml_read,

@@ -256,13 +256,13 @@ static int nothing_usable(const struct state *s, struct jm_err *err)
 		s->ctx->root);
 }
 
-static int rapl_open(struct jm_ctx *ctx, const char *arg, struct jm_meters *set, void **ret_state,
-	struct jm_err *err)
+static int rapl_open(struct jm_ctx *ctx, const struct jm_values *options, struct jm_meters *set,
+	void **ret_state, struct jm_err *err)
 {
 	struct state *s = calloc(1, sizeof(*s));
 	int added = 0, rc = 0;
 
-	(void)arg;
+	(void)options;
 	if (!s)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for RAPL.");
 	s->ctx = ctx;
@@ -283,7 +283,7 @@ static int rapl_open(struct jm_ctx *ctx, const char *arg, struct jm_meters *set,
 	return 0;
 }
 
-static int rapl_read(void *state, struct jm_reading *out, struct jm_err *err)
+static int rapl_read(void *state, struct jm_sink *sink, struct jm_err *err)
 {
 	struct state *s = state;
 
@@ -291,8 +291,7 @@ static int rapl_read(void *state, struct jm_reading *out, struct jm_err *err)
 	for (int i = 0, k = 0; i < s->n; i++) {
 		if (!usable(&s->zone[i]))
 			continue;
-		out[k].t_ns = jm_ctx_now(s->ctx);
-		out[k++].value = read_energy(s->zone[i].fd);
+		jm_give(sink, k++, read_energy(s->zone[i].fd), jm_ctx_now(s->ctx));
 	}
 	return 0;
 }

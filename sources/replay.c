@@ -254,17 +254,18 @@ static int read_readings(struct state *s, const char *folder, struct jm_err *err
 	return rc;
 }
 
-static int replay_open(struct jm_ctx *ctx, const char *arg, struct jm_meters *set, void **ret_state,
-	struct jm_err *err)
+static int replay_open(struct jm_ctx *ctx, const struct jm_values *options, struct jm_meters *set,
+	void **ret_state, struct jm_err *err)
 {
+	const char *folder = jm_values_text(options, "folder");
 	int first = set->n_signals, rc;
 	struct state *s;
 
-	if (!*arg)
+	if (!folder)
 		return jm_err_set(err, JM_EUSAGE,
 			"Source replay needs a recording: 'replay:DIR', as 'measure --csv DIR' "
 			"wrote.");
-	rc = read_meters(arg, set, err);
+	rc = read_meters(folder, set, err);
 	if (rc)
 		return rc;
 	s = calloc(1, sizeof(*s));
@@ -279,7 +280,7 @@ static int replay_open(struct jm_ctx *ctx, const char *arg, struct jm_meters *se
 	s->first_ns = INT64_MAX;
 	for (int i = 0; i < s->n; i++)
 		s->track[i].at = -1;
-	rc = read_readings(s, arg, err);
+	rc = read_readings(s, folder, err);
 	if (rc) {
 		replay_close(s);
 		return rc;
@@ -301,7 +302,7 @@ static struct jm_reading show(struct state *s, struct track *t, int64_t at_ns)
 	};
 }
 
-static int replay_read(void *state, struct jm_reading *out, struct jm_err *err)
+static int replay_read(void *state, struct jm_sink *sink, struct jm_err *err)
 {
 	struct state *s = state;
 	int64_t now = jm_ctx_now(s->ctx);
@@ -311,14 +312,22 @@ static int replay_read(void *state, struct jm_reading *out, struct jm_err *err)
 		s->offset = now - (s->first_ns == INT64_MAX ? now : s->first_ns);
 	s->begun = true;
 	for (int i = 0; i < s->n; i++)
-		out[i] = show(s, &s->track[i], now - s->offset);
+		sink->give(sink, i, show(s, &s->track[i], now - s->offset));
 	return 0;
 }
+
+static const struct jm_option options[] = {
+	{.name = "folder",
+		.type = JM_TEXT,
+		.argument = "DIR",
+		.help = "the recording, as measure --csv wrote it"},
+	{0},
+};
 
 const struct jm_source jm_source_replay = {
 	.name = "replay",
 	.summary = "a recorded trace, as measure --csv wrote it",
-	.argument = "DIR",
+	.options = options,
 	.origin = JM_REPLAYED,
 	.open = replay_open,
 	.read = replay_read,

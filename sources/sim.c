@@ -58,6 +58,8 @@ static int add_gpu(struct jm_meters *set, const struct jm_sim_name *node, int i,
 	return rc;
 }
 
+#define SIGNALS 11 /* of a GPU and its memory */
+
 static int add_memory(
 	struct jm_meters *set, const struct jm_sim_name *node, int i, struct jm_err *err)
 {
@@ -77,12 +79,13 @@ static int add_memory(
 		g->sensor_accuracy, err);
 }
 
-static int sim_open(struct jm_ctx *ctx, const char *arg, struct jm_meters *set, void **ret_state,
-	struct jm_err *err)
+static int sim_open(struct jm_ctx *ctx, const struct jm_values *options, struct jm_meters *set,
+	void **ret_state, struct jm_err *err)
 {
+	const char *node_text = jm_values_text(options, "node");
 	struct jm_sim_node *node;
 	const struct jm_sim_name *name;
-	int rc = jm_sim_node_open(ctx, arg, &node, err);
+	int rc = jm_sim_node_open(ctx, node_text ? node_text : "", &node, err);
 
 	if (rc)
 		return rc;
@@ -100,18 +103,17 @@ static int sim_open(struct jm_ctx *ctx, const char *arg, struct jm_meters *set, 
 	return 0;
 }
 
-static struct jm_reading *put(struct jm_reading *out, const struct jm_sim_sample *s)
+static void put(struct jm_sink *sink, int first, const struct jm_sim_sample *s)
 {
-	const double values[] = {s->joules, s->watts, s->watts_average, s->clock_hz,
+	const double values[SIGNALS] = {s->joules, s->watts, s->watts_average, s->clock_hz,
 		s->memory_clock_hz, s->celsius, s->utilisation, s->throttle, s->held_watts,
 		s->cap_watts, s->watts_memory};
 
-	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
-		*out++ = (struct jm_reading){.value = values[i], .t_ns = s->t_ns};
-	return out;
+	for (int i = 0; i < SIGNALS; i++)
+		jm_give(sink, first + i, values[i], s->t_ns);
 }
 
-static int sim_read(void *state, struct jm_reading *out, struct jm_err *err)
+static int sim_read(void *state, struct jm_sink *sink, struct jm_err *err)
 {
 	struct jm_sim_node *node = state;
 	int n = jm_sim_node_name(node)->n;
@@ -119,7 +121,7 @@ static int sim_read(void *state, struct jm_reading *out, struct jm_err *err)
 	(void)err;
 	jm_sim_node_advance(node);
 	for (int i = 0; i < n; i++)
-		out = put(out, jm_sim_node_read(node, i));
+		put(sink, i * SIGNALS, jm_sim_node_read(node, i));
 	return 0;
 }
 
@@ -139,10 +141,18 @@ static void sim_doctor(struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
 	say(arg, &finding);
 }
 
+static const struct jm_option options[] = {
+	{.name = "node",
+		.type = JM_TEXT,
+		.argument = "NODE",
+		.help = "a model and how many, as in h100x4"},
+	{0},
+};
+
 const struct jm_source jm_source_sim = {
 	.name = "sim",
 	.summary = "a simulated node of 1 to 8 GPUs, from published curves",
-	.argument = "NODE",
+	.options = options,
 	.origin = JM_SIMULATED,
 	.open = sim_open,
 	.read = sim_read,

@@ -12,7 +12,7 @@
 
 #define RING_POLLS 1024 /* of one reading per signal */
 #define RING_BYTES (1 << 20)
-#define RING_MIN   16 /* polls */
+#define RING_MIN   16			  /* polls */
 #define EDGE_POLLS 22			  /* within one refresh and its slack */
 #define EDGE_FAST  (1 * JM_MILLISECOND)	  /* shortest time between polls at an edge */
 #define EDGE_LONG  (1 * JM_SECOND)	  /* the longest wait for a slow sensor */

@@ -36,8 +36,8 @@ static int check_ids(const struct jm_meters *set, int first, const char *source,
 	return 0;
 }
 
-static int open_source(
-	struct jm_session *s, const struct jm_source *source, const char *options, struct jm_err *err)
+static int open_source(struct jm_session *s, const struct jm_source *source, const char *options,
+	struct jm_err *err)
 {
 	struct jm_open_source *grown =
 		reallocarray(s->source, (size_t)s->n_sources + 1, sizeof(*grown));

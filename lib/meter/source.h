@@ -74,7 +74,7 @@ int jm_source_open(const struct jm_source *source, struct jm_ctx *ctx, const cha
 	struct jm_meters *set, void **ret_state, struct jm_err *err);
 /*
  * Length of the first source of a list. "nvml,snmp:host=pdu1,outlet=3,rapl" has three: a part that begins
- * with a digit, or in which '=' comes before any ':', belongs to the source before it.
+ * with a digit or is KEY=VALUE belongs to the source before it.
  */
 size_t jm_source_length(const char *list);
 /* The rows of the options as "[KEY=]VALUE,..."; returns ret. */

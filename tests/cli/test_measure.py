@@ -157,10 +157,26 @@ def test_an_estimate_claims_no_precision():
     assert "±" not in done.stderr
 
 
-@pytest.mark.parametrize("wrong", ["x", "5 J,20", "5,20x", "1" * 40, "-1", "1e308", "5,1e6"])
-def test_a_wrong_estimate_is_named(wrong):
-    assert f"estimate:{wrong.split(',')[0]}" in sentence(jm("measure", "--source", f"estimate:{wrong}",
-                                                            "--", "true"), USAGE)
+@pytest.mark.parametrize("wrong,option", [
+    ("x", "core"), ("5 J,20", "core"), ("5,20x", "idle"), ("1" * 40, "core"), ("-1", "core"), ("1e308", "core"),
+    ("5,1e6", "idle"), ("idle=20x", "idle"), ("5,20,30", "30"), ("watts=5", "watts"), ("cores=5", "cores")])
+def test_a_wrong_estimate_is_named(wrong, option):
+    text = sentence(jm("measure", "--source", f"estimate:{wrong}", "--", "true"), USAGE)
+    assert "--source estimate" in text and option in text
+
+
+def test_options_of_a_source_by_name():
+    record = record_of("--source", "estimate:idle=20,core=0", "--", "sleep", "0.5")
+    assert sum(m["joules"] for m in record["meters"]) == pytest.approx(20 * record["wall_s"], rel=0.05)
+    both = record_of("--source", "estimate:idle=20,sim:node=h100x1", "--", "true")
+    assert {m["id"].split(":")[0] for m in both["meters"]} == {"estimate", "sim"}
+    text = sentence(jm("measure", "--source", "rapl:core=5", "--", "true"), USAGE)
+    assert "rapl" in text and "takes no options" in text
+
+
+def test_sources_list_their_options():
+    done = jm("list")
+    assert "estimate:core=WATTS" in done.stdout and "nvml:raw" in done.stdout
 
 
 def test_sampling_tells_its_own_cost():

@@ -11,12 +11,10 @@
 #include "engine/model.h"
 
 /* What to write behind "name:" so that a member that needs an argument opens; NULL = not known. */
-static inline const char *contract_argument(const char *name, const char *argument)
+static inline const char *contract_argument(const char *name)
 {
 	static const char *const known[][2] = {{"sim", "h100x4"}};
 
-	if (!argument)
-		return "";
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
 		if (!strcmp(known[i][0], name))
 			return known[i][1];

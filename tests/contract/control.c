@@ -73,7 +73,7 @@ static void check_again(const struct jm_control *control, struct jm_ctx *ctx, co
 
 static void check_control(const struct jm_control *control)
 {
-	const char *arg = contract_argument(control->name, control->argument);
+	const char *arg = contract_argument(control->name);
 	bool harmless = control->origin == JM_SIMULATED || getenv("JM_NVML_LIB");
 	struct jm_err err = JM_ERR_INIT;
 	struct jm_knobs set = {0};

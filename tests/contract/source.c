@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A source: what it opens is described in full, the same twice, and read without inventing numbers. */
 #include "contract.h"
+#include "../unit/source_row.h"
 
 #include <time.h>
 
@@ -82,7 +83,7 @@ static void check_read(const struct jm_source *source, void *state, const struct
 
 	for (int i = 0; i <= set->n_signals; i++)
 		out[i] = (struct jm_reading){.value = 1e300, .t_ns = -77};
-	assert_ok(source->read(state, out, &err), err);
+	assert_ok(read_row(source, state, out, &err), err);
 	for (int i = 0; i < set->n_signals; i++) {
 		const struct jm_signal *s = &set->signal[i];
 		const char *id = set->meter[s->meter].id;
@@ -133,7 +134,7 @@ static void check_again(const struct jm_source *source, struct jm_ctx *ctx, cons
 	void *state = NULL;
 
 	assert_int_equal(jm_meters_add(&set, &before, &err), 0);
-	assert_ok(source->open(ctx, arg, &set, &state, &err), err);
+	assert_ok(jm_source_open(source, ctx, arg, &set, &state, &err), err);
 	assert_int_equal(set.n, first->n + 1);
 	assert_int_equal(set.n_signals, first->n_signals);
 	assert_string_equal(set.meter[0].id, "before");
@@ -148,7 +149,7 @@ void contract_sources(void **unused)
 	(void)unused;
 	for (int i = 0; jm_sources[i]; i++) {
 		const struct jm_source *source = jm_sources[i];
-		const char *arg = contract_argument(source->name, source->argument);
+		const char *arg = contract_argument(source->name);
 		struct jm_err err = JM_ERR_INIT;
 		struct jm_meters set = {0};
 		struct jm_ctx ctx;
@@ -159,7 +160,7 @@ void contract_sources(void **unused)
 		assert_true(source->open && source->read && source->close);
 		assert_ok(jm_ctx_init(&ctx, &err), err);
 		source->close(NULL);
-		rc = source->open(&ctx, arg, &set, &state, &err);
+		rc = jm_source_open(source, &ctx, arg, &set, &state, &err);
 		if (rc < 0) {
 			contract_error(source->name, rc, &err);
 			print_message("           %s: not here: %s\n", source->name, err.text);
@@ -181,7 +182,7 @@ void contract_source_arguments(void **unused)
 
 	(void)unused;
 	for (int i = 0; jm_sources[i]; i++) {
-		for (int k = 0; k < 4 && jm_sources[i]->argument; k++) {
+		for (int k = 0; k < 4 && jm_sources[i]->options; k++) {
 			struct jm_err err = JM_ERR_INIT;
 			struct jm_meters set = {0};
 			struct jm_ctx ctx;
@@ -189,7 +190,8 @@ void contract_source_arguments(void **unused)
 
 			assert_ok(jm_ctx_init(&ctx, &err), err);
 			contract_error(jm_sources[i]->name,
-				jm_sources[i]->open(&ctx, bad[k], &set, &state, &err), &err);
+				jm_source_open(jm_sources[i], &ctx, bad[k], &set, &state, &err),
+				&err);
 			jm_meters_done(&set);
 		}
 	}

@@ -4,6 +4,7 @@
 #define JM_TEST_SIM_BENCH_H
 
 #include "test.h"
+#include "source_row.h"
 #include "base/clock.h"
 #include "sim/node.h"
 #include "meter/source.h"
@@ -31,7 +32,7 @@ static inline void bench_open(struct bench *b, const char *node, bool simulated)
 		b->ctx.clock = jm_clock_new_simulated(0);
 	jm_sleeper_init(&b->sleeper, b->ctx.clock);
 	assert_ok(jm_sim_registers_open(&b->ctx, node, &b->registers, &err), err);
-	assert_ok(jm_source_sim.open(&b->ctx, node, &b->meters, &b->source, &err), err);
+	assert_ok(jm_source_open(&jm_source_sim, &b->ctx, node, &b->meters, &b->source, &err), err);
 }
 
 static inline void bench_close(struct bench *b)
@@ -73,7 +74,7 @@ static inline struct jm_reading read_signal(struct bench *b, int gpu, enum jm_qu
 	struct jm_err err = JM_ERR_INIT;
 
 	assert_true(b->meters.n_signals <= SIGNALS * JM_SIM_GPUS_MAX);
-	assert_ok(jm_source_sim.read(b->source, all, &err), err);
+	assert_ok(read_row(&jm_source_sim, b->source, all, &err), err);
 	return all[jm_meter_signal(&b->meters, 2 * gpu, quantity)];
 }
 

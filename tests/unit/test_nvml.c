@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The source nvml on the false library: which GPUs, which signals, what their readings are worth. */
 #include "base/clock.h"
-#include "meter/source.h"
+#include "source_row.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -77,12 +77,12 @@ static int open_nvml(struct fixture *f, const char *config, const char *arg, str
 
 	assert_non_null(nvml);
 	setenv("JM_FAKE_NVML", config, 1);
-	return nvml->open(&f->ctx, arg, &f->set, &f->state, err);
+	return jm_source_open(nvml, &f->ctx, arg, &f->set, &f->state, err);
 }
 
 static void read_nvml(struct fixture *f)
 {
-	assert_int_equal(jm_source_find("nvml", NULL)->read(f->state, f->r, NULL), 0);
+	assert_int_equal(read_row(jm_source_find("nvml", NULL), f->state, f->r, NULL), 0);
 }
 
 static struct jm_reading reading(struct fixture *f, int meter, enum jm_quantity quantity)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* RAPL on a tree made up as Linux has it: domains, wrap, twins, psys, files that cannot be read. */
 #include "test.h"
+#include "source_row.h"
 #include "base/clock.h"
 #include "measure/session.h"
 
@@ -99,7 +100,7 @@ static void domains(void **state)
 
 	(void)state;
 	whole_server();
-	assert_ok(jm_source_rapl.open(&ctx, "", &set, &rapl, &err), err);
+	assert_ok(jm_source_open(&jm_source_rapl, &ctx, "", &set, &rapl, &err), err);
 	jm_meters_derive(&set);
 	assert_int_equal(set.n, 6); /* the twin is left out */
 	psys = find(&set, "rapl:/sys/class/powercap/intel-rapl:2");
@@ -112,11 +113,11 @@ static void domains(void **state)
 	assert_int_equal(set.meter[dram].covered_by, psys);
 	assert_string_equal(set.meter[dram].covers, "dram/0");
 	assert_near(set.signal[set.meter[package].first_signal].wrap, 262143.32885, 1e-9);
-	assert_ok(jm_source_rapl.read(rapl, r, &err), err);
+	assert_ok(read_row(&jm_source_rapl, rapl, r, &err), err);
 	assert_near(r[set.meter[core].first_signal].value, 0.4, 1e-12);
 	assert_near(r[set.meter[psys].first_signal].value, 9, 1e-12);
 	put("intel-rapl:0:0", "energy_uj", "what\n");
-	assert_ok(jm_source_rapl.read(rapl, r, &err), err);
+	assert_ok(read_row(&jm_source_rapl, rapl, r, &err), err);
 	assert_true(isnan(r[set.meter[core].first_signal].value));
 	jm_source_rapl.close(rapl);
 	jm_meters_done(&set);
@@ -183,7 +184,7 @@ static void unreadable(void **state)
 		/* root reads everything but a folder */
 		mkdir(path, 0755);
 	}
-	assert_true(jm_source_rapl.open(&ctx, "", &set, &rapl, &err) < 0);
+	assert_true(jm_source_open(&jm_source_rapl, &ctx, "", &set, &rapl, &err) < 0);
 	assert_sentence(&err, err.code);
 	assert_non_null(strstr(err.text, path));
 	assert_int_equal(set.n, 0);
@@ -202,12 +203,12 @@ static void none_there(void **state)
 	void *rapl;
 
 	(void)state;
-	assert_int_equal(jm_source_rapl.open(&ctx, "", &set, &rapl, &err), JM_ENOENT);
+	assert_int_equal(jm_source_open(&jm_source_rapl, &ctx, "", &set, &rapl, &err), JM_ENOENT);
 	assert_sentence(&err, JM_ENOENT);
 	/* a virtual machine's, which stands at 0 */
 	zone("intel-rapl:0", "package-0\n", "0\n");
 	err = (struct jm_err)JM_ERR_INIT;
-	assert_int_equal(jm_source_rapl.open(&ctx, "", &set, &rapl, &err), JM_ENOSUP);
+	assert_int_equal(jm_source_open(&jm_source_rapl, &ctx, "", &set, &rapl, &err), JM_ENOSUP);
 	assert_sentence(&err, JM_ENOSUP);
 	jm_meters_done(&set);
 }

@@ -41,22 +41,24 @@ static int toy_add(struct jm_meters *set, const char *id, enum jm_origin origin,
 	return rc < 0 ? rc : 0;
 }
 
-static int open_toy(struct jm_ctx *ctx, const char *arg, struct jm_meters *set, void **ret_state,
-	struct jm_err *err)
+static int open_toy(struct jm_ctx *ctx, const struct jm_values *options, struct jm_meters *set,
+	void **ret_state, struct jm_err *err)
 {
+	const char *id = jm_values_text(options, "id");
+
 	toys_opened++;
 	toy_state.ctx = ctx;
 	*ret_state = &toy_state;
-	return toy_add(set, *arg ? arg : "toy:0", JM_MEASURED, err);
+	return toy_add(set, id ? id : "toy:0", JM_MEASURED, err);
 }
 
-static int open_guess(struct jm_ctx *ctx, const char *arg, struct jm_meters *set, void **ret_state,
-	struct jm_err *err)
+static int open_guess(struct jm_ctx *ctx, const struct jm_values *options, struct jm_meters *set,
+	void **ret_state, struct jm_err *err)
 {
 	const char *covers = toy_covers;
 	int rc;
 
-	(void)arg;
+	(void)options;
 	toys_opened++;
 	toy_covers = "cpu/0";
 	toy_state.ctx = ctx;
@@ -66,17 +68,17 @@ static int open_guess(struct jm_ctx *ctx, const char *arg, struct jm_meters *set
 	return rc;
 }
 
-static int open_broken(struct jm_ctx *ctx, const char *arg, struct jm_meters *set, void **ret_state,
-	struct jm_err *err)
+static int open_broken(struct jm_ctx *ctx, const struct jm_values *options, struct jm_meters *set,
+	void **ret_state, struct jm_err *err)
 {
 	(void)ctx;
-	(void)arg;
+	(void)options;
 	(void)ret_state;
 	toy_add(set, "broken:0", JM_MEASURED, err);
 	return jm_err_set(err, JM_ENOENT, "There is nothing here, as the test wants it.");
 }
 
-static int toy_read(void *state, struct jm_reading *out, struct jm_err *err)
+static int toy_read(void *state, struct jm_sink *sink, struct jm_err *err)
 {
 	struct toy *toy = state;
 	int64_t now = jm_ctx_now(toy->ctx);
@@ -88,9 +90,8 @@ static int toy_read(void *state, struct jm_reading *out, struct jm_err *err)
 		toy->stalled_s = (double)(jm_ctx_now(toy->ctx) - now) * 1e-9;
 		now = jm_ctx_now(toy->ctx);
 	}
-	*out = (struct jm_reading){50, now};
-	if (toy->wrap > 0) /* 200 W */
-		out->value = fmod(200 * ((double)now * 1e-9), toy->wrap);
+	/* 200 W where it counts */
+	jm_give(sink, 0, toy->wrap > 0 ? fmod(200 * ((double)now * 1e-9), toy->wrap) : 50, now);
 	return 0;
 }
 
@@ -100,10 +101,12 @@ static void toy_close(void *state)
 	toys_closed++;
 }
 
+static const struct jm_option toy_options[] = {{.name = "id", .type = JM_TEXT}, {0}};
+
 #define TOY(name_, origin_, open_)                                                                 \
 	static const struct jm_source name_ = {.name = #name_,                                     \
 		.summary = "a toy",                                                                \
-		.argument = "ID",                                                                  \
+		.options = toy_options,                                                            \
 		.origin = origin_,                                                                 \
 		.open = open_,                                                                     \
 		.read = toy_read,                                                                  \
@@ -129,6 +132,7 @@ static bool edgy_edge(void *state, enum jm_edge edge)
 
 static const struct jm_source edgy = {.name = "edgy",
 	.summary = "a toy",
+	.options = toy_options,
 	.origin = JM_MEASURED,
 	.open = open_toy,
 	.read = toy_read,

@@ -159,7 +159,7 @@ static void polling_does_not_show(void **state)
 			if (often)
 				read_signal(&b, 0, JM_Q_POWER);
 		}
-		assert_ok(jm_source_sim.read(b.source, seen[often], &err), err);
+		assert_ok(read_row(&jm_source_sim, b.source, seen[often], &err), err);
 		bench_close(&b);
 	}
 	assert_memory_equal(seen[0], seen[1], sizeof(seen[0]));
@@ -288,7 +288,7 @@ static void memory_is_a_part_of_its_gpu(void **state)
 	bench_open(&b, "h100x1", true);
 	load(&b, "sd-v2", 1);
 	until(&b, 60);
-	assert_ok(jm_source_sim.read(b.source, all, &err), err);
+	assert_ok(read_row(&jm_source_sim, b.source, all, &err), err);
 	assert_near(all[SIGNALS - 1].value, 25 + 0.15 * (700 - 75), 3);
 	bench_close(&b);
 }
@@ -314,7 +314,7 @@ static void an_hour_passes_quickly(void **state)
 	load(&b, "llama3-8b-train", 1);
 	for (int i = 1; i <= 360000; i++) {
 		jm_sleep_until(&b.sleeper, i * 10 * JM_MILLISECOND);
-		assert_int_equal(jm_source_sim.read(b.source, all, &err), 0);
+		assert_int_equal(read_row(&jm_source_sim, b.source, all, &err), 0);
 	}
 	assert_near(all[0].value, 3600 * 700 + 2 * 75, 100);
 	print_message("an hour at 100 Hz x 8 GPUs: %.2f s of processor\n", cpu_seconds() - start);

@@ -4,6 +4,7 @@
  * the node's own sensors it is most efficient where the paper says.
  */
 #include "test.h"
+#include "source_row.h"
 #include "sim/registers.h"
 #include "meter/source.h"
 #include "run/workload.h"
@@ -248,7 +249,7 @@ static void *sample(void *arg)
 
 	for (int i = 0; i < READS; i++) {
 		jm_sleep_until(&s->sleeper, i * 50 * JM_MILLISECOND);
-		if (jm_source_sim.read(s->source, s->reading[i], NULL))
+		if (read_row(&jm_source_sim, s->source, s->reading[i], NULL))
 			break;
 	}
 	jm_sleeper_done(&s->sleeper);
@@ -264,7 +265,7 @@ static void run_sampled(struct sampler *s)
 
 	bench_open(&b, "sim:h100x4", "llama3-8b-infer", 11);
 	set_caps(&b, 500);
-	assert_ok(jm_source_sim.open(&b.ctx, "h100x4", &set, &s->source, &err), err);
+	assert_ok(jm_source_open(&jm_source_sim, &b.ctx, "h100x4", &set, &s->source, &err), err);
 	assert_true(set.n_signals <= 64);
 	jm_sleeper_init(&s->sleeper, b.ctx.clock);
 	assert_int_equal(pthread_create(&thread, NULL, sample, s), 0);
@@ -306,7 +307,7 @@ static double joules(void *source, const struct jm_meters *set)
 	double sum = 0;
 
 	assert_true(set->n_signals <= 128);
-	assert_ok(jm_source_sim.read(source, all, &err), err);
+	assert_ok(read_row(&jm_source_sim, source, all, &err), err);
 	for (int i = 0; i < set->n; i++)
 		if (set->meter[i].scope == JM_SCOPE_GPU)
 			sum += all[jm_meter_signal(set, i, JM_Q_ENERGY)].value;
@@ -339,7 +340,7 @@ static double peak_of(const char *device, const char *response)
 	void *source;
 
 	bench_open(&b, device, response, 3);
-	assert_ok(jm_source_sim.open(&b.ctx, device + 4, &set, &source, &err), err);
+	assert_ok(jm_source_open(&jm_source_sim, &b.ctx, device + 4, &set, &source, &err), err);
 	for (double cap = 200; cap <= 700; cap += 100) {
 		double found;
 

@@ -151,13 +151,13 @@ static int add_signal(
 	return jm_meters_add_signal(set, &signal, err);
 }
 
-static int wave_open(struct jm_ctx *ctx, const char *arg, struct jm_meters *set, void **ret_state,
-	struct jm_err *err)
+static int wave_open(struct jm_ctx *ctx, const struct jm_values *options, struct jm_meters *set,
+	void **ret_state, struct jm_err *err)
 {
 	const struct wave_setup *w = &wave_setup;
 	int rc = 0;
 
-	(void)arg;
+	(void)options;
 	for (int i = 0; rc >= 0 && i < w->gpus; i++) {
 		struct jm_meter meter = {
 			.source = "wave", .scope = JM_SCOPE_GPU, .origin = JM_MEASURED};
@@ -202,13 +202,14 @@ static double tick_before(const struct wave_setup *w, double t, double phase)
 	return floor((t - phase) / w->refresh) * w->refresh + phase;
 }
 
-static int wave_read(void *state, struct jm_reading *out, struct jm_err *err)
+static int wave_read(void *state, struct jm_sink *sink, struct jm_err *err)
 {
 	struct wave_setup *w = &wave_setup;
 	int64_t now = jm_ctx_now(state);
 	double t = (double)now * 1e-9;
 	double tick = tick_before(w, t, w->tick_phase);
 	double power_tick = tick_before(w, t, w->tick_phase + w->power_phase);
+	int signal = 0;
 
 	(void)err;
 	w->reads++;
@@ -218,10 +219,10 @@ static int wave_read(void *state, struct jm_reading *out, struct jm_err *err)
 		int64_t power_stamp = w->stamped ? llround(power_tick * 1e9) : now;
 
 		if (!w->no_counter)
-			*out++ = (struct jm_reading){dead ? NAN : counter_at(w, i, tick), stamp};
+			jm_give(sink, signal++, dead ? NAN : counter_at(w, i, tick), stamp);
 		if (!w->no_power)
-			*out++ = (struct jm_reading){
-				dead ? NAN : power_at(w, i, power_tick), power_stamp};
+			jm_give(sink, signal++, dead ? NAN : power_at(w, i, power_tick),
+				power_stamp);
 	}
 	return 0;
 }
