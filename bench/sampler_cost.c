@@ -35,10 +35,11 @@ static int fast_open(struct jm_ctx *ctx, const struct jm_values *options, struct
 
 	(void)options;
 	for (int i = 0; rc >= 0 && i < GPUS; i++) {
-		struct jm_meter meter = {.source = "fast", .scope = JM_SCOPE_GPU};
+		char covers[32];
+		struct jm_meter meter = {.source = "fast", .scope = JM_SCOPE_GPU, .covers = covers};
 
 		snprintf(meter.id, sizeof(meter.id), "fast:%d", i);
-		snprintf(meter.covers, sizeof(meter.covers), "gpu/%d", i);
+		snprintf(covers, sizeof(covers), "gpu/%d", i);
 		rc = jm_meters_add(set, &meter, err);
 		for (int k = 0; rc >= 0 && k < 2; k++) {
 			struct jm_signal signal = {.quantity = quantities[k],

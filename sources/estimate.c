@@ -125,11 +125,11 @@ static double idle_share(const struct state *s, int package)
 
 static int add_meter(struct state *s, int package, struct jm_meters *set, struct jm_err *err)
 {
-	struct jm_meter meter = {
-		.source = "estimate",
+	char covers[32];
+	struct jm_meter meter = {.source = "estimate",
 		.scope = JM_SCOPE_PACKAGE,
 		.origin = JM_ESTIMATED,
-	};
+		.covers = covers};
 	struct jm_signal energy = {
 		.quantity = JM_Q_ENERGY,
 		.step = s->core_watts / (double)sysconf(_SC_CLK_TCK),
@@ -140,7 +140,7 @@ static int add_meter(struct state *s, int package, struct jm_meters *set, struct
 	int rc;
 
 	snprintf(meter.id, sizeof(meter.id), "estimate:cpu/%d", package);
-	snprintf(meter.covers, sizeof(meter.covers), "cpu/%d", package);
+	snprintf(covers, sizeof(covers), "cpu/%d", package);
 	snprintf(meter.label, sizeof(meter.label), "CPU %d (%.3g W + %.3g W per busy core)",
 		package, idle_share(s, package), s->core_watts);
 	rc = jm_meters_add(set, &meter, err);

@@ -93,8 +93,11 @@ static bool any_answers(const struct state *s, const struct jm_nvml_gpu *info,
 static int add_memory(struct state *s, struct gpu *g, const struct jm_nvml_gpu *info,
 	struct jm_meters *set, struct jm_err *err)
 {
-	struct jm_meter meter = {
-		.source = "nvml", .scope = JM_SCOPE_GPU_MEMORY, .origin = JM_MEASURED};
+	char covers[192];
+	struct jm_meter meter = {.source = "nvml",
+		.scope = JM_SCOPE_GPU_MEMORY,
+		.origin = JM_MEASURED,
+		.covers = covers};
 	int rc;
 
 	if (!any_answers(s, info, jm_nvml_memory_probes, JM_NVML_MEMORY_PROBES))
@@ -102,7 +105,7 @@ static int add_memory(struct state *s, struct gpu *g, const struct jm_nvml_gpu *
 	snprintf(meter.id, sizeof(meter.id), "nvml:%.100s/memory", info->uuid);
 	snprintf(meter.label, sizeof(meter.label), "GPU %d memory", info->index);
 	snprintf(meter.device, sizeof(meter.device), "%s", info->uuid);
-	snprintf(meter.covers, sizeof(meter.covers), "gpu/%s/memory", info->uuid);
+	snprintf(covers, sizeof(covers), "gpu/%s/memory", info->uuid);
 	rc = jm_meters_add(set, &meter, err);
 	return rc < 0 ? rc
 		      : add_signals(
@@ -149,13 +152,15 @@ static int add_gpu(struct state *s, const struct jm_nvml_gpu *info, struct jm_me
 {
 	const struct jm_nvml_sensor *sensor = jm_nvml_sensor_of(info);
 	struct gpu *g = &s->gpu[s->n];
-	struct jm_meter meter = {.source = "nvml", .scope = JM_SCOPE_GPU, .origin = JM_MEASURED};
+	char covers[192];
+	struct jm_meter meter = {
+		.source = "nvml", .scope = JM_SCOPE_GPU, .origin = JM_MEASURED, .covers = covers};
 	int rc;
 
 	snprintf(meter.id, sizeof(meter.id), "nvml:%.110s", info->uuid);
 	snprintf(meter.label, sizeof(meter.label), "%s", info->label);
 	snprintf(meter.device, sizeof(meter.device), "%s", info->uuid);
-	snprintf(meter.covers, sizeof(meter.covers), "gpu/%s", info->uuid);
+	snprintf(covers, sizeof(covers), "gpu/%s", info->uuid);
 	g->handle = info->handle;
 	memcpy(g->label, info->label, sizeof(g->label));
 	rc = jm_meters_add(set, &meter, err);

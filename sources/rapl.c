@@ -203,7 +203,7 @@ static int add_meter(struct zone *zone, struct jm_meters *set, struct jm_err *er
 
 	snprintf(meter.id, sizeof(meter.id), "rapl:" FOLDER "/%s", zone->folder);
 	snprintf(meter.device, sizeof(meter.device), FOLDER "/%s", zone->folder);
-	snprintf(meter.covers, sizeof(meter.covers), "%s", zone->covers);
+	meter.covers = zone->covers;
 	if (zone->scope == JM_SCOPE_PLATFORM)
 		snprintf(meter.label, sizeof(meter.label), "platform (psys)");
 	else

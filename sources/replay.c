@@ -103,13 +103,13 @@ static int add_meter(char **field, struct jm_meters *set, struct jm_err *err)
 	snprintf(meter.id, sizeof(meter.id), "replay:%.100s", field[1]);
 	snprintf(meter.label, sizeof(meter.label), "%.63s", field[2]);
 	snprintf(meter.device, sizeof(meter.device), "%.100s", field[3]);
-	snprintf(meter.covers, sizeof(meter.covers), "%.250s", field[6]);
+	meter.covers = field[6];
 	return jm_meters_add(set, &meter, err);
 }
 
 static int add_signal(char **field, struct jm_meters *set, struct jm_err *err)
 {
-	int quantity = FIND(field[7], quantity_name, JM_Q_LIMIT_REQUESTED + 1);
+	int quantity = FIND(field[7], quantity_name, JM_Q_FAN + 1);
 	struct jm_signal signal = {
 		.step = number(field[9]),
 		.wrap = number(field[10]),

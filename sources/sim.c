@@ -29,7 +29,9 @@ static int add_gpu(struct jm_meters *set, const struct jm_sim_name *node, int i,
 {
 	const struct jm_sim_gpu *g = node->gpu;
 	double refresh = g->sensor_refresh_s, accuracy = g->sensor_accuracy;
-	struct jm_meter meter = {.source = "sim", .scope = JM_SCOPE_GPU, .origin = JM_SIMULATED};
+	char covers[192];
+	struct jm_meter meter = {
+		.source = "sim", .scope = JM_SCOPE_GPU, .origin = JM_SIMULATED, .covers = covers};
 	const struct {
 		enum jm_quantity quantity;
 		double step, window, accuracy;
@@ -50,7 +52,7 @@ static int add_gpu(struct jm_meters *set, const struct jm_sim_name *node, int i,
 	snprintf(meter.id, sizeof(meter.id), "sim:%s/gpu%d", node->text, i);
 	snprintf(meter.device, sizeof(meter.device), "%s", meter.id);
 	snprintf(meter.label, sizeof(meter.label), "GPU %d simulated %s", i, g->label);
-	snprintf(meter.covers, sizeof(meter.covers), "gpu/%s", meter.id);
+	snprintf(covers, sizeof(covers), "gpu/%s", meter.id);
 	rc = jm_meters_add(set, &meter, err);
 	for (size_t k = 0; rc >= 0 && k < sizeof(rows) / sizeof(rows[0]); k++)
 		rc = add_signal(set, rows[k].quantity, rows[k].step, refresh, rows[k].window,
@@ -64,14 +66,17 @@ static int add_memory(
 	struct jm_meters *set, const struct jm_sim_name *node, int i, struct jm_err *err)
 {
 	const struct jm_sim_gpu *g = node->gpu;
-	struct jm_meter meter = {
-		.source = "sim", .scope = JM_SCOPE_GPU_MEMORY, .origin = JM_SIMULATED};
+	char covers[192];
+	struct jm_meter meter = {.source = "sim",
+		.scope = JM_SCOPE_GPU_MEMORY,
+		.origin = JM_SIMULATED,
+		.covers = covers};
 	int rc;
 
 	snprintf(meter.id, sizeof(meter.id), "sim:%s/gpu%d/memory", node->text, i);
 	snprintf(meter.device, sizeof(meter.device), "sim:%s/gpu%d", node->text, i);
 	snprintf(meter.label, sizeof(meter.label), "GPU %d simulated memory", i);
-	snprintf(meter.covers, sizeof(meter.covers), "gpu/%s/memory", meter.device);
+	snprintf(covers, sizeof(covers), "gpu/%s/memory", meter.device);
 	rc = jm_meters_add(set, &meter, err);
 	if (rc < 0)
 		return rc;

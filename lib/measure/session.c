@@ -17,12 +17,6 @@
 
 /* ---- opening ---- */
 
-static void forget_from(struct jm_meters *set, int n, int n_signals)
-{
-	set->n = n;
-	set->n_signals = n_signals;
-}
-
 /* A record tells meters apart by their ids. */
 static int check_ids(const struct jm_meters *set, int first, const char *source, struct jm_err *err)
 {
@@ -54,7 +48,7 @@ static int open_source(struct jm_session *s, const struct jm_source *source, con
 			source->close(opened.state);
 	}
 	if (rc) {
-		forget_from(&s->set, n, opened.first_signal);
+		jm_meters_cut(&s->set, n, opened.first_signal);
 		return rc;
 	}
 	opened.n_signals = s->set.n_signals - opened.first_signal;
@@ -67,7 +61,7 @@ static void close_last(struct jm_session *s, int n_meters)
 	struct jm_open_source *last = &s->source[--s->n_sources];
 
 	last->source->close(last->state);
-	forget_from(&s->set, n_meters, last->first_signal);
+	jm_meters_cut(&s->set, n_meters, last->first_signal);
 }
 
 static const struct jm_source *find_source(

@@ -49,15 +49,20 @@ const char *jm_quantity_unit(enum jm_quantity quantity)
 int jm_meters_add(struct jm_meters *set, const struct jm_meter *meter, struct jm_err *err)
 {
 	struct jm_meter *grown = reallocarray(set->meter, (size_t)set->n + 1, sizeof(*grown));
+	char *covers = strdup(meter->covers ? meter->covers : "");
 
-	if (!grown)
+	if (grown)
+		set->meter = grown;
+	if (!grown || !covers) {
+		free(covers);
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for meter %s.", meter->id);
-	set->meter = grown;
+	}
+	jm_text_tame(covers);
 	grown[set->n] = *meter;
+	grown[set->n].covers = covers;
 	jm_text_tame(grown[set->n].id);
 	jm_text_tame(grown[set->n].label);
 	jm_text_tame(grown[set->n].device);
-	jm_text_tame(grown[set->n].covers);
 	grown[set->n].first_signal = set->n_signals;
 	grown[set->n].n_signals = 0;
 	grown[set->n].covered_by = -1;
@@ -194,8 +199,17 @@ int jm_meter_signal(const struct jm_meters *set, int meter, enum jm_quantity qua
 	return -1;
 }
 
+void jm_meters_cut(struct jm_meters *set, int n, int n_signals)
+{
+	for (int i = n; i < set->n; i++)
+		free((char *)set->meter[i].covers);
+	set->n = n;
+	set->n_signals = n_signals;
+}
+
 void jm_meters_done(struct jm_meters *set)
 {
+	jm_meters_cut(set, 0, 0);
 	free(set->meter);
 	free(set->signal);
 	*set = (struct jm_meters){0};

@@ -49,7 +49,11 @@ enum jm_scope {
 	X(UTILISATION, "utilisation", "1") /* 0..1 */                                              \
 	X(THROTTLE, "throttle", "bits")	   /* enum jm_throttle, or-ed */                           \
 	X(LIMIT, "power-limit", "W")	   /* enforced */                                          \
-	X(LIMIT_REQUESTED, "power-limit-requested", "W")
+	X(LIMIT_REQUESTED, "power-limit-requested", "W")                                           \
+	X(VOLTAGE, "voltage", "V")                                                                 \
+	X(CURRENT, "current", "A")                                                                 \
+	X(POWER_FACTOR, "power-factor", "1")                                                       \
+	X(FAN, "fan", "rpm")
 enum jm_quantity {
 #define X(name, text, unit) JM_Q_##name,
 	JM_QUANTITIES(X)
@@ -94,7 +98,7 @@ struct jm_meter {
 	const char *source;	/* the source's name; static */
 	enum jm_scope scope;
 	enum jm_origin origin;
-	char covers[256];
+	const char *covers;	     /* of any length; jm_meters_add makes a copy of its own */
 	int first_signal, n_signals; /* its signals are adjacent in the set */
 	/* worked out by jm_meters_derive: */
 	int covered_by; /* index of the smallest meter that includes all of it; -1 = topmost */
@@ -116,6 +120,8 @@ int jm_meters_add_signal(struct jm_meters *set, const struct jm_signal *signal, 
 void jm_meters_derive(struct jm_meters *set);
 /* Index of the meter's signal of that quantity, or -1. */
 int jm_meter_signal(const struct jm_meters *set, int meter, enum jm_quantity quantity);
+/* Drops all meters and signals from these on. */
+void jm_meters_cut(struct jm_meters *set, int n, int n_signals);
 void jm_meters_done(struct jm_meters *set);
 
 /* A value carries its own validity and the time it is valid for. */

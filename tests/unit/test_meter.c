@@ -17,7 +17,7 @@ static void add_all(struct jm_meters *set, const struct row *rows, int n)
 		struct jm_meter m = {.origin = rows[i].origin};
 
 		strncpy(m.id, rows[i].id, sizeof(m.id) - 1);
-		strncpy(m.covers, rows[i].covers, sizeof(m.covers) - 1);
+		m.covers = rows[i].covers;
 		assert_int_equal(jm_meters_add(set, &m, &err), i);
 	}
 }
@@ -204,6 +204,29 @@ static void names(void **state)
 	assert_string_equal(jm_quantity_unit(JM_Q_CLOCK), "Hz");
 }
 
+/* A node of many parts: nothing of the list is cut off. */
+static void covers_of_any_length(void **state)
+{
+	struct jm_meters set = {0};
+	struct jm_err err = JM_ERR_INIT;
+	char all[2048] = "";
+	struct jm_meter node = {.id = "node", .covers = all};
+	struct jm_meter last = {.id = "last", .covers = "gpu/GPU-99-of-the-rack/memory"};
+
+	(void)state;
+	for (int i = 0; i < 100; i++)
+		snprintf(
+			all + strlen(all), sizeof(all) - strlen(all), "gpu/GPU-%d-of-the-rack ", i);
+	assert_int_equal(jm_meters_add(&set, &node, &err), 0);
+	assert_int_equal(jm_meters_add(&set, &last, &err), 1);
+	all[0] = '\0'; /* the set has a copy of its own */
+	jm_meters_derive(&set);
+	assert_int_equal(set.meter[1].covered_by, 0);
+	jm_meters_cut(&set, 1, 0);
+	assert_int_equal(set.n, 1);
+	jm_meters_done(&set);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -215,6 +238,7 @@ int main(void)
 		cmocka_unit_test(odd_spellings),
 		cmocka_unit_test(signals_lie_with_their_meter),
 		cmocka_unit_test(names),
+		cmocka_unit_test(covers_of_any_length),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,7 +20,7 @@ static void add(struct bench *b, enum jm_scope scope, const char *covers)
 	struct jm_signal counter = {.quantity = JM_Q_ENERGY, .refresh_ns = REFRESH};
 	int i;
 
-	snprintf(m.covers, sizeof(m.covers), "%s", covers);
+	m.covers = covers;
 	i = jm_meters_add(&b->set, &m, NULL);
 	jm_meters_add_signal(&b->set, &counter, NULL);
 	b->energy[i] = (struct jm_energy){.joules = 1000,

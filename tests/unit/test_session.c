@@ -34,7 +34,7 @@ static int toy_add(struct jm_meters *set, const char *id, enum jm_origin origin,
 	}
 	snprintf(meter.id, sizeof(meter.id), "%s", id);
 	snprintf(meter.label, sizeof(meter.label), "%s", id);
-	snprintf(meter.covers, sizeof(meter.covers), "%s", toy_covers);
+	meter.covers = toy_covers;
 	rc = jm_meters_add(set, &meter, err);
 	if (rc >= 0)
 		rc = jm_meters_add_signal(set, &signal, err);

@@ -159,12 +159,15 @@ static int wave_open(struct jm_ctx *ctx, const struct jm_values *options, struct
 
 	(void)options;
 	for (int i = 0; rc >= 0 && i < w->gpus; i++) {
-		struct jm_meter meter = {
-			.source = "wave", .scope = JM_SCOPE_GPU, .origin = JM_MEASURED};
+		char covers[32];
+		struct jm_meter meter = {.source = "wave",
+			.scope = JM_SCOPE_GPU,
+			.origin = JM_MEASURED,
+			.covers = covers};
 
 		snprintf(meter.id, sizeof(meter.id), "wave:%d", i);
 		snprintf(meter.label, sizeof(meter.label), "GPU %d", i);
-		snprintf(meter.covers, sizeof(meter.covers), "gpu/%d", i);
+		snprintf(covers, sizeof(covers), "gpu/%d", i);
 		rc = jm_meters_add(set, &meter, err);
 		if (rc >= 0 && !w->no_counter)
 			rc = add_signal(set, JM_Q_ENERGY, 0, err);
