@@ -2,6 +2,8 @@
 #include "test.h"
 #include "meter/meter.h"
 
+#include <stdio.h>
+
 struct row {
 	const char *id;
 	enum jm_origin origin;
