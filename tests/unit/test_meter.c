@@ -211,7 +211,7 @@ static void covers_of_any_length(void **state)
 {
 	struct jm_meters set = {0};
 	struct jm_err err = JM_ERR_INIT;
-	char all[2048] = "";
+	char all[4096] = "";
 	struct jm_meter node = {.id = "node", .covers = all};
 	struct jm_meter last = {.id = "last", .covers = "gpu/GPU-99-of-the-rack/memory"};
 
