@@ -14,8 +14,14 @@
  *	         slow (code generation, algorithm choice, descriptors) belongs here
  *	capture  optional: all groups that run at a time as one
  *	run      per group and step, in program order. Never allocates, never decides
- *	sync     waits for what run and copy have started; before it their results are not visible
+ *	sync     the host waits until everything that was queued is done
  *	drop, release, close
+ *
+ * A device works by itself. run, copy and fill put work on a queue and may return before it is done; the
+ * work of one queue is done in the order in which it was queued. There are two queues: the compute queue,
+ * which takes all of run, and the copy queue, whose copies may go on while the compute queue computes. An
+ * event marks a place in a queue; the other queue, or the host, can wait for it. A backend that does all
+ * work before it returns has one queue in effect and leaves the event functions NULL.
  *
  * One device is used by one thread at a time. Backends print nothing, exit never, keep no global
  * mutable state. Errors are whole sentences in `err` (include/joulemark.h).
@@ -26,7 +32,7 @@
 #include "joulemark.h"
 
 /* Changes with any change of this file's structs, enums or meanings. */
-#define JM_BACKEND_ABI 3
+#define JM_BACKEND_ABI 4
 
 /* ---- types --------------------------------------------------------------------------------------- */
 
@@ -410,6 +416,7 @@ struct jm_choice {
 struct jm_device_props {
 	char name[96];	     /* "Intel(R) Xeon(R) Processor, 2 threads" */
 	size_t memory_bytes; /* that the program may use; 0 = unknown */
+	bool host_memory;    /* its memory is this machine's: what others use of that is gone */
 	/* Types with instructions of their own; the others work, but slowly, and the user is told. */
 	bool native[JM_DTYPE_COUNT];
 	double peak_flops[JM_DTYPE_COUNT]; /* dense, per second; NAN = unknown */
@@ -417,8 +424,12 @@ struct jm_device_props {
 };
 
 enum jm_copy { JM_TO_DEVICE, JM_TO_HOST, JM_ON_DEVICE };
+enum jm_queue { JM_QUEUE_COMPUTE, JM_QUEUE_COPY, JM_QUEUE_COUNT };
 
-/* dev: what open returned. All functions are required except capture. */
+/*
+ * dev: what open returned. The functions under "optional" may be NULL; engine/device.h has their defaults
+ * and is what the engine calls.
+ */
 struct jm_backend {
 	uint32_t abi; /* JM_BACKEND_ABI; first, so that any version can be told */
 	const char *name;
@@ -435,21 +446,56 @@ struct jm_backend {
 		struct jm_err *err);
 	int (*build)(void *dev, const struct jm_group *group, const struct jm_choice *choice,
 		void **ret_exec, struct jm_err *err);
-	/*
-	 * Several built groups as one exec, in this order: all that runs once, in each micro-step, in
-	 * the update. They outlive it. The function NULL, or *ret_exec left so: the engine loops.
-	 */
-	int (*capture)(void *dev, void *const *exec, int n, void **ret_exec, struct jm_err *err);
+	/* Queues the work of an exec on the compute queue. */
 	int (*run)(void *dev, void *exec, struct jm_err *err);
-	void (*drop)(void *dev, void *exec); /* takes NULL */
+	void (*drop)(void *dev, void *exec); /* takes NULL; nothing of it is queued any more */
 	/* Zeroed, aligned to 64 bytes or more. NULL = out of memory. */
 	void *(*alloc)(void *dev, size_t bytes);
 	void (*release)(void *dev, void *memory); /* takes NULL */
-	/* In order with what runs. JM_TO_DEVICE: the host may write over `from` when it returns. */
-	int (*copy)(void *dev, void *to, const void *from, size_t bytes, enum jm_copy kind,
-		struct jm_err *err);
+	/*
+	 * Both stretches of memory belong to the device until the copy is done: an event behind it, or sync,
+	 * says when. Host memory that did not come from pinned_alloc may be copied before it returns.
+	 */
+	int (*copy)(void *dev, enum jm_queue queue, void *to, const void *from, size_t bytes,
+		enum jm_copy kind, struct jm_err *err);
 	int (*sync)(void *dev, struct jm_err *err);
 	void (*close)(void *dev); /* takes NULL */
+
+	/* ---- optional ---- */
+	/*
+	 * Several built groups as one exec: all that runs before the micro-steps, in each micro-step, or in
+	 * the update. The groups outlive it. The order is part of the contract: the groups run one after
+	 * the other as given, on one queue, and memory passes from one to a later one as soon as the former
+	 * is done. Two of them may overlap only where no byte that one of them writes (results, scratch,
+	 * saved) is touched by the other; addresses are final, so a backend can tell. *ret_exec left NULL:
+	 * the engine runs the groups one by one.
+	 */
+	int (*capture)(void *dev, void *const *exec, int n, void **ret_exec, struct jm_err *err);
+	/* Every byte of device memory becomes `value`. Default: copies. */
+	int (*fill)(void *dev, enum jm_queue queue, void *to, unsigned char value, size_t bytes,
+		struct jm_err *err);
+	/* Host memory that copies reach without the processor's help, aligned to 64 bytes. NULL = out of
+	 * memory. Default: ordinary memory. */
+	void *(*pinned_alloc)(void *dev, size_t bytes);
+	void (*pinned_release)(void *dev, void *memory); /* takes NULL */
+	/* Bytes that alloc could give now. Default: unknown. */
+	int (*memory_free)(void *dev, size_t *ret, struct jm_err *err);
+	/*
+	 * Events: all of them or none. Default: record waits for the device and notes the host's clock.
+	 *	record   marks the place behind all that the queue holds now; again = at the new place
+	 *	follow   what is queued from now on waits until the event's place is reached
+	 *	wait     the host waits for it
+	 *	query    1 = reached, 0 = not yet
+	 *	seconds  between the places of two events that are reached
+	 * An event that was never recorded counts as reached.
+	 */
+	int (*event_new)(void *dev, void **ret_event, struct jm_err *err);
+	int (*event_record)(void *dev, void *event, enum jm_queue queue, struct jm_err *err);
+	int (*event_follow)(void *dev, void *event, enum jm_queue queue, struct jm_err *err);
+	int (*event_wait)(void *dev, void *event, struct jm_err *err);
+	int (*event_query)(void *dev, void *event, struct jm_err *err);
+	int (*event_seconds)(void *dev, void *from, void *to, double *ret, struct jm_err *err);
+	void (*event_drop)(void *dev, void *event); /* takes NULL */
 };
 
 /* What a plug-in exports. It links what it needs of joulemark (lib/base/err.c, engine/tensor.c) itself. */

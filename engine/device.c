@@ -1,167 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finding and loading backends. */
+/* An open device; and the defaults of what a backend may leave out. */
 #include "device.h"
-#include "base/option.h"
 
-#include <ctype.h>
 #include <dlfcn.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
-#include <unistd.h>
 
-#include "backends/rows.h"
-#include "engine/paths.h"
-
-extern const struct jm_backend jm_backend_ref;
-
-typedef const struct jm_backend *entry_fn(void);
-
-/* Names become part of a path: letters, digits, '-' and '_' only. */
-static bool name_good(const char *name)
-{
-	return *name && strlen(name) < 32 &&
-	       strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-_") == strlen(name);
-}
-
-/* <folder of the program>/backends/NAME.so; "" when that cannot be known or trusted. */
-static void path_beside(const char *name, char *ret, size_t size)
-{
-	char exe[3072];
-	ssize_t n = getauxval(AT_SECURE) ? 0 : readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-	char *slash;
-
-	*ret = 0;
-	if (n <= 0)
-		return;
-	exe[n] = 0;
-	slash = strrchr(exe, '/');
-	if (slash)
-		snprintf(ret, size, "%.*s/backends/%s.so", (int)(slash - exe), exe, name);
-}
-
-/* A file that is not there leaves *ret_library NULL; one that cannot be loaded is an error. */
-static int try_load(const char *path, void **ret_library, struct jm_err *err)
-{
-	if (!*path || access(path, F_OK))
-		return 0;
-	/* it stays loaded: threads that its OpenMP runtime keeps must not lose their code */
-	*ret_library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-	return *ret_library
-		       ? 0
-		       : jm_err_set(err, JM_ENOSUP,
-				 "Backend %s cannot be loaded: %s. Install the library it names.",
-				 path, dlerror());
-}
-
-/* Why this build lacks the plug-in; NULL = it has it, or knows nothing of it. */
-static const char *reason_absent(const char *name)
-{
-	for (size_t i = 0; i < sizeof(backend_rows) / sizeof(*backend_rows); i++)
-		if (!strcmp(backend_rows[i].name, name) && *backend_rows[i].absent)
-			return backend_rows[i].absent;
-	return NULL;
-}
-
-static int not_there(const char *name, char path[2][4096], struct jm_err *err)
-{
-	const char *reason = reason_absent(name);
-
-	if (reason)
-		return jm_err_set(err, JM_ENOENT,
-			"Device '%s' was not built in: %s. Install that and build joulemark again, "
-			"or "
-			"take --device ref.",
-			name, reason);
-	return jm_err_set(err, JM_ENOENT,
-		"Device '%s' is not there: neither %s%s%s exists; build joulemark with this "
-		"backend "
-		"or take --device ref.",
-		name, path[0], *path[0] ? " nor " : "", path[1]);
-}
-
-static void find_paths(const char *name, char path[2][4096])
-{
-	const char *folder = secure_getenv("JM_BACKENDS");
-
-	if (folder)
-		snprintf(path[0], sizeof(path[0]), "%.4000s/%s.so", folder, name);
-	else
-		path_beside(name, path[0], sizeof(path[0]));
-	snprintf(path[1], sizeof(path[1]), "%s/%s.so", JM_PLUGIN_DIR, name);
-}
-
-static int load(const char *name, void **ret_library, struct jm_err *err)
-{
-	char path[2][4096];
-	int ret = 0;
-
-	find_paths(name, path);
-	for (int i = 0; i < 2 && !*ret_library && !ret; i++)
-		ret = try_load(path[i], ret_library, err);
-	if (ret || *ret_library)
-		return ret;
-	return not_there(name, path, err);
-}
-
-static int check_table(const char *name, const struct jm_backend *b, struct jm_err *err)
-{
-	if (b->abi != JM_BACKEND_ABI)
-		return jm_err_set(err, JM_EVERSION,
-			"Backend %s speaks version %u of the contract, this joulemark version %d; "
-			"build "
-			"both from the same source.",
-			name, b->abi, JM_BACKEND_ABI);
-	if (!b->name || !b->summary || !b->open || !b->props || !b->select || !b->build ||
-		!b->run || !b->drop || !b->alloc || !b->release || !b->copy || !b->sync ||
-		!b->close)
-		return jm_err_set(
-			err, JM_EBUG, "Backend %s leaves out a function it must have.", name);
-	return 0;
-}
-
-static int find_backend(
-	const char *name, const struct jm_backend **ret, void **ret_library, struct jm_err *err)
-{
-	entry_fn *entry;
-	int code;
-
-	if (!strcmp(name, jm_backend_ref.name)) {
-		*ret = &jm_backend_ref;
-		return 0;
-	}
-	if (!name_good(name))
-		return jm_err_set(
-			err, JM_EUSAGE, "'%s' is not the name of a device; try cpu or ref.", name);
-	code = load(name, ret_library, err);
-	if (code)
-		return code;
-	*(void **)&entry = dlsym(*ret_library, "jm_backend_entry");
-	if (!entry)
-		return jm_err_set(err, JM_EFORMAT,
-			"Plug-in %s.so exports no jm_backend_entry: it is not a backend.", name);
-	*ret = entry();
-	return check_table(name, *ret, err);
-}
-
-/* "cuda:1" is name "cuda", index 1. */
-static int split(const char *text, char *ret_name, size_t size, int *ret_index, struct jm_err *err)
-{
-	const char *colon = strchr(text, ':');
-	char *end = NULL;
-	long index = colon ? strtol(colon + 1, &end, 10) : 0;
-	size_t n = colon ? (size_t)(colon - text) : strlen(text);
-
-	if ((colon && (!isdigit((unsigned char)colon[1]) || *end || index > 1023)) || n >= size)
-		return jm_err_set(err, JM_EUSAGE,
-			"'%s' is not a device; write a name, or a name and an index as in cuda:0.",
-			text);
-	memcpy(ret_name, text, n);
-	ret_name[n] = 0;
-	*ret_index = (int)index;
-	return 0;
-}
+#include "backend_find.h"
+#include "base/clock.h"
 
 int jm_device_open(const char *text, int threads, struct jm_device *ret, struct jm_err *err)
 {
@@ -169,9 +15,9 @@ int jm_device_open(const char *text, int threads, struct jm_device *ret, struct 
 	char name[64];
 	int index = 0, code;
 
-	code = split(text, name, sizeof(name), &index, err);
+	code = jm__backend_split(text, name, sizeof(name), &index, err);
 	if (!code)
-		code = find_backend(name, &d.backend, &d.library, err);
+		code = jm__backend_find(name, &d.backend, &d.library, err);
 	if (!code)
 		code = d.backend->open(index, threads, &d.dev, err);
 	if (code) {
@@ -192,60 +38,150 @@ void jm_device_close(struct jm_device *d)
 	*d = (struct jm_device){0};
 }
 
-int jm_backend_check(const char *name, struct jm_err *err)
-{
-	const struct jm_backend *b;
-	void *library = NULL;
+/* ---- work ---------------------------------------------------------------------------------------------- */
 
-	return find_backend(name, &b, &library, err);
+int jm_device_run(const struct jm_device *d, void *exec, struct jm_err *err)
+{
+	return d->backend->run(d->dev, exec, err);
 }
 
-const char *jm_backend_name(size_t i)
+int jm_device_sync(const struct jm_device *d, struct jm_err *err)
 {
-	const size_t n = sizeof(backend_rows) / sizeof(*backend_rows);
-
-	if (i < n)
-		return backend_rows[i].name;
-	return i == n ? jm_backend_ref.name : NULL;
+	return d->backend->sync(d->dev, err);
 }
 
-static int unknown(const char *name, struct jm_err *err)
+int jm_device_copy(const struct jm_device *d, enum jm_queue queue, void *to, const void *from,
+	size_t bytes, enum jm_copy kind, struct jm_err *err)
 {
-	const char *names[sizeof(backend_rows) / sizeof(*backend_rows) + 1], *near;
-	size_t n = 0;
-
-	for (; jm_backend_name(n); n++)
-		names[n] = jm_backend_name(n);
-	near = jm_did_you_mean(name, names, n);
-	if (near)
-		return jm_err_set(
-			err, JM_EUSAGE, "There is no device '%s'; did you mean '%s'?", name, near);
-	return jm_err_set(err, JM_EUSAGE,
-		"There is no device '%s' to compute on; 'joulemark list' shows the backends there "
-		"are.",
-		name);
+	return d->backend->copy(d->dev, queue, to, from, bytes, kind, err);
 }
 
-/* By this source, whether built or not. */
-static bool is_known(const char *name)
+#define FIRST_PIECE 4096
+#define MOST_PIECE  ((size_t)1 << 20) /* bytes: stays in a cache */
+
+/* By doubling what the host wrote. */
+static int fill_by_copies(const struct jm_device *d, enum jm_queue queue, void *to,
+	unsigned char value, size_t bytes, struct jm_err *err)
 {
-	for (size_t i = 0; i < sizeof(backend_rows) / sizeof(*backend_rows); i++)
-		if (!strcmp(backend_rows[i].name, name))
-			return true;
-	return false;
+	unsigned char piece[FIRST_PIECE];
+	size_t done = bytes < sizeof(piece) ? bytes : sizeof(piece);
+	int code;
+
+	memset(piece, value, sizeof(piece));
+	code = jm_device_copy(d, queue, to, piece, done, JM_TO_DEVICE, err);
+	if (!code)
+		code = jm_device_sync(d, err); /* the piece lives no longer than this call */
+	while (!code && done < bytes) {
+		size_t n = done < bytes - done ? done : bytes - done;
+
+		if (n > MOST_PIECE)
+			n = MOST_PIECE;
+		code = jm_device_copy(d, queue, (char *)to + done, to, n, JM_ON_DEVICE, err);
+		done += n;
+	}
+	return code;
 }
 
-int jm_device_check(const char *text, struct jm_err *err)
+int jm_device_fill(const struct jm_device *d, enum jm_queue queue, void *to, unsigned char value,
+	size_t bytes, struct jm_err *err)
 {
-	char name[64], path[2][4096];
-	int index, code = split(text, name, sizeof(name), &index, err);
-
-	if (code || !strcmp(name, jm_backend_ref.name))
-		return code;
-	if (!name_good(name))
-		return unknown(name, err);
-	find_paths(name, path);
-	if ((*path[0] && !access(path[0], F_OK)) || !access(path[1], F_OK))
+	if (!bytes)
 		return 0;
-	return is_known(name) ? not_there(name, path, err) : unknown(name, err);
+	if (d->backend->fill)
+		return d->backend->fill(d->dev, queue, to, value, bytes, err);
+	return fill_by_copies(d, queue, to, value, bytes, err);
+}
+
+/* ---- memory -------------------------------------------------------------------------------------------- */
+
+#define ALIGN ((size_t)64)
+
+void *jm_device_pinned_alloc(const struct jm_device *d, size_t bytes)
+{
+	size_t size = (bytes + ALIGN - 1) / ALIGN * ALIGN;
+
+	if (d->backend->pinned_alloc)
+		return d->backend->pinned_alloc(d->dev, bytes);
+	return aligned_alloc(ALIGN, size ? size : ALIGN);
+}
+
+void jm_device_pinned_release(const struct jm_device *d, void *memory)
+{
+	if (d->backend && d->backend->pinned_release)
+		d->backend->pinned_release(d->dev, memory);
+	else
+		free(memory);
+}
+
+size_t jm_device_memory_free(const struct jm_device *d)
+{
+	size_t bytes = 0;
+
+	if (!d->backend->memory_free || d->backend->memory_free(d->dev, &bytes, NULL))
+		return 0;
+	return bytes;
+}
+
+/* ---- events -------------------------------------------------------------------------------------------- */
+
+bool jm_device_is_async(const struct jm_device *d)
+{
+	return d->backend->event_new;
+}
+
+int jm_event_new(const struct jm_device *d, struct jm_event *ret, struct jm_err *err)
+{
+	*ret = (struct jm_event){.device = d};
+	return jm_device_is_async(d) ? d->backend->event_new(d->dev, &ret->own, err) : 0;
+}
+
+int jm_event_record(struct jm_event *e, enum jm_queue queue, struct jm_err *err)
+{
+	const struct jm_device *d = e->device;
+	int code;
+
+	if (jm_device_is_async(d))
+		return d->backend->event_record(d->dev, e->own, queue, err);
+	code = jm_device_sync(d, err);
+	e->at_ns = jm_clock_now(jm_clock_real());
+	return code;
+}
+
+int jm_event_follow(const struct jm_event *e, enum jm_queue queue, struct jm_err *err)
+{
+	const struct jm_device *d = e->device;
+
+	return jm_device_is_async(d) ? d->backend->event_follow(d->dev, e->own, queue, err) : 0;
+}
+
+int jm_event_wait(const struct jm_event *e, struct jm_err *err)
+{
+	const struct jm_device *d = e->device;
+
+	return jm_device_is_async(d) ? d->backend->event_wait(d->dev, e->own, err) : 0;
+}
+
+int jm_event_query(const struct jm_event *e, struct jm_err *err)
+{
+	const struct jm_device *d = e->device;
+
+	return jm_device_is_async(d) ? d->backend->event_query(d->dev, e->own, err) : 1;
+}
+
+int jm_event_seconds(
+	const struct jm_event *from, const struct jm_event *to, double *ret, struct jm_err *err)
+{
+	const struct jm_device *d = from->device;
+
+	if (jm_device_is_async(d))
+		return d->backend->event_seconds(d->dev, from->own, to->own, ret, err);
+	*ret = 1e-9 * (double)(to->at_ns - from->at_ns);
+	return 0;
+}
+
+void jm_event_drop(struct jm_event *e)
+{
+	if (e->own)
+		e->device->backend->event_drop(e->device->dev, e->own);
+	*e = (struct jm_event){0};
 }

@@ -20,6 +20,38 @@ struct jm_device {
 int jm_device_open(const char *text, int threads, struct jm_device *ret, struct jm_err *err);
 void jm_device_close(struct jm_device *d);
 
+/* ---- work: as in backend.h, with defaults for what the backend leaves out --------------------------------- */
+
+int jm_device_run(const struct jm_device *d, void *exec, struct jm_err *err);
+int jm_device_sync(const struct jm_device *d, struct jm_err *err);
+int jm_device_copy(const struct jm_device *d, enum jm_queue queue, void *to, const void *from,
+	size_t bytes, enum jm_copy kind, struct jm_err *err);
+int jm_device_fill(const struct jm_device *d, enum jm_queue queue, void *to, unsigned char value,
+	size_t bytes, struct jm_err *err);
+void *jm_device_pinned_alloc(const struct jm_device *d, size_t bytes);	/* NULL = out of memory */
+void jm_device_pinned_release(const struct jm_device *d, void *memory); /* takes NULL */
+size_t jm_device_memory_free(const struct jm_device *d);		/* bytes; 0 = unknown */
+/* Does it work while the host goes on? Else all work is done when a call returns. */
+bool jm_device_is_async(const struct jm_device *d);
+
+/* A place in a queue. The device must stay where it is in memory while its events live. */
+struct jm_event {
+	const struct jm_device *device;
+	void *own;     /* the backend's */
+	int64_t at_ns; /* of devices that are not asynchronous: when it was recorded */
+};
+int jm_event_new(const struct jm_device *d, struct jm_event *ret, struct jm_err *err);
+int jm_event_record(struct jm_event *e, enum jm_queue queue, struct jm_err *err);
+/* What is queued from now on waits for the event. */
+int jm_event_follow(const struct jm_event *e, enum jm_queue queue, struct jm_err *err);
+int jm_event_wait(const struct jm_event *e, struct jm_err *err);  /* the host waits */
+int jm_event_query(const struct jm_event *e, struct jm_err *err); /* 1 = reached, 0 = not yet */
+int jm_event_seconds(
+	const struct jm_event *from, const struct jm_event *to, double *ret, struct jm_err *err);
+void jm_event_drop(struct jm_event *e); /* one that was never made, too */
+
+/* ---- backends ------------------------------------------------------------------------------------------- */
+
 /* Could the device's backend be loaded? 0, or the reason; opens nothing. */
 int jm_backend_check(const char *name, struct jm_err *err);
 

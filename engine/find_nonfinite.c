@@ -94,9 +94,9 @@ int jm_program_find_nonfinite(struct jm_program *p, char *ret, size_t size, stru
 	int found = look_at_given(p, ret, size, err), last = last_unit(p);
 
 	for (int i = p->n_once; i < last && !found; i++) {
-		found = d->backend->run(d->dev, p->unit[i]->exec, err);
+		found = jm_device_run(d, p->unit[i]->exec, err);
 		if (!found)
-			found = d->backend->sync(d->dev, err);
+			found = jm_device_sync(d, err);
 		if (!found)
 			found = look_at_results(p, p->unit[i], ret, size, err);
 	}

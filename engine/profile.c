@@ -7,13 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "tensor.h"
-
-static double now_s(void)
-{
-	return 1e-9 * (double)jm_clock_now(jm_clock_real());
-}
 
 void jm_profile_reset(struct jm_program *p)
 {
@@ -27,27 +21,39 @@ void jm_profile_free(struct jm_profile *profile)
 {
 	if (!profile)
 		return;
+	for (int i = 0; profile->event && i < profile->n_events; i++)
+		jm_event_drop(&profile->event[i]);
+	free(profile->event);
 	free(profile->seconds);
 	free(profile->runs);
 	free(profile);
 }
 
-int jm_profile_run(struct jm_program *p, int from, int to, struct jm_err *err)
+/* Each unit between two events; event[from] lies before the first. */
+static int run_units(struct jm_program *p, int from, int to, struct jm_err *err)
 {
-	const struct jm_device *d = p->device;
-	double before = now_s();
-	int code = 0;
+	struct jm_event *event = p->profile->event;
+	int code = jm_event_record(&event[from], JM_QUEUE_COMPUTE, err);
 
 	for (int i = from; i < to && !code; i++) {
-		double after;
-
-		code = d->backend->run(d->dev, p->unit[i]->exec, err);
+		code = jm_device_run(p->device, p->unit[i]->exec, err);
 		if (!code)
-			code = d->backend->sync(d->dev, err);
-		after = now_s();
-		p->profile->seconds[i] += after - before;
-		p->profile->runs[i]++;
-		before = after;
+			code = jm_event_record(&event[i + 1], JM_QUEUE_COMPUTE, err);
+	}
+	return code ? code : jm_device_sync(p->device, err);
+}
+
+int jm_profile_run(struct jm_program *p, int from, int to, struct jm_err *err)
+{
+	struct jm_profile *profile = p->profile;
+	int code = run_units(p, from, to, err);
+
+	for (int i = from; i < to && !code; i++) {
+		double seconds = 0;
+
+		code = jm_event_seconds(&profile->event[i], &profile->event[i + 1], &seconds, err);
+		profile->seconds[i] += seconds;
+		profile->runs[i]++;
 	}
 	return code;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where the time of a program goes: each unit is timed with the device waited for, so that a step takes
- * a little longer than without. What a unit should take at least is the larger of its executed FLOPs by
+ * Where the time of a program goes: each unit runs between two events, and the host waits for the device
+ * behind each span, so that a step takes a little longer than without. What a unit should take at least is the larger of its executed FLOPs by
  * the device's peak and its bytes by the memory's (the roofline; Williams et al. 2009).
  */
 #ifndef JM_PROFILE_H
@@ -10,8 +10,10 @@
 #include "program.h"
 
 struct jm_profile {
-	double *seconds; /* [unit], summed over `steps` */
-	long *runs;	 /* [unit] */
+	double *seconds;	/* [unit], summed over `steps` */
+	long *runs;		/* [unit] */
+	struct jm_event *event; /* [unit]: before it; [unit + 1]: behind it */
+	int n_events;
 	double peak_bytes; /* of memory, per second: the device's, else measured by updating long vectors */
 };
 

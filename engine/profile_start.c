@@ -82,17 +82,33 @@ static double measure_bytes(struct jm_device *device)
 	return best;
 }
 
+static int make_events(struct jm_profile *profile, const struct jm_program *p, struct jm_err *err)
+{
+	int code = 0;
+
+	for (; profile->n_events <= p->n_units && !code; profile->n_events++)
+		code = jm_event_new(p->device, &profile->event[profile->n_events], err);
+	return code;
+}
+
 int jm_profile_start(struct jm_program *p, struct jm_err *err)
 {
 	struct jm_profile *profile = calloc(1, sizeof(*profile));
+	size_t n = (size_t)p->n_units + 1;
+	int code;
 
 	if (profile) {
-		profile->seconds = calloc((size_t)p->n_units + 1, sizeof(*profile->seconds));
-		profile->runs = calloc((size_t)p->n_units + 1, sizeof(*profile->runs));
+		profile->seconds = calloc(n, sizeof(*profile->seconds));
+		profile->runs = calloc(n, sizeof(*profile->runs));
+		profile->event = calloc(n, sizeof(*profile->event));
 	}
-	if (!profile || !profile->seconds || !profile->runs) {
+	if (!profile || !profile->seconds || !profile->runs || !profile->event)
+		code = jm_err_set(err, JM_ENOMEM, "Out of memory for a profile.");
+	else
+		code = make_events(profile, p, err);
+	if (code) {
 		jm_profile_free(profile);
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for a profile.");
+		return code;
 	}
 	profile->peak_bytes = p->device->props.peak_bytes;
 	if (!(profile->peak_bytes > 0))

@@ -8,8 +8,6 @@
 #include "profile.h"
 #include "tensor.h"
 
-#define CLEAR_PIECE ((size_t)1 << 20) /* bytes: stays in a cache */
-
 static void sum_up(struct jm_program *p)
 {
 	for (int i = 0; i < p->n_units; i++) {
@@ -131,54 +129,30 @@ static int run_span(struct jm_program *p, enum jm_span span, struct jm_err *err)
 	if (p->profile)
 		return jm_profile_run(p, from, to, err);
 	if (p->captured[span])
-		return d->backend->run(d->dev, p->captured[span], err);
+		return jm_device_run(d, p->captured[span], err);
 	for (int i = from; i < to && !code; i++)
-		code = d->backend->run(d->dev, p->unit[i]->exec, err);
-	return code;
-}
-
-/* Waits for what was started; code: the error that came up on the way, or 0. */
-static int finish(const struct jm_program *p, int code, struct jm_err *err)
-{
-	return code ? code : p->device->backend->sync(p->device->dev, err);
-}
-
-/* On the device, by doubling what the host wrote. */
-static int clear(struct jm_program *p, struct jm_tensor *t, struct jm_err *err)
-{
-	static const char zeros[4096];
-	const struct jm_device *d = p->device;
-	size_t done = t->bytes < sizeof(zeros) ? t->bytes : sizeof(zeros);
-	int code = d->backend->copy(d->dev, t->data, zeros, done, JM_TO_DEVICE, err);
-
-	while (!code && done < t->bytes) {
-		size_t n = done < t->bytes - done ? done : t->bytes - done;
-
-		if (n > CLEAR_PIECE)
-			n = CLEAR_PIECE;
-		code = d->backend->copy(
-			d->dev, (char *)t->data + done, t->data, n, JM_ON_DEVICE, err);
-		done += n;
-	}
+		code = jm_device_run(d, p->unit[i]->exec, err);
 	return code;
 }
 
 int jm_program_begin(struct jm_program *p, struct jm_err *err)
 {
-	struct jm_tensor *slab = jm_graph_find(p->graph, "slab.gradients");
-	int code = slab && jm_program_micro_steps(p) > 1 ? clear(p, slab, err) : 0;
+	const struct jm_tensor *slab = jm_graph_find(p->graph, "slab.gradients");
+	int code = 0;
 
-	return finish(p, code ? code : run_span(p, JM_SPAN_ONCE, err), err);
+	if (slab && jm_program_micro_steps(p) > 1)
+		code = jm_device_fill(p->device, JM_QUEUE_COMPUTE, slab->data, 0, slab->bytes, err);
+	return code ? code : run_span(p, JM_SPAN_ONCE, err);
 }
 
 int jm_program_micro(struct jm_program *p, struct jm_err *err)
 {
-	return finish(p, run_span(p, JM_SPAN_MICRO, err), err);
+	return run_span(p, JM_SPAN_MICRO, err);
 }
 
 int jm_program_update(struct jm_program *p, struct jm_err *err)
 {
-	return finish(p, run_span(p, JM_SPAN_UPDATE, err), err);
+	return run_span(p, JM_SPAN_UPDATE, err);
 }
 
 int jm_program_run(struct jm_program *p, struct jm_err *err)
@@ -186,8 +160,10 @@ int jm_program_run(struct jm_program *p, struct jm_err *err)
 	int code = jm_program_begin(p, err);
 
 	if (!code)
-		code = run_span(p, JM_SPAN_MICRO, err);
-	return finish(p, code ? code : run_span(p, JM_SPAN_UPDATE, err), err);
+		code = jm_program_micro(p, err);
+	if (!code)
+		code = jm_program_update(p, err);
+	return code ? code : jm_device_sync(p->device, err);
 }
 
 void jm_program_free(struct jm_program *p)
@@ -209,15 +185,16 @@ void jm_program_free(struct jm_program *p)
 int jm_program_write(
 	struct jm_program *p, struct jm_tensor *t, const void *from, struct jm_err *err)
 {
-	const struct jm_device *d = p->device;
+	int code = jm_device_copy(
+		p->device, JM_QUEUE_COMPUTE, t->data, from, t->bytes, JM_TO_DEVICE, err);
 
-	return d->backend->copy(d->dev, t->data, from, t->bytes, JM_TO_DEVICE, err);
+	return code ? code : jm_device_sync(p->device, err);
 }
 
 int jm_program_read(struct jm_program *p, const struct jm_tensor *t, void *to, struct jm_err *err)
 {
-	const struct jm_device *d = p->device;
-	int code = d->backend->copy(d->dev, to, t->data, t->bytes, JM_TO_HOST, err);
+	int code =
+		jm_device_copy(p->device, JM_QUEUE_COMPUTE, to, t->data, t->bytes, JM_TO_HOST, err);
 
-	return code ? code : d->backend->sync(d->dev, err);
+	return code ? code : jm_device_sync(p->device, err);
 }

@@ -62,7 +62,8 @@ int jm_program_plan(
 int jm_program_build(struct jm_program *p, struct jm_err *err);
 /* Runs all units and waits for the device: a step of one micro-step. */
 int jm_program_run(struct jm_program *p, struct jm_err *err);
-/* A step of several: begin, then for each the inputs and micro, then update. */
+/* A step of one or several micro-steps: begin, then for each its inputs and micro, then update. They only
+ * queue the work; an event, or jm_device_sync, tells when it is done. */
 int jm_program_begin(struct jm_program *p, struct jm_err *err);
 int jm_program_micro(struct jm_program *p, struct jm_err *err);
 int jm_program_update(struct jm_program *p, struct jm_err *err);
@@ -71,7 +72,7 @@ int jm_program_update(struct jm_program *p, struct jm_err *err);
 int jm_program_find_nonfinite(struct jm_program *p, char *ret, size_t size, struct jm_err *err);
 void jm_program_free(struct jm_program *p); /* takes NULL */
 
-/* Between steps: plain tensors that stay (parameters, inputs, scalars...), whole. */
+/* Between steps: plain tensors that stay (parameters, inputs, scalars...), whole. They wait for the device. */
 int jm_program_write(
 	struct jm_program *p, struct jm_tensor *t, const void *from, struct jm_err *err);
 int jm_program_read(struct jm_program *p, const struct jm_tensor *t, void *to, struct jm_err *err);

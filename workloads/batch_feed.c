@@ -7,30 +7,24 @@
 #include "engine/rng.h"
 #include "engine/tensor.h"
 
-static size_t larger(size_t n, const struct jm_tensor *t)
-{
-	return t && t->bytes > n ? t->bytes : n;
-}
-
 int jm_batch_feed_open(struct jm_batch_feed *s, struct jm_program *program, struct jm_err *err)
 {
-	size_t n = 0;
-
 	s->program = program;
 	s->ids = jm_graph_find(program->graph, "ids");
 	s->image = jm_graph_find(program->graph, "image");
 	s->target = jm_graph_find(program->graph, "target");
 	s->random = jm_graph_find(program->graph, "random.now");
-	n = larger(larger(larger(n, s->ids), s->image), s->target);
-	s->room = malloc(n ? n : 1);
-	return s->room ? 0 : jm_err_set(err, JM_ENOMEM, "Out of memory for a batch of inputs.");
+	/* images that stay are sent once, by themselves */
+	return jm_staging_open(&s->staging, program,
+		(struct jm_tensor *const[]){s->ids, s->image && s->fresh ? s->image : NULL,
+			s->image && !s->fresh ? NULL : s->target, s->random},
+		4, err);
 }
 
 void jm_batch_feed_close(struct jm_batch_feed *s)
 {
 	jm_corpus_close(&s->corpus);
-	free(s->room);
-	s->room = NULL;
+	jm_staging_close(&s->staging);
 }
 
 /* ---- text ---------------------------------------------------------------------------------------------- */
@@ -48,13 +42,13 @@ static int check_tokens(const struct jm_batch_feed *s, const int32_t *token, int
 	return 0;
 }
 
-/* The windows of text of this micro-step, `shift` tokens further, into the input. */
-static int feed_text(struct jm_batch_feed *s, struct jm_tensor *to, int64_t number, int64_t shift,
-	struct jm_err *err)
+/* The windows of text of this micro-step, `shift` tokens further. */
+static int make_text(const struct jm_batch_feed *s, const struct jm_tensor *to, int64_t number,
+	int64_t shift, struct jm_err *err)
 {
 	int64_t batch = to->dim[0], seq = to->dim[1];
 	uint64_t starts = (uint64_t)(s->corpus.tokens - seq);
-	int32_t *room = s->room;
+	int32_t *room = jm_staging_room(&s->staging, to);
 	int code = 0;
 
 	for (int64_t b = 0; b < batch && !code; b++) {
@@ -64,7 +58,7 @@ static int feed_text(struct jm_batch_feed *s, struct jm_tensor *to, int64_t numb
 		jm_corpus_read(&s->corpus, at, seq, room + b * seq);
 		code = check_tokens(s, room + b * seq, seq, at, err);
 	}
-	return code ? code : jm_program_write(s->program, to, room, err);
+	return code;
 }
 
 /* ---- images -------------------------------------------------------------------------------------------- */
@@ -80,35 +74,66 @@ static void fill_image(const struct jm_tensor *t, void *room, int64_t at, int64_
 	}
 }
 
-static int feed_images(struct jm_batch_feed *s, int64_t number, struct jm_err *err)
+static void make_images(
+	const struct jm_batch_feed *s, int64_t number, void *ret_image, int32_t *ret_class)
 {
 	const struct jm_tensor *t = s->image;
 	int64_t batch = t->dim[0], n = jm_tensor_count(t) / batch;
-	int32_t *class = s->room;
+
+	for (int64_t b = 0; b < batch; b++) {
+		uint64_t sample = (uint64_t)(number * batch + b);
+
+		fill_image(t, ret_image, b * n, n, jm_rng(s->seed, sample));
+		ret_class[b] = (int32_t)(jm_rng(~s->seed, sample) % (uint64_t)s->kinds);
+	}
+}
+
+/* The images that stay. */
+static int write_images(struct jm_batch_feed *s, struct jm_err *err)
+{
+	void *image = malloc(s->image->bytes), *class = malloc(s->target->bytes);
 	int code;
 
-	for (int64_t b = 0; b < batch; b++)
-		fill_image(t, s->room, b * n, n, jm_rng(s->seed, (uint64_t)(number * batch + b)));
-	code = jm_program_write(s->program, s->image, s->room, err);
-	for (int64_t b = 0; b < batch; b++)
-		class[b] = (int32_t)(jm_rng(~s->seed, (uint64_t)(number * batch + b)) %
-				     (uint64_t)s->kinds);
-	return code ? code : jm_program_write(s->program, s->target, class, err);
+	if (image && class) {
+		make_images(s, 0, image, class);
+		code = jm_program_write(s->program, s->image, image, err);
+		if (!code)
+			code = jm_program_write(s->program, s->target, class, err);
+	} else {
+		code = jm_err_set(err, JM_ENOMEM, "Out of memory for a batch of images.");
+	}
+	free(image);
+	free(class);
+	s->is_fed = !code;
+	return code;
+}
+
+/* ---- both ---------------------------------------------------------------------------------------------- */
+
+static int make(struct jm_batch_feed *s, int64_t number, struct jm_err *err)
+{
+	const struct jm_staging *room = &s->staging;
+	int code = 0;
+
+	if (s->ids)
+		code = make_text(s, s->ids, number, 0, err);
+	if (s->ids && !code)
+		code = make_text(s, s->target, number, 1, err);
+	if (s->image && s->fresh)
+		make_images(s, number, jm_staging_room(room, s->image),
+			jm_staging_room(room, s->target));
+	if (s->random)
+		*(int32_t *)jm_staging_room(room, s->random) = (int32_t)number;
+	return code;
 }
 
 int jm_batch_feed_write(struct jm_batch_feed *s, int64_t number, struct jm_err *err)
 {
-	int32_t now = (int32_t)number;
-	int code = 0;
+	int code = s->image && !s->fresh && !s->is_fed ? write_images(s, err) : 0;
 
-	if (s->ids)
-		code = feed_text(s, s->ids, number, 0, err);
-	if (!code && s->ids)
-		code = feed_text(s, s->target, number, 1, err);
-	if (s->image && (s->fresh || !s->is_fed))
-		code = feed_images(s, s->fresh ? number : 0, err);
-	s->is_fed = s->is_fed || !code;
-	if (!code && s->random)
-		code = jm_program_write(s->program, s->random, &now, err);
-	return code;
+	if (!code)
+		code = jm_staging_begin(&s->staging, err);
+	if (!code)
+		code = make(s, number, err);
+	return code ? code : jm_staging_end(&s->staging, err);
 }

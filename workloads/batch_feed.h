@@ -4,7 +4,7 @@
 #define JM_BATCH_FEED_H
 
 #include "corpus.h"
-#include "engine/program.h"
+#include "engine/staging.h"
 
 struct jm_batch_feed {
 	struct jm_program *program;
@@ -14,15 +14,15 @@ struct jm_batch_feed {
 	bool fresh;    /* new images each time; else the first ones stay */
 	bool is_fed;   /* the images are there */
 	uint64_t seed;
-	void *room; /* of the largest input */
+	struct jm_staging staging; /* of what is new in each micro-step */
 };
 
 /* Finds the inputs of the program, which must be built. kinds, fresh, corpus and seed are set. */
 int jm_batch_feed_open(struct jm_batch_feed *s, struct jm_program *program, struct jm_err *err);
 void jm_batch_feed_close(struct jm_batch_feed *s);
 
-/* Writes the inputs of micro-step `number` (0...): the same number always means the same values. A sample
- * does not depend on the batch it comes in. */
+/* Sends the inputs of micro-step `number` (0...) to the device: the same number always means the same
+ * values. A sample does not depend on the batch it comes in. */
 int jm_batch_feed_write(struct jm_batch_feed *s, int64_t number, struct jm_err *err);
 
 #endif

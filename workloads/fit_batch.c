@@ -2,8 +2,6 @@
 /* What fits into memory, by planning alone. */
 #include "fit_batch.h"
 
-#include <string.h>
-
 #include "memory.h"
 
 #define MOST_BATCH 1000000
@@ -11,12 +9,13 @@
 
 size_t jm_fit_memory(const struct jm_ctx *ctx, const struct jm_device *device)
 {
-	const char *name = device->backend->name;
 	size_t has = device->props.memory_bytes, here;
 
-	if (strcmp(name, "cpu") != 0 && strcmp(name, "ref") != 0)
-		return has;
-	here = (size_t)((double)jm_memory_free(ctx) * (1 - ASIDE));
+	if (device->props.host_memory)
+		here = jm_memory_free(ctx);
+	else
+		here = jm_device_memory_free(device);
+	here = (size_t)((double)here * (1 - ASIDE));
 	return here && (!has || here < has) ? here : has;
 }
 

@@ -37,14 +37,14 @@ int jm_scaler_parse(const char *text, struct jm_scaler *ret, struct jm_err *err)
 	return 0;
 }
 
-void jm_scaler_step(struct jm_scaler *s, bool finite)
+void jm_scaler_step(struct jm_scaler *s, double used, bool finite)
 {
 	s->in_a_row = finite ? 0 : s->in_a_row + 1;
 	s->skipped += !finite;
 	if (!s->dynamic)
 		return;
 	s->good = finite ? s->good + 1 : 0;
-	if (!finite)
+	if (!finite && used <= s->scale)
 		s->scale /= 2;
 	if (s->good < JM_SCALER_INTERVAL)
 		return;

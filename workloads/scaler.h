@@ -23,8 +23,9 @@ struct jm_scaler {
 
 /* "512", "dynamic" or "dynamic:512". */
 int jm_scaler_parse(const char *text, struct jm_scaler *ret, struct jm_err *err);
-/* After each step: was its gradient finite? */
-void jm_scaler_step(struct jm_scaler *s, bool finite);
+/* When the outcome of a step is known: was its gradient finite? used: the scale it ran with; a step that was
+ * under way already when an earlier one failed does not halve the scale again. */
+void jm_scaler_step(struct jm_scaler *s, double used, bool finite);
 /* Asked before that of a gradient that is not finite: may it be the scale's fault, to be skipped? */
 bool jm_scaler_forgives(const struct jm_scaler *s);
 

@@ -18,7 +18,11 @@ static void train_teardown(void *state)
 
 	if (!s)
 		return;
+	if (s->program)
+		jm_device_sync(&s->device, NULL); /* steps may be under way */
 	jm_batch_feed_close(&s->feed);
+	jm_staging_close(&s->settings);
+	jm_results_close(&s->results);
 	jm_program_free(s->program);
 	jm_graph_free(s->graph);
 	jm_device_close(&s->device);
@@ -47,42 +51,32 @@ static int train_setup(struct jm_work *work, void **ret_state, struct jm_err *er
 
 #define FEW 4 /* numbers, at most, in an input that the host writes in each step */
 
-/* Numbers into a small input, in its type. */
-static int write_few(struct train *s, struct jm_tensor *t, const double *value, struct jm_err *err)
+/* Numbers into a small input, in its type; t NULL: there is none. */
+static void set_few(struct train *s, const struct jm_tensor *t, const double *value)
 {
-	double data[FEW] = {0};
-
-	for (int i = 0; i < FEW && i < jm_tensor_count(t); i++)
-		jm_element_set(t->type, data, i, value[i]);
-	return jm_program_write(s->program, t, data, err);
+	for (int i = 0; t && i < FEW && i < jm_tensor_count(t); i++)
+		jm_element_set(t->type, jm_staging_room(&s->settings, t), i, value[i]);
 }
 
-/* lr and the bias corrections of Adam at update t = 1, 2... */
-static int feed_now(struct train *s, long t, struct jm_err *err)
+/*
+ * The learning rate and the bias corrections of Adam at update t = 1, 2..., and the loss scale. A step that
+ * is under way counts as an update: whether it was skipped is known one step later.
+ */
+static int feed_settings(struct train *s, struct jm_err *err)
 {
 	bool sgd = s->training.adamw.kind == JM_UPDATE_SGD;
+	long t = s->updates + s->begun - s->steps + 1;
 	double lr = jm_lr_at(&s->schedule, t - 1);
 	double now[FEW] = {lr, sgd ? (double)t : 1 - pow(s->training.adamw.beta1, (double)t),
 		1 - pow(s->training.adamw.beta2, (double)t), (double)t};
-
-	return write_few(s, s->now, now, err);
-}
-
-static int feed_scale(struct train *s, struct jm_err *err)
-{
 	double scale[FEW] = {s->scaler.scale, 1 / s->scaler.scale};
+	int code = jm_staging_begin(&s->settings, err);
 
-	return s->scale ? write_few(s, s->scale, scale, err) : 0;
-}
-
-static int read_scalar(struct train *s, const struct jm_tensor *t, double *ret, struct jm_err *err)
-{
-	double data;
-	int code = jm_program_read(s->program, t, &data, err);
-
-	if (!code)
-		*ret = jm_element_get(t->type, &data, 0);
-	return code;
+	if (code)
+		return code;
+	set_few(s, s->now, now);
+	set_few(s, s->scale, scale);
+	return jm_staging_end(&s->settings, err);
 }
 
 /* Runs the step again, with a look at every value. */
@@ -118,12 +112,10 @@ static int not_finite(struct train *s, const char *what, long step, struct jm_er
 		what, step + 1, step < s->steps ? ", run again to verify," : "", scaled, where);
 }
 
-/* All micro-steps of a step; the mean of their losses. */
-static int run(struct train *s, long step, double *ret_loss, struct jm_err *err)
+/* Queues all micro-steps of a step. */
+static int run(struct train *s, long step, struct jm_err *err)
 {
-	int n = jm_program_micro_steps(s->program);
-	double sum = 0, loss = 0;
-	int code = feed_scale(s, err);
+	int n = jm_program_micro_steps(s->program), code = feed_settings(s, err);
 
 	if (!code)
 		code = jm_program_begin(s->program, err);
@@ -132,56 +124,65 @@ static int run(struct train *s, long step, double *ret_loss, struct jm_err *err)
 		if (!code)
 			code = jm_program_micro(s->program, err);
 		if (!code)
-			code = read_scalar(s, s->loss, &loss, err);
-		if (!code && !isfinite(loss))
-			code = not_finite(s, "loss", step, err);
-		sum += loss;
+			code = jm_results_loss(&s->results, i, err);
 	}
-	if (!code)
-		*ret_loss = sum / n;
 	return code;
 }
 
-/* Moves the parameters, or leaves them as they are where a gradient overflowed by its scale. */
-static int update(struct train *s, struct jm_err *err)
+/* A step whose outcome has come: its loss and gradient must be finite, or the scale's fault. */
+static int judge(struct train *s, const struct jm_result *r, struct jm_err *err)
 {
-	double norm;
-	int code = feed_now(s, s->updates + 1, err);
+	if (!isfinite(r->loss))
+		return not_finite(s, "loss", r->step, err);
+	if (!isfinite(r->norm) && !jm_scaler_forgives(&s->scaler))
+		return not_finite(s, "gradient", r->step, err);
+	jm_scaler_step(&s->scaler, r->scale, isfinite(r->norm));
+	s->updates += isfinite(r->norm);
+	return 0;
+}
 
-	if (!code)
-		code = jm_program_update(s->program, err);
-	if (!code)
-		code = read_scalar(s, s->norm, &norm, err);
-	if (!code && !isfinite(norm) && !jm_scaler_forgives(&s->scaler))
-		code = not_finite(s, "gradient", s->steps, err);
+/* 0 = a step is done, 1 = none is. */
+static int take(struct train *s, bool wait, struct jm_step *ret, struct jm_err *err)
+{
+	double items = (double)(s->training.batch * s->training.seq);
+	struct jm_result r;
+	int code = jm_results_take(&s->results, wait, &r, err);
+
+	if (code <= 0)
+		return code ? code : 1;
+	code = judge(s, &r, err);
 	if (code)
 		return code;
-	jm_scaler_step(&s->scaler, isfinite(norm));
-	s->updates += isfinite(norm);
+	if (!s->steps++)
+		s->loss_first = r.loss;
+	s->loss_last = r.loss;
+	*ret = (struct jm_step){.items = items * jm_program_micro_steps(s->program),
+		.flops_model = s->program->flops_model,
+		.flops_executed = s->program->flops_executed,
+		.bytes = s->program->bytes,
+		.loss = r.loss};
 	return 0;
 }
 
 static int train_step(void *state, struct jm_step *ret, struct jm_err *err)
 {
 	struct train *s = state;
-	double loss, items = (double)(s->training.batch * s->training.seq);
-	int code = run(s, s->steps, &loss, err);
+	int code = run(s, s->begun, err);
 
 	if (!code)
-		code = update(s, err);
+		code = jm_program_update(s->program, err);
+	if (!code)
+		code = jm_results_end(&s->results, s->begun, s->scaler.scale, err);
 	if (code)
 		return code;
-	if (!s->steps++) {
-		s->loss_first = loss;
+	if (!s->begun++)
 		jm_profile_reset(s->program); /* the first step warms caches */
-	}
-	s->loss_last = loss;
-	*ret = (struct jm_step){.items = items * jm_program_micro_steps(s->program),
-		.flops_model = s->program->flops_model,
-		.flops_executed = s->program->flops_executed,
-		.bytes = s->program->bytes,
-		.loss = loss};
-	return 0;
+	return take(s, s->results.n == JM_STEPS_UNDER_WAY, ret, err);
+}
+
+static int train_finish(void *state, struct jm_step *ret, struct jm_err *err)
+{
+	return take(state, true, ret, err);
 }
 
 static void keep_profile(struct train *s)
@@ -209,6 +210,22 @@ static void keep_scale(struct train *s)
 #define CANNOT_TELL 1
 #define FEW_STEPS   20 /* steps: deep networks may rise before they fall */
 
+/* The first batch again, without an update. */
+static int run_again(struct train *s, double *ret_loss, struct jm_err *err)
+{
+	struct jm_result r;
+	int code = run(s, 0, err);
+
+	if (!code)
+		code = jm_results_end(&s->results, 0, s->scaler.scale, err);
+	if (!code)
+		code = jm_results_take(&s->results, true, &r, err);
+	if (code < 0)
+		return code;
+	*ret_loss = r.loss;
+	return isfinite(r.loss) ? 0 : not_finite(s, "loss", 0, err);
+}
+
 /* The first batch again: its loss must have fallen. Of images that are new each time nothing can be learned. */
 static int train_verify(void *state, struct jm_err *err)
 {
@@ -220,7 +237,7 @@ static int train_verify(void *state, struct jm_err *err)
 		return jm_err_set(err, JM_EUSAGE, "Not one step was run, so nothing was learned.");
 	keep_profile(s);
 	keep_scale(s);
-	code = run(s, 0, &again, err);
+	code = run_again(s, &again, err);
 	if (code)
 		return code;
 	if (s->feed.image && s->feed.fresh) {
@@ -245,6 +262,7 @@ const struct jm_workload jm_workload_train = {
 	.check = jm_train_check,
 	.setup = train_setup,
 	.step = train_step,
+	.finish = train_finish,
 	.verify = train_verify,
 	.teardown = train_teardown,
 };

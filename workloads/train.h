@@ -7,9 +7,10 @@
 
 #include "engine/model.h"
 #include "engine/program.h"
+#include "workloads/batch_feed.h"
 #include "workloads/scaler.h"
 #include "workloads/lr_schedule.h"
-#include "workloads/batch_feed.h"
+#include "workloads/train_results.h"
 
 struct train {
 	struct jm_work *work;
@@ -21,11 +22,14 @@ struct train {
 	struct jm_graph *graph;
 	struct jm_program *program;
 	struct jm_batch_feed feed;
-	struct jm_tensor *now, *loss, *norm, *scale; /* scale: NULL = the loss is as it is */
-	size_t memory;				     /* bytes that the plan may take; 0 = unknown */
-	double plan_s;				     /* that choosing and planning took */
-	long steps;				     /* done */
-	long updates;				     /* of them not skipped */
+	struct jm_tensor *now, *scale; /* scale: NULL = the loss is as it is */
+	struct jm_staging settings;    /* of each step: now, scale */
+	struct jm_results results;
+	size_t memory; /* bytes that the plan may take; 0 = unknown */
+	double plan_s; /* that choosing and planning took */
+	long begun;    /* steps */
+	long steps;    /* of them done */
+	long updates;  /* of these not skipped */
 	double loss_first, loss_last;
 };
 

@@ -137,9 +137,12 @@ static int make_program(struct train *s, struct jm_err *err)
 		code = jm_profile_start(s->program, err);
 	snprintf(now, sizeof(now), "%s.now", update);
 	s->now = jm_graph_find(s->graph, now);
-	s->loss = jm_graph_find(s->graph, "loss");
-	s->norm = jm_graph_find(s->graph, "grad.norm");
 	s->scale = jm_graph_find(s->graph, "loss.scale");
+	if (!code)
+		code = jm_staging_open(&s->settings, s->program,
+			(struct jm_tensor *const[]){s->now, s->scale}, 2, err);
+	if (!code)
+		code = jm_results_open(&s->results, s->program, err);
 	return code ? code : jm_batch_feed_open(&s->feed, s->program, err);
 }
 

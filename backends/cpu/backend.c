@@ -73,7 +73,7 @@ static void cpu_props(void *arg, struct jm_device_props *ret)
 	struct sysinfo info;
 	char brand[64];
 
-	*ret = (struct jm_device_props){.peak_bytes = NAN};
+	*ret = (struct jm_device_props){.host_memory = true, .peak_bytes = NAN};
 	cpu_brand(brand, sizeof brand);
 	snprintf(ret->name, sizeof ret->name, "%s, %d thread%s", brand, dev->threads,
 		dev->threads == 1 ? "" : "s");
@@ -271,13 +271,24 @@ static void cpu_release(void *dev, void *memory)
 	munmap((void *)(uintptr_t)head[0], head[1]);
 }
 
-static int cpu_copy(
-	void *dev, void *to, const void *from, size_t bytes, enum jm_copy kind, struct jm_err *err)
+static int cpu_copy(void *dev, enum jm_queue queue, void *to, const void *from, size_t bytes,
+	enum jm_copy kind, struct jm_err *err)
 {
 	(void)dev;
+	(void)queue;
 	(void)kind;
 	(void)err;
 	memcpy(to, from, bytes);
+	return 0;
+}
+
+static int cpu_fill(void *dev, enum jm_queue queue, void *to, unsigned char value, size_t bytes,
+	struct jm_err *err)
+{
+	(void)dev;
+	(void)queue;
+	(void)err;
+	memset(to, value, bytes);
 	return 0;
 }
 
@@ -301,6 +312,7 @@ static const struct jm_backend backend = {
 	.alloc = cpu_alloc,
 	.release = cpu_release,
 	.copy = cpu_copy,
+	.fill = cpu_fill,
 	.sync = cpu_sync,
 	.close = cpu_close,
 };

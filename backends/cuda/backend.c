@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Backend `cuda`: NVIDIA GPUs from compute capability 8.0 on. Products by cuBLASLt, convolutions and
- * attention by cuDNN, own kernels for the rest. All work goes, in order, into one stream.
+ * attention by cuDNN, own kernels for the rest. All of run goes, in order, into one stream; a second one
+ * copies beside it (queue.c).
  */
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cuda.h"
+#include "queue.h"
 
 #define OLDEST_MAJOR 8
 
@@ -31,6 +32,8 @@ static void cuda_close(void *arg)
 	}
 	if (dev->stream)
 		cudaStreamDestroy(dev->stream);
+	if (dev->copies)
+		cudaStreamDestroy(dev->copies);
 	free(dev);
 }
 
@@ -97,6 +100,8 @@ static int start(struct cuda_dev *dev, struct jm_err *err)
 	rc = cudaSetDevice(dev->index);
 	if (!rc)
 		rc = cudaStreamCreateWithFlags(&dev->stream, cudaStreamNonBlocking);
+	if (!rc)
+		rc = cudaStreamCreateWithFlags(&dev->copies, cudaStreamNonBlocking);
 	return cuda_check(dev, rc, "Creating a context", err);
 }
 
@@ -248,8 +253,9 @@ static void *cuda_alloc(void *arg, size_t bytes)
 	void *memory = NULL;
 
 	cudaSetDevice(dev->index);
-	if (cudaMalloc(&memory, bytes) || cudaMemsetAsync(memory, 0, bytes, dev->stream)) {
-		cudaGetLastError(); /* said by NULL */
+	if (cudaMalloc(&memory, bytes) || cudaMemsetAsync(memory, 0, bytes, dev->stream) ||
+		cudaStreamSynchronize(dev->stream)) { /* either queue may use it next */
+		cudaGetLastError();		      /* said by NULL */
 		cudaFree(memory);
 		return NULL;
 	}
@@ -262,26 +268,6 @@ static void cuda_release(void *arg, void *memory)
 
 	cudaSetDevice(dev->index);
 	cudaFree(memory); /* waits for what still uses it */
-}
-
-static int cuda_copy(
-	void *arg, void *to, const void *from, size_t bytes, enum jm_copy kind, struct jm_err *err)
-{
-	static const enum cudaMemcpyKind kinds[] = {[JM_TO_DEVICE] = cudaMemcpyHostToDevice,
-		[JM_TO_HOST] = cudaMemcpyDeviceToHost,
-		[JM_ON_DEVICE] = cudaMemcpyDeviceToDevice};
-	struct cuda_dev *dev = arg;
-
-	cudaSetDevice(dev->index);
-	return cuda_check(
-		dev, cudaMemcpyAsync(to, from, bytes, kinds[kind], dev->stream), "A copy", err);
-}
-
-static int cuda_sync(void *arg, struct jm_err *err)
-{
-	struct cuda_dev *dev = arg;
-
-	return cuda_check(dev, cudaStreamSynchronize(dev->stream), "Work", err);
 }
 
 static const struct jm_backend backend = {
@@ -298,8 +284,19 @@ static const struct jm_backend backend = {
 	.alloc = cuda_alloc,
 	.release = cuda_release,
 	.copy = cuda_copy,
+	.fill = cuda_fill,
 	.sync = cuda_sync,
 	.close = cuda_close,
+	.pinned_alloc = cuda_pinned_alloc,
+	.pinned_release = cuda_pinned_release,
+	.memory_free = cuda_memory_free,
+	.event_new = cuda_event_new,
+	.event_record = cuda_event_record,
+	.event_follow = cuda_event_follow,
+	.event_wait = cuda_event_wait,
+	.event_query = cuda_event_query,
+	.event_seconds = cuda_event_seconds,
+	.event_drop = cuda_event_drop,
 };
 
 const struct jm_backend *jm_backend_entry(void)

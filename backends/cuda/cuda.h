@@ -24,7 +24,8 @@ struct cuda_dev {
 	int index;
 	struct cudaDeviceProp prop;
 	char uuid[48];	     /* "GPU-..." as NVML has it */
-	cudaStream_t stream; /* all work of the device, in order */
+	cudaStream_t stream; /* all work of the compute queue, in order */
+	cudaStream_t copies; /* the copy queue */
 	struct cuda_block *blocks;
 	struct cuda_block *workspace; /* the largest one that was asked for */
 	struct cuda_lt lt;	      /* cuBLASLt; opened by its first user */

@@ -86,7 +86,8 @@ static void ref_props(void *dev, struct jm_device_props *ret)
 {
 	const struct device *d = dev;
 
-	*ret = (struct jm_device_props){.memory_bytes = d->memory_bytes, .peak_bytes = NAN};
+	*ret = (struct jm_device_props){
+		.memory_bytes = d->memory_bytes, .host_memory = true, .peak_bytes = NAN};
 	snprintf(ret->name, sizeof(ret->name), "reference loops, 1 thread");
 	for (int i = 0; i < JM_DTYPE_COUNT; i++) {
 		ret->native[i] = i != JM_BF16;
@@ -207,13 +208,24 @@ static void ref_release(void *dev, void *memory)
 	free(memory);
 }
 
-static int ref_copy(
-	void *dev, void *to, const void *from, size_t bytes, enum jm_copy kind, struct jm_err *err)
+static int ref_copy(void *dev, enum jm_queue queue, void *to, const void *from, size_t bytes,
+	enum jm_copy kind, struct jm_err *err)
 {
 	(void)dev;
+	(void)queue;
 	(void)kind;
 	(void)err;
 	memmove(to, from, bytes);
+	return 0;
+}
+
+static int ref_fill(void *dev, enum jm_queue queue, void *to, unsigned char value, size_t bytes,
+	struct jm_err *err)
+{
+	(void)dev;
+	(void)queue;
+	(void)err;
+	memset(to, value, bytes);
 	return 0;
 }
 
@@ -238,6 +250,7 @@ const struct jm_backend jm_backend_ref = {
 	.alloc = ref_alloc,
 	.release = ref_release,
 	.copy = ref_copy,
+	.fill = ref_fill,
 	.sync = ref_sync,
 	.close = free,
 };

@@ -28,6 +28,7 @@ struct native {
 	double items, flops_model, flops_executed, loss_first, loss_last;
 	double elapsed_s;
 	long n_warm, n_steady;
+	long under_way; /* steps that were begun and are not done */
 };
 
 static double parameter(const struct jm__worker *w, const char *name)
@@ -103,32 +104,63 @@ static int setup(struct jm__worker *w, struct native *n, struct jm_err *err)
 	return rc;
 }
 
-static int one_step(
-	struct jm__worker *w, struct native *n, int phase, struct jm_step *ret, struct jm_err *err)
+/* What a step that is done came to, for the phase that is open. */
+static void count(struct jm__worker *w, struct native *n, int phase, const struct jm_step *step)
 {
-	int rc = n->workload->step(n->state, ret, err);
-
-	if (rc)
-		return rc;
-	jm_session_credit(w->session, phase, ret->items);
+	jm_session_credit(w->session, phase, step->items);
 	if (isnan(n->loss_first))
-		n->loss_first = ret->loss;
-	n->loss_last = ret->loss;
-	return 0;
+		n->loss_first = step->loss;
+	n->loss_last = step->loss;
+	n->under_way--;
+	if (phase != w->main_phase) {
+		n->n_warm++;
+		return;
+	}
+	if (n->epoch >= 0)
+		jm_session_credit(w->session, n->epoch, step->items);
+	n->n_steady++;
+	n->items += step->items;
+	n->flops_model += step->flops_model;
+	n->flops_executed += step->flops_executed;
+}
+
+static int one_step(struct jm__worker *w, struct native *n, int phase, struct jm_err *err)
+{
+	struct jm_step step;
+	int rc = n->workload->step(n->state, &step, err);
+
+	n->under_way += rc >= 0;
+	if (!rc)
+		count(w, n, phase, &step);
+	return rc < 0 ? rc : 0;
+}
+
+/* Until no step is under way. */
+static int finish(struct jm__worker *w, struct native *n, int phase, struct jm_err *err)
+{
+	struct jm_step step;
+	int rc = 0;
+
+	while (!rc && n->workload->finish) {
+		rc = n->workload->finish(n->state, &step, err);
+		if (!rc)
+			count(w, n, phase, &step);
+	}
+	return rc < 0 ? rc : 0;
 }
 
 static int warm_up(struct jm__worker *w, struct native *n, struct jm_err *err)
 {
 	int phase = jm__worker_begin(w, "warmup", err), rc = phase < 0 ? phase : 0;
 	int64_t t0 = jm_ctx_now(w->ctx);
-	struct jm_step step;
 
-	while (!rc && ((double)n->n_warm < n->warm_steps ||
+	while (!rc && ((double)(n->n_warm + n->under_way) < n->warm_steps ||
 			      jm__worker_seconds_since(w, t0) < n->warm_s)) {
-		rc = one_step(w, n, phase, &step, err);
-		n->n_warm += !rc;
+		rc = one_step(w, n, phase, err);
 		jm__worker_progress(w, "warmup", 0, 0, 0);
 	}
+	if (!rc)
+		rc = finish(w, n, phase, err);
 	jm__worker_end(w, phase);
 	return rc;
 }
@@ -136,7 +168,7 @@ static int warm_up(struct jm__worker *w, struct native *n, struct jm_err *err)
 /* Steps and seconds that are given must both be reached. */
 static double share_done(const struct native *n)
 {
-	double by_steps = isnan(n->steps) ? 1 : (double)n->n_steady / n->steps;
+	double by_steps = isnan(n->steps) ? 1 : (double)(n->n_steady + n->under_way) / n->steps;
 	double by_time = isnan(n->seconds) ? 1 : n->elapsed_s / n->seconds;
 
 	return by_steps < by_time ? by_steps : by_time;
@@ -147,8 +179,13 @@ static int turn_epoch(struct jm__worker *w, struct native *n, struct jm_err *err
 {
 	char name[32];
 
-	if (!n->epoch_steps || n->n_steady % n->epoch_steps)
+	int rc;
+
+	if (!n->epoch_steps || (n->n_steady + n->under_way) % n->epoch_steps)
 		return 0;
+	rc = finish(w, n, w->main_phase, err);
+	if (rc)
+		return rc;
 	jm__worker_end(w, n->epoch);
 	snprintf(name, sizeof(name), "epoch %ld", 2 + n->n_steady / n->epoch_steps);
 	n->epoch = jm__worker_begin(w, name, err);
@@ -159,24 +196,21 @@ static int steady(struct jm__worker *w, struct native *n, struct jm_err *err)
 {
 	int phase = jm__worker_begin(w, "steady", err), rc = phase < 0 ? phase : 0;
 	int64_t t0 = jm_ctx_now(w->ctx);
-	struct jm_step step;
 
 	w->main_phase = phase;
 	while (!rc && share_done(n) < 1) {
 		rc = turn_epoch(w, n, err);
 		if (!rc)
-			rc = one_step(w, n, phase, &step, err);
+			rc = one_step(w, n, phase, err);
 		if (rc)
 			break;
-		if (n->epoch >= 0)
-			jm_session_credit(w->session, n->epoch, step.items);
-		n->n_steady++;
-		n->items += step.items;
-		n->flops_model += step.flops_model;
-		n->flops_executed += step.flops_executed;
 		n->elapsed_s = jm__worker_seconds_since(w, t0);
 		jm__worker_progress(w, "steady", n->items, n->elapsed_s, share_done(n));
 	}
+	if (!rc)
+		rc = finish(w, n, phase, err);
+	if (!rc)
+		n->elapsed_s = jm__worker_seconds_since(w, t0);
 	jm__worker_end(w, n->epoch);
 	jm__worker_end(w, phase);
 	return rc;

@@ -42,10 +42,18 @@ struct jm_workload {
 	/* Optional, before anything runs: could there be such a device and precision at all? Opens nothing. */
 	int (*check)(const char *device, const char *precision, struct jm_err *err);
 	int (*setup)(struct jm_work *work, void **ret_state, struct jm_err *err);
-	int (*step)(
-		void *state, struct jm_step *ret, struct jm_err *err); /* returns when it is done */
+	/*
+	 * One more step. 0: a step is done and is in *ret; of a device that works by itself it may be an
+	 * earlier one. Above 0: none is done yet. What is done comes in order, each step once.
+	 */
+	int (*step)(void *state, struct jm_step *ret, struct jm_err *err);
+	/*
+	 * Optional: waits for the next step that is still under way. 0: it is in *ret; above 0: there is
+	 * none. Called until then at the end of each phase, so that a phase holds what it began.
+	 */
+	int (*finish)(void *state, struct jm_step *ret, struct jm_err *err);
 	/* Was the work right? 0: yes. An error says what was wrong. Above 0: nobody can tell, and err says
-	 * why. Called after the last step. */
+	 * why. Called when no step is under way. */
 	int (*verify)(void *state, struct jm_err *err);
 	void (*teardown)(void *state); /* takes NULL */
 };

@@ -117,14 +117,9 @@ static int write_given(struct kit *k, int g, struct jm_err *err)
 static int soil(struct kit *k, struct jm_err *err)
 {
 	const struct jm_program *p = k->program;
-	void *junk = malloc(p->arena_bytes + 1);
-	int code;
 
-	memset(junk, 0xff, p->arena_bytes);
-	code = k->device.backend->copy(k->device.dev, p->memory + p->persistent_bytes, junk,
-		p->arena_bytes, JM_TO_DEVICE, err);
-	free(junk);
-	return code;
+	return jm_device_fill(&k->device, JM_QUEUE_COMPUTE, p->memory + p->persistent_bytes, 0xff,
+		p->arena_bytes, err);
 }
 
 int kit_run(struct kit *k, struct jm_err *err)

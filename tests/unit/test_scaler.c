@@ -46,11 +46,11 @@ static void test_sequence(void **state)
 	(void)state;
 	for (size_t r = 0; r < sizeof(runs) / sizeof(*runs); r++) {
 		for (int i = 0; i < runs[r]; i++)
-			jm_scaler_step(&s, true);
+			jm_scaler_step(&s, s.scale, true);
 		power += runs[r] / 2000;
 		assert_true(s.scale == ldexp(1, power));
 		assert_true(jm_scaler_forgives(&s));
-		jm_scaler_step(&s, false);
+		jm_scaler_step(&s, s.scale, false);
 		power--;
 		skipped++;
 		assert_true(s.scale == ldexp(1, power) && s.skipped == skipped);
@@ -65,10 +65,10 @@ static void test_patience(void **state)
 	assert_false(jm_scaler_forgives(&fixed));
 	for (int i = 0; i < 19; i++) {
 		assert_true(jm_scaler_forgives(&s));
-		jm_scaler_step(&s, false);
+		jm_scaler_step(&s, s.scale, false);
 	}
 	assert_false(jm_scaler_forgives(&s));
-	jm_scaler_step(&s, true);
+	jm_scaler_step(&s, s.scale, true);
 	assert_true(jm_scaler_forgives(&s));
 }
 
@@ -79,7 +79,7 @@ static void test_bound(void **state)
 
 	(void)state;
 	for (int i = 0; i < 3 * 2000; i++)
-		jm_scaler_step(&s, true);
+		jm_scaler_step(&s, s.scale, true);
 	assert_true(s.scale == 0x1p100);
 }
 

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The two queues of a GPU, each a stream: copies, events, memory that copies reach by themselves. */
+#include <stdlib.h>
+
+#include "queue.h"
+
+static cudaStream_t stream_of(const struct cuda_dev *dev, enum jm_queue queue)
+{
+	return queue == JM_QUEUE_COPY ? dev->copies : dev->stream;
+}
+
+int cuda_copy(void *arg, enum jm_queue queue, void *to, const void *from, size_t bytes,
+	enum jm_copy kind, struct jm_err *err)
+{
+	static const enum cudaMemcpyKind kinds[] = {[JM_TO_DEVICE] = cudaMemcpyHostToDevice,
+		[JM_TO_HOST] = cudaMemcpyDeviceToHost,
+		[JM_ON_DEVICE] = cudaMemcpyDeviceToDevice};
+	struct cuda_dev *dev = arg;
+
+	cudaSetDevice(dev->index);
+	return cuda_check(dev, cudaMemcpyAsync(to, from, bytes, kinds[kind], stream_of(dev, queue)),
+		"A copy", err);
+}
+
+int cuda_fill(void *arg, enum jm_queue queue, void *to, unsigned char value, size_t bytes,
+	struct jm_err *err)
+{
+	struct cuda_dev *dev = arg;
+
+	cudaSetDevice(dev->index);
+	return cuda_check(dev, cudaMemsetAsync(to, value, bytes, stream_of(dev, queue)),
+		"Filling memory", err);
+}
+
+int cuda_sync(void *arg, struct jm_err *err)
+{
+	struct cuda_dev *dev = arg;
+	cudaError_t rc = cudaStreamSynchronize(dev->stream);
+
+	if (!rc)
+		rc = cudaStreamSynchronize(dev->copies);
+	return cuda_check(dev, rc, "Work", err);
+}
+
+void *cuda_pinned_alloc(void *arg, size_t bytes)
+{
+	struct cuda_dev *dev = arg;
+	void *memory = NULL;
+
+	cudaSetDevice(dev->index);
+	if (cudaMallocHost(&memory, bytes ? bytes : 1)) {
+		cudaGetLastError(); /* said by NULL */
+		return NULL;
+	}
+	return memory;
+}
+
+void cuda_pinned_release(void *arg, void *memory)
+{
+	struct cuda_dev *dev = arg;
+
+	cudaSetDevice(dev->index);
+	if (memory)
+		cudaFreeHost(memory);
+}
+
+int cuda_memory_free(void *arg, size_t *ret, struct jm_err *err)
+{
+	struct cuda_dev *dev = arg;
+	size_t available = 0, total = 0;
+	int code;
+
+	cudaSetDevice(dev->index);
+	code = cuda_check(dev, cudaMemGetInfo(&available, &total), "Asking for free memory", err);
+	if (!code)
+		*ret = available;
+	return code;
+}
+
+/* ---- events: a NULL event was never recorded ------------------------------------------------------------ */
+
+int cuda_event_new(void *arg, void **ret_event, struct jm_err *err)
+{
+	struct cuda_dev *dev = arg;
+	cudaEvent_t event = NULL;
+	int code;
+
+	cudaSetDevice(dev->index);
+	code = cuda_check(dev, cudaEventCreate(&event), "Making an event", err);
+	if (!code)
+		*ret_event = event;
+	return code;
+}
+
+int cuda_event_record(void *arg, void *event, enum jm_queue queue, struct jm_err *err)
+{
+	struct cuda_dev *dev = arg;
+
+	cudaSetDevice(dev->index);
+	return cuda_check(dev, cudaEventRecord(event, stream_of(dev, queue)), "An event", err);
+}
+
+int cuda_event_follow(void *arg, void *event, enum jm_queue queue, struct jm_err *err)
+{
+	struct cuda_dev *dev = arg;
+
+	cudaSetDevice(dev->index);
+	return cuda_check(dev, cudaStreamWaitEvent(stream_of(dev, queue), event, 0),
+		"Waiting for an event", err);
+}
+
+int cuda_event_wait(void *arg, void *event, struct jm_err *err)
+{
+	struct cuda_dev *dev = arg;
+
+	return cuda_check(dev, cudaEventSynchronize(event), "Work", err);
+}
+
+int cuda_event_query(void *arg, void *event, struct jm_err *err)
+{
+	struct cuda_dev *dev = arg;
+	cudaError_t rc = cudaEventQuery(event);
+
+	if (rc == cudaErrorNotReady)
+		return 0;
+	return rc ? cuda_check(dev, rc, "Work", err) : 1;
+}
+
+int cuda_event_seconds(void *arg, void *from, void *to, double *ret, struct jm_err *err)
+{
+	struct cuda_dev *dev = arg;
+	float ms = 0;
+	int code = cuda_check(dev, cudaEventElapsedTime(&ms, from, to), "Timing by events", err);
+
+	if (!code)
+		*ret = 1e-3 * (double)ms;
+	return code;
+}
+
+void cuda_event_drop(void *dev, void *event)
+{
+	(void)dev;
+	if (event)
+		cudaEventDestroy(event);
+}

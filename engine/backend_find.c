@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finding and loading backends. */
+#include "backend_find.h"
+#include "base/option.h"
+
+#include <ctype.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include "backends/rows.h"
+#include "engine/paths.h"
+
+extern const struct jm_backend jm_backend_ref;
+
+typedef const struct jm_backend *entry_fn(void);
+
+/* Names become part of a path: letters, digits, '-' and '_' only. */
+static bool name_good(const char *name)
+{
+	return *name && strlen(name) < 32 &&
+	       strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-_") == strlen(name);
+}
+
+/* <folder of the program>/backends/NAME.so; "" when that cannot be known or trusted. */
+static void path_beside(const char *name, char *ret, size_t size)
+{
+	char exe[3072];
+	ssize_t n = getauxval(AT_SECURE) ? 0 : readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+	char *slash;
+
+	*ret = 0;
+	if (n <= 0)
+		return;
+	exe[n] = 0;
+	slash = strrchr(exe, '/');
+	if (slash)
+		snprintf(ret, size, "%.*s/backends/%s.so", (int)(slash - exe), exe, name);
+}
+
+/* A file that is not there leaves *ret_library NULL; one that cannot be loaded is an error. */
+static int try_load(const char *path, void **ret_library, struct jm_err *err)
+{
+	if (!*path || access(path, F_OK))
+		return 0;
+	/* it stays loaded: threads that its OpenMP runtime keeps must not lose their code */
+	*ret_library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+	return *ret_library
+		       ? 0
+		       : jm_err_set(err, JM_ENOSUP,
+				 "Backend %s cannot be loaded: %s. Install the library it names.",
+				 path, dlerror());
+}
+
+/* Why this build lacks the plug-in; NULL = it has it, or knows nothing of it. */
+static const char *reason_absent(const char *name)
+{
+	for (size_t i = 0; i < sizeof(backend_rows) / sizeof(*backend_rows); i++)
+		if (!strcmp(backend_rows[i].name, name) && *backend_rows[i].absent)
+			return backend_rows[i].absent;
+	return NULL;
+}
+
+static int not_there(const char *name, char path[2][4096], struct jm_err *err)
+{
+	const char *reason = reason_absent(name);
+
+	if (reason)
+		return jm_err_set(err, JM_ENOENT,
+			"Device '%s' was not built in: %s. Install that and build joulemark again, "
+			"or "
+			"take --device ref.",
+			name, reason);
+	return jm_err_set(err, JM_ENOENT,
+		"Device '%s' is not there: neither %s%s%s exists; build joulemark with this "
+		"backend "
+		"or take --device ref.",
+		name, path[0], *path[0] ? " nor " : "", path[1]);
+}
+
+static void find_paths(const char *name, char path[2][4096])
+{
+	const char *folder = secure_getenv("JM_BACKENDS");
+
+	if (folder)
+		snprintf(path[0], sizeof(path[0]), "%.4000s/%s.so", folder, name);
+	else
+		path_beside(name, path[0], sizeof(path[0]));
+	snprintf(path[1], sizeof(path[1]), "%s/%s.so", JM_PLUGIN_DIR, name);
+}
+
+static int load(const char *name, void **ret_library, struct jm_err *err)
+{
+	char path[2][4096];
+	int ret = 0;
+
+	find_paths(name, path);
+	for (int i = 0; i < 2 && !*ret_library && !ret; i++)
+		ret = try_load(path[i], ret_library, err);
+	if (ret || *ret_library)
+		return ret;
+	return not_there(name, path, err);
+}
+
+#define N_EVENT_FUNCTIONS 7
+
+/* How many of the functions of events the table has. */
+static int has_events(const struct jm_backend *b)
+{
+	return !!b->event_new + !!b->event_record + !!b->event_follow + !!b->event_wait +
+	       !!b->event_query + !!b->event_seconds + !!b->event_drop;
+}
+
+static int check_table(const char *name, const struct jm_backend *b, struct jm_err *err)
+{
+	if (b->abi != JM_BACKEND_ABI)
+		return jm_err_set(err, JM_EVERSION,
+			"Plug-in %s.so was built for version %u of the backend contract, and this "
+			"joulemark needs version %d; build the plug-in again from the sources of "
+			"this "
+			"joulemark, or take another --device.",
+			name, b->abi, JM_BACKEND_ABI);
+	if (!b->name || !b->summary || !b->open || !b->props || !b->select || !b->build ||
+		!b->run || !b->drop || !b->alloc || !b->release || !b->copy || !b->sync ||
+		!b->close)
+		return jm_err_set(
+			err, JM_EBUG, "Backend %s leaves out a function it must have.", name);
+	if (!b->pinned_alloc != !b->pinned_release || has_events(b) % N_EVENT_FUNCTIONS != 0)
+		return jm_err_set(err, JM_EBUG,
+			"Backend %s has some functions of pinned memory or of events and leaves "
+			"out others; it "
+			"needs all of them or none.",
+			name);
+	return 0;
+}
+
+int jm__backend_find(
+	const char *name, const struct jm_backend **ret, void **ret_library, struct jm_err *err)
+{
+	entry_fn *entry;
+	int code;
+
+	if (!strcmp(name, jm_backend_ref.name)) {
+		*ret = &jm_backend_ref;
+		return 0;
+	}
+	if (!name_good(name))
+		return jm_err_set(
+			err, JM_EUSAGE, "'%s' is not the name of a device; try cpu or ref.", name);
+	code = load(name, ret_library, err);
+	if (code)
+		return code;
+	*(void **)&entry = dlsym(*ret_library, "jm_backend_entry");
+	if (!entry)
+		return jm_err_set(err, JM_EFORMAT,
+			"Plug-in %s.so exports no jm_backend_entry: it is not a backend.", name);
+	*ret = entry();
+	return check_table(name, *ret, err);
+}
+
+int jm__backend_split(
+	const char *text, char *ret_name, size_t size, int *ret_index, struct jm_err *err)
+{
+	const char *colon = strchr(text, ':');
+	char *end = NULL;
+	long index = colon ? strtol(colon + 1, &end, 10) : 0;
+	size_t n = colon ? (size_t)(colon - text) : strlen(text);
+
+	if ((colon && (!isdigit((unsigned char)colon[1]) || *end || index > 1023)) || n >= size)
+		return jm_err_set(err, JM_EUSAGE,
+			"'%s' is not a device; write a name, or a name and an index as in cuda:0.",
+			text);
+	memcpy(ret_name, text, n);
+	ret_name[n] = 0;
+	*ret_index = (int)index;
+	return 0;
+}
+
+int jm_backend_check(const char *name, struct jm_err *err)
+{
+	const struct jm_backend *b;
+	void *library = NULL;
+
+	return jm__backend_find(name, &b, &library, err);
+}
+
+const char *jm_backend_name(size_t i)
+{
+	const size_t n = sizeof(backend_rows) / sizeof(*backend_rows);
+
+	if (i < n)
+		return backend_rows[i].name;
+	return i == n ? jm_backend_ref.name : NULL;
+}
+
+static int unknown(const char *name, struct jm_err *err)
+{
+	const char *names[sizeof(backend_rows) / sizeof(*backend_rows) + 1], *near;
+	size_t n = 0;
+
+	for (; jm_backend_name(n); n++)
+		names[n] = jm_backend_name(n);
+	near = jm_did_you_mean(name, names, n);
+	if (near)
+		return jm_err_set(
+			err, JM_EUSAGE, "There is no device '%s'; did you mean '%s'?", name, near);
+	return jm_err_set(err, JM_EUSAGE,
+		"There is no device '%s' to compute on; 'joulemark list' shows the backends there "
+		"are.",
+		name);
+}
+
+/* By this source, whether built or not. */
+static bool is_known(const char *name)
+{
+	for (size_t i = 0; i < sizeof(backend_rows) / sizeof(*backend_rows); i++)
+		if (!strcmp(backend_rows[i].name, name))
+			return true;
+	return false;
+}
+
+int jm_device_check(const char *text, struct jm_err *err)
+{
+	char name[64], path[2][4096];
+	int index, code = jm__backend_split(text, name, sizeof(name), &index, err);
+
+	if (code || !strcmp(name, jm_backend_ref.name))
+		return code;
+	if (!name_good(name))
+		return unknown(name, err);
+	find_paths(name, path);
+	if ((*path[0] && !access(path[0], F_OK)) || !access(path[1], F_OK))
+		return 0;
+	return is_known(name) ? not_there(name, path, err) : unknown(name, err);
+}

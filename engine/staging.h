@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inputs on their way to a device. The host writes a batch into pinned memory while the device still
+ * works on the one before; the copy queue brings it over, and the compute queue takes it from there into
+ * the inputs of the program when their turn has come. Nothing in it makes the host wait for a step.
+ */
+#ifndef JM_STAGING_H
+#define JM_STAGING_H
+
+#include "program.h"
+
+#define JM_STAGING_SLOTS   2
+#define JM_STAGING_TENSORS 8
+
+struct jm_staging_slot {
+	char *host;		     /* pinned */
+	char *device;		     /* NULL: of a device that is not asynchronous */
+	struct jm_event sent, taken; /* by the copy queue; by the compute queue */
+};
+
+struct jm_staging {
+	struct jm_program *program;
+	struct jm_tensor *tensor[JM_STAGING_TENSORS];
+	size_t offset[JM_STAGING_TENSORS], bytes;
+	int n, now;
+	struct jm_staging_slot slot[JM_STAGING_SLOTS];
+};
+
+/* For these inputs of a program that is built. */
+int jm_staging_open(struct jm_staging *s, struct jm_program *p, struct jm_tensor *const *t, int n,
+	struct jm_err *err);
+void jm_staging_close(struct jm_staging *s); /* one that is zeroed, too */
+
+/* A slot that the device needs no longer. */
+int jm_staging_begin(struct jm_staging *s, struct jm_err *err);
+/* Where the host writes the values of that tensor, plain and in full. NULL: it is not among them. */
+void *jm_staging_room(const struct jm_staging *s, const struct jm_tensor *t);
+/* Sends all of them: what is queued to run from now on reads these values. */
+int jm_staging_end(struct jm_staging *s, struct jm_err *err);
+
+#endif

@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A device that works by itself: the reference loops behind two queues, each with a thread of its own that
+ * takes its time. What a caller reads, overwrites or frees without having waited for it comes out wrong.
+ * JM_FAKE_LATER_US: microseconds that each job waits before it begins. The table counts what made the host
+ * wait (jm_fake_later_waits).
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "engine/tensor.h"
+
+extern const struct jm_backend jm_backend_ref;
+
+enum kind { RUN, COPY, FILL, RECORD, FOLLOW };
+
+struct event {
+	unsigned long asked, reached; /* counts of records */
+	struct timespec at;
+};
+
+struct job {
+	enum kind kind;
+	void *to; /* exec, memory or event */
+	const void *from;
+	size_t bytes;
+	unsigned char value;
+	unsigned long count; /* of the event */
+	struct job *next;
+};
+
+struct queue {
+	struct later *device;
+	pthread_t thread;
+	struct job *first, **last;
+	bool busy;
+};
+
+struct later {
+	void *ref;
+	struct queue queue[JM_QUEUE_COUNT];
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	bool stop;
+	int code; /* of the first job that failed */
+	struct jm_err err;
+	unsigned delay_us;
+};
+
+static _Atomic long waits;
+JM_API long jm_fake_later_waits(void);
+long jm_fake_later_waits(void)
+{
+	return waits;
+}
+
+/* ---- the device's side ---------------------------------------------------------------------------------- */
+
+static void wait_for(struct later *d, const struct event *e, unsigned long count)
+{
+	pthread_mutex_lock(&d->lock);
+	while (e->reached < count)
+		pthread_cond_wait(&d->changed, &d->lock);
+	pthread_mutex_unlock(&d->lock);
+}
+
+static void reach(struct later *d, struct event *e, unsigned long count)
+{
+	pthread_mutex_lock(&d->lock);
+	clock_gettime(CLOCK_MONOTONIC, &e->at);
+	e->reached = count;
+	pthread_mutex_unlock(&d->lock);
+}
+
+#define COPIES_ARE_SLOWER 30 /* times, on the queue that only copies */
+
+static void work(struct later *d, bool copies, const struct job *j)
+{
+	struct jm_err err = JM_ERR_INIT;
+	int code = 0;
+
+	if (j->kind <= FILL && d->delay_us)
+		usleep(d->delay_us * (copies ? COPIES_ARE_SLOWER : 1));
+	if (j->kind == RUN)
+		code = jm_backend_ref.run(d->ref, j->to, &err);
+	else if (j->kind == COPY)
+		memmove(j->to, j->from, j->bytes);
+	else if (j->kind == FILL)
+		memset(j->to, j->value, j->bytes);
+	else if (j->kind == RECORD)
+		reach(d, j->to, j->count);
+	else
+		wait_for(d, j->to, j->count);
+	if (code && !d->code) {
+		d->code = code;
+		d->err = err;
+	}
+}
+
+static void *serve(void *arg)
+{
+	struct queue *q = arg;
+	struct later *d = q->device;
+
+	pthread_mutex_lock(&d->lock);
+	while (!d->stop || q->first) {
+		struct job *j = q->first;
+
+		if (!j) {
+			pthread_cond_wait(&d->changed, &d->lock);
+			continue;
+		}
+		q->first = j->next;
+		if (!q->first)
+			q->last = &q->first;
+		q->busy = true;
+		pthread_mutex_unlock(&d->lock);
+		work(d, q == &d->queue[JM_QUEUE_COPY], j);
+		free(j);
+		pthread_mutex_lock(&d->lock);
+		q->busy = false;
+		pthread_cond_broadcast(&d->changed);
+	}
+	pthread_mutex_unlock(&d->lock);
+	return NULL;
+}
+
+/* ---- the host's side ------------------------------------------------------------------------------------ */
+
+static int put(struct later *d, enum jm_queue queue, struct job job)
+{
+	struct job *j = malloc(sizeof(*j));
+	struct queue *q = &d->queue[queue];
+
+	if (!j)
+		return JM_ENOMEM;
+	*j = job;
+	pthread_mutex_lock(&d->lock);
+	*q->last = j;
+	q->last = &j->next;
+	pthread_cond_broadcast(&d->changed);
+	pthread_mutex_unlock(&d->lock);
+	return 0;
+}
+
+static void later_close(void *arg)
+{
+	struct later *d = arg;
+
+	if (!d)
+		return;
+	pthread_mutex_lock(&d->lock);
+	d->stop = true;
+	pthread_cond_broadcast(&d->changed);
+	pthread_mutex_unlock(&d->lock);
+	for (int i = 0; i < JM_QUEUE_COUNT; i++)
+		pthread_join(d->queue[i].thread, NULL);
+	jm_backend_ref.close(d->ref);
+	free(d);
+}
+
+static int later_open(int index, int threads, void **ret_dev, struct jm_err *err)
+{
+	const char *delay = getenv("JM_FAKE_LATER_US");
+	struct later *d = calloc(1, sizeof(*d));
+	int code = d ? jm_backend_ref.open(index, threads, &d->ref, err) : JM_ENOMEM;
+
+	if (code) {
+		free(d);
+		return code;
+	}
+	d->delay_us = delay ? (unsigned)atoi(delay) : 100;
+	pthread_mutex_init(&d->lock, NULL);
+	pthread_cond_init(&d->changed, NULL);
+	for (int i = 0; i < JM_QUEUE_COUNT; i++) {
+		d->queue[i] = (struct queue){.device = d, .last = &d->queue[i].first};
+		pthread_create(&d->queue[i].thread, NULL, serve, &d->queue[i]);
+	}
+	*ret_dev = d;
+	return 0;
+}
+
+static void later_props(void *dev, struct jm_device_props *ret)
+{
+	jm_backend_ref.props(((struct later *)dev)->ref, ret);
+}
+
+static int later_select(
+	void *dev, const struct jm_group *group, struct jm_choice *choice, struct jm_err *err)
+{
+	return jm_backend_ref.select(((struct later *)dev)->ref, group, choice, err);
+}
+
+static int later_build(void *dev, const struct jm_group *group, const struct jm_choice *choice,
+	void **ret_exec, struct jm_err *err)
+{
+	return jm_backend_ref.build(((struct later *)dev)->ref, group, choice, ret_exec, err);
+}
+
+static int later_run(void *dev, void *exec, struct jm_err *err)
+{
+	(void)err;
+	return put(dev, JM_QUEUE_COMPUTE, (struct job){.kind = RUN, .to = exec});
+}
+
+static int later_copy(void *dev, enum jm_queue queue, void *to, const void *from, size_t bytes,
+	enum jm_copy kind, struct jm_err *err)
+{
+	(void)kind;
+	(void)err;
+	return put(dev, queue, (struct job){.kind = COPY, .to = to, .from = from, .bytes = bytes});
+}
+
+static int later_fill(void *dev, enum jm_queue queue, void *to, unsigned char value, size_t bytes,
+	struct jm_err *err)
+{
+	(void)err;
+	return put(
+		dev, queue, (struct job){.kind = FILL, .to = to, .value = value, .bytes = bytes});
+}
+
+static int later_sync(void *dev, struct jm_err *err)
+{
+	struct later *d = dev;
+
+	waits++;
+	pthread_mutex_lock(&d->lock);
+	for (int i = 0; i < JM_QUEUE_COUNT; i++)
+		while (d->queue[i].first || d->queue[i].busy)
+			pthread_cond_wait(&d->changed, &d->lock);
+	pthread_mutex_unlock(&d->lock);
+	return d->code ? jm_err_set(err, d->code, "%s", d->err.text) : 0;
+}
+
+static void *later_alloc(void *dev, size_t bytes)
+{
+	return jm_backend_ref.alloc(((struct later *)dev)->ref, bytes);
+}
+
+static void later_release(void *dev, void *memory)
+{
+	jm_backend_ref.release(((struct later *)dev)->ref, memory);
+}
+
+static void later_drop(void *dev, void *exec)
+{
+	(void)dev;
+	(void)exec;
+}
+
+static int event_new(void *dev, void **ret_event, struct jm_err *err)
+{
+	(void)dev;
+	(void)err;
+	*ret_event = calloc(1, sizeof(struct event));
+	return *ret_event ? 0 : JM_ENOMEM;
+}
+
+static int event_record(void *dev, void *event, enum jm_queue queue, struct jm_err *err)
+{
+	struct event *e = event;
+
+	(void)err;
+	return put(dev, queue, (struct job){.kind = RECORD, .to = e, .count = ++e->asked});
+}
+
+static int event_follow(void *dev, void *event, enum jm_queue queue, struct jm_err *err)
+{
+	struct event *e = event;
+
+	(void)err;
+	return put(dev, queue, (struct job){.kind = FOLLOW, .to = e, .count = e->asked});
+}
+
+static int event_wait(void *dev, void *event, struct jm_err *err)
+{
+	struct event *e = event;
+
+	(void)err;
+	wait_for(dev, e, e->asked);
+	return 0;
+}
+
+static int event_query(void *dev, void *event, struct jm_err *err)
+{
+	const struct event *e = event;
+	struct later *d = dev;
+	int reached;
+
+	(void)err;
+	pthread_mutex_lock(&d->lock);
+	reached = e->reached == e->asked;
+	pthread_mutex_unlock(&d->lock);
+	return reached;
+}
+
+static int event_seconds(void *dev, void *from, void *to, double *ret, struct jm_err *err)
+{
+	const struct event *a = from, *b = to;
+
+	(void)dev;
+	(void)err;
+	*ret = (double)(b->at.tv_sec - a->at.tv_sec) +
+	       1e-9 * (double)(b->at.tv_nsec - a->at.tv_nsec);
+	return 0;
+}
+
+static void event_drop(void *dev, void *event)
+{
+	(void)dev;
+	free(event);
+}
+
+static const struct jm_backend later = {
+	.abi = JM_BACKEND_ABI,
+	.name = "later",
+	.summary = "the reference loops, some time after the call",
+	.open = later_open,
+	.props = later_props,
+	.select = later_select,
+	.build = later_build,
+	.run = later_run,
+	.drop = later_drop,
+	.alloc = later_alloc,
+	.release = later_release,
+	.copy = later_copy,
+	.fill = later_fill,
+	.sync = later_sync,
+	.close = later_close,
+	.event_new = event_new,
+	.event_record = event_record,
+	.event_follow = event_follow,
+	.event_wait = event_wait,
+	.event_query = event_query,
+	.event_seconds = event_seconds,
+	.event_drop = event_drop,
+};
+
+const struct jm_backend *jm_backend_entry(void)
+{
+	return &later;
+}

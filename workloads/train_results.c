@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Losses and norms, one step late where the device works by itself. */
+#include "train_results.h"
+
+#include "engine/tensor.h"
+
+#define PLACE 8 /* bytes, of the widest type of a scalar */
+
+int jm_results_open(struct jm_results *r, struct jm_program *p, struct jm_err *err)
+{
+	int code = 0;
+
+	*r = (struct jm_results){.program = p,
+		.loss = jm_graph_find(p->graph, "loss"),
+		.norm = jm_graph_find(p->graph, "grad.norm"),
+		.n_losses = jm_program_micro_steps(p)};
+	for (int i = 0; i < JM_STEPS_UNDER_WAY && !code; i++) {
+		struct jm_result_slot *slot = &r->slot[i];
+
+		slot->host = jm_device_pinned_alloc(p->device, PLACE * (size_t)(r->n_losses + 1));
+		code = slot->host
+			       ? jm_event_new(p->device, &slot->done, err)
+			       : jm_err_set(err, JM_ENOMEM, "Out of memory for results of steps.");
+	}
+	if (code)
+		jm_results_close(r);
+	return code;
+}
+
+void jm_results_close(struct jm_results *r)
+{
+	for (int i = 0; i < JM_STEPS_UNDER_WAY && r->program; i++) {
+		jm_event_drop(&r->slot[i].done);
+		jm_device_pinned_release(r->program->device, r->slot[i].host);
+	}
+	*r = (struct jm_results){0};
+}
+
+static struct jm_result_slot *slot_of(struct jm_results *r, int i)
+{
+	return &r->slot[(r->first + i) % JM_STEPS_UNDER_WAY];
+}
+
+/* Into place i of the slot of the step that is being queued. */
+static int fetch(struct jm_results *r, const struct jm_tensor *t, int i, struct jm_err *err)
+{
+	return jm_device_copy(r->program->device, JM_QUEUE_COMPUTE,
+		slot_of(r, r->n)->host + PLACE * (size_t)i, t->data, t->bytes, JM_TO_HOST, err);
+}
+
+int jm_results_loss(struct jm_results *r, int i, struct jm_err *err)
+{
+	return fetch(r, r->loss, i, err);
+}
+
+int jm_results_end(struct jm_results *r, long step, double scale, struct jm_err *err)
+{
+	struct jm_result_slot *slot = slot_of(r, r->n);
+	int code = fetch(r, r->norm, r->n_losses, err);
+
+	if (!code)
+		code = jm_event_record(&slot->done, JM_QUEUE_COMPUTE, err);
+	slot->result = (struct jm_result){.step = step, .scale = scale};
+	r->n += !code;
+	return code;
+}
+
+static double place(const struct jm_result_slot *slot, const struct jm_tensor *t, int i)
+{
+	return jm_element_get(t->type, slot->host + PLACE * (size_t)i, 0);
+}
+
+int jm_results_take(struct jm_results *r, bool wait, struct jm_result *ret, struct jm_err *err)
+{
+	struct jm_result_slot *slot = slot_of(r, 0);
+	double sum = 0;
+	int code;
+
+	if (!r->n)
+		return 0;
+	code = wait ? jm_event_wait(&slot->done, err) : jm_event_query(&slot->done, err);
+	if (code < 0 || (!wait && !code))
+		return code;
+	*ret = slot->result;
+	for (int i = 0; i < r->n_losses; i++)
+		sum += place(slot, r->loss, i);
+	ret->loss = sum / r->n_losses;
+	ret->norm = place(slot, r->norm, r->n_losses);
+	r->first = (r->first + 1) % JM_STEPS_UNDER_WAY;
+	r->n--;
+	return 1;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What steps of training come to: losses and the norm of the gradient travel to the host behind the step
+ * that made them, while the next one is under way already.
+ */
+#ifndef JM_TRAIN_RESULTS_H
+#define JM_TRAIN_RESULTS_H
+
+#include "engine/program.h"
+
+#define JM_STEPS_UNDER_WAY 2 /* at most: one that runs, one that waits for it */
+
+struct jm_result {
+	long step;    /* from 0 */
+	double scale; /* that its loss was multiplied by */
+	double loss;  /* the mean of its micro-steps' */
+	double norm;  /* of its gradient */
+};
+
+struct jm_results {
+	struct jm_program *program;
+	const struct jm_tensor *loss, *norm;
+	int n_losses; /* of a step */
+	struct jm_result_slot {
+		char *host; /* pinned: the losses, then the norm, 8 bytes each */
+		struct jm_event done;
+		struct jm_result result;
+	} slot[JM_STEPS_UNDER_WAY];
+	int first, n; /* that are under way */
+};
+
+int jm_results_open(struct jm_results *r, struct jm_program *p, struct jm_err *err);
+void jm_results_close(struct jm_results *r); /* one that is zeroed, too */
+
+/* For the step that is queued now, behind its micro-step i and behind its update. At most one step may be
+ * under way when its first loss is asked for. */
+int jm_results_loss(struct jm_results *r, int i, struct jm_err *err);
+int jm_results_end(struct jm_results *r, long step, double scale, struct jm_err *err);
+/* The oldest step that is done; `wait`: for it to be. 1 = it is in *ret, 0 = there is none. */
+int jm_results_take(struct jm_results *r, bool wait, struct jm_result *ret, struct jm_err *err);
+
+#endif
