@@ -5,6 +5,7 @@
 #include "measure/trace_csv.h"
 #include "measure/launch.h"
 #include "base/output.h"
+#include "base/text.h"
 #include "result/provenance.h"
 #include "result/record.h"
 #include "meter/source.h"
@@ -272,6 +273,19 @@ static void print_throughput(const json_t *record, bool marked, int width)
 	fprintf(stderr, "\n");
 }
 
+/* Its words are anything: neither half of a letter nor what a terminal obeys is printed. */
+static void print_command(char **words)
+{
+	for (; *words; words++) {
+		char *word = strdup(*words);
+
+		if (word)
+			jm_text_tame(word);
+		fprintf(stderr, "%s%s", word ? word : "?", words[1] ? " " : "\n");
+		free(word);
+	}
+}
+
 static void print_block(const struct measurement *m, const json_t *record)
 {
 	const json_t *quality = json_object_get(record, "quality"), *item;
@@ -280,8 +294,7 @@ static void print_block(const struct measurement *m, const json_t *record)
 	size_t i;
 
 	fprintf(stderr, "joulemark: ");
-	for (char **word = m->cli->command; *word; word++)
-		fprintf(stderr, "%s%s", *word, word[1] ? " " : "\n");
+	print_command(m->cli->command);
 	fprintf(stderr, "  %-*s %8.3f s  exit status %d\n", width, "Time", wall_s,
 		m->outcome.status);
 	json_array_foreach(json_object_get(record, "meters"), i, item)

@@ -4,10 +4,12 @@
 #include "base/output.h"
 #include "base/store_file.h"
 #include "base/text.h"
+#include "result/record_keys.h"
 #include "store/store.h"
 #include "report/report.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,11 +44,14 @@ static void run_of(const json_t *record, char *out, size_t size)
 }
 
 /* A copy of a store beside it says nothing new: the same run counts once. */
-static int add_record(struct input *in, json_t *record)
+static int add_record(struct input *in, json_t *record, const char *path, struct jm_err *err)
 {
 	json_t *alike, *other;
 	char run[128];
 	size_t i;
+
+	if (!in->traces) /* the page shows them */
+		jm_keys_drop_details(jm_record_keys, record);
 
 	run_of(record, run, sizeof(run));
 	alike = json_object_get(in->by_run, run);
@@ -59,22 +64,36 @@ static int add_record(struct input *in, json_t *record)
 	}
 	if (!alike) {
 		alike = json_array();
-		if (json_object_set_new(in->by_run, run, alike))
-			return -1;
+		json_object_set_new(in->by_run, run, alike);
 	}
-	return json_array_append(alike, record) || json_array_append(in->records, record);
+	if (json_array_append(alike, record) || json_array_append(in->records, record))
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the records of %s.", path);
+	return 0;
+}
+
+/* What is another program's, or a version that is not known, is refused later by its schema. */
+static bool is_ours(const json_t *record)
+{
+	const char *schema = json_string_value(json_object_get(record, "schema"));
+
+	return schema && !strcmp(schema, "joulemark.run/1");
 }
 
 static int add_all(struct input *in, const json_t *records, const char *path, struct jm_err *err)
 {
+	char what[PATH_MAX + 32];
 	json_t *record;
 	size_t i;
+	int rc;
 
 	json_array_foreach(records, i, record)
 	{
-		if (add_record(in, record))
-			return jm_err_set(
-				err, JM_ENOMEM, "Out of memory for the records of %s.", path);
+		snprintf(what, sizeof(what), "record %zu of %s", i, path);
+		rc = is_ours(record) ? jm_record_check(record, what, err) : 0;
+		if (!rc)
+			rc = add_record(in, record, path, err);
+		if (rc)
+			return rc;
 	}
 	return 0;
 }
@@ -173,21 +192,30 @@ static int add_traces(struct input *in, size_t first, struct jm_store *store, st
 	return rc;
 }
 
+struct stored {
+	struct input *in;
+	const char *path;
+};
+
+static int add_stored(void *arg, json_t *record, struct jm_err *err)
+{
+	const struct stored *s = arg;
+
+	return add_record(s->in, record, s->path, err);
+}
+
 static int add_store(struct input *in, const char *path, struct jm_err *err)
 {
 	size_t first = json_array_size(in->records);
-	json_t *found = NULL;
+	struct stored stored = {in, path};
 	struct jm_store *store;
 	int rc = jm_store_open(path, JM_STORE_READ, &store, err);
 
 	if (rc)
 		return rc;
-	rc = jm_store_records_array(store, &found, err);
-	if (!rc)
-		rc = add_all(in, found, path, err);
+	rc = jm_store_records(store, add_stored, &stored, err);
 	if (!rc && in->traces)
 		rc = add_traces(in, first, store, err);
-	json_decref(found);
 	jm_store_close(store, NULL);
 	return rc;
 }

@@ -172,6 +172,14 @@ static int take_over(struct run_command *r, const json_t *stored)
 	return 0;
 }
 
+static int check_stored(struct run_command *r, const json_t *plan)
+{
+	char what[PATH_MAX + 32];
+
+	snprintf(what, sizeof(what), "the plan in the store '%s'", jm_store_path(r->store));
+	return jm_plan_check(plan, what, &r->cli->err);
+}
+
 static int look_for_stored(struct run_command *r, bool *ret_stored)
 {
 	struct jm_err none = JM_ERR_INIT;
@@ -187,7 +195,9 @@ static int look_for_stored(struct run_command *r, bool *ret_stored)
 		return 0;
 	if (rc)
 		return jm_err_set(&r->cli->err, rc, "%s", none.text);
-	rc = take_over(r, stored);
+	rc = check_stored(r, stored);
+	if (!rc)
+		rc = take_over(r, stored);
 	json_decref(stored);
 	*ret_stored = true;
 	return rc;
@@ -233,6 +243,8 @@ static int request_from_store(struct run_command *r)
 	const struct jm_value *repeat = jm_values_get(&r->cli->values, "repeat");
 	int rc = jm_store_last_plan(r->store, &r->request, &r->cli->err);
 
+	if (!rc)
+		rc = check_stored(r, r->request);
 	if (rc)
 		return rc;
 	if (repeat->given)

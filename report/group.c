@@ -2,6 +2,7 @@
 /* Records in order: series of points of cases, with their statistics. */
 #include "grid.h"
 #include "base/json.h"
+#include "result/record_keys.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -331,8 +332,8 @@ static void title_series(const struct jm_group *g, struct jm_group_series *s)
 	if (subject(s->record) && !jm_dim_is(g, "model") && !jm_dim_is(g, "response"))
 		jm_text_append(s->title, sizeof(s->title), " ", subject(s->record));
 	if (!*s->title)
-		json_array_foreach(command, i, word)
-			jm_text_append(s->title, sizeof(s->title), " ", json_string_value(word));
+		json_array_foreach(command, i, word) jm_text_append(s->title, sizeof(s->title), " ",
+			json_is_string(word) ? json_string_value(word) : "?");
 	if (!*s->title)
 		jm_text_append(s->title, sizeof(s->title), "", "run");
 	if (*jm_json_text(s->record, "device"))
@@ -413,7 +414,9 @@ static int build(struct jm_group *g, const json_t *records, struct jm_err *err)
 static int check_records(const json_t *records, struct jm_err *err)
 {
 	const json_t *record;
+	char what[32];
 	size_t i;
+	int rc;
 
 	if (!json_is_array(records) || !json_array_size(records))
 		return jm_err_set(err, JM_ENOENT,
@@ -428,6 +431,10 @@ static int check_records(const json_t *records, struct jm_err *err)
 				"Record %zu has the schema '%s', but this program reads "
 				"'joulemark.run/1'.",
 				i, jm_json_text(record, "schema"));
+		snprintf(what, sizeof(what), "record %zu", i);
+		rc = jm_record_check(record, what, err);
+		if (rc)
+			return rc;
 	}
 	return 0;
 }

@@ -3,6 +3,7 @@
 #include "meter/meters_json.h"
 
 #include "base/json.h"
+#include "base/keys.h"
 #include "meter/source.h"
 
 #include <math.h>
@@ -45,44 +46,15 @@ json_t *jm_meters_to_json(const struct jm_meters *set)
 	return list;
 }
 
-#define COUNT(X)		       (0 X)
-#define ONE_SCOPE(name, text)	       +1
-#define ONE_QUANTITY(name, text, unit) +1
-enum {
-	N_SCOPES = COUNT(JM_SCOPES(ONE_SCOPE)),
-	N_ORIGINS = COUNT(JM_ORIGINS(ONE_SCOPE)),
-	N_QUANTITIES = COUNT(JM_QUANTITIES(ONE_QUANTITY)),
-};
-
-/* Index of the text among n names, or -1. */
-static int index_of(const json_t *text, int n, const char *(*name)(int))
+/* Index of the text among the words: it is one of them, for it was checked. */
+static int index_of(const json_t *object, const char *key, const char *const *words)
 {
-	for (int i = 0; i < n && json_is_string(text); i++)
-		if (!strcmp(name(i), json_string_value(text)))
-			return i;
-	return -1;
-}
+	const char *text = jm_json_text(object, key);
+	int i = 0;
 
-static const char *scope_name(int i)
-{
-	return jm_scope_name((enum jm_scope)i);
-}
-
-static const char *origin_name(int i)
-{
-	return jm_origin_name((enum jm_origin)i);
-}
-
-static const char *quantity_name(int i)
-{
-	return jm_quantity_name((enum jm_quantity)i);
-}
-
-static int damaged(struct jm_err *err)
-{
-	return jm_err_set(err, JM_EFORMAT,
-		"The description of a stored trace's signals is damaged; its chunks cannot be "
-		"read.");
+	while (words[i + 1] && strcmp(words[i], text) != 0)
+		i++;
+	return i;
 }
 
 static void copy_text(char *out, size_t size, const json_t *from, const char *key)
@@ -101,10 +73,51 @@ static const char *static_name(const json_t *source)
 	return "stored";
 }
 
+#define LONGEST_NS			(INT64_C(1) << 60)
+#define MOST_METERS			4096
+#define MOST_SIGNALS			64
+#define NAME(name, text)		text,
+#define QUANTITY_NAME(name, text, unit) text,
+static const char *const scopes[] = {JM_SCOPES(NAME) NULL};
+static const char *const origins[] = {JM_ORIGINS(NAME) NULL};
+static const char *const quantities[] = {JM_QUANTITIES(QUANTITY_NAME) NULL};
+
+static const struct jm_key signal_keys[] = {
+	{.name = "quantity", .type = JM_KEY_WORD, .flags = JM_KEY_REQUIRED, .words = quantities},
+	{.name = "step", .type = JM_KEY_NUMBER, .min = 0, .max = JM_KEY_HUGE},
+	{.name = "wrap", .type = JM_KEY_NUMBER, .min = 0, .max = JM_KEY_HUGE},
+	{.name = "refresh_ns", .type = JM_KEY_INTEGER, .min = 0, .max = LONGEST_NS},
+	{.name = "window_ns", .type = JM_KEY_INTEGER, .min = -1, .max = LONGEST_NS},
+	{.name = "accuracy",
+		.type = JM_KEY_NUMBER,
+		.flags = JM_KEY_NULL,
+		.min = 0,
+		.max = JM_KEY_HUGE},
+	{.name = "stamped", .type = JM_KEY_FLAG},
+	{0},
+};
+
+static const struct jm_key meter_keys[] = {
+	{.name = "id", .type = JM_KEY_TEXT, .max = JM_ID_MAX - 1},
+	{.name = "label", .type = JM_KEY_TEXT, .max = sizeof(((struct jm_meter *)0)->label) - 1},
+	{.name = "device", .type = JM_KEY_TEXT, .max = JM_ID_MAX - 1},
+	{.name = "source", .type = JM_KEY_TEXT},
+	{.name = "scope", .type = JM_KEY_WORD, .flags = JM_KEY_REQUIRED, .words = scopes},
+	{.name = "origin", .type = JM_KEY_WORD, .flags = JM_KEY_REQUIRED, .words = origins},
+	{.name = "covers", .type = JM_KEY_TEXT, .max = sizeof(((struct jm_meter *)0)->covers) - 1},
+	{.name = "signals", .type = JM_KEY_LIST, .keys = signal_keys, .max = MOST_SIGNALS},
+	{0},
+};
+
+static const struct jm_key meters_keys[] = {
+	{.name = "meters", .type = JM_KEY_LIST, .keys = meter_keys, .max = MOST_METERS},
+	{0},
+};
+
 static int add_signal(struct jm_meters *set, const json_t *j, struct jm_err *err)
 {
-	int quantity = index_of(json_object_get(j, "quantity"), N_QUANTITIES, quantity_name);
 	struct jm_signal s = {
+		.quantity = (enum jm_quantity)index_of(j, "quantity", quantities),
 		.step = json_number_value(json_object_get(j, "step")),
 		.wrap = json_number_value(json_object_get(j, "wrap")),
 		.refresh_ns = json_integer_value(json_object_get(j, "refresh_ns")),
@@ -113,25 +126,18 @@ static int add_signal(struct jm_meters *set, const json_t *j, struct jm_err *err
 		.stamped = json_is_true(json_object_get(j, "stamped")),
 	};
 
-	if (quantity < 0)
-		return damaged(err);
-	s.quantity = (enum jm_quantity)quantity;
 	return jm_meters_add_signal(set, &s, err);
 }
 
 static int add_meter(struct jm_meters *set, const json_t *j, struct jm_err *err)
 {
-	int scope = index_of(json_object_get(j, "scope"), N_SCOPES, scope_name);
-	int origin = index_of(json_object_get(j, "origin"), N_ORIGINS, origin_name);
 	const json_t *signals = json_object_get(j, "signals"), *one;
-	struct jm_meter m = {.source = static_name(json_object_get(j, "source"))};
+	struct jm_meter m = {.source = static_name(json_object_get(j, "source")),
+		.scope = (enum jm_scope)index_of(j, "scope", scopes),
+		.origin = (enum jm_origin)index_of(j, "origin", origins)};
 	size_t i;
 	int rc;
 
-	if (scope < 0 || origin < 0)
-		return damaged(err);
-	m.scope = (enum jm_scope)scope;
-	m.origin = (enum jm_origin)origin;
 	copy_text(m.id, sizeof(m.id), j, "id");
 	copy_text(m.label, sizeof(m.label), j, "label");
 	copy_text(m.device, sizeof(m.device), j, "device");
@@ -150,8 +156,12 @@ int jm_meters_from_json(const json_t *json, struct jm_meters *ret, struct jm_err
 	struct jm_meters set = {0};
 	const json_t *one;
 	size_t i;
-	int rc = json_is_array(json) ? 0 : damaged(err);
+	json_t *all = json ? json_pack("{s:O}", "meters", json) : NULL;
+	int rc = jm_keys_check(meters_keys, all, "a stored trace's signals", err);
 
+	json_decref(all);
+	if (rc)
+		return rc;
 	json_array_foreach(json, i, one)
 	{
 		rc = add_meter(&set, one, err);

@@ -2,11 +2,15 @@
 /* From a request to the cases of a block, and the order of the blocks. */
 #include "run/plan.h"
 
+#include "base/keys.h"
+#include "meter/meter.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define MAX_CASES 100000
+#define ID_BYTES  (JM_ID_MAX - 1)
 
 static int no_memory(struct jm_err *err)
 {
@@ -241,73 +245,96 @@ static int find_prefix(struct jm_plan *plan, struct jm_err *err)
 	return rc;
 }
 
-static bool are_texts(const json_t *list)
+/* A request may come from a store that is damaged, or that somebody else wrote. */
+static const struct jm_key axis_keys[] = {
+	{.name = "knob",
+		.type = JM_KEY_TEXT,
+		.flags = JM_KEY_REQUIRED | JM_KEY_NOT_EMPTY,
+		.max = 31},
+	{.name = "selector", .type = JM_KEY_TEXT, .max = ID_BYTES},
+	{.name = "unit", .type = JM_KEY_TEXT, .max = 7},
+	{.name = "values", .type = JM_KEY_TEXTS, .flags = JM_KEY_REQUIRED | JM_KEY_NOT_EMPTY},
+	{0},
+};
+
+static const struct jm_key found_keys[] = {
+	{.name = "knob", .type = JM_KEY_TEXT, .flags = JM_KEY_REQUIRED, .max = 31},
+	{.name = "device", .type = JM_KEY_TEXT, .flags = JM_KEY_REQUIRED, .max = ID_BYTES},
+	{.name = "unit", .type = JM_KEY_TEXT, .max = 7},
+	{.name = "value", .type = JM_KEY_TEXT, .flags = JM_KEY_NULL, .max = 63},
+	{0},
+};
+
+static const struct jm_key throughput_keys[] = {
+	{.name = "regex", .type = JM_KEY_TEXT},
+	{.name = "json", .type = JM_KEY_TEXT},
+	{.name = "unit", .type = JM_KEY_TEXT},
+	{0},
+};
+
+static const struct jm_key what_keys[] = {
+	{.name = "workload", .type = JM_KEY_TEXT, .flags = JM_KEY_NOT_EMPTY},
+	{.name = "command", .type = JM_KEY_TEXTS, .flags = JM_KEY_NOT_EMPTY},
+	{.name = "throughput", .type = JM_KEY_OBJECT, .keys = throughput_keys},
+	{.name = "device", .type = JM_KEY_TEXTS, .flags = JM_KEY_NOT_EMPTY},
+	{.name = "precision", .type = JM_KEY_TEXTS, .flags = JM_KEY_NOT_EMPTY},
+	{.name = "options", .type = JM_KEY_LISTS},
+	{.name = "settings", .type = JM_KEY_LIST, .keys = axis_keys},
+	{.name = "warmup", .type = JM_KEY_TEXT, .max = 63},
+	{.name = "steps", .type = JM_KEY_INTEGER, .min = 1, .max = 1e9},
+	{.name = "seconds", .type = JM_KEY_NUMBER, .min = 0.001, .max = 1e7},
+	{.name = "epochs", .type = JM_KEY_INTEGER, .min = 2, .max = 1e6},
+	{.name = "epoch_steps", .type = JM_KEY_INTEGER, .min = 1, .max = 1e9},
+	{0},
+};
+
+static const struct jm_key how_keys[] = {
+	{.name = "sources", .type = JM_KEY_TEXTS},
+	{.name = "control", .type = JM_KEY_TEXT},
+	{.name = "interval_s", .type = JM_KEY_NUMBER, .min = 0.0001, .max = 60},
+	{.name = "timeout_s", .type = JM_KEY_NUMBER, .min = 0.01, .max = 1e7},
+	{.name = "real_time", .type = JM_KEY_FLAG},
+	{0},
+};
+
+static const struct jm_key request_keys[] = {
+	{.name = "what", .type = JM_KEY_OBJECT, .flags = JM_KEY_REQUIRED, .keys = what_keys},
+	{.name = "found", .type = JM_KEY_LIST, .keys = found_keys},
+	{.name = "how", .type = JM_KEY_OBJECT, .keys = how_keys},
+	{.name = "repeat",
+		.type = JM_KEY_INTEGER,
+		.flags = JM_KEY_REQUIRED,
+		.min = 1,
+		.max = 10000},
+	{.name = "seed", .type = JM_KEY_INTEGER, .flags = JM_KEY_REQUIRED, .min = 0, .max = 9e15},
+	{0},
+};
+
+int jm_plan_check(const json_t *request, const char *what, struct jm_err *err)
 {
-	const json_t *value;
-	size_t i;
+	const json_t *work = json_object_get(request, "what");
+	int rc = jm_keys_check(request_keys, request, what, err);
 
-	if (!json_is_array(list))
-		return false;
-	json_array_foreach(list, i, value)
-	{
-		if (!json_is_string(value))
-			return false;
-	}
-	return true;
-}
-
-static bool is_text_in(const json_t *object, const char *key)
-{
-	return json_is_string(json_object_get(object, key));
-}
-
-/* A request may come from a store that somebody else wrote. */
-static bool is_sound(const json_t *request)
-{
-	const json_t *what = json_object_get(request, "what"), *value;
-	const json_t *found = json_object_get(request, "found");
-	const char *name;
-	size_t i;
-
-	if (!json_is_object(what) || (found && !json_is_array(found)))
-		return false;
-	json_array_foreach(json_object_get(what, "settings"), i, value)
-	{
-		if (!is_text_in(value, "knob") || !are_texts(json_object_get(value, "values")))
-			return false;
-	}
-	json_array_foreach(found, i, value)
-	{
-		if (!is_text_in(value, "knob") || !is_text_in(value, "device"))
-			return false;
-	}
-	json_object_foreach(json_object_get(what, "options"), name, value)
-	{
-		if (!are_texts(value))
-			return false;
-	}
-	value = json_object_get(what, "device");
-	if (value && !are_texts(value))
-		return false;
-	value = json_object_get(what, "precision");
-	return !value || are_texts(value);
+	if (!rc && !json_object_get(work, "workload") == !json_object_get(work, "command"))
+		rc = jm_err_set(err, JM_EFORMAT,
+			"The content of %s is damaged, or is not joulemark's: either a workload or "
+			"a command belongs there.",
+			what);
+	return rc;
 }
 
 int jm_plan_new(const json_t *request, struct jm_plan *ret, struct jm_err *err)
 {
-	struct jm_plan plan = {.request = json_deep_copy(request)};
-	int rc;
+	struct jm_plan plan = {.request = NULL};
+	int rc = jm_plan_check(request, "the plan", err);
 
+	if (rc)
+		return rc;
+	plan.request = json_deep_copy(request);
 	if (!plan.request)
 		return no_memory(err);
 	plan.repeat = (int)json_integer_value(json_object_get(request, "repeat"));
 	plan.seed = (uint64_t)json_integer_value(json_object_get(request, "seed"));
-	if (plan.repeat < 1 || !is_sound(request)) {
-		json_decref(plan.request);
-		return jm_err_set(err, JM_EFORMAT,
-			"The plan is not one of joulemark's: something is missing or of another "
-			"kind.");
-	}
 	rc = jm_json_hash(json_object_get(request, "what"), plan.key, err);
 	if (!rc)
 		rc = expand(&plan, err);

@@ -36,6 +36,8 @@ struct jm_plan {
 	int prefix; /* digits that tell the cases apart; at least 4 */
 };
 
+/* Is the request one that a plan can be made from? what: names it in the sentence. JM_EFORMAT. */
+int jm_plan_check(const json_t *request, const char *what, struct jm_err *err);
 int jm_plan_new(const json_t *request, struct jm_plan *ret, struct jm_err *err);
 void jm_plan_done(struct jm_plan *plan);
 /* The order of block b (0...): a permutation of the case indices; room for plan->n. */

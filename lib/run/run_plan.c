@@ -380,9 +380,14 @@ static int take_stored(void *arg, json_t *record, struct jm_err *err)
 	int repeat = (int)json_integer_value(json_object_get(c, "repeat"));
 
 	(void)err;
-	for (int i = 0; i < r->plan->n && id; i++)
-		if (!strcmp(r->plan->cases[i].id, id) && repeat >= 1 && repeat <= r->plan->repeat)
-			r->slots[i * r->plan->repeat + repeat - 1] = json_incref(record);
+	for (int i = 0; i < r->plan->n && id; i++) {
+		json_t **at = &r->slots[i * r->plan->repeat + repeat - 1];
+
+		if (strcmp(r->plan->cases[i].id, id) || repeat < 1 || repeat > r->plan->repeat)
+			continue;
+		json_decref(*at);
+		*at = json_incref(record);
+	}
 	return 0;
 }
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans, cases and records in the store. */
+#include "result/record_keys.h"
 #include "store/store_db.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,7 +50,8 @@ int jm_store_add_case(
 static int column_json(struct jm_store *s, sqlite3_stmt *stmt, json_t **ret, struct jm_err *err)
 {
 	const char *text = (const char *)sqlite3_column_text(stmt, 0);
-	json_t *json = text ? json_loads(text, 0, NULL) : NULL;
+	size_t n = (size_t)sqlite3_column_bytes(stmt, 0);
+	json_t *json = text ? json_loadb(text, n, 0, NULL) : NULL;
 
 	if (!json)
 		return jm__store_fail(s, SQLITE_CORRUPT, "reading what it keeps as JSON", err);
@@ -165,6 +168,17 @@ int jm_store_finish(struct jm_store *s, const json_t *record, struct jm_err *err
 	return rc ? rc : jm_store_commit(s, err);
 }
 
+static int check_record(
+	struct jm_store *s, sqlite3_stmt *stmt, const json_t *record, struct jm_err *err)
+{
+	const char *id = (const char *)sqlite3_column_text(stmt, 1);
+	char what[PATH_MAX + 64];
+
+	snprintf(what, sizeof(what), "the record of case %.32s, repeat %d, in the store '%s'",
+		id ? id : "?", sqlite3_column_int(stmt, 2), s->path);
+	return jm_record_check(record, what, err);
+}
+
 int jm_store_records(struct jm_store *s, int (*fn)(void *arg, json_t *record, struct jm_err *err),
 	void *arg, struct jm_err *err)
 {
@@ -173,17 +187,19 @@ int jm_store_records(struct jm_store *s, int (*fn)(void *arg, json_t *record, st
 	int rc, got;
 
 	rc = jm__store_prepare(s, &stmt, err,
-		"SELECT r.record FROM record_t r JOIN case_t c ON c.n = r.case_n"
+		"SELECT r.record, c.id, r.repeat FROM record_t r JOIN case_t c ON c.n = r.case_n"
 		" WHERE r.status <> 'running' ORDER BY c.n, r.repeat",
 		"");
 	if (rc)
 		return rc;
 	while ((got = sqlite3_step(stmt)) == SQLITE_ROW && !rc) {
 		rc = column_json(s, stmt, &record, err);
-		if (!rc) {
+		if (rc)
+			break;
+		rc = check_record(s, stmt, record, err);
+		if (!rc)
 			rc = fn(arg, record, err);
-			json_decref(record);
-		}
+		json_decref(record);
 	}
 	if (!rc && got != SQLITE_DONE)
 		rc = jm__store_fail(s, got, "reading its records", err);

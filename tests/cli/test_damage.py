@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records, plans and stores that were damaged: refused with a sentence, never used and never a crash."""
+import copy
+import json
+import random
+import shutil
+import sqlite3
+
+import pytest
+
+from jm import FAILURE, jm, sentence
+from reports import records, report, summary, write
+from runs import NULL
+
+FORMATS = ["table", "md", "csv", "json", "html"]
+WRONG = [None, True, -1, 0, 2**62, -1.5, 1e300, "", "x" * 200_000, [], [None], {}, {"a": None}]
+
+
+def paths(value, at=()):
+    """Of every value within this one."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, one in inner:
+        yield (*at, key)
+        yield from paths(one, (*at, key))
+
+
+def put(value, path, new):
+    for key in path[:-1]:
+        value = value[key]
+    value[path[-1]] = new
+
+
+def survives(done):
+    """By a result or a sentence, within the exit statuses that are promised."""
+    assert done.returncode in (0, 1, FAILURE), (done.returncode, done.stderr[-2000:])
+    if done.returncode == FAILURE:
+        sentence(done)
+    return done
+
+
+# ---- records
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_command_that_is_not_utf8_is_reported(tmp_path, kind):
+    path = tmp_path / "a.json"
+    done = jm("measure", "--source", "null", "--json", path, "--", "true", b"\xff\xfe".decode(errors="surrogateescape"))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(path.read_text())["command"] == ["true", None]
+    text = report("--format", kind, "--output", "-", path)
+    assert "true ?" in text
+
+
+@pytest.mark.parametrize("path, value, place", [
+    (("meters", 0, "joules"), "20000", "meters[0].joules"),
+    (("meters",), {}, "meters"),
+    (("meters", 1), None, "meters[1]"),
+    (("meters", 0, "origin"), "guessed", "meters[0].origin"),
+    (("meters", 0, "covered_s"), -1, "meters[0].covered_s"),
+    (("command",), [1], "command[0]"),
+    (("case", "repeat"), -1, "case.repeat"),
+    (("case", "id"), 7, "case.id"),
+    (("case", "parameters"), ["a"], "case.parameters"),
+    (("settings", 0, "knob"), None, "settings[0].knob"),
+    (("settings", 0, "state"), "kept", "settings[0].state"),
+    (("quality", "reasons"), [3], "quality.reasons[0]"),
+    (("phases", 0, "start_s"), "0", "phases[0].start_s"),
+    (("provenance", "host"), 5, "provenance.host"),
+    (("unit",), "long", "unit"),
+    (("exit_status",), 3.5, "exit_status"),
+])
+def test_a_value_that_the_schema_forbids_is_refused_by_its_place(tmp_path, path, value, place):
+    rows = records(n=3)
+    put(rows[1], path, 200_000 * "x" if value == "long" else value)
+    text = sentence(jm("report", write(tmp_path, rows, "bad.json")), FAILURE)
+    assert "record 1 of" in text and "bad.json" in text and f": {place} is " in text
+
+
+def test_a_record_in_a_store_is_checked_too(tmp_path):
+    store = tmp_path / "a.db"
+    assert jm(*NULL, "--store", store).returncode == 0
+    db = sqlite3.connect(store)
+    db.execute("UPDATE record_t SET record = json_set(record, '$.meters', 'none')")
+    db.commit()
+    db.close()
+    for command in (["report", store], [*NULL, "--store", store], ["run", "--store", store, "--resume"]):
+        text = sentence(jm(*command), FAILURE)
+        assert "repeat 1" in text and str(store) in text and "meters is text" in text
+
+
+def test_keys_that_are_not_known_are_let_pass(tmp_path):
+    rows = records(n=7)
+    expected = summary(write(tmp_path, rows, "a.json"))
+    for r in rows:
+        r["later"] = {"a": [1, None]}
+        r["meters"][0]["later"] = None
+    assert summary(write(tmp_path, rows, "b.json")) == expected
+
+
+def test_random_damage_to_records_is_no_crash(tmp_path):
+    rng = random.Random(1)
+    rows = records("h200x4")
+    places = list(paths(rows))
+    for kind in FORMATS * 6:
+        damaged = copy.deepcopy(rows)
+        for place in rng.sample(places, rng.choice([1, 1, 3])):
+            try:
+                put(damaged, place, rng.choice(WRONG))
+            except (KeyError, IndexError, TypeError):
+                pass  # its parent is damaged already
+        survives(jm("report", "--format", kind, "--output", "/dev/null", write(tmp_path, damaged)))
+
+
+# ---- plans
+
+
+def make_store(path):
+    done = jm("run", "sim", "--device", "sim:h100x1", "--set", "gpu.power=300W,400W", "--seconds", 1, "--repeat", 2,
+              "--store", path)
+    assert done.returncode == 0, done.stderr
+
+
+def change_plan(store, change):
+    db = sqlite3.connect(store)
+    plan = json.loads(db.execute("SELECT plan FROM plan_t").fetchone()[0])
+    change(plan)
+    db.execute("UPDATE plan_t SET plan = ?", (json.dumps(plan),))
+    db.execute("DELETE FROM record_t WHERE repeat = 2")
+    db.commit()
+    db.close()
+
+
+@pytest.mark.parametrize("path, value, place", [
+    (("what",), [], "what"),
+    (("what", "settings"), "gpu.power", "what.settings"),
+    (("what", "settings", 0, "knob"), None, "what.settings[0].knob"),
+    (("what", "settings", 0, "values"), [], "what.settings[0].values"),
+    (("what", "settings", 0, "values"), ["300W", None], "what.settings[0].values[1]"),
+    (("what", "settings", 0, "selector"), 1, "what.settings[0].selector"),
+    (("what", "options"), {"response": "x"}, "what.options.response"),
+    (("what", "device"), [], "what.device"),
+    (("what", "seconds"), -1, "what.seconds"),
+    (("what", "workload"), ["sim"], "what.workload"),
+    (("found", 0, "device"), None, "found[0].device"),
+    (("how", "sources"), [None], "how.sources[0]"),
+    (("repeat",), 10**9, "repeat"),
+    (("seed",), "1", "seed"),
+])
+def test_a_damaged_plan_is_refused_by_its_place(tmp_path, path, value, place):
+    store = tmp_path / "a.db"
+    make_store(store)
+    change_plan(store, lambda plan: put(plan, path, value))
+    text = sentence(jm("run", "--store", store, "--resume"), FAILURE)
+    assert str(store) in text and f": {place} is " in text
+
+
+def test_a_plan_without_work_is_refused(tmp_path):
+    store = tmp_path / "a.db"
+    make_store(store)
+    change_plan(store, lambda plan: plan["what"].pop("workload"))
+    assert "either a workload or a command" in sentence(jm("run", "--store", store, "--resume"), FAILURE)
+
+
+def test_random_damage_to_a_plan_is_no_crash(tmp_path):
+    rng = random.Random(2)
+    whole, store = tmp_path / "whole.db", tmp_path / "a.db"
+    make_store(whole)
+    for _ in range(25):
+        shutil.copy(whole, store)
+
+        def damage(plan):
+            put(plan, rng.choice(list(paths(plan))), rng.choice(WRONG))
+        change_plan(store, damage)
+        survives(jm("run", "--store", store, "--resume"))
+
+
+def test_random_damage_to_a_store_is_no_crash(tmp_path):
+    rng = random.Random(3)
+    whole, store = tmp_path / "whole.db", tmp_path / "a.db"
+    make_store(whole)
+    data = whole.read_bytes()
+    for _ in range(30):
+        damaged = bytearray(data)
+        for _ in range(rng.choice([1, 4, 64])):
+            damaged[rng.randrange(16, len(damaged))] = rng.randrange(256)
+        store.write_bytes(bytes(damaged))
+        survives(jm("report", "--html", tmp_path / "page.html", store))
+        survives(jm("run", "--store", store, "--resume"))

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tables of keys: each kind of refusal, details dropped, and the record's table against its JSON Schema. */
+#include "test.h"
+
+#include "result/record_keys.h"
+
+#include <stdio.h>
+
+static const char *const words[] = {"one", "two", NULL};
+static const struct jm_key inner_keys[] = {
+	{.name = "x", .type = JM_KEY_NUMBER, .flags = JM_KEY_REQUIRED, .min = -1, .max = 1},
+	{.name = "log", .type = JM_KEY_TEXT, .flags = JM_KEY_DETAIL},
+	{0},
+};
+static const struct jm_key keys[] = {
+	{.name = "text", .type = JM_KEY_TEXT, .flags = JM_KEY_NULL | JM_KEY_NOT_EMPTY, .max = 4},
+	{.name = "word", .type = JM_KEY_WORD, .words = words},
+	{.name = "id", .type = JM_KEY_ID},
+	{.name = "n", .type = JM_KEY_INTEGER, .min = 1, .max = 9},
+	{.name = "flag", .type = JM_KEY_FLAG},
+	{.name = "texts", .type = JM_KEY_TEXTS, .max = 2},
+	{.name = "list", .type = JM_KEY_LIST, .keys = inner_keys},
+	{.name = "lists", .type = JM_KEY_LISTS},
+	{.name = "free", .type = JM_KEY_OBJECT},
+	{.name = "scalar", .type = JM_KEY_SCALAR},
+	{0},
+};
+
+/* Single quotes are easier to read here. */
+static json_t *parsed(const char *text)
+{
+	char copy[1024];
+	json_t *json;
+
+	snprintf(copy, sizeof(copy), "%s", text);
+	for (char *c = copy; *c; c++)
+		*c = *c == '\'' ? '"' : *c;
+	json = json_loads(copy, 0, NULL);
+	assert_non_null(json);
+	return json;
+}
+
+static void test_sound(void **state)
+{
+	static const char *const rows[] = {
+		"{}",
+		"{'text': 'four', 'word': 'two', 'id': '00112233445566778899aabbccddeeff'}",
+		"{'text': null, 'n': 9, 'flag': false, 'texts': ['', 'b'], 'list': []}",
+		"{'list': [{'x': -1}, {'x': 0.5}], 'lists': {'a': [], 'b': ['c']}, 'other': [[]]}",
+		"{'free': {'a': {'b': [1, 'c', null, true]}}, 'scalar': 1.5}",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct jm_err err = JM_ERR_INIT;
+		json_t *json = parsed(rows[i]);
+		int rc = jm_keys_check(keys, json, "it", &err);
+
+		assert_ok(rc, err);
+		json_decref(json);
+	}
+}
+
+static void test_refused(void **state)
+{
+	static const struct {
+		const char *json, *said;
+	} rows[] = {
+		{"[]", "it is a list, but an object"},
+		{"{'text': 'fives'}", "text is text that is too long"},
+		{"{'text': ''}", "text is empty"},
+		{"{'text': 1}", "text is an integer, but text or null"},
+		{"{'word': 'three'}", "word is other text"},
+		{"{'word': null}", "word is null"},
+		{"{'id': '00112233445566778899AABBCCDDEEFF'}", "id is other text"},
+		{"{'n': 1.0}", "n is a number, but an integer"},
+		{"{'n': 10}", "n is 10, which is out of range"},
+		{"{'flag': 1}", "flag is an integer"},
+		{"{'texts': ['a', 'b', 'c']}", "texts is too long"},
+		{"{'texts': ['a', null]}", "texts[1] is null"},
+		{"{'list': [{'x': 0}, {}]}", "list[1].x is missing"},
+		{"{'list': [{'x': 0}, {'x': 2}]}", "list[1].x is 2, which is out of range"},
+		{"{'list': [0]}", "list[0] is an integer"},
+		{"{'lists': {'a': ['b', 1]}}", "lists.a[1] is an integer"},
+		{"{'lists': {'a': 'b'}}", "lists.a is text"},
+		{"{'free': {'a':{'a':{'a':{'a':{'a':{'a':{'a':{'a':{'a':{'a':{'a':{'a':{'a':{'a':"
+		 "{'a':{'a':{'a':{'a': 1}}}}}}}}}}}}}}}}}}}",
+			"is too deep"},
+		{"{'scalar': []}", "scalar is a list"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct jm_err err = JM_ERR_INIT;
+		json_t *json = parsed(rows[i].json);
+
+		assert_int_equal(jm_keys_check(keys, json, "it", &err), JM_EFORMAT);
+		assert_sentence(&err, JM_EFORMAT);
+		if (!strstr(err.text, rows[i].said))
+			fail_msg("%s\n%s", err.text, rows[i].said);
+		json_decref(json);
+	}
+}
+
+static void test_details(void **state)
+{
+	json_t *json = parsed("{'list': [{'x': 0, 'log': 'a'}, {'x': 1, 'log': 'b', 'y': 2}]}");
+	json_t *rest = parsed("{'list': [{'x': 0}, {'x': 1, 'y': 2}]}");
+
+	(void)state;
+	jm_keys_drop_details(keys, json);
+	assert_true(json_equal(json, rest));
+	json_decref(json);
+	json_decref(rest);
+}
+
+/* ---- the record's table and docs/record.schema.json say the same ---- */
+
+static json_t *schema;
+
+static const json_t *resolved(const json_t *node)
+{
+	const char *ref = json_string_value(json_object_get(node, "$ref"));
+
+	if (!ref)
+		return node;
+	return json_object_get(json_object_get(schema, "definitions"), strrchr(ref, '/') + 1);
+}
+
+static bool has_type(const json_t *node, const char *type)
+{
+	const json_t *types = json_object_get(node, "type"), *one;
+	size_t i;
+
+	if (json_is_string(types))
+		return !strcmp(json_string_value(types), type);
+	json_array_foreach(types, i, one)
+	{
+		if (!strcmp(json_string_value(one), type))
+			return true;
+	}
+	return false;
+}
+
+static const char *schema_type(const struct jm_key *key)
+{
+	switch (key->type) {
+	case JM_KEY_INTEGER:
+		return "integer";
+	case JM_KEY_NUMBER:
+		return "number";
+	case JM_KEY_FLAG:
+		return "boolean";
+	case JM_KEY_OBJECT:
+	case JM_KEY_LISTS:
+		return "object";
+	case JM_KEY_TEXTS:
+	case JM_KEY_LIST:
+		return "array";
+	default:
+		return "string";
+	}
+}
+
+static void compare_words(const struct jm_key *key, const json_t *words_json)
+{
+	size_t n = 0;
+
+	for (; key->words[n]; n++)
+		assert_string_equal(
+			json_string_value(json_array_get(words_json, n)), key->words[n]);
+	assert_int_equal(json_array_size(words_json), n);
+}
+
+static void compare(const struct jm_key *table, const json_t *node, const char *where);
+
+static void compare_key(const struct jm_key *key, const json_t *node, const char *where)
+{
+	const json_t *least = json_object_get(node, "minimum"),
+		     *most = json_object_get(node, "maximum");
+
+	if (json_object_get(node, "enum")) {
+		compare_words(key, json_object_get(node, "enum"));
+		return;
+	}
+	if (json_object_get(node, "const"))
+		return;
+	if (!has_type(node, schema_type(key)))
+		fail_msg("%s.%s is another type in the schema", where, key->name);
+	assert_int_equal(has_type(node, "null"), key->flags & JM_KEY_NULL ? 1 : 0);
+	if (least)
+		assert_true(key->max > 0 && json_number_value(least) == key->min);
+	if (most)
+		assert_true(json_number_value(most) == key->max);
+	if (key->keys && json_object_get(node, "items"))
+		compare(key->keys, resolved(json_object_get(node, "items")), key->name);
+	else if (key->keys)
+		compare(key->keys, node, key->name);
+}
+
+static void compare(const struct jm_key *table, const json_t *node, const char *where)
+{
+	json_t *properties = json_object_get(node, "properties"), *one;
+	const char *name;
+
+	if (!properties) /* the schema leaves it open */
+		return;
+	for (const struct jm_key *key = table; key->name; key++) {
+		const json_t *found = resolved(json_object_get(properties, key->name));
+
+		if (!found)
+			fail_msg("docs/record.schema.json has no %s.%s", where, key->name);
+		compare_key(key, found, where);
+	}
+	json_object_foreach(properties, name, one)
+	{
+		const struct jm_key *key = table;
+
+		while (key->name && strcmp(key->name, name) != 0)
+			key++;
+		if (!key->name)
+			fail_msg("lib/result/record_keys.c has no %s.%s", where, name);
+	}
+}
+
+static void test_table_and_schema_agree(void **state)
+{
+	char path[512];
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s/docs/record.schema.json", getenv("JM_SOURCE"));
+	schema = json_load_file(path, 0, NULL);
+	assert_non_null(schema);
+	compare(jm_record_keys, schema, "record");
+	json_decref(schema);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_sound),
+		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_details),
+		cmocka_unit_test(test_table_and_schema_agree),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
