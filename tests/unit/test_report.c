@@ -168,8 +168,9 @@ static void nothing_to_report_is_an_error(void **state)
 	}
 }
 
-/* Every format of records with members of every wrong type: no crash, and never a zero for unknown. */
-static void garbage_is_reported_as_unknown(void **state)
+/* Every format of a record that has nothing, which is unknown and never 0, and of those with members of
+ * every wrong type, which are refused. */
+static void garbage_is_unknown_or_refused(void **state)
 {
 	static const char *const texts[] = {
 		"[{\"schema\": \"joulemark.run/1\"}]",
@@ -193,9 +194,14 @@ static void garbage_is_reported_as_unknown(void **state)
 			struct jm_err err = JM_ERR_INIT;
 			char *text = NULL;
 
-			assert_ok(jm_report_render(records, (enum jm_report_format)format, NULL,
-					  &text, &err),
-				err);
+			int rc = jm_report_render(
+				records, (enum jm_report_format)format, NULL, &text, &err);
+
+			assert_int_equal(rc, i ? JM_EFORMAT : 0);
+			if (rc) {
+				assert_sentence(&err, rc);
+				continue;
+			}
 			if (format != JM_REPORT_HTML) /* ECharts has such words */
 				assert_null(strstr(text, "nan"));
 			if (format != JM_REPORT_HTML)
@@ -238,7 +244,7 @@ int main(void)
 		cmocka_unit_test(a_silent_counter_is_a_gap),
 		cmocka_unit_test(no_power_is_null),
 		cmocka_unit_test(nothing_to_report_is_an_error),
-		cmocka_unit_test(garbage_is_reported_as_unknown),
+		cmocka_unit_test(garbage_is_unknown_or_refused),
 		cmocka_unit_test(appended_text_is_cut),
 	};
 
