@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The median power: seconds at each power, in bins of constant ratio. */
 #include "energy/watts.h"
+#include "trace/held.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 
 struct times {
 	double seconds[BINS];
-	int64_t t0, t1;
+	struct jm_held held; /* a power, W */
 	bool counter;
 	double wrap;
 	struct jm_reading last; /* of a counter: its last change */
@@ -24,24 +25,25 @@ static int bin_of(double watts)
 	return bin < BINS - 1 ? (int)bin : BINS - 1;
 }
 
-/* Power from a to b, the part of it inside the stretch. */
-static void hold(struct times *t, double watts, int64_t a, int64_t b)
+/* The power that is held, until t_ns. */
+static void hold_until(struct times *t, int64_t t_ns)
 {
-	a = a > t->t0 ? a : t->t0;
-	b = b < t->t1 ? b : t->t1;
-	if (a < b && !isnan(watts))
-		t->seconds[bin_of(watts)] += (double)(b - a) * 1e-9;
+	double seconds = jm_held_until(&t->held, t_ns);
+
+	if (seconds > 0)
+		t->seconds[bin_of(t->held.value)] += seconds;
 }
 
 static int take_power(void *arg, struct jm_reading r)
 {
 	struct times *t = arg;
 
-	hold(t, t->last.value, t->last.t_ns, r.t_ns);
-	t->last = r;
+	hold_until(t, r.t_ns);
+	t->held.value = r.value;
 	return 0;
 }
 
+/* A counter tells the power of the time before it. */
 static int take_count(void *arg, struct jm_reading r)
 {
 	struct times *t = arg;
@@ -51,8 +53,10 @@ static int take_count(void *arg, struct jm_reading r)
 		joules += t->wrap;
 	if (joules == 0)
 		return 0;
-	if (joules > 0 && r.t_ns > t->last.t_ns)
-		hold(t, joules / ((double)(r.t_ns - t->last.t_ns) * 1e-9), t->last.t_ns, r.t_ns);
+	t->held.value = joules > 0 && r.t_ns > t->last.t_ns
+				? joules / ((double)(r.t_ns - t->last.t_ns) * 1e-9)
+				: NAN;
+	hold_until(t, r.t_ns);
 	t->last = r;
 	return 0;
 }
@@ -99,15 +103,14 @@ int jm_watts_median(const struct jm_trace *trace, const struct jm_meters *set, i
 	t = calloc(1, sizeof(*t));
 	if (!t)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the median of a power.");
-	t->t0 = t0_ns;
-	t->t1 = t1_ns;
+	t->held = (struct jm_held){t0_ns, t1_ns, t0_ns, NAN};
 	t->last.value = NAN;
 	t->counter = set->signal[signal].quantity == JM_Q_ENERGY;
 	t->wrap = set->signal[signal].wrap;
 	rc = jm_trace_each(
 		trace, signal, t0_ns, t1_ns, t->counter ? take_count : take_power, t, err);
 	if (!rc && !t->counter)
-		hold(t, t->last.value, t->last.t_ns, t1_ns);
+		hold_until(t, t1_ns);
 	if (!rc)
 		*ret = median(t);
 	free(t);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An outside command under a session: its marks, its output, signals for it. */
 #include "measure/launch.h"
+#include "base/forward_signals.h"
 #include "measure/progress.h"
 
 #include <errno.h>
@@ -10,7 +11,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #define MAX_PHASES 4096
@@ -22,8 +22,7 @@ struct launch {
 	struct jm_progress *progress;
 	struct jm_scan *scan;
 	struct jm_proc proc;
-	sigset_t before;
-	int signals;	  /* fd */
+	struct jm_forward_signals signals;
 	int command;	  /* phase */
 	int output_errno; /* see launch.h */
 	struct jm_tally tally, scanned;
@@ -171,17 +170,6 @@ static bool take_output(struct launch *l)
 	return false;
 }
 
-/* A signal from the terminal reaches the command by itself; one sent to us is passed on. */
-static void take_signal(struct launch *l)
-{
-	struct signalfd_siginfo info;
-
-	if (read(l->signals, &info, sizeof(info)) != (ssize_t)sizeof(info))
-		return;
-	if (info.ssi_code <= 0)
-		kill(l->proc.pid, (int)info.ssi_signo);
-}
-
 static int attend(struct launch *l, struct jm_err *err)
 {
 	int rc = 0;
@@ -189,7 +177,7 @@ static int attend(struct launch *l, struct jm_err *err)
 	while (!rc && !l->proc.ended) {
 		struct pollfd fds[] = {
 			{.fd = l->proc.pidfd, .events = POLLIN},
-			{.fd = l->signals, .events = POLLIN},
+			{.fd = l->signals.fd, .events = POLLIN},
 			{.fd = jm_progress_fd(l->progress), .events = POLLIN},
 			{.fd = l->proc.out_fd, .events = POLLIN},
 		};
@@ -200,7 +188,7 @@ static int attend(struct launch *l, struct jm_err *err)
 		if (fds[0].revents)
 			rc = jm_proc_reap(&l->proc, l->ctx, err);
 		if (fds[1].revents && !l->proc.ended)
-			take_signal(l);
+			jm_signals_pass_on(&l->signals, l->proc.pid);
 		if (fds[2].revents)
 			jm_progress_receive(l->progress, jm_ctx_now(l->ctx), on_mark, l);
 		if (fds[3].revents)
@@ -257,31 +245,13 @@ static void take_the_rest(struct launch *l)
 
 /* ---- start and end ---- */
 
-/* Every signal that asks the program to end goes through an fd while the command runs. */
-static int catch_signals(struct launch *l, struct jm_err *err)
-{
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGHUP);
-	sigaddset(&set, SIGQUIT);
-	pthread_sigmask(SIG_BLOCK, &set, &l->before);
-	l->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	if (l->signals >= 0)
-		return 0;
-	pthread_sigmask(SIG_SETMASK, &l->before, NULL);
-	return jm_err_set(err, JM_EIO, "Cannot watch for signals: %s.", strerror(errno));
-}
-
 static int start(struct launch *l, struct jm_err *err)
 {
 	const char *env[] = {jm_progress_env(l->progress), NULL};
 	struct jm_proc_options o = {
 		.argv = l->o->argv,
 		.env = env,
-		.mask = &l->before,
+		.mask = &l->signals.before,
 		.capture = l->scan != NULL,
 		.before_exec = l->o->before_exec,
 		.before_exec_arg = l->o->before_exec_arg,
@@ -298,7 +268,7 @@ static int start(struct launch *l, struct jm_err *err)
 
 static int run(struct launch *l, struct jm_err *err)
 {
-	int rc = catch_signals(l, err);
+	int rc = jm_signals_catch(&l->signals, err);
 
 	if (rc)
 		return rc;
@@ -307,8 +277,7 @@ static int run(struct launch *l, struct jm_err *err)
 		rc = attend(l, err);
 	if (!rc)
 		take_the_rest(l);
-	close(l->signals);
-	pthread_sigmask(SIG_SETMASK, &l->before, NULL);
+	jm_signals_release(&l->signals);
 	return rc;
 }
 

@@ -3,6 +3,7 @@
 #include "energy/quality.h"
 #include "measure/session_private.h"
 #include "energy/watts.h"
+#include "trace/held.h"
 #include "base/json.h"
 
 #include <math.h>
@@ -22,8 +23,7 @@ static double seconds(int64_t ns)
 /* ---- one signal in a phase ---- */
 
 struct figures {
-	int64_t t0, t1, at;
-	double held;	  /* value in effect at `at`; NAN = none */
+	struct jm_held held;
 	double sum, time; /* of value x time */
 	double min, max, last;
 	long samples;
@@ -32,27 +32,23 @@ struct figures {
 
 static void hold_until(struct figures *f, int64_t t)
 {
-	if (t > f->t1)
-		t = f->t1;
-	if (t <= f->at)
-		return;
-	if (!isnan(f->held)) {
-		f->sum += f->held * seconds(t - f->at);
-		f->time += seconds(t - f->at);
-	}
-	f->at = t;
+	double time = jm_held_until(&f->held, t);
+
+	if (time > 0)
+		f->sum += f->held.value * time;
+	f->time += time;
 }
 
 static int add_figure(void *arg, struct jm_reading r)
 {
 	struct figures *f = arg;
 
-	if (r.t_ns > f->t1) {
-		hold_until(f, f->t1);
+	if (r.t_ns > f->held.t1) {
+		hold_until(f, f->held.t1);
 		return 1;
 	}
 	hold_until(f, r.t_ns);
-	f->held = r.value;
+	f->held.value = r.value;
 	if (isnan(r.value))
 		return 0;
 	f->last = r.value;
@@ -60,7 +56,7 @@ static int add_figure(void *arg, struct jm_reading r)
 	f->max = fmax(f->max, r.value);
 	if (r.value >= 0 && r.value < 256)
 		f->bits |= (unsigned int)r.value;
-	f->samples += r.t_ns >= f->t0;
+	f->samples += r.t_ns >= f->held.t0;
 	return 0;
 }
 
@@ -68,19 +64,16 @@ static int figures_of(struct jm_session *s, int signal, const struct jm_phase *p
 	struct figures *ret, struct jm_err *err)
 {
 	struct figures f = {
-		.t0 = phase->t0_ns,
-		.t1 = phase->t1_ns,
-		.at = phase->t0_ns,
-		.held = NAN,
+		.held = {phase->t0_ns, phase->t1_ns, phase->t0_ns, NAN},
 		.min = NAN,
 		.max = NAN,
 		.last = NAN,
 	};
-	int rc = jm_trace_each(s->trace, signal, f.t0, f.t1, add_figure, &f, err);
+	int rc = jm_trace_each(s->trace, signal, f.held.t0, f.held.t1, add_figure, &f, err);
 
 	if (rc)
 		return rc;
-	hold_until(&f, f.t1);
+	hold_until(&f, f.held.t1);
 	*ret = f;
 	return 0;
 }

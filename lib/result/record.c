@@ -3,6 +3,7 @@
 #include "result/record.h"
 
 #include "base/clock.h"
+#include "trace/held.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -97,49 +98,17 @@ const char *jm_setting_state(double requested, double enforced, double mean, dou
 	return "not reached";
 }
 
-/* Integral over [t0, t1] of what a signal said last; in value times ns. */
-struct integral {
-	int64_t t0, t1, last_t;
-	double last, sum;
-	int64_t known;
-	int mask; /* != 0: counts the time in which one of these bits is set */
-};
-
-static void integrate_to(struct integral *g, int64_t t)
-{
-	int64_t from = g->last_t > g->t0 ? g->last_t : g->t0, to = t < g->t1 ? t : g->t1;
-	double value = g->last;
-
-	if (isnan(value) || to <= from)
-		return;
-	if (g->mask)
-		value = (int)value & g->mask ? 1 : 0;
-	g->sum += value * (double)(to - from);
-	g->known += to - from;
-}
-
-static int integrate_reading(void *arg, struct jm_reading reading)
-{
-	struct integral *g = arg;
-
-	integrate_to(g, reading.t_ns);
-	g->last = reading.value;
-	g->last_t = reading.t_ns;
-	return 0;
-}
-
 /* Mean of a signal of the meter, or the share of time in which bits of the mask were set. NAN = unknown. */
 static double mean_of(struct jm_session *s, int meter, enum jm_quantity quantity, int mask,
 	const struct jm_phase *phase)
 {
-	struct integral g = {.t0 = phase->t0_ns, .t1 = phase->t1_ns, .last = NAN, .mask = mask};
 	int signal = jm_meter_signal(jm_session_meters(s), meter, quantity);
+	double mean;
 
-	if (signal < 0 ||
-		jm_trace_each(jm_session_trace(s), signal, g.t0, g.t1, integrate_reading, &g, NULL))
+	if (signal < 0 || jm_held_mean(jm_session_trace(s), signal, phase->t0_ns, phase->t1_ns,
+				  mask, &mean, NULL))
 		return NAN;
-	integrate_to(&g, g.t1);
-	return g.known ? g.sum / (double)g.known : NAN;
+	return mean;
 }
 
 /* The meter of the whole device: not one that is covered by another meter of it. */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The median power of a stretch, where it can be told by hand. */
+/* Median and mean over time of what a signal said, where they can be told by hand. */
 #include "test.h"
 
 #include "base/clock.h"
 #include "energy/watts.h"
+#include "trace/held.h"
 
 #define AT(s) (int64_t)((s) * (double)JM_SECOND)
 
@@ -85,12 +86,55 @@ static void a_counter_will_do(void **state)
 	assert_near(median_of(&set, readings, 7, 1.1, 1.9), 50, 0.05); /* going round */
 }
 
+static void mean_over_time(void **state)
+{
+	static const double readings[][2] = {{0, 1}, {1, 2}, {3, NAN}, {7, 6}, {9, 4}};
+	static const struct {
+		double t0, t1;
+		int mask;
+		double mean;
+	} rows[] = {
+		{0, 3, 0, 5.0 / 3},  /* 1 for 1 s, 2 for 2 s */
+		{0.5, 1.5, 0, 1.5},  /* cut at both ends */
+		{2, 8, 0, 4},	     /* 2 for 1 s, nothing for 4 s, 6 for 1 s */
+		{4, 6, 0, NAN},	     /* nothing at all */
+		{7, 12, 0, 4.8},     /* the last one goes on */
+		{0, 12, 2, 4.0 / 8}, /* bit 2 is in 2 and 6: 4 of 8 known seconds */
+		{0, 12, 4, 5.0 / 8}, /* bit 4 is in 6 and 4 */
+		{0, 12, 8, 0},	     /* bit 8 is in none */
+	};
+	struct jm_meters set = one_meter(JM_Q_THROTTLE, 0);
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_trace *t = jm_trace_new(&set, &err);
+	double mean;
+
+	(void)state;
+	assert_non_null(t);
+	for (size_t i = 0; i < sizeof(readings) / sizeof(readings[0]); i++)
+		assert_ok(jm_trace_append(t, 0,
+				  (struct jm_reading){readings[i][1], AT(readings[i][0])}, &err),
+			err);
+	assert_ok(jm_trace_flush(t, NULL, NULL, &err), err);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		assert_ok(jm_held_mean(
+				  t, 0, AT(rows[i].t0), AT(rows[i].t1), rows[i].mask, &mean, &err),
+			err);
+		if (isnan(rows[i].mean))
+			assert_true(isnan(mean));
+		else
+			assert_near(mean, rows[i].mean, 1e-9);
+	}
+	jm_trace_free(t);
+	jm_meters_done(&set);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(weighs_by_time),
 		cmocka_unit_test(gaps_do_not_count),
 		cmocka_unit_test(a_counter_will_do),
+		cmocka_unit_test(mean_over_time),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
