@@ -104,7 +104,7 @@ static const struct jm_key meter_keys[] = {
 	{.name = "source", .type = JM_KEY_TEXT},
 	{.name = "scope", .type = JM_KEY_WORD, .flags = JM_KEY_REQUIRED, .words = scopes},
 	{.name = "origin", .type = JM_KEY_WORD, .flags = JM_KEY_REQUIRED, .words = origins},
-	{.name = "covers", .type = JM_KEY_TEXT, .max = sizeof(((struct jm_meter *)0)->covers) - 1},
+	{.name = "covers", .type = JM_KEY_TEXT},
 	{.name = "signals", .type = JM_KEY_LIST, .keys = signal_keys, .max = MOST_SIGNALS},
 	{0},
 };
