@@ -124,6 +124,39 @@ void wave_ramps(struct wave *w, double low, double high, double dwell, double en
 	wave_add(w, t, from, 0);
 }
 
+static void saw(struct wave *w, double low, double high, double period, double t, double end)
+{
+	for (; t < end; t += period)
+		wave_add(w, t, low, (high - low) / period);
+}
+
+static void spikes(struct wave *w, double low, double high, double period, double t, double end)
+{
+	for (; t < end; t += period) {
+		wave_add(w, t, high, 0);
+		wave_add(w, t + 0.1 * period, low, 0);
+	}
+}
+
+const char *const wave_kind_names[WAVE_KINDS] = {"square", "saw", "random", "spikes"};
+
+void wave_load(struct wave *w, enum wave_kind kind, double period, double end, uint64_t *seed)
+{
+	double low = wave_uniform(seed, 80, 150), high = wave_uniform(seed, 500, 700);
+	double phase = wave_uniform(seed, 0, 1), begin = -10 - phase * period;
+
+	if (kind == WAVE_SQUARE)
+		wave_square(w, low, high, period, phase, end);
+	else if (kind == WAVE_SAW)
+		saw(w, low, high, period, begin, end);
+	else if (kind == WAVE_SPIKES)
+		spikes(w, low, high, period, begin, end);
+	else if (wave_random(seed) & 1)
+		wave_telegraph(w, low, high, period / 2, end, seed);
+	else
+		wave_levels(w, low, high, period / 2, end, seed);
+}
+
 /* ---- the sensor ---- */
 
 void wave_reset(void)

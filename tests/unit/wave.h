@@ -30,6 +30,11 @@ void wave_telegraph(
 void wave_levels(struct wave *w, double low, double high, double dwell, double end, uint64_t *seed);
 void wave_ramps(struct wave *w, double low, double high, double dwell, double end, uint64_t *seed);
 
+/* Loads of one period, phase and shape by chance. Random: the mean of both dwells is the period. */
+enum wave_kind { WAVE_SQUARE, WAVE_SAW, WAVE_RANDOM, WAVE_SPIKES, WAVE_KINDS };
+extern const char *const wave_kind_names[WAVE_KINDS];
+void wave_load(struct wave *w, enum wave_kind kind, double period, double end, uint64_t *seed);
+
 uint64_t wave_random(uint64_t *seed);
 double wave_uniform(uint64_t *seed, double low, double high);
 
