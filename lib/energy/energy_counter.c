@@ -9,7 +9,7 @@
 #include <math.h>
 
 #define MAX_RUNS    32
-#define AROUND	    4		       /* refreshes looked at on each side of an edge */
+#define AROUND	    12		       /* refreshes looked at on each side of an edge */
 #define AROUND_MIN  INT64_C(50000000)  /* ns */
 #define BRIDGE_MIN  INT64_C(250000000) /* ns a silent sensor may be interpolated over */
 #define LATE	    50		       /* a refresh may be late by 1/50 of itself */
@@ -97,6 +97,7 @@ struct span {
 	double rest;		       /* joules that the shape does not explain */
 	double loose_begin, loose_end; /* seconds by which begin and end may be off, in all */
 	double step;		       /* J, the counter's resolution */
+	struct jm_unseen unseen;
 };
 
 static double seconds(int64_t ns)
@@ -144,7 +145,7 @@ static double variance_in_span(const struct span *span, int64_t t)
 	       (square(mean * span->loose_begin * (1 - share)) +
 		       square(mean * span->loose_end * share)) /
 		       12 +
-	       square(span->step) / 6;
+	       square(span->step) / 6 + jm_unseen_variance(&span->unseen, length, share);
 }
 
 /* Mean watts between two runs of the counter; NAN when there are none. */
@@ -200,6 +201,8 @@ static struct span span_between(const struct jm_signal *counter, const struct ne
 	span.joules = rise(counter, from->value, to->value, seconds(span.end - span.begin), NAN);
 	if (isnan(span.joules))
 		return span;
+	jm_unseen_init(
+		&span.unseen, counter, near->run, near->n, power_signal, power->run, power->n);
 	if (power->n)
 		jm_shape_init(&span.shape, power_signal, power->run, power->n);
 	else

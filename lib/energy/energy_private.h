@@ -41,6 +41,19 @@ struct jm_shape {
 };
 
 struct jm_plateau;
+
+/* energy_unseen.c: what power does inside one step of a counter. */
+struct jm_unseen {
+	bool known;
+	double window, refresh; /* s */
+	double squares;		/* W^2: of means over the window, around the counter's mean */
+};
+/* From the counter's runs around an edge, and the power's, all finite; power may be NULL. */
+void jm_unseen_init(struct jm_unseen *u, const struct jm_signal *counter, const struct jm_plateau *run,
+	int n, const struct jm_signal *power, const struct jm_plateau *power_run, int n_power);
+/* J^2, at a share of a step of that length in seconds. */
+double jm_unseen_variance(const struct jm_unseen *u, double length, double share);
+
 /* energy_shape.c. From the runs of a power signal, finite ones, in order of time. */
 void jm_shape_init(
 	struct jm_shape *shape, const struct jm_signal *power, const struct jm_plateau *run, int n);

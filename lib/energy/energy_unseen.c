@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What power does inside one step of a counter, where the counter does not look. A power reading is the
+ * mean of a window w, shorter than the counter's refresh T: how far these means are from the counter's
+ * mean over the same time tells how much the load changes inside a step. For a load that changes at
+ * random and faster than T, the energy leaves the straight line through a step of length L by
+ * V w L u (1 - u) / (1 - w / T) (J^2, variance) at the share u of the step, where V (W^2) is the mean
+ * square of that distance. A periodic load leaves it less. Without a power signal V comes from the means
+ * of steps that follow each other, with w = T / 2.
+ */
+#include "energy/energy_private.h"
+#include "trace/plateaus.h"
+
+#include <math.h>
+
+#define SHORTEST 4     /* a window shorter than 1/4 of the refresh counts as that */
+#define FEW	 7     /* readings: fewer than some of these tell V badly */
+#define HIDDEN	 0.06 /* of the mean power: what the mean over a window may hide */
+#define FLAT	 0.25  /* of the mean power: what may be hidden behind counts that are all alike */
+
+static double seconds(int64_t ns)
+{
+	return (double)ns * 1e-9;
+}
+
+static double square(double x)
+{
+	return x * x;
+}
+
+/* The counter at t, in a straight line between two steps that are near each other; NAN elsewhere. */
+static double line_at(const struct jm_signal *counter, const struct jm_plateau *run, int n, int64_t t)
+{
+	for (int i = 0; i + 1 < n; i++) {
+		int64_t a = jm_plateau_start(&run[i]), b = jm_plateau_start(&run[i + 1]);
+
+		if (t < a || t > b || b <= a)
+			continue;
+		if (b - a > counter->refresh_ns + counter->refresh_ns / 2 ||
+			run[i + 1].value < run[i].value)
+			return NAN;
+		return run[i].value +
+		       (run[i + 1].value - run[i].value) * seconds(t - a) / seconds(b - a);
+	}
+	return NAN;
+}
+
+static double more_for_few(double squares, int n)
+{
+	return squares / n * (1 + (double)FEW / n);
+}
+
+/* What was seen of the means over the power's window. */
+struct seen {
+	double squares, sum;
+	int n;
+};
+
+static void see(struct seen *seen, const struct jm_unseen *u, const struct jm_signal *counter,
+	const struct jm_plateau *run, int n, int64_t end, double watts)
+{
+	double joules = line_at(counter, run, n, end) -
+			line_at(counter, run, n, end - llround(u->window * 1e9));
+
+	if (isnan(joules))
+		return;
+	seen->squares += square(watts - joules / u->window);
+	seen->sum += watts;
+	seen->n++;
+}
+
+static void from_power(struct jm_unseen *u, const struct jm_signal *counter,
+	const struct jm_plateau *run, int n, const struct jm_plateau *power, int n_power)
+{
+	struct seen seen = {0};
+
+	/* a value that stays was refreshed all the same */
+	for (int i = 0; i < n_power; i++)
+		for (int64_t end = jm_plateau_start(&power[i]);
+			end <= power[i].seen || end == jm_plateau_start(&power[i]);
+			end += counter->refresh_ns)
+			see(&seen, u, counter, run, n, end, power[i].value);
+	u->known = seen.n > 0;
+	if (!seen.n)
+		return;
+	u->squares = more_for_few(seen.squares, seen.n) + square(HIDDEN * seen.sum / seen.n);
+}
+
+static void from_steps(
+	struct jm_unseen *u, const struct jm_signal *counter, const struct jm_plateau *run, int n)
+{
+	double squares = 0, sum = 0, last = NAN;
+	int pairs = 0, seen = 0;
+
+	for (int i = 0; i + 1 < n; i++) {
+		int64_t a = jm_plateau_start(&run[i]), b = jm_plateau_start(&run[i + 1]);
+		double mean = (run[i + 1].value - run[i].value) / seconds(b - a);
+
+		if (b <= a || b - a > counter->refresh_ns + counter->refresh_ns / 2 || mean < 0) {
+			last = NAN;
+			continue;
+		}
+		sum += mean;
+		seen++;
+		if (!isnan(last)) {
+			squares += square(mean - last) / 2;
+			pairs++;
+		}
+		last = mean;
+	}
+	u->known = seen > 0;
+	if (pairs)
+		u->squares = more_for_few(squares, pairs);
+	if (seen)
+		u->squares += square(FLAT * sum / seen);
+}
+
+void jm_unseen_init(struct jm_unseen *u, const struct jm_signal *counter, const struct jm_plateau *run,
+	int n, const struct jm_signal *power, const struct jm_plateau *power_run, int n_power)
+{
+	double refresh = seconds(counter->refresh_ns);
+
+	*u = (struct jm_unseen){.refresh = refresh};
+	if (!counter->refresh_ns)
+		return;
+	if (power && n_power) {
+		u->window = fmax(seconds(power->window_ns), refresh / SHORTEST);
+		if (u->window < refresh)
+			from_power(u, counter, run, n, power_run, n_power);
+	}
+	if (u->known)
+		return;
+	u->window = refresh / 2;
+	from_steps(u, counter, run, n);
+}
+
+double jm_unseen_variance(const struct jm_unseen *u, double length, double share)
+{
+	if (!u->known)
+		return 0;
+	return u->squares * u->window * length * share * (1 - share) / (1 - u->window / u->refresh);
+}
