@@ -6,6 +6,17 @@
 
 #define Z95 1.96 /* standard deviations of a 95 % interval */
 
+const struct jm_energy jm_energy_unknown = {
+	.joules = NAN,
+	.joules_counter = NAN,
+	.joules_integrated = NAN,
+	.error = NAN,
+	.error_sampling = NAN,
+	.error_calibration = NAN,
+	.watts_mean = NAN,
+	.watts_max = NAN,
+};
+
 static const struct jm_part nothing = {
 	.joules = NAN, .known = NAN, .variance = NAN, .watts_max = NAN};
 
@@ -49,6 +60,11 @@ static double accuracy_of(const struct jm_trace_interval *s, int meter, bool by_
 	return signal < 0 ? NAN : s->set->signal[signal].accuracy;
 }
 
+double jm_energy_error(double sampling, double calibration)
+{
+	return sqrt(sampling * sampling + calibration * calibration);
+}
+
 int jm_energy_of(const struct jm_trace *trace, const struct jm_meters *set, int meter,
 	int64_t t0_ns, int64_t t1_ns, struct jm_energy *ret, struct jm_err *err)
 {
@@ -74,6 +90,8 @@ int jm_energy_of(const struct jm_trace *trace, const struct jm_meters *set, int 
 		.watts_max = isnan(power.watts_max) ? counter.watts_max : power.watts_max,
 		.samples = best->samples,
 		.gaps = best->gaps,
+		.places = best->places,
 	};
+	ret->error = jm_energy_error(ret->error_sampling, ret->error_calibration);
 	return 0;
 }

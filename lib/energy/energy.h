@@ -10,12 +10,25 @@ struct jm_energy {
 	double joules; /* the better of the two; NAN = unknown (also where a part is unknown) */
 	double joules_counter;	      /* NAN = no counter */
 	double joules_integrated;     /* NAN = no power signal */
+	double error;		      /* J, 95 %: both of these combined, see jm_energy_error */
 	double error_sampling;	      /* J, 95 %: edges, steps, windows; NAN = unknown */
 	double error_calibration;     /* J: the sensor's own accuracy; NAN = unknown */
 	double covered_s;	      /* seconds of the stretch that readings speak for */
 	double watts_mean, watts_max; /* over the covered part; NAN = unknown */
 	long samples, gaps;
+	/* Where power is integrated: how many moments of its load the sensor saw, over and over, because the
+	 * load repeats in step with it. 0 = it does not, or there is a counter. */
+	int places;
 };
+
+/* Nothing is known: NAN everywhere, no second covered. */
+extern const struct jm_energy jm_energy_unknown;
+
+/*
+ * The combined bound of an energy. What sampling misses and how far the sensor is off have nothing to do
+ * with each other, so that their squares add: sqrt(sampling^2 + calibration^2). NAN where one is unknown.
+ */
+double jm_energy_error(double sampling, double calibration);
 
 /* t0_ns < t1_ns on the trace's clock. Fails only on an unreadable trace. */
 int jm_energy_of(const struct jm_trace *trace, const struct jm_meters *set, int meter,

@@ -18,6 +18,7 @@ struct jm_part {
 	double covered_s;
 	double watts_max;
 	long samples, gaps;
+	int places; /* power: of the load that the sensor sees again and again; 0 = as it comes */
 };
 
 /* energy_counter.c: signal is a counter; power: the meter's power signal for the shape, or -1 */
@@ -26,6 +27,21 @@ int jm_energy_by_counter(const struct jm_trace_interval *s, int signal, int powe
 /* energy_power.c: signal is a power */
 int jm_energy_by_power(
 	const struct jm_trace_interval *s, int signal, struct jm_part *ret, struct jm_err *err);
+
+/* energy_pattern.c: how alike are readings that lie some refreshes apart? Constant memory. */
+#define JM_PATTERN_LAGS 32
+struct jm_pattern {
+	double last[JM_PATTERN_LAGS];
+	double apart[JM_PATTERN_LAGS]; /* W^2, sums, at lags of 1 refresh and more */
+	double mean, squares;	       /* W; W^2, sum around the mean */
+	long n;
+};
+/* One reading a refresh; a value that stays is added again. */
+void jm_pattern_add(struct jm_pattern *p, double watts);
+/* By how much a load in step with the sensor makes the variance of the energy grow; 1 = it is not. */
+double jm_pattern_repeats(const struct jm_pattern *p);
+/* How many moments of its load the sensor saw, over and over, if they are few; else 0. */
+int jm_pattern_places(const struct jm_pattern *p);
 
 /*
  * How power went around an edge: levels, and gaps between readings in which it went from one to the next
@@ -49,8 +65,9 @@ struct jm_unseen {
 	double squares;		/* W^2: of means over the window, around the counter's mean */
 };
 /* From the counter's runs around an edge, and the power's, all finite; power may be NULL. */
-void jm_unseen_init(struct jm_unseen *u, const struct jm_signal *counter, const struct jm_plateau *run,
-	int n, const struct jm_signal *power, const struct jm_plateau *power_run, int n_power);
+void jm_unseen_init(struct jm_unseen *u, const struct jm_signal *counter,
+	const struct jm_plateau *run, int n, const struct jm_signal *power,
+	const struct jm_plateau *power_run, int n_power);
 /* J^2, at a share of a step of that length in seconds. */
 double jm_unseen_variance(const struct jm_unseen *u, double length, double share);
 

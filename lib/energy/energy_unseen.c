@@ -13,10 +13,10 @@
 
 #include <math.h>
 
-#define SHORTEST 4     /* a window shorter than 1/4 of the refresh counts as that */
-#define FEW	 7     /* readings: fewer than some of these tell V badly */
+#define SHORTEST 4    /* a window shorter than 1/4 of the refresh counts as that */
+#define FEW	 7    /* readings: fewer than some of these tell V badly */
 #define HIDDEN	 0.06 /* of the mean power: what the mean over a window may hide */
-#define FLAT	 0.25  /* of the mean power: what may be hidden behind counts that are all alike */
+#define FLAT	 0.25 /* of the mean power: what may be hidden behind counts that are all alike */
 
 static double seconds(int64_t ns)
 {
@@ -29,7 +29,8 @@ static double square(double x)
 }
 
 /* The counter at t, in a straight line between two steps that are near each other; NAN elsewhere. */
-static double line_at(const struct jm_signal *counter, const struct jm_plateau *run, int n, int64_t t)
+static double line_at(
+	const struct jm_signal *counter, const struct jm_plateau *run, int n, int64_t t)
 {
 	for (int i = 0; i + 1 < n; i++) {
 		int64_t a = jm_plateau_start(&run[i]), b = jm_plateau_start(&run[i + 1]);
@@ -115,8 +116,9 @@ static void from_steps(
 		u->squares += square(FLAT * sum / seen);
 }
 
-void jm_unseen_init(struct jm_unseen *u, const struct jm_signal *counter, const struct jm_plateau *run,
-	int n, const struct jm_signal *power, const struct jm_plateau *power_run, int n_power)
+void jm_unseen_init(struct jm_unseen *u, const struct jm_signal *counter,
+	const struct jm_plateau *run, int n, const struct jm_signal *power,
+	const struct jm_plateau *power_run, int n_power)
 {
 	double refresh = seconds(counter->refresh_ns);
 

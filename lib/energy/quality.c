@@ -175,6 +175,17 @@ static bool ways_differ(const struct jm_quality_facts *f, int i, struct reason *
 	return true;
 }
 
+static bool in_step(const struct jm_quality_facts *f, int i, struct reason *r)
+{
+	if (!f->energy[i].places)
+		return false;
+	snprintf(r->text, sizeof(r->text),
+		"The load of %s repeats in step with its sensor, which saw the same %d moments of "
+		"it again and again; the bound allows for what lies between them.",
+		label(f, i), f->energy[i].places);
+	return true;
+}
+
 /* Said by the first of the two. */
 static bool shares_a_part(const struct jm_quality_facts *f, int i, struct reason *r)
 {
@@ -235,6 +246,7 @@ static const struct {
 	{C, NULL, has_gaps},
 	{C, NULL, too_short},
 	{C, NULL, ways_differ},
+	{C, NULL, in_step},
 	{C, NULL, is_replayed},
 	{B, NULL, no_counter},
 	{B, NULL, was_throttled},

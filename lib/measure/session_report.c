@@ -107,9 +107,10 @@ static const char *id_or_null(const struct jm_meters *set, int i)
 
 static json_t *energy_json(const struct jm_energy *e)
 {
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I}", "joules",
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I}", "joules",
 		jm_json_number(e->joules), "joules_counter", jm_json_number(e->joules_counter),
-		"joules_integrated", jm_json_number(e->joules_integrated), "error_sampling_joules",
+		"joules_integrated", jm_json_number(e->joules_integrated), "error_joules",
+		jm_json_number(e->error), "error_sampling_joules",
 		jm_json_number(e->error_sampling), "error_calibration_joules",
 		jm_json_number(e->error_calibration), "covered_s", jm_json_number(e->covered_s),
 		"watts_mean", jm_json_number(e->watts_mean), "watts_max",
@@ -250,7 +251,7 @@ static struct jm_energy *energies(
 
 	/* a phase without length has no energy to speak of */
 	for (int i = 0; energy && !rc && i < s->set.n; i++) {
-		energy[i] = (struct jm_energy){NAN, NAN, NAN, NAN, NAN, 0, NAN, NAN, 0, 0};
+		energy[i] = jm_energy_unknown;
 		if (phase->t1_ns > phase->t0_ns)
 			rc = jm_energy_of(
 				s->trace, &s->set, i, phase->t0_ns, phase->t1_ns, &energy[i], err);

@@ -58,6 +58,7 @@ static void square_wave(void **state)
 		assert_near(e.watts_mean, truth(&run, i) / 3.3, 0.01 * e.watts_mean);
 		assert_near(e.watts_max, 600, 1e-3);
 		assert_near(e.error_calibration, 0.05 * e.joules, 1e-6);
+		assert_near(e.error, hypot(e.error_calibration, e.error_sampling), 1e-6);
 		assert_true(e.error_sampling > 0 && e.error_sampling < 0.03 * e.joules);
 		assert_int_equal(e.gaps, 0);
 		assert_true(e.samples >= 33);
@@ -495,7 +496,8 @@ static void lost_between_steps(void **state)
 	}
 }
 
-/* Readings are rounded to a milliwatt: where nothing else is unknown, the bound has that. */
+/* Readings are rounded to a milliwatt: where nothing else is unknown, the bound has that. A window as long
+ * as the refresh sees all of the load. */
 static void rounded_readings(void **state)
 {
 	(void)state;
@@ -506,6 +508,7 @@ static void rounded_readings(void **state)
 		wave_reset();
 		wave_setup.gpus = 1;
 		wave_setup.no_counter = true;
+		wave_setup.window = wave_setup.refresh;
 		wave_add(&wave_setup.wave[0], -10, 123.4 + 1.37e-4 * k, 0);
 		measure(&run, 1.234, 1.234 + 0.2 + 0.1 * k);
 		e = of(&run, 0);

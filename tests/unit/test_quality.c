@@ -79,6 +79,9 @@ static void grades(void **state)
 	b.energy[0].joules_integrated = 1200;
 	expect(&b, "C", 1);
 	perfect(&b);
+	b.energy[0].places = 2;
+	expect(&b, "C", 1);
+	perfect(&b);
 	b.seconds = 1;
 	expect(&b, "C", 1);
 	perfect(&b);
