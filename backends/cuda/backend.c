@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "plan_cache.h"
 #include "queue.h"
 
 #define OLDEST_MAJOR 8
@@ -23,6 +24,8 @@ static void cuda_close(void *arg)
 	if (dev->stream)
 		cudaStreamSynchronize(dev->stream);
 	cuda_libraries_close(dev);
+	cuda_angles_free(dev);
+	cuda_plans_free(dev);
 	while (dev->blocks) {
 		struct cuda_block *next = dev->blocks->next;
 
