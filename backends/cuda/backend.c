@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "plan_cache.h"
+#include "conv_plan.h"
 #include "queue.h"
 
 #define OLDEST_MAJOR 8
@@ -23,9 +23,8 @@ static void cuda_close(void *arg)
 	cudaSetDevice(dev->index);
 	if (dev->stream)
 		cudaStreamSynchronize(dev->stream);
+	cuda_conv_drop(dev);
 	cuda_libraries_close(dev);
-	cuda_angles_free(dev);
-	cuda_plans_free(dev);
 	while (dev->blocks) {
 		struct cuda_block *next = dev->blocks->next;
 

@@ -117,6 +117,19 @@ int cuda_lt_open(struct cuda_dev *dev, struct jm_err *err)
 	return cuda_lt_check(dev, lt->call.cublasLtCreate(&lt->handle), "cublasLtCreate", err);
 }
 
+int cuda_dnn_load(struct cuda_dnn *dnn, struct jm_err *err)
+{
+	int ret = open_library(&dnn_library, &dnn->library, &dnn->call, err);
+
+	if (ret)
+		return ret;
+	dnn->version = dnn->call.cudnnGetVersion();
+	if (dnn->version < DNN_OLDEST)
+		return jm_err_set(err, JM_EVERSION, "cuDNN is of version %zu.%zu: %s.",
+			dnn->version / 10000, dnn->version / 100 % 100, dnn_library.mend);
+	return 0;
+}
+
 int cuda_dnn_open(struct cuda_dev *dev, struct jm_err *err)
 {
 	struct cuda_dnn *dnn = &dev->dnn;
@@ -124,13 +137,9 @@ int cuda_dnn_open(struct cuda_dev *dev, struct jm_err *err)
 
 	if (dnn->handle)
 		return 0;
-	ret = open_library(&dnn_library, &dnn->library, &dnn->call, err);
+	ret = cuda_dnn_load(dnn, err);
 	if (ret)
 		return ret;
-	dnn->version = dnn->call.cudnnGetVersion();
-	if (dnn->version < DNN_OLDEST)
-		return jm_err_set(err, JM_EVERSION, "cuDNN is of version %zu.%zu: %s.",
-			dnn->version / 10000, dnn->version / 100 % 100, dnn_library.mend);
 	ret = cuda_dnn_check(dev, dnn->call.cudnnCreate(&dnn->handle), "cudnnCreate", err);
 	if (!ret)
 		ret = cuda_dnn_check(dev, dnn->call.cudnnSetStream(dnn->handle, dev->stream),

@@ -62,8 +62,9 @@ struct cuda_lt {
 struct cuda_dnn {
 	struct cuda_dnn_calls call;
 	void *library;
-	cudnnHandle_t handle; /* NULL until it is opened */
-	size_t version;	      /* 91400 = 9.14.0 */
+	cudnnHandle_t handle;		 /* NULL until it is opened */
+	size_t version;			 /* 91400 = 9.14.0 */
+	cudnnBackendDescriptor_t device; /* of a GPU that is only described, in place of a handle */
 };
 
 struct cuda_dev;
@@ -71,6 +72,8 @@ struct cuda_dev;
 /* Library and handle, where they are not open yet. */
 int cuda_lt_open(struct cuda_dev *dev, struct jm_err *err);
 int cuda_dnn_open(struct cuda_dev *dev, struct jm_err *err);
+/* The library without a handle. */
+int cuda_dnn_load(struct cuda_dnn *dnn, struct jm_err *err);
 void cuda_libraries_close(struct cuda_dev *dev);
 /* Status as a sentence; 0 where it is good. cuDNN's own last message is part of it. */
 int cuda_lt_check(

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans of convolutions: found, timed, kept. */
+#include "conv_plan.h"
+#include "image.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WORKSPACE ((size_t)256 << 20)
+#define ROUNDS	  5 /* of a plan: the median counts */
+
+/* ---- finding --------------------------------------------------------------------------------------------- */
+
+static struct cuda_conv_plan *find(const struct cuda_dev *dev, const struct cuda_conv_key *key)
+{
+	for (struct cuda_conv_plan *p = dev->conv_plans; p; p = p->next)
+		if (memcmp(&p->key, key, sizeof *key) == 0)
+			return p;
+	return NULL;
+}
+
+static void drop_one(struct cuda_dev *dev, struct cuda_conv_plan *p)
+{
+	for (int i = 0; i < p->n; i++)
+		dnn_plan_drop(&dev->dnn, &p->plan[i]);
+	free(p);
+}
+
+/* Engines that come compiled; one that is compiled here takes half a second and is the last resort. */
+static int look(struct cuda_dev *dev, struct cuda_conv_plan *p, struct jm_err *err)
+{
+	struct dnn_want want = {
+		.exact = p->key.exact, .repeatable = true, .ready = true, .workspace = WORKSPACE};
+	struct jm_err none = JM_ERR_INIT;
+	struct dnn_graph *g = dnn_conv_graph(&dev->dnn, p->key.pattern, &p->key.shape, &p->ids);
+
+	if (!g)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a convolution.");
+	p->n = dnn_plans(g, &want, p->plan, CUDA_CONV_PLANS, &none);
+	want.ready = false;
+	if (!p->n)
+		p->n = dnn_plans(g, &want, p->plan, 1, err);
+	dnn_graph_free(g);
+	for (int i = 0; i < p->n; i++)
+		if (p->plan[i].workspace > p->workspace)
+			p->workspace = p->plan[i].workspace;
+	return p->n ? 0 : err->code;
+}
+
+struct cuda_conv_plan *cuda_conv_plan(
+	struct cuda_dev *dev, const struct cuda_conv_key *key, struct jm_err *err)
+{
+	struct cuda_conv_plan *p = find(dev, key);
+
+	if (p || cuda_dnn_open(dev, err))
+		return p;
+	p = calloc(1, sizeof *p);
+	if (!p) {
+		jm_err_set(err, JM_ENOMEM, "Out of memory for a convolution.");
+		return NULL;
+	}
+	p->key = *key;
+	p->best = -1;
+	p->seconds = NAN;
+	if (look(dev, p, err)) {
+		drop_one(dev, p);
+		return NULL;
+	}
+	p->next = dev->conv_plans;
+	dev->conv_plans = p;
+	return p;
+}
+
+void cuda_conv_drop(struct cuda_dev *dev)
+{
+	while (dev->conv_plans) {
+		struct cuda_conv_plan *next = dev->conv_plans->next;
+
+		drop_one(dev, dev->conv_plans);
+		dev->conv_plans = next;
+	}
+}
+
+/* ---- timing -------------------------------------------------------------------------------------------------- */
+
+/* Memory of one plan: the three operands and the workspace. */
+struct bench {
+	void *data[3], *workspace;
+	cudaEvent_t from, to;
+};
+
+static size_t bytes_of(const int64_t dim[4], cudnnDataType_t type)
+{
+	return (size_t)(dim[0] * dim[1] * dim[2] * dim[3]) * (type == CUDNN_DATA_FLOAT ? 4 : 2);
+}
+
+static void close_bench(struct bench *b)
+{
+	for (int i = 0; i < 3; i++)
+		cudaFree(b->data[i]);
+	cudaFree(b->workspace);
+	if (b->from)
+		cudaEventDestroy(b->from);
+	if (b->to)
+		cudaEventDestroy(b->to);
+	cudaGetLastError(); /* out of memory is not the next call's */
+}
+
+/* Random normal operands: the time depends on them through the clock that power allows. */
+static bool open_bench(struct cuda_dev *dev, const struct cuda_conv_plan *p, struct bench *b)
+{
+	const struct dnn_conv_shape *s = &p->key.shape;
+	const int64_t *const dim[] = {s->x, s->w, s->y};
+	bool fine = true;
+
+	*b = (struct bench){0};
+	for (int i = 0; i < 3 && fine; i++) {
+		size_t bytes = bytes_of(dim[i], s->type);
+
+		fine = !cudaMalloc(&b->data[i], bytes);
+		if (fine)
+			cuda_random((struct cuda_vec){b->data[i], s->type != CUDNN_DATA_FLOAT},
+				(int64_t)(bytes / (s->type == CUDNN_DATA_FLOAT ? 4 : 2)), 17 + i,
+				dev->stream);
+	}
+	fine = fine && (!p->workspace || !cudaMalloc(&b->workspace, p->workspace)) &&
+	       !cudaEventCreate(&b->from) && !cudaEventCreate(&b->to);
+	if (!fine)
+		close_bench(b);
+	return fine;
+}
+
+static int by_size(const void *a, const void *b)
+{
+	float x = *(const float *)a, y = *(const float *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Seconds of one run, the median; NAN where it does not run. */
+static double time_plan(
+	struct cuda_dev *dev, const struct cuda_conv_plan *p, int i, const struct bench *b)
+{
+	struct jm_err err = JM_ERR_INIT;
+	float ms[ROUNDS];
+	struct dnn_run run;
+	int n = 0;
+
+	if (dnn_bind(&dev->dnn, &p->plan[i], 3, (const int64_t[]){p->ids.x, p->ids.w, p->ids.y},
+		    b->data, b->workspace, &run, &err))
+		return NAN;
+	for (int k = -1; k < ROUNDS; k++) {
+		cudaEventRecord(b->from, dev->stream);
+		if (dnn_run(&dev->dnn, &run, &err))
+			break;
+		cudaEventRecord(b->to, dev->stream);
+		if (cudaEventSynchronize(b->to))
+			break;
+		if (k >= 0 && !cudaEventElapsedTime(&ms[n], b->from, b->to))
+			n++;
+	}
+	dnn_unbind(&dev->dnn, &run);
+	if (n < ROUNDS)
+		return NAN;
+	qsort(ms, ROUNDS, sizeof *ms, by_size);
+	return ms[ROUNDS / 2] / 1e3;
+}
+
+int cuda_conv_tune(struct cuda_dev *dev, struct cuda_conv_plan *p, struct jm_err *err)
+{
+	struct bench b;
+
+	if (p->best >= 0)
+		return 0;
+	p->best = 0;
+	if (p->n == 1 || !open_bench(dev, p, &b))
+		return 0;
+	for (int i = 0; i < p->n; i++) {
+		double seconds = time_plan(dev, p, i, &b);
+
+		if (seconds > 0 && !(seconds >= p->seconds)) {
+			p->seconds = seconds;
+			p->best = i;
+		}
+	}
+	close_bench(&b);
+	if (isnan(p->seconds))
+		return jm_err_set(err, JM_EIO,
+			"None of cuDNN's %d plans for a convolution runs on cuda:%d.", p->n,
+			dev->index);
+	return 0;
+}

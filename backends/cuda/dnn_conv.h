@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Convolutions with what may be joined to them, as graphs for cuDNN. */
+#ifndef JM_CUDA_DNN_CONV_H
+#define JM_CUDA_DNN_CONV_H
+
+#include "dnn_graph.h"
+
+/* [B,C,Y,X], [K,C/g,R,S], [B,K,P,Q]: all with channels last. */
+struct dnn_conv_shape {
+	int64_t x[4], w[4], y[4];
+	struct dnn_window window;
+	cudnnDataType_t type; /* of images and filters */
+};
+
+#define DNN_PATTERNS(X)                                                                            \
+	X(CONV, "conv")                                                                            \
+	X(CONV_STATS, "conv + statistics")                                                         \
+	X(NORM_CONV_STATS, "scale, shift, ReLU + conv + statistics")                               \
+	X(DGRAD, "conv-dgrad")                                                                     \
+	X(DGRAD_RELU, "conv-dgrad + ReLU gradient")                                                \
+	X(DGRAD_NORM, "conv-dgrad + ReLU gradient + batch norm gradient")                          \
+	X(WGRAD, "conv-wgrad")                                                                     \
+	X(WGRAD_F32, "conv-wgrad, result in f32")                                                  \
+	X(NORM_WGRAD, "scale, shift, ReLU + conv-wgrad")
+enum dnn_pattern {
+#define X(name, text) DNN_PATTERN_##name,
+	DNN_PATTERNS(X)
+#undef X
+		DNN_PATTERN_COUNT
+};
+extern const char *const dnn_pattern_names[];
+
+/* Operands of a pattern; 0 where it has none. */
+struct dnn_conv_ids {
+	int64_t x, w, y;	   /* of the convolution */
+	int64_t scale, shift;	   /* per channel of x, before the ReLU; in the images' type */
+	int64_t sum, squares;	   /* per channel of y, f32 */
+	int64_t image;		   /* what the gradient of the ReLU and of the norm look at */
+	int64_t beta;		   /* of that norm; f32 as all that is per channel there */
+	struct dnn_norm_grad norm; /* of it: dy is the result of the ReLU's gradient */
+};
+
+/* NULL = out of memory; a graph that cuDNN does not take says so when plans are asked for. */
+struct dnn_graph *dnn_conv_graph(const struct cuda_dnn *d, enum dnn_pattern pattern,
+	const struct dnn_conv_shape *shape, struct dnn_conv_ids *ret);
+
+#endif

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Kernels on images with channels last: x[B,Y,X,C], or as rows x[rows,C] where pixels do not matter. As
+ * those of kernels.h: they start on a stream, sums run in the same order every time.
+ */
+#ifndef JM_CUDA_IMAGE_H
+#define JM_CUDA_IMAGE_H
+
+#include "kernels.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- batchnorm.cu ------------------------------------------------------------------------------------- */
+
+/* Statistics of x[rows,c], what follows from them, and the gradient; what is NULL is not wanted. */
+struct cuda_bn {
+	int64_t rows, c;
+	struct cuda_vec x, y, add; /* all images of one type */
+	const float *gamma, *beta;
+	float *mean, *var, *rstd; /* [c]; read or written, as the function says */
+	float *running_mean, *running_var;
+	double eps, momentum;
+	int64_t count;
+	bool relu, accumulate;
+	void *scratch; /* cuda_bn_scratch bytes */
+};
+struct cuda_bn_grad {
+	int64_t rows, c;
+	struct cuda_vec dy, x, y, dx, dadd; /* y: with relu, else absent; dadd may be absent */
+	const float *gamma, *mean, *rstd;
+	float *dgamma, *dbeta;
+	unsigned accumulate; /* bits 0 to 3: dx, dgamma, dbeta, dadd */
+	void *scratch;	     /* cuda_bn_scratch bytes */
+};
+size_t cuda_bn_scratch(int64_t c);
+/* Writes mean and var; with rstd also what cuda_bn_finalize does. */
+void cuda_bn_stats(const struct cuda_bn *p, cudaStream_t stream);
+/* From mean and var: rstd, and the running statistics. */
+void cuda_bn_finalize(const struct cuda_bn *p, cudaStream_t stream);
+/* y from x, mean, rstd, gamma, beta and add. */
+void cuda_bn_apply(const struct cuda_bn *p, cudaStream_t stream);
+void cuda_bn_grad(const struct cuda_bn_grad *p, cudaStream_t stream);
+
+/* ---- pool.cu ------------------------------------------------------------------------------------------- */
+
+struct cuda_pool {
+	int batch, c;
+	int in[2], out[2]; /* rows and columns of x and of y */
+	int kernel[2], stride[2], pad[2];
+	bool count_pad, accumulate;
+	struct cuda_vec x, y; /* of the largest's gradient: x read, y = dy */
+	struct cuda_vec dx;
+};
+void cuda_maxpool(const struct cuda_pool *p, cudaStream_t stream);
+void cuda_maxpool_grad(const struct cuda_pool *p, cudaStream_t stream);
+void cuda_avgpool(const struct cuda_pool *p, cudaStream_t stream);
+void cuda_avgpool_grad(const struct cuda_pool *p, cudaStream_t stream);
+/* image[batch,pixels,c], vector[batch,c]: the mean over pixels, or its gradient. */
+struct cuda_gap {
+	int batch, c;
+	int64_t pixels;
+	bool accumulate;
+	struct cuda_vec image, vector;
+};
+void cuda_gap(const struct cuda_gap *p, cudaStream_t stream);
+void cuda_gap_grad(const struct cuda_gap *p, cudaStream_t stream);
+
+/* ---- batchnorm.cu: what convolutions need beside cuDNN ------------------------------------------------- */
+
+/* dw[k,c,window] f32 = or += from[k,window,c]. */
+struct cuda_filter {
+	int64_t k, c, window;
+	struct cuda_vec from;
+	float *dw;
+	bool accumulate;
+};
+void cuda_filter_grad(const struct cuda_filter *p, cudaStream_t stream);
+/* Random normal numbers, or nearly. */
+void cuda_random(struct cuda_vec x, int64_t n, uint64_t seed, cudaStream_t stream);
+/* y[rows,c] += bias[c]. */
+void cuda_bias_add(
+	struct cuda_vec y, const float *bias, int64_t rows, int64_t c, cudaStream_t stream);
+/* dbias[c] = or += the sum of dy[rows,c]; scratch: cuda_bn_scratch bytes. */
+void cuda_bias_grad(struct cuda_vec dy, float *dbias, int64_t rows, int64_t c, bool accumulate,
+	void *scratch, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Batch norm and pooling: from nodes to the arguments of image.h. Images have their channels last. */
+#include <math.h>
+
+#include "cuda.h"
+#include "image.h"
+
+#define NODE(exec) (&(exec)->node[0])
+
+/* ---- what they take ---------------------------------------------------------------------------------- */
+
+/* All images of one type, f32 or bf16. */
+static int takes_images(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_tensor *first = NULL;
+
+	(void)dev;
+	for (int k = 0; k < group->n_nodes; k++) {
+		const struct jm_node *n = group->node[k];
+
+		for (int i = 0; i < n->n_in + n->n_out; i++) {
+			const struct jm_tensor *t = i < n->n_in ? n->in[i] : n->out[i - n->n_in];
+
+			if (!t || t->rank != 4)
+				continue;
+			first = first ? first : t;
+			if (t->type != first->type)
+				return jm_err_set(err, JM_ENOSUP,
+					"%s of backend cuda wants all its images in one type.",
+					jm_op_name(n->op));
+		}
+	}
+	return 0;
+}
+
+static int takes_stats(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *n = group->node[0];
+
+	if (n->accumulate)
+		return jm_err_set(err, JM_ENOSUP, "%s of backend cuda cannot add to its output.",
+			jm_op_name(n->op));
+	return takes_images(dev, group, err);
+}
+
+/* Statistics of the very image that they are applied to. */
+static int takes_bn(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	struct jm_node *const *n = (struct jm_node *const *)group->node;
+
+	if (n[0]->accumulate || n[1]->accumulate || n[2]->in[0] != n[0]->in[0] ||
+		n[2]->in[1] != n[0]->out[0] || n[2]->in[2] != n[1]->out[0] ||
+		n[1]->in[0] != n[0]->out[0] || n[1]->in[1] != n[0]->out[1])
+		return jm_err_set(err, JM_ENOSUP,
+			"Only statistics of the very image that they are applied to are joined.");
+	return takes_images(dev, group, err);
+}
+
+static int takes_gap(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *n = group->node[0];
+
+	(void)dev;
+	if (n->in[0]->type == n->out[0]->type)
+		return 0;
+	return jm_err_set(err, JM_ENOSUP, "%s of backend cuda keeps the type.", jm_op_name(n->op));
+}
+
+/* ---- layouts and scratch -------------------------------------------------------------------------------- */
+
+static size_t scratch_bn(const struct jm_group *group)
+{
+	const struct jm_node *n = group->node[0];
+	int64_t c = n->op == JM_OP_BN_GRAD ? n->in[1]->dim[1] : n->in[0]->dim[1];
+
+	/* and what is virtual of three joined nodes: mean, var, rstd */
+	return cuda_bn_scratch(c) + 3 * sizeof(float) * (size_t)c;
+}
+
+static int choices_image(struct cuda_dev *dev, const struct jm_group *group,
+	struct jm_choice *choice, struct jm_err *err)
+{
+	(void)dev;
+	(void)err;
+	for (int k = 0; k < group->n_nodes; k++) {
+		const struct jm_node *n = group->node[k];
+
+		for (int i = 0; i < n->n_in; i++)
+			if (n->in[i] && n->in[i]->rank == 4)
+				choice->in[k][i] = cuda_layout_last;
+		for (int i = 0; i < n->n_out; i++)
+			if (n->out[i] && n->out[i]->rank == 4)
+				choice->out[k][i] = cuda_layout_last;
+	}
+	choice->seconds = choice->flops_executed = NAN;
+	return 1;
+}
+
+static int choices_bn(struct cuda_dev *dev, const struct jm_group *group, struct jm_choice *choice,
+	struct jm_err *err)
+{
+	choice->scratch = scratch_bn(group);
+	return choices_image(dev, group, choice, err);
+}
+
+/* ---- batch norm -------------------------------------------------------------------------------------------- */
+
+static int64_t pixels_of(const struct jm_tensor *t)
+{
+	return t->dim[0] * t->dim[2] * t->dim[3];
+}
+
+static void set_stats(struct cuda_bn *p, const struct jm_node *n, void *scratch)
+{
+	p->x = cuda_vec(n->in[0]);
+	p->rows = pixels_of(n->in[0]);
+	p->c = n->in[0]->dim[1];
+	p->mean = cuda_data(n->out[0]);
+	p->var = cuda_data(n->out[1]);
+	p->scratch = scratch;
+}
+
+static void set_finalize(struct cuda_bn *p, const struct jm_node *n)
+{
+	p->c = n->in[0]->dim[0];
+	p->rstd = cuda_data(n->out[0]);
+	p->running_mean = cuda_data(n->out[1]);
+	p->running_var = cuda_data(n->out[2]);
+	p->eps = n->attr.bn.eps;
+	p->momentum = n->attr.bn.momentum;
+	p->count = n->attr.bn.count;
+}
+
+static void set_apply(struct cuda_bn *p, const struct jm_node *n)
+{
+	p->x = cuda_vec(n->in[0]);
+	p->rows = pixels_of(n->in[0]);
+	p->c = n->in[0]->dim[1];
+	p->gamma = cuda_data(n->in[3]);
+	p->beta = cuda_data(n->in[4]);
+	p->add = cuda_vec(n->in[5]);
+	p->y = cuda_vec(n->out[0]);
+	p->relu = n->attr.bn.relu;
+	p->accumulate = cuda_adds(n, 0);
+}
+
+static int run_stats(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	struct cuda_bn p = {0};
+
+	(void)err;
+	set_stats(&p, NODE(exec), exec->scratch);
+	cuda_bn_stats(&p, dev->stream);
+	return 0;
+}
+
+static int run_finalize(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	struct cuda_bn p = {
+		.mean = NODE(exec)->in[0]->data,
+		.var = NODE(exec)->in[1]->data,
+	};
+
+	(void)err;
+	set_finalize(&p, NODE(exec));
+	cuda_bn_finalize(&p, dev->stream);
+	return 0;
+}
+
+static int run_apply(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	struct cuda_bn p = {
+		.mean = NODE(exec)->in[1]->data,
+		.rstd = NODE(exec)->in[2]->data,
+	};
+
+	(void)err;
+	set_apply(&p, NODE(exec));
+	cuda_bn_apply(&p, dev->stream);
+	return 0;
+}
+
+/* Where a vector is that may be inside the group alone. */
+static float *kept(const struct jm_tensor *t, float *scratch, int64_t i)
+{
+	return t->is_virtual ? scratch + i * t->dim[0] : t->data;
+}
+
+static int run_bn(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = exec->node;
+	int64_t c = n[0].in[0]->dim[1];
+	float *own = (float *)(void *)((char *)exec->scratch + cuda_bn_scratch(c));
+	struct cuda_bn p = {0};
+
+	(void)err;
+	set_stats(&p, &n[0], exec->scratch);
+	set_finalize(&p, &n[1]);
+	set_apply(&p, &n[2]);
+	p.mean = kept(n[0].out[0], own, 0);
+	p.var = kept(n[0].out[1], own, 1);
+	p.rstd = kept(n[1].out[0], own, 2);
+	cuda_bn_stats(&p, dev->stream);
+	cuda_bn_apply(&p, dev->stream);
+	return 0;
+}
+
+static int run_bn_grad(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = NODE(exec);
+	struct cuda_bn_grad p = {
+		.rows = pixels_of(n->in[1]),
+		.c = n->in[1]->dim[1],
+		.dy = cuda_vec(n->in[0]),
+		.x = cuda_vec(n->in[1]),
+		.y = cuda_vec(n->in[2]),
+		.gamma = cuda_data(n->in[3]),
+		.mean = cuda_data(n->in[4]),
+		.rstd = cuda_data(n->in[5]),
+		.dx = cuda_vec(n->out[0]),
+		.dgamma = cuda_data(n->out[1]),
+		.dbeta = cuda_data(n->out[2]),
+		.dadd = cuda_vec(n->out[3]),
+		.accumulate = n->accumulate,
+		.scratch = exec->scratch,
+	};
+
+	(void)err;
+	cuda_bn_grad(&p, dev->stream);
+	return 0;
+}
+
+/* ---- pooling ------------------------------------------------------------------------------------------------ */
+
+static struct cuda_pool pool_of(
+	const struct jm_node *n, const struct jm_tensor *x, const struct jm_tensor *y)
+{
+	struct cuda_pool p = {
+		.batch = (int)x->dim[0],
+		.c = (int)x->dim[1],
+		.count_pad = n->attr.pool.count_pad,
+		.accumulate = cuda_adds(n, 0),
+		.x = cuda_vec(x),
+		.y = cuda_vec(y),
+	};
+
+	for (int i = 0; i < 2; i++) {
+		p.in[i] = (int)x->dim[2 + i];
+		p.out[i] = (int)y->dim[2 + i];
+		p.kernel[i] = n->attr.pool.kernel[i];
+		p.stride[i] = n->attr.pool.stride[i];
+		p.pad[i] = n->attr.pool.pad[i];
+	}
+	return p;
+}
+
+static int run_pool(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = NODE(exec);
+	struct cuda_pool p = pool_of(n, n->in[0], n->out[0]);
+
+	(void)err;
+	(n->op == JM_OP_MAXPOOL ? cuda_maxpool : cuda_avgpool)(&p, dev->stream);
+	return 0;
+}
+
+static int run_pool_grad(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = NODE(exec);
+	bool largest = n->op == JM_OP_MAXPOOL_GRAD;
+	struct cuda_pool p = pool_of(n, largest ? n->in[1] : n->out[0], n->in[0]);
+
+	(void)err;
+	p.dx = cuda_vec(n->out[0]);
+	(largest ? cuda_maxpool_grad : cuda_avgpool_grad)(&p, dev->stream);
+	return 0;
+}
+
+static int run_gap(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = NODE(exec);
+	bool back = n->op == JM_OP_GAP_GRAD;
+	const struct jm_tensor *image = back ? n->out[0] : n->in[0];
+	struct cuda_gap p = {
+		.batch = (int)image->dim[0],
+		.c = (int)image->dim[1],
+		.pixels = image->dim[2] * image->dim[3],
+		.accumulate = cuda_adds(n, 0),
+		.image = cuda_vec(image),
+		.vector = cuda_vec(back ? n->in[0] : n->out[0]),
+	};
+
+	(void)err;
+	(back ? cuda_gap_grad : cuda_gap)(&p, dev->stream);
+	return 0;
+}
+
+/* ---- the table ------------------------------------------------------------------------------------------------ */
+
+const struct cuda_op cuda_ops_image[] = {
+	{{JM_OP_BN_STATS, JM_OP_BN_FINALIZE, JM_OP_BN_APPLY}, 3, takes_bn, choices_bn, NULL, NULL,
+		run_bn, NULL},
+	{{JM_OP_BN_STATS}, 1, takes_stats, choices_bn, NULL, NULL, run_stats, NULL},
+	{{JM_OP_BN_FINALIZE}, 1, takes_stats, NULL, NULL, NULL, run_finalize, NULL},
+	{{JM_OP_BN_APPLY}, 1, takes_images, choices_image, NULL, NULL, run_apply, NULL},
+	{{JM_OP_BN_GRAD}, 1, takes_images, choices_bn, NULL, NULL, run_bn_grad, NULL},
+	{{JM_OP_MAXPOOL}, 1, takes_images, choices_image, NULL, NULL, run_pool, NULL},
+	{{JM_OP_MAXPOOL_GRAD}, 1, takes_images, choices_image, NULL, NULL, run_pool_grad, NULL},
+	{{JM_OP_AVGPOOL}, 1, takes_images, choices_image, NULL, NULL, run_pool, NULL},
+	{{JM_OP_AVGPOOL_GRAD}, 1, takes_images, choices_image, NULL, NULL, run_pool_grad, NULL},
+	{{JM_OP_GAP}, 1, takes_gap, choices_image, NULL, NULL, run_gap, NULL},
+	{{JM_OP_GAP_GRAD}, 1, takes_gap, choices_image, NULL, NULL, run_gap, NULL},
+	{.n_nodes = 0},
+};

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Pooling of x[B,Y,X,C] to y[B,P,Q,C], channels last. A thread takes N channels of one pixel of what it
+ * writes: gradients gather from the windows that hold the pixel.
+ */
+#include "image.h"
+#include "common.cuh"
+
+#define THREADS 256
+
+/* ---- where a thread works ------------------------------------------------------------------------------ */
+
+struct place {
+	int b, y, x, c;
+};
+
+/* Thread number i of batch x rows x columns x packs of N channels. */
+template <int N> __device__ __forceinline__ place place_of(int64_t i, const int *size, int c)
+{
+	int packs = (c + N - 1) / N;
+	place at;
+
+	at.c = (int)(i % packs) * N;
+	i /= packs;
+	at.x = (int)(i % size[1]);
+	i /= size[1];
+	at.y = (int)(i % size[0]);
+	at.b = (int)(i / size[0]);
+	return at;
+}
+
+__device__ __forceinline__ int64_t offset(const int *size, int channels, int b, int y, int x, int c)
+{
+	return (((int64_t)b * size[0] + y) * size[1] + x) * channels + c;
+}
+
+/* Places [first, end) of x under window i along one axis. */
+struct span {
+	int first, end;
+};
+
+__device__ __forceinline__ span window_of(const struct cuda_pool &p, int axis, int i)
+{
+	int start = i * p.stride[axis] - p.pad[axis], end = start + p.kernel[axis];
+
+	return {start < 0 ? 0 : start, end > p.in[axis] ? p.in[axis] : end};
+}
+
+/* Windows [first, end) that hold place i of x along one axis. */
+__device__ __forceinline__ span windows_at(const struct cuda_pool &p, int axis, int i)
+{
+	int above = i + p.pad[axis] - p.kernel[axis] + 1;
+	int first = above <= 0 ? 0 : (above + p.stride[axis] - 1) / p.stride[axis];
+	int end = (i + p.pad[axis]) / p.stride[axis] + 1;
+
+	return {first, end > p.out[axis] ? p.out[axis] : end};
+}
+
+/* ---- the largest ------------------------------------------------------------------------------------------ */
+
+/* Its value and its place y * X + x, of N channels; the first of equals, and the last NaN. */
+template <int N, typename T>
+__device__ __forceinline__ void largest(const struct cuda_pool &p, const T *x, int b, int c, span rows,
+	span columns, float (&best)[N], int (&where)[N])
+{
+#pragma unroll
+	for (int k = 0; k < N; k++)
+		where[k] = -1;
+	for (int i = rows.first; i < rows.end; i++)
+		for (int j = columns.first; j < columns.end; j++) {
+			float v[N];
+
+			load(x + offset(p.in, p.c, b, i, j, c), v);
+#pragma unroll
+			for (int k = 0; k < N; k++)
+				if (where[k] < 0 || v[k] > best[k] || v[k] != v[k]) {
+					best[k] = v[k];
+					where[k] = i * p.in[1] + j;
+				}
+		}
+}
+
+template <int N, typename T> __global__ void maxpool_kernel(struct cuda_pool p, int64_t n)
+{
+	int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+	float best[N];
+	int where[N];
+
+	if (i >= n)
+		return;
+	place at = place_of<N>(i, p.out, p.c);
+	largest(p, (const T *)p.x.data, at.b, at.c, window_of(p, 0, at.y), window_of(p, 1, at.x), best,
+		where);
+	store_sum((T *)p.y.data + offset(p.out, p.c, at.b, at.y, at.x, at.c), best, p.accumulate);
+}
+
+template <int N, typename T> __global__ void maxpool_grad_kernel(struct cuda_pool p, int64_t n)
+{
+	int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+	float sum[N] = {};
+
+	if (i >= n)
+		return;
+	place at = place_of<N>(i, p.in, p.c);
+	span rows = windows_at(p, 0, at.y), columns = windows_at(p, 1, at.x);
+	int own = at.y * p.in[1] + at.x;
+
+	for (int q = rows.first; q < rows.end; q++)
+		for (int r = columns.first; r < columns.end; r++) {
+			float best[N], dy[N];
+			int where[N];
+
+			largest(p, (const T *)p.x.data, at.b, at.c, window_of(p, 0, q),
+				window_of(p, 1, r), best, where);
+			load((const T *)p.y.data + offset(p.out, p.c, at.b, q, r, at.c), dy);
+#pragma unroll
+			for (int k = 0; k < N; k++)
+				sum[k] += where[k] == own ? dy[k] : 0;
+		}
+	store_sum((T *)p.dx.data + offset(p.in, p.c, at.b, at.y, at.x, at.c), sum, p.accumulate);
+}
+
+/* ---- the mean ---------------------------------------------------------------------------------------------- */
+
+__device__ __forceinline__ float divisor(const struct cuda_pool &p, span rows, span columns)
+{
+	if (p.count_pad)
+		return (float)(p.kernel[0] * p.kernel[1]);
+	return (float)((rows.end - rows.first) * (columns.end - columns.first));
+}
+
+template <int N, typename T> __global__ void avgpool_kernel(struct cuda_pool p, int64_t n)
+{
+	int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+	float sum[N] = {};
+
+	if (i >= n)
+		return;
+	place at = place_of<N>(i, p.out, p.c);
+	span rows = window_of(p, 0, at.y), columns = window_of(p, 1, at.x);
+
+	for (int q = rows.first; q < rows.end; q++)
+		for (int r = columns.first; r < columns.end; r++) {
+			float v[N];
+
+			load((const T *)p.x.data + offset(p.in, p.c, at.b, q, r, at.c), v);
+#pragma unroll
+			for (int k = 0; k < N; k++)
+				sum[k] += v[k];
+		}
+#pragma unroll
+	for (int k = 0; k < N; k++)
+		sum[k] /= divisor(p, rows, columns);
+	store_sum((T *)p.y.data + offset(p.out, p.c, at.b, at.y, at.x, at.c), sum, p.accumulate);
+}
+
+template <int N, typename T> __global__ void avgpool_grad_kernel(struct cuda_pool p, int64_t n)
+{
+	int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+	float sum[N] = {};
+
+	if (i >= n)
+		return;
+	place at = place_of<N>(i, p.in, p.c);
+	span rows = windows_at(p, 0, at.y), columns = windows_at(p, 1, at.x);
+
+	for (int q = rows.first; q < rows.end; q++)
+		for (int r = columns.first; r < columns.end; r++) {
+			float dy[N], by = divisor(p, window_of(p, 0, q), window_of(p, 1, r));
+
+			load((const T *)p.y.data + offset(p.out, p.c, at.b, q, r, at.c), dy);
+#pragma unroll
+			for (int k = 0; k < N; k++)
+				sum[k] += dy[k] / by;
+		}
+	store_sum((T *)p.dx.data + offset(p.in, p.c, at.b, at.y, at.x, at.c), sum, p.accumulate);
+}
+
+/* ---- starting them ------------------------------------------------------------------------------------------- */
+
+#define POOL(name, kernel, size)                                                                   \
+	template <int N, typename T> static void kernel##_of(const struct cuda_pool *p, cudaStream_t s) \
+	{                                                                                          \
+		int64_t n = (int64_t)p->batch * p->size[0] * p->size[1] * ((p->c + N - 1) / N);    \
+                                                                                                   \
+		kernel<N, T><<<blocks_for(n, THREADS), THREADS, 0, s>>>(*p, n);                    \
+	}                                                                                          \
+	void name(const struct cuda_pool *p, cudaStream_t s)                                       \
+	{                                                                                          \
+		bool packs = p->c % PACK == 0;                                                     \
+                                                                                                   \
+		if (p->y.bf16)                                                                     \
+			packs ? kernel##_of<PACK, bf16>(p, s) : kernel##_of<1, bf16>(p, s);        \
+		else                                                                               \
+			packs ? kernel##_of<PACK, float>(p, s) : kernel##_of<1, float>(p, s);      \
+	}
+
+POOL(cuda_maxpool, maxpool_kernel, out)
+POOL(cuda_maxpool_grad, maxpool_grad_kernel, in)
+POOL(cuda_avgpool, avgpool_kernel, out)
+POOL(cuda_avgpool_grad, avgpool_grad_kernel, in)
+
+/* ---- over the whole image ---------------------------------------------------------------------------------- */
+
+#define GAP_ROWS 8
+
+/* A block takes one image and 32 channels, one in each column of threads. */
+template <typename T> __global__ void gap_kernel(struct cuda_gap p)
+{
+	int c = blockIdx.x * WARP + threadIdx.x, b = blockIdx.y;
+	const T *image = (const T *)p.image.data + (int64_t)b * p.pixels * p.c;
+	__shared__ float share[GAP_ROWS][WARP];
+	float sum = 0;
+
+	if (c < p.c)
+		for (int64_t i = threadIdx.y; i < p.pixels; i += GAP_ROWS)
+			sum += (float)image[i * p.c + c];
+	share[threadIdx.y][threadIdx.x] = sum;
+	__syncthreads();
+	if (threadIdx.y || c >= p.c)
+		return;
+	for (int i = 1; i < GAP_ROWS; i++)
+		sum += share[i][threadIdx.x];
+	T *to = (T *)p.vector.data + (int64_t)b * p.c + c;
+	*to = (T)(sum / (float)p.pixels + (p.accumulate ? (float)*to : 0));
+}
+
+template <int N, typename T> __global__ void gap_grad_kernel(struct cuda_gap p, int64_t n)
+{
+	int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+	int packs = (p.c + N - 1) / N;
+	int64_t c = i % packs * N, pixel = i / packs;
+	float v[N];
+
+	if (i >= n)
+		return;
+	load((const T *)p.vector.data + pixel / p.pixels * p.c + c, v);
+#pragma unroll
+	for (int k = 0; k < N; k++)
+		v[k] /= (float)p.pixels;
+	store_sum((T *)p.image.data + pixel * p.c + c, v, p.accumulate);
+}
+
+void cuda_gap(const struct cuda_gap *p, cudaStream_t stream)
+{
+	dim3 grid(blocks_for(p->c, WARP), (unsigned)p->batch), block(WARP, GAP_ROWS);
+
+	if (p->image.bf16)
+		gap_kernel<bf16><<<grid, block, 0, stream>>>(*p);
+	else
+		gap_kernel<float><<<grid, block, 0, stream>>>(*p);
+}
+
+template <int N, typename T> static void gap_grad_of(const struct cuda_gap *p, cudaStream_t stream)
+{
+	int64_t n = (int64_t)p->batch * p->pixels * ((p->c + N - 1) / N);
+
+	gap_grad_kernel<N, T><<<blocks_for(n, THREADS), THREADS, 0, stream>>>(*p, n);
+}
+
+void cuda_gap_grad(const struct cuda_gap *p, cudaStream_t stream)
+{
+	bool packs = p->c % PACK == 0;
+
+	if (p->image.bf16)
+		packs ? gap_grad_of<PACK, bf16>(p, stream) : gap_grad_of<1, bf16>(p, stream);
+	else
+		packs ? gap_grad_of<PACK, float>(p, stream) : gap_grad_of<1, float>(p, stream);
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Work on x[rows,c], c fastest, by columns: thread (tx, ty) of a block keeps one pack of N channels and
+ * goes over every blocks-th row; sums of channels leave a block as one row of parts[blocks][2][c].
+ */
+#ifndef JM_CUDA_ROWS_CUH
+#define JM_CUDA_ROWS_CUH
+
+#include "common.cuh"
+
+#define COLUMN_THREADS 256
+#define COLUMN_BLOCKS  528 /* that are started at most for one pack: 4 for each of 132 multiprocessors */
+
+struct columns {
+	dim3 grid, block;
+};
+
+/* Threads along channels: a power of 2 up to a warp, so that a warp reads lines of whole sectors. */
+static inline struct columns columns_of(int64_t rows, int64_t c, int n)
+{
+	int64_t packs = (c + n - 1) / n, tx = 1, most, want;
+	struct columns ret;
+
+	while (tx < WARP && tx < packs)
+		tx *= 2;
+	ret.block = dim3((unsigned)tx, (unsigned)(COLUMN_THREADS / tx));
+	ret.grid.x = (unsigned)((packs + tx - 1) / tx);
+	most = (COLUMN_BLOCKS + ret.grid.x - 1) / ret.grid.x;
+	want = (rows + 4 * ret.block.y - 1) / (4 * ret.block.y);
+	ret.grid.y = (unsigned)(want < 1 ? 1 : want < most ? want : most);
+	ret.grid.z = 1;
+	return ret;
+}
+
+__device__ __forceinline__ int64_t column_of(int n)
+{
+	return (int64_t)(blockIdx.x * blockDim.x + threadIdx.x) * n;
+}
+
+__device__ __forceinline__ int64_t first_row()
+{
+	return (int64_t)blockIdx.y * blockDim.y + threadIdx.y;
+}
+
+__device__ __forceinline__ int64_t row_step()
+{
+	return (int64_t)gridDim.y * blockDim.y;
+}
+
+/* Sums v over the threads of one column, into v of the first of them; share: COLUMN_THREADS N floats. */
+template <int N> __device__ __forceinline__ void column_sum(float (&v)[N], float *share)
+{
+	float *own = share + (threadIdx.y * blockDim.x + threadIdx.x) * N;
+
+	__syncthreads();
+#pragma unroll
+	for (int i = 0; i < N; i++)
+		own[i] = v[i];
+	for (unsigned half = blockDim.y / 2; half; half /= 2) {
+		__syncthreads();
+		if (threadIdx.y < half) {
+#pragma unroll
+			for (int i = 0; i < N; i++)
+				own[i] += own[half * blockDim.x * N + i];
+		}
+	}
+	__syncthreads();
+	if (threadIdx.y == 0) {
+#pragma unroll
+		for (int i = 0; i < N; i++)
+			v[i] = own[i];
+	}
+}
+
+/* Of a block: two sums for each channel of its packs, to its row of parts. */
+template <int N>
+__device__ __forceinline__ void leave_parts(
+	float (&first)[N], float (&second)[N], float *parts, int64_t c, float *share)
+{
+	int64_t at = column_of(N);
+	float *own = parts + (int64_t)blockIdx.y * 2 * c + at;
+
+	column_sum(first, share);
+	column_sum(second, share);
+	if (threadIdx.y == 0 && at < c) {
+		store(own, first);
+		store(own + c, second);
+	}
+}
+
+/* Both sums over all n parts; warp threadIdx.y ends up with those of gathered_channel(). Block: 32 x 32. */
+struct two_sums {
+	double first, second;
+};
+__device__ __forceinline__ two_sums gather_parts(
+	const float *parts, int n, int64_t c, double (*share)[WARP + 1])
+{
+	int64_t at = (int64_t)blockIdx.x * WARP + threadIdx.x;
+	two_sums s = {0, 0};
+
+	if (at < c)
+		for (int i = threadIdx.y; i < n; i += WARP) {
+			s.first += parts[(int64_t)i * 2 * c + at];
+			s.second += parts[((int64_t)i * 2 + 1) * c + at];
+		}
+	share[threadIdx.y][threadIdx.x] = s.first;
+	__syncthreads();
+	s.first = warp_sum(share[threadIdx.x][threadIdx.y]);
+	__syncthreads();
+	share[threadIdx.y][threadIdx.x] = s.second;
+	__syncthreads();
+	s.second = warp_sum(share[threadIdx.x][threadIdx.y]);
+	return s;
+}
+
+/* c or more: there is none. */
+__device__ __forceinline__ int64_t gathered_channel()
+{
+	return (int64_t)blockIdx.x * WARP + threadIdx.y;
+}
+
+#endif
