@@ -226,35 +226,43 @@ static int adopt(struct jm_program *p, struct jm_unit *u, struct jm_err *err)
 	return code;
 }
 
-/* The node writes its sums into tensors of their own, and an add joins each to what was there. */
-static int settle_without_sums(
-	struct jm_program *p, struct jm_node *n, const struct jm_advice *advice, struct jm_err *err)
+/* Result i into a tensor of its own, and the node that brings it where it belongs. */
+static struct jm_node *set_apart(struct jm_graph *g, struct jm_node *n, int i, bool narrow)
+{
+	struct jm_tensor *whole = n->out[i], *part;
+	enum jm_dtype type = narrow ? n->in[0]->type : whole->type;
+
+	part = jm_graph_tensor(g, JM_CLASS_ACT, type, whole->rank, whole->dim, "part");
+	n->out[i] = part;
+	if (n->accumulate >> i & 1)
+		return jm_graph_node(g, JM_OP_ADD, (struct jm_tensor *[]){whole, part},
+			(struct jm_tensor *[]){whole});
+	return jm_graph_node(g, JM_OP_CAST, &part, &whole);
+}
+
+/* The node writes the results `apart` into tensors of their own, and a node of its own brings each home.
+ * narrow: the first is in the type of the operands there. */
+static int settle_apart(struct jm_program *p, struct jm_node *n, unsigned apart, bool narrow,
+	const struct jm_advice *advice, struct jm_err *err)
 {
 	struct jm_advice rest;
 	struct jm_graph *g = p->graph;
-	struct jm_node *add[JM_NODE_OUT];
-	int n_adds = 0, code;
+	struct jm_node *home[JM_NODE_OUT];
+	int n_homes = 0, code;
 
-	for (int i = 0; i < n->n_out; i++) {
-		struct jm_tensor *sum = n->out[i], *part;
-
-		if (!sum || !(n->accumulate >> i & 1))
-			continue;
-		part = jm_graph_tensor(g, JM_CLASS_ACT, sum->type, sum->rank, sum->dim, "part");
-		n->out[i] = part;
-		add[n_adds++] = jm_graph_node(g, JM_OP_ADD, (struct jm_tensor *[]){sum, part},
-			(struct jm_tensor *[]){sum});
-	}
+	for (int i = 0; i < n->n_out; i++)
+		if (n->out[i] && apart >> i & 1)
+			home[n_homes++] = set_apart(g, n, i, narrow && !i);
 	if (g->err.code)
 		return jm_err_set(err, g->err.code, "%s", g->err.text);
-	n->accumulate = 0;
+	n->accumulate &= ~apart;
 	if (advice) {
 		rest = *advice;
-		rest.apart = false;
+		rest.apart = 0;
 	}
 	code = settle(p, &n, 1, advice ? &rest : NULL, err);
-	for (int i = 0; i < n_adds && !code; i++)
-		code = settle(p, &add[i], 1, NULL, err);
+	for (int i = 0; i < n_homes && !code; i++)
+		code = settle(p, &home[i], 1, NULL, err);
 	return code;
 }
 
@@ -265,7 +273,9 @@ static int refused(struct jm_program *p, struct jm_node *const *node, int n,
 	int code = 0, first;
 
 	if (n == 1 && node[0]->accumulate)
-		return settle_without_sums(p, node[0], NULL, err);
+		return settle_apart(p, node[0], node[0]->accumulate, false, NULL, err);
+	if (n == 1 && jm_node_narrows(node[0]))
+		return settle_apart(p, node[0], 1, true, NULL, err);
 	if (n == 1)
 		return jm_err_set(err, JM_ENOSUP, "Device %s cannot run %s (%s): %s",
 			p->device->backend->name, jm_op_name(node[0]->op), node[0]->out[0]->name,
@@ -288,7 +298,7 @@ static int settle(struct jm_program *p, struct jm_node *const *node, int n,
 	int code;
 
 	if (advice && advice->apart)
-		return settle_without_sums(p, node[0], advice, err);
+		return settle_apart(p, node[0], advice->apart, advice->narrow, advice, err);
 	u = unit_new(p, node, n);
 	if (!u)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a program.");

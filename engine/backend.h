@@ -37,20 +37,32 @@
 /* ---- types --------------------------------------------------------------------------------------- */
 
 /*
- * f64 exists for `ref` alone, as the yardstick. A bf16 operand is widened exactly; arithmetic and sums
- * are in f32 or better; a bf16 result is rounded once, to nearest even, when it is stored.
+ * f64 exists for `ref` alone, as the yardstick. A narrower operand is widened exactly; arithmetic and sums
+ * are in f32 or better; a narrower result is rounded once, to nearest even, when it is stored. f16 (IEEE
+ * 754 binary16) overflows to infinity. The two of 8 bits (Micikevicius et al., arXiv 2209.05433) do not: what
+ * is too large becomes the largest finite value, 448 and 57344; e4m3 has no infinity.
  */
 #define JM_DTYPES(X)                                                                               \
 	X(F32, "f32", 4)                                                                           \
 	X(BF16, "bf16", 2)                                                                         \
 	X(F64, "f64", 8)                                                                           \
-	X(I32, "i32", 4)
+	X(I32, "i32", 4)                                                                           \
+	X(F16, "f16", 2)                                                                           \
+	X(F8E4M3, "f8e4m3", 1)                                                                     \
+	X(F8E5M2, "f8e5m2", 1)
 enum jm_dtype {
 #define X(name, text, bytes) JM_##name,
 	JM_DTYPES(X)
 #undef X
 		JM_DTYPE_COUNT
 };
+
+/*
+ * How a node multiplies f32 operands: as they are, or rounded to 10 bits of mantissa first (tf32). It counts
+ * for products (linear, conv, attention and their gradients); sums stay f32 or better. A backend without
+ * tf32 refuses such nodes; one may always be more exact than tf32 asks, but then it is not called that.
+ */
+enum jm_math { JM_MATH_F32, JM_MATH_TF32 };
 
 /* ---- tensors ------------------------------------------------------------------------------------- */
 
@@ -119,7 +131,8 @@ struct jm_tensor {
  * columns}. "?" = optional: the pointer is NULL.
  * An op with `accumulate` bit i set ADDS to out[i] in out[i]'s type (the sum is rounded once); else
  * out[i] is overwritten in full, whatever it held. A backend that cannot add refuses; the engine then
- * adds by itself.
+ * adds by itself. One that cannot write dw in f32 from operands of another type refuses too; it is then
+ * asked with dw in the operands' type, and a node of its own (add, or cast) brings that into f32.
  *
  * Types. c = the compute type (f32 or bf16, f64 on ref), a = the type of the residual stream (f32, or
  * c). Vectors (bias, gamma, beta), statistics, losses and gradients of parameters are f32 whatever c
@@ -134,12 +147,16 @@ struct jm_tensor {
  * embed-grad		in  ids i32[B,S], dy a[B,S,C]
  *			out dtable f32[V,C], dpos? f32[P,C]	dtable[v] = sum of dy over ids == v;
  *			dpos[s] = sum over b of dy[b,s]; rows that nobody used are 0. Same bits every time.
- * linear		in  x c[..,K], w c[N,K], bias? f32[N]
- *			out y c[..,N]		y = x w^T + bias
- * linear-dgrad		in  dy c[..,N], w c[N,K]
- *			out dx c[..,K]		dx = dy w
- * linear-wgrad		in  dy c[..,N], x c[..,K]
- *			out dw f32[N,K], dbias? f32[N]	dw = dy^T x; dbias = sum of dy over rows
+ * linear		in  x c|8[..,K], w c|8[N,K], bias? f32[N], xs? f32[1], ws? f32[1]
+ *			out y c[..,N]		y = xs ws x w^T + bias. 8 = f8e4m3 or f8e5m2; xs and ws are what
+ *			the elements of x and w are to be multiplied by (1 where not given)
+ * linear-dgrad		in  dy c|8[..,N], w c|8[N,K], dys? f32[1], ws? f32[1]
+ *			out dx c[..,K]		dx = dys ws dy w
+ * linear-wgrad		in  dy c|8[..,N], x c|8[..,K], dys? f32[1], xs? f32[1]
+ *			out dw f32[N,K], dbias? f32[N]	dw = dys xs dy^T x; dbias = dys sum of dy over rows
+ * quantize		in  x f32|bf16|f16[..], scale? f32[1]
+ *			out y any[..], amax? f32[1]	y = scale x; amax = max |x|, the absolute maximum before
+ *			the scale, from which the next scale is made
  * gelu			in  x c[..]
  *			out y c[..]		y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
  * gelu-grad		in  dy c[..], x c[..]
@@ -309,7 +326,8 @@ struct jm_tensor {
 	X(FIRST_GRAD, "first-grad")                                                                \
 	X(DROPOUT, "dropout")                                                                      \
 	X(ADAM, "adam")                                                                            \
-	X(SGD, "sgd")
+	X(SGD, "sgd")                                                                              \
+	X(QUANTIZE, "quantize")
 enum jm_op {
 #define X(name, text) JM_OP_##name,
 	JM_OPS(X)
@@ -373,6 +391,7 @@ struct jm_node {
 	int n_in, n_out; /* of the op, absent optional ones included */
 	struct jm_tensor *in[JM_NODE_IN], *out[JM_NODE_OUT];
 	union jm_attr attr;
+	enum jm_math math;
 	unsigned accumulate;	   /* bit i: out[i] += */
 	bool again;		   /* what an earlier node of the step computed already */
 	const struct jm_node *fwd; /* gradient ops: the forward node, as a hint; else NULL */
@@ -420,6 +439,7 @@ struct jm_device_props {
 	/* Types with instructions of their own; the others work, but slowly, and the user is told. */
 	bool native[JM_DTYPE_COUNT];
 	double peak_flops[JM_DTYPE_COUNT]; /* dense, per second; NAN = unknown */
+	double peak_tf32;		   /* likewise, of f32 operands in tf32; 0 = unknown */
 	double peak_bytes;		   /* of memory, per second; NAN = unknown */
 };
 

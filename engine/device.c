@@ -3,6 +3,7 @@
 #include "device.h"
 
 #include <dlfcn.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,6 +121,13 @@ size_t jm_device_memory_free(const struct jm_device *d)
 	if (!d->backend->memory_free || d->backend->memory_free(d->dev, &bytes, NULL))
 		return 0;
 	return bytes;
+}
+
+double jm_device_peak(const struct jm_device *d, enum jm_dtype type, enum jm_math math)
+{
+	if (type != JM_F32 || math != JM_MATH_TF32)
+		return d->props.peak_flops[type];
+	return d->props.peak_tf32 > 0 ? d->props.peak_tf32 : (double)NAN;
 }
 
 /* ---- events -------------------------------------------------------------------------------------------- */

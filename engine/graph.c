@@ -142,6 +142,7 @@ struct jm_node *jm_graph_node(struct jm_graph *g, enum jm_op op, struct jm_tenso
 		return NULL;
 	n->op = op;
 	n->id = g->n_nodes - 1;
+	n->math = g->math;
 	n->n_in = row->n_in;
 	n->n_out = row->n_out;
 	memcpy(n->in, in, (size_t)row->n_in * sizeof(*in));

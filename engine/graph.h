@@ -60,6 +60,7 @@ struct jm_graph {
 	enum jm_dtype vector;  /* of parameters, gradients, statistics, losses */
 	enum jm_dtype
 		matrix; /* of parameters that are no vectors, and their moments: vector or compute */
+	enum jm_math math;   /* of products of f32 */
 	double dropout;	     /* for models that drop out */
 	char scope[24];	     /* prefix of names */
 	int block, n_blocks; /* the one being declared; a named scope begins the next */

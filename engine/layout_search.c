@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "op.h"
 #include "tensor.h"
 
 #define WAYS	8
@@ -21,7 +22,8 @@
 struct step {
 	struct step *before, *next; /* next: of all that were ever made, to free them */
 	struct jm_choice choice;
-	bool chosen, apart;
+	unsigned apart;
+	bool chosen, narrow;
 };
 
 struct way {
@@ -47,7 +49,7 @@ struct search {
 	struct way way[2][WAYS], spare;
 	int n_ways[2], now;	  /* way[now] before the group, way[!now] after it */
 	uint8_t *given;		  /* [cell]: number of the layout it had before the search */
-	struct answer *answer[2]; /* [apart][way before the group] */
+	struct answer *answer[3]; /* [as it is, apart, narrow][way before the group] */
 	struct jm_layout layouts[LAYOUTS];
 	int n_layouts;
 	struct step *steps;
@@ -146,10 +148,12 @@ static int number_of(struct search *s, const struct jm_layout *layout)
 /* ---- from the ways before a group to those after it ---------------------------------------------------- */
 
 /* choice NULL: the backend refused, and apply_choices.c must see what becomes of the group. apart: as bits, the
- * sums of a single node that are added by nodes of their own, since the backend cannot. */
+ * results of a single node that are brought home by nodes of their own, since the backend cannot add there or
+ * (narrow) not write the first in its type. */
 struct move {
 	const struct jm_choice *choice;
 	unsigned apart;
+	bool narrow;
 };
 
 /* The tensor lies so from now on; false = there are too many layouts. */
@@ -221,7 +225,8 @@ static int go_on(
 	*step = (struct step){.before = from->last,
 		.next = s->steps,
 		.chosen = m->choice,
-		.apart = m->apart != 0};
+		.apart = m->apart,
+		.narrow = m->narrow};
 	if (m->choice)
 		step->choice = *m->choice;
 	s->steps = step;
@@ -232,15 +237,15 @@ static int go_on(
 }
 
 /* What the backend offers where way number `way` leads; ways that look the same get the same answer. */
-static const struct answer *ask(struct search *s, int at, int way, bool apart)
+static const struct answer *ask(struct search *s, int at, int way, int kind)
 {
 	const struct way *ways = s->way[s->now];
-	struct answer *a = &s->answer[apart][way];
+	struct answer *a = &s->answer[kind][way];
 	struct jm_device *d = s->p->device;
 
 	for (int i = 0; i < way; i++)
 		if (look_the_same(s, &ways[i], &ways[way])) {
-			*a = s->answer[apart][i];
+			*a = s->answer[kind][i];
 			return a;
 		}
 	memset(a, 0, sizeof(*a));
@@ -249,19 +254,39 @@ static const struct answer *ask(struct search *s, int at, int way, bool apart)
 }
 
 /* How many moves there are; negative = an error. */
-static int try_choices(struct search *s, int at, int way, unsigned apart, struct jm_err *err)
+static int try_choices(
+	struct search *s, int at, int way, unsigned apart, bool narrow, struct jm_err *err)
 {
-	const struct answer *a = ask(s, at, way, apart != 0);
+	const struct answer *a = ask(s, at, way, narrow ? 2 : apart != 0);
 	int moves = 0;
 
 	for (int i = 0; i < a->n; i++) {
-		int code = go_on(
-			s, at, &s->way[s->now][way], &(struct move){&a->choice[i], apart}, err);
+		int code = go_on(s, at, &s->way[s->now][way],
+			&(struct move){&a->choice[i], apart, narrow}, err);
 
 		if (code < 0)
 			return code;
 		moves += code;
 	}
+	return moves;
+}
+
+/* As if the first result were in the type of the operands. apart: bits of results, the first among them */
+static int try_narrow(
+	struct search *s, int at, int way, struct jm_node *n, unsigned apart, struct jm_err *err)
+{
+	unsigned sums = n->accumulate;
+	struct jm_tensor *whole = n->out[0], part = *whole;
+	int moves;
+
+	part.type = n->in[0]->type;
+	part.class = JM_CLASS_ACT;
+	set_layout(&part, &(struct jm_layout){0});
+	n->out[0] = &part;
+	n->accumulate &= ~apart;
+	moves = try_choices(s, at, way, apart, true, err);
+	n->out[0] = whole;
+	n->accumulate = sums;
 	return moves;
 }
 
@@ -273,14 +298,18 @@ static int extend(struct search *s, int at, int way, struct jm_err *err)
 	int moves;
 
 	show(s, &s->way[s->now][way]);
-	moves = try_choices(s, at, way, 0, err);
+	moves = try_choices(s, at, way, 0, false, err);
 	if (!moves && sums && group->n_nodes == 1) {
 		n->accumulate = 0;
-		moves = try_choices(s, at, way, sums, err);
+		moves = try_choices(s, at, way, sums, false, err);
 		n->accumulate = sums;
 	}
+	if (!moves && group->n_nodes == 1 && jm_node_narrows(n))
+		moves = try_narrow(s, at, way, n, 1, err);
+	if (!moves && sums & ~1U && group->n_nodes == 1 && jm_node_narrows(n))
+		moves = try_narrow(s, at, way, n, sums | 1, err);
 	if (!moves)
-		moves = go_on(s, at, &s->way[s->now][way], &(struct move){NULL, 0}, err);
+		moves = go_on(s, at, &s->way[s->now][way], &(struct move){NULL, 0, false}, err);
 	return moves < 0 ? moves : 0;
 }
 
@@ -329,6 +358,7 @@ static void take_choices(struct search *s, int n)
 		a->choice = step->choice;
 		a->chosen = step->chosen;
 		a->apart = step->apart;
+		a->narrow = step->narrow;
 	}
 }
 
@@ -353,7 +383,7 @@ int jm_program_search_layouts(
 	size_t cells = (size_t)p->graph->n_cells + 1;
 	struct search s = {.p = p, .advice = advice, .n_layouts = 1, .n_ways = {1}};
 	uint8_t *room = calloc(2 * WAYS + 2, cells);
-	struct answer *answers = calloc(2 * (size_t)WAYS, sizeof(*answers));
+	struct answer *answers = calloc(3 * (size_t)WAYS, sizeof(*answers));
 	int code = JM_ENOMEM;
 
 	s.last_use = calloc(cells, sizeof(*s.last_use));
@@ -364,6 +394,7 @@ int jm_program_search_layouts(
 		s.given = room + (2 * WAYS + 1) * cells;
 		s.answer[0] = answers;
 		s.answer[1] = answers + WAYS;
+		s.answer[2] = answers + 2 * (size_t)WAYS;
 		code = start(&s, err);
 		if (!code) {
 			code = walk(&s, n, err);

@@ -174,7 +174,15 @@ int jm_model_dims(const struct jm_model *model, const struct jm_preset *preset,
 	return code;
 }
 
-const char *const jm_precision_names[] = {"f32", "bf16", "bf16-true", "f64", NULL};
+const char *const jm_precision_names[] = {"f32", "tf32", "bf16", "bf16-true", "fp16", "f64", NULL};
+
+static const struct precision {
+	enum jm_dtype type;
+	enum jm_math math;
+	bool pure;
+} precisions[] = {{JM_F32, JM_MATH_F32, false}, {JM_F32, JM_MATH_TF32, false},
+	{JM_BF16, JM_MATH_F32, false}, {JM_BF16, JM_MATH_F32, true}, {JM_F16, JM_MATH_F32, false},
+	{JM_F64, JM_MATH_F32, false}};
 
 int jm_precision_set(struct jm_training *t, const char *name, struct jm_err *err)
 {
@@ -184,15 +192,19 @@ int jm_precision_set(struct jm_training *t, const char *name, struct jm_err *err
 	for (; jm_precision_names[n]; n++) {
 		if (strcmp(jm_precision_names[n], name) != 0)
 			continue;
-		t->pure = !strcmp(name, "bf16-true");
-		return jm_dtype_find(t->pure ? "bf16" : name, &t->precision, err);
+		t->precision = precisions[n].type;
+		t->math = precisions[n].math;
+		t->pure = precisions[n].pure;
+		return 0;
 	}
 	near = jm_did_you_mean(name, jm_precision_names, n);
 	if (near)
 		return jm_err_set(err, JM_EUSAGE, "There is no precision '%s'; did you mean '%s'?",
 			name, near);
 	return jm_err_set(err, JM_EUSAGE,
-		"There is no precision '%s'; take f32, bf16, bf16-true or, on device ref, f64.",
+		"There is no precision '%s'; take f32, tf32, bf16, bf16-true, fp16 or, on device "
+		"ref, "
+		"f64.",
 		name);
 }
 
@@ -265,6 +277,7 @@ int jm_model_train(struct jm_training *t, struct jm_graph **ret, struct jm_err *
 	if (!g)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a graph.");
 	g->dropout = t->dropout;
+	g->math = t->math;
 	if (t->pure)
 		g->matrix = g->compute;
 	code = fill_in(t, g, err);

@@ -104,6 +104,7 @@ struct jm_training {
 	const struct jm_values *dims;
 	int64_t batch, seq; /* seq 0 = the model's default; filled in */
 	enum jm_dtype precision;
+	enum jm_math math;
 	struct jm_adamw adamw;
 	int micro_steps; /* of `batch` each, whose gradients add up before an update; 0 is 1 */
 	bool pure;	 /* no f32 masters: matrices and their moments are in the compute type */
@@ -116,7 +117,8 @@ struct jm_training {
 	enum jm_init init; /* of the layers' weights; OWN = the model's */
 	bool zero_gamma;   /* the last batch norm of each residual block starts at 0 */
 };
-/* f32, bf16 (masters in f32), bf16-true (no masters), f64: sets t->precision and t->pure. */
+/* f32, tf32 (f32 with products in tf32), bf16 and fp16 (masters in f32), bf16-true (no masters), f64: sets
+ * t->precision, t->math and t->pure. */
 extern const char *const jm_precision_names[]; /* NULL-terminated */
 int jm_precision_set(struct jm_training *t, const char *name, struct jm_err *err);
 /* Network, gradients and update as one graph, with input "adamw.now" and scalars "loss", "grad.norm". */

@@ -82,9 +82,9 @@ static void flops_conv_wgrad(const struct jm_node *n, double *ret_model, double 
 static const struct jm_op_row rows[JM_OP_COUNT] = {
 	[JM_OP_EMBED] = {3, 1, -1, flops_none},
 	[JM_OP_EMBED_GRAD] = {2, 2, -1, flops_none},
-	[JM_OP_LINEAR] = {3, 1, -1, flops_linear},
-	[JM_OP_LINEAR_DGRAD] = {2, 1, -1, flops_linear},
-	[JM_OP_LINEAR_WGRAD] = {2, 2, -1, flops_wgrad},
+	[JM_OP_LINEAR] = {5, 1, -1, flops_linear},
+	[JM_OP_LINEAR_DGRAD] = {4, 1, -1, flops_linear},
+	[JM_OP_LINEAR_WGRAD] = {4, 2, -1, flops_wgrad},
 	[JM_OP_GELU] = {1, 1, -1, flops_none},
 	[JM_OP_GELU_GRAD] = {2, 1, 0, flops_none},
 	[JM_OP_LAYERNORM] = {3, 3, -1, flops_none},
@@ -128,11 +128,20 @@ static const struct jm_op_row rows[JM_OP_COUNT] = {
 	[JM_OP_DROPOUT] = {2, 1, 0, flops_none},
 	[JM_OP_ADAM] = {4, 3, -1, flops_none},
 	[JM_OP_SGD] = {4, 2, -1, flops_none},
+	[JM_OP_QUANTIZE] = {2, 2, -1, flops_none},
 };
 
 const struct jm_op_row *jm_op_row(enum jm_op op)
 {
 	return &rows[op];
+}
+
+bool jm_node_narrows(const struct jm_node *n)
+{
+	bool weights = n->op == JM_OP_LINEAR_WGRAD || n->op == JM_OP_CONV_WGRAD;
+
+	return weights && n->out[0]->type == JM_F32 &&
+	       (n->in[0]->type == JM_BF16 || n->in[0]->type == JM_F16);
 }
 
 /* A tensor inside a group never reaches memory. */

@@ -60,7 +60,7 @@ int jm_profile_run(struct jm_program *p, int from, int to, struct jm_err *err)
 
 static double roofline(const struct jm_program *p, double flops, double bytes)
 {
-	double by_flops = flops / p->device->props.peak_flops[p->graph->compute];
+	double by_flops = flops / jm_device_peak(p->device, p->graph->compute, p->graph->math);
 	double by_bytes =
 		bytes / (p->profile ? p->profile->peak_bytes : p->device->props.peak_bytes);
 

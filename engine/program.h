@@ -92,7 +92,10 @@ struct jm_advice {
 	struct jm_group group;
 	struct jm_choice choice;
 	bool chosen; /* false: the backend refused where it was asked; ask again */
-	bool apart;  /* the choice is for the node without its sums, which get nodes of their own */
+	unsigned
+		apart; /* the choice is for the node without these results, as bits, which nodes of their own
+			 * bring home: sums that the backend cannot add, */
+	bool narrow; /* and the first, which it writes in the type of its operands */
 };
 /* layout_search.c: the choices of n groups that together cost least; leaves the graph as it is */
 int jm_program_search_layouts(

@@ -2,6 +2,7 @@
 /* Types, shapes and layouts. */
 #include "tensor.h"
 
+#include <math.h>
 #include <stdio.h>
 
 static const char *const dtype_names[] = {
@@ -161,6 +162,72 @@ int64_t jm_layout_offset(
 	return offset;
 }
 
+/* ---- elements ------------------------------------------------------------------------------------------ */
+
+/* A type of a sign, `exponent` bits and `mantissa` bits. infinite: the largest exponent is that of infinity
+ * and NaN, else all ones are NaN and the rest are numbers. saturates: what is too large is cut off. */
+struct narrow {
+	int exponent, mantissa;
+	bool infinite, saturates;
+};
+
+static const struct narrow f16 = {5, 10, true, false}, f8e4m3 = {4, 3, false, true},
+			   f8e5m2 = {5, 2, true, true};
+
+static int bias_of(const struct narrow *f)
+{
+	return (1 << (f->exponent - 1)) - 1;
+}
+
+static double narrow_get(const struct narrow *f, uint32_t bits)
+{
+	uint32_t top = (1U << f->exponent) - 1, e = bits >> f->mantissa & top;
+	uint32_t fraction = bits & ((1U << f->mantissa) - 1);
+	double sign = bits >> (f->exponent + f->mantissa) & 1 ? -1 : 1;
+
+	if (e == top && f->infinite)
+		return fraction ? (double)NAN : sign * (double)INFINITY;
+	if (e == top && fraction == (1U << f->mantissa) - 1)
+		return (double)NAN;
+	if (!e)
+		return sign * ldexp(fraction, 1 - bias_of(f) - f->mantissa);
+	return sign * ldexp(fraction + (1U << f->mantissa), (int)e - bias_of(f) - f->mantissa);
+}
+
+/* Of the largest finite value, without its sign. */
+static uint32_t largest(const struct narrow *f)
+{
+	uint32_t top = (1U << f->exponent) - 1;
+
+	return f->infinite ? (top << f->mantissa) - 1
+			   : (top << f->mantissa) + (1U << f->mantissa) - 2;
+}
+
+static uint32_t narrow_magnitude(const struct narrow *f, double x)
+{
+	int least = 1 - bias_of(f), e = x > 0 ? ilogb(x) : least;
+	double units;
+
+	if (isnan(x))
+		return (1U << (f->exponent + f->mantissa)) - 1;
+	if (isinf(x))
+		return f->saturates ? largest(f) : largest(f) + 1;
+	if (e < least)
+		e = least;
+	units = nearbyint(
+		ldexp(x, f->mantissa - e)); /* up to 2^(mantissa + 1): carries by itself */
+	if (ldexp(units, e - f->mantissa) > narrow_get(f, largest(f)))
+		return f->saturates ? largest(f) : largest(f) + 1;
+	return (uint32_t)units + ((uint32_t)(e - least) << f->mantissa);
+}
+
+static uint32_t narrow_set(const struct narrow *f, double x)
+{
+	uint32_t sign = signbit(x) ? 1U << (f->exponent + f->mantissa) : 0;
+
+	return sign | narrow_magnitude(f, fabs(x));
+}
+
 double jm_element_get(enum jm_dtype type, const void *data, int64_t i)
 {
 	switch (type) {
@@ -170,6 +237,12 @@ double jm_element_get(enum jm_dtype type, const void *data, int64_t i)
 		return jm_bf16_get(((const uint16_t *)data)[i]);
 	case JM_F64:
 		return ((const double *)data)[i];
+	case JM_F16:
+		return narrow_get(&f16, ((const uint16_t *)data)[i]);
+	case JM_F8E4M3:
+		return narrow_get(&f8e4m3, ((const uint8_t *)data)[i]);
+	case JM_F8E5M2:
+		return narrow_get(&f8e5m2, ((const uint8_t *)data)[i]);
 	default:
 		return ((const int32_t *)data)[i];
 	}
@@ -186,6 +259,15 @@ void jm_element_set(enum jm_dtype type, void *data, int64_t i, double value)
 		break;
 	case JM_F64:
 		((double *)data)[i] = value;
+		break;
+	case JM_F16:
+		((uint16_t *)data)[i] = (uint16_t)narrow_set(&f16, value);
+		break;
+	case JM_F8E4M3:
+		((uint8_t *)data)[i] = (uint8_t)narrow_set(&f8e4m3, value);
+		break;
+	case JM_F8E5M2:
+		((uint8_t *)data)[i] = (uint8_t)narrow_set(&f8e5m2, value);
 		break;
 	default:
 		((int32_t *)data)[i] = (int32_t)value;

@@ -50,6 +50,19 @@ static inline uint16_t jm_bf16_set(float f)
 	return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+/* To 10 bits of mantissa, nearest even; NaN stays NaN. */
+static inline float jm_tf32_round(float f)
+{
+	uint32_t bits;
+
+	memcpy(&bits, &f, sizeof(bits));
+	if ((bits & 0x7fffffff) >= 0x7f800000)
+		return f;
+	bits = (bits + 0xfff + (bits >> 13 & 1)) & ~UINT32_C(0x1fff);
+	memcpy(&f, &bits, sizeof(f));
+	return f;
+}
+
 /* Element i of memory of a type, whatever the type. Slow; for `ref`, tests and initial values. */
 double jm_element_get(enum jm_dtype type, const void *data, int64_t i);
 void jm_element_set(enum jm_dtype type, void *data, int64_t i, double value);

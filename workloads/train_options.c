@@ -78,12 +78,11 @@ const struct jm_option jm_train_options[] = {
 	OPTION_REAL("clip", 0, 1e9, "1", "largest global norm of the gradient; 0 = any"),
 	{.name = "loss-scale",
 		.type = JM_TEXT,
-		.fallback = "1",
 		.argument = "X|dynamic[:START]",
 		.help = "multiplies the loss before its gradients and is taken out again in the "
 			"update; a power of two changes no bit. dynamic: starts at 65536, doubles "
 			"after 2000 good steps, halves and skips the update of a step whose "
-			"gradient is not finite"},
+			"gradient is not finite. When not given: dynamic in fp16, else 1"},
 	OPTION_REAL("dropout", 0, 0.999, "0",
 		"share of values dropped after embeddings and the parts of each block"),
 	OPTION_INT("accumulate", 1, 1e6, "1",
@@ -170,6 +169,7 @@ static int check_threads(const struct train *s, struct jm_err *err)
 static int choose_model(struct train *s, struct jm_err *err)
 {
 	const struct jm_values *o = s->work->options;
+	const char *scale = jm_values_text(o, "loss-scale");
 	const struct jm_preset *preset;
 	double seq = jm_train_option(s, "seq"), batch = jm_train_option(s, "batch");
 	int code = jm_model_find(jm_values_text(o, "model"), &s->training.model, &preset, err);
@@ -189,7 +189,10 @@ static int choose_model(struct train *s, struct jm_err *err)
 	s->training.zero_gamma = jm_train_option(s, "zero-gamma") > 0;
 	choose_update(s);
 	if (!code)
-		code = jm_scaler_parse(jm_values_text(o, "loss-scale"), &s->scaler, err);
+		code = jm_scaler_parse(scale				 ? scale
+				       : s->training.precision == JM_F16 ? "dynamic"
+									 : "1",
+			&s->scaler, err);
 	s->training.scaled = s->scaler.dynamic || s->scaler.scale != 1;
 	return code ? code : check_update(s, err);
 }

@@ -97,8 +97,10 @@ static int check_tensor(
 	if (t->type == JM_F32 || (t->type == JM_BF16 && !vector))
 		return 0;
 	return jm_err_set(err, JM_ENOSUP,
-		"Backend cpu cannot take %s of %s as %s; it knows f32 and bf16.", t->name,
-		jm_op_name(node->op), jm_dtype_name(t->type));
+		"Backend cpu cannot take %s of %s as %s; it knows f32 and bf16: take one of them "
+		"as "
+		"--precision.",
+		t->name, jm_op_name(node->op), jm_dtype_name(t->type));
 }
 
 /* Operands that may be bf16, as bits; the others are f32. The i32 ones stand apart. */
@@ -153,9 +155,28 @@ static const struct {
 	[JM_OP_SGD] = {0, 3, 0},
 };
 
+/* What products of 8 bits and tf32 ask for beyond types. */
+static int check_product(const struct jm_node *node, struct jm_err *err)
+{
+	int scales = node->op == JM_OP_LINEAR ? 3 : 2;
+	bool linear = node->op == JM_OP_LINEAR || node->op == JM_OP_LINEAR_DGRAD ||
+		      node->op == JM_OP_LINEAR_WGRAD;
+
+	if (node->math == JM_MATH_TF32 && node->flops_executed > 0)
+		return jm_err_set(err, JM_ENOSUP,
+			"Backend cpu has no tf32, which processors do not know; take --precision "
+			"f32 or "
+			"bf16.");
+	if (linear && (node->in[scales] || node->in[scales + 1]))
+		return jm_err_set(err, JM_ENOSUP,
+			"Backend cpu has no products of scaled operands, as 8 bits ask for; take "
+			"--precision bf16.");
+	return 0;
+}
+
 static int check_node(const struct jm_node *node, struct jm_err *err)
 {
-	int ret = 0;
+	int ret = check_product(node, err);
 
 	for (int i = 0; !ret && i < node->n_in; i++) {
 		if (types[node->op].ids >> i & 1)

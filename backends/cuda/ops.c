@@ -38,6 +38,10 @@ static int check_types(const struct jm_node *n, struct jm_err *err)
 	const struct jm_tensor *t[JM_NODE_IN + JM_NODE_OUT];
 	int count = 0;
 
+	if (n->math == JM_MATH_TF32 && n->flops_executed > 0)
+		return jm_err_set(err, JM_ENOSUP,
+			"Backend cuda has no tf32 for %s; take --precision f32 or bf16.",
+			jm_op_name(n->op));
 	for (int i = 0; i < n->n_in; i++)
 		t[count++] = n->in[i];
 	for (int i = 0; i < n->n_out; i++)

@@ -2,6 +2,12 @@
 /* y[rows, N] = x[rows, K] w[N, K]^T + bias[N], and its gradients. */
 #include "ref.h"
 
+/* The product of the scales of both factors, each 1 where it is not given. */
+static double scale(const double *a, const double *b)
+{
+	return (a ? *a : 1) * (b ? *b : 1);
+}
+
 void jm_ref_linear(const struct jm_node *n, double *const *in, double *const *out)
 {
 	int64_t rows = jm_tensor_rows(n->in[0]), width = n->in[1]->dim[0], depth = n->in[1]->dim[1];
@@ -9,11 +15,11 @@ void jm_ref_linear(const struct jm_node *n, double *const *in, double *const *ou
 	for (int64_t r = 0; r < rows; r++)
 		for (int64_t j = 0; j < width; j++) {
 			const double *x = in[0] + r * depth, *w = in[1] + j * depth;
-			double sum = in[2] ? in[2][j] : 0;
+			double sum = 0;
 
 			for (int64_t k = 0; k < depth; k++)
 				sum += x[k] * w[k];
-			out[0][r * width + j] = sum;
+			out[0][r * width + j] = scale(in[3], in[4]) * sum + (in[2] ? in[2][j] : 0);
 		}
 }
 
@@ -23,7 +29,8 @@ void jm_ref_linear_dgrad(const struct jm_node *n, double *const *in, double *con
 
 	for (int64_t r = 0; r < rows; r++)
 		for (int64_t j = 0; j < width; j++) {
-			const double dy = in[0][r * width + j], *w = in[1] + j * depth;
+			const double dy = scale(in[2], in[3]) * in[0][r * width + j];
+			const double *w = in[1] + j * depth;
 			double *dx = out[0] + r * depth;
 
 			for (int64_t k = 0; k < depth; k++)
@@ -38,11 +45,12 @@ void jm_ref_linear_wgrad(const struct jm_node *n, double *const *in, double *con
 
 	for (int64_t r = 0; r < rows; r++)
 		for (int64_t j = 0; j < width; j++) {
-			const double dy = in[0][r * width + j], *x = in[1] + r * depth;
+			const double dy = scale(in[2], NULL) * in[0][r * width + j];
+			const double *x = in[1] + r * depth;
 			double *dw = out[0] + j * depth;
 
 			for (int64_t k = 0; k < depth; k++)
-				dw[k] += dy * x[k];
+				dw[k] += dy * scale(in[3], NULL) * x[k];
 			if (out[1])
 				out[1][j] += dy;
 		}

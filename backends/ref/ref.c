@@ -60,6 +60,7 @@ static const struct {
 	[JM_OP_DROPOUT] = {jm_ref_dropout, true},
 	[JM_OP_ADAM] = {jm_ref_adam, true},
 	[JM_OP_SGD] = {jm_ref_sgd, true},
+	[JM_OP_QUANTIZE] = {jm_ref_quantize, true},
 };
 
 struct device {
@@ -90,7 +91,7 @@ static void ref_props(void *dev, struct jm_device_props *ret)
 		.memory_bytes = d->memory_bytes, .host_memory = true, .peak_bytes = NAN};
 	snprintf(ret->name, sizeof(ret->name), "reference loops, 1 thread");
 	for (int i = 0; i < JM_DTYPE_COUNT; i++) {
-		ret->native[i] = i != JM_BF16;
+		ret->native[i] = i == JM_F32 || i == JM_F64 || i == JM_I32;
 		ret->peak_flops[i] = NAN;
 	}
 }
@@ -138,12 +139,24 @@ static int ref_build(void *dev, const struct jm_group *group, const struct jm_ch
 	return 0;
 }
 
-static double *widen(const struct jm_tensor *t, double **room)
+/* Is operand i a factor of products in tf32? */
+static bool in_tf32(const struct jm_node *n, int i)
+{
+	if (n->math != JM_MATH_TF32 || i > 1 || n->in[i]->type != JM_F32)
+		return false;
+	return n->op == JM_OP_LINEAR || n->op == JM_OP_LINEAR_DGRAD ||
+	       n->op == JM_OP_LINEAR_WGRAD || n->op == JM_OP_CONV || n->op == JM_OP_CONV_DGRAD ||
+	       n->op == JM_OP_CONV_WGRAD;
+}
+
+static double *widen(const struct jm_tensor *t, bool tf32, double **room)
 {
 	double *wide = *room;
 
 	for (int64_t i = 0; i < jm_tensor_count(t); i++)
 		wide[i] = jm_element_get(t->type, t->data, i);
+	for (int64_t i = 0; tf32 && i < jm_tensor_count(t); i++)
+		wide[i] = (double)jm_tf32_round((float)wide[i]);
 	*room += jm_tensor_count(t);
 	return wide;
 }
@@ -177,7 +190,7 @@ static int ref_run(void *dev, void *exec, struct jm_err *err)
 		return 0;
 	}
 	for (int i = 0; i < n->n_in; i++)
-		in[i] = n->in[i] ? widen(n->in[i], &room) : NULL;
+		in[i] = n->in[i] ? widen(n->in[i], in_tf32(n, i), &room) : NULL;
 	for (int i = 0; i < n->n_out; i++)
 		out[i] = n->out[i] ? zeros(n->out[i], &room) : NULL;
 	kernels[n->op].run(n, in, out);

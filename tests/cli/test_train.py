@@ -34,7 +34,7 @@ def train(tmp_path, sample, **options):
     return done, records[0] if isinstance(records, list) else records
 
 
-@pytest.mark.parametrize("precision", ["f32", "bf16"])
+@pytest.mark.parametrize("precision", ["f32", "tf32", "bf16", "fp16"])
 def test_learns(tmp_path, text, precision):
     done, r = train(tmp_path, text, precision=precision)
     assert done.returncode == 0, done.stderr
@@ -44,7 +44,9 @@ def test_learns(tmp_path, text, precision):
     assert r["loss_last"] < r["loss_first"]
     assert r["verified"] is True
     assert r["throughput"] > 0 and r["flops_model_per_item"] > 6 * 256 * 16
-    assert (r["note"] is None) == (precision == "f32"), r["note"]
+    assert (r["note"] is None) == (precision in ("f32", "tf32")), r["note"]
+    assert ("loss_scale" in r) == (precision == "fp16")
+    assert precision != "fp16" or r["loss_scale"]["dynamic"] and r["loss_scale"]["first"] == 65536
 
 
 def test_same_seed_same_losses(tmp_path, text):
@@ -83,6 +85,8 @@ USAGE, CASE = 2, 1
     (CASE, {"threads": len(os.sched_getaffinity(0)) + 1}, "--threads"),
     (CASE, {"memory": 0.000001}, "Out of memory before the first step"),
     (CASE, {"batch": "max", "memory": 0.000001}, "Not even a batch of 1"),
+    (CASE, {"device": "cpu", "precision": "tf32"}, "has no tf32"),
+    (CASE, {"device": "cpu", "precision": "fp16"}, "it knows f32 and bf16"),
     (CASE, {"schedule": "cosine", "lr-warmup": 10, "lr-steps": 10}, "--lr-steps"),
     (CASE, {"lr-min": 1}, "--lr-min"),
     (CASE, {"loss-scale": "dynamik"}, "dynamic"),

@@ -427,9 +427,62 @@ static void parts_are_recorded(void **unused)
 	jm_device_close(&ref);
 }
 
+/* ---- a backend that writes gradients in the type of the operands -------------------------------------------- */
+
+static int narrow_select(
+	void *dev, const struct jm_group *group, struct jm_choice *choice, struct jm_err *err)
+{
+	const struct jm_node *n = group->node[0];
+	bool weights = n->op == JM_OP_LINEAR_WGRAD;
+
+	if (weights && (n->out[0]->type != n->in[0]->type || n->accumulate & 1)) {
+		jm_err_set(err, JM_ENOSUP, "Its gradients are as wide as their operands.");
+		return 0;
+	}
+	return jm_backend_ref.select(dev, group, choice, err);
+}
+
+/* All of them in bf16, each followed by a node that widens it or adds it up. */
+static void narrow_gradients_are_widened(void **unused)
+{
+	struct jm_backend backend = jm_backend_ref;
+	struct jm_device ref, narrow;
+	struct jm_err err = JM_ERR_INIT;
+
+	(void)unused;
+	assert_ok(jm_device_open("ref", 0, &ref, &err), err);
+	backend.select = narrow_select;
+	narrow = ref;
+	narrow.backend = &backend;
+	for (int micro_steps = 1; micro_steps <= 2; micro_steps++) {
+		enum jm_op home = micro_steps > 1 ? JM_OP_ADD : JM_OP_CAST;
+		struct jm_program *a = plan_gpt(&ref, JM_BF16, micro_steps, false);
+		struct jm_program *b = plan_gpt(&narrow, JM_BF16, micro_steps, false);
+		double his[STEPS], mine[STEPS];
+		int n = count_units(a, JM_OP_LINEAR_WGRAD);
+
+		assert_true(n > 3);
+		assert_int_equal(count_units(b, JM_OP_LINEAR_WGRAD), n);
+		assert_int_equal(count_units(b, home), count_units(a, home) + n);
+		for (int u = 0; u < b->n_units; u++)
+			if (b->unit[u]->group.node[0]->op == JM_OP_LINEAR_WGRAD)
+				assert_int_equal(b->unit[u]->group.node[0]->out[0]->type, JM_BF16);
+		train(a, his);
+		train(b, mine);
+		assert_near(mine[0], his[0], 0);
+		for (int s = 1; s < STEPS; s++)
+			assert_near(mine[s], his[s], 5e-3);
+		assert_true(mine[STEPS - 1] < mine[0]);
+		kit_plan_free(a);
+		kit_plan_free(b);
+	}
+	jm_device_close(&ref);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(narrow_gradients_are_widened),
 		cmocka_unit_test(odd_layouts_and_no_sums),
 		cmocka_unit_test(memory_is_kept),
 		cmocka_unit_test(parts_are_recorded),

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Types narrower than 32 bits, and what is made of them: conversions against the tables of their papers and
+ * against a search of all values; products of scaled operands of 8 bits and in tf32 against plain sums. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "engine/kit.h"
+#include "engine/rng.h"
+#include "unit/test.h"
+
+static double get(enum jm_dtype type, unsigned bits)
+{
+	uint16_t wide = (uint16_t)bits;
+	uint8_t byte = (uint8_t)bits;
+
+	return jm_element_get(type, type == JM_F16 ? (void *)&wide : (void *)&byte, 0);
+}
+
+static unsigned set(enum jm_dtype type, double value)
+{
+	uint16_t wide = 0;
+	uint8_t byte = 0;
+
+	jm_element_set(type, type == JM_F16 ? (void *)&wide : (void *)&byte, 0, value);
+	return type == JM_F16 ? wide : byte;
+}
+
+/* Largest, smallest normal and smallest of all: arXiv 2209.05433, table 1, and IEEE 754. */
+static void limits_are_those_of_the_papers(void **unused)
+{
+	(void)unused;
+	assert_near(get(JM_F8E4M3, 0x7e), 448, 0);
+	assert_near(get(JM_F8E4M3, 0x08), 0x1p-6, 0);
+	assert_near(get(JM_F8E4M3, 0x01), 0x1p-9, 0);
+	assert_true(isnan(get(JM_F8E4M3, 0x7f)) && isnan(get(JM_F8E4M3, 0xff)));
+	assert_near(get(JM_F8E5M2, 0x7b), 57344, 0);
+	assert_near(get(JM_F8E5M2, 0x04), 0x1p-14, 0);
+	assert_near(get(JM_F8E5M2, 0x01), 0x1p-16, 0);
+	assert_true(isinf(get(JM_F8E5M2, 0x7c)) && isnan(get(JM_F8E5M2, 0x7d)));
+	assert_near(get(JM_F16, 0x7bff), 65504, 0);
+	assert_near(get(JM_F16, 0x0400), 0x1p-14, 0);
+	assert_near(get(JM_F16, 0x0001), 0x1p-24, 0);
+	assert_near(get(JM_F16, 0x3c00), 1, 0);
+	assert_near(get(JM_F16, 0xc000), -2, 0);
+	assert_int_equal(set(JM_F8E4M3, 1e9), 0x7e);
+	assert_int_equal(set(JM_F8E4M3, -INFINITY), 0xfe);
+	assert_int_equal(set(JM_F8E5M2, 1e9), 0x7b);
+	assert_int_equal(set(JM_F16, 65519.9), 0x7bff);
+	assert_int_equal(set(JM_F16, 65520), 0x7c00);
+	assert_int_equal(set(JM_F16, -0.0), 0x8000);
+	for (enum jm_dtype t = JM_F16; t <= JM_F8E5M2; t++)
+		assert_true(isnan(get(t, set(t, (double)NAN))));
+}
+
+/* The nearest of all values, the even one of two; those beyond the largest aside. */
+static unsigned nearest(enum jm_dtype type, unsigned n, double x)
+{
+	unsigned best = 0;
+	double least = INFINITY;
+
+	for (unsigned bits = 0; bits < n; bits++) {
+		double value = get(type, bits), off = fabs(value - fabs(x));
+
+		if (!isfinite(value))
+			continue;
+		if (off < least || (off == least && !(bits & 1))) {
+			least = off;
+			best = bits;
+		}
+	}
+	return best;
+}
+
+static void numbers_become_the_nearest(void **unused)
+{
+	(void)unused;
+	for (enum jm_dtype t = JM_F16; t <= JM_F8E5M2; t++) {
+		unsigned n = t == JM_F16 ? 0x8000 : 0x80;
+		double largest = t == JM_F16 ? 65504 : t == JM_F8E4M3 ? 448 : 57344;
+
+		for (unsigned bits = 0; bits < n; bits++)
+			if (isfinite(get(t, bits)))
+				assert_int_equal(set(t, get(t, bits)), bits);
+		for (uint64_t i = 0; i < 300; i++) {
+			double share = (double)(jm_rng(7, i) >> 11) * 0x1p-53;
+			double x = largest * pow(2, -(double)(i % 40)) * share;
+
+			assert_int_equal(set(t, x), nearest(t, n, x));
+		}
+		/* ties: between neighbours */
+		for (unsigned bits = 0; bits + 1 < 0x60; bits++)
+			assert_int_equal(set(t, (get(t, bits) + get(t, bits + 1)) / 2),
+				bits & 1 ? bits + 1 : bits);
+	}
+}
+
+static void tf32_keeps_ten_bits(void **unused)
+{
+	(void)unused;
+	assert_near(jm_tf32_round(1 + 0x1p-10F), 1 + 0x1p-10, 0);
+	assert_near(jm_tf32_round(1 + 0x1p-11F), 1, 0);
+	assert_near(jm_tf32_round(1 + 3 * 0x1p-11F), 1 + 0x1p-9, 0);
+	assert_near(jm_tf32_round(-1 - 0x1.8p-11F), -1 - 0x1p-10, 0);
+	assert_true(isnan(jm_tf32_round(NAN)) && isinf(jm_tf32_round(INFINITY)));
+}
+
+/* ---- ops ------------------------------------------------------------------------------------------------ */
+
+#define ROWS  3
+#define WIDTH 4
+#define DEPTH 5
+
+/* x and w quantized with a scale each, their product with the scales taken out again. */
+static void products_of_eight_bits(void **unused)
+{
+	struct kit k;
+	struct jm_err err = JM_ERR_INIT;
+	double *x, *w, *y, *amax, *xs, *ws;
+
+	(void)unused;
+	kit_init(&k, "ref", JM_F32);
+	struct jm_tensor *wide = kit_normal(&k, JM_F32, 0, 1, 2, DIMS(ROWS, DEPTH));
+	struct jm_tensor *scale = kit_normal(&k, JM_F32, 3, 0.5, 1, DIMS(1));
+	struct jm_tensor *qx = kit_out(&k, JM_F8E4M3, 2, DIMS(ROWS, DEPTH), NULL);
+	struct jm_tensor *top = kit_out(&k, JM_F32, 1, DIMS(1), NULL);
+	struct jm_tensor *qw = kit_normal(&k, JM_F8E5M2, 0, 1, 2, DIMS(WIDTH, DEPTH));
+	struct jm_tensor *ix = kit_normal(&k, JM_F32, 1, 0.5, 1, DIMS(1));
+	struct jm_tensor *iw = kit_normal(&k, JM_F32, 1, 0.5, 1, DIMS(1));
+	struct jm_tensor *out = kit_out(&k, JM_F32, 2, DIMS(ROWS, WIDTH), NULL);
+
+	jm_graph_node(k.graph, JM_OP_QUANTIZE, OPS(wide, scale), OPS(qx, top));
+	jm_graph_node(k.graph, JM_OP_LINEAR, OPS(qx, qw, NULL, ix, iw), OPS(out));
+	kit_read(&k, qx);
+	kit_read(&k, top);
+	kit_read(&k, out);
+	assert_ok(kit_run(&k, &err), err);
+	x = kit_values(&k, k.result[0]);
+	amax = kit_values(&k, k.result[1]);
+	y = kit_values(&k, k.result[2]);
+	w = kit_values(&k, qw);
+	xs = kit_values(&k, ix);
+	ws = kit_values(&k, iw);
+	double *given = kit_values(&k, wide), *s = kit_values(&k, scale), largest = 0;
+
+	for (int i = 0; i < ROWS * DEPTH; i++) {
+		largest = fmax(largest, fabs(given[i]));
+		assert_near(x[i], get(JM_F8E4M3, set(JM_F8E4M3, *s * given[i])), 0);
+	}
+	assert_near(*amax, largest, 0);
+	for (int r = 0; r < ROWS; r++)
+		for (int c = 0; c < WIDTH; c++) {
+			double sum = 0;
+
+			for (int d = 0; d < DEPTH; d++)
+				sum += x[r * DEPTH + d] * w[c * DEPTH + d];
+			assert_near(y[r * WIDTH + c], (double)(float)(*xs * *ws * sum), 0);
+		}
+	free(x), free(w), free(y), free(amax), free(xs), free(ws), free(given), free(s);
+	kit_done(&k);
+}
+
+static void products_in_tf32(void **unused)
+{
+	struct kit k;
+	struct jm_err err = JM_ERR_INIT;
+	double *x, *w, *y;
+	int differ = 0;
+
+	(void)unused;
+	kit_init(&k, "ref", JM_F32);
+	k.graph->math = JM_MATH_TF32;
+	struct jm_tensor *tx = kit_normal(&k, JM_F32, 0, 1, 2, DIMS(ROWS, DEPTH));
+	struct jm_tensor *tw = kit_normal(&k, JM_F32, 0, 1, 2, DIMS(WIDTH, DEPTH));
+	struct jm_tensor *out = kit_out(&k, JM_F32, 2, DIMS(ROWS, WIDTH), NULL);
+
+	jm_graph_node(k.graph, JM_OP_LINEAR, OPS(tx, tw), OPS(out));
+	kit_read(&k, out);
+	assert_ok(kit_run(&k, &err), err);
+	x = kit_values(&k, tx);
+	w = kit_values(&k, tw);
+	y = kit_values(&k, k.result[0]);
+	for (int r = 0; r < ROWS; r++)
+		for (int c = 0; c < WIDTH; c++) {
+			double sum = 0, exact = 0;
+
+			for (int d = 0; d < DEPTH; d++) {
+				double a = x[r * DEPTH + d], b = w[c * DEPTH + d];
+
+				sum += (double)jm_tf32_round((float)a) *
+				       (double)jm_tf32_round((float)b);
+				exact += a * b;
+			}
+			assert_near(y[r * WIDTH + c], (double)(float)sum, 0);
+			differ += y[r * WIDTH + c] != (double)(float)exact;
+		}
+	assert_true(differ > 0);
+	free(x), free(w), free(y);
+	kit_done(&k);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(limits_are_those_of_the_papers),
+		cmocka_unit_test(numbers_become_the_nearest),
+		cmocka_unit_test(tf32_keeps_ten_bits),
+		cmocka_unit_test(products_of_eight_bits),
+		cmocka_unit_test(products_in_tf32),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
