@@ -5,6 +5,8 @@
 
 #include "base/option.h"
 
+#include <stdio.h>
+
 #define JM_EXIT_USAGE	2
 #define JM_EXIT_FAILURE 125 /* our own failure */
 
@@ -18,9 +20,15 @@ struct jm_cli {
 	const struct jm_command *const *commands; /* all of them, NULL-terminated */
 	const struct jm_command *cmd;
 	struct jm_values values; /* of cmd->options */
-	char **args;		 /* positional arguments */
+	struct jm_values common; /* of jm_common_options */
+	FILE *out;		 /* results; standard output, or what --output names */
+	const char *output;	 /* the value of --output; NULL = none */
+	int width;		 /* columns of out */
+	bool colour;		 /* out takes colours */
+	bool quiet;
+	char **args; /* positional arguments */
 	int n_args;
-	char **command; /* what stands after "--", NULL-terminated; NULL = nothing */
+	char **command; /* words of the command to run, NULL-terminated; NULL = none */
 	struct jm_extra *extra;
 	int n_extra;
 	struct jm_err err;
@@ -35,18 +43,23 @@ struct jm_command {
 	const struct jm_option *options; /* terminated by name NULL; may be NULL */
 	int min_args, max_args;		 /* positional; max_args -1 = any number */
 	bool takes_command;		 /* "-- CMD..." is allowed */
-	bool takes_extra;		 /* unknown options are collected in cli->extra */
-	bool hidden;			 /* not in the help */
-	int (*run)(struct jm_cli *cli);	 /* returns the exit status */
+	/* Does the command to run begin with this word, though no "--" stands before it? NULL = never. */
+	bool (*begins_command)(const struct jm_cli *cli, const char *word);
+	bool takes_extra;		/* unknown options are collected in cli->extra */
+	bool hidden;			/* not in the help */
+	int (*run)(struct jm_cli *cli); /* returns the exit status */
 };
+
+/* Options of every command; a command's own option of the same name takes precedence. */
+extern const struct jm_option jm_common_options[];
 
 /* Prints cli->err and gives the exit status that fits it: 2 for wrong usage, else 125. */
 int jm_cli_fail(const struct jm_cli *cli);
-/* cli/help.c: data on stdout */
-int jm_help_program(const struct jm_command *const *commands);
-int jm_help_command(const struct jm_command *cmd);
+/* cli/help.c: lines of at most `width` columns on out */
+int jm_help_program(const struct jm_command *const *commands, FILE *out, int width);
+int jm_help_command(const struct jm_command *cmd, FILE *out, int width);
 /* The options that 'run NAME' takes besides its own; false when NAME is no workload and no model. */
-bool jm_help_workload(const char *name);
-int jm_help_man(const struct jm_command *const *commands);
+bool jm_help_workload(const char *name, FILE *out, int width);
+int jm_help_man(const struct jm_command *const *commands, FILE *out);
 
 #endif

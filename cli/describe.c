@@ -179,17 +179,17 @@ static bool count_starts(
 	return *ret_tensors > 0;
 }
 
-static void print_starts(const struct plan *plan)
+static void print_starts(const struct plan *plan, FILE *out)
 {
 	int64_t tensors, elements;
 
-	printf("start values:\n");
+	fprintf(out, "start values:\n");
 	for (int rule = JM_INIT_ZERO; rule < JM_INIT_COUNT; rule++) {
 		const char *source = jm_init_source(rule);
 
 		if (!count_starts(plan, rule, &tensors, &elements))
 			continue;
-		printf("  %-28s %8lld tensor%s, %lld parameters%s%s\n", jm_init_name(rule),
+		fprintf(out, "  %-28s %8lld tensor%s, %lld parameters%s%s\n", jm_init_name(rule),
 			(long long)tensors, tensors == 1 ? "" : "s", (long long)elements,
 			*source ? "; " : "", source);
 	}
@@ -212,19 +212,20 @@ static json_t *starts_json(const struct plan *plan)
 /* ---- text ---------------------------------------------------------------------------------------------- */
 
 /* 12.3 G, with the prefix that leaves one to three digits before the point. */
-static void print_scaled(const char *what, double value, const char *unit)
+static void print_scaled(FILE *out, const char *what, double value, const char *unit)
 {
 	static const char prefix[] = " kMGTPE";
 	size_t i = 0;
 
 	for (; value >= 1000 && i + 2 < sizeof(prefix); i++)
 		value /= 1000;
-	printf("  %-28s %8.4g %c%s\n", what, value, prefix[i], unit);
+	fprintf(out, "  %-28s %8.4g %c%s\n", what, value, prefix[i], unit);
 }
 
-static void print_class(const struct jm_program *p, enum jm_class class, const char *what)
+static void print_class(
+	FILE *out, const struct jm_program *p, enum jm_class class, const char *what)
 {
-	print_scaled(what, (double)p->class_bytes[class], "B");
+	print_scaled(out, what, (double)p->class_bytes[class], "B");
 }
 
 /* Of a step. */
@@ -234,7 +235,7 @@ static double items(const struct plan *plan)
 	       jm_program_micro_steps(plan->program);
 }
 
-static void print_plan(const struct plan *plan)
+static void print_plan(const struct plan *plan, FILE *out)
 {
 	const struct jm_program *p = plan->program;
 	const char *item = plan->training.model->item;
@@ -242,25 +243,25 @@ static void print_plan(const struct plan *plan)
 	char state[32];
 	double n = items(plan);
 
-	printf("%s, training in %s, batch %lld", plan->name, plan->precision,
+	fprintf(out, "%s, training in %s, batch %lld", plan->name, plan->precision,
 		(long long)plan->training.batch);
 	if (plan->training.model->feed == JM_FEED_TOKENS)
-		printf(", sequence %lld", (long long)plan->training.seq);
-	printf(", on %s\n\n", plan->device.backend->name);
-	print_scaled("parameters", (double)jm_graph_parameters(plan->graph), "");
-	printf("per %s:\n", item);
-	print_scaled("model FLOPs", p->flops_model / n, "FLOP");
-	print_scaled("executed FLOPs", p->flops_executed / n, "FLOP");
-	print_scaled("memory traffic", p->bytes / n, "B");
-	printf("memory:\n");
-	print_scaled("peak", (double)p->peak_bytes, "B");
-	print_scaled("stays between steps", (double)p->persistent_bytes, "B");
-	print_class(p, JM_CLASS_PARAM, "  parameters");
-	print_class(p, JM_CLASS_GRAD, "  gradients");
+		fprintf(out, ", sequence %lld", (long long)plan->training.seq);
+	fprintf(out, ", on %s\n\n", plan->device.backend->name);
+	print_scaled(out, "parameters", (double)jm_graph_parameters(plan->graph), "");
+	fprintf(out, "per %s:\n", item);
+	print_scaled(out, "model FLOPs", p->flops_model / n, "FLOP");
+	print_scaled(out, "executed FLOPs", p->flops_executed / n, "FLOP");
+	print_scaled(out, "memory traffic", p->bytes / n, "B");
+	fprintf(out, "memory:\n");
+	print_scaled(out, "peak", (double)p->peak_bytes, "B");
+	print_scaled(out, "stays between steps", (double)p->persistent_bytes, "B");
+	print_class(out, p, JM_CLASS_PARAM, "  parameters");
+	print_class(out, p, JM_CLASS_GRAD, "  gradients");
 	snprintf(state, sizeof(state), "  optimizer (%s)", update);
-	print_class(p, JM_CLASS_OPT, state);
-	print_scaled("planned over a step", (double)p->arena_bytes, "B");
-	print_starts(plan);
+	print_class(out, p, JM_CLASS_OPT, state);
+	print_scaled(out, "planned over a step", (double)p->arena_bytes, "B");
+	print_starts(plan, out);
 }
 
 /* ---- JSON ---------------------------------------------------------------------------------------------- */
@@ -344,9 +345,9 @@ static int describe(struct jm_cli *cli)
 	}
 	code = make_plan(cli, &plan);
 	if (!code && !is_stdout(json) && !is_stdout(svg)) {
-		print_plan(&plan);
+		print_plan(&plan, cli->out);
 		if (jm_values_number(&cli->values, "graph") > 0)
-			describe_graph_print(plan.program, stdout);
+			describe_graph_print(plan.program, cli->out);
 	}
 	if (!code && json)
 		code = jm_output_by(json, dump_json, &plan, &cli->err);
@@ -358,7 +359,7 @@ static int describe(struct jm_cli *cli)
 
 const struct jm_command jm_command_describe = {
 	.name = "describe",
-	.summary = "says what training a model takes: FLOPs, traffic, memory",
+	.summary = "compute what training a model takes: FLOPs, traffic, memory",
 	.usage = "[options] MODEL",
 	.description =
 		"Plans a training step of MODEL, a model or a preset, and prints its parameters, "

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* doctor: what can be measured and set on this machine; for what cannot, why and how to mend it. */
 #include "cli.h"
+#include "screen.h"
 #include "base/member.h"
 #include "meter/source.h"
 #include "guard/control.h"
 #include "base/state_folder.h"
 #include "engine/device.h"
+#include "report/text.h"
 
 #include <jansson.h>
 #include <limits.h>
@@ -13,8 +15,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Where findings go: to the terminal as they come, or into an array. */
+/* Where findings go: printed as they come, or into an array. */
 struct report {
+	const struct jm_cli *cli;
 	const char *section, *member;
 	bool shown; /* the section's title */
 	json_t *array;
@@ -24,6 +27,26 @@ static const struct jm_option options[] = {
 	{.name = "json", .type = JM_FLAG, .help = "print JSON"},
 	{0},
 };
+
+/* "yes rapl: CPU 0: energy", and for what is missing the remedy below. */
+static void print_finding(struct report *r, const struct jm_finding *f)
+{
+	const struct jm_cli *cli = r->cli;
+	char text[1200];
+
+	if (!r->shown)
+		fprintf(cli->out, "%s%s%s\n", jm_screen_code(cli->colour, JM_BOLD), r->section,
+			jm_screen_code(cli->colour, JM_PLAIN));
+	r->shown = true;
+	fprintf(cli->out, "  %s%s%s ", jm_screen_code(cli->colour, f->ok ? JM_GREEN : JM_RED),
+		f->ok ? "yes" : "no ", jm_screen_code(cli->colour, JM_PLAIN));
+	snprintf(text, sizeof(text), "%s: %s: %s", r->member, f->what, f->why);
+	jm_text_wrap_on(cli->out, text, 6, 6, cli->width);
+	if (f->ok || !*f->mend)
+		return;
+	snprintf(text, sizeof(text), "-> %s", f->mend);
+	jm_text_wrap(cli->out, text, 6, 9, cli->width);
+}
 
 static void say(void *arg, const struct jm_finding *f)
 {
@@ -35,12 +58,7 @@ static void say(void *arg, const struct jm_finding *f)
 				"ok", f->ok, "what", f->what, "why", f->why, "mend", f->mend));
 		return;
 	}
-	if (!r->shown)
-		printf("%s\n", r->section);
-	r->shown = true;
-	printf("  %s %s: %s: %s\n", f->ok ? "yes" : "no ", r->member, f->what, f->why);
-	if (!f->ok && *f->mend)
-		printf("      -> %s\n", f->mend);
+	print_finding(r, f);
 }
 
 static void begin(struct report *r, const char *section)
@@ -157,8 +175,7 @@ static void ask_backend(struct report *r, const char *name)
 	f.ok = !jm_device_open(name, 0, &d, &err);
 	if (f.ok) {
 		snprintf(why, sizeof(why), "%s; %s", d.props.name,
-			d.props.native[JM_BF16] ? "bf16 has instructions of its own"
-						: "bf16 works, but slowly");
+			d.props.native[JM_BF16] ? "native bf16" : "bf16 is emulated and slow");
 		jm_device_close(&d);
 	} else {
 		f.why = err.text;
@@ -217,7 +234,7 @@ static void say_absent(struct report *r, const struct jm_absent *absent)
 
 static int run_doctor(struct jm_cli *cli)
 {
-	struct report r = {0};
+	struct report r = {.cli = cli};
 
 	if (jm_values_number(&cli->values, "json") > 0)
 		r.array = json_array();
@@ -233,8 +250,8 @@ static int run_doctor(struct jm_cli *cli)
 	say_absent(&r, jm_absent_workloads);
 	say_absent(&r, jm_absent_models);
 	if (r.array) {
-		json_dumpf(r.array, stdout, JSON_INDENT(2));
-		putchar('\n');
+		json_dumpf(r.array, cli->out, JSON_INDENT(2));
+		fputc('\n', cli->out);
 		json_decref(r.array);
 	}
 	return 0;
@@ -244,9 +261,8 @@ const struct jm_command jm_command_doctor = {
 	.name = "doctor",
 	.summary = "say what can be measured and set here, and how to mend what cannot",
 	.usage = "[--json]",
-	.description =
-		"Tries every source and every control and changes nothing. For what is not to be "
-		"had it names the file or library, the reason and the remedy.",
+	.description = "Tries every source and every control and changes nothing. For what is not "
+		       "available it names the file or library, the reason and the remedy.",
 	.options = options,
 	.run = run_doctor,
 };

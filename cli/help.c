@@ -4,10 +4,13 @@
 #include "run/workload.h"
 #include "engine/model.h"
 
+#include "report/text.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define WIDTH_MOST 100
 #define TAGLINE                                                                                    \
 	"what AI work costs on a machine: speed, power, energy, and where the power cap should "   \
 	"stand"
@@ -26,34 +29,27 @@ static const char *argument_name(const struct jm_option *o)
 	return o->argument ? o->argument : by_type[o->type];
 }
 
-/* Wraps text at 88 columns behind an indent; blank lines separate paragraphs. */
-static void print_wrapped(const char *text, int indent)
+/* Long lines are hard to read, however wide the terminal is. */
+static int text_width(int width)
 {
-	int column = 0;
+	return width < WIDTH_MOST ? width : WIDTH_MOST;
+}
 
+/* Blank lines separate paragraphs. */
+static void print_wrapped(FILE *out, const char *text, int indent, int width)
+{
 	while (*text) {
-		size_t blanks = strspn(text, " \n"), len;
+		const char *end = strstr(text, "\n\n");
+		size_t n = end ? (size_t)(end - text) : strlen(text);
+		char *paragraph = strndup(text, n);
 
-		if (column && blanks >= 2 && !strncmp(text, "\n\n", 2)) {
-			printf("\n\n");
-			column = 0;
-		}
-		text += blanks;
-		len = strcspn(text, " \n");
-		if (!len)
-			break;
-		if (column && column + 1 + (int)len > 88) {
-			putchar('\n');
-			column = 0;
-		}
-		if (!column)
-			column = printf("%*s", indent, "");
-		else
-			column += printf(" ");
-		column += printf("%.*s", (int)len, text);
-		text += len;
+		if (paragraph)
+			jm_text_wrap(out, paragraph, indent, indent, text_width(width));
+		free(paragraph);
+		text += n + strspn(text + n, "\n");
+		if (*text)
+			fputc('\n', out);
 	}
-	putchar('\n');
 }
 
 /* "1 to 64; default 4" behind an option's sentence */
@@ -68,39 +64,62 @@ static void limits_text(const struct jm_option *o, char *out, size_t size)
 				i ? ", " : " One of ", o->choices[i]);
 		used += snprintf(out + used, size - (size_t)used, ".");
 	} else if (o->type != JM_TEXT && o->type != JM_FLAG && o->min < o->max) {
-		bool unit = o->unit && *o->unit;
+		const char *unit = o->unit ? o->unit : "";
 
 		used += snprintf(out, size, " %.10g to %.10g%s%s%s%s.", o->min, o->max,
-			unit ? " " : "", unit ? o->unit : "", unit ? "; a number alone is in " : "",
-			unit ? o->unit : "");
+			*unit ? " " : "", unit,
+			!*unit		? ""
+			: o->needs_unit ? "; with its unit"
+					: "; a number alone is in ",
+			o->needs_unit ? "" : unit);
 	}
 	if (o->fallback && used < (int)size)
 		snprintf(out + used, size - (size_t)used, " Default %s.", o->fallback);
 }
 
-static void print_options(const struct jm_option *rows)
+static void print_options(const struct jm_option *rows, FILE *out, int width)
 {
 	char limits[512], text[1024];
 
 	for (const struct jm_option *o = rows; o && o->name; o++) {
-		printf("  --%s%s%s\n", o->name, *argument_name(o) ? " " : "", argument_name(o));
+		fprintf(out, "  --%s%s%s\n", o->name, *argument_name(o) ? " " : "",
+			argument_name(o));
 		limits_text(o, limits, sizeof(limits));
 		snprintf(text, sizeof(text), "%s.%s%s", o->help, limits,
 			o->repeat ? " May be repeated." : "");
-		print_wrapped(text, 8);
+		print_wrapped(out, text, 8, width);
 	}
 }
 
-int jm_help_command(const struct jm_command *cmd)
+/* The options of every command that this one does not have a meaning of its own for. */
+static void print_common_options(const struct jm_command *cmd, FILE *out, int width)
 {
-	printf("joulemark %s %s\n\n", cmd->name, cmd->usage);
-	print_wrapped(cmd->description, 0);
-	if (cmd->options && cmd->options->name) {
-		printf("\nOptions\n");
-		print_options(cmd->options);
+	fprintf(out, "\nOptions of every command\n");
+	for (const struct jm_option *o = jm_common_options; o->name; o++) {
+		const struct jm_option one[] = {*o, {0}}, *own = cmd->options;
+
+		while (own && own->name && strcmp(own->name, o->name) != 0)
+			own++;
+		if (!own || !own->name)
+			print_options(one, out, width);
 	}
+}
+
+int jm_help_command(const struct jm_command *cmd, FILE *out, int width)
+{
+	char usage[256];
+
+	snprintf(usage, sizeof(usage), "joulemark %s %s", cmd->name, cmd->usage);
+	jm_text_wrap(out, usage, 0, 4, text_width(width));
+	fputc('\n', out);
+	print_wrapped(out, cmd->description, 0, width);
+	if (cmd->options && cmd->options->name) {
+		fprintf(out, "\nOptions\n");
+		print_options(cmd->options, out, width);
+	}
+	print_common_options(cmd, out, width);
 	if (cmd->example)
-		printf("\nExample\n%s\n", cmd->example);
+		fprintf(out, "\nExample\n%s\n", cmd->example);
 	return 0;
 }
 
@@ -115,113 +134,146 @@ static const struct jm_workload *workload_of(const char *name)
 }
 
 /* Work whose unit depends on its options calls it an item. */
-static void print_summary(const struct jm_workload *w)
+static void print_summary(const struct jm_workload *w, FILE *out, int width)
 {
-	printf("%s", w->summary);
+	char text[512], unit[80] = "";
+
 	if (strcmp(w->unit, "item") != 0)
-		printf("; an item is %s %s", strchr("aeiou", w->unit[0]) ? "an" : "a", w->unit);
-	printf(".\n");
+		snprintf(unit, sizeof(unit), "; an item is %s %s",
+			strchr("aeiou", w->unit[0]) ? "an" : "a", w->unit);
+	snprintf(text, sizeof(text), "%s%s.", w->summary, unit);
+	print_wrapped(out, text, 0, width);
 }
 
-bool jm_help_workload(const char *name)
+bool jm_help_workload(const char *name, FILE *out, int width)
 {
 	const struct jm_workload *w = workload_of(name);
 
 	if (!w)
 		return false;
-	printf("joulemark run [options] %s [workload's options]\n\n", name);
-	print_summary(w);
+	fprintf(out, "joulemark run [options] %s [workload's options]\n\n", name);
+	print_summary(w, out, width);
 	if (!w->options || !w->options->name)
 		return true;
-	printf("\nOptions of '%s', besides those of 'joulemark run'; a list sweeps\n", w->name);
-	print_options(w->options);
+	fprintf(out, "\nOptions of '%s', besides those of 'joulemark run'; a list sweeps\n",
+		w->name);
+	print_options(w->options, out, width);
 	return true;
 }
 
-int jm_help_program(const struct jm_command *const *commands)
+int jm_help_program(const struct jm_command *const *commands, FILE *out, int width)
 {
-	printf("joulemark %s - %s\n\nCommands\n", JM_VERSION, TAGLINE);
-	for (int i = 0; commands[i]; i++)
+	char line[256];
+
+	snprintf(line, sizeof(line), "joulemark %s - %s", JM_VERSION, TAGLINE);
+	jm_text_wrap(out, line, 0, 4, text_width(width));
+	fprintf(out, "\nCommands\n");
+	for (int i = 0; commands[i]; i++) {
+		snprintf(line, sizeof(line), "%-10s %s", commands[i]->name, commands[i]->summary);
 		if (!commands[i]->hidden)
-			printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
-	printf("\n'joulemark COMMAND --help' tells more. Start with 'joulemark doctor'.\n");
+			jm_text_wrap(out, line, 2, 13, text_width(width));
+	}
+	fputc('\n', out);
+	jm_text_wrap(out,
+		"'joulemark COMMAND --help' describes a command and its options. Start with "
+		"'joulemark doctor'.",
+		0, 0, text_width(width));
 	return 0;
 }
 
 /* Text for roff: no line may start with a dot or a quote, and backslashes and dashes are escaped. */
-static void print_roff(const char *text)
+static void print_roff(const char *text, FILE *out)
 {
 	bool line_start = true;
 
 	for (; *text; text++) {
 		if (line_start && (*text == '.' || *text == '\''))
-			printf("\\&");
+			fprintf(out, "\\&");
 		line_start = *text == '\n';
 		if (line_start && text[1] == '\n') {
-			printf("\n.PP");
+			fprintf(out, "\n.PP");
 			continue;
 		}
 		if (*text == '\\')
-			printf("\\e");
+			fprintf(out, "\\e");
 		else if (*text == '-')
-			printf("\\-");
+			fprintf(out, "\\-");
 		else
-			putchar(*text);
+			fputc(*text, out);
 	}
-	putchar('\n');
+	fputc('\n', out);
 }
 
-static void man_options(const struct jm_option *rows)
+static void man_options(const struct jm_option *rows, FILE *out)
 {
 	char limits[512], text[1024];
 
 	for (const struct jm_option *o = rows; o && o->name; o++) {
-		printf(".TP\n.BR \\-\\-%s \" %s\"\n", o->name, argument_name(o));
+		fprintf(out, ".TP\n.BR \\-\\-%s \" %s\"\n", o->name, argument_name(o));
 		limits_text(o, limits, sizeof(limits));
 		snprintf(text, sizeof(text), "%s.%s%s", o->help, limits,
 			o->repeat ? " May be repeated." : "");
-		print_roff(text);
+		print_roff(text, out);
 	}
 }
 
-static void man_command(const struct jm_command *cmd)
+static void man_command(const struct jm_command *cmd, FILE *out)
 {
-	printf(".SS \"joulemark %s %s\"\n", cmd->name, cmd->usage);
-	print_roff(cmd->description);
-	man_options(cmd->options);
+	fprintf(out, ".SS \"joulemark %s %s\"\n", cmd->name, cmd->usage);
+	print_roff(cmd->description, out);
+	man_options(cmd->options, out);
 	if (!cmd->example)
 		return;
-	printf(".PP\nExample:\n.PP\n.nf\n");
-	print_roff(cmd->example);
-	printf(".fi\n");
+	fprintf(out, ".PP\nExample:\n.PP\n.nf\n");
+	print_roff(cmd->example, out);
+	fprintf(out, ".fi\n");
 }
 
-int jm_help_man(const struct jm_command *const *commands)
+static void print_environment(FILE *out)
 {
-	printf(".TH JOULEMARK 1 \"\" \"joulemark %s\" \"User Commands\"\n", JM_VERSION);
-	printf(".SH NAME\njoulemark \\- %s\n", TAGLINE);
-	printf(".SH SYNOPSIS\n.B joulemark\n.I command\n[options] [arguments] [\\-\\- command "
-	       "...]\n");
-	printf(".SH COMMANDS\n");
+	static const struct {
+		const char *name, *meaning;
+	} rows[] = {
+		{"COLUMNS", "width of the text where it is not printed on a terminal"},
+		{"JM_NVML_LIB", "the NVML library to open"},
+		{"JM_ROOT", "prefix of /sys, /proc and /dev"},
+		{"JM_STATE", "folder of the journal of settings"},
+		{"NO_COLOR", "when set and not empty: no colours"},
+	};
+
+	fprintf(out, ".SH ENVIRONMENT\n");
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		fprintf(out, ".TP\n.B %s\n%s\n", rows[i].name, rows[i].meaning);
+	fprintf(out, ".PP\nAll are ignored when privileges are raised.\n");
+}
+
+int jm_help_man(const struct jm_command *const *commands, FILE *out)
+{
+	fprintf(out, ".TH JOULEMARK 1 \"\" \"joulemark %s\" \"User Commands\"\n", JM_VERSION);
+	fprintf(out, ".SH NAME\njoulemark \\- %s\n", TAGLINE);
+	fprintf(out,
+		".SH SYNOPSIS\n.B joulemark\n.I command\n[options] [arguments] [\\-\\- command "
+		"...]\n");
+	fprintf(out, ".SH COMMANDS\n");
 	for (int i = 0; commands[i]; i++)
 		if (!commands[i]->hidden)
-			man_command(commands[i]);
-	printf(".SH WORKLOADS\nWhat 'joulemark run' runs, and the options that it takes besides "
-	       "its "
-	       "own. A list sweeps.\n");
+			man_command(commands[i], out);
+	fprintf(out, ".SH \"OPTIONS OF EVERY COMMAND\"\n");
+	man_options(jm_common_options, out);
+	fprintf(out,
+		".SH WORKLOADS\nWhat 'joulemark run' runs, and the options that it takes besides "
+		"its "
+		"own. A list sweeps.\n");
 	for (int i = 0; jm_workloads[i]; i++) {
-		printf(".SS %s\n", jm_workloads[i]->name);
-		print_summary(jm_workloads[i]);
-		man_options(jm_workloads[i]->options);
+		fprintf(out, ".SS %s\n", jm_workloads[i]->name);
+		print_summary(jm_workloads[i], out, WIDTH_MOST);
+		man_options(jm_workloads[i]->options, out);
 	}
-	printf(".SH \"EXIT STATUS\"\nThe measured command's own, or 128 + signal when it was "
-	       "killed; 127 when "
-	       "it was not found; 125 when joulemark itself failed; 2 for wrong usage.\n");
-	printf(".SH ENVIRONMENT\n.TP\n.B JM_ROOT\nprefix of /sys, /proc and /dev\n.TP\n.B "
-	       "JM_STATE\nfolder "
-	       "of the journal of settings\n.TP\n.B JM_NVML_LIB\nthe NVML library to "
-	       "open\n.PP\nAll are "
-	       "ignored when privileges are raised.\n");
+	fprintf(out, ".SH \"EXIT STATUS\"\nThat of the measured command, or 128 + signal when a "
+		     "signal killed "
+		     "it; 127 when it was not found; 125 when joulemark itself failed; 2 for wrong "
+		     "usage.\n");
+	print_environment(out);
 	return 0;
 }
 
@@ -245,13 +297,13 @@ static void unknown(const struct jm_command *const *commands, const char *name, 
 static int help_run(struct jm_cli *cli)
 {
 	if (jm_values_number(&cli->values, "man") > 0)
-		return jm_help_man(cli->commands);
+		return jm_help_man(cli->commands, cli->out);
 	if (!cli->n_args)
-		return jm_help_program(cli->commands);
+		return jm_help_program(cli->commands, cli->out, cli->width);
 	for (int i = 0; cli->commands[i]; i++)
 		if (!strcmp(cli->commands[i]->name, cli->args[0]))
-			return jm_help_command(cli->commands[i]);
-	if (jm_help_workload(cli->args[0]))
+			return jm_help_command(cli->commands[i], cli->out, cli->width);
+	if (jm_help_workload(cli->args[0], cli->out, cli->width))
 		return 0;
 	unknown(cli->commands, cli->args[0], &cli->err);
 	return jm_cli_fail(cli);

@@ -5,6 +5,8 @@
 #include "guard/guard.h"
 #include "guard/guard_wire.h"
 #include "hold.h"
+#include "report/cells.h"
+#include "report/text.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -39,10 +41,10 @@ static void value_text(double value, const char *unit, char *out, size_t size)
 		snprintf(out, size, "%.10g%s%s", value, *unit ? " " : "", unit);
 }
 
-static int print_json(json_t *value)
+static int print_json(const struct jm_cli *cli, json_t *value)
 {
-	json_dumpf(value, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
-	putchar('\n');
+	json_dumpf(value, cli->out, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
+	fputc('\n', cli->out);
 	json_decref(value);
 	return 0;
 }
@@ -182,35 +184,62 @@ static json_t *knob_json(const struct jm_knob *k, const struct jm_applied *a)
 		jm_json_number(k->max), "default", jm_json_number(k->fallback));
 }
 
-static void print_knob(const struct jm_knob *k, const struct jm_applied *a)
+static int put_knob(struct jm_grid *g, int row, const struct jm_knob *k, const struct jm_applied *a,
+	struct jm_err *err)
 {
 	char now[40], enforced[40], min[40], max[40], fallback[40];
+	const char *cells[] = {k->name, k->label, now, enforced, min, max, fallback, k->device};
+	int rc = 0;
 
 	value_text(a->accepted, k->unit, now, sizeof(now));
 	value_text(a->enforced, k->unit, enforced, sizeof(enforced));
 	value_text(k->min, k->unit, min, sizeof(min));
 	value_text(k->max, k->unit, max, sizeof(max));
 	value_text(k->fallback, k->unit, fallback, sizeof(fallback));
-	printf("%-12s %-10s enforced %-10s range %s to %s, default %s  %s  %s\n", k->name, now,
-		enforced, min, max, fallback, k->label, k->device);
+	for (int c = 0; c < g->columns && !rc; c++)
+		rc = jm_grid_set(g, row, c, err, "%s", cells[c]);
+	return rc;
 }
 
-static void print_knobs(const struct jm_cli *cli, const struct jm_knobs *knobs,
+static int print_table(struct jm_cli *cli, const struct jm_knobs *knobs,
+	const struct jm_setting *words, const struct jm_applied *a, int rows)
+{
+	static const char *const titles[] = {
+		"knob", "device", "set", "enforced", "min", "max", "default", "id"};
+	const int columns = sizeof(titles) / sizeof(titles[0]);
+	struct jm_grid g;
+	int rc = jm_grid_new(&g, rows, columns, &cli->err);
+
+	if (rc)
+		return rc;
+	g.n_setting = 2;
+	g.left[0] = g.left[1] = g.left[columns - 1] = true;
+	for (int c = 0; c < columns && !rc; c++)
+		rc = jm_grid_set(&g, -1, c, &cli->err, "%s", titles[c]);
+	for (int i = 0, row = 0; i < knobs->n && !rc; i++)
+		if (wanted(words, cli->n_args, &knobs->knob[i]))
+			rc = put_knob(&g, row++, &knobs->knob[i], &a[i], &cli->err);
+	if (!rc)
+		jm_grid_print(&g, 0, cli->width, cli->out);
+	jm_grid_done(&g);
+	return rc;
+}
+
+static int print_knobs(struct jm_cli *cli, const struct jm_knobs *knobs,
 	const struct jm_setting *words, const struct jm_applied *a)
 {
-	bool json = jm_values_number(&cli->values, "json") > 0;
-	json_t *array = json ? json_array() : NULL;
+	json_t *array;
+	int n = 0;
 
-	for (int i = 0; i < knobs->n; i++) {
-		if (!wanted(words, cli->n_args, &knobs->knob[i]))
-			continue;
-		if (json)
+	for (int i = 0; i < knobs->n; i++)
+		n += wanted(words, cli->n_args, &knobs->knob[i]);
+	if (!(jm_values_number(&cli->values, "json") > 0))
+		return print_table(cli, knobs, words, a, n);
+	array = json_array();
+	for (int i = 0; i < knobs->n; i++)
+		if (wanted(words, cli->n_args, &knobs->knob[i]))
 			json_array_append_new(array, knob_json(&knobs->knob[i], &a[i]));
-		else
-			print_knob(&knobs->knob[i], &a[i]);
-	}
-	if (json)
-		print_json(array);
+	return print_json(cli, array);
 }
 
 static int get(struct jm_cli *cli, struct jm_guard *guard)
@@ -227,7 +256,7 @@ static int get(struct jm_cli *cli, struct jm_guard *guard)
 	if (!rc)
 		rc = jm_guard_get(guard, now, &cli->err);
 	if (!rc)
-		print_knobs(cli, knobs, words, now);
+		rc = print_knobs(cli, knobs, words, now);
 	free(words);
 	free(now);
 	return rc;
@@ -271,21 +300,24 @@ static const char *held_text(enum jm_held held)
 	return names[held];
 }
 
-static void print_hold(const struct jm_hold *h)
+static void print_hold(const struct jm_cli *cli, const struct jm_hold *h)
 {
-	char found[40];
+	char found[40], text[700];
 
 	value_text(h->found, h->unit, found, sizeof(found));
 	if (h->held == JM_HELD_LIVE)
-		printf("%s of %s: held by process %d, which will put back %s\n", h->knob, h->device,
-			h->pid, found);
-	else if (h->held == JM_HELD_KEPT)
-		printf("%s of %s: set by hand; 'joulemark restore' brings back %s\n", h->knob,
-			h->device, found);
-	else
-		printf("%s of %s: left behind by process %d, which was killed; 'joulemark restore' "
-		       "tries again to bring back %s\n",
+		snprintf(text, sizeof(text), "%s of %s: held by process %d, which will restore %s.",
 			h->knob, h->device, h->pid, found);
+	else if (h->held == JM_HELD_KEPT)
+		snprintf(text, sizeof(text),
+			"%s of %s: set by 'joulemark set'; 'joulemark restore' restores %s.",
+			h->knob, h->device, found);
+	else
+		snprintf(text, sizeof(text),
+			"%s of %s: left behind by process %d, which was killed; 'joulemark "
+			"restore' tries again to restore %s.",
+			h->knob, h->device, h->pid, found);
+	jm_text_wrap(cli->out, text, 0, 2, cli->width);
 }
 
 static int run_status(struct jm_cli *cli)
@@ -307,13 +339,13 @@ static int run_status(struct jm_cli *cli)
 					holds[i].control, "found", jm_json_number(holds[i].found),
 					"state", held_text(holds[i].held), "pid", holds[i].pid));
 		else
-			print_hold(&holds[i]);
+			print_hold(cli, &holds[i]);
 	}
 	free(holds);
 	if (json)
-		return print_json(array);
+		return print_json(cli, array);
 	if (!n)
-		printf("Nothing is set by joulemark.\n");
+		fprintf(cli->out, "Nothing is set by joulemark.\n");
 	return 0;
 }
 
@@ -335,9 +367,9 @@ static int run_restore(struct jm_cli *cli)
 	if (jm_guard_release(&cli->ctx, &n, &cli->err))
 		return jm_cli_fail(cli);
 	if (n)
-		printf("%d %s back as found.\n", n, n == 1 ? "setting is" : "settings are");
+		fprintf(cli->out, "Restored %d %s.\n", n, n == 1 ? "setting" : "settings");
 	else
-		printf("Nothing to restore.\n");
+		fprintf(cli->out, "Nothing to restore.\n");
 	return 0;
 }
 

@@ -7,6 +7,7 @@
 #include "run/workload.h"
 #include "engine/model.h"
 #include "engine/device.h"
+#include "report/text.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -17,63 +18,71 @@ static const struct jm_option options[] = {
 	{0},
 };
 
+/* Where the list goes: as text, or into an array when there is one. */
+struct list {
+	const struct jm_cli *cli;
+	json_t *array;
+};
+
 /* One line, or one object: kind, name, what may follow "name:", summary. */
-static void show(json_t *array, const char *kind, const char *name, const char *argument,
+static void show(struct list *l, const char *kind, const char *name, const char *argument,
 	const char *summary)
 {
-	char full[80];
+	char full[80], line[400];
 
 	snprintf(full, sizeof(full), "%s%s%s%s", name, argument ? "[:" : "",
 		argument ? argument : "", argument ? "]" : "");
-	if (!array) {
-		printf("  %-20s %s\n", full, summary);
+	if (!l->array) {
+		snprintf(line, sizeof(line), "%-20s %s", full, summary);
+		jm_text_wrap(l->cli->out, line, 2, 23, l->cli->width);
 		return;
 	}
-	json_array_append_new(array, json_pack("{ss ss ss? ss}", "kind", kind, "name", name,
-					     "argument", argument, "summary", summary));
+	json_array_append_new(l->array, json_pack("{ss ss ss? ss}", "kind", kind, "name", name,
+						"argument", argument, "summary", summary));
 }
 
-static void title(const json_t *array, const char *text)
+static void title(const struct list *l, const char *text)
 {
-	if (!array)
-		printf("%s\n", text);
+	if (!l->array)
+		jm_text_wrap(l->cli->out, text, 0, 2, l->cli->width);
 }
 
-static void show_absent(json_t *array, const struct jm_absent *absent)
+static void show_absent(struct list *l, const struct jm_absent *absent)
 {
 	char summary[256];
 
 	for (; absent->name; absent++) {
 		snprintf(summary, sizeof(summary), "not built in: %s", absent->reason);
-		show(array, absent->kind, absent->name, NULL, summary);
+		show(l, absent->kind, absent->name, NULL, summary);
 	}
 }
 
-static void show_presets(json_t *array, const struct jm_model *model)
+static void show_presets(struct list *l, const struct jm_model *model)
 {
 	for (const struct jm_preset *p = model->presets; p && p->name; p++)
-		show(array, "preset", p->name, NULL, p->summary);
+		show(l, "preset", p->name, NULL, p->summary);
 }
 
 /* A source's options: each as "name=VALUE", or its name alone where it is a yes or no. */
-static void show_options(json_t *array, const struct jm_source *source)
+static void show_options(struct list *l, const struct jm_source *source)
 {
-	char text[80];
+	char text[80], line[400];
 
 	for (const struct jm_option *o = source->options; o && o->name; o++) {
 		snprintf(text, sizeof(text), "%s:%s%s%s", source->name, o->name,
 			o->type == JM_FLAG ? "" : "=", o->type == JM_FLAG ? "" : o->argument);
-		if (array)
+		snprintf(line, sizeof(line), "%-22s %s", text, o->help);
+		if (l->array)
 			json_array_append_new(
-				array, json_pack("{ss ss sn ss}", "kind", "option", "name", text,
-					       "argument", "summary", o->help));
+				l->array, json_pack("{ss ss sn ss}", "kind", "option", "name", text,
+						  "argument", "summary", o->help));
 		else
-			printf("    %-22s %s\n", text, o->help);
+			jm_text_wrap(l->cli->out, line, 4, 27, l->cli->width);
 	}
 }
 
 /* Backends are loaded, so what there is can only be tried. */
-static void show_backends(json_t *array)
+static void show_backends(struct list *l)
 {
 	const char *name;
 
@@ -82,49 +91,51 @@ static void show_backends(json_t *array)
 		struct jm_device d;
 		bool ok = !jm_device_open(name, 1, &d, &err);
 
-		show(array, "backend", name, NULL, ok ? d.backend->summary : err.text);
+		show(l, "backend", name, NULL, ok ? d.backend->summary : err.text);
 		if (ok)
 			jm_device_close(&d);
 	}
 }
 
-static void show_members(json_t *array)
+static void show_members(struct list *l)
 {
-	title(array, "Sources (--source): what measures");
+	title(l, "Sources (--source): what measures");
 	for (int i = 0; jm_sources[i]; i++) {
-		show(array, "source", jm_sources[i]->name, NULL, jm_sources[i]->summary);
-		show_options(array, jm_sources[i]);
+		show(l, "source", jm_sources[i]->name, NULL, jm_sources[i]->summary);
+		show_options(l, jm_sources[i]);
 	}
-	show_absent(array, jm_absent_sources);
-	title(array, "Controls (--control): what can be set");
+	show_absent(l, jm_absent_sources);
+	title(l, "Controls (--control): what can be set");
 	for (int i = 0; jm_controls[i]; i++)
-		show(array, "control", jm_controls[i]->name, jm_controls[i]->argument,
+		show(l, "control", jm_controls[i]->name, jm_controls[i]->argument,
 			jm_controls[i]->summary);
-	show_absent(array, jm_absent_controls);
-	title(array, "Workloads: what 'joulemark run' runs");
+	show_absent(l, jm_absent_controls);
+	title(l, "Workloads: what 'joulemark run' runs");
 	for (int i = 0; jm_workloads[i]; i++)
-		show(array, "workload", jm_workloads[i]->name, NULL, jm_workloads[i]->summary);
-	show_absent(array, jm_absent_workloads);
-	title(array, "Models and their presets: what is trained");
+		show(l, "workload", jm_workloads[i]->name, NULL, jm_workloads[i]->summary);
+	show_absent(l, jm_absent_workloads);
+	title(l, "Models and their presets: what is trained");
 	for (int i = 0; jm_models[i]; i++) {
-		show(array, "model", jm_models[i]->name, NULL, jm_models[i]->summary);
-		show_presets(array, jm_models[i]);
+		show(l, "model", jm_models[i]->name, NULL, jm_models[i]->summary);
+		show_presets(l, jm_models[i]);
 	}
-	show_absent(array, jm_absent_models);
-	title(array, "Backends (--device): what it runs on, besides simulated nodes");
-	show_backends(array);
+	show_absent(l, jm_absent_models);
+	title(l, "Backends (--device): what it runs on, besides simulated nodes");
+	show_backends(l);
 }
 
 static int run_list(struct jm_cli *cli)
 {
-	json_t *array = jm_values_number(&cli->values, "json") > 0 ? json_array() : NULL;
+	struct list l = {.cli = cli};
 
-	show_members(array);
-	if (!array)
+	if (jm_values_number(&cli->values, "json") > 0)
+		l.array = json_array();
+	show_members(&l);
+	if (!l.array)
 		return 0;
-	json_dumpf(array, stdout, JSON_INDENT(2));
-	putchar('\n');
-	json_decref(array);
+	json_dumpf(l.array, cli->out, JSON_INDENT(2));
+	fputc('\n', cli->out);
+	json_decref(l.array);
 	return 0;
 }
 

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* joulemark: finds the command, parses its options, runs it. */
 #include "commands.h"
+#include "screen.h"
 #include "guard/guard.h"
 
+#include "base/output.h"
+
 #include <fcntl.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +16,9 @@
 
 static void log_to_stderr(void *arg, enum jm_level level, const char *line)
 {
-	(void)arg;
-	if (level == JM_DEBUG && !secure_getenv("JM_DEBUG"))
+	const struct jm_cli *cli = arg;
+
+	if ((level == JM_DEBUG && !secure_getenv("JM_DEBUG")) || (level == JM_INFO && cli->quiet))
 		return;
 	fprintf(stderr, "joulemark: %s%s\n", level == JM_WARNING ? "warning: " : "", line);
 }
@@ -50,20 +55,48 @@ static int add_extra(struct jm_cli *cli, const char *name, const char *text)
 	return 0;
 }
 
+/* The table that has the option: the command's own, else the one of every command. */
+static struct jm_values *table_of(struct jm_cli *cli, const char *name)
+{
+	return !jm_values_get(&cli->values, name) && jm_values_get(&cli->common, name)
+		       ? &cli->common
+		       : &cli->values;
+}
+
+static int unknown_option(struct jm_cli *cli, const char *name)
+{
+	const struct jm_values *tables[] = {&cli->values, &cli->common};
+	const char *names[128], *near;
+	size_t n = 0;
+
+	for (size_t t = 0; t < 2; t++)
+		for (int i = 0; i < tables[t]->n && n < sizeof(names) / sizeof(names[0]); i++)
+			names[n++] = tables[t]->value[i].option->name;
+	near = jm_did_you_mean(name, names, n);
+	if (near)
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"There is no option --%s; did you mean --%s?", name, near);
+	return jm_err_set(&cli->err, JM_EUSAGE,
+		"There is no option --%s; 'joulemark %s --help' lists the options.", name,
+		cli->cmd->name);
+}
+
 /* argv[*i] is an option; its value may be behind "=" or the next word. */
 static int parse_option(struct jm_cli *cli, int argc, char **argv, int *i)
 {
 	char *name = argv[*i] + 2, *equals = strchr(name, '=');
+	struct jm_values *table;
 	const struct jm_value *value;
 	const char *text = equals ? equals + 1 : NULL;
 	bool known;
 
 	if (equals)
 		*equals = '\0';
-	value = jm_values_get(&cli->values, name);
+	table = table_of(cli, name);
+	value = jm_values_get(table, name);
 	known = value || !cli->cmd->takes_extra;
 	if (known && !value)
-		return jm_values_set(&cli->values, name, "", &cli->err);
+		return unknown_option(cli, name);
 	if (!text && value && value->option->type == JM_FLAG)
 		text = "1";
 	if (!text && *i + 1 < argc && (known || strncmp(argv[*i + 1], "--", 2) != 0))
@@ -72,7 +105,7 @@ static int parse_option(struct jm_cli *cli, int argc, char **argv, int *i)
 		return jm_err_set(&cli->err, JM_EUSAGE, "--%s needs a value.", name);
 	if (!known)
 		return add_extra(cli, name, text ? text : "1");
-	return jm_values_set(&cli->values, name, text, &cli->err);
+	return jm_values_set(table, name, text, &cli->err);
 }
 
 static int check_arguments(struct jm_cli *cli)
@@ -81,44 +114,108 @@ static int check_arguments(struct jm_cli *cli)
 
 	if (cli->n_args < cmd->min_args && !(cmd->takes_command && cli->command))
 		return jm_err_set(&cli->err, JM_EUSAGE,
-			"Something is missing; it is 'joulemark %s %s'.", cmd->name, cmd->usage);
+			"An argument is missing. Usage: 'joulemark %s %s'.", cmd->name, cmd->usage);
 	if (cmd->max_args >= 0 && cli->n_args > cmd->max_args)
 		return jm_err_set(&cli->err, JM_EUSAGE,
-			"'%s' is one argument too many; it is 'joulemark %s%s%s'.",
+			"'%s' is one argument too many. Usage: 'joulemark %s%s%s'.",
 			cli->args[cmd->max_args], cmd->name, *cmd->usage ? " " : "", cmd->usage);
 	if (cli->command && !cli->command[0])
 		return jm_err_set(&cli->err, JM_EUSAGE,
-			"No command follows '--'; it is 'joulemark %s %s'.", cmd->name, cmd->usage);
+			"No command follows '--'. Usage: 'joulemark %s %s'.", cmd->name,
+			cmd->usage);
 	return 0;
 }
 
-/* Positional words are moved to the front of argv, where cli->args points. */
-static int parse(struct jm_cli *cli, int argc, char **argv, bool *ret_help)
+static int take_separator(struct jm_cli *cli, char **rest)
 {
-	int rc = jm_values_init(&cli->values, cli->cmd->options, &cli->err);
+	if (!cli->cmd->takes_command)
+		return jm_err_set(
+			&cli->err, JM_EUSAGE, "'%s' takes no command after '--'.", cli->cmd->name);
+	cli->command = rest;
+	return 0;
+}
 
-	cli->args = argv;
-	for (int i = 0; i < argc && !rc; i++) {
+static bool begins_command(const struct jm_cli *cli, const char *word)
+{
+	return cli->cmd->begins_command && cli->cmd->begins_command(cli, word);
+}
+
+/* Positional words are moved to the front of argv, where cli->args points. */
+static int parse_words(struct jm_cli *cli, int argc, char **argv, bool *ret_help)
+{
+	int rc = 0;
+
+	for (int i = 0; i < argc && !rc && !cli->command; i++) {
 		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
 			*ret_help = true;
 			return 0;
 		}
-		if (!strcmp(argv[i], "--")) {
-			if (!cli->cmd->takes_command)
-				return jm_err_set(&cli->err, JM_EUSAGE,
-					"'%s' takes no command after '--'.", cli->cmd->name);
-			cli->command = argv + i + 1;
-			break;
-		}
-		if (!strncmp(argv[i], "--", 2))
+		if (!strcmp(argv[i], "--"))
+			rc = take_separator(cli, argv + i + 1);
+		else if (!strncmp(argv[i], "--", 2))
 			rc = parse_option(cli, argc, argv, &i);
 		else if (argv[i][0] == '-' && argv[i][1])
 			rc = jm_err_set(&cli->err, JM_EUSAGE,
 				"Options are written in full, with two dashes, not '%s'.", argv[i]);
+		else if (begins_command(cli, argv[i]))
+			cli->command = argv + i;
 		else
 			cli->args[cli->n_args++] = argv[i];
 	}
-	return rc ? rc : check_arguments(cli);
+	return rc;
+}
+
+static int parse(struct jm_cli *cli, int argc, char **argv, bool *ret_help)
+{
+	int rc = jm_values_init(&cli->values, cli->cmd->options, &cli->err);
+
+	if (!rc)
+		rc = jm_values_init(&cli->common, jm_common_options, &cli->err);
+	cli->args = argv;
+	if (!rc)
+		rc = parse_words(cli, argc, argv, ret_help);
+	return rc || *ret_help ? rc : check_arguments(cli);
+}
+
+/* ---- where results go -------------------------------------------------------------------------------- */
+
+static const char *common_text(const struct jm_cli *cli, const char *name)
+{
+	return jm_values_get(&cli->values, name) ? NULL : jm_values_text(&cli->common, name);
+}
+
+/* Results for a file are collected in memory and written whole at the end. */
+static int open_output(struct jm_cli *cli, char **text, size_t *size)
+{
+	double width = jm_values_number(&cli->common, "width");
+
+	cli->quiet = jm_values_number(&cli->common, "quiet") > 0;
+	cli->output = common_text(cli, "output");
+	cli->colour = !cli->output && jm_screen_colour(STDOUT_FILENO);
+	cli->width = isnan(width) ? jm_screen_width(cli->output ? -1 : STDOUT_FILENO) : (int)width;
+	if (!cli->output)
+		return 0;
+	if (jm_output_try(cli->output, &cli->err))
+		return cli->err.code;
+	cli->out = open_memstream(text, size);
+	return cli->out ? 0 : jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for the output.");
+}
+
+static int close_output(struct jm_cli *cli, char **text, int status)
+{
+	int rc = 0;
+
+	if (!cli->output || !cli->out || cli->out == stdout)
+		return status;
+	cli->err = (struct jm_err)JM_ERR_INIT;
+	if (fclose(cli->out))
+		rc = jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for the output.");
+	else if (**text)
+		rc = jm_output_text(cli->output, *text, &cli->err);
+	cli->out = stdout;
+	if (rc)
+		rc = jm_cli_fail(cli);
+	return status ? status : rc;
 }
 
 /* What a joulemark that was killed has left set is put back first, by whatever comes next. What cannot
@@ -133,20 +230,33 @@ static void recover(struct jm_cli *cli)
 	signal(SIGPIPE, before);
 }
 
+static int show_help(const struct jm_cli *cli)
+{
+	if (cli->cmd->takes_extra && cli->n_args &&
+		jm_help_workload(cli->args[0], cli->out, cli->width))
+		return 0;
+	return jm_help_command(cli->cmd, cli->out, cli->width);
+}
+
 static int run_command(struct jm_cli *cli, int argc, char **argv)
 {
 	bool help = false;
+	char *text = NULL;
+	size_t size = 0;
 	int rc = parse(cli, argc, argv, &help);
 
+	if (!rc)
+		rc = open_output(cli, &text, &size);
 	if (!rc && !help && !cli->cmd->hidden)
 		recover(cli);
-	if (help && cli->cmd->takes_extra && cli->n_args)
-		rc = jm_help_workload(cli->args[0]) ? 0 : jm_help_command(cli->cmd);
-	else if (help)
-		rc = jm_help_command(cli->cmd);
+	if (rc)
+		rc = jm_cli_fail(cli);
 	else
-		rc = rc ? jm_cli_fail(cli) : cli->cmd->run(cli);
+		rc = help ? show_help(cli) : cli->cmd->run(cli);
+	rc = close_output(cli, &text, rc);
+	free(text);
 	jm_values_done(&cli->values);
+	jm_values_done(&cli->common);
 	free(cli->extra);
 	return rc;
 }
@@ -175,12 +285,12 @@ static int hold_standard_descriptors(void)
 
 int main(int argc, char **argv)
 {
-	struct jm_cli cli = {.commands = jm_commands};
+	struct jm_cli cli = {.commands = jm_commands, .out = stdout, .width = JM_WIDTH_DEFAULT};
 
 	if (hold_standard_descriptors())
 		return JM_EXIT_FAILURE;
 	if (argc < 2) {
-		jm_help_program(jm_commands);
+		jm_help_program(jm_commands, stdout, jm_screen_width(STDOUT_FILENO));
 		return JM_EXIT_USAGE;
 	}
 	if (!strcmp(argv[1], "--version")) {
@@ -188,10 +298,12 @@ int main(int argc, char **argv)
 		return flush_stdout(0);
 	}
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
-		return flush_stdout(jm_help_program(jm_commands));
+		return flush_stdout(
+			jm_help_program(jm_commands, stdout, jm_screen_width(STDOUT_FILENO)));
 	if (jm_ctx_init(&cli.ctx, &cli.err))
 		return jm_cli_fail(&cli);
 	cli.ctx.log = log_to_stderr;
+	cli.ctx.log_arg = &cli;
 	cli.cmd = find_command(argv[1], &cli.err);
 	if (!cli.cmd)
 		return jm_cli_fail(&cli);

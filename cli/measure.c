@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* joulemark measure: the energy of any command. */
 #include "cli.h"
+#include "measure_show.h"
+#include "screen.h"
 #include "base/clock.h"
 #include "measure/trace_csv.h"
 #include "measure/launch.h"
@@ -16,21 +18,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct jm_option options[] = {
 	{.name = "source",
 		.type = JM_TEXT,
 		.argument = "S,...",
 		.repeat = true,
-		.help = "what to read: nvml, rapl, estimate, sim:NODE...; all that measure if not "
-			"given"},
+		.help = "what to read: nvml, rapl, estimate, sim:NODE, ...; without it all sources "
+			"that measure here"},
 	{.name = "interval",
 		.type = JM_DURATION,
 		.unit = "s",
 		.min = 0.0001,
 		.max = 3600,
 		.argument = "TIME",
-		.help = "between readings, as 100ms; half the sensors' refresh if not given"},
+		.needs_unit = true,
+		.help = "between readings, as 100ms; without it half the refresh period of the "
+			"sensors"},
 	{.name = "json",
 		.type = JM_TEXT,
 		.argument = "FILE",
@@ -48,6 +53,14 @@ static const struct jm_option options[] = {
 		.type = JM_TEXT,
 		.argument = "KEY",
 		.help = "count items from a key of JSON that the command prints, as result.tokens"},
+	{.name = "unit",
+		.type = JM_TEXT,
+		.argument = "WORD",
+		.help = "what an item is: token, image, ..."},
+	{.name = "devices", .type = JM_FLAG, .help = "print the phases of each meter"},
+	{.name = "bounds",
+		.type = JM_FLAG,
+		.help = "print also the two parts of each uncertainty: sampling and calibration"},
 	{0},
 };
 
@@ -134,16 +147,17 @@ static json_t *command_json(const struct measurement *m)
 static json_t *make_record(struct measurement *m, struct jm_err *err)
 {
 	const struct jm_outcome *o = &m->outcome;
+	const char *unit = jm_values_text(&m->cli->values, "unit");
 	json_t *report = jm_session_report(m->session, o->phase, err), *record;
 
 	if (!report)
 		return NULL;
-	record = json_pack("{s:s, s:n, s:o, s:f, s:i, s:o, s:o, s:s, s:o, s:o}", "schema",
+	record = json_pack("{s:s, s:n, s:o, s:f, s:i, s:o, s:o, s:s, s:o, s:o, s:o}", "schema",
 		"joulemark.run/1", "id", "started", started_json(m), "wall_s", o->wall_s,
 		"exit_status", o->status, "signal",
 		o->signal ? json_integer(o->signal) : json_null(), "command", command_json(m),
 		"clock", "real", "items", jm_json_number(o->items), "throughput",
-		jm_json_number(o->throughput));
+		jm_json_number(o->throughput), "unit", unit ? json_string(unit) : json_null());
 	if (record) {
 		json_object_update(record, report);
 		json_object_set_new(record, "provenance",
@@ -155,155 +169,21 @@ static json_t *make_record(struct measurement *m, struct jm_err *err)
 	return record;
 }
 
-/* ---- the block on stderr ---- */
-
-/* "1234.5 J", "17.3 kJ" */
-static const char *joules(char *out, size_t size, double value)
+/* Standard error, so that the command's own output is left as it is; or the file of --output. */
+static void print_text(const struct measurement *m, const json_t *record)
 {
-	static const char *const units[] = {"mJ", "J", "kJ", "MJ", "GJ"};
-	int unit = 1;
+	const struct jm_cli *cli = m->cli;
+	double width = jm_values_number(&cli->common, "width");
+	const struct jm_measure_text t = {
+		.out = cli->output ? cli->out : stderr,
+		.width = cli->output || !isnan(width) ? cli->width : jm_screen_width(STDERR_FILENO),
+		.bold = !cli->output && jm_screen_colour(STDERR_FILENO),
+		.bounds = jm_values_number(&cli->values, "bounds") > 0,
+		.devices = jm_values_number(&cli->values, "devices") > 0,
+		.marked = m->outcome.marked != m->outcome.phase,
+	};
 
-	if (isnan(value)) {
-		snprintf(out, size, "unknown");
-		return out;
-	}
-	if (value != 0 && fabs(value) < 0.1) {
-		value *= 1000;
-		unit = 0;
-	}
-	for (; fabs(value) >= 100000 && unit < 4; unit++)
-		value /= 1000;
-	snprintf(out, size, fabs(value) >= 1000 ? "%.0f %s" : "%.4g %s", value, units[unit]);
-	return out;
-}
-
-static const char *watts(char *out, size_t size, double value)
-{
-	if (isnan(value))
-		snprintf(out, size, "unknown");
-	else
-		snprintf(out, size, "%.4g W", value);
-	return out;
-}
-
-/* Wide enough for the longest label, within reason. */
-static int label_width(const json_t *meters)
-{
-	const json_t *meter;
-	size_t i, width = 14;
-
-	json_array_foreach(meters, i, meter) if (strlen(jm_json_text(meter, "label")) > width)
-		width = strlen(jm_json_text(meter, "label"));
-	return width < 48 ? (int)width : 48;
-}
-
-static void print_meter(const json_t *meter, int width, double wall_s)
-{
-	char energy[32], bound[32] = "", mean[32], most[32], calibration[48] = "";
-	double e = jm_json_real_of(meter, "joules"),
-	       s = jm_json_real_of(meter, "error_sampling_joules");
-	double c = jm_json_real_of(meter, "error_calibration_joules");
-	const char *origin = jm_json_text(meter, "origin");
-
-	/* beside a model's error that of sampling says nothing */
-	if (!isnan(s) && strcmp(origin, "estimated") != 0)
-		joules(bound, sizeof(bound), s);
-	if (!isnan(c) && e > 0)
-		snprintf(calibration, sizeof(calibration), " (calibration \302\261%.2g %%)",
-			100 * c / e);
-	fprintf(stderr, "  %-*.*s %10s %s%-8s  mean %9s  max %9s%s", width, width,
-		jm_json_text(meter, "label"), joules(energy, sizeof(energy), e),
-		*bound ? "\302\261 " : "  ", bound,
-		watts(mean, sizeof(mean), jm_json_real_of(meter, "watts_mean")),
-		watts(most, sizeof(most), jm_json_real_of(meter, "watts_max")), calibration);
-	if (isnan(e))
-		fprintf(stderr, "  known for %.3g of %.3g s", jm_json_real_of(meter, "covered_s"),
-			wall_s);
-	if (json_is_string(json_object_get(meter, "covered_by")))
-		fprintf(stderr, "  (part of another)");
-	if (strcmp(origin, "measured") != 0)
-		fprintf(stderr, "  [%s]", origin);
-	fprintf(stderr, "\n");
-}
-
-static bool any_of_origin(const json_t *meters, const char *origin)
-{
-	const json_t *meter;
-	size_t i;
-
-	json_array_foreach(
-		meters, i, meter) if (!strcmp(jm_json_text(meter, "origin"), origin)) return true;
-	return false;
-}
-
-/* A total that is not known is said beside those that are. */
-static void print_total(const json_t *record, int width)
-{
-	static const char *const origins[] = {"measured", "estimated", "simulated", "replayed"};
-	const json_t *total = json_object_get(record, "total");
-	const json_t *meters = json_object_get(record, "meters");
-	bool first = true;
-
-	fprintf(stderr, "  %-*s ", width, "Total");
-	for (size_t i = 0; i < sizeof(origins) / sizeof(origins[0]); i++) {
-		char key[32], energy[32];
-
-		if (!any_of_origin(meters, origins[i]))
-			continue;
-		snprintf(key, sizeof(key), "joules_%s", origins[i]);
-		joules(energy, sizeof(energy), jm_json_real_of(total, key));
-		fprintf(stderr, "%s%*s %s", first ? "" : " + ", first ? 10 : 0, energy, origins[i]);
-		first = false;
-	}
-	fprintf(stderr, "%s\n", first ? "   unknown" : "");
-}
-
-/* All items, and the rate of the stretch that marks tell of. */
-static void print_throughput(const json_t *record, bool marked, int width)
-{
-	double rate = jm_json_real_of(record, "throughput"),
-	       items = jm_json_real_of(record, "items");
-
-	if (isnan(items))
-		return;
-	fprintf(stderr, "  %-*s %10.6g items", width, "Items", items);
-	if (!isnan(rate))
-		fprintf(stderr, ", %.4g/s%s", rate,
-			marked ? " between the first mark and the last" : "");
-	fprintf(stderr, "\n");
-}
-
-/* Its words are anything: neither half of a letter nor what a terminal obeys is printed. */
-static void print_command(char **words)
-{
-	for (; *words; words++) {
-		char *word = strdup(*words);
-
-		if (word)
-			jm_text_tame(word);
-		fprintf(stderr, "%s%s", word ? word : "?", words[1] ? " " : "\n");
-		free(word);
-	}
-}
-
-static void print_block(const struct measurement *m, const json_t *record)
-{
-	const json_t *quality = json_object_get(record, "quality"), *item;
-	int width = label_width(json_object_get(record, "meters"));
-	double wall_s = m->outcome.wall_s;
-	size_t i;
-
-	fprintf(stderr, "joulemark: ");
-	print_command(m->cli->command);
-	fprintf(stderr, "  %-*s %8.3f s  exit status %d\n", width, "Time", wall_s,
-		m->outcome.status);
-	json_array_foreach(json_object_get(record, "meters"), i, item)
-		print_meter(item, width, wall_s);
-	print_total(record, width);
-	print_throughput(record, m->outcome.marked != m->outcome.phase, width);
-	fprintf(stderr, "  %-*s %10s\n", width, "Quality", jm_json_text(quality, "grade"));
-	json_array_foreach(json_object_get(quality, "reasons"), i, item)
-		fprintf(stderr, "    - %s\n", json_string_value(item));
+	jm_measure_print(&t, record);
 }
 
 /* ---- the run ---- */
@@ -363,7 +243,7 @@ static int write_results(struct measurement *m)
 
 	if (!record)
 		return m->cli->err.code;
-	print_block(m, record);
+	print_text(m, record);
 	rc = m->json ? jm_output_json(m->json, record, &m->cli->err) : 0;
 	json_decref(record);
 	if (m->csv && jm_csv_write(m->session, m->csv, rc ? NULL : &m->cli->err) && !rc)
@@ -386,7 +266,8 @@ static int measure(struct jm_cli *cli)
 
 	if (!cli->command) {
 		jm_err_set(&cli->err, JM_EUSAGE,
-			"No command to measure; write it behind '--': joulemark measure -- CMD.");
+			"There is no command to measure. Usage: 'joulemark measure [options] "
+			"CMD...'.");
 		return jm_cli_fail(cli);
 	}
 	rc = take_options(&m);
@@ -410,22 +291,30 @@ static int measure(struct jm_cli *cli)
 	return status;
 }
 
+static bool any_word(const struct jm_cli *cli, const char *word)
+{
+	(void)cli;
+	(void)word;
+	return true;
+}
+
 const struct jm_command jm_command_measure = {
 	.name = "measure",
 	.summary = "the energy of any command",
-	.usage = "[options] -- CMD...",
-	.description = "Runs CMD and tells what energy each meter used meanwhile, with its bounds. "
-		       "CMD's output "
-		       "is left alone; the figures go to stderr. The exit status is CMD's: 128 + "
-		       "signal when it "
-		       "was killed, 127 when it is not there, 126 when it cannot be executed; 125 "
-		       "is a failure "
-		       "of joulemark itself.\n\n"
-		       "Marks from inside CMD ('joulemark mark') become phases with their items.",
-	.example = "joulemark measure -- python train.py\n"
+	.usage = "[options] [--] CMD...",
+	.description =
+		"Runs CMD and prints what energy each meter used while it ran, with the "
+		"uncertainty (95 %). The output of CMD is left as it is; the text goes to standard "
+		"error. The exit status is that of CMD: 128 + signal when a signal killed it, 127 "
+		"when it was not found, 126 when it cannot be executed; 125 is a failure of "
+		"joulemark itself.\n\n"
+		"CMD begins with the first word that is no option; '--' may stand before it.\n\n"
+		"Marks from inside CMD ('joulemark mark') become phases with their items.",
+	.example = "joulemark measure python3 train.py --epochs 3\n"
 		   "joulemark measure --source nvml,rapl --json run.json -- ./train",
 	.options = options,
 	.max_args = 0,
 	.takes_command = true,
+	.begins_command = any_word,
 	.run = measure,
 };

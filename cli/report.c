@@ -307,7 +307,9 @@ static int read_options(struct jm_cli *cli, struct jm_report_options *o)
 	*o = (struct jm_report_options){
 		.title = jm_values_text(&cli->values, "title"),
 		.add_watts = jm_values_number(&cli->values, "add-watts"),
-		.width = (int)jm_values_number(&cli->values, "width"),
+		.width = cli->width,
+		.bold = cli->colour && !jm_values_text(&cli->values, "output"),
+		.columns = jm_values_text(&cli->values, "columns"),
 		.cases = jm_values_number(&cli->values, "cases") > 0,
 		.published = jm_values_number(&cli->values, "published") > 0,
 	};
@@ -385,6 +387,12 @@ static const struct jm_option options[] = {
 		.max = 1e6,
 		.fallback = "0",
 		.help = "assumed power of the rest of the node, added to every case"},
+	{.name = "columns",
+		.type = JM_TEXT,
+		.argument = "NAME,...|all",
+		.help = "columns of the table; without it the few that matter. Names: accepted, "
+			"enforced, state, n, origin, and the metrics of '--format csv' without "
+			"_mean: throughput, watts_mean, joules_per_item, items_per_wh, edp, ..."},
 	{.name = "cases",
 		.type = JM_FLAG,
 		.help = "CSV with one row per case instead of one per setting"},
@@ -394,12 +402,6 @@ static const struct jm_option options[] = {
 			"records and without a part in any figure of theirs; of csv that list "
 			"alone"},
 	{.name = "title", .type = JM_TEXT, .help = "of the page"},
-	{.name = "width",
-		.type = JM_INT,
-		.min = 40,
-		.max = 1000,
-		.fallback = "100",
-		.help = "columns of the table"},
 	{.name = NULL},
 };
 

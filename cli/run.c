@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -273,6 +274,7 @@ static int make_plan(struct run_command *r)
 static int run_plan(struct run_command *r)
 {
 	bool alone = r->plan.n * r->plan.repeat == 1;
+	double width = jm_values_number(&r->cli->common, "width");
 	struct jm_run_show show;
 	struct jm_run_options o = {
 		.plan = &r->plan,
@@ -290,7 +292,8 @@ static int run_plan(struct run_command *r)
 
 	if (o.out_fd < 0 && flag(r, "show-output"))
 		o.out_fd = STDERR_FILENO;
-	jm_run_show_init(&show, &r->cli->ctx, &r->plan);
+	jm_run_show_init(
+		&show, &r->cli->ctx, &r->plan, isnan(width) ? 0 : (int)width, r->cli->quiet);
 	rc = jm_run_plan(&r->cli->ctx, &o, &r->guard, r->records, &r->cli->err);
 	jm_run_show_done(&show);
 	return rc;
@@ -314,16 +317,20 @@ static int count_failed(const struct run_command *r)
 static void print_table(struct run_command *r)
 {
 	struct jm_err err = JM_ERR_INIT;
-	FILE *out = json_on_stdout(r) ? stderr : stdout;
+	const struct jm_cli *cli = r->cli;
+	FILE *out = json_on_stdout(r) && !cli->output ? stderr : cli->out;
+	const struct jm_report_options o = {.width = cli->width,
+		.bold = cli->colour && out == stdout,
+		.columns = text_of(r, "columns")};
 	char *text = NULL;
 
 	if (!json_array_size(r->records))
 		return;
-	if (jm_report_render(r->records, JM_REPORT_TABLE, NULL, &text, &err))
+	if (jm_report_render(r->records, JM_REPORT_TABLE, &o, &text, &err))
 		fprintf(stderr, "joulemark: The table could not be made: %s\n", err.text);
 	else
-		fprintf(out, "\n%s", text);
-	jm_run_print_profiles(out, r->records);
+		fprintf(out, "%s%s", cli->output ? "" : "\n", text);
+	jm_run_print_profiles(out, r->records, cli->width);
 	fflush(out);
 	free(text);
 }
@@ -348,10 +355,12 @@ static void print_next(const struct run_command *r, int failed, bool whole)
 {
 	char store[PATH_MAX];
 
+	if (r->cli->quiet)
+		return;
 	if (!text_of(r, "store")) {
 		if (r->plan.n * r->plan.repeat > 1)
 			fprintf(stderr,
-				"\nNothing was kept; --store FILE keeps records and traces.\n");
+				"\nThe records were not stored; --store FILE stores them.\n");
 		return;
 	}
 	quote(text_of(r, "store"), store, sizeof(store));
@@ -502,7 +511,9 @@ static const struct jm_option options[] = {
 		.unit = "s",
 		.min = 0.0001,
 		.max = 60,
-		.help = "between readings"},
+		.needs_unit = true,
+		.help = "between readings, as 100ms; without it half the refresh period of the "
+			"sensors"},
 	{.name = "control",
 		.type = JM_TEXT,
 		.argument = "CONTROL,...",
@@ -520,6 +531,10 @@ static const struct jm_option options[] = {
 		.type = JM_TEXT,
 		.argument = "FILE|-",
 		.help = "write the record, or the array of several; - is standard output"},
+	{.name = "columns",
+		.type = JM_TEXT,
+		.argument = "NAME,...|all",
+		.help = "columns of the table, as of 'joulemark report'"},
 	{.name = "timeout",
 		.type = JM_DURATION,
 		.unit = "s",

@@ -26,28 +26,31 @@ const char *jm_run_controls(const struct jm_cli *cli, const json_t *request);
 
 struct jm_run_show {
 	const struct jm_plan *plan;
-	bool terminal; /* stderr is one: bar and ETA */
-	bool silent;
+	bool terminal; /* stderr is one: a live line with a bar and the time left */
+	bool colour, quiet;
+	int width;	    /* columns of stderr */
+	const char *origin; /* of the energy on the line before; "" = measured */
 	int done, failed;   /* in this call */
 	int64_t start_ns;   /* machine's clock */
 	struct jm_ctx *ctx; /* whose log goes through here */
 	void (*log)(void *arg, enum jm_level level, const char *line);
 	void *log_arg;
-	/* lines of the log: each is told once, however many cases say it; the guard's thread logs too */
+	/* lines of the log: each is printed once, however many cases log it; the guard's thread logs too */
 	pthread_mutex_t told_lock;
 	char **told;
 	int n_told;
-	char note[256]; /* of the records, told already */
+	char note[256]; /* of the records, printed already */
 };
 
-/* Takes over the context's log until jm_run_show_done. */
-void jm_run_show_init(struct jm_run_show *show, struct jm_ctx *ctx, const struct jm_plan *plan);
+/* Takes over the context's log until jm_run_show_done. width: 0 = the terminal's. */
+void jm_run_show_init(struct jm_run_show *show, struct jm_ctx *ctx, const struct jm_plan *plan,
+	int width, bool quiet);
 void jm_run_show_event(void *arg, const struct jm_run_event *event);
 void jm_run_show_done(struct jm_run_show *show);
 
 /* ---- run_profile.c ---- */
 
 /* Of each record that has one. */
-void jm_run_print_profiles(FILE *out, const json_t *records);
+void jm_run_print_profiles(FILE *out, const json_t *records, int width);
 
 #endif

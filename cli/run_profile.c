@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The profile of a run as a table: which kinds of node take the time, and how near the roofline they are. */
+/* The profile of a run as a table: time of each kind of node, and its share of what the roofline allows. */
 #include "run_parts.h"
+
+#include "base/json.h"
+#include "report/cells.h"
+#include "report/text.h"
 
 #include <math.h>
 #include <stdio.h>
 
 #define MOST_LINES 24
-#define NAME_WIDTH 44
+#define FIGURES	   7
 
 static double number(const json_t *line, const char *key)
 {
@@ -15,63 +19,79 @@ static double number(const json_t *line, const char *key)
 	return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-/* Right-aligned in its column; a dash where it is unknown. */
-static void print_number(FILE *out, int width, double x, const char *format)
+/* A dash where it is unknown. */
+static int put_number(
+	struct jm_grid *grid, int row, int column, double x, int decimals, struct jm_err *err)
 {
-	char text[32] = "-";
-
-	if (isfinite(x))
-		snprintf(text, sizeof(text),
-			*format == '1'	 ? "%.1f"
-			: *format == '3' ? "%.3f"
-					 : "%.0f",
-			x);
-	fprintf(out, " %*s", width, text);
+	return isfinite(x) ? jm_grid_set(grid, row, column, err, "%.*f", decimals, x)
+			   : jm_grid_set(grid, row, column, err, "-");
 }
 
-static void print_line(FILE *out, const json_t *line, bool energy)
+static int put_line(struct jm_grid *grid, int row, const json_t *line, struct jm_err *err)
 {
-	fprintf(out, "%-*.*s", NAME_WIDTH, NAME_WIDTH,
-		json_string_value(json_object_get(line, "name")));
-	print_number(out, 6, number(line, "calls"), "0");
-	print_number(out, 10, 1e3 * number(line, "seconds"), "3");
-	print_number(out, 6, 100 * number(line, "share"), "1");
-	print_number(out, 9, number(line, "flops_per_s") / 1e9, "1");
-	print_number(out, 7, number(line, "bytes_per_s") / 1e9, "1");
-	print_number(out, 9, 100 * number(line, "roofline"), "1");
-	if (energy)
-		print_number(out, 9, number(line, "joules_model"), "1");
-	fputc('\n', out);
+	const struct {
+		double value;
+		int decimals;
+	} figures[FIGURES] = {{number(line, "calls"), 0}, {1e3 * number(line, "seconds"), 3},
+		{100 * number(line, "share"), 1}, {number(line, "flops_per_s") / 1e9, 1},
+		{number(line, "bytes_per_s") / 1e9, 1}, {100 * number(line, "roofline"), 1},
+		{number(line, "joules_model"), 1}};
+	int rc = jm_grid_set(grid, row, 0, err, "%s", jm_json_text(line, "name"));
+
+	for (int i = 0; i + 1 < grid->columns && !rc; i++)
+		rc = put_number(grid, row, i + 1, figures[i].value, figures[i].decimals, err);
+	return rc;
 }
 
-static void print_profile(FILE *out, const json_t *record, const json_t *profile)
+static int make_grid(const json_t *kinds, bool energy, struct jm_grid *grid, struct jm_err *err)
 {
-	const json_t *kinds = json_object_get(profile, "kinds"), *line;
+	static const char *const titles[FIGURES + 1] = {
+		"node", "calls", "ms", "%", "GFLOP/s", "GB/s", "roofline %", "J (model)"};
+	size_t n = json_array_size(kinds);
+	int rc = jm_grid_new(
+		grid, (int)(n < MOST_LINES ? n : MOST_LINES), energy ? FIGURES + 1 : FIGURES, err);
+
+	if (rc)
+		return rc;
+	grid->left[0] = true;
+	for (int c = 0; c < grid->columns && !rc; c++)
+		rc = jm_grid_set(grid, -1, c, err, "%s", titles[c]);
+	for (int r = 0; r < grid->rows && !rc; r++)
+		rc = put_line(grid, r, json_array_get(kinds, (size_t)r), err);
+	if (rc)
+		jm_grid_done(grid);
+	return rc;
+}
+
+static void print_profile(FILE *out, const json_t *record, const json_t *profile, int width)
+{
+	const json_t *kinds = json_object_get(profile, "kinds");
 	const json_t *energy = json_object_get(profile, "energy");
-	size_t i;
+	const char *id = jm_json_text(record, "id");
+	struct jm_err none = JM_ERR_INIT;
+	struct jm_grid grid;
+	char text[300];
 
-	fprintf(out, "\nWhere a step of %.8s goes (%.1f ms, waited for after each node):\n",
-		json_is_string(json_object_get(record, "id"))
-			? json_string_value(json_object_get(record, "id"))
-			: "the run",
-		1e3 * number(profile, "step_s"));
-	fprintf(out, "%-*s %6s %10s %6s %9s %7s %9s%s\n", NAME_WIDTH, "node", "calls", "ms", "%",
-		"GFLOP/s", "GB/s", "roofline%", energy ? "  J model" : "");
-	json_array_foreach(kinds, i, line)
-	{
-		if (i < MOST_LINES)
-			print_line(out, line, energy);
-	}
+	snprintf(text, sizeof(text),
+		"Profile of a step of %.8s: %.1f ms, with a wait after each node",
+		*id ? id : "the run", 1e3 * number(profile, "step_s"));
+	fputc('\n', out);
+	jm_text_wrap(out, text, 0, 2, width);
+	if (make_grid(kinds, energy != NULL, &grid, &none))
+		return;
+	jm_grid_print(&grid, 0, width, out);
+	jm_grid_done(&grid);
 	if (json_array_size(kinds) > MOST_LINES)
-		fprintf(out, "and %zu kinds more; --json has all, node by node\n",
+		fprintf(out, "%zu more kinds; --json has all of them, node by node\n",
 			json_array_size(kinds) - MOST_LINES);
-	if (energy)
-		fprintf(out, "J model: %s (%s).\n",
-			json_string_value(json_object_get(energy, "model")),
-			json_string_value(json_object_get(energy, "origin")));
+	if (!energy)
+		return;
+	snprintf(text, sizeof(text), "J (model): %s (%s).", jm_json_text(energy, "model"),
+		jm_json_text(energy, "origin"));
+	jm_text_wrap(out, text, 0, 2, width);
 }
 
-void jm_run_print_profiles(FILE *out, const json_t *records)
+void jm_run_print_profiles(FILE *out, const json_t *records, int width)
 {
 	const json_t *record;
 	size_t i;
@@ -81,6 +101,6 @@ void jm_run_print_profiles(FILE *out, const json_t *records)
 		const json_t *profile = json_object_get(record, "profile");
 
 		if (profile)
-			print_profile(out, record, profile);
+			print_profile(out, record, profile, width);
 	}
 }

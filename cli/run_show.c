@@ -2,7 +2,9 @@
 /* What `run` shows on standard error: a line per run of a case; on a terminal a bar with the time left. */
 #include "run_parts.h"
 
+#include "screen.h"
 #include "base/clock.h"
+#include "report/text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -10,15 +12,16 @@
 #include <string.h>
 #include <unistd.h>
 
-#define BAR 20
+#define BAR	  20
+#define BAR_LEAST 5
 
 static void clear_line(const struct jm_run_show *show)
 {
-	if (show->terminal)
+	if (show->terminal && !show->quiet)
 		fprintf(stderr, "\r\033[K");
 }
 
-/* Was the line told before? From now on it was. */
+/* Was the line printed before? From now on it was. */
 static bool told_before(struct jm_run_show *show, const char *line)
 {
 	char **grown;
@@ -47,10 +50,17 @@ static void log_once(void *arg, enum jm_level level, const char *line)
 	pthread_mutex_unlock(&show->told_lock);
 }
 
-void jm_run_show_init(struct jm_run_show *show, struct jm_ctx *ctx, const struct jm_plan *plan)
+void jm_run_show_init(struct jm_run_show *show, struct jm_ctx *ctx, const struct jm_plan *plan,
+	int width, bool quiet)
 {
 	*show = (struct jm_run_show){.plan = plan,
+		.origin = "",
 		.terminal = isatty(STDERR_FILENO),
+		.colour = jm_screen_colour(STDERR_FILENO),
+		.width = width > 0		 ? width
+			 : isatty(STDERR_FILENO) ? jm_screen_width(STDERR_FILENO)
+						 : JM_WIDTH_MOST,
+		.quiet = quiet,
 		.start_ns = jm_clock_now(jm_clock_real()),
 		.ctx = ctx,
 		.log = ctx->log,
@@ -169,9 +179,10 @@ static void number_text(double value, char *out, size_t size)
 		snprintf(out, size, "%.5g", value);
 }
 
-static void figures_of(const json_t *record, char *out, size_t size)
+static void figures_of(struct jm_run_show *show, const json_t *record, char *out, size_t size)
 {
 	const char *unit = json_string_value(json_object_get(record, "unit")), *origin;
+	const char *state = setting_state(record);
 	double rate = number(record, "throughput"), items = items_of(record);
 	double joules = joules_of(record, &origin), wall = number(record, "wall_s");
 	char part[96], text[32];
@@ -192,10 +203,12 @@ static void figures_of(const json_t *record, char *out, size_t size)
 		snprintf(part, sizeof(part), " %.4g J", joules);
 		append(out, size, part, "", "");
 	}
-	if (*origin)
-		append(out, size, " ", origin, "");
-	if (*setting_state(record))
-		append(out, size, " ", setting_state(record), "");
+	/* said where it begins; the table says it again */
+	if (strcmp(origin, show->origin) != 0)
+		append(out, size, " ", *origin ? origin : "measured", "");
+	show->origin = origin;
+	if (*state && strcmp(state, "binding") != 0)
+		append(out, size, " ", state, "");
 }
 
 static int digits_of(int n)
@@ -203,45 +216,55 @@ static int digits_of(int n)
 	return n < 10 ? 1 : 1 + digits_of(n / 10);
 }
 
-static void print_head(const struct jm_run_show *show, const struct jm_run_event *e)
+static void head_of(
+	const struct jm_run_show *show, const struct jm_run_event *e, char *out, size_t size)
 {
-	char label[256];
+	char label[256], repeat[32] = "";
 
 	label_of(show, e->c, label, sizeof(label));
-	fprintf(stderr, "[%*d/%d] %.*s%s%s", digits_of(e->total), e->number, e->total,
-		show->plan->prefix, e->c->id, *label ? " " : "", label);
 	if (show->plan->repeat > 1)
-		fprintf(stderr, "  repeat %d", e->repeat);
+		snprintf(repeat, sizeof(repeat), "  repeat %d", e->repeat);
+	snprintf(out, size, "[%*d/%d] %.*s%s%s%s", digits_of(e->total), e->number, e->total,
+		show->plan->prefix, e->c->id, *label ? " " : "", label, repeat);
 }
 
-/* What a workload wants to be heard, once. */
+/* A note of the workload, once. */
 static void print_note(struct jm_run_show *show, const json_t *record)
 {
 	const char *note = json_string_value(json_object_get(record, "note"));
+	char line[300];
 
 	if (!note || !strcmp(note, show->note))
 		return;
 	snprintf(show->note, sizeof(show->note), "%s", note);
-	fprintf(stderr, "joulemark: note: %s\n", note);
+	snprintf(line, sizeof(line), "joulemark: note: %s", note);
+	jm_text_wrap(stderr, line, 0, 2, show->width);
 }
 
 static void print_end(struct jm_run_show *show, const struct jm_run_event *e)
 {
 	const char *status = json_string_value(json_object_get(e->record, "status"));
 	const char *reason = json_string_value(json_object_get(e->record, "reason"));
-	char figures[256];
+	char figures[256], head[400], line[1500];
 
+	show->done++;
+	if (!status || strcmp(status, "ok") != 0) {
+		show->failed++;
+		snprintf(figures, sizeof(figures), "FAILED:");
+	} else {
+		reason = NULL;
+		figures_of(show, e->record, figures, sizeof(figures));
+	}
+	if (show->quiet)
+		return;
 	clear_line(show);
 	print_note(show, e->record);
-	print_head(show, e);
-	show->done++;
-	if (status && !strcmp(status, "ok")) {
-		figures_of(e->record, figures, sizeof(figures));
-		fprintf(stderr, "  %s\n", figures);
-		return;
-	}
-	show->failed++;
-	fprintf(stderr, "  FAILED: %s\n", reason ? reason : "no reason was told");
+	head_of(show, e, head, sizeof(head));
+	snprintf(line, sizeof(line), "%s  %s%s%s", head, figures, reason ? " " : "",
+		reason ? reason : "");
+	fputs(jm_screen_code(show->colour && reason, JM_RED), stderr);
+	jm_text_wrap(stderr, line, 0, 4, show->width);
+	fputs(jm_screen_code(show->colour && reason, JM_PLAIN), stderr);
 }
 
 static void time_text(double seconds, char *out, size_t size)
@@ -254,27 +277,46 @@ static void time_text(double seconds, char *out, size_t size)
 		snprintf(out, size, "%.1f h", seconds / 3600);
 }
 
-/* The bar speaks of the whole plan; the time left of what this call still has to do. */
-static void print_bar(const struct jm_run_show *show, const struct jm_run_event *e)
+static void bar_text(double share, int length, char *out)
+{
+	int filled = (int)(share * length);
+
+	for (int i = 0; i < length; i++)
+		out[i] = i < filled ? '#' : '.';
+	out[length] = '\0';
+}
+
+/* One line that leaves the last column free, or the next redraw would begin on a new one. What does not fit is
+ * left out: the bar first, then the end of the text. */
+static void put_live_line(
+	const struct jm_run_show *show, const char *head, double share, const char *tail)
+{
+	int room = show->width - 1 - (int)strlen(head) - (int)strlen(tail) - 3;
+	char bar[BAR + 1], line[700];
+
+	bar_text(share, room < BAR ? room < BAR_LEAST ? 0 : room : BAR, bar);
+	snprintf(line, sizeof(line), "%s%s%s%s%s", head, *bar ? " [" : "", bar, *bar ? "]" : "",
+		tail);
+	fprintf(stderr, "%.*s", show->width - 1, line);
+	fflush(stderr);
+}
+
+/* The bar shows the whole plan; the time left is of what this call still has to do. */
+static void print_live(const struct jm_run_show *show, const struct jm_run_event *e)
 {
 	double share = e->progress && isfinite(e->progress->share) ? e->progress->share : 0;
-	double whole = (e->number - 1 + share) / e->total;
 	double elapsed = (double)(jm_clock_now(jm_clock_real()) - show->start_ns) / 1e9;
-	double mine = show->done + share, left = e->total - e->number + 1 - share;
-	int filled = (int)(whole * BAR);
-	char eta[32];
+	double done = show->done + share, left = e->total - e->number + 1 - share;
+	char head[400], state[480], time[32], tail[48] = "";
 
-	clear_line(show);
-	print_head(show, e);
-	fprintf(stderr, "  %s [", e->progress ? e->progress->phase : "starts");
-	for (int i = 0; i < BAR; i++)
-		fputc(i < filled ? '#' : '.', stderr);
-	fputc(']', stderr);
-	if (mine > 0) {
-		time_text(elapsed * left / mine, eta, sizeof(eta));
-		fprintf(stderr, " ETA %s", eta);
+	head_of(show, e, head, sizeof(head));
+	snprintf(state, sizeof(state), "%s  %s", head, e->progress ? e->progress->phase : "starts");
+	if (done > 0) {
+		time_text(elapsed * left / done, time, sizeof(time));
+		snprintf(tail, sizeof(tail), " %s left", time);
 	}
-	fflush(stderr);
+	clear_line(show);
+	put_live_line(show, state, (e->number - 1 + share) / e->total, tail);
 }
 
 void jm_run_show_event(void *arg, const struct jm_run_event *e)
@@ -283,8 +325,8 @@ void jm_run_show_event(void *arg, const struct jm_run_event *e)
 
 	if (e->kind == JM_RUN_ENDS)
 		print_end(show, e);
-	else if (e->kind != JM_RUN_WAS_THERE && show->terminal)
-		print_bar(show, e);
+	else if (e->kind != JM_RUN_WAS_THERE && show->terminal && !show->quiet)
+		print_live(show, e);
 }
 
 void jm_run_show_done(struct jm_run_show *show)

@@ -2,6 +2,8 @@
 /* The table of a series as text cells. Values of settings that were not kept stand in parentheses. */
 #include "grid.h"
 
+#include "base/option.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,8 +82,8 @@ static void add_metric(const struct jm_group *g, const struct jm_group_series *s
 		snprintf(title, sizeof(title), "EDP %s%s", prefix, unit);
 	else if (metric >= JM_M_GAIN)
 		snprintf(title, sizeof(title), "%s %%",
-			metric == JM_M_GAIN   ? "energy gain"
-			: metric == JM_M_LOSS ? "time loss"
+			metric == JM_M_GAIN   ? "gain"
+			: metric == JM_M_LOSS ? "loss"
 					      : "gain - loss");
 	else
 		snprintf(title, sizeof(title), "%s%s", prefix, unit);
@@ -89,11 +91,92 @@ static void add_metric(const struct jm_group *g, const struct jm_group_series *s
 	columns[*n - 1].factor = factor;
 }
 
+/* ---- which columns ------------------------------------------------------------------------------------- */
+
+/* Names of columns that are no metrics, for --columns. */
+static const char *const plain_names[] = {"accepted", "enforced", "state", "n", "origin"};
+
+/* Is the name in the list "a,b"? */
+static bool listed(const char *list, const char *name)
+{
+	size_t n = strlen(name), length;
+
+	for (; list && *list; list += length + (list[length] == ',')) {
+		length = strcspn(list, ",");
+		if (length == n && !strncmp(list, name, n))
+			return true;
+	}
+	return false;
+}
+
+/* Have the settings failed runs, outliers, or unequally many runs? */
+static bool runs_matter(const struct jm_group *g, const struct jm_group_series *s)
+{
+	const struct jm_group_point *first = &g->point[s->first_point];
+
+	for (int i = 0; i < s->n_points; i++)
+		if (first[i].n_ok != first->n_ok || first[i].n_failed || first[i].n_outliers)
+			return true;
+	return false;
+}
+
+bool jm_grid_says_runs(const struct jm_group *g, const struct jm_group_series *s)
+{
+	const char *list = g->options.columns;
+
+	return list ? !strcmp(list, "all") || listed(list, "n") : runs_matter(g, s);
+}
+
+static bool wants(const struct jm_group *g, const struct jm_group_series *s, const char *name)
+{
+	const char *list = g->options.columns;
+
+	if (list)
+		return !strcmp(list, "all") || listed(list, name);
+	return !strcmp(name, "n") && runs_matter(g, s);
+}
+
+/* The few that matter: with a reference what a setting saves and costs, else the absolute figures. */
+static bool wants_metric(const struct jm_group *g, const struct jm_group_series *s, int metric)
+{
+	char name[64];
+
+	if (g->options.columns) {
+		jm_group_metric_name(g, metric, name, sizeof(name));
+		return wants(g, s, name);
+	}
+	switch (metric) {
+	case JM_M_THROUGHPUT:
+	case JM_M_WATTS:
+	case JM_M_JOULES_ITEM:
+		return true;
+	case JM_M_GAIN:
+	case JM_M_LOSS:
+		return s->reference >= 0;
+	case JM_M_EDP:
+		return s->reference < 0;
+	}
+	return false;
+}
+
+static void add_knob(const struct jm_group *g, const struct jm_group_series *s, int dim, bool only,
+	struct column *columns, int *n)
+{
+	static const enum column_kind kinds[] = {ACCEPTED, ENFORCED};
+	char title[80];
+
+	for (size_t i = 0; i < 2; i++) {
+		jm_text_format(title, sizeof(title), "%s%s%s", only ? "" : g->dim[dim].name,
+			only ? "" : " ", plain_names[i]);
+		if (wants(g, s, plain_names[i]))
+			add(columns, n, kinds[i], dim, title);
+	}
+}
+
 static void add_settings(const struct jm_group *g, const struct jm_group_series *s,
 	struct column *columns, int *n, int *ret_n_setting)
 {
 	bool knobs = false;
-	char title[80];
 
 	for (int i = 0; i < g->n_dims; i++)
 		if (varies(g, s, i) || g->n_dims == 1)
@@ -107,37 +190,70 @@ static void add_settings(const struct jm_group *g, const struct jm_group_series 
 		if (dim >= g->n_dims || !g->dim[dim].knob)
 			continue;
 		knobs = true;
-		jm_text_format(title, sizeof(title), "%s%saccepted",
-			shown > 1 ? g->dim[dim].name : "", shown > 1 ? " " : "");
-		add(columns, n, ACCEPTED, dim, title);
-		jm_text_format(title, sizeof(title), "%s%senforced",
-			shown > 1 ? g->dim[dim].name : "", shown > 1 ? " " : "");
-		add(columns, n, ENFORCED, dim, title);
+		add_knob(g, s, dim, shown == 1, columns, n);
 	}
-	if (knobs)
+	if (knobs && wants(g, s, "state"))
 		add(columns, n, STATE, 0, "state");
-	add(columns, n, RUNS, 0, "n");
+	if (wants(g, s, "n"))
+		add(columns, n, RUNS, 0, "n");
 }
 
 static int choose_columns(const struct jm_group *g, const struct jm_group_series *s,
 	struct column *columns, int *ret_n_setting)
 {
 	static const int before[] = {JM_M_THROUGHPUT, JM_M_THROUGHPUT_DEVICE, JM_M_WATTS,
-		JM_M_WATTS_MEDIAN, JM_M_WATTS_MAX, JM_M_JOULES_ITEM, JM_M_ITEMS_JOULE,
+		JM_M_WATTS_MEDIAN, JM_M_WATTS_MAX, JM_M_JOULES_ITEM, JM_M_WH_ITEM, JM_M_ITEMS_JOULE,
 		JM_M_ITEMS_WH, JM_M_EDP};
 	int n = 0;
 
 	add_settings(g, s, columns, &n, ret_n_setting);
 	for (size_t i = 0; i < sizeof(before) / sizeof(before[0]); i++)
-		add_metric(g, s, before[i], columns, &n);
+		if (wants_metric(g, s, before[i]))
+			add_metric(g, s, before[i], columns, &n);
 	for (int i = 0; i < g->options.n_k; i++)
-		add_metric(g, s, JM_M_EDS + i, columns, &n);
+		if (wants_metric(g, s, JM_M_EDS + i))
+			add_metric(g, s, JM_M_EDS + i, columns, &n);
 	for (int i = JM_M_GAIN; i <= JM_M_GAIN_LOSS; i++)
-		add_metric(g, s, i, columns, &n);
-	if (s->has_energy && (s->mixed_origin || s->origin != JM_MEASURED))
+		if (wants_metric(g, s, i))
+			add_metric(g, s, i, columns, &n);
+	if (wants(g, s, "origin") && s->has_energy)
 		add(columns, &n, ORIGIN, 0, "origin");
+	if (n == *ret_n_setting)
+		add(columns, &n, RUNS, 0, "n");
 	return n;
 }
+
+int jm_grid_check_columns(const struct jm_group *g, struct jm_err *err)
+{
+	char metric[JM_M_ALL][64], word[64];
+	const char *names[JM_M_ALL + 6], *near;
+	size_t n = 0;
+
+	for (int m = 0; m < JM_M_EDS + g->options.n_k; m++) {
+		jm_group_metric_name(g, m, metric[m], sizeof(metric[m]));
+		names[n++] = metric[m];
+	}
+	for (size_t i = 0; i < sizeof(plain_names) / sizeof(plain_names[0]); i++)
+		names[n++] = plain_names[i];
+	names[n++] = "all";
+	for (const char *at = g->options.columns; at && *at;
+		at += strcspn(at, ","), at += *at == ',') {
+		size_t k = 0;
+
+		snprintf(word, sizeof(word), "%.*s", (int)strcspn(at, ","), at);
+		while (k < n && strcmp(names[k], word) != 0)
+			k++;
+		if (k < n)
+			continue;
+		near = jm_did_you_mean(word, names, n);
+		return jm_err_set(err, JM_EUSAGE, "There is no column '%s'%s%s%s", word,
+			near ? "; did you mean '" : "; 'joulemark report --help' lists them.",
+			near ? near : "", near ? "'?" : "");
+	}
+	return 0;
+}
+
+/* ---- cells --------------------------------------------------------------------------------------------- */
 
 static void print_enforced(
 	const struct jm_group *g, const struct jm_group_point *p, int dim, char *out, size_t size)
@@ -171,9 +287,15 @@ static void print_metric(
 static void print_runs(const struct jm_group_point *p, char *out, size_t size)
 {
 	if (p->n_failed)
-		snprintf(out, size, "%d, %d failed", p->n_ok, p->n_failed);
+		snprintf(out, size, "%d of %d%s", p->n_ok, p->n_ok + p->n_failed,
+			p->n_outliers ? "!" : "");
 	else
 		snprintf(out, size, "%d%s", p->n_ok, p->n_outliers ? "!" : "");
+}
+
+const char *jm_grid_mark(const struct jm_group_point *p)
+{
+	return p->state == JM_STATE_NOT_REACHED ? " °" : p->state == JM_STATE_UNKNOWN ? " ?" : "";
 }
 
 static void print_cell(const struct jm_group *g, const struct jm_group_series *s,
@@ -181,8 +303,8 @@ static void print_cell(const struct jm_group *g, const struct jm_group_series *s
 {
 	switch (c->kind) {
 	case SETTING:
-		snprintf(out, size, "%s%s", g->n_dims ? p->value[c->index].text : p->label,
-			p->reference ? " *" : "");
+		snprintf(out, size, "%s%s%s", g->n_dims ? p->value[c->index].text : p->label,
+			p->reference ? " *" : "", jm_grid_mark(p));
 		break;
 	case ACCEPTED:
 		snprintf(out, size, "-");
@@ -212,52 +334,32 @@ static int fill(struct jm_grid *grid, const struct jm_group *g, const struct jm_
 	const struct column *columns, struct jm_err *err)
 {
 	char text[200];
+	int rc = 0;
 
-	for (int c = 0; c < grid->columns; c++) {
+	for (int c = 0; c < grid->columns && !rc; c++) {
 		grid->left[c] = columns[c].kind == SETTING || columns[c].kind == STATE ||
 				columns[c].kind == ORIGIN;
-		grid->title[c] = strdup(columns[c].title);
-		if (!grid->title[c])
-			return jm_err_set(err, JM_ENOMEM, "Out of memory for a table.");
-		for (int r = 0; r < grid->rows; r++) {
+		rc = jm_grid_set(grid, -1, c, err, "%s", columns[c].title);
+		for (int r = 0; r < grid->rows && !rc; r++) {
 			print_cell(g, s, &g->point[s->first_point + r], &columns[c], text,
 				sizeof(text));
-			grid->cell[r * grid->columns + c] = strdup(text);
-			if (!grid->cell[r * grid->columns + c])
-				return jm_err_set(err, JM_ENOMEM, "Out of memory for a table.");
+			rc = jm_grid_set(grid, r, c, err, "%s", text);
 		}
 	}
-	return 0;
+	return rc;
 }
 
 int jm_grid_init(struct jm_grid *grid, const struct jm_group *g, const struct jm_group_series *s,
 	struct jm_err *err)
 {
 	struct column columns[MAX_COLUMNS];
-	int rc;
+	int n_setting, n = choose_columns(g, s, columns, &n_setting);
+	int rc = jm_grid_new(grid, s->n_points, n, err);
 
-	*grid = (struct jm_grid){.rows = s->n_points};
-	grid->columns = choose_columns(g, s, columns, &grid->n_setting);
-	grid->title = calloc((size_t)grid->columns, sizeof(*grid->title));
-	grid->left = calloc((size_t)grid->columns, sizeof(*grid->left));
-	grid->cell = calloc((size_t)grid->columns * (size_t)grid->rows, sizeof(*grid->cell));
-	if (!grid->title || !grid->cell || !grid->left)
-		rc = jm_err_set(err, JM_ENOMEM, "Out of memory for a table.");
-	else
+	grid->n_setting = n_setting;
+	if (!rc)
 		rc = fill(grid, g, s, columns, err);
 	if (rc)
 		jm_grid_done(grid);
 	return rc;
-}
-
-void jm_grid_done(struct jm_grid *grid)
-{
-	for (int i = 0; grid->title && i < grid->columns; i++)
-		free(grid->title[i]);
-	for (int i = 0; grid->cell && i < grid->columns * grid->rows; i++)
-		free(grid->cell[i]);
-	free(grid->title);
-	free(grid->cell);
-	free(grid->left);
-	*grid = (struct jm_grid){0};
 }

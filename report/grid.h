@@ -5,34 +5,19 @@
 
 #include <stdio.h>
 
+#include "cells.h"
 #include "group.h"
+#include "text.h"
 
-struct jm_grid {
-	int rows, columns;
-	int n_setting; /* leading columns that name the setting; repeated in each block */
-	char **title;  /* [columns], with the unit */
-	char **cell;   /* [rows * columns] */
-	bool *left;    /* [columns] aligned to the left */
-};
-
+/* --columns names columns that there are. */
+int jm_grid_check_columns(const struct jm_group *g, struct jm_err *err);
+/* Has the table a column with the number of runs? If not, every setting has the same. */
+/* Behind a setting: " °" the device never reached it, " ?" unknown, whether it kept to it; else "". */
+const char *jm_grid_mark(const struct jm_group_point *p);
+bool jm_grid_says_runs(const struct jm_group *g, const struct jm_group_series *s);
 int jm_grid_init(struct jm_grid *grid, const struct jm_group *g, const struct jm_group_series *s,
 	struct jm_err *err);
-void jm_grid_done(struct jm_grid *grid);
 
-/* As snprintf, for what others wrote: one line of printable text, "..." where it did not fit. */
-void jm_text_format(char *out, size_t size, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
-/* The same behind what is there, with `between` if there is something. */
-void jm_text_append(char *out, size_t size, const char *between, const char *what);
-/* Columns a text takes on a terminal: code points, all of width one here. */
-int jm_text_width(const char *text);
-/*
- * "121084 ± 310": two digits of the half width decide how many of the mean make sense; four digits
- * where there is no interval. "-" for unknown.
- */
-void jm_text_estimate(double mean, double half_width, char *out, size_t size);
-/* A prefix for values of this size in a unit that takes one (J, Wh): "m" and 1e-3. */
-double jm_text_prefix(const char *unit, double value, const char **ret_prefix);
 /* "simulated", "estimated, simulated"... of all series: what a table must be marked with; "" = measured. */
 void jm_text_origins(const struct jm_group *g, char *out, size_t size);
 /* "energy: sum of 4 topmost meters, simulated; 100 W assumed for the rest of the node". */

@@ -386,7 +386,10 @@ static void fill_series(struct jm_group *g, int index)
 
 static int build(struct jm_group *g, const json_t *records, struct jm_err *err)
 {
-	int rc = jm_dim_find(g, records, err);
+	int rc = jm_grid_check_columns(g, err);
+
+	if (!rc)
+		rc = jm_dim_find(g, records, err);
 
 	for (int i = 0; i < g->n_cases && !rc; i++)
 		g->c[i].index = i;
@@ -453,7 +456,7 @@ int jm_group_init(struct jm_group *g, const json_t *records,
 	for (int i = 0; !g->options.n_k && i < 2; i++)
 		g->options.k[i] = default_k[i];
 	g->options.n_k = g->options.n_k ? g->options.n_k : 2;
-	g->options.width = g->options.width ? g->options.width : 100;
+	g->options.width = g->options.width ? g->options.width : 80;
 	g->c = calloc(n, sizeof(*g->c));
 	g->point = calloc(n, sizeof(*g->point));
 	g->series = calloc(n, sizeof(*g->series));

@@ -98,9 +98,11 @@ static int put_series(
 	jm_text_energy(g, s, text, sizeof(text));
 	fputs("\n\n", out);
 	put(out, text);
-	fputs("; mean ± half of the 95 % interval over n runs; \\* the reference; ( ) the device "
-	      "did "
-	      "not keep to the setting\n\n",
+	fputs("; mean ± half of the 95 % interval over the runs; \\* the reference; gain: energy "
+	      "saved, loss: "
+	      "time lost against it; ° the work never drew as much power as the setting allows; ( "
+	      ") the "
+	      "device did not keep to the setting\n\n",
 		out);
 	put_grid(out, &grid);
 	jm_grid_done(&grid);

@@ -174,17 +174,15 @@ static bool is_known(const json_t *work, const struct column *c)
 int jm_published_grid(const json_t *work, struct jm_grid *ret, struct jm_err *err)
 {
 	size_t rows = json_array_size(json_object_get(work, "rows"));
-	struct jm_grid grid = {.rows = (int)rows, .n_setting = 1};
 	const struct column *shown[N_COLUMNS];
+	struct jm_grid grid;
+	int n = 0;
 	bool bad;
 
 	for (int c = 0; c < N_COLUMNS; c++)
 		if (is_known(work, &columns[c]))
-			shown[grid.columns++] = &columns[c];
-	grid.title = calloc(N_COLUMNS, sizeof(*grid.title));
-	grid.left = calloc(N_COLUMNS, sizeof(*grid.left));
-	grid.cell = calloc(N_COLUMNS * (rows + 1), sizeof(*grid.cell));
-	bad = !grid.title || !grid.left || !grid.cell;
+			shown[n++] = &columns[c];
+	bad = jm_grid_new(&grid, (int)rows, n, err);
 	for (int c = 0; c < grid.columns && !bad; c++)
 		bad = fill_column(work, shown[c], &grid, c);
 	if (bad) {

@@ -32,7 +32,10 @@ struct jm_report_options {
 	double k[JM_REPORT_MAX_K];
 	int n_k;	  /* of EDS; 0 = 1.5 and 2.0 */
 	double add_watts; /* assumed power of the rest of the node, added to every case; 0 = none */
-	int width;	  /* columns of the terminal; 0 = 100 */
+	int width;	  /* columns of the terminal; 0 = 80 */
+	bool bold;	  /* titles of the table in bold, for a terminal */
+	const char
+		*columns; /* of the table: names with commas, "all"; NULL = the few that matter */
 	bool cases;	  /* CSV: one row per case instead of one per setting */
 	bool published;	  /* also what papers report, apart; CSV: that alone */
 	const json_t *traces; /* HTML: array of what jm_report_trace makes; NULL = none */

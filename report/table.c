@@ -7,149 +7,113 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GAP 2
-
-static int column_width(const struct jm_grid *t, int column)
+static void put_title(const struct jm_group *g, const char *title, FILE *out)
 {
-	int width = jm_text_width(t->title[column]);
-
-	for (int r = 0; r < t->rows; r++) {
-		int w = jm_text_width(t->cell[r * t->columns + column]);
-
-		width = w > width ? w : width;
-	}
-	return width;
+	fputs(g->options.bold ? "\033[1m" : "", out);
+	jm_text_wrap(out, title, 0, 2, g->options.width);
+	fputs(g->options.bold ? "\033[0m" : "", out);
 }
 
-static void put(FILE *out, const char *text, int width, bool left, bool last)
-{
-	int pad = width - jm_text_width(text);
+#define VERDICT_COLUMN 26 /* where the verdicts begin behind the metrics' names */
+#define NARROW	       60
 
-	if (left)
-		fprintf(out, "%s%*s", text, last ? 0 : pad, "");
-	else
-		fprintf(out, "%*s%s", pad, "", text);
-	fprintf(out, "%*s", last ? 0 : GAP, "");
+static void put_verdict_line(
+	const struct jm_group *g, const char *title, const char *text, FILE *out)
+{
+	char line[900];
+
+	jm_text_format(line, sizeof(line), "%-*s%s", VERDICT_COLUMN - 2, title, text);
+	jm_text_wrap(
+		out, line, 2, g->options.width < NARROW ? 4 : VERDICT_COLUMN, g->options.width);
 }
 
-/* The setting's columns, then first .. end - 1, then the origin's if it is not among them. */
-static void put_line(const struct jm_grid *t, char **cells, const int *shown, int n, FILE *out)
+/* Metrics that have no verdict for the same reason are named together, once. */
+static void put_no_verdict(const struct jm_group *g, const struct jm_group_series *s,
+	const struct jm_verdict *v, int n, int at, FILE *out)
 {
-	for (int i = 0; i < n; i++)
-		put(out, cells[shown[i]], column_width(t, shown[i]), t->left[shown[i]], i + 1 == n);
-	fputc('\n', out);
-}
+	char title[80], names[400] = "", text[700];
+	int alike = 0;
 
-/* As many columns from `first` on as the width takes, at least one. Returns the next first. */
-static int choose_block(
-	const struct jm_grid *t, int first, int width, bool origin, int *shown, int *ret_n)
-{
-	int used = origin ? column_width(t, t->columns - 1) : 0, n = 0, c;
-	int end = t->columns - origin;
-
-	for (c = 0; c < t->n_setting; c++) {
-		shown[n++] = c;
-		used += column_width(t, c) + GAP;
+	for (int i = 0; i < n; i++) {
+		if (v[i].kind != JM_VERDICT_NONE || strcmp(v[i].why, v[at].why) != 0)
+			continue;
+		if (i < at)
+			return;
+		jm_group_metric_title(g, s, v[i].metric, title, sizeof(title));
+		jm_text_append(names, sizeof(names), ", ", title);
+		alike++;
 	}
-	for (c = first; c < end; c++) {
-		used += column_width(t, c) + GAP;
-		if (used > width && c > first)
-			break;
-		shown[n++] = c;
-	}
-	if (origin)
-		shown[n++] = t->columns - 1;
-	*ret_n = n;
-	return c;
-}
-
-static int put_blocks(const struct jm_grid *t, int width, FILE *out, struct jm_err *err)
-{
-	bool origin = !strcmp(t->title[t->columns - 1], "origin");
-	int *shown = calloc((size_t)t->columns + 1, sizeof(*shown));
-	int first = t->n_setting, n;
-
-	if (!shown)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for a table.");
-	while (first < t->columns - origin) {
-		first = choose_block(t, first, width, origin, shown, &n);
-		put_line(t, t->title, shown, n, out);
-		for (int r = 0; r < t->rows; r++)
-			put_line(t, &t->cell[r * t->columns], shown, n, out);
-		fputc('\n', out);
-	}
-	free(shown);
-	return 0;
-}
-
-/* Breaks at blanks; lines after the first are indented two more. */
-static void put_wrapped(FILE *out, const char *text, int indent, int width)
-{
-	int used = indent;
-
-	fprintf(out, "%*s", indent, "");
-	while (*text) {
-		const char *end = strchr(text, ' ');
-		size_t length = end ? (size_t)(end - text) : strlen(text);
-		int w = 0;
-
-		for (size_t i = 0; i < length; i++)
-			w += ((unsigned char)text[i] & 0xC0) != 0x80;
-		if (used + 1 + w > width && used > indent + 2) {
-			fprintf(out, "\n%*s", indent + 2, "");
-			used = indent + 2;
-		} else if (used > indent) {
-			fputc(' ', out);
-			used++;
-		}
-		fwrite(text, 1, length, out);
-		used += w;
-		text += length + (end != NULL);
-	}
-	fputc('\n', out);
+	jm_text_format(text, sizeof(text), "No verdict by %s: %s.",
+		alike == n ? "any metric" : names, v[at].why);
+	jm_text_wrap(out, text, 2, 4, g->options.width);
 }
 
 static void put_verdicts(const struct jm_group *g, const struct jm_group_series *s, FILE *out)
 {
 	struct jm_verdict v[JM_VERDICT_MAX];
-	char title[80], text[400], line[500];
+	char title[80], text[400];
 	int n = jm_verdicts(g, s, v);
 
 	if (s->n_points < 2)
 		return;
-	fprintf(out, "Best setting by metric%s%s%s\n", s->has_energy ? " (" : "",
-		s->has_energy ? jm_origin_name(s->origin) : "", s->has_energy ? ")" : "");
+	put_title(g, "Best setting by metric", out);
 	for (int i = 0; i < n; i++) {
+		if (v[i].kind == JM_VERDICT_NONE) {
+			put_no_verdict(g, s, v, n, i, out);
+			continue;
+		}
 		jm_group_metric_title(g, s, v[i].metric, title, sizeof(title));
 		jm_text_verdict(g, s, &v[i], text, sizeof(text));
-		snprintf(line, sizeof(line), "%-24s%s", title, text);
-		put_wrapped(out, line, 2, g->options.width);
+		put_verdict_line(g, title, text, out);
 	}
 	fputc('\n', out);
 }
 
+static void put_note(const struct jm_group *g, const char *text, FILE *out)
+{
+	jm_text_wrap(out, text, 2, 5, g->options.width);
+}
+
+/* Is there a column of median or maximum power over several meters? */
+static bool says_sums(const struct jm_group *g, const struct jm_group_series *s)
+{
+	const char *list = g->options.columns;
+
+	return s->has_energy && s->n_meters > 1 && list &&
+	       (!strcmp(list, "all") || strstr(list, "watts_m"));
+}
+
 static void put_notes(const struct jm_group *g, const struct jm_group_series *s, FILE *out)
 {
-	bool violated = false, outliers = false;
+	bool violated = false, outliers = false, unreached = false, unknown = false;
 	char reasons[1800], line[1900];
 
 	for (int i = s->first_point; i < s->first_point + s->n_points; i++) {
 		violated = violated || g->point[i].state == JM_STATE_VIOLATED;
 		outliers = outliers || g->point[i].n_outliers;
+		unreached = unreached || g->point[i].state == JM_STATE_NOT_REACHED;
+		unknown = unknown || g->point[i].state == JM_STATE_UNKNOWN;
 	}
 	if (s->reference >= 0)
-		fprintf(out, "  *  the reference, in every block\n");
+		put_note(
+			g, "*  the reference; gain: energy saved, loss: time lost against it", out);
+	if (unreached)
+		put_note(g, "°  the work never drew as much power as the setting allows", out);
+	if (unknown)
+		put_note(g, "?  whether the device kept to the setting is unknown", out);
 	if (violated)
-		fprintf(out, "  () the device did not keep to the setting: not eligible as best\n");
+		put_note(g,
+			"() the device did not keep to the setting, which is not eligible as best",
+			out);
 	if (outliers)
-		fprintf(out, "  !  an outlier is among the repeats; it is kept\n");
-	if (s->has_energy && s->n_meters > 1)
-		fprintf(out, "  median and max W are sums of the meters' own\n");
+		put_note(g, "!  one of the repeats is an outlier; it is included", out);
+	if (says_sums(g, s))
+		put_note(g, "median and max W are the sums of those of the meters", out);
 	if (*s->grade) {
 		jm_text_quality(g, s, reasons, sizeof(reasons));
 		snprintf(line, sizeof(line), "quality %s%s%s", s->grade, *reasons ? ": " : "",
 			reasons);
-		put_wrapped(out, line, 2, g->options.width);
+		jm_text_wrap(out, line, 2, 4, g->options.width);
 	}
 	fputc('\n', out);
 }
@@ -165,8 +129,27 @@ static void put_failures(const struct jm_group *g, const struct jm_group_series 
 		if (g->c[i].ok || &g->series[g->c[i].series] != s)
 			continue;
 		jm_text_failure(g, &g->c[i], text, sizeof(text));
-		put_wrapped(out, text, 2, g->options.width);
+		jm_text_wrap(out, text, 2, 4, g->options.width);
 	}
+	fputc('\n', out);
+}
+
+/* Where the energy comes from, and what stands behind the "±". */
+static void put_caption(const struct jm_group *g, const struct jm_group_series *s, FILE *out)
+{
+	char energy[200], text[400];
+	int n = g->point[s->first_point].n_ok;
+
+	jm_text_energy(g, s, energy, sizeof(energy));
+	if (jm_grid_says_runs(g, s))
+		snprintf(text, sizeof(text), "%s; mean ± half of the 95 %% interval over n runs",
+			energy);
+	else if (n > 1)
+		snprintf(text, sizeof(text), "%s; mean ± half of the 95 %% interval over %d runs",
+			energy, n);
+	else
+		snprintf(text, sizeof(text), "%s; one run each, therefore no interval", energy);
+	jm_text_wrap(out, text, 0, 2, g->options.width);
 	fputc('\n', out);
 }
 
@@ -174,15 +157,15 @@ static int put_series(
 	const struct jm_group *g, const struct jm_group_series *s, FILE *out, struct jm_err *err)
 {
 	struct jm_grid grid;
-	char energy[200];
 	int rc = jm_grid_init(&grid, g, s, err);
 
 	if (rc)
 		return rc;
-	jm_text_energy(g, s, energy, sizeof(energy));
-	fprintf(out, "%s\n%s; mean ± half of the 95 %% interval over n runs\n\n", s->title, energy);
-	rc = put_blocks(&grid, g->options.width, out, err);
+	put_title(g, s->title, out);
+	put_caption(g, s, out);
+	jm_grid_print(&grid, 0, g->options.width, out);
 	jm_grid_done(&grid);
+	fputc('\n', out);
 	put_notes(g, s, out);
 	put_verdicts(g, s, out);
 	put_failures(g, s, out);
@@ -199,20 +182,21 @@ static int put_work(const struct jm_group *g, const json_t *work, FILE *out, str
 	int rc = 0;
 
 	jm_published_title(work, title, sizeof(title));
-	fprintf(out, "%s\n\n", title);
+	put_title(g, title, out);
+	fputc('\n', out);
 	jm_published_shape(work, title, sizeof(title));
-	put_wrapped(out, title, 2, g->options.width);
+	jm_text_wrap(out, title, 2, 4, g->options.width);
 	fputc('\n', out);
 	if (*why_not)
-		put_wrapped(out, why_not, 2, g->options.width);
+		jm_text_wrap(out, why_not, 2, 4, g->options.width);
 	else
 		rc = jm_published_grid(work, &grid, err);
 	if (!*why_not && !rc) {
-		rc = put_blocks(&grid, g->options.width, out, err);
+		jm_grid_print(&grid, 0, g->options.width, out);
 		jm_grid_done(&grid);
 	}
 	json_array_foreach(json_object_get(work, "notes"), i, note)
-		put_wrapped(out, json_string_value(note), 2, g->options.width);
+		jm_text_wrap(out, json_string_value(note), 2, 4, g->options.width);
 	fputc('\n', out);
 	return rc;
 }

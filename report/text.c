@@ -10,11 +10,11 @@
 #include <string.h>
 
 #define DIGITS_PLAIN   4    /* of a value without an interval */
-#define DIGITS_DOUBT   2    /* of a half width */
+#define LEAD_OF_TWO    35   /* a half width that begins with less has two digits, else one */
 #define NOISE	       1e-6 /* relative; a half width below it would show as 0 */
 #define PLACES_AT_MOST 12
 #define LARGE	       1e12
-#define DIGITS_AT_MOST 7
+#define DIGITS_AT_MOST 5
 
 void jm_text_format(char *out, size_t size, const char *format, ...)
 {
@@ -52,6 +52,44 @@ int jm_text_width(const char *text)
 	return width;
 }
 
+/* Length of the word at `text` in bytes, and its columns. */
+static size_t word_length(const char *text, int *ret_width)
+{
+	size_t n = strcspn(text, " \n");
+
+	*ret_width = 0;
+	for (size_t i = 0; i < n; i++)
+		*ret_width += ((unsigned char)text[i] & 0xC0) != 0x80;
+	return n;
+}
+
+void jm_text_wrap(FILE *out, const char *text, int indent, int hang, int width)
+{
+	fprintf(out, "%*s", indent, "");
+	jm_text_wrap_on(out, text, indent, hang, width);
+}
+
+void jm_text_wrap_on(FILE *out, const char *text, int column, int hang, int width)
+{
+	int used = column, start = column, w;
+
+	while (*text) {
+		size_t n = word_length(text, &w);
+
+		if (n && used > start && used + 1 + w > width) {
+			start = hang;
+			used = fprintf(out, "\n%*s", hang, "") - 1;
+		} else if (used > start) {
+			used += fprintf(out, " ");
+		}
+		fwrite(text, 1, n, out);
+		used += w;
+		text += n;
+		text += *text != '\0';
+	}
+	fputc('\n', out);
+}
+
 /* Decimals that show `digits` significant digits of the value; 0 for large ones. */
 static int decimals_for(double value, int digits)
 {
@@ -63,9 +101,26 @@ static int decimals_for(double value, int digits)
 	return places < 0 ? 0 : places;
 }
 
+/* Decimals of the half width's last digit that counts, negative for tens: two digits below 35, else one. */
+static int last_place(double half_width)
+{
+	int exponent = (int)floor(log10(half_width));
+	double lead = half_width / pow(10, exponent - 1);
+
+	return lead < LEAD_OF_TWO ? 1 - exponent : -exponent;
+}
+
+static double round_to(double value, int places)
+{
+	double unit = pow(10, -places);
+
+	return round(value / unit) * unit;
+}
+
 void jm_text_estimate(double mean, double half_width, char *out, size_t size)
 {
 	int places, most = decimals_for(mean, DIGITS_AT_MOST);
+	double shown;
 
 	if (!isfinite(mean)) {
 		snprintf(out, size, "-");
@@ -80,12 +135,14 @@ void jm_text_estimate(double mean, double half_width, char *out, size_t size)
 		snprintf(out, size, "%.*f", places, mean);
 		return;
 	}
-	places = decimals_for(half_width, DIGITS_DOUBT);
+	places = last_place(half_width);
 	if (fabs(mean) > 0 && places > most)
 		places = most;
-	if (places > PLACES_AT_MOST)
-		places = PLACES_AT_MOST;
-	snprintf(out, size, "%.*f ± %.*f", places, mean, places, half_width);
+	shown = round_to(half_width, places);
+	if (!(shown > 0))
+		shown = pow(10, -places);
+	snprintf(out, size, "%.*f ± %.*f", places > 0 ? places : 0, round_to(mean, places),
+		places > 0 ? places : 0, shown);
 }
 
 double jm_text_prefix(const char *unit, double value, const char **ret_prefix)
@@ -106,6 +163,47 @@ double jm_text_prefix(const char *unit, double value, const char **ret_prefix)
 			return rows[i].factor;
 		}
 	return 1;
+}
+
+/* The prefix that leaves one to five digits before the point; below the last one it stays as it is. */
+static double plain_prefix(const char *unit, double value, const char **ret_prefix)
+{
+	static const struct {
+		const char *prefix;
+		double factor, from;
+	} rows[] = {{"G", 1e9, 1e11}, {"M", 1e6, 1e8}, {"k", 1e3, 1e5}, {"", 1, 0.1},
+		{"m", 1e-3, 1e-4}, {"µ", 1e-6, 0}};
+	size_t i = 0;
+
+	*ret_prefix = "";
+	if ((*unit != 'J' && strncmp(unit, "Wh", 2)) || !(fabs(value) > 0))
+		return 1;
+	while (!(fabs(value) >= rows[i].from))
+		i++;
+	*ret_prefix = rows[i].prefix;
+	return rows[i].factor;
+}
+
+void jm_text_quantity(double value, double error, const char *unit, char *out, size_t size)
+{
+	const char *prefix;
+	double factor = plain_prefix(unit, value, &prefix), bound = error / factor;
+	int places;
+
+	value /= factor;
+	if (isnan(value)) {
+		snprintf(out, size, "unknown");
+	} else if (!(bound > NOISE * fabs(value)) || !isfinite(bound)) {
+		places = decimals_for(value, DIGITS_PLAIN);
+		snprintf(out, size, "%.*f%s%s%s", places < PLACES_AT_MOST ? places : PLACES_AT_MOST,
+			value, *unit ? " " : "", prefix, unit);
+	} else {
+		places = decimals_for(bound, 2);
+		if (places > decimals_for(value, DIGITS_AT_MOST))
+			places = decimals_for(value, DIGITS_AT_MOST);
+		snprintf(out, size, "%.*f %s%s ± %.*f %s%s", places, value, prefix, unit, places,
+			fmax(bound, pow(10, -places)), prefix, unit);
+	}
 }
 
 void jm_text_origins(const struct jm_group *g, char *out, size_t size)

@@ -56,8 +56,8 @@ int jm_parse_quantity(
 			*unit ? " in " : "", unit);
 	if (!*end) {
 		if (require)
-			return jm_err_set(err, JM_EUSAGE,
-				"'%s' has no unit; write it out, as in '%s%s'.", text, text, unit);
+			return jm_err_set(err, JM_EUSAGE, "'%s' has no unit; write '%s%s'%s.", text,
+				text, unit, !strcmp(unit, "s") ? ", or with ms, min or h" : "");
 		*ret = value;
 		return 0;
 	}
@@ -202,7 +202,7 @@ static int parse(const struct jm_option *o, const char *text, double *number, st
 			return 0;
 		}
 	}
-	rc = jm_parse_quantity(text, o->unit ? o->unit : "", false, number, &why);
+	rc = jm_parse_quantity(text, o->unit ? o->unit : "", o->needs_unit, number, &why);
 	if (rc)
 		return jm_err_set(err, rc, "--%s: %s", o->name, why.text);
 	if (o->type == JM_INT && *number != floor(*number))

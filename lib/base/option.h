@@ -20,7 +20,8 @@ struct jm_option {
 	const char *const *choices;
 	const char *argument; /* for the help: "FILE", "N"; NULL = made from the type */
 	const char *help;
-	bool repeat; /* may be given several times (TEXT only) */
+	bool repeat;	 /* may be given several times (TEXT only) */
+	bool needs_unit; /* a number without a unit is refused, for it could be meant in several */
 };
 
 /* A value of an option; text is owned by the jm_values. */

@@ -7,6 +7,7 @@
 #include "base/json.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -158,30 +159,48 @@ static bool overlaps_its_kind(const struct jm_meters *set, int i)
 	       set->meter[m->overlaps].covered_by < 0;
 }
 
+struct total {
+	double joules;
+	double error; /* combined; NAN = unknown */
+};
+
 /* Topmost meters of one origin; unknown when there is none, when one is unknown, or when two of them
- * share a part. */
-static double total_of(
+ * share a part. Sampling errors of several meters are independent of each other. Their calibration errors
+ * may all have the same sign, for the sensors are of one kind. */
+static struct total total_of(
 	const struct jm_meters *set, const struct jm_energy *energy, enum jm_origin origin)
 {
-	double sum = 0;
+	double sum = 0, sampling = 0, calibration = 0;
 	int n = 0;
 
 	for (int i = 0; i < set->n; i++) {
 		if (set->meter[i].covered_by >= 0 || set->meter[i].origin != origin)
 			continue;
 		sum += overlaps_its_kind(set, i) ? NAN : energy[i].joules;
+		sampling = hypot(sampling, energy[i].error_sampling);
+		calibration += energy[i].error_calibration;
 		n++;
 	}
-	return n ? sum : NAN;
+	if (!n || isnan(sum))
+		return (struct total){NAN, NAN};
+	return (struct total){sum, hypot(sampling, calibration)};
 }
 
 static json_t *total_json(const struct jm_meters *set, const struct jm_energy *energy)
 {
-	return json_pack("{s:o, s:o, s:o, s:o}", "joules_measured",
-		jm_json_number(total_of(set, energy, JM_MEASURED)), "joules_estimated",
-		jm_json_number(total_of(set, energy, JM_ESTIMATED)), "joules_simulated",
-		jm_json_number(total_of(set, energy, JM_SIMULATED)), "joules_replayed",
-		jm_json_number(total_of(set, energy, JM_REPLAYED)));
+	json_t *json = json_object();
+
+	for (int origin = JM_MEASURED; origin <= JM_REPLAYED; origin++) {
+		struct total total = total_of(set, energy, (enum jm_origin)origin);
+		char key[40];
+
+		snprintf(key, sizeof(key), "joules_%s", jm_origin_name((enum jm_origin)origin));
+		json_object_set_new(json, key, jm_json_number(total.joules));
+		snprintf(key, sizeof(key), "error_%s_joules",
+			jm_origin_name((enum jm_origin)origin));
+		json_object_set_new(json, key, jm_json_number(total.error));
+	}
+	return json;
 }
 
 /* ---- quality ---- */
@@ -273,8 +292,9 @@ static json_t *phase_json(struct jm_session *s, const struct jm_phase *phase, st
 	}
 	for (int i = 0; i < s->set.n; i++)
 		json_array_append_new(
-			meters, json_pack("{s:s, s:o, s:o}", "id", s->set.meter[i].id, "joules",
-					jm_json_number(energy[i].joules), "watts_mean",
+			meters, json_pack("{s:s, s:o, s:o, s:o}", "id", s->set.meter[i].id,
+					"joules", jm_json_number(energy[i].joules), "error_joules",
+					jm_json_number(energy[i].error), "watts_mean",
 					jm_json_number(energy[i].watts_mean)));
 	json = json_pack("{s:s, s:f, s:f, s:o, s:o, s:o}", "name", phase->name, "start_s",
 		seconds(phase->t0_ns - s->start_ns), "end_s", seconds(phase->t1_ns - s->start_ns),

@@ -77,8 +77,9 @@ int jm__worker_command(struct jm__worker *w, struct jm_err *err)
 		record_command(w, &outcome);
 	free((void *)(uintptr_t)o.argv);
 	if (!rc && outcome.signal)
-		rc = jm_err_set(err, JM_ECHILD, "The command was killed by signal %d (%s).",
-			outcome.signal, strsignal(outcome.signal));
+		rc = jm_err_set(err, JM_ECHILD, "The command was killed by SIG%s (signal %d).",
+			sigabbrev_np(outcome.signal) ? sigabbrev_np(outcome.signal) : "?",
+			outcome.signal);
 	else if (!rc && outcome.status)
 		rc = jm_err_set(
 			err, JM_ECHILD, "The command ended with status %d.", outcome.status);

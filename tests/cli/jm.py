@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What command-line tests share: running the program, and what its sentences must look like."""
+import fcntl
 import os
 import pathlib
+import pty
 import re
+import struct
 import subprocess
+import termios
 
 BIN = os.environ.get("JM_BIN", "build/joulemark")
 BUILD = pathlib.Path(os.environ.get("JM_BUILD", "build"))
@@ -13,12 +17,28 @@ USAGE, FAILURE, NOT_FOUND = 2, 125, 127
 
 
 def jm(*args, env=None, timeout=60, **more):
-    """Runs joulemark; returns the finished process with text output."""
+    """Runs joulemark; returns the finished process with text output, whose lines are not broken."""
     more.setdefault("stdin", subprocess.DEVNULL)
     more.setdefault("stdout", subprocess.PIPE)
     more.setdefault("stderr", subprocess.PIPE)
     return subprocess.run([BIN, *map(str, args)], text=True, timeout=timeout, check=False,
-                          env={**os.environ, **(env or {})}, **more)
+                          env={**os.environ, "COLUMNS": "400", **(env or {})}, **more)
+
+
+def terminal(*args, columns=80, env=None):
+    """Runs joulemark on a terminal of that width; returns what it printed there, and its exit status."""
+    pid, fd = pty.fork()
+    if not pid:
+        fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        os.execve(BIN, [BIN, *map(str, args)], {**os.environ, "TERM": "xterm", **(env or {})})
+    printed = b""
+    try:
+        while more := os.read(fd, 65536):
+            printed += more
+    except OSError:  # the other end is closed
+        pass
+    os.close(fd)
+    return printed.decode().replace("\r\n", "\n"), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def sentence(done, status=None):

@@ -58,8 +58,11 @@ def test_unknown_command():
 
 
 def test_units_of_bare_numbers():
-    """`--interval 1` is a second; the help says so."""
-    assert re.search(r"--interval TIME[^-]*a number\s+alone\s+is\s+in\s+s\.", jm("help", "measure").stdout)
+    """`--seconds 1` is a second; the help says so. `--interval 100` could be anything."""
+    assert re.search(r"--seconds TIME((?!--).)*a number\s+alone\s+is\s+in\s+s\.", jm("help", "run").stdout, re.S)
+    for command in ("measure", "run"):
+        text = sentence(jm(command, "--interval", "100", "--", "true"), USAGE)
+        assert "no unit" in text and "ms" in text
 
 
 @pytest.mark.parametrize("name, option", [("train", "batch"), ("gpt-117m", "batch"), ("sim", "response")])

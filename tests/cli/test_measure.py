@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -66,7 +67,7 @@ def test_status_is_the_commands(script, status):
 def test_stdout_is_left_alone():
     done = jm("measure", "--source", "estimate", "--", "printf", "a\\0b\\n")
     assert done.stdout == "a\0b\n"
-    assert "Total" in done.stderr and "[estimated]" in done.stderr
+    assert "Energy" in done.stderr and ", estimated" in done.stderr
 
 
 def test_output_that_does_not_block_is_whole():
@@ -93,7 +94,7 @@ def test_missing_command():
 def test_did_you_mean():
     assert "did you mean" in sentence(jm("measure", "--sorce", "rapl", "--", "true"), USAGE)
     assert "'rapl'" in sentence(jm("measure", "--source", "rappl", "--", "true"), USAGE)
-    assert "range" in sentence(jm("measure", "--interval", "0", "--", "true"), USAGE)
+    assert "range" in sentence(jm("measure", "--interval", "0s", "--", "true"), USAGE)
 
 
 def test_signal_is_passed_on():
@@ -104,7 +105,7 @@ def test_signal_is_passed_on():
     child.send_signal(signal.SIGTERM)
     out, err = child.communicate(timeout=20)
     assert out == "got\n" and child.returncode == 9
-    assert "Total" in err
+    assert "Energy" in err
 
 
 def test_a_command_of_no_length():
@@ -286,8 +287,66 @@ def test_square_wave_through_nvml():
 def test_an_unknown_total_is_said_beside_a_known_one():
     done = jm("measure", "--source", "nvml,estimate", "--", "sleep", "0.8",
               env=fakes("gpus=2;power=300;lost=1@0.4"))
-    (total,) = [line for line in done.stderr.splitlines() if line.startswith("  Total")]
-    assert "unknown measured + " in total and total.endswith(" estimated")
+    lines = done.stderr.splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("  Energy"))
+    assert "unknown, measured" in lines[at] and lines[at + 1].endswith(" estimated")
+
+
+def test_text_of_a_measurement(tmp_path):
+    """Totals with uncertainty, Wh and mean power; phases as a table; all against the record's figures."""
+    path = tmp_path / "r.json"
+    script = f"sleep 0.4; '{BIN}' mark train; sleep 0.4; '{BIN}' mark save --items 100; sleep 0.2"
+    done = jm("measure", "--source", "nvml", "--unit", "token", "--json", path, "sh", "-c", script,
+              env=fakes("gpus=2;power=300"))
+    record = check(json.loads(path.read_text()))
+    joules, error = record["total"]["joules_measured"], record["total"]["error_measured_joules"]
+    gpus = [m for m in record["meters"] if m["covered_by"] is None]
+    parts = [sum(m["error_sampling_joules"] ** 2 for m in gpus) ** 0.5,
+             sum(m["error_calibration_joules"] for m in gpus)]
+    assert record["unit"] == "token" and error == pytest.approx((parts[0] ** 2 + parts[1] ** 2) ** 0.5)
+    for meter in record["meters"]:
+        assert meter["error_joules"] == pytest.approx(
+            (meter["error_sampling_joules"] ** 2 + meter["error_calibration_joules"] ** 2) ** 0.5)
+    energy, = re.findall(r"^  Energy +([0-9.]+) J ± ([0-9.]+) J \(([0-9.]+) Wh\), mean ([0-9.]+) W, measured",
+                         done.stderr, re.M)
+    assert list(map(float, energy)) == pytest.approx(
+        [joules, error, joules / 3600, joules / record["wall_s"]], rel=0.05)
+    phases = {p["name"]: p for p in record["phases"]}
+    for name in ("command", "train", "save"):
+        cells, p = re.search(rf"^  {name} +(.*)$", done.stderr, re.M).group(1).split(), phases[name]
+        seconds, total = p["end_s"] - p["start_s"], p["total"]
+        assert float(cells[0]) == pytest.approx(seconds, rel=1e-3)
+        assert float(cells[1]) == pytest.approx(total["joules_measured"], rel=0.05)
+        assert float(cells[3]) == pytest.approx(total["error_measured_joules"], rel=0.4)
+        assert float(cells[4]) == pytest.approx(total["joules_measured"] / seconds, rel=1e-3)
+        if p["items"]:
+            assert cells[5] == "100"
+            assert float(cells[6]) == pytest.approx(total["joules_measured"] / 100, rel=0.05)
+    assert re.search(r"phase +s +J +mean W +tokens +J/token", done.stderr)
+
+
+def test_parts_and_devices_on_demand():
+    plain, more = (jm("measure", "--source", "nvml", *args, "sleep", "0.3", env=fakes("gpus=2;power=300")).stderr
+                   for args in ([], ["--bounds", "--devices"]))
+    assert "calibration J" not in plain and not re.search(r"^  command .*GPU 1", plain, re.M)
+    assert "calibration J" in more and "sampling J" in more and re.search(r"^  command +GPU 1", more, re.M)
+
+
+def test_the_first_word_begins_the_command(tmp_path):
+    """As with time and perf stat: what follows it is the command's own."""
+    path = tmp_path / "r.json"
+    done = jm("measure", "--source", "estimate", "--json", path, "echo", "--json", "-", "--", "x")
+    assert done.stdout == "--json - -- x\n"
+    assert check(json.loads(path.read_text()))["command"] == ["echo", "--json", "-", "--", "x"]
+    assert sentence(jm("measure", "--source", "estimate", "no-such-command", "--epochs", "3"), NOT_FOUND)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_a_killed_command_is_named_by_its_signal(number):
+    command = ["sh", "-c", f"kill -{int(number)} $$"]
+    done = jm("measure", "--source", "estimate", *command)
+    assert f"killed by {number.name} (signal {int(number)}, exit status {128 + number})" in done.stderr
+    assert f"was killed by {number.name}" in jm("run", "--source", "null", "--", *command).stderr
 
 
 def test_a_gpu_disappears():
@@ -509,7 +568,7 @@ def test_unwritable_before_the_command_runs(tmp_path):
 def test_full_disk():
     done = jm("measure", "--source", "estimate", "--json", "/dev/full", "--", "true")
     assert "/dev/full" in sentence(done, FAILURE)
-    assert "Total" in done.stderr
+    assert "Energy" in done.stderr
     done = jm("measure", "--source", "estimate", "--json", "/dev/full", "--", "sh", "-c", "exit 4")
     assert done.returncode == 4 and "/dev/full" in done.stderr
 

@@ -98,7 +98,7 @@ def test_eds_2_and_gain_minus_loss_agree():
 def test_golden(name, kind):
     """To renew after a look at the difference: JM_RENEW=1 and the same command."""
     path = DATA / f"{name}.{kind}"
-    args = ["--format", "md"] if kind == "md" else []
+    args = ["--format", "md"] if kind == "md" else ["--width", "80"]
     text = report(*args, DATA / f"{name}.json")
     if os.environ.get("JM_RENEW"):
         path.write_text(text)
@@ -114,10 +114,39 @@ def test_order_of_the_records_does_not_matter(tmp_path):
     assert report("-", stdin=open(DATA / "h100x4.json", encoding="utf-8")) == report(DATA / "h100x4.json")
 
 
-def test_every_figure_says_simulated():
-    lines = report(DATA / "h100x4.json").splitlines()
-    figures = [line for line in lines if re.match(r"(default|\d+ W).*\d", line)]
-    assert len(figures) > 20 and all(line.endswith("simulated") for line in figures)
+def test_a_table_says_simulated_once():
+    text = report(DATA / "h100x4.json")
+    assert "meters, simulated;" in text.split("gpu.power")[0]  # above the first figure
+    assert text.split("quality")[0].count("simulated") == 1
+    rows = report("--columns", "all", "--width", "1000", DATA / "h100x4.json").splitlines()
+    figures = [line for line in rows if re.match(r"(default|\d+ W) .*±", line)]
+    assert len(figures) > 5 and all(line.endswith("simulated") for line in figures)
+
+
+def test_columns_of_the_table():
+    def titles(*args):
+        text = report(*args, "--width", "1000", DATA / "h200x4.json")
+        return re.split(r"  +", next(line for line in text.splitlines() if line.startswith("gpu.power")))
+    few, every = titles(), titles("--columns", "all")
+    assert 5 <= len(few) <= 7 and set(few) < set(every) and len(every) > 15
+    assert titles("--columns", "edp,n,enforced")[:3] == ["gpu.power", "enforced", "n"]
+    assert titles("--columns", "edp,n,enforced")[3].startswith("EDP ")
+    assert "did you mean 'edp'" in sentence(jm("report", "--columns", "edq", DATA / "h200x4.json"), USAGE)
+    assert "no column 'watts'" in sentence(jm("report", "--columns", "n,watts", DATA / "h200x4.json"), USAGE)
+
+
+@pytest.mark.parametrize("values, shown", [
+    ([120828, 120949, 121070], "120950 ± 300"), ([2799.95, 2800, 2800.05], "2800.0 ± 0.1"),
+    ([10, 11, 12], "11.0 ± 2.5"), ([0.99, 1.0, 1.01], "1.000 ± 0.025"), ([5, 5, 5], "5.000")])
+def test_digits_follow_the_interval(tmp_path, values, shown):
+    """Student's t for three runs is 4.30; what stands behind the interval's first digits is not shown."""
+    rows = [json.loads(json.dumps(records("h200x4", 1)[0])) for _ in values]
+    for i, (r, watts) in enumerate(zip(rows, values)):
+        r["case"] |= {"repeat": i + 1, "block": i}
+        steady = next(p for p in r["phases"] if p["name"] == r["phase"])
+        r["total"]["joules_simulated"] = watts * (steady["end_s"] - steady["start_s"])
+    text = report("--columns", "watts_mean", write(tmp_path, rows))
+    assert f" {shown}\n" in text, text
 
 
 def test_settings_that_were_violated():
@@ -127,7 +156,7 @@ def test_settings_that_were_violated():
     assert not any(p["eligible"] for p in violated)
     table = report(DATA / "mi300x4.json")
     row = next(line for line in table.splitlines() if line.startswith("200 W"))
-    assert "violated" in row and re.search(r"\(3843 ± 38\)", row)
+    assert re.search(r"\(3840 ± 40\)", row) and "() the device did not keep to the setting" in table
 
 
 def test_failures_stay_with_their_reason():
@@ -165,9 +194,8 @@ def test_estimates_yield_no_verdict(tmp_path):
         if verdict["metric"] not in ("throughput", ):
             assert verdict["kind"] == "none" and "estimate" in verdict["why"]
     text = report(path)
-    assert "no verdict: the energy is estimated" in text
-    figures = [line for line in text.splitlines() if re.match(r"(default|\d+ W).*\d", line)]
-    assert all(line.endswith("estimated") for line in figures)
+    assert text.count("the energy is estimated, and an estimate cannot tell settings apart") == 1
+    assert "No verdict by energy per" in text and "meters, estimated;" in text
 
 
 def test_one_repeat_has_no_verdict(tmp_path):

@@ -113,7 +113,7 @@ def test_full_disk_leaves_the_old_report(tmp_path):
     (["--cases", "--format", "csv", "--published"], "--published"),
     (["--k", ""], "--k"), (["--k", "2,"], "--k"), (["--k", "2,2.0"], "twice"), (["--k", "1e9"], "--k"),
     (["--k", "1.1,1.2,1.3,1.4,1.5,1.6,1.7,1.8,1.9"], "at most 8"),
-    (["--width", "39"], "range"), (["--add-watts", "-1"], "range"), (["--add-watts", "x"], "--add-watts"),
+    (["--width", "19"], "range"), (["--add-watts", "-1"], "range"), (["--add-watts", "x"], "--add-watts"),
 ])
 def test_options_that_contradict_or_say_nothing(tmp_path, words, said):
     done = jm("report", *words, DATA / "h200x4.json", cwd=tmp_path)

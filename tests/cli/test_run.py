@@ -75,7 +75,7 @@ def test_json_of_several_is_an_array(tmp_path):
     path = tmp_path / "r.json"
     done = jm(*NULL, "--repeat", "2", "--json", path)
     assert [r["case"]["repeat"] for r in json.loads(path.read_text())] == [1, 2]
-    assert "Nothing was kept; --store" in done.stderr  # and of one, whoever wants it has it:
+    assert "--store FILE stores" in done.stderr  # and of one, whoever wants it has it:
     assert "Nothing was kept" not in jm(*NULL).stderr
 
 

@@ -155,7 +155,7 @@ def test_json_never_replaces_a_store(tmp_path):
 
 @pytest.mark.parametrize("words", [
     ["--steps", "9"], ["--seconds", "1"], ["--seed", "1"], ["--device", "ref"], ["--source", "null"], ["--timeout", "1"],
-    ["--set", "gpu.power=300W"], ["--real-time"], ["--interval", "1"], ["--batch", "3"], ["null"], ["--", "true"]])
+    ["--set", "gpu.power=300W"], ["--real-time"], ["--interval", "1s"], ["--batch", "3"], ["null"], ["--", "true"]])
 def test_resume_takes_the_plan_as_it_is(tmp_path, words):
     """What it would not heed is refused, not ignored."""
     store = tmp_path / "s.db"

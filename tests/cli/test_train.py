@@ -383,7 +383,7 @@ def test_epochs_drop_the_first(tmp_path, text):
     assert all(p["items"] == 3 * 2 * 16 for p in epochs)
     steady = next(p for p in r["phases"] if p["name"] == "steady")
     assert steady["start_s"] <= epochs[0]["start_s"] and epochs[-1]["end_s"] <= steady["end_s"]
-    assert "Where a step of" in done.stdout and "linear-wgrad" in done.stdout
+    assert "Profile of a step of" in done.stdout and "linear-wgrad" in done.stdout
     kinds = r["profile"]["kinds"]
     if r["profile"].get("energy"):
         assert "no meter sees a kernel" in done.stdout

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The text of a measurement: headline, meters, phases, grade. */
+#include "measure_show.h"
+#include "screen.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "report/cells.h"
+#include "report/phases.h"
+#include "report/text.h"
+
+#include <math.h>
+#include <string.h>
+
+#define LABELS	    9 /* columns of "Energy" and what stands before and behind it */
+#define WH	    3600.0
+#define LABEL_MAX   40
+#define LABEL_SHORT 28 /* where more columns follow */
+
+static const char *const origins[] = {"measured", "simulated", "replayed", "estimated"};
+#define N_ORIGINS (sizeof(origins) / sizeof(origins[0]))
+
+static const char *item_of(const json_t *record)
+{
+	const char *unit = jm_json_text(record, "unit");
+
+	return *unit ? unit : "item";
+}
+
+/* "  Energy   1054 J ..." */
+static void put_line(const struct jm_measure_text *t, const char *label, const char *text)
+{
+	int label_width = t->width < 40 ? (int)strlen(label) + 1 : LABELS;
+
+	fprintf(t->out, "  %-*s", label_width, label);
+	jm_text_wrap_on(t->out, text, 2 + label_width, t->width < 40 ? 4 : 2 + LABELS, t->width);
+}
+
+/* ---- headline ---- */
+
+static void put_command(const struct jm_measure_text *t, const json_t *record)
+{
+	char text[600] = "joulemark:";
+	const json_t *word;
+	size_t i;
+
+	json_array_foreach(json_object_get(record, "command"), i, word) jm_text_append(
+		text, sizeof(text), " ", json_is_string(word) ? json_string_value(word) : "?");
+	fputs(jm_screen_code(t->bold, JM_BOLD), t->out);
+	jm_text_wrap(t->out, text, 0, 2, t->width);
+	fputs(jm_screen_code(t->bold, JM_PLAIN), t->out);
+}
+
+static void put_time(const struct jm_measure_text *t, const json_t *record)
+{
+	int status = (int)json_integer_value(json_object_get(record, "exit_status"));
+	int number = (int)json_integer_value(json_object_get(record, "signal"));
+	const char *name = number ? sigabbrev_np(number) : NULL;
+	double wall_s = jm_json_real_of(record, "wall_s");
+	char text[120];
+
+	if (!number)
+		snprintf(text, sizeof(text), "%.3f s, exit status %d", wall_s, status);
+	else
+		snprintf(text, sizeof(text), "%.3f s, killed by %s%s (signal %d, exit status %d)",
+			wall_s, name ? "SIG" : "a signal", name ? name : "", number, status);
+	put_line(t, "Time", text);
+}
+
+static bool any_of_origin(const json_t *meters, const char *origin)
+{
+	const json_t *meter;
+	size_t i;
+
+	json_array_foreach(meters, i, meter)
+	{
+		if (!strcmp(jm_json_text(meter, "origin"), origin))
+			return true;
+	}
+	return false;
+}
+
+/* "1054 J ± 53 J (0.293 Wh), mean 524 W, measured" */
+static void total_text(const json_t *record, const char *origin, char *out, size_t size)
+{
+	const json_t *total = json_object_get(record, "total");
+	double wall_s = jm_json_real_of(record, "wall_s"), joules;
+	char key[40], energy[80], wh[40], watts[40];
+
+	snprintf(key, sizeof(key), "error_%s_joules", origin);
+	joules = jm_json_real_of(total, key);
+	snprintf(key, sizeof(key), "joules_%s", origin);
+	jm_text_quantity(jm_json_real_of(total, key), joules, "J", energy, sizeof(energy));
+	joules = jm_json_real_of(total, key);
+	if (isnan(joules)) {
+		snprintf(out, size, "unknown, %s", origin);
+		return;
+	}
+	jm_text_quantity(joules / WH, NAN, "Wh", wh, sizeof(wh));
+	jm_text_quantity(wall_s > 0 ? joules / wall_s : NAN, NAN, "W", watts, sizeof(watts));
+	snprintf(out, size, "%s (%s), mean %s, %s", energy, wh, watts, origin);
+}
+
+static void put_energy(const struct jm_measure_text *t, const json_t *record)
+{
+	const json_t *meters = json_object_get(record, "meters");
+	const char *label = "Energy";
+	char text[300];
+
+	for (size_t i = 0; i < N_ORIGINS; i++) {
+		if (!any_of_origin(meters, origins[i]))
+			continue;
+		total_text(record, origins[i], text, sizeof(text));
+		put_line(t, label, text);
+		label = "";
+	}
+	if (*label)
+		put_line(t, label, "unknown: there is no meter");
+}
+
+/* All items, and the rate of the stretch between marks. */
+static void put_items(const struct jm_measure_text *t, const json_t *record)
+{
+	double rate = jm_json_real_of(record, "throughput"),
+	       items = jm_json_real_of(record, "items");
+	const char *item = item_of(record);
+	char text[200], more[120] = "";
+
+	if (isnan(items))
+		return;
+	if (!isnan(rate))
+		snprintf(more, sizeof(more), ", %.4g %.32ss/s%s", rate, item,
+			t->marked ? " between the first mark and the last" : "");
+	snprintf(text, sizeof(text), "%.10g %.32ss%s", items, item, more);
+	put_line(t, "Items", text);
+}
+
+/* ---- meters ---- */
+
+static bool mixed(const json_t *meters)
+{
+	int n = 0;
+
+	for (size_t i = 0; i < N_ORIGINS; i++)
+		n += any_of_origin(meters, origins[i]);
+	return n > 1;
+}
+
+static int put_watts(struct jm_grid *g, int row, int column, const json_t *meter, const char *key,
+	struct jm_err *err)
+{
+	char text[40];
+
+	jm_text_quantity(jm_json_real_of(meter, key), NAN, "", text, sizeof(text));
+	return jm_grid_set(g, row, column, err, "%s", text);
+}
+
+/* Where there is no combined uncertainty, that of sampling is better than none. */
+static double best_error(const json_t *meter)
+{
+	double combined = jm_json_real_of(meter, "error_joules");
+
+	if (!strcmp(jm_json_text(meter, "origin"), "estimated"))
+		return NAN; /* beside the error of the model, that of sampling says nothing */
+	return isnan(combined) ? jm_json_real_of(meter, "error_sampling_joules") : combined;
+}
+
+static bool sampling_only(const json_t *meter)
+{
+	return isnan(jm_json_real_of(meter, "error_joules")) && !isnan(best_error(meter));
+}
+
+static int put_meter(const struct jm_measure_text *t, struct jm_grid *g, int row,
+	const json_t *meter, struct jm_err *err)
+{
+	bool part = json_is_string(json_object_get(meter, "covered_by"));
+	double joules = jm_json_real_of(meter, "joules");
+	char text[80], label[LABEL_MAX];
+	int c = 0, rc;
+
+	jm_text_format(label, g->columns > 4 ? LABEL_SHORT : LABEL_MAX, "%s%s", part ? "  " : "",
+		jm_json_text(meter, "label"));
+	rc = jm_grid_set(g, row, c++, err, "%s", label);
+	jm_text_quantity(joules, best_error(meter), "J", text, sizeof(text));
+	rc = rc ? rc
+		: jm_grid_set(g, row, c++, err, "%s%s", text, sampling_only(meter) ? " (s)" : "");
+	rc = rc ? rc : put_watts(g, row, c++, meter, "watts_mean", err);
+	rc = rc ? rc : put_watts(g, row, c++, meter, "watts_max", err);
+	if (!rc && t->bounds) {
+		rc = put_watts(g, row, c++, meter, "error_sampling_joules", err);
+		rc = rc ? rc : put_watts(g, row, c++, meter, "error_calibration_joules", err);
+	}
+	if (rc || c == g->columns)
+		return rc;
+	return jm_grid_set(g, row, c, err, "%s", jm_json_text(meter, "origin"));
+}
+
+static int fill_meters(const struct jm_measure_text *t, struct jm_grid *g, const json_t *meters,
+	struct jm_err *err)
+{
+	static const char *const titles[] = {"meter", "energy", "mean W", "max W"};
+	int rc = 0, c = 0;
+
+	for (; c < 4 && !rc; c++)
+		rc = jm_grid_set(g, -1, c, err, "%s", titles[c]);
+	if (!rc && t->bounds) {
+		rc = jm_grid_set(g, -1, c++, err, "sampling J");
+		rc = rc ? rc : jm_grid_set(g, -1, c++, err, "calibration J");
+	}
+	g->left[0] = true;
+	if (c < g->columns) {
+		g->left[c] = true;
+		rc = rc ? rc : jm_grid_set(g, -1, c, err, "origin");
+	}
+	for (int r = 0; r < g->rows && !rc; r++)
+		rc = put_meter(t, g, r, json_array_get(meters, (size_t)r), err);
+	return rc;
+}
+
+/* What of a meter does not fit into the table. */
+static void put_meter_notes(const struct jm_measure_text *t, const json_t *record)
+{
+	const json_t *meter;
+	bool sampling = false;
+	char text[300];
+	size_t i;
+
+	json_array_foreach(json_object_get(record, "meters"), i, meter)
+	{
+		sampling = sampling || sampling_only(meter);
+		if (!isnan(jm_json_real_of(meter, "joules")))
+			continue;
+		snprintf(text, sizeof(text), "%s: known for %.3g of %.3g s.",
+			jm_json_text(meter, "label"), jm_json_real_of(meter, "covered_s"),
+			jm_json_real_of(record, "wall_s"));
+		jm_text_wrap(t->out, text, 2, 4, t->width);
+	}
+	if (sampling)
+		jm_text_wrap(t->out,
+			"(s) uncertainty of sampling only: the accuracy of the sensor is unknown",
+			2, 6, t->width);
+}
+
+static void put_meters(const struct jm_measure_text *t, const json_t *record)
+{
+	const json_t *meters = json_object_get(record, "meters");
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_grid g;
+	int rows = (int)json_array_size(meters);
+
+	if (!rows || jm_grid_new(&g, rows, 4 + 2 * t->bounds + mixed(meters), &err))
+		return;
+	fputc('\n', t->out);
+	if (!fill_meters(t, &g, meters, &err))
+		jm_grid_print(&g, 2, t->width, t->out);
+	jm_grid_done(&g);
+	put_meter_notes(t, record);
+}
+
+/* ---- phases, grade ---- */
+
+static void put_phases(const struct jm_measure_text *t, const json_t *record)
+{
+	const char *origin = jm_phases_origin(record);
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_grid g;
+
+	if ((!jm_phases_several(record) && !t->devices) ||
+		jm_phases_grid(record, t->devices, jm_json_text(record, "unit"), &g, &err))
+		return;
+	fputc('\n', t->out);
+	jm_grid_print(&g, 2, t->width, t->out);
+	jm_grid_done(&g);
+	if (!t->devices && origin && mixed(json_object_get(record, "meters")))
+		fprintf(t->out, "  energy of the %s meters\n", origin);
+}
+
+void jm_measure_print(const struct jm_measure_text *t, const json_t *record)
+{
+	const json_t *quality = json_object_get(record, "quality"), *reason;
+	size_t i;
+
+	put_command(t, record);
+	put_time(t, record);
+	put_energy(t, record);
+	put_items(t, record);
+	put_meters(t, record);
+	put_phases(t, record);
+	fputc('\n', t->out);
+	put_line(t, "Quality", jm_json_text(quality, "grade"));
+	json_array_foreach(json_object_get(quality, "reasons"), i, reason)
+	{
+		fprintf(t->out, "    - ");
+		jm_text_wrap_on(t->out, json_string_value(reason), 6, 6, t->width);
+	}
+}

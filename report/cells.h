@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A table of text cells. The terminal prints it in blocks that fit its width, Markdown in one piece. */
+#ifndef JM_REPORT_CELLS_H
+#define JM_REPORT_CELLS_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "joulemark.h"
+
+struct jm_grid {
+	int rows, columns;
+	int n_setting; /* leading columns that name the setting; repeated in each block */
+	char **title;  /* [columns], with the unit */
+	char **cell;   /* [rows * columns] */
+	bool *left;    /* [columns] aligned to the left */
+};
+
+/* An empty table: titles and cells are NULL. */
+int jm_grid_new(struct jm_grid *grid, int rows, int columns, struct jm_err *err);
+/* Title or cell, as snprintf; row -1 is the title. */
+int jm_grid_set(struct jm_grid *grid, int row, int column, struct jm_err *err, const char *format,
+	...) __attribute__((format(printf, 5, 6)));
+/* In blocks of whole columns behind `indent` blanks; each block repeats the first n_setting columns. */
+void jm_grid_print(const struct jm_grid *grid, int indent, int width, FILE *out);
+void jm_grid_done(struct jm_grid *grid);
+
+#endif

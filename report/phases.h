@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The phases of one record as a table: seconds, energy, power, items, energy per item. */
+#ifndef JM_REPORT_PHASES_H
+#define JM_REPORT_PHASES_H
+
+#include <jansson.h>
+
+#include "cells.h"
+
+/* Origin of the energy that speaks for a record's phases: the best that it has; NULL = it has no meters. */
+const char *jm_phases_origin(const json_t *record);
+/* Has it more phases than the one of which its totals speak? */
+bool jm_phases_several(const json_t *record);
+/*
+ * One row per phase, in order of time; with `devices` a row per phase and meter. item: what the items are
+ * called, "token"; "" = item. The caller owns *ret.
+ */
+int jm_phases_grid(const json_t *record, bool devices, const char *item, struct jm_grid *ret,
+	struct jm_err *err);
+
+#endif

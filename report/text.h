@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Text for people: lines of a given width, numbers with as many digits as their interval supports. */
+#ifndef JM_REPORT_TEXT_H
+#define JM_REPORT_TEXT_H
+
+#include <stdio.h>
+
+/* As snprintf, for what others wrote: one line of printable text, "..." where it did not fit. */
+void jm_text_format(char *out, size_t size, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+/* The same behind what is there, with `between` if there is something. */
+void jm_text_append(char *out, size_t size, const char *between, const char *what);
+/* Columns a text takes on a terminal: code points, all of width one here. */
+int jm_text_width(const char *text);
+/* Prints the words in lines of at most `width` columns: the first behind `indent` blanks, the others behind
+ * `hang`. A longer word has a line of its own. */
+void jm_text_wrap(FILE *out, const char *text, int indent, int hang, int width);
+/* The same on a line of which `column` columns are written already. */
+void jm_text_wrap_on(FILE *out, const char *text, int column, int hang, int width);
+/*
+ * "120950 ± 120": the first one or two digits of the half width decide which digits of the mean are shown,
+ * five at most; a half width that rounds to 0 is shown as one of the last place. Four digits where there is
+ * no interval; "-" for unknown.
+ */
+void jm_text_estimate(double mean, double half_width, char *out, size_t size);
+/* "1054 J ± 53 J", "16.12 mJ": both in the unit that fits the value; without a bound (NAN) four digits. */
+void jm_text_quantity(double value, double error, const char *unit, char *out, size_t size);
+/* A prefix for values of this size in a unit that takes one (J, Wh): "m" and 1e-3. */
+double jm_text_prefix(const char *unit, double value, const char **ret_prefix);
+#endif

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the program prints on a terminal of 80 and of 20 columns, on none, and with --output and --quiet."""
+import os
+import re
+
+import pytest
+
+from jm import BIN, USAGE, jm, sentence, terminal
+from reports import DATA
+
+SIM = ["--control", "sim:h100x4"]
+SWEEP = ["run", "sim", "--device", "sim:h100x4", "--set", "gpu.power=300W,500W", "--repeat", "2"]
+COMMANDS = [["--help"], ["measure", "--help"], ["run", "--help"], ["help", "train"], ["doctor"], ["list"],
+            ["get", *SIM], ["report", DATA / "h100x4.json"], ["report", "--published", DATA / "h200x4.json"],
+            ["measure", "--source", "sim:h100x2,estimate", "--", "true"], SWEEP]
+ESCAPES = re.compile(r"\x1b\[[0-9;]*[mK]")
+
+
+def screen_lines(printed):
+    """What a terminal shows: escape sequences removed, each redraw of a line as a line of its own."""
+    return re.split(r"[\r\n]+", ESCAPES.sub("", printed))
+
+
+def words_of(text):
+    return re.findall(r"\S+", text)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda c: " ".join(map(str, c[:2])).replace(str(DATA), ""))
+def test_fits_80_columns(command):
+    printed, _ = terminal(*command, columns=80)
+    lines = [line for line in screen_lines(printed) if not line.startswith("joulemark measure --source")]
+    assert len(lines) > 3
+    examples = printed.split("Example")[-1] if "Example" in printed else ""
+    assert [line for line in lines if len(line) > 80 and line not in examples] == []
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda c: " ".join(map(str, c[:2])).replace(str(DATA), ""))
+def test_fits_20_columns(command):
+    """Words and table cells are not cut: only a line that is one word or one cell behind its setting may be longer."""
+    printed, _ = terminal(*command, columns=20)
+    examples = printed.split("Example")[-1] if "Example" in printed else ""
+    for line in screen_lines(printed):
+        if len(line) > 20 and line not in examples:
+            assert len(re.split(r" {2,}", line.strip())) <= 3 or len(words_of(line)) <= 3, line
+
+
+def test_a_redraw_stays_on_its_line():
+    """Each redraw of the live line begins with a carriage return and leaves the last column free."""
+    for columns in (80, 20):
+        printed, status = terminal(*SWEEP, columns=columns)
+        redraws = [r for r in re.split(r"\r\x1b\[K|\n", printed) if "[" in r and "]" in r]
+        assert status == 0 and len(redraws) > 4
+        live = [r for r in redraws if r.endswith(("starts", "s")) or "%" in r]
+        assert all(len(ESCAPES.sub("", r).rstrip("\r")) < columns for r in live), live
+
+
+def test_colours_only_on_a_terminal():
+    assert "\x1b[3" in terminal("doctor")[0] and "\x1b[1m" in terminal("report", DATA / "h100x4.json")[0]
+    for env in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        assert "\x1b" not in terminal("doctor", env=env)[0]
+    assert "\x1b[3" in terminal("doctor", env={"NO_COLOR": ""})[0]
+    assert "\x1b" not in jm("doctor").stdout and "\x1b" not in terminal("doctor", "--output", os.devnull)[0]
+
+
+def test_width_without_a_terminal():
+    def longest(*args, **env):
+        return max(map(len, jm("report", *args, DATA / "h100x4.json", env=env).stdout.splitlines()))
+    assert 60 < longest(COLUMNS="") <= 80 and longest(COLUMNS="60") <= 60 < longest("--width", "120", COLUMNS="60")
+    assert longest(COLUMNS="abc") <= 80
+    assert "range" in sentence(jm("report", "--width", "19", DATA / "h100x4.json"), USAGE)
+
+
+@pytest.mark.parametrize("command", [["doctor"], ["list", "--json"], ["get", *SIM], ["help", "--man"]])
+def test_output_to_a_file(command, tmp_path):
+    path = tmp_path / "out"
+    done = jm(*command, "--output", path)
+    assert done.returncode == 0 and done.stdout == ""
+    assert path.read_text() == jm(*command).stdout
+    assert sentence(jm(*command, "--output", tmp_path / "none" / "out")).count("none")
+    assert jm(*command, "--output", "-").stdout == path.read_text()
+
+
+def test_output_and_quiet_of_measure(tmp_path):
+    path = tmp_path / "out"
+    done = jm("measure", "--source", "estimate", "--output", path, "--", "echo", "x")
+    assert done.stdout == "x\n" and done.stderr == "" and "estimated" in path.read_text()
+    done = jm("measure", "--source", "estimate", "--quiet", "--", "echo", "x")
+    assert done.stdout == "x\n" and "estimated" in done.stderr
+
+
+def test_output_and_quiet_of_run(tmp_path):
+    path = tmp_path / "out"
+    done = jm(*SWEEP, "--output", path, "--quiet")
+    assert done.returncode == 0 and done.stdout == "" and done.stderr == ""
+    assert "500 W" in path.read_text()
+    assert "[1/6]" in jm(*SWEEP).stderr.replace("[ 1/6]", "[1/6]")
+
+
+def test_help_has_the_common_options():
+    for command in ("measure", "report", "doctor"):
+        text = jm(command, "--help").stdout
+        assert all(text.count(f"\n  --{name}") == 1 for name in ("output", "quiet", "width"))
+    assert "did you mean --quiet" in sentence(jm("doctor", "--quite"), USAGE)
+    assert os.path.basename(BIN) == "joulemark"
