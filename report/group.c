@@ -386,10 +386,7 @@ static void fill_series(struct jm_group *g, int index)
 
 static int build(struct jm_group *g, const json_t *records, struct jm_err *err)
 {
-	int rc = jm_grid_check_columns(g, err);
-
-	if (!rc)
-		rc = jm_dim_find(g, records, err);
+	int rc = jm_dim_find(g, records, err);
 
 	for (int i = 0; i < g->n_cases && !rc; i++)
 		g->c[i].index = i;

@@ -47,10 +47,11 @@ int jm_report_render(const json_t *records, enum jm_report_format format,
 
 	if (rc)
 		return rc;
-	out = open_memstream(&text, &size);
-	if (!out)
+	rc = jm_grid_check_columns(&g, err);
+	out = rc ? NULL : open_memstream(&text, &size);
+	if (!rc && !out)
 		rc = jm_err_set(err, JM_ENOMEM, "Out of memory for the report.");
-	else
+	else if (!rc)
 		rc = write_format(&g, records, format, out, err);
 	if (out && fclose(out) && !rc)
 		rc = jm_err_set(err, JM_ENOMEM, "Out of memory for the report.");
