@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "conv_plan.h"
+#include "plan_cache.h"
 #include "queue.h"
 
 #define OLDEST_MAJOR 8
@@ -24,7 +25,10 @@ static void cuda_close(void *arg)
 	if (dev->stream)
 		cudaStreamSynchronize(dev->stream);
 	cuda_conv_drop(dev);
+	cuda_attention_plans_free(dev);
 	cuda_libraries_close(dev);
+	cuda_angles_free(dev);
+	cuda_plans_free(dev);
 	while (dev->blocks) {
 		struct cuda_block *next = dev->blocks->next;
 
@@ -119,6 +123,7 @@ static int cuda_open(int index, int threads, void **ret_dev, struct jm_err *err)
 	if (!dev)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for device cuda:%d.", index);
 	dev->index = index;
+	dev->fast = secure_getenv("JM_CUDA_FAST") != NULL;
 	code = start(dev, err);
 	if (code)
 		cuda_close(dev);

@@ -186,7 +186,7 @@ static inline int threads_for(int64_t n, int most)
 	return t < most ? (int)t : most;
 }
 
-template <typename T> static inline T *as(const struct cuda_vec &v)
+template <typename T> __host__ __device__ __forceinline__ T *as(const struct cuda_vec &v)
 {
 	return static_cast<T *>(v.data);
 }

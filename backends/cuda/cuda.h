@@ -27,10 +27,15 @@ struct cuda_dev {
 	cudaStream_t stream; /* all work of the compute queue, in order */
 	cudaStream_t copies; /* the copy queue */
 	struct cuda_block *blocks;
-	struct cuda_block *workspace;	   /* the largest one that was asked for */
-	struct cuda_lt lt;		   /* cuBLASLt; opened by its first user */
-	struct cuda_dnn dnn;		   /* cuDNN; likewise */
-	struct cuda_conv_plan *conv_plans; /* conv_plan.h */
+	struct cuda_block *workspace; /* the largest one that was asked for */
+	struct cuda_angles *angles;   /* of rotary positions, by shape: ops_tokens.c */
+	struct cuda_plan *plans;      /* plan_cache.h; read from disk by its first user */
+	bool plans_read;
+	bool fast;				     /* results may have other bits the next time */
+	struct cuda_lt lt;			     /* cuBLASLt; opened by its first user */
+	struct cuda_dnn dnn;			     /* cuDNN; likewise */
+	struct cuda_conv_plan *conv_plans;	     /* conv_plan.h */
+	struct cuda_attention_plan *attention_plans; /* ops_dnn_attention.c */
 };
 
 #define CUDA_NODES 4
@@ -69,7 +74,9 @@ struct cuda_op {
 };
 
 /* Tables of rows, each ending with a row of no nodes; listed in ops.c. */
-extern const struct cuda_op cuda_ops_conv[], cuda_ops_image[], cuda_ops_pointwise[];
+extern const struct cuda_op cuda_ops_attention[], cuda_ops_conv[], cuda_ops_dnn_attention[],
+	cuda_ops_image[], cuda_ops_linear[], cuda_ops_norm[], cuda_ops_pointwise[],
+	cuda_ops_tokens[], cuda_ops_update[];
 
 /* [B,C,Y,X] with the channels last in memory. */
 extern const struct jm_layout cuda_layout_last;
@@ -88,6 +95,14 @@ int cuda_choices_follow(
 /* Every dim once and no blocks: elements lie side by side without gaps. */
 bool cuda_is_dense(const struct jm_layout *layout);
 
+/*
+ * Matrices whose width is no multiple of 8 have rows of a multiple of 64 elements where products read or
+ * write them: the layout with one block of the last dim, else plain.
+ */
+void cuda_rows_layout(const struct jm_tensor *t, struct jm_layout *ret);
+/* Elements from one row to the next; 0: the layout is neither plain nor that one. */
+int64_t cuda_row_stride(const struct jm_tensor *t);
+
 /* What a call of CUDA, cuBLASLt or cuDNN returned, as a sentence: "What failed on cuda:0: reason." */
 int cuda_check(const struct cuda_dev *dev, cudaError_t rc, const char *what, struct jm_err *err);
 /* After a kernel was started. */
@@ -98,6 +113,9 @@ void *cuda_keep(struct cuda_dev *dev, size_t bytes);
 void *cuda_workspace(struct cuda_dev *dev, size_t bytes);
 /* Bytes that cuda_keep and cuda_workspace hold. */
 size_t cuda_kept(const struct cuda_dev *dev);
+
+void cuda_angles_free(struct cuda_dev *dev);
+void cuda_attention_plans_free(struct cuda_dev *dev);
 
 /* device.c: dense peaks by chip, from the vendor's data sheets; NAN where the chip is not listed. */
 void cuda_props(void *dev, struct jm_device_props *ret);

@@ -17,19 +17,19 @@
  */
 static const struct {
 	const char *part;
-	double bf16, f32, bytes;
+	double bf16, tf32, f32, bytes;
 } chips[] = {
-	{"GH200 144G", 989.4e12, 66.9e12, 4.9e12},
-	{"GH200", 989.4e12, 66.9e12, 4.0e12},
-	{"H200 NVL", 835.5e12, 60e12, 4.8e12},
-	{"H200", 989.4e12, 66.9e12, 4.8e12},
-	{"H100 NVL", 835.5e12, 60e12, 3.9e12},
-	{"H100 PCIe", 756e12, 51e12, 2.0e12},
-	{"H100 80GB HBM3", 989.4e12, 66.9e12, 3.35e12},
-	{"A100-SXM4-80GB", 312e12, 19.5e12, 2.039e12},
-	{"A100 80GB PCIe", 312e12, 19.5e12, 1.935e12},
-	{"A100-SXM4-40GB", 312e12, 19.5e12, 1.555e12},
-	{"A100-PCIE-40GB", 312e12, 19.5e12, 1.555e12},
+	{"GH200 144G", 989.4e12, 494.7e12, 66.9e12, 4.9e12},
+	{"GH200", 989.4e12, 494.7e12, 66.9e12, 4.0e12},
+	{"H200 NVL", 835.5e12, 417.7e12, 60e12, 4.8e12},
+	{"H200", 989.4e12, 494.7e12, 66.9e12, 4.8e12},
+	{"H100 NVL", 835.5e12, 417.7e12, 60e12, 3.9e12},
+	{"H100 PCIe", 756e12, 378e12, 51e12, 2.0e12},
+	{"H100 80GB HBM3", 989.4e12, 494.7e12, 66.9e12, 3.35e12},
+	{"A100-SXM4-80GB", 312e12, 156e12, 19.5e12, 2.039e12},
+	{"A100 80GB PCIe", 312e12, 156e12, 19.5e12, 1.935e12},
+	{"A100-SXM4-40GB", 312e12, 156e12, 19.5e12, 1.555e12},
+	{"A100-PCIE-40GB", 312e12, 156e12, 19.5e12, 1.555e12},
 };
 
 void cuda_props(void *arg, struct jm_device_props *ret)
@@ -49,6 +49,7 @@ void cuda_props(void *arg, struct jm_device_props *ret)
 			continue;
 		ret->peak_flops[JM_BF16] = chips[i].bf16;
 		ret->peak_flops[JM_F32] = chips[i].f32;
+		ret->peak_tf32 = chips[i].tf32;
 		ret->peak_bytes = chips[i].bytes;
 		break;
 	}
@@ -65,9 +66,8 @@ int cuda_check(const struct cuda_dev *dev, cudaError_t rc, const char *what, str
 	else if (rc == cudaErrorECCUncorrectable || rc == cudaErrorDeviceUninitialized)
 		code = JM_EGONE;
 	return jm_err_set(err, code,
-		"%s failed on cuda:%d: %s (%s). After such an error the process cannot use this "
-		"GPU any "
-		"more; the system's log (dmesg, Xid) may say more.",
+		"%s failed on cuda:%d: %s (%s). This process cannot use the GPU any more; the "
+		"system's log (dmesg, Xid) may say more.",
 		what, dev->index, cudaGetErrorString(rc), cudaGetErrorName(rc));
 }
 

@@ -8,7 +8,13 @@
 static const struct cuda_op *const tables[] = {
 	cuda_ops_conv,
 	cuda_ops_image,
+	cuda_ops_linear,
+	cuda_ops_dnn_attention,
+	cuda_ops_attention,
+	cuda_ops_norm,
 	cuda_ops_pointwise,
+	cuda_ops_tokens,
+	cuda_ops_update,
 };
 
 const struct jm_layout cuda_layout_last = {.rank = 4, .order = {0, 2, 3, 1}};
@@ -95,6 +101,34 @@ const struct cuda_op *cuda_op_find(
 bool cuda_is_dense(const struct jm_layout *layout)
 {
 	return layout->n_blocks == 0;
+}
+
+#define ROW_BLOCK 64 /* elements */
+
+void cuda_rows_layout(const struct jm_tensor *t, struct jm_layout *ret)
+{
+	*ret = (struct jm_layout){0};
+	if (jm_tensor_width(t) % 8 == 0 || jm_tensor_width(t) < ROW_BLOCK || jm_tensor_rows(t) == 1)
+		return;
+	ret->rank = (int16_t)t->rank;
+	for (int16_t i = 0; i < t->rank; i++)
+		ret->order[i] = i;
+	ret->n_blocks = 1;
+	ret->block_dim[0] = (int16_t)(t->rank - 1);
+	ret->block[0] = ROW_BLOCK;
+}
+
+int64_t cuda_row_stride(const struct jm_tensor *t)
+{
+	int64_t width = jm_tensor_width(t);
+	struct jm_layout padded;
+
+	if (!t->layout.rank)
+		return width;
+	cuda_rows_layout(t, &padded);
+	return jm_layout_equal(&padded, &t->layout)
+		       ? (width + ROW_BLOCK - 1) / ROW_BLOCK * ROW_BLOCK
+		       : 0;
 }
 
 struct candidates {

@@ -82,6 +82,11 @@ static int run_map(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm
 
 /* ---- cast ------------------------------------------------------------------------------------------------ */
 
+static bool strides_known(const struct jm_tensor *t)
+{
+	return cuda_is_dense(&t->layout) || cuda_row_stride(t);
+}
+
 static int takes_cast(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
 	const struct jm_node *n = group->node[0];
@@ -90,7 +95,7 @@ static int takes_cast(struct cuda_dev *dev, const struct jm_group *group, struct
 	(void)dev;
 	if (!number)
 		return mixed(n, err);
-	if (cuda_is_dense(&n->in[0]->layout) && cuda_is_dense(&n->out[0]->layout))
+	if (strides_known(n->in[0]) && strides_known(n->out[0]))
 		return 0;
 	return jm_err_set(err, JM_ENOSUP, "Backend cuda knows no layouts in blocks.");
 }
@@ -117,7 +122,7 @@ static void strides_of(const struct jm_tensor *t, int64_t *ret)
 		int dim = t->layout.rank ? t->layout.order[i] : i;
 
 		ret[dim] = step;
-		step *= t->dim[dim];
+		step *= t->layout.n_blocks && i == t->rank - 1 ? cuda_row_stride(t) : t->dim[dim];
 	}
 }
 
@@ -145,9 +150,11 @@ static int run_cast(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 	const struct jm_node *n = &exec->node[0];
 	struct cuda_reorder p;
 
-	if (jm_layout_equal(&n->in[0]->layout, &n->out[0]->layout))
+	if (jm_layout_equal(&n->in[0]->layout, &n->out[0]->layout) && !n->in[0]->layout.n_blocks)
 		return run_map(dev, exec, err);
 	p = reorder_of(n);
+	if (n->out[0]->layout.n_blocks && !p.accumulate)
+		cudaMemsetAsync(p.y.data, 0, n->out[0]->bytes, dev->stream);
 	cuda_reorder(&p, dev->stream);
 	return 0;
 }

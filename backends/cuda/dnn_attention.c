@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Attention by cuDNN, on views of the packed projection qkv[B,S,(H+2G)D]: heads as [B,H,S,D] with the
+ * strides they have there, so that nothing is moved. cuDNN knows the two patterns below and fuses each into
+ * one kernel: no score reaches memory.
+ */
+#include "dnn_attention.h"
+
+#define BF16 CUDNN_DATA_BFLOAT16
+#define F32  CUDNN_DATA_FLOAT
+#define I32  CUDNN_DATA_INT32
+#define BOOL CUDNN_DATA_BOOLEAN
+
+/* What several operations need: the graph, the shape, the scores' places. */
+struct drawing {
+	struct dnn_graph *g;
+	const struct dnn_attention_shape *s;
+};
+
+/* [B,heads,S,D] in rows of `row` elements. */
+static int64_t heads_view(const struct drawing *d, int64_t heads, int64_t row)
+{
+	const struct dnn_attention_shape *s = d->s;
+	const int64_t dim[4] = {s->batch, heads, s->seq, s->depth};
+	const int64_t stride[4] = {s->seq * row, s->depth, row, 1};
+
+	return dnn_tensor(d->g, DNN_REAL, BF16, 4, dim, stride);
+}
+
+/* The same, with positions and depth in each other's place. */
+static int64_t turned_view(const struct drawing *d, int64_t heads, int64_t row)
+{
+	const struct dnn_attention_shape *s = d->s;
+	const int64_t dim[4] = {s->batch, heads, s->depth, s->seq};
+	const int64_t stride[4] = {s->seq * row, s->depth, 1, row};
+
+	return dnn_tensor(d->g, DNN_REAL, BF16, 4, dim, stride);
+}
+
+/* [B,H,S,columns], dense. */
+static int64_t dense(
+	const struct drawing *d, enum dnn_kind kind, cudnnDataType_t type, int64_t columns)
+{
+	const struct dnn_attention_shape *s = d->s;
+	const int64_t dim[4] = {s->batch, s->heads, s->seq, columns};
+	const int64_t stride[4] = {s->heads * s->seq * columns, s->seq * columns, columns, 1};
+
+	return dnn_tensor(d->g, kind, type, 4, dim, stride);
+}
+
+static int64_t scores(const struct drawing *d, cudnnDataType_t type)
+{
+	return dense(d, DNN_VIRTUAL, type, d->s->seq);
+}
+
+static int64_t per_row(const struct drawing *d, enum dnn_kind kind)
+{
+	return dense(d, kind, F32, 1);
+}
+
+/* y = mode(x, b), of f32 scores or rows. */
+static int64_t apply(
+	const struct drawing *d, cudnnPointwiseMode_t mode, int64_t x, int64_t b, int64_t y)
+{
+	dnn_pointwise(d->g, mode, F32, -1, x, b, 0, y);
+	return y;
+}
+
+static int64_t reduce(const struct drawing *d, cudnnReduceTensorOp_t op, int64_t x)
+{
+	int64_t y = per_row(d, DNN_VIRTUAL);
+
+	dnn_reduce(d->g, op, x, y);
+	return y;
+}
+
+/* Scores of later keys become what exp makes 0 of. */
+static int64_t mask(const struct drawing *d, int64_t x, int64_t floor)
+{
+	int64_t row, column, seen, y;
+
+	if (!d->s->causal)
+		return x;
+	row = scores(d, I32);
+	column = scores(d, I32);
+	seen = scores(d, BOOL);
+	y = scores(d, F32);
+	dnn_pointwise(d->g, CUDNN_POINTWISE_GEN_INDEX, F32, 2, x, 0, 0, row);
+	dnn_pointwise(d->g, CUDNN_POINTWISE_GEN_INDEX, F32, 3, x, 0, 0, column);
+	dnn_pointwise(d->g, CUDNN_POINTWISE_CMP_GE, BOOL, -1, row, column, 0, seen);
+	dnn_pointwise(d->g, CUDNN_POINTWISE_BINARY_SELECT, F32, -1, x, floor, seen, y);
+	return y;
+}
+
+struct dnn_graph *dnn_attention_forward(const struct cuda_dnn *dnn,
+	const struct dnn_attention_shape *s, struct dnn_attention_ids *ret)
+{
+	const struct drawing d = {dnn_graph_new(dnn), s};
+	const int64_t row = (s->heads + 2 * s->groups) * s->depth;
+	int64_t x, most, sum, p;
+
+	if (!d.g)
+		return NULL;
+	ret->q = heads_view(&d, s->heads, row);
+	ret->k = turned_view(&d, s->groups, row);
+	ret->v = heads_view(&d, s->groups, row);
+	ret->y = heads_view(&d, s->heads, s->heads * s->depth);
+	ret->lse = per_row(&d, DNN_REAL);
+	ret->scale = dnn_scalar(d.g, DNN_BY_VALUE, F32);
+	ret->floor = s->causal ? dnn_scalar(d.g, DNN_BY_VALUE, F32) : 0;
+	x = scores(&d, F32);
+	dnn_matmul(d.g, ret->q, ret->k, x);
+	x = mask(&d, apply(&d, CUDNN_POINTWISE_MUL, x, ret->scale, scores(&d, F32)), ret->floor);
+	most = reduce(&d, CUDNN_REDUCE_TENSOR_MAX, x);
+	x = apply(&d, CUDNN_POINTWISE_SUB, x, most, scores(&d, F32));
+	x = apply(&d, CUDNN_POINTWISE_EXP, x, 0, scores(&d, F32));
+	sum = reduce(&d, CUDNN_REDUCE_TENSOR_ADD, x);
+	apply(&d, CUDNN_POINTWISE_ADD, most,
+		apply(&d, CUDNN_POINTWISE_LOG, sum, 0, per_row(&d, DNN_VIRTUAL)), ret->lse);
+	p = apply(&d, CUDNN_POINTWISE_DIV, x, sum, scores(&d, BF16));
+	dnn_matmul(d.g, p, ret->v, ret->y);
+	return d.g;
+}
+
+/* ---- backward ------------------------------------------------------------------------------------------- */
+
+/* The transpose of scores, as bf16: rows are keys. */
+static int64_t transposed(const struct drawing *d, int64_t x)
+{
+	const struct dnn_attention_shape *s = d->s;
+	const int64_t dim[4] = {s->batch, s->heads, s->seq, s->seq};
+	const int64_t stride[4] = {s->heads * s->seq * s->seq, s->seq * s->seq, 1, s->seq};
+	int64_t y = dnn_tensor(d->g, DNN_VIRTUAL, BF16, 4, dim, stride);
+
+	dnn_reshape(d->g, x, y);
+	return y;
+}
+
+/* to = x b, where the heads of a group are summed up. */
+static void into_group(const struct drawing *d, int64_t x, int64_t b, int64_t to)
+{
+	int64_t each;
+
+	if (d->s->heads == d->s->groups) {
+		dnn_matmul(d->g, x, b, to);
+		return;
+	}
+	each = dense(d, DNN_VIRTUAL, BF16, d->s->depth);
+	dnn_matmul(d->g, x, b, each);
+	dnn_reduce(d->g, CUDNN_REDUCE_TENSOR_ADD, each, to);
+}
+
+/* The keys once more, not turned. */
+static int64_t keys(const struct drawing *d, int64_t k, int64_t row)
+{
+	const struct dnn_attention_shape *s = d->s;
+	const int64_t dim[4] = {s->batch, s->groups, s->seq, s->depth};
+	const int64_t stride[4] = {s->seq * row, s->depth, row, 1};
+	int64_t y = dnn_tensor(d->g, DNN_VIRTUAL, BF16, 4, dim, stride);
+
+	dnn_reshape(d->g, k, y);
+	return y;
+}
+
+/* p = exp(scale q k - lse) */
+static int64_t probabilities(const struct drawing *d, const struct dnn_attention_ids *id)
+{
+	int64_t x = scores(d, F32);
+
+	dnn_matmul(d->g, id->q, id->k, x);
+	x = apply(d, CUDNN_POINTWISE_MUL, x, id->scale, scores(d, F32));
+	x = mask(d, apply(d, CUDNN_POINTWISE_SUB, x, id->lse, scores(d, F32)), id->floor);
+	return apply(d, CUDNN_POINTWISE_EXP, x, 0, scores(d, F32));
+}
+
+/* delta = sum over D of dy y */
+static void row_sums(const struct drawing *d, const struct dnn_attention_ids *id)
+{
+	int64_t x = dense(d, DNN_VIRTUAL, F32, d->s->depth);
+
+	apply(d, CUDNN_POINTWISE_MUL, id->dy, id->y, x);
+	apply(d, CUDNN_POINTWISE_MUL, reduce(d, CUDNN_REDUCE_TENSOR_ADD, x), id->one, id->delta);
+}
+
+static void declare_backward(const struct drawing *d, struct dnn_attention_ids *ret)
+{
+	const struct dnn_attention_shape *s = d->s;
+	const int64_t row = (s->heads + 2 * s->groups) * s->depth, out = s->heads * s->depth;
+
+	ret->q = heads_view(d, s->heads, row);
+	ret->k = turned_view(d, s->groups, row);
+	ret->v = turned_view(d, s->groups, row);
+	ret->y = heads_view(d, s->heads, out);
+	ret->dy = heads_view(d, s->heads, out);
+	ret->lse = per_row(d, DNN_REAL);
+	ret->delta = per_row(d, DNN_REAL);
+	ret->dq = heads_view(d, s->heads, row);
+	ret->dk = heads_view(d, s->groups, row);
+	ret->dv = heads_view(d, s->groups, row);
+	ret->sum = s->repeatable ? 0 : dense(d, DNN_REAL, F32, s->depth);
+	ret->scale = dnn_scalar(d->g, DNN_BY_VALUE, F32);
+	ret->one = dnn_scalar(d->g, DNN_BY_VALUE, F32);
+	ret->floor = s->causal ? dnn_scalar(d->g, DNN_BY_VALUE, F32) : 0;
+}
+
+struct dnn_graph *dnn_attention_backward(const struct cuda_dnn *dnn,
+	const struct dnn_attention_shape *s, struct dnn_attention_ids *ret)
+{
+	const struct drawing d = {dnn_graph_new(dnn), s};
+	int64_t p, x;
+
+	if (!d.g)
+		return NULL;
+	declare_backward(&d, ret);
+	row_sums(&d, ret);
+	p = probabilities(&d, ret);
+	into_group(&d, transposed(&d, p), ret->dy, ret->dv);
+	x = scores(&d, F32);
+	dnn_matmul(d.g, ret->dy, ret->v, x);
+	x = apply(&d, CUDNN_POINTWISE_SUB, x, ret->delta, scores(&d, F32));
+	x = apply(&d, CUDNN_POINTWISE_MUL, x, p, scores(&d, F32));
+	x = apply(&d, CUDNN_POINTWISE_MUL, x, ret->scale, scores(&d, F32));
+	into_group(&d, transposed(&d, x), ret->q, ret->dk);
+	p = keys(&d, ret->k, (s->heads + 2 * s->groups) * s->depth);
+	if (s->repeatable) {
+		dnn_matmul(d.g, x, p, ret->dq);
+	} else {
+		dnn_matmul(d.g, x, p, ret->sum);
+		apply(&d, CUDNN_POINTWISE_IDENTITY, ret->sum, 0, ret->dq);
+	}
+	return d.g;
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rows of table[V,C] and pos[P,C] by ids[B,S] into y[B,S,C], and back. The gradient first ranks all
+ * tokens by id and place, by counting; then one block sums the rows of each id in that order, so that
+ * the bits are the same every time. Rotary turns of x[B,S,heads,D].
+ */
+#include "common.cuh"
+
+#define THREADS 256
+#define TILE	1024 /* ids in shared memory */
+
+/* ---- embed -------------------------------------------------------------------------------------------- */
+
+template <int N, typename W, typename Y> __global__ void embed_kernel(struct cuda_embed p)
+{
+	const int64_t at = blockIdx.x * p.width, id = p.ids[blockIdx.x];
+	const W *row = as<const W>(p.table) + id * p.width;
+	const W *pos = as<const W>(p.pos) + blockIdx.x % p.seq * p.width;
+
+	for (int64_t i = N * threadIdx.x; i < p.width; i += N * blockDim.x) {
+		float v[N], w[N];
+
+		load(row + i, v);
+		if (p.pos.data) {
+			load(pos + i, w);
+#pragma unroll
+			for (int k = 0; k < N; k++)
+				v[k] += w[k];
+		}
+		store_sum(as<Y>(p.y) + at + i, v, p.accumulate);
+	}
+}
+
+template <int N> static void embed_of(const struct cuda_embed *p, cudaStream_t stream)
+{
+	int threads = threads_for((p->width + N - 1) / N, THREADS);
+	unsigned blocks = (unsigned)p->tokens;
+
+	if (p->table.bf16 && p->y.bf16)
+		embed_kernel<N, bf16, bf16><<<blocks, threads, 0, stream>>>(*p);
+	else if (p->table.bf16)
+		embed_kernel<N, bf16, float><<<blocks, threads, 0, stream>>>(*p);
+	else if (p->y.bf16)
+		embed_kernel<N, float, bf16><<<blocks, threads, 0, stream>>>(*p);
+	else
+		embed_kernel<N, float, float><<<blocks, threads, 0, stream>>>(*p);
+}
+
+void cuda_embed(const struct cuda_embed *p, cudaStream_t stream)
+{
+	p->width % PACK == 0 ? embed_of<PACK>(p, stream) : embed_of<1>(p, stream);
+}
+
+/* ---- its gradient -------------------------------------------------------------------------------------- */
+
+/* order[r] = the token with rank r: tokens with a smaller id come first, then those before it. */
+__global__ void rank_kernel(const int32_t *ids, int32_t *order, int n)
+{
+	__shared__ int32_t tile[TILE];
+	const int t = blockIdx.x * blockDim.x + threadIdx.x;
+	const int id = t < n ? ids[t] : 0;
+	int rank = 0;
+
+	for (int from = 0; from < n; from += TILE) {
+		int count = min(TILE, n - from);
+
+		__syncthreads();
+		for (int i = threadIdx.x; i < count; i += blockDim.x)
+			tile[i] = ids[from + i];
+		__syncthreads();
+		if (from + count <= t) {
+			for (int i = 0; i < count; i++)
+				rank += tile[i] <= id;
+		} else if (from > t) {
+			for (int i = 0; i < count; i++)
+				rank += tile[i] < id;
+		} else {
+			for (int i = 0; i < count; i++)
+				rank += tile[i] < id || (tile[i] == id && from + i < t);
+		}
+	}
+	if (t < n)
+		order[rank] = t;
+}
+
+/* The block of the first token of an id sums them all. */
+template <int N, typename Y> __global__ void embed_rows_kernel(struct cuda_embed_grad p)
+{
+	const int first = blockIdx.x, id = p.ids[p.order[first]];
+	float *row = p.dtable + id * p.width;
+
+	if (first && p.ids[p.order[first - 1]] == id)
+		return;
+	for (int64_t i = N * threadIdx.x; i < p.width; i += N * blockDim.x) {
+		float sum[N] = {};
+
+		for (int k = first; k < p.tokens; k++) {
+			const int token = p.order[k];
+			float v[N];
+
+			if (p.ids[token] != id)
+				break;
+			load(as<const Y>(p.dy) + token * p.width + i, v);
+#pragma unroll
+			for (int j = 0; j < N; j++)
+				sum[j] += v[j];
+		}
+		store_sum(row + i, sum, p.add_table);
+	}
+}
+
+/* y[s] = sum over b of x[b,s]. */
+template <int N, typename X> __global__ void batch_sum_kernel(struct cuda_batch_sum p)
+{
+	const int64_t s = blockIdx.x;
+
+	for (int64_t i = N * threadIdx.x; i < p.width; i += N * blockDim.x) {
+		float sum[N] = {};
+
+		for (int64_t b = 0; b < p.batch; b++) {
+			float v[N];
+
+			load(as<const X>(p.x) + (b * p.seq + s) * p.width + i, v);
+#pragma unroll
+			for (int j = 0; j < N; j++)
+				sum[j] += v[j];
+		}
+		store_sum(p.y + s * p.width + i, sum, p.accumulate);
+	}
+}
+
+void cuda_batch_sum(const struct cuda_batch_sum *p, cudaStream_t stream)
+{
+	bool packs = p->width % PACK == 0;
+	int threads = threads_for(packs ? p->width / PACK : p->width, THREADS);
+	unsigned blocks = (unsigned)p->rows;
+
+	if (packs && p->x.bf16)
+		batch_sum_kernel<PACK, bf16><<<blocks, threads, 0, stream>>>(*p);
+	else if (packs)
+		batch_sum_kernel<PACK, float><<<blocks, threads, 0, stream>>>(*p);
+	else if (p->x.bf16)
+		batch_sum_kernel<1, bf16><<<blocks, threads, 0, stream>>>(*p);
+	else
+		batch_sum_kernel<1, float><<<blocks, threads, 0, stream>>>(*p);
+}
+
+template <int N, typename Y> static void embed_grad_of(const struct cuda_embed_grad *p, cudaStream_t stream)
+{
+	int threads = threads_for((p->width + N - 1) / N, THREADS);
+
+	embed_rows_kernel<N, Y><<<(unsigned)p->tokens, threads, 0, stream>>>(*p);
+}
+
+void cuda_embed_grad(const struct cuda_embed_grad *p, cudaStream_t stream)
+{
+	bool packs = p->width % PACK == 0;
+
+	if (!p->add_table)
+		cudaMemsetAsync(p->dtable, 0, (size_t)(p->rows * p->width) * sizeof(float), stream);
+	rank_kernel<<<blocks_for(p->tokens, THREADS), THREADS, 0, stream>>>(
+		p->ids, p->order, (int)p->tokens);
+	if (p->dy.bf16)
+		packs ? embed_grad_of<PACK, bf16>(p, stream) : embed_grad_of<1, bf16>(p, stream);
+	else
+		packs ? embed_grad_of<PACK, float>(p, stream) : embed_grad_of<1, float>(p, stream);
+}
+
+/* ---- rotary positions ------------------------------------------------------------------------------------ */
+
+/* A thread turns N pairs (i, i + half) of one head; the heads behind `turned` are copied. */
+template <int N, typename T> __global__ void rope_kernel(struct cuda_rope p)
+{
+	const int half = p.depth / 2, per_head = half / N;
+	const int64_t at = blockIdx.x * (int64_t)p.heads * p.depth;
+	const float *cosine = p.angles + blockIdx.x % p.seq * half, *sine = cosine + p.seq * half;
+
+	for (int u = threadIdx.x; u < p.heads * per_head; u += blockDim.x) {
+		const int head = u / per_head, i = u % per_head * N;
+		const T *x = as<const T>(p.x) + at + head * p.depth + i;
+		T *y = as<T>(p.y) + at + head * p.depth + i;
+		float a[N], b[N];
+
+		load(x, a);
+		load(x + half, b);
+		if (head < p.turned) {
+			float c[N], s[N];
+
+			load(cosine + i, c);
+			load(sine + i, s);
+#pragma unroll
+			for (int k = 0; k < N; k++) {
+				float t = p.inverse ? -s[k] : s[k], was = a[k];
+
+				a[k] = was * c[k] - b[k] * t;
+				b[k] = b[k] * c[k] + was * t;
+			}
+		} else if (x == y && !p.accumulate) {
+			continue;
+		}
+		store_sum(y, a, p.accumulate);
+		store_sum(y + half, b, p.accumulate);
+	}
+}
+
+template <int N> static void rope_of(const struct cuda_rope *p, cudaStream_t stream)
+{
+	int threads = threads_for(p->heads * (p->depth / 2 / N), THREADS);
+
+	if (p->x.bf16)
+		rope_kernel<N, bf16><<<(unsigned)p->tokens, threads, 0, stream>>>(*p);
+	else
+		rope_kernel<N, float><<<(unsigned)p->tokens, threads, 0, stream>>>(*p);
+}
+
+void cuda_rope(const struct cuda_rope *p, cudaStream_t stream)
+{
+	p->depth % (2 * PACK) == 0 ? rope_of<PACK>(p, stream) : rope_of<1>(p, stream);
+}

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Products by cuBLASLt; the algorithm is chosen by timing on random operands, once per shape. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "gemm.h"
+#include "image.h"
+#include "plan_cache.h"
+
+#define WORKSPACE  ((size_t)32 << 20) /* as NVIDIA advises for Hopper */
+#define CANDIDATES 12
+#define REPEATS	   4
+#define ALIGNMENT  64 /* bytes, of every operand: engine/backend.h */
+
+struct cuda_product {
+	struct cuda_gemm gemm;
+	cublasLtMatmulDesc_t how;
+	cublasLtMatrixLayout_t a, b, d;
+	cublasLtMatmulAlgo_t algo;
+	double seconds;
+};
+
+static cudaDataType_t type_of(enum jm_dtype type)
+{
+	return type == JM_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+/* ---- descriptors ------------------------------------------------------------------------------------ */
+
+static int set(struct cuda_dev *dev, struct cuda_product *p, cublasLtMatmulDescAttributes_t what,
+	const void *value, size_t size, struct jm_err *err)
+{
+	return cuda_lt_check(dev,
+		dev->lt.call.cublasLtMatmulDescSetAttribute(p->how, what, value, size),
+		"Describing a product", err);
+}
+
+static cublasLtEpilogue_t epilogue_of(const struct cuda_gemm *g)
+{
+	if (g->gelu && g->aux)
+		return g->bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+	if (g->gelu)
+		return g->bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+	return g->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+static int describe_epilogue(struct cuda_dev *dev, struct cuda_product *p, struct jm_err *err)
+{
+	const struct cuda_gemm *g = &p->gemm;
+	cublasLtEpilogue_t epilogue = epilogue_of(g);
+	cudaDataType_t bias = g->bias_as_d ? type_of(g->d.type) : CUDA_R_32F;
+	int code = set(dev, p, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue, err);
+
+	if (!code && g->bias)
+		code = set(
+			dev, p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &g->bias, sizeof g->bias, err);
+	if (!code && g->bias)
+		code = set(dev, p, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &bias, sizeof bias, err);
+	if (!code && g->aux)
+		code = set(dev, p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &g->aux,
+			sizeof g->aux, err);
+	if (!code && g->aux)
+		code = set(dev, p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &g->d.stride,
+			sizeof g->d.stride, err);
+	return code;
+}
+
+static int describe_matrix(struct cuda_dev *dev, const struct cuda_matrix *m,
+	cublasLtMatrixLayout_t *ret, struct jm_err *err)
+{
+	return cuda_lt_check(dev,
+		dev->lt.call.cublasLtMatrixLayoutCreate(
+			ret, type_of(m->type), (uint64_t)m->rows, (uint64_t)m->columns, m->stride),
+		"Describing a matrix", err);
+}
+
+static int describe(struct cuda_dev *dev, struct cuda_product *p, struct jm_err *err)
+{
+	const struct cuda_gemm *g = &p->gemm;
+	cublasComputeType_t compute = g->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+	cublasOperation_t a = g->a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+	cublasOperation_t b = g->b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+	int code = cuda_lt_check(dev,
+		dev->lt.call.cublasLtMatmulDescCreate(&p->how, compute, CUDA_R_32F),
+		"Describing a product", err);
+
+	if (!code)
+		code = set(dev, p, CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof a, err);
+	if (!code)
+		code = set(dev, p, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b, err);
+	if (!code)
+		code = describe_epilogue(dev, p, err);
+	if (!code)
+		code = describe_matrix(dev, &g->a, &p->a, err);
+	if (!code)
+		code = describe_matrix(dev, &g->b, &p->b, err);
+	if (!code)
+		code = describe_matrix(dev, &g->d, &p->d, err);
+	return code;
+}
+
+/* ---- candidates ---------------------------------------------------------------------------------------- */
+
+static int prefer(struct cuda_dev *dev, cublasLtMatmulPreference_t pref, struct jm_err *err)
+{
+	static const cublasLtMatmulPreferenceAttributes_t sides[] = {
+		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+	const size_t workspace = WORKSPACE;
+	const uint32_t alignment = ALIGNMENT;
+	int code = cuda_lt_check(dev,
+		dev->lt.call.cublasLtMatmulPreferenceSetAttribute(pref,
+			CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace),
+		"Choosing an algorithm", err);
+
+	for (size_t i = 0; i < sizeof sides / sizeof *sides && !code; i++)
+		code = cuda_lt_check(dev,
+			dev->lt.call.cublasLtMatmulPreferenceSetAttribute(
+				pref, sides[i], &alignment, sizeof alignment),
+			"Choosing an algorithm", err);
+	return code;
+}
+
+/* What the library thinks best, at most CANDIDATES; 0 = it has none. */
+static int find_candidates(
+	struct cuda_dev *dev, struct cuda_product *p, cublasLtMatmulHeuristicResult_t *ret)
+{
+	cublasLtMatmulPreference_t pref;
+	int n = 0;
+
+	if (dev->lt.call.cublasLtMatmulPreferenceCreate(&pref))
+		return 0;
+	if (prefer(dev, pref, NULL) ||
+		dev->lt.call.cublasLtMatmulAlgoGetHeuristic(
+			dev->lt.handle, p->how, p->a, p->b, p->d, p->d, pref, CANDIDATES, ret, &n))
+		n = 0;
+	dev->lt.call.cublasLtMatmulPreferenceDestroy(pref);
+	return n;
+}
+
+static cublasStatus_t launch(struct cuda_dev *dev, const struct cuda_product *p,
+	const struct cuda_gemm *g, const cublasLtMatmulAlgo_t *algo)
+{
+	const float alpha = 1, beta = g->accumulate ? 1 : 0;
+
+	return dev->lt.call.cublasLtMatmul(dev->lt.handle, p->how, &alpha, g->a.data, p->a,
+		g->b.data, p->b, &beta, g->d.data, p->d, g->d.data, p->d, algo,
+		dev->workspace->data, WORKSPACE, dev->stream);
+}
+
+/* ---- timing ------------------------------------------------------------------------------------------- */
+
+static size_t bytes_of(const struct cuda_matrix *m)
+{
+	return (size_t)(m->columns * m->stride) * jm_dtype_bytes(m->type);
+}
+
+/* Operands of its own, of random values; the real ones may be somebody's parameters. */
+static bool stage(struct cuda_dev *dev, struct cuda_matrix *m)
+{
+	struct cuda_vec v = {NULL, m->type == JM_BF16};
+
+	if (cudaMalloc(&v.data, bytes_of(m))) {
+		cudaGetLastError();
+		return false;
+	}
+	cuda_random(v, m->columns * m->stride, 1, dev->stream);
+	m->data = v.data;
+	return true;
+}
+
+/* Seconds of one run; NAN = it fails. */
+static double time_one(struct cuda_dev *dev, const struct cuda_product *p,
+	const struct cuda_gemm *g, const cublasLtMatmulAlgo_t *algo)
+{
+	cudaEvent_t from, to;
+	double best = NAN;
+	float ms;
+
+	if (launch(dev, p, g, algo))
+		return NAN;
+	cudaEventCreate(&from);
+	cudaEventCreate(&to);
+	for (int i = 0; i < REPEATS; i++) {
+		cudaEventRecord(from, dev->stream);
+		launch(dev, p, g, algo);
+		cudaEventRecord(to, dev->stream);
+		if (cudaEventSynchronize(to) || cudaEventElapsedTime(&ms, from, to))
+			break;
+		best = fmin(best, ms * 1e-3);
+	}
+	cudaEventDestroy(from);
+	cudaEventDestroy(to);
+	return best;
+}
+
+/* The fastest; where memory does not suffice for that, the library's own first. */
+static int choose(struct cuda_dev *dev, struct cuda_product *p,
+	const cublasLtMatmulHeuristicResult_t *found, int n)
+{
+	struct cuda_gemm g = p->gemm;
+	double least = INFINITY;
+	int best = 0;
+
+	g.a.data = g.b.data = g.d.data = NULL;
+	if (n > 1 && stage(dev, &g.a) && stage(dev, &g.b) && stage(dev, &g.d))
+		for (int i = 0; i < n; i++) {
+			double seconds = time_one(dev, p, &g, &found[i].algo);
+
+			if (seconds < least) {
+				least = seconds;
+				best = i;
+			}
+		}
+	cudaStreamSynchronize(dev->stream);
+	cudaFree(g.a.data);
+	cudaFree(g.b.data);
+	cudaFree(g.d.data);
+	p->seconds = isfinite(least) ? least : NAN;
+	return best;
+}
+
+/* ---- the cache of plans ---------------------------------------------------------------------------------- */
+
+static void write_key(const struct cuda_gemm *g, char *ret, size_t size)
+{
+	const struct cuda_matrix *m[] = {&g->a, &g->b, &g->d};
+	int n = snprintf(ret, size, "gemm/%lld", (long long)g->k);
+
+	for (int i = 0; i < 3; i++)
+		n += snprintf(ret + n, size - (size_t)n, "/%lldx%lld:%lld%s%s",
+			(long long)m[i]->rows, (long long)m[i]->columns, (long long)m[i]->stride,
+			jm_dtype_name(m[i]->type), m[i]->transposed ? "t" : "");
+	snprintf(ret + n, size - (size_t)n, "/%d%s%s%s", epilogue_of(g), g->accumulate ? "+" : "",
+		g->tf32 ? "tf32" : "", g->bias && g->bias_as_d ? "b" : "");
+}
+
+/* "seconds,algorithm in hex". */
+static void keep(struct cuda_dev *dev, const struct cuda_product *p, const char *key)
+{
+	char value[CUDA_PLAN_VALUE];
+	int n = snprintf(value, sizeof value, "%.3g,", p->seconds);
+
+	for (size_t i = 0; i < sizeof p->algo.data / sizeof *p->algo.data; i++)
+		n += snprintf(value + n, sizeof value - (size_t)n, "%016llx",
+			(unsigned long long)p->algo.data[i]);
+	cuda_plan_keep(dev, key, value);
+}
+
+static bool recall(struct cuda_dev *dev, struct cuda_product *p, const char *key)
+{
+	const char *value = cuda_plan_find(dev, key);
+	cublasLtMatmulHeuristicResult_t result;
+	char *end;
+
+	if (!value)
+		return false;
+	p->seconds = strtod(value, &end);
+	if (*end++ != ',')
+		return false;
+	for (size_t i = 0; i < sizeof p->algo.data / sizeof *p->algo.data; i++, end += 16) {
+		unsigned long long word;
+
+		if (sscanf(end, "%16llx", &word) != 1)
+			return false;
+		p->algo.data[i] = word;
+	}
+	return !dev->lt.call.cublasLtMatmulAlgoCheck(
+		       dev->lt.handle, p->how, p->a, p->b, p->d, p->d, &p->algo, &result) &&
+	       result.workspaceSize <= WORKSPACE;
+}
+
+/* ---- the product ----------------------------------------------------------------------------------------- */
+
+static int take_algorithm(struct cuda_dev *dev, struct cuda_product *p, struct jm_err *err)
+{
+	cublasLtMatmulHeuristicResult_t found[CANDIDATES];
+	char key[CUDA_PLAN_KEY];
+	int n;
+
+	write_key(&p->gemm, key, sizeof key);
+	if (recall(dev, p, key))
+		return 0;
+	n = find_candidates(dev, p, found);
+	if (n < 1)
+		return jm_err_set(err, JM_ENOSUP,
+			"cuBLASLt has no algorithm for the product %s on cuda:%d.", key,
+			dev->index);
+	p->algo = found[choose(dev, p, found, n)].algo;
+	keep(dev, p, key);
+	return 0;
+}
+
+int cuda_product_new(struct cuda_dev *dev, const struct cuda_gemm *gemm, struct cuda_product **ret,
+	struct jm_err *err)
+{
+	struct cuda_product *p = calloc(1, sizeof *p);
+	int code = cuda_lt_open(dev, err);
+
+	if (!p)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a product.");
+	p->gemm = *gemm;
+	if (!code && !cuda_workspace(dev, WORKSPACE))
+		code = jm_err_set(err, JM_ENOMEM,
+			"cuda:%d has no %zu MB left that cuBLASLt works in; take a smaller batch.",
+			dev->index, WORKSPACE >> 20);
+	if (!code)
+		code = describe(dev, p, err);
+	if (!code)
+		code = take_algorithm(dev, p, err);
+	if (code)
+		cuda_product_free(dev, p);
+	else
+		*ret = p;
+	return code;
+}
+
+int cuda_product_run(struct cuda_dev *dev, const struct cuda_product *p, struct jm_err *err)
+{
+	return cuda_lt_check(dev, launch(dev, p, &p->gemm, &p->algo), "A product", err);
+}
+
+double cuda_product_seconds(const struct cuda_product *p)
+{
+	return p->seconds;
+}
+
+void cuda_product_free(struct cuda_dev *dev, struct cuda_product *p)
+{
+	if (!p)
+		return;
+	if (p->how)
+		dev->lt.call.cublasLtMatmulDescDestroy(p->how);
+	for (int i = 0; i < 3; i++) {
+		cublasLtMatrixLayout_t layout = i == 0 ? p->a : i == 1 ? p->b : p->d;
+
+		if (layout)
+			dev->lt.call.cublasLtMatrixLayoutDestroy(layout);
+	}
+	free(p);
+}

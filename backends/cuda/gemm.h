@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One product by cuBLASLt: d = op(a) op(b) (+ d) (+ bias) (through gelu), all column-major. */
+#ifndef JM_CUDA_GEMM_H
+#define JM_CUDA_GEMM_H
+
+#include "cuda.h"
+
+struct cuda_matrix {
+	void *data;
+	enum jm_dtype type;
+	int64_t rows, columns, stride; /* as it lies: stride elements from column to column */
+	bool transposed;
+};
+
+struct cuda_gemm {
+	struct cuda_matrix a, b, d;
+	int64_t k; /* summed over */
+	bool accumulate;
+	bool tf32;	/* f32 operands are rounded to tf32 */
+	bool gelu;	/* d = gelu of what aux gets; the tanh form */
+	void *bias;	/* of a's rows */
+	bool bias_as_d; /* in d's type; else f32 */
+	void *aux;	/* as d lies: what goes into gelu; NULL = not wanted */
+};
+
+struct cuda_product;
+
+/* Chosen by timing, or found in the cache of plans. JM_ENOSUP: cuBLASLt has no algorithm for it. */
+int cuda_product_new(struct cuda_dev *dev, const struct cuda_gemm *gemm, struct cuda_product **ret,
+	struct jm_err *err);
+int cuda_product_run(struct cuda_dev *dev, const struct cuda_product *p, struct jm_err *err);
+/* Seconds that one run took when it was timed; NAN = it was not. */
+double cuda_product_seconds(const struct cuda_product *p);
+void cuda_product_free(struct cuda_dev *dev, struct cuda_product *p); /* takes NULL */
+
+#endif

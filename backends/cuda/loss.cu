@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Softmax and cross-entropy of logits[rows,classes], whose rows are `stride` elements apart, with their
+ * gradient. A block takes a row: one pass for maximum and sum, one for the gradient, which may lie over
+ * the logits. What is between classes and stride is not read, and 0 in the gradient.
+ */
+#include "common.cuh"
+
+#define THREADS 512
+#define SUMMERS 1024
+
+/* Of exp(x - most). */
+struct partial {
+	float most, sum;
+};
+
+__device__ __forceinline__ struct partial join(struct partial a, struct partial b)
+{
+	float most = fmaxf(a.most, b.most);
+
+	if (most == -INFINITY)
+		return a;
+	return {most, a.sum * __expf(a.most - most) + b.sum * __expf(b.most - most)};
+}
+
+__device__ __forceinline__ struct partial warp_join(struct partial x)
+{
+#pragma unroll
+	for (int i = WARP / 2; i; i /= 2)
+		x = join(x, {__shfl_xor_sync(0xffffffffu, x.most, i),
+				   __shfl_xor_sync(0xffffffffu, x.sum, i)});
+	return x;
+}
+
+__device__ __forceinline__ struct partial block_join(struct partial x, struct partial *share)
+{
+	int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, warps = blockDim.x / WARP;
+
+	x = warp_join(x);
+	if (lane == 0)
+		share[warp] = x;
+	__syncthreads();
+	return warp_join(lane < warps ? share[lane] : partial{-INFINITY, 0});
+}
+
+template <int N, typename T>
+__device__ __forceinline__ void load_classes(const T *row, int64_t i, int64_t classes, float (&v)[N])
+{
+	if (i + N <= classes) {
+		load(row + i, v);
+		return;
+	}
+#pragma unroll
+	for (int k = 0; k < N; k++)
+		v[k] = i + k < classes ? (float)row[i + k] : -INFINITY;
+}
+
+template <int N, typename T> __global__ void __launch_bounds__(THREADS) xent_kernel(struct cuda_xent p)
+{
+	__shared__ struct partial share[WARP];
+	const T *row = as<const T>(p.logits) + blockIdx.x * p.stride;
+	T *out = as<T>(p.dlogits) + blockIdx.x * p.stride;
+	const int target = p.targets[blockIdx.x];
+	struct partial all = {-INFINITY, 0};
+	float v[N];
+
+	for (int64_t i = N * threadIdx.x; i < p.classes; i += N * blockDim.x) {
+		load_classes(row, i, p.classes, v);
+		float most = v[0];
+#pragma unroll
+		for (int k = 1; k < N; k++)
+			most = fmaxf(most, v[k]);
+		most = fmaxf(most, all.most);
+		float sum = all.sum * __expf(all.most - most);
+#pragma unroll
+		for (int k = 0; k < N; k++)
+			sum += __expf(v[k] - most);
+		all = {most, sum};
+	}
+	all = block_join(all, share);
+	if (threadIdx.x == 0)
+		p.losses[blockIdx.x] = logf(all.sum) + all.most - (float)row[target];
+	if (!p.dlogits.data)
+		return;
+	__syncthreads(); /* the target's logit was read */
+	const float scale = p.scale * (p.loss_scale ? p.loss_scale[0] : 1);
+	const float by_sum = scale / all.sum;
+	for (int64_t i = N * threadIdx.x; i < p.stride; i += N * blockDim.x) {
+		load_classes(row, i, p.classes, v);
+#pragma unroll
+		for (int k = 0; k < N; k++) {
+			v[k] = __expf(v[k] - all.most) * by_sum - (i + k == target ? scale : 0);
+			if (i + k >= p.classes)
+				v[k] = 0;
+		}
+		store_sum(out + i, v, p.add_dlogits);
+	}
+}
+
+/* The mean of losses[rows], in f64 and in the same order every time. */
+__global__ void mean_kernel(const float *losses, int64_t rows, float *loss, bool add)
+{
+	__shared__ double share[WARP];
+	double sum = 0;
+
+	for (int64_t i = threadIdx.x; i < rows; i += SUMMERS)
+		sum += losses[i];
+	sum = block_sum(sum, share);
+	if (threadIdx.x == 0)
+		*loss = (float)(sum / (double)rows + (add ? (double)*loss : 0));
+}
+
+template <int N> static void xent_of(const struct cuda_xent *p, cudaStream_t stream)
+{
+	int threads = threads_for((p->classes + N - 1) / N, THREADS);
+
+	if (p->logits.bf16)
+		xent_kernel<N, bf16><<<(unsigned)p->rows, threads, 0, stream>>>(*p);
+	else
+		xent_kernel<N, float><<<(unsigned)p->rows, threads, 0, stream>>>(*p);
+}
+
+void cuda_xent(const struct cuda_xent *p, cudaStream_t stream)
+{
+	p->stride % PACK == 0 ? xent_of<PACK>(p, stream) : xent_of<1>(p, stream);
+	mean_kernel<<<1, SUMMERS, 0, stream>>>(p->losses, p->rows, p->loss, p->add_loss);
+}

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Layer norm and RMS norm of x[rows,width], with the sum in front of them, and their gradients. A block
+ * takes a row at a time. Gradients of gamma and beta: each block sums its rows in registers and leaves
+ * them in partial[blocks,2,width], which a second kernel sums in order.
+ */
+#include "common.cuh"
+
+#define MOST_THREADS 512
+#define BLOCKS_PER_SM 6
+#define COLUMNS	     32 /* of a block of the second kernel */
+
+/* ---- forward ------------------------------------------------------------------------------------------ */
+
+/* The row waits in shared memory as f32; each thread comes back to what it wrote itself. */
+template <int N, typename X, typename B, typename Y>
+__global__ void norm_kernel(struct cuda_norm p)
+{
+	extern __shared__ float4 memory[];
+	__shared__ float share[WARP];
+	float *row = reinterpret_cast<float *>(memory);
+	const int64_t at = blockIdx.x * p.width;
+	const int step = N * blockDim.x, first = N * threadIdx.x;
+	float v[N], sum = 0, mean = 0;
+
+	for (int i = first; i < p.width; i += step) {
+		load(as<const X>(p.x) + at + i, v);
+		if (p.b.data) {
+			float w[N];
+
+			load(as<const B>(p.b) + at + i, w);
+#pragma unroll
+			for (int k = 0; k < N; k++)
+				v[k] = (float)(X)(v[k] + w[k]);
+			if (p.sum.data)
+				store(as<X>(p.sum) + at + i, v);
+		}
+		store(row + i, v);
+#pragma unroll
+		for (int k = 0; k < N; k++)
+			sum += v[k];
+	}
+	if (p.centred)
+		mean = block_sum(sum, share) / p.width;
+	sum = 0;
+	for (int i = first; i < p.width; i += step) {
+		load(row + i, v);
+#pragma unroll
+		for (int k = 0; k < N; k++)
+			sum += (v[k] - mean) * (v[k] - mean);
+	}
+	const float rstd = rsqrtf(block_sum(sum, share) / p.width + p.eps);
+	for (int i = first; i < p.width; i += step) {
+		float gamma[N], beta[N] = {};
+
+		load(row + i, v);
+		load(p.gamma + i, gamma);
+		if (p.beta)
+			load(p.beta + i, beta);
+#pragma unroll
+		for (int k = 0; k < N; k++)
+			v[k] = (v[k] - mean) * rstd * gamma[k] + beta[k];
+		store(as<Y>(p.y) + at + i, v);
+	}
+	if (threadIdx.x == 0) {
+		p.rstd[blockIdx.x] = rstd;
+		if (p.centred)
+			p.mean[blockIdx.x] = mean;
+	}
+}
+
+template <int N, typename X, typename B, typename Y>
+static void norm_of(const struct cuda_norm *p, cudaStream_t stream)
+{
+	int bytes = (int)p->width * (int)sizeof(float);
+
+	if (bytes > 32 << 10)
+		cudaFuncSetAttribute(norm_kernel<N, X, B, Y>,
+			cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+	norm_kernel<N, X, B, Y><<<(unsigned)p->rows, threads_for((p->width + N - 1) / N, MOST_THREADS),
+		bytes, stream>>>(*p);
+}
+
+template <int N> static void norm_typed(const struct cuda_norm *p, cudaStream_t stream)
+{
+	if (p->x.bf16)
+		norm_of<N, bf16, bf16, bf16>(p, stream);
+	else if (p->y.bf16)
+		norm_of<N, float, bf16, bf16>(p, stream);
+	else
+		norm_of<N, float, float, float>(p, stream);
+}
+
+bool cuda_norm_knows(const struct cuda_norm *p)
+{
+	bool alike = !p->b.data || p->b.bf16 == p->y.bf16;
+
+	return (p->y.bf16 || !p->x.bf16) && alike && p->width <= CUDA_NORM_WIDEST;
+}
+
+void cuda_norm(const struct cuda_norm *p, cudaStream_t stream)
+{
+	p->width % PACK == 0 ? norm_typed<PACK>(p, stream) : norm_typed<1>(p, stream);
+}
+
+/* ---- backward ----------------------------------------------------------------------------------------- */
+
+__device__ __forceinline__ float2 block_sum_two(float2 x, float2 *share)
+{
+	int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, warps = blockDim.x / WARP;
+
+	x = make_float2(warp_sum(x.x), warp_sum(x.y));
+	if (warps == 1)
+		return x;
+	__syncthreads();
+	if (lane == 0)
+		share[warp] = x;
+	__syncthreads();
+	x = lane < warps ? share[lane] : make_float2(0, 0);
+	return make_float2(warp_sum(x.x), warp_sum(x.y));
+}
+
+/* R packs of a row are a thread's own. */
+template <int N, int R, typename C, typename A>
+__global__ void __launch_bounds__(MOST_THREADS) norm_grad_kernel(struct cuda_norm_grad p)
+{
+	__shared__ float2 share[WARP];
+	const int step = N * blockDim.x, first = N * threadIdx.x;
+	float dgamma[R][N] = {}, dbeta[R][N] = {};
+
+	for (int64_t row = blockIdx.x; row < p.rows; row += gridDim.x) {
+		const int64_t at = row * p.width;
+		const float rstd = p.rstd[row], mean = p.mean ? p.mean[row] : 0;
+		float g[R][N], h[R][N];
+		float2 sum = make_float2(0, 0);
+#pragma unroll
+		for (int r = 0; r < R; r++) {
+			const int i = first + r * step;
+			float gamma[N];
+
+			if (i >= p.width)
+				break;
+			load(as<const C>(p.dy) + at + i, g[r]);
+			load(as<const A>(p.x) + at + i, h[r]);
+			load(p.gamma + i, gamma);
+#pragma unroll
+			for (int k = 0; k < N; k++) {
+				h[r][k] = (h[r][k] - mean) * rstd;
+				dgamma[r][k] += g[r][k] * h[r][k];
+				dbeta[r][k] += g[r][k];
+				g[r][k] *= gamma[k];
+				sum.x += g[r][k];
+				sum.y += g[r][k] * h[r][k];
+			}
+		}
+		sum = block_sum_two(sum, share);
+		const float mean_g = p.mean ? sum.x / p.width : 0, mean_gh = sum.y / p.width;
+#pragma unroll
+		for (int r = 0; r < R; r++) {
+			const int i = first + r * step;
+
+			if (i >= p.width)
+				break;
+#pragma unroll
+			for (int k = 0; k < N; k++)
+				g[r][k] = rstd * (g[r][k] - mean_g - h[r][k] * mean_gh);
+			if (p.dx.data)
+				store_sum(as<A>(p.dx) + at + i, g[r], p.add_dx);
+			if (p.copy.data && p.copy.bf16)
+				store(as<bf16>(p.copy) + at + i, g[r]);
+			else if (p.copy.data)
+				store(as<float>(p.copy) + at + i, g[r]);
+		}
+	}
+#pragma unroll
+	for (int r = 0; r < R; r++) {
+		const int i = first + r * step;
+
+		if (i >= p.width)
+			break;
+		store(p.partial + 2 * blockIdx.x * p.width + i, dgamma[r]);
+		store(p.partial + (2 * blockIdx.x + 1) * p.width + i, dbeta[r]);
+	}
+}
+
+/* Columns of partial[blocks,2 width]; threads of one column are COLUMNS apart. */
+__global__ void norm_columns_kernel(struct cuda_norm_grad p, int blocks)
+{
+	__shared__ float share[COLUMNS][COLUMNS + 1];
+	const int column = blockIdx.x * COLUMNS + threadIdx.x;
+	const bool there = column < 2 * p.width;
+	float sum = 0;
+
+	for (int b = threadIdx.y; there && b < blocks; b += COLUMNS)
+		sum += p.partial[(int64_t)b * 2 * p.width + column];
+	share[threadIdx.y][threadIdx.x] = sum;
+	__syncthreads();
+	sum = warp_sum(share[threadIdx.x][threadIdx.y]);
+	const int mine = blockIdx.x * COLUMNS + threadIdx.y;
+	if (threadIdx.x || mine >= 2 * p.width)
+		return;
+	if (mine < p.width)
+		p.dgamma[mine] = sum + (p.add_dgamma ? p.dgamma[mine] : 0);
+	else if (p.dbeta)
+		p.dbeta[mine - p.width] = sum + (p.add_dbeta ? p.dbeta[mine - p.width] : 0);
+}
+
+template <int N, int R> static void norm_grad_of(const struct cuda_norm_grad *p, cudaStream_t stream)
+{
+	int threads = threads_for((p->width + N * R - 1) / (N * R), MOST_THREADS);
+
+	if (p->x.bf16)
+		norm_grad_kernel<N, R, bf16, bf16><<<p->blocks, threads, 0, stream>>>(*p);
+	else if (p->dy.bf16)
+		norm_grad_kernel<N, R, bf16, float><<<p->blocks, threads, 0, stream>>>(*p);
+	else
+		norm_grad_kernel<N, R, float, float><<<p->blocks, threads, 0, stream>>>(*p);
+}
+
+int cuda_norm_grad_blocks(int processors, int64_t rows)
+{
+	int most = BLOCKS_PER_SM * processors;
+
+	return rows < most ? (int)rows : most;
+}
+
+bool cuda_norm_grad_knows(const struct cuda_norm_grad *p)
+{
+	int64_t widest = (p->width % PACK ? 1 : PACK) * 4 * MOST_THREADS;
+
+	return (p->dy.bf16 || !p->x.bf16) && p->width <= widest;
+}
+
+void cuda_norm_grad(const struct cuda_norm_grad *p, cudaStream_t stream)
+{
+	if (p->width % PACK)
+		norm_grad_of<1, 4>(p, stream);
+	else if (p->width <= PACK * 256)
+		norm_grad_of<PACK, 1>(p, stream);
+	else if (p->width <= PACK * 2 * MOST_THREADS)
+		norm_grad_of<PACK, 2>(p, stream);
+	else
+		norm_grad_of<PACK, 4>(p, stream);
+	norm_columns_kernel<<<blocks_for(2 * p->width, COLUMNS), dim3(COLUMNS, COLUMNS), 0, stream>>>(
+		*p, p->blocks);
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention in bf16 by cuDNN: plans by shape, kept by the device; memory for them; runs. */
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "cuda.h"
+#include "dnn_attention.h"
+
+#define WORKSPACE ((size_t)4 << 30) /* at most; more is not worth it */
+#define ALIGN	  ((size_t)256)
+#define OPERANDS  16
+
+/* A plan for a shape; its own key. plan.descriptor NULL: cuDNN has none, for the reason in err. */
+struct cuda_attention_plan {
+	struct cuda_attention_plan *next;
+	struct dnn_attention_shape shape;
+	bool backward;
+	struct dnn_attention_ids ids;
+	struct dnn_plan plan;
+	struct jm_err err;
+};
+
+/* A plan bound to memory. The numbers are read when it runs. */
+struct bound {
+	struct dnn_run run;
+	float scale, one, floor;
+	void *sum; /* to be cleared first; NULL = nothing */
+	size_t sum_bytes;
+};
+
+static const struct jm_tensor *qkv_of(const struct jm_node *n)
+{
+	return n->in[n->op == JM_OP_ATTENTION_GRAD];
+}
+
+static struct dnn_attention_shape shape_of(const struct cuda_dev *dev, const struct jm_node *n)
+{
+	const struct jm_tensor *qkv = qkv_of(n);
+	int64_t heads = n->attr.attention.heads, groups = n->attr.attention.kv_heads;
+
+	return (struct dnn_attention_shape){
+		.batch = qkv->dim[0],
+		.seq = qkv->dim[1],
+		.heads = heads,
+		.groups = groups,
+		.depth = jm_tensor_width(qkv) / (heads + 2 * groups),
+		.causal = n->attr.attention.causal,
+		.repeatable = !dev->fast,
+	};
+}
+
+/* ---- plans ------------------------------------------------------------------------------------------------- */
+
+static bool same_shape(const struct dnn_attention_shape *a, const struct dnn_attention_shape *b)
+{
+	return a->batch == b->batch && a->seq == b->seq && a->heads == b->heads &&
+	       a->groups == b->groups && a->depth == b->depth && a->causal == b->causal &&
+	       a->repeatable == b->repeatable;
+}
+
+static void look(struct cuda_dev *dev, struct cuda_attention_plan *p)
+{
+	struct dnn_want want = {.repeatable = p->shape.repeatable, .workspace = WORKSPACE};
+	struct dnn_graph *g = p->backward ? dnn_attention_backward(&dev->dnn, &p->shape, &p->ids)
+					  : dnn_attention_forward(&dev->dnn, &p->shape, &p->ids);
+
+	if (g)
+		dnn_plans(g, &want, &p->plan, 1, &p->err);
+	else
+		jm_err_set(&p->err, JM_ENOMEM, "Out of memory for attention.");
+	dnn_graph_free(g);
+}
+
+/* Never NULL but without memory; a shape that cuDNN does not take is asked for once. */
+static struct cuda_attention_plan *plan_of(struct cuda_dev *dev, const struct jm_node *n)
+{
+	struct dnn_attention_shape shape = shape_of(dev, n);
+	bool backward = n->op == JM_OP_ATTENTION_GRAD;
+	struct cuda_attention_plan *p;
+
+	for (p = dev->attention_plans; p; p = p->next)
+		if (p->backward == backward && same_shape(&p->shape, &shape))
+			return p;
+	p = calloc(1, sizeof *p);
+	if (!p)
+		return NULL;
+	p->shape = shape;
+	p->backward = backward;
+	look(dev, p);
+	p->next = dev->attention_plans;
+	dev->attention_plans = p;
+	return p;
+}
+
+void cuda_attention_plans_free(struct cuda_dev *dev)
+{
+	while (dev->attention_plans) {
+		struct cuda_attention_plan *next = dev->attention_plans->next;
+
+		if (dev->attention_plans->plan.descriptor)
+			dnn_plan_drop(&dev->dnn, &dev->attention_plans->plan);
+		free(dev->attention_plans);
+		dev->attention_plans = next;
+	}
+}
+
+/* ---- select ------------------------------------------------------------------------------------------------ */
+
+static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *n = group->node[0];
+	struct dnn_attention_shape s = shape_of(dev, n);
+	const struct cuda_attention_plan *p;
+	int code;
+
+	if (n->accumulate || n->in[0]->type != JM_BF16 || n->out[0]->type != JM_BF16 ||
+		s.depth % 8 || s.depth > 256)
+		return jm_err_set(err, JM_ENOSUP,
+			"cuDNN's attention takes bf16, heads of a width of a multiple of 8 up to "
+			"256, "
+			"and adds to nothing.");
+	code = cuda_dnn_open(dev, err);
+	if (code)
+		return code;
+	p = plan_of(dev, n);
+	if (!p)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for attention.");
+	return p->plan.descriptor ? 0 : jm_err_set(err, p->err.code, "%s", p->err.text);
+}
+
+static size_t rounded(size_t bytes)
+{
+	return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+/* Scratch: delta, the sum of dq, cuDNN's own. */
+static size_t delta_bytes(const struct cuda_attention_plan *p)
+{
+	const struct dnn_attention_shape *s = &p->shape;
+
+	return p->backward ? rounded((size_t)(s->batch * s->heads * s->seq) * sizeof(float)) : 0;
+}
+
+static size_t sum_bytes(const struct cuda_attention_plan *p)
+{
+	return p->ids.sum ? delta_bytes(p) * (size_t)p->shape.depth : 0;
+}
+
+static size_t scratch(struct cuda_dev *dev, const struct jm_group *group)
+{
+	const struct cuda_attention_plan *p = plan_of(dev, group->node[0]);
+
+	return p ? delta_bytes(p) + sum_bytes(p) + rounded(p->plan.workspace) : 0;
+}
+
+/* ---- build and run ---------------------------------------------------------------------------------------- */
+
+struct operands {
+	int n;
+	int64_t id[OPERANDS];
+	void *data[OPERANDS];
+};
+
+static void give(struct operands *o, int64_t id, void *data)
+{
+	if (!id)
+		return;
+	o->id[o->n] = id;
+	o->data[o->n++] = data;
+}
+
+/* Queries, keys and values of the packed projection, or their gradients. */
+static void give_packed(struct operands *o, const struct dnn_attention_shape *s, void *data,
+	int64_t q, int64_t k, int64_t v)
+{
+	uint16_t *at = data;
+
+	give(o, q, at);
+	give(o, k, at + s->heads * s->depth);
+	give(o, v, at + (s->heads + s->groups) * s->depth);
+}
+
+static struct operands operands_of(
+	const struct cuda_exec *exec, const struct cuda_attention_plan *p, struct bound *b)
+{
+	const struct jm_node *n = &exec->node[0];
+	const struct dnn_attention_ids *id = &p->ids;
+	struct operands o = {0};
+
+	give_packed(&o, &p->shape, qkv_of(n)->data, id->q, id->k, id->v);
+	give(&o, id->y, p->backward ? n->in[2]->data : n->out[0]->data);
+	give(&o, id->lse, p->backward ? n->in[3]->data : n->out[1]->data);
+	if (p->backward) {
+		give(&o, id->dy, n->in[0]->data);
+		give_packed(&o, &p->shape, n->out[0]->data, id->dq, id->dk, id->dv);
+		give(&o, id->delta, exec->scratch);
+	}
+	give(&o, id->sum, b->sum);
+	give(&o, id->scale, &b->scale);
+	give(&o, id->one, &b->one);
+	give(&o, id->floor, &b->floor);
+	return o;
+}
+
+static int build(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = &exec->node[0];
+	const struct cuda_attention_plan *p = plan_of(dev, n);
+	struct bound *b = exec->own = calloc(1, sizeof *b);
+	char *memory = exec->scratch;
+	struct operands o;
+
+	if (!b || !p)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for attention.");
+	b->scale = (float)n->attr.attention.scale;
+	b->one = 1;
+	b->floor = -FLT_MAX;
+	b->sum_bytes = sum_bytes(p);
+	b->sum = b->sum_bytes ? memory + delta_bytes(p) : NULL;
+	o = operands_of(exec, p, b);
+	return dnn_bind(&dev->dnn, &p->plan, o.n, o.id, o.data,
+		memory ? memory + delta_bytes(p) + b->sum_bytes : NULL, &b->run, err);
+}
+
+static int run(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct bound *b = exec->own;
+
+	if (b->sum)
+		cudaMemsetAsync(b->sum, 0, b->sum_bytes, dev->stream);
+	return dnn_run(&dev->dnn, &b->run, err);
+}
+
+static void drop(struct cuda_dev *dev, struct cuda_exec *exec)
+{
+	struct bound *b = exec->own;
+
+	if (b)
+		dnn_unbind(&dev->dnn, &b->run);
+	free(b);
+}
+
+const struct cuda_op cuda_ops_dnn_attention[] = {
+	{{JM_OP_ATTENTION}, 1, takes, NULL, scratch, build, run, drop},
+	{{JM_OP_ATTENTION_GRAD}, 1, takes, NULL, scratch, build, run, drop},
+	{.n_nodes = 0},
+};

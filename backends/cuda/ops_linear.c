@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * linear and its gradients, each one product by cuBLASLt. What is row-major here is column-major and
+ * transposed there: y[T,N] = x[T,K] w[N,K]^T is, column by column, y'[N,T] = w'[K,N]^T x'[K,T].
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "gemm.h"
+
+/* tag */
+enum { AS_ASKED };
+
+struct linear {
+	struct cuda_product *product;
+	bool cast_bias; /* to d's type, in front of the product */
+	bool then_gelu; /* behind the product, by a kernel of our own */
+	int parts;	/* of the sum over rows that is dbias */
+};
+
+static struct cuda_matrix matrix(const struct jm_tensor *t, bool transposed)
+{
+	return (struct cuda_matrix){
+		.data = t->data,
+		.type = t->type,
+		.rows = jm_tensor_width(t),
+		.columns = jm_tensor_rows(t),
+		.stride = cuda_row_stride(t),
+		.transposed = transposed,
+	};
+}
+
+static struct cuda_gemm product_of(const struct jm_node *n)
+{
+	struct cuda_gemm g = {.d = matrix(n->out[0], false),
+		.accumulate = cuda_adds(n, 0),
+		.tf32 = n->math == JM_MATH_TF32};
+
+	switch (n->op) {
+	case JM_OP_LINEAR:
+		g.a = matrix(n->in[1], true);
+		g.b = matrix(n->in[0], false);
+		g.k = jm_tensor_width(n->in[0]);
+		g.bias = cuda_data(n->in[2]);
+		break;
+	case JM_OP_LINEAR_DGRAD:
+		g.a = matrix(n->in[1], false);
+		g.b = matrix(n->in[0], false);
+		g.k = jm_tensor_width(n->in[0]);
+		break;
+	default: /* dw[N,K] = dy[T,N]^T x[T,K] */
+		g.a = matrix(n->in[1], false);
+		g.b = matrix(n->in[0], true);
+		g.k = jm_tensor_rows(n->in[0]);
+		break;
+	}
+	return g;
+}
+
+static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *n = group->node[0];
+	enum jm_dtype in = n->in[0]->type, out = n->out[0]->type;
+	bool weights = n->op == JM_OP_LINEAR_WGRAD;
+
+	(void)dev;
+	if (n->in[1]->type != in || (out != in && out != JM_F32) || (weights && out != JM_F32))
+		return jm_err_set(err, JM_ENOSUP, "Backend cuda has no %s of %s and %s into %s.",
+			jm_op_name(n->op), jm_dtype_name(in), jm_dtype_name(n->in[1]->type),
+			jm_dtype_name(out));
+	return 0;
+}
+
+static int takes_gelu(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *n = group->node[0], *act = group->node[1];
+
+	if (n->accumulate || act->accumulate || act->in[0] != n->out[0] ||
+		act->out[0]->type != n->in[0]->type || n->out[0]->type != n->in[0]->type ||
+		jm_tensor_width(n->out[0]) % 8)
+		return jm_err_set(err, JM_ENOSUP, "Backend cuda joins no such linear and gelu.");
+	return takes(dev, group, err);
+}
+
+/* ---- select ------------------------------------------------------------------------------------------------ */
+
+/* Activations only: all else is plain or made so. */
+static void ask_rows(const struct jm_tensor *t, struct jm_layout *ret)
+{
+	if (t->class == JM_CLASS_ACT)
+		cuda_rows_layout(t, ret);
+}
+
+static size_t scratch_of(const struct cuda_dev *dev, const struct jm_node *n)
+{
+	int64_t rows = jm_tensor_rows(n->in[0]), width = jm_tensor_width(n->in[0]);
+
+	if (n->op == JM_OP_LINEAR && n->in[2]) /* the bias as bf16 */
+		return (size_t)jm_tensor_count(n->in[2]) * sizeof(uint16_t);
+	if (n->op == JM_OP_LINEAR_WGRAD && n->out[1])
+		return (size_t)(width *
+				cuda_column_parts(dev->prop.multiProcessorCount, rows, width)) *
+		       sizeof(float);
+	return 0;
+}
+
+static int choices(struct cuda_dev *dev, const struct jm_group *group, struct jm_choice *choice,
+	struct jm_err *err)
+{
+	const struct jm_node *n = group->node[0];
+
+	(void)err;
+	ask_rows(n->in[0], &choice->in[0][0]);
+	if (n->op == JM_OP_LINEAR_WGRAD)
+		ask_rows(n->in[1], &choice->in[0][1]);
+	else
+		ask_rows(n->out[0], &choice->out[0][0]);
+	choice->scratch = scratch_of(dev, n);
+	choice->seconds = choice->flops_executed = NAN;
+	choice->tag = AS_ASKED;
+	return 1;
+}
+
+/* ---- build -------------------------------------------------------------------------------------------------- */
+
+/* With a bias in f32 where cuBLASLt has that, else with one in the type of the result. */
+static int build_product(
+	struct cuda_dev *dev, struct cuda_exec *exec, struct cuda_gemm *g, struct jm_err *err)
+{
+	struct linear *l = exec->own;
+	struct jm_err why = JM_ERR_INIT;
+	int code = cuda_product_new(dev, g, &l->product, g->bias ? &why : err);
+
+	if (!code || !g->bias)
+		return code;
+	if (code != JM_ENOSUP || g->d.type == JM_F32)
+		return jm_err_set(err, code, "%s", why.text);
+	l->cast_bias = g->bias_as_d = true;
+	g->bias = exec->scratch;
+	return cuda_product_new(dev, g, &l->product, err);
+}
+
+static int build(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = &exec->node[0];
+	struct cuda_gemm g = product_of(n);
+	struct linear *l = exec->own = calloc(1, sizeof *l);
+
+	if (!l)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a product.");
+	l->parts = cuda_column_parts(
+		dev->prop.multiProcessorCount, jm_tensor_rows(n->in[0]), jm_tensor_width(n->in[0]));
+	return build_product(dev, exec, &g, err);
+}
+
+/* Where cuBLASLt does not join the two, gelu follows by itself. */
+static int build_gelu(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = &exec->node[0];
+	const struct jm_tensor *y = exec->node[1].out[0];
+	struct cuda_gemm g = product_of(n), joined;
+	struct jm_err why = JM_ERR_INIT;
+	struct linear *l = exec->own = calloc(1, sizeof *l);
+
+	if (!l)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a product.");
+	joined = g;
+	joined.gelu = true;
+	joined.d = matrix(y, false);
+	joined.aux = n->out[0]->is_virtual ? NULL : n->out[0]->data;
+	if (!build_product(dev, exec, &joined, &why))
+		return 0;
+	l->then_gelu = true;
+	l->cast_bias = false;
+	if (n->out[0]->is_virtual)
+		g.d.data = y->data; /* gelu works in place */
+	return build_product(dev, exec, &g, err);
+}
+
+static void drop(struct cuda_dev *dev, struct cuda_exec *exec)
+{
+	struct linear *l = exec->own;
+
+	if (l)
+		cuda_product_free(dev, l->product);
+	free(l);
+}
+
+/* ---- run ---------------------------------------------------------------------------------------------------- */
+
+static void sum_rows(struct cuda_dev *dev, const struct cuda_exec *exec)
+{
+	const struct jm_node *n = &exec->node[0];
+	const struct linear *l = exec->own;
+	struct cuda_columns p = {
+		.rows = jm_tensor_rows(n->in[0]),
+		.width = jm_tensor_width(n->in[0]),
+		.stride = cuda_row_stride(n->in[0]),
+		.x = cuda_vec(n->in[0]),
+		.y = n->out[1]->data,
+		.accumulate = cuda_adds(n, 1),
+		.parts = l->parts,
+		.partial = exec->scratch,
+	};
+
+	cuda_columns(&p, dev->stream);
+}
+
+static void cast_bias(struct cuda_dev *dev, const struct cuda_exec *exec)
+{
+	const struct jm_tensor *bias = exec->node[0].in[2];
+	struct cuda_pointwise p = {.map = CUDA_CAST,
+		.n = jm_tensor_count(bias),
+		.a = cuda_vec(bias),
+		.y = {exec->scratch, true}};
+
+	cuda_pointwise(&p, dev->stream);
+}
+
+/* Padding of rows is 0. */
+static void clear_padding(struct cuda_dev *dev, const struct jm_tensor *t)
+{
+	size_t size = jm_dtype_bytes(t->type), stride = (size_t)cuda_row_stride(t) * size;
+	size_t width = (size_t)jm_tensor_width(t) * size;
+
+	if (stride > width)
+		cudaMemset2DAsync((char *)t->data + width, stride, 0, stride - width,
+			(size_t)jm_tensor_rows(t), dev->stream);
+}
+
+static int run(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = &exec->node[0];
+	const struct linear *l = exec->own;
+	int code;
+
+	if (l->cast_bias)
+		cast_bias(dev, exec);
+	if (n->op == JM_OP_LINEAR_WGRAD && n->out[1])
+		sum_rows(dev, exec);
+	code = cuda_product_run(dev, l->product, err);
+	if (!code)
+		clear_padding(dev, n->out[0]);
+	return code;
+}
+
+static int run_gelu(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_tensor *x = exec->node[0].out[0], *y = exec->node[1].out[0];
+	const struct linear *l = exec->own;
+	struct cuda_pointwise p = {.map = CUDA_GELU,
+		.n = jm_tensor_count(y),
+		.a = cuda_vec(x->is_virtual ? y : x),
+		.y = cuda_vec(y)};
+	int code;
+
+	if (l->cast_bias)
+		cast_bias(dev, exec);
+	code = cuda_product_run(dev, l->product, err);
+	if (!code && l->then_gelu)
+		cuda_pointwise(&p, dev->stream);
+	return code;
+}
+
+const struct cuda_op cuda_ops_linear[] = {
+	{{JM_OP_LINEAR}, 1, takes, choices, NULL, build, run, drop},
+	{{JM_OP_LINEAR_DGRAD}, 1, takes, choices, NULL, build, run, drop},
+	{{JM_OP_LINEAR_WGRAD}, 1, takes, choices, NULL, build, run, drop},
+	{{JM_OP_LINEAR, JM_OP_GELU}, 2, takes_gelu, choices, NULL, build_gelu, run_gelu, drop},
+	{.n_nodes = 0},
+};

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Loss, the norm of all gradients, optimizers: from nodes to loss.cu and update.cu. */
+#include <math.h>
+
+#include "cuda.h"
+
+/* ---- loss ------------------------------------------------------------------------------------------------ */
+
+static int takes_xent(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *n = group->node[0];
+
+	(void)dev;
+	if ((n->out[1] && n->out[1]->type != n->in[0]->type) || n->out[0]->type != JM_F32)
+		return jm_err_set(err, JM_ENOSUP,
+			"Backend cuda wants logits and their gradient in one type, the loss in "
+			"f32.");
+	return 0;
+}
+
+/* Rows that start at multiples of 16 bytes, where the products that read them ask for it. */
+static int choices_xent(struct cuda_dev *dev, const struct jm_group *group,
+	struct jm_choice *choice, struct jm_err *err)
+{
+	const struct jm_node *n = group->node[0];
+	struct jm_layout layout;
+
+	(void)dev;
+	(void)err;
+	cuda_rows_layout(n->in[0], &layout);
+	choice->in[0][0] = layout;
+	if (n->out[1])
+		choice->out[0][1] = layout;
+	choice->scratch = (size_t)jm_tensor_rows(n->in[0]) * sizeof(float);
+	choice->seconds = choice->flops_executed = NAN;
+	return 1;
+}
+
+static int run_xent(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = &exec->node[0];
+	int64_t rows = jm_tensor_rows(n->in[0]);
+	struct cuda_xent p = {
+		.rows = rows,
+		.classes = jm_tensor_width(n->in[0]),
+		.stride = cuda_row_stride(n->in[0]),
+		.scale = (float)(n->attr.xent.scale / (double)rows),
+		.loss_scale = cuda_data(n->in[2]),
+		.logits = cuda_vec(n->in[0]),
+		.dlogits = cuda_vec(n->out[1]),
+		.targets = n->in[1]->data,
+		.loss = n->out[0]->data,
+		.losses = exec->scratch,
+		.add_loss = cuda_adds(n, 0),
+		.add_dlogits = cuda_adds(n, 1),
+	};
+
+	(void)err;
+	cuda_xent(&p, dev->stream);
+	return 0;
+}
+
+/* ---- norm ------------------------------------------------------------------------------------------------ */
+
+static size_t scratch_norm(struct cuda_dev *dev, const struct jm_group *group)
+{
+	(void)dev;
+	(void)group;
+	return CUDA_NORM_PARTS * sizeof(double);
+}
+
+static int run_norm(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = &exec->node[0];
+	struct cuda_norm_all p = {
+		.n = jm_tensor_count(n->in[0]),
+		.x = cuda_vec(n->in[0]),
+		.y = n->out[0]->data,
+		.accumulate = cuda_adds(n, 0),
+		.partial = exec->scratch,
+	};
+
+	(void)err;
+	cuda_norm_all(&p, dev->stream);
+	return 0;
+}
+
+/* ---- optimizers ------------------------------------------------------------------------------------------ */
+
+static int takes_update(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *n = group->node[0];
+
+	(void)dev;
+	for (int i = 1; i < n->n_out; i++)
+		if (n->out[i]->type != n->out[0]->type)
+			return jm_err_set(err, JM_ENOSUP,
+				"Backend cuda wants parameters and optimizer state in one type.");
+	return 0;
+}
+
+static struct cuda_update update_of(const struct jm_node *n)
+{
+	return (struct cuda_update){
+		.n = jm_tensor_count(n->out[0]),
+		.g = cuda_vec(n->in[0]),
+		.p = cuda_vec(n->out[0]),
+		.m = cuda_vec(n->out[1]),
+		.norm = cuda_data(n->in[1]),
+		.now = n->in[2]->data,
+		.n_now = (int)jm_tensor_count(n->in[2]),
+		.scale = cuda_data(n->in[3]),
+	};
+}
+
+static int run_adam(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = &exec->node[0];
+	struct cuda_update p = update_of(n);
+
+	(void)err;
+	p.rule = n->op == JM_OP_ADAM ? CUDA_ADAM : CUDA_ADAMW;
+	p.v = cuda_vec(n->out[2]);
+	p.n_decay = n->attr.adamw.n_decay;
+	p.beta1 = (float)n->attr.adamw.beta1;
+	p.beta2 = (float)n->attr.adamw.beta2;
+	p.one_beta1 = (float)(1 - n->attr.adamw.beta1);
+	p.one_beta2 = (float)(1 - n->attr.adamw.beta2);
+	p.eps = (float)n->attr.adamw.eps;
+	p.weight_decay = (float)n->attr.adamw.weight_decay;
+	p.clip = (float)n->attr.adamw.clip;
+	cuda_update(&p, dev->stream);
+	return 0;
+}
+
+static int run_sgd(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = &exec->node[0];
+	struct cuda_update p = update_of(n);
+
+	(void)err;
+	p.rule = CUDA_SGD;
+	p.n_decay = n->attr.sgd.n_decay;
+	p.beta1 = (float)n->attr.sgd.momentum;
+	p.weight_decay = (float)n->attr.sgd.weight_decay;
+	p.clip = (float)n->attr.sgd.clip;
+	p.nesterov = n->attr.sgd.nesterov;
+	cuda_update(&p, dev->stream);
+	return 0;
+}
+
+const struct cuda_op cuda_ops_update[] = {
+	{{JM_OP_SOFTMAX_XENT}, 1, takes_xent, choices_xent, NULL, NULL, run_xent, NULL},
+	{{JM_OP_NORM}, 1, NULL, NULL, scratch_norm, NULL, run_norm, NULL},
+	{{JM_OP_ADAMW}, 1, takes_update, NULL, NULL, NULL, run_adam, NULL},
+	{{JM_OP_ADAM}, 1, takes_update, NULL, NULL, NULL, run_adam, NULL},
+	{{JM_OP_SGD}, 1, takes_update, NULL, NULL, NULL, run_sgd, NULL},
+	{.n_nodes = 0},
+};

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Over slabs of n elements: the norm of all gradients in two steps, and the optimizers' updates in one
+ * pass. A thread takes one pack of 8; bf16 results are rounded by random bits.
+ */
+#include "common.cuh"
+
+#define JM_RNG_INLINE static __device__ __forceinline__
+#include "engine/rng.h"
+
+#define THREADS 256
+
+/* ---- norm --------------------------------------------------------------------------------------------- */
+
+/* Squares of f32 fit f64 without loss. */
+template <typename T> __global__ void squares_kernel(const T *x, int64_t n, double *partial)
+{
+	__shared__ double share[WARP];
+	int64_t step = (int64_t)PACK * blockDim.x * gridDim.x;
+	double sum = 0;
+
+	for (int64_t i = PACK * (blockIdx.x * (int64_t)blockDim.x + threadIdx.x); i < n; i += step) {
+		float v[PACK];
+
+		load_some(x + i, v, n - i);
+#pragma unroll
+		for (int k = 0; k < PACK; k++)
+			sum += (double)v[k] * (double)v[k];
+	}
+	sum = block_sum(sum, share);
+	if (threadIdx.x == 0)
+		partial[blockIdx.x] = sum;
+}
+
+__global__ void root_kernel(const double *partial, int n, float *y, bool add)
+{
+	__shared__ double share[WARP];
+	double sum = 0;
+
+	for (int i = threadIdx.x; i < n; i += blockDim.x)
+		sum += partial[i];
+	sum = block_sum(sum, share);
+	if (threadIdx.x == 0)
+		*y = (float)(sqrt(sum) + (add ? (double)*y : 0));
+}
+
+void cuda_norm_all(const struct cuda_norm_all *p, cudaStream_t stream)
+{
+	if (p->x.bf16)
+		squares_kernel<<<CUDA_NORM_PARTS, THREADS, 0, stream>>>(as<const bf16>(p->x), p->n, p->partial);
+	else
+		squares_kernel<<<CUDA_NORM_PARTS, THREADS, 0, stream>>>(
+			as<const float>(p->x), p->n, p->partial);
+	root_kernel<<<1, THREADS, 0, stream>>>(p->partial, CUDA_NORM_PARTS, p->y, p->accumulate);
+}
+
+/* ---- updates ------------------------------------------------------------------------------------------- */
+
+/* What the gradient is multiplied with; NaN: not finite, leave all as it is. */
+__device__ __forceinline__ float clip_factor(const struct cuda_update &p)
+{
+	const float unscale = p.scale ? p.scale[1] : 1;
+	float norm;
+
+	if (!p.norm)
+		return unscale;
+	norm = *p.norm;
+	if (!isfinite(norm))
+		return NAN;
+	return p.clip > 0 ? unscale * fminf(1, p.clip / (norm * unscale + 1e-6f)) : unscale;
+}
+
+__device__ __forceinline__ bf16 round_by(float x, uint64_t random)
+{
+	unsigned bits = __float_as_uint(x);
+
+	if (isfinite(x))
+		bits += (unsigned)random & 0xffff;
+	else
+		return __float2bfloat16_rn(x);
+	return __ushort_as_bfloat16((unsigned short)(bits >> 16));
+}
+
+/* which: 0 = p, 1 = m, 2 = v. */
+__device__ __forceinline__ void store_result(float *p, int64_t i, float (&v)[PACK], int64_t left,
+	const uint64_t (&)[PACK], int)
+{
+	store_some(p + i, v, left, false);
+}
+
+__device__ __forceinline__ void store_result(bf16 *p, int64_t i, float (&v)[PACK], int64_t left,
+	const uint64_t (&random)[PACK], int which)
+{
+#pragma unroll
+	for (int k = 0; k < PACK; k++)
+		v[k] = __bfloat162float(round_by(v[k], random[k] >> 16 * which));
+	store_some(p + i, v, left, false);
+}
+
+template <typename T> __device__ __forceinline__ void draw(
+	const struct cuda_update &p, int64_t i, uint64_t (&random)[PACK])
+{
+	if (sizeof(T) == sizeof(float))
+		return;
+	uint64_t stream = jm_rng(0, (uint64_t)p.now[p.n_now - 1]);
+#pragma unroll
+	for (int k = 0; k < PACK; k++)
+		random[k] = jm_rng(stream, (uint64_t)(i + k));
+}
+
+__device__ __forceinline__ void load_gradient(
+	const struct cuda_vec &g, int64_t i, float (&v)[PACK], int64_t left)
+{
+	if (g.bf16)
+		load_some(as<const bf16>(g) + i, v, left);
+	else
+		load_some(as<const float>(g) + i, v, left);
+}
+
+/* COUPLED: decay is part of the gradient (Adam); else it shrinks the parameter by itself (AdamW). */
+template <typename T, bool COUPLED> __global__ void adam_kernel(struct cuda_update p)
+{
+	const int64_t i = PACK * (blockIdx.x * (int64_t)blockDim.x + threadIdx.x), left = p.n - i;
+	const float factor = clip_factor(p), lr = p.now[0], step = lr / p.now[1], bias2 = p.now[2];
+	float g[PACK], w[PACK], m[PACK], v[PACK];
+	uint64_t random[PACK];
+
+	if (left <= 0 || isnan(factor))
+		return;
+	load_gradient(p.g, i, g, left);
+	load_some(as<const T>(p.p) + i, w, left);
+	load_some(as<const T>(p.m) + i, m, left);
+	load_some(as<const T>(p.v) + i, v, left);
+#pragma unroll
+	for (int k = 0; k < PACK; k++) {
+		const float decay = i + k < p.n_decay ? p.weight_decay : 0;
+
+		g[k] *= factor;
+		if (COUPLED)
+			g[k] += decay * w[k];
+		else
+			w[k] -= lr * decay * w[k];
+		m[k] = p.beta1 * m[k] + p.one_beta1 * g[k];
+		v[k] = p.beta2 * v[k] + p.one_beta2 * g[k] * g[k];
+		w[k] -= step * m[k] / (sqrtf(v[k] / bias2) + p.eps);
+	}
+	draw<T>(p, i, random);
+	store_result(as<T>(p.p), i, w, left, random, 0);
+	store_result(as<T>(p.m), i, m, left, random, 1);
+	store_result(as<T>(p.v), i, v, left, random, 2);
+}
+
+template <typename T> __global__ void sgd_kernel(struct cuda_update p)
+{
+	const int64_t i = PACK * (blockIdx.x * (int64_t)blockDim.x + threadIdx.x), left = p.n - i;
+	const float factor = clip_factor(p), lr = p.now[0];
+	float g[PACK], w[PACK], m[PACK];
+	uint64_t random[PACK];
+
+	if (left <= 0 || isnan(factor))
+		return;
+	load_gradient(p.g, i, g, left);
+	load_some(as<const T>(p.p) + i, w, left);
+	load_some(as<const T>(p.m) + i, m, left);
+#pragma unroll
+	for (int k = 0; k < PACK; k++) {
+		g[k] = g[k] * factor + (i + k < p.n_decay ? p.weight_decay * w[k] : 0);
+		m[k] = p.beta1 * m[k] + g[k];
+		w[k] -= lr * (p.nesterov ? g[k] + p.beta1 * m[k] : m[k]);
+	}
+	draw<T>(p, i, random);
+	store_result(as<T>(p.p), i, w, left, random, 0);
+	store_result(as<T>(p.m), i, m, left, random, 1);
+}
+
+template <typename T> static void update_of(const struct cuda_update *p, cudaStream_t stream)
+{
+	unsigned blocks = blocks_for(p->n, PACK * THREADS);
+
+	switch (p->rule) {
+	case CUDA_ADAMW:
+		adam_kernel<T, false><<<blocks, THREADS, 0, stream>>>(*p);
+		break;
+	case CUDA_ADAM:
+		adam_kernel<T, true><<<blocks, THREADS, 0, stream>>>(*p);
+		break;
+	case CUDA_SGD:
+		sgd_kernel<T><<<blocks, THREADS, 0, stream>>>(*p);
+		break;
+	}
+}
+
+void cuda_update(const struct cuda_update *p, cudaStream_t stream)
+{
+	p->p.bf16 ? update_of<bf16>(p, stream) : update_of<float>(p, stream);
+}
