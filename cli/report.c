@@ -24,6 +24,8 @@ static const char *const formats[] = {
 		NULL,
 };
 
+static const char *const pools[] = {"devices", NULL};
+
 /* What is reported. */
 struct input {
 	json_t *records, *traces; /* traces: NULL = not wanted */
@@ -311,6 +313,7 @@ static int read_options(struct jm_cli *cli, struct jm_report_options *o)
 		.bold = cli->colour && !jm_values_text(&cli->values, "output"),
 		.columns = jm_values_text(&cli->values, "columns"),
 		.cases = jm_values_number(&cli->values, "cases") > 0,
+		.pool_devices = given(cli, "pool"),
 		.published = jm_values_number(&cli->values, "published") > 0,
 	};
 	return parse_k(jm_values_text(&cli->values, "k"), o, &cli->err);
@@ -396,6 +399,15 @@ static const struct jm_option options[] = {
 	{.name = "cases",
 		.type = JM_FLAG,
 		.help = "CSV with one row per case instead of one per setting"},
+	{.name = "pool",
+		.type = JM_CHOICE,
+		.choices = pools,
+		.help = "devices: joins what was run on several sets of devices of the same model, "
+			"processor and drivers, as each job of a batch system gets others; the set "
+			"is "
+			"a factor. Without it each host, set of devices and driver is a series of "
+			"its "
+			"own"},
 	{.name = "published",
 		.type = JM_FLAG,
 		.help = "also lists what papers report for the same network, apart from the "

@@ -50,12 +50,20 @@ static void put_head(const struct jm_group *g, FILE *out, const char *const *mor
 			put_text(out, full, false);
 		}
 	}
-	fputs("\r\n", out);
+	fputs(",host,devices,drivers\r\n", out);
 }
 
 static const char *origin_of(bool has_energy, bool mixed, enum jm_origin origin)
 {
 	return !has_energy ? "" : mixed ? "mixed" : jm_origin_name(origin);
+}
+
+static void put_place(const struct jm_machine *m, bool one, FILE *out)
+{
+	put_text(out, one ? m->part[JM_MACHINE_HOST] : "", false);
+	put_text(out, one ? m->part[JM_MACHINE_DEVICES] : m->models, false);
+	put_text(out, m->part[JM_MACHINE_DRIVERS], false);
+	fputs("\r\n", out);
 }
 
 static void put_point(const struct jm_group *g, const struct jm_group_point *p, FILE *out)
@@ -84,7 +92,7 @@ static void put_point(const struct jm_group *g, const struct jm_group_point *p, 
 		put_number(out, p->stat[m].mean - p->stat[m].half_width);
 		put_number(out, p->stat[m].mean + p->stat[m].half_width);
 	}
-	fputs("\r\n", out);
+	put_place(&g->machine[s->first_machine], s->n_machines == 1, out);
 }
 
 static void put_case(const struct jm_group *g, const struct jm_group_case *c, FILE *out)
@@ -120,7 +128,7 @@ static void put_case(const struct jm_group *g, const struct jm_group_case *c, FI
 	put_number(out, c->m.joules);
 	for (int m = 0; m < JM_M_EDS + g->options.n_k; m++)
 		put_number(out, c->m.value[m]);
-	fputs("\r\n", out);
+	put_place(&g->machine[c->machine], true, out);
 }
 
 int jm_report_write_csv(const struct jm_group *g, FILE *out, struct jm_err *err)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What differs between the cases of a sweep, and its value in each of them. */
-#include "grid.h"
+#include "group.h"
+#include "text.h"
 #include "base/option.h"
 #include "base/json.h"
 

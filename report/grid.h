@@ -23,6 +23,10 @@ void jm_text_origins(const struct jm_group *g, char *out, size_t size);
 /* "energy: sum of 4 topmost meters, simulated; 100 W assumed for the rest of the node". */
 void jm_text_energy(
 	const struct jm_group *g, const struct jm_group_series *s, char *out, size_t size);
+/* "node1, 2 x NVIDIA H100 (GPU-8f000000, GPU-9a000000), nvidia 550.54", or which were pooled and how; "" of a
+ * simulated run. */
+void jm_text_machine(
+	const struct jm_group *g, const struct jm_group_series *s, char *out, size_t size);
 /* "energy per token" with its mean in a fitting unit: "16.1 mJ/token". */
 void jm_text_metric_value(const struct jm_group *g, const struct jm_group_series *s, int metric,
 	const struct jm_stat *stat, char *out, size_t size);

@@ -78,8 +78,43 @@ static int json_int(const json_t *object, const char *key, int fallback)
 	return json_is_integer(value) ? (int)json_integer_value(value) : fallback;
 }
 
-static int read_case(
-	struct jm_group *g, const json_t *record, struct jm_group_case *c, struct jm_err *err)
+/* Index of the machine in the group's list, to which it is added; by_key: those that are there. */
+static int number_machine(struct jm_group *g, struct jm_machine *m, json_t *by_key)
+{
+	char *key = jm_machine_key(m, false);
+	const json_t *known = key ? json_object_get(by_key, key) : NULL;
+	int index = known ? (int)json_integer_value(known) : g->n_machines;
+
+	if (!known && key && !json_object_set_new_nocheck(by_key, key, json_integer(index)))
+		g->machine[g->n_machines++] = *m;
+	else
+		jm_machine_done(m);
+	free(key);
+	return index;
+}
+
+/* The work and the machine, or of pooled ones their kind. */
+static int find_machine(
+	struct jm_group *g, const json_t *record, json_t *by_key, struct jm_group_case *c)
+{
+	char *work = jm_dim_series_key(g, record), *machine;
+	struct jm_machine m;
+
+	if (!work || jm_machine_of(record, &m)) {
+		free(work);
+		return -1;
+	}
+	machine = jm_machine_key(&m, g->options.pool_devices);
+	c->machine = number_machine(g, &m, by_key);
+	if (!machine || asprintf(&c->series_key, "%s\n%s", work, machine) < 0)
+		c->series_key = NULL;
+	free(machine);
+	free(work);
+	return c->series_key ? 0 : -1;
+}
+
+static int read_case(struct jm_group *g, const json_t *record, json_t *by_key,
+	struct jm_group_case *c, struct jm_err *err)
 {
 	const json_t *of_case = json_object_get(record, "case");
 
@@ -87,9 +122,8 @@ static int read_case(
 	c->ok = !jm_metric_failed(record);
 	c->block = json_int(of_case, "block", -1);
 	c->reference = json_is_true(json_object_get(of_case, "reference"));
-	c->series_key = jm_dim_series_key(g, record);
 	jm_metric_measure(record, g->options.add_watts, &c->m);
-	if (!c->series_key)
+	if (find_machine(g, record, by_key, c))
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the report.");
 	for (int i = 0; i < g->n_dims; i++) {
 		if (jm_dim_value(&g->dim[i], record, &c->value[i]))
@@ -129,42 +163,99 @@ static int compare_cases(const void *pa, const void *pb)
 			return 1;
 		return a->value[i].x < b->value[i].x ? -1 : order;
 	}
+	if (a->machine != b->machine)
+		return a->machine - b->machine;
 	if (a->block != b->block)
 		return a->block - b->block;
 	return json_int(json_object_get(a->record, "case"), "repeat", 0) -
 	       json_int(json_object_get(b->record, "case"), "repeat", 0);
 }
 
-static void number_series(struct jm_group *g)
+static int number_series(struct jm_group *g)
 {
-	for (int i = 0; i < g->n_cases; i++) {
-		int k = 0;
+	json_t *by_key = json_object();
+	int rc = by_key ? 0 : -1;
 
-		while (k < i && strcmp(g->c[k].series_key, g->c[i].series_key))
-			k++;
-		g->c[i].series = k < i ? g->c[k].series : g->n_series++;
+	for (int i = 0; i < g->n_cases && !rc; i++) {
+		const json_t *known = json_object_get(by_key, g->c[i].series_key);
+
+		g->c[i].series = known ? (int)json_integer_value(known) : g->n_series++;
+		if (!known)
+			rc = json_object_set_new_nocheck(
+				by_key, g->c[i].series_key, json_integer(g->c[i].series));
 	}
+	json_decref(by_key);
+	return rc;
 }
 
-static void relate_case(struct jm_group *g, struct jm_group_case *c)
+/* The references of a series, a machine and a block: what a case of these is held against. */
+struct reference {
+	int series, machine, block;
+	double joules_item, seconds_item;
+	int n;
+};
+
+static int compare_references(const void *pa, const void *pb)
 {
-	struct jm_measured ref = {.seconds_item = 0};
-	double joules = 0;
-	int n = 0;
+	const struct reference *a = pa, *b = pb;
+
+	if (a->series != b->series)
+		return a->series - b->series;
+	return a->machine != b->machine ? a->machine - b->machine : a->block - b->block;
+}
+
+static struct reference key_of(const struct jm_group_case *c)
+{
+	return (struct reference){.series = c->series, .machine = c->machine, .block = c->block};
+}
+
+/* One row for each, sums over those of the same place. Returns how many. */
+static size_t list_references(const struct jm_group *g, struct reference *list)
+{
+	size_t n = 0, merged = 0;
 
 	for (int i = 0; i < g->n_cases; i++) {
-		const struct jm_group_case *r = &g->c[i];
+		const struct jm_group_case *c = &g->c[i];
 
-		if (!r->ok || !r->reference || r->series != c->series || r->block != c->block)
+		if (!c->ok || !c->reference)
 			continue;
-		joules += r->m.value[JM_M_JOULES_ITEM];
-		ref.seconds_item += r->m.seconds_item;
-		n++;
+		list[n] = key_of(c);
+		list[n].joules_item = c->m.value[JM_M_JOULES_ITEM];
+		list[n].seconds_item = c->m.seconds_item;
+		list[n++].n = 1;
 	}
-	ref.value[JM_M_JOULES_ITEM] = joules / n;
-	ref.seconds_item /= n;
-	if (c->ok && n)
+	qsort(list, n, sizeof(*list), compare_references);
+	for (size_t i = 0; i < n; i++) {
+		if (!merged || compare_references(&list[merged - 1], &list[i])) {
+			list[merged++] = list[i];
+			continue;
+		}
+		list[merged - 1].joules_item += list[i].joules_item;
+		list[merged - 1].seconds_item += list[i].seconds_item;
+		list[merged - 1].n++;
+	}
+	return merged;
+}
+
+static int relate_cases(struct jm_group *g)
+{
+	struct reference *list = calloc((size_t)g->n_cases, sizeof(*list));
+	size_t n = list ? list_references(g, list) : 0;
+
+	for (int i = 0; i < g->n_cases && n; i++) {
+		struct jm_group_case *c = &g->c[i];
+		const struct reference key = key_of(c), *found;
+		struct jm_measured ref = {.seconds_item = 0};
+
+		found = bsearch(&key, list, n, sizeof(*list), compare_references);
+		if (!found || !c->ok)
+			continue;
+		ref.value[JM_M_JOULES_ITEM] = found->joules_item / found->n;
+		ref.seconds_item = found->seconds_item / found->n;
 		jm_metric_relate(&c->m, &ref, g->options.k, g->options.n_k);
+	}
+	free(list);
+	return list ? 0 : -1;
 }
 
 static void mark_outliers(struct jm_group *g, struct jm_group_point *p, int first, int n)
@@ -274,83 +365,14 @@ static void add_grade(struct jm_group_series *s, const json_t *record)
 		jm_text_format(s->grade, sizeof(s->grade), "%s", grade);
 }
 
-/* Does another series with the same name have another value there, or none? */
-static bool differs(const struct jm_group *g, const struct jm_group_series *s, const char *key,
-	const json_t *value)
-{
-	for (int i = 0; i < g->n_series; i++) {
-		const struct jm_group_series *other = &g->series[i];
-
-		if (other->n_name == s->n_name && !strncmp(other->title, s->title, s->n_name) &&
-			!json_equal(
-				(json_t *)value, (json_t *)jm_dim_parameter(other->record, key)))
-			return true;
-	}
-	return false;
-}
-
-/* What tells the series from others of its name: "batch=8". */
-static void title_differences(
-	const struct jm_group *g, struct jm_group_series *s, const json_t *parameters)
-{
-	const json_t *value;
-	const char *key;
-	char *word;
-
-	json_object_foreach((json_t *)parameters, key, value)
-	{
-		if (json_is_object(value))
-			title_differences(g, s, value);
-		else if (!jm_dim_is(g, key) && differs(g, s, key, value)) {
-			word = json_is_string(value)
-				       ? strdup(json_string_value(value))
-				       : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-			jm_text_append(s->title, sizeof(s->title), ", ", key);
-			jm_text_append(s->title, sizeof(s->title), "=", word ? word : "");
-			free(word);
-		}
-	}
-}
-
-/* What the workload works on, where it has a choice: "gpt-117m", "llama3-8b-train". */
-static const char *subject(const json_t *record)
-{
-	const char *model = json_string_value(jm_dim_parameter(record, "model"));
-
-	return model ? model : json_string_value(jm_dim_parameter(record, "response"));
-}
-
-static void title_series(const struct jm_group *g, struct jm_group_series *s)
-{
-	const json_t *command = json_object_get(s->record, "command"), *word;
-	const char *workload = jm_json_text(s->record, "workload");
-	size_t i;
-
-	if (!*workload)
-		workload = json_string_value(jm_dim_parameter(s->record, "workload"));
-	jm_text_append(s->title, sizeof(s->title), "", workload ? workload : "");
-	if (subject(s->record) && !jm_dim_is(g, "model") && !jm_dim_is(g, "response"))
-		jm_text_append(s->title, sizeof(s->title), " ", subject(s->record));
-	if (!*s->title)
-		json_array_foreach(command, i, word) jm_text_append(s->title, sizeof(s->title), " ",
-			json_is_string(word) ? json_string_value(word) : "?");
-	if (!*s->title)
-		jm_text_append(s->title, sizeof(s->title), "", "run");
-	if (*jm_json_text(s->record, "device"))
-		jm_text_append(
-			s->title, sizeof(s->title), " on ", jm_json_text(s->record, "device"));
-	jm_text_append(s->title, sizeof(s->title), ", ", jm_json_text(s->record, "precision"));
-	s->n_name = strlen(s->title);
-	jm_text_format(s->item, sizeof(s->item), "%s",
-		*jm_json_text(s->record, "unit") ? jm_json_text(s->record, "unit") : "run");
-}
-
 static void add_to_series(struct jm_group_series *s, const struct jm_group_case *c)
 {
 	if (!s->record || (c->ok && !s->n_ok))
 		s->record = c->record;
 	s->n_ok += c->ok;
 	s->n_failed += !c->ok;
+	if (c->machine < s->first_machine)
+		s->first_machine = c->machine;
 	add_grade(s, c->record);
 	if (!c->m.has_energy)
 		return;
@@ -361,15 +383,33 @@ static void add_to_series(struct jm_group_series *s, const struct jm_group_case 
 	s->n_meters = c->m.n_meters > s->n_meters ? c->m.n_meters : s->n_meters;
 }
 
+/* Different ones among its cases. */
+static int count_machines(const struct jm_group *g, int series)
+{
+	bool *seen = calloc((size_t)g->n_machines + 1, sizeof(*seen));
+	int n = 0;
+
+	for (int i = 0; seen && i < g->n_cases; i++) {
+		if (g->c[i].series != series || seen[g->c[i].machine])
+			continue;
+		seen[g->c[i].machine] = true;
+		n++;
+	}
+	free(seen);
+	return n;
+}
+
 static void fill_series(struct jm_group *g, int index)
 {
 	struct jm_group_series *s = &g->series[index];
 
 	s->reference = -1;
 	s->first_point = -1;
+	s->first_machine = g->n_machines;
 	for (int i = 0; i < g->n_cases; i++)
 		if (g->c[i].series == index)
 			add_to_series(s, &g->c[i]);
+	s->n_machines = count_machines(g, index);
 	for (int i = 0; i < g->n_points; i++) {
 		if (g->point[i].series != index)
 			continue;
@@ -381,23 +421,33 @@ static void fill_series(struct jm_group *g, int index)
 	}
 	for (int i = 0; i < g->n_dims; i++)
 		s->soft = s->soft || g->dim[i].soft;
-	title_series(g, s);
+	jm_group_title(g, s);
 }
 
-static int build(struct jm_group *g, const json_t *records, struct jm_err *err)
+static int read_cases(struct jm_group *g, const json_t *records, struct jm_err *err)
 {
+	json_t *by_key = json_object();
 	int rc = jm_dim_find(g, records, err);
 
 	for (int i = 0; i < g->n_cases && !rc; i++)
 		g->c[i].index = i;
 	for (int i = 0; i < g->n_cases && !rc; i++)
-		rc = read_case(g, json_array_get(records, (size_t)i), &g->c[i], err);
+		rc = read_case(g, json_array_get(records, (size_t)i), by_key, &g->c[i], err);
+	json_decref(by_key);
+	return rc;
+}
+
+static int build(struct jm_group *g, const json_t *records, struct jm_err *err)
+{
+	int rc = read_cases(g, records, err);
+
 	if (rc)
 		return rc;
-	number_series(g);
+	if (number_series(g))
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the series of the report.");
 	qsort(g->c, (size_t)g->n_cases, sizeof(*g->c), compare_cases);
-	for (int i = 0; i < g->n_cases; i++)
-		relate_case(g, &g->c[i]);
+	if (relate_cases(g))
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the references.");
 	for (int first = 0, n; first < g->n_cases && !rc; first += n) {
 		n = 1;
 		while (first + n < g->n_cases && same_point(g, &g->c[first], &g->c[first + n]))
@@ -407,7 +457,10 @@ static int build(struct jm_group *g, const json_t *records, struct jm_err *err)
 	for (int i = 0; i < g->n_series && !rc; i++)
 		fill_series(g, i);
 	for (int i = 0; i < g->n_series && !rc; i++)
-		title_differences(g, &g->series[i], jm_dim_parameters(g->series[i].record));
+		if (g->series[i].n_machines > 1)
+			rc = jm_cards_adjust(g, &g->series[i], err);
+	if (!rc && jm_group_tell_apart(g))
+		rc = jm_err_set(err, JM_ENOMEM, "Out of memory for the titles of the report.");
 	return rc;
 }
 
@@ -457,8 +510,9 @@ int jm_group_init(struct jm_group *g, const json_t *records,
 	g->c = calloc(n, sizeof(*g->c));
 	g->point = calloc(n, sizeof(*g->point));
 	g->series = calloc(n, sizeof(*g->series));
+	g->machine = calloc(n, sizeof(*g->machine));
 	g->n_cases = (int)n;
-	if (!g->c || !g->point || !g->series)
+	if (!g->c || !g->point || !g->series || !g->machine)
 		rc = jm_err_set(err, JM_ENOMEM, "Out of memory for %zu records.", n);
 	else
 		rc = build(g, records, err);
@@ -474,6 +528,9 @@ void jm_group_done(struct jm_group *g)
 			free(g->c[i].value[k].key);
 		free(g->c[i].series_key);
 	}
+	for (int i = 0; g->machine && i < g->n_machines; i++)
+		jm_machine_done(&g->machine[i]);
+	free(g->machine);
 	free(g->c);
 	free(g->point);
 	free(g->series);

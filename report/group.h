@@ -7,6 +7,7 @@
 #define JM_GROUP_H
 
 #include "result/metric.h"
+#include "machine.h"
 #include "report.h"
 #include "base/stat.h"
 
@@ -50,7 +51,8 @@ struct jm_group_case {
 	struct jm_group_value value[JM_GROUP_MAX_DIMS];
 	char *series_key; /* owned */
 	int series, point;
-	int block; /* -1 = none */
+	int machine; /* in the group's list */
+	int block;   /* -1 = none */
 	bool ok, reference, outlier;
 	enum jm_group_state state;
 };
@@ -73,8 +75,7 @@ struct jm_group_point {
 struct jm_group_series {
 	const json_t *record; /* its first: workload, device, precision, options */
 	char title[256];      /* its name, and what tells it from others of that name */
-	size_t n_name;
-	char item[32]; /* "token"; "run" for a command without items */
+	char item[32];	      /* "token"; "run" for a command without items */
 	int first_point, n_points;
 	int reference; /* index of the point; -1 = none */
 	int n_ok, n_failed;
@@ -82,6 +83,11 @@ struct jm_group_series {
 	enum jm_origin origin;
 	int n_meters;
 	char grade[8]; /* the worst of its cases; "" = none given */
+	/* Where its cases were run: one machine, or several of one kind that were pooled. */
+	int first_machine, n_machines; /* the lowest index; how many different ones */
+	bool cards_linked;	       /* of several: settings can be compared across the cards */
+	double spread_throughput,
+		spread_joules; /* between cards, part of the mean; NAN = unknown */
 };
 
 struct jm_group {
@@ -92,6 +98,8 @@ struct jm_group {
 	struct jm_group_point *point;
 	struct jm_group_series *series;
 	int n_cases, n_points, n_series;
+	struct jm_machine *machine; /* different ones, in order of appearance */
+	int n_machines;
 };
 
 /* The records must outlive the group. */
@@ -121,6 +129,13 @@ const json_t *jm_dim_parameters(const json_t *record); /* NULL = none */
 const json_t *jm_dim_parameter(const json_t *record, const char *name);
 /* Identity of the work: everything but the dimensions. For the caller to free; NULL: no memory. */
 char *jm_dim_series_key(const struct jm_group *g, const json_t *record);
+
+/* report/title.c: the name of the work, and the item; then what tells series of one name apart (-1: no memory). */
+void jm_group_title(const struct jm_group *g, struct jm_group_series *s);
+int jm_group_tell_apart(struct jm_group *g);
+
+/* report/cards.c: means and intervals of a series of several machines, with the card as a factor. */
+int jm_cards_adjust(struct jm_group *g, struct jm_group_series *s, struct jm_err *err);
 
 /* report/verdict.c */
 enum jm_verdict_kind { JM_VERDICT_BEST, JM_VERDICT_TIE, JM_VERDICT_NONE };

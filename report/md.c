@@ -104,6 +104,9 @@ static int put_series(
 	      ") the "
 	      "device did not keep to the setting\n\n",
 		out);
+	jm_text_machine(g, s, text, sizeof(text));
+	put(out, text);
+	fputs(*text ? "\n\n" : "", out);
 	put_grid(out, &grid);
 	jm_grid_done(&grid);
 	put_verdicts(g, s, out);

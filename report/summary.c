@@ -105,7 +105,7 @@ static json_t *series_json(const struct jm_group *g, const struct jm_group_serie
 	struct jm_verdict v[JM_VERDICT_MAX];
 	json_t *points = json_array(), *verdicts = json_array();
 	const json_t *parameters = jm_dim_parameters(s->record);
-	char energy[200];
+	char energy[200], machine[900];
 	int n = jm_verdicts(g, s, v);
 
 	for (int i = s->first_point; i < s->first_point + s->n_points; i++)
@@ -113,11 +113,14 @@ static json_t *series_json(const struct jm_group *g, const struct jm_group_serie
 	for (int i = 0; i < n && s->n_points > 1; i++)
 		json_array_append_new(verdicts, verdict_json(g, s, &v[i]));
 	jm_text_energy(g, s, energy, sizeof(energy));
-	return json_pack("{s:o, s:o, s:o, s:o, s:i, s:o, s:o, s:o, s:s, s:o, s:i, s:i, s:o, s:o}",
+	jm_text_machine(g, s, machine, sizeof(machine));
+	return json_pack(
+		"{s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:o, s:o, s:o, s:s, s:o, s:i, s:i, s:o, s:o}",
 		"title", json_string(s->title), "item", json_string(s->item), "origin",
 		s->has_energy ? json_string(s->mixed_origin ? "mixed" : jm_origin_name(s->origin))
 			      : json_null(),
-		"energy", json_string(energy), "meters", s->n_meters, "reference",
+		"energy", json_string(energy), "machine", json_string(machine), "machines",
+		s->n_machines, "meters", s->n_meters, "reference",
 		s->reference < 0 ? json_null() : json_integer(s->reference - s->first_point),
 		"parameters", parameters ? json_incref((json_t *)parameters) : json_object(),
 		"metrics", metrics_json(g, s), "grade", s->grade, "grade_reasons",

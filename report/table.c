@@ -137,7 +137,7 @@ static void put_failures(const struct jm_group *g, const struct jm_group_series 
 /* Where the energy comes from, and what stands behind the "±". */
 static void put_caption(const struct jm_group *g, const struct jm_group_series *s, FILE *out)
 {
-	char energy[200], text[400];
+	char energy[200], text[400], machine[900];
 	int n = g->point[s->first_point].n_ok;
 
 	jm_text_energy(g, s, energy, sizeof(energy));
@@ -150,6 +150,9 @@ static void put_caption(const struct jm_group *g, const struct jm_group_series *
 	else
 		snprintf(text, sizeof(text), "%s; one run each, therefore no interval", energy);
 	jm_text_wrap(out, text, 0, 2, g->options.width);
+	jm_text_machine(g, s, machine, sizeof(machine));
+	if (*machine)
+		jm_text_wrap(out, machine, 0, 2, g->options.width);
 	fputc('\n', out);
 }
 

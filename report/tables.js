@@ -83,6 +83,7 @@
 		const cols = names.map((n) => JM.column(s, n)).filter((c) => c.any);
 		const columns = settingColumns(dims, full).concat(cols.map((c) => metricColumn(s, c)));
 		const note =
+			(s.machine ? s.machine + ". " : "") +
 			s.energy[0].toUpperCase() +
 			s.energy.slice(1) +
 			". Mean \u00b1 half of the 95\u00a0% interval over the repeats" +

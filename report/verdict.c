@@ -78,6 +78,9 @@ static const char *obstacle(
 	}
 	if (s->soft)
 		return "a soft control (duty cycle, quota) says nothing about a cap of the device";
+	if (s->n_machines > 1 && !s->cards_linked)
+		return "the cards that were pooled share no settings, so that cards and settings "
+		       "cannot be told apart";
 	if (relative && s->reference < 0)
 		return "there is no reference case";
 	if (v->leading < 0)

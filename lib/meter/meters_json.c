@@ -141,7 +141,7 @@ static int add_meter(struct jm_meters *set, const json_t *j, struct jm_err *err)
 	copy_text(m.id, sizeof(m.id), j, "id");
 	copy_text(m.label, sizeof(m.label), j, "label");
 	copy_text(m.device, sizeof(m.device), j, "device");
-	m.covers = json_string_value(json_object_get(j, "covers"));
+	m.covers = jm_json_text(j, "covers");
 	rc = jm_meters_add(set, &m, err);
 	json_array_foreach(signals, i, one)
 	{

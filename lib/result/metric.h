@@ -66,6 +66,8 @@ struct jm_measured {
 	int n_meters;		       /* topmost, of that origin */
 };
 
+/* Did it work in simulated time, or on a simulated device? */
+bool jm_metric_simulated(const json_t *record);
 /* By its status, or else by the exit status of its command. */
 bool jm_metric_failed(const json_t *record);
 /*
