@@ -35,8 +35,8 @@ struct jm_report_options {
 	int width;	  /* columns of the terminal; 0 = 80 */
 	bool bold;	  /* titles of the table in bold, for a terminal */
 	const char
-		*columns; /* of the table: names with commas, "all"; NULL = the few that matter */
-	bool cases;	  /* CSV: one row per case instead of one per setting */
+		*columns;  /* of the table: names with commas, "all"; NULL = the few that matter */
+	bool cases;	   /* CSV: one row per case instead of one per setting */
 	bool pool_devices; /* joins machines with the same models of devices; the card is a factor */
 	bool published;	   /* also what papers report, apart; CSV: that alone */
 	const json_t *traces; /* HTML: array of what jm_report_trace makes; NULL = none */

@@ -43,7 +43,8 @@ static void choose_origin(const json_t *record, struct jm_measured *m)
 	static const enum jm_origin order[] = {
 		JM_SIMULATED, JM_MEASURED, JM_REPLAYED, JM_SIMULATED, JM_ESTIMATED};
 
-	for (size_t i = jm_metric_simulated(record) ? 0 : 1; i < sizeof(order) / sizeof(order[0]); i++) {
+	for (size_t i = jm_metric_simulated(record) ? 0 : 1; i < sizeof(order) / sizeof(order[0]);
+		i++) {
 		m->n_meters = count_meters(record, order[i]);
 		if (m->n_meters) {
 			m->origin = order[i];
