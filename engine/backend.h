@@ -103,7 +103,10 @@ enum jm_class {
 };
 
 /*
- * PARAM, GRAD, OPT, STATE, INPUT and SCALAR are always plain; ACT and COPY have the layout that select chose.
+ * OPT, STATE, INPUT and SCALAR are always plain. A PARAM and its GRAD lie alike: plain, or dense in the layout
+ * that the backend offers for the gradient of a convolution's filter (it is asked with dw as an ACT first,
+ * then with PARAM and GRAD as they were settled, and offers what leaves them so). ACT and COPY have the layout
+ * that select chose.
  * Where a consumer chose another layout than the producer, the engine puts a `cast` node between.
  */
 struct jm_tensor {

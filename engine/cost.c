@@ -30,8 +30,8 @@ static double reorder_seconds(const struct jm_program *p, const struct jm_tensor
 	return jm_choice_is_open(p, t) ? 0 : memory_seconds(p, 2 * (double)t->bytes);
 }
 
-/* These are read and written by more than this program's groups: always plain. */
-static bool stays_plain(const struct jm_tensor *t)
+/* These are read and written by more than this program's groups: their layout is settled before. */
+static bool is_settled(const struct jm_tensor *t)
 {
 	return t->class != JM_CLASS_ACT && t->class != JM_CLASS_COPY;
 }
@@ -53,7 +53,7 @@ static bool outputs_good(const struct jm_group *group, const struct jm_choice *c
 
 		for (int i = 0; i < n->n_out; i++) {
 			const struct jm_tensor *t = n->out[i];
-			bool fixed = t && (stays_plain(t) || n->op == JM_OP_CAST ||
+			bool fixed = t && (is_settled(t) || n->op == JM_OP_CAST ||
 						  n->accumulate >> i & 1 || is_operand(n, t));
 
 			if (fixed && !jm_layout_equal(&c->out[k][i], &t->layout))

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "profile.h"
 #include "tensor.h"
@@ -182,19 +183,75 @@ void jm_program_free(struct jm_program *p)
 	free(p);
 }
 
-int jm_program_write(
-	struct jm_program *p, struct jm_tensor *t, const void *from, struct jm_err *err)
+/* ---- reading and writing -------------------------------------------------------------------------------- */
+
+/* The next index, row-major. */
+static void step_index(const struct jm_tensor *t, int64_t *index)
 {
-	int code = jm_device_copy(
-		p->device, JM_QUEUE_COMPUTE, t->data, from, t->bytes, JM_TO_DEVICE, err);
+	for (int i = t->rank - 1; i >= 0; i--) {
+		if (++index[i] < t->dim[i])
+			return;
+		index[i] = 0;
+	}
+}
+
+/* All elements from plain memory to the tensor's layout, or back. */
+static void reorder(const struct jm_tensor *t, void *to, const void *from, bool to_layout)
+{
+	int64_t index[JM_DIMS] = {0}, n = jm_tensor_count(t);
+	size_t each = jm_dtype_bytes(t->type);
+
+	for (int64_t i = 0; i < n; i++, step_index(t, index)) {
+		size_t plain = (size_t)i * each;
+		size_t there = (size_t)jm_layout_offset(t, &t->layout, index) * each;
+
+		memcpy((char *)to + (to_layout ? there : plain),
+			(const char *)from + (to_layout ? plain : there), each);
+	}
+}
+
+static void *room_for(const struct jm_tensor *t, struct jm_err *err)
+{
+	void *room = calloc(1, t->bytes);
+
+	if (!room)
+		jm_err_set(err, JM_ENOMEM, "Out of memory for the values of %s.", t->name);
+	return room;
+}
+
+static int copy(struct jm_program *p, void *to, const void *from, size_t bytes, enum jm_copy kind,
+	struct jm_err *err)
+{
+	int code = jm_device_copy(p->device, JM_QUEUE_COMPUTE, to, from, bytes, kind, err);
 
 	return code ? code : jm_device_sync(p->device, err);
 }
 
+int jm_program_write(
+	struct jm_program *p, struct jm_tensor *t, const void *from, struct jm_err *err)
+{
+	void *room = t->layout.rank ? room_for(t, err) : NULL;
+	int code;
+
+	if (t->layout.rank && !room)
+		return JM_ENOMEM;
+	if (room)
+		reorder(t, room, from, true);
+	code = copy(p, t->data, room ? room : from, t->bytes, JM_TO_DEVICE, err);
+	free(room);
+	return code;
+}
+
 int jm_program_read(struct jm_program *p, const struct jm_tensor *t, void *to, struct jm_err *err)
 {
-	int code =
-		jm_device_copy(p->device, JM_QUEUE_COMPUTE, to, t->data, t->bytes, JM_TO_HOST, err);
+	void *room = t->layout.rank ? room_for(t, err) : NULL;
+	int code;
 
-	return code ? code : jm_device_sync(p->device, err);
+	if (t->layout.rank && !room)
+		return JM_ENOMEM;
+	code = copy(p, room ? room : to, t->data, t->bytes, JM_TO_HOST, err);
+	if (room && !code)
+		reorder(t, to, room, false);
+	free(room);
+	return code;
 }

@@ -72,7 +72,8 @@ int jm_program_update(struct jm_program *p, struct jm_err *err);
 int jm_program_find_nonfinite(struct jm_program *p, char *ret, size_t size, struct jm_err *err);
 void jm_program_free(struct jm_program *p); /* takes NULL */
 
-/* Between steps: plain tensors that stay (parameters, inputs, scalars...), whole. They wait for the device. */
+/* Between steps: tensors that stay (parameters, inputs, scalars...), whole; for the host they are plain,
+ * however they lie on the device. They wait for it. */
 int jm_program_write(
 	struct jm_program *p, struct jm_tensor *t, const void *from, struct jm_err *err);
 int jm_program_read(struct jm_program *p, const struct jm_tensor *t, void *to, struct jm_err *err);
@@ -107,6 +108,8 @@ double jm_choice_cost(const struct jm_program *p, const struct jm_group *group,
 	const struct jm_choice *c, unsigned apart);
 /* A copy that no group has read yet may still be made in another layout. */
 bool jm_choice_is_open(const struct jm_program *p, const struct jm_tensor *t);
+/* param_layout.c: layouts of parameters and their gradients */
+void jm_program_lay_parameters(struct jm_program *p);
 /* apply_choices.c: fills p->unit */
 int jm_program_apply_choices(struct jm_program *p, struct jm_err *err);
 /* hoist_copies.c: copies of parameters before the micro-steps, where there are several; and how long they live */

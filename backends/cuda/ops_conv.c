@@ -105,7 +105,9 @@ static int choices_conv(struct cuda_dev *dev, const struct jm_group *group,
 		return 0;
 	for (int i = 0; i < 2; i++)
 		choice->in[0][i] = cuda_layout_last;
-	if (n->op != JM_OP_CONV_WGRAD)
+	/* a gradient lies as its parameter does; channels last is what costs nothing */
+	if (n->op != JM_OP_CONV_WGRAD || n->out[0]->class == JM_CLASS_ACT ||
+		jm_layout_equal(&n->out[0]->layout, &cuda_layout_last))
 		choice->out[0][0] = cuda_layout_last;
 	choice->scratch = scratch_of(n, plan->workspace).bytes;
 	choice->seconds = choice->flops_executed = NAN;
@@ -162,10 +164,11 @@ static int run_wgrad(struct cuda_dev *dev, const struct cuda_exec *exec, struct 
 	/* the bias' sums end the scratch, the filter's gradient is before them */
 	size_t behind = scratch_of(n, 0).bytes;
 	char *filter = (char *)exec->scratch + exec->scratch_bytes - behind;
+	bool last = dw->layout.rank; /* then it lies as cuDNN leaves it */
 	struct cuda_filter p = {
 		.k = dw->dim[0],
-		.c = dw->dim[1],
-		.window = dw->dim[2] * dw->dim[3],
+		.c = last ? 1 : dw->dim[1],
+		.window = dw->dim[2] * dw->dim[3] * (last ? dw->dim[1] : 1),
 		.from = {filter, dy->type == JM_BF16},
 		.dw = dw->data,
 		.accumulate = cuda_adds(n, 0),
