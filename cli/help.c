@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Help and man page, from the rows of commands and options. */
 #include "cli.h"
+#include "help_record.h"
 #include "run/workload.h"
 #include "engine/model.h"
 
@@ -298,6 +299,10 @@ static int help_run(struct jm_cli *cli)
 {
 	if (jm_values_number(&cli->values, "man") > 0)
 		return jm_help_man(cli->commands, cli->out);
+	if (jm_values_number(&cli->values, "schema") > 0)
+		return jm_help_schema(cli->out);
+	if (jm_values_number(&cli->values, "keys") > 0)
+		return jm_help_keys(cli->out);
 	if (!cli->n_args)
 		return jm_help_program(cli->commands, cli->out, cli->width);
 	for (int i = 0; cli->commands[i]; i++)
@@ -311,6 +316,8 @@ static int help_run(struct jm_cli *cli)
 
 static const struct jm_option help_options[] = {
 	{.name = "man", .type = JM_FLAG, .help = "print the man page"},
+	{.name = "schema", .type = JM_FLAG, .help = "print the JSON Schema of a record"},
+	{.name = "keys", .type = JM_FLAG, .help = "print the keys of a record as a table"},
 	{0},
 };
 

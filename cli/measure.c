@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "result/provenance.h"
 #include "result/record.h"
+#include "result/record_keys.h"
 #include "meter/source.h"
 #include "base/json.h"
 
@@ -144,27 +145,38 @@ static json_t *command_json(const struct measurement *m)
 	return words;
 }
 
-static json_t *make_record(struct measurement *m, struct jm_err *err)
+static void fill_record(const struct measurement *m, json_t *record, struct jm_err *err)
 {
 	const struct jm_outcome *o = &m->outcome;
 	const char *unit = jm_values_text(&m->cli->values, "unit");
-	json_t *report = jm_session_report(m->session, o->phase, err), *record;
+
+	jm_record_set(record, "schema", json_string(JM_RECORD_SCHEMA));
+	jm_record_set(record, "started", started_json(m));
+	jm_record_set(record, "wall_s", jm_json_number(o->wall_s));
+	jm_record_set(record, "exit_status", json_integer(o->status));
+	jm_record_set(record, "signal", o->signal ? json_integer(o->signal) : NULL);
+	jm_record_set(record, "command", command_json(m));
+	jm_record_set(record, "clock", json_string("real"));
+	jm_record_set(record, "items", jm_json_number(o->items));
+	jm_record_set(record, "throughput", jm_json_number(o->throughput));
+	jm_record_set(record, "unit", unit ? json_string(unit) : NULL);
+	jm_record_set(record, "provenance",
+		jm_provenance(&m->cli->ctx, jm_session_meters(m->session), err));
+}
+
+static json_t *make_record(struct measurement *m, struct jm_err *err)
+{
+	json_t *report = jm_session_report(m->session, m->outcome.phase, err), *record;
 
 	if (!report)
 		return NULL;
-	record = json_pack("{s:s, s:n, s:o, s:f, s:i, s:o, s:o, s:s, s:o, s:o, s:o}", "schema",
-		"joulemark.run/1", "id", "started", started_json(m), "wall_s", o->wall_s,
-		"exit_status", o->status, "signal",
-		o->signal ? json_integer(o->signal) : json_null(), "command", command_json(m),
-		"clock", "real", "items", jm_json_number(o->items), "throughput",
-		jm_json_number(o->throughput), "unit", unit ? json_string(unit) : json_null());
+	record = jm_keys_blank(jm_record_keys, 0);
 	if (record) {
 		json_object_update(record, report);
-		json_object_set_new(record, "provenance",
-			jm_provenance(&m->cli->ctx, jm_session_meters(m->session), err));
+		fill_record(m, record, err);
 	}
 	json_decref(report);
-	if (!record || !json_object_get(record, "provenance"))
+	if (!record || !json_is_object(json_object_get(record, "provenance")))
 		jm_err_set(err, JM_ENOMEM, "Out of memory for the record.");
 	return record;
 }

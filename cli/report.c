@@ -78,7 +78,7 @@ static bool is_ours(const json_t *record)
 {
 	const char *schema = json_string_value(json_object_get(record, "schema"));
 
-	return schema && !strcmp(schema, "joulemark.run/1");
+	return schema && !strcmp(schema, JM_RECORD_SCHEMA);
 }
 
 static int add_all(struct input *in, const json_t *records, const char *path, struct jm_err *err)

@@ -6,6 +6,7 @@
 #include "grid.h"
 #include "base/csv.h"
 #include "base/json.h"
+#include "result/record_keys.h"
 
 #include <math.h>
 #include <string.h>
@@ -95,11 +96,22 @@ static void put_point(const struct jm_group *g, const struct jm_group_point *p, 
 	put_place(&g->machine[s->first_machine], s->n_machines == 1, out);
 }
 
+/* A column of the table of a record's keys. */
+static void put_column(FILE *out, const json_t *record, const char *column)
+{
+	const json_t *value = jm_keys_column(jm_record_keys, record, column);
+	const char *text = json_string_value(value);
+
+	if (json_is_number(value))
+		put_number(out, json_number_value(value));
+	else
+		put_text(out, text ? text : "", false);
+}
+
 static void put_case(const struct jm_group *g, const struct jm_group_case *c, FILE *out)
 {
-	const json_t *of_case = json_object_get(c->record, "case");
 	const struct jm_group_series *s = &g->series[c->series];
-	static const char *const numbers[] = {"repeat", "block", "position"};
+	static const char *const of_case[] = {"case_id", "repeat", "block", "position"};
 
 	put_text(out, s->title, true);
 	put_text(out, s->item, false);
@@ -111,17 +123,14 @@ static void put_case(const struct jm_group *g, const struct jm_group_case *c, FI
 		put_number(out, c->value[i].accepted);
 		put_number(out, c->value[i].enforced_max);
 	}
-	put_text(out, jm_json_text(of_case, "id"), false);
-	for (int i = 0; i < 3; i++)
-		put_number(out, json_is_number(json_object_get(of_case, numbers[i]))
-					? json_number_value(json_object_get(of_case, numbers[i]))
-					: NAN);
+	for (size_t i = 0; i < sizeof(of_case) / sizeof(of_case[0]); i++)
+		put_column(out, c->record, of_case[i]);
 	put_text(out, c->reference ? "yes" : "no", false);
 	put_text(out, jm_group_state_name(c->state), false);
 	put_text(out, c->ok ? "ok" : "failed", false);
-	put_text(out, jm_json_text(c->record, "reason"), false);
+	put_column(out, c->record, "reason");
 	put_text(out, c->outlier ? "yes" : "no", false);
-	put_text(out, jm_json_text(json_object_get(c->record, "quality"), "grade"), false);
+	put_column(out, c->record, "grade");
 	put_text(out, origin_of(c->m.has_energy, false, c->m.origin), false);
 	put_number(out, c->m.items);
 	put_number(out, c->m.seconds);

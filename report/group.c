@@ -479,10 +479,10 @@ static int check_records(const json_t *records, struct jm_err *err)
 	{
 		if (!json_is_object(record))
 			return jm_err_set(err, JM_EFORMAT, "Record %zu is not a JSON object.", i);
-		if (strcmp(jm_json_text(record, "schema"), "joulemark.run/1"))
+		if (strcmp(jm_json_text(record, "schema"), JM_RECORD_SCHEMA))
 			return jm_err_set(err, JM_EVERSION,
 				"Record %zu has the schema '%s', but this program reads "
-				"'joulemark.run/1'.",
+				"'" JM_RECORD_SCHEMA "'.",
 				i, jm_json_text(record, "schema"));
 		snprintf(what, sizeof(what), "record %zu", i);
 		rc = jm_record_check(record, what, err);

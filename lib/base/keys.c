@@ -304,3 +304,65 @@ void jm_keys_drop_details(const struct jm_key *keys, json_t *object)
 			json_array_foreach(value, i, one) jm_keys_drop_details(key->keys, one);
 	}
 }
+
+static json_t *blank_value(const struct jm_key *key, unsigned int flags)
+{
+	if (key->flags & JM_KEY_NULL)
+		return json_null();
+	if (key->type == JM_KEY_LIST || key->type == JM_KEY_TEXTS)
+		return json_array();
+	if (key->type == JM_KEY_OBJECT)
+		return key->keys ? jm_keys_blank(key->keys, flags) : json_object();
+	return json_null();
+}
+
+json_t *jm_keys_blank(const struct jm_key *keys, unsigned int flags)
+{
+	json_t *blank = json_object();
+	int rc = blank ? 0 : -1;
+
+	for (const struct jm_key *key = keys; key->name; key++)
+		if (!(key->flags & (JM_KEY_OPTIONAL | JM_KEY_OF_CASE)) || key->flags & flags)
+			rc |= json_object_set_new(blank, key->name, blank_value(key, flags));
+	if (!rc)
+		return blank;
+	json_decref(blank);
+	return NULL;
+}
+
+struct columns {
+	jm_keys_fn *fn;
+	void *arg;
+};
+
+static void tell_column(void *arg, const char *path, const struct jm_key *key)
+{
+	const struct columns *c = arg;
+
+	if (key->column && !strstr(path, "[]"))
+		c->fn(c->arg, path, key);
+}
+
+void jm_keys_columns(const struct jm_key *keys, jm_keys_fn *fn, void *arg)
+{
+	struct columns c = {fn, arg};
+
+	jm_keys_each(keys, tell_column, &c);
+}
+
+const json_t *jm_keys_column(const struct jm_key *keys, const json_t *object, const char *column)
+{
+	for (const struct jm_key *key = keys; key->name; key++) {
+		const json_t *value = json_object_get(object, key->name);
+
+		if (key->column && !strcmp(key->column, column))
+			return value;
+		if (key->type == JM_KEY_OBJECT && key->keys)
+			value = jm_keys_column(key->keys, value, column);
+		else
+			value = NULL;
+		if (value)
+			return value;
+	}
+	return NULL;
+}

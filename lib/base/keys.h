@@ -34,6 +34,10 @@ enum {
 	JM_KEY_NULLS = 4,     /* elements of a list may be null */
 	JM_KEY_NOT_EMPTY = 8, /* a text or list of at least one byte or element */
 	JM_KEY_DETAIL = 16,   /* no table or metric is made from it */
+	/* Written by this version: always, null while it is unknown, but for */
+	JM_KEY_OPTIONAL = 32, /* what is written only where it applies */
+	JM_KEY_OF_CASE =
+		64, /* what is always in the record of a case, but not in one of `measure` */
 };
 
 struct jm_key {
@@ -44,6 +48,8 @@ struct jm_key {
 	const char *const *words;
 	const struct jm_key *keys;
 	const char *unit, *meaning;
+	const char *column; /* in tables of records: the store's view, CSV; NULL = none */
+	const char *since;  /* the version that wrote it first; NULL = 0.1.0 */
 };
 
 /*
@@ -55,5 +61,22 @@ int jm_keys_check(
 	const struct jm_key *keys, const json_t *object, const char *what, struct jm_err *err);
 /* Deletes what is marked as detail, at any depth. */
 void jm_keys_drop_details(const struct jm_key *keys, json_t *object);
+
+/* An object with all keys of the table that are always written, and those that have one of the flags: null
+ * where that may be, empty lists, objects alike; the other types are left for the writer to set. */
+json_t *jm_keys_blank(const struct jm_key *keys, unsigned int flags);
+
+/* Calls fn for each key that is a column, one of an object within a list is none, in the table's order; path: "total.joules_measured". */
+typedef void jm_keys_fn(void *arg, const char *path, const struct jm_key *key);
+void jm_keys_columns(const struct jm_key *keys, jm_keys_fn *fn, void *arg);
+/* The value of the object that is that column; NULL = it has none. */
+const json_t *jm_keys_column(const struct jm_key *keys, const json_t *object, const char *column);
+
+/* keys_schema.c: the table as JSON Schema, draft 7; NULL when out of memory. */
+json_t *jm_keys_schema(const struct jm_key *keys);
+/* Calls fn for each key at any depth, in the table's order; path: "meters[].joules". */
+void jm_keys_each(const struct jm_key *keys, jm_keys_fn *fn, void *arg);
+/* "number or null" */
+void jm_keys_type_text(const struct jm_key *key, char *out, size_t size);
 
 #endif

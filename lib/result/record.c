@@ -3,6 +3,7 @@
 #include "result/record.h"
 
 #include "base/clock.h"
+#include "result/record_keys.h"
 #include "trace/held.h"
 
 #include <math.h>
@@ -42,35 +43,19 @@ static json_t *copy_of(const json_t *from, const char *key)
 	return copy ? copy : json_null();
 }
 
-/* Until the session has spoken. */
-static int add_unmeasured(json_t *r)
-{
-	static const char *const nothing[] = {"started", "wall_s", "exit_status", "signal", "phase",
-		"provenance", "unit", "items", "throughput", "throughput_per_device", "devices",
-		"steps", "warmup_steps", "loss_first", "loss_last", "verified", "verify_reason",
-		"flops_model_per_item", "flops_executed_per_item", "detail", "note"};
-	json_t *empty = json_pack("{s:[], s:{s:n, s:n, s:n, s:n}, s:{s:s, s:[]}, s:[]}", "meters",
-		"total", "joules_measured", "joules_estimated", "joules_simulated",
-		"joules_replayed", "quality", "grade", "none", "reasons", "phases");
-	int rc = empty ? json_object_update(r, empty) : -1;
-
-	json_decref(empty);
-	for (size_t i = 0; i < sizeof(nothing) / sizeof(nothing[0]); i++)
-		rc |= json_object_set_new(r, nothing[i], json_null());
-	return rc;
-}
-
 json_t *jm_record_new(const json_t *job, struct jm_err *err)
 {
 	const json_t *parameters = json_object_get(job, "parameters");
-	json_t *r = json_pack("{s:s, s:o, s:s}", "schema", "joulemark.run/1", "id",
-		copy_of(json_object_get(job, "case"), "id"), "clock", "real");
+	json_t *r = jm_keys_blank(jm_record_keys, JM_KEY_OF_CASE);
 
-	if (!r || add_unmeasured(r)) {
-		json_decref(r);
+	if (!r) {
 		jm_err_set(err, JM_ENOMEM, "Out of memory for a record.");
 		return NULL;
 	}
+	jm_record_set(r, "schema", json_string(JM_RECORD_SCHEMA));
+	jm_record_set(r, "id", copy_of(json_object_get(job, "case"), "id"));
+	jm_record_set(r, "clock", json_string("real"));
+	jm_record_set(json_object_get(r, "quality"), "grade", json_string("none"));
 	jm_record_set(r, "command", copy_of(parameters, "command"));
 	jm_record_set(r, "workload", copy_of(parameters, "workload"));
 	jm_record_set(r, "options", copy_of(parameters, "options"));

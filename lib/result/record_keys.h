@@ -5,6 +5,8 @@
 
 #include "base/keys.h"
 
+#define JM_RECORD_SCHEMA "joulemark.run/1" /* of a record's key "schema" */
+
 extern const struct jm_key jm_record_keys[];
 
 /* See jm_keys_check. Missing keys are unknown; those that are there are of their type and range. */

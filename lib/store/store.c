@@ -201,12 +201,15 @@ static bool network_file_system(const char *path)
 static int make_schema(struct jm_store *s, struct jm_err *err)
 {
 	char identity[96];
-	int rc = jm__store_transaction(s, err);
+	char *schema = jm__store_schema();
+	int rc = schema ? jm__store_transaction(s, err)
+			: jm_err_set(err, JM_ENOMEM, "Out of memory for a store's tables.");
 
 	snprintf(identity, sizeof(identity), "PRAGMA application_id=%d; PRAGMA user_version=%d",
 		APPLICATION_ID, SCHEMA_VERSION);
 	if (!rc)
-		rc = jm__store_exec(s, jm__store_schema, "making its tables", err);
+		rc = jm__store_exec(s, schema, "making its tables", err);
+	sqlite3_free(schema);
 	if (!rc)
 		rc = jm__store_exec(s, identity, "making its tables", err);
 	return rc ? rc : jm_store_commit(s, err);

@@ -31,6 +31,7 @@ int jm__store_transaction(struct jm_store *s, struct jm_err *err);
 int jm__store_row(struct jm_store *s, const char *case_id, int repeat, sqlite3_int64 *ret,
 	struct jm_err *err);
 
-extern const char jm__store_schema[];
+/* The SQL that makes tables and views; for sqlite3_free; NULL when out of memory. */
+char *jm__store_schema(void);
 
 #endif

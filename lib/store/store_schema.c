@@ -5,7 +5,11 @@
  */
 #include "store/store_db.h"
 
-const char jm__store_schema[] =
+#include <string.h>
+
+#include "result/record_keys.h"
+
+static const char tables[] =
 	"CREATE TABLE plan_t ("
 	"  n INTEGER PRIMARY KEY AUTOINCREMENT,"
 	"  key TEXT NOT NULL UNIQUE,"
@@ -53,36 +57,37 @@ const char jm__store_schema[] =
 	"CREATE VIEW records AS"
 	"  SELECT c.id AS case_id, r.repeat, r.status, r.attempt, r.started, r.record"
 	"  FROM record_t r JOIN case_t c ON c.n = r.case_n"
-	"  WHERE r.status <> 'running' ORDER BY c.n, r.repeat;"
+	"  WHERE r.status <> 'running' ORDER BY c.n, r.repeat;";
 
-	"CREATE VIEW results AS SELECT case_id, repeat, status,"
-	"  json_extract(record, '$.reason') AS reason,"
-	"  json_extract(record, '$.workload') AS workload,"
-	"  json_extract(record, '$.device') AS device,"
-	"  json_extract(record, '$.precision') AS precision,"
+/* The view `results`: what the view `records` has, three sums over lists, and each key of a record that is a
+ * column. */
+static const char results_head[] =
+	"CREATE VIEW results AS SELECT case_id, repeat, status, started,"
 	"  (SELECT group_concat(key || '=' || value, ' ')"
 	"    FROM json_each(record, '$.case.parameters.options')) AS options,"
 	"  (SELECT group_concat(key || '=' || value, ' ')"
 	"    FROM json_each(record, '$.case.parameters.settings')) AS settings,"
 	"  (SELECT group_concat(DISTINCT json_extract(value, '$.state'))"
-	"    FROM json_each(record, '$.settings')) AS setting_state,"
-	"  json_extract(record, '$.case.reference') AS reference,"
-	"  json_extract(record, '$.case.block') AS block,"
-	"  json_extract(record, '$.case.position') AS position,"
-	"  json_extract(record, '$.case.seed') AS seed,"
-	"  json_extract(record, '$.unit') AS unit,"
-	"  json_extract(record, '$.items') AS items,"
-	"  json_extract(record, '$.throughput') AS throughput_per_s,"
-	"  json_extract(record, '$.throughput_per_device') AS throughput_per_device_per_s,"
-	"  json_extract(record, '$.devices') AS devices,"
-	"  json_extract(record, '$.wall_s') AS wall_s,"
-	"  json_extract(record, '$.total.joules_measured') AS joules_measured,"
-	"  json_extract(record, '$.total.joules_estimated') AS joules_estimated,"
-	"  json_extract(record, '$.total.joules_simulated') AS joules_simulated,"
-	"  json_extract(record, '$.loss_first') AS loss_first,"
-	"  json_extract(record, '$.loss_last') AS loss_last,"
-	"  json_extract(record, '$.verified') AS verified,"
-	"  json_extract(record, '$.quality.grade') AS grade,"
-	"  json_extract(record, '$.provenance.host') AS host,"
-	"  started"
-	"  FROM records;";
+	"    FROM json_each(record, '$.settings')) AS setting_state";
+
+static void add_column(void *arg, const char *path, const struct jm_key *key)
+{
+	static const char *const there[] = {"case_id", "repeat", "status", "started"};
+	sqlite3_str *sql = arg;
+
+	for (size_t i = 0; i < sizeof(there) / sizeof(there[0]); i++)
+		if (!strcmp(there[i], key->column))
+			return;
+	sqlite3_str_appendf(sql, ", json_extract(record, '$.%s') AS %s", path, key->column);
+}
+
+char *jm__store_schema(void)
+{
+	sqlite3_str *sql = sqlite3_str_new(NULL);
+
+	sqlite3_str_appendall(sql, tables);
+	sqlite3_str_appendall(sql, results_head);
+	jm_keys_columns(jm_record_keys, add_column, sql);
+	sqlite3_str_appendall(sql, " FROM records;");
+	return sqlite3_str_finish(sql);
+}
