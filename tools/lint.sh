@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Budgets and bans. Each rule prints "ok RULE" or "not ok RULE: where"; the status is 1 when one fails.
 set -u
+shopt -s lastpipe # a rule at the end of a pipe sets the status
 cd "$(dirname "$0")/.." || exit 2
 
 status=0

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All rows, in the order in which they are asked; and what several of them need. */
-#include <math.h>
-
+/* All rows, in the order in which they are asked. */
 #include "cuda.h"
 
 /* A cover's first row that agrees runs it. */
@@ -16,8 +14,6 @@ static const struct cuda_op *const tables[] = {
 	cuda_ops_tokens,
 	cuda_ops_update,
 };
-
-const struct jm_layout cuda_layout_last = {.rank = 4, .order = {0, 2, 3, 1}};
 
 const struct cuda_op *cuda_op_row(uint32_t row)
 {
@@ -94,82 +90,4 @@ const struct cuda_op *cuda_op_find(
 			jm_op_name(group->node[0]->op), group->n_nodes > 1 ? " + " : "",
 			group->n_nodes > 1 ? jm_op_name(group->node[1]->op) : "");
 	return NULL;
-}
-
-/* ---- layouts of what works element by element ------------------------------------------------------ */
-
-bool cuda_is_dense(const struct jm_layout *layout)
-{
-	return layout->n_blocks == 0;
-}
-
-#define ROW_BLOCK 64 /* elements */
-
-void cuda_rows_layout(const struct jm_tensor *t, struct jm_layout *ret)
-{
-	*ret = (struct jm_layout){0};
-	if (jm_tensor_width(t) % 8 == 0 || jm_tensor_width(t) < ROW_BLOCK || jm_tensor_rows(t) == 1)
-		return;
-	ret->rank = (int16_t)t->rank;
-	for (int16_t i = 0; i < t->rank; i++)
-		ret->order[i] = i;
-	ret->n_blocks = 1;
-	ret->block_dim[0] = (int16_t)(t->rank - 1);
-	ret->block[0] = ROW_BLOCK;
-}
-
-int64_t cuda_row_stride(const struct jm_tensor *t)
-{
-	int64_t width = jm_tensor_width(t);
-	struct jm_layout padded;
-
-	if (!t->layout.rank)
-		return width;
-	cuda_rows_layout(t, &padded);
-	return jm_layout_equal(&padded, &t->layout)
-		       ? (width + ROW_BLOCK - 1) / ROW_BLOCK * ROW_BLOCK
-		       : 0;
-}
-
-struct candidates {
-	int n;
-	struct jm_layout layout[JM_CHOICE_MAX];
-};
-
-static void suggest(struct candidates *c, const struct jm_layout *layout)
-{
-	for (int i = 0; i < c->n; i++)
-		if (jm_layout_equal(&c->layout[i], layout))
-			return;
-	if (c->n < JM_CHOICE_MAX && cuda_is_dense(layout))
-		c->layout[c->n++] = *layout;
-}
-
-static void fill(struct jm_choice *choice, const struct jm_node *node, unsigned in, unsigned out,
-	const struct jm_layout *layout)
-{
-	for (int i = 0; i < node->n_in; i++)
-		if (node->in[i] && in >> i & 1)
-			choice->in[0][i] = *layout;
-	for (int i = 0; i < node->n_out; i++)
-		if (node->out[i] && out >> i & 1)
-			choice->out[0][i] = *layout;
-	choice->seconds = choice->flops_executed = NAN;
-}
-
-int cuda_choices_follow(
-	const struct jm_node *node, unsigned in, unsigned out, struct jm_choice *choice)
-{
-	struct candidates all = {0};
-
-	for (int i = 0; i < node->n_out; i++)
-		if (node->out[i] && out >> i & 1 && node->accumulate >> i & 1)
-			suggest(&all, &node->out[i]->layout);
-	for (int i = 0; i < node->n_in; i++)
-		if (node->in[i] && in >> i & 1)
-			suggest(&all, &node->in[i]->layout);
-	suggest(&all, &(struct jm_layout){0});
-	for (int i = 0; i < all.n; i++)
-		fill(&choice[i], node, in, out, &all.layout[i]);
-	return all.n;
 }
