@@ -138,7 +138,7 @@ static int open_default(struct jm_session *s, struct jm_err *err)
 
 	for (size_t pass = 0; pass < sizeof(order) / sizeof(order[0]); pass++)
 		for (int i = 0; table[i]; i++)
-			if (table[i]->origin == order[pass])
+			if (table[i]->origin == order[pass] && !table[i]->on_request)
 				open_if_it_opens(s, table[i]);
 	if (s->n_sources)
 		return 0;

@@ -38,6 +38,7 @@ struct jm_source {
 	/* What may follow "name:" (see jm_source_open); ends with a row without a name; NULL = nothing. */
 	const struct jm_option *options;
 	enum jm_origin origin;
+	bool on_request; /* opened only when the user names it: it needs an address */
 	/*
 	 * Finds the sensors and adds their meters and signals to the set. The options' texts are valid
 	 * during the call. Nothing to measure is an error (JM_ENOENT, JM_EPERM...) that says what
