@@ -29,6 +29,7 @@ static const char *const pools[] = {"devices", NULL};
 /* What is reported. */
 struct input {
 	json_t *records, *traces; /* traces: NULL = not wanted */
+	json_t *shared;		  /* parts that records have in common, by key and case */
 	json_t *by_run;		  /* records in arrays by case, repeat and start */
 	int n_twice;		  /* came again, and were left out */
 };
@@ -46,14 +47,40 @@ static void run_of(const json_t *record, char *out, size_t size)
 }
 
 /* A copy of a store beside it says nothing new: the same run counts once. */
+/* The value of that key, where another record of the same case had an equal one, is that one: thousands of
+ * records then fit into memory. */
+static void share(struct input *in, json_t *object, const char *key, const char *id)
+{
+	json_t *value = json_object_get(object, key), *other;
+	char name[80];
+
+	snprintf(name, sizeof(name), "%s %.40s", key, id ? id : "");
+	other = json_object_get(in->shared, name);
+	if (other && json_equal(other, value))
+		json_object_set(object, key, other);
+	else if (value)
+		json_object_set_nocheck(in->shared, name, value);
+}
+
+static void share_parts(struct input *in, json_t *record)
+{
+	json_t *of_case = json_object_get(record, "case");
+	const char *id = json_string_value(json_object_get(of_case, "id"));
+
+	share(in, record, "provenance", NULL);
+	share(in, record, "quality", id);
+	share(in, record, "options", id);
+	share(in, record, "settings", id);
+	share(in, of_case, "parameters", id);
+}
+
 static int add_record(struct input *in, json_t *record, const char *path, struct jm_err *err)
 {
 	json_t *alike, *other;
 	char run[128];
 	size_t i;
 
-	if (!in->traces) /* the page shows them */
-		jm_keys_drop_details(jm_record_keys, record);
+	share_parts(in, record);
 
 	run_of(record, run, sizeof(run));
 	alike = json_object_get(in->by_run, run);
@@ -92,6 +119,8 @@ static int add_all(struct input *in, const json_t *records, const char *path, st
 	{
 		snprintf(what, sizeof(what), "record %zu of %s", i, path);
 		rc = is_ours(record) ? jm_record_check(record, what, err) : 0;
+		if (!in->traces) /* the page shows them */
+			jm_keys_drop_details(jm_record_keys, record);
 		if (!rc)
 			rc = add_record(in, record, path, err);
 		if (rc)
@@ -215,7 +244,7 @@ static int add_store(struct input *in, const char *path, struct jm_err *err)
 
 	if (rc)
 		return rc;
-	rc = jm_store_records(store, add_stored, &stored, err);
+	rc = jm_store_records(store, !in->traces, add_stored, &stored, err);
 	if (!rc && in->traces)
 		rc = add_traces(in, first, store, err);
 	jm_store_close(store, NULL);
@@ -350,15 +379,17 @@ static int run(struct jm_cli *cli)
 	bool page = format_of(cli) == JM_REPORT_HTML;
 	struct input in = {.records = json_array(),
 		.traces = page ? json_array() : NULL,
+		.shared = json_object(),
 		.by_run = json_object()};
 	int rc;
 
 	signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like a full disk */
-	if (!in.records || !in.by_run || (page && !in.traces))
+	if (!in.records || !in.by_run || !in.shared || (page && !in.traces))
 		rc = jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for the records.");
 	else
 		rc = report(cli, &in);
 	json_decref(in.by_run);
+	json_decref(in.shared);
 	json_decref(in.traces);
 	json_decref(in.records);
 	return rc ? jm_cli_fail(cli) : 0;

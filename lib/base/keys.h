@@ -59,6 +59,14 @@ struct jm_key {
  */
 int jm_keys_check(
 	const struct jm_key *keys, const json_t *object, const char *what, struct jm_err *err);
+/* The text of an object without what is marked as detail, in *room, which grows as needed and is the caller's
+ * to free; what is no object of JSON comes back as it is. NULL: no memory. */
+struct jm_keys_room {
+	char *bytes;
+	size_t size;
+};
+const char *jm_keys_brief(
+	const struct jm_key *keys, const char *text, size_t n, struct jm_keys_room *room);
 /* Deletes what is marked as detail, at any depth. */
 void jm_keys_drop_details(const struct jm_key *keys, json_t *object);
 

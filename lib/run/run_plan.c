@@ -404,7 +404,7 @@ static int prepare_store(struct run *r, struct jm_err *err)
 		rc = jm_store_add_case(s, r->plan->cases[i].id, r->plan->cases[i].parameters, err);
 	if (!rc)
 		rc = jm_store_commit(s, err);
-	return rc ? rc : jm_store_records(s, take_stored, r, err);
+	return rc ? rc : jm_store_records(s, false, take_stored, r, err);
 }
 
 static int run_blocks(struct run *r, struct jm_err *err)

@@ -5,6 +5,7 @@
 
 #include <sqlite3.h>
 
+#include "base/keys.h"
 #include "store/store.h"
 
 struct jm_store {
@@ -14,6 +15,7 @@ struct jm_store {
 	bool in_transaction;	    /* chunks wait for a commit */
 	sqlite3_int64 run;	    /* row of the run that was begun last; 0 = none */
 	sqlite3_stmt *insert_chunk; /* kept prepared */
+	struct jm_keys_room brief;  /* of the record that is read */
 };
 
 /* Turns an SQLite code into a sentence: full disk, damage, rights, somebody else's lock. */

@@ -47,12 +47,19 @@ int jm_store_add_case(
 }
 
 /* Parses column 0 of a row. */
-static int column_json(struct jm_store *s, sqlite3_stmt *stmt, json_t **ret, struct jm_err *err)
+static int column_json(
+	struct jm_store *s, sqlite3_stmt *stmt, bool brief, json_t **ret, struct jm_err *err)
 {
 	const char *text = (const char *)sqlite3_column_text(stmt, 0);
 	size_t n = (size_t)sqlite3_column_bytes(stmt, 0);
-	json_t *json = text ? json_loadb(text, n, 0, NULL) : NULL;
+	const char *shorter =
+		brief && text ? jm_keys_brief(jm_record_keys, text, n, &s->brief) : NULL;
+	json_t *json = NULL;
 
+	if (shorter && shorter != text)
+		json = json_loads(shorter, 0, NULL);
+	else if (text)
+		json = json_loadb(text, n, 0, NULL);
 	if (!json)
 		return jm__store_fail(s, SQLITE_CORRUPT, "reading what it keeps as JSON", err);
 	*ret = json;
@@ -64,7 +71,7 @@ static int one_json(struct jm_store *s, sqlite3_stmt *stmt, json_t **ret, struct
 	int rc = sqlite3_step(stmt);
 
 	if (rc == SQLITE_ROW)
-		rc = column_json(s, stmt, ret, err);
+		rc = column_json(s, stmt, false, ret, err);
 	else if (rc == SQLITE_DONE)
 		rc = jm_err_set(err, JM_ENOENT,
 			"The store '%s' keeps no plan; give the whole command once.", s->path);
@@ -179,8 +186,8 @@ static int check_record(
 	return jm_record_check(record, what, err);
 }
 
-int jm_store_records(struct jm_store *s, int (*fn)(void *arg, json_t *record, struct jm_err *err),
-	void *arg, struct jm_err *err)
+int jm_store_records(struct jm_store *s, bool brief,
+	int (*fn)(void *arg, json_t *record, struct jm_err *err), void *arg, struct jm_err *err)
 {
 	sqlite3_stmt *stmt;
 	json_t *record = NULL;
@@ -193,7 +200,7 @@ int jm_store_records(struct jm_store *s, int (*fn)(void *arg, json_t *record, st
 	if (rc)
 		return rc;
 	while ((got = sqlite3_step(stmt)) == SQLITE_ROW && !rc) {
-		rc = column_json(s, stmt, &record, err);
+		rc = column_json(s, stmt, brief, &record, err);
 		if (rc)
 			break;
 		rc = check_record(s, stmt, record, err);
@@ -221,7 +228,7 @@ int jm_store_records_array(struct jm_store *s, json_t **ret_records, struct jm_e
 
 	if (!records)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the records of the store.");
-	rc = jm_store_records(s, append_record, records, err);
+	rc = jm_store_records(s, false, append_record, records, err);
 	if (rc)
 		json_decref(records);
 	else

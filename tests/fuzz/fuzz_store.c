@@ -135,7 +135,7 @@ static void use(enum jm_store_mode mode)
 	fuzz_check(rc, &err);
 	if (rc)
 		return;
-	fuzz_check(jm_store_records(s, count, &n, &of_records), &of_records);
+	fuzz_check(jm_store_records(s, mode == JM_STORE_READ, count, &n, &of_records), &of_records);
 	read_plan(s);
 	read_trace(s);
 	if (mode == JM_STORE_WRITE)

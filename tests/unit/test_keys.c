@@ -114,6 +114,47 @@ static void test_details(void **state)
 	json_decref(rest);
 }
 
+/* Dropped from the text as from the parsed object; what is no JSON object stays for the parser to refuse. */
+static void test_brief(void **state)
+{
+	static const char *const rows[] = {
+		"{}",
+		"{'a': 1}",
+		" { 'list' : [ {'x': 0, 'log': 'a'} , {'log': ']}\\\"', 'x': 1} ] , 'n': 2 } ",
+		"{'list': [], 'log': [1, {'log': 2}], 'free': {'log': {'a': [true, null]}}}",
+		"{'list': [{'log': 'only'}, 3, [4, {'log': 5}]], 'text': 'a, \\\\'}",
+		"{'list': {'log': 1}, 'texts': ['log', '']}",
+		"{'list': [{'x': -1e5, 'log': -2.5e-3}]}",
+	};
+	static const char *const bad[] = {"", "{", "{'a'", "{'a': }", "{'list': [", "{'list': [{]}",
+		"{'a': 1} 2", "{'a': 'b", "{'log': {[}", "{'list': [{'log': 1,}]}", "{,}"};
+	struct jm_keys_room room = {NULL, 0};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		json_t *whole = parsed(rows[i]), *brief;
+		char *text = json_dumps(whole, i % 2 ? JSON_INDENT(2) : 0);
+
+		brief = json_loads(jm_keys_brief(keys, text, strlen(text), &room), 0, NULL);
+		assert_null(strstr(room.bytes, "'log': 'a'"));
+		jm_keys_drop_details(keys, whole);
+		assert_non_null(brief);
+		assert_true(json_equal(brief, whole));
+		json_decref(whole);
+		json_decref(brief);
+		free(text);
+	}
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		char copy[64];
+
+		snprintf(copy, sizeof(copy), "%s", bad[i]);
+		for (char *c = copy; *c; c++)
+			*c = *c == '\'' ? '"' : *c;
+		assert_null(json_loads(jm_keys_brief(keys, copy, strlen(copy), &room), 0, NULL));
+	}
+	free(room.bytes);
+}
+
 /* ---- the record's table and docs/record.schema.json say the same ---- */
 
 static json_t *schema;
@@ -241,6 +282,7 @@ int main(void)
 		cmocka_unit_test(test_sound),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_details),
+		cmocka_unit_test(test_brief),
 		cmocka_unit_test(test_table_and_schema_agree),
 	};
 

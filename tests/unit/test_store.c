@@ -145,7 +145,7 @@ static void test_round_trip(void **unused)
 	add_record(s, "aa", 1, "ok", 1.0 / 3);
 	closed(s);
 	s = opened(JM_STORE_READ);
-	assert_int_equal(jm_store_records(s, write_order, order, &err), 0);
+	assert_int_equal(jm_store_records(s, false, write_order, order, &err), 0);
 	assert_string_equal(order, "bb1 aa1 aa2 ");
 	assert_int_equal(jm_store_records_array(s, &records, &err), 0);
 	assert_near(json_real_value(json_object_get(json_array_get(records, 1), "throughput")),
@@ -289,11 +289,11 @@ static void test_again(void **unused)
 	assert_int_equal(jm_store_add_signals(s, &set, &err), 0);
 	closed(s);
 	s = opened(JM_STORE_WRITE);
-	assert_int_equal(jm_store_records(s, write_order, order, &err), 0);
+	assert_int_equal(jm_store_records(s, false, write_order, order, &err), 0);
 	assert_string_equal(order, "");
 	add_record(s, "aa", 1, "failed", 1);
 	add_record(s, "aa", 1, "ok", 1);
-	assert_int_equal(jm_store_records(s, write_order, order, &err), 0);
+	assert_int_equal(jm_store_records(s, false, write_order, order, &err), 0);
 	assert_string_equal(order, "aa1 ");
 	assert_int_equal(jm_store_trace(s, "aa", 1, &back, &read, &none), JM_ENOENT);
 	jm_meters_done(&set);
