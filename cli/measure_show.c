@@ -4,6 +4,7 @@
 #include "screen.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "meter/meter.h"
 #include "report/cells.h"
 #include "report/phases.h"
 #include "report/text.h"
@@ -15,9 +16,6 @@
 #define WH	    3600.0
 #define LABEL_MAX   40
 #define LABEL_SHORT 28 /* where more columns follow */
-
-static const char *const origins[] = {"measured", "simulated", "replayed", "estimated"};
-#define N_ORIGINS (sizeof(origins) / sizeof(origins[0]))
 
 static const char *item_of(const json_t *record)
 {
@@ -106,10 +104,10 @@ static void put_energy(const struct jm_measure_text *t, const json_t *record)
 	const char *label = "Energy";
 	char text[300];
 
-	for (size_t i = 0; i < N_ORIGINS; i++) {
-		if (!any_of_origin(meters, origins[i]))
+	for (int i = 0; i < JM_ORIGIN_COUNT; i++) {
+		if (!any_of_origin(meters, jm_origin_name(jm_origin_order[i])))
 			continue;
-		total_text(record, origins[i], text, sizeof(text));
+		total_text(record, jm_origin_name(jm_origin_order[i]), text, sizeof(text));
 		put_line(t, label, text);
 		label = "";
 	}
@@ -140,8 +138,8 @@ static bool mixed(const json_t *meters)
 {
 	int n = 0;
 
-	for (size_t i = 0; i < N_ORIGINS; i++)
-		n += any_of_origin(meters, origins[i]);
+	for (int i = 0; i < JM_ORIGIN_COUNT; i++)
+		n += any_of_origin(meters, jm_origin_name(jm_origin_order[i]));
 	return n > 1;
 }
 

@@ -4,6 +4,7 @@
 
 #include "screen.h"
 #include "base/clock.h"
+#include "result/metric.h"
 #include "report/text.h"
 
 #include <math.h>
@@ -128,24 +129,15 @@ static double number(const json_t *record, const char *key)
 	return jm_json_real(json_object_get(record, key));
 }
 
-/* Joules of the best origin that there is, and the word for it; measured needs none. */
+/* And the word for their origin; measured needs none. */
 static double joules_of(const json_t *record, const char **ret_origin)
 {
-	static const struct {
-		const char *key, *word;
-	} origins[] = {{"joules_measured", ""}, {"joules_simulated", "simulated"},
-		{"joules_replayed", "replayed"}, {"joules_estimated", "estimated"}};
-	const json_t *total = json_object_get(record, "total");
+	enum jm_origin origin;
+	double joules = jm_metric_joules(record, &origin);
+	bool known = joules > 0;
 
-	for (size_t i = 0; i < sizeof(origins) / sizeof(origins[0]); i++) {
-		double joules = number(total, origins[i].key);
-
-		*ret_origin = origins[i].word;
-		if (joules > 0)
-			return joules;
-	}
-	*ret_origin = "";
-	return NAN;
+	*ret_origin = known && origin != JM_MEASURED ? jm_origin_name(origin) : "";
+	return known ? joules : NAN;
 }
 
 /* Items of the phase that the total speaks of. */

@@ -23,7 +23,7 @@ static void done(struct table *t)
 }
 
 /* The series' cases as rows; machines of other series stay levels without a value. */
-static int make(const struct jm_group *g, const struct jm_group_series *s, struct table *t)
+static int make(const struct jm_grouping *g, const struct jm_group_series *s, struct table *t)
 {
 	size_t n = (size_t)(s->n_ok + s->n_failed), most = n + (size_t)g->n_machines + 1;
 	int index = (int)(s - g->series);
@@ -46,7 +46,7 @@ static int make(const struct jm_group *g, const struct jm_group_series *s, struc
 }
 
 static void read_values(
-	const struct jm_group *g, const struct jm_group_series *s, int metric, struct table *t)
+	const struct jm_grouping *g, const struct jm_group_series *s, int metric, struct table *t)
 {
 	int index = (int)(s - g->series), n = 0;
 
@@ -74,7 +74,8 @@ static double spread_of(const struct table *t, int n_cards)
 	return n ? (high - low) / fabs(sum / n) : NAN;
 }
 
-static int adjust_metric(struct jm_group *g, struct jm_group_series *s, int metric, struct table *t)
+static int adjust_metric(
+	struct jm_grouping *g, struct jm_group_series *s, int metric, struct table *t)
 {
 	struct jm_block_values values = {.value = t->value,
 		.setting = t->setting,
@@ -105,7 +106,7 @@ static int adjust_metric(struct jm_group *g, struct jm_group_series *s, int metr
 	return 0;
 }
 
-int jm_cards_adjust(struct jm_group *g, struct jm_group_series *s, struct jm_err *err)
+int jm_cards_adjust(struct jm_grouping *g, struct jm_group_series *s, struct jm_err *err)
 {
 	struct table t;
 	int rc = make(g, s, &t);

@@ -26,7 +26,7 @@ static void put_number(FILE *out, double value)
 		fputc(',', out);
 }
 
-static void put_head(const struct jm_group *g, FILE *out, const char *const *more, bool stats)
+static void put_head(const struct jm_grouping *g, FILE *out, const char *const *more, bool stats)
 {
 	static const char *const stat_names[] = {"mean", "median", "sd", "low95", "high95"};
 	char name[64], full[96];
@@ -67,7 +67,7 @@ static void put_place(const struct jm_machine *m, bool one, FILE *out)
 	fputs("\r\n", out);
 }
 
-static void put_point(const struct jm_group *g, const struct jm_group_point *p, FILE *out)
+static void put_point(const struct jm_grouping *g, const struct jm_group_point *p, FILE *out)
 {
 	const struct jm_group_series *s = &g->series[p->series];
 
@@ -108,7 +108,7 @@ static void put_column(FILE *out, const json_t *record, const char *column)
 		put_text(out, text ? text : "", false);
 }
 
-static void put_case(const struct jm_group *g, const struct jm_group_case *c, FILE *out)
+static void put_case(const struct jm_grouping *g, const struct jm_group_case *c, FILE *out)
 {
 	const struct jm_group_series *s = &g->series[c->series];
 	static const char *const of_case[] = {"case_id", "repeat", "block", "position"};
@@ -140,7 +140,7 @@ static void put_case(const struct jm_group *g, const struct jm_group_case *c, FI
 	put_place(&g->machine[c->machine], true, out);
 }
 
-int jm_report_write_csv(const struct jm_group *g, FILE *out, struct jm_err *err)
+int jm_report_write_csv(const struct jm_grouping *g, FILE *out, struct jm_err *err)
 {
 	static const char *const of_point[] = {"reference", "state", "runs_ok", "runs_failed",
 		"outliers", "origin", "added_watts", NULL};

@@ -72,7 +72,7 @@ const json_t *jm_dim_parameter(const json_t *record, const char *name)
 	return find_leaf(jm_dim_parameters(record), name);
 }
 
-static int add_dim(struct jm_group *g, const char *name, const char *unit, bool knob, bool soft,
+static int add_dim(struct jm_grouping *g, const char *name, const char *unit, bool knob, bool soft,
 	struct jm_err *err)
 {
 	struct jm_group_dim *dim;
@@ -93,7 +93,7 @@ static int add_dim(struct jm_group *g, const char *name, const char *unit, bool 
 	return 0;
 }
 
-static int add_knobs(struct jm_group *g, const json_t *record, struct jm_err *err)
+static int add_knobs(struct jm_grouping *g, const json_t *record, struct jm_err *err)
 {
 	const json_t *row;
 	size_t i;
@@ -133,7 +133,7 @@ static bool same_work(const json_t *a, const json_t *b)
 
 /* Leaves of the object, parameters of a record, that the other one has otherwise or not at all. */
 static int add_varied(
-	struct jm_group *g, const json_t *object, const json_t *other_record, struct jm_err *err)
+	struct jm_grouping *g, const json_t *object, const json_t *other_record, struct jm_err *err)
 {
 	const json_t *value;
 	const char *key;
@@ -153,7 +153,7 @@ static int add_varied(
 	return rc;
 }
 
-static int find_varied(struct jm_group *g, const json_t *records, struct jm_err *err)
+static int find_varied(struct jm_grouping *g, const json_t *records, struct jm_err *err)
 {
 	int rc = 0;
 
@@ -173,7 +173,7 @@ static int find_varied(struct jm_group *g, const json_t *records, struct jm_err 
 	return rc;
 }
 
-int jm_dim_find(struct jm_group *g, const json_t *records, struct jm_err *err)
+int jm_dim_find(struct jm_grouping *g, const json_t *records, struct jm_err *err)
 {
 	const json_t *record;
 	size_t i;
@@ -324,7 +324,7 @@ int jm_dim_value(const struct jm_group_dim *dim, const json_t *record, struct jm
 	return v.key ? 0 : -1;
 }
 
-bool jm_dim_is(const struct jm_group *g, const char *key)
+bool jm_dim_is(const struct jm_grouping *g, const char *key)
 {
 	for (int i = 0; i < g->n_dims; i++)
 		if (same_name(key, g->dim[i].name))
@@ -332,7 +332,7 @@ bool jm_dim_is(const struct jm_group *g, const char *key)
 	return false;
 }
 
-static void copy_leaves(const struct jm_group *g, const json_t *from, json_t *to)
+static void copy_leaves(const struct jm_grouping *g, const json_t *from, json_t *to)
 {
 	const json_t *value;
 	const char *key;
@@ -346,7 +346,7 @@ static void copy_leaves(const struct jm_group *g, const json_t *from, json_t *to
 	}
 }
 
-char *jm_dim_series_key(const struct jm_group *g, const json_t *record)
+char *jm_dim_series_key(const struct jm_grouping *g, const json_t *record)
 {
 	static const char *const also[] = {"workload", "device", "precision", "unit", "command"};
 	json_t *key = json_object();

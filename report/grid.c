@@ -29,7 +29,7 @@ static void add(struct column *columns, int *n, enum column_kind kind, int index
 	jm_text_format(c->title, sizeof(c->title), "%s", title);
 }
 
-static bool varies(const struct jm_group *g, const struct jm_group_series *s, int dim)
+static bool varies(const struct jm_grouping *g, const struct jm_group_series *s, int dim)
 {
 	const struct jm_group_point *first = &g->point[s->first_point];
 
@@ -39,7 +39,7 @@ static bool varies(const struct jm_group *g, const struct jm_group_series *s, in
 	return false;
 }
 
-static bool known(const struct jm_group *g, const struct jm_group_series *s, int metric)
+static bool known(const struct jm_grouping *g, const struct jm_group_series *s, int metric)
 {
 	for (int i = s->first_point; i < s->first_point + s->n_points; i++)
 		if (g->point[i].stat[metric].n)
@@ -47,7 +47,7 @@ static bool known(const struct jm_group *g, const struct jm_group_series *s, int
 	return false;
 }
 
-static bool one_device(const struct jm_group *g, const struct jm_group_series *s)
+static bool one_device(const struct jm_grouping *g, const struct jm_group_series *s)
 {
 	for (int i = s->first_point; i < s->first_point + s->n_points; i++)
 		if (g->point[i].stat[JM_M_THROUGHPUT].n &&
@@ -58,7 +58,7 @@ static bool one_device(const struct jm_group *g, const struct jm_group_series *s
 }
 
 /* The largest mean decides the prefix of the column. */
-static void add_metric(const struct jm_group *g, const struct jm_group_series *s, int metric,
+static void add_metric(const struct jm_grouping *g, const struct jm_group_series *s, int metric,
 	struct column *columns, int *n)
 {
 	char title[80], unit[48];
@@ -110,7 +110,7 @@ static bool listed(const char *list, const char *name)
 }
 
 /* Have the settings failed runs, outliers, or unequally many runs? */
-static bool runs_matter(const struct jm_group *g, const struct jm_group_series *s)
+static bool runs_matter(const struct jm_grouping *g, const struct jm_group_series *s)
 {
 	const struct jm_group_point *first = &g->point[s->first_point];
 
@@ -120,14 +120,14 @@ static bool runs_matter(const struct jm_group *g, const struct jm_group_series *
 	return false;
 }
 
-bool jm_grid_says_runs(const struct jm_group *g, const struct jm_group_series *s)
+bool jm_grid_says_runs(const struct jm_grouping *g, const struct jm_group_series *s)
 {
 	const char *list = g->options.columns;
 
 	return list ? !strcmp(list, "all") || listed(list, "n") : runs_matter(g, s);
 }
 
-static bool wants(const struct jm_group *g, const struct jm_group_series *s, const char *name)
+static bool wants(const struct jm_grouping *g, const struct jm_group_series *s, const char *name)
 {
 	const char *list = g->options.columns;
 
@@ -137,7 +137,7 @@ static bool wants(const struct jm_group *g, const struct jm_group_series *s, con
 }
 
 /* The few that matter: with a reference what a setting saves and costs, else the absolute figures. */
-static bool wants_metric(const struct jm_group *g, const struct jm_group_series *s, int metric)
+static bool wants_metric(const struct jm_grouping *g, const struct jm_group_series *s, int metric)
 {
 	char name[64];
 
@@ -159,8 +159,8 @@ static bool wants_metric(const struct jm_group *g, const struct jm_group_series 
 	return false;
 }
 
-static void add_knob(const struct jm_group *g, const struct jm_group_series *s, int dim, bool only,
-	struct column *columns, int *n)
+static void add_knob(const struct jm_grouping *g, const struct jm_group_series *s, int dim,
+	bool only, struct column *columns, int *n)
 {
 	static const enum column_kind kinds[] = {ACCEPTED, ENFORCED};
 	char title[80];
@@ -173,7 +173,7 @@ static void add_knob(const struct jm_group *g, const struct jm_group_series *s, 
 	}
 }
 
-static void add_settings(const struct jm_group *g, const struct jm_group_series *s,
+static void add_settings(const struct jm_grouping *g, const struct jm_group_series *s,
 	struct column *columns, int *n, int *ret_n_setting)
 {
 	bool knobs = false;
@@ -198,7 +198,7 @@ static void add_settings(const struct jm_group *g, const struct jm_group_series 
 		add(columns, n, RUNS, 0, "n");
 }
 
-static int choose_columns(const struct jm_group *g, const struct jm_group_series *s,
+static int choose_columns(const struct jm_grouping *g, const struct jm_group_series *s,
 	struct column *columns, int *ret_n_setting)
 {
 	static const int before[] = {JM_M_THROUGHPUT, JM_M_THROUGHPUT_DEVICE, JM_M_WATTS,
@@ -223,7 +223,7 @@ static int choose_columns(const struct jm_group *g, const struct jm_group_series
 	return n;
 }
 
-int jm_grid_check_columns(const struct jm_group *g, struct jm_err *err)
+int jm_grid_check_columns(const struct jm_grouping *g, struct jm_err *err)
 {
 	char metric[JM_M_ALL][64], word[64];
 	const char *names[JM_M_ALL + 6], *near;
@@ -255,8 +255,8 @@ int jm_grid_check_columns(const struct jm_group *g, struct jm_err *err)
 
 /* ---- cells --------------------------------------------------------------------------------------------- */
 
-static void print_enforced(
-	const struct jm_group *g, const struct jm_group_point *p, int dim, char *out, size_t size)
+static void print_enforced(const struct jm_grouping *g, const struct jm_group_point *p, int dim,
+	char *out, size_t size)
 {
 	char low[40], high[40];
 
@@ -298,7 +298,7 @@ const char *jm_grid_mark(const struct jm_group_point *p)
 	return p->state == JM_STATE_NOT_REACHED ? " °" : p->state == JM_STATE_UNKNOWN ? " ?" : "";
 }
 
-static void print_cell(const struct jm_group *g, const struct jm_group_series *s,
+static void print_cell(const struct jm_grouping *g, const struct jm_group_series *s,
 	const struct jm_group_point *p, const struct column *c, char *out, size_t size)
 {
 	switch (c->kind) {
@@ -330,7 +330,7 @@ static void print_cell(const struct jm_group *g, const struct jm_group_series *s
 	}
 }
 
-static int fill(struct jm_grid *grid, const struct jm_group *g, const struct jm_group_series *s,
+static int fill(struct jm_grid *grid, const struct jm_grouping *g, const struct jm_group_series *s,
 	const struct column *columns, struct jm_err *err)
 {
 	char text[200];
@@ -349,7 +349,7 @@ static int fill(struct jm_grid *grid, const struct jm_group *g, const struct jm_
 	return rc;
 }
 
-int jm_grid_init(struct jm_grid *grid, const struct jm_group *g, const struct jm_group_series *s,
+int jm_grid_init(struct jm_grid *grid, const struct jm_grouping *g, const struct jm_group_series *s,
 	struct jm_err *err)
 {
 	struct column columns[MAX_COLUMNS];

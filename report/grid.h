@@ -10,45 +10,45 @@
 #include "text.h"
 
 /* --columns names columns that there are. */
-int jm_grid_check_columns(const struct jm_group *g, struct jm_err *err);
+int jm_grid_check_columns(const struct jm_grouping *g, struct jm_err *err);
 /* Has the table a column with the number of runs? If not, every setting has the same. */
 /* Behind a setting: " °" the device never reached it, " ?" unknown, whether it kept to it; else "". */
 const char *jm_grid_mark(const struct jm_group_point *p);
-bool jm_grid_says_runs(const struct jm_group *g, const struct jm_group_series *s);
-int jm_grid_init(struct jm_grid *grid, const struct jm_group *g, const struct jm_group_series *s,
+bool jm_grid_says_runs(const struct jm_grouping *g, const struct jm_group_series *s);
+int jm_grid_init(struct jm_grid *grid, const struct jm_grouping *g, const struct jm_group_series *s,
 	struct jm_err *err);
 
 /* "simulated", "estimated, simulated"... of all series: what a table must be marked with; "" = measured. */
-void jm_text_origins(const struct jm_group *g, char *out, size_t size);
+void jm_text_origins(const struct jm_grouping *g, char *out, size_t size);
 /* "energy: sum of 4 topmost meters, simulated; 100 W assumed for the rest of the node". */
 void jm_text_energy(
-	const struct jm_group *g, const struct jm_group_series *s, char *out, size_t size);
+	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size);
 /* "node1, 2 x NVIDIA H100 (GPU-8f000000, GPU-9a000000), nvidia 550.54", or which were pooled and how; "" of a
  * simulated run. */
 void jm_text_machine(
-	const struct jm_group *g, const struct jm_group_series *s, char *out, size_t size);
+	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size);
 /* "energy per token" with its mean in a fitting unit: "16.1 mJ/token". */
-void jm_text_metric_value(const struct jm_group *g, const struct jm_group_series *s, int metric,
+void jm_text_metric_value(const struct jm_grouping *g, const struct jm_group_series *s, int metric,
 	const struct jm_stat *stat, char *out, size_t size);
 /* "best 300 W", what it is worth and why not: the whole sentence behind the metric's name. */
-void jm_text_verdict(const struct jm_group *g, const struct jm_group_series *s,
+void jm_text_verdict(const struct jm_grouping *g, const struct jm_group_series *s,
 	const struct jm_verdict *v, char *out, size_t size);
 /* "300 W, repeat 2 (a3f2c1d0): the worker died": a failed case. */
 void jm_text_failure(
-	const struct jm_group *g, const struct jm_group_case *c, char *out, size_t size);
+	const struct jm_grouping *g, const struct jm_group_case *c, char *out, size_t size);
 /* Why the runs have no better grade; of reasons that differ in numbers only, the first run's. */
-json_t *jm_text_reasons(const struct jm_group *g, const struct jm_group_series *s);
+json_t *jm_text_reasons(const struct jm_grouping *g, const struct jm_group_series *s);
 /* The same as one text. */
 void jm_text_quality(
-	const struct jm_group *g, const struct jm_group_series *s, char *out, size_t size);
+	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size);
 
 /* The formats; each writes to an open stream. */
-int jm_report_write_table(const struct jm_group *g, FILE *out, struct jm_err *err);
-int jm_report_write_md(const struct jm_group *g, FILE *out, struct jm_err *err);
-int jm_report_write_csv(const struct jm_group *g, FILE *out, struct jm_err *err);
+int jm_report_write_table(const struct jm_grouping *g, FILE *out, struct jm_err *err);
+int jm_report_write_md(const struct jm_grouping *g, FILE *out, struct jm_err *err);
+int jm_report_write_csv(const struct jm_grouping *g, FILE *out, struct jm_err *err);
 int jm_report_write_html(
-	const struct jm_group *g, const json_t *records, FILE *out, struct jm_err *err);
+	const struct jm_grouping *g, const json_t *records, FILE *out, struct jm_err *err);
 /* The summary (joulemark.report/1), for the caller to decref; NULL: no memory. */
-json_t *jm_report_summary(const struct jm_group *g);
+json_t *jm_report_summary(const struct jm_grouping *g);
 
 #endif

@@ -23,7 +23,7 @@ const char *jm_group_state_name(enum jm_group_state state)
 	return "unknown";
 }
 
-void jm_group_metric_name(const struct jm_group *g, int metric, char *out, size_t size)
+void jm_group_metric_name(const struct jm_grouping *g, int metric, char *out, size_t size)
 {
 	if (metric < JM_M_EDS)
 		snprintf(out, size, "%s", jm_metrics[metric].name);
@@ -47,7 +47,7 @@ static void put_item(const char *from, const char *item, char *out, size_t size)
 	}
 }
 
-void jm_group_metric_title(const struct jm_group *g, const struct jm_group_series *s, int metric,
+void jm_group_metric_title(const struct jm_grouping *g, const struct jm_group_series *s, int metric,
 	char *out, size_t size)
 {
 	if (metric < JM_M_EDS)
@@ -79,7 +79,7 @@ static int json_int(const json_t *object, const char *key, int fallback)
 }
 
 /* Index of the machine in the group's list, to which it is added; by_key: those that are there. */
-static int number_machine(struct jm_group *g, struct jm_machine *m, json_t *by_key)
+static int number_machine(struct jm_grouping *g, struct jm_machine *m, json_t *by_key)
 {
 	char *key = jm_machine_key(m, false);
 	const json_t *known = key ? json_object_get(by_key, key) : NULL;
@@ -95,7 +95,7 @@ static int number_machine(struct jm_group *g, struct jm_machine *m, json_t *by_k
 
 /* The work and the machine, or of pooled ones their kind. */
 static int find_machine(
-	struct jm_group *g, const json_t *record, json_t *by_key, struct jm_group_case *c)
+	struct jm_grouping *g, const json_t *record, json_t *by_key, struct jm_group_case *c)
 {
 	char *work = jm_dim_series_key(g, record), *machine;
 	struct jm_machine m;
@@ -113,7 +113,7 @@ static int find_machine(
 	return c->series_key ? 0 : -1;
 }
 
-static int read_case(struct jm_group *g, const json_t *record, json_t *by_key,
+static int read_case(struct jm_grouping *g, const json_t *record, json_t *by_key,
 	struct jm_group_case *c, struct jm_err *err)
 {
 	const json_t *of_case = json_object_get(record, "case");
@@ -135,7 +135,7 @@ static int read_case(struct jm_group *g, const json_t *record, json_t *by_key,
 }
 
 static bool same_point(
-	const struct jm_group *g, const struct jm_group_case *a, const struct jm_group_case *b)
+	const struct jm_grouping *g, const struct jm_group_case *a, const struct jm_group_case *b)
 {
 	if (strcmp(a->series_key, b->series_key) || a->reference != b->reference)
 		return false;
@@ -171,7 +171,7 @@ static int compare_cases(const void *pa, const void *pb)
 	       json_int(json_object_get(b->record, "case"), "repeat", 0);
 }
 
-static int number_series(struct jm_group *g)
+static int number_series(struct jm_grouping *g)
 {
 	json_t *by_key = json_object();
 	int rc = by_key ? 0 : -1;
@@ -210,7 +210,7 @@ static struct reference key_of(const struct jm_group_case *c)
 }
 
 /* One row for each, sums over those of the same place. Returns how many. */
-static size_t list_references(const struct jm_group *g, struct reference *list)
+static size_t list_references(const struct jm_grouping *g, struct reference *list)
 {
 	size_t n = 0, merged = 0;
 
@@ -237,7 +237,7 @@ static size_t list_references(const struct jm_group *g, struct reference *list)
 	return merged;
 }
 
-static int relate_cases(struct jm_group *g)
+static int relate_cases(struct jm_grouping *g)
 {
 	struct reference *list = calloc((size_t)g->n_cases, sizeof(*list));
 	size_t n = list ? list_references(g, list) : 0;
@@ -258,7 +258,7 @@ static int relate_cases(struct jm_group *g)
 	return list ? 0 : -1;
 }
 
-static void mark_outliers(struct jm_group *g, struct jm_group_point *p, int first, int n)
+static void mark_outliers(struct jm_grouping *g, struct jm_group_point *p, int first, int n)
 {
 	static const int watched[] = {JM_M_THROUGHPUT, JM_M_JOULES_ITEM};
 	double *values = calloc((size_t)n, sizeof(*values));
@@ -278,7 +278,7 @@ static void mark_outliers(struct jm_group *g, struct jm_group_point *p, int firs
 }
 
 static int point_stats(
-	struct jm_group *g, struct jm_group_point *p, int first, int n, struct jm_err *err)
+	struct jm_grouping *g, struct jm_group_point *p, int first, int n, struct jm_err *err)
 {
 	double *values = calloc((size_t)n, sizeof(*values));
 
@@ -295,7 +295,7 @@ static int point_stats(
 }
 
 static void label_point(
-	const struct jm_group *g, const struct jm_group_case *c, struct jm_group_point *p)
+	const struct jm_grouping *g, const struct jm_group_case *c, struct jm_group_point *p)
 {
 	for (int i = 0; i < g->n_dims; i++) {
 		if (g->n_dims > 1)
@@ -331,7 +331,7 @@ static void read_enforced(const struct jm_group_case *c, int n, int dim, struct 
 }
 
 /* Cases first .. first + n - 1 are the repeats of one setting. */
-static int add_point(struct jm_group *g, int first, int n, struct jm_err *err)
+static int add_point(struct jm_grouping *g, int first, int n, struct jm_err *err)
 {
 	struct jm_group_case *c = &g->c[first];
 	struct jm_group_point *p = &g->point[g->n_points];
@@ -384,7 +384,7 @@ static void add_to_series(struct jm_group_series *s, const struct jm_group_case 
 }
 
 /* Different ones among its cases. */
-static int count_machines(const struct jm_group *g, int series)
+static int count_machines(const struct jm_grouping *g, int series)
 {
 	bool *seen = calloc((size_t)g->n_machines + 1, sizeof(*seen));
 	int n = 0;
@@ -399,7 +399,7 @@ static int count_machines(const struct jm_group *g, int series)
 	return n;
 }
 
-static void fill_series(struct jm_group *g, int index)
+static void fill_series(struct jm_grouping *g, int index)
 {
 	struct jm_group_series *s = &g->series[index];
 
@@ -424,7 +424,7 @@ static void fill_series(struct jm_group *g, int index)
 	jm_group_title(g, s);
 }
 
-static int read_cases(struct jm_group *g, const json_t *records, struct jm_err *err)
+static int read_cases(struct jm_grouping *g, const json_t *records, struct jm_err *err)
 {
 	json_t *by_key = json_object();
 	int rc = jm_dim_find(g, records, err);
@@ -437,7 +437,7 @@ static int read_cases(struct jm_group *g, const json_t *records, struct jm_err *
 	return rc;
 }
 
-static int build(struct jm_group *g, const json_t *records, struct jm_err *err)
+static int build(struct jm_grouping *g, const json_t *records, struct jm_err *err)
 {
 	int rc = read_cases(g, records, err);
 
@@ -492,13 +492,13 @@ static int check_records(const json_t *records, struct jm_err *err)
 	return 0;
 }
 
-int jm_group_init(struct jm_group *g, const json_t *records,
+int jm_group_init(struct jm_grouping *g, const json_t *records,
 	const struct jm_report_options *options, struct jm_err *err)
 {
 	size_t n = json_array_size(records);
 	int rc = check_records(records, err);
 
-	*g = (struct jm_group){0};
+	*g = (struct jm_grouping){0};
 	if (rc)
 		return rc;
 	if (options)
@@ -521,7 +521,7 @@ int jm_group_init(struct jm_group *g, const json_t *records,
 	return rc;
 }
 
-void jm_group_done(struct jm_group *g)
+void jm_group_done(struct jm_grouping *g)
 {
 	for (int i = 0; g->c && i < g->n_cases; i++) {
 		for (int k = 0; k < g->n_dims; k++)
@@ -534,5 +534,5 @@ void jm_group_done(struct jm_group *g)
 	free(g->c);
 	free(g->point);
 	free(g->series);
-	*g = (struct jm_group){0};
+	*g = (struct jm_grouping){0};
 }

@@ -90,7 +90,7 @@ struct jm_group_series {
 		spread_joules; /* between cards, part of the mean; NAN = unknown */
 };
 
-struct jm_group {
+struct jm_grouping {
 	struct jm_report_options options; /* defaults filled in */
 	struct jm_group_dim dim[JM_GROUP_MAX_DIMS];
 	int n_dims;
@@ -103,39 +103,39 @@ struct jm_group {
 };
 
 /* The records must outlive the group. */
-int jm_group_init(struct jm_group *g, const json_t *records,
+int jm_group_init(struct jm_grouping *g, const json_t *records,
 	const struct jm_report_options *options, struct jm_err *err);
-void jm_group_done(struct jm_group *g);
+void jm_group_done(struct jm_grouping *g);
 
 /* "EDS k=1.5", "energy per token": name and unit of a metric in this series. */
-void jm_group_metric_title(const struct jm_group *g, const struct jm_group_series *s, int metric,
+void jm_group_metric_title(const struct jm_grouping *g, const struct jm_group_series *s, int metric,
 	char *out, size_t size);
 void jm_group_metric_unit(const struct jm_group_series *s, int metric, char *out, size_t size);
 /* "eds_k1.5", "joules_per_item": for CSV and JSON. */
-void jm_group_metric_name(const struct jm_group *g, int metric, char *out, size_t size);
+void jm_group_metric_name(const struct jm_grouping *g, int metric, char *out, size_t size);
 int jm_group_metric_better(int metric);
 bool jm_group_metric_energy(int metric);
 
 /* report/dim.c: what differs, and the value of a dimension in a record. */
-int jm_dim_find(struct jm_group *g, const json_t *records, struct jm_err *err);
+int jm_dim_find(struct jm_grouping *g, const json_t *records, struct jm_err *err);
 /* Returns -1 without memory. */
 int jm_dim_value(const struct jm_group_dim *dim, const json_t *record, struct jm_group_value *ret);
 /* Is this parameter, as "gpu.power" or "gpu.power@GPU-8f", one of the dimensions? */
-bool jm_dim_is(const struct jm_group *g, const char *key);
+bool jm_dim_is(const struct jm_grouping *g, const char *key);
 /* 300 and "W": "300 W"; clocks in MHz. */
 void jm_dim_quantity(double value, const char *unit, char *out, size_t size);
 const json_t *jm_dim_parameters(const json_t *record); /* NULL = none */
 /* A leaf of the record's case.parameters by the last part of its path; NULL = not there. */
 const json_t *jm_dim_parameter(const json_t *record, const char *name);
 /* Identity of the work: everything but the dimensions. For the caller to free; NULL: no memory. */
-char *jm_dim_series_key(const struct jm_group *g, const json_t *record);
+char *jm_dim_series_key(const struct jm_grouping *g, const json_t *record);
 
 /* report/title.c: the name of the work, and the item; then what tells series of one name apart (-1: no memory). */
-void jm_group_title(const struct jm_group *g, struct jm_group_series *s);
-int jm_group_tell_apart(struct jm_group *g);
+void jm_group_title(const struct jm_grouping *g, struct jm_group_series *s);
+int jm_group_tell_apart(struct jm_grouping *g);
 
 /* report/cards.c: means and intervals of a series of several machines, with the card as a factor. */
-int jm_cards_adjust(struct jm_group *g, struct jm_group_series *s, struct jm_err *err);
+int jm_cards_adjust(struct jm_grouping *g, struct jm_group_series *s, struct jm_err *err);
 
 /* report/verdict.c */
 enum jm_verdict_kind { JM_VERDICT_BEST, JM_VERDICT_TIE, JM_VERDICT_NONE };
@@ -149,9 +149,9 @@ struct jm_verdict {
 };
 #define JM_VERDICT_MAX (5 + JM_METRIC_MAX_K)
 /* Returns how many. */
-int jm_verdicts(const struct jm_group *g, const struct jm_group_series *s,
+int jm_verdicts(const struct jm_grouping *g, const struct jm_group_series *s,
 	struct jm_verdict ret[JM_VERDICT_MAX]);
 /* Is the point among those that cannot be told from the leading one? */
-bool jm_verdict_tied(const struct jm_group *g, const struct jm_verdict *v, int point);
+bool jm_verdict_tied(const struct jm_grouping *g, const struct jm_verdict *v, int point);
 
 #endif

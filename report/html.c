@@ -61,9 +61,9 @@ static char *escape_json(const json_t *value)
 }
 
 static int write_csv(
-	const struct jm_group *g, bool cases, json_t *into, const char *key, struct jm_err *err)
+	const struct jm_grouping *g, bool cases, json_t *into, const char *key, struct jm_err *err)
 {
-	struct jm_group view = *g; /* borrows all but the option */
+	struct jm_grouping view = *g; /* borrows all but the option */
 	char *text = NULL;
 	size_t size = 0;
 	FILE *f = open_memstream(&text, &size);
@@ -79,7 +79,7 @@ static int write_csv(
 }
 
 static int make_data(
-	const struct jm_group *g, const json_t *records, char **ret, struct jm_err *err)
+	const struct jm_grouping *g, const json_t *records, char **ret, struct jm_err *err)
 {
 	json_t *summary = jm_report_summary(g), *data = json_object();
 	const json_t *traces = g->options.traces;
@@ -97,7 +97,7 @@ static int make_data(
 	return rc;
 }
 
-static int make_table(const struct jm_group *g, char **ret, struct jm_err *err)
+static int make_table(const struct jm_grouping *g, char **ret, struct jm_err *err)
 {
 	char *text = NULL;
 	size_t size = 0;
@@ -152,7 +152,7 @@ static void fill(const struct parts *p, FILE *out)
 }
 
 int jm_report_write_html(
-	const struct jm_group *g, const json_t *records, FILE *out, struct jm_err *err)
+	const struct jm_grouping *g, const json_t *records, FILE *out, struct jm_err *err)
 {
 	struct parts p = {NULL, NULL, NULL};
 	int rc = make_data(g, records, &p.data, err);

@@ -45,7 +45,7 @@ static void put_grid(FILE *out, const struct jm_grid *t)
 		put_row(out, &t->cell[r * t->columns], t->columns);
 }
 
-static void put_verdicts(const struct jm_group *g, const struct jm_group_series *s, FILE *out)
+static void put_verdicts(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
 {
 	struct jm_verdict v[JM_VERDICT_MAX];
 	char title[80], text[400];
@@ -68,7 +68,7 @@ static void put_verdicts(const struct jm_group *g, const struct jm_group_series 
 	}
 }
 
-static void put_failures(const struct jm_group *g, const struct jm_group_series *s, FILE *out)
+static void put_failures(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
 {
 	char text[900];
 
@@ -85,7 +85,7 @@ static void put_failures(const struct jm_group *g, const struct jm_group_series 
 }
 
 static int put_series(
-	const struct jm_group *g, const struct jm_group_series *s, FILE *out, struct jm_err *err)
+	const struct jm_grouping *g, const struct jm_group_series *s, FILE *out, struct jm_err *err)
 {
 	struct jm_grid grid;
 	char text[700];
@@ -121,7 +121,7 @@ static int put_series(
 	return 0;
 }
 
-static int put_work(const struct jm_group *g, const json_t *work, FILE *out, struct jm_err *err)
+static int put_work(const struct jm_grouping *g, const json_t *work, FILE *out, struct jm_err *err)
 {
 	struct jm_grid grid;
 	const json_t *note;
@@ -154,7 +154,7 @@ static int put_work(const struct jm_group *g, const json_t *work, FILE *out, str
 	return 0;
 }
 
-int jm_report_write_md(const struct jm_group *g, FILE *out, struct jm_err *err)
+int jm_report_write_md(const struct jm_grouping *g, FILE *out, struct jm_err *err)
 {
 	int rc = 0;
 

@@ -2,6 +2,7 @@
 /* The phases of one record as a table. Energy is that of the topmost meters of one origin. */
 #include "phases.h"
 #include "base/json.h"
+#include "result/metric.h"
 #include "text.h"
 
 #include <math.h>
@@ -16,19 +17,9 @@ struct row {
 
 const char *jm_phases_origin(const json_t *record)
 {
-	static const char *const best[] = {"measured", "simulated", "replayed", "estimated"};
+	enum jm_origin origin;
 
-	for (size_t i = 0; i < sizeof(best) / sizeof(best[0]); i++) {
-		const json_t *meter;
-		size_t k;
-
-		json_array_foreach(json_object_get(record, "meters"), k, meter)
-		{
-			if (!strcmp(jm_json_text(meter, "origin"), best[i]))
-				return best[i];
-		}
-	}
-	return NULL;
+	return jm_metric_origin(record, &origin) ? jm_origin_name(origin) : NULL;
 }
 
 bool jm_phases_several(const json_t *record)

@@ -44,7 +44,7 @@ static bool same_size(const json_t *record, const json_t *work)
 }
 
 /* Did a run train that network in the papers' size? ret_other: the first run of another size; NULL = none. */
-static bool was_trained(const struct jm_group *g, const json_t *work, const json_t **ret_other)
+static bool was_trained(const struct jm_grouping *g, const json_t *work, const json_t **ret_other)
 {
 	*ret_other = NULL;
 	for (int i = 0; i < g->n_cases; i++) {
@@ -93,7 +93,7 @@ static int refuse(json_t *work, const json_t *record)
 	       json_object_set_new(work, "notes", json_array());
 }
 
-json_t *jm_published_of(const struct jm_group *g)
+json_t *jm_published_of(const struct jm_grouping *g)
 {
 	json_t *all = json_loads(jm_published_json, 0, NULL), *found = json_array(), *work;
 	const json_t *other;
@@ -204,7 +204,8 @@ void jm_published_shape(const json_t *work, char *out, size_t size)
 	snprintf(out, size, "The papers' input: %s.", jm_json_text(work, "shape"));
 }
 
-int jm_published_each(const struct jm_group *g, jm_published_fn *put, FILE *out, struct jm_err *err)
+int jm_published_each(
+	const struct jm_grouping *g, jm_published_fn *put, FILE *out, struct jm_err *err)
 {
 	json_t *all = jm_published_of(g), *work;
 	size_t i;
@@ -244,7 +245,7 @@ static void put_row(const json_t *work, const json_t *row, FILE *out)
 	fputs("\r\n", out);
 }
 
-int jm_published_write_csv(const struct jm_group *g, FILE *out, struct jm_err *err)
+int jm_published_write_csv(const struct jm_grouping *g, FILE *out, struct jm_err *err)
 {
 	json_t *all = jm_published_of(g), *work, *row;
 	size_t i, k;

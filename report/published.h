@@ -17,14 +17,14 @@ extern const char jm_published_json[];
  * Of the networks that the records trained, in that form; where the papers' work is of another size, rows is
  * empty and why_not a sentence, else "". The caller owns it; NULL: no memory.
  */
-json_t *jm_published_of(const struct jm_group *g);
+json_t *jm_published_of(const struct jm_grouping *g);
 
 #define JM_PUBLISHED_NONE "No paper's figures are kept here for what these records trained."
 /* put for each of them, in their order; a sentence where there is none. */
 typedef int jm_published_fn(
-	const struct jm_group *g, const json_t *work, FILE *out, struct jm_err *err);
+	const struct jm_grouping *g, const json_t *work, FILE *out, struct jm_err *err);
 int jm_published_each(
-	const struct jm_group *g, jm_published_fn *put, FILE *out, struct jm_err *err);
+	const struct jm_grouping *g, jm_published_fn *put, FILE *out, struct jm_err *err);
 
 /* One network's rows as a table; jm_grid_done. */
 int jm_published_grid(const json_t *work, struct jm_grid *ret, struct jm_err *err);
@@ -32,6 +32,6 @@ int jm_published_grid(const json_t *work, struct jm_grid *ret, struct jm_err *er
 void jm_published_title(const json_t *work, char *out, size_t size);
 void jm_published_shape(const json_t *work, char *out, size_t size);
 /* All of them as CSV with a head of their own. */
-int jm_published_write_csv(const struct jm_group *g, FILE *out, struct jm_err *err);
+int jm_published_write_csv(const struct jm_grouping *g, FILE *out, struct jm_err *err);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-static int write_json(const struct jm_group *g, FILE *out, struct jm_err *err)
+static int write_json(const struct jm_grouping *g, FILE *out, struct jm_err *err)
 {
 	json_t *summary = jm_report_summary(g);
 	int rc = -1;
@@ -17,7 +17,7 @@ static int write_json(const struct jm_group *g, FILE *out, struct jm_err *err)
 	return rc ? jm_err_set(err, JM_ENOMEM, "Out of memory for the report as JSON.") : 0;
 }
 
-static int write_format(const struct jm_group *g, const json_t *records,
+static int write_format(const struct jm_grouping *g, const json_t *records,
 	enum jm_report_format format, FILE *out, struct jm_err *err)
 {
 	switch (format) {
@@ -39,7 +39,7 @@ static int write_format(const struct jm_group *g, const json_t *records,
 int jm_report_render(const json_t *records, enum jm_report_format format,
 	const struct jm_report_options *options, char **ret_text, struct jm_err *err)
 {
-	struct jm_group g;
+	struct jm_grouping g;
 	char *text = NULL;
 	size_t size = 0;
 	FILE *out;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void jm_text_origins(const struct jm_group *g, char *out, size_t size)
+void jm_text_origins(const struct jm_grouping *g, char *out, size_t size)
 {
 	bool seen[8] = {false};
 
@@ -24,7 +24,7 @@ void jm_text_origins(const struct jm_group *g, char *out, size_t size)
 }
 
 void jm_text_energy(
-	const struct jm_group *g, const struct jm_group_series *s, char *out, size_t size)
+	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size)
 {
 	char part[80];
 
@@ -61,7 +61,7 @@ static void put_machine(const struct jm_machine *m, char *out, size_t size)
 
 /* Each as "node1 (GPU-8f000000)". */
 static void put_pooled(
-	const struct jm_group *g, const struct jm_group_series *s, char *out, size_t size)
+	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size)
 {
 	bool *seen = calloc((size_t)g->n_machines, sizeof(*seen));
 	char one[160];
@@ -99,7 +99,7 @@ static void put_factor(const struct jm_group_series *s, char *out, size_t size)
 }
 
 void jm_text_machine(
-	const struct jm_group *g, const struct jm_group_series *s, char *out, size_t size)
+	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size)
 {
 	const struct jm_machine *m = &g->machine[s->first_machine];
 	char all[300] = "", factor[300];
@@ -116,7 +116,7 @@ void jm_text_machine(
 		m->part[JM_MACHINE_DRIVERS], all, factor);
 }
 
-void jm_text_metric_value(const struct jm_group *g, const struct jm_group_series *s, int metric,
+void jm_text_metric_value(const struct jm_grouping *g, const struct jm_group_series *s, int metric,
 	const struct jm_stat *stat, char *out, size_t size)
 {
 	char unit[48], number[64];
@@ -131,7 +131,7 @@ void jm_text_metric_value(const struct jm_group *g, const struct jm_group_series
 		metric < JM_M_EDS ? unit : "");
 }
 
-void jm_text_verdict(const struct jm_group *g, const struct jm_group_series *s,
+void jm_text_verdict(const struct jm_grouping *g, const struct jm_group_series *s,
 	const struct jm_verdict *v, char *out, size_t size)
 {
 	char value[160] = "", change[48] = "";
@@ -156,7 +156,7 @@ void jm_text_verdict(const struct jm_group *g, const struct jm_group_series *s,
 }
 
 void jm_text_failure(
-	const struct jm_group *g, const struct jm_group_case *c, char *out, size_t size)
+	const struct jm_grouping *g, const struct jm_group_case *c, char *out, size_t size)
 {
 	const json_t *of_case = json_object_get(c->record, "case");
 	const json_t *repeat = json_object_get(of_case, "repeat");
@@ -204,7 +204,7 @@ static bool was_said(const json_t *said, size_t n_earlier, const char *text)
 	return false;
 }
 
-json_t *jm_text_reasons(const struct jm_group *g, const struct jm_group_series *s)
+json_t *jm_text_reasons(const struct jm_grouping *g, const struct jm_group_series *s)
 {
 	json_t *all = json_array();
 
@@ -226,7 +226,7 @@ json_t *jm_text_reasons(const struct jm_group *g, const struct jm_group_series *
 }
 
 void jm_text_quality(
-	const struct jm_group *g, const struct jm_group_series *s, char *out, size_t size)
+	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size)
 {
 	json_t *all = jm_text_reasons(g, s);
 	const json_t *reason;

@@ -16,7 +16,7 @@ static json_t *stat_json(const struct jm_stat *s)
 		jm_json_number(s->max));
 }
 
-static json_t *values_json(const struct jm_group *g, const double *value)
+static json_t *values_json(const struct jm_grouping *g, const double *value)
 {
 	json_t *all = json_object();
 	char name[64];
@@ -28,7 +28,7 @@ static json_t *values_json(const struct jm_group *g, const double *value)
 	return all;
 }
 
-static json_t *settings_json(const struct jm_group *g, const struct jm_group_point *p)
+static json_t *settings_json(const struct jm_grouping *g, const struct jm_group_point *p)
 {
 	json_t *all = json_array();
 
@@ -44,7 +44,7 @@ static json_t *settings_json(const struct jm_group *g, const struct jm_group_poi
 	return all;
 }
 
-static json_t *point_json(const struct jm_group *g, const struct jm_group_point *p)
+static json_t *point_json(const struct jm_grouping *g, const struct jm_group_point *p)
 {
 	json_t *metrics = json_object();
 	char name[64];
@@ -61,7 +61,7 @@ static json_t *point_json(const struct jm_group *g, const struct jm_group_point 
 }
 
 static json_t *verdict_json(
-	const struct jm_group *g, const struct jm_group_series *s, const struct jm_verdict *v)
+	const struct jm_grouping *g, const struct jm_group_series *s, const struct jm_verdict *v)
 {
 	static const char *const kinds[] = {"best", "tie", "none"};
 	char name[64], title[80], value[160] = "", sentence[400];
@@ -84,7 +84,7 @@ static json_t *verdict_json(
 		json_string(sentence));
 }
 
-static json_t *metrics_json(const struct jm_group *g, const struct jm_group_series *s)
+static json_t *metrics_json(const struct jm_grouping *g, const struct jm_group_series *s)
 {
 	char name[64], title[80], unit[48];
 	json_t *all = json_object();
@@ -100,7 +100,7 @@ static json_t *metrics_json(const struct jm_group *g, const struct jm_group_seri
 	return all;
 }
 
-static json_t *series_json(const struct jm_group *g, const struct jm_group_series *s)
+static json_t *series_json(const struct jm_grouping *g, const struct jm_group_series *s)
 {
 	struct jm_verdict v[JM_VERDICT_MAX];
 	json_t *points = json_array(), *verdicts = json_array();
@@ -128,7 +128,7 @@ static json_t *series_json(const struct jm_group *g, const struct jm_group_serie
 		points, "verdicts", verdicts);
 }
 
-static json_t *case_json(const struct jm_group *g, const struct jm_group_case *c)
+static json_t *case_json(const struct jm_grouping *g, const struct jm_group_case *c)
 {
 	const json_t *of_case = json_object_get(c->record, "case");
 	const json_t *reason = json_object_get(c->record, "reason");
@@ -152,7 +152,7 @@ static json_t *case_json(const struct jm_group *g, const struct jm_group_case *c
 	return out;
 }
 
-json_t *jm_report_summary(const struct jm_group *g)
+json_t *jm_report_summary(const struct jm_grouping *g)
 {
 	json_t *dims = json_array(), *series = json_array(), *cases = json_array();
 	json_t *k = json_array();

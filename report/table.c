@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void put_title(const struct jm_group *g, const char *title, FILE *out)
+static void put_title(const struct jm_grouping *g, const char *title, FILE *out)
 {
 	fputs(g->options.bold ? "\033[1m" : "", out);
 	jm_text_wrap(out, title, 0, 2, g->options.width);
@@ -18,7 +18,7 @@ static void put_title(const struct jm_group *g, const char *title, FILE *out)
 #define NARROW	       60
 
 static void put_verdict_line(
-	const struct jm_group *g, const char *title, const char *text, FILE *out)
+	const struct jm_grouping *g, const char *title, const char *text, FILE *out)
 {
 	char line[900];
 
@@ -28,7 +28,7 @@ static void put_verdict_line(
 }
 
 /* Metrics that have no verdict for the same reason are named together, once. */
-static void put_no_verdict(const struct jm_group *g, const struct jm_group_series *s,
+static void put_no_verdict(const struct jm_grouping *g, const struct jm_group_series *s,
 	const struct jm_verdict *v, int n, int at, FILE *out)
 {
 	char title[80], names[400] = "", text[700];
@@ -48,7 +48,7 @@ static void put_no_verdict(const struct jm_group *g, const struct jm_group_serie
 	jm_text_wrap(out, text, 2, 4, g->options.width);
 }
 
-static void put_verdicts(const struct jm_group *g, const struct jm_group_series *s, FILE *out)
+static void put_verdicts(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
 {
 	struct jm_verdict v[JM_VERDICT_MAX];
 	char title[80], text[400];
@@ -69,13 +69,13 @@ static void put_verdicts(const struct jm_group *g, const struct jm_group_series 
 	fputc('\n', out);
 }
 
-static void put_note(const struct jm_group *g, const char *text, FILE *out)
+static void put_note(const struct jm_grouping *g, const char *text, FILE *out)
 {
 	jm_text_wrap(out, text, 2, 5, g->options.width);
 }
 
 /* Is there a column of median or maximum power over several meters? */
-static bool says_sums(const struct jm_group *g, const struct jm_group_series *s)
+static bool says_sums(const struct jm_grouping *g, const struct jm_group_series *s)
 {
 	const char *list = g->options.columns;
 
@@ -83,7 +83,7 @@ static bool says_sums(const struct jm_group *g, const struct jm_group_series *s)
 	       (!strcmp(list, "all") || strstr(list, "watts_m"));
 }
 
-static void put_notes(const struct jm_group *g, const struct jm_group_series *s, FILE *out)
+static void put_notes(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
 {
 	bool violated = false, outliers = false, unreached = false, unknown = false;
 	char reasons[1800], line[1900];
@@ -118,7 +118,7 @@ static void put_notes(const struct jm_group *g, const struct jm_group_series *s,
 	fputc('\n', out);
 }
 
-static void put_failures(const struct jm_group *g, const struct jm_group_series *s, FILE *out)
+static void put_failures(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
 {
 	char text[900];
 
@@ -135,7 +135,7 @@ static void put_failures(const struct jm_group *g, const struct jm_group_series 
 }
 
 /* Where the energy comes from, and what stands behind the "±". */
-static void put_caption(const struct jm_group *g, const struct jm_group_series *s, FILE *out)
+static void put_caption(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
 {
 	char energy[200], text[400], machine[900];
 	int n = g->point[s->first_point].n_ok;
@@ -157,7 +157,7 @@ static void put_caption(const struct jm_group *g, const struct jm_group_series *
 }
 
 static int put_series(
-	const struct jm_group *g, const struct jm_group_series *s, FILE *out, struct jm_err *err)
+	const struct jm_grouping *g, const struct jm_group_series *s, FILE *out, struct jm_err *err)
 {
 	struct jm_grid grid;
 	int rc = jm_grid_init(&grid, g, s, err);
@@ -175,7 +175,7 @@ static int put_series(
 	return rc;
 }
 
-static int put_work(const struct jm_group *g, const json_t *work, FILE *out, struct jm_err *err)
+static int put_work(const struct jm_grouping *g, const json_t *work, FILE *out, struct jm_err *err)
 {
 	const char *why_not = jm_json_text(work, "why_not");
 	struct jm_grid grid;
@@ -204,7 +204,7 @@ static int put_work(const struct jm_group *g, const json_t *work, FILE *out, str
 	return rc;
 }
 
-int jm_report_write_table(const struct jm_group *g, FILE *out, struct jm_err *err)
+int jm_report_write_table(const struct jm_grouping *g, FILE *out, struct jm_err *err)
 {
 	int rc = 0;
 

@@ -15,7 +15,7 @@ static const char *subject(const json_t *record)
 	return model ? model : json_string_value(jm_dim_parameter(record, "response"));
 }
 
-void jm_group_title(const struct jm_group *g, struct jm_group_series *s)
+void jm_group_title(const struct jm_grouping *g, struct jm_group_series *s)
 {
 	const json_t *command = json_object_get(s->record, "command"), *word;
 	const char *workload = jm_json_text(s->record, "workload");
@@ -41,7 +41,7 @@ void jm_group_title(const struct jm_group *g, struct jm_group_series *s)
 
 /* Of the series of a name, by parameter: [first value, how many have it]; the last is null where they
  * differ. A parameter that some of them lack differs too, for fewer have it. */
-static void note_parameters(const struct jm_group *g, const json_t *parameters, json_t *by_name)
+static void note_parameters(const struct jm_grouping *g, const json_t *parameters, json_t *by_name)
 {
 	const json_t *value;
 	const char *key;
@@ -64,7 +64,7 @@ static void note_parameters(const struct jm_group *g, const json_t *parameters, 
 }
 
 /* What tells the series from others of its name: "batch=8". n: how many series have that name. */
-static void title_differences(const struct jm_group *g, struct jm_group_series *s,
+static void title_differences(const struct jm_grouping *g, struct jm_group_series *s,
 	const json_t *parameters, const json_t *by_name, int n)
 {
 	const json_t *value;
@@ -89,14 +89,14 @@ static void title_differences(const struct jm_group *g, struct jm_group_series *
 }
 
 static const struct jm_machine *machine_of(
-	const struct jm_group *g, const struct jm_group_series *s)
+	const struct jm_grouping *g, const struct jm_group_series *s)
 {
 	return &g->machine[s->first_machine];
 }
 
 /* What tells its machine from that of another series of its name: the host, else devices, else drivers. */
 static void title_machine(
-	const struct jm_group *g, struct jm_group_series *s, const bool *part_differs)
+	const struct jm_grouping *g, struct jm_group_series *s, const bool *part_differs)
 {
 	const struct jm_machine *m = machine_of(g, s);
 
@@ -117,7 +117,7 @@ struct names {
 	bool part_differs[JM_MACHINE_PARTS];
 };
 
-static void note_series(const struct jm_group *g, int index, struct names *names)
+static void note_series(const struct jm_grouping *g, int index, struct names *names)
 {
 	const struct jm_group_series *s = &g->series[index];
 	const struct jm_machine *m = machine_of(g, s), *first;
@@ -144,7 +144,7 @@ static int name_of(json_t *by_title, const char *title)
 	return index;
 }
 
-int jm_group_tell_apart(struct jm_group *g)
+int jm_group_tell_apart(struct jm_grouping *g)
 {
 	struct names *names = calloc((size_t)g->n_series, sizeof(*names));
 	int *name = calloc((size_t)g->n_series, sizeof(*name));

@@ -27,7 +27,7 @@ static bool takes_part(const struct jm_group_point *p, int metric)
 	return p->eligible && p->stat[metric].n > 0;
 }
 
-static int count_eligible(const struct jm_group *g, const struct jm_group_series *s, int metric)
+static int count_eligible(const struct jm_grouping *g, const struct jm_group_series *s, int metric)
 {
 	int n = 0;
 
@@ -36,7 +36,7 @@ static int count_eligible(const struct jm_group *g, const struct jm_group_series
 	return n;
 }
 
-static int find_leading(const struct jm_group *g, const struct jm_group_series *s, int metric)
+static int find_leading(const struct jm_grouping *g, const struct jm_group_series *s, int metric)
 {
 	int leading = -1;
 
@@ -48,7 +48,7 @@ static int find_leading(const struct jm_group *g, const struct jm_group_series *
 	return leading;
 }
 
-bool jm_verdict_tied(const struct jm_group *g, const struct jm_verdict *v, int point)
+bool jm_verdict_tied(const struct jm_grouping *g, const struct jm_verdict *v, int point)
 {
 	const struct jm_group_point *a, *b = &g->point[point];
 
@@ -63,7 +63,7 @@ bool jm_verdict_tied(const struct jm_group *g, const struct jm_verdict *v, int p
 
 /* Why this series can have no verdict on the metric; NULL = it can. */
 static const char *obstacle(
-	const struct jm_group *g, const struct jm_group_series *s, const struct jm_verdict *v)
+	const struct jm_grouping *g, const struct jm_group_series *s, const struct jm_verdict *v)
 {
 	bool relative = v->metric >= JM_M_GAIN;
 
@@ -94,7 +94,7 @@ static const char *obstacle(
 
 /* The reference at 700 W and a case that asks for 700 W are one and the same setting. */
 static bool same_setting(
-	const struct jm_group *g, const struct jm_group_point *a, const struct jm_group_point *b)
+	const struct jm_grouping *g, const struct jm_group_point *a, const struct jm_group_point *b)
 {
 	for (int i = 0; i < g->n_dims; i++)
 		if (!g->dim[i].knob || a->enforced_min[i] != b->enforced_min[i] ||
@@ -104,7 +104,7 @@ static bool same_setting(
 }
 
 /* "300 W, 400 W": those that cannot be told from the leading one. Returns how many settings that are. */
-static int list_tied(const struct jm_group *g, const struct jm_group_series *s,
+static int list_tied(const struct jm_grouping *g, const struct jm_group_series *s,
 	const struct jm_verdict *v, char *out, size_t size)
 {
 	int n = 1;
@@ -120,7 +120,7 @@ static int list_tied(const struct jm_group *g, const struct jm_group_series *s,
 }
 
 static double improvement(
-	const struct jm_group *g, const struct jm_group_series *s, const struct jm_verdict *v)
+	const struct jm_grouping *g, const struct jm_group_series *s, const struct jm_verdict *v)
 {
 	double mean = g->point[v->leading].stat[v->metric].mean, ref;
 
@@ -132,8 +132,8 @@ static double improvement(
 	return 100 * jm_group_metric_better(v->metric) * (mean - ref) / ref;
 }
 
-static void judge(
-	const struct jm_group *g, const struct jm_group_series *s, int metric, struct jm_verdict *v)
+static void judge(const struct jm_grouping *g, const struct jm_group_series *s, int metric,
+	struct jm_verdict *v)
 {
 	const char *why;
 	char tied[160];
@@ -158,7 +158,7 @@ static void judge(
 	snprintf(v->text, sizeof(v->text), "%s", g->point[v->leading].label);
 }
 
-int jm_verdicts(const struct jm_group *g, const struct jm_group_series *s,
+int jm_verdicts(const struct jm_grouping *g, const struct jm_group_series *s,
 	struct jm_verdict ret[JM_VERDICT_MAX])
 {
 	int n = 0;

@@ -81,13 +81,6 @@ int64_t jm_clock_thread(void)
 	return ts.tv_sec * JM_SECOND + ts.tv_nsec;
 }
 
-int64_t jm_clock_from_wall(struct jm_clock *clock, int64_t wall_ns)
-{
-	int64_t now = jm_clock_now(clock), age = jm_clock_wall(clock) - wall_ns;
-
-	return age > 0 ? now - age : now;
-}
-
 void jm_sleeper_init(struct jm_sleeper *s, struct jm_clock *clock)
 {
 	pthread_condattr_t attr;

@@ -27,8 +27,6 @@ void jm_clock_free(struct jm_clock *clock); /* takes NULL; no effect on the real
 bool jm_clock_simulated(const struct jm_clock *clock);
 int64_t jm_clock_now(struct jm_clock *clock);  /* monotonic, ns */
 int64_t jm_clock_wall(struct jm_clock *clock); /* ns since 1970 */
-/* A recent wall-clock stamp (of a sensor, ns since 1970) on the monotonic clock; never in the future. */
-int64_t jm_clock_from_wall(struct jm_clock *clock, int64_t wall_ns);
 
 int64_t jm_clock_thread(void); /* processor time of this thread, ns */
 

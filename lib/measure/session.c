@@ -483,12 +483,6 @@ const struct jm_phase *jm_session_phases(const struct jm_session *s, int *ret_n)
 	return s->phase;
 }
 
-const struct jm_moment *jm_session_moments(const struct jm_session *s, int *ret_n)
-{
-	*ret_n = s->n_moments;
-	return s->moment;
-}
-
 void jm_session_close(struct jm_session *s)
 {
 	if (!s)

@@ -75,8 +75,6 @@ int jm_session_energy(
 json_t *jm_session_report(struct jm_session *s, int main_phase, struct jm_err *err);
 const struct jm_trace *jm_session_trace(const struct jm_session *s);
 const struct jm_phase *jm_session_phases(const struct jm_session *s, int *ret_n);
-/* Taken every second, kept where the clocks drifted apart by more than 0.1 ms. */
-const struct jm_moment *jm_session_moments(const struct jm_session *s, int *ret_n);
 void jm_session_close(struct jm_session *s); /* takes NULL */
 
 #endif

@@ -26,6 +26,9 @@ static const struct {
 #undef X
 };
 
+const enum jm_origin jm_origin_order[JM_ORIGIN_COUNT] = {
+	JM_MEASURED, JM_REPLAYED, JM_SIMULATED, JM_ESTIMATED};
+
 const char *jm_origin_name(enum jm_origin origin)
 {
 	return origins[origin];

@@ -68,6 +68,10 @@ enum jm_throttle {
 	JM_THROTTLE_OTHER = 8,
 };
 
+/* From the origin that says most about the machine to the one that says least. */
+#define JM_ORIGIN_COUNT 4
+extern const enum jm_origin jm_origin_order[JM_ORIGIN_COUNT];
+
 const char *jm_origin_name(enum jm_origin origin);
 const char *jm_scope_name(enum jm_scope scope);
 const char *jm_quantity_name(enum jm_quantity quantity);

@@ -38,20 +38,21 @@ bool jm_metric_simulated(const json_t *record)
 }
 
 /* Which meters speak for this run: never a mixture. */
+static bool speaks(const json_t *record, enum jm_origin origin, struct jm_measured *m)
+{
+	m->n_meters = count_meters(record, origin);
+	m->has_energy = m->n_meters > 0;
+	m->origin = origin;
+	return m->has_energy;
+}
+
 static void choose_origin(const json_t *record, struct jm_measured *m)
 {
-	static const enum jm_origin order[] = {
-		JM_SIMULATED, JM_MEASURED, JM_REPLAYED, JM_SIMULATED, JM_ESTIMATED};
-
-	for (size_t i = jm_metric_simulated(record) ? 0 : 1; i < sizeof(order) / sizeof(order[0]);
-		i++) {
-		m->n_meters = count_meters(record, order[i]);
-		if (m->n_meters) {
-			m->origin = order[i];
-			m->has_energy = true;
+	if (jm_metric_simulated(record) && speaks(record, JM_SIMULATED, m))
+		return;
+	for (int i = 0; i < JM_ORIGIN_COUNT; i++)
+		if (speaks(record, jm_origin_order[i], m))
 			return;
-		}
-	}
 }
 
 /* Does another meter that counts share a part of this one? */
@@ -99,6 +100,25 @@ static double total_joules(const json_t *record, const struct jm_measured *m)
 	if (json_object_get(total, key))
 		return jm_json_real_of(total, key);
 	return sum_meters(record, m, "joules");
+}
+
+bool jm_metric_origin(const json_t *record, enum jm_origin *ret)
+{
+	struct jm_measured m = {.has_energy = false};
+
+	choose_origin(record, &m);
+	if (m.has_energy)
+		*ret = m.origin;
+	return m.has_energy;
+}
+
+double jm_metric_joules(const json_t *record, enum jm_origin *ret_origin)
+{
+	struct jm_measured m = {.has_energy = false};
+
+	choose_origin(record, &m);
+	*ret_origin = m.origin;
+	return total_joules(record, &m);
 }
 
 static const json_t *main_phase(const json_t *record)

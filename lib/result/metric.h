@@ -68,12 +68,18 @@ struct jm_measured {
 
 /* Did it work in simulated time, or on a simulated device? */
 bool jm_metric_simulated(const json_t *record);
+/*
+ * The origin whose meters speak for the run, never a mixture: simulated where the work ran in simulated time or
+ * on a simulated device, else the first of jm_origin_order that a topmost meter has; false: there is no meter.
+ */
+bool jm_metric_origin(const json_t *record, enum jm_origin *ret);
+/* Joules of the phase by these meters; NAN = unknown. */
+double jm_metric_joules(const json_t *record, enum jm_origin *ret_origin);
 /* By its status, or else by the exit status of its command. */
 bool jm_metric_failed(const json_t *record);
 /*
  * From a record; a failed one gives NAN throughout. Energy is the total over the topmost meters of ONE
- * origin: simulated where the work ran in simulated time or on a simulated device, else measured,
- * replayed, simulated, and estimated only where there is nothing better. add_watts is added over the
+ * origin (jm_metric_origin). add_watts is added over the
  * whole phase (the rest of the node, which no meter saw; arXiv 2603.16164 takes 100 W).
  */
 void jm_metric_measure(const json_t *record, double add_watts, struct jm_measured *ret);

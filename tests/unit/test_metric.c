@@ -95,6 +95,34 @@ static void an_unknown_part_makes_the_sum_unknown(void **state)
 	json_decref(r);
 }
 
+/* One order for all who ask: the same origin for the table, a profile's energy and the phases. */
+static void the_origin_that_speaks(void **state)
+{
+	static const char *const best[] = {"measured", "replayed", "simulated", "estimated", NULL};
+	enum jm_origin origin = JM_ESTIMATED;
+	json_t *r = json_pack("{s:s, s:[]}", "status", "failed", "meters"), *meters;
+
+	(void)state;
+	meters = json_object_get(r, "meters");
+	assert_false(jm_metric_origin(r, &origin));
+	assert_true(isnan(jm_metric_joules(r, &origin)));
+	for (int i = 3; i >= 0; i--) {
+		json_array_append_new(meters, meter(best[i], best[i], NULL, 10 * (i + 1)));
+		assert_true(jm_metric_origin(r, &origin));
+		assert_string_equal(jm_origin_name(origin), best[i]);
+		assert_near(jm_metric_joules(r, &origin), 10 * (i + 1), 0);
+	}
+	json_object_set_new(r, "clock", json_string("simulated"));
+	assert_near(jm_metric_joules(r, &origin), 30, 0);
+	assert_int_equal(origin, JM_SIMULATED);
+	/* what is best but unknown is not replaced by what is worse */
+	json_object_set_new(r, "clock", json_string("real"));
+	json_object_set_new(json_array_get(meters, 3), "joules", json_null());
+	assert_true(isnan(jm_metric_joules(r, &origin)));
+	assert_int_equal(origin, JM_MEASURED);
+	json_decref(r);
+}
+
 static void origins_are_never_added(void **state)
 {
 	json_t *r = record(), *meters = json_object_get(r, "meters");
@@ -246,6 +274,7 @@ int main(void)
 		cmocka_unit_test(meters_that_share_a_part_have_no_sum),
 		cmocka_unit_test(added_watts_count_over_the_phase),
 		cmocka_unit_test(an_unknown_part_makes_the_sum_unknown),
+		cmocka_unit_test(the_origin_that_speaks),
 		cmocka_unit_test(origins_are_never_added),
 		cmocka_unit_test(a_total_of_the_session_has_authority),
 		cmocka_unit_test(a_command_is_one_run),
