@@ -28,6 +28,18 @@ static const struct jm_option options[] = {
 	{0},
 };
 
+/* The first line is wrapped. Those below are commands to copy: they are printed as they are. */
+static void print_remedy(const struct jm_cli *cli, const char *mend)
+{
+	size_t n = strcspn(mend, "\n");
+	char text[600];
+
+	snprintf(text, sizeof(text), "-> %.*s", (int)n, mend);
+	jm_text_wrap(cli->out, text, 6, 9, cli->width);
+	if (mend[n])
+		fprintf(cli->out, "%s\n", mend + n + 1);
+}
+
 /* "yes rapl: CPU 0: energy", and for what is missing the remedy below. */
 static void print_finding(struct report *r, const struct jm_finding *f)
 {
@@ -44,8 +56,7 @@ static void print_finding(struct report *r, const struct jm_finding *f)
 	jm_text_wrap_on(cli->out, text, 6, 6, cli->width);
 	if (f->ok || !*f->mend)
 		return;
-	snprintf(text, sizeof(text), "-> %s", f->mend);
-	jm_text_wrap(cli->out, text, 6, 9, cli->width);
+	print_remedy(cli, f->mend);
 }
 
 static void say(void *arg, const struct jm_finding *f)

@@ -5,7 +5,13 @@
 #include "base/forward_signals.h"
 #include "cli.h"
 
+#include <limits.h>
 #include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static void wait_for(const struct jm_proc *proc, const struct jm_forward_signals *signals)
 {
@@ -19,6 +25,39 @@ static void wait_for(const struct jm_proc *proc, const struct jm_forward_signals
 		if (poll(p, 2, -1) > 0 && p[1].revents)
 			jm_signals_pass_on(signals, proc->pid);
 	}
+}
+
+static bool executable(const char *folder, size_t n, const char *name)
+{
+	char path[PATH_MAX];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%.*s%s%s", (int)n, folder, n ? "/" : "", name);
+	return !stat(path, &st) && S_ISREG(st.st_mode) && !access(path, X_OK);
+}
+
+bool jm_hold_executable(const char *name)
+{
+	const char *path = secure_getenv("PATH");
+	bool found = false;
+
+	if (strchr(name, '/'))
+		return executable("", 0, name);
+	for (size_t n; !found && path && *path; path += n + (path[n] == ':')) {
+		n = strcspn(path, ":");
+		found = executable(path, n, name);
+	}
+	return found;
+}
+
+int jm_hold_check(char *const *argv, struct jm_err *err)
+{
+	if (!argv || jm_hold_executable(argv[0]))
+		return 0;
+	return jm_err_set(err,
+		strchr(argv[0], '/') && !access(argv[0], F_OK) ? JM_EPERM : JM_ENOENT,
+		"The command '%s' was not found or may not be executed; check its name and PATH.",
+		argv[0]);
 }
 
 int jm_hold_command(

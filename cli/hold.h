@@ -5,6 +5,11 @@
 
 #include "joulemark.h"
 
+/* Is there a file of this name, or in PATH, that may be executed? */
+bool jm_hold_executable(const char *name);
+/* The same of a command's first word; NULL is no command and passes. Before anything is set or stored. */
+int jm_hold_check(char *const *argv, struct jm_err *err);
+
 /*
  * Runs the command to its end; INT, TERM, HUP and QUIT that we get are passed on. ret_status: its own
  * or 128 + signal; 127 (not found) or 126 together with an error when it could not be started.

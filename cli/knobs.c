@@ -5,6 +5,7 @@
 #include "guard/guard.h"
 #include "guard/guard_wire.h"
 #include "hold.h"
+#include "base/child_process.h"
 #include "report/cells.h"
 #include "report/text.h"
 
@@ -117,12 +118,30 @@ static int apply(struct jm_cli *cli, struct jm_guard *guard)
 	return rc;
 }
 
+/* A value that is the one found before the first `set` leaves nothing to restore. */
+static void say_what_stays(struct jm_cli *cli)
+{
+	struct jm_hold *holds = NULL;
+	int n = 0;
+
+	if (!jm_guard_holds(&cli->ctx, &holds, &n, NULL) && !n)
+		jm_log(&cli->ctx, JM_INFO,
+			"This is the setting that was found: there is nothing to restore.");
+	else
+		jm_log(&cli->ctx, JM_INFO, "The setting stays until 'joulemark restore'.");
+	free(holds);
+}
+
 static int run_set(struct jm_cli *cli)
 {
 	struct jm_guard *guard = NULL;
 	struct jm_err stop = JM_ERR_INIT;
 	int status = 0, rc;
 
+	if (jm_hold_check(cli->command, &cli->err)) {
+		jm_cli_fail(cli);
+		return jm_proc_status_of(cli->err.code);
+	}
 	if (!cli->n_args)
 		rc = jm_err_set(&cli->err, JM_EUSAGE,
 			"Nothing to set; write knob=value, as in 'joulemark set gpu.power=300W'.");
@@ -141,14 +160,20 @@ static int run_set(struct jm_cli *cli)
 		return status == 126 || status == 127 ? (jm_cli_fail(cli), status)
 						      : jm_cli_fail(cli);
 	if (!cli->command)
-		fprintf(stderr, "joulemark: This stays until 'joulemark restore'.\n");
+		say_what_stays(cli);
 	return status;
+}
+
+/* Behind at least one setting, the first word that is none. */
+static bool begins_command(const struct jm_cli *cli, const char *word)
+{
+	return cli->n_args && !strchr(word, '=');
 }
 
 const struct jm_command jm_command_set = {
 	.name = "set",
 	.summary = "set knobs, for good or while a command runs",
-	.usage = "[--control NAME] KNOB=VALUE... [-- CMD...]",
+	.usage = "[--control NAME] KNOB=VALUE... [[--] CMD...]",
 	.description =
 		"Sets each KNOB, on all devices of this job that have it or, as KNOB@ID, on those "
 		"whose id begins so. With a command the values found are put back when it has "
@@ -162,6 +187,7 @@ const struct jm_command jm_command_set = {
 	.options = set_options,
 	.max_args = -1,
 	.takes_command = true,
+	.begins_command = begins_command,
 	.run = run_set,
 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `run`: a workload or a command, once or as a sweep, measured, kept and reported. */
 #include "run_parts.h"
+#include "hold.h"
 
 #include "base/output.h"
 #include "base/state_folder.h"
@@ -27,6 +28,7 @@ struct run_command {
 	json_t *request, *records;
 	struct jm_plan plan;
 	int cancel_fd;
+	bool new_store; /* made by this call, and no plan is in it yet */
 };
 
 /* ---- signals: the handler may only note which came, and wake the loop ---- */
@@ -141,6 +143,7 @@ static int open_store(struct run_command *r)
 
 	if (!path)
 		return 0;
+	r->new_store = access(path, F_OK) != 0;
 	rc = jm_store_open(path, JM_STORE_WRITE, &r->store, &r->cli->err);
 	if (!rc)
 		give_to_caller(path);
@@ -397,7 +400,7 @@ static int run_all(struct run_command *r)
 {
 	int rc = catch_signals(r);
 
-	if (!rc && jm_run_check_command(r->cli)) {
+	if (!rc && jm_hold_check(r->cli->command, &r->cli->err)) {
 		jm_cli_fail(r->cli);
 		return EXIT_NOT_FOUND;
 	}
@@ -414,7 +417,10 @@ static int run_all(struct run_command *r)
 		rc = jm_output_try(text_of(r, "json"), &r->cli->err);
 	if (!rc)
 		rc = make_plan(r);
-	return rc ? jm_cli_fail(r->cli) : finish(r, run_plan(r));
+	if (rc)
+		return jm_cli_fail(r->cli);
+	r->new_store = false;
+	return finish(r, run_plan(r));
 }
 
 static int run_run(struct jm_cli *cli)
@@ -432,6 +438,8 @@ static int run_run(struct jm_cli *cli)
 		fprintf(stderr, "joulemark: %s\n", err.text);
 		status = status ? status : JM_EXIT_FAILURE;
 	}
+	if (r.new_store) /* a call that was refused leaves nothing behind */
+		unlink(text_of(&r, "store"));
 	jm_plan_done(&r.plan);
 	json_decref(r.request);
 	json_decref(r.records);
@@ -568,7 +576,7 @@ static const struct jm_option options[] = {
 const struct jm_command jm_command_run = {
 	.name = "run",
 	.summary = "run a workload or a command, or sweep settings, with power measured",
-	.usage = "[options] WORKLOAD [workload's options] | [options] -- CMD...",
+	.usage = "[options] WORKLOAD [workload's options] | [options] [--] CMD...",
 	.description =
 		"Runs a workload (see 'joulemark list') or an outside command, each case in a "
 		"process "
@@ -593,6 +601,7 @@ const struct jm_command jm_command_run = {
 	.options = options,
 	.max_args = 1,
 	.takes_command = true,
+	.begins_command = jm_run_begins_command,
 	.takes_extra = true,
 	.run = run_run,
 };

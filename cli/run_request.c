@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From the command line of `run` to the request that a plan is made from. */
 #include "run_parts.h"
+#include "hold.h"
 
 #include "measure/progress.h"
 #include "meter/source.h"
@@ -209,11 +210,11 @@ static int no_such_work(struct jm_cli *cli, const char *name)
 	near = jm_did_you_mean(name, names, n);
 	if (near)
 		return jm_err_set(&cli->err, JM_EUSAGE,
-			"There is no workload or model '%s'; did you mean '%s'?", name, near);
+			"There is no workload, model or command '%s'; did you mean '%s'?", name,
+			near);
 	return jm_err_set(&cli->err, JM_EUSAGE,
-		"There is no workload or model '%s'; 'joulemark list' shows what there is, and a "
-		"command "
-		"stands after '--'.",
+		"There is no workload, model or command '%s'; 'joulemark list' lists workloads and "
+		"models.",
 		name);
 }
 
@@ -283,30 +284,9 @@ static int add_workload(struct jm_cli *cli, json_t *what)
 	return rc ? rc : check_work(cli, w, what);
 }
 
-static bool executable(const char *folder, size_t n, const char *name)
+bool jm_run_begins_command(const struct jm_cli *cli, const char *word)
 {
-	char path[PATH_MAX];
-	struct stat st;
-
-	snprintf(path, sizeof(path), "%.*s%s%s", (int)n, folder, n ? "/" : "", name);
-	return !stat(path, &st) && S_ISREG(st.st_mode) && !access(path, X_OK);
-}
-
-int jm_run_check_command(struct jm_cli *cli)
-{
-	const char *name = cli->command ? cli->command[0] : NULL, *path = secure_getenv("PATH");
-	bool found = !name || (strchr(name, '/') && executable("", 0, name));
-
-	for (size_t n; !found && !strchr(name, '/') && path && *path;
-		path += n + (path[n] == ':')) {
-		n = strcspn(path, ":");
-		found = executable(path, n, name);
-	}
-	if (found)
-		return 0;
-	return jm_err_set(&cli->err, JM_ENOENT,
-		"The command '%s' was not found or may not be executed; check its name and PATH.",
-		name);
+	return !cli->n_args && !find_workload(word) && !is_model(word) && jm_hold_executable(word);
 }
 
 /* An expression that is none is told before every case of a sweep has failed for it. */
@@ -454,11 +434,11 @@ static json_t *make_how(struct jm_cli *cli)
 /* A misspelt option of `run` is the nearer error. */
 static int nothing_to_run(struct jm_cli *cli)
 {
-	int rc = check_extra(cli, NULL, "what it shall run, which is not named,");
+	int rc = check_extra(cli, NULL, "any workload");
 
 	return rc ? rc
 		  : jm_err_set(&cli->err, JM_EUSAGE,
-			    "Say what to run: a workload or model, or a command after '--'.");
+			    "Nothing to run is named: give a workload, a model or a command.");
 }
 
 json_t *jm_run_request(struct jm_cli *cli)

@@ -202,7 +202,8 @@ static void say_knob(
 	}
 	f.ok = geteuid() == 0;
 	snprintf(why, sizeof(why), "%s %g to %g W, now %g W, enforced %g W%s%s", knob->name,
-		knob->min, knob->max, requested, enforced, f.ok ? "" : "; setting it needs root",
+		knob->min, knob->max, requested, enforced,
+		f.ok ? "; this user may set it" : "; only root may set it",
 		forgets(s, i) ? "; persistence mode is off, so an idle driver forgets the limit "
 				"(nvidia-smi -pm 1)"
 			      : "");

@@ -10,6 +10,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -243,9 +244,9 @@ static int nothing_usable(const struct state *s, struct jm_err *err)
 		first = &s->zone[i];
 	if (first->error == EACCES || first->error == EPERM)
 		return jm_err_set(err, JM_EPERM,
-			"%s" FOLDER
-			"/%s/energy_uj may be read by root only (since CVE-2020-8694); run "
-			"as root, or let your group read it with 'chmod' by a udev rule.",
+			"%s" FOLDER "/%s/energy_uj may be read by root only (since CVE-2020-8694); "
+				    "run as root, "
+			"or see 'joulemark doctor' for the lines that let your group read it.",
 			s->ctx->root, first->folder);
 	if (first->error)
 		return jm_err_set(err, JM_EIO, "Cannot read %s" FOLDER "/%s/energy_uj: %s.",
@@ -296,18 +297,36 @@ static int rapl_read(void *state, struct jm_sink *sink, struct jm_err *err)
 	return 0;
 }
 
+/* The lines that let the group of this user read the counters, now and after each start. */
+static void let_group_read(const struct state *s, char *out, size_t size)
+{
+	const struct group *group = getgrgid(getegid());
+	char number[32];
+
+	snprintf(number, sizeof(number), "%u", (unsigned int)getegid());
+	snprintf(out, size,
+		"since CVE-2020-8694 only root may read it; run as root, or let your group read it "
+		"with "
+		"these lines:\n"
+		"echo 'z %s" FOLDER "/*rapl*/energy_uj 0440 root %s' |\n"
+		"    sudo tee /etc/tmpfiles.d/rapl.conf\n"
+		"sudo systemd-tmpfiles --create rapl.conf",
+		s->ctx->root, group ? group->gr_name : number);
+}
+
 static void say_zone(const struct state *s, const struct zone *zone, jm_finding_fn *say, void *arg)
 {
-	char what[384], why[128];
+	char what[384], why[128], mend[1024];
 	struct jm_finding f = {.ok = usable(zone), .what = what, .why = why, .mend = ""};
 
 	snprintf(what, sizeof(what), "%s" FOLDER "/%s/energy_uj", s->ctx->root, zone->folder);
 	if (zone->error) {
 		snprintf(why, sizeof(why), "%s: %s", zone->name, strerror(zone->error));
-		f.mend = zone->error == EACCES || zone->error == EPERM
-				 ? "run as root, or let your group read it by a udev rule "
-				   "(only root may since CVE-2020-8694)"
-				 : "see the kernel's log for intel_rapl";
+		f.mend = "see the kernel's log for intel_rapl";
+		if (zone->error == EACCES || zone->error == EPERM) {
+			let_group_read(s, mend, sizeof(mend));
+			f.mend = mend;
+		}
 	} else if (zone->twin) {
 		f.ok = true;
 		snprintf(why, sizeof(why), "%s: the same as another zone; left out", zone->name);

@@ -81,14 +81,22 @@ static bool below_node(const struct jm_quality_facts *f, struct reason *r)
 
 /* ---- rules of one meter ---- */
 
+/* Another total than that of the measured meters. */
+static bool is_simulated(const struct jm_quality_facts *f, int i, struct reason *r)
+{
+	if (f->set->meter[i].origin != JM_SIMULATED || nothing_measured(f, r))
+		return false;
+	snprintf(r->text, sizeof(r->text), "%s is simulated, not measured.", label(f, i));
+	return true;
+}
+
+/* An estimate stands beside the measured total and has no part in it: the node is not covered whole. */
 static bool is_estimated(const struct jm_quality_facts *f, int i, struct reason *r)
 {
-	enum jm_origin origin = f->set->meter[i].origin;
-
-	if ((origin != JM_ESTIMATED && origin != JM_SIMULATED) || nothing_measured(f, r))
+	if (f->set->meter[i].origin != JM_ESTIMATED || nothing_measured(f, r))
 		return false;
-	snprintf(r->text, sizeof(r->text), "%s is %s, not measured.", label(f, i),
-		jm_origin_name(origin));
+	snprintf(r->text, sizeof(r->text),
+		"%s is estimated, not measured; the measured total is without it.", label(f, i));
 	return true;
 }
 
@@ -102,7 +110,7 @@ static bool is_replayed(const struct jm_quality_facts *f, int i, struct reason *
 
 static bool is_unknown(const struct jm_quality_facts *f, int i, struct reason *r)
 {
-	if (!isnan(f->energy[i].joules))
+	if (!isnan(f->energy[i].joules) || f->set->meter[i].origin == JM_ESTIMATED)
 		return false;
 	snprintf(r->text, sizeof(r->text), "The energy of %s is known for %.3g of %.3g s only.",
 		label(f, i), f->energy[i].covered_s, f->seconds);
@@ -152,12 +160,13 @@ static bool too_short(const struct jm_quality_facts *f, int i, struct reason *r)
 	/* an estimate has no sensor whose refreshes could be counted */
 	if (!signal || signal->refresh_ns <= 0 || f->set->meter[i].origin == JM_ESTIMATED)
 		return false;
-	windows = f->seconds / ((double)signal->refresh_ns * 1e-9);
+	windows = floor(f->seconds / ((double)signal->refresh_ns * 1e-9));
 	if (windows >= WINDOWS_NEEDED)
 		return false;
 	snprintf(r->text, sizeof(r->text),
-		"%.3g s is the time of %.2g refreshes of the sensor of %s; %d or more are better.",
-		f->seconds, windows, label(f, i), WINDOWS_NEEDED);
+		"The phase of %.3g s covers %.0f refresh%s of the sensor of %s; at least %d are "
+		"needed.",
+		f->seconds, windows, windows == 1 ? "" : "es", label(f, i), WINDOWS_NEEDED);
 	return true;
 }
 
@@ -239,7 +248,7 @@ static const struct {
 	{NONE, nothing_known, NULL},
 	{NONE, nothing_measured, NULL},
 	{D, NULL, is_unknown},
-	{D, NULL, is_estimated},
+	{D, NULL, is_simulated},
 	{D, NULL, shares_a_part},
 	{D, NULL, very_loose},
 	{C, NULL, loose},
@@ -248,6 +257,7 @@ static const struct {
 	{C, NULL, ways_differ},
 	{C, NULL, in_step},
 	{C, NULL, is_replayed},
+	{B, NULL, is_estimated},
 	{B, NULL, no_counter},
 	{B, NULL, was_throttled},
 	{B, NULL, drifted},

@@ -105,6 +105,35 @@ static int parse_target(struct parser *p, size_t n)
 	return 0;
 }
 
+static void take_knob(struct parser *p, const struct jm_knob *k)
+{
+	p->k = k;
+	memcpy(p->axis.unit, k->unit, sizeof(k->unit));
+}
+
+/* "gpu.power@0": the device of that number among those with the knob, which the selector then names by its
+ * id, since numbers change. False when there is none. */
+static bool find_by_number(struct parser *p)
+{
+	const char *text = p->axis.selector;
+	size_t digits = strspn(text, "0123456789");
+	long number = strtol(text, NULL, 10);
+
+	if (!digits || text[digits] || digits > 4)
+		return false;
+	for (int i = 0; i < p->knobs->n; i++) {
+		const struct jm_knob *k = &p->knobs->knob[i];
+
+		if (strcmp(k->name, p->axis.knob) || number-- ||
+			strlen(k->device) >= sizeof(p->axis.selector))
+			continue;
+		memcpy(p->axis.selector, k->device, strlen(k->device) + 1);
+		take_knob(p, k);
+		return true;
+	}
+	return false;
+}
+
 /* Finds the first knob that is meant; its unit holds for all of that name. */
 static int find_knob(struct parser *p)
 {
@@ -121,12 +150,13 @@ static int find_knob(struct parser *p)
 		example = k->device;
 		if (!jm_setting_matches(&s, k))
 			continue;
-		p->k = k;
-		memcpy(p->axis.unit, k->unit, sizeof(k->unit));
+		take_knob(p, k);
 		return 0;
 	}
 	if (!named)
 		return unknown_knob(p);
+	if (find_by_number(p))
+		return 0;
 	return jm_err_set(p->err, JM_EUSAGE,
 		"No device with %s has an id that begins with '%s'; an id here is '%s'.", s.knob,
 		s.selector, example);
@@ -238,11 +268,34 @@ static int parse_range(struct parser *p, const char **s, double first)
 	return rc;
 }
 
+/* "200:700:100", as other programs write a range. */
+static int check_colons(struct parser *p, const char *s)
+{
+	double part[3];
+	size_t unit;
+
+	for (int i = 0; i < 3; i++) {
+		size_t n = number_length(s, &unit);
+
+		if (!n || (i < 2 && s[n + unit] != ':'))
+			return 0;
+		part[i] = strtod(s, NULL);
+		s += n + unit + 1;
+	}
+	return jm_err_set(p->err, JM_EUSAGE,
+		"'%s' has two colons; did you mean '%.10g:%.10g+%.10g%s', from %.10g to %.10g in "
+		"steps of %.10g?",
+		p->text, part[0], part[1], part[2], p->k->unit, part[0], part[1], part[2]);
+}
+
 static int parse_item(struct parser *p, const char **s)
 {
 	static const char word[] = "default";
 	double value;
-	int rc;
+	int rc = check_colons(p, *s);
+
+	if (rc)
+		return rc;
 
 	if (!strncmp(*s, word, sizeof(word) - 1)) {
 		*s += sizeof(word) - 1;

@@ -91,6 +91,15 @@ static int64_t within(const struct launch *l, const struct jm_tally *tally, int6
 	return t_ns < first ? first : t_ns;
 }
 
+/* To the command and to the phase of the marks. Where output is searched for items, the marks' own are not
+ * added to them: they would count the same work again. */
+static void credit(struct launch *l, double items)
+{
+	jm_session_credit(l->session, l->command, items);
+	if (l->phase >= 0)
+		jm_session_credit(l->session, l->phase, items);
+}
+
 static void on_mark(void *arg, const struct jm_mark *given)
 {
 	struct launch *l = arg;
@@ -99,9 +108,8 @@ static void on_mark(void *arg, const struct jm_mark *given)
 
 	mark.t_ns = within(l, &l->tally, mark.t_ns);
 	jm_tally_add(&l->tally, &mark);
-	jm_session_credit(l->session, l->command, mark.items);
-	if (l->phase >= 0)
-		jm_session_credit(l->session, l->phase, mark.items);
+	if (!l->scan)
+		credit(l, mark.items);
 	if (same && !isnan(mark.items))
 		l->credited_ns = mark.t_ns;
 	if (same)
@@ -117,7 +125,7 @@ static void on_scanned(void *arg, const struct jm_mark *given)
 
 	mark.t_ns = within(l, &l->scanned, mark.t_ns);
 	jm_tally_add(&l->scanned, &mark);
-	jm_session_credit(l->session, l->command, mark.items);
+	credit(l, mark.items);
 }
 
 /* ---- events ---- */
@@ -189,10 +197,11 @@ static int attend(struct launch *l, struct jm_err *err)
 			rc = jm_proc_reap(&l->proc, l->ctx, err);
 		if (fds[1].revents && !l->proc.ended)
 			jm_signals_pass_on(&l->signals, l->proc.pid);
-		if (fds[2].revents)
-			jm_progress_receive(l->progress, jm_ctx_now(l->ctx), on_mark, l);
+		/* what was printed before a mark belongs to the phase before it */
 		if (fds[3].revents)
 			take_output(l);
+		if (fds[2].revents)
+			jm_progress_receive(l->progress, jm_ctx_now(l->ctx), on_mark, l);
 	}
 	return rc;
 }

@@ -347,21 +347,26 @@ static bool is_read_only(int rc)
 	return (rc & 0xff) == SQLITE_CANTOPEN || (rc & 0xff) == SQLITE_READONLY;
 }
 
-/* A store where nothing may be written is read without locks and log, if no log is left. */
+/* A reader that may write opens it so, too: the last connection to close then removes the log and its
+ * index, which a read-only one leaves behind. A store where nothing may be written is read without locks and
+ * log, if no log is left. */
 static int open_database(struct jm_store *s, enum jm_store_mode mode, struct jm_err *err)
 {
-	int flags = mode == JM_STORE_WRITE ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY;
+	bool may_write = mode == JM_STORE_WRITE || !access(s->path, W_OK);
+	int flags = may_write ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY;
 	char *uri, *wal;
 	int rc = sqlite3_open_v2(s->path, &s->db, flags, NULL);
 
 	if (rc == SQLITE_OK && mode == JM_STORE_READ) {
-		rc = sqlite3_exec(s->db, "SELECT count(*) FROM sqlite_schema", NULL, NULL, NULL);
+		rc = sqlite3_exec(s->db, "PRAGMA query_only=1; SELECT count(*) FROM sqlite_schema",
+			NULL, NULL, NULL);
 		wal = sqlite3_mprintf("%s-wal", s->path);
 		uri = sqlite3_mprintf("file:%s?immutable=1", s->path);
 		if (is_read_only(rc) && wal && uri && access(wal, F_OK) &&
 			!strpbrk(s->path, "?#%")) {
 			sqlite3_close(s->db);
-			rc = sqlite3_open_v2(uri, &s->db, flags | SQLITE_OPEN_URI, NULL);
+			rc = sqlite3_open_v2(
+				uri, &s->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL);
 		}
 		sqlite3_free(wal);
 		sqlite3_free(uri);

@@ -2,11 +2,15 @@
 """doctor and list: every member has its line, and what is missing has its reason and remedy."""
 import json
 import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
 
 import pytest
 
 from fake_gpus import FakeGpus
-from jm import jm
+from jm import BIN, jm
 
 
 def findings(env=None, member=None):
@@ -89,3 +93,52 @@ def test_list():
             ("preset", "gpt-117m"), ("backend", "ref")} <= names
     text = jm("list").stdout
     assert all(m["name"] in text and m["summary"] in text for m in listed)
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv") or not shutil.which("systemd-tmpfiles"),
+                    reason="needs root, another user and systemd-tmpfiles")
+def test_the_lines_that_make_rapl_readable(tmp_path):
+    """Run as they are printed, they let the group of that user read the counters."""
+    root = pathlib.Path(tempfile.mkdtemp(dir="/tmp"))
+    real = root / "sys/devices/virtual/powercap/intel-rapl/intel-rapl:0"
+    real.mkdir(parents=True)
+    (root / "sys/class/powercap").mkdir(parents=True)
+    (root / "sys/class/powercap/intel-rapl:0").symlink_to("../../devices/virtual/powercap/intel-rapl/intel-rapl:0")
+    root.chmod(0o755)
+    (real / "name").write_text("package-0\n")
+    (real / "max_energy_range_uj").write_text("262143328850\n")
+    (real / "energy_uj").write_text("1000000\n")
+    (real / "energy_uj").chmod(0o400)
+    user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    env = {**os.environ, "JM_ROOT": str(root), "JM_STATE": str(tmp_path), "COLUMNS": "80"}
+
+    def doctor():
+        done = subprocess.run([*user, BIN, "doctor"], env=env, text=True, check=False, stdout=subprocess.PIPE)
+        lines = done.stdout.splitlines()
+        return next(i for i, line in enumerate(lines) if " rapl: " in line), lines
+    try:
+        at, lines = doctor()
+        assert lines[at].startswith("  no  rapl: ")
+        first = next(i for i in range(at, len(lines)) if lines[i].startswith("echo "))
+        text = "\n".join(lines[first:first + 3]).replace("sudo ", "")
+        assert max(map(len, lines[first + 1:first + 3])) <= 80
+        conf = tmp_path / "rapl.conf"
+        text = text.replace("/etc/tmpfiles.d/rapl.conf", str(conf)).replace("--create rapl.conf", f"--create {conf}")
+        subprocess.run(["sh", "-ec", text], check=True, stdout=subprocess.DEVNULL)
+        assert lines[0] == "Measure" and doctor()[1][doctor()[0]].startswith("  yes rapl: ")
+    finally:
+        shutil.rmtree(root)
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs another user")
+def test_who_may_set_caps():
+    folder = pathlib.Path(tempfile.mkdtemp(dir="/tmp"))  # where any user may write
+    folder.chmod(0o777)
+    gpus = FakeGpus(folder, 1)
+    user = ["setpriv", "--reuid=65534", "--clear-groups"]
+    for who, words in (([], "this user may set it"), (user, "only root may set it")):
+        env = {**os.environ, **gpus.env, "COLUMNS": "400", "JM_FAKE_NVML_STATE": str(folder / f"driver{len(who)}"),
+               "JM_STATE": str(folder / f"state{len(who)}")}
+        done = subprocess.run([*who, BIN, "doctor"], env=env, text=True, check=False, stdout=subprocess.PIPE)
+        assert words in done.stdout, done.stdout
+    shutil.rmtree(folder)

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from fake_gpus import FakeGpus, child_of, guard_of, kill, wait_for
-from jm import BIN, FAILURE, USAGE, sentence
+from jm import BIN, FAILURE, USAGE, jm, sentence
 
 FOUND = [700.0, 555.0, 700.0, 600.0]
 
@@ -91,6 +91,37 @@ def test_a_changed_journal_is_not_believed(gpus):
     done = run(gpus, "restore")
     assert "damaged" in done.stderr and gpus.limits()[1] == 300
     assert os.path.exists(path + ".damaged")
+
+
+def test_set_to_default_and_status_agree(tmp_path):
+    """Kept where default is not what was found; where it is, nothing is left to restore, and both say so."""
+    gpus = FakeGpus(tmp_path, 1)
+    done = run(gpus, "set", "gpu.power=default")
+    assert "nothing to restore" in done.stderr and "Nothing is set" in run(gpus, "status").stdout
+    admin = {**gpus.env, "JM_STATE": str(tmp_path / "other")}
+    assert jm("set", "gpu.power=600W", env=admin).returncode == 0
+    done = run(gpus, "set", "gpu.power=default")
+    assert gpus.limits() == [700] and "until 'joulemark restore'" in done.stderr
+    assert "restores 600 W" in run(gpus, "status").stdout
+    assert run(gpus, "restore").returncode == 0 and gpus.limits() == [600]
+
+
+def test_a_device_by_its_number(tmp_path):
+    """Its id is what is kept and shown: numbers change."""
+    gpus = FakeGpus(tmp_path, 3)
+    assert run(gpus, "set", "gpu.power@1=300W").returncode == 0 and gpus.limits() == [700, 300, 700]
+    assert "GPU-10000001" in run(gpus, "status").stdout
+    assert [k["device"][:12] for k in json.loads(run(gpus, "get", "--json", "gpu.power@2").stdout)] == ["GPU-20000002"]
+    assert "begins with '3'" in sentence(run(gpus, "set", "gpu.power@3=300W"), USAGE)
+    assert run(gpus, "restore").returncode == 0
+
+
+def test_the_command_of_set_needs_no_dashes(tmp_path):
+    gpus = FakeGpus(tmp_path, 1)
+    done = run(gpus, "set", "gpu.power=300W", "echo", "--width", "x=1")
+    assert done.stdout == "--width x=1\n" and gpus.limits() == [700]
+    done = run(gpus, "set", "gpu.power=300W", "no-such-command")
+    assert done.returncode == 127 and "was 700" not in done.stderr  # refused before anything is set
 
 
 def test_kept_until_restore(gpus):

@@ -494,6 +494,17 @@ def test_items_from_output():
         assert check(json.loads(path.read_text()))["items"] == 7
 
 
+def test_items_of_the_output_reach_phases():
+    """Those printed during a phase are its own; what marks tell of the same work is not added."""
+    script = (f"echo 5 tokens; sleep 0.3; '{BIN}' mark train; echo 40 tokens; sleep 0.2; echo 20 tokens; sleep 0.2; "
+              f"'{BIN}' mark save --items 1000; sleep 0.2")
+    done = jm("measure", "--source", "estimate", "--json", "/dev/stderr", "--items-regex", "([0-9]+) tokens",
+              "--output", os.devnull, "sh", "-c", script)
+    record = check(json.loads(done.stderr[done.stderr.index("{"):]))
+    items = {p["name"]: p["items"] for p in record["phases"]}
+    assert items["command"] == 65 and items["train"] == 60 and items["save"] is None
+
+
 @pytest.mark.parametrize("args, words", [
     (["--items-json", "tokns"], "did you mean 'tokens'?"),
     (["--items-json", "result.token"], "did you mean 'tokens'?"),

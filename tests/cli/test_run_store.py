@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """run: stores and files when things are bad: full, foreign, damaged, of another, nowhere."""
+import json
 import os
 import pathlib
 import shlex
@@ -192,3 +193,38 @@ def test_wrong_usage_makes_no_files(tmp_path):
     for args in (["run", "nul"], ["run", "null", "--step-tim", "1s"], ["run"]):
         sentence(jm(*args, "--store", store, "--json", record), USAGE)
         assert not store.exists() and not record.exists()
+
+
+@pytest.mark.parametrize("wrong", [
+    ["--set", "gpu.powr=300W"], ["--set", "gpu.power=10W"], ["--set", "gpu.power=200:700:100"], ["--nodes", "3"]])
+def test_a_refused_call_leaves_no_store(tmp_path, wrong):
+    done = jm("run", "sim", "--device", "sim:h100x2", *wrong, "--store", tmp_path / "s.db")
+    assert done.returncode == USAGE and os.listdir(tmp_path) == []
+    if ":" in wrong[1]:
+        assert "did you mean '200:700+100W'" in sentence(done)
+
+
+def test_a_refused_call_leaves_a_store_that_was_there(tmp_path):
+    path = tmp_path / "s.db"
+    assert jm("run", "null", "--source", "null", "--store", path).returncode == 0
+    before = path.read_bytes()
+    done = jm("run", "sim", "--device", "sim:h100x2", "--set", "gpu.powr=300W", "--store", path)
+    assert done.returncode == USAGE and path.read_bytes() == before
+
+
+def test_reading_leaves_no_files(tmp_path):
+    """SQLite's log and its index, which a connection that may only read does not remove."""
+    path = tmp_path / "s.db"
+    assert jm("run", "null", "--source", "null", "--store", path).returncode == 0
+    assert os.listdir(tmp_path) == ["s.db"]
+    before = path.read_bytes()
+    assert jm("report", path).returncode == 0
+    assert os.listdir(tmp_path) == ["s.db"] and path.read_bytes() == before
+
+
+def test_run_takes_a_command_by_its_first_word(tmp_path):
+    done = jm("run", "--source", "null", "--json", "-", "echo", "--epochs", "3")
+    record = json.loads(done.stdout)
+    assert done.returncode == 0 and record["command"] == ["echo", "--epochs", "3"]
+    assert "did you mean 'gpt-117m'" in sentence(jm("run", "gpt-117n"), USAGE)
+    assert "no workload, model or command 'no-such-command'" in sentence(jm("run", "no-such-command"), USAGE)

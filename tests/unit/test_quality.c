@@ -128,8 +128,20 @@ static void origins(void **state)
 	expect(&b, "none", 1);
 	perfect(&b);
 	b.set.meter[0].origin = JM_ESTIMATED;
-	jm_meters_derive(&b.set); /* an estimate covers nothing that is measured */
+	jm_meters_derive(
+		&b.set); /* an estimate covers nothing that is measured, and spoils none of it */
+	expect(&b, "B", 1);
+	perfect(&b);
+	b.set.meter[0].origin = JM_ESTIMATED;
+	jm_meters_derive(&b.set);
+	b.energy[0].joules = NAN;
+	expect(&b, "B", 1);
+	perfect(&b);
+	b.set.meter[0].origin = JM_SIMULATED;
 	expect(&b, "D", 1);
+	perfect(&b);
+	b.seconds = 3.196; /* 31.96 refreshes are 31, not 32 */
+	expect(&b, "C", 1);
 	perfect(&b);
 	b.set.meter[0].origin = b.set.meter[1].origin = JM_REPLAYED;
 	expect(&b, "C", 1);
