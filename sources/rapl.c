@@ -245,7 +245,7 @@ static int nothing_usable(const struct state *s, struct jm_err *err)
 	if (first->error == EACCES || first->error == EPERM)
 		return jm_err_set(err, JM_EPERM,
 			"%s" FOLDER "/%s/energy_uj may be read by root only (since CVE-2020-8694); "
-				    "run as root, "
+			"run as root, "
 			"or see 'joulemark doctor' for the lines that let your group read it.",
 			s->ctx->root, first->folder);
 	if (first->error)
