@@ -2,6 +2,7 @@
 /* joulemark measure: the energy of any command. */
 #include "cli.h"
 #include "measure_show.h"
+#include "measure_store.h"
 #include "screen.h"
 #include "base/clock.h"
 #include "measure/trace_csv.h"
@@ -41,6 +42,11 @@ static const struct jm_option options[] = {
 		.type = JM_TEXT,
 		.argument = "FILE",
 		.help = "write the record; - is stdout"},
+	{.name = "store",
+		.type = JM_TEXT,
+		.argument = "FILE",
+		.help = "add the record and its trace to this SQLite file, as one more repeat of "
+			"the command; 'joulemark report' reads it"},
 	{.name = "csv",
 		.type = JM_TEXT,
 		.argument = "DIR",
@@ -71,6 +77,7 @@ struct measurement {
 	char **sources;
 	int n_sources;
 	struct jm_session *session;
+	struct jm_measure_store store;
 	struct jm_outcome outcome;
 	int64_t started_wall;
 	int lost; /* the error that ended the trace */
@@ -237,15 +244,41 @@ static int run_command(struct measurement *m)
 	return rc;
 }
 
+/* Before the sensors are opened: a store that cannot be written is an error before the command has run. */
+static int open_store(struct measurement *m)
+{
+	static const struct {
+		const char *option, *key;
+	} rows[] = {{"items-regex", "regex"}, {"items-json", "json"}, {"unit", "unit"}};
+	const char *path = jm_values_text(&m->cli->values, "store");
+	json_t *throughput;
+
+	if (!path)
+		return 0;
+	throughput = json_object();
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		const char *text = jm_values_text(&m->cli->values, rows[i].option);
+
+		if (text)
+			json_object_set_new(throughput, rows[i].key, json_string(text));
+	}
+	return jm_measure_store_open(&m->store, path, command_json(m), throughput, &m->cli->err);
+}
+
 static int open_session(struct measurement *m)
 {
 	double interval = jm_values_number(&m->cli->values, "interval");
 	struct jm_session_options o = {
 		.sources = (const char *const *)m->sources,
 		.interval_ns = isnan(interval) ? 0 : (int64_t)(interval * 1e9),
+		.on_chunk = m->store.store ? jm_measure_store_chunk : NULL,
+		.on_chunk_arg = &m->store,
 	};
+	int rc = jm_session_open(&m->cli->ctx, &o, &m->session, &m->cli->err);
 
-	return jm_session_open(&m->cli->ctx, &o, &m->session, &m->cli->err);
+	if (!rc && m->store.store)
+		rc = jm_measure_store_begin(&m->store, jm_session_meters(m->session), &m->cli->err);
+	return rc;
 }
 
 static int write_results(struct measurement *m)
@@ -255,6 +288,10 @@ static int write_results(struct measurement *m)
 
 	if (!record)
 		return m->cli->err.code;
+	if (m->store.store && jm_measure_store_finish(&m->store, record, &m->cli->err)) {
+		json_decref(record);
+		return m->cli->err.code;
+	}
 	print_text(m, record);
 	rc = m->json ? jm_output_json(m->json, record, &m->cli->err) : 0;
 	json_decref(record);
@@ -284,6 +321,8 @@ static int measure(struct jm_cli *cli)
 	}
 	rc = take_options(&m);
 	if (!rc)
+		rc = open_store(&m);
+	if (!rc)
 		rc = open_session(&m);
 	if (!rc)
 		rc = run_command(&m);
@@ -295,8 +334,10 @@ static int measure(struct jm_cli *cli)
 			strerror(m.outcome.output_errno));
 	if (!rc)
 		rc = m.lost;
-	status = status_of(&m, rc);
 	jm_session_close(m.session);
+	if (jm_measure_store_close(&m.store, rc ? NULL : &cli->err) && !rc)
+		rc = cli->err.code;
+	status = status_of(&m, rc);
 	for (int i = 0; i < m.n_sources; i++)
 		free(m.sources[i]);
 	free(m.sources);

@@ -9,6 +9,10 @@
 #include <pthread.h>
 #include <stdio.h>
 
+/* ---- run_options.c ---- */
+
+extern const struct jm_option jm_run_options[];
+
 /* ---- run_request.c ---- */
 
 /* Is the word a command that can be executed, and neither a workload nor a model? */

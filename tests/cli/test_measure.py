@@ -9,6 +9,7 @@ import pty
 import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -640,3 +641,32 @@ def test_starts_and_returns_soon():
     began = time.monotonic()
     jm("measure", "--source", "nvml", "--", "true", env=fakes("gpus=8;power=300"))
     assert time.monotonic() - began < 3
+
+
+def test_measure_into_a_store(tmp_path):
+    """Each call is one more repeat of the case that `run` makes of the same command; report reads both."""
+    path, command = tmp_path / "s.db", ["sh", "-c", "sleep 0.2; echo 30 tokens"]
+    more = ["--items-regex", "([0-9]+) tokens", "--unit", "token"]
+    for _ in range(2):
+        done = jm("measure", "--source", "estimate:0,20", "--store", path, *more, *command)
+        assert done.returncode == 0 and done.stdout == "30 tokens\n", done.stderr
+    assert os.listdir(tmp_path) == ["s.db"]
+    assert jm("run", "--source", "estimate:0,20", "--repeat", "3", "--store", path, *more, "--", *command).returncode == 0
+    document = json.loads(jm("report", "--format", "json", path).stdout)
+    assert [(c["repeat"], c["items"]) for c in document["cases"]] == [(1, 30), (2, 30), (3, 30)]
+    with sqlite3.connect(path) as db:
+        for (text,) in db.execute("SELECT record FROM records"):
+            record = check(json.loads(text))
+            assert record["status"] == "ok" and record["unit"] == "token" and record["case"]["id"]
+        assert db.execute("SELECT count(DISTINCT record_n) FROM chunk_t").fetchone() == (3,)
+
+
+def test_a_failed_command_in_a_store(tmp_path):
+    path = tmp_path / "s.db"
+    assert jm("measure", "--source", "estimate", "--store", path, "false").returncode == 1
+    assert jm("measure", "--source", "estimate", "--store", path, "sh", "-c", "kill -9 $$").returncode == 137
+    text = jm("report", path).stdout
+    assert "ended with status 1" in text and "killed by SIGKILL" in text
+    assert jm("measure", "--store", tmp_path / "new.db", "no-such-command").returncode == NOT_FOUND
+    assert os.listdir(tmp_path) == ["s.db"]
+    assert jm("measure", "--store", tmp_path / "none" / "s.db", "true").returncode == FAILURE
