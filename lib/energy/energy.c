@@ -4,7 +4,8 @@
 
 #include <math.h>
 
-#define Z95 1.96 /* standard deviations of a 95 % interval */
+#define ALIKE 0.05 /* counter and power of one board may be calibrated apart by this */
+#define Z95   1.96 /* standard deviations of a 95 % interval */
 
 const struct jm_energy jm_energy_unknown = {
 	.joules = NAN,
@@ -17,23 +18,78 @@ const struct jm_energy jm_energy_unknown = {
 	.watts_max = NAN,
 };
 
+static const char *const fault_names[] = {
+#define X(name, text) text,
+	JM_FAULTS(X)
+#undef X
+};
+
+enum jm_fault_kind jm_fault_kind(const struct jm_fault *fault)
+{
+	if (!fault->kind && fault->power_zero_s > 0)
+		return JM_FAULT_POWER_ZERO;
+	return fault->kind;
+}
+
+const char *jm_fault_name(enum jm_fault_kind kind)
+{
+	return fault_names[kind];
+}
+
 static const struct jm_part nothing = {
 	.joules = NAN, .known = NAN, .variance = NAN, .watts_max = NAN};
 
-static int parts_of(const struct jm_trace_interval *s, int meter, struct jm_part *counter,
-	struct jm_part *power, struct jm_err *err)
+/* A stretch's two ways, and what is wrong with them. */
+struct parts {
+	struct jm_part counter, power;
+	struct jm_fault fault;
+};
+
+/* What cannot be true is not used. */
+static void leave_out_faults(struct parts *p)
+{
+	enum jm_fault_kind kind = p->fault.kind;
+
+	if (kind == JM_FAULT_COUNTER_STUCK || kind == JM_FAULT_COUNTER_FAST ||
+		kind == JM_FAULT_CONTRADICTION)
+		p->counter = nothing;
+	if (kind == JM_FAULT_CONTRADICTION || p->fault.power_zero_s > 0)
+		p->power = nothing;
+}
+
+/* Both are plausible, but they differ by more than their bounds: which one is right is not known. */
+static void compare(struct parts *p, double length)
+{
+	double apart = fabs(p->counter.joules - p->power.joules);
+	double bounds = Z95 * (sqrt(p->counter.variance) + sqrt(p->power.variance));
+
+	if (!(apart > ALIKE * p->counter.joules + bounds))
+		return;
+	p->fault.kind = JM_FAULT_DIFFER;
+	p->fault.seconds = length;
+	p->fault.counter_watts = p->counter.joules / length;
+	p->fault.power_watts = p->power.joules / length;
+	p->counter.variance += apart * apart / (Z95 * Z95);
+}
+
+static int parts_of(
+	const struct jm_trace_interval *s, int meter, struct parts *ret, struct jm_err *err)
 {
 	int c = jm_meter_signal(s->set, meter, JM_Q_ENERGY);
 	int p = jm_meter_signal(s->set, meter, JM_Q_POWER);
 	int rc = 0;
 
-	*counter = *power = nothing;
+	*ret = (struct parts){.counter = nothing, .power = nothing};
 	if (c >= 0)
-		rc = jm_energy_by_counter(s, c, p, counter, err);
+		rc = jm_energy_by_counter(s, c, p, &ret->counter, err);
 	if (p < 0)
 		p = jm_meter_signal(s->set, meter, JM_Q_POWER_AVERAGE);
 	if (!rc && p >= 0)
-		rc = jm_energy_by_power(s, p, power, err);
+		rc = jm_energy_by_power(s, p, &ret->power, err);
+	if (!rc)
+		rc = jm_energy_check(s, meter, c, p, &ret->fault, err);
+	leave_out_faults(ret);
+	compare(ret, (double)(s->t1 - s->t0) * 1e-9);
 	return rc;
 }
 
@@ -69,28 +125,31 @@ int jm_energy_of(const struct jm_trace *trace, const struct jm_meters *set, int 
 	int64_t t0_ns, int64_t t1_ns, struct jm_energy *ret, struct jm_err *err)
 {
 	struct jm_trace_interval s = {.trace = trace, .set = set, .t0 = t0_ns, .t1 = t1_ns};
-	struct jm_part counter, power;
 	const struct jm_part *best;
+	struct parts p;
 	int rc;
 
 	if (t1_ns <= t0_ns)
 		return jm_err_set(err, JM_EBUG, "A stretch of time ends before it begins.");
-	rc = parts_of(&s, meter, &counter, &power, err);
+	rc = parts_of(&s, meter, &p, err);
 	if (rc)
 		return rc;
-	best = better(&s, meter, &counter, &power);
+	best = better(&s, meter, &p.counter, &p.power);
 	*ret = (struct jm_energy){
 		.joules = best->joules,
-		.joules_counter = counter.joules,
-		.joules_integrated = power.joules,
+		.joules_counter = p.counter.joules,
+		.joules_integrated = p.power.joules,
 		.error_sampling = isnan(best->joules) ? NAN : Z95 * sqrt(best->variance),
-		.error_calibration = fabs(best->joules) * accuracy_of(&s, meter, best == &counter),
+		.error_calibration =
+			fabs(best->joules) * accuracy_of(&s, meter, best == &p.counter),
 		.covered_s = best->covered_s,
 		.watts_mean = best->covered_s > 0 ? best->known / best->covered_s : NAN,
-		.watts_max = isnan(power.watts_max) ? counter.watts_max : power.watts_max,
+		.watts_max = isnan(p.power.watts_max) ? p.counter.watts_max : p.power.watts_max,
 		.samples = best->samples,
 		.gaps = best->gaps,
 		.places = best->places,
+		.resets = p.counter.resets,
+		.fault = p.fault,
 	};
 	ret->error = jm_energy_error(ret->error_sampling, ret->error_calibration);
 	return 0;

@@ -6,6 +6,32 @@
 #include "meter/meter.h"
 #include "trace/trace.h"
 
+/* What is wrong with a meter's readings, and the words for it in a record. See energy_check.c. */
+#define JM_FAULTS(X)                                                                               \
+	X(NONE, "none")                                                                            \
+	X(COUNTER_STUCK, "counter-stuck") /* it stood still; not used */                           \
+	X(COUNTER_FAST, "counter-fast")	  /* it rose by more than the device can draw; not used */ \
+	X(CONTRADICTION,                                                                           \
+		"contradiction")    /* counter and power cannot both be true; none is used */      \
+	X(DIFFER, "differ")	    /* they differ by more than their bounds */                    \
+	X(POWER_ZERO, "power-zero") /* 0 W of what is on; power is not used */
+enum jm_fault_kind {
+#define X(name, text) JM_FAULT_##name,
+	JM_FAULTS(X)
+#undef X
+};
+
+struct jm_fault {
+	enum jm_fault_kind kind;
+	double seconds;			   /* for how long */
+	double counter_watts, power_watts; /* means over these seconds; NAN = unknown */
+	double power_zero_s;		   /* s that power told 0 W; 0 = it did not */
+};
+
+/* JM_FAULT_NONE where nothing is wrong; "counter-stuck". */
+enum jm_fault_kind jm_fault_kind(const struct jm_fault *fault);
+const char *jm_fault_name(enum jm_fault_kind kind);
+
 struct jm_energy {
 	double joules; /* the better of the two; NAN = unknown (also where a part is unknown) */
 	double joules_counter;	      /* NAN = no counter */
@@ -19,6 +45,8 @@ struct jm_energy {
 	/* Where power is integrated: how many moments of its load the sensor saw, over and over, because the
 	 * load repeats in step with it. 0 = it does not, or there is a counter. */
 	int places;
+	int resets; /* that the counter went through; its energy is unknown then */
+	struct jm_fault fault;
 };
 
 /* Nothing is known: NAN everywhere, no second covered. */

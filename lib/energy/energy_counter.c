@@ -325,7 +325,7 @@ static int find_edge(const struct jm_trace_interval *s, int signal, int power, i
 struct middle {
 	const struct jm_signal *counter;
 	int64_t from, to;
-	bool any, silent, reset;
+	bool any, silent;
 	struct jm_reading last;
 	int64_t first_t;
 	double joules, lost_s, rate;
@@ -333,6 +333,7 @@ struct middle {
 	int64_t peak_t;
 	double peak_joules, watts_max;
 	long samples, gaps;
+	int resets;
 };
 
 static void watch_peak(struct middle *m, int64_t t, double joules)
@@ -368,7 +369,7 @@ static int add_reading(void *arg, struct jm_reading r)
 
 		joules = rise(m->counter, m->last.value, r.value, length, m->rate);
 		if (isnan(joules)) {
-			m->reset = true;
+			m->resets++;
 			m->gaps++;
 			m->lost_s += length;
 			m->peak_t = r.t_ns;
@@ -444,13 +445,14 @@ static void sum_up(const struct known *k, const struct middle *m, struct jm_part
 		.variance = NAN,
 		.watts_max = m->watts_max,
 		.samples = m->samples,
+		.resets = m->resets,
 		.gaps = m->gaps + !k->whole_begin + (!k->whole_end && !m->silent),
 	};
 	if (!m->any || !k->e0.known || !k->e1.known || k->end <= k->begin)
 		return;
 	ret->known = m->joules + k->e1.joules - k->e0.joules;
 	ret->covered_s = seconds(k->end - k->begin) - m->lost_s;
-	if (!k->whole_begin || !k->whole_end || m->reset)
+	if (!k->whole_begin || !k->whole_end || m->resets)
 		return;
 	ret->joules = ret->known;
 	ret->variance = k->e0.variance + k->e1.variance;

@@ -18,6 +18,7 @@ struct jm_part {
 	double covered_s;
 	double watts_max;
 	long samples, gaps;
+	int resets; /* counter */
 	int places; /* power: of the load that the sensor sees again and again; 0 = as it comes */
 };
 
@@ -27,6 +28,10 @@ int jm_energy_by_counter(const struct jm_trace_interval *s, int signal, int powe
 /* energy_power.c: signal is a power */
 int jm_energy_by_power(
 	const struct jm_trace_interval *s, int signal, struct jm_part *ret, struct jm_err *err);
+
+/* energy_check.c: can the readings be true? counter, power: indices of signals; -1 = none. */
+int jm_energy_check(const struct jm_trace_interval *s, int meter, int counter, int power,
+	struct jm_fault *ret, struct jm_err *err);
 
 /* energy_pattern.c: how alike are readings that lie some refreshes apart? Constant memory. */
 #define JM_PATTERN_LAGS 32

@@ -170,17 +170,84 @@ static bool too_short(const struct jm_quality_facts *f, int i, struct reason *r)
 	return true;
 }
 
+/* ---- readings that cannot be true ---- */
+
+static void say_stuck(const struct jm_fault *fault, const char *what, struct reason *r)
+{
+	if (fault->power_watts > 0)
+		snprintf(r->text, sizeof(r->text),
+			"The energy counter of %s stood still for %.3g s while its power sensor "
+			"told "
+			"%.4g W; the counter is not used.",
+			what, fault->seconds, fault->power_watts);
+	else
+		snprintf(r->text, sizeof(r->text),
+			"The energy counter of %s stood still for %.3g s, which that of a device "
+			"that is on does not do; the counter is not used.",
+			what, fault->seconds);
+}
+
+static bool is_faulty(const struct jm_quality_facts *f, int i, struct reason *r)
+{
+	const struct jm_fault *fault = &f->energy[i].fault;
+
+	switch (fault->kind) {
+	case JM_FAULT_COUNTER_STUCK:
+		say_stuck(fault, label(f, i), r);
+		return true;
+	case JM_FAULT_COUNTER_FAST:
+		snprintf(r->text, sizeof(r->text),
+			"The energy counter of %s rose by %.4g W for %.3g s, which is more than it "
+			"can draw; the counter is not used.",
+			label(f, i), fault->counter_watts, fault->seconds);
+		return true;
+	case JM_FAULT_CONTRADICTION:
+		snprintf(r->text, sizeof(r->text),
+			"The energy counter (%.4g W) and the power sensor (%.4g W) of %s "
+			"contradict "
+			"each other for %.3g s; neither is used.",
+			fault->counter_watts, fault->power_watts, label(f, i), fault->seconds);
+		return true;
+	default:
+		return false;
+	}
+}
+
+static bool power_is_zero(const struct jm_quality_facts *f, int i, struct reason *r)
+{
+	double zero_s = f->energy[i].fault.power_zero_s;
+
+	if (!(zero_s > 0))
+		return false;
+	snprintf(r->text, sizeof(r->text),
+		"The power sensor of %s told 0 W for %.3g s, which a device that is on does not "
+		"draw; its power is not used.",
+		label(f, i), zero_s);
+	return true;
+}
+
 static bool ways_differ(const struct jm_quality_facts *f, int i, struct reason *r)
 {
 	const struct jm_energy *e = &f->energy[i];
-	double apart = fabs(e->joules_counter - e->joules_integrated);
-	double most = 0.05 * e->joules_counter + 2 * e->error_sampling;
 
-	if (!(apart > most))
+	if (e->fault.kind != JM_FAULT_DIFFER)
 		return false;
 	snprintf(r->text, sizeof(r->text),
-		"Counter (%.4g J) and integrated power (%.4g J) of %s differ.", e->joules_counter,
-		e->joules_integrated, label(f, i));
+		"Counter (%.4g J) and integrated power (%.4g J) of %s differ by more than their "
+		"bounds; the bound covers both.",
+		e->joules_counter, e->joules_integrated, label(f, i));
+	return true;
+}
+
+static bool was_reset(const struct jm_quality_facts *f, int i, struct reason *r)
+{
+	const struct jm_energy *e = &f->energy[i];
+
+	if (!e->resets)
+		return false;
+	snprintf(r->text, sizeof(r->text), "The energy counter of %s was reset %s%s.", label(f, i),
+		e->resets == 1 ? "once" : "more than once",
+		isnan(e->joules) ? "" : "; its energy comes from power readings");
 	return true;
 }
 
@@ -254,7 +321,10 @@ static const struct {
 	{C, NULL, loose},
 	{C, NULL, has_gaps},
 	{C, NULL, too_short},
+	{C, NULL, is_faulty},
+	{C, NULL, power_is_zero},
 	{C, NULL, ways_differ},
+	{C, NULL, was_reset},
 	{C, NULL, in_step},
 	{C, NULL, is_replayed},
 	{B, NULL, is_estimated},

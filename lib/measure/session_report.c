@@ -138,7 +138,11 @@ static json_t *meter_json(struct jm_session *s, int i, const struct jm_phase *ph
 		return NULL;
 	}
 	json_object_update_new(meter, energy_json(energy));
-	json_object_set_new(meter, "watts_median", jm_json_number(median));
+	/* of readings that are not used there is no median either */
+	json_object_set_new(
+		meter, "watts_median", jm_json_number(isnan(energy->watts_mean) ? NAN : median));
+	json_object_set_new(
+		meter, "fault", json_string(jm_fault_name(jm_fault_kind(&energy->fault))));
 	for (int k = m->first_signal; k < m->first_signal + m->n_signals; k++)
 		if (json_array_append_new(signals, signal_json(s, k, phase, err)))
 			break;

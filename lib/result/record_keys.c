@@ -6,6 +6,7 @@
  */
 #include "result/record_keys.h"
 
+#include "energy/energy.h"
 #include "meter/meter.h"
 
 #include <limits.h>
@@ -27,6 +28,7 @@
 #define NAME(name, text) text,
 static const char *const scopes[] = {JM_SCOPES(NAME) NULL};
 static const char *const origins[] = {JM_ORIGINS(NAME) NULL};
+static const char *const faults[] = {JM_FAULTS(NAME) NULL};
 static const char *const clock_words[] = {"real", "simulated", NULL};
 static const char *const grade_words[] = {"A", "B", "C", "D", "none", NULL};
 static const char *const state_words[] = {"binding", "not reached", "violated", "unknown", NULL};
@@ -131,6 +133,9 @@ static const struct jm_key meter_keys[] = {
 	{NUMBER("watts_max", JM_KEY_NULL), .unit = "W", .meaning = "the largest reading"},
 	{COUNT("samples", JM_KEY_DETAIL), .meaning = "readings in the phase"},
 	{COUNT("gaps", JM_KEY_DETAIL), .meaning = "times without a reading"},
+	{WORD("fault", JM_KEY_OPTIONAL), .words = faults,
+		.meaning = "why some of its readings are not used, or not trusted: "
+			   "docs/measuring.md"},
 	{LIST("signals", JM_KEY_DETAIL), .keys = signal_keys,
 		.meaning = "each signal of the meter in the phase"},
 	{0},

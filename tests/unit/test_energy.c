@@ -518,7 +518,7 @@ static void rounded_readings(void **state)
 	}
 }
 
-/* 0 W that was measured is 0, not unknown. */
+/* 0 W that was measured is 0, not unknown: an outlet with nothing plugged in. */
 static void nothing_used(void **state)
 {
 	struct wave_run run;
@@ -526,6 +526,7 @@ static void nothing_used(void **state)
 
 	(void)state;
 	wave_setup.gpus = 1;
+	wave_setup.scope = JM_SCOPE_OUTLET;
 	wave_add(&wave_setup.wave[0], 0, 0, 0);
 	measure(&run, 1, 3);
 	e = of(&run, 0);

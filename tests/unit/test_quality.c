@@ -77,7 +77,17 @@ static void grades(void **state)
 	expect(&b, "D", 1);
 	perfect(&b);
 	b.energy[0].joules_integrated = 1200;
+	b.energy[0].fault.kind = JM_FAULT_DIFFER;
 	expect(&b, "C", 1);
+	for (int kind = JM_FAULT_COUNTER_STUCK; kind <= JM_FAULT_DIFFER; kind++) {
+		perfect(&b);
+		b.energy[0].fault.kind = (enum jm_fault_kind)kind;
+		expect(&b, "C", 1);
+	}
+	perfect(&b);
+	b.energy[0].fault.power_zero_s = 2;
+	b.energy[0].resets = 1;
+	expect(&b, "C", 2);
 	perfect(&b);
 	b.energy[0].places = 2;
 	expect(&b, "C", 1);

@@ -163,8 +163,11 @@ void wave_reset(void)
 {
 	for (int i = 0; i < WAVE_GPUS; i++)
 		wave_done(&wave_setup.wave[i]);
-	wave_setup = (struct wave_setup){
-		.refresh = 0.1, .window = 0.025, .tick_phase = 0.013, .counter_step = 1e-3};
+	wave_setup = (struct wave_setup){.refresh = 0.1,
+		.window = 0.025,
+		.tick_phase = 0.013,
+		.counter_step = 1e-3,
+		.scope = JM_SCOPE_GPU};
 }
 
 static int add_signal(
@@ -194,7 +197,7 @@ static int wave_open(struct jm_ctx *ctx, const struct jm_values *options, struct
 	for (int i = 0; rc >= 0 && i < w->gpus; i++) {
 		char covers[32];
 		struct jm_meter meter = {.source = "wave",
-			.scope = JM_SCOPE_GPU,
+			.scope = w->scope,
 			.origin = JM_MEASURED,
 			.covers = covers};
 
@@ -212,9 +215,26 @@ static int wave_open(struct jm_ctx *ctx, const struct jm_values *options, struct
 	return rc < 0 ? rc : 0;
 }
 
+/* The energy as a faulty counter has it. */
+static double counted(const struct wave_setup *w, int gpu, double tick)
+{
+	const struct wave_fault *f = &w->fault[gpu];
+	const struct wave *wave = &w->wave[gpu];
+	double from = f->freeze_from, until = f->freeze_until, joules = 0;
+
+	if (until > 0 && tick >= from && tick < until)
+		tick = from;
+	else if (until > 0 && tick >= until && !f->catches_up)
+		joules -= wave_joules(wave, until) - wave_joules(wave, from);
+	joules += wave_joules(wave, tick);
+	if (f->rate > 0)
+		joules *= f->rate;
+	return joules + (f->jump_at > 0 && tick >= f->jump_at ? f->jump : 0);
+}
+
 static double counter_at(const struct wave_setup *w, int gpu, double tick)
 {
-	double joules = wave_joules(&w->wave[gpu], tick) + w->counter_start;
+	double joules = counted(w, gpu, tick) + w->counter_start;
 
 	if (w->reset_at[gpu] > 0 && tick >= w->reset_at[gpu])
 		joules = wave_joules(&w->wave[gpu], tick) -
@@ -230,7 +250,7 @@ static double power_at(const struct wave_setup *w, int gpu, double tick)
 	double watts = w->window > 0 ? (wave_joules(&w->wave[gpu], tick) - begin) / w->window
 				     : wave_watts(&w->wave[gpu], tick);
 
-	return round(watts * 1e3) * 1e-3;
+	return w->fault[gpu].power_zero ? 0 : round(watts * 1e3) * 1e-3;
 }
 
 static double tick_before(const struct wave_setup *w, double t, double phase)

@@ -38,6 +38,15 @@ void wave_load(struct wave *w, enum wave_kind kind, double period, double end, u
 uint64_t wave_random(uint64_t *seed);
 double wave_uniform(uint64_t *seed, double low, double high);
 
+/* What its counter does wrong, in seconds of the clock; 0 = never. */
+struct wave_fault {
+	double freeze_from, freeze_until;
+	bool catches_up;      /* after it, by what was used meanwhile */
+	double rate;	      /* counts this share of the energy; 0 = all of it */
+	double jump_at, jump; /* J */
+	bool power_zero;
+};
+
 /* What the source "wave" shows; one per test, set before the session opens. */
 struct wave_setup {
 	struct wave wave[WAVE_GPUS];
@@ -50,6 +59,8 @@ struct wave_setup {
 	bool refresh_unknown;
 	double dead_from[WAVE_GPUS], dead_until[WAVE_GPUS]; /* s; both 0 = never */
 	double reset_at[WAVE_GPUS];			    /* s; 0 = never */
+	struct wave_fault fault[WAVE_GPUS];
+	enum jm_scope scope;
 	long reads;
 };
 

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Can the readings of a meter be true? Counter and power of one meter check each other, and both are held
+ * against what is physically possible:
+ *
+ *	a counter that stands still while power readings prove energy: in each refresh at least what a
+ *	reading tells of its own window has been used;
+ *	the counter of a package or GPU that stands still for a second: one that is on uses energy;
+ *	a counter that rises, over a second or more, by more than the device can draw;
+ *	a counter outside what power readings allow: those of their windows, and from rest to peak between;
+ *	a power sensor that tells 0 W of a package or GPU for a second.
+ */
+#include "energy/energy_private.h"
+#include "trace/plateaus.h"
+
+#include <math.h>
+
+#define STILL	     3			 /* refreshes without a step that are looked at */
+#define STILL_ALONE  10			 /* and where no power tells more */
+#define SECOND	     INT64_C(1000000000) /* ns */
+#define REST	     0.1		 /* W: a package or GPU that is on draws more */
+#define PROVES	     0.5		 /* of a reading: sensors may be off, windows shorter */
+#define OVER	     1.2		 /* of a reading */
+#define ABOVE_LIMIT  1.5		 /* of a limit: readings of 930 W at 700 W were true */
+#define COVERED	     0.99		 /* of the time, by power readings */
+#define WINDOWS	     64			 /* that a long stretch is cut into */
+#define WINDOW_SHARE 0.25		 /* of a refresh, where the sensor's window is not known */
+
+/* A stretch of the counter from one of its steps on. */
+struct rising {
+	bool open;
+	struct jm_plateau begin, end;
+	double joules;
+};
+
+struct check {
+	const struct jm_trace_interval *s;
+	const struct jm_signal *counter, *power; /* power: NULL = none that tells anything */
+	int power_index, meter;
+	double peak;	/* W; INFINITY = not known */
+	int64_t window; /* ns */
+	struct jm_plateau last;
+	bool any;
+	struct rising window_open, whole;
+	int64_t caught_up; /* ns that the counter stood still at most before it caught up */
+	struct jm_fault fault;
+	struct jm_err *err;
+	int rc;
+};
+
+static double seconds(int64_t ns)
+{
+	return (double)ns * 1e-9;
+}
+
+/* ---- power over some time ---- */
+
+struct held {
+	int64_t t0, t1, at;
+	double value, joules, covered_s, most;
+};
+
+static void hold(struct held *h, int64_t t)
+{
+	int64_t from = h->at > h->t0 ? h->at : h->t0, to = t < h->t1 ? t : h->t1;
+
+	if (to > from && !isnan(h->value)) {
+		h->joules += h->value * seconds(to - from);
+		h->covered_s += seconds(to - from);
+		h->most = fmax(h->most, h->value);
+	}
+	h->at = t;
+}
+
+static int add_held(void *arg, struct jm_reading r)
+{
+	struct held *h = arg;
+
+	hold(h, r.t_ns);
+	h->value = r.value;
+	return r.t_ns > h->t1;
+}
+
+static struct held hold_signal(struct check *c, int signal, int64_t t0, int64_t t1)
+{
+	struct held h = {.t0 = t0, .t1 = t1, .at = t0, .value = NAN};
+
+	if (!c->rc)
+		c->rc = jm_trace_each(c->s->trace, signal, t0, t1, add_held, &h, c->err);
+	hold(&h, t1);
+	return h;
+}
+
+/* The share of time that power readings speak for. */
+static double seen_share(const struct jm_signal *power)
+{
+	if (power->refresh_ns <= 0 || power->window_ns <= 0)
+		return WINDOW_SHARE;
+	return fmin(1, seconds(power->window_ns) / seconds(power->refresh_ns));
+}
+
+/* ---- what a device can draw ---- */
+
+static bool rests_above_zero(enum jm_scope scope)
+{
+	return scope == JM_SCOPE_PACKAGE || scope == JM_SCOPE_GPU || scope == JM_SCOPE_MODULE ||
+	       scope == JM_SCOPE_PLATFORM;
+}
+
+/* No part of these kinds that is built draws so much, in watts. */
+static double most_of(enum jm_scope scope)
+{
+	switch (scope) {
+	case JM_SCOPE_MODULE:
+	case JM_SCOPE_PLATFORM:
+		return 10e3;
+	case JM_SCOPE_PACKAGE:
+	case JM_SCOPE_CORE:
+	case JM_SCOPE_UNCORE:
+	case JM_SCOPE_DRAM:
+	case JM_SCOPE_GPU:
+	case JM_SCOPE_GPU_CORE:
+	case JM_SCOPE_GPU_MEMORY:
+	case JM_SCOPE_GPU_IO:
+		return 3e3;
+	default:
+		return INFINITY;
+	}
+}
+
+/* The device's own peak, where it has a limit; no less than what its readings tell. */
+static double peak_of(struct check *c)
+{
+	int limit = jm_meter_signal(c->s->set, c->meter, JM_Q_LIMIT);
+	double peak = most_of(c->s->set->meter[c->meter].scope);
+
+	if (limit >= 0) {
+		double most = hold_signal(c, limit, c->s->t0, c->s->t1).most;
+
+		if (most > 0)
+			peak = ABOVE_LIMIT * most;
+	}
+	if (c->power)
+		peak = fmax(peak,
+			ABOVE_LIMIT * hold_signal(c, c->power_index, c->s->t0, c->s->t1).most);
+	return peak;
+}
+
+/* ---- a counter that stands still ---- */
+
+static void blame(
+	struct check *c, enum jm_fault_kind kind, int64_t length, double counter_w, double power_w)
+{
+	if (c->fault.kind)
+		return;
+	c->fault.kind = kind;
+	c->fault.seconds = seconds(length);
+	c->fault.counter_watts = counter_w;
+	c->fault.power_watts = power_w;
+}
+
+/* It stood still and then rose by so much (0 = not yet). */
+static void look_at_rest(struct check *c, const struct jm_plateau *still, double rise)
+{
+	int64_t length = still->seen - still->first, late = c->counter->refresh_ns / 5;
+	int64_t until = still->seen - c->counter->refresh_ns - late,
+		need = STILL * c->counter->refresh_ns;
+	double least = 0, watts = NAN;
+
+	if (still->seen <= c->s->t0 || still->first >= c->s->t1)
+		return;
+	if (c->power && need < STILL * c->power->refresh_ns)
+		need = STILL * c->power->refresh_ns;
+	if (c->power && length >= need && until > still->first) {
+		struct held h = hold_signal(c, c->power_index, still->first, until);
+
+		watts = h.covered_s > 0 ? h.joules / h.covered_s : NAN;
+		least = PROVES * seen_share(c->power) * h.joules;
+	}
+	if (rests_above_zero(c->s->set->meter[c->meter].scope) && length >= SECOND &&
+		length >= STILL_ALONE * c->counter->refresh_ns)
+		least = fmax(least, REST * seconds(length));
+	if (rise >= least || least <= 2 * c->counter->step) {
+		if (rise > 0 && length > c->caught_up)
+			c->caught_up = length;
+		return;
+	}
+	if (rise > 0 || length > c->caught_up + c->caught_up / 5)
+		blame(c, JM_FAULT_COUNTER_STUCK, length, rise / seconds(length), watts);
+}
+
+/* ---- a counter that rises ---- */
+
+static void look_at_rising(struct check *c, const struct rising *r)
+{
+	int64_t a = jm_plateau_start(&r->begin), b = jm_plateau_start(&r->end);
+	double length = seconds(b - a), mean = r->joules / length;
+	double loose = seconds(r->begin.hi - r->begin.lo + r->end.hi - r->end.lo) / 2;
+	double share, least, most;
+	struct held h;
+
+	if (r->joules > c->peak * (length + loose)) {
+		blame(c, JM_FAULT_COUNTER_FAST, b - a, mean, NAN);
+		return;
+	}
+	if (!c->power)
+		return;
+	h = hold_signal(c, c->power_index, a, b);
+	if (h.covered_s < COVERED * length)
+		return;
+	/* readings and steps need not come together, and a long window lags behind */
+	loose += seconds(2 * c->power->refresh_ns) + fmax(0, seconds(c->power->window_ns));
+	share = seen_share(c->power);
+	least = PROVES * share * h.joules - h.most * loose;
+	most = OVER * share * h.joules + (1 - share) * c->peak * length + c->peak * loose;
+	if (r->joules < least || r->joules > most)
+		blame(c, JM_FAULT_CONTRADICTION, b - a, mean, h.joules / length);
+}
+
+static void rise_by(struct rising *r, const struct jm_plateau *run, double joules)
+{
+	if (!r->open)
+		*r = (struct rising){.open = true, .begin = *run, .end = *run};
+	else
+		r->joules += joules;
+	r->end = *run;
+}
+
+static void add_rise(struct check *c, const struct jm_plateau *run, double joules)
+{
+	int64_t slack = 2 * c->counter->refresh_ns;
+	struct rising *r = &c->window_open;
+
+	if (run->first < c->s->t0 - slack || run->first > c->s->t1 + slack)
+		return;
+	rise_by(&c->whole, run, joules);
+	rise_by(r, run, joules);
+	if (jm_plateau_start(run) - jm_plateau_start(&r->begin) < c->window)
+		return;
+	look_at_rising(c, r);
+	*r = (struct rising){.open = true, .begin = *run, .end = *run};
+}
+
+/* After a gap or a reset. */
+static void start_over(struct check *c)
+{
+	c->window_open.open = c->whole.open = false;
+}
+
+static void on_plateau(void *arg, const struct jm_plateau *run)
+{
+	struct check *c = arg;
+	double rise = run->value - c->last.value;
+
+	if (isnan(run->value) || !c->any) {
+		c->any = !isnan(run->value);
+		start_over(c);
+		c->last = *run;
+		return;
+	}
+	if (rise < 0 && c->counter->wrap > 0)
+		rise += c->counter->wrap;
+	if (rise < 0) {
+		start_over(c);
+	} else {
+		look_at_rest(c, &c->last, rise);
+		add_rise(c, run, rise);
+	}
+	c->last = *run;
+}
+
+/* Long enough to say something? */
+static void look_at_end(struct check *c, const struct rising *r)
+{
+	if (r->open && jm_plateau_start(&r->end) - jm_plateau_start(&r->begin) >=
+			       STILL * c->counter->refresh_ns)
+		look_at_rising(c, r);
+}
+
+/* What is left of the last window, all of it, and whether the counter stands still at its end. */
+static void finish(struct check *c)
+{
+	if (!c->any)
+		return;
+	look_at_rest(c, &c->last, 0);
+	look_at_end(c, &c->window_open);
+	look_at_end(c, &c->whole);
+}
+
+static int64_t window_of(const struct check *c)
+{
+	int64_t window = (c->s->t1 - c->s->t0) / WINDOWS;
+
+	if (window < SECOND)
+		window = SECOND;
+	if (window < STILL * c->counter->refresh_ns)
+		window = STILL * c->counter->refresh_ns;
+	if (c->power && window < STILL * (c->power->refresh_ns + c->power->window_ns))
+		window = STILL * (c->power->refresh_ns + c->power->window_ns);
+	return window;
+}
+
+static int walk_counter(struct check *c, int counter)
+{
+	int64_t around = SECOND + SECOND / 5 + 2 * STILL_ALONE * c->counter->refresh_ns;
+	struct jm_plateaus steps;
+	int rc;
+
+	jm_plateaus_init(&steps, c->counter, on_plateau, c);
+	rc = jm_trace_each(c->s->trace, counter, c->s->t0 - around, c->s->t1 + around,
+		jm_plateaus_feed, &steps, c->err);
+	jm_plateaus_end(&steps);
+	if (!rc)
+		finish(c);
+	return rc;
+}
+
+int jm_energy_check(const struct jm_trace_interval *s, int meter, int counter, int power,
+	struct jm_fault *ret, struct jm_err *err)
+{
+	struct check c = {.s = s, .meter = meter, .power_index = power, .err = err};
+	int64_t around = SECOND;
+	int rc = 0;
+
+	*ret = (struct jm_fault){.kind = JM_FAULT_NONE};
+	if (s->set->meter[meter].origin == JM_ESTIMATED)
+		return 0;
+	if (power >= 0) {
+		struct held h = hold_signal(&c, power, s->t0 - around, s->t1 + around);
+
+		if (h.most > 0)
+			c.power = &s->set->signal[power];
+		else if (h.covered_s >= 1 && rests_above_zero(s->set->meter[meter].scope))
+			c.fault.power_zero_s = h.covered_s;
+	}
+	if (counter >= 0 && !c.rc) {
+		c.counter = &s->set->signal[counter];
+		c.peak = peak_of(&c);
+		c.window = window_of(&c);
+		rc = walk_counter(&c, counter);
+	}
+	*ret = c.fault;
+	return c.rc ? c.rc : rc;
+}
