@@ -80,6 +80,7 @@ struct jm_group_series {
 	int reference; /* index of the point; -1 = none */
 	int n_ok, n_failed;
 	bool has_energy, mixed_origin, soft;
+	bool faulty; /* a meter of a case has readings that cannot be trusted */
 	enum jm_origin origin;
 	int n_meters;
 	char grade[8]; /* the worst of its cases; "" = none given */

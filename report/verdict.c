@@ -75,6 +75,10 @@ static const char *obstacle(
 		if (s->origin == JM_ESTIMATED)
 			return "the energy is estimated, and an estimate cannot tell settings "
 			       "apart";
+		if (s->faulty)
+			return "a sensor told what cannot be true in some case (see its quality), "
+			       "so "
+			       "that its energy cannot be compared";
 	}
 	if (s->soft)
 		return "a soft control (duty cycle, quota) says nothing about a cap of the device";

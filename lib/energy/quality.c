@@ -15,7 +15,7 @@ enum grade { A, B, C, D, NONE };
 static const char *const grade_names[] = {"A", "B", "C", "D", "none"};
 
 struct reason {
-	char text[256];
+	char text[320];
 };
 
 static bool counts(const struct jm_quality_facts *f, int i)
@@ -234,7 +234,9 @@ static bool ways_differ(const struct jm_quality_facts *f, int i, struct reason *
 		return false;
 	snprintf(r->text, sizeof(r->text),
 		"Counter (%.4g J) and integrated power (%.4g J) of %s differ by more than their "
-		"bounds; the bound covers both.",
+		"bounds, because the load repeats in step with the sensor or because one of them "
+		"is "
+		"wrong; the bound covers both.",
 		e->joules_counter, e->joules_integrated, label(f, i));
 	return true;
 }

@@ -181,6 +181,37 @@ def test_sources_list_their_options():
     assert "estimate:core=WATTS" in done.stdout and "nvml:raw" in done.stdout
 
 
+FAULTS = [
+    ("freeze=0@0.01", "counter-stuck", "stood still"),
+    ("freeze=0@1", "counter-stuck", "stood still"),
+    ("freeze=0@0.5;thaw=0@1.5", "counter-stuck", "stood still"),
+    ("jump=0@1", "counter-fast", "more than it can draw"),
+    ("reset=0@1", "none", "was reset once; its energy comes from power readings"),
+]
+
+
+@pytest.mark.parametrize("config,fault,said", FAULTS)
+def test_a_counter_that_cannot_be_true_is_not_used(config, fault, said):
+    """The truth is 350 W; the GPU beside it has a sound counter."""
+    record = record_of("--source", "nvml", "--", "sleep", "2", env=fakes(f"gpus=2;power=350;{config}"))
+    faulty, sound = record["meters"]
+    assert faulty["fault"] == fault and faulty["joules_counter"] is None
+    assert abs(faulty["joules"] - 350 * record["wall_s"]) <= faulty["error_sampling_joules"]
+    assert any(said in reason and "GPU 0" in reason for reason in record["quality"]["reasons"])
+    assert sound["fault"] == "none" and sound["joules"] == sound["joules_counter"]
+    assert not any("GPU 1" in reason and "counter" in reason for reason in record["quality"]["reasons"])
+
+
+def test_a_package_that_stands_still_is_unknown(rapl):
+    """Nothing else tells the power of a package: 0 J would be believed."""
+    record = record_of("--source", "rapl", "--", "sleep", "1.5", env={"JM_ROOT": str(rapl)})
+    (meter,) = record["meters"]
+    assert meter["fault"] == "counter-stuck" and meter["joules"] is None and meter["joules_counter"] is None
+    assert meter["error_joules"] is None and meter["watts_median"] is None and meter["watts_mean"] is None
+    assert record["total"]["joules_measured"] is None
+    assert any("stood still" in reason for reason in record["quality"]["reasons"])
+
+
 def test_sampling_tells_its_own_cost():
     """A reading of the counter that computes for 3 ms: the record says so, and the readings are few."""
     config = "gpus=1;power=300;energycost=3000"

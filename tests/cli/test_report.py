@@ -181,6 +181,17 @@ def test_reasons_of_many_runs_are_said_once(tmp_path):
     assert report(write(tmp_path, rows)).count("too short") == 2
 
 
+def test_a_faulty_sensor_yields_no_verdict_by_energy(tmp_path):
+    rows = records("h200x4")
+    rows[1]["meters"][0]["fault"] = "counter-stuck"
+    for verdict in summary(write(tmp_path, rows))["series"][0]["verdicts"]:
+        assert verdict["metric"] == "throughput" or (
+            verdict["kind"] == "none" and "sensor" in verdict["why"]), verdict
+    rows[1]["meters"][0]["fault"] = "none"
+    sound = summary(write(tmp_path, rows))["series"][0]["verdicts"]
+    assert any(v["metric"] != "throughput" and v["kind"] != "none" for v in sound)
+
+
 def test_estimates_yield_no_verdict(tmp_path):
     rows = records("h200x4")
     for r in rows:

@@ -9,6 +9,9 @@
  *	wave=const  power=W
  *	wave=square low=W high=W period=S duty=0.5	high comes first
  *	wave=steps  steps=W*S/W*S/...			repeated for ever
+ *	wave=saw    low=W high=W period=S		in 64 steps
+ *	wave=spikes low=W high=W period=S duty=0.1	high comes first
+ *	wave=random low=W high=W period=S seed=N	400 levels by chance, S/2 long on average; repeated
  *	phase=S shift=S		GPU i sees the wave phase + i * shift seconds ahead
  *	response=1		the limit cuts the power (default 0: it only sits there)
  *	refresh=0.1 window=0.025 average=1 step=0.1	the sensor, seconds
@@ -20,6 +23,10 @@
  *	lost=1@2.5		GPU 1 is lost 2.5 s after init (in each process)
  *	lostfield=1		of a lost GPU each field says so, not the call
  *	fails=1@2.5		GPU 1's fields fail for 0.5 s from then on
+ *	freeze=1@2.5 thaw=1@4	GPU 1's counter stands still from 2.5 s after init on, and until 4 s; what
+ *				was used meanwhile is not counted
+ *	jump=1@2.5 jumpj=1e6	GPU 1's counter jumps by so many joules
+ *	reset=1@2.5		GPU 1's counter begins again at 0
  *	ahead=S aheadat=S	the clock of the stamps, from some time after init on
  *	deny=2 | deny=all	setting a limit is not permitted on GPU 2, on all
  *	nosets=3		after 3 successful sets (of all GPUs) every further one fails
@@ -37,6 +44,7 @@
  *	average         likewise with the window `average`,
  *	counter         E_i(s) at the last s = n * step + c_i * step <= t, rounded down to a millijoule,
  *	                p_i = frac(0.618034 * (i + 1)), c_i = frac(0.754878 * (i + 1)).
+ *	(before freeze, jump and reset; jm_fake_joules(i, t) gives E_i(t) to a test).
  * When the limit was changed the integral is continued piece by piece (the last 256 changes).
  */
 #include "nvml_fake.h"
@@ -114,6 +122,13 @@ API int nvmlInit_v2(void)
 		fake.init_time = fake_now();
 	fake.ready = true;
 	return 0;
+}
+
+/* For tests: the joules that GPU i has used at t seconds of CLOCK_MONOTONIC, whatever its counter tells. */
+API double jm_fake_joules(int gpu, double t);
+API double jm_fake_joules(int gpu, double t)
+{
+	return fake_joules(gpu, t);
 }
 
 API int nvmlShutdown(void)
@@ -317,7 +332,7 @@ API int nvmlDeviceGetTotalEnergyConsumption(jm_nvml_device d, unsigned long long
 {
 	ENTER(d);
 	burn_us(fake.energy_cost_us);
-	*mj = (unsigned long long)(1000 * fake_joules(d->index,
+	*mj = (unsigned long long)(1000 * fake_counted(d->index,
 						  fake_last_tick(fake_now(), fake.step,
 							  fake_frac(0.754878 * (d->index + 1)))));
 	return 0;
@@ -364,7 +379,7 @@ static double read_counter(int gpu, struct jm_nvml_value *v, double t)
 
 	v->rc = JM_NVML_OK;
 	v->type = JM_NVML_U64;
-	v->as.u64 = (unsigned long long)(1000 * fake_joules(gpu, tick));
+	v->as.u64 = (unsigned long long)(1000 * fake_counted(gpu, tick));
 	return tick;
 }
 

@@ -41,7 +41,10 @@ struct fake {
 	double fails_at[MAX_GPUS];  /* likewise */
 	bool lost_by_field;	    /* each field says so, not the call */
 	double ahead, ahead_at;	    /* of the stamps' clock, s; from when on */
-	double lacks[MAX_GPUS];	    /* a field that this GPU does not support; 0 = none */
+	/* of the counter; seconds after init, 0 = never */
+	double freeze_at[MAX_GPUS], thaw_at[MAX_GPUS], jump_at[MAX_GPUS], reset_at[MAX_GPUS];
+	double jump_joules;
+	double lacks[MAX_GPUS]; /* a field that this GPU does not support; 0 = none */
 	int n_steps;
 	double watts[MAX_STEPS], seconds[MAX_STEPS], period;
 	double phase, shift, refresh, window, average, step, mem;
@@ -65,8 +68,9 @@ double fake_now(void); /* CLOCK_MONOTONIC, s */
 double fake_frac(double x);
 /* The last time <= t at which something with this period and phase (a share of it) changed. */
 double fake_last_tick(double t, double period, double phase);
-double fake_watts(int gpu, double t);  /* P_i(t) before any cut */
-double fake_joules(int gpu, double t); /* E_i(t) */
+double fake_watts(int gpu, double t);	/* P_i(t) before any cut */
+double fake_joules(int gpu, double t);	/* E_i(t) */
+double fake_counted(int gpu, double t); /* what the counter makes of it */
 double fake_mean_watts(int gpu, double end, double window);
 double fake_enforced_w(int gpu);
 /* The limit is another one from t on. With the lock held. */

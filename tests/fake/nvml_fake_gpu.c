@@ -14,6 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#define SAW_STEPS    64
+#define RANDOM_STEPS 400
+
 struct fake fake = {.state_fd = -1};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -54,18 +57,50 @@ static void add_step(double watts, double seconds)
 	fake.period += seconds;
 }
 
+static void add_saw(double low, double high, double period)
+{
+	for (int i = 0; i < SAW_STEPS; i++)
+		add_step(low + (high - low) * (i + 0.5) / SAW_STEPS, period / SAW_STEPS);
+}
+
+static void add_random(double low, double high, double dwell, unsigned int seed)
+{
+	for (int i = 0; i < RANDOM_STEPS; i++) {
+		double share = (double)rand_r(&seed) / RAND_MAX;
+
+		add_step(low + (high - low) * share,
+			-dwell * log(1 - (double)rand_r(&seed) / (RAND_MAX + 1.0)) + 1e-6);
+	}
+}
+
+/* The forms of two levels and a period; false for another name. */
+static bool add_form(const char *wave, double low, double high, double period)
+{
+	bool square = !strcmp(wave, "square");
+	double duty = number("duty", square ? 0.5 : 0.1);
+
+	if (square || !strcmp(wave, "spikes")) {
+		add_step(high, period * duty);
+		add_step(low, period * (1 - duty));
+	} else if (!strcmp(wave, "saw")) {
+		add_saw(low, high, period);
+	} else if (!strcmp(wave, "random")) {
+		add_random(low, high, period / 2, (unsigned int)number("seed", 1));
+	} else {
+		return false;
+	}
+	return true;
+}
+
 static void configure_wave(void)
 {
 	char wave[16] = "const", steps[8192];
-	double period = number("period", 2), duty = number("duty", 0.5);
 
 	lookup("wave", wave, sizeof(wave));
 	fake.n_steps = 0;
 	fake.period = 0;
-	if (!strcmp(wave, "square")) {
-		add_step(number("high", 600), period * duty);
-		add_step(number("low", 100), period * (1 - duty));
-	} else if (!strcmp(wave, "steps") && lookup("steps", steps, sizeof(steps))) {
+	if (!add_form(wave, number("low", 100), number("high", 600), number("period", 2)) &&
+		!strcmp(wave, "steps") && lookup("steps", steps, sizeof(steps))) {
 		for (char *s = steps; *s; s += *s == '/') {
 			double watts = strtod(s, &s);
 
@@ -102,6 +137,11 @@ static void configure_faults(void)
 
 	configure_each("lost", fake.lost_at);
 	configure_each("fails", fake.fails_at);
+	configure_each("freeze", fake.freeze_at);
+	configure_each("thaw", fake.thaw_at);
+	configure_each("jump", fake.jump_at);
+	configure_each("reset", fake.reset_at);
+	fake.jump_joules = number("jumpj", 1e6);
 	configure_each("enforce", fake.enforce_w);
 	configure_each("lacks", fake.lacks);
 	fake.deny_all = lookup("deny", text, sizeof(text)) && !strcmp(text, "all");
@@ -205,6 +245,27 @@ double fake_joules(int gpu, double t)
 	while (i > 0 && g->piece[i].start > t)
 		i--;
 	return g->piece[i].joules + wave_between(gpu, g->piece[i].start, t, g->piece[i].limit_w);
+}
+
+/* When something that is set for so many seconds after init happens; INFINITY = never. */
+static double moment(const double *after_init, int gpu)
+{
+	return after_init[gpu] > 0 ? fake.init_time + after_init[gpu] : INFINITY;
+}
+
+double fake_counted(int gpu, double t)
+{
+	double from = moment(fake.freeze_at, gpu), until = moment(fake.thaw_at, gpu);
+	double reset = moment(fake.reset_at, gpu), joules = 0;
+
+	if (t >= until && from < until)
+		joules -= fake_joules(gpu, until) - fake_joules(gpu, from);
+	else if (t > from)
+		t = from;
+	joules += fake_joules(gpu, t);
+	if (t >= reset)
+		joules -= fake_joules(gpu, reset);
+	return t >= moment(fake.jump_at, gpu) ? joules + fake.jump_joules : joules;
 }
 
 double fake_frac(double x)
