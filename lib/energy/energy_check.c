@@ -16,6 +16,7 @@
 #include <math.h>
 
 #define STILL	     3			 /* refreshes without a step that are looked at */
+#define BEYOND	     4			 /* refreshes looked at after the stretch */
 #define STILL_ALONE  10			 /* and where no power tells more */
 #define SECOND	     INT64_C(1000000000) /* ns */
 #define REST	     0.1		 /* W: a package or GPU that is on draws more */
@@ -307,8 +308,9 @@ static int walk_counter(struct check *c, int counter)
 	int rc;
 
 	jm_plateaus_init(&steps, c->counter, on_plateau, c);
-	rc = jm_trace_each(c->s->trace, counter, c->s->t0 - around, c->s->t1 + around,
-		jm_plateaus_feed, &steps, c->err);
+	/* what is read after the stretch depends on when the session ends */
+	rc = jm_trace_each(c->s->trace, counter, c->s->t0 - around,
+		c->s->t1 + BEYOND * c->counter->refresh_ns, jm_plateaus_feed, &steps, c->err);
 	jm_plateaus_end(&steps);
 	if (!rc)
 		finish(c);
@@ -319,14 +321,13 @@ int jm_energy_check(const struct jm_trace_interval *s, int meter, int counter, i
 	struct jm_fault *ret, struct jm_err *err)
 {
 	struct check c = {.s = s, .meter = meter, .power_index = power, .err = err};
-	int64_t around = SECOND;
 	int rc = 0;
 
 	*ret = (struct jm_fault){.kind = JM_FAULT_NONE};
 	if (s->set->meter[meter].origin == JM_ESTIMATED)
 		return 0;
 	if (power >= 0) {
-		struct held h = hold_signal(&c, power, s->t0 - around, s->t1 + around);
+		struct held h = hold_signal(&c, power, s->t0 - SECOND, s->t1);
 
 		if (h.most > 0)
 			c.power = &s->set->signal[power];

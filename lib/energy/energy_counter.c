@@ -10,6 +10,7 @@
 
 #define MAX_RUNS    32
 #define AROUND	    12		       /* refreshes looked at on each side of an edge */
+#define BEYOND	    4		       /* and behind the stretch's end */
 #define AROUND_MIN  INT64_C(50000000)  /* ns */
 #define BRIDGE_MIN  INT64_C(250000000) /* ns a silent sensor may be interpolated over */
 #define LATE	    50		       /* a refresh may be late by 1/50 of itself */
@@ -44,16 +45,21 @@ static int look_around(const struct jm_trace_interval *s, int signal, int64_t t,
 	struct jm_err *err)
 {
 	const struct jm_signal *what = &s->set->signal[signal];
-	int64_t reach = AROUND * what->refresh_ns;
+	int64_t reach = AROUND * what->refresh_ns, beyond = BEYOND * what->refresh_ns;
 	struct jm_plateaus steps;
+	int64_t until;
 	int rc;
 
 	if (reach < AROUND_MIN)
 		reach = AROUND_MIN;
+	if (beyond < AROUND_MIN)
+		beyond = AROUND_MIN;
+	/* not far beyond the stretch: what is read after it depends on when the session ends */
+	until = t + reach < s->t1 + beyond ? t + reach : s->t1 + beyond;
 	near->n = 0;
 	near->t = t;
 	jm_plateaus_init(&steps, what, collect, near);
-	rc = jm_trace_each(s->trace, signal, t - reach, t + reach, jm_plateaus_feed, &steps, err);
+	rc = jm_trace_each(s->trace, signal, t - reach, until, jm_plateaus_feed, &steps, err);
 	jm_plateaus_end(&steps);
 	return rc;
 }
