@@ -81,8 +81,8 @@ class Tree:
     def __init__(self, root, build):
         self.root, self.build = root, build
         self.files = sorted(self.list_files())
-        self.text = {f: COMMENT.sub(lambda m: re.sub(r"[^\n]", " ", m.group()),
-                                    (root / f).read_text(encoding="utf-8")) for f in self.files}
+        self.raw = {f: (root / f).read_text(encoding="utf-8") for f in self.files}
+        self.text = {f: COMMENT.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), t) for f, t in self.raw.items()}
         self.edges = {}  # (file, included file): line
         self.missing = {}  # (file, name): line
         self.commands = self.read_commands()
@@ -197,8 +197,20 @@ def loops(edges):
     return [sorted(c) for c in found if len(c) > 1] + [[a] for a, b in edges if a == b]
 
 
+def headers(tree):
+    """What is wrong with the comments on top of the rooms of lib: one header says what lives there."""
+    for i, room in enumerate(LIB):
+        tops = ["".join(tree.raw[f].split("*/")[:2]) for f in tree.files if f.startswith(f"lib/{room}/") and f.endswith(".h")]
+        told = [top for top in tops if f"\n * Room {room}: " in top]
+        if len(told) != 1:
+            yield f"lib/{room}: {len(told)} headers begin with a comment 'Room {room}: ...'; one should"
+        elif f"\n * May include: {', '.join(LIB[:i]) or 'none'}.\n" not in told[0]:
+            yield f"lib/{room}: the comment on the room does not say 'May include: {', '.join(LIB[:i]) or 'none'}.'"
+
+
 def check(tree):
     """Sentences on what is wrong."""
+    yield from headers(tree)
     for file in tree.files:
         if allowed(room_of(file)) is None:
             yield f"{file}: '{room_of(file)}' is no room of the table in tools/rooms.py"

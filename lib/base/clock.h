@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
+ * Room base: what every other room needs: errors, context, clock, text, JSON and tables of its keys, options,
+ * statistics, files, child processes and signals.
+ * May include: none.
+ *
  * Time as a parameter: the same code runs under the machine's clock and under a simulated one.
  *
  * A thread that sleeps on a clock does so through a sleeper of its own. Simulated time stands still

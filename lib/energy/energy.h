@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Energy of a meter in a stretch of time, from its trace: by counter and by integration, with bounds. */
+/*
+ * Room energy: from readings to joules with bounds, by counter and by power; the median of power (watts.h); how far a
+ * measurement can be trusted (quality.h).
+ * May include: base, meter, trace.
+ *
+ * Energy of a meter in a stretch of time, from its trace: by counter and by integration, with bounds.
+ */
 #ifndef JM_ENERGY_H
 #define JM_ENERGY_H
 

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
+ * Room guard: knobs (control.h: the contract of a control), what people write to set them (setting.h), and the only
+ * process that does, with the journal by which every change finds its way back.
+ * May include: base, meter, trace, energy, measure.
+ *
  * The guard: the only writer of knobs, and their way back.
  *
  * jm_guard_start executes this program again as a small process in a session of its own. Before it first

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
+ * Room measure: sources are sampled (sampler.h), the work runs in phases (session.h), outside commands are launched and
+ * tell of their progress (launch.h, progress.h), a trace is written as CSV (trace_csv.h).
+ * May include: base, meter, trace, energy.
+ *
  * A session measures: it opens sources, samples them in the background, knows the phases of the work
  * and says at the end what energy each meter used in each. `measure` and every case of `run` stand on it.
  *

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Meters and their signals: what is measured, known by stable identity. */
+/*
+ * Room meter: meters, their signals and readings; the contract of a source (source.h) and the budget of dear
+ * readings (read_budget.h).
+ * May include: base.
+ *
+ * Meters and their signals: what is measured, known by stable identity.
+ */
 #ifndef JM_METER_H
 #define JM_METER_H
 

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
+ * Room result: what is known of one run: the identity of its case (case_id.h), the record and the table of its keys
+ * (record_keys.h), where it comes from (provenance.h), what it means (metric.h).
+ * May include: base, meter, trace, energy, measure, guard.
+ *
  * The record of one run of a case (schema joulemark.run/1, docs/record.schema.json), begun from the job
  * that the parent hands to the worker:
  *	{parameters{}, case{id, parameters, repeat, block, position, reference, seed}, settings[],

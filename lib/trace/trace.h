@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
+ * Room trace: readings over time: kept (trace.h), coded (codec.h), as plateaus of a sensor (plateaus.h), summed up
+ * over time (held.h).
+ * May include: base, meter.
+ *
  * A trace: the readings of all signals, changes only, in chunks. Memory is bounded: full chunks go to an
  * unlinked temporary file. One writer; readers after the writer is done.
  */

@@ -80,6 +80,14 @@ def test_loop_of_includes(tree):
     assert (done.returncode, done.stdout) == (1, "a loop of includes: lib/base/one.h, lib/base/two.h\n")
 
 
+def test_comment_on_a_room(tree):
+    file = tree / "lib" / "energy" / "energy.h"
+    file.write_text(file.read_text().replace("May include: base, meter, trace.", "May include: base."))
+    assert rooms(tree).stdout == "lib/energy: the comment on the room does not say 'May include: base, meter, trace.'\n"
+    file.write_text(file.read_text().replace("Room energy: ", ""))
+    assert "lib/energy: 0 headers begin with a comment" in rooms(tree).stdout
+
+
 @pytest.mark.parametrize("file", ["lib/cellar/wine.h", "lib/wine.h", "cellar/wine.c", "backends/wine.c"])
 def test_room_without_a_row(tree, file):
     (tree / file).parent.mkdir(exist_ok=True)
