@@ -247,12 +247,23 @@ static int settle_apart(struct jm_program *p, struct jm_node *n, unsigned apart,
 {
 	struct jm_advice rest;
 	struct jm_graph *g = p->graph;
+	struct jm_tensor *whole[JM_NODE_OUT];
 	struct jm_node *home[JM_NODE_OUT];
 	int n_homes = 0, code;
 
-	for (int i = 0; i < n->n_out; i++)
-		if (n->out[i] && apart >> i & 1)
+	memcpy(whole, n->out, sizeof(whole));
+	for (int i = 0; i < n->n_out; i++) {
+		int before = 0;
+
+		if (!n->out[i] || !(apart >> i & 1))
+			continue;
+		while (whole[before] != whole[i])
+			before++;
+		if (before < i) /* views of one tensor */
+			n->out[i] = n->out[before];
+		else
 			home[n_homes++] = set_apart(g, n, i, narrow && !i);
+	}
 	if (g->err.code)
 		return jm_err_set(err, g->err.code, "%s", g->err.text);
 	n->accumulate &= ~apart;

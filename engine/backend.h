@@ -172,19 +172,24 @@ struct jm_tensor {
  *			h = (x - mean) rstd, g = dy gamma: dx = rstd (g - mean(g) - h mean(g h)) (means over
  *			C); dgamma = sum over rows of dy h; dbeta = sum over rows of dy. Bits 0 to 2 of
  *			`accumulate` are independent; bit 0 is the usual case (dx joins the residual's gradient).
- * rope			in  x c[B,S,(H+2G)D]		attr rope.{heads,kv_heads,theta}
+ * rope			in  x c[B,S,(H+2G)D], at? i32[S] or [B,S]	attr rope.{heads,kv_heads,theta}
  *			out y c[B,S,(H+2G)D]							in place
  *			The first H + G heads (queries, keys) are turned, the values copied. With
  *			w_i = theta^(-2i/D), i < D/2, D even: y_i = x_i cos(s w_i) - x_{i+D/2} sin(s w_i),
- *			y_{i+D/2} = x_{i+D/2} cos(s w_i) + x_i sin(s w_i); s = position from 0.
- * rope-grad		in  dy c[..]; out dx c[..]	the same with -sin			in place
- * attention		in  qkv c[B,S,(H+2G)D]		attr attention.{heads,kv_heads,causal,scale}
- *			out y c[B,S,H D], lse f32[B,H,S]
- *			qkv[b,s] = H queries, then G keys, then G values, each of D; head h uses key/value
- *			head h / (H/G). z[t] = scale q_s.k_t over t <= s (causal) or all t;
- *			lse = log sum_t exp z[t]; y = sum_t exp(z[t] - lse) v_t
- * attention-grad	in  dy c[B,S,H D], qkv, y, lse (as of attention)	attr attention
- *			out dqkv c[B,S,(H+2G)D]	gradients of queries, keys, values in the same packing
+ *			y_{i+D/2} = x_{i+D/2} cos(s w_i) + x_i sin(s w_i); s = at[s] or at[b,s], the positions,
+ *			where given, else counted from 0.
+ * rope-grad		in  dy c[..], at?; out dx c[..]	the same with -sin			in place
+ * attention		in  q c[..], k c[..], v c[..], lengths? i32[B]
+ *			out y c[B,S,H D], lse f32[B,H,S]	attr attention
+ *			q, k and v are views (struct jm_view) of plain tensors, which may be one and the same:
+ *			the packed [B,S,(H+2G)D] of H queries, then G keys, then G values, each of D; or a cache
+ *			of keys and values that is longer than what is in it. S queries see T keys (attr keys).
+ *			Head h uses key/value head h / (H/G). z[t] = scale q_s.k_t over all t < lengths[b] (T
+ *			where not given), causal: only t <= s + lengths[b] - S; lse = log sum_t exp z[t];
+ *			y = sum_t exp(z[t] - lse) v_t
+ * attention-grad	in  dy c[B,S,H D], q, k, v, y, lse, lengths? (as of attention)	attr attention
+ *			out dq c[..], dk c[..], dv c[..]	gradients in the views of q, k, v, of tensors like
+ *			theirs; one tensor thrice where they are one. What no view covers is 0.
  * conv			in  x c[B,C,Y,X], w c[K,C/g,R,S], bias? f32[K]	attr conv
  *			out y c[B,K,P,Q]	P = (Y + 2 pad - dilation (R - 1) - 1) / stride + 1, rounded
  *			down; Q likewise. g = groups divides C and K (g = C = K: depthwise). With
@@ -338,6 +343,12 @@ enum jm_op {
 		JM_OP_COUNT
 };
 
+/* Heads within a tensor, in elements: that of sequence b, position s, head h begins at offset + b batch +
+ * s row + h head, and its D elements lie side by side. */
+struct jm_view {
+	int64_t offset, batch, row, head;
+};
+
 union jm_attr {
 	struct {
 		double eps;
@@ -368,7 +379,9 @@ union jm_attr {
 	struct {
 		int heads, kv_heads;
 		bool causal;
-		double scale; /* 1/sqrt(D) */
+		double scale;	     /* 1/sqrt(D) */
+		int64_t depth, keys; /* D, T */
+		struct jm_view q, k, v;
 	} attention;
 	struct {
 		double scale; /* 1; 1/k for k micro-steps whose gradients add up */
@@ -386,7 +399,7 @@ union jm_attr {
 	} sgd;
 };
 
-#define JM_NODE_IN  6
+#define JM_NODE_IN  10
 #define JM_NODE_OUT 4
 
 struct jm_node {

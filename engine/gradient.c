@@ -52,8 +52,9 @@ static const struct rule rules[JM_OP_COUNT][RULES_MAX] = {
 	[JM_OP_GELU] = {{JM_OP_GELU_GRAD, false, {DY(0), X(0)}, {DX(0)}}},
 	[JM_OP_LAYERNORM] = {{JM_OP_LAYERNORM_GRAD, false, {DY(0), X(0), X(1), Y(1), Y(2)},
 		{DX(0), DX(1), DX(2)}}},
-	[JM_OP_ROPE] = {{JM_OP_ROPE_GRAD, false, {DY(0)}, {DX(0)}}},
-	[JM_OP_ATTENTION] = {{JM_OP_ATTENTION_GRAD, false, {DY(0), X(0), Y(0), Y(1)}, {DX(0)}}},
+	[JM_OP_ROPE] = {{JM_OP_ROPE_GRAD, false, {DY(0), X(1)}, {DX(0)}}},
+	[JM_OP_ATTENTION] = {{JM_OP_ATTENTION_GRAD, false,
+		{DY(0), X(0), X(1), X(2), Y(0), Y(1), X(3)}, {DX(0), DX(1), DX(2)}}},
 	[JM_OP_ADD] = {{JM_OP_ADD, true, {DY(0)}, {DX(0)}}, {JM_OP_ADD, true, {DY(0)}, {DX(1)}}},
 	[JM_OP_SOFTMAX_XENT] = {{JM_OP_SOFTMAX_XENT, true, {Y(1)}, {DX(0)}}},
 	[JM_OP_CAST] = {{JM_OP_CAST, false, {DY(0)}, {DX(0)}}},
@@ -185,6 +186,16 @@ static struct jm_tensor *target(const struct walk *w, struct operand o)
 	return t && jm_graph_cell(w->g, t)->needs_grad ? owner(w, t) : NULL;
 }
 
+/* The first result that is the gradient of the same tensor as result i: views of one tensor share it. */
+static int same_target(const struct walk *w, const struct rule *rule, int i)
+{
+	int j = 0;
+
+	while (target(w, rule->out[j]) != target(w, rule->out[i]))
+		j++;
+	return j;
+}
+
 static void emit(struct walk *w, const struct rule *rule)
 {
 	struct jm_tensor *in[JM_NODE_IN], *out[JM_NODE_OUT] = {0};
@@ -196,12 +207,13 @@ static void emit(struct walk *w, const struct rule *rule)
 		in[i] = source(w, rule->in[i]);
 	for (int i = 0; i < JM_NODE_OUT; i++) {
 		struct jm_tensor *t = target(w, rule->out[i]);
-		bool add = false;
+		int before = t ? same_target(w, rule, i) : i;
+		bool add = accumulate >> before & 1;
 
 		if (!t)
 			continue;
 		wanted = true;
-		out[i] = part_of(w, t, &add);
+		out[i] = before < i ? out[before] : part_of(w, t, &add);
 		accumulate |= (unsigned)add << i;
 	}
 	if (!wanted)

@@ -281,11 +281,10 @@ struct jm_tensor *jm_graph_attention(
 	y = jm_layer_result(g, qkv->type, qkv, head * heads, "attention");
 	lse = jm_graph_tensor(
 		g, JM_CLASS_ACT, g->vector, 3, DIMS(qkv->dim[0], heads, qkv->dim[1]), "lse");
-	n = jm_graph_node(g, JM_OP_ATTENTION, OPS(qkv), OPS(y, lse));
+	n = jm_graph_node(g, JM_OP_ATTENTION, OPS(qkv, qkv, qkv), OPS(y, lse));
 	if (!n)
 		return NULL;
-	n->attr.attention.heads = heads;
-	n->attr.attention.kv_heads = kv_heads;
+	jm_attention_pack(n, heads, kv_heads);
 	n->attr.attention.causal = causal;
 	n->attr.attention.scale = 1 / sqrt((double)head);
 	jm_node_cost(n); /* the mask halves it */

@@ -32,12 +32,13 @@ static void flops_wgrad(const struct jm_node *n, double *ret_model, double *ret_
 		(double)jm_tensor_width(n->in[0]), (double)jm_tensor_width(n->in[1]));
 }
 
-/* One of the products of attention, all heads: S x S x D, half of it where a mask leaves half. */
+/* One of the products of attention, all heads: S x T x D, half of it where a mask leaves half of a square. */
 static double attention_product(const struct jm_node *n, const struct jm_tensor *y)
 {
 	double batch = (double)y->dim[0], seq = (double)y->dim[1], width = (double)y->dim[2];
+	double keys = (double)n->attr.attention.keys, most = matmul(batch * seq, keys, width);
 
-	return matmul(batch * seq, seq, width) * (n->attr.attention.causal ? 0.5 : 1);
+	return most * (n->attr.attention.causal && keys >= seq ? 1 - 0.5 * seq / keys : 1);
 }
 
 static void flops_attention(const struct jm_node *n, double *ret_model, double *ret_executed)
@@ -89,10 +90,10 @@ static const struct jm_op_row rows[JM_OP_COUNT] = {
 	[JM_OP_GELU_GRAD] = {2, 1, 0, flops_none},
 	[JM_OP_LAYERNORM] = {3, 3, -1, flops_none},
 	[JM_OP_LAYERNORM_GRAD] = {5, 3, -1, flops_none},
-	[JM_OP_ROPE] = {1, 1, 0, flops_none},
-	[JM_OP_ROPE_GRAD] = {1, 1, 0, flops_none},
-	[JM_OP_ATTENTION] = {1, 2, -1, flops_attention},
-	[JM_OP_ATTENTION_GRAD] = {4, 1, -1, flops_attention_grad},
+	[JM_OP_ROPE] = {2, 1, 0, flops_none},
+	[JM_OP_ROPE_GRAD] = {2, 1, 0, flops_none},
+	[JM_OP_ATTENTION] = {4, 2, -1, flops_attention},
+	[JM_OP_ATTENTION_GRAD] = {7, 3, -1, flops_attention_grad},
 	[JM_OP_ADD] = {2, 1, 0, flops_none},
 	[JM_OP_SOFTMAX_XENT] = {3, 2, 1, flops_none},
 	[JM_OP_CAST] = {1, 1, -1, flops_none},
@@ -156,16 +157,27 @@ static bool updates(const struct jm_node *n)
 	return n->op == JM_OP_ADAMW || n->op == JM_OP_ADAM || n->op == JM_OP_SGD;
 }
 
+/* Is operand i a view of a tensor that one before it is a view of, too? */
+static bool is_view_again(const struct jm_node *n, struct jm_tensor *const *t, int i)
+{
+	bool views = n->op == JM_OP_ATTENTION || n->op == JM_OP_ATTENTION_GRAD;
+
+	for (int j = 0; j < i && views; j++)
+		if (t[j] == t[i])
+			return true;
+	return false;
+}
+
 static double bytes_moved(const struct jm_node *n)
 {
 	double bytes = 0;
 
 	for (int i = 0; i < n->n_in; i++)
-		bytes += moved(n->in[i]);
+		bytes += is_view_again(n, n->in, i) ? 0 : moved(n->in[i]);
 	for (int i = 0; i < n->n_out; i++) {
 		bool read_too = updates(n) || n->accumulate >> i & 1;
 
-		bytes += moved(n->out[i]) * (read_too ? 2 : 1);
+		bytes += is_view_again(n, n->out, i) ? 0 : moved(n->out[i]) * (read_too ? 2 : 1);
 	}
 	return bytes;
 }

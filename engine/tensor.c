@@ -60,6 +60,43 @@ const char *jm_class_name(enum jm_class class)
 	return class_names[class];
 }
 
+static struct jm_view packed_view(int64_t first, int64_t depth, int64_t width, int64_t seq)
+{
+	return (struct jm_view){first * depth, seq * width, width, depth};
+}
+
+void jm_attention_pack(struct jm_node *n, int heads, int kv_heads)
+{
+	const struct jm_tensor *qkv = n->in[n->op == JM_OP_ATTENTION_GRAD];
+	int64_t seq = qkv->dim[1], width = qkv->dim[2], depth = width / (heads + 2 * kv_heads);
+
+	n->attr.attention.heads = heads;
+	n->attr.attention.kv_heads = kv_heads;
+	n->attr.attention.depth = depth;
+	n->attr.attention.keys = seq;
+	n->attr.attention.q = packed_view(0, depth, width, seq);
+	n->attr.attention.k = packed_view(heads, depth, width, seq);
+	n->attr.attention.v = packed_view(heads + kv_heads, depth, width, seq);
+}
+
+bool jm_attention_is_packed(const struct jm_node *n)
+{
+	int first = n->op == JM_OP_ATTENTION_GRAD, lengths = first ? 6 : 3;
+	const struct jm_tensor *const *in = (const struct jm_tensor *const *)n->in + first;
+	int64_t heads = n->attr.attention.heads, groups = n->attr.attention.kv_heads;
+	int64_t depth = n->attr.attention.depth, width = (heads + 2 * groups) * depth;
+	int64_t seq = in[0]->rank == 3 ? in[0]->dim[1] : 0;
+	struct jm_view q = packed_view(0, depth, width, seq);
+	struct jm_view k = packed_view(heads, depth, width, seq);
+	struct jm_view v = packed_view(heads + groups, depth, width, seq);
+
+	return in[0] == in[1] && in[0] == in[2] && !n->in[lengths] && in[0]->rank == 3 &&
+	       in[0]->dim[2] == width && n->attr.attention.keys == seq &&
+	       !memcmp(&n->attr.attention.q, &q, sizeof(q)) &&
+	       !memcmp(&n->attr.attention.k, &k, sizeof(k)) &&
+	       !memcmp(&n->attr.attention.v, &v, sizeof(v));
+}
+
 int64_t jm_tensor_count(const struct jm_tensor *t)
 {
 	int64_t n = 1;

@@ -14,6 +14,12 @@ int jm_dtype_find(const char *name, enum jm_dtype *ret, struct jm_err *err);
 const char *jm_op_name(enum jm_op op); /* "linear-dgrad" */
 const char *jm_class_name(enum jm_class class);
 
+/* Are queries, keys and values of attention (or of its gradient) the packed [B,S,(H+2G)D] of one tensor, with
+ * as many keys as queries and no lengths? */
+bool jm_attention_is_packed(const struct jm_node *n);
+/* Sets heads, views, depth and keys so. */
+void jm_attention_pack(struct jm_node *n, int heads, int kv_heads);
+
 /* Elements; without padding. */
 int64_t jm_tensor_count(const struct jm_tensor *t);
 /* Product of all dims but the last: the rows that row-wise ops work on. */

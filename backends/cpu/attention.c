@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention over packed qkv[B,S,(H+2G)D], forward and backward, without the S x S matrix: tiles of KEYS
+ * Attention over views of q, k and v, forward and backward, without the S x S matrix: tiles of KEYS
  * keys and ROWS queries, a running maximum and sum per query (arXiv 2205.14135, 2307.08691).
  *
  * Tiles are f32 in the second-level cache, bf16 is widened on the way in. Widths: D is padded with zeros
@@ -23,6 +23,11 @@ static int64_t min64(int64_t a, int64_t b)
 static int64_t up(int64_t n, int64_t unit)
 {
 	return (n + unit - 1) / unit * unit;
+}
+
+static int64_t place(const struct cpu_view *v, int64_t b, int64_t s, int64_t h)
+{
+	return v->offset + b * v->batch + s * v->row + h * v->head;
 }
 
 /* ---- tiles ---------------------------------------------------------------------------------------- */
@@ -181,11 +186,9 @@ static void forward_queries(
 	const struct cpu_attention *a, const struct tiles *t, int64_t b, int64_t h, int64_t s0)
 {
 	int64_t n = min64(KEYS, a->seq - s0), d = a->head, dp = up(d, WIDE);
-	int64_t ld = (a->heads + 2 * a->groups) * d, row = b * a->seq * ld;
-	int64_t key = row + (a->heads + h / (a->heads / a->groups)) * d,
-		end = a->causal ? s0 + n : a->seq;
+	int64_t g = h / (a->heads / a->groups), end = a->causal ? s0 + n : a->seq;
 
-	load_rows(a->qkv, row + s0 * ld + h * d, ld, n, d, dp, t->q);
+	load_rows(a->q, place(&a->q_view, b, s0, h), a->q_view.row, n, d, dp, t->q);
 	memset(t->y, 0, (size_t)(KEYS * dp) * sizeof(float));
 	for (int64_t i = 0; i < KEYS; i++) {
 		t->max[i] = -INFINITY;
@@ -193,8 +196,8 @@ static void forward_queries(
 	}
 	for (int64_t t0 = 0; t0 < end; t0 += KEYS) {
 		int64_t keys = min64(KEYS, end - t0);
-		load_rows(a->qkv, key + t0 * ld, ld, keys, d, dp, t->k);
-		load_rows(a->qkv, key + t0 * ld + a->groups * d, ld, keys, d, dp, t->v);
+		load_rows(a->k, place(&a->k_view, b, t0, g), a->k_view.row, keys, d, dp, t->k);
+		load_rows(a->v, place(&a->v_view, b, t0, g), a->v_view.row, keys, d, dp, t->v);
 		turn(t->k, keys, dp, t->kt);
 		for (int64_t i = 0; i < n; i += ROWS)
 			forward_tile(a, t, i, s0 + i, min64(ROWS, n - i), t0);
@@ -266,7 +269,8 @@ static void backward_tile(const struct cpu_attention *a, const struct tiles *t, 
 	product(up(keys, JM_ROWS), dp, n, t->p, 1, PITCH, t->dy, dp, t->dv + t0 * dp, dp, true);
 }
 
-static void store_rows(const struct cpu_attention *a, const float *x, int64_t at, int64_t ld)
+static void store_rows(
+	const struct cpu_attention *a, const float *x, struct cpu_vec to, int64_t at, int64_t ld)
 {
 	int64_t dp = up(a->head, WIDE);
 
@@ -275,8 +279,8 @@ static void store_rows(const struct cpu_attention *a, const float *x, int64_t at
 		for (int64_t d = 0; d < a->head; d += JM_VL * 64) {
 			size_t n = (size_t)min64(JM_VL * 64, a->head - d);
 			memcpy(row, x + s * dp + d, n * sizeof *row);
-			jm_emit(a->dqkv.data, a->dqkv.bf16, a->accumulate & 1,
-				(size_t)(at + s * ld + d), n, row);
+			jm_emit(to.data, to.bf16, a->accumulate & 1, (size_t)(at + s * ld + d), n,
+				row);
 		}
 	}
 }
@@ -287,15 +291,14 @@ static void backward_keys(
 {
 	int64_t d = a->head, dp = up(d, WIDE), g = h / (a->heads / a->groups),
 		keys = min64(KEYS, a->seq - t0);
-	int64_t ld = (a->heads + 2 * a->groups) * d, row = b * a->seq * ld, at = row + t0 * ld;
 
-	load_rows(a->qkv, at + (a->heads + g) * d, ld, keys, d, dp, t->k);
-	load_rows(a->qkv, at + (a->heads + a->groups + g) * d, ld, keys, d, dp, t->v);
+	load_rows(a->k, place(&a->k_view, b, t0, g), a->k_view.row, keys, d, dp, t->k);
+	load_rows(a->v, place(&a->v_view, b, t0, g), a->v_view.row, keys, d, dp, t->v);
 	turn(t->k, keys, dp, t->kt);
 	turn(t->v, keys, dp, t->vt);
 	for (int64_t s0 = a->causal ? t0 : 0; s0 < a->seq; s0 += ROWS) {
 		int64_t n = min64(ROWS, a->seq - s0), out = ((b * a->seq + s0) * a->heads + h) * d;
-		load_rows(a->qkv, row + s0 * ld + h * d, ld, n, d, dp, t->q);
+		load_rows(a->q, place(&a->q_view, b, s0, h), a->q_view.row, n, d, dp, t->q);
 		load_rows(a->dy, out, a->heads * d, n, d, dp, t->dy);
 		load_rows(a->y, out, a->heads * d, n, d, dp, t->y);
 		for (int64_t i = 0; i < n; i++)
@@ -308,8 +311,7 @@ static void backward_keys(
 static void backward_group(
 	const struct cpu_attention *a, const struct tiles *t, int64_t b, int64_t g)
 {
-	int64_t d = a->head, ld = (a->heads + 2 * a->groups) * d, row = b * a->seq * ld;
-	size_t all = (size_t)(up(a->seq, KEYS) * up(d, WIDE)) * sizeof(float);
+	size_t all = (size_t)(up(a->seq, KEYS) * up(a->head, WIDE)) * sizeof(float);
 
 	memset(t->dk, 0, all);
 	memset(t->dv, 0, all);
@@ -318,10 +320,10 @@ static void backward_group(
 		memset(t->dq, 0, all);
 		for (int64_t t0 = 0; t0 < a->seq; t0 += KEYS)
 			backward_keys(a, t, b, h, t0);
-		store_rows(a, t->dq, row + h * d, ld);
+		store_rows(a, t->dq, a->dq, place(&a->q_view, b, 0, h), a->q_view.row);
 	}
-	store_rows(a, t->dk, row + (a->heads + g) * d, ld);
-	store_rows(a, t->dv, row + (a->heads + a->groups + g) * d, ld);
+	store_rows(a, t->dk, a->dk, place(&a->k_view, b, 0, g), a->k_view.row);
+	store_rows(a, t->dv, a->dv, place(&a->v_view, b, 0, g), a->v_view.row);
 }
 
 static void attention_grad(const struct cpu_attention *a, int threads)

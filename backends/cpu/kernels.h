@@ -47,12 +47,19 @@ struct cpu_gemms {
 	double (*peak)(void); /* FLOP/s of one core, f32 */
 };
 
-/* qkv, dqkv [batch,seq,(heads + 2 groups) head]; y, dy [batch,seq,heads head]; lse [batch,heads,seq] */
+/* Heads within a tensor; strides in elements. */
+struct cpu_view {
+	int64_t offset, batch, row, head;
+};
+
+/* q, k, v and their gradients [batch,seq,heads or groups,head], each through its view; y, dy
+ * [batch,seq,heads head]; lse [batch,heads,seq] */
 struct cpu_attention {
 	int64_t batch, seq, heads, groups, head;
 	double scale;
 	bool causal;
-	struct cpu_vec qkv, y, dy, dqkv;
+	struct cpu_vec q, k, v, y, dy, dq, dk, dv;
+	struct cpu_view q_view, k_view, v_view;
 	float *lse;
 	unsigned accumulate; /* grad only */
 	void *scratch;

@@ -110,6 +110,9 @@ static int takes_rope(const struct cpu_dev *dev, const struct jm_node *n, struct
 	int64_t heads = n->attr.rope.heads + 2 * (int64_t)n->attr.rope.kv_heads;
 
 	(void)dev;
+	if (n->in[1])
+		return jm_err_set(err, JM_ENOSUP,
+			"Backend cpu turns by positions counted from 0 only, not by given ones.");
 	if (n->in[0]->rank != 3 || jm_tensor_width(n->in[0]) % (2 * heads))
 		return jm_err_set(err, JM_ENOSUP,
 			"Backend cpu turns x[B,S,width] only, with heads of an even width.");
@@ -118,31 +121,70 @@ static int takes_rope(const struct cpu_dev *dev, const struct jm_node *n, struct
 
 /* ---- attention ----------------------------------------------------------------------------------------- */
 
-/* qkv is the input of the op, the second one of its gradient. */
+static struct cpu_view view_of(const struct jm_view *v)
+{
+	return (struct cpu_view){v->offset, v->batch, v->row, v->head};
+}
+
+/* q, k and v are the inputs of the op, and behind dy those of its gradient. */
 static struct cpu_attention attention_of(const struct jm_node *n)
 {
-	const struct jm_tensor *qkv = n->in[n->op == JM_OP_ATTENTION_GRAD];
-	int heads = n->attr.attention.heads, groups = n->attr.attention.kv_heads;
+	bool grad = n->op == JM_OP_ATTENTION_GRAD;
+	const struct jm_tensor *y = grad ? n->in[0] : n->out[0];
 
 	return (struct cpu_attention){
-		.batch = qkv->dim[0],
-		.seq = qkv->dim[1],
-		.heads = heads,
-		.groups = groups,
-		.head = jm_tensor_width(qkv) / (heads + 2 * (int64_t)groups),
+		.batch = y->dim[0],
+		.seq = y->dim[1],
+		.heads = n->attr.attention.heads,
+		.groups = n->attr.attention.kv_heads,
+		.head = n->attr.attention.depth,
 		.scale = n->attr.attention.scale,
 		.causal = n->attr.attention.causal,
-		.qkv = cpu_vec(qkv),
+		.q = cpu_vec(n->in[grad]),
+		.k = cpu_vec(n->in[grad + 1]),
+		.v = cpu_vec(n->in[grad + 2]),
+		.q_view = view_of(&n->attr.attention.q),
+		.k_view = view_of(&n->attr.attention.k),
+		.v_view = view_of(&n->attr.attention.v),
 		.accumulate = n->accumulate,
 	};
 }
 
+/* Every element of the gradients is written: they are packed, or tensors of their own without gaps. */
+static bool gradients_whole(const struct jm_node *n)
+{
+	int64_t rows = jm_tensor_rows(n->in[0]), depth = n->attr.attention.depth;
+	int64_t q = rows * n->attr.attention.heads * depth,
+		k = rows * n->attr.attention.kv_heads * depth;
+
+	if (!n->out[0] || !n->out[1] || !n->out[2])
+		return false;
+	return jm_attention_is_packed(n) ||
+	       (n->out[0] != n->out[1] && n->out[0] != n->out[2] && n->out[1] != n->out[2] &&
+		       jm_tensor_count(n->out[0]) == q && jm_tensor_count(n->out[1]) == k &&
+		       jm_tensor_count(n->out[2]) == k);
+}
+
 static int takes_attention(const struct cpu_dev *dev, const struct jm_node *n, struct jm_err *err)
 {
+	bool grad = n->op == JM_OP_ATTENTION_GRAD;
+	const struct jm_tensor *y = grad ? n->in[0] : n->out[0];
+
 	(void)dev;
-	if (n->op == JM_OP_ATTENTION && n->accumulate)
+	if (!grad && n->accumulate)
 		return jm_err_set(
 			err, JM_ENOSUP, "Attention of backend cpu cannot add to its output.");
+	if (grad && n->accumulate && n->accumulate != 7)
+		return jm_err_set(err, JM_ENOSUP,
+			"attention-grad of backend cpu adds to all of its results or to none.");
+	if (grad && !gradients_whole(n))
+		return jm_err_set(err, JM_ENOSUP,
+			"attention-grad of backend cpu makes all three gradients, packed or each "
+			"in a "
+			"tensor without gaps.");
+	if (n->in[grad ? 6 : 3] || n->attr.attention.keys != y->dim[1])
+		return jm_err_set(err, JM_ENOSUP,
+			"Attention of backend cpu wants as many keys as queries, and no lengths.");
 	return 0;
 }
 
@@ -174,9 +216,11 @@ static int run_attention_grad(
 
 	(void)err;
 	a.dy = cpu_vec(n->in[0]);
-	a.y = cpu_vec(n->in[2]);
-	a.lse = n->in[3]->data;
-	a.dqkv = cpu_vec(n->out[0]);
+	a.y = cpu_vec(n->in[4]);
+	a.lse = n->in[5]->data;
+	a.dq = cpu_vec(n->out[0]);
+	a.dk = cpu_vec(n->out[1]);
+	a.dv = cpu_vec(n->out[2]);
 	a.scratch = exec->scratch;
 	KERNELS(dev)->attentions->attention_grad(&a, dev->threads);
 	return 0;
@@ -219,7 +263,8 @@ static const struct cpu_op own[] = {
 	{{JM_OP_ROPE}, 1, takes_rope, NULL, build_rope, run_rope, drop_rope},
 	{{JM_OP_ROPE_GRAD}, 1, takes_rope, NULL, build_rope, run_rope, drop_rope},
 	{{JM_OP_ATTENTION}, 1, takes_attention, scratch_attention, NULL, run_attention, NULL},
-	{{JM_OP_ATTENTION_GRAD}, 1, NULL, scratch_attention, NULL, run_attention_grad, NULL},
+	{{JM_OP_ATTENTION_GRAD}, 1, takes_attention, scratch_attention, NULL, run_attention_grad,
+		NULL},
 	{{JM_OP_SOFTMAX_XENT}, 1, NULL, scratch_xent, NULL, run_xent, NULL},
 	{.n_nodes = 0},
 };

@@ -2,7 +2,7 @@
 /* Attention where cuDNN does not run it: from nodes to attention.cu. */
 #include "cuda.h"
 
-/* qkv is the input of the op, the second one of its gradient. */
+/* qkv, the three views of which are packed, is the input of the op, the second one of its gradient. */
 static struct cuda_attention attention_of(const struct jm_node *n)
 {
 	const struct jm_tensor *qkv = n->in[n->op == JM_OP_ATTENTION_GRAD];
@@ -27,9 +27,16 @@ static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_e
 	struct cuda_attention p = attention_of(n);
 
 	(void)dev;
+	if (!jm_attention_is_packed(n))
+		return jm_err_set(err, JM_ENOSUP,
+			"Attention of backend cuda wants queries, keys and values packed in one "
+			"tensor.");
 	if (n->op == JM_OP_ATTENTION && n->accumulate)
 		return jm_err_set(
 			err, JM_ENOSUP, "Attention of backend cuda cannot add to its results.");
+	if (n->accumulate && n->accumulate != 7)
+		return jm_err_set(err, JM_ENOSUP,
+			"attention-grad of backend cuda adds to all of its results or to none.");
 	if (p.depth > CUDA_ATTENTION_WIDEST)
 		return jm_err_set(err, JM_ENOSUP,
 			"Attention of backend cuda takes heads of a width of at most %d, not %d.",
@@ -55,7 +62,7 @@ static int run_forward(struct cuda_dev *dev, const struct cuda_exec *exec, struc
 static size_t scratch_backward(struct cuda_dev *dev, const struct jm_group *group)
 {
 	(void)dev;
-	return (size_t)jm_tensor_count(group->node[0]->in[3]) * sizeof(float);
+	return (size_t)jm_tensor_count(group->node[0]->in[5]) * sizeof(float);
 }
 
 static int run_backward(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
@@ -65,8 +72,8 @@ static int run_backward(struct cuda_dev *dev, const struct cuda_exec *exec, stru
 
 	(void)err;
 	p.dy = cuda_vec(n->in[0]);
-	p.y = cuda_vec(n->in[2]);
-	p.lse = n->in[3]->data;
+	p.y = cuda_vec(n->in[4]);
+	p.lse = n->in[5]->data;
 	p.dqkv = cuda_vec(n->out[0]);
 	p.delta = exec->scratch;
 	cuda_attention_grad(&p, dev->stream);

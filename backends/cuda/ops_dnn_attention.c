@@ -114,12 +114,11 @@ static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_e
 	const struct cuda_attention_plan *p;
 	int code;
 
-	if (n->accumulate || n->in[0]->type != JM_BF16 || n->out[0]->type != JM_BF16 ||
-		s.depth % 8 || s.depth > 256)
+	if (!jm_attention_is_packed(n) || n->accumulate || n->in[0]->type != JM_BF16 ||
+		n->out[0]->type != JM_BF16 || s.depth % 8 || s.depth > 256)
 		return jm_err_set(err, JM_ENOSUP,
 			"cuDNN's attention takes bf16, heads of a width of a multiple of 8 up to "
-			"256, "
-			"and adds to nothing.");
+			"256, packed in one tensor, and adds to nothing.");
 	code = cuda_dnn_open(dev, err);
 	if (code)
 		return code;
@@ -189,8 +188,8 @@ static struct operands operands_of(
 	struct operands o = {0};
 
 	give_packed(&o, &p->shape, qkv_of(n)->data, id->q, id->k, id->v);
-	give(&o, id->y, p->backward ? n->in[2]->data : n->out[0]->data);
-	give(&o, id->lse, p->backward ? n->in[3]->data : n->out[1]->data);
+	give(&o, id->y, p->backward ? n->in[4]->data : n->out[0]->data);
+	give(&o, id->lse, p->backward ? n->in[5]->data : n->out[1]->data);
 	if (p->backward) {
 		give(&o, id->dy, n->in[0]->data);
 		give_packed(&o, &p->shape, n->out[0]->data, id->dq, id->dk, id->dv);

@@ -177,6 +177,16 @@ static void narrow(const struct jm_tensor *t, const double *wide, bool add)
 			wide[i] + (add ? jm_element_get(t->type, t->data, i) : 0));
 }
 
+/* The first operand that is the same tensor: views of it share one copy. */
+static int first_of(struct jm_tensor *const *t, int i)
+{
+	int j = 0;
+
+	while (t[j] != t[i])
+		j++;
+	return j;
+}
+
 static int ref_run(void *dev, void *exec, struct jm_err *err)
 {
 	const struct jm_group *group = exec;
@@ -189,13 +199,21 @@ static int ref_run(void *dev, void *exec, struct jm_err *err)
 		kernels[n->op].run(n, in, out);
 		return 0;
 	}
-	for (int i = 0; i < n->n_in; i++)
-		in[i] = n->in[i] ? widen(n->in[i], in_tf32(n, i), &room) : NULL;
-	for (int i = 0; i < n->n_out; i++)
-		out[i] = n->out[i] ? zeros(n->out[i], &room) : NULL;
+	for (int i = 0; i < n->n_in; i++) {
+		int same = first_of(n->in, i);
+
+		if (n->in[i])
+			in[i] = same < i ? in[same] : widen(n->in[i], in_tf32(n, i), &room);
+	}
+	for (int i = 0; i < n->n_out; i++) {
+		int same = first_of(n->out, i);
+
+		if (n->out[i])
+			out[i] = same < i ? out[same] : zeros(n->out[i], &room);
+	}
 	kernels[n->op].run(n, in, out);
 	for (int i = 0; i < n->n_out; i++)
-		if (n->out[i])
+		if (n->out[i] && first_of(n->out, i) == i)
 			narrow(n->out[i], out[i], n->accumulate >> i & 1);
 	return 0;
 }

@@ -26,7 +26,7 @@ struct backend_case {
 };
 
 extern const struct backend_case backend_image_cases[], backend_group_cases[], backend_sums_cases[],
-	backend_update_cases[];
+	backend_update_cases[], backend_attention_cases[];
 /* Slow: for once. */
 extern const struct backend_case backend_large_case;
 

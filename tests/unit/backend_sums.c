@@ -74,10 +74,11 @@ static void attention_grad(struct kit *k, const struct types *t, const struct sh
 	struct jm_tensor *y = kit_normal(k, t->c, 0, 1, 3, y_dim);
 	struct jm_tensor *lse = kit_normal(k, t->v, 4, 0.5, 3, DIMS(d->b, d->heads, d->s));
 	struct jm_tensor *dqkv = held(k, t->c, 3, qkv->dim);
-	struct jm_node *n = sums(k, JM_OP_ATTENTION_GRAD, OPS(dy, qkv, y, lse), &dqkv, second);
+	struct jm_node *n = sums(k, JM_OP_ATTENTION_GRAD, OPS(dy, qkv, qkv, qkv, y, lse),
+		OPS(dqkv, dqkv, dqkv), second);
 
-	n->attr.attention.heads = d->heads;
-	n->attr.attention.kv_heads = d->kv_heads;
+	n->accumulate = second ? 0 : 7;
+	jm_attention_pack(n, d->heads, d->kv_heads);
 	n->attr.attention.causal = true;
 	n->attr.attention.scale = 0.1;
 }
@@ -87,7 +88,7 @@ static void rope(struct kit *k, const struct types *t, const struct shape *d, bo
 	int64_t width = d->c / d->heads / 2 * 2 * (d->heads + 2 * d->kv_heads);
 	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, width));
 	struct jm_tensor *y = held(k, t->c, 3, x->dim);
-	struct jm_node *n = sums(k, JM_OP_ROPE, &x, &y, second);
+	struct jm_node *n = sums(k, JM_OP_ROPE, OPS(x), &y, second);
 
 	n->attr.rope.heads = d->heads;
 	n->attr.rope.kv_heads = d->kv_heads;

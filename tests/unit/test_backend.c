@@ -120,37 +120,6 @@ static void layernorm(struct kit *k, const struct types *t, const struct shape *
 	bwd->fwd = fwd;
 }
 
-static void attention(struct kit *k, const struct types *t, const struct shape *d, bool causal)
-{
-	int64_t depth = d->c / d->heads / 2 * 2, width = depth * (d->heads + 2 * d->kv_heads);
-	struct jm_tensor *qkv = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, width));
-	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, depth * d->heads));
-	struct jm_tensor *y = kit_out(k, t->c, 3, dy->dim, NULL);
-	struct jm_tensor *lse = kit_out(k, t->v, 3, DIMS(d->b, d->heads, d->s), NULL);
-	struct jm_tensor *dqkv = kit_out(k, t->c, 3, qkv->dim, NULL);
-	struct jm_node *fwd = backend_node(k, JM_OP_ATTENTION, &qkv, OPS(y, lse), 0), *bwd;
-
-	bwd = backend_node(k, JM_OP_ATTENTION_GRAD, OPS(dy, qkv, y, lse), &dqkv, 0);
-	fwd->attr.attention.heads = d->heads;
-	fwd->attr.attention.kv_heads = d->kv_heads;
-	fwd->attr.attention.causal = causal;
-	fwd->attr.attention.scale = 1 / sqrt((double)depth);
-	bwd->attr = fwd->attr;
-	bwd->fwd = fwd;
-}
-
-static void rope(struct kit *k, const struct types *t, const struct shape *d, bool back)
-{
-	int64_t depth = (d->c / d->heads + 1) / 2 * 2, width = depth * (d->heads + 2 * d->kv_heads);
-	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, width));
-	struct jm_tensor *y = kit_out(k, t->c, 3, x->dim, NULL);
-	struct jm_node *n = backend_node(k, back ? JM_OP_ROPE_GRAD : JM_OP_ROPE, &x, &y, 0);
-
-	n->attr.rope.heads = d->heads;
-	n->attr.rope.kv_heads = d->kv_heads;
-	n->attr.rope.theta = 10000;
-}
-
 static void add(struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
 {
 	struct jm_tensor *a = kit_normal(k, t->a, 0, 1, 3, DIMS(d->b, d->s, d->c));
@@ -267,8 +236,6 @@ static const struct backend_case cases[] = {
 	{"gelu", gelu},
 	{"gelu-grad", gelu_grad},
 	{"layernorm", layernorm},
-	{"attention", attention},
-	{"rope", rope},
 	{"add", add},
 	{"softmax-xent", softmax_xent},
 	{"cast", cast},
@@ -488,6 +455,7 @@ static void each_backend(bool (*check)(const char *name, const struct backend_ca
 		good = check(name, backend_image_cases) && good;
 		good = check(name, backend_group_cases) && good;
 		good = check(name, backend_sums_cases) && good;
+		good = check(name, backend_attention_cases) && good;
 		good = check(name, backend_update_cases) && good;
 	}
 	globfree(&found);

@@ -227,7 +227,7 @@ static void check_attention(const struct cpu_attention *a, const float *qkv, con
 		}
 	}
 	for (size_t i = 0; i < n; i++)
-		near((double)((float *)a->dqkv.data)[i], grad[i], 1e-4);
+		near((double)((float *)a->dq.data)[i], grad[i], 1e-4);
 	free(prob), free(y), free(grad);
 }
 
@@ -236,8 +236,26 @@ static void attend(const struct cpu_attentions *set, int64_t seq, int64_t heads,
 {
 	size_t n = (size_t)(seq * (heads + 2 * groups) * head), ny = (size_t)(seq * heads * head);
 	float *qkv = normal(n, 5), *dqkv = malloc(n * 4), *dy = normal(ny, 6), *y = malloc(ny * 4);
-	struct cpu_attention a = {1, seq, heads, groups, head, 1 / sqrt((double)head), causal,
-		{qkv, false}, {y, false}, {dy, false}, {dqkv, false}, NULL, 0, NULL};
+	int64_t width = (heads + 2 * groups) * head;
+	struct cpu_vec given = {qkv, false}, grads = {dqkv, false};
+	struct cpu_attention a = {.batch = 1,
+		.seq = seq,
+		.heads = heads,
+		.groups = groups,
+		.head = head,
+		.scale = 1 / sqrt((double)head),
+		.causal = causal,
+		.q = given,
+		.k = given,
+		.v = given,
+		.y = {y, false},
+		.dy = {dy, false},
+		.dq = grads,
+		.dk = grads,
+		.dv = grads,
+		.q_view = {0, seq * width, width, head},
+		.k_view = {heads * head, seq * width, width, head},
+		.v_view = {(heads + groups) * head, seq * width, width, head}};
 	size_t forward = set->scratch(&a, false, THREADS), both = set->scratch(&a, true, THREADS);
 
 	a.lse = malloc((size_t)(seq * heads) * sizeof *a.lse);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Types narrower than 32 bits, and what is made of them: conversions against the tables of their papers and
- * against a search of all values; products of scaled operands of 8 bits and in tf32 against plain sums. */
+/* What ref defines and no model uses yet. Types narrower than 32 bits: conversions against the tables of their papers and
+ * against a search of all values; products of scaled operands of 8 bits and in tf32 against plain sums;
+ * attention over a cache, and rotary positions that are given. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -198,6 +199,123 @@ static void products_in_tf32(void **unused)
 	kit_done(&k);
 }
 
+/* ---- attention over a cache ----------------------------------------------------------------------------- */
+
+#define BATCH	2
+#define QUERIES 2
+#define KEYS	5 /* room in the cache */
+#define HEADS	2
+#define HEAD	4
+
+/* Element i of key or value t of sequence b: the cache holds both, [B][KEYS][key, value][HEAD]. */
+static double cached(const double *cache, int64_t b, int64_t t, int value, int64_t i)
+{
+	return cache[((b * KEYS + t) * 2 + value) * HEAD + i];
+}
+
+/* Softmax written out, for one query: it is number s of those that end with key length - 1. */
+static void attend(const double *q, const double *cache, int64_t b, int64_t length, int64_t s,
+	double scale, double *ret)
+{
+	double weight[KEYS], sum = 0;
+
+	for (int64_t t = 0; t <= length - QUERIES + s; t++) {
+		double score = 0;
+
+		for (int64_t i = 0; i < HEAD; i++)
+			score += q[i] * cached(cache, b, t, 0, i);
+		sum += weight[t] = exp(scale * score);
+	}
+	for (int64_t i = 0; i < HEAD; i++) {
+		ret[i] = 0;
+		for (int64_t t = 0; t <= length - QUERIES + s; t++)
+			ret[i] += weight[t] / sum * cached(cache, b, t, 1, i);
+	}
+}
+
+/* Two queries of each sequence see the keys that are in the cache, not all of them; and turned by positions that
+ * are given, a row is what it is when it is counted there. */
+static void attention_over_a_cache(void **unused)
+{
+	struct kit k;
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_node *n;
+	double *q, *cache, *lengths, *y, y_one[HEAD];
+
+	(void)unused;
+	kit_init(&k, "ref", JM_F64);
+	struct jm_tensor *tq = kit_normal(&k, JM_F64, 0, 1, 3, DIMS(BATCH, QUERIES, HEADS * HEAD));
+	struct jm_tensor *tc = kit_normal(&k, JM_F64, 0, 1, 4, DIMS(BATCH, KEYS, 2, HEAD));
+	struct jm_tensor *tl = kit_normal(&k, JM_I32, 3.5, 0.4, 1, DIMS(BATCH));
+	struct jm_tensor *out = kit_out(&k, JM_F64, 3, tq->dim, NULL);
+	struct jm_tensor *lse = kit_out(&k, JM_F64, 3, DIMS(BATCH, HEADS, QUERIES), NULL);
+
+	n = jm_graph_node(k.graph, JM_OP_ATTENTION, OPS(tq, tc, tc, tl), OPS(out, lse));
+	n->attr.attention.heads = HEADS;
+	n->attr.attention.kv_heads = 1;
+	n->attr.attention.causal = true;
+	n->attr.attention.scale = 0.7;
+	n->attr.attention.depth = HEAD;
+	n->attr.attention.keys = KEYS;
+	n->attr.attention.q = (struct jm_view){0, QUERIES * HEADS * HEAD, HEADS * HEAD, HEAD};
+	n->attr.attention.k = (struct jm_view){0, KEYS * 2 * HEAD, 2 * HEAD, 0};
+	n->attr.attention.v = (struct jm_view){HEAD, KEYS * 2 * HEAD, 2 * HEAD, 0};
+	kit_read(&k, out);
+	assert_ok(kit_run(&k, &err), err);
+	q = kit_values(&k, tq);
+	cache = kit_values(&k, tc);
+	lengths = kit_values(&k, tl);
+	y = kit_values(&k, k.result[0]);
+	for (int64_t row = 0; row < BATCH * QUERIES * HEADS; row++) {
+		int64_t b = row / (QUERIES * HEADS), s = row / HEADS % QUERIES;
+
+		assert_true(lengths[b] >= QUERIES && lengths[b] <= KEYS);
+		attend(q + row * HEAD, cache, b, (int64_t)lengths[b], s, 0.7, y_one);
+		for (int64_t i = 0; i < HEAD; i++)
+			assert_near(y[row * HEAD + i], y_one[i], 1e-12);
+	}
+	free(q), free(cache), free(lengths), free(y);
+	kit_done(&k);
+}
+
+static void positions_are_an_operand(void **unused)
+{
+	enum { SEQ = 3, WIDTH_OF_ROW = 3 * HEAD };
+	struct kit k;
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_node *n;
+	double *x, *at, *y;
+
+	(void)unused;
+	kit_init(&k, "ref", JM_F64);
+	struct jm_tensor *tx = kit_normal(&k, JM_F64, 0, 1, 3, DIMS(BATCH, SEQ, WIDTH_OF_ROW));
+	struct jm_tensor *tat = kit_normal(&k, JM_I32, 100, 40, 2, DIMS(BATCH, SEQ));
+	struct jm_tensor *out = kit_out(&k, JM_F64, 3, tx->dim, NULL);
+
+	n = jm_graph_node(k.graph, JM_OP_ROPE, OPS(tx, tat), OPS(out));
+	n->attr.rope.heads = n->attr.rope.kv_heads = 1;
+	n->attr.rope.theta = 10000;
+	kit_read(&k, out);
+	assert_ok(kit_run(&k, &err), err);
+	x = kit_values(&k, tx);
+	at = kit_values(&k, tat);
+	y = kit_values(&k, k.result[0]);
+	for (int64_t row = 0; row < BATCH * SEQ; row++)
+		for (int64_t i = 0; i < WIDTH_OF_ROW; i++) {
+			int64_t pair = i % HEAD % (HEAD / 2), first = i - i % HEAD + pair;
+			double angle = at[row] * pow(10000, -2.0 * (double)pair / HEAD);
+			double a = x[row * WIDTH_OF_ROW + first];
+			double b = x[row * WIDTH_OF_ROW + first + HEAD / 2];
+			double turned = i % HEAD < HEAD / 2 ? a * cos(angle) - b * sin(angle)
+							    : b * cos(angle) + a * sin(angle);
+
+			assert_near(y[row * WIDTH_OF_ROW + i],
+				i < 2 * HEAD ? turned : x[row * WIDTH_OF_ROW + i], 1e-12);
+		}
+	free(x), free(at), free(y);
+	kit_done(&k);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -206,6 +324,8 @@ int main(void)
 		cmocka_unit_test(tf32_keeps_ten_bits),
 		cmocka_unit_test(products_of_eight_bits),
 		cmocka_unit_test(products_in_tf32),
+		cmocka_unit_test(attention_over_a_cache),
+		cmocka_unit_test(positions_are_an_operand),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
