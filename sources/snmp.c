@@ -1,0 +1,623 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Outlets and inlets of PDUs over SNMP, by net-snmp (opened when it is needed). What the vendors' tables are is in
+ * `kinds` below, from PowerNet-MIB (APC rPDU2), PDU2-MIB (Raritan, Legrand), Sentry4-MIB (Server Technology) and
+ * GEIST-V5-MIB (Vertiv). Several outlets feed one node: they are added to a meter of the node. MIB files and
+ * net-snmp's configuration are not read; passwords come from files.
+ */
+#include "base/clock.h"
+#include "meter/source.h"
+#include "vendor/library.h"
+
+#include <net-snmp/net-snmp-config.h>
+/* */
+#include <net-snmp/net-snmp-includes.h>
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_OUTLETS 24
+#define MAX_OIDS    (2 * MAX_OUTLETS)
+#define MAX_WATTS   1e7
+#define KWH	    3.6e6 /* J */
+#define SECRET_MAX  256
+#define NOWHERE	    "/proc/self/nowhere" /* a folder that nobody can make */
+
+#define SNMP_CALLS(X)                                                                              \
+	X(netsnmp_ds_set_boolean)                                                                  \
+	X(netsnmp_set_mib_directory)                                                               \
+	X(init_snmp)                                                                               \
+	X(netsnmp_register_loghandler)                                                             \
+	X(set_persistent_directory)                                                                \
+	X(snmp_sess_init)                                                                          \
+	X(snmp_sess_open)                                                                          \
+	X(snmp_sess_close)                                                                         \
+	X(snmp_sess_synch_response)                                                                \
+	X(snmp_error)                                                                              \
+	X(snmp_pdu_create)                                                                         \
+	X(snmp_add_null_var)                                                                       \
+	X(snmp_free_pdu)                                                                           \
+	X(snmp_errstring)                                                                          \
+	X(generate_Ku)
+
+struct calls {
+#define X(name) __typeof__(&name) name;
+	SNMP_CALLS(X)
+#undef X
+};
+
+static const struct jm_symbol symbols[] = {
+#define X(name) {#name, offsetof(struct calls, name)},
+	SNMP_CALLS(X)
+#undef X
+};
+
+static const struct jm_library library = {
+	.title = "net-snmp",
+	.variable = "JM_SNMP_LIB",
+	.names = {"libnetsnmp.so.40", "libnetsnmp.so.35", "libnetsnmp.so"},
+	.mend = "install libsnmp (Debian: libsnmp40) or name the file in JM_SNMP_LIB",
+	.symbols = symbols,
+	.n_symbols = sizeof(symbols) / sizeof(symbols[0]),
+};
+
+/*
+ * A kind of outlet: columns whose rows are named by an index. tail: what comes behind the index. scale: SI units
+ * of one step; digits: a column that tells how many of the value's digits are decimals (then scale is 1).
+ */
+struct kind {
+	const char *name, *index; /* index: where there is only one */
+	enum jm_scope scope;
+	const char *power, *power_tail, *energy, *energy_tail, *digits;
+	double watts, joules;
+};
+
+#define APC	"1.3.6.1.4.1.318.1.1.26"
+#define RARITAN "1.3.6.1.4.1.13742.6"
+#define SENTRY4 "1.3.6.1.4.1.1718.4.1"
+#define GEIST	"1.3.6.1.4.1.21239.5.2.3"
+
+static const struct kind kinds[] = {
+	{"apc", "1", JM_SCOPE_NODE, APC ".4.3.1.5", "", APC ".4.3.1.9", "", NULL, 10, 0.1 * KWH},
+	{"apc-outlet", NULL, JM_SCOPE_OUTLET, APC ".9.4.3.1.7", "", APC ".9.4.3.1.11", "", NULL, 1,
+		0.1 * KWH},
+	{"raritan", "1.1", JM_SCOPE_NODE, RARITAN ".5.2.3.1.4", ".5", RARITAN ".5.2.3.1.4", ".8",
+		RARITAN ".3.3.4.1.7", 1, 1e-3 * KWH},
+	{"raritan-outlet", NULL, JM_SCOPE_OUTLET, RARITAN ".5.4.3.1.4", ".5", RARITAN ".5.4.3.1.4",
+		".8", RARITAN ".3.5.4.1.7", 1, 1e-3 * KWH},
+	{"sentry4", "1.1", JM_SCOPE_NODE, SENTRY4 ".3.3.1.3", "", NULL, "", NULL, 1, 0},
+	{"sentry4-outlet", NULL, JM_SCOPE_OUTLET, SENTRY4 ".8.3.1.9", "", NULL, "", NULL, 1, 0},
+	{"geist", "1", JM_SCOPE_NODE, GEIST ".1.1.9", "", GEIST ".1.1.12", "", NULL, 1, 1e-3 * KWH},
+	{"geist-outlet", NULL, JM_SCOPE_OUTLET, GEIST ".6.1.12", "", NULL, "", NULL, 1, 0},
+};
+static const char *const kind_names[] = {"apc", "apc-outlet", "raritan", "raritan-outlet",
+	"sentry4", "sentry4-outlet", "geist", "geist-outlet", NULL};
+
+struct value {
+	oid name[MAX_OID_LEN];
+	size_t length;
+	double scale;
+};
+
+struct outlet {
+	char index[32];
+	struct value power, energy; /* length 0 = none */
+};
+
+struct state {
+	struct jm_ctx *ctx;
+	struct calls call;
+	void *line;
+	char host[128];
+	struct kind kind;
+	int n;
+	bool sum; /* a meter of the node behind those of its outlets */
+	struct outlet outlet[MAX_OUTLETS];
+};
+
+/* ---- asking ---- */
+
+/* "1.3.6.1": false for anything else. */
+static bool parse_oid(const char *text, struct value *out)
+{
+	out->length = 0;
+	for (const char *p = text + (*text == '.');; p++) {
+		char *end;
+
+		if (*p < '0' || *p > '9' || out->length == MAX_OID_LEN)
+			return false;
+		errno = 0;
+		out->name[out->length++] = strtoul(p, &end, 10);
+		if (errno || (*end && *end != '.'))
+			return false;
+		if (!*end)
+			return out->length > 1;
+		p = end;
+	}
+}
+
+static double counter64(const struct counter64 *c)
+{
+	return (double)c->high * 4294967296.0 + (double)c->low;
+}
+
+/* The number in an answer. NAN: none, or less than 0, by which PDUs say that they cannot tell. */
+static double number_of(const netsnmp_variable_list *v)
+{
+	char text[32], *end;
+	double number = NAN;
+
+	switch (v->type) {
+	case ASN_INTEGER:
+		number = (double)*v->val.integer;
+		break;
+	case ASN_COUNTER:
+	case ASN_GAUGE:
+	case ASN_TIMETICKS:
+		number = (double)(uint32_t)*v->val.integer;
+		break;
+	case ASN_COUNTER64:
+		number = counter64(v->val.counter64);
+		break;
+	case ASN_OCTET_STR:
+		if (v->val_len == 0 || v->val_len >= sizeof(text))
+			break;
+		memcpy(text, v->val.string, v->val_len);
+		text[v->val_len] = '\0';
+		if (text[strspn(text, "0123456789.")] != '\0')
+			break;
+		number = strtod(text, &end);
+		number = *end ? NAN : number;
+		break;
+	default:
+		break;
+	}
+	return number >= 0 ? number : NAN;
+}
+
+static bool same_name(const netsnmp_variable_list *v, const struct value *value)
+{
+	return v->name_length == value->length &&
+	       !memcmp(v->name, value->name, value->length * sizeof(oid));
+}
+
+/* Values of all these names in one question, in steps; those without an answer are NAN. False = no answer. */
+static bool ask(struct state *s, const struct value *const *value, int n, double *out)
+{
+	netsnmp_pdu *question = s->call.snmp_pdu_create(SNMP_MSG_GET), *answer = NULL;
+	int rc;
+
+	for (int i = 0; i < n; i++) {
+		s->call.snmp_add_null_var(question, value[i]->name, value[i]->length);
+		out[i] = NAN;
+	}
+	rc = s->call.snmp_sess_synch_response(s->line, question, &answer);
+	if (rc == STAT_SUCCESS && answer && answer->errstat == SNMP_ERR_NOERROR)
+		for (const netsnmp_variable_list *v = answer->variables; v; v = v->next_variable)
+			for (int i = 0; i < n; i++)
+				if (same_name(v, value[i]))
+					out[i] = number_of(v);
+	if (answer)
+		s->call.snmp_free_pdu(answer);
+	return rc == STAT_SUCCESS;
+}
+
+/* ---- opening ---- */
+
+/* The first line of a file that only its owner may read. */
+static int read_secret(const char *path, char *out, struct jm_err *err)
+{
+	FILE *f = fopen(path, "re");
+	char *got = f ? fgets(out, SECRET_MAX, f) : NULL;
+
+	if (f)
+		fclose(f);
+	if (!got)
+		return jm_err_set(err, JM_EIO, "Cannot read the secret in %s: %s.", path,
+			f ? "it is empty" : strerror(errno));
+	out[strcspn(out, "\r\n")] = '\0';
+	return 0;
+}
+
+/* A password as the key of one protocol (RFC 3414, SHA-1). */
+static int make_key(
+	struct state *s, const char *path, u_char *key, size_t *ret_length, struct jm_err *err)
+{
+	static const oid sha[] = {1, 3, 6, 1, 6, 3, 10, 1, 1, 3};
+	char secret[SECRET_MAX];
+	int rc = read_secret(path, secret, err);
+
+	*ret_length = USM_AUTH_KU_LEN;
+	if (!rc && s->call.generate_Ku(sha, sizeof(sha) / sizeof(sha[0]), (u_char *)secret,
+			   strlen(secret), key, ret_length) != SNMPERR_SUCCESS)
+		rc = jm_err_set(err, JM_EUSAGE,
+			"The password in %s is too short; SNMPv3 needs eight characters.", path);
+	explicit_bzero(secret, sizeof(secret));
+	return rc;
+}
+
+static int set_user(struct state *s, const struct jm_values *options, netsnmp_session *session,
+	struct jm_err *err)
+{
+	static const oid sha[] = {1, 3, 6, 1, 6, 3, 10, 1, 1, 3};
+	static const oid aes[] = {1, 3, 6, 1, 6, 3, 10, 1, 2, 4};
+	const char *auth = jm_values_text(options, "auth-file");
+	const char *priv = jm_values_text(options, "priv-file");
+	int rc = 0;
+
+	session->version = SNMP_VERSION_3;
+	session->securityName = (char *)jm_values_text(options, "user");
+	session->securityNameLen = strlen(session->securityName);
+	session->securityLevel = priv	? SNMP_SEC_LEVEL_AUTHPRIV
+				 : auth ? SNMP_SEC_LEVEL_AUTHNOPRIV
+					: SNMP_SEC_LEVEL_NOAUTH;
+	if (priv && !auth)
+		return jm_err_set(err, JM_EUSAGE, "priv-file of source snmp needs auth-file too.");
+	session->securityAuthProto = (oid *)sha;
+	session->securityAuthProtoLen = sizeof(sha) / sizeof(sha[0]);
+	session->securityPrivProto = (oid *)aes;
+	session->securityPrivProtoLen = sizeof(aes) / sizeof(aes[0]);
+	if (auth)
+		rc = make_key(s, auth, session->securityAuthKey, &session->securityAuthKeyLen, err);
+	if (!rc && priv)
+		rc = make_key(s, priv, session->securityPrivKey, &session->securityPrivKeyLen, err);
+	return rc;
+}
+
+static int open_line(struct state *s, const struct jm_values *options, struct jm_err *err)
+{
+	const char *host = jm_values_text(options, "host");
+	const char *file = jm_values_text(options, "community-file");
+	char peer[160], community[SECRET_MAX] = "public";
+	netsnmp_session session;
+	int rc = 0, library_error = 0, system_error = 0;
+
+	if (!host)
+		return jm_err_set(err, JM_EUSAGE,
+			"The source snmp needs a host, as in 'snmp:host=pdu1,kind=apc'.");
+	snprintf(s->host, sizeof(s->host), "%s", host);
+	snprintf(peer, sizeof(peer), "udp:%s:%d", s->host, (int)jm_values_number(options, "port"));
+	s->call.snmp_sess_init(&session);
+	session.peername = peer;
+	session.timeout = (long)(jm_values_number(options, "timeout") * 1e6);
+	session.retries = 1;
+	if (jm_values_text(options, "user")) {
+		rc = set_user(s, options, &session, err);
+	} else {
+		session.version = SNMP_VERSION_2c;
+		rc = file ? read_secret(file, community, err) : 0;
+		session.community = (u_char *)community;
+		session.community_len = strlen(community);
+	}
+	if (!rc)
+		s->line = s->call.snmp_sess_open(&session);
+	if (!rc && !s->line) {
+		char *why = NULL;
+
+		s->call.snmp_error(&session, &system_error, &library_error, &why);
+		rc = jm_err_set(err, JM_ENOENT, "SNMP host %s cannot be asked: %s.", s->host,
+			why ? why : "unknown error");
+		free(why);
+	}
+	explicit_bzero(community, sizeof(community));
+	explicit_bzero(&session, sizeof(session));
+	return rc;
+}
+
+static int choose_kind(struct state *s, const struct jm_values *options, struct jm_err *err)
+{
+	const char *name = jm_values_text(options, "kind"), *own = jm_values_text(options, "oid");
+
+	for (size_t i = 0; name && i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (!strcmp(kinds[i].name, name))
+			s->kind = kinds[i];
+	if (own)
+		s->kind = (struct kind){.name = "oid",
+			.index = "",
+			.scope = JM_SCOPE_NODE,
+			.power = own,
+			.power_tail = "",
+			.watts = jm_values_number(options, "scale")};
+	return s->kind.name
+		       ? 0
+		       : jm_err_set(err, JM_EUSAGE,
+				 "The source snmp needs kind=NAME (apc, apc-outlet, raritan, "
+				 "raritan-outlet, sentry4, sentry4-outlet, geist, geist-outlet) or "
+				 "the oid of a power.");
+}
+
+static int name_value(struct value *value, const char *column, const char *index, const char *tail,
+	struct jm_err *err)
+{
+	char text[256];
+
+	snprintf(text, sizeof(text), "%s%s%s%s", column, *index ? "." : "", index, tail);
+	return parse_oid(text, value)
+		       ? 0
+		       : jm_err_set(err, JM_EUSAGE,
+				 "'%s' is not an object identifier such as 1.3.6.1.4.1.318.", text);
+}
+
+static int add_outlet(struct state *s, const char *index, size_t n, struct jm_err *err)
+{
+	struct outlet *o = &s->outlet[s->n];
+	int rc;
+
+	if (s->n == MAX_OUTLETS || n >= sizeof(o->index))
+		return jm_err_set(err, JM_EUSAGE,
+			"More than %d outlets are named, or a longer name.", MAX_OUTLETS);
+	snprintf(o->index, sizeof(o->index), "%.*s", (int)n, index);
+	o->power.scale = s->kind.watts;
+	o->energy.scale = s->kind.joules;
+	rc = name_value(&o->power, s->kind.power, o->index, s->kind.power_tail, err);
+	if (!rc && s->kind.energy)
+		rc = name_value(&o->energy, s->kind.energy, o->index, s->kind.energy_tail, err);
+	s->n++;
+	return rc;
+}
+
+/* "3+4": the rows of the columns */
+static int add_outlets(struct state *s, const struct jm_values *options, struct jm_err *err)
+{
+	const char *list = jm_values_text(options, "index");
+	int rc = 0;
+
+	if (!list)
+		list = s->kind.index;
+	if (!list)
+		return jm_err_set(err, JM_EUSAGE,
+			"The source snmp needs the outlets of this node, as in 'snmp:pdu1,kind=%s,"
+			"index=3+4'.",
+			s->kind.name);
+	do {
+		size_t n = strcspn(list, "+");
+
+		rc = add_outlet(s, list, n, err);
+		list += n + (list[n] == '+');
+	} while (!rc && *list);
+	s->sum = s->n > 1;
+	return rc;
+}
+
+/* How many of the digits are decimals, where the PDU tells. */
+static void ask_digits(struct state *s, struct outlet *o, struct value *value, const char *tail)
+{
+	struct value digits;
+	const struct value *one = &digits;
+	struct jm_err none = JM_ERR_INIT;
+	double n;
+
+	if (s->kind.digits && value->length &&
+		!name_value(&digits, s->kind.digits, o->index, tail, &none) &&
+		ask(s, &one, 1, &n) && n >= 0 && n < 10)
+		value->scale *= pow(10, -n);
+}
+
+static int check_answers(struct state *s, struct jm_err *err)
+{
+	for (int i = 0; i < s->n; i++) {
+		struct outlet *o = &s->outlet[i];
+		const struct value *both[] = {&o->power, &o->energy};
+		double answer[2] = {NAN, NAN};
+
+		if (!ask(s, both, o->energy.length ? 2 : 1, answer))
+			return jm_err_set(err, JM_ENOENT,
+				"SNMP host %s does not answer; check its address, its port, the "
+				"community or user, and whether it admits this machine.",
+				s->host);
+		if (isnan(answer[0]))
+			return jm_err_set(err, JM_ENOENT,
+				"SNMP host %s gives no power for '%s' of kind %s; check kind and "
+				"index.",
+				s->host, o->index, s->kind.name);
+		if (isnan(answer[1]))
+			o->energy.length = 0;
+		ask_digits(s, o, &o->power, s->kind.power_tail);
+		ask_digits(s, o, &o->energy, s->kind.energy_tail);
+	}
+	return 0;
+}
+
+static int add_meter(struct state *s, const struct outlet *o, const char *covers,
+	struct jm_meters *set, struct jm_err *err)
+{
+	struct jm_meter meter = {
+		.source = "snmp", .origin = JM_MEASURED, .scope = s->kind.scope, .covers = covers};
+	struct jm_signal power = {.quantity = JM_Q_POWER,
+		.step = o ? o->power.scale : 0,
+		.window_ns = -1,
+		.accuracy = NAN};
+	struct jm_signal energy = {
+		.quantity = JM_Q_ENERGY, .step = o ? o->energy.scale : 0, .accuracy = NAN};
+	int rc;
+
+	if (!strcmp(covers, "/"))
+		meter.scope = JM_SCOPE_NODE;
+	snprintf(meter.id, sizeof(meter.id), "snmp:%.70s/%s%s%s", s->host, s->kind.name,
+		o && *o->index ? "/" : "", o ? o->index : "+");
+	snprintf(meter.label, sizeof(meter.label), "%.32s %s%s%.12s", s->host, s->kind.name,
+		o && *o->index ? " " : "", o ? o->index : "sum");
+	rc = jm_meters_add(set, &meter, err);
+	if (rc >= 0)
+		rc = jm_meters_add_signal(set, &power, err);
+	if (rc >= 0 && o && o->energy.length)
+		rc = jm_meters_add_signal(set, &energy, err);
+	return rc < 0 ? rc : 0;
+}
+
+static int add_meters(
+	struct state *s, const struct jm_values *options, struct jm_meters *set, struct jm_err *err)
+{
+	const char *covers = jm_values_text(options, "covers");
+	int rc = 0;
+
+	for (int i = 0; !rc && i < s->n; i++) {
+		char part[64];
+
+		snprintf(part, sizeof(part), "psu/%s", s->outlet[i].index);
+		rc = add_meter(s, &s->outlet[i], s->sum ? part : covers, set, err);
+	}
+	return rc || !s->sum ? rc : add_meter(s, NULL, covers, set, err);
+}
+
+static void snmp_source_close(void *state)
+{
+	struct state *s = state;
+
+	if (!s)
+		return;
+	if (s->line)
+		s->call.snmp_sess_close(s->line);
+	free(s);
+}
+
+/* No MIBs, no configuration, no files of net-snmp's own. */
+static void start_library(struct state *s)
+{
+	static const int off[] = {NETSNMP_DS_LIB_DONT_READ_CONFIGS,
+		NETSNMP_DS_LIB_DONT_PERSIST_STATE, NETSNMP_DS_LIB_DISABLE_PERSISTENT_LOAD,
+		NETSNMP_DS_LIB_DISABLE_PERSISTENT_SAVE};
+
+	s->call.netsnmp_register_loghandler(NETSNMP_LOGHANDLER_NONE, LOG_DEBUG);
+	s->call.netsnmp_set_mib_directory(NOWHERE);
+	s->call.set_persistent_directory(NOWHERE);
+	for (size_t i = 0; i < sizeof(off) / sizeof(off[0]); i++)
+		s->call.netsnmp_ds_set_boolean(NETSNMP_DS_LIBRARY_ID, off[i], 1);
+	s->call.init_snmp("joulemark");
+}
+
+static int snmp_open_source(struct jm_ctx *ctx, const struct jm_values *options,
+	struct jm_meters *set, void **ret_state, struct jm_err *err)
+{
+	struct state *s = calloc(1, sizeof(*s));
+	int rc;
+
+	if (!s)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for SNMP.");
+	s->ctx = ctx;
+	rc = choose_kind(s, options, err);
+	if (!rc)
+		rc = add_outlets(s, options, err);
+	if (!rc)
+		rc = jm_library_open(&library, &s->call, err);
+	if (!rc) {
+		start_library(s);
+		rc = open_line(s, options, err);
+	}
+	if (!rc)
+		rc = check_answers(s, err);
+	if (!rc)
+		rc = add_meters(s, options, set, err);
+	if (rc) {
+		snmp_source_close(s);
+		return rc;
+	}
+	*ret_state = s;
+	return 0;
+}
+
+/* All of it in one question, so that the parts of a sum are of one moment. */
+static int snmp_read_source(void *state, struct jm_sink *sink, struct jm_err *err)
+{
+	struct state *s = state;
+	const struct value *value[MAX_OIDS] = {NULL};
+	double answer[MAX_OIDS], sum = 0;
+	int64_t now;
+	int n = 0, signal = 0;
+
+	(void)err;
+	for (int i = 0; i < s->n; i++) {
+		value[n++] = &s->outlet[i].power;
+		if (s->outlet[i].energy.length)
+			value[n++] = &s->outlet[i].energy;
+	}
+	if (!ask(s, value, n, answer))
+		for (int i = 0; i < n; i++)
+			answer[i] = NAN;
+	now = jm_ctx_now(s->ctx);
+	for (int i = 0, k = 0; i < s->n; i++) {
+		double watts = answer[k++] * s->outlet[i].power.scale;
+
+		watts = watts < MAX_WATTS ? watts : NAN;
+		sum += watts;
+		jm_give(sink, signal++, watts, now);
+		if (s->outlet[i].energy.length)
+			jm_give(sink, signal++, answer[k++] * s->outlet[i].energy.scale, now);
+	}
+	if (s->sum)
+		jm_give(sink, signal, sum, now);
+	return 0;
+}
+
+static const struct jm_option options[] = {
+	{.name = "host", .type = JM_TEXT, .argument = "NAME", .help = "the PDU's name or address"},
+	{.name = "kind",
+		.type = JM_CHOICE,
+		.choices = kind_names,
+		.argument = "KIND",
+		.help = "apc, raritan, sentry4, geist: the whole PDU; with -outlet: its outlets"},
+	{.name = "index",
+		.type = JM_TEXT,
+		.argument = "N+N",
+		.help = "rows of the vendor's table: the outlets that feed this node, as in 3+4 or "
+			"1.1.3"},
+	{.name = "oid",
+		.type = JM_TEXT,
+		.argument = "OID",
+		.help = "a power by its object identifier in place of a kind"},
+	{.name = "scale",
+		.type = JM_REAL,
+		.min = 1e-9,
+		.max = 1e9,
+		.fallback = "1",
+		.argument = "X",
+		.help = "watts of one step of that power"},
+	{.name = "community-file",
+		.type = JM_TEXT,
+		.argument = "FILE",
+		.help = "file with the community of SNMPv2c; without it 'public'"},
+	{.name = "user", .type = JM_TEXT, .argument = "NAME", .help = "user of SNMPv3"},
+	{.name = "auth-file",
+		.type = JM_TEXT,
+		.argument = "FILE",
+		.help = "file with the user's password (SHA-1)"},
+	{.name = "priv-file",
+		.type = JM_TEXT,
+		.argument = "FILE",
+		.help = "file with the password of the encryption (AES)"},
+	{.name = "port",
+		.type = JM_INT,
+		.min = 1,
+		.max = 65535,
+		.fallback = "161",
+		.argument = "N",
+		.help = "UDP port"},
+	{.name = "timeout",
+		.type = JM_DURATION,
+		.unit = "s",
+		.min = 0.01,
+		.max = 60,
+		.fallback = "1s",
+		.argument = "TIME",
+		.help = "how long an answer is waited for, twice"},
+	{.name = "covers",
+		.type = JM_TEXT,
+		.fallback = "/",
+		.argument = "PATHS",
+		.help = "what the outlets feed: / (the node), psu/0..."},
+	{0},
+};
+
+const struct jm_source jm_source_snmp = {
+	.name = "snmp",
+	.summary = "PDUs over SNMP: APC, Raritan, Server Technology, Geist, any object",
+	.options = options,
+	.origin = JM_MEASURED,
+	.on_request = true,
+	.open = snmp_open_source,
+	.read = snmp_read_source,
+	.close = snmp_source_close,
+};
