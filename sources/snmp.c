@@ -7,13 +7,8 @@
  */
 #include "base/clock.h"
 #include "meter/source.h"
-#include "vendor/library.h"
+#include "vendor/snmp.h"
 
-#include <net-snmp/net-snmp-config.h>
-/* */
-#include <net-snmp/net-snmp-includes.h>
-
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,46 +18,6 @@
 #define MAX_OIDS    (2 * MAX_OUTLETS)
 #define MAX_WATTS   1e7
 #define KWH	    3.6e6 /* J */
-#define SECRET_MAX  256
-#define NOWHERE	    "/proc/self/nowhere" /* a folder that nobody can make */
-
-#define SNMP_CALLS(X)                                                                              \
-	X(netsnmp_ds_set_boolean)                                                                  \
-	X(netsnmp_set_mib_directory)                                                               \
-	X(init_snmp)                                                                               \
-	X(netsnmp_register_loghandler)                                                             \
-	X(set_persistent_directory)                                                                \
-	X(snmp_sess_init)                                                                          \
-	X(snmp_sess_open)                                                                          \
-	X(snmp_sess_close)                                                                         \
-	X(snmp_sess_synch_response)                                                                \
-	X(snmp_error)                                                                              \
-	X(snmp_pdu_create)                                                                         \
-	X(snmp_add_null_var)                                                                       \
-	X(snmp_free_pdu)                                                                           \
-	X(snmp_errstring)                                                                          \
-	X(generate_Ku)
-
-struct calls {
-#define X(name) __typeof__(&name) name;
-	SNMP_CALLS(X)
-#undef X
-};
-
-static const struct jm_symbol symbols[] = {
-#define X(name) {#name, offsetof(struct calls, name)},
-	SNMP_CALLS(X)
-#undef X
-};
-
-static const struct jm_library library = {
-	.title = "net-snmp",
-	.variable = "JM_SNMP_LIB",
-	.names = {"libnetsnmp.so.40", "libnetsnmp.so.35", "libnetsnmp.so"},
-	.mend = "install libsnmp (Debian: libsnmp40) or name the file in JM_SNMP_LIB",
-	.symbols = symbols,
-	.n_symbols = sizeof(symbols) / sizeof(symbols[0]),
-};
 
 /*
  * A kind of outlet: columns whose rows are named by an index. tail: what comes behind the index. scale: SI units
@@ -96,215 +51,38 @@ static const struct kind kinds[] = {
 static const char *const kind_names[] = {"apc", "apc-outlet", "raritan", "raritan-outlet",
 	"sentry4", "sentry4-outlet", "geist", "geist-outlet", NULL};
 
-struct value {
-	oid name[MAX_OID_LEN];
-	size_t length;
-	double scale;
-};
-
 struct outlet {
 	char index[32];
-	struct value power, energy; /* length 0 = none */
+	struct jm_snmp_value power, energy; /* length 0 = none */
 };
 
 struct state {
 	struct jm_ctx *ctx;
-	struct calls call;
-	void *line;
-	char host[128];
+	struct jm_snmp snmp;
 	struct kind kind;
 	int n;
 	bool sum; /* a meter of the node behind those of its outlets */
 	struct outlet outlet[MAX_OUTLETS];
 };
 
-/* ---- asking ---- */
-
-/* "1.3.6.1": false for anything else. */
-static bool parse_oid(const char *text, struct value *out)
-{
-	out->length = 0;
-	for (const char *p = text + (*text == '.');; p++) {
-		char *end;
-
-		if (*p < '0' || *p > '9' || out->length == MAX_OID_LEN)
-			return false;
-		errno = 0;
-		out->name[out->length++] = strtoul(p, &end, 10);
-		if (errno || (*end && *end != '.'))
-			return false;
-		if (!*end)
-			return out->length > 1;
-		p = end;
-	}
-}
-
-static double counter64(const struct counter64 *c)
-{
-	return (double)c->high * 4294967296.0 + (double)c->low;
-}
-
-/* The number in an answer. NAN: none, or less than 0, by which PDUs say that they cannot tell. */
-static double number_of(const netsnmp_variable_list *v)
-{
-	char text[32], *end;
-	double number = NAN;
-
-	switch (v->type) {
-	case ASN_INTEGER:
-		number = (double)*v->val.integer;
-		break;
-	case ASN_COUNTER:
-	case ASN_GAUGE:
-	case ASN_TIMETICKS:
-		number = (double)(uint32_t)*v->val.integer;
-		break;
-	case ASN_COUNTER64:
-		number = counter64(v->val.counter64);
-		break;
-	case ASN_OCTET_STR:
-		if (v->val_len == 0 || v->val_len >= sizeof(text))
-			break;
-		memcpy(text, v->val.string, v->val_len);
-		text[v->val_len] = '\0';
-		if (text[strspn(text, "0123456789.")] != '\0')
-			break;
-		number = strtod(text, &end);
-		number = *end ? NAN : number;
-		break;
-	default:
-		break;
-	}
-	return number >= 0 ? number : NAN;
-}
-
-static bool same_name(const netsnmp_variable_list *v, const struct value *value)
-{
-	return v->name_length == value->length &&
-	       !memcmp(v->name, value->name, value->length * sizeof(oid));
-}
-
-/* Values of all these names in one question, in steps; those without an answer are NAN. False = no answer. */
-static bool ask(struct state *s, const struct value *const *value, int n, double *out)
-{
-	netsnmp_pdu *question = s->call.snmp_pdu_create(SNMP_MSG_GET), *answer = NULL;
-	int rc;
-
-	for (int i = 0; i < n; i++) {
-		s->call.snmp_add_null_var(question, value[i]->name, value[i]->length);
-		out[i] = NAN;
-	}
-	rc = s->call.snmp_sess_synch_response(s->line, question, &answer);
-	if (rc == STAT_SUCCESS && answer && answer->errstat == SNMP_ERR_NOERROR)
-		for (const netsnmp_variable_list *v = answer->variables; v; v = v->next_variable)
-			for (int i = 0; i < n; i++)
-				if (same_name(v, value[i]))
-					out[i] = number_of(v);
-	if (answer)
-		s->call.snmp_free_pdu(answer);
-	return rc == STAT_SUCCESS;
-}
-
 /* ---- opening ---- */
-
-/* The first line of a file that only its owner may read. */
-static int read_secret(const char *path, char *out, struct jm_err *err)
-{
-	FILE *f = fopen(path, "re");
-	char *got = f ? fgets(out, SECRET_MAX, f) : NULL;
-
-	if (f)
-		fclose(f);
-	if (!got)
-		return jm_err_set(err, JM_EIO, "Cannot read the secret in %s: %s.", path,
-			f ? "it is empty" : strerror(errno));
-	out[strcspn(out, "\r\n")] = '\0';
-	return 0;
-}
-
-/* A password as the key of one protocol (RFC 3414, SHA-1). */
-static int make_key(
-	struct state *s, const char *path, u_char *key, size_t *ret_length, struct jm_err *err)
-{
-	static const oid sha[] = {1, 3, 6, 1, 6, 3, 10, 1, 1, 3};
-	char secret[SECRET_MAX];
-	int rc = read_secret(path, secret, err);
-
-	*ret_length = USM_AUTH_KU_LEN;
-	if (!rc && s->call.generate_Ku(sha, sizeof(sha) / sizeof(sha[0]), (u_char *)secret,
-			   strlen(secret), key, ret_length) != SNMPERR_SUCCESS)
-		rc = jm_err_set(err, JM_EUSAGE,
-			"The password in %s is too short; SNMPv3 needs eight characters.", path);
-	explicit_bzero(secret, sizeof(secret));
-	return rc;
-}
-
-static int set_user(struct state *s, const struct jm_values *options, netsnmp_session *session,
-	struct jm_err *err)
-{
-	static const oid sha[] = {1, 3, 6, 1, 6, 3, 10, 1, 1, 3};
-	static const oid aes[] = {1, 3, 6, 1, 6, 3, 10, 1, 2, 4};
-	const char *auth = jm_values_text(options, "auth-file");
-	const char *priv = jm_values_text(options, "priv-file");
-	int rc = 0;
-
-	session->version = SNMP_VERSION_3;
-	session->securityName = (char *)jm_values_text(options, "user");
-	session->securityNameLen = strlen(session->securityName);
-	session->securityLevel = priv	? SNMP_SEC_LEVEL_AUTHPRIV
-				 : auth ? SNMP_SEC_LEVEL_AUTHNOPRIV
-					: SNMP_SEC_LEVEL_NOAUTH;
-	if (priv && !auth)
-		return jm_err_set(err, JM_EUSAGE, "priv-file of source snmp needs auth-file too.");
-	session->securityAuthProto = (oid *)sha;
-	session->securityAuthProtoLen = sizeof(sha) / sizeof(sha[0]);
-	session->securityPrivProto = (oid *)aes;
-	session->securityPrivProtoLen = sizeof(aes) / sizeof(aes[0]);
-	if (auth)
-		rc = make_key(s, auth, session->securityAuthKey, &session->securityAuthKeyLen, err);
-	if (!rc && priv)
-		rc = make_key(s, priv, session->securityPrivKey, &session->securityPrivKeyLen, err);
-	return rc;
-}
 
 static int open_line(struct state *s, const struct jm_values *options, struct jm_err *err)
 {
-	const char *host = jm_values_text(options, "host");
-	const char *file = jm_values_text(options, "community-file");
-	char peer[160], community[SECRET_MAX] = "public";
-	netsnmp_session session;
-	int rc = 0, library_error = 0, system_error = 0;
+	struct jm_snmp_peer peer = {
+		.host = jm_values_text(options, "host"),
+		.port = (int)jm_values_number(options, "port"),
+		.timeout = jm_values_number(options, "timeout"),
+		.community_file = jm_values_text(options, "community-file"),
+		.user = jm_values_text(options, "user"),
+		.auth_file = jm_values_text(options, "auth-file"),
+		.priv_file = jm_values_text(options, "priv-file"),
+	};
 
-	if (!host)
+	if (!peer.host)
 		return jm_err_set(err, JM_EUSAGE,
 			"The source snmp needs a host, as in 'snmp:host=pdu1,kind=apc'.");
-	snprintf(s->host, sizeof(s->host), "%s", host);
-	snprintf(peer, sizeof(peer), "udp:%s:%d", s->host, (int)jm_values_number(options, "port"));
-	s->call.snmp_sess_init(&session);
-	session.peername = peer;
-	session.timeout = (long)(jm_values_number(options, "timeout") * 1e6);
-	session.retries = 1;
-	if (jm_values_text(options, "user")) {
-		rc = set_user(s, options, &session, err);
-	} else {
-		session.version = SNMP_VERSION_2c;
-		rc = file ? read_secret(file, community, err) : 0;
-		session.community = (u_char *)community;
-		session.community_len = strlen(community);
-	}
-	if (!rc)
-		s->line = s->call.snmp_sess_open(&session);
-	if (!rc && !s->line) {
-		char *why = NULL;
-
-		s->call.snmp_error(&session, &system_error, &library_error, &why);
-		rc = jm_err_set(err, JM_ENOENT, "SNMP host %s cannot be asked: %s.", s->host,
-			why ? why : "unknown error");
-		free(why);
-	}
-	explicit_bzero(community, sizeof(community));
-	explicit_bzero(&session, sizeof(session));
-	return rc;
+	return jm_snmp_open(&s->snmp, &peer, err);
 }
 
 static int choose_kind(struct state *s, const struct jm_values *options, struct jm_err *err)
@@ -329,13 +107,13 @@ static int choose_kind(struct state *s, const struct jm_values *options, struct 
 				 "the oid of a power.");
 }
 
-static int name_value(struct value *value, const char *column, const char *index, const char *tail,
-	struct jm_err *err)
+static int name_value(struct jm_snmp_value *value, const char *column, const char *index,
+	const char *tail, struct jm_err *err)
 {
 	char text[256];
 
 	snprintf(text, sizeof(text), "%s%s%s%s", column, *index ? "." : "", index, tail);
-	return parse_oid(text, value)
+	return jm_snmp_parse(text, value)
 		       ? 0
 		       : jm_err_set(err, JM_EUSAGE,
 				 "'%s' is not an object identifier such as 1.3.6.1.4.1.318.", text);
@@ -383,16 +161,17 @@ static int add_outlets(struct state *s, const struct jm_values *options, struct 
 }
 
 /* How many of the digits are decimals, where the PDU tells. */
-static void ask_digits(struct state *s, struct outlet *o, struct value *value, const char *tail)
+static void ask_digits(
+	struct state *s, struct outlet *o, struct jm_snmp_value *value, const char *tail)
 {
-	struct value digits;
-	const struct value *one = &digits;
+	struct jm_snmp_value digits;
+	const struct jm_snmp_value *one = &digits;
 	struct jm_err none = JM_ERR_INIT;
 	double n;
 
 	if (s->kind.digits && value->length &&
 		!name_value(&digits, s->kind.digits, o->index, tail, &none) &&
-		ask(s, &one, 1, &n) && n >= 0 && n < 10)
+		jm_snmp_ask(&s->snmp, &one, 1, &n) && n >= 0 && n < 10)
 		value->scale *= pow(10, -n);
 }
 
@@ -400,19 +179,19 @@ static int check_answers(struct state *s, struct jm_err *err)
 {
 	for (int i = 0; i < s->n; i++) {
 		struct outlet *o = &s->outlet[i];
-		const struct value *both[] = {&o->power, &o->energy};
+		const struct jm_snmp_value *both[] = {&o->power, &o->energy};
 		double answer[2] = {NAN, NAN};
 
-		if (!ask(s, both, o->energy.length ? 2 : 1, answer))
+		if (!jm_snmp_ask(&s->snmp, both, o->energy.length ? 2 : 1, answer))
 			return jm_err_set(err, JM_ENOENT,
 				"SNMP host %s does not answer; check its address, its port, the "
 				"community or user, and whether it admits this machine.",
-				s->host);
+				s->snmp.host);
 		if (isnan(answer[0]))
 			return jm_err_set(err, JM_ENOENT,
 				"SNMP host %s gives no power for '%s' of kind %s; check kind and "
 				"index.",
-				s->host, o->index, s->kind.name);
+				s->snmp.host, o->index, s->kind.name);
 		if (isnan(answer[1]))
 			o->energy.length = 0;
 		ask_digits(s, o, &o->power, s->kind.power_tail);
@@ -436,9 +215,9 @@ static int add_meter(struct state *s, const struct outlet *o, const char *covers
 
 	if (!strcmp(covers, "/"))
 		meter.scope = JM_SCOPE_NODE;
-	snprintf(meter.id, sizeof(meter.id), "snmp:%.70s/%s%s%s", s->host, s->kind.name,
+	snprintf(meter.id, sizeof(meter.id), "snmp:%.70s/%s%s%s", s->snmp.host, s->kind.name,
 		o && *o->index ? "/" : "", o ? o->index : "+");
-	snprintf(meter.label, sizeof(meter.label), "%.32s %s%s%.12s", s->host, s->kind.name,
+	snprintf(meter.label, sizeof(meter.label), "%.32s %s%s%.12s", s->snmp.host, s->kind.name,
 		o && *o->index ? " " : "", o ? o->index : "sum");
 	rc = jm_meters_add(set, &meter, err);
 	if (rc >= 0)
@@ -469,24 +248,8 @@ static void snmp_source_close(void *state)
 
 	if (!s)
 		return;
-	if (s->line)
-		s->call.snmp_sess_close(s->line);
+	jm_snmp_close(&s->snmp);
 	free(s);
-}
-
-/* No MIBs, no configuration, no files of net-snmp's own. */
-static void start_library(struct state *s)
-{
-	static const int off[] = {NETSNMP_DS_LIB_DONT_READ_CONFIGS,
-		NETSNMP_DS_LIB_DONT_PERSIST_STATE, NETSNMP_DS_LIB_DISABLE_PERSISTENT_LOAD,
-		NETSNMP_DS_LIB_DISABLE_PERSISTENT_SAVE};
-
-	s->call.netsnmp_register_loghandler(NETSNMP_LOGHANDLER_NONE, LOG_DEBUG);
-	s->call.netsnmp_set_mib_directory(NOWHERE);
-	s->call.set_persistent_directory(NOWHERE);
-	for (size_t i = 0; i < sizeof(off) / sizeof(off[0]); i++)
-		s->call.netsnmp_ds_set_boolean(NETSNMP_DS_LIBRARY_ID, off[i], 1);
-	s->call.init_snmp("joulemark");
 }
 
 static int snmp_open_source(struct jm_ctx *ctx, const struct jm_values *options,
@@ -502,11 +265,7 @@ static int snmp_open_source(struct jm_ctx *ctx, const struct jm_values *options,
 	if (!rc)
 		rc = add_outlets(s, options, err);
 	if (!rc)
-		rc = jm_library_open(&library, &s->call, err);
-	if (!rc) {
-		start_library(s);
 		rc = open_line(s, options, err);
-	}
 	if (!rc)
 		rc = check_answers(s, err);
 	if (!rc)
@@ -523,7 +282,7 @@ static int snmp_open_source(struct jm_ctx *ctx, const struct jm_values *options,
 static int snmp_read_source(void *state, struct jm_sink *sink, struct jm_err *err)
 {
 	struct state *s = state;
-	const struct value *value[MAX_OIDS] = {NULL};
+	const struct jm_snmp_value *value[MAX_OIDS] = {NULL};
 	double answer[MAX_OIDS], sum = 0;
 	int64_t now;
 	int n = 0, signal = 0;
@@ -534,7 +293,7 @@ static int snmp_read_source(void *state, struct jm_sink *sink, struct jm_err *er
 		if (s->outlet[i].energy.length)
 			value[n++] = &s->outlet[i].energy;
 	}
-	if (!ask(s, value, n, answer))
+	if (!jm_snmp_ask(&s->snmp, value, n, answer))
 		for (int i = 0; i < n; i++)
 			answer[i] = NAN;
 	now = jm_ctx_now(s->ctx);

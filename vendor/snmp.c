@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A session of net-snmp without its MIBs, configuration and files of its own; secrets come from files. */
+#include "snmp.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SECRET_MAX 256
+#define NOWHERE	   "/proc/self/nowhere" /* a folder that nobody can make */
+
+static const struct jm_symbol symbols[] = {
+#define X(name) {#name, offsetof(struct jm_snmp_calls, name)},
+	JM_SNMP_CALLS(X)
+#undef X
+};
+
+static const struct jm_library library = {
+	.title = "net-snmp",
+	.variable = "JM_SNMP_LIB",
+	.names = {"libnetsnmp.so.40", "libnetsnmp.so.35", "libnetsnmp.so"},
+	.mend = "install libsnmp (Debian: libsnmp40) or name the file in JM_SNMP_LIB",
+	.symbols = symbols,
+	.n_symbols = sizeof(symbols) / sizeof(symbols[0]),
+};
+
+bool jm_snmp_parse(const char *text, struct jm_snmp_value *out)
+{
+	out->length = 0;
+	for (const char *p = text + (*text == '.');; p++) {
+		char *end;
+
+		if (*p < '0' || *p > '9' || out->length == MAX_OID_LEN)
+			return false;
+		errno = 0;
+		out->name[out->length++] = strtoul(p, &end, 10);
+		if (errno || (*end && *end != '.'))
+			return false;
+		if (!*end)
+			return out->length > 1;
+		p = end;
+	}
+}
+
+static double counter64(const struct counter64 *c)
+{
+	return (double)c->high * 4294967296.0 + (double)c->low;
+}
+
+/* The number in an answer. NAN: none, or less than 0, by which PDUs say that they cannot tell. */
+static double number_of(const netsnmp_variable_list *v)
+{
+	char text[32], *end;
+	double number = NAN;
+
+	switch (v->type) {
+	case ASN_INTEGER:
+		number = (double)*v->val.integer;
+		break;
+	case ASN_COUNTER:
+	case ASN_GAUGE:
+	case ASN_TIMETICKS:
+		number = (double)(uint32_t)*v->val.integer;
+		break;
+	case ASN_COUNTER64:
+		number = counter64(v->val.counter64);
+		break;
+	case ASN_OCTET_STR:
+		if (v->val_len == 0 || v->val_len >= sizeof(text))
+			break;
+		memcpy(text, v->val.string, v->val_len);
+		text[v->val_len] = '\0';
+		if (text[strspn(text, "0123456789.")] != '\0')
+			break;
+		number = strtod(text, &end);
+		number = *end ? NAN : number;
+		break;
+	default:
+		break;
+	}
+	return number >= 0 ? number : NAN;
+}
+
+static bool same_name(const netsnmp_variable_list *v, const struct jm_snmp_value *value)
+{
+	return v->name_length == value->length &&
+	       !memcmp(v->name, value->name, value->length * sizeof(oid));
+}
+
+bool jm_snmp_ask(struct jm_snmp *s, const struct jm_snmp_value *const *value, int n, double *out)
+{
+	netsnmp_pdu *question = s->call.snmp_pdu_create(SNMP_MSG_GET), *answer = NULL;
+	int rc;
+
+	for (int i = 0; i < n; i++) {
+		s->call.snmp_add_null_var(question, value[i]->name, value[i]->length);
+		out[i] = NAN;
+	}
+	rc = s->call.snmp_sess_synch_response(s->line, question, &answer);
+	if (rc == STAT_SUCCESS && answer && answer->errstat == SNMP_ERR_NOERROR)
+		for (const netsnmp_variable_list *v = answer->variables; v; v = v->next_variable)
+			for (int i = 0; i < n; i++)
+				if (same_name(v, value[i]))
+					out[i] = number_of(v);
+	if (answer)
+		s->call.snmp_free_pdu(answer);
+	return rc == STAT_SUCCESS;
+}
+
+/* The first line of a file that only its owner may read. */
+static int read_secret(const char *path, char *out, struct jm_err *err)
+{
+	FILE *f = fopen(path, "re");
+	char *got = f ? fgets(out, SECRET_MAX, f) : NULL;
+
+	if (f)
+		fclose(f);
+	if (!got)
+		return jm_err_set(err, JM_EIO, "Cannot read the secret in %s: %s.", path,
+			f ? "it is empty" : strerror(errno));
+	out[strcspn(out, "\r\n")] = '\0';
+	return 0;
+}
+
+/* A password as the key of one protocol (RFC 3414, SHA-1). */
+static int make_key(
+	struct jm_snmp *s, const char *path, u_char *key, size_t *ret_length, struct jm_err *err)
+{
+	static const oid sha[] = {1, 3, 6, 1, 6, 3, 10, 1, 1, 3};
+	char secret[SECRET_MAX];
+	int rc = read_secret(path, secret, err);
+
+	*ret_length = USM_AUTH_KU_LEN;
+	if (!rc && s->call.generate_Ku(sha, sizeof(sha) / sizeof(sha[0]), (u_char *)secret,
+			   strlen(secret), key, ret_length) != SNMPERR_SUCCESS)
+		rc = jm_err_set(err, JM_EUSAGE,
+			"The password in %s is too short; SNMPv3 needs eight characters.", path);
+	explicit_bzero(secret, sizeof(secret));
+	return rc;
+}
+
+static int set_user(struct jm_snmp *s, const struct jm_snmp_peer *peer, netsnmp_session *session,
+	struct jm_err *err)
+{
+	static const oid sha[] = {1, 3, 6, 1, 6, 3, 10, 1, 1, 3};
+	static const oid aes[] = {1, 3, 6, 1, 6, 3, 10, 1, 2, 4};
+	const char *auth = peer->auth_file;
+	const char *priv = peer->priv_file;
+	int rc = 0;
+
+	session->version = SNMP_VERSION_3;
+	session->securityName = (char *)peer->user;
+	session->securityNameLen = strlen(session->securityName);
+	session->securityLevel = priv	? SNMP_SEC_LEVEL_AUTHPRIV
+				 : auth ? SNMP_SEC_LEVEL_AUTHNOPRIV
+					: SNMP_SEC_LEVEL_NOAUTH;
+	if (priv && !auth)
+		return jm_err_set(err, JM_EUSAGE, "priv-file of source snmp needs auth-file too.");
+	session->securityAuthProto = (oid *)sha;
+	session->securityAuthProtoLen = sizeof(sha) / sizeof(sha[0]);
+	session->securityPrivProto = (oid *)aes;
+	session->securityPrivProtoLen = sizeof(aes) / sizeof(aes[0]);
+	if (auth)
+		rc = make_key(s, auth, session->securityAuthKey, &session->securityAuthKeyLen, err);
+	if (!rc && priv)
+		rc = make_key(s, priv, session->securityPrivKey, &session->securityPrivKeyLen, err);
+	return rc;
+}
+
+static int open_line(struct jm_snmp *s, const struct jm_snmp_peer *peer, struct jm_err *err)
+{
+	const char *file = peer->community_file;
+	char address[160], community[SECRET_MAX] = "public";
+	netsnmp_session session;
+	int rc = 0, library_error = 0, system_error = 0;
+
+	snprintf(s->host, sizeof(s->host), "%s", peer->host);
+	snprintf(address, sizeof(address), "udp:%s:%d", s->host, peer->port);
+	s->call.snmp_sess_init(&session);
+	session.peername = address;
+	session.timeout = (long)(peer->timeout * 1e6);
+	session.retries = 1;
+	if (peer->user) {
+		rc = set_user(s, peer, &session, err);
+	} else {
+		session.version = SNMP_VERSION_2c;
+		rc = file ? read_secret(file, community, err) : 0;
+		session.community = (u_char *)community;
+		session.community_len = strlen(community);
+	}
+	if (!rc)
+		s->line = s->call.snmp_sess_open(&session);
+	if (!rc && !s->line) {
+		char *why = NULL;
+
+		s->call.snmp_error(&session, &system_error, &library_error, &why);
+		rc = jm_err_set(err, JM_ENOENT, "SNMP host %s cannot be asked: %s.", s->host,
+			why ? why : "unknown error");
+		free(why);
+	}
+	explicit_bzero(community, sizeof(community));
+	explicit_bzero(&session, sizeof(session));
+	return rc;
+}
+
+/* No MIBs, no configuration, no files of net-snmp's own. */
+static void start_library(struct jm_snmp *s)
+{
+	static const int off[] = {NETSNMP_DS_LIB_DONT_READ_CONFIGS,
+		NETSNMP_DS_LIB_DONT_PERSIST_STATE, NETSNMP_DS_LIB_DISABLE_PERSISTENT_LOAD,
+		NETSNMP_DS_LIB_DISABLE_PERSISTENT_SAVE};
+
+	s->call.netsnmp_register_loghandler(NETSNMP_LOGHANDLER_NONE, LOG_DEBUG);
+	s->call.netsnmp_set_mib_directory(NOWHERE);
+	s->call.set_persistent_directory(NOWHERE);
+	for (size_t i = 0; i < sizeof(off) / sizeof(off[0]); i++)
+		s->call.netsnmp_ds_set_boolean(NETSNMP_DS_LIBRARY_ID, off[i], 1);
+	s->call.init_snmp("joulemark");
+}
+
+int jm_snmp_open(struct jm_snmp *snmp, const struct jm_snmp_peer *peer, struct jm_err *err)
+{
+	int rc = jm_library_open(&library, &snmp->call, err);
+
+	if (rc)
+		return rc;
+	start_library(snmp);
+	return open_line(snmp, peer, err);
+}
+
+void jm_snmp_close(struct jm_snmp *snmp)
+{
+	if (snmp->line)
+		snmp->call.snmp_sess_close(snmp->line);
+	snmp->line = NULL;
+}
