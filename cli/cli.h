@@ -47,6 +47,7 @@ struct jm_command {
 	bool (*begins_command)(const struct jm_cli *cli, const char *word);
 	bool takes_extra;		/* unknown options are collected in cli->extra */
 	bool hidden;			/* not in the help */
+	bool no_recovery;		/* what a killed joulemark left set is not put back first */
 	int (*run)(struct jm_cli *cli); /* returns the exit status */
 };
 

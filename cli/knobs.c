@@ -2,6 +2,7 @@
 /* set, get, status, restore: knobs by hand. And the guard's own process, which only joulemark starts. */
 #include "result/case_id.h"
 #include "cli.h"
+#include "base/process.h"
 #include "guard/guard.h"
 #include "guard/guard_wire.h"
 #include "hold.h"
@@ -51,6 +52,27 @@ static int print_json(const struct jm_cli *cli, json_t *value)
 }
 
 /* ---- set ----------------------------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t caught;
+static volatile int n_caught;
+
+static void on_signal(int number)
+{
+	caught = number;
+	n_caught = n_caught + 1;
+}
+
+/* The first ends it and puts back what was found; the second ends waiting for a guard that does not answer. */
+static void count_signals(struct jm_cli *cli)
+{
+	static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+	struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before;
+
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+		if (!sigaction(numbers[i], NULL, &before) && before.sa_handler != SIG_IGN)
+			sigaction(numbers[i], &action, NULL);
+	cli->ctx.interrupts = &n_caught;
+}
 
 /* The words of the command line as settings; a sweep is not for `set`. */
 static int parse_settings(
@@ -108,6 +130,8 @@ static int apply(struct jm_cli *cli, struct jm_guard *guard)
 		rc = parse_settings(cli, knobs, settings);
 	if (!rc)
 		rc = jm_guard_get(guard, before, &cli->err);
+	if (!rc && n_caught)
+		rc = jm_err_set(&cli->err, JM_EINTR, "Interrupted; nothing was set.");
 	if (!rc)
 		rc = jm_guard_set(guard, settings, cli->n_args, out, &n, &cli->err);
 	for (int i = 0; i < n && !rc; i++)
@@ -142,6 +166,7 @@ static int run_set(struct jm_cli *cli)
 		jm_cli_fail(cli);
 		return jm_proc_status_of(cli->err.code);
 	}
+	count_signals(cli);
 	if (!cli->n_args)
 		rc = jm_err_set(&cli->err, JM_EUSAGE,
 			"Nothing to set; write knob=value, as in 'joulemark set gpu.power=300W'.");
@@ -150,12 +175,18 @@ static int run_set(struct jm_cli *cli)
 			&cli->ctx, jm_values_text(&cli->values, "control"), &guard, &cli->err);
 	if (!rc)
 		rc = apply(cli, guard);
+	if (!rc && n_caught)
+		rc = jm_err_set(&cli->err, JM_EINTR, "Interrupted.");
 	if (!rc && cli->command)
 		rc = jm_hold_command(&cli->ctx, cli->command, &status, &cli->err);
 	else if (!rc)
 		rc = jm_guard_keep(guard, &cli->err);
-	if (jm_guard_stop(guard, &stop))
-		rc = jm_err_set(&cli->err, stop.code, "%s", stop.text);
+	if (jm_guard_stop(guard, &stop)) {
+		cli->err = stop; /* it says what is not restored, which counts for more */
+		rc = stop.code;
+	}
+	if (rc == JM_EINTR)
+		return jm_cli_fail(cli), 128 + caught;
 	if (rc)
 		return status == 126 || status == 127 ? (jm_cli_fail(cli), status)
 						      : jm_cli_fail(cli);
@@ -204,10 +235,11 @@ static bool wanted(const struct jm_setting *words, int n, const struct jm_knob *
 
 static json_t *knob_json(const struct jm_knob *k, const struct jm_applied *a)
 {
-	return json_pack("{ss ss ss ss so so so so so}", "knob", k->name, "device", k->device,
+	return json_pack("{ss ss ss ss so so so so so ss*}", "knob", k->name, "device", k->device,
 		"label", k->label, "unit", k->unit, "accepted", jm_json_number(a->accepted),
 		"enforced", jm_json_number(a->enforced), "min", jm_json_number(k->min), "max",
-		jm_json_number(k->max), "default", jm_json_number(k->fallback));
+		jm_json_number(k->max), "default", jm_json_number(k->fallback), "reason",
+		*a->why ? a->why : NULL);
 }
 
 static int put_knob(struct jm_grid *g, int row, const struct jm_knob *k, const struct jm_applied *a,
@@ -225,6 +257,37 @@ static int put_knob(struct jm_grid *g, int row, const struct jm_knob *k, const s
 	for (int c = 0; c < g->columns && !rc; c++)
 		rc = jm_grid_set(g, row, c, err, "%s", cells[c]);
 	return rc;
+}
+
+/* One device that does not answer is a row; when none of those asked for does, the command has failed. */
+static int check_answers(struct jm_cli *cli, const struct jm_knobs *knobs,
+	const struct jm_setting *words, const struct jm_applied *a)
+{
+	const char *why = NULL;
+
+	for (int i = 0; i < knobs->n; i++) {
+		if (!wanted(words, cli->n_args, &knobs->knob[i]))
+			continue;
+		if (!*a[i].why)
+			return 0;
+		why = why ? why : a[i].why;
+	}
+	return why ? jm_err_set(&cli->err, JM_EIO, "%s", why) : 0;
+}
+
+/* Below the table, as it is too long for a cell. */
+static void print_reasons(const struct jm_cli *cli, const struct jm_knobs *knobs,
+	const struct jm_setting *words, const struct jm_applied *a)
+{
+	char text[300];
+
+	for (int i = 0; i < knobs->n; i++) {
+		if (!*a[i].why || !wanted(words, cli->n_args, &knobs->knob[i]))
+			continue;
+		snprintf(text, sizeof(text), "%s of %s: %s", knobs->knob[i].name,
+			knobs->knob[i].label, a[i].why);
+		jm_text_wrap(cli->out, text, 0, 2, cli->width);
+	}
 }
 
 static int print_table(struct jm_cli *cli, const struct jm_knobs *knobs,
@@ -245,8 +308,10 @@ static int print_table(struct jm_cli *cli, const struct jm_knobs *knobs,
 	for (int i = 0, row = 0; i < knobs->n && !rc; i++)
 		if (wanted(words, cli->n_args, &knobs->knob[i]))
 			rc = put_knob(&g, row++, &knobs->knob[i], &a[i], &cli->err);
-	if (!rc)
+	if (!rc) {
 		jm_grid_print(&g, 0, cli->width, cli->out);
+		print_reasons(cli, knobs, words, a);
+	}
 	jm_grid_done(&g);
 	return rc;
 }
@@ -283,6 +348,8 @@ static int get(struct jm_cli *cli, struct jm_guard *guard)
 		rc = jm_guard_get(guard, now, &cli->err);
 	if (!rc)
 		rc = print_knobs(cli, knobs, words, now);
+	if (!rc)
+		rc = check_answers(cli, knobs, words, now);
 	free(words);
 	free(now);
 	return rc;
@@ -319,60 +386,88 @@ static const char *held_text(enum jm_held held)
 {
 	static const char *const names[] = {
 		[JM_HELD_LIVE] = "held",
+		[JM_HELD_ENDING] = "being restored",
 		[JM_HELD_KEPT] = "kept",
 		[JM_HELD_STALE] = "left behind",
+		[JM_HELD_UNKNOWN] = "damaged",
 	};
 
 	return names[held];
 }
 
-static void print_hold(const struct jm_cli *cli, const struct jm_hold *h)
+/* What a row of `status` says behind knob and device. */
+static void hold_text(const struct jm_hold *h, char *out, size_t size)
 {
-	char found[40], text[700];
+	char found[40];
 
 	value_text(h->found, h->unit, found, sizeof(found));
 	if (h->held == JM_HELD_LIVE)
-		snprintf(text, sizeof(text), "%s of %s: held by process %d, which will restore %s.",
-			h->knob, h->device, h->pid, found);
+		snprintf(out, size, "held by process %d, which will restore %s.", h->pid, found);
+	else if (h->held == JM_HELD_ENDING)
+		snprintf(out, size,
+			"process %d, which held it, has ended; its guard (process %d%s) has yet to "
+			"restore %s.",
+			h->pid, h->guard_pid,
+			jm_process_stopped(h->guard_pid) ? ", stopped: use kill -CONT" : "", found);
 	else if (h->held == JM_HELD_KEPT)
-		snprintf(text, sizeof(text),
-			"%s of %s: set by 'joulemark set'; 'joulemark restore' restores %s.",
-			h->knob, h->device, found);
+		snprintf(out, size, "set by 'joulemark set'; 'joulemark restore' restores %s.",
+			found);
+	else if (h->held == JM_HELD_STALE)
+		snprintf(out, size,
+			"left behind by process %d, which was killed; 'joulemark restore' tries "
+			"again to restore %s.",
+			h->pid, found);
 	else
-		snprintf(text, sizeof(text),
-			"%s of %s: left behind by process %d, which was killed; 'joulemark "
-			"restore' tries again to restore %s.",
-			h->knob, h->device, h->pid, found);
+		snprintf(out, size, "cannot tell: %s", h->why);
+}
+
+static void print_hold(const struct jm_cli *cli, const struct jm_hold *h)
+{
+	char state[400], text[700];
+
+	hold_text(h, state, sizeof(state));
+	snprintf(text, sizeof(text), "%s of %s: %s", h->knob, h->device, state);
 	jm_text_wrap(cli->out, text, 0, 2, cli->width);
+}
+
+static json_t *hold_json(const struct jm_hold *h)
+{
+	return json_pack("{ss ss ss ss so ss si si ss*}", "knob", h->knob, "device", h->device,
+		"unit", h->unit, "control", h->control, "found", jm_json_number(h->found), "state",
+		held_text(h->held), "pid", h->pid, "guard_pid", h->guard_pid, "reason",
+		*h->why ? h->why : NULL);
+}
+
+/* A damaged journal fails the command, when all rows are out. */
+static int print_holds(struct jm_cli *cli, const struct jm_hold *holds, int n)
+{
+	bool json = jm_values_number(&cli->values, "json") > 0;
+	json_t *array = json ? json_array() : NULL;
+
+	for (int i = 0; i < n; i++) {
+		if (json)
+			json_array_append_new(array, hold_json(&holds[i]));
+		else
+			print_hold(cli, &holds[i]);
+		if (holds[i].held == JM_HELD_UNKNOWN)
+			jm_err_set(&cli->err, JM_EFORMAT, "%s", holds[i].why);
+	}
+	if (json)
+		print_json(cli, array);
+	else if (!n)
+		fprintf(cli->out, "Nothing is set by joulemark.\n");
+	return cli->err.code;
 }
 
 static int run_status(struct jm_cli *cli)
 {
-	bool json = jm_values_number(&cli->values, "json") > 0;
-	json_t *array = json ? json_array() : NULL;
 	struct jm_hold *holds = NULL;
-	int n = 0;
+	int n = 0, rc = jm_guard_holds(&cli->ctx, &holds, &n, &cli->err);
 
-	if (jm_guard_holds(&cli->ctx, &holds, &n, &cli->err)) {
-		json_decref(array);
-		return jm_cli_fail(cli);
-	}
-	for (int i = 0; i < n; i++) {
-		if (json)
-			json_array_append_new(array,
-				json_pack("{ss ss ss ss so ss si}", "knob", holds[i].knob, "device",
-					holds[i].device, "unit", holds[i].unit, "control",
-					holds[i].control, "found", jm_json_number(holds[i].found),
-					"state", held_text(holds[i].held), "pid", holds[i].pid));
-		else
-			print_hold(cli, &holds[i]);
-	}
+	if (!rc)
+		rc = print_holds(cli, holds, n);
 	free(holds);
-	if (json)
-		return print_json(cli, array);
-	if (!n)
-		fprintf(cli->out, "Nothing is set by joulemark.\n");
-	return 0;
+	return rc ? jm_cli_fail(cli) : 0;
 }
 
 const struct jm_command jm_command_status = {
@@ -380,33 +475,55 @@ const struct jm_command jm_command_status = {
 	.summary = "show what joulemark has set and will put back",
 	.usage = "[--json]",
 	.description =
-		"Settings held by a running joulemark, kept by 'joulemark set', or left behind.",
+		"Settings held by a running joulemark, kept by 'joulemark set', or left behind; in "
+		"this user's state folder and in root's. Fails when it cannot tell.",
 	.options = json_options,
 	.run = run_status,
 };
 
+static const struct jm_option restore_options[] = {
+	{.name = "default",
+		.type = JM_FLAG,
+		.help = "where a damaged journal does not tell what was found: set the vendor's "
+			"default, and keep the journal under another name"},
+	CONTROL_ROW, {0}};
+
 static int run_restore(struct jm_cli *cli)
 {
-	int n = 0;
+	bool use_default = jm_values_number(&cli->values, "default") > 0;
+	int n = 0, n_default = 0, rc = 0;
 
 	signal(SIGPIPE, SIG_IGN); /* that nobody listens must not end it half way */
+	if (use_default)
+		rc = jm_guard_default(
+			&cli->ctx, jm_values_text(&cli->values, "control"), &n_default, &cli->err);
 	if (jm_guard_release(&cli->ctx, &n, &cli->err))
-		return jm_cli_fail(cli);
+		rc = cli->err.code;
+	if (n_default)
+		fprintf(cli->out, "Set %d %s to the vendor's default.\n", n_default,
+			n_default == 1 ? "knob" : "knobs");
 	if (n)
 		fprintf(cli->out, "Restored %d %s.\n", n, n == 1 ? "setting" : "settings");
-	else
+	else if (!rc && !n_default)
 		fprintf(cli->out, "Nothing to restore.\n");
-	return 0;
+	return rc ? jm_cli_fail(cli) : 0;
 }
 
 const struct jm_command jm_command_restore = {
 	.name = "restore",
 	.summary = "put back every setting, kept or left behind",
-	.usage = "",
+	.usage = "[--default [--control NAME]]",
 	.description =
 		"Puts back what 'joulemark set' has kept and what a killed joulemark has left "
 		"behind. Run it at boot and after a batch job; it does nothing when there is "
-		"nothing to do. Fails, and keeps its journal, when something cannot be put back.",
+		"nothing to do. Fails, and keeps its journal, when something cannot be put "
+		"back.\n\n"
+		"A damaged journal is replaced by its copy. Where both are damaged, what was found "
+		"is not known: restore then fails and leaves the setting as it is, unless "
+		"--default is given.",
+	.example = "joulemark restore",
+	.options = restore_options,
+	.no_recovery = true, /* it does that itself, and counts */
 	.run = run_restore,
 };
 

@@ -226,7 +226,7 @@ static void recover(struct jm_cli *cli)
 	void (*before)(int) = signal(SIGPIPE, SIG_IGN);
 	int n;
 
-	jm_guard_recover(&cli->ctx, &n, NULL);
+	jm_guard_recover_soon(&cli->ctx, &n, NULL);
 	signal(SIGPIPE, before);
 }
 
@@ -247,7 +247,7 @@ static int run_command(struct jm_cli *cli, int argc, char **argv)
 
 	if (!rc)
 		rc = open_output(cli, &text, &size);
-	if (!rc && !help && !cli->cmd->hidden)
+	if (!rc && !help && !cli->cmd->hidden && !cli->cmd->no_recovery)
 		recover(cli);
 	if (rc)
 		rc = jm_cli_fail(cli);

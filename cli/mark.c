@@ -37,5 +37,6 @@ const struct jm_command jm_command_mark = {
 	.options = options,
 	.min_args = 1,
 	.max_args = 1,
+	.no_recovery = true, /* it stands between two steps of what is measured */
 	.run = mark,
 };

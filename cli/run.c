@@ -34,6 +34,7 @@ struct run_command {
 /* ---- signals: the handler may only note which came, and wake the loop ---- */
 
 static volatile sig_atomic_t caught;
+static volatile int n_caught;
 static int caught_fd = -1;
 
 static void on_signal(int number)
@@ -41,6 +42,7 @@ static void on_signal(int number)
 	int saved = errno;
 
 	caught = number;
+	n_caught = n_caught + 1;
 	if (write(caught_fd, "!", 1) < 0)
 		caught = number;
 	errno = saved;
@@ -56,6 +58,7 @@ static int catch_signals(struct run_command *r)
 		return jm_err_set(
 			&r->cli->err, JM_EIO, "A pipe could not be made: %s.", strerror(errno));
 	r->cancel_fd = fds[0];
+	r->cli->ctx.interrupts = &n_caught;
 	caught_fd = fds[1];
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
 		/* under nohup it goes on after a hangup */

@@ -84,6 +84,9 @@ struct jm_ctx {
 	void *log_arg;
 	struct jm_clock *clock;
 	char root[256];
+	/* How often the user asked the program to end, counted by a signal handler; the second time ends waiting for
+	 * what does not answer. NULL = nobody counts. */
+	const volatile int *interrupts;
 };
 
 /* Reads JM_ROOT (ignored when privileges are raised) and takes the real clock. */

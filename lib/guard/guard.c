@@ -2,31 +2,49 @@
 /* The client's side of the guard: starts it, asks it, and takes its place when it is killed. */
 #include "guard/guard_wire.h"
 
+#include "base/log_later.h"
+#include "guard/guard_takeover.h"
+
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
+
+#define LOOK_MS	 100  /* between two looks at what ends a wait */
+#define ANNOUNCE 1000 /* ms */
+/* ms that a guard may take to end after its last reply; after a bad one it may have to stay */
+#define LINGER	      10000
+#define LINGER_FAILED 500
 
 struct jm_guard {
 	struct jm_ctx *ctx;
-	pid_t pid;
+	struct jm_process self; /* the guard's process */
 	int fd;
-	pthread_t watcher;
-	bool watched;
-	pthread_mutex_t lock; /* of what follows */
-	bool stopping, changed;
-	atomic_bool gone;
-	int recovered; /* code of the recovery after the guard was killed */
-	struct jm_err why;
+	char *controls; /* as given; NULL = all of the machine */
+	pthread_t watcher, taker;
+	bool watched, has_taker;
+	bool left; /* the user has ended the wait for it */
 	struct jm_knobs knobs;
 	char message[JM_WIRE_MAX];
+
+	pthread_mutex_t lock; /* of what follows */
+	bool stopping, taking, taken;
+	bool asked; /* to hold something: there may be journals that we do not know of */
+	atomic_bool gone;
+	double *found;	/* of each knob that the guard holds; NAN = not held */
+	bool recovered; /* something had to be put back in the guard's place */
+	int code;	/* of that */
+	struct jm_err why;
 };
 
 /* ---- starting ------------------------------------------------------------------------------------------ */
@@ -61,37 +79,115 @@ static int launch(struct jm_guard *g, struct jm_err *err)
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
 		return jm_err_set(err, JM_EIO, "Cannot start the guard: %s.", strerror(errno));
-	g->pid = fork();
-	if (!g->pid)
+	g->self.pid = fork();
+	if (!g->self.pid)
 		become_guard(pair[1]);
 	close(pair[1]);
 	g->fd = pair[0];
-	if (g->pid < 0)
+	if (g->self.pid > 0)
+		g->self = jm_process_of(g->self.pid);
+	if (g->self.pid < 0)
 		return jm_err_set(err, JM_EIO, "Cannot start the guard: %s.", strerror(errno));
 	return 0;
 }
 
 /* ---- when it is killed ------------------------------------------------------------------------------- */
 
-/* Once: takes the dead guard's place and restores from its journal. */
-static void take_over(struct jm_guard *g)
+/* Its locks are free only when it has ended altogether. */
+static void reap(struct jm_guard *g)
 {
-	int n = 0;
+	while (waitpid(g->self.pid, NULL, 0) < 0 && errno == EINTR)
+		;
+}
+
+/* Of each knob, what it is to be put back to; NULL when there is none. */
+static double *copy_found(struct jm_guard *g)
+{
+	double *found = calloc((size_t)g->knobs.n + 1, sizeof(*found));
+	bool some = false;
 
 	pthread_mutex_lock(&g->lock);
-	if (!g->gone) {
-		g->gone = true;
-		/* its locks are free only when it has ended altogether */
-		while (waitpid(g->pid, NULL, 0) < 0 && errno == EINTR)
-			;
-		if (g->changed) {
-			jm_log(g->ctx, JM_WARNING,
-				"The guard (process %d) was killed; restoring in its place.",
-				(int)g->pid);
-			g->recovered = jm_guard_recover(g->ctx, &n, &g->why);
-		}
+	for (int i = 0; i < g->knobs.n && found; i++) {
+		found[i] = g->found[i];
+		some = some || !isnan(found[i]);
 	}
 	pthread_mutex_unlock(&g->lock);
+	if (some)
+		return found;
+	free(found);
+	return NULL;
+}
+
+static bool was_asked(struct jm_guard *g)
+{
+	bool asked;
+
+	pthread_mutex_lock(&g->lock);
+	asked = g->asked;
+	pthread_mutex_unlock(&g->lock);
+	return asked;
+}
+
+static void set_taken(struct jm_guard *g)
+{
+	pthread_mutex_lock(&g->lock);
+	g->taken = true;
+	pthread_mutex_unlock(&g->lock);
+}
+
+/* Puts back first and talks afterwards: who reads our log may be stopped. */
+static void restore_in_its_place(struct jm_guard *g, const double *found)
+{
+	struct jm_log_later log;
+	struct jm_takeover t = {.ctx = &log.ctx,
+		.controls = g->controls,
+		.knobs = &g->knobs,
+		.found = found,
+		.guard = g->self};
+
+	jm_log_later_init(&log, g->ctx);
+	jm_log(&log.ctx, JM_WARNING, "The guard (process %d) was killed; restoring in its place.",
+		(int)g->self.pid);
+	g->code = jm_take_over(&t, &g->why);
+	g->recovered = true;
+	set_taken(g);
+	jm_log_later_done(&log);
+}
+
+/* Of a guard that was killed while it wrote them: nothing had been changed yet. */
+static void clear_journals(struct jm_guard *g)
+{
+	struct jm_log_later log;
+	int n;
+
+	jm_log_later_init(&log, g->ctx);
+	jm_guard_recover_soon(&log.ctx, &n, NULL);
+	jm_log_later_done(&log);
+}
+
+/* Once, by whoever comes first: mostly the watcher. */
+static void *take_over(void *arg)
+{
+	struct jm_guard *g = arg;
+	double *found;
+	bool first;
+
+	pthread_mutex_lock(&g->lock);
+	first = !g->taking;
+	g->taking = true;
+	pthread_mutex_unlock(&g->lock);
+	if (!first)
+		return NULL;
+	reap(g);
+	g->gone = true;
+	found = copy_found(g);
+	if (found)
+		restore_in_its_place(g, found);
+	if (was_asked(g))
+		clear_journals(g);
+	set_taken(g);
+	free(found);
+	return NULL;
 }
 
 static bool is_stopping(struct jm_guard *g)
@@ -104,7 +200,7 @@ static bool is_stopping(struct jm_guard *g)
 	return stopping;
 }
 
-/* Waits for the other end to close. */
+/* Waits for the other end to close. One that was told to stop closes it, too. */
 static void *watch(void *arg)
 {
 	struct jm_guard *g = arg;
@@ -117,42 +213,183 @@ static void *watch(void *arg)
 	return NULL;
 }
 
-static void start_watcher(struct jm_guard *g)
+/* Signals are for the program's own threads. */
+static bool start_thread(struct jm_guard *g, void *(*fn)(void *arg), pthread_t *ret)
 {
 	sigset_t all, old;
+	int rc;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	g->watched = !pthread_create(&g->watcher, NULL, watch, g);
+	rc = pthread_create(ret, NULL, fn, g);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return !rc;
+}
+
+/* ---- waiting, until the user has enough ---------------------------------------------------------------- */
+
+struct wait {
+	const struct jm_guard *g;
+	const char *what; /* "is setting knobs" */
+	int ms;
+	int asked; /* interrupts when it began */
+	bool announced, warned;
+};
+
+static int interrupts(const struct jm_guard *g)
+{
+	return g->ctx->interrupts ? *g->ctx->interrupts : 0;
+}
+
+static struct wait begin_wait(const struct jm_guard *g, const char *what)
+{
+	return (struct wait){.g = g, .what = what, .asked = interrupts(g)};
+}
+
+static void announce(struct wait *w)
+{
+	const struct jm_guard *g = w->g;
+	char stopped[80] = "";
+
+	if (jm_process_stopped(g->self.pid))
+		snprintf(stopped, sizeof(stopped),
+			"; it is stopped, and 'kill -CONT %d' lets it go on", (int)g->self.pid);
+	jm_log(g->ctx, JM_WARNING, "Waiting for the guard (process %d), which %s%s.%s",
+		(int)g->self.pid, w->what, stopped,
+		!g->ctx->interrupts  ? ""
+		: interrupts(g) == 0 ? " Interrupt twice to leave it."
+				     : " Interrupt once more to leave it.");
+	w->announced = true;
+	w->warned = interrupts(g) > 0;
+}
+
+/* After LOOK_MS more. False: the user has asked for the second time, or once more since it began. */
+static bool goes_on(struct wait *w)
+{
+	int now = interrupts(w->g);
+
+	w->ms += LOOK_MS;
+	if (now > 1 && now > w->asked)
+		return false;
+	if ((!w->announced && w->ms >= ANNOUNCE) || (w->announced && now && !w->warned))
+		announce(w);
+	return true;
+}
+
+/* "gpu.power of GPU 1 ... (700W)", the first few of them. */
+static void list_held(const struct jm_guard *g, char *out, size_t size)
+{
+	int n = 0, shown = 0;
+	size_t used = 0;
+
+	*out = '\0';
+	for (int i = 0; i < g->knobs.n; i++) {
+		const struct jm_knob *k = &g->knobs.knob[i];
+
+		if (isnan(g->found[i]) || n++ > 2)
+			continue;
+		used += (size_t)snprintf(out + used, size - used, "%s%s of %.20s (%g%s)",
+			shown++ ? ", " : "", k->name, k->label, g->found[i], k->unit);
+	}
+	if (n > shown)
+		snprintf(out + used, size - used, " and %d more", n - shown);
+}
+
+static int leave(struct jm_guard *g, const char *what, struct jm_err *err)
+{
+	char held[200];
+
+	g->left = true;
+	list_held(g, held, sizeof(held));
+	if (!*held)
+		return jm_err_set(err, JM_EINTR,
+			"Interrupted. The guard (process %d), which %s, was left; it had changed "
+			"nothing.",
+			(int)g->self.pid, what);
+	return jm_err_set(err, JM_EINTR,
+		"Interrupted. The guard (process %d), which %s, was left. NOT restored: %s. It "
+		"puts them back when it can go on; 'joulemark status' tells, and if it is killed "
+		"'joulemark restore' does it.",
+		(int)g->self.pid, what, held);
 }
 
 /* ---- asking -------------------------------------------------------------------------------------------- */
 
-static int gone(struct jm_guard *g, struct jm_err *err)
+static bool is_taken(struct jm_guard *g)
 {
-	take_over(g);
-	if (g->recovered)
-		return jm_err_set(err, g->recovered, "The guard was killed, and: %s", g->why.text);
-	return jm_err_set(err, JM_EGONE, "The guard (process %d) was killed; %s.", (int)g->pid,
-		g->changed ? "every setting is back as it was found"
-			   : "it had changed nothing that was not to stay");
+	bool taken;
+
+	pthread_mutex_lock(&g->lock);
+	taken = g->taken;
+	pthread_mutex_unlock(&g->lock);
+	return taken;
 }
 
+static int gone(struct jm_guard *g, struct jm_err *err)
+{
+	static const char what[] = "was killed and whose settings are being put back";
+	struct wait w = begin_wait(g, what);
+	const struct timespec look = {.tv_nsec = LOOK_MS * 1000000L / 10};
+
+	if ((!g->watched || is_stopping(g)) && !g->has_taker) {
+		g->has_taker = start_thread(g, take_over, &g->taker);
+		if (!g->has_taker)
+			take_over(g);
+	}
+	for (int i = 0; !is_taken(g); i++) {
+		nanosleep(&look, NULL);
+		if (i % 10 == 9 && !goes_on(&w))
+			return leave(g, what, err);
+	}
+	if (g->code)
+		return jm_err_set(err, g->code, "The guard was killed, and: %s", g->why.text);
+	return jm_err_set(err, JM_EGONE, "The guard (process %d) was killed; %s.", (int)g->self.pid,
+		g->recovered ? "every setting is back as it was found, and was read back"
+			     : "it had changed nothing that was not to stay");
+}
+
+/* JM_EINTR: the user has ended the wait. */
+static int await_reply(struct jm_guard *g, const char *what, struct jm_err *err)
+{
+	struct pollfd p = {.fd = g->fd, .events = POLLIN};
+	struct wait w = begin_wait(g, what);
+
+	while (poll(&p, 1, LOOK_MS) <= 0)
+		if (!goes_on(&w))
+			return leave(g, what, err);
+	return 0;
+}
+
+static const char *const doing[] = {
+	[JM_WIRE_OPEN] = "is opening the drivers",
+	[JM_WIRE_GET] = "is reading the knobs",
+	[JM_WIRE_HOLD] = "is looking at what it is to set",
+	[JM_WIRE_SET] = "is setting knobs",
+	[JM_WIRE_RESTORE] = "is putting settings back",
+	[JM_WIRE_KEEP] = "is writing down what is kept",
+	[JM_WIRE_STOP] = "is putting settings back",
+};
+
 /* Sends the request at the start of the message with `bytes` behind it; the reply takes its place. */
-static int ask(struct jm_guard *g, int op, int n, size_t bytes, struct jm_err *err)
+static int ask(struct jm_guard *g, enum jm_wire_op op, int n, size_t bytes, struct jm_err *err)
 {
 	struct jm_wire_request *q = (struct jm_wire_request *)g->message;
 	struct jm_wire_reply *r = (struct jm_wire_reply *)g->message;
 	ssize_t got;
+	int rc;
 
-	q->op = op;
+	if (g->left)
+		return leave(g, doing[op], err);
+	q->op = (int)op;
 	q->n = n;
 	do
 		got = send(g->fd, g->message, sizeof(*q) + bytes, MSG_NOSIGNAL);
 	while (got < 0 && errno == EINTR);
 	if (got < 0)
 		return gone(g, err);
+	rc = await_reply(g, doing[op], err);
+	if (rc)
+		return rc;
 	do
 		got = recv(g->fd, g->message, sizeof(g->message), 0);
 	while (got < 0 && errno == EINTR);
@@ -189,8 +426,13 @@ static int open_controls(struct jm_guard *g, const char *controls, struct jm_err
 		return rc;
 	g->knobs.n = reply_count(g);
 	g->knobs.knob = calloc((size_t)g->knobs.n + 1, sizeof(struct jm_knob));
-	if (!g->knobs.knob)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for %d knobs.", g->knobs.n);
+	g->found = calloc((size_t)g->knobs.n + 1, sizeof(*g->found));
+	if (!g->knobs.knob || !g->found) {
+		g->knobs.n = 0;
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the knobs.");
+	}
+	for (int i = 0; i < g->knobs.n; i++)
+		g->found[i] = NAN;
 	memcpy(g->knobs.knob, payload(g), (size_t)g->knobs.n * sizeof(struct jm_knob));
 	return 0;
 }
@@ -206,14 +448,18 @@ int jm_guard_start(
 	g->ctx = ctx;
 	g->fd = -1;
 	pthread_mutex_init(&g->lock, NULL);
-	rc = launch(g, err);
+	g->controls = controls ? strdup(controls) : NULL;
+	if (controls && !g->controls)
+		rc = jm_err_set(err, JM_ENOMEM, "Out of memory for the guard.");
+	else
+		rc = launch(g, err);
 	if (!rc)
 		rc = open_controls(g, controls, err);
 	if (rc) {
 		jm_guard_stop(g, NULL);
 		return rc;
 	}
-	start_watcher(g);
+	g->watched = start_thread(g, watch, &g->watcher);
 	*ret = g;
 	return 0;
 }
@@ -232,19 +478,46 @@ int jm_guard_get(struct jm_guard *g, struct jm_applied *out, struct jm_err *err)
 	return rc;
 }
 
+static int ask_about(struct jm_guard *g, enum jm_wire_op op, const struct jm_setting *settings,
+	int n, struct jm_err *err)
+{
+	size_t bytes = (size_t)n * sizeof(*settings);
+
+	memcpy(g->message + sizeof(struct jm_wire_request), settings, bytes);
+	return ask(g, op, n, bytes, err);
+}
+
+/* Before anything is changed we know what would have to be put back. */
+static int hold(struct jm_guard *g, const struct jm_setting *settings, int n, struct jm_err *err)
+{
+	const struct jm_applied *held = payload(g);
+	int rc;
+
+	pthread_mutex_lock(&g->lock);
+	g->asked = true;
+	pthread_mutex_unlock(&g->lock);
+	rc = ask_about(g, JM_WIRE_HOLD, settings, n, err);
+	pthread_mutex_lock(&g->lock);
+	for (int i = 0; !rc && i < reply_count(g); i++) {
+		struct jm_applied one;
+
+		memcpy(&one, &held[i], sizeof(one));
+		g->found[one.knob] = one.accepted;
+	}
+	pthread_mutex_unlock(&g->lock);
+	return rc;
+}
+
 int jm_guard_set(struct jm_guard *g, const struct jm_setting *settings, int n,
 	struct jm_applied *out, int *ret_n, struct jm_err *err)
 {
-	size_t bytes = (size_t)n * sizeof(*settings);
 	int rc;
 
-	if (bytes > JM_WIRE_MAX - sizeof(struct jm_wire_request))
+	if ((size_t)n > (JM_WIRE_MAX - sizeof(struct jm_wire_request)) / sizeof(*settings))
 		return jm_err_set(err, JM_EUSAGE, "%d settings at once are too many.", n);
-	pthread_mutex_lock(&g->lock);
-	g->changed = true;
-	pthread_mutex_unlock(&g->lock);
-	memcpy(g->message + sizeof(struct jm_wire_request), settings, bytes);
-	rc = ask(g, JM_WIRE_SET, n, bytes, err);
+	rc = hold(g, settings, n, err);
+	if (!rc)
+		rc = ask_about(g, JM_WIRE_SET, settings, n, err);
 	if (rc)
 		return rc;
 	*ret_n = reply_count(g);
@@ -257,14 +530,21 @@ int jm_guard_restore(struct jm_guard *g, struct jm_err *err)
 	return ask(g, JM_WIRE_RESTORE, 0, 0, err);
 }
 
+/* From here on a guard that is killed leaves nothing to be put back. */
+static void forget_found(struct jm_guard *g)
+{
+	pthread_mutex_lock(&g->lock);
+	for (int i = 0; i < g->knobs.n; i++)
+		g->found[i] = NAN;
+	pthread_mutex_unlock(&g->lock);
+}
+
 int jm_guard_keep(struct jm_guard *g, struct jm_err *err)
 {
 	int rc = ask(g, JM_WIRE_KEEP, 0, 0, err);
 
-	/* from here on a guard that is killed leaves nothing to be put back */
-	pthread_mutex_lock(&g->lock);
-	g->changed = g->changed && rc;
-	pthread_mutex_unlock(&g->lock);
+	if (!rc)
+		forget_found(g);
 	return rc;
 }
 
@@ -280,29 +560,59 @@ static int say_stop(struct jm_guard *g, struct jm_err *err)
 	g->stopping = true;
 	pthread_mutex_unlock(&g->lock);
 	rc = ask(g, JM_WIRE_STOP, 0, 0, &why);
-	if (rc == JM_EGONE && !g->changed)
+	if (rc == JM_EGONE && g->gone && !g->recovered)
 		return 0;
 	return rc ? jm_err_set(err, rc, "%s", why.text) : 0;
 }
 
+/* One whose driver does not return stays, and puts back when it does. */
+static void let_it_end(struct jm_guard *g, int limit_ms)
+{
+	const struct timespec look = {.tv_nsec = 10000000};
+
+	for (int ms = 0; ms < limit_ms; ms += 10) {
+		pid_t ended = waitpid(g->self.pid, NULL, WNOHANG);
+
+		if (ended > 0 || (ended < 0 && errno != EINTR))
+			return;
+		nanosleep(&look, NULL);
+	}
+}
+
+static void free_guard(struct jm_guard *g)
+{
+	if (g->fd >= 0)
+		close(g->fd);
+	pthread_mutex_destroy(&g->lock);
+	jm_knobs_done(&g->knobs);
+	free(g->found);
+	free(g->controls);
+	free(g);
+}
+
 int jm_guard_stop(struct jm_guard *g, struct jm_err *err)
 {
+	bool busy;
 	int rc = 0;
 
 	if (!g)
 		return 0;
-	if (g->pid > 0)
+	if (g->self.pid > 0)
 		rc = say_stop(g, err);
+	if (g->fd >= 0)
+		shutdown(g->fd, SHUT_RDWR); /* which the watcher sees */
+	pthread_mutex_lock(&g->lock);
+	busy = g->left && g->taking && !g->taken;
+	pthread_mutex_unlock(&g->lock);
+	if (busy) /* with a driver that does not return, and needs all this */
+		return rc;
 	if (g->watched)
 		pthread_join(g->watcher, NULL);
-	if (g->fd >= 0)
-		close(g->fd);
-	if (g->pid > 0 && !g->gone)
-		while (waitpid(g->pid, NULL, 0) < 0 && errno == EINTR)
-			;
-	pthread_mutex_destroy(&g->lock);
-	jm_knobs_done(&g->knobs);
-	free(g);
+	if (g->has_taker)
+		pthread_join(g->taker, NULL);
+	if (g->self.pid > 0 && !g->gone && !g->left)
+		let_it_end(g, rc ? LINGER_FAILED : LINGER);
+	free_guard(g);
 	return rc;
 }
 
@@ -313,5 +623,5 @@ bool jm_guard_alive(const struct jm_guard *g)
 
 int jm_guard_pid(const struct jm_guard *g)
 {
-	return g->pid;
+	return g->self.pid;
 }

@@ -8,9 +8,13 @@
  *
  * jm_guard_start executes this program again as a small process in a session of its own. Before it first
  * changes a knob it writes the value it found to a journal in the state folder and syncs it; it puts that
- * value back when the client says so, ends, or is killed. When the guard itself is killed the client
- * restores from the journal at once; when both are killed, jm_guard_recover of the next start does.
- * A knob has one holder at a time (a lock on its journal).
+ * value back when the client says so, ends, or is killed. The client knows the values found as well: when the
+ * guard is killed it puts them back itself, reads them back, and says what is so. When both are killed,
+ * jm_guard_recover of the next start does. A knob has one holder at a time (a lock beside its journal).
+ *
+ * A guard that does not answer is waited for; that is logged after a second. When the user asks a second time for the
+ * end (ctx->interrupts), the wait ends with JM_EINTR and a sentence on what is not restored; the guard stays, and
+ * restores when it can.
  */
 #ifndef JM_GUARD_H
 #define JM_GUARD_H
@@ -26,6 +30,7 @@ struct jm_applied {
 	double requested; /* what the user asked for; NAN = nothing (jm_guard_get) */
 	double accepted;  /* what the device took of it (rounded, clamped); NAN = cannot tell */
 	double enforced;  /* what the device holds now; NAN = cannot tell */
+	char why[160];	  /* of a device that does not answer (jm_guard_get); "" = it does */
 };
 
 /*
@@ -35,12 +40,13 @@ struct jm_applied {
 int jm_guard_start(
 	struct jm_ctx *ctx, const char *controls, struct jm_guard **ret, struct jm_err *err);
 const struct jm_knobs *jm_guard_knobs(const struct jm_guard *g);
-/* Every knob as it is; out: one per knob. Changes nothing, needs no lock. */
+/* Every knob as it is; out: one per knob, with a reason where the device does not answer. Changes nothing, needs no
+ * lock. */
 int jm_guard_get(struct jm_guard *g, struct jm_applied *out, struct jm_err *err);
 /*
  * Applies all settings or none: on a failure the values before the call are back. out: one per device
  * and setting, room for as many as there are knobs; ret_n: how many. JM_EBUSY: held by another process,
- * which the sentence names. JM_EGONE: the guard was killed and everything is back as it was found.
+ * which the sentence names. JM_EGONE: the guard was killed and everything is back as it was found, and read back.
  */
 int jm_guard_set(struct jm_guard *g, const struct jm_setting *settings, int n,
 	struct jm_applied *out, int *ret_n, struct jm_err *err);
@@ -55,20 +61,34 @@ int jm_guard_pid(const struct jm_guard *g);
 
 /*
  * Restores what crashed holders left behind; ret_n: how many knobs. Cheap when there is nothing. Kept
- * settings and those of a living holder stay. What cannot be restored keeps its journal and is an error.
+ * settings and those of a living holder stay. What cannot be restored keeps its journal and is an error;
+ * JM_EFORMAT: a damaged journal, whose value is not known. Guards that are still restoring are waited for.
  */
 int jm_guard_recover(struct jm_ctx *ctx, int *ret_n, struct jm_err *err);
+/* The same by who has something else to do: waits for a second at most, for all guards together. */
+int jm_guard_recover_soon(struct jm_ctx *ctx, int *ret_n, struct jm_err *err);
 /* The same, and kept settings too: `joulemark restore`. */
 int jm_guard_release(struct jm_ctx *ctx, int *ret_n, struct jm_err *err);
+/* Sets the vendor's default where a damaged journal has left nothing else to go by, on all devices of the controls (as
+ * jm_guard_start), and sets the journal aside. ret_n: of how many knobs. Each is logged. */
+int jm_guard_default(struct jm_ctx *ctx, const char *controls, int *ret_n, struct jm_err *err);
 
 /* What the journals say, for `status`. */
-enum jm_held { JM_HELD_LIVE, JM_HELD_KEPT, JM_HELD_STALE };
+enum jm_held {
+	JM_HELD_LIVE,
+	JM_HELD_ENDING, /* its client has ended; its guard is there, and has to put it back */
+	JM_HELD_KEPT,
+	JM_HELD_STALE,
+	JM_HELD_UNKNOWN, /* the journal is damaged */
+};
 struct jm_hold {
 	char knob[32], unit[8], device[JM_ID_MAX], control[64];
-	double found; /* what a restore brings back */
+	double found; /* what a restore brings back; NAN = not known */
 	enum jm_held held;
-	int pid; /* of the holder's client; 0 = none */
+	int pid, guard_pid; /* of the holder; 0 = none */
+	char why[300];	    /* JM_HELD_UNKNOWN */
 };
+/* Of the state folder, and of root's where that is another one. JM_EPERM: it cannot be told. */
 int jm_guard_holds(struct jm_ctx *ctx, struct jm_hold **ret, int *ret_n, struct jm_err *err);
 
 /* The guard's own process: serves the client at the other end of the socket until it is gone. */

@@ -2,13 +2,15 @@
 /* Found, written down, synced, changed, read back - in this order - and back again. */
 #include "guard/guard_apply.h"
 
+#include "base/log_later.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-/* Drivers count in milliwatts and the like. */
-static bool same(double a, double b)
+bool jm_knob_same(double a, double b)
 {
 	return fabs(a - b) <= 1e-6 * fabs(b);
 }
@@ -16,7 +18,8 @@ static bool same(double a, double b)
 int jm_knob_holder_open(struct jm_knob_holder *ret, struct jm_ctx *ctx, const char *specs,
 	int client, struct jm_err *err)
 {
-	struct jm_knob_holder k = {.ctx = ctx, .client = client};
+	struct jm_knob_holder k = {
+		.ctx = ctx, .client = jm_process_of(client), .self = jm_process_of(getpid())};
 	int rc = jm_knob_table_open(ctx, specs, &k.table, err);
 
 	if (rc)
@@ -28,7 +31,7 @@ int jm_knob_holder_open(struct jm_knob_holder *ret, struct jm_ctx *ctx, const ch
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for %d knobs.", k.table.knobs.n);
 	}
 	for (int i = 0; i < k.table.knobs.n; i++)
-		k.journal[i].fd = -1;
+		k.journal[i] = (struct jm_journal){.lock = -1, .folder = -1, .copies = -1};
 	*ret = k;
 	return 0;
 }
@@ -41,34 +44,47 @@ void jm_knob_holder_close(struct jm_knob_holder *k)
 	jm_knob_table_close(&k->table);
 }
 
-int jm_knob_holder_get(struct jm_knob_holder *k, struct jm_applied *out, struct jm_err *err)
+/* A device that does not answer is a row with its reason. */
+void jm_knob_holder_get(struct jm_knob_holder *k, struct jm_applied *out)
 {
 	for (int i = 0; i < k->table.knobs.n; i++) {
-		int rc;
+		struct jm_err why = JM_ERR_INIT;
 
-		out[i] = (struct jm_applied){.knob = i, .requested = NAN};
-		rc = jm_knob_table_get(&k->table, i, &out[i].accepted, &out[i].enforced, err);
-		if (rc)
-			return rc;
+		out[i] = (struct jm_applied){
+			.knob = i, .requested = NAN, .accepted = NAN, .enforced = NAN};
+		if (jm_knob_table_get(&k->table, i, &out[i].accepted, &out[i].enforced, &why))
+			snprintf(out[i].why, sizeof(out[i].why), "%.*s",
+				(int)sizeof(out[i].why) - 1, why.text);
 	}
-	return 0;
+}
+
+static int read_back(const struct jm_knob_table *table, int i, double value, struct jm_err *err)
+{
+	const struct jm_knob *knob = &table->knobs.knob[i];
+	double now = NAN, enforced = NAN;
+	int rc = jm_knob_table_get(table, i, &now, &enforced, err);
+
+	if (rc)
+		return rc;
+	if (isnan(now))
+		now = enforced;
+	if (jm_knob_same(now, value))
+		return 0;
+	if (isnan(now))
+		return jm_err_set(err, JM_EIO, "%s of %s was set back to %g%s but cannot be read.",
+			knob->name, knob->label, value, knob->unit);
+	return jm_err_set(err, JM_EIO, "%s of %s was set back to %g%s but stands at %g%s.",
+		knob->name, knob->label, value, knob->unit, now, knob->unit);
 }
 
 int jm_put_back(const struct jm_knob_table *table, int i, double value, struct jm_err *err)
 {
-	const struct jm_knob *knob = &table->knobs.knob[i];
-	double now = NAN, enforced;
 	int rc;
 
-	if (!jm_knob_table_get(table, i, &now, &enforced, NULL) && same(now, value))
+	if (!read_back(table, i, value, NULL))
 		return 0;
 	rc = jm_knob_table_set(table, i, value, err);
-	if (!rc)
-		rc = jm_knob_table_get(table, i, &now, &enforced, err);
-	if (!rc && !isnan(now) && !same(now, value))
-		rc = jm_err_set(err, JM_EIO, "%s of %s was set back to %g%s but stands at %g%s.",
-			knob->name, knob->label, value, knob->unit, now, knob->unit);
-	return rc;
+	return rc ? rc : read_back(table, i, value, err);
 }
 
 /* ---- taking hold ----------------------------------------------------------------------------------- */
@@ -77,7 +93,7 @@ int jm_put_back(const struct jm_knob_table *table, int i, double value, struct j
 static struct jm_journal_state describe(const struct jm_knob_holder *k, int i)
 {
 	const struct jm_knob *knob = &k->table.knobs.knob[i];
-	struct jm_journal_state s = {.pid = k->client};
+	struct jm_journal_state s = {.client = k->client, .guard = k->self};
 
 	snprintf(s.knob, sizeof(s.knob), "%s", knob->name);
 	snprintf(s.unit, sizeof(s.unit), "%s", knob->unit);
@@ -109,14 +125,24 @@ static int finish_earlier_session(struct jm_knob_holder *k, int i, struct jm_err
 	return rc ? rc : jm_journal_write(j, &s, JM_JOURNAL_BACK, j->now.found, err);
 }
 
+static void tell_damage(const struct jm_knob_holder *k, int i)
+{
+	const struct jm_journal *j = &k->journal[i];
+
+	if (*j->damage)
+		jm_log(k->ctx, JM_WARNING, JM_JOURNAL_MENDED, j->path, j->damage);
+}
+
 /* Locks knob i and writes down what it finds. */
-static int hold(struct jm_knob_holder *k, int i, struct jm_err *err)
+static int hold(struct jm_knob_holder *k, int i, struct jm_patience *patience, struct jm_err *err)
 {
 	const struct jm_knob *knob = &k->table.knobs.knob[i];
 	struct jm_journal_state s = describe(k, i);
 	double found = NAN, enforced = NAN;
-	int rc = jm_journal_open(k->ctx, knob->name, knob->device, &k->journal[i], err);
+	int rc = jm_journal_open(k->ctx, knob->name, knob->device, patience, &k->journal[i], err);
 
+	if (!rc)
+		tell_damage(k, i);
 	if (!rc)
 		rc = finish_earlier_session(k, i, err);
 	if (!rc)
@@ -150,7 +176,7 @@ static void let_go(struct jm_knob_holder *k, int i)
 static int hold_all(
 	struct jm_knob_holder *k, const struct jm_applied *plan, int n, struct jm_err *err)
 {
-	bool fresh = false;
+	struct jm_patience patience = {.ctx = k->ctx, .limit_ns = JM_LOCK_LIMIT_NS};
 	int *taken = calloc((size_t)n + 1, sizeof(*taken)), n_taken = 0, rc = 0;
 
 	if (!taken)
@@ -158,15 +184,13 @@ static int hold_all(
 	for (int p = 0; p < n && !rc; p++) {
 		int i = plan[p].knob;
 
-		if (k->journal[i].fd >= 0)
+		if (k->journal[i].lock >= 0)
 			continue;
-		rc = hold(k, i, err);
-		if (!rc) {
-			fresh = fresh || k->journal[i].fresh;
+		rc = hold(k, i, &patience, err);
+		if (!rc)
 			taken[n_taken++] = i;
-		}
 	}
-	if (!rc && fresh)
+	if (!rc && n_taken)
 		rc = jm_journal_sync_folder(k->ctx, err);
 	while (rc && n_taken)
 		let_go(k, taken[--n_taken]);
@@ -192,7 +216,7 @@ static int plan_one(const struct jm_knob_holder *k, const struct jm_setting *s,
 				return jm_err_set(err, JM_EUSAGE,
 					"Two settings name %s of %s; give it one value.",
 					knob->name, knob->label);
-		plan[*n].knob = i;
+		plan[*n] = (struct jm_applied){.knob = i};
 		plan[*n].requested = s->value == JM_SETTING_DEFAULT ? knob->fallback : s->value;
 		plan[*n].accepted = plan[*n].enforced = NAN;
 		if (isnan(plan[*n].requested))
@@ -214,7 +238,7 @@ static int apply_one(struct jm_knob_holder *k, const struct jm_applied *line, do
 	double enforced;
 	int rc = jm_knob_table_get(&k->table, line->knob, ret_before, &enforced, err);
 
-	if (rc || same(*ret_before, line->requested))
+	if (rc || jm_knob_same(*ret_before, line->requested))
 		return rc;
 	return jm_knob_table_set(&k->table, line->knob, line->requested, err);
 }
@@ -253,18 +277,43 @@ static int apply_all(struct jm_knob_holder *k, struct jm_applied *plan, int n, s
 	return rc;
 }
 
+/* All lines of the settings, and their knobs held. The plan is the caller's to free, also after an error. */
+static int plan_and_hold(struct jm_knob_holder *k, const struct jm_setting *settings, int n,
+	struct jm_applied **ret_plan, int *ret_n, struct jm_err *err)
+{
+	int rc = 0;
+
+	*ret_n = 0;
+	*ret_plan = calloc((size_t)k->table.knobs.n + 1, sizeof(**ret_plan));
+	if (!*ret_plan)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for %d settings.", n);
+	for (int i = 0; i < n && !rc; i++)
+		rc = plan_one(k, &settings[i], *ret_plan, ret_n, err);
+	return rc ? rc : hold_all(k, *ret_plan, *ret_n, err);
+}
+
+int jm_knob_holder_hold(struct jm_knob_holder *k, const struct jm_setting *settings, int n,
+	struct jm_applied *out, int *ret_n, struct jm_err *err)
+{
+	struct jm_applied *plan;
+	int n_plan, rc = plan_and_hold(k, settings, n, &plan, &n_plan, err);
+
+	for (int p = 0; p < n_plan && !rc; p++)
+		plan[p].accepted = k->journal[plan[p].knob].now.found;
+	if (!rc) {
+		memcpy(out, plan, (size_t)n_plan * sizeof(*plan));
+		*ret_n = n_plan;
+	}
+	free(plan);
+	return rc;
+}
+
 int jm_knob_holder_set(struct jm_knob_holder *k, const struct jm_setting *settings, int n,
 	struct jm_applied *out, int *ret_n, struct jm_err *err)
 {
-	struct jm_applied *plan = calloc((size_t)k->table.knobs.n + 1, sizeof(*plan));
-	int n_plan = 0, rc = 0;
+	struct jm_applied *plan;
+	int n_plan, rc = plan_and_hold(k, settings, n, &plan, &n_plan, err);
 
-	if (!plan)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for %d settings.", n);
-	for (int i = 0; i < n && !rc; i++)
-		rc = plan_one(k, &settings[i], plan, &n_plan, err);
-	if (!rc)
-		rc = hold_all(k, plan, n_plan, err);
 	if (!rc)
 		rc = apply_all(k, plan, n_plan, err);
 	if (!rc) {
@@ -277,13 +326,14 @@ int jm_knob_holder_set(struct jm_knob_holder *k, const struct jm_setting *settin
 
 /* ---- the way back -------------------------------------------------------------------------------------- */
 
-static int restore_one(struct jm_knob_holder *k, int i, bool release, struct jm_err *err)
+static int restore_one(
+	struct jm_knob_holder *k, int i, bool release, const struct jm_ctx *log, struct jm_err *err)
 {
 	const struct jm_knob *knob = &k->table.knobs.knob[i];
 	struct jm_err why = JM_ERR_INIT;
 	int rc;
 
-	if (k->journal[i].fd < 0 || !k->journal[i].now.open)
+	if (k->journal[i].lock < 0 || !k->journal[i].now.open)
 		return 0;
 	rc = jm_put_back(&k->table, i, k->journal[i].now.found, &why);
 	if (!rc) {
@@ -291,7 +341,7 @@ static int restore_one(struct jm_knob_holder *k, int i, bool release, struct jm_
 			let_go(k, i);
 		return 0;
 	}
-	jm_log(k->ctx, JM_WARNING,
+	jm_log(log, JM_WARNING,
 		"%s of %s is NOT back at %g%s: %s It stays in the journal; 'joulemark restore' "
 		"tries again.",
 		knob->name, knob->label, k->journal[i].now.found, knob->unit, why.text);
@@ -301,13 +351,16 @@ static int restore_one(struct jm_knob_holder *k, int i, bool release, struct jm_
 
 int jm_knob_holder_restore(struct jm_knob_holder *k, bool release, struct jm_err *err)
 {
+	struct jm_log_later log;
 	int first = 0;
 
+	jm_log_later_init(&log, k->ctx);
 	for (int i = k->table.knobs.n - 1; i >= 0; i--) {
-		int rc = restore_one(k, i, release, err);
+		int rc = restore_one(k, i, release, &log.ctx, err);
 
 		first = first ? first : rc;
 	}
+	jm_log_later_done(&log);
 	return first;
 }
 
@@ -316,7 +369,8 @@ static int keep_one(struct jm_knob_holder *k, int i, struct jm_err *err)
 	struct jm_journal *j = &k->journal[i];
 	struct jm_journal_state s = describe(k, i);
 	double base = j->now.kept ? j->now.base : j->now.found, now = NAN, enforced;
-	bool home = !jm_knob_table_get(&k->table, i, &now, &enforced, NULL) && same(now, base);
+	bool home =
+		!jm_knob_table_get(&k->table, i, &now, &enforced, NULL) && jm_knob_same(now, base);
 	int rc = jm_journal_write(j, &s, home ? JM_JOURNAL_GONE : JM_JOURNAL_KEPT, base, err);
 
 	if (!rc)
@@ -329,7 +383,7 @@ int jm_knob_holder_keep(struct jm_knob_holder *k, struct jm_err *err)
 	for (int i = 0; i < k->table.knobs.n; i++) {
 		int rc = 0;
 
-		if (k->journal[i].fd >= 0 && k->journal[i].now.open)
+		if (k->journal[i].lock >= 0 && k->journal[i].now.open)
 			rc = keep_one(k, i, err);
 		if (rc)
 			return rc;

@@ -11,7 +11,8 @@ struct jm_knob_holder {
 	struct jm_ctx *ctx;
 	struct jm_knob_table table;
 	struct jm_journal *journal; /* one per knob; closed = not held */
-	int client;		    /* the process on whose behalf */
+	struct jm_process client;   /* on whose behalf */
+	struct jm_process self;
 	char boot[40];
 };
 
@@ -19,16 +20,21 @@ int jm_knob_holder_open(struct jm_knob_holder *ret, struct jm_ctx *ctx, const ch
 	int client, struct jm_err *err);
 void jm_knob_holder_close(struct jm_knob_holder *k); /* restores nothing */
 /* As jm_guard_get, jm_guard_set. */
-int jm_knob_holder_get(struct jm_knob_holder *k, struct jm_applied *out, struct jm_err *err);
+void jm_knob_holder_get(struct jm_knob_holder *k, struct jm_applied *out);
+/* Locks what the settings speak of and writes down what it finds; out: accepted is the value found. */
+int jm_knob_holder_hold(struct jm_knob_holder *k, const struct jm_setting *settings, int n,
+	struct jm_applied *out, int *ret_n, struct jm_err *err);
 int jm_knob_holder_set(struct jm_knob_holder *k, const struct jm_setting *settings, int n,
 	struct jm_applied *out, int *ret_n, struct jm_err *err);
 /* Puts back what was found; release: and gives up the locks. All are tried; the first error is told,
- * every one is logged. */
+ * every one is logged, when all have been tried. */
 int jm_knob_holder_restore(struct jm_knob_holder *k, bool release, struct jm_err *err);
 /* Leaves all as it is, journalled, and gives up the locks. */
 int jm_knob_holder_keep(struct jm_knob_holder *k, struct jm_err *err);
 
-/* Sets knob i of the table to the value and reads it back. */
+/* Do two values of a knob mean the same? Drivers count in milliwatts and the like. */
+bool jm_knob_same(double a, double b);
+/* Sets knob i of the table to the value and reads it back; what cannot be read back is an error. */
 int jm_put_back(const struct jm_knob_table *table, int i, double value, struct jm_err *err);
 
 #endif

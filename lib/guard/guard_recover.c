@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What crashed holders left behind, and what was kept: putting it back, and telling of it. */
 #include "guard/guard.h"
-#include "guard/journal.h"
-#include "guard/guard_apply.h"
-#include "base/state_folder.h"
 
-#include <dirent.h>
+#include "base/clock.h"
+#include "base/log_later.h"
+#include "guard/guard_apply.h"
+#include "guard/journal.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -16,6 +17,8 @@
 /* One pass over all journals. */
 struct pass {
 	struct jm_ctx *ctx;
+	struct jm_log_later log; /* of what was done: putting back comes first */
+	struct jm_patience patience;
 	bool kept_too;
 	char boot[40];
 	struct jm_knob_table table; /* of the journal before, which is mostly of the same control */
@@ -25,36 +28,7 @@ struct pass {
 	struct jm_err *err;
 };
 
-/* Calls fn with the path of each journal. fn returns non-zero to end. */
-static int each_journal(const struct jm_ctx *ctx,
-	int (*fn)(void *arg, const char *path, struct jm_err *err), void *arg, struct jm_err *err)
-{
-	char folder[900], path[JM_JOURNAL_PATH];
-	int rc = jm_state_path(ctx, JM_JOURNAL_FOLDER, folder, sizeof(folder), err);
-	struct dirent *e;
-	DIR *dir;
-
-	if (rc)
-		return rc;
-	dir = opendir(folder);
-	if (!dir && errno == ENOENT)
-		return 0;
-	if (!dir)
-		return jm_err_set(err, errno == EACCES ? JM_EPERM : JM_EIO,
-			"Cannot read the journals' folder %s: %s.", folder, strerror(errno));
-	while (!rc && (e = readdir(dir))) {
-		size_t n = strlen(e->d_name);
-
-		if (n < 8 || strcmp(e->d_name + n - 8, ".journal") != 0)
-			continue;
-		snprintf(path, sizeof(path), "%s/%.*s", folder, JM_JOURNAL_NAME - 1, e->d_name);
-		rc = fn(arg, path, err);
-	}
-	closedir(dir);
-	return rc;
-}
-
-static void close_board(struct pass *p)
+static void close_table(struct pass *p)
 {
 	if (*p->spec)
 		jm_knob_table_close(&p->table);
@@ -65,9 +39,10 @@ static const struct jm_knob_table *table_of(struct pass *p, const char *spec, st
 {
 	if (*p->spec && !strcmp(p->spec, spec))
 		return &p->table;
-	close_board(p);
-	if (jm_knob_table_open(p->ctx, spec, &p->table, err))
+	close_table(p);
+	if (jm_knob_table_open(&p->log.ctx, spec, &p->table, err))
 		return NULL;
+	p->table.announce = p->ctx;
 	snprintf(p->spec, sizeof(p->spec), "%s", spec);
 	return &p->table;
 }
@@ -103,11 +78,23 @@ static int put_back(
 	if (rc)
 		return rc;
 	p->n_back++;
-	jm_log(p->ctx, s->open ? JM_WARNING : JM_INFO,
+	jm_log(&p->log.ctx, s->open ? JM_WARNING : JM_INFO,
 		"%s of %s is back at %g%s; %s (process %d) had left it at %g%s.", s->knob,
 		table->knobs.knob[i].label, value, s->unit,
-		s->open ? "a joulemark that was killed" : "'joulemark set'", s->pid, now, s->unit);
+		s->open ? "a joulemark that was killed" : "'joulemark set'", (int)s->client.pid,
+		now, s->unit);
 	return 0;
+}
+
+/* What was put back stays back when its journal cannot be told so: the next start does the same once more. */
+static void write_down(struct pass *p, struct jm_journal *j, const struct jm_journal_state *s,
+	enum jm_journal_verb verb)
+{
+	struct jm_err why = JM_ERR_INIT;
+
+	if (jm_journal_write(j, s, verb, s->found, &why))
+		jm_log(&p->log.ctx, JM_WARNING, "%s of %s is as it should be, but: %s", s->knob,
+			s->device, why.text);
 }
 
 /* The journal is locked and has something to put back. */
@@ -116,68 +103,80 @@ static int recover_knob(struct pass *p, struct jm_journal *j, struct jm_err *err
 	struct jm_journal_state s = j->now;
 	int rc = 0;
 
-	if (s.damaged)
-		jm_log(p->ctx, JM_WARNING,
-			"The journal %s has %d damaged lines; compare 'joulemark get' with what "
-			"should be.",
-			j->path, s.damaged);
+	if (*j->damage)
+		jm_log(&p->log.ctx, JM_WARNING, JM_JOURNAL_MENDED, j->path, j->damage);
 	if ((s.open || s.kept) && outlived(p, &s)) {
-		jm_log(p->ctx, JM_INFO,
+		jm_log(&p->log.ctx, JM_INFO,
 			"The machine has been restarted since process %d set %s of %s; the restart "
 			"has put it back.",
-			s.pid, s.knob, s.device);
+			(int)s.client.pid, s.knob, s.device);
 		return jm_journal_write(j, &s, JM_JOURNAL_GONE, 0, err);
 	}
-	if (s.open)
+	if (s.open) {
 		rc = put_back(p, &s, s.found, err);
-	if (s.open && !rc)
-		rc = jm_journal_write(j, &s, JM_JOURNAL_BACK, s.found, err);
+		if (!rc)
+			write_down(p, j, &s, JM_JOURNAL_BACK);
+	}
 	s.open = false;
-	if (!rc && s.kept && p->kept_too)
+	if (!rc && s.kept && p->kept_too) {
 		rc = put_back(p, &s, s.base, err);
-	if (!rc && s.kept && p->kept_too)
-		rc = jm_journal_write(j, &s, JM_JOURNAL_GONE, s.base, err);
+		if (!rc)
+			write_down(p, j, &s, JM_JOURNAL_GONE);
+	}
 	return rc;
 }
 
+static void note_failure(struct pass *p, int rc, const struct jm_err *why)
+{
+	jm_err_set(p->err, rc, "%s", why->text);
+	p->failed = p->failed ? p->failed : rc;
+}
+
 /* One journal; its failure is told and the others go on. */
-static int visit(void *arg, const char *path, struct jm_err *err)
+static int visit(void *arg, const struct jm_journal_view *view, struct jm_err *err)
 {
 	struct pass *p = arg;
 	struct jm_err why = JM_ERR_INIT;
 	struct jm_journal j;
 	struct jm_journal_state s;
-	int rc = jm_journal_open_file(path, &j, &why);
+	int rc = jm_journal_open_name(p->ctx, view->name, &p->patience, &j, &why);
 
 	(void)err;
 	/* a living holder's is its own business; the lock is waited for when the holder has died */
 	if (rc == JM_ENOENT || (rc == JM_EBUSY && !p->kept_too))
 		return 0;
-	if (!rc) {
-		s = j.now;
-		rc = recover_knob(p, &j, &why);
-		jm_journal_close(&j);
-		if (rc)
-			jm_log(p->ctx, JM_WARNING,
-				"%s of %s is NOT back: %s It stays in the journal %s; 'joulemark "
-				"restore' tries again.",
-				s.knob, s.device, why.text, path);
-	}
 	if (rc) {
-		jm_err_set(p->err, rc, "%s", why.text);
-		p->failed = p->failed ? p->failed : rc;
+		if (!p->kept_too) /* who asked for it is told by the error */
+			jm_log(&p->log.ctx, JM_WARNING, "%s", why.text);
+		note_failure(p, rc, &why);
+		return 0;
 	}
+	s = j.now;
+	rc = recover_knob(p, &j, &why);
+	if (rc) {
+		jm_log(&p->log.ctx, JM_WARNING,
+			"%s of %s is NOT back: %s It stays in the journal %s; 'joulemark restore' "
+			"tries again.",
+			s.knob, s.device, why.text, j.path);
+		note_failure(p, rc, &why);
+	}
+	jm_journal_close(&j);
 	return 0;
 }
 
-static int run_pass(struct jm_ctx *ctx, bool kept_too, int *ret_n, struct jm_err *err)
+static int run_pass(
+	struct jm_ctx *ctx, bool kept_too, int64_t limit_ns, int *ret_n, struct jm_err *err)
 {
 	struct pass p = {.ctx = ctx, .kept_too = kept_too, .err = err};
 	int rc;
 
+	p.patience = (struct jm_patience){
+		.ctx = ctx, .limit_ns = limit_ns, .interrupts = ctx->interrupts};
+	jm_log_later_init(&p.log, ctx);
 	jm_journal_boot(ctx, p.boot, sizeof(p.boot));
-	rc = each_journal(ctx, visit, &p, err);
-	close_board(&p);
+	rc = jm_journal_each(ctx, visit, &p, err);
+	close_table(&p);
+	jm_log_later_done(&p.log);
 	if (!rc)
 		rc = p.failed;
 	*ret_n = p.n_back;
@@ -186,12 +185,68 @@ static int run_pass(struct jm_ctx *ctx, bool kept_too, int *ret_n, struct jm_err
 
 int jm_guard_recover(struct jm_ctx *ctx, int *ret_n, struct jm_err *err)
 {
-	return run_pass(ctx, false, ret_n, err);
+	return run_pass(ctx, false, JM_LOCK_LIMIT_NS, ret_n, err);
+}
+
+int jm_guard_recover_soon(struct jm_ctx *ctx, int *ret_n, struct jm_err *err)
+{
+	return run_pass(ctx, false, JM_SECOND, ret_n, err);
 }
 
 int jm_guard_release(struct jm_ctx *ctx, int *ret_n, struct jm_err *err)
 {
-	return run_pass(ctx, true, ret_n, err);
+	return run_pass(ctx, true, JM_LOCK_LIMIT_NS, ret_n, err);
+}
+
+/* ---- the vendor's default, where nothing else is known ----------------------------------------------------- */
+
+/* Under the lock of its journal. */
+static int set_default(struct jm_ctx *ctx, const struct jm_knob_table *table, int i,
+	struct jm_journal *j, struct jm_err *err)
+{
+	const struct jm_knob *knob = &table->knobs.knob[i];
+	char aside[300];
+	int rc;
+
+	if (isnan(knob->fallback))
+		return jm_err_set(err, JM_ENOSUP,
+			"The default of %s on %s is not known; its damaged journal %s stays.",
+			knob->name, knob->label, j->path);
+	rc = jm_put_back(table, i, knob->fallback, err);
+	if (!rc)
+		rc = jm_journal_set_aside(j, aside, sizeof(aside), err);
+	if (!rc)
+		jm_log(ctx, JM_WARNING,
+			"%s of %s is at the vendor's default of %g%s: what was found before it was "
+			"set is not known, because its journal was damaged. That is kept as %s.",
+			knob->name, knob->label, knob->fallback, knob->unit, aside);
+	return rc;
+}
+
+int jm_guard_default(struct jm_ctx *ctx, const char *controls, int *ret_n, struct jm_err *err)
+{
+	struct jm_patience patience = {.ctx = ctx, .limit_ns = JM_LOCK_LIMIT_NS};
+	struct jm_knob_table table;
+	int rc = jm_knob_table_open(ctx, controls, &table, err);
+
+	*ret_n = 0;
+	for (int i = 0; !rc && i < table.knobs.n; i++) {
+		const struct jm_knob *knob = &table.knobs.knob[i];
+		struct jm_journal_state seen;
+		struct jm_journal j;
+
+		if (jm_journal_peek(ctx, knob->name, knob->device, &seen) != JM_EFORMAT)
+			continue;
+		rc = jm_journal_open_damaged(ctx, knob->name, knob->device, &patience, &j, err);
+		if (rc)
+			break;
+		rc = set_default(ctx, &table, i, &j, err);
+		jm_journal_close(&j);
+		*ret_n += !rc;
+	}
+	if (!rc)
+		jm_knob_table_close(&table);
+	return rc;
 }
 
 /* ---- telling ------------------------------------------------------------------------------------------- */
@@ -201,26 +256,54 @@ struct holds {
 	int n;
 };
 
-static int collect(void *arg, const char *path, struct jm_err *err)
+static enum jm_held held_now(const struct jm_journal_state *s)
+{
+	const struct jm_process *holder = s->guard.pid ? &s->guard : &s->client;
+
+	if (!s->open)
+		return JM_HELD_KEPT;
+	if (!jm_process_runs(holder))
+		return JM_HELD_STALE;
+	return jm_process_runs(&s->client) ? JM_HELD_LIVE : JM_HELD_ENDING;
+}
+
+static void describe(const struct jm_journal_state *s, struct jm_hold *hold)
+{
+	snprintf(hold->knob, sizeof(hold->knob), "%s", s->knob);
+	snprintf(hold->unit, sizeof(hold->unit), "%s", s->unit);
+	snprintf(hold->device, sizeof(hold->device), "%s", s->device);
+	snprintf(hold->control, sizeof(hold->control), "%.*s", (int)sizeof(hold->control) - 1,
+		s->control);
+	hold->found = s->open ? s->found : s->base;
+	hold->held = held_now(s);
+	hold->pid = (int)s->client.pid;
+	hold->guard_pid = (int)s->guard.pid;
+}
+
+/* All that is known of a damaged one is its name. */
+static void describe_damaged(const struct jm_journal_view *view, struct jm_hold *hold)
+{
+	const char *at = strchr(view->name, '@');
+	size_t n = at ? (size_t)(at - view->name) : strlen(view->name);
+
+	snprintf(hold->knob, sizeof(hold->knob), "%.*s", (int)(n < 31 ? n : 31), view->name);
+	snprintf(hold->device, sizeof(hold->device), "%.127s", at ? at + 1 : "");
+	snprintf(hold->why, sizeof(hold->why), "%s", view->why);
+	hold->found = NAN;
+	hold->held = JM_HELD_UNKNOWN;
+}
+
+static int collect(void *arg, const struct jm_journal_view *view, struct jm_err *err)
 {
 	struct holds *h = arg;
 	struct jm_hold *grown, hold = {0};
-	struct jm_journal_state s;
-	bool live;
-	int rc = jm_journal_peek(path, &s, &live, err);
 
-	if (rc == JM_ENOENT)
+	if (view->forgotten)
 		return 0;
-	if (rc || (!s.open && !s.kept))
-		return rc;
-	snprintf(hold.knob, sizeof(hold.knob), "%s", s.knob);
-	snprintf(hold.unit, sizeof(hold.unit), "%s", s.unit);
-	snprintf(hold.device, sizeof(hold.device), "%s", s.device);
-	snprintf(hold.control, sizeof(hold.control), "%.*s", (int)sizeof(hold.control) - 1,
-		s.control);
-	hold.found = s.open ? s.found : s.base;
-	hold.held = live ? JM_HELD_LIVE : s.open ? JM_HELD_STALE : JM_HELD_KEPT;
-	hold.pid = s.pid;
+	if (view->unreadable)
+		describe_damaged(view, &hold);
+	else
+		describe(&view->state, &hold);
 	grown = reallocarray(h->hold, (size_t)h->n + 1, sizeof(*grown));
 	if (!grown)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for %d journals.", h->n + 1);
@@ -240,8 +323,10 @@ static int by_device(const void *a, const void *b)
 int jm_guard_holds(struct jm_ctx *ctx, struct jm_hold **ret, int *ret_n, struct jm_err *err)
 {
 	struct holds h = {0};
-	int rc = each_journal(ctx, collect, &h, err);
+	int rc = jm_journal_each(ctx, collect, &h, err);
 
+	if (!rc)
+		rc = jm_journal_each_of_root(ctx, collect, &h, err);
 	if (rc) {
 		free(h.hold);
 		return rc;

@@ -67,6 +67,7 @@ static int open_holder(struct server *s, const struct jm_wire_request *q, int *r
 
 static int set(struct server *s, const struct jm_wire_request *q, int *ret_n, struct jm_err *err)
 {
+	bool only_hold = q->op == JM_WIRE_HOLD;
 	struct jm_applied *out = (struct jm_applied *)(s->message + sizeof(struct jm_wire_reply));
 	struct jm_setting *settings;
 	int rc;
@@ -77,7 +78,8 @@ static int set(struct server *s, const struct jm_wire_request *q, int *ret_n, st
 	if (!settings)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for %d settings.", q->n);
 	memcpy(settings, q + 1, (size_t)q->n * sizeof(*settings));
-	rc = jm_knob_holder_set(&s->holder, settings, q->n, out, ret_n, err);
+	rc = only_hold ? jm_knob_holder_hold(&s->holder, settings, q->n, out, ret_n, err)
+		       : jm_knob_holder_set(&s->holder, settings, q->n, out, ret_n, err);
 	free(settings);
 	return rc;
 }
@@ -98,9 +100,11 @@ static int answer(struct server *s, int *ret_n, size_t *ret_bytes, struct jm_err
 	switch (op) {
 	case JM_WIRE_GET:
 		*ret_n = s->holder.table.knobs.n;
-		rc = jm_knob_holder_get(&s->holder,
-			(struct jm_applied *)(s->message + sizeof(struct jm_wire_reply)), err);
+		jm_knob_holder_get(&s->holder,
+			(struct jm_applied *)(s->message + sizeof(struct jm_wire_reply)));
+		rc = 0;
 		break;
+	case JM_WIRE_HOLD:
 	case JM_WIRE_SET:
 		rc = set(s, q, ret_n, err);
 		break;
@@ -157,22 +161,38 @@ static void serve(struct server *s)
 	}
 }
 
-/* The client cannot be told any more; a driver that is busy is asked again. */
+/* Who reads what our client printed shall not have to wait for the driver, too. */
+static void give_up_stderr(void)
+{
+	int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+
+	if (null < 0)
+		return;
+	dup2(null, STDERR_FILENO);
+	close(null);
+}
+
+/* The client cannot be told any more; a driver that is busy is asked again, and one that does not return is
+ * waited for however long it takes: what it was told to set may still happen. */
 static int restore_alone(struct server *s, struct jm_err *err)
 {
-	int rc = 0;
+	struct jm_ctx quiet = *s->ctx;
+	int rc = JM_EIO;
 
-	for (int i = 0; i < TRIES; i++) {
+	quiet.log = NULL;
+	for (int i = 1; rc && (i <= TRIES || jm_knob_table_waits(&s->holder.table)); i++) {
 		struct jm_err one = JM_ERR_INIT;
 
-		if (i)
+		if (i > 1)
 			sleep(1);
+		if (i > 1 && jm_knob_table_waits(&s->holder.table))
+			give_up_stderr();
+		s->holder.ctx = i == 1 || i == TRIES ? s->ctx : &quiet;
 		rc = jm_knob_holder_restore(&s->holder, true, &one);
-		if (!rc)
-			return 0;
-		if (i == TRIES - 1)
-			jm_err_set(err, rc, "%s", one.text);
+		if (rc && i >= TRIES && err)
+			*err = one;
 	}
+	s->holder.ctx = s->ctx;
 	return rc;
 }
 
@@ -225,7 +245,7 @@ int jm_guard_serve(struct jm_ctx *ctx, int fd, struct jm_err *err)
 		serve(s);
 	}
 	if (s->opened) {
-		if (!s->done)
+		if (!s->done || jm_knob_table_waits(&s->holder.table))
 			rc = restore_alone(s, err);
 		jm_knob_holder_close(&s->holder);
 	}

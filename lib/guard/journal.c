@@ -1,56 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Journals of knobs: lock, lines with checksums, and what they add up to. See journal.h. */
-#include "guard/journal.h"
+/* Journals of knobs: the lock, and writing. See journal.h. */
+#include "guard/journal_private.h"
+
+#include "base/clock.h"
+#include "base/private_file.h"
 #include "base/state_folder.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <math.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
 
-#define FORMAT	  "1"
-#define N_FIELDS  10
-#define MAX_BYTES (1 << 20)
-/* How long to wait for a holder: whose client has died, and who has not written yet; ms. */
-#define WAIT_DYING 10000
-#define WAIT_YOUNG 1000
-#define WAIT_STEP  10
-
-static const char *const verbs[] = {"found", "back", "kept", "gone"};
-
-int jm_journal_folder(const struct jm_ctx *ctx, char *out, size_t size, struct jm_err *err)
-{
-	return jm_state_folder(ctx, JM_JOURNAL_FOLDER, out, size, err);
-}
-
-int jm_journal_sync_folder(const struct jm_ctx *ctx, struct jm_err *err)
-{
-	char folder[PATH_MAX];
-	int rc = jm_journal_folder(ctx, folder, sizeof(folder), err), fd;
-
-	if (rc)
-		return rc;
-	fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	/* some file systems cannot sync a folder and need not */
-	if (fd < 0 || (fsync(fd) && errno != EINVAL))
-		rc = jm_err_set(err, JM_EIO,
-			"Cannot sync the journals' folder %s: %s; nothing was changed.", folder,
-			strerror(errno));
-	if (fd >= 0)
-		close(fd);
-	return rc;
-}
+#define WAIT_STEP  (10 * JM_MILLISECOND)
+#define WAIT_YOUNG JM_SECOND /* for a holder that has not written yet */
+#define ANNOUNCE   JM_SECOND
 
 void jm_journal_boot(const struct jm_ctx *ctx, char *out, size_t size)
 {
@@ -67,243 +38,8 @@ void jm_journal_boot(const struct jm_ctx *ctx, char *out, size_t size)
 	fclose(file);
 }
 
-/* ---- lines ------------------------------------------------------------------------------------------- */
-
-static unsigned long long checksum(const char *line, size_t n)
-{
-	return XXH3_64bits(line, n);
-}
-
-static int format_line(char *out, size_t size, const struct jm_journal_state *s,
-	enum jm_journal_verb verb, double value)
-{
-	int n = snprintf(out, size, FORMAT "\t%s\t%s\t%s\t%s\t%s\t%s\t%.17g\t%d\t", verbs[verb],
-		s->boot, s->control, s->knob, s->unit, s->device, value, s->pid);
-
-	if (n < 0 || (size_t)n + 18 > size)
-		return -1;
-	return n + snprintf(out + n, size - (size_t)n, "%016llx\n", checksum(out, (size_t)n));
-}
-
-/* Splits a line of n characters (without its end) into its fields; false when it is damaged. */
-static bool split_line(char *line, size_t n, char **field)
-{
-	char *tab = memrchr(line, '\t', n), *save = line;
-	int i = 0;
-
-	if (!tab || strtoull(tab + 1, NULL, 16) != checksum(line, (size_t)(tab - line) + 1))
-		return false;
-	for (char *f; (f = strsep(&save, "\t"));) {
-		if (i == N_FIELDS)
-			return false;
-		field[i++] = f;
-	}
-	return i == N_FIELDS && !strcmp(field[0], FORMAT);
-}
-
-/* Takes one good line into the state; false when it is not one after all. */
-static bool apply_line(struct jm_journal_state *s, char **field)
-{
-	double value = strtod(field[7], NULL);
-	int verb = 0;
-
-	while (verb < 4 && strcmp(field[1], verbs[verb]) != 0)
-		verb++;
-	if (verb == 4 || !isfinite(value))
-		return false;
-	snprintf(s->boot, sizeof(s->boot), "%s", field[2]);
-	snprintf(s->control, sizeof(s->control), "%s", field[3]);
-	snprintf(s->knob, sizeof(s->knob), "%s", field[4]);
-	snprintf(s->unit, sizeof(s->unit), "%s", field[5]);
-	snprintf(s->device, sizeof(s->device), "%s", field[6]);
-	s->pid = (int)strtol(field[8], NULL, 10);
-	s->open = verb == JM_JOURNAL_FOUND;
-	if (verb == JM_JOURNAL_FOUND)
-		s->found = value;
-	if (verb == JM_JOURNAL_KEPT)
-		s->base = value;
-	s->kept = verb == JM_JOURNAL_KEPT || (s->kept && verb != JM_JOURNAL_GONE);
-	return true;
-}
-
-/* Adds up all lines of the text; returns how many bytes from the start are good lines. */
-static size_t fold(char *text, size_t n, struct jm_journal_state *s)
-{
-	size_t good = 0, start = 0;
-
-	*s = (struct jm_journal_state){.found = NAN, .base = NAN};
-	while (start < n) {
-		char *end = memchr(text + start, '\n', n - start);
-		size_t len = end ? (size_t)(end - text) - start : n - start;
-		char *field[N_FIELDS];
-
-		text[start + len] = '\0';
-		if (end && split_line(text + start, len, field) && apply_line(s, field))
-			good = start + len + 1;
-		else if (end && (size_t)(end - text) + 1 < n)
-			s->damaged++;
-		start += len + 1;
-	}
-	return good;
-}
-
-/* Reads the open file from its beginning. */
-static int load(int fd, const char *path, struct jm_journal_state *ret, size_t *ret_good,
-	struct jm_err *err)
-{
-	struct stat st;
-	char *text;
-	ssize_t n;
-
-	if (fstat(fd, &st))
-		return jm_err_set(
-			err, JM_EIO, "Cannot read the journal %s: %s.", path, strerror(errno));
-	if (st.st_size > MAX_BYTES)
-		return jm_err_set(err, JM_EFORMAT,
-			"%s is no journal: it is larger than any can be; move it away and compare "
-			"'joulemark get'.",
-			path);
-	text = malloc((size_t)st.st_size + 1);
-	if (!text)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for the journal %s.", path);
-	n = pread(fd, text, (size_t)st.st_size, 0);
-	if (n >= 0)
-		*ret_good = fold(text, (size_t)n, ret);
-	free(text);
-	if (n < 0)
-		return jm_err_set(
-			err, JM_EIO, "Cannot read the journal %s: %s.", path, strerror(errno));
-	return 0;
-}
-
-/* ---- the lock ------------------------------------------------------------------------------------------ */
-
-/* A process that has ended but not been reaped does not run. */
-static bool runs(int pid)
-{
-	struct pollfd p = {.events = POLLIN};
-	bool ended;
-
-	if (pid <= 0)
-		return false;
-	p.fd = (int)syscall(SYS_pidfd_open, pid, 0);
-	if (p.fd < 0)
-		return errno != ESRCH;
-	ended = poll(&p, 1, 0) > 0;
-	close(p.fd);
-	return !ended;
-}
-
-/* What the process was started as, for a sentence. */
-static void command_of(int pid, char *out, size_t size)
-{
-	char path[64];
-	FILE *file;
-	size_t n;
-
-	snprintf(path, sizeof(path), "/proc/%d/cmdline", pid);
-	file = fopen(path, "re");
-	n = file ? fread(out, 1, size - 1, file) : 0;
-	if (file)
-		fclose(file);
-	while (n && !out[n - 1])
-		n--;
-	out[n] = '\0';
-	for (size_t i = 0; i < n; i++)
-		if (!isprint((unsigned char)out[i]))
-			out[i] = ' ';
-}
-
-static int busy(const struct jm_journal_state *s, const char *path, struct jm_err *err)
-{
-	char command[64];
-
-	if (!s->pid)
-		return jm_err_set(err, JM_EBUSY,
-			"Another joulemark holds the lock on %s; wait until it has ended.", path);
-	command_of(s->pid, command, sizeof(command));
-	return jm_err_set(err, JM_EBUSY,
-		"%s of %s is held by process %d (%s); wait until it has ended, or stop it.",
-		s->knob, s->device, s->pid, *command ? command : "ended");
-}
-
-/* Is the holder worth waiting for, after `waited` ms? */
-static bool worth_waiting(const struct jm_journal_state *s, int waited)
-{
-	if (!s->open)
-		return waited < WAIT_YOUNG;
-	return waited < WAIT_DYING && !runs(s->pid);
-}
-
-/* Is it still the file of that name? A holder removes it, or moves a damaged one aside. */
-static bool is_at(int fd, const char *path)
-{
-	struct stat ours, there;
-
-	return !fstat(fd, &ours) && !lstat(path, &there) && ours.st_dev == there.st_dev &&
-	       ours.st_ino == there.st_ino;
-}
-
-/* Opens and locks; the file may be removed or replaced by its holder at any time in between. */
-static int open_locked(const char *path, int flags, struct jm_journal *j, struct jm_err *err)
-{
-	struct timespec step = {.tv_nsec = WAIT_STEP * 1000000};
-
-	for (int waited = 0;; waited += WAIT_STEP) {
-		struct jm_journal_state seen = {0};
-		size_t good;
-		int rc;
-
-		j->fd = open(path, flags | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0644);
-		if (j->fd < 0)
-			return jm_err_set(err,
-				errno == ENOENT			    ? JM_ENOENT
-				: errno == EACCES || errno == EROFS ? JM_EPERM
-								    : JM_EIO,
-				"Cannot open the journal %s: %s; nothing was changed.", path,
-				strerror(errno));
-		if (!flock(j->fd, LOCK_EX | LOCK_NB)) {
-			if (is_at(j->fd, path))
-				return 0;
-		} else {
-			rc = load(j->fd, path, &seen, &good, err);
-			if (!rc && !worth_waiting(&seen, waited))
-				rc = busy(&seen, path, err);
-			if (rc) {
-				close(j->fd);
-				return rc;
-			}
-			nanosleep(&step, NULL);
-		}
-		close(j->fd);
-	}
-}
-
-static int open_path(const char *path, int flags, struct jm_journal *ret, struct jm_err *err)
-{
-	struct jm_journal j = {.fd = -1};
-	int rc = open_locked(path, flags, &j, err);
-
-	if (rc)
-		return rc;
-	snprintf(j.path, sizeof(j.path), "%s", path);
-	rc = load(j.fd, path, &j.now, &j.good_bytes, err);
-	if (rc) {
-		close(j.fd);
-		return rc;
-	}
-	j.fresh = j.good_bytes == 0;
-	*ret = j;
-	return 0;
-}
-
-int jm_journal_open_file(const char *path, struct jm_journal *ret, struct jm_err *err)
-{
-	return open_path(path, 0, ret, err);
-}
-
-/* "gpu.power@GPU-8f...-1a2b3c4d.journal": readable, and unlike any other by the hash. */
-static void file_name(const char *knob, const char *device, char *out, size_t size)
+/* "gpu.power@GPU-8f...-1a2b3c4d": readable, and unlike any other by the hash. */
+void jm_journal_name(const char *knob, const char *device, char *out, size_t size)
 {
 	char plain[80];
 	size_t n = 0;
@@ -311,78 +47,373 @@ static void file_name(const char *knob, const char *device, char *out, size_t si
 	for (; device[n] && n < sizeof(plain) - 1; n++)
 		plain[n] = isalnum((unsigned char)device[n]) || device[n] == '-' ? device[n] : '_';
 	plain[n] = '\0';
-	snprintf(out, size, "%s@%s-%08x.journal", knob, plain,
-		(unsigned int)checksum(device, strlen(device)));
+	snprintf(out, size, "%s@%s-%08x", knob, plain,
+		(unsigned int)XXH3_64bits(device, strlen(device)));
 }
 
-int jm_journal_open(const struct jm_ctx *ctx, const char *knob, const char *device,
-	struct jm_journal *ret, struct jm_err *err)
+/* ---- folders ----------------------------------------------------------------------------------------- */
+
+static int open_folder(const struct jm_ctx *ctx, const char *sub, mode_t mode, bool make,
+	int *ret_fd, struct jm_err *err)
 {
-	char folder[900], name[JM_JOURNAL_NAME], path[JM_JOURNAL_PATH];
-	int rc = jm_journal_folder(ctx, folder, sizeof(folder), err);
+	char path[900];
+	int rc = make ? jm_state_folder(ctx, sub, path, sizeof(path), err)
+		      : jm_state_path(ctx, sub, path, sizeof(path), err);
+
+	return rc ? rc : jm_private_folder(path, mode, ret_fd, err);
+}
+
+static void close_folders(struct jm_journal *j)
+{
+	if (j->folder >= 0)
+		close(j->folder);
+	if (j->copies >= 0)
+		close(j->copies);
+	j->folder = j->copies = -1;
+}
+
+/* Without copies one can still put back; only who is about to change something needs them. */
+static int open_folders(
+	const struct jm_ctx *ctx, bool make, struct jm_journal *j, struct jm_err *err)
+{
+	int rc = open_folder(ctx, JM_JOURNAL_FOLDER, 0700, make, &j->folder, err);
 
 	if (rc)
 		return rc;
-	file_name(knob, device, name, sizeof(name));
-	snprintf(path, sizeof(path), "%s/%s", folder, name);
-	return open_path(path, O_CREAT, ret, err);
+	rc = open_folder(ctx, JM_JOURNAL_COPIES, 0755, make, &j->copies, make ? err : NULL);
+	if (rc && make) {
+		close_folders(j);
+		return rc;
+	}
+	return 0;
+}
+
+int jm_journal_sync_folder(const struct jm_ctx *ctx, struct jm_err *err)
+{
+	struct jm_err why = JM_ERR_INIT;
+	int fd, rc = open_folder(ctx, JM_JOURNAL_FOLDER, 0700, false, &fd, &why);
+
+	/* some file systems cannot sync a folder and need not */
+	if (!rc && fsync(fd) && errno != EINVAL)
+		rc = jm_err_set(&why, JM_EIO, "%s.", strerror(errno));
+	if (rc)
+		return jm_err_set(err, rc,
+			"Cannot sync the journals' folder: %s Nothing was changed.", why.text);
+	close(fd);
+	return 0;
+}
+
+/* ---- the lock ------------------------------------------------------------------------------------------ */
+
+/* Is the lock still the file of its name, in the folder of its name? Somebody may remove them. */
+static bool is_in_place(const struct jm_journal *j)
+{
+	char file[JM_JOURNAL_NAME + 16];
+	struct stat ours, there;
+
+	jm__journal_file(j->name, JM__LOCK_END, file, sizeof(file));
+	return !fstat(j->lock, &ours) && !fstatat(j->folder, file, &there, AT_SYMLINK_NOFOLLOW) &&
+	       ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
+}
+
+/* On a read-only file system where there is no lock yet nobody can begin anything: the folder stands in. */
+static int open_lock(struct jm_journal *j, bool *ret_stand_in, struct jm_err *err)
+{
+	struct jm_err why = JM_ERR_INIT;
+	char file[JM_JOURNAL_NAME + 16];
+	int rc;
+
+	*ret_stand_in = false;
+	jm__journal_file(j->name, JM__LOCK_END, file, sizeof(file));
+	rc = jm_private_open(j->folder, file, O_RDONLY, &j->lock, NULL);
+	if (rc)
+		rc = jm_private_open(j->folder, file, O_RDWR | O_CREAT, &j->lock, &why);
+	if (rc != JM_EPERM)
+		return rc ? jm_err_set(err, rc, "%s", why.text) : 0;
+	j->lock = openat(j->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	*ret_stand_in = j->lock >= 0;
+	return j->lock < 0 ? jm_err_set(err, rc, "%s", why.text) : 0;
+}
+
+/* A holder of joulemark 0.1 locks the record itself. Any user can lock a file that was once readable to all, so that
+ * alone proves nothing: its client has to run. */
+static bool held_by_old(const struct jm_journal *j, const struct jm_journal_state *s)
+{
+	char file[JM_JOURNAL_NAME + 16];
+	bool held = false;
+	int fd;
+
+	if (s->guard.pid || !s->open || !jm_process_runs(&s->client))
+		return false;
+	jm__journal_file(j->name, JM_JOURNAL_END, file, sizeof(file));
+	if (jm_private_open(j->folder, file, O_RDONLY, &fd, NULL))
+		return false;
+	held = flock(fd, LOCK_SH | LOCK_NB) != 0;
+	close(fd);
+	return held;
+}
+
+/* Who has it, as far as lock and record tell. */
+static void name_holder(
+	const struct jm_journal *j, const struct jm_journal_state *s, char *out, size_t size)
+{
+	char holder[120], client[120];
+	pid_t pid = jm_process_with_lock(j->lock);
+
+	jm_process_text(pid	       ? pid
+			: s->guard.pid ? s->guard.pid
+				       : s->client.pid,
+		holder, sizeof(holder));
+	jm_process_text(s->client.pid, client, sizeof(client));
+	if (!pid && !s->open)
+		snprintf(out, size, "another joulemark");
+	else if ((pid && pid != s->guard.pid) || !s->open)
+		snprintf(out, size, "%s", holder);
+	else if (jm_process_runs(&s->client))
+		snprintf(out, size, "%s, by its guard, process %d", client, (int)s->guard.pid);
+	else
+		snprintf(out, size, "%s, which has to put it back for process %d, which has ended",
+			holder, (int)s->client.pid);
+	if (pid && jm_process_stopped(pid))
+		snprintf(out + strlen(out), size - strlen(out),
+			"; process %d is stopped: 'kill -CONT %d' lets it go on", (int)pid,
+			(int)pid);
+}
+
+static int busy(const struct jm_journal *j, const struct jm_journal_state *s, struct jm_err *err)
+{
+	char holder[360];
+
+	name_holder(j, s, holder, sizeof(holder));
+	return jm_err_set(err, JM_EBUSY,
+		"%s%s%s is held by %s. Wait until that has ended, or stop it, and try again.",
+		s->open ? s->knob : "The lock of ", s->open ? " of " : "",
+		s->open ? s->device : j->name, holder);
+}
+
+/* Is the holder worth waiting for? One whose client lives may hold it for hours. */
+static bool is_worth_waiting(
+	const struct jm_journal_state *s, const struct jm_patience *p, int64_t waited_ns)
+{
+	if (p->interrupts && *p->interrupts > 1)
+		return false;
+	if (!s->open)
+		return waited_ns < WAIT_YOUNG && waited_ns < p->limit_ns;
+	return p->waited_ns < p->limit_ns && !jm_process_runs(&s->client);
+}
+
+static void announce(
+	struct jm_patience *p, const struct jm_journal *j, const struct jm_journal_state *s)
+{
+	char holder[360];
+
+	if (p->announced || p->waited_ns < ANNOUNCE || !p->ctx)
+		return;
+	p->announced = true;
+	name_holder(j, s, holder, sizeof(holder));
+	jm_log(p->ctx, JM_WARNING, "Waiting up to %.0f s for %s of %s, which is held by %s.",
+		(double)p->limit_ns / 1e9, s->open ? s->knob : "the lock",
+		s->open ? s->device : j->name, holder);
+}
+
+/* What the record says while somebody else has the lock; nothing when it cannot be read. */
+static void look(const struct jm_journal *j, struct jm_journal_state *ret)
+{
+	char damage[200];
+
+	*ret = (struct jm_journal_state){0};
+	if (jm__journal_read(j->folder, j->copies, j->name, ret, damage, sizeof(damage), NULL))
+		*ret = (struct jm_journal_state){0};
+}
+
+/* One try; JM_EBUSY with what the holder has written. */
+static int try_lock(struct jm_journal *j, struct jm_journal_state *ret_seen, struct jm_err *err)
+{
+	bool stand_in;
+	int rc = open_lock(j, &stand_in, err);
+
+	if (rc)
+		return rc;
+	if (flock(j->lock, LOCK_EX | LOCK_NB)) {
+		look(j, ret_seen);
+		return JM_EBUSY;
+	}
+	if (!stand_in && !is_in_place(j))
+		return JM_EGONE;
+	look(j, ret_seen);
+	return held_by_old(j, ret_seen) ? JM_EBUSY : 0;
+}
+
+static void drop(struct jm_journal *j)
+{
+	if (j->lock >= 0)
+		close(j->lock);
+	j->lock = -1;
+}
+
+/* Opens folders and lock until the lock is ours; the files may be removed at any time in between. */
+static int lock_name(const struct jm_ctx *ctx, bool make, struct jm_patience *p,
+	struct jm_journal *j, struct jm_err *err)
+{
+	struct jm_patience plain = {.ctx = ctx, .limit_ns = JM_LOCK_LIMIT_NS};
+	struct timespec step = {.tv_nsec = WAIT_STEP};
+
+	p = p ? p : &plain;
+	for (int64_t waited = 0;; waited += WAIT_STEP) {
+		struct jm_journal_state seen = {0};
+		int rc = open_folders(ctx, make, j, err);
+		bool again;
+
+		if (rc)
+			return rc;
+		rc = try_lock(j, &seen, err);
+		if (!rc)
+			return 0;
+		again = rc == JM_EGONE || (rc == JM_EBUSY && is_worth_waiting(&seen, p, waited));
+		if (rc == JM_EBUSY && again)
+			announce(p, j, &seen);
+		else if (rc == JM_EBUSY)
+			busy(j, &seen, err);
+		drop(j);
+		close_folders(j);
+		if (!again)
+			return rc;
+		nanosleep(&step, NULL);
+		p->waited_ns += WAIT_STEP;
+	}
+}
+
+/* ---- opening, writing, closing ------------------------------------------------------------------------ */
+
+/* "NAME.journal.damaged", or with a number when there is one already. */
+static int set_aside(struct jm_journal *j, char *ret, size_t size, struct jm_err *err)
+{
+	char file[JM_JOURNAL_NAME + 16], aside[JM_JOURNAL_NAME + 48];
+	struct stat st;
+
+	jm__journal_file(j->name, JM_JOURNAL_END, file, sizeof(file));
+	snprintf(aside, sizeof(aside), "%s.damaged", file);
+	for (int i = 2; i < 1000 && !fstatat(j->folder, aside, &st, AT_SYMLINK_NOFOLLOW); i++)
+		snprintf(aside, sizeof(aside), "%s.damaged.%d", file, i);
+	if (renameat(j->folder, file, j->folder, aside) && errno != ENOENT)
+		return jm_err_set(err, JM_EIO, "The damaged journal %s cannot be set aside: %s.",
+			j->path, strerror(errno));
+	snprintf(ret, size, "%s", aside);
+	return 0;
+}
+
+/* With the lock: the copy has stood in, and becomes the record. */
+static void mend(struct jm_journal *j)
+{
+	char aside[JM_JOURNAL_NAME + 48], damage[sizeof(j->damage)];
+
+	memcpy(damage, j->damage, sizeof(damage));
+	if (set_aside(j, aside, sizeof(aside), NULL))
+		return; /* on a read-only file system the copy has to do again */
+	jm__journal_put(j->folder, j->name, &j->now, 0600, NULL);
+	snprintf(j->damage, sizeof(j->damage), "%.150s", damage);
+}
+
+static int open_name(const struct jm_ctx *ctx, const char *name, bool make, struct jm_patience *p,
+	struct jm_journal *ret, struct jm_err *err)
+{
+	struct jm_journal j = {.folder = -1, .copies = -1, .lock = -1};
+	struct jm_err why = JM_ERR_INIT;
+	char folder[900];
+	int rc;
+
+	snprintf(j.name, sizeof(j.name), "%s", name);
+	rc = jm_state_path(ctx, JM_JOURNAL_FOLDER, folder, sizeof(folder), err);
+	if (rc)
+		return rc;
+	snprintf(j.path, sizeof(j.path), "%.800s/%s" JM_JOURNAL_END, folder, j.name);
+	rc = lock_name(ctx, make, p, &j, &why);
+	if (rc)
+		return jm_err_set(err, rc, "%s", why.text);
+	rc = jm__journal_read(j.folder, j.copies, j.name, &j.now, j.damage, sizeof(j.damage), &why);
+	if (rc == JM_ENOENT && j.copies >= 0)
+		jm__journal_put(j.copies, j.name, &(struct jm_journal_state){0}, 0644, NULL);
+	if (rc == JM_ENOENT && make) {
+		j.now = (struct jm_journal_state){0};
+		rc = 0;
+	}
+	if (!rc && *j.damage)
+		mend(&j);
+	*ret = j;
+	if (rc)
+		jm_journal_close(ret);
+	return rc ? jm_err_set(err, rc, "%s", why.text) : 0;
+}
+
+int jm_journal_open_name(const struct jm_ctx *ctx, const char *name, struct jm_patience *patience,
+	struct jm_journal *ret, struct jm_err *err)
+{
+	return open_name(ctx, name, false, patience, ret, err);
+}
+
+int jm_journal_open(const struct jm_ctx *ctx, const char *knob, const char *device,
+	struct jm_patience *patience, struct jm_journal *ret, struct jm_err *err)
+{
+	char name[JM_JOURNAL_NAME];
+
+	jm_journal_name(knob, device, name, sizeof(name));
+	return open_name(ctx, name, true, patience, ret, err);
+}
+
+int jm_journal_open_damaged(const struct jm_ctx *ctx, const char *knob, const char *device,
+	struct jm_patience *patience, struct jm_journal *ret, struct jm_err *err)
+{
+	struct jm_journal j = {.folder = -1, .copies = -1, .lock = -1};
+	int rc;
+
+	jm_journal_name(knob, device, j.name, sizeof(j.name));
+	jm__journal_file(j.name, JM_JOURNAL_END, j.path, sizeof(j.path));
+	rc = lock_name(ctx, false, patience, &j, err);
+	if (!rc)
+		*ret = j;
+	return rc;
+}
+
+int jm_journal_set_aside(struct jm_journal *j, char *ret, size_t size, struct jm_err *err)
+{
+	char file[JM_JOURNAL_NAME + 16];
+	int rc = set_aside(j, ret, size, err);
+
+	jm__journal_file(j->name, JM_JOURNAL_END, file, sizeof(file));
+	if (!rc && j->copies >= 0 && unlinkat(j->copies, file, 0) && errno != ENOENT)
+		rc = jm_err_set(err, JM_EIO, "The copy of %s cannot be removed: %s.", file,
+			strerror(errno));
+	return rc;
 }
 
 int jm_journal_write(struct jm_journal *j, const struct jm_journal_state *next,
 	enum jm_journal_verb verb, double value, struct jm_err *err)
 {
-	char line[1024];
-	int n = format_line(line, sizeof(line), next, verb, value);
-	struct jm_journal_state after = j->now;
-	char *field[N_FIELDS];
+	struct jm_journal_state after = *next;
+	bool begins = verb == JM_JOURNAL_FOUND;
+	int rc = 0;
 
-	if (n < 0)
-		return jm_err_set(err, JM_EBUG, "A line of the journal %s is too long.", j->path);
-	/* a torn last line is cut off; what cannot be written whole is taken back */
-	if (ftruncate(j->fd, (off_t)j->good_bytes) ||
-		pwrite(j->fd, line, (size_t)n, (off_t)j->good_bytes) != n || fsync(j->fd)) {
-		int saved = errno;
-
-		if (ftruncate(j->fd, (off_t)j->good_bytes))
-			saved = errno;
-		return jm_err_set(err, JM_EIO,
-			"Cannot write the journal %s: %s; free some space and try again.", j->path,
-			strerror(saved ? saved : ENOSPC));
-	}
-	j->good_bytes += (size_t)n;
-	line[n - 1] = '\0';
-	if (!split_line(line, (size_t)n - 1, field) || !apply_line(&after, field))
-		return jm_err_set(err, JM_EBUG, "The journal %s does not read back.", j->path);
-	j->now = after;
-	return 0;
+	after.open = j->now.open;
+	after.found = j->now.found;
+	after.kept = j->now.kept;
+	after.base = j->now.base;
+	after.damaged = 0;
+	jm__journal_apply(&after, verb, value);
+	if (begins)
+		rc = jm__journal_put(j->folder, j->name, &after, 0600, err);
+	if (!rc && j->copies >= 0)
+		rc = jm__journal_put(j->copies, j->name, &after, 0644, err);
+	if (!rc && !begins)
+		rc = jm__journal_put(j->folder, j->name, &after, 0600, err);
+	if (!rc)
+		j->now = after;
+	return rc;
 }
 
 void jm_journal_close(struct jm_journal *j)
 {
-	char aside[sizeof(j->path) + 16];
-
-	if (j->fd < 0)
+	if (j->lock < 0)
 		return;
-	if (!j->now.open && !j->now.kept) {
-		snprintf(aside, sizeof(aside), "%s.damaged", j->path);
-		if (!j->now.damaged || rename(j->path, aside))
-			unlink(j->path);
-	}
-	close(j->fd);
-	j->fd = -1;
-}
-
-int jm_journal_peek(
-	const char *path, struct jm_journal_state *ret, bool *ret_live, struct jm_err *err)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW), rc;
-	size_t good;
-
-	if (fd < 0)
-		return jm_err_set(err, errno == ENOENT ? JM_ENOENT : JM_EPERM,
-			"Cannot read the journal %s: %s.", path, strerror(errno));
-	*ret_live = flock(fd, LOCK_SH | LOCK_NB) != 0;
-	rc = load(fd, path, ret, &good, err);
-	close(fd);
-	return rc;
+	drop(j);
+	close_folders(j);
 }

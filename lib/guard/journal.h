@@ -1,24 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The journal of one knob of one device: a small file in the state folder, which is its lock too. Lines
- * are appended, each with a checksum, and synced before what they announce is done:
+ * The journal of one knob of one device: what has to be put back, and on whose behalf.
  *
- *	found  the value found, before the first change of a session
- *	back   it is back
- *	kept   the session ended and left its value; the value to come back to, one day
- *	gone   nothing more is to be put back
+ *	knobs/NAME.journal	the record; for its owner alone
+ *	knobs/NAME.lock		who holds its lock (flock) may change the knob; never renamed, never removed
+ *	held/NAME.journal	a copy that everybody may read: for `status`, and for when the record is damaged
  *
- * A file that has nothing to put back is removed. A torn last line was never acted upon and is ignored.
+ * A record is a line or two, each with a checksum:
+ *
+ *	kept   the value to come back to, one day: an earlier session ended and left its own
+ *	found  the value found, before the first change of a session that has not ended
+ *
+ * It is written anew beside the old one, synced and renamed, before what it announces is done; where nothing is to be
+ * put back there is none. When a session begins the record comes first, when it ends the copy does: whichever of the
+ * two is left by a kill, it is true. Joulemark 0.1 appended lines in the same file (also `back` and `gone`) and locked
+ * the file itself; its records are read, and its running holders respected. A torn last line of theirs was never
+ * acted upon.
  */
 #ifndef JM_JOURNAL_H
 #define JM_JOURNAL_H
 
 #include "joulemark.h"
+#include "base/process.h"
 #include "guard/knob_table.h"
 
 #define JM_JOURNAL_FOLDER "knobs" /* in the state folder */
-#define JM_JOURNAL_NAME	  160	  /* of a file in it: knob, device, hash */
+#define JM_JOURNAL_COPIES "held"
+#define JM_JOURNAL_NAME	  160 /* of a file in it: knob, device, hash */
 #define JM_JOURNAL_PATH	  (900 + JM_JOURNAL_NAME)
+#define JM_JOURNAL_END	  ".journal"
 
 enum jm_journal_verb { JM_JOURNAL_FOUND, JM_JOURNAL_BACK, JM_JOURNAL_KEPT, JM_JOURNAL_GONE };
 
@@ -31,36 +41,81 @@ struct jm_journal_state {
 	double found;
 	bool kept; /* left by a session that ended well; base is the value from before the first */
 	double base;
-	int pid;     /* of the last session's client */
-	int damaged; /* lines that could not be read, other than a torn last one */
+	struct jm_process client, guard; /* of the last session; guard.pid 0 = written by 0.1 */
+	int damaged;			 /* lines that cannot be believed; an empty file is one */
 };
 
 struct jm_journal {
-	int fd; /* locked; -1 = closed */
-	char path[JM_JOURNAL_PATH];
-	size_t good_bytes; /* up to the end of the last good line */
-	bool fresh;	   /* the folder does not know it for sure yet */
+	int folder, copies;	    /* where it lies */
+	int lock;		    /* -1 = closed */
+	char name[JM_JOURNAL_NAME]; /* without the end */
+	char path[JM_JOURNAL_PATH]; /* of the record, for sentences */
+	char damage[200]; /* what was wrong with it, when the copy stood in; "" = nothing */
 	struct jm_journal_state now;
 };
 
 /*
- * Locks the journal, making it where there is none. JM_EBUSY while another process holds it; the
- * sentence names its client. A holder whose client has died is waited for (it is putting things back).
+ * How long locks are waited for, all together: whose client has died is putting things back. Announced after a
+ * second, with who is waited for. interrupts: of the user; two end the wait; may be NULL.
+ */
+struct jm_patience {
+	const struct jm_ctx *ctx;
+	int64_t limit_ns, waited_ns;
+	bool announced;
+	const volatile int *interrupts;
+};
+
+/*
+ * Locks the journal and reads it. JM_EBUSY while another process holds it; the sentence names it. JM_EFORMAT: it is
+ * damaged, and so is its copy or there is none; the files stay as they are. Damage that the copy makes good is
+ * mended: the damaged file is set aside, and `damage` says so. JM_EPERM on a file system that is read-only, unless
+ * there is something to put back.
  */
 int jm_journal_open(const struct jm_ctx *ctx, const char *knob, const char *device,
+	struct jm_patience *patience, struct jm_journal *ret, struct jm_err *err);
+/* The same by name (without its end); JM_ENOENT when there is none, also no copy from then on. */
+int jm_journal_open_name(const struct jm_ctx *ctx, const char *name, struct jm_patience *patience,
 	struct jm_journal *ret, struct jm_err *err);
-/* The same by the file's own name, without making it; JM_ENOENT when it is gone. */
-int jm_journal_open_file(const char *path, struct jm_journal *ret, struct jm_err *err);
-/* Appends a line, made from `next`, and syncs it. value: of found and kept. */
+/* Locks a damaged one, for jm_journal_set_aside: under its lock another value may be chosen for it. */
+int jm_journal_open_damaged(const struct jm_ctx *ctx, const char *knob, const char *device,
+	struct jm_patience *patience, struct jm_journal *ret, struct jm_err *err);
+/* Renames a damaged file; nothing is to be put back from it any more. ret: its new name. */
+int jm_journal_set_aside(struct jm_journal *j, char *ret, size_t size, struct jm_err *err);
+/* Of path and damage. */
+#define JM_JOURNAL_MENDED                                                                          \
+	"The journal %s was damaged: %s Its copy has taken its place; what was damaged is kept "   \
+	"beside it."
+#define JM_LOCK_LIMIT_NS INT64_C(10000000000) /* of one call, for all its locks */
+/* Makes the record say so, with who and where from `next`. value: of found and kept. */
 int jm_journal_write(struct jm_journal *j, const struct jm_journal_state *next,
 	enum jm_journal_verb verb, double value, struct jm_err *err);
-/* Unlocks; removes the file when nothing is to be put back. Takes a closed one. */
+/* Unlocks. Takes a closed one. */
 void jm_journal_close(struct jm_journal *j);
 
-/* Reads without a lock. ret_live: somebody holds it. */
-int jm_journal_peek(
-	const char *path, struct jm_journal_state *ret, bool *ret_live, struct jm_err *err);
-int jm_journal_folder(const struct jm_ctx *ctx, char *out, size_t size, struct jm_err *err);
+/* A look without the lock. JM_ENOENT: nothing is to be put back; JM_EFORMAT: damaged. */
+int jm_journal_peek(const struct jm_ctx *ctx, const char *knob, const char *device,
+	struct jm_journal_state *ret);
+struct jm_journal_view {
+	char name[JM_JOURNAL_NAME]; /* without the end */
+	struct jm_journal_state state;
+	bool unreadable; /* damaged, and no copy to stand in */
+	bool forgotten;	 /* a copy whose record somebody has removed */
+	char why[300];	 /* when it is */
+};
+
+/*
+ * Calls fn for every record of the state folder, also those that cannot be read, and for every copy without a record;
+ * fn returns non-zero to end. JM_EPERM: the folder belongs to another user, and there are no copies to read.
+ */
+int jm_journal_each(const struct jm_ctx *ctx,
+	int (*fn)(void *arg, const struct jm_journal_view *view, struct jm_err *err), void *arg,
+	struct jm_err *err);
+/* The copies that root has put on this machine, for those whose own state folder is another one. */
+int jm_journal_each_of_root(const struct jm_ctx *ctx,
+	int (*fn)(void *arg, const struct jm_journal_view *view, struct jm_err *err), void *arg,
+	struct jm_err *err);
+/* What a journal of this knob is called, without the end. */
+void jm_journal_name(const char *knob, const char *device, char *out, size_t size);
 /* Makes new files in the folder sure to be found again. */
 int jm_journal_sync_folder(const struct jm_ctx *ctx, struct jm_err *err);
 /* This start of the machine; "" where the kernel does not tell. */

@@ -2,6 +2,8 @@
 /* Opening controls by name and finding a knob's own. */
 #include "guard/knob_table.h"
 
+#include "base/clock.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,6 +118,10 @@ int jm_knob_table_open(
 	struct jm_knob_table table = {0};
 	int rc = specs ? open_list(&table, ctx, specs, err) : open_machine(&table, ctx, err);
 
+	if (!rc) {
+		table.left = calloc((size_t)table.knobs.n + 1, sizeof(struct jm_patient_call *));
+		rc = table.left ? 0 : jm_err_set(err, JM_ENOMEM, "Out of memory for knobs.");
+	}
 	if (rc)
 		jm_knob_table_close(&table);
 	else
@@ -123,11 +129,31 @@ int jm_knob_table_open(
 	return rc;
 }
 
+static bool is_left(const struct jm_knob_table *table, int i)
+{
+	if (table->left[i] && jm_patient_call_returned(table->left[i]))
+		table->left[i] = NULL;
+	return table->left[i] != NULL;
+}
+
+bool jm_knob_table_waits(const struct jm_knob_table *table)
+{
+	bool waits = false;
+
+	for (int i = 0; i < table->knobs.n && table->left; i++)
+		waits = is_left(table, i) || waits;
+	return waits;
+}
+
+/* What a driver is still at work with must stay. */
 void jm_knob_table_close(struct jm_knob_table *table)
 {
+	if (jm_knob_table_waits(table))
+		return;
 	for (int i = 0; i < table->n; i++)
 		table->member[i].control->close(table->member[i].state);
 	free(table->member);
+	free(table->left);
 	jm_knobs_done(&table->knobs);
 	*table = (struct jm_knob_table){0};
 }
@@ -141,19 +167,97 @@ const struct jm_knob_member *jm_knob_table_member(const struct jm_knob_table *ta
 	return m;
 }
 
+/* ---- calls of drivers, which may not return ----------------------------------------------------------- */
+
+struct call {
+	const struct jm_control *control;
+	void *state;
+	int i, rc;
+	bool sets;
+	double value; /* to set */
+	double accepted, enforced;
+	struct jm_err err;
+};
+
+static void make_call(void *arg)
+{
+	struct call *c = arg;
+
+	if (c->sets)
+		c->rc = c->control->set(c->state, c->i, c->value, &c->err);
+	else
+		c->rc = c->control->get(c->state, c->i, &c->accepted, &c->enforced, &c->err);
+}
+
+static int not_returned(const struct jm_knob *knob, struct jm_err *err)
+{
+	return jm_err_set(err, JM_EIO,
+		"The driver does not return from a call for %s of %s; see what the kernel's log "
+		"says of it.",
+		knob->name, knob->label);
+}
+
+/* In a thread of its own; true when it has returned within the limit. */
+static bool call_patiently(const struct jm_knob_table *table, int i, struct call *c)
+{
+	const struct jm_knob *knob = &table->knobs.knob[i];
+	int64_t limit_ns = JM_DRIVER_LIMIT_NS, first_ns = table->announce ? JM_SECOND : limit_ns;
+
+	if (jm_patient_call(make_call, c, first_ns, &table->left[i])) {
+		table->left[i] = NULL;
+		return true;
+	}
+	if (first_ns == limit_ns)
+		return false;
+	jm_log(table->announce, JM_WARNING,
+		"Waiting up to %.0f s for the driver to return from a call for %s of %s.",
+		(double)limit_ns / 1e9, knob->name, knob->label);
+	if (!jm_patient_call_again(table->left[i], limit_ns - first_ns))
+		return false;
+	table->left[i] = NULL;
+	return true;
+}
+
+static int call(const struct jm_knob_table *table, int i, const struct call *given,
+	struct call *ret, struct jm_err *err)
+{
+	const struct jm_knob_member *m = jm_knob_table_member(table, i);
+	struct call *c;
+
+	if (is_left(table, i))
+		return not_returned(&table->knobs.knob[i], err);
+	c = malloc(sizeof(*c));
+	if (!c)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a call of a driver.");
+	*c = *given;
+	c->control = m->control;
+	c->state = m->state;
+	c->i = i - m->first;
+	if (!call_patiently(table, i, c))
+		return not_returned(&table->knobs.knob[i], err);
+	*ret = *c;
+	free(c);
+	return ret->rc ? jm_err_set(err, ret->rc, "%s", ret->err.text) : 0;
+}
+
 int jm_knob_table_get(const struct jm_knob_table *table, int i, double *ret_accepted,
 	double *ret_enforced, struct jm_err *err)
 {
-	const struct jm_knob_member *m = jm_knob_table_member(table, i);
+	struct call c = {.err = JM_ERR_INIT};
+	int rc = call(table, i, &c, &c, err);
 
-	return m->control->get(m->state, i - m->first, ret_accepted, ret_enforced, err);
+	if (!rc) {
+		*ret_accepted = c.accepted;
+		*ret_enforced = c.enforced;
+	}
+	return rc;
 }
 
 int jm_knob_table_set(const struct jm_knob_table *table, int i, double value, struct jm_err *err)
 {
-	const struct jm_knob_member *m = jm_knob_table_member(table, i);
+	struct call c = {.sets = true, .value = value, .err = JM_ERR_INIT};
 
-	return m->control->set(m->state, i - m->first, value, err);
+	return call(table, i, &c, &c, err);
 }
 
 int jm_knob_table_find(const struct jm_knob_table *table, const char *knob, const char *device)

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All opened controls and their knobs as one table. Used by the guard and by those who only look. */
+/*
+ * All opened controls and their knobs as one table. Used by the guard and by those who only look. A driver that does
+ * not return from a call is waited for for JM_DRIVER_LIMIT_NS; the knob is then out of order until it has returned,
+ * and the others go on.
+ */
 #ifndef JM_KNOB_TABLE_H
 #define JM_KNOB_TABLE_H
 
 #include "guard/control.h"
+#include "guard/patient_call.h"
 
 #define JM_SPEC_MAX 96 /* "sim:h100x4", "nvml:all" */
 
@@ -14,10 +19,14 @@ struct jm_knob_member {
 	int first, n;			/* its knobs in the table */
 };
 
+#define JM_DRIVER_LIMIT_NS INT64_C(10000000000)
+
 struct jm_knob_table {
 	struct jm_knobs knobs;
 	struct jm_knob_member *member;
 	int n;
+	struct jm_patient_call **left; /* of each knob, a call that has not returned; NULL = none */
+	const struct jm_ctx *announce; /* told who is waited for after a second; NULL = nobody */
 };
 
 /* specs: "nvml", "sim:h100x4", several with commas; NULL = all of the machine itself that open. */
@@ -28,6 +37,8 @@ void jm_knob_table_close(struct jm_knob_table *table);
 int jm_knob_table_get(const struct jm_knob_table *table, int i, double *ret_accepted,
 	double *ret_enforced, struct jm_err *err);
 int jm_knob_table_set(const struct jm_knob_table *table, int i, double value, struct jm_err *err);
+/* Is there a driver that has not returned? What was then being set may still happen. */
+bool jm_knob_table_waits(const struct jm_knob_table *table);
 const struct jm_knob_member *jm_knob_table_member(const struct jm_knob_table *table, int i);
 /* The index of a knob by name and device, or -1. */
 int jm_knob_table_find(const struct jm_knob_table *table, const char *knob, const char *device);

@@ -29,9 +29,13 @@
  *	reset=1@2.5		GPU 1's counter begins again at 0
  *	ahead=S aheadat=S	the clock of the stamps, from some time after init on
  *	deny=2 | deny=all	setting a limit is not permitted on GPU 2, on all
+ *	denyfile=FILE		and only while this file is there
  *	nosets=3		after 3 successful sets (of all GPUs) every further one fails
  *	enforce=1:250		GPU 1 takes any limit but enforces 250 W
  *	latency=US setlatency=US	each call, each set, takes that long
+ *	lostlimit=1		calls for GPU 1's limit say that it is lost, others do not
+ *	setlag=2:1e9 getlag=2:0.5	a set of, a reading of GPU 2's limit takes so many seconds more
+ *	lagfile=FILE		and only while this file is there: removed, the driver returns
  *	cost=US energycost=US	each call, each reading of the energy counter, computes for that long
  *	init=9			nvmlInit returns this
  *	persistence=0		persistence mode is off
@@ -53,6 +57,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define API __attribute__((visibility("default")))
 
@@ -76,6 +81,15 @@ static void burn_us(long us)
 	end = (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec + 1e-6 * (double)us;
 	while ((double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec < end)
 		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+}
+
+/* A driver that is stuck: its caller sleeps in it. */
+static void lag(double seconds)
+{
+	double end = fake_now() + seconds;
+
+	while (fake_now() < end && (!*fake.lag_file || !access(fake.lag_file, F_OK)))
+		wait_us(seconds < 0.01 ? (long)(seconds * 1e6) : 5000);
 }
 
 static double age(void)
@@ -222,6 +236,9 @@ API int nvmlDeviceGetPowerManagementDefaultLimit(jm_nvml_device d, unsigned int 
 API int nvmlDeviceGetPowerManagementLimit(jm_nvml_device d, unsigned int *mw)
 {
 	ENTER(d);
+	lag(fake.get_lag[d->index]);
+	if (fake.lost_limit[d->index] != 0)
+		return JM_NVML_GPU_IS_LOST;
 	*mw = fake.state->gpu[d->index].requested_mw;
 	return 0;
 }
@@ -239,7 +256,11 @@ API int nvmlDeviceSetPowerManagementLimit(jm_nvml_device d, unsigned int mw)
 
 	ENTER(d);
 	wait_us(fake.set_latency_us);
-	if (fake.deny_all || fake.deny[d->index])
+	lag(fake.set_lag[d->index]);
+	if (fake.lost_limit[d->index] != 0)
+		return JM_NVML_GPU_IS_LOST;
+	if ((fake.deny_all || fake.deny[d->index]) &&
+		(!*fake.deny_file || !access(fake.deny_file, F_OK)))
 		return JM_NVML_NO_PERMISSION;
 	if (mw < fake.min_w * 1000 || mw > fake.max_w * 1000)
 		return JM_NVML_INVALID_ARGUMENT;
@@ -411,7 +432,10 @@ static double read_field(int gpu, struct jm_nvml_value *v, double t)
 		put_u32(v, fake_enforced_w(gpu) * 1000);
 		return t;
 	case JM_NVML_LIMIT_REQUESTED:
-		put_u32(v, fake.state->gpu[gpu].requested_mw);
+		if (fake.lost_limit[gpu] != 0)
+			v->rc = JM_NVML_GPU_IS_LOST;
+		else
+			put_u32(v, fake.state->gpu[gpu].requested_mw);
 		return t;
 	default:
 		return t;
@@ -445,6 +469,9 @@ API int nvmlDeviceGetFieldValues(jm_nvml_device d, int n, struct jm_nvml_value *
 			burn_us(fake.energy_cost_us);
 	if (fails_now(d->index))
 		return JM_NVML_UNKNOWN;
+	for (int i = 0; i < n; i++)
+		if (values[i].field == JM_NVML_LIMIT_REQUESTED)
+			lag(fake.get_lag[d->index]);
 	t = fake_now();
 	fake_lock();
 	for (int i = 0; i < n; i++) {

@@ -45,6 +45,10 @@ struct fake {
 	double freeze_at[MAX_GPUS], thaw_at[MAX_GPUS], jump_at[MAX_GPUS], reset_at[MAX_GPUS];
 	double jump_joules;
 	double lacks[MAX_GPUS]; /* a field that this GPU does not support; 0 = none */
+	/* of the limit */
+	double lost_limit[MAX_GPUS];		     /* 1 = its limit alone is lost */
+	double set_lag[MAX_GPUS], get_lag[MAX_GPUS]; /* seconds; 0 = none */
+	char lag_file[256], deny_file[256]; /* lags, refusals are while it is there; "" = always */
 	int n_steps;
 	double watts[MAX_STEPS], seconds[MAX_STEPS], period;
 	double phase, shift, refresh, window, average, step, mem;

@@ -144,6 +144,13 @@ static void configure_faults(void)
 	fake.jump_joules = number("jumpj", 1e6);
 	configure_each("enforce", fake.enforce_w);
 	configure_each("lacks", fake.lacks);
+	configure_each("lostlimit", fake.lost_limit);
+	configure_each("setlag", fake.set_lag);
+	configure_each("getlag", fake.get_lag);
+	fake.lag_file[0] = '\0';
+	lookup("lagfile", fake.lag_file, sizeof(fake.lag_file));
+	fake.deny_file[0] = '\0';
+	lookup("denyfile", fake.deny_file, sizeof(fake.deny_file));
 	fake.deny_all = lookup("deny", text, sizeof(text)) && !strcmp(text, "all");
 	configure_each("deny", denied);
 	for (int i = 0; i < MAX_GPUS; i++)

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is logged while nothing may keep us: collected, and passed on when the work is done. A terminal that is
+ * stopped, or a pipe that nobody reads, blocks who writes to it. */
+#ifndef JM_LOG_LATER_H
+#define JM_LOG_LATER_H
+
+#include "joulemark.h"
+
+struct jm_log_later {
+	struct jm_ctx ctx; /* as the given one, but its log collects */
+	const struct jm_ctx *to;
+	char *text; /* level, line and a 0, again and again */
+	size_t n;
+};
+
+void jm_log_later_init(struct jm_log_later *l, const struct jm_ctx *to);
+/* Passes on what there is. May be called again. */
+void jm_log_later_done(struct jm_log_later *l);
+
+#endif

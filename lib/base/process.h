@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who another process is: a process id is used again, together with its start time it is not. */
+#ifndef JM_PROCESS_H
+#define JM_PROCESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+struct jm_process {
+	pid_t pid;		  /* 0 = none */
+	unsigned long long start; /* clock ticks since the machine's start; 0 = unknown */
+};
+
+/* The process with that id, as it is now. start is 0 when it cannot be read. */
+struct jm_process jm_process_of(pid_t pid);
+/* Does it still run? One that has ended but was not reaped does not. Of an unknown start the id counts alone. */
+bool jm_process_runs(const struct jm_process *p);
+/* Is it stopped (SIGSTOP, a debugger)? */
+bool jm_process_stopped(pid_t pid);
+/* Its command line in printable characters, "" when it cannot be read. */
+void jm_process_command(pid_t pid, char *out, size_t size);
+/* "process 123 (sleep 60)" */
+void jm_process_text(pid_t pid, char *out, size_t size);
+/* The process that holds a flock on the open file; 0 = cannot tell. */
+pid_t jm_process_with_lock(int fd);
+
+#endif

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* In the place of a guard that was killed: the client puts back what it knows was found. */
+#ifndef JM_GUARD_TAKEOVER_H
+#define JM_GUARD_TAKEOVER_H
+
+#include "guard/journal.h"
+
+struct jm_takeover {
+	struct jm_ctx *ctx;
+	const char *controls; /* as they were given to the guard */
+	const struct jm_knobs *knobs;
+	const double *found; /* of each knob; NAN = the guard did not hold it */
+	struct jm_process guard;
+};
+
+/*
+ * Puts back every value and reads it back, with its journal or without. 0 only when each was read back as it was
+ * found, or has been settled by another joulemark since; else the sentence names those that are not.
+ */
+int jm_take_over(const struct jm_takeover *t, struct jm_err *err);
+
+#endif

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A look at all journals without their locks; by another user, at the copies. */
+#include "guard/journal_private.h"
+
+#include "base/private_file.h"
+#include "base/state_folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct look {
+	int folder, copies; /* -1 = not readable, or not there */
+	int (*fn)(void *arg, const struct jm_journal_view *view, struct jm_err *err);
+	void *arg;
+};
+
+static int show(const struct look *l, const char *name, struct jm_err *err)
+{
+	struct jm_journal_view view = {0};
+	struct jm_err why = JM_ERR_INIT;
+	char damage[200];
+	int rc = jm__journal_read(
+		l->folder, l->copies, name, &view.state, damage, sizeof(damage), &why);
+
+	view.forgotten = rc == JM_ENOENT;
+	if (!rc && !jm__journal_says(&view.state))
+		return 0;
+	snprintf(view.name, sizeof(view.name), "%s", name);
+	view.unreadable = rc && !view.forgotten;
+	snprintf(view.why, sizeof(view.why), "%.299s", rc ? why.text : damage);
+	return l->fn(l->arg, &view, err);
+}
+
+static bool has_record(const struct look *l, const char *file)
+{
+	struct stat st;
+
+	return l->folder >= 0 && !fstatat(l->folder, file, &st, AT_SYMLINK_NOFOLLOW);
+}
+
+static int walk(const struct look *l, int folder, bool skip_recorded, struct jm_err *err)
+{
+	int again = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
+	const size_t end = strlen(JM_JOURNAL_END);
+	DIR *dir = again < 0 ? NULL : fdopendir(again);
+	const struct dirent *e;
+
+	if (!dir)
+		return jm_err_set(err, JM_EIO, "Cannot list the journals: %s.", strerror(errno));
+	while (!rc && (e = readdir(dir))) {
+		char name[JM_JOURNAL_NAME];
+		size_t n = strlen(e->d_name);
+
+		if (n <= end || strcmp(e->d_name + n - end, JM_JOURNAL_END) != 0 ||
+			(skip_recorded && has_record(l, e->d_name)))
+			continue;
+		snprintf(name, sizeof(name), "%.*s", (int)(n - end), e->d_name);
+		rc = show(l, name, err);
+	}
+	closedir(dir);
+	return rc;
+}
+
+static int open_both(const struct jm_ctx *ctx, struct look *l, struct jm_err *err)
+{
+	struct jm_err why = JM_ERR_INIT;
+	char path[900];
+	int rc = jm_state_path(ctx, JM_JOURNAL_FOLDER, path, sizeof(path), err);
+
+	if (rc)
+		return rc;
+	rc = jm_private_folder(path, 0700, &l->folder, &why);
+	if (rc && rc != JM_ENOENT && rc != JM_EPERM)
+		return jm_err_set(err, rc, "%s", why.text);
+	jm_state_path(ctx, JM_JOURNAL_COPIES, path, sizeof(path), NULL);
+	if (jm_public_folder(path, &l->copies, NULL))
+		l->copies = -1;
+	if (rc == JM_EPERM && l->copies < 0)
+		return jm_err_set(err, JM_EPERM,
+			"It cannot be told what is set: %s There is no copy that everybody may "
+			"read; ask its owner, or use sudo.",
+			why.text);
+	return 0;
+}
+
+static void close_both(const struct look *l)
+{
+	if (l->folder >= 0)
+		close(l->folder);
+	if (l->copies >= 0)
+		close(l->copies);
+}
+
+static int walk_both(const struct look *l, struct jm_err *err)
+{
+	int rc = l->folder < 0 ? 0 : walk(l, l->folder, false, err);
+
+	if (!rc && l->copies >= 0)
+		rc = walk(l, l->copies, true, err);
+	close_both(l);
+	return rc;
+}
+
+int jm_journal_peek(const struct jm_ctx *ctx, const char *knob, const char *device,
+	struct jm_journal_state *ret)
+{
+	struct look l = {.folder = -1, .copies = -1};
+	char name[JM_JOURNAL_NAME], damage[200];
+	struct jm_journal_state seen;
+	int rc = open_both(ctx, &l, NULL);
+
+	if (rc)
+		return rc;
+	jm_journal_name(knob, device, name, sizeof(name));
+	rc = jm__journal_read(l.folder, l.copies, name, &seen, damage, sizeof(damage), NULL);
+	close_both(&l);
+	if (!rc)
+		*ret = seen;
+	return rc || jm__journal_says(&seen) ? rc : JM_ENOENT;
+}
+
+int jm_journal_each(const struct jm_ctx *ctx,
+	int (*fn)(void *arg, const struct jm_journal_view *view, struct jm_err *err), void *arg,
+	struct jm_err *err)
+{
+	struct look l = {.folder = -1, .copies = -1, .fn = fn, .arg = arg};
+	int rc = open_both(ctx, &l, err);
+
+	return rc ? rc : walk_both(&l, err);
+}
+
+int jm_journal_each_of_root(const struct jm_ctx *ctx,
+	int (*fn)(void *arg, const struct jm_journal_view *view, struct jm_err *err), void *arg,
+	struct jm_err *err)
+{
+	struct look l = {.folder = -1, .copies = -1, .fn = fn, .arg = arg};
+	char own[PATH_MAX], path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/var/lib/joulemark/" JM_JOURNAL_COPIES, ctx->root);
+	if (jm_state_path(ctx, JM_JOURNAL_COPIES, own, sizeof(own), NULL) || !strcmp(own, path) ||
+		secure_getenv("JM_STATE"))
+		return 0;
+	return jm_public_folder(path, &l.copies, NULL) ? 0 : walk_both(&l, err);
+}

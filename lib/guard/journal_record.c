@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The text of a journal: lines with checksums, what they add up to, and which of record and copy is believed. */
+#include "guard/journal_private.h"
+
+#include "base/private_file.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#define FORMAT	   "2"
+#define OLD_FORMAT "1"
+#define N_FIELDS   13
+#define N_OLD	   10
+
+static const char *const verbs[] = {"found", "back", "kept", "gone"};
+
+static unsigned long long checksum(const char *line, size_t n)
+{
+	return XXH3_64bits(line, n);
+}
+
+/* ---- lines ------------------------------------------------------------------------------------------- */
+
+static int format_line(char *out, size_t size, const struct jm_journal_state *s,
+	enum jm_journal_verb verb, double value)
+{
+	int n = snprintf(out, size, FORMAT "\t%s\t%s\t%s\t%s\t%s\t%s\t%.17g\t%d\t%llu\t%d\t%llu\t",
+		verbs[verb], s->boot, s->control, s->knob, s->unit, s->device, value,
+		(int)s->client.pid, s->client.start, (int)s->guard.pid, s->guard.start);
+
+	if (n < 0 || (size_t)n + 18 > size)
+		return -1;
+	return n + snprintf(out + n, size - (size_t)n, "%016llx\n", checksum(out, (size_t)n));
+}
+
+int jm__journal_format(const struct jm_journal_state *s, char *out, size_t size)
+{
+	int n = 0, more = 0;
+
+	if (s->kept)
+		n = format_line(out, size, s, JM_JOURNAL_KEPT, s->base);
+	if (n >= 0 && s->open)
+		more = format_line(out + n, size - (size_t)n, s, JM_JOURNAL_FOUND, s->found);
+	return n < 0 || more < 0 ? -1 : n + more;
+}
+
+/* Splits a line of n characters (without its end) into its fields; their number, 0 when it is damaged. */
+static int split_line(char *line, size_t n, char **field)
+{
+	char *tab = memrchr(line, '\t', n), *save = line;
+	int i = 0;
+
+	if (!tab || strtoull(tab + 1, NULL, 16) != checksum(line, (size_t)(tab - line) + 1))
+		return 0;
+	for (char *f; (f = strsep(&save, "\t"));) {
+		if (i == N_FIELDS)
+			return 0;
+		field[i++] = f;
+	}
+	if (i == N_OLD ? strcmp(field[0], OLD_FORMAT) != 0
+		       : i != N_FIELDS || strcmp(field[0], FORMAT) != 0)
+		return 0;
+	return i;
+}
+
+void jm__journal_apply(struct jm_journal_state *s, enum jm_journal_verb verb, double value)
+{
+	s->open = verb == JM_JOURNAL_FOUND;
+	if (verb == JM_JOURNAL_FOUND)
+		s->found = value;
+	if (verb == JM_JOURNAL_KEPT)
+		s->base = value;
+	s->kept = verb == JM_JOURNAL_KEPT || (s->kept && verb != JM_JOURNAL_GONE);
+}
+
+static struct jm_process process_of(char *const *field)
+{
+	return (struct jm_process){
+		.pid = (pid_t)strtol(field[0], NULL, 10), .start = strtoull(field[1], NULL, 10)};
+}
+
+/* Takes one good line into the state; false when it is not one after all. */
+static bool take_line(struct jm_journal_state *s, char **field, int n)
+{
+	double value = strtod(field[7], NULL);
+	int verb = 0;
+
+	while (verb < 4 && strcmp(field[1], verbs[verb]) != 0)
+		verb++;
+	if (verb == 4 || !isfinite(value))
+		return false;
+	snprintf(s->boot, sizeof(s->boot), "%s", field[2]);
+	snprintf(s->control, sizeof(s->control), "%s", field[3]);
+	snprintf(s->knob, sizeof(s->knob), "%s", field[4]);
+	snprintf(s->unit, sizeof(s->unit), "%s", field[5]);
+	snprintf(s->device, sizeof(s->device), "%s", field[6]);
+	s->guard = (struct jm_process){0};
+	s->client = (struct jm_process){.pid = (pid_t)strtol(field[8], NULL, 10)};
+	if (n == N_FIELDS) {
+		s->client = process_of(field + 8);
+		s->guard = process_of(field + 10);
+	}
+	jm__journal_apply(s, (enum jm_journal_verb)verb, value);
+	return true;
+}
+
+/* What 0.1 had not written to its end it had not acted upon. */
+static bool is_torn(const char *line, size_t n)
+{
+	return n < 2 ? !strncmp(line, OLD_FORMAT, n) : !strncmp(line, OLD_FORMAT "\t", 2);
+}
+
+void jm__journal_parse(char *text, size_t n, struct jm_journal_state *ret)
+{
+	size_t start = 0;
+
+	*ret = (struct jm_journal_state){.found = NAN, .base = NAN, .damaged = n == 0};
+	while (start < n) {
+		char *end = memchr(text + start, '\n', n - start);
+		size_t length = end ? (size_t)(end - text) - start : n - start;
+		char *field[N_FIELDS];
+		int fields;
+
+		text[start + length] = '\0';
+		if (end) {
+			fields = split_line(text + start, length, field);
+			ret->damaged += !fields || !take_line(ret, field, fields);
+		} else {
+			ret->damaged += !is_torn(text + start, length);
+		}
+		start += length + 1;
+	}
+}
+
+/* ---- record and copy --------------------------------------------------------------------------------- */
+
+void jm__journal_file(const char *name, const char *end, char *out, size_t size)
+{
+	snprintf(out, size, "%.*s%s", JM_JOURNAL_NAME - 1, name, end);
+}
+
+/* Whatever there is but cannot be read is damage; why says what. JM_ENOENT: nothing is there. */
+static int read_one(int folder, const char *file, struct jm_journal_state *ret, struct jm_err *why)
+{
+	size_t n = 0;
+	char *text = NULL;
+	int rc = jm_private_read(folder, file, JM__MAX_BYTES, &text, &n, why);
+
+	if (rc)
+		return rc;
+	jm__journal_parse(text, n, ret);
+	free(text);
+	if (!n)
+		return jm_err_set(why, JM_EFORMAT, "%s is empty.", file);
+	if (ret->damaged)
+		return jm_err_set(why, JM_EFORMAT, "%s has %d damaged line%s.", file, ret->damaged,
+			ret->damaged == 1 ? "" : "s");
+	return 0;
+}
+
+int jm__journal_read(int folder, int copies, const char *name, struct jm_journal_state *ret,
+	char *ret_damage, size_t size, struct jm_err *err)
+{
+	struct jm_err why = JM_ERR_INIT, why_copy = JM_ERR_INIT;
+	struct jm_journal_state record, copy;
+	char file[JM_JOURNAL_NAME + 16];
+	int rc, rc_copy;
+
+	jm__journal_file(name, JM_JOURNAL_END, file, sizeof(file));
+	rc = folder < 0 ? JM_ENOENT : read_one(folder, file, &record, &why);
+	rc_copy = copies < 0 ? JM_ENOENT : read_one(copies, file, &copy, &why_copy);
+	*ret_damage = '\0';
+	/* who removes a record wants it forgotten */
+	if (rc == JM_ENOENT && (folder >= 0 || rc_copy == JM_ENOENT))
+		return jm_err_set(err, JM_ENOENT, "There is no journal %s.", file);
+	if (!rc && (jm__journal_says(&record) || rc_copy || !jm__journal_says(&copy))) {
+		*ret = record;
+		return 0;
+	}
+	if (!rc_copy && jm__journal_says(&copy)) {
+		*ret = copy;
+		snprintf(ret_damage, size, "%s", rc ? why.text : "It says nothing any more.");
+		return 0;
+	}
+	return jm_err_set(err, rc == JM_EIO || rc == JM_ENOMEM ? rc : JM_EFORMAT,
+		"%s What was found before the setting is not known: nothing was changed, and the "
+		"file is kept. Compare 'joulemark get' with what should be; 'joulemark restore "
+		"--default' sets the vendor's default.",
+		rc == JM_ENOENT ? why_copy.text : why.text);
+}
+
+int jm__journal_put(int folder, const char *name, const struct jm_journal_state *s, mode_t mode,
+	struct jm_err *err)
+{
+	char file[JM_JOURNAL_NAME + 16], text[JM__RECORD_SIZE];
+	int n;
+
+	jm__journal_file(name, JM_JOURNAL_END, file, sizeof(file));
+	if (!jm__journal_says(s)) {
+		if (!unlinkat(folder, file, 0) || errno == ENOENT)
+			return 0;
+		return jm_err_set(err, errno == EROFS || errno == EACCES ? JM_EPERM : JM_EIO,
+			"The journal %s cannot be removed: %s; the next start will put the same "
+			"value back once more.",
+			file, strerror(errno));
+	}
+	n = jm__journal_format(s, text, sizeof(text));
+	if (n < 0)
+		return jm_err_set(err, JM_EBUG, "A line of the journal %s is too long.", file);
+	return jm_private_replace(folder, file, text, (size_t)n, mode, err);
+}

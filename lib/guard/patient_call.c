@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A thread, a flag, and a limited wait for it. */
+#include "guard/patient_call.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+
+struct jm_patient_call {
+	void (*fn)(void *arg);
+	void *arg;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t ended;
+	bool done;
+};
+
+static void *run(void *arg)
+{
+	struct jm_patient_call *c = arg;
+
+	c->fn(c->arg);
+	pthread_mutex_lock(&c->lock);
+	c->done = true;
+	pthread_cond_signal(&c->ended);
+	pthread_mutex_unlock(&c->lock);
+	return NULL;
+}
+
+/* Signals are for the program's own threads. */
+static int start(struct jm_patient_call *c)
+{
+	sigset_t all, before;
+	int rc;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	rc = pthread_create(&c->thread, NULL, run, c);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return rc;
+}
+
+static struct jm_patient_call *new_call(void (*fn)(void *arg), void *arg)
+{
+	struct jm_patient_call *c = calloc(1, sizeof(*c));
+	pthread_condattr_t attr;
+
+	if (!c)
+		return NULL;
+	c->fn = fn;
+	c->arg = arg;
+	pthread_mutex_init(&c->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&c->ended, &attr);
+	pthread_condattr_destroy(&attr);
+	return c;
+}
+
+static void free_call(struct jm_patient_call *c)
+{
+	pthread_cond_destroy(&c->ended);
+	pthread_mutex_destroy(&c->lock);
+	free(c);
+}
+
+static bool wait_until(struct jm_patient_call *c, int64_t limit_ns)
+{
+	struct timespec until;
+	bool done;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += limit_ns % JM_SECOND;
+	until.tv_sec += limit_ns / JM_SECOND + until.tv_nsec / JM_SECOND;
+	until.tv_nsec %= JM_SECOND;
+	pthread_mutex_lock(&c->lock);
+	while (!c->done && pthread_cond_timedwait(&c->ended, &c->lock, &until) != ETIMEDOUT)
+		;
+	done = c->done;
+	pthread_mutex_unlock(&c->lock);
+	return done;
+}
+
+bool jm_patient_call(
+	void (*fn)(void *arg), void *arg, int64_t limit_ns, struct jm_patient_call **ret_left)
+{
+	struct jm_patient_call *c = new_call(fn, arg);
+
+	/* without a thread there is no patience, but the call is made */
+	if (!c || start(c)) {
+		if (c)
+			free_call(c);
+		fn(arg);
+		return true;
+	}
+	*ret_left = c;
+	return jm_patient_call_again(c, limit_ns);
+}
+
+bool jm_patient_call_again(struct jm_patient_call *c, int64_t limit_ns)
+{
+	if (!wait_until(c, limit_ns))
+		return false;
+	pthread_join(c->thread, NULL);
+	free_call(c);
+	return true;
+}
+
+bool jm_patient_call_returned(struct jm_patient_call *c)
+{
+	void *arg = c->arg;
+
+	if (!jm_patient_call_again(c, 0))
+		return false;
+	free(arg);
+	return true;
+}

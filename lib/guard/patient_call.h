@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Calls into a driver that may not return: each is made in a thread of its own and waited for for a while. One that
+ * is given up goes on by itself; when it has returned, it can be told.
+ */
+#ifndef JM_PATIENT_CALL_H
+#define JM_PATIENT_CALL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct jm_patient_call;
+
+/*
+ * Calls fn(arg) and waits at most limit_ns. True: it has returned, and arg is the caller's again. False: it has not;
+ * *ret_left is the call, and arg, which must be from the heap, is freed with it.
+ */
+bool jm_patient_call(
+	void (*fn)(void *arg), void *arg, int64_t limit_ns, struct jm_patient_call **ret_left);
+/* Waits for a call that was left for at most limit_ns more; when it has returned it is freed, and arg is the caller's. */
+bool jm_patient_call_again(struct jm_patient_call *call, int64_t limit_ns);
+/* Has a call that was left returned meanwhile? Then it is freed with its argument. */
+bool jm_patient_call_returned(struct jm_patient_call *call);
+
+#endif
