@@ -7,6 +7,7 @@
 #include "guard/guard_wire.h"
 #include "hold.h"
 #include "base/child_process.h"
+#include "interrupts.h"
 #include "report/cells.h"
 #include "report/text.h"
 
@@ -52,27 +53,6 @@ static int print_json(const struct jm_cli *cli, json_t *value)
 }
 
 /* ---- set ----------------------------------------------------------------------------------------------- */
-
-static volatile sig_atomic_t caught;
-static volatile int n_caught;
-
-static void on_signal(int number)
-{
-	caught = number;
-	n_caught = n_caught + 1;
-}
-
-/* The first ends it and puts back what was found; the second ends waiting for a guard that does not answer. */
-static void count_signals(struct jm_cli *cli)
-{
-	static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
-	struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before;
-
-	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-		if (!sigaction(numbers[i], NULL, &before) && before.sa_handler != SIG_IGN)
-			sigaction(numbers[i], &action, NULL);
-	cli->ctx.interrupts = &n_caught;
-}
 
 /* The words of the command line as settings; a sweep is not for `set`. */
 static int parse_settings(
@@ -130,7 +110,7 @@ static int apply(struct jm_cli *cli, struct jm_guard *guard)
 		rc = parse_settings(cli, knobs, settings);
 	if (!rc)
 		rc = jm_guard_get(guard, before, &cli->err);
-	if (!rc && n_caught)
+	if (!rc && jm_last_interrupt())
 		rc = jm_err_set(&cli->err, JM_EINTR, "Interrupted; nothing was set.");
 	if (!rc)
 		rc = jm_guard_set(guard, settings, cli->n_args, out, &n, &cli->err);
@@ -166,7 +146,7 @@ static int run_set(struct jm_cli *cli)
 		jm_cli_fail(cli);
 		return jm_proc_status_of(cli->err.code);
 	}
-	count_signals(cli);
+	jm_count_interrupts(&cli->ctx, -1);
 	if (!cli->n_args)
 		rc = jm_err_set(&cli->err, JM_EUSAGE,
 			"Nothing to set; write knob=value, as in 'joulemark set gpu.power=300W'.");
@@ -175,7 +155,7 @@ static int run_set(struct jm_cli *cli)
 			&cli->ctx, jm_values_text(&cli->values, "control"), &guard, &cli->err);
 	if (!rc)
 		rc = apply(cli, guard);
-	if (!rc && n_caught)
+	if (!rc && jm_last_interrupt())
 		rc = jm_err_set(&cli->err, JM_EINTR, "Interrupted.");
 	if (!rc && cli->command)
 		rc = jm_hold_command(&cli->ctx, cli->command, &status, &cli->err);
@@ -186,7 +166,7 @@ static int run_set(struct jm_cli *cli)
 		rc = stop.code;
 	}
 	if (rc == JM_EINTR)
-		return jm_cli_fail(cli), 128 + caught;
+		return jm_cli_fail(cli), 128 + jm_last_interrupt();
 	if (rc)
 		return status == 126 || status == 127 ? (jm_cli_fail(cli), status)
 						      : jm_cli_fail(cli);

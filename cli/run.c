@@ -5,6 +5,7 @@
 
 #include "base/output.h"
 #include "base/state_folder.h"
+#include "interrupts.h"
 #include "report/report.h"
 
 #include <errno.h>
@@ -31,42 +32,16 @@ struct run_command {
 	bool new_store; /* made by this call, and no plan is in it yet */
 };
 
-/* ---- signals: the handler may only note which came, and wake the loop ---- */
-
-static volatile sig_atomic_t caught;
-static volatile int n_caught;
-static int caught_fd = -1;
-
-static void on_signal(int number)
-{
-	int saved = errno;
-
-	caught = number;
-	n_caught = n_caught + 1;
-	if (write(caught_fd, "!", 1) < 0)
-		caught = number;
-	errno = saved;
-}
-
+/* Each signal wakes the loop. */
 static int catch_signals(struct run_command *r)
 {
-	static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
-	struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before;
 	int fds[2];
 
 	if (pipe2(fds, O_CLOEXEC | O_NONBLOCK))
 		return jm_err_set(
 			&r->cli->err, JM_EIO, "A pipe could not be made: %s.", strerror(errno));
 	r->cancel_fd = fds[0];
-	r->cli->ctx.interrupts = &n_caught;
-	caught_fd = fds[1];
-	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-		/* under nohup it goes on after a hangup */
-		if (numbers[i] == SIGHUP && !sigaction(SIGHUP, NULL, &before) &&
-			before.sa_handler == SIG_IGN)
-			continue;
-		sigaction(numbers[i], &action, NULL);
-	}
+	jm_count_interrupts(&r->cli->ctx, fds[1]);
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
 	return 0;
@@ -386,7 +361,7 @@ static int finish(struct run_command *r, int rc)
 	int failed = count_failed(r), status = failed ? EXIT_CASE_FAILED : 0;
 
 	if (rc == JM_EINTR)
-		status = 128 + caught;
+		status = 128 + jm_last_interrupt();
 	else if (rc == JM_ECHILD && failed) /* --fail-fast */
 		fprintf(stderr, "joulemark: %s\n", first.text);
 	else if (rc)

@@ -4,6 +4,7 @@
 
 #include "base/log_later.h"
 #include "guard/guard_takeover.h"
+#include "guard/guard_wait.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,8 +21,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOOK_MS	 100  /* between two looks at what ends a wait */
-#define ANNOUNCE 1000 /* ms */
 /* ms that a guard may take to end after its last reply; after a bad one it may have to stay */
 #define LINGER	      10000
 #define LINGER_FAILED 500
@@ -226,55 +225,7 @@ static bool start_thread(struct jm_guard *g, void *(*fn)(void *arg), pthread_t *
 	return !rc;
 }
 
-/* ---- waiting, until the user has enough ---------------------------------------------------------------- */
-
-struct wait {
-	const struct jm_guard *g;
-	const char *what; /* "is setting knobs" */
-	int ms;
-	int asked; /* interrupts when it began */
-	bool announced, warned;
-};
-
-static int interrupts(const struct jm_guard *g)
-{
-	return g->ctx->interrupts ? *g->ctx->interrupts : 0;
-}
-
-static struct wait begin_wait(const struct jm_guard *g, const char *what)
-{
-	return (struct wait){.g = g, .what = what, .asked = interrupts(g)};
-}
-
-static void announce(struct wait *w)
-{
-	const struct jm_guard *g = w->g;
-	char stopped[80] = "";
-
-	if (jm_process_stopped(g->self.pid))
-		snprintf(stopped, sizeof(stopped),
-			"; it is stopped, and 'kill -CONT %d' lets it go on", (int)g->self.pid);
-	jm_log(g->ctx, JM_WARNING, "Waiting for the guard (process %d), which %s%s.%s",
-		(int)g->self.pid, w->what, stopped,
-		!g->ctx->interrupts  ? ""
-		: interrupts(g) == 0 ? " Interrupt twice to leave it."
-				     : " Interrupt once more to leave it.");
-	w->announced = true;
-	w->warned = interrupts(g) > 0;
-}
-
-/* After LOOK_MS more. False: the user has asked for the second time, or once more since it began. */
-static bool goes_on(struct wait *w)
-{
-	int now = interrupts(w->g);
-
-	w->ms += LOOK_MS;
-	if (now > 1 && now > w->asked)
-		return false;
-	if ((!w->announced && w->ms >= ANNOUNCE) || (w->announced && now && !w->warned))
-		announce(w);
-	return true;
-}
+/* ---- waiting ---------------------------------------------------------------------------------------------- */
 
 /* "gpu.power of GPU 1 ... (700W)", the first few of them. */
 static void list_held(const struct jm_guard *g, char *out, size_t size)
@@ -328,8 +279,8 @@ static bool is_taken(struct jm_guard *g)
 static int gone(struct jm_guard *g, struct jm_err *err)
 {
 	static const char what[] = "was killed and whose settings are being put back";
-	struct wait w = begin_wait(g, what);
-	const struct timespec look = {.tv_nsec = LOOK_MS * 1000000L / 10};
+	struct jm_guard_wait w = jm_guard_wait_begin(g->ctx, g->self.pid, what);
+	const struct timespec look = {.tv_nsec = JM_GUARD_LOOK_MS * 1000000L / 10};
 
 	if ((!g->watched || is_stopping(g)) && !g->has_taker) {
 		g->has_taker = start_thread(g, take_over, &g->taker);
@@ -338,7 +289,7 @@ static int gone(struct jm_guard *g, struct jm_err *err)
 	}
 	for (int i = 0; !is_taken(g); i++) {
 		nanosleep(&look, NULL);
-		if (i % 10 == 9 && !goes_on(&w))
+		if (i % 10 == 9 && !jm_guard_wait_goes_on(&w))
 			return leave(g, what, err);
 	}
 	if (g->code)
@@ -352,10 +303,10 @@ static int gone(struct jm_guard *g, struct jm_err *err)
 static int await_reply(struct jm_guard *g, const char *what, struct jm_err *err)
 {
 	struct pollfd p = {.fd = g->fd, .events = POLLIN};
-	struct wait w = begin_wait(g, what);
+	struct jm_guard_wait w = jm_guard_wait_begin(g->ctx, g->self.pid, what);
 
-	while (poll(&p, 1, LOOK_MS) <= 0)
-		if (!goes_on(&w))
+	while (poll(&p, 1, JM_GUARD_LOOK_MS) <= 0)
+		if (!jm_guard_wait_goes_on(&w))
 			return leave(g, what, err);
 	return 0;
 }

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Signals that ask joulemark to end: counted, so that settings are put back first. */
+#ifndef JM_INTERRUPTS_H
+#define JM_INTERRUPTS_H
+
+#include "joulemark.h"
+
+/* From now on SIGINT, SIGTERM, SIGHUP and SIGQUIT are counted in ctx->interrupts; each also writes a byte to wake_fd
+ * (-1 = nowhere). What our caller ignores stays ignored: under nohup a hangup. */
+void jm_count_interrupts(struct jm_ctx *ctx, int wake_fd);
+/* The signal that came last; 0 = none. */
+int jm_last_interrupt(void);
+
+#endif
