@@ -109,8 +109,7 @@ const struct jm_option jm_run_options[] = {
 		.type = JM_TEXT,
 		.argument = "REGEX",
 		.help = "items that a command has done, from what it prints: the first group of a "
-			"POSIX "
-			"extended regular expression, or 1 where it has none; each match adds"},
+			"regular expression (PCRE2), or 1 where it has none; each match adds"},
 	{.name = "items-json",
 		.type = JM_TEXT,
 		.argument = "KEY",

@@ -28,6 +28,7 @@ struct launch {
 	struct jm_tally tally, scanned;
 	/* the phase that marks have opened */
 	int phase, n_phases;
+	long n_left_out; /* items that marks told beside an expression or key */
 	char name[64];
 	int64_t credited_ns; /* when a mark of its own name last told items; 0 = never */
 	bool renamed;	     /* one of them, and that was told */
@@ -107,6 +108,10 @@ static void on_mark(void *arg, const struct jm_mark *given)
 	bool same = l->phase >= 0 && !strcmp(mark.name, l->name);
 
 	mark.t_ns = within(l, &l->tally, mark.t_ns);
+	if (l->scan && !isnan(mark.items)) {
+		l->n_left_out++;
+		mark.items = NAN; /* they are counted in what it prints */
+	}
 	jm_tally_add(&l->tally, &mark);
 	if (!l->scan)
 		credit(l, mark.items);
@@ -230,6 +235,28 @@ static void say_unread(const struct launch *l)
 			l->o->items_regex, n, first);
 }
 
+/* Items that are told twice are counted once. */
+static void say_left_out(const struct launch *l)
+{
+	if (l->n_left_out)
+		jm_log(l->ctx, JM_WARNING,
+			"%ld marks told items, which were not counted: --items-%s counts them in "
+			"what '%s' prints. The marks only name phases.",
+			l->n_left_out, l->o->items_regex ? "regex" : "json", l->o->argv[0]);
+}
+
+/* A sum that may lack something is none. */
+static void say_limited(const struct launch *l)
+{
+	long n = jm_scan_limited(l->scan);
+
+	if (n)
+		jm_log(l->ctx, JM_WARNING,
+			"--items-regex '%s' could not be searched to its end in %ld line%s of what "
+			"'%s' printed, so its items are unknown; use a simpler expression.",
+			l->o->items_regex, n, n > 1 ? "s" : "", l->o->argv[0]);
+}
+
 /* What came while it ended. */
 static void take_the_rest(struct launch *l)
 {
@@ -238,10 +265,13 @@ static void take_the_rest(struct launch *l)
 		;
 	if (l->scan)
 		jm_scan_end(l->scan, l->proc.end_ns, on_scanned, l);
-	if (l->scan && !l->scanned.marks)
+	if (l->scan && !l->scanned.marks && !jm_scan_limited(l->scan))
 		say_nothing_found(l);
-	if (l->scan)
+	if (l->scan) {
 		say_unread(l);
+		say_limited(l);
+		say_left_out(l);
+	}
 	end_phase(l, l->proc.end_ns);
 	jm_session_end(l->session, l->command, l->proc.end_ns);
 	if (l->output_errno)
@@ -312,9 +342,16 @@ static int phase_of(struct launch *l, const struct jm_item_interval *s)
 
 static void fill(struct launch *l, struct jm_outcome *ret)
 {
-	const struct jm_tally *tally = l->scanned.marks ? &l->scanned : &l->tally;
+	bool limited = l->scan && jm_scan_limited(l->scan);
+	const struct jm_tally unknown = {.items = NAN, .items_after_first = NAN};
+	const struct jm_tally *tally = limited		  ? &unknown
+				       : l->scanned.marks ? &l->scanned
+							  : &l->tally;
 	struct jm_item_interval stretch =
 		jm_tally_interval(tally, l->proc.start_ns, l->proc.end_ns);
+
+	if (limited)
+		jm_session_forget_items(l->session);
 
 	*ret = (struct jm_outcome){
 		.status = l->proc.status,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers of items in what a command prints: by a regular expression, or a key of JSON. */
 #include "base/option.h"
+#include "measure/line_regex.h"
 #include "measure/progress.h"
 
 #include <jansson.h>
 #include <math.h>
-#include <regex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,12 +19,11 @@ struct text {
 };
 
 struct jm_scan {
-	bool has_regex;
-	regex_t regex;
+	struct jm_regex *regex; /* NULL: key */
 	char *key;
 	struct text line, whole;
 	char near[128], unread[64]; /* see jm_scan_near, jm_scan_unread */
-	long found, n_unread;
+	long found, n_unread, n_limited;
 };
 
 static void add_text(struct text *t, const char *bytes, size_t n)
@@ -45,20 +44,6 @@ static void add_text(struct text *t, const char *bytes, size_t n)
 	t->bytes[t->n] = '\0';
 }
 
-static int compile(struct jm_scan *s, const char *regex, struct jm_err *err)
-{
-	char why[128];
-	int rc = regcomp(&s->regex, regex, REG_EXTENDED);
-
-	if (!rc) {
-		s->has_regex = true;
-		return 0;
-	}
-	regerror(rc, &s->regex, why, sizeof(why));
-	return jm_err_set(
-		err, JM_EUSAGE, "'%s' is not a POSIX extended regular expression: %s.", regex, why);
-}
-
 int jm_scan_new(const char *regex, const char *json_key, struct jm_scan **ret, struct jm_err *err)
 {
 	struct jm_scan *s;
@@ -73,7 +58,7 @@ int jm_scan_new(const char *regex, const char *json_key, struct jm_scan **ret, s
 	s->line.limit = MAX_LINE;
 	s->whole.limit = MAX_WHOLE;
 	if (regex)
-		rc = compile(s, regex, err);
+		rc = jm_regex_new(regex, &s->regex, err);
 	else if (!(s->key = strdup(json_key)))
 		rc = jm_err_set(err, JM_ENOMEM, "Out of memory to read a command's output.");
 	if (rc) {
@@ -114,17 +99,17 @@ static void credit_group(
 
 static void match_line(struct jm_scan *s, int64_t t_ns, jm_mark_fn *fn, void *arg)
 {
-	const char *at = s->line.bytes;
-	regmatch_t match[2];
+	struct jm_regex_match match;
+	size_t at = 0;
+	int rc;
 
-	while (*at && !regexec(&s->regex, at, 2, match, at == s->line.bytes ? 0 : REG_NOTBOL)) {
-		if (!s->regex.re_nsub)
+	while ((rc = jm_regex_next(s->regex, s->line.bytes, s->line.n, &at, &match)) > 0) {
+		if (!jm_regex_has_group(s->regex))
 			credit(s, 1, t_ns, fn, arg);
-		else if (match[1].rm_so >= 0)
-			credit_group(s, at + match[1].rm_so,
-				(size_t)(match[1].rm_eo - match[1].rm_so), t_ns, fn, arg);
-		at += match[0].rm_eo > 0 ? match[0].rm_eo : 1;
+		else if (match.group)
+			credit_group(s, match.group, match.n_group, t_ns, fn, arg);
 	}
+	s->n_limited += rc < 0;
 }
 
 /* The key may be misspelt; what it stands among says what was meant. */
@@ -182,7 +167,7 @@ static void end_line(struct jm_scan *s, int64_t t_ns, jm_mark_fn *fn, void *arg)
 {
 	if (!s->line.n)
 		return;
-	if (s->has_regex)
+	if (s->regex)
 		match_line(s, t_ns, fn, arg);
 	else
 		credit_json(s, &s->line, t_ns, fn, arg);
@@ -227,12 +212,16 @@ long jm_scan_unread(const struct jm_scan *s, const char **ret_first)
 	return s->n_unread;
 }
 
+long jm_scan_limited(const struct jm_scan *s)
+{
+	return s->n_limited;
+}
+
 void jm_scan_free(struct jm_scan *s)
 {
 	if (!s)
 		return;
-	if (s->has_regex)
-		regfree(&s->regex);
+	jm_regex_free(s->regex);
 	free(s->key);
 	free(s->line.bytes);
 	free(s->whole.bytes);

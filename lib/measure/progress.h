@@ -34,7 +34,7 @@ int jm_progress_send(const char *name, double items, struct jm_err *err);
 
 /* ---- numbers in what a command prints ---- */
 struct jm_scan;
-/* Give one of the two. regex (POSIX extended): its first group is a number of items, each match is
+/* Give one of the two. regex (PCRE2): its first group is a number of items, each match is
  * credited; without a group a match is one item. json_key: "tokens" or "result.tokens" of each line that
  * is a JSON object, or else of the whole output. */
 int jm_scan_new(const char *regex, const char *json_key, struct jm_scan **ret, struct jm_err *err);
@@ -45,6 +45,8 @@ void jm_scan_end(struct jm_scan *s, int64_t t_ns, jm_mark_fn *fn, void *arg);
 const char *jm_scan_near(const struct jm_scan *s);
 /* How many matched groups were no numbers and were left out; the first of them. */
 long jm_scan_unread(const struct jm_scan *s, const char **ret_first);
+/* In how many lines the regular expression came to a limit: what they hold is not known. */
+long jm_scan_limited(const struct jm_scan *s);
 void jm_scan_free(struct jm_scan *s); /* takes NULL */
 
 /* ---- the sum: items, and the rate between the first and the last mark ---- */

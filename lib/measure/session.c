@@ -429,6 +429,14 @@ void jm_session_credit(struct jm_session *s, int phase, double items)
 	pthread_mutex_unlock(&s->phase_lock);
 }
 
+void jm_session_forget_items(struct jm_session *s)
+{
+	pthread_mutex_lock(&s->phase_lock);
+	for (int i = 0; i < s->n_phases; i++)
+		s->phase[i].items = NAN;
+	pthread_mutex_unlock(&s->phase_lock);
+}
+
 static void warn_of_dead_sources(struct jm_session *s)
 {
 	for (int i = 0; i < s->n_sources; i++) {

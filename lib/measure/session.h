@@ -64,6 +64,8 @@ int jm_session_begin(struct jm_session *s, const char *name, int64_t t_ns, struc
 void jm_session_end(struct jm_session *s, int phase, int64_t t_ns);
 /* Items done in a phase, when they are done; from any thread. */
 void jm_session_credit(struct jm_session *s, int phase, double items);
+/* Items of all phases so far are unknown. */
+void jm_session_forget_items(struct jm_session *s);
 /* Optional, before jm_session_stop: sampling ends by itself, one sensor refresh from now at the latest. */
 void jm_session_announce_stop(struct jm_session *s);
 int jm_session_stop(struct jm_session *s, struct jm_err *err);

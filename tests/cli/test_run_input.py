@@ -33,7 +33,7 @@ SIM = ["run", "sim", "--device", "sim:h100x4", "--seconds", "2"]
     (["run", "null", "--", "true"], "exclude each other"),
     (["run", "--steps", "3", "--", "true"], "--steps"),
     (["run", "--batch", "3", "--", "true"], "--batch"),
-    (["run", "--items-regex", "(", "--", "true"], "not a POSIX extended regular expression"),
+    (["run", "--items-regex", "(", "--", "true"], "not a regular expression"),
     (["run", "--items-regex", "a", "--items-json", "b", "--", "true"], "exclude each other"),
     (["run", "null", "--store", "one.db", "--json", "one.db"], "the same file"),
     (["run", "--resume"], "--store"),

@@ -124,10 +124,61 @@ static void numbers_in_output(void **state)
 	assert_near(scanned(NULL, "result.tokens", "{\"result\":\n {\"tokens\": 5}}\n", &n), 5, 0);
 	assert_near(scanned(NULL, "tokens", "[1, 2]\n{\"tokens\": \"5\"}\n", &n), 0, 0);
 	assert_int_equal(n, 0);
+	/* neither an empty match nor bytes that are no UTF-8 keep it from going on; ^ is the line's beginning */
+	assert_near(scanned("x*", NULL, "a\xff\xc3z", &n), 4, 0);
+	assert_near(scanned("^n?([0-9])", NULL, "n1n2\n\xfe 4\n3", &n), 4, 0);
+	assert_near(scanned("\xc3\xa9([0-9]+)", NULL,
+			    "\xff \xc3\xa9"
+			    "12",
+			    &n),
+		12, 0);
 	assert_int_equal(jm_scan_new("(", NULL, &scan, &err), JM_EUSAGE);
 	assert_sentence(&err, JM_EUSAGE);
 	err = (struct jm_err)JM_ERR_INIT;
 	assert_int_equal(jm_scan_new("a", "b", &scan, &err), JM_EUSAGE);
+}
+
+/* Searches that would not end, or not within the stack, are counted: such a line is not one without items. */
+static void limits_of_a_search(void **state)
+{
+	static const char *const patterns[] = {"(a*)(a*)\\1\\2b", "^(a+)+b$", "(?:a|aa|a?)+?b"};
+	char line[3002];
+
+	(void)state;
+	memset(line, 'a', sizeof(line));
+	memcpy(line + sizeof(line) - 3, "Xb", 2); /* the last letter that they ask for is there */
+	line[sizeof(line) - 1] = '\n';
+	for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++) {
+		struct jm_err err = JM_ERR_INIT;
+		struct got got = {.n = 0};
+		struct jm_scan *scan;
+
+		assert_ok(jm_scan_new(patterns[i], NULL, &scan, &err), err);
+		for (int k = 0; k < 500; k++)
+			jm_scan_feed(scan, line, sizeof(line), 5, get, &got);
+		assert_int_equal(got.n, 0);
+		assert_int_equal(jm_scan_limited(scan), 500);
+		jm_scan_free(scan);
+	}
+}
+
+static void expressions_that_are_refused(void **state)
+{
+	char deep[100001];
+
+	(void)state;
+	memset(deep, '(', 50000);
+	memset(deep + 50000, ')', 50000);
+	deep[100000] = '\0';
+	for (int i = 0; i < 4; i++) {
+		static const char *const others[] = {"a{2,1}", "[b-a]", "((a?){0,200}){0,200}b"};
+		struct jm_err err = JM_ERR_INIT;
+		struct jm_scan *scan;
+
+		assert_int_equal(
+			jm_scan_new(i ? others[i - 1] : deep, NULL, &scan, &err), JM_EUSAGE);
+		assert_sentence(&err, JM_EUSAGE);
+	}
 }
 
 static void rates(void **state)
@@ -326,6 +377,8 @@ int main(void)
 		cmocka_unit_test(marks),
 		cmocka_unit_test(nonsense),
 		cmocka_unit_test(numbers_in_output),
+		cmocka_unit_test(limits_of_a_search),
+		cmocka_unit_test(expressions_that_are_refused),
 		cmocka_unit_test(rates),
 		cmocka_unit_test(ends),
 		cmocka_unit_test(orphans_that_end_are_reaped),

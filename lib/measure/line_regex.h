@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A regular expression (PCRE2) over lines that others wrote: every search ends, within limits of its own. */
+#ifndef JM_LINE_REGEX_H
+#define JM_LINE_REGEX_H
+
+#include <stddef.h>
+
+#include "joulemark.h"
+
+struct jm_regex;
+
+struct jm_regex_match {
+	const char *
+		group; /* first group, in the line; NULL = the expression has none, or it took no part */
+	size_t n_group;
+};
+
+/* What is no expression, is nested deeper than 250, or is too large: a sentence with the place. */
+int jm_regex_new(const char *pattern, struct jm_regex **ret, struct jm_err *err);
+bool jm_regex_has_group(const struct jm_regex *r);
+/* The next match from *at on, which is moved behind it. 1 = a match, 0 = none; JM_ERANGE = the search came to
+ * a limit of steps, depth or memory, and what the line holds is not known. */
+int jm_regex_next(
+	struct jm_regex *r, const char *line, size_t n, size_t *at, struct jm_regex_match *ret);
+void jm_regex_free(struct jm_regex *r); /* takes NULL */
+
+#endif
