@@ -9,7 +9,8 @@
 #define JM_RNG_INLINE static __device__ __forceinline__
 #include "engine/rng.h"
 
-/* dx = scale (e - first - (x - mean) second): first = dbeta / n, second = rstd^2 sum(e (x - mean)) / n. */
+/* dx = scale (e - first - (x - mean) second): scale = rstd gamma, first = dbeta / n, second = rstd^2 sum(e
+ * (x - mean)) / n. */
 struct sums {
 	float *parts, *first, *second;
 };
@@ -120,7 +121,30 @@ void cuda_bn_finalize(const struct cuda_bn *p, cudaStream_t stream)
 
 /* ---- apply ----------------------------------------------------------------------------------------------- */
 
-template <int N, typename T> __global__ void apply_kernel(struct cuda_bn p)
+/* What a norm gives of x; with one rounding less than written, always the same one. */
+__device__ __forceinline__ float normed(float x, float mean, float scale, float shift)
+{
+	return __fmaf_rn(x - mean, scale, shift);
+}
+
+/* scale = rstd gamma of a pack of channels. */
+template <int N>
+__device__ __forceinline__ void load_scale(
+	const float *rstd, const float *gamma, int64_t at, float (&scale)[N])
+{
+	float g[N];
+
+	load(rstd + at, scale);
+	load(gamma + at, g);
+#pragma unroll
+	for (int i = 0; i < N; i++)
+		scale[i] *= g[i];
+}
+
+/*
+ * Rows from the last to the first: what the pass before read last may still be in the cache.
+ */
+template <int N, typename T, bool ADD> __global__ void apply_kernel(struct cuda_bn p)
 {
 	const T *x = (const T *)p.x.data, *add = (const T *)p.add.data;
 	float mean[N], scale[N], shift[N];
@@ -130,22 +154,18 @@ template <int N, typename T> __global__ void apply_kernel(struct cuda_bn p)
 	if (at >= p.c)
 		return;
 	load(p.mean + at, mean);
-	load(p.rstd + at, scale);
-	load(p.gamma + at, shift);
-#pragma unroll
-	for (int i = 0; i < N; i++)
-		scale[i] *= shift[i];
+	load_scale(p.rstd, p.gamma, at, scale);
 	load(p.beta + at, shift);
 #pragma unroll 2
-	for (int64_t r = first_row(); r < p.rows; r += row_step()) {
+	for (int64_t r = p.rows - 1 - first_row(); r >= 0; r -= row_step()) {
 		float v[N], w[N];
 
 		load(x + r * p.c + at, v);
-		if (add)
+		if (ADD)
 			load(add + r * p.c + at, w);
 #pragma unroll
 		for (int i = 0; i < N; i++) {
-			v[i] = (v[i] - mean[i]) * scale[i] + shift[i] + (add ? w[i] : 0);
+			v[i] = normed(v[i], mean[i], scale[i], shift[i]) + (ADD ? w[i] : 0);
 			if (p.relu)
 				v[i] = v[i] < 0 ? 0 : v[i];
 		}
@@ -157,7 +177,10 @@ template <int N, typename T> static void apply(const struct cuda_bn *p, cudaStre
 {
 	struct columns shape = columns_of(p->rows, p->c, N);
 
-	apply_kernel<N, T><<<shape.grid, shape.block, 0, stream>>>(*p);
+	if (p->add.data)
+		apply_kernel<N, T, true><<<shape.grid, shape.block, 0, stream>>>(*p);
+	else
+		apply_kernel<N, T, false><<<shape.grid, shape.block, 0, stream>>>(*p);
 }
 
 void cuda_bn_apply(const struct cuda_bn *p, cudaStream_t stream)
@@ -172,40 +195,68 @@ void cuda_bn_apply(const struct cuda_bn *p, cudaStream_t stream)
 
 /* ---- gradient --------------------------------------------------------------------------------------------- */
 
-/* e: what the ReLU lets through of dy. */
-template <int N, typename T>
-__device__ __forceinline__ void load_e(const T *dy, const T *y, int64_t i, float (&e)[N])
+/*
+ * e is what the ReLU lets through of dy, and how it is found: dy itself without ReLU; where y > 0; where
+ * the norm of x is, when nothing was added to it, which spares reading y; or from where the first pass
+ * left it, dadd.
+ */
+enum mask { MASK_NONE, MASK_Y, MASK_X, MASK_KEPT };
+
+template <int N> struct channels {
+	float mean[N], scale[N], shift[N];
+};
+
+template <int N, enum mask M>
+__device__ __forceinline__ void load_channels(
+	const struct cuda_bn_grad &p, int64_t at, channels<N> &ret)
+{
+	load(p.mean + at, ret.mean);
+	load_scale(p.rstd, p.gamma, at, ret.scale);
+	if (M == MASK_X)
+		load(p.beta + at, ret.shift);
+}
+
+template <int N, typename T, enum mask M>
+__device__ __forceinline__ void load_both(
+	const struct cuda_bn_grad &p, int64_t i, const channels<N> &c, float (&e)[N], float (&v)[N])
 {
 	float w[N];
 
-	load(dy + i, e);
-	if (!y)
-		return;
-	load(y + i, w);
+	load((const T *)(M == MASK_KEPT ? p.dadd.data : p.dy.data) + i, e);
+	load((const T *)p.x.data + i, v);
+	if (M == MASK_Y)
+		load((const T *)p.y.data + i, w);
 #pragma unroll
-	for (int k = 0; k < N; k++)
-		e[k] = w[k] > 0 ? e[k] : 0;
+	for (int k = 0; k < N; k++) {
+		if (M == MASK_Y)
+			e[k] = w[k] > 0 ? e[k] : 0;
+		if (M == MASK_X)
+			e[k] = normed(v[k], c.mean[k], c.scale[k], c.shift[k]) > 0 ? e[k] : 0;
+	}
 }
 
-template <int N, typename T> __global__ void grad_sums(struct cuda_bn_grad p, float *parts)
+/* KEEP: e goes to dadd already here. */
+template <int N, typename T, enum mask M, bool KEEP>
+__global__ void grad_sums(struct cuda_bn_grad p, float *parts)
 {
-	const T *dy = (const T *)p.dy.data, *x = (const T *)p.x.data, *y = (const T *)p.y.data;
 	__shared__ float share[COLUMN_THREADS * N];
-	float mean[N], sum[N] = {}, product[N] = {};
+	float sum[N] = {}, product[N] = {};
 	int64_t at = column_of(N);
+	channels<N> c;
 
 	if (at < p.c) {
-		load(p.mean + at, mean);
+		load_channels<N, M>(p, at, c);
 #pragma unroll 2
 		for (int64_t r = first_row(); r < p.rows; r += row_step()) {
 			float e[N], v[N];
 
-			load_e(dy, y, r * p.c + at, e);
-			load(x + r * p.c + at, v);
+			load_both<N, T, M>(p, r * p.c + at, c, e, v);
+			if (KEEP)
+				store((T *)p.dadd.data + r * p.c + at, e);
 #pragma unroll
 			for (int i = 0; i < N; i++) {
 				sum[i] += e[i];
-				product[i] += e[i] * (v[i] - mean[i]);
+				product[i] += e[i] * (v[i] - c.mean[i]);
 			}
 		}
 	}
@@ -231,48 +282,58 @@ __global__ void grad_finish(struct cuda_bn_grad p, struct sums to, int n)
 	p.dbeta[at] = dbeta + (p.accumulate & 4 ? p.dbeta[at] : 0);
 }
 
-template <int N, typename T> __global__ void grad_kernel(struct cuda_bn_grad p, struct sums s)
+/* From the last row to the first, as apply_kernel. */
+template <int N, typename T, enum mask M>
+__global__ void grad_kernel(struct cuda_bn_grad p, struct sums s)
 {
-	const T *dy = (const T *)p.dy.data, *x = (const T *)p.x.data, *y = (const T *)p.y.data;
-	float mean[N], scale[N], first[N], second[N];
-	T *dx = (T *)p.dx.data, *dadd = (T *)p.dadd.data;
+	float first[N], second[N];
 	int64_t at = column_of(N);
+	channels<N> c;
 
 	if (at >= p.c)
 		return;
-	load(p.gamma + at, first);
-	load(p.rstd + at, scale);
-#pragma unroll
-	for (int i = 0; i < N; i++)
-		scale[i] *= first[i];
-	load(p.mean + at, mean);
+	load_channels<N, M>(p, at, c);
 	load(s.first + at, first);
 	load(s.second + at, second);
 #pragma unroll 2
-	for (int64_t r = first_row(); r < p.rows; r += row_step()) {
+	for (int64_t r = p.rows - 1 - first_row(); r >= 0; r -= row_step()) {
 		int64_t i = r * p.c + at;
 		float e[N], v[N];
 
-		load_e(dy, y, i, e);
-		load(x + i, v);
+		load_both<N, T, M>(p, i, c, e, v);
 #pragma unroll
 		for (int k = 0; k < N; k++)
-			v[k] = scale[k] * (e[k] - first[k] - (v[k] - mean[k]) * second[k]);
-		store_sum(dx + i, v, p.accumulate & 1);
-		if (dadd)
-			store_sum(dadd + i, e, p.accumulate & 8);
+			v[k] = c.scale[k] * (e[k] - first[k] - (v[k] - c.mean[k]) * second[k]);
+		store_sum((T *)p.dx.data + i, v, p.accumulate & 1);
+		if (M != MASK_KEPT && p.dadd.data)
+			store_sum((T *)p.dadd.data + i, e, p.accumulate & 8);
 	}
 }
 
-template <int N, typename T> static void grad(const struct cuda_bn_grad *p, cudaStream_t stream)
+template <int N, typename T, enum mask M, bool KEEP>
+static void grad_masked(const struct cuda_bn_grad *p, cudaStream_t stream)
 {
 	struct columns shape = columns_of(p->rows, p->c, N);
 	struct sums s = sums_of(p->scratch, p->c);
 
-	grad_sums<N, T><<<shape.grid, shape.block, 0, stream>>>(*p, s.parts);
+	grad_sums<N, T, M, KEEP><<<shape.grid, shape.block, 0, stream>>>(*p, s.parts);
 	grad_finish<<<blocks_for(p->c, WARP), dim3(WARP, WARP), 0, stream>>>(
 		*p, s, (int)shape.grid.y);
-	grad_kernel<N, T><<<shape.grid, shape.block, 0, stream>>>(*p, s);
+	grad_kernel<N, T, KEEP ? MASK_KEPT : M><<<shape.grid, shape.block, 0, stream>>>(*p, s);
+}
+
+template <int N, typename T> static void grad(const struct cuda_bn_grad *p, cudaStream_t stream)
+{
+	bool keep = p->dadd.data && !(p->accumulate & 8);
+
+	if (!p->y.data)
+		grad_masked<N, T, MASK_NONE, false>(p, stream);
+	else if (p->beta)
+		grad_masked<N, T, MASK_X, false>(p, stream);
+	else if (keep)
+		grad_masked<N, T, MASK_Y, true>(p, stream);
+	else
+		grad_masked<N, T, MASK_Y, false>(p, stream);
 }
 
 void cuda_bn_grad(const struct cuda_bn_grad *p, cudaStream_t stream)
@@ -365,10 +426,15 @@ template <typename T> __global__ void filter_kernel(struct cuda_filter p, int64_
 {
 	const T *from = (const T *)p.from.data;
 	int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
-	int64_t place = i % p.window, c = i / p.window % p.c, k = i / (p.window * p.c);
+	int64_t k = i / (p.window * p.c), place = i / p.c % p.window, c = i % p.c;
 
+	if (!p.last) {
+		place = i % p.window;
+		c = i / p.window % p.c;
+	}
 	if (i < n)
-		p.dw[i] = (float)from[(k * p.window + place) * p.c + c] + (p.accumulate ? p.dw[i] : 0);
+		p.dw[i] = (float)from[(k * p.window + place) * p.stride + c] +
+			  (p.accumulate ? p.dw[i] : 0);
 }
 
 void cuda_filter_grad(const struct cuda_filter *p, cudaStream_t stream)
@@ -380,6 +446,41 @@ void cuda_filter_grad(const struct cuda_filter *p, cudaStream_t stream)
 		filter_kernel<bf16><<<blocks, COLUMN_THREADS, 0, stream>>>(*p, n);
 	else
 		filter_kernel<float><<<blocks, COLUMN_THREADS, 0, stream>>>(*p, n);
+}
+
+/* ---- images of few channels --------------------------------------------------------------------------------- */
+
+/* A thread writes one pixel: `from` channels of x as it lies, and zeros up to N. */
+template <int N, typename X, typename Y> __global__ void widen_kernel(struct cuda_widen p, int64_t n)
+{
+	int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x, b = i / p.pixels;
+	const X *x = (const X *)p.x.data + b * p.c * p.pixels;
+	int64_t at = i - b * p.pixels;
+	float v[N];
+
+	if (i >= n)
+		return;
+#pragma unroll
+	for (int c = 0; c < N; c++)
+		v[c] = c < p.c ? (float)x[p.last ? at * p.c + c : c * p.pixels + at] : 0;
+	store((Y *)p.y.data + i * N, v);
+}
+
+template <typename X, typename Y> static void widen(const struct cuda_widen *p, cudaStream_t stream)
+{
+	int64_t n = p->batch * p->pixels;
+
+	widen_kernel<CUDA_WIDE, X, Y><<<blocks_for(n, COLUMN_THREADS), COLUMN_THREADS, 0, stream>>>(*p, n);
+}
+
+void cuda_widen(const struct cuda_widen *p, cudaStream_t stream)
+{
+	if (p->x.bf16 && p->y.bf16)
+		widen<bf16, bf16>(p, stream);
+	else if (p->y.bf16)
+		widen<float, bf16>(p, stream);
+	else
+		widen<float, float>(p, stream);
 }
 
 /* ---- data to time on --------------------------------------------------------------------------------------- */

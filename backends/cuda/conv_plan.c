@@ -2,8 +2,10 @@
 /* Plans of convolutions: found, timed, kept. */
 #include "conv_plan.h"
 #include "image.h"
+#include "plan_cache.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +29,32 @@ static void drop_one(struct cuda_dev *dev, struct cuda_conv_plan *p)
 	free(p);
 }
 
+/* The line of the plan cache: what is convolved, by which window, in which type. */
+static void write_key(const struct cuda_conv_key *key, char *ret)
+{
+	const struct dnn_conv_shape *s = &key->shape;
+	const int64_t value[] = {(int64_t)key->pattern, (int64_t)s->type, key->exact, s->x[0],
+		s->x[1], s->x[2], s->x[3], s->w[0], s->w[1], s->w[2], s->w[3], s->window.stride[0],
+		s->window.stride[1], s->window.pad[0], s->window.pad[1], s->window.dilation[0],
+		s->window.dilation[1], s->add};
+	int n = snprintf(ret, CUDA_PLAN_KEY, "conv");
+
+	for (size_t i = 0; i < sizeof value / sizeof *value && n < CUDA_PLAN_KEY; i++)
+		n += snprintf(ret + n, CUDA_PLAN_KEY - (size_t)n, ",%lld", (long long)value[i]);
+}
+
+/* The plan that was fastest before; 0: it is not known, or not there any more. */
+static int look_again(struct cuda_dev *dev, struct cuda_conv_plan *p, struct dnn_graph *g)
+{
+	struct dnn_want want = {.exact = p->key.exact, .repeatable = true, .workspace = WORKSPACE};
+	struct jm_err none = JM_ERR_INIT;
+	char key[CUDA_PLAN_KEY];
+
+	write_key(&p->key, key);
+	want.name = cuda_plan_find(dev, key);
+	return want.name ? dnn_plans(g, &want, p->plan, 1, &none) : 0;
+}
+
 /* Engines that come compiled; one that is compiled here takes half a second and is the last resort. */
 static int look(struct cuda_dev *dev, struct cuda_conv_plan *p, struct jm_err *err)
 {
@@ -37,7 +65,9 @@ static int look(struct cuda_dev *dev, struct cuda_conv_plan *p, struct jm_err *e
 
 	if (!g)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a convolution.");
-	p->n = dnn_plans(g, &want, p->plan, CUDA_CONV_PLANS, &none);
+	p->n = look_again(dev, p, g);
+	if (!p->n)
+		p->n = dnn_plans(g, &want, p->plan, CUDA_CONV_PLANS, &none);
 	want.ready = false;
 	if (!p->n)
 		p->n = dnn_plans(g, &want, p->plan, 1, err);
@@ -169,6 +199,7 @@ static double time_plan(
 
 int cuda_conv_tune(struct cuda_dev *dev, struct cuda_conv_plan *p, struct jm_err *err)
 {
+	char key[CUDA_PLAN_KEY];
 	struct bench b;
 
 	if (p->best >= 0)
@@ -189,5 +220,7 @@ int cuda_conv_tune(struct cuda_dev *dev, struct cuda_conv_plan *p, struct jm_err
 		return jm_err_set(err, JM_EIO,
 			"None of cuDNN's %d plans for a convolution runs on cuda:%d.", p->n,
 			dev->index);
+	write_key(&p->key, key);
+	cuda_plan_keep(dev, key, p->plan[p->best].name);
 	return 0;
 }

@@ -48,7 +48,7 @@ static void forward(struct dnn_graph *g, enum dnn_pattern pattern, const struct 
 	ids->y = dnn_image(g, DNN_REAL, s->type, s->y);
 	if (pattern == DNN_PATTERN_NORM_CONV_STATS)
 		x = prologue(g, s, ids);
-	dnn_conv(g, DNN_CONV, &s->window, x, ids->w, ids->y);
+	dnn_conv(g, DNN_CONV, &s->window, s->add, x, ids->w, ids->y);
 	if (pattern != DNN_PATTERN_CONV)
 		statistics(g, s, ids);
 }
@@ -91,7 +91,7 @@ static void data_gradient(struct dnn_graph *g, enum dnn_pattern pattern,
 
 	ids->w = dnn_image(g, DNN_REAL, s->type, s->w);
 	ids->y = dnn_image(g, DNN_REAL, s->type, s->y);
-	dnn_conv(g, DNN_DGRAD, &s->window, dx, ids->w, ids->y);
+	dnn_conv(g, DNN_DGRAD, &s->window, s->add, dx, ids->w, ids->y);
 	ids->x = dx;
 	if (alone)
 		return;
@@ -113,7 +113,7 @@ static void filter_gradient(struct dnn_graph *g, enum dnn_pattern pattern,
 	ids->w = dnn_image(g, DNN_REAL, pattern == DNN_PATTERN_WGRAD_F32 ? F32 : s->type, s->w);
 	if (pattern == DNN_PATTERN_NORM_WGRAD)
 		x = prologue(g, s, ids);
-	dnn_conv(g, DNN_WGRAD, &s->window, x, ids->w, ids->y);
+	dnn_conv(g, DNN_WGRAD, &s->window, false, x, ids->w, ids->y);
 }
 
 /* ---- the table ----------------------------------------------------------------------------------------- */

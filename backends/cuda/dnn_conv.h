@@ -10,6 +10,7 @@ struct dnn_conv_shape {
 	int64_t x[4], w[4], y[4];
 	struct dnn_window window;
 	cudnnDataType_t type; /* of images and filters */
+	bool add;	      /* to what y or, of conv-dgrad, x holds */
 };
 
 #define DNN_PATTERNS(X)                                                                            \

@@ -229,10 +229,10 @@ static descriptor window(struct dnn_graph *g, const struct dnn_window *how)
 	return d;
 }
 
-void dnn_conv(struct dnn_graph *g, enum dnn_conv which, const struct dnn_window *how, int64_t x,
-	int64_t w, int64_t y)
+void dnn_conv(struct dnn_graph *g, enum dnn_conv which, const struct dnn_window *how, bool add,
+	int64_t x, int64_t w, int64_t y)
 {
-	const float one = 1, zero = 0;
+	const float one = 1, old = add;
 	descriptor moves = window(g, how), d = dnn_make(g, conv_ops[which].type);
 
 	set_one(g, d, conv_ops[which].how, moves);
@@ -240,7 +240,7 @@ void dnn_conv(struct dnn_graph *g, enum dnn_conv which, const struct dnn_window 
 	set_tensor(g, d, conv_ops[which].w, w);
 	set_tensor(g, d, conv_ops[which].y, y);
 	dnn_set(g, d, conv_ops[which].alpha, CUDNN_TYPE_FLOAT, 1, &one);
-	dnn_set(g, d, conv_ops[which].beta, CUDNN_TYPE_FLOAT, 1, &zero);
+	dnn_set(g, d, conv_ops[which].beta, CUDNN_TYPE_FLOAT, 1, &old);
 	add_op(g, d, "convolution");
 }
 

@@ -39,9 +39,9 @@ struct dnn_window {
 	int64_t stride[2], pad[2], dilation[2];
 };
 /* x, w, y are the image, the filter and the result of the forward direction, or their gradients. Groups
- * follow from the channels of w. */
-void dnn_conv(struct dnn_graph *g, enum dnn_conv which, const struct dnn_window *how, int64_t x,
-	int64_t w, int64_t y);
+ * follow from the channels of w. add: to what the result holds. */
+void dnn_conv(struct dnn_graph *g, enum dnn_conv which, const struct dnn_window *how, bool add,
+	int64_t x, int64_t w, int64_t y);
 /* y = mode(x), mode(x, b) or, of a gradient (dy, x), y = x's; t: the mask of a selection. Absent: 0.
  * axis: of an index, else -1. */
 void dnn_pointwise(struct dnn_graph *g, cudnnPointwiseMode_t mode, cudnnDataType_t math, int axis,

@@ -81,7 +81,7 @@ static int configs(const struct dnn_graph *g, cudnnBackendHeurMode_t mode, descr
 /* ---- what is known of a configuration --------------------------------------------------------------------- */
 
 struct traits {
-	bool usable, tf32, varies, compiled;
+	bool usable, tensor, varies, compiled;
 	char name[DNN_NAME];
 };
 
@@ -95,7 +95,8 @@ static void read_notes(const struct cuda_dnn *d, descriptor engine, struct trait
 		    numeric))
 		n = 0;
 	for (int64_t i = 0; i < n; i++) {
-		ret->tf32 |= numeric[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS;
+		ret->tensor |= numeric[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE ||
+			       numeric[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS;
 		ret->varies |= numeric[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
 	}
 	if (!get(d, engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE, NOTES, &n,
@@ -105,7 +106,7 @@ static void read_notes(const struct cuda_dnn *d, descriptor engine, struct trait
 		ret->compiled |= behaviour[i] == CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
 }
 
-/* "e12 2=1 5=3": engine, then each knob with its value. */
+/* "e12,2=1,5=3": engine, then each knob with its value. */
 static void read_name(const struct cuda_dnn *d, descriptor config, int64_t engine, char *ret)
 {
 	descriptor knob[KNOBS];
@@ -126,7 +127,7 @@ static void read_name(const struct cuda_dnn *d, descriptor config, int64_t engin
 			get(d, knob[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1,
 				&one, &value) &&
 			at < DNN_NAME)
-			at += snprintf(ret + at, (size_t)(DNN_NAME - at), " %d=%lld", (int)type,
+			at += snprintf(ret + at, (size_t)(DNN_NAME - at), ",%d=%lld", (int)type,
 				(long long)value);
 	}
 	for (int i = 0; i < KNOBS; i++)
@@ -152,7 +153,7 @@ static struct traits traits_of(const struct cuda_dnn *d, descriptor config)
 
 static bool fits(const struct traits *t, const struct dnn_want *want)
 {
-	return t->usable && !(want->exact && t->tf32) && !(want->repeatable && t->varies) &&
+	return t->usable && !(want->exact && t->tensor) && !(want->repeatable && t->varies) &&
 	       !(want->ready && t->compiled) && (!want->name || strcmp(want->name, t->name) == 0);
 }
 

@@ -30,6 +30,7 @@ struct cuda_bn_grad {
 	int64_t rows, c;
 	struct cuda_vec dy, x, y, dx, dadd; /* y: with relu, else absent; dadd may be absent */
 	const float *gamma, *mean, *rstd;
+	const float *beta; /* given: y was made of x by this norm alone and need not be read */
 	float *dgamma, *dbeta;
 	unsigned accumulate; /* bits 0 to 3: dx, dgamma, dbeta, dadd */
 	void *scratch;	     /* cuda_bn_scratch bytes */
@@ -52,6 +53,7 @@ struct cuda_pool {
 	bool count_pad, accumulate;
 	struct cuda_vec x, y; /* of the largest's gradient: x read, y = dy */
 	struct cuda_vec dx;
+	unsigned char *place; /* of the largest in its window, [batch,out,c]; NULL = look again */
 };
 void cuda_maxpool(const struct cuda_pool *p, cudaStream_t stream);
 void cuda_maxpool_grad(const struct cuda_pool *p, cudaStream_t stream);
@@ -69,14 +71,23 @@ void cuda_gap_grad(const struct cuda_gap *p, cudaStream_t stream);
 
 /* ---- batchnorm.cu: what convolutions need beside cuDNN ------------------------------------------------- */
 
-/* dw[k,c,window] f32 = or += from[k,window,c]. */
+/* dw f32 [k,c,window], or [k,window,c] with `last`, = or += the first c of from[k,window,stride]. */
 struct cuda_filter {
-	int64_t k, c, window;
+	int64_t k, c, window, stride;
+	bool last;
 	struct cuda_vec from;
 	float *dw;
 	bool accumulate;
 };
 void cuda_filter_grad(const struct cuda_filter *p, cudaStream_t stream);
+/* Images of few channels, plain or channels last, as ones of CUDA_WIDE: y[batch,pixels,CUDA_WIDE]. */
+#define CUDA_WIDE 8
+struct cuda_widen {
+	int64_t batch, c, pixels;
+	bool last; /* how x lies */
+	struct cuda_vec x, y;
+};
+void cuda_widen(const struct cuda_widen *p, cudaStream_t stream);
 /* Random normal numbers, or nearly. */
 void cuda_random(struct cuda_vec x, int64_t n, uint64_t seed, cudaStream_t stream);
 /* y[rows,c] += bias[c]. */

@@ -34,13 +34,19 @@ static bool covers(const struct cuda_op *op, const struct jm_group *group)
 	return true;
 }
 
+static bool knows_tf32(enum jm_op op)
+{
+	return op == JM_OP_LINEAR || op == JM_OP_LINEAR_DGRAD || op == JM_OP_LINEAR_WGRAD ||
+	       op == JM_OP_CONV || op == JM_OP_CONV_DGRAD || op == JM_OP_CONV_WGRAD;
+}
+
 /* f64 is the yardstick's alone. */
 static int check_types(const struct jm_node *n, struct jm_err *err)
 {
 	const struct jm_tensor *t[JM_NODE_IN + JM_NODE_OUT];
 	int count = 0;
 
-	if (n->math == JM_MATH_TF32 && n->flops_executed > 0)
+	if (n->math == JM_MATH_TF32 && n->flops_executed > 0 && !knows_tf32(n->op))
 		return jm_err_set(err, JM_ENOSUP,
 			"Backend cuda has no tf32 for %s; take --precision f32 or bf16.",
 			jm_op_name(n->op));

@@ -3,7 +3,8 @@
  * Convolutions by cuDNN, with channels last. Plans are looked up when they are asked for, which tells
  * the workspace, and kept by shape; the fastest is found by timing when the first group of the shape is
  * built. A filter's gradient comes from cuDNN in the type of the images with channels last, and is added
- * to or copied into its place from there.
+ * to or copied into its place from there. Images of a few channels, those of the first layer, get channels
+ * of zeros, without which cuDNN's engines are several times slower.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -11,9 +12,12 @@
 #include "conv_plan.h"
 #include "image.h"
 
-/* Scratch of a group: cuDNN's workspace, then the filter's gradient, then sums of the bias' gradient. */
+/*
+ * Scratch of a group: cuDNN's workspace, then image and filter with more channels, or the filter's gradient,
+ * then sums of the bias' gradient.
+ */
 struct conv_scratch {
-	size_t filter, bias, bytes;
+	size_t image, filter, bias, bytes;
 };
 
 static size_t aligned(size_t bytes)
@@ -42,6 +46,13 @@ static struct operands operands_of(const struct jm_node *n)
 	return (struct operands){n->in[1], n->out[0], n->in[0], n->out[1]};
 }
 
+/* With channels of zeros. */
+static bool is_wide(const struct jm_node *n)
+{
+	return n->op != JM_OP_CONV_DGRAD && n->attr.conv.groups == 1 &&
+	       operands_of(n).x->dim[1] < CUDA_WIDE;
+}
+
 static struct cuda_conv_key key_of(const struct jm_node *n)
 {
 	struct operands o = operands_of(n);
@@ -52,24 +63,34 @@ static struct cuda_conv_key key_of(const struct jm_node *n)
 	memcpy(key.shape.x, o.x->dim, sizeof key.shape.x);
 	memcpy(key.shape.w, o.w->dim, sizeof key.shape.w);
 	memcpy(key.shape.y, o.y->dim, sizeof key.shape.y);
+	if (is_wide(n))
+		key.shape.x[1] = key.shape.w[1] = CUDA_WIDE;
 	for (int i = 0; i < 2; i++) {
 		key.shape.window.stride[i] = n->attr.conv.stride[i];
 		key.shape.window.pad[i] = n->attr.conv.pad[i];
 		key.shape.window.dilation[i] = n->attr.conv.dilation[i];
 	}
 	key.shape.type = o.x->type == JM_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
-	key.exact = o.x->type == JM_F32;
+	key.shape.add = n->op != JM_OP_CONV_WGRAD && cuda_adds(n, 0);
+	key.exact = o.x->type == JM_F32 && n->math != JM_MATH_TF32;
 	return key;
 }
 
 static struct conv_scratch scratch_of(const struct jm_node *n, size_t workspace)
 {
 	struct operands o = operands_of(n);
-	struct conv_scratch s = {.filter = aligned(workspace)};
+	size_t element = jm_dtype_bytes(o.x->type), image, filter;
+	struct conv_scratch s = {.image = aligned(workspace)};
+	bool wide = is_wide(n);
 
+	image = (size_t)(jm_tensor_count(o.x) / o.x->dim[1] * CUDA_WIDE) * element;
+	filter = (size_t)jm_tensor_count(o.w) * element;
+	s.filter = s.image + (wide ? aligned(image) : 0);
 	s.bias = s.filter;
-	if (n->op == JM_OP_CONV_WGRAD)
-		s.bias += aligned((size_t)jm_tensor_count(o.w) * jm_dtype_bytes(o.x->type));
+	if (wide)
+		s.bias += aligned(filter / (size_t)o.w->dim[1] * CUDA_WIDE);
+	else if (n->op == JM_OP_CONV_WGRAD)
+		s.bias += aligned(filter);
 	s.bytes = s.bias;
 	if (n->op == JM_OP_CONV_WGRAD && o.bias)
 		s.bytes += cuda_bn_scratch(o.bias->dim[0]);
@@ -84,14 +105,16 @@ static int takes_conv(struct cuda_dev *dev, const struct jm_group *group, struct
 	struct operands o = operands_of(n);
 	struct cuda_conv_key key = key_of(n);
 
-	if (n->op != JM_OP_CONV_WGRAD && n->accumulate)
-		return jm_err_set(err, JM_ENOSUP, "%s of backend cuda cannot add to its output.",
-			jm_op_name(n->op));
 	if (o.x->type != o.y->type || (n->op != JM_OP_CONV_WGRAD && o.w->type != o.x->type))
 		return jm_err_set(err, JM_ENOSUP,
 			"%s of backend cuda wants images and filter in one type.",
 			jm_op_name(n->op));
 	return cuda_conv_plan(dev, &key, err) ? 0 : err->code;
+}
+
+static bool lies_last(const struct jm_tensor *t)
+{
+	return jm_layout_equal(&t->layout, &cuda_layout_last);
 }
 
 static int choices_conv(struct cuda_dev *dev, const struct jm_group *group,
@@ -105,6 +128,9 @@ static int choices_conv(struct cuda_dev *dev, const struct jm_group *group,
 		return 0;
 	for (int i = 0; i < 2; i++)
 		choice->in[0][i] = cuda_layout_last;
+	if (is_wide(n)) /* as it lies: it is copied anyway */
+		choice->in[0][n->op == JM_OP_CONV_WGRAD] =
+			lies_last(operands_of(n).x) ? cuda_layout_last : (struct jm_layout){0};
 	/* a gradient lies as its parameter does; channels last is what costs nothing */
 	if (n->op != JM_OP_CONV_WGRAD || n->out[0]->class == JM_CLASS_ACT ||
 		jm_layout_equal(&n->out[0]->layout, &cuda_layout_last))
@@ -116,11 +142,31 @@ static int choices_conv(struct cuda_dev *dev, const struct jm_group *group,
 
 /* ---- build and run ----------------------------------------------------------------------------------------------- */
 
+struct conv {
+	struct dnn_run run;
+	struct conv_scratch at;
+};
+
 static void drop_conv(struct cuda_dev *dev, struct cuda_exec *exec)
 {
-	if (exec->own)
-		dnn_unbind(&dev->dnn, exec->own);
-	free(exec->own);
+	struct conv *c = exec->own;
+
+	if (c)
+		dnn_unbind(&dev->dnn, &c->run);
+	free(c);
+}
+
+/* What cuDNN reads and writes in place of an operand. */
+static void *stands_for(const struct jm_node *n, const struct jm_tensor *t, char *scratch,
+	const struct conv_scratch *at)
+{
+	struct operands o = operands_of(n);
+
+	if (t == o.x && is_wide(n))
+		return scratch + at->image;
+	if (t == o.w && (is_wide(n) || n->op == JM_OP_CONV_WGRAD))
+		return scratch + at->filter;
+	return t->data;
 }
 
 static int build_conv(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
@@ -130,27 +176,57 @@ static int build_conv(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_er
 	struct cuda_conv_key key = key_of(n);
 	struct cuda_conv_plan *plan = cuda_conv_plan(dev, &key, err);
 	int code = plan ? cuda_conv_tune(dev, plan, err) : err->code;
-	char *scratch = exec->scratch;
-	size_t filter;
+	struct conv *c;
 
 	if (code)
 		return code;
-	filter = scratch_of(n, plan->workspace).filter;
-	exec->own = calloc(1, sizeof(struct dnn_run));
-	if (!exec->own)
+	exec->own = c = calloc(1, sizeof *c);
+	if (!c)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a convolution.");
+	c->at = scratch_of(n, plan->workspace);
 	return dnn_bind(&dev->dnn, &plan->plan[plan->best], 3,
 		(const int64_t[]){plan->ids.x, plan->ids.w, plan->ids.y},
-		(void *const[]){o.x->data, n->op == JM_OP_CONV_WGRAD ? scratch + filter : o.w->data,
-			o.y->data},
-		scratch, exec->own, err);
+		(void *const[]){stands_for(n, o.x, exec->scratch, &c->at),
+			stands_for(n, o.w, exec->scratch, &c->at), o.y->data},
+		exec->scratch, &c->run, err);
+}
+
+static void widen(struct cuda_dev *dev, const struct jm_tensor *t, void *to)
+{
+	struct cuda_widen p = {
+		.batch = t->dim[0],
+		.c = t->dim[1],
+		.pixels = t->dim[2] * t->dim[3],
+		.last = lies_last(t),
+		.x = cuda_vec(t),
+		.y = {to, t->type == JM_BF16},
+	};
+
+	cuda_widen(&p, dev->stream);
+}
+
+/* Image and, forward, filter get their channels of zeros. */
+static void widen_operands(struct cuda_dev *dev, const struct cuda_exec *exec)
+{
+	const struct jm_node *n = &exec->node[0];
+	const struct conv *c = exec->own;
+	struct operands o = operands_of(n);
+
+	if (!is_wide(n))
+		return;
+	widen(dev, o.x, (char *)exec->scratch + c->at.image);
+	if (n->op == JM_OP_CONV)
+		widen(dev, o.w, (char *)exec->scratch + c->at.filter);
 }
 
 static int run_conv(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_tensor *y = exec->node[0].out[0], *bias = exec->node[0].in[2];
-	int code = dnn_run(&dev->dnn, exec->own, err);
+	const struct conv *c = exec->own;
+	int code;
 
+	widen_operands(dev, exec);
+	code = dnn_run(&dev->dnn, &c->run, err);
 	if (!code && exec->node[0].op == JM_OP_CONV && bias)
 		cuda_bias_add(cuda_vec(y), bias->data, y->dim[0] * y->dim[2] * y->dim[3], y->dim[1],
 			dev->stream);
@@ -161,26 +237,28 @@ static int run_wgrad(struct cuda_dev *dev, const struct cuda_exec *exec, struct 
 {
 	const struct jm_node *n = &exec->node[0];
 	const struct jm_tensor *dy = n->in[0], *dw = n->out[0], *dbias = n->out[1];
-	/* the bias' sums end the scratch, the filter's gradient is before them */
-	size_t behind = scratch_of(n, 0).bytes;
-	char *filter = (char *)exec->scratch + exec->scratch_bytes - behind;
-	bool last = dw->layout.rank; /* then it lies as cuDNN leaves it */
+	const struct conv *c = exec->own;
 	struct cuda_filter p = {
 		.k = dw->dim[0],
-		.c = last ? 1 : dw->dim[1],
-		.window = dw->dim[2] * dw->dim[3] * (last ? dw->dim[1] : 1),
-		.from = {filter, dy->type == JM_BF16},
+		.c = dw->dim[1],
+		.window = dw->dim[2] * dw->dim[3],
+		.stride = is_wide(n) ? CUDA_WIDE : dw->dim[1],
+		.last = lies_last(dw),
+		.from = {(char *)exec->scratch + c->at.filter, dy->type == JM_BF16},
 		.dw = dw->data,
 		.accumulate = cuda_adds(n, 0),
 	};
-	int code = dnn_run(&dev->dnn, exec->own, err);
+	int code;
 
+	widen_operands(dev, exec);
+	code = dnn_run(&dev->dnn, &c->run, err);
 	if (code)
 		return code;
 	cuda_filter_grad(&p, dev->stream);
 	if (dbias)
 		cuda_bias_grad(cuda_vec(dy), dbias->data, dy->dim[0] * dy->dim[2] * dy->dim[3],
-			dy->dim[1], cuda_adds(n, 1), filter + scratch_of(n, 0).bias, dev->stream);
+			dy->dim[1], cuda_adds(n, 1), (char *)exec->scratch + c->at.bias,
+			dev->stream);
 	return 0;
 }
 

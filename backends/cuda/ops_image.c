@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Batch norm and pooling: from nodes to the arguments of image.h. Images have their channels last. */
+#include <limits.h>
 #include <math.h>
 
 #include "cuda.h"
@@ -205,6 +206,18 @@ static int run_bn(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_
 	return 0;
 }
 
+/* Of a norm with nothing added to it: y > 0 follows from x. */
+static const float *beta_of(const struct jm_node *n)
+{
+	const struct jm_node *fwd = n->fwd;
+
+	if (!n->attr.bn.relu || !fwd || fwd->op != JM_OP_BN_APPLY || fwd->in[5] ||
+		fwd->in[0] != n->in[1] || fwd->in[1] != n->in[4] || fwd->in[3] != n->in[3] ||
+		fwd->accumulate)
+		return NULL;
+	return fwd->in[4]->data;
+}
+
 static int run_bn_grad(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = NODE(exec);
@@ -217,6 +230,7 @@ static int run_bn_grad(struct cuda_dev *dev, const struct cuda_exec *exec, struc
 		.gamma = cuda_data(n->in[3]),
 		.mean = cuda_data(n->in[4]),
 		.rstd = cuda_data(n->in[5]),
+		.beta = n->out[3] ? NULL : beta_of(n),
 		.dx = cuda_vec(n->out[0]),
 		.dgamma = cuda_data(n->out[1]),
 		.dbeta = cuda_data(n->out[2]),
@@ -254,12 +268,24 @@ static struct cuda_pool pool_of(
 	return p;
 }
 
+/* Where the largest of each window was; a byte must hold it. */
+static int choices_maxpool(struct cuda_dev *dev, const struct jm_group *group,
+	struct jm_choice *choice, struct jm_err *err)
+{
+	const struct jm_node *n = group->node[0];
+
+	if (n->attr.pool.kernel[0] * n->attr.pool.kernel[1] <= UCHAR_MAX)
+		choice->saved = (size_t)jm_tensor_count(n->out[0]);
+	return choices_image(dev, group, choice, err);
+}
+
 static int run_pool(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = NODE(exec);
 	struct cuda_pool p = pool_of(n, n->in[0], n->out[0]);
 
 	(void)err;
+	p.place = exec->saved;
 	(n->op == JM_OP_MAXPOOL ? cuda_maxpool : cuda_avgpool)(&p, dev->stream);
 	return 0;
 }
@@ -272,6 +298,7 @@ static int run_pool_grad(struct cuda_dev *dev, const struct cuda_exec *exec, str
 
 	(void)err;
 	p.dx = cuda_vec(n->out[0]);
+	p.place = largest ? exec->fwd_saved : NULL;
 	(largest ? cuda_maxpool_grad : cuda_avgpool_grad)(&p, dev->stream);
 	return 0;
 }
@@ -304,7 +331,7 @@ const struct cuda_op cuda_ops_image[] = {
 	{{JM_OP_BN_FINALIZE}, 1, takes_stats, NULL, NULL, NULL, run_finalize, NULL},
 	{{JM_OP_BN_APPLY}, 1, takes_images, choices_image, NULL, NULL, run_apply, NULL},
 	{{JM_OP_BN_GRAD}, 1, takes_images, choices_bn, NULL, NULL, run_bn_grad, NULL},
-	{{JM_OP_MAXPOOL}, 1, takes_images, choices_image, NULL, NULL, run_pool, NULL},
+	{{JM_OP_MAXPOOL}, 1, takes_images, choices_maxpool, NULL, NULL, run_pool, NULL},
 	{{JM_OP_MAXPOOL_GRAD}, 1, takes_images, choices_image, NULL, NULL, run_pool_grad, NULL},
 	{{JM_OP_AVGPOOL}, 1, takes_images, choices_image, NULL, NULL, run_pool, NULL},
 	{{JM_OP_AVGPOOL_GRAD}, 1, takes_images, choices_image, NULL, NULL, run_pool_grad, NULL},

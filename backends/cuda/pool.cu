@@ -80,6 +80,24 @@ __device__ __forceinline__ void largest(const struct cuda_pool &p, const T *x, i
 		}
 }
 
+/* Places in their windows, row by row; N bytes at a time. */
+template <int N>
+__device__ __forceinline__ void keep_place(const struct cuda_pool &p, place at, const int (&where)[N])
+{
+	unsigned char *to = p.place + offset(p.out, p.c, at.b, at.y, at.x, at.c);
+	int top = at.y * p.stride[0] - p.pad[0], left = at.x * p.stride[1] - p.pad[1];
+	__align__(8) unsigned char v[N];
+
+#pragma unroll
+	for (int k = 0; k < N; k++)
+		v[k] = (unsigned char)((where[k] / p.in[1] - top) * p.kernel[1] +
+				       where[k] % p.in[1] - left);
+	if constexpr (N == 8)
+		*reinterpret_cast<uint2 *>(to) = *reinterpret_cast<uint2 *>(v);
+	else
+		to[0] = v[0];
+}
+
 template <int N, typename T> __global__ void maxpool_kernel(struct cuda_pool p, int64_t n)
 {
 	int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
@@ -91,6 +109,8 @@ template <int N, typename T> __global__ void maxpool_kernel(struct cuda_pool p, 
 	place at = place_of<N>(i, p.out, p.c);
 	largest(p, (const T *)p.x.data, at.b, at.c, window_of(p, 0, at.y), window_of(p, 1, at.x), best,
 		where);
+	if (p.place)
+		keep_place(p, at, where);
 	store_sum((T *)p.y.data + offset(p.out, p.c, at.b, at.y, at.x, at.c), best, p.accumulate);
 }
 
@@ -116,6 +136,38 @@ template <int N, typename T> __global__ void maxpool_grad_kernel(struct cuda_poo
 #pragma unroll
 			for (int k = 0; k < N; k++)
 				sum[k] += where[k] == own ? dy[k] : 0;
+		}
+	store_sum((T *)p.dx.data + offset(p.in, p.c, at.b, at.y, at.x, at.c), sum, p.accumulate);
+}
+
+/* The same by the places that were kept. */
+template <int N, typename T> __global__ void maxpool_kept_kernel(struct cuda_pool p, int64_t n)
+{
+	int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+	float sum[N] = {};
+
+	if (i >= n)
+		return;
+	place at = place_of<N>(i, p.in, p.c);
+	span rows = windows_at(p, 0, at.y), columns = windows_at(p, 1, at.x);
+
+	for (int q = rows.first; q < rows.end; q++)
+		for (int r = columns.first; r < columns.end; r++) {
+			int64_t from = offset(p.out, p.c, at.b, q, r, at.c);
+			int own = (at.y - q * p.stride[0] + p.pad[0]) * p.kernel[1] + at.x -
+				  r * p.stride[1] + p.pad[1];
+			__align__(8) unsigned char v[N];
+			float dy[N];
+
+			if constexpr (N == 8)
+				*reinterpret_cast<uint2 *>(v) =
+					*reinterpret_cast<const uint2 *>(p.place + from);
+			else
+				v[0] = p.place[from];
+			load((const T *)p.y.data + from, dy);
+#pragma unroll
+			for (int k = 0; k < N; k++)
+				sum[k] += v[k] == own ? dy[k] : 0;
 		}
 	store_sum((T *)p.dx.data + offset(p.in, p.c, at.b, at.y, at.x, at.c), sum, p.accumulate);
 }
@@ -185,7 +237,7 @@ template <int N, typename T> __global__ void avgpool_grad_kernel(struct cuda_poo
                                                                                                    \
 		kernel<N, T><<<blocks_for(n, THREADS), THREADS, 0, s>>>(*p, n);                    \
 	}                                                                                          \
-	void name(const struct cuda_pool *p, cudaStream_t s)                                       \
+	name(const struct cuda_pool *p, cudaStream_t s)                                       \
 	{                                                                                          \
 		bool packs = p->c % PACK == 0;                                                     \
                                                                                                    \
@@ -195,10 +247,19 @@ template <int N, typename T> __global__ void avgpool_grad_kernel(struct cuda_poo
 			packs ? kernel##_of<PACK, float>(p, s) : kernel##_of<1, float>(p, s);      \
 	}
 
-POOL(cuda_maxpool, maxpool_kernel, out)
-POOL(cuda_maxpool_grad, maxpool_grad_kernel, in)
-POOL(cuda_avgpool, avgpool_kernel, out)
-POOL(cuda_avgpool_grad, avgpool_grad_kernel, in)
+POOL(void cuda_maxpool, maxpool_kernel, out)
+POOL(static void maxpool_again, maxpool_grad_kernel, in)
+POOL(static void maxpool_kept, maxpool_kept_kernel, in)
+POOL(void cuda_avgpool, avgpool_kernel, out)
+POOL(void cuda_avgpool_grad, avgpool_grad_kernel, in)
+
+void cuda_maxpool_grad(const struct cuda_pool *p, cudaStream_t stream)
+{
+	if (p->place)
+		maxpool_kept(p, stream);
+	else
+		maxpool_again(p, stream);
+}
 
 /* ---- over the whole image ---------------------------------------------------------------------------------- */
 

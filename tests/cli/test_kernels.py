@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Workloads of a few nodes: what they count, what they verify, and that a wrong result is found."""
+import os
+import pathlib
+
+import pytest
+
+from jm import jm, sentence
+from runs import FAILED, one
+
+BUILD = pathlib.Path(os.environ["JM_BUILD"])
+CPU = BUILD / "backends/cpu.so"
+STEPS = ["--source", "null", "--warmup", "1", "--steps", "3"]
+DEVICES = ["ref"] + (["cpu"] if CPU.exists() else [])
+needs_cpu = pytest.mark.skipif(not CPU.exists(), reason="needs the cpu backend")
+
+
+def gemm(*more, status=0, **kwargs):
+    return one("run", "gemm", *STEPS, "--m", "70", "--n", "40", "--k", "90", *more, status=status, **kwargs)
+
+
+@pytest.fixture
+def faulty(tmp_path):
+    """Environment in which device cpu computes wrongly in each so many products."""
+    (tmp_path / "cpu.so").symlink_to(BUILD / "tests/fake/faulty.so")
+    return lambda every: {"JM_BACKENDS": str(tmp_path), "JM_FAULTY_FROM": str(CPU.parent),
+                          "JM_FAULTY": str(every)}
+
+
+# ---- gemm
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+@pytest.mark.parametrize("data", ["random", "zeros", "ones", "sparse"])
+def test_gemm_is_verified(device, precision, data):
+    r = gemm("--device", device, "--precision", precision, "--data", data, "--products", "2")
+    assert r["status"] == "ok" and r["verified"] is True
+    assert (r["unit"], r["items"], r["steps"]) == ("product", 6, 3)
+
+
+def test_gemm_counts_multiplications():
+    r = gemm("--device", "ref", "--precision", "f32", "--products", "3")
+    assert r["flops_model_per_item"] == r["flops_executed_per_item"] == 2 * 70 * 40 * 90
+
+
+def test_gemm_takes_f64_on_ref_alone():
+    assert gemm("--device", "ref", "--precision", "f64")["verified"] is True
+    done = jm("run", "gemm", *STEPS, "--device", "cpu", "--precision", "f64")
+    assert done.returncode == 2 and sentence(done) and "--device ref" in done.stderr
+
+
+def test_gemm_has_no_masters():
+    done = jm("run", "gemm", *STEPS, "--device", "ref", "--precision", "bf16-true")
+    assert done.returncode == 2 and "take bf16" in done.stderr
+
+
+@needs_cpu
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+def test_gemm_finds_a_wrong_element(faulty, precision):
+    small = ["--m", "8", "--n", "8"]  # all entries are looked at
+    assert gemm("--precision", precision, "--device", "cpu", *small, env=faulty(0))["verified"] is True
+    r = gemm("--precision", precision, "--device", "cpu", *small, "--products", "1", status=FAILED, env=faulty(1))
+    assert r["status"] == "failed" and "by f64 it is" in r["reason"]
+
+
+def test_gemm_that_does_not_fit_says_so():
+    r = one("run", "gemm", *STEPS, "--device", "ref", "--m", "9999999", "--n", "9999999", status=FAILED)
+    assert "Out of memory before the first step" in r["reason"] and "smaller dimensions" in r["reason"]

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A few nodes, run again and again. */
+#include "workloads/kernel_run.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/model.h"
+#include "engine/rng.h"
+#include "engine/tensor.h"
+#include "workloads/fit_batch.h"
+
+#define STEP_SECONDS 0.02
+#define MOST_REPEATS 256
+#define PERIOD	     16777259 /* the first prime behind 2^24 */
+
+const char *const jm_values_kinds[] = {"random", "zeros", "ones", "sparse", NULL};
+
+/* ---- device, graph, program ---------------------------------------------------------------------------- */
+
+int jm_kernel_check(const char *device, const char *precision, struct jm_err *err)
+{
+	struct jm_training t;
+	int code = jm_precision_set(&t, precision, err);
+
+	if (!code && t.pure)
+		code = jm_err_set(err, JM_EUSAGE,
+			"Precision %s says how parameters are trained, and there are none here; "
+			"take bf16.",
+			precision);
+	if (!code && t.precision == JM_F64 && strcmp(device, "ref") != 0)
+		code = jm_err_set(err, JM_EUSAGE,
+			"f64 is there on device ref alone, as a yardstick; take --device ref or "
+			"another --precision than on %s.",
+			device);
+	return code ? code : jm_device_check(device, err);
+}
+
+int jm_kernel_open(struct jm_kernel *k, struct jm_work *work, int threads, struct jm_err *err)
+{
+	struct jm_training t;
+	int code = jm_precision_set(&t, work->precision, err);
+
+	k->work = work;
+	if (!code)
+		code = jm_device_open(work->device, threads, &k->device, err);
+	if (code)
+		return code;
+	k->graph = jm_graph_new(t.precision);
+	if (!k->graph)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a graph.");
+	k->graph->math = t.math;
+	return 0;
+}
+
+static int check_memory(const struct jm_kernel *k, struct jm_err *err)
+{
+	size_t has = jm_fit_memory(k->work->ctx, &k->device), needs = k->program->peak_bytes;
+
+	if (!has || needs <= has)
+		return 0;
+	return jm_err_set(err, JM_ENOMEM,
+		"Out of memory before the first step: %.2f GB are needed, and %.2f GB may be taken "
+		"on %.70s; take smaller dimensions.",
+		(double)needs / 1e9, (double)has / 1e9, k->device.props.name);
+}
+
+static void describe(struct jm_kernel *k)
+{
+	struct jm_work *work = k->work;
+	const struct jm_device_props *props = &k->device.props;
+	enum jm_dtype type = k->graph->compute;
+	size_t n = strlen(work->detail);
+
+	work->n_devices = 1;
+	snprintf(work->detail + n, sizeof work->detail - n, "; peak %.3g GB, on %.70s",
+		(double)k->program->peak_bytes / 1e9, props->name);
+	if (!props->native[type])
+		snprintf(work->note, sizeof work->note,
+			"%s has no %s instructions: the arithmetic is emulated, and its speed says "
+			"little of %s elsewhere.",
+			props->name, jm_dtype_name(type), jm_dtype_name(type));
+}
+
+int jm_kernel_ready(struct jm_kernel *k, struct jm_err *err)
+{
+	int code = k->graph->err.code;
+
+	if (code)
+		return jm_err_set(err, code, "%s", k->graph->err.text);
+	code = jm_program_plan(k->graph, &k->device, &k->program, err);
+	if (!code)
+		code = check_memory(k, err);
+	if (!code)
+		code = jm_program_build(k->program, err);
+	for (int i = 0; i < JM_KERNEL_UNDER_WAY && !code; i++)
+		code = jm_event_new(&k->device, &k->done[i], err);
+	if (code)
+		return code;
+	k->each.flops_model = k->program->flops_model;
+	k->each.flops_executed = k->program->flops_executed;
+	k->each.bytes = k->program->bytes;
+	k->each.loss = NAN;
+	describe(k);
+	return 0;
+}
+
+void jm_kernel_close(struct jm_kernel *k)
+{
+	if (k->program)
+		jm_device_sync(&k->device, NULL); /* steps may be under way */
+	for (int i = 0; i < JM_KERNEL_UNDER_WAY; i++)
+		jm_event_drop(&k->done[i]);
+	jm_program_free(k->program);
+	jm_graph_free(k->graph);
+	jm_device_close(&k->device);
+}
+
+/* ---- steps ---------------------------------------------------------------------------------------------- */
+
+int jm_kernel_finish(struct jm_kernel *k, struct jm_step *ret, struct jm_err *err)
+{
+	int code;
+
+	if (!k->under_way)
+		return 1;
+	code = jm_event_wait(&k->done[k->first], err);
+	if (code)
+		return code;
+	k->first = (k->first + 1) % JM_KERNEL_UNDER_WAY;
+	k->under_way--;
+	k->steps++;
+	*ret = k->each;
+	return 0;
+}
+
+int jm_kernel_step(struct jm_kernel *k, struct jm_step *ret, struct jm_err *err)
+{
+	int slot = (k->first + k->under_way) % JM_KERNEL_UNDER_WAY;
+	int code = jm_program_begin(k->program, err);
+
+	if (!code)
+		code = jm_program_micro(k->program, err);
+	if (!code)
+		code = jm_program_update(k->program, err);
+	if (!code)
+		code = jm_event_record(&k->done[slot], JM_QUEUE_COMPUTE, err);
+	if (code)
+		return code;
+	k->under_way++;
+	return k->under_way == JM_KERNEL_UNDER_WAY ? jm_kernel_finish(k, ret, err) : 1;
+}
+
+static double peak_flops(const struct jm_kernel *k)
+{
+	const struct jm_device_props *p = &k->device.props;
+
+	return k->graph->math == JM_MATH_TF32 ? p->peak_tf32 : p->peak_flops[k->graph->compute];
+}
+
+int jm_kernel_repeat(const struct jm_kernel *k, double flops, double bytes)
+{
+	double rate = peak_flops(k), memory = k->device.props.peak_bytes;
+	double seconds = fmax(rate > 0 ? flops / rate : 0, memory > 0 ? bytes / memory : 0);
+
+	if (!(seconds > 0) || seconds >= STEP_SECONDS)
+		return 1;
+	return (int)fmin(MOST_REPEATS, ceil(STEP_SECONDS / seconds));
+}
+
+/* ---- operands -------------------------------------------------------------------------------------------- */
+
+/* Four uniform values of 16 bits added up: normal enough, and cheap. */
+static double random_value(uint64_t bits)
+{
+	double sum = -2;
+
+	for (int j = 0; j < 4; j++, bits >>= 16)
+		sum += ((double)(bits & 0xffff) + 0.5) * 0x1p-16;
+	return sum * 1.7320508075688772;
+}
+
+static double raw_value(const struct jm_operand *o, int64_t i)
+{
+	uint64_t bits = jm_rng(o->seed, (uint64_t)(i % PERIOD));
+
+	if (o->kind == JM_VALUES_ZEROS)
+		return 0;
+	if (o->kind == JM_VALUES_ONES)
+		return 1;
+	if (o->kind == JM_VALUES_SPARSE && (double)(jm_rng_mix(bits) >> 11) * 0x1p-53 < o->share)
+		return 0;
+	return random_value(bits);
+}
+
+double jm_operand_value(const struct jm_operand *o, enum jm_dtype type, int64_t i)
+{
+	uint64_t room = 0;
+
+	jm_element_set(type, &room, 0, raw_value(o, i));
+	return jm_element_get(type, &room, 0);
+}
+
+int jm_operand_write(
+	struct jm_kernel *k, const struct jm_operand *o, struct jm_tensor *t, struct jm_err *err)
+{
+	int64_t n = jm_tensor_count(t), made = n < PERIOD ? n : PERIOD;
+	size_t size = jm_dtype_bytes(t->type);
+	char *data = malloc((size_t)n * size);
+	int code;
+
+	if (!data)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for %s.", t->name);
+	for (int64_t i = 0; i < made; i++)
+		jm_element_set(t->type, data, i, raw_value(o, i));
+	for (int64_t i = made; i < n; i += made)
+		memcpy(data + (size_t)i * size, data, (size_t)(n - i < made ? n - i : made) * size);
+	code = jm_program_write(k->program, t, data, err);
+	free(data);
+	return code;
+}
+
+/* ---- verification -------------------------------------------------------------------------------------------- */
+
+/* Half a unit in the last place of 1. */
+static double rounding_of(enum jm_dtype type)
+{
+	return type == JM_BF16	? 0x1p-8
+	       : type == JM_F16 ? 0x1p-11
+	       : type == JM_F64 ? 0x1p-50
+				: 0x1p-23;
+}
+
+double jm_product_tolerance(const struct jm_kernel *k, double value, double size)
+{
+	enum jm_dtype type = k->graph->compute;
+	double inside = type == JM_F64			 ? 0x1p-45
+			: k->graph->math == JM_MATH_TF32 ? 0x1p-10
+							 : 0x1p-18;
+
+	return 2 * rounding_of(type) * fabs(value) + inside * size;
+}

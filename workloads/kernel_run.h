@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What workloads of a few nodes share: a device and a graph that runs as often as it is asked, operands
+ * of known values, steps that follow each other without a gap on devices that work by themselves.
+ *
+ *	open     the device, an empty graph of the case's precision
+ *	         ...the workload declares its nodes...
+ *	ready    plan, memory, executables
+ */
+#ifndef JM_KERNEL_RUN_H
+#define JM_KERNEL_RUN_H
+
+#include "engine/program.h"
+#include "run/workload.h"
+
+#define JM_KERNEL_UNDER_WAY 2 /* steps at most: one that runs, one that waits for it */
+
+struct jm_kernel {
+	struct jm_work *work;
+	struct jm_device device;
+	struct jm_graph *graph; /* its compute type and math are the precision's */
+	struct jm_program *program;
+	struct jm_step
+		each; /* what a step does; the workload sets items, and what the plan gets wrong */
+	struct jm_event done[JM_KERNEL_UNDER_WAY];
+	int first, under_way;
+	long steps; /* that are done */
+};
+
+/* For a workload's check: the device and the precision's name; bf16-true has no meaning without masters. */
+int jm_kernel_check(const char *device, const char *precision, struct jm_err *err);
+int jm_kernel_open(struct jm_kernel *k, struct jm_work *work, int threads, struct jm_err *err);
+int jm_kernel_ready(struct jm_kernel *k, struct jm_err *err);
+void jm_kernel_close(struct jm_kernel *k); /* one that is zeroed, too */
+/* As a workload's step and finish. */
+int jm_kernel_step(struct jm_kernel *k, struct jm_step *ret, struct jm_err *err);
+int jm_kernel_finish(struct jm_kernel *k, struct jm_step *ret, struct jm_err *err);
+
+/*
+ * How often nodes of `flops` and `bytes` should stand in a step that is to take 20 ms at the device's peak,
+ * so that the host's part does not count; 1 to 256, and 1 where the peak is not known.
+ */
+int jm_kernel_repeat(const struct jm_kernel *k, double flops, double bytes);
+
+/* ---- operands ---------------------------------------------------------------------------------------- */
+
+enum jm_values_kind { JM_VALUES_RANDOM, JM_VALUES_ZEROS, JM_VALUES_ONES, JM_VALUES_SPARSE };
+extern const char *const jm_values_kinds[]; /* "random"..., NULL-terminated */
+
+/* Random: normal with deviation 1, rounded to the type. Sparse: a share of them is zero. They repeat
+ * after a prime number of elements, about 16.8 million. */
+struct jm_operand {
+	enum jm_values_kind kind;
+	double share; /* sparse: of zeros */
+	uint64_t seed;
+};
+double jm_operand_value(const struct jm_operand *o, enum jm_dtype type, int64_t i);
+int jm_operand_write(
+	struct jm_kernel *k, const struct jm_operand *o, struct jm_tensor *t, struct jm_err *err);
+
+/* ---- verification -------------------------------------------------------------------------------------- */
+
+/* By how much a sum of products may be off that is `value` by f64 and whose terms' sizes add up to `size`:
+ * the rounding of the result, and that of operands and sums by type and math. */
+double jm_product_tolerance(const struct jm_kernel *k, double value, double size);
+
+#endif
