@@ -166,6 +166,8 @@ static void fill_record(const struct measurement *m, json_t *record, struct jm_e
 	jm_record_set(record, "clock", json_string("real"));
 	jm_record_set(record, "items", jm_json_number(o->items));
 	jm_record_set(record, "throughput", jm_json_number(o->throughput));
+	if (!unit && !isnan(o->items))
+		unit = "item";
 	jm_record_set(record, "unit", unit ? json_string(unit) : NULL);
 	jm_record_set(record, "provenance",
 		jm_provenance(&m->cli->ctx, jm_session_meters(m->session), err));

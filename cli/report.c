@@ -341,6 +341,7 @@ static int read_options(struct jm_cli *cli, struct jm_report_options *o)
 		.width = cli->width,
 		.bold = cli->colour && !jm_values_text(&cli->values, "output"),
 		.columns = jm_values_text(&cli->values, "columns"),
+		.phases = jm_values_number(&cli->values, "phases") > 0,
 		.cases = jm_values_number(&cli->values, "cases") > 0,
 		.pool_devices = given(cli, "pool"),
 		.published = jm_values_number(&cli->values, "published") > 0,
@@ -427,6 +428,10 @@ static const struct jm_option options[] = {
 		.help = "columns of the table; without it the few that matter. Names: accepted, "
 			"enforced, state, n, origin, and the metrics of '--format csv' without "
 			"_mean: throughput, watts_mean, joules_per_item, items_per_wh, edp, ..."},
+	{.name = "phases",
+		.type = JM_FLAG,
+		.help = "print the phases of each run; those of a single run are printed without "
+			"it"},
 	{.name = "cases",
 		.type = JM_FLAG,
 		.help = "CSV with one row per case instead of one per setting"},

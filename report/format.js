@@ -28,13 +28,19 @@ const apart = (t) =>
 		.replace(/^-/, "\u2212")
 		.replace(/^(\D*)(\d{5,})/, (all, sign, d) => sign + d.replace(/\B(?=(\d{3})+$)/g, "\u202f"));
 
-// The same rule as the terminal's: two digits of the half width, four where there is none.
+// The same rule as the terminal's (report/text.c): the first one or two digits of the half width, five of the mean
+// at most; four where there is no interval.
 JM.estimate = function (mean, half) {
 	if (!known(mean)) return "\u2013";
 	if (!(half > 1e-6 * Math.abs(mean))) return apart(mean.toFixed(mean === 0 ? 1 : JM.decimals(mean, 4)));
-	let places = JM.decimals(half, 2);
-	if (mean !== 0) places = Math.min(places, JM.decimals(mean, 7));
-	return apart(mean.toFixed(places)) + "\u00a0\u00b1\u00a0" + apart(half.toFixed(places));
+	const exponent = Math.floor(Math.log10(half));
+	let places = half / 10 ** (exponent - 1) < 35 ? 1 - exponent : -exponent;
+	if (mean !== 0) places = Math.min(places, JM.decimals(mean, 5));
+	const shown = (v) => {
+		const unit = 10 ** -places;
+		return apart((Math.round(v / unit) * unit).toFixed(Math.max(places, 0)));
+	};
+	return shown(mean) + "\u00a0\u00b1\u00a0" + shown(Math.max(half, 0.51 * 10 ** -places));
 };
 
 JM.plain = (v) => (known(v) ? apart(v.toFixed(v === 0 ? 0 : JM.decimals(v, 4))) : "\u2013");

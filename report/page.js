@@ -330,6 +330,7 @@
 				S.eds_k.map((k) => "eds_k" + k),
 			),
 			JM.quality(s.grade, s.grade_reasons),
+			JM.phases(data.records[one.record], one.origin),
 			JM.meters(data.records[one.record]),
 		]
 			.flat(2)

@@ -36,6 +36,7 @@ struct jm_report_options {
 	bool bold;	  /* titles of the table in bold, for a terminal */
 	const char
 		*columns;  /* of the table: names with commas, "all"; NULL = the few that matter */
+	bool phases;	   /* table: the phases of each run */
 	bool cases;	   /* CSV: one row per case instead of one per setting */
 	bool pool_devices; /* joins machines with the same models of devices; the card is a factor */
 	bool published;	   /* also what papers report, apart; CSV: that alone */

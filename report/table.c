@@ -2,6 +2,7 @@
 /* The report on a terminal. */
 #include "grid.h"
 #include "base/json.h"
+#include "phases.h"
 #include "published.h"
 
 #include <stdlib.h>
@@ -156,6 +157,38 @@ static void put_caption(const struct jm_grouping *g, const struct jm_group_serie
 	fputc('\n', out);
 }
 
+static void put_phases_of(const struct jm_grouping *g, const struct jm_group_case *c, FILE *out)
+{
+	struct jm_err none = JM_ERR_INIT;
+	struct jm_grid grid;
+	char title[240];
+
+	if (!jm_phases_several(c->record) ||
+		jm_phases_grid(c->record, false, jm_json_text(c->record, "unit"), &grid, &none))
+		return;
+	if (g->n_cases > 1)
+		jm_text_format(title, sizeof(title), "Phases of %s, repeat %d",
+			g->point[c->point].label,
+			(int)json_integer_value(
+				json_object_get(json_object_get(c->record, "case"), "repeat")));
+	else
+		jm_text_format(title, sizeof(title), "Phases");
+	put_title(g, title, out);
+	jm_grid_print(&grid, 0, g->options.width, out);
+	jm_grid_done(&grid);
+	fputc('\n', out);
+}
+
+/* Of a single run, and of each where they are asked for. */
+static void put_phases(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
+{
+	if (!g->options.phases && s->n_ok != 1)
+		return;
+	for (int i = 0; i < g->n_cases; i++)
+		if (g->c[i].ok && &g->series[g->c[i].series] == s)
+			put_phases_of(g, &g->c[i], out);
+}
+
 static int put_series(
 	const struct jm_grouping *g, const struct jm_group_series *s, FILE *out, struct jm_err *err)
 {
@@ -171,6 +204,7 @@ static int put_series(
 	fputc('\n', out);
 	put_notes(g, s, out);
 	put_verdicts(g, s, out);
+	put_phases(g, s, out);
 	put_failures(g, s, out);
 	return rc;
 }

@@ -189,7 +189,7 @@
 		return el(
 			"div",
 			{ class: "panel" },
-			el("h3", {}, "Meters and their doubt"),
+			el("h3", {}, "Meters and their uncertainty"),
 			el(
 				"p",
 				{ class: "soft small" },
@@ -197,6 +197,38 @@
 					text(record.phase) +
 					". Totals add the topmost meters of one origin only.",
 			),
+			JM.table(columns, list),
+		);
+	};
+
+	// Seconds, energy, power and items of each phase of one run; its energy is that of the topmost meters of one origin.
+	JM.phases = function (record, origin) {
+		const list = (record.phases || []).slice().sort((a, b) => a.start_s - b.start_s || b.end_s - a.end_s);
+		const seconds = (p) => p.end_s - p.start_s;
+		const joules = (p) => (p.total || {})["joules_" + origin];
+		const error = (p) => (p.total || {})["error_" + origin + "_joules"];
+		const item = record.unit || "item";
+		if (list.length < 2) return null;
+		const columns = [
+			{ title: "phase", left: true, of: (p) => text(p.name) },
+			{ title: "time", unit: "s", of: (p) => JM.plain(seconds(p)) },
+			{ title: "energy", unit: "J", of: (p) => JM.estimate(joules(p), error(p)) },
+			{ title: "mean power", unit: "W", of: (p) => JM.plain(joules(p) / seconds(p)) },
+		];
+		if (list.some((p) => p.items > 0))
+			columns.push(
+				{ title: item + "s", of: (p) => text(p.items) },
+				{
+					title: "energy per " + item,
+					unit: "J",
+					of: (p) => JM.estimate(joules(p) / p.items, error(p) / p.items),
+				},
+			);
+		return el(
+			"div",
+			{ class: "panel" },
+			el("h3", {}, "Phases"),
+			el("p", { class: "soft small" }, "Of one run; energy of the " + origin + " meters."),
 			JM.table(columns, list),
 		);
 	};

@@ -51,15 +51,15 @@ static const struct jm_key total_keys[] = {
 		.meaning = "sum over the topmost meters that are replayed; null: there is none, "
 			   "one of them is unknown, or two of them share a part",
 		.column = "joules_replayed"},
-	{POSITIVE("error_measured_joules", JM_KEY_NULL | JM_KEY_DETAIL), .unit = "J",
+	{POSITIVE("error_measured_joules", JM_KEY_NULL), .unit = "J",
 		.meaning = "uncertainty of the sum (95 %): root of the sum of squares of the "
 			   "meters' sampling bounds, and of the sum of their calibration bounds; "
 			   "null: a part is unknown"},
-	{POSITIVE("error_estimated_joules", JM_KEY_NULL | JM_KEY_DETAIL), .unit = "J",
+	{POSITIVE("error_estimated_joules", JM_KEY_NULL), .unit = "J",
 		.meaning = "as error_measured_joules"},
-	{POSITIVE("error_simulated_joules", JM_KEY_NULL | JM_KEY_DETAIL), .unit = "J",
+	{POSITIVE("error_simulated_joules", JM_KEY_NULL), .unit = "J",
 		.meaning = "as error_measured_joules"},
-	{POSITIVE("error_replayed_joules", JM_KEY_NULL | JM_KEY_DETAIL), .unit = "J",
+	{POSITIVE("error_replayed_joules", JM_KEY_NULL), .unit = "J",
 		.meaning = "as error_measured_joules"},
 	{0},
 };
@@ -121,9 +121,9 @@ static const struct jm_key meter_keys[] = {
 	{POSITIVE("error_joules", JM_KEY_NULL | JM_KEY_DETAIL), .unit = "J",
 		.meaning = "sampling and calibration combined: the root of the sum of their "
 			   "squares; null where one is unknown"},
-	{POSITIVE("error_sampling_joules", JM_KEY_NULL | JM_KEY_DETAIL), .unit = "J",
+	{POSITIVE("error_sampling_joules", JM_KEY_NULL), .unit = "J",
 		.meaning = "95 % bound from edges, steps and windows"},
-	{POSITIVE("error_calibration_joules", JM_KEY_NULL | JM_KEY_DETAIL), .unit = "J",
+	{POSITIVE("error_calibration_joules", JM_KEY_NULL), .unit = "J",
 		.meaning = "the sensor's own accuracy"},
 	{POSITIVE("covered_s", JM_KEY_DETAIL), .unit = "s",
 		.meaning = "seconds of the phase that readings speak for"},
@@ -166,7 +166,7 @@ static const struct jm_key phase_keys[] = {
 	{POSITIVE("items", JM_KEY_NULL), .meaning = "credited to this phase"},
 	{LIST("meters", JM_KEY_DETAIL), .keys = phase_meter_keys,
 		.meaning = "the energy of each meter in it"},
-	{OBJECT("total", JM_KEY_DETAIL), .keys = total_keys, .meaning = "of this phase"},
+	{OBJECT("total", 0), .keys = total_keys, .meaning = "of this phase"},
 	{0},
 };
 

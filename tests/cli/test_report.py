@@ -560,3 +560,19 @@ def test_traces_that_are_left_out_are_told_in_a_browser(tmp_path):
     assert len(json.loads(Page(page.read_text()).scripts[0])["traces"]) == 24
     dom = browse(page, "--dump-dom", "--window-size=1400,2000")
     assert "The traces of 24 of 28 settings are on this page." in dom  # 27 caps and what was found
+
+
+def test_phases_of_a_single_run_and_of_all_on_demand(tmp_path):
+    """Seconds, joules, watts and items of each phase, worked out from the record another way."""
+    rows = records("h200x4")
+    one, = [r for r in rows if r["status"] == "ok"][:1]
+    for p in one["phases"]:
+        p["total"] = {"joules_simulated": 700 * (p["end_s"] - p["start_s"]), "error_simulated_joules": None}
+    text = report(write(tmp_path, [one], "one.json"))
+    for p in one["phases"]:
+        cells = re.search(rf"^{p['name']} +(.*)$", text.split("Phases\n")[1], re.M).group(1).split()
+        assert float(cells[0]) == pytest.approx(p["end_s"] - p["start_s"], rel=1e-3) and float(cells[2]) == 700
+        assert cells[3] == (f"{p['items']:.10g}" if p["items"] is not None else "-")
+    assert "Phases" not in report(DATA / "h200x4.json")
+    n_ok = sum(r["status"] == "ok" for r in rows)
+    assert report("--phases", DATA / "h200x4.json").count("Phases of ") == n_ok
