@@ -255,7 +255,7 @@ def main():
     if o.picture_is:
         same = o.picture_is.exists() and o.picture_is.read_text() == picture(tree)
         print("" if same else f"{o.picture_is} is not what the code is; make it anew: "
-                              f"tools/rooms.py --picture >docs/rooms.svg", end="" if same else "\n")
+                              f"python3 tools/rooms.py --picture >docs/rooms.svg", end="" if same else "\n")
         return 0 if same else 1
     wrong = list(check(tree))
     print("".join(line + "\n" for line in wrong), end="")

@@ -58,3 +58,12 @@ def test_the_page_of_speed_is_made_of_its_figures(tmp_path):
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "speed.md").read_text() == (SOURCE / "docs" / "speed.md").read_text()
     assert (SOURCE / "docs" / "speed.json").read_bytes() == kept
+
+
+def test_the_walks_through_the_code_lead_somewhere():
+    """Each row of a walk names a file and a function or table that is defined in it."""
+    rows = re.findall(r"^\| `([\w/.]+)` \| `(\w+)` \|", (SOURCE / "docs" / "CONTRIBUTING.md").read_text(), re.M)
+    assert len(rows) > 40
+    for file, name in rows:
+        text = (SOURCE / file).read_text(encoding="utf-8")
+        assert re.search(rf"^[a-z][^;\n]*\b{name}(\(|\[)", text, re.M), f"{name} is not defined in {file}"

@@ -126,3 +126,11 @@ def test_picture_of_the_rooms(tree):
     assert rooms(tree, "--picture").stdout != old
     done = rooms(tree, "--picture-is", SOURCE / "docs" / "rooms.svg")
     assert done.returncode == 1 and "make it anew" in done.stdout
+
+
+def test_map_of_the_rooms():
+    """docs/CONTRIBUTING.md has a row for each room that is drawn."""
+    names = set(re.findall(r"<text[^>]*>([^<]*)</text>", (SOURCE / "docs" / "rooms.svg").read_text()))
+    table = re.findall(r"^\| ((?:`[\w/]+` ?)+)\|", (SOURCE / "docs" / "CONTRIBUTING.md").read_text(), re.M)
+    told = {word for row in table for word in re.findall(r"`([\w/]+)`", row)}
+    assert {name if not name.startswith("backends/") else "backends/NAME" for name in names} <= told
