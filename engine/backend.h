@@ -423,7 +423,8 @@ struct jm_node {
  * when refused (more will come; refuse what is not known): conv + bn-stats + bn-finalize + bn-apply,
  * bn-stats + bn-finalize + bn-apply (mean and rstd are kept when backward needs them: not virtual),
  * linear + gelu or gelu-erf or silu or swiglu (likewise the linear's output), add + layernorm or rmsnorm
- * (likewise the sum), norm + adamw or adam or sgd, layernorm-grad or rmsnorm-grad + cast.
+ * (likewise the sum), norm + adamw or adam or sgd, layernorm-grad or rmsnorm-grad + cast,
+ * linear-dgrad + gelu-grad.
  */
 #define JM_GROUP_MAX 8
 struct jm_group {

@@ -100,6 +100,10 @@ bool cuda_is_dense(const struct jm_layout *layout);
  * write them: the layout with one block of the last dim, else plain.
  */
 void cuda_rows_layout(const struct jm_tensor *t, struct jm_layout *ret);
+/* Likewise of matrices with such a number of rows, which then are followed by rows of zeros. */
+void cuda_tall_layout(const struct jm_tensor *t, struct jm_layout *ret);
+bool cuda_is_tall(const struct jm_tensor *t);
+int64_t cuda_tall_rows(const struct jm_tensor *t); /* those of zeros included */
 /* Elements from one row to the next; 0: the layout is neither plain nor that one. */
 int64_t cuda_row_stride(const struct jm_tensor *t);
 

@@ -11,7 +11,6 @@
 #define WORKSPACE  ((size_t)32 << 20) /* as NVIDIA advises for Hopper */
 #define CANDIDATES 12
 #define REPEATS	   4
-#define ALIGNMENT  64 /* bytes, of every operand: engine/backend.h */
 
 struct cuda_product {
 	struct cuda_gemm gemm;
@@ -38,9 +37,11 @@ static int set(struct cuda_dev *dev, struct cuda_product *p, cublasLtMatmulDescA
 
 static cublasLtEpilogue_t epilogue_of(const struct cuda_gemm *g)
 {
-	if (g->gelu && g->aux)
+	if (g->then == GEMM_GELU_GRAD)
+		return CUBLASLT_EPILOGUE_DGELU;
+	if (g->then == GEMM_GELU && g->aux)
 		return g->bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
-	if (g->gelu)
+	if (g->then == GEMM_GELU)
 		return g->bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
 	return g->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
@@ -102,15 +103,26 @@ static int describe(struct cuda_dev *dev, struct cuda_product *p, struct jm_err 
 
 /* ---- candidates ---------------------------------------------------------------------------------------- */
 
-static int prefer(struct cuda_dev *dev, cublasLtMatmulPreference_t pref, struct jm_err *err)
+static uint32_t alignment_of(const void *data)
 {
-	static const cublasLtMatmulPreferenceAttributes_t sides[] = {
-		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
-		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
-		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+	uint32_t n = 1;
+
+	while (n < 256 && (uintptr_t)data % (2 * n) == 0)
+		n *= 2;
+	return n;
+}
+
+static int prefer(struct cuda_dev *dev, const struct cuda_gemm *g, cublasLtMatmulPreference_t pref,
+	struct jm_err *err)
+{
+	const struct {
+		cublasLtMatmulPreferenceAttributes_t what;
+		uint32_t value;
+	} sides[] = {{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(g->a.data)},
+		{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(g->b.data)},
+		{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(g->d.data)},
+		{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(g->d.data)}};
 	const size_t workspace = WORKSPACE;
-	const uint32_t alignment = ALIGNMENT;
 	int code = cuda_lt_check(dev,
 		dev->lt.call.cublasLtMatmulPreferenceSetAttribute(pref,
 			CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace),
@@ -119,7 +131,7 @@ static int prefer(struct cuda_dev *dev, cublasLtMatmulPreference_t pref, struct 
 	for (size_t i = 0; i < sizeof sides / sizeof *sides && !code; i++)
 		code = cuda_lt_check(dev,
 			dev->lt.call.cublasLtMatmulPreferenceSetAttribute(
-				pref, sides[i], &alignment, sizeof alignment),
+				pref, sides[i].what, &sides[i].value, sizeof sides[i].value),
 			"Choosing an algorithm", err);
 	return code;
 }
@@ -133,7 +145,7 @@ static int find_candidates(
 
 	if (dev->lt.call.cublasLtMatmulPreferenceCreate(&pref))
 		return 0;
-	if (prefer(dev, pref, NULL) ||
+	if (prefer(dev, &p->gemm, pref, NULL) ||
 		dev->lt.call.cublasLtMatmulAlgoGetHeuristic(
 			dev->lt.handle, p->how, p->a, p->b, p->d, p->d, pref, CANDIDATES, ret, &n))
 		n = 0;
@@ -234,8 +246,10 @@ static void write_key(const struct cuda_gemm *g, char *ret, size_t size)
 		n += snprintf(ret + n, size - (size_t)n, "/%lldx%lld:%lld%s%s",
 			(long long)m[i]->rows, (long long)m[i]->columns, (long long)m[i]->stride,
 			jm_dtype_name(m[i]->type), m[i]->transposed ? "t" : "");
-	snprintf(ret + n, size - (size_t)n, "/%d%s%s%s", epilogue_of(g), g->accumulate ? "+" : "",
-		g->tf32 ? "tf32" : "", g->bias && g->bias_as_d ? "b" : "");
+	snprintf(ret + n, size - (size_t)n, "/%d%s%s%s%s", epilogue_of(g),
+		alignment_of(g->a.data) < 64 || alignment_of(g->b.data) < 64 ? "a" : "",
+		g->accumulate ? "+" : "", g->tf32 ? "tf32" : "",
+		g->bias && g->bias_as_d ? "b" : "");
 }
 
 /* "seconds,algorithm in hex". */

@@ -16,11 +16,12 @@ struct cuda_gemm {
 	struct cuda_matrix a, b, d;
 	int64_t k; /* summed over */
 	bool accumulate;
-	bool tf32;	/* f32 operands are rounded to tf32 */
-	bool gelu;	/* d = gelu of what aux gets; the tanh form */
+	bool tf32; /* f32 operands are rounded to tf32 */
+	/* GEMM_GELU: d = gelu of what aux gets; GEMM_GELU_GRAD: d = product gelu'(aux); the tanh form */
+	enum { GEMM_PLAIN, GEMM_GELU, GEMM_GELU_GRAD } then;
 	void *bias;	/* of a's rows */
 	bool bias_as_d; /* in d's type; else f32 */
-	void *aux;	/* as d lies: what goes into gelu; NULL = not wanted */
+	void *aux;	/* as d lies; NULL: what goes into gelu is not wanted */
 };
 
 struct cuda_product;

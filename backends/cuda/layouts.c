@@ -39,6 +39,32 @@ int64_t cuda_row_stride(const struct jm_tensor *t)
 		       : 0;
 }
 
+/* Both dims in one block each: rows stay as they are, and rows of zeros follow them. */
+void cuda_tall_layout(const struct jm_tensor *t, struct jm_layout *ret)
+{
+	*ret = (struct jm_layout){0};
+	if (t->rank != 2 || t->dim[0] % 8 == 0 || t->dim[0] < ROW_BLOCK || t->dim[1] > INT16_MAX)
+		return;
+	*ret = (struct jm_layout){.rank = 2, .order = {0, 1}, .n_blocks = 2, .block_dim = {0, 1}};
+	ret->block[0] = ROW_BLOCK;
+	ret->block[1] = (int16_t)t->dim[1];
+}
+
+bool cuda_is_tall(const struct jm_tensor *t)
+{
+	struct jm_layout tall;
+
+	if (t->layout.n_blocks != 2)
+		return false;
+	cuda_tall_layout(t, &tall);
+	return jm_layout_equal(&tall, &t->layout);
+}
+
+int64_t cuda_tall_rows(const struct jm_tensor *t)
+{
+	return (t->dim[0] + ROW_BLOCK - 1) / ROW_BLOCK * ROW_BLOCK;
+}
+
 struct candidates {
 	int n;
 	struct jm_layout layout[JM_CHOICE_MAX];

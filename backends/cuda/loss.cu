@@ -6,7 +6,8 @@
  */
 #include "common.cuh"
 
-#define THREADS 512
+#define THREADS 1024
+#define ROW_BYTES (110 << 10) /* of a row that waits in shared memory: two blocks fit a Hopper multiprocessor */
 #define SUMMERS 1024
 
 /* Of exp(x - most). */
@@ -55,17 +56,22 @@ __device__ __forceinline__ void load_classes(const T *row, int64_t i, int64_t cl
 		v[k] = i + k < classes ? (float)row[i + k] : -INFINITY;
 }
 
-template <int N, typename T> __global__ void __launch_bounds__(THREADS) xent_kernel(struct cuda_xent p)
+/* KEPT: the row is read from memory once; each thread comes back to what it wrote itself. */
+template <int N, typename T, bool KEPT>
+__global__ void __launch_bounds__(THREADS, 2) xent_kernel(struct cuda_xent p)
 {
+	extern __shared__ uint4 memory[];
 	__shared__ struct partial share[WARP];
+	T *kept = reinterpret_cast<T *>(memory);
 	const T *row = as<const T>(p.logits) + blockIdx.x * p.stride;
 	T *out = as<T>(p.dlogits) + blockIdx.x * p.stride;
 	const int target = p.targets[blockIdx.x];
 	struct partial all = {-INFINITY, 0};
 	float v[N];
 
-	for (int64_t i = N * threadIdx.x; i < p.classes; i += N * blockDim.x) {
-		load_classes(row, i, p.classes, v);
+	for (int64_t i = N * threadIdx.x; i < p.classes; i += N * blockDim.x) {		load_classes(row, i, p.classes, v);
+		if (KEPT)
+			store(kept + i, v);
 		float most = v[0];
 #pragma unroll
 		for (int k = 1; k < N; k++)
@@ -85,8 +91,7 @@ template <int N, typename T> __global__ void __launch_bounds__(THREADS) xent_ker
 	__syncthreads(); /* the target's logit was read */
 	const float scale = p.scale * (p.loss_scale ? p.loss_scale[0] : 1);
 	const float by_sum = scale / all.sum;
-	for (int64_t i = N * threadIdx.x; i < p.stride; i += N * blockDim.x) {
-		load_classes(row, i, p.classes, v);
+	for (int64_t i = N * threadIdx.x; i < p.stride; i += N * blockDim.x) {		load_classes(KEPT ? kept : row, i, p.classes, v);
 #pragma unroll
 		for (int k = 0; k < N; k++) {
 			v[k] = __expf(v[k] - all.most) * by_sum - (i + k == target ? scale : 0);
@@ -110,18 +115,27 @@ __global__ void mean_kernel(const float *losses, int64_t rows, float *loss, bool
 		*loss = (float)(sum / (double)rows + (add ? (double)*loss : 0));
 }
 
-template <int N> static void xent_of(const struct cuda_xent *p, cudaStream_t stream)
+template <int N, typename T> static void xent_of(const struct cuda_xent *p, cudaStream_t stream)
 {
 	int threads = threads_for((p->classes + N - 1) / N, THREADS);
+	size_t bytes = (size_t)p->stride * sizeof(T);
 
-	if (p->logits.bf16)
-		xent_kernel<N, bf16><<<(unsigned)p->rows, threads, 0, stream>>>(*p);
-	else
-		xent_kernel<N, float><<<(unsigned)p->rows, threads, 0, stream>>>(*p);
+	if (N == 1 || bytes > ROW_BYTES) {
+		xent_kernel<N, T, false><<<(unsigned)p->rows, threads, 0, stream>>>(*p);
+		return;
+	}
+	cudaFuncSetAttribute(
+		xent_kernel<N, T, true>, cudaFuncAttributeMaxDynamicSharedMemorySize, ROW_BYTES);
+	xent_kernel<N, T, true><<<(unsigned)p->rows, threads, bytes, stream>>>(*p);
+}
+
+template <int N> static void xent_typed(const struct cuda_xent *p, cudaStream_t stream)
+{
+	p->logits.bf16 ? xent_of<N, bf16>(p, stream) : xent_of<N, float>(p, stream);
 }
 
 void cuda_xent(const struct cuda_xent *p, cudaStream_t stream)
 {
-	p->stride % PACK == 0 ? xent_of<PACK>(p, stream) : xent_of<1>(p, stream);
+	p->stride % PACK == 0 ? xent_typed<PACK>(p, stream) : xent_typed<1>(p, stream);
 	mean_kernel<<<1, SUMMERS, 0, stream>>>(p->losses, p->rows, p->loss, p->add_loss);
 }

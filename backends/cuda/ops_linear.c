@@ -13,9 +13,10 @@ enum { AS_ASKED };
 
 struct linear {
 	struct cuda_product *product;
-	bool cast_bias; /* to d's type, in front of the product */
-	bool then_gelu; /* behind the product, by a kernel of our own */
-	int parts;	/* of the sum over rows that is dbias */
+	struct cuda_product *rest; /* of the last columns, where there are a few too many */
+	bool cast_bias;		   /* to d's type, in front of the product */
+	bool then_gelu;		   /* or its gradient, behind the product, by a kernel of our own */
+	int parts;		   /* of the sum over rows that is dbias */
 };
 
 static struct cuda_matrix matrix(const struct jm_tensor *t, bool transposed)
@@ -30,6 +31,25 @@ static struct cuda_matrix matrix(const struct jm_tensor *t, bool transposed)
 	};
 }
 
+/* With the rows of zeros. */
+static struct cuda_matrix weights(const struct jm_tensor *t, bool transposed)
+{
+	struct cuda_matrix m = matrix(t, transposed);
+
+	if (cuda_is_tall(t)) {
+		m.stride = t->dim[1];
+		m.columns = cuda_tall_rows(t);
+	}
+	return m;
+}
+
+/* Of zeros that follow the rows of w come columns of zeros, where rows of the result have room for them. */
+static void widen(struct cuda_matrix *m, int64_t to)
+{
+	if (m->stride >= to)
+		m->rows = to;
+}
+
 static struct cuda_gemm product_of(const struct jm_node *n)
 {
 	struct cuda_gemm g = {.d = matrix(n->out[0], false),
@@ -38,15 +58,18 @@ static struct cuda_gemm product_of(const struct jm_node *n)
 
 	switch (n->op) {
 	case JM_OP_LINEAR:
-		g.a = matrix(n->in[1], true);
+		g.a = weights(n->in[1], true);
 		g.b = matrix(n->in[0], false);
 		g.k = jm_tensor_width(n->in[0]);
 		g.bias = cuda_data(n->in[2]);
+		widen(&g.d, g.a.columns);
+		g.a.columns = g.d.rows;
 		break;
 	case JM_OP_LINEAR_DGRAD:
-		g.a = matrix(n->in[1], false);
+		g.a = weights(n->in[1], false);
 		g.b = matrix(n->in[0], false);
-		g.k = jm_tensor_width(n->in[0]);
+		widen(&g.b, g.a.columns);
+		g.a.columns = g.k = g.b.rows;
 		break;
 	default: /* dw[N,K] = dy[T,N]^T x[T,K] */
 		g.a = matrix(n->in[1], false);
@@ -82,6 +105,19 @@ static int takes_gelu(struct cuda_dev *dev, const struct jm_group *group, struct
 	return takes(dev, group, err);
 }
 
+/* gelu-grad behind linear-dgrad: dy of the former is the result of the latter, and nobody else's. */
+static int takes_gelu_grad(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *n = group->node[0], *act = group->node[1];
+
+	if (n->accumulate || act->accumulate || act->in[0] != n->out[0] || !n->out[0]->is_virtual ||
+		act->out[0]->type != n->in[0]->type || act->in[1]->type != n->in[0]->type ||
+		jm_tensor_width(n->out[0]) % 8)
+		return jm_err_set(
+			err, JM_ENOSUP, "Backend cuda joins no such linear-dgrad and gelu-grad.");
+	return takes(dev, group, err);
+}
+
 /* ---- select ------------------------------------------------------------------------------------------------ */
 
 /* Activations only: all else is plain or made so. */
@@ -91,11 +127,15 @@ static void ask_rows(const struct jm_tensor *t, struct jm_layout *ret)
 		cuda_rows_layout(t, ret);
 }
 
+static bool has_bias(const struct jm_node *n)
+{
+	return n->op == JM_OP_LINEAR && n->in[2];
+}
+
 static size_t scratch_of(const struct cuda_dev *dev, const struct jm_node *n)
 {
 	int64_t rows = jm_tensor_rows(n->in[0]), width = jm_tensor_width(n->in[0]);
-
-	if (n->op == JM_OP_LINEAR && n->in[2]) /* the bias as bf16 */
+	if (has_bias(n)) /* as bf16 */
 		return (size_t)jm_tensor_count(n->in[2]) * sizeof(uint16_t);
 	if (n->op == JM_OP_LINEAR_WGRAD && n->out[1])
 		return (size_t)(width *
@@ -115,6 +155,8 @@ static int choices(struct cuda_dev *dev, const struct jm_group *group, struct jm
 		ask_rows(n->in[1], &choice->in[0][1]);
 	else
 		ask_rows(n->out[0], &choice->out[0][0]);
+	if (n->op != JM_OP_LINEAR_WGRAD && n->in[1]->class == JM_CLASS_COPY && !has_bias(n))
+		cuda_tall_layout(n->in[1], &choice->in[0][1]);
 	choice->scratch = scratch_of(dev, n);
 	choice->seconds = choice->flops_executed = NAN;
 	choice->tag = AS_ASKED;
@@ -140,17 +182,36 @@ static int build_product(
 	return cuda_product_new(dev, g, &l->product, err);
 }
 
+/* A gradient of weights with columns beyond a multiple of 8: those are a product of their own. */
+static void split(struct cuda_gemm *g, struct cuda_gemm *ret_rest)
+{
+	int64_t most = g->d.columns / 8 * 8, size = (int64_t)jm_dtype_bytes(g->b.type);
+
+	if (!g->b.transposed || most == g->d.columns || most < 1024)
+		return;
+	*ret_rest = *g;
+	ret_rest->d.columns -= most;
+	ret_rest->b.rows -= most;
+	ret_rest->d.data = (float *)g->d.data + most * g->d.stride;
+	ret_rest->b.data = (char *)g->b.data + most * size;
+	g->d.columns = g->b.rows = most;
+}
+
 static int build(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = &exec->node[0];
-	struct cuda_gemm g = product_of(n);
+	struct cuda_gemm g = product_of(n), rest = {.d.columns = 0};
 	struct linear *l = exec->own = calloc(1, sizeof *l);
+	int code = 0;
 
 	if (!l)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a product.");
 	l->parts = cuda_column_parts(
 		dev->prop.multiProcessorCount, jm_tensor_rows(n->in[0]), jm_tensor_width(n->in[0]));
-	return build_product(dev, exec, &g, err);
+	split(&g, &rest);
+	if (rest.d.columns)
+		code = cuda_product_new(dev, &rest, &l->rest, err);
+	return code ? code : build_product(dev, exec, &g, err);
 }
 
 /* Where cuBLASLt does not join the two, gelu follows by itself. */
@@ -165,7 +226,7 @@ static int build_gelu(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_er
 	if (!l)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a product.");
 	joined = g;
-	joined.gelu = true;
+	joined.then = GEMM_GELU;
 	joined.d = matrix(y, false);
 	joined.aux = n->out[0]->is_virtual ? NULL : n->out[0]->data;
 	if (!build_product(dev, exec, &joined, &why))
@@ -177,12 +238,32 @@ static int build_gelu(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_er
 	return build_product(dev, exec, &g, err);
 }
 
+static int build_gelu_grad(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *act = &exec->node[1];
+	struct cuda_gemm g = product_of(&exec->node[0]), joined;
+	struct linear *l = exec->own = calloc(1, sizeof *l);
+	struct jm_err why = JM_ERR_INIT;
+
+	if (!l)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a product.");
+	g.d.data = act->out[0]->data;
+	joined = g;
+	joined.then = GEMM_GELU_GRAD;
+	joined.aux = act->in[1]->data;
+	if (!cuda_product_new(dev, &joined, &l->product, &why))
+		return 0;
+	l->then_gelu = true;
+	return cuda_product_new(dev, &g, &l->product, err);
+}
+
 static void drop(struct cuda_dev *dev, struct cuda_exec *exec)
 {
 	struct linear *l = exec->own;
-
-	if (l)
+	if (l) {
 		cuda_product_free(dev, l->product);
+		cuda_product_free(dev, l->rest);
+	}
 	free(l);
 }
 
@@ -239,7 +320,9 @@ static int run(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err
 	if (n->op == JM_OP_LINEAR_WGRAD && n->out[1])
 		sum_rows(dev, exec);
 	code = cuda_product_run(dev, l->product, err);
-	if (!code)
+	if (!code && l->rest)
+		code = cuda_product_run(dev, l->rest, err);
+	if (!code && (n->op != JM_OP_LINEAR || !cuda_is_tall(n->in[1]))) /* else it is a result */
 		clear_padding(dev, n->out[0]);
 	return code;
 }
@@ -262,10 +345,28 @@ static int run_gelu(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 	return code;
 }
 
+static int run_gelu_grad(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *act = &exec->node[1];
+	const struct linear *l = exec->own;
+	struct cuda_pointwise p = {.map = CUDA_GELU_GRAD,
+		.n = jm_tensor_count(act->out[0]),
+		.a = cuda_vec(act->out[0]),
+		.b = cuda_vec(act->in[1]),
+		.y = cuda_vec(act->out[0])};
+	int code = cuda_product_run(dev, l->product, err);
+
+	if (!code && l->then_gelu)
+		cuda_pointwise(&p, dev->stream);
+	return code;
+}
+
 const struct cuda_op cuda_ops_linear[] = {
 	{{JM_OP_LINEAR}, 1, takes, choices, NULL, build, run, drop},
 	{{JM_OP_LINEAR_DGRAD}, 1, takes, choices, NULL, build, run, drop},
 	{{JM_OP_LINEAR_WGRAD}, 1, takes, choices, NULL, build, run, drop},
 	{{JM_OP_LINEAR, JM_OP_GELU}, 2, takes_gelu, choices, NULL, build_gelu, run_gelu, drop},
+	{{JM_OP_LINEAR_DGRAD, JM_OP_GELU_GRAD}, 2, takes_gelu_grad, choices, NULL, build_gelu_grad,
+		run_gelu_grad, drop},
 	{.n_nodes = 0},
 };

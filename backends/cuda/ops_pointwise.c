@@ -84,7 +84,7 @@ static int run_map(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm
 
 static bool strides_known(const struct jm_tensor *t)
 {
-	return cuda_is_dense(&t->layout) || cuda_row_stride(t);
+	return cuda_is_dense(&t->layout) || cuda_row_stride(t) || cuda_is_tall(t);
 }
 
 static int takes_cast(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
@@ -122,7 +122,8 @@ static void strides_of(const struct jm_tensor *t, int64_t *ret)
 		int dim = t->layout.rank ? t->layout.order[i] : i;
 
 		ret[dim] = step;
-		step *= t->layout.n_blocks && i == t->rank - 1 ? cuda_row_stride(t) : t->dim[dim];
+		step *= t->layout.n_blocks == 1 && i == t->rank - 1 ? cuda_row_stride(t)
+								    : t->dim[dim];
 	}
 }
 
@@ -145,11 +146,29 @@ static struct cuda_reorder reorder_of(const struct jm_node *n)
 	return p;
 }
 
+/* Elements row by row, without gaps between them. */
+static bool in_order(const struct jm_tensor *t)
+{
+	return !t->layout.rank || cuda_is_tall(t);
+}
+
+static int cast_in_order(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_tensor *y = exec->node[0].out[0];
+	size_t filled = (size_t)jm_tensor_count(y) * jm_dtype_bytes(y->type);
+
+	if (y->bytes > filled)
+		cudaMemsetAsync((char *)y->data + filled, 0, y->bytes - filled, dev->stream);
+	return run_map(dev, exec, err);
+}
+
 static int run_cast(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = &exec->node[0];
 	struct cuda_reorder p;
 
+	if (in_order(n->in[0]) && in_order(n->out[0]))
+		return cast_in_order(dev, exec, err);
 	if (jm_layout_equal(&n->in[0]->layout, &n->out[0]->layout) && !n->in[0]->layout.n_blocks)
 		return run_map(dev, exec, err);
 	p = reorder_of(n);

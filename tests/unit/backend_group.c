@@ -50,6 +50,40 @@ static void linear_swiglu(struct kit *k, const struct types *t, const struct sha
 	linear_act(k, t, d, keep, JM_OP_SWIGLU);
 }
 
+/* As many classes as no vector unit likes: their weights may be copied into a layout with padding. */
+static void classifier(struct kit *k, const struct types *t, const struct shape *d, bool keep)
+{
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 0.1, 3, DIMS(d->b, d->s, d->c));
+	struct jm_tensor *w = kit_param(k, 2, DIMS(101, d->c));
+	struct jm_tensor *target = kit_ids(k, 101, 2, DIMS(d->b, d->s));
+	struct jm_tensor *y = jm_graph_linear(k->graph, x, w, NULL);
+	struct jm_tensor *copy = jm_graph_cell(k->graph, w)->copy;
+	struct jm_tensor *loss = kit_out(k, t->v, 1, DIMS(1), NULL);
+	struct jm_tensor *dlogits = kit_out(k, t->c, 3, y->dim, NULL);
+	struct jm_tensor *dx = kit_out(k, t->c, 3, x->dim, NULL);
+	struct jm_tensor *dw = kit_out(k, t->v, 2, w->dim, NULL);
+
+	backend_node(k, JM_OP_SOFTMAX_XENT, OPS(y, target, NULL), OPS(loss, dlogits), 0)
+		->attr.xent.scale = 1;
+	backend_node(k, JM_OP_LINEAR_DGRAD, OPS(dlogits, copy ? copy : w), &dx, 0);
+	backend_node(k, JM_OP_LINEAR_WGRAD, OPS(dlogits, x), OPS(dw, NULL), 0);
+	if (keep)
+		kit_read(k, y);
+}
+
+/* Of a product's gradient: flag = it is wanted by itself too. */
+static void dgrad_gelu_grad(struct kit *k, const struct types *t, const struct shape *d, bool keep)
+{
+	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->n));
+	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.3, 2, DIMS(d->n, d->c));
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 2, 3, DIMS(d->b, d->s, d->c));
+	struct jm_tensor *between = kit_out(k, t->c, 3, x->dim, NULL);
+	struct jm_tensor *dx = kit_out(k, t->c, 3, x->dim, NULL);
+
+	jm_graph_node(k->graph, JM_OP_LINEAR_DGRAD, OPS(dy, w), &between);
+	pair(k, jm_graph_node(k->graph, JM_OP_GELU_GRAD, OPS(between, x), &dx), between, dx, keep);
+}
+
 static void add_layernorm(struct kit *k, const struct types *t, const struct shape *d, bool keep)
 {
 	const int64_t *dim = DIMS(d->b, d->s, d->c);
@@ -185,6 +219,8 @@ const struct backend_case backend_group_cases[] = {
 	{"linear + gelu-erf", linear_gelu_erf},
 	{"linear + silu", linear_silu},
 	{"linear + swiglu", linear_swiglu},
+	{"linear-dgrad + gelu-grad", dgrad_gelu_grad},
+	{"linear, 101 classes", classifier},
 	{"add + layernorm", add_layernorm},
 	{"add + rmsnorm", add_rmsnorm},
 	{"layernorm-grad + cast", layernorm_grad_cast},

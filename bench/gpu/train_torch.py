@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trains a model by PyTorch on one GPU, for comparison with joulemark: same shapes, precision and update.
+
+train_torch.py MODEL BATCH SEQ SECONDS [DIM=VALUE...]     MODEL: gpt, llama, vit-l16, resnet50
+
+bf16 by autocast (masters, gradients and optimizer in f32), torch.compile, fused AdamW, gradients clipped,
+attention by whatever of cuDNN and flash is faster in a first trial. Prints one line of JSON: seconds per
+step (median of windows of about 1 s, their least and most), items/s, joules per item by NVML's energy
+counter, most bytes held.
+"""
+import json
+import statistics
+import sys
+import time
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+
+def angles(seq, head, theta):
+    turn = torch.arange(seq)[:, None] * theta ** (-torch.arange(0, head, 2) / head)
+    return turn.cos().cuda(), turn.sin().cuda()
+
+
+def rotate(x, cosine, sine):
+    a, b = x.chunk(2, -1)
+    return torch.cat((a * cosine - b * sine, b * cosine + a * sine), -1).to(x.dtype)
+
+
+class Attention(nn.Module):
+    def __init__(self, dims, bias):
+        super().__init__()
+        c = dims["hidden"]
+        self.heads, self.groups = dims["heads"], dims.get("kv-heads", dims["heads"])
+        self.head = c // self.heads
+        self.qkv = nn.Linear(c, (self.heads + 2 * self.groups) * self.head, bias=bias)
+        self.out = nn.Linear(c, c, bias=bias)
+
+    def forward(self, x, turn):
+        b, s, c = x.shape
+        parts = self.qkv(x).view(b, s, -1, self.head).transpose(1, 2)
+        q, k, v = parts.split((self.heads, self.groups, self.groups), 1)
+        if turn is not None:
+            q, k = rotate(q, *turn), rotate(k, *turn)
+        z = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self.heads != self.groups)
+        return self.out(z.transpose(1, 2).reshape(b, s, c))
+
+
+class Block(nn.Module):
+    def __init__(self, dims):
+        super().__init__()
+        c = dims["hidden"]
+        self.ln_1, self.ln_2 = nn.LayerNorm(c), nn.LayerNorm(c)
+        self.attention = Attention(dims, True)
+        self.up, self.down = nn.Linear(c, dims["ffn"]), nn.Linear(dims["ffn"], c)
+
+    def forward(self, x, turn):
+        x = x + self.attention(self.ln_1(x), turn)
+        return x + self.down(F.gelu(self.up(self.ln_2(x)), approximate="tanh"))
+
+
+class LlamaBlock(nn.Module):
+    def __init__(self, dims):
+        super().__init__()
+        c = dims["hidden"]
+        self.ln_1, self.ln_2 = nn.RMSNorm(c, eps=1e-5), nn.RMSNorm(c, eps=1e-5)
+        self.attention = Attention(dims, False)
+        self.up = nn.Linear(c, 2 * dims["ffn"], bias=False)
+        self.down = nn.Linear(dims["ffn"], c, bias=False)
+
+    def forward(self, x, turn):
+        x = x + self.attention(self.ln_1(x), turn)
+        gate, value = self.up(self.ln_2(x)).chunk(2, -1)
+        return x + self.down(F.silu(gate) * value)
+
+
+class Language(nn.Module):
+    def __init__(self, dims, seq, llama):
+        super().__init__()
+        c = dims["hidden"]
+        self.tokens = nn.Embedding(dims["vocab"], c)
+        learned = not llama and not dims.get("rotary")
+        self.positions = nn.Embedding(dims["context"], c) if learned else None
+        self.blocks = nn.ModuleList((LlamaBlock if llama else Block)(dims) for _ in range(dims["layers"]))
+        self.ln_f = nn.RMSNorm(c, eps=1e-5) if llama else nn.LayerNorm(c)
+        self.head = nn.Linear(c, dims["vocab"], bias=False)
+        if not llama:
+            self.head.weight = self.tokens.weight
+        self.turn = None if learned else angles(seq, c // dims["heads"], dims.get("theta", 10000))
+        for p in self.parameters():
+            if p.dim() > 1:
+                nn.init.normal_(p, std=0.02)
+
+    def forward(self, ids, target):
+        x = self.tokens(ids)
+        if self.positions is not None:
+            x = x + self.positions.weight[: ids.shape[1]]
+        for block in self.blocks:
+            x = block(x, self.turn)
+        logits = self.head(self.ln_f(x))
+        return F.cross_entropy(logits.view(-1, logits.shape[-1]), target.view(-1))
+
+
+class Classifier(nn.Module):
+    def __init__(self, name):
+        super().__init__()
+        import torchvision
+        self.net = getattr(torchvision.models, {"vit-l16": "vit_l_16"}.get(name, name))()
+        self.net.to(memory_format=torch.channels_last)
+
+    def forward(self, image, target):
+        return F.cross_entropy(self.net(image), target)
+
+
+GPT_117M = {"layers": 12, "hidden": 768, "heads": 12, "ffn": 3072, "vocab": 50257, "context": 1024}
+
+
+def declare(name, batch, seq, given):
+    """The model, what it is called with, items of a step."""
+    if name not in ("gpt", "llama"):
+        image = torch.randn(batch, 3, 224, 224, device="cuda").to(memory_format=torch.channels_last)
+        return Classifier(name).train(), (image, torch.randint(1000, (batch,), device="cuda")), batch
+    dims = {**(GPT_117M if name == "gpt" else {}), **given}
+    ids, target = (torch.randint(dims["vocab"], (batch, seq), device="cuda") for _ in range(2))
+    return Language(dims, seq, name == "llama"), (ids, target), batch * seq
+
+
+class Training:
+    def __init__(self, name, batch, seq, given, attention):
+        torch.manual_seed(1)
+        torch._dynamo.reset()
+        model, self.inputs, self.items = declare(name, batch, seq, given)
+        model.cuda()
+        self.model, self.attention = torch.compile(model), attention
+        matrices = [p for p in model.parameters() if p.dim() > 1]
+        vectors = [p for p in model.parameters() if p.dim() == 1]
+        groups = [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}]
+        self.optimizer = torch.optim.AdamW(groups, lr=1e-4, betas=(0.9, 0.999), eps=1e-8, fused=True)
+
+    def step(self):
+        self.optimizer.zero_grad(set_to_none=True)
+        with sdpa_kernel(self.attention), torch.autocast("cuda", dtype=torch.bfloat16):
+            loss = self.model(*self.inputs)
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0, foreach=True)
+        self.optimizer.step()
+        return loss
+
+    def time(self, steps):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(steps):
+            loss = self.step()
+        torch.cuda.synchronize()
+        self.loss = loss.item()
+        return (time.perf_counter() - start) / steps
+
+
+def joules():
+    import pynvml
+    pynvml.nvmlInit()
+    uuid = "GPU-" + str(torch.cuda.get_device_properties(0).uuid)
+    handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+    return pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1e3
+
+
+def best_attention(name, batch, seq, given):
+    found = []
+    for backend in (SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION):
+        try:
+            training = Training(name, batch, seq, given, backend)
+            training.time(4)
+            found.append((training.time(6), backend))
+        except RuntimeError as error:
+            print(f"{backend}: {str(error)[:200]}", file=sys.stderr)
+        torch.cuda.empty_cache()
+    return min(found, key=lambda pair: pair[0])[1]
+
+
+def main(name, batch, seq, seconds, *given):
+    torch.set_float32_matmul_precision("high")
+    torch.backends.cudnn.benchmark = True
+    dims = {k: int(v) for k, v in (g.split("=") for g in given if not g.startswith("attention"))}
+    fixed = [g.split("=")[1] for g in given if g.startswith("attention=")]
+    shape = (name, int(batch), int(seq), dims)
+    known = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
+    began = time.perf_counter()
+    attention = known[fixed[0]] if fixed else best_attention(*shape)
+    training = Training(*shape, attention)
+    training.time(5)
+    ready = time.perf_counter() - began
+    torch.cuda.reset_peak_memory_stats()
+    each = training.time(5)
+    windows = max(3, round(float(seconds)))
+    steps = max(1, round(1 / each))
+    before = joules()
+    seconds = [training.time(steps) for _ in range(windows)]
+    used = joules() - before
+    median = statistics.median(seconds)
+    items = training.items * steps * windows
+    print(json.dumps({
+        "program": "PyTorch " + torch.__version__, "model": name, "batch": int(batch), "seq": int(seq),
+        "attention": str(attention).split(".")[-1], "step_s": median, "least_s": min(seconds),
+        "most_s": max(seconds), "items_s": training.items / median, "watts": used / sum(s * steps for s in seconds),
+        "items_per_joule": items / used, "bytes": torch.cuda.max_memory_allocated(), "loss": training.loss,
+        "ready_s": ready, "gpu": torch.cuda.get_device_name(0)}), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
