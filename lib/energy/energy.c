@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The energy of a meter: by counter where there is one, by integrating power, and their bounds. */
-#include "energy/energy_private.h"
+#include "energy/energy.h"
+#include "energy/energy_parts.h"
 
 #include <math.h>
 

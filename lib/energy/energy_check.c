@@ -10,7 +10,8 @@
  *	a counter outside what power readings allow: those of their windows, and from rest to peak between;
  *	a power sensor that tells 0 W of a package or GPU for a second.
  */
-#include "energy/energy_private.h"
+#include "energy/energy.h"
+#include "energy/energy_parts.h"
 #include "trace/plateaus.h"
 
 #include <math.h>

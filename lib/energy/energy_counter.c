@@ -3,7 +3,7 @@
  * Energy from a counter: E(t1) - E(t0). The counter steps once a refresh; E between two steps is
  * interpolated, shaped by the power before and after; in the middle only wraps and resets matter.
  */
-#include "energy/energy_private.h"
+#include "energy/energy_parts.h"
 #include "trace/plateaus.h"
 
 #include <math.h>

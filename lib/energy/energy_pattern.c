@@ -4,7 +4,7 @@
  * What is missed between them then adds up instead of averaging out: readings that are `lag` refreshes
  * apart are alike again after nearer ones were not.
  */
-#include "energy/energy_private.h"
+#include "energy/energy_parts.h"
 
 #include <math.h>
 

@@ -10,7 +10,7 @@
  * correlation of readings one and two refreshes apart gives x. A load that repeats in step with the
  * sensor shows it the same moments again and again, so that what is missed adds up (energy_pattern.c).
  */
-#include "energy/energy_private.h"
+#include "energy/energy_parts.h"
 #include "trace/plateaus.h"
 
 #include <math.h>

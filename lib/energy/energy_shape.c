@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How power went between the steps of a counter, from the readings around. */
-#include "energy/energy_private.h"
+#include "energy/energy_parts.h"
 #include "trace/plateaus.h"
 
 #include <math.h>

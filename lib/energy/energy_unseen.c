@@ -8,7 +8,7 @@
  * square of that distance. A periodic load leaves it less. Without a power signal V comes from the means
  * of steps that follow each other, with w = T / 2.
  */
-#include "energy/energy_private.h"
+#include "energy/energy_parts.h"
 #include "trace/plateaus.h"
 
 #include <math.h>

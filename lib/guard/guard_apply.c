@@ -90,6 +90,12 @@ int jm_put_back(const struct jm_knob_table *table, int i, double value, struct j
 /* ---- taking hold ----------------------------------------------------------------------------------- */
 
 /* The journal's words about knob i. */
+bool jm_outlived(
+	const struct jm_control *control, const struct jm_journal_state *s, const char *boot)
+{
+	return control->lost_at_reboot && *s->boot && *boot && strcmp(s->boot, boot) != 0;
+}
+
 static struct jm_journal_state describe(const struct jm_knob_holder *k, int i)
 {
 	const struct jm_knob *knob = &k->table.knobs.knob[i];
@@ -104,12 +110,6 @@ static struct jm_journal_state describe(const struct jm_knob_holder *k, int i)
 	return s;
 }
 
-static bool outlived(const struct jm_knob_holder *k, int i, const struct jm_journal_state *s)
-{
-	return jm_knob_table_member(&k->table, i)->control->lost_at_reboot && *s->boot &&
-	       *k->boot && strcmp(s->boot, k->boot) != 0;
-}
-
 /* What an earlier holder left in the journal is settled first, so that `found` is the truth. */
 static int finish_earlier_session(struct jm_knob_holder *k, int i, struct jm_err *err)
 {
@@ -117,7 +117,8 @@ static int finish_earlier_session(struct jm_knob_holder *k, int i, struct jm_err
 	struct jm_journal_state s = describe(k, i);
 	int rc = 0;
 
-	if ((j->now.open || j->now.kept) && outlived(k, i, &j->now))
+	if ((j->now.open || j->now.kept) &&
+		jm_outlived(jm_knob_table_member(&k->table, i)->control, &j->now, k->boot))
 		return jm_journal_write(j, &s, JM_JOURNAL_GONE, 0, err);
 	if (!j->now.open)
 		return 0;

@@ -37,4 +37,8 @@ bool jm_knob_same(double a, double b);
 /* Sets knob i of the table to the value and reads it back; what cannot be read back is an error. */
 int jm_put_back(const struct jm_knob_table *table, int i, double value, struct jm_err *err);
 
+/* Has the machine been restarted since, which put the knobs of this control back by itself? boot: of now. */
+bool jm_outlived(
+	const struct jm_control *control, const struct jm_journal_state *s, const char *boot);
+
 #endif

@@ -55,8 +55,7 @@ static bool outlived(const struct pass *p, const struct jm_journal_state *s)
 	snprintf(name, sizeof(name), "%s", s->control);
 	name[strcspn(name, ":")] = '\0';
 	control = jm_control_find(name, NULL);
-	return control && control->lost_at_reboot && *s->boot && *p->boot &&
-	       strcmp(s->boot, p->boot) != 0;
+	return control && jm_outlived(control, s, p->boot);
 }
 
 /* Sets the knob the journal speaks of. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The child: sources opened, rights dropped, work done phase by phase, record sent. */
+#include "run/worker.h"
 #include "run/worker_private.h"
 
 #include "run/frame.h"

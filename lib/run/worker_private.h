@@ -6,7 +6,8 @@
 #include <pthread.h>
 
 #include "base/clock.h"
-#include "run/worker.h"
+#include "measure/session.h"
+#include "result/record.h"
 
 struct jm__worker {
 	struct jm_ctx *ctx;

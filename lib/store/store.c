@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The store's file: opening, checking, locking, and SQLite's errors as sentences. */
+#include "store/store.h"
 #include "store/store_db.h"
 #include "base/store_file.h"
 

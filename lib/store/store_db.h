@@ -6,7 +6,6 @@
 #include <sqlite3.h>
 
 #include "base/keys.h"
-#include "store/store.h"
 
 struct jm_store {
 	sqlite3 *db;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans, cases and records in the store. */
 #include "result/record_keys.h"
+#include "store/store.h"
 #include "store/store_db.h"
 
 #include <limits.h>

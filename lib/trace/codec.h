@@ -11,7 +11,7 @@
 #ifndef JM_CODEC_H
 #define JM_CODEC_H
 
-#include "trace/trace.h"
+#include "meter/meter.h"
 
 #define JM_CHUNK_HEADER 40
 #define JM_RECORD_MAX	32 /* bytes of the longest record */

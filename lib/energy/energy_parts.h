@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The two ways to a meter's energy, and what each knows; energy.c puts them together. */
-#ifndef JM_ENERGY_PRIVATE_H
-#define JM_ENERGY_PRIVATE_H
+#ifndef JM_ENERGY_PARTS_H
+#define JM_ENERGY_PARTS_H
 
-#include "energy/energy.h"
+#include "meter/meter.h"
+#include "trace/trace.h"
+
+struct jm_fault;
 
 struct jm_trace_interval {
 	const struct jm_trace *trace;
