@@ -13,7 +13,8 @@
 #define WRITE_EVERY (250 * JM_MILLISECOND)
 #define FLUSH_EVERY 4 /* writes: once a second */
 #define DRIFT	    (JM_MILLISECOND / 10)
-#define FIRST_READ  (5 * JM_MILLISECOND)
+#define FIRST_READ  (5 * JM_MILLISECOND) /* all sources together */
+#define FAR_READ    (1 * JM_SECOND)	 /* one that answers over a network */
 
 /* ---- opening ---- */
 
@@ -373,7 +374,8 @@ int jm_session_start(struct jm_session *s, struct jm_err *err)
 	}
 	s->started = true;
 	for (int i = 0; i < s->n_sources; i++)
-		jm_lane_await_first(s->source[i].lane, FIRST_READ / s->n_sources);
+		jm_lane_await_first(s->source[i].lane,
+			s->source[i].source->on_request ? FAR_READ : FIRST_READ / s->n_sources);
 	return 0;
 }
 

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The node's power as its management controller tells it over Redfish (DMTF DSP0268): EnvironmentMetrics
+ * (PowerWatts, EnergykWh), else PowerControl of Power, of the chassis named or of the first that has one. By libcurl,
+ * opened when it is needed. The controller's certificate is always verified; the password comes from a file.
+ */
+#include "base/clock.h"
+#include "base/json.h"
+#include "meter/source.h"
+#include "vendor/https.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_WATTS 1e7
+#define MAX_PATH  256
+#define KWH	  3.6e6 /* J */
+
+/* Where the numbers of a resource are. */
+struct form {
+	const char *link; /* the member of a chassis that leads to the resource */
+	const char *power[3],
+		*energy[3]; /* keys from the top; a number ends them or an array's first object */
+};
+
+static const struct form forms[] = {
+	{"EnvironmentMetrics", {"PowerWatts", "Reading"}, {"EnergykWh", "Reading"}},
+	{"Power", {"PowerControl", "PowerConsumedWatts"}, {NULL}},
+};
+
+struct state {
+	struct jm_ctx *ctx;
+	struct jm_https https;
+	char path[MAX_PATH];
+	const struct form *form;
+	bool has_energy;
+};
+
+/* The number behind these keys; NAN = there is none, or one below 0. */
+static double number_at(const json_t *j, const char *const *key)
+{
+	double value;
+
+	for (int i = 0; i < 3 && key[i]; i++) {
+		if (json_is_array(j))
+			j = json_array_get(j, 0);
+		j = json_object_get(j, key[i]);
+	}
+	if (!key[0] || !json_is_number(j))
+		return NAN;
+	value = json_number_value(j);
+	return value >= 0 ? value : NAN;
+}
+
+static double watts_of(const struct state *s, const json_t *resource)
+{
+	double watts = number_at(resource, s->form->power);
+
+	return watts > 0 && watts < MAX_WATTS ? watts : NAN; /* a node that answers draws power */
+}
+
+static const char *link_of(const json_t *resource, const char *key)
+{
+	return json_string_value(json_object_get(json_object_get(resource, key), "@odata.id"));
+}
+
+/* ---- finding the resource ---- */
+
+/* Does this path give a power in one of the forms? */
+static bool try_resource(struct state *s, const char *path, const struct form *form)
+{
+	struct jm_err none = JM_ERR_INIT;
+	json_t *resource = jm_https_get_json(&s->https, path, &none);
+
+	s->form = form;
+	s->has_energy = resource && !isnan(number_at(resource, form->energy));
+	if (!resource || isnan(watts_of(s, resource))) {
+		json_decref(resource);
+		return false;
+	}
+	json_decref(resource);
+	if (strlen(path) >= sizeof(s->path))
+		return false;
+	memcpy(s->path, path, strlen(path) + 1);
+	return true;
+}
+
+static bool try_chassis(struct state *s, const char *path)
+{
+	struct jm_err none = JM_ERR_INIT;
+	json_t *chassis = jm_https_get_json(&s->https, path, &none);
+	bool found = false;
+
+	for (size_t i = 0; chassis && !found && i < sizeof(forms) / sizeof(forms[0]); i++) {
+		const char *link = link_of(chassis, forms[i].link);
+
+		found = link && try_resource(s, link, &forms[i]);
+	}
+	json_decref(chassis);
+	return found;
+}
+
+static int find_chassis(struct state *s, const char *wanted, struct jm_err *err)
+{
+	json_t *all = jm_https_get_json(&s->https, "/redfish/v1/Chassis", err);
+	const json_t *member;
+	bool found = false;
+	size_t i;
+
+	if (!all)
+		return err->code;
+	json_array_foreach(json_object_get(all, "Members"), i, member)
+	{
+		const char *path = json_string_value(json_object_get(member, "@odata.id"));
+		const char *id = path ? strrchr(path, '/') : NULL;
+
+		if (!found && id && (!wanted || !strcmp(id + 1, wanted)))
+			found = try_chassis(s, path);
+	}
+	json_decref(all);
+	if (found)
+		return 0;
+	return jm_err_set(err, JM_ENOENT,
+		"The management controller %s tells no power of %s%s; name a chassis with "
+		"chassis=ID "
+		"or the resource with path=PATH.",
+		s->https.host, wanted ? "chassis " : "any chassis", wanted ? wanted : "");
+}
+
+static int use_path(struct state *s, const char *path, struct jm_err *err)
+{
+	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
+		if (try_resource(s, path, &forms[i]))
+			return 0;
+	return jm_err_set(err, JM_ENOENT,
+		"%s of the management controller %s has neither PowerWatts nor PowerControl.", path,
+		s->https.host);
+}
+
+/* ---- the source ---- */
+
+static void redfish_close(void *state)
+{
+	struct state *s = state;
+
+	if (!s)
+		return;
+	jm_https_close(&s->https);
+	free(s);
+}
+
+static int open_https(struct state *s, const struct jm_values *options, struct jm_err *err)
+{
+	struct jm_https_peer peer = {
+		.host = jm_values_text(options, "host"),
+		.port = (int)jm_values_number(options, "port"),
+		.timeout = jm_values_number(options, "timeout"),
+		.ca_file = jm_values_text(options, "ca-file"),
+		.user = jm_values_text(options, "user"),
+		.password_file = jm_values_text(options, "password-file"),
+	};
+
+	if (!peer.host)
+		return jm_err_set(err, JM_EUSAGE,
+			"The source redfish needs the management controller's name, as in "
+			"'redfish:bmc1,user=reader,password-file=FILE'.");
+	return jm_https_open(&s->https, &peer, err);
+}
+
+static int add_meter(
+	struct state *s, const struct jm_values *options, struct jm_meters *set, struct jm_err *err)
+{
+	struct jm_meter meter = {.source = "redfish",
+		.origin = JM_MEASURED,
+		.covers = jm_values_text(options, "covers")};
+	struct jm_signal power = {.quantity = JM_Q_POWER, .window_ns = -1, .accuracy = NAN};
+	struct jm_signal energy = {.quantity = JM_Q_ENERGY, .accuracy = NAN};
+	int rc;
+
+	meter.scope = strcmp(meter.covers, "/") ? JM_SCOPE_PLATFORM : JM_SCOPE_NODE;
+	snprintf(meter.id, sizeof(meter.id), "redfish:%.40s%.60s", s->https.host, s->path);
+	snprintf(meter.label, sizeof(meter.label), "%.50s (Redfish)", s->https.host);
+	rc = jm_meters_add(set, &meter, err);
+	if (rc >= 0)
+		rc = jm_meters_add_signal(set, &power, err);
+	if (rc >= 0 && s->has_energy)
+		rc = jm_meters_add_signal(set, &energy, err);
+	return rc < 0 ? rc : 0;
+}
+
+static int redfish_open(struct jm_ctx *ctx, const struct jm_values *options, struct jm_meters *set,
+	void **ret_state, struct jm_err *err)
+{
+	struct state *s = calloc(1, sizeof(*s));
+	const char *path = jm_values_text(options, "path");
+	int rc;
+
+	if (!s)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for Redfish.");
+	s->ctx = ctx;
+	rc = open_https(s, options, err);
+	if (!rc)
+		rc = path ? use_path(s, path, err)
+			  : find_chassis(s, jm_values_text(options, "chassis"), err);
+	if (!rc)
+		rc = add_meter(s, options, set, err);
+	if (rc) {
+		redfish_close(s);
+		return rc;
+	}
+	*ret_state = s;
+	return 0;
+}
+
+static int redfish_read(void *state, struct jm_sink *sink, struct jm_err *err)
+{
+	struct state *s = state;
+	struct jm_err none = JM_ERR_INIT;
+	json_t *resource = jm_https_get_json(&s->https, s->path, &none);
+	int64_t now = jm_ctx_now(s->ctx);
+
+	(void)err;
+	jm_give(sink, 0, resource ? watts_of(s, resource) : NAN, now);
+	if (s->has_energy)
+		jm_give(sink, 1, resource ? number_at(resource, s->form->energy) * KWH : NAN, now);
+	json_decref(resource);
+	return 0;
+}
+
+static const struct jm_option options[] = {
+	{.name = "host",
+		.type = JM_TEXT,
+		.argument = "NAME",
+		.help = "the management controller's name or address"},
+	{.name = "user", .type = JM_TEXT, .argument = "NAME", .help = "who asks"},
+	{.name = "password-file",
+		.type = JM_TEXT,
+		.argument = "FILE",
+		.help = "file with that user's password"},
+	{.name = "ca-file",
+		.type = JM_TEXT,
+		.argument = "FILE",
+		.help = "the controller's certificate or that of its authority, where the system "
+			"does "
+			"not know it"},
+	{.name = "chassis",
+		.type = JM_TEXT,
+		.argument = "ID",
+		.help = "which chassis; without it the first that tells its power"},
+	{.name = "path",
+		.type = JM_TEXT,
+		.argument = "PATH",
+		.help = "the resource itself: EnvironmentMetrics or Power"},
+	{.name = "port",
+		.type = JM_INT,
+		.min = 1,
+		.max = 65535,
+		.fallback = "443",
+		.argument = "N",
+		.help = "TCP port"},
+	{.name = "timeout",
+		.type = JM_DURATION,
+		.unit = "s",
+		.min = 0.01,
+		.max = 120,
+		.fallback = "10s",
+		.argument = "TIME",
+		.help = "how long an answer is waited for"},
+	{.name = "covers",
+		.type = JM_TEXT,
+		.fallback = "/",
+		.argument = "PATHS",
+		.help = "what the chassis holds: / (the node), gpu/UUID..."},
+	{0},
+};
+
+const struct jm_source jm_source_redfish = {
+	.name = "redfish",
+	.summary = "the node's power from its management controller, over Redfish",
+	.options = options,
+	.origin = JM_MEASURED,
+	.on_request = true,
+	.open = redfish_open,
+	.read = redfish_read,
+	.close = redfish_close,
+};

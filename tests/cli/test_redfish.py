@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The node's power over Redfish, against an HTTPS server with a certificate of its own."""
+import base64
+import http.server
+import json
+import shutil
+import ssl
+import subprocess
+import threading
+import time
+
+import pytest
+
+from jm import BIN, USAGE, jm, sentence
+
+pytestmark = [
+    pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not installed"),
+    pytest.mark.skipif("headers of libcurl" in jm("list").stdout, reason="built without libcurl")]
+
+USER = "Basic " + base64.b64encode(b"reader:open sesame").decode()
+
+
+@pytest.fixture(scope="module", name="certificate")
+def make_certificate(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tls")
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+                    "-addext", "subjectAltName=DNS:localhost", "-keyout", folder / "key", "-out", folder / "cert"],
+                   check=True, stderr=subprocess.DEVNULL)
+    return folder
+
+
+class Controller:
+    """Resources by path; a text is sent as it is; `delay` seconds before each answer."""
+
+    def __init__(self, folder):
+        self.resources, self.delay, self.asked = {}, 0, []
+        own = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self):  # pylint: disable=invalid-name
+                own.asked.append(self.path)
+                time.sleep(own.delay)
+                found = own.resources.get(self.path)
+                found = found() if callable(found) else found
+                status = 401 if self.headers.get("Authorization") != USER else 200 if found is not None else 404
+                body = (found if isinstance(found, str) else json.dumps(found)).encode() if status == 200 else b"{}"
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(folder / "cert", folder / "key")
+        self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+        self.port = self.server.server_address[1]
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        (folder / "password").write_text("open sesame\n", encoding="utf-8")
+        self.folder = folder
+
+    def source(self, more=""):
+        return (f"redfish:localhost,port={self.port},user=reader,password-file={self.folder}/password,"
+                f"ca-file={self.folder}/cert{more}")
+
+    def chassis(self, name, link, resource):
+        root = "/redfish/v1/Chassis"
+        members = self.resources.setdefault(root, {"Members": []})["Members"]
+        members.append({"@odata.id": f"{root}/{name}"})
+        self.resources[f"{root}/{name}"] = {link: {"@odata.id": f"{root}/{name}/{link}"}} if link else {}
+        self.resources[f"{root}/{name}/{link}"] = resource
+
+
+@pytest.fixture(name="bmc")
+def make_controller(certificate):
+    bmc = Controller(certificate)
+    yield bmc
+    bmc.server.shutdown()
+    bmc.server.server_close()
+
+
+def measure(bmc, more="", seconds="0.6"):
+    done = jm("measure", "--json", "-", "--interval", "50ms", "--source", bmc.source(more), "--", "sleep", seconds)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def counting():
+    """Power and a counter that belongs to it."""
+    return {"PowerWatts": {"Reading": 812.5}, "EnergykWh": {"Reading": 12.5 + 812.5 * time.monotonic() / 3.6e6}}
+
+
+FORMS = [("EnvironmentMetrics", counting),
+         ("EnvironmentMetrics", {"PowerWatts": {"Reading": 812.5}}),
+         ("Power", {"PowerControl": [{"PowerConsumedWatts": 812.5}, {"PowerConsumedWatts": 1}]})]
+
+
+@pytest.mark.parametrize("link,resource", FORMS)
+def test_forms(bmc, link, resource):
+    bmc.chassis("empty", None, None)
+    bmc.chassis("node", link, resource)
+    record = measure(bmc)
+    (one,) = record["meters"]
+    assert one["joules"] == pytest.approx(812.5 * record["wall_s"], rel=0.02)
+    assert one["scope"] == "node" and one["origin"] == "measured"
+    assert ("energy" in {s["quantity"] for s in one["signals"]}) == (resource is counting)
+
+
+def test_a_chassis_or_a_resource_by_name(bmc):
+    bmc.chassis("first", *FORMS[1])
+    bmc.chassis("second", "Power", {"PowerControl": [{"PowerConsumedWatts": 300}]})
+    assert measure(bmc, ",chassis=second")["meters"][0]["watts_mean"] == pytest.approx(300)
+    assert measure(bmc, ",path=/redfish/v1/Chassis/second/Power")["meters"][0]["watts_mean"] == pytest.approx(300)
+    text = sentence(jm("measure", "--source", bmc.source(",chassis=third"), "--", "true"))
+    assert "third" in text
+    text = sentence(jm("measure", "--source", bmc.source(",path=/redfish/v1/Chassis/first"), "--", "true"))
+    assert "PowerWatts" in text
+
+
+def test_a_certificate_that_is_not_trusted(bmc, tmp_path):
+    """There is no way around it: nobody else may pass for the controller and take the password."""
+    bmc.chassis("node", *FORMS[0])
+    plain = bmc.source().replace(f",ca-file={bmc.folder}/cert", "")
+    text = sentence(jm("measure", "--source", plain, "--", "true"))
+    assert "not trusted" in text and "ca-file" in text
+    by_address = bmc.source().replace("localhost", "127.0.0.1")
+    assert "not trusted" in sentence(jm("measure", "--source", by_address, "--", "true"))
+    assert not bmc.asked
+    (tmp_path / "junk").write_text("junk", encoding="utf-8")
+    junk = bmc.source().replace(f"{bmc.folder}/cert", f"{tmp_path}/junk")
+    assert "ca-file" in sentence(jm("measure", "--source", junk, "--", "true"))
+
+
+def test_the_password_is_nowhere(bmc, tmp_path):
+    bmc.chassis("node", *FORMS[0])
+    store = tmp_path / "a.json"
+    command = [BIN, "measure", "--json", str(store), "--source", bmc.source(), "--", "sleep", "1"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as run:
+        time.sleep(0.5)
+        shown = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+        _, err = run.communicate(timeout=30)
+    assert "open sesame" not in shown + err + store.read_text(encoding="utf-8")
+    (tmp_path / "wrong").write_text("shut\n", encoding="utf-8")
+    wrong = bmc.source().replace(f"{bmc.folder}/password", f"{tmp_path}/wrong")
+    text = sentence(jm("measure", "--source", wrong, "--", "true"))
+    assert "refuses" in text and "shut" not in text
+    missing = bmc.source().replace(f"{bmc.folder}/password", f"{tmp_path}/none")
+    assert f"{tmp_path}/none" in sentence(jm("measure", "--source", missing, "--", "true"))
+
+
+@pytest.mark.parametrize("answer", ["", "no json", "[]", '{"PowerWatts": 5}', '{"PowerWatts": {"Reading": "5"}}',
+                                    '{"PowerWatts": {"Reading": null}}', '{"PowerWatts": {"Reading": -1}}',
+                                    '{"PowerWatts": {"Reading": 0}}', '{"PowerWatts": {"Reading": 1e300}}',
+                                    '{"PowerControl": []}', "deep", "long"])
+def test_what_is_no_power(bmc, answer):
+    answer = {"deep": '{"a":' * 3000, "long": "{" + '"x":1,' * 900000 + '"y":1}'}.get(answer, answer)
+    bmc.chassis("node", "EnvironmentMetrics", answer)
+    text = sentence(jm("measure", "--source", bmc.source(), "--", "true"))
+    assert "tells no power" in text
+
+
+def test_a_controller_that_stops_telling_is_a_gap(bmc):
+    bmc.chassis("node", *FORMS[1])
+    threading.Timer(1.0, lambda: bmc.chassis("node", "EnvironmentMetrics", {"PowerWatts": {}})).start()
+    (one,) = measure(bmc, seconds="2")["meters"]
+    assert one["joules"] is None and one["watts_mean"] == pytest.approx(812.5)
+
+
+def test_nobody_there():
+    text = sentence(jm("measure", "--source", "redfish:127.0.0.1,port=1", "--", "true"))
+    assert "does not answer" in text
+    assert "redfish:bmc1" in sentence(jm("measure", "--source", "redfish", "--", "true"), USAGE)

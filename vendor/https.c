@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "https.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ANSWER_MAX ((size_t)4 << 20)
+#define SECRET_MAX 256
+
+static const struct jm_symbol symbols[] = {
+#define X(name) {#name, offsetof(struct jm_https, call.name)},
+	JM_CURL_CALLS(X)
+#undef X
+};
+
+static const struct jm_library library = {
+	.title = "libcurl",
+	.variable = "JM_CURL_LIB",
+	.names = {"libcurl.so.4", "libcurl-gnutls.so.4"},
+	.mend = "install libcurl (Debian: libcurl4) or name the file in JM_CURL_LIB",
+	.symbols = symbols,
+	.n_symbols = sizeof(symbols) / sizeof(symbols[0]),
+};
+
+struct answer {
+	char *text;
+	size_t n;
+};
+
+static size_t take(char *from, size_t size, size_t n, void *arg)
+{
+	struct answer *a = arg;
+	char *grown;
+
+	if (a->n + size * n > ANSWER_MAX)
+		return 0;
+	grown = realloc(a->text, a->n + size * n + 1);
+	if (!grown)
+		return 0;
+	a->text = grown;
+	memcpy(a->text + a->n, from, size * n);
+	a->n += size * n;
+	return size * n;
+}
+
+static int set_password(struct jm_https *h, const struct jm_https_peer *peer, struct jm_err *err)
+{
+	FILE *f = peer->password_file ? fopen(peer->password_file, "re") : NULL;
+	char secret[SECRET_MAX] = "";
+	char *got = f ? fgets(secret, sizeof(secret), f) : secret;
+	int code = errno;
+
+	if (f)
+		fclose(f);
+	if (peer->password_file && (!f || !got))
+		return jm_err_set(err, JM_EIO, "Cannot read the password in %s: %s.",
+			peer->password_file, f ? "it is empty" : strerror(code));
+	secret[strcspn(secret, "\r\n")] = '\0';
+	h->call.curl_easy_setopt(h->line, CURLOPT_HTTPAUTH, (long)CURLAUTH_BASIC);
+	h->call.curl_easy_setopt(h->line, CURLOPT_USERNAME, peer->user);
+	h->call.curl_easy_setopt(h->line, CURLOPT_PASSWORD, secret);
+	explicit_bzero(secret, sizeof(secret));
+	return 0;
+}
+
+int jm_https_open(struct jm_https *h, const struct jm_https_peer *peer, struct jm_err *err)
+{
+	int rc = jm_library_open(&library, h, err);
+
+	if (rc)
+		return rc;
+	h->call.curl_global_init(CURL_GLOBAL_DEFAULT);
+	h->line = h->call.curl_easy_init();
+	if (!h->line)
+		return jm_err_set(err, JM_ENOMEM, "libcurl does not start; memory may be short.");
+	snprintf(h->host, sizeof(h->host), "%s", peer->host);
+	h->port = peer->port;
+	h->call.curl_easy_setopt(h->line, CURLOPT_NOSIGNAL, 1L);
+	h->call.curl_easy_setopt(h->line, CURLOPT_PROTOCOLS_STR, "https");
+	h->call.curl_easy_setopt(h->line, CURLOPT_FOLLOWLOCATION, 0L);
+	h->call.curl_easy_setopt(h->line, CURLOPT_PROXY, "");
+	h->call.curl_easy_setopt(h->line, CURLOPT_TIMEOUT_MS, (long)(peer->timeout * 1e3));
+	h->call.curl_easy_setopt(h->line, CURLOPT_ERRORBUFFER, h->error);
+	h->call.curl_easy_setopt(h->line, CURLOPT_WRITEFUNCTION, take);
+	if (peer->ca_file)
+		h->call.curl_easy_setopt(h->line, CURLOPT_CAINFO, peer->ca_file);
+	return peer->user ? set_password(h, peer, err) : 0;
+}
+
+void jm_https_close(struct jm_https *h)
+{
+	if (h->line)
+		h->call.curl_easy_cleanup(h->line);
+	h->line = NULL;
+}
+
+/* What libcurl, or the server's status, says of a question that failed. */
+static void failed(struct jm_https *h, CURLcode rc, long status, struct jm_err *err)
+{
+	const char *why = *h->error ? h->error : h->call.curl_easy_strerror(rc);
+
+	if (rc == CURLE_PEER_FAILED_VERIFICATION || rc == CURLE_SSL_CACERT_BADFILE)
+		jm_err_set(err, JM_EPERM,
+			"The certificate of %s is not trusted (%s); name it or its authority with "
+			"ca-file=FILE.",
+			h->host, why);
+	else if (rc)
+		jm_err_set(
+			err, JM_ENOENT, "%s, port %d, does not answer: %s.", h->host, h->port, why);
+	else if (status == 401 || status == 403)
+		jm_err_set(err, JM_EPERM,
+			"%s refuses this user (status %ld); check user= and password-file=.",
+			h->host, status);
+	else
+		jm_err_set(err, JM_EIO, "%s answers with status %ld.", h->host, status);
+}
+
+json_t *jm_https_get_json(struct jm_https *h, const char *path, struct jm_err *err)
+{
+	struct answer a = {0};
+	char url[512];
+	json_t *json = NULL;
+	json_error_t where;
+	long status = 0;
+	CURLcode rc;
+
+	snprintf(url, sizeof(url), strchr(h->host, ':') ? "https://[%s]:%d%s" : "https://%s:%d%s",
+		h->host, h->port, path);
+	h->error[0] = '\0';
+	h->call.curl_easy_setopt(h->line, CURLOPT_URL, url);
+	h->call.curl_easy_setopt(h->line, CURLOPT_WRITEDATA, &a);
+	rc = h->call.curl_easy_perform(h->line);
+	h->call.curl_easy_getinfo(h->line, CURLINFO_RESPONSE_CODE, &status);
+	if (rc || status != 200) {
+		failed(h, rc, status, err);
+	} else {
+		json = json_loadb(a.text ? a.text : "", a.n, 0, &where);
+		if (!json_is_object(json)) {
+			json_decref(json);
+			json = NULL;
+			jm_err_set(err, JM_EFORMAT, "%s answers with what is no JSON object.",
+				h->host);
+		}
+	}
+	free(a.text);
+	return json;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* JSON from a server over HTTPS, by libcurl, which is opened when it is needed. */
+#ifndef JM_VENDOR_HTTPS_H
+#define JM_VENDOR_HTTPS_H
+
+#include "library.h"
+
+#define CURL_DISABLE_TYPECHECK
+#include <curl/curl.h>
+#include <jansson.h>
+
+#define JM_CURL_CALLS(X)                                                                           \
+	X(curl_global_init)                                                                        \
+	X(curl_easy_init)                                                                          \
+	X(curl_easy_setopt)                                                                        \
+	X(curl_easy_perform)                                                                       \
+	X(curl_easy_getinfo)                                                                       \
+	X(curl_easy_cleanup)                                                                       \
+	X(curl_easy_strerror)
+
+struct jm_https {
+	struct {
+#define X(name) __typeof__(&(name)) name;
+		JM_CURL_CALLS(X)
+#undef X
+	} call;
+	CURL *line;
+	char host[128];
+	int port;
+	char error[CURL_ERROR_SIZE];
+};
+
+struct jm_https_peer {
+	const char *host;
+	int port;
+	double timeout;	     /* s, of a whole question */
+	const char *ca_file; /* NULL = what the system trusts */
+	/* Basic authentication; the password is the file's first line. NULL = none. */
+	const char *user, *password_file;
+};
+
+/* Loads the library; asks nothing. */
+int jm_https_open(struct jm_https *https, const struct jm_https_peer *peer, struct jm_err *err);
+void jm_https_close(struct jm_https *https); /* takes a zeroed one */
+/* The object at that path; the caller owns it. NULL = none, with the reason. The connection is kept. */
+json_t *jm_https_get_json(struct jm_https *https, const char *path, struct jm_err *err);
+
+#endif
