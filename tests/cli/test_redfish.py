@@ -105,7 +105,8 @@ def test_forms(bmc, link, resource):
     bmc.chassis("node", link, resource)
     record = measure(bmc)
     (one,) = record["meters"]
-    assert one["joules"] == pytest.approx(812.5 * record["wall_s"], rel=0.02)
+    # the counter's time is known to half an answer, some 10 ms
+    assert one["joules"] == pytest.approx(812.5 * record["wall_s"], rel=0.1 if resource is counting else 0.02)
     assert one["scope"] == "node" and one["origin"] == "measured"
     assert ("energy" in {s["quantity"] for s in one["signals"]}) == (resource is counting)
 
