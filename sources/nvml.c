@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "meter/read_budget.h"
 #include "meter/source.h"
-#include "vendor/nvml.h"
+#include "nvml_probe.h"
 
 #include <math.h>
 #include <stdio.h>

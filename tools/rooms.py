@@ -26,7 +26,7 @@ LIB = ["base", "meter", "trace", "energy", "measure", "guard", "result", "store"
 # What a room outside of lib may include besides itself; "lib" is every room of lib, "*" everything.
 MAY = {
     "include": "",
-    "vendor": "include lib/base lib/meter",
+    "vendor": "include lib/base",
     "sim": "include lib/base lib/meter",
     "sources": "include vendor sim lib/base lib/meter",
     "controls": "include vendor sim lib/base lib/meter lib/guard",

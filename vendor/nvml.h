@@ -7,7 +7,6 @@
 #define JM_NVML_H
 
 #include "joulemark.h"
-#include "meter/meter.h"
 
 typedef struct nvml_device *jm_nvml_device; /* opaque, the library's */
 
@@ -167,12 +166,14 @@ const char *jm_nvml_text(const struct jm_nvml *nvml, int rc);
 int jm_nvml_code(int rc);
 double jm_nvml_number(const struct jm_nvml_value *value); /* NAN when there is none */
 
+#define JM_NVML_UUID 128 /* bytes; the library says 96 */
+
 /* One GPU and what identifies it. */
 struct jm_nvml_gpu {
 	jm_nvml_device handle;
 	int index; /* NVML's, which is the order on the PCI bus */
 	int minor; /* of /dev/nvidiaN; -1 = unknown */
-	char uuid[JM_ID_MAX], name[96], bus_id[32];
+	char uuid[JM_NVML_UUID], name[96], bus_id[32];
 	char label[64];		   /* "GPU 0 NVIDIA H200" */
 	unsigned int architecture; /* 0 = unknown */
 	int capability;		   /* 80 = 8.0; 0 = unknown */
@@ -189,51 +190,5 @@ struct jm_nvml_gpus {
 /* All GPUs the driver shows, with those of this job marked. JM_ENOENT when it shows none. */
 int jm_nvml_gpus_open(struct jm_nvml *nvml, struct jm_nvml_gpus *ret, struct jm_err *err);
 void jm_nvml_gpus_done(struct jm_nvml_gpus *gpus);
-
-/* One number by a call of its own, in SI units; NAN where there is none. power: as nvidia-smi has it, the
- * mean of the last second from Ampere on, except GA100. utilisation: 0..1. throttle: enum jm_throttle. */
-double jm_nvml_get_power(const struct jm_nvml *nvml, jm_nvml_device device);
-double jm_nvml_get_energy(const struct jm_nvml *nvml, jm_nvml_device device);
-double jm_nvml_get_limit(const struct jm_nvml *nvml, jm_nvml_device device);
-double jm_nvml_get_limit_enforced(const struct jm_nvml *nvml, jm_nvml_device device);
-double jm_nvml_get_clock(const struct jm_nvml *nvml, jm_nvml_device device);
-double jm_nvml_get_memory_clock(const struct jm_nvml *nvml, jm_nvml_device device);
-double jm_nvml_get_temperature(const struct jm_nvml *nvml, jm_nvml_device device);
-double jm_nvml_get_utilisation(const struct jm_nvml *nvml, jm_nvml_device device);
-double jm_nvml_get_throttle(const struct jm_nvml *nvml, jm_nvml_device device);
-
-/* What is known of a GPU's power sensor. */
-struct jm_nvml_sensor {
-	unsigned int architecture;
-	int capability;		   /* 0 = any */
-	const char *name;	   /* part of the GPU's name; "" = any */
-	int refresh_ms, window_ms; /* instant power; 0 and -1 = unknown */
-	int average_ms;		   /* window of the average; -1 = unknown */
-	int counter_ms;		   /* the counter's step in time; 0 = unknown */
-	double accuracy;	   /* relative; NAN = unknown */
-};
-/* Never NULL: of a GPU that nobody has characterised, everything is unknown. */
-const struct jm_nvml_sensor *jm_nvml_sensor_of(const struct jm_nvml_gpu *gpu);
-
-/* Where a signal of a GPU comes from: a field, or a call of its own. */
-struct jm_nvml_probe {
-	enum jm_quantity quantity;
-	unsigned int field, scope; /* field 0 = a call */
-	bool slow;		   /* changes slowly */
-	double scale;		   /* of a field: to SI */
-	double (*call)(const struct jm_nvml *nvml, jm_nvml_device device);
-};
-/* In order of preference: the first row of a quantity that answers is taken. */
-#define JM_NVML_GPU_PROBES    15
-#define JM_NVML_MEMORY_PROBES 2
-extern const struct jm_nvml_probe jm_nvml_gpu_probes[JM_NVML_GPU_PROBES];
-extern const struct jm_nvml_probe jm_nvml_memory_probes[JM_NVML_MEMORY_PROBES];
-
-bool jm_nvml_answers(const struct jm_nvml *nvml, const struct jm_nvml_gpu *gpu,
-	const struct jm_nvml_probe *probe);
-/* No GPU draws 0 W: a zero is a sensor that does not tell, and becomes NAN. */
-double jm_nvml_plausible(enum jm_quantity quantity, double value);
-/* A signal with what is known of its timing. */
-struct jm_signal jm_nvml_signal(const struct jm_nvml_sensor *sensor, enum jm_quantity quantity);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One GPU through NVML's calls, made up here: its values, its probes, and by which name a list means it. */
 #include "test.h"
-#include "vendor/nvml.h"
+#include "sources/nvml_probe.h"
 
 #include <stdio.h>
 

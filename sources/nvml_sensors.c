@@ -11,7 +11,7 @@
  * low to high; a window of W ms gives 0.96 W of them, so W is 14.5 (95 %: 8 to 24); the driver's own
  * buffer of power samples has one every 20 ms, so 20 is taken. The 5 % between boards is assumed.
  */
-#include "nvml.h"
+#include "nvml_probe.h"
 
 #include <math.h>
 #include <string.h>

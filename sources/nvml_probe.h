@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the sensors of an NVIDIA GPU tell, by which of the library's ways, and what is known of their timing. */
+#ifndef JM_NVML_PROBE_H
+#define JM_NVML_PROBE_H
+
+#include "meter/meter.h"
+#include "vendor/nvml.h"
+
+/* One number by a call of its own, in SI units; NAN where there is none. power: as nvidia-smi has it, the
+ * mean of the last second from Ampere on, except GA100. utilisation: 0..1. throttle: enum jm_throttle. */
+double jm_nvml_get_power(const struct jm_nvml *nvml, jm_nvml_device device);
+double jm_nvml_get_energy(const struct jm_nvml *nvml, jm_nvml_device device);
+double jm_nvml_get_limit(const struct jm_nvml *nvml, jm_nvml_device device);
+double jm_nvml_get_limit_enforced(const struct jm_nvml *nvml, jm_nvml_device device);
+double jm_nvml_get_clock(const struct jm_nvml *nvml, jm_nvml_device device);
+double jm_nvml_get_memory_clock(const struct jm_nvml *nvml, jm_nvml_device device);
+double jm_nvml_get_temperature(const struct jm_nvml *nvml, jm_nvml_device device);
+double jm_nvml_get_utilisation(const struct jm_nvml *nvml, jm_nvml_device device);
+double jm_nvml_get_throttle(const struct jm_nvml *nvml, jm_nvml_device device);
+
+/* What is known of a GPU's power sensor. */
+struct jm_nvml_sensor {
+	unsigned int architecture;
+	int capability;		   /* 0 = any */
+	const char *name;	   /* part of the GPU's name; "" = any */
+	int refresh_ms, window_ms; /* instant power; 0 and -1 = unknown */
+	int average_ms;		   /* window of the average; -1 = unknown */
+	int counter_ms;		   /* the counter's step in time; 0 = unknown */
+	double accuracy;	   /* relative; NAN = unknown */
+};
+/* Never NULL: of a GPU that nobody has characterised, everything is unknown. */
+const struct jm_nvml_sensor *jm_nvml_sensor_of(const struct jm_nvml_gpu *gpu);
+
+/* Where a signal of a GPU comes from: a field, or a call of its own. */
+struct jm_nvml_probe {
+	enum jm_quantity quantity;
+	unsigned int field, scope; /* field 0 = a call */
+	bool slow;		   /* changes slowly */
+	double scale;		   /* of a field: to SI */
+	double (*call)(const struct jm_nvml *nvml, jm_nvml_device device);
+};
+/* In order of preference: the first row of a quantity that answers is taken. */
+#define JM_NVML_GPU_PROBES    15
+#define JM_NVML_MEMORY_PROBES 2
+extern const struct jm_nvml_probe jm_nvml_gpu_probes[JM_NVML_GPU_PROBES];
+extern const struct jm_nvml_probe jm_nvml_memory_probes[JM_NVML_MEMORY_PROBES];
+
+bool jm_nvml_answers(const struct jm_nvml *nvml, const struct jm_nvml_gpu *gpu,
+	const struct jm_nvml_probe *probe);
+/* No GPU draws 0 W: a zero is a sensor that does not tell, and becomes NAN. */
+double jm_nvml_plausible(enum jm_quantity quantity, double value);
+/* A signal with what is known of its timing. */
+struct jm_signal jm_nvml_signal(const struct jm_nvml_sensor *sensor, enum jm_quantity quantity);
+
+#endif
