@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* joulemark report: from a store or from JSON files of records to a table, a file or a page. */
 #include "cli.h"
+#include "base/number.h"
 #include "base/output.h"
 #include "base/store_file.h"
 #include "base/text.h"
@@ -265,12 +266,13 @@ static int add_k(struct jm_report_options *o, double k, struct jm_err *err)
 static int parse_k(const char *text, struct jm_report_options *o, struct jm_err *err)
 {
 	int rc = 0;
-	char *end;
 
-	for (const char *at = text; at && !rc; at = *end ? end + 1 : NULL) {
-		double k = strtod(at, &end);
+	for (const char *at = text; at && !rc; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+		char one[32];
+		double k;
 
-		if (end == at || (*end && *end != ',') || !(k > 1) || !(k <= 1000))
+		snprintf(one, sizeof(one), "%.*s", (int)strcspn(at, ","), at);
+		if (!jm_number_real(one, &k) || !(k > 1) || !(k <= 1000))
 			return jm_err_set(err, JM_EUSAGE,
 				"--k takes numbers above 1, as in 1.5,2.0; '%s' is none.", at);
 		rc = add_k(o, k, err);

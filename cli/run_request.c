@@ -299,11 +299,28 @@ static int check_scan(struct jm_cli *cli, const char *regex, const char *json)
 	return rc;
 }
 
+/* What only a workload has. */
+static int check_own(struct jm_cli *cli, const char *option)
+{
+	if (!given(cli, option))
+		return 0;
+	return jm_err_set(&cli->err, JM_EUSAGE,
+		"--%s %s is for joulemark's own workloads: an outside command chooses that by "
+		"itself; "
+		"omit --%s.",
+		option, text_of(cli, option), option);
+}
+
 static int add_command(struct jm_cli *cli, json_t *what)
 {
 	json_t *command = json_array(), *throughput = json_object();
 	const char *regex = text_of(cli, "items-regex"), *json = text_of(cli, "items-json");
 	int rc = check_extra(cli, NULL, "an outside command");
+
+	if (!rc)
+		rc = check_own(cli, "device");
+	if (!rc)
+		rc = check_own(cli, "precision");
 	for (char **word = cli->command; *word && !rc; word++)
 		if (json_array_append_new(command, json_string(*word)))
 			rc = jm_err_set(&cli->err, JM_EUSAGE,
@@ -413,13 +430,27 @@ static int add_sources(struct jm_cli *cli, json_t *how)
 	return rc;
 }
 
+/* A misspelt one is told before anything runs, also where nothing is set. */
+static int add_controls(struct jm_cli *cli, json_t *how)
+{
+	const char *text = text_of(cli, "control");
+
+	if (!text)
+		return 0;
+	for (const char *at = text; *at; at += strcspn(at, ","), at += *at == ',') {
+		char name[64];
+
+		snprintf(name, sizeof(name), "%.*s", (int)strcspn(at, ",:"), at);
+		if (!jm_control_find(name, &cli->err))
+			return cli->err.code;
+	}
+	return json_object_set_new(how, "control", json_string(text)) ? no_memory(cli) : 0;
+}
+
 static json_t *make_how(struct jm_cli *cli)
 {
-	const char *control = text_of(cli, "control");
 	json_t *how = json_object();
 
-	if (control)
-		json_object_set_new(how, "control", json_string(control));
 	if (given(cli, "interval"))
 		json_object_set_new(
 			how, "interval_s", json_real(jm_values_number(&cli->values, "interval")));
@@ -460,6 +491,8 @@ json_t *jm_run_request(struct jm_cli *cli)
 		rc = add_lengths(cli, what);
 	if (!rc)
 		rc = add_sources(cli, how);
+	if (!rc)
+		rc = add_controls(cli, how);
 	if (rc) {
 		json_decref(what);
 		json_decref(how);

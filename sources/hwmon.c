@@ -7,11 +7,13 @@
  * lie in its folder or in device/ below it, so both are searched.
  */
 #include "base/clock.h"
+#include "base/number.h"
 #include "meter/source.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,25 +65,26 @@ static bool read_line(const char *folder, const char *file, char *out, size_t si
 static long read_number(const char *folder, const char *file)
 {
 	char text[64];
+	uint64_t value;
 
-	if (!read_line(folder, file, text, sizeof(text)) || text[0] < '0' || text[0] > '9')
+	if (!read_line(folder, file, text, sizeof(text)) ||
+		!jm_number_whole(text, LONG_MAX, &value))
 		return -1;
-	return strtol(text, NULL, 10);
+	return (long)value;
 }
 
 /* Micro-units as SI units. NAN = no whole number of them, so no reading. */
 static double read_micro(int fd)
 {
-	char text[32], *end;
+	char text[32];
 	ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
-	unsigned long long value;
+	uint64_t value;
 
-	if (n <= 0 || text[0] < '0' || text[0] > '9')
+	if (n <= 0)
 		return NAN;
 	text[n] = '\0';
-	errno = 0;
-	value = strtoull(text, &end, 10);
-	return errno || (*end && *end != '\n') ? NAN : (double)value * 1e-6;
+	text[strcspn(text, "\n")] = '\0';
+	return jm_number_whole(text, UINT64_MAX, &value) ? (double)value * 1e-6 : NAN;
 }
 
 /* ---- what a channel covers ---- */

@@ -5,6 +5,7 @@
  * Since CVE-2020-8694 (Linux 5.10) only root may read energy_uj unless its mode was changed.
  */
 #include "base/clock.h"
+#include "base/number.h"
 #include "meter/source.h"
 
 #include <dirent.h>
@@ -61,16 +62,15 @@ static int read_text(
 /* The counter in joules; NAN when it cannot be read. */
 static double read_energy(int fd)
 {
-	char text[32], *end;
+	char text[32];
 	ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
-	unsigned long long uj;
+	uint64_t uj;
 
 	if (n <= 0)
 		return NAN;
 	text[n] = '\0';
-	errno = 0;
-	uj = strtoull(text, &end, 10);
-	return errno || end == text ? NAN : (double)uj / 1e6;
+	text[strcspn(text, "\n")] = '\0';
+	return jm_number_whole(text, UINT64_MAX, &uj) ? (double)uj / 1e6 : NAN;
 }
 
 /* "intel-rapl:0:1" is inside "intel-rapl:0". */
@@ -125,6 +125,7 @@ static void add_zone(struct state *s, const char *folder)
 	struct zone *zone = &s->zone[s->n];
 	const struct zone *parent;
 	char text[64], path[512], covers[64];
+	uint64_t range;
 
 	*zone = (struct zone){.fd = -1};
 	if (strlen(folder) >= sizeof(zone->folder))
@@ -137,7 +138,7 @@ static void add_zone(struct state *s, const char *folder)
 		return;
 	memcpy(zone->covers, covers, sizeof(zone->covers));
 	if (!read_text(s, zone, "max_energy_range_uj", text, sizeof(text)))
-		zone->wrap = strtod(text, NULL) / 1e6;
+		zone->wrap = jm_number_whole(text, UINT64_MAX, &range) ? (double)range / 1e6 : 0;
 	zone->twin = is_twin(s, zone);
 	snprintf(path, sizeof(path), "%s" FOLDER "/%s/energy_uj", s->ctx->root, zone->folder);
 	zone->fd = open(path, O_RDONLY | O_CLOEXEC);

@@ -5,6 +5,7 @@
  */
 #include "base/clock.h"
 #include "base/csv.h"
+#include "base/number.h"
 #include "meter/source.h"
 
 #include <errno.h>
@@ -17,7 +18,8 @@
 
 struct track {
 	struct jm_reading *reading; /* t_ns since the recorded session began */
-	int n, room, at;	    /* at: the one shown last; -1 = none yet */
+	bool never_negative;
+	int n, room, at; /* at: the one shown last; -1 = none yet */
 };
 
 struct state {
@@ -56,12 +58,18 @@ static int damaged(const char *path, int line, const char *what, struct jm_err *
 		found_;                                                                            \
 	})
 
+/* NAN = it is empty, or no number. */
 static double number(const char *text)
 {
-	char *end;
-	double value = strtod(text, &end);
+	double value;
 
-	return *text && !*end ? value : NAN;
+	return jm_number_real(text, &value) ? value : NAN;
+}
+
+/* A column that may be empty, which is not known, holds a number that is not negative. */
+static bool is_amount(const char *text)
+{
+	return !*text || number(text) >= 0;
 }
 
 static int64_t to_ns(const char *text, int64_t unknown)
@@ -121,6 +129,9 @@ static int add_signal(char **field, struct jm_meters *set, struct jm_err *err)
 
 	if (quantity < 0)
 		return JM_EFORMAT;
+	for (int i = 9; i <= 13; i++)
+		if (!is_amount(field[i]))
+			return JM_EFORMAT;
 	signal.quantity = (enum jm_quantity)quantity;
 	signal.step = signal.step > 0 ? signal.step : 0;
 	signal.wrap = signal.wrap > 0 ? signal.wrap : 0;
@@ -213,6 +224,8 @@ static int take_reading(struct state *s, char **field, int columns)
 		(*field[2] && !isfinite(r.value)))
 		return JM_EFORMAT;
 	t = &s->track[(int)signal];
+	if (t->never_negative && r.value < 0)
+		return JM_ERANGE;
 	if (t->n && r.t_ns <= t->reading[t->n - 1].t_ns)
 		return JM_EFORMAT;
 	if (t->n == t->room) {
@@ -246,12 +259,21 @@ static int read_readings(struct state *s, const char *folder, struct jm_err *err
 		at++;
 		if (rc == JM_EFORMAT)
 			damaged(path, at, "a reading is damaged or out of order", err);
+		else if (rc == JM_ERANGE)
+			rc = damaged(path, at, "energy or power is below 0", err);
 		else if (rc)
 			jm_err_set(err, rc, "Out of memory for %s.", path);
 	}
 	free(line);
 	fclose(f);
 	return rc;
+}
+
+static void init_track(struct track *t, enum jm_quantity quantity)
+{
+	t->at = -1;
+	t->never_negative =
+		quantity == JM_Q_ENERGY || quantity == JM_Q_POWER || quantity == JM_Q_POWER_AVERAGE;
 }
 
 static int replay_open(struct jm_ctx *ctx, const struct jm_values *options, struct jm_meters *set,
@@ -279,7 +301,7 @@ static int replay_open(struct jm_ctx *ctx, const struct jm_values *options, stru
 	s->n = set->n_signals - first;
 	s->first_ns = INT64_MAX;
 	for (int i = 0; i < s->n; i++)
-		s->track[i].at = -1;
+		init_track(&s->track[i], set->signal[first + i].quantity);
 	rc = read_readings(s, folder, err);
 	if (rc) {
 		replay_close(s);

@@ -118,16 +118,16 @@ static struct jm_nvml_gpu *find(
 	struct jm_nvml *nvml, struct jm_nvml_gpus *gpus, const char *word, bool by_minor)
 {
 	struct jm_nvml_gpu *hit = NULL;
-	char *end;
-	long number = strtol(word, &end, 10);
+	/* digits alone: "-0" or "+1" are no GPU */
+	bool is_number = *word && !word[strspn(word, "0123456789")];
+	long number = is_number ? strtol(word, NULL, 10) : -1;
 
 	if (!strncmp(word, "MIG-", 4))
 		return parent_of(nvml, gpus, word);
 	for (int i = 0; i < gpus->n; i++) {
 		struct jm_nvml_gpu *g = &gpus->gpu[i];
-		bool same = !*end && end > word
-				    ? number == (by_minor && g->minor >= 0 ? g->minor : i)
-				    : !strncmp(g->uuid, word, strlen(word));
+		bool same = is_number ? number == (by_minor && g->minor >= 0 ? g->minor : i)
+				      : !strncmp(g->uuid, word, strlen(word));
 
 		if (!same)
 			continue;

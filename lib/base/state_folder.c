@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where the state folder is, and making it. */
 #include "base/state_folder.h"
+#include "base/number.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -91,13 +92,10 @@ int jm_state_folder(
 static long number_of(const char *variable)
 {
 	const char *text = secure_getenv(variable);
-	char *end;
-	long value;
+	uint64_t value;
 
-	if (!text || !*text)
-		return -1;
-	value = strtol(text, &end, 10);
-	return *end || value >= UINT32_MAX ? -1 : value; /* uid_t's -1 is nobody's number */
+	/* uid_t's -1 is nobody's number */
+	return text && jm_number_whole(text, UINT32_MAX - 1, &value) ? (long)value : -1;
 }
 
 bool jm_sudo_caller(uid_t *ret_uid, gid_t *ret_gid)

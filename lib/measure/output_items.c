@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers of items in what a command prints: by a regular expression, or a key of JSON. */
+#include "base/number.h"
 #include "base/option.h"
 #include "measure/line_regex.h"
 #include "measure/progress.h"
@@ -83,13 +84,13 @@ static void credit(struct jm_scan *s, double items, int64_t t_ns, jm_mark_fn *fn
 static void credit_group(
 	struct jm_scan *s, const char *group, size_t n, int64_t t_ns, jm_mark_fn *fn, void *arg)
 {
-	char text[sizeof(s->unread)], *end;
+	char text[sizeof(s->unread)], *number;
 	double items;
 
 	snprintf(text, sizeof(text), "%.*s", (int)(n < sizeof(text) ? n : sizeof(text)), group);
-	items = strtod(text, &end);
-	end += strspn(end, " \t");
-	if (end > text && !*end && isfinite(items) && items >= 0) {
+	number = strdupa(text + strspn(text, " \t"));
+	number[strcspn(number, " \t")] = '\0';
+	if (jm_number_real(number, &items) && items >= 0) {
 		credit(s, items, t_ns, fn, arg);
 		return;
 	}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Marks through a socket, and the sum of items. */
 #include "measure/progress.h"
+#include "base/number.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -106,18 +107,15 @@ void jm_progress_close(struct jm_progress *p)
 static bool parse(const char *text, struct jm_mark *ret)
 {
 	struct jm_mark mark = {.items = NAN};
-	char items[32] = "", *end;
+	char items[32] = "";
 	int used = 0;
 
 	if (sscanf(text, "jm1 %ld mark %63s%n %31s", &mark.t_ns, mark.name, &used, items) < 2)
 		return false;
 	if (text[used] && text[used] != ' ')
 		return false;
-	if (*items) {
-		mark.items = strtod(items, &end);
-		if (*end || !isfinite(mark.items) || mark.items < 0)
-			return false;
-	}
+	if (*items && (!jm_number_real(items, &mark.items) || mark.items < 0))
+		return false;
 	*ret = mark;
 	return true;
 }

@@ -320,6 +320,12 @@ int jm_plan_check(const json_t *request, const char *what, struct jm_err *err)
 			"The content of %s is damaged, or is not joulemark's: either a workload or "
 			"a command belongs there.",
 			what);
+	if (!rc && json_object_get(work, "command") &&
+		(json_object_get(work, "device") || json_object_get(work, "precision")))
+		rc = jm_err_set(err, JM_EFORMAT,
+			"The content of %s has a device or a precision for an outside command, "
+			"which chooses both by itself; remove them.",
+			what);
 	return rc;
 }
 

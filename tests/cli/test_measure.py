@@ -653,10 +653,19 @@ def test_damaged_recording(tmp_path):
     jm("measure", "--source", "sim:h100x1", "--csv", tmp_path, "--", "sleep", "0.1")
     readings = tmp_path / "readings.csv"
     whole = readings.read_text()
-    for bad in ("7,what,3", "0,999.000000000,many", "0,999.000000000,inf"):
+    for bad in ("7,what,3", "0,999.000000000,many", "0,999.000000000,inf", "0,999.000000000,-4", "0,999.000000000,0x10",
+                "0,999.000000000, 5", "0x0,999.000000000,5", "0,999.000000000,1e999"):
         readings.write_text(whole + bad + "\n")
         done = jm("measure", "--source", f"replay:{tmp_path}", "--", "true")
         assert "readings.csv, line" in sentence(done, FAILURE)
+    readings.write_text(whole)
+    meters = tmp_path / "meters.csv"
+    rows = meters.read_text().splitlines()
+    for column, wrong in [(9, "-1"), (10, "0x10"), (11, "inf"), (12, "-0.1"), (13, "-0.05"), (13, "5 %")]:
+        fields = next(csv.reader(rows[1:2]))
+        fields[column] = wrong
+        meters.write_text("\n".join([rows[0], ",".join(f'"{f}"' for f in fields), *rows[2:]]) + "\n")
+        assert "meters.csv, line 2" in sentence(jm("measure", "--source", f"replay:{tmp_path}", "--", "true"), FAILURE)
 
 
 def test_records_of_run_fit_the_schema():

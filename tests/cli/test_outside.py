@@ -95,7 +95,7 @@ def test_estimate_of_a_machine_that_has_just_started(tmp_path):
     assert "1.48 W + 2.76 W per busy core" in done.stderr
 
 
-@pytest.mark.parametrize("printed", ["tokens 1,234", "tokens many"])
+@pytest.mark.parametrize("printed", ["tokens 1,234", "tokens many", "tokens 0x10", "tokens inf"])
 def test_items_that_are_no_numbers(printed):
     done = jm("measure", "--source", "estimate", "--items-regex", "tokens ([^ ]+)", "--", "echo",
               f"tokens 7\n{printed}")

@@ -59,6 +59,7 @@ static void nonsense(void **state)
 {
 	static const char *const texts[] = {"", "jm1", "jm2 5 mark x", "jm1 5 mark", "jm1 x mark y",
 		"jm1 5 mark a b", "jm1 5 mark a -3", "jm1 5 mark a nan", "jm1 5 mark a 1e999",
+		"jm1 5 mark a 0x10", "jm1 5 mark a inf", "jm1 5 mark a 3x",
 		"jm1 5 mark "
 		"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 		"a"};

@@ -80,6 +80,9 @@ static struct jm_ctx context(void)
 	return ctx;
 }
 
+#define PACKAGE "rapl:/sys/class/powercap/intel-rapl:0"
+#define CORE	PACKAGE ":0"
+
 static int find(const struct jm_meters *set, const char *id)
 {
 	for (int i = 0; i < set->n; i++)
@@ -119,6 +122,37 @@ static void domains(void **state)
 	put("intel-rapl:0:0", "energy_uj", "what\n");
 	assert_ok(read_row(&jm_source_rapl, rapl, r, &err), err);
 	assert_true(isnan(r[set.meter[core].first_signal].value));
+	jm_source_rapl.close(rapl);
+	jm_meters_done(&set);
+}
+
+/* A counter is digits and nothing else: what is not one is no reading, never 0 J. */
+static void refuses_text_that_is_no_count(void **state)
+{
+	static const char *const wrong[] = {"-5\n", "+5\n", " 5\n", "0x5\n", "5 J\n", "5x\n", "\n",
+		"1e6\n", "99999999999999999999\n"};
+	struct jm_meters set = {0};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_ctx ctx = context();
+	struct jm_reading r[8];
+	void *rapl;
+
+	(void)state;
+	whole_server();
+	assert_ok(jm_source_open(&jm_source_rapl, &ctx, "", &set, &rapl, &err), err);
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		put("intel-rapl:0:0", "energy_uj", wrong[i]);
+		assert_ok(read_row(&jm_source_rapl, rapl, r, &err), err);
+		if (!isnan(r[set.meter[find(&set, CORE)].first_signal].value))
+			fail_msg("'%s' was taken for a count", wrong[i]);
+	}
+	jm_source_rapl.close(rapl);
+	jm_meters_done(&set);
+	/* nor is it a range to wrap at */
+	put("intel-rapl:0", "max_energy_range_uj", "-262143328850\n");
+	put("intel-rapl:0:0", "energy_uj", "400000\n");
+	assert_ok(jm_source_open(&jm_source_rapl, &ctx, "", &set, &rapl, &err), err);
+	assert_near(set.signal[set.meter[find(&set, PACKAGE)].first_signal].wrap, 0, 0);
 	jm_source_rapl.close(rapl);
 	jm_meters_done(&set);
 }
@@ -217,6 +251,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(domains, make_tree, remove_tree),
+		cmocka_unit_test_setup_teardown(
+			refuses_text_that_is_no_count, make_tree, remove_tree),
 		cmocka_unit_test_setup_teardown(wraps, make_tree, remove_tree),
 		cmocka_unit_test_setup_teardown(unreadable, make_tree, remove_tree),
 		cmocka_unit_test_setup_teardown(none_there, make_tree, remove_tree),
