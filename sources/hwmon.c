@@ -61,14 +61,16 @@ static bool read_line(const char *folder, const char *file, char *out, size_t si
 	return true;
 }
 
-/* A whole number; -1 = there is none. */
+/* A whole number, or the first of a list as "72-143,145"; -1 = there is none. */
 static long read_number(const char *folder, const char *file)
 {
 	char text[64];
 	uint64_t value;
 
-	if (!read_line(folder, file, text, sizeof(text)) ||
-		!jm_number_whole(text, LONG_MAX, &value))
+	if (!read_line(folder, file, text, sizeof(text)))
+		return -1;
+	text[strcspn(text, "-,")] = '\0';
+	if (!jm_number_whole(text, LONG_MAX, &value))
 		return -1;
 	return (long)value;
 }
