@@ -415,7 +415,8 @@ int jm_program_apply_choices(struct jm_program *p, struct jm_err *err)
 	if (advice && uses && group_of) {
 		count_uses(g, uses);
 		p->uses = uses;
-		jm_program_lay_parameters(p);
+		if (p->is_first)
+			jm_program_lay_parameters(p);
 		n = cover_all(p, advice, group_of);
 		code = jm_program_search_layouts(p, advice, n, err);
 		if (!code)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The arena: one stretch of memory. What stays between steps comes first; behind it every other tensor
- * gets the lowest place that nothing alive at the same time holds, the largest tensors first.
+ * The arena. Offsets count through three stretches of memory, one behind the other: the weights, what else
+ * stays between steps, and the arena, in which every other tensor gets the lowest place that nothing alive
+ * at the same time holds, the largest tensors first.
  */
 #include "program.h"
 
@@ -27,20 +28,50 @@ static bool has_memory(const struct jm_cell *c)
 	return c->first >= 0 && !c->alias && !c->slab && !c->t.is_virtual;
 }
 
-static size_t place_staying(struct jm_program *p)
+/* Of the classes that are weights, or of the others that stay. */
+static size_t place_staying(struct jm_program *p, bool weights, size_t end)
 {
-	size_t end = 0;
-
 	for (int i = 0; i < p->graph->n_cells; i++) {
 		struct jm_cell *c = p->graph->cell[i];
 
-		if (!has_memory(c) || !stays(&c->t))
+		if (!has_memory(c) || !stays(&c->t) || jm_weights_is_one(c->t.class) != weights)
 			continue;
 		c->offset = end;
 		end += aligned(c->t.bytes);
 		p->class_bytes[c->t.class] += c->t.bytes;
 	}
 	return end;
+}
+
+/* Where the weights have them already. */
+static int find_weights(struct jm_program *p, struct jm_err *err)
+{
+	for (int i = 0; i < p->graph->n_cells; i++) {
+		struct jm_cell *c = p->graph->cell[i];
+		const struct jm_weight *w;
+
+		if (!has_memory(c) || !jm_weights_is_one(c->t.class))
+			continue;
+		w = jm_weights_find(p->weights, c->t.name);
+		if (!w || w->t.type != c->t.type || w->t.bytes != c->t.bytes)
+			return jm_err_set(err, JM_EBUG,
+				"The program needs %s of %zu bytes, and the weights that it shares "
+				"%s.",
+				c->t.name, c->t.bytes, w ? "have another one" : "have none");
+		c->offset = w->offset;
+		p->class_bytes[c->t.class] += c->t.bytes;
+	}
+	return 0;
+}
+
+static int place_weights(struct jm_program *p, struct jm_err *err)
+{
+	if (!p->is_first) {
+		p->weight_bytes = p->weights->bytes;
+		return find_weights(p, err);
+	}
+	p->weight_bytes = place_staying(p, true, 0);
+	return 0;
 }
 
 static int larger_first(const void *a, const void *b)
@@ -163,9 +194,11 @@ static int place_all(struct jm_program *p, struct jm_err *err)
 				  : jm_err_set(err, JM_ENOMEM,
 					    "Out of memory for a plan of %zu tensors.", n - 1);
 
+	memset(p->class_bytes, 0, sizeof(p->class_bytes));
+	if (!code)
+		code = place_weights(p, err);
 	if (!code) {
-		memset(p->class_bytes, 0, sizeof(p->class_bytes));
-		p->persistent_bytes = place_staying(p);
+		p->persistent_bytes = place_staying(p, false, p->weight_bytes);
 		p->peak_bytes = place_moving(p, moving, held);
 		p->arena_bytes = p->peak_bytes - p->persistent_bytes;
 		place_views(p);

@@ -26,43 +26,132 @@ static void sum_up(struct jm_program *p)
 	}
 }
 
-int jm_program_plan(
-	struct jm_graph *g, struct jm_device *device, struct jm_program **ret, struct jm_err *err)
+/* The weights as this first program has them. */
+static int declare_weights(struct jm_program *p, struct jm_err *err)
 {
-	struct jm_program *p = calloc(1, sizeof(*p));
-	int code;
+	int code = 0;
 
-	if (!p)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for a program.");
-	p->graph = g;
-	p->device = device;
-	code = jm_graph_schedule(g, err);
+	p->weights->bytes = p->weight_bytes;
+	for (int i = 0; i < p->graph->n_cells && !code; i++) {
+		const struct jm_cell *c = p->graph->cell[i];
+
+		if (jm_weights_is_one(c->t.class) && (c->first >= 0 || c->slab))
+			code = jm_weights_add(p->weights, &c->t, c->offset, err);
+	}
+	return code;
+}
+
+/* The layouts that the first program has settled. */
+static void take_layouts(struct jm_program *p)
+{
+	for (int i = 0; i < p->graph->n_cells; i++) {
+		struct jm_tensor *t = &p->graph->cell[i]->t;
+		const struct jm_weight *w =
+			jm_weights_is_one(t->class) ? jm_weights_find(p->weights, t->name) : NULL;
+
+		if (!w)
+			continue;
+		t->layout = w->t.layout;
+		t->bytes = jm_layout_bytes(t, &t->layout);
+	}
+}
+
+static int plan(struct jm_program *p, struct jm_err *err)
+{
+	int code = jm_graph_schedule(p->graph, err);
+
+	if (!p->is_first)
+		take_layouts(p);
 	if (!code)
 		code = jm_program_apply_choices(p, err);
 	if (!code)
 		code = jm_program_hoist_copies(p, err);
 	if (!code)
 		code = jm_program_schedule(p, err);
-	if (code) {
-		jm_program_free(p);
-		return code;
+	if (!code && p->is_first)
+		code = declare_weights(p, err);
+	if (!code && p->arena_bytes > p->weights->arena_bytes)
+		p->weights->arena_bytes = p->arena_bytes;
+	if (!code)
+		sum_up(p);
+	return code;
+}
+
+/* Takes over one use of the weights; NULL: there is no memory for them. */
+static int plan_with(struct jm_graph *g, struct jm_device *device, struct jm_weights *weights,
+	struct jm_program **ret, struct jm_err *err)
+{
+	struct jm_program *p = calloc(1, sizeof(*p));
+	int code;
+
+	if (!p || !weights) {
+		jm_weights_free(weights);
+		free(p);
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a program.");
 	}
-	sum_up(p);
-	*ret = p;
-	return 0;
+	p->graph = g;
+	p->device = device;
+	p->weights = weights;
+	p->is_first = !weights->n;
+	code = plan(p, err);
+	if (code)
+		jm_program_free(p);
+	else
+		*ret = p;
+	return code;
+}
+
+int jm_program_plan(
+	struct jm_graph *g, struct jm_device *device, struct jm_program **ret, struct jm_err *err)
+{
+	return plan_with(g, device, jm_weights_new(device), ret, err);
+}
+
+int jm_program_plan_beside(struct jm_graph *g, const struct jm_program *other,
+	struct jm_program **ret, struct jm_err *err)
+{
+	return plan_with(g, other->device, jm_weights_share(other->weights), ret, err);
+}
+
+size_t jm_program_peak_beside(const struct jm_program *p, const struct jm_program *other)
+{
+	size_t arena = p->arena_bytes > other->arena_bytes ? p->arena_bytes : other->arena_bytes;
+
+	return p->persistent_bytes + (other->persistent_bytes - other->weight_bytes) + arena;
+}
+
+/* Nothing where nothing is needed. */
+static bool take(const struct jm_device *d, size_t bytes, char **ret)
+{
+	if (bytes && !*ret)
+		*ret = d->backend->alloc(d->dev, bytes);
+	return *ret || !bytes;
+}
+
+static bool take_arena(struct jm_program *p)
+{
+	struct jm_weights *w = p->weights;
+
+	if (!w->arena && take(p->device, w->arena_bytes, &w->arena))
+		w->arena_allocated = w->arena ? w->arena_bytes : 0;
+	p->has_arena = p->arena_bytes > w->arena_allocated;
+	if (p->has_arena)
+		return take(p->device, p->arena_bytes, &p->arena);
+	p->arena = w->arena;
+	return true;
 }
 
 static int allocate(struct jm_program *p, struct jm_err *err)
 {
 	const struct jm_device *d = p->device;
 	size_t have = d->props.memory_bytes;
+	bool fits = !have || p->peak_bytes <= have;
 	char lacks[48] = "cannot give as much now";
 
-	if (!have || p->peak_bytes <= have)
-		p->memory = d->backend->alloc(d->dev, p->peak_bytes);
-	if (p->memory)
+	if (fits && take(d, p->weights->bytes, &p->weights->memory) &&
+		take(d, p->persistent_bytes - p->weight_bytes, &p->memory) && take_arena(p))
 		return 0;
-	if (have && p->peak_bytes > have)
+	if (!fits)
 		snprintf(lacks, sizeof(lacks), "has %.2f GB", (double)have / 1e9);
 	return jm_err_set(err, JM_ENOMEM,
 		"The program needs %.2f GB (%.2f GB stay, %.2f GB of activations and scratch) and "
@@ -70,6 +159,16 @@ static int allocate(struct jm_program *p, struct jm_err *err)
 		"%s %s; take a smaller batch, sequence or model.",
 		(double)p->peak_bytes / 1e9, (double)p->persistent_bytes / 1e9,
 		(double)p->arena_bytes / 1e9, d->backend->name, lacks);
+}
+
+/* Of a cell, from its offset. */
+static void *address(const struct jm_program *p, size_t offset)
+{
+	if (offset < p->weight_bytes)
+		return p->weights->memory + offset;
+	if (offset < p->persistent_bytes)
+		return p->memory + (offset - p->weight_bytes);
+	return p->arena + (offset - p->persistent_bytes);
 }
 
 /* Its first unit; ret_to: the one behind its last. */
@@ -107,7 +206,7 @@ int jm_program_build(struct jm_program *p, struct jm_err *err)
 		struct jm_cell *c = p->graph->cell[i];
 
 		if (c->first >= 0 || c->slab)
-			c->t.data = p->memory + c->offset;
+			c->t.data = address(p, c->offset);
 	}
 	for (int i = 0; i < p->n_units && !code; i++) {
 		struct jm_unit *u = p->unit[i];
@@ -178,6 +277,9 @@ void jm_program_free(struct jm_program *p)
 		free(p->unit[i]);
 	}
 	p->device->backend->release(p->device->dev, p->memory);
+	if (p->has_arena)
+		p->device->backend->release(p->device->dev, p->arena);
+	jm_weights_free(p->weights);
 	jm_profile_free(p->profile);
 	free(p->unit);
 	free(p);

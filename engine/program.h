@@ -6,13 +6,15 @@
  *	jm_program_build    memory and executables
  *	jm_program_run      one step
  *
- * The graph and the device outlive it. A graph belongs to one program: planning settles its layouts.
+ * The graph and the device outlive it. A graph belongs to one program: planning settles its layouts. What
+ * stays of the network between steps belongs to its weights, which several programs may share.
  */
 #ifndef JM_PROGRAM_H
 #define JM_PROGRAM_H
 
 #include "device.h"
 #include "graph.h"
+#include "weights.h"
 
 /* A group with what was decided for it. */
 struct jm_unit {
@@ -39,7 +41,12 @@ struct jm_program {
 		[JM_CLASS_COUNT]; /* sums over tensors; those of the arena overlap in time */
 	/* per step */
 	double flops_model, flops_executed, bytes;
-	char *memory;
+	struct jm_weights *weights;
+	bool is_first;	     /* of its weights: it says what there is */
+	size_t weight_bytes; /* where the program's own memory begins, as offsets of cells count */
+	char *memory;	     /* inputs and scalars */
+	char *arena;
+	bool has_arena; /* of its own: that of the weights was made before this program was known */
 	void *captured[JM_SPAN_COUNT]; /* a span as one exec; NULL = unit by unit */
 	struct jm_profile *profile;    /* profile.h; NULL = times are not taken */
 	const int *uses; /* during select: operands that name each tensor of the canonical graph */
@@ -59,6 +66,11 @@ static inline int jm_program_times(const struct jm_program *p, int unit)
 
 int jm_program_plan(
 	struct jm_graph *g, struct jm_device *device, struct jm_program **ret, struct jm_err *err);
+/* One more program on the weights of another, which was planned before: evaluation beside training. */
+int jm_program_plan_beside(struct jm_graph *g, const struct jm_program *other,
+	struct jm_program **ret, struct jm_err *err);
+/* Bytes of both together on the device. */
+size_t jm_program_peak_beside(const struct jm_program *p, const struct jm_program *other);
 int jm_program_build(struct jm_program *p, struct jm_err *err);
 /* Runs all units and waits for the device: a step of one micro-step. */
 int jm_program_run(struct jm_program *p, struct jm_err *err);

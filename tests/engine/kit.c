@@ -118,8 +118,7 @@ static int soil(struct kit *k, struct jm_err *err)
 {
 	const struct jm_program *p = k->program;
 
-	return jm_device_fill(&k->device, JM_QUEUE_COMPUTE, p->memory + p->persistent_bytes, 0xff,
-		p->arena_bytes, err);
+	return jm_device_fill(&k->device, JM_QUEUE_COMPUTE, p->arena, 0xff, p->arena_bytes, err);
 }
 
 int kit_run(struct kit *k, struct jm_err *err)

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Weights: what stays of a network between steps - parameters, gradients, optimizer and running state -
+ * apart from the programs that use it. The first program that is planned with them says what there is and
+ * how it lies; the others find theirs by name. Programs of one set of weights do not run at once, so they
+ * share an arena, too.
+ */
+#ifndef JM_WEIGHTS_H
+#define JM_WEIGHTS_H
+
+#include "device.h"
+
+struct jm_weight {
+	struct jm_tensor
+		t; /* type, dims, layout and bytes as the first program has them; data: see below */
+	size_t offset; /* in memory */
+};
+
+struct jm_weights {
+	struct jm_device *device;
+	struct jm_weight *item;
+	int n;
+	size_t bytes;	    /* of memory */
+	size_t arena_bytes; /* of the program that needs most, of those planned before one is built */
+	char *memory, *arena;
+	size_t arena_allocated;
+	int users;
+};
+
+/* With one user, who lets go of it by jm_weights_free. NULL = out of memory. */
+struct jm_weights *jm_weights_new(struct jm_device *device);
+struct jm_weights *jm_weights_share(struct jm_weights *w); /* one user more; returns w */
+void jm_weights_free(struct jm_weights *w);		   /* one user less; takes NULL */
+
+bool jm_weights_is_one(enum jm_class class);
+/* NULL = there is none of that name. */
+const struct jm_weight *jm_weights_find(const struct jm_weights *w, const char *name);
+int jm_weights_add(
+	struct jm_weights *w, const struct jm_tensor *t, size_t offset, struct jm_err *err);
+
+#endif
