@@ -260,6 +260,9 @@ struct jm_tensor {
  *			dlogits = xent.scale S / T (softmax(logits) - onehot(target)), with S read when it runs
  *			and 1 where scale is not given. The mean is summed so that
  *			its error does not grow with T (f64, or pairwise).
+ * top1			in  logits c[..,V], target i32[..]
+ *			out share f32[1]	of the rows whose largest logit is logits[target], the first of
+ *			equals
  * cast			in  x any[..]; out y any[..]	the same elements in another type and/or layout;
  *			padding of a blocked output is 0. f32 -> f32 with unlike layouts is a reorder.
  *			Both layouts are given in the tensors; select keeps them.
@@ -335,7 +338,8 @@ struct jm_tensor {
 	X(DROPOUT, "dropout")                                                                      \
 	X(ADAM, "adam")                                                                            \
 	X(SGD, "sgd")                                                                              \
-	X(QUANTIZE, "quantize")
+	X(QUANTIZE, "quantize")                                                                    \
+	X(TOP1, "top1")
 enum jm_op {
 #define X(name, text) JM_OP_##name,
 	JM_OPS(X)

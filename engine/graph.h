@@ -60,7 +60,9 @@ struct jm_graph {
 	enum jm_dtype vector;  /* of parameters, gradients, statistics, losses */
 	enum jm_dtype
 		matrix; /* of parameters that are no vectors, and their moments: vector or compute */
-	enum jm_math math;   /* of products of f32 */
+	enum jm_math math; /* of products of f32 */
+	bool evaluate; /* no gradients follow: nothing is dropped out, norms use running statistics, */
+	bool wants_top1;     /* and the share of right answers is wanted, too */
 	double dropout;	     /* for models that drop out */
 	char scope[24];	     /* prefix of names */
 	int block, n_blocks; /* the one being declared; a named scope begins the next */
@@ -110,7 +112,8 @@ struct jm_tensor *jm_graph_rope(
 struct jm_tensor *jm_graph_attention(
 	struct jm_graph *g, struct jm_tensor *qkv, int heads, int kv_heads, bool causal);
 struct jm_tensor *jm_graph_add(struct jm_graph *g, struct jm_tensor *a, struct jm_tensor *b);
-/* The mean loss of the rows; with a place for the gradient of the logits. */
+/* The mean loss of the rows; with a place for the gradient of the logits where gradients follow, else with
+ * the scalar "top1" where that is wanted. */
 struct jm_tensor *jm_graph_softmax_xent(
 	struct jm_graph *g, struct jm_tensor *logits, struct jm_tensor *target);
 
@@ -122,7 +125,7 @@ struct jm_tensor *jm_graph_filter(struct jm_graph *g, const char *name, enum jm_
 	int64_t to, int64_t from, int64_t rows, int64_t columns);
 struct jm_tensor *jm_graph_conv(struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *w,
 	struct jm_tensor *bias, const struct jm_window *how);
-/* By the batch's statistics, then + add (may be NULL), then ReLU if wanted. Makes the parameters
+/* By the batch's statistics (the running ones where no gradients follow), then + add (may be NULL), then ReLU if wanted. Makes the parameters
  * NAME.weight and .bias and the state NAME.running_mean and .running_var. */
 struct jm_tensor *jm_graph_batchnorm(struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *add,
 	bool relu, double eps, const char *name);

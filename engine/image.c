@@ -92,42 +92,63 @@ static struct jm_tensor *named(struct jm_graph *g, enum jm_class class, enum jm_
 	return t;
 }
 
-/* From the batch's own statistics; returns rstd. */
-static struct jm_tensor *statistics(struct jm_graph *g, struct jm_tensor *x, double eps,
-	const char *name, struct jm_tensor **ret_mean)
+struct statistics {
+	struct jm_tensor *running_mean, *running_var, *mean, *rstd;
+};
+
+/* From the batch's own statistics, which are kept running. */
+static struct jm_node *of_batch(
+	struct jm_graph *g, struct jm_tensor *x, const char *name, struct statistics *s)
 {
 	int64_t channels = x->dim[1];
-	struct jm_tensor *rmean =
-		named(g, JM_CLASS_STATE, JM_INIT_ZERO, channels, name, "running_mean");
-	struct jm_tensor *rvar =
-		named(g, JM_CLASS_STATE, JM_INIT_ONE, channels, name, "running_var");
-	struct jm_tensor *mean = named(g, JM_CLASS_ACT, JM_INIT_ZERO, channels, name, "mean");
 	struct jm_tensor *var = named(g, JM_CLASS_ACT, JM_INIT_ZERO, channels, name, "var");
-	struct jm_tensor *rstd = named(g, JM_CLASS_ACT, JM_INIT_ZERO, channels, name, "rstd");
+
+	s->mean = named(g, JM_CLASS_ACT, JM_INIT_ZERO, channels, name, "mean");
+	s->rstd = named(g, JM_CLASS_ACT, JM_INIT_ZERO, channels, name, "rstd");
+	jm_graph_node(g, JM_OP_BN_STATS, OPS(x), OPS(s->mean, var));
+	return jm_graph_node(g, JM_OP_BN_FINALIZE, OPS(s->mean, var),
+		OPS(s->rstd, s->running_mean, s->running_var));
+}
+
+/* From the running ones, which stay as they are. */
+static struct jm_node *of_training(
+	struct jm_graph *g, struct jm_tensor *x, const char *name, struct statistics *s)
+{
+	s->mean = s->running_mean;
+	s->rstd = named(g, JM_CLASS_ACT, JM_INIT_ZERO, x->dim[1], name, "rstd");
+	return jm_graph_node(g, JM_OP_BN_FINALIZE, OPS(s->running_mean, s->running_var),
+		OPS(s->rstd, NULL, NULL));
+}
+
+/* Mean and rstd; without a meaning where the graph has an error. */
+static void statistics(struct jm_graph *g, struct jm_tensor *x, double eps, const char *name,
+	struct statistics *ret)
+{
+	int64_t channels = x->dim[1];
 	struct jm_node *n;
 
-	jm_graph_node(g, JM_OP_BN_STATS, OPS(x), OPS(mean, var));
-	n = jm_graph_node(g, JM_OP_BN_FINALIZE, OPS(mean, var), OPS(rstd, rmean, rvar));
+	ret->running_mean = named(g, JM_CLASS_STATE, JM_INIT_ZERO, channels, name, "running_mean");
+	ret->running_var = named(g, JM_CLASS_STATE, JM_INIT_ONE, channels, name, "running_var");
+	n = g->evaluate ? of_training(g, x, name, ret) : of_batch(g, x, name, ret);
 	if (!n)
-		return NULL;
+		return;
 	n->attr.bn.eps = eps;
 	n->attr.bn.momentum = MOMENTUM;
 	n->attr.bn.count = jm_tensor_count(x) / channels;
-	*ret_mean = mean;
-	return rstd;
 }
 
 struct jm_tensor *jm_graph_batchnorm(struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *add,
 	bool relu, double eps, const char *name)
 {
-	struct jm_tensor *gamma, *beta, *mean = NULL, *rstd, *y;
+	struct jm_tensor *gamma, *beta, *y;
+	struct statistics s;
 	struct jm_node *n;
 
 	if (g->err.code || !jm_layer_fits(g, x->rank == 4, "batchnorm", x) ||
 		!jm_layer_fits(
 			g, !add || jm_tensor_count(add) == jm_tensor_count(x), "batchnorm", add))
 		return NULL;
-	if (jm_tensor_count(x) == x->dim[1]) {
+	if (!g->evaluate && jm_tensor_count(x) == x->dim[1]) {
 		jm_err_set(&g->err, JM_ERANGE,
 			"A batch of one image has one value per channel at %s%s, which has no "
 			"spread to be normalised by; give a larger --batch or --image.",
@@ -138,11 +159,11 @@ struct jm_tensor *jm_graph_batchnorm(struct jm_graph *g, struct jm_tensor *x, st
 	if (add)
 		jm_graph_ends_block(g, gamma);
 	beta = named(g, JM_CLASS_PARAM, JM_INIT_ZERO, x->dim[1], name, "bias");
-	rstd = statistics(g, x, eps, name, &mean);
+	statistics(g, x, eps, name, &s);
 	y = windowed(g, x, x->dim[1], x->dim[2], x->dim[3], "batchnorm");
 	if (g->err.code)
 		return NULL;
-	n = jm_graph_node(g, JM_OP_BN_APPLY, OPS(x, mean, rstd, gamma, beta, add), OPS(y));
+	n = jm_graph_node(g, JM_OP_BN_APPLY, OPS(x, s.mean, s.rstd, gamma, beta, add), OPS(y));
 	if (!n)
 		return NULL;
 	n->attr.bn.eps = eps;

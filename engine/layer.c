@@ -312,9 +312,14 @@ struct jm_tensor *jm_graph_softmax_xent(
 				   "softmax-xent", target))
 		return NULL;
 	loss = jm_graph_tensor(g, JM_CLASS_SCALAR, g->vector, 1, DIMS(1), "loss");
-	dlogits = jm_layer_result(g, logits->type, logits, jm_tensor_width(logits), "dlogits");
+	dlogits = g->evaluate ? NULL
+			      : jm_layer_result(g, logits->type, logits, jm_tensor_width(logits),
+					"dlogits");
 	n = jm_graph_node(g, JM_OP_SOFTMAX_XENT, OPS(logits, target, NULL), OPS(loss, dlogits));
 	if (n)
 		n->attr.xent.scale = 1;
+	if (g->wants_top1)
+		jm_graph_node(g, JM_OP_TOP1, OPS(logits, target),
+			OPS(jm_graph_tensor(g, JM_CLASS_SCALAR, g->vector, 1, DIMS(1), "top1")));
 	return loss;
 }

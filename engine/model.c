@@ -269,17 +269,47 @@ static int fill_in(struct jm_training *t, struct jm_graph *g, struct jm_err *err
 	return code ? code : jm_graph_adamw(g, &t->adamw, err);
 }
 
-int jm_model_train(struct jm_training *t, struct jm_graph **ret, struct jm_err *err)
+static struct jm_graph *new_graph(const struct jm_training *t)
 {
 	struct jm_graph *g = jm_graph_new(t->precision);
+
+	if (!g)
+		return NULL;
+	g->math = t->math;
+	if (t->pure)
+		g->matrix = g->compute;
+	return g;
+}
+
+int jm_model_evaluate(const struct jm_training *t, struct jm_graph **ret, struct jm_err *err)
+{
+	struct jm_graph *g = new_graph(t);
+	struct jm_training alone = *t;
+	struct jm_tensor *loss;
+	int code;
+
+	if (!g)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a graph.");
+	alone.dropout = 0;
+	g->evaluate = true;
+	g->wants_top1 = t->model->feed == JM_FEED_IMAGES;
+	code = declare(&alone, g, &loss, err);
+	g->n_forward = g->n_nodes;
+	if (code)
+		jm_graph_free(g);
+	else
+		*ret = g;
+	return code;
+}
+
+int jm_model_train(struct jm_training *t, struct jm_graph **ret, struct jm_err *err)
+{
+	struct jm_graph *g = new_graph(t);
 	int code;
 
 	if (!g)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a graph.");
 	g->dropout = t->dropout;
-	g->math = t->math;
-	if (t->pure)
-		g->matrix = g->compute;
 	code = fill_in(t, g, err);
 	if (code)
 		jm_graph_free(g);

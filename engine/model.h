@@ -121,6 +121,9 @@ struct jm_training {
  * t->precision, t->math and t->pure. */
 extern const char *const jm_precision_names[]; /* NULL-terminated */
 int jm_precision_set(struct jm_training *t, const char *name, struct jm_err *err);
+/* The network alone, on the same parameters: the scalar "loss" and, of images, "top1", the share of right
+ * answers. Its inputs are those of the feed. */
+int jm_model_evaluate(const struct jm_training *t, struct jm_graph **ret, struct jm_err *err);
 /* Network, gradients and update as one graph, with input "adamw.now" and scalars "loss", "grad.norm". */
 int jm_model_train(struct jm_training *t, struct jm_graph **ret, struct jm_err *err);
 

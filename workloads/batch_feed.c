@@ -47,13 +47,13 @@ static int make_text(const struct jm_batch_feed *s, const struct jm_tensor *to, 
 	int64_t shift, struct jm_err *err)
 {
 	int64_t batch = to->dim[0], seq = to->dim[1];
-	uint64_t starts = (uint64_t)(s->corpus.tokens - seq);
+	uint64_t starts = (uint64_t)((s->tokens ? s->tokens : s->corpus.tokens) - seq);
 	int32_t *room = jm_staging_room(&s->staging, to);
 	int code = 0;
 
 	for (int64_t b = 0; b < batch && !code; b++) {
 		uint64_t sample = (uint64_t)(number * batch + b);
-		int64_t at = (int64_t)(jm_rng(s->seed, sample) % starts) + shift;
+		int64_t at = s->from + (int64_t)(jm_rng(s->seed, sample) % starts) + shift;
 
 		jm_corpus_read(&s->corpus, at, seq, room + b * seq);
 		code = check_tokens(s, room + b * seq, seq, at, err);

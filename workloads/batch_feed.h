@@ -10,9 +10,10 @@ struct jm_batch_feed {
 	struct jm_program *program;
 	struct jm_tensor *ids, *image, *target, *random; /* inputs; NULL = the model has none */
 	struct jm_corpus corpus;			 /* for ids */
-	int64_t kinds; /* tokens in the vocabulary, or classes of images */
-	bool fresh;    /* new images each time; else the first ones stay */
-	bool is_fed;   /* the images are there */
+	int64_t from, tokens; /* of it: the stretch to take windows from; 0, 0 = all */
+	int64_t kinds;	      /* tokens in the vocabulary, or classes of images */
+	bool fresh;	      /* new images each time; else the first ones stay */
+	bool is_fed;	      /* the images are there */
 	uint64_t seed;
 	struct jm_staging staging; /* of what is new in each micro-step */
 };

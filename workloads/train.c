@@ -20,6 +20,7 @@ static void train_teardown(void *state)
 		return;
 	if (s->program)
 		jm_device_sync(&s->device, NULL); /* steps may be under way */
+	jm_evaluation_close(&s->eval);
 	jm_batch_feed_close(&s->feed);
 	jm_staging_close(&s->settings);
 	jm_results_close(&s->results);
@@ -164,6 +165,48 @@ static int take(struct train *s, bool wait, struct jm_step *ret, struct jm_err *
 	return 0;
 }
 
+static json_t *number_or_null(double x)
+{
+	return isfinite(x) ? json_real(x) : json_null();
+}
+
+/* Into the record, the log and the live line. */
+static void tell_evaluation(struct train *s, const struct jm_evaluated *e)
+{
+	double samples = (double)s->eval.batches * (double)s->training.batch;
+	json_t *all = json_object_get(s->work->more, "evaluations"), *one;
+	char top1[48] = "";
+
+	if (!isnan(e->top1))
+		snprintf(top1, sizeof(top1), ", %.2f %% right", 100 * e->top1);
+	snprintf(s->work->live, sizeof(s->work->live), "held-out loss %.4g", e->loss);
+	jm_log(s->work->ctx, JM_INFO,
+		"After step %ld: held-out loss %.6g%s (%.0f samples, %.3g s).", s->begun, e->loss,
+		top1, samples, e->seconds);
+	if (!s->work->more)
+		return;
+	if (!all)
+		json_object_set_new(s->work->more, "evaluations", all = json_array());
+	one = json_pack("{s:I, s:f, s:o, s:f}", "step", (json_int_t)s->begun, "samples", samples,
+		"loss", number_or_null(e->loss), "seconds", e->seconds);
+	if (!isnan(e->top1))
+		json_object_set_new(one, "accuracy", json_real(e->top1));
+	json_array_append_new(all, one);
+}
+
+static int evaluate(struct train *s, struct jm_err *err)
+{
+	struct jm_evaluated e;
+	int code;
+
+	if (!s->eval.every || s->begun % s->eval.every)
+		return 0;
+	code = jm_evaluation_run(&s->eval, &e, err);
+	if (!code)
+		tell_evaluation(s, &e);
+	return code;
+}
+
 static int train_step(void *state, struct jm_step *ret, struct jm_err *err)
 {
 	struct train *s = state;
@@ -177,7 +220,8 @@ static int train_step(void *state, struct jm_step *ret, struct jm_err *err)
 		return code;
 	if (!s->begun++)
 		jm_profile_reset(s->program); /* the first step warms caches */
-	return take(s, s->results.n == JM_STEPS_UNDER_WAY, ret, err);
+	code = evaluate(s, err);
+	return code ? code : take(s, s->results.n == JM_STEPS_UNDER_WAY, ret, err);
 }
 
 static int train_finish(void *state, struct jm_step *ret, struct jm_err *err)

@@ -10,6 +10,7 @@
 #include "workloads/batch_feed.h"
 #include "workloads/scaler.h"
 #include "workloads/lr_schedule.h"
+#include "workloads/train_eval.h"
 #include "workloads/train_results.h"
 
 struct train {
@@ -25,6 +26,7 @@ struct train {
 	struct jm_tensor *now, *scale; /* scale: NULL = the loss is as it is */
 	struct jm_staging settings;    /* of each step: now, scale */
 	struct jm_results results;
+	struct jm_evaluation eval;
 	size_t memory; /* bytes that the plan may take; 0 = unknown */
 	double plan_s; /* that choosing and planning took */
 	long begun;    /* steps */

@@ -50,6 +50,17 @@ const struct jm_option jm_train_options[] = {
 		.help = "what a language model learns from: any file, taken as bytes, or a "
 			"Megatron data set (NAME.bin with NAME.idx); English from this machine "
 			"when not given"},
+	OPTION_INT("eval-every", 0, 1e9, "0",
+		"steps after which the loss on held-out samples is computed, on the same weights; "
+		"0 "
+		"= never"),
+	{.name = "eval-text",
+		.type = JM_TEXT,
+		.argument = "FILE",
+		.help = "what --eval-every takes its samples from; when not given, the last tenth "
+			"of --text, which is then not learned from"},
+	OPTION_INT(
+		"eval-batches", 1, 1e6, "8", "batches of an evaluation, the same ones each time"),
 	OPTION_WORD("images", image_kinds, "once",
 		"random normal values, made once and used in each step, or fresh ones each time"),
 	OPTION_WORD("init", jm_init_names, "model",
@@ -135,6 +146,16 @@ static void choose_update(struct train *s)
 		l->kind++;
 }
 
+/* Options of evaluations that nobody asked for would do nothing. */
+static int check_eval(const struct train *s, struct jm_err *err)
+{
+	if (s->eval.every || !jm_values_text(s->work->options, "eval-text"))
+		return 0;
+	return jm_err_set(err, JM_EUSAGE,
+		"--eval-text is given and --eval-every is not, so nothing would be evaluated; give "
+		"--eval-every N.");
+}
+
 static int check_update(const struct train *s, struct jm_err *err)
 {
 	const struct jm_lr_schedule *l = &s->schedule;
@@ -187,6 +208,8 @@ static int choose_model(struct train *s, struct jm_err *err)
 	s->training.keep_all = jm_train_option(s, "keep-all") > 0;
 	s->training.init = jm_init_find(jm_values_text(o, "init"));
 	s->training.zero_gamma = jm_train_option(s, "zero-gamma") > 0;
+	s->eval.every = (long)jm_train_option(s, "eval-every");
+	s->eval.batches = (int)jm_train_option(s, "eval-batches");
 	choose_update(s);
 	if (!code)
 		code = jm_scaler_parse(scale				 ? scale
@@ -194,6 +217,8 @@ static int choose_model(struct train *s, struct jm_err *err)
 									 : "1",
 			&s->scaler, err);
 	s->training.scaled = s->scaler.dynamic || s->scaler.scale != 1;
+	if (!code)
+		code = check_eval(s, err);
 	return code ? code : check_update(s, err);
 }
 

@@ -10,10 +10,12 @@
 
 #include "base/clock.h"
 #include "engine/profile.h"
+#include "engine/rng.h"
 #include "engine/tensor.h"
 #include "workloads/fit_batch.h"
 
 #define BYTE_VALUES 256
+#define HELD_OUT    0x68656c64		/* of random numbers: a stream of its own */
 #define HASHED	    ((size_t)256 << 20) /* bytes of a text, at most */
 
 /* English that Debian machines have, the best first. */
@@ -32,14 +34,22 @@ static void describe_text(struct jm_work *work, const char *path, const struct j
 		n < c->bytes ? "first 256 MiB " : "", (unsigned long long)XXH3_64bits(c->data, n));
 }
 
-static int find_text(struct jm_work *work, struct jm_corpus *ret, struct jm_err *err)
+/* The one that is given, or one that is here; NULL = there is none. */
+static const char *text_path(const struct jm_work *work)
 {
 	const char *path = jm_values_text(work->options, "text");
-	int code;
 
 	for (size_t i = 0; !path && i < sizeof(texts) / sizeof(*texts); i++)
 		if (!access(texts[i], R_OK))
 			path = texts[i];
+	return path;
+}
+
+static int find_text(struct jm_work *work, struct jm_corpus *ret, struct jm_err *err)
+{
+	const char *path = text_path(work);
+	int code;
+
 	if (!path)
 		return jm_err_set(err, JM_ENOENT,
 			"No text to learn from: %s and the like are not there; give one with "
@@ -51,22 +61,47 @@ static int find_text(struct jm_work *work, struct jm_corpus *ret, struct jm_err 
 	return code;
 }
 
-static int check_text(const struct train *s, struct jm_err *err)
+/* option: that names the file */
+static int check_text(const struct train *s, const struct jm_batch_feed *feed, const char *option,
+	struct jm_err *err)
 {
-	const struct jm_corpus *c = &s->feed.corpus;
+	const struct jm_corpus *c = &feed->corpus;
+	int64_t tokens = feed->tokens ? feed->tokens : c->tokens;
 
-	if (!c->start && s->feed.kinds < BYTE_VALUES)
+	if (!c->start && feed->kinds < BYTE_VALUES)
 		return jm_err_set(err, JM_ERANGE,
 			"A vocabulary of %lld cannot hold the %d values of a byte; give a --vocab "
 			"of %d or more.",
-			(long long)s->feed.kinds, BYTE_VALUES, BYTE_VALUES);
-	if (c->tokens < s->training.seq + 1)
+			(long long)feed->kinds, BYTE_VALUES, BYTE_VALUES);
+	if (tokens < s->training.seq + 1)
 		return jm_err_set(err, JM_ERANGE,
-			"The text has %lld %s, and a sequence of %lld with its next token needs "
-			"%lld; give a longer --text or a smaller --seq.",
-			(long long)c->tokens, c->start ? "tokens" : "bytes",
-			(long long)s->training.seq, (long long)s->training.seq + 1);
+			"The text has %lld %s%s, and a sequence of %lld with its next token needs "
+			"%lld; give a longer %s or a smaller --seq.",
+			(long long)tokens, c->start ? "tokens" : "bytes",
+			feed == &s->eval.feed && feed->from ? " to hold out" : "",
+			(long long)s->training.seq, (long long)s->training.seq + 1, option);
 	return 0;
+}
+
+/* For evaluations: a text of their own, or the last tenth of the training's, which is then not learned from. */
+static int hold_out(struct train *s, struct jm_err *err)
+{
+	const char *path = jm_values_text(s->work->options, "eval-text");
+	struct jm_batch_feed *feed = &s->eval.feed;
+	int64_t all = s->feed.corpus.tokens;
+	int code;
+
+	if (!s->eval.every)
+		return 0;
+	if (path) {
+		code = jm_corpus_open(path, &feed->corpus, err);
+		return code ? code : check_text(s, feed, "--eval-text", err);
+	}
+	code = jm_corpus_open(text_path(s->work), &feed->corpus, err);
+	feed->tokens = all / 10;
+	feed->from = all - feed->tokens;
+	s->feed.tokens = feed->from;
+	return code ? code : check_text(s, feed, "--text", err);
 }
 
 /* ---- the plan ------------------------------------------------------------------------------------------ */
@@ -85,8 +120,17 @@ static int plan(struct train *s, struct jm_err *err)
 		code = jm_model_train(&s->training, &s->graph, err);
 	if (!code)
 		code = jm_program_plan(s->graph, &s->device, &s->program, err);
+	if (!code && s->eval.every)
+		code = jm_evaluation_plan(&s->eval, &s->training, s->program, err);
 	s->plan_s = 1e-9 * (double)(jm_clock_now(jm_clock_real()) - start);
 	return code;
+}
+
+/* Of training and evaluation together, which share weights and arena. */
+static size_t peak_of(const struct train *s)
+{
+	return s->eval.program ? jm_program_peak_beside(s->program, s->eval.program)
+			       : s->program->peak_bytes;
 }
 
 /* Told before the first byte is taken, and kept also when it does not fit. */
@@ -97,7 +141,7 @@ static void tell_plan(const struct train *s)
 	jm_log(s->work->ctx, JM_INFO,
 		"Batch %lld needs %.3f GB at most (%.3f GB stay, %.3f GB of activations and "
 		"scratch), planned in %.0f ms; %.3f GB may be taken.",
-		(long long)s->training.batch, (double)p->peak_bytes / 1e9,
+		(long long)s->training.batch, (double)peak_of(s) / 1e9,
 		(double)p->persistent_bytes / 1e9, (double)p->arena_bytes / 1e9, s->plan_s * 1e3,
 		(double)s->memory / 1e9);
 	if (s->work->more)
@@ -105,7 +149,7 @@ static void tell_plan(const struct train *s)
 			json_pack("{s:I, s:I, s:I, s:I, s:I, s:f}", "batch",
 				(json_int_t)s->training.batch, "parameters",
 				(json_int_t)jm_graph_parameters(s->graph), "peak_bytes",
-				(json_int_t)p->peak_bytes, "persistent_bytes",
+				(json_int_t)peak_of(s), "persistent_bytes",
 				(json_int_t)p->persistent_bytes, "memory_bytes",
 				(json_int_t)s->memory, "plan_s", s->plan_s));
 }
@@ -114,13 +158,13 @@ static int check_memory(const struct train *s, struct jm_err *err)
 {
 	const struct jm_program *p = s->program;
 
-	if (!s->memory || p->peak_bytes <= s->memory)
+	if (!s->memory || peak_of(s) <= s->memory)
 		return 0;
 	return jm_err_set(err, JM_ENOMEM,
 		"Out of memory before the first step: batch %lld needs %.2f GB (%.2f GB stay, %.2f "
 		"GB of activations and scratch), and %.2f GB may be taken; take a smaller batch "
 		"(--batch max finds the largest), sequence or model, or --recompute.",
-		(long long)s->training.batch, (double)p->peak_bytes / 1e9,
+		(long long)s->training.batch, (double)peak_of(s) / 1e9,
 		(double)p->persistent_bytes / 1e9, (double)p->arena_bytes / 1e9,
 		(double)s->memory / 1e9);
 }
@@ -143,7 +187,9 @@ static int make_program(struct train *s, struct jm_err *err)
 			(struct jm_tensor *const[]){s->now, s->scale}, 2, err);
 	if (!code)
 		code = jm_results_open(&s->results, s->program, err);
-	return code ? code : jm_batch_feed_open(&s->feed, s->program, err);
+	if (!code)
+		code = jm_batch_feed_open(&s->feed, s->program, err);
+	return code || !s->eval.every ? code : jm_evaluation_build(&s->eval, err);
 }
 
 static int choose_feed(struct train *s, struct jm_err *err)
@@ -154,13 +200,18 @@ static int choose_feed(struct train *s, struct jm_err *err)
 	s->feed.seed = s->work->seed;
 	s->feed.fresh = jm_values_text(s->work->options, "images")[0] == 'f';
 	s->feed.kinds = (int64_t)jm_values_number(&s->dims, text ? "vocab" : "classes");
+	s->eval.feed.seed = jm_rng(s->work->seed, HELD_OUT);
+	s->eval.feed.kinds = s->feed.kinds;
+	s->eval.feed.fresh = true;
 	if (!text) {
 		snprintf(s->work->detail, sizeof(s->work->detail), "random normal images, %s",
 			s->feed.fresh ? "fresh in each step" : "made once");
 		return 0;
 	}
 	code = find_text(s->work, &s->feed.corpus, err);
-	return code ? code : check_text(s, err);
+	if (!code)
+		code = hold_out(s, err);
+	return code ? code : check_text(s, &s->feed, "--text", err);
 }
 
 static void describe(const struct train *s)

@@ -122,6 +122,7 @@ static const struct {
 	[JM_OP_ATTENTION_GRAD] = {31, 7, 64},
 	[JM_OP_ADD] = {3, 1, 0},
 	[JM_OP_SOFTMAX_XENT] = {1, 2, 2},
+	[JM_OP_TOP1] = {1, 0, 2},
 	[JM_OP_CAST] = {1, 1, 0},
 	[JM_OP_CONV] = {3, 1, 0},
 	[JM_OP_CONV_DGRAD] = {3, 1, 0},

@@ -69,7 +69,40 @@ static int run_first(const struct cpu_dev *dev, const struct cpu_exec *exec, str
 	return 0;
 }
 
+/* ---- right answers -------------------------------------------------------------------------------------- */
+
+static bool is_best(const struct jm_tensor *x, int64_t row, int64_t target)
+{
+	int64_t width = jm_tensor_width(x), at = row * width;
+	double best = jm_element_get(x->type, x->data, at + target);
+
+	for (int64_t i = 0; i < width; i++) {
+		double other = jm_element_get(x->type, x->data, at + i);
+
+		if (other > best || (other == best && i < target))
+			return false;
+	}
+	return true;
+}
+
+/* Seldom run: plain loops, a row to a thread. */
+static int run_top1(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = &exec->node[0];
+	const int32_t *target = n->in[1]->data;
+	int64_t rows = jm_tensor_rows(n->in[0]), right = 0;
+	float *share = n->out[0]->data;
+
+	(void)err;
+#pragma omp parallel for reduction(+ : right) num_threads(dev->threads)
+	for (int64_t r = 0; r < rows; r++)
+		right += is_best(n->in[0], r, target[r]);
+	*share = (float)right / (float)rows + (cpu_adds(n, 0) ? *share : 0);
+	return 0;
+}
+
 const struct cpu_op cpu_ops_tokens[] = {
+	{{JM_OP_TOP1}, 1, NULL, NULL, NULL, run_top1, NULL},
 	{{JM_OP_TOKENS}, 1, NULL, scratch_tokens, NULL, run_tokens, NULL},
 	{{JM_OP_TOKENS_GRAD}, 1, NULL, scratch_tokens, NULL, run_tokens_grad, NULL},
 	{{JM_OP_FIRST}, 1, NULL, NULL, NULL, run_first, NULL},

@@ -160,6 +160,9 @@ struct cuda_xent {
 	bool add_loss, add_dlogits;
 };
 void cuda_xent(const struct cuda_xent *p, cudaStream_t stream);
+/* share (+)= of rows whose target has the largest of logits[rows,classes], the first of equals. */
+void cuda_top1(struct cuda_vec logits, const int32_t *targets, int64_t rows, int64_t classes,
+	float *share, bool add, cudaStream_t stream);
 
 /* ---- update.cu ----------------------------------------------------------------------------------------- */
 

@@ -139,3 +139,35 @@ void cuda_xent(const struct cuda_xent *p, cudaStream_t stream)
 	p->stride % PACK == 0 ? xent_typed<PACK>(p, stream) : xent_typed<1>(p, stream);
 	mean_kernel<<<1, SUMMERS, 0, stream>>>(p->losses, p->rows, p->loss, p->add_loss);
 }
+
+/* One block for all rows: seldom run, and the count is the same every time. */
+template <typename T>
+__global__ void top1_kernel(
+	const T *logits, const int32_t *targets, int64_t rows, int64_t classes, float *share, bool add)
+{
+	int64_t right = 0;
+
+	for (int64_t r = 0; r < rows; r++) {
+		const T *row = logits + r * classes;
+		const int64_t target = targets[r];
+		const float best = (float)row[target];
+		int beaten = 0;
+
+		for (int64_t i = threadIdx.x; i < classes && !beaten; i += blockDim.x)
+			beaten = (float)row[i] > best || ((float)row[i] == best && i < target);
+		right += !__syncthreads_or(beaten);
+	}
+	if (threadIdx.x == 0)
+		*share = (float)right / (float)rows + (add ? *share : 0);
+}
+
+void cuda_top1(struct cuda_vec logits, const int32_t *targets, int64_t rows, int64_t classes,
+	float *share, bool add, cudaStream_t stream)
+{
+	if (logits.bf16)
+		top1_kernel<<<1, SUMMERS, 0, stream>>>(
+			as<const bf16>(logits), targets, rows, classes, share, add);
+	else
+		top1_kernel<<<1, SUMMERS, 0, stream>>>(
+			as<const float>(logits), targets, rows, classes, share, add);
+}

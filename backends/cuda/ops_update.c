@@ -60,6 +60,16 @@ static int run_xent(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 	return 0;
 }
 
+static int run_top1(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = &exec->node[0];
+
+	(void)err;
+	cuda_top1(cuda_vec(n->in[0]), n->in[1]->data, jm_tensor_rows(n->in[0]),
+		jm_tensor_width(n->in[0]), n->out[0]->data, cuda_adds(n, 0), dev->stream);
+	return 0;
+}
+
 /* ---- norm ------------------------------------------------------------------------------------------------ */
 
 static size_t scratch_norm(struct cuda_dev *dev, const struct jm_group *group)
@@ -151,6 +161,7 @@ static int run_sgd(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm
 
 const struct cuda_op cuda_ops_update[] = {
 	{{JM_OP_SOFTMAX_XENT}, 1, takes_xent, choices_xent, NULL, NULL, run_xent, NULL},
+	{{JM_OP_TOP1}, 1, NULL, NULL, NULL, NULL, run_top1, NULL},
 	{{JM_OP_NORM}, 1, NULL, NULL, scratch_norm, NULL, run_norm, NULL},
 	{{JM_OP_ADAMW}, 1, takes_update, NULL, NULL, NULL, run_adam, NULL},
 	{{JM_OP_ADAM}, 1, takes_update, NULL, NULL, NULL, run_adam, NULL},

@@ -30,3 +30,19 @@ void jm_ref_softmax_xent(const struct jm_node *n, double *const *in, double *con
 			out[1][r * width + i] = scale * (exp(x[i] - lse) - (i == target));
 	}
 }
+
+void jm_ref_top1(const struct jm_node *n, double *const *in, double *const *out)
+{
+	int64_t rows = jm_tensor_rows(n->in[0]), width = jm_tensor_width(n->in[0]);
+
+	for (int64_t r = 0; r < rows; r++) {
+		const double *x = in[0] + r * width;
+		int64_t best = 0;
+
+		for (int64_t i = 1; i < width; i++)
+			if (x[i] > x[best])
+				best = i;
+		out[0][0] += best == (int64_t)in[1][r];
+	}
+	out[0][0] /= (double)rows;
+}

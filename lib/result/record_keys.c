@@ -222,6 +222,16 @@ static const struct jm_key loss_scale_keys[] = {
 	{0},
 };
 
+static const struct jm_key evaluation_keys[] = {
+	{COUNT("step", 0), .meaning = "after which it was, counted from the first of the warm-up"},
+	{POSITIVE("samples", 0), .meaning = "that were held out: sequences or images"},
+	{NUMBER("loss", JM_KEY_NULL), .min = -JM_KEY_HUGE, .max = JM_KEY_HUGE,
+		.meaning = "their mean; null = it was not finite"},
+	{POSITIVE("accuracy", JM_KEY_OPTIONAL), .meaning = "of images: the share of right answers"},
+	{POSITIVE("seconds", 0), .unit = "s", .meaning = "on the device"},
+	{0},
+};
+
 static const struct jm_key energy_keys[] = {
 	{TEXT("model", 0), .meaning = "what is assumed"},
 	{WORD("origin", 0), .words = origins, .meaning = "of these joules"},
@@ -347,6 +357,8 @@ const struct jm_key jm_record_keys[] = {
 		.meaning = "of a training: known before the first step"},
 	{OBJECT("loss_scale", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL),
 		.keys = loss_scale_keys, .meaning = "of a training whose loss is scaled"},
+	{LIST("evaluations", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL),
+		.keys = evaluation_keys, .meaning = "of a training with --eval-every"},
 	{OBJECT("profile", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL), .keys = profile_keys,
 		.meaning = "of a training with --profile: where the time of a step goes"},
 	{0},

@@ -24,7 +24,7 @@ struct jm_frame_chunk {
 };
 
 struct jm_frame_progress {
-	char phase[16];
+	char phase[64];	       /* "steady", or "steady, held-out loss 5.31" */
 	double items, seconds; /* of the steady phase; on the run's clock */
 	double share;	       /* of the whole run, 0..1; NAN = unknown */
 };

@@ -192,6 +192,14 @@ static int turn_epoch(struct jm__worker *w, struct native *n, struct jm_err *err
 	return n->epoch < 0 ? n->epoch : 0;
 }
 
+static void tell(struct jm__worker *w, const struct native *n)
+{
+	char phase[64];
+
+	snprintf(phase, sizeof(phase), "steady%s%s", *n->work.live ? ", " : "", n->work.live);
+	jm__worker_progress(w, phase, n->items, n->elapsed_s, share_done(n));
+}
+
 static int steady(struct jm__worker *w, struct native *n, struct jm_err *err)
 {
 	int phase = jm__worker_begin(w, "steady", err), rc = phase < 0 ? phase : 0;
@@ -205,7 +213,7 @@ static int steady(struct jm__worker *w, struct native *n, struct jm_err *err)
 		if (rc)
 			break;
 		n->elapsed_s = jm__worker_seconds_since(w, t0);
-		jm__worker_progress(w, "steady", n->items, n->elapsed_s, share_done(n));
+		tell(w, n);
 	}
 	if (!rc)
 		rc = finish(w, n, phase, err);

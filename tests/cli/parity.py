@@ -17,9 +17,19 @@ def device_for(model, dims):
     return "ref" if jm("describe", model, *words, "--batch", 2, "--device", "cpu").returncode else "cpu"
 
 
+def weights_file(model, device, precision, data, seed):
+    return data.with_suffix(f".{model}.{device}.{precision}.{seed}")
+
+
+def evaluated(*case):
+    """(loss, share of right answers) of the first batch on the weights that `ours` of this case ended with."""
+    file = weights_file(*case)
+    return map(float, file.with_name(file.name + ".eval").read_text().split())
+
+
 def ours(model, dims, device, precision, batch, seq, data, seed, steps=STEPS):
     """(losses, start values, gradients of the first step) by the engine."""
-    weights = data.with_suffix(f".{model}.{device}.{precision}.{seed}")
+    weights = weights_file(model, device, precision, data, seed)
     words = [LOSSES, model, device, precision, steps, batch, seq, data, weights, seed,
              *(f"{name}={value}" for name, value in dims.items())]
     done = subprocess.run(map(str, words), check=True, stdout=subprocess.PIPE, text=True, timeout=200)

@@ -5,6 +5,7 @@ twenty steps and all gradients of the first. f64 must agree to rounding; in f32 
 error may be at most twice PyTorch's (autocast for bf16).
 """
 import collections
+import itertools
 
 import numpy
 import pytest
@@ -109,14 +110,17 @@ def batches(file, dims, batch):
         yield image, numpy.frombuffer(data, "<i4", batch, at + 4 * pixels).astype(numpy.int64)
 
 
-def theirs(model, dims, batch, file, weights, dtype, autocast=False):
-    """Losses and first gradients by torchvision; AdamW as tests/engine/losses.c says."""
+def theirs(model, dims, batch, file, weights, dtype, autocast=False, steps=STEPS, evaluated=None):
+    """
+    Losses and first gradients by torchvision; AdamW as tests/engine/losses.c says. evaluated: gets loss and
+    share of right answers of the first batch behind the last step, with running statistics.
+    """
     net, p = network(model, dims, weights, dtype)
     groups = [{"params": [p[n] for n, w in weights.items() if w.ndim > 1], "weight_decay": 0.1},
               {"params": [p[n] for n, w in weights.items() if w.ndim == 1], "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=1e-3)
     losses, first = [], None
-    for image, target in batches(file, dims, batch):
+    for image, target in itertools.islice(batches(file, dims, batch), steps):
         with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
             logits = net(torch.tensor(image, dtype=dtype))
         loss = torch.nn.functional.cross_entropy(
@@ -127,6 +131,12 @@ def theirs(model, dims, batch, file, weights, dtype, autocast=False):
         torch.nn.utils.clip_grad_norm_(p.values(), 1.0)
         optimizer.step()
         losses.append(loss.item())
+    if evaluated is not None:
+        image, target = next(batches(file, dims, batch))
+        with torch.no_grad():
+            logits = net.eval()(torch.tensor(image, dtype=dtype))
+        evaluated.append(torch.nn.functional.cross_entropy(logits, torch.tensor(target)).item())
+        evaluated.append((logits.argmax(1).numpy() == target).mean())
     return numpy.array(losses), first
 
 
@@ -145,6 +155,16 @@ def test_f64_is_the_same_mathematics(case):
     assert gradient_errors(gradients, first)[1] < 1e-10
     assert numpy.abs(losses[:3] - expected[:3]).max() < 1e-10
     assert numpy.abs(losses - expected).max() < 1e-7  # small batches multiply what rounding begins
+
+
+def test_evaluation_on_the_same_weights(case):
+    """With running statistics in place of the batch's, behind three steps of training."""
+    _, model, dims, batch, file = case
+    _, weights, _ = parity.ours(model, dims, "ref", "f64", batch, 1, file, 2, steps=3)
+    expected = []
+    theirs(model, dims, batch, file, weights, torch.float64, steps=3, evaluated=expected)
+    loss, right = parity.evaluated(model, "ref", "f64", file, 2)
+    assert abs(loss - expected[0]) < 1e-9 and right == pytest.approx(expected[1])
 
 
 @pytest.mark.parametrize("precision", ["f32", "bf16"])

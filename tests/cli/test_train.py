@@ -90,6 +90,9 @@ USAGE, CASE = 2, 1
     (CASE, {"schedule": "cosine", "lr-warmup": 10, "lr-steps": 10}, "--lr-steps"),
     (CASE, {"lr-min": 1}, "--lr-min"),
     (CASE, {"loss-scale": "dynamik"}, "dynamic"),
+    (CASE, {"eval-text": "/dev/null"}, "give --eval-every N"),
+    (CASE, {"eval-text": "/dev/null", "eval-every": 1}, "/dev/null"),
+    (CASE, {"eval-every": 1, "seq": 100}, "85 bytes to hold out"),
     (CASE, {"loss-scale": "dynamic:0"}, "2^100"),
 ])
 def test_refusals(tmp_path, text, status, options, hint):
@@ -280,6 +283,34 @@ def test_loss_scale_changes_no_bit(tmp_path, text, optimizer, scale):
     assert scaled["loss_scale"] == {"dynamic": scale.startswith("d"), "steps_skipped": 0,
                                     "first": float(scale.split(":")[-1]),
                                     "last": float(scale.split(":")[-1])}
+
+
+def test_evaluation_beside_training(tmp_path, text):
+    """The same weights: training goes on as if nothing were evaluated, and a network that learns shows it."""
+    other = tmp_path / "other"
+    other.write_bytes(b"The lazy dog jumps over the quick brown fox. " * 9)
+    options = {"steps": 29, "warmup": 1, "batch": 4}
+    plain = train(tmp_path, text, **options)[1]
+    done, r = train(tmp_path, text, **options, **{"eval-every": 10, "eval-batches": 3, "eval-text": other})
+    assert done.returncode == 0, done.stderr
+    assert (r["loss_first"], r["loss_last"]) == (plain["loss_first"], plain["loss_last"])
+    assert [e["step"] for e in r["evaluations"]] == [10, 20, 30]
+    assert all(e["samples"] == 12 and e["seconds"] > 0 and "accuracy" not in e for e in r["evaluations"])
+    losses = [e["loss"] for e in r["evaluations"]]
+    assert losses == sorted(losses, reverse=True) and losses[0] < math.log(256)
+    assert f"After step 20: held-out loss {losses[1]:.6g}" in done.stderr
+    # weights and arena are shared: what evaluation takes for itself are its inputs and results
+    assert 0 < r["plan"]["peak_bytes"] - plain["plan"]["peak_bytes"] < 4096
+    assert "evaluations" not in plain
+
+
+def test_evaluation_counts_right_answers(tmp_path):
+    file = tmp_path / "record.json"
+    jm("run", "train", "--model", "resnet", "--device", "ref", "--layers", 10, "--hidden", 4, "--image", 32,
+       "--classes", 2, "--batch", 4, "--steps", 2, "--warmup", 0, "--eval-every", 1, "--json", file)
+    found = json.loads(file.read_text())["evaluations"]
+    assert [e["step"] for e in found] == [1, 2]
+    assert all(e["accuracy"] * 32 == round(e["accuracy"] * 32) and 0 < e["accuracy"] < 1 for e in found)
 
 
 def diverge(tmp_path, steps, scale):

@@ -163,6 +163,24 @@ static void run(struct jm_program *p, const struct jm_training *t, int steps, co
 	}
 }
 
+/* Loss and right answers (0 where nobody counts them) of the first batch, on the weights as they are now. */
+static void evaluate(
+	struct jm_program *p, const struct jm_training *t, const void *data, const char *weights)
+{
+	char path[4096];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s.eval", weights);
+	f = fopen(path, "w");
+	if (!f)
+		exit(1);
+	feed_step(p, t, data, 0);
+	check(jm_program_run(p, &err));
+	fprintf(f, "%.17g %.17g\n", scalar(p, "loss"),
+		jm_graph_find(p->graph, "top1") ? scalar(p, "top1") : 0);
+	fclose(f);
+}
+
 int main(int argc, char **argv)
 {
 	struct jm_training t = {.adamw = {.beta1 = 0.9,
@@ -172,8 +190,8 @@ int main(int argc, char **argv)
 					.clip = 1.0}};
 	const struct jm_preset *preset;
 	struct jm_device device;
-	struct jm_program *program;
-	struct jm_graph *graph;
+	struct jm_program *program, *beside;
+	struct jm_graph *graph, *network;
 	struct jm_values dims;
 	void *data;
 
@@ -189,10 +207,16 @@ int main(int argc, char **argv)
 	check(jm_device_open(argv[2], 1, &device, &err));
 	check(jm_model_train(&t, &graph, &err));
 	check(jm_program_plan(graph, &device, &program, &err));
+	check(jm_model_evaluate(&t, &network, &err));
+	check(jm_program_plan_beside(network, program, &beside, &err));
 	check(jm_program_build(program, &err));
+	check(jm_program_build(beside, &err));
 	check(jm_program_init(program, (uint64_t)atoi(argv[9]), &err));
 	dump(program, argv[8], false);
 	run(program, &t, atoi(argv[4]), data, argv[8]);
+	evaluate(beside, &t, data, argv[8]);
+	jm_program_free(beside);
+	jm_graph_free(network);
 	jm_program_free(program);
 	jm_graph_free(graph);
 	jm_device_close(&device);

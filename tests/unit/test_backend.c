@@ -146,6 +146,16 @@ static void softmax_xent(struct kit *k, const struct types *t, const struct shap
 		->attr.xent.scale = 0.5;
 }
 
+/* Of two classes: about half of the rows are right. */
+static void top1(struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
+{
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, 2));
+	struct jm_tensor *target = kit_ids(k, 2, 2, DIMS(d->b, d->s));
+	struct jm_tensor *share = backend_result(k, t->v, accumulate, 1, DIMS(1));
+
+	backend_node(k, JM_OP_TOP1, OPS(x, target), &share, accumulate);
+}
+
 static void cast(struct kit *k, const struct types *t, const struct shape *d, bool back)
 {
 	struct jm_tensor *x = kit_normal(k, back ? t->c : t->v, 0, 1, 2, DIMS(d->s, d->c));
@@ -240,6 +250,7 @@ static const struct backend_case cases[] = {
 	{"layernorm", layernorm},
 	{"add", add},
 	{"softmax-xent", softmax_xent},
+	{"top1", top1},
 	{"cast", cast},
 	{0},
 };

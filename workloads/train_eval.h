@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Evaluation beside training: the network alone, on the same weights, on samples that are held out. */
+#ifndef JM_TRAIN_EVAL_H
+#define JM_TRAIN_EVAL_H
+
+#include "engine/model.h"
+#include "workloads/batch_feed.h"
+
+struct jm_evaluation {
+	long every;  /* steps; 0 = there is no evaluation */
+	int batches; /* of the training's size, always the same ones */
+	struct jm_graph *graph;
+	struct jm_program *program;
+	struct jm_batch_feed feed;
+	const struct jm_tensor *loss, *top1; /* top1: NULL = not of this kind of model */
+	char *host;			     /* pinned: results of each batch */
+	struct jm_event began, done;
+};
+
+/* What an evaluation found. */
+struct jm_evaluated {
+	double loss, top1; /* means over the batches; top1: share of right answers, NAN = unknown */
+	double seconds;	   /* on the device */
+};
+
+/* Plans the network on the weights of the training's program, which is planned and not built. */
+int jm_evaluation_plan(struct jm_evaluation *e, const struct jm_training *t,
+	const struct jm_program *training, struct jm_err *err);
+/* Builds it behind the training's. e->feed: seed, kinds, corpus and its range are set. */
+int jm_evaluation_build(struct jm_evaluation *e, struct jm_err *err);
+void jm_evaluation_close(struct jm_evaluation *e); /* one that is zeroed, too */
+
+/* On the weights as they are behind all that is queued; waits for the device. */
+int jm_evaluation_run(struct jm_evaluation *e, struct jm_evaluated *ret, struct jm_err *err);
+
+#endif
