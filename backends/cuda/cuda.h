@@ -107,6 +107,15 @@ int64_t cuda_tall_rows(const struct jm_tensor *t); /* those of zeros included */
 /* Elements from one row to the next; 0: the layout is neither plain nor that one. */
 int64_t cuda_row_stride(const struct jm_tensor *t);
 
+/* Time on the device between two places in a stream; stop waits for the second. Seconds; NAN = unknown. */
+struct cuda_stopwatch {
+	cudaEvent_t from, to;
+};
+bool cuda_stopwatch_open(struct cuda_stopwatch *w);
+void cuda_stopwatch_start(const struct cuda_stopwatch *w, cudaStream_t stream);
+double cuda_stopwatch_stop(const struct cuda_stopwatch *w, cudaStream_t stream);
+void cuda_stopwatch_close(const struct cuda_stopwatch *w);
+
 /* What a call of CUDA, cuBLASLt or cuDNN returned, as a sentence: "What failed on cuda:0: reason." */
 int cuda_check(const struct cuda_dev *dev, cudaError_t rc, const char *what, struct jm_err *err);
 /* After a kernel was started. */

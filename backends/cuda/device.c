@@ -82,6 +82,40 @@ int cuda_started(const struct cuda_dev *dev, enum jm_op op, struct jm_err *err)
 	return cuda_check(dev, rc, what, err);
 }
 
+/* ---- time ------------------------------------------------------------------------------------------ */
+
+bool cuda_stopwatch_open(struct cuda_stopwatch *w)
+{
+	*w = (struct cuda_stopwatch){NULL, NULL};
+	if (!cudaEventCreate(&w->from) && !cudaEventCreate(&w->to))
+		return true;
+	cuda_stopwatch_close(w);
+	return false;
+}
+
+void cuda_stopwatch_start(const struct cuda_stopwatch *w, cudaStream_t stream)
+{
+	cudaEventRecord(w->from, stream);
+}
+
+double cuda_stopwatch_stop(const struct cuda_stopwatch *w, cudaStream_t stream)
+{
+	float ms;
+
+	cudaEventRecord(w->to, stream);
+	if (cudaEventSynchronize(w->to) || cudaEventElapsedTime(&ms, w->from, w->to))
+		return NAN;
+	return ms * 1e-3;
+}
+
+void cuda_stopwatch_close(const struct cuda_stopwatch *w)
+{
+	if (w->from)
+		cudaEventDestroy(w->from);
+	if (w->to)
+		cudaEventDestroy(w->to);
+}
+
 /* ---- memory that stays --------------------------------------------------------------------------- */
 
 static struct cuda_block *keep(struct cuda_dev *dev, size_t bytes)

@@ -9,7 +9,7 @@
 #include "plan_cache.h"
 
 #define WORKSPACE  ((size_t)32 << 20) /* as NVIDIA advises for Hopper */
-#define CANDIDATES 12
+#define CANDIDATES 24
 #define REPEATS	   4
 
 struct cuda_product {
@@ -43,6 +43,8 @@ static cublasLtEpilogue_t epilogue_of(const struct cuda_gemm *g)
 		return g->bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
 	if (g->then == GEMM_GELU)
 		return g->bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+	if (g->sums)
+		return CUBLASLT_EPILOGUE_BGRADB;
 	return g->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
@@ -51,12 +53,12 @@ static int describe_epilogue(struct cuda_dev *dev, struct cuda_product *p, struc
 	const struct cuda_gemm *g = &p->gemm;
 	cublasLtEpilogue_t epilogue = epilogue_of(g);
 	cudaDataType_t bias = g->bias_as_d ? type_of(g->d.type) : CUDA_R_32F;
+	const void *vector = g->bias ? g->bias : g->sums;
 	int code = set(dev, p, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue, err);
 
-	if (!code && g->bias)
-		code = set(
-			dev, p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &g->bias, sizeof g->bias, err);
-	if (!code && g->bias)
+	if (!code && vector)
+		code = set(dev, p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector, sizeof vector, err);
+	if (!code && vector)
 		code = set(dev, p, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &bias, sizeof bias, err);
 	if (!code && g->aux)
 		code = set(dev, p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &g->aux,
@@ -188,24 +190,18 @@ static bool stage(struct cuda_dev *dev, struct cuda_matrix *m)
 static double time_one(struct cuda_dev *dev, const struct cuda_product *p,
 	const struct cuda_gemm *g, const cublasLtMatmulAlgo_t *algo)
 {
-	cudaEvent_t from, to;
+	struct cuda_stopwatch watch;
 	double best = NAN;
-	float ms;
 
-	if (launch(dev, p, g, algo))
+	if (!cuda_stopwatch_open(&watch))
 		return NAN;
-	cudaEventCreate(&from);
-	cudaEventCreate(&to);
-	for (int i = 0; i < REPEATS; i++) {
-		cudaEventRecord(from, dev->stream);
-		launch(dev, p, g, algo);
-		cudaEventRecord(to, dev->stream);
-		if (cudaEventSynchronize(to) || cudaEventElapsedTime(&ms, from, to))
+	for (int i = 0; i <= REPEATS; i++) {
+		cuda_stopwatch_start(&watch, dev->stream);
+		if (launch(dev, p, g, algo))
 			break;
-		best = fmin(best, ms * 1e-3);
+		best = fmin(best, i ? cuda_stopwatch_stop(&watch, dev->stream) : NAN);
 	}
-	cudaEventDestroy(from);
-	cudaEventDestroy(to);
+	cuda_stopwatch_close(&watch);
 	return best;
 }
 

@@ -20,6 +20,7 @@ struct cuda_gemm {
 	/* GEMM_GELU: d = gelu of what aux gets; GEMM_GELU_GRAD: d = product gelu'(aux); the tanh form */
 	enum { GEMM_PLAIN, GEMM_GELU, GEMM_GELU_GRAD } then;
 	void *bias;	/* of a's rows */
+	void *sums;	/* f32: of op(b)'s columns, over k; overwritten */
 	bool bias_as_d; /* in d's type; else f32 */
 	void *aux;	/* as d lies; NULL: what goes into gelu is not wanted */
 };

@@ -103,7 +103,7 @@ struct cuda_norm_grad {
 	int blocks;
 	float *partial; /* [blocks,2,width] */
 };
-int cuda_norm_grad_blocks(int processors, int64_t rows);
+int cuda_norm_grad_blocks(int processors, int64_t rows, int64_t width);
 bool cuda_norm_grad_knows(const struct cuda_norm_grad *p);
 void cuda_norm_grad(const struct cuda_norm_grad *p, cudaStream_t stream);
 

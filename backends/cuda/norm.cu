@@ -7,7 +7,7 @@
 #include "common.cuh"
 
 #define MOST_THREADS 512
-#define BLOCKS_PER_SM 6
+#define PER_SM	     1024 /* threads that a multiprocessor holds of the gradient */
 #define COLUMNS	     32 /* of a block of the second kernel */
 
 /* ---- forward ------------------------------------------------------------------------------------------ */
@@ -217,9 +217,18 @@ template <int N, int R> static void norm_grad_of(const struct cuda_norm_grad *p,
 		norm_grad_kernel<N, R, float, float><<<p->blocks, threads, 0, stream>>>(*p);
 }
 
-int cuda_norm_grad_blocks(int processors, int64_t rows)
+static int grad_threads(int64_t width)
 {
-	int most = BLOCKS_PER_SM * processors;
+	if (width % PACK)
+		return threads_for((width + 3) / 4, MOST_THREADS);
+	if (width <= PACK * 256)
+		return threads_for(width / PACK, MOST_THREADS);
+	return threads_for((width + 2 * PACK - 1) / (2 * PACK), MOST_THREADS);
+}
+
+int cuda_norm_grad_blocks(int processors, int64_t rows, int64_t width)
+{
+	int most = PER_SM / grad_threads(width) * processors;
 
 	return rows < most ? (int)rows : most;
 }

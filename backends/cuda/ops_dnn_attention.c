@@ -2,22 +2,28 @@
 /* Attention in bf16 by cuDNN: plans by shape, kept by the device; memory for them; runs. */
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
-#include "cuda.h"
 #include "dnn_attention.h"
+#include "image.h"
+#include "plan_cache.h"
 
 #define WORKSPACE ((size_t)4 << 30) /* at most; more is not worth it */
 #define ALIGN	  ((size_t)256)
 #define OPERANDS  16
+#define PLANS	  4 /* that are timed */
+#define REPEATS	  4
 
-/* A plan for a shape; its own key. plan.descriptor NULL: cuDNN has none, for the reason in err. */
+/* Plans for a shape; their own key. n = 0: cuDNN has none, for the reason in err. */
 struct cuda_attention_plan {
 	struct cuda_attention_plan *next;
 	struct dnn_attention_shape shape;
 	bool backward;
 	struct dnn_attention_ids ids;
-	struct dnn_plan plan;
+	struct dnn_plan plan[PLANS];
+	int n, best;	  /* best: -1 until they were timed */
+	size_t workspace; /* enough for each */
 	struct jm_err err;
 };
 
@@ -59,14 +65,47 @@ static bool same_shape(const struct dnn_attention_shape *a, const struct dnn_att
 	       a->repeatable == b->repeatable;
 }
 
-static void look(struct cuda_dev *dev, struct cuda_attention_plan *p)
+static void write_key(
+	const struct cuda_dev *dev, const struct cuda_attention_plan *p, char *ret, size_t size)
+{
+	const struct dnn_attention_shape *s = &p->shape;
+
+	snprintf(ret, size, "attention/%zu/%lldx%lld/%lld:%lldx%lld%s%s%s", dev->dnn.version,
+		(long long)s->batch, (long long)s->seq, (long long)s->heads, (long long)s->groups,
+		(long long)s->depth, s->causal ? "/causal" : "", p->backward ? "/grad" : "",
+		s->repeatable ? "/repeatable" : "");
+}
+
+/* The plan that was chosen before, by its name, or some to choose from. */
+static void find_plans(struct cuda_dev *dev, struct cuda_attention_plan *p, struct dnn_graph *g)
 {
 	struct dnn_want want = {.repeatable = p->shape.repeatable, .workspace = WORKSPACE};
+	char key[CUDA_PLAN_KEY], name[CUDA_PLAN_VALUE];
+	const char *known;
+
+	write_key(dev, p, key, sizeof key);
+	known = cuda_plan_find(dev, key);
+	if (known) {
+		snprintf(name, sizeof name, "%s", known);
+		want.name = name;
+		p->n = dnn_plans(g, &want, p->plan, 1, &p->err);
+	}
+	want.name = NULL;
+	if (!p->n)
+		p->n = dnn_plans(g, &want, p->plan, PLANS, &p->err);
+	p->best = p->n == 1 ? 0 : -1;
+	for (int i = 0; i < p->n; i++)
+		if (p->plan[i].workspace > p->workspace)
+			p->workspace = p->plan[i].workspace;
+}
+
+static void look(struct cuda_dev *dev, struct cuda_attention_plan *p)
+{
 	struct dnn_graph *g = p->backward ? dnn_attention_backward(&dev->dnn, &p->shape, &p->ids)
 					  : dnn_attention_forward(&dev->dnn, &p->shape, &p->ids);
 
 	if (g)
-		dnn_plans(g, &want, &p->plan, 1, &p->err);
+		find_plans(dev, p, g);
 	else
 		jm_err_set(&p->err, JM_ENOMEM, "Out of memory for attention.");
 	dnn_graph_free(g);
@@ -98,8 +137,8 @@ void cuda_attention_plans_free(struct cuda_dev *dev)
 	while (dev->attention_plans) {
 		struct cuda_attention_plan *next = dev->attention_plans->next;
 
-		if (dev->attention_plans->plan.descriptor)
-			dnn_plan_drop(&dev->dnn, &dev->attention_plans->plan);
+		for (int i = 0; i < dev->attention_plans->n; i++)
+			dnn_plan_drop(&dev->dnn, &dev->attention_plans->plan[i]);
 		free(dev->attention_plans);
 		dev->attention_plans = next;
 	}
@@ -125,7 +164,7 @@ static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_e
 	p = plan_of(dev, n);
 	if (!p)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for attention.");
-	return p->plan.descriptor ? 0 : jm_err_set(err, p->err.code, "%s", p->err.text);
+	return p->n ? 0 : jm_err_set(err, p->err.code, "%s", p->err.text);
 }
 
 static size_t rounded(size_t bytes)
@@ -150,7 +189,7 @@ static size_t scratch(struct cuda_dev *dev, const struct jm_group *group)
 {
 	const struct cuda_attention_plan *p = plan_of(dev, group->node[0]);
 
-	return p ? delta_bytes(p) + sum_bytes(p) + rounded(p->plan.workspace) : 0;
+	return p ? delta_bytes(p) + sum_bytes(p) + rounded(p->workspace) : 0;
 }
 
 /* ---- build and run ---------------------------------------------------------------------------------------- */
@@ -202,13 +241,75 @@ static struct operands operands_of(
 	return o;
 }
 
+static int bind_plan(struct cuda_dev *dev, const struct cuda_exec *exec,
+	const struct cuda_attention_plan *p, int which, struct bound *b, struct jm_err *err)
+{
+	struct operands o = operands_of(exec, p, b);
+	char *memory = exec->scratch;
+
+	return dnn_bind(&dev->dnn, &p->plan[which], o.n, o.id, o.data,
+		memory ? memory + delta_bytes(p) + b->sum_bytes : NULL, &b->run, err);
+}
+
+/* Seconds of one run, the least of some; NAN = it fails. */
+static double time_plan(struct cuda_dev *dev, const struct cuda_exec *exec,
+	const struct cuda_attention_plan *p, int which, struct bound b)
+{
+	struct cuda_stopwatch watch;
+	double best = NAN;
+
+	if (bind_plan(dev, exec, p, which, &b, NULL))
+		return NAN;
+	if (cuda_stopwatch_open(&watch)) {
+		for (int i = 0; i <= REPEATS; i++) {
+			cuda_stopwatch_start(&watch, dev->stream);
+			if (dnn_run(&dev->dnn, &b.run, NULL))
+				break;
+			best = fmin(best, i ? cuda_stopwatch_stop(&watch, dev->stream) : NAN);
+		}
+		cuda_stopwatch_close(&watch);
+	}
+	cudaStreamSynchronize(dev->stream);
+	dnn_unbind(&dev->dnn, &b.run);
+	return best;
+}
+
+static void fill(struct cuda_dev *dev, const struct jm_tensor *t)
+{
+	if (t && t->type != JM_I32)
+		cuda_random(cuda_vec(t), jm_tensor_count(t), 1, dev->stream);
+}
+
+/* On random operands, in the places of the real ones: nothing is in them while a program is built. */
+static void tune(struct cuda_dev *dev, const struct cuda_exec *exec, struct cuda_attention_plan *p,
+	const struct bound *b)
+{
+	const struct jm_node *n = &exec->node[0];
+	char key[CUDA_PLAN_KEY];
+	double least = INFINITY;
+
+	if (p->best >= 0)
+		return;
+	p->best = 0;
+	for (int i = 0; i < n->n_in; i++)
+		fill(dev, n->in[i]);
+	for (int i = 0; i < p->n; i++) {
+		double seconds = time_plan(dev, exec, p, i, *b);
+
+		if (seconds < least) {
+			least = seconds;
+			p->best = i;
+		}
+	}
+	write_key(dev, p, key, sizeof key);
+	cuda_plan_keep(dev, key, p->plan[p->best].name);
+}
+
 static int build(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = &exec->node[0];
-	const struct cuda_attention_plan *p = plan_of(dev, n);
+	struct cuda_attention_plan *p = plan_of(dev, n);
 	struct bound *b = exec->own = calloc(1, sizeof *b);
-	char *memory = exec->scratch;
-	struct operands o;
 
 	if (!b || !p)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for attention.");
@@ -216,10 +317,9 @@ static int build(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *er
 	b->one = 1;
 	b->floor = -FLT_MAX;
 	b->sum_bytes = sum_bytes(p);
-	b->sum = b->sum_bytes ? memory + delta_bytes(p) : NULL;
-	o = operands_of(exec, p, b);
-	return dnn_bind(&dev->dnn, &p->plan, o.n, o.id, o.data,
-		memory ? memory + delta_bytes(p) + b->sum_bytes : NULL, &b->run, err);
+	b->sum = b->sum_bytes ? (char *)exec->scratch + delta_bytes(p) : NULL;
+	tune(dev, exec, p, b);
+	return bind_plan(dev, exec, p, p->best, b, err);
 }
 
 static int run(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)

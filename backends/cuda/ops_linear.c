@@ -14,6 +14,7 @@ enum { AS_ASKED };
 struct linear {
 	struct cuda_product *product;
 	struct cuda_product *rest; /* of the last columns, where there are a few too many */
+	bool summed;		   /* the product leaves dbias */
 	bool cast_bias;		   /* to d's type, in front of the product */
 	bool then_gelu;		   /* or its gradient, behind the product, by a kernel of our own */
 	int parts;		   /* of the sum over rows that is dbias */
@@ -197,6 +198,32 @@ static void split(struct cuda_gemm *g, struct cuda_gemm *ret_rest)
 	g->d.columns = g->b.rows = most;
 }
 
+#define SUMS_RATE 2.5e12 /* bytes per second that sums over rows reach on an H100 */
+
+/* dbias by the product itself, where that takes less time than sums of their own. */
+static void build_summed(struct cuda_dev *dev, struct cuda_exec *exec, const struct cuda_gemm *g)
+{
+	const struct jm_node *n = &exec->node[0];
+	struct linear *l = exec->own;
+	struct cuda_gemm with = *g;
+	struct cuda_product *product;
+	struct jm_err why = JM_ERR_INIT;
+	double alone = cuda_product_seconds(l->product) + (double)n->in[0]->bytes / SUMS_RATE;
+
+	if (l->rest || cuda_adds(n, 1))
+		return;
+	with.sums = n->out[1]->data;
+	if (cuda_product_new(dev, &with, &product, &why))
+		return;
+	l->summed = cuda_product_seconds(product) < alone;
+	if (l->summed) {
+		cuda_product_free(dev, l->product);
+		l->product = product;
+	} else {
+		cuda_product_free(dev, product);
+	}
+}
+
 static int build(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = &exec->node[0];
@@ -211,7 +238,11 @@ static int build(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *er
 	split(&g, &rest);
 	if (rest.d.columns)
 		code = cuda_product_new(dev, &rest, &l->rest, err);
-	return code ? code : build_product(dev, exec, &g, err);
+	if (!code)
+		code = build_product(dev, exec, &g, err);
+	if (!code && n->op == JM_OP_LINEAR_WGRAD && n->out[1])
+		build_summed(dev, exec, &g);
+	return code;
 }
 
 /* Where cuBLASLt does not join the two, gelu follows by itself. */
@@ -317,7 +348,7 @@ static int run(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err
 
 	if (l->cast_bias)
 		cast_bias(dev, exec);
-	if (n->op == JM_OP_LINEAR_WGRAD && n->out[1])
+	if (n->op == JM_OP_LINEAR_WGRAD && n->out[1] && !l->summed)
 		sum_rows(dev, exec);
 	code = cuda_product_run(dev, l->product, err);
 	if (!code && l->rest)

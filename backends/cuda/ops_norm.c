@@ -113,7 +113,8 @@ static struct cuda_norm_grad grad_of(const struct cuda_dev *dev, const struct jm
 		.add_dx = cuda_adds(n, 0),
 		.add_dgamma = cuda_adds(n, 1),
 		.add_dbeta = cuda_adds(n, 2),
-		.blocks = cuda_norm_grad_blocks(dev->prop.multiProcessorCount, rows),
+		.blocks = cuda_norm_grad_blocks(
+			dev->prop.multiProcessorCount, rows, jm_tensor_width(n->in[0])),
 	};
 }
 

@@ -78,6 +78,7 @@ static void read_plans(struct cuda_dev *dev)
 	FILE *f = open_file("r");
 
 	dev->plans_read = true;
+	cuda_lt_open(dev, NULL); /* its version is part of the owner; absent = 0 */
 	write_owner(dev, mine, sizeof mine);
 	while (f && fgets(line, sizeof line, f))
 		if (sscanf(line, "%159s %159s %319s", owner, key, value) == 3 &&
