@@ -7,6 +7,7 @@ extern const struct jm_command jm_command_doctor;
 extern const struct jm_command jm_command_get;
 extern const struct jm_command jm_command_guard;
 extern const struct jm_command jm_command_help;
+extern const struct jm_command jm_command_keeper;
 extern const struct jm_command jm_command_list;
 extern const struct jm_command jm_command_mark;
 extern const struct jm_command jm_command_measure;
@@ -30,6 +31,7 @@ const struct jm_command *const jm_commands[] = {
 	&jm_command_doctor,
 	&jm_command_list,
 	&jm_command_guard,
+	&jm_command_keeper,
 	&jm_command_worker,
 	&jm_command_help,
 	NULL,

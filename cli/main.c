@@ -3,6 +3,7 @@
 #include "commands.h"
 #include "screen.h"
 #include "guard/guard.h"
+#include "run/case_keeper.h"
 
 #include "base/output.h"
 
@@ -227,6 +228,7 @@ static void recover(struct jm_cli *cli)
 	int n;
 
 	jm_guard_recover_soon(&cli->ctx, &n, NULL);
+	jm_case_keeper_recover(&cli->ctx, false);
 	signal(SIGPIPE, before);
 }
 

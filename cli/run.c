@@ -7,6 +7,7 @@
 #include "base/state_folder.h"
 #include "interrupts.h"
 #include "report/report.h"
+#include "run/case_keeper.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -244,6 +245,7 @@ static int make_plan(struct run_command *r)
 	if (!lost_rc && recovered)
 		jm_log(&r->cli->ctx, JM_INFO, "%d settings of a killed run were restored.",
 			recovered);
+	jm_case_keeper_recover(&r->cli->ctx, true); /* two of a case must not run at once */
 	rc = flag(r, "resume") ? request_from_store(r) : request_from_arguments(r);
 	if (!rc && lost_rc && has_settings(r)) /* else the warning is enough */
 		rc = jm_err_set(&r->cli->err, lost_rc, "%s", lost.text);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `worker`, hidden: the process of one case; `run` starts it. */
+/* `worker` and `keeper`, hidden: the process of one case, and the one that cleans up after it; `run` starts both. */
 #include "cli.h"
+#include "run/case_keeper.h"
 #include "run/worker.h"
 
 #include <stdio.h>
@@ -37,4 +38,18 @@ const struct jm_command jm_command_worker = {
 		"Reads a job from standard input and sends what it measures to descriptor 3.",
 	.hidden = true,
 	.run = worker_run,
+};
+
+static int keeper_run(struct jm_cli *cli)
+{
+	return jm_case_keeper_serve(&cli->ctx, &cli->err) ? jm_cli_fail(cli) : 0;
+}
+
+const struct jm_command jm_command_keeper = {
+	.name = "keeper",
+	.summary = "end what a case of a killed 'run' has left behind",
+	.usage = "",
+	.description = "Started by 'joulemark run' itself.",
+	.hidden = true,
+	.run = keeper_run,
 };

@@ -84,8 +84,7 @@ static bool was_asked(const struct jm_strays *o, pid_t pid)
 	return false;
 }
 
-/* A joulemark's guard puts back what it has set when its client is gone. */
-static bool is_guard(pid_t pid)
+bool jm_is_guard(pid_t pid)
 {
 	static const char guard[] = "joulemark\0guard"; /* and the 0 behind it */
 	char path[64], line[sizeof(guard) + 1];
@@ -129,7 +128,7 @@ static void ask_to_end(struct jm_strays *o, pid_t pid)
 static void end_child(struct jm_strays *o, pid_t pid)
 {
 	if (is_left(o, pid))
-		o->wait |= is_guard(pid) || !kill(pid, SIGKILL);
+		o->wait |= jm_is_guard(pid) || !kill(pid, SIGKILL);
 }
 
 /* Until there is none to wait for, and none has gone meanwhile; or the time is up, or somebody in a hurry. */

@@ -41,4 +41,7 @@ enum jm_strays_end { JM_STRAYS_LEAVE, JM_STRAYS_ASK, JM_STRAYS_KILL };
  */
 void jm_strays_end(struct jm_strays *o, enum jm_strays_end how, int hurry_fd);
 
+/* A joulemark's guard puts back what it has set when its client is gone: it is never to be killed. */
+bool jm_is_guard(pid_t pid);
+
 #endif

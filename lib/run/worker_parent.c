@@ -2,6 +2,8 @@
 /* The parent: starts a worker, takes in what it sends, and makes a record of whatever becomes of it. */
 #include "run/worker.h"
 
+#include "run/case_keeper.h"
+
 #include "base/clock.h"
 #include "run/frame.h"
 #include "meter/meters_json.h"
@@ -42,6 +44,7 @@ struct child {
 	size_t n_tail;
 	int64_t start_ns, kill_ns, commit_ns; /* on the machine's clock */
 	enum stop stop;
+	struct jm_case_keeper keeper;
 	bool ended, hurried; /* hurried: cancelled while it was being stopped */
 	long oom_before;
 };
@@ -70,7 +73,26 @@ static int job_file(const json_t *job, struct jm_err *err)
 	return fd;
 }
 
-static int spawn(const char *program, int job_fd, int out_fd, int err_fd, int frames_fd, pid_t *ret)
+/* environ with the mark of the case, if it has one; the caller frees it. */
+static char **marked_environment(const struct jm_case_keeper *keeper)
+{
+	static const char name[] = JM_MARK_VARIABLE "=";
+	size_t n = 0, used = 0;
+	char **env;
+
+	while (environ[n])
+		n++;
+	env = calloc(n + 2, sizeof(*env));
+	for (size_t i = 0; env && i < n; i++)
+		if (keeper->pid <= 0 || strncmp(environ[i], name, sizeof(name) - 1) != 0)
+			env[used++] = environ[i];
+	if (env && keeper->pid > 0)
+		env[used] = (char *)(uintptr_t)keeper->variable;
+	return env;
+}
+
+static int spawn(const char *program, int job_fd, int out_fd, int err_fd, int frames_fd,
+	char *const *env, pid_t *ret)
 {
 	char *argv[] = {(char *)(uintptr_t) "joulemark", (char *)(uintptr_t) "worker", NULL};
 	posix_spawn_file_actions_t files;
@@ -94,7 +116,7 @@ static int spawn(const char *program, int job_fd, int out_fd, int err_fd, int fr
 		posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
 	posix_spawn_file_actions_adddup2(&files, err_fd, STDERR_FILENO);
 	posix_spawn_file_actions_adddup2(&files, frames_fd, WORKER_FD);
-	rc = posix_spawn(ret, program, &files, &attr, argv, environ);
+	rc = posix_spawn(ret, program, &files, &attr, argv, env ? env : environ);
 	posix_spawn_file_actions_destroy(&files);
 	posix_spawnattr_destroy(&attr);
 	return rc;
@@ -113,6 +135,7 @@ static int start(struct child *c, struct jm_err *err)
 {
 	const char *program = c->o->program ? c->o->program : "/proc/self/exe";
 	int frames[2] = {-1, -1}, errs[2] = {-1, -1}, job_fd = job_file(c->o->job, err), rc;
+	char **env;
 
 	if (job_fd < 0)
 		return job_fd;
@@ -121,7 +144,9 @@ static int start(struct child *c, struct jm_err *err)
 	if (!rc) {
 		frames[1] = high(frames[1]);
 		errs[1] = high(errs[1]);
-		rc = spawn(program, job_fd, c->o->out_fd, errs[1], frames[1], &c->pid);
+		env = marked_environment(&c->keeper);
+		rc = spawn(program, job_fd, c->o->out_fd, errs[1], frames[1], env, &c->pid);
+		free(env);
 		close(frames[1]);
 		close(errs[1]);
 	}
@@ -464,15 +489,20 @@ static int run_child(struct child *c, struct jm_err *err)
 	struct jm_strays strays;
 	int rc, status = 0;
 
+	/* before the strays, so that it is none */
+	if (json_object_get(json_object_get(c->o->job, "parameters"), "command"))
+		jm_case_keeper_start(c->ctx, c->o->program, &c->keeper);
 	jm_strays_begin(&strays, c->ctx);
 	rc = start(c, err);
 	if (rc) {
 		jm_strays_end(&strays, JM_STRAYS_LEAVE, -1);
+		jm_case_keeper_stop(&c->keeper);
 		return rc;
 	}
 	rc = serve(c, err);
 	finish(c, &status);
 	jm_strays_end(&strays, end_of_strays(c, status), c->o->cancel_fd);
+	jm_case_keeper_stop(&c->keeper);
 	if (!rc && c->stop == CANCELLED)
 		rc = jm_err_set(err, JM_EINTR, "Interrupted.");
 	if (!rc && c->stop == WATCHED_GONE)

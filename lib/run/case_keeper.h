@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The keeper of a case: a process that outlives a `run` that is killed, and ends what the case has started. When it is
+ * killed as well, the record that it keeps locked in the state folder (cases/MARK) lets the next start do it.
+ *
+ * What belongs to a case is known by a mark in its environment, by its user and by its start time
+ * (base/marked_processes.h); what a command started with another environment is not found.
+ */
+#ifndef JM_CASE_KEEPER_H
+#define JM_CASE_KEEPER_H
+
+#include "base/marked_processes.h"
+#include "joulemark.h"
+
+#define JM_KEEPER_FD	 3 /* of its end of the pipe; it closes when the run has ended */
+#define JM_KEEPER_RECORD 4 /* of the record, or of /dev/null */
+
+struct jm_case_keeper {
+	pid_t pid; /* 0 = there is none */
+	int fd;	   /* our end of the pipe */
+	int lock; /* the record, which we hold as well: a killed keeper does not make the case a stray */
+	struct jm_marked marked;
+	char variable[512]; /* for the environment of the case */
+	char record[1000];  /* path; "" = none */
+};
+
+/* program: NULL = this one. Without a keeper (logged) a case is run nevertheless. */
+void jm_case_keeper_start(struct jm_ctx *ctx, const char *program, struct jm_case_keeper *ret);
+/* The case has ended, and what may outlive it does. */
+void jm_case_keeper_stop(struct jm_case_keeper *k);
+
+/* The keeper's own process. */
+int jm_case_keeper_serve(struct jm_ctx *ctx, struct jm_err *err);
+
+/*
+ * Ends what killed runs have left behind, and logs it. wait: for keepers that are at it just now, up to six seconds;
+ * else they are left to it.
+ */
+void jm_case_keeper_recover(struct jm_ctx *ctx, bool wait);
+
+#endif

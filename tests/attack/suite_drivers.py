@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+import os
+import signal
+import subprocess
+import time
+
+from fake_gpus import FakeGpus, guard_of, kill, wait_for
+from jm import BIN
+from knobs import as_found, environment, joulemark, settle
+
+
+class Suite:
+    """A driver that is stuck in Set or Get of one GPU, or a guard that is stopped; truth: the driver's limits."""
+
+    def __init__(self, folder):
+        self.gpus = FakeGpus(folder, 4)
+        self.found = as_found(self.gpus)
+        self.stuck = self.gpus.state + ".stuck"
+        self.program = None
+
+    def quick(self, rng):
+        """Commands that set nothing are not kept by what hangs."""
+        words = rng.choice((["list"], ["status"], ["mark", "x"]))
+        began = time.monotonic()
+        joulemark(self.gpus, *words)
+        spent = time.monotonic() - began
+        assert spent < 6, f"{words} took {spent:.1f} s"
+
+    def begin(self, rng):
+        gpu = rng.randrange(4)
+        with open(self.stuck, "w", encoding="ascii"):
+            pass
+        self.gpus.config(f"{rng.choice(('setlag', 'getlag'))}={gpu}:1e9;lagfile={self.stuck}")
+        self.program = subprocess.Popen(
+            [BIN, "set", f"gpu.power={rng.randrange(200, 500)}W", "--", "sleep", "0.1"],
+            env=environment(self.gpus), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL)
+        time.sleep(rng.uniform(0.1, 1.5))
+        self.gpus.config("")
+
+    def leave(self, rng):
+        """By two signals, by a kill, or by a kill of the guard."""
+        how = rng.choice(("signals", "program killed", "guard killed", "both killed"))
+        guard = guard_of(self.program.pid)
+        if how in ("guard killed", "both killed") and guard:
+            kill(guard)
+        if how in ("program killed", "both killed"):
+            kill(self.program.pid)
+        if how in ("signals", "guard killed"):
+            self.program.send_signal(signal.SIGINT)
+            time.sleep(0.3)
+            began = time.monotonic()
+            kill(self.program.pid, signal.SIGINT)
+            self.program.wait(timeout=40)
+            assert how != "signals" or time.monotonic() - began < 8, "the second signal was not heard"
+        self.program.wait(timeout=60)
+        return how
+
+    def round(self, rng):
+        if rng.random() < 0.5:
+            return self.stopped_guard(rng)
+        self.begin(rng)
+        how = self.leave(rng)
+        os.remove(self.stuck)
+
+        def as_it_was():
+            settle(self.gpus)
+            return self.gpus.limits() == self.found and not self.gpus.journals()
+
+        assert wait_for(as_it_was, 40), f"{how}: {self.gpus.limits()}, {self.gpus.journals()}"
+        return f"stuck drivers, {how}"
+
+    def stopped_guard(self, rng):
+        self.program = subprocess.Popen(
+            [BIN, "set", f"gpu.power={rng.randrange(200, 500)}W", "--", "sleep", "20"],
+            env=environment(self.gpus), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL)
+        wait_for(lambda: self.gpus.limits() != self.found, 10)
+        guard = guard_of(self.program.pid)
+        kill(guard, signal.SIGSTOP)
+        kill(self.program.pid)
+        self.program.wait(timeout=20)
+        self.quick(rng)
+        kill(guard, rng.choice((signal.SIGCONT, signal.SIGKILL)))
+
+        def as_it_was():
+            settle(self.gpus)
+            return self.gpus.limits() == self.found
+
+        assert wait_for(as_it_was, 20), self.gpus.limits()
+        return "stopped guards"
+
+    def close(self):
+        if os.path.exists(self.stuck):
+            os.remove(self.stuck)
+        if self.program:
+            self.program.kill()
+            self.program.wait()
+        self.gpus.config("")
+        settle(self.gpus)
