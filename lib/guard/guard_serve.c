@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The guard's own process: does what its client asks and, when the client is gone, puts all back. */
+#include "base/forward_signals.h"
 #include "guard/guard_wire.h"
 #include "guard/guard_apply.h"
 
@@ -9,7 +10,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -18,7 +18,8 @@
 
 struct server {
 	struct jm_ctx *ctx;
-	int fd, pidfd, sigfd;
+	int fd, pidfd;
+	struct jm_forward_signals signals;
 	int client;
 	bool opened, done;
 	struct jm_knob_holder holder;
@@ -145,7 +146,7 @@ static void serve(struct server *s)
 	struct pollfd p[] = {
 		{.fd = s->fd, .events = POLLIN},
 		{.fd = s->pidfd, .events = POLLIN},
-		{.fd = s->sigfd, .events = POLLIN},
+		{.fd = s->signals.fd, .events = POLLIN},
 	};
 
 	while (!s->done) {
@@ -200,22 +201,14 @@ static int watch(struct server *s, struct jm_err *err)
 {
 	struct ucred peer;
 	socklen_t size = sizeof(peer);
-	sigset_t signals;
 
 	if (getsockopt(s->fd, SOL_SOCKET, SO_PEERCRED, &peer, &size))
 		return jm_err_set(err, JM_EUSAGE,
 			"'guard' is joulemark's own helper; it is not for the command line.");
 	s->client = peer.pid;
 	s->pidfd = (int)syscall(SYS_pidfd_open, peer.pid, 0);
-	sigemptyset(&signals);
-	sigaddset(&signals, SIGINT);
-	sigaddset(&signals, SIGTERM);
-	sigaddset(&signals, SIGHUP);
-	sigaddset(&signals, SIGQUIT);
-	pthread_sigmask(SIG_BLOCK, &signals, NULL);
-	s->sigfd = signalfd(-1, &signals, SFD_CLOEXEC);
 	signal(SIGPIPE, SIG_IGN);
-	return 0;
+	return jm_signals_catch(&s->signals, err);
 }
 
 /* The kernel shall look for memory elsewhere first; without root it says no, which is no harm. */
@@ -239,6 +232,7 @@ int jm_guard_serve(struct jm_ctx *ctx, int fd, struct jm_err *err)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the guard.");
 	s->ctx = ctx;
 	s->fd = fd;
+	s->signals.fd = -1;
 	rc = watch(s, err);
 	if (!rc) {
 		ask_to_be_spared();
@@ -251,8 +245,9 @@ int jm_guard_serve(struct jm_ctx *ctx, int fd, struct jm_err *err)
 	}
 	if (s->pidfd > 0)
 		close(s->pidfd);
-	if (s->sigfd > 0)
-		close(s->sigfd);
+	/* what has come stays blocked: it must not end the process before its status is told */
+	if (s->signals.fd >= 0)
+		close(s->signals.fd);
 	close(fd);
 	free(s);
 	return rc;
