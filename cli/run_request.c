@@ -218,12 +218,15 @@ static int no_such_work(struct jm_cli *cli, const char *name)
 		name);
 }
 
-static bool is_model(const char *name)
+/* What a model or preset stands for: the preset's workload, else training; NULL = it is neither. */
+static const char *workload_of_model(const char *name)
 {
 	const struct jm_preset *preset;
 	const struct jm_model *model;
 
-	return !jm_model_find(name, &model, &preset, NULL);
+	if (jm_model_find(name, &model, &preset, NULL))
+		return NULL;
+	return preset && preset->workload ? preset->workload : "train";
 }
 
 /* A misspelt device or precision is told before every case has failed for it. */
@@ -253,12 +256,12 @@ static int check_work(struct jm_cli *cli, const struct jm_workload *w, const jso
 	return rc;
 }
 
-/* A model or preset stands for training it: `run gpt-117m` is `run train --model gpt-117m`. */
+/* A model or preset stands for its workload: `run gpt-117m` is `run train --model gpt-117m`. */
 static int add_workload(struct jm_cli *cli, json_t *what)
 {
 	const char *name = cli->args[0];
-	bool model = is_model(name);
-	const struct jm_workload *w = find_workload(model ? "train" : name);
+	const char *model = workload_of_model(name);
+	const struct jm_workload *w = find_workload(model ? model : name);
 	char who[96];
 	int rc;
 
@@ -286,7 +289,8 @@ static int add_workload(struct jm_cli *cli, json_t *what)
 
 bool jm_run_begins_command(const struct jm_cli *cli, const char *word)
 {
-	return !cli->n_args && !find_workload(word) && !is_model(word) && jm_hold_executable(word);
+	return !cli->n_args && !find_workload(word) && !workload_of_model(word) &&
+	       jm_hold_executable(word);
 }
 
 /* An expression that is none is told before every case of a sweep has failed for it. */

@@ -260,6 +260,10 @@ struct jm_tensor {
  *			dlogits = xent.scale S / T (softmax(logits) - onehot(target)), with S read when it runs
  *			and 1 where scale is not given. The mean is summed so that
  *			its error does not grow with T (f64, or pairwise).
+ * mse			in  y c[..], target c|f32[..], scale? f32[2] = {S, 1/S}
+ *			out loss f32[1], dy? c[..]	attr xent.scale
+ *			loss = mean over all elements of (y - target)^2, not scaled; dy = 2 xent.scale S / n
+ *			(y - target), S and the sum as of softmax-xent
  * top1			in  logits c[..,V], target i32[..]
  *			out share f32[1]	of the rows whose largest logit is logits[target], the first of
  *			equals
@@ -339,7 +343,8 @@ struct jm_tensor {
 	X(ADAM, "adam")                                                                            \
 	X(SGD, "sgd")                                                                              \
 	X(QUANTIZE, "quantize")                                                                    \
-	X(TOP1, "top1")
+	X(TOP1, "top1")                                                                            \
+	X(MSE, "mse")
 enum jm_op {
 #define X(name, text) JM_OP_##name,
 	JM_OPS(X)
@@ -389,7 +394,7 @@ union jm_attr {
 	} attention;
 	struct {
 		double scale; /* 1; 1/k for k micro-steps whose gradients add up */
-	} xent;
+	} xent;		      /* softmax-xent, mse */
 	struct {
 		double beta1, beta2, eps, weight_decay;
 		double clip;	 /* largest global norm; 0 = no clipping */
@@ -423,12 +428,12 @@ struct jm_node {
 /* ---- groups: what is offered, chosen, built and run ------------------------------------------------- */
 
 /*
- * One node, or several that may run as one. Covers that the engine offers, each cut short from its end
- * when refused (more will come; refuse what is not known): conv + bn-stats + bn-finalize + bn-apply,
- * bn-stats + bn-finalize + bn-apply (mean and rstd are kept when backward needs them: not virtual),
- * linear + gelu or gelu-erf or silu or swiglu (likewise the linear's output), add + layernorm or rmsnorm
- * (likewise the sum), norm + adamw or adam or sgd, layernorm-grad or rmsnorm-grad + cast,
- * linear-dgrad + gelu-grad.
+ * One node, or several that may run as one. The covers that the engine offers are the rows of a table
+ * (engine/group.c), each cut short from its end when refused; refuse what is not known, more will come:
+ * conv + bn-stats + bn-finalize + bn-apply, bn-stats + bn-finalize + bn-apply (mean and rstd are kept when
+ * backward needs them: not virtual), bn-apply + conv, conv + relu, linear + gelu or gelu-erf or silu or
+ * swiglu (likewise the linear's output), linear-dgrad + gelu-grad or gelu-erf-grad, add + layernorm or
+ * rmsnorm (likewise the sum), norm + adamw or adam or sgd, layernorm-grad or rmsnorm-grad + cast.
  */
 #define JM_GROUP_MAX 8
 struct jm_group {

@@ -57,6 +57,7 @@ static const struct rule rules[JM_OP_COUNT][RULES_MAX] = {
 		{DY(0), X(0), X(1), X(2), Y(0), Y(1), X(3)}, {DX(0), DX(1), DX(2)}}},
 	[JM_OP_ADD] = {{JM_OP_ADD, true, {DY(0)}, {DX(0)}}, {JM_OP_ADD, true, {DY(0)}, {DX(1)}}},
 	[JM_OP_SOFTMAX_XENT] = {{JM_OP_SOFTMAX_XENT, true, {Y(1)}, {DX(0)}}},
+	[JM_OP_MSE] = {{JM_OP_MSE, true, {Y(1)}, {DX(0)}}},
 	[JM_OP_CAST] = {{JM_OP_CAST, false, {DY(0)}, {DX(0)}}},
 	[JM_OP_CONV] = {{JM_OP_CONV_WGRAD, false, {DY(0), X(0)}, {DX(1), DX(2)}},
 		{JM_OP_CONV_DGRAD, false, {DY(0), X(1)}, {DX(0)}}},
@@ -260,13 +261,21 @@ static bool is_copy(const struct jm_node *n)
 	return n->op == JM_OP_CAST && n->out[0]->class == JM_CLASS_COPY;
 }
 
+/* Such a node leaves the gradient of its first operand as its second result. */
+static bool makes_loss(const struct jm_node *n)
+{
+	const struct rule *rule = &rules[n->op][0];
+
+	return rule->pass && rule->in[0].role == OUT;
+}
+
 int jm_graph_gradients(struct jm_graph *g, struct jm_tensor *loss, struct jm_err *err)
 {
 	struct walk w = {.g = g, .n_tensors = g->n_cells};
 	int n_nodes = g->n_nodes;
 
-	if (!g->err.code && jm_graph_cell(g, loss)->producer->op != JM_OP_SOFTMAX_XENT)
-		jm_err_set(&g->err, JM_EBUG, "Gradients start at a softmax-xent loss only.");
+	if (!g->err.code && !makes_loss(jm_graph_cell(g, loss)->producer))
+		jm_err_set(&g->err, JM_EBUG, "Gradients start at softmax-xent or mse only.");
 	w.grad = calloc((size_t)w.n_tensors + 1, sizeof(*w.grad));
 	if (!w.grad)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for gradients.");

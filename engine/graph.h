@@ -92,7 +92,8 @@ struct jm_tensor *jm_graph_table(struct jm_graph *g, const char *name, int64_t r
 struct jm_tensor *jm_graph_ends_block(struct jm_graph *g, struct jm_tensor *t);
 struct jm_tensor *jm_graph_embed(struct jm_graph *g, struct jm_tensor *ids, struct jm_tensor *table,
 	struct jm_tensor *positions);
-/* w: a parameter; its compute copy is made where precision asks for one. */
+/* w: a parameter, whose compute copy is made where precision asks for one; or an activation, as in the
+ * similarities of a contrastive loss: each row of x with each of w. */
 struct jm_tensor *jm_graph_linear(
 	struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *w, struct jm_tensor *bias);
 struct jm_tensor *jm_graph_gelu(struct jm_graph *g, struct jm_tensor *x); /* by tanh */
@@ -116,6 +117,9 @@ struct jm_tensor *jm_graph_add(struct jm_graph *g, struct jm_tensor *a, struct j
  * the scalar "top1" where that is wanted. */
 struct jm_tensor *jm_graph_softmax_xent(
 	struct jm_graph *g, struct jm_tensor *logits, struct jm_tensor *target);
+
+/* The mean of squared differences, of all elements; likewise. */
+struct jm_tensor *jm_graph_mse(struct jm_graph *g, struct jm_tensor *y, struct jm_tensor *target);
 
 /* Images [B, C, Y, X]. Zero stands for the usual: stride, dilation, groups 1, no pad. */
 struct jm_window {
@@ -151,7 +155,7 @@ struct jm_cell *jm_graph_cell(const struct jm_graph *g, const struct jm_tensor *
 struct jm_tensor *jm_graph_find(const struct jm_graph *g, const char *name);
 int64_t jm_graph_parameters(const struct jm_graph *g); /* elements, without padding */
 
-/* gradient.c: appends the backward nodes of `loss`, which must come from softmax-xent. */
+/* gradient.c: appends the backward nodes of `loss`, which must come from softmax-xent or mse. */
 int jm_graph_gradients(struct jm_graph *g, struct jm_tensor *loss, struct jm_err *err);
 
 /* rematerialize.c: norms, activations and compute copies are made again for gradients instead of kept. After

@@ -302,6 +302,22 @@ struct jm_tensor *jm_graph_add(struct jm_graph *g, struct jm_tensor *a, struct j
 	return y;
 }
 
+struct jm_tensor *jm_graph_mse(struct jm_graph *g, struct jm_tensor *y, struct jm_tensor *target)
+{
+	struct jm_tensor *loss, *dy;
+	struct jm_node *n;
+
+	if (g->err.code ||
+		!jm_layer_fits(g, jm_tensor_count(y) == jm_tensor_count(target), "mse", target))
+		return NULL;
+	loss = jm_graph_tensor(g, JM_CLASS_SCALAR, g->vector, 1, DIMS(1), "loss");
+	dy = g->evaluate ? NULL : jm_layer_result(g, y->type, y, jm_tensor_width(y), "dy");
+	n = jm_graph_node(g, JM_OP_MSE, OPS(y, target, NULL), OPS(loss, dy));
+	if (n)
+		n->attr.xent.scale = 1;
+	return loss;
+}
+
 struct jm_tensor *jm_graph_softmax_xent(
 	struct jm_graph *g, struct jm_tensor *logits, struct jm_tensor *target)
 {

@@ -123,6 +123,7 @@ static const struct {
 	[JM_OP_ADD] = {3, 1, 0},
 	[JM_OP_SOFTMAX_XENT] = {1, 2, 2},
 	[JM_OP_TOP1] = {1, 0, 2},
+	[JM_OP_MSE] = {3, 2, 0},
 	[JM_OP_CAST] = {1, 1, 0},
 	[JM_OP_CONV] = {3, 1, 0},
 	[JM_OP_CONV_DGRAD] = {3, 1, 0},

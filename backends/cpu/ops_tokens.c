@@ -101,7 +101,55 @@ static int run_top1(const struct cpu_dev *dev, const struct cpu_exec *exec, stru
 	return 0;
 }
 
+/* ---- squared differences -------------------------------------------------------------------------------- */
+
+/* A sum for each row: the same order every time, whatever the threads. */
+static size_t scratch_mse(const struct cpu_dev *dev, const struct jm_node *n)
+{
+	(void)dev;
+	return (size_t)jm_tensor_rows(n->in[0]) * sizeof(double);
+}
+
+static double mse_row(const struct jm_node *n, int64_t row, double scale)
+{
+	const struct jm_tensor *y = n->in[0], *target = n->in[1], *dy = n->out[1];
+	int64_t width = jm_tensor_width(y);
+	double sum = 0;
+
+	for (int64_t i = row * width; i < (row + 1) * width; i++) {
+		double off = jm_element_get(y->type, y->data, i) -
+			     jm_element_get(target->type, target->data, i);
+
+		sum += off * off;
+		if (dy)
+			jm_element_set(dy->type, dy->data, i,
+				scale * off +
+					(cpu_adds(n, 1) ? jm_element_get(dy->type, dy->data, i)
+							: 0));
+	}
+	return sum;
+}
+
+static int run_mse(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = &exec->node[0];
+	int64_t rows = jm_tensor_rows(n->in[0]);
+	double count = (double)jm_tensor_count(n->in[0]), all = 0, *sum = exec->scratch;
+	double scale = 2 * n->attr.xent.scale * cpu_scale(n->in[2], 0) / count;
+	float *loss = n->out[0]->data;
+
+	(void)err;
+#pragma omp parallel for num_threads(dev->threads)
+	for (int64_t r = 0; r < rows; r++)
+		sum[r] = mse_row(n, r, scale);
+	for (int64_t r = 0; r < rows; r++)
+		all += sum[r];
+	*loss = (float)(all / count + (cpu_adds(n, 0) ? (double)*loss : 0));
+	return 0;
+}
+
 const struct cpu_op cpu_ops_tokens[] = {
+	{{JM_OP_MSE}, 1, NULL, scratch_mse, NULL, run_mse, NULL},
 	{{JM_OP_TOP1}, 1, NULL, NULL, NULL, run_top1, NULL},
 	{{JM_OP_TOKENS}, 1, NULL, scratch_tokens, NULL, run_tokens, NULL},
 	{{JM_OP_TOKENS_GRAD}, 1, NULL, scratch_tokens, NULL, run_tokens_grad, NULL},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Softmax cross-entropy with the gradient of the logits. */
+/* Losses with the gradient of what they judge; right answers. */
 #include "ref.h"
 
 #include <math.h>
@@ -45,4 +45,18 @@ void jm_ref_top1(const struct jm_node *n, double *const *in, double *const *out)
 		out[0][0] += best == (int64_t)in[1][r];
 	}
 	out[0][0] /= (double)rows;
+}
+
+void jm_ref_mse(const struct jm_node *n, double *const *in, double *const *out)
+{
+	int64_t count = jm_tensor_count(n->in[0]);
+	double scale = 2 * n->attr.xent.scale * (in[2] ? in[2][0] : 1) / (double)count;
+
+	for (int64_t i = 0; i < count; i++) {
+		double off = in[0][i] - in[1][i];
+
+		out[0][0] += off * off / (double)count;
+		if (out[1])
+			out[1][i] = scale * off;
+	}
 }

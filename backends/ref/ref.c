@@ -61,6 +61,7 @@ static const struct {
 	[JM_OP_ADAM] = {jm_ref_adam, true},
 	[JM_OP_SGD] = {jm_ref_sgd, true},
 	[JM_OP_TOP1] = {jm_ref_top1, false},
+	[JM_OP_MSE] = {jm_ref_mse, false},
 	[JM_OP_QUANTIZE] = {jm_ref_quantize, true},
 };
 

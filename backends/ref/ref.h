@@ -19,7 +19,7 @@ jm_ref_kernel jm_ref_linear, jm_ref_linear_dgrad, jm_ref_linear_wgrad; /* linear
 jm_ref_kernel jm_ref_layernorm, jm_ref_layernorm_grad;		       /* layernorm.c */
 jm_ref_kernel jm_ref_attention, jm_ref_attention_grad, jm_ref_rope,
 	jm_ref_rope_grad;					      /* attention.c */
-jm_ref_kernel jm_ref_softmax_xent, jm_ref_top1;			      /* loss.c */
+jm_ref_kernel jm_ref_softmax_xent, jm_ref_top1, jm_ref_mse;	      /* loss.c */
 jm_ref_kernel jm_ref_gelu, jm_ref_gelu_grad, jm_ref_add, jm_ref_cast; /* pointwise.c, direct */
 jm_ref_kernel jm_ref_gelu_erf, jm_ref_gelu_erf_grad, jm_ref_relu, jm_ref_relu_grad, jm_ref_silu,
 	jm_ref_silu_grad, jm_ref_dropout;			  /* likewise */

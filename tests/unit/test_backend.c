@@ -146,6 +146,17 @@ static void softmax_xent(struct kit *k, const struct types *t, const struct shap
 		->attr.xent.scale = 0.5;
 }
 
+static void mse(struct kit *k, const struct types *t, const struct shape *d, bool alone)
+{
+	struct jm_tensor *y = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->n));
+	struct jm_tensor *target = kit_normal(k, t->v, 0, 1, 3, DIMS(d->b, d->s, d->n));
+	struct jm_tensor *loss = kit_out(k, t->v, 1, DIMS(1), NULL);
+	struct jm_tensor *dy = alone ? NULL : kit_out(k, t->c, 3, y->dim, NULL);
+	struct jm_tensor *scale = alone ? NULL : kit_normal(k, t->v, 3, 0.5, 1, DIMS(2));
+
+	backend_node(k, JM_OP_MSE, OPS(y, target, scale), OPS(loss, dy), 0)->attr.xent.scale = 0.5;
+}
+
 /* Of two classes: about half of the rows are right. */
 static void top1(struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
 {
@@ -251,6 +262,7 @@ static const struct backend_case cases[] = {
 	{"add", add},
 	{"softmax-xent", softmax_xent},
 	{"top1", top1},
+	{"mse", mse},
 	{"cast", cast},
 	{0},
 };

@@ -28,6 +28,22 @@ static struct jm_tensor *xent(struct kit *k)
 	return loss_of(k, kit_param(k, 2, DIMS(3, 7)));
 }
 
+static struct jm_tensor *mse(struct kit *k)
+{
+	struct jm_tensor *target = kit_normal(k, JM_F64, 0, 1, 2, DIMS(3, 7));
+
+	return jm_graph_mse(k->graph, kit_param(k, 2, DIMS(3, 7)), target);
+}
+
+/* Each of some rows with each of others, which both need gradients: which belong together? */
+static struct jm_tensor *contrastive(struct kit *k)
+{
+	struct jm_tensor *a = jm_graph_gelu(k->graph, kit_param(k, 2, DIMS(4, 6)));
+	struct jm_tensor *b = jm_graph_gelu(k->graph, kit_param(k, 2, DIMS(4, 6)));
+
+	return loss_of(k, jm_graph_linear(k->graph, a, b, NULL));
+}
+
 static struct jm_tensor *embed(struct kit *k)
 {
 	struct jm_tensor *ids = kit_ids(k, 5, 2, DIMS(2, 3));
@@ -440,6 +456,8 @@ static const struct {
 	build_fn *build;
 } cases[] = {
 	{"softmax-xent", xent},
+	{"mse", mse},
+	{"contrastive", contrastive},
 	{"embed", embed},
 	{"embed without positions", embed_alone},
 	{"linear", linear},
