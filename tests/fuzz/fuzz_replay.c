@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A recorded trace as a folder of CSV: the first half is meters.csv, what follows a NUL readings.csv. */
 #include "fuzz.h"
-#include "meter/source.h"
+#include "../unit/source_row.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ static void read_all(struct jm_meters *set, void *state)
 	for (int i = 0; i < 3; i++) {
 		struct jm_err err = JM_ERR_INIT;
 
-		fuzz_check(jm_source_replay.read(state, out, &err), &err);
+		fuzz_check(read_row(&jm_source_replay, state, out, &err), &err);
 	}
 	free(out);
 }
@@ -52,7 +52,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	put(folder, "readings.csv", nul ? nul + 1 : data, nul ? size - first - 1 : 0);
 	if (jm_ctx_init(&ctx, &err))
 		abort();
-	rc = jm_source_replay.open(&ctx, folder, &set, &state, &err);
+	rc = jm_source_open(&jm_source_replay, &ctx, folder, &set, &state, &err);
 	fuzz_check(rc, &err);
 	if (rc >= 0) {
 		read_all(&set, state);
