@@ -274,7 +274,7 @@ static int print_table(struct jm_cli *cli, const struct jm_knobs *knobs,
 	const struct jm_setting *words, const struct jm_applied *a, int rows)
 {
 	static const char *const titles[] = {
-		"knob", "device", "set", "enforced", "min", "max", "default", "id"};
+		"knob", "device", "accepted", "enforced", "min", "max", "default", "id"};
 	const int columns = sizeof(titles) / sizeof(titles[0]);
 	struct jm_grid g;
 	int rc = jm_grid_new(&g, rows, columns, &cli->err);
@@ -352,7 +352,7 @@ const struct jm_command jm_command_get = {
 	.summary = "show knobs: what they are set to and what is enforced",
 	.usage = "[--control NAME] [--json] [KNOB[@ID]...]",
 	.description =
-		"Requested is what somebody last asked for, enforced what the device works by; "
+		"Accepted is what the device took of the last request, enforced what it holds now; "
 		"they differ where another limit holds it lower.",
 	.example = "joulemark get gpu.power",
 	.options = control_options,

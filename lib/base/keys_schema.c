@@ -3,6 +3,7 @@
 #include "base/keys.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -43,15 +44,21 @@ static void set(json_t *object, const char *name, json_t *value)
 	json_object_set_new(object, name, value);
 }
 
+static json_t *limit(double value)
+{
+	return value == floor(value) && fabs(value) < 1e15 ? json_integer((json_int_t)value)
+							   : json_real(value);
+}
+
 static void add_limits(json_t *node, const struct jm_key *key)
 {
 	bool number = key->type == JM_KEY_INTEGER || key->type == JM_KEY_NUMBER;
+	bool limited = number && (key->min != 0 || key->max != 0);
 
-	if (number && (key->min != 0 || key->max != 0)) {
-		set(node, "minimum", json_integer((json_int_t)key->min));
-		if (key->max < INT_MAX)
-			set(node, "maximum", json_integer((json_int_t)key->max));
-	}
+	if (limited && key->min > -JM_KEY_HUGE)
+		set(node, "minimum", limit(key->min));
+	if (limited && key->max < INT_MAX)
+		set(node, "maximum", limit(key->max));
 	if (key->type == JM_KEY_TEXT && key->max > 0)
 		set(node, "maxLength", json_integer((json_int_t)key->max));
 }

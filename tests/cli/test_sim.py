@@ -77,8 +77,8 @@ def test_a_seed_repeats_to_the_bit():
 
 def test_a_cap_is_put_back():
     run_json("--device", "sim:h200x3", "--set", "gpu.power=300W", "--steps", "3")
-    done = jm("get", "--control", "sim:h200x3")
-    assert done.stdout.count("gpu.power    700 W") == 3, done.stdout
+    done = jm("get", "--control", "sim:h200x3", "--json")
+    assert [knob["accepted"] for knob in json.loads(done.stdout)] == [700] * 3
 
 
 def test_a_violated_cap_is_told():
@@ -127,4 +127,4 @@ def test_example_sweep():
                           capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("Best setting") == 3
-    assert "violated" in done.stdout
+    assert "did not keep to the setting" in done.stdout
