@@ -3,8 +3,8 @@
  * Can the readings of a meter be true? Counter and power of one meter check each other, and both are held
  * against what is physically possible:
  *
- *	a counter that stands still while power readings prove energy: in each refresh at least what a
- *	reading tells of its own window has been used;
+ *	a counter that stands still for some refreshes and does not tell later what power readings say
+ *	was used meanwhile;
  *	the counter of a package or GPU that stands still for a second: one that is on uses energy;
  *	a counter that rises, over a second or more, by more than the device can draw;
  *	a counter outside what power readings allow: those of their windows, and from rest to peak between;
@@ -21,12 +21,13 @@
 #define STILL_ALONE  10			 /* and where no power tells more */
 #define SECOND	     INT64_C(1000000000) /* ns */
 #define REST	     0.1		 /* W: a package or GPU that is on draws more */
-#define PROVES	     0.5		 /* of a reading: sensors may be off, windows shorter */
-#define OVER	     1.2		 /* of a reading */
-#define ABOVE_LIMIT  1.5		 /* of a limit: readings of 930 W at 700 W were true */
-#define COVERED	     0.99		 /* of the time, by power readings */
-#define WINDOWS	     64			 /* that a long stretch is cut into */
-#define WINDOW_SHARE 0.25		 /* of a refresh, where the sensor's window is not known */
+#define CAUGHT_UP    0.7  /* of the energy by power readings: a late counter tells it */
+#define PROVES	     0.5  /* of a reading: sensors may be off, windows shorter */
+#define OVER	     1.2  /* of a reading */
+#define ABOVE_LIMIT  1.5  /* of a limit: readings of 930 W at 700 W were true */
+#define COVERED	     0.99 /* of the time, by power readings */
+#define WINDOWS	     64	  /* that a long stretch is cut into */
+#define WINDOW_SHARE 0.25 /* of a refresh, where the sensor's window is not known */
 
 /* A stretch of the counter from one of its steps on. */
 struct rising {
@@ -161,12 +162,16 @@ static void blame(
 	c->fault.power_watts = power_w;
 }
 
-/* It stood still and then rose by so much (0 = not yet). */
-static void look_at_rest(struct check *c, const struct jm_plateau *still, double rise)
+/*
+ * It stood still and then rose by so much at its next step (NULL: it did not). A counter that is only late
+ * tells then what was used meanwhile.
+ */
+static void look_at_rest(
+	struct check *c, const struct jm_plateau *still, const struct jm_plateau *next, double rise)
 {
-	int64_t length = still->seen - still->first, late = c->counter->refresh_ns / 5;
-	int64_t until = still->seen - c->counter->refresh_ns - late,
-		need = STILL * c->counter->refresh_ns;
+	int64_t length = still->seen - still->first, refresh = c->counter->refresh_ns;
+	int64_t until = next ? jm_plateau_start(next) : still->seen - refresh - refresh / 5;
+	int64_t need = STILL * refresh;
 	double least = 0, watts = NAN;
 
 	if (still->seen <= c->s->t0 || still->first >= c->s->t1)
@@ -177,17 +182,17 @@ static void look_at_rest(struct check *c, const struct jm_plateau *still, double
 		struct held h = hold_signal(c, c->power_index, still->first, until);
 
 		watts = h.covered_s > 0 ? h.joules / h.covered_s : NAN;
-		least = PROVES * seen_share(c->power) * h.joules;
+		least = CAUGHT_UP * h.joules;
 	}
 	if (rests_above_zero(c->s->set->meter[c->meter].scope) && length >= SECOND &&
-		length >= STILL_ALONE * c->counter->refresh_ns)
+		length >= STILL_ALONE * refresh)
 		least = fmax(least, REST * seconds(length));
 	if (rise >= least || least <= 2 * c->counter->step) {
 		if (rise > 0 && length > c->caught_up)
 			c->caught_up = length;
 		return;
 	}
-	if (rise > 0 || length > c->caught_up + c->caught_up / 5)
+	if (next || length > c->caught_up + c->caught_up / 5)
 		blame(c, JM_FAULT_COUNTER_STUCK, length, rise / seconds(length), watts);
 }
 
@@ -265,7 +270,7 @@ static void on_plateau(void *arg, const struct jm_plateau *run)
 	if (rise < 0) {
 		start_over(c);
 	} else {
-		look_at_rest(c, &c->last, rise);
+		look_at_rest(c, &c->last, run, rise);
 		add_rise(c, run, rise);
 	}
 	c->last = *run;
@@ -284,7 +289,7 @@ static void finish(struct check *c)
 {
 	if (!c->any)
 		return;
-	look_at_rest(c, &c->last, 0);
+	look_at_rest(c, &c->last, NULL, 0);
 	look_at_end(c, &c->window_open);
 	look_at_end(c, &c->whole);
 }
