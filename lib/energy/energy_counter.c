@@ -229,13 +229,15 @@ static struct edge extrapolate(const struct jm_signal *counter, const struct nea
 	int64_t start = jm_plateau_start(run), away = t - start, from_seen;
 	double watts = value_at(power, t > start ? t : run->first), length = seconds(away);
 
+	bool used = watts > 0;
+
 	from_seen = t > run->seen ? t - run->seen : t < run->lo ? run->lo - t : 0;
 	if (isnan(watts))
 		watts = t > start ? rate(counter, near, i - 1, i) : rate(counter, near, i, i + 1);
 	if (from_seen > jm_reach(counter))
 		return (struct edge){.known = false};
-	/* seen standing still for longer than a refresh: nothing flowed */
-	if ((t > start || isnan(watts)) && counter->refresh_ns &&
+	/* seen standing still for longer than a refresh: nothing flowed, unless power readings tell */
+	if (!used && (t > start || isnan(watts)) && counter->refresh_ns &&
 		run->seen - start > jm_reach(counter))
 		watts = 0;
 	if (isnan(watts))
@@ -270,8 +272,8 @@ static void tighten(const struct jm_signal *counter, struct near *near)
 		struct jm_plateau *run = &near->run[i];
 		int64_t late = run->seen - counter->refresh_ns - counter->refresh_ns / LATE;
 
-		if (late > run->lo)
-			run->lo = late < run->hi ? late : run->hi;
+		if (late > run->lo && late < run->hi)
+			run->lo = late;
 	}
 }
 

@@ -87,6 +87,21 @@ static void names_a_counter_frozen_at_rest(void **state)
 	expect_power(measure(T0, T1), JM_FAULT_COUNTER_STUCK, T0, T1);
 }
 
+/* Too short to be told from a late counter: what power tells of the time since its last step counts. */
+static void covers_a_freeze_just_before_the_end(void **state)
+{
+	(void)state;
+	use_constant(350);
+	for (int i = 0; i < 20; i++) {
+		double from = T0 + 0.6 + 0.02 * i;
+		struct jm_energy e;
+
+		wave_setup.fault[0] = (struct wave_fault){.freeze_from = from, .freeze_until = 1e9};
+		e = measure(T0, T0 + 1);
+		assert_near(e.joules, truth(T0, T0 + 1), e.error_sampling);
+	}
+}
+
 /* A counter that is late but then tells all of it is slow, not wrong. */
 static void believes_a_counter_that_catches_up(void **state)
 {
@@ -263,6 +278,7 @@ int main(void)
 		cmocka_unit_test_setup(names_a_counter_frozen_half_way, reset),
 		cmocka_unit_test_setup(names_a_counter_that_stood_still_for_a_while, reset),
 		cmocka_unit_test_setup(names_a_counter_frozen_at_rest, reset),
+		cmocka_unit_test_setup(covers_a_freeze_just_before_the_end, reset),
 		cmocka_unit_test_setup(believes_a_counter_that_catches_up, reset),
 		cmocka_unit_test_setup(names_a_jump, reset),
 		cmocka_unit_test_setup(names_a_jump_in_half_a_second, reset),

@@ -86,8 +86,10 @@ static void grades(void **state)
 	}
 	perfect(&b);
 	b.energy[0].fault.power_zero_s = 2;
+	expect(&b, "C", 1);
+	perfect(&b);
 	b.energy[0].resets = 1;
-	expect(&b, "C", 2);
+	expect(&b, "C", 1);
 	perfect(&b);
 	b.energy[0].places = 2;
 	expect(&b, "C", 1);

@@ -215,12 +215,19 @@ static int wave_open(struct jm_ctx *ctx, const struct jm_values *options, struct
 	return rc < 0 ? rc : 0;
 }
 
+static double tick_before(const struct wave_setup *w, double t, double phase)
+{
+	return floor((t - phase) / w->refresh) * w->refresh + phase;
+}
+
 /* The energy as a faulty counter has it. */
 static double counted(const struct wave_setup *w, int gpu, double tick)
 {
 	const struct wave_fault *f = &w->fault[gpu];
 	const struct wave *wave = &w->wave[gpu];
-	double from = f->freeze_from, until = f->freeze_until, joules = 0;
+	double from =
+		tick_before(w, f->freeze_from, w->tick_phase); /* it stays at what it told last */
+	double until = f->freeze_until, joules = 0;
 
 	if (until > 0 && tick >= from && tick < until)
 		tick = from;
@@ -251,11 +258,6 @@ static double power_at(const struct wave_setup *w, int gpu, double tick)
 				     : wave_watts(&w->wave[gpu], tick);
 
 	return w->fault[gpu].power_zero ? 0 : round(watts * 1e3) * 1e-3;
-}
-
-static double tick_before(const struct wave_setup *w, double t, double phase)
-{
-	return floor((t - phase) / w->refresh) * w->refresh + phase;
 }
 
 static int wave_read(void *state, struct jm_sink *sink, struct jm_err *err)
