@@ -25,17 +25,18 @@ static const struct jm_option options[] = {
 		.type = JM_INT,
 		.min = 1,
 		.max = 1e9,
-		.help = "tokens per sequence; the model's context when not given"},
+		.help = "tokens per sequence; without it the context of the model"},
 	{.name = "precision",
 		.type = JM_CHOICE,
 		.choices = jm_precision_names,
 		.fallback = "f32",
-		.help = "of products and activations; parameters stay f32, but for bf16-true"},
+		.help = "precision of products and activations; parameters are f32, except with "
+			"bf16-true"},
 	{.name = "optimizer",
 		.type = JM_CHOICE,
 		.choices = jm_update_names,
 		.fallback = "adamw",
-		.help = "whose state is planned"},
+		.help = "optimizer whose state is planned"},
 	{.name = "init",
 		.type = JM_CHOICE,
 		.choices = jm_init_names,
@@ -59,26 +60,27 @@ static const struct jm_option options[] = {
 	{.name = "device",
 		.type = JM_TEXT,
 		.argument = "NAME",
-		.help = "whose memory is planned; when not given: cpu where it is built, else ref"},
+		.help = "backend whose memory is planned; without it cpu where it is built, else "
+			"ref"},
 	JM_MODEL_OPTIONS,
 	{.name = "keep-all",
 		.type = JM_FLAG,
-		.help = "norms, activations and compute copies are kept for gradients, not made "
-			"again"},
+		.help = "keep norms, activations and compute copies for the gradients instead of "
+			"recomputing them"},
 	{.name = "recompute",
 		.type = JM_FLAG,
-		.help = "blocks compute their activations again for their gradients"},
+		.help = "recompute the activations of each block for its gradients"},
 	{.name = "json",
 		.type = JM_TEXT,
 		.argument = "FILE",
-		.help = "writes the figures as JSON; - is standard output"},
+		.help = "write the figures as JSON; - is standard output"},
 	{.name = "graph",
 		.type = JM_FLAG,
-		.help = "also lists the program group by group: layouts, places, FLOPs, bytes"},
+		.help = "also list the program group by group: layouts, offsets, FLOPs, bytes"},
 	{.name = "svg",
 		.type = JM_TEXT,
 		.argument = "FILE",
-		.help = "draws the program and its memory over a step; - is standard output"},
+		.help = "draw the program and its memory over a step as SVG; - is standard output"},
 	{0},
 };
 
@@ -255,7 +257,7 @@ static void print_plan(const struct plan *plan, FILE *out)
 	print_scaled(out, "memory traffic", p->bytes / n, "B");
 	fprintf(out, "memory:\n");
 	print_scaled(out, "peak", (double)p->peak_bytes, "B");
-	print_scaled(out, "stays between steps", (double)p->persistent_bytes, "B");
+	print_scaled(out, "kept between steps", (double)p->persistent_bytes, "B");
 	print_class(out, p, JM_CLASS_PARAM, "  parameters");
 	print_class(out, p, JM_CLASS_GRAD, "  gradients");
 	snprintf(state, sizeof(state), "  optimizer (%s)", update);
@@ -338,8 +340,8 @@ static int describe(struct jm_cli *cli)
 
 	if (json && svg && !strcmp(json, svg)) {
 		jm_err_set(&cli->err, JM_EUSAGE,
-			"--json and --svg cannot both be written to %s; give one of them a file "
-			"of its own.",
+			"--json and --svg cannot both be written to %s; give one of them another "
+			"file.",
 			is_stdout(svg) ? "standard output" : svg);
 		return jm_cli_fail(cli);
 	}
@@ -361,14 +363,12 @@ const struct jm_command jm_command_describe = {
 	.name = "describe",
 	.summary = "compute what training a model takes: FLOPs, traffic, memory",
 	.usage = "[options] MODEL",
-	.description =
-		"Plans a training step of MODEL, a model or a preset, and prints its parameters, "
-		"its FLOPs and memory traffic per item, its peak memory to the byte and its start "
-		"values. Nothing is allocated and nothing runs, so any size can be asked for "
-		"anywhere.\n\n"
-		"FLOPs are those of matrix products (a multiply-add is 2; causal attention counts "
-		"half); model FLOPs are what the mathematics needs, executed FLOPs include what is "
-		"computed again instead of kept.",
+	.description = "Plans a training step of MODEL, a model or a preset, and prints its "
+		       "parameters, its FLOPs and memory traffic per item, its peak memory to the "
+		       "byte and its start values. Nothing is allocated and nothing runs, so that "
+		       "any size can be planned on any machine.\n\nFLOPs are those of matrix "
+		       "products (a multiply-add is 2; causal attention counts half); model FLOPs "
+		       "are what the mathematics needs, executed FLOPs include what is recomputed.",
 	.example = "joulemark describe gpt-800m --batch 4 --precision bf16\n"
 		   "joulemark describe resnet50 --batch 32 --svg resnet50.svg\n"
 		   "joulemark describe gpt --layers 2 --hidden 64 --heads 4 --ffn 256 --vocab 256 "

@@ -141,7 +141,7 @@ static void ask_control(struct report *r, struct jm_ctx *ctx, const struct jm_co
 		control->close(state);
 		f.ok = true;
 	}
-	f.why = f.ok ? "can be reached" : err.text;
+	f.why = f.ok ? "is available" : err.text;
 	for (int i = 0; i < set.n; i++) {
 		f.what = set.knob[i].label;
 		f.why = set.knob[i].name;
@@ -179,8 +179,9 @@ static void ask_backend(struct report *r, const char *name)
 	struct jm_err err = JM_ERR_INIT;
 	struct jm_device d;
 	char why[200];
-	struct jm_finding f = {
-		.what = "native models", .why = why, .mend = "--device ref is always there"};
+	struct jm_finding f = {.what = "native models",
+		.why = why,
+		.mend = "use --device ref, which is always available"};
 
 	r->member = name;
 	f.ok = !jm_device_open(name, 0, &d, &err);
@@ -214,8 +215,8 @@ static void ask_state(struct report *r, struct jm_ctx *ctx)
 	char path[PATH_MAX], what[PATH_MAX];
 	struct jm_err err = JM_ERR_INIT;
 	struct jm_finding f = {.what = what,
-		.why = "journals of settings can be kept here",
-		.mend = "set JM_STATE to a folder that can be written"};
+		.why = "the folder of the journals of settings can be written",
+		.mend = "set JM_STATE to a folder that you can write"};
 
 	begin(r, "Keep");
 	r->member = "state";
@@ -228,7 +229,7 @@ static void ask_state(struct report *r, struct jm_ctx *ctx)
 	memcpy(what, path, sizeof(what));
 	f.ok = can_write(path);
 	if (!f.ok)
-		f.why = "cannot be written, so nothing can be set";
+		f.why = "this folder cannot be written, so that no setting can be changed";
 	say(r, &f);
 }
 
@@ -270,7 +271,7 @@ static int run_doctor(struct jm_cli *cli)
 
 const struct jm_command jm_command_doctor = {
 	.name = "doctor",
-	.summary = "say what can be measured and set here, and how to mend what cannot",
+	.summary = "show what can be measured and set here, and what to do where it cannot",
 	.usage = "[--json]",
 	.description = "Tries every source and every control and changes nothing. For what is not "
 		       "available it names the file or library, the reason and the remedy.",

@@ -156,7 +156,8 @@ bool jm_help_workload(const char *name, FILE *out, int width)
 	print_summary(w, out, width);
 	if (!w->options || !w->options->name)
 		return true;
-	fprintf(out, "\nOptions of '%s', besides those of 'joulemark run'; a list sweeps\n",
+	fprintf(out,
+		"\nOptions of '%s', in addition to those of 'joulemark run'; a list is swept\n",
 		w->name);
 	print_options(w->options, out, width);
 	return true;
@@ -261,10 +262,8 @@ int jm_help_man(const struct jm_command *const *commands, FILE *out)
 			man_command(commands[i], out);
 	fprintf(out, ".SH \"OPTIONS OF EVERY COMMAND\"\n");
 	man_options(jm_common_options, out);
-	fprintf(out,
-		".SH WORKLOADS\nWhat 'joulemark run' runs, and the options that it takes besides "
-		"its "
-		"own. A list sweeps.\n");
+	fprintf(out, ".SH WORKLOADS\nWorkloads of 'joulemark run' and their options, in addition "
+		     "to its own. An option that is given as a list is swept.\n");
 	for (int i = 0; jm_workloads[i]; i++) {
 		fprintf(out, ".SS %s\n", jm_workloads[i]->name);
 		print_summary(jm_workloads[i], out, WIDTH_MOST);
@@ -323,7 +322,7 @@ static const struct jm_option help_options[] = {
 
 const struct jm_command jm_command_help = {
 	.name = "help",
-	.summary = "tell about a command or a workload",
+	.summary = "describe a command or a workload",
 	.usage = "[COMMAND|WORKLOAD]",
 	.description =
 		"Prints the help of a command, of a workload that 'joulemark run' runs, or the "

@@ -21,8 +21,8 @@
 #define CONTROL_ROW                                                                                \
 	{                                                                                          \
 		.name = "control", .type = JM_TEXT, .argument = "NAME",                            \
-		.help = "which knobs: nvml, sim:h100x4, ...; several with commas. Without it "     \
-			"those of this machine, never a simulated one's"                           \
+		.help = "controls to use, separated by commas: nvml, sim:h100x4, ...; without it " \
+			"those of this machine, never a simulated one"                             \
 	}
 #define JSON_ROW                                                                                   \
 	{                                                                                          \
@@ -66,8 +66,8 @@ static int parse_settings(
 			return rc;
 		if (axis.n != 1)
 			rc = jm_err_set(&cli->err, JM_EUSAGE,
-				"'%s' is %d values; set takes one, and 'joulemark run --set %s' "
-				"sweeps them.",
+				"'%s' stands for %d values; 'set' takes one. 'joulemark run --set "
+				"%s' sweeps them.",
 				cli->args[i], axis.n, cli->args[i]);
 		settings[i] = jm_axis_setting(&axis, 0);
 		jm_axis_done(&axis);
@@ -183,16 +183,14 @@ static bool begins_command(const struct jm_cli *cli, const char *word)
 
 const struct jm_command jm_command_set = {
 	.name = "set",
-	.summary = "set knobs, for good or while a command runs",
+	.summary = "set knobs, permanently or while a command runs",
 	.usage = "[--control NAME] KNOB=VALUE... [[--] CMD...]",
-	.description =
-		"Sets each KNOB, on all devices of this job that have it or, as KNOB@ID, on those "
-		"whose id begins so. With a command the values found are put back when it has "
-		"ended, "
-		"however it or joulemark ends; without one the setting stays, and 'joulemark "
-		"restore' "
-		"brings back what was found before the first of them.\n\n"
-		"A value carries its unit where several are possible, or is the word default.",
+	.description = "Sets each KNOB on all devices of this job that have it. KNOB@ID means the "
+		       "devices whose id begins with ID, KNOB@0 the first device. With a command, "
+		       "the values that were found are restored when the command has ended, even "
+		       "if joulemark is killed. Without a command the setting stays, and "
+		       "'joulemark restore' restores the values from before the first call of "
+		       "'set'.\n\nA value is a number with its unit, or the word default.",
 	.example = "joulemark set gpu.power=300W -- python train.py\n"
 		   "joulemark set --control sim:h100x4 gpu.power=400W",
 	.options = set_options,
@@ -349,11 +347,11 @@ static int run_get(struct jm_cli *cli)
 
 const struct jm_command jm_command_get = {
 	.name = "get",
-	.summary = "show knobs: what they are set to and what is enforced",
+	.summary = "show knobs: the value that is set and the value that is enforced",
 	.usage = "[--control NAME] [--json] [KNOB[@ID]...]",
-	.description =
-		"Accepted is what the device took of the last request, enforced what it holds now; "
-		"they differ where another limit holds it lower.",
+	.description = "'set' is the value that the device accepted at the last request, "
+		       "'enforced' the one that the "
+		       "device applies; they differ where another limit is lower.",
 	.example = "joulemark get gpu.power",
 	.options = control_options,
 	.max_args = -1,
@@ -452,11 +450,11 @@ static int run_status(struct jm_cli *cli)
 
 const struct jm_command jm_command_status = {
 	.name = "status",
-	.summary = "show what joulemark has set and will put back",
+	.summary = "show the settings that joulemark has changed and will restore",
 	.usage = "[--json]",
-	.description =
-		"Settings held by a running joulemark, kept by 'joulemark set', or left behind; in "
-		"this user's state folder and in root's. Fails when it cannot tell.",
+	.description = "Shows settings that a running joulemark holds, that 'joulemark set' has "
+		       "made, or that a killed joulemark has left behind; in this user's state "
+		       "folder and in root's. Fails when it cannot tell.",
 	.options = json_options,
 	.run = run_status,
 };
@@ -491,16 +489,14 @@ static int run_restore(struct jm_cli *cli)
 
 const struct jm_command jm_command_restore = {
 	.name = "restore",
-	.summary = "put back every setting, kept or left behind",
+	.summary = "restore all settings that joulemark has changed",
 	.usage = "[--default [--control NAME]]",
-	.description =
-		"Puts back what 'joulemark set' has kept and what a killed joulemark has left "
-		"behind. Run it at boot and after a batch job; it does nothing when there is "
-		"nothing to do. Fails, and keeps its journal, when something cannot be put "
-		"back.\n\n"
-		"A damaged journal is replaced by its copy. Where both are damaged, what was found "
-		"is not known: restore then fails and leaves the setting as it is, unless "
-		"--default is given.",
+	.description = "Restores what 'joulemark set' has changed and what a killed joulemark has "
+		       "left behind. Run it at boot and after a batch job; when there is nothing "
+		       "to restore it does nothing. When a setting cannot be restored, the command "
+		       "fails and keeps the journal.\n\nA damaged journal is replaced by its copy. "
+		       "Where both are damaged, what was found is not known: restore then fails "
+		       "and leaves the setting as it is, unless --default is given.",
 	.example = "joulemark restore",
 	.options = restore_options,
 	.no_recovery = true, /* it does that itself, and counts */
@@ -516,9 +512,9 @@ static int run_guard(struct jm_cli *cli)
 
 const struct jm_command jm_command_guard = {
 	.name = "guard",
-	.summary = "the process that changes knobs and puts them back",
+	.summary = "the process that changes knobs and restores them",
 	.usage = "",
-	.description = "Started by joulemark itself.",
+	.description = "Started by joulemark.",
 	.hidden = true,
 	.run = run_guard,
 };

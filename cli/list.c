@@ -143,9 +143,8 @@ const struct jm_command jm_command_list = {
 	.name = "list",
 	.summary = "list sources, controls, workloads, models and backends",
 	.usage = "[--json]",
-	.description =
-		"What this build offers, and what it lacks with the reason. Whether it works on "
-		"this machine is what 'joulemark doctor' says.",
+	.description = "Lists what this build offers, and what it lacks with the reason. "
+		       "'joulemark doctor' tests what works on this machine.",
 	.options = options,
 	.run = run_list,
 };

@@ -10,7 +10,7 @@ static const struct jm_option options[] = {
 		.min = 0,
 		.max = 1e300,
 		.argument = "N",
-		.help = "items done since the mark before"},
+		.help = "items done since the previous mark"},
 	{0},
 };
 
@@ -25,13 +25,11 @@ const struct jm_command jm_command_mark = {
 	.name = "mark",
 	.summary = "mark a phase, or items done, from inside a measured command",
 	.usage = "[--items N] NAME",
-	.description =
-		"Sends a mark to the joulemark that runs this command. From then on the phase is "
-		"NAME; "
-		"the items were done in the stretch before. The same NAME again goes on with the "
-		"phase, so that one mark after each step counts items. Throughput is taken between "
-		"the first mark and the last.\n\n"
-		"Outside of 'measure' and 'run' this is an error.",
+	.description = "Sends a mark to the joulemark that runs this command. The mark begins the "
+		       "phase NAME. The items were done since the previous mark. A mark with the "
+		       "same NAME continues the phase, so that one mark after each step counts "
+		       "items. The throughput is measured from the first mark to the last.\n\nA "
+		       "mark outside of 'measure' and 'run' is an error.",
 	.example = "joulemark measure -- sh -c 'load; joulemark mark train; train; joulemark mark "
 		   "done --items 1000'",
 	.options = options,

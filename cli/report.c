@@ -256,7 +256,7 @@ static int add_k(struct jm_report_options *o, double k, struct jm_err *err)
 {
 	for (int i = 0; i < o->n_k; i++)
 		if (o->k[i] == k)
-			return jm_err_set(err, JM_EUSAGE, "--k has %.6g twice; once is enough.", k);
+			return jm_err_set(err, JM_EUSAGE, "--k lists %.6g twice; list it once.", k);
 	if (o->n_k == JM_REPORT_MAX_K)
 		return jm_err_set(err, JM_EUSAGE, "--k takes at most %d numbers.", JM_REPORT_MAX_K);
 	o->k[o->n_k++] = k;
@@ -274,7 +274,7 @@ static int parse_k(const char *text, struct jm_report_options *o, struct jm_err 
 		snprintf(one, sizeof(one), "%.*s", (int)strcspn(at, ","), at);
 		if (!jm_number_real(one, &k) || !(k > 1) || !(k <= 1000))
 			return jm_err_set(err, JM_EUSAGE,
-				"--k takes numbers above 1, as in 1.5,2.0; '%s' is none.", at);
+				"--k takes numbers above 1, such as 1.5,2.0; '%s' is not one.", at);
 		rc = add_k(o, k, err);
 	}
 	return rc;
@@ -309,7 +309,7 @@ static int write_out(const char *path, const char *text, struct jm_err *err)
 	int rc = jm_output_text(path, text, err);
 
 	if (!rc && strcmp(path, "-") != 0)
-		fprintf(stderr, "joulemark: %s is written (%zu kB).\n", path, strlen(text) / 1000);
+		fprintf(stderr, "joulemark: Wrote %s (%zu kB).\n", path, strlen(text) / 1000);
 	return rc;
 }
 
@@ -326,11 +326,11 @@ static int check_options(struct jm_cli *cli)
 		(given(cli, "output") ||
 			strcmp(jm_values_text(&cli->values, "format"), formats[0])))
 		return jm_err_set(&cli->err, JM_EUSAGE,
-			"--html says what to write and where, and so do --format and --output; "
-			"give one kind.");
+			"--html stands for --format and --output; give either --html or the other "
+			"two.");
 	if (given(cli, "cases") && !csv)
 		return jm_err_set(&cli->err, JM_EUSAGE,
-			"--cases is about the records as CSV: give --format csv, and not "
+			"--cases applies to the records as CSV: give --format csv, and omit "
 			"--published.");
 	return 0;
 }
@@ -364,8 +364,7 @@ static int report(struct jm_cli *cli, struct input *in)
 		rc = jm_store_is(cli->args[i]) ? add_store(in, cli->args[i], &cli->err)
 					       : add_file(in, cli->args[i], &cli->err);
 	if (in->n_twice)
-		fprintf(stderr,
-			"joulemark: %d record%s came again, equal in all; each run counts once.\n",
+		fprintf(stderr, "joulemark: Ignored %d repeated record%s; each run counts once.\n",
 			in->n_twice, in->n_twice > 1 ? "s" : "");
 	options.traces = in->traces;
 	if (!rc)
@@ -403,7 +402,7 @@ static const struct jm_option options[] = {
 		.type = JM_CHOICE,
 		.choices = formats,
 		.fallback = "table",
-		.help = "what to write; html is one page that needs no network"},
+		.help = "format of the output; html is one page that needs no network"},
 	{.name = "html",
 		.type = JM_TEXT,
 		.argument = "FILE",
@@ -411,7 +410,8 @@ static const struct jm_option options[] = {
 	{.name = "output",
 		.type = JM_TEXT,
 		.argument = "FILE",
-		.help = "where to; - is stdout (default: stdout, of html report.html)"},
+		.help = "file to write; - is standard output (default: standard output, for html "
+			"report.html)"},
 	{.name = "k",
 		.type = JM_TEXT,
 		.argument = "K,...",
@@ -423,7 +423,7 @@ static const struct jm_option options[] = {
 		.min = 0,
 		.max = 1e6,
 		.fallback = "0",
-		.help = "assumed power of the rest of the node, added to every case"},
+		.help = "assumed power of the rest of the node, which is added to every case"},
 	{.name = "columns",
 		.type = JM_TEXT,
 		.argument = "NAME,...|all",
@@ -436,7 +436,7 @@ static const struct jm_option options[] = {
 			"it"},
 	{.name = "cases",
 		.type = JM_FLAG,
-		.help = "CSV with one row per case instead of one per setting"},
+		.help = "write CSV with one row per case instead of one per setting"},
 	{.name = "pool",
 		.type = JM_CHOICE,
 		.choices = pools,
@@ -448,10 +448,10 @@ static const struct jm_option options[] = {
 			"own"},
 	{.name = "published",
 		.type = JM_FLAG,
-		.help = "also lists what papers report for the same network, apart from the "
-			"records and without a part in any figure of theirs; of csv that list "
-			"alone"},
-	{.name = "title", .type = JM_TEXT, .help = "of the page"},
+		.help = "also list what papers report for the same network, in a separate table "
+			"that does not affect the figures of the records; with --format csv only "
+			"that list"},
+	{.name = "title", .type = JM_TEXT, .help = "title of the page"},
 	{.name = NULL},
 };
 
@@ -459,14 +459,13 @@ const struct jm_command jm_command_report = {
 	.name = "report",
 	.summary = "tables, metrics, best settings and an HTML page from a store or JSON records",
 	.usage = "[options] STORE|RECORD.json...",
-	.description =
-		"Puts the records of one or several stores or JSON files (- is stdin) together: "
-		"throughput, power, energy per item, EDP, EDS, energy gain and time loss against "
-		"the reference, mean and 95 % interval over repeats, and the best setting by each "
-		"metric where the intervals allow to say so.\n\n"
-		"Energy is the sum of the topmost meters of one origin; estimated energy yields no "
-		"verdict. Settings that the device violated stand in parentheses and are not "
-		"eligible. Failed cases stay visible with their reason.",
+	.description = "Summarises the records of stores and JSON files (- is standard input): "
+		       "throughput, power, energy per item, EDP, EDS, energy gain and time loss "
+		       "against the reference, with mean and 95 % interval over repeats, and the "
+		       "best setting by each metric where the intervals allow a verdict.\n\nEnergy "
+		       "is the sum of the topmost meters of one origin; estimated energy yields no "
+		       "verdict. Figures of settings that the device violated are in parentheses "
+		       "and are not eligible. Failed cases are listed with their reason.",
 	.example = "joulemark report sweep.db\n"
 		   "joulemark report --html sweep.html sweep.db\n"
 		   "joulemark report --format csv --cases a.json b.json\n"

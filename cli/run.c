@@ -102,16 +102,17 @@ static int check_files(struct run_command *r)
 
 	if (!store && (flag(r, "resume") || flag(r, "retry")))
 		return jm_err_set(&r->cli->err, JM_EUSAGE,
-			"--%s goes on with what a store holds; name it with --store FILE.",
+			"--%s continues the plan of a store; name the store with --store FILE.",
 			flag(r, "resume") ? "resume" : "retry");
 	if (!store)
 		return 0;
 	if (json && !strcmp(store, json))
 		return jm_err_set(&r->cli->err, JM_EUSAGE,
-			"--store and --json name the same file, %s; give them one each.", store);
+			"--store and --json name the same file, %s; give each its own file.",
+			store);
 	if (flag(r, "resume") && access(store, F_OK))
 		return jm_err_set(&r->cli->err, JM_ENOENT,
-			"There is no store '%s' to go on with: %s.", store, strerror(errno));
+			"There is no store '%s' to continue: %s.", store, strerror(errno));
 	return flag(r, "resume") ? jm_run_check_resume(r->cli) : 0;
 }
 
@@ -146,8 +147,7 @@ static int take_over(struct run_command *r, const json_t *stored)
 
 	if (asked->given && (json_int_t)asked->number != json_integer_value(seed))
 		return jm_err_set(&r->cli->err, JM_EUSAGE,
-			"The store '%s' has begun this plan with --seed %lld; leave --seed out, or "
-			"give "
+			"The store '%s' holds this plan with --seed %lld; omit --seed, or give "
 			"another file to --store.",
 			jm_store_path(r->store), (long long)json_integer_value(seed));
 	json_object_set(r->request, "seed", (json_t *)(uintptr_t)seed);
@@ -243,7 +243,7 @@ static int make_plan(struct run_command *r)
 	int recovered, lost_rc = jm_guard_recover(&r->cli->ctx, &recovered, &lost), rc;
 
 	if (!lost_rc && recovered)
-		jm_log(&r->cli->ctx, JM_INFO, "%d settings of a killed run were restored.",
+		jm_log(&r->cli->ctx, JM_INFO, "Restored %d settings of a run that was killed.",
 			recovered);
 	jm_case_keeper_recover(&r->cli->ctx, true); /* two of a case must not run at once */
 	rc = flag(r, "resume") ? request_from_store(r) : request_from_arguments(r);
@@ -310,7 +310,7 @@ static void print_table(struct run_command *r)
 	if (!json_array_size(r->records))
 		return;
 	if (jm_report_render(r->records, JM_REPORT_TABLE, &o, &text, &err))
-		fprintf(stderr, "joulemark: The table could not be made: %s\n", err.text);
+		fprintf(stderr, "joulemark: The table cannot be printed: %s\n", err.text);
 	else
 		fprintf(out, "%s%s", cli->output ? "" : "\n", text);
 	jm_run_print_profiles(out, r->records, cli->width);
@@ -431,22 +431,18 @@ const struct jm_command jm_command_run = {
 	.summary = "run a workload or a command, or sweep settings, with power measured",
 	.usage = "[options] WORKLOAD [workload's options] | [options] [--] CMD...",
 	.description =
-		"Runs a workload (see 'joulemark list') or an outside command, each case in a "
-		"process "
-		"of its own, with power sampled in phases, and prints a table. --set sweeps knobs; "
-		"an "
-		"option of the workload given as a list (--batch 4,8) is swept too. Cases come in "
-		"complete blocks (--repeat), each with the reference, in random order. Settings "
-		"are "
-		"put back as they were found, also after a kill.\n\n"
-		"With --store the same command goes on after any interruption: finished cases are "
-		"kept, failed ones are run again with --retry.\n\n"
-		"A command tells its items by marks ('joulemark mark'), --items-regex or "
-		"--items-json.\n\n"
-		"Exit status: 0 when all cases went well, 1 when a case failed (its record tells "
-		"why), "
-		"127 when the command was not found, 130 after Ctrl-C, 2 for wrong usage, 125 for "
-		"a failure of joulemark itself.",
+		"Runs a workload (see 'joulemark list') or a command, measures power in phases, "
+		"and prints a table. Each case runs in its own process. --set sweeps knobs; an "
+		"option of the workload that is given as a list (--batch 4,8) is swept as well. "
+		"The cases run in complete blocks (--repeat) in random order; each block holds the "
+		"reference. Settings are restored to the values that were found, even after a "
+		"kill.\n\nWith --store the same command continues after an interruption: finished "
+		"cases are not repeated, failed cases are repeated with --retry.\n\nA command "
+		"reports its items by marks ('joulemark mark'), --items-regex or --items-json. It "
+		"begins with the first word that is no option and no workload; '--' may stand "
+		"before it.\n\nExit status: 0 when all cases succeeded, 1 when a case failed (its "
+		"record holds the reason), 127 when the command was not found, 130 after Ctrl-C, 2 "
+		"for wrong usage, 125 for a failure of joulemark itself.",
 	.example = "joulemark run sim --device sim:h100x4 --set gpu.power=200:700+100W --repeat 3 "
 		   "--store h100.db\n"
 		   "joulemark run --set gpu.power=300W,400W --repeat 5 --store mine.db -- python3 "

@@ -68,7 +68,7 @@ static int add_values(
 		rc = jm_values_set(&one, row->name, part, &cli->err);
 		if (!rc && json_array_append_new(ret_values, canonical(&one.value[0])))
 			rc = jm_err_set(&cli->err, JM_EUSAGE,
-				"--%s '%s' is not UTF-8 text and cannot be kept in a record.",
+				"--%s '%s' is not UTF-8 text and cannot be stored in a record.",
 				row->name, part);
 		jm_values_done(&one);
 	}
@@ -132,9 +132,8 @@ static int check_extra(struct jm_cli *cli, const struct jm_option *rows, const c
 				"Neither 'run' nor %s has an option --%s; did you mean --%s?", who,
 				cli->extra[i].name, near);
 		return jm_err_set(&cli->err, JM_EUSAGE,
-			"Neither 'run' nor %s has an option --%s; 'joulemark run --help' and "
-			"'joulemark "
-			"list' show what there is.",
+			"Neither 'run' nor %s has an option --%s; see 'joulemark run --help' and "
+			"'joulemark list'.",
 			who, cli->extra[i].name);
 	}
 	return 0;
@@ -158,7 +157,7 @@ int jm_run_check_resume(struct jm_cli *cli)
 
 	if (cli->n_args || cli->command || cli->n_extra)
 		return jm_err_set(&cli->err, JM_EUSAGE,
-			"--resume takes the plan from the store; leave out what to run.");
+			"--resume takes the plan from the store; omit the workload or command.");
 	for (const struct jm_option *o = cli->cmd->options; o->name; o++) {
 		bool may = !given(cli, o->name);
 
@@ -166,8 +165,8 @@ int jm_run_check_resume(struct jm_cli *cli)
 			may = may || !strcmp(o->name, free_to_give[i]);
 		if (!may)
 			return jm_err_set(&cli->err, JM_EUSAGE,
-				"--resume takes the plan from the store, with its --%s; leave that "
-				"out.",
+				"--resume takes the plan from the store, including --%s; omit that "
+				"option.",
 				o->name);
 	}
 	return 0;
@@ -239,7 +238,7 @@ static int check_work(struct jm_cli *cli, const struct jm_workload *w, const jso
 
 	if (!json_array_size(devices) || (precisions && !json_array_size(precisions)))
 		return jm_err_set(
-			&cli->err, JM_EUSAGE, "--device and --precision want at least one word.");
+			&cli->err, JM_EUSAGE, "--device and --precision need at least one value.");
 	if (!w->check)
 		return 0;
 	json_array_foreach(devices, i, device)
@@ -280,7 +279,7 @@ static int add_workload(struct jm_cli *cli, json_t *what)
 		json_object_set_new(what, "precision", split(text_of(cli, "precision")));
 	else if (!rc && given(cli, "precision"))
 		rc = jm_err_set(&cli->err, JM_EUSAGE,
-			"The workload '%s' has no precision of its own; leave --precision away.",
+			"The workload '%s' has no option for the precision; omit --precision.",
 			w->name);
 	if (!rc)
 		rc = add_options(cli, w->options, what);
@@ -319,7 +318,7 @@ static int add_command(struct jm_cli *cli, json_t *what)
 {
 	json_t *command = json_array(), *throughput = json_object();
 	const char *regex = text_of(cli, "items-regex"), *json = text_of(cli, "items-json");
-	int rc = check_extra(cli, NULL, "an outside command");
+	int rc = check_extra(cli, NULL, "a command");
 
 	if (!rc)
 		rc = check_own(cli, "device");
@@ -328,7 +327,8 @@ static int add_command(struct jm_cli *cli, json_t *what)
 	for (char **word = cli->command; *word && !rc; word++)
 		if (json_array_append_new(command, json_string(*word)))
 			rc = jm_err_set(&cli->err, JM_EUSAGE,
-				"The command's word '%s' is not UTF-8 text and cannot be kept.",
+				"The argument '%s' of the command is not UTF-8 text and cannot be "
+				"stored.",
 				*word);
 	if (!rc && regex && json)
 		rc = jm_err_set(&cli->err, JM_EUSAGE,
@@ -353,8 +353,8 @@ static int add_epochs(struct jm_cli *cli, json_t *what)
 {
 	if (text_of(cli, "warmup") || given(cli, "steps") || given(cli, "seconds"))
 		return jm_err_set(&cli->err, JM_EUSAGE,
-			"--epochs says how long to run, and so do --steps, --seconds and --warmup; "
-			"give one kind.");
+			"--epochs sets the length of the run, and so do --steps, --seconds and "
+			"--warmup; give either --epochs or the others.");
 	json_object_set_new(
 		what, "epochs", json_integer((json_int_t)jm_values_number(&cli->values, "epochs")));
 	json_object_set_new(what, "epoch_steps",
@@ -370,13 +370,13 @@ static int add_lengths(struct jm_cli *cli, json_t *what)
 	if (cli->command &&
 		(warm || given(cli, "steps") || given(cli, "seconds") || given(cli, "epochs")))
 		return jm_err_set(&cli->err, JM_EUSAGE,
-			"An outside command knows no --steps, --seconds, --epochs or --warmup: it "
-			"runs as long as it runs.");
+			"--steps, --seconds, --epochs and --warmup apply to workloads only: a "
+			"command decides itself how long it runs.");
 	if (given(cli, "epochs"))
 		return add_epochs(cli, what);
 	if (given(cli, "epoch-steps"))
 		return jm_err_set(&cli->err, JM_EUSAGE,
-			"--epoch-steps means nothing without --epochs; give both.");
+			"--epoch-steps has no effect without --epochs; give both.");
 	if (warm && warm[strspn(warm, "0123456789")] &&
 		jm_parse_quantity(warm, "s", true, &seconds, &cli->err))
 		return cli->err.code;

@@ -32,7 +32,7 @@ static int worker_run(struct jm_cli *cli)
 
 const struct jm_command jm_command_worker = {
 	.name = "worker",
-	.summary = "run one case (for 'run')",
+	.summary = "run one case (started by 'run')",
 	.usage = "",
 	.description =
 		"Reads a job from standard input and sends what it measures to descriptor 3.",

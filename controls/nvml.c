@@ -69,11 +69,10 @@ static int add_gpus(struct state *s, const struct jm_nvml_gpus *gpus, bool all,
 	if (!all && !gpus->n_allocated)
 		return jm_err_set(err, JM_ENOENT,
 			"None of the %d NVIDIA GPUs belongs to this job (%s); --control nvml:all "
-			"takes them all.",
+			"uses all of them.",
 			gpus->n, gpus->why);
 	return jm_err_set(err, JM_ENOSUP,
-		"The driver does not manage the power limit of %s; nvidia-smi -q -d POWER says "
-		"more.",
+		"The driver does not manage the power limit of %s; see 'nvidia-smi -q -d POWER'.",
 		gpus->gpu[0].label);
 }
 
@@ -166,8 +165,8 @@ static int nvml_set(void *state, int i, double value, struct jm_err *err)
 
 	if (!(value >= d->min && value <= d->max))
 		return jm_err_set(err, JM_ERANGE,
-			"The power limit of %s goes from %g W to %g W, not to %g W.", d->label,
-			d->min, d->max, value);
+			"The power limit of %s ranges from %g W to %g W; %g W is outside.",
+			d->label, d->min, d->max, value);
 	rc = s->nvml.set_limit(d->handle, (unsigned int)lround(value * 1000));
 	if (!rc)
 		return 0;

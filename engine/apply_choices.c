@@ -192,7 +192,7 @@ static int bring(struct jm_program *p, struct jm_node *n, int i, const struct jm
 		to = add_reorder(p, t, layout, err);
 	if (!to)
 		return jm_err_set(err, p->graph->err.code ? p->graph->err.code : JM_ENOSUP,
-			"%s cannot be brought into the layout that %s asks for. %s", t->name,
+			"%s cannot be converted to the layout that %s needs. %s", t->name,
 			jm_op_name(n->op), p->graph->err.text);
 	n->in[i] = to;
 	return 0;

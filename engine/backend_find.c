@@ -70,14 +70,12 @@ static int not_there(const char *name, char path[2][4096], struct jm_err *err)
 
 	if (reason)
 		return jm_err_set(err, JM_ENOENT,
-			"Device '%s' was not built in: %s. Install that and build joulemark again, "
-			"or "
-			"take --device ref.",
+			"Device '%s' was not built: %s. Install what is missing and build "
+			"joulemark again, or use --device ref.",
 			name, reason);
 	return jm_err_set(err, JM_ENOENT,
-		"Device '%s' is not there: neither %s%s%s exists; build joulemark with this "
-		"backend "
-		"or take --device ref.",
+		"Device '%s' is not available: neither %s%s%s exists; build joulemark with this "
+		"backend or use --device ref.",
 		name, path[0], *path[0] ? " nor " : "", path[1]);
 }
 
@@ -119,20 +117,18 @@ static int check_table(const char *name, const struct jm_backend *b, struct jm_e
 	if (b->abi != JM_BACKEND_ABI)
 		return jm_err_set(err, JM_EVERSION,
 			"Plug-in %s.so was built for version %u of the backend contract, and this "
-			"joulemark needs version %d; build the plug-in again from the sources of "
-			"this "
-			"joulemark, or take another --device.",
+			"joulemark needs version %d; build the plug-in from the sources of this "
+			"joulemark, or use another --device.",
 			name, b->abi, JM_BACKEND_ABI);
 	if (!b->name || !b->summary || !b->open || !b->props || !b->select || !b->build ||
 		!b->run || !b->drop || !b->alloc || !b->release || !b->copy || !b->sync ||
 		!b->close)
 		return jm_err_set(
-			err, JM_EBUG, "Backend %s leaves out a function it must have.", name);
+			err, JM_EBUG, "Backend %s lacks a function that is required.", name);
 	if (!b->pinned_alloc != !b->pinned_release || has_events(b) % N_EVENT_FUNCTIONS != 0)
 		return jm_err_set(err, JM_EBUG,
-			"Backend %s has some functions of pinned memory or of events and leaves "
-			"out others; it "
-			"needs all of them or none.",
+			"Backend %s has only some of the functions of pinned memory or of events; "
+			"it needs all of them or none.",
 			name);
 	return 0;
 }
@@ -208,9 +204,7 @@ static int unknown(const char *name, struct jm_err *err)
 		return jm_err_set(
 			err, JM_EUSAGE, "There is no device '%s'; did you mean '%s'?", name, near);
 	return jm_err_set(err, JM_EUSAGE,
-		"There is no device '%s' to compute on; 'joulemark list' shows the backends there "
-		"are.",
-		name);
+		"There is no device '%s'; 'joulemark list' lists the backends.", name);
 }
 
 /* By this source, whether built or not. */

@@ -36,8 +36,8 @@ static struct jm_tensor *windowed(struct jm_graph *g, const struct jm_tensor *x,
 
 	if (!g->err.code && (rows < 1 || columns < 1))
 		jm_err_set(&g->err, JM_ERANGE,
-			"An image of %lld x %lld pixels at %s%s is smaller than the window that "
-			"passes over it; give a larger --image.",
+			"An image of %lld x %lld pixels at %s%s is smaller than the window of the "
+			"operation; give a larger --image.",
 			(long long)x->dim[2], (long long)x->dim[3], g->scope, name);
 	if (g->err.code)
 		return NULL;
@@ -150,8 +150,8 @@ struct jm_tensor *jm_graph_batchnorm(struct jm_graph *g, struct jm_tensor *x, st
 		return NULL;
 	if (!g->evaluate && jm_tensor_count(x) == x->dim[1]) {
 		jm_err_set(&g->err, JM_ERANGE,
-			"A batch of one image has one value per channel at %s%s, which has no "
-			"spread to be normalised by; give a larger --batch or --image.",
+			"A batch of one image has only one value per channel at %s%s and therefore "
+			"no variance for the normalisation; give a larger --batch or --image.",
 			g->scope, name);
 		return NULL;
 	}

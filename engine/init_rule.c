@@ -115,6 +115,6 @@ int jm_init_zero_gamma(struct jm_graph *g, struct jm_err *err)
 	if (n)
 		return 0;
 	return jm_err_set(err, JM_EUSAGE,
-		"--zero-gamma is for networks whose residual blocks end in a batch norm, and this "
-		"one has none; leave it away.");
+		"--zero-gamma applies to networks whose residual blocks end in a batch norm, which "
+		"this one does not have; omit it.");
 }

@@ -12,8 +12,8 @@ bool jm_layer_fits(struct jm_graph *g, bool good, const char *op, const struct j
 {
 	if (!g->err.code && !good)
 		jm_err_set(&g->err, JM_EBUG,
-			"Operand %s of %s%s has the wrong shape: the model's "
-			"function must be mended.",
+			"Operand %s of %s%s has the wrong shape; this is a defect of the model's "
+			"function.",
 			t ? t->name : "(none)", g->scope, op);
 	return !g->err.code;
 }

@@ -60,8 +60,8 @@ static int unknown(const char *name, struct jm_err *err)
 	if (near)
 		return jm_err_set(
 			err, JM_EUSAGE, "There is no model '%s'; did you mean '%s'?", name, near);
-	return jm_err_set(err, JM_EUSAGE,
-		"There is no model '%s'; 'joulemark list' shows what there is.", name);
+	return jm_err_set(
+		err, JM_EUSAGE, "There is no model '%s'; 'joulemark list' lists the models.", name);
 }
 
 int jm_model_find(const char *name, const struct jm_model **ret,
@@ -88,7 +88,8 @@ static int set_all(struct jm_values *v, const char *text, struct jm_err *err)
 	for (; !code && sscanf(text, "%63s%n", word, &used) == 1; text += used) {
 		equals = strchr(word, '=');
 		if (!equals)
-			return jm_err_set(err, JM_EBUG, "'%s' in a preset is no dimension.", word);
+			return jm_err_set(
+				err, JM_EBUG, "'%s' in a preset is not a dimension.", word);
 		*equals = 0;
 		code = jm_values_set(v, word, equals + 1, err);
 	}
@@ -113,7 +114,7 @@ static int check_given(
 
 		if (given->value[i].text && has(all, name) && !has(model->options, name))
 			return jm_err_set(err, JM_EUSAGE,
-				"Model %s has no --%s; leave it away, or take another model.",
+				"Model %s has no option --%s; omit it, or use another model.",
 				model->name, name);
 	}
 	return 0;
@@ -145,7 +146,7 @@ static int complete(const struct jm_model *model, struct jm_values *v,
 	for (int i = 0; i < v->n && !code; i++)
 		if (!v->value[i].text)
 			code = jm_err_set(err, JM_EUSAGE,
-				"Model %s needs --%s: no preset sets it; give it, or name a "
+				"Model %s needs --%s, because no preset sets it; give it, or use a "
 				"preset.",
 				model->name, v->value[i].option->name);
 	return code;
@@ -202,9 +203,8 @@ int jm_precision_set(struct jm_training *t, const char *name, struct jm_err *err
 		return jm_err_set(err, JM_EUSAGE, "There is no precision '%s'; did you mean '%s'?",
 			name, near);
 	return jm_err_set(err, JM_EUSAGE,
-		"There is no precision '%s'; take f32, tf32, bf16, bf16-true, fp16 or, on device "
-		"ref, "
-		"f64.",
+		"There is no precision '%s'; use f32, tf32, bf16, bf16-true, fp16 or, on device "
+		"ref, f64.",
 		name);
 }
 
@@ -237,7 +237,7 @@ static int declare(
 
 	if (!code && t->model->feed == JM_FEED_IMAGES && t->seq > 1)
 		code = jm_err_set(err, JM_EUSAGE,
-			"Model %s has images, not sequences; leave --seq away.", t->model->name);
+			"Model %s takes images, not sequences; omit --seq.", t->model->name);
 	if (!code && !t->seq)
 		t->seq = seq;
 	if (!code)
@@ -246,7 +246,7 @@ static int declare(
 		code = jm_err_set(err, g->err.code, "%s", g->err.text);
 	if (!code && t->dropout > 0 && !jm_graph_find(g, "random.now"))
 		code = jm_err_set(err, JM_EUSAGE,
-			"Model %s drops nothing out, by its paper; leave --dropout away.",
+			"Model %s has no dropout, as in its paper; omit --dropout.",
 			t->model->name);
 	return code;
 }

@@ -149,8 +149,8 @@ int jm_graph_adamw(struct jm_graph *g, const struct jm_adamw *how, struct jm_err
 	struct update u = {.how = how, .scale = jm_graph_find(g, "loss.scale")};
 
 	if (!n)
-		return jm_err_set(
-			err, JM_EBUG, "There is nothing to train: no parameter has a gradient.");
+		return jm_err_set(err, JM_EBUG,
+			"Nothing can be trained, because no parameter has a gradient.");
 	u.grads = flat(g, JM_CLASS_GRAD, g->vector, n, "slab.gradients");
 	u.now = state(g, JM_CLASS_INPUT, g->vector, how->kind, "now", n_now);
 	u.norm = flat(g, JM_CLASS_SCALAR, g->vector, 1, "grad.norm");

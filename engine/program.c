@@ -146,7 +146,7 @@ static int allocate(struct jm_program *p, struct jm_err *err)
 	const struct jm_device *d = p->device;
 	size_t have = d->props.memory_bytes;
 	bool fits = !have || p->peak_bytes <= have;
-	char lacks[48] = "cannot give as much now";
+	char lacks[48] = "cannot allocate as much now";
 
 	if (fits && take(d, p->weights->bytes, &p->weights->memory) &&
 		take(d, p->persistent_bytes - p->weight_bytes, &p->memory) && take_arena(p))
@@ -154,9 +154,8 @@ static int allocate(struct jm_program *p, struct jm_err *err)
 	if (!fits)
 		snprintf(lacks, sizeof(lacks), "has %.2f GB", (double)have / 1e9);
 	return jm_err_set(err, JM_ENOMEM,
-		"The program needs %.2f GB (%.2f GB stay, %.2f GB of activations and scratch) and "
-		"device "
-		"%s %s; take a smaller batch, sequence or model.",
+		"The program needs %.2f GB (%.2f GB kept between steps, %.2f GB of activations and "
+		"scratch), but device %s %s; use a smaller batch, sequence or model.",
 		(double)p->peak_bytes / 1e9, (double)p->persistent_bytes / 1e9,
 		(double)p->arena_bytes / 1e9, d->backend->name, lacks);
 }

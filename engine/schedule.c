@@ -42,9 +42,8 @@ static int order_nodes(struct order *o, struct jm_err *err)
 			place(o, g->node[k]);
 	if (o->n < g->n_nodes)
 		return jm_err_set(err, JM_EBUG,
-			"A node is made again and nobody reads it: rematerialize.c or recompute.c "
-			"must be "
-			"mended.");
+			"A node is recomputed but never read; this is a defect in rematerialize.c "
+			"or recompute.c.");
 	for (int k = 0; k < o->n; k++) {
 		g->node[k] = o->node[k];
 		g->node[k]->id = k;

@@ -47,7 +47,7 @@ int jm_dtype_find(const char *name, enum jm_dtype *ret, struct jm_err *err)
 			return 0;
 		}
 	return jm_err_set(err, JM_EUSAGE,
-		"Precision '%s' is not known; take f32, bf16 or, on device ref, f64.", name);
+		"Precision '%s' is unknown; use f32, bf16 or, on device ref, f64.", name);
 }
 
 const char *jm_op_name(enum jm_op op)

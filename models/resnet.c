@@ -65,12 +65,12 @@ static int resnet_default_seq(const struct jm_values *v, int64_t *ret, struct jm
 {
 	if (!depth_of(v))
 		return jm_err_set(err, JM_ERANGE,
-			"There is no ResNet of %lld layers; take 10, 14, 18, 34, 50, 101 or 152.",
+			"There is no ResNet of %lld layers; use 10, 14, 18, 34, 50, 101 or 152.",
 			(long long)jm_dim(v, "layers"));
 	if (jm_dim(v, "image") < SMALLEST)
 		return jm_err_set(err, JM_ERANGE,
-			"An image of %lld pixels is too small for a ResNet's strides; give an "
-			"--image of %d or more.",
+			"An image of %lld pixels is too small for the strides of a ResNet; give "
+			"--image %d or more.",
 			(long long)jm_dim(v, "image"), SMALLEST);
 	*ret = 1;
 	return 0;

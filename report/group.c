@@ -311,9 +311,9 @@ static void judge_point(struct jm_group_point *p)
 {
 	p->eligible = false;
 	if (!p->n_ok)
-		snprintf(p->why_not, sizeof(p->why_not), "no run of it succeeded");
+		snprintf(p->why_not, sizeof(p->why_not), "no run of this setting succeeded");
 	else if (p->state == JM_STATE_VIOLATED)
-		snprintf(p->why_not, sizeof(p->why_not), "the device did not keep to it");
+		snprintf(p->why_not, sizeof(p->why_not), "the device did not keep to this setting");
 	else
 		p->eligible = true;
 }
@@ -491,8 +491,8 @@ static int check_records(const json_t *records, struct jm_err *err)
 
 	if (!json_is_array(records) || !json_array_size(records))
 		return jm_err_set(err, JM_ENOENT,
-			"There is no record to report; `joulemark run` or `measure --json` makes "
-			"some.");
+			"There is no record to report; 'joulemark run' and 'joulemark measure "
+			"--json' write records.");
 	json_array_foreach(records, i, record)
 	{
 		if (!json_is_object(record))

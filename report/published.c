@@ -83,8 +83,8 @@ static int refuse(json_t *work, const json_t *record)
 	json_t *why;
 
 	say_size(record, work, text, sizeof(text));
-	why = json_sprintf("The papers' figures are of %s, which take %.4g GFLOP per %s; "
-			   "these runs took %.4g%s and cannot be put beside them.",
+	why = json_sprintf("The papers' figures are of %s, which take %.4g GFLOP per %s; these "
+			   "runs took %.4g%s and cannot be compared with them.",
 		jm_json_text(work, "shape"), jm_json_real_of(work, "flops_model_per_item") / 1e9,
 		unit, jm_json_real_of(record, "flops_model_per_item") / 1e9, text);
 

@@ -19,7 +19,7 @@ extern const char jm_published_json[];
  */
 json_t *jm_published_of(const struct jm_grouping *g);
 
-#define JM_PUBLISHED_NONE "No paper's figures are kept here for what these records trained."
+#define JM_PUBLISHED_NONE "There are no published figures for the network of these records."
 /* put for each of them, in their order; a sentence where there is none. */
 typedef int jm_published_fn(
 	const struct jm_grouping *g, const json_t *work, FILE *out, struct jm_err *err);

@@ -29,7 +29,7 @@ void jm_text_energy(
 	char part[80];
 
 	if (!s->has_energy) {
-		snprintf(out, size, "energy: unknown, for no meter was there");
+		snprintf(out, size, "energy: unknown, because there was no meter");
 		return;
 	}
 	out[0] = '\0';
@@ -87,13 +87,12 @@ static void put_factor(const struct jm_group_series *s, char *out, size_t size)
 	else if (isnan(s->spread_joules))
 		jm_text_format(out, size,
 			"the set is a factor: its effect (throughput: %.2g %% from the lowest to "
-			"the "
-			"highest) is taken out of means and intervals",
+			"the highest) is removed from means and intervals",
 			100 * s->spread_throughput);
 	else
 		jm_text_format(out, size,
 			"the set is a factor: its effect (from the lowest to the highest, "
-			"throughput: %.2g %%, energy per %s: %.2g %%) is taken out of means and "
+			"throughput: %.2g %%, energy per %s: %.2g %%) is removed from means and "
 			"intervals",
 			100 * s->spread_throughput, s->item, 100 * s->spread_joules);
 }

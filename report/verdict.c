@@ -69,28 +69,28 @@ static const char *obstacle(
 
 	if (jm_group_metric_energy(v->metric)) {
 		if (!s->has_energy)
-			return "no meter was there to tell the energy";
+			return "there was no meter";
 		if (s->mixed_origin)
 			return "the energy of some cases is measured and of others not";
 		if (s->origin == JM_ESTIMATED)
 			return "the energy is estimated, and an estimate cannot tell settings "
 			       "apart";
 		if (s->faulty)
-			return "a sensor told what cannot be true in some case (see its quality), "
-			       "so "
-			       "that its energy cannot be compared";
+			return "a sensor gave impossible readings in some cases (see their "
+			       "quality), so that their energy cannot be compared";
 	}
 	if (s->soft)
-		return "a soft control (duty cycle, quota) says nothing about a cap of the device";
+		return "a soft control (duty cycle, quota) does not predict the effect of a cap of "
+		       "the device";
 	if (s->n_machines > 1 && !s->cards_linked)
 		return "the cards that were pooled share no settings, so that cards and settings "
 		       "cannot be told apart";
 	if (relative && s->reference < 0)
 		return "there is no reference case";
 	if (v->leading < 0)
-		return "no setting that was kept has a value";
+		return "no setting that the device kept to has a value";
 	if (count_eligible(g, s, v->metric) < 2)
-		return "there are not two settings to choose from";
+		return "there are fewer than two settings";
 	if (g->point[v->leading].stat[v->metric].n < 2)
 		return "one repeat gives no interval; run with --repeat 3 or more";
 	return NULL;

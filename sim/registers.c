@@ -220,11 +220,11 @@ static int check_page(const struct jm_sim_registers *r, struct jm_err *err)
 	const struct page *page = r->page;
 
 	if (memcmp(page->magic, MAGIC, sizeof(page->magic)))
-		return not_registers(r, "it begins otherwise", err);
+		return not_registers(r, "it has another beginning", err);
 	if (page->version != VERSION)
 		return jm_err_set(err, JM_EVERSION,
-			"%s has version %u, this program knows %d; remove it to start with "
-			"defaults.",
+			"%s has version %u, but this program reads version %d; remove it to start "
+			"with defaults.",
 			r->path, page->version, VERSION);
 	if (page->bytes != sizeof(*page) || !get(&page->next))
 		return not_registers(r, "its header is damaged", err);
@@ -363,9 +363,8 @@ static int take_slot(struct jm_sim_registers *r, struct jm_err *err)
 {
 	if (loaded_slot(r) >= 0)
 		return jm_err_set(err, JM_EBUSY,
-			"The simulated node %s is under somebody else's load; wait for its end, or "
-			"use another "
-			"node or another state folder (JM_STATE).",
+			"Another process puts load on the simulated node %s; wait for its end, or "
+			"use another node or another state folder (JM_STATE).",
 			r->name.text);
 	for (int i = 0; i < SLOTS; i++)
 		if (lock_byte(r, F_OFD_SETLK, F_WRLCK, 1 + i) >= 0)

@@ -169,7 +169,7 @@ static int find_cpus(struct state *s, struct jm_err *err)
 	s->fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (s->fd < 0 || !each_cpu(s, note_cpu, NULL) || !s->n_cpus)
 		return jm_err_set(err, JM_ENOENT,
-			"Cannot read processor times from %s, which the estimate stands on; mount "
+			"Cannot read processor times from %s, which the estimate needs; mount "
 			"/proc.",
 			path);
 	if (isnan(s->idle_watts))

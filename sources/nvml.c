@@ -195,8 +195,8 @@ static int add_gpus(struct state *s, const struct jm_nvml_gpus *gpus, bool all,
 	if (s->n)
 		return 0;
 	return jm_err_set(err, JM_ENOENT,
-		"None of the %d NVIDIA GPUs belongs to this job (%s); --source nvml:all takes them "
-		"all.",
+		"None of the %d NVIDIA GPUs belongs to this job (%s); --source nvml:all uses all "
+		"of them.",
 		gpus->n, gpus->why);
 }
 
@@ -340,8 +340,8 @@ static void lose(struct state *s, struct gpu *g, int64_t now)
 	g->lost = true;
 	forget(g, 0, g->n_slots, now);
 	jm_log(s->ctx, JM_WARNING,
-		"%s is lost: the driver cannot reach it any more. Its readings end here; the "
-		"others go on.",
+		"%s is lost: the driver cannot reach it any more. Its readings end here; those of "
+		"the others continue.",
 		g->label);
 }
 
@@ -510,8 +510,9 @@ static void say_gpu(const struct jm_nvml *nvml, const struct jm_nvml_gpus *gpus,
 	size_t used = (size_t)snprintf(why, sizeof(why), "%s:", g->uuid);
 
 	if (!g->allocated) {
-		snprintf(why, sizeof(why), "%s is not this job's (%s)", g->uuid, gpus->why);
-		f.mend = "--source nvml:all takes it nevertheless";
+		snprintf(why, sizeof(why), "%s does not belong to this job (%s)", g->uuid,
+			gpus->why);
+		f.mend = "--source nvml:all measures it nevertheless";
 	}
 	for (size_t p = 0; g->allocated && p < JM_NVML_GPU_PROBES && used < sizeof(why); p++)
 		if (jm_nvml_gpu_probes[p].field && jm_nvml_answers(nvml, g, &jm_nvml_gpu_probes[p]))
@@ -519,8 +520,9 @@ static void say_gpu(const struct jm_nvml *nvml, const struct jm_nvml_gpus *gpus,
 				jm_quantity_name(jm_nvml_gpu_probes[p].quantity));
 	if (g->allocated && used < sizeof(why)) {
 		if (sensor->refresh_ms)
-			snprintf(why + used, sizeof(why) - used, " a reading each %d ms over %d ms",
-				sensor->refresh_ms, sensor->window_ms);
+			snprintf(why + used, sizeof(why) - used,
+				" a reading every %d ms over %d ms", sensor->refresh_ms,
+				sensor->window_ms);
 		else
 			snprintf(why + used, sizeof(why) - used,
 				" of a sensor whose timing is not known");
@@ -566,7 +568,7 @@ static const struct jm_option options[] = {
 	{.name = "all", .type = JM_FLAG, .help = "all GPUs, not only those of this job"},
 	{.name = "raw",
 		.type = JM_FLAG,
-		.help = "read the energy counter at every interval, whatever that costs"},
+		.help = "read the energy counter at every interval, even if reading it is slow"},
 	{0},
 };
 

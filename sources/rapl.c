@@ -254,7 +254,7 @@ static int nothing_usable(const struct state *s, struct jm_err *err)
 			s->ctx->root, first->folder, strerror(first->error));
 	return jm_err_set(err, JM_ENOSUP,
 		"The RAPL counters in %s" FOLDER
-		" stand at 0, as on virtual machines; there is nothing to measure.",
+		" stay at 0, as on virtual machines; nothing can be measured.",
 		s->ctx->root);
 }
 
@@ -330,9 +330,9 @@ static void say_zone(const struct state *s, const struct zone *zone, jm_finding_
 		}
 	} else if (zone->twin) {
 		f.ok = true;
-		snprintf(why, sizeof(why), "%s: the same as another zone; left out", zone->name);
+		snprintf(why, sizeof(why), "%s: the same as another zone; ignored", zone->name);
 	} else if (zone->dead) {
-		snprintf(why, sizeof(why), "%s: its counter stands at 0", zone->name);
+		snprintf(why, sizeof(why), "%s: its counter stays at 0", zone->name);
 		f.mend = "virtual machines have no RAPL; measure on the host";
 	} else {
 		snprintf(why, sizeof(why), "energy of %s (%s)", zone->covers, zone->name);

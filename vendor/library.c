@@ -40,8 +40,7 @@ int jm_library_open(const struct jm_library *l, void *calls, struct jm_err *err)
 
 		if (!found)
 			return jm_err_set(err, JM_EVERSION,
-				"%s has no function %s, so it is not a version that can be used; "
-				"%s.",
+				"%s has no function %s, so this version cannot be used; %s.",
 				l->title, l->symbols[i].name, l->mend);
 		memcpy((char *)calls + l->symbols[i].offset, &found, sizeof(found));
 	}

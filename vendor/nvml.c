@@ -36,7 +36,7 @@ static int resolve(struct jm_nvml *nvml, const char *file, struct jm_err *err)
 			found = dlsym(nvml->library, symbols[i].older);
 		if (!found && symbols[i].need == REQUIRED)
 			return jm_err_set(err, JM_EVERSION,
-				"%s has no %s, so it is no NVML this program can use; check "
+				"%s has no %s, so this version of NVML cannot be used; check "
 				"JM_NVML_LIB or update the NVIDIA driver.",
 				file, symbols[i].newest);
 		memcpy((char *)nvml + symbols[i].offset, &found, sizeof(found));
@@ -115,9 +115,9 @@ static const char *mend(int rc)
 		       "reboot, or in a container mount the host's library";
 	case JM_NVML_NO_PERMISSION:
 	case JM_NVML_BLOCKED:
-		return "the device files /dev/nvidia* are closed to this user or cgroup";
+		return "this user or cgroup may not open the device files /dev/nvidia*";
 	default:
-		return "see what nvidia-smi says";
+		return "see the output of nvidia-smi";
 	}
 }
 
@@ -126,7 +126,7 @@ static int start(struct jm_nvml *nvml, const char *file, struct jm_err *err)
 	int rc = nvml->init();
 
 	if (rc)
-		return jm_err_set(err, jm_nvml_code(rc), "%s does not start: %s; %s.", file,
+		return jm_err_set(err, jm_nvml_code(rc), "%s cannot be started: %s; %s.", file,
 			jm_nvml_text(nvml, rc), mend(rc));
 	nvml->initialised = true;
 	if (nvml->driver_version)

@@ -40,7 +40,7 @@ static int list(struct jm_nvml *nvml, struct jm_nvml_gpus *gpus, struct jm_err *
 
 	if (rc)
 		return jm_err_set(err, jm_nvml_code(rc),
-			"NVML cannot count the GPUs: %s; see what nvidia-smi says.",
+			"NVML cannot count the GPUs: %s; see the output of nvidia-smi.",
 			jm_nvml_text(nvml, rc));
 	gpus->gpu = calloc(n + 1, sizeof(*gpus->gpu));
 	if (!gpus->gpu)
@@ -53,7 +53,7 @@ static int list(struct jm_nvml *nvml, struct jm_nvml_gpus *gpus, struct jm_err *
 		if (!rc)
 			rc = nvml->uuid(g->handle, g->uuid, sizeof(g->uuid));
 		if (rc) {
-			snprintf(gpus->note, sizeof(gpus->note), "GPU %u is left out: %s.", i,
+			snprintf(gpus->note, sizeof(gpus->note), "GPU %u is ignored: %s.", i,
 				jm_nvml_text(nvml, rc));
 			*g = (struct jm_nvml_gpu){0};
 			continue;
@@ -64,7 +64,7 @@ static int list(struct jm_nvml *nvml, struct jm_nvml_gpus *gpus, struct jm_err *
 	if (gpus->n)
 		return 0;
 	return jm_err_set(err, JM_ENOENT,
-		"The NVIDIA driver shows no GPU%s%s; see what nvidia-smi says.",
+		"The NVIDIA driver reports no GPU%s%s; see the output of nvidia-smi.",
 		*gpus->note ? ": " : "", gpus->note);
 }
 
@@ -107,8 +107,8 @@ static struct jm_nvml_gpu *parent_of(
 		nvml->parent_of_mig(mig, &parent))
 		return NULL;
 	snprintf(gpus->note, sizeof(gpus->note),
-		"%.60s is a slice of a GPU: power and limit are those of the whole GPU, with all "
-		"that others run on it.",
+		"%.60s is a slice of a GPU: power and limit are those of the whole GPU, including "
+		"what other processes run on it.",
 		uuid);
 	return by_handle(gpus, parent);
 }

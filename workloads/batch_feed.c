@@ -36,8 +36,9 @@ static int check_tokens(const struct jm_batch_feed *s, const int32_t *token, int
 	for (int64_t i = 0; i < n; i++)
 		if (token[i] < 0 || token[i] >= s->kinds)
 			return jm_err_set(err, JM_ERANGE,
-				"The text has token %lld at place %lld, and the model knows tokens "
-				"0 to %lld only; give a larger --vocab or another --text.",
+				"The text has token %lld at position %lld, but the vocabulary of "
+				"the model has tokens 0 to %lld only; give a larger --vocab or "
+				"another --text.",
 				(long long)token[i], (long long)(at + i), (long long)s->kinds - 1);
 	return 0;
 }

@@ -51,7 +51,7 @@ static int64_t get_i32(const unsigned char *at)
 static int broken(const char *name, struct jm_err *err, const char *what)
 {
 	return jm_err_set(err, JM_EFORMAT,
-		"Index %s is broken: %s; make the data set again with Megatron's preprocess_data.",
+		"Index %s is damaged: %s; make the data set again with Megatron's preprocess_data.",
 		name, what);
 }
 
@@ -69,14 +69,15 @@ static int check_header(
 			name);
 	if (get_u64(index + 9) != VERSION)
 		return jm_err_set(err, JM_EVERSION,
-			"Index %s has version %llu of the format, and only version %d is known.",
+			"Index %s has version %llu of the format, but only version %d is "
+			"supported.",
 			name, (unsigned long long)get_u64(index + 9), VERSION);
 	if (index[17] >= N_TYPES || !types[index[17]].width)
-		return broken(name, err, "its type of tokens is none of whole numbers");
+		return broken(name, err, "its tokens are not of an integer type");
 	sequences = get_u64(index + 18);
 	documents = get_u64(index + 26);
 	if (sequences > left / 12 || documents > (left - 12 * sequences) / 8)
-		return broken(name, err, "it is shorter than its own header says");
+		return broken(name, err, "it is shorter than its header states");
 	return sequences ? 0 : broken(name, err, "it holds no sequences");
 }
 
@@ -92,7 +93,8 @@ static int place_sequences(const char *name, const unsigned char *index, size_t 
 		if (n < 0)
 			return broken(name, err, "a sequence has a negative length");
 		if (at > bin_size || (uint64_t)n * (uint64_t)c->width > bin_size - at)
-			return broken(name, err, "a sequence lies beyond the end of the .bin file");
+			return broken(
+				name, err, "a sequence extends beyond the end of the .bin file");
 		c->start[i] = c->tokens;
 		c->pointer[i] = (int64_t)at;
 		c->tokens += n;

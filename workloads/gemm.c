@@ -210,7 +210,7 @@ static int gemm_verify(void *state, struct jm_err *err)
 	if (!y)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the product.");
 	code = s->kernel.steps ? jm_program_read(s->kernel.program, s->y, y, err)
-			       : jm_err_set(err, JM_EUSAGE, "Not one step was run.");
+			       : jm_err_set(err, JM_EUSAGE, "No step was run.");
 	if (!code)
 		code = compare(s, y, err);
 	free(y);

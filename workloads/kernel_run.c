@@ -32,8 +32,8 @@ int jm_kernel_check(const char *device, const char *precision, struct jm_err *er
 			precision);
 	if (!code && t.precision == JM_F64 && strcmp(device, "ref") != 0)
 		code = jm_err_set(err, JM_EUSAGE,
-			"f64 is there on device ref alone, as a yardstick; take --device ref or "
-			"another --precision than on %s.",
+			"f64 is available on device ref only; use --device ref, or another "
+			"--precision on %s.",
 			device);
 	return code ? code : jm_device_check(device, err);
 }

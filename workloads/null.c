@@ -17,7 +17,7 @@ static const struct jm_option options[] = {
 		.min = 0,
 		.max = 3600,
 		.fallback = "100ms",
-		.help = "how long a step waits"},
+		.help = "time that a step waits"},
 	{0},
 };
 
@@ -53,7 +53,7 @@ static int null_verify(void *state, struct jm_err *err)
 
 const struct jm_workload jm_workload_null = {
 	.name = "null",
-	.summary = "waits; the machine at rest",
+	.summary = "waits, to measure the machine at rest",
 	.unit = "wait",
 	.options = options,
 	.no_precision = true,

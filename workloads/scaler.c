@@ -29,8 +29,8 @@ int jm_scaler_parse(const char *text, struct jm_scaler *ret, struct jm_err *err)
 		good = (!s.dynamic || *number++ == ':') && read_scale(number, &s.scale);
 	if (!good)
 		return jm_err_set(err, JM_EUSAGE,
-			"--loss-scale '%s' is no scale: give a number from 1 to 2^100, 'dynamic', "
-			"or 'dynamic:' with the number to start from.",
+			"--loss-scale '%s' is not a scale: give a number from 1 to 2^100, "
+			"'dynamic', or 'dynamic:' with the number to start from.",
 			text);
 	s.start = s.scale;
 	*ret = s;

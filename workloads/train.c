@@ -91,7 +91,7 @@ static int find_nonfinite(struct train *s, long step, char *ret, size_t size, st
 			found = jm_program_find_nonfinite(s->program, ret, size, err);
 	}
 	if (!found)
-		snprintf(ret, size, "it did not come back when the step was run again");
+		snprintf(ret, size, "it did not occur again when the step was repeated");
 	return found < 0 ? found : 0;
 }
 
@@ -278,22 +278,23 @@ static int train_verify(void *state, struct jm_err *err)
 	int code;
 
 	if (!s->steps)
-		return jm_err_set(err, JM_EUSAGE, "Not one step was run, so nothing was learned.");
+		return jm_err_set(
+			err, JM_EUSAGE, "No step was run, so the training could not be verified.");
 	keep_profile(s);
 	keep_scale(s);
 	code = run_again(s, &again, err);
 	if (code)
 		return code;
 	if (s->feed.image && s->feed.fresh) {
-		jm_err_set(
-			err, JM_ERANGE, "Of images that are new in each step nothing is learned.");
+		jm_err_set(err, JM_ERANGE,
+			"The images are new in each step, so the loss does not fall.");
 		return CANNOT_TELL;
 	}
 	if (again < s->loss_first)
 		return 0;
 	code = jm_err_set(err, JM_ERANGE,
-		"The loss of the first batch has not fallen in %ld steps: %g then, %g now; give "
-		"more steps or a smaller --lr.",
+		"The loss of the first batch has not fallen in %ld steps: it was %g and is %g; "
+		"give more steps or a smaller --lr.",
 		s->steps, s->loss_first, again);
 	return s->steps < FEW_STEPS && isfinite(again) ? CANNOT_TELL : code;
 }

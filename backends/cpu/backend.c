@@ -46,7 +46,7 @@ static int cpu_open(int index, int threads, void **ret_dev, struct jm_err *err)
 
 	if (index != 0)
 		return jm_err_set(err, JM_ENOENT,
-			"Device cpu:%d is not there; all processors together are cpu:0.", index);
+			"There is no device cpu:%d; cpu:0 is all processors together.", index);
 	dev = calloc(1, sizeof *dev);
 	if (!dev)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for device cpu.");
@@ -60,7 +60,7 @@ static int cpu_open(int index, int threads, void **ret_dev, struct jm_err *err)
 	if (s) {
 		cpu_close(dev);
 		return jm_err_set(err, JM_ENOSUP,
-			"oneDNN does not start (its status %d); take --device ref.", (int)s);
+			"oneDNN cannot be started (its status is %d); use --device ref.", (int)s);
 	}
 	measure(dev);
 	*ret_dev = dev;
@@ -97,9 +97,8 @@ static int check_tensor(
 	if (t->type == JM_F32 || (t->type == JM_BF16 && !vector))
 		return 0;
 	return jm_err_set(err, JM_ENOSUP,
-		"Backend cpu cannot take %s of %s as %s; it knows f32 and bf16: take one of them "
-		"as "
-		"--precision.",
+		"Backend cpu cannot use %s of %s in %s; it supports f32 and bf16: give one of them "
+		"with --precision.",
 		t->name, jm_op_name(node->op), jm_dtype_name(t->type));
 }
 
@@ -166,12 +165,11 @@ static int check_product(const struct jm_node *node, struct jm_err *err)
 
 	if (node->math == JM_MATH_TF32 && node->flops_executed > 0)
 		return jm_err_set(err, JM_ENOSUP,
-			"Backend cpu has no tf32, which processors do not know; take --precision "
-			"f32 or "
-			"bf16.");
+			"Backend cpu has no tf32, which processors do not support; use --precision "
+			"f32 or bf16.");
 	if (linear && (node->in[scales] || node->in[scales + 1]))
 		return jm_err_set(err, JM_ENOSUP,
-			"Backend cpu has no products of scaled operands, as 8 bits ask for; take "
+			"Backend cpu has no products of scaled operands, which 8 bits need; use "
 			"--precision bf16.");
 	return 0;
 }
@@ -237,8 +235,7 @@ static int cpu_build(void *arg, const struct jm_group *group, const struct jm_ch
 	exec->op = cpu_op_find(group->node, group->n_nodes);
 	if (!exec->op) {
 		free(exec);
-		return jm_err_set(
-			err, JM_EBUG, "A group that backend cpu refused was built all the same.");
+		return jm_err_set(err, JM_EBUG, "A group that backend cpu had refused was built.");
 	}
 	for (int i = 0; i < group->n_nodes; i++)
 		exec->node[i] = *group->node[i];
@@ -325,7 +322,7 @@ static int cpu_sync(void *dev, struct jm_err *err)
 static const struct jm_backend backend = {
 	.abi = JM_BACKEND_ABI,
 	.name = "cpu",
-	.summary = "this machine's processors, by oneDNN and own vector kernels",
+	.summary = "the processors of this machine (oneDNN and own vector kernels)",
 	.open = cpu_open,
 	.props = cpu_props,
 	.select = cpu_select,

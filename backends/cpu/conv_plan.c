@@ -344,7 +344,7 @@ static int offer_onednn(const struct cpu_dev *dev, const struct jm_node *node,
 	cheap = !cpu_conv_adds(&c) || sum_is_cheap(&c, layout, node);
 	dnnl_primitive_desc_destroy(c.pd);
 	if (!cheap) {
-		jm_err_set(err, JM_ENOSUP, "What %s is to be added to lies otherwise.",
+		jm_err_set(err, JM_ENOSUP, "The tensor that %s adds to has another layout.",
 			jm_op_name(node->op));
 		return 0;
 	}
@@ -363,7 +363,7 @@ int cpu_conv_offer(const struct cpu_dev *dev, const struct jm_node *node, struct
 
 	if (!one_type(node)) {
 		jm_err_set(err, JM_ENOSUP,
-			"%s of backend cpu wants images and weights of one type.",
+			"%s of backend cpu needs images and weights of the same type.",
 			jm_op_name(node->op));
 		return 0;
 	}

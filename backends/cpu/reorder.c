@@ -12,7 +12,7 @@ struct reorder {
 static int fail(struct jm_err *err, const struct jm_node *n, dnnl_status_t status)
 {
 	return jm_err_set(err, JM_ENOSUP,
-		"oneDNN cannot bring %s into another layout (its status %d).", n->in[0]->name,
+		"oneDNN cannot convert %s to another layout (its status is %d).", n->in[0]->name,
 		(int)status);
 }
 

@@ -76,7 +76,7 @@ static int ref_open(int index, int threads, void **ret_dev, struct jm_err *err)
 	(void)threads; /* one, whatever is asked for */
 	if (index)
 		return jm_err_set(
-			err, JM_ERANGE, "Device ref:%d is not there; ref is one device.", index);
+			err, JM_ERANGE, "There is no device ref:%d; ref is one device.", index);
 	d = calloc(1, sizeof(*d));
 	if (!d)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for device ref.");

@@ -110,8 +110,8 @@ static void become(const struct plumbing *p, const struct jm_proc_options *o)
 static int explain(int why, const char *name, struct jm_err *err)
 {
 	if (why == HOOK_FAILED)
-		return jm_err_set(err, JM_EIO,
-			"'%s' was not started: what had to be done before it failed.", name);
+		return jm_err_set(
+			err, JM_EIO, "'%s' was not started: its preparation failed.", name);
 	if (why == ENOENT || why == ENOTDIR)
 		return jm_err_set(err, JM_ENOENT,
 			"There is no command '%s'; check its spelling and the PATH.", name);
@@ -189,8 +189,8 @@ int jm_proc_reap(struct jm_proc *p, const struct jm_ctx *ctx, struct jm_err *err
 		p->end_ns = jm_ctx_now(ctx);
 	} while (pid < 0 && errno == EINTR);
 	if (pid < 0)
-		return jm_err_set(err, JM_ECHILD, "The end of process %d cannot be told: %s.",
-			(int)p->pid, strerror(errno));
+		return jm_err_set(err, JM_ECHILD, "Cannot wait for process %d: %s.", (int)p->pid,
+			strerror(errno));
 	p->ended = true;
 	p->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 	p->status = p->signal ? 128 + p->signal : WEXITSTATUS(status);

@@ -17,6 +17,6 @@ int jm_member_index(
 	if (near)
 		return jm_err_set(err, JM_EUSAGE, "There is no %s '%s'; did you mean '%s'?", kind,
 			name, near);
-	return jm_err_set(err, JM_EUSAGE,
-		"There is no %s '%s'; 'joulemark list' shows what there is.", kind, name);
+	return jm_err_set(
+		err, JM_EUSAGE, "There is no %s '%s'; 'joulemark list' lists them.", kind, name);
 }

@@ -72,7 +72,7 @@ int jm_parse_quantity(
 	}
 	list_units(unit, known, sizeof(known));
 	if (!*known)
-		return jm_err_set(err, JM_EUSAGE, "'%s' ends in '%s', but this is a plain number.",
+		return jm_err_set(err, JM_EUSAGE, "'%s' ends in '%s', but this number has no unit.",
 			text, end);
 	return jm_err_set(err, JM_EUSAGE,
 		"'%s' ends in '%s', which is not a unit here; use one of %s.", text, end, known);
@@ -176,7 +176,7 @@ static int parse_flag(
 			return 0;
 		}
 	}
-	return jm_err_set(err, JM_EUSAGE, "--%s is a yes or no, not '%s'.", o->name, text);
+	return jm_err_set(err, JM_EUSAGE, "--%s takes yes or no, not '%s'.", o->name, text);
 }
 
 static int parse(const struct jm_option *o, const char *text, double *number, struct jm_err *err)
@@ -297,7 +297,7 @@ int jm_values_set(struct jm_values *v, const char *name, const char *text, struc
 		return jm_err_set(
 			err, JM_EUSAGE, "There is no option --%s; did you mean --%s?", name, near);
 	return jm_err_set(
-		err, JM_EUSAGE, "There is no option --%s; --help shows what there is.", name);
+		err, JM_EUSAGE, "There is no option --%s; --help lists the options.", name);
 }
 
 const struct jm_value *jm_values_get(const struct jm_values *v, const char *name)

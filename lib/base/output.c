@@ -56,7 +56,7 @@ static int open_beside(
 
 	if (jm_store_is(path))
 		return jm_err_set(err, JM_EUSAGE,
-			"%s is a store, which this would write over; name another file.", path);
+			"%s is a store and would be overwritten; name another file.", path);
 	if (!realpath(path, real) && snprintf(real, PATH_MAX, "%s", path) >= PATH_MAX)
 		return cannot(path, ENAMETOOLONG, err);
 	if (snprintf(temporary, PATH_MAX, "%s.XXXXXX", real) >= PATH_MAX)

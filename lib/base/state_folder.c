@@ -59,8 +59,8 @@ int jm_state_path(
 
 	if (find_base(ctx, base, sizeof(base)))
 		return jm_err_set(err, JM_ENOENT,
-			"There is no place for joulemark's state: HOME is not set; set JM_STATE to "
-			"a folder.");
+			"There is no folder for joulemark's state, because HOME is not set; set "
+			"JM_STATE to a folder.");
 	n = snprintf(path, sizeof(path), "%s%s%s", base, *sub ? "/" : "", sub);
 	if (n < 0 || (size_t)n >= sizeof(path) || (size_t)n >= size)
 		return jm_err_set(err, JM_EUSAGE,
@@ -81,8 +81,8 @@ int jm_state_folder(
 	if (rc)
 		return jm_err_set(err,
 			rc == EACCES || rc == EPERM || rc == EROFS ? JM_EPERM : JM_EIO,
-			"Cannot make the state folder %s: %s; set JM_STATE to a folder that can be "
-			"written.",
+			"Cannot make the state folder %s: %s; set JM_STATE to a folder that you "
+			"can write.",
 			path, strerror(rc));
 	memcpy(out, path, strlen(path) + 1);
 	return 0;

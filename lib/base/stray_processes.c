@@ -154,8 +154,8 @@ void jm_strays_begin(struct jm_strays *o, const struct jm_ctx *ctx)
 	each_child(o, know);
 	if (o->n_known > JM_STRAYS_KNOWN) {
 		jm_log(ctx, JM_WARNING,
-			"More than %d processes that earlier cases left behind are still there; "
-			"what a case leaves behind from now on is not ended with it.",
+			"More than %d processes of earlier cases are still running; processes that "
+			"later cases leave behind will not be stopped.",
 			JM_STRAYS_KNOWN);
 		return;
 	}
@@ -179,7 +179,8 @@ void jm_strays_end(struct jm_strays *o, enum jm_strays_end how, int hurry_fd)
 		each_orphan(o, end_child, KILLED_NS, -1);
 		if (o->n_left)
 			jm_log(o->ctx, JM_WARNING,
-				"What a stopped case left behind is still there: process %d%s.",
+				"A process of a case that was stopped is still running: process "
+				"%d%s.",
 				(int)o->first_left, o->n_left > 1 ? " and others" : "");
 	}
 	each_child(o, reap_new);

@@ -131,7 +131,7 @@ int jm_energy_of(const struct jm_trace *trace, const struct jm_meters *set, int 
 	int rc;
 
 	if (t1_ns <= t0_ns)
-		return jm_err_set(err, JM_EBUG, "A stretch of time ends before it begins.");
+		return jm_err_set(err, JM_EBUG, "A time interval ends before it begins.");
 	rc = parts_of(&s, meter, &p, err);
 	if (rc)
 		return rc;

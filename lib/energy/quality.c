@@ -112,7 +112,7 @@ static bool is_unknown(const struct jm_quality_facts *f, int i, struct reason *r
 {
 	if (!isnan(f->energy[i].joules) || f->set->meter[i].origin == JM_ESTIMATED)
 		return false;
-	snprintf(r->text, sizeof(r->text), "The energy of %s is known for %.3g of %.3g s only.",
+	snprintf(r->text, sizeof(r->text), "The energy of %s is known for only %.3g of %.3g s.",
 		label(f, i), f->energy[i].covered_s, f->seconds);
 	return true;
 }
@@ -128,7 +128,7 @@ static bool bound_above(const struct jm_quality_facts *f, int i, double limit, s
 	if (f->set->meter[i].origin == JM_ESTIMATED || !(bound(&f->energy[i]) > limit))
 		return false;
 	snprintf(r->text, sizeof(r->text),
-		"The energy of %s is known to \302\261%.*f %% only (sampling).", label(f, i),
+		"The sampling uncertainty of the energy of %s is \302\261%.*f %%.", label(f, i),
 		bound(&f->energy[i]) < 0.1, 100 * bound(&f->energy[i]));
 	return true;
 }
@@ -147,7 +147,7 @@ static bool has_gaps(const struct jm_quality_facts *f, int i, struct reason *r)
 {
 	if (!f->energy[i].gaps)
 		return false;
-	snprintf(r->text, sizeof(r->text), "%s gave no reading for a while (%ld %s).", label(f, i),
+	snprintf(r->text, sizeof(r->text), "%s gave no readings at times (%ld %s).", label(f, i),
 		f->energy[i].gaps, f->energy[i].gaps == 1 ? "gap" : "gaps");
 	return true;
 }
@@ -177,13 +177,12 @@ static void say_stuck(const struct jm_fault *fault, const char *what, struct rea
 	if (fault->power_watts > 0)
 		snprintf(r->text, sizeof(r->text),
 			"The energy counter of %s stood still for %.3g s while its power sensor "
-			"told "
-			"%.4g W; the counter is not used.",
+			"read %.4g W; the counter is not used.",
 			what, fault->seconds, fault->power_watts);
 	else
 		snprintf(r->text, sizeof(r->text),
-			"The energy counter of %s stood still for %.3g s, which that of a device "
-			"that is on does not do; the counter is not used.",
+			"The energy counter of %s did not change for %.3g s, although a running "
+			"device always draws power; the counter is not used.",
 			what, fault->seconds);
 }
 
@@ -220,8 +219,8 @@ static bool power_is_zero(const struct jm_quality_facts *f, int i, struct reason
 	if (!(zero_s > 0))
 		return false;
 	snprintf(r->text, sizeof(r->text),
-		"The power sensor of %s told 0 W for %.3g s, which a device that is on does not "
-		"draw; its power is not used.",
+		"The power sensor of %s read 0 W for %.3g s, although a running device always "
+		"draws power; its readings are not used.",
 		label(f, i), zero_s);
 	return true;
 }
@@ -258,8 +257,8 @@ static bool in_step(const struct jm_quality_facts *f, int i, struct reason *r)
 	if (!f->energy[i].places)
 		return false;
 	snprintf(r->text, sizeof(r->text),
-		"The load of %s repeats in step with its sensor, which saw the same %d moments of "
-		"it again and again; the bound allows for what lies between them.",
+		"The load of %s repeats in step with its sensor, which sampled the same %d points "
+		"of each period; the bound covers what lies between them.",
 		label(f, i), f->energy[i].places);
 	return true;
 }
@@ -274,7 +273,7 @@ static bool shares_a_part(const struct jm_quality_facts *f, int i, struct reason
 		(m->overlaps < i && f->set->meter[m->overlaps].overlaps == i))
 		return false;
 	snprintf(r->text, sizeof(r->text),
-		"%s and %s share a part, so that their total is unknown.", label(f, i),
+		"%s and %s measure a common part, so that their total is unknown.", label(f, i),
 		label(f, m->overlaps));
 	return true;
 }
@@ -293,8 +292,8 @@ static bool was_throttled(const struct jm_quality_facts *f, int i, struct reason
 
 	if (!(why & (JM_THROTTLE_THERMAL | JM_THROTTLE_POWER_BRAKE)))
 		return false;
-	snprintf(r->text, sizeof(r->text), "%s was held back by %s.", label(f, i),
-		why & JM_THROTTLE_THERMAL ? "heat" : "the power brake");
+	snprintf(r->text, sizeof(r->text), "%s was throttled because of %s.", label(f, i),
+		why & JM_THROTTLE_THERMAL ? "heat" : "the external power brake");
 	return true;
 }
 
@@ -352,7 +351,7 @@ static int apply_to_meters(
 	}
 	if (hits <= SAID_EACH)
 		return hits;
-	snprintf(r->text, sizeof(r->text), "The same holds for %d more %s.", hits - SAID_EACH,
+	snprintf(r->text, sizeof(r->text), "The same applies to %d more %s.", hits - SAID_EACH,
 		hits - SAID_EACH == 1 ? "meter" : "meters");
 	json_array_append_new(reasons, json_string(r->text));
 	return hits;

@@ -78,14 +78,14 @@ static int open_list(
 	for (char *w = strtok_r(copy, ",", &save); w && !rc; w = strtok_r(NULL, ",", &save))
 		if (named_before(specs, copy, w))
 			rc = jm_err_set(err, JM_EUSAGE,
-				"The control '%s' is named twice; once is enough.", w);
+				"The control '%s' is given twice; give it once.", w);
 		else
-			rc = strlen(w) < JM_SPEC_MAX
-				     ? open_spec(table, ctx, w, err)
-				     : jm_err_set(err, JM_EUSAGE, "'%.60s...' is no control.", w);
+			rc = strlen(w) < JM_SPEC_MAX ? open_spec(table, ctx, w, err)
+						     : jm_err_set(err, JM_EUSAGE,
+							       "'%.60s...' is not a control.", w);
 	if (!rc && !table->n)
 		return jm_err_set(
-			err, JM_EUSAGE, "No control is named; 'joulemark list' shows them.");
+			err, JM_EUSAGE, "No control is given; 'joulemark list' lists them.");
 	return rc;
 }
 
@@ -107,8 +107,7 @@ static int open_machine(struct jm_knob_table *table, struct jm_ctx *ctx, struct 
 	if (table->knobs.n)
 		return 0;
 	return jm_err_set(err, JM_ENOENT,
-		"This machine has no knob that can be reached;%s A simulated one is --control "
-		"sim:h100x4.",
+		"No knob of this machine is available;%s A simulated one is --control sim:h100x4.",
 		why);
 }
 

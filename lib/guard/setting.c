@@ -73,7 +73,8 @@ static int unknown_knob(struct parser *p)
 
 	if (!n)
 		return jm_err_set(p->err, JM_ENOENT,
-			"Nothing can be set here, so not %s either; 'joulemark doctor' says why.",
+			"Nothing can be set here, so %s cannot either; 'joulemark doctor' shows "
+			"the reason.",
 			p->axis.knob);
 	near = jm_did_you_mean(p->axis.knob, names, n);
 	if (near)
@@ -83,7 +84,7 @@ static int unknown_knob(struct parser *p)
 		used += (size_t)snprintf(
 			all + used, sizeof(all) - used, "%s%s", i ? ", " : "", names[i]);
 	return jm_err_set(
-		p->err, JM_EUSAGE, "There is no knob '%s'; here is %s.", p->axis.knob, all);
+		p->err, JM_EUSAGE, "There is no knob '%s'; available: %s.", p->axis.knob, all);
 }
 
 /* Reads "knob" or "knob@device" of n characters. */
@@ -230,8 +231,8 @@ static int parse_number(struct parser *p, const char **s, double *ret)
 
 	if (!n || n + unit + sizeof(p->suffix) > sizeof(word))
 		return jm_err_set(p->err, JM_EUSAGE,
-			"'%s' has '%.40s' where a number is due; write %s=300%s, a list 300,400%s "
-			"or a range 200:700+100%s.",
+			"'%s' has '%.40s' where a number is expected; write %s=300%s, a list "
+			"300,400%s or a range 200:700+100%s.",
 			p->text, *s, p->axis.knob, p->k->unit, p->k->unit, p->k->unit);
 	snprintf(word, sizeof(word), "%.*s%s", (int)(n + unit), *s, unit ? "" : p->suffix);
 	*s += n + unit;
@@ -325,8 +326,8 @@ static int parse_values(struct parser *p, const char *s)
 			return rc;
 		if (*s++ != ',')
 			return jm_err_set(p->err, JM_EUSAGE,
-				"'%s' goes on with '%s' where a comma or the end is due.", p->text,
-				s - 1);
+				"'%s' continues with '%s' where a comma or the end is expected.",
+				p->text, s - 1);
 	}
 }
 

@@ -56,7 +56,7 @@ static void name_phase(struct launch *l, const char *mark, char *out, size_t siz
 	snprintf(out, size, "%s%s", taken ? "mark." : "", mark);
 	if (taken && !l->renamed)
 		jm_log(l->ctx, JM_WARNING,
-			"The mark '%s' has the name of one of joulemark's own phases; its phase is "
+			"The mark '%s' has the name of a phase of joulemark; its phase is named "
 			"'%s'.",
 			mark, out);
 	l->renamed = l->renamed || taken;
@@ -70,7 +70,8 @@ static void begin_phase(struct launch *l, const struct jm_mark *mark)
 	if (++l->n_phases > MAX_PHASES) {
 		if (l->n_phases == MAX_PHASES + 1)
 			jm_log(l->ctx, JM_WARNING,
-				"More than %d marks with new names; later ones make no phases.",
+				"There are more than %d marks with different names; the later ones "
+				"begin no phases.",
 				MAX_PHASES);
 		return;
 	}
@@ -217,7 +218,7 @@ static void say_nothing_found(const struct launch *l)
 	const char *regex = l->o->items_regex, *near = jm_scan_near(l->scan);
 
 	jm_log(l->ctx, JM_WARNING,
-		"--items-%s '%s' found no items in what '%s' printed%s%s%s items are unknown.",
+		"--items-%s '%s' found no items in the output of '%s'%s%s%s items are unknown.",
 		regex ? "regex" : "json", regex ? regex : l->o->items_json, l->o->argv[0],
 		near ? "; did you mean '" : "", near ? near : "", near ? "'? Its" : ", so its");
 }
@@ -230,8 +231,8 @@ static void say_unread(const struct launch *l)
 
 	if (n)
 		jm_log(l->ctx, JM_WARNING,
-			"--items-regex '%s' matched %ld times what is no plain number, first '%s'; "
-			"that was left out.",
+			"--items-regex '%s' matched text that is not a number %ld times, first "
+			"'%s'; these matches were ignored.",
 			l->o->items_regex, n, first);
 }
 
@@ -240,8 +241,8 @@ static void say_left_out(const struct launch *l)
 {
 	if (l->n_left_out)
 		jm_log(l->ctx, JM_WARNING,
-			"%ld marks told items, which were not counted: --items-%s counts them in "
-			"what '%s' prints. The marks only name phases.",
+			"The items of %ld marks were ignored, because --items-%s counts items in "
+			"the output of '%s'. The marks only begin phases.",
 			l->n_left_out, l->o->items_regex ? "regex" : "json", l->o->argv[0]);
 }
 
@@ -252,8 +253,8 @@ static void say_limited(const struct launch *l)
 
 	if (n)
 		jm_log(l->ctx, JM_WARNING,
-			"--items-regex '%s' could not be searched to its end in %ld line%s of what "
-			"'%s' printed, so its items are unknown; use a simpler expression.",
+			"--items-regex '%s' could not be evaluated for %ld line%s of the output of "
+			"'%s', so its items are unknown; use a simpler expression.",
 			l->o->items_regex, n, n > 1 ? "s" : "", l->o->argv[0]);
 }
 
@@ -275,10 +276,10 @@ static void take_the_rest(struct launch *l)
 	end_phase(l, l->proc.end_ns);
 	jm_session_end(l->session, l->command, l->proc.end_ns);
 	if (l->output_errno)
-		jm_log(l->ctx, JM_WARNING, "Some of what '%s' printed could not be passed on: %s.",
+		jm_log(l->ctx, JM_WARNING, "Some output of '%s' could not be written: %s.",
 			l->o->argv[0], strerror(l->output_errno));
 	if (jm_progress_malformed(l->progress))
-		jm_log(l->ctx, JM_WARNING, "%ld marks could not be read.",
+		jm_log(l->ctx, JM_WARNING, "%ld marks were malformed and ignored.",
 			jm_progress_malformed(l->progress));
 }
 

@@ -24,12 +24,12 @@ static int split(char *text, const char **out, struct jm_err *err)
 		text[length] = '\0';
 		if (length && n == MAX_SOURCES)
 			return jm_err_set(
-				err, JM_EUSAGE, "More than %d sources are named.", MAX_SOURCES);
+				err, JM_EUSAGE, "More than %d sources are given.", MAX_SOURCES);
 		if (length)
 			out[n++] = text;
 	}
 	out[n] = NULL;
-	return n ? 0 : jm_err_set(err, JM_EUSAGE, "The list of sources is empty; NULL takes all.");
+	return n ? 0 : jm_err_set(err, JM_EUSAGE, "The list of sources is empty; NULL means all.");
 }
 
 static int open_session(struct jm_ctx *ctx, const char *sources, int64_t interval_ns,

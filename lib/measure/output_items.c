@@ -52,7 +52,7 @@ int jm_scan_new(const char *regex, const char *json_key, struct jm_scan **ret, s
 
 	if (!regex == !json_key)
 		return jm_err_set(err, JM_EUSAGE,
-			"Items are found by a regular expression or by a JSON key; give one.");
+			"Give either a regular expression or a JSON key for the items, not both.");
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory to read a command's output.");

@@ -173,8 +173,8 @@ static int send_text(const char *path, const char *text, struct jm_err *err)
 	if (fd < 0 ||
 		sendto(fd, text, strlen(text), 0, (struct sockaddr *)&address, sizeof(address)) < 0)
 		rc = jm_err_set(err, JM_EIO,
-			"The joulemark that started this command does not take marks any more "
-			"(%s: %s).",
+			"The joulemark that started this command no longer receives marks (%s: "
+			"%s).",
 			path, strerror(errno));
 	if (fd >= 0)
 		close(fd);
@@ -192,8 +192,8 @@ int jm_progress_send(const char *name, double items, struct jm_err *err)
 		return rc;
 	if (!path || !*path)
 		return jm_err_set(err, JM_ENOENT,
-			"A mark has nobody to go to: use it in a command that 'joulemark measure' "
-			"or 'joulemark run' started.");
+			"No joulemark receives this mark: use it in a command that 'joulemark "
+			"measure' or 'joulemark run' has started.");
 	if (!isnan(items))
 		snprintf(count, sizeof(count), " %.17g", items);
 	/* a program with a locale of its own may have another decimal point */

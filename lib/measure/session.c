@@ -25,8 +25,8 @@ static int check_ids(const struct jm_meters *set, int first, const char *source,
 		for (int k = 0; k < i; k++)
 			if (!strcmp(set->meter[i].id, set->meter[k].id))
 				return jm_err_set(err, JM_EUSAGE,
-					"The meter %s comes twice, the second time from '%s'; "
-					"leave one of the two out.",
+					"The meter %s is opened twice, the second time by '%s'; "
+					"omit one of the two sources.",
 					set->meter[i].id, source);
 	return 0;
 }
@@ -127,8 +127,8 @@ static void open_if_it_opens(struct jm_session *s, const struct jm_source *sourc
 		return;
 	}
 	jm_log(s->ctx, JM_WARNING,
-		"Nothing here measures all of the processor: '%s' estimates it; 'joulemark doctor' "
-		"tells why.",
+		"No sensor measures the whole processor, so '%s' estimates its power; 'joulemark "
+		"doctor' shows the reason.",
 		source->name);
 }
 
@@ -144,7 +144,7 @@ static int open_default(struct jm_session *s, struct jm_err *err)
 	if (s->n_sources)
 		return 0;
 	return jm_err_set(err, JM_ENOENT,
-		"No source of power readings opens here; 'joulemark doctor' tells why.");
+		"No power source is available; 'joulemark doctor' shows the reason.");
 }
 
 static int open_all(struct jm_session *s, struct jm_err *err)
@@ -323,7 +323,7 @@ static int start_writer(struct jm_session *s, struct jm_err *err)
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (rc)
 		return jm_err_set(err, JM_ENOMEM,
-			"Cannot start the thread that keeps readings: %s.", strerror(rc));
+			"Cannot start the thread that stores readings: %s.", strerror(rc));
 	return 0;
 }
 
@@ -460,7 +460,7 @@ int jm_session_stop(struct jm_session *s, struct jm_err *err)
 	int64_t now = jm_ctx_now(s->ctx);
 
 	if (!s->started || s->stopped)
-		return jm_err_set(err, JM_EBUG, "This session does not run.");
+		return jm_err_set(err, JM_EBUG, "This session is not running.");
 	s->stopped = true;
 	for (int i = 0; i < s->n_phases; i++)
 		if (s->phase[i].t1_ns == JM_FOREVER)

@@ -352,7 +352,8 @@ json_t *jm_session_report(struct jm_session *s, int main_phase, struct jm_err *e
 	json_t *report = NULL;
 
 	if (!s->stopped || main_phase < 0 || main_phase >= s->n_phases) {
-		jm_err_set(err, JM_EBUG, "A report was asked for of phase %d of %d.", main_phase,
+		jm_err_set(err, JM_EBUG,
+			"A report of phase %d was requested, but there are %d phases.", main_phase,
 			s->n_phases);
 		return NULL;
 	}

@@ -46,7 +46,7 @@ int jm_frame_write(int fd, enum jm_frame_type type, const void *head, size_t n_h
 			n_head + n_body);
 	if (write_all(fd, iov, 3))
 		return jm_err_set(err, JM_EGONE,
-			"The program that started this worker is gone: %s.", strerror(errno));
+			"The program that started this worker has ended: %s.", strerror(errno));
 	return 0;
 }
 
@@ -112,8 +112,8 @@ int jm_frame_next(struct jm_frame_reader *r, struct jm_frame *ret, struct jm_err
 		return 0;
 	memcpy(&h, r->buffer + r->taken, sizeof(h));
 	if (h.size > MAX_FRAME || h.type < JM_FRAME_SIGNALS || h.type > JM_FRAME_LOG)
-		return jm_err_set(err, JM_EFORMAT,
-			"A worker sent something that is not a message of joulemark.");
+		return jm_err_set(
+			err, JM_EFORMAT, "A worker sent data that is not a message of joulemark.");
 	if (left < sizeof(h) + h.size)
 		return 0;
 	*ret = (struct jm_frame){

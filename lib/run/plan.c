@@ -57,7 +57,7 @@ static int add_case(struct jm_plan *plan, json_t *parameters, bool reference, st
 
 	if (plan->n >= MAX_CASES)
 		return jm_err_set(err, JM_ERANGE,
-			"The plan has more than %d cases; sweep less at once.", MAX_CASES);
+			"The plan has more than %d cases; sweep fewer values.", MAX_CASES);
 	grown = reallocarray(plan->cases, (size_t)plan->n + 1, sizeof(*grown));
 	if (!grown)
 		return no_memory(err);
@@ -234,7 +234,7 @@ static int find_prefix(struct jm_plan *plan, struct jm_err *err)
 	for (int i = 1; i < plan->n && !rc; i++) {
 		if (!strcmp(ids[i - 1], ids[i]))
 			rc = jm_err_set(err, JM_EUSAGE,
-				"Two cases of the plan are the same (%.8s): a value was given "
+				"Two cases of the plan are equal (%.8s), because a value is given "
 				"twice.",
 				ids[i]);
 		while (plan->prefix < JM_CASE_ID - 1 &&

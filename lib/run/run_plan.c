@@ -366,8 +366,8 @@ static int run_block(struct run *r, int block, const int *order, struct jm_err *
 		rc = run_turn(r, &t, err);
 		if (!rc && r->o->fail_fast && !is_ok(*slot(r, &t)))
 			rc = jm_err_set(err, JM_ECHILD,
-				"A case failed and --fail-fast was given, so the rest was left "
-				"out.");
+				"A case failed, and the remaining cases were skipped because of "
+				"--fail-fast.");
 	}
 	return rc;
 }

@@ -66,9 +66,7 @@ static int take_identity(uid_t uid, gid_t gid, struct jm_err *err)
 
 	if (rc || setresgid(gid, gid, gid) || setresuid(uid, uid, uid) || !setuid(0))
 		return jm_err_set(err, JM_EPERM,
-			"The rights of root could not be given up for user %ld, so nothing was "
-			"run.",
-			(long)uid);
+			"Cannot change from root to user %ld, so the case was not run.", (long)uid);
 	if (user) {
 		setenv("HOME", user->pw_dir, 1);
 		setenv("USER", user->pw_name, 1);
@@ -93,7 +91,7 @@ static int die_with_parent(const struct jm__worker *w, struct jm_err *err)
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (parent && getppid() != (pid_t)parent)
-		return jm_err_set(err, JM_EGONE, "The program that started this worker is gone.");
+		return jm_err_set(err, JM_EGONE, "The program that started this worker has ended.");
 	return 0;
 }
 

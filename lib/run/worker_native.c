@@ -239,7 +239,7 @@ static int verify(struct jm__worker *w, struct native *n, struct jm_err *err)
 	jm_record_set(w->record, "verify_reason", json_string(why.text));
 	if (rc > 0)
 		return 0;
-	return jm_err_set(err, rc, "The result of the work is not right: %s", why.text);
+	return jm_err_set(err, rc, "The result of the work is wrong: %s", why.text);
 }
 
 static json_t *text_or_null(const char *text)

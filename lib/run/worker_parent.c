@@ -212,7 +212,7 @@ static void on_error(struct child *c, const json_t *json)
 	const char *text = json_string_value(json_object_get(json, "text"));
 
 	jm_err_set(&c->error, (int)json_integer_value(json_object_get(json, "code")), "%s",
-		text ? text : "The worker failed without a word.");
+		text ? text : "The worker failed without an error message.");
 }
 
 static int on_json(struct child *c, const struct jm_frame *f, struct jm_err *err)
@@ -396,7 +396,8 @@ static void last_words(const struct child *c, char *out, size_t size)
 		*out = '\0';
 		return;
 	}
-	used = (size_t)snprintf(out, size, " Its last words: %.*s", (int)n, from);
+	used = (size_t)snprintf(
+		out, size, " The last line of its standard error: %.*s", (int)n, from);
 	for (size_t i = 0; i < used && i < size; i++)
 		if (out[i] == '\n' || out[i] == '\r')
 			out[i] = ' ';
@@ -405,20 +406,19 @@ static void last_words(const struct child *c, char *out, size_t size)
 static void describe_death(struct child *c, int status, char *out, size_t size)
 {
 	if (c->stop == TIMED_OUT)
-		snprintf(out, size, "It did not end within %g s (--timeout) and was stopped.",
+		snprintf(out, size, "The case did not end within %g s (--timeout) and was stopped.",
 			c->o->timeout_s);
 	else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && oom_kills() > c->oom_before)
 		snprintf(out, size,
-			"The worker was killed, most likely for want of memory: the kernel killed "
-			"a process "
-			"for that at the same time.");
+			"The worker was killed, most likely because memory ran out: the kernel "
+			"killed a process for this reason at the same time.");
 	else if (WIFSIGNALED(status))
 		snprintf(out, size, "The worker was killed by signal %d (%s).", WTERMSIG(status),
 			strsignal(WTERMSIG(status)));
 	else if (c->error.code)
 		snprintf(out, size, "%s", c->error.text);
 	else
-		snprintf(out, size, "The worker ended with status %d before it had a result.",
+		snprintf(out, size, "The worker ended with status %d before it sent a result.",
 			WEXITSTATUS(status));
 }
 
@@ -443,8 +443,8 @@ static int complete_record(struct child *c, int status, struct jm_err *err)
 		jm_record_failed(c->record, "%s%s", why, words);
 	} else if (status) {
 		jm_record_failed(c->record,
-			"The worker had its result, but ended with %s %d: what it left behind may "
-			"be wrong.%s",
+			"The worker sent its result, but then ended with %s %d; the result may be "
+			"wrong.%s",
 			WIFSIGNALED(status) ? "signal" : "status",
 			WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), words);
 	}
@@ -506,7 +506,7 @@ static int run_child(struct child *c, struct jm_err *err)
 	if (!rc && c->stop == CANCELLED)
 		rc = jm_err_set(err, JM_EINTR, "Interrupted.");
 	if (!rc && c->stop == WATCHED_GONE)
-		rc = jm_err_set(err, JM_EGONE, "The guard of the settings is gone.");
+		rc = jm_err_set(err, JM_EGONE, "The guard process of the settings has ended.");
 	return rc ? rc : complete_record(c, status, err);
 }
 
@@ -526,7 +526,7 @@ int jm_case_run(struct jm_ctx *ctx, const struct jm_case_options *options, json_
 	if (options->watch_pid)
 		c.watch_fd = (int)syscall(SYS_pidfd_open, options->watch_pid, 0);
 	if (options->watch_pid && c.watch_fd < 0 && errno == ESRCH)
-		return jm_err_set(err, JM_EGONE, "The guard of the settings is gone.");
+		return jm_err_set(err, JM_EGONE, "The guard process of the settings has ended.");
 	rc = run_child(&c, err);
 	if (!rc) {
 		*ret_record = c.record;

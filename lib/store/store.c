@@ -46,40 +46,38 @@ int jm__store_fail(struct jm_store *s, int rc, const char *doing, struct jm_err 
 
 	if ((rc & 0xff) == SQLITE_FULL || write_failed(s, rc))
 		return jm_err_set(err, JM_EIO,
-			"%s the store '%s', at %s; what was finished before is safe. Free some "
-			"space and run "
-			"the same command again: it goes on from there.",
-			write_failed(s, rc) ? "The disk is full, or failed, under"
-					    : "No room is left on the disk of",
+			"%s the store '%s' (while %s); finished records are safe. Free some space "
+			"and run the same command again: it continues there.",
+			write_failed(s, rc) ? "The disk is full or failed under"
+					    : "No space is left on the disk of",
 			s->path, doing);
 	switch (rc & 0xff) {
 	case SQLITE_CORRUPT:
 	case SQLITE_NOTADB:
 		return jm_err_set(err, JM_EFORMAT,
-			"The store '%s' is damaged (%s, at %s). Nothing was changed; 'sqlite3 %s "
-			".recover' may "
-			"save what is readable, or give another file to --store.",
+			"The store '%s' is damaged (%s, while %s). Nothing was changed. 'sqlite3 "
+			"%s .recover' may recover what is readable; or give another file to "
+			"--store.",
 			s->path, text, doing, s->path);
 	case SQLITE_BUSY:
 	case SQLITE_LOCKED:
 		return jm_err_set(err, JM_EBUSY,
-			"The store '%s' is locked by another program, so %s failed; close it and "
-			"try again.",
+			"The store '%s' is locked by another program (while %s); close that "
+			"program and try again.",
 			s->path, doing);
 	case SQLITE_READONLY:
 	case SQLITE_CANTOPEN:
 	case SQLITE_PERM:
 		return jm_err_set(err, JM_EPERM,
-			"The store '%s' cannot be written (%s, at %s); check the rights of the "
-			"file and its "
-			"folder, or give another file to --store.",
+			"The store '%s' cannot be written (%s, while %s); check the permissions of "
+			"the file and its folder, or give another file to --store.",
 			s->path, text, doing);
 	case SQLITE_NOMEM:
 		return jm_err_set(
 			err, JM_ENOMEM, "Out of memory in the store '%s', at %s.", s->path, doing);
 	default:
 		return jm_err_set(
-			err, JM_EIO, "The store '%s' failed at %s: %s.", s->path, doing, text);
+			err, JM_EIO, "The store '%s' failed while %s: %s.", s->path, doing, text);
 	}
 }
 
@@ -107,7 +105,7 @@ static int prepare(struct jm_store *s, sqlite3_stmt **ret, struct jm_err *err, c
 		*ret = stmt;
 		return 0;
 	}
-	rc = jm__store_fail(s, rc, "a question to it", err);
+	rc = jm__store_fail(s, rc, "running a query", err);
 	sqlite3_finalize(stmt);
 	return rc;
 }
@@ -150,7 +148,7 @@ int jm__store_transaction(struct jm_store *s, struct jm_err *err)
 
 	if (s->in_transaction)
 		return 0;
-	rc = jm__store_exec(s, "BEGIN IMMEDIATE", "the start of a transaction", err);
+	rc = jm__store_exec(s, "BEGIN IMMEDIATE", "starting a transaction", err);
 	s->in_transaction = !rc;
 	return rc;
 }
@@ -231,15 +229,14 @@ static int check_identity(struct jm_store *s, enum jm_store_mode mode, struct jm
 		return make_schema(s, err);
 	if (application != APPLICATION_ID)
 		return jm_err_set(err, JM_EFORMAT,
-			"'%s' is an SQLite file, but not a store of joulemark; it was left as it "
-			"is. Give "
-			"another file to --store.",
+			"'%s' is an SQLite file, but not a store of joulemark; it was not changed. "
+			"Give another file to --store.",
 			s->path);
 	if (version > SCHEMA_VERSION)
 		return jm_err_set(err, JM_EVERSION,
 			"The store '%s' was made by a newer joulemark (schema %d; this one, %s, "
-			"knows %d); it "
-			"was left as it is. Use that joulemark, or give another file to --store.",
+			"reads %d); it was not changed. Use that joulemark, or give another file "
+			"to --store.",
 			s->path, version, JM_VERSION, SCHEMA_VERSION);
 	return 0;
 }
@@ -272,13 +269,12 @@ static int open_failed(const char *path, struct jm_err *err)
 	int e = errno;
 
 	if (e == ENOENT)
-		return jm_err_set(err, JM_ENOENT, "The store '%s' is not there%s; check the path.",
-			path, strchr(path, '/') ? ", or its folder is not" : "");
+		return jm_err_set(err, JM_ENOENT, "There is no store '%s'%s; check the path.", path,
+			strchr(path, '/') ? ", or its folder does not exist" : "");
 	if (e == EACCES || e == EPERM || e == EROFS)
 		return jm_err_set(err, JM_EPERM,
-			"The store '%s' cannot be opened: %s; check the rights of the file and its "
-			"folder, or "
-			"give another file to --store.",
+			"The store '%s' cannot be opened: %s; check the permissions of the file "
+			"and its folder, or give another file to --store.",
 			path, strerror(e));
 	return jm_err_set(err, e == ENOSPC ? JM_EIO : JM_EFORMAT,
 		"The store '%s' cannot be opened: %s; give another file to --store.", path,
@@ -300,7 +296,7 @@ static int check_magic(const char *path, int fd, enum jm_store_mode mode, struct
 	if ((!st.st_size && mode == JM_STORE_WRITE) || jm_store_is_fd(fd))
 		return 0;
 	return jm_err_set(err, JM_EFORMAT,
-		"'%s' is not a store of joulemark; it was left as it is. Give another file to "
+		"'%s' is not a store of joulemark; it was not changed. Give another file to "
 		"--store.",
 		path);
 }

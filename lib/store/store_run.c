@@ -31,7 +31,7 @@ int jm_store_add_plan(struct jm_store *s, const char *key, const json_t *plan, s
 
 	if (rc)
 		return rc;
-	return write_json(s, "keeping the plan",
+	return write_json(s, "storing the plan",
 		"INSERT OR REPLACE INTO plan_t(key, plan) VALUES (?, ?)", key, plan, err);
 }
 
@@ -42,7 +42,7 @@ int jm_store_add_case(
 
 	if (rc)
 		return rc;
-	return write_json(s, "keeping a case",
+	return write_json(s, "storing a case",
 		"INSERT INTO case_t(id, parameters) VALUES (?, ?) ON CONFLICT DO NOTHING", case_id,
 		parameters, err);
 }
@@ -62,7 +62,7 @@ static int column_json(
 	else if (text)
 		json = json_loadb(text, n, 0, NULL);
 	if (!json)
-		return jm__store_fail(s, SQLITE_CORRUPT, "reading what it keeps as JSON", err);
+		return jm__store_fail(s, SQLITE_CORRUPT, "reading JSON", err);
 	*ret = json;
 	return 0;
 }
@@ -75,7 +75,7 @@ static int one_json(struct jm_store *s, sqlite3_stmt *stmt, json_t **ret, struct
 		rc = column_json(s, stmt, false, ret, err);
 	else if (rc == SQLITE_DONE)
 		rc = jm_err_set(err, JM_ENOENT,
-			"The store '%s' keeps no plan; give the whole command once.", s->path);
+			"The store '%s' holds no plan; give the whole command.", s->path);
 	else
 		rc = jm__store_fail(s, rc, "reading the plan", err);
 	sqlite3_finalize(stmt);
@@ -124,7 +124,7 @@ int jm__store_row(
 
 int jm_store_begin(struct jm_store *s, const char *case_id, int repeat, struct jm_err *err)
 {
-	const char *const doing = "the start of a run";
+	const char *const doing = "starting a run";
 	sqlite3_int64 row = 0;
 	int rc = jm__store_transaction(s, err);
 
@@ -167,7 +167,7 @@ int jm_store_finish(struct jm_store *s, const json_t *record, struct jm_err *err
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a record.");
 	rc = jm__store_transaction(s, err);
 	if (!rc)
-		rc = jm__store_do(s, "keeping a record", err,
+		rc = jm__store_do(s, "storing a record", err,
 			"UPDATE record_t SET status = ?, started = ?, workload = ?, record = ?"
 			" WHERE n = ?",
 			"ssssi", status, started, workload, text, s->run);

@@ -27,7 +27,7 @@ int jm_store_add_signals(struct jm_store *s, const struct jm_meters *set, struct
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the signals of a trace.");
 	rc = jm__store_transaction(s, err);
 	if (!rc)
-		rc = jm__store_do(s, "keeping the signals of a trace", err,
+		rc = jm__store_do(s, "storing the signals of a trace", err,
 			"INSERT OR REPLACE INTO trace_t(record_n, meters) VALUES (?, ?)", "is",
 			s->run, text);
 	free(text);
@@ -57,7 +57,7 @@ int jm_store_add_chunk(struct jm_store *s, const struct jm_chunk *chunk, struct 
 	sqlite3_bind_int64(stmt, 5, chunk->n);
 	sqlite3_bind_blob64(stmt, 6, chunk->data, chunk->bytes, SQLITE_STATIC);
 	rc = sqlite3_step(stmt);
-	rc = rc == SQLITE_DONE ? 0 : jm__store_fail(s, rc, "keeping a piece of a trace", err);
+	rc = rc == SQLITE_DONE ? 0 : jm__store_fail(s, rc, "storing a part of a trace", err);
 	sqlite3_reset(stmt);
 	sqlite3_clear_bindings(stmt);
 	return rc;
@@ -76,7 +76,7 @@ static int read_meters(
 	rc = sqlite3_step(stmt);
 	if (rc == SQLITE_DONE) {
 		rc = jm_err_set(
-			err, JM_ENOENT, "The store '%s' keeps no trace of this record.", s->path);
+			err, JM_ENOENT, "The store '%s' holds no trace of this record.", s->path);
 	} else if (rc == SQLITE_ROW) {
 		json = json_loads((const char *)sqlite3_column_text(stmt, 0), 0, NULL);
 		rc = jm_meters_from_json(json, ret, err);

@@ -153,13 +153,13 @@ int jm_decoder_init(struct jm_decoder *d, const uint8_t *data, size_t bytes, siz
 
 	if (bytes < JM_CHUNK_HEADER || memcmp(data, magic, 3))
 		return jm_err_set(err, JM_EFORMAT,
-			"A piece of a trace of %zu bytes does not begin as one; the file is "
+			"A chunk of a trace of %zu bytes has no valid beginning; the file is "
 			"damaged.",
 			bytes);
 	if (data[3] != magic[3])
 		return jm_err_set(err, JM_EVERSION,
-			"A piece of a trace has form '%c'; this joulemark reads form '%c'. Use the "
-			"one that wrote it.",
+			"A chunk of a trace has format '%c', but this joulemark reads format '%c'. "
+			"Use the version that wrote it.",
 			data[3] >= ' ' && data[3] < 0x7f ? data[3] : '?', magic[3]);
 	*d = (struct jm_decoder){.value = NAN};
 	memcpy(&d->records, data + 4, 4);
@@ -171,9 +171,8 @@ int jm_decoder_init(struct jm_decoder *d, const uint8_t *data, size_t bytes, siz
 	if (payload > bytes - JM_CHUNK_HEADER || d->records > payload / 2 || d->t1 < d->t0 ||
 		d->t0 < -FARTHEST || d->t1 > FARTHEST || !(d->step >= 0) || !isfinite(d->step))
 		return jm_err_set(err, JM_EFORMAT,
-			"A piece of a trace says it has %u records in %u bytes, which cannot be; "
-			"the "
-			"file is damaged.",
+			"A chunk of a trace claims %u readings in %u bytes, which is impossible; "
+			"the file is damaged.",
 			d->records, payload);
 	d->inverse = inverse_of(d->step);
 	d->at = data + JM_CHUNK_HEADER;

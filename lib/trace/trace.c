@@ -128,7 +128,7 @@ static int write_all(struct jm_trace *t, const uint8_t *bytes, size_t n, struct 
 		if (k <= 0)
 			return jm_err_set(err, JM_EIO,
 				"Cannot write the temporary file of the trace: %s. Set TMPDIR to a "
-				"folder with room.",
+				"folder with free space.",
 				k ? strerror(errno) : "nothing was written");
 		done += (size_t)k;
 	}
@@ -218,7 +218,7 @@ int jm_trace_append(struct jm_trace *t, int signal, struct jm_reading r, struct 
 	int rc;
 
 	if (t->broken)
-		return jm_err_set(err, t->broken, "The trace could not be kept any longer.");
+		return jm_err_set(err, t->broken, "The trace can no longer be stored.");
 	if (log->any && r.t_ns <= log->last.t_ns)
 		return 0;
 	if (isinf(r.value))
@@ -250,7 +250,7 @@ static int read_block(
 		if (k <= 0)
 			return jm_err_set(err, JM_EIO,
 				"Cannot read the temporary file of the trace: %s.",
-				k ? strerror(errno) : "it is shorter than it was");
+				k ? strerror(errno) : "the file has become shorter");
 		done += (size_t)k;
 	}
 	return 0;
@@ -274,8 +274,7 @@ int jm_chunk_parse(
 		rc = 0;
 	if (rc || d.t != d.t1)
 		return jm_err_set(err, JM_EFORMAT,
-			"A piece of a trace of %zu bytes is damaged at its record %u.", bytes,
-			d.done);
+			"A chunk of a trace of %zu bytes is damaged at reading %u.", bytes, d.done);
 	*ret = (struct jm_chunk){
 		.signal = signal,
 		.t0_ns = d.t0,
@@ -339,7 +338,7 @@ int jm_trace_flush(struct jm_trace *t, chunk_fn *fn, void *arg, struct jm_err *e
 	int rc = 0;
 
 	if (t->broken)
-		return jm_err_set(err, t->broken, "The trace could not be kept any longer.");
+		return jm_err_set(err, t->broken, "The trace can no longer be stored.");
 	for (int i = 0; !rc && i < t->n; i++)
 		rc = flush_log(t, &t->log[i], fn, arg, err);
 	return rc;
@@ -355,12 +354,12 @@ int jm_trace_add_chunk(struct jm_trace *t, const struct jm_chunk *chunk, struct 
 
 	if (chunk->signal < 0 || chunk->signal >= t->n)
 		return jm_err_set(err, JM_EFORMAT,
-			"A piece of a trace belongs to signal %d, but there are only %d.",
+			"A chunk of a trace belongs to signal %d, but there are only %d signals.",
 			chunk->signal, t->n);
 	rc = jm_chunk_parse(chunk->signal, chunk->data, chunk->bytes, &checked, err);
 	if (!rc && t->log[chunk->signal].any && checked.t0_ns <= t->log[chunk->signal].last.t_ns)
 		rc = jm_err_set(err, JM_EFORMAT,
-			"The pieces of signal %d of a trace are not in order of time.",
+			"The chunks of signal %d of a trace are not in order of time.",
 			chunk->signal);
 	if (rc)
 		return rc;

@@ -138,7 +138,7 @@ def test_start_values():
 def test_dropout_and_zero_gamma():
     plain, some = (describe(*SMALL, "--keep-all", *more) for more in ([], ["--dropout", 0.1]))
     assert some["groups"] > plain["groups"] and some["parameters"] == plain["parameters"]
-    assert "drops nothing out" in sentence(jm("describe", "resnet18", "--dropout", 0.1), USAGE)
+    assert "has no dropout" in sentence(jm("describe", "resnet18", "--dropout", 0.1), USAGE)
     starts = {s["rule"]: s["tensors"] for s in describe(
         "resnet50", "--device", "ref", "--zero-gamma")["start_values"]}
     assert starts["ones"] == 53 - 16 and starts["zeros"] == 54 + 16
@@ -382,7 +382,7 @@ def test_two_documents_need_two_places(tmp_path):
     (["resnet50", "--image", "31"], USAGE, "too small"),
     (["resnet50", "--layers", "51"], USAGE, "101 or 152"),
     (["resnet50", "--heads", "8"], USAGE, "has no --heads"),
-    (["resnet50", "--seq", "8"], USAGE, "leave --seq away"),
+    (["resnet50", "--seq", "8"], USAGE, "omit --seq"),
     (["resnet18", "--image", "32", "--batch", "1", "--device", "ref"], USAGE, "spread"),
     (["vit-l16", "--patch", "15"], USAGE, "do not divide"),
     (["vit-l16", "--heads", "7"], USAGE, "do not divide"),

@@ -63,7 +63,7 @@ def test_a_small_change_is_one(gpus):
 
 def test_a_control_is_named_once(gpus):
     done = run(gpus, "get", "--control", "nvml,sim:h100x1,nvml")
-    assert "named twice" in sentence(done, USAGE)
+    assert "given twice" in sentence(done, USAGE)
 
 
 def test_the_guard_of_a_killed_command_may_finish(gpus):

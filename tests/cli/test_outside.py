@@ -100,7 +100,7 @@ def test_items_that_are_no_numbers(printed):
     done = jm("measure", "--source", "estimate", "--items-regex", "tokens ([^ ]+)", "--", "echo",
               f"tokens 7\n{printed}")
     assert "Items" in done.stderr and " 7 items" in done.stderr
-    assert printed.split()[1] in done.stderr and "left out" in done.stderr
+    assert printed.split()[1] in done.stderr and "were ignored" in done.stderr
 
 
 def test_progress_bar_without_ends_of_lines():

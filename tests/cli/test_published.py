@@ -98,9 +98,9 @@ def test_other_sizes_are_not_compared(report):
     text = report(small, words=("--published",))
     assert "24.54 GFLOP per image" in text and "took 0.5 " in " ".join(text.split()) and "2148.6" not in text
     gpt = trained("gpt-117m", 0.7e9)
-    assert "No paper's figures" in report(gpt, words=("--published",))
+    assert "no published figures" in report(gpt, words=("--published",))
     doc = json.loads(report(gpt, words=("--published", "--format", "json")))
-    assert doc["published"] == [] and "No paper's figures" in doc["published_note"]
+    assert doc["published"] == [] and "no published figures" in doc["published_note"]
 
 
 def test_a_tenth_more_work_is_other_work(report):

@@ -149,7 +149,7 @@ def test_pooling_says_so_and_finds_what_cards_would_hide(tmp_path):
     table = report("--pool", "devices", path)
     text = " ".join(table.split())
     assert "3 sets of 1 x NVIDIA H100 pooled, nvidia 550.54: nodea (GPU-a), nodeb (GPU-b), nodec (GPU-c)" in text
-    assert "the set is a factor" in text and "taken out of means and intervals" in text
+    assert "the set is a factor" in text and "removed from means and intervals" in text
     (series,) = summary("--pool", "devices", path)["series"]
     verdict = next(v for v in series["verdicts"] if v["metric"] == "joules_per_item")
     assert verdict["kind"] == "best" and verdict["text"] == "300 W"

@@ -17,7 +17,7 @@ SIM = ["run", "sim", "--device", "sim:h100x4", "--seconds", "2"]
     (["run", "resnet18", "--device", "cpu:x"], "cuda:0"),
     (["run", "sim"], "--device sim:h100x4"),
     (["run", "sim", "--device", "sim:h100x4,sim:h10x4"], "h100, h200, mi300x"),
-    (["run", "sim", "--device", "sim:h100x4", "--precision", "f32"], "leave --precision away"),
+    (["run", "sim", "--device", "sim:h100x4", "--precision", "f32"], "omit --precision"),
     (["run", "--control", "sim:h100x4,sim:h100x4", "--set", "gpu.power=300W", "--", "true"], "twice"),
     (["run", "gpt-117m", "--model", "gpt-800m"], "exclude each other"),
     (["run", "null", "--step-tim", "1s"], "did you mean --step-time"),

@@ -21,7 +21,7 @@ def test_full_disk_loses_nothing(tmp_path):
     assert sweep(whole).returncode == 0
     done = sweep(store, preexec_fn=limit_files(400_000))
     text = sentence(done, FAILURE)
-    assert "what was finished before is safe" in text
+    assert "finished records are safe" in text
     kept = len(records(store))
     assert 0 < kept < 12
     assert sweep(store).returncode == 0
@@ -49,7 +49,7 @@ def test_full_file_system(tmp_path):
         assert sweep(whole).returncode == 0
         ballast.write_bytes(b"x" * 150_000)
         text = sentence(sweep(store), FAILURE)
-        assert "what was finished before is safe" in text
+        assert "finished records are safe" in text
         kept = len(records(store))
         assert 0 < kept < 12
         ballast.unlink()

@@ -86,7 +86,7 @@ USAGE, CASE = 2, 1
     (CASE, {"memory": 0.000001}, "Out of memory before the first step"),
     (CASE, {"batch": "max", "memory": 0.000001}, "Not even a batch of 1"),
     (CASE, {"device": "cpu", "precision": "tf32"}, "has no tf32"),
-    (CASE, {"device": "cpu", "precision": "fp16"}, "it knows f32 and bf16"),
+    (CASE, {"device": "cpu", "precision": "fp16"}, "it supports f32 and bf16"),
     (CASE, {"schedule": "cosine", "lr-warmup": 10, "lr-steps": 10}, "--lr-steps"),
     (CASE, {"lr-min": 1}, "--lr-min"),
     (CASE, {"loss-scale": "dynamik"}, "dynamic"),
@@ -112,7 +112,7 @@ def test_refusals(tmp_path, text, status, options, hint):
     (("vit-l16", "--image", 8), "do not divide an image of 8"),
     (("llama3-8b", "--kv-heads", 7), "7 key and value heads do not divide 32 heads"),
     (("llama3-8b", "--heads", 7), "7 heads do not divide"),
-    (("resnet18", "--image", 32, "--batch", 2, "--dropout", 0.1), "drops nothing out"),
+    (("resnet18", "--image", 32, "--batch", 2, "--dropout", 0.1), "has no dropout"),
 ])
 def test_shapes_that_do_not_fit(tmp_path, words, hint):
     file = tmp_path / "record.json"

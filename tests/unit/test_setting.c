@@ -84,7 +84,7 @@ static void test_units(void **state)
 	refuses("gpu.power=300W,400", JM_EUSAGE, "no unit");
 	refuses("gpu.power=200:400+100", JM_EUSAGE, "no unit");
 	refuses("gpu.power=300MHz", JM_EUSAGE, "mW, W, kW");
-	refuses("gpu.share=0.5W", JM_EUSAGE, "plain number");
+	refuses("gpu.share=0.5W", JM_EUSAGE, "number has no unit");
 }
 
 static void test_limits(void **state)
@@ -107,7 +107,7 @@ static void test_grammar(void **state)
 	refuses("zzz=300W", JM_EUSAGE, "gpu.power, gpu.clock, gpu.share");
 	refuses("gpu.power@GPU-77=300W", JM_EUSAGE, "begins with 'GPU-77'");
 	refuses("gpu.power=300W;400W", JM_EUSAGE, ";400W");
-	refuses("gpu.power=300W,", JM_EUSAGE, "number is due");
+	refuses("gpu.power=300W,", JM_EUSAGE, "number is expected");
 	refuses("gpu.power=200:400W", JM_EUSAGE, "no step");
 	refuses("gpu.power=200:400+0W", JM_EUSAGE, "steps above 0");
 	refuses("gpu.power=400:200+100W", JM_EUSAGE, "go up");

@@ -443,7 +443,7 @@ static int fill_disk(void)
 	}
 	jm_store_close(s, NULL);
 	json_decref(plan);
-	return rc == JM_EIO && strstr(err.text, "finished before is safe") ? 0 : 1;
+	return rc == JM_EIO && strstr(err.text, "finished records are safe") ? 0 : 1;
 }
 
 static void test_full_disk(void **unused)
