@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Help and man page, from the rows of commands and options. */
 #include "cli.h"
+#include "completion.h"
 #include "help_record.h"
 #include "run/workload.h"
 #include "engine/model.h"
@@ -294,8 +295,22 @@ static void unknown(const struct jm_command *const *commands, const char *name, 
 		near ? near : "the workloads.", near ? "'?" : "");
 }
 
+static const char *const shells[] = {
+#define X(name, text) text,
+	JM_SHELLS(X)
+#undef X
+		NULL,
+};
+
 static int help_run(struct jm_cli *cli)
 {
+	const char *shell = jm_values_text(&cli->values, "completion");
+
+	for (int i = 0; shell && shells[i]; i++)
+		if (!strcmp(shell, shells[i]))
+			jm_completion_print(cli->commands, (enum jm_shell)i, cli->out);
+	if (shell)
+		return 0;
 	if (jm_values_number(&cli->values, "man") > 0)
 		return jm_help_man(cli->commands, cli->out);
 	if (jm_values_number(&cli->values, "schema") > 0)
@@ -315,6 +330,11 @@ static int help_run(struct jm_cli *cli)
 
 static const struct jm_option help_options[] = {
 	{.name = "man", .type = JM_FLAG, .help = "print the man page"},
+	{.name = "completion",
+		.type = JM_CHOICE,
+		.choices = shells,
+		.argument = "SHELL",
+		.help = "print the completion of the command line for this shell"},
 	{.name = "schema", .type = JM_FLAG, .help = "print the JSON Schema of a record"},
 	{.name = "keys", .type = JM_FLAG, .help = "print the keys of a record as a table"},
 	{0},

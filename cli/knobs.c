@@ -349,7 +349,7 @@ const struct jm_command jm_command_get = {
 	.name = "get",
 	.summary = "show knobs: the value that is set and the value that is enforced",
 	.usage = "[--control NAME] [--json] [KNOB[@ID]...]",
-	.description = "'set' is the value that the device accepted at the last request, "
+	.description = "'accepted' is the value that the device accepted at the last request, "
 		       "'enforced' the one that the "
 		       "device applies; they differ where another limit is lower.",
 	.example = "joulemark get gpu.power",

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_COLUMNS (3 * JM_GROUP_MAX_DIMS + JM_M_ALL + 4)
+#define PERCENT_LEAST 0.01 /* percentage points: finer differences do not matter */
+#define MAX_COLUMNS   (3 * JM_GROUP_MAX_DIMS + JM_M_ALL + 4)
 
 enum column_kind { SETTING, ACCEPTED, ENFORCED, STATE, RUNS, METRIC, ORIGIN };
 
@@ -276,11 +277,14 @@ static void print_metric(
 	const struct jm_group_point *p, const struct column *c, char *out, size_t size)
 {
 	const struct jm_stat *stat = &p->stat[c->index];
+	bool percent = c->index == JM_M_GAIN || c->index == JM_M_LOSS || c->index == JM_M_GAIN_LOSS;
+	double half_width = stat->half_width / c->factor;
 	bool kept = p->state != JM_STATE_VIOLATED;
 	char number[80];
 
-	jm_text_estimate(
-		stat->mean / c->factor, stat->half_width / c->factor, number, sizeof(number));
+	if (percent && half_width > 0 && half_width < PERCENT_LEAST)
+		half_width = PERCENT_LEAST;
+	jm_text_estimate(stat->mean / c->factor, half_width, number, sizeof(number));
 	snprintf(out, size, kept || !stat->n ? "%s" : "(%s)", number);
 }
 
@@ -298,13 +302,26 @@ const char *jm_grid_mark(const struct jm_group_point *p)
 	return p->state == JM_STATE_NOT_REACHED ? " °" : p->state == JM_STATE_UNKNOWN ? " ?" : "";
 }
 
+/* "700 W *": the note below the table explains the star, so that the words before the value are not repeated. */
+static void print_setting(const struct jm_grouping *g, const struct jm_group_point *p, int dim,
+	char *out, size_t size)
+{
+	const char *text = g->n_dims ? p->value[dim].text : p->label, *open = strchr(text, '(');
+	size_t n = open ? strcspn(open + 1, ")") : 0;
+
+	if (p->reference && open && g->n_dims && g->dim[dim].knob && open[1 + n] == ')' &&
+		!open[2 + n])
+		snprintf(out, size, "%.*s *%s", (int)n, open + 1, jm_grid_mark(p));
+	else
+		snprintf(out, size, "%s%s%s", text, p->reference ? " *" : "", jm_grid_mark(p));
+}
+
 static void print_cell(const struct jm_grouping *g, const struct jm_group_series *s,
 	const struct jm_group_point *p, const struct column *c, char *out, size_t size)
 {
 	switch (c->kind) {
 	case SETTING:
-		snprintf(out, size, "%s%s%s", g->n_dims ? p->value[c->index].text : p->label,
-			p->reference ? " *" : "", jm_grid_mark(p));
+		print_setting(g, p, c->index, out, size);
 		break;
 	case ACCEPTED:
 		snprintf(out, size, "-");

@@ -96,8 +96,10 @@ static void put_notes(const struct jm_grouping *g, const struct jm_group_series 
 		unknown = unknown || g->point[i].state == JM_STATE_UNKNOWN;
 	}
 	if (s->reference >= 0)
-		put_note(
-			g, "*  the reference; gain: energy saved, loss: time lost against it", out);
+		put_note(g,
+			"*  the reference (found, or default); gain: energy saved, loss: time lost "
+			"against it",
+			out);
 	if (unreached)
 		put_note(g, "°  the work never drew as much power as the setting allows", out);
 	if (unknown)

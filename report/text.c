@@ -139,6 +139,8 @@ void jm_text_estimate(double mean, double half_width, char *out, size_t size)
 	places = last_place(half_width);
 	if (fabs(mean) > 0 && places > most)
 		places = most;
+	if (half_width > fabs(mean) && places < decimals_for(mean, 2))
+		places = decimals_for(mean, 2); /* or nothing of the mean would be left */
 	shown = round_to(half_width, places);
 	if (!(shown > 0))
 		shown = pow(10, -places);

@@ -15,6 +15,20 @@ static const char *subject(const json_t *record)
 	return model ? model : json_string_value(jm_dim_parameter(record, "response"));
 }
 
+/* Is it a column of the series' table? The title must not name one of its values. */
+static bool is_axis(const struct jm_grouping *g, const struct jm_group_series *s, const char *name)
+{
+	const struct jm_group_point *p = &g->point[s->first_point];
+	int dim = 0;
+
+	while (dim < g->n_dims && strcmp(g->dim[dim].name, name) != 0)
+		dim++;
+	for (int i = 1; dim < g->n_dims && i < s->n_points; i++)
+		if (strcmp(p[i].value[dim].key, p->value[dim].key) != 0)
+			return true;
+	return false;
+}
+
 void jm_group_title(const struct jm_grouping *g, struct jm_group_series *s)
 {
 	const json_t *command = json_object_get(s->record, "command"), *word;
@@ -31,10 +45,12 @@ void jm_group_title(const struct jm_grouping *g, struct jm_group_series *s)
 			json_is_string(word) ? json_string_value(word) : "?");
 	if (!*s->title)
 		jm_text_append(s->title, sizeof(s->title), "", "run");
-	if (*jm_json_text(s->record, "device"))
+	if (*jm_json_text(s->record, "device") && !is_axis(g, s, "device"))
 		jm_text_append(
 			s->title, sizeof(s->title), " on ", jm_json_text(s->record, "device"));
-	jm_text_append(s->title, sizeof(s->title), ", ", jm_json_text(s->record, "precision"));
+	if (!is_axis(g, s, "precision"))
+		jm_text_append(
+			s->title, sizeof(s->title), ", ", jm_json_text(s->record, "precision"));
 	jm_text_format(s->item, sizeof(s->item), "%s",
 		*jm_json_text(s->record, "unit") ? jm_json_text(s->record, "unit") : "run");
 }

@@ -176,7 +176,7 @@ static void say_stuck(const struct jm_fault *fault, const char *what, struct rea
 {
 	if (fault->power_watts > 0)
 		snprintf(r->text, sizeof(r->text),
-			"The energy counter of %s stood still for %.3g s while its power sensor "
+			"The energy counter of %s did not change for %.3g s while its power sensor "
 			"read %.4g W; the counter is not used.",
 			what, fault->seconds, fault->power_watts);
 	else

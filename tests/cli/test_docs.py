@@ -31,7 +31,7 @@ def command_lines(text):
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_commands_exist(page):
     for line in command_lines(page.read_text(encoding="utf-8")):
-        words = line.split(" -- ")[0].split()
+        words = re.split(r" -- | (?=python3? |sh |\./)", line)[0].split()  # what follows is the measured command's
         command = words[1]
         if command.isupper() or command.startswith("-"):
             continue

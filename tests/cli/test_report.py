@@ -576,3 +576,20 @@ def test_phases_of_a_single_run_and_of_all_on_demand(tmp_path):
     assert "Phases" not in report(DATA / "h200x4.json")
     n_ok = sum(r["status"] == "ok" for r in rows)
     assert report("--phases", DATA / "h200x4.json").count("Phases of ") == n_ok
+
+
+def test_what_is_an_axis_is_not_in_the_title(tmp_path):
+    """Precision and batch as columns: no title names one value of them, and what is constant stays in it."""
+    rows = []
+    for i, (batch, precision) in enumerate((b, p) for b in ("4", "8") for p in ("f32", "bf16")):
+        r = json.loads(json.dumps(records("h200x4", 1)[0]))
+        r["settings"], r["precision"] = [], precision
+        r["case"] |= {"id": f"{i:032x}", "reference": False, "parameters": {
+            "workload": "train", "options": {"model": "gpt-117m", "batch": batch}, "precision": precision}}
+        r["workload"] = "train"
+        rows.append(r)
+    text = report(write(tmp_path, rows))
+    assert text.startswith("train gpt-117m on sim:h200x4\n")
+    assert re.search(r"^precision +batch +image/s", text, re.M) and len(re.findall(r"^b?f(?:32|16) +[48] ", text, re.M)) == 4
+    text = report(write(tmp_path, rows[::2], "one.json"))  # one precision only
+    assert text.startswith("train gpt-117m on sim:h200x4, f32\n") and re.search(r"^batch +image/s", text, re.M)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The simulated node from the command line: what is published comes out, and is marked as simulated."""
 import json
+import re
 import subprocess
 
 import pytest

@@ -105,8 +105,8 @@ def test_refusals(tmp_path, text, status, options, hint):
 
 
 @pytest.mark.parametrize("words, hint", [
-    (("resnet18", "--image", 8, "--batch", 2), "--image of 32 or more"),
-    (("resnet18", "--image", 32, "--batch", 1), "spread"),
+    (("resnet18", "--image", 8, "--batch", 2), "--image 32 or more"),
+    (("resnet18", "--image", 32, "--batch", 1), "variance"),
     (("vit-l16", "--heads", 7), "7 heads do not divide"),
     (("vit-l16", "--image", 30), "do not divide an image of 30"),
     (("vit-l16", "--image", 8), "do not divide an image of 8"),
@@ -269,7 +269,7 @@ def test_megatron_data_set(tmp_path):
     assert r["loss_last"] < r["loss_first"]
     done, _ = train(tmp_path, tmp_path / "set.idx", vocab=100)
     assert done.returncode != 0 and "--vocab" in done.stderr
-    token, place = map(int, re.search(r"token (\d+) at place (\d+)", done.stderr).groups())
+    token, place = map(int, re.search(r"token (\d+) at position (\d+)", done.stderr).groups())
     assert token >= 100 and tokens[place] == token
 
 
