@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Help, man page and wrong command lines, of every command there is."""
 import re
+import shutil
+import subprocess
 
 import pytest
 
@@ -86,3 +88,33 @@ def test_full_disk_is_no_success():
         done = jm("--help", stdout=full)
     assert done.returncode == FAILURE
     sentence(done)
+
+
+def completions(words, cwd="."):
+    """What bash offers for the last of these words, by the script that the program prints."""
+    line = " ".join(f"'{word}'" for word in ["joulemark", *words])
+    script = "\n".join([jm("help", "--completion", "bash").stdout, f"COMP_WORDS=({line})", f"COMP_CWORD={len(words)}",
+                        "_joulemark", "printf '%s\\n' \"${COMPREPLY[@]}\""])
+    done = subprocess.run(["bash", "-c", script], cwd=cwd, text=True, capture_output=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_completion_of_bash(tmp_path):
+    (tmp_path / "mine.db").write_text("")
+    assert completions(["me"]) == {"measure"} and {*commands(), "--help"} <= completions([""])
+    for command in ("measure", "report", "describe"):
+        assert {f"--{o}" for o in options(command)} == completions([command, "--"])
+    assert completions(["report", "mi"], tmp_path) == {"mine.db"}
+    assert completions(["run", "gpt-11"]) == {"gpt-117m"} and completions(["describe", "resnet15"]) == {"resnet152"}
+    assert "printf" in completions(["measure", "print"])
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_completion_of_other_shells(shell):
+    text = jm("help", "--completion", shell).stdout
+    for command in commands():
+        assert command in text
+        assert all(option in text for option in options(command))
+    if shutil.which(shell):
+        assert subprocess.run([shell, "-n"], input=text, text=True, check=False).returncode == 0
+    assert "bash, zsh, fish" in sentence(jm("help", "--completion", "csh"), USAGE)

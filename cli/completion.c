@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Completion scripts. bash and zsh get one table of words per command: its options, and for 'run' and
+ * 'describe' the workloads and models. fish gets one line per word, with its description. Words with which a
+ * measured command begins are completed as the shell completes commands.
+ */
+#include "completion.h"
+#include "engine/model.h"
+#include "run/workload.h"
+
+#include <string.h>
+
+/* What follows a command besides its options. */
+enum follows { NOTHING, FILES, WORK, MODELS, COMMANDS, RUN };
+
+static enum follows follows_of(const struct jm_command *cmd)
+{
+	static const struct {
+		const char *name;
+		enum follows follows;
+	} rows[] = {{"run", RUN}, {"measure", COMMANDS}, {"report", FILES}, {"describe", MODELS},
+		{"help", WORK}, {"set", COMMANDS}};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (!strcmp(rows[i].name, cmd->name))
+			return rows[i].follows;
+	return NOTHING;
+}
+
+typedef void word_fn(FILE *out, const struct jm_command *cmd, const char *word, const char *help);
+
+static void each_option(
+	const struct jm_command *cmd, const struct jm_option *rows, FILE *out, word_fn *put)
+{
+	char word[80];
+
+	for (const struct jm_option *o = rows; o && o->name; o++) {
+		snprintf(word, sizeof(word), "--%s", o->name);
+		put(out, cmd, word, o->help);
+	}
+}
+
+static void each_model(const struct jm_command *cmd, FILE *out, word_fn *put)
+{
+	for (int i = 0; jm_models[i]; i++) {
+		put(out, cmd, jm_models[i]->name, jm_models[i]->summary);
+		for (const struct jm_preset *p = jm_models[i]->presets; p && p->name; p++)
+			put(out, cmd, p->name, p->summary);
+	}
+}
+
+static void each_word(const struct jm_command *cmd, FILE *out, word_fn *put)
+{
+	enum follows follows = follows_of(cmd);
+
+	each_option(cmd, cmd->options, out, put);
+	each_option(cmd, jm_common_options, out, put);
+	for (int i = 0; (follows == RUN || follows == WORK) && jm_workloads[i]; i++)
+		put(out, cmd, jm_workloads[i]->name, jm_workloads[i]->summary);
+	if (follows == RUN || follows == WORK || follows == MODELS)
+		each_model(cmd, out, put);
+}
+
+/* ---- bash, and zsh by its bashcompinit ---- */
+
+static void put_word(FILE *out, const struct jm_command *cmd, const char *word, const char *help)
+{
+	(void)cmd;
+	(void)help;
+	fprintf(out, " %s", word);
+}
+
+static void print_case(const struct jm_command *cmd, FILE *out)
+{
+	enum follows follows = follows_of(cmd);
+
+	fprintf(out, "\t%s) words='", cmd->name);
+	each_word(cmd, out, put_word);
+	fprintf(out, "'; more='%s' ;;\n",
+		follows == FILES			? "-f"
+		: follows == COMMANDS || follows == RUN ? "-c"
+							: "");
+}
+
+static void print_bash(const struct jm_command *const *commands, FILE *out)
+{
+	fprintf(out, "_joulemark() {\n"
+		     "\tlocal words= more= current=\"${COMP_WORDS[COMP_CWORD]}\"\n"
+		     "\tif [ \"$COMP_CWORD\" = 1 ]; then\n\t\tCOMPREPLY=($(compgen -W '");
+	for (int i = 0; commands[i]; i++)
+		if (!commands[i]->hidden)
+			fprintf(out, "%s ", commands[i]->name);
+	fprintf(out, "--help --version' -- \"$current\"))\n\t\treturn\n\tfi\n"
+		     "\tcase \"${COMP_WORDS[1]}\" in\n");
+	for (int i = 0; commands[i]; i++)
+		if (!commands[i]->hidden)
+			print_case(commands[i], out);
+	fprintf(out, "\tesac\n"
+		     "\tcase \"$current\" in -*) more= ;; esac\n"
+		     "\tCOMPREPLY=($(compgen $more -W \"$words\" -- \"$current\"))\n"
+		     "}\ncomplete -o default -F _joulemark joulemark\n");
+}
+
+/* ---- fish ---- */
+
+/* In single quotes, where a backslash and a quote are escaped. */
+static void put_quoted(FILE *out, const char *text)
+{
+	fputc('\'', out);
+	for (; *text; text++)
+		fprintf(out, *text == '\'' || *text == '\\' ? "\\%c" : "%c", *text);
+	fputc('\'', out);
+}
+
+static void put_fish(FILE *out, const struct jm_command *cmd, const char *word, const char *help)
+{
+	bool option = !strncmp(word, "--", 2);
+
+	fprintf(out, "complete -c joulemark -n '__fish_seen_subcommand_from %s' %s %s -d ",
+		cmd->name, option ? "-l" : "-a", word + (option ? 2 : 0));
+	put_quoted(out, help);
+	fputc('\n', out);
+}
+
+static void print_fish(const struct jm_command *const *commands, FILE *out)
+{
+	fprintf(out, "complete -c joulemark -f\n");
+	for (int i = 0; commands[i]; i++) {
+		if (commands[i]->hidden)
+			continue;
+		fprintf(out, "complete -c joulemark -n __fish_use_subcommand -a %s -d ",
+			commands[i]->name);
+		put_quoted(out, commands[i]->summary);
+		fputc('\n', out);
+		each_word(commands[i], out, put_fish);
+		if (follows_of(commands[i]) >= COMMANDS || follows_of(commands[i]) == FILES)
+			fprintf(out,
+				"complete -c joulemark -n '__fish_seen_subcommand_from %s' -F\n",
+				commands[i]->name);
+	}
+}
+
+void jm_completion_print(const struct jm_command *const *commands, enum jm_shell shell, FILE *out)
+{
+	if (shell == JM_SHELL_FISH) {
+		print_fish(commands, out);
+		return;
+	}
+	if (shell == JM_SHELL_ZSH)
+		fprintf(out, "autoload -Uz bashcompinit && bashcompinit\n");
+	print_bash(commands, out);
+}
