@@ -275,7 +275,8 @@ int jm_graph_gradients(struct jm_graph *g, struct jm_tensor *loss, struct jm_err
 	int n_nodes = g->n_nodes;
 
 	if (!g->err.code && !makes_loss(jm_graph_cell(g, loss)->producer))
-		jm_err_set(&g->err, JM_EBUG, "A gradient can only start at a softmax-xent or mse loss.");
+		jm_err_set(&g->err, JM_EBUG,
+			"A gradient can only start at a softmax-xent or mse loss.");
 	w.grad = calloc((size_t)w.n_tensors + 1, sizeof(*w.grad));
 	if (!w.grad)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for gradients.");

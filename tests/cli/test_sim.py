@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The simulated node from the command line: what is published comes out, and is marked as simulated."""
 import json
-import re
 import subprocess
 
 import pytest
