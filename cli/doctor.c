@@ -44,7 +44,7 @@ static void print_remedy(const struct jm_cli *cli, const char *mend)
 static void print_finding(struct report *r, const struct jm_finding *f)
 {
 	const struct jm_cli *cli = r->cli;
-	char text[1200];
+	char text[1400];
 
 	if (!r->shown)
 		fprintf(cli->out, "%s%s%s\n", jm_screen_code(cli->colour, JM_BOLD), r->section,
@@ -59,10 +59,15 @@ static void print_finding(struct report *r, const struct jm_finding *f)
 	print_remedy(cli, f->mend);
 }
 
-static void say(void *arg, const struct jm_finding *f)
+static void say(void *arg, const struct jm_finding *given)
 {
 	struct report *r = arg;
+	char what[300], why[900];
+	const struct jm_finding tame = {given->ok, what, why, given->mend}, *f = &tame;
 
+	/* devices are called what they like */
+	jm_text_format(what, sizeof(what), "%s", given->what);
+	jm_text_format(why, sizeof(why), "%s", given->why);
 	if (r->array) {
 		json_array_append_new(r->array,
 			json_pack("{ss ss sb ss ss ss}", "section", r->section, "member", r->member,

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -329,8 +330,14 @@ static void quote(const char *word, char *out, size_t size)
 		snprintf(out, size, "%s", word);
 		return;
 	}
-	for (out[n++] = '\''; *word && n + 6 < size; word++)
-		n += (size_t)snprintf(out + n, size - n, *word == '\'' ? "'\\''" : "%c", *word);
+	for (out[n++] = '\''; *word && n + 12 < size; word++) {
+		unsigned char c = (unsigned char)*word;
+
+		if (c < ' ' || c == 0x7f) /* which a terminal would obey */
+			n += (size_t)snprintf(out + n, size - n, "'$'\\%03o''", (unsigned int)c);
+		else
+			n += (size_t)snprintf(out + n, size - n, c == '\'' ? "'\\''" : "%c", c);
+	}
 	snprintf(out + n, size - n, "'");
 }
 
@@ -376,9 +383,29 @@ static int finish(struct run_command *r, int rc)
 	return status;
 }
 
+/* Each case must read the same, so that a command's standard input is empty; who gave some expects it to
+ * arrive. */
+static void say_input(const struct run_command *r)
+{
+	struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
+	struct stat st;
+
+	if (!r->cli->command || fstat(STDIN_FILENO, &st))
+		return;
+	if (S_ISREG(st.st_mode) ||
+		(S_ISFIFO(st.st_mode) && poll(&in, 1, 0) > 0 && in.revents & POLLIN))
+		jm_log(&r->cli->ctx, JM_WARNING,
+			"The standard input of 'run' is not passed on: that of its command is "
+			"empty (/dev/null), so that each case reads the same. Let the command open "
+			"its file: run -- sh -c 'COMMAND < FILE'.");
+}
+
 static int run_all(struct run_command *r)
 {
 	int rc = catch_signals(r);
+
+	if (!rc)
+		say_input(r);
 
 	if (!rc && jm_hold_check(r->cli->command, &r->cli->err)) {
 		jm_cli_fail(r->cli);
@@ -438,7 +465,8 @@ const struct jm_command jm_command_run = {
 		"reference. Settings are restored to the values that were found, even after a "
 		"kill.\n\nWith --store the same command continues after an interruption: finished "
 		"cases are not repeated, failed cases are repeated with --retry.\n\nA command "
-		"reports its items by marks ('joulemark mark'), --items-regex or --items-json. It "
+		"reports its items by marks ('joulemark mark'), --items-regex or --items-json. Its "
+		"standard input is empty (/dev/null) in every case. It "
 		"begins with the first word that is no option and no workload; '--' may stand "
 		"before it.\n\nExit status: 0 when all cases succeeded, 1 when a case failed (its "
 		"record holds the reason), 127 when the command was not found, 130 after Ctrl-C, 2 "

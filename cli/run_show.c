@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What `run` shows on standard error: a line per run of a case; on a terminal a bar with the time left. */
 #include "run_parts.h"
+#include "base/text.h"
 
 #include "screen.h"
 #include "base/clock.h"
@@ -230,6 +231,7 @@ static void print_note(struct jm_run_show *show, const json_t *record)
 		return;
 	snprintf(show->note, sizeof(show->note), "%s", note);
 	snprintf(line, sizeof(line), "joulemark: note: %s", note);
+	jm_text_tame(line);
 	jm_text_wrap(stderr, line, 0, 2, show->width);
 }
 
@@ -254,6 +256,7 @@ static void print_end(struct jm_run_show *show, const struct jm_run_event *e)
 	head_of(show, e, head, sizeof(head));
 	snprintf(line, sizeof(line), "%s  %s%s%s", head, figures, reason ? " " : "",
 		reason ? reason : "");
+	jm_text_tame(line);
 	fputs(jm_screen_code(show->colour && reason, JM_RED), stderr);
 	jm_text_wrap(stderr, line, 0, 4, show->width);
 	fputs(jm_screen_code(show->colour && reason, JM_PLAIN), stderr);

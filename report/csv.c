@@ -11,10 +11,17 @@
 #include <math.h>
 #include <string.h>
 
+/* What others wrote must not be a formula to a spreadsheet: it gets an apostrophe, which marks text there. */
 static void put_text(FILE *out, const char *text, bool first)
 {
+	char tame[2048];
+
 	if (!first)
 		fputc(',', out);
+	if (strchr("=+-@\t\r", *text) && *text && text[1]) {
+		snprintf(tame, sizeof(tame), "'%s", text);
+		text = tame;
+	}
 	jm_csv_put_text(out, text);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The context: root folder, log callback, clock. */
 #include "joulemark.h"
+#include "base/text.h"
 #include "base/clock.h"
 
 #include <stdarg.h>
@@ -38,5 +39,6 @@ void jm_log(const struct jm_ctx *ctx, enum jm_level level, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(line, sizeof(line), fmt, ap);
 	va_end(ap);
+	jm_text_tame(line); /* it may quote a command line, or what a device calls itself */
 	ctx->log(ctx->log_arg, level, line);
 }

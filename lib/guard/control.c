@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guard/control.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 
@@ -16,6 +17,9 @@ int jm_knobs_add(struct jm_knobs *set, const struct jm_knob *knob, struct jm_err
 			knob->device);
 	set->knob = grown;
 	grown[set->n] = *knob;
+	jm_text_tame(grown[set->n].name);
+	jm_text_tame(grown[set->n].device);
+	jm_text_tame(grown[set->n].label);
 	return set->n++;
 }
 

@@ -4,18 +4,21 @@
 #include "base/number.h"
 
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
 #define VARIABLE "JM_PROGRESS"
+#define FOLDER	 "joulemark-"	      /* and six letters */
 #define FAR	 INT64_C(60000000000) /* ns; a stamp further off is of another clock */
 
 struct jm_progress {
@@ -29,6 +32,49 @@ static const char *path_of(const struct jm_progress *p)
 	return p->env + sizeof(VARIABLE);
 }
 
+/* Is nobody behind the socket any more? The connection to one whose owner was killed is refused. */
+static bool is_abandoned(const char *path)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	bool refused;
+
+	if (strlen(path) < sizeof(address.sun_path))
+		memcpy(address.sun_path, path, strlen(path) + 1);
+	refused = fd >= 0 && *address.sun_path &&
+		  connect(fd, (struct sockaddr *)&address, sizeof(address)) &&
+		  errno == ECONNREFUSED;
+	if (fd >= 0)
+		close(fd);
+	return refused;
+}
+
+/* Removes what a joulemark of this user left there that was killed: folders of that name, in which nothing
+ * but such a socket is. */
+static void remove_abandoned(const char *place)
+{
+	DIR *dir = opendir(place);
+	const struct dirent *entry;
+	char folder[128], path[160];
+	struct stat st;
+
+	while (dir && (entry = readdir(dir))) {
+		size_t n = strlen(FOLDER);
+
+		if (strncmp(entry->d_name, FOLDER, n) != 0 || strlen(entry->d_name) != n + 6)
+			continue;
+		snprintf(folder, sizeof(folder), "%.80s/%.40s", place, entry->d_name);
+		snprintf(path, sizeof(path), "%s/marks", folder);
+		if (lstat(folder, &st) || !S_ISDIR(st.st_mode) || st.st_uid != geteuid() ||
+			lstat(path, &st) || !S_ISSOCK(st.st_mode) || !is_abandoned(path))
+			continue;
+		unlink(path);
+		rmdir(folder);
+	}
+	if (dir)
+		closedir(dir);
+}
+
 static int make_folder(struct jm_progress *p)
 {
 	const char *set = secure_getenv("TMPDIR");
@@ -37,9 +83,11 @@ static int make_folder(struct jm_progress *p)
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
 		if (!places[i] || !*places[i] || strlen(places[i]) > 60)
 			continue;
-		snprintf(p->folder, sizeof(p->folder), "%s/joulemark-XXXXXX", places[i]);
-		if (mkdtemp(p->folder))
-			return 0;
+		snprintf(p->folder, sizeof(p->folder), "%s/" FOLDER "XXXXXX", places[i]);
+		if (!mkdtemp(p->folder))
+			continue;
+		remove_abandoned(places[i]);
+		return 0;
 	}
 	p->folder[0] = '\0';
 	return -1;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define JOULES_PER_WH 3600.0
+#define ROUNDING      1e-12 /* relative */
 
 const struct jm_metric_row jm_metrics[] = {
 #define X(name, text, title, unit, better, energy) {text, title, unit, better, energy},
@@ -215,6 +216,12 @@ double jm_metric_gain_minus_loss(double energy_ratio, double time_ratio)
 	return 200 * (1 - jm_metric_eds(2, energy_ratio, time_ratio));
 }
 
+/* 1 where they differ by the last digits of a double only: that is rounding, no gain of 1.85e-15 %. */
+static double ratio(double a, double b)
+{
+	return fabs(a - b) <= ROUNDING * fabs(b) ? 1 : a / b;
+}
+
 void jm_metric_relate(
 	struct jm_measured *m, const struct jm_measured *ref, const double *k, int n_k)
 {
@@ -222,8 +229,8 @@ void jm_metric_relate(
 
 	if (!ref)
 		return;
-	energy = m->value[JM_M_JOULES_ITEM] / ref->value[JM_M_JOULES_ITEM];
-	time = m->seconds_item / ref->seconds_item;
+	energy = ratio(m->value[JM_M_JOULES_ITEM], ref->value[JM_M_JOULES_ITEM]);
+	time = ratio(m->seconds_item, ref->seconds_item);
 	m->value[JM_M_GAIN] = 100 * (1 - energy);
 	m->value[JM_M_LOSS] = 100 * (time - 1);
 	m->value[JM_M_GAIN_LOSS] = jm_metric_gain_minus_loss(energy, time);
