@@ -52,10 +52,13 @@ int jm__journal_format(const struct jm_journal_state *s, char *out, size_t size)
 /* Splits a line of n characters (without its end) into its fields; their number, 0 when it is damaged. */
 static int split_line(char *line, size_t n, char **field)
 {
-	char *tab = memrchr(line, '\t', n), *save = line;
+	char *tab = memrchr(line, '\t', n), *save = line, want[20];
 	int i = 0;
 
-	if (!tab || strtoull(tab + 1, NULL, 16) != checksum(line, (size_t)(tab - line) + 1))
+	if (!tab)
+		return 0;
+	snprintf(want, sizeof(want), "%016llx", checksum(line, (size_t)(tab - line) + 1));
+	if (strcmp(tab + 1, want) != 0)
 		return 0;
 	for (char *f; (f = strsep(&save, "\t"));) {
 		if (i == N_FIELDS)

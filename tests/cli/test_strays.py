@@ -84,7 +84,7 @@ def test_resume_does_not_run_two_at_once(tmp_path):
     """A command that notes when another of its kind is still there."""
     store, lock, seen = tmp_path / "s.db", tmp_path / "lock", tmp_path / "seen"
     script = (f"exec 9>{lock}; flock -n 9 && echo alone >> {seen} || echo two >> {seen}; "
-              f"test -e {tmp_path}/quick || {{ setsid sleep 1000 & sleep 1000; }}")
+              f"test -e {tmp_path}/quick || {{ setsid sh -c \"trap '' TERM; sleep 1000; sleep 1000\" & sleep 1000; }}")
     args = [BIN, *COMMAND, "--store", str(store), "--", "sh", "-c", script]
     run = subprocess.Popen(args, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     assert wait_for(lambda: seen.exists() and seen.read_text() == "alone\n")
