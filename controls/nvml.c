@@ -85,8 +85,8 @@ static void nvml_close(void *state)
 	free(s);
 }
 
-static int open_gpus(struct jm_nvml *nvml, bool all, struct jm_knobs *set, struct state **ret,
-	struct jm_err *err)
+static int open_gpus(struct jm_ctx *ctx, struct jm_nvml *nvml, bool all, struct jm_knobs *set,
+	struct state **ret, struct jm_err *err)
 {
 	struct jm_nvml_gpus gpus;
 	struct state *s;
@@ -94,6 +94,8 @@ static int open_gpus(struct jm_nvml *nvml, bool all, struct jm_knobs *set, struc
 
 	if (rc)
 		return rc;
+	if (*gpus.left_out)
+		jm_log(ctx, JM_WARNING, "%s", gpus.left_out);
 	s = calloc(1, sizeof(*s) + (size_t)gpus.n * sizeof(s->device[0]));
 	if (s) {
 		s->nvml = *nvml;
@@ -117,7 +119,6 @@ static int nvml_open(struct jm_ctx *ctx, const char *arg, struct jm_knobs *set, 
 	struct state *s = NULL;
 	int rc;
 
-	(void)ctx;
 	if (*arg && strcmp(arg, "all") != 0)
 		return jm_err_set(err, JM_EUSAGE,
 			"The control nvml takes 'nvml' for this job's GPUs or 'nvml:all', not "
@@ -126,7 +127,7 @@ static int nvml_open(struct jm_ctx *ctx, const char *arg, struct jm_knobs *set, 
 	rc = jm_nvml_open(&nvml, err);
 	if (rc)
 		return rc;
-	rc = open_gpus(&nvml, *arg != '\0', set, &s, err);
+	rc = open_gpus(ctx, &nvml, *arg != '\0', set, &s, err);
 	if (rc)
 		jm_nvml_close(&nvml);
 	else

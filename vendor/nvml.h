@@ -183,8 +183,9 @@ struct jm_nvml_gpu {
 struct jm_nvml_gpus {
 	struct jm_nvml_gpu *gpu;
 	int n, n_allocated;
-	char why[160];	/* what decided about the allocation; "" = all GPUs */
-	char note[256]; /* what had to be assumed; "" = nothing */
+	char why[160];	    /* what decided about the allocation; "" = all GPUs */
+	char note[256];	    /* what had to be assumed; "" = nothing */
+	char left_out[256]; /* the last GPU that cannot be used, and why; "" = none */
 };
 
 /* All GPUs the driver shows, with those of this job marked. JM_ENOENT when it shows none. */

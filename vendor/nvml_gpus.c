@@ -55,6 +55,7 @@ static int list(struct jm_nvml *nvml, struct jm_nvml_gpus *gpus, struct jm_err *
 		if (rc) {
 			snprintf(gpus->note, sizeof(gpus->note), "GPU %u is ignored: %s.", i,
 				jm_nvml_text(nvml, rc));
+			memcpy(gpus->left_out, gpus->note, sizeof(gpus->note));
 			*g = (struct jm_nvml_gpu){0};
 			continue;
 		}

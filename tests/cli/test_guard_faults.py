@@ -395,3 +395,13 @@ def test_one_lost_gpu_is_a_row_with_its_reason(gpus):
     assert done.returncode == 0, done.stderr
     assert "lost" in sentence(run(gpus, "set", "gpu.power=300W", "--", "true"), FAILURE)
     assert gpus.limits() == FOUND
+
+
+def test_a_gpu_that_was_lost_before_is_told(gpus):
+    """The driver does not even tell its id, so it is no row."""
+    gpus.config("lost=1@1e-6")
+    done = run(gpus, "get", "--json")
+    assert [row["accepted"] for row in json.loads(done.stdout)] == [700, 700, 600]
+    assert "GPU 1 is left out: GPU is lost" in done.stderr
+    assert run(gpus, "set", "gpu.power=300W", "--", "true").returncode == 0
+    assert gpus.limits() == FOUND
