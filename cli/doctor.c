@@ -99,7 +99,7 @@ static void say_meter(struct report *r, const struct jm_meters *set, const struc
 	say(r, &f);
 }
 
-/* A source that has nothing of its own to say: the meters it opens. */
+/* A source without a doctor function: the meters that it opens. */
 static void ask_source(struct report *r, struct jm_ctx *ctx, const struct jm_source *source)
 {
 	struct jm_meters set = {0};

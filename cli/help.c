@@ -93,7 +93,7 @@ static void print_options(const struct jm_option *rows, FILE *out, int width)
 	}
 }
 
-/* The options of every command that this one does not have a meaning of its own for. */
+/* The common options that the command does not redefine. */
 static void print_common_options(const struct jm_command *cmd, FILE *out, int width)
 {
 	fprintf(out, "\nOptions of every command\n");

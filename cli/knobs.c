@@ -175,7 +175,7 @@ static int run_set(struct jm_cli *cli)
 	return status;
 }
 
-/* Behind at least one setting, the first word that is none. */
+/* The first word that is not a setting, if at least one setting precedes it. */
 static bool begins_command(const struct jm_cli *cli, const char *word)
 {
 	return cli->n_args && !strchr(word, '=');
@@ -471,7 +471,7 @@ static int run_restore(struct jm_cli *cli)
 	bool use_default = jm_values_number(&cli->values, "default") > 0;
 	int n = 0, n_default = 0, rc = 0;
 
-	signal(SIGPIPE, SIG_IGN); /* that nobody listens must not end it half way */
+	signal(SIGPIPE, SIG_IGN); /* a closed pipe must not end the restoring half-way */
 	if (use_default)
 		rc = jm_guard_default(
 			&cli->ctx, jm_values_text(&cli->values, "control"), &n_default, &cli->err);

@@ -223,7 +223,7 @@ static int close_output(struct jm_cli *cli, char **text, int status)
  * be is logged and does not stop the command: it may be the one that helps. */
 static void recover(struct jm_cli *cli)
 {
-	/* that nobody listens must not end it half way */
+	/* a closed pipe must not end the restoring half-way */
 	void (*before)(int) = signal(SIGPIPE, SIG_IGN);
 	int n;
 

@@ -35,6 +35,6 @@ const struct jm_command jm_command_mark = {
 	.options = options,
 	.min_args = 1,
 	.max_args = 1,
-	.no_recovery = true, /* it stands between two steps of what is measured */
+	.no_recovery = true, /* the mark is sent between two steps of the measured work */
 	.run = mark,
 };

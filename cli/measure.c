@@ -211,8 +211,8 @@ static void print_text(const struct measurement *m, const json_t *record)
 
 typedef void handler(int);
 
-/* Nobody may be listening to us any more (| head): the record is written all the same. The command gets
- * back what we were given. */
+/* The reader of our output may have gone (| head); the record is written nevertheless. The
+ * command gets the disposition of SIGPIPE that we were given. */
 static int give_back_pipe_signal(void *arg)
 {
 	handler *const *before = arg;
@@ -240,7 +240,8 @@ static int run_command(struct measurement *m)
 	rc = jm_launch(&cli->ctx, m->session, &o, &m->outcome, &cli->err);
 	if (rc == JM_ENOENT || rc == JM_EPERM)
 		m->outcome.status = jm_proc_status_of(rc);
-	/* A trace that could not be kept is told in the end; what is known is reported all the same. */
+	/* A trace that could not be stored is reported at the end; what is known is printed
+	 * nevertheless. */
 	if (jm_session_stop(m->session, rc ? NULL : &cli->err) && !rc)
 		m->lost = cli->err.code;
 	return rc;
@@ -302,7 +303,7 @@ static int write_results(struct measurement *m)
 	return rc;
 }
 
-/* The command's status wins; ours is told where it had none, or had success. */
+/* The status of the command has precedence; ours is returned where it has none, or succeeded. */
 static int status_of(struct measurement *m, int rc)
 {
 	int ours = rc ? jm_cli_fail(m->cli) : 0;

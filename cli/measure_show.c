@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-#define LABELS	    9 /* columns of "Energy" and what stands before and behind it */
+#define LABELS	    9 /* columns of "Energy" with the blanks around it */
 #define WH	    3600.0
 #define LABEL_MAX   40
 #define LABEL_SHORT 28 /* where more columns follow */

@@ -167,7 +167,7 @@ static int add_file(struct input *in, const char *path, struct jm_err *err)
 	return rc;
 }
 
-/* Is this the first run of its case that went well? Its trace stands for the others. */
+/* Is this the first successful run of its case? Its trace represents the others. */
 static bool stands_for_case(const json_t *records, size_t first, size_t index, const char **ret_id)
 {
 	const json_t *record = json_array_get(records, index);

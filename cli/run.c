@@ -96,7 +96,7 @@ static int write_json(struct run_command *r)
 	return rc;
 }
 
-/* Before a store is opened: it shall not be made for nothing. */
+/* Before a store is opened, so that wrong usage does not create one. */
 static int check_files(struct run_command *r)
 {
 	const char *store = text_of(r, "store"), *json = text_of(r, "json");
@@ -411,7 +411,7 @@ static int run_all(struct run_command *r)
 		jm_cli_fail(r->cli);
 		return EXIT_NOT_FOUND;
 	}
-	/* wrong usage shall leave no files behind */
+	/* wrong usage must leave no files behind */
 	if (!rc && !flag(r, "resume")) {
 		r->request = jm_run_request(r->cli);
 		rc = r->request ? 0 : r->cli->err.code;

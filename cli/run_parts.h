@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parts of the command `run`: from options to a request, and what is shown on the way. */
+/* Parts of the command `run`: from options to a request, and the progress that is printed. */
 #ifndef JM_CLI_RUN_H
 #define JM_CLI_RUN_H
 

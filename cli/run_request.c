@@ -192,7 +192,7 @@ static const struct jm_workload *find_workload(const char *name)
 	return NULL;
 }
 
-/* Of workloads and models together, since both may stand there. */
+/* Workloads and models together, since either may be given. */
 static int no_such_work(struct jm_cli *cli, const char *name)
 {
 	const char *names[MAX_NAMES], *near;
@@ -217,7 +217,7 @@ static int no_such_work(struct jm_cli *cli, const char *name)
 		name);
 }
 
-/* What a model or preset stands for: the preset's workload, else training; NULL = it is neither. */
+/* The workload of a model or preset: the preset's, else training; NULL = it is neither. */
 static const char *workload_of_model(const char *name)
 {
 	const struct jm_preset *preset;
@@ -228,7 +228,7 @@ static const char *workload_of_model(const char *name)
 	return preset && preset->workload ? preset->workload : "train";
 }
 
-/* A misspelt device or precision is told before every case has failed for it. */
+/* A misspelt device or precision is reported before every case has failed because of it. */
 static int check_work(struct jm_cli *cli, const struct jm_workload *w, const json_t *what)
 {
 	const json_t *devices = json_object_get(what, "device"), *device, *precision;
@@ -255,7 +255,7 @@ static int check_work(struct jm_cli *cli, const struct jm_workload *w, const jso
 	return rc;
 }
 
-/* A model or preset stands for its workload: `run gpt-117m` is `run train --model gpt-117m`. */
+/* A model or preset selects its workload: `run gpt-117m` is `run train --model gpt-117m`. */
 static int add_workload(struct jm_cli *cli, json_t *what)
 {
 	const char *name = cli->args[0];
@@ -292,7 +292,7 @@ bool jm_run_begins_command(const struct jm_cli *cli, const char *word)
 	       jm_hold_executable(word);
 }
 
-/* An expression that is none is told before every case of a sweep has failed for it. */
+/* A wrong expression is reported before every case of a sweep has failed because of it. */
 static int check_scan(struct jm_cli *cli, const char *regex, const char *json)
 {
 	struct jm_scan *scan = NULL;
@@ -402,7 +402,7 @@ static const char *simulated_device(const json_t *what)
 	return device && !strncmp(device, "sim:", 4) ? device : NULL;
 }
 
-/* A misspelt one is told before every case of a sweep has failed for it. */
+/* A misspelt one is reported before every case of a sweep has failed because of it. */
 static int add_source(struct jm_cli *cli, const char *text, size_t n, json_t *sources)
 {
 	char name[64];
@@ -434,7 +434,7 @@ static int add_sources(struct jm_cli *cli, json_t *how)
 	return rc;
 }
 
-/* A misspelt one is told before anything runs, also where nothing is set. */
+/* A misspelt one is reported before anything runs, even where nothing is set. */
 static int add_controls(struct jm_cli *cli, json_t *how)
 {
 	const char *text = text_of(cli, "control");

@@ -98,7 +98,7 @@ static void append(char *out, size_t size, const char *name, const char *equals,
 		snprintf(out + used, size - used, "%s%s%s%s", used ? " " : "", name, equals, value);
 }
 
-/* What tells this case from the others: settings, and options that vary. */
+/* What distinguishes this case from the others: settings, and options that vary. */
 static void label_of(
 	const struct jm_run_show *show, const struct jm_plan_case *c, char *out, size_t size)
 {
@@ -130,7 +130,7 @@ static double number(const json_t *record, const char *key)
 	return jm_json_real(json_object_get(record, key));
 }
 
-/* And the word for their origin; measured needs none. */
+/* And the word for their origin; "" for measured. */
 static double joules_of(const json_t *record, const char **ret_origin)
 {
 	enum jm_origin origin;
@@ -141,7 +141,7 @@ static double joules_of(const json_t *record, const char **ret_origin)
 	return known ? joules : NAN;
 }
 
-/* Items of the phase that the total speaks of. */
+/* Items of the phase that the total applies to. */
 static double items_of(const json_t *record)
 {
 	return number(record, "items");

@@ -14,7 +14,7 @@
 #define ID_SHORT   16 /* the longest id of a device that is shown whole */
 #define ID_SHOWN   12 /* of a longer one: "GPU-8f000000" */
 
-/* "gpu.power" and "gpu.power@GPU-8f", which speaks of some of the devices, are the same knob. */
+/* "gpu.power" and "gpu.power@GPU-8f", which means some of the devices, are the same knob. */
 static bool same_name(const char *key, const char *name)
 {
 	size_t n = strlen(name);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of a series as text cells. Values of settings that were not kept stand in parentheses. */
+/* The table of a series as text cells. Values of settings that the device violated are in
+ * parentheses. */
 #include "grid.h"
 
 #include "base/option.h"

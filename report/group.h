@@ -74,7 +74,7 @@ struct jm_group_point {
 
 struct jm_group_series {
 	const json_t *record; /* its first: workload, device, precision, options */
-	char title[256];      /* its name, and what tells it from others of that name */
+	char title[256];      /* its name, and what distinguishes it from others of that name */
 	char item[32];	      /* "token"; "run" for a command without items */
 	int first_point, n_points;
 	int reference; /* index of the point; -1 = none */
@@ -131,7 +131,8 @@ const json_t *jm_dim_parameter(const json_t *record, const char *name);
 /* Identity of the work: everything but the dimensions. For the caller to free; NULL: no memory. */
 char *jm_dim_series_key(const struct jm_grouping *g, const json_t *record);
 
-/* report/title.c: the name of the work, and the item; then what tells series of one name apart (-1: no memory). */
+/* report/title.c: the name of the work, and the item; then what distinguishes series of one name
+ * (-1: no memory). */
 void jm_group_title(const struct jm_grouping *g, struct jm_group_series *s);
 int jm_group_tell_apart(struct jm_grouping *g);
 
@@ -152,7 +153,7 @@ struct jm_verdict {
 /* Returns how many. */
 int jm_verdicts(const struct jm_grouping *g, const struct jm_group_series *s,
 	struct jm_verdict ret[JM_VERDICT_MAX]);
-/* Is the point among those that cannot be told from the leading one? */
+/* Is the point among those that cannot be distinguished from the leading one? */
 bool jm_verdict_tied(const struct jm_grouping *g, const struct jm_verdict *v, int point);
 
 #endif

@@ -39,7 +39,7 @@ static char *escape_html(const char *text)
 	return NULL;
 }
 
-/* In JSON these characters stand in strings only, where \u003c means the same. */
+/* In JSON these characters occur in strings only, where \u003c means the same. */
 static char *escape_json(const json_t *value)
 {
 	char *plain = json_dumps(value, JSON_COMPACT | JSON_ENSURE_ASCII);

@@ -10,7 +10,7 @@
 #define ID_SHORT 16 /* the longest id of a device that is shown whole */
 #define ID_SHOWN 12 /* of a longer one: "GPU-8f000000" */
 
-/* A word of a list, and how often it stands there. */
+/* A word of a list, and how often it occurs. */
 static int compare_words(const void *a, const void *b)
 {
 	return strcmp(*(const char *const *)a, *(const char *const *)b);

@@ -104,7 +104,7 @@
 					{ class: "banner" },
 					el("b", {}, "Assumed: "),
 					JM.plain(S.added_watts) +
-						" W for the rest of the node are added to every run; no meter saw them.",
+						" W for the rest of the node are added to every run; they are assumed, not measured.",
 				),
 			);
 		if (failed)
@@ -113,7 +113,7 @@
 					"div",
 					{ class: "banner bad" },
 					el("b", {}, failed + " of " + S.cases.length + " runs failed. "),
-					"Their reasons stand in the table of all runs.",
+					"Their reasons are in the table of all runs.",
 				),
 			);
 		return out;
@@ -155,7 +155,7 @@
 			" per " + s.item + ", ",
 			el("b", {}, speed),
 			" than the reference (" + s.points[s.reference].label + "). ",
-			v.kind === "tie" ? "Other settings cannot be told from it. " : "",
+			v.kind === "tie" ? "Other settings cannot be distinguished from it. " : "",
 			JM.origin(s.origin),
 		);
 	}
@@ -346,7 +346,7 @@
 				"p",
 				{ class: "soft" },
 				S.published_note ||
-					"From the papers, on their machines; no part of any figure, mean or verdict above.",
+					"Reported by papers, on their machines; not part of any figure, mean or verdict above.",
 			),
 			...S.published.map(JM.published),
 		);

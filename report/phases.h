@@ -7,9 +7,10 @@
 
 #include "cells.h"
 
-/* Origin of the energy that speaks for a record's phases: the best that it has; NULL = it has no meters. */
+/* Origin of the energy in the table of phases: the best that the record has; NULL = it has no
+ * meters. */
 const char *jm_phases_origin(const json_t *record);
-/* Has it more phases than the one of which its totals speak? */
+/* Has it more phases than the one that its totals apply to? */
 bool jm_phases_several(const json_t *record);
 /*
  * One row per phase, in order of time; with `devices` a row per phase and meter. item: what the items are

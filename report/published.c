@@ -25,7 +25,7 @@ static const struct column {
 };
 #define N_COLUMNS ((int)(sizeof(columns) / sizeof(columns[0])))
 
-/* Did that run train on items of the papers' size, as far as it tells? */
+/* Did that run train on items of the papers' size, as far as its record shows? */
 static bool same_size(const json_t *record, const json_t *work)
 {
 	const json_t *theirs, *ours;
@@ -61,7 +61,7 @@ static bool was_trained(const struct jm_grouping *g, const json_t *work, const j
 	return false;
 }
 
-/* " (seq 1024)", as far as the run tells */
+/* " (seq 1024)", as far as the record shows */
 static void say_size(const json_t *record, const json_t *work, char *out, size_t size)
 {
 	const json_t *theirs, *ours;

@@ -20,7 +20,7 @@ extern const char jm_published_json[];
 json_t *jm_published_of(const struct jm_grouping *g);
 
 #define JM_PUBLISHED_NONE "There are no published figures for the network of these records."
-/* put for each of them, in their order; a sentence where there is none. */
+/* Calls put for each of them, in order; a sentence where there is none. */
 typedef int jm_published_fn(
 	const struct jm_grouping *g, const json_t *work, FILE *out, struct jm_err *err);
 int jm_published_each(
@@ -31,7 +31,7 @@ int jm_published_grid(const json_t *work, struct jm_grid *ret, struct jm_err *er
 /* Its heading, and what the papers trained on as the sentence below it. */
 void jm_published_title(const json_t *work, char *out, size_t size);
 void jm_published_shape(const json_t *work, char *out, size_t size);
-/* All of them as CSV with a head of their own. */
+/* All of them as CSV with a heading. */
 int jm_published_write_csv(const struct jm_grouping *g, FILE *out, struct jm_err *err);
 
 #endif

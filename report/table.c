@@ -137,7 +137,7 @@ static void put_failures(const struct jm_grouping *g, const struct jm_group_seri
 	fputc('\n', out);
 }
 
-/* Where the energy comes from, and what stands behind the "±". */
+/* Where the energy comes from, and what the "±" means. */
 static void put_caption(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
 {
 	char energy[200], text[400], machine[900];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers and lines of text; knows nothing of a report. */
+/* Numbers and lines of text, independent of reports. */
 #include "report/text.h"
 
 #include "base/json.h"

@@ -12,8 +12,8 @@ void jm_text_format(char *out, size_t size, const char *format, ...)
 void jm_text_append(char *out, size_t size, const char *between, const char *what);
 /* Columns a text takes on a terminal: code points, all of width one here. */
 int jm_text_width(const char *text);
-/* Prints the words in lines of at most `width` columns: the first behind `indent` blanks, the others behind
- * `hang`. A longer word has a line of its own. */
+/* Prints the words in lines of at most `width` columns: the first indented by `indent`, the
+ * others by `hang`. A longer word gets its own line. */
 void jm_text_wrap(FILE *out, const char *text, int indent, int hang, int width);
 /* The same on a line of which `column` columns are written already. */
 void jm_text_wrap_on(FILE *out, const char *text, int column, int hang, int width);

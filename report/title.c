@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Titles of series: what the work is, and what tells a series from others of that name. */
+/* Titles of series: the work, and what distinguishes a series from others of that name. */
 #include "group.h"
 #include "text.h"
 #include "base/json.h"
@@ -79,7 +79,8 @@ static void note_parameters(const struct jm_grouping *g, const json_t *parameter
 	}
 }
 
-/* What tells the series from others of its name: "batch=8". n: how many series have that name. */
+/* What distinguishes the series from others of its name: "batch=8". n: how many series have that
+ * name. */
 static void title_differences(const struct jm_grouping *g, struct jm_group_series *s,
 	const json_t *parameters, const json_t *by_name, int n)
 {
@@ -110,7 +111,8 @@ static const struct jm_machine *machine_of(
 	return &g->machine[s->first_machine];
 }
 
-/* What tells its machine from that of another series of its name: the host, else devices, else drivers. */
+/* What distinguishes its machine from that of another series of its name: the host, else
+ * devices, else drivers. */
 static void title_machine(
 	const struct jm_grouping *g, struct jm_group_series *s, const bool *part_differs)
 {

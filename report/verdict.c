@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Which setting is best, by each metric, and when that cannot be said. A setting is told from another
- * when their 95 % intervals do not overlap. Settings that the device violated take no part.
- */
+/* Which setting is best, by each metric, and when there is no verdict. Two settings are
+ * distinguished when their 95 % intervals do not overlap. Settings that the device violated are
+ * excluded. */
 #include "grid.h"
 
 #include <math.h>
@@ -107,7 +106,8 @@ static bool same_setting(
 	return g->n_dims > 0 || a == b;
 }
 
-/* "300 W, 400 W": those that cannot be told from the leading one. Returns how many settings that are. */
+/* "300 W, 400 W": those that cannot be distinguished from the leading one. Returns how many
+ * settings that are. */
 static int list_tied(const struct jm_grouping *g, const struct jm_group_series *s,
 	const struct jm_verdict *v, char *out, size_t size)
 {

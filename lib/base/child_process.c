@@ -12,9 +12,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define HOOK_FAILED INT32_MAX /* told by the child instead of an errno */
+#define HOOK_FAILED INT32_MAX /* sent by the child instead of an errno */
 
-/* What the child tells: when it was about to exec, and, if it is still there, why that failed. */
+/* What the child reports: the time before exec and, if exec failed, the reason. */
 struct word {
 	int64_t t_ns;
 	int why;
@@ -46,7 +46,7 @@ static char **make_environment(const char *const *add)
 }
 
 struct plumbing {
-	int told[2]; /* the child tells why exec failed; closes by exec */
+	int told[2]; /* on it the child reports why exec failed; exec closes it */
 	int out[2];  /* its stdout; -1 = not captured */
 	char **env;
 };
@@ -131,7 +131,8 @@ static bool hear(int fd, struct word *word)
 	return n == (ssize_t)sizeof(*word);
 }
 
-/* Waits for exec, or for word why it failed. A child that is gone without a word was killed: it started. */
+/* Waits for exec, or for the reason why it failed. A child that ended without a report was
+ * killed after it had started. */
 static int await_exec(int fd, const char *name, int64_t *t_ns, struct jm_err *err)
 {
 	struct word word = {0};

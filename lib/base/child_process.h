@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A child process: started, timed from exec to exit, its end told as a shell would tell it. */
+/* A child process: started, timed from exec to exit; its end is reported as a shell does. */
 #ifndef JM_CHILD_PROCESS_H
 #define JM_CHILD_PROCESS_H
 

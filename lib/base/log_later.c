@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines in memory until somebody may wait for their reader. */
+/* Lines of the log in memory until waiting for their reader is allowed. */
 #include "base/log_later.h"
 
 #include <stdlib.h>

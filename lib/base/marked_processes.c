@@ -130,7 +130,7 @@ struct round {
 	size_t size;
 };
 
-/* The id may have gone to another process since it was looked at. */
+/* The id may have been given to another process since it was read. */
 static void send_signal(const struct jm_process *p, int number)
 {
 	int fd = (int)syscall(SYS_pidfd_open, p->pid, 0);
@@ -174,7 +174,7 @@ static void take(struct round *r, pid_t pid)
 	if (is_new(r, &p)) {
 		note(r, &p);
 		send_signal(&p, SIGTERM);
-		send_signal(&p, SIGCONT); /* or a stopped one does not hear it */
+		send_signal(&p, SIGCONT); /* a stopped process does not receive it otherwise */
 	}
 	if (r->kill)
 		send_signal(&p, SIGKILL);

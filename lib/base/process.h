@@ -22,7 +22,7 @@ bool jm_process_stopped(pid_t pid);
 void jm_process_command(pid_t pid, char *out, size_t size);
 /* "process 123 (sleep 60)" */
 void jm_process_text(pid_t pid, char *out, size_t size);
-/* The process that holds a flock on the open file; 0 = cannot tell. */
+/* The process that holds a flock on the open file; 0 = unknown. */
 pid_t jm_process_with_lock(int fd);
 
 #endif

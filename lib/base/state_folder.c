@@ -94,7 +94,7 @@ static long number_of(const char *variable)
 	const char *text = secure_getenv(variable);
 	uint64_t value;
 
-	/* uid_t's -1 is nobody's number */
+	/* -1 is no valid uid */
 	return text && jm_number_whole(text, UINT32_MAX - 1, &value) ? (long)value : -1;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a store is told from other files. What writes files must know, so it lies below the store. */
+/* How a store is recognised. Whatever writes files needs it, therefore it is below the store. */
 #ifndef JM_STORE_FILE_H
 #define JM_STORE_FILE_H
 

@@ -28,10 +28,10 @@ struct launch {
 	struct jm_tally tally, scanned;
 	/* the phase that marks have opened */
 	int phase, n_phases;
-	long n_left_out; /* items that marks told beside an expression or key */
+	long n_left_out; /* items of marks that were ignored, because an expression or key counts them */
 	char name[64];
-	int64_t credited_ns; /* when a mark of its own name last told items; 0 = never */
-	bool renamed;	     /* one of them, and that was told */
+	int64_t credited_ns; /* time of the last mark of the same name with items; 0 = never */
+	bool renamed;	     /* a mark was renamed, and that was logged */
 };
 
 /* ---- marks ---- */
@@ -142,7 +142,7 @@ static void close_output(struct launch *l)
 	l->proc.out_fd = -1;
 }
 
-/* When nobody reads any more the command is to hear of it as if it wrote there itself. */
+/* When the reader has gone, the command gets a closed pipe, as if it wrote there itself. */
 static void pass_on(struct launch *l, const char *bytes, size_t n)
 {
 	struct pollfd out = {.fd = l->o->out_fd, .events = POLLOUT};
@@ -152,7 +152,7 @@ static void pass_on(struct launch *l, const char *bytes, size_t n)
 
 		if (k < 0 && errno == EINTR)
 			continue;
-		/* whoever gave us this output may have made it non-blocking */
+		/* the caller may have made this output non-blocking */
 		if (k < 0 && errno == EAGAIN && poll(&out, 1, -1) >= 0)
 			continue;
 		if (k < 0) {
@@ -212,7 +212,7 @@ static int attend(struct launch *l, struct jm_err *err)
 	return rc;
 }
 
-/* A misspelt key must not pass for a command that told no items. */
+/* A misspelt key must not look like a command without items. */
 static void say_nothing_found(const struct launch *l)
 {
 	const char *regex = l->o->items_regex, *near = jm_scan_near(l->scan);
@@ -236,7 +236,7 @@ static void say_unread(const struct launch *l)
 			l->o->items_regex, n, first);
 }
 
-/* Items that are told twice are counted once. */
+/* Items that are reported twice are counted once. */
 static void say_left_out(const struct launch *l)
 {
 	if (l->n_left_out)
@@ -246,7 +246,7 @@ static void say_left_out(const struct launch *l)
 			l->n_left_out, l->o->items_regex ? "regex" : "json", l->o->argv[0]);
 }
 
-/* A sum that may lack something is none. */
+/* A sum that may be incomplete is unknown. */
 static void say_limited(const struct launch *l)
 {
 	long n = jm_scan_limited(l->scan);

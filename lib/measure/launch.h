@@ -20,10 +20,10 @@ struct jm_launch_options {
 struct jm_outcome {
 	int status, signal; /* as in child_process.h */
 	int phase;	    /* index of the phase "command" */
-	int marked; /* of the phase that throughput speaks of: `phase`, or what marks tell of */
+	int marked; /* of the phase that throughput applies to: `phase`, or the interval of the marks */
 	int64_t start_ns, end_ns;
 	double wall_s;
-	double items, throughput; /* NAN = not told */
+	double items, throughput; /* NAN = unknown */
 	int output_errno;	  /* why some of what it printed is lost; 0 = none is */
 };
 

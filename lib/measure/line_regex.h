@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A regular expression (PCRE2) over lines that others wrote: every search ends, within limits of its own. */
+/* A regular expression (PCRE2) for untrusted lines: limits end every search. */
 #ifndef JM_LINE_REGEX_H
 #define JM_LINE_REGEX_H
 

@@ -244,7 +244,7 @@ int jm_progress_send(const char *name, double items, struct jm_err *err)
 			"measure' or 'joulemark run' has started.");
 	if (!isnan(items))
 		snprintf(count, sizeof(count), " %.17g", items);
-	/* a program with a locale of its own may have another decimal point */
+	/* a program may have set a locale with another decimal point */
 	for (char *c = count; *c; c++)
 		if (!strchr(" +-0123456789einaf", *c))
 			*c = '.';

@@ -14,7 +14,7 @@
 struct jm_mark {
 	int64_t t_ns;
 	char name[64];
-	double items; /* done since the mark before; NAN = not told */
+	double items; /* done since the previous mark; NAN = unknown */
 };
 typedef void jm_mark_fn(void *arg, const struct jm_mark *mark);
 

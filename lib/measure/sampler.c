@@ -230,7 +230,7 @@ static void begin_edge(struct jm_lane *lane, int64_t now)
 		lane->signal[i].seen = lane->signal[i].last;
 }
 
-/* Has every awaited signal changed since the edge, or gone away? */
+/* Has every awaited signal changed since the edge, or failed? */
 static bool edge_passed(struct jm_lane *lane, int64_t now)
 {
 	if (now >= lane->edge_until)
@@ -304,7 +304,7 @@ static void tell_first(struct jm_lane *lane)
 	pthread_mutex_unlock(&lane->lock);
 }
 
-/* After a source has failed for good its meters are unknown until the end. */
+/* After a permanent failure of a source its meters are unknown until the end. */
 static void rest(struct jm_lane *lane)
 {
 	while (!atomic_load(&lane->stop))

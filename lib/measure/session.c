@@ -18,7 +18,7 @@
 
 /* ---- opening ---- */
 
-/* A record tells meters apart by their ids. */
+/* A record distinguishes meters by their ids. */
 static int check_ids(const struct jm_meters *set, int first, const char *source, struct jm_err *err)
 {
 	for (int i = first; i < set->n; i++)
@@ -114,7 +114,8 @@ static void open_if_it_opens(struct jm_session *s, const struct jm_source *sourc
 	int n = s->set.n;
 
 	if (open_source(s, source, "", &err)) {
-		/* what is not there, or as if it were not, is no news; what is there and fails is */
+		/* an absent or unsupported source is not worth a warning; one that exists and
+		 * fails is */
 		bool absent = err.code == JM_ENOENT || err.code == JM_ENOSUP;
 
 		jm_log(s->ctx, absent ? JM_DEBUG : JM_WARNING, "%s: %s", source->name, err.text);

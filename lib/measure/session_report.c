@@ -272,7 +272,7 @@ static struct jm_energy *energies(
 	struct jm_energy *energy = calloc((size_t)s->set.n + 1, sizeof(*energy));
 	int rc = 0;
 
-	/* a phase without length has no energy to speak of */
+	/* a phase without length has no energy */
 	for (int i = 0; energy && !rc && i < s->set.n; i++) {
 		energy[i] = jm_energy_unknown;
 		if (phase->t1_ns > phase->t0_ns)
@@ -359,7 +359,7 @@ json_t *jm_session_report(struct jm_session *s, int main_phase, struct jm_err *e
 	}
 	phase = &s->phase[main_phase];
 	energy = energies(s, phase, err);
-	/* json_pack lets go of everything and gives NULL where a part is missing */
+	/* json_pack frees everything and returns NULL where a part is missing */
 	if (energy)
 		report = json_pack("{s:s, s:o, s:I, s:o, s:o, s:o, s:o}", "phase", phase->name,
 			"sampler_cpu_s", jm_json_number(sampler_cpu(s)), "start_ns",

@@ -44,7 +44,7 @@ enum jm_scope {
 #undef X
 };
 
-/* What a signal tells; the unit of its readings is fixed by it. */
+/* The quantity of a signal, which also fixes the unit of its readings. */
 #define JM_QUANTITIES(X)                                                                           \
 	X(ENERGY, "energy", "J")	       /* a counter */                                     \
 	X(POWER, "power", "W")		       /* instantaneous, or the shortest window */         \

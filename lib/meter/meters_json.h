@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Meters and signals as JSON and back: what a stored trace's chunks speak of. */
+/* Meters and signals as JSON and back: the chunks of a stored trace refer to them. */
 #ifndef JM_METERS_JSON_H
 #define JM_METERS_JSON_H
 

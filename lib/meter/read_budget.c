@@ -9,12 +9,12 @@
 #define MARGIN	   100	/* of a refresh: to be early or late by */
 #define WIDE	   16	/* a step's time is halved down to 1/16 of a refresh */
 #define SEARCH	   20	/* readings within a refresh when a step must be found */
-#define MORE	   3	/* steps looked at after an edge that did not tell the time of one well */
+#define MORE	   3	/* steps that are watched after an edge at which no step was timed well */
 #define CHEAP	   2	/* reading every half refresh stays within the budget */
 #define WARM	   3
 #define OUTLIER_NS INT64_C(20000)
 #define SOON	   8		       /* 1/8 of a refresh */
-#define CHEAP_NS   INT64_C(1000000)    /* of saving for a reading: never dear */
+#define CHEAP_NS   INT64_C(1000000)    /* a reading up to this long is never limited */
 #define DEBT_NS	   INT64_C(5000000000) /* the most that an edge can borrow, in time of saving */
 
 void jm_read_pace_init(struct jm_read_pace *p, struct jm_read_budget *budget, int64_t refresh_ns)
@@ -68,12 +68,12 @@ static void await(struct jm_read_pace *p)
 {
 	p->state = JM_READ_PACE_AFTER;
 	p->due = late(p);
-	/* the half of a wide span tells more */
+	/* half of a wide span is the better estimate */
 	if (p->to - p->from > p->refresh / WIDE)
 		p->due = p->from + (p->to - p->from) / 2;
 }
 
-/* From the last step known to the first that is not over at `now`. False: it is too long ago to tell. */
+/* From the last known step to the first that is not over at `now`. False: it is too long ago. */
 static bool predict(struct jm_read_pace *p, int64_t now)
 {
 	int64_t n = (now - p->hi) / p->refresh + 1, drift;
@@ -152,9 +152,9 @@ int64_t jm_read_pace_urgency(const struct jm_read_pace *p)
 										  : p->due;
 }
 
-/* ---- what a reading told ---- */
+/* ---- results of a reading ---- */
 
-/* The first readings, and one now and then, take longer for reasons of their own. */
+/* The first readings, and a few later ones, take longer for other reasons. */
 static void average(struct jm_read_pace *p, int64_t *mean, int64_t value)
 {
 	int64_t most = 2 * *mean + OUTLIER_NS;
@@ -176,7 +176,8 @@ static void pay(
 		budget->free_ns = now + DEBT_NS;
 }
 
-/* A step came after a and not after b. What was expected tells more only where readings agree with it. */
+/* A step came after a and not after b. The expected time is the better estimate only where
+ * readings agree with it. */
 static void learn(struct jm_read_pace *p, int64_t a, int64_t b)
 {
 	bool awaited = p->state == JM_READ_PACE_AFTER && b - a < p->refresh / 2;
@@ -267,7 +268,7 @@ void jm_read_pace_told(struct jm_read_pace *p, struct jm_read_budget *budget, in
 		p->watching = p->watching && !(p->seen && stepped) && !isnan(value);
 		rest(p, budget);
 	} else if (p->state == JM_READ_PACE_REST && p->watching) {
-		p->state = JM_READ_PACE_EDGE; /* it has just turned out to be dear */
+		p->state = JM_READ_PACE_EDGE; /* it has just turned out to be slow to read */
 		p->due = end;
 	} else {
 		go_on(p, budget, end, stepped);

@@ -26,7 +26,7 @@ enum jm_read_pace_state {
 	JM_READ_PACE_EDGE,   /* one has begun */
 	JM_READ_PACE_BEFORE, /* to be read before a step */
 	JM_READ_PACE_AFTER,  /* and after it */
-	JM_READ_PACE_SEARCH, /* nobody knows when it steps */
+	JM_READ_PACE_SEARCH, /* the time of its steps is unknown */
 };
 
 struct jm_read_pace {

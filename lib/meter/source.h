@@ -10,7 +10,7 @@
 struct jm_finding {
 	bool ok;
 	const char *what; /* "GPU 0 NVIDIA H200", "/sys/class/powercap/intel-rapl:0/energy_uj" */
-	const char *why;  /* what can be had, or why not */
+	const char *why;  /* what is available, or why it is not */
 	const char *mend; /* "" when ok */
 };
 typedef void jm_finding_fn(void *arg, const struct jm_finding *finding);

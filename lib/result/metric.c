@@ -38,7 +38,7 @@ bool jm_metric_simulated(const json_t *record)
 	       !strncmp(jm_json_text(record, "device"), "sim:", 4);
 }
 
-/* Which meters speak for this run: never a mixture. */
+/* Which meters represent this run: those of one origin, never a mixture. */
 static bool speaks(const json_t *record, enum jm_origin origin, struct jm_measured *m)
 {
 	m->n_meters = count_meters(record, origin);
@@ -89,7 +89,7 @@ static double sum_meters(const json_t *record, const struct jm_measured *m, cons
 	return sum;
 }
 
-/* The session's own total is the authority (it knows which meters overlap in part). */
+/* The total of the session has precedence (the session knows which meters overlap in part). */
 static double total_joules(const json_t *record, const struct jm_measured *m)
 {
 	const json_t *total = json_object_get(record, "total");

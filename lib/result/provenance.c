@@ -137,7 +137,8 @@ static json_t *drivers(const struct jm_ctx *ctx)
 	return all;
 }
 
-/* "/usr/lib/libdnnl.so.2.6" is "libdnnl": "2.6"; without a version in its name it tells nothing. */
+/* "/usr/lib/libdnnl.so.2.6" is "libdnnl": "2.6"; a file without a version in its name is left
+ * out. */
 static void add_library(json_t *all, char *path)
 {
 	char *name = strrchr(path, '/'), *so;

@@ -15,7 +15,7 @@
 #include "result/case_id.h"
 #include "measure/session.h"
 
-/* Every key is there; what is not known yet is null. Status "failed" until somebody says otherwise. */
+/* Every key exists; what is not known yet is null. The status is "failed" until it is set. */
 json_t *jm_record_new(const json_t *job, struct jm_err *err);
 void jm_record_set(json_t *record, const char *key, json_t *value); /* steals value; NULL = null */
 void jm_record_failed(json_t *record, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

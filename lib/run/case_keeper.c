@@ -79,7 +79,7 @@ static int spawn(const char *program, int pipe_fd, int record_fd, pid_t *ret)
 	posix_spawnattr_t attr;
 
 	posix_spawnattr_init(&attr);
-	/* a session of its own: what ends the run's does not end it */
+	/* its own session, so that the end of the run's session does not end it */
 	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID);
 	posix_spawn_file_actions_init(&files);
 	posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
@@ -210,7 +210,7 @@ int jm_case_keeper_serve(struct jm_ctx *ctx, struct jm_err *err)
 
 /* ---- the next start ---------------------------------------------------------------------------------------- */
 
-/* Of a record that nobody holds: what it speaks of. The descriptor keeps the lock. */
+/* The content of a record without a holder. The descriptor keeps the lock. */
 static int take_record(int folder, const char *name, bool wait, struct jm_marked *ret)
 {
 	const struct timespec pause = {.tv_nsec = 20 * JM_MILLISECOND};

@@ -29,7 +29,7 @@ struct jm_frame_progress {
 	double share;	       /* of the whole run, 0..1; NAN = unknown */
 };
 
-/* Writes head and body as one frame; an error when the parent is gone. */
+/* Writes head and body as one frame; an error when the parent has ended. */
 int jm_frame_write(int fd, enum jm_frame_type type, const void *head, size_t n_head,
 	const void *body, size_t n_body, struct jm_err *err);
 int jm_frame_write_json(int fd, enum jm_frame_type type, const json_t *json, struct jm_err *err);

@@ -26,7 +26,7 @@ static void setting_name(const json_t *axis, char *out, size_t size)
 		selector && *selector ? "@" : "", selector ? selector : "");
 }
 
-/* Is the value what every device that the axis speaks of was found with? */
+/* Is the value the one found on every device of the axis? */
 static bool is_as_found(const json_t *found, const json_t *axis, const char *value)
 {
 	const char *knob = json_string_value(json_object_get(axis, "knob"));
@@ -245,7 +245,7 @@ static int find_prefix(struct jm_plan *plan, struct jm_err *err)
 	return rc;
 }
 
-/* A request may come from a store that is damaged, or that somebody else wrote. */
+/* A request may come from a damaged store, or from one that another program wrote. */
 static const struct jm_key axis_keys[] = {
 	{.name = "knob",
 		.type = JM_KEY_TEXT,

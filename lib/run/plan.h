@@ -27,13 +27,13 @@ struct jm_plan_case {
 };
 
 struct jm_plan {
-	json_t *request; /* borrowed by nobody: a copy */
+	json_t *request; /* an own copy */
 	char key[JM_CASE_ID];
 	struct jm_plan_case *cases; /* of one block, in the order of the product */
 	int n;
 	int repeat;
 	uint64_t seed;
-	int prefix; /* digits that tell the cases apart; at least 4 */
+	int prefix; /* digits that distinguish the cases; at least 4 */
 };
 
 /* Is the request one that a plan can be made from? what: names it in the sentence. JM_EFORMAT. */

@@ -286,7 +286,7 @@ static int try_once(struct run *r, const struct turn *t, json_t **ret_record, st
 	int rc = apply(r, t->c->parameters, &settings, &why);
 
 	if (rc == JM_EGONE && *r->guard && jm_guard_alive(*r->guard))
-		rc = JM_EIO; /* it is the device that is gone */
+		rc = JM_EIO; /* the device itself has disappeared */
 	if (rc == JM_EIO)
 		return failed_before_work(r, t, why.text, ret_record, err);
 	if (rc)

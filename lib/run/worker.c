@@ -75,7 +75,7 @@ static int take_identity(uid_t uid, gid_t gid, struct jm_err *err)
 	return 0;
 }
 
-/* Under sudo: for good back to the user who called it, with that user's groups and HOME. */
+/* Under sudo: changes permanently to the user who called it, with that user's groups and HOME. */
 static int drop_rights(struct jm_err *err)
 {
 	uid_t uid;
@@ -169,7 +169,7 @@ static int work(struct jm__worker *w, struct jm_err *err)
 	return jm__worker_native(w, err);
 }
 
-/* What the session knows, also of a case that failed half way. */
+/* What the session knows, even of a case that failed half-way. */
 static int add_report(struct jm__worker *w, struct jm_err *err)
 {
 	json_t *report, *provenance = jm_provenance(w->ctx, jm_session_meters(w->session), err);

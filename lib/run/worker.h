@@ -30,7 +30,7 @@ struct jm_case_options {
 	double timeout_s; /* on the machine's clock; 0 = none */
 	/* A signalfd or pipe: readable = stop the case, readable again = at once; -1 = none. */
 	int cancel_fd;
-	int watch_pid;		/* the case is worth nothing once this process is gone; 0 = none */
+	int watch_pid;		/* the case fails when this process ends; 0 = none */
 	struct jm_store *store; /* that trace goes to; NULL = nowhere */
 	int out_fd;		/* where its standard output goes; -1 = nowhere */
 	bool echo;		/* its standard error is passed on as it comes */

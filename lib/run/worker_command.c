@@ -44,7 +44,7 @@ static void record_command(struct jm__worker *w, const struct jm_outcome *o)
 	jm_record_set(r, "exit_status", json_integer(o->status));
 	jm_record_set(r, "signal", o->signal ? json_integer(o->signal) : NULL);
 	jm_record_set(r, "wall_s", jm_json_number(o->wall_s));
-	/* a command that tells no items is one item, which has no unit (see metric.h) */
+	/* a command without items is one item, which has no unit (see metric.h) */
 	if (!unit && !isnan(o->items))
 		unit = "item";
 	jm_record_set(r, "unit", unit ? json_string(unit) : NULL);

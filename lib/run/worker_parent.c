@@ -56,7 +56,7 @@ static int64_t real_now(void)
 
 /* ---- starting ---- */
 
-/* A file without a name that holds the job; its offset stands at the start. */
+/* An unnamed file that holds the job; its offset is at the start. */
 static int job_file(const json_t *job, struct jm_err *err)
 {
 	char *text = json_dumps(job, JSON_COMPACT | JSON_REAL_PRECISION(15));
@@ -103,7 +103,7 @@ static int spawn(const char *program, int job_fd, int out_fd, int err_fd, int fr
 	sigemptyset(&none);
 	sigfillset(&all);
 	posix_spawnattr_init(&attr);
-	/* a group of its own: the terminal's Ctrl-C reaches the parent alone, which then decides */
+	/* its own group: Ctrl-C of the terminal reaches only the parent, which then decides */
 	posix_spawnattr_setflags(
 		&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
 	posix_spawnattr_setsigmask(&attr, &none);
@@ -303,7 +303,7 @@ static void stop_worker(struct child *c, enum stop why)
 		c->hurried = c->hurried || why == CANCELLED;
 		kill(-c->pid, SIGKILL);
 	}
-	/* who wants the run to end is heard also while a case is being stopped */
+	/* a signal that ends the run is handled even while a case is being stopped */
 	if (c->stop == RUNNING || why == CANCELLED)
 		c->stop = why;
 }
@@ -369,7 +369,7 @@ static int serve(struct child *c, struct jm_err *err)
 
 /* ---- its end ---- */
 
-/* How many processes the kernel has killed for want of memory; -1 = not told. */
+/* How many processes the kernel has killed because memory ran out; -1 = unknown. */
 static long oom_kills(void)
 {
 	char line[128];
@@ -489,7 +489,7 @@ static int run_child(struct child *c, struct jm_err *err)
 	struct jm_strays strays;
 	int rc, status = 0;
 
-	/* before the strays, so that it is none */
+	/* before the strays, so that it is not taken for one */
 	if (json_object_get(json_object_get(c->o->job, "parameters"), "command"))
 		jm_case_keeper_start(c->ctx, c->o->program, &c->keeper);
 	jm_strays_begin(&strays, c->ctx);

@@ -41,7 +41,7 @@ void jm__worker_progress(
 	pthread_mutex_unlock(&w->lock);
 }
 
-/* How long a reading may still speak of the time before a setting was changed. */
+/* How long a reading may still include the time before a setting was changed. */
 static int64_t sensor_window(const struct jm_meters *set)
 {
 	int64_t longest = 0;

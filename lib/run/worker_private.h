@@ -25,10 +25,11 @@ struct jm__worker {
 /* worker_phases.c */
 int jm__worker_begin(struct jm__worker *w, const char *phase, struct jm_err *err);
 void jm__worker_end(struct jm__worker *w, int phase);
-/* items, seconds: of the steady phase; share: of the whole, NAN = unknown. Tells the parent now and then. */
+/* items, seconds: of the steady phase; share: of the whole, NAN = unknown. Reports to the parent
+ * at intervals. */
 void jm__worker_progress(
 	struct jm__worker *w, const char *phase, double items, double seconds, double share);
-/* After a setting: waits until no reading speaks of the time before it any more. */
+/* After a setting: waits until no reading includes the time before it. */
 int jm__worker_settle(struct jm__worker *w, struct jm_err *err);
 double jm__worker_seconds_since(const struct jm__worker *w, int64_t t0);
 

@@ -29,7 +29,7 @@ struct jm_work {
 	const char *unit; /* of an item where options decide it; NULL = the workload's; static */
 	char detail[256]; /* one line for the record: "124.4 M parameters, peak 1.9 GB" */
 	char live[40];	  /* of late, for who watches: "held-out loss 5.31"; "" = nothing */
-	char note[256];	  /* something the user must hear, e.g. a fallback; "" = nothing */
+	char note[256];	  /* something the user must know, such as a fallback; "" = nothing */
 	/* A JSON object whose members join the record, filled until verify is over; NULL = not wanted. */
 	struct json_t *more;
 };

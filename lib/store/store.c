@@ -241,7 +241,7 @@ static int check_identity(struct jm_store *s, enum jm_store_mode mode, struct jm
 	return 0;
 }
 
-/* A sweep takes hours; damage had better show before than after. */
+/* A sweep takes hours, therefore damage is detected before it starts. */
 static int check_whole(struct jm_store *s, struct jm_err *err)
 {
 	sqlite3_stmt *stmt;

@@ -46,7 +46,7 @@ int jm_store_records_array(struct jm_store *s, json_t **ret_records, struct jm_e
  * jm_trace_free, then jm_meters_done. The trace points into *ret_meters, which must stay in place. */
 int jm_store_trace(struct jm_store *s, const char *case_id, int repeat,
 	struct jm_meters *ret_meters, struct jm_trace **ret_trace, struct jm_err *err);
-/* The last plan kept (see plan.h), for the caller to decref. JM_ENOENT when there is none. */
+/* The last stored plan (see plan.h), for the caller to decref. JM_ENOENT when there is none. */
 int jm_store_last_plan(struct jm_store *s, json_t **ret_plan, struct jm_err *err);
 
 /* Writing. */

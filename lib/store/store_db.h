@@ -17,7 +17,8 @@ struct jm_store {
 	struct jm_keys_room brief;  /* of the record that is read */
 };
 
-/* Turns an SQLite code into a sentence: full disk, damage, rights, somebody else's lock. */
+/* Turns an SQLite code into a sentence: full disk, damage, permissions, the lock of another
+ * process. */
 int jm__store_fail(struct jm_store *s, int rc, const char *doing, struct jm_err *err);
 int jm__store_exec(struct jm_store *s, const char *sql, const char *doing, struct jm_err *err);
 /* Prepares and binds: 's' const char * (NULL = null), 'i' sqlite3_int64. */

@@ -286,7 +286,7 @@ int jm_chunk_parse(
 	return 0;
 }
 
-/* Hands out the chunks that lie in a stretch of whole chunks. */
+/* Passes on the chunks within an interval of whole chunks. */
 static int hand_out(
 	int signal, const uint8_t *bytes, size_t n, chunk_fn *fn, void *arg, struct jm_err *err)
 {
