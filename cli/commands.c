@@ -14,6 +14,7 @@ extern const struct jm_command jm_command_measure;
 extern const struct jm_command jm_command_report;
 extern const struct jm_command jm_command_restore;
 extern const struct jm_command jm_command_run;
+extern const struct jm_command jm_command_selftest;
 extern const struct jm_command jm_command_set;
 extern const struct jm_command jm_command_status;
 extern const struct jm_command jm_command_worker;
@@ -29,6 +30,7 @@ const struct jm_command *const jm_commands[] = {
 	&jm_command_status,
 	&jm_command_restore,
 	&jm_command_doctor,
+	&jm_command_selftest,
 	&jm_command_list,
 	&jm_command_guard,
 	&jm_command_keeper,

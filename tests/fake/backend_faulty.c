@@ -53,6 +53,15 @@ static int faulty_run(void *dev, void *exec, struct jm_err *err)
 	return code;
 }
 
+/* Another program's exec may come to the same address. */
+static void faulty_drop(void *dev, void *exec)
+{
+	for (int i = 0; i < n_products; i++)
+		if (products[i].exec == exec)
+			products[i--] = products[--n_products];
+	cpu->drop(dev, exec);
+}
+
 static const struct jm_backend *open_cpu(void)
 {
 	char path[PATH_MAX];
@@ -78,5 +87,6 @@ const struct jm_backend *jm_backend_entry(void)
 	faulty.name = "cpu";
 	faulty.build = faulty_build;
 	faulty.run = faulty_run;
+	faulty.drop = faulty_drop;
 	return &faulty;
 }

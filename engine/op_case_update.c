@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The norm of all gradients and the optimizers' updates, for the comparison of backends with ref. */
-#include "unit/backend_case.h"
-#include "unit/test.h"
+#include "op_case.h"
 
 /* Large: f32 cannot hold the squares. */
 static void norm(struct kit *k, const struct types *t, const struct shape *d, bool large)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cases of the comparison of backends with ref. */
-#ifndef JM_TEST_BACKEND_CASE_H
-#define JM_TEST_BACKEND_CASE_H
+/* Cases of the comparison of backends with ref: small graphs of each op, of any shape and types. */
+#ifndef JM_OP_CASE_H
+#define JM_OP_CASE_H
 
-#include "engine/kit.h"
+#include "op_kit.h"
 
 /* Types of one run: c computes, a is the residual stream, v the vectors. */
 struct types {
@@ -25,13 +25,21 @@ struct backend_case {
 	case_fn *declare;
 };
 
-extern const struct backend_case backend_image_cases[], backend_group_cases[], backend_sums_cases[],
-	backend_update_cases[], backend_attention_cases[];
+extern const struct backend_case backend_row_cases[], backend_image_cases[], backend_group_cases[],
+	backend_sums_cases[], backend_update_cases[], backend_attention_cases[];
 /* Slow: for once. */
 extern const struct backend_case backend_large_case;
 
-/* A test: the cpu backend joins what it has kernels for. */
-void backend_joins(void **unused);
+/* f32; bf16 with f32 between blocks; bf16 throughout; ending with a row without a name. */
+extern const struct types backend_types[];
+
+/*
+ * Result r of two kits that were run, in units of the difference that is allowed (selftest.c); NaN where one
+ * has NaN or cannot be read.
+ */
+double backend_compare(struct kit *mine, struct kit *ref, int r, const struct backend_case *c);
+/* The larger of two differences; nothing is larger than NaN. */
+double backend_worse(double a, double b);
 
 /* A result of that type, with something in it when it is to be added to. */
 struct jm_tensor *backend_result(

@@ -2,7 +2,7 @@
 /* Attention, packed and through views of several tensors, and rotary positions. */
 #include <math.h>
 
-#include "unit/backend_case.h"
+#include "op_case.h"
 
 static void attention(struct kit *k, const struct types *t, const struct shape *d, bool causal)
 {

@@ -4,7 +4,7 @@
  * something before: what is not added to has to be overwritten in full. Flag of all: the second and fourth
  * result are added to; else the first and third.
  */
-#include "unit/backend_case.h"
+#include "op_case.h"
 
 static struct jm_tensor *held(struct kit *k, enum jm_dtype type, int rank, const int64_t *dim)
 {

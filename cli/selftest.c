@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* selftest: every op of a device against the reference. */
+#include "cli.h"
+#include "screen.h"
+#include "engine/selftest.h"
+
+#include <jansson.h>
+#include <math.h>
+
+static const struct jm_option options[] = {
+	{.name = "device",
+		.type = JM_TEXT,
+		.argument = "DEVICE",
+		.fallback = "cpu",
+		.help = "what is tested: cpu, cuda:0"},
+	{.name = "seed",
+		.type = JM_INT,
+		.argument = "N",
+		.min = 0,
+		.max = 1e9,
+		.fallback = "1",
+		.help = "of the shapes and operands"},
+	{.name = "json", .type = JM_FLAG, .help = "print JSON"},
+	{0},
+};
+
+struct rows {
+	const struct jm_cli *cli;
+	json_t *array; /* NULL: lines */
+	int n, n_wrong;
+};
+
+static void print_row(const struct rows *rows, const struct jm_selftest_row *r)
+{
+	const struct jm_cli *cli = rows->cli;
+	bool good = !r->n_wrong;
+
+	if (!rows->n)
+		fprintf(cli->out, "%-28s %6s %8s %8s\n", "op", "cases", "refused", "error");
+	fprintf(cli->out, "%-28s %6d %8d %8.3f%s%s%s\n", r->name, r->n_cases, r->n_refused,
+		r->worst, jm_screen_code(cli->colour, good ? JM_PLAIN : JM_RED),
+		good ? "" : "  WRONG", jm_screen_code(cli->colour, JM_PLAIN));
+	fflush(cli->out);
+}
+
+static void tell(void *arg, const struct jm_selftest_row *r)
+{
+	struct rows *rows = arg;
+
+	if (rows->array)
+		json_array_append_new(rows->array,
+			json_pack("{s:s, s:i, s:i, s:i, s:o}", "op", r->name, "cases", r->n_cases,
+				"refused", r->n_refused, "wrong", r->n_wrong, "error",
+				isfinite(r->worst) ? json_real(r->worst) : json_null()));
+	else
+		print_row(rows, r);
+	rows->n++;
+	rows->n_wrong += r->n_wrong > 0;
+}
+
+static int run_selftest(struct jm_cli *cli)
+{
+	struct rows rows = {.cli = cli};
+	const char *device = jm_values_text(&cli->values, "device");
+	int code;
+
+	if (jm_values_number(&cli->values, "json") > 0)
+		rows.array = json_array();
+	code = jm_selftest(
+		device, (uint64_t)jm_values_number(&cli->values, "seed"), tell, &rows, &cli->err);
+	if (rows.array && !code) {
+		json_dumpf(rows.array, cli->out, JSON_INDENT(2));
+		fputc('\n', cli->out);
+	}
+	json_decref(rows.array);
+	if (code)
+		return jm_cli_fail(cli);
+	if (!cli->quiet && jm_values_number(&cli->values, "json") <= 0)
+		fprintf(cli->out, "%d of %d ops agree with ref on device %s\n",
+			rows.n - rows.n_wrong, rows.n, device);
+	return rows.n_wrong ? 1 : 0;
+}
+
+const struct jm_command jm_command_selftest = {
+	.name = "selftest",
+	.summary = "compare every op of a device with the reference",
+	.usage = "[--device DEVICE] [--seed N] [--json]",
+	.description =
+		"Runs every op that models are made of on the device and on the reference, in f32 "
+		"and "
+		"bf16, with random operands on random shapes. The error is the largest difference "
+		"of "
+		"an element, in units of what rounding explains: above 1 the op is wrong. What a "
+		"device refuses is run in parts, or not at all.\n"
+		"\n"
+		"Exit status: 0 when all ops agree, 1 when one does not, 125 when the device "
+		"cannot be "
+		"used.",
+	.example = "joulemark selftest --device cuda:0",
+	.options = options,
+	.run = run_selftest,
+};

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Small graphs: random operands in, results out, on any device; for the comparison of backends with ref and
+ * for tests. An error while a graph is declared sticks in it; kit_run tells it.
+ */
+#ifndef JM_OP_KIT_H
+#define JM_OP_KIT_H
+
+#include "program.h"
+#include "tensor.h"
+
+#define DIMS(...) ((const int64_t[]){__VA_ARGS__})
+#define OPS(...)  ((struct jm_tensor *[JM_NODE_IN]){__VA_ARGS__})
+
+#define KIT_MAX 16
+
+struct kit {
+	struct jm_device device;
+	struct jm_graph *graph;
+	struct jm_program *program;
+	uint64_t seed;
+	struct jm_tensor *given[KIT_MAX]; /* operands, with how their values are spread */
+	double mean[KIT_MAX], spread[KIT_MAX];
+	int64_t below[KIT_MAX]; /* > 0: whole numbers 0 to below - 1 */
+	int n_given;
+	struct jm_tensor *result[KIT_MAX]; /* plain copies, to be read */
+	int n_results;
+	struct jm_node spare; /* what stands for a node that could not be made */
+};
+
+/* 0, or why the device does not open; kit_done is due in either case. */
+int kit_open(struct kit *k, const char *device, int threads, enum jm_dtype precision,
+	struct jm_err *err);
+void kit_done(struct kit *k);
+
+/* Operands; the same seed and order give the same values, rounded to the type. */
+struct jm_tensor *kit_normal(struct kit *k, enum jm_dtype type, double mean, double spread,
+	int rank, const int64_t *dim);
+struct jm_tensor *kit_ids(struct kit *k, int64_t below, int rank, const int64_t *dim);
+/* A trainable one of any rank. */
+struct jm_tensor *kit_param(struct kit *k, int rank, const int64_t *dim);
+/* A result in the making; `from` (may be NULL) is what it holds before. */
+struct jm_tensor *kit_out(
+	struct kit *k, enum jm_dtype type, int rank, const int64_t *dim, struct jm_tensor *from);
+/* After the nodes: t is to be compared. */
+void kit_read(struct kit *k, struct jm_tensor *t);
+/* Plans, builds, writes the operands, runs. 0, or the error. */
+int kit_run(struct kit *k, struct jm_err *err);
+/* Values of a plain tensor that stays, as f64; to be freed. NULL = they cannot be read. */
+double *kit_values(struct kit *k, const struct jm_tensor *t);
+
+#endif

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Does a device compute what the ops are defined to be? Each is compared with ref, on random shapes. */
+#ifndef JM_SELFTEST_H
+#define JM_SELFTEST_H
+
+#include "backend.h"
+
+#define JM_SELFTEST_SHAPES 1 /* of each case, for each of the types and ways to add */
+
+struct jm_selftest_row {
+	const char *name; /* of an op, or of several that may be joined */
+	int n_cases, n_refused, n_wrong;
+	double worst; /* the largest difference, in units of what is allowed; NaN: a result is NaN */
+};
+
+typedef void jm_selftest_tell(void *arg, const struct jm_selftest_row *row);
+
+/* Tells row by row. 0, also when results are wrong; an error when something cannot be run at all. */
+int jm_selftest(
+	const char *device, uint64_t seed, jm_selftest_tell *tell, void *arg, struct jm_err *err);
+
+#endif
