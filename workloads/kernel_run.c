@@ -12,7 +12,6 @@
 #include "engine/tensor.h"
 #include "workloads/fit_batch.h"
 
-#define STEP_SECONDS 0.02
 #define MOST_REPEATS 256
 #define PERIOD	     16777259 /* the first prime behind 2^24 */
 
@@ -165,9 +164,9 @@ int jm_kernel_repeat(const struct jm_kernel *k, double flops, double bytes)
 	double rate = peak_flops(k), memory = k->device.props.peak_bytes;
 	double seconds = fmax(rate > 0 ? flops / rate : 0, memory > 0 ? bytes / memory : 0);
 
-	if (!(seconds > 0) || seconds >= STEP_SECONDS)
+	if (!(seconds > 0) || seconds >= JM_KERNEL_SECONDS)
 		return 1;
-	return (int)fmin(MOST_REPEATS, ceil(STEP_SECONDS / seconds));
+	return (int)fmin(MOST_REPEATS, ceil(JM_KERNEL_SECONDS / seconds));
 }
 
 /* ---- operands -------------------------------------------------------------------------------------------- */

@@ -36,8 +36,9 @@ void jm_kernel_close(struct jm_kernel *k); /* one that is zeroed, too */
 int jm_kernel_step(struct jm_kernel *k, struct jm_step *ret, struct jm_err *err);
 int jm_kernel_finish(struct jm_kernel *k, struct jm_step *ret, struct jm_err *err);
 
+#define JM_KERNEL_SECONDS 0.02
 /*
- * How often nodes of `flops` and `bytes` should stand in a step that is to take 20 ms at the device's peak,
+ * How often nodes of `flops` and `bytes` should stand in a step that is to take JM_KERNEL_SECONDS at the device's peak,
  * so that the host's part does not count; 1 to 256, and 1 where the peak is not known.
  */
 int jm_kernel_repeat(const struct jm_kernel *k, double flops, double bytes);

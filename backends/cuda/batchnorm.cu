@@ -27,10 +27,15 @@ size_t cuda_bn_scratch(int64_t c)
 	return sizeof(float) * (size_t)c * (2 + 2 * (COLUMN_BLOCKS + 1));
 }
 
+template <int N, typename T> struct packs {
+	raw<N, T> x, add, dy, y;
+};
+
 /* ---- statistics ------------------------------------------------------------------------------------------ */
 
 template <int N, typename T>
-__global__ void stats_kernel(const T *__restrict__ x, float *parts, int64_t rows, int64_t c)
+__global__ void __launch_bounds__(COLUMN_THREADS, COLUMN_RESIDENT(T))
+	stats_kernel(const T *__restrict__ x, float *parts, int64_t rows, int64_t c)
 {
 	__shared__ float share[COLUMN_THREADS * N];
 	float shift[N], sum[N] = {}, squares[N] = {};
@@ -38,19 +43,20 @@ __global__ void stats_kernel(const T *__restrict__ x, float *parts, int64_t rows
 
 	if (at < c) {
 		load(x + at, shift);
-#pragma unroll 4
-		for (int64_t r = first_row(); r < rows; r += row_step()) {
-			float v[N];
+		over_rows<4, raw<N, T>>(
+			rows, [&](int64_t r, raw<N, T> &t) { fetch<N>(x + r * c + at, t); },
+			[&](int64_t, const raw<N, T> &t) {
+				float v[N];
 
-			load(x + r * c + at, v);
+				load(t.v, v);
 #pragma unroll
-			for (int i = 0; i < N; i++) {
-				float d = v[i] - shift[i];
+				for (int i = 0; i < N; i++) {
+					float d = v[i] - shift[i];
 
-				sum[i] += d;
-				squares[i] += d * d;
-			}
-		}
+					sum[i] += d;
+					squares[i] += d * d;
+				}
+			});
 	}
 	leave_parts(sum, squares, parts, c, share);
 }
@@ -88,7 +94,7 @@ __global__ void stats_finish(struct cuda_bn p, const T *x, const float *parts, i
 
 template <int N, typename T> static void stats(const struct cuda_bn *p, cudaStream_t stream)
 {
-	struct columns shape = columns_of(p->rows, p->c, N);
+	struct columns shape = columns_of(p->rows, p->c, N, COLUMN_RESIDENT(T));
 	float *parts = sums_of(p->scratch, p->c).parts;
 
 	stats_kernel<N><<<shape.grid, shape.block, 0, stream>>>(as<const T>(p->x), parts, p->rows, p->c);
@@ -144,7 +150,8 @@ __device__ __forceinline__ void load_scale(
 /*
  * Rows from the last to the first: what the pass before read last may still be in the cache.
  */
-template <int N, typename T, bool ADD> __global__ void apply_kernel(struct cuda_bn p)
+template <int N, typename T, bool ADD> __global__ void __launch_bounds__(COLUMN_THREADS, COLUMN_RESIDENT(T))
+	apply_kernel(struct cuda_bn p)
 {
 	const T *x = (const T *)p.x.data, *add = (const T *)p.add.data;
 	float mean[N], scale[N], shift[N];
@@ -156,26 +163,34 @@ template <int N, typename T, bool ADD> __global__ void apply_kernel(struct cuda_
 	load(p.mean + at, mean);
 	load_scale(p.rstd, p.gamma, at, scale);
 	load(p.beta + at, shift);
-#pragma unroll 2
-	for (int64_t r = p.rows - 1 - first_row(); r >= 0; r -= row_step()) {
-		float v[N], w[N];
+	over_rows<ADD ? 2 : 4, packs<N, T>>(
+		p.rows,
+		[&](int64_t r, packs<N, T> &t) {
+			int64_t i = (p.rows - 1 - r) * p.c + at;
 
-		load(x + r * p.c + at, v);
-		if (ADD)
-			load(add + r * p.c + at, w);
+			fetch<N>(x + i, t.x);
+			if (ADD)
+				fetch<N>(add + i, t.add);
+		},
+		[&](int64_t r, const packs<N, T> &t) {
+			float v[N], w[N];
+
+			load(t.x.v, v);
+			if (ADD)
+				load(t.add.v, w);
 #pragma unroll
-		for (int i = 0; i < N; i++) {
-			v[i] = normed(v[i], mean[i], scale[i], shift[i]) + (ADD ? w[i] : 0);
-			if (p.relu)
-				v[i] = v[i] < 0 ? 0 : v[i];
-		}
-		store_sum(y + r * p.c + at, v, p.accumulate);
-	}
+			for (int i = 0; i < N; i++) {
+				v[i] = normed(v[i], mean[i], scale[i], shift[i]) + (ADD ? w[i] : 0);
+				if (p.relu)
+					v[i] = v[i] < 0 ? 0 : v[i];
+			}
+			store_sum(y + (p.rows - 1 - r) * p.c + at, v, p.accumulate);
+		});
 }
 
 template <int N, typename T> static void apply(const struct cuda_bn *p, cudaStream_t stream)
 {
-	struct columns shape = columns_of(p->rows, p->c, N);
+	struct columns shape = columns_of(p->rows, p->c, N, COLUMN_RESIDENT(T));
 
 	if (p->add.data)
 		apply_kernel<N, T, true><<<shape.grid, shape.block, 0, stream>>>(*p);
@@ -216,28 +231,40 @@ __device__ __forceinline__ void load_channels(
 		load(p.beta + at, ret.shift);
 }
 
-template <int N, typename T, enum mask M>
-__device__ __forceinline__ void load_both(
-	const struct cuda_bn_grad &p, int64_t i, const channels<N> &c, float (&e)[N], float (&v)[N])
+template <enum mask M, int N, typename T>
+__device__ __forceinline__ void fetch_both(const struct cuda_bn_grad &p, int64_t i, packs<N, T> &t)
+{
+	fetch<N>((const T *)(M == MASK_KEPT ? p.dadd.data : p.dy.data) + i, t.dy);
+	fetch<N>((const T *)p.x.data + i, t.x);
+	if (M == MASK_Y)
+		fetch<N>((const T *)p.y.data + i, t.y);
+}
+
+/* e, and x less its mean. */
+template <enum mask M, int N, typename T>
+__device__ __forceinline__ void widen_both(
+	const packs<N, T> &t, const channels<N> &c, float (&e)[N], float (&v)[N])
 {
 	float w[N];
 
-	load((const T *)(M == MASK_KEPT ? p.dadd.data : p.dy.data) + i, e);
-	load((const T *)p.x.data + i, v);
+	load(t.dy.v, e);
+	load(t.x.v, v);
 	if (M == MASK_Y)
-		load((const T *)p.y.data + i, w);
+		load(t.y.v, w);
 #pragma unroll
 	for (int k = 0; k < N; k++) {
 		if (M == MASK_Y)
 			e[k] = w[k] > 0 ? e[k] : 0;
 		if (M == MASK_X)
 			e[k] = normed(v[k], c.mean[k], c.scale[k], c.shift[k]) > 0 ? e[k] : 0;
+		v[k] -= c.mean[k];
 	}
 }
 
 /* KEEP: e goes to dadd already here. */
 template <int N, typename T, enum mask M, bool KEEP>
-__global__ void grad_sums(struct cuda_bn_grad p, float *parts)
+__global__ void __launch_bounds__(COLUMN_THREADS, COLUMN_RESIDENT(T))
+	grad_sums(struct cuda_bn_grad p, float *parts)
 {
 	__shared__ float share[COLUMN_THREADS * N];
 	float sum[N] = {}, product[N] = {};
@@ -246,19 +273,21 @@ __global__ void grad_sums(struct cuda_bn_grad p, float *parts)
 
 	if (at < p.c) {
 		load_channels<N, M>(p, at, c);
-#pragma unroll 2
-		for (int64_t r = first_row(); r < p.rows; r += row_step()) {
-			float e[N], v[N];
+		over_rows<2, packs<N, T>>(
+			p.rows,
+			[&](int64_t r, packs<N, T> &t) { fetch_both<M>(p, r * p.c + at, t); },
+			[&](int64_t r, const packs<N, T> &t) {
+				float e[N], v[N];
 
-			load_both<N, T, M>(p, r * p.c + at, c, e, v);
-			if (KEEP)
-				store((T *)p.dadd.data + r * p.c + at, e);
+				widen_both<M>(t, c, e, v);
+				if (KEEP)
+					store((T *)p.dadd.data + r * p.c + at, e);
 #pragma unroll
-			for (int i = 0; i < N; i++) {
-				sum[i] += e[i];
-				product[i] += e[i] * (v[i] - c.mean[i]);
-			}
-		}
+				for (int i = 0; i < N; i++) {
+					sum[i] += e[i];
+					product[i] += e[i] * v[i];
+				}
+			});
 	}
 	leave_parts(sum, product, parts, p.c, share);
 }
@@ -284,7 +313,8 @@ __global__ void grad_finish(struct cuda_bn_grad p, struct sums to, int n)
 
 /* From the last row to the first, as apply_kernel. */
 template <int N, typename T, enum mask M>
-__global__ void grad_kernel(struct cuda_bn_grad p, struct sums s)
+__global__ void __launch_bounds__(COLUMN_THREADS, COLUMN_RESIDENT(T))
+	grad_kernel(struct cuda_bn_grad p, struct sums s)
 {
 	float first[N], second[N];
 	int64_t at = column_of(N);
@@ -295,25 +325,29 @@ __global__ void grad_kernel(struct cuda_bn_grad p, struct sums s)
 	load_channels<N, M>(p, at, c);
 	load(s.first + at, first);
 	load(s.second + at, second);
-#pragma unroll 2
-	for (int64_t r = p.rows - 1 - first_row(); r >= 0; r -= row_step()) {
-		int64_t i = r * p.c + at;
-		float e[N], v[N];
+	over_rows<2, packs<N, T>>(
+		p.rows,
+		[&](int64_t r, packs<N, T> &t) {
+			fetch_both<M>(p, (p.rows - 1 - r) * p.c + at, t);
+		},
+		[&](int64_t r, const packs<N, T> &t) {
+			int64_t i = (p.rows - 1 - r) * p.c + at;
+			float e[N], v[N];
 
-		load_both<N, T, M>(p, i, c, e, v);
+			widen_both<M>(t, c, e, v);
 #pragma unroll
-		for (int k = 0; k < N; k++)
-			v[k] = c.scale[k] * (e[k] - first[k] - (v[k] - c.mean[k]) * second[k]);
-		store_sum((T *)p.dx.data + i, v, p.accumulate & 1);
-		if (M != MASK_KEPT && p.dadd.data)
-			store_sum((T *)p.dadd.data + i, e, p.accumulate & 8);
-	}
+			for (int k = 0; k < N; k++)
+				v[k] = c.scale[k] * (e[k] - first[k] - v[k] * second[k]);
+			store_sum((T *)p.dx.data + i, v, p.accumulate & 1);
+			if (M != MASK_KEPT && p.dadd.data)
+				store_sum((T *)p.dadd.data + i, e, p.accumulate & 8);
+		});
 }
 
 template <int N, typename T, enum mask M, bool KEEP>
 static void grad_masked(const struct cuda_bn_grad *p, cudaStream_t stream)
 {
-	struct columns shape = columns_of(p->rows, p->c, N);
+	struct columns shape = columns_of(p->rows, p->c, N, COLUMN_RESIDENT(T));
 	struct sums s = sums_of(p->scratch, p->c);
 
 	grad_sums<N, T, M, KEEP><<<shape.grid, shape.block, 0, stream>>>(*p, s.parts);
@@ -381,7 +415,7 @@ static void bias_grad(const T *dy, float *dbias, int64_t rows, int64_t c, bool a
 	cudaStream_t stream)
 {
 	bool packs = c % PACK == 0;
-	struct columns shape = columns_of(rows, c, packs ? PACK : 1);
+	struct columns shape = columns_of(rows, c, packs ? PACK : 1, COLUMN_RESIDENT(T));
 	float *parts = sums_of(scratch, c).parts;
 
 	if (packs)
@@ -420,67 +454,105 @@ void cuda_bias_add(struct cuda_vec y, const float *bias, int64_t rows, int64_t c
 		bias_kernel<<<blocks, COLUMN_THREADS, 0, stream>>>(as<float>(y), bias, rows * c, c);
 }
 
-/* ---- a filter's gradient ---------------------------------------------------------------------------------- */
+/* ---- images of few channels, and filters' gradients ---------------------------------------------------- */
 
-template <typename T> __global__ void filter_kernel(struct cuda_filter p, int64_t n)
+/* Channels [at, at + PACK) of pixel (i, j) of the folded image: (row in the square, column, channel). */
+template <int C, int STEP, typename X>
+__device__ __forceinline__ void gather(
+	const struct cuda_fold &p, const X *x, int i, int j, int at, float (&v)[PACK])
 {
-	const T *from = (const T *)p.from.data;
-	int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
-	int64_t k = i / (p.window * p.c), place = i / p.c % p.window, c = i % p.c;
+	const int channels = C ? C : p.c, high = STEP ? STEP : p.step[0], wide = STEP ? STEP : p.step[1];
 
-	if (!p.last) {
-		place = i % p.window;
-		c = i / p.window % p.c;
+#pragma unroll
+	for (int k = 0; k < PACK; k++) {
+		int c = (at + k) % channels, square = (at + k) / channels;
+		int row = high * i + square / wide + p.shift[0];
+		int column = wide * j + square % wide + p.shift[1];
+		bool inside = square < high * wide && row >= 0 && row < p.in[0] &&
+			      column >= 0 && column < p.in[1];
+
+		v[k] = inside ? (float)x[c * p.stride[1] + row * p.stride[2] + column * p.stride[3]] : 0;
 	}
-	if (i < n)
-		p.dw[i] = (float)from[(k * p.window + place) * p.stride + c] +
-			  (p.accumulate ? p.dw[i] : 0);
 }
 
-void cuda_filter_grad(const struct cuda_filter *p, cudaStream_t stream)
+/* A thread writes one pack of channels. C, STEP: when they are known to the compiler, else 0. */
+template <int C, int STEP, typename X, typename Y> __global__ void fold_kernel(struct cuda_fold p, unsigned n)
 {
-	int64_t n = p->k * p->c * p->window;
+	unsigned index = blockIdx.x * blockDim.x + threadIdx.x, packs = p.wide / PACK, i = index;
+	float v[PACK];
+
+	if (index >= n)
+		return;
+	int at = (int)(i % packs) * PACK;
+	i /= packs;
+	int column = (int)(i % (unsigned)p.out[1]);
+	i /= (unsigned)p.out[1];
+	int row = (int)(i % (unsigned)p.out[0]);
+	const X *x = (const X *)p.x.data + i / (unsigned)p.out[0] * p.stride[0];
+
+	gather<C, STEP>(p, x, row, column, at, v);
+	store((Y *)p.y.data + (int64_t)index * PACK, v);
+}
+
+template <typename X, typename Y> static void fold(const struct cuda_fold *p, cudaStream_t stream)
+{
+	int64_t n = (int64_t)p->batch * p->out[0] * p->out[1] * (p->wide / PACK);
+
 	unsigned blocks = blocks_for(n, COLUMN_THREADS);
 
-	if (p->from.bf16)
-		filter_kernel<bf16><<<blocks, COLUMN_THREADS, 0, stream>>>(*p, n);
+	if (p->c == 3 && p->step[0] == 2 && p->step[1] == 2)
+		fold_kernel<3, 2, X, Y><<<blocks, COLUMN_THREADS, 0, stream>>>(*p, (unsigned)n);
 	else
-		filter_kernel<float><<<blocks, COLUMN_THREADS, 0, stream>>>(*p, n);
+		fold_kernel<0, 0, X, Y><<<blocks, COLUMN_THREADS, 0, stream>>>(*p, (unsigned)n);
 }
 
-/* ---- images of few channels --------------------------------------------------------------------------------- */
-
-/* A thread writes one pixel: `from` channels of x as it lies, and zeros up to N. */
-template <int N, typename X, typename Y> __global__ void widen_kernel(struct cuda_widen p, int64_t n)
+void cuda_fold(const struct cuda_fold *p, cudaStream_t stream)
 {
-	int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x, b = i / p.pixels;
-	const X *x = (const X *)p.x.data + b * p.c * p.pixels;
-	int64_t at = i - b * p.pixels;
-	float v[N];
+	if (p->x.bf16)
+		fold<bf16, bf16>(p, stream);
+	else
+		fold<float, float>(p, stream);
+}
+
+/* A thread takes one element of dw: batch, channel, row and column from the fastest stride to the slowest. */
+template <typename T> __global__ void unfold_kernel(struct cuda_fold p, int64_t n)
+{
+	const T *y = (const T *)p.y.data;
+	int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x, k = i;
+	float *dw = (float *)p.x.data;
+	int c, row, column;
 
 	if (i >= n)
 		return;
-#pragma unroll
-	for (int c = 0; c < N; c++)
-		v[c] = c < p.c ? (float)x[p.last ? at * p.c + c : c * p.pixels + at] : 0;
-	store((Y *)p.y.data + i * N, v);
+	if (p.stride[1] == 1) {
+		c = (int)(k % p.c);
+		k /= p.c;
+	}
+	column = (int)(k % p.in[1]);
+	k /= p.in[1];
+	row = (int)(k % p.in[0]);
+	k /= p.in[0];
+	if (p.stride[1] != 1) {
+		c = (int)(k % p.c);
+		k /= p.c;
+	}
+	row -= p.shift[0];
+	column -= p.shift[1];
+	int square = row % p.step[0] * p.step[1] + column % p.step[1];
+	int64_t from = ((k * p.out[0] + row / p.step[0]) * p.out[1] + column / p.step[1]) * p.wide;
+
+	dw[i] = (float)y[from + square * p.c + c] + (p.accumulate ? dw[i] : 0);
 }
 
-template <typename X, typename Y> static void widen(const struct cuda_widen *p, cudaStream_t stream)
+void cuda_unfold(const struct cuda_fold *p, cudaStream_t stream)
 {
-	int64_t n = p->batch * p->pixels;
+	int64_t n = (int64_t)p->batch * p->c * p->in[0] * p->in[1];
+	unsigned blocks = blocks_for(n, COLUMN_THREADS);
 
-	widen_kernel<CUDA_WIDE, X, Y><<<blocks_for(n, COLUMN_THREADS), COLUMN_THREADS, 0, stream>>>(*p, n);
-}
-
-void cuda_widen(const struct cuda_widen *p, cudaStream_t stream)
-{
-	if (p->x.bf16 && p->y.bf16)
-		widen<bf16, bf16>(p, stream);
-	else if (p->y.bf16)
-		widen<float, bf16>(p, stream);
+	if (p->y.bf16)
+		unfold_kernel<bf16><<<blocks, COLUMN_THREADS, 0, stream>>>(*p, n);
 	else
-		widen<float, float>(p, stream);
+		unfold_kernel<float><<<blocks, COLUMN_THREADS, 0, stream>>>(*p, n);
 }
 
 /* ---- data to time on --------------------------------------------------------------------------------------- */

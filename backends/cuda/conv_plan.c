@@ -11,6 +11,7 @@
 
 #define WORKSPACE ((size_t)256 << 20)
 #define ROUNDS	  5 /* of a plan: the median counts */
+#define TOO_SLOW  2 /* times the best so far: one round is enough */
 
 /* ---- finding --------------------------------------------------------------------------------------------- */
 
@@ -180,7 +181,7 @@ static double time_plan(
 	if (dnn_bind(&dev->dnn, &p->plan[i], 3, (const int64_t[]){p->ids.x, p->ids.w, p->ids.y},
 		    b->data, b->workspace, &run, &err))
 		return NAN;
-	for (int k = -1; k < ROUNDS; k++) {
+	for (int k = -1; k < ROUNDS && !(n == 1 && ms[0] > TOO_SLOW * 1e3 * p->seconds); k++) {
 		cudaEventRecord(b->from, dev->stream);
 		if (dnn_run(&dev->dnn, &run, &err))
 			break;
@@ -191,10 +192,10 @@ static double time_plan(
 			n++;
 	}
 	dnn_unbind(&dev->dnn, &run);
-	if (n < ROUNDS)
+	if (!n)
 		return NAN;
-	qsort(ms, ROUNDS, sizeof *ms, by_size);
-	return ms[ROUNDS / 2] / 1e3;
+	qsort(ms, (size_t)n, sizeof *ms, by_size);
+	return ms[n / 2] / 1e3;
 }
 
 int cuda_conv_tune(struct cuda_dev *dev, struct cuda_conv_plan *p, struct jm_err *err)

@@ -12,7 +12,7 @@ struct cuda_conv_key {
 	struct dnn_conv_shape shape;
 };
 
-#define CUDA_CONV_PLANS 8
+#define CUDA_CONV_PLANS 16
 struct cuda_conv_plan {
 	struct cuda_conv_plan *next;
 	struct cuda_conv_key key;

@@ -71,23 +71,22 @@ void cuda_gap_grad(const struct cuda_gap *p, cudaStream_t stream);
 
 /* ---- batchnorm.cu: what convolutions need beside cuDNN ------------------------------------------------- */
 
-/* dw f32 [k,c,window], or [k,window,c] with `last`, = or += the first c of from[k,window,stride]. */
-struct cuda_filter {
-	int64_t k, c, window, stride;
-	bool last;
-	struct cuda_vec from;
-	float *dw;
-	bool accumulate;
-};
-void cuda_filter_grad(const struct cuda_filter *p, cudaStream_t stream);
-/* Images of few channels, plain or channels last, as ones of CUDA_WIDE: y[batch,pixels,CUDA_WIDE]. */
-#define CUDA_WIDE 8
-struct cuda_widen {
-	int64_t batch, c, pixels;
-	bool last; /* how x lies */
+/*
+ * x[batch,c,in] in any dense order, its squares of step[0] x step[1] pixels laid into channels: y[batch,out,
+ * wide], where channel (u step[1] + v) c + k of pixel (i, j) is channel k of pixel (step i + u + shift, step j
+ * + v + shift) of x, and zero where there is none. A convolution with that stride becomes one with stride 1
+ * whose channels are enough for tensor cores. wide: a multiple of 8.
+ */
+struct cuda_fold {
+	int batch, c, wide;
+	int in[2], out[2], step[2], shift[2];
+	int64_t stride[4]; /* of x, in elements: image, channel, row, column */
 	struct cuda_vec x, y;
+	bool accumulate; /* of unfold */
 };
-void cuda_widen(const struct cuda_widen *p, cudaStream_t stream);
+void cuda_fold(const struct cuda_fold *p, cudaStream_t stream);
+/* The way back, of a filter's gradient: x f32, plain or channels last, = or += what y says. */
+void cuda_unfold(const struct cuda_fold *p, cudaStream_t stream);
 /* Random normal numbers, or nearly. */
 void cuda_random(struct cuda_vec x, int64_t n, uint64_t seed, cudaStream_t stream);
 /* y[rows,c] += bias[c]. */

@@ -3,8 +3,8 @@
  * Convolutions by cuDNN, with channels last. Plans are looked up when they are asked for, which tells
  * the workspace, and kept by shape; the fastest is found by timing when the first group of the shape is
  * built. A filter's gradient comes from cuDNN in the type of the images with channels last, and is added
- * to or copied into its place from there. Images of a few channels, those of the first layer, get channels
- * of zeros, without which cuDNN's engines are several times slower.
+ * to or copied into its place from there. Images of a few channels, those of the first layer, are folded:
+ * the squares that its stride steps over become channels (image.h).
  */
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "image.h"
 
 /*
- * Scratch of a group: cuDNN's workspace, then image and filter with more channels, or the filter's gradient,
+ * Scratch of a group: cuDNN's workspace, then image and filter folded, or the filter's gradient,
  * then sums of the bias' gradient.
  */
 struct conv_scratch {
@@ -46,11 +46,94 @@ static struct operands operands_of(const struct jm_node *n)
 	return (struct operands){n->in[1], n->out[0], n->in[0], n->out[1]};
 }
 
-/* With channels of zeros. */
-static bool is_wide(const struct jm_node *n)
+#define FEW_CHANNELS 8
+
+static bool is_folded(const struct jm_node *n)
 {
 	return n->op != JM_OP_CONV_DGRAD && n->attr.conv.groups == 1 &&
-	       operands_of(n).x->dim[1] < CUDA_WIDE;
+	       n->attr.conv.dilation[0] == 1 && n->attr.conv.dilation[1] == 1 &&
+	       operands_of(n).x->dim[1] < FEW_CHANNELS;
+}
+
+/*
+ * How one axis folds: window of `size` with stride and pad over n places. Folded place 0 begins at place
+ * -ceil(pad / stride) stride; row r of the filter is in its folded row (r + lead) / stride.
+ */
+struct axis {
+	int start, lead, taps;
+};
+
+static struct axis axis_of(int64_t size, int stride, int pad)
+{
+	int whole = (pad + stride - 1) / stride * stride;
+
+	return (struct axis){.start = -whole,
+		.lead = whole - pad,
+		.taps = (int)((size + whole - pad + stride - 1) / stride)};
+}
+
+static int wide_of(const struct jm_node *n)
+{
+	int channels =
+		(int)operands_of(n).x->dim[1] * n->attr.conv.stride[0] * n->attr.conv.stride[1];
+
+	return (channels + 7) / 8 * 8;
+}
+
+static void strides_of(const struct jm_tensor *t, int64_t ret[4])
+{
+	const int64_t *dim = t->dim;
+
+	if (jm_layout_equal(&t->layout, &cuda_layout_last)) {
+		ret[0] = dim[1] * dim[2] * dim[3];
+		ret[1] = 1;
+		ret[2] = dim[1] * dim[3];
+		ret[3] = dim[1];
+	} else {
+		ret[0] = dim[1] * dim[2] * dim[3];
+		ret[1] = dim[2] * dim[3];
+		ret[2] = dim[3];
+		ret[3] = 1;
+	}
+}
+
+/* Of the image x, or of the filter w. */
+static struct cuda_fold fold_of(const struct jm_node *n, const struct jm_tensor *t)
+{
+	struct operands o = operands_of(n);
+	struct cuda_fold p = {
+		.batch = (int)t->dim[0],
+		.c = (int)t->dim[1],
+		.wide = wide_of(n),
+		.x = cuda_vec(t),
+	};
+
+	for (int i = 0; i < 2; i++) {
+		struct axis a =
+			axis_of(o.w->dim[2 + i], n->attr.conv.stride[i], n->attr.conv.pad[i]);
+
+		p.in[i] = (int)t->dim[2 + i];
+		p.step[i] = n->attr.conv.stride[i];
+		p.out[i] = t == o.x ? (int)o.y->dim[2 + i] + a.taps - 1 : a.taps;
+		p.shift[i] = t == o.x ? a.start : -a.lead;
+	}
+	strides_of(t, p.stride);
+	return p;
+}
+
+/* The shape that cuDNN sees. */
+static void fold_shape(const struct jm_node *n, struct dnn_conv_shape *shape)
+{
+	struct operands o = operands_of(n);
+	struct cuda_fold x = fold_of(n, o.x), w = fold_of(n, o.w);
+
+	shape->x[1] = shape->w[1] = x.wide;
+	for (int i = 0; i < 2; i++) {
+		shape->x[2 + i] = x.out[i];
+		shape->w[2 + i] = w.out[i];
+		shape->window.stride[i] = 1;
+		shape->window.pad[i] = 0;
+	}
 }
 
 static struct cuda_conv_key key_of(const struct jm_node *n)
@@ -63,34 +146,41 @@ static struct cuda_conv_key key_of(const struct jm_node *n)
 	memcpy(key.shape.x, o.x->dim, sizeof key.shape.x);
 	memcpy(key.shape.w, o.w->dim, sizeof key.shape.w);
 	memcpy(key.shape.y, o.y->dim, sizeof key.shape.y);
-	if (is_wide(n))
-		key.shape.x[1] = key.shape.w[1] = CUDA_WIDE;
 	for (int i = 0; i < 2; i++) {
 		key.shape.window.stride[i] = n->attr.conv.stride[i];
 		key.shape.window.pad[i] = n->attr.conv.pad[i];
 		key.shape.window.dilation[i] = n->attr.conv.dilation[i];
 	}
+	if (is_folded(n))
+		fold_shape(n, &key.shape);
 	key.shape.type = o.x->type == JM_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
 	key.shape.add = n->op != JM_OP_CONV_WGRAD && cuda_adds(n, 0);
 	key.exact = o.x->type == JM_F32 && n->math != JM_MATH_TF32;
 	return key;
 }
 
+static size_t folded_bytes(const struct cuda_fold *p, enum jm_dtype type)
+{
+	return (size_t)p->batch * (size_t)p->out[0] * (size_t)p->out[1] * (size_t)p->wide *
+	       jm_dtype_bytes(type);
+}
+
 static struct conv_scratch scratch_of(const struct jm_node *n, size_t workspace)
 {
 	struct operands o = operands_of(n);
-	size_t element = jm_dtype_bytes(o.x->type), image, filter;
 	struct conv_scratch s = {.image = aligned(workspace)};
-	bool wide = is_wide(n);
+	size_t image = 0, filter = 0;
 
-	image = (size_t)(jm_tensor_count(o.x) / o.x->dim[1] * CUDA_WIDE) * element;
-	filter = (size_t)jm_tensor_count(o.w) * element;
-	s.filter = s.image + (wide ? aligned(image) : 0);
-	s.bias = s.filter;
-	if (wide)
-		s.bias += aligned(filter / (size_t)o.w->dim[1] * CUDA_WIDE);
-	else if (n->op == JM_OP_CONV_WGRAD)
-		s.bias += aligned(filter);
+	if (is_folded(n)) {
+		struct cuda_fold x = fold_of(n, o.x), w = fold_of(n, o.w);
+
+		image = folded_bytes(&x, o.x->type);
+		filter = folded_bytes(&w, o.x->type);
+	} else if (n->op == JM_OP_CONV_WGRAD) {
+		filter = (size_t)jm_tensor_count(o.w) * jm_dtype_bytes(o.x->type);
+	}
+	s.filter = s.image + aligned(image);
+	s.bias = s.filter + aligned(filter);
 	s.bytes = s.bias;
 	if (n->op == JM_OP_CONV_WGRAD && o.bias)
 		s.bytes += cuda_bn_scratch(o.bias->dim[0]);
@@ -128,7 +218,7 @@ static int choices_conv(struct cuda_dev *dev, const struct jm_group *group,
 		return 0;
 	for (int i = 0; i < 2; i++)
 		choice->in[0][i] = cuda_layout_last;
-	if (is_wide(n)) /* as it lies: it is copied anyway */
+	if (is_folded(n)) /* as it lies: it is copied anyway */
 		choice->in[0][n->op == JM_OP_CONV_WGRAD] =
 			lies_last(operands_of(n).x) ? cuda_layout_last : (struct jm_layout){0};
 	/* a gradient lies as its parameter does; channels last is what costs nothing */
@@ -162,9 +252,9 @@ static void *stands_for(const struct jm_node *n, const struct jm_tensor *t, char
 {
 	struct operands o = operands_of(n);
 
-	if (t == o.x && is_wide(n))
+	if (t == o.x && is_folded(n))
 		return scratch + at->image;
-	if (t == o.w && (is_wide(n) || n->op == JM_OP_CONV_WGRAD))
+	if (t == o.w && (is_folded(n) || n->op == JM_OP_CONV_WGRAD))
 		return scratch + at->filter;
 	return t->data;
 }
@@ -191,32 +281,26 @@ static int build_conv(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_er
 		exec->scratch, &c->run, err);
 }
 
-static void widen(struct cuda_dev *dev, const struct jm_tensor *t, void *to)
+static void fold(struct cuda_dev *dev, const struct jm_node *n, const struct jm_tensor *t, void *to)
 {
-	struct cuda_widen p = {
-		.batch = t->dim[0],
-		.c = t->dim[1],
-		.pixels = t->dim[2] * t->dim[3],
-		.last = lies_last(t),
-		.x = cuda_vec(t),
-		.y = {to, t->type == JM_BF16},
-	};
+	struct cuda_fold p = fold_of(n, t);
 
-	cuda_widen(&p, dev->stream);
+	p.y = (struct cuda_vec){to, t->type == JM_BF16};
+	cuda_fold(&p, dev->stream);
 }
 
-/* Image and, forward, filter get their channels of zeros. */
-static void widen_operands(struct cuda_dev *dev, const struct cuda_exec *exec)
+/* The image and, forward, the filter. */
+static void fold_operands(struct cuda_dev *dev, const struct cuda_exec *exec)
 {
 	const struct jm_node *n = &exec->node[0];
 	const struct conv *c = exec->own;
 	struct operands o = operands_of(n);
 
-	if (!is_wide(n))
+	if (!is_folded(n))
 		return;
-	widen(dev, o.x, (char *)exec->scratch + c->at.image);
+	fold(dev, n, o.x, (char *)exec->scratch + c->at.image);
 	if (n->op == JM_OP_CONV)
-		widen(dev, o.w, (char *)exec->scratch + c->at.filter);
+		fold(dev, n, o.w, (char *)exec->scratch + c->at.filter);
 }
 
 static int run_conv(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
@@ -225,7 +309,7 @@ static int run_conv(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 	const struct conv *c = exec->own;
 	int code;
 
-	widen_operands(dev, exec);
+	fold_operands(dev, exec);
 	code = dnn_run(&dev->dnn, &c->run, err);
 	if (!code && exec->node[0].op == JM_OP_CONV && bias)
 		cuda_bias_add(cuda_vec(y), bias->data, y->dim[0] * y->dim[2] * y->dim[3], y->dim[1],
@@ -233,28 +317,40 @@ static int run_conv(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 	return code;
 }
 
+/* Of dw, to where it belongs; what was not folded has squares of one pixel. */
+static struct cuda_fold unfold_of(const struct jm_node *n)
+{
+	const struct jm_tensor *dw = n->out[0];
+	struct cuda_fold p = {.batch = (int)dw->dim[0], .c = (int)dw->dim[1], .x = cuda_vec(dw)};
+
+	if (is_folded(n)) {
+		p = fold_of(n, dw);
+	} else {
+		p.wide = p.c;
+		for (int i = 0; i < 2; i++) {
+			p.step[i] = 1;
+			p.in[i] = p.out[i] = (int)dw->dim[2 + i];
+		}
+		strides_of(dw, p.stride);
+	}
+	p.accumulate = cuda_adds(n, 0);
+	return p;
+}
+
 static int run_wgrad(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = &exec->node[0];
-	const struct jm_tensor *dy = n->in[0], *dw = n->out[0], *dbias = n->out[1];
+	const struct jm_tensor *dy = n->in[0], *dbias = n->out[1];
 	const struct conv *c = exec->own;
-	struct cuda_filter p = {
-		.k = dw->dim[0],
-		.c = dw->dim[1],
-		.window = dw->dim[2] * dw->dim[3],
-		.stride = is_wide(n) ? CUDA_WIDE : dw->dim[1],
-		.last = lies_last(dw),
-		.from = {(char *)exec->scratch + c->at.filter, dy->type == JM_BF16},
-		.dw = dw->data,
-		.accumulate = cuda_adds(n, 0),
-	};
+	struct cuda_fold p = unfold_of(n);
 	int code;
 
-	widen_operands(dev, exec);
+	fold_operands(dev, exec);
 	code = dnn_run(&dev->dnn, &c->run, err);
 	if (code)
 		return code;
-	cuda_filter_grad(&p, dev->stream);
+	p.y = (struct cuda_vec){(char *)exec->scratch + c->at.filter, dy->type == JM_BF16};
+	cuda_unfold(&p, dev->stream);
 	if (dbias)
 		cuda_bias_grad(cuda_vec(dy), dbias->data, dy->dim[0] * dy->dim[2] * dy->dim[3],
 			dy->dim[1], cuda_adds(n, 1), (char *)exec->scratch + c->at.bias,

@@ -14,18 +14,18 @@ struct place {
 	int b, y, x, c;
 };
 
-/* Thread number i of batch x rows x columns x packs of N channels. */
-template <int N> __device__ __forceinline__ place place_of(int64_t i, const int *size, int c)
+/* Thread number `index` of batch x rows x columns x packs of N channels: below 2^32, which divides fast. */
+template <int N> __device__ __forceinline__ place place_of(int64_t index, const int *size, int c)
 {
-	int packs = (c + N - 1) / N;
+	unsigned packs = (c + N - 1) / N, i = (unsigned)index;
 	place at;
 
 	at.c = (int)(i % packs) * N;
 	i /= packs;
-	at.x = (int)(i % size[1]);
-	i /= size[1];
-	at.y = (int)(i % size[0]);
-	at.b = (int)(i / size[0]);
+	at.x = (int)(i % (unsigned)size[1]);
+	i /= (unsigned)size[1];
+	at.y = (int)(i % (unsigned)size[0]);
+	at.b = (int)(i / (unsigned)size[0]);
 	return at;
 }
 

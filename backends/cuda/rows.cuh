@@ -9,14 +9,16 @@
 #include "common.cuh"
 
 #define COLUMN_THREADS 256
-#define COLUMN_BLOCKS  528 /* that are started at most for one pack: 4 for each of 132 multiprocessors */
+#define COLUMN_BLOCKS  396 /* that are started at most: as many as 132 multiprocessors hold at a time */
+/* Blocks of one multiprocessor: as many as registers allow. */
+#define COLUMN_RESIDENT(T) (sizeof(T) == 2 ? 3 : 2)
 
 struct columns {
 	dim3 grid, block;
 };
 
 /* Threads along channels: a power of 2 up to a warp, so that a warp reads lines of whole sectors. */
-static inline struct columns columns_of(int64_t rows, int64_t c, int n)
+static inline struct columns columns_of(int64_t rows, int64_t c, int n, int resident)
 {
 	int64_t packs = (c + n - 1) / n, tx = 1, most, want;
 	struct columns ret;
@@ -25,7 +27,7 @@ static inline struct columns columns_of(int64_t rows, int64_t c, int n)
 		tx *= 2;
 	ret.block = dim3((unsigned)tx, (unsigned)(COLUMN_THREADS / tx));
 	ret.grid.x = (unsigned)((packs + tx - 1) / tx);
-	most = (COLUMN_BLOCKS + ret.grid.x - 1) / ret.grid.x;
+	most = (COLUMN_BLOCKS / 3 * resident + ret.grid.x - 1) / ret.grid.x;
 	want = (rows + 4 * ret.block.y - 1) / (4 * ret.block.y);
 	ret.grid.y = (unsigned)(want < 1 ? 1 : want < most ? want : most);
 	ret.grid.z = 1;
@@ -45,6 +47,38 @@ __device__ __forceinline__ int64_t first_row()
 __device__ __forceinline__ int64_t row_step()
 {
 	return (int64_t)gridDim.y * blockDim.y;
+}
+
+/* N elements as they lie in memory: half the registers of those in f32. */
+template <int N, typename T> struct alignas(N == 1 ? sizeof(T) : 16) raw {
+	T v[N];
+};
+
+template <int N, typename T> __device__ __forceinline__ void fetch(const T *p, raw<N, T> &ret)
+{
+	ret = *reinterpret_cast<const raw<N, T> *>(p);
+}
+
+/*
+ * get(row, part) then use(row, part) for all rows of a thread, U of them at a time: all U are asked for
+ * before the first is used, so that memory has enough to do; a store between them would stop the compiler
+ * from seeing that by itself.
+ */
+template <int U, class PART, class GET, class USE>
+__device__ __forceinline__ void over_rows(int64_t rows, GET get, USE use)
+{
+	for (int64_t r = first_row(); r < rows; r += U * row_step()) {
+		PART part[U];
+
+#pragma unroll
+		for (int u = 0; u < U; u++)
+			if (r + u * row_step() < rows)
+				get(r + u * row_step(), part[u]);
+#pragma unroll
+		for (int u = 0; u < U; u++)
+			if (r + u * row_step() < rows)
+				use(r + u * row_step(), part[u]);
+	}
 }
 
 /* Sums v over the threads of one column, into v of the first of them; share: COLUMN_THREADS N floats. */

@@ -67,3 +67,70 @@ def test_gemm_finds_a_wrong_element(faulty, precision):
 def test_gemm_that_does_not_fit_says_so():
     r = one("run", "gemm", *STEPS, "--device", "ref", "--m", "9999999", "--n", "9999999", status=FAILED)
     assert "Out of memory before the first step" in r["reason"] and "smaller dimensions" in r["reason"]
+
+
+# ---- burn
+
+
+def burn(*more, status=0, **kwargs):
+    return one("run", "burn", *STEPS, "--side", "64", *more, status=status, **kwargs)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+def test_burn_checks_every_product(device, precision):
+    r = burn("--device", device, "--precision", precision, "--products", "4")
+    assert r["status"] == "ok" and r["verified"] is True
+    assert (r["unit"], r["items"]) == ("product", 12) and "4 products per step, each checked" in r["detail"]
+
+
+@needs_cpu
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+def test_burn_finds_one_wrong_product_of_many(faulty, precision):
+    r = burn("--device", "cpu", "--precision", precision, "--products", "4", status=FAILED, env=faulty(7))
+    assert r["status"] == "failed" and "Product 3 of step 2 differs from the first one" in r["reason"]
+
+
+@needs_cpu
+def test_burn_finds_products_that_are_all_wrong_alike(faulty):
+    r = burn("--device", "cpu", "--precision", "f32", "--products", "2", status=FAILED, env=faulty(1))
+    assert "The first product is wrong" in r["reason"]
+
+
+def test_burn_fills_memory():
+    few = burn("--device", "ref", "--products", "2")
+    many = burn("--device", "ref", "--products", "2", "--fill", "0.0001")
+    assert "1 set of operands" in few["detail"] and " sets of operands" in many["detail"]
+
+
+# ---- stream
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("intensity, operations", [("0", 1 / 12), ("4", 4), ("16", 16)])
+def test_stream_moves_what_it_says(device, intensity, operations):
+    r = one("run", "stream", *STEPS, "--device", device, "--size", "0.0005", "--intensity", intensity,
+            "--passes", "2", "--precision", "f32")
+    assert r["verified"] is True and r["unit"] == "byte"
+    said = float(r["detail"].split(", ")[1].split()[0])
+    assert said == pytest.approx(operations, rel=0.06)
+    if intensity != "0":
+        assert r["flops_model_per_item"] == pytest.approx(said, rel=0.01)
+
+
+@needs_cpu
+def test_stream_finds_a_wrong_result(faulty):
+    r = one("run", "stream", *STEPS, "--device", "cpu", "--size", "1e-6", "--intensity", "1", "--passes", "1",
+            "--precision", "f32", status=FAILED, env=faulty(1))
+    assert "of the result is" in r["reason"]
+
+
+# ---- copy
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("way", ["on-device", "to-device", "to-host"])
+def test_copy_arrives(device, way):
+    r = one("run", "copy", *STEPS, "--device", device, "--way", way, "--size", "0.0001234")
+    assert r["verified"] is True and (r["unit"], r["items"]) == ("byte", 3 * 8 * 123400)
+    assert r["precision"] is None

@@ -27,7 +27,8 @@ static void check_last(const struct jm_program *p)
 	for (int i = 0; i < p->n_units; i++) {
 		const struct jm_node *n = p->unit[i]->group.node[0];
 
-		if (n->op == JM_OP_CAST || n->in[0]->rank != 4)
+		if (n->op == JM_OP_CAST || n->in[0]->rank != 4 ||
+			n->in[0]->dim[2] * n->in[0]->dim[3] == 1) /* no image but a filter */
 			continue;
 		images++;
 		if (!jm_layout_equal(&n->in[0]->layout, &last))

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The peer of a ResNet's training step: torchvision's network in PyTorch, as fast as its documentation says.
+
+channels_last, torch.compile, autocast to bf16 (or tf32, or f32), AdamW fused, images of random normal
+values that stay on the device. Prints one JSON object: the rate of each window of about a second, the
+median, joules by the driver's counter over those windows.
+
+    resnet_torch.py [--model resnet50] [--batch 256] [--precision bf16] [--seconds 10] [--no-compile]
+"""
+import argparse
+import ctypes
+import json
+import statistics
+import time
+
+import torch
+import torch.nn as nn
+
+
+class Bottleneck(nn.Module):
+    """v1.5: the stride is in the 3 x 3 convolution (arXiv 1512.03385, as torchvision has it)."""
+
+    def __init__(self, inside, width, stride):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(inside, width, 1, bias=False), nn.BatchNorm2d(width)
+        self.conv2, self.bn2 = nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width)
+        self.conv3, self.bn3 = nn.Conv2d(width, 4 * width, 1, bias=False), nn.BatchNorm2d(4 * width)
+        self.relu = nn.ReLU(inplace=True)
+        self.skip = None
+        if stride != 1 or inside != 4 * width:
+            self.skip = nn.Sequential(nn.Conv2d(inside, 4 * width, 1, stride, bias=False),
+                                      nn.BatchNorm2d(4 * width))
+
+    def forward(self, x):
+        y = self.relu(self.bn1(self.conv1(x)))
+        y = self.relu(self.bn2(self.conv2(y)))
+        y = self.bn3(self.conv3(y))
+        return self.relu(y + (self.skip(x) if self.skip else x))
+
+
+class ResNet(nn.Module):
+    def __init__(self, blocks):
+        super().__init__()
+        layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True),
+                  nn.MaxPool2d(3, 2, 1)]
+        inside = 64
+        for stage, n in enumerate(blocks):
+            for i in range(n):
+                layers.append(Bottleneck(inside, 64 << stage, 2 if i == 0 and stage else 1))
+                inside = 4 * (64 << stage)
+        self.body = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        self.head = nn.Linear(inside, 1000)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+BLOCKS = {"resnet50": (3, 4, 6, 3), "resnet101": (3, 4, 23, 3), "resnet152": (3, 8, 36, 3)}
+
+
+class Energy:
+    """Joules of GPU 0 since the driver was loaded, by NVML's counter; None where there is none."""
+
+    def __init__(self):
+        try:
+            self.nvml = ctypes.CDLL("libnvidia-ml.so.1")
+            self.device = ctypes.c_void_p()
+            assert self.nvml.nvmlInit_v2() == 0
+            uuid = "GPU-" + str(torch.cuda.get_device_properties(0).uuid)
+            assert self.nvml.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(self.device)) == 0
+        except (OSError, AssertionError):
+            self.nvml = None
+
+    def joules(self):
+        mj = ctypes.c_ulonglong()
+        if not self.nvml or self.nvml.nvmlDeviceGetTotalEnergyConsumption(self.device, ctypes.byref(mj)):
+            return None
+        return mj.value / 1e3
+
+
+def steps_of(args):
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.precision == "tf32"
+    torch.manual_seed(1)
+    model = ResNet(BLOCKS[args.model]).cuda().to(memory_format=torch.channels_last)
+    run = torch.compile(model) if not args.no_compile else model
+    x = torch.randn(args.batch, 3, 224, 224, device="cuda").to(memory_format=torch.channels_last)
+    target = torch.randint(1000, (args.batch,), device="cuda")
+    update = torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.1, fused=True)
+    loss_of = nn.CrossEntropyLoss()
+
+    def step():
+        update.zero_grad(set_to_none=True)
+        with torch.autocast("cuda", torch.bfloat16, enabled=args.precision == "bf16"):
+            loss = loss_of(run(x), target)
+        loss.backward()
+        update.step()
+        return loss
+
+    return step
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--model", default="resnet50", choices=BLOCKS)
+    p.add_argument("--batch", type=int, default=256)
+    p.add_argument("--precision", default="bf16", choices=["bf16", "tf32", "f32"])
+    p.add_argument("--seconds", type=float, default=10)
+    p.add_argument("--no-compile", action="store_true")
+    args = p.parse_args()
+    start, step, energy = time.time(), steps_of(args), Energy()
+    for _ in range(6):
+        loss = step()
+    first = float(loss)
+    warm, rates, before, began = time.time() - start, [], energy.joules(), time.time()
+    while time.time() - began < args.seconds:
+        n, t = 0, time.time()
+        while time.time() - t < 1:
+            for _ in range(5):
+                loss = step()
+            torch.cuda.synchronize()
+            n += 5
+        rates.append(n * args.batch / (time.time() - t))
+    seconds, after = time.time() - began, energy.joules()
+    items = sum(rates) * seconds / len(rates)
+    print(json.dumps({
+        "peer": f"PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}", "model": args.model,
+        "batch": args.batch, "precision": args.precision, "compiled": not args.no_compile,
+        "until_step_6_s": round(warm, 1), "image_per_s": statistics.median(rates),
+        "least": min(rates), "most": max(rates),
+        "watts": None if before is None else (after - before) / seconds,
+        "image_per_J": None if before is None else items / (after - before),
+        "loss_6": first, "loss_last": float(loss), "peak_bytes": torch.cuda.max_memory_allocated()}))
+
+
+if __name__ == "__main__":
+    main()

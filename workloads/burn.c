@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Products without pause, each of which is checked. All sets of operands hold the same values, so all
+ * products are to be the same to the last bit. What is compared of y[n,n] is y^T p with eight random
+ * columns p, in f32: a changed element changes the sums it is part of. The first sums are compared with f64.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/rng.h"
+#include "engine/tensor.h"
+#include "workloads/fit_batch.h"
+#include "workloads/kernel_run.h"
+
+#define COLUMNS	     8	 /* of p */
+#define MOST_SETS    512 /* of operands */
+#define STEP_SECONDS 0.1 /* of products: what is read after them should not count */
+
+struct burn {
+	struct jm_kernel kernel; /* first */
+	int64_t side;
+	int sets, products;
+	struct jm_operand values[3]; /* of x, w, p */
+	struct jm_tensor *x[MOST_SETS], *w[MOST_SETS], *p;
+	struct jm_tensor **sums; /* of each product */
+	float *first, *now;	 /* the first product's sums, and the ones that were read last */
+	bool known;
+};
+
+static const struct jm_option options[] = {
+	{.name = "side",
+		.type = JM_INT,
+		.min = 8,
+		.max = 1e6,
+		.fallback = "4096",
+		.help = "rows and columns of the matrices"},
+	{.name = "fill",
+		.type = JM_REAL,
+		.min = 0,
+		.max = 0.95,
+		.fallback = "0",
+		.help = "the share of the device's free memory that operands take"},
+	{.name = "products",
+		.type = JM_INT,
+		.min = 1,
+		.max = 1e4,
+		.help = "per step; when not given, as many as the device should do in 100 ms"},
+	{.name = "threads",
+		.type = JM_INT,
+		.min = 0,
+		.max = 1e5,
+		.fallback = "0",
+		.help = "of the host's processors; 0 = all that may be used"},
+	{0},
+};
+
+static double option(const struct burn *s, const char *name)
+{
+	return jm_values_number(s->kernel.work->options, name);
+}
+
+/* ---- setup ---------------------------------------------------------------------------------------------- */
+
+static double matrix_bytes(const struct burn *s)
+{
+	return (double)s->side * (double)s->side * (double)jm_dtype_bytes(s->kernel.graph->compute);
+}
+
+static void choose(struct burn *s)
+{
+	double n = (double)s->side,
+	       free = (double)jm_fit_memory(s->kernel.work->ctx, &s->kernel.device);
+	int repeat = jm_kernel_repeat(&s->kernel, 2 * n * n * n, 3 * matrix_bytes(s));
+
+	s->sets = (int)fmin(MOST_SETS, option(s, "fill") * free / (2 * matrix_bytes(s)));
+	if (s->sets < 1)
+		s->sets = 1;
+	s->products = repeat > 1 ? (int)(repeat * STEP_SECONDS / JM_KERNEL_SECONDS) : 1;
+	if (jm_values_text(s->kernel.work->options, "products"))
+		s->products = (int)option(s, "products");
+	if (s->products < s->sets)
+		s->products = s->sets;
+	for (int i = 0; i < 3; i++)
+		s->values[i] =
+			(struct jm_operand){.seed = jm_rng(s->kernel.work->seed, (uint64_t)i)};
+}
+
+static struct jm_tensor *matrix(
+	struct burn *s, enum jm_class class, enum jm_dtype type, int64_t columns, const char *name)
+{
+	return jm_graph_tensor(
+		s->kernel.graph, class, type, 2, (const int64_t[]){s->side, columns}, name);
+}
+
+static int declare(struct burn *s, struct jm_err *err)
+{
+	struct jm_graph *g = s->kernel.graph;
+
+	s->sums = calloc((size_t)s->products, sizeof(struct jm_tensor *));
+	if (!s->sums)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the burn workload.");
+	s->p = matrix(s, JM_CLASS_INPUT, g->compute, COLUMNS, "p");
+	for (int i = 0; i < s->sets; i++) {
+		s->x[i] = matrix(s, JM_CLASS_INPUT, g->compute, s->side, "x");
+		s->w[i] = matrix(s, JM_CLASS_INPUT, g->compute, s->side, "w");
+	}
+	for (int i = 0; i < s->products; i++) {
+		struct jm_tensor *y = matrix(s, JM_CLASS_ACT, g->compute, s->side, "y");
+
+		s->sums[i] = matrix(s, JM_CLASS_SCALAR, g->vector, COLUMNS, "sums");
+		jm_graph_node(g, JM_OP_LINEAR,
+			(struct jm_tensor *[JM_NODE_IN]){s->x[i % s->sets], s->w[i % s->sets]}, &y);
+		jm_graph_node(g, JM_OP_LINEAR_WGRAD, (struct jm_tensor *[JM_NODE_IN]){y, s->p},
+			(struct jm_tensor *[JM_NODE_OUT]){s->sums[i]});
+	}
+	s->kernel.each.items = s->products;
+	return 0;
+}
+
+static int copy_matrix(
+	struct burn *s, struct jm_tensor *to, const struct jm_tensor *from, struct jm_err *err)
+{
+	return jm_device_copy(&s->kernel.device, JM_QUEUE_COMPUTE, to->data, from->data, to->bytes,
+		JM_ON_DEVICE, err);
+}
+
+static int write_operands(struct burn *s, struct jm_err *err)
+{
+	int code = jm_operand_write(&s->kernel, &s->values[2], s->p, err);
+
+	if (!code)
+		code = jm_operand_write(&s->kernel, &s->values[0], s->x[0], err);
+	if (!code)
+		code = jm_operand_write(&s->kernel, &s->values[1], s->w[0], err);
+	for (int i = 1; i < s->sets && !code; i++) {
+		code = copy_matrix(s, s->x[i], s->x[0], err);
+		if (!code)
+			code = copy_matrix(s, s->w[i], s->w[0], err);
+	}
+	return code ? code : jm_device_sync(&s->kernel.device, err);
+}
+
+static void burn_teardown(void *state)
+{
+	struct burn *s = state;
+
+	if (!s)
+		return;
+	jm_kernel_close(&s->kernel);
+	free(s->sums);
+	free(s->first);
+	free(s->now);
+	free(s);
+}
+
+static int prepare(struct burn *s, struct jm_work *work, struct jm_err *err)
+{
+	size_t bytes;
+	int code = jm_kernel_open(
+		&s->kernel, work, (int)jm_values_number(work->options, "threads"), err);
+
+	if (code)
+		return code;
+	s->side = (int64_t)option(s, "side");
+	choose(s);
+	snprintf(work->detail, sizeof work->detail,
+		"%lld x %lld x %lld, %d set%s of operands, %d products per step, each checked",
+		(long long)s->side, (long long)s->side, (long long)s->side, s->sets,
+		s->sets == 1 ? "" : "s", s->products);
+	code = declare(s, err);
+	if (!code)
+		code = jm_kernel_ready(&s->kernel, err);
+	if (code)
+		return code;
+	bytes = s->sums[0]->bytes;
+	s->first = malloc(bytes);
+	s->now = malloc(bytes);
+	if (!s->first || !s->now)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the burn workload.");
+	return write_operands(s, err);
+}
+
+static int burn_setup(struct jm_work *work, void **ret_state, struct jm_err *err)
+{
+	struct burn *s = calloc(1, sizeof *s);
+	int code;
+
+	if (!s)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the burn workload.");
+	code = prepare(s, work, err);
+	if (code)
+		burn_teardown(s);
+	else
+		*ret_state = s;
+	return code;
+}
+
+/* ---- steps: all sums of a step are compared with the first product's ------------------------------------- */
+
+static int compare_product(struct burn *s, int i, struct jm_err *err)
+{
+	int64_t n = jm_tensor_count(s->sums[i]), bad = 0;
+	int code = jm_program_read(s->kernel.program, s->sums[i], s->now, err);
+
+	if (code)
+		return code;
+	if (!s->known) {
+		memcpy(s->first, s->now, s->sums[i]->bytes);
+		s->known = true;
+	}
+	if (memcmp(s->now, s->first, s->sums[i]->bytes) == 0)
+		return 0;
+	for (int64_t k = 0; k < n; k++)
+		bad += memcmp(&s->now[k], &s->first[k], sizeof(float)) != 0;
+	return jm_err_set(err, JM_ERANGE,
+		"Product %d of step %ld differs from the first one, in columns that %lld of %lld "
+		"sums "
+		"are made of, though its operands are the same: the device or its memory computes "
+		"wrongly; do not trust its results.",
+		i + 1, s->kernel.steps, (long long)bad, (long long)n);
+}
+
+static int burn_step(void *state, struct jm_step *ret, struct jm_err *err)
+{
+	struct burn *s = state;
+	int code = jm_kernel_step(&s->kernel, ret, err);
+
+	if (code > 0) /* none may be under way when its sums are read */
+		code = jm_kernel_finish(&s->kernel, ret, err);
+	for (int i = 0; i < s->products && !code; i++)
+		code = compare_product(s, i, err);
+	return code;
+}
+
+/* ---- verification of the first product by f64 ------------------------------------------------------------ */
+
+/* ret[k,COLUMNS] = sum over m of a[m,k] b[m,.] */
+static void project(const struct burn *s, const struct jm_operand *a, bool by_rows, const double *b,
+	double *ret)
+{
+	enum jm_dtype type = s->kernel.graph->compute;
+
+	for (int64_t m = 0; m < s->side; m++)
+		for (int64_t k = 0; k < s->side; k++) {
+			double v = jm_operand_value(a, type, m * s->side + k);
+			double *to = ret + (by_rows ? m : k) * COLUMNS;
+			const double *from = b + (by_rows ? k : m) * COLUMNS;
+
+			for (int c = 0; c < COLUMNS; c++)
+				to[c] += v * from[c];
+		}
+}
+
+/* A sum's rounding by y's type, six deviations of it, and that of sums in f32. */
+static double tolerance(const struct burn *s)
+{
+	enum jm_dtype type = s->kernel.graph->compute;
+	double n = (double)s->side;
+
+	return 6 * jm_product_tolerance(&s->kernel, n, 0) +
+	       jm_product_tolerance(&s->kernel, 0, n * sqrt(n)) +
+	       (type == JM_F64 ? 0 : 0x1p-18 * n * sqrt(n));
+}
+
+static int compare_first(const struct burn *s, const double *want, struct jm_err *err)
+{
+	const struct jm_tensor *t = s->sums[0];
+
+	for (int64_t i = 0; i < jm_tensor_count(t); i++) {
+		double got = jm_element_get(t->type, s->first, i);
+
+		if (!(fabs(got - want[i]) <= tolerance(s)))
+			return jm_err_set(err, JM_ERANGE,
+				"The first product is wrong: a sum over its column %lld is %.9g, "
+				"and by f64 it is %.9g; do not trust this device's results.",
+				(long long)(i / COLUMNS), got, want[i]);
+	}
+	return 0;
+}
+
+static int burn_verify(void *state, struct jm_err *err)
+{
+	struct burn *s = state;
+	size_t n = (size_t)s->side * COLUMNS;
+	double *p = calloc(3 * n, sizeof *p);
+	int code;
+
+	if (!p)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory to verify.");
+	if (!s->known) {
+		free(p);
+		return jm_err_set(err, JM_EUSAGE, "Not one step was run.");
+	}
+	for (size_t i = 0; i < n; i++)
+		p[i] = jm_operand_value(&s->values[2], s->kernel.graph->compute, (int64_t)i);
+	project(s, &s->values[0], false, p, p + n);
+	project(s, &s->values[1], true, p + n, p + 2 * n);
+	code = compare_first(s, p + 2 * n, err);
+	free(p);
+	return code;
+}
+
+const struct jm_workload jm_workload_burn = {
+	.name = "burn",
+	.summary = "products without pause, each checked: heats a device and finds faults",
+	.unit = "product",
+	.options = options,
+	.check = jm_kernel_check,
+	.setup = burn_setup,
+	.step = burn_step,
+	.verify = burn_verify,
+	.teardown = burn_teardown,
+};
