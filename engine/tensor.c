@@ -265,48 +265,46 @@ static uint32_t narrow_set(const struct narrow *f, double x)
 	return sign | narrow_magnitude(f, fabs(x));
 }
 
+/* Seldom: f16 and 8 bits. */
+static double get_narrow(enum jm_dtype type, const void *data, int64_t i)
+{
+	if (type == JM_F16)
+		return narrow_get(&f16, ((const uint16_t *)data)[i]);
+	return narrow_get(type == JM_F8E4M3 ? &f8e4m3 : &f8e5m2, ((const uint8_t *)data)[i]);
+}
+
+static void set_narrow(enum jm_dtype type, void *data, int64_t i, double value)
+{
+	if (type == JM_F16)
+		((uint16_t *)data)[i] = (uint16_t)narrow_set(&f16, value);
+	else
+		((uint8_t *)data)[i] =
+			(uint8_t)narrow_set(type == JM_F8E4M3 ? &f8e4m3 : &f8e5m2, value);
+}
+
 double jm_element_get(enum jm_dtype type, const void *data, int64_t i)
 {
-	switch (type) {
-	case JM_F32:
+	if (type == JM_F32)
 		return ((const float *)data)[i];
-	case JM_BF16:
+	if (type == JM_BF16)
 		return jm_bf16_get(((const uint16_t *)data)[i]);
-	case JM_F64:
+	if (type == JM_F64)
 		return ((const double *)data)[i];
-	case JM_F16:
-		return narrow_get(&f16, ((const uint16_t *)data)[i]);
-	case JM_F8E4M3:
-		return narrow_get(&f8e4m3, ((const uint8_t *)data)[i]);
-	case JM_F8E5M2:
-		return narrow_get(&f8e5m2, ((const uint8_t *)data)[i]);
-	default:
+	if (type == JM_I32)
 		return ((const int32_t *)data)[i];
-	}
+	return get_narrow(type, data, i);
 }
 
 void jm_element_set(enum jm_dtype type, void *data, int64_t i, double value)
 {
-	switch (type) {
-	case JM_F32:
+	if (type == JM_F32)
 		((float *)data)[i] = (float)value;
-		break;
-	case JM_BF16:
+	else if (type == JM_BF16)
 		((uint16_t *)data)[i] = jm_bf16_set((float)value);
-		break;
-	case JM_F64:
+	else if (type == JM_F64)
 		((double *)data)[i] = value;
-		break;
-	case JM_F16:
-		((uint16_t *)data)[i] = (uint16_t)narrow_set(&f16, value);
-		break;
-	case JM_F8E4M3:
-		((uint8_t *)data)[i] = (uint8_t)narrow_set(&f8e4m3, value);
-		break;
-	case JM_F8E5M2:
-		((uint8_t *)data)[i] = (uint8_t)narrow_set(&f8e5m2, value);
-		break;
-	default:
+	else if (type == JM_I32)
 		((int32_t *)data)[i] = (int32_t)value;
-	}
+	else
+		set_narrow(type, data, i, value);
 }

@@ -11,6 +11,7 @@ static double scale(const double *a, const double *b)
 void jm_ref_linear(const struct jm_node *n, double *const *in, double *const *out)
 {
 	int64_t rows = jm_tensor_rows(n->in[0]), width = n->in[1]->dim[0], depth = n->in[1]->dim[1];
+	double both = scale(in[3], in[4]);
 
 	for (int64_t r = 0; r < rows; r++)
 		for (int64_t j = 0; j < width; j++) {
@@ -19,17 +20,18 @@ void jm_ref_linear(const struct jm_node *n, double *const *in, double *const *ou
 
 			for (int64_t k = 0; k < depth; k++)
 				sum += x[k] * w[k];
-			out[0][r * width + j] = scale(in[3], in[4]) * sum + (in[2] ? in[2][j] : 0);
+			out[0][r * width + j] = both * sum + (in[2] ? in[2][j] : 0);
 		}
 }
 
 void jm_ref_linear_dgrad(const struct jm_node *n, double *const *in, double *const *out)
 {
 	int64_t rows = jm_tensor_rows(n->in[0]), width = n->in[1]->dim[0], depth = n->in[1]->dim[1];
+	double both = scale(in[2], in[3]);
 
 	for (int64_t r = 0; r < rows; r++)
 		for (int64_t j = 0; j < width; j++) {
-			const double dy = scale(in[2], in[3]) * in[0][r * width + j];
+			const double dy = both * in[0][r * width + j];
 			const double *w = in[1] + j * depth;
 			double *dx = out[0] + r * depth;
 
@@ -42,15 +44,16 @@ void jm_ref_linear_wgrad(const struct jm_node *n, double *const *in, double *con
 {
 	int64_t rows = jm_tensor_rows(n->in[0]);
 	int64_t width = jm_tensor_width(n->in[0]), depth = jm_tensor_width(n->in[1]);
+	double of_dy = scale(in[2], NULL), of_x = scale(in[3], NULL);
 
 	for (int64_t r = 0; r < rows; r++)
 		for (int64_t j = 0; j < width; j++) {
-			const double dy = scale(in[2], NULL) * in[0][r * width + j];
+			const double dy = of_dy * in[0][r * width + j], scaled = of_x * dy;
 			const double *x = in[1] + r * depth;
 			double *dw = out[0] + j * depth;
 
 			for (int64_t k = 0; k < depth; k++)
-				dw[k] += dy * scale(in[3], NULL) * x[k];
+				dw[k] += scaled * x[k];
 			if (out[1])
 				out[1][j] += dy;
 		}

@@ -22,7 +22,9 @@ struct trained {
 	int n_losses, n_late; /* late: steps that returned before any was done */
 	double loss[MOST];
 	int skipped; /* steps that overflowed */
-	long waits;  /* of the host for the whole device, in all steps but the first */
+	double held_out[MOST];
+	int n_held_out;
+	long waits; /* of the host for the whole device, in all steps but the first */
 };
 
 /* How often the host waited for all that is queued; 0 where the device is not the fake. */
@@ -91,6 +93,11 @@ static struct trained train(const char *device, const char *precision, const cha
 	assert_true(code >= 0);
 	t.skipped = (int)json_integer_value(
 		json_object_get(json_object_get(work.more, "loss_scale"), "steps_skipped"));
+	json_t *all = json_object_get(work.more, "evaluations");
+
+	for (; t.n_held_out < (int)json_array_size(all); t.n_held_out++)
+		t.held_out[t.n_held_out] = json_real_value(
+			json_object_get(json_array_get(all, (size_t)t.n_held_out), "loss"));
 	json_decref(work.more);
 	w->teardown(state);
 	jm_values_done(&values);
@@ -133,6 +140,23 @@ static void images_have_the_same_losses(void **unused)
 				       "0.01", "images", kinds[i], NULL});
 }
 
+/* On the weights as they are behind the step, in the arena that training uses too. */
+static void evaluations_find_the_same(void **unused)
+{
+	static const char *const options[] = {GPT, "eval-every", "2", "eval-batches", "3", NULL};
+	struct trained now = train("ref", "bf16", options);
+	struct trained later = train("later", "bf16", options);
+
+	(void)unused;
+	assert_int_equal(now.n_held_out, STEPS / 2);
+	assert_int_equal(later.n_held_out, STEPS / 2);
+	for (int i = 0; i < STEPS / 2; i++)
+		assert_true(now.held_out[i] == later.held_out[i]);
+	for (int i = 0; i < STEPS; i++)
+		assert_true(now.loss[i] == later.loss[i]);
+	assert_true(now.held_out[0] != now.held_out[1]);
+}
+
 /* A scale that overflows: skipped steps are seen one step late, and training goes on to the end. */
 static void overflows_are_skipped_late(void **unused)
 {
@@ -155,6 +179,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(text_has_the_same_losses),
 		cmocka_unit_test(images_have_the_same_losses),
+		cmocka_unit_test(evaluations_find_the_same),
 		cmocka_unit_test(overflows_are_skipped_late),
 	};
 	char folder[4096];
