@@ -20,9 +20,9 @@ static int code_of(int number)
 
 static int failed(const char *what, const char *name, struct jm_err *err)
 {
-	int number = errno;
+	int number = errno, code = code_of(number);
 
-	return jm_err_set(err, code_of(number), "Cannot %s %s: %s.", what, name,
+	return jm_err_set(err, code, "Cannot %s %s: %s.", what, name,
 		number == ELOOP ? "it is a symbolic link" : strerror(number));
 }
 
@@ -133,7 +133,7 @@ static int read_whole(
 int jm_private_read(
 	int folder, const char *name, size_t max, char **ret, size_t *ret_n, struct jm_err *err)
 {
-	int fd, rc = jm_private_open(folder, name, O_RDONLY, &fd, err);
+	int fd = -1, rc = jm_private_open(folder, name, O_RDONLY, &fd, err);
 
 	if (rc)
 		return rc;
