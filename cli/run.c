@@ -187,13 +187,22 @@ static int look_for_stored(struct run_command *r, bool *ret_stored)
 	return rc;
 }
 
+/* A guard that is killed meanwhile has changed nothing: another one looks again. */
 static int find_found(struct run_command *r)
 {
+	const json_t *what = json_object_get(r->request, "what");
+	struct jm_err *err = &r->cli->err;
 	json_t *found;
-	int rc;
+	int rc = jm_run_found(&r->cli->ctx, r->guard, what, &found, err);
 
-	rc = jm_run_found(
-		&r->cli->ctx, r->guard, json_object_get(r->request, "what"), &found, &r->cli->err);
+	for (int i = 0; i < 3 && rc == JM_EGONE && r->guard && !jm_guard_alive(r->guard); i++) {
+		jm_guard_stop(r->guard, NULL);
+		r->guard = NULL;
+		*err = (struct jm_err)JM_ERR_INIT;
+		rc = start_guard(r);
+		if (!rc)
+			rc = jm_run_found(&r->cli->ctx, r->guard, what, &found, err);
+	}
 	if (!rc)
 		json_object_set_new(r->request, "found", found);
 	return rc;

@@ -142,6 +142,20 @@ def test_guard_killed_and_nothing_can_be_set(gpus):
     assert run(gpus, "restore").returncode == 0 and gpus.limits() == FOUND
 
 
+def test_a_sweep_whose_guard_is_killed_while_it_looks(gpus):
+    """It has changed nothing yet; another guard takes its place."""
+    stuck = hang(gpus, "getlag")
+    program = start(gpus, "run", "null", "--source", "null", "--step-time", "1ms", "--steps", "1", "--warmup", "0",
+                    "--set", "gpu.power=300W", stdout=subprocess.DEVNULL)
+    assert wait_for(lambda: guard_of(program.pid))
+    time.sleep(0.5)
+    kill(guard_of(program.pid))
+    os.remove(stuck)
+    stderr = program.communicate(timeout=30)[1]
+    assert program.returncode == 0, stderr
+    assert gpus.limits() == FOUND
+
+
 def test_blocked_stderr_does_not_delay_the_restore(gpus):
     reader, writer = os.pipe()
     program, guard = hold(gpus, stderr=writer)
