@@ -230,6 +230,18 @@ struct cuda_attention {
 void cuda_attention(const struct cuda_attention *p, cudaStream_t stream);
 void cuda_attention_grad(const struct cuda_attention *p, cudaStream_t stream);
 
+/* The mean of (y - target)^2 over n elements, and 2 scale / n of the differences; of loss.cu. */
+struct cuda_mse {
+	int64_t n;
+	struct cuda_vec y, target, dy; /* dy as y, absent: loss only; target as y, or f32 */
+	float scale;		       /* of dy */
+	const float *loss_scale;       /* that too, read when it runs; NULL = 1 */
+	float *loss;
+	double *partial; /* [CUDA_NORM_PARTS]: scratch */
+	bool add_loss, add_dy;
+};
+void cuda_mse(const struct cuda_mse *p, cudaStream_t stream);
+
 /* ---- columns.cu ---------------------------------------------------------------------------------------- */
 
 /* y[width] = sums over the rows of x[rows,width], which are `stride` elements apart. */

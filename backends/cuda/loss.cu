@@ -171,3 +171,55 @@ void cuda_top1(struct cuda_vec logits, const int32_t *targets, int64_t rows, int
 		top1_kernel<<<1, SUMMERS, 0, stream>>>(
 			as<const float>(logits), targets, rows, classes, share, add);
 }
+
+/* ---- squared differences --------------------------------------------------------------------------------- */
+
+/* dy may lie over y: a thread reads its elements before it writes them. */
+template <typename T, typename U> __global__ void mse_kernel(struct cuda_mse p)
+{
+	__shared__ double share[WARP];
+	const float scale = p.scale * (p.loss_scale ? p.loss_scale[0] : 1);
+	const int64_t step = (int64_t)PACK * blockDim.x * gridDim.x;
+	double sum = 0;
+
+	for (int64_t i = PACK * (blockIdx.x * (int64_t)blockDim.x + threadIdx.x); i < p.n; i += step) {
+		float y[PACK], target[PACK];
+
+		load_some(as<const T>(p.y) + i, y, p.n - i);
+		load_some(as<const U>(p.target) + i, target, p.n - i);
+#pragma unroll
+		for (int k = 0; k < PACK; k++) {
+			y[k] -= target[k];
+			sum += (double)y[k] * (double)y[k];
+			y[k] *= scale;
+		}
+		if (p.dy.data)
+			store_some(as<T>(p.dy) + i, y, p.n - i, p.add_dy);
+	}
+	sum = block_sum(sum, share);
+	if (threadIdx.x == 0)
+		p.partial[blockIdx.x] = sum;
+}
+
+__global__ void mse_mean_kernel(struct cuda_mse p)
+{
+	__shared__ double share[WARP];
+	double sum = 0;
+
+	for (int i = threadIdx.x; i < CUDA_NORM_PARTS; i += blockDim.x)
+		sum += p.partial[i];
+	sum = block_sum(sum, share);
+	if (threadIdx.x == 0)
+		*p.loss = (float)(sum / (double)p.n + (p.add_loss ? (double)*p.loss : 0));
+}
+
+void cuda_mse(const struct cuda_mse *p, cudaStream_t stream)
+{
+	if (p->y.bf16 && p->target.bf16)
+		mse_kernel<bf16, bf16><<<CUDA_NORM_PARTS, 256, 0, stream>>>(*p);
+	else if (p->y.bf16)
+		mse_kernel<bf16, float><<<CUDA_NORM_PARTS, 256, 0, stream>>>(*p);
+	else
+		mse_kernel<float, float><<<CUDA_NORM_PARTS, 256, 0, stream>>>(*p);
+	mse_mean_kernel<<<1, SUMMERS, 0, stream>>>(*p);
+}

@@ -70,14 +70,48 @@ static int run_top1(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 	return 0;
 }
 
-/* ---- norm ------------------------------------------------------------------------------------------------ */
+static int takes_mse(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *n = group->node[0];
+	enum jm_dtype y = n->in[0]->type;
 
-static size_t scratch_norm(struct cuda_dev *dev, const struct jm_group *group)
+	(void)dev;
+	if ((n->in[1]->type == y || n->in[1]->type == JM_F32) && n->out[0]->type == JM_F32 &&
+		(!n->out[1] || n->out[1]->type == y))
+		return 0;
+	return jm_err_set(err, JM_ENOSUP, "Backend cuda has no mse of these types.");
+}
+
+static size_t scratch_parts(struct cuda_dev *dev, const struct jm_group *group)
 {
 	(void)dev;
 	(void)group;
 	return CUDA_NORM_PARTS * sizeof(double);
 }
+
+static int run_mse(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = &exec->node[0];
+	int64_t count = jm_tensor_count(n->in[0]);
+	struct cuda_mse p = {
+		.n = count,
+		.y = cuda_vec(n->in[0]),
+		.target = cuda_vec(n->in[1]),
+		.dy = cuda_vec(n->out[1]),
+		.scale = (float)(2 * n->attr.xent.scale / (double)count),
+		.loss_scale = cuda_data(n->in[2]),
+		.loss = n->out[0]->data,
+		.partial = exec->scratch,
+		.add_loss = cuda_adds(n, 0),
+		.add_dy = cuda_adds(n, 1),
+	};
+
+	(void)err;
+	cuda_mse(&p, dev->stream);
+	return 0;
+}
+
+/* ---- norm ------------------------------------------------------------------------------------------------ */
 
 static int run_norm(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
@@ -162,7 +196,8 @@ static int run_sgd(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm
 const struct cuda_op cuda_ops_update[] = {
 	{{JM_OP_SOFTMAX_XENT}, 1, takes_xent, choices_xent, NULL, NULL, run_xent, NULL},
 	{{JM_OP_TOP1}, 1, NULL, NULL, NULL, NULL, run_top1, NULL},
-	{{JM_OP_NORM}, 1, NULL, NULL, scratch_norm, NULL, run_norm, NULL},
+	{{JM_OP_MSE}, 1, takes_mse, NULL, scratch_parts, NULL, run_mse, NULL},
+	{{JM_OP_NORM}, 1, NULL, NULL, scratch_parts, NULL, run_norm, NULL},
 	{{JM_OP_ADAMW}, 1, takes_update, NULL, NULL, NULL, run_adam, NULL},
 	{{JM_OP_ADAM}, 1, takes_update, NULL, NULL, NULL, run_adam, NULL},
 	{{JM_OP_SGD}, 1, takes_update, NULL, NULL, NULL, run_sgd, NULL},
