@@ -254,6 +254,12 @@ static void start_over(struct check *c)
 	c->window_open.open = c->whole.open = false;
 }
 
+/* A reset looks like a part of a round, of more than the device can draw: -1 then. */
+static double gone_round(const struct check *c, const struct jm_plateau *run, double rise)
+{
+	return rise > c->peak * (seconds(run->first - c->last.first) + 1) ? -1 : rise;
+}
+
 static void on_plateau(void *arg, const struct jm_plateau *run)
 {
 	struct check *c = arg;
@@ -266,7 +272,7 @@ static void on_plateau(void *arg, const struct jm_plateau *run)
 		return;
 	}
 	if (rise < 0 && c->counter->wrap > 0)
-		rise += c->counter->wrap;
+		rise = gone_round(c, run, rise + c->counter->wrap);
 	if (rise < 0) {
 		start_over(c);
 	} else {

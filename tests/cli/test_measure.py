@@ -212,6 +212,17 @@ def test_a_package_that_stands_still_is_unknown(rapl):
     assert any("did not change" in reason for reason in record["quality"]["reasons"])
 
 
+def test_a_package_that_jumps_is_unknown(rapl):
+    """100 W, and a jump of 100 kJ."""
+    counter = rapl / "sys/class/powercap/intel-rapl:0/energy_uj"
+    script = (f"for i in $(seq 15); do echo $((i * 10000000 + i / 8 * 100000000000)) >{counter}; sleep 0.1; done")
+    record = record_of("--source", "rapl", "--", "sh", "-c", script, env={"JM_ROOT": str(rapl)})
+    (meter,) = record["meters"]
+    assert meter["fault"] == "counter-fast" and meter["joules"] is None and meter["watts_median"] is None
+    assert meter["watts_max"] is None
+    assert any("more than it can draw" in reason for reason in record["quality"]["reasons"])
+
+
 def test_sampling_tells_its_own_cost():
     """A reading of the counter that computes for 3 ms: the record says so, and the readings are few."""
     config = "gpus=1;power=300;energycost=3000"

@@ -208,6 +208,30 @@ static void a_package_that_jumps_is_unknown(void **state)
 	expect_unknown(measure(T0, T1), JM_FAULT_COUNTER_FAST);
 }
 
+/* A counter that can go round and is reset goes back by what looks like a part of a round. */
+static void a_reset_of_a_counter_that_wraps_is_no_jump(void **state)
+{
+	struct jm_energy e;
+
+	(void)state;
+	use_constant(150);
+	wave_setup.no_power = true;
+	wave_setup.scope = JM_SCOPE_PACKAGE;
+	wave_setup.wrap = 262143;
+	wave_setup.counter_start = 200000;
+	wave_setup.reset_at[0] = 5;
+	e = measure(T0, T1);
+	assert_int_equal(e.fault.kind, JM_FAULT_NONE);
+	assert_int_equal(e.resets, 1);
+	assert_true(isnan(e.joules));
+	/* and going round is neither */
+	wave_setup.reset_at[0] = 0;
+	wave_setup.counter_start = 262143 - 2000;
+	e = measure(T0, T1);
+	assert_int_equal(e.fault.kind, JM_FAULT_NONE);
+	assert_near(e.joules, truth(T0, T1), e.error_sampling);
+}
+
 /* ---- power ---- */
 
 static void a_gpu_that_is_on_does_not_rest_at_zero(void **state)
@@ -288,6 +312,7 @@ int main(void)
 		cmocka_unit_test_setup(a_package_frozen_under_load_is_unknown, reset),
 		cmocka_unit_test_setup(an_idle_uncore_may_stand_still, reset),
 		cmocka_unit_test_setup(a_package_that_jumps_is_unknown, reset),
+		cmocka_unit_test_setup(a_reset_of_a_counter_that_wraps_is_no_jump, reset),
 		cmocka_unit_test_setup(a_gpu_that_is_on_does_not_rest_at_zero, reset),
 		cmocka_unit_test_setup(believes_true_readings, reset),
 		cmocka_unit_test_setup(a_reset_that_is_survived_is_counted, reset),
