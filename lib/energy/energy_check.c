@@ -248,7 +248,7 @@ static void add_rise(struct check *c, const struct jm_plateau *run, double joule
 	*r = (struct rising){.open = true, .begin = *run, .end = *run};
 }
 
-/* After a gap or a reset. */
+/* After a reset. */
 static void start_over(struct check *c)
 {
 	c->window_open.open = c->whole.open = false;
@@ -265,9 +265,11 @@ static void on_plateau(void *arg, const struct jm_plateau *run)
 	struct check *c = arg;
 	double rise = run->value - c->last.value;
 
-	if (isnan(run->value) || !c->any) {
-		c->any = !isnan(run->value);
-		start_over(c);
+	/* a counter counts on where it is not read */
+	if (isnan(run->value))
+		return;
+	if (!c->any) {
+		c->any = true;
 		c->last = *run;
 		return;
 	}

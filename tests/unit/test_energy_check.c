@@ -206,6 +206,10 @@ static void a_package_that_jumps_is_unknown(void **state)
 	wave_setup.scope = JM_SCOPE_PACKAGE;
 	wave_setup.fault[0] = (struct wave_fault){.jump_at = 5, .jump = 66400};
 	expect_unknown(measure(T0, T1), JM_FAULT_COUNTER_FAST);
+	/* nor while nobody looked */
+	wave_setup.dead_from[0] = 4;
+	wave_setup.dead_until[0] = 5.5;
+	expect_unknown(measure(T0, T1), JM_FAULT_COUNTER_FAST);
 }
 
 /* A counter that can go round and is reset goes back by what looks like a part of a round. */
