@@ -4,6 +4,19 @@
 
 #define ALIGN ((size_t)64)
 
+size_t jm_staging_bytes(const struct jm_program *p)
+{
+	size_t bytes = 0;
+
+	for (int i = 0; i < p->graph->n_cells; i++) {
+		const struct jm_tensor *t = &p->graph->cell[i]->t;
+
+		if (t->class == JM_CLASS_INPUT)
+			bytes += (t->bytes + ALIGN - 1) / ALIGN * ALIGN;
+	}
+	return jm_device_is_async(p->device) ? JM_STAGING_SLOTS * bytes : 0;
+}
+
 static int open_slot(struct jm_staging *s, struct jm_staging_slot *slot, struct jm_err *err)
 {
 	const struct jm_device *d = s->program->device;

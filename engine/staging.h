@@ -29,6 +29,8 @@ struct jm_staging {
 /* For these inputs of a program that is built. */
 int jm_staging_open(struct jm_staging *s, struct jm_program *p, struct jm_tensor *const *t, int n,
 	struct jm_err *err);
+/* Device memory for all inputs of a program that is planned, beyond its plan; 0 where none is needed. */
+size_t jm_staging_bytes(const struct jm_program *p);
 void jm_staging_close(struct jm_staging *s); /* one that is zeroed, too */
 
 /* A slot that the device needs no longer. */

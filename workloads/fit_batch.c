@@ -2,6 +2,7 @@
 /* What fits into memory, by planning alone. */
 #include "fit_batch.h"
 
+#include "engine/staging.h"
 #include "memory.h"
 
 #define MOST_BATCH 1000000
@@ -43,7 +44,7 @@ static int peak_of(struct search *s, int64_t batch, double *ret, struct jm_err *
 		return code;
 	code = jm_program_plan(graph, s->device, &program, err);
 	if (!code) {
-		*ret = (double)program->peak_bytes;
+		*ret = (double)(program->peak_bytes + jm_staging_bytes(program));
 		jm_program_free(program);
 	}
 	jm_graph_free(graph);

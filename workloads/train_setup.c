@@ -126,11 +126,15 @@ static int plan(struct train *s, struct jm_err *err)
 	return code;
 }
 
-/* Of training and evaluation together, which share weights and arena. */
+/* Of training and evaluation together, which share weights and arena, with inputs on their way. */
 static size_t peak_of(const struct train *s)
 {
-	return s->eval.program ? jm_program_peak_beside(s->program, s->eval.program)
-			       : s->program->peak_bytes;
+	size_t staged = jm_staging_bytes(s->program);
+
+	if (!s->eval.program)
+		return s->program->peak_bytes + staged;
+	return jm_program_peak_beside(s->program, s->eval.program) + staged +
+	       jm_staging_bytes(s->eval.program);
 }
 
 /* Told before the first byte is taken, and kept also when it does not fit. */

@@ -24,6 +24,7 @@ struct trained {
 	int skipped; /* steps that overflowed */
 	double held_out[MOST];
 	int n_held_out;
+	long peak;  /* bytes that were planned */
 	long waits; /* of the host for the whole device, in all steps but the first */
 };
 
@@ -98,6 +99,8 @@ static struct trained train(const char *device, const char *precision, const cha
 	for (; t.n_held_out < (int)json_array_size(all); t.n_held_out++)
 		t.held_out[t.n_held_out] = json_real_value(
 			json_object_get(json_array_get(all, (size_t)t.n_held_out), "loss"));
+	t.peak = (long)json_integer_value(
+		json_object_get(json_object_get(work.more, "plan"), "peak_bytes"));
 	json_decref(work.more);
 	w->teardown(state);
 	jm_values_done(&values);
@@ -115,6 +118,8 @@ static void compare(const char *precision, const char *const *option)
 	for (int i = 0; i < STEPS; i++)
 		assert_true(now.loss[i] == later.loss[i]);
 	assert_true(now.loss[1] != now.loss[2]);
+	/* inputs on their way are twice on the device, and planned */
+	assert_true(later.peak > now.peak);
 }
 
 #define GPT                                                                                        \
