@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Damage to records, plans and stores, for tests and for the suite of attacks."""
 import json
+import re
 import sqlite3
 
-from jm import FAILURE, jm, sentence
+from jm import FAILURE, USAGE, jm, sentence
 
 WRONG = [None, True, -1, 0, 2**62, -1.5, 1e300, "", "x" * 200_000, [], [None], {}, {"a": None}]
 
@@ -24,8 +25,10 @@ def put(value, path, new):
 
 def survives(done):
     """By a result or a sentence, within the exit statuses that are promised."""
-    assert done.returncode in (0, 1, FAILURE), (done.returncode, done.stderr[-2000:])
-    if done.returncode == FAILURE:
+    assert done.returncode in (0, 1, USAGE, FAILURE), (done.returncode, done.stderr[-2000:])
+    crash = re.search(r"killed by signal (4|5|6|7|8|11)\b|SIG(ILL|ABRT|BUS|FPE|SEGV)|Sanitizer|runtime error", done.stderr)
+    assert not crash, done.stderr[-2000:]  # of a worker
+    if done.returncode in (USAGE, FAILURE):
         sentence(done)
     return done
 
