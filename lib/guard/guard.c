@@ -24,6 +24,7 @@
 /* ms that a guard may take to end after its last reply; after a bad one it may have to stay */
 #define LINGER	      10000
 #define LINGER_FAILED 500
+#define STARTS	      3
 
 struct jm_guard {
 	struct jm_ctx *ctx;
@@ -388,7 +389,7 @@ static int open_controls(struct jm_guard *g, const char *controls, struct jm_err
 	return 0;
 }
 
-int jm_guard_start(
+static int start(
 	struct jm_ctx *ctx, const char *controls, struct jm_guard **ret, struct jm_err *err)
 {
 	struct jm_guard *g = calloc(1, sizeof(*g));
@@ -413,6 +414,20 @@ int jm_guard_start(
 	g->watched = start_thread(g, watch, &g->watcher);
 	*ret = g;
 	return 0;
+}
+
+/* One that is killed before it can be asked for anything has changed nothing: another one takes its place. */
+int jm_guard_start(
+	struct jm_ctx *ctx, const char *controls, struct jm_guard **ret, struct jm_err *err)
+{
+	struct jm_err why = JM_ERR_INIT;
+	int rc = start(ctx, controls, ret, &why);
+
+	for (int i = 1; i < STARTS && rc == JM_EGONE; i++) {
+		why = (struct jm_err)JM_ERR_INIT;
+		rc = start(ctx, controls, ret, &why);
+	}
+	return rc ? jm_err_set(err, rc, "%s", why.text) : 0;
 }
 
 const struct jm_knobs *jm_guard_knobs(const struct jm_guard *g)

@@ -156,6 +156,17 @@ def test_a_sweep_whose_guard_is_killed_while_it_looks(gpus):
     assert gpus.limits() == FOUND
 
 
+def test_a_guard_killed_while_it_opens_is_replaced(gpus):
+    gpus.config("latency=50000")
+    program = start(gpus, "set", "gpu.power@GPU-0=300W", "--", "true")
+    assert wait_for(lambda: guard_of(program.pid))
+    time.sleep(0.3)
+    kill(guard_of(program.pid))
+    stderr = program.communicate(timeout=60)[1]
+    assert program.returncode == 0, stderr
+    assert gpus.limits() == FOUND
+
+
 def test_blocked_stderr_does_not_delay_the_restore(gpus):
     reader, writer = os.pipe()
     program, guard = hold(gpus, stderr=writer)
