@@ -158,7 +158,7 @@ static void cost(void)
 		100 * ours / 6, 100 * empty / 6, ours / empty);
 }
 
-/* ---- 1, a dear counter ---- */
+/* ---- 1, a counter that is slow to read ---- */
 
 /* Share of a core, start included: the counters' steps are looked for then. */
 static double dear(const char *source, int64_t interval, double seconds)

@@ -26,7 +26,7 @@ static double milli(unsigned int mw)
 	return mw / 1000.0;
 }
 
-/* The range and the default; false where the GPU's limit is not to be managed. */
+/* The range and the default; false where the driver does not manage the limit. */
 static bool describe(const struct jm_nvml *nvml, const struct jm_nvml_gpu *g, struct jm_knob *knob)
 {
 	unsigned int min, max, fallback;

@@ -461,8 +461,9 @@ struct jm_choice {
 struct jm_device_props {
 	char name[96];	     /* "Intel(R) Xeon(R) Processor, 2 threads" */
 	size_t memory_bytes; /* that the program may use; 0 = unknown */
-	bool host_memory;    /* its memory is this machine's: what others use of that is gone */
-	/* Types with instructions of their own; the others work, but slowly, and the user is told. */
+	bool host_memory;    /* its memory is that of this machine, less what other processes use */
+	/* Types with native instructions; the others are emulated and slow, which is reported to
+	 * the user. */
 	bool native[JM_DTYPE_COUNT];
 	double peak_flops[JM_DTYPE_COUNT]; /* dense, per second; NAN = unknown */
 	double peak_tf32;		   /* likewise, of f32 operands in tf32; 0 = unknown */
@@ -477,7 +478,7 @@ enum jm_queue { JM_QUEUE_COMPUTE, JM_QUEUE_COPY, JM_QUEUE_COUNT };
  * and is what the engine calls.
  */
 struct jm_backend {
-	uint32_t abi; /* JM_BACKEND_ABI; first, so that any version can be told */
+	uint32_t abi; /* JM_BACKEND_ABI; first, so that every version can be recognised */
 	const char *name;
 	const char *summary;
 	/* index: which device; threads: of the host, 0 = all this process may use. */

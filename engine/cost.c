@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What a choice costs where it is made: its seconds, the reorders of operands that lie otherwise, the adds
- * that the backend leaves to nodes of their own. Rough: it weighs choices against each other.
- */
+/* What a choice costs where it is made: its seconds, the reorders of operands in another layout,
+ * the additions that the backend leaves to separate nodes. Approximate: it only compares choices
+ * with each other. */
 #include "program.h"
 
 #include <math.h>
@@ -79,7 +78,7 @@ static double cost_of_choice(
 	return outputs_good(group, c) ? cost : INFINITY;
 }
 
-/* What a node costs by itself, as things lie. */
+/* What a node costs alone, with the current layouts. */
 static double cost_alone(const struct jm_program *p, const struct jm_group *group)
 {
 	double memory = memory_seconds(p, group->node[0]->bytes), least = INFINITY;
@@ -109,7 +108,7 @@ static double cost_of_parts(const struct jm_program *p, const struct jm_group *g
 	return cost;
 }
 
-/* Of the sums that are nodes of their own: three passes, and a part that lies otherwise is reordered. */
+/* Of the sums that are separate nodes: three passes, and a part in another layout is reordered. */
 static double cost_of_adds(const struct jm_program *p, const struct jm_node *n,
 	const struct jm_choice *c, unsigned apart)
 {

@@ -179,7 +179,7 @@ static struct jm_tensor *source(const struct walk *w, struct operand o)
 	}
 }
 
-/* The tensor whose gradient the operand is; NULL: it has none or nobody needs it. */
+/* The tensor whose gradient the operand is; NULL: it has none, or none is needed. */
 static struct jm_tensor *target(const struct walk *w, struct operand o)
 {
 	struct jm_tensor *t = o.role == GRAD_IN ? w->node->in[o.index] : NULL;
@@ -227,7 +227,7 @@ static void emit(struct walk *w, const struct rule *rule)
 	n->attr = w->node->attr;
 	n->fwd = w->node;
 	if (n->op == JM_OP_BN_GRAD && !n->attr.bn.relu)
-		n->in[2] = NULL; /* y tells where the ReLU let through, and nothing else */
+		n->in[2] = NULL; /* y only shows where the ReLU was open */
 	n->accumulate = accumulate;
 	jm_node_cost(n);
 }

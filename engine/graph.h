@@ -12,7 +12,7 @@
 
 #include "backend.h"
 
-/* How a parameter starts; init.h tells more. */
+/* Start values of a parameter; see init.h. */
 enum jm_init {
 	JM_INIT_OWN, /* asked for: as the model has it */
 	JM_INIT_ZERO,

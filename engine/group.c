@@ -58,7 +58,8 @@ static void mark_virtual(struct jm_graph *g, int i, int n, const int *uses)
 		for (int j = 0; j < g->node[k]->n_out; j++) {
 			struct jm_tensor *t = g->node[k]->out[j];
 
-			/* A result that nobody reads is still somebody's operand: not inside. */
+			/* A result that no node reads may still be an operand outside: it is not
+			 * internal. */
 			if (t && t->class == JM_CLASS_ACT && k + 1 < i + n &&
 				!jm_graph_cell(g, t)->kept && reads(g->node[k + 1], t))
 				t->is_virtual = uses_inside(g, i, n, t) == uses[t->id];

@@ -125,7 +125,7 @@ static void note_reads(struct search *s, int at)
 	}
 }
 
-/* What nobody names any more does not tell ways apart. */
+/* Tensors without further readers do not distinguish ways. */
 static void forget(struct search *s, int at)
 {
 	for (int i = 0; i < s->n_named; i++)

@@ -55,7 +55,8 @@ static bool operand_twice(const struct jm_program *p, const struct jm_node *n)
 	return false;
 }
 
-/* May the result lie where the first operand lies? Only if both are ours to place and it dies here. */
+/* May the result use the place of the first operand? Only if the planner places both and the
+ * operand dies here. */
 static bool may_replace(
 	const struct jm_program *p, const struct jm_node *n, const struct jm_tensor *to, int at)
 {

@@ -84,7 +84,7 @@ extern const struct jm_model *const jm_models[]; /* NULL-terminated, generated *
 		JM_DIM_POSITIONS
 extern const char *const jm_model_positions[];
 
-/* For models: a dimension as a whole number, and setting one that nobody set. */
+/* For models: a dimension as a whole number, and setting one that is not set. */
 int64_t jm_dim(const struct jm_values *dims, const char *name);
 int jm_dim_default(struct jm_values *dims, const char *name, int64_t value, struct jm_err *err);
 

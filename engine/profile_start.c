@@ -61,7 +61,7 @@ static struct jm_program *long_update(struct jm_graph *g, struct jm_device *devi
 	return NULL;
 }
 
-/* Bytes per second of the best of some runs; NAN = it cannot be told. */
+/* Bytes per second of the best of some runs; NAN = unknown. */
 static double measure_bytes(struct jm_device *device)
 {
 	struct jm_graph *g = jm_graph_new(JM_F32);

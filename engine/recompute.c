@@ -12,7 +12,7 @@
 struct again {
 	struct jm_graph *g;
 	int n_cells, n_nodes; /* before the pass */
-	bool *outside;	      /* [cell]: somebody beyond its block reads it: it is kept */
+	bool *outside;	      /* [cell]: it is read outside its block and therefore kept */
 	bool *needed;	      /* [cell]: a gradient reads it, or what makes such a one does */
 	struct jm_tensor **duplicate;  /* [cell]: the same values, computed again */
 	struct jm_node **duplicate_of; /* [forward node] */
@@ -30,7 +30,7 @@ static bool is_forward(const struct again *a, const struct jm_tensor *t)
 	return c->producer && c->producer->id < a->g->n_forward;
 }
 
-/* A result of a block that nobody else needs. */
+/* A result of a block that is not needed elsewhere. */
 static bool is_inner(const struct again *a, const struct jm_tensor *t)
 {
 	return t &&

@@ -17,7 +17,7 @@ struct remake {
 	int *first, *last;    /* [cell]: nodes of gradients that read it; -1 = none */
 };
 
-/* What may be made again cheaply, and its results do not enter sums that go on. */
+/* What can be recomputed cheaply, and whose results do not enter running sums. */
 static bool is_cheap(const struct jm_graph *g, const struct jm_node *n)
 {
 	switch (n->op) {

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-/* A compiler for GPUs wants a word more. */
+/* A compiler for GPUs needs one more keyword. */
 #ifndef JM_RNG_INLINE
 #define JM_RNG_INLINE static inline
 #endif

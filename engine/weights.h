@@ -27,7 +27,7 @@ struct jm_weights {
 	int users;
 };
 
-/* With one user, who lets go of it by jm_weights_free. NULL = out of memory. */
+/* With one user, who releases it by jm_weights_free. NULL = out of memory. */
 struct jm_weights *jm_weights_new(struct jm_device *device);
 struct jm_weights *jm_weights_share(struct jm_weights *w); /* one user more; returns w */
 void jm_weights_free(struct jm_weights *w);		   /* one user less; takes NULL */

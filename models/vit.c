@@ -107,7 +107,7 @@ static int vit_build(struct jm_graph *g, const struct jm_values *v, int64_t batc
 			.eps = EPS,
 			.init = JM_INIT_XAVIER_UNIFORM,
 			.activation = jm_graph_gelu_erf});
-	x = jm_graph_first(g, x); /* the others are read by nobody */
+	x = jm_graph_first(g, x); /* no node reads the others */
 	x = jm_transformer_norm(g, x, d.hidden, EPS, "ln_f");
 	x = jm_transformer_linear(g, x, d.hidden, d.classes, JM_INIT_XAVIER_UNIFORM, "head");
 	*ret_loss = jm_graph_softmax_xent(g, x, target);

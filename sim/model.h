@@ -15,7 +15,7 @@
 /* How one kind of work answers to a power cap on one kind of GPU. */
 struct jm_sim_response {
 	const char *name, *label, *unit, *source;
-	const char *note;    /* a doubt about the published figures; "" = none */
+	const char *note;    /* an objection to the published figures; "" = none */
 	double step_items;   /* of one step, per GPU */
 	double demand_watts; /* what it draws when no cap binds */
 	int n;

@@ -41,7 +41,8 @@ const struct jm_sim_name *jm_sim_registers_name(const struct jm_sim_registers *r
 
 double jm_sim_registers_cap(const struct jm_sim_registers *r, int gpu);
 int jm_sim_registers_set_cap(struct jm_sim_registers *r, int gpu, double watts, struct jm_err *err);
-/* Puts the node under load until unload, close or death. JM_EBUSY: somebody else's load is on it. */
+/* Puts the node under load until unload, close or death. JM_EBUSY: another process has put load
+ * on it. */
 int jm_sim_registers_load(
 	struct jm_sim_registers *r, const struct jm_sim_load *load, struct jm_err *err);
 void jm_sim_registers_unload(struct jm_sim_registers *r);

@@ -53,7 +53,7 @@ static int package_of(const struct jm_ctx *ctx, int cpu)
 	return package;
 }
 
-/* All of /proc/stat that speaks of processors; false when it cannot be read. */
+/* The lines of /proc/stat about processors; false when it cannot be read. */
 static bool read_stat(struct state *s)
 {
 	size_t used = 0;

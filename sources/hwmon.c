@@ -25,7 +25,7 @@
 #define INTERVAL     (50 * JM_MILLISECOND) /* of an ACPI power meter that does not say it */
 
 struct channel {
-	char folder[300]; /* where its attributes lie */
+	char folder[300]; /* the folder of its attributes */
 	char name[128];	  /* chip/attribute: "power_meter-ACPI000D:00/power1" */
 	char label[64];	  /* "" = none */
 	bool energy;

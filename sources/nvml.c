@@ -402,7 +402,7 @@ static void read_counter(struct state *s, struct gpu *g)
 		jm_clock_thread() - before, g->slot[g->counter].last.value);
 }
 
-/* Those that want to be, each once, the most urgent first: a dear one delays the next. */
+/* Those that are due, each once, the most urgent first: a slow reading delays the next. */
 static void read_counters(struct state *s)
 {
 	int64_t round = jm_ctx_now(s->ctx);

@@ -35,7 +35,8 @@ static bool is_power(enum jm_quantity quantity)
 	return quantity == JM_Q_POWER || quantity == JM_Q_POWER_AVERAGE;
 }
 
-/* Does a GPU's nvmlDeviceGetPowerUsage speak of the last second? (nvml.h: Ampere and newer, not GA100) */
+/* Is nvmlDeviceGetPowerUsage of a GPU the mean of the last second? (nvml.h: Ampere and newer,
+ * not GA100) */
 static bool usage_is_average(const struct jm_nvml_gpu *g)
 {
 	return g->architecture >= JM_NVML_AMPERE && g->capability != 80;
@@ -51,7 +52,8 @@ bool jm_nvml_answers(
 {
 	struct jm_nvml_value v = {.field = p->field, .scope = p->scope, .rc = JM_NVML_UNKNOWN};
 
-	/* GH200's counter speaks of the whole module, not of the GPU (ml-energy/zeus issue 172) */
+	/* The counter of GH200 covers the whole module, not only the GPU (ml-energy/zeus issue
+	 * 172) */
 	if (p->quantity == JM_Q_ENERGY && strstr(g->name, "GH200"))
 		return false;
 	if (!p->field) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the sensors of an NVIDIA GPU tell, by which of the library's ways, and what is known of their timing. */
+/* What the sensors of an NVIDIA GPU report, by which calls of the library, and what is known of
+ * their timing. */
 #ifndef JM_NVML_PROBE_H
 #define JM_NVML_PROBE_H
 
@@ -28,7 +29,7 @@ struct jm_nvml_sensor {
 	int counter_ms;		   /* the counter's step in time; 0 = unknown */
 	double accuracy;	   /* relative; NAN = unknown */
 };
-/* Never NULL: of a GPU that nobody has characterised, everything is unknown. */
+/* Never NULL: of a GPU that was not characterised, everything is unknown. */
 const struct jm_nvml_sensor *jm_nvml_sensor_of(const struct jm_nvml_gpu *gpu);
 
 /* Where a signal of a GPU comes from: a field, or a call of its own. */
@@ -47,7 +48,7 @@ extern const struct jm_nvml_probe jm_nvml_memory_probes[JM_NVML_MEMORY_PROBES];
 
 bool jm_nvml_answers(const struct jm_nvml *nvml, const struct jm_nvml_gpu *gpu,
 	const struct jm_nvml_probe *probe);
-/* No GPU draws 0 W: a zero is a sensor that does not tell, and becomes NAN. */
+/* No GPU draws 0 W: a zero means that the sensor has no value, and becomes NAN. */
 double jm_nvml_plausible(enum jm_quantity quantity, double value);
 /* A signal with what is known of its timing. */
 struct jm_signal jm_nvml_signal(const struct jm_nvml_sensor *sensor, enum jm_quantity quantity);

@@ -227,7 +227,7 @@ static void rapl_close(void *state)
 	free(s);
 }
 
-/* Why no zone can be used: there is none, or the right is missing. */
+/* Why no zone can be used: there is none, or the permission is missing. */
 static int nothing_usable(const struct state *s, struct jm_err *err)
 {
 	const struct zone *first = &s->zone[0];

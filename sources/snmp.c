@@ -160,7 +160,7 @@ static int add_outlets(struct state *s, const struct jm_values *options, struct 
 	return rc;
 }
 
-/* How many of the digits are decimals, where the PDU tells. */
+/* How many of the digits are decimals, where the PDU reports it. */
 static void ask_digits(
 	struct state *s, struct outlet *o, struct jm_snmp_value *value, const char *tail)
 {

@@ -10,7 +10,7 @@
 
 typedef struct nvml_device *jm_nvml_device; /* opaque, the library's */
 
-/* Return codes that are told apart here. */
+/* Return codes that are distinguished here. */
 enum jm_nvml_code {
 	JM_NVML_OK = 0,
 	JM_NVML_INVALID_ARGUMENT = 2,

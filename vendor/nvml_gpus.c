@@ -32,7 +32,7 @@ static void describe(struct jm_nvml *nvml, struct jm_nvml_gpu *g)
 		snprintf(g->bus_id, sizeof(g->bus_id), "%s", pci.bus_id);
 }
 
-/* A GPU whose handle cannot be had is left out: it is lost, or another job's. */
+/* A GPU without an available handle is ignored: it is lost, or belongs to another job. */
 static int list(struct jm_nvml *nvml, struct jm_nvml_gpus *gpus, struct jm_err *err)
 {
 	unsigned int n = 0;
@@ -132,7 +132,7 @@ static struct jm_nvml_gpu *find(
 
 		if (!same)
 			continue;
-		if (hit) /* a prefix of two is none, as CUDA has it */
+		if (hit) /* a prefix of two ids is not valid, as with CUDA */
 			return NULL;
 		hit = g;
 	}

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define SECRET_MAX 256
-#define NOWHERE	   "/proc/self/nowhere" /* a folder that nobody can make */
+#define NOWHERE	   "/proc/self/nowhere" /* a folder that cannot be made */
 
 static const struct jm_symbol symbols[] = {
 #define X(name) {#name, offsetof(struct jm_snmp_calls, name)},
@@ -49,7 +49,8 @@ static double counter64(const struct counter64 *c)
 	return (double)c->high * 4294967296.0 + (double)c->low;
 }
 
-/* The number in an answer. NAN: none, or less than 0, by which PDUs say that they cannot tell. */
+/* The number in an answer. NAN: none, or one below 0, by which PDUs report that they have no
+ * value. */
 static double number_of(const netsnmp_variable_list *v)
 {
 	char text[32], *end;

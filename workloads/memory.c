@@ -42,7 +42,7 @@ static double number_in(
 	return value > 0 ? value : 0;
 }
 
-/* What one group leaves of its limit; pages of files that nobody needs give way. */
+/* What one group leaves of its limit; pages of unused files can be reclaimed. */
 static double left_by(const struct jm_ctx *ctx, const struct version *v, const char *path)
 {
 	double most = number_in(ctx, path, v->most, "");

@@ -154,7 +154,7 @@ static int sim_step(void *state, struct jm_step *ret, struct jm_err *err)
 
 	if (rc)
 		return rc;
-	/* a device's queue goes on while its host is a little late */
+	/* the queue of a device continues while its host is a little late */
 	if (!s->loaded || now - s->end_ns > LATE_NS)
 		s->end_ns = now;
 	s->loaded = true;

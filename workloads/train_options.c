@@ -146,7 +146,7 @@ static void choose_update(struct train *s)
 		l->kind++;
 }
 
-/* Options of evaluations that nobody asked for would do nothing. */
+/* Options of evaluations have no effect without evaluations. */
 static int check_eval(const struct train *s, struct jm_err *err)
 {
 	if (s->eval.every || !jm_values_text(s->work->options, "eval-text"))

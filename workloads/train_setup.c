@@ -137,7 +137,7 @@ static size_t peak_of(const struct train *s)
 	       jm_staging_bytes(s->eval.program);
 }
 
-/* Told before the first byte is taken, and kept also when it does not fit. */
+/* Reported before the first byte is allocated, and stored even when it does not fit. */
 static void tell_plan(const struct train *s)
 {
 	const struct jm_program *p = s->program;

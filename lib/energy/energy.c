@@ -94,7 +94,8 @@ static int parts_of(
 	return rc;
 }
 
-/* The counter where it knows all; else the power where it does; else whoever knows more. */
+/* The counter where it covers everything; else the power where it does; else the one that covers
+ * more. */
 static const struct jm_part *better(const struct jm_trace_interval *s, int meter,
 	const struct jm_part *c, const struct jm_part *p)
 {

@@ -45,7 +45,7 @@ struct jm_energy {
 	double error;		      /* J, 95 %: both of these combined, see jm_energy_error */
 	double error_sampling;	      /* J, 95 %: edges, steps, windows; NAN = unknown */
 	double error_calibration;     /* J: the sensor's own accuracy; NAN = unknown */
-	double covered_s;	      /* seconds of the stretch that readings speak for */
+	double covered_s;	      /* seconds of the interval that readings cover */
 	double watts_mean, watts_max; /* over the covered part; NAN = unknown */
 	long samples, gaps;
 	/* Where power is integrated: how many moments of its load the sensor saw, over and over, because the

@@ -18,7 +18,7 @@
 
 #define STILL	     3			 /* refreshes without a step that are looked at */
 #define BEYOND	     4			 /* refreshes looked at after the stretch */
-#define STILL_ALONE  10			 /* and where no power tells more */
+#define STILL_ALONE  10			 /* and where there are no power readings */
 #define SECOND	     INT64_C(1000000000) /* ns */
 #define REST	     0.1		 /* W: a package or GPU that is on draws more */
 #define CAUGHT_UP    0.7  /* of the energy by power readings: a late counter tells it */
@@ -38,7 +38,7 @@ struct rising {
 
 struct check {
 	const struct jm_trace_interval *s;
-	const struct jm_signal *counter, *power; /* power: NULL = none that tells anything */
+	const struct jm_signal *counter, *power; /* power: NULL = there are no usable readings */
 	int power_index, meter;
 	double peak;	/* W; INFINITY = not known */
 	int64_t window; /* ns */
@@ -94,7 +94,7 @@ static struct held hold_signal(struct check *c, int signal, int64_t t0, int64_t 
 	return h;
 }
 
-/* The share of time that power readings speak for. */
+/* The share of time that power readings cover. */
 static double seen_share(const struct jm_signal *power)
 {
 	if (power->refresh_ns <= 0 || power->window_ns <= 0)
@@ -131,7 +131,7 @@ static double most_of(enum jm_scope scope)
 	}
 }
 
-/* The device's own peak, where it has a limit; no less than what its readings tell. */
+/* The device's own peak, where it has a limit; not less than its highest reading. */
 static double peak_of(struct check *c)
 {
 	int limit = jm_meter_signal(c->s->set, c->meter, JM_Q_LIMIT);

@@ -12,7 +12,7 @@
 #define AROUND	    12		       /* refreshes looked at on each side of an edge */
 #define BEYOND	    4		       /* and behind the stretch's end */
 #define AROUND_MIN  INT64_C(50000000)  /* ns */
-#define BRIDGE_MIN  INT64_C(250000000) /* ns a silent sensor may be interpolated over */
+#define BRIDGE_MIN  INT64_C(250000000) /* ns without readings that may be interpolated */
 #define LATE	    50		       /* a refresh may be late by 1/50 of itself */
 #define PEAK_WINDOW INT64_C(90000000)  /* ns a mean must last to count as a maximum */
 /* Standard deviation of the shape between two steps, as a share of (difference of power) x (time
@@ -69,7 +69,7 @@ static double rise(const struct jm_signal *counter, double a, double b, double s
 {
 	double joules = b - a;
 
-	/* so long unseen that it may have gone round more than once */
+	/* so long without a reading that it may have wrapped more than once */
 	if (counter->wrap > 0 && rate * seconds > counter->wrap / 2)
 		return NAN;
 	if (joules >= 0)
@@ -94,7 +94,7 @@ struct edge {
 	double variance;
 };
 
-/* What lies between two steps of the counter. */
+/* The interval between two steps of the counter. */
 struct span {
 	int64_t begin, end; /* energy rises from begin to end */
 	double joules;

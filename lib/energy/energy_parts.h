@@ -89,7 +89,7 @@ double jm_shape_fit(const struct jm_shape *shape, int64_t a, int64_t b, double j
 /* The largest change of power in the gaps that touch a to b. */
 double jm_shape_change(const struct jm_shape *shape, int64_t a, int64_t b);
 
-/* How far a reading may speak beyond when it was seen: a refresh that may be late. */
+/* How long a reading is valid after it was read: a refresh that may be late. */
 static inline int64_t jm_reach(const struct jm_signal *signal)
 {
 	return signal->refresh_ns + signal->refresh_ns / 5 + INT64_C(20000000);

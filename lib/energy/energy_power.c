@@ -16,10 +16,10 @@
 #include <math.h>
 
 /* Chosen with bench/energy_bounds, so that the bound holds 95 of 100 loads of all kinds. */
-#define FEW		 8 /* readings: fewer than some of these tell badly how a load changes */
+#define FEW		 8 /* readings: with fewer of these the change of the load is estimated badly */
 #define HIDDEN		 0.8 /* of the mean power: may be hidden in one gap, however alike readings are */
 #define BRIDGE_REFRESHES 3
-#define BRIDGE_MIN	 INT64_C(250000000) /* ns a silent sensor may be interpolated over */
+#define BRIDGE_MIN	 INT64_C(250000000) /* ns without readings that may be interpolated */
 
 struct sum {
 	const struct jm_signal *signal;
@@ -188,7 +188,7 @@ static void on_run(void *arg, const struct jm_plateau *run)
 	s->silent = false;
 }
 
-/* After the last run: it speaks a little beyond where it was seen, unless the sensor fell silent. */
+/* After the last plateau: it is valid a little longer than it was read, unless readings stopped. */
 static void finish(struct sum *s)
 {
 	int64_t start = start_of(s, &s->last), end;

@@ -43,7 +43,7 @@ static int take_power(void *arg, struct jm_reading r)
 	return 0;
 }
 
-/* A counter tells the power of the time before it. */
+/* A counter gives the power of the time before it. */
 static int take_count(void *arg, struct jm_reading r)
 {
 	struct times *t = arg;

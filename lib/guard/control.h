@@ -30,7 +30,7 @@ struct jm_control {
 	/* The argument that reaches every device again, whatever the environment now says of this job;
 	 * NULL = the one that was given. */
 	const char *restore_argument;
-	bool lost_at_reboot; /* a reboot puts every knob back to its default by itself */
+	bool lost_at_reboot; /* a reboot resets every knob to its default */
 	int (*open)(struct jm_ctx *ctx, const char *arg, struct jm_knobs *set, void **ret_state,
 		struct jm_err *err);
 	/* i: index among the knobs this control added. accepted: what the device took as its request, as a restore

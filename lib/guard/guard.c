@@ -100,7 +100,7 @@ static void reap(struct jm_guard *g)
 		;
 }
 
-/* Of each knob, what it is to be put back to; NULL when there is none. */
+/* The value to restore of each knob; NULL when there is none. */
 static double *copy_found(struct jm_guard *g)
 {
 	double *found = calloc((size_t)g->knobs.n + 1, sizeof(*found));
@@ -165,7 +165,7 @@ static void clear_journals(struct jm_guard *g)
 	jm_log_later_done(&log);
 }
 
-/* Once, by whoever comes first: mostly the watcher. */
+/* Once, by the first caller, mostly the watcher. */
 static void *take_over(void *arg)
 {
 	struct jm_guard *g = arg;
@@ -200,7 +200,7 @@ static bool is_stopping(struct jm_guard *g)
 	return stopping;
 }
 
-/* Waits for the other end to close. One that was told to stop closes it, too. */
+/* Waits for the other end to close. A guard that was asked to stop closes it, too. */
 static void *watch(void *arg)
 {
 	struct jm_guard *g = arg;

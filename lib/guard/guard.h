@@ -28,8 +28,8 @@ struct jm_guard;
 struct jm_applied {
 	int knob;	  /* index in jm_guard_knobs */
 	double requested; /* what the user asked for; NAN = nothing (jm_guard_get) */
-	double accepted;  /* what the device took of it (rounded, clamped); NAN = cannot tell */
-	double enforced;  /* what the device holds now; NAN = cannot tell */
+	double accepted;  /* what the device accepted of it (rounded, clamped); NAN = unknown */
+	double enforced;  /* what the device applies now; NAN = unknown */
 	char why[160];	  /* of a device that does not answer (jm_guard_get); "" = it does */
 };
 
@@ -88,10 +88,11 @@ struct jm_hold {
 	int pid, guard_pid; /* of the holder; 0 = none */
 	char why[300];	    /* JM_HELD_UNKNOWN */
 };
-/* Of the state folder, and of root's where that is another one. JM_EPERM: it cannot be told. */
+/* Of the state folder, and of root's where that is another one. JM_EPERM: it may not be read. */
 int jm_guard_holds(struct jm_ctx *ctx, struct jm_hold **ret, int *ret_n, struct jm_err *err);
 
-/* The guard's own process: serves the client at the other end of the socket until it is gone. */
+/* The guard's own process: serves the client at the other end of the socket until the client has
+ * ended. */
 int jm_guard_serve(struct jm_ctx *ctx, int fd, struct jm_err *err);
 
 #endif

@@ -58,7 +58,7 @@ static bool outlived(const struct pass *p, const struct jm_journal_state *s)
 	return control && jm_outlived(control, s, p->boot);
 }
 
-/* Sets the knob the journal speaks of. */
+/* Sets the knob of the journal. */
 static int put_back(
 	struct pass *p, const struct jm_journal_state *s, double value, struct jm_err *err)
 {
@@ -131,7 +131,7 @@ static void note_failure(struct pass *p, int rc, const struct jm_err *why)
 	p->failed = p->failed ? p->failed : rc;
 }
 
-/* One journal; its failure is told and the others go on. */
+/* One journal; its failure is reported, and the others continue. */
 static int visit(void *arg, const struct jm_journal_view *view, struct jm_err *err)
 {
 	struct pass *p = arg;
@@ -145,7 +145,7 @@ static int visit(void *arg, const struct jm_journal_view *view, struct jm_err *e
 	if (rc == JM_ENOENT || (rc == JM_EBUSY && !p->kept_too))
 		return 0;
 	if (rc) {
-		if (!p->kept_too) /* who asked for it is told by the error */
+		if (!p->kept_too) /* the error reports it to the caller */
 			jm_log(&p->log.ctx, JM_WARNING, "%s", why.text);
 		note_failure(p, rc, &why);
 		return 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The guard's own process: does what its client asks and, when the client is gone, puts all back. */
+/* The guard's own process: carries out the requests of its client and restores everything when
+ * the client has ended. */
 #include "base/forward_signals.h"
 #include "guard/guard_wire.h"
 #include "guard/guard_apply.h"
@@ -26,7 +27,7 @@ struct server {
 	char message[JM_WIRE_MAX];
 };
 
-/* The reply's payload lies behind it in the message. */
+/* The payload of the reply follows it in the message. */
 static void reply(struct server *s, int rc, int n, size_t bytes, const struct jm_err *err)
 {
 	struct jm_wire_reply *r = (struct jm_wire_reply *)s->message;
@@ -140,7 +141,7 @@ static bool serve_one(struct server *s)
 	return true;
 }
 
-/* Until the client is gone, says stop, or somebody ends the guard politely. */
+/* Until the client has ended or asks to stop, or a signal asks the guard to end. */
 static void serve(struct server *s)
 {
 	struct pollfd p[] = {

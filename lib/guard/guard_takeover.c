@@ -63,7 +63,7 @@ static void set_aside(struct pass *p, const struct jm_knob *knob)
 	jm_journal_close(&j);
 }
 
-/* why: the journal could not be had. */
+/* why: the reason why the journal was not available. */
 static int without_journal(struct pass *p, int i, int why, const struct jm_err *sentence,
 	double found, struct jm_err *err)
 {

@@ -7,7 +7,7 @@
 
 #include "joulemark.h"
 
-#define JM_GUARD_LOOK_MS 100 /* between two looks at whether to go on */
+#define JM_GUARD_LOOK_MS 100 /* between two checks whether to continue */
 
 struct jm_guard_wait {
 	const struct jm_ctx *ctx;

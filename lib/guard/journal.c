@@ -153,7 +153,7 @@ static bool held_by_old(const struct jm_journal *j, const struct jm_journal_stat
 	return held;
 }
 
-/* Who has it, as far as lock and record tell. */
+/* Who holds it, as far as lock and record show. */
 static void name_holder(
 	const struct jm_journal *j, const struct jm_journal_state *s, char *out, size_t size)
 {
@@ -216,7 +216,7 @@ static void announce(
 		s->open ? s->device : j->name, holder);
 }
 
-/* What the record says while somebody else has the lock; nothing when it cannot be read. */
+/* What the record contains while another process has the lock; nothing when it cannot be read. */
 static void look(const struct jm_journal *j, struct jm_journal_state *ret)
 {
 	char damage[200];

@@ -46,7 +46,7 @@ struct jm_journal_state {
 };
 
 struct jm_journal {
-	int folder, copies;	    /* where it lies */
+	int folder, copies;	    /* its folder */
 	int lock;		    /* -1 = closed */
 	char name[JM_JOURNAL_NAME]; /* without the end */
 	char path[JM_JOURNAL_PATH]; /* of the record, for sentences */
@@ -118,7 +118,7 @@ int jm_journal_each_of_root(const struct jm_ctx *ctx,
 void jm_journal_name(const char *knob, const char *device, char *out, size_t size);
 /* Makes new files in the folder sure to be found again. */
 int jm_journal_sync_folder(const struct jm_ctx *ctx, struct jm_err *err);
-/* This start of the machine; "" where the kernel does not tell. */
+/* The id of this boot; "" where the kernel does not report it. */
 void jm_journal_boot(const struct jm_ctx *ctx, char *out, size_t size);
 
 #endif

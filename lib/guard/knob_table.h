@@ -26,7 +26,8 @@ struct jm_knob_table {
 	struct jm_knob_member *member;
 	int n;
 	struct jm_patient_call **left; /* of each knob, a call that has not returned; NULL = none */
-	const struct jm_ctx *announce; /* told who is waited for after a second; NULL = nobody */
+	const struct jm_ctx
+		*announce; /* called with the holder after a second of waiting; NULL = none */
 };
 
 /* specs: "nvml", "sim:h100x4", several with commas; NULL = all of the machine itself that open. */

@@ -15,7 +15,7 @@
 struct parser {
 	const char *text;	 /* as the user wrote it */
 	char suffix[16];	 /* the unit at the very end, for numbers without one */
-	const struct jm_knob *k; /* the first knob it speaks of; its unit is everybody's */
+	const struct jm_knob *k; /* the first knob that is meant; its unit applies to all of them */
 	const struct jm_knobs *knobs;
 	struct jm_axis axis;
 	struct jm_err *err;

@@ -25,7 +25,7 @@ struct jm_setting {
 	double value;		  /* in the knob's unit, or JM_SETTING_DEFAULT */
 };
 
-/* One knob and the values it shall take, one after the other. */
+/* One knob and the values that it takes, one after the other. */
 struct jm_axis {
 	char knob[32];
 	char selector[JM_ID_MAX]; /* "" = all */
@@ -46,7 +46,7 @@ void jm_axis_done(struct jm_axis *axis);
 int jm_target_parse(
 	const char *text, const struct jm_knobs *knobs, struct jm_setting *ret, struct jm_err *err);
 
-/* Is the knob one that the setting speaks of? */
+/* Is the knob one that the setting means? */
 bool jm_setting_matches(const struct jm_setting *setting, const struct jm_knob *knob);
 /* "300W", "default": what jm_axis_parse reads back as the same number. */
 void jm_setting_value_text(double value, const char *unit, char *out, size_t size);

@@ -244,7 +244,7 @@ struct offer {
 	int in, weight, out; /* first operand, second, result of the first node */
 	int last;	     /* result of the second node */
 	bool adds;	     /* to be added to what is there, and only then */
-	bool if_plain;	     /* refused where the first operand lies otherwise */
+	bool if_plain;	     /* refused where the first operand has another layout */
 };
 
 #define ODD_SCRATCH 1000 /* bytes, of a cast into the layout that is not plain */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When a dear counter is read, against counters whose steps are known and a clock that readings consume. */
+/* When a counter that is slow to read is read, against counters whose steps are known and a
+ * clock that readings consume. */
 #include "test.h"
 #include "base/clock.h"
 #include "meter/read_budget.h"
@@ -206,7 +207,7 @@ static void test_cheap_is_read_whenever_asked(void **state)
 		assert_true(w.reads[i] > 1900);
 }
 
-/* A reading that takes long for a reason of its own does not make a counter dear. */
+/* A reading that takes long for another reason does not make a counter count as slow. */
 static void test_hiccups(void **state)
 {
 	struct world w;

@@ -18,7 +18,7 @@ static int count_units(const struct jm_program *p, enum jm_op op)
 
 static const struct jm_layout last = {.rank = 4, .order = {0, 2, 3, 1}};
 
-/* ref on plain copies of what lies otherwise. */
+/* ref on plain copies of tensors in another layout. */
 struct turned {
 	struct jm_group group;
 	struct jm_node node;
