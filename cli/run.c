@@ -31,7 +31,8 @@ struct run_command {
 	json_t *request, *records;
 	struct jm_plan plan;
 	int cancel_fd;
-	bool new_store; /* made by this call, and no plan is in it yet */
+	char controls[512]; /* see jm_run_controls */
+	bool new_store;	    /* made by this call, and no plan is in it yet */
 };
 
 /* Each signal wakes the loop. */
@@ -135,8 +136,9 @@ static int open_store(struct run_command *r)
 
 static int start_guard(struct run_command *r)
 {
-	return jm_guard_start(
-		&r->cli->ctx, jm_run_controls(r->cli, r->request), &r->guard, &r->cli->err);
+	return jm_guard_start(&r->cli->ctx,
+		jm_run_controls(r->cli, r->request, r->controls, sizeof(r->controls)), &r->guard,
+		&r->cli->err);
 }
 
 /* What an earlier call found and drew stays as it was, or the cases would not be the same. */
@@ -272,7 +274,7 @@ static int run_plan(struct run_command *r)
 	struct jm_run_options o = {
 		.plan = &r->plan,
 		.store = r->store,
-		.controls = jm_run_controls(r->cli, r->request),
+		.controls = jm_run_controls(r->cli, r->request, r->controls, sizeof(r->controls)),
 		.retry = flag(r, "retry"),
 		.fail_fast = flag(r, "fail-fast"),
 		.cancel_fd = r->cancel_fd,

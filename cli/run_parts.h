@@ -23,8 +23,10 @@ json_t *jm_run_request(struct jm_cli *cli);
 int jm_run_check_resume(struct jm_cli *cli);
 /* Adds the --set axes, checked against the guard's knobs. */
 int jm_run_request_settings(struct jm_cli *cli, const struct jm_knobs *knobs, json_t *request);
-/* The guard's controls: --control, else the device where it is a simulated one; NULL = the machine's. */
-const char *jm_run_controls(const struct jm_cli *cli, const json_t *request);
+/* The guard's controls: --control, else the devices where they are simulated nodes, written to out; NULL = the
+ * machine's. */
+const char *jm_run_controls(
+	const struct jm_cli *cli, const json_t *request, char *out, size_t size);
 
 /* ---- run_show.c ---- */
 

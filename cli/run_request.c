@@ -395,13 +395,6 @@ static int add_lengths(struct jm_cli *cli, json_t *what)
 	return 0;
 }
 
-static const char *simulated_device(const json_t *what)
-{
-	const char *device = json_string_value(json_array_get(json_object_get(what, "device"), 0));
-
-	return device && !strncmp(device, "sim:", 4) ? device : NULL;
-}
-
 /* A misspelt one is reported before every case of a sweep has failed because of it. */
 static int add_source(struct jm_cli *cli, const char *text, size_t n, json_t *sources)
 {
@@ -540,16 +533,33 @@ static int check_twice(struct jm_cli *cli, const json_t *settings, const struct 
 	return 0;
 }
 
+static bool is_simulated(const json_t *device)
+{
+	return !strncmp(json_string_value(device), "sim:", 4);
+}
+
+/* The knobs of simulated nodes are those of the case's node; the machine's are the same for all devices. */
+static int check_devices(struct jm_cli *cli, const json_t *devices)
+{
+	const json_t *device;
+	size_t i, simulated = 0;
+
+	json_array_foreach(devices, i, device) simulated += is_simulated(device);
+	if (!simulated || simulated == json_array_size(devices))
+		return 0;
+	return jm_err_set(&cli->err, JM_EUSAGE,
+		"--set cannot sweep simulated nodes and real devices in one plan; give --device "
+		"either the ones or the others.");
+}
+
 int jm_run_request_settings(struct jm_cli *cli, const struct jm_knobs *knobs, json_t *request)
 {
 	const struct jm_value *set = jm_values_get(&cli->values, "set");
 	json_t *settings = json_array(), *what = json_object_get(request, "what");
 	int rc = json_object_set_new(what, "settings", settings) ? no_memory(cli) : 0;
 
-	if (!rc && json_array_size(json_object_get(what, "device")) > 1)
-		rc = jm_err_set(&cli->err, JM_EUSAGE,
-			"--set and several devices exclude each other; sweep one device at a "
-			"time.");
+	if (!rc)
+		rc = check_devices(cli, json_object_get(what, "device"));
 	for (int i = 0; i < set->n_texts && !rc; i++) {
 		struct jm_axis axis;
 
@@ -564,13 +574,23 @@ int jm_run_request_settings(struct jm_cli *cli, const struct jm_knobs *knobs, js
 	return rc;
 }
 
-const char *jm_run_controls(const struct jm_cli *cli, const json_t *request)
+const char *jm_run_controls(const struct jm_cli *cli, const json_t *request, char *out, size_t size)
 {
 	const char *control = text_of(cli, "control");
-	const json_t *how = json_object_get(request, "how");
+	const json_t *devices = json_object_get(json_object_get(request, "what"), "device"),
+		     *device;
+	size_t i, used = 0;
 
+	if (!control)
+		control = json_string_value(
+			json_object_get(json_object_get(request, "how"), "control"));
 	if (control)
 		return control;
-	control = json_string_value(json_object_get(how, "control"));
-	return control ? control : simulated_device(json_object_get(request, "what"));
+	json_array_foreach(devices, i, device)
+	{
+		if (is_simulated(device) && used < size)
+			used += (size_t)snprintf(out + used, size - used, "%s%s", used ? "," : "",
+				json_string_value(device));
+	}
+	return used ? out : NULL;
 }

@@ -26,8 +26,19 @@ static void setting_name(const json_t *axis, char *out, size_t size)
 		selector && *selector ? "@" : "", selector ? selector : "");
 }
 
-/* Is the value the one found on every device of the axis? */
-static bool is_as_found(const json_t *found, const json_t *axis, const char *value)
+bool jm_plan_other_node(const json_t *parameters, const char *device)
+{
+	const char *node = json_string_value(json_object_get(parameters, "device"));
+	size_t n = node ? strlen(node) : 0;
+
+	if (!node || strncmp(node, "sim:", 4) != 0 || strncmp(device, "sim:", 4) != 0)
+		return false;
+	return strncmp(device, node, n) != 0 || device[n] != '/';
+}
+
+/* Is the value the one found on every device of the axis that the case runs on? */
+static bool is_as_found(
+	const json_t *found, const json_t *axis, const json_t *parameters, const char *value)
 {
 	const char *knob = json_string_value(json_object_get(axis, "knob"));
 	const char *selector = json_string_value(json_object_get(axis, "selector"));
@@ -42,7 +53,8 @@ static bool is_as_found(const json_t *found, const json_t *axis, const char *val
 
 		if (strcmp(json_string_value(json_object_get(one, "knob")), knob) != 0)
 			continue;
-		if (selector && strncmp(device, selector, strlen(selector)) != 0)
+		if ((selector && strncmp(device, selector, strlen(selector)) != 0) ||
+			jm_plan_other_node(parameters, device))
 			continue;
 		if (!was || strcmp(was, value) != 0)
 			return false;
@@ -101,7 +113,8 @@ static int expand_settings(struct expansion *x, size_t i, bool as_found, struct 
 
 		if (json_object_set_new(settings, name, json_string(text)))
 			return no_memory(err);
-		rc = expand_settings(x, i + 1, as_found && is_as_found(x->found, axis, text), err);
+		rc = expand_settings(x, i + 1,
+			as_found && is_as_found(x->found, axis, x->parameters, text), err);
 		if (rc)
 			break;
 	}

@@ -38,6 +38,8 @@ struct jm_plan {
 
 /* Is the request one that a plan can be made from? what: names it in the sentence. JM_EFORMAT. */
 int jm_plan_check(const json_t *request, const char *what, struct jm_err *err);
+/* Do these parameters of a case name a simulated node, and is the device part of another one? */
+bool jm_plan_other_node(const json_t *parameters, const char *device);
 int jm_plan_new(const json_t *request, struct jm_plan *ret, struct jm_err *err);
 void jm_plan_done(struct jm_plan *plan);
 /* The order of block b (0...): a permutation of the case indices; room for plan->n. */

@@ -66,7 +66,8 @@ static int parse_setting(struct run *r, const char *name, const char *value, str
 }
 
 /* name: "gpu.power" or "gpu.power@GPU-8f" */
-static int add_as_found(struct run *r, const char *name, struct settings *s, struct jm_err *err)
+static int add_as_found(struct run *r, const json_t *parameters, const char *name,
+	struct settings *s, struct jm_err *err)
 {
 	const char *at = strchr(name, '@'), *selector = at ? at + 1 : "";
 	size_t n = at ? (size_t)(at - name) : strlen(name), i;
@@ -82,7 +83,8 @@ static int add_as_found(struct run *r, const char *name, struct settings *s, str
 		struct jm_setting setting;
 
 		if (rc || !value || strlen(knob) != n || strncmp(knob, name, n) != 0 ||
-			strncmp(device, selector, strlen(selector)) != 0)
+			strncmp(device, selector, strlen(selector)) != 0 ||
+			jm_plan_other_node(parameters, device))
 			continue;
 		snprintf(full, sizeof(full), "%s@%s", knob, device);
 		rc = parse_setting(r, full, value, &setting, err);
@@ -90,6 +92,19 @@ static int add_as_found(struct run *r, const char *name, struct settings *s, str
 			rc = add_setting(s, &setting, err);
 	}
 	return rc;
+}
+
+/* A setting for all devices means those of the case's node, where the guard holds several simulated nodes. */
+static void keep_to_node(struct run *r, const json_t *parameters, struct jm_setting *setting)
+{
+	const char *node = json_string_value(json_object_get(parameters, "device"));
+	const struct jm_knobs *knobs = jm_guard_knobs(*r->guard);
+	bool several = false;
+
+	for (int i = 0; i < knobs->n; i++)
+		several = several || jm_plan_other_node(parameters, knobs->knob[i].device);
+	if (several && !*setting->selector)
+		snprintf(setting->selector, sizeof(setting->selector), "%s/", node);
 }
 
 static int read_settings(
@@ -105,9 +120,11 @@ static int read_settings(
 		struct jm_setting setting;
 
 		if (!strcmp(text, JM_AS_FOUND)) {
-			rc = add_as_found(r, name, s, err);
+			rc = add_as_found(r, parameters, name, s, err);
 		} else {
 			rc = parse_setting(r, name, text, &setting, err);
+			if (!rc)
+				keep_to_node(r, parameters, &setting);
 			if (!rc)
 				rc = add_setting(s, &setting, err);
 		}

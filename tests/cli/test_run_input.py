@@ -45,7 +45,6 @@ SIM = ["run", "sim", "--device", "sim:h100x4", "--seconds", "2"]
     (["run", "--items-regex", "a", "--items-json", "b", "--", "true"], "exclude each other"),
     (["run", "null", "--store", "one.db", "--json", "one.db"], "the same file"),
     (["run", "--resume"], "--store"),
-    (["run", "sim", "--device", "sim:h100x1,sim:h200x1", "--set", "gpu.power=300W"], "one device"),
     ([*SIM, "--set", "gpu.powr=300W"], "gpu.power"),
     ([*SIM, "--set", "gpu.power=300"], "300W"),
     ([*SIM, "--set", "gpu.power=100W"], "200"),

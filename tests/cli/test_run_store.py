@@ -228,3 +228,23 @@ def test_run_takes_a_command_by_its_first_word(tmp_path):
     assert done.returncode == 0 and record["command"] == ["echo", "--epochs", "3"]
     assert "did you mean 'gpt-117m'" in sentence(jm("run", "gpt-117n"), USAGE)
     assert "no workload, model or command 'no-such-command'" in sentence(jm("run", "no-such-command"), USAGE)
+
+
+def test_caps_of_several_simulated_nodes(tmp_path):
+    """Each case sets and records the GPUs of its own node; each node has its reference, and all are restored."""
+    path, nodes = tmp_path / "s.db", ("sim:h100x2", "sim:h200x1")
+    command = ["run", "sim", "--device", ",".join(nodes), "--set", "gpu.power=300W,500W", "--store", path, "--json", "-"]
+    done = jm(*command)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
+    assert len(rows) == 6  # two caps and what was found, on each
+    for r in rows:
+        wanted = {"as found": 700}.get(r["case"]["parameters"]["settings"]["gpu.power"])
+        wanted = wanted or float(r["case"]["parameters"]["settings"]["gpu.power"].removesuffix("W"))
+        assert {s["device"] for s in r["settings"]} == {f"{r['device']}/gpu{i}" for i in range(int(r["device"][-1]))}
+        assert {s["enforced"] for s in r["settings"]} == {wanted} and r["case"]["reference"] == (wanted == 700)
+    knobs = json.loads(jm("get", "--control", ",".join(nodes), "--json").stdout)
+    assert len(knobs) == 3 and {k["enforced"] for k in knobs} == {700}
+    assert json.loads(jm("run", "--store", path, "--resume", "--json", "-").stdout) == rows
+    assert "simulated nodes and real devices" in sentence(jm(
+        "run", "null", "--device", "cpu,sim:h100x2", "--control", nodes[0], "--set", "gpu.power=300W"), USAGE)
