@@ -134,3 +134,42 @@ def test_copy_arrives(device, way):
     r = one("run", "copy", *STEPS, "--device", device, "--way", way, "--size", "0.0001234")
     assert r["verified"] is True and (r["unit"], r["items"]) == ("byte", 3 * 8 * 123400)
     assert r["precision"] is None
+
+
+# ---- attention
+
+
+def attention(*more, status=0, **kwargs):
+    return one("run", "attention", *STEPS, "--passes", "2", *more, status=status, **kwargs)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+@pytest.mark.parametrize("more", [[], ["--full"], ["--backward", "--kv-heads", "2"], ["--full", "--backward"]])
+def test_attention_is_verified(device, precision, more):
+    r = attention("--batch", "2", "--seq", "40", "--heads", "4", "--depth", "16", "--device", device,
+                  "--precision", precision, *more)
+    assert r["status"] == "ok" and r["verified"] is True
+    assert (r["unit"], r["items"]) == ("token", 3 * 2 * 2 * 40)
+
+
+def test_attention_counts_its_products():
+    shape = ["--batch", "1", "--seq", "40", "--heads", "2", "--depth", "8", "--device", "ref"]
+    product = 2 * 40 * 40 * 16  # of all heads
+    full, causal = attention(*shape, "--full"), attention(*shape)
+    assert full["flops_model_per_item"] * 40 == pytest.approx(2 * product)
+    assert causal["flops_model_per_item"] * 40 == pytest.approx(product, rel=0.05)
+    both = attention(*shape, "--full", "--backward")
+    assert both["flops_executed_per_item"] * 40 == pytest.approx(7 * product)
+
+
+@needs_cpu
+def test_attention_finds_a_wrong_element(faulty):
+    small = ["--batch", "1", "--seq", "4", "--heads", "1", "--depth", "4", "--device", "cpu", "--precision", "f32"]
+    assert attention(*small, env=faulty(0))["verified"] is True
+    assert "by f64 it is" in attention(*small, status=FAILED, env=faulty(1))["reason"]
+
+
+def test_attention_wants_heads_that_share_evenly():
+    r = attention("--heads", "6", "--kv-heads", "4", "--device", "ref", status=FAILED)
+    assert "divisor of --heads" in r["reason"]
