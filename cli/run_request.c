@@ -435,9 +435,10 @@ static int add_controls(struct jm_cli *cli, json_t *how)
 	if (!text)
 		return 0;
 	for (const char *at = text; *at; at += strcspn(at, ","), at += *at == ',') {
-		char name[64];
+		char name[64] = "";
+		size_t n = strcspn(at, ",:");
 
-		snprintf(name, sizeof(name), "%.*s", (int)strcspn(at, ",:"), at);
+		memcpy(name, at, n < sizeof(name) ? n : sizeof(name) - 1);
 		if (!jm_control_find(name, &cli->err))
 			return cli->err.code;
 	}
