@@ -274,8 +274,10 @@ static void plug_ins_that_do_not_fit(void **unused)
 		skip();
 	snprintf(path, sizeof(path), "%s/tests/fake", build);
 	setenv("JM_BACKENDS", path, 1);
-	expect("older", JM_EVERSION, "older");
+	expect("older", JM_EVERSION, "older.so was built for version");
+	expect("older", JM_EVERSION, "build the plug-in from the sources");
 	expect("hollow", JM_EBUG, "hollow");
+	expect("halfway", JM_EBUG, "all of them or none");
 	expect("alien", JM_EFORMAT, "alien");
 	if (kept)
 		setenv("JM_BACKENDS", kept, 1);
