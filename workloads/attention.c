@@ -49,12 +49,7 @@ static const struct jm_option options[] = {
 		.min = 1,
 		.max = 1e4,
 		.help = "per step; when not given, as many as the device should do in 20 ms"},
-	{.name = "threads",
-		.type = JM_INT,
-		.min = 0,
-		.max = 1e5,
-		.fallback = "0",
-		.help = "of the host's processors; 0 = all that may be used"},
+	JM_KERNEL_THREADS,
 	{0},
 };
 
@@ -160,19 +155,10 @@ static void declare(struct attention *s)
 		s->causal ? "causal" : "full", s->backward ? ", with gradient" : "", passes);
 }
 
-static void attention_teardown(void *state)
+static int prepare(void *state, struct jm_work *work, struct jm_err *err)
 {
 	struct attention *s = state;
-
-	if (s)
-		jm_kernel_close(&s->kernel);
-	free(s);
-}
-
-static int prepare(struct attention *s, struct jm_work *work, struct jm_err *err)
-{
-	int code = jm_kernel_open(
-		&s->kernel, work, (int)jm_values_number(work->options, "threads"), err);
+	int code = jm_kernel_open(&s->kernel, work, err);
 
 	if (!code)
 		code = choose(s, err);
@@ -189,27 +175,8 @@ static int prepare(struct attention *s, struct jm_work *work, struct jm_err *err
 
 static int attention_setup(struct jm_work *work, void **ret_state, struct jm_err *err)
 {
-	struct attention *s = calloc(1, sizeof *s);
-	int code;
-
-	if (!s)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for the attention workload.");
-	code = prepare(s, work, err);
-	if (code)
-		attention_teardown(s);
-	else
-		*ret_state = s;
-	return code;
-}
-
-static int attention_step(void *state, struct jm_step *ret, struct jm_err *err)
-{
-	return jm_kernel_step(state, ret, err);
-}
-
-static int attention_finish(void *state, struct jm_step *ret, struct jm_err *err)
-{
-	return jm_kernel_finish(state, ret, err);
+	return jm_kernel_setup(
+		work, sizeof(struct attention), prepare, jm_kernel_teardown, ret_state, err);
 }
 
 /* ---- verification: rows of y and of the queries' gradient in f64 -------------------------------------- */
@@ -368,20 +335,10 @@ static int compare(const struct attention *s, const void *y, const void *dqkv, s
 static int attention_verify(void *state, struct jm_err *err)
 {
 	struct attention *s = state;
-	struct jm_program *program = s->kernel.program;
-	char *y = malloc(s->y->bytes), *dqkv = s->dqkv ? malloc(s->dqkv->bytes) : NULL;
-	int code = 0;
+	void *y = jm_kernel_read(&s->kernel, s->y, err);
+	void *dqkv = y && s->dqkv ? jm_kernel_read(&s->kernel, s->dqkv, err) : NULL;
+	int code = y && (dqkv || !s->dqkv) ? compare(s, y, dqkv, err) : err->code;
 
-	if (!y || (s->dqkv && !dqkv))
-		code = jm_err_set(err, JM_ENOMEM, "Out of memory for the result.");
-	else if (!s->kernel.steps)
-		code = jm_err_set(err, JM_EUSAGE, "Not one step was run.");
-	if (!code)
-		code = jm_program_read(program, s->y, y, err);
-	if (!code && dqkv)
-		code = jm_program_read(program, s->dqkv, dqkv, err);
-	if (!code)
-		code = compare(s, y, dqkv, err);
 	free(y);
 	free(dqkv);
 	return code;
@@ -394,8 +351,8 @@ const struct jm_workload jm_workload_attention = {
 	.options = options,
 	.check = jm_kernel_check,
 	.setup = attention_setup,
-	.step = attention_step,
-	.finish = attention_finish,
+	.step = jm_kernel_step,
+	.finish = jm_kernel_finish,
 	.verify = attention_verify,
-	.teardown = attention_teardown,
+	.teardown = jm_kernel_teardown,
 };

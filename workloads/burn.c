@@ -47,12 +47,7 @@ static const struct jm_option options[] = {
 		.min = 1,
 		.max = 1e4,
 		.help = "per step; when not given, as many as the device should do in 100 ms"},
-	{.name = "threads",
-		.type = JM_INT,
-		.min = 0,
-		.max = 1e5,
-		.fallback = "0",
-		.help = "of the host's processors; 0 = all that may be used"},
+	JM_KERNEL_THREADS,
 	{0},
 };
 
@@ -148,18 +143,17 @@ static void burn_teardown(void *state)
 
 	if (!s)
 		return;
-	jm_kernel_close(&s->kernel);
 	free(s->sums);
 	free(s->first);
 	free(s->now);
-	free(s);
+	jm_kernel_teardown(s);
 }
 
-static int prepare(struct burn *s, struct jm_work *work, struct jm_err *err)
+static int prepare(void *state, struct jm_work *work, struct jm_err *err)
 {
+	struct burn *s = state;
 	size_t bytes;
-	int code = jm_kernel_open(
-		&s->kernel, work, (int)jm_values_number(work->options, "threads"), err);
+	int code = jm_kernel_open(&s->kernel, work, err);
 
 	if (code)
 		return code;
@@ -184,17 +178,7 @@ static int prepare(struct burn *s, struct jm_work *work, struct jm_err *err)
 
 static int burn_setup(struct jm_work *work, void **ret_state, struct jm_err *err)
 {
-	struct burn *s = calloc(1, sizeof *s);
-	int code;
-
-	if (!s)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for the burn workload.");
-	code = prepare(s, work, err);
-	if (code)
-		burn_teardown(s);
-	else
-		*ret_state = s;
-	return code;
+	return jm_kernel_setup(work, sizeof(struct burn), prepare, burn_teardown, ret_state, err);
 }
 
 /* ---- steps: all sums of a step are compared with the first product's ------------------------------------- */

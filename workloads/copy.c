@@ -57,8 +57,7 @@ static void copy_teardown(void *state)
 			d->backend->release(d->dev, s->memory[i]);
 		}
 	}
-	jm_kernel_close(&s->kernel);
-	free(s);
+	jm_kernel_teardown(s);
 }
 
 static int take_memory(struct copy *s, struct jm_err *err)
@@ -98,8 +97,9 @@ static int fill(struct copy *s, struct jm_err *err)
 	return code ? code : jm_device_sync(d, err);
 }
 
-static int prepare(struct copy *s, struct jm_work *work, struct jm_err *err)
+static int prepare(void *state, struct jm_work *work, struct jm_err *err)
 {
+	struct copy *s = state;
 	const char *way = jm_values_text(work->options, "way");
 	int code = jm_device_open(work->device, 0, &s->kernel.device, err);
 
@@ -118,17 +118,7 @@ static int prepare(struct copy *s, struct jm_work *work, struct jm_err *err)
 
 static int copy_setup(struct jm_work *work, void **ret_state, struct jm_err *err)
 {
-	struct copy *s = calloc(1, sizeof *s);
-	int code;
-
-	if (!s)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for the copy workload.");
-	code = prepare(s, work, err);
-	if (code)
-		copy_teardown(s);
-	else
-		*ret_state = s;
-	return code;
+	return jm_kernel_setup(work, sizeof(struct copy), prepare, copy_teardown, ret_state, err);
 }
 
 /* ---- steps ---------------------------------------------------------------------------------------------- */

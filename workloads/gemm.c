@@ -48,12 +48,7 @@ static const struct jm_option options[] = {
 		.min = 1,
 		.max = 1e4,
 		.help = "per step; when not given, as many as the device should do in 20 ms"},
-	{.name = "threads",
-		.type = JM_INT,
-		.min = 0,
-		.max = 1e5,
-		.fallback = "0",
-		.help = "of the host's processors; 0 = all that may be used"},
+	JM_KERNEL_THREADS,
 	{0},
 };
 
@@ -110,19 +105,10 @@ static void choose_values(struct gemm *s)
 		(long long)s->n, (long long)s->k, kind, s->kernel.each.items);
 }
 
-static void gemm_teardown(void *state)
+static int prepare(void *state, struct jm_work *work, struct jm_err *err)
 {
 	struct gemm *s = state;
-
-	if (s)
-		jm_kernel_close(&s->kernel);
-	free(s);
-}
-
-static int prepare(struct gemm *s, struct jm_work *work, struct jm_err *err)
-{
-	int code = jm_kernel_open(
-		&s->kernel, work, (int)jm_values_number(work->options, "threads"), err);
+	int code = jm_kernel_open(&s->kernel, work, err);
 
 	if (code)
 		return code;
@@ -139,27 +125,8 @@ static int prepare(struct gemm *s, struct jm_work *work, struct jm_err *err)
 
 static int gemm_setup(struct jm_work *work, void **ret_state, struct jm_err *err)
 {
-	struct gemm *s = calloc(1, sizeof *s);
-	int code;
-
-	if (!s)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for the gemm workload.");
-	code = prepare(s, work, err);
-	if (code)
-		gemm_teardown(s);
-	else
-		*ret_state = s;
-	return code;
-}
-
-static int gemm_step(void *state, struct jm_step *ret, struct jm_err *err)
-{
-	return jm_kernel_step(state, ret, err);
-}
-
-static int gemm_finish(void *state, struct jm_step *ret, struct jm_err *err)
-{
-	return jm_kernel_finish(state, ret, err);
+	return jm_kernel_setup(
+		work, sizeof(struct gemm), prepare, jm_kernel_teardown, ret_state, err);
 }
 
 /* ---- verification -------------------------------------------------------------------------------------- */
@@ -204,15 +171,9 @@ static int compare(const struct gemm *s, const void *y, struct jm_err *err)
 static int gemm_verify(void *state, struct jm_err *err)
 {
 	struct gemm *s = state;
-	void *y = malloc(s->y->bytes);
-	int code;
+	void *y = jm_kernel_read(&s->kernel, s->y, err);
+	int code = y ? compare(s, y, err) : err->code;
 
-	if (!y)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for the product.");
-	code = s->kernel.steps ? jm_program_read(s->kernel.program, s->y, y, err)
-			       : jm_err_set(err, JM_EUSAGE, "No step was run.");
-	if (!code)
-		code = compare(s, y, err);
 	free(y);
 	return code;
 }
@@ -224,8 +185,8 @@ const struct jm_workload jm_workload_gemm = {
 	.options = options,
 	.check = jm_kernel_check,
 	.setup = gemm_setup,
-	.step = gemm_step,
-	.finish = gemm_finish,
+	.step = jm_kernel_step,
+	.finish = jm_kernel_finish,
 	.verify = gemm_verify,
-	.teardown = gemm_teardown,
+	.teardown = jm_kernel_teardown,
 };

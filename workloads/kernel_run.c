@@ -37,8 +37,26 @@ int jm_kernel_check(const char *device, const char *precision, struct jm_err *er
 	return code ? code : jm_device_check(device, err);
 }
 
-int jm_kernel_open(struct jm_kernel *k, struct jm_work *work, int threads, struct jm_err *err)
+int jm_kernel_setup(struct jm_work *work, size_t size,
+	int (*prepare)(void *state, struct jm_work *work, struct jm_err *err),
+	void (*teardown)(void *state), void **ret_state, struct jm_err *err)
 {
+	void *state = calloc(1, size);
+	int code;
+
+	if (!state)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a workload.");
+	code = prepare(state, work, err);
+	if (code)
+		teardown(state);
+	else
+		*ret_state = state;
+	return code;
+}
+
+int jm_kernel_open(struct jm_kernel *k, struct jm_work *work, struct jm_err *err)
+{
+	int threads = (int)jm_values_number(work->options, "threads");
 	struct jm_training t;
 	int code = jm_precision_set(&t, work->precision, err);
 
@@ -117,10 +135,18 @@ void jm_kernel_close(struct jm_kernel *k)
 	jm_device_close(&k->device);
 }
 
+void jm_kernel_teardown(void *state)
+{
+	if (state)
+		jm_kernel_close(state);
+	free(state);
+}
+
 /* ---- steps ---------------------------------------------------------------------------------------------- */
 
-int jm_kernel_finish(struct jm_kernel *k, struct jm_step *ret, struct jm_err *err)
+int jm_kernel_finish(void *state, struct jm_step *ret, struct jm_err *err)
 {
+	struct jm_kernel *k = state;
 	int code;
 
 	if (!k->under_way)
@@ -135,8 +161,9 @@ int jm_kernel_finish(struct jm_kernel *k, struct jm_step *ret, struct jm_err *er
 	return 0;
 }
 
-int jm_kernel_step(struct jm_kernel *k, struct jm_step *ret, struct jm_err *err)
+int jm_kernel_step(void *state, struct jm_step *ret, struct jm_err *err)
 {
+	struct jm_kernel *k = state;
 	int slot = (k->first + k->under_way) % JM_KERNEL_UNDER_WAY;
 	int code = jm_program_begin(k->program, err);
 
@@ -219,6 +246,23 @@ int jm_operand_write(
 	code = jm_program_write(k->program, t, data, err);
 	free(data);
 	return code;
+}
+
+void *jm_kernel_read(struct jm_kernel *k, const struct jm_tensor *t, struct jm_err *err)
+{
+	void *data;
+
+	if (!k->steps) {
+		jm_err_set(err, JM_EUSAGE, "Not one step was run.");
+		return NULL;
+	}
+	data = malloc(t->bytes);
+	if (!data)
+		jm_err_set(err, JM_ENOMEM, "Out of memory for %s.", t->name);
+	else if (!jm_program_read(k->program, t, data, err))
+		return data;
+	free(data);
+	return NULL;
 }
 
 /* ---- verification -------------------------------------------------------------------------------------------- */

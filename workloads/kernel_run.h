@@ -29,12 +29,24 @@ struct jm_kernel {
 
 /* For a workload's check: the device and the precision's name; bf16-true has no meaning without masters. */
 int jm_kernel_check(const char *device, const char *precision, struct jm_err *err);
-int jm_kernel_open(struct jm_kernel *k, struct jm_work *work, int threads, struct jm_err *err);
+/* As a workload's setup: zeroed state of that size, which begins with its struct jm_kernel. */
+int jm_kernel_setup(struct jm_work *work, size_t size,
+	int (*prepare)(void *state, struct jm_work *work, struct jm_err *err),
+	void (*teardown)(void *state), void **ret_state, struct jm_err *err);
+/* With the option JM_KERNEL_THREADS. */
+int jm_kernel_open(struct jm_kernel *k, struct jm_work *work, struct jm_err *err);
 int jm_kernel_ready(struct jm_kernel *k, struct jm_err *err);
 void jm_kernel_close(struct jm_kernel *k); /* one that is zeroed, too */
-/* As a workload's step and finish. */
-int jm_kernel_step(struct jm_kernel *k, struct jm_step *ret, struct jm_err *err);
-int jm_kernel_finish(struct jm_kernel *k, struct jm_step *ret, struct jm_err *err);
+/* A workload's own step, finish and, where it has nothing else, teardown. state: begins with a jm_kernel. */
+int jm_kernel_step(void *state, struct jm_step *ret, struct jm_err *err);
+int jm_kernel_finish(void *state, struct jm_step *ret, struct jm_err *err);
+void jm_kernel_teardown(void *state); /* takes NULL */
+
+#define JM_KERNEL_THREADS                                                                          \
+	{                                                                                          \
+		.name = "threads", .type = JM_INT, .min = 0, .max = 1e5, .fallback = "0",          \
+		.help = "of the host's processors; 0 = all that may be used"                       \
+	}
 
 #define JM_KERNEL_SECONDS 0.02
 /*
@@ -58,6 +70,9 @@ struct jm_operand {
 double jm_operand_value(const struct jm_operand *o, enum jm_dtype type, int64_t i);
 int jm_operand_write(
 	struct jm_kernel *k, const struct jm_operand *o, struct jm_tensor *t, struct jm_err *err);
+
+/* What a tensor holds when at least one step is done, to be freed; NULL and a reason. */
+void *jm_kernel_read(struct jm_kernel *k, const struct jm_tensor *t, struct jm_err *err);
 
 /* ---- verification -------------------------------------------------------------------------------------- */
 

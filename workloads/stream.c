@@ -43,12 +43,7 @@ static const struct jm_option options[] = {
 		.max = 1e4,
 		.help = "over the operands per step; when not given, as many as the device should "
 			"do in 20 ms"},
-	{.name = "threads",
-		.type = JM_INT,
-		.min = 0,
-		.max = 1e5,
-		.fallback = "0",
-		.help = "of the host's processors; 0 = all that may be used"},
+	JM_KERNEL_THREADS,
 	{0},
 };
 
@@ -113,19 +108,10 @@ static void declare(struct stream *s)
 		pass_flops(s) / pass_bytes(s), passes);
 }
 
-static void stream_teardown(void *state)
+static int prepare(void *state, struct jm_work *work, struct jm_err *err)
 {
 	struct stream *s = state;
-
-	if (s)
-		jm_kernel_close(&s->kernel);
-	free(s);
-}
-
-static int prepare(struct stream *s, struct jm_work *work, struct jm_err *err)
-{
-	int code = jm_kernel_open(
-		&s->kernel, work, (int)jm_values_number(work->options, "threads"), err);
+	int code = jm_kernel_open(&s->kernel, work, err);
 
 	if (code)
 		return code;
@@ -141,27 +127,8 @@ static int prepare(struct stream *s, struct jm_work *work, struct jm_err *err)
 
 static int stream_setup(struct jm_work *work, void **ret_state, struct jm_err *err)
 {
-	struct stream *s = calloc(1, sizeof *s);
-	int code;
-
-	if (!s)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for the stream workload.");
-	code = prepare(s, work, err);
-	if (code)
-		stream_teardown(s);
-	else
-		*ret_state = s;
-	return code;
-}
-
-static int stream_step(void *state, struct jm_step *ret, struct jm_err *err)
-{
-	return jm_kernel_step(state, ret, err);
-}
-
-static int stream_finish(void *state, struct jm_step *ret, struct jm_err *err)
-{
-	return jm_kernel_finish(state, ret, err);
+	return jm_kernel_setup(
+		work, sizeof(struct stream), prepare, jm_kernel_teardown, ret_state, err);
 }
 
 /* ---- verification -------------------------------------------------------------------------------------- */
@@ -210,15 +177,9 @@ static int compare(const struct stream *s, const void *y, struct jm_err *err)
 static int stream_verify(void *state, struct jm_err *err)
 {
 	struct stream *s = state;
-	void *y = malloc(s->y->bytes);
-	int code;
+	void *y = jm_kernel_read(&s->kernel, s->y, err);
+	int code = y ? compare(s, y, err) : err->code;
 
-	if (!y)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for the result.");
-	code = s->kernel.steps ? jm_program_read(s->kernel.program, s->y, y, err)
-			       : jm_err_set(err, JM_EUSAGE, "Not one step was run.");
-	if (!code)
-		code = compare(s, y, err);
 	free(y);
 	return code;
 }
@@ -230,8 +191,8 @@ const struct jm_workload jm_workload_stream = {
 	.options = options,
 	.check = jm_kernel_check,
 	.setup = stream_setup,
-	.step = stream_step,
-	.finish = stream_finish,
+	.step = jm_kernel_step,
+	.finish = jm_kernel_finish,
 	.verify = stream_verify,
-	.teardown = stream_teardown,
+	.teardown = jm_kernel_teardown,
 };

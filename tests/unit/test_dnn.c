@@ -145,6 +145,32 @@ static void plans_exist_for_every_convolution_of_resnet50(void **unused)
 	}
 }
 
+/* What the backend asks for beyond the shapes of the network: sums into what is there, and the first layer with
+ * the squares of its stride as channels. */
+static void plans_exist_for_sums_and_the_folded_first_layer(void **unused)
+{
+	struct dnn_conv_shape first = {.x = {BATCH, 16, 115, 115},
+		.w = {64, 16, 4, 4},
+		.y = {BATCH, 64, 112, 112},
+		.window = {.stride = {1, 1}, .dilation = {1, 1}}};
+	struct dnn_plan plan;
+
+	(void)unused;
+	need_cudnn();
+	for (int i = 0; i < n_shapes; i++)
+		shapes[i].add = true;
+	assert_int_equal(count(DNN_PATTERN_CONV, CUDNN_DATA_BFLOAT16, &any), n_shapes);
+	assert_int_equal(count(DNN_PATTERN_DGRAD, CUDNN_DATA_BFLOAT16, &any), n_shapes);
+	for (int i = 0; i < n_shapes; i++)
+		shapes[i].add = false;
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(plans_of(i ? DNN_PATTERN_WGRAD : DNN_PATTERN_CONV, &first,
+					 CUDNN_DATA_BFLOAT16, &any, &plan, 1),
+			1);
+		dnn_plan_drop(&dnn, &plan);
+	}
+}
+
 /* Of fp16 all but the stem, whose three channels no engine takes; of bf16 none. */
 static void joined_operations_exist_in_fp16_only(void **unused)
 {
@@ -219,6 +245,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(plans_exist_for_every_convolution_of_resnet50),
+		cmocka_unit_test(plans_exist_for_sums_and_the_folded_first_layer),
 		cmocka_unit_test(joined_operations_exist_in_fp16_only),
 		cmocka_unit_test(plan_is_found_again_by_its_name),
 		cmocka_unit_test(says_why_a_graph_is_refused),
