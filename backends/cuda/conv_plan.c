@@ -12,6 +12,9 @@
 #define WORKSPACE ((size_t)256 << 20)
 #define ROUNDS	  5 /* of a plan: the median counts */
 #define TOO_SLOW  2 /* times the best so far: one round is enough */
+/* A warm-up may hold the loading of code; one that is as slow as that is the engine's own. */
+#define HOPELESS    10 /* times the best so far */
+#define HOPELESS_MS 50
 
 /* ---- finding --------------------------------------------------------------------------------------------- */
 
@@ -169,33 +172,53 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Seconds of one run, the median; NAN where it does not run. */
+/* Milliseconds of one run; NAN where it does not run. */
+static float run_once(struct cuda_dev *dev, const struct dnn_run *run, const struct bench *b)
+{
+	struct jm_err err = JM_ERR_INIT;
+	float ms;
+
+	cudaEventRecord(b->from, dev->stream);
+	if (dnn_run(&dev->dnn, run, &err))
+		return NAN;
+	cudaEventRecord(b->to, dev->stream);
+	if (cudaEventSynchronize(b->to) || cudaEventElapsedTime(&ms, b->from, b->to))
+		return NAN;
+	return ms;
+}
+
+/* The median; of a plan that is far behind the best one so far, what a round or the warm-up took. */
+static double time_rounds(
+	struct cuda_dev *dev, const struct dnn_run *run, const struct bench *b, double best)
+{
+	float ms[ROUNDS], warm = run_once(dev, run, b);
+	int n = 0;
+
+	if (isnan(warm) || (warm > HOPELESS_MS && warm > HOPELESS * 1e3 * best))
+		return warm / 1e3;
+	while (n < ROUNDS && !(n == 1 && ms[0] > TOO_SLOW * 1e3 * best)) {
+		ms[n] = run_once(dev, run, b);
+		if (isnan(ms[n++]))
+			return NAN;
+	}
+	qsort(ms, (size_t)n, sizeof *ms, by_size);
+	return ms[n / 2] / 1e3;
+}
+
+/* Seconds of one run; NAN where it does not run. */
 static double time_plan(
 	struct cuda_dev *dev, const struct cuda_conv_plan *p, int i, const struct bench *b)
 {
 	struct jm_err err = JM_ERR_INIT;
-	float ms[ROUNDS];
 	struct dnn_run run;
-	int n = 0;
+	double seconds;
 
 	if (dnn_bind(&dev->dnn, &p->plan[i], 3, (const int64_t[]){p->ids.x, p->ids.w, p->ids.y},
 		    b->data, b->workspace, &run, &err))
 		return NAN;
-	for (int k = -1; k < ROUNDS && !(n == 1 && ms[0] > TOO_SLOW * 1e3 * p->seconds); k++) {
-		cudaEventRecord(b->from, dev->stream);
-		if (dnn_run(&dev->dnn, &run, &err))
-			break;
-		cudaEventRecord(b->to, dev->stream);
-		if (cudaEventSynchronize(b->to))
-			break;
-		if (k >= 0 && !cudaEventElapsedTime(&ms[n], b->from, b->to))
-			n++;
-	}
+	seconds = time_rounds(dev, &run, b, p->seconds);
 	dnn_unbind(&dev->dnn, &run);
-	if (!n)
-		return NAN;
-	qsort(ms, (size_t)n, sizeof *ms, by_size);
-	return ms[n / 2] / 1e3;
+	return seconds;
 }
 
 int cuda_conv_tune(struct cuda_dev *dev, struct cuda_conv_plan *p, struct jm_err *err)
