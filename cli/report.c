@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define TRACES_AT_MOST 24 /* on a page: about 100 kB each */
 
@@ -27,12 +28,16 @@ static const char *const formats[] = {
 
 static const char *const pools[] = {"devices", NULL};
 
+#define MOST_IN_FULL                                                                               \
+	(8 << 20) /* bytes of input that are read with all details, such as the energy of phases */
+
 /* What is reported. */
 struct input {
 	json_t *records, *traces; /* traces: NULL = not wanted */
 	json_t *shared;		  /* parts that records have in common, by key and case */
 	json_t *by_run;		  /* records in arrays by case, repeat and start */
 	int n_twice;		  /* came again, and were left out */
+	bool full;		  /* records are read with their details */
 };
 
 static void run_of(const json_t *record, char *out, size_t size)
@@ -120,7 +125,7 @@ static int add_all(struct input *in, const json_t *records, const char *path, st
 	{
 		snprintf(what, sizeof(what), "record %zu of %s", i, path);
 		rc = is_ours(record) ? jm_record_check(record, what, err) : 0;
-		if (!in->traces) /* the page shows them */
+		if (!in->full)
 			jm_keys_drop_details(jm_record_keys, record);
 		if (!rc)
 			rc = add_record(in, record, path, err);
@@ -245,7 +250,7 @@ static int add_store(struct input *in, const char *path, struct jm_err *err)
 
 	if (rc)
 		return rc;
-	rc = jm_store_records(store, !in->traces, add_stored, &stored, err);
+	rc = jm_store_records(store, !in->full, add_stored, &stored, err);
 	if (!rc && in->traces)
 		rc = add_traces(in, first, store, err);
 	jm_store_close(store, NULL);
@@ -376,12 +381,26 @@ static int report(struct jm_cli *cli, struct input *in)
 	return rc;
 }
 
+/* Of all files. The records of one call are read either with details or without, so that equal ones are
+ * recognised. */
+static off_t input_size(const struct jm_cli *cli)
+{
+	struct stat st;
+	off_t sum = 0;
+
+	for (int i = 0; i < cli->n_args; i++)
+		sum += !stat(cli->args[i], &st) ? st.st_size : 0;
+	return sum;
+}
+
 static int run(struct jm_cli *cli)
 {
 	bool page = format_of(cli) == JM_REPORT_HTML;
 	struct input in = {.records = json_array(),
 		.traces = page ? json_array() : NULL,
 		.shared = json_object(),
+		.full = page || jm_values_number(&cli->values, "phases") > 0 ||
+			input_size(cli) <= MOST_IN_FULL,
 		.by_run = json_object()};
 	int rc;
 

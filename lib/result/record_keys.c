@@ -51,15 +51,15 @@ static const struct jm_key total_keys[] = {
 		.meaning = "sum over the topmost meters that are replayed; null: there is none, "
 			   "one of them is unknown, or two of them share a part",
 		.column = "joules_replayed"},
-	{POSITIVE("error_measured_joules", JM_KEY_NULL), .unit = "J",
+	{POSITIVE("error_measured_joules", JM_KEY_NULL | JM_KEY_DETAIL), .unit = "J",
 		.meaning = "uncertainty of the sum (95 %): root of the sum of squares of the "
 			   "meters' sampling bounds, and of the sum of their calibration bounds; "
 			   "null: a part is unknown"},
-	{POSITIVE("error_estimated_joules", JM_KEY_NULL), .unit = "J",
+	{POSITIVE("error_estimated_joules", JM_KEY_NULL | JM_KEY_DETAIL), .unit = "J",
 		.meaning = "as error_measured_joules"},
-	{POSITIVE("error_simulated_joules", JM_KEY_NULL), .unit = "J",
+	{POSITIVE("error_simulated_joules", JM_KEY_NULL | JM_KEY_DETAIL), .unit = "J",
 		.meaning = "as error_measured_joules"},
-	{POSITIVE("error_replayed_joules", JM_KEY_NULL), .unit = "J",
+	{POSITIVE("error_replayed_joules", JM_KEY_NULL | JM_KEY_DETAIL), .unit = "J",
 		.meaning = "as error_measured_joules"},
 	{0},
 };
@@ -166,7 +166,7 @@ static const struct jm_key phase_keys[] = {
 	{POSITIVE("items", JM_KEY_NULL), .meaning = "credited to this phase"},
 	{LIST("meters", JM_KEY_DETAIL), .keys = phase_meter_keys,
 		.meaning = "the energy of each meter in it"},
-	{OBJECT("total", 0), .keys = total_keys, .meaning = "of this phase"},
+	{OBJECT("total", JM_KEY_DETAIL), .keys = total_keys, .meaning = "of this phase"},
 	{0},
 };
 

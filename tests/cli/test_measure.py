@@ -539,7 +539,7 @@ def test_items_from_output():
 
 def test_items_of_the_output_reach_phases():
     """Those printed during a phase are its own; what marks tell of the same work is not added."""
-    script = (f"echo 5 tokens; sleep 0.3; '{BIN}' mark train; echo 40 tokens; sleep 0.2; echo 20 tokens; sleep 0.2; "
+    script = (f"echo 5 tokens; sleep 0.3; '{BIN}' mark train; sleep 0.3; echo 40 tokens; sleep 0.2; echo 20 tokens; sleep 0.3; "
               f"'{BIN}' mark save --items 1000; sleep 0.2")
     done = jm("measure", "--source", "estimate", "--json", "/dev/stderr", "--items-regex", "([0-9]+) tokens",
               "--output", os.devnull, "sh", "-c", script)
