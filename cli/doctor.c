@@ -179,25 +179,42 @@ static void ask_controls(struct report *r, struct jm_ctx *ctx)
 
 /* ---- backends ------------------------------------------------------------------------------------------ */
 
+static void say_device(struct report *r, const struct jm_device *d)
+{
+	char why[200], memory[40] = "";
+	struct jm_finding f = {.ok = true, .what = "native models", .why = why, .mend = ""};
+
+	if (d->props.memory_bytes && !d->props.host_memory)
+		snprintf(memory, sizeof(memory), ", %.1f GB of memory free",
+			(double)d->props.memory_bytes / 1e9);
+	snprintf(why, sizeof(why), "%s%s; %s", d->props.name, memory,
+		d->props.native[JM_BF16] ? "native bf16" : "bf16 is emulated and slow");
+	say(r, &f);
+}
+
+/* Every device of the backend: its indices are tried until one is not there. */
 static void ask_backend(struct report *r, const char *name)
 {
 	struct jm_err err = JM_ERR_INIT;
 	struct jm_device d;
-	char why[200];
+	char device[48];
 	struct jm_finding f = {.what = "native models",
-		.why = why,
+		.why = err.text,
 		.mend = "use --device ref, which is always available"};
 
 	r->member = name;
-	f.ok = !jm_device_open(name, 0, &d, &err);
-	if (f.ok) {
-		snprintf(why, sizeof(why), "%s; %s", d.props.name,
-			d.props.native[JM_BF16] ? "native bf16" : "bf16 is emulated and slow");
+	for (int i = 0;; i++) {
+		snprintf(device, sizeof(device), "%s:%d", name, i);
+		if (jm_device_open(i ? device : name, 0, &d, i ? NULL : &err)) {
+			if (!i)
+				say(r, &f);
+			return;
+		}
+		say_device(r, &d);
 		jm_device_close(&d);
-	} else {
-		f.why = err.text;
+		if (!strcmp(name, "ref"))
+			return; /* it takes any index */
 	}
-	say(r, &f);
 }
 
 /* ---- the rest ------------------------------------------------------------------------------------------ */

@@ -238,7 +238,14 @@ static void print_environment(FILE *out)
 		const char *name, *meaning;
 	} rows[] = {
 		{"COLUMNS", "width of the text where it is not printed on a terminal"},
+		{"JM_BACKENDS", "folder of the backends' plug-ins"},
+		{"JM_CUBLASLT_LIB", "the cuBLASLt library to open"},
+		{"JM_CUDA_FAST",
+			"when set: algorithms on a GPU whose results may differ in their last bits "
+			"from run to run"},
+		{"JM_CUDNN_LIB", "the cuDNN library to open"},
 		{"JM_NVML_LIB", "the NVML library to open"},
+		{"JM_PLANS", "folder of the algorithms that were chosen by timing on a GPU"},
 		{"JM_ROOT", "prefix of /sys, /proc and /dev"},
 		{"JM_STATE", "folder of the journal of settings"},
 		{"NO_COLOR", "when set and not empty: no colours"},

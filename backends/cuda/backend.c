@@ -108,7 +108,9 @@ static int start(struct cuda_dev *dev, struct jm_err *err)
 		rc = cudaStreamCreateWithFlags(&dev->stream, cudaStreamNonBlocking);
 	if (!rc)
 		rc = cudaStreamCreateWithFlags(&dev->copies, cudaStreamNonBlocking);
-	return cuda_check(dev, rc, "Creating a context", err);
+	if (rc)
+		return cuda_check(dev, rc, "Creating a context", err);
+	return cuda_lt_open(dev, err); /* hardly any program does without products */
 }
 
 static int cuda_open(int index, int threads, void **ret_dev, struct jm_err *err)

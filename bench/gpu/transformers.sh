@@ -1,0 +1,53 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# joulemark and PyTorch train the same transformers on the same card, in turn:
+# bench/gpu/transformers.sh [NETWORK...], of gpt-117m gpt-800m llama vit-l16. JM_BIN names the program,
+# SECONDS_EACH the length of a run. For each network: joulemark, joulemark with JM_CUDA_FAST, PyTorch.
+set -eu
+here=$(dirname "$0")
+seconds=${SECONDS_EACH:-6}
+
+own() {
+	"${JM_BIN:-build/joulemark}" run train --device cuda:0 --precision bf16 --keep-all --warmup 3s \
+		--seconds "$seconds" --json - "$@" 2>/dev/null | python3 -c '
+import json, sys
+r = json.load(sys.stdin)
+if r["status"] != "ok":
+    sys.exit("joulemark: " + str(r["reason"]))
+joules = r["total"]["joules_measured"]
+print(json.dumps({"items_s": r["throughput"], "items_per_joule": joules and r["items"] / joules,
+    "bytes": r["plan"]["peak_bytes"], "steps": r["steps"], "loss": r["loss_last"]}))'
+}
+
+compare() { # NAME, options of joulemark, "--", arguments of train_torch.py
+	local name=$1 options=()
+	shift
+	while [ "$1" != -- ]; do options+=("$1"); shift; done
+	shift
+	echo "$name joulemark $(own "${options[@]}")"
+	echo "$name fast      $(JM_CUDA_FAST=1 own "${options[@]}")"
+	echo "$name PyTorch   $(python3 "$here/train_torch.py" "$@" 2>/dev/null | tail -1)"
+}
+
+nvidia-smi --query-gpu=name,uuid,driver_version,power.limit,temperature.gpu --format=csv,noheader
+for network in "${@:-gpt-117m gpt-800m llama vit-l16}"; do
+	for name in $network; do
+		case $name in
+		gpt-117m)
+			compare gpt-117m --model gpt-117m --batch 32 --seq 1024 -- gpt 32 1024 "$seconds" attention=cudnn ;;
+		gpt-800m)
+			compare gpt-800m --model gpt-800m --batch 8 --seq 2048 -- gpt 8 2048 "$seconds" attention=cudnn \
+				layers=16 hidden=2048 heads=8 ffn=8192 vocab=50304 context=2048 rotary=1 ;;
+		llama)
+			compare llama --model llama --layers 16 --hidden 2048 --heads 32 --kv-heads 8 --ffn 8192 \
+				--vocab 128256 --context 2048 --theta 500000 --batch 8 --seq 2048 -- llama 8 2048 "$seconds" \
+				attention=cudnn layers=16 hidden=2048 heads=32 kv-heads=8 ffn=8192 vocab=128256 context=2048 \
+				theta=500000 ;;
+		vit-l16)
+			compare vit-l16 --model vit-l16 --batch 128 -- vit-l16 128 0 "$seconds" attention=flash ;;
+		*)
+			echo "transformers.sh: there is no network '$name' here." >&2
+			exit 2 ;;
+		esac
+	done
+done
