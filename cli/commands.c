@@ -7,6 +7,7 @@ extern const struct jm_command jm_command_doctor;
 extern const struct jm_command jm_command_get;
 extern const struct jm_command jm_command_guard;
 extern const struct jm_command jm_command_help;
+extern const struct jm_command jm_command_jpwr;
 extern const struct jm_command jm_command_keeper;
 extern const struct jm_command jm_command_list;
 extern const struct jm_command jm_command_mark;
@@ -23,6 +24,7 @@ const struct jm_command *const jm_commands[] = {
 	&jm_command_run,
 	&jm_command_measure,
 	&jm_command_mark,
+	&jm_command_jpwr,
 	&jm_command_report,
 	&jm_command_describe,
 	&jm_command_set,

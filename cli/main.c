@@ -82,6 +82,18 @@ static int unknown_option(struct jm_cli *cli, const char *name)
 		cli->cmd->name);
 }
 
+/* The value, and the words behind argv[*i] that the option takes too. */
+static int set_values(struct jm_cli *cli, struct jm_values *table, const struct jm_value *value,
+	const char *text, char **argv, int *i)
+{
+	const struct jm_option *o = value->option;
+	int rc = jm_values_set(table, o->name, text, &cli->err);
+
+	while (!rc && o->takes_word && argv[*i + 1] && o->takes_word(argv[*i + 1]))
+		rc = jm_values_set(table, o->name, argv[++*i], &cli->err);
+	return rc;
+}
+
 /* argv[*i] is an option; its value may be behind "=" or the next word. */
 static int parse_option(struct jm_cli *cli, int argc, char **argv, int *i)
 {
@@ -106,7 +118,7 @@ static int parse_option(struct jm_cli *cli, int argc, char **argv, int *i)
 		return jm_err_set(&cli->err, JM_EUSAGE, "--%s needs a value.", name);
 	if (!known)
 		return add_extra(cli, name, text ? text : "1");
-	return jm_values_set(table, name, text, &cli->err);
+	return set_values(cli, table, value, text, argv, i);
 }
 
 static int check_arguments(struct jm_cli *cli)

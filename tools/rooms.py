@@ -34,7 +34,7 @@ MAY = {
     "backends/*": "include engine lib/base",
     "models": "include engine lib/base",
     "workloads": "include models engine sim lib/base lib/run",
-    "report": "include lib",
+    "report": "include vendor lib",
     "cli": "include report engine lib",
     "examples": "include",
     "bench": "*",

@@ -20,7 +20,9 @@ struct jm_option {
 	const char *const *choices;
 	const char *argument; /* for the help: "FILE", "N"; NULL = made from the type */
 	const char *help;
-	bool repeat;	 /* may be given several times (TEXT only) */
+	bool repeat; /* may be given several times (TEXT only) */
+	/* repeat: does this word, which follows the value, belong to the option too, as in --option A B? */
+	bool (*takes_word)(const char *word);
 	bool needs_unit; /* a number without a unit is refused, for it could be meant in several */
 };
 
