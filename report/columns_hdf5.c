@@ -7,7 +7,7 @@
  */
 #include "columns.h"
 #include "base/output.h"
-#include "vendor/hdf5.h"
+#include "vendor/hdf5_file.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "hdf5.h"
+#include "hdf5_file.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,8 +3,8 @@
  * Files of HDF5, by libhdf5, which is opened when it is needed. A file is made in memory and handed out as bytes.
  * The first failure is kept and later calls do nothing, so that only jm_hdf5_image is to be checked.
  */
-#ifndef JM_VENDOR_HDF5_H
-#define JM_VENDOR_HDF5_H
+#ifndef JM_VENDOR_HDF5_FILE_H
+#define JM_VENDOR_HDF5_FILE_H
 
 #include "library.h"
 
