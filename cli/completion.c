@@ -18,8 +18,8 @@ static enum follows follows_of(const struct jm_command *cmd)
 	static const struct {
 		const char *name;
 		enum follows follows;
-	} rows[] = {{"run", RUN}, {"measure", COMMANDS}, {"jpwr", COMMANDS}, {"report", FILES}, {"describe", MODELS},
-		{"help", WORK}, {"set", COMMANDS}};
+	} rows[] = {{"run", RUN}, {"measure", COMMANDS}, {"jpwr", COMMANDS}, {"report", FILES},
+		{"describe", MODELS}, {"help", WORK}, {"set", COMMANDS}};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		if (!strcmp(rows[i].name, cmd->name))
