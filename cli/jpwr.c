@@ -18,13 +18,6 @@
 #define MAX_NAMES 256 /* methods, ranks */
 #define FAST_MS	  20  /* from here on the sensors' own refresh decides how often they are read */
 
-const struct jm_jpwr_method jm_jpwr_methods[JM_JPWR_METHODS] = {
-	{"pynvml", "nvml", JM_SCOPE_GPU, false, "NVIDIA GPUs"},
-	{"gh", "hwmon", JM_SCOPE_NODE, true, "NVIDIA Grace"},
-	{"rocm", "amdsmi", JM_SCOPE_GPU, false, "AMD GPUs"},
-	{"gc", "gcipuinfo", JM_SCOPE_GPU, true, "Graphcore IPUs"},
-};
-
 /* ---- options ---- */
 
 static const struct jm_jpwr_method *find_method(const char *name)

@@ -12,6 +12,13 @@
 #define KEY "jpwr" /* in HDF5 */
 #define WH  3600.0 /* J */
 
+const struct jm_jpwr_method jm_jpwr_methods[JM_JPWR_METHODS] = {
+	{"pynvml", "nvml", JM_SCOPE_GPU, false, "NVIDIA GPUs"},
+	{"gh", "hwmon", JM_SCOPE_NODE, true, "NVIDIA Grace"},
+	{"rocm", "amdsmi", JM_SCOPE_GPU, false, "AMD GPUs"},
+	{"gc", "gcipuinfo", JM_SCOPE_GPU, true, "Graphcore IPUs"},
+};
+
 /* ---- columns ---- */
 
 /* jpwr calls a GPU by its index on the node, which is the first number of its label, and a sensor of Grace by
