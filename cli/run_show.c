@@ -185,12 +185,13 @@ static void figures_of(struct jm_run_show *show, const json_t *record, char *out
 		unit = "item";
 	number_text(rate, text, sizeof(text));
 	if (isfinite(rate))
-		snprintf(part, sizeof(part), "%s %.32ss/s", text, unit);
+		snprintf(part, sizeof(part), "%s %.32s%s/s", text, unit, jm_text_plural(unit));
 	else
 		snprintf(part, sizeof(part), "%.4g s", wall);
 	append(out, size, part, "", "");
 	if (isfinite(joules) && items > 0) {
-		snprintf(part, sizeof(part), " %.4g %.32ss/J", items / joules, unit);
+		snprintf(part, sizeof(part), " %.4g %.32s%s/J", items / joules, unit,
+			jm_text_plural(unit));
 		append(out, size, part, "", "");
 	} else if (isfinite(joules)) {
 		snprintf(part, sizeof(part), " %.4g J", joules);

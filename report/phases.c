@@ -162,7 +162,7 @@ static int put_titles(struct jm_grid *grid, const struct units *u, struct jm_err
 
 	jm_text_format(energy, sizeof(energy), "%sJ", u->prefix);
 	jm_text_format(per_item, sizeof(per_item), "%sJ/%s", u->item_prefix, u->item);
-	jm_text_format(items, sizeof(items), "%ss", u->item);
+	jm_text_format(items, sizeof(items), "%s%s", u->item, jm_text_plural(u->item));
 	if (!rc && u->devices)
 		rc = put_text(grid, -1, &column, "meter", err);
 	rc = rc ? rc : put_text(grid, -1, &column, "s", err);

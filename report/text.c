@@ -148,6 +148,13 @@ void jm_text_estimate(double mean, double half_width, char *out, size_t size)
 		places > 0 ? places : 0, shown);
 }
 
+const char *jm_text_plural(const char *unit)
+{
+	size_t n = strlen(unit);
+
+	return n && unit[n - 1] >= 'A' && unit[n - 1] <= 'Z' ? "" : "s";
+}
+
 double jm_text_prefix(const char *unit, double value, const char **ret_prefix)
 {
 	static const struct {

@@ -25,6 +25,8 @@ void jm_text_wrap_on(FILE *out, const char *text, int column, int hang, int widt
 void jm_text_estimate(double mean, double half_width, char *out, size_t size);
 /* "1054 J ± 53 J", "16.12 mJ": both in the unit that fits the value; without a bound (NAN) four digits. */
 void jm_text_quantity(double value, double error, const char *unit, char *out, size_t size);
+/* What follows the unit of several items: "s" of images, nothing of GB. */
+const char *jm_text_plural(const char *unit);
 /* A prefix for values of this size in a unit that takes one (J, Wh): "m" and 1e-3. */
 double jm_text_prefix(const char *unit, double value, const char **ret_prefix);
 #endif

@@ -143,7 +143,7 @@ static int queue_one(struct copy *s, struct jm_err *err)
 static int copy_finish(void *state, struct jm_step *ret, struct jm_err *err)
 {
 	struct copy *s = state;
-	double items = COPIES * (double)s->bytes;
+	double bytes = COPIES * (double)s->bytes;
 	int code;
 
 	if (!s->under_way)
@@ -154,10 +154,10 @@ static int copy_finish(void *state, struct jm_step *ret, struct jm_err *err)
 	s->first = !s->first;
 	s->under_way--;
 	s->kernel.steps++;
-	*ret = (struct jm_step){.items = items,
+	*ret = (struct jm_step){.items = bytes / 1e9,
 		.flops_model = NAN,
 		.flops_executed = NAN,
-		.bytes = items * (s->way == ON_DEVICE ? 2 : 1), /* of the device's memory */
+		.bytes = bytes * (s->way == ON_DEVICE ? 2 : 1), /* of the device's memory */
 		.loss = NAN};
 	return 0;
 }
@@ -204,7 +204,7 @@ static int copy_check(const char *device, const char *precision, struct jm_err *
 const struct jm_workload jm_workload_copy = {
 	.name = "copy",
 	.summary = "copies between the host and a device, or within the device",
-	.unit = "byte",
+	.unit = "GB",
 	.options = options,
 	.no_precision = true,
 	.check = copy_check,

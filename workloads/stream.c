@@ -101,7 +101,7 @@ static void declare(struct stream *s)
 	for (int i = 0; i < passes; i++)
 		jm_graph_node(s->kernel.graph, s->adds ? JM_OP_ADD : JM_OP_LINEAR,
 			(struct jm_tensor *[JM_NODE_IN]){s->x, s->w}, &s->y);
-	s->kernel.each.items = passes * pass_bytes(s);
+	s->kernel.each.items = passes * pass_bytes(s) / 1e9;
 	snprintf(s->kernel.work->detail, sizeof s->kernel.work->detail,
 		"%s of %lld x %lld, %.4g operations per byte, %d passes per step",
 		s->adds ? "sums" : "products", (long long)s->rows, (long long)s->width,
@@ -187,7 +187,7 @@ static int stream_verify(void *state, struct jm_err *err)
 const struct jm_workload jm_workload_stream = {
 	.name = "stream",
 	.summary = "moves memory, with a chosen number of operations per byte",
-	.unit = "byte",
+	.unit = "GB",
 	.options = options,
 	.check = jm_kernel_check,
 	.setup = stream_setup,

@@ -111,11 +111,11 @@ def test_burn_fills_memory():
 def test_stream_moves_what_it_says(device, intensity, operations):
     r = one("run", "stream", *STEPS, "--device", device, "--size", "0.0005", "--intensity", intensity,
             "--passes", "2", "--precision", "f32")
-    assert r["verified"] is True and r["unit"] == "byte"
+    assert r["verified"] is True and r["unit"] == "GB"
     said = float(r["detail"].split(", ")[1].split()[0])
     assert said == pytest.approx(operations, rel=0.06)
     if intensity != "0":
-        assert r["flops_model_per_item"] == pytest.approx(said, rel=0.01)
+        assert r["flops_model_per_item"] == pytest.approx(said * 1e9, rel=0.01)
 
 
 @needs_cpu
@@ -132,7 +132,7 @@ def test_stream_finds_a_wrong_result(faulty):
 @pytest.mark.parametrize("way", ["on-device", "to-device", "to-host"])
 def test_copy_arrives(device, way):
     r = one("run", "copy", *STEPS, "--device", device, "--way", way, "--size", "0.0001234")
-    assert r["verified"] is True and (r["unit"], r["items"]) == ("byte", 3 * 8 * 123400)
+    assert r["verified"] is True and r["unit"] == "GB" and r["items"] == pytest.approx(3 * 8 * 123400e-9)
     assert r["precision"] is None
 
 
@@ -173,3 +173,8 @@ def test_attention_finds_a_wrong_element(faulty):
 def test_attention_wants_heads_that_share_evenly():
     r = attention("--heads", "6", "--kv-heads", "4", "--device", "ref", status=FAILED)
     assert "divisor of --heads" in r["reason"]
+
+
+def test_gigabytes_have_no_plural():
+    done = jm("run", "copy", "--device", "ref", "--size", "0.0001", *STEPS)
+    assert " GB/s" in done.stdout + done.stderr and "GBs" not in done.stdout + done.stderr
