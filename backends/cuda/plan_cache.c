@@ -105,6 +105,8 @@ void cuda_plan_keep(struct cuda_dev *dev, const char *key, const char *value)
 	FILE *f = open_file("a");
 	int n;
 
+	if (!dev->plans_read)
+		read_plans(dev);
 	remember(dev, key, value);
 	if (!f)
 		return;
