@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Readings out of bytes that devices sent: messages, tables and lines of text. Whatever the bytes are, the answer is
+ * a number that is possible, or NAN for no reading.
+ */
+#ifndef JM_PARSE_READING_H
+#define JM_PARSE_READING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define JM_MAX_WATTS 1e6
+
+/*
+ * DCMI 1.5, 6.6.1: the response to Get Power Reading, with its completion code: 00 dc, then, low byte first, the power
+ * now, its least, its greatest and its mean (u16, W), a time stamp (u32), the period of the statistics (u32, ms) and
+ * the state, whose bit 6 is set while the power is measured.
+ */
+double jm_parse_dcmi(const uint8_t *bytes, size_t n);
+
+/* "1234 J 1667311234567890 us", the stamp may be missing: *ret_stamp_us is 0 then. NAN = no such value. */
+double jm_parse_cray(const char *text, char unit, int64_t *ret_stamp_us);
+
+#endif

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Readings out of what devices sent: whatever the bytes are, a number that is possible or none. */
+#include "../../sources/parse_reading.h"
+#include "fuzz.h"
+
+static void check_watts(double value)
+{
+	assert(isnan(value) || (value > 0 && value <= JM_MAX_WATTS));
+}
+
+static void cray(const char *text)
+{
+	int64_t stamp_us = -1;
+	double value = jm_parse_cray(text, 'J', &stamp_us);
+
+	assert(stamp_us >= 0);
+	assert(isnan(value) || (value >= 0 && value <= 0x1p52));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	char *text = fuzz_text(data, size);
+
+	check_watts(jm_parse_dcmi((const uint8_t *)text, size));
+	cray(text);
+	free(text);
+	return 0;
+}
