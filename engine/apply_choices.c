@@ -25,11 +25,26 @@ static struct jm_node *node_of(const struct jm_program *p, const struct jm_unit 
 
 static struct jm_unit *unit_of_node(const struct jm_program *p, const struct jm_node *n)
 {
-	for (int i = p->n_units - 1; n && i >= 0; i--)
-		for (int k = 0; k < p->unit[i]->group.n_nodes; k++)
-			if (p->unit[i]->group.node[k] == n)
-				return p->unit[i];
-	return NULL;
+	return n && n->id < p->cap_unit_of ? p->unit_of[n->id] : NULL;
+}
+
+/* Notes for each node of the unit that it is in this unit; false = out of memory. */
+static bool note_unit(struct jm_program *p, struct jm_unit *u)
+{
+	int cap = 2 * p->graph->n_nodes;
+
+	if (p->cap_unit_of < p->graph->n_nodes) {
+		struct jm_unit **more = realloc(p->unit_of, (size_t)cap * sizeof(*more));
+
+		if (!more)
+			return false;
+		memset(more + p->cap_unit_of, 0, (size_t)(cap - p->cap_unit_of) * sizeof(*more));
+		p->unit_of = more;
+		p->cap_unit_of = cap;
+	}
+	for (int k = 0; k < u->group.n_nodes; k++)
+		p->unit_of[u->group.node[k]->id] = u;
+	return true;
 }
 
 static struct jm_unit *unit_new(const struct jm_program *p, struct jm_node *const *node, int n)
@@ -61,6 +76,10 @@ static int push(struct jm_program *p, struct jm_unit *u, struct jm_err *err)
 		}
 		p->unit = more;
 		p->cap_units = cap;
+	}
+	if (!note_unit(p, u)) {
+		free(u);
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a program.");
 	}
 	u->position = p->n_units;
 	p->unit[p->n_units++] = u;
@@ -425,6 +444,9 @@ int jm_program_apply_choices(struct jm_program *p, struct jm_err *err)
 	} else {
 		jm_err_set(err, code, "Out of memory for a program.");
 	}
+	free(p->unit_of);
+	p->unit_of = NULL;
+	p->cap_unit_of = 0;
 	free(advice);
 	free(uses);
 	free(group_of);

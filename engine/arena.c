@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "places.h"
+
 #define ALIGN ((size_t)64)
 
 static size_t aligned(size_t n)
@@ -83,40 +85,6 @@ static int larger_first(const void *a, const void *b)
 	return x->t.id - y->t.id;
 }
 
-/* What a placed tensor holds: bytes, and when. */
-struct hold {
-	size_t from, to;
-	int first, last;
-};
-
-/* held: by rising `from`. Returns the lowest offset with room beside all that live at the same time. */
-static size_t find_place(const struct jm_cell *c, const struct hold *held, int n, size_t start)
-{
-	size_t at = start, bytes = aligned(c->t.bytes);
-
-	for (int i = 0; i < n; i++) {
-		const struct hold *h = &held[i];
-
-		if (h->last < c->first || c->last < h->first)
-			continue;
-		if (at + bytes <= h->from)
-			break;
-		if (h->to > at)
-			at = h->to;
-	}
-	return at;
-}
-
-static void insert(const struct jm_cell *c, struct hold *held, int n)
-{
-	int i = n;
-
-	while (i > 0 && held[i - 1].from > c->offset)
-		i--;
-	memmove(held + i + 1, held + i, (size_t)(n - i) * sizeof(*held));
-	held[i] = (struct hold){c->offset, c->offset + aligned(c->t.bytes), c->first, c->last};
-}
-
 static int collect(struct jm_program *p, struct jm_cell **moving)
 {
 	int n = 0;
@@ -133,20 +101,27 @@ static int collect(struct jm_program *p, struct jm_cell **moving)
 	return n;
 }
 
-static size_t place_moving(struct jm_program *p, struct jm_cell **moving, struct hold *held)
+/* Sets the peak; false = out of memory. */
+static bool place_moving(
+	struct jm_program *p, struct jm_cell **moving, int n, struct jm_places *held)
 {
-	size_t start = p->persistent_bytes, end = start;
-	int n = collect(p, moving);
+	size_t start = p->persistent_bytes;
+
+	p->peak_bytes = start;
 
 	for (int i = 0; i < n; i++) {
 		struct jm_cell *c = moving[i];
+		size_t bytes = aligned(c->t.bytes);
 
-		c->offset = find_place(c, held, i, start);
-		insert(c, held, i);
-		if (c->offset + aligned(c->t.bytes) > end)
-			end = c->offset + aligned(c->t.bytes);
+		c->offset = jm_places_find(held, start, bytes, c->first, c->last);
+		if (!jm_places_add(held,
+			    &(struct jm_place){c->offset, c->offset + bytes, c->first, c->last}))
+			return false;
+		if (c->offset + bytes > p->peak_bytes)
+			p->peak_bytes = c->offset + bytes;
 	}
-	return end;
+	p->arena_bytes = p->peak_bytes - start;
+	return true;
 }
 
 static void place_views(struct jm_program *p)
@@ -185,26 +160,31 @@ size_t jm_program_live(const struct jm_program *p, int *ret_unit)
 	return most;
 }
 
+static int place_rest(struct jm_program *p, struct jm_err *err)
+{
+	struct jm_cell **moving = calloc((size_t)p->graph->n_cells + 1, sizeof(*moving));
+	struct jm_places held = {0};
+	bool good = moving && place_moving(p, moving, collect(p, moving), &held);
+
+	jm_places_done(&held);
+	free(moving);
+	return good ? 0
+		    : jm_err_set(err, JM_ENOMEM, "Out of memory for a plan of %d tensors.",
+			      p->graph->n_cells);
+}
+
 static int place_all(struct jm_program *p, struct jm_err *err)
 {
-	size_t n = (size_t)p->graph->n_cells + 1;
-	struct jm_cell **moving = calloc(n, sizeof(*moving));
-	struct hold *held = calloc(n, sizeof(*held));
-	int code = moving && held ? 0
-				  : jm_err_set(err, JM_ENOMEM,
-					    "Out of memory for a plan of %zu tensors.", n - 1);
+	int code;
 
 	memset(p->class_bytes, 0, sizeof(p->class_bytes));
+	code = place_weights(p, err);
+	if (code)
+		return code;
+	p->persistent_bytes = place_staying(p, false, p->weight_bytes);
+	code = place_rest(p, err);
 	if (!code)
-		code = place_weights(p, err);
-	if (!code) {
-		p->persistent_bytes = place_staying(p, false, p->weight_bytes);
-		p->peak_bytes = place_moving(p, moving, held);
-		p->arena_bytes = p->peak_bytes - p->persistent_bytes;
 		place_views(p);
-	}
-	free(moving);
-	free(held);
 	return code;
 }
 

@@ -80,7 +80,8 @@ static const struct rule rules[JM_OP_COUNT][RULES_MAX] = {
 struct walk {
 	struct jm_graph *g;
 	struct jm_tensor **grad; /* [id of a tensor]: its gradient so far; NULL = none yet */
-	int n_tensors;		 /* of the forward graph */
+	struct jm_tensor *
+		*next; /* [id of a tensor]: the one that its gradient was passed on to before */
 	const struct jm_node *node;
 };
 
@@ -92,7 +93,7 @@ static struct jm_tensor *owner(const struct walk *w, struct jm_tensor *t)
 	return c->origin ? c->origin : t;
 }
 
-static struct jm_tensor *new_gradient(struct walk *w, const struct jm_tensor *t)
+static struct jm_tensor *new_gradient(struct walk *w, struct jm_tensor *t)
 {
 	bool param = t->class == JM_CLASS_PARAM;
 	struct jm_tensor *d;
@@ -102,21 +103,33 @@ static struct jm_tensor *new_gradient(struct walk *w, const struct jm_tensor *t)
 	if (!d)
 		return NULL;
 	snprintf(d->name, sizeof(d->name), "d.%.44s", t->name);
+	jm_graph_cell(w->g, d)->made_for = t;
 	if (param)
 		jm_graph_cell(w->g, t)->grad = d;
 	return d;
+}
+
+/* Is d still the gradient of this tensor, which is not t, and is the turn of its producer still to come? */
+static bool awaited_by(const struct walk *w, const struct jm_tensor *owner,
+	const struct jm_tensor *t, const struct jm_tensor *d)
+{
+	const struct jm_cell *c = jm_graph_cell(w->g, owner);
+
+	return owner != t && w->grad[owner->id] == d && c->producer &&
+	       c->producer->id < w->node->id;
 }
 
 /* Does a tensor other than t, whose producer's turn is still to come, own this gradient too? */
 static bool awaited_elsewhere(
 	const struct walk *w, const struct jm_tensor *t, const struct jm_tensor *d)
 {
-	for (int i = 0; i < w->n_tensors; i++) {
-		const struct jm_cell *c = w->g->cell[i];
+	const struct jm_cell *c = jm_graph_cell(w->g, d);
 
-		if (w->grad[i] == d && i != t->id && c->producer && c->producer->id < w->node->id)
+	if (c->made_for && awaited_by(w, c->made_for, t, d))
+		return true;
+	for (const struct jm_tensor *s = c->passed_to; s; s = w->next[s->id])
+		if (awaited_by(w, s, t, d))
 			return true;
-	}
 	return false;
 }
 
@@ -149,6 +162,8 @@ static void pass_on(struct walk *w, struct jm_tensor *d, struct jm_tensor *t)
 
 	if (d->type == t->type && !have && t->class != JM_CLASS_PARAM) {
 		w->grad[t->id] = d;
+		w->next[t->id] = jm_graph_cell(w->g, d)->passed_to;
+		jm_graph_cell(w->g, d)->passed_to = t;
 		return;
 	}
 	sum = have && t->class == JM_CLASS_PARAM ? have : new_gradient(w, t);
@@ -269,29 +284,38 @@ static bool makes_loss(const struct jm_node *n)
 	return rule->pass && rule->in[0].role == OUT;
 }
 
+static void walk_back(struct walk *w, const struct jm_tensor *loss)
+{
+	struct jm_graph *g = w->g;
+
+	g->n_forward = g->n_nodes;
+	for (int i = g->n_forward - 1; i >= 0 && !g->err.code; i--) {
+		w->node = g->node[i];
+		if (!reached(w, loss) || is_copy(w->node))
+			continue;
+		if (rules[w->node->op][0].in[0].role == NONE)
+			jm_err_set(&g->err, JM_EBUG, "Op %s has no gradient, and %s needs one.",
+				jm_op_name(w->node->op), w->node->out[0]->name);
+		for (int r = 0; r < RULES_MAX; r++)
+			apply(w, &rules[w->node->op][r]);
+	}
+}
+
 int jm_graph_gradients(struct jm_graph *g, struct jm_tensor *loss, struct jm_err *err)
 {
-	struct walk w = {.g = g, .n_tensors = g->n_cells};
-	int n_nodes = g->n_nodes;
+	size_t n = (size_t)g->n_cells + 1;
+	struct walk w = {.g = g,
+		.grad = calloc(n, sizeof(struct jm_tensor *)),
+		.next = calloc(n, sizeof(struct jm_tensor *))};
 
 	if (!g->err.code && !makes_loss(jm_graph_cell(g, loss)->producer))
 		jm_err_set(&g->err, JM_EBUG,
 			"A gradient can only start at a softmax-xent or mse loss.");
-	w.grad = calloc((size_t)w.n_tensors + 1, sizeof(*w.grad));
-	if (!w.grad)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for gradients.");
+	if (!w.grad || !w.next)
+		jm_err_set(&g->err, JM_ENOMEM, "Out of memory for gradients.");
 	jm_graph_scope(g, "%s", "");
-	g->n_forward = n_nodes;
-	for (int i = n_nodes - 1; i >= 0 && !g->err.code; i--) {
-		w.node = g->node[i];
-		if (!reached(&w, loss) || is_copy(w.node))
-			continue;
-		if (rules[w.node->op][0].in[0].role == NONE)
-			jm_err_set(&g->err, JM_EBUG, "Op %s has no gradient, and %s needs one.",
-				jm_op_name(w.node->op), w.node->out[0]->name);
-		for (int r = 0; r < RULES_MAX; r++)
-			apply(&w, &rules[w.node->op][r]);
-	}
+	walk_back(&w, loss);
 	free(w.grad);
+	free(w.next);
 	return g->err.code ? jm_err_set(err, g->err.code, "%s", g->err.text) : 0;
 }

@@ -35,6 +35,8 @@ struct jm_cell {
 	bool table;	 /* rows are looked up: no weight of a layer */
 	bool ends_block; /* what it makes joins the residual stream */
 	struct jm_tensor *grad;
+	/* a gradient: whose it is, and the last of those that it was passed on to as it stands */
+	struct jm_tensor *made_for, *passed_to;
 	struct jm_tensor *copy;	  /* PARAM: first of its copies; COPY: the next one */
 	struct jm_tensor *origin; /* COPY: the parameter */
 	struct jm_tensor *slab;	  /* PARAM, GRAD: the flat tensor it is a view of */

@@ -59,7 +59,7 @@ extern const struct jm_model *const jm_models[]; /* NULL-terminated, generated *
 	{                                                                                          \
 		.name = dim, .type = JM_INT, .unit = "", .min = 1, .max = most, .help = text       \
 	}
-#define JM_DIM_LAYERS JM_MODEL_DIM("layers", 100000, "layers, or blocks, of the network")
+#define JM_DIM_LAYERS JM_MODEL_DIM("layers", 4000, "layers, or blocks, of the network")
 #define JM_DIM_HIDDEN                                                                              \
 	JM_MODEL_DIM("hidden", 10000000,                                                           \
 		"width of the residual stream; of a ResNet, its first channels")

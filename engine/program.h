@@ -50,6 +50,8 @@ struct jm_program {
 	void *captured[JM_SPAN_COUNT]; /* a span as one exec; NULL = unit by unit */
 	struct jm_profile *profile;    /* profile.h; NULL = times are not taken */
 	const int *uses; /* during select: operands that name each tensor of the canonical graph */
+	struct jm_unit **unit_of; /* during select, [node]: the unit it is in; NULL = in none yet */
+	int cap_unit_of;
 };
 
 /* At least 1. */

@@ -82,7 +82,7 @@ static bool operands_kept(const struct remake *l, const struct jm_node *n)
 
 static void rename_reads(const struct remake *l, const struct jm_tensor *from, struct jm_tensor *to)
 {
-	for (int k = l->g->n_forward; k < l->n_nodes; k++)
+	for (int k = l->first[from->id]; k <= l->last[from->id]; k++)
 		for (int i = 0; i < l->g->node[k]->n_in; i++)
 			if (l->g->node[k]->in[i] == from)
 				l->g->node[k]->in[i] = to;

@@ -82,6 +82,14 @@ def test_time_does_not_grow_with_the_batch(batch):
     assert time.monotonic() - before < 5
 
 
+def test_layers_cost_the_same_each():
+    """The peak and the work grow by the same amount with each further layer, and a network of 1,000 layers
+    is planned within the time that a program may wait for it."""
+    few, more, many = (describe(*SMALL, "--layers", n) for n in (250, 500, 1000))
+    for key in ("parameters", "flops_model_per_item", "persistent_bytes", "peak_bytes"):
+        assert many[key] - more[key] == pytest.approx(2 * (more[key] - few[key]), rel=1e-9), key
+
+
 def test_small_by_hand():
     d = describe(*SMALL, "--batch", 3, "--seq", 16)
     layer = 12 * 64 * 64 + 13 * 64
@@ -395,6 +403,7 @@ def test_two_documents_need_two_places(tmp_path):
     (["gpt-117m", "--hidden", "10000000", "--heads", "1", "--ffn", "100000000", "--layers", "1",
       "--vocab", "100000000", "--batch", "1000000000", "--seq", "1024"], USAGE, "too many"),
     (["llama3-8b", "--heads", "100000", "--hidden", "10000000"], USAGE, "too many"),
+    ([*SMALL, "--layers", "100000"], USAGE, "1 to 4000"),
 ])
 def test_refusals(words, status, hint):
     assert hint in sentence(jm("describe", *words), status)

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which stretches of the arena are held, and from which unit to which. They are kept by rising offset in
+ * blocks; a block is passed over as a whole where its summary shows that it cannot matter, so that the search
+ * does not look at each of some hundred thousand tensors.
+ */
+#ifndef JM_PLACES_H
+#define JM_PLACES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct jm_place {
+	size_t from, to; /* bytes */
+	int first, last; /* units */
+};
+
+struct jm_place_block;
+struct jm_places {
+	struct jm_place_block **block;
+	int n, cap;
+};
+
+/* The lowest offset from `start` on where `bytes` are free from unit `first` to unit `last`. */
+size_t jm_places_find(const struct jm_places *p, size_t start, size_t bytes, int first, int last);
+/* Keeps the order of what is equal; false = out of memory. */
+bool jm_places_add(struct jm_places *p, const struct jm_place *place);
+void jm_places_done(struct jm_places *p);
+
+#endif
