@@ -59,7 +59,14 @@ static void test_for_a_plan(void **state)
 
 	(void)state;
 	assert_ok(jm_device_open("ref", 1, &device, &err), err);
-	assert_in_range(jm_fit_memory(&ctx, &device), 900 * KB, 990 * KB);
+	/* less than the program itself takes: nothing is left, which is not the same as unknown */
+	assert_int_equal(jm_fit_memory(&ctx, &device), 1);
+	put(&ctx, "/proc/meminfo", "MemAvailable:  1000000 kB\n");
+	assert_in_range(jm_fit_memory(&ctx, &device), 880000 * (size_t)KB, 920000 * (size_t)KB);
+	/* all of the machine's memory is never offered, though all of it were free */
+	put(&ctx, "/proc/meminfo", "MemAvailable:  9000000000 kB\n");
+	assert_true(device.props.memory_bytes > 0);
+	assert_true(jm_fit_memory(&ctx, &device) < device.props.memory_bytes - 64000000);
 	jm_device_close(&device);
 	device = (struct jm_device){.backend = &elsewhere, .props.memory_bytes = 123 * KB};
 	assert_int_equal(jm_fit_memory(&ctx, &device), 123 * KB);
