@@ -10,7 +10,7 @@
 #define JM_EXIT_USAGE	2
 #define JM_EXIT_FAILURE 125 /* our own failure */
 
-/* An option that the command's own table does not have, kept for a workload's table. */
+/* An option that the command's own table does not have, kept for the table of a workload or a model. */
 struct jm_extra {
 	const char *name, *text;
 };
@@ -45,7 +45,9 @@ struct jm_command {
 	bool takes_command;		 /* "-- CMD..." is allowed */
 	/* Does the command to run begin with this word, though no "--" stands before it? NULL = never. */
 	bool (*begins_command)(const struct jm_cli *cli, const char *word);
-	bool takes_extra;		/* unknown options are collected in cli->extra */
+	bool takes_extra; /* unknown options are collected in cli->extra */
+	/* Prints what its first argument takes; false: that is not known. NULL = the command's help is all there is. */
+	bool (*help_of)(const struct jm_cli *cli);
 	bool hidden;			/* not in the help */
 	bool no_recovery;		/* what a killed joulemark left set is not put back first */
 	int (*run)(struct jm_cli *cli); /* returns the exit status */
@@ -59,8 +61,12 @@ int jm_cli_fail(const struct jm_cli *cli);
 /* cli/help.c: lines of at most `width` columns on out */
 int jm_help_program(const struct jm_command *const *commands, FILE *out, int width);
 int jm_help_command(const struct jm_command *cmd, FILE *out, int width);
-/* The options that 'run NAME' takes besides its own; false when NAME is no workload and no model. */
-bool jm_help_workload(const char *name, FILE *out, int width);
+/* The options that 'run NAME' takes besides its own, NAME the first argument; false when it is no workload and
+ * no model. */
+bool jm_help_workload(const struct jm_cli *cli);
+/* The help of the command with the options of the model or preset that is its first argument; false when there
+ * is no such model. */
+bool jm_help_model(const struct jm_cli *cli);
 int jm_help_man(const struct jm_command *const *commands, FILE *out);
 
 #endif

@@ -40,6 +40,21 @@ static void each_option(
 	}
 }
 
+/* Those of all models, each name once: which model will be named is not known yet. */
+static void each_model_option(const struct jm_command *cmd, FILE *out, word_fn *put)
+{
+	for (int i = 0; jm_models[i]; i++)
+		for (const struct jm_option *o = jm_models[i]->options; o->name; o++) {
+			const struct jm_option one[] = {*o, {0}};
+			int first = 0;
+
+			while (!jm_option_find(jm_models[first]->options, o->name))
+				first++;
+			if (first == i)
+				each_option(cmd, one, out, put);
+		}
+}
+
 static void each_model(const struct jm_command *cmd, FILE *out, word_fn *put)
 {
 	for (int i = 0; jm_models[i]; i++) {
@@ -55,6 +70,8 @@ static void each_word(const struct jm_command *cmd, FILE *out, word_fn *put)
 
 	each_option(cmd, cmd->options, out, put);
 	each_option(cmd, jm_common_options, out, put);
+	if (follows == MODELS)
+		each_model_option(cmd, out, put);
 	for (int i = 0; (follows == RUN || follows == WORK) && jm_workloads[i]; i++)
 		put(out, cmd, jm_workloads[i]->name, jm_workloads[i]->summary);
 	if (follows == RUN || follows == WORK || follows == MODELS)

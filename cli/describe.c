@@ -2,6 +2,7 @@
 /* joulemark describe: what training a model takes, without allocating or running anything. */
 #include "cli.h"
 #include "describe_plan.h"
+#include "work_options.h"
 #include "base/output.h"
 
 #include <jansson.h>
@@ -62,7 +63,6 @@ static const struct jm_option options[] = {
 		.argument = "NAME",
 		.help = "backend whose memory is planned; without it cpu where it is built, else "
 			"ref"},
-	JM_MODEL_OPTIONS,
 	{.name = "keep-all",
 		.type = JM_FLAG,
 		.help = "keep norms, activations and compute copies for the gradients instead of "
@@ -142,16 +142,48 @@ static int choose(struct plan *plan, struct jm_err *err)
 	return jm_precision_set(t, plan->precision, err);
 }
 
+/* What was given for options of the model joins the command's own values. */
+static int take_options(struct jm_cli *cli, const struct jm_model *model, const char *name)
+{
+	struct jm_work_options o = {.who = "the model"};
+	int code = jm_work_options_choose(&o, name, model->options, &cli->err);
+
+	if (!code)
+		code = jm_work_options_check(cli, &o);
+	if (!code)
+		code = jm_values_add(&cli->values, model->options, &cli->err);
+	for (int i = 0; i < cli->n_extra && !code; i++)
+		code = jm_values_set(
+			&cli->values, cli->extra[i].name, cli->extra[i].text, &cli->err);
+	return code;
+}
+
+static int find_model(
+	struct jm_cli *cli, const struct jm_model **ret_model, const struct jm_preset **ret_preset)
+{
+	int code;
+
+	if (!cli->n_args) {
+		code = jm_work_options_check(cli, &(struct jm_work_options){.who = "any model"});
+		return code ? code
+			    : jm_err_set(&cli->err, JM_EUSAGE,
+				      "No model is named. Usage: 'joulemark describe %s'; "
+				      "'joulemark list' lists the models.",
+				      cli->cmd->usage);
+	}
+	code = jm_model_find(cli->args[0], ret_model, ret_preset, &cli->err);
+	return code ? code : take_options(cli, *ret_model, cli->args[0]);
+}
+
 static int make_plan(struct jm_cli *cli, struct plan *plan)
 {
 	struct jm_training *t = &plan->training;
 	const struct jm_preset *preset;
 	struct jm_err *err = &cli->err;
-	int code;
+	int code = find_model(cli, &t->model, &preset);
 
-	plan->name = cli->args[0];
+	plan->name = cli->n_args ? cli->args[0] : NULL;
 	plan->values = &cli->values;
-	code = jm_model_find(plan->name, &t->model, &preset, err);
 	if (!code)
 		code = jm_model_dims(t->model, preset, &cli->values, &plan->dims, err);
 	if (!code)
@@ -362,19 +394,23 @@ static int describe(struct jm_cli *cli)
 const struct jm_command jm_command_describe = {
 	.name = "describe",
 	.summary = "compute what training a model takes: FLOPs, traffic, memory",
-	.usage = "[options] MODEL",
-	.description = "Plans a training step of MODEL, a model or a preset, and prints its "
-		       "parameters, its FLOPs and memory traffic per item, its peak memory to the "
-		       "byte and its start values. Nothing is allocated and nothing runs, so that "
-		       "any size can be planned on any machine.\n\nFLOPs are those of matrix "
-		       "products (a multiply-add is 2; causal attention counts half); model FLOPs "
-		       "are what the mathematics needs, executed FLOPs include what is recomputed.",
+	.usage = "[options] MODEL [model's options]",
+	.description =
+		"Plans a training step of MODEL, a model or a preset, and prints its "
+		"parameters, its FLOPs and memory traffic per item, its peak memory to the "
+		"byte and its start values. Nothing is allocated and nothing runs, so that "
+		"any size can be planned on any machine.\n\nFLOPs are those of matrix "
+		"products (a multiply-add is 2; causal attention counts half); model FLOPs "
+		"are what the mathematics needs, executed FLOPs include what is recomputed.\n\nA "
+		"model has options of its own, such as its layers: 'joulemark describe MODEL "
+		"--help' lists them.",
 	.example = "joulemark describe gpt-800m --batch 4 --precision bf16\n"
 		   "joulemark describe resnet50 --batch 32 --svg resnet50.svg\n"
 		   "joulemark describe gpt --layers 2 --hidden 64 --heads 4 --ffn 256 --vocab 256 "
 		   "--context 128 --positions learned --graph",
 	.options = options,
-	.min_args = 1,
 	.max_args = 1,
+	.takes_extra = true,
+	.help_of = jm_help_model,
 	.run = describe,
 };

@@ -125,14 +125,39 @@ int jm_help_command(const struct jm_command *cmd, FILE *out, int width)
 	return 0;
 }
 
-/* The workload of that name, or the one that works on a preset of that name; NULL = neither. */
+/* The workload of that name, or the one that runs a model or preset of that name; NULL = neither. */
 static const struct jm_workload *workload_of(const char *name)
 {
-	for (int i = 0; jm_models[i]; i++)
-		for (const struct jm_preset *p = jm_models[i]->presets; p && p->name; p++)
-			if (!strcmp(p->name, name) && p->workload)
-				return jm_workload_find(p->workload, NULL);
-	return jm_workload_find(name, NULL);
+	const struct jm_preset *preset;
+	const struct jm_model *model;
+
+	if (jm_model_find(name, &model, &preset, NULL))
+		return jm_workload_find(name, NULL);
+	return jm_workload_find(jm_model_workload(preset), NULL);
+}
+
+/* Those of the model of that name, if it is one. */
+static bool print_model_options(const char *name, FILE *out, int width)
+{
+	const struct jm_preset *preset;
+	const struct jm_model *model;
+
+	if (jm_model_find(name, &model, &preset, NULL))
+		return false;
+	fprintf(out, "\nOptions of model '%s'; those given replace the preset's\n", model->name);
+	print_options(model->options, out, width);
+	return true;
+}
+
+bool jm_help_model(const struct jm_cli *cli)
+{
+	const struct jm_preset *preset;
+	const struct jm_model *model;
+
+	if (jm_model_find(cli->args[0], &model, &preset, NULL))
+		return false;
+	jm_help_command(cli->cmd, cli->out, cli->width);
+	return print_model_options(cli->args[0], cli->out, cli->width);
 }
 
 /* Work whose unit depends on its options calls it an item. */
@@ -147,8 +172,11 @@ static void print_summary(const struct jm_workload *w, FILE *out, int width)
 	print_wrapped(out, text, 0, width);
 }
 
-bool jm_help_workload(const char *name, FILE *out, int width)
+bool jm_help_workload(const struct jm_cli *cli)
 {
+	const char *name = cli->args[0];
+	FILE *out = cli->out;
+	int width = cli->width;
 	const struct jm_workload *w = workload_of(name);
 
 	if (!w)
@@ -161,6 +189,7 @@ bool jm_help_workload(const char *name, FILE *out, int width)
 		"\nOptions of '%s', in addition to those of 'joulemark run'; a list is swept\n",
 		w->name);
 	print_options(w->options, out, width);
+	print_model_options(name, out, width);
 	return true;
 }
 
@@ -277,6 +306,13 @@ int jm_help_man(const struct jm_command *const *commands, FILE *out)
 		print_summary(jm_workloads[i], out, WIDTH_MOST);
 		man_options(jm_workloads[i]->options, out);
 	}
+	fprintf(out, ".SH MODELS\nModels that workloads run and 'joulemark describe' plans, with "
+		     "their own options. Those that a preset sets are replaced by those given.\n");
+	for (int i = 0; jm_models[i]; i++) {
+		fprintf(out, ".SS %s\n", jm_models[i]->name);
+		print_roff(jm_models[i]->summary, out);
+		man_options(jm_models[i]->options, out);
+	}
 	fprintf(out, ".SH \"EXIT STATUS\"\nThat of the measured command, or 128 + signal when a "
 		     "signal killed "
 		     "it; 127 when it was not found; 125 when joulemark itself failed; 2 for wrong "
@@ -329,7 +365,7 @@ static int help_run(struct jm_cli *cli)
 	for (int i = 0; cli->commands[i]; i++)
 		if (!strcmp(cli->commands[i]->name, cli->args[0]))
 			return jm_help_command(cli->commands[i], cli->out, cli->width);
-	if (jm_help_workload(cli->args[0], cli->out, cli->width))
+	if (jm_help_workload(cli))
 		return 0;
 	unknown(cli->commands, cli->args[0], &cli->err);
 	return jm_cli_fail(cli);
@@ -350,10 +386,10 @@ static const struct jm_option help_options[] = {
 const struct jm_command jm_command_help = {
 	.name = "help",
 	.summary = "describe a command or a workload",
-	.usage = "[COMMAND|WORKLOAD]",
-	.description =
-		"Prints the help of a command, of a workload that 'joulemark run' runs, or the "
-		"list of commands.",
+	.usage = "[COMMAND|WORKLOAD|MODEL]",
+	.description = "Prints the help of a command, of a workload or model that 'joulemark run' "
+		       "runs, or "
+		       "the list of commands.",
 	.options = help_options,
 	.max_args = 1,
 	.run = help_run,

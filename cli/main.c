@@ -246,8 +246,7 @@ static void recover(struct jm_cli *cli)
 
 static int show_help(const struct jm_cli *cli)
 {
-	if (cli->cmd->takes_extra && cli->n_args &&
-		jm_help_workload(cli->args[0], cli->out, cli->width))
+	if (cli->cmd->help_of && cli->n_args && cli->cmd->help_of(cli))
 		return 0;
 	return jm_help_command(cli->cmd, cli->out, cli->width);
 }

@@ -491,5 +491,6 @@ const struct jm_command jm_command_run = {
 	.takes_command = true,
 	.begins_command = jm_run_begins_command,
 	.takes_extra = true,
+	.help_of = jm_help_workload,
 	.run = run_run,
 };

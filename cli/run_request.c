@@ -2,6 +2,7 @@
 /* From the command line of `run` to the request that a plan is made from. */
 #include "run_parts.h"
 #include "hold.h"
+#include "work_options.h"
 
 #include "measure/progress.h"
 #include "meter/source.h"
@@ -9,7 +10,6 @@
 #include "run/workload.h"
 #include "engine/model.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,106 +37,10 @@ static int no_memory(struct jm_cli *cli)
 	return jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for the plan.");
 }
 
-/* What a value is in the case's parameters: numbers in the base unit without superfluous digits. */
-static json_t *canonical(const struct jm_value *value)
+/* Of work without options of its own. */
+static int check_extra(struct jm_cli *cli, const char *who)
 {
-	const struct jm_option *o = value->option;
-	char text[64];
-
-	if (!value->text)
-		return NULL;
-	if (o->type == JM_TEXT || o->type == JM_CHOICE || isnan(value->number))
-		return json_string(value->text);
-	snprintf(text, sizeof(text), "%.12g%s", value->number,
-		o->unit && o->type != JM_FLAG ? o->unit : "");
-	return json_string(text);
-}
-
-/* "4,8,16" of one option; each is checked by its row. */
-static int add_values(
-	struct jm_cli *cli, const struct jm_option *row, const char *list, json_t *ret_values)
-{
-	struct jm_option rows[] = {*row, {0}};
-	struct jm_values one;
-	char *copy = strdup(list), *rest = copy, *part;
-	int rc = copy ? 0 : no_memory(cli);
-
-	while (!rc && (part = strsep(&rest, ","))) {
-		rc = jm_values_init(&one, rows, &cli->err);
-		if (rc)
-			break;
-		rc = jm_values_set(&one, row->name, part, &cli->err);
-		if (!rc && json_array_append_new(ret_values, canonical(&one.value[0])))
-			rc = jm_err_set(&cli->err, JM_EUSAGE,
-				"--%s '%s' is not UTF-8 text and cannot be stored in a record.",
-				row->name, part);
-		jm_values_done(&one);
-	}
-	free(copy);
-	return rc;
-}
-
-static const char *extra_text(const struct jm_cli *cli, const char *name)
-{
-	for (int i = cli->n_extra - 1; i >= 0; i--) /* the last one counts */
-		if (!strcmp(cli->extra[i].name, name))
-			return cli->extra[i].text;
-	return NULL;
-}
-
-static int add_options(struct jm_cli *cli, const struct jm_option *rows, json_t *what)
-{
-	json_t *options = json_object();
-	int rc = json_object_set_new(what, "options", options) ? no_memory(cli) : 0;
-
-	for (const struct jm_option *row = rows; row && row->name && !rc; row++) {
-		const char *text = extra_text(cli, row->name);
-		json_t *values;
-
-		if (!text)
-			text = row->fallback;
-		if (!text)
-			continue;
-		values = json_array();
-		rc = add_values(cli, row, text, values);
-		if (!rc && json_object_set(options, row->name, values))
-			rc = no_memory(cli);
-		json_decref(values);
-	}
-	return rc;
-}
-
-static size_t add_names(const struct jm_option *rows, const char **names, size_t n)
-{
-	for (; rows && rows->name && n < MAX_NAMES; rows++)
-		names[n++] = rows->name;
-	return n;
-}
-
-/* An option that neither `run` nor the workload has. */
-static int check_extra(struct jm_cli *cli, const struct jm_option *rows, const char *who)
-{
-	const char *names[MAX_NAMES], *near;
-	size_t n = add_names(cli->cmd->options, names, add_names(rows, names, 0));
-
-	for (int i = 0; i < cli->n_extra; i++) {
-		const struct jm_option *row = rows;
-
-		while (row && row->name && strcmp(row->name, cli->extra[i].name) != 0)
-			row++;
-		if (row && row->name)
-			continue;
-		near = jm_did_you_mean(cli->extra[i].name, names, n);
-		if (near)
-			return jm_err_set(&cli->err, JM_EUSAGE,
-				"Neither 'run' nor %s has an option --%s; did you mean --%s?", who,
-				cli->extra[i].name, near);
-		return jm_err_set(&cli->err, JM_EUSAGE,
-			"Neither 'run' nor %s has an option --%s; see 'joulemark run --help' and "
-			"'joulemark list'.",
-			who, cli->extra[i].name);
-	}
-	return 0;
+	return jm_work_options_check(cli, &(struct jm_work_options){.who = who});
 }
 
 static int add_extra(struct jm_cli *cli, const char *name, const char *text)
@@ -202,8 +106,8 @@ static int no_such_work(struct jm_cli *cli, const char *name)
 		names[n++] = jm_workloads[i]->name;
 	for (int i = 0; jm_models[i] && n < MAX_NAMES; i++) {
 		names[n++] = jm_models[i]->name;
-		for (const struct jm_preset *p = jm_models[i]->presets; p->name && n < MAX_NAMES;
-			p++)
+		for (const struct jm_preset *p = jm_models[i]->presets;
+			p && p->name && n < MAX_NAMES; p++)
 			names[n++] = p->name;
 	}
 	near = jm_did_you_mean(name, names, n);
@@ -225,7 +129,7 @@ static const char *workload_of_model(const char *name)
 
 	if (jm_model_find(name, &model, &preset, NULL))
 		return NULL;
-	return preset && preset->workload ? preset->workload : "train";
+	return jm_model_workload(preset);
 }
 
 /* A misspelt device or precision is reported before every case has failed because of it. */
@@ -266,13 +170,13 @@ static int add_workload(struct jm_cli *cli, json_t *what)
 
 	if (!w)
 		return no_such_work(cli, name);
-	if (model && extra_text(cli, "model"))
+	if (model && jm_work_options_text(cli, "model"))
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"'%s' and --model exclude each other; give one of them.", name);
 	if (model && add_extra(cli, "model", name))
 		return no_memory(cli);
 	snprintf(who, sizeof(who), "workload '%.64s'", name);
-	rc = check_extra(cli, w->options, who);
+	rc = jm_work_options_request(cli, w, who, what);
 	json_object_set_new(what, "workload", json_string(w->name));
 	json_object_set_new(what, "device", split(text_of(cli, "device")));
 	if (!w->no_precision)
@@ -281,8 +185,6 @@ static int add_workload(struct jm_cli *cli, json_t *what)
 		rc = jm_err_set(&cli->err, JM_EUSAGE,
 			"The workload '%s' has no option for the precision; omit --precision.",
 			w->name);
-	if (!rc)
-		rc = add_options(cli, w->options, what);
 	return rc ? rc : check_work(cli, w, what);
 }
 
@@ -318,7 +220,7 @@ static int add_command(struct jm_cli *cli, json_t *what)
 {
 	json_t *command = json_array(), *throughput = json_object();
 	const char *regex = text_of(cli, "items-regex"), *json = text_of(cli, "items-json");
-	int rc = check_extra(cli, NULL, "a command");
+	int rc = check_extra(cli, "a command");
 
 	if (!rc)
 		rc = check_own(cli, "device");
@@ -463,7 +365,7 @@ static json_t *make_how(struct jm_cli *cli)
 /* A misspelt option of `run` is the nearer error. */
 static int nothing_to_run(struct jm_cli *cli)
 {
-	int rc = check_extra(cli, NULL, "any workload");
+	int rc = check_extra(cli, "any workload");
 
 	return rc ? rc
 		  : jm_err_set(&cli->err, JM_EUSAGE,

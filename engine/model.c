@@ -11,8 +11,6 @@
 
 #define NAMES_MAX 128
 
-const char *const jm_model_positions[] = {"learned", "rotary", NULL};
-
 int64_t jm_dim(const struct jm_values *dims, const char *name)
 {
 	return (int64_t)jm_values_number(dims, name);
@@ -96,28 +94,29 @@ static int set_all(struct jm_values *v, const char *text, struct jm_err *err)
 	return code;
 }
 
-static bool has(const struct jm_option *row, const char *name)
+bool jm_model_option_exists(const char *name)
 {
-	while (row->name && strcmp(row->name, name) != 0)
-		row++;
-	return row->name;
+	bool found = false;
+
+	for (int i = 0; jm_models[i] && !found; i++)
+		found = jm_option_find(jm_models[i]->options, name);
+	return found;
 }
 
-/* Dimensions that were given and that this model lacks. */
-static int check_given(
-	const struct jm_model *model, const struct jm_values *given, struct jm_err *err)
+const char *jm_model_workload(const struct jm_preset *preset)
 {
-	static const struct jm_option all[] = {JM_MODEL_OPTIONS, {0}};
+	return preset && preset->workload ? preset->workload : "train";
+}
 
-	for (int i = 0; given && i < given->n; i++) {
-		const char *name = given->value[i].option->name;
+int jm_model_options(const char *name, const struct jm_option **ret, struct jm_err *err)
+{
+	const struct jm_preset *preset;
+	const struct jm_model *model;
+	int code = jm_model_find(name, &model, &preset, err);
 
-		if (given->value[i].text && has(all, name) && !has(model->options, name))
-			return jm_err_set(err, JM_EUSAGE,
-				"Model %s has no option --%s; omit it, or use another model.",
-				model->name, name);
-	}
-	return 0;
+	if (!code)
+		*ret = model->options;
+	return code;
 }
 
 /* What the user gave goes over the preset. */
@@ -156,10 +155,8 @@ int jm_model_dims(const struct jm_model *model, const struct jm_preset *preset,
 	const struct jm_values *given, struct jm_values *ret, struct jm_err *err)
 {
 	struct jm_values v;
-	int code = check_given(model, given, err);
+	int code = jm_values_init(&v, model->options, err);
 
-	if (!code)
-		code = jm_values_init(&v, model->options, err);
 	if (code)
 		return code;
 	if (preset)

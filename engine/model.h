@@ -33,8 +33,9 @@ struct jm_model {
 	const char *summary;
 	const char *item; /* what throughput counts: "token", "image" */
 	enum jm_feed feed;
-	const struct jm_option
-		*options; /* its dimensions; no defaults: a preset or the user sets them */
+	/* Its own, with other names than those of the workloads that run it; what neither a preset nor the user
+	 * sets has no value or the default here. */
+	const struct jm_option *options;
 	const struct jm_preset *presets; /* terminated by name NULL */
 	/*
 	 * Optional: sets what neither preset nor user set (ffn = 4 hidden...). seq: the sequence asked
@@ -53,40 +54,22 @@ struct jm_model {
 
 extern const struct jm_model *const jm_models[]; /* NULL-terminated, generated */
 
-/* The dimensions of all models, as rows for a command's or workload's own table: what the user gives
- * there replaces the preset's. A model lists those it has. */
-#define JM_MODEL_DIM(dim, most, text)                                                              \
+/* The usual row of a model's options: a whole number from 1 on. */
+#define JM_MODEL_INT(dim, most, text)                                                              \
 	{                                                                                          \
 		.name = dim, .type = JM_INT, .unit = "", .min = 1, .max = most, .help = text       \
 	}
-#define JM_DIM_LAYERS JM_MODEL_DIM("layers", 4000, "layers, or blocks, of the network")
-#define JM_DIM_HIDDEN                                                                              \
-	JM_MODEL_DIM("hidden", 10000000,                                                           \
-		"width of the residual stream; of a ResNet, its first channels")
-#define JM_DIM_HEADS JM_MODEL_DIM("heads", 100000, "attention heads")
-#define JM_DIM_KV_HEADS                                                                            \
-	JM_MODEL_DIM("kv-heads", 100000, "key and value heads, each shared by several heads")
-#define JM_DIM_FFN     JM_MODEL_DIM("ffn", 100000000, "inner width of the feed-forward part")
-#define JM_DIM_VOCAB   JM_MODEL_DIM("vocab", 100000000, "tokens in the vocabulary")
-#define JM_DIM_CONTEXT JM_MODEL_DIM("context", 100000000, "longest sequence the model is made for")
-#define JM_DIM_THETA   JM_MODEL_DIM("theta", 1000000000, "base of the rotary angles")
-#define JM_DIM_IMAGE   JM_MODEL_DIM("image", 100000, "height and width of an image, in pixels")
-#define JM_DIM_PATCH   JM_MODEL_DIM("patch", 100000, "height and width of a patch, in pixels")
-#define JM_DIM_CLASSES JM_MODEL_DIM("classes", 100000000, "kinds of images to tell apart")
-#define JM_DIM_POSITIONS                                                                           \
-	{                                                                                          \
-		.name = "positions", .type = JM_CHOICE, .choices = jm_model_positions,             \
-		.help = "learned (a table) or rotary"                                              \
-	}
-#define JM_MODEL_OPTIONS                                                                           \
-	JM_DIM_LAYERS, JM_DIM_HIDDEN, JM_DIM_HEADS, JM_DIM_KV_HEADS, JM_DIM_FFN, JM_DIM_VOCAB,     \
-		JM_DIM_CONTEXT, JM_DIM_THETA, JM_DIM_IMAGE, JM_DIM_PATCH, JM_DIM_CLASSES,          \
-		JM_DIM_POSITIONS
-extern const char *const jm_model_positions[];
 
 /* For models: a dimension as a whole number, and setting one that is not set. */
 int64_t jm_dim(const struct jm_values *dims, const char *name);
 int jm_dim_default(struct jm_values *dims, const char *name, int64_t value, struct jm_err *err);
+
+/* Has any model such an option? */
+bool jm_model_option_exists(const char *name);
+/* The name of the workload that runs it; NULL, a model as it is: training. */
+const char *jm_model_workload(const struct jm_preset *preset);
+/* The rows of a model or of a preset's model, as workloads pass them on. */
+int jm_model_options(const char *name, const struct jm_option **ret, struct jm_err *err);
 
 /* NULL when there is no preset of that name. */
 const struct jm_preset *jm_model_find_preset(const char *name);
@@ -94,7 +77,8 @@ const struct jm_preset *jm_model_find_preset(const char *name);
 int jm_model_find(const char *name, const struct jm_model **ret,
 	const struct jm_preset **ret_preset, struct jm_err *err);
 /* The preset's dimensions (preset may be NULL) with those that `given` (may be NULL) sets on top,
- * completed by the model; `given` may hold the sequence asked for, "seq". End with jm_values_done. */
+ * completed by the model; `given` may hold more, such as the sequence asked for, "seq". End with
+ * jm_values_done. */
 int jm_model_dims(const struct jm_model *model, const struct jm_preset *preset,
 	const struct jm_values *given, struct jm_values *ret, struct jm_err *err);
 

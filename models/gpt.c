@@ -12,8 +12,21 @@
 
 #define CARAML "arXiv 2409.12994, github.com/FZJ-JSC/CARAML"
 
-static const struct jm_option options[] = {JM_DIM_LAYERS, JM_DIM_HIDDEN, JM_DIM_HEADS, JM_DIM_FFN,
-	JM_DIM_VOCAB, JM_DIM_CONTEXT, JM_DIM_POSITIONS, {0}};
+static const char *const position_kinds[] = {"learned", "rotary", NULL};
+
+static const struct jm_option options[] = {
+	JM_MODEL_INT("layers", 4000, "blocks of the network"),
+	JM_MODEL_INT("hidden", 10000000, "width of the residual stream"),
+	JM_MODEL_INT("heads", 100000, "attention heads"),
+	JM_MODEL_INT("ffn", 100000000, "inner width of the feed-forward part"),
+	JM_MODEL_INT("vocab", 100000000, "tokens in the vocabulary"),
+	JM_MODEL_INT("context", 100000000, "longest sequence the model is made for"),
+	{.name = "positions",
+		.type = JM_CHOICE,
+		.choices = position_kinds,
+		.help = "learned (a table) or rotary"},
+	{0},
+};
 
 static const struct jm_preset presets[] = {
 	{"gpt-117m", "GPT-2 small",

@@ -9,8 +9,17 @@
 
 #define EPS 1e-5
 
-static const struct jm_option options[] = {JM_DIM_LAYERS, JM_DIM_HIDDEN, JM_DIM_HEADS,
-	JM_DIM_KV_HEADS, JM_DIM_FFN, JM_DIM_VOCAB, JM_DIM_CONTEXT, JM_DIM_THETA, {0}};
+static const struct jm_option options[] = {
+	JM_MODEL_INT("layers", 4000, "blocks of the network"),
+	JM_MODEL_INT("hidden", 10000000, "width of the residual stream"),
+	JM_MODEL_INT("heads", 100000, "attention heads"),
+	JM_MODEL_INT("kv-heads", 100000, "key and value heads, each shared by several heads"),
+	JM_MODEL_INT("ffn", 100000000, "inner width of the feed-forward part"),
+	JM_MODEL_INT("vocab", 100000000, "tokens in the vocabulary"),
+	JM_MODEL_INT("context", 100000000, "longest sequence the model is made for"),
+	JM_MODEL_INT("theta", 1000000000, "base of the rotary angles"),
+	{0},
+};
 
 static const struct jm_preset presets[] = {
 	{"llama3-8b", "Llama 3 8B",

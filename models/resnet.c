@@ -16,7 +16,14 @@
 #define PAPER "arXiv 1512.03385, pytorch/vision torchvision/models/resnet.py"
 
 static const struct jm_option options[] = {
-	JM_DIM_LAYERS, JM_DIM_HIDDEN, JM_DIM_IMAGE, JM_DIM_CLASSES, {0}};
+	JM_MODEL_INT("layers", 4000,
+		"convolutions on the longest path, and the last layer: 18, 34, 50, 101 or 152, and "
+		"10 or 14 for tests"),
+	JM_MODEL_INT("hidden", 10000000, "channels behind the first convolution"),
+	JM_MODEL_INT("image", 100000, "height and width of an image, in pixels"),
+	JM_MODEL_INT("classes", 100000000, "kinds of images to tell apart"),
+	{0},
+};
 
 #define DIMS(layers) "layers=" layers " hidden=64 image=224 classes=1000"
 static const struct jm_preset presets[] = {

@@ -12,8 +12,16 @@
 
 #define PAPER "arXiv 2010.11929, pytorch/vision torchvision/models/vision_transformer.py"
 
-static const struct jm_option options[] = {JM_DIM_LAYERS, JM_DIM_HIDDEN, JM_DIM_HEADS, JM_DIM_FFN,
-	JM_DIM_IMAGE, JM_DIM_PATCH, JM_DIM_CLASSES, {0}};
+static const struct jm_option options[] = {
+	JM_MODEL_INT("layers", 4000, "blocks of the network"),
+	JM_MODEL_INT("hidden", 10000000, "width of the residual stream"),
+	JM_MODEL_INT("heads", 100000, "attention heads"),
+	JM_MODEL_INT("ffn", 100000000, "inner width of the feed-forward part"),
+	JM_MODEL_INT("image", 100000, "height and width of an image, in pixels"),
+	JM_MODEL_INT("patch", 100000, "height and width of a patch, in pixels"),
+	JM_MODEL_INT("classes", 100000000, "kinds of images to tell apart"),
+	{0},
+};
 
 static const struct jm_preset presets[] = {
 	{"vit-b16", "ViT-B/16",

@@ -32,7 +32,8 @@ const struct jm_option jm_train_options[] = {
 		.type = JM_TEXT,
 		.fallback = "gpt-117m",
 		.argument = "NAME",
-		.help = "what is trained: a model or one of its presets"},
+		.help = "what is trained: a model or one of its presets, whose own options are "
+			"shown by 'joulemark help NAME'"},
 	{.name = "batch",
 		.type = JM_INT,
 		.min = 1,
@@ -43,7 +44,6 @@ const struct jm_option jm_train_options[] = {
 		.help = "samples per step (per micro-step with --accumulate); max = as many as fit "
 			"into memory"},
 	OPTION_INT("seq", 1, 1e8, NULL, "tokens per sequence; the model's context when not given"),
-	JM_MODEL_OPTIONS,
 	{.name = "text",
 		.type = JM_TEXT,
 		.argument = "FILE",

@@ -251,32 +251,57 @@ static int store(struct jm_value *value, const char *text, struct jm_err *err)
 	return 0;
 }
 
-int jm_values_init(struct jm_values *v, const struct jm_option *rows, struct jm_err *err)
+const struct jm_option *jm_option_find(const struct jm_option *rows, const char *name)
 {
-	int n = 0;
+	for (; rows && rows->name; rows++)
+		if (!strcmp(rows->name, name))
+			return rows;
+	return NULL;
+}
 
-	*v = (struct jm_values){0};
+static int start(struct jm_value *value, const struct jm_option *row, struct jm_err *err)
+{
+	*value = (struct jm_value){.option = row, .number = row->type == JM_FLAG ? 0 : (double)NAN};
+	return row->fallback ? store(value, row->fallback, err) : 0;
+}
+
+static void end(struct jm_value *value)
+{
+	free(value->text);
+	for (int k = 0; k < value->n_texts; k++)
+		free(value->texts[k]);
+	free(value->texts);
+}
+
+int jm_values_add(struct jm_values *v, const struct jm_option *rows, struct jm_err *err)
+{
+	struct jm_value *grown;
+	int n = 0, rc = 0;
+
 	while (rows && rows[n].name)
 		n++;
-	v->value = calloc((size_t)n + 1, sizeof(*v->value));
-	if (!v->value)
+	grown = reallocarray(v->value, (size_t)(v->n + n + 1), sizeof(*grown));
+	if (!grown)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for %d options.", n);
-	v->n = n;
-	for (int i = 0; i < n; i++) {
-		int rc = 0;
-
-		v->value[i].option = &rows[i];
-		v->value[i].number = NAN;
-		if (rows[i].type == JM_FLAG)
-			v->value[i].number = 0;
-		if (rows[i].fallback)
-			rc = store(&v->value[i], rows[i].fallback, err);
-		if (rc) {
-			jm_values_done(v);
-			return rc;
-		}
+	v->value = grown;
+	for (int i = 0; i < n && !rc; i++) {
+		rc = start(&grown[v->n + i], &rows[i], err);
+		for (int k = i; rc && k >= 0; k--)
+			end(&grown[v->n + k]);
 	}
-	return 0;
+	v->n += rc ? 0 : n;
+	return rc;
+}
+
+int jm_values_init(struct jm_values *v, const struct jm_option *rows, struct jm_err *err)
+{
+	int rc;
+
+	*v = (struct jm_values){0};
+	rc = jm_values_add(v, rows, err);
+	if (rc)
+		jm_values_done(v);
+	return rc;
 }
 
 int jm_values_set(struct jm_values *v, const char *name, const char *text, struct jm_err *err)
@@ -321,12 +346,8 @@ const char *jm_values_text(const struct jm_values *v, const char *name)
 
 void jm_values_done(struct jm_values *v)
 {
-	for (int i = 0; i < v->n; i++) {
-		free(v->value[i].text);
-		for (int k = 0; k < v->value[i].n_texts; k++)
-			free(v->value[i].texts[k]);
-		free(v->value[i].texts);
-	}
+	for (int i = 0; i < v->n; i++)
+		end(&v->value[i]);
 	free(v->value);
 	*v = (struct jm_values){0};
 }

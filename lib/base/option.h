@@ -37,12 +37,17 @@ struct jm_value {
 };
 
 struct jm_values {
-	struct jm_value *value; /* one per row, in the rows' order */
+	struct jm_value *value; /* one per row, in the order of the rows */
 	int n;
 };
 
+/* The row of that name; NULL: there is none. rows may be NULL. */
+const struct jm_option *jm_option_find(const struct jm_option *rows, const char *name);
+
 /* rows: terminated by a row whose name is NULL; may be NULL. Defaults are filled in. */
 int jm_values_init(struct jm_values *v, const struct jm_option *rows, struct jm_err *err);
+/* Appends rows, with their defaults. On an error the values are as before. */
+int jm_values_add(struct jm_values *v, const struct jm_option *rows, struct jm_err *err);
 int jm_values_set(struct jm_values *v, const char *name, const char *text, struct jm_err *err);
 /* The value of a row by name. The name must exist: asking for another is a defect. */
 const struct jm_value *jm_values_get(const struct jm_values *v, const char *name);

@@ -63,15 +63,35 @@ static void read_lengths(const struct jm__worker *w, struct native *n, struct jm
 		n->warm_steps = strtod(warm, NULL);
 }
 
+/* Rows that an option brings in come before the values, for values may be theirs. */
+static int add_chosen(struct native *n, const json_t *options, struct jm_err *err)
+{
+	const char *chooser = n->workload->chooser, *choice;
+	const struct jm_option *rows;
+	int rc = 0;
+
+	if (!chooser)
+		return 0;
+	choice = json_string_value(json_object_get(options, chooser));
+	if (choice)
+		rc = jm_values_set(&n->values, chooser, choice, err);
+	if (!rc)
+		rc = n->workload->chosen_options(jm_values_text(&n->values, chooser), &rows, err);
+	return rc ? rc : jm_values_add(&n->values, rows, err);
+}
+
 static int read_options(const struct jm__worker *w, struct native *n, struct jm_err *err)
 {
 	const char *name;
 	json_t *value;
+	json_t *options = json_object_get(w->parameters, "options");
 	int rc = jm_values_init(&n->values, n->workload->options, err);
 
+	if (!rc)
+		rc = add_chosen(n, options, err);
 	if (rc)
 		return rc;
-	json_object_foreach(json_object_get(w->parameters, "options"), name, value)
+	json_object_foreach(options, name, value)
 	{
 		rc = jm_values_set(&n->values, name, json_string_value(value), err);
 		if (rc)

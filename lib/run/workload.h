@@ -20,7 +20,7 @@ struct jm_work {
 	struct jm_ctx *ctx;
 	struct jm_sleeper
 		*sleeper; /* of the thread that runs the steps; for work in simulated time */
-	const struct jm_values *options; /* of the workload's own rows */
+	const struct jm_values *options; /* of the workload's own rows, then of those chosen */
 	const char *device;		 /* "cpu", "ref", "sim:h100x4" */
 	const char *precision;		 /* "f32", "bf16"; NULL = it has none */
 	uint64_t seed;
@@ -39,7 +39,15 @@ struct jm_workload {
 	const char *summary;
 	const char *unit;		 /* of an item: "token", "image" */
 	const struct jm_option *options; /* terminated by name NULL; may be NULL */
-	bool no_precision;		 /* has none to choose: none is passed on or kept */
+	/*
+	 * Optional: the option among its own whose value brings in further rows ("model": those of the model
+	 * that is named), and these rows; JM_EUSAGE: there is no such value. They have other names than its own, and are
+	 * static.
+	 */
+	const char *chooser;
+	int (*chosen_options)(
+		const char *choice, const struct jm_option **ret_rows, struct jm_err *err);
+	bool no_precision; /* has none to choose: none is passed on or kept */
 	/* Optional, before anything runs: could there be such a device and precision at all? Opens nothing. */
 	int (*check)(const char *device, const char *precision, struct jm_err *err);
 	int (*setup)(struct jm_work *work, void **ret_state, struct jm_err *err);

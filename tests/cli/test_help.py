@@ -67,11 +67,19 @@ def test_units_of_bare_numbers():
         assert "no unit" in text and "ms" in text
 
 
-@pytest.mark.parametrize("name, option", [("train", "batch"), ("gpt-117m", "batch"), ("sim", "response")])
+@pytest.mark.parametrize("name, option", [("train", "batch"), ("gpt-117m", "batch"), ("gpt-117m", "positions"),
+                                          ("resnet", "classes"), ("sim", "response")])
 def test_help_of_workload(name, option):
     done = jm("help", name)
     assert done.returncode == 0 and f"--{option}" in done.stdout
     assert jm("run", name, "--help").stdout == done.stdout
+
+
+@pytest.mark.parametrize("model, own, others", [("resnet18", "image", "heads"), ("llama", "kv-heads", "image")])
+def test_help_of_a_model_has_its_options_alone(model, own, others):
+    for text in (jm("help", model).stdout, jm("describe", model, "--help").stdout):
+        assert f"--{own} N" in text and f"--{others} N" not in text
+    assert f"--{own} N" not in jm("help", "train").stdout
 
 
 def test_man_page_has_everything():
@@ -81,6 +89,8 @@ def test_man_page_has_everything():
         for option in options(command):
             assert f"--{option}" in page, (command, option)
     assert "--response" in page and "WORKLOADS" in page
+    models = page.split(".SH MODELS")[1]
+    assert "--kv-heads" in models.split(".SS llama")[1] and "--kv-heads" not in models.split(".SS llama")[0]
 
 
 def test_full_disk_is_no_success():
@@ -102,8 +112,10 @@ def completions(words, cwd="."):
 def test_completion_of_bash(tmp_path):
     (tmp_path / "mine.db").write_text("")
     assert completions(["me"]) == {"measure"} and {*commands(), "--help"} <= completions([""])
-    for command in ("measure", "report", "describe"):
+    for command in ("measure", "report"):
         assert {f"--{o}" for o in options(command)} == completions([command, "--"])
+    models = {"--layers", "--kv-heads", "--image", "--positions"}
+    assert {f"--{o}" for o in options("describe")} | models <= completions(["describe", "--"])
     assert completions(["report", "mi"], tmp_path) == {"mine.db"}
     assert completions(["run", "gpt-11"]) == {"gpt-117m"} and completions(["describe", "resnet15"]) == {"resnet152"}
     assert "printf" in completions(["measure", "print"])

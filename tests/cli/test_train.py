@@ -131,6 +131,18 @@ def test_text_shorter_than_the_sequence(tmp_path):
     assert train(tmp_path, short, steps=1, warmup=0)[1]["loss_first"] is not None
 
 
+def test_options_of_models_are_axes(tmp_path):
+    """Of two models, each with its own rows: what both have is swept, and each record has what it ran with."""
+    file = tmp_path / "records.json"
+    done = jm("run", "train", "--model", "resnet,vit", "--layers", "10", "--hidden", "8,16", "--image", 32,
+              "--classes", 4, "--device", "ref", "--batch", 2, "--steps", 1, "--warmup", 0, "--json", file)
+    records = json.loads(file.read_text())
+    got = {(r["options"]["model"], r["options"]["hidden"], r["status"]) for r in records}
+    assert got == {("resnet", "8", "ok"), ("resnet", "16", "ok"), ("vit", "8", "failed"), ("vit", "16", "failed")}
+    assert all("needs --heads" in r["reason"] for r in records if r["status"] == "failed") and done.returncode == CASE
+    assert not any("heads" in r["options"] for r in records)
+
+
 def test_a_text_that_is_a_pipe(tmp_path):
     """Nobody writes into it: waiting for that would be forever."""
     os.mkfifo(tmp_path / "pipe")

@@ -46,6 +46,7 @@ static inline void contract_error(const char *what, int rc, const struct jm_err 
 		fail_msg("%s: not a good sentence: '%s'", what, err->text);
 }
 
+void contract_option(const char *owner, const struct jm_option *o);
 void contract_sources(void **unused);
 void contract_source_arguments(void **unused);
 void contract_doctor(void **unused);

@@ -68,6 +68,27 @@ static void check_preset(const struct jm_model *m, const struct jm_preset *prese
 	jm_values_done(&dims);
 }
 
+/* No option of a workload that runs the model: one name would have two meanings. */
+static void check_names(const struct jm_model *m, const char *workload)
+{
+	struct jm_err err = JM_ERR_INIT;
+	const struct jm_workload *w = jm_workload_find(workload, &err);
+
+	assert_non_null(w);
+	for (const struct jm_option *o = m->options; o->name; o++)
+		if (jm_option_find(w->options, o->name))
+			fail_msg("%s --%s is an option of workload %s", m->name, o->name, w->name);
+}
+
+static void check_options(const struct jm_model *m)
+{
+	for (const struct jm_option *o = m->options; o->name; o++)
+		contract_option(m->name, o);
+	check_names(m, jm_model_workload(NULL));
+	for (const struct jm_preset *p = m->presets; p && p->name; p++)
+		check_names(m, jm_model_workload(p));
+}
+
 void contract_models(void **unused)
 {
 	(void)unused;
@@ -79,6 +100,7 @@ void contract_models(void **unused)
 
 		contract_name("model", m->name, m->summary);
 		assert_true(m->item && m->default_seq && m->build && m->options);
+		check_options(m);
 		for (const struct jm_preset *p = m->presets; p && p->name; p++)
 			check_preset(m, p);
 		rc = jm_model_dims(m, NULL, NULL, &dims, &err);

@@ -2,7 +2,7 @@
 /* A workload: its options are whole rows with defaults that fit; a device nobody has is refused. */
 #include "contract.h"
 
-static void check_option(const char *workload, const struct jm_option *o)
+void contract_option(const char *workload, const struct jm_option *o)
 {
 	size_t n = o->help ? strlen(o->help) : 0;
 
@@ -55,7 +55,9 @@ void contract_workloads(void **unused)
 		assert_true(w->setup && w->step && w->verify && w->teardown);
 		assert_true(w->unit && *w->unit);
 		for (const struct jm_option *o = w->options; o && o->name; o++)
-			check_option(w->name, o);
+			contract_option(w->name, o);
+		assert_int_equal(!w->chooser, !w->chosen_options);
+		assert_true(!w->chooser || jm_option_find(w->options, w->chooser));
 		w->teardown(NULL);
 		assert_ok(jm_values_init(&values, w->options, &err), err);
 		check_bad_device(w, &values);

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The options that a command takes for others: those of a workload, and of the model that it runs. */
+#ifndef JM_WORK_OPTIONS_H
+#define JM_WORK_OPTIONS_H
+
+#include "cli.h"
+#include "run/workload.h"
+
+#define JM_CHOSEN_MOST 64
+
+struct jm_work_options {
+	const char *who;	     /* for sentences: "workload 'train'" */
+	const struct jm_option *own; /* may be NULL */
+	/* What was chosen, each with its rows: an option that is not among the own ones must be in all of these. */
+	struct {
+		char name[64];
+		const struct jm_option *rows;
+	} chosen[JM_CHOSEN_MOST];
+	int n_chosen;
+};
+
+/* Adds one choice. JM_ERANGE: there are too many. */
+int jm_work_options_choose(struct jm_work_options *o, const char *name,
+	const struct jm_option *rows, struct jm_err *err);
+/* Is there a row for every option that was given besides the command's own? */
+int jm_work_options_check(struct jm_cli *cli, const struct jm_work_options *o);
+/* The text of the last option of that name besides the command's own; NULL = it is not given. */
+const char *jm_work_options_text(const struct jm_cli *cli, const char *name);
+/* The member "options" of a request's "what" (run/plan.h): the workload's own, with their defaults, and those given
+ * of what was chosen. */
+int jm_work_options_request(
+	struct jm_cli *cli, const struct jm_workload *w, const char *who, struct json_t *what);
+
+#endif
