@@ -5,7 +5,7 @@
 
 #include "backend.h"
 
-#define JM_SELFTEST_SHAPES 1 /* of each case, for each of the types and ways to add */
+#define JM_SELFTEST_SHAPES 2 /* of each case, for each of the types and ways to add */
 
 struct jm_selftest_row {
 	const char *name; /* of an op, or of several that may be joined */

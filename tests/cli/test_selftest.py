@@ -24,7 +24,7 @@ def test_cpu_agrees_with_ref_in_every_op():
     found = rows()
     assert len(found) > 60 and {"linear", "attention", "conv", "adamw", "softmax-xent"} <= set(found)
     for r in found.values():
-        assert r["cases"] == 6 and r["wrong"] == 0 and 0 <= r["error"] <= 1, r
+        assert r["cases"] == 12 and r["wrong"] == 0 and 0 <= r["error"] <= 1, r
 
 
 @needs_cpu
