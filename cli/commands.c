@@ -4,6 +4,7 @@
 
 extern const struct jm_command jm_command_describe;
 extern const struct jm_command jm_command_doctor;
+extern const struct jm_command jm_command_export;
 extern const struct jm_command jm_command_get;
 extern const struct jm_command jm_command_guard;
 extern const struct jm_command jm_command_help;
@@ -24,6 +25,7 @@ const struct jm_command *const jm_commands[] = {
 	&jm_command_run,
 	&jm_command_measure,
 	&jm_command_mark,
+	&jm_command_export,
 	&jm_command_jpwr,
 	&jm_command_report,
 	&jm_command_describe,

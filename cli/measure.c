@@ -4,11 +4,13 @@
 #include "measure_show.h"
 #include "measure_store.h"
 #include "screen.h"
+#include "source_list.h"
 #include "base/clock.h"
 #include "measure/trace_csv.h"
 #include "measure/launch.h"
 #include "base/output.h"
 #include "base/text.h"
+#include "report/openmetrics.h"
 #include "result/provenance.h"
 #include "result/record.h"
 #include "result/record_keys.h"
@@ -51,6 +53,12 @@ static const struct jm_option options[] = {
 		.type = JM_TEXT,
 		.argument = "DIR",
 		.help = "write every reading; 'replay:DIR' reads it back"},
+	{.name = "metrics",
+		.type = JM_TEXT,
+		.argument = "FILE",
+		.help = "write joules of each phase and meter for Prometheus: a name that ends in "
+			".prom in the text format that its node exporter collects, any other in "
+			"OpenMetrics"},
 	{.name = "items-regex",
 		.type = JM_TEXT,
 		.argument = "REGEX",
@@ -74,8 +82,8 @@ static const struct jm_option options[] = {
 struct measurement {
 	struct jm_cli *cli;
 	const char *json, *csv;
-	char **sources;
-	int n_sources;
+	const char *metrics;
+	struct jm_source_list sources;
 	struct jm_session *session;
 	struct jm_measure_store store;
 	struct jm_outcome outcome;
@@ -83,47 +91,20 @@ struct measurement {
 	int lost; /* the error that ended the trace */
 };
 
-/* ---- sources ---- */
-
-static int add_source(struct measurement *m, const char *text, size_t n)
-{
-	char **grown = reallocarray(m->sources, (size_t)m->n_sources + 2, sizeof(*grown));
-
-	if (!grown)
-		return jm_err_set(&m->cli->err, JM_ENOMEM, "Out of memory for --source.");
-	m->sources = grown;
-	grown[m->n_sources] = strndup(text, n);
-	grown[++m->n_sources] = NULL;
-	return grown[m->n_sources - 1]
-		       ? 0
-		       : jm_err_set(&m->cli->err, JM_ENOMEM, "Out of memory for --source.");
-}
-
-static int split_sources(struct measurement *m, const char *text)
-{
-	int rc = 0;
-
-	while (!rc && *text) {
-		size_t n = jm_source_length(text);
-
-		if (n)
-			rc = add_source(m, text, n);
-		text += n + (text[n] == ',');
-	}
-	return rc;
-}
+/* ---- options ---- */
 
 static int take_options(struct measurement *m)
 {
-	const struct jm_value *source = jm_values_get(&m->cli->values, "source");
-	int rc = 0;
+	int rc = jm_source_list_take(
+		&m->sources, jm_values_get(&m->cli->values, "source"), &m->cli->err);
 
 	m->json = jm_values_text(&m->cli->values, "json");
 	m->csv = jm_values_text(&m->cli->values, "csv");
-	for (int i = 0; !rc && i < source->n_texts; i++)
-		rc = split_sources(m, source->texts[i]);
+	m->metrics = jm_values_text(&m->cli->values, "metrics");
 	if (!rc && m->json)
 		rc = jm_output_try(m->json, &m->cli->err);
+	if (!rc && m->metrics)
+		rc = jm_output_try(m->metrics, &m->cli->err);
 	if (!rc && m->csv)
 		rc = jm_output_folder(m->csv, &m->cli->err);
 	return rc;
@@ -272,7 +253,7 @@ static int open_session(struct measurement *m)
 {
 	double interval = jm_values_number(&m->cli->values, "interval");
 	struct jm_session_options o = {
-		.sources = (const char *const *)m->sources,
+		.sources = (const char *const *)m->sources.name,
 		.interval_ns = isnan(interval) ? 0 : (int64_t)(interval * 1e9),
 		.on_chunk = m->store.store ? jm_measure_store_chunk : NULL,
 		.on_chunk_arg = &m->store,
@@ -297,6 +278,8 @@ static int write_results(struct measurement *m)
 	}
 	print_text(m, record);
 	rc = m->json ? jm_output_json(m->json, record, &m->cli->err) : 0;
+	if (!rc && m->metrics)
+		rc = jm_openmetrics_write(m->metrics, record, &m->cli->err);
 	json_decref(record);
 	if (m->csv && jm_csv_write(m->session, m->csv, rc ? NULL : &m->cli->err) && !rc)
 		rc = m->cli->err.code;
@@ -341,9 +324,7 @@ static int measure(struct jm_cli *cli)
 	if (jm_measure_store_close(&m.store, rc ? NULL : &cli->err) && !rc)
 		rc = cli->err.code;
 	status = status_of(&m, rc);
-	for (int i = 0; i < m.n_sources; i++)
-		free(m.sources[i]);
-	free(m.sources);
+	jm_source_list_done(&m.sources);
 	return status;
 }
 

@@ -35,7 +35,7 @@ MAY = {
     "models": "include engine lib/base",
     "workloads": "include models engine sim lib/base lib/run",
     "report": "include vendor lib",
-    "cli": "include report engine lib",
+    "cli": "include report engine vendor lib",
     "examples": "include",
     "bench": "*",
     "tests": "*",

@@ -233,7 +233,9 @@ static int keep(void *arg, int signal, struct jm_reading reading, struct jm_err 
 {
 	struct jm_session *s = arg;
 
-	return jm_trace_append(s->trace, signal, reading, err);
+	if (s->options.on_reading)
+		s->options.on_reading(s->options.on_reading_arg, signal, reading);
+	return s->options.no_trace ? 0 : jm_trace_append(s->trace, signal, reading, err);
 }
 
 /* With the lock held. The first error is kept; later readings are taken and lost. */
@@ -277,7 +279,8 @@ static void take_moment(struct jm_session *s)
 /* With the lock held. */
 static void flush(struct jm_session *s)
 {
-	take_moment(s);
+	if (!s->options.no_trace)
+		take_moment(s);
 	if (!s->options.on_chunk || s->rc)
 		return;
 	s->rc = jm_trace_flush(s->trace, hand_out, s, &s->err);

@@ -39,6 +39,12 @@ struct jm_session_options {
 	 * ends the session's trace, not the measurement, and is reported by jm_session_stop. */
 	int (*on_chunk)(void *arg, const struct jm_chunk *chunk, struct jm_err *err);
 	void *on_chunk_arg;
+	/* Called for each reading, at least four times a second, from threads of the session one at a time;
+	 * may be NULL. */
+	void (*on_reading)(void *arg, int signal, struct jm_reading reading);
+	void *on_reading_arg;
+	/* Readings are not kept, so that the session may run for ever; it has no energy and no report. */
+	bool no_trace;
 	/* Where names are looked up, NULL-terminated; NULL = jm_sources. For tests. */
 	const struct jm_source *const *table;
 };

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "source_list.h"
+#include "meter/source.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int add(struct jm_source_list *list, const char *text, size_t n, struct jm_err *err)
+{
+	char **grown = reallocarray(list->name, (size_t)list->n + 2, sizeof(*grown));
+
+	if (!grown)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for --source.");
+	list->name = grown;
+	grown[list->n] = strndup(text, n);
+	grown[++list->n] = NULL;
+	return grown[list->n - 1] ? 0 : jm_err_set(err, JM_ENOMEM, "Out of memory for --source.");
+}
+
+static int split(struct jm_source_list *list, const char *text, struct jm_err *err)
+{
+	int rc = 0;
+
+	while (!rc && *text) {
+		size_t n = jm_source_length(text);
+
+		if (n)
+			rc = add(list, text, n, err);
+		text += n + (text[n] == ',');
+	}
+	return rc;
+}
+
+int jm_source_list_take(
+	struct jm_source_list *list, const struct jm_value *given, struct jm_err *err)
+{
+	int rc = 0;
+
+	for (int i = 0; !rc && i < given->n_texts; i++)
+		rc = split(list, given->texts[i], err);
+	return rc;
+}
+
+void jm_source_list_done(struct jm_source_list *list)
+{
+	for (int i = 0; i < list->n; i++)
+		free(list->name[i]);
+	free(list->name);
+	*list = (struct jm_source_list){0};
+}
