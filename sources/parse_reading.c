@@ -45,3 +45,30 @@ double jm_parse_cray(const char *text, char unit, int64_t *ret_stamp_us)
 		*ret_stamp_us = (int64_t)time;
 	return (double)value;
 }
+
+static double hsmp_watts(const uint8_t *bytes)
+{
+	double watts = (double)little(bytes, 4) * JM_HSMP_WATT;
+
+	return watts > 0 && watts < 1e5 ? watts : NAN;
+}
+
+bool jm_parse_hsmp(const uint8_t *bytes, size_t n, struct jm_hsmp_table *ret)
+{
+	struct jm_hsmp_table table;
+
+	if (n != JM_HSMP_TABLE)
+		return false;
+	table.limit = hsmp_watts(bytes + 40);
+	table.watts = hsmp_watts(bytes + 48);
+	table.stamp = little(bytes + 52, 8);
+	for (int i = 0; i < 5; i++) {
+		uint64_t value = little(bytes + 60 + 8 * i, 8);
+
+		if (value >> 60) /* 17.6 TJ: all bits set, as of a device that does not answer */
+			return false;
+		table.joules[i] = (double)value * JM_HSMP_JOULE;
+	}
+	*ret = table;
+	return true;
+}

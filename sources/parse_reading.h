@@ -22,4 +22,19 @@ double jm_parse_dcmi(const uint8_t *bytes, size_t n);
 /* "1234 J 1667311234567890 us", the stamp may be missing: *ret_stamp_us is 0 then. NAN = no such value. */
 double jm_parse_cray(const char *text, char unit, int64_t *ret_stamp_us);
 
+/*
+ * The metrics table of HSMP protocol version 6 (MI300A): struct hsmp_metric_table of Linux' asm/amd_hsmp.h, packed to
+ * four bytes. Powers are 2^-10 W, accumulators 2^-16 J.
+ */
+#define JM_HSMP_TABLE 1404 /* bytes */
+#define JM_HSMP_WATT  0x1p-10
+#define JM_HSMP_JOULE 0x1p-16
+struct jm_hsmp_table {
+	uint64_t stamp;	  /* the firmware's, 10 ns */
+	double joules[5]; /* socket, CCD, XCD, AID, HBM */
+	double watts, limit;
+};
+/* False: another size, or what no table holds. A power or limit that cannot be is NAN. */
+bool jm_parse_hsmp(const uint8_t *bytes, size_t n, struct jm_hsmp_table *ret);
+
 #endif

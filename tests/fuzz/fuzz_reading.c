@@ -17,12 +17,25 @@ static void cray(const char *text)
 	assert(isnan(value) || (value >= 0 && value <= 0x1p52));
 }
 
+static void hsmp(const uint8_t *bytes, size_t size)
+{
+	struct jm_hsmp_table table;
+
+	if (!jm_parse_hsmp(bytes, size, &table))
+		return;
+	for (int i = 0; i < 5; i++)
+		assert(table.joules[i] >= 0 && table.joules[i] < 0x1p44);
+	check_watts(table.watts);
+	check_watts(table.limit);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	char *text = fuzz_text(data, size);
 
 	check_watts(jm_parse_dcmi((const uint8_t *)text, size));
 	cray(text);
+	hsmp((const uint8_t *)text, size);
 	free(text);
 	return 0;
 }
