@@ -81,7 +81,7 @@ static int take_ranks(struct jm_jpwr *j, int *ranks, int *ret_n)
 	const struct jm_value *given = jm_values_get(&j->cli->values, "mpi-ranks");
 	uint64_t number;
 
-	if (given->n_texts && !jm_values_number(&j->cli->values, "use-mpi"))
+	if (given->n_texts && jm_values_number(&j->cli->values, "use-mpi") <= 0)
 		return jm_err_set(&j->cli->err, JM_EUSAGE, "--mpi-ranks requires --use-mpi.");
 	if (given->n_texts > MAX_NAMES)
 		return jm_err_set(

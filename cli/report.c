@@ -396,11 +396,12 @@ static off_t input_size(const struct jm_cli *cli)
 static int run(struct jm_cli *cli)
 {
 	bool page = format_of(cli) == JM_REPORT_HTML;
+	bool phases = format_of(cli) == JM_REPORT_OPENMETRICS ||
+		      jm_values_number(&cli->values, "phases") > 0;
 	struct input in = {.records = json_array(),
 		.traces = page ? json_array() : NULL,
 		.shared = json_object(),
-		.full = page || jm_values_number(&cli->values, "phases") > 0 ||
-			input_size(cli) <= MOST_IN_FULL,
+		.full = page || phases || input_size(cli) <= MOST_IN_FULL,
 		.by_run = json_object()};
 	int rc;
 
@@ -421,7 +422,9 @@ static const struct jm_option options[] = {
 		.type = JM_CHOICE,
 		.choices = formats,
 		.fallback = "table",
-		.help = "format of the output; html is one page that needs no network"},
+		.help = "format of the output; html is one page that needs no network, openmetrics "
+			"the "
+			"energy of each phase and meter for Prometheus"},
 	{.name = "html",
 		.type = JM_TEXT,
 		.argument = "FILE",

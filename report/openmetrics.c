@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "openmetrics.h"
+#include "phases.h"
 #include "base/json.h"
 #include "base/output.h"
 
@@ -105,20 +106,6 @@ static int label_record(
 	return (int)(sizeof(own) / sizeof(own[0]));
 }
 
-/* The description of a meter is beside the phases, under the same id. */
-static const json_t *meter_of(const json_t *record, const char *id)
-{
-	const json_t *meter;
-	size_t i;
-
-	json_array_foreach(json_object_get(record, "meters"), i, meter)
-	{
-		if (!strcmp(jm_json_text(meter, "id"), id))
-			return meter;
-	}
-	return NULL;
-}
-
 static void put_meters(struct jm_openmetrics *o, const struct family *f, const json_t *record,
 	const json_t *phase, struct jm_metric_label *label, int n)
 {
@@ -127,7 +114,7 @@ static void put_meters(struct jm_openmetrics *o, const struct family *f, const j
 
 	json_array_foreach(json_object_get(phase, "meters"), i, meter)
 	{
-		const json_t *about = meter_of(record, jm_json_text(meter, "id"));
+		const json_t *about = jm_phases_meter(record, jm_json_text(meter, "id"));
 		const struct jm_metric_label own[] = {
 			{"meter", jm_json_text(meter, "id")},
 			{"label", jm_json_text(about, "label")},

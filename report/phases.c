@@ -27,7 +27,7 @@ bool jm_phases_several(const json_t *record)
 	return json_array_size(json_object_get(record, "phases")) > 1;
 }
 
-static const json_t *meter_of(const json_t *record, const char *id)
+const json_t *jm_phases_meter(const json_t *record, const char *id)
 {
 	const json_t *meter;
 	size_t i;
@@ -72,7 +72,7 @@ static struct row meter_row(const json_t *record, const json_t *phase, const jso
 {
 	struct row row = row_of(phase);
 
-	row.meter = meter_of(record, jm_json_text(of_meter, "id"));
+	row.meter = jm_phases_meter(record, jm_json_text(of_meter, "id"));
 	row.joules = jm_json_real_of(of_meter, "joules");
 	row.error = jm_json_real_of(of_meter, "error_joules");
 	row.watts = jm_json_real_of(of_meter, "watts_mean");

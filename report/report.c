@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The formats of a report by name. */
 #include "grid.h"
+#include "openmetrics.h"
 #include "published.h"
 
 #include <stdlib.h>
@@ -32,6 +33,9 @@ static int write_format(const struct jm_grouping *g, const json_t *records,
 		return write_json(g, out, err);
 	case JM_REPORT_HTML:
 		return jm_report_write_html(g, records, out, err);
+	case JM_REPORT_OPENMETRICS:
+		jm_openmetrics_records(&(struct jm_openmetrics){.out = out}, records);
+		return 0;
 	}
 	return jm_err_set(err, JM_EBUG, "There is no report format %d.", (int)format);
 }

@@ -17,7 +17,8 @@
 	X(MD, "md")                                                                                \
 	X(CSV, "csv")                                                                              \
 	X(JSON, "json")                                                                            \
-	X(HTML, "html")
+	X(HTML, "html")                                                                            \
+	X(OPENMETRICS, "openmetrics")
 enum jm_report_format {
 #define X(name, text) JM_REPORT_##name,
 	JM_REPORT_FORMATS(X)

@@ -191,6 +191,20 @@ def test_files_of_a_measurement(tmp_path):
     promtool((tmp_path / "out.prom").read_text(encoding="utf-8"))
 
 
+def test_a_report_of_several_runs(tmp_path):
+    """Each run of a store has samples of its own, with the joules of its record."""
+    store = tmp_path / "runs.db"
+    for _ in range(2):
+        assert jm("measure", "--source", "nvml", "--store", store, "--", "sleep", "0.4", env=gpus()).returncode == 0
+    done = jm("report", "--format", "openmetrics", store)
+    assert done.returncode == 0 and done.stdout.endswith("# EOF\n"), done.stderr
+    lines = [line for line in done.stdout.splitlines() if line.startswith("joulemark_energy_joules_total{")]
+    assert len(lines) == 4 and len({line.split("} ")[0] for line in lines}) == 4
+    assert {re.search(r'repeat="(\d)"', line)[1] for line in lines} == {"1", "2"}
+    assert [float(line.split()[-1]) for line in lines] == [pytest.approx(300 * 0.4, rel=0.2)] * 4
+    assert len({re.search(r'case="(\w+)"', line)[1] for line in lines}) == 1
+
+
 def test_labels_are_escaped(tmp_path):
     done = jm("measure", "--source", "nvml", "--unit", 'a"b\\c\nd', "--metrics", tmp_path / "m.prom", "--",
               "sleep", "0.3", env=gpus())
