@@ -19,11 +19,13 @@ extern const struct jm_command jm_command_run;
 extern const struct jm_command jm_command_selftest;
 extern const struct jm_command jm_command_set;
 extern const struct jm_command jm_command_status;
+extern const struct jm_command jm_command_watch;
 extern const struct jm_command jm_command_worker;
 
 const struct jm_command *const jm_commands[] = {
 	&jm_command_run,
 	&jm_command_measure,
+	&jm_command_watch,
 	&jm_command_mark,
 	&jm_command_export,
 	&jm_command_jpwr,

@@ -194,6 +194,16 @@ static int make_lanes(struct jm_session *s, struct jm_err *err)
 	return rc;
 }
 
+static int make_newest(struct jm_session *s, struct jm_err *err)
+{
+	s->newest = calloc((size_t)s->set.n_signals + 1, sizeof(*s->newest));
+	if (!s->newest)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the readings of a session.");
+	for (int i = 0; i < s->set.n_signals; i++)
+		s->newest[i].value = NAN;
+	return 0;
+}
+
 int jm_session_open(struct jm_ctx *ctx, const struct jm_session_options *options,
 	struct jm_session **ret, struct jm_err *err)
 {
@@ -212,8 +222,10 @@ int jm_session_open(struct jm_ctx *ctx, const struct jm_session_options *options
 	if (!rc) {
 		jm_meters_derive(&s->set);
 		s->trace = jm_trace_new(&s->set, &local);
-		rc = s->trace ? make_lanes(s, &local) : JM_ENOMEM;
+		rc = s->trace ? make_newest(s, &local) : JM_ENOMEM;
 	}
+	if (!rc)
+		rc = make_lanes(s, &local);
 	if (rc) {
 		jm_session_close(s);
 		return jm_err_set(err, rc, "%s", local.text);
@@ -233,6 +245,7 @@ static int keep(void *arg, int signal, struct jm_reading reading, struct jm_err 
 {
 	struct jm_session *s = arg;
 
+	s->newest[signal] = reading;
 	if (s->options.on_reading)
 		s->options.on_reading(s->options.on_reading_arg, signal, reading);
 	return s->options.no_trace ? 0 : jm_trace_append(s->trace, signal, reading, err);
@@ -486,6 +499,30 @@ int jm_session_energy(
 		s->trace, &s->set, meter, s->phase[phase].t0_ns, s->phase[phase].t1_ns, ret, err);
 }
 
+int jm_session_energy_now(struct jm_session *s, int meter, int64_t t0_ns, int64_t t1_ns,
+	struct jm_energy *ret, struct jm_err *err)
+{
+	int rc;
+
+	pthread_mutex_lock(&s->lock);
+	drain_all(s);
+	rc = s->rc ? jm_err_set(err, s->rc, "%s", s->err.text)
+		   : jm_energy_of(s->trace, &s->set, meter, t0_ns, t1_ns, ret, err);
+	pthread_mutex_unlock(&s->lock);
+	return rc;
+}
+
+struct jm_reading jm_session_newest(struct jm_session *s, int signal)
+{
+	struct jm_reading newest;
+
+	pthread_mutex_lock(&s->lock);
+	drain_all(s);
+	newest = s->newest[signal];
+	pthread_mutex_unlock(&s->lock);
+	return newest;
+}
+
 const struct jm_trace *jm_session_trace(const struct jm_session *s)
 {
 	return s->trace;
@@ -513,6 +550,7 @@ void jm_session_close(struct jm_session *s)
 	jm_meters_done(&s->set);
 	free(s->source);
 	free(s->moment);
+	free(s->newest);
 	free(s->phase);
 	pthread_mutex_destroy(&s->lock);
 	pthread_mutex_destroy(&s->phase_lock);

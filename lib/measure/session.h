@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Room measure: sources are sampled (sampler.h), the work runs in phases (session.h), outside commands are launched and
- * tell of their progress (launch.h, progress.h), a trace is written as CSV (trace_csv.h).
+ * Room measure: sources are sampled (sampler.h), the work runs in phases (session.h) and can be looked at meanwhile
+ * (live.h), outside commands are launched and tell of their progress (launch.h, progress.h), a trace is written as
+ * CSV (trace_csv.h).
  * May include: base, meter, trace, energy.
  *
  * A session measures: it opens sources, samples them in the background, knows the phases of the work
@@ -75,6 +76,15 @@ void jm_session_forget_items(struct jm_session *s);
 /* Optional, before jm_session_stop: sampling ends by itself, one sensor refresh from now at the latest. */
 void jm_session_announce_stop(struct jm_session *s);
 int jm_session_stop(struct jm_session *s, struct jm_err *err);
+
+/* ---- while it runs, and after stop; from any thread ---- */
+
+/* Energy of one meter from t0_ns to t1_ns of the clock, by the readings that have come so far; see energy.h. Where
+ * a stretch is to be looked at again and again, use live.h. */
+int jm_session_energy_now(struct jm_session *s, int meter, int64_t t0_ns, int64_t t1_ns,
+	struct jm_energy *ret, struct jm_err *err);
+/* The newest reading of a signal of the set: its time is 0, its value NAN where none has come. */
+struct jm_reading jm_session_newest(struct jm_session *s, int signal);
 
 /* ---- after stop ---- */
 

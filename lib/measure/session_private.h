@@ -25,8 +25,9 @@ struct jm_session {
 	bool started, announced, stopped;
 	int64_t start_ns;
 
-	pthread_mutex_t lock; /* of trace, moments and their errors */
+	pthread_mutex_t lock; /* of trace, newest, moments and their errors */
 	struct jm_trace *trace;
+	struct jm_reading *newest; /* of each signal */
 	struct jm_moment *moment;
 	int n_moments;
 	int rc; /* of the trace and on_chunk */
@@ -40,5 +41,10 @@ struct jm_session {
 	struct jm_phase *phase;
 	int n_phases;
 };
+
+/* What a total adds up: the topmost meters of one origin. */
+bool jm__counts_in_total(const struct jm_meters *set, int meter, enum jm_origin origin);
+/* Two topmost meters of one origin that share a part have no sum. */
+bool jm__overlaps_its_kind(const struct jm_meters *set, int meter);
 
 #endif

@@ -155,9 +155,14 @@ static json_t *meter_json(struct jm_session *s, int i, const struct jm_phase *ph
 
 /* ---- totals ---- */
 
-static bool overlaps_its_kind(const struct jm_meters *set, int i)
+bool jm__counts_in_total(const struct jm_meters *set, int meter, enum jm_origin origin)
 {
-	const struct jm_meter *m = &set->meter[i];
+	return set->meter[meter].covered_by < 0 && set->meter[meter].origin == origin;
+}
+
+bool jm__overlaps_its_kind(const struct jm_meters *set, int meter)
+{
+	const struct jm_meter *m = &set->meter[meter];
 
 	return m->overlaps >= 0 && set->meter[m->overlaps].origin == m->origin &&
 	       set->meter[m->overlaps].covered_by < 0;
@@ -178,9 +183,9 @@ static struct total total_of(
 	int n = 0;
 
 	for (int i = 0; i < set->n; i++) {
-		if (set->meter[i].covered_by >= 0 || set->meter[i].origin != origin)
+		if (!jm__counts_in_total(set, i, origin))
 			continue;
-		sum += overlaps_its_kind(set, i) ? NAN : energy[i].joules;
+		sum += jm__overlaps_its_kind(set, i) ? NAN : energy[i].joules;
 		sampling = hypot(sampling, energy[i].error_sampling);
 		calibration += energy[i].error_calibration;
 		n++;

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""watch: its watts and joules against the false NVML's programmed wave; its formats, its end, its readers."""
+import csv
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+from fake_gpus import FakeGpus
+from jm import BIN, USAGE, jm, sentence, terminal
+
+SIM = ["watch", "--source", "sim:h100x2", "--interval", "200ms"]
+LOW, HIGH, PERIOD, SHIFT = 100, 600, 1.5, 0.25
+
+
+def used(t, gpu):
+    """Joules of a GPU up to this time of CLOCK_MONOTONIC: whole periods, and the high half comes first."""
+    whole, part = divmod((t + SHIFT * gpu) / PERIOD, 1)
+    return PERIOD * (whole * (LOW + HIGH) / 2 + HIGH * min(part, 0.5) + LOW * max(part - 0.5, 0))
+
+
+@pytest.fixture(name="gpus")
+def two_gpus(tmp_path):
+    return FakeGpus(tmp_path, 2, f"wave=square;low={LOW};high={HIGH};period={PERIOD};shift={SHIFT};mem=0")
+
+
+def test_watts_and_joules_are_the_waves(gpus):
+    done = jm("watch", "--source", "nvml", "--format", "json", "--for", "6s", env=gpus.env)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 0 and len(lines) >= 4
+    seen, outside = 0, 0
+    for line in lines:
+        begin = line["start_ns"] / 1e9
+        for gpu, meter in enumerate(line["meters"]):
+            t0, t1 = begin + meter["from_s"], begin + meter["until_s"]
+            truth = (used(t1, gpu) - used(t0, gpu)) / (t1 - t0)
+            assert meter["origin"] == "measured"
+            seen += 1
+            outside += abs(meter["watts"] - truth) > meter["error_watts"]
+            assert meter["joules"] == pytest.approx(used(t1, gpu) - used(begin, gpu), abs=75, rel=0.02)
+        assert line["total"]["watts_measured"] == pytest.approx(sum(m["watts"] for m in line["meters"]))
+        assert line["total"]["joules_estimated"] is None
+    assert outside <= max(1, seen // 5)
+
+
+def test_csv_and_json_agree_on_their_columns():
+    done = jm(*SIM, "--format", "csv", "--for", "1s")
+    rows = list(csv.DictReader(done.stdout.splitlines()))
+    assert done.returncode == 0 and {row["meter"] for row in rows} >= {"sim:h100x2/gpu0", "sim:h100x2/gpu1/memory"}
+    assert {row["origin"] for row in rows} == {"simulated"}
+    last = [row for row in rows if row["meter"] == "sim:h100x2/gpu0"][-1]
+    assert float(last["watts_W"]) == pytest.approx(75, abs=2)
+    assert float(last["energy_J"]) == pytest.approx(75 * float(last["until_s"]), rel=0.1)
+    meter = json.loads(jm(*SIM, "--format", "json", "--for", "1s").stdout.splitlines()[-1])["meters"][1]
+    assert meter["covered_by"] == "sim:h100x2/gpu0" and meter["origin"] == "simulated"
+
+
+def test_unknown_is_not_0(tmp_path):
+    gpus = FakeGpus(tmp_path, 2, "wave=const;power=200;lost=1@0.5")
+    done = jm("watch", "--source", "nvml", "--format", "json", "--for", "3s", env=gpus.env)
+    last = json.loads(done.stdout.splitlines()[-1])
+    gpu = {m["label"][:5]: m for m in last["meters"] if m["scope"] == "gpu"}
+    assert gpu["GPU 0"]["watts"] == pytest.approx(200, rel=0.05)
+    assert gpu["GPU 1"]["watts"] is None and gpu["GPU 1"]["joules"] is None
+    assert last["total"]["watts_measured"] is None
+    text = jm("watch", "--source", "nvml", "--for", "3s", env=gpus.env).stdout.splitlines()
+    assert text[-1].split()[1:3] == ["-", "-"] and "0.0" not in text[-1].split()
+
+
+@pytest.mark.parametrize("columns", [80, 20])
+def test_fits_the_terminal(gpus, columns):
+    printed, status = terminal("watch", "--source", "nvml,estimate", "--for", "1s", "--interval", "200ms",
+                               columns=columns, env=gpus.env)
+    lines = [line for line in printed.splitlines() if line]
+    assert status == 0 and len(lines) >= 4
+    assert all(len(line) <= columns for line in lines), lines
+    assert "sum W" in lines[0] and "measured" in lines[1]
+    if columns == 80:
+        assert "GPU 0 W" in lines[0] and "CPU 0 W" in lines[0] and "estimated" in lines[1]
+        assert re.fullmatch(r"\d\d:\d\d:\d\d( +[\d.]+| +-)+", lines[-1])
+    else:
+        assert "not shown" in lines[2]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_it(number):
+    with subprocess.Popen([BIN, *SIM], stdout=subprocess.PIPE, text=True) as child:
+        assert "sum W" in child.stdout.readline()
+        child.send_signal(number)
+        assert child.wait(timeout=20) == 0
+
+
+def test_ends_when_its_reader_goes_away():
+    """Also between two lines: the next one is an hour away."""
+    read, write = os.pipe()
+    with subprocess.Popen([BIN, "watch", "--source", "sim:h100x2", "--interval", "3600s"], stdout=write,
+                          stderr=subprocess.PIPE, text=True) as child:
+        os.close(write)
+        time.sleep(0.3)
+        assert child.poll() is None
+        os.close(read)
+        assert child.wait(timeout=20) == 0 and child.stderr.read() == ""
+
+
+def test_a_reader_that_never_reads_holds_up_nothing():
+    """The pipe is full after some lines; the time is over nevertheless, and Ctrl-C works."""
+    command = [BIN, *SIM[:3], "--interval", "100ms", "--format", "json"]
+    for extra, number in ((["--for", "3s"], None), ([], signal.SIGINT)):
+        read, write = os.pipe()
+        # 4 kB are left free in it
+        os.set_blocking(write, False)
+        try:
+            while True:
+                os.write(write, b"x" * 4096)
+        except BlockingIOError:
+            os.read(read, 4096)
+        os.set_blocking(write, True)
+        with subprocess.Popen([*command, *extra], stdout=write, stderr=subprocess.PIPE, text=True) as child:
+            os.close(write)
+            if number:
+                time.sleep(1)
+                assert child.poll() is None
+                child.send_signal(number)
+            assert child.wait(timeout=20) == 0
+        os.close(read)
+
+
+def test_output_comes_line_by_line(tmp_path):
+    path = tmp_path / "watts.csv"
+    with subprocess.Popen([BIN, *SIM, "--format", "csv", "--output", path]) as child:
+        end = time.monotonic() + 20
+        while not (path.exists() and path.read_text().count("\n") > 4) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert path.read_text().count("\n") > 4 and child.poll() is None
+        child.terminate()
+        assert child.wait(timeout=20) == 0
+    assert "/none/" in sentence(jm(*SIM, "--output", tmp_path / "none" / "out"))
+
+
+def test_wrong_use_is_a_sentence():
+    assert "--format" in sentence(jm("watch", "--format", "xml"), USAGE)
+    assert "--interval" in sentence(jm("watch", "--interval", "1ms"), USAGE)
+    assert "sim" in sentence(jm("watch", "--source", "sin:h100x2"), USAGE)
