@@ -40,6 +40,13 @@ static void print_remedy(const struct jm_cli *cli, const char *mend)
 		fprintf(cli->out, "%s\n", mend + n + 1);
 }
 
+static const char *verdict(const struct jm_finding *f)
+{
+	if (f->needs_argument)
+		return "needs an argument";
+	return f->ok ? "yes" : "no ";
+}
+
 /* "yes rapl: CPU 0: energy", and for what is missing the remedy below. */
 static void print_finding(struct report *r, const struct jm_finding *f)
 {
@@ -50,10 +57,13 @@ static void print_finding(struct report *r, const struct jm_finding *f)
 		fprintf(cli->out, "%s%s%s\n", jm_screen_code(cli->colour, JM_BOLD), r->section,
 			jm_screen_code(cli->colour, JM_PLAIN));
 	r->shown = true;
-	fprintf(cli->out, "  %s%s%s ", jm_screen_code(cli->colour, f->ok ? JM_GREEN : JM_RED),
-		f->ok ? "yes" : "no ", jm_screen_code(cli->colour, JM_PLAIN));
+	fprintf(cli->out, "  %s%s%s ",
+		jm_screen_code(cli->colour, f->needs_argument ? JM_BOLD
+					    : f->ok	      ? JM_GREEN
+							      : JM_RED),
+		verdict(f), jm_screen_code(cli->colour, JM_PLAIN));
 	snprintf(text, sizeof(text), "%s: %s: %s", r->member, f->what, f->why);
-	jm_text_wrap_on(cli->out, text, 6, 6, cli->width);
+	jm_text_wrap_on(cli->out, text, 3 + (int)strlen(verdict(f)), 6, cli->width);
 	if (f->ok || !*f->mend)
 		return;
 	print_remedy(cli, f->mend);
@@ -63,15 +73,19 @@ static void say(void *arg, const struct jm_finding *given)
 {
 	struct report *r = arg;
 	char what[300], why[900];
-	const struct jm_finding tame = {given->ok, what, why, given->mend}, *f = &tame;
+	const struct jm_finding tame = {given->ok, what, why, given->mend, given->needs_argument},
+				*f = &tame;
 
 	/* devices are called what they like */
 	jm_text_format(what, sizeof(what), "%s", given->what);
 	jm_text_format(why, sizeof(why), "%s", given->why);
 	if (r->array) {
-		json_array_append_new(r->array,
-			json_pack("{ss ss sb ss ss ss}", "section", r->section, "member", r->member,
-				"ok", f->ok, "what", f->what, "why", f->why, "mend", f->mend));
+		json_array_append_new(
+			r->array, json_pack("{ss ss so sb ss ss ss}", "section", r->section,
+					  "member", r->member, "ok",
+					  f->needs_argument ? json_null() : json_boolean(f->ok),
+					  "needs_argument", f->needs_argument, "what", f->what,
+					  "why", f->why, "mend", f->mend));
 		return;
 	}
 	print_finding(r, f);
@@ -112,7 +126,7 @@ static void ask_source(struct report *r, struct jm_ctx *ctx, const struct jm_sou
 			say_meter(r, &set, &set.meter[i]);
 		source->close(state);
 	} else {
-		f.ok = source->options && (err.code == JM_EUSAGE);
+		f.needs_argument = source->options && err.code == JM_EUSAGE;
 		f.why = err.text;
 		say(r, &f);
 	}
@@ -295,8 +309,12 @@ const struct jm_command jm_command_doctor = {
 	.name = "doctor",
 	.summary = "show what can be measured and set here, and what to do where it cannot",
 	.usage = "[--json]",
-	.description = "Tries every source and every control and changes nothing. For what is not "
-		       "available it names the file or library, the reason and the remedy.",
+	.description =
+		"Tries every source and every control and changes nothing. For what is not "
+		"available it names the file or library, the reason and the remedy. 'needs an "
+		"argument' stands before a source that has to be named with options, such as "
+		"the address of a power meter: whether it answers is not known before (null "
+		"in JSON).",
 	.options = options,
 	.run = run_doctor,
 };

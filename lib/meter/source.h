@@ -12,6 +12,9 @@ struct jm_finding {
 	const char *what; /* "GPU 0 NVIDIA H200", "/sys/class/powercap/intel-rapl:0/energy_uj" */
 	const char *why;  /* what is available, or why it is not */
 	const char *mend; /* "" when ok */
+	/* It has to be named with options first; `why` tells which. Whether it is available is then not known, and
+	 * `ok` is false. */
+	bool needs_argument;
 };
 typedef void jm_finding_fn(void *arg, const struct jm_finding *finding);
 

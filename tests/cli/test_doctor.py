@@ -18,7 +18,8 @@ def findings(env=None, member=None):
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     for f in found:
-        assert f["what"] and f["why"] and set(f) == {"section", "member", "ok", "what", "why", "mend"}
+        assert f["what"] and f["why"] and set(f) == {"section", "member", "ok", "needs_argument", "what", "why", "mend"}
+        assert (f["ok"] is None) == f["needs_argument"]
     return [f for f in found if member in (None, f["member"])]
 
 
@@ -30,6 +31,19 @@ def test_gpus_are_named(tmp_path):
     for words in ("GPU 1 NVIDIA H100", "GPU-10000001", "energy", "100 ms", "driver 580.00.fake", "200 to 700 W"):
         assert words in text, words
     assert gpus.limits() == [700, 700]
+
+
+def test_sources_that_have_to_be_named_need_an_argument():
+    """Whether the power meter answers is not known; those that measure by themselves are told as they are."""
+    found = findings()
+    assert {f["member"] for f in found if f["needs_argument"]} >= {"replay"}
+    for f in found:
+        if f["needs_argument"]:
+            assert f["section"] == "Measure" and f"{f['member']}" in f["why"] and f["member"] not in ("sim", "estimate")
+    built = {f["member"] for f in found if f["section"] == "Measure"}
+    assert {"modbus", "snmp", "redfish"} & built <= {f["member"] for f in found if f["needs_argument"]}
+    text = jm("doctor").stdout
+    assert "  needs an argument replay: " in text and "yes replay" not in text and "yes sim: " in text
 
 
 def test_gpus_of_others(tmp_path):
