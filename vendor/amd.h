@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * AMD's management libraries: libamd_smi, or the older librocm_smi64 where that one is missing or lacks a function. Both
+ * are opened at run time. Values come in SI units; NAN = the library or the GPU does not have it.
+ */
+#ifndef JM_VENDOR_AMD_H
+#define JM_VENDOR_AMD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "joulemark.h"
+
+#define JM_AMD_MAX 128
+
+struct jm_amd_gpu {
+	void *handle;	/* of libamd_smi */
+	uint32_t index; /* of librocm_smi64 */
+	char pci[24];	/* "0000:c1:00.0" */
+	char uuid[48];	/* "" = unknown */
+};
+
+struct jm_amd_energy {
+	double joules, step;
+	int64_t boot_ns; /* the driver's stamp on the clock that counts since boot; 0 = none */
+};
+
+struct jm_amd_power {
+	double current, average; /* W; a GPU has one of the two */
+};
+
+struct jm_amd {
+	const void *calls;   /* of the library that was opened */
+	const char *library; /* "libamd_smi" */
+	unsigned int
+		generation; /* first part of its version: 23 and 24 are years, 25 and later majors; 0 = rocm_smi */
+	int n;
+	struct jm_amd_gpu gpu[JM_AMD_MAX];
+};
+
+int jm_amd_open(struct jm_amd *amd, struct jm_err *err);
+void jm_amd_close(struct jm_amd *amd);
+
+struct jm_amd_energy jm_amd_energy(const struct jm_amd *amd, int gpu);
+struct jm_amd_power jm_amd_power(const struct jm_amd *amd, int gpu);
+double jm_amd_cap(const struct jm_amd *amd, int gpu);		     /* W */
+double jm_amd_clock(const struct jm_amd *amd, int gpu, bool memory); /* Hz */
+double jm_amd_temperature(const struct jm_amd *amd, int gpu); /* degC, of the hottest place */
+double jm_amd_busy(const struct jm_amd *amd, int gpu);	      /* 0..1 */
+/* Whether power is known by this version: the layout of its struct is checked against the versions that are known. */
+bool jm_amd_power_known(const struct jm_amd *amd);
+
+#endif
