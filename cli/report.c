@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* joulemark report: from a store or from JSON files of records to a table, a file or a page. */
 #include "cli.h"
+#include "record_input.h"
 #include "base/number.h"
 #include "base/output.h"
 #include "base/store_file.h"
@@ -33,144 +34,9 @@ static const char *const pools[] = {"devices", NULL};
 
 /* What is reported. */
 struct input {
-	json_t *records, *traces; /* traces: NULL = not wanted */
-	json_t *shared;		  /* parts that records have in common, by key and case */
-	json_t *by_run;		  /* records in arrays by case, repeat and start */
-	int n_twice;		  /* came again, and were left out */
-	bool full;		  /* records are read with their details */
+	struct jm_record_input in;
+	json_t *traces; /* NULL = not wanted */
 };
-
-static void run_of(const json_t *record, char *out, size_t size)
-{
-	const json_t *of_case = json_object_get(record, "case");
-	const char *id = json_string_value(json_object_get(of_case, "id"));
-	const char *started = json_string_value(json_object_get(record, "started"));
-
-	snprintf(out, size, "%.40s %lld %.40s", id ? id : "",
-		(long long)json_integer_value(json_object_get(of_case, "repeat")),
-		started ? started : "");
-	jm_text_tame(out);
-}
-
-/* A copy of a store beside it says nothing new: the same run counts once. */
-/* The value of that key, where another record of the same case had an equal one, is that one: thousands of
- * records then fit into memory. */
-static void share(struct input *in, json_t *object, const char *key, const char *id)
-{
-	json_t *value = json_object_get(object, key), *other;
-	char name[80];
-
-	snprintf(name, sizeof(name), "%s %.40s", key, id ? id : "");
-	other = json_object_get(in->shared, name);
-	if (other && json_equal(other, value))
-		json_object_set(object, key, other);
-	else if (value)
-		json_object_set_nocheck(in->shared, name, value);
-}
-
-static void share_parts(struct input *in, json_t *record)
-{
-	json_t *of_case = json_object_get(record, "case");
-	const char *id = json_string_value(json_object_get(of_case, "id"));
-
-	share(in, record, "provenance", NULL);
-	share(in, record, "quality", id);
-	share(in, record, "options", id);
-	share(in, record, "settings", id);
-	share(in, of_case, "parameters", id);
-}
-
-static int add_record(struct input *in, json_t *record, const char *path, struct jm_err *err)
-{
-	json_t *alike, *other;
-	char run[128];
-	size_t i;
-
-	share_parts(in, record);
-
-	run_of(record, run, sizeof(run));
-	alike = json_object_get(in->by_run, run);
-	json_array_foreach(alike, i, other)
-	{
-		if (json_equal(other, record)) {
-			in->n_twice++;
-			return 0;
-		}
-	}
-	if (!alike) {
-		alike = json_array();
-		json_object_set_new(in->by_run, run, alike);
-	}
-	if (json_array_append(alike, record) || json_array_append(in->records, record))
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for the records of %s.", path);
-	return 0;
-}
-
-/* What is another program's, or a version that is not known, is refused later by its schema. */
-static bool is_ours(const json_t *record)
-{
-	const char *schema = json_string_value(json_object_get(record, "schema"));
-
-	return schema && !strcmp(schema, JM_RECORD_SCHEMA);
-}
-
-static int add_all(struct input *in, const json_t *records, const char *path, struct jm_err *err)
-{
-	char what[PATH_MAX + 32];
-	json_t *record;
-	size_t i;
-	int rc;
-
-	json_array_foreach(records, i, record)
-	{
-		snprintf(what, sizeof(what), "record %zu of %s", i, path);
-		rc = is_ours(record) ? jm_record_check(record, what, err) : 0;
-		if (!in->full)
-			jm_keys_drop_details(jm_record_keys, record);
-		if (!rc)
-			rc = add_record(in, record, path, err);
-		if (rc)
-			return rc;
-	}
-	return 0;
-}
-
-/* A record, an array of them, or several one after the other. */
-static int add_json(struct input *in, FILE *f, const char *path, struct jm_err *err)
-{
-	json_error_t json_err = {.line = 0};
-	json_t *value;
-	int rc = 0, n = 0;
-
-	while (!rc && (value = json_loadf(f, JSON_DISABLE_EOF_CHECK, &json_err))) {
-		json_t *list = json_is_array(value) ? json_incref(value) : json_pack("[O]", value);
-
-		rc = add_all(in, list, path, err);
-		json_decref(list);
-		json_decref(value);
-		n++;
-	}
-	if (!rc && ferror(f))
-		return jm_err_set(err, JM_EIO, "%s cannot be read: %s.", path, strerror(errno));
-	if (!rc && (!n || json_error_code(&json_err) != json_error_premature_end_of_input))
-		return jm_err_set(err, JM_EFORMAT, "%s is neither a store nor JSON: %s in line %d.",
-			path, json_err.text, json_err.line);
-	return rc;
-}
-
-static int add_file(struct input *in, const char *path, struct jm_err *err)
-{
-	bool is_stdin = !strcmp(path, "-");
-	FILE *f = is_stdin ? stdin : fopen(path, "r");
-	int rc;
-
-	if (!f)
-		return jm_err_set(err, JM_ENOENT, "%s cannot be read: %s.", path, strerror(errno));
-	rc = add_json(in, f, path, err);
-	if (!is_stdin)
-		fclose(f);
-	return rc;
-}
 
 /* Is this the first successful run of its case? Its trace represents the others. */
 static bool stands_for_case(const json_t *records, size_t first, size_t index, const char **ret_id)
@@ -217,43 +83,17 @@ static int add_trace(struct jm_store *store, const json_t *records, size_t index
 	return rc;
 }
 
-static int add_traces(struct input *in, size_t first, struct jm_store *store, struct jm_err *err)
+static int add_traces(void *arg, struct jm_store *store, size_t first, struct jm_err *err)
 {
+	const struct input *input = arg;
+	const json_t *records = input->in.records;
 	const char *id;
 	int rc = 0;
 
-	for (size_t i = first; i < json_array_size(in->records) && !rc; i++)
-		if (json_array_size(in->traces) < TRACES_AT_MOST &&
-			stands_for_case(in->records, first, i, &id))
-			rc = add_trace(store, in->records, i, id, in->traces, err);
-	return rc;
-}
-
-struct stored {
-	struct input *in;
-	const char *path;
-};
-
-static int add_stored(void *arg, json_t *record, struct jm_err *err)
-{
-	const struct stored *s = arg;
-
-	return add_record(s->in, record, s->path, err);
-}
-
-static int add_store(struct input *in, const char *path, struct jm_err *err)
-{
-	size_t first = json_array_size(in->records);
-	struct stored stored = {in, path};
-	struct jm_store *store;
-	int rc = jm_store_open(path, JM_STORE_READ, &store, err);
-
-	if (rc)
-		return rc;
-	rc = jm_store_records(store, !in->full, add_stored, &stored, err);
-	if (!rc && in->traces)
-		rc = add_traces(in, first, store, err);
-	jm_store_close(store, NULL);
+	for (size_t i = first; i < json_array_size(records) && !rc; i++)
+		if (json_array_size(input->traces) < TRACES_AT_MOST &&
+			stands_for_case(records, first, i, &id))
+			rc = add_trace(store, records, i, id, input->traces, err);
 	return rc;
 }
 
@@ -356,8 +196,9 @@ static int read_options(struct jm_cli *cli, struct jm_report_options *o)
 	return parse_k(jm_values_text(&cli->values, "k"), o, &cli->err);
 }
 
-static int report(struct jm_cli *cli, struct input *in)
+static int report(struct jm_cli *cli, struct input *input)
 {
+	struct jm_record_input *in = &input->in;
 	enum jm_report_format format = format_of(cli);
 	struct jm_report_options options;
 	char *text;
@@ -366,12 +207,9 @@ static int report(struct jm_cli *cli, struct input *in)
 	if (!rc)
 		rc = read_options(cli, &options);
 	for (int i = 0; i < cli->n_args && !rc; i++)
-		rc = jm_store_is(cli->args[i]) ? add_store(in, cli->args[i], &cli->err)
-					       : add_file(in, cli->args[i], &cli->err);
-	if (in->n_twice)
-		fprintf(stderr, "joulemark: Ignored %d repeated record%s; each run counts once.\n",
-			in->n_twice, in->n_twice > 1 ? "s" : "");
-	options.traces = in->traces;
+		rc = jm_record_input_add(in, cli->args[i], &cli->err);
+	jm_record_input_warn(in);
+	options.traces = input->traces;
 	if (!rc)
 		rc = jm_report_render(in->records, format, &options, &text, &cli->err);
 	if (rc)
@@ -398,23 +236,23 @@ static int run(struct jm_cli *cli)
 	bool page = format_of(cli) == JM_REPORT_HTML;
 	bool phases = format_of(cli) == JM_REPORT_OPENMETRICS ||
 		      jm_values_number(&cli->values, "phases") > 0;
-	struct input in = {.records = json_array(),
-		.traces = page ? json_array() : NULL,
-		.shared = json_object(),
-		.full = page || phases || input_size(cli) <= MOST_IN_FULL,
-		.by_run = json_object()};
-	int rc;
+	bool full = page || phases || input_size(cli) <= MOST_IN_FULL;
+	struct input input = {.traces = page ? json_array() : NULL};
+	int rc = jm_record_input_init(&input.in, full, &cli->err), status;
 
 	signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like a full disk */
-	if (!in.records || !in.by_run || !in.shared || (page && !in.traces))
-		rc = jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for the records.");
-	else
-		rc = report(cli, &in);
-	json_decref(in.by_run);
-	json_decref(in.shared);
-	json_decref(in.traces);
-	json_decref(in.records);
-	return rc ? jm_cli_fail(cli) : 0;
+	if (!rc && page && !input.traces)
+		rc = jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for the power traces.");
+	if (page) {
+		input.in.with_store = add_traces;
+		input.in.arg = &input;
+	}
+	if (!rc)
+		rc = report(cli, &input);
+	status = input.in.n_damaged ? 1 : 0;
+	jm_record_input_done(&input.in);
+	json_decref(input.traces);
+	return rc ? jm_cli_fail(cli) : status;
 }
 
 static const struct jm_option options[] = {
@@ -487,7 +325,9 @@ const struct jm_command jm_command_report = {
 		       "best setting by each metric where the intervals allow a verdict.\n\nEnergy "
 		       "is the sum of the topmost meters of one origin; estimated energy yields no "
 		       "verdict. Figures of settings that the device violated are in parentheses "
-		       "and are not eligible. Failed cases are listed with their reason.",
+		       "and are not eligible. Failed cases are listed with their reason. A "
+		       "damaged record is left out with a warning that names it, and the exit "
+		       "status is then 1.",
 	.example = "joulemark report sweep.db\n"
 		   "joulemark report --html sweep.html sweep.db\n"
 		   "joulemark report --format csv --cases a.json b.json\n"

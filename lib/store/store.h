@@ -40,6 +40,10 @@ const char *jm_store_path(const struct jm_store *s);
  */
 int jm_store_records(struct jm_store *s, bool brief,
 	int (*fn)(void *arg, json_t *record, struct jm_err *err), void *arg, struct jm_err *err);
+/* From now on a record that is damaged is handed to `fn` as a sentence, which `fn` clears, and left out, in
+ * place of ending jm_store_records with JM_EFORMAT. */
+void jm_store_skip_damaged(
+	struct jm_store *s, void (*fn)(void *arg, struct jm_err *damage), void *arg);
 /* All of them as an array, for the caller to decref. */
 int jm_store_records_array(struct jm_store *s, json_t **ret_records, struct jm_err *err);
 /* Trace of a record; the phases are in the record. JM_ENOENT when none is kept. The caller frees both:

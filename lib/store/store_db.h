@@ -14,7 +14,9 @@ struct jm_store {
 	bool in_transaction;	    /* chunks wait for a commit */
 	sqlite3_int64 run;	    /* row of the run that was begun last; 0 = none */
 	sqlite3_stmt *insert_chunk; /* kept prepared */
-	struct jm_keys_room brief;  /* of the record that is read */
+	void (*damaged)(void *arg, struct jm_err *damage); /* NULL = damage is an error */
+	void *damaged_arg;
+	struct jm_keys_room brief; /* of the record that is read */
 };
 
 /* Turns an SQLite code into a sentence: full disk, damage, permissions, the lock of another

@@ -184,14 +184,44 @@ static int check_record(
 
 	snprintf(what, sizeof(what), "the record of case %.32s, repeat %d, in the store '%s'",
 		id ? id : "?", sqlite3_column_int(stmt, 2), s->path);
+	if (!record)
+		return jm_err_set(err, JM_EFORMAT, "The store is damaged: %s is not JSON.", what);
 	return jm_record_check(record, what, err);
+}
+
+void jm_store_skip_damaged(
+	struct jm_store *s, void (*fn)(void *arg, struct jm_err *damage), void *arg)
+{
+	s->damaged = fn;
+	s->damaged_arg = arg;
+}
+
+/* Reads the row; *ret_record is NULL for one that is damaged and passed over. */
+static int read_record(
+	struct jm_store *s, sqlite3_stmt *stmt, bool brief, json_t **ret_record, struct jm_err *err)
+{
+	struct jm_err damage = JM_ERR_INIT;
+	int rc;
+
+	*ret_record = NULL;
+	if (!s->damaged) {
+		rc = column_json(s, stmt, brief, ret_record, err);
+		return rc ? rc : check_record(s, stmt, *ret_record, err);
+	}
+	if (column_json(s, stmt, brief, ret_record, &damage))
+		damage = (struct jm_err)JM_ERR_INIT;
+	if (!check_record(s, stmt, *ret_record, &damage))
+		return 0;
+	s->damaged(s->damaged_arg, &damage);
+	json_decref(*ret_record);
+	*ret_record = NULL;
+	return 0;
 }
 
 int jm_store_records(struct jm_store *s, bool brief,
 	int (*fn)(void *arg, json_t *record, struct jm_err *err), void *arg, struct jm_err *err)
 {
 	sqlite3_stmt *stmt;
-	json_t *record = NULL;
 	int rc, got;
 
 	rc = jm__store_prepare(s, &stmt, err,
@@ -201,11 +231,10 @@ int jm_store_records(struct jm_store *s, bool brief,
 	if (rc)
 		return rc;
 	while ((got = sqlite3_step(stmt)) == SQLITE_ROW && !rc) {
-		rc = column_json(s, stmt, brief, &record, err);
-		if (rc)
-			break;
-		rc = check_record(s, stmt, record, err);
-		if (!rc)
+		json_t *record;
+
+		rc = read_record(s, stmt, brief, &record, err);
+		if (!rc && record)
 			rc = fn(arg, record, err);
 		json_decref(record);
 	}

@@ -47,11 +47,38 @@ def test_a_command_that_is_not_utf8_is_reported(tmp_path, kind):
     (("unit",), "long", "unit"),
     (("exit_status",), 3.5, "exit_status"),
 ])
-def test_a_value_that_the_schema_forbids_is_refused_by_its_place(tmp_path, path, value, place):
+def test_a_value_that_the_schema_forbids_is_left_out_by_its_place(tmp_path, path, value, place):
+    """The others are reported as if it were not there, and the exit status says that something is missing."""
     rows = records(n=3)
+    expected = report(write(tmp_path, [rows[0], rows[2]], "good.json"))
     put(rows[1], path, 200_000 * "x" if value == "long" else value)
-    text = sentence(jm("report", write(tmp_path, rows, "bad.json")), FAILURE)
+    done = jm("report", write(tmp_path, rows, "bad.json"))
+    assert done.returncode == 1 and done.stdout == expected
+    (text,) = [line for line in done.stderr.splitlines() if "Left out: " in line]
     assert "record 1 of" in text and "bad.json" in text and f": {place} is " in text
+    assert sentence(done) == "1 damaged record was left out; the exit status is 1."
+
+
+def test_nothing_but_damaged_records_is_no_report(tmp_path):
+    rows = records(n=2)
+    for r in rows:
+        r["meters"] = 3
+    done = jm("report", write(tmp_path, rows))
+    assert "no record" in sentence(done, FAILURE) and done.stderr.count("Left out: ") == 2
+
+
+@pytest.mark.parametrize("damage", ["json_set(record, '$.meters', 3)", "substr(record, 1, 50)", "NULL"])
+def test_a_damaged_record_of_a_store_is_left_out(tmp_path, damage):
+    store = tmp_path / "a.db"
+    assert jm(*NULL, "--repeat", 3, "--store", store).returncode == 0
+    db = sqlite3.connect(store)
+    db.execute(f"UPDATE record_t SET record = {damage} WHERE repeat = 2")
+    db.commit()
+    db.close()
+    done = jm("report", "--format", "json", store)
+    assert done.returncode == 1 and len(json.loads(done.stdout)["cases"]) == 2
+    (text,) = [line for line in done.stderr.splitlines() if "Left out: " in line]
+    assert "repeat 2" in text and str(store) in text
 
 
 def test_a_record_in_a_store_is_checked_too(tmp_path):
@@ -61,7 +88,8 @@ def test_a_record_in_a_store_is_checked_too(tmp_path):
     db.execute("UPDATE record_t SET record = json_set(record, '$.meters', 'none')")
     db.commit()
     db.close()
-    for command in (["report", store], [*NULL, "--store", store], ["run", "--store", store, "--resume"]):
+    assert "meters is text" in jm("report", store).stderr
+    for command in ([*NULL, "--store", store], ["run", "--store", store, "--resume"]):
         text = sentence(jm(*command), FAILURE)
         assert "repeat 1" in text and str(store) in text and "meters is text" in text
 

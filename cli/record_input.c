@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "record_input.h"
+
+#include "base/store_file.h"
+#include "base/text.h"
+#include "result/record_keys.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+static void run_of(const json_t *record, char *out, size_t size)
+{
+	const json_t *of_case = json_object_get(record, "case");
+	const char *id = json_string_value(json_object_get(of_case, "id"));
+	const char *started = json_string_value(json_object_get(record, "started"));
+
+	snprintf(out, size, "%.40s %lld %.40s", id ? id : "",
+		(long long)json_integer_value(json_object_get(of_case, "repeat")),
+		started ? started : "");
+	jm_text_tame(out);
+}
+
+/* The value of that key, where another record of the same case had an equal one, is that one: thousands of
+ * records then fit into memory. */
+static void share(struct jm_record_input *in, json_t *object, const char *key, const char *id)
+{
+	json_t *value = json_object_get(object, key), *other;
+	char name[80];
+
+	snprintf(name, sizeof(name), "%s %.40s", key, id ? id : "");
+	other = json_object_get(in->shared, name);
+	if (other && json_equal(other, value))
+		json_object_set(object, key, other);
+	else if (value)
+		json_object_set_nocheck(in->shared, name, value);
+}
+
+static void share_parts(struct jm_record_input *in, json_t *record)
+{
+	json_t *of_case = json_object_get(record, "case");
+	const char *id = json_string_value(json_object_get(of_case, "id"));
+
+	share(in, record, "provenance", NULL);
+	share(in, record, "quality", id);
+	share(in, record, "options", id);
+	share(in, record, "settings", id);
+	share(in, of_case, "parameters", id);
+}
+
+/* A copy of a store beside it says nothing new: the same run counts once. */
+static int add_record(
+	struct jm_record_input *in, json_t *record, const char *path, struct jm_err *err)
+{
+	json_t *alike, *other;
+	char run[128];
+	size_t i;
+
+	share_parts(in, record);
+
+	run_of(record, run, sizeof(run));
+	alike = json_object_get(in->by_run, run);
+	json_array_foreach(alike, i, other)
+	{
+		if (json_equal(other, record)) {
+			in->n_twice++;
+			return 0;
+		}
+	}
+	if (!alike) {
+		alike = json_array();
+		json_object_set_new(in->by_run, run, alike);
+	}
+	if (json_array_append(alike, record) || json_array_append(in->records, record))
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the records of %s.", path);
+	return 0;
+}
+
+/* What is another program's, or a version that is not known, is refused later by its schema. */
+static bool is_ours(const json_t *record)
+{
+	const char *schema = json_string_value(json_object_get(record, "schema"));
+
+	return schema && !strcmp(schema, JM_RECORD_SCHEMA);
+}
+
+static void note_damage(void *arg, struct jm_err *damage)
+{
+	struct jm_record_input *in = arg;
+
+	fprintf(stderr, "joulemark: Left out: %s\n", damage->text);
+	*damage = (struct jm_err)JM_ERR_INIT;
+	in->n_damaged++;
+}
+
+static int add_all(
+	struct jm_record_input *in, const json_t *records, const char *path, struct jm_err *err)
+{
+	struct jm_err damage = JM_ERR_INIT;
+	char what[PATH_MAX + 32];
+	json_t *record;
+	size_t i;
+	int rc;
+
+	json_array_foreach(records, i, record)
+	{
+		snprintf(what, sizeof(what), "record %zu of %s", i, path);
+		if (is_ours(record) && jm_record_check(record, what, &damage)) {
+			note_damage(in, &damage);
+			continue;
+		}
+		if (!in->full)
+			jm_keys_drop_details(jm_record_keys, record);
+		rc = add_record(in, record, path, err);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+/* A record, an array of them, or several one after the other. */
+static int add_json(struct jm_record_input *in, FILE *f, const char *path, struct jm_err *err)
+{
+	json_error_t json_err = {.line = 0};
+	json_t *value;
+	int rc = 0, n = 0;
+
+	while (!rc && (value = json_loadf(f, JSON_DISABLE_EOF_CHECK, &json_err))) {
+		json_t *list = json_is_array(value) ? json_incref(value) : json_pack("[O]", value);
+
+		rc = add_all(in, list, path, err);
+		json_decref(list);
+		json_decref(value);
+		n++;
+	}
+	if (!rc && ferror(f))
+		return jm_err_set(err, JM_EIO, "%s cannot be read: %s.", path, strerror(errno));
+	if (!rc && (!n || json_error_code(&json_err) != json_error_premature_end_of_input))
+		return jm_err_set(err, JM_EFORMAT, "%s is neither a store nor JSON: %s in line %d.",
+			path, json_err.text, json_err.line);
+	return rc;
+}
+
+static int add_file(struct jm_record_input *in, const char *path, struct jm_err *err)
+{
+	bool is_stdin = !strcmp(path, "-");
+	FILE *f = is_stdin ? stdin : fopen(path, "r");
+	int rc;
+
+	if (!f)
+		return jm_err_set(err, JM_ENOENT, "%s cannot be read: %s.", path, strerror(errno));
+	rc = add_json(in, f, path, err);
+	if (!is_stdin)
+		fclose(f);
+	return rc;
+}
+
+struct stored {
+	struct jm_record_input *in;
+	const char *path;
+};
+
+static int add_stored(void *arg, json_t *record, struct jm_err *err)
+{
+	const struct stored *s = arg;
+
+	return add_record(s->in, record, s->path, err);
+}
+
+static int add_store(struct jm_record_input *in, const char *path, struct jm_err *err)
+{
+	size_t first = json_array_size(in->records);
+	struct stored stored = {in, path};
+	struct jm_store *store;
+	int rc = jm_store_open(path, JM_STORE_READ, &store, err);
+
+	if (rc)
+		return rc;
+	jm_store_skip_damaged(store, note_damage, in);
+	rc = jm_store_records(store, !in->full, add_stored, &stored, err);
+	if (!rc && in->with_store)
+		rc = in->with_store(in->arg, store, first, err);
+	jm_store_close(store, NULL);
+	return rc;
+}
+
+int jm_record_input_init(struct jm_record_input *in, bool full, struct jm_err *err)
+{
+	*in = (struct jm_record_input){.records = json_array(),
+		.shared = json_object(),
+		.by_run = json_object(),
+		.full = full};
+	if (in->records && in->by_run && in->shared)
+		return 0;
+	return jm_err_set(err, JM_ENOMEM, "Out of memory for the records.");
+}
+
+int jm_record_input_add(struct jm_record_input *in, const char *path, struct jm_err *err)
+{
+	return jm_store_is(path) ? add_store(in, path, err) : add_file(in, path, err);
+}
+
+void jm_record_input_warn(const struct jm_record_input *in)
+{
+	if (in->n_twice)
+		fprintf(stderr, "joulemark: Ignored %d repeated record%s; each run counts once.\n",
+			in->n_twice, in->n_twice > 1 ? "s" : "");
+	if (in->n_damaged)
+		fprintf(stderr, "joulemark: %d damaged record%s left out; the exit status is 1.\n",
+			in->n_damaged, in->n_damaged > 1 ? "s were" : " was");
+}
+
+void jm_record_input_done(struct jm_record_input *in)
+{
+	json_decref(in->by_run);
+	json_decref(in->shared);
+	json_decref(in->records);
+	*in = (struct jm_record_input){.records = NULL};
+}
