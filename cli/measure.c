@@ -10,7 +10,9 @@
 #include "measure/launch.h"
 #include "base/output.h"
 #include "base/text.h"
+#include "report/columns.h"
 #include "report/openmetrics.h"
+#include "report/trace_hdf5.h"
 #include "result/provenance.h"
 #include "result/record.h"
 #include "result/record_keys.h"
@@ -53,6 +55,10 @@ static const struct jm_option options[] = {
 		.type = JM_TEXT,
 		.argument = "DIR",
 		.help = "write every reading; 'replay:DIR' reads it back"},
+	{.name = "hdf5",
+		.type = JM_TEXT,
+		.argument = "FILE",
+		.help = "write every reading, the phases and the record as HDF5"},
 	{.name = "metrics",
 		.type = JM_TEXT,
 		.argument = "FILE",
@@ -82,7 +88,7 @@ static const struct jm_option options[] = {
 struct measurement {
 	struct jm_cli *cli;
 	const char *json, *csv;
-	const char *metrics;
+	const char *metrics, *hdf5;
 	struct jm_source_list sources;
 	struct jm_session *session;
 	struct jm_measure_store store;
@@ -105,6 +111,11 @@ static int take_options(struct measurement *m)
 		rc = jm_output_try(m->json, &m->cli->err);
 	if (!rc && m->metrics)
 		rc = jm_output_try(m->metrics, &m->cli->err);
+	m->hdf5 = jm_values_text(&m->cli->values, "hdf5");
+	if (!rc && m->hdf5)
+		rc = jm_columns_try_hdf5(&m->cli->err);
+	if (!rc && m->hdf5)
+		rc = jm_output_try(m->hdf5, &m->cli->err);
 	if (!rc && m->csv)
 		rc = jm_output_folder(m->csv, &m->cli->err);
 	return rc;
@@ -280,6 +291,9 @@ static int write_results(struct measurement *m)
 	rc = m->json ? jm_output_json(m->json, record, &m->cli->err) : 0;
 	if (!rc && m->metrics)
 		rc = jm_openmetrics_write(m->metrics, record, &m->cli->err);
+	if (!rc && m->hdf5)
+		rc = jm_trace_write_hdf5(jm_session_trace(m->session),
+			jm_session_meters(m->session), record, m->hdf5, &m->cli->err);
 	json_decref(record);
 	if (m->csv && jm_csv_write(m->session, m->csv, rc ? NULL : &m->cli->err) && !rc)
 		rc = m->cli->err.code;

@@ -6,7 +6,6 @@
  * and a Series one with "index" (names) and "values".
  */
 #include "columns.h"
-#include "base/output.h"
 #include "vendor/hdf5_file.h"
 
 #include <stdlib.h>
@@ -92,18 +91,6 @@ static void put_file(struct jm_hdf5 *h, const struct jm_columns *c, const char *
 	jm_hdf5_group_done(h, group);
 }
 
-struct image {
-	void *bytes;
-	size_t n;
-};
-
-static bool put_image(const void *what, FILE *out)
-{
-	const struct image *image = what;
-
-	return fwrite(image->bytes, 1, image->n, out) == image->n;
-}
-
 int jm_columns_try_hdf5(struct jm_err *err)
 {
 	struct jm_hdf5 h;
@@ -117,16 +104,12 @@ int jm_columns_write_hdf5(
 	const struct jm_columns *c, const char *key, const char *path, struct jm_err *err)
 {
 	struct jm_hdf5 h;
-	struct image image = {0};
 	int rc = jm_hdf5_open(&h, err);
 
 	if (!rc) {
 		put_file(&h, c, key);
-		rc = jm_hdf5_image(&h, &image.bytes, &image.n, err);
+		rc = jm_hdf5_write(&h, path, err);
 	}
-	if (!rc)
-		rc = jm_output_by(path, put_image, &image, err);
-	free(image.bytes);
 	jm_hdf5_close(&h);
 	return rc;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hdf5_file.h"
+#include "base/output.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -129,6 +131,13 @@ void jm_hdf5_number(struct jm_hdf5 *h, hid_t of, const char *name, int64_t numbe
 			&number);
 }
 
+void jm_hdf5_real(struct jm_hdf5 *h, hid_t of, const char *name, double number)
+{
+	if (!h->failed)
+		attribute(h, of, name, *h->call.H5T_NATIVE_DOUBLE_g, h->call.H5Screate(H5S_SCALAR),
+			&number);
+}
+
 void jm_hdf5_yes(struct jm_hdf5 *h, hid_t of, const char *name)
 {
 	const unsigned char yes = 1;
@@ -198,25 +207,43 @@ void jm_hdf5_data_done(struct jm_hdf5 *h, hid_t made)
 
 /* ---- the file ---- */
 
-int jm_hdf5_image(struct jm_hdf5 *h, void **ret_bytes, size_t *ret_n, struct jm_err *err)
+struct image {
+	void *bytes;
+	size_t n;
+};
+
+static bool put_image(const void *what, FILE *out)
+{
+	const struct image *image = what;
+
+	return fwrite(image->bytes, 1, image->n, out) == image->n;
+}
+
+static int take_image(struct jm_hdf5 *h, struct image *image, struct jm_err *err)
 {
 	ssize_t n = -1;
-	void *bytes = NULL;
 
 	check(h, !h->failed && h->call.H5Fflush(h->file, H5F_SCOPE_GLOBAL) >= 0);
 	if (!h->failed)
 		n = h->call.H5Fget_file_image(h->file, NULL, 0);
-	if (n > 0)
-		bytes = malloc((size_t)n);
-	check(h, bytes && h->call.H5Fget_file_image(h->file, bytes, (size_t)n) == n);
-	if (h->failed) {
-		free(bytes);
-		return jm_err_set(err, JM_ENOMEM,
-			"libhdf5 could not write the tables, probably because memory ran out.");
-	}
-	*ret_bytes = bytes;
-	*ret_n = (size_t)n;
-	return 0;
+	image->n = n > 0 ? (size_t)n : 0;
+	image->bytes = n > 0 ? malloc(image->n) : NULL;
+	check(h, image->bytes && h->call.H5Fget_file_image(h->file, image->bytes, image->n) == n);
+	if (!h->failed)
+		return 0;
+	return jm_err_set(err, JM_ENOMEM,
+		"libhdf5 could not write the tables, probably because memory ran out.");
+}
+
+int jm_hdf5_write(struct jm_hdf5 *h, const char *path, struct jm_err *err)
+{
+	struct image image = {0};
+	int rc = take_image(h, &image, err);
+
+	if (!rc)
+		rc = jm_output_by(path, put_image, &image, err);
+	free(image.bytes);
+	return rc;
 }
 
 void jm_hdf5_close(struct jm_hdf5 *h)

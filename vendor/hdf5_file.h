@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files of HDF5, by libhdf5, which is opened when it is needed. A file is made in memory and handed out as bytes.
- * The first failure is kept and later calls do nothing, so that only jm_hdf5_image is to be checked.
+ * Files of HDF5, by libhdf5, which is opened when it is needed. A file is made in memory and written at once.
+ * The first failure is kept and later calls do nothing, so that only jm_hdf5_write is to be checked.
  */
 #ifndef JM_VENDOR_HDF5_FILE_H
 #define JM_VENDOR_HDF5_FILE_H
@@ -69,6 +69,7 @@ void jm_hdf5_group_done(struct jm_hdf5 *h, hid_t group);
 void jm_hdf5_text(struct jm_hdf5 *h, hid_t of, const char *name, const char *text);
 void jm_hdf5_bytes(struct jm_hdf5 *h, hid_t of, const char *name, const char *bytes); /* ASCII */
 void jm_hdf5_number(struct jm_hdf5 *h, hid_t of, const char *name, int64_t number);
+void jm_hdf5_real(struct jm_hdf5 *h, hid_t of, const char *name, double number);
 void jm_hdf5_yes(struct jm_hdf5 *h, hid_t of, const char *name);
 
 /* Datasets, which stay open until jm_hdf5_data_done. columns 0: of one dimension. */
@@ -81,8 +82,8 @@ hid_t jm_hdf5_texts(
 	struct jm_hdf5 *h, hid_t parent, const char *name, size_t rows, const char *const *text);
 void jm_hdf5_data_done(struct jm_hdf5 *h, hid_t data);
 
-/* All of the file; the caller frees it. */
-int jm_hdf5_image(struct jm_hdf5 *h, void **ret_bytes, size_t *ret_n, struct jm_err *err);
+/* All of it to the disk, whole or not at all. */
+int jm_hdf5_write(struct jm_hdf5 *h, const char *path, struct jm_err *err);
 void jm_hdf5_close(struct jm_hdf5 *h);
 
 #endif
