@@ -101,27 +101,24 @@ static double about_normal(uint64_t i)
 	return sum * sqrt(3);
 }
 
-static void feed_image(struct jm_program *p)
+static void feed_normal(struct jm_program *p, const char *name)
 {
-	struct jm_tensor *t = jm_graph_find(p->graph, "image");
-	void *pixels = malloc(t->bytes);
+	struct jm_tensor *t = jm_graph_find(p->graph, name);
+	void *values = malloc(t->bytes);
 
 	for (int64_t i = 0; i < jm_tensor_count(t); i++)
-		jm_element_set(t->type, pixels, i, about_normal((uint64_t)i + 1));
-	check(jm_program_write(p, t, pixels, &err));
-	free(pixels);
+		jm_element_set(t->type, values, i, about_normal((uint64_t)i + 1));
+	check(jm_program_write(p, t, values, &err));
+	free(values);
 }
 
 static void feed(struct jm_program *p, const struct jm_training *t)
 {
-	const char *limit = t->model->feed == JM_FEED_IMAGES ? "classes" : "vocab";
-	int64_t below = jm_dim(t->dims, limit);
-
-	if (t->model->feed == JM_FEED_IMAGES)
-		feed_image(p);
-	else
-		feed_ids(p, "ids", below);
-	feed_ids(p, "target", below);
+	for (const struct jm_input *row = t->model->inputs; row->name; row++)
+		if (row->fill == JM_FILL_NORMAL)
+			feed_normal(p, row->name);
+		else
+			feed_ids(p, row->name, row->below ? jm_dim(t->dims, row->below) : t->batch);
 }
 
 static void feed_now(struct jm_program *p, int step)

@@ -279,7 +279,7 @@ static void print_plan(const struct plan *plan, FILE *out)
 
 	fprintf(out, "%s, training in %s, batch %lld", plan->name, plan->precision,
 		(long long)plan->training.batch);
-	if (plan->training.model->feed == JM_FEED_TOKENS)
+	if (jm_model_has_text(plan->training.model))
 		fprintf(out, ", sequence %lld", (long long)plan->training.seq);
 	fprintf(out, ", on %s\n\n", plan->device.backend->name);
 	print_scaled(out, "parameters", (double)jm_graph_parameters(plan->graph), "");

@@ -120,6 +120,10 @@ struct jm_tensor *jm_graph_add(struct jm_graph *g, struct jm_tensor *a, struct j
 struct jm_tensor *jm_graph_softmax_xent(
 	struct jm_graph *g, struct jm_tensor *logits, struct jm_tensor *target);
 
+/* Adds the mean loss of these rows to a loss; returns it. */
+struct jm_tensor *jm_graph_softmax_xent_add(struct jm_graph *g, struct jm_tensor *loss,
+	struct jm_tensor *logits, struct jm_tensor *target);
+
 /* The mean of squared differences, of all elements; likewise. */
 struct jm_tensor *jm_graph_mse(struct jm_graph *g, struct jm_tensor *y, struct jm_tensor *target);
 

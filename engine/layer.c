@@ -318,24 +318,46 @@ struct jm_tensor *jm_graph_mse(struct jm_graph *g, struct jm_tensor *y, struct j
 	return loss;
 }
 
+static struct jm_node *xent_node(struct jm_graph *g, struct jm_tensor *loss,
+	struct jm_tensor *logits, struct jm_tensor *target)
+{
+	struct jm_tensor *dlogits = g->evaluate ? NULL
+						: jm_layer_result(g, logits->type, logits,
+							  jm_tensor_width(logits), "dlogits");
+	struct jm_node *n =
+		jm_graph_node(g, JM_OP_SOFTMAX_XENT, OPS(logits, target, NULL), OPS(loss, dlogits));
+
+	if (n)
+		n->attr.xent.scale = 1;
+	return n;
+}
+
 struct jm_tensor *jm_graph_softmax_xent(
 	struct jm_graph *g, struct jm_tensor *logits, struct jm_tensor *target)
 {
-	struct jm_tensor *loss, *dlogits;
-	struct jm_node *n;
+	struct jm_tensor *loss;
 
 	if (g->err.code || !jm_layer_fits(g, jm_tensor_count(target) == jm_tensor_rows(logits),
 				   "softmax-xent", target))
 		return NULL;
 	loss = jm_graph_tensor(g, JM_CLASS_SCALAR, g->vector, 1, DIMS(1), "loss");
-	dlogits = g->evaluate ? NULL
-			      : jm_layer_result(g, logits->type, logits, jm_tensor_width(logits),
-					"dlogits");
-	n = jm_graph_node(g, JM_OP_SOFTMAX_XENT, OPS(logits, target, NULL), OPS(loss, dlogits));
-	if (n)
-		n->attr.xent.scale = 1;
+	xent_node(g, loss, logits, target);
 	if (g->wants_top1)
 		jm_graph_node(g, JM_OP_TOP1, OPS(logits, target),
 			OPS(jm_graph_tensor(g, JM_CLASS_SCALAR, g->vector, 1, DIMS(1), "top1")));
+	return loss;
+}
+
+struct jm_tensor *jm_graph_softmax_xent_add(struct jm_graph *g, struct jm_tensor *loss,
+	struct jm_tensor *logits, struct jm_tensor *target)
+{
+	struct jm_node *n;
+
+	if (g->err.code || !jm_layer_fits(g, jm_tensor_count(target) == jm_tensor_rows(logits),
+				   "softmax-xent", target))
+		return NULL;
+	n = xent_node(g, loss, logits, target);
+	if (n)
+		n->accumulate = 1;
 	return loss;
 }

@@ -94,6 +94,15 @@ static int set_all(struct jm_values *v, const char *text, struct jm_err *err)
 	return code;
 }
 
+bool jm_model_has_text(const struct jm_model *model)
+{
+	const struct jm_input *input = model->inputs;
+
+	while (input->name && input->fill != JM_FILL_TEXT)
+		input++;
+	return input->name;
+}
+
 bool jm_model_option_exists(const char *name)
 {
 	bool found = false;
@@ -208,14 +217,21 @@ int jm_precision_set(struct jm_training *t, const char *name, struct jm_err *err
 /* What the gradients of the loss are multiplied by: 1 over the micro-steps, and the scale if there is one. */
 static void scale_loss(const struct jm_training *t, struct jm_graph *g, struct jm_tensor *loss)
 {
-	struct jm_node *n = jm_graph_cell(g, loss)->producer;
+	struct jm_tensor *scale = NULL;
 	const int64_t two = 2;
 
 	g->micro_steps = t->micro_steps;
-	if (g->micro_steps > 1)
-		n->attr.xent.scale = 1.0 / g->micro_steps;
 	if (t->scaled)
-		n->in[2] = jm_graph_tensor(g, JM_CLASS_INPUT, g->vector, 1, &two, "loss.scale");
+		scale = jm_graph_tensor(g, JM_CLASS_INPUT, g->vector, 1, &two, "loss.scale");
+	for (int i = 0; i < g->n_nodes; i++) {
+		struct jm_node *n = g->node[i];
+
+		if (n->out[0] != loss)
+			continue;
+		n->in[2] = scale;
+		if (g->micro_steps > 1)
+			n->attr.xent.scale = 1.0 / g->micro_steps;
+	}
 }
 
 static int start_values(const struct jm_training *t, struct jm_graph *g, struct jm_err *err)
@@ -232,9 +248,10 @@ static int declare(
 	int64_t seq;
 	int code = t->model->default_seq(t->dims, &seq, err);
 
-	if (!code && t->model->feed == JM_FEED_IMAGES && t->seq > 1)
+	if (!code && !jm_model_has_text(t->model) && t->seq > 1)
 		code = jm_err_set(err, JM_EUSAGE,
-			"Model %s takes images, not sequences; omit --seq.", t->model->name);
+			"Model %s takes no sequences, but %ss; omit --seq.", t->model->name,
+			t->model->item);
 	if (!code && !t->seq)
 		t->seq = seq;
 	if (!code)
@@ -289,7 +306,7 @@ int jm_model_evaluate(const struct jm_training *t, struct jm_graph **ret, struct
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a graph.");
 	alone.dropout = 0;
 	g->evaluate = true;
-	g->wants_top1 = t->model->feed == JM_FEED_IMAGES;
+	g->wants_top1 = t->model->wants_top1;
 	code = declare(&alone, g, &loss, err);
 	g->n_forward = g->n_nodes;
 	if (code)

@@ -19,20 +19,30 @@ struct jm_preset {
 		*workload; /* that trains it: `run PRESET` means this workload with model=PRESET */
 };
 
-/*
- * What the host writes before a step.
- * TOKENS: "ids" and "target", i32[batch,seq]: what goes in and what should come out.
- * IMAGES: "image", [batch,3,height,width] in the compute type of the precision (f32, bf16, f64), plain,
- *	its values spread as random normal ones; "target", i32[batch], the class of each. seq is 1.
- * Where a model drops out, also "random.now", i32[1]: a number that differs from step to step.
- */
-enum jm_feed { JM_FEED_TOKENS, JM_FEED_IMAGES };
+/* What the host writes into an input before a micro-step. [batch,..]: the first dimension is the batch. */
+enum jm_fill {
+	JM_FILL_TEXT,	/* i32[batch,seq]: a window of the text for each sample */
+	JM_FILL_NORMAL, /* [batch,..], the compute type of the precision: random normal values */
+	JM_FILL_CLASS,	/* i32[batch]: a random class for each sample */
+	JM_FILL_ROW,	/* i32[batch]: the place of each sample in its batch, 0... */
+};
+
+/* An input that `build` declares. Where a model drops out, "random.now" is filled besides. */
+struct jm_input {
+	const char *name;
+	enum jm_fill fill;
+	const char *below; /* TEXT, CLASS: the option that holds the number of tokens or classes */
+	int shift; /* TEXT: the window begins as many tokens later; what should come out has 1 */
+};
+
+#define JM_INPUTS_MAX 8
 
 struct jm_model {
 	const char *name;
 	const char *summary;
-	const char *item; /* what throughput counts: "token", "image" */
-	enum jm_feed feed;
+	const char *item;	       /* what throughput counts: "token", "image" */
+	const struct jm_input *inputs; /* at most JM_INPUTS_MAX; terminated by name NULL */
+	bool wants_top1; /* evaluations count right answers: the loss is one softmax-xent of classes */
 	/* Its own, with other names than those of the workloads that run it; what neither a preset nor the user
 	 * sets has no value or the default here. */
 	const struct jm_option *options;
@@ -42,11 +52,12 @@ struct jm_model {
 	 * for, 0 = none. What stays unset is an error of the caller's.
 	 */
 	int (*complete)(struct jm_values *dims, int64_t seq, struct jm_err *err);
-	/* The length of a sequence when none is asked for (1 for images); also checks the dimensions. */
+	/* The length of a sequence when none is asked for (1 where no input is text); also checks the dimensions. */
 	int (*default_seq)(const struct jm_values *dims, int64_t *ret, struct jm_err *err);
 	/*
-	 * Declares the network for `batch` samples of `seq` items, with the inputs of its feed.
-	 * Dimensions that do not fit are JM_EUSAGE or JM_ERANGE.
+	 * Declares the network for `batch` samples of `seq` items, with its inputs, and returns its loss: the
+	 * scalar of jm_graph_softmax_xent, jm_graph_mse, or a sum of such. Dimensions that do not fit are
+	 * JM_EUSAGE or JM_ERANGE.
 	 */
 	int (*build)(struct jm_graph *g, const struct jm_values *dims, int64_t batch, int64_t seq,
 		struct jm_tensor **ret_loss, struct jm_err *err);
@@ -64,6 +75,8 @@ extern const struct jm_model *const jm_models[]; /* NULL-terminated, generated *
 int64_t jm_dim(const struct jm_values *dims, const char *name);
 int jm_dim_default(struct jm_values *dims, const char *name, int64_t value, struct jm_err *err);
 
+/* Is any input text, so that samples are sequences? */
+bool jm_model_has_text(const struct jm_model *model);
 /* Has any model such an option? */
 bool jm_model_option_exists(const char *name);
 /* The name of the workload that runs it; NULL, a model as it is: training. */
@@ -105,8 +118,8 @@ struct jm_training {
  * t->precision, t->math and t->pure. */
 extern const char *const jm_precision_names[]; /* NULL-terminated */
 int jm_precision_set(struct jm_training *t, const char *name, struct jm_err *err);
-/* The network alone, on the same parameters: the scalar "loss" and, of images, "top1", the share of right
- * answers. Its inputs are those of the feed. */
+/* The network alone, on the same parameters: the scalar "loss" and, where the model wants it, "top1", the share
+ * of right answers. */
 int jm_model_evaluate(const struct jm_training *t, struct jm_graph **ret, struct jm_err *err);
 /* Network, gradients and update as one graph, with input "adamw.now" and scalars "loss", "grad.norm". */
 int jm_model_train(struct jm_training *t, struct jm_graph **ret, struct jm_err *err);

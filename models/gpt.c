@@ -141,10 +141,17 @@ static int gpt_build(struct jm_graph *g, const struct jm_values *v, int64_t batc
 	return code;
 }
 
+static const struct jm_input inputs[] = {
+	{.name = "ids", .fill = JM_FILL_TEXT, .below = "vocab"},
+	{.name = "target", .fill = JM_FILL_TEXT, .below = "vocab", .shift = 1},
+	{0},
+};
+
 const struct jm_model jm_model_gpt = {
 	.name = "gpt",
 	.summary = "decoder-only transformer (GPT-2, Megatron-LM)",
 	.item = "token",
+	.inputs = inputs,
 	.options = options,
 	.presets = presets,
 	.complete = gpt_complete,

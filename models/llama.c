@@ -157,10 +157,17 @@ static int llama_build(struct jm_graph *g, const struct jm_values *v, int64_t ba
 	return 0;
 }
 
+static const struct jm_input inputs[] = {
+	{.name = "ids", .fill = JM_FILL_TEXT, .below = "vocab"},
+	{.name = "target", .fill = JM_FILL_TEXT, .below = "vocab", .shift = 1},
+	{0},
+};
+
 const struct jm_model jm_model_llama = {
 	.name = "llama",
 	.summary = "decoder-only transformer (LLaMA)",
 	.item = "token",
+	.inputs = inputs,
 	.options = options,
 	.presets = presets,
 	.complete = llama_complete,

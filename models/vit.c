@@ -122,11 +122,18 @@ static int vit_build(struct jm_graph *g, const struct jm_values *v, int64_t batc
 	return 0;
 }
 
+static const struct jm_input inputs[] = {
+	{.name = "image", .fill = JM_FILL_NORMAL},
+	{.name = "target", .fill = JM_FILL_CLASS, .below = "classes"},
+	{0},
+};
+
 const struct jm_model jm_model_vit = {
 	.name = "vit",
 	.summary = "vision transformer for images",
 	.item = "image",
-	.feed = JM_FEED_IMAGES,
+	.inputs = inputs,
+	.wants_top1 = true,
 	.options = options,
 	.presets = presets,
 	.complete = vit_complete,

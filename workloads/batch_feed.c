@@ -7,18 +7,58 @@
 #include "engine/rng.h"
 #include "engine/tensor.h"
 
+void jm_batch_feed_choose(
+	struct jm_batch_feed *s, const struct jm_model *model, const struct jm_values *dims)
+{
+	s->n = 0;
+	for (const struct jm_input *row = model->inputs; row->name && s->n < JM_INPUTS_MAX; row++)
+		s->input[s->n++] = (struct jm_feed_input){
+			.row = row, .below = row->below ? jm_dim(dims, row->below) : 0};
+}
+
+int64_t jm_batch_feed_vocabulary(const struct jm_batch_feed *s)
+{
+	for (int i = 0; i < s->n; i++)
+		if (s->input[i].row->fill == JM_FILL_TEXT)
+			return s->input[i].below;
+	return 0;
+}
+
+/* It is sent once, by itself. */
+static bool stays(const struct jm_batch_feed *s, const struct jm_feed_input *input)
+{
+	return !s->fresh && input->row->fill != JM_FILL_TEXT;
+}
+
+/* Random numbers of input i. */
+static uint64_t seed_of(const struct jm_batch_feed *s, int i)
+{
+	if (i < 2)
+		return i ? ~s->seed : s->seed;
+	return jm_rng(s->seed, ~(uint64_t)i);
+}
+
 int jm_batch_feed_open(struct jm_batch_feed *s, struct jm_program *program, struct jm_err *err)
 {
+	struct jm_tensor *staged[JM_INPUTS_MAX + 1];
+	int n = 0;
+
 	s->program = program;
-	s->ids = jm_graph_find(program->graph, "ids");
-	s->image = jm_graph_find(program->graph, "image");
-	s->target = jm_graph_find(program->graph, "target");
 	s->random = jm_graph_find(program->graph, "random.now");
-	/* images that stay are sent once, by themselves */
-	return jm_staging_open(&s->staging, program,
-		(struct jm_tensor *const[]){s->ids, s->image && s->fresh ? s->image : NULL,
-			s->image && !s->fresh ? NULL : s->target, s->random},
-		4, err);
+	for (int i = 0; i < s->n; i++) {
+		struct jm_feed_input *input = &s->input[i];
+
+		input->t = jm_graph_find(program->graph, input->row->name);
+		input->seed = seed_of(s, i);
+		if (!input->t)
+			return jm_err_set(err, JM_EBUG,
+				"The model declares no input '%s', which its table has.",
+				input->row->name);
+		if (!stays(s, input))
+			staged[n++] = input->t;
+	}
+	staged[n++] = s->random;
+	return jm_staging_open(&s->staging, program, staged, n, err);
 }
 
 void jm_batch_feed_close(struct jm_batch_feed *s)
@@ -30,41 +70,42 @@ void jm_batch_feed_close(struct jm_batch_feed *s)
 /* ---- text ---------------------------------------------------------------------------------------------- */
 
 /* Of the text from place `at` on. */
-static int check_tokens(const struct jm_batch_feed *s, const int32_t *token, int64_t n, int64_t at,
-	struct jm_err *err)
+static int check_tokens(const struct jm_feed_input *input, const int32_t *token, int64_t n,
+	int64_t at, struct jm_err *err)
 {
 	for (int64_t i = 0; i < n; i++)
-		if (token[i] < 0 || token[i] >= s->kinds)
+		if (token[i] < 0 || token[i] >= input->below)
 			return jm_err_set(err, JM_ERANGE,
 				"The text has token %lld at position %lld, but the vocabulary of "
 				"the model has tokens 0 to %lld only; give a larger --vocab or "
 				"another --text.",
-				(long long)token[i], (long long)(at + i), (long long)s->kinds - 1);
+				(long long)token[i], (long long)(at + i),
+				(long long)input->below - 1);
 	return 0;
 }
 
-/* The windows of text of this micro-step, `shift` tokens further. */
-static int make_text(const struct jm_batch_feed *s, const struct jm_tensor *to, int64_t number,
-	int64_t shift, struct jm_err *err)
+/* Every input of text begins its windows at the same places, but for its shift. */
+static int make_text(const struct jm_batch_feed *s, const struct jm_feed_input *input,
+	int64_t number, void *room, struct jm_err *err)
 {
-	int64_t batch = to->dim[0], seq = to->dim[1];
+	int64_t batch = input->t->dim[0], seq = input->t->dim[1];
 	uint64_t starts = (uint64_t)((s->tokens ? s->tokens : s->corpus.tokens) - seq);
-	int32_t *room = jm_staging_room(&s->staging, to);
+	int32_t *token = room;
 	int code = 0;
 
-	for (int64_t b = 0; b < batch && !code; b++) {
+	for (int64_t b = 0; b < batch && !code; b++, token += seq) {
 		uint64_t sample = (uint64_t)(number * batch + b);
-		int64_t at = s->from + (int64_t)(jm_rng(s->seed, sample) % starts) + shift;
+		int64_t at = s->from + (int64_t)(jm_rng(s->seed, sample) % starts);
 
-		jm_corpus_read(&s->corpus, at, seq, room + b * seq);
-		code = check_tokens(s, room + b * seq, seq, at, err);
+		jm_corpus_read(&s->corpus, at + input->row->shift, seq, token);
+		code = check_tokens(input, token, seq, at + input->row->shift, err);
 	}
 	return code;
 }
 
-/* ---- images -------------------------------------------------------------------------------------------- */
+/* ---- random values ------------------------------------------------------------------------------------- */
 
-static void fill_image(const struct jm_tensor *t, void *room, int64_t at, int64_t n, uint64_t seed)
+static void fill_normal(const struct jm_tensor *t, void *room, int64_t at, int64_t n, uint64_t seed)
 {
 	float pair[2] = {0, 0};
 
@@ -75,62 +116,105 @@ static void fill_image(const struct jm_tensor *t, void *room, int64_t at, int64_
 	}
 }
 
-static void make_images(
-	const struct jm_batch_feed *s, int64_t number, void *ret_image, int32_t *ret_class)
+static int make_normal(const struct jm_batch_feed *s, const struct jm_feed_input *input,
+	int64_t number, void *room, struct jm_err *err)
 {
-	const struct jm_tensor *t = s->image;
-	int64_t batch = t->dim[0], n = jm_tensor_count(t) / batch;
+	int64_t batch = input->t->dim[0], n = jm_tensor_count(input->t) / batch;
 
-	for (int64_t b = 0; b < batch; b++) {
-		uint64_t sample = (uint64_t)(number * batch + b);
-
-		fill_image(t, ret_image, b * n, n, jm_rng(s->seed, sample));
-		ret_class[b] = (int32_t)(jm_rng(~s->seed, sample) % (uint64_t)s->kinds);
-	}
+	(void)s;
+	(void)err;
+	for (int64_t b = 0; b < batch; b++)
+		fill_normal(input->t, room, b * n, n,
+			jm_rng(input->seed, (uint64_t)(number * batch + b)));
+	return 0;
 }
 
-/* The images that stay. */
-static int write_images(struct jm_batch_feed *s, struct jm_err *err)
+static int make_classes(const struct jm_batch_feed *s, const struct jm_feed_input *input,
+	int64_t number, void *room, struct jm_err *err)
 {
-	void *image = malloc(s->image->bytes), *class = malloc(s->target->bytes);
+	int64_t batch = jm_tensor_count(input->t);
+	int32_t *class = room;
+
+	(void)s;
+	(void)err;
+	for (int64_t b = 0; b < batch; b++)
+		class[b] = (int32_t)(jm_rng(input->seed, (uint64_t)(number * batch + b)) %
+				     (uint64_t)input->below);
+	return 0;
+}
+
+static int make_rows(const struct jm_batch_feed *s, const struct jm_feed_input *input,
+	int64_t number, void *room, struct jm_err *err)
+{
+	int32_t *row = room;
+
+	(void)s;
+	(void)number;
+	(void)err;
+	for (int64_t b = 0; b < jm_tensor_count(input->t); b++)
+		row[b] = (int32_t)b;
+	return 0;
+}
+
+/* ---- all ----------------------------------------------------------------------------------------------- */
+
+typedef int make_fn(const struct jm_batch_feed *s, const struct jm_feed_input *input,
+	int64_t number, void *room, struct jm_err *err);
+
+static make_fn *const makers[] = {
+	[JM_FILL_TEXT] = make_text,
+	[JM_FILL_NORMAL] = make_normal,
+	[JM_FILL_CLASS] = make_classes,
+	[JM_FILL_ROW] = make_rows,
+};
+
+static int write_once(
+	struct jm_batch_feed *s, const struct jm_feed_input *input, struct jm_err *err)
+{
+	void *room = malloc(input->t->bytes);
 	int code;
 
-	if (image && class) {
-		make_images(s, 0, image, class);
-		code = jm_program_write(s->program, s->image, image, err);
-		if (!code)
-			code = jm_program_write(s->program, s->target, class, err);
-	} else {
-		code = jm_err_set(err, JM_ENOMEM, "Out of memory for a batch of images.");
-	}
-	free(image);
-	free(class);
+	if (!room)
+		return jm_err_set(
+			err, JM_ENOMEM, "Out of memory for the input '%s'.", input->row->name);
+	code = makers[input->row->fill](s, input, 0, room, err);
+	if (!code)
+		code = jm_program_write(s->program, input->t, room, err);
+	free(room);
+	return code;
+}
+
+/* What stays. */
+static int write_all_once(struct jm_batch_feed *s, struct jm_err *err)
+{
+	int code = 0;
+
+	for (int i = 0; i < s->n && !code; i++)
+		if (stays(s, &s->input[i]))
+			code = write_once(s, &s->input[i], err);
 	s->is_fed = !code;
 	return code;
 }
 
-/* ---- both ---------------------------------------------------------------------------------------------- */
-
 static int make(struct jm_batch_feed *s, int64_t number, struct jm_err *err)
 {
-	const struct jm_staging *room = &s->staging;
 	int code = 0;
 
-	if (s->ids)
-		code = make_text(s, s->ids, number, 0, err);
-	if (s->ids && !code)
-		code = make_text(s, s->target, number, 1, err);
-	if (s->image && s->fresh)
-		make_images(s, number, jm_staging_room(room, s->image),
-			jm_staging_room(room, s->target));
+	for (int i = 0; i < s->n && !code; i++) {
+		const struct jm_feed_input *input = &s->input[i];
+
+		if (!stays(s, input))
+			code = makers[input->row->fill](
+				s, input, number, jm_staging_room(&s->staging, input->t), err);
+	}
 	if (s->random)
-		*(int32_t *)jm_staging_room(room, s->random) = (int32_t)number;
+		*(int32_t *)jm_staging_room(&s->staging, s->random) = (int32_t)number;
 	return code;
 }
 
 int jm_batch_feed_write(struct jm_batch_feed *s, int64_t number, struct jm_err *err)
 {
-	int code = s->image && !s->fresh && !s->is_fed ? write_images(s, err) : 0;
+	int code = s->is_fed ? 0 : write_all_once(s, err);
 
 	if (!code)
 		code = jm_staging_begin(&s->staging, err);

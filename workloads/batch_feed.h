@@ -1,24 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a model is fed with, micro-step by micro-step: windows of a text, or images of random normal values. */
+/* What a model is fed with, micro-step by micro-step, as the rows of its inputs say: windows of a text, random values. */
 #ifndef JM_BATCH_FEED_H
 #define JM_BATCH_FEED_H
 
 #include "corpus.h"
+#include "engine/model.h"
 #include "engine/staging.h"
 
 struct jm_batch_feed {
 	struct jm_program *program;
-	struct jm_tensor *ids, *image, *target, *random; /* inputs; NULL = the model has none */
-	struct jm_corpus corpus;			 /* for ids */
-	int64_t from, tokens; /* of it: the stretch to take windows from; 0, 0 = all */
-	int64_t kinds;	      /* tokens in the vocabulary, or classes of images */
-	bool fresh;	      /* new images each time; else the first ones stay */
-	bool is_fed;	      /* the images are there */
+	struct jm_feed_input {
+		const struct jm_input *row;
+		struct jm_tensor *t;
+		int64_t below; /* values are 0 to below - 1; 0 = they have no limit */
+		uint64_t seed; /* each input has random numbers of its own */
+	} input[JM_INPUTS_MAX];
+	int n;
+	struct jm_tensor *random; /* NULL = the model has none */
+	struct jm_corpus corpus;  /* for text */
+	int64_t from, tokens;	  /* of it: the stretch to take windows from; 0, 0 = all */
+	bool fresh;		  /* new random values each time; else the first ones stay */
+	bool is_fed;		  /* what stays is there */
 	uint64_t seed;
 	struct jm_staging staging; /* of what is new in each micro-step */
 };
 
-/* Finds the inputs of the program, which must be built. kinds, fresh, corpus and seed are set. */
+/* Takes over the rows of the model's inputs. */
+void jm_batch_feed_choose(
+	struct jm_batch_feed *s, const struct jm_model *model, const struct jm_values *dims);
+/* Tokens in the vocabulary that texts are read with; 0 = no input is text. */
+int64_t jm_batch_feed_vocabulary(const struct jm_batch_feed *s);
+/* Finds the inputs in the program, which must be built. They are chosen; fresh, corpus and seed are set. */
 int jm_batch_feed_open(struct jm_batch_feed *s, struct jm_program *program, struct jm_err *err);
 void jm_batch_feed_close(struct jm_batch_feed *s);
 

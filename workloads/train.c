@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Trains a model: a language model on a text, a vision model on images of random normal values. */
+/* Trains a model: a language model on a text, other models on random values. */
 #include "train.h"
 
 #include <jansson.h>
@@ -270,7 +270,7 @@ static int run_again(struct train *s, double *ret_loss, struct jm_err *err)
 	return isfinite(r.loss) ? 0 : not_finite(s, "loss", 0, err);
 }
 
-/* The first batch again: its loss must have fallen. Of images that are new each time nothing can be learned. */
+/* The first batch again: its loss must have fallen. Of random samples that are new each time nothing can be learned. */
 static int train_verify(void *state, struct jm_err *err)
 {
 	struct train *s = state;
@@ -285,9 +285,10 @@ static int train_verify(void *state, struct jm_err *err)
 	code = run_again(s, &again, err);
 	if (code)
 		return code;
-	if (s->feed.image && s->feed.fresh) {
+	if (!jm_model_has_text(s->training.model) && s->feed.fresh) {
 		jm_err_set(err, JM_ERANGE,
-			"The images are new in each step, so the loss does not fall.");
+			"The %ss are random and new in each step, so the loss does not fall.",
+			s->training.model->item);
 		return CANNOT_TELL;
 	}
 	if (again < s->loss_first)
@@ -301,7 +302,7 @@ static int train_verify(void *state, struct jm_err *err)
 
 const struct jm_workload jm_workload_train = {
 	.name = "train",
-	.summary = "trains a language model on a text, or a vision model on random images",
+	.summary = "trains a language model on a text, or another model on random samples",
 	.unit = "token",
 	.options = jm_train_options,
 	.chooser = "model",

@@ -26,7 +26,7 @@ struct jm_evaluated {
 /* Plans the network on the weights of the training's program, which is planned and not built. */
 int jm_evaluation_plan(struct jm_evaluation *e, const struct jm_training *t,
 	const struct jm_program *training, struct jm_err *err);
-/* Builds it behind the training's. e->feed: seed, kinds, corpus and its range are set. */
+/* Builds it behind the training's. e->feed: seed, inputs, corpus and its range are set. */
 int jm_evaluation_build(struct jm_evaluation *e, struct jm_err *err);
 void jm_evaluation_close(struct jm_evaluation *e); /* one that is zeroed, too */
 

@@ -62,7 +62,9 @@ const struct jm_option jm_train_options[] = {
 	OPTION_INT(
 		"eval-batches", 1, 1e6, "8", "batches of an evaluation, the same ones each time"),
 	OPTION_WORD("images", image_kinds, "once",
-		"random normal values, made once and used in each step, or fresh ones each time"),
+		"random samples of models that learn from no text: made once and used in each "
+		"step, or fresh "
+		"ones each time"),
 	OPTION_WORD("init", jm_init_names, "model",
 		"start values of the layers' weights: the model's own, or those of a paper"),
 	{.name = "zero-gamma",

@@ -67,12 +67,13 @@ static int check_text(const struct train *s, const struct jm_batch_feed *feed, c
 {
 	const struct jm_corpus *c = &feed->corpus;
 	int64_t tokens = feed->tokens ? feed->tokens : c->tokens;
+	int64_t vocabulary = jm_batch_feed_vocabulary(feed);
 
-	if (!c->start && feed->kinds < BYTE_VALUES)
+	if (!c->start && vocabulary < BYTE_VALUES)
 		return jm_err_set(err, JM_ERANGE,
 			"A vocabulary of %lld cannot hold the %d values of a byte; give a --vocab "
 			"of %d or more.",
-			(long long)feed->kinds, BYTE_VALUES, BYTE_VALUES);
+			(long long)vocabulary, BYTE_VALUES, BYTE_VALUES);
 	if (tokens < s->training.seq + 1)
 		return jm_err_set(err, JM_ERANGE,
 			"The text has %lld %s%s, and a sequence of %lld with its next token needs "
@@ -198,18 +199,18 @@ static int make_program(struct train *s, struct jm_err *err)
 
 static int choose_feed(struct train *s, struct jm_err *err)
 {
-	bool text = jm_graph_find(s->graph, "ids");
+	const struct jm_model *model = s->training.model;
 	int code;
 
 	s->feed.seed = s->work->seed;
 	s->feed.fresh = jm_values_text(s->work->options, "images")[0] == 'f';
-	s->feed.kinds = (int64_t)jm_values_number(&s->dims, text ? "vocab" : "classes");
+	jm_batch_feed_choose(&s->feed, model, &s->dims);
 	s->eval.feed.seed = jm_rng(s->work->seed, HELD_OUT);
-	s->eval.feed.kinds = s->feed.kinds;
+	jm_batch_feed_choose(&s->eval.feed, model, &s->dims);
 	s->eval.feed.fresh = true;
-	if (!text) {
-		snprintf(s->work->detail, sizeof(s->work->detail), "random normal images, %s",
-			s->feed.fresh ? "fresh in each step" : "made once");
+	if (!jm_model_has_text(model)) {
+		snprintf(s->work->detail, sizeof(s->work->detail), "random normal %ss, %s",
+			model->item, s->feed.fresh ? "fresh in each step" : "made once");
 		return 0;
 	}
 	code = find_text(s->work, &s->feed.corpus, err);

@@ -113,6 +113,9 @@ def test_refusals(tmp_path, text, status, options, hint):
     (("llama3-8b", "--kv-heads", 7), "7 key and value heads do not divide 32 heads"),
     (("llama3-8b", "--heads", 7), "7 heads do not divide"),
     (("resnet18", "--image", 32, "--batch", 2, "--dropout", 0.1), "has no dropout"),
+    (("mlp", "--layers", 1, "--hidden", 8, "--seq", 2), "takes no sequences, but samples"),
+    (("mlp", "--hidden", 8), "needs --layers"),
+    (("towers", "--layers", 1, "--hidden", 8, "--batch", 1), "--batch 2 or more"),
 ])
 def test_shapes_that_do_not_fit(tmp_path, words, hint):
     file = tmp_path / "record.json"
@@ -141,6 +144,38 @@ def test_options_of_models_are_axes(tmp_path):
     assert got == {("resnet", "8", "ok"), ("resnet", "16", "ok"), ("vit", "8", "failed"), ("vit", "16", "failed")}
     assert all("needs --heads" in r["reason"] for r in records if r["status"] == "failed") and done.returncode == CASE
     assert not any("heads" in r["options"] for r in records)
+
+
+NO_CLASSES = [("mlp", "sample"), ("towers", "pair")]
+
+
+@pytest.mark.parametrize("model, item", NO_CLASSES)
+def test_models_without_classes_learn(tmp_path, model, item):
+    """What they are fed and how they are judged comes from the model's own file."""
+    file = tmp_path / "record.json"
+    words = ("--layers", 1, "--hidden", 16, "--features", 6, "--device", "ref", "--batch", 8, "--lr", 0.01, "--steps",
+             30, "--warmup", 0, "--eval-every", 15, "--json", file)
+
+    def run(*more):
+        done = jm("run", model, *words, *more)
+        return done, json.loads(file.read_text())
+    done, r = run()
+    assert done.returncode == 0, done.stderr
+    assert (r["unit"], r["items"], r["verified"]) == (item, 30 * 8, True)
+    assert r["loss_last"] < 0.7 * r["loss_first"] and r["options"]["features"] == "6"
+    assert f"random normal {item}s, made once" in r["detail"]
+    assert len(r["evaluations"]) == 2 and not any("accuracy" in e for e in r["evaluations"])
+    assert run("--loss-scale", 1024)[1]["loss_last"] == r["loss_last"]
+    fresh = run("--images", "fresh")[1]
+    assert fresh["verified"] is not True and fresh["loss_first"] == r["loss_first"]
+
+
+def test_the_largest_batch_of_pairs_begins_at_two(tmp_path):
+    file = tmp_path / "record.json"
+    jm("run", "towers", "--layers", 1, "--hidden", 8, "--features", 4, "--device", "ref", "--batch", "max", "--memory",
+       0.0001, "--steps", 1, "--warmup", 0, "--json", file)
+    r = json.loads(file.read_text())
+    assert r["status"] == "ok" and r["items"] > 2, r["reason"]
 
 
 def test_a_text_that_is_a_pipe(tmp_path):

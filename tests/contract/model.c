@@ -5,29 +5,45 @@
 #include "engine/program.h"
 #include "engine/tensor.h"
 
-static void check_input(const struct jm_graph *g, const char *model, const char *name,
-	enum jm_dtype type, int64_t count)
+static void check_input(const struct jm_graph *g, const struct jm_model *m,
+	const struct jm_training *t, const struct jm_input *row)
 {
-	const struct jm_tensor *t = jm_graph_find(g, name);
+	const struct jm_tensor *in = jm_graph_find(g, row->name);
+	bool counts = row->fill == JM_FILL_TEXT || row->fill == JM_FILL_CLASS;
 
-	if (!t || t->class != JM_CLASS_INPUT || t->type != type || jm_tensor_count(t) != count)
-		fail_msg("%s: input %s is not there, or not %ld elements of %s", model, name,
-			(long)count, jm_dtype_name(type));
+	if (!in || in->class != JM_CLASS_INPUT)
+		fail_msg("%s: input %s is not there", m->name, row->name);
+	assert_int_equal(in->type, row->fill == JM_FILL_NORMAL ? t->precision : JM_I32);
+	assert_int_equal(in->dim[0], t->batch);
+	if (row->fill == JM_FILL_TEXT)
+		assert_int_equal(jm_tensor_count(in), t->batch * t->seq);
+	else if (row->fill != JM_FILL_NORMAL)
+		assert_int_equal(jm_tensor_count(in), t->batch);
+	if (counts != (row->below && jm_option_find(m->options, row->below)))
+		fail_msg("%s: the limit of input %s is no option", m->name, row->name);
 }
 
-static void check_feed(const struct jm_graph *g, const struct jm_model *m, const char *preset,
-	const struct jm_training *t)
+/* Does the host, or the update, know what belongs into it? */
+static bool is_known(const struct jm_model *m, const char *name)
 {
-	int64_t image;
+	for (const struct jm_input *row = m->inputs; row->name; row++)
+		if (!strcmp(row->name, name))
+			return true;
+	return !strcmp(name, "random.now") || strstr(name, "adamw.now");
+}
 
-	check_input(g, preset, "target", JM_I32, t->batch * t->seq);
-	if (m->feed == JM_FEED_TOKENS) {
-		check_input(g, preset, "ids", JM_I32, t->batch * t->seq);
-		return;
-	}
-	image = jm_dim(t->dims, "image");
-	assert_int_equal(t->seq, 1);
-	check_input(g, preset, "image", t->precision, t->batch * 3 * image * image);
+static void check_feed(
+	const struct jm_graph *g, const struct jm_model *m, const struct jm_training *t)
+{
+	int n = 0;
+
+	for (const struct jm_input *row = m->inputs; row->name; row++, n++)
+		check_input(g, m, t, row);
+	assert_in_range(n, 1, JM_INPUTS_MAX);
+	assert_true(jm_model_has_text(m) || t->seq == 1);
+	for (int i = 0; i < g->n_cells; i++)
+		if (g->cell[i]->t.class == JM_CLASS_INPUT && !is_known(m, g->cell[i]->t.name))
+			fail_msg("%s: nobody fills input %s", m->name, g->cell[i]->t.name);
 }
 
 /* Every parameter gets a gradient, and every name is used once. */
@@ -59,7 +75,7 @@ static void check_preset(const struct jm_model *m, const struct jm_preset *prese
 	t.dims = &dims;
 	assert_ok(jm_model_train(&t, &g, &err), err);
 	assert_true(t.seq > 0);
-	check_feed(g, m, preset->name, &t);
+	check_feed(g, m, &t);
 	if (preset->parameters)
 		assert_int_equal(jm_graph_parameters(g), preset->parameters);
 	check_parameters(g, preset->name);
@@ -99,7 +115,7 @@ void contract_models(void **unused)
 		int rc;
 
 		contract_name("model", m->name, m->summary);
-		assert_true(m->item && m->default_seq && m->build && m->options);
+		assert_true(m->item && m->default_seq && m->build && m->options && m->inputs);
 		check_options(m);
 		for (const struct jm_preset *p = m->presets; p && p->name; p++)
 			check_preset(m, p);

@@ -6,8 +6,8 @@
  *
  * WEIGHTS is written: the start values, a line "name dims" and raw f64 for each; WEIGHTS.grad likewise,
  * the gradients of the first step. DATA: of a language model a text of bytes; step s takes sequence b
- * from byte (s * BATCH + b) * SEQ. Of a model of images, for each step the images as f32 and then the
- * targets as i32. AdamW with lr 1e-3, betas 0.9 and 0.999, eps 1e-8, decay 0.1 of all but vectors,
+ * from byte (s * BATCH + b) * SEQ. Of other models, for each step the inputs in the order of their table:
+ * random values as f32, classes as i32. AdamW with lr 1e-3, betas 0.9 and 0.999, eps 1e-8, decay 0.1 of all but vectors,
  * clip 1.
  */
 #include <math.h>
@@ -67,41 +67,69 @@ static void dump(struct jm_program *p, const char *path, bool gradients)
 	}
 }
 
-static void feed(struct jm_program *p, const char *name, const unsigned char *text, int64_t at)
+static void feed_text(struct jm_program *p, struct jm_tensor *t, const unsigned char *text)
 {
-	struct jm_tensor *t = jm_graph_find(p->graph, name);
 	int32_t *ids = malloc(t->bytes);
 
 	for (int64_t i = 0; i < jm_tensor_count(t); i++)
-		ids[i] = text[at + i];
+		ids[i] = text[i];
 	check(jm_program_write(p, t, ids, &err));
 	free(ids);
 }
 
-/* Images are f32 in the file and rounded to the type of the input. */
-static void feed_images(struct jm_program *p, const unsigned char *data, int step)
+/* f32 in the file, rounded to the type of the input; returns what follows. */
+static const void *feed_values(struct jm_program *p, struct jm_tensor *t, const float *from)
 {
-	struct jm_tensor *t = jm_graph_find(p->graph, "image");
-	struct jm_tensor *target = jm_graph_find(p->graph, "target");
+	void *values = malloc(t->bytes);
 	int64_t n = jm_tensor_count(t);
-	const float *from = (const void *)(data + step * (n * 4 + (int64_t)target->bytes));
-	void *image = malloc(t->bytes);
 
 	for (int64_t i = 0; i < n; i++)
-		jm_element_set(t->type, image, i, (double)from[i]);
-	check(jm_program_write(p, t, image, &err));
-	check(jm_program_write(p, target, from + n, &err));
-	free(image);
+		jm_element_set(t->type, values, i, (double)from[i]);
+	check(jm_program_write(p, t, values, &err));
+	free(values);
+	return from + n;
+}
+
+static void feed_rows(struct jm_program *p, struct jm_tensor *t)
+{
+	int32_t *row = malloc(t->bytes);
+
+	for (int64_t i = 0; i < jm_tensor_count(t); i++)
+		row[i] = (int32_t)i;
+	check(jm_program_write(p, t, row, &err));
+	free(row);
+}
+
+/* Bytes of a step in the file, of a model without text. */
+static size_t step_bytes(struct jm_program *p, const struct jm_training *t)
+{
+	size_t bytes = 0;
+
+	for (const struct jm_input *row = t->model->inputs; row->name; row++)
+		if (row->fill != JM_FILL_ROW)
+			bytes += 4 * (size_t)jm_tensor_count(jm_graph_find(p->graph, row->name));
+	return bytes;
 }
 
 static void feed_step(struct jm_program *p, const struct jm_training *t, const void *data, int step)
 {
-	if (t->model->feed == JM_FEED_IMAGES) {
-		feed_images(p, data, step);
-		return;
+	const unsigned char *text = (const unsigned char *)data + step * t->batch * t->seq;
+	const void *at = (const char *)data + (size_t)step * step_bytes(p, t);
+
+	for (const struct jm_input *row = t->model->inputs; row->name; row++) {
+		struct jm_tensor *input = jm_graph_find(p->graph, row->name);
+
+		if (row->fill == JM_FILL_TEXT) {
+			feed_text(p, input, text + row->shift);
+		} else if (row->fill == JM_FILL_NORMAL) {
+			at = feed_values(p, input, at);
+		} else if (row->fill == JM_FILL_CLASS) {
+			check(jm_program_write(p, input, at, &err));
+			at = (const char *)at + input->bytes;
+		} else {
+			feed_rows(p, input);
+		}
 	}
-	feed(p, "ids", data, step * t->batch * t->seq);
-	feed(p, "target", data, step * t->batch * t->seq + 1);
 }
 
 static void feed_now(struct jm_program *p, int t)

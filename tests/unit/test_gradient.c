@@ -44,6 +44,19 @@ static struct jm_tensor *contrastive(struct kit *k)
 	return loss_of(k, jm_graph_linear(k->graph, a, b, NULL));
 }
 
+/* Both ways: two losses that add up. */
+static struct jm_tensor *symmetric(struct kit *k)
+{
+	struct jm_tensor *a = jm_graph_gelu(k->graph, kit_param(k, 2, DIMS(4, 6)));
+	struct jm_tensor *b = jm_graph_gelu(k->graph, kit_param(k, 2, DIMS(4, 6)));
+	struct jm_tensor *same = kit_ids(k, 4, 1, DIMS(4));
+	struct jm_tensor *loss =
+		jm_graph_softmax_xent(k->graph, jm_graph_linear(k->graph, a, b, NULL), same);
+
+	return jm_graph_softmax_xent_add(
+		k->graph, loss, jm_graph_linear(k->graph, b, a, NULL), same);
+}
+
 static struct jm_tensor *embed(struct kit *k)
 {
 	struct jm_tensor *ids = kit_ids(k, 5, 2, DIMS(2, 3));
@@ -458,6 +471,7 @@ static const struct {
 	{"softmax-xent", xent},
 	{"mse", mse},
 	{"contrastive", contrastive},
+	{"contrastive, both ways", symmetric},
 	{"embed", embed},
 	{"embed without positions", embed_alone},
 	{"linear", linear},
