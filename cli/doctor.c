@@ -7,7 +7,9 @@
 #include "guard/control.h"
 #include "base/state_folder.h"
 #include "engine/device.h"
+#include "report/columns.h"
 #include "report/text.h"
+#include "vendor/http_server.h"
 
 #include <jansson.h>
 #include <limits.h>
@@ -269,6 +271,31 @@ static void ask_state(struct report *r, struct jm_ctx *ctx)
 	say(r, &f);
 }
 
+/* Libraries for files and pages, which are opened when an option or a command needs them. */
+static void ask_outputs(struct report *r)
+{
+	static const struct {
+		const char *member, *what, *why, *mend;
+		int (*try)(struct jm_err *err);
+	} rows[] = {
+		{"hdf5", "libhdf5", "HDF5 of 'measure --hdf5' and 'jpwr' can be written",
+			"install libhdf5-103-1", jm_columns_try_hdf5},
+		{"http", "libmicrohttpd", "'export' can answer over HTTP",
+			"install libmicrohttpd12", jm_http_server_try},
+	};
+
+	begin(r, "Write");
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct jm_err err = JM_ERR_INIT;
+		struct jm_finding f = {
+			.ok = !rows[i].try(&err), .what = rows[i].what, .mend = rows[i].mend};
+
+		f.why = f.ok ? rows[i].why : err.text;
+		r->member = rows[i].member;
+		say(r, &f);
+	}
+}
+
 static void say_absent(struct report *r, const struct jm_absent *absent)
 {
 	for (; absent->name; absent++) {
@@ -292,6 +319,7 @@ static int run_doctor(struct jm_cli *cli)
 	for (size_t i = 0; jm_backend_name(i); i++)
 		ask_backend(&r, jm_backend_name(i));
 	ask_state(&r, &cli->ctx);
+	ask_outputs(&r);
 	begin(&r, "Not built in");
 	say_absent(&r, jm_absent_sources);
 	say_absent(&r, jm_absent_controls);

@@ -124,12 +124,31 @@ static int try_files(struct jm_jpwr *j, const struct jm_jpwr_job *job)
 
 /* ---- the run ---- */
 
-/* ['sleep', '1'], as Python prints it */
+/* As Python prints a text: in single quotes, or in double ones where it has single ones only. */
+static void print_word(FILE *out, const char *word)
+{
+	char quote = strchr(word, '\'') && !strchr(word, '"') ? '"' : '\'';
+
+	fputc(quote, out);
+	for (; *word; word++) {
+		if (*word == '\n')
+			fputs("\\n", out);
+		else if (*word == quote || *word == '\\')
+			fprintf(out, "\\%c", *word);
+		else
+			fputc(*word, out);
+	}
+	fputc(quote, out);
+}
+
+/* ['sleep', '1'] */
 static void print_command(const struct jm_cli *cli, const char *what)
 {
 	fprintf(cli->out, "%s [", what);
-	for (char **word = cli->command; *word; word++)
-		fprintf(cli->out, "%s'%s'", word == cli->command ? "" : ", ", *word);
+	for (char **word = cli->command; *word; word++) {
+		fputs(word == cli->command ? "" : ", ", cli->out);
+		print_word(cli->out, *word);
+	}
 	fputs("]\n", cli->out);
 	fflush(cli->out);
 }

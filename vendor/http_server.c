@@ -137,6 +137,13 @@ static int listen_on(struct jm_http_server *s, const char *address, int port, st
 		errno ? strerror(errno) : "libmicrohttpd gives no reason");
 }
 
+int jm_http_server_try(struct jm_err *err)
+{
+	struct calls calls;
+
+	return jm_library_open(&library, &calls, err);
+}
+
 int jm_http_server_start(const char *address, int port, jm_http_page_fn *page, void *arg,
 	struct jm_http_server **ret, int *ret_port, struct jm_err *err)
 {

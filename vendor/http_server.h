@@ -18,6 +18,8 @@ struct jm_http_page {
 /* From a thread of the server, one call at a time. accept: the formats that the client takes; "" = any. */
 typedef struct jm_http_page jm_http_page_fn(void *arg, const char *path, const char *accept);
 
+/* Is there a libmicrohttpd? */
+int jm_http_server_try(struct jm_err *err);
 /* address: an IPv4 or IPv6 address of this machine. port 0 = a free one, which *ret_port then is. */
 int jm_http_server_start(const char *address, int port, jm_http_page_fn *page, void *arg,
 	struct jm_http_server **ret, int *ret_port, struct jm_err *err);

@@ -171,6 +171,13 @@ def test_what_cannot_be_served():
     assert "libmicrohttpd" in sentence(jm("export", "--source", "null", env={"JM_MICROHTTPD_LIB": "/no.so"}), FAILURE)
 
 
+def test_the_doctor_knows_the_libraries():
+    found = {f["member"]: f for f in json.loads(jm("doctor", "--json", env={"JM_HDF5_LIB": "/no.so"}).stdout)
+             if f["section"] == "Write"}
+    assert set(found) == {"hdf5", "http"} and found["http"]["ok"]
+    assert not found["hdf5"]["ok"] and "/no.so" in found["hdf5"]["why"] and "libhdf5" in found["hdf5"]["mend"]
+
+
 # ---- files
 
 

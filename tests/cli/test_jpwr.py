@@ -89,6 +89,11 @@ def test_a_command_begins_without_dashes(tmp_path):
     assert "mine" not in only(out, "power.*").name
 
 
+def test_words_are_quoted_as_in_python():
+    words = ["sh", "-c", "exit 0", "it's", 'say "x"', "both ' and \"", "a\\b", "two\nlines"]
+    assert jpwr("--", *words).stdout.splitlines()[0] == f"Measuring Energy while executing {words}"
+
+
 def test_grace_by_its_labels(tmp_path):
     root = tmp_path / "root"
     for number, what, watts in ((0, "Module", 500), (1, "Grace", 200)):
