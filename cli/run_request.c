@@ -175,7 +175,7 @@ static int add_workload(struct jm_cli *cli, json_t *what)
 			"'%s' and --model exclude each other; give one of them.", name);
 	if (model && add_extra(cli, "model", name))
 		return no_memory(cli);
-	snprintf(who, sizeof(who), "workload '%.64s'", name);
+	snprintf(who, sizeof(who), "workload '%.64s'", w->name);
 	rc = jm_work_options_request(cli, w, who, what);
 	json_object_set_new(what, "workload", json_string(w->name));
 	json_object_set_new(what, "device", split(text_of(cli, "device")));
