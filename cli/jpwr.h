@@ -18,12 +18,14 @@ struct jm_jpwr_method {
 	enum jm_scope scope;
 	bool any_scope;
 	const char *what; /* that it measures */
+	bool counters;	  /* jpwr has a table of its counters */
 };
 
 extern const struct jm_jpwr_method jm_jpwr_methods[JM_JPWR_METHODS];
 
 struct jm_jpwr_column {
 	int meter, signal;
+	const struct jm_jpwr_method *method;
 	char name[96];
 	struct jm_energy energy;
 	int missing; /* intervals without a reading */

@@ -9,14 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KEY "jpwr" /* in HDF5 */
-#define WH  3600.0 /* J */
+#define KEY	 "jpwr" /* in HDF5 */
+#define COUNTERS "energy_from_counter"
+#define WH	 3600.0 /* J */
 
 const struct jm_jpwr_method jm_jpwr_methods[JM_JPWR_METHODS] = {
-	{"pynvml", "nvml", JM_SCOPE_GPU, false, "NVIDIA GPUs"},
-	{"gh", "hwmon", JM_SCOPE_NODE, true, "NVIDIA Grace"},
-	{"rocm", "amdsmi", JM_SCOPE_GPU, false, "AMD GPUs"},
-	{"gc", "gcipuinfo", JM_SCOPE_GPU, true, "Graphcore IPUs"},
+	{"pynvml", "nvml", JM_SCOPE_GPU, false, "NVIDIA GPUs", false},
+	{"gh", "hwmon", JM_SCOPE_NODE, true, "NVIDIA Grace", false},
+	{"rocm", "amdsmi", JM_SCOPE_GPU, true, "AMD GPUs", true},
+	{"gc", "gcipuinfo", JM_SCOPE_GPU, true, "Graphcore IPUs", false},
 };
 
 /* ---- columns ---- */
@@ -26,9 +27,10 @@ const struct jm_jpwr_method jm_jpwr_methods[JM_JPWR_METHODS] = {
 static void name_column(
 	struct jm_jpwr_column *c, const struct jm_jpwr_method *m, const struct jm_meter *meter)
 {
+	const char *gpu = strstr(meter->label, "GPU ");
 	int index;
 
-	if (sscanf(meter->label, "GPU %d", &index) == 1)
+	if (gpu && sscanf(gpu, "GPU %d", &index) == 1)
 		snprintf(c->name, sizeof(c->name), "%s:%d", m->name, index);
 	else
 		snprintf(c->name, sizeof(c->name), "%s:%s", m->name, meter->label);
@@ -45,7 +47,7 @@ static void add_columns(struct jm_jpwr *j, const struct jm_jpwr_method *m)
 		if (strcmp(meter->source, m->source) || (!m->any_scope && meter->scope != m->scope))
 			continue;
 		*c = (struct jm_jpwr_column){
-			.meter = i, .signal = jm_meter_signal(set, i, JM_Q_POWER)};
+			.meter = i, .signal = jm_meter_signal(set, i, JM_Q_POWER), .method = m};
 		if (c->signal < 0)
 			c->signal = jm_meter_signal(set, i, JM_Q_POWER_AVERAGE);
 		if (c->signal < 0) {
@@ -178,41 +180,70 @@ static double *add_times(struct jm_jpwr *j)
 	return all;
 }
 
-static int put_tables(
-	struct jm_jpwr *j, const struct jm_columns *power, const struct jm_columns *energy)
+struct tables {
+	struct jm_columns power, energy;
+	struct jm_columns counters; /* n 0 = none */
+};
+
+static int put_tables(struct jm_jpwr *j, const struct tables *t)
 {
 	FILE *out = j->cli->out;
 	int rc = 0;
 
 	fputs("Power data:\n", out);
-	jm_columns_print(power, out);
+	jm_columns_print(&t->power, out);
 	fputs("Energy data:\n", out);
-	jm_columns_print(energy, out);
+	jm_columns_print(&t->energy, out);
+	if (t->counters.n) {
+		fputs("Additional data:\n" COUNTERS "\n", out);
+		jm_columns_print(&t->counters, out);
+	}
 	if (!j->folder)
 		return 0;
 	fprintf(out, "Writing measurements to %s\n", j->folder);
-	rc = write_file(j, "power", power);
-	return rc ? rc : write_file(j, "energy", energy);
+	rc = write_file(j, "power", &t->power);
+	if (!rc)
+		rc = write_file(j, "energy", &t->energy);
+	return rc || !t->counters.n ? rc : write_file(j, COUNTERS, &t->counters);
+}
+
+/* What the counters alone tell, where jpwr has a table of it. Returns how many there are. */
+static int take_counters(const struct jm_jpwr *j, const char **name, double *wh)
+{
+	int n = 0;
+
+	for (int i = 0; i < j->n_columns; i++) {
+		const struct jm_jpwr_column *c = &j->column[i];
+
+		if (!c->method->counters || isnan(c->energy.joules_counter))
+			continue;
+		name[n] = c->name;
+		wh[n++] = c->energy.joules_counter / WH;
+	}
+	return n;
 }
 
 static int put_all(struct jm_jpwr *j)
 {
-	const char **name = calloc((size_t)j->n_columns + 1, sizeof(*name));
-	double *wh = calloc((size_t)j->n_columns, sizeof(*wh)), *all = add_times(j);
-	struct jm_columns power = {name, j->n_columns + 1, j->rows.n, all, false};
-	struct jm_columns energy = {name ? name + 1 : NULL, j->n_columns, 1, wh, true};
-	int rc = 0;
+	/* of the power table with its times in front, then of the counters */
+	const char **name = calloc(2 * (size_t)j->n_columns + 1, sizeof(*name));
+	double *wh = calloc(2 * (size_t)j->n_columns, sizeof(*wh)), *all = add_times(j);
+	int n = j->n_columns, rc = 0;
 
 	if (!name || !wh || !all)
 		rc = jm_err_set(&j->cli->err, JM_ENOMEM, "Out of memory for the tables.");
-	if (!rc)
-		name[0] = "timestamps";
-	for (int i = 0; !rc && i < j->n_columns; i++) {
+	for (int i = 0; !rc && i < n; i++) {
 		name[i + 1] = j->column[i].name;
 		wh[i] = j->column[i].energy.joules / WH;
 	}
-	if (!rc)
-		rc = put_tables(j, &power, &energy);
+	if (!rc) {
+		const struct tables t = {{name, n + 1, j->rows.n, all, false},
+			{name + 1, n, 1, wh, true},
+			{name + n + 1, take_counters(j, name + n + 1, wh + n), 1, wh + n, false}};
+
+		name[0] = "timestamps";
+		rc = put_tables(j, &t);
+	}
 	free(name);
 	free(wh);
 	free(all);

@@ -12,6 +12,7 @@ import time
 import pytest
 
 from jm import BIN, BUILD, FAILURE, NOT_FOUND, USAGE, jm, sentence
+from test_amdsmi import surroundings
 from test_hwmon import grace
 
 FAKE = BUILD / "tests" / "fake" / "libnvidia-ml-fake.so"
@@ -256,9 +257,30 @@ def test_ranks_that_are_named(tmp_path):
 # ---- methods
 
 
+def test_amd_gpus_have_a_table_of_counters(tmp_path):
+    env = surroundings(tmp_path / "root", 24, "xa")
+    done, out = csv_of(tmp_path, "--", "sleep", "1", methods=("rocm",), env=env)
+    assert done.returncode == 0, done.stderr
+    columns = table(out)
+    t = columns["timestamps"]
+    assert list(columns) == ["timestamps", "rocm:0", "rocm:1"]
+    lines = only(out, "energy_from_counter.*.csv").read_text(encoding="utf-8").splitlines()
+    assert lines[0] == ",rocm:0,rocm:1" and lines[1].startswith("0,") and len(lines) == 2
+    for i, watts in ((0, 500), (1, 250)):  # the power of the false GPUs
+        truth = pytest.approx(watts * (t[-1] - t[0]) / 3600, rel=0.05)
+        assert energy(out)[f"rocm:{i}"] == truth and float(lines[1].split(",")[i + 1]) == truth
+    assert "Additional data:\nenergy_from_counter\n" in done.stdout and "Writing energy_from_counter df to" in done.stdout
+
+
+def test_two_dies_of_a_board_have_one_column(tmp_path):
+    done, out = csv_of(tmp_path, "--", "sleep", "0.4", methods=("rocm",), env=surroundings(tmp_path / "root", 24, "dsds"))
+    assert done.returncode == 0 and list(table(out)) == ["timestamps", "rocm:0", "rocm:2"]
+
+
 def test_methods_that_are_not_there():
-    assert "amdsmi" in sentence(jpwr("--", "true", methods=("rocm",)), FAILURE) or "AMD" in jpwr(
-        "--", "true", methods=("rocm",)).stderr
+    nowhere = gpus(JM_AMDSMI_LIB="/nowhere", JM_ROCMSMI_LIB="/nowhere")
+    assert "AMD" in sentence(jpwr("--", "true", methods=("rocm",), env=nowhere), FAILURE)
+    assert sentence(jpwr("--", "true", methods=("gc",)), FAILURE)
     assert "nvidia" in sentence(jpwr("--", "true", methods=("nvidia",)), USAGE)
     assert "--methods" in sentence(jm("jpwr", "--", "true"), USAGE)
     done = jpwr("--", "sleep", "0.1", methods=("pynvml", "pynvml"))
