@@ -2,6 +2,7 @@
 /* The commands, in the order of the help. */
 #include "commands.h"
 
+extern const struct jm_command jm_command_compare;
 extern const struct jm_command jm_command_describe;
 extern const struct jm_command jm_command_doctor;
 extern const struct jm_command jm_command_export;
@@ -30,6 +31,7 @@ const struct jm_command *const jm_commands[] = {
 	&jm_command_export,
 	&jm_command_jpwr,
 	&jm_command_report,
+	&jm_command_compare,
 	&jm_command_describe,
 	&jm_command_set,
 	&jm_command_get,

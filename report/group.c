@@ -365,23 +365,6 @@ static void add_grade(struct jm_group_series *s, const json_t *record)
 		jm_text_format(s->grade, sizeof(s->grade), "%s", grade);
 }
 
-/* Does a meter that counts in the total have readings that cannot be trusted? */
-static bool is_faulty(const json_t *record)
-{
-	const json_t *meter;
-	size_t i;
-
-	json_array_foreach(json_object_get(record, "meters"), i, meter)
-	{
-		const char *fault = jm_json_text(meter, "fault");
-
-		if (*fault && strcmp(fault, "none") != 0 &&
-			!json_is_string(json_object_get(meter, "covered_by")))
-			return true;
-	}
-	return false;
-}
-
 static void add_to_series(struct jm_group_series *s, const struct jm_group_case *c)
 {
 	if (!s->record || (c->ok && !s->n_ok))
@@ -391,7 +374,7 @@ static void add_to_series(struct jm_group_series *s, const struct jm_group_case 
 	if (c->machine < s->first_machine)
 		s->first_machine = c->machine;
 	add_grade(s, c->record);
-	s->faulty = s->faulty || is_faulty(c->record);
+	s->faulty = s->faulty || jm_metric_faulty(c->record);
 	if (!c->m.has_energy)
 		return;
 	if (s->has_energy && c->m.origin != s->origin)

@@ -192,6 +192,22 @@ bool jm_metric_failed(const json_t *record)
 	return json_is_number(exit_status) && json_number_value(exit_status) != 0;
 }
 
+bool jm_metric_faulty(const json_t *record)
+{
+	const json_t *meter;
+	size_t i;
+
+	json_array_foreach(json_object_get(record, "meters"), i, meter)
+	{
+		const char *fault = jm_json_text(meter, "fault");
+
+		if (*fault && strcmp(fault, "none") != 0 &&
+			!json_is_string(json_object_get(meter, "covered_by")))
+			return true;
+	}
+	return false;
+}
+
 void jm_metric_measure(const json_t *record, double add_watts, struct jm_measured *ret)
 {
 	struct jm_measured m = {.seconds_item = NAN, .items = NAN, .seconds = NAN, .joules = NAN};

@@ -75,6 +75,8 @@ bool jm_metric_simulated(const json_t *record);
 bool jm_metric_origin(const json_t *record, enum jm_origin *ret);
 /* Joules of the phase by these meters; NAN = unknown. */
 double jm_metric_joules(const json_t *record, enum jm_origin *ret_origin);
+/* Does a meter that counts in the total have readings that cannot be trusted? */
+bool jm_metric_faulty(const json_t *record);
 /* By its status, or else by the exit status of its command. */
 bool jm_metric_failed(const json_t *record);
 /*

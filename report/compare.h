@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Two sets of records side by side: of each work that both have, the ratio in time, power and energy with
+ * its 95 % interval and a test, and whether that is a verdict. Paired by block where the two ran in the same
+ * blocks of one sweep, else by Welch's test.
+ */
+#ifndef JM_COMPARE_H
+#define JM_COMPARE_H
+
+#include <jansson.h>
+
+#include "base/stat_compare.h"
+#include "result/metric.h"
+
+/* name, title, unit (@ = the item), needs energy */
+#define JM_COMPARED(X)                                                                             \
+	X(TIME, "time", "s/@", false)                                                              \
+	X(POWER, "power", "W", true)                                                               \
+	X(ENERGY, "energy", "J/@", true)
+enum jm_compared {
+#define X(name, text, unit, energy) JM_COMPARED_##name,
+	JM_COMPARED(X)
+#undef X
+		JM_COMPARED_COUNT
+};
+extern const char *const jm_compared_names[]; /* NULL-terminated */
+
+struct jm_compare_line {
+	double mean_a, mean_b; /* geometric */
+	struct jm_comparison c;
+	bool paired;
+	const char *why_not; /* half a sentence; NULL = the interval decides */
+	bool hard;	     /* more repeats would not mend that */
+};
+
+struct jm_compare_row {
+	char title[200], item[32];
+	bool simulated; /* both sides are */
+	int failed_a, failed_b; /* runs without figures */
+	struct jm_compare_line line[JM_COMPARED_COUNT];
+};
+
+/* What one side consists of. */
+struct jm_compare_side {
+	json_t *records;   /* array */
+	const char *file;  /* where they are from */
+	const char *given; /* as the user named it */
+};
+
+struct jm_compare {
+	struct jm_compare_row *row;
+	int n;
+	int only_a, only_b; /* works that the other side does not have */
+	const char *note;   /* NULL = none */
+};
+
+/* ignore: names of parameters that the sides differ in by choice, NULL-terminated; "settings" = all of these. */
+int jm_compare_make(const struct jm_compare_side side[2], const char *const *ignore,
+	struct jm_compare *ret, struct jm_err *err);
+void jm_compare_done(struct jm_compare *c);
+/* "higher", "lower", "unclear", "no verdict" */
+const char *jm_compare_verdict(const struct jm_compare_line *l);
+int jm_compare_print(const struct jm_compare *c, FILE *f);
+json_t *jm_compare_json(const struct jm_compare *c); /* NULL: no memory */
+
+#endif

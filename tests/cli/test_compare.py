@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""joulemark compare: ratios, intervals and tests against NumPy, pairs, origins, and the exit status for CI."""
+import copy
+import json
+import math
+import subprocess
+
+import pytest
+
+from jm import BIN, FAILURE, SOURCE, USAGE, jm, sentence
+from reports import records, write
+
+np = pytest.importorskip("numpy")
+UNDECIDED = 3
+
+
+def t_within(t, dof):
+    """Probability of |T| < t, by Simpson's rule over the density."""
+    x = np.linspace(0, t, 20_001)
+    density = (1 + x * x / dof) ** (-(dof + 1) / 2) * math.exp(
+        math.lgamma((dof + 1) / 2) - math.lgamma(dof / 2)) / math.sqrt(dof * math.pi)
+    weights = np.full(x.size, 2.0)
+    weights[1::2], weights[0], weights[-1] = 4, 1, 1
+    return 2 * float(density @ weights) * (x[1] - x[0]) / 3
+
+
+def t_quantile(dof):
+    low, high = 0, 1000
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if t_within(middle, dof) < 0.95 else (low, middle)
+    return low
+
+
+def by_numpy(a, b, paired):
+    """Ratio, interval and p of b against a."""
+    a, b = np.log(a), np.log(b)
+    if paired:
+        d = b - a
+        dof, error = d.size - 1, d.std(ddof=1) / math.sqrt(d.size)
+    else:
+        va, vb = a.var(ddof=1) / a.size, b.var(ddof=1) / b.size
+        dof = int((va + vb) ** 2 / (va**2 / (a.size - 1) + vb**2 / (b.size - 1)))
+        error = math.sqrt(va + vb)
+    d = b.mean() - a.mean()
+    reach = t_quantile(dof) * error
+    return math.exp(d), math.exp(d - reach), math.exp(d + reach), 1 - t_within(abs(d) / error, dof)
+
+
+def runs(times, joules, blocks=None, settings=None, **more):
+    """One record for each, of 10 items."""
+    rows = []
+    for i, (s, j) in enumerate(zip(times, joules)):
+        r = copy.deepcopy(records(n=7)[-1])
+        r.update(status="ok", reason=None, settings=[], items=10, throughput=10 / s, phase="steady", wall_s=s,
+                 total={"joules_simulated": j}, phases=[{"name": "steady", "start_s": 0, "end_s": s, "items": 10}],
+                 started=f"2001-01-01T00:00:{i:02}.000Z", **more)
+        r["case"].update(repeat=i + 1, block=blocks[i] if blocks else i + 1, reference=False,
+                         parameters={"workload": "sim", "options": {"response": "x"}, "settings": settings or {}})
+        rows.append(r)
+    return rows
+
+
+def compare(*words, status=0):
+    done = jm("compare", *words, "--json", "-")
+    assert done.returncode == status, done.stderr
+    return json.loads(done.stdout)
+
+
+def metrics(out):
+    (work,) = out["works"]
+    return {m["metric"]: m for m in work["metrics"]}
+
+
+TIMES_A, TIMES_B = [1.0, 1.1, 0.95, 1.02], [1.2, 1.25, 1.18, 1.3, 1.21]
+JOULES_A, JOULES_B = [300, 320, 310, 305], [290, 300, 310, 280, 295]
+
+
+def test_independent_runs_as_numpy_has_them(tmp_path):
+    a = write(tmp_path, runs(TIMES_A, JOULES_A), "a.json")
+    b = write(tmp_path, runs(TIMES_B, JOULES_B), "b.json")
+    got = metrics(compare(a, b))
+    power = [np.array(j) / np.array(t) for j, t in ((JOULES_A, TIMES_A), (JOULES_B, TIMES_B))]
+    for name, (x, y) in {"time": (TIMES_A, TIMES_B), "energy": (JOULES_A, JOULES_B), "power": power}.items():
+        m = got[name]
+        assert m["test"] == "welch" and (m["n_a"], m["n_b"]) == (4, 5)
+        assert [m["ratio"], m["low"], m["high"]] == pytest.approx(by_numpy(x, y, False)[:3], rel=1e-6), name
+        assert m["p"] == pytest.approx(by_numpy(x, y, False)[3], abs=1e-6)
+    assert got["time"]["verdict"] == "higher" and got["power"]["verdict"] == "lower"
+    assert got["energy"]["verdict"] == "unclear"
+
+
+def test_blocks_of_one_file_are_pairs(tmp_path):
+    """The machine drifts by a factor of two over the blocks; the difference of 3 % is in each of them."""
+    drift = np.array([1, 1.3, 1.6, 2.0])
+    noise = np.array([1.001, 0.999, 1.0, 1.002])
+    a, b = drift, 1.03 * drift * noise
+    rows = runs(a, 100 * a, [1, 2, 3, 4], {"gpu.power": "300W"})
+    rows += runs(b, 100 * b, [4, 3, 2, 1], {"gpu.power": "400W"})
+    for r, block in zip(rows[4:], [1, 2, 3, 4]):
+        r["case"]["block"] = block
+    one = write(tmp_path, rows)
+    m = metrics(compare(f"{one}:gpu.power=300W", f"{one}:gpu.power=400W"))["time"]
+    assert m["test"] == "paired" and m["n_a"] == 4 and m["verdict"] == "higher"
+    assert [m["ratio"], m["low"], m["high"]] == pytest.approx(by_numpy(a, b, True)[:3], rel=1e-6)
+    # in two files the blocks were not run side by side, and the drift hides the difference
+    files = write(tmp_path, rows[:4], "a.json"), write(tmp_path, rows[4:], "b.json")
+    m = metrics(compare(f"{files[0]}:gpu.power=300W", f"{files[1]}:gpu.power=400W"))["time"]
+    assert m["test"] == "welch" and m["verdict"] == "unclear"
+
+
+@pytest.mark.parametrize("condition, status", [
+    ("time>0%", 1), ("time>+9%", 1), ("time>18%", 0), ("time>25%", 0), ("time<0%", 0), ("power<-5%", 1),
+    ("energy>-50%", 1), ("energy<0%", 0), ("energy>+2%,time>+9%", 1), ("energy>+2%", 0),
+])
+def test_the_condition_needs_the_whole_interval(tmp_path, condition, status):
+    a = write(tmp_path, runs(TIMES_A, JOULES_A), "a.json")
+    b = write(tmp_path, runs(TIMES_B, JOULES_B), "b.json")
+    done = jm("compare", a, b, "--fail-if", condition)
+    assert done.returncode == status, done.stdout
+    assert ("is met" in done.stderr) == (status == 1)
+
+
+def test_by_estimate_one_run_is_enough(tmp_path):
+    a, b = (write(tmp_path, runs([t], [300]), f"{t}.json") for t in (1.0, 1.2))
+    assert jm("compare", a, b).returncode == 0
+    done = jm("compare", a, b, "--fail-if", "time>10%")
+    assert done.returncode == UNDECIDED and "cannot be decided" in done.stderr
+    assert jm("compare", a, b, "--fail-if", "time>10%", "--by-estimate").returncode == 1
+    assert jm("compare", a, b, "--fail-if", "time>30%", "--by-estimate").returncode == 0
+    assert "too few repeats" in jm("compare", a, b).stdout
+
+
+def test_simulated_and_measured_are_never_compared(tmp_path):
+    """Neither in time nor in energy, and by no way of asking."""
+    a = write(tmp_path, runs(TIMES_A, JOULES_A), "a.json")
+    rows = runs(TIMES_B, JOULES_B, clock="real")
+    for r in rows:
+        r["device"], r["total"] = "cuda:0", {"joules_measured": 300}
+        for m in r["meters"]:
+            m["origin"] = "measured"
+        for d in r["provenance"].get("devices", []):
+            d["source"], d["id"] = "nvml", "GPU-1"
+    b = write(tmp_path, rows, "b.json")
+    for m in metrics(compare(a, b)).values():
+        assert m["verdict"] == "no verdict" and "simulated" in m["why"]
+    for words in ((), ("--by-estimate",)):
+        done = jm("compare", a, b, "--fail-if", "time>0%", *words)
+        assert done.returncode == UNDECIDED
+
+
+def test_other_work_is_refused(tmp_path):
+    rows = runs(TIMES_B, JOULES_B)
+    for r in rows:
+        r["case"]["parameters"]["options"]["response"] = "y"
+    a, b = write(tmp_path, runs(TIMES_A, JOULES_A), "a.json"), write(tmp_path, rows, "b.json")
+    assert "no work in common" in sentence(jm("compare", a, b), FAILURE)
+    assert "selects no record" in sentence(jm("compare", a, f"{b}:gpu.power=1W"), FAILURE)
+
+
+@pytest.mark.parametrize("words", [
+    ["--fail-if", "heat>2%"], ["--fail-if", "energy"], ["--fail-if", "energy>"], ["--fail-if", "energy>2"],
+    ["--fail-if", "energy>x%"], ["--fail-if", ""], ["--fail-if", "energy>1%,"], ["--by-estimate"],
+    ["--fail-if", "energy>inf%"], ["--fail-if", "energy>-100%"],
+])
+def test_conditions_that_say_nothing(tmp_path, words):
+    a = write(tmp_path, runs(TIMES_A, JOULES_A))
+    sentence(jm("compare", a, a, *words), USAGE)
+
+
+def test_runs_of_a_store_by_their_id(tmp_path):
+    store = tmp_path / "s.db"
+    done = jm("run", "sim", "--device", "sim:h100x1", "--set", "gpu.power=300W,500W", "--seconds", 1, "--repeat", 3,
+              "--store", store, "--json", tmp_path / "r.json")
+    assert done.returncode == 0, done.stderr
+    ids = {r["case"]["parameters"]["settings"].get("gpu.power"): r["case"]["id"]
+           for r in json.loads((tmp_path / "r.json").read_text())}
+    for a, b in ((f"id={ids['300W'][:8]}", f"id={ids['500W'][:8]}"), ("gpu.power=300W", "gpu.power=500W")):
+        got = metrics(compare(f"{store}:{a}", f"{store}:{b}"))
+        assert got["power"]["verdict"] == "higher" and got["time"]["verdict"] == "lower"
+        assert got["power"]["ratio"] == pytest.approx(500 / 300, rel=0.02) and got["power"]["test"] == "paired"
+    assert metrics(compare(f"{store}:reference=yes", f"{store}:gpu.power=300W"))["power"]["verdict"] == "lower"
+    assert len(compare(store, store)["works"]) == 3
+
+
+def test_the_example_runs():
+    done = subprocess.run([SOURCE / "examples" / "compare-settings.sh", BIN], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "5 pairs" in done.stdout and "simulated" in done.stdout
+
+
+def test_a_damaged_record_is_left_out_and_told_by_the_exit_status(tmp_path):
+    rows = runs(TIMES_A, JOULES_A)
+    a = write(tmp_path, rows, "a.json")
+    rows[0]["meters"] = 3
+    done = jm("compare", a, write(tmp_path, rows, "b.json"))
+    assert done.returncode == 1 and "Left out: " in done.stderr and "4 and 3 independent" in done.stdout
