@@ -35,7 +35,7 @@ struct jm_compare_line {
 
 struct jm_compare_row {
 	char title[200], item[32];
-	bool simulated; /* both sides are */
+	bool simulated;		/* both sides are */
 	int failed_a, failed_b; /* runs without figures */
 	struct jm_compare_line line[JM_COMPARED_COUNT];
 };
