@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/number.h"
 
@@ -70,5 +71,88 @@ bool jm_parse_hsmp(const uint8_t *bytes, size_t n, struct jm_hsmp_table *ret)
 		table.joules[i] = (double)value * JM_HSMP_JOULE;
 	}
 	*ret = table;
+	return true;
+}
+
+/* The field at *at, up to a comma; *at goes behind it. False: there is none left. */
+static bool next_field(const char **at, char *out, size_t size)
+{
+	size_t n, lead;
+
+	if (!*at)
+		return false;
+	lead = strspn(*at, " \t");
+	n = strcspn(*at + lead, ",");
+	snprintf(out, size, "%.*s", (int)(n < size ? n : size - 1), *at + lead);
+	*at = (*at)[lead + n] ? *at + lead + n + 1 : NULL;
+	for (size_t end = strlen(out); end && strchr(" \t\r", out[end - 1]); end--)
+		out[end - 1] = '\0';
+	return true;
+}
+
+int jm_parse_list(const char *text, double *ret, int most)
+{
+	char field[48];
+	int n = 0;
+
+	while (n <= most && next_field(&text, field, sizeof(field))) {
+		if (n < most && !jm_number_real(field, &ret[n]))
+			ret[n] = NAN;
+		n++;
+	}
+	return n;
+}
+
+static bool ptd_time(const char *text, int64_t *ret)
+{
+	int month, day, year, hour, minute, second, ms, used = 0;
+	struct tm tm = {0};
+
+	if (sscanf(text, "%2d-%2d-%4d %2d:%2d:%2d.%3d%n", &month, &day, &year, &hour, &minute,
+		    &second, &ms, &used) != 7 ||
+		text[used] || month < 1 || month > 12 || day < 1 || day > 31 || year < 1970 ||
+		hour < 0 || hour > 23 || minute < 0 || minute > 59 || second < 0 || second > 60 ||
+		ms < 0)
+		return false;
+	tm.tm_mon = month - 1;
+	tm.tm_mday = day;
+	tm.tm_year = year - 1900;
+	tm.tm_hour = hour;
+	tm.tm_min = minute;
+	tm.tm_sec = second;
+	*ret = (int64_t)timegm(&tm) * 1000000000 + ms * INT64_C(1000000);
+	return *ret >= 0;
+}
+
+bool jm_parse_ptd(const char *line, struct jm_ptd_sample *ret)
+{
+	struct jm_ptd_sample s = {0, NAN, NAN, NAN, NAN};
+	const struct {
+		const char *name;
+		double *value, most;
+	} fields[] = {{"Watts", &s.watts, JM_MAX_WATTS}, {"Volts", &s.volts, 1e5},
+		{"Amps", &s.amps, 1e5}, {"PF", &s.factor, 1}};
+	char name[32], text[48];
+
+	if (!next_field(&line, name, sizeof(name)) || strcmp(name, "Time") != 0 ||
+		!next_field(&line, text, sizeof(text)) || !ptd_time(text, &s.t_ns))
+		return false;
+	while (next_field(&line, name, sizeof(name)) && next_field(&line, text, sizeof(text))) {
+		for (int i = 0; i < 4; i++) {
+			double value;
+
+			if (!strcmp(fields[i].name, name) && isnan(*fields[i].value) &&
+				jm_number_real(text, &value) && value >= 0 &&
+				value <= fields[i].most)
+				*fields[i].value = value;
+		}
+		if (!strncmp(name, "Ch", 2)) /* the channels stand behind their sum */
+			break;
+		if (!strcmp(name, "Mark"))
+			break;
+	}
+	if (s.watts == 0)
+		s.watts = NAN;
+	*ret = s;
 	return true;
 }

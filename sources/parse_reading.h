@@ -37,4 +37,17 @@ struct jm_hsmp_table {
 /* False: another size, or what no table holds. A power or limit that cannot be is NAN. */
 bool jm_parse_hsmp(const uint8_t *bytes, size_t n, struct jm_hsmp_table *ret);
 
+/* "103.5E+00,NAN,1.2": how many there are, at most `most` of them in ret; what is no number is NAN. */
+int jm_parse_list(const char *text, double *ret, int most);
+
+/*
+ * A sample of PTDaemon: "Time,MM-DD-YYYY HH:MM:SS.mmm,Watts,W,Volts,V,Amps,A,PF,P,Mark,M". Of several channels the sum,
+ * which stands first. Errors are -1 there. False: no sample.
+ */
+struct jm_ptd_sample {
+	int64_t t_ns; /* since 1970 by the clock of the daemon's machine, as if its zone were UTC */
+	double watts, volts, amps, factor; /* NAN = not given or an error */
+};
+bool jm_parse_ptd(const char *line, struct jm_ptd_sample *ret);
+
 #endif

@@ -29,6 +29,27 @@ static void hsmp(const uint8_t *bytes, size_t size)
 	check_watts(table.limit);
 }
 
+static void list(const char *text)
+{
+	double value[3] = {7, 7, 7};
+	int n = jm_parse_list(text, value, 3);
+
+	assert(n >= 1 && n <= 4);
+	for (int i = 0; i < n && i < 3; i++)
+		assert(isnan(value[i]) || isfinite(value[i]));
+}
+
+static void ptd(const char *text)
+{
+	struct jm_ptd_sample s;
+
+	if (!jm_parse_ptd(text, &s))
+		return;
+	assert(s.t_ns >= 0);
+	check_watts(s.watts);
+	assert(isnan(s.factor) || (s.factor >= 0 && s.factor <= 1));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	char *text = fuzz_text(data, size);
@@ -36,6 +57,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	check_watts(jm_parse_dcmi((const uint8_t *)text, size));
 	cray(text);
 	hsmp((const uint8_t *)text, size);
+	list(text);
+	ptd(text);
 	free(text);
 	return 0;
 }

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "text_line.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <termios.h>
+#include <time.h>
+#include <unistd.h>
+
+static int64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static bool wait_for(int fd, short events, int64_t until_ns)
+{
+	struct pollfd p = {.fd = fd, .events = events};
+	int64_t left = until_ns - now_ns();
+
+	return left > 0 && poll(&p, 1, (int)(left / 1000000) + 1) > 0;
+}
+
+/* ---- opening ---- */
+
+static int connect_one(const struct addrinfo *a, int64_t until_ns)
+{
+	int fd =
+		socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, a->ai_protocol);
+	int error = ETIMEDOUT;
+	socklen_t size = sizeof(error);
+
+	if (fd < 0)
+		return -1;
+	if (!connect(fd, a->ai_addr, a->ai_addrlen))
+		return fd;
+	if (errno != EINPROGRESS)
+		error = errno;
+	else if (wait_for(fd, POLLOUT, until_ns))
+		getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+	if (!error)
+		return fd;
+	close(fd);
+	errno = error;
+	return -1;
+}
+
+static int connect_host(const struct jm_text_line *line)
+{
+	struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found;
+	int64_t until = now_ns() + line->timeout_ns;
+	char port[8];
+	int fd = -1;
+
+	snprintf(port, sizeof(port), "%d", line->port);
+	if (getaddrinfo(line->host, port, &hints, &found)) {
+		errno = EHOSTUNREACH;
+		return -1;
+	}
+	for (const struct addrinfo *a = found; a && fd < 0; a = a->ai_next)
+		fd = connect_one(a, until);
+	freeaddrinfo(found);
+	return fd;
+}
+
+static speed_t speed_of(int baud)
+{
+	switch (baud) {
+	case 1200:
+		return B1200;
+	case 2400:
+		return B2400;
+	case 4800:
+		return B4800;
+	case 19200:
+		return B19200;
+	case 38400:
+		return B38400;
+	case 57600:
+		return B57600;
+	case 115200:
+		return B115200;
+	}
+	return B9600;
+}
+
+/* 8 bits, no parity, one stop bit, nothing translated. */
+static void set_serial(int fd, int baud)
+{
+	struct termios t;
+
+	if (tcgetattr(fd, &t))
+		return;
+	cfmakeraw(&t);
+	t.c_cflag |= CLOCAL | CREAD;
+	t.c_cflag &= ~(tcflag_t)(CSTOPB | PARENB | CRTSCTS);
+	cfsetispeed(&t, speed_of(baud));
+	cfsetospeed(&t, speed_of(baud));
+	tcsetattr(fd, TCSANOW, &t);
+	tcflush(fd, TCIOFLUSH);
+}
+
+bool jm_text_line_open(struct jm_text_line *line)
+{
+	line->used = 0;
+	if (line->host[0] != '/') {
+		line->fd = connect_host(line);
+		return line->fd >= 0;
+	}
+	line->fd = open(line->host, O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+	if (line->fd >= 0 && isatty(line->fd))
+		set_serial(line->fd, line->baud);
+	return line->fd >= 0;
+}
+
+void jm_text_line_close(struct jm_text_line *line)
+{
+	if (line->fd >= 0)
+		close(line->fd);
+	line->fd = -1;
+	line->used = 0;
+}
+
+/* ---- lines ---- */
+
+static bool fail(struct jm_text_line *line)
+{
+	jm_text_line_close(line);
+	return false;
+}
+
+static bool is_socket(const struct jm_text_line *line)
+{
+	return line->host[0] != '/';
+}
+
+bool jm_text_line_send(struct jm_text_line *line, const char *text)
+{
+	int64_t until = now_ns() + line->timeout_ns;
+	char whole[512];
+	int n = snprintf(whole, sizeof(whole), "%s%s", text, line->ending);
+
+	if (line->fd < 0 || n < 0 || (size_t)n >= sizeof(whole))
+		return false;
+	for (int sent = 0; sent < n;) {
+		ssize_t got = is_socket(line) ? send(line->fd, whole + sent, (size_t)(n - sent),
+							MSG_NOSIGNAL)
+					      : write(line->fd, whole + sent, (size_t)(n - sent));
+
+		if (got > 0)
+			sent += (int)got;
+		else if (errno == EINTR)
+			continue;
+		else if (errno != EAGAIN || !wait_for(line->fd, POLLOUT, until))
+			return fail(line);
+	}
+	return true;
+}
+
+/* A whole line of what was received; false = there is none yet. */
+static bool take_line(struct jm_text_line *line, char *out, size_t size)
+{
+	char *end = memchr(line->received, '\n', line->used);
+	size_t n, all;
+
+	if (!end)
+		return false;
+	all = (size_t)(end - line->received) + 1;
+	n = all - 1;
+	if (n && line->received[n - 1] == '\r')
+		n--;
+	n = n < size - 1 ? n : size - 1;
+	memcpy(out, line->received, n);
+	out[n] = '\0';
+	for (size_t i = 0; i < n; i++)
+		if (!out[i])
+			out[i] = '?';
+	line->used -= all;
+	memmove(line->received, end + 1, line->used);
+	return true;
+}
+
+bool jm_text_line_receive(struct jm_text_line *line, char *out, size_t size)
+{
+	int64_t until = now_ns() + line->timeout_ns;
+
+	if (line->fd < 0)
+		return false;
+	while (!take_line(line, out, size)) {
+		size_t room = sizeof(line->received) - line->used;
+		ssize_t got;
+
+		if (!room || !wait_for(line->fd, POLLIN, until))
+			return fail(line);
+		got = read(line->fd, line->received + line->used, room);
+		if (got > 0)
+			line->used += (size_t)got;
+		else if (!got || (errno != EAGAIN && errno != EINTR))
+			return fail(line);
+	}
+	return true;
+}
+
+bool jm_text_line_ask(struct jm_text_line *line, const char *text, char *out, size_t size)
+{
+	return jm_text_line_send(line, text) && jm_text_line_receive(line, out, size);
+}
