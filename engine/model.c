@@ -245,8 +245,8 @@ static int start_values(const struct jm_training *t, struct jm_graph *g, struct 
 static int declare(
 	struct jm_training *t, struct jm_graph *g, struct jm_tensor **ret_loss, struct jm_err *err)
 {
-	int64_t seq;
-	int code = t->model->default_seq(t->dims, &seq, err);
+	int64_t seq = 1;
+	int code = t->model->default_seq ? t->model->default_seq(t->dims, &seq, err) : 0;
 
 	if (!code && !jm_model_has_text(t->model) && t->seq > 1)
 		code = jm_err_set(err, JM_EUSAGE,

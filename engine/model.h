@@ -52,7 +52,8 @@ struct jm_model {
 	 * for, 0 = none. What stays unset is an error of the caller's.
 	 */
 	int (*complete)(struct jm_values *dims, int64_t seq, struct jm_err *err);
-	/* The length of a sequence when none is asked for (1 where no input is text); also checks the dimensions. */
+	/* Optional: the length of a sequence when none is asked for (without it, and where no input is text, 1); also
+	 * checks the dimensions. */
 	int (*default_seq)(const struct jm_values *dims, int64_t *ret, struct jm_err *err);
 	/*
 	 * Declares the network for `batch` samples of `seq` items, with its inputs, and returns its loss: the

@@ -18,14 +18,6 @@ static int mlp_complete(struct jm_values *v, int64_t seq, struct jm_err *err)
 	return code ? code : jm_dim_default(v, "outputs", 1, err);
 }
 
-static int mlp_default_seq(const struct jm_values *v, int64_t *ret, struct jm_err *err)
-{
-	(void)v;
-	(void)err;
-	*ret = 1;
-	return 0;
-}
-
 static int mlp_build(struct jm_graph *g, const struct jm_values *v, int64_t batch, int64_t seq,
 	struct jm_tensor **ret_loss, struct jm_err *err)
 {
@@ -56,6 +48,5 @@ const struct jm_model jm_model_mlp = {
 	.inputs = inputs,
 	.options = options,
 	.complete = mlp_complete,
-	.default_seq = mlp_default_seq,
 	.build = mlp_build,
 };

@@ -30,14 +30,6 @@ static int towers_complete(struct jm_values *v, int64_t seq, struct jm_err *err)
 	return code;
 }
 
-static int towers_default_seq(const struct jm_values *v, int64_t *ret, struct jm_err *err)
-{
-	(void)v;
-	(void)err;
-	*ret = 1;
-	return 0;
-}
-
 static struct jm_tensor *tower(struct jm_graph *g, const struct jm_perceptron *p, int64_t batch,
 	const char *input, const char *scope)
 {
@@ -89,6 +81,5 @@ const struct jm_model jm_model_towers = {
 	.inputs = inputs,
 	.options = options,
 	.complete = towers_complete,
-	.default_seq = towers_default_seq,
 	.build = towers_build,
 };

@@ -115,7 +115,7 @@ void contract_models(void **unused)
 		int rc;
 
 		contract_name("model", m->name, m->summary);
-		assert_true(m->item && m->default_seq && m->build && m->options && m->inputs);
+		assert_true(m->item && m->build && m->options && m->inputs);
 		check_options(m);
 		for (const struct jm_preset *p = m->presets; p && p->name; p++)
 			check_preset(m, p);

@@ -28,14 +28,6 @@ static const struct jm_input sums_inputs[] = {
 	{0},
 };
 
-static int sums_default_seq(const struct jm_values *dims, int64_t *ret, struct jm_err *err)
-{
-	(void)dims;
-	(void)err;
-	*ret = 1;
-	return 0;
-}
-
 static int sums_build(struct jm_graph *g, const struct jm_values *dims, int64_t batch, int64_t seq,
 	struct jm_tensor **ret_loss, struct jm_err *err)
 {
@@ -58,7 +50,6 @@ const struct jm_model jm_model_sums = {
 	.inputs = sums_inputs,
 	.options = sums_options,
 	.presets = sums_presets,
-	.default_seq = sums_default_seq,
 	.build = sums_build,
 };
 
