@@ -64,6 +64,17 @@ static json_t *records(const uint8_t *data, size_t size)
 	return all;
 }
 
+/* Every line is a comment or a sample of joulemark, whatever a record's texts hold. */
+static bool whole_lines(const char *text)
+{
+	for (const char *end; *text; text = end + 1) {
+		end = strchr(text, '\n');
+		if (!end || (strncmp(text, "# ", 2) && strncmp(text, "joulemark_", 10)))
+			return false;
+	}
+	return true;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	json_t *all = records(data, size);
@@ -72,7 +83,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		json_decref(all);
 		return 0;
 	}
-	for (int format = JM_REPORT_TABLE; format <= JM_REPORT_HTML; format++) {
+	for (int format = JM_REPORT_TABLE; format <= JM_REPORT_OPENMETRICS; format++) {
 		struct jm_err err = JM_ERR_INIT;
 		char *text = NULL;
 		int rc = jm_report_render(all, (enum jm_report_format)format, NULL, &text, &err);
@@ -87,6 +98,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		}
 		/* nothing of a record may end the page's script */
 		if (!rc && format == JM_REPORT_HTML && strstr(text, "</script><script>"))
+			abort();
+		if (!rc && format == JM_REPORT_OPENMETRICS && !whole_lines(text))
 			abort();
 		free(text);
 	}

@@ -190,7 +190,7 @@ static void garbage_is_unknown_or_refused(void **state)
 		json_t *records = json_loads(texts[i], 0, NULL);
 
 		assert_non_null(records);
-		for (int format = JM_REPORT_TABLE; format <= JM_REPORT_HTML; format++) {
+		for (int format = JM_REPORT_TABLE; format <= JM_REPORT_OPENMETRICS; format++) {
 			struct jm_err err = JM_ERR_INIT;
 			char *text = NULL;
 
