@@ -221,7 +221,7 @@ static int add_parts(struct state *s, struct jm_meters *set, struct jm_err *err)
 	if (rc >= 0)
 		rc = add_part(s, "memory_", "memory (Cray)", JM_SCOPE_DRAM, "dram", set, err);
 	for (int i = 0; rc >= 0 && i < MAX_ACCEL; i++) {
-		char prefix[16], label[40], covers[24];
+		char prefix[24], label[40], covers[24];
 
 		snprintf(prefix, sizeof(prefix), "accel%d_", i);
 		snprintf(label, sizeof(label), "accelerator %d (Cray)", i);
