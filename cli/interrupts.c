@@ -3,7 +3,9 @@
 #include "interrupts.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <string.h>
 #include <unistd.h>
 
 static volatile sig_atomic_t last;
@@ -31,6 +33,18 @@ void jm_count_interrupts(struct jm_ctx *ctx, int wake_fd)
 		if (!sigaction(numbers[i], NULL, &before) && before.sa_handler != SIG_IGN)
 			sigaction(numbers[i], &action, NULL);
 	ctx->interrupts = &count;
+}
+
+int jm_catch_interrupts(struct jm_ctx *ctx, int *ret_fd, struct jm_err *err)
+{
+	int fds[2];
+
+	if (pipe2(fds, O_CLOEXEC | O_NONBLOCK))
+		return jm_err_set(err, JM_EIO, "A pipe could not be made: %s.", strerror(errno));
+	jm_count_interrupts(ctx, fds[1]);
+	signal(SIGPIPE, SIG_IGN);
+	*ret_fd = fds[0];
+	return 0;
 }
 
 int jm_last_interrupt(void)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* joulemark measure: the energy of any command. */
 #include "cli.h"
+#include "measure_attach.h"
 #include "measure_show.h"
 #include "measure_store.h"
 #include "screen.h"
@@ -42,6 +43,29 @@ static const struct jm_option options[] = {
 		.needs_unit = true,
 		.help = "between readings, as 100ms; without it half the refresh period of the "
 			"sensors"},
+	{.name = "for",
+		.type = JM_DURATION,
+		.unit = "s",
+		.min = 0.001,
+		.max = 1e9,
+		.argument = "TIME",
+		.needs_unit = true,
+		.help = "without a command: measure the machine for this time, as 60s; with --pid "
+			"or --cgroup at most for this time"},
+	{.name = "all",
+		.type = JM_FLAG,
+		.help = "without a command: measure the machine until Ctrl-C"},
+	{.name = "pid",
+		.type = JM_INT,
+		.min = 1,
+		.max = 4194304,
+		.argument = "N",
+		.help = "without a command: measure until this process ends, or Ctrl-C"},
+	{.name = "cgroup",
+		.type = JM_TEXT,
+		.argument = "PATH",
+		.help = "without a command: measure until this control group is removed, or "
+			"Ctrl-C; PATH begins at /sys/fs/cgroup"},
 	{.name = "json",
 		.type = JM_TEXT,
 		.argument = "FILE",
@@ -92,6 +116,7 @@ struct measurement {
 	struct jm_source_list sources;
 	struct jm_session *session;
 	struct jm_measure_store store;
+	struct jm_measure_attach attach;
 	struct jm_outcome outcome;
 	int64_t started_wall;
 	int lost; /* the error that ended the trace */
@@ -152,9 +177,12 @@ static void fill_record(const struct measurement *m, json_t *record, struct jm_e
 	jm_record_set(record, "schema", json_string(JM_RECORD_SCHEMA));
 	jm_record_set(record, "started", started_json(m));
 	jm_record_set(record, "wall_s", jm_json_number(o->wall_s));
-	jm_record_set(record, "exit_status", json_integer(o->status));
+	jm_record_set(record, "exit_status", m->attach.attach ? NULL : json_integer(o->status));
 	jm_record_set(record, "signal", o->signal ? json_integer(o->signal) : NULL);
-	jm_record_set(record, "command", command_json(m));
+	jm_record_set(record, "command", m->attach.attach ? NULL : command_json(m));
+	if (m->attach.attach)
+		jm_record_set(
+			record, "attached", jm_attached_json(&m->attach.result, m->session, err));
 	jm_record_set(record, "clock", json_string("real"));
 	jm_record_set(record, "items", jm_json_number(o->items));
 	jm_record_set(record, "throughput", jm_json_number(o->throughput));
@@ -212,7 +240,7 @@ static int give_back_pipe_signal(void *arg)
 	return signal(SIGPIPE, *before) == SIG_ERR;
 }
 
-static int run_command(struct measurement *m)
+static int launch(struct measurement *m)
 {
 	struct jm_cli *cli = m->cli;
 	handler *before = signal(SIGPIPE, SIG_IGN);
@@ -224,14 +252,23 @@ static int run_command(struct measurement *m)
 		.before_exec = give_back_pipe_signal,
 		.before_exec_arg = &before,
 	};
+	int rc = jm_launch(&cli->ctx, m->session, &o, &m->outcome, &cli->err);
+
+	if (rc == JM_ENOENT || rc == JM_EPERM)
+		m->outcome.status = jm_proc_status_of(rc);
+	return rc;
+}
+
+static int run_work(struct measurement *m)
+{
+	struct jm_cli *cli = m->cli;
 	int rc = jm_session_start(m->session, &cli->err);
 
 	if (rc)
 		return rc;
 	m->started_wall = jm_clock_wall(cli->ctx.clock);
-	rc = jm_launch(&cli->ctx, m->session, &o, &m->outcome, &cli->err);
-	if (rc == JM_ENOENT || rc == JM_EPERM)
-		m->outcome.status = jm_proc_status_of(rc);
+	rc = m->attach.attach ? jm_measure_attach_run(&m->attach, cli, m->session, &m->outcome)
+			      : launch(m);
 	/* A trace that could not be stored is reported at the end; what is known is printed
 	 * nevertheless. */
 	if (jm_session_stop(m->session, rc ? NULL : &cli->err) && !rc)
@@ -313,19 +350,15 @@ static int measure(struct jm_cli *cli)
 	struct measurement m = {.cli = cli};
 	int rc, status;
 
-	if (!cli->command) {
-		jm_err_set(&cli->err, JM_EUSAGE,
-			"There is no command to measure. Usage: 'joulemark measure [options] "
-			"CMD...'.");
-		return jm_cli_fail(cli);
-	}
-	rc = take_options(&m);
+	rc = jm_measure_attach_open(&m.attach, cli);
+	if (!rc)
+		rc = take_options(&m);
 	if (!rc)
 		rc = open_store(&m);
 	if (!rc)
 		rc = open_session(&m);
 	if (!rc)
-		rc = run_command(&m);
+		rc = run_work(&m);
 	if (!rc)
 		rc = write_results(&m);
 	if (!rc && m.outcome.output_errno)
@@ -338,6 +371,7 @@ static int measure(struct jm_cli *cli)
 	if (jm_measure_store_close(&m.store, rc ? NULL : &cli->err) && !rc)
 		rc = cli->err.code;
 	status = status_of(&m, rc);
+	jm_measure_attach_close(&m.attach);
 	jm_source_list_done(&m.sources);
 	return status;
 }
@@ -352,7 +386,7 @@ static bool any_word(const struct jm_cli *cli, const char *word)
 const struct jm_command jm_command_measure = {
 	.name = "measure",
 	.summary = "the energy of any command",
-	.usage = "[options] [--] CMD...",
+	.usage = "[options] [--] CMD... | --for TIME | --all | --pid N | --cgroup PATH",
 	.description =
 		"Runs CMD and prints what energy each meter used while it ran, with the "
 		"uncertainty (95 %). The output of CMD is left as it is; the text goes to standard "
@@ -360,9 +394,16 @@ const struct jm_command jm_command_measure = {
 		"when it was not found, 126 when it cannot be executed; 125 is a failure of "
 		"joulemark itself.\n\n"
 		"CMD begins with the first word that is no option; '--' may stand before it.\n\n"
-		"Marks from inside CMD ('joulemark mark') become phases with their items.",
+		"Marks from inside CMD ('joulemark mark') become phases with their items.\n\n"
+		"Without CMD, --for, --all, --pid and --cgroup measure what runs already; Ctrl-C "
+		"ends it and prints what was measured, with status 0. The meters tell of the whole "
+		"machine. Beside them stands what part of the energy of processors belongs to the "
+		"process (its own threads, not its children) or control group: its share of all "
+		"processor time, which is always marked as estimated.",
 	.example = "joulemark measure python3 train.py --epochs 3\n"
-		   "joulemark measure --source nvml,rapl --json run.json -- ./train",
+		   "joulemark measure --source nvml,rapl --json run.json -- ./train\n"
+		   "joulemark measure --for 60s\n"
+		   "joulemark measure --pid 1234 --json served.json",
 	.options = options,
 	.max_args = 0,
 	.takes_command = true,

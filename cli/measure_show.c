@@ -37,10 +37,12 @@ static void put_line(const struct jm_measure_text *t, const char *label, const c
 
 static void put_command(const struct jm_measure_text *t, const json_t *record)
 {
+	const json_t *attached = json_object_get(record, "attached"), *word;
 	char text[600] = "joulemark:";
-	const json_t *word;
 	size_t i;
 
+	if (attached)
+		jm_text_append(text, sizeof(text), " ", jm_json_text(attached, "what"));
 	json_array_foreach(json_object_get(record, "command"), i, word) jm_text_append(
 		text, sizeof(text), " ", json_is_string(word) ? json_string_value(word) : "?");
 	fputs(jm_screen_code(t->bold, JM_BOLD), t->out);
@@ -56,7 +58,9 @@ static void put_time(const struct jm_measure_text *t, const json_t *record)
 	double wall_s = jm_json_real_of(record, "wall_s");
 	char text[120];
 
-	if (!number)
+	if (json_object_get(record, "attached"))
+		snprintf(text, sizeof(text), "%.3f s", wall_s);
+	else if (!number)
 		snprintf(text, sizeof(text), "%.3f s, exit status %d", wall_s, status);
 	else
 		snprintf(text, sizeof(text), "%.3f s, killed by %s%s (signal %d, exit status %d)",
@@ -113,6 +117,28 @@ static void put_energy(const struct jm_measure_text *t, const json_t *record)
 	}
 	if (*label)
 		put_line(t, label, "unknown: there is no meter");
+}
+
+/* Of a process or a control group: "12.3 J of the processors, estimated: 25.0 % of their 8.4 s of CPU time". */
+static void put_share(const struct jm_measure_text *t, const json_t *record)
+{
+	const json_t *attached = json_object_get(record, "attached");
+	double cpu_s = jm_json_real_of(attached, "cpu_s");
+	double share = jm_json_real_of(attached, "share");
+	char text[300], joules[80] = "an unknown energy";
+
+	if (isnan(cpu_s))
+		return;
+	if (!isnan(jm_json_real_of(attached, "joules_estimated")))
+		jm_text_quantity(jm_json_real_of(attached, "joules_estimated"), NAN, "J", joules,
+			sizeof(joules));
+	if (isnan(share))
+		snprintf(text, sizeof(text), "unknown: no processor time was used");
+	else
+		snprintf(text, sizeof(text),
+			"%s of the processors, estimated: %.3g s, %.3g %% of all processor time",
+			joules, cpu_s, 100 * share);
+	put_line(t, "Share", text);
 }
 
 /* All items, and the rate of the stretch between marks. */
@@ -280,6 +306,7 @@ void jm_measure_print(const struct jm_measure_text *t, const json_t *record)
 	put_command(t, record);
 	put_time(t, record);
 	put_energy(t, record);
+	put_share(t, record);
 	put_items(t, record);
 	put_meters(t, record);
 	put_phases(t, record);

@@ -38,16 +38,8 @@ struct run_command {
 /* Each signal wakes the loop. */
 static int catch_signals(struct run_command *r)
 {
-	int fds[2];
-
-	if (pipe2(fds, O_CLOEXEC | O_NONBLOCK))
-		return jm_err_set(
-			&r->cli->err, JM_EIO, "A pipe could not be made: %s.", strerror(errno));
-	r->cancel_fd = fds[0];
-	jm_count_interrupts(&r->cli->ctx, fds[1]);
-	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
-	return 0;
+	return jm_catch_interrupts(&r->cli->ctx, &r->cancel_fd, &r->cli->err);
 }
 
 /* ---- files ---- */

@@ -14,7 +14,6 @@
 #include <limits.h>
 #include <math.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -186,19 +185,6 @@ static int open_output(struct watch *w)
 	return 0;
 }
 
-static int catch_signals(struct watch *w)
-{
-	int fds[2];
-
-	if (pipe2(fds, O_CLOEXEC | O_NONBLOCK))
-		return jm_err_set(
-			&w->cli->err, JM_EIO, "A pipe could not be made: %s.", strerror(errno));
-	w->wake_fd = fds[0];
-	jm_count_interrupts(&w->cli->ctx, fds[1]);
-	signal(SIGPIPE, SIG_IGN);
-	return 0;
-}
-
 static int open_session(struct watch *w)
 {
 	struct jm_err *err = &w->cli->err;
@@ -251,7 +237,7 @@ static int watch(struct jm_cli *cli)
 	int rc = open_output(&w);
 
 	if (!rc)
-		rc = catch_signals(&w);
+		rc = jm_catch_interrupts(&cli->ctx, &w.wake_fd, &cli->err);
 	if (!rc)
 		rc = open_session(&w);
 	if (!rc) {

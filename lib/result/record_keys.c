@@ -280,6 +280,21 @@ static const struct jm_key provenance_keys[] = {
 	{0},
 };
 
+static const struct jm_key attached_keys[] = {
+	{TEXT("what", 0), .meaning = "the process, the control group, or the machine"},
+	{POSITIVE("cpu_s", JM_KEY_NULL), .unit = "s",
+		.meaning = "processor time of the process or group in the phase; null: none was "
+			   "named, or unknown"},
+	{POSITIVE("machine_cpu_s", JM_KEY_NULL), .unit = "s",
+		.meaning = "processor time of everything that ran meanwhile"},
+	{NUMBER("share", JM_KEY_NULL), .min = 0, .max = 1, .meaning = "the one by the other"},
+	{NUMBER("joules_estimated", JM_KEY_NULL), .unit = "J",
+		.meaning = "that share of the energy of the processors: an estimate, whatever the "
+			   "origin of the meters; in no total"},
+	{TEXTS("meters", 0), .meaning = "ids of the processors' meters that were shared out"},
+	{0},
+};
+
 const struct jm_key jm_record_keys[] = {
 	{TEXT("schema", 0), .max = 64, .meaning = "joulemark.run/1"},
 	{ID("id", JM_KEY_NULL), .meaning = "of the case; null for a measurement"},
@@ -298,6 +313,8 @@ const struct jm_key jm_record_keys[] = {
 	{TEXTS("command", JM_KEY_NULL | JM_KEY_NULLS),
 		.meaning =
 			"its words; null of a native workload; a word that is not UTF-8 is null"},
+	{OBJECT("attached", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = attached_keys,
+		.meaning = "where no command was run: what was measured while it ran already"},
 	{WORD("clock", 0), .words = clock_words, .meaning = "of times and phases"},
 	{TEXT("phase", JM_KEY_NULL),
 		.meaning = "the phase that meters, total and quality speak of"},

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "measure_attach.h"
+#include "interrupts.h"
+#include "live_line.h"
+
+#include "base/clock.h"
+
+#include <math.h>
+#include <signal.h>
+
+#define SHORT 0.1 /* s: energy over less than a refresh of a sensor is mostly bound */
+
+static bool given(const struct jm_cli *cli, const char *name)
+{
+	return jm_values_get(&cli->values, name)->given;
+}
+
+static bool attaches(const struct jm_cli *cli)
+{
+	return given(cli, "for") || given(cli, "all") || given(cli, "pid") || given(cli, "cgroup");
+}
+
+/* What needs a command, or another choice. */
+static int check(struct jm_cli *cli)
+{
+	static const char *const of_commands[] = {"store", "items-regex", "items-json", "unit"};
+
+	if (cli->command)
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"--for, --all, --pid and --cgroup measure what runs already; omit them, or "
+			"the command '%s'.",
+			cli->command[0]);
+	if (given(cli, "pid") + given(cli, "cgroup") + given(cli, "all") > 1)
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"Give one of --all, --pid and --cgroup; --for may stand beside each.");
+	for (size_t i = 0; i < sizeof(of_commands) / sizeof(of_commands[0]); i++)
+		if (given(cli, of_commands[i]))
+			return jm_err_set(&cli->err, JM_EUSAGE,
+				"--%s applies to a command; --for, --all, --pid and --cgroup have "
+				"none.",
+				of_commands[i]);
+	return 0;
+}
+
+int jm_measure_attach_open(struct jm_measure_attach *a, struct jm_cli *cli)
+{
+	double seconds = jm_values_number(&cli->values, "for");
+	int rc;
+
+	if (!attaches(cli) && cli->command)
+		return 0;
+	if (!attaches(cli))
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"There is no command to measure. Usage: 'joulemark measure [options] "
+			"CMD...', or one of --for, --all, --pid and --cgroup.");
+	rc = check(cli);
+	if (rc)
+		return rc;
+	a->options = (struct jm_attach_options){
+		.pid = given(cli, "pid") ? (pid_t)jm_values_number(&cli->values, "pid") : 0,
+		.cgroup = jm_values_text(&cli->values, "cgroup"),
+		.for_ns = isnan(seconds) ? 0 : (int64_t)(seconds * 1e9),
+		.tick_ns = JM_SECOND,
+		.tick = jm_live_line_draw,
+	};
+	rc = jm_attach_open(&cli->ctx, &a->options, &a->attach, &cli->err);
+	if (!rc)
+		rc = jm_catch_interrupts(&cli->ctx, &a->options.wake_fd, &cli->err);
+	return rc;
+}
+
+static void warn_of_a_short_one(const struct jm_measure_attach *a, const struct jm_cli *cli)
+{
+	double seconds = (double)(a->result.end_ns - a->result.start_ns) * 1e-9;
+
+	if (a->result.ended && seconds < SHORT)
+		jm_log(&cli->ctx, JM_WARNING,
+			"The %s was gone %.3f s after the measurement began; that is too short for "
+			"its energy to be known well.",
+			a->result.what, seconds);
+}
+
+int jm_measure_attach_run(struct jm_measure_attach *a, struct jm_cli *cli, struct jm_session *s,
+	struct jm_outcome *ret)
+{
+	struct jm_live_line line;
+	int rc = jm_live_line_open(&line, cli, s);
+
+	a->options.tick_arg = &line;
+	if (!rc)
+		rc = jm_attach_run(a->attach, s, &a->result, &cli->err);
+	jm_live_line_close(&line);
+	if (rc)
+		return rc;
+	warn_of_a_short_one(a, cli);
+	*ret = (struct jm_outcome){
+		.phase = a->result.phase,
+		.marked = a->result.phase,
+		.start_ns = a->result.start_ns,
+		.end_ns = a->result.end_ns,
+		.wall_s = (double)(a->result.end_ns - a->result.start_ns) * 1e-9,
+		.items = NAN,
+		.throughput = NAN,
+	};
+	return 0;
+}
+
+void jm_measure_attach_close(struct jm_measure_attach *a)
+{
+	jm_attach_close(a->attach);
+	a->attach = NULL;
+}
