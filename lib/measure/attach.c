@@ -131,7 +131,7 @@ static int open_process(struct jm_attach *a, struct jm_err *err)
 		return jm_err_set(err, JM_ENOENT,
 			"There is no process %d; it may have ended. 'ps -e' lists those that run.",
 			pid);
-	if (a->pidfd < 0 && errno == EINVAL)
+	if (a->pidfd < 0 && (errno == EINVAL || errno == ENOENT)) /* by the age of the kernel */
 		return jm_err_set(err, JM_EUSAGE,
 			"%d is a thread and no process; give the id of its process (Tgid in "
 			"/proc/%d/status).",
