@@ -27,7 +27,7 @@ class Machine:
     def __init__(self, pid):
         self.root = pathlib.Path(tempfile.mkdtemp(dir="/tmp"))
         self.pid, self.at, self.stop = pid, 0, threading.Event()
-        for folder in (f"proc/{pid}", "sys/class/powercap/intel-rapl:0", "sys/fs/cgroup/work/job"):
+        for folder in (f"proc/{pid}", "sys/class/powercap/intel-rapl:0", "sys/fs/cgroup/jobs/one"):
             (self.root / folder).mkdir(parents=True)
         zone = self.root / "sys/class/powercap/intel-rapl:0"
         (zone / "name").write_text("package-0\n")
@@ -46,7 +46,7 @@ class Machine:
         own = int((50 + 0.005 * self.at) * TICK)
         self.put("proc/stat", f"cpu  {busy - 7:09d} 1 2 999999 5 3 1 0 0 0\ncpu0 {busy - 7:09d} 1 2 999999 5 3 1 0 0 0\n")
         self.put(f"proc/{self.pid}/stat", f"{self.pid} (a (b) c) S " + "1 " * 10 + f"{own - 40:09d} {40:09d} 0 0\n")
-        self.put("sys/fs/cgroup/work/job/cpu.stat", f"usage_usec {int(own / TICK * 1e6):012d}\nuser_usec 1\n")
+        self.put("sys/fs/cgroup/jobs/one/cpu.stat", f"usage_usec {int(own / TICK * 1e6):012d}\nuser_usec 1\n")
         self.put("sys/class/powercap/intel-rapl:0/energy_uj", f"{int((1000 + 0.5 * self.at) * 1e6):012d}\n")
 
     def go_on(self):
@@ -68,7 +68,7 @@ class Machine:
 def test_the_share_is_that_of_the_processor_time(what):
     """A quarter of the processor time, so a quarter of what the package used; the package's own figure stays whole."""
     with subprocess.Popen(["sleep", "60"]) as child, Machine(child.pid) as machine:
-        option = ["--pid", child.pid] if what == "pid" else ["--cgroup", "work/job"]
+        option = ["--pid", child.pid] if what == "pid" else ["--cgroup", "jobs/one"]
         before = machine.at
         done = jm("measure", "--source", "rapl", *option, "--for", "3s", "--json", "-",
                   env={"JM_ROOT": str(machine.root)})
@@ -81,7 +81,7 @@ def test_the_share_is_that_of_the_processor_time(what):
     assert attached["share"] == pytest.approx(0.25, abs=0.02)
     assert attached["joules_estimated"] == pytest.approx(0.25 * package["joules"], rel=0.08)
     assert attached["meters"] == [package["id"]] and attached["what"].startswith(
-        f"process {child.pid} (" if what == "pid" else "control group work/job")
+        f"process {child.pid} (" if what == "pid" else "control group jobs/one")
     assert record["total"]["joules_measured"] == pytest.approx(package["joules"])
     assert record["total"]["joules_estimated"] is None
     assert record["command"] is None and record["exit_status"] is None and record["phase"] == "attached"
