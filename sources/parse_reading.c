@@ -103,6 +103,22 @@ int jm_parse_list(const char *text, double *ret, int most)
 	return n;
 }
 
+double jm_parse_unit(const char *text, char unit)
+{
+	const char ends[] = {' ', unit, '\0'};
+	size_t n = strcspn(text, ends);
+	char number[32];
+	double value;
+
+	if (n >= sizeof(number))
+		return NAN;
+	snprintf(number, sizeof(number), "%.*s", (int)n, text);
+	text += n + strspn(text + n, " ");
+	if (text[0] != unit || text[1] || !jm_number_real(number, &value))
+		return NAN;
+	return value > 0 && value <= JM_MAX_WATTS ? value : NAN;
+}
+
 static bool ptd_time(const char *text, int64_t *ret)
 {
 	int month, day, year, hour, minute, second, ms, used = 0;

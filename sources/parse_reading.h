@@ -37,6 +37,9 @@ struct jm_hsmp_table {
 /* False: another size, or what no table holds. A power or limit that cannot be is NAN. */
 bool jm_parse_hsmp(const uint8_t *bytes, size_t n, struct jm_hsmp_table *ret);
 
+/* "99.5 W", "12.60W": a value above 0 with that unit. NAN = "N/A" or another text. */
+double jm_parse_unit(const char *text, char unit);
+
 /* "103.5E+00,NAN,1.2": how many there are, at most `most` of them in ret; what is no number is NAN. */
 int jm_parse_list(const char *text, double *ret, int most);
 

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Graphcore IPUs by the vendor's gcipuinfo library. Its interface is C++ without a stable binary form, so a child process
+ * asks its Python binding and writes one line of text a period: for each device the serial number of its board, "ipu
+ * power" and "total board power", with '|' between devices (attribute names: "Device attributes" of the command line
+ * tools). A value that is 'N/A' leaves the others in their places. Boards of one kind report each IPU, others the whole
+ * board, which is one meter for all its IPUs. Not verified on hardware: how often the values change.
+ */
+#include "base/child_process.h"
+#include "base/clock.h"
+#include "meter/source.h"
+#include "parse_reading.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MAX_IPUS 128
+#define LINE	 16384
+#define PATIENCE (30 * JM_SECOND) /* for the first line: the library looks for all devices */
+
+static const char script[] =
+	"import sys, time, gcipuinfo\n"
+	"g = gcipuinfo.gcipuinfo()\n"
+	"names = ('board serial number', 'ipu power', 'total board power')\n"
+	"while True:\n"
+	"    g.updateData()\n"
+	"    columns = [g.getNamedAttributeForAll(n) for n in names]\n"
+	"    rows = ['\\t'.join(str(v).replace('|', ' ') for v in row) for row in zip(*columns)]\n"
+	"    print('|'.join(rows), flush=True)\n"
+	"    time.sleep(float(sys.argv[1]))\n";
+
+struct ipu {
+	char serial[48];
+	double watts, board; /* now */
+	bool first;	     /* of its board */
+	bool has_ipu, has_board;
+};
+
+struct state {
+	struct jm_ctx *ctx;
+	struct jm_proc child;
+	bool started;
+	int64_t period_ns, line_ns; /* line_ns: when the last line came */
+	int n, n_boards;
+	struct ipu ipu[MAX_IPUS];
+	char text[LINE];
+	size_t used;
+};
+
+/* One device of the line, at *at; *at goes behind it. */
+static void take_device(char *device, struct ipu *ipu)
+{
+	char *power = strchr(device, '\t'), *board = power ? strchr(power + 1, '\t') : NULL;
+
+	ipu->watts = ipu->board = NAN;
+	if (!board)
+		return;
+	*power++ = *board++ = '\0';
+	snprintf(ipu->serial, sizeof(ipu->serial), "%.47s", device);
+	ipu->serial[strcspn(ipu->serial, " /")] = '\0';
+	ipu->watts = jm_parse_unit(power, 'W');
+	ipu->board = jm_parse_unit(board, 'W');
+}
+
+static void take_line(struct state *s, char *line)
+{
+	int n = 0;
+
+	for (char *device = line; device && n < MAX_IPUS; n++) {
+		char *next = strchr(device, '|');
+
+		if (next)
+			*next++ = '\0';
+		take_device(device, &s->ipu[n]);
+		device = next;
+	}
+	for (int i = n; i < s->n; i++) /* a device that is gone */
+		s->ipu[i].watts = s->ipu[i].board = NAN;
+	if (!s->n)
+		s->n = n;
+	s->line_ns = jm_ctx_now(s->ctx);
+}
+
+/* What the child wrote; the last whole line counts. */
+static void read_child(struct state *s)
+{
+	for (;;) {
+		ssize_t got = read(s->child.out_fd, s->text + s->used, LINE - s->used);
+		char *end;
+
+		if (got <= 0)
+			return;
+		s->used += (size_t)got;
+		while ((end = memchr(s->text, '\n', s->used))) {
+			size_t whole = (size_t)(end - s->text) + 1;
+
+			*end = '\0';
+			take_line(s, s->text);
+			s->used -= whole;
+			memmove(s->text, s->text + whole, s->used);
+		}
+		if (s->used == LINE)
+			s->used = 0;
+	}
+}
+
+static int start_child(struct state *s, const char *python, struct jm_err *err)
+{
+	char period[32];
+	char *argv[] = {(char *)python, (char *)"-c", (char *)script, period, NULL};
+	struct jm_proc_options options = {.argv = argv, .capture = true};
+	int64_t begin = jm_ctx_now(s->ctx);
+	int rc;
+
+	snprintf(period, sizeof(period), "%g", (double)s->period_ns * 1e-9);
+	rc = jm_proc_start(&s->child, s->ctx, &options, err);
+	if (rc)
+		return rc;
+	s->started = true;
+	fcntl(s->child.out_fd, F_SETFL, O_NONBLOCK);
+	while (!s->line_ns && jm_ctx_now(s->ctx) - begin < PATIENCE) {
+		struct pollfd p[2] = {{.fd = s->child.out_fd, .events = POLLIN},
+			{.fd = s->child.pidfd, .events = POLLIN}};
+
+		poll(p, 2, 100);
+		read_child(s);
+		if (!s->line_ns && p[1].revents)
+			break;
+	}
+	if (s->line_ns)
+		return 0;
+	return jm_err_set(err, JM_ENOENT,
+		"%s with the module gcipuinfo reports no IPU (its own words are above, if it said "
+		"any); "
+		"install Graphcore's command line tools, enable their environment, and check "
+		"'gc-info -l'.",
+		python);
+}
+
+static int add_meter(
+	const struct ipu *ipu, int number, bool board, struct jm_meters *set, struct jm_err *err)
+{
+	char covers[96];
+	struct jm_meter meter = {.source = "gcipuinfo",
+		.scope = JM_SCOPE_GPU,
+		.origin = JM_MEASURED,
+		.covers = covers};
+	struct jm_signal signal = {.quantity = JM_Q_POWER, .window_ns = -1, .accuracy = NAN};
+	int rc;
+
+	if (board)
+		snprintf(covers, sizeof(covers), "ipu/%s", ipu->serial);
+	else
+		snprintf(covers, sizeof(covers), "ipu/%s/%d", ipu->serial, number);
+	snprintf(meter.id, sizeof(meter.id), "gcipuinfo:%s", covers + 4);
+	snprintf(meter.label, sizeof(meter.label), board ? "IPU board %.40s" : "IPU %.0s%d",
+		ipu->serial, number);
+	rc = jm_meters_add(set, &meter, err);
+	if (rc >= 0)
+		rc = jm_meters_add_signal(set, &signal, err);
+	return rc < 0 ? rc : 0;
+}
+
+/* Boards first, so that their IPUs stand inside them. */
+static int add_meters(struct state *s, struct jm_meters *set, struct jm_err *err)
+{
+	int added = 0, rc = 0;
+
+	for (int i = 0; i < s->n; i++) {
+		struct ipu *ipu = &s->ipu[i];
+
+		ipu->first = true;
+		for (int k = 0; k < i; k++)
+			ipu->first = ipu->first && strcmp(s->ipu[k].serial, ipu->serial) != 0;
+		ipu->has_ipu = *ipu->serial && !isnan(ipu->watts);
+		ipu->has_board = *ipu->serial && ipu->first && !isnan(ipu->board);
+	}
+	for (int i = 0; !rc && i < s->n; i++) {
+		if (s->ipu[i].has_board && ++added)
+			rc = add_meter(&s->ipu[i], i, true, set, err);
+		if (!rc && s->ipu[i].has_ipu && ++added)
+			rc = add_meter(&s->ipu[i], i, false, set, err);
+	}
+	if (rc || added)
+		return rc;
+	return jm_err_set(err, JM_ENOSUP,
+		"None of the %d IPUs reports its power or that of its board; its attributes are "
+		"N/A, as in a "
+		"virtual machine.",
+		s->n);
+}
+
+static void gcipuinfo_close(void *state)
+{
+	struct state *s = state;
+
+	if (s && s->started)
+		jm_proc_done(&s->child);
+	free(s);
+}
+
+static int gcipuinfo_open(struct jm_ctx *ctx, const struct jm_values *options,
+	struct jm_meters *set, void **ret_state, struct jm_err *err)
+{
+	struct state *s = calloc(1, sizeof(*s));
+	int rc;
+
+	if (!s)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for IPUs.");
+	s->ctx = ctx;
+	s->period_ns = (int64_t)(jm_values_number(options, "period") * 1e9);
+	rc = start_child(s, jm_values_text(options, "python"), err);
+	if (!rc)
+		rc = add_meters(s, set, err);
+	if (rc) {
+		gcipuinfo_close(s);
+		return rc;
+	}
+	*ret_state = s;
+	return 0;
+}
+
+static int gcipuinfo_read(void *state, struct jm_sink *sink, struct jm_err *err)
+{
+	struct state *s = state;
+	int64_t now = jm_ctx_now(s->ctx);
+	int signal = 0;
+	bool stale;
+
+	(void)err;
+	read_child(s);
+	now = jm_ctx_now(s->ctx);
+	stale = now - s->line_ns > 5 * s->period_ns + JM_SECOND;
+	for (int i = 0; i < s->n; i++) {
+		if (s->ipu[i].has_board)
+			jm_give(sink, signal++, stale ? NAN : s->ipu[i].board,
+				stale ? now : s->line_ns);
+		if (s->ipu[i].has_ipu)
+			jm_give(sink, signal++, stale ? NAN : s->ipu[i].watts,
+				stale ? now : s->line_ns);
+	}
+	return 0;
+}
+
+static const struct jm_option options[] = {
+	{.name = "python",
+		.type = JM_TEXT,
+		.fallback = "python3",
+		.argument = "FILE",
+		.help = "the Python that has Graphcore's module gcipuinfo"},
+	{.name = "period",
+		.type = JM_DURATION,
+		.unit = "s",
+		.min = 0.01,
+		.max = 60,
+		.fallback = "100ms",
+		.argument = "TIME",
+		.help = "time from question to question"},
+	{0},
+};
+
+const struct jm_source jm_source_gcipuinfo = {
+	.name = "gcipuinfo",
+	.summary = "Graphcore IPUs and their boards",
+	.options = options,
+	.origin = JM_MEASURED,
+	.on_request = true, /* it runs a program beside what is measured */
+	.open = gcipuinfo_open,
+	.read = gcipuinfo_read,
+	.close = gcipuinfo_close,
+};
