@@ -2,6 +2,7 @@
 /* The commands, in the order of the help. */
 #include "commands.h"
 
+extern const struct jm_command jm_command_check;
 extern const struct jm_command jm_command_compare;
 extern const struct jm_command jm_command_describe;
 extern const struct jm_command jm_command_doctor;
@@ -14,6 +15,7 @@ extern const struct jm_command jm_command_keeper;
 extern const struct jm_command jm_command_list;
 extern const struct jm_command jm_command_mark;
 extern const struct jm_command jm_command_measure;
+extern const struct jm_command jm_command_merge;
 extern const struct jm_command jm_command_report;
 extern const struct jm_command jm_command_restore;
 extern const struct jm_command jm_command_run;
@@ -32,6 +34,8 @@ const struct jm_command *const jm_commands[] = {
 	&jm_command_jpwr,
 	&jm_command_report,
 	&jm_command_compare,
+	&jm_command_check,
+	&jm_command_merge,
 	&jm_command_describe,
 	&jm_command_set,
 	&jm_command_get,

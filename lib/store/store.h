@@ -69,6 +69,11 @@ int jm_store_add_signals(struct jm_store *s, const struct jm_meters *set, struct
 int jm_store_add_chunk(struct jm_store *s, const struct jm_chunk *chunk, struct jm_err *err);
 /* Chunks so far are safe on the disk after this; to be called about once a second. */
 int jm_store_commit(struct jm_store *s, struct jm_err *err);
+/* Copies the finished and failed records of `from` with their traces and without plans. Adds to *ret_n how many
+ * were copied, and to *ret_there how many were there before. Another run of a case and repeat that is taken gets
+ * the next free repeat. Damage: jm_store_skip_damaged of `from`. */
+int jm_store_merge(
+	struct jm_store *to, struct jm_store *from, int *ret_n, int *ret_there, struct jm_err *err);
 /* The run is over; its record ("status": "ok" or "failed") is safe on the disk when this returns 0. */
 int jm_store_finish(struct jm_store *s, const json_t *record, struct jm_err *err);
 

@@ -4,6 +4,7 @@
 #define JM_STORE_DB_H
 
 #include <sqlite3.h>
+#include <stdbool.h>
 
 #include "base/keys.h"
 
@@ -34,6 +35,13 @@ int jm__store_transaction(struct jm_store *s, struct jm_err *err);
 /* Row of a record; 0 = none. */
 int jm__store_row(struct jm_store *s, const char *case_id, int repeat, sqlite3_int64 *ret,
 	struct jm_err *err);
+
+struct jm_chunk;
+/* From a row of signal, t0_ns, t1_ns, readings, data; points into the row. */
+void jm__store_chunk(sqlite3_stmt *row, struct jm_chunk *ret);
+/* Is the text a record as it should be? Damage is handed on, as jm_store_skip_damaged says. */
+bool jm__store_record_is_good(
+	struct jm_store *s, const char *text, const char *case_id, int repeat);
 
 /* The SQL that makes tables and views; for sqlite3_free; NULL when out of memory. */
 char *jm__store_schema(void);

@@ -176,17 +176,29 @@ int jm_store_finish(struct jm_store *s, const json_t *record, struct jm_err *err
 	return rc ? rc : jm_store_commit(s, err);
 }
 
-static int check_record(
-	struct jm_store *s, sqlite3_stmt *stmt, const json_t *record, struct jm_err *err)
+/* record: NULL = it is not JSON */
+static int check_record(const struct jm_store *s, const char *case_id, int repeat,
+	const json_t *record, struct jm_err *err)
 {
-	const char *id = (const char *)sqlite3_column_text(stmt, 1);
 	char what[PATH_MAX + 64];
 
 	snprintf(what, sizeof(what), "the record of case %.32s, repeat %d, in the store '%s'",
-		id ? id : "?", sqlite3_column_int(stmt, 2), s->path);
+		case_id ? case_id : "?", repeat, s->path);
 	if (!record)
 		return jm_err_set(err, JM_EFORMAT, "The store is damaged: %s is not JSON.", what);
 	return jm_record_check(record, what, err);
+}
+
+bool jm__store_record_is_good(struct jm_store *s, const char *text, const char *case_id, int repeat)
+{
+	struct jm_err damage = JM_ERR_INIT;
+	json_t *record = text ? json_loads(text, 0, NULL) : NULL;
+	bool good = !check_record(s, case_id, repeat, record, &damage);
+
+	json_decref(record);
+	if (!good && s->damaged)
+		s->damaged(s->damaged_arg, &damage);
+	return good;
 }
 
 void jm_store_skip_damaged(
@@ -200,17 +212,18 @@ void jm_store_skip_damaged(
 static int read_record(
 	struct jm_store *s, sqlite3_stmt *stmt, bool brief, json_t **ret_record, struct jm_err *err)
 {
+	const char *id = (const char *)sqlite3_column_text(stmt, 1);
+	int repeat = sqlite3_column_int(stmt, 2), rc;
 	struct jm_err damage = JM_ERR_INIT;
-	int rc;
 
 	*ret_record = NULL;
 	if (!s->damaged) {
 		rc = column_json(s, stmt, brief, ret_record, err);
-		return rc ? rc : check_record(s, stmt, *ret_record, err);
+		return rc ? rc : check_record(s, id, repeat, *ret_record, err);
 	}
 	if (column_json(s, stmt, brief, ret_record, &damage))
 		damage = (struct jm_err)JM_ERR_INIT;
-	if (!check_record(s, stmt, *ret_record, &damage))
+	if (!check_record(s, id, repeat, *ret_record, &damage))
 		return 0;
 	s->damaged(s->damaged_arg, &damage);
 	json_decref(*ret_record);

@@ -88,6 +88,16 @@ static int read_meters(
 	return rc;
 }
 
+void jm__store_chunk(sqlite3_stmt *row, struct jm_chunk *ret)
+{
+	*ret = (struct jm_chunk){.signal = sqlite3_column_int(row, 0),
+		.t0_ns = sqlite3_column_int64(row, 1),
+		.t1_ns = sqlite3_column_int64(row, 2),
+		.n = (uint32_t)sqlite3_column_int64(row, 3),
+		.data = sqlite3_column_blob(row, 4),
+		.bytes = (size_t)sqlite3_column_bytes(row, 4)};
+}
+
 static int read_chunks(
 	struct jm_store *s, sqlite3_int64 row, struct jm_trace *trace, struct jm_err *err)
 {
@@ -101,13 +111,9 @@ static int read_chunks(
 	if (rc)
 		return rc;
 	while (!rc && (got = sqlite3_step(stmt)) == SQLITE_ROW) {
-		struct jm_chunk chunk = {.signal = sqlite3_column_int(stmt, 0),
-			.t0_ns = sqlite3_column_int64(stmt, 1),
-			.t1_ns = sqlite3_column_int64(stmt, 2),
-			.n = (uint32_t)sqlite3_column_int64(stmt, 3),
-			.data = sqlite3_column_blob(stmt, 4),
-			.bytes = (size_t)sqlite3_column_bytes(stmt, 4)};
+		struct jm_chunk chunk;
 
+		jm__store_chunk(stmt, &chunk);
 		rc = jm_trace_add_chunk(trace, &chunk, err);
 	}
 	if (!rc && got != SQLITE_DONE)

@@ -117,7 +117,7 @@ def completions(words, cwd="."):
 
 def test_completion_of_bash(tmp_path):
     (tmp_path / "mine.db").write_text("")
-    assert completions(["me"]) == {"measure"} and {*commands(), "--help"} <= completions([""])
+    assert completions(["mea"]) == {"measure"} and {*commands(), "--help"} <= completions([""])
     for command in ("measure", "report"):
         assert {f"--{o}" for o in options(command)} == completions([command, "--"])
     models = {"--layers", "--kv-heads", "--image", "--positions"}
