@@ -78,82 +78,6 @@
 		});
 	};
 
-	// Efficiency against throughput, the setting along the curve.
-	JM.chartTrade = function (series, dims) {
-		const x = JM.column(series, "throughput"),
-			y = JM.column(series, "items_per_joule");
-		return panel(
-			"Efficiency against throughput",
-			"The setting runs along the curve; up and to the right is better.",
-			function (c) {
-				const part = parts(series),
-					option = base(c);
-				const has = (i) => known(x.mean[i]) && known(y.mean[i]);
-				const item = (i) => ({ value: [x.mean[i], y.mean[i]], index: i });
-				// Left of the curve where it climbs, right of it where it falls, above its peak: never on its line.
-				const place = (i, list) => {
-					const next = list[list.indexOf(i) + 1],
-						before = list[list.indexOf(i) - 1];
-					if (next === undefined)
-						return before !== undefined && y.mean[i] < y.mean[before]
-							? "left"
-							: "top";
-					if (y.mean[next] > y.mean[i]) return "left";
-					return before !== undefined && y.mean[before] > y.mean[i] ? "right" : "top";
-				};
-				const label = (color, position) => ({
-					show: true,
-					color: color,
-					fontSize: 11,
-					position: position,
-					distance: 7,
-					formatter: (p) => series.points[p.data.index].label,
-				});
-				option.xAxis = axis(c, x.unit, {
-					scale: true,
-					boundaryGap: ["8%", "14%"],
-					splitNumber: 4,
-					axisLabel: { color: c.soft, hideOverlap: true, showMinLabel: false },
-				});
-				option.yAxis = valueAxis(c, y.unit, { scale: true, boundaryGap: ["8%", "15%"] });
-				option.tooltip.formatter = tip(series, [x, y]);
-				const bars = (list) =>
-					list
-						.filter((i) => has(i) && y.half[i] > 0)
-						.map((i) => [x.mean[i], y.mean[i] - y.half[i], y.mean[i] + y.half[i]]);
-				option.series = [
-					whiskers(c, c.main, bars(part.curve)),
-					{
-						type: "line",
-						data: part.curve.filter(has).map((i, k, list) =>
-							Object.assign(item(i), {
-								label: { position: place(i, list) },
-							}),
-						),
-						color: c.main,
-						lineStyle: { width: 2, color: c.main },
-						symbol: "circle",
-						symbolSize: 8,
-						z: 4,
-						label: label(c.ink, "top"),
-					},
-					offPoints(c, part.off.filter(has).map(item), {
-						label: Object.assign(label(c.off, "top"), {
-							formatter: (p) => "(" + series.points[p.data.index].label + ")",
-						}),
-					}),
-					referencePoints(c, part.reference.filter(has).map(item), {
-						label: Object.assign(label(c.ref, "bottom"), {
-							formatter: "reference",
-							distance: 9,
-						}),
-					}),
-				];
-				return option;
-			},
-		);
-	};
-
 	// Mean power of a device against its cap: under the dashed line the cap was kept, above it was not.
 	JM.chartPower = function (series, dims, per) {
 		const s = setting(series, dims);
@@ -233,7 +157,7 @@
 			"Energy and delay together",
 			"EDP and EDS relative to the reference (" +
 				ref.label +
-				"), the dashed line at 1; lower is better.",
+				"), the dashed line at 1; lower is better. The vertical axis need not start at 0.",
 			function (c) {
 				const part = parts(series),
 					option = base(c);

@@ -130,6 +130,7 @@ static const char *find_part(const struct parts *p, const char *name, size_t len
 		{"plot", jm_page_plot_js},
 		{"charts", jm_page_charts_js},
 		{"tables", jm_page_tables_js},
+		{"overview", jm_page_overview_js},
 		{"page", jm_page_page_js},
 	};
 

@@ -119,47 +119,6 @@
 		return out;
 	}
 
-	function headline(s) {
-		const v = s.verdicts.find((x) => x.metric === "gain_minus_loss");
-		if (!v || v.kind === "none" || s.reference === null) return null;
-		const p = s.points[v.leading],
-			m = p.metrics;
-		if (p.reference || !(m.gain_minus_loss.mean > 0))
-			return el(
-				"p",
-				{ class: "headline" },
-				"No setting saves more energy in percent than it costs in time. ",
-				JM.origin(s.origin),
-			);
-		if (v.tied.includes(s.reference))
-			return el(
-				"p",
-				{ class: "headline" },
-				"No setting is clearly better than the reference (" +
-					s.points[s.reference].label +
-					") in energy gain minus time loss. ",
-				JM.origin(s.origin),
-			);
-		const time = m.time_loss_percent.mean;
-		const speed =
-			Math.abs(time) < 0.05
-				? "at the same speed"
-				: Math.abs(time).toFixed(1) + "\u00a0% " + (time > 0 ? "slower" : "faster");
-		return el(
-			"p",
-			{ class: "headline" },
-			"Best balance of energy and time: ",
-			el("b", {}, p.label),
-			", ",
-			el("b", {}, m.energy_gain_percent.mean.toFixed(1) + "\u00a0% less energy"),
-			" per " + s.item + ", ",
-			el("b", {}, speed),
-			" than the reference (" + s.points[s.reference].label + "). ",
-			v.kind === "tie" ? "Other settings cannot be distinguished from it. " : "",
-			JM.origin(s.origin),
-		);
-	}
-
 	function card(s, v) {
 		const best = v.kind === "best",
 			answer = best ? v.text : v.kind === "tie" ? "no clear best" : "no verdict";
@@ -189,7 +148,6 @@
 						{ class: "value" },
 						v.kind === "tie" ? s.points[v.leading].label + ": " : "",
 						v.value,
-						s.origin === "measured" ? null : [" ", JM.origin(s.origin)],
 					),
 			change && v.kind === "best" ? el("div", { class: "change good" }, change) : null,
 			detail ? el("div", { class: "change" }, detail[0].toUpperCase() + detail.slice(1) + ".") : null,
@@ -214,7 +172,6 @@
 		const note = "Mean of the repeats with its 95 % interval. ";
 		const out = [];
 		if (s.points.length < 2) return out;
-		if (has("items_per_joule") && has("throughput")) out.push(JM.chartTrade(s, dims));
 		if (has("throughput"))
 			out.push(JM.chartSetting(s, dims, "throughput", "throughput", note + "Higher is better."));
 		if (has("items_per_joule"))
@@ -313,8 +270,7 @@
 		const mine = S.cases.filter((c) => c.series === index),
 			one = mine.find((c) => c.ok) || mine[0];
 		return [
-			S.series.length > 1 ? el("h2", {}, s.title, " ", JM.origin(s.origin)) : null,
-			headline(s),
+			S.series.length > 1 ? el("h2", { id: "s" + (index + 1) }, s.title, " ", JM.origin(s.origin)) : null,
 			s.verdicts.length
 				? el(
 						"div",
@@ -337,7 +293,20 @@
 			.filter(Boolean);
 	}
 
-	page.replaceChildren(top(), ...banners());
+	// Where there are several series: links to each, by fragment.
+	function contents() {
+		if (S.series.length < 2) return null;
+		return el(
+			"nav",
+			{ "aria-label": "Contents", class: "contents" },
+			S.series.map((s, i) => el("a", { href: "#s" + (i + 1) }, s.title)),
+			el("a", { href: "#behind" }, "Behind the figures"),
+		);
+	}
+
+	page.replaceChildren(
+		...[top(), banners(), JM.leading(S), contents(), JM.systems(S)].flat().filter(Boolean),
+	);
 	S.series.forEach((s, index) => page.append(...body(s, index)));
 	if (S.published.length || S.published_note)
 		page.append(
@@ -351,7 +320,7 @@
 			...S.published.map(JM.published),
 		);
 	page.append(
-		el("h2", {}, "Behind the figures"),
+		el("h2", { id: "behind" }, "Behind the figures"),
 		JM.cases(S),
 		JM.provenance(S, data.records),
 		JM.definitions(),
@@ -363,5 +332,7 @@
 				". This page holds all its data and needs no network. Charts by Apache ECharts.",
 		),
 	);
+	if (location.hash.length > 1)
+		(document.getElementById(location.hash.slice(1)) || page).scrollIntoView();
 	document.documentElement.dataset.ready = "yes";
 })();

@@ -341,7 +341,12 @@
 				el("h3", {}, seen.size > 1 ? "Machines" : "Machine"),
 				[...seen.values()].map(machine),
 			),
-			el("div", { class: "panel" }, el("h3", {}, "Parameters"), S.series.map(options)),
+			el(
+				"div",
+				{ class: "panel" },
+				el("h3", {}, "Parameters"),
+				S.series.map((s) => el("details", {}, el("summary", {}, s.title), options(s))),
+			),
 		);
 	};
 
