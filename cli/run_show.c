@@ -282,6 +282,36 @@ static void bar_text(double share, int length, char *out)
 	out[length] = '\0';
 }
 
+/* Appends a figure where it leaves room for the time left. */
+static void append_figure(const struct jm_run_show *show, char *state, size_t size,
+	const char *figure, const char *tail)
+{
+	if ((int)(strlen(state) + strlen(figure) + strlen(tail)) + 3 < show->width)
+		append(state, size, " ", figure, "");
+}
+
+/* Watts now with their origin, items per second so far, and what an item costs at these. */
+static void append_figures(const struct jm_run_show *show, const struct jm_case_progress *p,
+	char *state, size_t size, const char *tail)
+{
+	double rate = p->seconds > 0 && p->items > 0 ? p->items / p->seconds : NAN;
+	char part[64], text[32];
+
+	if (!isnan(p->watts)) {
+		snprintf(part, sizeof(part), "%.4g W %s", p->watts, jm_origin_name(p->origin));
+		append_figure(show, state, size, part, tail);
+	}
+	if (isnan(rate))
+		return;
+	number_text(rate, text, sizeof(text));
+	snprintf(part, sizeof(part), "%s items/s", text);
+	append_figure(show, state, size, part, tail);
+	if (isnan(p->watts))
+		return;
+	snprintf(part, sizeof(part), "%.4g J/item", p->watts / rate);
+	append_figure(show, state, size, part, tail);
+}
+
 /* One line that leaves the last column free, or the next redraw would begin on a new one. What does not fit is
  * left out: the bar first, then the end of the text. */
 static void put_live_line(
@@ -311,6 +341,8 @@ static void print_live(const struct jm_run_show *show, const struct jm_run_event
 		time_text(elapsed * left / done, time, sizeof(time));
 		snprintf(tail, sizeof(tail), " %s left", time);
 	}
+	if (e->progress)
+		append_figures(show, e->progress, state, sizeof(state), tail);
 	clear_line(show);
 	put_live_line(show, state, (e->number - 1 + share) / e->total, tail);
 }

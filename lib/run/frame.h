@@ -27,6 +27,8 @@ struct jm_frame_progress {
 	char phase[64];	       /* "steady", or "steady, held-out loss 5.31" */
 	double items, seconds; /* of the steady phase; on the run's clock */
 	double share;	       /* of the whole run, 0..1; NAN = unknown */
+	double watts;	       /* now, of the origin that says most; NAN = unknown */
+	int32_t origin;	       /* enum jm_origin, of the watts */
 };
 
 /* Writes head and body as one frame; an error when the parent has ended. */

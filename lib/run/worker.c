@@ -254,6 +254,7 @@ int jm_worker_run(struct jm_ctx *ctx, const json_t *job, int fd, struct jm_err *
 	else if (send_json(&w, JM_FRAME_RECORD, json_incref(w.record), err))
 		rc = err->code;
 	json_decref(w.record);
+	jm_live_free(w.live);
 	jm_session_close(w.session);
 	free(w.sources);
 	jm_clock_free(ctx->clock);

@@ -22,6 +22,8 @@ struct jm_case_progress {
 	const char *phase;
 	double items, seconds; /* of the steady phase, on the run's clock */
 	double share;	       /* of the whole run; NAN = unknown */
+	double watts;	       /* now, of all devices, of one origin; NAN = unknown */
+	enum jm_origin origin; /* of the watts */
 };
 
 struct jm_case_options {

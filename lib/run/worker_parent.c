@@ -188,7 +188,10 @@ static void on_progress(struct child *c, const struct jm_frame *f)
 		return;
 	memcpy(&p, f->data, sizeof(p));
 	p.phase[sizeof(p.phase) - 1] = '\0';
-	told = (struct jm_case_progress){p.phase, p.items, p.seconds, p.share};
+	told = (struct jm_case_progress){
+		p.phase, p.items, p.seconds, p.share, p.watts, (enum jm_origin)p.origin};
+	if (p.origin < 0 || p.origin >= JM_ORIGIN_COUNT)
+		return;
 	c->o->progress(c->o->progress_arg, &told);
 }
 

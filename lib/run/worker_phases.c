@@ -5,6 +5,7 @@
 #include "measure/session.h"
 #include "run/frame.h"
 
+#include <math.h>
 #include <string.h>
 
 #define PROGRESS_NS   (JM_SECOND / 5) /* between messages, on the machine's clock */
@@ -26,6 +27,20 @@ double jm__worker_seconds_since(const struct jm__worker *w, int64_t t0)
 	return (double)(jm_ctx_now(w->ctx) - t0) / 1e9;
 }
 
+/* Of the first origin that is known, from the one that says most on. */
+static void look_at_watts(struct jm__worker *w, struct jm_frame_progress *p)
+{
+	p->watts = NAN;
+	if (!w->live && jm_live_new(w->session, jm_ctx_now(w->ctx), &w->live, NULL))
+		return;
+	if (jm_live_step(w->live, NULL))
+		return;
+	for (int i = 0; i < JM_ORIGIN_COUNT && isnan(p->watts); i++) {
+		p->watts = jm_live_total(w->live, jm_origin_order[i]).watts;
+		p->origin = jm_origin_order[i];
+	}
+}
+
 void jm__worker_progress(
 	struct jm__worker *w, const char *phase, double items, double seconds, double share)
 {
@@ -35,6 +50,7 @@ void jm__worker_progress(
 	if (now < w->last_progress + PROGRESS_NS)
 		return;
 	w->last_progress = now;
+	look_at_watts(w, &p);
 	strncpy(p.phase, phase, sizeof(p.phase) - 1);
 	pthread_mutex_lock(&w->lock);
 	jm_frame_write(w->fd, JM_FRAME_PROGRESS, &p, sizeof(p), NULL, 0, NULL);

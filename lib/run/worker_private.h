@@ -6,7 +6,7 @@
 #include <pthread.h>
 
 #include "base/clock.h"
-#include "measure/session.h"
+#include "measure/live.h"
 #include "result/record.h"
 
 struct jm__worker {
@@ -20,6 +20,7 @@ struct jm__worker {
 	const char **sources; /* NULL-terminated; NULL = all that open */
 	int main_phase;
 	int64_t last_progress;
+	struct jm_live *live; /* for the progress; NULL = none yet */
 };
 
 /* worker_phases.c */
