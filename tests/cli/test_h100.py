@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs of one H100 (H100 80GB HBM3 SXM, 700 W, driver 580.159.04), kept as they were stored: tests/data/h100."""
+import contextlib
+import json
+import shutil
+import sqlite3
+
+import pytest
+
+from jm import SOURCE, jm
+
+DATA = SOURCE / "tests" / "data" / "h100"
+
+
+def raw(path):
+    """Rate and joules per item of each run, from the records themselves: {axis value: (items/s, J/item)}."""
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        records = [json.loads(text) for (text,) in db.execute("SELECT record FROM records")]
+    return records
+
+
+@pytest.mark.parametrize("name,axis,unit", [("resnet50", "batch", "image"), ("gpt-800m", "accumulate", "token")])
+def test_tables_are_the_records(tmp_path, name, axis, unit):
+    path = tmp_path / "a.db"
+    shutil.copy(DATA / f"{name}.db", path)
+    done = jm("report", path, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    shown = json.dumps(json.loads(done.stdout))
+    assert "measured" in shown
+    text = jm("report", path, "--width", "200", "--columns", "all").stdout
+    for record in raw(path):
+        if record["status"] != "ok":
+            continue
+        (gpu,) = [m for m in record["meters"] if m["scope"] == "gpu"]
+        value = record["options"][axis]
+        (line,) = [row.split() for row in text.splitlines() if row.split()[:1] == [value]]
+        assert float(line[2]) == pytest.approx(record["throughput"], rel=1e-3)
+        assert record["unit"] == unit
+        # by the driver's own counter, and by integration of power within 2 %
+        assert gpu["joules_counter"] == pytest.approx(gpu["joules_integrated"], rel=0.02)
+        assert float(line[3]) == pytest.approx(gpu["joules"] * record["throughput"] / record["items"], rel=1e-3)
+
+
+def test_memory_that_is_not_enough_is_a_result(tmp_path):
+    path = tmp_path / "a.db"
+    shutil.copy(DATA / "resnet50.db", path)
+    text = " ".join(jm("report", path, "--published").stdout.split())
+    assert "2048, repeat 1" in text and "batch 2048 needs 89.25 GB" in text
+    assert "Published, not measured here: resnet50 training" in text and "H100 94 GB 300 - 1312.8" in text
