@@ -78,6 +78,17 @@
 		redraw();
 	});
 
+	// The drawing as a file of its own, in the colours of paper.
+	function save(chart, title) {
+		const svg = () => chart.chart.getDom().querySelector("svg");
+		chart.chart.setOption(chart.option(palettes.light), true);
+		chart.chart.getZr().flush();
+		const text = new XMLSerializer().serializeToString(svg());
+		chart.chart.setOption(chart.option(palette()), true);
+		const name = title.toLowerCase().replace(/[^a-z0-9]+/g, "-");
+		JM.download(name + ".svg", "image/svg+xml", text);
+	}
+
 	// A panel with a chart; option(palette) is called for each drawing.
 	function panel(title, note, option, tall) {
 		const node = el("div", {
@@ -89,7 +100,20 @@
 			node: el(
 				"div",
 				{ class: "panel" },
-				el("h3", {}, title),
+				el(
+					"div",
+					{ class: "head" },
+					el("h3", {}, title),
+					el(
+						"button",
+						{
+							class: "save",
+							"aria-label": "Download as SVG: " + title,
+							onclick: () => save(chart, title),
+						},
+						"SVG",
+					),
+				),
 				el("p", { class: "soft small" }, note),
 				node,
 			),

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import xml.etree.ElementTree
 
 import numpy as np
 import pytest
@@ -568,6 +569,21 @@ def test_page_leads_with_the_best_setting_within_5_percent(tmp_path, name):
 def test_page_says_why_there_is_no_best_setting(tmp_path):
     text, _ = leading_card(make_page(tmp_path, [r for r in records("h200x4") if r["case"]["repeat"] == 1]))
     assert "No clear best: one repeat gives no interval" in text and "% less" not in text
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed: the page was not opened in a browser")
+def test_each_chart_is_a_valid_svg_file(tmp_path):
+    page = make_page(tmp_path, records("h200x4"))
+    click = """<script>setTimeout(() => {
+        JM.download = (name, type, text) => document.body.append(JM.el("pre", { class: "file" }, name + "|" + text));
+        document.querySelectorAll("button.save").forEach((b) => b.click()); }, 1000)</script></body>"""
+    page.write_text(page.read_text().replace("</body>", click))
+    dom = browse(page, "--dump-dom", "--window-size=1280,2400")
+    files = dict(html.unescape(f).split("|", 1) for f in re.findall(r'<pre class="file">(.*?)</pre>', dom, re.S))
+    assert len(files) == 6 and "efficiency-against-throughput.svg" in files
+    for text in files.values():
+        root = xml.etree.ElementTree.fromstring(text)
+        assert root.tag == "{http://www.w3.org/2000/svg}svg" and len(list(root.iter(root.tag[:-3] + "text"))) > 5
 
 
 @pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed: the page was not opened in a browser")
