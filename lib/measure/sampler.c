@@ -137,12 +137,16 @@ static void choose_awaited(struct jm_lane *lane)
 
 static void collect(struct jm_sink *sink, int signal, struct jm_reading reading);
 
+/* Entries; a power of two. */
 static size_t ring_room(int n_signals)
 {
-	size_t poll = (size_t)n_signals + 1;
+	size_t poll = (size_t)n_signals + 1, room = 1;
 	size_t polls = RING_BYTES / (poll * sizeof(struct lane_entry));
 
-	return poll * (polls > RING_POLLS ? RING_POLLS : polls < RING_MIN ? RING_MIN : polls);
+	polls = polls > RING_POLLS ? RING_POLLS : polls < RING_MIN ? RING_MIN : polls;
+	while (room < poll * polls)
+		room *= 2;
+	return room;
 }
 
 int jm_lane_new(const struct jm_lane_options *o, struct jm_lane **ret, struct jm_err *err)
@@ -193,29 +197,33 @@ static void collect(struct jm_sink *sink, int signal, struct jm_reading reading)
 	lane->signal[signal].last = reading.value;
 }
 
-static void put(struct jm_lane *lane, struct lane_entry entry)
+/* Into the ring, as much at a time as there is room for. */
+static void put_poll(struct jm_lane *lane)
 {
 	size_t head = atomic_load_explicit(&lane->head, memory_order_relaxed);
 
-	while (head - atomic_load_explicit(&lane->tail, memory_order_acquire) == lane->room)
-		lane->o.full(lane->o.full_arg);
-	lane->ring[head % lane->room] = entry;
-	atomic_store_explicit(&lane->head, head + 1, memory_order_release);
-}
+	for (size_t done = 0, n; done < lane->n_poll; done += n) {
+		size_t tail = atomic_load_explicit(&lane->tail, memory_order_acquire);
 
-static void put_poll(struct jm_lane *lane)
-{
-	for (size_t i = 0; i < lane->n_poll; i++)
-		put(lane, lane->poll[i]);
+		n = lane->room - (head - tail);
+		if (!n)
+			lane->o.full(lane->o.full_arg);
+		if (n > lane->n_poll - done)
+			n = lane->n_poll - done;
+		for (size_t i = 0; i < n; i++)
+			lane->ring[(head + i) & (lane->room - 1)] = lane->poll[done + i];
+		head += n;
+		atomic_store_explicit(&lane->head, head, memory_order_release);
+	}
 	lane->n_poll = 0;
 }
 
 static void put_nothing(struct jm_lane *lane, int64_t t_ns)
 {
-	for (int i = 0; i < lane->o.n_signals; i++) {
-		put(lane, (struct lane_entry){i, {.value = NAN, .t_ns = t_ns}});
-		lane->signal[i].last = NAN;
-	}
+	lane->n_poll = 0;
+	for (int i = 0; i < lane->o.n_signals; i++)
+		collect(&lane->sink, i, (struct jm_reading){.value = NAN, .t_ns = t_ns});
+	put_poll(lane);
 }
 
 static bool tell_source(struct jm_lane *lane, enum jm_edge edge)
@@ -426,7 +434,7 @@ int jm_lane_drain(struct jm_lane *lane,
 	int rc = 0;
 
 	for (; tail != head; tail++) {
-		const struct lane_entry *entry = &lane->ring[tail % lane->room];
+		const struct lane_entry *entry = &lane->ring[tail & (lane->room - 1)];
 
 		if (!rc)
 			rc = fn(arg, lane->o.first_signal + entry->signal, entry->reading, err);
