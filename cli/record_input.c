@@ -39,10 +39,13 @@ static void share(struct jm_record_input *in, json_t *object, const char *key, c
 
 static void share_parts(struct jm_record_input *in, json_t *record)
 {
+	static const char *const same[] = {"schema", "workload", "device", "precision", "unit",
+		"clock", "phase", "provenance"};
 	json_t *of_case = json_object_get(record, "case");
 	const char *id = json_string_value(json_object_get(of_case, "id"));
 
-	share(in, record, "provenance", NULL);
+	for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++)
+		share(in, record, same[i], NULL);
 	share(in, record, "quality", id);
 	share(in, record, "options", id);
 	share(in, record, "settings", id);
