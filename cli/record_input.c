@@ -41,8 +41,11 @@ static void share_parts(struct jm_record_input *in, json_t *record)
 {
 	static const char *const same[] = {"schema", "workload", "device", "precision", "unit",
 		"clock", "phase", "provenance"};
+	static const char *const of_meter[] = {"label", "device", "covered_by", "id"};
 	json_t *of_case = json_object_get(record, "case");
 	const char *id = json_string_value(json_object_get(of_case, "id"));
+	json_t *meter;
+	size_t k;
 
 	for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++)
 		share(in, record, same[i], NULL);
@@ -50,32 +53,59 @@ static void share_parts(struct jm_record_input *in, json_t *record)
 	share(in, record, "options", id);
 	share(in, record, "settings", id);
 	share(in, of_case, "parameters", id);
+	json_array_foreach(json_object_get(record, "meters"), k, meter)
+	{
+		const char *name = json_string_value(json_object_get(meter, "id"));
+
+		for (size_t i = 0; i < sizeof(of_meter) / sizeof(of_meter[0]); i++)
+			share(in, meter, of_meter[i], name);
+	}
+}
+
+/* Is the record among these, one or an array of them? */
+static bool is_among(const json_t *alike, const json_t *record)
+{
+	const json_t *other;
+	size_t i;
+
+	if (json_is_object(alike))
+		return json_equal(alike, record);
+	json_array_foreach(alike, i, other)
+	{
+		if (json_equal(other, record))
+			return true;
+	}
+	return false;
+}
+
+/* Remembers a record by its run; of one that is alone no array is made. */
+static int remember(struct jm_record_input *in, const char *run, json_t *alike, json_t *record)
+{
+	json_t *both;
+
+	if (!alike)
+		return json_object_set(in->by_run, run, record);
+	if (json_is_array(alike))
+		return json_array_append(alike, record);
+	both = json_pack("[OO]", alike, record);
+	return both ? json_object_set_new(in->by_run, run, both) : -1;
 }
 
 /* A copy of a store beside it says nothing new: the same run counts once. */
 static int add_record(
 	struct jm_record_input *in, json_t *record, const char *path, struct jm_err *err)
 {
-	json_t *alike, *other;
+	json_t *alike;
 	char run[128];
-	size_t i;
 
 	share_parts(in, record);
-
 	run_of(record, run, sizeof(run));
 	alike = json_object_get(in->by_run, run);
-	json_array_foreach(alike, i, other)
-	{
-		if (json_equal(other, record)) {
-			in->n_twice++;
-			return 0;
-		}
+	if (is_among(alike, record)) {
+		in->n_twice++;
+		return 0;
 	}
-	if (!alike) {
-		alike = json_array();
-		json_object_set_new(in->by_run, run, alike);
-	}
-	if (json_array_append(alike, record) || json_array_append(in->records, record))
+	if (remember(in, run, alike, record) || json_array_append(in->records, record))
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the records of %s.", path);
 	return 0;
 }
