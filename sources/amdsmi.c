@@ -116,7 +116,7 @@ static int amdsmi_read(void *state, struct jm_sink *sink, struct jm_err *err)
 			read_slow(s, b);
 		for (int k = 0; k < SIGNALS; k++)
 			if (b->has[k])
-				sink->give(sink, signal++, b->last[k]);
+				jm_give(sink, signal++, b->last[k].value, b->last[k].t_ns);
 	}
 	return 0;
 }

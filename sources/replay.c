@@ -333,8 +333,11 @@ static int replay_read(void *state, struct jm_sink *sink, struct jm_err *err)
 	if (!s->begun)
 		s->offset = now - (s->first_ns == INT64_MAX ? now : s->first_ns);
 	s->begun = true;
-	for (int i = 0; i < s->n; i++)
-		sink->give(sink, i, show(s, &s->track[i], now - s->offset));
+	for (int i = 0; i < s->n; i++) {
+		struct jm_reading reading = show(s, &s->track[i], now - s->offset);
+
+		sink->give(sink, i, 1, &reading);
+	}
 	return 0;
 }
 

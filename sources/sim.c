@@ -113,9 +113,11 @@ static void put(struct jm_sink *sink, int first, const struct jm_sim_sample *s)
 	const double values[SIGNALS] = {s->joules, s->watts, s->watts_average, s->clock_hz,
 		s->memory_clock_hz, s->celsius, s->utilisation, s->throttle, s->held_watts,
 		s->cap_watts, s->watts_memory};
+	struct jm_reading reading[SIGNALS];
 
 	for (int i = 0; i < SIGNALS; i++)
-		jm_give(sink, first + i, values[i], s->t_ns);
+		reading[i] = (struct jm_reading){.value = values[i], .t_ns = s->t_ns};
+	sink->give(sink, first, SIGNALS, reading);
 }
 
 static int sim_read(void *state, struct jm_sink *sink, struct jm_err *err)

@@ -135,7 +135,7 @@ static void choose_awaited(struct jm_lane *lane)
 	}
 }
 
-static void collect(struct jm_sink *sink, int signal, struct jm_reading reading);
+static void collect(struct jm_sink *sink, int first, int n, const struct jm_reading *reading);
 
 /* Entries; a power of two. */
 static size_t ring_room(int n_signals)
@@ -176,25 +176,35 @@ int jm_lane_new(const struct jm_lane_options *o, struct jm_lane **ret, struct jm
 
 /* ---- in the lane's thread ---- */
 
+static bool make_room(struct jm_lane *lane, size_t n)
+{
+	size_t room = lane->poll_room;
+	struct lane_entry *grown;
+
+	if (lane->n_poll + n <= room)
+		return true;
+	while (room < lane->n_poll + n)
+		room *= 2;
+	grown = reallocarray(lane->poll, room, sizeof(*grown));
+	if (!grown)
+		return false;
+	lane->poll = grown;
+	lane->poll_room = room;
+	return true;
+}
+
 /* The sink of a poll. What finds no memory is lost, and its signal has a gap. */
-static void collect(struct jm_sink *sink, int signal, struct jm_reading reading)
+static void collect(struct jm_sink *sink, int first, int n, const struct jm_reading *reading)
 {
 	struct jm_lane *lane =
 		(struct jm_lane *)(void *)((char *)sink - offsetof(struct jm_lane, sink));
 
-	if (signal < 0 || signal >= lane->o.n_signals)
+	if (first < 0 || n < 0 || first > lane->o.n_signals - n || !make_room(lane, (size_t)n))
 		return;
-	if (lane->n_poll == lane->poll_room) {
-		struct lane_entry *grown =
-			reallocarray(lane->poll, 2 * lane->poll_room, sizeof(*grown));
-
-		if (!grown)
-			return;
-		lane->poll = grown;
-		lane->poll_room *= 2;
+	for (int i = 0; i < n; i++) {
+		lane->poll[lane->n_poll++] = (struct lane_entry){first + i, reading[i]};
+		lane->signal[first + i].last = reading[i].value;
 	}
-	lane->poll[lane->n_poll++] = (struct lane_entry){signal, reading};
-	lane->signal[signal].last = reading.value;
 }
 
 /* Into the ring, as much at a time as there is room for. */
@@ -222,7 +232,7 @@ static void put_nothing(struct jm_lane *lane, int64_t t_ns)
 {
 	lane->n_poll = 0;
 	for (int i = 0; i < lane->o.n_signals; i++)
-		collect(&lane->sink, i, (struct jm_reading){.value = NAN, .t_ns = t_ns});
+		jm_give(&lane->sink, i, NAN, t_ns);
 	put_poll(lane);
 }
 

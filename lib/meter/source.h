@@ -26,13 +26,16 @@ enum jm_edge { JM_EDGE_BEGINS, JM_EDGE_ON, JM_EDGE_OVER };
  * gets one of NAN.
  */
 struct jm_sink {
-	/* signal: counts from 0 in the order in which the source added its signals. */
-	void (*give)(struct jm_sink *sink, int signal, struct jm_reading reading);
+	/* One reading each of n signals that follow each other, from `first` on; they count from 0 in the
+	 * order in which the source added them. */
+	void (*give)(struct jm_sink *sink, int first, int n, const struct jm_reading *reading);
 };
 
 static inline void jm_give(struct jm_sink *sink, int signal, double value, int64_t t_ns)
 {
-	sink->give(sink, signal, (struct jm_reading){.value = value, .t_ns = t_ns});
+	const struct jm_reading reading = {.value = value, .t_ns = t_ns};
+
+	sink->give(sink, signal, 1, &reading);
 }
 
 struct jm_source {

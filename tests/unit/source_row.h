@@ -10,9 +10,13 @@ struct row_sink {
 	struct jm_reading *out;
 };
 
-static inline void row_give(struct jm_sink *sink, int signal, struct jm_reading reading)
+static inline void row_give(
+	struct jm_sink *sink, int first, int n, const struct jm_reading *reading)
 {
-	((struct row_sink *)(void *)sink)->out[signal] = reading;
+	struct jm_reading *out = ((struct row_sink *)(void *)sink)->out + first;
+
+	for (int i = 0; i < n; i++)
+		out[i] = reading[i];
 }
 
 static inline int read_row(

@@ -51,12 +51,13 @@ static void keep(struct trained *t, const struct jm_step *step)
 	t->loss[t->n_losses++] = step->loss;
 }
 
-/* option, value..., NULL */
+/* option, value..., NULL; the model first */
 static struct trained train(const char *device, const char *precision, const char *const *option)
 {
 	const struct jm_workload *w = &jm_workload_train;
 	struct jm_err err = JM_ERR_INIT;
 	struct trained t = {0};
+	const struct jm_option *rows;
 	struct jm_values values;
 	struct jm_step step;
 	struct jm_ctx ctx;
@@ -65,6 +66,9 @@ static struct trained train(const char *device, const char *precision, const cha
 
 	assert_ok(jm_ctx_init(&ctx, &err), err);
 	assert_ok(jm_values_init(&values, w->options, &err), err);
+	assert_string_equal(option[0], w->chooser); /* the model brings in further options */
+	assert_ok(w->chosen_options(option[1], &rows, &err), err);
+	assert_ok(jm_values_add(&values, rows, &err), err);
 	for (; *option; option += 2)
 		assert_ok(jm_values_set(&values, option[0], option[1], &err), err);
 	struct jm_work work = {.ctx = &ctx,
