@@ -180,7 +180,7 @@ static void list_ignored(const struct given *g, const char **ret)
 
 static int parse_condition(const char *text, struct condition *ret, struct jm_err *err)
 {
-	size_t n = strcspn(text, "<>"), digits = strlen(text);
+	size_t n = strcspn(text, "<>"), digits;
 	char number[32];
 	double percent;
 	int metric = 0;

@@ -18,7 +18,7 @@ struct jm_live_line {
 /* Of a session that has started. */
 int jm_live_line_open(struct jm_live_line *line, struct jm_cli *cli, struct jm_session *s);
 /* Draws it; arg: the line. */
-void jm_live_line_draw(void *line);
+void jm_live_line_draw(void *arg);
 /* Removes it from the screen. */
 void jm_live_line_close(struct jm_live_line *line);
 /* "312.4 W 3.75 kJ measured, ...": the sums of the view, of each origin that it has. */

@@ -223,7 +223,7 @@ static int close_output(struct jm_cli *cli, char **text, int status)
 	cli->err = (struct jm_err)JM_ERR_INIT;
 	if (fclose(cli->out))
 		rc = jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for the output.");
-	else if (**text)
+	else if (*text && **text)
 		rc = jm_output_text(cli->output, *text, &cli->err);
 	cli->out = stdout;
 	if (rc)

@@ -311,10 +311,12 @@ int jm_graph_gradients(struct jm_graph *g, struct jm_tensor *loss, struct jm_err
 	if (!g->err.code && !makes_loss(jm_graph_cell(g, loss)->producer))
 		jm_err_set(&g->err, JM_EBUG,
 			"A gradient can only start at a softmax-xent or mse loss.");
-	if (!w.grad || !w.next)
+	if (!w.grad || !w.next) {
 		jm_err_set(&g->err, JM_ENOMEM, "Out of memory for gradients.");
-	jm_graph_scope(g, "%s", "");
-	walk_back(&w, loss);
+	} else {
+		jm_graph_scope(g, "%s", "");
+		walk_back(&w, loss);
+	}
 	free(w.grad);
 	free(w.next);
 	return g->err.code ? jm_err_set(err, g->err.code, "%s", g->err.text) : 0;

@@ -21,7 +21,8 @@
 static struct cuda_conv_plan *find(const struct cuda_dev *dev, const struct cuda_conv_key *key)
 {
 	for (struct cuda_conv_plan *p = dev->conv_plans; p; p = p->next)
-		if (memcmp(&p->key, key, sizeof *key) == 0)
+		if (p->key.pattern == key->pattern && p->key.exact == key->exact &&
+			dnn_conv_shape_equal(&p->key.shape, &key->shape))
 			return p;
 	return NULL;
 }

@@ -131,7 +131,7 @@ void cuda_angles_free(struct cuda_dev *dev);
 void cuda_attention_plans_free(struct cuda_dev *dev);
 
 /* device.c: dense peaks by chip, from the vendor's data sheets; NAN where the chip is not listed. */
-void cuda_props(void *dev, struct jm_device_props *ret);
+void cuda_props(void *arg, struct jm_device_props *ret);
 
 /* An operand as kernels take it; t may be NULL (an absent optional one). */
 static inline struct cuda_vec cuda_vec(const struct jm_tensor *t)

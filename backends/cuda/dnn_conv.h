@@ -13,6 +13,17 @@ struct dnn_conv_shape {
 	bool add;	      /* to what y or, of conv-dgrad, x holds */
 };
 
+static inline bool dnn_conv_shape_equal(
+	const struct dnn_conv_shape *a, const struct dnn_conv_shape *b)
+{
+	return !memcmp(a->x, b->x, sizeof a->x) && !memcmp(a->w, b->w, sizeof a->w) &&
+	       !memcmp(a->y, b->y, sizeof a->y) &&
+	       !memcmp(a->window.stride, b->window.stride, sizeof a->window.stride) &&
+	       !memcmp(a->window.pad, b->window.pad, sizeof a->window.pad) &&
+	       !memcmp(a->window.dilation, b->window.dilation, sizeof a->window.dilation) &&
+	       a->type == b->type && a->add == b->add;
+}
+
 #define DNN_PATTERNS(X)                                                                            \
 	X(CONV, "conv")                                                                            \
 	X(CONV_STATS, "conv + statistics")                                                         \

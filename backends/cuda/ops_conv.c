@@ -265,9 +265,12 @@ static int build_conv(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_er
 	struct operands o = operands_of(n);
 	struct cuda_conv_key key = key_of(n);
 	struct cuda_conv_plan *plan = cuda_conv_plan(dev, &key, err);
-	int code = plan ? cuda_conv_tune(dev, plan, err) : err->code;
 	struct conv *c;
+	int code;
 
+	if (!plan)
+		return err->code;
+	code = cuda_conv_tune(dev, plan, err);
 	if (code)
 		return code;
 	exec->own = c = calloc(1, sizeof *c);

@@ -130,7 +130,7 @@ static void strides_of(const struct jm_tensor *t, int64_t *ret)
 static struct cuda_reorder reorder_of(const struct jm_node *n)
 {
 	const struct jm_tensor *x = n->in[0], *y = n->out[0];
-	int64_t from[JM_DIMS], to[JM_DIMS];
+	int64_t from[JM_DIMS] = {0}, to[JM_DIMS] = {0};
 	struct cuda_reorder p = {
 		.rank = x->rank, .x = cuda_vec(x), .y = cuda_vec(y), .accumulate = cuda_adds(n, 0)};
 

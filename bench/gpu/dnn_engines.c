@@ -50,7 +50,7 @@ static void add_shape(const struct jm_node *n)
 		s.window.dilation[i] = n->attr.conv.dilation[i];
 	}
 	for (int i = 0; i < n_shapes; i++)
-		if (memcmp(&shapes[i], &s, sizeof s) == 0)
+		if (dnn_conv_shape_equal(&shapes[i], &s))
 			return;
 	if (n_shapes < SHAPES)
 		shapes[n_shapes++] = s;
