@@ -3,6 +3,8 @@
 #ifndef JM_CUDA_DNN_CONV_H
 #define JM_CUDA_DNN_CONV_H
 
+#include <string.h>
+
 #include "dnn_graph.h"
 
 /* [B,C,Y,X], [K,C/g,R,S], [B,K,P,Q]: all with channels last. */
