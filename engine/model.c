@@ -120,10 +120,10 @@ const char *jm_model_workload(const struct jm_preset *preset)
 int jm_model_options(const char *name, const struct jm_option **ret, struct jm_err *err)
 {
 	const struct jm_preset *preset;
-	const struct jm_model *model;
+	const struct jm_model *model = NULL;
 	int code = jm_model_find(name, &model, &preset, err);
 
-	if (!code)
+	if (model)
 		*ret = model->options;
 	return code;
 }

@@ -25,7 +25,7 @@ static void done(struct table *t)
 /* The series' cases as rows; machines of other series stay levels without a value. */
 static int make(const struct jm_grouping *g, const struct jm_group_series *s, struct table *t)
 {
-	size_t n = (size_t)(s->n_ok + s->n_failed), most = n + (size_t)g->n_machines + 1;
+	size_t n = (size_t)s->n_ok + (size_t)s->n_failed, most = n + (size_t)g->n_machines + 1;
 	int index = (int)(s - g->series);
 
 	*t = (struct table){.value = calloc(n, sizeof(double)),

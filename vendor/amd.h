@@ -41,12 +41,12 @@ struct jm_amd {
 int jm_amd_open(struct jm_amd *amd, struct jm_err *err);
 void jm_amd_close(struct jm_amd *amd);
 
-struct jm_amd_energy jm_amd_energy(const struct jm_amd *amd, int gpu);
-struct jm_amd_power jm_amd_power(const struct jm_amd *amd, int gpu);
-double jm_amd_cap(const struct jm_amd *amd, int gpu);		     /* W */
-double jm_amd_clock(const struct jm_amd *amd, int gpu, bool memory); /* Hz */
-double jm_amd_temperature(const struct jm_amd *amd, int gpu); /* degC, of the hottest place */
-double jm_amd_busy(const struct jm_amd *amd, int gpu);	      /* 0..1 */
+struct jm_amd_energy jm_amd_energy(const struct jm_amd *amd, int i);
+struct jm_amd_power jm_amd_power(const struct jm_amd *amd, int i);
+double jm_amd_cap(const struct jm_amd *amd, int i);		   /* W */
+double jm_amd_clock(const struct jm_amd *amd, int i, bool memory); /* Hz */
+double jm_amd_temperature(const struct jm_amd *amd, int i);	   /* degC, of the hottest place */
+double jm_amd_busy(const struct jm_amd *amd, int i);		   /* 0..1 */
 /* Whether power is known by this version: the layout of its struct is checked against the versions that are known. */
 bool jm_amd_power_known(const struct jm_amd *amd);
 

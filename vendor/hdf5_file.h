@@ -80,7 +80,7 @@ hid_t jm_hdf5_integers(
 /* Texts of equal size, without a final NUL where one fills it. */
 hid_t jm_hdf5_texts(
 	struct jm_hdf5 *h, hid_t parent, const char *name, size_t rows, const char *const *text);
-void jm_hdf5_data_done(struct jm_hdf5 *h, hid_t data);
+void jm_hdf5_data_done(struct jm_hdf5 *h, hid_t made);
 
 /* All of it to the disk, whole or not at all. */
 int jm_hdf5_write(struct jm_hdf5 *h, const char *path, struct jm_err *err);

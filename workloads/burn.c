@@ -181,6 +181,14 @@ static int burn_setup(struct jm_work *work, void **ret_state, struct jm_err *err
 	return jm_kernel_setup(work, sizeof(struct burn), prepare, burn_teardown, ret_state, err);
 }
 
+static uint32_t bits_of(float x)
+{
+	uint32_t bits;
+
+	memcpy(&bits, &x, sizeof(bits));
+	return bits;
+}
+
 /* ---- steps: all sums of a step are compared with the first product's ------------------------------------- */
 
 static int compare_product(struct burn *s, int i, struct jm_err *err)
@@ -197,7 +205,7 @@ static int compare_product(struct burn *s, int i, struct jm_err *err)
 	if (memcmp(s->now, s->first, s->sums[i]->bytes) == 0)
 		return 0;
 	for (int64_t k = 0; k < n; k++)
-		bad += memcmp(&s->now[k], &s->first[k], sizeof(float)) != 0;
+		bad += bits_of(s->now[k]) != bits_of(s->first[k]);
 	return jm_err_set(err, JM_ERANGE,
 		"Product %d of step %ld differs from the first one, in columns that %lld of %lld "
 		"sums "

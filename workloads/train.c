@@ -257,7 +257,7 @@ static void keep_scale(struct train *s)
 /* The first batch again, without an update. */
 static int run_again(struct train *s, double *ret_loss, struct jm_err *err)
 {
-	struct jm_result r;
+	struct jm_result r = {.loss = NAN};
 	int code = run(s, 0, err);
 
 	if (!code)

@@ -280,7 +280,7 @@ int jm_values_add(struct jm_values *v, const struct jm_option *rows, struct jm_e
 
 	while (rows && rows[n].name)
 		n++;
-	grown = reallocarray(v->value, (size_t)(v->n + n + 1), sizeof(*grown));
+	grown = reallocarray(v->value, (size_t)v->n + (size_t)n + 1, sizeof(*grown));
 	if (!grown)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for %d options.", n);
 	v->value = grown;

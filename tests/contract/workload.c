@@ -2,18 +2,18 @@
 /* A workload: its options are whole rows with defaults that fit; a device nobody has is refused. */
 #include "contract.h"
 
-void contract_option(const char *workload, const struct jm_option *o)
+void contract_option(const char *owner, const struct jm_option *o)
 {
 	size_t n = o->help ? strlen(o->help) : 0;
 
 	if (n < 3 || o->help[n - 1] == '.')
-		fail_msg("%s --%s: the help is a phrase without a full stop", workload, o->name);
+		fail_msg("%s --%s: the help is a phrase without a full stop", owner, o->name);
 	if (o->type == JM_CHOICE && !(o->choices && o->choices[0]))
-		fail_msg("%s --%s: a choice without choices", workload, o->name);
+		fail_msg("%s --%s: a choice without choices", owner, o->name);
 	if (o->type == JM_DURATION && !(o->unit && !strcmp(o->unit, "s")))
-		fail_msg("%s --%s: a duration is in s", workload, o->name);
+		fail_msg("%s --%s: a duration is in s", owner, o->name);
 	if (strspn(o->name, "abcdefghijklmnopqrstuvwxyz0123456789-") < strlen(o->name))
-		fail_msg("%s --%s: small letters, digits, dashes", workload, o->name);
+		fail_msg("%s --%s: small letters, digits, dashes", owner, o->name);
 }
 
 static void check_bad_device(const struct jm_workload *w, const struct jm_values *values)

@@ -37,7 +37,7 @@ static struct dnn_conv_shape shape_of(const struct jm_node *n)
 static void keep_shape(const struct dnn_conv_shape *s)
 {
 	for (int i = 0; i < n_shapes; i++)
-		if (memcmp(&shapes[i], s, sizeof *s) == 0)
+		if (dnn_conv_shape_equal(&shapes[i], s))
 			return;
 	assert_true(n_shapes < SHAPES);
 	shapes[n_shapes++] = *s;

@@ -147,7 +147,8 @@ static void limits_of_a_search(void **state)
 
 	(void)state;
 	memset(line, 'a', sizeof(line));
-	memcpy(line + sizeof(line) - 3, "Xb", 2); /* the last letter that they ask for is there */
+	line[sizeof(line) - 3] = 'X';
+	line[sizeof(line) - 2] = 'b'; /* the last letter that they ask for is there */
 	line[sizeof(line) - 1] = '\n';
 	for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++) {
 		struct jm_err err = JM_ERR_INIT;
