@@ -119,6 +119,8 @@ double jm_parse_unit(const char *text, char unit)
 	return value > 0 && value <= JM_MAX_WATTS ? value : NAN;
 }
 
+#define LAST_YEAR 2261 /* nanoseconds since 1970 in 64 bits */
+
 static bool ptd_time(const char *text, int64_t *ret)
 {
 	int month, day, year, hour, minute, second, ms, used = 0;
@@ -127,8 +129,8 @@ static bool ptd_time(const char *text, int64_t *ret)
 	if (sscanf(text, "%2d-%2d-%4d %2d:%2d:%2d.%3d%n", &month, &day, &year, &hour, &minute,
 		    &second, &ms, &used) != 7 ||
 		text[used] || month < 1 || month > 12 || day < 1 || day > 31 || year < 1970 ||
-		hour < 0 || hour > 23 || minute < 0 || minute > 59 || second < 0 || second > 60 ||
-		ms < 0)
+		year > LAST_YEAR || hour < 0 || hour > 23 || minute < 0 || minute > 59 ||
+		second < 0 || second > 60 || ms < 0)
 		return false;
 	tm.tm_mon = month - 1;
 	tm.tm_mday = day;
