@@ -28,12 +28,7 @@
 #include <unistd.h>
 
 static const struct jm_option options[] = {
-	{.name = "source",
-		.type = JM_TEXT,
-		.argument = "S,...",
-		.repeat = true,
-		.help = "what to read: nvml, rapl, estimate, sim:NODE, ...; without it all sources "
-			"that measure here"},
+	JM_SOURCE_OPTION,
 	{.name = "interval",
 		.type = JM_DURATION,
 		.unit = "s",

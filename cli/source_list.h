@@ -5,6 +5,14 @@
 
 #include "base/option.h"
 
+/* The row of --source. */
+#define JM_SOURCE_OPTION                                                                           \
+	{                                                                                          \
+		.name = "source", .type = JM_TEXT, .argument = "S,...", .repeat = true,            \
+		.help = "what to read: nvml, rapl, estimate, sim:NODE, ...; without it all "       \
+			"sources that measure here"                                                \
+	}
+
 struct jm_source_list {
 	char **name; /* NULL-terminated; NULL = none was given */
 	int n;

@@ -26,12 +26,7 @@ static const char *const formats[] = {
 };
 
 static const struct jm_option options[] = {
-	{.name = "source",
-		.type = JM_TEXT,
-		.argument = "S,...",
-		.repeat = true,
-		.help = "what to read, as for 'measure'; without it all sources that measure "
-			"here"},
+	JM_SOURCE_OPTION,
 	{.name = "interval",
 		.type = JM_DURATION,
 		.unit = "s",

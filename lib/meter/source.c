@@ -34,7 +34,8 @@ size_t jm_source_length(const char *list)
 	return n;
 }
 
-const char *jm_source_options_text(const struct jm_source *source, char *ret, size_t size)
+/* The rows of the options as "KEY=VALUE,..."; a yes-or-no row is its name. */
+static void options_text(const struct jm_source *source, char *ret, size_t size)
 {
 	size_t used = 0;
 
@@ -43,7 +44,6 @@ const char *jm_source_options_text(const struct jm_source *source, char *ret, si
 		used += (size_t)snprintf(ret + used, size - used, "%s%s%s%s", used ? "," : "",
 			o->name, o->type == JM_FLAG ? "" : "=",
 			o->type == JM_FLAG ? "" : (o->argument ? o->argument : "VALUE"));
-	return ret;
 }
 
 /* The row that a value without a key belongs to; NULL = all have a value. */
@@ -62,7 +62,7 @@ static int set_option(
 	const struct jm_value *named = jm_values_get(v, part);
 	const struct jm_option *row = next_row(v);
 
-	jm_source_options_text(source, known, sizeof(known));
+	options_text(source, known, sizeof(known));
 	if (equals) {
 		*equals = '\0';
 		if (jm_values_get(v, part))

@@ -84,7 +84,5 @@ int jm_source_open(const struct jm_source *source, struct jm_ctx *ctx, const cha
  * with a digit or is KEY=VALUE belongs to the source before it.
  */
 size_t jm_source_length(const char *list);
-/* The rows of the options as "[KEY=]VALUE,..."; returns ret. */
-const char *jm_source_options_text(const struct jm_source *source, char *ret, size_t size);
 
 #endif
