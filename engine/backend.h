@@ -32,7 +32,7 @@
 #include "joulemark.h"
 
 /* Changes with any change of this file's structs, enums or meanings. */
-#define JM_BACKEND_ABI 4
+#define JM_BACKEND_ABI 5
 
 /* ---- types --------------------------------------------------------------------------------------- */
 
@@ -459,7 +459,10 @@ struct jm_choice {
 /* ---- the backend ----------------------------------------------------------------------------------- */
 
 struct jm_device_props {
-	char name[96];	     /* "Intel(R) Xeon(R) Processor, 2 threads" */
+	char name[96]; /* "Intel(R) Xeon(R) Processor, 2 threads" */
+	/* By which the meters of its energy know it: "GPU-..." as NVML has it, and "0000:1b:00.0" where it is on a
+	 * PCI bus; "" = none. */
+	char uuid[48], bus[24];
 	size_t memory_bytes; /* that the program may use; 0 = unknown */
 	bool host_memory;    /* its memory is that of this machine, less what other processes use */
 	/* Types with native instructions; the others are emulated and slow, which is reported to

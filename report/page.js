@@ -221,7 +221,8 @@
 		for (const t of (data.traces || []).filter(Boolean)) {
 			const of = S.cases.find((c) => c.record === t.record),
 				r = data.records[t.record];
-			const inside = (m) => (r.meters || []).some((x) => x.id === m.id && x.covered_by);
+			const inside = (m) =>
+				(r.meters || []).some((x) => x.id === m.id && (x.covered_by || x.elsewhere));
 			if (of && of.series === index) {
 				t.meters.sort((a, b) => inside(a) - inside(b));
 				mine.push(

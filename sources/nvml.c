@@ -160,6 +160,7 @@ static int add_gpu(struct state *s, const struct jm_nvml_gpu *info, struct jm_me
 	snprintf(meter.id, sizeof(meter.id), "nvml:%.110s", info->uuid);
 	snprintf(meter.label, sizeof(meter.label), "%s", info->label);
 	snprintf(meter.device, sizeof(meter.device), "%s", info->uuid);
+	snprintf(meter.bus, sizeof(meter.bus), "%.23s", info->bus_id);
 	snprintf(covers, sizeof(covers), "gpu/%s", info->uuid);
 	g->handle = info->handle;
 	memcpy(g->label, info->label, sizeof(g->label));

@@ -7,6 +7,7 @@
 
 #include "engine/rng.h"
 #include "workloads/kernel_run.h"
+#include "workloads/work_device.h"
 
 #define COPIES 8 /* per step */
 
@@ -101,7 +102,7 @@ static int prepare(void *state, struct jm_work *work, struct jm_err *err)
 {
 	struct copy *s = state;
 	const char *way = jm_values_text(work->options, "way");
-	int code = jm_device_open(work->device, 0, &s->kernel.device, err);
+	int code = jm_work_device_open(work, 0, &s->kernel.device, err);
 
 	s->kernel.work = work;
 	if (code)

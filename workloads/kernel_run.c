@@ -11,6 +11,7 @@
 #include "engine/rng.h"
 #include "engine/tensor.h"
 #include "workloads/fit_batch.h"
+#include "workloads/work_device.h"
 
 #define MOST_REPEATS 256
 #define PERIOD	     16777259 /* the first prime behind 2^24 */
@@ -62,7 +63,7 @@ int jm_kernel_open(struct jm_kernel *k, struct jm_work *work, struct jm_err *err
 
 	k->work = work;
 	if (!code)
-		code = jm_device_open(work->device, threads, &k->device, err);
+		code = jm_work_device_open(work, threads, &k->device, err);
 	if (code)
 		return code;
 	k->graph = jm_graph_new(t.precision);

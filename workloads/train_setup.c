@@ -13,6 +13,7 @@
 #include "engine/rng.h"
 #include "engine/tensor.h"
 #include "workloads/fit_batch.h"
+#include "workloads/work_device.h"
 
 #define BYTE_VALUES 256
 #define HELD_OUT    0x68656c64		/* of random numbers: a stream of its own */
@@ -243,8 +244,8 @@ int jm_train_prepare(struct train *s, struct jm_err *err)
 	int code = jm_train_choose(s, err);
 
 	if (!code)
-		code = jm_device_open(
-			s->work->device, (int)jm_train_option(s, "threads"), &s->device, err);
+		code = jm_work_device_open(
+			s->work, (int)jm_train_option(s, "threads"), &s->device, err);
 	if (!code)
 		code = plan(s, err);
 	if (!code)

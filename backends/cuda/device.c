@@ -39,6 +39,9 @@ void cuda_props(void *arg, struct jm_device_props *ret)
 
 	*ret = (struct jm_device_props){.peak_bytes = NAN};
 	snprintf(ret->name, sizeof ret->name, "%.44s %s", dev->prop.name, dev->uuid);
+	snprintf(ret->uuid, sizeof ret->uuid, "%s", dev->uuid);
+	if (cudaDeviceGetPCIBusId(ret->bus, sizeof ret->bus, dev->index))
+		*ret->bus = 0;
 	if (!cudaMemGetInfo(&available, &total))
 		ret->memory_bytes = available > RESERVE ? available - RESERVE : 1;
 	for (int i = 0; i < JM_DTYPE_COUNT; i++)

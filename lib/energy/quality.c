@@ -20,7 +20,7 @@ struct reason {
 
 static bool counts(const struct jm_quality_facts *f, int i)
 {
-	return f->set->meter[i].covered_by < 0;
+	return jm_meter_counts(f->set, i);
 }
 
 static const struct jm_signal *best_signal(const struct jm_quality_facts *f, int meter)
@@ -65,6 +65,15 @@ static bool nothing_measured(const struct jm_quality_facts *f, struct reason *r)
 	snprintf(r->text, sizeof(r->text), "Nothing was measured: every figure is %s.",
 		both ? "estimated or simulated"
 		     : jm_origin_name(seen[JM_ESTIMATED] ? JM_ESTIMATED : JM_SIMULATED));
+	return true;
+}
+
+static bool computing_unread(const struct jm_quality_facts *f, struct reason *r)
+{
+	if (!f->own_unread)
+		return false;
+	snprintf(r->text, sizeof(r->text),
+		"No meter reads the device that computes, so the total is unknown.");
 	return true;
 }
 
@@ -315,6 +324,7 @@ static const struct {
 } rules[] = {
 	{NONE, nothing_known, NULL},
 	{NONE, nothing_measured, NULL},
+	{NONE, computing_unread, NULL},
 	{D, NULL, is_unknown},
 	{D, NULL, is_simulated},
 	{D, NULL, shares_a_part},

@@ -14,6 +14,7 @@ struct jm_quality_facts {
 					 * last, relative; NAN = unknown or it does not matter */
 	const unsigned int *throttle; /* per meter: enum jm_throttle seen, or-ed */
 	double seconds;		      /* the phase's length */
+	bool own_unread;	      /* no meter reads the device that computes */
 };
 
 /* "A", "B", "C", "D" or "none"; the reasons, sentences, are appended to the array. */

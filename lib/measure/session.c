@@ -239,6 +239,17 @@ const struct jm_meters *jm_session_meters(const struct jm_session *s)
 	return &s->set;
 }
 
+int jm_session_own(struct jm_session *s, const char *uuid, const char *bus, bool *ret_slice)
+{
+	int own = jm_meters_own(&s->set, uuid, bus, ret_slice);
+
+	s->own_unread = own < 0;
+	for (int i = 0; i < s->set.n; i++)
+		if (s->set.meter[i].scope == JM_SCOPE_NODE)
+			s->own_unread = false;
+	return own;
+}
+
 /* ---- the writer ---- */
 
 static int keep(void *arg, int signal, struct jm_reading reading, struct jm_err *err)

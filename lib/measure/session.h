@@ -65,6 +65,12 @@ struct jm_moment {
 int jm_session_open(struct jm_ctx *ctx, const struct jm_session_options *options,
 	struct jm_session **ret, struct jm_err *err);
 const struct jm_meters *jm_session_meters(const struct jm_session *s);
+/*
+ * The work runs on this GPU and on no other (jm_meters_own): what other GPUs draw stays in the report and counts
+ * in no total. When no meter reads that GPU, totals are unknown. Before jm_session_report, in the thread that
+ * looks at the session; as returned by jm_meters_own.
+ */
+int jm_session_own(struct jm_session *s, const char *uuid, const char *bus, bool *ret_slice);
 int jm_session_start(struct jm_session *s, struct jm_err *err);
 /* From any thread, at time t_ns of the clock (0 = now). Names: setup, warmup, steady, verify, cooldown,
  * command, or the user's own. begin returns the phase's index or an error code. */

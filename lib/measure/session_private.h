@@ -23,6 +23,7 @@ struct jm_session {
 	struct jm_open_source *source;
 	int n_sources;
 	bool started, announced, stopped;
+	bool own_unread; /* no meter reads the GPU that the work runs on */
 	int64_t start_ns;
 
 	pthread_mutex_t lock; /* of trace, newest, moments and their errors */

@@ -137,6 +137,8 @@ static json_t *meter_json(struct jm_session *s, int i, const struct jm_phase *ph
 		json_decref(meter);
 		return NULL;
 	}
+	if (m->elsewhere)
+		json_object_set_new(meter, "elsewhere", json_true());
 	json_object_update_new(meter, energy_json(energy));
 	/* of readings that are not used there is no median either */
 	json_object_set_new(
@@ -157,7 +159,7 @@ static json_t *meter_json(struct jm_session *s, int i, const struct jm_phase *ph
 
 bool jm__counts_in_total(const struct jm_meters *set, int meter, enum jm_origin origin)
 {
-	return set->meter[meter].covered_by < 0 && set->meter[meter].origin == origin;
+	return jm_meter_counts(set, meter) && set->meter[meter].origin == origin;
 }
 
 bool jm__overlaps_its_kind(const struct jm_meters *set, int meter)
@@ -165,7 +167,7 @@ bool jm__overlaps_its_kind(const struct jm_meters *set, int meter)
 	const struct jm_meter *m = &set->meter[meter];
 
 	return m->overlaps >= 0 && set->meter[m->overlaps].origin == m->origin &&
-	       set->meter[m->overlaps].covered_by < 0;
+	       jm_meter_counts(set, m->overlaps);
 }
 
 struct total {
@@ -195,14 +197,16 @@ static struct total total_of(
 	return (struct total){sum, hypot(sampling, calibration)};
 }
 
-static json_t *total_json(const struct jm_meters *set, const struct jm_energy *energy)
+static json_t *total_json(const struct jm_session *s, const struct jm_energy *energy)
 {
 	json_t *json = json_object();
 
 	for (int origin = JM_MEASURED; origin <= JM_REPLAYED; origin++) {
-		struct total total = total_of(set, energy, (enum jm_origin)origin);
+		struct total total = total_of(&s->set, energy, (enum jm_origin)origin);
 		char key[40];
 
+		if (s->own_unread && origin != JM_SIMULATED)
+			total = (struct total){NAN, NAN};
 		snprintf(key, sizeof(key), "joules_%s", jm_origin_name((enum jm_origin)origin));
 		json_object_set_new(json, key, jm_json_number(total.joules));
 		snprintf(key, sizeof(key), "error_%s_joules",
@@ -253,6 +257,7 @@ static json_t *quality_json(struct jm_session *s, const struct jm_phase *phase,
 		.drift = drift,
 		.throttle = throttle,
 		.seconds = seconds(phase->t1_ns - phase->t0_ns),
+		.own_unread = s->own_unread,
 	};
 	json_t *reasons = json_array(), *quality = NULL;
 
@@ -308,7 +313,7 @@ static json_t *phase_json(struct jm_session *s, const struct jm_phase *phase, st
 	json = json_pack("{s:s, s:f, s:f, s:o, s:o, s:o}", "name", phase->name, "start_s",
 		seconds(phase->t0_ns - s->start_ns), "end_s", seconds(phase->t1_ns - s->start_ns),
 		"items", jm_json_number(phase->items), "meters", meters, "total",
-		total_json(&s->set, energy));
+		total_json(s, energy));
 	free(energy);
 	return json;
 }
@@ -369,7 +374,7 @@ json_t *jm_session_report(struct jm_session *s, int main_phase, struct jm_err *e
 		report = json_pack("{s:s, s:o, s:I, s:o, s:o, s:o, s:o}", "phase", phase->name,
 			"sampler_cpu_s", jm_json_number(sampler_cpu(s)), "start_ns",
 			(json_int_t)s->start_ns, "meters", meters_json(s, phase, energy, err),
-			"total", total_json(&s->set, energy), "quality",
+			"total", total_json(s, energy), "quality",
 			quality_json(s, phase, energy, err), "phases", phases_json(s, err));
 	free(energy);
 	if (!report)

@@ -3,6 +3,7 @@
 #include "meter/meter.h"
 #include "base/text.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,6 +71,7 @@ int jm_meters_add(struct jm_meters *set, const struct jm_meter *meter, struct jm
 	grown[set->n].n_signals = 0;
 	grown[set->n].covered_by = -1;
 	grown[set->n].overlaps = -1;
+	grown[set->n].elsewhere = false;
 	return set->n++;
 }
 
@@ -190,6 +192,61 @@ void jm_meters_derive(struct jm_meters *set)
 		set->meter[i].covered_by = smallest_over(set, i);
 	for (int i = 0; i < set->n; i++)
 		set->meter[i].overlaps = sharing_with(set, i);
+}
+
+/* "0000:1b:00.0" and "00000000:1B:00.0" are one address. */
+static bool same_bus(const char *a, const char *b)
+{
+	unsigned int x[4], y[4];
+
+	return sscanf(a, "%x:%x:%x.%x", &x[0], &x[1], &x[2], &x[3]) == 4 &&
+	       sscanf(b, "%x:%x:%x.%x", &y[0], &y[1], &y[2], &y[3]) == 4 &&
+	       !memcmp(x, y, sizeof(x));
+}
+
+static int find_own(const struct jm_meters *set, const char *uuid, const char *bus, bool *ret_slice)
+{
+	*ret_slice = false;
+	for (int i = 0; i < set->n; i++)
+		if (set->meter[i].scope == JM_SCOPE_GPU && !strcasecmp(set->meter[i].device, uuid))
+			return i;
+	*ret_slice = true;
+	for (int i = 0; i < set->n; i++)
+		if (set->meter[i].scope == JM_SCOPE_GPU && same_bus(set->meter[i].bus, bus))
+			return i;
+	*ret_slice = false;
+	return -1;
+}
+
+/* Are there GPUs in what it covers, and is none of them, nor the whole node, the one of that id? */
+static bool is_elsewhere(const struct jm_meter *m, const char *own)
+{
+	bool gpus = false;
+	size_t n = strlen(own);
+
+	for (const char *at = m->covers; *at;) {
+		size_t len = strcspn(at, " ");
+
+		if (len == 1 && *at == '/')
+			return false;
+		if (!strncmp(at, "gpu/", 4)) {
+			gpus = true;
+			if (n && !strncmp(at + 4, own, n) && strchr("/ ", at[4 + n]))
+				return false;
+		}
+		at += len + strspn(at + len, " ");
+	}
+	return gpus;
+}
+
+int jm_meters_own(struct jm_meters *set, const char *uuid, const char *bus, bool *ret_slice)
+{
+	int own = find_own(set, uuid, bus, ret_slice);
+	const char *device = own < 0 ? "" : set->meter[own].device;
+
+	for (int i = 0; i < set->n; i++)
+		set->meter[i].elsewhere = is_elsewhere(&set->meter[i], device);
+	return own;
 }
 
 int jm_meter_signal(const struct jm_meters *set, int meter, enum jm_quantity quantity)

@@ -105,6 +105,7 @@ struct jm_meter {
 	char id[JM_ID_MAX];	/* stable: "nvml:GPU-8f...", "rapl:/sys/...", never an index */
 	char label[64];		/* for people: "GPU 0 NVIDIA H200" */
 	char device[JM_ID_MAX]; /* the device it belongs to (GPU UUID); "" = none */
+	char bus[24];		/* of that device: "00000000:1B:00.0"; "" = unknown or none */
 	const char *source;	/* the source's name; static */
 	enum jm_scope scope;
 	enum jm_origin origin;
@@ -113,6 +114,8 @@ struct jm_meter {
 	/* worked out by jm_meters_derive: */
 	int covered_by; /* index of the smallest meter that includes all of it; -1 = topmost */
 	int overlaps;	/* index of a meter that shares a part of it only; -1 = none */
+	/* by jm_meters_own: of GPUs on which the work does not run; in no total */
+	bool elsewhere;
 };
 
 struct jm_meters {
@@ -128,6 +131,17 @@ int jm_meters_add(struct jm_meters *set, const struct jm_meter *meter, struct jm
 int jm_meters_add_signal(struct jm_meters *set, const struct jm_signal *signal, struct jm_err *err);
 /* Fills covered_by and overlaps. An estimated meter never covers a measured one. */
 void jm_meters_derive(struct jm_meters *set);
+/*
+ * The work runs on one GPU, whose UUID or bus address ("0000:1b:00.0") is given: meters of other GPUs alone are
+ * marked. Returns the meter of that GPU as a whole; -1 = none reads it. *ret_slice: the addresses agree and the
+ * UUIDs do not, as of a part of a GPU (MIG), whose meters then read the whole.
+ */
+int jm_meters_own(struct jm_meters *set, const char *uuid, const char *bus, bool *ret_slice);
+/* Does it count in the total of its origin? */
+static inline bool jm_meter_counts(const struct jm_meters *set, int meter)
+{
+	return set->meter[meter].covered_by < 0 && !set->meter[meter].elsewhere;
+}
 /* Index of the meter's signal of that quantity, or -1. */
 int jm_meter_signal(const struct jm_meters *set, int meter, enum jm_quantity quantity);
 /* Drops all meters and signals from these on. */

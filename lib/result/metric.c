@@ -15,10 +15,15 @@ const struct jm_metric_row jm_metrics[] = {
 #undef X
 };
 
+static bool counts(const json_t *meter)
+{
+	return !json_is_string(json_object_get(meter, "covered_by")) &&
+	       !json_is_true(json_object_get(meter, "elsewhere"));
+}
+
 static bool topmost_of(const json_t *meter, enum jm_origin origin)
 {
-	return !strcmp(jm_json_text(meter, "origin"), jm_origin_name(origin)) &&
-	       !json_is_string(json_object_get(meter, "covered_by"));
+	return !strcmp(jm_json_text(meter, "origin"), jm_origin_name(origin)) && counts(meter);
 }
 
 static int count_meters(const json_t *record, enum jm_origin origin)
@@ -201,8 +206,7 @@ bool jm_metric_faulty(const json_t *record)
 	{
 		const char *fault = jm_json_text(meter, "fault");
 
-		if (*fault && strcmp(fault, "none") != 0 &&
-			!json_is_string(json_object_get(meter, "covered_by")))
+		if (*fault && strcmp(fault, "none") != 0 && counts(meter))
 			return true;
 	}
 	return false;

@@ -111,6 +111,8 @@ static const struct jm_key meter_keys[] = {
 		.meaning = "id of the smallest meter that includes this one; null = it counts in "
 			   "the total"},
 	{TEXT("overlaps", JM_KEY_NULL), .meaning = "id of a meter that shares a part of it"},
+	{FLAG("elsewhere", JM_KEY_OPTIONAL),
+		.meaning = "true: of GPUs on which the work did not run; it counts in no total"},
 	{WORD("origin", 0), .words = origins, .meaning = "how its figures came about"},
 	{NUMBER("joules", JM_KEY_NULL), .unit = "J",
 		.meaning = "the better of the two below; null where a part of the time is unknown"},
@@ -295,6 +297,16 @@ static const struct jm_key attached_keys[] = {
 	{0},
 };
 
+static const struct jm_key ran_on_keys[] = {
+	{TEXT("uuid", 0), .meaning = "of the device; of a part of a GPU its own"},
+	{TEXT("bus", JM_KEY_NULL), .meaning = "its PCI address"},
+	{TEXT("name", 0), .meaning = "as its backend names it"},
+	{TEXT("meter", JM_KEY_NULL),
+		.meaning = "id of the meter that reads it; null: none, and totals are unknown"},
+	{FLAG("slice", 0), .meaning = "it is a part of the GPU that the meter reads (MIG)"},
+	{0},
+};
+
 const struct jm_key jm_record_keys[] = {
 	{TEXT("schema", 0), .max = 64, .meaning = "joulemark.run/1"},
 	{ID("id", JM_KEY_NULL), .meaning = "of the case; null for a measurement"},
@@ -371,6 +383,8 @@ const struct jm_key jm_record_keys[] = {
 		.column = "status"},
 	{TEXT("reason", JM_KEY_NULL | JM_KEY_OF_CASE), .meaning = "why it failed",
 		.column = "reason"},
+	{OBJECT("ran_on", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = ran_on_keys,
+		.meaning = "the GPU that computed; meters of others count in no total"},
 	{OBJECT("plan", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL), .keys = plan_keys,
 		.meaning = "of a training: known before the first step"},
 	{OBJECT("loss_scale", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL),

@@ -101,6 +101,33 @@ static int read_options(const struct jm__worker *w, struct native *n, struct jm_
 	return err->code;
 }
 
+/* Meters of other GPUs have no part in the energy of this work. */
+static void take_own(struct jm__worker *w, struct native *n)
+{
+	struct jm_work *work = &n->work;
+	const struct jm_meters *set = jm_session_meters(w->session);
+	bool slice;
+	int own;
+
+	if (!*work->own.uuid)
+		return;
+	own = jm_session_own(w->session, work->own.uuid, work->own.bus, &slice);
+	jm_record_set(w->record, "ran_on",
+		json_pack("{s:s, s:s?, s:s, s:s?, s:b}", "uuid", work->own.uuid, "bus",
+			*work->own.bus ? work->own.bus : NULL, "name", work->own.name, "meter",
+			own < 0 ? NULL : set->meter[own].id, "slice", slice));
+	if (own < 0)
+		jm_log(w->ctx, JM_WARNING,
+			"No meter reads %s, which computes; 'joulemark doctor' shows the sensors. "
+			"What other GPUs draw is not counted.",
+			work->own.uuid);
+	else if (slice)
+		jm_log(w->ctx, JM_WARNING,
+			"%s is a part of %s (MIG): power and energy are those of the whole GPU, "
+			"including what other processes run on it.",
+			work->own.uuid, set->meter[own].label);
+}
+
 static int setup(struct jm__worker *w, struct native *n, struct jm_err *err)
 {
 	const json_t *p = w->parameters;
@@ -120,6 +147,7 @@ static int setup(struct jm__worker *w, struct native *n, struct jm_err *err)
 		.more = json_object(),
 	};
 	rc = n->workload->setup(&n->work, &n->state, err);
+	take_own(w, n);
 	jm__worker_end(w, phase);
 	return rc;
 }

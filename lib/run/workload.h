@@ -30,6 +30,11 @@ struct jm_work {
 	char detail[256]; /* one line for the record: "124.4 M parameters, peak 1.9 GB" */
 	char live[40];	  /* of late, for who watches: "held-out loss 5.31"; "" = nothing */
 	char note[256];	  /* something the user must know, such as a fallback; "" = nothing */
+	/* of the device that computes, where it has such names; "" = none */
+	struct {
+		char uuid[48], bus[24], name[96]; /* as in struct jm_device_props */
+		int unusable; /* not 0: why setup failed is the device itself: absent, unfit, lost */
+	} own;
 	/* A JSON object whose members join the record, filled until verify is over; NULL = not wanted. */
 	struct json_t *more;
 };

@@ -2,10 +2,12 @@
 /*
  * A device that works by itself: the reference loops behind two queues, each with a thread of its own that
  * takes its time. What a caller reads, overwrites or frees without having waited for it comes out wrong.
- * JM_FAKE_LATER_US: microseconds that each job waits before it begins. The table counts what made the host
+ * JM_FAKE_LATER_US: microseconds that each job waits before it begins. JM_FAKE_LATER_IDS: "UUID,UUID/BUS,..." of its
+ * devices by index. The table counts what made the host
  * wait (jm_fake_later_waits).
  */
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -41,6 +43,7 @@ struct queue {
 
 struct later {
 	void *ref;
+	char uuid[48], bus[24];
 	struct queue queue[JM_QUEUE_COUNT];
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
@@ -162,16 +165,31 @@ static void later_close(void *arg)
 	free(d);
 }
 
+static void read_ids(struct later *d, int index)
+{
+	const char *at = getenv("JM_FAKE_LATER_IDS");
+	char one[96] = "";
+
+	for (; at && *at && index > 0; index--)
+		at += strcspn(at, ",") + (at[strcspn(at, ",")] == ',');
+	if (at)
+		snprintf(one, sizeof(one), "%.*s", (int)strcspn(at, ","), at);
+	if (strchr(one, '/'))
+		snprintf(d->bus, sizeof(d->bus), "%.23s", strchr(one, '/') + 1);
+	snprintf(d->uuid, sizeof(d->uuid), "%.*s", (int)strcspn(one, "/"), one);
+}
+
 static int later_open(int index, int threads, void **ret_dev, struct jm_err *err)
 {
 	const char *delay = getenv("JM_FAKE_LATER_US");
 	struct later *d = calloc(1, sizeof(*d));
-	int code = d ? jm_backend_ref.open(index, threads, &d->ref, err) : JM_ENOMEM;
+	int code = d ? jm_backend_ref.open(0, threads, &d->ref, err) : JM_ENOMEM;
 
 	if (code) {
 		free(d);
 		return code;
 	}
+	read_ids(d, index);
 	d->delay_us = delay ? (unsigned)atoi(delay) : 100;
 	pthread_mutex_init(&d->lock, NULL);
 	pthread_cond_init(&d->changed, NULL);
@@ -185,7 +203,11 @@ static int later_open(int index, int threads, void **ret_dev, struct jm_err *err
 
 static void later_props(void *dev, struct jm_device_props *ret)
 {
-	jm_backend_ref.props(((struct later *)dev)->ref, ret);
+	const struct later *d = dev;
+
+	jm_backend_ref.props(d->ref, ret);
+	memcpy(ret->uuid, d->uuid, sizeof(ret->uuid));
+	memcpy(ret->bus, d->bus, sizeof(ret->bus));
 }
 
 static int later_select(

@@ -204,6 +204,14 @@ API int nvmlDeviceGetName(jm_nvml_device d, char *name, unsigned int size)
 	return 0;
 }
 
+API int nvmlDeviceGetPciInfo_v3(jm_nvml_device d, struct jm_nvml_pci *pci)
+{
+	ENTER(d);
+	memset(pci, 0, sizeof(*pci));
+	snprintf(pci->bus_id, sizeof(pci->bus_id), "00000000:%02X:00.0", 0x1a + d->index);
+	return 0;
+}
+
 API int nvmlSystemGetDriverVersion(char *version, unsigned int size)
 {
 	snprintf(version, size, "580.00.fake");

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The device of a workload: opened, and made known to the worker by what its meters call it. */
+#ifndef JM_WORK_DEVICE_H
+#define JM_WORK_DEVICE_H
+
+#include "engine/device.h"
+#include "run/workload.h"
+
+/* Opens work->device. threads: as of jm_device_open. */
+int jm_work_device_open(
+	struct jm_work *work, int threads, struct jm_device *ret, struct jm_err *err);
+
+#endif
