@@ -30,7 +30,7 @@ extern const struct backend_case backend_row_cases[], backend_image_cases[], bac
 /* Slow: for once. */
 extern const struct backend_case backend_large_case;
 
-/* f32; bf16 with f32 between blocks; bf16 throughout; ending with a row without a name. */
+/* f32; bf16 with f32 between blocks; bf16 throughout; f16 likewise; ending with a row without a name. */
 extern const struct types backend_types[];
 
 /*

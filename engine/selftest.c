@@ -10,17 +10,20 @@
 
 /*
  * An element may differ from ref's by this share of its size plus the mean size of the results: f32 leaves
- * room for sums in another order, bf16 for one rounding more on the way.
+ * room for sums in another order, bf16 and f16 for one rounding more on the way.
  */
 #define TOLERANCE_F32  2e-5
 #define TOLERANCE_BF16 1.6e-2
-/* Matrix units take probabilities and their gradients in bf16, between the two products of attention. */
-#define TOLERANCE_ATTENTION 4.8e-2
+#define TOLERANCE_F16  2e-3
+/* Matrix units take probabilities and their gradients in 16 bits, between the two products of attention. */
+#define TOLERANCE_ATTENTION 3 /* times that of the type */
 
 const struct types backend_types[] = {
 	{"f32", JM_F32, JM_F32, JM_F32},
 	{"bf16", JM_BF16, JM_F32, JM_F32},
 	{"bf16 throughout", JM_BF16, JM_BF16, JM_F32},
+	{"f16", JM_F16, JM_F32, JM_F32},
+	{"f16 throughout", JM_F16, JM_F16, JM_F32},
 	{NULL, 0, 0, 0},
 };
 
@@ -38,14 +41,23 @@ double backend_worse(double a, double b)
 	return isnan(a) || a > b ? a : b;
 }
 
+static double tolerance_of(enum jm_dtype compute, const struct backend_case *c)
+{
+	double each = compute == JM_BF16  ? TOLERANCE_BF16
+		      : compute == JM_F16 ? TOLERANCE_F16
+					  : TOLERANCE_F32;
+
+	if (compute != JM_F32 && !strncmp(c->name, "attention", 9))
+		each *= TOLERANCE_ATTENTION;
+	return each;
+}
+
 double backend_compare(struct kit *mine, struct kit *ref, int r, const struct backend_case *c)
 {
 	const struct jm_tensor *t = ref->result[r];
 	double *a = kit_values(mine, mine->result[r]), *b = kit_values(ref, t);
-	double tolerance = TOLERANCE_F32, size, worst = a && b ? 0 : NAN;
+	double tolerance = tolerance_of(ref->graph->compute, c), size, worst = a && b ? 0 : NAN;
 
-	if (ref->graph->compute == JM_BF16)
-		tolerance = strncmp(c->name, "attention", 9) ? TOLERANCE_BF16 : TOLERANCE_ATTENTION;
 	size = a && b ? mean_size(b, jm_tensor_count(t)) : NAN;
 	for (int64_t i = 0; a && b && i < jm_tensor_count(t); i++) {
 		double off = fabs(a[i] - b[i]) / (tolerance * (fabs(b[i]) + size + 1e-9));

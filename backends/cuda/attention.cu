@@ -303,10 +303,10 @@ template <typename T> static void backward_of(const struct cuda_attention *p, cu
 
 void cuda_attention(const struct cuda_attention *p, cudaStream_t stream)
 {
-	p->qkv.bf16 ? forward_of<bf16>(p, stream) : forward_of<float>(p, stream);
+	with_type(p->qkv, [&](auto t) { forward_of<decltype(t)>(p, stream); });
 }
 
 void cuda_attention_grad(const struct cuda_attention *p, cudaStream_t stream)
 {
-	p->qkv.bf16 ? backward_of<bf16>(p, stream) : backward_of<float>(p, stream);
+	with_type(p->qkv, [&](auto t) { backward_of<decltype(t)>(p, stream); });
 }

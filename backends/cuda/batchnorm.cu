@@ -106,10 +106,11 @@ void cuda_bn_stats(const struct cuda_bn *p, cudaStream_t stream)
 {
 	bool packs = p->c % PACK == 0;
 
-	if (p->x.bf16)
-		packs ? stats<PACK, bf16>(p, stream) : stats<1, bf16>(p, stream);
-	else
-		packs ? stats<PACK, float>(p, stream) : stats<1, float>(p, stream);
+	with_type(p->x, [&](auto t) {
+		using T = decltype(t);
+
+		packs ? stats<PACK, T>(p, stream) : stats<1, T>(p, stream);
+	});
 }
 
 __global__ void finalize_kernel(struct cuda_bn p)
@@ -202,10 +203,11 @@ void cuda_bn_apply(const struct cuda_bn *p, cudaStream_t stream)
 {
 	bool packs = p->c % PACK == 0;
 
-	if (p->x.bf16)
-		packs ? apply<PACK, bf16>(p, stream) : apply<1, bf16>(p, stream);
-	else
-		packs ? apply<PACK, float>(p, stream) : apply<1, float>(p, stream);
+	with_type(p->x, [&](auto t) {
+		using T = decltype(t);
+
+		packs ? apply<PACK, T>(p, stream) : apply<1, T>(p, stream);
+	});
 }
 
 /* ---- gradient --------------------------------------------------------------------------------------------- */
@@ -374,10 +376,11 @@ void cuda_bn_grad(const struct cuda_bn_grad *p, cudaStream_t stream)
 {
 	bool packs = p->c % PACK == 0;
 
-	if (p->x.bf16)
-		packs ? grad<PACK, bf16>(p, stream) : grad<1, bf16>(p, stream);
-	else
-		packs ? grad<PACK, float>(p, stream) : grad<1, float>(p, stream);
+	with_type(p->x, [&](auto t) {
+		using T = decltype(t);
+
+		packs ? grad<PACK, T>(p, stream) : grad<1, T>(p, stream);
+	});
 }
 
 /* ---- bias of a convolution -------------------------------------------------------------------------------- */
@@ -429,10 +432,9 @@ static void bias_grad(const T *dy, float *dbias, int64_t rows, int64_t c, bool a
 void cuda_bias_grad(struct cuda_vec dy, float *dbias, int64_t rows, int64_t c, bool accumulate,
 	void *scratch, cudaStream_t stream)
 {
-	if (dy.bf16)
-		bias_grad(as<const bf16>(dy), dbias, rows, c, accumulate, scratch, stream);
-	else
-		bias_grad(as<const float>(dy), dbias, rows, c, accumulate, scratch, stream);
+	with_type(dy, [&](auto t) {
+		bias_grad(as<const decltype(t)>(dy), dbias, rows, c, accumulate, scratch, stream);
+	});
 }
 
 template <typename T>
@@ -448,10 +450,10 @@ void cuda_bias_add(struct cuda_vec y, const float *bias, int64_t rows, int64_t c
 {
 	unsigned blocks = blocks_for(rows * c, COLUMN_THREADS);
 
-	if (y.bf16)
-		bias_kernel<<<blocks, COLUMN_THREADS, 0, stream>>>(as<bf16>(y), bias, rows * c, c);
-	else
-		bias_kernel<<<blocks, COLUMN_THREADS, 0, stream>>>(as<float>(y), bias, rows * c, c);
+	with_type(y, [&](auto t) {
+		bias_kernel<<<blocks, COLUMN_THREADS, 0, stream>>>(
+			as<decltype(t)>(y), bias, rows * c, c);
+	});
 }
 
 /* ---- images of few channels, and filters' gradients ---------------------------------------------------- */
@@ -508,10 +510,7 @@ template <typename X, typename Y> static void fold(const struct cuda_fold *p, cu
 
 void cuda_fold(const struct cuda_fold *p, cudaStream_t stream)
 {
-	if (p->x.bf16)
-		fold<bf16, bf16>(p, stream);
-	else
-		fold<float, float>(p, stream);
+	with_type(p->x, [&](auto t) { fold<decltype(t), decltype(t)>(p, stream); });
 }
 
 /* A thread takes one element of dw: batch, channel, row and column from the fastest stride to the slowest. */
@@ -549,10 +548,9 @@ void cuda_unfold(const struct cuda_fold *p, cudaStream_t stream)
 	int64_t n = (int64_t)p->batch * p->c * p->in[0] * p->in[1];
 	unsigned blocks = blocks_for(n, COLUMN_THREADS);
 
-	if (p->y.bf16)
-		unfold_kernel<bf16><<<blocks, COLUMN_THREADS, 0, stream>>>(*p, n);
-	else
-		unfold_kernel<float><<<blocks, COLUMN_THREADS, 0, stream>>>(*p, n);
+	with_type(p->y, [&](auto t) {
+		unfold_kernel<decltype(t)><<<blocks, COLUMN_THREADS, 0, stream>>>(*p, n);
+	});
 }
 
 /* ---- data to time on --------------------------------------------------------------------------------------- */
@@ -573,8 +571,7 @@ void cuda_random(struct cuda_vec x, int64_t n, uint64_t seed, cudaStream_t strea
 {
 	unsigned blocks = blocks_for(n, COLUMN_THREADS);
 
-	if (x.bf16)
-		random_kernel<<<blocks, COLUMN_THREADS, 0, stream>>>(as<bf16>(x), n, seed);
-	else
-		random_kernel<<<blocks, COLUMN_THREADS, 0, stream>>>(as<float>(x), n, seed);
+	with_type(x, [&](auto t) {
+		random_kernel<<<blocks, COLUMN_THREADS, 0, stream>>>(as<decltype(t)>(x), n, seed);
+	});
 }

@@ -66,10 +66,9 @@ template <int N> static void columns_of(const struct cuda_columns *p, cudaStream
 {
 	dim3 grid(blocks_for(p->width, N * WARP), (unsigned)p->parts);
 
-	if (p->x.bf16)
-		columns_kernel<N, bf16><<<grid, WARPS * WARP, 0, stream>>>(*p);
-	else
-		columns_kernel<N, float><<<grid, WARPS * WARP, 0, stream>>>(*p);
+	with_type(p->x, [&](auto t) {
+		columns_kernel<N, decltype(t)><<<grid, WARPS * WARP, 0, stream>>>(*p);
+	});
 }
 
 void cuda_columns(const struct cuda_columns *p, cudaStream_t stream)

@@ -4,10 +4,12 @@
 #define JM_CUDA_COMMON_CUH
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <type_traits>
 
 #include "kernels.h"
 
-#define PACK 8 /* elements that a thread takes at a time: 16 bytes of bf16 */
+#define PACK 8 /* elements that a thread takes at a time: 16 bytes of 2-byte elements */
 #define WARP 32
 
 typedef __nv_bfloat16 bf16;
@@ -50,6 +52,28 @@ template <int N> __device__ __forceinline__ void load(const bf16 *p, float (&v)[
 	}
 }
 
+template <int N> __device__ __forceinline__ void load(const half *p, float (&v)[N])
+{
+	if constexpr (N % 8 == 0) {
+#pragma unroll
+		for (int i = 0; i < N; i += 8) {
+			uint4 q = *reinterpret_cast<const uint4 *>(p + i);
+			const unsigned w[4] = {q.x, q.y, q.z, q.w};
+#pragma unroll
+			for (int k = 0; k < 4; k++) {
+				float2 t = __half22float2(*reinterpret_cast<const half2 *>(&w[k]));
+
+				v[i + 2 * k] = t.x;
+				v[i + 2 * k + 1] = t.y;
+			}
+		}
+	} else {
+#pragma unroll
+		for (int i = 0; i < N; i++)
+			v[i] = __half2float(p[i]);
+	}
+}
+
 template <int N> __device__ __forceinline__ void store(float *p, const float (&v)[N])
 {
 	if constexpr (N % 4 == 0) {
@@ -64,25 +88,33 @@ template <int N> __device__ __forceinline__ void store(float *p, const float (&v
 	}
 }
 
-__device__ __forceinline__ unsigned two(float low, float high)
+__device__ __forceinline__ unsigned two(const bf16 *, float low, float high)
 {
 	__nv_bfloat162 t = __floats2bfloat162_rn(low, high);
 
 	return *reinterpret_cast<unsigned *>(&t);
 }
 
-template <int N> __device__ __forceinline__ void store(bf16 *p, const float (&v)[N])
+__device__ __forceinline__ unsigned two(const half *, float low, float high)
+{
+	half2 t = __floats2half2_rn(low, high);
+
+	return *reinterpret_cast<unsigned *>(&t);
+}
+
+/* T: a type of 2 bytes. */
+template <int N, typename T> __device__ __forceinline__ void store(T *p, const float (&v)[N])
 {
 	if constexpr (N % 8 == 0) {
 #pragma unroll
 		for (int i = 0; i < N; i += 8)
 			*reinterpret_cast<uint4 *>(p + i) =
-				make_uint4(two(v[i], v[i + 1]), two(v[i + 2], v[i + 3]),
-					two(v[i + 4], v[i + 5]), two(v[i + 6], v[i + 7]));
+				make_uint4(two(p, v[i], v[i + 1]), two(p, v[i + 2], v[i + 3]),
+					two(p, v[i + 4], v[i + 5]), two(p, v[i + 6], v[i + 7]));
 	} else {
 #pragma unroll
 		for (int i = 0; i < N; i++)
-			p[i] = __float2bfloat16_rn(v[i]);
+			p[i] = (T)v[i];
 	}
 }
 
@@ -184,6 +216,33 @@ static inline int threads_for(int64_t n, int most)
 	int64_t t = (n + WARP - 1) / WARP * WARP;
 
 	return t < most ? (int)t : most;
+}
+
+/* f(T()), T: the type of the operand's elements. */
+template <class F> static inline void with_type(const struct cuda_vec &v, F f)
+{
+	if (v.type == CUDA_BF16)
+		f(bf16());
+	else if (v.type == CUDA_F16)
+		f(half());
+	else
+		f(float());
+}
+
+/* f(A(), B()), where the types are alike or one of them is f32. */
+template <class F>
+static inline void with_types(const struct cuda_vec &a, const struct cuda_vec &b, F f)
+{
+	with_type(a, [&](auto x) {
+		with_type(b, [&](auto y) {
+			using X = decltype(x);
+			using Y = decltype(y);
+
+			if constexpr (std::is_same_v<X, Y> || std::is_same_v<X, float> ||
+				      std::is_same_v<Y, float>)
+				f(x, y);
+		});
+	});
 }
 
 template <typename T> __host__ __device__ __forceinline__ T *as(const struct cuda_vec &v)

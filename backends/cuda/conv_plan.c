@@ -130,6 +130,13 @@ static size_t bytes_of(const int64_t dim[4], cudnnDataType_t type)
 	return (size_t)(dim[0] * dim[1] * dim[2] * dim[3]) * (type == CUDNN_DATA_FLOAT ? 4 : 2);
 }
 
+static enum cuda_type vec_type(cudnnDataType_t type)
+{
+	return type == CUDNN_DATA_BFLOAT16 ? CUDA_BF16
+	       : type == CUDNN_DATA_HALF   ? CUDA_F16
+					   : CUDA_F32;
+}
+
 static void close_bench(struct bench *b)
 {
 	for (int i = 0; i < 3; i++)
@@ -155,7 +162,7 @@ static bool open_bench(struct cuda_dev *dev, const struct cuda_conv_plan *p, str
 
 		fine = !cudaMalloc(&b->data[i], bytes);
 		if (fine)
-			cuda_random((struct cuda_vec){b->data[i], s->type != CUDNN_DATA_FLOAT},
+			cuda_random((struct cuda_vec){b->data[i], vec_type(s->type)},
 				(int64_t)(bytes / (s->type == CUDNN_DATA_FLOAT ? 4 : 2)), 17 + i,
 				dev->stream);
 	}

@@ -133,10 +133,23 @@ void cuda_attention_plans_free(struct cuda_dev *dev);
 /* device.c: dense peaks by chip, from the vendor's data sheets; NAN where the chip is not listed. */
 void cuda_props(void *arg, struct jm_device_props *ret);
 
+static inline enum cuda_type cuda_type_of(enum jm_dtype type)
+{
+	return type == JM_BF16 ? CUDA_BF16 : type == JM_F16 ? CUDA_F16 : CUDA_F32;
+}
+
 /* An operand as kernels take it; t may be NULL (an absent optional one). */
 static inline struct cuda_vec cuda_vec(const struct jm_tensor *t)
 {
-	return (struct cuda_vec){t ? t->data : NULL, t && t->type == JM_BF16};
+	return (struct cuda_vec){t ? t->data : NULL, t ? cuda_type_of(t->type) : CUDA_F32};
+}
+
+/* As cuDNN names it. */
+static inline cudnnDataType_t cuda_dnn_type(enum jm_dtype type)
+{
+	return type == JM_BF16	? CUDNN_DATA_BFLOAT16
+	       : type == JM_F16 ? CUDNN_DATA_HALF
+				: CUDNN_DATA_FLOAT;
 }
 
 static inline void *cuda_data(const struct jm_tensor *t)

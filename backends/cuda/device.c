@@ -46,11 +46,12 @@ void cuda_props(void *arg, struct jm_device_props *ret)
 		ret->memory_bytes = available > RESERVE ? available - RESERVE : 1;
 	for (int i = 0; i < JM_DTYPE_COUNT; i++)
 		ret->peak_flops[i] = NAN;
-	ret->native[JM_F32] = ret->native[JM_BF16] = ret->native[JM_I32] = true;
+	ret->native[JM_F32] = ret->native[JM_BF16] = true;
+	ret->native[JM_F16] = ret->native[JM_I32] = true;
 	for (size_t i = 0; i < sizeof chips / sizeof *chips; i++) {
 		if (!strstr(dev->prop.name, chips[i].part))
 			continue;
-		ret->peak_flops[JM_BF16] = chips[i].bf16;
+		ret->peak_flops[JM_BF16] = ret->peak_flops[JM_F16] = chips[i].bf16;
 		ret->peak_flops[JM_F32] = chips[i].f32;
 		ret->peak_tf32 = chips[i].tf32;
 		ret->peak_bytes = chips[i].bytes;

@@ -6,7 +6,6 @@
  */
 #include "dnn_attention.h"
 
-#define BF16 CUDNN_DATA_BFLOAT16
 #define F32  CUDNN_DATA_FLOAT
 #define I32  CUDNN_DATA_INT32
 #define BOOL CUDNN_DATA_BOOLEAN
@@ -24,7 +23,7 @@ static int64_t heads_view(const struct drawing *d, int64_t heads, int64_t row)
 	const int64_t dim[4] = {s->batch, heads, s->seq, s->depth};
 	const int64_t stride[4] = {s->seq * row, s->depth, row, 1};
 
-	return dnn_tensor(d->g, DNN_REAL, BF16, 4, dim, stride);
+	return dnn_tensor(d->g, DNN_REAL, s->type, 4, dim, stride);
 }
 
 /* The same, with positions and depth in each other's place. */
@@ -34,7 +33,7 @@ static int64_t turned_view(const struct drawing *d, int64_t heads, int64_t row)
 	const int64_t dim[4] = {s->batch, heads, s->depth, s->seq};
 	const int64_t stride[4] = {s->seq * row, s->depth, 1, row};
 
-	return dnn_tensor(d->g, DNN_REAL, BF16, 4, dim, stride);
+	return dnn_tensor(d->g, DNN_REAL, s->type, 4, dim, stride);
 }
 
 /* [B,H,S,columns], dense. */
@@ -117,20 +116,20 @@ struct dnn_graph *dnn_attention_forward(const struct cuda_dnn *dnn,
 	sum = reduce(&d, CUDNN_REDUCE_TENSOR_ADD, x);
 	apply(&d, CUDNN_POINTWISE_ADD, most,
 		apply(&d, CUDNN_POINTWISE_LOG, sum, 0, per_row(&d, DNN_VIRTUAL)), ret->lse);
-	p = apply(&d, CUDNN_POINTWISE_DIV, x, sum, scores(&d, BF16));
+	p = apply(&d, CUDNN_POINTWISE_DIV, x, sum, scores(&d, s->type));
 	dnn_matmul(d.g, p, ret->v, ret->y);
 	return d.g;
 }
 
 /* ---- backward ------------------------------------------------------------------------------------------- */
 
-/* The transpose of scores, as bf16: rows are keys. */
+/* The transpose of scores, in 16 bits: rows are keys. */
 static int64_t transposed(const struct drawing *d, int64_t x)
 {
 	const struct dnn_attention_shape *s = d->s;
 	const int64_t dim[4] = {s->batch, s->heads, s->seq, s->seq};
 	const int64_t stride[4] = {s->heads * s->seq * s->seq, s->seq * s->seq, 1, s->seq};
-	int64_t y = dnn_tensor(d->g, DNN_VIRTUAL, BF16, 4, dim, stride);
+	int64_t y = dnn_tensor(d->g, DNN_VIRTUAL, s->type, 4, dim, stride);
 
 	dnn_reshape(d->g, x, y);
 	return y;
@@ -145,7 +144,7 @@ static void into_group(const struct drawing *d, int64_t x, int64_t b, int64_t to
 		dnn_matmul(d->g, x, b, to);
 		return;
 	}
-	each = dense(d, DNN_VIRTUAL, BF16, d->s->depth);
+	each = dense(d, DNN_VIRTUAL, d->s->type, d->s->depth);
 	dnn_matmul(d->g, x, b, each);
 	dnn_reduce(d->g, CUDNN_REDUCE_TENSOR_ADD, each, to);
 }
@@ -156,7 +155,7 @@ static int64_t keys(const struct drawing *d, int64_t k, int64_t row)
 	const struct dnn_attention_shape *s = d->s;
 	const int64_t dim[4] = {s->batch, s->groups, s->seq, s->depth};
 	const int64_t stride[4] = {s->seq * row, s->depth, row, 1};
-	int64_t y = dnn_tensor(d->g, DNN_VIRTUAL, BF16, 4, dim, stride);
+	int64_t y = dnn_tensor(d->g, DNN_VIRTUAL, s->type, 4, dim, stride);
 
 	dnn_reshape(d->g, k, y);
 	return y;

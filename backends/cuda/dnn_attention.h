@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention and its gradient as graphs for cuDNN, in bf16. */
+/* Attention and its gradient as graphs for cuDNN, in a type of 16 bits. */
 #ifndef JM_CUDA_DNN_ATTENTION_H
 #define JM_CUDA_DNN_ATTENTION_H
 
@@ -7,6 +7,7 @@
 
 struct dnn_attention_shape {
 	int64_t batch, seq, heads, groups, depth;
+	cudnnDataType_t type; /* of all but lse, delta and sum */
 	bool causal;
 	bool repeatable; /* dq is not summed in memory by several blocks */
 };

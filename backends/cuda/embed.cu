@@ -36,14 +36,10 @@ template <int N> static void embed_of(const struct cuda_embed *p, cudaStream_t s
 	int threads = threads_for((p->width + N - 1) / N, THREADS);
 	unsigned blocks = (unsigned)p->tokens;
 
-	if (p->table.bf16 && p->y.bf16)
-		embed_kernel<N, bf16, bf16><<<blocks, threads, 0, stream>>>(*p);
-	else if (p->table.bf16)
-		embed_kernel<N, bf16, float><<<blocks, threads, 0, stream>>>(*p);
-	else if (p->y.bf16)
-		embed_kernel<N, float, bf16><<<blocks, threads, 0, stream>>>(*p);
-	else
-		embed_kernel<N, float, float><<<blocks, threads, 0, stream>>>(*p);
+	with_types(p->table, p->y, [&](auto table, auto y) {
+		embed_kernel<N, decltype(table), decltype(y)>
+			<<<blocks, threads, 0, stream>>>(*p);
+	});
 }
 
 void cuda_embed(const struct cuda_embed *p, cudaStream_t stream)
@@ -135,14 +131,14 @@ void cuda_batch_sum(const struct cuda_batch_sum *p, cudaStream_t stream)
 	int threads = threads_for(packs ? p->width / PACK : p->width, THREADS);
 	unsigned blocks = (unsigned)p->rows;
 
-	if (packs && p->x.bf16)
-		batch_sum_kernel<PACK, bf16><<<blocks, threads, 0, stream>>>(*p);
-	else if (packs)
-		batch_sum_kernel<PACK, float><<<blocks, threads, 0, stream>>>(*p);
-	else if (p->x.bf16)
-		batch_sum_kernel<1, bf16><<<blocks, threads, 0, stream>>>(*p);
-	else
-		batch_sum_kernel<1, float><<<blocks, threads, 0, stream>>>(*p);
+	with_type(p->x, [&](auto t) {
+		using T = decltype(t);
+
+		if (packs)
+			batch_sum_kernel<PACK, T><<<blocks, threads, 0, stream>>>(*p);
+		else
+			batch_sum_kernel<1, T><<<blocks, threads, 0, stream>>>(*p);
+	});
 }
 
 template <int N, typename Y> static void embed_grad_of(const struct cuda_embed_grad *p, cudaStream_t stream)
@@ -160,10 +156,11 @@ void cuda_embed_grad(const struct cuda_embed_grad *p, cudaStream_t stream)
 		cudaMemsetAsync(p->dtable, 0, (size_t)(p->rows * p->width) * sizeof(float), stream);
 	rank_kernel<<<blocks_for(p->tokens, THREADS), THREADS, 0, stream>>>(
 		p->ids, p->order, (int)p->tokens);
-	if (p->dy.bf16)
-		packs ? embed_grad_of<PACK, bf16>(p, stream) : embed_grad_of<1, bf16>(p, stream);
-	else
-		packs ? embed_grad_of<PACK, float>(p, stream) : embed_grad_of<1, float>(p, stream);
+	with_type(p->dy, [&](auto t) {
+		using T = decltype(t);
+
+		packs ? embed_grad_of<PACK, T>(p, stream) : embed_grad_of<1, T>(p, stream);
+	});
 }
 
 /* ---- rotary positions ------------------------------------------------------------------------------------ */
@@ -207,10 +204,9 @@ template <int N> static void rope_of(const struct cuda_rope *p, cudaStream_t str
 {
 	int threads = threads_for(p->heads * (p->depth / 2 / N), THREADS);
 
-	if (p->x.bf16)
-		rope_kernel<N, bf16><<<(unsigned)p->tokens, threads, 0, stream>>>(*p);
-	else
-		rope_kernel<N, float><<<(unsigned)p->tokens, threads, 0, stream>>>(*p);
+	with_type(p->x, [&](auto t) {
+		rope_kernel<N, decltype(t)><<<(unsigned)p->tokens, threads, 0, stream>>>(*p);
+	});
 }
 
 void cuda_rope(const struct cuda_rope *p, cudaStream_t stream)

@@ -22,7 +22,7 @@ struct cuda_product {
 
 static cudaDataType_t type_of(enum jm_dtype type)
 {
-	return type == JM_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+	return type == JM_BF16 ? CUDA_R_16BF : type == JM_F16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
 /* ---- descriptors ------------------------------------------------------------------------------------ */
@@ -175,7 +175,7 @@ static size_t bytes_of(const struct cuda_matrix *m)
 /* Operands of its own, of random values; the real ones may be somebody's parameters. */
 static bool stage(struct cuda_dev *dev, struct cuda_matrix *m)
 {
-	struct cuda_vec v = {NULL, m->type == JM_BF16};
+	struct cuda_vec v = {NULL, cuda_type_of(m->type)};
 
 	if (cudaMalloc(&v.data, bytes_of(m))) {
 		cudaGetLastError();

@@ -16,10 +16,13 @@
 extern "C" {
 #endif
 
-/* An operand: f32, or bf16. data NULL: absent. */
+/* Types of elements that kernels read and write. */
+enum cuda_type { CUDA_F32, CUDA_BF16, CUDA_F16 };
+
+/* An operand. data NULL: absent. */
 struct cuda_vec {
 	void *data;
-	bool bf16;
+	enum cuda_type type;
 };
 
 /* ---- pointwise.cu ------------------------------------------------------------------------------------- */

@@ -131,7 +131,7 @@ template <int N, typename T> static void xent_of(const struct cuda_xent *p, cuda
 
 template <int N> static void xent_typed(const struct cuda_xent *p, cudaStream_t stream)
 {
-	p->logits.bf16 ? xent_of<N, bf16>(p, stream) : xent_of<N, float>(p, stream);
+	with_type(p->logits, [&](auto t) { xent_of<N, decltype(t)>(p, stream); });
 }
 
 void cuda_xent(const struct cuda_xent *p, cudaStream_t stream)
@@ -164,12 +164,10 @@ __global__ void top1_kernel(
 void cuda_top1(struct cuda_vec logits, const int32_t *targets, int64_t rows, int64_t classes,
 	float *share, bool add, cudaStream_t stream)
 {
-	if (logits.bf16)
+	with_type(logits, [&](auto t) {
 		top1_kernel<<<1, SUMMERS, 0, stream>>>(
-			as<const bf16>(logits), targets, rows, classes, share, add);
-	else
-		top1_kernel<<<1, SUMMERS, 0, stream>>>(
-			as<const float>(logits), targets, rows, classes, share, add);
+			as<const decltype(t)>(logits), targets, rows, classes, share, add);
+	});
 }
 
 /* ---- squared differences --------------------------------------------------------------------------------- */
@@ -215,11 +213,9 @@ __global__ void mse_mean_kernel(struct cuda_mse p)
 
 void cuda_mse(const struct cuda_mse *p, cudaStream_t stream)
 {
-	if (p->y.bf16 && p->target.bf16)
-		mse_kernel<bf16, bf16><<<CUDA_NORM_PARTS, 256, 0, stream>>>(*p);
-	else if (p->y.bf16)
-		mse_kernel<bf16, float><<<CUDA_NORM_PARTS, 256, 0, stream>>>(*p);
-	else
-		mse_kernel<float, float><<<CUDA_NORM_PARTS, 256, 0, stream>>>(*p);
+	with_types(p->y, p->target, [&](auto y, auto target) {
+		mse_kernel<decltype(y), decltype(target)>
+			<<<CUDA_NORM_PARTS, 256, 0, stream>>>(*p);
+	});
 	mse_mean_kernel<<<1, SUMMERS, 0, stream>>>(*p);
 }

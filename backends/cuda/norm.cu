@@ -83,19 +83,21 @@ static void norm_of(const struct cuda_norm *p, cudaStream_t stream)
 
 template <int N> static void norm_typed(const struct cuda_norm *p, cudaStream_t stream)
 {
-	if (p->x.bf16)
-		norm_of<N, bf16, bf16, bf16>(p, stream);
-	else if (p->y.bf16)
-		norm_of<N, float, bf16, bf16>(p, stream);
-	else
-		norm_of<N, float, float, float>(p, stream);
+	with_type(p->y, [&](auto t) {
+		using T = decltype(t);
+
+		if (p->x.type == p->y.type)
+			norm_of<N, T, T, T>(p, stream);
+		else
+			norm_of<N, float, T, T>(p, stream);
+	});
 }
 
 bool cuda_norm_knows(const struct cuda_norm *p)
 {
-	bool alike = !p->b.data || p->b.bf16 == p->y.bf16;
+	bool alike = !p->b.data || p->b.type == p->y.type;
 
-	return (p->y.bf16 || !p->x.bf16) && alike && p->width <= CUDA_NORM_WIDEST;
+	return (p->x.type == p->y.type || p->x.type == CUDA_F32) && alike && p->width <= CUDA_NORM_WIDEST;
 }
 
 void cuda_norm(const struct cuda_norm *p, cudaStream_t stream)
@@ -118,6 +120,18 @@ __device__ __forceinline__ float2 block_sum_two(float2 x, float2 *share)
 	__syncthreads();
 	x = lane < warps ? share[lane] : make_float2(0, 0);
 	return make_float2(warp_sum(x.x), warp_sum(x.y));
+}
+
+/* In any type. */
+template <int N>
+__device__ __forceinline__ void store_as(const struct cuda_vec &to, int64_t i, const float (&v)[N])
+{
+	if (to.type == CUDA_BF16)
+		store(as<bf16>(to) + i, v);
+	else if (to.type == CUDA_F16)
+		store(as<half>(to) + i, v);
+	else
+		store(as<float>(to) + i, v);
 }
 
 /* R packs of a row are a thread's own. */
@@ -166,10 +180,8 @@ __global__ void __launch_bounds__(MOST_THREADS) norm_grad_kernel(struct cuda_nor
 				g[r][k] = rstd * (g[r][k] - mean_g - h[r][k] * mean_gh);
 			if (p.dx.data)
 				store_sum(as<A>(p.dx) + at + i, g[r], p.add_dx);
-			if (p.copy.data && p.copy.bf16)
-				store(as<bf16>(p.copy) + at + i, g[r]);
-			else if (p.copy.data)
-				store(as<float>(p.copy) + at + i, g[r]);
+			if (p.copy.data)
+				store_as(p.copy, at + i, g[r]);
 		}
 	}
 #pragma unroll
@@ -209,12 +221,14 @@ template <int N, int R> static void norm_grad_of(const struct cuda_norm_grad *p,
 {
 	int threads = threads_for((p->width + N * R - 1) / (N * R), MOST_THREADS);
 
-	if (p->x.bf16)
-		norm_grad_kernel<N, R, bf16, bf16><<<p->blocks, threads, 0, stream>>>(*p);
-	else if (p->dy.bf16)
-		norm_grad_kernel<N, R, bf16, float><<<p->blocks, threads, 0, stream>>>(*p);
-	else
-		norm_grad_kernel<N, R, float, float><<<p->blocks, threads, 0, stream>>>(*p);
+	with_type(p->dy, [&](auto t) {
+		using T = decltype(t);
+
+		if (p->x.type == p->dy.type)
+			norm_grad_kernel<N, R, T, T><<<p->blocks, threads, 0, stream>>>(*p);
+		else
+			norm_grad_kernel<N, R, T, float><<<p->blocks, threads, 0, stream>>>(*p);
+	});
 }
 
 static int grad_threads(int64_t width)
@@ -237,7 +251,7 @@ bool cuda_norm_grad_knows(const struct cuda_norm_grad *p)
 {
 	int64_t widest = (p->width % PACK ? 1 : PACK) * 4 * MOST_THREADS;
 
-	return (p->dy.bf16 || !p->x.bf16) && p->width <= widest;
+	return (p->x.type == p->dy.type || p->x.type == CUDA_F32) && p->width <= widest;
 }
 
 void cuda_norm_grad(const struct cuda_norm_grad *p, cudaStream_t stream)

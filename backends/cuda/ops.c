@@ -40,6 +40,11 @@ static bool knows_tf32(enum jm_op op)
 	       op == JM_OP_CONV || op == JM_OP_CONV_DGRAD || op == JM_OP_CONV_WGRAD;
 }
 
+static bool knows_type(enum jm_dtype type)
+{
+	return type == JM_F32 || type == JM_BF16 || type == JM_F16 || type == JM_I32;
+}
+
 /* f64 is the yardstick's alone. */
 static int check_types(const struct jm_node *n, struct jm_err *err)
 {
@@ -55,9 +60,10 @@ static int check_types(const struct jm_node *n, struct jm_err *err)
 	for (int i = 0; i < n->n_out; i++)
 		t[count++] = n->out[i];
 	for (int i = 0; i < count; i++)
-		if (t[i] && t[i]->type != JM_F32 && t[i]->type != JM_BF16 && t[i]->type != JM_I32)
+		if (t[i] && !knows_type(t[i]->type))
 			return jm_err_set(err, JM_ENOSUP,
-				"Backend cuda cannot take %s of %s as %s; it knows f32 and bf16.",
+				"Backend cuda cannot take %s of %s as %s; it knows f32, bf16 and "
+				"f16.",
 				t[i]->name, jm_op_name(n->op), jm_dtype_name(t[i]->type));
 	return 0;
 }

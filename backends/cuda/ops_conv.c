@@ -153,7 +153,7 @@ static struct cuda_conv_key key_of(const struct jm_node *n)
 	}
 	if (is_folded(n))
 		fold_shape(n, &key.shape);
-	key.shape.type = o.x->type == JM_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
+	key.shape.type = cuda_dnn_type(o.x->type);
 	key.shape.add = n->op != JM_OP_CONV_WGRAD && cuda_adds(n, 0);
 	key.exact = o.x->type == JM_F32 && n->math != JM_MATH_TF32;
 	return key;
@@ -288,7 +288,7 @@ static void fold(struct cuda_dev *dev, const struct jm_node *n, const struct jm_
 {
 	struct cuda_fold p = fold_of(n, t);
 
-	p.y = (struct cuda_vec){to, t->type == JM_BF16};
+	p.y = (struct cuda_vec){to, cuda_type_of(t->type)};
 	cuda_fold(&p, dev->stream);
 }
 
@@ -352,7 +352,7 @@ static int run_wgrad(struct cuda_dev *dev, const struct cuda_exec *exec, struct 
 	code = dnn_run(&dev->dnn, &c->run, err);
 	if (code)
 		return code;
-	p.y = (struct cuda_vec){(char *)exec->scratch + c->at.filter, dy->type == JM_BF16};
+	p.y = (struct cuda_vec){(char *)exec->scratch + c->at.filter, cuda_type_of(dy->type)};
 	cuda_unfold(&p, dev->stream);
 	if (dbias)
 		cuda_bias_grad(cuda_vec(dy), dbias->data, dy->dim[0] * dy->dim[2] * dy->dim[3],

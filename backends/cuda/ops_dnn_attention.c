@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention in bf16 by cuDNN: plans by shape, kept by the device; memory for them; runs. */
+/* Attention in bf16 or f16 by cuDNN: plans by shape, kept by the device; memory for them; runs. */
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -51,6 +51,7 @@ static struct dnn_attention_shape shape_of(const struct cuda_dev *dev, const str
 		.heads = heads,
 		.groups = groups,
 		.depth = jm_tensor_width(qkv) / (heads + 2 * groups),
+		.type = cuda_dnn_type(qkv->type),
 		.causal = n->attr.attention.causal,
 		.repeatable = !dev->fast,
 	};
@@ -61,8 +62,8 @@ static struct dnn_attention_shape shape_of(const struct cuda_dev *dev, const str
 static bool same_shape(const struct dnn_attention_shape *a, const struct dnn_attention_shape *b)
 {
 	return a->batch == b->batch && a->seq == b->seq && a->heads == b->heads &&
-	       a->groups == b->groups && a->depth == b->depth && a->causal == b->causal &&
-	       a->repeatable == b->repeatable;
+	       a->groups == b->groups && a->depth == b->depth && a->type == b->type &&
+	       a->causal == b->causal && a->repeatable == b->repeatable;
 }
 
 static void write_key(
@@ -70,10 +71,10 @@ static void write_key(
 {
 	const struct dnn_attention_shape *s = &p->shape;
 
-	snprintf(ret, size, "attention/%zu/%lldx%lld/%lld:%lldx%lld%s%s%s", dev->dnn.version,
+	snprintf(ret, size, "attention/%zu/%lldx%lld/%lld:%lldx%lld%s%s%s%s", dev->dnn.version,
 		(long long)s->batch, (long long)s->seq, (long long)s->heads, (long long)s->groups,
 		(long long)s->depth, s->causal ? "/causal" : "", p->backward ? "/grad" : "",
-		s->repeatable ? "/repeatable" : "");
+		s->repeatable ? "/repeatable" : "", s->type == CUDNN_DATA_HALF ? "/f16" : "");
 }
 
 /* The plan that was chosen before, by its name, or some to choose from. */
@@ -153,10 +154,11 @@ static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_e
 	const struct cuda_attention_plan *p;
 	int code;
 
-	if (!jm_attention_is_packed(n) || n->accumulate || n->in[0]->type != JM_BF16 ||
-		n->out[0]->type != JM_BF16 || s.depth % 8 || s.depth > 256)
+	if (!jm_attention_is_packed(n) || n->accumulate || n->in[0]->type == JM_F32 ||
+		n->out[0]->type != n->in[0]->type || s.depth % 8 || s.depth > 256)
 		return jm_err_set(err, JM_ENOSUP,
-			"cuDNN's attention takes bf16, heads of a width of a multiple of 8 up to "
+			"cuDNN's attention takes bf16 or f16, heads of a width of a multiple of 8 "
+			"up to "
 			"256, packed in one tensor, and adds to nothing.");
 	code = cuda_dnn_open(dev, err);
 	if (code)

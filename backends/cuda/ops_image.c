@@ -10,7 +10,7 @@
 
 /* ---- what they take ---------------------------------------------------------------------------------- */
 
-/* All images of one type, f32 or bf16. */
+/* All images of one type. */
 static int takes_images(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
 	const struct jm_tensor *first = NULL;

@@ -107,14 +107,14 @@ static int takes_gelu(struct cuda_dev *dev, const struct jm_group *group, struct
 }
 
 /*
- * gelu-grad behind linear-dgrad: dy of the former is the result of the latter, and nobody else's. In bf16 only:
- * in f32 cuBLASLt's was off by up to 8e-5 of the mean.
+ * gelu-grad behind linear-dgrad: dy of the former is the result of the latter, and nobody else's. Not in f32:
+ * cuBLASLt's was off by up to 8e-5 of the mean.
  */
 static int takes_gelu_grad(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
 	const struct jm_node *n = group->node[0], *act = group->node[1];
 
-	if (n->in[0]->type != JM_BF16 || n->accumulate || act->accumulate ||
+	if (n->in[0]->type == JM_F32 || n->accumulate || act->accumulate ||
 		act->in[0] != n->out[0] || !n->out[0]->is_virtual ||
 		act->out[0]->type != n->in[0]->type || act->in[1]->type != n->in[0]->type ||
 		jm_tensor_width(n->out[0]) % 8)
@@ -140,7 +140,7 @@ static bool has_bias(const struct jm_node *n)
 static size_t scratch_of(const struct cuda_dev *dev, const struct jm_node *n)
 {
 	int64_t rows = jm_tensor_rows(n->in[0]), width = jm_tensor_width(n->in[0]);
-	if (has_bias(n)) /* as bf16 */
+	if (has_bias(n)) /* in 16 bits */
 		return (size_t)jm_tensor_count(n->in[2]) * sizeof(uint16_t);
 	if (n->op == JM_OP_LINEAR_WGRAD && n->out[1])
 		return (size_t)(width *
@@ -328,7 +328,7 @@ static void cast_bias(struct cuda_dev *dev, const struct cuda_exec *exec)
 	struct cuda_pointwise p = {.map = CUDA_CAST,
 		.n = jm_tensor_count(bias),
 		.a = cuda_vec(bias),
-		.y = {exec->scratch, true}};
+		.y = {exec->scratch, cuda_type_of(exec->node[0].out[0]->type)}};
 
 	cuda_pointwise(&p, dev->stream);
 }

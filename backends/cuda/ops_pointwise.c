@@ -91,9 +91,10 @@ static int takes_cast(struct cuda_dev *dev, const struct jm_group *group, struct
 {
 	const struct jm_node *n = group->node[0];
 	bool number = n->in[0]->type != JM_I32 && n->out[0]->type != JM_I32;
+	struct cuda_pointwise p = args_of(n);
 
 	(void)dev;
-	if (!number)
+	if (!number || !cuda_pointwise_knows(&p))
 		return mixed(n, err);
 	if (strides_known(n->in[0]) && strides_known(n->out[0]))
 		return 0;

@@ -140,6 +140,10 @@ static int takes_update(struct cuda_dev *dev, const struct jm_group *group, stru
 		if (n->out[i]->type != n->out[0]->type)
 			return jm_err_set(err, JM_ENOSUP,
 				"Backend cuda wants parameters and optimizer state in one type.");
+	if (n->out[0]->type == JM_F16 || n->in[0]->type == JM_F16)
+		return jm_err_set(err, JM_ENOSUP,
+			"Backend cuda keeps parameters, optimizer state and their gradients in f32 "
+			"or bf16, not in f16.");
 	return 0;
 }
 

@@ -131,41 +131,41 @@ static void map(const struct cuda_pointwise *p, cudaStream_t stream)
 /* All operands of one type. */
 template <class F, bool TWO> static void map_alike(const struct cuda_pointwise *p, cudaStream_t stream)
 {
-	if (p->a.bf16)
-		map<F, TWO, bf16, bf16, bf16>(p, stream);
-	else
-		map<F, TWO, float, float, float>(p, stream);
+	with_type(p->a, [&](auto t) {
+		using T = decltype(t);
+
+		map<F, TWO, T, T, T>(p, stream);
+	});
 }
 
 static void map_add(const struct cuda_pointwise *p, cudaStream_t stream)
 {
-	if (p->a.bf16)
-		map<plus, true, bf16, bf16, bf16>(p, stream);
-	else if (p->b.bf16)
-		map<plus, true, float, bf16, float>(p, stream);
-	else
-		map<plus, true, float, float, float>(p, stream);
+	with_type(p->b, [&](auto t) {
+		using T = decltype(t);
+
+		if (p->a.type == p->b.type)
+			map<plus, true, T, T, T>(p, stream);
+		else
+			map<plus, true, float, T, float>(p, stream);
+	});
 }
 
 static void map_cast(const struct cuda_pointwise *p, cudaStream_t stream)
 {
-	if (p->a.bf16 && p->y.bf16)
-		map<same, false, bf16, bf16, bf16>(p, stream);
-	else if (p->a.bf16)
-		map<same, false, bf16, bf16, float>(p, stream);
-	else if (p->y.bf16)
-		map<same, false, float, float, bf16>(p, stream);
-	else
-		map<same, false, float, float, float>(p, stream);
+	with_types(p->a, p->y, [&](auto a, auto y) {
+		map<same, false, decltype(a), decltype(a), decltype(y)>(p, stream);
+	});
 }
 
 bool cuda_pointwise_knows(const struct cuda_pointwise *p)
 {
+	bool alike = p->y.type == p->a.type;
+
 	if (p->map == CUDA_CAST)
-		return true;
+		return alike || p->a.type == CUDA_F32 || p->y.type == CUDA_F32;
 	if (p->map == CUDA_ADD)
-		return p->y.bf16 == p->a.bf16 && (p->b.bf16 || !p->a.bf16);
-	return p->y.bf16 == p->a.bf16 && (!p->b.data || p->b.bf16 == p->a.bf16);
+		return alike && (p->b.type == p->a.type || p->a.type == CUDA_F32);
+	return alike && (!p->b.data || p->b.type == p->a.type);
 }
 
 void cuda_pointwise(const struct cuda_pointwise *p, cudaStream_t stream)
@@ -252,10 +252,11 @@ void cuda_swiglu(const struct cuda_swiglu *p, cudaStream_t stream)
 {
 	bool packs = p->width % PACK == 0;
 
-	if (p->x.bf16)
-		packs ? swiglu_of<PACK, bf16>(p, stream) : swiglu_of<1, bf16>(p, stream);
-	else
-		packs ? swiglu_of<PACK, float>(p, stream) : swiglu_of<1, float>(p, stream);
+	with_type(p->x, [&](auto t) {
+		using T = decltype(t);
+
+		packs ? swiglu_of<PACK, T>(p, stream) : swiglu_of<1, T>(p, stream);
+	});
 }
 
 /* ---- dropout -------------------------------------------------------------------------------------------- */
@@ -290,7 +291,7 @@ template <typename T> static void dropout_of(const struct cuda_dropout *p, cudaS
 
 void cuda_dropout(const struct cuda_dropout *p, cudaStream_t stream)
 {
-	p->x.bf16 ? dropout_of<bf16>(p, stream) : dropout_of<float>(p, stream);
+	with_type(p->x, [&](auto t) { dropout_of<decltype(t)>(p, stream); });
 }
 
 /* ---- between dense layouts: a thread takes one element, in the order of y ------------------------------ */
@@ -319,12 +320,7 @@ void cuda_reorder(const struct cuda_reorder *p, cudaStream_t stream)
 	for (int k = 0; k < p->rank; k++)
 		n *= p->dim[k];
 	unsigned blocks = blocks_for(n, THREADS);
-	if (p->x.bf16 && p->y.bf16)
-		reorder_kernel<bf16, bf16><<<blocks, THREADS, 0, stream>>>(*p, n);
-	else if (p->x.bf16)
-		reorder_kernel<bf16, float><<<blocks, THREADS, 0, stream>>>(*p, n);
-	else if (p->y.bf16)
-		reorder_kernel<float, bf16><<<blocks, THREADS, 0, stream>>>(*p, n);
-	else
-		reorder_kernel<float, float><<<blocks, THREADS, 0, stream>>>(*p, n);
+	with_types(p->x, p->y, [&](auto x, auto y) {
+		reorder_kernel<decltype(x), decltype(y)><<<blocks, THREADS, 0, stream>>>(*p, n);
+	});
 }

@@ -241,10 +241,11 @@ template <int N, typename T> __global__ void avgpool_grad_kernel(struct cuda_poo
 	{                                                                                          \
 		bool packs = p->c % PACK == 0;                                                     \
                                                                                                    \
-		if (p->y.bf16)                                                                     \
-			packs ? kernel##_of<PACK, bf16>(p, s) : kernel##_of<1, bf16>(p, s);        \
-		else                                                                               \
-			packs ? kernel##_of<PACK, float>(p, s) : kernel##_of<1, float>(p, s);      \
+		with_type(p->y, [&](auto t) {                                                      \
+			using T = decltype(t);                                                     \
+                                                                                                   \
+			packs ? kernel##_of<PACK, T>(p, s) : kernel##_of<1, T>(p, s);              \
+		});                                                                                \
 	}
 
 POOL(void cuda_maxpool, maxpool_kernel, out)
@@ -306,10 +307,9 @@ void cuda_gap(const struct cuda_gap *p, cudaStream_t stream)
 {
 	dim3 grid(blocks_for(p->c, WARP), (unsigned)p->batch), block(WARP, GAP_ROWS);
 
-	if (p->image.bf16)
-		gap_kernel<bf16><<<grid, block, 0, stream>>>(*p);
-	else
-		gap_kernel<float><<<grid, block, 0, stream>>>(*p);
+	with_type(p->image, [&](auto t) {
+		gap_kernel<decltype(t)><<<grid, block, 0, stream>>>(*p);
+	});
 }
 
 template <int N, typename T> static void gap_grad_of(const struct cuda_gap *p, cudaStream_t stream)
@@ -323,8 +323,9 @@ void cuda_gap_grad(const struct cuda_gap *p, cudaStream_t stream)
 {
 	bool packs = p->c % PACK == 0;
 
-	if (p->image.bf16)
-		packs ? gap_grad_of<PACK, bf16>(p, stream) : gap_grad_of<1, bf16>(p, stream);
-	else
-		packs ? gap_grad_of<PACK, float>(p, stream) : gap_grad_of<1, float>(p, stream);
+	with_type(p->image, [&](auto t) {
+		using T = decltype(t);
+
+		packs ? gap_grad_of<PACK, T>(p, stream) : gap_grad_of<1, T>(p, stream);
+	});
 }

@@ -68,12 +68,14 @@ template <int N, typename X, typename Y> static void tokens_of(const struct cuda
 
 template <int N> static void tokens_typed(const struct cuda_tokens *p, cudaStream_t stream)
 {
-	if (p->y.bf16)
-		tokens_of<N, bf16, bf16>(p, stream);
-	else if (p->x.bf16)
-		tokens_of<N, bf16, float>(p, stream);
-	else
-		tokens_of<N, float, float>(p, stream);
+	with_type(p->x, [&](auto t) {
+		using T = decltype(t);
+
+		if (p->x.type == p->y.type)
+			tokens_of<N, T, T>(p, stream);
+		else
+			tokens_of<N, T, float>(p, stream);
+	});
 }
 
 void cuda_tokens(const struct cuda_tokens *p, cudaStream_t stream)
@@ -101,8 +103,8 @@ void cuda_first(const struct cuda_first *given, cudaStream_t stream)
 	int threads = threads_for(p.width, THREADS);
 
 	p.places = p.grad ? p.seq : 1;
-	if (p.x.bf16)
-		first_kernel<bf16><<<(unsigned)(p.batch * p.places), threads, 0, stream>>>(p);
-	else
-		first_kernel<float><<<(unsigned)(p.batch * p.places), threads, 0, stream>>>(p);
+	with_type(p.x, [&](auto t) {
+		first_kernel<decltype(t)>
+			<<<(unsigned)(p.batch * p.places), threads, 0, stream>>>(p);
+	});
 }

@@ -46,11 +46,10 @@ __global__ void root_kernel(const double *partial, int n, float *y, bool add)
 
 void cuda_norm_all(const struct cuda_norm_all *p, cudaStream_t stream)
 {
-	if (p->x.bf16)
-		squares_kernel<<<CUDA_NORM_PARTS, THREADS, 0, stream>>>(as<const bf16>(p->x), p->n, p->partial);
-	else
+	with_type(p->x, [&](auto t) {
 		squares_kernel<<<CUDA_NORM_PARTS, THREADS, 0, stream>>>(
-			as<const float>(p->x), p->n, p->partial);
+			as<const decltype(t)>(p->x), p->n, p->partial);
+	});
 	root_kernel<<<1, THREADS, 0, stream>>>(p->partial, CUDA_NORM_PARTS, p->y, p->accumulate);
 }
 
@@ -111,7 +110,7 @@ template <typename T> __device__ __forceinline__ void draw(
 __device__ __forceinline__ void load_gradient(
 	const struct cuda_vec &g, int64_t i, float (&v)[PACK], int64_t left)
 {
-	if (g.bf16)
+	if (g.type == CUDA_BF16)
 		load_some(as<const bf16>(g) + i, v, left);
 	else
 		load_some(as<const float>(g) + i, v, left);
@@ -192,5 +191,5 @@ template <typename T> static void update_of(const struct cuda_update *p, cudaStr
 
 void cuda_update(const struct cuda_update *p, cudaStream_t stream)
 {
-	p->p.bf16 ? update_of<bf16>(p, stream) : update_of<float>(p, stream);
+	p->p.type == CUDA_BF16 ? update_of<bf16>(p, stream) : update_of<float>(p, stream);
 }

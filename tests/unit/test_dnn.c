@@ -141,6 +141,7 @@ static void plans_exist_for_every_convolution_of_resnet50(void **unused)
 	assert_int_equal(n_shapes, 23);
 	for (int i = 0; i < 3; i++) {
 		assert_int_equal(count(plain[i], CUDNN_DATA_BFLOAT16, &any), n_shapes);
+		assert_int_equal(count(plain[i], CUDNN_DATA_HALF, &any), n_shapes);
 		assert_int_equal(count(plain[i], CUDNN_DATA_FLOAT, &exact), n_shapes);
 	}
 }

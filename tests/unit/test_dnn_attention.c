@@ -44,10 +44,10 @@ static void need_cudnn(void)
 
 /* gpt-117m, gpt-800m, a llama with 4 query heads to a key head, vit-l16 */
 static const struct dnn_attention_shape shapes[] = {
-	{32, 1024, 12, 12, 64, true, true},
-	{8, 2048, 8, 8, 256, true, true},
-	{2, 2048, 32, 8, 128, true, true},
-	{128, 197, 16, 16, 64, false, true},
+	{32, 1024, 12, 12, 64, CUDNN_DATA_BFLOAT16, true, true},
+	{8, 2048, 8, 8, 256, CUDNN_DATA_BFLOAT16, true, true},
+	{2, 2048, 32, 8, 128, CUDNN_DATA_BFLOAT16, true, true},
+	{128, 197, 16, 16, 64, CUDNN_DATA_BFLOAT16, false, true},
 };
 
 /* Ways to run it that cuDNN's heuristics name for the whole graph; 0 = it is no pattern of its. */
@@ -87,7 +87,7 @@ static int64_t ways_of(struct dnn_graph *g)
 	return count;
 }
 
-static void check(const struct dnn_attention_shape *s, bool backward)
+static void check_in(const struct dnn_attention_shape *s, bool backward)
 {
 	struct dnn_attention_ids ids = {0};
 	struct dnn_graph *g = backward ? dnn_attention_backward(&dnn, s, &ids)
@@ -96,17 +96,28 @@ static void check(const struct dnn_attention_shape *s, bool backward)
 
 	assert_non_null(g);
 	ways = ways_of(g);
-	print_message("%d x %d, heads %d/%d of %d, %s: %d ways\n", (int)s->batch, (int)s->seq,
+	print_message("%s, %d x %d, heads %d/%d of %d, %s: %d ways\n",
+		s->type == CUDNN_DATA_HALF ? "f16" : "bf16", (int)s->batch, (int)s->seq,
 		(int)s->heads, (int)s->groups, (int)s->depth, backward ? "backward" : "forward",
 		(int)ways);
 	assert_true(ways > 0);
 	dnn_graph_free(g);
 }
 
+/* In both types of 16 bits. */
+static void check(const struct dnn_attention_shape *s, bool backward)
+{
+	struct dnn_attention_shape half = *s;
+
+	half.type = CUDNN_DATA_HALF;
+	check_in(s, backward);
+	check_in(&half, backward);
+}
+
 /* No engine holds rows of heads as wide as these. */
 static void too_wide_heads_are_not(void **unused)
 {
-	const struct dnn_attention_shape s = {2, 1024, 4, 4, 1024, true, true};
+	const struct dnn_attention_shape s = {2, 1024, 4, 4, 1024, CUDNN_DATA_BFLOAT16, true, true};
 	struct dnn_attention_ids ids = {0};
 	struct dnn_graph *g;
 
