@@ -98,7 +98,6 @@ static int add_record(
 	json_t *alike;
 	char run[128];
 
-	share_parts(in, record);
 	run_of(record, run, sizeof(run));
 	alike = json_object_get(in->by_run, run);
 	if (is_among(alike, record)) {
@@ -145,6 +144,7 @@ static int add_all(
 		}
 		if (!in->full)
 			jm_keys_drop_details(jm_record_keys, record);
+		share_parts(in, record); /* of a store its reader does it */
 		rc = add_record(in, record, path, err);
 		if (rc)
 			return rc;

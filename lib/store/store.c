@@ -433,7 +433,6 @@ int jm_store_close(struct jm_store *s, struct jm_err *err)
 		rc = jm_err_set(err, JM_EBUG, "The store '%s' was closed while in use.", s->path);
 	if (s->lock_fd >= 0)
 		close(s->lock_fd);
-	free(s->brief.bytes);
 	free(s->path);
 	free(s);
 	return rc;

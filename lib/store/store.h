@@ -35,7 +35,7 @@ const char *jm_store_path(const struct jm_store *s);
 /*
  * Reading. Records in a stable order: by the place of their case in the plan, then by repeat; they do not
  * tell in which order or with how many interruptions they came about. fn returns non-zero to stop, which
- * is handed back; `record` is borrowed. brief: without what is marked as detail in its table of keys, from which
+ * is handed back; `record` is borrowed, and not to be changed: parts of it may be those of others. brief: without what is marked as detail in its table of keys, from which
  * no table or metric is made; several times as fast.
  */
 int jm_store_records(struct jm_store *s, bool brief,

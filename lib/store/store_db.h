@@ -6,7 +6,7 @@
 #include <sqlite3.h>
 #include <stdbool.h>
 
-#include "base/keys.h"
+#include "joulemark.h"
 
 struct jm_store {
 	sqlite3 *db;
@@ -17,7 +17,6 @@ struct jm_store {
 	sqlite3_stmt *insert_chunk; /* kept prepared */
 	void (*damaged)(void *arg, struct jm_err *damage); /* NULL = damage is an error */
 	void *damaged_arg;
-	struct jm_keys_room brief; /* of the record that is read */
 };
 
 /* Turns an SQLite code into a sentence: full disk, damage, permissions, the lock of another

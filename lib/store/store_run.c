@@ -47,20 +47,16 @@ int jm_store_add_case(
 		parameters, err);
 }
 
-/* Parses column 0 of a row. */
-static int column_json(
-	struct jm_store *s, sqlite3_stmt *stmt, bool brief, json_t **ret, struct jm_err *err)
+/* Parses column 0 of a row; reader: NULL = the text is no record. */
+static int column_json(struct jm_store *s, sqlite3_stmt *stmt, struct jm_keys_reader *reader,
+	json_t **ret, struct jm_err *err)
 {
 	const char *text = (const char *)sqlite3_column_text(stmt, 0);
 	size_t n = (size_t)sqlite3_column_bytes(stmt, 0);
-	const char *shorter =
-		brief && text ? jm_keys_brief(jm_record_keys, text, n, &s->brief) : NULL;
 	json_t *json = NULL;
 
-	if (shorter && shorter != text)
-		json = json_loads(shorter, 0, NULL);
-	else if (text)
-		json = json_loadb(text, n, 0, NULL);
+	if (text)
+		json = reader ? jm_keys_read(reader, text, n) : json_loadb(text, n, 0, NULL);
 	if (!json)
 		return jm__store_fail(s, SQLITE_CORRUPT, "reading JSON", err);
 	*ret = json;
@@ -72,7 +68,7 @@ static int one_json(struct jm_store *s, sqlite3_stmt *stmt, json_t **ret, struct
 	int rc = sqlite3_step(stmt);
 
 	if (rc == SQLITE_ROW)
-		rc = column_json(s, stmt, false, ret, err);
+		rc = column_json(s, stmt, NULL, ret, err);
 	else if (rc == SQLITE_DONE)
 		rc = jm_err_set(err, JM_ENOENT,
 			"The store '%s' holds no plan; give the whole command.", s->path);
@@ -209,8 +205,8 @@ void jm_store_skip_damaged(
 }
 
 /* Reads the row; *ret_record is NULL for one that is damaged and passed over. */
-static int read_record(
-	struct jm_store *s, sqlite3_stmt *stmt, bool brief, json_t **ret_record, struct jm_err *err)
+static int read_record(struct jm_store *s, sqlite3_stmt *stmt, struct jm_keys_reader *reader,
+	json_t **ret_record, struct jm_err *err)
 {
 	const char *id = (const char *)sqlite3_column_text(stmt, 1);
 	int repeat = sqlite3_column_int(stmt, 2), rc;
@@ -218,10 +214,10 @@ static int read_record(
 
 	*ret_record = NULL;
 	if (!s->damaged) {
-		rc = column_json(s, stmt, brief, ret_record, err);
+		rc = column_json(s, stmt, reader, ret_record, err);
 		return rc ? rc : check_record(s, id, repeat, *ret_record, err);
 	}
-	if (column_json(s, stmt, brief, ret_record, &damage))
+	if (column_json(s, stmt, reader, ret_record, &damage))
 		damage = (struct jm_err)JM_ERR_INIT;
 	if (!check_record(s, id, repeat, *ret_record, &damage))
 		return 0;
@@ -231,28 +227,42 @@ static int read_record(
 	return 0;
 }
 
-int jm_store_records(struct jm_store *s, bool brief,
+static int each_record(struct jm_store *s, sqlite3_stmt *stmt, struct jm_keys_reader *reader,
 	int (*fn)(void *arg, json_t *record, struct jm_err *err), void *arg, struct jm_err *err)
 {
-	sqlite3_stmt *stmt;
-	int rc, got;
+	int rc = 0, got;
 
-	rc = jm__store_prepare(s, &stmt, err,
-		"SELECT r.record, c.id, r.repeat FROM record_t r JOIN case_t c ON c.n = r.case_n"
-		" WHERE r.status <> 'running' ORDER BY c.n, r.repeat",
-		"");
-	if (rc)
-		return rc;
 	while ((got = sqlite3_step(stmt)) == SQLITE_ROW && !rc) {
 		json_t *record;
 
-		rc = read_record(s, stmt, brief, &record, err);
+		rc = read_record(s, stmt, reader, &record, err);
 		if (!rc && record)
 			rc = fn(arg, record, err);
 		json_decref(record);
 	}
 	if (!rc && got != SQLITE_DONE)
 		rc = jm__store_fail(s, got, "reading its records", err);
+	return rc;
+}
+
+int jm_store_records(struct jm_store *s, bool brief,
+	int (*fn)(void *arg, json_t *record, struct jm_err *err), void *arg, struct jm_err *err)
+{
+	struct jm_keys_reader *reader;
+	sqlite3_stmt *stmt;
+	int rc = jm__store_prepare(s, &stmt, err,
+		"SELECT r.record, c.id, r.repeat FROM record_t r JOIN case_t c ON c.n = r.case_n"
+		" WHERE r.status <> 'running' ORDER BY c.n, r.repeat",
+		"");
+
+	if (rc)
+		return rc;
+	reader = jm_keys_reader_new(jm_record_keys, brief);
+	if (reader)
+		rc = each_record(s, stmt, reader, fn, arg, err);
+	else
+		rc = jm_err_set(err, JM_ENOMEM, "Out of memory for reading records.");
+	jm_keys_reader_free(reader);
 	sqlite3_finalize(stmt);
 	return rc;
 }

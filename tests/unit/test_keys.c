@@ -114,45 +114,123 @@ static void test_details(void **state)
 	json_decref(rest);
 }
 
-/* Dropped from the text as from the parsed object; what is no JSON object stays for the parser to refuse. */
-static void test_brief(void **state)
+/* What the library's parser and dropping afterwards give. */
+static void assert_read_as_parsed(struct jm_keys_reader *reader, bool brief, const char *text)
 {
-	static const char *const rows[] = {
-		"{}",
-		"{'a': 1}",
-		" { 'list' : [ {'x': 0, 'log': 'a'} , {'log': ']}\\\"', 'x': 1} ] , 'n': 2 } ",
-		"{'list': [], 'log': [1, {'log': 2}], 'free': {'log': {'a': [true, null]}}}",
-		"{'list': [{'log': 'only'}, 3, [4, {'log': 5}]], 'text': 'a, \\\\'}",
-		"{'list': {'log': 1}, 'texts': ['log', '']}",
-		"{'list': [{'x': -1e5, 'log': -2.5e-3}]}",
-	};
-	static const char *const bad[] = {"", "{", "{'a'", "{'a': }", "{'list': [", "{'list': [{]}",
-		"{'a': 1} 2", "{'a': 'b", "{'log': {[}", "{'list': [{'log': 1,}]}", "{,}"};
-	struct jm_keys_room room = {NULL, 0};
+	json_t *whole = json_loads(text, 0, NULL);
+	json_t *json = jm_keys_read(reader, text, strlen(text));
+
+	if (whole && brief)
+		jm_keys_drop_details(keys, whole);
+	if (!whole != !json || (whole && !json_equal(json, whole)))
+		fail_msg("%s", text);
+	json_decref(whole);
+	json_decref(json);
+}
+
+static const char *const readable[] = {
+	"{}",
+	"{'a': 1}",
+	" { 'list' : [ {'x': 0, 'log': 'a'} , {'log': ']}\\'', 'x': 1} ] , 'n': 2 } ",
+	"{'list': [], 'log': [1, {'log': 2}], 'free': {'log': {'a': [true, null]}}}",
+	"{'list': [{'log': 'only'}, 3, [4, {'log': 5}]], 'text': 'a, \\\\'}",
+	"{'list': {'log': 1}, 'texts': ['log', '']}",
+	"{'list': [{'x': -1e5, 'log': -2.5e-3}]}",
+	"{'n': [0, -0, -7, 999999999999999999, 9223372036854775807, -9223372036854775808, 0.0]}",
+	"{'n': [1e300, 4e-324, 1E+2, 0.1, 123456789.123456789e-30], 't': [true, false, null]}",
+	"{'text': 'gr\303\266\303\237e \342\202\254', 'gr\303\266': 1, '': 2, '\\u0041': 3}",
+	"{'text': '\\u00e9\\n\\ud83d\\ude00', 'a': 1, 'a': 2}",
+	"{'free': [[[[[[{'a':[{'b':{}}]}]]]]]], 'list': [{'log': {'x': [1]}}, {'log': {'x': "
+	"[1]}}]}",
+};
+
+static const char *const unreadable[] = {"", "{", "{'a'", "{'a': }", "{'list': [", "{'list': [{]}",
+	"{'a': 1} 2", "{'a': 'b", "{'log': {[}", "{'list': [{'log': 1,}]}", "{,}", "{'a': 01}",
+	"{'a': 1.}", "{'a': -}", "{'a': 1e}", "{'a': +1}", "{'a': nul}", "{'a': truex}",
+	"{'a': 1e999}", "{'a': 99999999999999999999}", "{'a': '\001'}", "{'a': '\377'}",
+	"{'a': '\\u0000'}", "{'a': '\\x'}", "{'a' 1}", "{'a': 1 'b': 2}", "{'a': [1 2]}",
+	"{'a': .5}"};
+
+static char *quoted(const char *text)
+{
+	char *copy = strdup(text);
+
+	for (char *c = copy; *c; c++)
+		*c = *c == '\'' ? '"' : *c;
+	return copy;
+}
+
+/* In any order, so that what was read before is met again, whole and brief. */
+static void reads_as_the_library_does(void **state)
+{
+	size_t n = sizeof(readable) / sizeof(readable[0]);
+	size_t n_bad = sizeof(unreadable) / sizeof(unreadable[0]);
 
 	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		json_t *whole = parsed(rows[i]), *brief;
-		char *text = json_dumps(whole, i % 2 ? JSON_INDENT(2) : 0);
+	for (int brief = 0; brief < 2; brief++) {
+		struct jm_keys_reader *reader = jm_keys_reader_new(keys, brief);
 
-		brief = json_loads(jm_keys_brief(keys, text, strlen(text), &room), 0, NULL);
-		assert_null(strstr(room.bytes, "'log': 'a'"));
-		jm_keys_drop_details(keys, whole);
-		assert_non_null(brief);
-		assert_true(json_equal(brief, whole));
-		json_decref(whole);
-		json_decref(brief);
+		for (size_t i = 0; i < 40 * (n + n_bad); i++) {
+			size_t k = i * 7 % (n + n_bad);
+			char *text = quoted(k < n ? readable[k] : unreadable[k - n]);
+			json_t *json = json_loads(text, 0, NULL);
+
+			if (!json != (k >= n))
+				fail_msg("%s", text);
+			json_decref(json);
+			assert_read_as_parsed(reader, brief, text);
+			free(text);
+		}
+		jm_keys_reader_free(reader);
+	}
+}
+
+/* One byte is another one: whatever comes of it, the library's parser says the same. */
+static void reads_damage_as_the_library_does(void **state)
+{
+	static const char bytes[] = "{}[],:\"\\0-.eE tn\x01\x7f\xc3\xff";
+	struct jm_keys_reader *reader = jm_keys_reader_new(keys, false);
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(readable) / sizeof(readable[0]); i++) {
+		char *text = quoted(readable[i]);
+		size_t n = strlen(text);
+
+		for (size_t k = 0; k < n * (sizeof(bytes) - 1); k++) {
+			char was = text[k % n];
+
+			text[k % n] = bytes[k / n];
+			assert_read_as_parsed(reader, false, text);
+			text[k % n] = was;
+		}
 		free(text);
 	}
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		char copy[64];
+	jm_keys_reader_free(reader);
+}
 
-		snprintf(copy, sizeof(copy), "%s", bad[i]);
-		for (char *c = copy; *c; c++)
-			*c = *c == '\'' ? '"' : *c;
-		assert_null(json_loads(jm_keys_brief(keys, copy, strlen(copy), &room), 0, NULL));
+/* Equal text at the same place is one value; a table's details stay out of it where the table is another. */
+static void equal_parts_are_one_value(void **state)
+{
+	static const char *const rows[] = {"{'free': {'log': 1}, 'text': 'a'}",
+		"{'free': {'log': 1}, 'text': 'b'}", "{'list': [{'log': 1}]}",
+		"{'free': [{'log': 1}]}"};
+	struct jm_keys_reader *reader = jm_keys_reader_new(keys, true);
+	json_t *json[4];
+
+	(void)state;
+	for (size_t i = 0; i < 4; i++) {
+		char *text = quoted(rows[i]);
+
+		json[i] = jm_keys_read(reader, text, strlen(text));
+		free(text);
 	}
-	free(room.bytes);
+	assert_ptr_equal(json_object_get(json[0], "free"), json_object_get(json[1], "free"));
+	assert_string_equal(json_string_value(json_object_get(json[1], "text")), "b");
+	assert_int_equal(json_object_size(json_array_get(json_object_get(json[2], "list"), 0)), 0);
+	assert_int_equal(json_object_size(json_array_get(json_object_get(json[3], "free"), 0)), 1);
+	for (size_t i = 0; i < 4; i++)
+		json_decref(json[i]);
+	jm_keys_reader_free(reader);
 }
 
 /* ---- the record's table and docs/record.schema.json say the same ---- */
@@ -282,7 +360,9 @@ int main(void)
 		cmocka_unit_test(test_sound),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_details),
-		cmocka_unit_test(test_brief),
+		cmocka_unit_test(reads_as_the_library_does),
+		cmocka_unit_test(reads_damage_as_the_library_does),
+		cmocka_unit_test(equal_parts_are_one_value),
 		cmocka_unit_test(test_table_and_schema_agree),
 	};
 
