@@ -2,6 +2,7 @@
 /* The commands, in the order of the help. */
 #include "commands.h"
 
+extern const struct jm_command jm_command_calibrate;
 extern const struct jm_command jm_command_check;
 extern const struct jm_command jm_command_compare;
 extern const struct jm_command jm_command_describe;
@@ -41,6 +42,7 @@ const struct jm_command *const jm_commands[] = {
 	&jm_command_get,
 	&jm_command_status,
 	&jm_command_restore,
+	&jm_command_calibrate,
 	&jm_command_doctor,
 	&jm_command_selftest,
 	&jm_command_list,

@@ -105,6 +105,7 @@ static int add_memory(struct state *s, struct gpu *g, const struct jm_nvml_gpu *
 	snprintf(meter.id, sizeof(meter.id), "nvml:%.100s/memory", info->uuid);
 	snprintf(meter.label, sizeof(meter.label), "GPU %d memory", info->index);
 	snprintf(meter.device, sizeof(meter.device), "%s", info->uuid);
+	snprintf(meter.driver, sizeof(meter.driver), "%.47s", s->nvml.driver);
 	snprintf(covers, sizeof(covers), "gpu/%s/memory", info->uuid);
 	rc = jm_meters_add(set, &meter, err);
 	return rc < 0 ? rc
@@ -161,6 +162,7 @@ static int add_gpu(struct state *s, const struct jm_nvml_gpu *info, struct jm_me
 	snprintf(meter.label, sizeof(meter.label), "%s", info->label);
 	snprintf(meter.device, sizeof(meter.device), "%s", info->uuid);
 	snprintf(meter.bus, sizeof(meter.bus), "%.23s", info->bus_id);
+	snprintf(meter.driver, sizeof(meter.driver), "%.47s", s->nvml.driver);
 	snprintf(covers, sizeof(covers), "gpu/%s", info->uuid);
 	g->handle = info->handle;
 	memcpy(g->label, info->label, sizeof(g->label));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A session: its sources, its writer, its phases. */
 #include "measure/session_private.h"
+#include "measure/sensors_file.h"
 #include "base/text.h"
 
 #include <math.h>
@@ -204,6 +205,16 @@ static int make_newest(struct jm_session *s, struct jm_err *err)
 	return 0;
 }
 
+static int use_calibration(struct jm_session *s, struct jm_err *err)
+{
+	s->delay_ns = calloc((size_t)s->set.n_signals + 1, sizeof(*s->delay_ns));
+	if (!s->delay_ns)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the sensors of a session.");
+	if (!s->options.as_declared)
+		jm_sensors_apply(s->ctx, &s->set, s->delay_ns);
+	return 0;
+}
+
 int jm_session_open(struct jm_ctx *ctx, const struct jm_session_options *options,
 	struct jm_session **ret, struct jm_err *err)
 {
@@ -219,6 +230,8 @@ int jm_session_open(struct jm_ctx *ctx, const struct jm_session_options *options
 	pthread_mutex_init(&s->phase_lock, NULL);
 	pthread_cond_init(&s->finish, NULL);
 	rc = open_all(s, &local);
+	if (!rc)
+		rc = use_calibration(s, &local);
 	if (!rc) {
 		jm_meters_derive(&s->set);
 		s->trace = jm_trace_new(&s->set, &local);
@@ -256,6 +269,7 @@ static int keep(void *arg, int signal, struct jm_reading reading, struct jm_err 
 {
 	struct jm_session *s = arg;
 
+	reading.t_ns -= s->delay_ns[signal];
 	s->newest[signal] = reading;
 	if (s->options.on_reading)
 		s->options.on_reading(s->options.on_reading_arg, signal, reading);
@@ -562,6 +576,7 @@ void jm_session_close(struct jm_session *s)
 	free(s->source);
 	free(s->moment);
 	free(s->newest);
+	free(s->delay_ns);
 	free(s->phase);
 	pthread_mutex_destroy(&s->lock);
 	pthread_mutex_destroy(&s->phase_lock);

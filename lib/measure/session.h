@@ -47,6 +47,8 @@ struct jm_session_options {
 	void *on_reading_arg;
 	/* Readings are not kept, so that the session may run for ever; it has no energy and no report. */
 	bool no_trace;
+	/* What the sources declare about their sensors counts, not what calibration found (sensors_file.h). */
+	bool as_declared;
 	/* Where names are looked up, NULL-terminated; NULL = jm_sources. For tests. */
 	const struct jm_source *const *table;
 };

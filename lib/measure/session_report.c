@@ -88,12 +88,13 @@ static json_t *signal_json(
 
 	if (figures_of(s, i, phase, &f, err))
 		return NULL;
-	return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I}", "quantity",
+	return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I}", "quantity",
 		jm_quantity_name(signal->quantity), "unit", jm_quantity_unit(signal->quantity),
 		"step", jm_json_number(signal->step > 0 ? signal->step : NAN), "refresh_s",
 		jm_json_number(signal->refresh_ns > 0 ? seconds(signal->refresh_ns) : NAN),
 		"window_s",
-		jm_json_number(signal->window_ns >= 0 ? seconds(signal->window_ns) : NAN), "mean",
+		jm_json_number(signal->window_ns >= 0 ? seconds(signal->window_ns) : NAN),
+		"calibrated", json_boolean(signal->calibrated), "mean",
 		jm_json_number(counter || f.time <= 0 ? NAN : f.sum / f.time), "min",
 		jm_json_number(f.min), "max", jm_json_number(f.max), "last", jm_json_number(f.last),
 		"samples", (json_int_t)f.samples);

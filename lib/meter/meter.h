@@ -94,6 +94,7 @@ struct jm_signal {
 	/* Readings carry the sensor's own stamp: the value holds for exactly t_ns. False: t_ns is when it
 	 * was read, and the value came at the sensor's last refresh before that. */
 	bool stamped;
+	bool calibrated; /* refresh and window were found by `joulemark calibrate` on this machine */
 };
 
 /*
@@ -106,6 +107,7 @@ struct jm_meter {
 	char label[64];		/* for people: "GPU 0 NVIDIA H200" */
 	char device[JM_ID_MAX]; /* the device it belongs to (GPU UUID); "" = none */
 	char bus[24];		/* of that device: "00000000:1B:00.0"; "" = unknown or none */
+	char driver[48];	/* version of the driver that reads it; "" = unknown */
 	const char *source;	/* the source's name; static */
 	enum jm_scope scope;
 	enum jm_origin origin;

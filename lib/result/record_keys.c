@@ -92,6 +92,9 @@ static const struct jm_key signal_keys[] = {
 		.meaning = "how often the sensor changes"},
 	{POSITIVE("window_s", JM_KEY_NULL), .unit = "s",
 		.meaning = "averaging window; 0 = instantaneous or a counter"},
+	{FLAG("calibrated", JM_KEY_OPTIONAL),
+		.meaning =
+			"refresh and window were found by 'joulemark calibrate' on this machine"},
 	{NUMBER("mean", JM_KEY_NULL), .meaning = "over time; null for a counter"},
 	{NUMBER("min", JM_KEY_NULL), .meaning = "the smallest reading; in the unit"},
 	{NUMBER("max", JM_KEY_NULL), .meaning = "the largest reading; in the unit"},

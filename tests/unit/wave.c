@@ -277,9 +277,10 @@ static int wave_read(void *state, struct jm_sink *sink, struct jm_err *err)
 		int64_t power_stamp = w->stamped ? llround(power_tick * 1e9) : now;
 
 		if (!w->no_counter)
-			jm_give(sink, signal++, dead ? NAN : counter_at(w, i, tick), stamp);
+			jm_give(sink, signal++, dead ? NAN : counter_at(w, i, tick - w->late),
+				stamp);
 		if (!w->no_power)
-			jm_give(sink, signal++, dead ? NAN : power_at(w, i, power_tick),
+			jm_give(sink, signal++, dead ? NAN : power_at(w, i, power_tick - w->late),
 				power_stamp);
 	}
 	return 0;

@@ -52,6 +52,7 @@ struct wave_setup {
 	struct wave wave[WAVE_GPUS];
 	int gpus;
 	double refresh, window, tick_phase; /* s */
+	double late;			    /* s that what it shows lies back */
 	double power_phase;		    /* s that power's ticks come after the counter's */
 	double counter_step;		    /* J */
 	double wrap, counter_start;	    /* J; wrap 0 = never */

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sensors observed under a load whose beginnings and ends are known, and what follows about them. Both as one JSON
+ * object, which can be kept and looked at again on another machine:
+ *
+ *	{version, at, device, workload, edges_s: [when the load begins, ends, begins again...],
+ *	 signals: [{meter, label, driver, quantity, origin, declared: {refresh_s, window_s},
+ *		changes: [[s, value], ...],
+ *		fit: {refresh_s, window_s, delay_s, rise_s, each with ..._error_s, low_watts, high_watts, rms_watts, changes},
+ *		why: what could not be told, or null}]}
+ *
+ * See energy/sensor_fit.h for the model. Times are seconds since the observation began.
+ */
+#ifndef JM_CALIBRATE_H
+#define JM_CALIBRATE_H
+
+#include <jansson.h>
+
+#include "run/workload.h"
+
+struct jm_calibrate {
+	const char *const *sources; /* NULL-terminated; NULL = all that open */
+	const char *device;	    /* what the load runs on: "cuda:0", "cpu", "sim:h100x4" */
+	const char *workload;
+	const char *precision; /* NULL = the workload's own */
+	double seconds;	       /* of loads and pauses */
+	int64_t interval_ns;   /* between readings */
+	uint64_t seed;	       /* of the lengths of loads and pauses */
+};
+
+/* Runs the load and reads the sensors; the caller owns *ret. JM_EINTR: the user ended it. */
+int jm_calibrate_observe(
+	struct jm_ctx *ctx, const struct jm_calibrate *how, json_t **ret, struct jm_err *err);
+/* Fills fit and why of each signal. JM_EFORMAT: it is no such object. */
+int jm_calibrate_fit(json_t *observed, struct jm_err *err);
+
+#endif

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""calibrate: the simulated node's sensors, whose parameters stand in its data file, and what is kept of them."""
+import json
+
+import pytest
+
+from jm import FAILURE, SOURCE, USAGE, jm, sentence
+
+NODE = json.loads((SOURCE / "sim" / "data" / "h100.json").read_text())
+
+
+def hidden(key, data=NODE):
+    """The value of a key of the data file, wherever it stands."""
+    if key in data:
+        return data[key]["value"]
+    found = [v for v in (hidden(key, d) for d in data.values() if isinstance(d, dict)) if v is not None]
+    return found[0] if found else None
+
+
+@pytest.fixture(name="env")
+def own_state(tmp_path):
+    return {"JM_STATE": str(tmp_path / "state")}
+
+
+def calibrate(*args, env, **more):
+    return jm("calibrate", "--device", "sim:h100x1", "--seconds", "40s", *args, env=env, **more)
+
+
+def fits(observed):
+    return {(s["meter"], s["quantity"]): s["fit"] for s in observed["signals"]}
+
+
+def test_the_hidden_parameters_are_found(env, tmp_path):
+    done = calibrate("--json", tmp_path / "seen.json", env=env)
+    assert done.returncode == 0, done.stderr
+    seen = json.loads((tmp_path / "seen.json").read_text())
+    found = fits(seen)
+    windows = {"power": hidden("sensor_window_s"), "power-average": hidden("sensor_average_s")}
+    assert {q for _, q in found} == {"energy", "power", "power-average"}
+    for (_, quantity), fit in found.items():
+        assert fit["refresh_s"] == pytest.approx(hidden("sensor_refresh_s"), rel=0.05)
+        assert fit["rise_s"] == pytest.approx(hidden("power_lag_s"), rel=0.05)
+        assert abs(fit["delay_s"]) < 0.002
+        if quantity in windows:
+            assert fit["window_s"] == pytest.approx(windows[quantity], rel=0.05)
+            assert abs(fit["window_s"] - windows[quantity]) < 2 * fit["window_error_s"] + 1e-4
+    assert "power-average" in done.stdout and "kept" in done.stdout
+    again = jm("calibrate", "--from", tmp_path / "seen.json", "--json", "-", env=env)
+    assert again.returncode == 0
+    for signal, fit in fits(json.loads(again.stdout)).items():
+        assert fit == pytest.approx(found[signal], rel=1e-3, abs=1e-6)
+
+
+def test_later_measurements_use_it(env):
+    def signals():
+        done = jm("measure", "--source", "sim:h100x1", "--json", "-", "--", "true", env=env)
+        return [s for m in json.loads(done.stdout)["meters"] for s in m["signals"]]
+    assert not any(s["calibrated"] for s in signals())
+    assert calibrate(env=env).returncode == 0
+    used = [s for s in signals() if s["calibrated"]]
+    assert {s["quantity"] for s in used} == {"energy", "power", "power-average"}
+    assert jm("calibrate", "--forget", env=env).returncode == 0
+    assert not any(s["calibrated"] for s in signals())
+    assert calibrate("--no-keep", env=env).returncode == 0
+    assert not any(s["calibrated"] for s in signals())
+
+
+def test_a_sensor_that_does_not_follow_the_load_is_named(env):
+    done = calibrate("--source", "sim:h200x1", env=env)
+    assert done.returncode == 0 and "does not follow the load" in done.stdout
+    assert "0 signals are kept" in done.stdout
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1, "signals": 3}',
+                                  '{"version": 1, "edges_s": [1, 0], "signals": []}',
+                                  '{"version": 1, "edges_s": [0, 1, 2, 3], "signals": [{"changes": [[1, 2], [0, 3]]}]}',
+                                  '{"version": 1, "edges_s": [1e300], "signals": []}'])
+def test_what_is_no_observation_is_refused(env, tmp_path, text):
+    (tmp_path / "x.json").write_text(text)
+    sentence(jm("calibrate", "--from", tmp_path / "x.json", env=env), FAILURE)
+
+
+def test_bad_words(env):
+    sentence(jm("calibrate", "--device", "cuda:99", "--source", "sim:h100x1", env=env))
+    sentence(jm("calibrate", "--interval", "2", env=env), USAGE)
+    sentence(jm("calibrate", "--workload", "gem", "--source", "sim:h100x1", env=env))
