@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 static int add_signal(struct jm_meters *set, enum jm_quantity quantity, double step,
 	double refresh_s, double window_s, double accuracy, struct jm_err *err)
@@ -84,57 +85,81 @@ static int add_memory(
 		g->sensor_accuracy, err);
 }
 
-static int sim_open(struct jm_ctx *ctx, const struct jm_values *options, struct jm_meters *set,
-	void **ret_state, struct jm_err *err)
-{
-	const char *node_text = jm_values_text(options, "node");
+/* The node, and the readings of each GPU's newest sample: it is read more often than the sensor refreshes. */
+struct sim {
 	struct jm_sim_node *node;
-	const struct jm_sim_name *name;
-	int rc = jm_sim_node_open(ctx, node_text ? node_text : "", &node, err);
+	struct jm_reading reading[JM_SIM_GPUS_MAX][SIGNALS];
+};
 
-	if (rc)
-		return rc;
-	name = jm_sim_node_name(node);
+static void sim_close(void *state)
+{
+	struct sim *sim = state;
+
+	if (!sim)
+		return;
+	jm_sim_node_close(sim->node);
+	free(sim);
+}
+
+static int add_all(struct sim *sim, struct jm_meters *set, struct jm_err *err)
+{
+	const struct jm_sim_name *name = jm_sim_node_name(sim->node);
+	int rc = 0;
+
 	for (int i = 0; rc >= 0 && i < name->n; i++) {
+		sim->reading[i][0].t_ns = INT64_MIN;
 		rc = add_gpu(set, name, i, err);
 		if (rc >= 0)
 			rc = add_memory(set, name, i, err);
 	}
-	if (rc < 0) {
-		jm_sim_node_close(node);
+	return rc < 0 ? rc : 0;
+}
+
+static int sim_open(struct jm_ctx *ctx, const struct jm_values *options, struct jm_meters *set,
+	void **ret_state, struct jm_err *err)
+{
+	const char *node_text = jm_values_text(options, "node");
+	struct sim *sim = calloc(1, sizeof(*sim));
+	int rc;
+
+	if (!sim)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the simulated sensors.");
+	rc = jm_sim_node_open(ctx, node_text ? node_text : "", &sim->node, err);
+	if (!rc)
+		rc = add_all(sim, set, err);
+	if (rc) {
+		sim_close(sim);
 		return rc;
 	}
-	*ret_state = node;
+	*ret_state = sim;
 	return 0;
 }
 
-static void put(struct jm_sink *sink, int first, const struct jm_sim_sample *s)
+static void fill(struct jm_reading *reading, const struct jm_sim_sample *s)
 {
 	const double values[SIGNALS] = {s->joules, s->watts, s->watts_average, s->clock_hz,
 		s->memory_clock_hz, s->celsius, s->utilisation, s->throttle, s->held_watts,
 		s->cap_watts, s->watts_memory};
-	struct jm_reading reading[SIGNALS];
 
 	for (int i = 0; i < SIGNALS; i++)
 		reading[i] = (struct jm_reading){.value = values[i], .t_ns = s->t_ns};
-	sink->give(sink, first, SIGNALS, reading);
 }
 
 static int sim_read(void *state, struct jm_sink *sink, struct jm_err *err)
 {
-	struct jm_sim_node *node = state;
-	int n = jm_sim_node_name(node)->n;
+	struct sim *sim = state;
+	int n = jm_sim_node_name(sim->node)->n;
 
 	(void)err;
-	jm_sim_node_advance(node);
-	for (int i = 0; i < n; i++)
-		put(sink, i * SIGNALS, jm_sim_node_read(node, i));
-	return 0;
-}
+	jm_sim_node_advance(sim->node);
+	for (int i = 0; i < n; i++) {
+		const struct jm_sim_sample *sample = jm_sim_node_read(sim->node, i);
 
-static void sim_close(void *state)
-{
-	jm_sim_node_close(state);
+		if (sample->t_ns != sim->reading[i][0].t_ns)
+			fill(sim->reading[i], sample);
+		sink->give(sink, i * SIGNALS, SIGNALS, sim->reading[i]);
+	}
+	return 0;
 }
 
 /* Opening would leave a file behind, for a node that was not requested. */
