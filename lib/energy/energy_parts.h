@@ -36,20 +36,34 @@ int jm_energy_by_power(
 int jm_energy_check(const struct jm_trace_interval *s, int meter, int counter, int power,
 	struct jm_fault *ret, struct jm_err *err);
 
-/* energy_pattern.c: how alike are readings that lie some refreshes apart? Constant memory. */
+/* energy_pattern.c: how readings of power follow each other, one a refresh. Constant memory. */
 #define JM_PATTERN_LAGS 32
 struct jm_pattern {
-	double last[JM_PATTERN_LAGS];
+	double last[2 *
+		    JM_PATTERN_LAGS]; /* the newest readings, the newest one first from `at` on */
+	int at;
 	double apart[JM_PATTERN_LAGS]; /* W^2, sums, at lags of 1 refresh and more */
-	double mean, squares;	       /* W; W^2, sum around the mean */
-	long n;
+	double first;		       /* W, the first reading */
+	double sum, squares;	       /* W and W^2, of what readings differ from the first */
+	double least, most;	       /* W */
+	double jump;		       /* W, the largest change from one reading to the next */
+	long n, crossings;	       /* of the mean so far */
+	int side;		       /* of the mean, that the last reading was on */
+	long since, longest;	       /* readings: where that side began; most on one side */
 };
-/* One reading a refresh; a value that stays is added again. */
-void jm_pattern_add(struct jm_pattern *p, double watts);
+/* A value that stays for n refreshes. */
+void jm_pattern_add(struct jm_pattern *p, double watts, long n);
+double jm_pattern_mean(const struct jm_pattern *p); /* W */
 /* By how much a load in step with the sensor makes the variance of the energy grow; 1 = it is not. */
 double jm_pattern_repeats(const struct jm_pattern *p);
+/* Variance of readings by half the mean square of their changes, at most 1: readings that swing from high to
+ * low and back change by more than what is missed between them. */
+double jm_pattern_swing(const struct jm_pattern *p);
 /* How many moments of its load the sensor saw, over and over, if they are few; else 0. */
 int jm_pattern_places(const struct jm_pattern *p);
+/* W, 95 %: how far the mean may be off because a slow wave of readings may be an alias of a fast load; 0 =
+ * they are no such wave. */
+double jm_pattern_alias(const struct jm_pattern *p, double seen_share);
 
 /*
  * How power went around an edge: levels, and gaps between readings in which it went from one to the next

@@ -3,10 +3,19 @@
  * A load that repeats in step with the sensor, or nearly so, shows it the same few moments over and over.
  * What is missed between them then adds up instead of averaging out: readings that are `lag` refreshes
  * apart are alike again after nearer ones were not.
+ *
+ * A load whose period is nearly the refresh, or a whole part of it, is seen as a slow wave, its alias. When
+ * the stretch is not a whole number of such waves, the mean of the readings is not the load's. The mean over
+ * a window smoothes an alias: a jump of the load takes the readings as many refreshes as they need to go
+ * through the window, while a jump of a load that is slow itself takes one. The wave goes through the window
+ * in a share of itself that is no less than the share of time that the sensor sees, so that it cannot change
+ * within few readings either and then stay for many. A wave without such changes may be an alias; what it
+ * misses is a part of its range, and the less the more often it was seen to turn.
  */
 #include "energy/energy_parts.h"
 
 #include <math.h>
+#include <string.h>
 
 #define UNLIKE	   0.5	/* correlation below which readings are not alike */
 #define BETTER	   0.05 /* a longer lag must be more alike than a shorter one by this */
@@ -14,26 +23,112 @@
 #define SURE	   0.9	/* correlation of readings that repeat */
 #define TURNS	   3	/* repetitions that make a pattern */
 #define FEW_PLACES 8
+#define NEAR	   0.2 /* of the standard deviation: readings so near the mean are on neither side */
+/* Chosen with bench/energy_bounds. */
+#define SMOOTH 0.6 /* of the range: a wave with such a change between readings is no alias */
+#define QUICK  2   /* nor with one of QUICK / (seen share x longest stay on one side) */
+#define ALIAS  1.6 /* of the range: what the mean of a part of an alias misses */
 
 static double square(double x)
 {
 	return x * x;
 }
 
-void jm_pattern_add(struct jm_pattern *p, double watts)
+/* Counts how often readings go from one side of their mean so far to the other. */
+static void cross(struct jm_pattern *p, double off)
 {
-	double off = watts - p->mean;
+	double n = (double)p->n, away = n * off - p->sum;
+	int side = away < 0 ? -1 : 1;
 
-	for (long lag = 1; lag <= JM_PATTERN_LAGS && lag <= p->n; lag++)
-		p->apart[lag - 1] += square(watts - p->last[(p->n - lag) % JM_PATTERN_LAGS]);
-	p->last[p->n++ % JM_PATTERN_LAGS] = watts;
-	p->mean += off / (double)p->n;
-	p->squares += off * (watts - p->mean);
+	if (square(away) > square(NEAR) * (n * p->squares - square(p->sum)) && side != p->side) {
+		p->crossings += p->side != 0;
+		p->side = side;
+		p->since = p->n;
+	}
+	if (p->n - p->since > p->longest)
+		p->longest = p->n - p->since;
+}
+
+static inline void compare(struct jm_pattern *p, double watts, int lags)
+{
+	double last[JM_PATTERN_LAGS]; /* a copy: the compiler may take several at a time */
+
+	memcpy(last, &p->last[p->at], sizeof(last));
+	for (int lag = 0; lag < lags; lag++)
+		p->apart[lag] += square(watts - last[lag]);
+}
+
+static void remember(struct jm_pattern *p, double watts)
+{
+	p->at = (p->at ? p->at : JM_PATTERN_LAGS) - 1;
+	p->last[p->at] = p->last[p->at + JM_PATTERN_LAGS] = watts;
+}
+
+/* n readings are in the sums. */
+static void count(struct jm_pattern *p, double off, long n)
+{
+	p->n += n;
+	p->sum += (double)n * off;
+	p->squares += (double)n * square(off);
+	cross(p, off);
+}
+
+static void add_one(struct jm_pattern *p, double watts)
+{
+	if (!p->n)
+		p->first = p->least = p->most = watts;
+	else
+		p->jump = fmax(p->jump, fabs(watts - p->last[p->at]));
+	if (p->n >= JM_PATTERN_LAGS)
+		compare(p, watts, JM_PATTERN_LAGS);
+	else
+		compare(p, watts, (int)p->n);
+	p->least = fmin(p->least, watts);
+	p->most = fmax(p->most, watts);
+	remember(p, watts);
+	count(p, watts - p->first, 1);
+}
+
+void jm_pattern_add(struct jm_pattern *p, double watts, long n)
+{
+	long one_by_one = n < JM_PATTERN_LAGS ? n : JM_PATTERN_LAGS;
+
+	for (long i = 0; i < one_by_one; i++)
+		add_one(p, watts);
+	if (n > one_by_one) /* alike at all lags by now */
+		count(p, watts - p->first, n - one_by_one);
+}
+
+double jm_pattern_mean(const struct jm_pattern *p)
+{
+	return p->n ? p->first + p->sum / (double)p->n : 0;
+}
+
+/* W^2, sum. */
+static double squares_around_mean(const struct jm_pattern *p)
+{
+	return p->squares - square(p->sum) / (double)p->n;
+}
+
+double jm_pattern_swing(const struct jm_pattern *p)
+{
+	return p->apart[0] > 0 ? fmin(1, 2 * squares_around_mean(p) / p->apart[0]) : 1;
+}
+
+double jm_pattern_alias(const struct jm_pattern *p, double seen_share)
+{
+	double range = p->most - p->least, smooth = SMOOTH;
+
+	if (p->longest > 0)
+		smooth = fmin(smooth, QUICK / seen_share / (double)p->longest);
+	if (p->jump >= smooth * range)
+		return 0;
+	return (1 - seen_share) * ALIAS * range / (double)(p->crossings + 1);
 }
 
 static double alike_at(const struct jm_pattern *p, long lag)
 {
-	double unlike = 2 * p->squares / (double)p->n * (double)(p->n - lag);
+	double unlike = 2 * squares_around_mean(p) * (1 - (double)lag / (double)p->n);
 
 	return unlike > 0 ? 1 - p->apart[lag - 1] / unlike : 0;
 }

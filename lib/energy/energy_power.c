@@ -8,7 +8,8 @@
  * missed between readings: for a signal with correlation time tau and x = g / tau the variance is
  * (coth(x/2) - 2/x) / (2 (1 - exp(-x))) of (dP g)^2, which goes from 1/12 (slow) to 1/2 (fast). The
  * correlation of readings one and two refreshes apart gives x. A load that repeats in step with the
- * sensor shows it the same moments again and again, so that what is missed adds up (energy_pattern.c).
+ * sensor shows it the same moments again and again, so that what is missed adds up; one that nearly does
+ * is seen as a slow wave (energy_pattern.c).
  */
 #include "energy/energy_parts.h"
 #include "trace/plateaus.h"
@@ -16,8 +17,9 @@
 #include <math.h>
 
 /* Chosen with bench/energy_bounds, so that the bound holds 95 of 100 loads of all kinds. */
-#define FEW		 8 /* readings: with fewer of these the change of the load is estimated badly */
-#define HIDDEN		 0.8 /* of the mean power: may be hidden in one gap, however alike readings are */
+#define HIDDEN		 0.5 /* of the mean power: may be hidden in one gap, however alike readings are */
+#define FEW		 2    /* readings: with fewer of these it may be more */
+#define Z95		 1.96 /* standard deviations of a 95 % interval */
 #define BRIDGE_REFRESHES 3
 #define BRIDGE_MIN	 INT64_C(250000000) /* ns without readings that may be interpolated */
 
@@ -97,10 +99,7 @@ static void note_pattern(struct sum *s, int64_t from, int64_t until, double valu
 
 	if (refresh > 0)
 		n = (until - from + refresh / 2) / refresh;
-	if (n > JM_PATTERN_LAGS)
-		n = JM_PATTERN_LAGS;
-	while (n-- > 0)
-		jm_pattern_add(&s->pattern, value);
+	jm_pattern_add(&s->pattern, value, n);
 }
 
 /* How alike are readings one and two refreshes apart? A value that stays counts as alike. */
@@ -213,17 +212,38 @@ static double missed_share(const struct sum *s)
 	return (1 / tanh(x / 2) - 2 / x) / (2 * (1 - alike));
 }
 
+/*
+ * J, standard deviation: how far the mean is off where the readings may be the alias of a fast load. Without
+ * gaps between the windows nothing has an alias.
+ */
+static double alias(const struct sum *s, double gap)
+{
+	double refresh = seconds(s->signal->refresh_ns);
+
+	if (!(gap > 0) || !s->window)
+		return 0;
+	return jm_pattern_alias(&s->pattern, 1 - gap / refresh) * seconds(s->t1 - s->t0) / Z95;
+}
+
+/* J, standard deviation: what one gap may hide, however alike the readings are. */
+static double hidden(const struct sum *s, double gap)
+{
+	double few = FEW / fmax(1, (double)s->pattern.n);
+
+	return HIDDEN * (1 + few) * jm_pattern_mean(&s->pattern) * gap;
+}
+
 /* J^2: what power did between the windows of the readings. */
 static double between_windows(const struct sum *s)
 {
 	double gap = fmax(0, seconds(s->signal->refresh_ns - s->window));
-	double grown = jm_pattern_repeats(&s->pattern) * (1 + FEW / fmax(1, (double)s->pattern.n));
+	double grown = jm_pattern_repeats(&s->pattern) * jm_pattern_swing(&s->pattern);
 	double range = s->samples ? s->watts_max - s->watts_min : 0;
 
 	if (s->shift) /* windows without a gap; their length is what is not known */
 		return s->gap_squares * missed_share(s) + square(range * gap) / 12;
 	return s->gap_squares * missed_share(s) * grown + square(range * gap) / 4 +
-	       square(HIDDEN * s->pattern.mean * gap);
+	       square(hidden(s, gap)) + square(alias(s, gap));
 }
 
 int jm_energy_by_power(const struct jm_trace_interval *stretch, int signal, struct jm_part *ret,

@@ -35,8 +35,9 @@ static void judge(const struct wave_run *run, struct errors *errors)
 	}
 }
 
-/* Eight loads with periods from one to the next of the table, two of each kind. */
-static void measure(int period, double stretch, struct errors *errors, uint64_t *seed)
+/* Eight loads with periods between these, two of each kind. */
+static void measure(
+	double shortest, double longest, double stretch, struct errors *errors, uint64_t *seed)
 {
 	double t0 = 1 + wave_uniform(seed, 0, 1);
 	struct jm_err err = JM_ERR_INIT;
@@ -45,7 +46,7 @@ static void measure(int period, double stretch, struct errors *errors, uint64_t 
 	wave_setup.tick_phase = wave_uniform(seed, 0, 0.1);
 	wave_setup.power_phase = wave_uniform(seed, 0, 0.1);
 	for (int i = 0; i < WAVE_GPUS; i++) {
-		double p = exp(wave_uniform(seed, log(periods[period]), log(periods[period + 1])));
+		double p = exp(wave_uniform(seed, log(shortest), log(longest)));
 
 		wave_done(&wave_setup.wave[i]);
 		wave_load(&wave_setup.wave[i], (enum wave_kind)(i % WAVE_KINDS), p,
@@ -83,7 +84,8 @@ static void check(bool no_counter, bool no_power)
 		wave_setup.no_counter = no_counter;
 		wave_setup.no_power = no_power;
 		for (int i = 0; i < RUNS * PERIODS; i++)
-			measure(i % PERIODS, stretches[k], &all, &seed);
+			measure(periods[i % PERIODS], periods[i % PERIODS + 1], stretches[k], &all,
+				&seed);
 		p95 = quantile(all.error, all.n, 0.95);
 		median = quantile(all.bound, all.n, 0.5);
 		print_message("%g s: %d of %d errors held, median bound %.2f of p95\n",
@@ -109,6 +111,99 @@ static void holds_with_power_alone(void **state)
 {
 	(void)state;
 	check(true, false);
+}
+
+/* ---- power alone: loads between two periods ---- */
+
+struct row {
+	double held;  /* share of the errors */
+	double width; /* median bound by the 95th percentile of the errors */
+};
+
+static struct row power_alone(double shortest, double longest, double stretch)
+{
+	static struct errors all;
+	uint64_t seed = 20261122;
+	struct row row;
+
+	all.n = all.held = 0;
+	wave_reset();
+	wave_setup.gpus = WAVE_GPUS;
+	wave_setup.no_counter = true;
+	for (int i = 0; i < ROOM / WAVE_GPUS / 2; i++)
+		measure(shortest, longest, stretch, &all, &seed);
+	row.held = (double)all.held / all.n;
+	row.width = quantile(all.bound, all.n, 0.5) / quantile(all.error, all.n, 0.95);
+	print_message("%g to %g s in %g s: %.1f %% of the errors held, median bound %.2f of p95\n",
+		shortest, longest, stretch, 100 * row.held, row.width);
+	return row;
+}
+
+/* Periods of nearly the refresh: readings are a slow wave, of which there is no whole number. */
+static void holds_aliases_of_fast_loads(void **state)
+{
+	static const double fast[][2] = {
+		{0.03, 0.05}, {0.07, 0.1}, {0.1, 0.15}, {0.09, 0.0985}}; /* s */
+
+	(void)state;
+	assert_true(power_alone(0.09, 0.0985, 3).held >= 0.93);
+	assert_true(power_alone(0.1015, 0.11, 3).held >= 0.93);
+	for (size_t i = 0; i < sizeof(fast) / sizeof(fast[0]); i++) {
+		struct row row = power_alone(fast[i][0], fast[i][1], 10);
+
+		assert_true(row.held >= 0.95 && row.width <= 2.5);
+	}
+}
+
+/* Slow loads jump: their readings are no aliases. */
+static void bound_of_slow_loads_is_narrow(void **state)
+{
+	struct row row = power_alone(2, 5, 10);
+
+	(void)state;
+	assert_true(row.held >= 0.95 && row.width <= 3);
+	row = power_alone(1, 5, 3);
+	assert_true(row.held >= 0.95 && row.width <= 3);
+	row = power_alone(0.5, 2, 1);
+	assert_true(row.held >= 0.95 && row.width <= 3);
+}
+
+/* Readings on either side of each other in turn: their changes are twice what is missed. */
+static void bound_of_loads_that_swing_is_narrow(void **state)
+{
+	struct row row = power_alone(0.15, 0.25, 10);
+
+	(void)state;
+	assert_true(row.held >= 0.95 && row.width <= 3);
+}
+
+static void few_readings_hide_more(void **state)
+{
+	(void)state;
+	assert_true(power_alone(0.07, 0.15, 0.2).held >= 0.95);
+}
+
+/* A load that comes up within a second and stays: an alias would have come down again. */
+static void slow_start_is_no_alias(void **state)
+{
+	struct jm_err err = JM_ERR_INIT;
+	struct wave_run run;
+	struct jm_energy e;
+	double truth;
+
+	(void)state;
+	wave_reset();
+	wave_setup.gpus = 1;
+	wave_setup.no_counter = true;
+	wave_add(&wave_setup.wave[0], -10, 100, 0);
+	wave_add(&wave_setup.wave[0], 1.5, 100, 500);
+	wave_add(&wave_setup.wave[0], 2.5, 600, 0);
+	assert_ok(wave_measure(&run, 1.234, 11.234, 0, &err), err);
+	assert_ok(jm_session_energy(run.session, 0, run.phase, &e, &err), err);
+	truth = wave_joules(&wave_setup.wave[0], run.t1) - wave_joules(&wave_setup.wave[0], run.t0);
+	assert_true(fabs(e.joules - truth) <= e.error_sampling);
+	assert_true(e.error_sampling < 0.03 * truth);
+	wave_close(&run);
 }
 
 /* ---- a load in step with the sensor ---- */
@@ -157,6 +252,11 @@ int main(void)
 		cmocka_unit_test(holds_with_counter_and_power),
 		cmocka_unit_test(holds_with_a_counter_alone),
 		cmocka_unit_test(holds_with_power_alone),
+		cmocka_unit_test(holds_aliases_of_fast_loads),
+		cmocka_unit_test(bound_of_slow_loads_is_narrow),
+		cmocka_unit_test(bound_of_loads_that_swing_is_narrow),
+		cmocka_unit_test(few_readings_hide_more),
+		cmocka_unit_test(slow_start_is_no_alias),
 		cmocka_unit_test(names_a_load_in_step_with_the_sensor),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
