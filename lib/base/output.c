@@ -46,34 +46,106 @@ static bool is_folder(const char *path)
 	return !stat(path, &st) && S_ISDIR(st.st_mode);
 }
 
-/* A new file beside the one that it is to replace, which is no store. real: the name of that one, for a link
- * stays: what it names is replaced. */
-static int open_beside(
-	const char *path, char real[PATH_MAX], char temporary[PATH_MAX], struct jm_err *err)
+/* A new file that is to replace another one. */
+struct beside {
+	int fd;
+	char real[PATH_MAX]; /* what it replaces: a link stays, and what it names is replaced */
+	char temporary
+		[PATH_MAX]; /* its own name; "" = none yet, so that nothing is left by whoever is killed */
+};
+
+/* Without a name, which not every file system has, and which is given one through /proc; -1: otherwise. */
+static int open_unnamed(const char *real)
+{
+	char folder[PATH_MAX];
+	const char *slash = strrchr(real, '/');
+
+	if (access("/proc/self/fd", X_OK))
+		return -1;
+	if (slash)
+		snprintf(folder, sizeof(folder), "%.*s", (int)(slash - real) + 1, real);
+	else
+		snprintf(folder, sizeof(folder), ".");
+	return open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+}
+
+static int open_named(struct beside *b)
 {
 	mode_t mask;
 	int fd;
 
-	if (jm_store_is(path))
-		return jm_err_set(err, JM_EUSAGE,
-			"%s is a store and would be overwritten; name another file.", path);
-	if (!realpath(path, real) && snprintf(real, PATH_MAX, "%s", path) >= PATH_MAX)
-		return cannot(path, ENAMETOOLONG, err);
-	if (snprintf(temporary, PATH_MAX, "%s.XXXXXX", real) >= PATH_MAX)
-		return cannot(real, ENAMETOOLONG, err);
-	fd = mkostemp(temporary, O_CLOEXEC);
+	if (snprintf(b->temporary, sizeof(b->temporary), "%s.XXXXXX", b->real) >= PATH_MAX) {
+		errno = ENAMETOOLONG;
+		return -1;
+	}
+	fd = mkostemp(b->temporary, O_CLOEXEC);
 	if (fd < 0)
-		return cannot(real, errno, err);
+		return -1;
 	mask = umask(0);
 	umask(mask);
 	fchmod(fd, 0666 & ~mask);
 	return fd;
 }
 
+/* The file to be replaced is no store. */
+static int open_beside(struct beside *b, const char *path, struct jm_err *err)
+{
+	if (jm_store_is(path))
+		return jm_err_set(err, JM_EUSAGE,
+			"%s is a store and would be overwritten; name another file.", path);
+	if (!realpath(path, b->real) && snprintf(b->real, PATH_MAX, "%s", path) >= PATH_MAX)
+		return cannot(path, ENAMETOOLONG, err);
+	*b->temporary = '\0';
+	b->fd = open_unnamed(b->real);
+	if (b->fd < 0)
+		b->fd = open_named(b);
+	return b->fd < 0 ? cannot(b->real, errno, err) : 0;
+}
+
+/* Gives the file that name, unless there is one of that name; errno. */
+static int link_as(int fd, const char *name)
+{
+	char own[64];
+
+	snprintf(own, sizeof(own), "/proc/self/fd/%d", fd);
+	return linkat(AT_FDCWD, own, AT_FDCWD, name, AT_SYMLINK_FOLLOW) ? errno : 0;
+}
+
+/* Gives the file a name of its own beside the other file; errno. */
+static int link_beside(struct beside *b)
+{
+	int e = EEXIST;
+
+	for (int i = 0; e == EEXIST && i < 1000; i++) {
+		if (snprintf(b->temporary, PATH_MAX, "%s.%d-%d", b->real, (int)getpid(), i) >=
+			PATH_MAX)
+			e = ENAMETOOLONG;
+		else
+			e = link_as(b->fd, b->temporary);
+	}
+	if (e)
+		*b->temporary = '\0';
+	return e;
+}
+
+/* Whole and on the disk, it takes the place of the other file at once; errno. */
+static int put_in_place(struct beside *b)
+{
+	int e = 0;
+
+	if (!*b->temporary) {
+		e = link_as(b->fd, b->real);
+		if (e != EEXIST)
+			return e;
+		e = link_beside(b);
+	}
+	return !e && rename(b->temporary, b->real) ? errno : e;
+}
+
 int jm_output_try(const char *path, struct jm_err *err)
 {
-	char real[PATH_MAX], temporary[PATH_MAX];
-	int fd;
+	struct beside b;
+	int rc;
 
 	if (!strcmp(path, "-"))
 		return 0;
@@ -84,11 +156,12 @@ int jm_output_try(const char *path, struct jm_err *err)
 			return cannot(path, errno, err);
 		return 0;
 	}
-	fd = open_beside(path, real, temporary, err);
-	if (fd < 0)
-		return fd;
-	close(fd);
-	unlink(temporary);
+	rc = open_beside(&b, path, err);
+	if (rc)
+		return rc;
+	close(b.fd);
+	if (*b.temporary)
+		unlink(b.temporary);
 	return 0;
 }
 
@@ -114,24 +187,25 @@ static int put_all(
 
 static int replace(const char *path, jm_output_fn *put, const void *what, struct jm_err *err)
 {
-	char real[PATH_MAX], temporary[PATH_MAX];
-	int fd = open_beside(path, real, temporary, err), rc;
+	struct beside b;
+	int rc = open_beside(&b, path, err), e;
 	FILE *f;
 
-	if (fd < 0)
-		return fd;
-	f = fdopen(fd, "w");
-	rc = f ? put_all(put, what, f, real, err) : cannot(real, errno, err);
-	if (!rc && fsync(fd))
-		rc = cannot(real, errno, err);
+	if (rc)
+		return rc;
+	f = fdopen(b.fd, "w");
+	rc = f ? put_all(put, what, f, b.real, err) : cannot(b.real, errno, err);
+	if (!rc && fsync(b.fd))
+		rc = cannot(b.real, errno, err);
+	e = rc ? 0 : put_in_place(&b);
+	if (e)
+		rc = cannot(b.real, e, err);
+	if (rc && *b.temporary)
+		unlink(b.temporary);
 	if (f)
 		fclose(f);
 	else
-		close(fd);
-	if (!rc && rename(temporary, real))
-		rc = cannot(real, errno, err);
-	if (rc)
-		unlink(temporary);
+		close(b.fd);
 	return rc;
 }
 
