@@ -38,25 +38,15 @@ struct input {
 	json_t *traces; /* NULL = not wanted */
 };
 
-/* Is this the first successful run of its case? Its trace represents the others. */
-static bool stands_for_case(const json_t *records, size_t first, size_t index, const char **ret_id)
+/* Is this the first successful run of its case? Its trace represents the others. seen: ids of cases that had one. */
+static bool stands_for_case(const json_t *record, json_t *seen, const char **ret_id)
 {
-	const json_t *record = json_array_get(records, index);
 	const char *status = json_string_value(json_object_get(record, "status"));
 
 	*ret_id = json_string_value(json_object_get(json_object_get(record, "case"), "id"));
-	if (!*ret_id || (status && strcmp(status, "ok")))
+	if (!*ret_id || (status && strcmp(status, "ok")) || json_object_get(seen, *ret_id))
 		return false;
-	for (size_t i = first; i < index; i++) {
-		const json_t *other = json_array_get(records, i);
-		const char *id =
-			json_string_value(json_object_get(json_object_get(other, "case"), "id"));
-		const char *went = json_string_value(json_object_get(other, "status"));
-
-		if (id && !strcmp(id, *ret_id) && (!went || !strcmp(went, "ok")))
-			return false;
-	}
-	return true;
+	return !json_object_set_new(seen, *ret_id, json_true());
 }
 
 /* A record without a trace has none on the page. */
@@ -87,13 +77,15 @@ static int add_traces(void *arg, struct jm_store *store, size_t first, struct jm
 {
 	const struct input *input = arg;
 	const json_t *records = input->in.records;
+	json_t *seen = json_object();
 	const char *id;
 	int rc = 0;
 
 	for (size_t i = first; i < json_array_size(records) && !rc; i++)
 		if (json_array_size(input->traces) < TRACES_AT_MOST &&
-			stands_for_case(records, first, i, &id))
+			stands_for_case(json_array_get(records, i), seen, &id))
 			rc = add_trace(store, records, i, id, input->traces, err);
+	json_decref(seen);
 	return rc;
 }
 
@@ -210,6 +202,7 @@ static int report(struct jm_cli *cli, struct input *input)
 		rc = jm_record_input_add(in, cli->args[i], &cli->err);
 	jm_record_input_warn(in);
 	options.traces = input->traces;
+	options.brief = !in->full;
 	if (!rc)
 		rc = jm_report_render(in->records, format, &options, &text, &cli->err);
 	if (rc)
@@ -236,7 +229,7 @@ static int run(struct jm_cli *cli)
 	bool page = format_of(cli) == JM_REPORT_HTML;
 	bool phases = format_of(cli) == JM_REPORT_OPENMETRICS ||
 		      jm_values_number(&cli->values, "phases") > 0;
-	bool full = page || phases || input_size(cli) <= MOST_IN_FULL;
+	bool full = phases || input_size(cli) <= MOST_IN_FULL;
 	struct input input = {.traces = page ? json_array() : NULL};
 	int rc = jm_record_input_init(&input.in, full, &cli->err), status;
 

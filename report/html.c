@@ -78,6 +78,79 @@ static int write_csv(
 	return rc;
 }
 
+/* Which records are drawn by themselves, by index: the first of each series, and those with a trace. */
+static bool *list_drawn(const struct jm_grouping *g)
+{
+	bool *drawn = calloc((size_t)g->n_cases + 1, sizeof(*drawn));
+	const json_t *trace;
+	size_t i;
+
+	for (int k = 0; drawn && k < g->n_cases; k++)
+		if (g->series[g->c[k].series].record == g->c[k].record)
+			drawn[g->c[k].index] = true;
+	json_array_foreach(g->options.traces, i, trace)
+	{
+		json_int_t index = json_integer_value(json_object_get(trace, "record"));
+
+		if (drawn && index >= 0 && index < g->n_cases)
+			drawn[index] = true;
+	}
+	return drawn;
+}
+
+/* An object of those of the keys that it has; NULL: no memory. */
+static json_t *pick(const json_t *from, const char *const *keys)
+{
+	json_t *to = json_object();
+	int rc = 0;
+
+	for (; *keys; keys++)
+		if (json_object_get(from, *keys))
+			rc |= json_object_set(to, *keys, json_object_get(from, *keys));
+	if (!rc)
+		return to;
+	json_decref(to);
+	return NULL;
+}
+
+/* Of one that is not drawn by itself: its day, and the watts for the chart over a cap. */
+static json_t *pick_charted(const json_t *record, bool machine)
+{
+	static const char *const of_record[] = {"started", "provenance", NULL};
+	static const char *const of_meter[] = {"scope", "origin", "watts_mean", NULL};
+	json_t *slim = pick(record, of_record), *meters = json_array();
+	const json_t *meter;
+	size_t i;
+
+	if (!machine)
+		json_object_del(slim, "provenance");
+	json_array_foreach(json_object_get(record, "meters"), i, meter)
+		json_array_append_new(meters, pick(meter, of_meter));
+	json_object_set_new(slim, "meters", meters);
+	return slim;
+}
+
+/* In place of thousands of records: those that are drawn, and of the others what charts need. */
+static json_t *pick_records(const struct jm_grouping *g, const json_t *records)
+{
+	const json_t *record, *machine = NULL;
+	bool *drawn = list_drawn(g);
+	json_t *list = json_array();
+	size_t i;
+
+	json_array_foreach(records, i, record)
+	{
+		const json_t *of_record = json_object_get(record, "provenance");
+		bool another = of_record && !(machine && json_equal(of_record, machine));
+
+		json_array_append_new(list, drawn && drawn[i] ? json_incref((json_t *)record)
+							      : pick_charted(record, another));
+		machine = of_record ? of_record : machine;
+	}
+	free(drawn);
+	return list;
+}
+
 static int make_data(
 	const struct jm_grouping *g, const json_t *records, char **ret, struct jm_err *err)
 {
@@ -88,7 +161,9 @@ static int make_data(
 	if (!rc)
 		rc = write_csv(g, true, data, "cases_csv", err);
 	json_object_set_new(data, "summary", summary);
-	json_object_set(data, "records", (json_t *)records);
+	json_object_set_new(data, "records",
+		g->options.brief ? pick_records(g, records) : json_incref((json_t *)records));
+	json_object_set_new(data, "brief", json_boolean(g->options.brief));
 	json_object_set_new(data, "traces", traces ? json_incref((json_t *)traces) : json_array());
 	*ret = !rc && summary ? escape_json(data) : NULL;
 	json_decref(data);

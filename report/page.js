@@ -63,18 +63,19 @@
 					},
 					"Cases as CSV",
 				),
-				el(
-					"button",
-					{
-						onclick: () =>
-							JM.download(
-								fileName + "-records.json",
-								"application/json",
-								JSON.stringify(data.records, null, 1),
-							),
-					},
-					"Records as JSON",
-				),
+				!data.brief &&
+					el(
+						"button",
+						{
+							onclick: () =>
+								JM.download(
+									fileName + "-records.json",
+									"application/json",
+									JSON.stringify(data.records, null, 1),
+								),
+						},
+						"Records as JSON",
+					),
 			),
 		);
 	}
@@ -105,6 +106,15 @@
 					el("b", {}, "Assumed: "),
 					JM.plain(S.added_watts) +
 						" W for the rest of the node are added to every run; they are assumed, not measured.",
+				),
+			);
+		if (data.brief)
+			out.push(
+				el(
+					"div",
+					{ class: "banner" },
+					el("b", {}, S.cases.length + " runs: "),
+					"too many for one page to hold all that was recorded. Details of each run, such as the energy of its phases, stay in the files that this page was made from; a report on fewer runs shows them.",
 				),
 			);
 		if (failed)
@@ -323,7 +333,7 @@
 	page.append(
 		el("h2", { id: "behind" }, "Behind the figures"),
 		JM.cases(S),
-		JM.provenance(S, data.records),
+		JM.provenance(S, data.brief ? data.records.filter((r) => r.provenance) : data.records),
 		JM.definitions(),
 		el(
 			"footer",

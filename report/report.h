@@ -41,6 +41,7 @@ struct jm_report_options {
 	bool cases;	   /* CSV: one row per case instead of one per setting */
 	bool pool_devices; /* joins machines with the same models of devices; the card is a factor */
 	bool published;	   /* also what papers report, apart; CSV: that alone */
+	bool brief; /* the records lack their details, and a page holds of each only what it draws */
 	const json_t *traces; /* HTML: array of what jm_report_trace makes; NULL = none */
 };
 

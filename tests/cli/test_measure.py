@@ -1,60 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""measure and mark from the command line: statuses, streams, records, marks, bad input."""
+"""joulemark measure: the command that is measured, its record, files and stores."""
 import csv
-import fcntl
 import json
 import os
-import pathlib
 import pty
 import re
-import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import time
 
-import jsonschema
 import pytest
 
-from jm import BIN, BUILD, FAILURE, NOT_FOUND, SOURCE, USAGE, jm, sentence
-
-FAKE = BUILD / "tests" / "fake" / "libnvidia-ml-fake.so"
-SCHEMA = json.loads((SOURCE / "docs" / "record.schema.json").read_text(encoding="utf-8"))
-
-
-def check(record):
-    jsonschema.Draft7Validator.check_schema(SCHEMA)
-    jsonschema.validate(record, SCHEMA, jsonschema.Draft7Validator)
-    return record
-
-
-def record_of(*args, env=None, status=0, **more):
-    """The record of `measure args`, validated; it comes by stdout."""
-    done = jm("measure", "--json", "-", *args, env=env, **more)
-    assert done.returncode == status, done.stderr
-    return check(json.loads(done.stdout))
-
-
-def fakes(text):
-    return {"JM_NVML_LIB": str(FAKE), "JM_FAKE_NVML": text}
-
-
-@pytest.fixture(name="rapl")
-def rapl_tree():
-    """A made-up /sys with one package; energy_uj is a plain file."""
-    root = pathlib.Path(tempfile.mkdtemp(dir="/tmp"))  # where any user can look
-    zone = root / "sys/class/powercap/intel-rapl:0"
-    zone.mkdir(parents=True)
-    (zone / "name").write_text("package-0\n")
-    (zone / "max_energy_range_uj").write_text("262143328850\n")
-    (zone / "energy_uj").write_text("1000000\n")
-    yield root
-    shutil.rmtree(root)
-
-
-# ---- statuses and streams
+from jm import BIN, FAILURE, NOT_FOUND, USAGE, jm, sentence
+from measured import check, fakes, record_of
 
 
 @pytest.mark.parametrize("script, status", [("exit 0", 0), ("exit 3", 3), ("kill -TERM $$", 143),
@@ -117,222 +77,9 @@ def test_a_command_of_no_length():
 # ---- records
 
 
-def test_estimate_of_a_known_load():
-    record = record_of("--source", "estimate:0,20", "--", "sleep", "0.5")
-    joules = sum(m["joules"] for m in record["meters"])
-    assert abs(joules - 20 * record["wall_s"]) < 0.5
-    assert record["total"]["joules_estimated"] == pytest.approx(joules)
-    assert record["total"]["joules_measured"] is None
-    assert record["quality"]["grade"] == "none"
-    assert {m["origin"] for m in record["meters"]} == {"estimated"}
-
-
-def test_an_estimate_of_two_packages(tmp_path):
-    """Watts at rest go by processors; busy is all but idle and waiting for input and output."""
-    (tmp_path / "proc").mkdir()
-    for cpu, package in enumerate([0, 0, 1]):
-        folder = tmp_path / f"sys/devices/system/cpu/cpu{cpu}/topology"
-        folder.mkdir(parents=True)
-        (folder / "physical_package_id").write_text(f"{package}\n")
-    stat, later = tmp_path / "proc/stat", tmp_path / "later"
-    stat.write_text("cpu  0 0 0 0 0 0 0\ncpu0 0 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0\ncpu2 0 0 0 0 0 0 0\nintr 0\n")
-    # user nice system idle iowait irq softirq: 1 + 2 + 3 + 6 + 7 ticks are busy
-    later.write_text("cpu  1 2 3 4 5 6 7\ncpu0 1 2 3 4 5 6 7\ncpu1 0 0 0 0 0 0 0\ncpu2 0 0 9 0 0 0 0\nintr 0\n")
-    record = record_of("--source", "estimate:10,30", "--", "sh", "-c", f"sleep 0.3; cat {later} >{stat}; sleep 0.3",
-                       env={"JM_ROOT": str(tmp_path)})
-    tick = 1 / os.sysconf("SC_CLK_TCK")
-    busy = [10 * 19 * tick, 10 * 9 * tick]
-    for meter, idle, work in zip(record["meters"], [20, 10], busy):
-        assert meter["joules"] == pytest.approx(idle * record["wall_s"] + work, rel=0.03), meter["id"]
-
-
-def test_an_estimate_claims_no_precision():
-    """Its times come in ticks: no bound below a tick, and no bound beside a model's own error."""
-    record = record_of("--source", "estimate:5,20", "--", "true")
-    tick = 5 / os.sysconf("SC_CLK_TCK")
-    for meter in record["meters"]:
-        assert meter["signals"][0]["step"] == pytest.approx(tick)
-        bound = meter["error_sampling_joules"]
-        assert bound is None or bound > 0.5 * tick
-    assert not any("refresh" in r for r in record["quality"]["reasons"])
-    done = jm("measure", "--source", "estimate", "--", "sleep", "0.1")
-    assert "±" not in done.stderr
-
-
-@pytest.mark.parametrize("wrong,option", [
-    ("x", "core"), ("5 J,20", "core"), ("5,20x", "idle"), ("1" * 40, "core"), ("-1", "core"), ("1e308", "core"),
-    ("5,1e6", "idle"), ("idle=20x", "idle"), ("5,20,30", "30"), ("watts=5", "watts"), ("cores=5", "cores")])
-def test_a_wrong_estimate_is_named(wrong, option):
-    text = sentence(jm("measure", "--source", f"estimate:{wrong}", "--", "true"), USAGE)
-    assert "--source estimate" in text and option in text
-
-
-def test_options_of_a_source_by_name():
-    record = record_of("--source", "estimate:idle=20,core=0", "--", "sleep", "0.5")
-    assert sum(m["joules"] for m in record["meters"]) == pytest.approx(20 * record["wall_s"], rel=0.05)
-    both = record_of("--source", "estimate:idle=20,sim:node=h100x1", "--", "true")
-    assert {m["id"].split(":")[0] for m in both["meters"]} == {"estimate", "sim"}
-    text = sentence(jm("measure", "--source", "rapl:core=5", "--", "true"), USAGE)
-    assert "rapl" in text and "takes no options" in text
-
-
-def test_sources_list_their_options():
-    done = jm("list")
-    assert "estimate:core=WATTS" in done.stdout and "nvml:raw" in done.stdout
-
-
-FAULTS = [
-    ("freeze=0@0.01", "counter-stuck", "did not change"),
-    ("freeze=0@1", "counter-stuck", "did not change"),
-    ("freeze=0@0.5;thaw=0@1.5", "counter-stuck", "did not change"),
-    ("jump=0@1", "counter-fast", "more than it can draw"),
-    ("reset=0@1", "none", "was reset once; its energy comes from power readings"),
-]
-
-
-@pytest.mark.parametrize("config,fault,said", FAULTS)
-def test_a_counter_that_cannot_be_true_is_not_used(config, fault, said):
-    """The truth is 350 W; the GPU beside it has a sound counter."""
-    record = record_of("--source", "nvml", "--", "sleep", "2", env=fakes(f"gpus=2;power=350;{config}"))
-    faulty, sound = record["meters"]
-    assert faulty["fault"] == fault and faulty["joules_counter"] is None
-    assert abs(faulty["joules"] - 350 * record["wall_s"]) <= faulty["error_sampling_joules"]
-    assert any(said in reason and "GPU 0" in reason for reason in record["quality"]["reasons"])
-    assert sound["fault"] == "none" and sound["joules"] == sound["joules_counter"]
-    assert not any("GPU 1" in reason and "counter" in reason for reason in record["quality"]["reasons"])
-
-
-def test_a_package_that_stands_still_is_unknown(rapl):
-    """Nothing else tells the power of a package: 0 J would be believed."""
-    record = record_of("--source", "rapl", "--", "sleep", "1.5", env={"JM_ROOT": str(rapl)})
-    (meter,) = record["meters"]
-    assert meter["fault"] == "counter-stuck" and meter["joules"] is None and meter["joules_counter"] is None
-    assert meter["error_joules"] is None and meter["watts_median"] is None and meter["watts_mean"] is None
-    assert record["total"]["joules_measured"] is None
-    assert any("did not change" in reason for reason in record["quality"]["reasons"])
-
-
-def test_a_package_that_jumps_is_unknown(rapl):
-    """100 W, and a jump of 100 kJ."""
-    counter = rapl / "sys/class/powercap/intel-rapl:0/energy_uj"
-    script = (f"for i in $(seq 15); do echo $((i * 10000000 + i / 8 * 100000000000)) >{counter}; sleep 0.1; done")
-    record = record_of("--source", "rapl", "--", "sh", "-c", script, env={"JM_ROOT": str(rapl)})
-    (meter,) = record["meters"]
-    assert meter["fault"] == "counter-fast" and meter["joules"] is None and meter["watts_median"] is None
-    assert meter["watts_max"] is None
-    assert any("more than it can draw" in reason for reason in record["quality"]["reasons"])
-
-
-def test_sampling_tells_its_own_cost():
-    """A reading of the counter that computes for 3 ms: the record says so, and the readings are few."""
-    config = "gpus=1;power=300;energycost=3000"
-    raw = record_of("--source", "nvml:raw", "--interval", "1ms", "--", "sleep", "1.5", env=fakes(config))
-    few = record_of("--source", "nvml", "--interval", "1ms", "--", "sleep", "1.5", env=fakes(config))
-    assert raw["sampler_cpu_s"] > 0.2 and few["sampler_cpu_s"] < 0.6 * raw["sampler_cpu_s"]
-    for record in (raw, few):
-        (meter,) = [m for m in record["meters"] if m["scope"] == "gpu"]
-        assert meter["joules"] == pytest.approx(300 * record["wall_s"], rel=0.05)  # a busy machine
-        assert record["sampler_cpu_s"] < record["wall_s"] + 0.5
-
-
-def test_sources_with_numbers_in_a_list():
-    done = jm("measure", "--source", "estimate:1,20,sim:h100x1", "--json", "-", "--", "true")
-    ids = [m["id"] for m in json.loads(done.stdout)["meters"]]
-    assert any(i.startswith("estimate:") for i in ids) and any(i.startswith("sim:") for i in ids)
-
-
-@pytest.mark.parametrize("sources", ["nvml,nvml:all", "estimate,estimate:5,20"])
-def test_no_meter_comes_twice(sources):
-    text = sentence(jm("measure", "--source", sources, "--", "true", env=fakes("gpus=2")), USAGE)
-    assert "is opened twice" in text and sources.split(",", maxsplit=1)[0] in text
-
-
-def test_a_driver_that_fails_is_no_silence():
-    """Without --source: what is not there is not spoken of, what is there and does not work is."""
-    done = jm("measure", "--", "true", env=fakes("init=18"))
-    assert done.returncode == 0 and "warning: nvml:" in done.stderr and "reboot" in done.stderr
-    done = jm("measure", "--", "true", env=fakes("init=9"))
-    assert done.returncode == 0 and "nvml" not in done.stderr
-
-
-def test_a_counter_that_stands_at_0_is_no_news(rapl):
-    """A virtual machine's; measuring goes on as where there is none."""
-    (rapl / "sys/class/powercap/intel-rapl:0/energy_uj").write_text("0\n")
-    (rapl / "proc").mkdir()
-    (rapl / "proc/stat").write_text("cpu  1 1 1 1 1 1 1\ncpu0 1 1 1 1 1 1 1\nintr 0\n")
-    done = jm("measure", "--", "true", env={"JM_ROOT": str(rapl)})
-    assert done.returncode == 0 and "'estimate' estimates it" in done.stderr and "rapl" not in done.stderr
-
-
 @pytest.mark.parametrize("option", ["--json", "--csv", "--source", "--items-regex", "--items-json"])
 def test_an_option_without_a_value(option):
     assert option in sentence(jm("measure", f"{option}=", "--", "true"), USAGE)
-
-
-def test_rapl_counts(rapl):
-    counter = rapl / "sys/class/powercap/intel-rapl:0/energy_uj"
-    script = f"sleep 0.3; echo 4500000 1<> {counter}; sleep 0.3"
-    record = record_of("--source", "rapl", "--", "sh", "-c", script, env={"JM_ROOT": str(rapl)})
-    meter = record["meters"][0]
-    assert meter["joules"] == pytest.approx(3.5, abs=1e-6)
-    assert meter["joules_integrated"] is None
-    assert meter["id"] == "rapl:/sys/class/powercap/intel-rapl:0"
-    assert record["total"]["joules_measured"] == pytest.approx(3.5, abs=1e-6)
-
-
-def test_rapl_unreadable(rapl):
-    counter = rapl / "sys/class/powercap/intel-rapl:0/energy_uj"
-    counter.unlink()
-    counter.mkdir()
-    done = jm("measure", "--source", "rapl", "--", "true", env={"JM_ROOT": str(rapl)})
-    assert str(counter) in sentence(done, FAILURE)
-
-
-@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs another user")
-def test_rapl_right_needed(rapl):
-    rapl.chmod(0o755)
-    (rapl / "sys/class/powercap/intel-rapl:0/energy_uj").chmod(0o400)
-    done = subprocess.run(["setpriv", "--reuid=65534", "--clear-groups", "cat", BIN],
-                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
-    if done.returncode:
-        pytest.skip("the program cannot be read by another user")
-    done = subprocess.run(["setpriv", "--reuid=65534", "--clear-groups", BIN, "measure",
-                           "--source", "rapl", "--", "true"], text=True, check=False,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          env={**os.environ, "JM_ROOT": str(rapl)})
-    text = sentence(done, FAILURE)
-    assert "energy_uj" in text and "root" in text and "CVE-2020-8694" in text
-
-
-def test_square_wave_through_nvml():
-    low, high, period, shift = 100.0, 600.0, 2.0, 0.25
-
-    def until(t, gpu):
-        t += gpu * shift
-        whole = t // period
-        rest = t - whole * period
-        return (whole * (low + high) * period / 2 + min(rest, period / 2) * high
-                + max(0.0, rest - period / 2) * low)
-
-    wave = f"gpus=4;wave=square;low={low};high={high};period={period};shift={shift}"
-    record = record_of("--source", "nvml", "--", "sleep", "2.3", env=fakes(wave))
-    phase = record["phases"][0]
-    begin, end = (record["start_ns"] * 1e-9 + phase[k] for k in ("start_s", "end_s"))
-    meters = [m for m in record["meters"] if m["scope"] == "gpu"]
-    assert len(meters) == 4
-    for gpu, meter in enumerate(meters):
-        truth = until(end, gpu) - until(begin, gpu)
-        assert meter["joules"] == pytest.approx(truth, rel=0.03)
-        assert meter["joules_integrated"] == pytest.approx(truth, rel=0.12)
-    assert record["total"]["joules_measured"] == pytest.approx(sum(m["joules"] for m in meters))
-
-
-def test_an_unknown_total_is_said_beside_a_known_one():
-    done = jm("measure", "--source", "nvml,estimate", "--", "sleep", "0.8",
-              env=fakes("gpus=2;power=300;lost=1@0.4"))
-    lines = done.stderr.splitlines()
-    at = next(i for i, line in enumerate(lines) if line.startswith("  Energy"))
-    assert "unknown, measured" in lines[at] and lines[at + 1].endswith(" estimated")
 
 
 def test_text_of_a_measurement(tmp_path):
@@ -368,13 +115,6 @@ def test_text_of_a_measurement(tmp_path):
     assert re.search(r"phase +s +J +mean W +tokens +J/token", done.stderr)
 
 
-def test_parts_and_devices_on_demand():
-    plain, more = (jm("measure", "--source", "nvml", *args, "sleep", "0.3", env=fakes("gpus=2;power=300")).stderr
-                   for args in ([], ["--bounds", "--devices"]))
-    assert "calibration J" not in plain and not re.search(r"^  command .*GPU 1", plain, re.M)
-    assert "calibration J" in more and "sampling J" in more and re.search(r"^  command +GPU 1", more, re.M)
-
-
 def test_the_first_word_begins_the_command(tmp_path):
     """As with time and perf stat: what follows it is the command's own."""
     path = tmp_path / "r.json"
@@ -390,56 +130,6 @@ def test_a_killed_command_is_named_by_its_signal(number):
     done = jm("measure", "--source", "estimate", *command)
     assert f"killed by {number.name} (signal {int(number)}, exit status {128 + number})" in done.stderr
     assert f"was killed by {number.name}" in jm("run", "--source", "null", "--", *command).stderr
-
-
-def test_a_gpu_disappears():
-    done = jm("measure", "--source", "nvml", "--json", "-", "--", "sleep", "1.2",
-              env=fakes("gpus=3;power=300;lost=1@0.6"))
-    record = check(json.loads(done.stdout))
-    gpus = [m for m in record["meters"] if m["scope"] == "gpu"]
-    assert gpus[1]["joules"] is None and gpus[1]["gaps"] >= 1
-    assert 0.2 < gpus[1]["covered_s"] < 1.0
-    for i in (0, 2):
-        assert gpus[i]["joules"] == pytest.approx(300 * record["wall_s"], rel=0.03)
-    assert record["total"]["joules_measured"] is None
-    assert "unknown" in done.stderr and " 0 W" not in done.stderr
-    assert any("known for" in r for r in record["quality"]["reasons"])
-
-
-def test_gpus_lost_between_steps():
-    """Whatever the moment, what is known has the GPU's power: no second is counted without its joules."""
-    lost = ",".join(f"{i}@{0.7 + 0.0137 * i:.4f}" for i in range(8))
-    record = record_of("--source", "nvml", "--", "sleep", "1.2", env=fakes(f"gpus=8;power=300;lost={lost}"))
-    for meter in record["meters"]:
-        assert meter["joules"] is None and meter["covered_s"] > 0.4
-        # polls are 50 ms apart, so the time of the last step is known to 25
-        assert meter["watts_mean"] == pytest.approx(300, abs=300 * 0.026 / meter["covered_s"])
-
-
-# ---- marks and items
-
-
-def test_marks_become_phases():
-    script = (f"sleep 0.2; '{BIN}' mark train; sleep 0.5; '{BIN}' mark save --items 100; sleep 0.2")
-    record = record_of("--source", "estimate:0,20", "--", "sh", "-c", script)
-    phases = {p["name"]: p for p in record["phases"]}
-    assert set(phases) == {"command", "train", "save"}
-    train = phases["train"]
-    length = train["end_s"] - train["start_s"]
-    assert 0.45 < length < 1.5 and train["items"] == 100
-    assert train["total"]["joules_estimated"] == pytest.approx(20 * length, rel=0.1)
-    assert record["items"] == 100
-    assert record["throughput"] == pytest.approx(100 / length, rel=0.01)
-    assert phases["save"]["items"] is None
-
-
-def test_a_phase_that_counts_itself_ends_with_its_last_count():
-    script = f"'{BIN}' mark settle; sleep 0.2; '{BIN}' mark settle --items 5; sleep 0.8; '{BIN}' mark end"
-    record = record_of("--source", "estimate:0,20", "--", "sh", "-c", script)
-    names = [p["name"] for p in record["phases"]]
-    assert names[:3] == ["command", "mark.settle", "end"]  # "settle" is a phase of joulemark's own
-    phase = record["phases"][1]
-    assert phase["items"] == 5 and phase["end_s"] - phase["start_s"] < record["wall_s"] - 0.7
 
 
 COUNT_INTERRUPTS = """
@@ -471,96 +161,6 @@ def test_the_terminals_interrupt_comes_once():
     assert b"no more" in said, said
 
 
-def test_report_of_marks_speaks_of_one_stretch(tmp_path):
-    """Items, seconds and joules of the report are all those of the whole command, of which marks tell a part."""
-    path = tmp_path / "r.json"
-    script = f"sleep 0.3; '{BIN}' mark train; sleep 0.3; '{BIN}' mark save --items 100; sleep 0.3"
-    done = jm("measure", "--source", "estimate:0,20", "--json", path, "--", "sh", "-c", script)
-    assert "100 items" in done.stderr and "/s between the first mark and the last" in done.stderr
-    record = check(json.loads(path.read_text()))
-    assert record["phase"] == "command" and record["throughput"] > 1.5 * 100 / record["wall_s"]
-    whole = record["phases"][0]
-    seconds, joules = whole["end_s"] - whole["start_s"], whole["total"]["joules_estimated"]
-    assert whole["items"] == 100 and record["total"]["joules_estimated"] == joules
-    (case,) = json.loads(jm("report", "--format", "json", path).stdout)["cases"]
-    values = case["values"]
-    assert values["items_per_joule"] == pytest.approx(100 / joules)
-    assert values["throughput"] == pytest.approx(100 / seconds)
-    assert values["watts_mean"] == pytest.approx(joules / seconds)
-    assert values["edp"] == pytest.approx(joules / 100 * seconds / 100)
-
-
-def test_mark_outside():
-    env = {k: v for k, v in os.environ.items() if k != "JM_PROGRESS"}
-    done = subprocess.run([BIN, "mark", "x"], env=env, text=True, check=False,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert "measure" in sentence(done, FAILURE)
-
-
-def test_marks_out_of_order():
-    """Of several senders the later one may come first; phases still follow each other."""
-    script = """
-import os, socket, time
-s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-t = time.monotonic_ns()
-time.sleep(0.15)
-for after, name in ((120, "a"), (60, "b"), (140, "c")):
-    s.sendto(f"jm1 {t + after * 1000000} mark {name} 5".encode(), os.environ["JM_PROGRESS"])
-"""
-    record = record_of("--source", "estimate", "--", "/usr/bin/python3", "-c", script)
-    assert all(p["end_s"] >= p["start_s"] for p in record["phases"])
-
-
-def test_nobody_listens(tmp_path):
-    """measure ... 2>&1 | head: the record is there, the status is the command's, which itself may be killed so."""
-    path = tmp_path / "r.json"
-    read, write = os.pipe()
-    os.close(read)
-    done = jm("measure", "--source", "estimate", "--json", path, "--", "sh", "-c", "exit 3", stderr=write)
-    os.close(write)
-    assert done.returncode == 3 and check(json.loads(path.read_text()))["exit_status"] == 3
-    record = record_of("--source", "estimate", "--", "sh", "-c", "kill -PIPE $$", status=141)
-    assert record["signal"] == 13
-
-
-def test_items_from_output():
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "r.json"
-        done = jm("measure", "--source", "estimate", "--json", path, "--items-regex",
-                  "([0-9]+) tokens", "--", "sh", "-c", "sleep 0.3; echo 40 tokens; echo 20 tokens")
-        assert done.stdout == "40 tokens\n20 tokens\n"
-        record = check(json.loads(path.read_text()))
-        assert record["items"] == 60
-        assert record["throughput"] == pytest.approx(60 / record["wall_s"], rel=0.01)
-        done = jm("measure", "--source", "estimate", "--json", path, "--items-json",
-                  "result.tokens", "--", "echo", '{"result": {"tokens": 7}}')
-        assert check(json.loads(path.read_text()))["items"] == 7
-
-
-def test_items_of_the_output_reach_phases():
-    """Those printed during a phase are its own; what marks tell of the same work is not added."""
-    script = (f"echo 5 tokens; sleep 0.3; '{BIN}' mark train; sleep 0.3; echo 40 tokens; sleep 0.2; echo 20 tokens; sleep 0.3; "
-              f"'{BIN}' mark save --items 1000; sleep 0.2")
-    done = jm("measure", "--source", "estimate", "--json", "/dev/stderr", "--items-regex", "([0-9]+) tokens",
-              "--output", os.devnull, "sh", "-c", script)
-    record = check(json.loads(done.stderr[done.stderr.index("{"):]))
-    items = {p["name"]: p["items"] for p in record["phases"]}
-    assert items["command"] == 65 and items["train"] == 60 and items["save"] is None
-
-
-@pytest.mark.parametrize("args, words", [
-    (["--items-json", "tokns"], "did you mean 'tokens'?"),
-    (["--items-json", "result.token"], "did you mean 'tokens'?"),
-    (["--items-json", "speed"], "found no items"),
-    (["--items-regex", "([0-9]+) steps"], "found no items"),
-])
-def test_items_that_are_not_there(args, words):
-    for command in (["measure", "--source", "estimate"], ["run", "--source", "null"]):
-        done = jm(*command, *args, "--", "echo", '{"tokens": 7, "result": {"tokens": 7}}')
-        assert done.returncode == 0 and words in done.stderr, done.stderr
-        assert args[1] in done.stderr
-
-
 def test_lost_output_is_told():
     if not os.path.exists("/dev/full"):
         pytest.skip("no /dev/full")
@@ -582,30 +182,6 @@ def test_an_endless_command_whose_reader_goes(tmp_path):
         child.kill()
     record = check(json.loads(path.read_text()))
     assert record["items"] > 0 and record["signal"] == signal.SIGPIPE
-
-
-def test_scanned_items_lie_within_the_command(tmp_path):
-    """What it printed last still waits for a slow reader when it has ended."""
-    path, (out, to) = tmp_path / "r.json", os.pipe()
-    fcntl.fcntl(to, fcntl.F_SETPIPE_SZ, 4096)
-    child = subprocess.Popen([BIN, "measure", "--source", "estimate", "--json", path, "--items-regex",
-                              "([0-9]+) item", "--", "sh", "-c",
-                              "echo 1 item; sleep 0.3; yes '1 item' | head -n 8000"],
-                             stdout=to, stderr=subprocess.DEVNULL)
-    os.close(to)
-    time.sleep(0.6)
-    while os.read(out, 4096):
-        time.sleep(0.02)
-    os.close(out)
-    assert child.wait(timeout=20) == 0
-    record = check(json.loads(path.read_text()))
-    phases = {p["name"]: p for p in record["phases"]}
-    command, marked = phases["command"], phases["marked"]
-    assert record["items"] == 8001
-    assert command["start_s"] <= marked["start_s"] <= marked["end_s"] <= command["end_s"]
-
-
-# ---- files
 
 
 def test_unwritable_before_the_command_runs(tmp_path):

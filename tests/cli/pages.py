@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of the report page share: its parts, and a browser."""
+import html.parser
+import shutil
+import subprocess
+
+from reports import report, write
+
+
+class Page(html.parser.HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.scripts, self.title = [], [], ""
+        self.inside = None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self.inside = tag
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag):
+        self.inside = None
+
+    def handle_data(self, data):
+        if self.inside == "script":
+            self.scripts[-1] += data
+        if self.inside == "title":
+            self.title += data
+
+
+def make_page(tmp_path, rows, *args):
+    out = tmp_path / "page.html"
+    report("--format", "html", "--output", out, *args, write(tmp_path, rows))
+    return out
+
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+def browse(page, *args):
+    done = subprocess.run(
+        [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+         "--enable-logging=stderr", "--host-resolver-rules=MAP * ~NOTFOUND",
+         "--virtual-time-budget=4000", *args, page.as_uri()],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120, check=False,
+        stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stderr
+    console = [line for line in done.stderr.splitlines()  # of the page, not of the browser's own ones
+               if "CONSOLE" in line and "source: chrome://" not in line]
+    assert not console, console
+    return done.stdout

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""joulemark report --html: one page that holds all its data, in a browser."""
+import html.parser
+import json
+import re
+import xml.etree.ElementTree
+
+import numpy as np
+import pytest
+
+import many_records
+from jm import jm
+from pages import CHROMIUM, Page, browse, make_page
+from reports import expected, setting, FIXTURES, NASTY, T_975, records, report
+
+BROWSER = pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed: the page was not opened in a browser")
+
+
+def test_page_holds_everything_and_asks_for_nothing(tmp_path):
+    rows = records("h100x4")
+    rows[3]["reason"] = NASTY
+    rows[4].update(status="failed", reason=NASTY)
+    for r in rows:
+        r["workload"] = r["case"]["parameters"]["workload"] = NASTY
+    text = make_page(tmp_path, rows).read_text()
+    page = Page(text)
+    assert len(page.scripts) == 8
+    data = json.loads(page.scripts[0])
+    assert data["records"] == rows and not set("<>&") & set(page.scripts[0])
+    assert page.title.startswith(NASTY)
+    for tag, attrs in page.tags:
+        assert not {"src", "href", "srcset", "data", "action"} & set(attrs), (tag, attrs)
+        assert tag not in ("link", "iframe", "img", "object", "embed", "base")
+    assert "default-src 'none'" in text
+    style = re.search(r"<style>(.*?)</style>", text, re.S).group(1)
+    assert "url(" not in style and "@import" not in style
+    for script in page.scripts[2:]:
+        assert not re.search(r"https?:|fetch\(|XMLHttpRequest|import\(|WebSocket", script)
+
+
+def test_store_with_traces(tmp_path):
+    store, out = tmp_path / "a.db", tmp_path / "a.html"
+    done = jm("run", "sim", "--device", "sim:h100x2", "--set", "gpu.power=300W,400W", "--repeat", 2,
+              "--seconds", 5, "--store", store)
+    assert done.returncode == 0, done.stderr
+    report(store, "--html", out)
+    data = json.loads(Page(out.read_text()).scripts[0])
+    assert [r["status"] for r in data["records"]] == ["ok"] * 6
+    assert len(data["traces"]) == 3  # one per setting: the reference and two caps
+    for trace in data["traces"]:
+        record = data["records"][trace["record"]]
+        steady = next(p for p in record["phases"] if p["name"] == "steady")
+        for meter in (m for m in record["meters"] if m["covered_by"] is None):
+            points = next(m["points"] for m in trace["meters"] if m["id"] == meter["id"])
+            inside = [w for t, w in points if steady["start_s"] + 0.5 < t < steady["end_s"] - 0.5]
+            assert np.median(inside) == pytest.approx(meter["watts_mean"], rel=0.02)
+            assert meter["watts_median"] == pytest.approx(meter["watts_mean"], rel=0.02)
+    table = report(store)
+    assert table in done.stdout or table.splitlines()[0] in done.stdout
+    assert len(json.loads(report("--format", "json", store))["cases"]) == 6
+
+
+@BROWSER
+@pytest.mark.parametrize("name", FIXTURES)
+def test_page_in_a_browser(tmp_path, name):
+    rows = records(name)
+    rows[6]["quality"]["reasons"].append(NASTY)
+    dom = browse(make_page(tmp_path, rows), "--dump-dom", "--window-size=1400,3000")
+    assert 'data-ready="yes"' in dom
+    assert dom.count("<svg") == 6  # one per chart
+    for words in ("Efficiency against throughput", "Power against the cap", "Best setting for at most 5"):
+        assert words in dom
+    assert dom.count('class="card ') == 7 and "alert(&quot;" not in dom.split("<main")[0]
+    assert "the power is simulated, not measured" in dom
+
+
+def best_within(rows, limit):
+    """Settings with the largest energy gain among those whose slowdown's interval ends below the limit."""
+    gain, loss = expected(rows, "energy_gain_percent"), expected(rows, "time_loss_percent")
+    violated = {setting(r) for r in rows for s in r["settings"] if s["state"] == "violated"}
+
+    def interval(values):
+        half = T_975[len(values) - 1] * np.std(values, ddof=1) / np.sqrt(len(values))
+        return np.mean(values) - half, np.mean(values), np.mean(values) + half
+    fast = [k for k in gain if not k[0] and k[1] not in violated and interval(loss[k])[2] <= limit]
+    saving = [k for k in fast if interval(gain[k])[0] > 0]
+    if not saving:
+        return []
+    best = max(saving, key=lambda k: interval(gain[k])[1])
+    return [k[1].replace("W", " W") for k in fast if interval(gain[k])[2] >= interval(gain[best])[0]]
+
+
+def leading_card(page):
+    dom = browse(page, "--dump-dom", "--window-size=1280,2400")
+    card = re.search(r'<section class="leading card.*?</section>', dom, re.S).group(0)
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", card).replace("&nbsp;", " ")), dom
+
+
+@BROWSER
+@pytest.mark.parametrize("name", FIXTURES)
+def test_page_leads_with_the_best_setting_within_5_percent(tmp_path, name):
+    rows = records(name)
+    text, dom = leading_card(make_page(tmp_path, rows))
+    best = best_within(rows, 5)
+    if not best:
+        assert "No clear best: " in text
+    elif len(best) == 1:
+        gain = np.mean(expected(rows, "energy_gain_percent")[False, best[0].replace(" ", "")])
+        assert f" {best[0]} " in text and "no clear best" not in text
+        assert float(re.search(r"([\d.]+) (?:± [\d.]+ )?% less energy", text).group(1)) == pytest.approx(gain, abs=0.06)
+    else:
+        assert "no clear best" in text and ", ".join(best) + ":" in text
+    assert dom.index("leading card") < dom.index("Efficiency against throughput") < dom.index('class="cards"')
+
+
+@BROWSER
+def test_page_says_why_there_is_no_best_setting(tmp_path):
+    text, _ = leading_card(make_page(tmp_path, [r for r in records("h200x4") if r["case"]["repeat"] == 1]))
+    assert "No clear best: one repeat gives no interval" in text and "% less" not in text
+
+
+@BROWSER
+def test_each_chart_is_a_valid_svg_file(tmp_path):
+    page = make_page(tmp_path, records("h200x4"))
+    click = """<script>setTimeout(() => {
+        JM.download = (name, type, text) => document.body.append(JM.el("pre", { class: "file" }, name + "|" + text));
+        document.querySelectorAll("button.save").forEach((b) => b.click()); }, 1000)</script></body>"""
+    page.write_text(page.read_text().replace("</body>", click))
+    dom = browse(page, "--dump-dom", "--window-size=1280,2400")
+    files = dict(html.unescape(f).split("|", 1) for f in re.findall(r'<pre class="file">(.*?)</pre>', dom, re.S))
+    assert len(files) == 6 and "efficiency-against-throughput.svg" in files
+    for text in files.values():
+        root = xml.etree.ElementTree.fromstring(text)
+        assert root.tag == "{http://www.w3.org/2000/svg}svg" and len(list(root.iter(root.tag[:-3] + "text"))) > 5
+
+
+@BROWSER
+def test_systems_of_the_same_work_share_one_chart(tmp_path):
+    """Three machines and two networks: two charts of three systems each, both axes from 0."""
+    rows = []
+    for network in ("a", "b"):
+        for machine in ("h100x4", "h200x4", "mi300x4"):
+            text = json.dumps(records("h200x4")).replace("sim:h200x4", f"sim:{machine}").replace("resnet50", network)
+            rows += json.loads(text)
+    out = make_page(tmp_path, rows)
+    dom = browse(out, "--dump-dom", "--window-size=1280,9000")
+    titles = re.findall(r"<h3>(Efficiency against throughput[^<]*)</h3>", dom)
+    assert len(titles) == 2, titles
+    assert all(f'href="#s{i}"' in dom and f'id="s{i}"' in dom for i in range(1, 7))
+    chart = dom.split(f"<h3>{titles[0]}</h3>")[1].split("</svg>")[0]
+    assert {"sim:h100x4", "sim:h200x4", "sim:mi300x4"} <= set(re.findall(r">(sim:[^<,]*), bf16</text>", chart))
+    assert len(re.findall(r"<text[^>]*>0</text>", chart)) == 2
+
+
+@BROWSER
+def test_page_of_one_measurement_in_a_browser(tmp_path):
+    row = records("h200x4")[0]
+    for key in ("case", "settings", "status", "reason", "workload", "unit", "items", "throughput"):
+        del row[key]
+    row["command"] = ["train", "<b>"]
+    dom = browse(make_page(tmp_path, row), "--dump-dom")
+    assert 'data-ready="yes"' in dom and "All settings" in dom and "<b></b>" not in dom
+
+
+@BROWSER
+def test_names_of_phases_within_others_in_a_browser(tmp_path):
+    """The one epoch is all of the steady phase: their names stand one below the other."""
+    store, page = tmp_path / "a.db", tmp_path / "a.html"
+    assert jm("run", "null", "--step-time", "20ms", "--source", "sim:h100x1", "--epochs", 2, "--epoch-steps", 10,
+              "--store", store).returncode == 0
+    report(store, "--html", page)
+    dom = browse(page, "--dump-dom", "--window-size=1400,2000")
+    place = {name: tuple(map(float, xy)) for *xy, name in re.findall(
+        r'<text [^>]*?transform="translate\(([\d.]+) ([\d.]+)\)"[^>]*>(steady|epoch 2)</text>', dom)}
+    assert abs(place["steady"][0] - place["epoch 2"][0]) < 20
+    assert place["epoch 2"][1] - place["steady"][1] > 10
+
+
+@BROWSER
+def test_traces_that_are_left_out_are_told_in_a_browser(tmp_path):
+    """A page has 24 at most, or it would be too large."""
+    store, page = tmp_path / "a.db", tmp_path / "a.html"
+    done = jm("run", "sim", "--device", "sim:h100x1", "--seconds", 1, "--set", "gpu.power=200:460+10W",
+              "--store", store)
+    assert done.returncode == 0, done.stderr
+    report(store, "--html", page)
+    assert len(json.loads(Page(page.read_text()).scripts[0])["traces"]) == 24
+    dom = browse(page, "--dump-dom", "--window-size=1400,2000")
+    assert "The traces of 24 of 28 settings are on this page." in dom  # 27 caps and what was found
+
+
+@BROWSER
+def test_page_of_a_thousand_runs_holds_what_it_draws(tmp_path):
+    """Beyond 8 MB of records: one of each series is whole but for its details, of the others what charts need."""
+    store, page = tmp_path / "a.db", tmp_path / "a.html"
+    many_records.make(store, 1000, caps=100)
+    report(store, "--html", page)
+    assert page.stat().st_size < 5e6  # the records have 20 kB each
+    data, rows = json.loads(Page(page.read_text()).scripts[0]), many_records.read(store)
+    assert len(data["records"]) == len(data["summary"]["cases"]) == 1000 and data["brief"]
+    for record, row in zip(data["records"], rows):
+        assert record["started"] == row["started"]
+        assert [m["watts_mean"] for m in record["meters"]] == [m["watts_mean"] for m in row["meters"]]
+        assert record.get("provenance", row["provenance"]) == row["provenance"]
+    assert [i for i, r in enumerate(data["records"]) if "phases" in r] == [0]
+    dom = browse(page, "--dump-dom", "--window-size=1400,3000", "--virtual-time-budget=20000")
+    assert 'data-ready="yes"' in dom and "1000 runs: </b>too many" in dom
+    assert ">Cases as CSV</button>" in dom and ">Records as JSON</button>" not in dom
+    chart = dom.split("<h3>Power against the cap</h3>")[1].split("</svg>")[0]
+    assert len(re.findall("<path", chart)) >= 100, "a mark for each cap"
+    assert dom.count("<h3>Machine</h3>") == 1 and rows[0]["provenance"]["kernel"] in dom
