@@ -19,7 +19,8 @@
  *
  * A device works by itself. run, copy and fill put work on a queue and may return before it is done; the
  * work of one queue is done in the order in which it was queued. There are two queues: the compute queue,
- * which takes all of run, and the copy queue, whose copies may go on while the compute queue computes. An
+ * which takes all of run, and the copy queue, whose copies may go on while the compute queue computes; where a
+ * device has `stream`, a third one takes what ranks exchange by a transport (comm/comm.h). An
  * event marks a place in a queue; the other queue, or the host, can wait for it. A backend that does all
  * work before it returns has one queue in effect and leaves the event functions NULL.
  *
@@ -292,6 +293,10 @@ struct jm_tensor {
  *			attr sgd.{momentum,weight_decay,clip,nesterov,n_decay}
  *			norm, clip and g' as adamw. For i < n_decay g' += weight_decay p; m = momentum m + g';
  *			p -= lr (nesterov ? g' + momentum m : m).
+ * all-reduce-start	in  x f32|f64[n]; out y, the same tensor: a stretch of the gradients, which becomes the sum
+ *			over the ranks of the gang. A backend is never asked for it, nor for the next one: the
+ *			engine runs both, over the gang's communicator
+ * all-reduce-wait	in  x f32|f64[n]; out y, the same tensor: all gradients, once every start is done
  */
 #define JM_OPS(X)                                                                                  \
 	X(EMBED, "embed")                                                                          \
@@ -344,7 +349,9 @@ struct jm_tensor {
 	X(SGD, "sgd")                                                                              \
 	X(QUANTIZE, "quantize")                                                                    \
 	X(TOP1, "top1")                                                                            \
-	X(MSE, "mse")
+	X(MSE, "mse")                                                                              \
+	X(ALL_REDUCE_START, "all-reduce-start")                                                    \
+	X(ALL_REDUCE_WAIT, "all-reduce-wait")
 enum jm_op {
 #define X(name, text) JM_OP_##name,
 	JM_OPS(X)
@@ -474,7 +481,7 @@ struct jm_device_props {
 };
 
 enum jm_copy { JM_TO_DEVICE, JM_TO_HOST, JM_ON_DEVICE };
-enum jm_queue { JM_QUEUE_COMPUTE, JM_QUEUE_COPY, JM_QUEUE_COUNT };
+enum jm_queue { JM_QUEUE_COMPUTE, JM_QUEUE_COPY, JM_QUEUE_COMM, JM_QUEUE_COUNT };
 
 /*
  * dev: what open returned. The functions under "optional" may be NULL; engine/device.h has their defaults
@@ -546,6 +553,11 @@ struct jm_backend {
 	int (*event_query)(void *dev, void *event, struct jm_err *err);
 	int (*event_seconds)(void *dev, void *from, void *to, double *ret, struct jm_err *err);
 	void (*event_drop)(void *dev, void *event); /* takes NULL */
+	/*
+	 * The vendor's handle of a queue, for transports that queue work of their own there; makes the device
+	 * current in the calling thread. Default: there is no third queue, and ranks exchange host memory.
+	 */
+	int (*stream)(void *dev, enum jm_queue queue, void **ret, struct jm_err *err);
 };
 
 /* What a plug-in exports. It links what it needs of joulemark (lib/base/err.c, engine/tensor.c) itself. */

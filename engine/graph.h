@@ -71,8 +71,20 @@ struct jm_graph {
 	int n_forward;	     /* nodes before the gradients; 0 = there are none yet */
 	int n_update;	     /* nodes from the end that are the update */
 	int micro_steps;     /* whose gradients add up before an update; 0 is 1 */
+	int ranks;	     /* that train together, each on samples of its own; 0 is 1 */
 	struct jm_err err;
 };
+
+/* At least 1. */
+static inline int jm_graph_micro_steps(const struct jm_graph *g)
+{
+	return g->micro_steps > 1 ? g->micro_steps : 1;
+}
+
+static inline int jm_graph_ranks(const struct jm_graph *g)
+{
+	return g->ranks > 1 ? g->ranks : 1;
+}
 
 struct jm_graph *jm_graph_new(enum jm_dtype precision); /* NULL = out of memory */
 void jm_graph_free(struct jm_graph *g);			/* takes NULL */

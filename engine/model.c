@@ -214,13 +214,17 @@ int jm_precision_set(struct jm_training *t, const char *name, struct jm_err *err
 		name);
 }
 
-/* What the gradients of the loss are multiplied by: 1 over the micro-steps, and the scale if there is one. */
+/*
+ * What the gradients of the loss are multiplied by: 1 over the micro-steps of all ranks, whose gradients add up,
+ * and the scale if there is one.
+ */
 static void scale_loss(const struct jm_training *t, struct jm_graph *g, struct jm_tensor *loss)
 {
 	struct jm_tensor *scale = NULL;
 	const int64_t two = 2;
 
 	g->micro_steps = t->micro_steps;
+	g->ranks = t->ranks;
 	if (t->scaled)
 		scale = jm_graph_tensor(g, JM_CLASS_INPUT, g->vector, 1, &two, "loss.scale");
 	for (int i = 0; i < g->n_nodes; i++) {
@@ -229,8 +233,7 @@ static void scale_loss(const struct jm_training *t, struct jm_graph *g, struct j
 		if (n->out[0] != loss)
 			continue;
 		n->in[2] = scale;
-		if (g->micro_steps > 1)
-			n->attr.xent.scale = 1.0 / g->micro_steps;
+		n->attr.xent.scale = 1.0 / (double)(jm_graph_micro_steps(g) * jm_graph_ranks(g));
 	}
 }
 

@@ -105,6 +105,7 @@ struct jm_training {
 	enum jm_math math;
 	struct jm_adamw adamw;
 	int micro_steps; /* of `batch` each, whose gradients add up before an update; 0 is 1 */
+	int ranks;	 /* that train together, each `batch` samples in a micro-step; 0 is 1 */
 	bool pure;	 /* no f32 masters: matrices and their moments are in the compute type */
 	double dropout;	 /* share of values that models with dropout drop */
 	bool recompute;	 /* blocks compute their activations again for their gradients */

@@ -132,6 +132,8 @@ static const struct jm_op_row rows[JM_OP_COUNT] = {
 	[JM_OP_QUANTIZE] = {2, 2, -1, flops_none},
 	[JM_OP_TOP1] = {2, 1, -1, flops_none},
 	[JM_OP_MSE] = {3, 2, -1, flops_none},
+	[JM_OP_ALL_REDUCE_START] = {1, 1, -1, flops_none},
+	[JM_OP_ALL_REDUCE_WAIT] = {1, 1, -1, flops_none},
 };
 
 const struct jm_op_row *jm_op_row(enum jm_op op)

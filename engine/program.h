@@ -57,7 +57,7 @@ struct jm_program {
 /* At least 1. */
 static inline int jm_program_micro_steps(const struct jm_program *p)
 {
-	return p->graph->micro_steps > 1 ? p->graph->micro_steps : 1;
+	return jm_graph_micro_steps(p->graph);
 }
 
 /* How often the unit runs in a step. */

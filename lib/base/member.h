@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Members: sources, controls, workloads and models, each a const struct with a name in a generated,
+ * Members: sources, controls, workloads, models and transports, each a const struct with a name in a generated,
  * NULL-terminated table (see meson.build), and those that were not built in, with the reason.
  */
 #ifndef JM_MEMBER_H
@@ -15,7 +15,7 @@ struct jm_absent {
 };
 /* Each ends with a row of NULL. */
 extern const struct jm_absent jm_absent_sources[], jm_absent_controls[], jm_absent_workloads[],
-	jm_absent_models[];
+	jm_absent_models[], jm_absent_transports[];
 
 /* Index of the name among n, else JM_EUSAGE with the nearest one. */
 int jm_member_index(

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Communicators whatever their transport. */
+#include "comm.h"
+
+#include "base/member.h"
+
+JM_DEFINE_FIND(transport)
+
+size_t jm_comm_type_bytes(enum jm_comm_type type)
+{
+	static const size_t bytes[] = {
+		[JM_COMM_BYTE] = 1, [JM_COMM_F32] = 4, [JM_COMM_F64] = 8, [JM_COMM_BF16] = 2};
+
+	return bytes[type];
+}
+
+int jm_comm_open(const char *transport, const struct jm_comm_place *place, struct jm_comm *ret,
+	struct jm_err *err)
+{
+	struct jm_comm c = {.rank = place->rank, .world = place->world};
+	int rc;
+
+	if (place->world < 1 || place->world > JM_RANKS_MOST || place->rank < 0 ||
+		place->rank >= place->world)
+		return jm_err_set(err, JM_ERANGE,
+			"A rank %d of %d is not possible: there may be 1 to %d ranks, counted from "
+			"0.",
+			place->rank, place->world, JM_RANKS_MOST);
+	c.transport = jm_transport_find(transport, err);
+	if (!c.transport)
+		return err->code;
+	rc = c.transport->open(place, &c.state, err);
+	if (!rc)
+		*ret = c;
+	return rc;
+}
+
+void jm_comm_close(struct jm_comm *comm)
+{
+	if (comm->transport)
+		comm->transport->close(comm->state);
+	*comm = (struct jm_comm){0};
+}
+
+int jm_comm_run(const struct jm_comm *comm, const struct jm_transfer *t, struct jm_err *err)
+{
+	int rc = comm->transport->start(comm->state, t, err);
+
+	return rc || !comm->transport->wait ? rc : comm->transport->wait(comm->state, err);
+}
+
+int jm_comm_sum(const struct jm_comm *comm, double *value, int n, struct jm_err *err)
+{
+	struct jm_transfer t = {.kind = JM_ALL_REDUCE,
+		.type = JM_COMM_F64,
+		.from = value,
+		.to = value,
+		.count = (size_t)n};
+
+	return comm->transport ? jm_comm_run(comm, &t, err) : 0;
+}
+
+int jm_comm_from_first(const struct jm_comm *comm, void *value, size_t bytes, struct jm_err *err)
+{
+	struct jm_transfer t = {.kind = JM_BROADCAST,
+		.type = JM_COMM_BYTE,
+		.from = value,
+		.to = value,
+		.count = bytes};
+
+	return comm->transport ? jm_comm_run(comm, &t, err) : 0;
+}

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Transport `local`: processes of one host, by a file without a name that they all map, so that nothing is left
+ * of it when they have ended.
+ *
+ * The file holds a seat for each rank: two slots and the number of pieces it has posted. A transfer goes piece by
+ * piece: a rank copies its part into one slot, posts it, waits until all have posted as many, and reads the slots
+ * of the others. The next piece takes the other slot. Who writes slot k % 2 again has seen all ranks post piece
+ * k - 1, which they do after they have read piece k - 2: one wait a piece is enough.
+ */
+#include <errno.h>
+#include <linux/futex.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "comm.h"
+
+#define SLOT_BYTES ((size_t)256 << 10) /* two slots of some ranks stay in a cache */
+#define SPINS	   2000
+#define NAP_NS	   100000000 /* between looks whether a rank has left */
+#define WORDS	   4	     /* f32 of a vector */
+
+struct seat {
+	_Alignas(64) _Atomic uint32_t posted; /* pieces; wraps */
+	_Atomic uint32_t sleepers;	      /* ranks that wait for it in the kernel */
+	_Atomic uint32_t left;		      /* the rank has closed */
+	_Alignas(64) char slot[2][SLOT_BYTES];
+};
+
+struct local {
+	struct seat *seat; /* [world], shared */
+	int rank, world;
+	uint32_t piece; /* that this rank posts next */
+};
+
+/* ---- posting and waiting ------------------------------------------------------------------------------- */
+
+static void post(struct local *l)
+{
+	struct seat *own = &l->seat[l->rank];
+
+	atomic_store(&own->posted, ++l->piece);
+	if (atomic_load(&own->sleepers))
+		syscall(SYS_futex, &own->posted, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}
+
+static bool has_posted(struct seat *seat, uint32_t piece)
+{
+	return (int32_t)(atomic_load(&seat->posted) - piece) >= 0;
+}
+
+static void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#endif
+}
+
+/* In the kernel until it posts, or for a nap. */
+static void sleep_for(struct seat *seat, uint32_t piece)
+{
+	const struct timespec nap = {.tv_nsec = NAP_NS};
+	uint32_t now;
+
+	atomic_fetch_add(&seat->sleepers, 1);
+	now = atomic_load(&seat->posted);
+	if ((int32_t)(now - piece) < 0)
+		syscall(SYS_futex, &seat->posted, FUTEX_WAIT, now, &nap, NULL, 0);
+	atomic_fetch_sub(&seat->sleepers, 1);
+}
+
+static int wait_for(struct local *l, int rank, struct jm_err *err)
+{
+	struct seat *seat = &l->seat[rank];
+
+	for (int i = 0; i < SPINS; i++) {
+		if (has_posted(seat, l->piece))
+			return 0;
+		relax();
+	}
+	while (!has_posted(seat, l->piece)) {
+		if (atomic_load(&seat->left) && !has_posted(seat, l->piece))
+			return jm_err_set(err, JM_EGONE,
+				"Rank %d has left the gang while rank %d waits for it.", rank,
+				l->rank);
+		sleep_for(seat, l->piece);
+	}
+	return 0;
+}
+
+/* The piece is in the own slot: shows it to all, and waits for theirs. */
+static int meet(struct local *l, struct jm_err *err)
+{
+	int rc = 0;
+
+	post(l);
+	for (int r = 0; r < l->world && !rc; r++)
+		if (r != l->rank)
+			rc = wait_for(l, r, err);
+	return rc;
+}
+
+/* Of rank r: the slot of the piece that is posted next, and, behind `meet`, of the one that all have posted. */
+static char *slot_of(const struct local *l, int r, uint32_t piece)
+{
+	return l->seat[r].slot[piece % 2];
+}
+
+static void give(const struct local *l, const char *from, size_t bytes)
+{
+	memcpy(slot_of(l, l->rank, l->piece), from, bytes);
+}
+
+static const char *given(const struct local *l, int r)
+{
+	return slot_of(l, r, l->piece - 1);
+}
+
+/* ---- sums ------------------------------------------------------------------------------------------------ */
+
+typedef float floats __attribute__((vector_size(4 * WORDS)));
+
+static floats load(const char *at)
+{
+	floats x;
+
+	memcpy(&x, at, sizeof(x));
+	return x;
+}
+
+static void sum_f32(const struct local *l, char *to, size_t n)
+{
+	size_t i = 0;
+
+	for (; i + sizeof(floats) <= n; i += sizeof(floats)) {
+		floats sum = load(given(l, 0) + i);
+
+		for (int r = 1; r < l->world; r++)
+			sum += load(given(l, r) + i);
+		memcpy(to + i, &sum, sizeof(sum));
+	}
+	for (; i < n; i += sizeof(float)) {
+		float sum = 0, x;
+
+		for (int r = 0; r < l->world; r++) {
+			memcpy(&x, given(l, r) + i, sizeof(x));
+			sum = r ? sum + x : x;
+		}
+		memcpy(to + i, &sum, sizeof(sum));
+	}
+}
+
+static void sum_f64(const struct local *l, char *to, size_t n)
+{
+	for (size_t i = 0; i < n; i += sizeof(double)) {
+		double sum = 0, x;
+
+		for (int r = 0; r < l->world; r++) {
+			memcpy(&x, given(l, r) + i, sizeof(x));
+			sum = r ? sum + x : x;
+		}
+		memcpy(to + i, &sum, sizeof(sum));
+	}
+}
+
+static void sum_given(const struct local *l, enum jm_comm_type type, char *to, size_t bytes)
+{
+	if (type == JM_COMM_F32)
+		sum_f32(l, to, bytes);
+	else
+		sum_f64(l, to, bytes);
+}
+
+/* ---- transfers: of bytes `at` to at + n, n at most a slot --------------------------------------------------- */
+
+static int all_reduce(
+	struct local *l, const struct jm_transfer *t, size_t at, size_t n, struct jm_err *err)
+{
+	int rc;
+
+	give(l, (const char *)t->from + at, n);
+	rc = meet(l, err);
+	if (!rc)
+		sum_given(l, t->type, (char *)t->to + at, n);
+	return rc;
+}
+
+static int all_gather(
+	struct local *l, const struct jm_transfer *t, size_t at, size_t n, struct jm_err *err)
+{
+	size_t each = t->count * jm_comm_type_bytes(t->type);
+	int rc;
+
+	give(l, (const char *)t->from + at, n);
+	rc = meet(l, err);
+	for (int r = 0; r < l->world && !rc; r++)
+		memcpy((char *)t->to + (size_t)r * each + at, given(l, r), n);
+	return rc;
+}
+
+static int reduce_scatter(
+	struct local *l, const struct jm_transfer *t, size_t at, size_t n, struct jm_err *err)
+{
+	size_t each = t->count * jm_comm_type_bytes(t->type);
+	int rc = 0;
+
+	for (int r = 0; r < l->world && !rc; r++) {
+		give(l, (const char *)t->from + (size_t)r * each + at, n);
+		rc = meet(l, err);
+		if (!rc && r == l->rank)
+			sum_given(l, t->type, (char *)t->to + at, n);
+	}
+	return rc;
+}
+
+static int broadcast(
+	struct local *l, const struct jm_transfer *t, size_t at, size_t n, struct jm_err *err)
+{
+	int rc;
+
+	if (l->rank == t->root)
+		give(l, (const char *)t->from + at, n);
+	rc = meet(l, err);
+	if (!rc && (l->rank != t->root || t->to != t->from))
+		memcpy((char *)t->to + at, given(l, t->root), n);
+	return rc;
+}
+
+typedef int piece_fn(
+	struct local *l, const struct jm_transfer *t, size_t at, size_t n, struct jm_err *err);
+
+static piece_fn *const pieces[] = {[JM_ALL_REDUCE] = all_reduce,
+	[JM_ALL_GATHER] = all_gather,
+	[JM_REDUCE_SCATTER] = reduce_scatter,
+	[JM_BROADCAST] = broadcast};
+
+static int local_start(void *state, const struct jm_transfer *t, struct jm_err *err)
+{
+	size_t bytes = t->count * jm_comm_type_bytes(t->type);
+	bool sums = t->kind == JM_ALL_REDUCE || t->kind == JM_REDUCE_SCATTER;
+	int rc = 0;
+
+	if (sums && t->type != JM_COMM_F32 && t->type != JM_COMM_F64)
+		return jm_err_set(err, JM_ENOSUP, "Transport local adds f32 and f64 only.");
+	for (size_t at = 0; at < bytes && !rc; at += SLOT_BYTES)
+		rc = pieces[t->kind](
+			state, t, at, bytes - at < SLOT_BYTES ? bytes - at : SLOT_BYTES, err);
+	return rc;
+}
+
+/* ---- the gang's file --------------------------------------------------------------------------------------- */
+
+static size_t file_bytes(int world)
+{
+	return (size_t)world * sizeof(struct seat);
+}
+
+static void local_close(void *state)
+{
+	struct local *l = state;
+
+	if (!l)
+		return;
+	atomic_store(&l->seat[l->rank].left, 1);
+	syscall(SYS_futex, &l->seat[l->rank].posted, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+	munmap(l->seat, file_bytes(l->world));
+	free(l);
+}
+
+static int local_open(const struct jm_comm_place *place, void **ret_state, struct jm_err *err)
+{
+	struct local *l = calloc(1, sizeof(*l));
+	int rc;
+
+	if (!l)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a communicator.");
+	*l = (struct local){.rank = place->rank, .world = place->world};
+	/* each rank gives the file the same size, so that none has to be the first */
+	if (ftruncate(place->fd, (off_t)file_bytes(l->world)))
+		l->seat = MAP_FAILED;
+	else
+		l->seat = mmap(NULL, file_bytes(l->world), PROT_READ | PROT_WRITE, MAP_SHARED,
+			place->fd, 0);
+	if (l->seat == MAP_FAILED) {
+		free(l);
+		return jm_err_set(err, JM_EIO,
+			"The memory that %d ranks share (%zu bytes) cannot be mapped: %s.",
+			place->world, file_bytes(place->world), strerror(errno));
+	}
+	rc = meet(l, err);
+	if (rc)
+		local_close(l);
+	else
+		*ret_state = l;
+	return rc;
+}
+
+const struct jm_transport jm_transport_local = {
+	.name = "local",
+	.summary = "processes of one host, by shared memory",
+	.host_memory = true,
+	.open = local_open,
+	.start = local_start,
+	.close = local_close,
+};

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Transport local: threads stand for ranks, each with a mapping of its own; results are compared with sums made here. */
+#include "test.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "comm/comm.h"
+
+#define MOST_RANKS 5
+
+struct rank {
+	struct jm_comm_place place;
+	size_t n;
+	int rc;
+	struct jm_err err;
+	float *sum, *all, *part, *told;
+};
+
+/* The value that rank r gives as element i; sums of a few of them are exact in f32. */
+static float value(int r, size_t i)
+{
+	return (float)((i * 7 + (size_t)r * 13) % 1024) - 300.0f;
+}
+
+static int transfer(struct jm_comm *c, enum jm_transfer_kind kind, const float *from, float *to,
+	size_t n, struct jm_err *err)
+{
+	const struct jm_transfer t = {.kind = kind,
+		.type = JM_COMM_F32,
+		.from = from,
+		.to = to,
+		.count = n,
+		.root = c->world - 1};
+
+	return jm_comm_run(c, &t, err);
+}
+
+static int transfer_all(struct rank *r, struct jm_comm *c)
+{
+	size_t n = r->n;
+	float *own = malloc((n * (size_t)c->world + 1) * sizeof(*own));
+	int rc;
+
+	for (size_t i = 0; i < n * (size_t)c->world; i++)
+		own[i] = value(c->rank, i);
+	memcpy(r->sum, own, n * sizeof(*own));
+	rc = transfer(c, JM_ALL_REDUCE, r->sum, r->sum, n, &r->err);
+	if (!rc)
+		rc = transfer(c, JM_ALL_GATHER, own, r->all, n, &r->err);
+	if (!rc)
+		rc = transfer(c, JM_REDUCE_SCATTER, own, r->part, n, &r->err);
+	if (!rc)
+		rc = transfer(c, JM_BROADCAST, own, r->told, n, &r->err);
+	free(own);
+	return rc;
+}
+
+static void *be_rank(void *arg)
+{
+	struct rank *r = arg;
+	struct jm_comm c = {0};
+
+	r->rc = jm_comm_open("local", &r->place, &c, &r->err);
+	if (!r->rc)
+		r->rc = transfer_all(r, &c);
+	jm_comm_close(&c);
+	return NULL;
+}
+
+static float sum_of(int world, size_t i)
+{
+	float sum = 0;
+
+	for (int r = 0; r < world; r++)
+		sum += value(r, i);
+	return sum;
+}
+
+static void check(const struct rank *r)
+{
+	int world = r->place.world;
+
+	assert_ok(r->rc, r->err);
+	for (size_t i = 0; i < r->n; i++) {
+		assert_true(r->sum[i] == sum_of(world, i));
+		assert_true(r->part[i] == sum_of(world, (size_t)r->place.rank * r->n + i));
+		assert_true(r->told[i] == value(world - 1, i));
+		for (int k = 0; k < world; k++)
+			assert_true(r->all[(size_t)k * r->n + i] == value(k, i));
+	}
+}
+
+static void run_gang(int world, size_t n)
+{
+	struct rank rank[MOST_RANKS];
+	pthread_t thread[MOST_RANKS];
+	int fd = memfd_create("gang", MFD_CLOEXEC);
+
+	for (int i = 0; i < world; i++) {
+		rank[i] = (struct rank){.place = {i, world, fd, NULL}, .n = n};
+		rank[i].sum = malloc((n + 1) * sizeof(float));
+		rank[i].all = malloc((n * (size_t)world + 1) * sizeof(float));
+		rank[i].part = malloc((n + 1) * sizeof(float));
+		rank[i].told = malloc((n + 1) * sizeof(float));
+		assert_int_equal(pthread_create(&thread[i], NULL, be_rank, &rank[i]), 0);
+	}
+	for (int i = 0; i < world; i++)
+		pthread_join(thread[i], NULL);
+	for (int i = 0; i < world; i++) {
+		check(&rank[i]);
+		free(rank[i].sum);
+		free(rank[i].all);
+		free(rank[i].part);
+		free(rank[i].told);
+	}
+	close(fd);
+}
+
+/* Below, at and above the size of a piece (65536 f32), with rests that fill no vector. */
+static void transfers_are_what_they_say(void **unused)
+{
+	static const size_t counts[] = {0, 1, 9, 65536, 65537, 200003};
+
+	(void)unused;
+	for (int world = 1; world <= MOST_RANKS; world++)
+		for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++)
+			run_gang(world, counts[i]);
+}
+
+static void *leave_early(void *arg)
+{
+	struct rank *r = arg;
+	struct jm_comm c = {0};
+
+	r->rc = jm_comm_open("local", &r->place, &c, &r->err);
+	jm_comm_close(&c);
+	return NULL;
+}
+
+static void a_rank_that_left_is_named(void **unused)
+{
+	int fd = memfd_create("gang", MFD_CLOEXEC);
+	struct rank stays = {.place = {0, 2, fd, NULL}, .n = 1},
+		    leaves = {.place = {1, 2, fd, NULL}};
+	struct jm_comm c;
+	pthread_t thread;
+	double one = 1;
+
+	(void)unused;
+	assert_int_equal(pthread_create(&thread, NULL, leave_early, &leaves), 0);
+	assert_ok(jm_comm_open("local", &stays.place, &c, &stays.err), stays.err);
+	assert_int_equal(jm_comm_sum(&c, &one, 1, &stays.err), JM_EGONE);
+	assert_sentence(&stays.err, JM_EGONE);
+	assert_non_null(strstr(stays.err.text, "Rank 1"));
+	pthread_join(thread, NULL);
+	jm_comm_close(&c);
+	close(fd);
+}
+
+static void wrong_places_are_refused(void **unused)
+{
+	struct jm_comm_place beyond = {2, 2, -1, NULL}, many = {0, JM_RANKS_MOST + 1, -1, NULL},
+			     no_file = {0, 2, -1, NULL};
+	struct jm_err err = JM_ERR_INIT, err2 = JM_ERR_INIT, err3 = JM_ERR_INIT, err4 = JM_ERR_INIT;
+	struct jm_comm c = {0};
+
+	(void)unused;
+	assert_int_equal(jm_comm_open("local", &beyond, &c, &err), JM_ERANGE);
+	assert_sentence(&err, JM_ERANGE);
+	assert_int_equal(jm_comm_open("local", &many, &c, &err2), JM_ERANGE);
+	assert_int_equal(jm_comm_open("local", &no_file, &c, &err3), JM_EIO);
+	assert_sentence(&err3, JM_EIO);
+	assert_int_equal(jm_comm_open("locl", &no_file, &c, &err4), JM_EUSAGE);
+	jm_comm_close(&c);
+}
+
+/* Nobody to wait for, and nothing changes. */
+static void alone_nothing_is_sent(void **unused)
+{
+	struct jm_comm none = {0};
+	double x = 3;
+
+	(void)unused;
+	assert_int_equal(jm_comm_sum(&none, &x, 1, NULL), 0);
+	assert_int_equal(jm_comm_from_first(&none, &x, sizeof(x), NULL), 0);
+	assert_true(x == 3);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(transfers_are_what_they_say),
+		cmocka_unit_test(a_rank_that_left_is_named),
+		cmocka_unit_test(wrong_places_are_refused),
+		cmocka_unit_test(alone_nothing_is_sent),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
