@@ -15,10 +15,11 @@ static int fd = -1;
 static void on_signal(int number)
 {
 	int saved = errno;
+	char byte = (char)number;
 
 	last = number;
 	count = count + 1;
-	if (fd >= 0 && write(fd, "!", 1) < 0)
+	if (fd >= 0 && write(fd, &byte, 1) < 0) /* which signal: worker.h */
 		last = number;
 	errno = saved;
 }

@@ -5,6 +5,7 @@
 #include "meter/source.h"
 #include "guard/control.h"
 #include "run/workload.h"
+#include "comm/comm.h"
 #include "engine/model.h"
 #include "engine/device.h"
 #include "report/text.h"
@@ -122,6 +123,10 @@ static void show_members(struct list *l)
 	show_absent(l, jm_absent_models);
 	title(l, "Backends (--device): what it runs on, besides simulated nodes");
 	show_backends(l);
+	title(l, "Transports: how the ranks of a case (--ranks) exchange what they compute");
+	for (int i = 0; jm_transports[i]; i++)
+		show(l, "transport", jm_transports[i]->name, NULL, jm_transports[i]->summary);
+	show_absent(l, jm_absent_transports);
 }
 
 static int run_list(struct jm_cli *cli)

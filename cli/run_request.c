@@ -132,12 +132,54 @@ static const char *workload_of_model(const char *name)
 	return jm_model_workload(preset);
 }
 
+static int check_device(struct jm_cli *cli, const struct jm_workload *w, const char *device,
+	const json_t *precisions)
+{
+	const json_t *precision;
+	size_t k;
+	int rc = precisions ? 0 : w->check(device, NULL, &cli->err);
+
+	json_array_foreach(precisions, k, precision)
+	{
+		if (!rc)
+			rc = w->check(device, json_string_value(precision), &cli->err);
+	}
+	return rc;
+}
+
+/*
+ * With --ranks the devices are those of the ranks, in their order: no axis, but one value. One device is that of
+ * all ranks.
+ */
+static int join_devices(struct jm_cli *cli, json_t *what)
+{
+	const json_t *ranks = json_object_get(json_object_get(what, "options"), "ranks"), *one;
+	size_t n = json_array_size(json_object_get(what, "device")), i;
+	long most = 0;
+
+	json_array_foreach(ranks, i, one)
+	{
+		long some = strtol(json_string_value(one), NULL, 10);
+
+		most = some > most ? some : most;
+	}
+	if (!most || n < 2)
+		return 0;
+	if (n < (size_t)most)
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"--device names %zu devices for %ld ranks; name one for each of them, or "
+			"one for all.",
+			n, most);
+	json_object_set_new(what, "device", json_pack("[s]", text_of(cli, "device")));
+	return 0;
+}
+
 /* A misspelt device or precision is reported before every case has failed because of it. */
 static int check_work(struct jm_cli *cli, const struct jm_workload *w, const json_t *what)
 {
-	const json_t *devices = json_object_get(what, "device"), *device, *precision;
+	const json_t *devices = json_object_get(what, "device"), *device;
 	const json_t *precisions = json_object_get(what, "precision");
-	size_t i, k;
+	size_t i;
 	int rc = 0;
 
 	if (!json_array_size(devices) || (precisions && !json_array_size(precisions)))
@@ -147,14 +189,15 @@ static int check_work(struct jm_cli *cli, const struct jm_workload *w, const jso
 		return 0;
 	json_array_foreach(devices, i, device)
 	{
-		if (!precisions && !rc)
-			rc = w->check(json_string_value(device), NULL, &cli->err);
-		json_array_foreach(precisions, k, precision)
+		json_t *each = split(json_string_value(device)), *one;
+		size_t d;
+
+		json_array_foreach(each, d, one)
 		{
 			if (!rc)
-				rc = w->check(json_string_value(device),
-					json_string_value(precision), &cli->err);
+				rc = check_device(cli, w, json_string_value(one), precisions);
 		}
+		json_decref(each);
 	}
 	return rc;
 }
@@ -185,6 +228,8 @@ static int add_workload(struct jm_cli *cli, json_t *what)
 		rc = jm_err_set(&cli->err, JM_EUSAGE,
 			"The workload '%s' has no option for the precision; omit --precision.",
 			w->name);
+	if (!rc)
+		rc = join_devices(cli, what);
 	return rc ? rc : check_work(cli, w, what);
 }
 

@@ -2,20 +2,19 @@
 /* `worker` and `keeper`, hidden: the process of one case, and the one that cleans up after it; `run` starts both. */
 #include "cli.h"
 #include "run/case_keeper.h"
+#include "run/launcher.h"
 #include "run/worker.h"
 
 #include <stdio.h>
 #include <unistd.h>
 #include <fcntl.h>
 
-#define FRAMES_FD 3 /* see worker_parent.c */
-
 static int worker_run(struct jm_cli *cli)
 {
 	json_t *job = json_loadfd(STDIN_FILENO, 0, NULL);
 	int null, rc;
 
-	if (!job || fcntl(FRAMES_FD, F_GETFD) < 0) {
+	if (!job || fcntl(JM_WORKER_FRAMES, F_GETFD) < 0) {
 		json_decref(job);
 		jm_err_set(&cli->err, JM_EUSAGE, "'worker' is for 'joulemark run' alone.");
 		return jm_cli_fail(cli);
@@ -25,7 +24,7 @@ static int worker_run(struct jm_cli *cli)
 		dup2(null, STDIN_FILENO);
 	if (null > STDIN_FILENO)
 		close(null);
-	rc = jm_worker_run(&cli->ctx, job, FRAMES_FD, &cli->err);
+	rc = jm_worker_run(&cli->ctx, job, &cli->err);
 	json_decref(job);
 	return rc ? JM_EXIT_FAILURE : 0;
 }
@@ -35,7 +34,8 @@ const struct jm_command jm_command_worker = {
 	.summary = "run one case (started by 'run')",
 	.usage = "",
 	.description =
-		"Reads a job from standard input and sends what it measures to descriptor 3.",
+		"Reads a job from standard input and sends what it measures to descriptor 3; "
+		"takes orders from descriptor 4.",
 	.hidden = true,
 	.run = worker_run,
 };

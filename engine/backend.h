@@ -33,7 +33,7 @@
 #include "joulemark.h"
 
 /* Changes with any change of this file's structs, enums or meanings. */
-#define JM_BACKEND_ABI 5
+#define JM_BACKEND_ABI 6
 
 /* ---- types --------------------------------------------------------------------------------------- */
 

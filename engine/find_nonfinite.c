@@ -94,7 +94,7 @@ int jm_program_find_nonfinite(struct jm_program *p, char *ret, size_t size, stru
 	int found = look_at_given(p, ret, size, err), last = last_unit(p);
 
 	for (int i = p->n_once; i < last && !found; i++) {
-		found = jm_device_run(d, p->unit[i]->exec, err);
+		found = jm_program_run_unit(p, i, err);
 		if (!found)
 			found = jm_device_sync(d, err);
 		if (!found)

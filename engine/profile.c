@@ -36,7 +36,7 @@ static int run_units(struct jm_program *p, int from, int to, struct jm_err *err)
 	int code = jm_event_record(&event[from], JM_QUEUE_COMPUTE, err);
 
 	for (int i = from; i < to && !code; i++) {
-		code = jm_device_run(p->device, p->unit[i]->exec, err);
+		code = jm_program_run_unit(p, i, err);
 		if (!code)
 			code = jm_event_record(&event[i + 1], JM_QUEUE_COMPUTE, err);
 	}

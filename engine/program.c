@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "profile.h"
+#include "reduce.h"
 #include "tensor.h"
 
 static void sum_up(struct jm_program *p)
@@ -68,6 +69,8 @@ static int plan(struct jm_program *p, struct jm_err *err)
 		code = jm_program_hoist_copies(p, err);
 	if (!code)
 		code = jm_program_schedule(p, err);
+	if (!code)
+		code = jm_program_add_reduction(p, err);
 	if (!code && p->is_first)
 		code = declare_weights(p, err);
 	if (!code && p->arena_bytes > p->weights->arena_bytes)
@@ -179,22 +182,61 @@ static int find_span(const struct jm_program *p, enum jm_span span, int *ret_to)
 	return end[span];
 }
 
-static int capture(struct jm_program *p, enum jm_span span, struct jm_err *err)
+static int capture(struct jm_program *p, struct jm_stretch *s, struct jm_err *err)
 {
 	const struct jm_device *d = p->device;
-	int to, code, from = find_span(p, span, &to);
 	void **exec;
+	int code;
 
-	if (!d->backend->capture || from == to)
+	if (!d->backend->capture || jm_reduce_is_node(p->unit[s->from]))
 		return 0;
-	exec = calloc((size_t)(to - from), sizeof(*exec));
+	exec = calloc((size_t)(s->to - s->from), sizeof(*exec));
 	if (!exec)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a program.");
-	for (int i = from; i < to; i++)
-		exec[i - from] = p->unit[i]->exec;
-	code = d->backend->capture(d->dev, exec, to - from, &p->captured[span], err);
+	for (int i = s->from; i < s->to; i++)
+		exec[i - s->from] = p->unit[i]->exec;
+	code = d->backend->capture(d->dev, exec, s->to - s->from, &s->captured, err);
 	free(exec);
 	return code;
+}
+
+/* A sum over ranks is a stretch of its own: the engine runs it, not the backend. */
+static void find_stretches(struct jm_program *p, enum jm_span span)
+{
+	int to, at = find_span(p, span, &to);
+
+	while (at < to) {
+		struct jm_stretch *s = &p->stretch[p->n_stretches++];
+
+		s->from = at++;
+		while (at < to && !jm_reduce_is_node(p->unit[s->from]) &&
+			!jm_reduce_is_node(p->unit[at]))
+			at++;
+		s->to = at;
+	}
+}
+
+static int capture_all(struct jm_program *p, struct jm_err *err)
+{
+	int code = 0;
+
+	p->stretch = calloc((size_t)p->n_units + 1, sizeof(*p->stretch));
+	if (!p->stretch)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a program.");
+	for (enum jm_span span = 0; span < JM_SPAN_COUNT; span++)
+		find_stretches(p, span);
+	for (int i = 0; i < p->n_stretches && !code; i++)
+		code = capture(p, &p->stretch[i], err);
+	return code;
+}
+
+static int build_unit(struct jm_program *p, struct jm_unit *u, struct jm_err *err)
+{
+	if (jm_reduce_is_node(u))
+		return 0;
+	u->group.scratch = u->scratch ? u->scratch->data : NULL;
+	u->group.saved = u->saved ? u->saved->data : NULL;
+	return p->device->backend->build(p->device->dev, &u->group, &u->choice, &u->exec, err);
 }
 
 int jm_program_build(struct jm_program *p, struct jm_err *err)
@@ -207,30 +249,31 @@ int jm_program_build(struct jm_program *p, struct jm_err *err)
 		if (c->first >= 0 || c->slab)
 			c->t.data = address(p, c->offset);
 	}
-	for (int i = 0; i < p->n_units && !code; i++) {
-		struct jm_unit *u = p->unit[i];
+	for (int i = 0; i < p->n_units && !code; i++)
+		code = build_unit(p, p->unit[i], err);
+	return code ? code : capture_all(p, err);
+}
 
-		u->group.scratch = u->scratch ? u->scratch->data : NULL;
-		u->group.saved = u->saved ? u->saved->data : NULL;
-		code = p->device->backend->build(
-			p->device->dev, &u->group, &u->choice, &u->exec, err);
-	}
-	for (enum jm_span span = 0; span < JM_SPAN_COUNT && !code; span++)
-		code = capture(p, span, err);
+static int run_stretch(struct jm_program *p, const struct jm_stretch *s, struct jm_err *err)
+{
+	int code = 0;
+
+	if (s->captured)
+		return jm_device_run(p->device, s->captured, err);
+	for (int i = s->from; i < s->to && !code; i++)
+		code = jm_program_run_unit(p, i, err);
 	return code;
 }
 
 static int run_span(struct jm_program *p, enum jm_span span, struct jm_err *err)
 {
-	const struct jm_device *d = p->device;
 	int to, code = 0, from = find_span(p, span, &to);
 
 	if (p->profile)
 		return jm_profile_run(p, from, to, err);
-	if (p->captured[span])
-		return jm_device_run(d, p->captured[span], err);
-	for (int i = from; i < to && !code; i++)
-		code = jm_device_run(d, p->unit[i]->exec, err);
+	for (int i = 0; i < p->n_stretches && !code; i++)
+		if (p->stretch[i].from >= from && p->stretch[i].from < to)
+			code = run_stretch(p, &p->stretch[i], err);
 	return code;
 }
 
@@ -239,6 +282,7 @@ int jm_program_begin(struct jm_program *p, struct jm_err *err)
 	const struct jm_tensor *slab = jm_graph_find(p->graph, "slab.gradients");
 	int code = 0;
 
+	p->micro_now = 0;
 	if (slab && jm_program_micro_steps(p) > 1)
 		code = jm_device_fill(p->device, JM_QUEUE_COMPUTE, slab->data, 0, slab->bytes, err);
 	return code ? code : run_span(p, JM_SPAN_ONCE, err);
@@ -246,6 +290,7 @@ int jm_program_begin(struct jm_program *p, struct jm_err *err)
 
 int jm_program_micro(struct jm_program *p, struct jm_err *err)
 {
+	p->micro_now++;
 	return run_span(p, JM_SPAN_MICRO, err);
 }
 
@@ -269,8 +314,10 @@ void jm_program_free(struct jm_program *p)
 {
 	if (!p)
 		return;
-	for (int i = 0; i < JM_SPAN_COUNT; i++)
-		p->device->backend->drop(p->device->dev, p->captured[i]);
+	jm_reduce_close(p);
+	for (int i = 0; i < p->n_stretches; i++)
+		p->device->backend->drop(p->device->dev, p->stretch[i].captured);
+	free(p->stretch);
 	for (int i = 0; i < p->n_units; i++) {
 		p->device->backend->drop(p->device->dev, p->unit[i]->exec);
 		free(p->unit[i]);

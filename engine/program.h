@@ -28,6 +28,12 @@ struct jm_unit {
 /* Units that run at a time: before all micro-steps, in each of them, behind the last. */
 enum jm_span { JM_SPAN_ONCE, JM_SPAN_MICRO, JM_SPAN_UPDATE, JM_SPAN_COUNT };
 
+/* Units that follow each other and run at a time: recorded as one exec, or one by one. */
+struct jm_stretch {
+	int from, to;
+	void *captured; /* NULL = unit by unit */
+};
+
 struct jm_program {
 	struct jm_graph *graph;
 	struct jm_device *device;
@@ -47,8 +53,11 @@ struct jm_program {
 	char *memory;	     /* inputs and scalars */
 	char *arena;
 	bool has_arena; /* of its own: that of the weights was made before this program was known */
-	void *captured[JM_SPAN_COUNT]; /* a span as one exec; NULL = unit by unit */
-	struct jm_profile *profile;    /* profile.h; NULL = times are not taken */
+	struct jm_stretch *stretch; /* of all units; none crosses a span, nor a sum over ranks */
+	int n_stretches;
+	int micro_now;			/* micro-steps of this step that were begun */
+	struct jm_reduction *reduction; /* reduce.h; NULL = one rank */
+	struct jm_profile *profile;	/* profile.h; NULL = times are not taken */
 	const int *uses; /* during select: operands that name each tensor of the canonical graph */
 	struct jm_unit **unit_of; /* during select, [node]: the unit it is in; NULL = in none yet */
 	int cap_unit_of;
@@ -81,6 +90,8 @@ int jm_program_run(struct jm_program *p, struct jm_err *err);
 int jm_program_begin(struct jm_program *p, struct jm_err *err);
 int jm_program_micro(struct jm_program *p, struct jm_err *err);
 int jm_program_update(struct jm_program *p, struct jm_err *err);
+/* reduce.c: a unit by itself */
+int jm_program_run_unit(struct jm_program *p, int unit, struct jm_err *err);
 /* find_nonfinite.c: in place of micro, looks at every value that it makes. 1 and half a sentence on where the first
  * that is not finite appeared; 0 = all are finite. */
 int jm_program_find_nonfinite(struct jm_program *p, char *ret, size_t size, struct jm_err *err);

@@ -36,7 +36,7 @@ MAY = {
     "models": "include engine lib/base",
     "workloads": "include models engine comm sim lib/base lib/run",
     "report": "include vendor lib",
-    "cli": "include report engine vendor lib",
+    "cli": "include report engine comm vendor lib",
     "examples": "include",
     "bench": "*",
     "tests": "*",

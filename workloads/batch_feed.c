@@ -168,6 +168,12 @@ static make_fn *const makers[] = {
 	[JM_FILL_ROW] = make_rows,
 };
 
+/* Of the micro-steps of all ranks. */
+static int64_t number_of(const struct jm_batch_feed *s, int64_t own)
+{
+	return s->world > 1 ? own * s->world + s->rank : own;
+}
+
 static int write_once(
 	struct jm_batch_feed *s, const struct jm_feed_input *input, struct jm_err *err)
 {
@@ -177,7 +183,7 @@ static int write_once(
 	if (!room)
 		return jm_err_set(
 			err, JM_ENOMEM, "Out of memory for the input '%s'.", input->row->name);
-	code = makers[input->row->fill](s, input, 0, room, err);
+	code = makers[input->row->fill](s, input, number_of(s, 0), room, err);
 	if (!code)
 		code = jm_program_write(s->program, input->t, room, err);
 	free(room);
@@ -219,6 +225,6 @@ int jm_batch_feed_write(struct jm_batch_feed *s, int64_t number, struct jm_err *
 	if (!code)
 		code = jm_staging_begin(&s->staging, err);
 	if (!code)
-		code = make(s, number, err);
+		code = make(s, number_of(s, number), err);
 	return code ? code : jm_staging_end(&s->staging, err);
 }

@@ -22,6 +22,7 @@ struct jm_batch_feed {
 	bool fresh;		  /* new random values each time; else the first ones stay */
 	bool is_fed;		  /* what stays is there */
 	uint64_t seed;
+	int rank, world; /* that take turns in what micro-steps are fed with; world 0 is 1 */
 	struct jm_staging staging; /* of what is new in each micro-step */
 };
 

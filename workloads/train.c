@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "engine/profile.h"
+#include "engine/reduce.h"
 #include "engine/tensor.h"
 #include "workloads/train_profile.h"
 
@@ -26,6 +27,7 @@ static void train_teardown(void *state)
 	jm_results_close(&s->results);
 	jm_program_free(s->program);
 	jm_graph_free(s->graph);
+	jm_gang_close(&s->gang);
 	jm_device_close(&s->device);
 	jm_values_done(&s->dims);
 	free(s);
@@ -142,12 +144,31 @@ static int judge(struct train *s, const struct jm_result *r, struct jm_err *err)
 	return 0;
 }
 
+/*
+ * The loss of a step is the mean over the ranks. They have to ask for it at the same places, so none looks whether
+ * its own device is done already.
+ */
+static int take_result(struct train *s, bool wait, struct jm_result *ret, struct jm_err *err)
+{
+	int world = jm_work_world(s->work), code;
+
+	if (world > 1 && !wait)
+		return 0;
+	code = jm_results_take(&s->results, wait, ret, err);
+	if (code <= 0 || world < 2)
+		return code;
+	code = jm_comm_sum(&s->gang.control, &ret->loss, 1, err);
+	ret->loss /= world;
+	return code ? code : 1;
+}
+
 /* 0 = a step is done, 1 = none is. */
 static int take(struct train *s, bool wait, struct jm_step *ret, struct jm_err *err)
 {
-	double items = (double)(s->training.batch * s->training.seq);
+	double world = jm_work_world(s->work);
+	double items = world * (double)(s->training.batch * s->training.seq);
 	struct jm_result r;
-	int code = jm_results_take(&s->results, wait, &r, err);
+	int code = take_result(s, wait, &r, err);
 
 	if (code <= 0)
 		return code ? code : 1;
@@ -158,9 +179,9 @@ static int take(struct train *s, bool wait, struct jm_step *ret, struct jm_err *
 		s->loss_first = r.loss;
 	s->loss_last = r.loss;
 	*ret = (struct jm_step){.items = items * jm_program_micro_steps(s->program),
-		.flops_model = s->program->flops_model,
-		.flops_executed = s->program->flops_executed,
-		.bytes = s->program->bytes,
+		.flops_model = world * s->program->flops_model,
+		.flops_executed = world * s->program->flops_executed,
+		.bytes = world * s->program->bytes,
 		.loss = r.loss};
 	return 0;
 }
@@ -199,8 +220,8 @@ static int evaluate(struct train *s, struct jm_err *err)
 	struct jm_evaluated e;
 	int code;
 
-	if (!s->eval.every || s->begun % s->eval.every)
-		return 0;
+	if (!s->eval.every || s->begun % s->eval.every || s->work->rank)
+		return 0; /* one rank evaluates for all: their parameters are the same */
 	code = jm_evaluation_run(&s->eval, &e, err);
 	if (!code)
 		tell_evaluation(s, &e);
@@ -218,8 +239,10 @@ static int train_step(void *state, struct jm_step *ret, struct jm_err *err)
 		code = jm_results_end(&s->results, s->begun, s->scaler.scale, err);
 	if (code)
 		return code;
-	if (!s->begun++)
-		jm_profile_reset(s->program); /* the first step warms caches */
+	if (!s->begun++) { /* the first step warms caches */
+		jm_profile_reset(s->program);
+		jm_reduce_reset(s->program);
+	}
 	code = evaluate(s, err);
 	return code ? code : take(s, s->results.n == JM_STEPS_UNDER_WAY, ret, err);
 }
@@ -251,6 +274,20 @@ static void keep_scale(struct train *s)
 				"last", c->scale, "steps_skipped", (json_int_t)c->skipped));
 }
 
+static void keep_reduction(struct train *s)
+{
+	struct jm_reduce_cost cost;
+
+	if (s->work->world < 2 || !s->work->more)
+		return;
+	cost = jm_reduce_cost(s->program);
+	json_object_set_new(s->work->more, "communication",
+		json_pack("{s:s, s:i, s:f, s:o}", "transport",
+			jm_gang_comm(&s->gang)->transport->name, "buckets", cost.buckets,
+			"bytes_per_step", cost.bytes, "exposed_s_per_step",
+			number_or_null(cost.exposed)));
+}
+
 #define CANNOT_TELL 1
 #define FEW_STEPS   20 /* steps: deep networks may rise before they fall */
 
@@ -263,7 +300,7 @@ static int run_again(struct train *s, double *ret_loss, struct jm_err *err)
 	if (!code)
 		code = jm_results_end(&s->results, 0, s->scaler.scale, err);
 	if (!code)
-		code = jm_results_take(&s->results, true, &r, err);
+		code = take_result(s, true, &r, err);
 	if (code < 0)
 		return code;
 	*ret_loss = r.loss;
@@ -282,6 +319,7 @@ static int train_verify(void *state, struct jm_err *err)
 			err, JM_EUSAGE, "No step was run, so the training could not be verified.");
 	keep_profile(s);
 	keep_scale(s);
+	keep_reduction(s);
 	code = run_again(s, &again, err);
 	if (code)
 		return code;
@@ -300,6 +338,13 @@ static int train_verify(void *state, struct jm_err *err)
 	return s->steps < FEW_STEPS && isfinite(again) ? CANNOT_TELL : code;
 }
 
+static int train_agree(void *state, void *value, size_t bytes, struct jm_err *err)
+{
+	struct train *s = state;
+
+	return jm_comm_from_first(&s->gang.control, value, bytes, err);
+}
+
 const struct jm_workload jm_workload_train = {
 	.name = "train",
 	.summary = "trains a language model on a text, or another model on random samples",
@@ -311,6 +356,7 @@ const struct jm_workload jm_workload_train = {
 	.setup = train_setup,
 	.step = train_step,
 	.finish = train_finish,
+	.agree = train_agree,
 	.verify = train_verify,
 	.teardown = train_teardown,
 };

@@ -8,6 +8,7 @@
 #include "engine/model.h"
 #include "engine/program.h"
 #include "workloads/batch_feed.h"
+#include "workloads/gang.h"
 #include "workloads/scaler.h"
 #include "workloads/lr_schedule.h"
 #include "workloads/train_eval.h"
@@ -20,6 +21,7 @@ struct train {
 	struct jm_lr_schedule schedule;
 	struct jm_scaler scaler;
 	struct jm_device device;
+	struct jm_gang gang;
 	struct jm_graph *graph;
 	struct jm_program *program;
 	struct jm_batch_feed feed;
@@ -38,6 +40,8 @@ struct train {
 /* train_options.c */
 extern const struct jm_option jm_train_options[];
 double jm_train_option(const struct train *s, const char *name);
+/* Of the host, for this rank; 0 = all. */
+int jm_train_threads(const struct train *s);
 /* Model, precision, update and schedule as the options say; s->training is filled in. */
 int jm_train_choose(struct train *s, struct jm_err *err);
 /* Before anything runs: could there be such a device and precision? */

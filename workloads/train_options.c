@@ -41,7 +41,8 @@ const struct jm_option jm_train_options[] = {
 		.fallback = "4",
 		.choices = batch_words,
 		.argument = "N|max",
-		.help = "samples per step (per micro-step with --accumulate); max = as many as fit "
+		.help = "samples per step (per micro-step with --accumulate, and of each rank with "
+			"--ranks); max = as many as fit "
 			"into memory"},
 	OPTION_INT("seq", 1, 1e8, NULL, "tokens per sequence; the model's context when not given"),
 	{.name = "text",
@@ -113,7 +114,14 @@ const struct jm_option jm_train_options[] = {
 		.type = JM_FLAG,
 		.help = "time each node: FLOP/s, bytes/s and share of the roofline go into the "
 			"record"},
-	OPTION_INT("threads", 0, 4096, "0", "of the host; 0 = all that may be used"),
+	{.name = "ranks",
+		.type = JM_INT,
+		.min = 1,
+		.max = JM_RANKS_MOST,
+		.help = "processes that train together, each --batch samples per step; their "
+			"gradients are summed. --device names one device for all, or one for each"},
+	OPTION_INT("threads", 0, 4096, "0",
+		"of the host, of each rank; 0 = all that may be used, shared out among the ranks"),
 	{0},
 };
 
@@ -173,15 +181,29 @@ static int check_update(const struct train *s, struct jm_err *err)
 	return 0;
 }
 
-static int check_threads(const struct train *s, struct jm_err *err)
+/* Cores that this process may use; 0 = more than the set can hold. */
+static int count_cores(void)
 {
-	int wanted = (int)jm_train_option(s, "threads"), have;
 	cpu_set_t set;
 
-	if (sched_getaffinity(0, sizeof(set), &set))
-		return 0; /* more cores than the set can hold: let it be */
-	have = CPU_COUNT(&set);
-	if (wanted <= have)
+	return sched_getaffinity(0, sizeof(set), &set) ? 0 : CPU_COUNT(&set);
+}
+
+int jm_train_threads(const struct train *s)
+{
+	int wanted = (int)jm_train_option(s, "threads"), world = jm_work_world(s->work);
+	int each = count_cores() / world;
+
+	if (wanted || world < 2)
+		return wanted;
+	return each > 0 ? each : 1;
+}
+
+static int check_threads(const struct train *s, struct jm_err *err)
+{
+	int wanted = (int)jm_train_option(s, "threads"), have = count_cores();
+
+	if (wanted <= have || !have)
 		return 0;
 	return jm_err_set(err, JM_ERANGE,
 		"%d threads are more than the %d core%s this program may use: they would wait for "
@@ -205,6 +227,7 @@ static int choose_model(struct train *s, struct jm_err *err)
 	s->training.batch = isnan(batch) ? 0 : (int64_t)batch;
 	s->training.seq = isnan(seq) ? 0 : (int64_t)seq;
 	s->training.micro_steps = (int)jm_train_option(s, "accumulate");
+	s->training.ranks = s->work->world;
 	s->training.dropout = jm_train_option(s, "dropout");
 	s->training.recompute = jm_train_option(s, "recompute") > 0;
 	s->training.keep_all = jm_train_option(s, "keep-all") > 0;

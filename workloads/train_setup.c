@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "engine/profile.h"
+#include "engine/reduce.h"
 #include "engine/rng.h"
 #include "engine/tensor.h"
 #include "workloads/fit_batch.h"
@@ -108,15 +109,24 @@ static int hold_out(struct train *s, struct jm_err *err)
 
 /* ---- the plan ------------------------------------------------------------------------------------------ */
 
+/* What is free is shared by the ranks of a host; all go by what rank 0 found before any of them took some. */
+static int find_memory(struct train *s, struct jm_err *err)
+{
+	double gb = jm_train_option(s, "memory");
+
+	s->memory = gb > 0 ? (size_t)(gb * 1e9) : jm_fit_memory(s->work->ctx, &s->device);
+	if (s->device.props.host_memory && gb <= 0 && s->work->world > 1)
+		s->memory /= (size_t)s->work->world;
+	return jm_comm_from_first(&s->gang.control, &s->memory, sizeof(s->memory), err);
+}
+
 /* The program on paper: nothing is allocated yet. */
 static int plan(struct train *s, struct jm_err *err)
 {
-	double gb = jm_train_option(s, "memory");
 	int64_t start = jm_clock_now(jm_clock_real());
-	int code = 0;
+	int code = find_memory(s, err);
 
-	s->memory = gb > 0 ? (size_t)(gb * 1e9) : jm_fit_memory(s->work->ctx, &s->device);
-	if (!s->training.batch)
+	if (!code && !s->training.batch)
 		code = jm_fit_batch(&s->training, &s->device, s->memory, err);
 	if (!code)
 		code = jm_model_train(&s->training, &s->graph, err);
@@ -181,6 +191,8 @@ static int make_program(struct train *s, struct jm_err *err)
 	char now[32];
 	int code = jm_program_build(s->program, err);
 
+	if (!code && s->work->world > 1)
+		code = jm_reduce_open(s->program, jm_gang_comm(&s->gang), err);
 	if (!code)
 		code = jm_program_init(s->program, s->work->seed, err);
 	if (!code && jm_train_option(s, "profile") > 0)
@@ -204,6 +216,8 @@ static int choose_feed(struct train *s, struct jm_err *err)
 	int code;
 
 	s->feed.seed = s->work->seed;
+	s->feed.rank = s->work->rank;
+	s->feed.world = s->work->world;
 	s->feed.fresh = jm_values_text(s->work->options, "images")[0] == 'f';
 	jm_batch_feed_choose(&s->feed, model, &s->dims);
 	s->eval.feed.seed = jm_rng(s->work->seed, HELD_OUT);
@@ -225,12 +239,15 @@ static void describe(const struct train *s)
 	enum jm_dtype type = s->training.precision;
 	struct jm_work *work = s->work;
 	size_t n = strlen(work->detail);
+	char ranks[32] = "";
 
-	work->n_devices = 1;
+	if (work->world > 1)
+		snprintf(ranks, sizeof(ranks), " on each of %d ranks", work->world);
+	work->n_devices = jm_gang_devices(work);
 	work->unit = s->training.model->item;
 	snprintf(work->detail + n, sizeof(work->detail) - n,
-		"; %.2f M parameters, batch %lld, peak %.3g GB, on %.70s",
-		(double)jm_graph_parameters(s->graph) / 1e6, (long long)s->training.batch,
+		"; %.2f M parameters, batch %lld%s, peak %.3g GB, on %.70s",
+		(double)jm_graph_parameters(s->graph) / 1e6, (long long)s->training.batch, ranks,
 		(double)s->program->peak_bytes / 1e9, s->device.props.name);
 	if (!s->device.props.native[type])
 		snprintf(work->note, sizeof(work->note),
@@ -244,8 +261,9 @@ int jm_train_prepare(struct train *s, struct jm_err *err)
 	int code = jm_train_choose(s, err);
 
 	if (!code)
-		code = jm_work_device_open(
-			s->work, (int)jm_train_option(s, "threads"), &s->device, err);
+		code = jm_work_device_open(s->work, jm_train_threads(s), &s->device, err);
+	if (!code)
+		code = jm_gang_open(&s->gang, s->work, &s->device, err);
 	if (!code)
 		code = plan(s, err);
 	if (!code)

@@ -36,6 +36,20 @@ void jm_record_failed(json_t *record, const char *fmt, ...)
 	}
 }
 
+void jm_record_interrupted(json_t *record)
+{
+	jm_record_failed(record,
+		"Interrupted after %lld steps of the measured phase; the figures are "
+		"those of these steps.",
+		(long long)json_integer_value(json_object_get(record, "steps")));
+	jm_record_set(record, "interrupted", json_true());
+}
+
+bool jm_record_is_interrupted(const json_t *record)
+{
+	return json_is_true(json_object_get(record, "interrupted"));
+}
+
 static json_t *copy_of(const json_t *from, const char *key)
 {
 	json_t *copy = json_deep_copy(json_object_get(from, key));

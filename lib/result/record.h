@@ -19,6 +19,9 @@
 json_t *jm_record_new(const json_t *job, struct jm_err *err);
 void jm_record_set(json_t *record, const char *key, json_t *value); /* steals value; NULL = null */
 void jm_record_failed(json_t *record, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Of work that ended early because it was told to: not "ok", but its figures are whole. */
+void jm_record_interrupted(json_t *record);
+bool jm_record_is_interrupted(const json_t *record);
 
 /*
  * What became of a setting that limits something: "violated" when the mean went above what was requested

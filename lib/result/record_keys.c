@@ -310,6 +310,39 @@ static const struct jm_key ran_on_keys[] = {
 	{0},
 };
 
+static const struct jm_key rank_keys[] = {
+	{COUNT("rank", 0), .meaning = "from 0"},
+	{TEXT("device", JM_KEY_NULL), .meaning = "as it was asked for"},
+	{TEXT("uuid", JM_KEY_NULL), .meaning = "of the device; null = it has none"},
+	{TEXT("name", JM_KEY_NULL), .meaning = "as its backend names it"},
+	{0},
+};
+
+static const struct jm_key gang_keys[] = {
+	{INTEGER("world", 0), .min = 1, .max = INT_MAX, .meaning = "how many ranks there were"},
+	{COUNT("rank", 0), .meaning = "that wrote this record, which speaks of all of them"},
+	{TEXT("launcher", JM_KEY_NULL), .meaning = "that started them"},
+	{LIST("ranks", 0), .keys = rank_keys, .meaning = "each of them"},
+	{0},
+};
+
+static const struct jm_key communication_keys[] = {
+	{TEXT("transport", 0), .meaning = "local: memory of the host; nccl: between GPUs"},
+	{COUNT("buckets", 0), .meaning = "sums in a step, each of a stretch of the gradients"},
+	{POSITIVE("bytes_per_step", 0), .unit = "B", .meaning = "of gradients, of each rank"},
+	{POSITIVE("exposed_s_per_step", JM_KEY_NULL), .unit = "s",
+		.meaning = "time in which rank 0 did not compute because a sum was not done; the "
+			   "mean of all steps but the first"},
+	{0},
+};
+
+static const struct jm_key order_keys[] = {
+	{NUMBER("at_s", 0), .unit = "s", .meaning = "since the session began"},
+	{TEXT("order", 0), .meaning = "stop, setting or note"},
+	{TEXT("text", 0), .meaning = "what it says"},
+	{0},
+};
+
 const struct jm_key jm_record_keys[] = {
 	{TEXT("schema", 0), .max = 64, .meaning = "joulemark.run/1"},
 	{ID("id", JM_KEY_NULL), .meaning = "of the case; null for a measurement"},
@@ -388,6 +421,15 @@ const struct jm_key jm_record_keys[] = {
 		.column = "reason"},
 	{OBJECT("ran_on", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = ran_on_keys,
 		.meaning = "the GPU that computed; meters of others count in no total"},
+	{OBJECT("gang", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = gang_keys,
+		.meaning = "of a case of several ranks: who they were"},
+	{OBJECT("communication", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = communication_keys,
+		.meaning = "of a training of several ranks: the sums of gradients over them"},
+	{FLAG("interrupted", JM_KEY_OPTIONAL),
+		.meaning =
+			"true: it was told to end early; the figures are those of the steps done"},
+	{LIST("orders", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL), .keys = order_keys,
+		.meaning = "what the parent told the worker while it ran"},
 	{OBJECT("plan", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL), .keys = plan_keys,
 		.meaning = "of a training: known before the first step"},
 	{OBJECT("loss_scale", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL),

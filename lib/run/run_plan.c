@@ -336,7 +336,7 @@ static int run_turn(struct run *r, const struct turn *t, struct jm_err *err)
 	json_decref(*slot(r, t));
 	*slot(r, t) = record;
 	tell(r, t, JM_RUN_ENDS, NULL, record);
-	return 0;
+	return jm_record_is_interrupted(record) ? jm_err_set(err, JM_EINTR, "Interrupted.") : 0;
 }
 
 /* ---- the plan ---- */
@@ -352,7 +352,7 @@ static bool already_done(const struct run *r, const struct turn *t)
 {
 	const json_t *record = *slot(r, t);
 
-	return record && (is_ok(record) || !r->o->retry);
+	return record && (is_ok(record) || (!r->o->retry && !jm_record_is_interrupted(record)));
 }
 
 /* A signal between two cases counts as well. */

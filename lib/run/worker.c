@@ -4,6 +4,7 @@
 #include "run/worker_private.h"
 
 #include "run/frame.h"
+#include "run/launcher.h"
 #include "meter/meters_json.h"
 #include "result/provenance.h"
 #include "base/state_folder.h"
@@ -127,11 +128,12 @@ static int list_sources(struct jm__worker *w, struct jm_err *err)
 static int open_session(struct jm__worker *w, struct jm_err *err)
 {
 	struct jm_session_options o = {.on_chunk = on_chunk, .on_chunk_arg = w};
+	static const char *const none[] = {NULL};
 	double interval_s =
 		jm_json_real(json_object_get(json_object_get(w->job, "how"), "interval_s"));
 	int rc = list_sources(w, err);
 
-	o.sources = w->sources;
+	o.sources = w->rank ? none : w->sources; /* one sampler, however many ranks */
 	if (interval_s > 0)
 		o.interval_ns = (int64_t)(interval_s * 1e9);
 	if (!rc)
@@ -172,10 +174,13 @@ static int work(struct jm__worker *w, struct jm_err *err)
 /* What the session knows, even of a case that failed half-way. */
 static int add_report(struct jm__worker *w, struct jm_err *err)
 {
-	json_t *report, *provenance = jm_provenance(w->ctx, jm_session_meters(w->session), err);
+	json_t *report;
 	int rc;
 
-	jm_record_set(w->record, "provenance", provenance);
+	if (w->rank)
+		return 0;
+	jm_record_set(
+		w->record, "provenance", jm_provenance(w->ctx, jm_session_meters(w->session), err));
 	if (w->main_phase < 0)
 		return 0;
 	report = jm_session_report(w->session, w->main_phase, err);
@@ -192,7 +197,7 @@ static int add_report(struct jm__worker *w, struct jm_err *err)
 static int run_session(struct jm__worker *w, struct jm_err *err)
 {
 	struct jm_err late = JM_ERR_INIT;
-	int64_t t0 = jm_ctx_now(w->ctx);
+	int64_t t0 = w->start_ns = jm_ctx_now(w->ctx);
 	char started[40];
 	int rc;
 
@@ -225,21 +230,39 @@ static int run_job(struct jm__worker *w, struct jm_err *err)
 		rc = run_session(w, err);
 	if (rc)
 		jm_record_failed(w->record, "%s", err->text);
+	else if (w->stop)
+		jm_record_interrupted(w->record);
 	else
 		jm_record_set(w->record, "status", json_string("ok"));
 	return rc;
 }
 
-int jm_worker_run(struct jm_ctx *ctx, const json_t *job, int fd, struct jm_err *err)
+/* Its place in the gang, and the descriptors that it has besides. */
+static void take_place(struct jm__worker *w)
+{
+	const json_t *gang = json_object_get(w->job, "gang");
+
+	w->rank = (int)json_integer_value(json_object_get(gang, "rank"));
+	w->world = (int)json_integer_value(json_object_get(gang, "world"));
+	if (w->world < 1)
+		w->world = 1;
+	fcntl(JM_WORKER_FRAMES, F_SETFD, FD_CLOEXEC);
+	fcntl(JM_WORKER_GANG, F_SETFD, FD_CLOEXEC);
+	jm_orders_init(
+		&w->orders, fcntl(JM_WORKER_ORDERS, F_SETFD, FD_CLOEXEC) ? -1 : JM_WORKER_ORDERS);
+}
+
+int jm_worker_run(struct jm_ctx *ctx, const json_t *job, struct jm_err *err)
 {
 	struct jm__worker w = {.ctx = ctx,
 		.job = job,
 		.parameters = json_object_get(job, "parameters"),
-		.fd = fd,
-		.main_phase = -1};
+		.fd = JM_WORKER_FRAMES,
+		.main_phase = -1,
+		.setting_phase = -1};
 	int rc;
 
-	fcntl(fd, F_SETFD, FD_CLOEXEC);
+	take_place(&w);
 	signal(SIGPIPE, SIG_IGN);
 	pthread_mutex_init(&w.lock, NULL);
 	w.record = jm_record_new(job, err);

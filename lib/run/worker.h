@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A worker: the process of its own in which one case runs, so that its death is a result.
+ * A worker: the process of its own in which one case runs, so that its death is a result. A case of several ranks
+ * runs in a gang of them: rank 0 measures, counts and sends the record; the first rank that fails ends all, with
+ * its reason.
  *
  * Both ends are here: jm_worker_run in the child (hidden command `worker`), jm_case_run in the parent. The
  * child reads the job (record.h) from its standard input and sends frames (frame.h) to a descriptor.
@@ -13,10 +15,12 @@
 
 /* ---- the child ---- */
 
-/* Runs the job and sends its record; an error has been sent too. */
-int jm_worker_run(struct jm_ctx *ctx, const json_t *job, int fd, struct jm_err *err);
+/* Runs the job and sends its record; an error has been sent too. Descriptors: as in launcher.h. */
+int jm_worker_run(struct jm_ctx *ctx, const json_t *job, struct jm_err *err);
 
 /* ---- the parent ---- */
+
+#define JM_WORLD_MOST 64 /* ranks of a case */
 
 struct jm_case_progress {
 	const char *phase;
@@ -30,7 +34,10 @@ struct jm_case_options {
 	const char *program; /* NULL = this one, /proc/self/exe */
 	const json_t *job;
 	double timeout_s; /* on the machine's clock; 0 = none */
-	/* A signalfd or pipe: readable = stop the case, readable again = at once; -1 = none. */
+	/*
+	 * A signalfd or pipe: readable = stop the case, readable again = at once; -1 = none. A single byte that is
+	 * SIGINT asks native work to end after its step, with a record that says "interrupted".
+	 */
 	int cancel_fd;
 	int watch_pid;		/* the case fails when this process ends; 0 = none */
 	struct jm_store *store; /* that trace goes to; NULL = nowhere */

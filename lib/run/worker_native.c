@@ -2,6 +2,7 @@
 /* Native work in a worker: setup, warm-up, steady, verify, teardown, each a phase. */
 #include "run/worker_private.h"
 
+#include "run/launcher.h"
 #include "run/workload.h"
 
 #include <math.h>
@@ -28,7 +29,8 @@ struct native {
 	double items, flops_model, flops_executed, loss_first, loss_last;
 	double elapsed_s;
 	long n_warm, n_steady;
-	long under_way; /* steps that were begun and are not done */
+	long under_way;	 /* steps that were begun and are not done */
+	char device[64]; /* of this rank */
 };
 
 static double parameter(const struct jm__worker *w, const char *name)
@@ -128,6 +130,18 @@ static void take_own(struct jm__worker *w, struct native *n)
 			work->own.uuid, set->meter[own].label);
 }
 
+/* "cuda:0,cuda:1": rank r runs on the r-th of as many as there are ranks; else all run on the one named. */
+static const char *device_of(struct native *n, const char *list, int rank)
+{
+	const char *at = list;
+
+	for (int r = 0; at && r < rank && strchr(at, ','); r++)
+		at = strchr(at, ',') + 1;
+	snprintf(
+		n->device, sizeof(n->device), "%.*s", at ? (int)strcspn(at, ",") : 0, at ? at : "");
+	return at ? n->device : NULL;
+}
+
 static int setup(struct jm__worker *w, struct native *n, struct jm_err *err)
 {
 	const json_t *p = w->parameters;
@@ -139,10 +153,13 @@ static int setup(struct jm__worker *w, struct native *n, struct jm_err *err)
 		.ctx = w->ctx,
 		.sleeper = &w->sleeper,
 		.options = &n->values,
-		.device = json_string_value(json_object_get(p, "device")),
+		.device = device_of(n, json_string_value(json_object_get(p, "device")), w->rank),
 		.precision = json_string_value(json_object_get(p, "precision")),
 		.seed = (uint64_t)json_integer_value(
 			json_object_get(json_object_get(w->job, "case"), "seed")),
+		.rank = w->rank,
+		.world = w->world,
+		.gang_fd = w->world > 1 ? JM_WORKER_GANG : -1,
 		.n_devices = 1,
 		.more = json_object(),
 	};
@@ -197,13 +214,36 @@ static int finish(struct jm__worker *w, struct native *n, int phase, struct jm_e
 	return rc < 0 ? rc : 0;
 }
 
+/*
+ * Does the work go on, as far as this rank can tell? Rank 0 decides for all: it has the orders, and clocks of ranks
+ * differ.
+ */
+static int agree(struct jm__worker *w, struct native *n, bool *more, struct jm_err *err)
+{
+	jm__worker_take_orders(w);
+	*more = *more && !w->stop;
+	if (w->world < 2)
+		return 0;
+	return n->workload->agree(n->state, more, sizeof(*more), err);
+}
+
+static bool is_cold(const struct jm__worker *w, const struct native *n, int64_t t0)
+{
+	return (double)(n->n_warm + n->under_way) < n->warm_steps ||
+	       jm__worker_seconds_since(w, t0) < n->warm_s;
+}
+
 static int warm_up(struct jm__worker *w, struct native *n, struct jm_err *err)
 {
 	int phase = jm__worker_begin(w, "warmup", err), rc = phase < 0 ? phase : 0;
 	int64_t t0 = jm_ctx_now(w->ctx);
 
-	while (!rc && ((double)(n->n_warm + n->under_way) < n->warm_steps ||
-			      jm__worker_seconds_since(w, t0) < n->warm_s)) {
+	while (!rc) {
+		bool more = is_cold(w, n, t0);
+
+		rc = agree(w, n, &more, err);
+		if (rc || !more)
+			break;
 		rc = one_step(w, n, phase, err);
 		jm__worker_progress(w, "warmup", 0, 0, 0);
 	}
@@ -254,7 +294,12 @@ static int steady(struct jm__worker *w, struct native *n, struct jm_err *err)
 	int64_t t0 = jm_ctx_now(w->ctx);
 
 	w->main_phase = phase;
-	while (!rc && share_done(n) < 1) {
+	while (!rc) {
+		bool more = share_done(n) < 1;
+
+		rc = agree(w, n, &more, err);
+		if (rc || !more)
+			break;
 		rc = turn_epoch(w, n, err);
 		if (!rc)
 			rc = one_step(w, n, phase, err);
@@ -268,7 +313,10 @@ static int steady(struct jm__worker *w, struct native *n, struct jm_err *err)
 	if (!rc)
 		n->elapsed_s = jm__worker_seconds_since(w, t0);
 	jm__worker_end(w, n->epoch);
+	jm__worker_end(w, w->setting_phase);
 	jm__worker_end(w, phase);
+	if (!rc && w->stop && !n->n_steady)
+		rc = jm_err_set(err, JM_EINTR, "Interrupted before the measured phase.");
 	return rc;
 }
 
@@ -295,6 +343,26 @@ static json_t *text_or_null(const char *text)
 	return *text ? json_string(text) : NULL;
 }
 
+/* The ranks and what they ran on. */
+static json_t *gang_json(const struct jm__worker *w, const struct native *n)
+{
+	const char *devices = json_string_value(json_object_get(w->parameters, "device"));
+	json_t *ranks = json_array();
+	struct native one;
+
+	for (int r = 0; r < w->world; r++) {
+		const struct jm_own *own = n->work.gang ? &n->work.gang[r] : NULL;
+
+		json_array_append_new(ranks, json_pack("{s:i, s:s?, s:s?, s:s?}", "rank", r,
+						     "device", device_of(&one, devices, r), "uuid",
+						     own && *own->uuid ? own->uuid : NULL, "name",
+						     own ? own->name : NULL));
+	}
+	return json_pack("{s:i, s:i, s:o?, s:o}", "world", w->world, "rank", w->rank, "launcher",
+		json_incref(json_object_get(json_object_get(w->job, "gang"), "launcher")), "ranks",
+		ranks);
+}
+
 static void record_native(struct jm__worker *w, const struct native *n)
 {
 	json_t *r = w->record;
@@ -303,6 +371,8 @@ static void record_native(struct jm__worker *w, const struct native *n)
 
 	jm_record_set(r, "unit", json_string(n->work.unit ? n->work.unit : n->workload->unit));
 	jm_record_set(r, "devices", json_integer(n->work.n_devices));
+	if (w->world > 1)
+		jm_record_set(r, "gang", gang_json(w, n));
 	jm_record_set(r, "steps", json_integer(n->n_steady));
 	jm_record_set(r, "warmup_steps", json_integer(n->n_warm));
 	jm_record_set(r, "items", some ? jm_json_number(n->items) : NULL);
@@ -331,6 +401,9 @@ int jm__worker_native(struct jm__worker *w, struct jm_err *err)
 	if (!n.workload)
 		return err->code;
 	rc = read_options(w, &n, err);
+	if (!rc && w->world > 1 && !n.workload->agree)
+		rc = jm_err_set(err, JM_ENOSUP,
+			"The workload '%s' runs on one rank only; omit --ranks.", name);
 	if (!rc)
 		rc = setup(w, &n, err);
 	if (!rc)

@@ -6,6 +6,7 @@
 #include "run/frame.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #define PROGRESS_NS   (JM_SECOND / 5) /* between messages, on the machine's clock */
@@ -55,6 +56,40 @@ void jm__worker_progress(
 	pthread_mutex_lock(&w->lock);
 	jm_frame_write(w->fd, JM_FRAME_PROGRESS, &p, sizeof(p), NULL, 0, NULL);
 	pthread_mutex_unlock(&w->lock);
+}
+
+static void take_order(struct jm__worker *w, const struct jm_order *order)
+{
+	json_t *all = json_object_get(w->record, "orders");
+	char phase[JM_ORDER_TEXT + 16];
+
+	if (!json_is_array(all))
+		jm_record_set(w->record, "orders", all = json_array());
+	json_array_append_new(
+		all, json_pack("{s:f, s:s, s:s}", "at_s", jm__worker_seconds_since(w, w->start_ns),
+			     "order", jm_order_words[order->kind], "text", order->text));
+	if (order->kind == JM_ORDER_STOP)
+		w->stop = true;
+	if (order->kind != JM_ORDER_SETTING)
+		return;
+	jm__worker_end(w, w->setting_phase);
+	snprintf(phase, sizeof(phase), "setting %s", order->text);
+	w->setting_phase = jm__worker_begin(w, phase, NULL);
+}
+
+void jm__worker_take_orders(struct jm__worker *w)
+{
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_order order;
+	int rc;
+
+	while ((rc = jm_orders_next(&w->orders, &order, &err)) != 0) {
+		if (rc > 0)
+			take_order(w, &order);
+		else
+			jm_log(w->ctx, JM_WARNING, "%s It has no effect.", err.text);
+		err = (struct jm_err)JM_ERR_INIT;
+	}
 }
 
 /* How long a reading may still include the time before a setting was changed. */

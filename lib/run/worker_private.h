@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "measure/live.h"
+#include "run/orders.h"
 #include "result/record.h"
 
 struct jm__worker {
@@ -19,8 +20,12 @@ struct jm__worker {
 	struct jm_sleeper sleeper;
 	const char **sources; /* NULL-terminated; NULL = all that open */
 	int main_phase;
-	int64_t last_progress;
+	int64_t last_progress, start_ns;
 	struct jm_live *live; /* for the progress; NULL = none yet */
+	int rank, world;      /* of the gang; 0 of 1: alone */
+	struct jm_orders orders;
+	bool stop;	   /* it was ordered to */
+	int setting_phase; /* that began with the last order of a setting; -1 = none */
 };
 
 /* worker_phases.c */
@@ -33,6 +38,9 @@ void jm__worker_progress(
 /* After a setting: waits until no reading includes the time before it. */
 int jm__worker_settle(struct jm__worker *w, struct jm_err *err);
 double jm__worker_seconds_since(const struct jm__worker *w, int64_t t0);
+
+/* Takes the orders that have come; w->stop says whether the work is to end. */
+void jm__worker_take_orders(struct jm__worker *w);
 
 /* Both fill the record and main_phase; an error is a failure of the work. */
 int jm__worker_native(struct jm__worker *w, struct jm_err *err);

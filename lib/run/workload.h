@@ -8,11 +8,17 @@
 
 /* What one step did. NAN = unknown. */
 struct jm_step {
-	double items;	       /* in the workload's unit, over all devices */
+	double items;	       /* in the workload's unit, over all devices; FLOPs and bytes too */
 	double flops_model;    /* what the mathematics needs */
 	double flops_executed; /* what was computed, recomputation included */
 	double bytes;	       /* moved to and from memory */
 	double loss;
+};
+
+/* A device that computes, by the names that its meters may have too; "" = it has none. */
+struct jm_own {
+	char uuid[48], bus[24], name[96]; /* as in struct jm_device_props */
+	int unusable; /* not 0: why setup failed is the device itself: absent, unfit, lost */
 };
 
 /* What a workload finds when it is set up; outlives it. */
@@ -24,20 +30,25 @@ struct jm_work {
 	const char *device;		 /* "cpu", "ref", "sim:h100x4" */
 	const char *precision;		 /* "f32", "bf16"; NULL = it has none */
 	uint64_t seed;
+	int rank, world; /* of the gang that runs the case; 0 of 0 or of 1: alone */
+	int gang_fd;	 /* of the file that its ranks share (comm/comm.h); -1 = none */
 	/* filled by setup: */
-	int n_devices;	  /* it runs on; throughput per device = total / n_devices */
-	const char *unit; /* of an item where options decide it; NULL = the workload's; static */
-	char detail[256]; /* one line for the record: "124.4 M parameters, peak 1.9 GB" */
-	char live[40];	  /* of late, for who watches: "held-out loss 5.31"; "" = nothing */
-	char note[256];	  /* something the user must know, such as a fallback; "" = nothing */
-	/* of the device that computes, where it has such names; "" = none */
-	struct {
-		char uuid[48], bus[24], name[96]; /* as in struct jm_device_props */
-		int unusable; /* not 0: why setup failed is the device itself: absent, unfit, lost */
-	} own;
+	int n_devices;	   /* it runs on; throughput per device = total / n_devices */
+	const char *unit;  /* of an item where options decide it; NULL = the workload's; static */
+	char detail[256];  /* one line for the record: "124.4 M parameters, peak 1.9 GB" */
+	char live[40];	   /* of late, for who watches: "held-out loss 5.31"; "" = nothing */
+	char note[256];	   /* something the user must know, such as a fallback; "" = nothing */
+	struct jm_own own; /* of this rank */
+	const struct jm_own *gang; /* [world], of all ranks; NULL = one rank */
 	/* A JSON object whose members join the record, filled until verify is over; NULL = not wanted. */
 	struct json_t *more;
 };
+
+/* At least 1. */
+static inline int jm_work_world(const struct jm_work *work)
+{
+	return work->world > 1 ? work->world : 1;
+}
 
 struct jm_workload {
 	const char *name;
@@ -66,6 +77,11 @@ struct jm_workload {
 	 * none. Called until then at the end of each phase, so that a phase holds what it began.
 	 */
 	int (*finish)(void *state, struct jm_step *ret, struct jm_err *err);
+	/*
+	 * Of work that a gang of several ranks can do: the value becomes that of rank 0. Without it there is one
+	 * rank only. Every rank calls it at the same places between steps.
+	 */
+	int (*agree)(void *state, void *value, size_t bytes, struct jm_err *err);
 	/* Was the work right? 0: yes. An error says what was wrong. Above 0: nobody can tell, and err says
 	 * why. Called when no step is under way. */
 	int (*verify)(void *state, struct jm_err *err);

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Contract of a launcher: one file = one way to start the gang of workers that runs a case. `local` starts them
+ * as children on this host; others (mpirun, srun) start one program that starts the ranks, and hand over what
+ * each of them sends and takes.
+ *
+ * A worker reads its job from standard input and has the descriptors below.
+ */
+#ifndef JM_LAUNCHER_H
+#define JM_LAUNCHER_H
+
+#include <jansson.h>
+#include <sys/types.h>
+
+#include "joulemark.h"
+
+/* Descriptors of a worker. */
+enum jm_worker_fd {
+	JM_WORKER_FRAMES = 3, /* it writes messages, frame.h */
+	JM_WORKER_ORDERS,     /* it reads orders, orders.h */
+	JM_WORKER_GANG, /* the file that the ranks of a gang share; of one rank alone there is none */
+};
+
+/* What is to be started. */
+struct jm_launch {
+	const char *program; /* NULL = this one, /proc/self/exe */
+	const json_t *job;   /* of each rank, but for "gang": {rank, world, launcher} */
+	int world;
+	int out_fd; /* where standard output of rank 0 goes; -1 = nowhere, as that of the others */
+	char *const *env; /* NULL = as ours */
+};
+
+/* The parent's side of a rank. */
+struct jm_rank {
+	pid_t pid; /* of the process group that it leads; 0 = was not started */
+	int frames_fd, err_fd, orders_fd; /* the first two are to be read; -1 = closed */
+};
+
+struct jm_launcher {
+	const char *name;
+	const char *summary;
+	/* Fills rank[world]. After an error, what was started has been ended again. */
+	int (*start)(const struct jm_launch *what, struct jm_rank *rank, struct jm_err *err);
+	/* To a rank alone, or to all that it has started as well. */
+	void (*signal)(const struct jm_rank *rank, int number, bool with_children);
+	/* Its end is waited for, and what it left in its group is killed: the status as of waitpid. */
+	int (*wait)(struct jm_rank *rank);
+};
+
+extern const struct jm_launcher jm_launcher_local;
+
+/* Closes what is open. */
+void jm_rank_close(struct jm_rank *rank);
+
+#endif

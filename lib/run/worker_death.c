@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a case ended: the reason in the words of the rank that failed first. */
+#include "run/worker_parent.h"
+
+#include "result/record.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#define TAIL_SHOWN 400
+
+long jm__oom_kills(void)
+{
+	char line[128];
+	long n = -1;
+	FILE *f = fopen("/proc/vmstat", "re");
+
+	while (f && n < 0 && fgets(line, sizeof(line), f))
+		if (!strncmp(line, "oom_kill ", 9))
+			n = strtol(line + 9, NULL, 10);
+	if (f)
+		fclose(f);
+	return n;
+}
+
+/* The last words of its standard error on one line, or "". */
+static void last_words(const struct jm__member *m, char *out, size_t size)
+{
+	const char *from = m->tail + (m->n_tail > TAIL_SHOWN ? m->n_tail - TAIL_SHOWN : 0);
+	size_t n = strlen(from), used;
+
+	while (n && strchr(" \n\r\t", from[n - 1]))
+		n--;
+	if (!n) {
+		*out = '\0';
+		return;
+	}
+	used = (size_t)snprintf(
+		out, size, " The last line of its standard error: %.*s", (int)n, from);
+	for (size_t i = 0; i < used && i < size; i++)
+		if (out[i] == '\n' || out[i] == '\r')
+			out[i] = ' ';
+}
+
+/* "The worker", or "Rank 1" of several. */
+static const char *name_of(
+	const struct jm__child *c, const struct jm__member *m, char *out, size_t size)
+{
+	snprintf(out, size, "The worker");
+	if (c->world > 1)
+		snprintf(out, size, "Rank %d of %d (process %ld)", (int)(m - c->member), c->world,
+			(long)m->pid);
+	return out;
+}
+
+static void describe_death(
+	const struct jm__child *c, const struct jm__member *m, char *out, size_t size)
+{
+	int status = m->status;
+	char who[64];
+
+	name_of(c, m, who, sizeof(who));
+	if (c->stop == JM__TIMED_OUT)
+		snprintf(out, size, "The case did not end within %g s (--timeout) and was stopped.",
+			c->o->timeout_s);
+	else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL &&
+		 jm__oom_kills() > c->oom_before)
+		snprintf(out, size,
+			"%s was killed, most likely because memory ran out: the kernel killed a "
+			"process for this reason at the same time.",
+			who);
+	else if (WIFSIGNALED(status))
+		snprintf(out, size, "%s was killed by signal %d (%s).", who, WTERMSIG(status),
+			strsignal(WTERMSIG(status)));
+	else if (m->error.code)
+		snprintf(out, size, "%s%s%s", c->world > 1 ? who : "", c->world > 1 ? ": " : "",
+			m->error.text);
+	else
+		snprintf(out, size, "%s ended with status %d before it sent a result.", who,
+			WEXITSTATUS(status));
+}
+
+/* The first whose result came and who then ended otherwise than well; NULL = none. */
+static const struct jm__member *ended_badly(const struct jm__child *c)
+{
+	for (int r = 0; r < c->world; r++)
+		if (c->member[r].status)
+			return &c->member[r];
+	return NULL;
+}
+
+/* Of a case whose work failed: why, in the words of the rank that failed. */
+static void tell_failure(const struct jm__child *c, const struct jm__member *m, const char *reason)
+{
+	char words[TAIL_SHOWN + 64], who[64] = "";
+	bool several = c->world > 1;
+
+	last_words(m, words, sizeof(words));
+	if (several)
+		name_of(c, m, who, sizeof(who));
+	jm_record_failed(c->member[0].record, "%s%s%s%s", who, several ? ": " : "", reason, words);
+}
+
+/* The record of a worker that left none, or whose work failed. */
+int jm__complete_record(struct jm__child *c, struct jm_err *err)
+{
+	struct jm__member *m = &c->member[c->failed < 0 ? 0 : c->failed], *first = c->member;
+	const struct jm__member *bad = ended_badly(c);
+	bool lived = m->record && c->stop == JM__RUNNING;
+	char why[600], words[TAIL_SHOWN + 64];
+	const char *reason;
+
+	last_words(m, words, sizeof(words));
+	if (!first->record)
+		first->record = jm_record_new(c->o->job, err);
+	if (!first->record)
+		return err->code;
+	reason = json_string_value(json_object_get(m->record, "reason"));
+	if (!lived) {
+		describe_death(c, m, why, sizeof(why));
+		jm_record_failed(first->record, "%s%s", why, m->error.code ? "" : words);
+	} else if (reason && !jm_record_is_interrupted(m->record)) {
+		snprintf(why, sizeof(why), "%s", reason);
+		tell_failure(c, m, why);
+	} else if (bad) {
+		char who[64];
+
+		jm_record_failed(first->record,
+			"%s sent its result, but then ended with %s %d; the result may be "
+			"wrong.%s",
+			name_of(c, bad, who, sizeof(who)),
+			WIFSIGNALED(bad->status) ? "signal" : "status",
+			WIFSIGNALED(bad->status) ? WTERMSIG(bad->status) : WEXITSTATUS(bad->status),
+			words);
+	}
+	return 0;
+}

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""run --ranks: several processes train as one would, and end together."""
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+from jm import BIN, USAGE, jm, sentence
+from runs import FAILED, one, records
+
+GPT = ["run", "gpt", "--layers", "2", "--hidden", "64", "--heads", "2", "--vocab", "256", "--context", "32",
+       "--seq", "32", "--warmup", "0", "--source", "null"]
+RESNET = ["run", "resnet18", "--image", "32", "--classes", "10", "--warmup", "0", "--source", "null"]
+
+
+def losses(record):
+    return record["loss_first"], record["loss_last"]
+
+
+def train(work, ranks, batch, *more, device="ref", steps=5):
+    wanted = ["--ranks", ranks] if ranks > 1 else []
+    return one(*work, "--device", device, "--batch", batch // ranks, "--steps", steps, *wanted, *more)
+
+
+def processes_of(mark):
+    """Processes whose environment holds the mark."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as f:
+                if mark.encode() in f.read():
+                    found.append(int(pid))
+        except OSError:
+            pass
+    return found
+
+
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as f:
+        return [int(child) for child in f.read().split()]
+
+
+@pytest.mark.parametrize("device", ["ref", "cpu"])
+@pytest.mark.parametrize("more", [[], ["--accumulate", "2"]], ids=["", "accumulate"])
+def test_losses_are_those_of_one_rank(device, more):
+    alone = train(GPT, 1, 6, *more, device=device)
+    for ranks in 2, 3:
+        together = train(GPT, ranks, 6, *more, device=device)
+        assert losses(together) == pytest.approx(losses(alone), rel=2e-6)
+        assert together["items"] == alone["items"]
+        assert together["flops_model_per_item"] == pytest.approx(alone["flops_model_per_item"])
+
+
+def test_losses_in_f64_agree_to_its_rounding():
+    alone, together = (train(GPT, ranks, 6, "--precision", "f64") for ranks in (1, 3))
+    assert losses(together) == pytest.approx(losses(alone), rel=1e-12)
+
+
+def test_accumulated_micro_steps_are_as_ranks():
+    """Two ranks do at once what one does in two micro-steps; batch norm sees the same batches."""
+    alone = train(RESNET, 1, 4, "--accumulate", "2", "--images", "fresh", device="cpu", steps=3)
+    together = train(RESNET, 2, 8, "--images", "fresh", device="cpu", steps=3)
+    assert losses(together) == pytest.approx(losses(alone), rel=2e-5)
+
+
+def test_batch_norm_is_of_each_rank():
+    """Statistics over half of the batch are others: close to those of all, but not the same."""
+    alone, together = (train(RESNET, ranks, 16, device="cpu", steps=1) for ranks in (1, 2))
+    assert losses(together)[0] == pytest.approx(losses(alone)[0], rel=0.1)
+    assert losses(together)[0] != losses(alone)[0]
+
+
+def test_the_same_bits_again():
+    assert losses(train(GPT, 3, 6, device="cpu")) == losses(train(GPT, 3, 6, device="cpu"))
+
+
+def test_one_record():
+    r = train(GPT, 2, 4, device="cpu")
+    assert r["status"] == "ok" and r["verified"] is True and r["devices"] == 1
+    assert r["gang"]["world"] == 2 and r["gang"]["rank"] == 0 and r["gang"]["launcher"] == "local"
+    assert [rank["device"] for rank in r["gang"]["ranks"]] == ["cpu", "cpu"]
+    assert r["items"] == 5 * 4 * 32
+    sums = r["communication"]
+    assert sums["transport"] == "local" and sums["buckets"] >= 1 and sums["exposed_s_per_step"] > 0
+    assert sums["bytes_per_step"] == pytest.approx(4 * r["plan"]["parameters"], rel=0.01)
+    assert r["options"]["ranks"] == "2" and len(r["phases"]) == 4
+
+
+def test_energy_is_counted_once():
+    """A source that any process may read: rank 0 alone samples it."""
+    alone, together = (train([*GPT[:-2], "--source", "sim:h100x4"], n, 4, "--seconds", "1") for n in (1, 2))
+    assert len(together["meters"]) == len(alone["meters"])
+    watts = [sum(m["watts_mean"] for m in r["meters"] if not m["covered_by"]) for r in (alone, together)]
+    assert watts[0] > 0 and watts[1] == pytest.approx(watts[0], rel=0.2)
+
+
+def test_ranks_is_an_axis(tmp_path):
+    store = tmp_path / "s.db"
+    done = jm(*GPT, "--device", "ref", "--batch", "2", "--steps", "1", "--ranks", "1,2", "--store", store)
+    assert done.returncode == 0, done.stderr
+    assert sorted(r["options"]["ranks"] for r in records(store)) == ["1", "2"]
+
+
+@pytest.mark.parametrize("args, hint", [
+    (["--ranks", "0"], "1 to 64"),
+    (["--ranks", "3", "--device", "ref,ref"], "2 devices for 3 ranks"),
+    (["--ranks", "2", "--device", "ref,rif"], "rif"),
+])
+def test_wrong_usage(args, hint):
+    assert hint in sentence(jm(*GPT, *args), USAGE)
+
+
+def test_other_work_runs_on_one_rank():
+    assert "--ranks" in sentence(jm("run", "null", "--ranks", "2"), USAGE)
+
+
+class Running:
+    """A gang at work."""
+
+    def __init__(self, ranks, *more):
+        self.mark = f"JM_TEST_MARK={random.getrandbits(64):x}"
+        name, value = self.mark.split("=")
+        args = [*GPT, "--device", "ref", "--batch", "1", "--seconds", "60", "--ranks", ranks, *more]
+        self.process = subprocess.Popen([BIN, *map(str, args)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                        text=True, env={**os.environ, name: value})
+        self.ranks = self.wait_for_ranks(ranks)
+
+    def wait_for_ranks(self, n):
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            found = children(self.process.pid)
+            if len(found) == n:
+                return found
+            time.sleep(0.005)
+        raise AssertionError("the gang did not start")
+
+    def is_at_work(self):
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            with open(f"/proc/{self.ranks[0]}/maps", encoding="utf-8", errors="replace") as f:
+                if "memfd:gang" in f.read():
+                    return True
+            time.sleep(0.005)
+        return False
+
+    def ended(self):
+        """Its status, its messages, and seconds that it took to end."""
+        began = time.monotonic()
+        err = self.process.communicate(timeout=20)[1]
+        return self.process.returncode, err, time.monotonic() - began
+
+    def nothing_is_left(self):
+        end = time.monotonic() + 5
+        while processes_of(self.mark) and time.monotonic() < end:
+            time.sleep(0.02)
+        return not processes_of(self.mark)
+
+
+KILLS = int(os.environ.get("JM_TEST_KILLS", "6"))
+
+
+@pytest.mark.parametrize("seed", range(KILLS))
+def test_one_killed_rank_ends_all(seed):
+    """At a random moment of setup, steps or between; the reason names the rank, and nothing stays behind."""
+    draw = random.Random(seed)
+    before = set(os.listdir("/dev/shm"))
+    gang = Running(draw.choice([2, 3]))
+    time.sleep(draw.choice([0, 0.02, 0.1, 0.5]) * draw.random())
+    victim = draw.randrange(len(gang.ranks))
+    number = draw.choice([signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
+    os.kill(gang.ranks[victim], number)
+    status, err, took = gang.ended()
+    assert status == FAILED and took < 10
+    assert re.search(rf"Rank {victim} of \d \(process {gang.ranks[victim]}\) was killed by signal {int(number)} "
+                     rf"\({re.escape(signal.strsignal(number))}\)", err), err
+    assert gang.nothing_is_left()
+    assert set(os.listdir("/dev/shm")) <= before
+
+
+def test_a_killed_parent_leaves_no_ranks():
+    gang = Running(2)
+    assert gang.is_at_work()
+    gang.process.kill()
+    gang.process.wait()
+    assert gang.nothing_is_left()
+
+
+def test_the_reason_is_that_of_the_rank_that_failed():
+    """Both run out of memory, whichever comes first."""
+    r = one(*GPT, "--device", "ref", "--batch", "2", "--ranks", "2", "--memory", "0.0001", "--steps", "1", status=FAILED)
+    assert re.match(r"Rank [01] of 2 \(process \d+\): Out of memory before the first step", r["reason"])
+
+
+def test_ctrl_c_ends_after_the_step(tmp_path):
+    out = tmp_path / "r.json"
+    gang = Running(2, "--json", out)
+    assert gang.is_at_work()
+    time.sleep(0.5)
+    os.kill(gang.process.pid, signal.SIGINT)
+    status, err, took = gang.ended()
+    assert status == 130 and took < 10 and "the result is kept" in err
+    r = json.loads(out.read_text())
+    assert r["interrupted"] is True and r["steps"] > 0 and r["throughput"] > 0
+    assert r["reason"].startswith(f"Interrupted after {r['steps']} steps")
+    assert [o["order"] for o in r["orders"]] == ["note", "stop"]
+    assert gang.nothing_is_left()

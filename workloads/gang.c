@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks meet in memory of the host first; what else they need they arrange over it. */
+#include "gang.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/reduce.h"
+
+/* What all ranks compute on. */
+static int introduce(struct jm_gang *g, struct jm_work *work, struct jm_err *err)
+{
+	const struct jm_transfer t = {.kind = JM_ALL_GATHER,
+		.type = JM_COMM_BYTE,
+		.from = &work->own,
+		.to = g->own,
+		.count = sizeof(work->own)};
+	int code = jm_comm_run(&g->control, &t, err);
+
+	if (!code)
+		work->gang = g->own;
+	return code;
+}
+
+static int open_device_comm(struct jm_gang *g, const struct jm_work *work,
+	const struct jm_device *d, struct jm_err *err)
+{
+	const struct jm_comm_place place = {
+		.rank = work->rank, .world = work->world, .fd = -1, .control = &g->control};
+	const char *name = jm_reduce_transport(d);
+	void *stream;
+	int code = 0;
+
+	if (!strcmp(name, g->control.transport->name))
+		return 0;
+	if (d->backend->stream) /* makes the device current in this thread */
+		code = d->backend->stream(d->dev, JM_QUEUE_COMM, &stream, err);
+	for (int r = 0; r < work->world && !code; r++)
+		if (r != work->rank && !strcmp(g->own[r].uuid, work->own.uuid))
+			code = jm_err_set(err, JM_EUSAGE,
+				"Ranks %d and %d are both on %s, but transport %s needs a device "
+				"for "
+				"each; name one for each rank with --device.",
+				r < work->rank ? r : work->rank, r < work->rank ? work->rank : r,
+				work->own.name, name);
+	return code ? code : jm_comm_open(name, &place, &g->device, err);
+}
+
+int jm_gang_open(
+	struct jm_gang *g, struct jm_work *work, const struct jm_device *d, struct jm_err *err)
+{
+	const struct jm_comm_place place = {
+		.rank = work->rank, .world = work->world, .fd = work->gang_fd};
+	int code;
+
+	*g = (struct jm_gang){0};
+	if (work->world < 2)
+		return 0;
+	g->own = calloc((size_t)work->world, sizeof(*g->own));
+	if (!g->own)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for %d ranks.", work->world);
+	code = jm_comm_open("local", &place, &g->control, err);
+	if (!code)
+		code = introduce(g, work, err);
+	return code ? code : open_device_comm(g, work, d, err);
+}
+
+void jm_gang_close(struct jm_gang *g)
+{
+	jm_comm_close(&g->device);
+	jm_comm_close(&g->control);
+	free(g->own);
+	*g = (struct jm_gang){0};
+}
+
+const struct jm_comm *jm_gang_comm(const struct jm_gang *g)
+{
+	return g->device.transport ? &g->device : &g->control;
+}
+
+/* Is the device of rank r one that no rank before it has? */
+static bool is_new(const struct jm_own *own, int r)
+{
+	for (int i = 0; i < r; i++)
+		if (!strcmp(own[i].uuid, own[r].uuid))
+			return false;
+	return true;
+}
+
+int jm_gang_devices(const struct jm_work *work)
+{
+	int n = 0;
+
+	for (int r = 0; work->gang && r < work->world; r++)
+		n += is_new(work->gang, r);
+	return n ? n : 1;
+}

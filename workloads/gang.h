@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The ranks of a workload: how they agree, and what sums their gradients. */
+#ifndef JM_WORK_GANG_H
+#define JM_WORK_GANG_H
+
+#include "comm/comm.h"
+#include "engine/device.h"
+#include "run/workload.h"
+
+struct jm_gang {
+	struct jm_comm control; /* host memory; all zero: one rank alone */
+	struct jm_comm device;	/* of the device's memory, where control is not */
+	struct jm_own *own;	/* [world], of each rank */
+};
+
+/* Opens what work->world ranks need, and makes their devices known in work->gang; the device of work is open. */
+int jm_gang_open(
+	struct jm_gang *g, struct jm_work *work, const struct jm_device *d, struct jm_err *err);
+void jm_gang_close(struct jm_gang *g); /* one that is zeroed, too */
+/* For memory of the device. */
+const struct jm_comm *jm_gang_comm(const struct jm_gang *g);
+/* On how many devices the ranks run: several ranks may share one. */
+int jm_gang_devices(const struct jm_work *work);
+
+#endif
