@@ -10,6 +10,8 @@
 #include <string.h>
 
 #define WORKSPACE ((size_t)256 << 20)
+/* Engines without tensor cores turn images around in it: twice the largest image of ResNet-50 at batch 256. */
+#define WORKSPACE_EXACT ((size_t)2 << 30)
 #define ROUNDS	  5 /* of a plan: the median counts */
 #define TOO_SLOW  2 /* times the best so far: one round is enough */
 /* A warm-up may hold the loading of code; one that is as slow as that is the engine's own. */
@@ -17,6 +19,14 @@
 #define HOPELESS_MS 50
 
 /* ---- finding --------------------------------------------------------------------------------------------- */
+
+static struct dnn_want want_of(const struct cuda_conv_key *key)
+{
+	return (struct dnn_want){.exact = key->exact,
+		.repeatable = true,
+		.all = key->exact,
+		.workspace = key->exact ? WORKSPACE_EXACT : WORKSPACE};
+}
 
 static struct cuda_conv_plan *find(const struct cuda_dev *dev, const struct cuda_conv_key *key)
 {
@@ -51,7 +61,7 @@ static void write_key(const struct cuda_conv_key *key, char *ret)
 /* The plan that was fastest before; 0: it is not known, or not there any more. */
 static int look_again(struct cuda_dev *dev, struct cuda_conv_plan *p, struct dnn_graph *g)
 {
-	struct dnn_want want = {.exact = p->key.exact, .repeatable = true, .workspace = WORKSPACE};
+	struct dnn_want want = want_of(&p->key);
 	struct jm_err none = JM_ERR_INIT;
 	char key[CUDA_PLAN_KEY];
 
@@ -63,13 +73,13 @@ static int look_again(struct cuda_dev *dev, struct cuda_conv_plan *p, struct dnn
 /* Engines that come compiled; one that is compiled here takes half a second and is the last resort. */
 static int look(struct cuda_dev *dev, struct cuda_conv_plan *p, struct jm_err *err)
 {
-	struct dnn_want want = {
-		.exact = p->key.exact, .repeatable = true, .ready = true, .workspace = WORKSPACE};
+	struct dnn_want want = want_of(&p->key);
 	struct jm_err none = JM_ERR_INIT;
 	struct dnn_graph *g = dnn_conv_graph(&dev->dnn, p->key.pattern, &p->key.shape, &p->ids);
 
 	if (!g)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a convolution.");
+	want.ready = true;
 	p->n = look_again(dev, p, g);
 	if (!p->n)
 		p->n = dnn_plans(g, &want, p->plan, CUDA_CONV_PLANS, &none);

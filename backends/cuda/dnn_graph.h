@@ -64,6 +64,7 @@ struct dnn_want {
 	bool exact;	  /* f32 operands are multiplied as f32, not as tf32 */
 	bool repeatable;  /* the same bits each time */
 	bool ready;	  /* not compiled at run time */
+	bool all;	  /* also what cuDNN names only where nothing else runs */
 	size_t workspace; /* bytes, at most */
 	const char *name; /* of this plan alone, where it still exists; NULL = any */
 };

@@ -8,7 +8,7 @@
  * the gradients of the first step. DATA: of a language model a text of bytes; step s takes sequence b
  * from byte (s * BATCH + b) * SEQ. Of other models, for each step the inputs in the order of their table:
  * random values as f32, classes as i32. AdamW with lr 1e-3, betas 0.9 and 0.999, eps 1e-8, decay 0.1 of all but vectors,
- * clip 1.
+ * clip 1. In fp16 the loss is scaled by 1024, and so are the gradients and their norm that are told.
  */
 #include <math.h>
 #include <stdio.h>
@@ -19,7 +19,8 @@
 #include "engine/program.h"
 #include "engine/tensor.h"
 
-#define LR 1e-3
+#define LR    1e-3
+#define SCALE 1024.0
 
 static struct jm_err err;
 
@@ -142,6 +143,18 @@ static void feed_now(struct jm_program *p, int t)
 	check(jm_program_write(p, now, data, &err));
 }
 
+static void feed_scale(struct jm_program *p)
+{
+	struct jm_tensor *scale = jm_graph_find(p->graph, "loss.scale");
+	double data[2];
+
+	if (!scale)
+		return;
+	jm_element_set(scale->type, data, 0, SCALE);
+	jm_element_set(scale->type, data, 1, 1 / SCALE);
+	check(jm_program_write(p, scale, data, &err));
+}
+
 static double scalar(struct jm_program *p, const char *name)
 {
 	struct jm_tensor *t = jm_graph_find(p->graph, name);
@@ -184,6 +197,7 @@ static void run(struct jm_program *p, const struct jm_training *t, int steps, co
 	for (int s = 0; s < steps; s++) {
 		feed_step(p, t, data, s);
 		feed_now(p, s + 1);
+		feed_scale(p);
 		check(jm_program_run(p, &err));
 		printf("%.17g %.17g\n", scalar(p, "loss"), scalar(p, "grad.norm"));
 		if (!s)
@@ -229,7 +243,8 @@ int main(int argc, char **argv)
 	t.batch = atoi(argv[5]);
 	t.seq = atoi(argv[6]);
 	t.dims = &dims;
-	check(jm_dtype_find(argv[3], &t.precision, &err));
+	check(jm_precision_set(&t, argv[3], &err));
+	t.scaled = t.precision == JM_F16;
 	check(jm_model_find(argv[1], &t.model, &preset, &err));
 	read_dims(&dims, &t, argv + 10);
 	check(jm_device_open(argv[2], 1, &device, &err));
