@@ -212,10 +212,12 @@ struct jm_tensor {
  * bn-apply		in  x c[B,C,Y,X], mean f32[C], rstd f32[C], gamma f32[C], beta f32[C], add? c[B,C,Y,X]
  *			out y c[B,C,Y,X]	attr bn.relu				in place
  *			y = (x - mean) rstd gamma + beta + add; with relu, max(0, that)
- * bn-grad		in  dy c[B,C,Y,X], x c[B,C,Y,X], y? c[B,C,Y,X], gamma f32[C], mean f32[C], rstd f32[C]
+ * bn-grad		in  dy c[B,C,Y,X], x c[B,C,Y,X], y? c[B,C,Y,X], gamma f32[C], mean f32[C], rstd f32[C],
+ *			beta? f32[C]
  *			out dx c[B,C,Y,X], dgamma f32[C], dbeta f32[C], dadd? c[B,C,Y,X]
- *			attr bn.relu (y is there exactly when it is set)			in place
- *			e = y > 0 ? dy : 0 with relu, else dy; h = (x - mean) rstd: dbeta = sum of e over the
+ *			attr bn.relu (with it either y or beta is there, else neither)		in place
+ *			e = y > 0 ? dy : 0 with relu, else dy; beta in place of y: y = (x - mean) rstd gamma +
+ *			beta, which nothing was added to. h = (x - mean) rstd: dbeta = sum of e over the
  *			channel, dgamma = sum of e h, dx = gamma rstd (e - dbeta/n - h dgamma/n), dadd = e. The
  *			sums in dx are this node's own, also where dgamma and dbeta are added to what is there.
  * rmsnorm		in  x a[..,C], gamma f32[C]		attr norm.eps
@@ -438,7 +440,8 @@ struct jm_node {
  * One node, or several that may run as one. The covers that the engine offers are the rows of a table
  * (engine/group.c), each cut short from its end when refused; refuse what is not known, more will come:
  * conv + bn-stats + bn-finalize + bn-apply, bn-stats + bn-finalize + bn-apply (mean and rstd are kept when
- * backward needs them: not virtual), bn-apply + conv, conv + relu, linear + gelu or gelu-erf or silu or
+ * backward needs them: not virtual), conv + bn-stats + bn-finalize, bn-apply + conv + bn-stats +
+ * bn-finalize, bn-apply + conv, bn-apply + conv-wgrad, conv-dgrad + bn-grad, conv + relu, linear + gelu or gelu-erf or silu or
  * swiglu (likewise the linear's output), linear-dgrad + gelu-grad or gelu-erf-grad, add + layernorm or
  * rmsnorm (likewise the sum), norm + adamw or adam or sgd, layernorm-grad or rmsnorm-grad + cast.
  */

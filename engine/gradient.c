@@ -61,7 +61,7 @@ static const struct rule rules[JM_OP_COUNT][RULES_MAX] = {
 	[JM_OP_CAST] = {{JM_OP_CAST, false, {DY(0)}, {DX(0)}}},
 	[JM_OP_CONV] = {{JM_OP_CONV_WGRAD, false, {DY(0), X(0)}, {DX(1), DX(2)}},
 		{JM_OP_CONV_DGRAD, false, {DY(0), X(1)}, {DX(0)}}},
-	[JM_OP_BN_APPLY] = {{JM_OP_BN_GRAD, false, {DY(0), X(0), Y(0), X(3), X(1), X(2)},
+	[JM_OP_BN_APPLY] = {{JM_OP_BN_GRAD, false, {DY(0), X(0), Y(0), X(3), X(1), X(2), X(4)},
 		{DX(0), DX(3), DX(4), DX(5)}}},
 	[JM_OP_RMSNORM] = {{JM_OP_RMSNORM_GRAD, false, {DY(0), X(0), X(1), Y(1)}, {DX(0), DX(1)}}},
 	[JM_OP_MAXPOOL] = {{JM_OP_MAXPOOL_GRAD, false, {DY(0), X(0)}, {DX(0)}}},
@@ -212,6 +212,17 @@ static int same_target(const struct walk *w, const struct rule *rule, int i)
 	return j;
 }
 
+/* Where the ReLU of a norm was open: x and beta tell, unless something was added; then y does. */
+static void show_relu(struct jm_node *n)
+{
+	bool relu = n->attr.bn.relu, added = n->fwd->in[5];
+
+	if (!relu || !added)
+		n->in[2] = NULL;
+	if (!relu || added)
+		n->in[6] = NULL;
+}
+
 static void emit(struct walk *w, const struct rule *rule)
 {
 	struct jm_tensor *in[JM_NODE_IN], *out[JM_NODE_OUT] = {0};
@@ -241,8 +252,8 @@ static void emit(struct walk *w, const struct rule *rule)
 		return;
 	n->attr = w->node->attr;
 	n->fwd = w->node;
-	if (n->op == JM_OP_BN_GRAD && !n->attr.bn.relu)
-		n->in[2] = NULL; /* y only shows where the ReLU was open */
+	if (n->op == JM_OP_BN_GRAD)
+		show_relu(n);
 	n->accumulate = accumulate;
 	jm_node_cost(n);
 }

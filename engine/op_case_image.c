@@ -217,7 +217,8 @@ static void cast_sum(struct kit *k, const struct types *t, const struct shape *d
 struct norms {
 	struct jm_tensor *x, *with, *dy, *gamma, *beta, *mean, *var, *rstd, *rmean, *rvar;
 	struct jm_tensor *y, *dx, *dgamma, *dbeta, *dwith;
-	bool relu;
+	bool relu,
+		by_y; /* by_y: the gradient is shown the result of the ReLU, even where x would do */
 	unsigned add, add_grad; /* accumulate of bn-apply and bn-grad */
 };
 
@@ -225,6 +226,7 @@ struct norms {
 static void declare_norms(struct kit *k, const struct types *t, struct norms *n)
 {
 	const int64_t *c = DIMS(n->x->dim[1]), count = jm_tensor_count(n->x) / c[0];
+	bool by_y = n->by_y || n->with || n->add;
 	struct jm_node *node[4];
 
 	n->gamma = kit_normal(k, t->v, 1, 0.2, 1, c);
@@ -242,7 +244,8 @@ static void declare_norms(struct kit *k, const struct types *t, struct norms *n)
 	node[2] = jm_graph_node(k->graph, JM_OP_BN_APPLY,
 		OPS(n->x, n->mean, n->rstd, n->gamma, n->beta, n->with), &n->y);
 	node[3] = jm_graph_node(k->graph, JM_OP_BN_GRAD,
-		OPS(n->dy, n->x, n->relu ? n->y : NULL, n->gamma, n->mean, n->rstd),
+		OPS(n->dy, n->x, n->relu && by_y ? n->y : NULL, n->gamma, n->mean, n->rstd,
+			n->relu && !by_y ? n->beta : NULL),
 		OPS(n->dx, n->dgamma, n->dbeta, n->dwith));
 	node[2]->accumulate = n->add;
 	node[3]->accumulate = n->add_grad;
@@ -272,6 +275,7 @@ static void batchnorm_of(
 		.dx = kit_out(k, t->c, 4, dim, NULL),
 		.dwith = d->b % 2 ? kit_out(k, t->c, 4, dim, NULL) : NULL,
 		.relu = !plain,
+		.by_y = d->s % 2,
 		.add_grad = plain ? 6 : 0};
 
 	declare_norms(k, t, &n);
@@ -294,7 +298,8 @@ static void batchnorm_last(struct kit *k, const struct types *t, const struct sh
 	bool wide = d->c == 256;
 	const int64_t dim[] = {d->b, wide ? 773 : d->c, 7 + d->s % 5, wide ? 11 : 5 + d->s};
 	bool sum = d->b % 2;
-	struct norms n = {.relu = d->c % 2 || !add, .add = add, .add_grad = add ? 15 : 0};
+	struct norms n = {
+		.relu = d->c % 2 || !add, .by_y = d->s % 2, .add = add, .add_grad = add ? 15 : 0};
 	struct jm_tensor **before[] = {&n.y, &n.dx, sum ? &n.dwith : NULL};
 
 	n.x = channels_last(k, kit_normal(k, t->c, 5, 2, 4, dim));

@@ -164,18 +164,26 @@ static void bn(const struct cpu_bn *p, int threads)
 
 /* ---- backward ----------------------------------------------------------------------------------------- */
 
-/* dy where the ReLU let it through */
-JM_INLINE jm_l16 passed(const struct cpu_bn_grad *p, bool bf16, int64_t at, int width)
+/* Of a chunk's channels: the norm without its ReLU is (x - mean) scale + beta. */
+struct norm {
+	jm_l16 mean, scale, beta;
+};
+
+/* dy where the ReLU let it through; d: x - mean there */
+JM_INLINE jm_l16 passed(const struct cpu_bn_grad *p, bool bf16, const struct norm *n, jm_l16 d,
+	int64_t at, int width)
 {
 	jm_l16 zero = {0}, e = jm_lanes_load(p->dy.data, bf16, at, width);
 
 	if (p->y.data)
 		e = jm_lanes_pick(jm_lanes_load(p->y.data, bf16, at, width) > zero, e, zero);
+	else if (p->beta)
+		e = jm_lanes_pick(d * n->scale + n->beta > zero, e, zero);
 	return e;
 }
 
-JM_INLINE void grad_sums(const struct cpu_bn_grad *p, bool bf16, const struct run *r, jm_l16 mean,
-	double *sum, double *product)
+JM_INLINE void grad_sums(const struct cpu_bn_grad *p, bool bf16, const struct run *r,
+	const struct norm *n, double *sum, double *product)
 {
 	jm_l16 s[CHAINS] = {0}, q[CHAINS] = {0};
 	int64_t v = 0;
@@ -183,36 +191,39 @@ JM_INLINE void grad_sums(const struct cpu_bn_grad *p, bool bf16, const struct ru
 	for (; v + CHAINS < r->vectors; v += CHAINS)
 		for (int j = 0; j < CHAINS; j++) {
 			int64_t at = r->at + (v + j) * LANES;
-			jm_l16 e = passed(p, bf16, at, LANES);
+			jm_l16 d = jm_lanes_load(p->x.data, bf16, at, LANES) - n->mean;
+			jm_l16 e = passed(p, bf16, n, d, at, LANES);
 
 			s[j] += e;
-			q[j] += e * (jm_lanes_load(p->x.data, bf16, at, LANES) - mean);
+			q[j] += e * d;
 		}
 	for (; v < r->vectors; v++) {
 		int64_t at = r->at + v * LANES;
-		jm_l16 e = passed(p, bf16, at, width_of(r, v));
+		int width = width_of(r, v);
+		jm_l16 d = jm_lanes_load(p->x.data, bf16, at, width) - n->mean;
+		jm_l16 e = passed(p, bf16, n, d, at, width);
 
 		s[0] += e; /* 0 outside the width */
-		q[0] += e * (jm_lanes_load(p->x.data, bf16, at, width_of(r, v)) - mean);
+		q[0] += e * d;
 	}
 	add_lanes(sum, s, CHAINS);
 	add_lanes(product, q, CHAINS);
 }
 
 /* dx = scale (e - middle - (x - mean) slope) */
-JM_INLINE void grad_run(const struct cpu_bn_grad *p, bool bf16, const struct run *r, jm_l16 mean,
-	jm_l16 scale, jm_l16 middle, jm_l16 slope)
+JM_INLINE void grad_run(const struct cpu_bn_grad *p, bool bf16, const struct run *r,
+	const struct norm *n, jm_l16 middle, jm_l16 slope)
 {
 	for (int64_t v = 0; v < r->vectors; v++) {
 		int64_t at = r->at + v * LANES;
 		int width = width_of(r, v);
-		jm_l16 e = passed(p, bf16, at, width);
-		jm_l16 d = jm_lanes_load(p->x.data, bf16, at, width) - mean;
+		jm_l16 d = jm_lanes_load(p->x.data, bf16, at, width) - n->mean;
+		jm_l16 e = passed(p, bf16, n, d, at, width);
 
 		if (p->dadd.data)
 			jm_lanes_emit(p->dadd.data, bf16, p->accumulate & 8, at, width, e);
 		jm_lanes_emit(p->dx.data, bf16, p->accumulate & 1, at, width,
-			scale * (e - middle - d * slope));
+			n->scale * (e - middle - d * slope));
 	}
 }
 
@@ -221,16 +232,18 @@ static void bn_grad_chunk(const struct cpu_bn_grad *p, int64_t k)
 	double sum[LANES] = {0}, product[LANES] = {0}, s[LANES], q[LANES];
 	const struct cpu_image *x = &p->x;
 	double n = (double)(x->n * x->rows * x->cols);
-	jm_l16 mean = spread(p->mean, x, k), rstd = spread(p->rstd, x, k);
-	jm_l16 scale = spread(p->gamma, x, k) * rstd, middle, slope;
+	jm_l16 rstd = spread(p->rstd, x, k), middle, slope;
+	struct norm norm = {.mean = spread(p->mean, x, k), .scale = spread(p->gamma, x, k) * rstd};
 
+	if (p->beta)
+		norm.beta = spread(p->beta, x, k);
 	for (int64_t i = 0; i < x->n; i++) {
 		struct run r = run_of(x, i, k);
 
 		if (x->bf16)
-			grad_sums(p, true, &r, mean, sum, product);
+			grad_sums(p, true, &r, &norm, sum, product);
 		else
-			grad_sums(p, false, &r, mean, sum, product);
+			grad_sums(p, false, &r, &norm, sum, product);
 	}
 	fold(sum, x, s);
 	fold(product, x, q);
@@ -246,9 +259,9 @@ static void bn_grad_chunk(const struct cpu_bn_grad *p, int64_t k)
 		struct run r = run_of(x, i, k);
 
 		if (x->bf16)
-			grad_run(p, true, &r, mean, scale, middle, slope);
+			grad_run(p, true, &r, &norm, middle, slope);
 		else
-			grad_run(p, false, &r, mean, scale, middle, slope);
+			grad_run(p, false, &r, &norm, middle, slope);
 	}
 }
 

@@ -16,9 +16,10 @@ enum {
 	QUAD = 4,    /* rows that share a read and a write of the sums */
 };
 
-enum { MEAN, SCALE, MIDDLE, SLOPE, COEFS }; /* MIDDLE: forward, beta */
+enum { MEAN, SCALE, MIDDLE, SLOPE, BETA, COEFS }; /* MIDDLE: forward, beta */
 
-enum kind { FORWARD, BACKWARD, BACKWARD_RELU };
+/* The last one finds where the ReLU was open from x. */
+enum kind { FORWARD, BACKWARD, BACKWARD_RELU, BACKWARD_NORM };
 
 struct plane {
 	enum kind kind;
@@ -93,35 +94,43 @@ static struct part part_at(const struct plane *m, int64_t row, int64_t end, int6
 			what(m, BACKWARD, true, part);                                             \
 		else if ((m)->kind == BACKWARD)                                                    \
 			what(m, BACKWARD, false, part);                                            \
-		else if ((m)->bf16)                                                                \
+		else if ((m)->kind == BACKWARD_RELU && (m)->bf16)                                  \
 			what(m, BACKWARD_RELU, true, part);                                        \
-		else                                                                               \
+		else if ((m)->kind == BACKWARD_RELU)                                               \
 			what(m, BACKWARD_RELU, false, part);                                       \
+		else if ((m)->bf16)                                                                \
+			what(m, BACKWARD_NORM, true, part);                                        \
+		else                                                                               \
+			what(m, BACKWARD_NORM, false, part);                                       \
 	} while (0)
 
 /* ---- sums ---------------------------------------------------------------------------------------------- */
 
-/* dy where the ReLU let it through */
-JM_INLINE jm_l16 passed(const struct plane *m, enum kind kind, bool bf16, int64_t at, int width)
+/* dy where the ReLU let it through, of channels from c on; d: x - mean there */
+JM_INLINE jm_l16 passed(const struct plane *m, enum kind kind, bool bf16, int64_t at, int64_t c,
+	jm_l16 d, int width)
 {
 	jm_l16 zero = {0}, e = jm_lanes_load(m->b->dy.data, bf16, at, width);
 
 	if (kind == BACKWARD_RELU)
 		e = jm_lanes_pick(jm_lanes_load(m->b->y.data, bf16, at, width) > zero, e, zero);
+	if (kind == BACKWARD_NORM)
+		e = jm_lanes_pick(d * coefs(m, SCALE, c) + coefs(m, BETA, c) > zero, e, zero);
 	return e;
 }
 
-/* Adds to s and q what n rows have at one vector: x - shift and its square, or e and e (x - mean). */
+/* Adds to s and q what n rows have at the vector of channels from c on: x - mean and its square, or e and
+ * e (x - mean). */
 JM_INLINE void add_vector(const struct plane *m, enum kind kind, bool bf16, int64_t at, int n,
-	int width, const float *shift, float *s, float *q)
+	int width, int64_t c, float *s, float *q)
 {
-	jm_l16 by = *(const jm_l16u *)shift, sum = *(jm_l16u *)s, product = *(jm_l16u *)q;
+	jm_l16 by = coefs(m, MEAN, c), sum = *(jm_l16u *)s, product = *(jm_l16u *)q;
 
 #pragma GCC unroll 4
 	for (int i = 0; i < n; i++) {
 		int64_t here = at + i * m->c;
 		jm_l16 d = jm_lanes_load(m->x, bf16, here, width) - by;
-		jm_l16 e = kind == FORWARD ? d : passed(m, kind, bf16, here, width);
+		jm_l16 e = kind == FORWARD ? d : passed(m, kind, bf16, here, c, d, width);
 
 		sum += e;
 		product += e * d;
@@ -133,14 +142,13 @@ JM_INLINE void add_vector(const struct plane *m, enum kind kind, bool bf16, int6
 JM_INLINE void add_rows(const struct plane *m, enum kind kind, bool bf16, int64_t row, int n,
 	struct part part, float *s, float *q)
 {
-	const float *shift = coef(m, MEAN) + part.at;
 	int64_t at = row * m->c + part.at;
 	int j = 0;
 
 	for (; j + LANES <= part.width; j += LANES)
-		add_vector(m, kind, bf16, at + j, n, LANES, shift + j, s + j, q + j);
+		add_vector(m, kind, bf16, at + j, n, LANES, part.at + j, s + j, q + j);
 	if (j < part.width)
-		add_vector(m, kind, bf16, at + j, n, part.width - j, shift + j, s + j, q + j);
+		add_vector(m, kind, bf16, at + j, n, part.width - j, part.at + j, s + j, q + j);
 }
 
 /* Into the sums of this thread. */
@@ -207,8 +215,8 @@ JM_INLINE void backward_vector(
 	const struct plane *m, enum kind kind, bool bf16, int64_t at, int64_t c, int width)
 {
 	const struct cpu_bn_grad *p = m->b;
-	jm_l16 e = passed(m, kind, bf16, at, width);
 	jm_l16 d = jm_lanes_load(m->x, bf16, at, width) - coefs(m, MEAN, c);
+	jm_l16 e = passed(m, kind, bf16, at, c, d, width);
 	jm_l16 rest = e - coefs(m, MIDDLE, c);
 
 	if (p->dadd.data)
@@ -300,18 +308,21 @@ static void finish_grad(const struct plane *m, int64_t c)
 
 	join(m, c, &sum, &product);
 	jm_bn_grad_finish(p, c, sum, product);
-	coef(m, SCALE)[c] = p->gamma[c] * p->rstd[c];
 	coef(m, MIDDLE)[c] = (float)(sum / n);
 	coef(m, SLOPE)[c] = (float)(product * rstd * rstd / n);
 }
 
 static void bn_grad(const struct cpu_bn_grad *p, int threads)
 {
-	enum kind kind = p->y.data ? BACKWARD_RELU : BACKWARD;
+	enum kind kind = p->y.data ? BACKWARD_RELU : p->beta ? BACKWARD_NORM : BACKWARD;
 	struct plane m = plane_of(kind, &p->x, p->scratch, threads);
 
 	m.b = p;
 	memcpy(coef(&m, MEAN), p->mean, (size_t)m.c * sizeof(*p->mean));
+	if (p->beta)
+		memcpy(coef(&m, BETA), p->beta, (size_t)m.c * sizeof(*p->beta));
+	for (int64_t c = 0; c < m.c; c++)
+		coef(&m, SCALE)[c] = p->gamma[c] * p->rstd[c];
 #pragma omp parallel num_threads(threads)
 	{
 		add_share(&m);

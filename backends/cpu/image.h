@@ -60,17 +60,18 @@ struct cpu_bn {
 struct cpu_bn_grad {
 	struct cpu_image dy, x, y, dx, dadd; /* y: absent without ReLU */
 	const float *gamma, *mean, *rstd;
+	const float *beta; /* with ReLU and without y, which then follows from x; else NULL */
 	float *dgamma, *dbeta;
 	unsigned accumulate;
 	void *scratch;
 };
 
-/* For channels last: two sums of f64 per channel and thread, four coefficients. */
+/* For channels last: two sums of f64 per channel and thread, five coefficients. */
 static inline size_t cpu_bn_scratch(int64_t channels, int threads)
 {
 	size_t wide = (size_t)(channels + 15) / 16 * 16;
 
-	return wide * (2 * (size_t)threads * sizeof(double) + 4 * sizeof(float));
+	return wide * (2 * (size_t)threads * sizeof(double) + 5 * sizeof(float));
 }
 
 /* A window passes over `x` and leaves `y`. Gradients: from dy (y) to dx (x). */

@@ -167,6 +167,7 @@ static int run_bn_grad(const struct cpu_dev *dev, const struct cpu_exec *exec, s
 		.gamma = floats(n->in[3]),
 		.mean = floats(n->in[4]),
 		.rstd = floats(n->in[5]),
+		.beta = floats(n->in[6]),
 		.dx = cpu_image(n->out[0]),
 		.dgamma = floats(n->out[1]),
 		.dbeta = floats(n->out[2]),

@@ -362,10 +362,10 @@ template <int N, typename T> static void grad(const struct cuda_bn_grad *p, cuda
 {
 	bool keep = p->dadd.data && !(p->accumulate & 8);
 
-	if (!p->y.data)
-		grad_masked<N, T, MASK_NONE, false>(p, stream);
-	else if (p->beta)
+	if (p->beta)
 		grad_masked<N, T, MASK_X, false>(p, stream);
+	else if (!p->y.data)
+		grad_masked<N, T, MASK_NONE, false>(p, stream);
 	else if (keep)
 		grad_masked<N, T, MASK_Y, true>(p, stream);
 	else

@@ -12,8 +12,8 @@
 #define WORKSPACE ((size_t)256 << 20)
 /* Engines without tensor cores turn images around in it: twice the largest image of ResNet-50 at batch 256. */
 #define WORKSPACE_EXACT ((size_t)2 << 30)
-#define ROUNDS	  5 /* of a plan: the median counts */
-#define TOO_SLOW  2 /* times the best so far: one round is enough */
+#define ROUNDS		5 /* of a plan: the median counts */
+#define TOO_SLOW	2 /* times the best so far: one round is enough */
 /* A warm-up may hold the loading of code; one that is as slow as that is the engine's own. */
 #define HOPELESS    10 /* times the best so far */
 #define HOPELESS_MS 50

@@ -28,9 +28,9 @@ struct cuda_bn {
 };
 struct cuda_bn_grad {
 	int64_t rows, c;
-	struct cuda_vec dy, x, y, dx, dadd; /* y: with relu, else absent; dadd may be absent */
+	struct cuda_vec dy, x, y, dx, dadd; /* with relu y or beta is there; dadd may be absent */
 	const float *gamma, *mean, *rstd;
-	const float *beta; /* given: y was made of x by this norm alone and need not be read */
+	const float *beta; /* given in place of y: y follows from x by this norm alone */
 	float *dgamma, *dbeta;
 	unsigned accumulate; /* bits 0 to 3: dx, dgamma, dbeta, dadd */
 	void *scratch;	     /* cuda_bn_scratch bytes */

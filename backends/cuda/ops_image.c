@@ -206,18 +206,6 @@ static int run_bn(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_
 	return 0;
 }
 
-/* Of a norm with nothing added to it: y > 0 follows from x. */
-static const float *beta_of(const struct jm_node *n)
-{
-	const struct jm_node *fwd = n->fwd;
-
-	if (!n->attr.bn.relu || !fwd || fwd->op != JM_OP_BN_APPLY || fwd->in[5] ||
-		fwd->in[0] != n->in[1] || fwd->in[1] != n->in[4] || fwd->in[3] != n->in[3] ||
-		fwd->accumulate)
-		return NULL;
-	return fwd->in[4]->data;
-}
-
 static int run_bn_grad(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = NODE(exec);
@@ -230,7 +218,7 @@ static int run_bn_grad(struct cuda_dev *dev, const struct cuda_exec *exec, struc
 		.gamma = cuda_data(n->in[3]),
 		.mean = cuda_data(n->in[4]),
 		.rstd = cuda_data(n->in[5]),
-		.beta = n->out[3] ? NULL : beta_of(n),
+		.beta = cuda_data(n->in[6]),
 		.dx = cuda_vec(n->out[0]),
 		.dgamma = cuda_data(n->out[1]),
 		.dbeta = cuda_data(n->out[2]),

@@ -78,6 +78,18 @@ void jm_ref_bn_apply(const struct jm_node *n, double *const *in, double *const *
 	}
 }
 
+/* Of dy, what the ReLU lets through at element `at` of channel c. */
+static double passed(const struct jm_node *n, double *const *in, int64_t at, int64_t c)
+{
+	double y = 1;
+
+	if (n->attr.bn.relu && in[6])
+		y = (in[1][at] - in[4][c]) * in[5][c] * in[3][c] + in[6][c];
+	else if (n->attr.bn.relu)
+		y = in[2][at];
+	return y > 0 ? in[0][at] : 0;
+}
+
 void jm_ref_bn_grad(const struct jm_node *n, double *const *in, double *const *out)
 {
 	const struct jm_tensor *x = n->in[1];
@@ -88,7 +100,7 @@ void jm_ref_bn_grad(const struct jm_node *n, double *const *in, double *const *o
 
 		for (int64_t i = 0; i < count; i++) {
 			int64_t at = place(x, c, i);
-			double e = !n->attr.bn.relu || in[2][at] > 0 ? in[0][at] : 0;
+			double e = passed(n, in, at, c);
 
 			sum += e;
 			sum_h += e * (in[1][at] - mean) * rstd;
@@ -99,7 +111,7 @@ void jm_ref_bn_grad(const struct jm_node *n, double *const *in, double *const *o
 		out[2][c] = sum;
 		for (int64_t i = 0; i < count; i++) {
 			int64_t at = place(x, c, i);
-			double e = !n->attr.bn.relu || in[2][at] > 0 ? in[0][at] : 0;
+			double e = passed(n, in, at, c);
 			double h = (in[1][at] - mean) * rstd;
 
 			out[0][at] = in[3][c] * rstd *
