@@ -301,6 +301,22 @@ static int count_failed(const struct run_command *r)
 	return n;
 }
 
+/* Has a device failed, rather than the work? A command's own status may be any number. */
+static bool device_failed(const struct run_command *r)
+{
+	const json_t *record;
+	size_t i;
+
+	json_array_foreach(r->records, i, record)
+	{
+		if (!json_is_array(json_object_get(record, "command")) &&
+			json_integer_value(json_object_get(record, "exit_status")) ==
+				JM_EXIT_FAILURE)
+			return true;
+	}
+	return false;
+}
+
 static void print_table(struct run_command *r)
 {
 	struct jm_err err = JM_ERR_INIT;
@@ -372,6 +388,8 @@ static int finish(struct run_command *r, int rc)
 	struct jm_err first = r->cli->err;
 	int failed = count_failed(r), status = failed ? EXIT_CASE_FAILED : 0;
 
+	if (device_failed(r))
+		status = JM_EXIT_FAILURE;
 	if (rc == JM_EINTR)
 		status = 128 + jm_last_interrupt();
 	else if (rc == JM_ECHILD && failed) /* --fail-fast */
@@ -473,7 +491,9 @@ const struct jm_command jm_command_run = {
 		"begins with the first word that is no option and no workload; '--' may stand "
 		"before it.\n\nExit status: 0 when all cases succeeded, 1 when a case failed (its "
 		"record holds the reason), 127 when the command was not found, 130 after Ctrl-C, 2 "
-		"for wrong usage, 125 for a failure of joulemark itself.",
+		"for wrong usage, 125 for a failure of joulemark itself or of a device: it is "
+		"absent, "
+		"unfit, was lost, or computes wrongly (the other cases run nevertheless).",
 	.example = "joulemark run sim --device sim:h100x4 --set gpu.power=200:700+100W --repeat 3 "
 		   "--store h100.db\n"
 		   "joulemark run --set gpu.power=300W,400W --repeat 5 --store mine.db -- python3 "

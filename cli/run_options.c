@@ -21,6 +21,30 @@ const struct jm_option jm_run_options[] = {
 		.repeat = true,
 		.help = "sweep a knob: gpu.power=300W,400W or gpu.power=200:700+100W; each block "
 			"also holds the setting that was found, as the reference"},
+	{.name = "sm-share",
+		.type = JM_TEXT,
+		.argument = "PERCENT,...",
+		.help = "soft control, without rights: compute on this share of the GPU's "
+			"multiprocessors; several values are swept"},
+	{.name = "hold-power",
+		.type = JM_TEXT,
+		.argument = "WATTS,...",
+		.help = "soft control, without rights: pause between steps so that the mean power "
+			"of what computes is this; several values are swept"},
+	{.name = "steady",
+		.type = JM_DURATION,
+		.unit = "s",
+		.min = 1,
+		.max = 1e5,
+		.help = "warm up until temperature and power are steady, for at most this long, "
+			"such as 5min"},
+	{.name = "selftest",
+		.type = JM_DURATION,
+		.unit = "s",
+		.min = 0,
+		.max = 3600,
+		.help = "time that operations of the work are compared with the reference for, "
+			"before the first step, at most; 0 omits it; without this option 250ms"},
 	{.name = "repeat",
 		.type = JM_INT,
 		.min = 1,

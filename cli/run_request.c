@@ -202,6 +202,18 @@ static int check_work(struct jm_cli *cli, const struct jm_workload *w, const jso
 	return rc;
 }
 
+/* Soft control is for every workload, and swept as its options are. */
+static int add_soft(struct jm_cli *cli, json_t *what)
+{
+	json_t *options = json_object_get(what, "options");
+	int rc = 0;
+
+	for (const struct jm_option *row = jm_soft_options; row->name && !rc; row++)
+		if (text_of(cli, row->name))
+			rc = jm_work_options_add(cli, row, text_of(cli, row->name), options);
+	return rc;
+}
+
 /* A model or preset selects its workload: `run gpt-117m` is `run train --model gpt-117m`. */
 static int add_workload(struct jm_cli *cli, json_t *what)
 {
@@ -220,6 +232,8 @@ static int add_workload(struct jm_cli *cli, json_t *what)
 		return no_memory(cli);
 	snprintf(who, sizeof(who), "workload '%.64s'", w->name);
 	rc = jm_work_options_request(cli, w, who, what);
+	if (!rc)
+		rc = add_soft(cli, what);
 	json_object_set_new(what, "workload", json_string(w->name));
 	json_object_set_new(what, "device", split(text_of(cli, "device")));
 	if (!w->no_precision)
@@ -271,6 +285,8 @@ static int add_command(struct jm_cli *cli, json_t *what)
 		rc = check_own(cli, "device");
 	if (!rc)
 		rc = check_own(cli, "precision");
+	for (const struct jm_option *row = jm_soft_options; row->name && !rc; row++)
+		rc = check_own(cli, row->name);
 	for (char **word = cli->command; *word && !rc; word++)
 		if (json_array_append_new(command, json_string(*word)))
 			rc = jm_err_set(&cli->err, JM_EUSAGE,
@@ -402,6 +418,12 @@ static json_t *make_how(struct jm_cli *cli)
 	if (given(cli, "timeout"))
 		json_object_set_new(
 			how, "timeout_s", json_real(jm_values_number(&cli->values, "timeout")));
+	if (given(cli, "selftest"))
+		json_object_set_new(
+			how, "selftest_s", json_real(jm_values_number(&cli->values, "selftest")));
+	if (given(cli, "steady"))
+		json_object_set_new(
+			how, "steady_s", json_real(jm_values_number(&cli->values, "steady")));
 	json_object_set_new(
 		how, "real_time", json_boolean(jm_values_number(&cli->values, "real-time") > 0));
 	return how;

@@ -129,7 +129,7 @@ static int add_values(
 	return rc;
 }
 
-static int add_option(
+int jm_work_options_add(
 	struct jm_cli *cli, const struct jm_option *row, const char *text, json_t *options)
 {
 	json_t *values = json_array();
@@ -152,7 +152,7 @@ static int add_options(struct jm_cli *cli, const struct jm_option *rows, json_t 
 		if (!text)
 			text = row->fallback;
 		if (text)
-			rc = add_option(cli, row, text, options);
+			rc = jm_work_options_add(cli, row, text, options);
 	}
 	return rc;
 }
@@ -168,7 +168,7 @@ static int add_chosen(struct jm_cli *cli, const struct jm_work_options *o, json_
 			const char *text = jm_work_options_text(cli, row->name);
 
 			if (text)
-				rc = add_option(cli, row, text, options);
+				rc = jm_work_options_add(cli, row, text, options);
 		}
 	return rc;
 }

@@ -483,6 +483,11 @@ struct jm_device_props {
 	double peak_bytes;		   /* of memory, per second; NAN = unknown */
 };
 
+/* What the device's clock was at some time between two of the host's CLOCK_MONOTONIC; ns. */
+struct jm_device_time {
+	int64_t device_ns, before_ns, after_ns;
+};
+
 enum jm_copy { JM_TO_DEVICE, JM_TO_HOST, JM_ON_DEVICE };
 enum jm_queue { JM_QUEUE_COMPUTE, JM_QUEUE_COPY, JM_QUEUE_COMM, JM_QUEUE_COUNT };
 
@@ -561,6 +566,20 @@ struct jm_backend {
 	 * current in the calling thread. Default: there is no third queue, and ranks exchange host memory.
 	 */
 	int (*stream)(void *dev, enum jm_queue queue, void **ret, struct jm_err *err);
+	/*
+	 * From now on run works on about this share of the device's units only (of a GPU its multiprocessors), by no
+	 * right over the machine; asked for at most once, right after open. Told: on how many of how many. Default: it
+	 * cannot.
+	 */
+	int (*restrict_units)(
+		void *dev, double share, int *ret_units, int *ret_of, struct jm_err *err);
+	/*
+	 * The device's own clock, in ns from any start; both or none. stamp queues on the compute queue: *to, in memory
+	 * of pinned_alloc, becomes that clock. clock looks at it from the host, when nothing is queued: the closest of
+	 * many tries.
+	 */
+	int (*stamp)(void *dev, uint64_t *to, struct jm_err *err);
+	int (*clock)(void *dev, struct jm_device_time *ret, struct jm_err *err);
 };
 
 /* What a plug-in exports. It links what it needs of joulemark (lib/base/err.c, engine/tensor.c) itself. */

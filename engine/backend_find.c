@@ -130,6 +130,12 @@ static int check_table(const char *name, const struct jm_backend *b, struct jm_e
 			"Backend %s has only some of the functions of pinned memory or of events; "
 			"it needs all of them or none.",
 			name);
+	if (!b->stamp != !b->clock || (b->stamp && !b->pinned_alloc))
+		return jm_err_set(err, JM_EBUG,
+			"Backend %s has time stamps or a clock without the other, or without "
+			"pinned "
+			"memory.",
+			name);
 	return 0;
 }
 

@@ -93,6 +93,32 @@ int jm_device_fill(const struct jm_device *d, enum jm_queue queue, void *to, uns
 	return fill_by_copies(d, queue, to, value, bytes, err);
 }
 
+int jm_device_restrict(
+	const struct jm_device *d, double share, int *ret_units, int *ret_of, struct jm_err *err)
+{
+	if (d->backend->restrict_units)
+		return d->backend->restrict_units(d->dev, share, ret_units, ret_of, err);
+	return jm_err_set(err, JM_ENOSUP,
+		"Device %s cannot be restricted to a share of its units; that needs an NVIDIA GPU "
+		"(cuda:0).",
+		d->backend->name);
+}
+
+bool jm_device_has_clock(const struct jm_device *d)
+{
+	return d->backend->stamp;
+}
+
+int jm_device_stamp(const struct jm_device *d, uint64_t *to, struct jm_err *err)
+{
+	return d->backend->stamp(d->dev, to, err);
+}
+
+int jm_device_clock(const struct jm_device *d, struct jm_device_time *ret, struct jm_err *err)
+{
+	return d->backend->clock(d->dev, ret, err);
+}
+
 /* ---- memory -------------------------------------------------------------------------------------------- */
 
 #define ALIGN ((size_t)64)

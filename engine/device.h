@@ -36,6 +36,15 @@ double jm_device_peak(const struct jm_device *d, enum jm_dtype type, enum jm_mat
 /* Does it work while the host goes on? Else all work is done when a call returns. */
 bool jm_device_is_async(const struct jm_device *d);
 
+/* Restricts it to about this share of its units, right after it was opened. JM_ENOSUP: it cannot. */
+int jm_device_restrict(
+	const struct jm_device *d, double share, int *ret_units, int *ret_of, struct jm_err *err);
+
+/* Has it a clock of its own, and time stamps? (backend.h) */
+bool jm_device_has_clock(const struct jm_device *d);
+int jm_device_stamp(const struct jm_device *d, uint64_t *to, struct jm_err *err);
+int jm_device_clock(const struct jm_device *d, struct jm_device_time *ret, struct jm_err *err);
+
 /* A place in a queue. The device must stay where it is in memory while its events live. */
 struct jm_event {
 	const struct jm_device *device;

@@ -7,6 +7,14 @@
 
 #include "rng.h"
 
+int kit_open_on(
+	struct kit *k, const struct jm_device *device, enum jm_dtype precision, struct jm_err *err)
+{
+	*k = (struct kit){.seed = 1, .device = *device, .borrowed = true};
+	k->graph = jm_graph_new(precision);
+	return k->graph ? 0 : jm_err_set(err, JM_ENOMEM, "Out of memory for a graph.");
+}
+
 int kit_open(
 	struct kit *k, const char *device, int threads, enum jm_dtype precision, struct jm_err *err)
 {
@@ -24,7 +32,7 @@ void kit_done(struct kit *k)
 {
 	jm_program_free(k->program);
 	jm_graph_free(k->graph);
-	if (k->device.backend)
+	if (k->device.backend && !k->borrowed)
 		jm_device_close(&k->device);
 }
 

@@ -16,6 +16,7 @@
 
 struct kit {
 	struct jm_device device;
+	bool borrowed; /* it is not closed */
 	struct jm_graph *graph;
 	struct jm_program *program;
 	uint64_t seed;
@@ -31,6 +32,9 @@ struct kit {
 /* 0, or why the device does not open; kit_done is due in either case. */
 int kit_open(struct kit *k, const char *device, int threads, enum jm_dtype precision,
 	struct jm_err *err);
+/* Likewise on a device that is open and stays so. */
+int kit_open_on(
+	struct kit *k, const struct jm_device *device, enum jm_dtype precision, struct jm_err *err);
 void kit_done(struct kit *k);
 
 /* Operands; the same seed and order give the same values, rounded to the type. */

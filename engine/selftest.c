@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "op_case.h"
+#include "base/clock.h"
 #include "rng.h"
 
 /*
@@ -41,13 +42,14 @@ double backend_worse(double a, double b)
 	return isnan(a) || a > b ? a : b;
 }
 
-static double tolerance_of(enum jm_dtype compute, const struct backend_case *c)
+static double tolerance_of(const struct jm_graph *g, const struct backend_case *c)
 {
-	double each = compute == JM_BF16  ? TOLERANCE_BF16
-		      : compute == JM_F16 ? TOLERANCE_F16
-					  : TOLERANCE_F32;
+	bool tf32 = g->compute == JM_F32 && g->math == JM_MATH_TF32; /* as many bits as f16 */
+	double each = g->compute == JM_BF16	     ? TOLERANCE_BF16
+		      : g->compute == JM_F16 || tf32 ? TOLERANCE_F16
+						     : TOLERANCE_F32;
 
-	if (compute != JM_F32 && !strncmp(c->name, "attention", 9))
+	if ((g->compute != JM_F32 || tf32) && !strncmp(c->name, "attention", 9))
 		each *= TOLERANCE_ATTENTION;
 	return each;
 }
@@ -56,7 +58,7 @@ double backend_compare(struct kit *mine, struct kit *ref, int r, const struct ba
 {
 	const struct jm_tensor *t = ref->result[r];
 	double *a = kit_values(mine, mine->result[r]), *b = kit_values(ref, t);
-	double tolerance = tolerance_of(ref->graph->compute, c), size, worst = a && b ? 0 : NAN;
+	double tolerance = tolerance_of(mine->graph, c), size, worst = a && b ? 0 : NAN;
 
 	size = a && b ? mean_size(b, jm_tensor_count(t)) : NAN;
 	for (int64_t i = 0; a && b && i < jm_tensor_count(t); i++) {
@@ -72,6 +74,9 @@ double backend_compare(struct kit *mine, struct kit *ref, int r, const struct ba
 
 struct asked {
 	const char *device;
+	const struct jm_device
+		*open; /* in place of the one that is named, where it is open already */
+	enum jm_math math;
 	const struct backend_case *c;
 	const struct types *types;
 	struct shape shape;
@@ -80,10 +85,14 @@ struct asked {
 
 static int run_one(struct kit *k, const char *device, const struct asked *a, struct jm_err *err)
 {
-	int code = kit_open(k, device, 0, a->types->c, err);
+	bool on_open = a->open && strcmp(device, "ref") != 0;
+	int code = on_open ? kit_open_on(k, a->open, a->types->c, err)
+			   : kit_open(k, device, 0, a->types->c, err);
 
 	if (code)
 		return code;
+	if (on_open)
+		k->graph->math = a->math;
 	a->c->declare(k, a->types, &a->shape, a->flag);
 	return kit_run(k, err);
 }
@@ -157,12 +166,13 @@ static int run_row(const char *device, const struct backend_case *c, uint64_t *s
 	return code;
 }
 
+static const struct backend_case *const lists[] = {backend_row_cases, backend_attention_cases,
+	backend_image_cases, backend_group_cases, backend_sums_cases, backend_update_cases};
+#define N_LISTS (sizeof(lists) / sizeof(*lists))
+
 int jm_selftest(
 	const char *device, uint64_t seed, jm_selftest_tell *tell, void *arg, struct jm_err *err)
 {
-	static const struct backend_case *const lists[] = {backend_row_cases,
-		backend_attention_cases, backend_image_cases, backend_group_cases,
-		backend_sums_cases, backend_update_cases};
 	uint64_t state = jm_rng(seed, 0);
 	struct jm_selftest_row row;
 	struct jm_device d;
@@ -171,11 +181,146 @@ int jm_selftest(
 	if (code)
 		return code;
 	jm_device_close(&d);
-	for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); i++)
+	for (size_t i = 0; i < N_LISTS; i++)
 		for (const struct backend_case *c = lists[i]; c->name && !code; c++) {
 			code = run_row(device, c, &state, &row, err);
 			if (!code)
 				tell(arg, &row);
 		}
+	return code;
+}
+
+/* ---- a few of them, before a run ------------------------------------------------------------------------ */
+
+#define MOST_CASES 128
+
+/* Fast kernels take it, and the reference is soon done. */
+static struct shape draw_small(uint64_t *state)
+{
+	struct shape d = {.b = draw(state, 1, 2), .s = draw(state, 2, 16)};
+
+	d.kv_heads = 1;
+	d.heads = (int)draw(state, 1, 2);
+	d.c = d.heads * 8 * draw(state, 1, 2);
+	d.n = 8 * draw(state, 1, 4);
+	return d;
+}
+
+/* What each op of a graph costs: FLOPs, and bytes at as many FLOPs as a GPU computes meanwhile. 0 = not in it. */
+static void weigh(const struct jm_graph *g, double weight[JM_OP_COUNT])
+{
+	const double flops_per_byte = 200;
+
+	for (int i = 0; i < g->n_nodes; i++) {
+		const struct jm_node *n = g->node[i];
+
+		weight[n->op] += 1 + n->flops_executed + flops_per_byte * n->bytes;
+	}
+}
+
+static int find_op(const char *name, size_t length)
+{
+	for (int op = 0; op < JM_OP_COUNT; op++) {
+		const char *own = jm_op_name((enum jm_op)op);
+
+		if (strlen(own) == length && !strncmp(own, name, length))
+			return op;
+	}
+	return -1;
+}
+
+/* The cost of the ops that a case is called by ("linear + gelu"); 0 = one of them is not in the graph. */
+static double weight_of(const char *name, const double weight[JM_OP_COUNT])
+{
+	double sum = 0;
+
+	while (*name) {
+		size_t length = strcspn(name, " ,");
+		int op = find_op(name, length);
+
+		if (op < 0 || !(weight[op] > 0))
+			return 0;
+		sum += weight[op];
+		name += length;
+		if (strncmp(name, " + ", 3) != 0)
+			break; /* ", stem", " (+)": of the same op */
+		name += 3;
+	}
+	return sum;
+}
+
+struct ranked {
+	const struct backend_case *c;
+	double weight;
+};
+
+static int heavier(const void *a, const void *b)
+{
+	const struct ranked *x = a, *y = b;
+
+	return (x->weight < y->weight) - (x->weight > y->weight);
+}
+
+/* The cases of the graph's ops, the most costly first. */
+static int rank_cases(const struct jm_graph *g, struct ranked *ret)
+{
+	double weight[JM_OP_COUNT] = {0};
+	int n = 0;
+
+	weigh(g, weight);
+	for (size_t i = 0; i < N_LISTS; i++)
+		for (const struct backend_case *c = lists[i]; c->name && n < MOST_CASES; c++) {
+			ret[n] = (struct ranked){c, weight_of(c->name, weight)};
+			n += ret[n].weight > 0;
+		}
+	qsort(ret, (size_t)n, sizeof(*ret), heavier);
+	return n;
+}
+
+static const struct types *types_of(enum jm_dtype compute)
+{
+	for (const struct types *t = backend_types; t->name; t++)
+		if (t->c == compute)
+			return t;
+	return NULL;
+}
+
+static int judge(const struct asked *a, const struct jm_selftest_row *row, struct jm_err *err)
+{
+	if (!row->n_wrong)
+		return 0;
+	return jm_err_set(err, JM_EIO,
+		"Device %s computes %s wrongly in %s: the largest difference from the reference is "
+		"%.3g times what rounding explains. 'joulemark selftest --device %s' tests every "
+		"operation; --selftest 0 omits this test.",
+		a->device, a->c->name, a->types->name, row->worst, a->device);
+}
+
+int jm_selftest_short(const char *device, const struct jm_device *open, const struct jm_graph *g,
+	double budget_s, struct jm_selftest_short *ret, struct jm_err *err)
+{
+	struct asked a = {
+		.device = device, .open = open, .math = g->math, .types = types_of(g->compute)};
+	struct ranked ranked[MOST_CASES];
+	struct jm_clock *clock = jm_clock_real();
+	int64_t begin = jm_clock_now(clock);
+	uint64_t state = jm_rng(1, 0);
+	int n = a.types ? rank_cases(g, ranked) : 0, code = 0;
+
+	*ret = (struct jm_selftest_short){.n_left_out = n};
+	for (int i = 0; i < n && !code && ret->seconds < budget_s; i++) {
+		struct jm_selftest_row row = {.name = ranked[i].c->name};
+
+		a.c = ranked[i].c;
+		a.shape = draw_small(&state);
+		code = run_case(&a, &row, err);
+		if (!code)
+			code = judge(&a, &row, err);
+		ret->n_cases += !row.n_refused;
+		ret->n_refused += row.n_refused;
+		ret->n_left_out--;
+		ret->worst = backend_worse(ret->worst, row.worst);
+		ret->seconds = 1e-9 * (double)(jm_clock_now(clock) - begin);
+	}
 	return code;
 }

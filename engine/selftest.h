@@ -19,4 +19,20 @@ typedef void jm_selftest_tell(void *arg, const struct jm_selftest_row *row);
 int jm_selftest(
 	const char *device, uint64_t seed, jm_selftest_tell *tell, void *arg, struct jm_err *err);
 
+/* A few ops before a run. */
+struct jm_selftest_short {
+	int n_cases, n_refused, n_left_out; /* left out: for which no time was left */
+	double worst;			    /* as above */
+	double seconds;
+};
+
+/*
+ * The ops of a planned graph in its types, on small random shapes, the most costly first, until budget_s is spent;
+ * on a device that is open, whose name is given for sentences. An error: one is wrong, or cannot be run.
+ */
+struct jm_device;
+struct jm_graph;
+int jm_selftest_short(const char *device, const struct jm_device *open, const struct jm_graph *g,
+	double budget_s, struct jm_selftest_short *ret, struct jm_err *err);
+
 #endif

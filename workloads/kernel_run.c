@@ -112,9 +112,14 @@ int jm_kernel_ready(struct jm_kernel *k, struct jm_err *err)
 	if (!code)
 		code = check_memory(k, err);
 	if (!code)
+		code = jm_work_device_test(k->work, &k->device, k->graph, err);
+	if (!code)
 		code = jm_program_build(k->program, err);
 	for (int i = 0; i < JM_KERNEL_UNDER_WAY && !code; i++)
 		code = jm_event_new(&k->device, &k->done[i], err);
+	if (!code && jm_device_has_clock(&k->device))
+		k->stamp =
+			jm_device_pinned_alloc(&k->device, JM_KERNEL_UNDER_WAY * sizeof(*k->stamp));
 	if (code)
 		return code;
 	k->each.flops_model = k->program->flops_model;
@@ -131,6 +136,7 @@ void jm_kernel_close(struct jm_kernel *k)
 		jm_device_sync(&k->device, NULL); /* steps may be under way */
 	for (int i = 0; i < JM_KERNEL_UNDER_WAY; i++)
 		jm_event_drop(&k->done[i]);
+	jm_device_pinned_release(&k->device, k->stamp);
 	jm_program_free(k->program);
 	jm_graph_free(k->graph);
 	jm_device_close(&k->device);
@@ -155,10 +161,11 @@ int jm_kernel_finish(void *state, struct jm_step *ret, struct jm_err *err)
 	code = jm_event_wait(&k->done[k->first], err);
 	if (code)
 		return code;
+	*ret = k->each;
+	ret->device_ns = k->stamp ? (int64_t)k->stamp[k->first] : 0;
 	k->first = (k->first + 1) % JM_KERNEL_UNDER_WAY;
 	k->under_way--;
 	k->steps++;
-	*ret = k->each;
 	return 0;
 }
 
@@ -172,6 +179,8 @@ int jm_kernel_step(void *state, struct jm_step *ret, struct jm_err *err)
 		code = jm_program_micro(k->program, err);
 	if (!code)
 		code = jm_program_update(k->program, err);
+	if (!code && k->stamp)
+		code = jm_device_stamp(&k->device, &k->stamp[slot], err);
 	if (!code)
 		code = jm_event_record(&k->done[slot], JM_QUEUE_COMPUTE, err);
 	if (code)

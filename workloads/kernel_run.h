@@ -23,6 +23,8 @@ struct jm_kernel {
 	struct jm_step
 		each; /* what a step does; the workload sets items, and what the plan gets wrong */
 	struct jm_event done[JM_KERNEL_UNDER_WAY];
+	uint64_t *
+		stamp; /* [JM_KERNEL_UNDER_WAY], pinned: when a step was done; NULL = nobody tells */
 	int first, under_way;
 	long steps; /* that are done */
 };

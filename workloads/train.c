@@ -182,7 +182,8 @@ static int take(struct train *s, bool wait, struct jm_step *ret, struct jm_err *
 		.flops_model = world * s->program->flops_model,
 		.flops_executed = world * s->program->flops_executed,
 		.bytes = world * s->program->bytes,
-		.loss = r.loss};
+		.loss = r.loss,
+		.device_ns = r.device_ns};
 	return 0;
 }
 

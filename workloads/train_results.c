@@ -17,7 +17,7 @@ int jm_results_open(struct jm_results *r, struct jm_program *p, struct jm_err *e
 	for (int i = 0; i < JM_STEPS_UNDER_WAY && !code; i++) {
 		struct jm_result_slot *slot = &r->slot[i];
 
-		slot->host = jm_device_pinned_alloc(p->device, PLACE * (size_t)(r->n_losses + 1));
+		slot->host = jm_device_pinned_alloc(p->device, PLACE * (size_t)(r->n_losses + 2));
 		code = slot->host
 			       ? jm_event_new(p->device, &slot->done, err)
 			       : jm_err_set(err, JM_ENOMEM, "Out of memory for results of steps.");
@@ -41,6 +41,11 @@ static struct jm_result_slot *slot_of(struct jm_results *r, int i)
 	return &r->slot[(r->first + i) % JM_STEPS_UNDER_WAY];
 }
 
+static uint64_t *stamp_of(const struct jm_results *r, const struct jm_result_slot *slot)
+{
+	return (uint64_t *)(void *)(slot->host + PLACE * (size_t)(r->n_losses + 1));
+}
+
 /* Into place i of the slot of the step that is being queued. */
 static int fetch(struct jm_results *r, const struct jm_tensor *t, int i, struct jm_err *err)
 {
@@ -58,6 +63,8 @@ int jm_results_end(struct jm_results *r, long step, double scale, struct jm_err 
 	struct jm_result_slot *slot = slot_of(r, r->n);
 	int code = fetch(r, r->norm, r->n_losses, err);
 
+	if (!code && jm_device_has_clock(r->program->device))
+		code = jm_device_stamp(r->program->device, stamp_of(r, slot), err);
 	if (!code)
 		code = jm_event_record(&slot->done, JM_QUEUE_COMPUTE, err);
 	slot->result = (struct jm_result){.step = step, .scale = scale};
@@ -86,6 +93,8 @@ int jm_results_take(struct jm_results *r, bool wait, struct jm_result *ret, stru
 		sum += place(slot, r->loss, i);
 	ret->loss = sum / r->n_losses;
 	ret->norm = place(slot, r->norm, r->n_losses);
+	if (jm_device_has_clock(r->program->device))
+		ret->device_ns = (int64_t)*stamp_of(r, slot);
 	r->first = (r->first + 1) % JM_STEPS_UNDER_WAY;
 	r->n--;
 	return 1;

@@ -11,10 +11,11 @@
 #define JM_STEPS_UNDER_WAY 2 /* at most: one that runs, one that waits for it */
 
 struct jm_result {
-	long step;    /* from 0 */
-	double scale; /* that its loss was multiplied by */
-	double loss;  /* the mean of its micro-steps' */
-	double norm;  /* of its gradient */
+	long step;	   /* from 0 */
+	double scale;	   /* that its loss was multiplied by */
+	double loss;	   /* the mean of its micro-steps' */
+	double norm;	   /* of its gradient */
+	int64_t device_ns; /* when it was done, by the device's clock; 0 = unknown */
 };
 
 struct jm_results {
@@ -22,7 +23,7 @@ struct jm_results {
 	const struct jm_tensor *loss, *norm;
 	int n_losses; /* of a step */
 	struct jm_result_slot {
-		char *host; /* pinned: the losses, then the norm, 8 bytes each */
+		char *host; /* pinned: the losses, then the norm, then the device's clock, 8 bytes each */
 		struct jm_event done;
 		struct jm_result result;
 	} slot[JM_STEPS_UNDER_WAY];

@@ -273,6 +273,8 @@ int jm_train_prepare(struct train *s, struct jm_err *err)
 	tell_plan(s);
 	code = check_memory(s, err);
 	if (!code)
+		code = jm_work_device_test(s->work, &s->device, s->graph, err);
+	if (!code)
 		code = make_program(s, err);
 	if (!code)
 		describe(s);

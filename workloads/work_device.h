@@ -4,10 +4,18 @@
 #define JM_WORK_DEVICE_H
 
 #include "engine/device.h"
+#include "engine/graph.h"
 #include "run/workload.h"
 
 /* Opens work->device. threads: as of jm_device_open. */
 int jm_work_device_open(
 	struct jm_work *work, int threads, struct jm_device *ret, struct jm_err *err);
+
+/*
+ * The first thing that runs on it, unless it is the reference: a few ops of the planned graph on small random shapes
+ * against ref (selftest.h); into the record. An error: one is wrong.
+ */
+int jm_work_device_test(struct jm_work *work, const struct jm_device *d, const struct jm_graph *g,
+	struct jm_err *err);
 
 #endif

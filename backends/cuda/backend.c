@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "conv_plan.h"
+#include "green.h"
 #include "plan_cache.h"
 #include "queue.h"
 
@@ -38,6 +39,7 @@ static void cuda_close(void *arg)
 	}
 	if (dev->stream)
 		cudaStreamDestroy(dev->stream);
+	cuda_green_drop(dev);
 	if (dev->copies)
 		cudaStreamDestroy(dev->copies);
 	free(dev);
@@ -306,6 +308,9 @@ static const struct jm_backend backend = {
 	.event_query = cuda_event_query,
 	.event_seconds = cuda_event_seconds,
 	.event_drop = cuda_event_drop,
+	.restrict_units = cuda_restrict,
+	.stamp = cuda_stamp,
+	.clock = cuda_clock,
 };
 
 const struct jm_backend *jm_backend_entry(void)

@@ -26,6 +26,7 @@ struct cuda_dev {
 	char uuid[48];	     /* "GPU-..." as NVML has it */
 	cudaStream_t stream; /* all work of the compute queue, in order */
 	cudaStream_t copies; /* the copy queue */
+	void *green;	     /* CUgreenCtx of `stream`; NULL = all multiprocessors (green.c) */
 	struct cuda_block *blocks;
 	struct cuda_block *workspace; /* the largest one that was asked for */
 	struct cuda_angles *angles;   /* of rotary positions, by shape: ops_tokens.c */

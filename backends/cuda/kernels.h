@@ -259,6 +259,19 @@ struct cuda_columns {
 int cuda_column_parts(int processors, int64_t rows, int64_t width);
 void cuda_columns(const struct cuda_columns *p, cudaStream_t stream);
 
+/* ---- clock.cu ------------------------------------------------------------------------------------------ */
+
+/* Host memory that the device reaches: what the host asks and the device tells, in cache lines of their own. */
+struct cuda_exchange {
+	uint32_t asked __attribute__((aligned(128)));
+	uint64_t time __attribute__((aligned(128)));
+	uint32_t told;
+};
+/* *to becomes %globaltimer, ns, when the stream has come there. */
+void cuda_stamp_start(uint64_t *to, cudaStream_t stream);
+/* Answers round 1, 2... when `asked` becomes that; ends by itself where the host is silent. */
+void cuda_exchange_start(struct cuda_exchange *x, uint32_t rounds, cudaStream_t stream);
+
 #ifdef __cplusplus
 }
 #endif

@@ -21,4 +21,8 @@ int cuda_event_query(void *arg, void *event, struct jm_err *err);
 int cuda_event_seconds(void *arg, void *from, void *to, double *ret, struct jm_err *err);
 void cuda_event_drop(void *dev, void *event);
 
+/* clock.c */
+int cuda_stamp(void *arg, uint64_t *to, struct jm_err *err);
+int cuda_clock(void *arg, struct jm_device_time *ret, struct jm_err *err);
+
 #endif

@@ -73,6 +73,8 @@ const struct jm_meters *jm_session_meters(const struct jm_session *s);
  * looks at the session; as returned by jm_meters_own.
  */
 int jm_session_own(struct jm_session *s, const char *uuid, const char *bus, bool *ret_slice);
+/* It runs on this one too; as returned by jm_meters_own_too. */
+int jm_session_own_too(struct jm_session *s, const char *uuid, const char *bus);
 int jm_session_start(struct jm_session *s, struct jm_err *err);
 /* From any thread, at time t_ns of the clock (0 = now). Names: setup, warmup, steady, verify, cooldown,
  * command, or the user's own. begin returns the phase's index or an error code. */

@@ -249,6 +249,18 @@ int jm_meters_own(struct jm_meters *set, const char *uuid, const char *bus, bool
 	return own;
 }
 
+int jm_meters_own_too(struct jm_meters *set, const char *uuid, const char *bus)
+{
+	bool slice;
+	int own = find_own(set, uuid, bus, &slice);
+
+	for (int i = 0; i < set->n && own >= 0; i++)
+		if (set->meter[i].elsewhere)
+			set->meter[i].elsewhere =
+				is_elsewhere(&set->meter[i], set->meter[own].device);
+	return own;
+}
+
 int jm_meter_signal(const struct jm_meters *set, int meter, enum jm_quantity quantity)
 {
 	const struct jm_meter *m = &set->meter[meter];

@@ -139,6 +139,8 @@ void jm_meters_derive(struct jm_meters *set);
  * UUIDs do not, as of a part of a GPU (MIG), whose meters then read the whole.
  */
 int jm_meters_own(struct jm_meters *set, const char *uuid, const char *bus, bool *ret_slice);
+/* And on this one too. */
+int jm_meters_own_too(struct jm_meters *set, const char *uuid, const char *bus);
 /* Does it count in the total of its origin? */
 static inline bool jm_meter_counts(const struct jm_meters *set, int meter)
 {

@@ -343,6 +343,53 @@ static const struct jm_key order_keys[] = {
 	{0},
 };
 
+static const struct jm_key soft_keys[] = {
+	{COUNT("units", JM_KEY_OPTIONAL), .meaning = "multiprocessors that computed (--sm-share)"},
+	{COUNT("units_of", JM_KEY_OPTIONAL), .meaning = "that the device has"},
+	{POSITIVE("hold_watts", JM_KEY_OPTIONAL), .unit = "W",
+		.meaning = "mean power that pauses between steps were to hold (--hold-power)"},
+	{NUMBER("busy_share", JM_KEY_OPTIONAL | JM_KEY_NULL), .min = 0, .max = 1,
+		.meaning = "of the measured phase: time of steps, not of pauses"},
+	{0},
+};
+
+static const struct jm_key alignment_keys[] = {
+	{POSITIVE("error_ns", 0), .unit = "ns",
+		.meaning = "at most so far off are times that the device stamped, as times of the "
+			   "clock"},
+	{NUMBER("drift_ppm", JM_KEY_NULL),
+		.meaning = "how much faster the device's clock runs, 1e-6"},
+	{COUNT("anchors", 0), .meaning = "how often both clocks were compared"},
+	{POSITIVE("noticed_late_ns", 0), .unit = "ns",
+		.meaning = "how much later than the device's stamp the host noticed the end of the "
+			   "phase"},
+	{0},
+};
+
+static const struct jm_key steady_keys[] = {
+	{FLAG("reached", 0), .meaning = "the rule held before the limit of time"},
+	{POSITIVE("waited_s", 0), .unit = "s", .meaning = "that the rule was looked at"},
+	{POSITIVE("limit_s", 0), .unit = "s", .meaning = "of --steady"},
+	{POSITIVE("window_s", 0), .unit = "s", .meaning = "that the rule looks back"},
+	{NUMBER("kelvin", JM_KEY_NULL), .unit = "K",
+		.meaning = "rise of the temperature over the window; the rule: at most 1"},
+	{NUMBER("watts_share", JM_KEY_NULL),
+		.meaning = "rise of the power over the window by its mean; the rule: at most 0.01"},
+	{0},
+};
+
+static const struct jm_key selftest_keys[] = {
+	{FLAG("passed", 0), .meaning = "no operation was wrong"},
+	{COUNT("cases", 0), .meaning = "operations of the work that were compared"},
+	{COUNT("refused", 0), .meaning = "that the device does not take in these shapes"},
+	{COUNT("left_out", 0), .meaning = "for which no time was left"},
+	{POSITIVE("worst", JM_KEY_NULL),
+		.meaning = "largest difference, in units of what rounding explains; null: a result "
+			   "is no number"},
+	{POSITIVE("seconds", 0), .unit = "s", .meaning = "that it took, in the setup"},
+	{0},
+};
+
 const struct jm_key jm_record_keys[] = {
 	{TEXT("schema", 0), .max = 64, .meaning = "joulemark.run/1"},
 	{ID("id", JM_KEY_NULL), .meaning = "of the case; null for a measurement"},
@@ -430,6 +477,14 @@ const struct jm_key jm_record_keys[] = {
 			"true: it was told to end early; the figures are those of the steps done"},
 	{LIST("orders", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL), .keys = order_keys,
 		.meaning = "what the parent told the worker while it ran"},
+	{OBJECT("selftest", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL), .keys = selftest_keys,
+		.meaning = "operations compared with the reference before the first step"},
+	{OBJECT("soft", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = soft_keys,
+		.meaning = "control that needs no rights and sets no limit of the driver's"},
+	{OBJECT("alignment", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL), .keys = alignment_keys,
+		.meaning = "where phases end by time stamps of the device: its clock beside ours"},
+	{OBJECT("steady", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = steady_keys,
+		.meaning = "thermal steady state before the measured phase (--steady)"},
 	{OBJECT("plan", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL), .keys = plan_keys,
 		.meaning = "of a training: known before the first step"},
 	{OBJECT("loss_scale", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL),

@@ -306,6 +306,8 @@ static const struct jm_key how_keys[] = {
 	{.name = "control", .type = JM_KEY_TEXT},
 	{.name = "interval_s", .type = JM_KEY_NUMBER, .min = 0.0001, .max = 60},
 	{.name = "timeout_s", .type = JM_KEY_NUMBER, .min = 0.01, .max = 1e7},
+	{.name = "selftest_s", .type = JM_KEY_NUMBER, .min = 0, .max = 3600},
+	{.name = "steady_s", .type = JM_KEY_NUMBER, .min = 1, .max = 1e5},
 	{.name = "real_time", .type = JM_KEY_FLAG},
 	{0},
 };

@@ -259,7 +259,8 @@ int jm_worker_run(struct jm_ctx *ctx, const json_t *job, struct jm_err *err)
 		.parameters = json_object_get(job, "parameters"),
 		.fd = JM_WORKER_FRAMES,
 		.main_phase = -1,
-		.setting_phase = -1};
+		.setting_phase = -1,
+		.own_meter = -1};
 	int rc;
 
 	take_place(&w);
@@ -280,6 +281,7 @@ int jm_worker_run(struct jm_ctx *ctx, const json_t *job, struct jm_err *err)
 	jm_live_free(w.live);
 	jm_session_close(w.session);
 	free(w.sources);
+	free(w.end);
 	jm_clock_free(ctx->clock);
 	pthread_mutex_destroy(&w.lock);
 	return rc;

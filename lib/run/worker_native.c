@@ -15,6 +15,8 @@
 #define DEFAULT_TIME_S 10.0
 #define WARM_STEPS     2
 #define WARM_TIME_S    1.0
+#define UNUSABLE       125 /* exit status: the device cannot be used */
+#define SELFTEST_S     0.25
 
 struct native {
 	const struct jm_workload *workload;
@@ -29,8 +31,11 @@ struct native {
 	double items, flops_model, flops_executed, loss_first, loss_last;
 	double elapsed_s;
 	long n_warm, n_steady;
-	long under_way;	 /* steps that were begun and are not done */
-	char device[64]; /* of this rank */
+	long under_way;	   /* steps that were begun and are not done */
+	char device[64];   /* of this rank */
+	int64_t device_ns; /* when the last one was done, by the device's clock; 0 = unknown */
+	struct jm__pace pace;
+	struct jm__heat heat;
 };
 
 static double parameter(const struct jm__worker *w, const char *name)
@@ -90,6 +95,8 @@ static int read_options(const struct jm__worker *w, struct native *n, struct jm_
 	int rc = jm_values_init(&n->values, n->workload->options, err);
 
 	if (!rc)
+		rc = jm_values_add(&n->values, jm_soft_options, err);
+	if (!rc)
 		rc = add_chosen(n, options, err);
 	if (rc)
 		return rc;
@@ -103,31 +110,11 @@ static int read_options(const struct jm__worker *w, struct native *n, struct jm_
 	return err->code;
 }
 
-/* Meters of other GPUs have no part in the energy of this work. */
-static void take_own(struct jm__worker *w, struct native *n)
+static double selftest_of(const struct jm__worker *w)
 {
-	struct jm_work *work = &n->work;
-	const struct jm_meters *set = jm_session_meters(w->session);
-	bool slice;
-	int own;
+	double given = jm_json_real(json_object_get(json_object_get(w->job, "how"), "selftest_s"));
 
-	if (!*work->own.uuid)
-		return;
-	own = jm_session_own(w->session, work->own.uuid, work->own.bus, &slice);
-	jm_record_set(w->record, "ran_on",
-		json_pack("{s:s, s:s?, s:s, s:s?, s:b}", "uuid", work->own.uuid, "bus",
-			*work->own.bus ? work->own.bus : NULL, "name", work->own.name, "meter",
-			own < 0 ? NULL : set->meter[own].id, "slice", slice));
-	if (own < 0)
-		jm_log(w->ctx, JM_WARNING,
-			"No meter reads %s, which computes; 'joulemark doctor' shows the sensors. "
-			"What other GPUs draw is not counted.",
-			work->own.uuid);
-	else if (slice)
-		jm_log(w->ctx, JM_WARNING,
-			"%s is a part of %s (MIG): power and energy are those of the whole GPU, "
-			"including what other processes run on it.",
-			work->own.uuid, set->meter[own].label);
+	return isnan(given) ? SELFTEST_S : given;
 }
 
 /* "cuda:0,cuda:1": rank r runs on the r-th of as many as there are ranks; else all run on the one named. */
@@ -160,11 +147,12 @@ static int setup(struct jm__worker *w, struct native *n, struct jm_err *err)
 		.rank = w->rank,
 		.world = w->world,
 		.gang_fd = w->world > 1 ? JM_WORKER_GANG : -1,
+		.selftest_s = selftest_of(w),
 		.n_devices = 1,
 		.more = json_object(),
 	};
 	rc = n->workload->setup(&n->work, &n->state, err);
-	take_own(w, n);
+	jm__worker_own(w, &n->work);
 	jm__worker_end(w, phase);
 	return rc;
 }
@@ -176,6 +164,7 @@ static void count(struct jm__worker *w, struct native *n, int phase, const struc
 	if (isnan(n->loss_first))
 		n->loss_first = step->loss;
 	n->loss_last = step->loss;
+	n->device_ns = step->device_ns;
 	n->under_way--;
 	if (phase != w->main_phase) {
 		n->n_warm++;
@@ -191,7 +180,7 @@ static void count(struct jm__worker *w, struct native *n, int phase, const struc
 
 static int one_step(struct jm__worker *w, struct native *n, int phase, struct jm_err *err)
 {
-	struct jm_step step;
+	struct jm_step step = {.device_ns = 0};
 	int rc = n->workload->step(n->state, &step, err);
 
 	n->under_way += rc >= 0;
@@ -203,7 +192,7 @@ static int one_step(struct jm__worker *w, struct native *n, int phase, struct jm
 /* Until no step is under way. */
 static int finish(struct jm__worker *w, struct native *n, int phase, struct jm_err *err)
 {
-	struct jm_step step;
+	struct jm_step step = {.device_ns = 0};
 	int rc = 0;
 
 	while (!rc && n->workload->finish) {
@@ -227,10 +216,27 @@ static int agree(struct jm__worker *w, struct native *n, bool *more, struct jm_e
 	return n->workload->agree(n->state, more, sizeof(*more), err);
 }
 
-static bool is_cold(const struct jm__worker *w, const struct native *n, int64_t t0)
+/* A step; where a power is to be held, alone and followed by its pause. */
+static int paced_step(struct jm__worker *w, struct native *n, int phase, struct jm_err *err)
 {
-	return (double)(n->n_warm + n->under_way) < n->warm_steps ||
-	       jm__worker_seconds_since(w, t0) < n->warm_s;
+	int64_t t0 = jm_ctx_now(w->ctx);
+	int rc = one_step(w, n, phase, err);
+
+	if (rc || !n->pace.holds)
+		return rc;
+	rc = finish(w, n, phase, err);
+	if (!rc)
+		jm__pace_rest(w, &n->pace, jm__worker_seconds_since(w, t0));
+	return rc;
+}
+
+static bool is_warm(struct jm__worker *w, struct native *n, int64_t t0)
+{
+	bool by_length = (double)(n->n_warm + n->under_way) >= n->warm_steps &&
+			 jm__worker_seconds_since(w, t0) >= n->warm_s;
+	bool paced = jm__pace_ready(w, &n->pace);
+
+	return by_length && paced && jm__heat_done(w, &n->heat);
 }
 
 static int warm_up(struct jm__worker *w, struct native *n, struct jm_err *err)
@@ -238,19 +244,23 @@ static int warm_up(struct jm__worker *w, struct native *n, struct jm_err *err)
 	int phase = jm__worker_begin(w, "warmup", err), rc = phase < 0 ? phase : 0;
 	int64_t t0 = jm_ctx_now(w->ctx);
 
+	n->heat.limit_s = jm_json_real(json_object_get(json_object_get(w->job, "how"), "steady_s"));
+	jm__pace_begin(w, &n->pace, w->rank ? 0 : jm_values_number(&n->values, "hold-power"));
 	while (!rc) {
-		bool more = is_cold(w, n, t0);
+		bool more = !is_warm(w, n, t0);
 
 		rc = agree(w, n, &more, err);
 		if (rc || !more)
 			break;
-		rc = one_step(w, n, phase, err);
+		rc = paced_step(w, n, phase, err);
 		jm__worker_progress(w, "warmup", 0, 0, 0);
 	}
 	if (!rc)
 		rc = finish(w, n, phase, err);
-	jm__worker_end(w, phase);
-	return rc;
+	jm__worker_end_at(w, phase, n->device_ns);
+	jm__heat_record(w, &n->heat);
+	jm_pacer_settle(&n->pace.pacer);
+	return rc ? rc : jm__worker_anchor(w, &n->work, err);
 }
 
 /* Steps and seconds that are given must both be reached. */
@@ -274,7 +284,7 @@ static int turn_epoch(struct jm__worker *w, struct native *n, struct jm_err *err
 	rc = finish(w, n, w->main_phase, err);
 	if (rc)
 		return rc;
-	jm__worker_end(w, n->epoch);
+	jm__worker_end_at(w, n->epoch, n->device_ns);
 	snprintf(name, sizeof(name), "epoch %ld", 2 + n->n_steady / n->epoch_steps);
 	n->epoch = jm__worker_begin(w, name, err);
 	return n->epoch < 0 ? n->epoch : 0;
@@ -302,7 +312,7 @@ static int steady(struct jm__worker *w, struct native *n, struct jm_err *err)
 			break;
 		rc = turn_epoch(w, n, err);
 		if (!rc)
-			rc = one_step(w, n, phase, err);
+			rc = paced_step(w, n, phase, err);
 		if (rc)
 			break;
 		n->elapsed_s = jm__worker_seconds_since(w, t0);
@@ -312,12 +322,13 @@ static int steady(struct jm__worker *w, struct native *n, struct jm_err *err)
 		rc = finish(w, n, phase, err);
 	if (!rc)
 		n->elapsed_s = jm__worker_seconds_since(w, t0);
-	jm__worker_end(w, n->epoch);
+	jm__worker_end_at(w, n->epoch, n->device_ns);
 	jm__worker_end(w, w->setting_phase);
-	jm__worker_end(w, phase);
+	jm__worker_end_at(w, phase, n->pace.holds ? 0 : n->device_ns);
+	jm__pace_done(&n->pace);
 	if (!rc && w->stop && !n->n_steady)
 		rc = jm_err_set(err, JM_EINTR, "Interrupted before the measured phase.");
-	return rc;
+	return rc ? rc : jm__worker_anchor(w, &n->work, err);
 }
 
 static int verify(struct jm__worker *w, struct native *n, struct jm_err *err)
@@ -361,6 +372,27 @@ static json_t *gang_json(const struct jm__worker *w, const struct native *n)
 	return json_pack("{s:i, s:i, s:o?, s:o}", "world", w->world, "rank", w->rank, "launcher",
 		json_incref(json_object_get(json_object_get(w->job, "gang"), "launcher")), "ranks",
 		ranks);
+}
+
+/* Soft: no limit that a driver keeps, and no right that is needed. */
+static void record_soft(struct jm__worker *w, const struct native *n)
+{
+	const struct jm_pacer *p = &n->pace.pacer;
+	double all = p->work_s + p->pause_s;
+	json_t *soft = json_object();
+
+	if (n->work.own.units) {
+		json_object_set_new(soft, "units", json_integer(n->work.own.units));
+		json_object_set_new(soft, "units_of", json_integer(n->work.own.of));
+	}
+	if (n->pace.holds) {
+		json_object_set_new(soft, "hold_watts", json_real(p->watts));
+		json_object_set_new(
+			soft, "busy_share", jm_json_number(all > 0 ? p->work_s / all : NAN));
+	}
+	if (json_object_size(soft))
+		json_object_set(w->record, "soft", soft);
+	json_decref(soft);
 }
 
 static void record_native(struct jm__worker *w, const struct native *n)
@@ -409,13 +441,21 @@ int jm__worker_native(struct jm__worker *w, struct jm_err *err)
 	if (!rc)
 		rc = jm__worker_settle(w, err);
 	if (!rc)
+		rc = jm__worker_anchor(w, &n.work, err);
+	if (!rc)
 		rc = warm_up(w, &n, err);
 	if (!rc)
 		rc = steady(w, &n, err);
 	if (!rc)
 		rc = verify(w, &n, err);
+	n.elapsed_s -= jm__worker_align(w);
 	record_native(w, &n);
-	jm_record_set(w->record, "exit_status", rc ? NULL : json_integer(0));
+	record_soft(w, &n);
+	jm__pace_done(&n.pace);
+	if (n.work.own.unusable || rc == JM_EGONE) /* not the work: what it runs on */
+		jm_record_set(w->record, "exit_status", json_integer(UNUSABLE));
+	else
+		jm_record_set(w->record, "exit_status", rc ? NULL : json_integer(0));
 	if (n.state)
 		n.workload->teardown(n.state);
 	json_decref(n.work.more);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of a worker share: worker.c (its life), worker_phases.c, worker_native.c and worker_command.c (its work). */
+/* What the parts of a worker share: worker.c (its life), worker_phases.c, worker_native.c and worker_command.c (its
+ * work), worker_device.c and worker_pace.c (of native work: its device, its pauses). */
 #ifndef JM_WORKER_PRIVATE_H
 #define JM_WORKER_PRIVATE_H
 
@@ -9,6 +10,15 @@
 #include "measure/live.h"
 #include "run/orders.h"
 #include "result/record.h"
+#include "run/alignment.h"
+#include "run/pacer.h"
+#include "run/steady_state.h"
+
+/* When a device had finished what a phase holds, by its own clock. */
+struct jm__end {
+	int phase;
+	int64_t device_ns;
+};
 
 struct jm__worker {
 	struct jm_ctx *ctx;
@@ -26,6 +36,11 @@ struct jm__worker {
 	struct jm_orders orders;
 	bool stop;	   /* it was ordered to */
 	int setting_phase; /* that began with the last order of a setting; -1 = none */
+	/* of native work */
+	int own_meter; /* that of the device that computes; -1 = the device has no name, or no meter */
+	struct jm_alignment alignment;
+	struct jm__end *end;
+	int n_ends;
 };
 
 /* worker_phases.c */
@@ -41,6 +56,35 @@ double jm__worker_seconds_since(const struct jm__worker *w, int64_t t0);
 
 /* Takes the orders that have come; w->stop says whether the work is to end. */
 void jm__worker_take_orders(struct jm__worker *w);
+/* worker_device.c: after setup; at borders of phases, with nothing under way; instead of jm__worker_end, device_ns 0 =
+ * unknown; when all is done */
+void jm__worker_own(struct jm__worker *w, const struct jm_work *work);
+int jm__worker_anchor(struct jm__worker *w, const struct jm_work *work, struct jm_err *err);
+void jm__worker_end_at(struct jm__worker *w, int phase, int64_t device_ns);
+double jm__worker_align(struct jm__worker *w);
+
+/* worker_pace.c: pauses between steps. Ready: the measured phase may begin. */
+#define JM__PACE_LIMIT_S 30.0
+struct jm__pace {
+	bool holds; /* a power is to be held */
+	struct jm_pacer pacer;
+	struct jm_live *live;
+	int64_t begin_ns, looked_ns, seen_ns;
+};
+void jm__pace_begin(struct jm__worker *w, struct jm__pace *p, double watts);
+void jm__pace_rest(struct jm__worker *w, struct jm__pace *p, double step_s);
+bool jm__pace_ready(const struct jm__worker *w, const struct jm__pace *p);
+void jm__pace_done(struct jm__pace *p);
+
+/* and thermal steady state before the measured phase; limit_s 0 = not waited for */
+struct jm__heat {
+	double limit_s, waited_s;
+	int64_t begin_ns, next_ns;
+	bool reached;
+	struct jm_steady state;
+};
+bool jm__heat_done(struct jm__worker *w, struct jm__heat *h);
+void jm__heat_record(struct jm__worker *w, const struct jm__heat *h);
 
 /* Both fill the record and main_phase; an error is a failure of the work. */
 int jm__worker_native(struct jm__worker *w, struct jm_err *err);

@@ -13,11 +13,24 @@ struct jm_step {
 	double flops_executed; /* what was computed, recomputation included */
 	double bytes;	       /* moved to and from memory */
 	double loss;
+	int64_t device_ns; /* the device's clock when the step was done; 0 = unknown */
 };
+
+/* What a device's clock was at some time between two of the machine's monotonic clock; ns. */
+struct jm_work_time {
+	int64_t device_ns, before_ns, after_ns;
+};
+
+/* What every workload can be asked for: --sm-share, --hold-power. */
+extern const struct jm_option jm_soft_options[];
 
 /* A device that computes, by the names that its meters may have too; "" = it has none. */
 struct jm_own {
 	char uuid[48], bus[24], name[96]; /* as in struct jm_device_props */
+	int units, of; /* it computes on so many of so many multiprocessors; 0 = on all */
+	/* Optional, when no step is under way: its clock, for times of steps. */
+	int (*clock)(const void *arg, struct jm_work_time *ret, struct jm_err *err);
+	const void *clock_arg;
 	int unusable; /* not 0: why setup failed is the device itself: absent, unfit, lost */
 };
 
@@ -31,7 +44,8 @@ struct jm_work {
 	const char *precision;		 /* "f32", "bf16"; NULL = it has none */
 	uint64_t seed;
 	int rank, world; /* of the gang that runs the case; 0 of 0 or of 1: alone */
-	int gang_fd;	 /* of the file that its ranks share (comm/comm.h); -1 = none */
+	double selftest_s; /* of operations against the reference before the first step, at most; 0 = none */
+	int gang_fd; /* of the file that its ranks share (comm/comm.h); -1 = none */
 	/* filled by setup: */
 	int n_devices;	   /* it runs on; throughput per device = total / n_devices */
 	const char *unit;  /* of an item where options decide it; NULL = the workload's; static */

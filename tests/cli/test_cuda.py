@@ -40,7 +40,7 @@ def test_doctor_says_that_there_is_no_driver():
 @pytest.mark.parametrize("device", ["cuda", "cuda:0", "cuda:7"])
 def test_run_is_refused_without_a_driver(device):
     code, text = refusal(device)
-    assert code == 1 and "driver" in text and "Traceback" not in text
+    assert code == 125 and "driver" in text and "Traceback" not in text
 
 
 @pytest.mark.skipif(not PLUGIN.exists(), reason="needs the plug-in")

@@ -39,3 +39,45 @@ def test_wrong_products_are_found(tmp_path):
 def test_absent_device_is_refused():
     done = jm("selftest", "--device", "cudnn:0")
     assert done.returncode == 125 and "cudnn" in done.stderr
+
+
+# ---- the short form, before a run
+
+RUN = ["run", "gemm", "--m", 24, "--n", 24, "--k", 24, "--steps", 2, "--warmup", 1, "--source", "sim:h100x1", "--json", "-"]
+
+
+def records(done):
+    found = json.loads(done.stdout)
+    return {r["device"]: r for r in (found if isinstance(found, list) else [found])}
+
+
+@needs_cpu
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+def test_a_run_begins_with_a_few_ops_of_its_work(precision):
+    found = records(jm(*RUN, "--device", "cpu,ref", "--precision", precision))
+    short = found["cpu"]["selftest"]
+    assert short["passed"] and short["cases"] >= 1 and 0 <= short["worst"] <= 1
+    assert "selftest" not in found["ref"]
+
+
+@needs_cpu
+def test_time_for_it_is_bounded():
+    model = "gpt --layers 1 --hidden 16 --heads 2 --ffn 16 --context 8 --seq 8 --batch 1 --vocab 256".split()
+    words = [*RUN[:1], *model, *RUN[8:], "--device", "cpu"]
+    little = records(jm(*words, "--selftest", "1ms"))["cpu"]["selftest"]
+    enough = records(jm(*words, "--selftest", "1min"))["cpu"]["selftest"]
+    assert little["cases"] + little["refused"] == 1 and little["left_out"] > 10
+    assert enough["left_out"] == 0 and enough["cases"] > 15 and enough["passed"]
+    assert "selftest" not in records(jm(*words, "--selftest", 0))["cpu"]
+
+
+@needs_cpu
+def test_a_device_that_computes_wrongly_is_not_run(tmp_path):
+    (tmp_path / "cpu.so").symlink_to(BUILD / "tests/fake/faulty.so")
+    env = {"JM_BACKENDS": str(tmp_path), "JM_FAULTY_FROM": str(CPU.parent), "JM_FAULTY": "1"}
+    done = jm(*RUN, "--device", "cpu,ref", env=env)
+    found = records(done)
+    assert done.returncode == 125 and found["ref"]["status"] == "ok"
+    assert found["cpu"]["exit_status"] == 125 and found["cpu"]["selftest"]["passed"] is False
+    assert "linear" in found["cpu"]["reason"] and "--selftest 0" in found["cpu"]["reason"]
+    assert found["cpu"]["steps"] == 0

@@ -2,9 +2,13 @@
 /*
  * A device that works by itself: the reference loops behind two queues, each with a thread of its own that
  * takes its time. What a caller reads, overwrites or frees without having waited for it comes out wrong.
- * JM_FAKE_LATER_US: microseconds that each job waits before it begins. JM_FAKE_LATER_IDS: "UUID,UUID/BUS,..." of its
- * devices by index. The table counts what made the host
- * wait (jm_fake_later_waits).
+ * The table counts what made the host wait (jm_fake_later_waits). Its clock runs 40e-6 faster than CLOCK_MONOTONIC,
+ * from another start.
+ *
+ *	JM_FAKE_LATER_US	microseconds that each job waits before it begins
+ *	JM_FAKE_LATER_IDS	"UUID,UUID/BUS,...": of its devices by index
+ *	JM_FAKE_LATER_LOG	a file that gets the true time of each time stamp, ns
+ *	JM_FAKE_LATER_NOTICE_US	so much later than an event the host wakes up
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -17,7 +21,7 @@
 
 extern const struct jm_backend jm_backend_ref;
 
-enum kind { RUN, COPY, FILL, RECORD, FOLLOW };
+enum kind { RUN, COPY, FILL, RECORD, FOLLOW, STAMP };
 
 struct event {
 	unsigned long asked, reached; /* counts of records */
@@ -48,6 +52,8 @@ struct later {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	bool stop;
+	FILE *log;
+	unsigned notice_us;
 	int code; /* of the first job that failed */
 	struct jm_err err;
 	unsigned delay_us;
@@ -78,6 +84,33 @@ static void reach(struct later *d, struct event *e, unsigned long count)
 	pthread_mutex_unlock(&d->lock);
 }
 
+#define FASTER	 40e-6
+#define OF_CLOCK INT64_C(1790000000000000000)
+
+static int64_t host_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static int64_t own_time(int64_t host)
+{
+	return OF_CLOCK + host + (int64_t)(FASTER * (double)host);
+}
+
+static void stamp(const struct later *d, uint64_t *to)
+{
+	int64_t now = host_now();
+
+	*to = (uint64_t)own_time(now);
+	if (!d->log)
+		return;
+	fprintf(d->log, "%lld\n", (long long)now);
+	fflush(d->log);
+}
+
 #define COPIES_ARE_SLOWER 30 /* times, on the queue that only copies */
 
 static void work(struct later *d, bool copies, const struct job *j)
@@ -93,6 +126,8 @@ static void work(struct later *d, bool copies, const struct job *j)
 		memmove(j->to, j->from, j->bytes);
 	else if (j->kind == FILL)
 		memset(j->to, j->value, j->bytes);
+	else if (j->kind == STAMP)
+		stamp(d, j->to);
 	else if (j->kind == RECORD)
 		reach(d, j->to, j->count);
 	else
@@ -162,6 +197,8 @@ static void later_close(void *arg)
 	for (int i = 0; i < JM_QUEUE_COUNT; i++)
 		pthread_join(d->queue[i].thread, NULL);
 	jm_backend_ref.close(d->ref);
+	if (d->log)
+		fclose(d->log);
 	free(d);
 }
 
@@ -181,7 +218,8 @@ static void read_ids(struct later *d, int index)
 
 static int later_open(int index, int threads, void **ret_dev, struct jm_err *err)
 {
-	const char *delay = getenv("JM_FAKE_LATER_US");
+	const char *delay = getenv("JM_FAKE_LATER_US"), *log = getenv("JM_FAKE_LATER_LOG");
+	const char *notice = getenv("JM_FAKE_LATER_NOTICE_US");
 	struct later *d = calloc(1, sizeof(*d));
 	int code = d ? jm_backend_ref.open(0, threads, &d->ref, err) : JM_ENOMEM;
 
@@ -190,6 +228,8 @@ static int later_open(int index, int threads, void **ret_dev, struct jm_err *err
 		return code;
 	}
 	read_ids(d, index);
+	d->log = log ? fopen(log, "ae") : NULL;
+	d->notice_us = notice ? (unsigned)atoi(notice) : 0;
 	d->delay_us = delay ? (unsigned)atoi(delay) : 100;
 	pthread_mutex_init(&d->lock, NULL);
 	pthread_cond_init(&d->changed, NULL);
@@ -303,6 +343,8 @@ static int event_wait(void *dev, void *event, struct jm_err *err)
 
 	(void)err;
 	wait_for(dev, e, e->asked);
+	if (((struct later *)dev)->notice_us)
+		usleep(((struct later *)dev)->notice_us);
 	return 0;
 }
 
@@ -336,6 +378,40 @@ static void event_drop(void *dev, void *event)
 	free(event);
 }
 
+static void *later_pinned_alloc(void *dev, size_t bytes)
+{
+	(void)dev;
+	return aligned_alloc(64, (bytes + 64) / 64 * 64);
+}
+
+static void later_pinned_release(void *dev, void *memory)
+{
+	(void)dev;
+	free(memory);
+}
+
+static int later_stamp(void *dev, uint64_t *to, struct jm_err *err)
+{
+	(void)err;
+	return put(dev, JM_QUEUE_COMPUTE, (struct job){.kind = STAMP, .to = to});
+}
+
+static int later_clock(void *dev, struct jm_device_time *ret, struct jm_err *err)
+{
+	struct jm_device_time one;
+
+	(void)dev;
+	(void)err;
+	for (int i = 0; i < 200; i++) {
+		one.before_ns = host_now();
+		one.device_ns = own_time(host_now());
+		one.after_ns = host_now();
+		if (!i || one.after_ns - one.before_ns < ret->after_ns - ret->before_ns)
+			*ret = one;
+	}
+	return 0;
+}
+
 static const struct jm_backend later = {
 	.abi = JM_BACKEND_ABI,
 	.name = "later",
@@ -359,6 +435,10 @@ static const struct jm_backend later = {
 	.event_query = event_query,
 	.event_seconds = event_seconds,
 	.event_drop = event_drop,
+	.pinned_alloc = later_pinned_alloc,
+	.pinned_release = later_pinned_release,
+	.stamp = later_stamp,
+	.clock = later_clock,
 };
 
 const struct jm_backend *jm_backend_entry(void)

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A share of the multiprocessors, without rights over the machine. */
+#ifndef JM_CUDA_GREEN_H
+#define JM_CUDA_GREEN_H
+
+#include "cuda.h"
+
+/* As jm_backend.restrict_units. */
+int cuda_restrict(void *dev, double share, int *ret_units, int *ret_of, struct jm_err *err);
+void cuda_green_drop(struct cuda_dev *dev);
+
+#endif

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Two loops: the duty follows the ratio of wanted to read power, both less the power of pauses, which is learned
+ * from readings at different duties; and what was used too much or too little is paid back over some seconds.
+ */
+#include "run/pacer.h"
+
+#include <math.h>
+
+#define LEAST_DUTY    0.01
+#define LEAST_PAUSE_S 0.001 /* shorter ones add up: sleeping is not that exact */
+#define PAY_BACK_S    3.0
+#define MOST_PAY_BACK 0.1 /* of the wanted power */
+#define NEAR	      0.02
+#define APART	      0.05 /* duties that say something of the floor, relative */
+#define HIGHEST_FLOOR 0.9  /* of a reading */
+#define MOST_STEP     4.0  /* times the duty before */
+#define READY	      2	   /* readings in a row */
+
+void jm_pacer_init(struct jm_pacer *p, double watts, int64_t now_ns)
+{
+	*p = (struct jm_pacer){.watts = watts, .duty = 1, .changed_ns = now_ns};
+}
+
+static double clamp(double x, double least, double most)
+{
+	return fmin(fmax(x, least), most);
+}
+
+static double wanted(const struct jm_pacer *p)
+{
+	double limit = MOST_PAY_BACK * p->watts;
+
+	return p->watts - clamp(p->owed_joules / PAY_BACK_S, -limit, limit);
+}
+
+/* Power is a straight line over the duty; two readings of duties that differ tell where it begins. */
+static void learn_floor(struct jm_pacer *p, double watts)
+{
+	double apart = p->duty - p->old_duty;
+
+	if (p->old_duty > 0 && fabs(apart) > APART * p->duty) {
+		double slope = (watts - p->old_watts) / apart;
+
+		p->floor_watts = clamp(watts - slope * p->duty, 0, HIGHEST_FLOOR * watts);
+	}
+	p->old_duty = p->duty;
+	p->old_watts = watts;
+}
+
+static double next_duty(const struct jm_pacer *p, double watts)
+{
+	double ratio = (wanted(p) - p->floor_watts) / (watts - p->floor_watts);
+
+	return clamp(p->duty * clamp(ratio, 1 / MOST_STEP, MOST_STEP), LEAST_DUTY, 1);
+}
+
+void jm_pacer_see(struct jm_pacer *p, double watts, int64_t t0_ns, int64_t t1_ns, int64_t now_ns)
+{
+	bool near;
+
+	if (!(watts > 0) || t1_ns <= t0_ns)
+		return;
+	if (p->measured)
+		p->owed_joules += (watts - p->watts) * 1e-9 * (double)(t1_ns - t0_ns);
+	if (t0_ns < p->changed_ns) /* partly of the duty before */
+		return;
+	near = fabs(watts - p->watts) <= NEAR * p->watts;
+	near |= p->duty >= 1 && watts < p->watts; /* out of reach */
+	p->near = near ? p->near + 1 : 0;
+	learn_floor(p, watts);
+	p->duty = next_duty(p, watts);
+	p->changed_ns = now_ns;
+}
+
+double jm_pacer_pause(struct jm_pacer *p, double step_s)
+{
+	double pause = p->owed_pause_s + step_s * (1 - p->duty) / p->duty;
+
+	p->work_s += step_s;
+	if (pause < LEAST_PAUSE_S) {
+		p->owed_pause_s = pause;
+		return 0;
+	}
+	p->owed_pause_s = 0;
+	p->pause_s += pause;
+	return pause;
+}
+
+bool jm_pacer_ready(const struct jm_pacer *p)
+{
+	return p->near >= READY;
+}
+
+void jm_pacer_settle(struct jm_pacer *p)
+{
+	p->measured = true;
+	p->owed_joules = p->work_s = p->pause_s = 0;
+}

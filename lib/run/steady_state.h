@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Thermal steady state by rule: over the last JM_STEADY_WINDOW_S the straight line through the temperatures changes by at
+ * most 1 K and that through the power by at most 1 %. Power is looked at because leakage grows with temperature, also
+ * where no sensor tells the latter.
+ */
+#ifndef JM_STEADY_STATE_H
+#define JM_STEADY_STATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define JM_STEADY_WINDOW_S 10.0
+#define JM_STEADY_KELVIN   1.0
+#define JM_STEADY_WATTS	   0.01 /* of the mean */
+#define JM_STEADY_POINTS   64	/* in a window, at most */
+
+struct jm_steady {
+	int n, next;
+	struct {
+		int64_t t_ns;
+		double celsius, watts; /* NAN = no such sensor, or no reading */
+	} point[JM_STEADY_POINTS];
+};
+
+/* More often than JM_STEADY_POINTS in a window are passed over. */
+void jm_steady_add(struct jm_steady *s, int64_t t_ns, double celsius, double watts);
+/* Change over the window, in K and as a share of the mean power; NAN: unknown, or the window is not full. */
+void jm_steady_change(const struct jm_steady *s, double *ret_kelvin, double *ret_watts);
+/* The rule. What is unknown does not hinder, as long as one of the two is known. */
+bool jm_steady_is(const struct jm_steady *s);
+
+#endif

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pauses between steps that hold a mean power, and the wait for thermal steady state: both by what meters read. */
+#include "run/worker_private.h"
+
+#include "run/workload.h"
+
+#include <math.h>
+
+#define LOOK_S 0.5 /* between looks at the meters, at least */
+
+/* ---- what the meters of the work read ---------------------------------------------------------------------- */
+
+/* The meter of the device that computes; without one all that count, of the origin that says most. */
+static bool is_of_work(const struct jm__worker *w, int meter)
+{
+	const struct jm_meters *set = jm_session_meters(w->session);
+
+	if (w->own_meter >= 0 && w->world < 2)
+		return meter == w->own_meter;
+	for (int i = 0; i < JM_ORIGIN_COUNT; i++)
+		for (int k = 0; k < set->n; k++)
+			if (jm_meter_counts(set, k) && set->meter[k].origin == jm_origin_order[i])
+				return jm_meter_counts(set, meter) &&
+				       set->meter[meter].origin == jm_origin_order[i];
+	return false;
+}
+
+/* Mean power since the last look, from t0 to t1; NAN = unknown. */
+static double look(struct jm__worker *w, struct jm__pace *p, int64_t *ret_t0, int64_t *ret_t1)
+{
+	const struct jm_meters *set = jm_session_meters(w->session);
+	double sum = 0;
+	int n = 0;
+
+	if (!p->live && jm_live_new(w->session, jm_ctx_now(w->ctx), &p->live, NULL))
+		return NAN;
+	if (jm_live_step(p->live, NULL))
+		return NAN;
+	for (int i = 0; i < set->n; i++) {
+		const struct jm_live_meter *m = jm_live_meter(p->live, i);
+
+		if (!is_of_work(w, i))
+			continue;
+		sum += m->watts;
+		*ret_t0 = m->t0_ns;
+		*ret_t1 = m->t1_ns;
+		n++;
+	}
+	return n ? sum : NAN;
+}
+
+/* The sum of the newest readings, or their mean; NAN = there is none. */
+static double newest(struct jm__worker *w, enum jm_quantity quantity, bool mean)
+{
+	const struct jm_meters *set = jm_session_meters(w->session);
+	double sum = 0;
+	int n = 0;
+
+	for (int i = 0; i < set->n; i++) {
+		int signal = is_of_work(w, i) ? jm_meter_signal(set, i, quantity) : -1;
+
+		if (signal < 0)
+			continue;
+		sum += jm_session_newest(w->session, signal).value;
+		n++;
+	}
+	return n ? sum / (mean ? n : 1) : NAN;
+}
+
+/* ---- pauses ---------------------------------------------------------------------------------------------- */
+
+void jm__pace_begin(struct jm__worker *w, struct jm__pace *p, double watts)
+{
+	*p = (struct jm__pace){.holds = watts > 0};
+	jm_pacer_init(&p->pacer, watts, jm_ctx_now(w->ctx));
+	p->begin_ns = p->looked_ns = jm_ctx_now(w->ctx);
+}
+
+void jm__pace_rest(struct jm__worker *w, struct jm__pace *p, double step_s)
+{
+	int64_t now = jm_ctx_now(w->ctx), t0 = 0, t1 = 0;
+	double rest = jm_pacer_pause(&p->pacer, step_s), watts;
+
+	if (rest > 0)
+		jm_sleep_until(&w->sleeper, now + llround(rest * 1e9));
+	now = jm_ctx_now(w->ctx);
+	if ((double)(now - p->looked_ns) < LOOK_S * 1e9)
+		return;
+	p->looked_ns = now;
+	watts = look(w, p, &t0, &t1);
+	if (t1 == p->seen_ns)
+		return;
+	p->seen_ns = t1;
+	jm_pacer_see(&p->pacer, watts, t0, t1, now);
+}
+
+bool jm__pace_ready(const struct jm__worker *w, const struct jm__pace *p)
+{
+	return !p->holds || jm_pacer_ready(&p->pacer) ||
+	       jm__worker_seconds_since(w, p->begin_ns) > JM__PACE_LIMIT_S;
+}
+
+void jm__pace_done(struct jm__pace *p)
+{
+	jm_live_free(p->live);
+	p->live = NULL;
+}
+
+/* ---- thermal steady state -------------------------------------------------------------------------------- */
+
+/* Worth no more time: reached, or the limit is. */
+bool jm__heat_done(struct jm__worker *w, struct jm__heat *h)
+{
+	int64_t now = jm_ctx_now(w->ctx);
+
+	if (!(h->limit_s > 0) || h->reached)
+		return true;
+	if (!h->begin_ns)
+		h->begin_ns = now;
+	h->waited_s = jm__worker_seconds_since(w, h->begin_ns);
+	if (now >= h->next_ns) {
+		jm_steady_add(&h->state, now, newest(w, JM_Q_TEMPERATURE, true),
+			newest(w, JM_Q_POWER, false));
+		h->next_ns = now + JM_SECOND / 5;
+		h->reached = jm_steady_is(&h->state);
+	}
+	return h->reached || h->waited_s >= h->limit_s;
+}
+
+void jm__heat_record(struct jm__worker *w, const struct jm__heat *h)
+{
+	double kelvin, watts;
+
+	if (!(h->limit_s > 0))
+		return;
+	jm_steady_change(&h->state, &kelvin, &watts);
+	jm_record_set(w->record, "steady",
+		json_pack("{s:b, s:f, s:f, s:f, s:o, s:o}", "reached", h->reached, "waited_s",
+			h->waited_s, "limit_s", h->limit_s, "window_s", JM_STEADY_WINDOW_S,
+			"kelvin", jm_json_number(kelvin), "watts_share", jm_json_number(watts)));
+	if (!h->reached)
+		jm_log(w->ctx, JM_WARNING,
+			"No thermal steady state within %g s (--steady): over the last %g s the "
+			"temperature changed by %.2g K and the power by %.2g %%.",
+			h->limit_s, JM_STEADY_WINDOW_S, kelvin, 100 * watts);
+}

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Soft control: pauses that hold a power, a share of the multiprocessors, thermal steady state; on a simulated node, whose
+physics is known, and refused where it cannot be."""
+import json
+
+import pytest
+
+from jm import USAGE, jm, sentence
+
+
+def sim(*words, device="sim:h100x1", status=0):
+    done = jm("run", "sim", "--device", device, *words, "--json", "-")
+    assert done.returncode == status, done.stderr
+    return json.loads(done.stdout), done
+
+
+def steady(record):
+    return next(p for p in record["phases"] if p["name"] == "steady")
+
+
+def watts(record):
+    p = steady(record)
+    return p["total"]["joules_simulated"] / (p["end_s"] - p["start_s"])
+
+
+def test_power_is_held_by_pauses():
+    records, _ = sim("--hold-power", "130W,300,550", "--seconds", 60)
+    full, _ = sim("--seconds", 60)
+    got = {r["soft"]["hold_watts"]: r for r in records}
+    assert set(got) == {130, 300, 550}
+    for target, r in got.items():
+        assert watts(r) == pytest.approx(target, rel=0.005)
+        assert r["soft"]["busy_share"] == pytest.approx(r["throughput"] / full["throughput"], rel=0.05)
+        assert r["case"]["parameters"]["options"]["hold-power"] == f"{target:.0f}W"
+    assert 0.07 < got[130]["soft"]["busy_share"] < got[300]["soft"]["busy_share"] < got[550]["soft"]["busy_share"] < 1
+    assert "soft" not in full and watts(full) > 650
+
+
+def test_all_gpus_of_a_node_hold_it_together():
+    record, _ = sim("--hold-power", "1600W", "--seconds", 60, device="sim:h100x4")
+    assert watts(record) == pytest.approx(1600, rel=0.005)
+
+
+def test_a_power_that_the_work_does_not_draw_makes_no_pause():
+    record, _ = sim("--hold-power", "5kW", "--seconds", 20)
+    assert record["soft"] == {"hold_watts": 5000, "busy_share": 1} and watts(record) < 710
+
+
+def test_steady_state_is_waited_for():
+    record, _ = sim("--steady", "5min", "--seconds", 5)
+    s = record["steady"]
+    assert s["reached"] and 10 <= s["waited_s"] < 300 and abs(s["kelvin"]) <= 1 and abs(s["watts_share"]) <= 0.01
+    warm = next(p for p in record["phases"] if p["name"] == "warmup")
+    assert warm["end_s"] - warm["start_s"] >= s["waited_s"]
+
+
+def test_steady_state_has_a_limit():
+    record, done = sim("--steady", "3s", "--seconds", 5)
+    assert record["steady"]["reached"] is False and record["steady"]["waited_s"] < 5
+    assert record["status"] == "ok" and "steady" in done.stderr and "3 s" in done.stderr
+
+
+@pytest.mark.parametrize("words, says", [
+    (["--sm-share", "0"], "range"), (["--sm-share", "half"], "half"), (["--hold-power", "400Hz"], "400Hz")])
+def test_wrong_values_are_refused(words, says):
+    done = jm("run", "gemm", "--device", "ref", *words)
+    assert says in sentence(done, USAGE)
+
+
+@pytest.mark.parametrize("option, value", [("--sm-share", "50"), ("--hold-power", "400W")])
+def test_commands_cannot_be_held(option, value):
+    assert option in sentence(jm("run", option, value, "--", "true"), USAGE)
+
+
+def test_a_share_is_refused_where_there_are_no_multiprocessors():
+    done = jm("run", "gemm", "--m", 8, "--n", 8, "--k", 8, "--device", "ref", "--source", "sim:h100x1", "--steps", 1,
+              "--sm-share", "50,100", "--json", "-")
+    by_share = {r["case"]["parameters"]["options"]["sm-share"]: r for r in json.loads(done.stdout)}
+    assert done.returncode == 125 and "cannot be restricted" in by_share["50"]["reason"]
+    assert by_share["50"]["exit_status"] == 125 and by_share["100"]["status"] == "ok"
