@@ -95,3 +95,15 @@ def test_all_gpus_count_for_a_device_without_a_uuid(gpus):
     record, _ = run(gpus, "cpu" if (BUILD / "backends/cpu.so").exists() else "ref", JM_BACKENDS=str(BUILD / "backends"))
     assert "ran_on" not in record
     assert record["total"]["joules_measured"] == pytest.approx(sum(m["joules"] for m in gpu_meters(record).values()))
+
+
+def test_ranks_count_the_gpu_of_each(gpus):
+    done = jm("run", "gpt", "--layers", 1, "--hidden", 16, "--heads", 2, "--ffn", 16, "--context", 8, "--seq", 8,
+              "--batch", 1, "--vocab", 256, "--ranks", 2, "--device", "cuda:0,cuda:3", "--seconds", 0.5, "--warmup", 0,
+              "--source", "nvml", "--json", "-", env=gpus.env)
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
+    meters = gpu_meters(record)
+    computed = {uuid(ORDER[0]), uuid(ORDER[3])}
+    assert {u for u, m in meters.items() if not m.get("elsewhere", False)} == computed
+    assert record["total"]["joules_measured"] == pytest.approx(sum(meters[u]["joules"] for u in computed))
