@@ -109,27 +109,35 @@ static struct jm_tensor *new_gradient(struct walk *w, struct jm_tensor *t)
 	return d;
 }
 
-/* Is d still the gradient of this tensor, which is not t, and is the turn of its producer still to come? */
-static bool awaited_by(const struct walk *w, const struct jm_tensor *owner,
-	const struct jm_tensor *t, const struct jm_tensor *d)
+/* Is d still the gradient of this tensor, and is the turn of its producer still to come? Once not, never again. */
+static bool is_awaited(
+	const struct walk *w, const struct jm_tensor *owner, const struct jm_tensor *d)
 {
 	const struct jm_cell *c = jm_graph_cell(w->g, owner);
 
-	return owner != t && w->grad[owner->id] == d && c->producer &&
-	       c->producer->id < w->node->id;
+	return w->grad[owner->id] == d && c->producer && c->producer->id < w->node->id;
 }
 
-/* Does a tensor other than t, whose producer's turn is still to come, own this gradient too? */
+/* Does a tensor other than t, whose producer's turn is still to come, own this gradient too? Owners that are
+ * done leave the list: a residual stream passes one gradient through all layers. */
 static bool awaited_elsewhere(
 	const struct walk *w, const struct jm_tensor *t, const struct jm_tensor *d)
 {
-	const struct jm_cell *c = jm_graph_cell(w->g, d);
+	struct jm_cell *c = jm_graph_cell(w->g, d);
+	struct jm_tensor **link = &c->passed_to;
 
-	if (c->made_for && awaited_by(w, c->made_for, t, d))
+	if (c->made_for && c->made_for != t && is_awaited(w, c->made_for, d))
 		return true;
-	for (const struct jm_tensor *s = c->passed_to; s; s = w->next[s->id])
-		if (awaited_by(w, s, t, d))
+	while (*link) {
+		struct jm_tensor *s = *link;
+
+		if (!is_awaited(w, s, d))
+			*link = w->next[s->id];
+		else if (s != t)
 			return true;
+		else
+			link = &w->next[s->id];
+	}
 	return false;
 }
 

@@ -90,6 +90,18 @@ def test_layers_cost_the_same_each():
         assert many[key] - more[key] == pytest.approx(2 * (more[key] - few[key]), rel=1e-9), key
 
 
+def test_the_time_of_4000_layers_is_near_that_of_4_times_1000():
+    """Of the processor, so that it does not depend on what else runs."""
+    def seconds(layers):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        describe("gpt-117m", "--layers", layers, "--hidden", 8, "--heads", 1, "--vocab", 64, "--seq", 8)
+        return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+
+    few = min(seconds(1000) for _ in range(2))
+    many = min(seconds(4000) for _ in range(2))
+    assert many < 3 * 4 * few, (few, many)
+
+
 def test_small_by_hand():
     d = describe(*SMALL, "--batch", 3, "--seq", 16)
     layer = 12 * 64 * 64 + 13 * 64
