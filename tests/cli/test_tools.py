@@ -2,6 +2,7 @@
 """tools/: wrong words are told at once, not after minutes."""
 import json
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -78,6 +79,20 @@ def test_loop_of_includes(tree):
     two.write_text('#include "base/one.h"\n')
     done = rooms(tree)
     assert (done.returncode, done.stdout) == (1, "a loop of includes: lib/base/one.h, lib/base/two.h\n")
+
+
+@pytest.mark.parametrize("public, private", [
+    ("lib/measure/session.h", "lib/measure/session_private.h"),
+    ("lib/guard/journal.h", "lib/guard/journal_private.h"),
+    ("engine/program.h", "engine/profile.h"),
+    ("backends/cuda/library.h", "backends/cuda/cuda.h"),
+])
+def test_a_header_and_its_private_one_in_a_circle(tree, public, private):
+    """The private one includes the public one, which is right; the other way as well is a circle."""
+    assert f'{pathlib.Path(public).name}"\n' in (tree / private).read_text()
+    (tree / public).write_text(f'#include "{pathlib.Path(private).name}"\n' + (tree / public).read_text())
+    done = rooms(tree)
+    assert (done.returncode, done.stdout) == (1, f"a loop of includes: {', '.join(sorted([public, private]))}\n")
 
 
 def test_comment_on_a_room(tree):
