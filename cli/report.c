@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "result/record_keys.h"
 #include "store/store.h"
+#include "report/page_trace.h"
 #include "report/report.h"
 
 #include <errno.h>
@@ -18,7 +19,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define TRACES_AT_MOST 24 /* on a page: about 100 kB each */
+#define TRACES_AT_MOST	  100 /* on a page */
+#define STRETCHES	  700 /* of a meter's trace */
+#define STRETCHES_LEAST	  50
+#define STRETCHES_AT_MOST 75000 /* of all traces together: about 600 kB */
 
 static const char *const formats[] = {
 #define X(name, text) text,
@@ -36,9 +40,16 @@ static const char *const pools[] = {"devices", NULL};
 struct input {
 	struct jm_record_input in;
 	json_t *traces; /* NULL = not wanted */
+	json_t *details;
 };
 
-/* Is this the first successful run of its case? Its trace represents the others. seen: ids of cases that had one. */
+/* Of a trace: the index of its record, and how many traces share the page. */
+struct trace_place {
+	size_t index;
+	int n_traces;
+};
+
+/* Is this the first successful run of its case? Its trace represents the others. seen: ids of cases with one. */
 static bool stands_for_case(const json_t *record, json_t *seen, const char **ret_id)
 {
 	const char *status = json_string_value(json_object_get(record, "status"));
@@ -49,43 +60,119 @@ static bool stands_for_case(const json_t *record, json_t *seen, const char **ret
 	return !json_object_set_new(seen, *ret_id, json_true());
 }
 
+struct trace_reader {
+	struct jm_page_trace *trace;
+};
+
+static bool wants_signal(void *arg, int signal)
+{
+	const struct trace_reader *r = arg;
+
+	return jm_page_trace_wants(r->trace, signal);
+}
+
+static int take_chunk(void *arg, const struct jm_chunk *chunk, struct jm_err *err)
+{
+	const struct trace_reader *r = arg;
+
+	return jm_page_trace_chunk(r->trace, chunk, err);
+}
+
+/* The trace of a record, thinned; JSON null without power in it. */
+static int read_trace(struct jm_store *store, const struct jm_meters *set, const json_t *record,
+	struct trace_place place, json_t **ret, struct jm_err *err)
+{
+	const json_t *of_case = json_object_get(record, "case");
+	int stretches = STRETCHES_AT_MOST / (place.n_traces * (set->n > 0 ? set->n : 1));
+	struct trace_reader r;
+	const struct jm_chunk_reader reader = {wants_signal, take_chunk, &r};
+	int rc;
+
+	if (stretches > STRETCHES)
+		stretches = STRETCHES;
+	r.trace = jm_page_trace_new(set, stretches < STRETCHES_LEAST ? STRETCHES_LEAST : stretches);
+	rc = r.trace ? jm_store_chunks(store, json_string_value(json_object_get(of_case, "id")),
+			       (int)json_integer_value(json_object_get(of_case, "repeat")), &reader,
+			       err)
+		     : 0;
+	*ret = r.trace && !rc ? jm_page_trace_json(r.trace, (int)place.index) : NULL;
+	jm_page_trace_free(r.trace);
+	if (!rc && !*ret)
+		rc = jm_err_set(err, JM_ENOMEM, "Out of memory for a power trace.");
+	return rc;
+}
+
 /* A record without a trace has none on the page. */
-static int add_trace(struct jm_store *store, const json_t *records, size_t index, const char *id,
+static int add_trace(struct jm_store *store, const json_t *record, struct trace_place place,
 	json_t *traces, struct jm_err *err)
 {
-	const json_t *of_case = json_object_get(json_array_get(records, index), "case");
-	int repeat = (int)json_integer_value(json_object_get(of_case, "repeat"));
+	const json_t *of_case = json_object_get(record, "case");
 	struct jm_err none = JM_ERR_INIT;
 	struct jm_meters set = {0};
-	struct jm_trace *trace;
 	json_t *json = NULL;
-	int rc = jm_store_trace(store, id, repeat, &set, &trace, &none);
+	int rc = jm_store_signals(store, json_string_value(json_object_get(of_case, "id")),
+		(int)json_integer_value(json_object_get(of_case, "repeat")), &set, &none);
 
 	if (rc == JM_ENOENT)
 		return 0;
 	if (rc)
 		return jm_err_set(err, rc, "%s", none.text);
-	rc = jm_report_trace(trace, &set, (int)index, &json, err);
+	rc = read_trace(store, &set, record, place, &json, err);
 	if (!rc && json_array_append_new(traces, json))
 		rc = jm_err_set(err, JM_ENOMEM, "Out of memory for a power trace.");
-	jm_trace_free(trace);
 	jm_meters_done(&set);
 	return rc;
+}
+
+/* Of a large store, whose records are read without their details: those of this one. */
+static int add_details(struct jm_store *store, const json_t *record, size_t index, json_t *details,
+	struct jm_err *err)
+{
+	const json_t *of_case = json_object_get(record, "case");
+	json_t *whole;
+	char key[24];
+	int rc = jm_store_record(store, json_string_value(json_object_get(of_case, "id")),
+		(int)json_integer_value(json_object_get(of_case, "repeat")), &whole, err);
+
+	if (rc || !whole)
+		return rc;
+	snprintf(key, sizeof(key), "%zu", index);
+	if (json_object_set_new(details, key, whole))
+		rc = jm_err_set(err, JM_ENOMEM, "Out of memory for a record.");
+	return rc;
+}
+
+/* Indices of the records whose traces are shown. */
+static size_t choose_records(const json_t *records, size_t first, size_t *ret, size_t most)
+{
+	json_t *seen = json_object();
+	const char *id;
+	size_t n = 0;
+
+	for (size_t i = first; seen && i < json_array_size(records) && n < most; i++)
+		if (stands_for_case(json_array_get(records, i), seen, &id))
+			ret[n++] = i;
+	json_decref(seen);
+	return n;
 }
 
 static int add_traces(void *arg, struct jm_store *store, size_t first, struct jm_err *err)
 {
 	const struct input *input = arg;
-	const json_t *records = input->in.records;
-	json_t *seen = json_object();
-	const char *id;
+	size_t chosen[TRACES_AT_MOST], had = json_array_size(input->traces), n;
 	int rc = 0;
 
-	for (size_t i = first; i < json_array_size(records) && !rc; i++)
-		if (json_array_size(input->traces) < TRACES_AT_MOST &&
-			stands_for_case(json_array_get(records, i), seen, &id))
-			rc = add_trace(store, records, i, id, input->traces, err);
-	json_decref(seen);
+	if (had >= TRACES_AT_MOST)
+		return 0;
+	n = choose_records(input->in.records, first, chosen, TRACES_AT_MOST - had);
+	for (size_t i = 0; i < n && !rc; i++) {
+		const json_t *record = json_array_get(input->in.records, chosen[i]);
+		struct trace_place place = {chosen[i], (int)(had + n)};
+
+		rc = add_trace(store, record, place, input->traces, err);
+		if (!rc && !input->in.full)
+			rc = add_details(store, record, chosen[i], input->details, err);
+	}
 	return rc;
 }
 
@@ -202,7 +289,7 @@ static int report(struct jm_cli *cli, struct input *input)
 		rc = jm_record_input_add(in, cli->args[i], &cli->err);
 	jm_record_input_warn(in);
 	options.traces = input->traces;
-	options.brief = !in->full;
+	options.details = input->details;
 	if (!rc)
 		rc = jm_report_render(in->records, format, &options, &text, &cli->err);
 	if (rc)
@@ -230,11 +317,12 @@ static int run(struct jm_cli *cli)
 	bool phases = format_of(cli) == JM_REPORT_OPENMETRICS ||
 		      jm_values_number(&cli->values, "phases") > 0;
 	bool full = phases || input_size(cli) <= MOST_IN_FULL;
-	struct input input = {.traces = page ? json_array() : NULL};
+	struct input input = {
+		.traces = page ? json_array() : NULL, .details = page ? json_object() : NULL};
 	int rc = jm_record_input_init(&input.in, full, &cli->err), status;
 
 	signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like a full disk */
-	if (!rc && page && !input.traces)
+	if (!rc && page && (!input.traces || !input.details))
 		rc = jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for the power traces.");
 	if (page) {
 		input.in.with_store = add_traces;
@@ -245,6 +333,7 @@ static int run(struct jm_cli *cli)
 	status = input.in.n_damaged ? 1 : 0;
 	jm_record_input_done(&input.in);
 	json_decref(input.traces);
+	json_decref(input.details);
 	return rc ? jm_cli_fail(cli) : status;
 }
 

@@ -1,25 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-// The charts of the report page, by ECharts. Each takes a series of the summary and gives a panel.
+// The charts of one system, each metric against the setting. Each takes a series and gives a chart with its panel.
 "use strict";
 (function () {
-	const { el, known, panel, axis, valueAxis, base, setting, settingAxis, parts } = JM,
+	const { known, panel, axis, valueAxis, base, setting, settingAxis, parts } = JM,
 		{ offPoints, referencePoints, tip, whiskers, band, bestOf } = JM;
 
-	// Means of one metric against the setting, with the reference as a dashed level.
-	JM.chartSetting = function (series, dims, metric, verdict, note) {
-		const s = setting(series, dims),
-			col = JM.column(series, metric);
+	const spread = (s, col, list) =>
+		list
+			.filter((i) => known(col.mean[i]) && col.half[i] > 0)
+			.map((i) => [s.x[i], col.mean[i] - col.half[i], col.mean[i] + col.half[i]]);
+	const dashed = (color, at) => ({
+		silent: true,
+		symbol: "none",
+		lineStyle: { type: "dashed", color: color, opacity: 0.8 },
+		label: { show: false },
+		data: [{ yAxis: at }],
+	});
 
+	// Means of one metric against the setting, with the reference as a dashed level.
+	JM.chartSetting = function (series, metric, verdict, note) {
+		const s = setting(series),
+			col = JM.column(series, metric),
+			part = parts(series);
 		if (series.reference !== null) note += " Dashed: the reference.";
-		return panel(col.title[0].toUpperCase() + col.title.slice(1), note, function (c) {
-			const part = parts(series),
-				best = bestOf(series, verdict);
-			const has = (i) => known(col.mean[i]);
+		if (part.off.length) note += " Grey circles: caps that the device did not keep.";
+		const option = function (c) {
+			const best = bestOf(series, verdict);
+			const has = (i) => known(col.mean[i]),
+				isBest = (i) => best.at.includes(i);
 			const item = (i) => ({
 				value: [s.x[i], col.mean[i]],
 				index: i,
 				label: {
-					show: best.at.includes(i) && best.text === "best",
+					show: isBest(i) && best.text === "best",
 					formatter: "best",
 					color: c.best,
 					position: "top",
@@ -27,28 +40,20 @@
 					distance: 8,
 				},
 				itemStyle:
-					best.at.includes(i) && series.points[i].eligible
-						? {
-								color: best.text === "best" ? c.best : c.main,
-								borderColor: c.best,
-								borderWidth: 2.5,
-							}
+					isBest(i) && series.points[i].eligible
+						? { color: best.text === "best" ? c.best : c.main, borderColor: c.best, borderWidth: 2.5 }
 						: undefined,
-				symbolSize: best.at.includes(i) ? 11 : 7,
+				symbolSize: isBest(i) ? 11 : 7,
 			});
-			const spread = (list) =>
-				list
-					.filter((i) => has(i) && col.half[i] > 0)
-					.map((i) => [s.x[i], col.mean[i] - col.half[i], col.mean[i] + col.half[i]]);
 			const ref = part.reference.filter(has),
-				option = base(c);
-			option.xAxis = settingAxis(c, s);
-			option.yAxis = valueAxis(c, col.unit, { boundaryGap: [0, "12%"] });
-			option.tooltip.formatter = tip(series, [col]);
-			option.series = [
-				band(c.band, spread(part.curve)),
-				whiskers(c, c.main, spread(part.curve)),
-				whiskers(c, c.off, spread(part.off)),
+				out = base(c);
+			out.xAxis = settingAxis(c, s);
+			out.yAxis = valueAxis(c, col.unit, { boundaryGap: [0, "12%"] });
+			out.tooltip.formatter = tip(series, [col]);
+			out.series = [
+				band(c.band, s.numeric ? spread(s, col, part.curve) : []),
+				whiskers(c, c.main, spread(s, col, part.curve)),
+				whiskers(c, c.off, spread(s, col, part.off)),
 				{
 					type: "line",
 					data: part.curve.filter(has).map(item),
@@ -59,92 +64,82 @@
 				},
 				offPoints(c, part.off.filter(has).map(item)),
 				referencePoints(c, ref.map(item), {
-					markLine: ref.length
-						? {
-								silent: true,
-								symbol: "none",
-								lineStyle: {
-									type: "dashed",
-									color: c.ref,
-									opacity: 0.8,
-								},
-								label: { show: false },
-								data: [{ yAxis: col.mean[ref[0]] }],
-							}
-						: undefined,
+					markLine: ref.length ? dashed(c.ref, col.mean[ref[0]]) : undefined,
 				}),
 			];
-			return option;
+			return out;
+		};
+		return panel(col.title[0].toUpperCase() + col.title.slice(1), note, option, {
+			id: series.id + "/" + metric,
+			table: () => JM.metricTable(series, [metric]),
 		});
 	};
 
-	// Mean power of a device against its cap: under the dashed line the cap was kept, above it was not.
-	JM.chartPower = function (series, dims, per) {
-		const s = setting(series, dims);
+	// Mean power of a device against its cap: below the dashed line the work needed less than the cap allows.
+	JM.chartPower = function (series, per) {
+		const s = setting(series),
+			part = parts(series);
 		const col = { title: "mean power per device", unit: "W", mean: per, half: [] };
-		return panel(
-			"Power against the cap",
-			"Mean power per device; on the dashed line the work takes all that the cap allows.",
-			function (c) {
-				const part = parts(series),
-					option = base(c);
-				const has = (i) => known(per[i]) && known(s.x[i]);
-				const item = (i) => ({ value: [s.x[i], per[i]], index: i });
-				const xs = s.x.filter(known),
-					low = Math.min(...xs),
-					high = Math.max(...xs);
-				option.xAxis = settingAxis(c, s);
-				option.yAxis = valueAxis(c, "W");
-				option.tooltip.formatter = tip(series, [col]);
-				option.series = [
-					{
-						type: "line",
-						silent: true,
-						symbol: "none",
-						data: [
-							[low, low],
-							[high, high],
-						],
-						lineStyle: { type: "dashed", color: c.off, width: 1.5 },
-						endLabel: {
-							show: true,
-							formatter: "cap",
-							color: c.off,
-							offset: [-72, -6],
-						},
+		const option = function (c) {
+			const out = base(c);
+			const has = (i) => known(per[i]) && known(s.x[i]);
+			const item = (i) => ({ value: [s.x[i], per[i]], index: i });
+			const xs = s.x.filter(known),
+				low = Math.min(...xs),
+				high = Math.max(...xs);
+			out.xAxis = settingAxis(c, s);
+			out.yAxis = valueAxis(c, "W");
+			out.tooltip.formatter = tip(series, [col]);
+			out.series = [
+				{
+					type: "line",
+					silent: true,
+					symbol: "none",
+					data: [
+						[low, low],
+						[high, high],
+					],
+					lineStyle: { type: "dashed", color: c.off, width: 1.5 },
+				},
+				{
+					type: "line",
+					data: part.curve.filter(has).map(item),
+					symbol: "circle",
+					symbolSize: 7,
+					color: c.main,
+					lineStyle: { width: 2, color: c.main },
+					z: 4,
+				},
+				offPoints(c, part.off.filter(has).map(item), {
+					label: {
+						show: true,
+						formatter: (p) => "(" + series.points[p.data.index].label + ")",
+						position: "top",
+						color: c.soft,
+						fontSize: 11,
 					},
-					{
-						type: "line",
-						data: part.curve.filter(has).map(item),
-						symbol: "circle",
-						symbolSize: 7,
-						color: c.main,
-						lineStyle: { width: 2, color: c.main },
-						z: 4,
-					},
-					offPoints(c, part.off.filter(has).map(item), {
-						label: {
-							show: true,
-							formatter: "not kept",
-							position: "top",
-							color: c.off,
-							fontSize: 11,
-						},
-					}),
-					referencePoints(c, part.reference.filter(has).map(item)),
-				];
-				return option;
-			},
-		);
+					labelLayout: { hideOverlap: true },
+				}),
+				referencePoints(c, part.reference.filter(has).map(item)),
+			];
+			return out;
+		};
+		const note =
+			"Mean power per device. Dashed: the cap; on it the work takes all that the cap allows, above it the device did not keep the cap (in parentheses).";
+		return panel("Power against the cap", note, option, {
+			id: series.id + "/power",
+			table: () => JM.pointTable(series, [{ title: "mean power per device", unit: "W", of: (p) => JM.plain(per[p.index]) }]),
+		});
 	};
 
 	// EDP and each EDS relative to the reference; 1 is the reference, lower is better.
-	JM.chartProducts = function (series, dims, names) {
-		const s = setting(series, dims),
+	JM.chartProducts = function (series, names) {
+		const s = setting(series),
 			ref = series.points[series.reference];
 		const cols = names.map((n) => JM.column(series, n)).filter((col) => col.any);
 		for (const col of cols) {
 			const one = col.mean[series.reference];
+			col.short = col.name.startsWith("eds") ? col.title : col.name.toUpperCase();
 			if (!col.name.startsWith("eds"))
 				Object.assign(col, {
 					unit: "of the reference",
@@ -153,198 +148,235 @@
 				});
 			else col.unit = "";
 		}
-		return panel(
-			"Energy and delay together",
-			"EDP and EDS relative to the reference (" +
-				ref.label +
-				"), the dashed line at 1; lower is better. The vertical axis need not start at 0.",
-			function (c) {
-				const part = parts(series),
-					option = base(c);
-				option.color = c.many;
-				option.legend = {
-					top: 0,
-					right: 0,
-					textStyle: { color: c.soft },
-					itemWidth: 16,
-					itemHeight: 8,
-				};
-				option.xAxis = settingAxis(c, s);
-				option.yAxis = axis(c, "", { scale: true, boundaryGap: ["6%", "10%"] });
-				option.tooltip.formatter = (p) =>
-					p.data && p.data.index !== undefined ? tip(series, [cols[p.data.col]])(p) : "";
-				option.series = cols.map((col, k) => ({
-					type: "line",
-					name: col.name.startsWith("eds") ? col.title : "EDP",
-					data: part.curve
-						.filter((i) => known(col.mean[i]))
-						.map((i) => ({
-							value: [s.x[i], col.mean[i]],
-							index: i,
-							col: k,
-						})),
-					symbol: ["circle", "rect", "triangle", "roundRect"][k % 4],
-					symbolSize: 7,
-					lineStyle: { width: 2 },
-					markLine: k
-						? undefined
-						: {
-								silent: true,
-								symbol: "none",
-								label: { show: false },
-								lineStyle: { type: "dashed", color: c.ref },
-								data: [{ yAxis: 1 }],
-							},
-				}));
-				return option;
-			},
-		);
+		const option = function (c) {
+			const part = parts(series),
+				out = base(c);
+			out.color = c.many;
+			out.legend = { top: 0, right: 0, textStyle: { color: c.soft }, itemWidth: 16, itemHeight: 8 };
+			out.xAxis = settingAxis(c, s);
+			out.yAxis = axis(c, "", { scale: true, boundaryGap: ["6%", "10%"] });
+			out.tooltip.formatter = (p) =>
+				p.data && p.data.index !== undefined ? tip(series, [cols[p.data.col]])(p) : "";
+			out.series = cols.map((col, k) => ({
+				type: "line",
+				name: col.short,
+				data: part.curve
+					.filter((i) => known(col.mean[i]))
+					.map((i) => ({ value: [s.x[i], col.mean[i]], index: i, col: k })),
+				symbol: ["circle", "rect", "triangle", "roundRect"][k % 4],
+				symbolSize: 7,
+				lineStyle: { width: s.numeric ? 2 : 0 },
+				markLine: k ? undefined : dashed(c.ref, 1),
+			}));
+			return out;
+		};
+		const note =
+			"EDP, ED2P and EDS relative to the reference (" +
+			ref.label +
+			"), the dashed line at 1; lower is better. The vertical axis does not start at 0.";
+		return panel("Energy and delay together", note, option, {
+			id: series.id + "/products",
+			table: () => JM.metricTable(series, names),
+		});
 	};
 
-	const shade = (c, name, i) =>
-		c.phase[{ warmup: 0, setup: 1, cooldown: 1, steady: 2, command: 2, verify: 3 }[name] ?? i % 4];
+	// Clock, temperature and the share of time at the power cap, one strip below the other.
+	const STRIPS = [
+		["hertz", "clock in MHz", 1e-6],
+		["celsius", "highest temperature in \u00b0C", 1],
+		["throttled", "held at the power cap, % of the time", 100],
+	];
+	JM.telemetry = function (series) {
+		return STRIPS.map(([name, title, factor]) => ({
+			title: title,
+			mean: series.points.map((p) => factor * JM.mean(JM.runsOf(series, p.index).map((i) => JM.run(name, i)))),
+		})).filter((strip) => strip.mean.some(known));
+	};
 
-	// Shaded areas. The name of a phase within another, as of an epoch in the steady phase, stands one line lower.
-	function phases(c, t) {
-		const long = (p) => p.end_s - p.start_s;
-		const within = (p, i) =>
-			t.phases.some(
-				(q, k) =>
-					q.start_s <= p.start_s &&
-					q.end_s >= p.end_s &&
-					(long(q) > long(p) || k < i),
-			);
-		return t.phases.map((p, i) => [
-			{
-				name: p.name,
-				xAxis: p.start_s,
-				label: {
-					show: long(p) > 0.05 * (t.end_s - t.start_s),
-					distance: within(p, i) ? 20 : 5,
-				},
-				itemStyle: { color: shade(c, p.name, i) },
-			},
-			{ xAxis: p.end_s },
-		]);
+	const OTHER = [
+		[2, "temperature"],
+		[4, "power brake"],
+		[8, "other reasons"],
+	];
+	// "temperature (300 W)": reasons for low clocks other than the cap.
+	function otherReasons(series) {
+		const bits = (p) => JM.runsOf(series, p.index).reduce((all, i) => all | (JM.run("throttle_reasons", i) || 0), 0);
+		const list = series.points.flatMap((p) =>
+			OTHER.filter(([bit]) => bits(p) & bit).map(([, name]) => name + " (" + p.label + ")"),
+		);
+		return list.length ? "Clocks were also held back by: " + list.join(", ") + "." : "";
 	}
 
-	// Power over time of one run, with its phases shaded; trace: see report/trace.c.
-	JM.chartTrace = function (trace) {
-		const state = { trace: trace };
-		const chart = panel(
-			"Power over time",
-			"",
-			function (c) {
-				const t = state.trace,
-					option = base(c);
-				const caps = [...new Set((t.caps || []).filter(known))];
-				option.color = c.many;
-				option.grid.top = 52;
-				option.grid.bottom = 70;
-				option.legend = {
-					type: "scroll",
-					selected: t.hidden,
-					top: 0,
-					left: 0,
-					right: 0,
-					textStyle: { color: c.soft },
-					itemWidth: 12,
-					itemHeight: 12,
-					icon: "circle",
-					pageTextStyle: { color: c.soft },
-					pageIconColor: c.soft,
-					pageIconInactiveColor: c.line,
-				};
-				option.xAxis = axis(c, "seconds", {
-					min: t.start_s,
-					max: t.end_s,
-					nameGap: 24,
-					axisLabel: { color: c.soft, hideOverlap: true, showMaxLabel: false },
-				});
-				option.yAxis = valueAxis(c, "W", { nameGap: 8, boundaryGap: [0, "8%"] });
-				option.tooltip = Object.assign(option.tooltip, {
-					trigger: "axis",
-					axisPointer: { lineStyle: { color: c.soft } },
-					formatter: (list) =>
-						el(
-							"div",
-							{},
-							el("b", {}, list[0].value[0].toFixed(2) + " s"),
-							list
-								.filter((p) => p.data.index !== undefined)
-								.slice(0, 12)
-								.map((p) => [
-									el("br"),
-									p.seriesName +
-										": " +
-										p.value[1].toFixed(1) +
-										" W",
-								]),
-						),
-				});
-				option.dataZoom = [
-					{ type: "inside", filterMode: "none" },
-					{
-						type: "slider",
-						height: 18,
-						bottom: 6,
-						filterMode: "none",
-						borderColor: c.line,
-						textStyle: { color: c.soft },
-						fillerColor: c.band,
-						handleStyle: { color: c.card, borderColor: c.soft },
-						dataBackground: {
-							lineStyle: { opacity: 0 },
-							areaStyle: { opacity: 0 },
+	JM.chartTelemetry = function (series, strips) {
+		const s = setting(series),
+			part = parts(series);
+		const option = function (c) {
+			const out = base(c),
+				n = strips.length,
+				each = 78 / n;
+			out.grid = strips.map((_, k) => ({
+				left: 52,
+				right: 22,
+				top: 9 + k * each + "%",
+				height: each - 13 + "%",
+			}));
+			out.xAxis = strips.map((_, k) =>
+				Object.assign(settingAxis(c, s), { gridIndex: k }, k < n - 1 ? { name: "", axisLabel: { show: false } } : {}),
+			);
+			out.yAxis = strips.map((strip, k) =>
+				axis(c, strip.title, {
+					gridIndex: k,
+					min: 0,
+					splitNumber: 2,
+					nameLocation: "end",
+					nameGap: 7,
+					axisLabel: { color: c.soft, fontSize: 10, showMaxLabel: false },
+					nameTextStyle: { color: c.ink, align: "left", padding: [0, 0, 0, -44], fontSize: 11 },
+				}),
+			);
+			out.tooltip.formatter = (p) =>
+				p.data && p.data.index !== undefined
+					? tip(series, strips.map((strip) => ({ title: strip.title, unit: "", mean: strip.mean, half: [] })))(p)
+					: "";
+			out.series = strips.flatMap((strip, k) => {
+				const points = (list) =>
+					list.filter((i) => known(strip.mean[i])).map((i) => ({ value: [s.x[i], strip.mean[i]], index: i }));
+				const on = { xAxisIndex: k, yAxisIndex: k };
+				return [
+					Object.assign(
+						{
+							type: "line",
+							data: points(part.curve),
+							symbol: "circle",
+							symbolSize: 6,
+							color: c.many[k],
+							lineStyle: { width: s.numeric ? 2 : 0 },
 						},
-					},
+						on,
+					),
+					offPoints(c, points(part.off), on),
+					referencePoints(c, points(part.reference), Object.assign({ symbolSize: 10 }, on)),
 				];
-				option.series = t.meters.map((m, k) => ({
-					type: "line",
-					name: m.label,
-					symbol: "none",
-					step: "end",
-					lineStyle: { width: 1.3 },
-					data: m.points.map((d) => ({ value: d, index: k })),
-					connectNulls: false,
-					markArea: k
-						? undefined
-						: {
-								silent: true,
-								label: {
-									color: c.soft,
-									fontSize: 11,
-									position: "insideTop",
-								},
-								data: phases(c, t),
-							},
-					markLine:
-						k || !caps.length
-							? undefined
-							: {
-									silent: true,
-									symbol: "none",
-									lineStyle: {
-										type: "dashed",
-										color: c.ref,
-									},
-									label: {
-										formatter: "cap {c} W",
-										position: "insideEndTop",
-										color: c.ref,
-										fontSize: 11,
-									},
-									data: caps.map((w) => ({ yAxis: w })),
-								},
-				}));
-				return option;
-			},
-			true,
-		);
-		chart.show = function (other) {
-			state.trace = other;
-			JM.redraw(chart);
+			});
+			return out;
 		};
+		const columns = strips.map((strip) => ({ title: strip.title, of: (p) => JM.plain(strip.mean[p.index]) }));
+		const note = "Mean over devices and runs; the highest temperature of any device. " + otherReasons(series);
+		return panel("Clocks and temperature", note, option, {
+			id: series.id + "/clock",
+			table: () => JM.pointTable(series, columns),
+		});
+	};
+
+	// How far each run lies from the median of its setting; a box from five runs on.
+	const quantile = (sorted, q) => {
+		const at = q * (sorted.length - 1),
+			low = Math.floor(at);
+		return sorted[low] + (at - low) * ((sorted[low + 1] ?? sorted[low]) - sorted[low]);
+	};
+	function deviations(series, metric, order) {
+		return order.map((p) => {
+			const median = p.metrics[metric].median;
+			return JM.runsOf(series, p.index)
+				.filter((i) => known(JM.run(metric, i)) && median > 0)
+				.map((i) => ({ run: i, percent: 100 * (JM.run(metric, i) / median - 1) }));
+		});
+	}
+	function box(c, list) {
+		return {
+			type: "custom",
+			silent: true,
+			z: 2,
+			data: list,
+			encode: { x: 0, y: [1, 2, 3, 4, 5] },
+			renderItem: function (params, api) {
+				const y = [1, 2, 3, 4, 5].map((k) => api.coord([api.value(0), api.value(k)])[1]),
+					x = api.coord([api.value(0), 0])[0],
+					w = Math.min(18, api.size([1, 0])[0] / 3);
+				const style = { stroke: c.main, fill: c.band, lineWidth: 1.3 };
+				const line = (x1, y1, x2, y2) => ({ type: "line", shape: { x1: x1, y1: y1, x2: x2, y2: y2 }, style: style });
+				return {
+					type: "group",
+					children: [
+						{ type: "rect", shape: { x: x - w, y: y[3], width: 2 * w, height: y[1] - y[3] }, style: style },
+						line(x - w, y[2], x + w, y[2]),
+						line(x, y[0], x, y[1]),
+						line(x, y[3], x, y[4]),
+					],
+				};
+			},
+		};
+	}
+
+	JM.chartSpread = function (series) {
+		const metrics = ["throughput", "joules_per_item", "watts_mean"].filter((m) => JM.column(series, m).any);
+		let metric = metrics.includes("joules_per_item") ? "joules_per_item" : metrics[0];
+		const place = setting(series),
+			order = place.numeric ? series.points.slice().sort((a, b) => place.x[a.index] - place.x[b.index]) : series.points;
+		const option = function (c) {
+			const runs = deviations(series, metric, order),
+				out = base(c);
+			const boxes = runs
+				.map((list, i) => [i, list.map((d) => d.percent).sort((a, b) => a - b)])
+				.filter(([, v]) => v.length >= 5)
+				.map(([i, v]) => [i, v[0], quantile(v, 0.25), quantile(v, 0.5), quantile(v, 0.75), v[v.length - 1]]);
+			const dots = runs.flatMap((list, i) =>
+				list.map((d) => ({ value: [i, d.percent], index: order[i].index, run: d.run, off: JM.run("outlier", d.run) })),
+			);
+			const most = Math.max(0.01, ...dots.map((d) => Math.abs(d.value[1])));
+			out.xAxis = settingAxis(c, { numeric: false, labels: order.map((p) => place.labels[p.index]), name: place.name });
+			out.yAxis = valueAxis(c, "% from the median", { min: -1.15 * most, max: 1.15 * most,
+				axisLabel: { color: c.soft, showMinLabel: false, showMaxLabel: false, formatter: (v) => +v.toPrecision(2) } });
+			out.tooltip.formatter = (p) =>
+				p.data && p.data.run !== undefined
+					? JM.el("div", {}, JM.el("b", {}, series.points[p.data.index].label), JM.el("br"),
+						"run " + JM.text(JM.run("repeat", p.data.run)) + ": " + p.data.value[1].toPrecision(3) + " %" +
+						(p.data.off ? ", outlier" : ""))
+					: "";
+			out.series = [
+				box(c, boxes),
+				{
+					type: "scatter",
+					symbolSize: 6,
+					z: 4,
+					data: dots.map((d) => Object.assign(d, {
+						itemStyle: d.off ? JM.hollow(c, c.ref) : { color: c.main, opacity: 0.75 },
+						symbol: d.off ? "diamond" : "circle",
+						symbolSize: d.off ? 11 : 6,
+					})),
+					markLine: dashed(c.off, 0),
+				},
+			];
+			return out;
+		};
+		const choice = JM.el(
+			"select",
+			{
+				"aria-label": "metric of the spread",
+				onchange: (e) => {
+					metric = e.target.value;
+					JM.redraw(chart);
+				},
+			},
+			metrics.map((m) => JM.el("option", { value: m, selected: m === metric }, JM.column(series, m).title)),
+		);
+		const chart = panel(
+			"Spread of the runs",
+			"Each run against the median of its setting. Diamonds: outliers (median absolute deviation). From five runs on a box shows the quartiles, its whiskers the extremes.",
+			option,
+			{
+				id: series.id + "/spread",
+				tools: metrics.length > 1 ? choice : null,
+				table: () =>
+					JM.pointTable(
+						series,
+						["n", "mean", "median", "sd", "min", "max"].map((key) => ({
+							title: key,
+							of: (p) => (key === "n" ? String(p.metrics[metric].n) : JM.plain(p.metrics[metric][key])),
+						})),
+					),
+			},
+		);
 		return chart;
 	};
 })();

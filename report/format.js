@@ -62,7 +62,7 @@ JM.scale = function (unit, values) {
 	return { factor: factor, unit: prefix + unit };
 };
 
-JM.half = (stat) => (known(stat.high95) && known(stat.mean) ? stat.high95 - stat.mean : NaN);
+JM.half = (stat) => (known(stat.half) ? stat.half : NaN);
 
 // The mean of a metric in each point, in one fitting unit.
 JM.column = function (series, name) {

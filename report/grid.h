@@ -46,9 +46,8 @@ void jm_text_quality(
 int jm_report_write_table(const struct jm_grouping *g, FILE *out, struct jm_err *err);
 int jm_report_write_md(const struct jm_grouping *g, FILE *out, struct jm_err *err);
 int jm_report_write_csv(const struct jm_grouping *g, FILE *out, struct jm_err *err);
-int jm_report_write_html(
-	const struct jm_grouping *g, const json_t *records, FILE *out, struct jm_err *err);
+int jm_report_write_html(const struct jm_grouping *g, FILE *out, struct jm_err *err);
 /* The summary (joulemark.report/1), for the caller to decref; NULL: no memory. */
-json_t *jm_report_summary(const struct jm_grouping *g);
+json_t *jm_report_summary(const struct jm_grouping *g, bool with_cases);
 
 #endif

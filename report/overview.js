@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The top of the report page: the setting that saves most within a limit of slowdown, and all systems of one work
-// in one chart of efficiency against throughput.
+// The message of the page: the setting of each system that saves most within a limit of slowdown.
 "use strict";
 (function () {
-	const { el, known, panel, axis, valueAxis, base, parts, tip, whiskers } = JM;
-	const LIMIT = 5; // percent of slowdown
+	const { el, known } = JM;
+	const LIMIT = (JM.LIMIT = 5); // percent of slowdown
+	const FEW = 6; // systems that are answered in full
 
 	const labels = (s, list) => list.map((i) => s.points[i].label).join(", ");
 
 	// The setting that saves most energy while its time loss, upper end of the 95 % interval, is within the limit.
 	// kind: best, tie (several cannot be told apart), none (why).
-	JM.within = function (s) {
+	function search(s) {
 		const verdict = s.verdicts.find((v) => v.metric === "energy_gain_percent");
 		const gain = (i) => s.points[i].metrics.energy_gain_percent,
 			loss = (i) => s.points[i].metrics.time_loss_percent;
@@ -40,16 +40,15 @@
 			at: tied,
 			why: "their 95 % intervals overlap",
 		};
-	};
+	}
+	JM.within = (s) => (s.within = s.within || search(s));
 
-	const percent = (stat) => JM.estimate(stat.mean, JM.half(stat)) + "\u00a0% less";
+	const percent = (stat) => JM.estimate(stat.mean, stat.half) + "\u00a0% less";
 	const slower = (stat) =>
-		Math.abs(stat.mean) <= JM.half(stat)
+		Math.abs(stat.mean) <= stat.half
 			? "no measurable difference in speed"
-			: JM.estimate(Math.abs(stat.mean), JM.half(stat)) +
-				"\u00a0% " +
-				(stat.mean > 0 ? "slower" : "faster");
-	const watts = (stat) => JM.estimate(stat.mean, JM.half(stat)) + "\u00a0W";
+			: JM.estimate(Math.abs(stat.mean), stat.half) + "\u00a0% " + (stat.mean > 0 ? "slower" : "faster");
+	const watts = (stat) => JM.estimate(stat.mean, stat.half) + "\u00a0W";
 
 	function saving(s, i) {
 		const m = s.points[i].metrics,
@@ -65,7 +64,7 @@
 	}
 
 	function answer(s, found) {
-		const title = s.title;
+		const title = JM.S.series.length > 1 ? el("a", { href: "#" + s.id }, s.title) : s.title;
 		if (found.kind === "none")
 			return [el("div", { class: "what" }, title), el("div", {}, "No clear best: " + found.why + ".")];
 		return [
@@ -87,6 +86,26 @@
 		];
 	}
 
+	// Of many systems: how many save, how much, and which saves most.
+	function summary(rows, found) {
+		const gain = (k) => rows[k].points[found[k].leading].metrics.energy_gain_percent;
+		const some = rows.map((_, k) => k).filter((k) => found[k].kind !== "none");
+		if (!some.length) return [el("div", {}, "None of the " + rows.length + " systems has a clear best setting. The table gives the reasons.")];
+		const order = some.slice().sort((a, b) => gain(b).mean - gain(a).mean),
+			most = order[0],
+			least = order[order.length - 1];
+		return [
+			el(
+				"div",
+				{ class: "answer" },
+				some.length + " of " + rows.length + " systems save " + JM.plain(Math.round(gain(least).mean)) + " to " +
+					JM.plain(Math.round(gain(most).mean)) + "\u00a0% energy",
+			),
+			el("div", {}, "Most: ", el("b", {}, rows[most].title + " at " + rows[most].points[found[most].leading].label), ", ", saving(rows[most], found[most].leading)),
+			el("p", {}, el("a", { href: "#systems" }, "Each system"), " is in the table below."),
+		];
+	}
+
 	// One card for all series that have settings to choose from.
 	JM.leading = function (S) {
 		const rows = S.series.filter((s) => s.points.length > 1 && s.reference !== null);
@@ -97,11 +116,13 @@
 			"section",
 			{ class: "leading card " + kind, id: "best", "aria-label": "Best setting" },
 			el("h2", {}, "Best setting for at most " + LIMIT + "\u00a0% slowdown"),
-			el(
-				"div",
-				{ class: rows.length > 1 ? "answers" : null },
-				rows.map((s, i) => el("div", {}, answer(s, found[i]))),
-			),
+			rows.length > FEW
+				? summary(rows, found)
+				: el(
+						"div",
+						{ class: rows.length > 1 ? "answers" : null },
+						rows.map((s, i) => el("div", {}, answer(s, found[i]))),
+					),
 			el(
 				"p",
 				{ class: "soft small" },
@@ -110,169 +131,73 @@
 		);
 	};
 
-	const leaves = (o, path) =>
-		Object.entries(o || {}).flatMap(([k, v]) =>
-			v !== null && typeof v === "object" && !Array.isArray(v)
-				? leaves(v, path + k + "/")
-				: [[path + k, k, v]],
-		);
+	// ---- all systems in one table -----------------------------------------------------------------------------
 
-	// Identity of the work: the parameters without the machine and without what is swept.
-	function work(s, dims) {
-		const swept = (k) => dims.some((d) => d.name === k.split("@")[0]);
-		const kept = leaves(s.parameters, "").filter(
-			([path, k]) => !/^(device|source|control|settings\/.*)$/.test(path) && !swept(k),
-		);
-		return JSON.stringify([s.item, kept.map(([path, , v]) => [path, v]).sort()]);
+	// Parameters in which the series differ, beyond their titles' machine.
+	function differing(S) {
+		const seen = new Map();
+		for (const s of S.series)
+			for (const [path, name, v] of JM.parameters(s))
+				if (!/^(workload|device|source|control)$/.test(name))
+					seen.set(name, (seen.get(name) || new Set()).add(JSON.stringify(v)));
+		const lacking = (name) => S.series.some((s) => !JM.parameters(s).some(([, n]) => n === name));
+		return [...seen].filter(([name, values]) => values.size > 1 || lacking(name)).map(([name]) => name);
 	}
 
-	const hasTrade = (s) =>
-		s.points.some((p) => known(p.metrics.throughput.mean) && known(p.metrics.items_per_joule.mean));
+	const one = (s, name) => {
+		const found = JM.parameters(s).find(([, n]) => n === name);
+		return found ? found[2] : null;
+	};
+	const stat = (s, i, metric) => {
+		const m = i === null || i === undefined ? null : s.points[i].metrics[metric];
+		return m ? JM.estimate(m.mean, m.half) : "\u2013";
+	};
 
-	// Names of systems: what follows " on " in the title, where that tells them apart.
-	function names(group) {
-		const short = group.map((s) => s.title.replace(/^.* on /, ""));
-		return new Set(short).size === group.length ? short : group.map((s) => s.title);
+	// The best mean of a metric over the points that count.
+	function bestPoint(s, metric, better) {
+		const list = s.points.filter((p) => p.eligible && known(p.metrics[metric].mean));
+		return list.length
+			? list.reduce((a, b) => (better * (b.metrics[metric].mean - a.metrics[metric].mean) > 0 ? b : a)).index
+			: null;
 	}
 
-	// Both 95 % intervals of a point: [x, x low, x high, y, y low, y high].
-	function horizontal(c, color, items) {
-		return Object.assign(whiskers(c, color, items), {
-			encode: { x: [1, 2], y: 0 },
-			renderItem: function (params, api) {
-				const a = api.coord([api.value(1), api.value(0)]),
-					b = api.coord([api.value(2), api.value(0)]);
-				const style = { stroke: color, lineWidth: 1.4, fill: "none" };
-				const line = (x1, y1, x2, y2) => ({
-					type: "line",
-					shape: { x1: x1, y1: y1, x2: x2, y2: y2 },
-					style: style,
-				});
-				return {
-					type: "group",
-					children: [
-						line(a[0], a[1], b[0], b[1]),
-						line(a[0], a[1] - 4, a[0], a[1] + 4),
-						line(b[0], b[1] - 4, b[0], b[1] + 4),
-					],
-				};
+	JM.systemsTable = function (S) {
+		if (S.series.length < 2) return null;
+		const axes = differing(S).filter((name) => !/^(response|model)$/.test(name)).slice(0, 4),
+			names = new Map(JM.works.flatMap((w) => JM.systemNames(w.series).map((n, i) => [w.series[i], n])));
+		const found = (s) => JM.within(s);
+		const items = S.series.some((s) => s.item !== S.series[0].item);
+		const columns = [
+			{ title: "work", left: true, of: (s) => el("a", { href: "#" + s.id }, s.work.title) },
+			{ title: "system", left: true, of: (s) => names.get(s).replace(s.work.title, "").replace(/^ on /, "") || "\u2013" },
+			...axes.map((name) => ({ title: name, of: (s) => JM.text(one(s, name)) })),
+			{ title: "throughput", unit: items ? "" : S.series[0].item + "/s", of: (s) => stat(s, s.reference ?? 0, "throughput") + (items ? " " + s.item + "/s" : "") },
+			{ title: "power", unit: "W", of: (s) => stat(s, s.reference ?? 0, "watts_mean") },
+			{ title: "efficiency", unit: items ? "items/J" : S.series[0].item + "/J", of: (s) => stat(s, s.reference ?? 0, "items_per_joule") },
+			{
+				title: "best at \u2264 " + LIMIT + " % slowdown",
+				left: true,
+				of: (s) => (found(s).kind === "none" ? "\u2013" : labels(s, found(s).at)),
+				hint: (s) => found(s).why,
 			},
-		});
-	}
-
-	function drawSystem(c, s, name, color, many) {
-		const x = JM.column(s, "throughput"),
-			y = JM.column(s, "items_per_joule"),
-			part = parts(s),
-			chosen = JM.within(s).at;
-		const has = (i) => known(x.mean[i]) && known(y.mean[i]);
-		const all = part.curve.concat(part.off, part.reference).filter(has);
-		const text = (i) => {
-			const p = s.points[i];
-			return p.state === "violated" ? "(" + p.label + ")" : p.label;
-		};
-		const shown = (i, list) => !many || chosen.includes(i) || i === list[0];
-		const item = (i, k, list) => ({
-			value: [x.mean[i], y.mean[i]],
-			index: i,
-			label: { show: shown(i, list), formatter: text(i), position: k === 0 ? "left" : "top" },
-			itemStyle: chosen.includes(i) ? { borderColor: c.best, borderWidth: 3 } : undefined,
-			symbolSize: chosen.includes(i) ? 12 : 8,
-		});
-		const label = { show: true, color: c.ink, fontSize: 11, distance: 7 };
-		const more = { tooltip: { formatter: tip(s, [x, y]) } };
-		return [
-			whiskers(
-				c,
-				color,
-				all
-					.filter((i) => y.half[i] > 0)
-					.map((i) => [x.mean[i], y.mean[i] - y.half[i], y.mean[i] + y.half[i]]),
-			),
-			horizontal(
-				c,
-				color,
-				all
-					.filter((i) => x.half[i] > 0)
-					.map((i) => [y.mean[i], x.mean[i] - x.half[i], x.mean[i] + x.half[i]]),
-			),
-			Object.assign(more, {
-				type: "line",
-				name: name,
-				data: part.curve.filter(has).map(item),
-				color: color,
-				lineStyle: { width: 2, color: color },
-				symbol: "circle",
-				z: 4,
-				label: label,
-			}),
-			Object.assign(
-				JM.offPoints(c, part.off.filter(has).map((i) => Object.assign(item(i, 1, []), { label: { show: true, formatter: text(i), position: "top" } }))),
-				{ label: label, tooltip: more.tooltip },
-			),
-			Object.assign(
-				JM.referencePoints(
-					c,
-					part.reference.filter(has).map((i) => ({ value: [x.mean[i], y.mean[i]], index: i })),
-					{
-						label: {
-							show: !many,
-							formatter: "reference",
-							position: "bottom",
-							color: c.ref,
-							fontSize: 11,
-							distance: 9,
-						},
-					},
-				),
-				{ tooltip: more.tooltip },
-			),
+			{ title: "energy saved", unit: "%", of: (s) => stat(s, found(s).leading, "energy_gain_percent") },
+			{ title: "slowdown", unit: "%", of: (s) => stat(s, found(s).leading, "time_loss_percent") },
+			{
+				title: "most efficient",
+				left: true,
+				of: (s) => {
+					const i = bestPoint(s, "items_per_joule", 1);
+					return i === null ? "\u2013" : s.points[i].label;
+				},
+			},
+			{ title: "runs", of: (s) => s.runs_ok + (s.runs_failed ? " + " + s.runs_failed + " failed" : "") },
 		];
-	}
-
-	// Efficiency against throughput of all systems that did the same work; both axes start at 0.
-	function chartSystems(group) {
-		const many = group.length > 1,
-			name = names(group);
-		const unit = (metric) => JM.column(group[0], metric).unit;
-		const title = "Efficiency against throughput" + (many ? ": " + group[0].title.replace(/ on .*$/, "") : "");
-		return panel(
-			title,
-			"Up and to the right is better. Both axes start at 0; bars are 95\u00a0% intervals. Diamond: the reference; " +
-				"green ring: best setting for at most " +
-				LIMIT +
-				"\u00a0% slowdown, or those that cannot be told apart.",
-			function (c) {
-				const option = base(c);
-				option.xAxis = axis(c, unit("throughput"), { min: 0, splitNumber: 5, boundaryGap: [0, "6%"] });
-				option.yAxis = valueAxis(c, unit("items_per_joule"), { min: 0, boundaryGap: [0, "12%"] });
-				if (many)
-					option.legend = {
-						type: "scroll",
-						top: 0,
-						right: 0,
-						left: 90,
-						data: name,
-						textStyle: { color: c.soft },
-					};
-				option.series = group.flatMap((s, k) =>
-					drawSystem(c, s, name[k], many ? c.many[k % c.many.length] : c.main, many),
-				);
-				return option;
-			},
-			true,
+		return el(
+			"section",
+			{ class: "panel", id: "systems", "aria-label": "All systems" },
+			el("h3", {}, "All systems (" + S.series.length + ")"),
+			el("p", { class: "soft small" }, "Throughput, power and efficiency at the reference setting, or the first. A click on a heading sorts; a work leads to its charts."),
+			JM.table(columns, S.series, { filter: S.series.length > 12, limit: 12, csv: "systems" }),
 		);
-	}
-
-	// One chart per work; a single system needs two settings to be worth one.
-	JM.systems = function (S) {
-		const groups = new Map();
-		for (const s of S.series.filter(hasTrade)) {
-			const key = work(s, S.dimensions);
-			groups.set(key, (groups.get(key) || []).concat(s));
-		}
-		return [...groups.values()]
-			.filter((g) => g.length > 1 || g[0].points.length > 1)
-			.map((g) => chartSystems(g).node);
 	};
 })();

@@ -2,87 +2,83 @@
 // The report page: verdicts, charts, tables, quality and provenance from the embedded data.
 "use strict";
 (function () {
-	const data = JSON.parse(document.getElementById("jm-data").textContent);
-	const S = data.summary,
-		dims = S.dimensions,
+	const S = JM.S,
 		el = JM.el,
 		known = JM.known;
 	const page = document.getElementById("jm-page");
-	const fileName =
+	JM.fileName =
 		document.title
 			.toLowerCase()
 			.replace(/[^a-z0-9]+/g, "-")
 			.replace(/^-|-$/g, "") || "joulemark";
 
+	// One row per setting, all systems and metrics.
+	function settingsCsv() {
+		const names = [...new Set(S.series.flatMap((s) => Object.keys(s.metrics)))];
+		const rows = S.series.flatMap((s) => s.points.map((p) => [s, p]));
+		const columns = [
+			{ title: "work", of: ([s]) => s.title },
+			{ title: "origin", of: ([s]) => s.origin },
+			...S.dimensions.map((d, k) => ({ title: d.name, of: ([, p]) => p.settings[k].text })),
+			{ title: "reference", of: ([, p]) => (p.reference ? "yes" : "no") },
+			{ title: "state", of: ([, p]) => p.state },
+			{ title: "runs_ok", of: ([, p]) => p.runs_ok },
+			{ title: "runs_failed", of: ([, p]) => p.runs_failed },
+			...names.flatMap((n) =>
+				["mean", "low95", "high95", "median", "sd"].map((key) => ({
+					title: n + "_" + key,
+					of: ([, p]) => (p.metrics[n] && known(p.metrics[n][key]) ? p.metrics[n][key] : ""),
+				})),
+			),
+		];
+		return JM.csvOf(columns, rows);
+	}
+
+	// One row per run, all that is known of it.
+	function runsCsv() {
+		const of = (i) => S.series[JM.run("series", i)];
+		const skip = ["n", "series", "point", "record"];
+		const columns = [
+			{ title: "work", of: (i) => of(i).title },
+			...S.dimensions.map((d, k) => ({ title: d.name, of: (i) => of(i).points[JM.run("point", i)].settings[k].text })),
+			...Object.keys(S.runs)
+				.filter((k) => !skip.includes(k))
+				.map((k) => ({ title: k, of: (i) => JM.run(k, i) })),
+		];
+		return JM.csvOf(columns, JM.allRuns);
+	}
+
 	function top() {
-		const first = data.records[0] || {},
-			host = (first.provenance || {}).host;
-		const days = [
-			...new Set(data.records.map((r) => (r.started || "").slice(0, 10)).filter(Boolean)),
-		].sort();
-		const ok = S.cases.filter((c) => c.ok).length;
-		const facts = [
+		const host = (S.machines[0] || {}).host;
+		const days = [...new Set(JM.allRuns.map((i) => (JM.run("started", i) || "").slice(0, 10)).filter(Boolean))].sort();
+		const ok = JM.allRuns.filter((i) => JM.run("ok", i)).length;
+		const hosts = new Set(S.machines.map((m) => m.host)).size;
+		const words = [
 			ok + (ok === 1 ? " run" : " runs"),
-			host && "on " + host,
+			S.series.length > 1 && S.series.length + " systems",
+			hosts > 1 ? "on " + hosts + " hosts" : host && "on " + host,
 			days.length && (days.length > 1 ? days[0] + " to " + days[days.length - 1] : days[0]),
 		];
+		const button = (title, type, name, text) =>
+			el("button", { onclick: () => JM.download(JM.fileName + name, type, text()) }, title);
 		return el(
-			"div",
+			"header",
 			{ class: "top" },
-			el(
-				"div",
-				{},
-				el("h1", {}, document.title),
-				el("p", { class: "soft" }, facts.filter(Boolean).join(" \u00b7 ")),
-			),
+			el("div", {}, el("h1", {}, document.title), el("p", { class: "soft" }, words.filter(Boolean).join(" \u00b7 "))),
 			el(
 				"div",
 				{ class: "actions" },
 				el("button", { onclick: () => window.print() }, "Print"),
-				el(
-					"button",
-					{
-						onclick: () =>
-							JM.download(
-								fileName + "-settings.csv",
-								"text/csv",
-								data.settings_csv,
-							),
-					},
-					"Settings as CSV",
-				),
-				el(
-					"button",
-					{
-						onclick: () =>
-							JM.download(
-								fileName + "-cases.csv",
-								"text/csv",
-								data.cases_csv,
-							),
-					},
-					"Cases as CSV",
-				),
-				!data.brief &&
-					el(
-						"button",
-						{
-							onclick: () =>
-								JM.download(
-									fileName + "-records.json",
-									"application/json",
-									JSON.stringify(data.records, null, 1),
-								),
-						},
-						"Records as JSON",
-					),
+				button("Settings as CSV", "text/csv", "-settings.csv", settingsCsv),
+				button("Runs as CSV", "text/csv", "-runs.csv", runsCsv),
+				button("Data as JSON", "application/json", "-data.json", () => document.getElementById("jm-data").textContent),
 			),
 		);
 	}
 
 	function banners() {
 		const out = [],
-			failed = S.cases.filter((c) => !c.ok).length;
+			failed = JM.allRuns.filter((i) => !JM.run("ok", i)).length;
 		const origin = S.not_measured;
 		const why = {
 			simulated: "Simulated: the power and speed of this node come from a model of published figures. Nothing here was measured on hardware.",
@@ -108,21 +104,12 @@
 						" W for the rest of the node are added to every run; they are assumed, not measured.",
 				),
 			);
-		if (data.brief)
-			out.push(
-				el(
-					"div",
-					{ class: "banner" },
-					el("b", {}, S.cases.length + " runs: "),
-					"too many for one page to hold all that was recorded. Details of each run, such as the energy of its phases, stay in the files that this page was made from; a report on fewer runs shows them.",
-				),
-			);
 		if (failed)
 			out.push(
 				el(
 					"div",
 					{ class: "banner bad" },
-					el("b", {}, failed + " of " + S.cases.length + " runs failed. "),
+					el("b", {}, failed + " of " + S.runs.n + " runs failed. "),
 					"Their reasons are in the table of all runs.",
 				),
 			);
@@ -165,163 +152,161 @@
 	}
 
 	// Mean power of the devices that a knob like gpu.power caps, one figure per setting; NaN where none tells.
-	function cappedWatts(s, index) {
-		const scope = dims[0].name.split(".")[0],
-			mean = (list) => list.reduce((a, b) => a + b, 0) / list.length;
-		const watts = (c) =>
-			(data.records[c.record].meters || [])
-				.filter((m) => m.scope === scope && m.origin === s.origin && known(m.watts_mean))
-				.map((m) => m.watts_mean);
-		return s.points.map((p, i) =>
-			mean(S.cases.filter((c) => c.series === index && c.point === i && c.ok).flatMap(watts)),
-		);
+	function cappedWatts(s) {
+		return s.points.map((p) => (p.capped_watts === null ? NaN : p.capped_watts));
 	}
 
-	function charts(s, index) {
+	function charts(s) {
 		const has = (name) => JM.column(s, name).any;
-		const note = "Mean of the repeats with its 95 % interval. ";
+		const dims = JM.dims(s);
+		const note = "Mean of the runs with its 95\u00a0% interval. ";
 		const out = [];
-		if (s.points.length < 2) return out;
-		if (has("throughput"))
-			out.push(JM.chartSetting(s, dims, "throughput", "throughput", note + "Higher is better."));
-		if (has("items_per_joule"))
-			out.push(
-				JM.chartSetting(
-					s,
-					dims,
-					"items_per_joule",
-					"joules_per_item",
-					note + "Higher is better.",
-				),
-			);
-		if (has("joules_per_item"))
-			out.push(
-				JM.chartSetting(
-					s,
-					dims,
-					"joules_per_item",
-					"joules_per_item",
-					note + "Lower is better.",
-				),
-			);
-		if (s.reference !== null && has("edp"))
-			out.push(JM.chartProducts(s, dims, ["edp"].concat(S.eds_k.map((k) => "eds_k" + k))));
-		if (
-			has("watts_mean") &&
-			dims.length === 1 &&
-			dims[0].knob &&
-			dims[0].unit === "W" &&
-			s.points.every((p) => known(p.x)) &&
-			cappedWatts(s, index).some(known)
-		)
-			out.push(JM.chartPower(s, dims, cappedWatts(s, index)));
-		return out.length
-			? [
-					el(
-						"div",
-						{ class: "grid" },
-						out.map((c) => c.node),
-					),
-				]
-			: [];
-	}
-
-	function traces(s, index) {
-		const mine = [];
-		for (const t of (data.traces || []).filter(Boolean)) {
-			const of = S.cases.find((c) => c.record === t.record),
-				r = data.records[t.record];
-			const inside = (m) =>
-				(r.meters || []).some((x) => x.id === m.id && (x.covered_by || x.elsewhere));
-			if (of && of.series === index) {
-				t.meters.sort((a, b) => inside(a) - inside(b));
-				mine.push(
-					Object.assign(t, {
-						hidden: Object.fromEntries(
-							t.meters.filter(inside).map((m) => [m.label, false]),
-						),
-						of: of,
-						origin: of.origin,
-						phases: r.phases || [],
-						caps: (r.settings || [])
-							.filter((x) => x.unit === "W")
-							.map((x) => x.enforced),
-						label:
-							s.points[of.point].label +
-							(s.points[of.point].reference ? " (reference)" : "") +
-							(of.repeat === undefined ? "" : ", repeat " + of.repeat),
-					}),
-				);
-			}
+		const runs = Math.max(...s.points.map((p) => p.runs_ok));
+		if (s.points.length > 1) {
+			if (has("throughput")) out.push(JM.chartSetting(s, "throughput", "throughput", note + "Higher is better."));
+			if (has("joules_per_item"))
+				out.push(JM.chartSetting(s, "joules_per_item", "joules_per_item", note + "Lower is better."));
+			if (s.reference !== null && has("edp"))
+				out.push(JM.chartProducts(s, ["edp", "ed2p"].filter((n) => s.metrics[n]).concat(S.eds_k.map((k) => "eds_k" + k))));
+			if (dims.length === 1 && dims[0].knob && dims[0].unit === "W" && cappedWatts(s).some(known))
+				out.push(JM.chartPower(s, cappedWatts(s)));
+			const strips = JM.telemetry(s);
+			if (strips.length) out.push(JM.chartTelemetry(s, strips));
 		}
-		if (!mine.length) return null;
+		if (runs > 1) out.push(JM.chartSpread(s));
+		return out;
+	}
+
+	function traces(s) {
+		const inside = new Set(S.details[s.index].meters.filter((m) => m.covered_by || m.elsewhere).map((m) => m.id));
+		const list = S.traces
+			.filter((t) => JM.run("series", t.run) === s.index)
+			.map((t) => {
+				const p = s.points[JM.run("point", t.run)],
+					repeat = JM.run("repeat", t.run);
+				t.meters.sort((a, b) => inside.has(a.id) - inside.has(b.id));
+				return Object.assign(t, {
+					hidden: Object.fromEntries(t.meters.filter((m) => inside.has(m.id)).map((m) => [m.label, false])),
+					lanes: JM.lanes(t.phases),
+					phase: S.details[s.index].phase,
+					point: p.index,
+					caps: p.settings
+						.filter((x, k) => S.dimensions[k].unit === "W")
+						.flatMap((x) => [x.enforced_min, x.enforced_max]),
+					label: p.label + (p.reference ? " (reference)" : "") + (known(repeat) ? ", repeat " + repeat : ""),
+				});
+			});
+		if (!list.length) return null;
 		const best = s.verdicts.find((v) => v.metric === "joules_per_item") || {};
-		const start = Math.max(
-			0,
-			mine.findIndex((t) => t.of.point === best.leading),
-		);
-		const chart = JM.chartTrace(mine[start]);
-		const choice = el(
-			"select",
-			{ "aria-label": "run", onchange: (e) => chart.show(mine[e.target.value]) },
-			mine.map((t, i) => el("option", { value: i, selected: i === start }, t.label)),
-		);
-		const note = chart.node.querySelector("p");
-		note.textContent =
-			"One run, each meter; the phases of the work are shaded. A click on a name shows or hides its meter; drag or scroll to zoom. ";
-		const shown = new Set(mine.map((t) => t.of.point)).size,
+		const start = Math.max(0, list.findIndex((t) => t.point === best.leading));
+		const shown = new Set(list.map((t) => t.point)).size,
 			all = s.points.filter((p) => p.runs_ok).length;
-		if (shown < all) note.append("The traces of " + shown + " of " + all + " settings are on this page. ");
-		note.append(JM.origin(mine[start].origin));
-		chart.node.insertBefore(el("div", {}, choice), note.nextSibling);
-		return chart.node;
+		const note =
+			"One run, each meter (" + JM.run("origin", list[start].run) + "), below the phases of the work. A click on a name shows or hides its meter; the slider zooms." +
+			(shown < all ? " The traces of " + shown + " of " + all + " settings are on this page." : "");
+		return JM.chartTrace(s, list, start, note);
 	}
 
-	function body(s, index) {
-		const mine = S.cases.filter((c) => c.series === index),
-			one = mine.find((c) => c.ok) || mine[0];
-		return [
-			S.series.length > 1 ? el("h2", { id: "s" + (index + 1) }, s.title, " ", JM.origin(s.origin)) : null,
-			s.verdicts.length
-				? el(
-						"div",
-						{ class: "cards" },
-						s.verdicts.map((v) => card(s, v)),
-					)
-				: null,
-			charts(s, index),
-			traces(s, index),
-			JM.settings(
-				s,
-				dims,
-				S.eds_k.map((k) => "eds_k" + k),
+	// ---- one system at a time -----------------------------------------------------------------------------------
+
+	const place = el("div", { id: "system" });
+	let open = []; // charts of the system that is shown
+
+	function chooser(s) {
+		return el(
+			"select",
+			{ "aria-label": "system", onchange: (e) => (location.hash = e.target.value) },
+			JM.works.map((w) =>
+				el(
+					"optgroup",
+					{ label: w.title },
+					w.series.map((x) => el("option", { value: x.id, selected: x === s }, x.title)),
+				),
 			),
-			JM.quality(s.grade, s.grade_reasons),
-			JM.phases(data.records[one.record], one.origin),
-			JM.meters(data.records[one.record]),
-		]
-			.flat(2)
-			.filter(Boolean);
+		);
 	}
 
-	// Where there are several series: links to each, by fragment.
-	function contents() {
-		if (S.series.length < 2) return null;
+	function warnings(s) {
+		const list = s.warnings || [];
+		return list.length
+			? el("div", { class: "banner" }, el("b", {}, "To note: "), el("ul", {}, list.map((w) => el("li", {}, w))))
+			: null;
+	}
+
+	function showSystem(s) {
+		const eds = S.eds_k.map((k) => "eds_k" + k);
+		const small = charts(s),
+			tall = traces(s);
+		for (const chart of open) chart.close();
+		open = small.concat(tall || []);
+		place.replaceChildren(
+			...[
+				el(
+					"div",
+					{ class: "head system", id: s.id },
+					el("h2", {}, s.title, " ", JM.origin(s.origin)),
+					S.series.length > 1 ? chooser(s) : null,
+				),
+				warnings(s),
+				s.verdicts.length ? el("div", { class: "cards" }, s.verdicts.map((v) => card(s, v))) : null,
+				small.length ? el("div", { class: "grid charts" }, small.map((c) => c.node)) : null,
+				tall && tall.node,
+				JM.settings(s, eds),
+				JM.phases(s),
+				JM.quality(s.grade, s.grade_reasons),
+				JM.meters(s),
+			]
+				.flat(2)
+				.filter(Boolean),
+		);
+		shownSystem = s;
+	}
+	let shownSystem = null;
+
+	// ---- the whole ----------------------------------------------------------------------------------------------
+
+	function contents(parts) {
 		return el(
 			"nav",
 			{ "aria-label": "Contents", class: "contents" },
-			S.series.map((s, i) => el("a", { href: "#s" + (i + 1) }, s.title)),
-			el("a", { href: "#behind" }, "Behind the figures"),
+			parts.map(([id, title]) => el("a", { href: "#" + id }, title)),
 		);
 	}
 
+	const systems = JM.systems("efficiency"),
+		across = [...JM.matrices(), ...JM.scalings()],
+		table = JM.systemsTable(S),
+		leading = JM.leading(S);
+	const published = S.published.length || S.published_note;
+	const parts = [
+		leading && ["best", "Best setting"],
+		systems && ["efficiency", "Efficiency"],
+		across.length && [across[0].node.id, "Batch and devices"],
+		table && ["systems", "All systems"],
+		["system", S.series.length > 1 ? "One system" : "Charts"],
+		["runs", "Runs"],
+		published && ["published", "Published figures"],
+		["behind", "Behind the figures"],
+	].filter(Boolean);
+
 	page.replaceChildren(
-		...[top(), banners(), JM.leading(S), contents(), JM.systems(S)].flat().filter(Boolean),
+		...[
+			top(),
+			banners(),
+			leading,
+			contents(parts),
+			systems && systems.node,
+			across.length ? el("div", { class: "grid" }, across.map((c) => c.node)) : null,
+			table,
+			place,
+			JM.runs(S),
+		]
+			.flat()
+			.filter(Boolean),
 	);
-	S.series.forEach((s, index) => page.append(...body(s, index)));
-	if (S.published.length || S.published_note)
+	if (published)
 		page.append(
-			el("h2", {}, "Published, not measured here"),
+			el("h2", { id: "published" }, "Published, not measured here"),
 			el(
 				"p",
 				{ class: "soft" },
@@ -332,8 +317,7 @@
 		);
 	page.append(
 		el("h2", { id: "behind" }, "Behind the figures"),
-		JM.cases(S),
-		JM.provenance(S, data.brief ? data.records.filter((r) => r.provenance) : data.records),
+		JM.provenance(S),
 		JM.definitions(),
 		el(
 			"footer",
@@ -343,7 +327,18 @@
 				". This page holds all its data and needs no network. Charts by Apache ECharts.",
 		),
 	);
-	if (location.hash.length > 1)
-		(document.getElementById(location.hash.slice(1)) || page).scrollIntoView();
+
+	// #s3 shows the third system, #s3/power its chart of that name, #w2 the second work, others are ids.
+	function follow() {
+		const id = decodeURIComponent(location.hash.slice(1));
+		const s = S.series.find((x) => x.id === id.split("/")[0]) || shownSystem || S.series[0],
+			work = JM.works.find((w) => w.id === id);
+		if (s !== shownSystem) showSystem(s);
+		if (systems && (work || S.series.some((x) => x.id === id))) systems.show(work || s.work);
+		const target = document.getElementById(work ? "efficiency" : id);
+		if (id && target) requestAnimationFrame(() => target.scrollIntoView());
+	}
+	window.addEventListener("hashchange", follow);
+	follow();
 	document.documentElement.dataset.ready = "yes";
 })();

@@ -46,6 +46,13 @@
 			],
 		},
 	};
+	// Colour of a cell, 0 = the lowest value and 1 the highest, and of the text on it.
+	const mix = (from, to) => (part) =>
+		"rgb(" + from.map((v, i) => Math.round(v + part * (to[i] - v))).join(",") + ")";
+	palettes.light.heat = mix([233, 240, 250], [20, 84, 160]);
+	palettes.light.onHeat = (part) => (part > 0.5 ? "#ffffff" : "#16202c");
+	palettes.dark.heat = mix([30, 42, 58], [140, 190, 255]);
+	palettes.dark.onHeat = (part) => (part > 0.5 ? "#10151b" : "#e7ecf2");
 	const palette = () => palettes[dark.matches && !printing ? "dark" : "light"];
 
 	// On paper a drawing has a size of its own and is scaled to the column as a whole.
@@ -78,53 +85,95 @@
 		redraw();
 	});
 
-	// The drawing as a file of its own, in the colours of paper.
-	function save(chart, title) {
+	// The drawing as a file of its own, in the colours of paper: SVG, or the print dialog of the browser for PDF.
+	function paperSvg(chart) {
 		const svg = () => chart.chart.getDom().querySelector("svg");
 		chart.chart.setOption(chart.option(palettes.light), true);
 		chart.chart.getZr().flush();
 		const text = new XMLSerializer().serializeToString(svg());
 		chart.chart.setOption(chart.option(palette()), true);
-		const name = title.toLowerCase().replace(/[^a-z0-9]+/g, "-");
-		JM.download(name + ".svg", "image/svg+xml", text);
+		return text;
+	}
+	const fileName = (title) => title.toLowerCase().replace(/[^a-z0-9]+/g, "-");
+	const save = (chart, title) => JM.download(fileName(title) + ".svg", "image/svg+xml", paperSvg(chart));
+
+	// All other parts of the page are hidden while this chart is printed, which the browser saves as PDF.
+	function printAlone(chart) {
+		const root = document.documentElement;
+		const done = () => {
+			root.classList.remove("alone");
+			chart.node.classList.remove("alone");
+			window.removeEventListener("afterprint", done);
+		};
+		root.classList.add("alone");
+		chart.node.classList.add("alone");
+		window.addEventListener("afterprint", done);
+		window.print();
 	}
 
-	// A panel with a chart; option(palette) is called for each drawing.
-	function panel(title, note, option, tall) {
-		const node = el("div", {
-			class: "chart" + (tall ? " tall" : ""),
-			role: "img",
-			"aria-label": title,
-		});
-		const chart = {
-			node: el(
+	const small = (label, title, click) =>
+		el("button", { class: "save", "aria-label": label + ": " + title, onclick: click }, label);
+
+	function caption(chart, title, more) {
+		const link = more.id
+			? el("a", { class: "permalink", href: "#" + more.id, "aria-label": "Link to: " + title }, "#")
+			: null;
+		return el(
+			"div",
+			{ class: "head" },
+			el("h3", {}, title, " ", link),
+			el(
 				"div",
-				{ class: "panel" },
-				el(
-					"div",
-					{ class: "head" },
-					el("h3", {}, title),
-					el(
-						"button",
-						{
-							class: "save",
-							"aria-label": "Download as SVG: " + title,
-							onclick: () => save(chart, title),
-						},
-						"SVG",
-					),
-				),
-				el("p", { class: "soft small" }, note),
-				node,
+				{ class: "tools" },
+				more.tools,
+				small("SVG", title, () => save(chart, title)),
+				small("PDF", title, () => printAlone(chart)),
 			),
+		);
+	}
+
+	// The figures behind a chart, made when they are asked for.
+	function behind(title, table) {
+		const details = el("details", { class: "behind" }, el("summary", {}, "Table"));
+		details.addEventListener("toggle", () => {
+			const old = details.querySelector(".scroll-box");
+			if (old) old.remove();
+			if (details.open) details.append(el("div", { class: "scroll-box" }, table()));
+		});
+		details.querySelector("summary").setAttribute("aria-label", "Table of: " + title);
+		return details;
+	}
+
+	// A panel with a chart; option(palette) is called for each drawing. more: {id, tall, tools, table() -> element}.
+	function panel(title, note, option, more) {
+		more = more || {};
+		const node = el("div", {
+			class: "chart" + (more.tall ? " tall" : ""),
+			role: "img",
+			"aria-label": title + ". " + note + (more.table ? " The figures are in the table below it." : ""),
+		});
+		const chart = { option: option, tall: more.tall };
+		chart.node = el(
+			"section",
+			{ class: "panel", id: more.id, "aria-label": title },
+			caption(chart, title, more),
+			el("p", { class: "soft small note" }, note),
+			node,
+			more.table ? behind(title, more.table) : null,
+		);
+		chart.close = function () {
+			if (!chart.chart) return;
+			chart.observer.disconnect();
+			chart.chart.dispose();
+			drawn.splice(drawn.indexOf(chart), 1);
 		};
 		requestAnimationFrame(function () {
+			if (!node.isConnected) return;
 			chart.chart = echarts.init(node, null, { renderer: "svg" });
-			chart.option = option;
-			chart.tall = tall;
 			drawn.push(chart);
-			chart.chart.setOption(option(palette()));
-			new ResizeObserver(() => printing || chart.chart.resize()).observe(node);
+			chart.chart.setOption(chart.option(palette()));
+			chart.observer = new ResizeObserver(() => printing || chart.chart.resize());
+			chart.observer.observe(node);
 		});
 		return chart;
 	}
@@ -197,22 +246,35 @@
 		};
 	}
 
+	// The dimensions in which the points of a series differ; the only one there is otherwise.
+	JM.dims = function (series) {
+		const all = JM.S.dimensions.map((d, i) => Object.assign({ index: i }, d));
+		const text = (i) => new Set(series.points.map((p) => p.settings[i].text)).size;
+		const varied = all.filter((d) => text(d.index) > 1);
+		return varied.length ? varied : all.slice(0, 1);
+	};
+
 	// What the points of a series are laid out by: numbers where all have one, else their labels.
-	function setting(series, dims) {
-		const numeric = series.points.every((p) => known(p.x)) && dims.length === 1;
-		const hertz = dims.length === 1 && dims[0].unit === "Hz";
+	function setting(series) {
+		const dims = JM.dims(series),
+			one = dims.length === 1 ? dims[0] : null;
+		const value = (p) => p.settings[one.index].x;
+		const numeric = one !== null && series.points.every((p) => known(value(p)));
+		const hertz = one !== null && one.unit === "Hz";
+		const kept = (p) => (p.state === "violated" ? "(" + p.label + ")" : p.label);
 		return {
 			numeric: numeric,
-			x: series.points.map((p, i) => (numeric ? (hertz ? p.x / 1e6 : p.x) : i)),
-			labels: series.points.map((p) => p.label),
+			x: series.points.map((p, i) => (numeric ? (hertz ? value(p) / 1e6 : value(p)) : i)),
+			labels: series.points.map(kept),
 			name:
 				dims.map((d) => d.name).join(", ") +
-				(dims.length === 1 && dims[0].unit ? " in " + (hertz ? "MHz" : dims[0].unit) : ""),
+				(one && one.unit ? " in " + (hertz ? "MHz" : one.unit) : ""),
 		};
 	}
 
 	function settingAxis(c, s) {
-		if (!s.numeric) return axis(c, s.name, { type: "category", data: s.labels, boundaryGap: true });
+		if (!s.numeric) return axis(c, s.name, { type: "category", data: s.labels, boundaryGap: true, nameGap: s.labels.length > 8 ? 60 : 30,
+				axisLabel: { color: c.soft, hideOverlap: true, rotate: s.labels.length > 8 ? 40 : 0, width: 90, overflow: "truncate" } });
 		const low = Math.min(...s.x),
 			high = Math.max(...s.x),
 			pad = (high - low || high || 1) * 0.05;
@@ -243,11 +305,11 @@
 		};
 	}
 
-	const tip = (series, cols) => (p) => {
+	const tip = (series, cols, name) => (p) => {
 		const i = p.data && p.data.index;
 		if (i === undefined) return "";
 		const point = series.points[i],
-			box = el("div", {}, el("b", {}, point.label + (point.reference ? " (reference)" : "")));
+			box = el("div", {}, el("b", {}, (name ? name + ": " : "") + point.label + (point.reference ? " (reference)" : "")));
 		for (const col of cols)
 			box.append(el("br"), col.title + ": " + JM.estimate(col.mean[i], col.half[i]) + " " + col.unit);
 		box.append(el("br"), [point.state, point.runs_ok + " runs", series.origin].filter(Boolean).join(", "));
@@ -334,6 +396,7 @@
 		tip,
 		whiskers,
 		band,
+		hollow,
 		bestOf,
 	});
 })();

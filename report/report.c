@@ -8,7 +8,7 @@
 
 static int write_json(const struct jm_grouping *g, FILE *out, struct jm_err *err)
 {
-	json_t *summary = jm_report_summary(g);
+	json_t *summary = jm_report_summary(g, true);
 	int rc = -1;
 
 	if (summary)
@@ -32,7 +32,7 @@ static int write_format(const struct jm_grouping *g, const json_t *records,
 	case JM_REPORT_JSON:
 		return write_json(g, out, err);
 	case JM_REPORT_HTML:
-		return jm_report_write_html(g, records, out, err);
+		return jm_report_write_html(g, out, err);
 	case JM_REPORT_OPENMETRICS:
 		jm_openmetrics_records(&(struct jm_openmetrics){.out = out}, records);
 		return 0;

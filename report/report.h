@@ -10,7 +10,6 @@
 #include <jansson.h>
 
 #include "joulemark.h"
-#include "trace/trace.h"
 
 #define JM_REPORT_FORMATS(X)                                                                       \
 	X(TABLE, "table")                                                                          \
@@ -41,8 +40,10 @@ struct jm_report_options {
 	bool cases;	   /* CSV: one row per case instead of one per setting */
 	bool pool_devices; /* joins machines with the same models of devices; the card is a factor */
 	bool published;	   /* also what papers report, apart; CSV: that alone */
-	bool brief; /* the records lack their details, and a page holds of each only what it draws */
-	const json_t *traces; /* HTML: array of what jm_report_trace makes; NULL = none */
+	/* HTML: array of what jm_page_trace_json makes; NULL = none */
+	const json_t *traces;
+	/* HTML: by the index of a record (as text) the same with its details, where it lacks them; or NULL */
+	const json_t *details;
 };
 
 /*
@@ -51,12 +52,5 @@ struct jm_report_options {
  */
 int jm_report_render(const json_t *records, enum jm_report_format format,
 	const struct jm_report_options *options, char **ret_text, struct jm_err *err);
-/*
- * The power trace of the record at that index for the page: {record, start_s, end_s, meters[] {id, label,
- * origin, points[[s, W or null]]}}, seconds since its first reading, at most a few thousand points; JSON
- * null when there is no power in it. The caller owns it.
- */
-int jm_report_trace(const struct jm_trace *trace, const struct jm_meters *set, int record,
-	json_t **ret, struct jm_err *err);
 
 #endif

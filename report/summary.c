@@ -114,9 +114,10 @@ static json_t *series_json(const struct jm_grouping *g, const struct jm_group_se
 		json_array_append_new(verdicts, verdict_json(g, s, &v[i]));
 	jm_text_energy(g, s, energy, sizeof(energy));
 	jm_text_machine(g, s, machine, sizeof(machine));
-	return json_pack(
-		"{s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:o, s:o, s:o, s:s, s:o, s:i, s:i, s:o, s:o}",
-		"title", json_string(s->title), "item", json_string(s->item), "origin",
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:o, s:o, s:o, s:s, s:o, s:i, "
+			 "s:i, s:o, s:o}",
+		"devices", jm_json_number(jm_json_real_of(s->record, "devices")), "title",
+		json_string(s->title), "item", json_string(s->item), "origin",
 		s->has_energy ? json_string(s->mixed_origin ? "mixed" : jm_origin_name(s->origin))
 			      : json_null(),
 		"energy", json_string(energy), "machine", json_string(machine), "machines",
@@ -152,7 +153,7 @@ static json_t *case_json(const struct jm_grouping *g, const struct jm_group_case
 	return out;
 }
 
-json_t *jm_report_summary(const struct jm_grouping *g)
+json_t *jm_report_summary(const struct jm_grouping *g, bool with_cases)
 {
 	json_t *dims = json_array(), *series = json_array(), *cases = json_array();
 	json_t *k = json_array();
@@ -166,7 +167,7 @@ json_t *jm_report_summary(const struct jm_grouping *g)
 				      "unit", json_string(g->dim[i].unit), "knob", g->dim[i].knob));
 	for (int i = 0; i < g->n_series; i++)
 		json_array_append_new(series, series_json(g, &g->series[i]));
-	for (int i = 0; i < g->n_cases; i++)
+	for (int i = 0; i < g->n_cases && with_cases; i++)
 		json_array_append_new(cases, case_json(g, &g->c[i]));
 	for (int i = 0; i < g->options.n_k; i++)
 		json_array_append_new(k, json_real(g->options.k[i]));

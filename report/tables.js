@@ -4,33 +4,130 @@
 (function () {
 	const { el, known, text } = JM;
 
-	// columns: [{title, unit, left, of(item) -> text or element, mark(item) -> class}]; a row that
-	// `whole` gives is put in place of the columns'.
-	JM.table = function (columns, items, rowClass, whole) {
+	// ---- a table that can be sorted, filtered and downloaded ----------------------------------------------------
+
+	// What a cell says, for sorting and CSV: a number where it begins with one.
+	const words = (content) =>
+		[content].flat(3).map((x) => (x instanceof Node ? x.textContent : x === null || x === undefined || x === false ? "" : String(x))).join("");
+	const number = (t) => parseFloat(t.replace(/^\(/, "").replace(/\u202f/g, "").replace(/\u2212/g, "-"));
+	function compare(a, b) {
+		const x = number(a),
+			y = number(b);
+		if (known(x) && known(y) && x !== y) return x - y;
+		if (known(x) !== known(y)) return known(x) ? -1 : 1;
+		return a.localeCompare(b, "en", { numeric: true });
+	}
+	const quoted = (t) => (/[",\n]/.test(t) ? '"' + t.replace(/"/g, '""') + '"' : t);
+	const ascii = (t) => t.replace(/\u202f/g, "").replace(/\u2212/g, "-").replace(/\u00a0/g, " ").replace(/^\u2013$/, "");
+	function csvOf(columns, items) {
+		const rows = [columns.map((c) => c.title + (c.unit && c.unit.trim() ? " (" + c.unit + ")" : ""))].concat(
+			items.map((item, i) => columns.map((c) => ascii(words(c.of(item, i))))),
+		);
+		return rows.map((row) => row.map(quoted).join(",") + "\r\n").join("");
+	}
+	JM.csvOf = csvOf;
+
+	// columns: [{title, unit, left, of(item) -> text or element, mark(item) -> class, hint(item)}].
+	// more: {rowClass(item), whole(item) -> cells in place of the columns', filter, limit, csv: name of the file}.
+	JM.table = function (columns, items, more) {
+		more = more || {};
+		const state = { sort: -1, down: false, words: "", all: !more.limit || items.length <= more.limit + 3 };
+		const text = new Map();
+		const cellText = (item, c) => words(columns[c].of(item));
+		const rowText = (item) => {
+			if (!text.has(item)) text.set(item, columns.map((_, c) => cellText(item, c)).join(" ").toLowerCase());
+			return text.get(item);
+		};
 		const left = (c) => (c.left ? "l" : null);
-		const head = (c) =>
-			el("th", { class: left(c) }, c.title, c.unit ? el("span", { class: "unit" }, c.unit) : null);
 		const cell = (c, item, i) =>
 			el(
 				"td",
-				{ class: [left(c), c.mark && c.mark(item, i)].filter(Boolean).join(" ") },
+				{ class: [left(c), c.mark && c.mark(item, i)].filter(Boolean).join(" "), title: c.hint && c.hint(item) },
 				c.of(item, i),
 			);
 		const row = (item, i) =>
 			el(
 				"tr",
-				{ class: rowClass && rowClass(item) },
-				(whole && whole(item)) || columns.map((c) => cell(c, item, i)),
+				{ class: more.rowClass && more.rowClass(item) },
+				(more.whole && more.whole(item)) || columns.map((c) => cell(c, item, i)),
 			);
+		const body = el("tbody", {}),
+			status = el("p", { class: "small soft rows", role: "status" });
+		const heads = columns.map((c, k) => {
+			const button = el("button", { class: "sort", onclick: () => sort(k) }, c.title);
+			return el("th", { class: left(c), scope: "col" }, items.length > 1 ? button : c.title, c.unit ? el("span", { class: "unit" }, c.unit) : null);
+		});
+		function chosen() {
+			let list = items;
+			if (state.words) {
+				const wanted = state.words.toLowerCase().split(/\s+/);
+				list = list.filter((item) => wanted.every((w) => rowText(item).includes(w)));
+			}
+			if (state.sort >= 0) {
+				const keyed = list.map((item) => [cellText(item, state.sort), item]);
+				keyed.sort((a, b) => (state.down ? -1 : 1) * compare(a[0], b[0]));
+				list = keyed.map((x) => x[1]);
+			}
+			return list;
+		}
+		function draw() {
+			const list = chosen(),
+				shown = state.all ? list : list.slice(0, more.limit);
+			body.replaceChildren(...shown.map(row));
+			heads.forEach((th, k) => {
+				if (k === state.sort) th.setAttribute("aria-sort", state.down ? "descending" : "ascending");
+				else th.removeAttribute("aria-sort");
+			});
+			status.replaceChildren(
+				...(shown.length < list.length
+					? [
+							shown.length + " of " + list.length + " rows. ",
+							el("button", { class: "more", onclick: () => all(list.length) }, list.length > 1000 ? "Show 1000" : "Show all"),
+						]
+					: state.words
+						? [list.length + " of " + items.length + " rows."]
+						: []),
+			);
+		}
+		function all(n) {
+			if (n > 1000 && more.limit < 1000) more.limit = 1000;
+			else state.all = true;
+			draw();
+		}
+		function sort(k) {
+			state.down = state.sort === k && !state.down;
+			state.sort = k;
+			draw();
+		}
+		const search = more.filter
+			? el("input", {
+					type: "search",
+					placeholder: "Filter: words",
+					"aria-label": "Show only rows with these words",
+					oninput: (e) => {
+						state.words = e.target.value.trim();
+						draw();
+					},
+				})
+			: null;
+		const csv = more.csv
+			? el(
+					"button",
+					{
+						class: "save",
+						"aria-label": "Download the table as CSV",
+						onclick: () => JM.download(JM.fileName + "-" + more.csv + ".csv", "text/csv", csvOf(columns, chosen())),
+					},
+					"CSV",
+				)
+			: null;
+		draw();
 		return el(
 			"div",
-			{ class: "scroll" },
-			el(
-				"table",
-				{},
-				el("thead", {}, el("tr", {}, columns.map(head))),
-				el("tbody", {}, items.map(row)),
-			),
+			{ class: "table" },
+			search ? el("div", { class: "tools" }, search) : null,
+			el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table" }, el("table", {}, el("thead", {}, el("tr", {}, heads)), body)),
+			el("div", { class: "under" }, status, csv),
 		);
 	};
 
@@ -41,47 +138,83 @@
 				? x.enforced_min
 				: x.enforced_min + "\u2013" + x.enforced_max;
 
-	function settingColumns(dims, full) {
-		const unit = dims.length === 1 ? dims[0].unit : "";
-		const first = (p) => p.settings[0] || {};
-		const columns = [
-			{
-				title: dims.map((d) => d.name).join(", ") || "setting",
-				left: true,
-				of: (p) => p.label + (p.reference ? " (reference)" : ""),
-			},
-		];
-		if (full && dims.some((d) => d.knob))
-			columns.push(
-				{ title: "accepted", unit: unit, of: (p) => text(first(p).accepted) },
-				{ title: "enforced", unit: unit, of: (p) => ends(first(p)) },
-				{ title: "state", left: true, of: (p) => text(p.state) },
-			);
-		if (full)
-			columns.push({
-				title: "runs",
-				of: (p) =>
-					p.runs_ok +
-					(p.runs_failed ? " + " + p.runs_failed + " failed" : "") +
-					(p.outliers ? "!" : ""),
-			});
-		return columns;
-	}
+	const settingTitle = (s) =>
+		JM.dims(s)
+			.map((d) => d.name)
+			.join(", ") || "setting";
+	const settingColumn = (s) => ({
+		title: settingTitle(s),
+		left: true,
+		of: (p) => (p.state === "violated" ? "(" + p.label + ")" : p.label) + (p.reference ? " (reference)" : ""),
+	});
+	const first = (s, p) => p.settings[(JM.dims(s)[0] || { index: 0 }).index] || {};
 
-	function metricColumn(s, col) {
-		const best = s.verdicts.find((v) => v.metric === col.name && v.kind === "best");
+	function metricColumn(s, name) {
+		const col = JM.column(s, name);
+		const best = s.verdicts.find((v) => v.metric === name && v.kind === "best");
 		const value = (i) => JM.estimate(col.mean[i], col.half[i]);
-		return {
-			title: col.title,
-			unit: col.unit === "1" ? "\u00a0" : col.unit,
-			of: (p, i) => (p.state === "violated" && known(col.mean[i]) ? "(" + value(i) + ")" : value(i)),
-			mark: (p, i) => (best && best.leading === i ? "win" : null),
-		};
+		return col.any
+			? {
+					title: col.title,
+					unit: col.unit === "1" ? "\u00a0" : col.unit,
+					of: (p) => (p.state === "violated" && known(col.mean[p.index]) ? "(" + value(p.index) + ")" : value(p.index)),
+					mark: (p) => (best && best.leading === p.index ? "win" : null),
+				}
+			: null;
 	}
+	const rowClass = (p) => (p.state === "violated" ? "off" : p.reference ? "ref" : null);
 
-	function settingsTable(s, dims, title, names, full) {
-		const cols = names.map((n) => JM.column(s, n)).filter((c) => c.any);
-		const columns = settingColumns(dims, full).concat(cols.map((c) => metricColumn(s, c)));
+	JM.pointTable = (s, columns) => JM.table([settingColumn(s)].concat(columns), s.points, { rowClass: rowClass, csv: "settings" });
+	JM.metricTable = (s, names) => JM.pointTable(s, names.map((n) => metricColumn(s, n)).filter(Boolean));
+
+	const runsColumn = {
+		title: "runs",
+		of: (p) => p.runs_ok + (p.runs_failed ? " + " + p.runs_failed + " failed" : "") + (p.outliers ? "!" : ""),
+	};
+	function knobColumns(s) {
+		const unit = (JM.dims(s)[0] || {}).unit;
+		return JM.dims(s).some((d) => d.knob)
+			? [
+					{ title: "accepted", unit: unit, of: (p) => text(first(s, p).accepted) },
+					{ title: "enforced", unit: unit, of: (p) => ends(first(s, p)) },
+					{ title: "state", left: true, of: (p) => text(p.state) },
+				]
+			: [];
+	}
+	const paretoColumn = {
+		title: "Pareto front",
+		left: true,
+		of: (p) => (p.pareto === undefined ? "\u2013" : p.pareto ? "yes" : "no"),
+	};
+
+	// What is shown of the settings: one table, several choices of columns.
+	const VIEWS = [
+		["Speed, power, energy", (s) => [runsColumn, ...metrics(s, ["throughput", "throughput_per_device", "watts_mean", "watts_max", "joules_per_item", "items_per_joule"])]],
+		["Against the reference", (s, eds) => [...metrics(s, ["energy_gain_percent", "time_loss_percent", "gain_minus_loss", ...eds]), paretoColumn]],
+		["Energy and delay", (s, eds) => metrics(s, ["joules_per_item", "wh_per_item", "items_per_wh", "edp", "ed2p", ...eds])],
+		["Caps and states", (s) => [...knobColumns(s), runsColumn, ...metrics(s, ["watts_mean", "watts_median", "watts_max"])]],
+		["Statistics of throughput", (s) => statistics(s, "throughput")],
+		["Statistics of energy per item", (s) => statistics(s, "joules_per_item")],
+		["Cost and carbon", (s) => metrics(s, ["cost_per_item", "carbon_per_item", "mfu", "hfu", "peak_share"])],
+	];
+	const metrics = (s, names) => names.map((n) => s.metrics[n] && metricColumn(s, n)).filter(Boolean);
+	const statistics = (s, name) => {
+		const col = JM.column(s, name);
+		const scaled = (key) => ({
+			title: key === "sd" ? "standard deviation" : key,
+			unit: col.unit,
+			of: (p) => JM.plain(p.metrics[name][key] / col.factor),
+		});
+		return col.any
+			? [{ title: "n", of: (p) => String(p.metrics[name].n) }, ...["mean", "median", "sd", "min", "max"].map(scaled), { title: "outliers", of: (p) => String(p.outliers) }]
+			: [];
+	};
+
+	JM.settings = function (s, eds) {
+		const views = VIEWS.map(([title, of]) => [title, of(s, eds)]).filter(([, columns]) => columns.length > 1 || (columns.length && s.points.length));
+		const place = el("div", {}),
+			usable = views.filter(([, columns]) => columns.length);
+		const show = (k) => place.replaceChildren(JM.table([settingColumn(s)].concat(usable[k][1]), s.points, { rowClass: rowClass, csv: "settings", limit: 20, filter: s.points.length > 20 }));
 		const note =
 			(s.machine ? s.machine + ". " : "") +
 			s.energy[0].toUpperCase() +
@@ -89,43 +222,24 @@
 			". Mean \u00b1 half of the 95\u00a0% interval over the repeats" +
 			(s.points.some((p) => p.state === "violated")
 				? "; in parentheses where the device did not keep to the setting."
-				: ".");
-		if (!cols.length) return null;
+				: ".") + (s.warnings && s.warnings.length ? "" : "");
+		show(0);
 		return el(
-			"div",
-			{ class: "panel" + (s.points.length > 20 ? " long" : "") },
-			el("div", { class: "head" }, el("h3", {}, title), JM.origin(s.origin)),
-			full ? el("p", { class: "soft small" }, note) : null,
-			JM.table(columns, s.points, (p) =>
-				p.state === "violated" ? "off" : p.reference ? "ref" : null,
+			"section",
+			{ class: "panel" + (s.points.length > 20 ? " long" : ""), id: s.id + "/settings", "aria-label": "All settings" },
+			el(
+				"div",
+				{ class: "head" },
+				el("h3", {}, "All settings ", JM.origin(s.origin)),
+				el(
+					"select",
+					{ "aria-label": "columns", onchange: (e) => show(e.target.value) },
+					usable.map(([title], k) => el("option", { value: k }, title)),
+				),
 			),
+			el("p", { class: "soft small" }, note),
+			place,
 		);
-	}
-
-	JM.settings = function (s, dims, eds) {
-		return [
-			settingsTable(
-				s,
-				dims,
-				"All settings",
-				["throughput", "throughput_per_device", "watts_mean", "watts_median", "watts_max"],
-				true,
-			),
-			settingsTable(
-				s,
-				dims,
-				"Energy",
-				["joules_per_item", "wh_per_item", "items_per_joule", "items_per_wh", "edp"],
-				false,
-			),
-			settingsTable(
-				s,
-				dims,
-				"Against the reference, block by block",
-				eds.concat("energy_gain_percent", "time_loss_percent", "gain_minus_loss"),
-				false,
-			),
-		];
 	};
 
 	JM.quality = function (grade, reasons) {
@@ -158,10 +272,11 @@
 		);
 	};
 
-	JM.meters = function (record) {
-		const list = record.meters || [];
+	JM.meters = function (s) {
+		const detail = JM.S.details[s.index],
+			list = detail.meters;
 		const label = (id) => (list.find((m) => m.id === id) || { label: id }).label;
-		const words = [
+		const names = [
 			["meter", (m) => m.label || m.id],
 			["scope", (m) => m.scope],
 			["origin", (m) => m.origin],
@@ -173,117 +288,72 @@
 			["by integration", "J", "joules_integrated"],
 			["sampling \u00b1", "J", "error_sampling_joules"],
 			["calibration \u00b1", "J", "error_calibration_joules"],
+			["mean power", "W", "watts_mean"],
 			["covered", "s", "covered_s"],
 		];
-		const columns = words
+		const columns = names
 			.map(([title, of]) => ({ title: title, left: true, of: (m) => text(of(m)) }))
 			.concat(
-				numbers.map(([title, unit, key]) => ({
-					title: title,
-					unit: unit,
-					of: (m) => JM.plain(m[key]),
-				})),
+				numbers.map(([title, unit, key]) => ({ title: title, unit: unit, of: (m) => JM.plain(m[key]) })),
 				{ title: "gaps", of: (m) => text(m.gaps) },
 			);
 		if (!list.length) return null;
 		return el(
-			"div",
-			{ class: "panel" },
-			el("h3", {}, "Meters and their uncertainty"),
+			"section",
+			{ class: "panel long" },
 			el(
-				"p",
-				{ class: "soft small" },
-				"Of one run, phase " +
-					text(record.phase) +
-					". Totals add the topmost meters of one origin only.",
+				"details",
+				{},
+				el("summary", {}, "Meters and their uncertainty (" + list.length + ")"),
+				el(
+					"p",
+					{ class: "soft small" },
+					"Of one run, phase " + text(detail.phase) + ". Totals add the topmost meters of one origin only.",
+				),
+				JM.table(columns, list, { csv: "meters" }),
 			),
-			JM.table(columns, list),
 		);
 	};
 
 	// Seconds, energy, power and items of each phase of one run; its energy is that of the topmost meters of one origin.
-	JM.phases = function (record, origin) {
-		const list = (record.phases || []).slice().sort((a, b) => a.start_s - b.start_s || b.end_s - a.end_s);
-		const seconds = (p) => p.end_s - p.start_s;
-		const joules = (p) => (p.total || {})["joules_" + origin];
-		const error = (p) => (p.total || {})["error_" + origin + "_joules"];
-		const item = record.unit || "item";
+	JM.phases = function (s) {
+		const detail = JM.S.details[s.index],
+			list = detail.phases
+				.map(([name, start, end, items, joules, error]) => ({
+					name: name, start: start, seconds: end - start, end: end, items: items, joules: joules, error: error,
+				}))
+				.sort((a, b) => a.start - b.start || b.end - a.end);
 		if (list.length < 2) return null;
 		const columns = [
 			{ title: "phase", left: true, of: (p) => text(p.name) },
-			{ title: "time", unit: "s", of: (p) => JM.plain(seconds(p)) },
-			{ title: "energy", unit: "J", of: (p) => JM.estimate(joules(p), error(p)) },
-			{ title: "mean power", unit: "W", of: (p) => JM.plain(joules(p) / seconds(p)) },
+			{ title: "time", unit: "s", of: (p) => JM.plain(p.seconds) },
+			{ title: "energy", unit: "J", of: (p) => JM.estimate(p.joules, p.error) },
+			{ title: "mean power", unit: "W", of: (p) => JM.plain(p.seconds > 0 ? p.joules / p.seconds : NaN) },
 		];
 		if (list.some((p) => p.items > 0))
 			columns.push(
-				{ title: item + "s", of: (p) => text(p.items) },
+				{ title: s.item + "s", of: (p) => (known(p.items) ? JM.plain(p.items) : "\u2013") },
 				{
-					title: "energy per " + item,
+					title: "energy per " + s.item,
 					unit: "J",
-					of: (p) => JM.estimate(joules(p) / p.items, error(p) / p.items),
+					of: (p) => (p.items > 0 ? JM.estimate(p.joules / p.items, p.error / p.items) : "\u2013"),
 				},
 			);
 		return el(
-			"div",
-			{ class: "panel" },
+			"section",
+			{ class: "panel", id: s.id + "/phases", "aria-label": "Phases" },
 			el("h3", {}, "Phases"),
-			el("p", { class: "soft small" }, "Of one run; energy of the " + origin + " meters."),
-			JM.table(columns, list),
+			el(
+				"p",
+				{ class: "soft small" },
+				"Of one run (" + s.points[JM.run("point", detail.run)].label + "); energy of the " + detail.origin +
+					" meters with its uncertainty. Phases may lie within others.",
+			),
+			JM.table(columns, list, { limit: 12, csv: "phases" }),
 		);
 	};
 
-	JM.cases = function (S) {
-		const series = (c) => S.series[c.series],
-			label = (c) => series(c).points[c.point].label;
-		const id = (c) => el("code", {}, text(c.id).slice(0, 8));
-		const who = [
-			{ title: "setting", left: true, of: (c) => label(c) + (c.outlier ? " (outlier)" : "") },
-			{ title: "block", of: (c) => text(c.block) },
-			{ title: "repeat", of: (c) => text(c.repeat) },
-			{ title: "status", left: true, of: (c) => (c.ok ? "ok" : "failed") },
-		];
-		if (S.series.length > 1) who.unshift({ title: "work", left: true, of: (c) => series(c).title });
-		const what = [
-			{ title: "state", left: true, of: (c) => text(c.state) },
-			{
-				title: "throughput",
-				of: (c) => JM.plain(c.values.throughput) + " " + series(c).metrics.throughput.unit,
-			},
-			{ title: "power", unit: "W", of: (c) => JM.plain(c.values.watts_mean) },
-			{ title: "energy", unit: "J", of: (c) => JM.plain(c.joules) },
-			{ title: "origin", left: true, of: (c) => text(c.origin) },
-			{ title: "grade", left: true, of: (c) => text((c.quality || {}).grade) },
-		];
-		const failed = (c) =>
-			c.ok
-				? null
-				: who
-						.map((w) => el("td", { class: w.left ? "l" : null }, w.of(c)))
-						.concat(
-							el(
-								"td",
-								{ class: "l wrap", colspan: what.length },
-								text(c.reason),
-							),
-							el("td", { class: "l" }, id(c)),
-						);
-		return el(
-			"div",
-			{ class: "panel long" },
-			el(
-				"details",
-				{ open: S.cases.length <= 60 || S.cases.some((c) => !c.ok) },
-				el("summary", {}, "All runs (" + S.cases.length + ")"),
-				JM.table(
-					who.concat(what, { title: "case", left: true, of: id }),
-					S.cases,
-					(c) => (c.ok ? null : "failed"),
-					failed,
-				),
-			),
-		);
-	};
+	// ---- runs -------------------------------------------------------------------------------------------------
 
 	const facts = (rows) =>
 		el(
@@ -291,6 +361,96 @@
 			{ class: "facts" },
 			rows.map(([k, v]) => [el("dt", {}, k), el("dd", {}, v)]),
 		);
+
+	const seriesOf = (i) => JM.S.series[JM.run("series", i)];
+	const pointOf = (i) => seriesOf(i).points[JM.run("point", i)];
+	const code = (v) => el("code", {}, typeof v === "object" ? JSON.stringify(v) : text(v));
+
+	// All that is known of one run, when it is asked for.
+	function about(i) {
+		const s = seriesOf(i),
+			p = pointOf(i),
+			rows = [
+				["work", s.title],
+				...JM.S.dimensions.map((d, k) => [d.name, text(p.settings[k].text)]),
+				["case", code(JM.run("id", i))],
+				["repeat, block, position", ["repeat", "block", "position"].map((k) => text(JM.run(k, i))).join(", ")],
+				["started", text(JM.run("started", i))],
+				["state, grade", text(JM.run("state", i)) + ", " + text(JM.run("grade", i))],
+			];
+		const measured = [
+			["throughput", "throughput", s.item + "/s"], ["mean power", "watts_mean", "W"], ["maximum power", "watts_max", "W"],
+			["energy", "joules", "J"], ["items", "items", ""], ["time", "seconds", "s"],
+			["energy per " + s.item, "joules_per_item", "J"], ["energy gain", "energy_gain_percent", "%"], ["time loss", "time_loss_percent", "%"],
+		];
+		for (const [title, key, unit] of measured)
+			if (known(JM.run(key, i))) rows.push([title, JM.plain(JM.run(key, i)) + " " + unit]);
+		if (JM.run("reason", i)) rows.push(["reason", JM.run("reason", i)]);
+		return facts(rows.concat(JM.parameters(s).map(([, k, v]) => [k, code(v)])));
+	}
+
+	JM.runs = function (S) {
+		const many = S.series.length > 1;
+		const id = (i) =>
+			el(
+				"button",
+				{
+					class: "id",
+					title: "parameters of this run",
+					"aria-expanded": "false",
+					onclick: (e) => {
+						const tr = e.target.closest("tr"),
+							open = e.target.getAttribute("aria-expanded") === "true";
+						e.target.setAttribute("aria-expanded", String(!open));
+						if (open) tr.nextSibling.remove();
+						else tr.after(el("tr", { class: "about" }, el("td", { class: "l", colspan: "12" }, about(i))));
+					},
+				},
+				text(JM.run("id", i)) === "\u2013" ? "run " + (i + 1) : JM.run("id", i),
+			);
+		const column = (title, unit, key) => ({ title: title, unit: unit, of: (i) => JM.plain(JM.run(key, i)) });
+		const who = [
+			many ? { title: "work", left: true, of: (i) => seriesOf(i).title } : null,
+			{ title: "setting", left: true, of: (i) => pointOf(i).label + (JM.run("outlier", i) ? " (outlier)" : "") },
+			{ title: "block", of: (i) => text(JM.run("block", i)) },
+			{ title: "repeat", of: (i) => text(JM.run("repeat", i)) },
+			{ title: "status", left: true, of: (i) => (JM.run("ok", i) ? "ok" : "failed") },
+		].filter(Boolean);
+		const what = [
+			{ title: "state", left: true, of: (i) => text(JM.run("state", i)) },
+			many
+				? { title: "throughput", of: (i) => JM.plain(JM.run("throughput", i)) + " " + seriesOf(i).item + "/s" }
+				: column("throughput", S.series[0].item + "/s", "throughput"),
+			column("power", "W", "watts_mean"),
+			column("energy", "J", "joules"),
+			{ title: "origin", left: true, of: (i) => text(JM.run("origin", i)) },
+			{ title: "grade", left: true, of: (i) => text(JM.run("grade", i)) },
+		];
+		const columns = who.concat(what, { title: "case", left: true, of: id });
+		const failed = (i) =>
+			JM.run("ok", i)
+				? null
+				: who
+						.map((w) => el("td", { class: w.left ? "l" : null }, w.of(i)))
+						.concat(
+							el("td", { class: "l wrap", colspan: what.length }, text(JM.run("reason", i))),
+							el("td", { class: "l" }, id(i)),
+						);
+		return el(
+			"section",
+			{ class: "panel long", id: "runs", "aria-label": "All runs" },
+			el("h3", {}, "All runs (" + S.runs.n + ")"),
+			el("p", { class: "soft small" }, "A click on the last column shows the parameters of a run."),
+			JM.table(columns, JM.allRuns.slice().sort((a, b) => JM.run("ok", a) - JM.run("ok", b)), {
+				rowClass: (i) => (JM.run("ok", i) ? null : "failed"),
+				whole: failed,
+				filter: S.runs.n > 12,
+				limit: 10,
+				csv: "runs",
+			}),
+		);
+	};
+
 	const list = (...words) => text(words.filter(Boolean).join(", "));
 
 	function machine(p) {
@@ -307,48 +467,53 @@
 		]);
 	}
 
-	const leaves = (o) =>
-		Object.entries(o).flatMap(([k, v]) =>
-			v !== null && typeof v === "object" && !Array.isArray(v) ? leaves(v) : [[k, v]],
-		);
-
-	JM.provenance = function (S, records) {
-		const seen = new Map(
-			records.map((r) => r.provenance || {}).map((p) => [JSON.stringify([p.host, p.boot_id]), p]),
-		);
-		const varied = (k) => S.dimensions.some((d) => d.name === k.split("@")[0]);
-		const options = (s) =>
-			facts(
-				[["work", s.title]].concat(
-					leaves(s.parameters || {})
-						.filter(([k]) => !varied(k))
-						.map(([k, v]) => [
-							k,
-							el(
-								"code",
-								{},
-								typeof v === "object" ? JSON.stringify(v) : text(v),
-							),
-						]),
-				),
-			);
+	JM.provenance = function (S) {
+		const options = (s) => facts([["work", s.title]].concat(JM.parameters(s).map(([, k, v]) => [k, code(v)])));
+		const seen = S.machines;
 		return el(
 			"div",
 			{ class: "grid" },
 			el(
-				"div",
-				{ class: "panel" },
-				el("h3", {}, seen.size > 1 ? "Machines" : "Machine"),
-				[...seen.values()].map(machine),
+				"section",
+				{ class: "panel", "aria-label": "Machines" },
+				el("h3", {}, seen.length > 1 ? "Machines (" + seen.length + ")" : "Machine"),
+				seen.map((p) =>
+					seen.length > 1 ? el("details", {}, el("summary", { class: "plain" }, list(p.host, (p.devices || []).map((d) => d.name)[0])), machine(p)) : machine(p),
+				),
 			),
 			el(
-				"div",
-				{ class: "panel" },
+				"section",
+				{ class: "panel", "aria-label": "Parameters" },
 				el("h3", {}, "Parameters"),
-				S.series.map((s) => el("details", {}, el("summary", {}, s.title), options(s))),
+				S.series.slice(0, 60).map((s) => el("details", {}, el("summary", { class: "plain" }, s.title), options(s))),
+				S.series.length > 60 ? el("p", { class: "small soft" }, "Of the other systems: in the table of all runs.") : null,
 			),
 		);
 	};
+
+	// Own throughput per device by that of the paper, at the same cap: one column for each own system.
+	function ratios(work) {
+		const own = JM.S.series.filter((s) => s.item === work.unit && s.title.includes(work.model)).slice(0, 4);
+		const names = JM.systemNames(own);
+		const at = (s, r) =>
+			s.points.find((p) =>
+				r.cap_watts === null
+					? p.reference
+					: p.state !== "violated" && p.settings.some((x, k) => JM.S.dimensions[k].unit === "W" && x.x === r.cap_watts),
+			);
+		const value = (s, r) => {
+			const p = at(s, r);
+			return p && known(r.items_per_s) ? p.metrics.throughput_per_device.mean / r.items_per_s : NaN;
+		};
+		return own
+			.map((s, k) => ({
+				title: names[k] + " / published",
+				unit: s.origin && s.origin !== "measured" ? s.origin : "throughput",
+				of: (r) => (known(value(s, r)) ? value(s, r).toFixed(2) : "\u2013"),
+				any: work.rows.some((r) => known(value(s, r))),
+			}))
+			.filter((c) => c.any);
+	}
 
 	// What papers report: apart from all that the records hold.
 	JM.published = function (work) {
@@ -373,7 +538,9 @@
 			column("power", "W", "watts"),
 			column(work.unit + "s per joule", work.unit + "/J", "items_per_joule"),
 			column("source", "", "source", true),
-		].filter((c) => work.rows.some((r) => r[c.key] !== null));
+		]
+			.filter((c) => work.rows.some((r) => r[c.key] !== null))
+			.concat(ratios(work));
 		return el(
 			"div",
 			{ class: "panel published" },

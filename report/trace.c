@@ -1,188 +1,345 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The power trace of one run for the page: per meter, points [s, W] in order of time, thinned so that the
- * lowest and the highest reading of each stretch stay. A meter that only counts energy gives the mean
- * power between two changes of its counter. null in place of W is a gap.
- */
-#include "report.h"
+/* Power traces, thinned and coded while they are read. */
+#include "page_trace.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
-#define STRETCHES 700
+#define FIRST_WIDTH 1000000 /* ns of a stretch before any are joined */
+#define POINT_MAX   20	    /* bytes of the longest point */
 
 struct point {
 	int64_t t_ns;
 	double watts;
 };
 
-struct points {
-	struct point *at;
-	size_t n, room;
-	bool counter, failed;
-	double wrap;
-	struct jm_reading last; /* of a counter: its last change */
+/* What is kept of a stretch of time: three points at most. */
+struct stretch {
+	struct point low, high; /* NAN: only gaps */
+	int64_t gap_ns;
+	bool any, gap;
 };
 
-static void add(struct points *p, int64_t t_ns, double watts)
-{
-	if (p->n == p->room) {
-		size_t room = p->room ? 2 * p->room : 256;
-		struct point *grown = reallocarray(p->at, room, sizeof(*grown));
+struct meter {
+	int signal; /* -1 = no power */
+	bool counter;
+	double wrap;
+	struct jm_reading last; /* of a counter: its last change */
+	int64_t t0_ns, t1_ns, width_ns;
+	uint64_t readings;
+	struct stretch *stretch; /* [room], allocated with the first reading */
+	struct stretch *last_stretch;
+	int64_t end_ns; /* of the last stretch */
+};
 
-		if (!grown) {
-			p->failed = true;
-			return;
-		}
-		p->at = grown;
-		p->room = room;
+struct jm_page_trace {
+	const struct jm_meters *set;
+	int room;    /* stretches of a meter */
+	int *of;     /* [signals] the meter whose power it is; -1 = none */
+	bool failed; /* no memory */
+	struct meter meter[];
+};
+
+static void choose_signal(struct jm_page_trace *t, int index)
+{
+	static const enum jm_quantity order[] = {JM_Q_POWER, JM_Q_POWER_AVERAGE, JM_Q_ENERGY};
+	struct meter *m = &t->meter[index];
+
+	*m = (struct meter){.signal = -1, .last = {.value = NAN}, .width_ns = FIRST_WIDTH};
+	for (size_t i = 0; i < 3 && m->signal < 0; i++) {
+		m->signal = jm_meter_signal(t->set, index, order[i]);
+		m->counter = order[i] == JM_Q_ENERGY;
 	}
-	p->at[p->n++] = (struct point){t_ns, watts};
+	if (m->signal < 0)
+		return;
+	m->wrap = t->set->signal[m->signal].wrap;
+	t->of[m->signal] = index;
+}
+
+struct jm_page_trace *jm_page_trace_new(const struct jm_meters *set, int stretches)
+{
+	struct jm_page_trace *t = calloc(1, sizeof(*t) + (size_t)set->n * sizeof(*t->meter));
+
+	if (!t)
+		return NULL;
+	t->set = set;
+	t->room = 2 * stretches;
+	t->of = calloc((size_t)set->n_signals + 1, sizeof(*t->of));
+	if (!t->of) {
+		jm_page_trace_free(t);
+		return NULL;
+	}
+	for (int i = 0; i < set->n_signals; i++)
+		t->of[i] = -1;
+	for (int i = 0; i < set->n; i++)
+		choose_signal(t, i);
+	return t;
+}
+
+bool jm_page_trace_wants(const struct jm_page_trace *t, int signal)
+{
+	return signal >= 0 && signal < t->set->n_signals && t->of[signal] >= 0;
+}
+
+static void add_point(struct stretch *s, struct point p)
+{
+	if (!s->any)
+		s->low = s->high = (struct point){p.t_ns, NAN};
+	s->any = true;
+	if (isnan(p.watts)) {
+		if (!s->gap)
+			s->gap_ns = p.t_ns;
+		s->gap = true;
+		return;
+	}
+	if (!(p.watts >= s->low.watts))
+		s->low = p;
+	if (!(p.watts <= s->high.watts))
+		s->high = p;
+}
+
+static void join(struct stretch *a, const struct stretch *b)
+{
+	if (b->gap)
+		add_point(a, (struct point){b->gap_ns, NAN});
+	if (b->any && !isnan(b->low.watts)) {
+		add_point(a, b->low);
+		add_point(a, b->high);
+	}
+}
+
+/* Twice as much time for each stretch. */
+static void widen(struct meter *m, int room)
+{
+	for (int i = 0; i < room / 2; i++) {
+		struct stretch one = m->stretch[2 * i];
+
+		join(&one, &m->stretch[2 * i + 1]);
+		m->stretch[i] = one;
+	}
+	memset(m->stretch + room / 2, 0, (size_t)(room - room / 2) * sizeof(*m->stretch));
+	m->width_ns *= 2;
+}
+
+static void begin_stretch(const struct jm_page_trace *t, struct meter *m, int64_t t_ns)
+{
+	int64_t i;
+
+	while ((t_ns - m->t0_ns) / m->width_ns >= t->room)
+		widen(m, t->room);
+	i = (t_ns - m->t0_ns) / m->width_ns;
+	m->last_stretch = &m->stretch[i];
+	m->end_ns = m->t0_ns + (i + 1) * m->width_ns;
+}
+
+static void add(struct jm_page_trace *t, struct meter *m, struct point p)
+{
+	if (!m->stretch) {
+		m->stretch = calloc((size_t)t->room, sizeof(*m->stretch));
+		m->t0_ns = m->end_ns = p.t_ns;
+	}
+	if (!m->stretch) {
+		t->failed = true;
+		return;
+	}
+	if (p.t_ns < m->t0_ns || (m->readings && p.t_ns <= m->t1_ns))
+		return;
+	m->t1_ns = p.t_ns;
+	m->readings++;
+	if (p.t_ns >= m->end_ns)
+		begin_stretch(t, m, p.t_ns);
+	add_point(m->last_stretch, p);
 }
 
 /* The power that led to this count holds since the change before it. */
-static void add_count(struct points *p, struct jm_reading r)
+static void add_count(struct jm_page_trace *t, struct meter *m, struct jm_reading r)
 {
-	double joules = r.value - p->last.value;
+	double joules = r.value - m->last.value;
 
-	if (joules < 0 && p->wrap > 0)
-		joules += p->wrap;
+	if (joules < 0 && m->wrap > 0)
+		joules += m->wrap;
 	if (isnan(r.value)) {
-		add(p, r.t_ns, NAN);
-		p->last = r;
-	} else if (isnan(p->last.value) || joules < 0)
-		p->last = r;
-	else if (joules > 0 && r.t_ns > p->last.t_ns) {
-		add(p, p->last.t_ns, joules / ((double)(r.t_ns - p->last.t_ns) * 1e-9));
-		p->last = r;
+		add(t, m, (struct point){r.t_ns, NAN});
+		m->last = r;
+	} else if (isnan(m->last.value) || joules < 0) {
+		m->last = r;
+	} else if (joules > 0 && r.t_ns > m->last.t_ns) {
+		double seconds = (double)(r.t_ns - m->last.t_ns) * 1e-9;
+
+		add(t, m, (struct point){m->last.t_ns, joules / seconds});
+		m->last = r;
 	}
 }
+
+void jm_page_trace_take(struct jm_page_trace *t, int signal, struct jm_reading r)
+{
+	struct meter *m;
+
+	if (!jm_page_trace_wants(t, signal))
+		return;
+	m = &t->meter[t->of[signal]];
+	if (m->counter)
+		add_count(t, m, r);
+	else
+		add(t, m, (struct point){r.t_ns, r.value});
+}
+
+struct chunk_of {
+	struct jm_page_trace *t;
+	int signal;
+};
 
 static int take(void *arg, struct jm_reading r)
 {
-	struct points *p = arg;
+	struct chunk_of *c = arg;
 
-	if (p->counter)
-		add_count(p, r);
-	else
-		add(p, r.t_ns, r.value);
-	return p->failed;
+	jm_page_trace_take(c->t, c->signal, r);
+	return c->t->failed;
 }
 
-static json_t *point_json(const struct point *p, int64_t t0_ns)
+int jm_page_trace_chunk(struct jm_page_trace *t, const struct jm_chunk *chunk, struct jm_err *err)
 {
-	json_t *pair = json_array();
+	struct chunk_of c = {t, chunk->signal};
 
-	json_array_append_new(pair, json_real(round((double)(p->t_ns - t0_ns) * 1e-6) * 1e-3));
-	json_array_append_new(
-		pair, isnan(p->watts) ? json_null() : json_real(round(p->watts * 10) / 10));
-	return pair;
+	return jm_chunk_each(chunk, take, &c, err);
 }
 
-/* Of points i .. end - 1, one stretch: the first gap, the lowest and the highest, in their order. */
-static void append_stretch(json_t *out, const struct points *p, size_t i, size_t end, int64_t t0_ns)
-{
-	size_t low = i, high = i, gap = end;
+/* ---- as JSON ------------------------------------------------------------------------------------------- */
 
-	for (size_t k = i; k < end; k++) {
-		if (isnan(p->at[k].watts) && gap == end)
-			gap = k;
-		if (p->at[k].watts < p->at[low].watts || isnan(p->at[low].watts))
-			low = k;
-		if (p->at[k].watts > p->at[high].watts || isnan(p->at[high].watts))
-			high = k;
+struct code {
+	uint8_t *at;	     /* where the next byte goes */
+	int64_t t_ms, watts; /* of the last point; 0.1 W */
+	int n;
+};
+
+static void put_varint(struct code *c, uint64_t v)
+{
+	for (; v > 0x7f; v >>= 7)
+		*c->at++ = (uint8_t)(v | 0x80);
+	*c->at++ = (uint8_t)v;
+}
+
+static void put_point(struct code *c, struct point p, int64_t t0_ns)
+{
+	int64_t t_ms = llround((double)(p.t_ns - t0_ns) * 1e-6), watts, change;
+
+	put_varint(c, (uint64_t)(t_ms - c->t_ms));
+	c->t_ms = t_ms;
+	c->n++;
+	if (isnan(p.watts)) {
+		put_varint(c, 0);
+		return;
 	}
-	for (size_t k = i; k < end; k++)
-		if (k == low || k == high || k == gap)
-			json_array_append_new(out, point_json(&p->at[k], t0_ns));
+	watts = llround(fmin(fmax(p.watts, -1e12), 1e12) * 10);
+	change = watts - c->watts;
+	put_varint(c, 1 + (change < 0 ? 2 * (uint64_t)-change - 1 : 2 * (uint64_t)change));
+	c->watts = watts;
 }
 
-static json_t *thin(const struct points *p, int64_t t0_ns, int64_t t1_ns)
+static int compare(const void *a, const void *b)
 {
-	int64_t width = (t1_ns - t0_ns) / STRETCHES + 1;
-	json_t *out = json_array();
+	const struct point *x = a, *y = b;
 
-	for (size_t i = 0, end; i < p->n; i = end) {
-		int64_t stretch = (p->at[i].t_ns - t0_ns) / width;
-
-		for (end = i + 1; end < p->n && (p->at[end].t_ns - t0_ns) / width == stretch;)
-			end++;
-		append_stretch(out, p, i, end, t0_ns);
-	}
-	return out;
+	return (x->t_ns > y->t_ns) - (x->t_ns < y->t_ns);
 }
 
-static int read_meter(const struct jm_trace *trace, const struct jm_meters *set, int meter,
-	struct points *p, struct jm_err *err)
+static void put_stretch(struct code *c, const struct stretch *s, int64_t t0_ns)
 {
-	static const enum jm_quantity order[] = {JM_Q_POWER, JM_Q_POWER_AVERAGE, JM_Q_ENERGY};
-	int signal = -1;
+	struct point p[3];
+	size_t n = 0;
 
-	*p = (struct points){.last = {.value = NAN}};
-	for (size_t i = 0; i < 3 && signal < 0; i++) {
-		signal = jm_meter_signal(set, meter, order[i]);
-		p->counter = order[i] == JM_Q_ENERGY;
-	}
-	if (signal < 0)
-		return 0;
-	p->wrap = set->signal[signal].wrap;
-	if (jm_trace_each(trace, signal, 0, INT64_MAX, take, p, err) < 0)
-		return err ? err->code : JM_EIO;
-	return p->failed ? jm_err_set(err, JM_ENOMEM, "Out of memory for a power trace.") : 0;
+	if (s->gap)
+		p[n++] = (struct point){s->gap_ns, NAN};
+	if (s->any && !isnan(s->low.watts))
+		p[n++] = s->low;
+	if (s->any && !isnan(s->low.watts) && s->high.t_ns != s->low.t_ns)
+		p[n++] = s->high;
+	qsort(p, n, sizeof(*p), compare);
+	for (size_t i = 0; i < n; i++)
+		put_point(c, p[i], t0_ns);
 }
 
-static void span(const struct points *p, int n, int64_t *ret_t0, int64_t *ret_t1)
+static json_t *base64(const uint8_t *bytes, size_t n)
+{
+	static const char digits[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	size_t length = (n + 2) / 3 * 4;
+	char *text = malloc(length + 1);
+	json_t *json;
+
+	if (!text)
+		return NULL;
+	for (size_t i = 0, k = 0; i < n; i += 3, k += 4) {
+		uint32_t v = (uint32_t)bytes[i] << 16 |
+			     (i + 1 < n ? (uint32_t)bytes[i + 1] << 8 : 0) |
+			     (i + 2 < n ? bytes[i + 2] : 0);
+
+		text[k] = digits[v >> 18];
+		text[k + 1] = digits[v >> 12 & 63];
+		text[k + 2] = i + 1 < n ? digits[v >> 6 & 63] : '=';
+		text[k + 3] = i + 2 < n ? digits[v & 63] : '=';
+	}
+	json = json_stringn(text, length);
+	free(text);
+	return json;
+}
+
+static json_t *meter_json(const struct jm_page_trace *t, int index, int64_t t0_ns)
+{
+	const struct jm_meter *about = &t->set->meter[index];
+	const struct meter *m = &t->meter[index];
+	uint8_t *bytes = malloc(3 * (size_t)t->room * POINT_MAX);
+	struct code c = {.at = bytes};
+	json_t *points, *json;
+
+	for (int i = 0; bytes && i < t->room; i++)
+		put_stretch(&c, &m->stretch[i], t0_ns);
+	points = bytes ? base64(bytes, (size_t)(c.at - bytes)) : NULL;
+	free(bytes);
+	json = json_pack("{s:s, s:s, s:s, s:i, s:o*}", "id", about->id, "label", about->label,
+		"origin", jm_origin_name(about->origin), "n", c.n, "points", points);
+	return json;
+}
+
+static void span(const struct jm_page_trace *t, int64_t *ret_t0, int64_t *ret_t1)
 {
 	*ret_t0 = INT64_MAX;
 	*ret_t1 = INT64_MIN;
-	for (int i = 0; i < n; i++) {
-		if (!p[i].n)
+	for (int i = 0; i < t->set->n; i++) {
+		const struct meter *m = &t->meter[i];
+
+		if (!m->readings)
 			continue;
-		if (p[i].at[0].t_ns < *ret_t0)
-			*ret_t0 = p[i].at[0].t_ns;
-		if (p[i].at[p[i].n - 1].t_ns > *ret_t1)
-			*ret_t1 = p[i].at[p[i].n - 1].t_ns;
+		*ret_t0 = m->t0_ns < *ret_t0 ? m->t0_ns : *ret_t0;
+		*ret_t1 = m->t1_ns > *ret_t1 ? m->t1_ns : *ret_t1;
 	}
 }
 
-static json_t *trace_json(const struct jm_meters *set, const struct points *p, int record)
+json_t *jm_page_trace_json(const struct jm_page_trace *t, int record)
 {
 	json_t *meters = json_array();
+	uint64_t readings = 0;
 	int64_t t0, t1;
 
-	span(p, set->n, &t0, &t1);
-	if (t0 >= t1) {
+	span(t, &t0, &t1);
+	if (t->failed || t0 >= t1) {
 		json_decref(meters);
-		return json_null();
+		return t->failed ? NULL : json_null();
 	}
-	for (int i = 0; i < set->n; i++)
-		if (p[i].n)
-			json_array_append_new(
-				meters, json_pack("{s:s, s:s, s:s, s:o}", "id", set->meter[i].id,
-						"label", set->meter[i].label, "origin",
-						jm_origin_name(set->meter[i].origin), "points",
-						thin(&p[i], t0, t1)));
-	return json_pack("{s:i, s:f, s:f, s:o}", "record", record, "start_s", 0.0, "end_s",
-		(double)(t1 - t0) * 1e-9, "meters", meters);
+	for (int i = 0; i < t->set->n; i++) {
+		readings += t->meter[i].readings;
+		if (t->meter[i].readings)
+			json_array_append_new(meters, meter_json(t, i, t0));
+	}
+	return json_pack("{s:i, s:f, s:I, s:o}", "record", record, "end_s",
+		(double)(t1 - t0) * 1e-9, "readings", (json_int_t)readings, "meters", meters);
 }
 
-int jm_report_trace(const struct jm_trace *trace, const struct jm_meters *set, int record,
-	json_t **ret, struct jm_err *err)
+void jm_page_trace_free(struct jm_page_trace *t)
 {
-	struct points *p = calloc((size_t)set->n + 1, sizeof(*p));
-	json_t *json = NULL;
-	int rc = p ? 0 : jm_err_set(err, JM_ENOMEM, "Out of memory for a power trace.");
-
-	for (int i = 0; i < set->n && !rc; i++)
-		rc = read_meter(trace, set, i, &p[i], err);
-	if (!rc)
-		json = trace_json(set, p, record);
-	if (!rc && !json)
-		rc = jm_err_set(err, JM_ENOMEM, "Out of memory for a power trace.");
-	for (int i = 0; p && i < set->n; i++)
-		free(p[i].at);
-	free(p);
-	if (!rc)
-		*ret = json;
-	return rc;
+	for (int i = 0; t && t->of && i < t->set->n; i++)
+		free(t->meter[i].stretch);
+	free(t ? t->of : NULL);
+	free(t);
 }

@@ -50,6 +50,20 @@ int jm_store_records_array(struct jm_store *s, json_t **ret_records, struct jm_e
  * jm_trace_free, then jm_meters_done. The trace points into *ret_meters, which must stay in place. */
 int jm_store_trace(struct jm_store *s, const char *case_id, int repeat,
 	struct jm_meters *ret_meters, struct jm_trace **ret_trace, struct jm_err *err);
+/* The signals of that trace alone, and its chunks one by one in order of time per signal, as they lie in the
+ * store: unchecked. */
+int jm_store_signals(struct jm_store *s, const char *case_id, int repeat,
+	struct jm_meters *ret_meters, struct jm_err *err);
+struct jm_chunk_reader {
+	bool (*wants)(void *arg, int signal); /* NULL = all signals */
+	int (*take)(void *arg, const struct jm_chunk *chunk, struct jm_err *err);
+	void *arg;
+};
+int jm_store_chunks(struct jm_store *s, const char *case_id, int repeat,
+	const struct jm_chunk_reader *reader, struct jm_err *err);
+/* One record whole; NULL in *ret_record: there is none, or it is damaged. */
+int jm_store_record(struct jm_store *s, const char *case_id, int repeat, json_t **ret_record,
+	struct jm_err *err);
 /* The last stored plan (see plan.h), for the caller to decref. JM_ENOENT when there is none. */
 int jm_store_last_plan(struct jm_store *s, json_t **ret_plan, struct jm_err *err);
 

@@ -267,6 +267,27 @@ int jm_store_records(struct jm_store *s, bool brief,
 	return rc;
 }
 
+int jm_store_record(struct jm_store *s, const char *case_id, int repeat, json_t **ret_record,
+	struct jm_err *err)
+{
+	sqlite3_stmt *stmt;
+	int rc = jm__store_prepare(s, &stmt, err,
+		"SELECT r.record, c.id, r.repeat FROM record_t r JOIN case_t c ON c.n = r.case_n"
+		" WHERE c.id = ? AND r.repeat = ? AND r.status <> 'running'",
+		"si", case_id, (sqlite3_int64)repeat);
+
+	*ret_record = NULL;
+	if (rc)
+		return rc;
+	rc = sqlite3_step(stmt);
+	if (rc == SQLITE_ROW)
+		rc = read_record(s, stmt, false, ret_record, err);
+	else
+		rc = rc == SQLITE_DONE ? 0 : jm__store_fail(s, rc, "reading a record", err);
+	sqlite3_finalize(stmt);
+	return rc;
+}
+
 static int append_record(void *arg, json_t *record, struct jm_err *err)
 {
 	if (json_array_append(arg, record))

@@ -98,23 +98,48 @@ void jm__store_chunk(sqlite3_stmt *row, struct jm_chunk *ret)
 		.bytes = (size_t)sqlite3_column_bytes(row, 4)};
 }
 
-static int read_chunks(
-	struct jm_store *s, sqlite3_int64 row, struct jm_trace *trace, struct jm_err *err)
+/* Row of a record that must be there. */
+static int find_row(
+	struct jm_store *s, const char *case_id, int repeat, sqlite3_int64 *ret, struct jm_err *err)
+{
+	int rc = jm__store_row(s, case_id, repeat, ret, err);
+
+	if (!rc && !*ret)
+		rc = jm_err_set(err, JM_ENOENT, "The store '%s' has no repeat %d of case %s.",
+			s->path, repeat, case_id);
+	return rc;
+}
+
+int jm_store_signals(struct jm_store *s, const char *case_id, int repeat,
+	struct jm_meters *ret_meters, struct jm_err *err)
+{
+	sqlite3_int64 row;
+	int rc = find_row(s, case_id, repeat, &row, err);
+
+	return rc ? rc : read_meters(s, row, ret_meters, err);
+}
+
+int jm_store_chunks(struct jm_store *s, const char *case_id, int repeat,
+	const struct jm_chunk_reader *reader, struct jm_err *err)
 {
 	sqlite3_stmt *stmt;
-	int rc, got;
+	sqlite3_int64 row;
+	int rc = find_row(s, case_id, repeat, &row, err), got;
 
-	rc = jm__store_prepare(s, &stmt, err,
-		"SELECT signal, t0_ns, t1_ns, readings, data FROM chunk_t WHERE record_n = ?"
-		" ORDER BY n",
-		"i", row);
+	if (!rc)
+		rc = jm__store_prepare(s, &stmt, err,
+			"SELECT signal, t0_ns, t1_ns, readings, data FROM chunk_t"
+			" WHERE record_n = ? ORDER BY n",
+			"i", row);
 	if (rc)
 		return rc;
 	while (!rc && (got = sqlite3_step(stmt)) == SQLITE_ROW) {
 		struct jm_chunk chunk;
 
+		if (reader->wants && !reader->wants(reader->arg, sqlite3_column_int(stmt, 0)))
+			continue;
 		jm__store_chunk(stmt, &chunk);
-		rc = jm_trace_add_chunk(trace, &chunk, err);
+		rc = reader->take(reader->arg, &chunk, err);
 	}
 	if (!rc && got != SQLITE_DONE)
 		rc = jm__store_fail(s, got, "reading a trace", err);
@@ -122,22 +147,22 @@ static int read_chunks(
 	return rc;
 }
 
+static int add_chunk(void *arg, const struct jm_chunk *chunk, struct jm_err *err)
+{
+	return jm_trace_add_chunk(arg, chunk, err);
+}
+
 int jm_store_trace(struct jm_store *s, const char *case_id, int repeat,
 	struct jm_meters *ret_meters, struct jm_trace **ret_trace, struct jm_err *err)
 {
+	struct jm_chunk_reader reader = {.take = add_chunk};
 	struct jm_trace *trace;
-	sqlite3_int64 row;
-	int rc = jm__store_row(s, case_id, repeat, &row, err);
+	int rc = jm_store_signals(s, case_id, repeat, ret_meters, err);
 
-	if (!rc && !row)
-		rc = jm_err_set(err, JM_ENOENT, "The store '%s' has no repeat %d of case %s.",
-			s->path, repeat, case_id);
-	if (!rc)
-		rc = read_meters(s, row, ret_meters, err);
 	if (rc)
 		return rc;
-	trace = jm_trace_new(ret_meters, err);
-	rc = trace ? read_chunks(s, row, trace, err) : err->code;
+	reader.arg = trace = jm_trace_new(ret_meters, err);
+	rc = trace ? jm_store_chunks(s, case_id, repeat, &reader, err) : err->code;
 	if (rc) {
 		jm_trace_free(trace);
 		jm_meters_done(ret_meters);

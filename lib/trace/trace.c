@@ -286,6 +286,25 @@ int jm_chunk_parse(
 	return 0;
 }
 
+int jm_chunk_each(const struct jm_chunk *chunk, int (*fn)(void *arg, struct jm_reading reading),
+	void *arg, struct jm_err *err)
+{
+	struct jm_decoder d;
+	struct jm_reading r;
+	size_t whole;
+	int rc = jm_decoder_init(&d, chunk->data, chunk->bytes, &whole, err), stop = 0;
+
+	while (!rc && !stop && (rc = jm_decode(&d, &r)) > 0) {
+		stop = fn(arg, r);
+		rc = 0;
+	}
+	if (rc < 0)
+		return jm_err_set(err, JM_EFORMAT,
+			"A chunk of a trace of %zu bytes is damaged at reading %u.", chunk->bytes,
+			d.done);
+	return rc;
+}
+
 /* Passes on the chunks within an interval of whole chunks. */
 static int hand_out(
 	int signal, const uint8_t *bytes, size_t n, chunk_fn *fn, void *arg, struct jm_err *err)

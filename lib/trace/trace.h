@@ -28,6 +28,10 @@ struct jm_chunk {
 int jm_chunk_parse(
 	int signal, const void *data, size_t bytes, struct jm_chunk *ret, struct jm_err *err);
 
+/* Calls fn for each reading of the chunk in order; fn returns non-zero to stop. Damage: JM_EFORMAT. */
+int jm_chunk_each(const struct jm_chunk *chunk, int (*fn)(void *arg, struct jm_reading reading),
+	void *arg, struct jm_err *err);
+
 struct jm_trace *jm_trace_new(const struct jm_meters *set, struct jm_err *err);
 /* Readings of a signal come in order of time; one whose stamp is not after the last is dropped. */
 int jm_trace_append(struct jm_trace *t, int signal, struct jm_reading reading, struct jm_err *err);

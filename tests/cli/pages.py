@@ -39,11 +39,11 @@ def make_page(tmp_path, rows, *args):
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
-def browse(page, *args):
+def browse(page, *args, fragment=""):
     done = subprocess.run(
         [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
          "--enable-logging=stderr", "--host-resolver-rules=MAP * ~NOTFOUND",
-         "--virtual-time-budget=4000", *args, page.as_uri()],
+         "--virtual-time-budget=4000", *args, page.as_uri() + fragment],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120, check=False,
         stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stderr

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import many_records
+import page_data
 from jm import jm
 from pages import CHROMIUM, Page, browse, make_page
 from reports import expected, setting, FIXTURES, NASTY, T_975, records, report
@@ -24,9 +25,17 @@ def test_page_holds_everything_and_asks_for_nothing(tmp_path):
         r["workload"] = r["case"]["parameters"]["workload"] = NASTY
     text = make_page(tmp_path, rows).read_text()
     page = Page(text)
-    assert len(page.scripts) == 8
+    assert len(page.scripts) == 11
     data = json.loads(page.scripts[0])
-    assert data["records"] == rows and not set("<>&") & set(page.scripts[0])
+    runs = page_data.runs(data)
+    assert len(runs) == len(rows) and not set("<>&") & set(page.scripts[0])
+    for run in runs:
+        row = rows[run["record"]]
+        assert run["ok"] == (row["status"] == "ok") and run["id"] == row["case"]["id"][:8]
+        assert run["reason"] == ("" if run["ok"] else row["reason"]) and run["started"] == row["started"]
+        if run["ok"]:
+            assert run["throughput"] == pytest.approx(row["throughput"], rel=1e-6)
+            assert run["joules"] == pytest.approx(row["total"]["joules_simulated"], rel=1e-6)
     assert page.title.startswith(NASTY)
     for tag, attrs in page.tags:
         assert not {"src", "href", "srcset", "data", "action"} & set(attrs), (tag, attrs)
@@ -45,13 +54,16 @@ def test_store_with_traces(tmp_path):
     assert done.returncode == 0, done.stderr
     report(store, "--html", out)
     data = json.loads(Page(out.read_text()).scripts[0])
-    assert [r["status"] for r in data["records"]] == ["ok"] * 6
+    stored = many_records.read(store)
+    assert data["runs"]["n"] == 6 and data["runs"]["ok"] == 1
     assert len(data["traces"]) == 3  # one per setting: the reference and two caps
     for trace in data["traces"]:
-        record = data["records"][trace["record"]]
+        record = stored[trace["record"]]
+        assert [p[:3] for p in trace["phases"]] == [
+            [p["name"], pytest.approx(p["start_s"], abs=1e-5), pytest.approx(p["end_s"], abs=1e-5)] for p in record["phases"]]
         steady = next(p for p in record["phases"] if p["name"] == "steady")
         for meter in (m for m in record["meters"] if m["covered_by"] is None):
-            points = next(m["points"] for m in trace["meters"] if m["id"] == meter["id"])
+            points = page_data.points(next(m for m in trace["meters"] if m["id"] == meter["id"]))
             inside = [w for t, w in points if steady["start_s"] + 0.5 < t < steady["end_s"] - 0.5]
             assert np.median(inside) == pytest.approx(meter["watts_mean"], rel=0.02)
             assert meter["watts_median"] == pytest.approx(meter["watts_mean"], rel=0.02)
@@ -67,7 +79,8 @@ def test_page_in_a_browser(tmp_path, name):
     rows[6]["quality"]["reasons"].append(NASTY)
     dom = browse(make_page(tmp_path, rows), "--dump-dom", "--window-size=1400,3000")
     assert 'data-ready="yes"' in dom
-    assert dom.count("<svg") == 6  # one per chart
+    titles = re.findall(r'role="img" aria-label="([^".]*)', dom)
+    assert dom.count("<svg") == len(titles) == len(set(titles)) >= 6  # each chart once
     for words in ("Efficiency against throughput", "Power against the cap", "Best setting for at most 5"):
         assert words in dom
     assert dom.count('class="card ') == 7 and "alert(&quot;" not in dom.split("<main")[0]
@@ -124,11 +137,11 @@ def test_each_chart_is_a_valid_svg_file(tmp_path):
     page = make_page(tmp_path, records("h200x4"))
     click = """<script>setTimeout(() => {
         JM.download = (name, type, text) => document.body.append(JM.el("pre", { class: "file" }, name + "|" + text));
-        document.querySelectorAll("button.save").forEach((b) => b.click()); }, 1000)</script></body>"""
+        document.querySelectorAll("button.save").forEach((b) => b.textContent === "SVG" && b.click()); }, 1000)</script></body>"""
     page.write_text(page.read_text().replace("</body>", click))
     dom = browse(page, "--dump-dom", "--window-size=1280,2400")
     files = dict(html.unescape(f).split("|", 1) for f in re.findall(r'<pre class="file">(.*?)</pre>', dom, re.S))
-    assert len(files) == 6 and "efficiency-against-throughput.svg" in files
+    assert len(files) == dom.count('role="img"') >= 6 and "efficiency-against-throughput.svg" in files
     for text in files.values():
         root = xml.etree.ElementTree.fromstring(text)
         assert root.tag == "{http://www.w3.org/2000/svg}svg" and len(list(root.iter(root.tag[:-3] + "text"))) > 5
@@ -144,12 +157,15 @@ def test_systems_of_the_same_work_share_one_chart(tmp_path):
             rows += json.loads(text)
     out = make_page(tmp_path, rows)
     dom = browse(out, "--dump-dom", "--window-size=1280,9000")
-    titles = re.findall(r"<h3>(Efficiency against throughput[^<]*)</h3>", dom)
-    assert len(titles) == 2, titles
-    assert all(f'href="#s{i}"' in dom and f'id="s{i}"' in dom for i in range(1, 7))
-    chart = dom.split(f"<h3>{titles[0]}</h3>")[1].split("</svg>")[0]
+    assert len(re.findall(r"<h3>Efficiency against throughput", dom)) == 1
+    chart = dom.split("<h3>Efficiency against throughput: ")[1].split("</svg>")[0]
+    assert len(re.findall(r"<option[^>]*>", chart)) == 2  # the other work is chosen there
     assert {"sim:h100x4", "sim:h200x4", "sim:mi300x4"} <= set(re.findall(r">(sim:[^<,]*), bf16</text>", chart))
     assert len(re.findall(r"<text[^>]*>0</text>", chart)) == 2
+    table = dom.split('id="systems"')[1].split("</table>")[0]
+    assert all(f'href="#s{i}"' in table for i in range(1, 7))
+    assert 'id="s1"' in dom and 'id="s5"' not in dom  # one system at a time, the others by their links
+    assert 'id="s5"' in browse(out, "--dump-dom", fragment="#s5/throughput")
 
 
 @BROWSER
@@ -164,29 +180,29 @@ def test_page_of_one_measurement_in_a_browser(tmp_path):
 
 @BROWSER
 def test_names_of_phases_within_others_in_a_browser(tmp_path):
-    """The one epoch is all of the steady phase: their names stand one below the other."""
+    """The one epoch is all of the steady phase: their bars are in lanes, one below the other."""
     store, page = tmp_path / "a.db", tmp_path / "a.html"
     assert jm("run", "null", "--step-time", "20ms", "--source", "sim:h100x1", "--epochs", 2, "--epoch-steps", 10,
               "--store", store).returncode == 0
     report(store, "--html", page)
     dom = browse(page, "--dump-dom", "--window-size=1400,2000")
     place = {name: tuple(map(float, xy)) for *xy, name in re.findall(
-        r'<text [^>]*?transform="translate\(([\d.]+) ([\d.]+)\)"[^>]*>(steady|epoch 2)</text>', dom)}
+        r'<text [^>]*?x="([\d.]+)" y="([\d.]+)"[^>]*>(steady|epoch 2)</text>', dom)}
     assert abs(place["steady"][0] - place["epoch 2"][0]) < 20
     assert place["epoch 2"][1] - place["steady"][1] > 10
 
 
 @BROWSER
 def test_traces_that_are_left_out_are_told_in_a_browser(tmp_path):
-    """A page has 24 at most, or it would be too large."""
+    """A page has 100 at most, or it would be too large."""
     store, page = tmp_path / "a.db", tmp_path / "a.html"
-    done = jm("run", "sim", "--device", "sim:h100x1", "--seconds", 1, "--set", "gpu.power=200:460+10W",
+    done = jm("run", "sim", "--device", "sim:h100x1", "--seconds", 1, "--set", "gpu.power=200:460+2W",
               "--store", store)
     assert done.returncode == 0, done.stderr
     report(store, "--html", page)
-    assert len(json.loads(Page(page.read_text()).scripts[0])["traces"]) == 24
+    assert len(json.loads(Page(page.read_text()).scripts[0])["traces"]) == 100
     dom = browse(page, "--dump-dom", "--window-size=1400,2000")
-    assert "The traces of 24 of 28 settings are on this page." in dom  # 27 caps and what was found
+    assert "The traces of 100 of 132 settings are on this page." in dom  # 131 caps and what was found
 
 
 @BROWSER
@@ -195,17 +211,16 @@ def test_page_of_a_thousand_runs_holds_what_it_draws(tmp_path):
     store, page = tmp_path / "a.db", tmp_path / "a.html"
     many_records.make(store, 1000, caps=100)
     report(store, "--html", page)
-    assert page.stat().st_size < 5e6  # the records have 20 kB each
-    data, rows = json.loads(Page(page.read_text()).scripts[0]), many_records.read(store)
-    assert len(data["records"]) == len(data["summary"]["cases"]) == 1000 and data["brief"]
-    for record, row in zip(data["records"], rows):
-        assert record["started"] == row["started"]
-        assert [m["watts_mean"] for m in record["meters"]] == [m["watts_mean"] for m in row["meters"]]
-        assert record.get("provenance", row["provenance"]) == row["provenance"]
-    assert [i for i, r in enumerate(data["records"]) if "phases" in r] == [0]
+    assert page.stat().st_size < 1.2e6  # the records have 20 kB each
+    data, rows = page_data.of(page.read_text()), many_records.read(store)
+    runs = page_data.runs(data)
+    assert len(runs) == 1000
+    for run in runs:
+        row = rows[run["record"]]
+        assert run["started"] == row["started"] and run["watts_mean"] == pytest.approx(
+            sum(m["watts_mean"] for m in row["meters"] if not m["covered_by"]), rel=1e-6)
     dom = browse(page, "--dump-dom", "--window-size=1400,3000", "--virtual-time-budget=20000")
-    assert 'data-ready="yes"' in dom and "1000 runs: </b>too many" in dom
-    assert ">Cases as CSV</button>" in dom and ">Records as JSON</button>" not in dom
-    chart = dom.split("<h3>Power against the cap</h3>")[1].split("</svg>")[0]
+    assert 'data-ready="yes"' in dom and ">Runs as CSV</button>" in dom
+    chart = dom.split("<h3>Power against the cap")[1].split("</svg>")[0]
     assert len(re.findall("<path", chart)) >= 100, "a mark for each cap"
     assert dom.count("<h3>Machine</h3>") == 1 and rows[0]["provenance"]["kernel"] in dom

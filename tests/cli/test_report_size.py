@@ -8,9 +8,11 @@ import time
 
 import pytest
 
+import long_traces
 import many_records
+import page_data
 from jm import BIN
-from reports import report
+from reports import records, report, write
 
 
 def cost(store):
@@ -55,3 +57,48 @@ def test_a_store_and_its_records_as_json_give_the_same_report(tmp_path, kind):
     from_json = tmp_path / "a.json"
     from_json.write_text(json.dumps(many_records.read(store)))
     assert report("--format", kind, store) == report("--format", kind, from_json)
+
+
+def test_a_page_of_12_works_on_3_machines_is_small(tmp_path):
+    rows = []
+    for work in range(12):
+        for machine in ("h100x4", "h200x4", "mi300x4"):
+            text = json.dumps([r for r in records("h200x4") if r["status"] == "ok"][:4])
+            rows += json.loads(text.replace("sim:h200x4", f"sim:{machine}").replace("resnet50", f"net{work}"))
+    out = tmp_path / "page.html"
+    report("--html", out, write(tmp_path, rows))
+    data = page_data.of(out.read_text())
+    assert data["runs"]["n"] == 144 and len(data["series"]) == 36
+    assert out.stat().st_size < 1.5e6
+
+
+def test_long_traces_are_thinned_and_keep_their_peaks(tmp_path):
+    store, out, n = tmp_path / "a.db", tmp_path / "page.html", 50_000
+    many_records.make(store, 30, caps=10)
+    long_traces.add(store, 4, n)
+    report("--html", out, store)
+    data = page_data.of(out.read_text())
+    assert len(data["traces"]) == 4
+    readings = dict((ns / 1e9, mw / 1e3) for ns, mw in long_traces.wave(n))
+    for trace in data["traces"]:
+        (meter,) = trace["meters"]
+        points = page_data.points(meter)
+        assert trace["readings"] == n and 1000 < len(points) < 2900
+        assert max(points, key=lambda p: p[1]) == (n // 3 / 1000, 950)
+        assert min(points, key=lambda p: p[1]) == (n // 2 / 1000, 7)
+        assert all(abs(readings[t] - w) < 0.051 for t, w in points)  # nothing but readings
+
+
+def test_a_large_store_is_read_without_the_details_of_most_runs(tmp_path):
+    """Above 8 MB: those of the runs with a trace are read one by one."""
+    store, out = tmp_path / "a.db", tmp_path / "page.html"
+    many_records.make(store, 600, caps=20)
+    long_traces.add(store, 20, 100)
+    assert store.stat().st_size > 9e6
+    report("--html", out, store)
+    data = page_data.of(out.read_text())
+    runs = page_data.runs(data)
+    assert len(runs) == 600 and len(data["traces"]) == 20
+    assert sum(r["hertz"] is not None for r in runs) == 20
+    (detail,) = data["details"]
+    assert detail["meters"][0]["joules_counter"] > 0 and any(p[4] for p in detail["phases"])

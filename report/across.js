@@ -1,0 +1,483 @@
+// SPDX-License-Identifier: Apache-2.0
+// Charts across systems: the plane of efficiency and throughput, the matrix of two axes, scaling over devices.
+"use strict";
+(function () {
+	const { el, known, panel, axis, valueAxis, base, parts, tip, whiskers } = JM;
+
+	const hasTrade = (s) =>
+		s.points.some((p) => known(p.metrics.throughput.mean) && known(p.metrics.items_per_joule.mean));
+
+	// The horizontal 95 % interval of a point: [y, x low, x high].
+	function horizontal(c, color, items) {
+		return Object.assign(whiskers(c, color, items), {
+			encode: { x: [1, 2], y: 0 },
+			renderItem: function (params, api) {
+				const a = api.coord([api.value(1), api.value(0)]),
+					b = api.coord([api.value(2), api.value(0)]);
+				const style = { stroke: color, lineWidth: 1.4, fill: "none" };
+				const line = (x1, y1, x2, y2) => ({ type: "line", shape: { x1: x1, y1: y1, x2: x2, y2: y2 }, style: style });
+				return {
+					type: "group",
+					children: [
+						line(a[0], a[1], b[0], b[1]),
+						line(a[0], a[1] - 4, a[0], a[1] + 4),
+						line(b[0], b[1] - 4, b[0], b[1] + 4),
+					],
+				};
+			},
+		});
+	}
+
+	function drawSystem(c, s, name, color, many) {
+		const x = JM.column(s, "throughput"),
+			y = JM.column(s, "items_per_joule"),
+			part = parts(s),
+			chosen = JM.within(s).at;
+		const has = (i) => known(x.mean[i]) && known(y.mean[i]);
+		const all = part.curve.concat(part.off, part.reference).filter(has);
+		const text = (i) => (s.points[i].state === "violated" ? "(" + s.points[i].label + ")" : s.points[i].label);
+		const item = (i, k, list) => ({
+			value: [x.mean[i], y.mean[i]],
+			index: i,
+			label: {
+				show: !many || chosen.includes(i) || i === list[0],
+				formatter: text(i),
+				position: k === 0 ? "left" : "top",
+			},
+			itemStyle: chosen.includes(i) ? { borderColor: c.best, borderWidth: 3 } : undefined,
+			symbolSize: chosen.includes(i) ? 12 : 8,
+		});
+		const label = { show: true, color: c.ink, fontSize: 11, distance: 7 };
+		const on = { tooltip: { formatter: tip(s, [x, y], many ? name : "") }, labelLayout: { hideOverlap: true } };
+		const off = part.off
+			.filter(has)
+			.map((i) => Object.assign(item(i, 1, []), { label: { show: !many, formatter: text(i), position: "top" } }));
+		const reference = part.reference.filter(has).map((i) => ({ value: [x.mean[i], y.mean[i]], index: i }));
+		const numeric = s.points.every((p) => p.state === "violated" || known(p.x));
+		return [
+			whiskers(
+				c,
+				color,
+				all.filter((i) => y.half[i] > 0).map((i) => [x.mean[i], y.mean[i] - y.half[i], y.mean[i] + y.half[i]]),
+			),
+			horizontal(
+				c,
+				color,
+				all.filter((i) => x.half[i] > 0).map((i) => [y.mean[i], x.mean[i] - x.half[i], x.mean[i] + x.half[i]]),
+			),
+			Object.assign(
+				{
+					type: "line",
+					name: name,
+					data: part.curve.filter(has).map(item),
+					color: color,
+					lineStyle: { width: numeric ? 2 : 0, color: color },
+					symbol: "circle",
+					z: 4,
+					label: label,
+				},
+				on,
+			),
+			Object.assign(JM.offPoints(c, off), { label: Object.assign({}, label, { color: c.soft }) }, on),
+			Object.assign(
+				JM.referencePoints(c, reference, {
+					label: {
+						show: !many,
+						formatter: "reference",
+						position: "bottom",
+						color: c.ref,
+						fontSize: 11,
+						distance: 9,
+					},
+				}),
+				on,
+			),
+		];
+	}
+
+	// Lines of equal EDP and of equal EDS (k) through the reference of a system. With throughput T = 1/d and
+	// efficiency E = 1/e: E = E_ref T_ref / T, and E = (k-1)/k E_ref / (1 - T_ref / (k T)).
+	function isoLines(c, s, ks, most) {
+		const ref = s.points[s.reference].metrics,
+			t = ref.throughput.mean,
+			e = ref.items_per_joule.mean,
+			top = most.y;
+		const line = (name, of, k) => {
+			const data = [];
+			for (let i = 1; i <= 240; i++) {
+				const x = (most.x * i) / 240,
+					y = of(x);
+				if (known(y) && y > 0 && y <= top) data.push([x, y]);
+			}
+			return {
+				type: "line",
+				silent: true,
+				symbol: "none",
+				z: 1,
+				data: data.reverse(),
+				lineStyle: { width: 1.2, type: k ? "dotted" : "dashed", color: c.off },
+				endLabel: { show: true, formatter: name, color: c.soft, fontSize: 11, align: "center", offset: [-6, -9] },
+			};
+		};
+		return [line("EDP", (x) => (e * t) / x, 0)].concat(
+			ks.map((k, i) => line("EDS " + k, (x) => (x > t / k ? (((k - 1) / k) * e) / (1 - t / (k * x)) : NaN), i + 1)),
+		);
+	}
+
+	const extent = (group, metric) =>
+		Math.max(...group.flatMap((s) => JM.column(s, metric).mean.filter(known)));
+
+	// Efficiency against throughput of all systems that did the same work; both axes start at 0.
+	function systemsOption(c, work, iso) {
+		const group = work.series.filter(hasTrade),
+			many = group.length > 1,
+			name = JM.systemNames(group),
+			unit = (metric) => JM.column(group[0], metric).unit;
+		const most = { x: 1.08 * extent(group, "throughput"), y: 1.15 * extent(group, "items_per_joule") };
+		const out = base(c);
+		out.grid.right = 30;
+		out.xAxis = axis(c, unit("throughput"), { min: 0, splitNumber: 5, boundaryGap: [0, "6%"] });
+		out.yAxis = valueAxis(c, unit("items_per_joule"), { min: 0, boundaryGap: [0, "12%"] });
+		if (many)
+			out.legend = { type: "scroll", top: 0, right: 0, left: 90, data: name, textStyle: { color: c.soft } };
+		out.series = group.flatMap((s, k) =>
+			drawSystem(c, s, name[k], many ? c.many[k % c.many.length] : c.main, many),
+		);
+		const first = group.find((s) => s.reference !== null && known(s.points[s.reference].metrics.items_per_joule.mean));
+		if (iso && first) out.series.push(...isoLines(c, first, JM.S.eds_k, most));
+		return out;
+	}
+
+	const systemsNote = (work, iso) =>
+		"Up and to the right is better. Both axes start at 0; bars are 95\u00a0% intervals. Diamond: the reference; " +
+		"green ring: best setting for at most " +
+		JM.LIMIT +
+		"\u00a0% slowdown, or those that cannot be told apart." +
+		(iso
+			? " Grey lines: as good as the reference" +
+				(work.series.length > 1 ? " of " + JM.systemNames(work.series)[0] : "") +
+				" by EDP and by EDS; what lies above a line is better."
+			: "");
+
+	function systemsTable(work) {
+		const rows = work.series.filter(hasTrade).flatMap((s) => s.points.map((p) => [s, p]));
+		const value = (metric) => ([s, p]) => JM.estimate(p.metrics[metric].mean, p.metrics[metric].half);
+		const unit = (metric) => work.series[0].metrics[metric].unit;
+		return JM.table(
+			[
+				{ title: "system", left: true, of: ([s]) => s.title },
+				{ title: "setting", left: true, of: ([, p]) => p.label + (p.reference ? " (reference)" : "") },
+				{ title: "throughput", unit: unit("throughput"), of: value("throughput") },
+				{ title: "efficiency", unit: unit("items_per_joule"), of: value("items_per_joule") },
+			],
+			rows,
+		);
+	}
+
+	// One panel; where there are several works, one is chosen. A single system needs two settings to be worth it.
+	JM.systems = function (id) {
+		const works = JM.works.filter(
+			(w) => w.series.some(hasTrade) && (w.series.length > 1 || w.series[0].points.length > 1),
+		);
+		if (!works.length) return null;
+		const state = { work: works[0], iso: works[0].series.length === 1 };
+		const named = (w) => "Efficiency against throughput" + (JM.works.length > 1 || w.series.length > 1 ? ": " + w.title : "");
+		const select =
+			works.length > 1
+				? el(
+						"select",
+						{ "aria-label": "work", onchange: (e) => chart.show(works[e.target.value]) },
+						works.map((w, i) => el("option", { value: i }, w.title)),
+					)
+				: null;
+		const box = el("input", { type: "checkbox", checked: state.iso, onchange: (e) => chart.lines(e.target.checked) });
+		const chart = panel(named(state.work), systemsNote(state.work, state.iso), (c) => systemsOption(c, state.work, state.iso), {
+			id: id,
+			tall: true,
+			tools: [select, el("label", { class: "small soft" }, box, " equal EDP, EDS")],
+			table: () => systemsTable(state.work),
+		});
+		function update() {
+			chart.node.querySelector("h3").firstChild.textContent = named(state.work);
+			chart.node.querySelector("p.note").textContent = systemsNote(state.work, state.iso);
+			const open = chart.node.querySelector("details.behind");
+			if (open.open) open.open = false;
+			JM.redraw(chart);
+		}
+		chart.show = function (work) {
+			if (!works.includes(work)) return;
+			state.work = work;
+			if (select) select.value = works.indexOf(work);
+			update();
+		};
+		chart.lines = function (on) {
+			state.iso = on;
+			update();
+		};
+		return chart;
+	};
+
+	// ---- two axes: batch x devices -----------------------------------------------------------------------------
+
+	const NOT_WORK = /^(device|source|control|batch|ranks|devices|gpus|nodes)$/;
+	const base_ = (s) => s.title.replace(/^.*? on /, "").replace(/,.*$/, "");
+	const family = (s) =>
+		JSON.stringify([
+			s.item,
+			JM.parameters(s)
+				.filter(([path, name]) => !NOT_WORK.test(name) && !/^settings\//.test(path))
+				.map(([path, , v]) => [path, v])
+				.sort(),
+		]);
+
+	// One cell for each point: what it is laid out by.
+	function attributes(s, p) {
+		const out = { system: base_(s) };
+		for (const [, name, v] of JM.parameters(s)) out[name] = String(v);
+		JM.S.dimensions.forEach((d, i) => (out[d.name] = p.settings[i].text));
+		return out;
+	}
+
+	// The metric's value in a cell, or why there is none.
+	function cellOf(list, metric) {
+		const good = list.map(([, p]) => p.metrics[metric].mean).filter(known);
+		if (good.length) return { value: Math.max(...good) };
+		const reasons = list.flatMap(([s, p]) => JM.runsOf(s, p.index).map((i) => JM.run("reason", i)));
+		const memory = reasons.some((r) => /out of memory|memory/i.test(r || ""));
+		return { word: !list.length ? "" : memory ? "OOM" : reasons.some(Boolean) ? "failed" : "unknown", reason: reasons.find(Boolean) };
+	}
+
+	const inOrder = (list) =>
+		[...new Set(list)].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
+
+	// Which two axes span a matrix for these points; null: they do not.
+	function axesOf(cells) {
+		const distinct = (name) => new Set(cells.map((x) => x.at[name])).size;
+		const names = [...new Set(cells.flatMap((x) => Object.keys(x.at)))].filter((n) => distinct(n) > 1);
+		const rank = (n) => ["batch", "devices", "gpus", "ranks", "system", "device"].indexOf(n);
+		names.sort((a, b) => (rank(a) < 0 ? 9 : rank(a)) - (rank(b) < 0 ? 9 : rank(b)));
+		const use = names.filter((n) => !(n === "device" && names.includes("system")));
+		const dims = JM.S.dimensions.map((d) => d.name);
+		if (use.includes("batch") && use.length >= 2) return use.slice(0, 2);
+		return use.length === 2 && use.every((n) => dims.includes(n)) ? use : null;
+	}
+
+	function matrixOption(c, m, metric) {
+		const out = base(c),
+			values = m.grid.flat().filter((x) => known(x.value)).map((x) => x.value),
+			high = Math.max(...values),
+			low = Math.min(...values, high);
+		const list = m.grid.flatMap((row, y) => row.map((cell, x) => [x, y, cell]));
+		out.grid.top = 12;
+		out.xAxis = axis(c, m.x, { type: "category", data: m.xs, splitLine: { show: false } });
+		out.yAxis = axis(c, "", { type: "category", data: m.ys, splitLine: { show: false } });
+		out.tooltip.formatter = function (p) {
+			const cell = list[p.dataIndex][2];
+			return el(
+				"div",
+				{},
+				el("b", {}, m.xs[list[p.dataIndex][0]] + ", " + m.ys[list[p.dataIndex][1]]),
+				el("br"),
+				known(cell.value) ? JM.plain(cell.value) + " " + m.unit : cell.word || "not run",
+				cell.reason && !known(cell.value) ? [el("br"), cell.reason] : null,
+			);
+		};
+		out.series = [
+			{
+				type: "custom",
+				data: list.map(([x, y]) => [x, y]),
+				renderItem: function (params, api) {
+					const cell = list[params.dataIndex][2],
+						[w, h] = api.size([1, 1]),
+						[x, y] = api.coord([api.value(0), api.value(1)]);
+					const part = high > low ? (cell.value - low) / (high - low) : 1;
+					const shape = { x: x - w / 2 + 1, y: y - h / 2 + 1, width: w - 2, height: h - 2 };
+					const filled = known(cell.value);
+					const stripes = [];
+					for (let k = -shape.height; !filled && cell.word && k < shape.width; k += 8)
+						stripes.push({
+							type: "line",
+							shape: {
+								x1: shape.x + Math.max(0, k),
+								y1: shape.y + Math.max(0, -k),
+								x2: shape.x + Math.min(shape.width, k + shape.height),
+								y2: shape.y + Math.min(shape.height, shape.width - k),
+							},
+							style: { stroke: c.line, lineWidth: 1 },
+						});
+					return {
+						type: "group",
+						children: [
+							{
+								type: "rect",
+								shape: shape,
+								style: { fill: filled ? c.heat(part) : c.card, stroke: c.line, lineWidth: 1 },
+							},
+							...stripes,
+							{
+								type: "text",
+								style: {
+									x: x,
+									y: y,
+									text: filled ? JM.plain(cell.value) : cell.word,
+									align: "center",
+									verticalAlign: "middle",
+									fontSize: 12,
+									fill: filled ? c.onHeat(part) : c.soft,
+								},
+							},
+						],
+					};
+				},
+			},
+		];
+		return out;
+	}
+
+	function matrixTable(m) {
+		return JM.table(
+			[{ title: m.y, left: true, of: (row) => m.ys[row.y] }].concat(
+				m.xs.map((x, i) => ({
+					title: m.x + " " + x,
+					unit: m.unit,
+					of: (row) => (known(row.cells[i].value) ? JM.plain(row.cells[i].value) : row.cells[i].word || "not run"),
+				})),
+			),
+			m.grid.map((cells, y) => ({ y: y, cells: cells })),
+		);
+	}
+
+	function matrixPanel(series, cells, names, id) {
+		const metrics = ["throughput", "items_per_joule"].filter((name) =>
+			cells.some((x) => known(x.p.metrics[name].mean)),
+		);
+		const [x, y] = names,
+			m = { x: x, y: y, xs: inOrder(cells.map((q) => q.at[x])), ys: inOrder(cells.map((q) => q.at[y])) };
+		const fill = (metric) => {
+			m.unit = series[0].metrics[metric].unit;
+			m.grid = m.ys.map((v) =>
+				m.xs.map((u) => cellOf(cells.filter((q) => q.at[x] === u && q.at[y] === v).map((q) => [q.s, q.p]), metric)),
+			);
+		};
+		if (!metrics.length) return null;
+		fill(metrics[0]);
+		const select = el(
+			"select",
+			{
+				"aria-label": "metric of the matrix",
+				onchange: (e) => {
+					fill(e.target.value);
+					JM.redraw(chart);
+				},
+			},
+			metrics.map((name) => el("option", { value: name }, series[0].metrics[name].title + " in " + series[0].metrics[name].unit)),
+		);
+		const chart = panel(
+			x + " \u00d7 " + y + ": " + series[0].work.title.replace(/, .*$/, ""),
+			"Of several settings in one cell the best. Hatched: no run succeeded (OOM: out of memory); empty: not run.",
+			(c) => matrixOption(c, m, select.value),
+			{ id: id, tools: select, table: () => matrixTable(m) },
+		);
+		return chart;
+	}
+
+	// Matrices of all families of works that have two axes.
+	JM.matrices = function () {
+		const families = new Map();
+		for (const s of JM.S.series) families.set(family(s), (families.get(family(s)) || []).concat(s));
+		return [...families.values()]
+			.map(function (series, i) {
+				const cells = series.flatMap((s) => s.points.map((p) => ({ s: s, p: p, at: attributes(s, p) })));
+				const names = axesOf(cells);
+				return names ? matrixPanel(series, cells, names, "matrix" + (i + 1)) : null;
+			})
+			.filter(Boolean);
+	};
+
+	// ---- scaling over devices ----------------------------------------------------------------------------------
+
+	const kind = (s) => base_(s).replace(/x\d+$/, "");
+
+	function scalingRows(series) {
+		const of = (s) => s.points[s.reference ?? 0].metrics.throughput;
+		return series
+			.map((s) => ({ n: s.devices, stat: of(s), s: s }))
+			.filter((r) => known(r.n) && known(r.stat.mean))
+			.sort((a, b) => a.n - b.n);
+	}
+
+	JM.scalings = function () {
+		const groups = new Map();
+		for (const s of JM.S.series) {
+			const key = family(s) + kind(s) + (JM.parameters(s).find(([, n]) => n === "batch") || [])[2];
+			groups.set(key, (groups.get(key) || []).concat(s));
+		}
+		return [...groups.values()]
+			.map(scalingRows)
+			.filter((rows) => new Set(rows.map((r) => r.n)).size > 1)
+			.map((rows, i) => scalingPanel(rows, "scaling" + (i + 1)));
+	};
+
+	function scalingPanel(rows, id) {
+		const first = rows[0],
+			unit = first.s.metrics.throughput.unit,
+			share = (r) => (100 * r.stat.mean * first.n) / (first.stat.mean * r.n);
+		const option = function (c) {
+			const out = base(c),
+				most = rows[rows.length - 1].n;
+			out.xAxis = axis(c, "devices", { min: 0, max: most * 1.08, minInterval: 1, axisLabel: { color: c.soft, showMaxLabel: false } });
+			out.yAxis = valueAxis(c, unit, { min: 0, boundaryGap: [0, "10%"] });
+			out.tooltip.formatter = (p) =>
+				p.data && p.data.row !== undefined
+					? rows[p.data.row].n + " devices: " + JM.plain(rows[p.data.row].stat.mean) + " " + unit
+					: "";
+			out.series = [
+				{
+					type: "line",
+					silent: true,
+					symbol: "none",
+					data: [
+						[0, 0],
+						[most, (first.stat.mean * most) / first.n],
+					],
+					lineStyle: { type: "dashed", color: c.off, width: 1.5 },
+				},
+				whiskers(
+					c,
+					c.main,
+					rows.filter((r) => r.stat.half > 0).map((r) => [r.n, r.stat.low95, r.stat.high95]),
+				),
+				{
+					type: "line",
+					color: c.main,
+					symbol: "circle",
+					symbolSize: 8,
+					lineStyle: { width: 2 },
+					data: rows.map((r, k) => ({
+						value: [r.n, r.stat.mean],
+						row: k,
+						label: { show: k > 0, formatter: share(r).toFixed(0) + " %", position: "bottom", color: c.soft },
+					})),
+				},
+			];
+			return out;
+		};
+		return panel(
+			"Scaling: " + first.s.work.title + " on " + kind(first.s),
+			"Throughput at the reference setting. Dashed: as many times the smallest system as there are devices; per cent of that at each point.",
+			option,
+			{
+				id: id,
+				table: () =>
+					JM.table(
+						[
+							{ title: "devices", of: (r) => String(r.n) },
+							{ title: "throughput", unit: unit, of: (r) => JM.estimate(r.stat.mean, r.stat.half) },
+							{ title: "of the ideal", unit: "%", of: (r) => share(r).toFixed(1) },
+						],
+						rows,
+					),
+			},
+		);
+	}
+})();

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// The embedded data (joulemark.page/1, report/page_data.c) in the form that charts and tables take.
+"use strict";
+(function () {
+	const { known } = JM;
+	const S = JSON.parse(document.getElementById("jm-data").textContent);
+	JM.S = S;
+
+	const statistic = ([n, mean, half, median, sd, min, max]) => ({
+		n: n,
+		mean: mean,
+		half: known(half) ? half : NaN,
+		low95: known(half) ? mean - half : null,
+		high95: known(half) ? mean + half : null,
+		median: n === 1 ? mean : median,
+		sd: sd,
+		min: n === 1 ? mean : min,
+		max: n === 1 ? mean : max,
+	});
+	S.series.forEach((s, index) => {
+		s.index = index;
+		s.id = "s" + (index + 1);
+		s.points.forEach((p, i) => {
+			p.index = i;
+			for (const name of Object.keys(p.metrics)) p.metrics[name] = statistic(p.metrics[name]);
+		});
+	});
+
+	// A property of one run; one that all runs have alike is kept once.
+	const at = (name, i) => (Array.isArray(S.runs[name]) ? S.runs[name][i] : S.runs[name]);
+	JM.run = at;
+	// Indices of the runs of a series, or of one of its points.
+	const ofSeries = S.series.map(() => []);
+	for (let i = 0; i < S.runs.n; i++) ofSeries[at("series", i)].push(i);
+	JM.runsOf = (s, point) => ofSeries[s.index].filter((i) => point === undefined || at("point", i) === point);
+	JM.allRuns = Array.from({ length: S.runs.n }, (_, i) => i);
+
+	JM.mean = (list) => {
+		const some = list.filter(known);
+		return some.length ? some.reduce((a, b) => a + b, 0) / some.length : NaN;
+	};
+
+	// Points [s, W or null] of a meter's trace; the code is described in report/page_trace.h.
+	JM.points = function (meter) {
+		if (meter.decoded) return meter.decoded;
+		const bytes = atob(meter.points),
+			out = [];
+		let k = 0,
+			ms = 0,
+			watts = 0;
+		const varint = () => {
+			let v = 0,
+				scale = 1,
+				byte;
+			do {
+				byte = bytes.charCodeAt(k++);
+				v += (byte & 0x7f) * scale;
+				scale *= 128;
+			} while (byte & 0x80);
+			return v;
+		};
+		for (let i = 0; i < meter.n; i++) {
+			ms += varint();
+			const v = varint();
+			if (v > 0) watts += v % 2 ? (v - 1) / 2 : -v / 2;
+			out.push([ms / 1000, v > 0 ? watts / 10 : null]);
+		}
+		return (meter.decoded = out);
+	};
+
+	// Leaves of the parameters of a series: [[path, name, value]].
+	const leaves = (o, path) =>
+		Object.entries(o || {}).flatMap(([k, v]) =>
+			v !== null && typeof v === "object" && !Array.isArray(v)
+				? leaves(v, path + k + "/")
+				: [[path + k, k, v]],
+		);
+	JM.swept = (name) => S.dimensions.some((d) => d.name === name.split("@")[0]);
+	JM.parameters = (s) => leaves(s.parameters, "").filter(([, name]) => !JM.swept(name));
+
+	// Identity of the work: the parameters without the machine and without what is swept.
+	const workOf = (s) =>
+		JSON.stringify([
+			s.item,
+			JM.parameters(s)
+				.filter(([path]) => !/^(device|source|control|settings\/.*)$/.test(path))
+				.map(([path, , v]) => [path, v])
+				.sort(),
+		]);
+	const groups = new Map();
+	for (const s of S.series) groups.set(workOf(s), (groups.get(workOf(s)) || []).concat(s));
+	const plain = (s) => s.title.replace(/ on .*$/, "");
+	JM.works = [...groups.values()].map((list, i) => {
+		// what distinguishes works of one name stands behind the machine in the title
+		const same = [...groups.values()].filter((g) => plain(g[0]) === plain(list[0])).length > 1;
+		return { id: "w" + (i + 1), series: list, title: same && list.length === 1 ? list[0].title : plain(list[0]) };
+	});
+	for (const w of JM.works) for (const s of w.series) s.work = w;
+
+	// Names of systems: what follows " on " in the title, where that tells them apart.
+	JM.systemNames = function (list) {
+		const short = list.map((s) => s.title.replace(/^.*? on /, ""));
+		return new Set(short).size === list.length ? short : list.map((s) => s.title);
+	};
+})();
