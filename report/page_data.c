@@ -78,7 +78,8 @@ static void add_capped(const struct jm_group_case *c, const char *scope, struct 
 	{
 		double watts = jm_json_real_of(meter, "watts_mean");
 
-		if (isnan(watts) || strcmp(jm_json_text(meter, "scope"), scope) ||
+		if (isnan(watts) || json_is_true(json_object_get(meter, "elsewhere")) ||
+			strcmp(jm_json_text(meter, "scope"), scope) ||
 			strcmp(jm_json_text(meter, "origin"), origin))
 			continue;
 		m->sum += watts;
