@@ -98,6 +98,10 @@ static const struct jm_option options[] = {
 		.argument = "WORD",
 		.help = "what an item is: token, image, ..."},
 	{.name = "devices", .type = JM_FLAG, .help = "print the phases of each meter"},
+	{.name = "residue",
+		.type = JM_FLAG,
+		.help = "print what the parts of a meter leave of it in each phase: a GPU less its "
+			"memory, a node less its boards"},
 	{.name = "bounds",
 		.type = JM_FLAG,
 		.help = "print also the two parts of each uncertainty: sampling and calibration"},
@@ -216,6 +220,7 @@ static void print_text(const struct measurement *m, const json_t *record)
 		.bold = !cli->output && jm_screen_colour(STDERR_FILENO),
 		.bounds = jm_values_number(&cli->values, "bounds") > 0,
 		.devices = jm_values_number(&cli->values, "devices") > 0,
+		.residue = jm_values_number(&cli->values, "residue") > 0,
 		.marked = m->outcome.marked != m->outcome.phase,
 	};
 

@@ -298,6 +298,80 @@ static void put_phases(const struct jm_measure_text *t, const json_t *record)
 		fprintf(t->out, "  energy of the %s meters\n", origin);
 }
 
+/* ---- residue ---- */
+
+static int put_rest(struct jm_grid *g, int row, const json_t *record, const json_t *phase,
+	const json_t *meter, struct jm_err *err)
+{
+	const json_t *about = jm_phases_meter(record, jm_json_text(meter, "id"));
+	double joules = jm_json_real_of(meter, "joules"),
+	       watts = jm_json_real_of(meter, "watts_mean");
+	double rest = jm_json_real_of(meter, "rest_joules"), share = rest / joules;
+	char label[LABEL_SHORT], text[80];
+	int rc = jm_grid_set(g, row, 0, err, "%s", jm_json_text(phase, "name"));
+
+	jm_text_format(label, LABEL_SHORT, "%s", jm_json_text(about, "label"));
+	rc = rc ? rc : jm_grid_set(g, row, 1, err, "%s", label);
+	jm_text_quantity(
+		rest, jm_json_real_of(meter, "rest_error_joules"), "J", text, sizeof(text));
+	rc = rc ? rc : jm_grid_set(g, row, 2, err, "%s", text);
+	jm_text_quantity(watts * share, NAN, "", text, sizeof(text));
+	rc = rc ? rc : jm_grid_set(g, row, 3, err, "%s", text);
+	if (isnan(share))
+		snprintf(text, sizeof(text), "-");
+	else
+		snprintf(text, sizeof(text), "%.0f %%", 100 * share);
+	return rc ? rc : jm_grid_set(g, row, 4, err, "%s", text);
+}
+
+/* A row per phase and meter with parts; without a grid the rows are only counted. */
+static int fill_residue(const json_t *record, struct jm_grid *g, struct jm_err *err)
+{
+	const json_t *phase, *meter;
+	int rows = 0;
+	size_t i, k;
+
+	json_array_foreach(json_object_get(record, "phases"), i, phase)
+	{
+		json_array_foreach(json_object_get(phase, "meters"), k, meter)
+		{
+			if (!json_object_get(meter, "rest_joules"))
+				continue;
+			if (g && put_rest(g, rows, record, phase, meter, err))
+				return err->code;
+			rows++;
+		}
+	}
+	return rows;
+}
+
+static void put_residue(const struct jm_measure_text *t, const json_t *record)
+{
+	static const char *const titles[] = {"phase", "meter", "rest", "mean W", "share"};
+	struct jm_err err = JM_ERR_INIT;
+	int rows = fill_residue(record, NULL, &err);
+	struct jm_grid g;
+
+	if (!t->residue)
+		return;
+	fputc('\n', t->out);
+	if (!rows) {
+		jm_text_wrap(t->out, "No meter includes another one, so there is no residue.", 2, 2,
+			t->width);
+		return;
+	}
+	if (jm_grid_new(&g, rows, 5, &err))
+		return;
+	for (int c = 0; c < 5; c++)
+		jm_grid_set(&g, -1, c, &err, "%s", titles[c]);
+	g.left[0] = g.left[1] = true;
+	if (fill_residue(record, &g, &err) == rows)
+		jm_grid_print(&g, 2, t->width, t->out);
+	jm_grid_done(&g);
+	jm_text_wrap(t->out, "rest: energy of the meter less that of the meters that it includes",
+		2, 2, t->width);
+}
+
 void jm_measure_print(const struct jm_measure_text *t, const json_t *record)
 {
 	const json_t *quality = json_object_get(record, "quality"), *reason;
@@ -310,6 +384,7 @@ void jm_measure_print(const struct jm_measure_text *t, const json_t *record)
 	put_items(t, record);
 	put_meters(t, record);
 	put_phases(t, record);
+	put_residue(t, record);
 	fputc('\n', t->out);
 	put_line(t, "Quality", jm_json_text(quality, "grade"));
 	json_array_foreach(json_object_get(quality, "reasons"), i, reason)

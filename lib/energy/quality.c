@@ -80,7 +80,7 @@ static bool computing_unread(const struct jm_quality_facts *f, struct reason *r)
 static bool below_node(const struct jm_quality_facts *f, struct reason *r)
 {
 	for (int i = 0; i < f->set->n; i++)
-		if (counts(f, i) && f->set->meter[i].scope == JM_SCOPE_NODE)
+		if (counts(f, i) && !strcmp(f->set->meter[i].covers, "/"))
 			return false;
 	snprintf(r->text, sizeof(r->text),
 		"No meter covers the whole node: fans, boards and losses of the power supply are "

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a session found, as JSON: meters, totals, quality, phases. Unknown is null. */
 #include "energy/quality.h"
+#include "energy/residue.h"
 #include "measure/session_private.h"
 #include "energy/watts.h"
 #include "trace/held.h"
@@ -120,9 +121,24 @@ static json_t *energy_json(const struct jm_energy *e)
 		(json_int_t)e->gaps);
 }
 
-static json_t *meter_json(struct jm_session *s, int i, const struct jm_phase *phase,
-	const struct jm_energy *energy, struct jm_err *err)
+/* Keys of a meter that has parts. */
+static void add_rest(
+	const struct jm_session *s, const struct jm_energy *energy, int i, json_t *meter)
 {
+	struct jm_residue rest;
+
+	jm_residue_of(&s->set, energy, i, &rest);
+	if (!rest.parts)
+		return;
+	json_object_set_new(meter, "rest_joules", jm_json_number(rest.joules));
+	json_object_set_new(meter, "rest_error_joules", jm_json_number(rest.error));
+}
+
+/* energy: of all meters */
+static json_t *meter_json(struct jm_session *s, int i, const struct jm_phase *phase,
+	const struct jm_energy *energies, struct jm_err *err)
+{
+	const struct jm_energy *energy = &energies[i];
 	const struct jm_meter *m = &s->set.meter[i];
 	json_t *meter = json_pack("{s:s, s:s, s:o, s:s, s:s, s:o, s:o, s:s}", "id", m->id, "label",
 		m->label, "device", text_or_null(m->device), "source", m->source, "scope",
@@ -146,6 +162,7 @@ static json_t *meter_json(struct jm_session *s, int i, const struct jm_phase *ph
 		meter, "watts_median", jm_json_number(isnan(energy->watts_mean) ? NAN : median));
 	json_object_set_new(
 		meter, "fault", json_string(jm_fault_name(jm_fault_kind(&energy->fault))));
+	add_rest(s, energies, i, meter);
 	for (int k = m->first_signal; k < m->first_signal + m->n_signals; k++)
 		if (json_array_append_new(signals, signal_json(s, k, phase, err)))
 			break;
@@ -305,12 +322,15 @@ static json_t *phase_json(struct jm_session *s, const struct jm_phase *phase, st
 		json_decref(meters);
 		return NULL;
 	}
-	for (int i = 0; i < s->set.n; i++)
-		json_array_append_new(
-			meters, json_pack("{s:s, s:o, s:o, s:o}", "id", s->set.meter[i].id,
-					"joules", jm_json_number(energy[i].joules), "error_joules",
-					jm_json_number(energy[i].error), "watts_mean",
-					jm_json_number(energy[i].watts_mean)));
+	for (int i = 0; i < s->set.n; i++) {
+		json_t *meter = json_pack("{s:s, s:o, s:o, s:o}", "id", s->set.meter[i].id,
+			"joules", jm_json_number(energy[i].joules), "error_joules",
+			jm_json_number(energy[i].error), "watts_mean",
+			jm_json_number(energy[i].watts_mean));
+
+		add_rest(s, energy, i, meter);
+		json_array_append_new(meters, meter);
+	}
 	json = json_pack("{s:s, s:f, s:f, s:o, s:o, s:o}", "name", phase->name, "start_s",
 		seconds(phase->t0_ns - s->start_ns), "end_s", seconds(phase->t1_ns - s->start_ns),
 		"items", jm_json_number(phase->items), "meters", meters, "total",
@@ -338,7 +358,7 @@ static json_t *meters_json(struct jm_session *s, const struct jm_phase *phase,
 	json_t *meters = json_array();
 
 	for (int i = 0; i < s->set.n; i++) {
-		if (json_array_append_new(meters, meter_json(s, i, phase, &energy[i], err))) {
+		if (json_array_append_new(meters, meter_json(s, i, phase, energy, err))) {
 			json_decref(meters);
 			return NULL;
 		}

@@ -131,6 +131,12 @@ static bool same_world(const struct jm_meter *a, const struct jm_meter *b)
 	return a->origin == b->origin || (here_a && here_b);
 }
 
+/* How near the wall a meter of a whole node is: an outlet includes the loss of the supply behind it. */
+static int nearness(const struct jm_meter *m)
+{
+	return m->scope == JM_SCOPE_OUTLET ? 2 : m->scope == JM_SCOPE_PSU;
+}
+
 static bool covers(const struct jm_meter *a, const struct jm_meter *b)
 {
 	int n, back;
@@ -139,12 +145,13 @@ static bool covers(const struct jm_meter *a, const struct jm_meter *b)
 		return false;
 	if (included(a->covers, b->covers, &n) < n || !n)
 		return false;
-	/* the same components: the measured one covers the estimate, else the earlier the later */
+	/* the same components: the measured one covers the estimate, the one nearer the wall the other, else
+	 * the earlier the later */
 	if (included(b->covers, a->covers, &back) < back)
 		return true;
 	if (a->origin != JM_ESTIMATED && b->origin == JM_ESTIMATED)
 		return true;
-	return a < b;
+	return nearness(a) == nearness(b) ? a < b : nearness(a) > nearness(b);
 }
 
 static bool overlaps(const struct jm_meter *a, const struct jm_meter *b)

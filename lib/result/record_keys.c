@@ -103,6 +103,17 @@ static const struct jm_key signal_keys[] = {
 	{0},
 };
 
+/* of a meter with parts */
+#define REST_KEYS                                                                                  \
+	{NUMBER("rest_joules", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "J",                        \
+		.meaning = "what the meters that it includes do not account for; null where one "  \
+			   "is unknown"},                                                          \
+	{                                                                                          \
+		POSITIVE("rest_error_joules", JM_KEY_NULL | JM_KEY_OPTIONAL),                      \
+			.unit = "J",                                                               \
+			.meaning = "95 %: calibration errors of meter and parts added up"          \
+	}
+
 static const struct jm_key meter_keys[] = {
 	{TEXT("id", 0), .meaning = "stable identity: GPU UUID, sysfs path"},
 	{TEXT("label", 0), .meaning = "for people"},
@@ -141,6 +152,7 @@ static const struct jm_key meter_keys[] = {
 	{WORD("fault", JM_KEY_OPTIONAL), .words = faults,
 		.meaning = "why some of its readings are not used, or not trusted: "
 			   "docs/measuring.md"},
+	REST_KEYS,
 	{LIST("signals", JM_KEY_DETAIL), .keys = signal_keys,
 		.meaning = "each signal of the meter in the phase"},
 	{0},
@@ -161,6 +173,7 @@ static const struct jm_key phase_meter_keys[] = {
 		.meaning = "combined uncertainty (95 %)"},
 	{NUMBER("watts_mean", JM_KEY_NULL), .unit = "W",
 		.meaning = "over the covered part of the phase"},
+	REST_KEYS,
 	{0},
 };
 
