@@ -24,8 +24,8 @@ static const struct jm_option options[] = {
 	{.name = "workload",
 		.type = JM_TEXT,
 		.argument = "NAME",
-		.help = "the load; without it products of matrices (gemm), on a simulated device "
-			"sim"},
+		.help = "the load; without it passes over memory (stream), which stay below the "
+			"power limit; on a simulated device sim"},
 	{.name = "precision",
 		.type = JM_TEXT,
 		.argument = "P",
@@ -96,7 +96,7 @@ static int observe(struct jm_cli *cli, json_t **ret)
 		.device = device,
 		.workload = workload		? workload
 			    : simulated(device) ? "sim"
-						: "gemm",
+						: "stream",
 		.precision = jm_values_text(&cli->values, "precision"),
 		.seconds = jm_values_number(&cli->values, "seconds"),
 		.interval_ns = (int64_t)(jm_values_number(&cli->values, "interval") * 1e9),
@@ -136,19 +136,19 @@ static int read_again(struct jm_cli *cli, const char *path, json_t **ret)
 
 /* ---- the table ---- */
 
+/* In milliseconds. */
 static void put_time(FILE *out, const json_t *fit, const char *name)
 {
-	char key[64];
-	double s, error;
+	char key[64], text[32] = "-";
+	double ms, error;
 
 	snprintf(key, sizeof(key), "%s_s", name);
-	s = jm_json_real_of(fit, key);
+	ms = 1e3 * jm_json_real_of(fit, key);
 	snprintf(key, sizeof(key), "%s_error_s", name);
-	error = jm_json_real_of(fit, key);
-	if (isnan(s))
-		fprintf(out, " %15s", "-");
-	else
-		fprintf(out, " %6.1f ± %-4.1f ms", s * 1e3, error * 1e3);
+	error = 1e3 * jm_json_real_of(fit, key);
+	if (!isnan(ms))
+		snprintf(text, sizeof(text), "%.*f ± %.*f", ms < 999, ms, error < 10, error);
+	fprintf(out, " %*s", 12 + !isnan(ms), text); /* the sign has two bytes */
 }
 
 static void put_signal(struct jm_cli *cli, const json_t *signal)
@@ -156,11 +156,12 @@ static void put_signal(struct jm_cli *cli, const json_t *signal)
 	const json_t *fit = json_object_get(signal, "fit");
 	const char *why = json_string_value(json_object_get(signal, "why"));
 
-	fprintf(cli->out, "  %-13s", jm_json_text(signal, "quantity"));
+	fprintf(cli->out, "  %-12s", jm_json_text(signal, "quantity"));
 	put_time(cli->out, fit, "refresh");
 	put_time(cli->out, fit, "window");
 	put_time(cli->out, fit, "delay");
 	put_time(cli->out, fit, "rise");
+	put_time(cli->out, fit, "fall");
 	fputc('\n', cli->out);
 	if (why)
 		fprintf(cli->out, "      %s\n", why);
@@ -179,7 +180,8 @@ static void put_table(struct jm_cli *cli, const json_t *observed)
 	const json_t *signal;
 	size_t i;
 
-	fprintf(cli->out, "%-15s %15s %15s %15s %15s\n", "", "refresh", "window", "delay", "rise");
+	fprintf(cli->out, "%-14s %12s %12s %12s %12s %12s\n", "", "refresh ms", "window ms",
+		"delay ms", "rise ms", "fall ms");
 	json_array_foreach(json_object_get(observed, "signals"), i, signal)
 	{
 		const char *meter = jm_json_text(signal, "meter");

@@ -79,9 +79,12 @@ static bool computing_unread(const struct jm_quality_facts *f, struct reason *r)
 
 static bool below_node(const struct jm_quality_facts *f, struct reason *r)
 {
-	for (int i = 0; i < f->set->n; i++)
-		if (counts(f, i) && !strcmp(f->set->meter[i].covers, "/"))
+	for (int i = 0; i < f->set->n; i++) {
+		const struct jm_meter *m = &f->set->meter[i];
+
+		if (counts(f, i) && (m->scope == JM_SCOPE_NODE || !strcmp(m->covers, "/")))
 			return false;
+	}
 	snprintf(r->text, sizeof(r->text),
 		"No meter covers the whole node: fans, boards and losses of the power supply are "
 		"missing.");

@@ -12,6 +12,7 @@
 #define GROUPS	      8
 #define LINEAR	      4 /* low, high - low, and the drift of each */
 #define LONGEST_S     2.5
+#define PARTS	      4 /* of a shape */
 /* High less low must stand out of what the model leaves by this factor, and be this share of high. */
 #define CONTRAST 3
 #define SHARE	 0.05
@@ -24,7 +25,7 @@ struct change {
 };
 
 struct shape {
-	double window, delay, rise; /* s; window NAN = the gap of each change */
+	double window, delay, rise, fall; /* s; window NAN = the gap of each change */
 };
 
 struct fit {
@@ -39,15 +40,15 @@ struct fit {
 
 /* ---- the load as power shows it -------------------------------------------------------------------------- */
 
-static double level_after(double level, double target, double seconds, double rise)
+static double level_after(double level, double target, double seconds, double lag)
 {
-	return rise > 0 ? target + (level - target) * exp(-seconds / rise) : target;
+	return lag > 0 ? target + (level - target) * exp(-seconds / lag) : target;
 }
 
-static double sum_after(double level, double target, double seconds, double rise)
+static double sum_after(double level, double target, double seconds, double lag)
 {
-	return rise > 0 ? target * seconds + (level - target) * rise * -expm1(-seconds / rise)
-			: target * seconds;
+	return lag > 0 ? target * seconds + (level - target) * lag * -expm1(-seconds / lag)
+		       : target * seconds;
 }
 
 /* The load between edges i - 1 and i. */
@@ -56,26 +57,32 @@ static double load_before(int i)
 	return i % 2;
 }
 
-static void follow_load(const struct fit *f, double rise)
+static double lag_before(const struct shape *s, int i)
+{
+	return i % 2 ? s->rise : s->fall;
+}
+
+static void follow_load(const struct fit *f, const struct shape *s)
 {
 	f->level[0] = f->sum[0] = 0;
 	for (int i = 1; i < f->n_edges; i++) {
-		double seconds = f->edge[i] - f->edge[i - 1];
+		double seconds = f->edge[i] - f->edge[i - 1], lag = lag_before(s, i);
 
-		f->level[i] = level_after(f->level[i - 1], load_before(i), seconds, rise);
+		f->level[i] = level_after(f->level[i - 1], load_before(i), seconds, lag);
 		f->sum[i] =
-			f->sum[i - 1] + sum_after(f->level[i - 1], load_before(i), seconds, rise);
+			f->sum[i - 1] + sum_after(f->level[i - 1], load_before(i), seconds, lag);
 	}
 }
 
 /* Integral of L up to t. *i: an index near by, kept from call to call while t grows. */
-static double sum_at(const struct fit *f, double t, double rise, int *i)
+static double sum_at(const struct fit *f, double t, const struct shape *s, int *i)
 {
 	while (*i + 1 < f->n_edges && f->edge[*i + 1] <= t)
 		++*i;
 	if (t < f->edge[*i])
 		return 0;
-	return f->sum[*i] + sum_after(f->level[*i], load_before(*i + 1), t - f->edge[*i], rise);
+	return f->sum[*i] +
+	       sum_after(f->level[*i], load_before(*i + 1), t - f->edge[*i], lag_before(s, *i + 1));
 }
 
 /* ---- linear least squares -------------------------------------------------------------------------------- */
@@ -127,13 +134,11 @@ static double misfit(struct fit *f, const struct shape *s)
 	int from = 0, to = 0;
 	double middle = f->change[f->n / 2].t, length = f->change[f->n - 1].t - f->change[0].t;
 
-	follow_load(f, s->rise);
+	follow_load(f, s);
 	for (int i = 0; i < f->n; i++) {
 		const struct change *c = &f->change[i];
 		double window = isnan(s->window) ? c->gap : s->window, end = c->t - s->delay;
-		double load =
-			(sum_at(f, end, s->rise, &to) - sum_at(f, end - window, s->rise, &from)) /
-			window;
+		double load = (sum_at(f, end, s, &to) - sum_at(f, end - window, s, &from)) / window;
 		double drift = 2 * (c->t - middle) / length;
 		const double row[LINEAR] = {1, load, drift, load * drift};
 
@@ -162,8 +167,10 @@ static struct shape coarse(struct fit *f, bool counter)
 		s.window = counter ? NAN : window;
 		for (s.delay = -0.02; s.delay < 0.3; s.delay += 0.01)
 			for (s.rise = 0; s.rise < 0.3; s.rise = s.rise * 2 + 0.01) {
-				double left = misfit(f, &s);
+				double left;
 
+				s.fall = s.rise;
+				left = misfit(f, &s);
 				if (left < least) {
 					least = left;
 					best = s;
@@ -180,7 +187,9 @@ static bool better(struct fit *f, struct shape *s, double *part, double change, 
 	double before = *part, left;
 
 	*part += change;
-	left = s->rise < 0 || s->window < 1e-3 || s->window > LONGEST_S ? INFINITY : misfit(f, s);
+	left = s->rise < 0 || s->fall < 0 || s->window < 1e-3 || s->window > LONGEST_S
+		       ? INFINITY
+		       : misfit(f, s);
 	if (left < *least) {
 		*least = left;
 		return true;
@@ -193,13 +202,13 @@ static bool better(struct fit *f, struct shape *s, double *part, double change, 
 static struct shape refine(struct fit *f, struct shape s, double step)
 {
 	double least = misfit(f, &s);
-	double *part[] = {&s.window, &s.delay, &s.rise};
-	double scale[] = {isnan(s.window) ? 0 : s.window + 0.01, 0.03, 0.03};
+	double *part[] = {&s.window, &s.delay, &s.rise, &s.fall};
+	double scale[] = {isnan(s.window) ? 0 : s.window + 0.01, 0.03, 0.03, 0.03};
 
 	while (step > 2e-4) {
 		bool moved = false;
 
-		for (int i = isnan(s.window); i < 3; i++)
+		for (int i = isnan(s.window); i < PARTS; i++)
 			for (int sign = -1; sign <= 1; sign += 2)
 				moved |= better(f, &s, part[i], sign * step * scale[i], &least);
 		/* window, delay and rise trade off against each other: the middle of the window stays */
@@ -225,8 +234,8 @@ static struct shape refine(struct fit *f, struct shape s, double step)
 
 static void jackknife(struct fit *f, const struct shape *all, struct jm_sensor_fit *ret)
 {
-	double value[3][GROUPS];
-	struct jm_fitted *to[] = {&ret->window, &ret->delay, &ret->rise};
+	double value[PARTS][GROUPS];
+	struct jm_fitted *to[] = {&ret->window, &ret->delay, &ret->rise, &ret->fall};
 	double t = jm_stat_t_quantile(0.975, GROUPS - 1);
 
 	for (f->without = 0; f->without < GROUPS; f->without++) {
@@ -235,9 +244,10 @@ static void jackknife(struct fit *f, const struct shape *all, struct jm_sensor_f
 		value[0][f->without] = s.window;
 		value[1][f->without] = s.delay;
 		value[2][f->without] = s.rise;
+		value[3][f->without] = s.fall;
 	}
 	f->without = -1;
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < PARTS; i++) {
 		struct jm_stat stat;
 
 		jm_stat_of(value[i], GROUPS, &stat);
@@ -343,6 +353,7 @@ static int fit_changes(struct fit *f, bool counter, struct jm_sensor_fit *ret, s
 	ret->window.value = s.window;
 	ret->delay.value = s.delay;
 	ret->rise.value = s.rise;
+	ret->fall.value = s.fall;
 	jackknife(f, &s, ret);
 	if (counter)
 		ret->window = (struct jm_fitted){NAN, NAN};
@@ -375,7 +386,8 @@ int jm_sensor_fit(enum jm_quantity quantity, const struct jm_reading *changes, i
 	*ret = (struct jm_sensor_fit){.refresh = {NAN, NAN},
 		.window = {NAN, NAN},
 		.delay = {NAN, NAN},
-		.rise = {NAN, NAN}};
+		.rise = {NAN, NAN},
+		.fall = {NAN, NAN}};
 	if (!change || !numbers) {
 		rc = jm_err_set(err, JM_ENOMEM, "Out of memory to fit a sensor.");
 	} else if (n < 1 || edges->n < 4) {

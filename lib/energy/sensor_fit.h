@@ -6,7 +6,7 @@
  * The model of a reading whose value came at time t, after Yang et al., SC'24 (arXiv 2312.02741):
  *
  *	y(t) = 1/W integral of P from t - D - W to t - D
- *	P    = low + (high - low) L,   rise dL/dt = load - L,   load 0 or 1
+ *	P    = low + (high - low) L,   T dL/dt = load - L,   load 0 or 1, T = rise while it is 1, fall while it is 0
  *
  * and low and high may drift evenly over the whole time (temperature). An energy counter is the same with the time
  * between two of its steps in place of W.
@@ -29,7 +29,7 @@ struct jm_fitted {
 };
 
 struct jm_sensor_fit {
-	struct jm_fitted refresh, window, delay, rise;
+	struct jm_fitted refresh, window, delay, rise, fall;
 	double low_watts, high_watts; /* in the middle of the time */
 	double rms_watts;	      /* of what the model leaves */
 	int changes;		      /* values that were used */

@@ -69,10 +69,17 @@ static const json_t *entry_of(const json_t *root, const struct jm_meters *set, i
 	return NULL;
 }
 
-/* ns of the key; `otherwise` where it is unknown or absurd. */
-static int64_t ns_of(const json_t *entry, const char *key, double least, int64_t otherwise)
+/* ns of a figure that stands out of its own uncertainty, "delay"; `otherwise` where it does not, or is absurd. */
+static int64_t ns_of(const json_t *entry, const char *name, double least, int64_t otherwise)
 {
-	double s = jm_json_real_of(entry, key);
+	char key[64], error[64];
+	double s;
+
+	snprintf(key, sizeof(key), "%s_s", name);
+	snprintf(error, sizeof(error), "%s_error_s", name);
+	s = jm_json_real_of(entry, key);
+	if (jm_json_real_of(entry, error) > fabs(s))
+		return otherwise;
 
 	return s >= least && s <= LONGEST_S ? (int64_t)llround(s * 1e9) : otherwise;
 }
@@ -89,10 +96,10 @@ void jm_sensors_apply(struct jm_ctx *ctx, struct jm_meters *set, int64_t *ret_de
 		if (!entry)
 			continue;
 		set->signal[i].refresh_ns =
-			ns_of(entry, "refresh_s", 1e-4, set->signal[i].refresh_ns);
-		set->signal[i].window_ns = ns_of(entry, "window_s", 0, set->signal[i].window_ns);
+			ns_of(entry, "refresh", 1e-4, set->signal[i].refresh_ns);
+		set->signal[i].window_ns = ns_of(entry, "window", 0, set->signal[i].window_ns);
 		set->signal[i].calibrated = true;
-		ret_delay_ns[i] = ns_of(entry, "delay_s", -LONGEST_S, 0);
+		ret_delay_ns[i] = ns_of(entry, "delay", -LONGEST_S, 0);
 	}
 	if (!root && err.code == JM_EFORMAT)
 		jm_log(ctx, JM_WARNING, "%s", err.text);

@@ -97,6 +97,7 @@ static json_t *fit_json(const struct jm_sensor_fit *fit, bool follows)
 	put(object, "window", fit->window);
 	put(object, "delay", fit->delay);
 	put(object, "rise", fit->rise);
+	put(object, "fall", fit->fall);
 	json_object_set_new(object, "low_watts", jm_json_number(follows ? fit->low_watts : NAN));
 	json_object_set_new(object, "high_watts", jm_json_number(follows ? fit->high_watts : NAN));
 	json_object_set_new(object, "rms_watts", jm_json_number(follows ? fit->rms_watts : NAN));

@@ -84,3 +84,18 @@ def test_bad_words(env):
     sentence(jm("calibrate", "--device", "cuda:99", "--source", "sim:h100x1", env=env))
     sentence(jm("calibrate", "--interval", "2", env=env), USAGE)
     sentence(jm("calibrate", "--workload", "gem", "--source", "sim:h100x1", env=env))
+
+
+@pytest.mark.parametrize("card", ["h100"])
+def test_what_a_card_showed(env, card):
+    """Refresh and windows as Yang et al. (arXiv 2312.02741) found for Hopper, and the counter's 100 ms."""
+    done = jm("calibrate", "--from", SOURCE / "tests" / "data" / card / "calibrate.json", "--json", "-", env=env)
+    assert done.returncode == 0, done.stderr
+    gpu = {q: fit for (meter, q), fit in fits(json.loads(done.stdout)).items() if "memory" not in meter}
+    assert gpu["energy"]["refresh_s"] == pytest.approx(0.1, rel=0.02)
+    assert gpu["power"]["refresh_s"] == pytest.approx(0.1, rel=0.05)
+    assert 0.010 < gpu["power"]["window_s"] < 0.035
+    assert gpu["power-average"]["window_s"] == pytest.approx(1.01, rel=0.02)
+    for fit in gpu.values():
+        assert abs(fit["delay_s"]) < fit["delay_error_s"] + 0.003
+        assert 0.005 < fit["rise_s"] < 0.03

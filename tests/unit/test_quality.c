@@ -107,7 +107,12 @@ static void grades(void **state)
 	b.throttle[0] = JM_THROTTLE_POWER_CAP; /* that is what a cap is for */
 	expect(&b, "A", 0);
 	perfect(&b);
-	b.set.meter[0].scope = JM_SCOPE_PSU;
+	b.set.meter[0].scope = JM_SCOPE_OUTLET; /* it includes the node */
+	expect(&b, "A", 0);
+	b = (struct bench){.seconds = 10};
+	add(&b, JM_SCOPE_PSU, "psu/0 gpu/0"); /* one of two */
+	add(&b, JM_SCOPE_GPU, "gpu/0");
+	jm_meters_derive(&b.set);
 	expect(&b, "B", 1);
 }
 

@@ -82,6 +82,29 @@ static void lateness_is_taken_off(void **unused)
 	assert_near(e.joules, truth - LATE * 500, 1);
 }
 
+/* A delay that could as well be none is not taken off. */
+static void what_is_not_certain_is_not_used(void **unused)
+{
+	json_t *what = observed("", 0.1, 0.025, LATE);
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_ctx ctx = {0};
+	const json_t *signal;
+	int64_t refresh;
+	size_t i;
+
+	(void)unused;
+	one_block();
+	json_array_foreach(json_object_get(what, "signals"), i, signal)
+	{
+		json_object_set_new(
+			json_object_get(signal, "fit"), "delay_error_s", json_real(1.1 * LATE));
+	}
+	assert_int_equal(jm_sensors_keep(&ctx, what, &err), 2);
+	json_decref(what);
+	assert_near(measured(2, 4, &refresh).joules, 1200 - LATE * 500, 1);
+	assert_ok(jm_sensors_forget(&ctx, &err), err);
+}
+
 static void another_driver_does_not_count(void **unused)
 {
 	struct jm_err err = JM_ERR_INIT;
@@ -149,6 +172,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(lateness_is_taken_off),
+		cmocka_unit_test(what_is_not_certain_is_not_used),
 		cmocka_unit_test(another_driver_does_not_count),
 		cmocka_unit_test(damage_is_reported_and_not_used),
 	};
