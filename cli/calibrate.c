@@ -156,7 +156,7 @@ static void put_signal(struct jm_cli *cli, const json_t *signal)
 	const json_t *fit = json_object_get(signal, "fit");
 	const char *why = json_string_value(json_object_get(signal, "why"));
 
-	fprintf(cli->out, "  %-12s", jm_json_text(signal, "quantity"));
+	fprintf(cli->out, "  %-13s", jm_json_text(signal, "quantity"));
 	put_time(cli->out, fit, "refresh");
 	put_time(cli->out, fit, "window");
 	put_time(cli->out, fit, "delay");
@@ -180,7 +180,7 @@ static void put_table(struct jm_cli *cli, const json_t *observed)
 	const json_t *signal;
 	size_t i;
 
-	fprintf(cli->out, "%-14s %12s %12s %12s %12s %12s\n", "", "refresh ms", "window ms",
+	fprintf(cli->out, "%-15s %12s %12s %12s %12s %12s\n", "", "refresh ms", "window ms",
 		"delay ms", "rise ms", "fall ms");
 	json_array_foreach(json_object_get(observed, "signals"), i, signal)
 	{
