@@ -31,6 +31,9 @@ struct jm_cli {
 	char **command; /* words of the command to run, NULL-terminated; NULL = none */
 	struct jm_extra *extra;
 	int n_extra;
+	/* What the machine lacks is appended to this object, {"device cuda": sentence}, in place of an error;
+	 * NULL = it is an error. */
+	struct json_t *lacks;
 	struct jm_err err;
 };
 

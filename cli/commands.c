@@ -17,6 +17,7 @@ extern const struct jm_command jm_command_list;
 extern const struct jm_command jm_command_mark;
 extern const struct jm_command jm_command_measure;
 extern const struct jm_command jm_command_merge;
+extern const struct jm_command jm_command_plan;
 extern const struct jm_command jm_command_report;
 extern const struct jm_command jm_command_restore;
 extern const struct jm_command jm_command_run;
@@ -28,6 +29,7 @@ extern const struct jm_command jm_command_worker;
 
 const struct jm_command *const jm_commands[] = {
 	&jm_command_run,
+	&jm_command_plan,
 	&jm_command_measure,
 	&jm_command_watch,
 	&jm_command_mark,

@@ -19,7 +19,7 @@ static enum follows follows_of(const struct jm_command *cmd)
 		const char *name;
 		enum follows follows;
 	} rows[] = {{"run", RUN}, {"measure", COMMANDS}, {"jpwr", COMMANDS}, {"report", FILES},
-		{"describe", MODELS}, {"help", WORK}, {"set", COMMANDS}};
+		{"plan", FILES}, {"describe", MODELS}, {"help", WORK}, {"set", COMMANDS}};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		if (!strcmp(rows[i].name, cmd->name))
@@ -94,9 +94,10 @@ static void print_case(const struct jm_command *cmd, FILE *out)
 	fprintf(out, "\t%s) words='", cmd->name);
 	each_word(cmd, out, put_word);
 	fprintf(out, "'; more='%s' ;;\n",
-		follows == FILES			? "-f"
-		: follows == COMMANDS || follows == RUN ? "-c"
-							: "");
+		follows == FILES      ? "-f"
+		: follows == COMMANDS ? "-c"
+		: follows == RUN      ? "-c -f"
+				      : "");
 }
 
 static void print_bash(const struct jm_command *const *commands, FILE *out)

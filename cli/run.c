@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `run`: a workload or a command, once or as a sweep, measured, kept and reported. */
-#include "run_parts.h"
+#include "run_plans.h"
 #include "hold.h"
 
 #include "base/output.h"
 #include "base/state_folder.h"
 #include "interrupts.h"
 #include "report/report.h"
-#include "run/case_keeper.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,19 +23,8 @@
 #define EXIT_CASE_FAILED 1
 #define EXIT_NOT_FOUND	 127 /* the command, as of a shell */
 
-struct run_command {
-	struct jm_cli *cli;
-	struct jm_store *store;
-	struct jm_guard *guard;
-	json_t *request, *records;
-	struct jm_plan plan;
-	int cancel_fd;
-	char controls[512]; /* see jm_run_controls */
-	bool new_store;	    /* made by this call, and no plan is in it yet */
-};
-
 /* Each signal wakes the loop. */
-static int catch_signals(struct run_command *r)
+static int catch_signals(struct jm_run_call *r)
 {
 	signal(SIGXFSZ, SIG_IGN);
 	return jm_catch_interrupts(&r->cli->ctx, &r->cancel_fd, &r->cli->err);
@@ -57,27 +45,27 @@ static void give_to_caller(const char *path)
 		return; /* it stays root's, which is no reason to stop */
 }
 
-static const char *text_of(const struct run_command *r, const char *name)
+static const char *text_of(const struct jm_run_call *r, const char *name)
 {
 	return jm_values_text(&r->cli->values, name);
 }
 
-static bool flag(const struct run_command *r, const char *name)
+static bool flag(const struct jm_run_call *r, const char *name)
 {
 	return jm_values_number(&r->cli->values, name) > 0;
 }
 
-static bool json_on_stdout(const struct run_command *r)
+static bool json_on_stdout(const struct jm_run_call *r)
 {
 	const char *path = text_of(r, "json");
 
 	return path && !strcmp(path, "-");
 }
 
-static int write_json(struct run_command *r)
+static int write_json(struct jm_run_call *r)
 {
 	const char *path = text_of(r, "json");
-	bool single = r->plan.n * r->plan.repeat == 1;
+	bool single = jm_run_plans_cases(r) == 1;
 	const json_t *value = single ? json_array_get(r->records, 0) : r->records;
 	int rc;
 
@@ -90,7 +78,7 @@ static int write_json(struct run_command *r)
 }
 
 /* Before a store is opened, so that wrong usage does not create one. */
-static int check_files(struct run_command *r)
+static int check_files(struct jm_run_call *r)
 {
 	const char *store = text_of(r, "store"), *json = text_of(r, "json");
 
@@ -110,7 +98,7 @@ static int check_files(struct run_command *r)
 	return flag(r, "resume") ? jm_run_check_resume(r->cli) : 0;
 }
 
-static int open_store(struct run_command *r)
+static int open_store(struct jm_run_call *r)
 {
 	const char *path = text_of(r, "store");
 	int rc;
@@ -124,149 +112,17 @@ static int open_store(struct run_command *r)
 	return rc;
 }
 
-/* ---- the plan ---- */
-
-static int start_guard(struct run_command *r)
-{
-	return jm_guard_start(&r->cli->ctx,
-		jm_run_controls(r->cli, r->request, r->controls, sizeof(r->controls)), &r->guard,
-		&r->cli->err);
-}
-
-/* What an earlier call found and drew stays as it was, or the cases would not be the same. */
-static int take_over(struct run_command *r, const json_t *stored)
-{
-	const json_t *seed = json_object_get(stored, "seed"),
-		     *found = json_object_get(stored, "found");
-	const struct jm_value *asked = jm_values_get(&r->cli->values, "seed");
-
-	if (asked->given && (json_int_t)asked->number != json_integer_value(seed))
-		return jm_err_set(&r->cli->err, JM_EUSAGE,
-			"The store '%s' holds this plan with --seed %lld; omit --seed, or give "
-			"another file to --store.",
-			jm_store_path(r->store), (long long)json_integer_value(seed));
-	json_object_set(r->request, "seed", (json_t *)(uintptr_t)seed);
-	json_object_set(r->request, "found", (json_t *)(uintptr_t)found);
-	return 0;
-}
-
-static int check_stored(struct run_command *r, const json_t *plan)
-{
-	char what[PATH_MAX + 32];
-
-	snprintf(what, sizeof(what), "the plan in the store '%s'", jm_store_path(r->store));
-	return jm_plan_check(plan, what, &r->cli->err);
-}
-
-static int look_for_stored(struct run_command *r, bool *ret_stored)
-{
-	struct jm_err none = JM_ERR_INIT;
-	char key[JM_CASE_ID];
-	json_t *stored;
-	int rc = jm_json_hash(json_object_get(r->request, "what"), key, &r->cli->err);
-
-	*ret_stored = false;
-	if (rc || !r->store)
-		return rc;
-	rc = jm_store_plan(r->store, key, &stored, &none);
-	if (rc == JM_ENOENT)
-		return 0;
-	if (rc)
-		return jm_err_set(&r->cli->err, rc, "%s", none.text);
-	rc = check_stored(r, stored);
-	if (!rc)
-		rc = take_over(r, stored);
-	json_decref(stored);
-	*ret_stored = true;
-	return rc;
-}
-
-/* A guard that is killed meanwhile has changed nothing: another one looks again. */
-static int find_found(struct run_command *r)
-{
-	const json_t *what = json_object_get(r->request, "what");
-	struct jm_err *err = &r->cli->err;
-	json_t *found;
-	int rc = jm_run_found(&r->cli->ctx, r->guard, what, &found, err);
-
-	for (int i = 0; i < 3 && rc == JM_EGONE && r->guard && !jm_guard_alive(r->guard); i++) {
-		jm_guard_stop(r->guard, NULL);
-		r->guard = NULL;
-		*err = (struct jm_err)JM_ERR_INIT;
-		rc = start_guard(r);
-		if (!rc)
-			rc = jm_run_found(&r->cli->ctx, r->guard, what, &found, err);
-	}
-	if (!rc)
-		json_object_set_new(r->request, "found", found);
-	return rc;
-}
-
-static int request_from_arguments(struct run_command *r)
-{
-	bool stored, set = jm_values_get(&r->cli->values, "set")->n_texts > 0;
-	int rc = 0;
-
-	if (set)
-		rc = start_guard(r);
-	if (!rc && set)
-		rc = jm_run_request_settings(r->cli, jm_guard_knobs(r->guard), r->request);
-	if (!rc)
-		rc = look_for_stored(r, &stored);
-	if (!rc && set && !stored)
-		rc = find_found(r);
-	return rc;
-}
-
-static bool has_settings(const struct run_command *r)
-{
-	const json_t *what = json_object_get(r->request, "what");
-
-	return json_array_size(json_object_get(what, "settings")) > 0;
-}
-
-static int request_from_store(struct run_command *r)
-{
-	const struct jm_value *repeat = jm_values_get(&r->cli->values, "repeat");
-	int rc = jm_store_last_plan(r->store, &r->request, &r->cli->err);
-
-	if (!rc)
-		rc = check_stored(r, r->request);
-	if (rc)
-		return rc;
-	if (repeat->given)
-		json_object_set_new(r->request, "repeat", json_integer((json_int_t)repeat->number));
-	if (has_settings(r))
-		rc = start_guard(r);
-	return rc;
-}
-
-static int make_plan(struct run_command *r)
-{
-	struct jm_err lost = JM_ERR_INIT;
-	int recovered, lost_rc = jm_guard_recover(&r->cli->ctx, &recovered, &lost), rc;
-
-	if (!lost_rc && recovered)
-		jm_log(&r->cli->ctx, JM_INFO, "Restored %d settings of a run that was killed.",
-			recovered);
-	jm_case_keeper_recover(&r->cli->ctx, true); /* two of a case must not run at once */
-	rc = flag(r, "resume") ? request_from_store(r) : request_from_arguments(r);
-	if (!rc && lost_rc && has_settings(r)) /* else the warning is enough */
-		rc = jm_err_set(&r->cli->err, lost_rc, "%s", lost.text);
-	return rc ? rc : jm_plan_new(r->request, &r->plan, &r->cli->err);
-}
-
 /* ---- the run ---- */
 
-static int run_plan(struct run_command *r)
+static int run_plan(struct jm_run_call *r, struct jm_planned *p)
 {
-	bool alone = r->plan.n * r->plan.repeat == 1;
+	bool alone = jm_run_plans_cases(r) == 1;
 	double width = jm_values_number(&r->cli->common, "width");
 	struct jm_run_show show;
 	struct jm_run_options o = {
-		.plan = &r->plan,
+		.plan = &p->plan,
 		.store = r->store,
-		.controls = jm_run_controls(r->cli, r->request, r->controls, sizeof(r->controls)),
+		.controls = p->controls_used,
 		.retry = flag(r, "retry"),
 		.fail_fast = flag(r, "fail-fast"),
 		.cancel_fd = r->cancel_fd,
@@ -279,14 +135,71 @@ static int run_plan(struct run_command *r)
 
 	if (o.out_fd < 0 && flag(r, "show-output"))
 		o.out_fd = STDERR_FILENO;
+	jm_run_plans_change_guard(r, p);
 	jm_run_show_init(
-		&show, &r->cli->ctx, &r->plan, isnan(width) ? 0 : (int)width, r->cli->quiet);
+		&show, &r->cli->ctx, &p->plan, isnan(width) ? 0 : (int)width, r->cli->quiet);
 	rc = jm_run_plan(&r->cli->ctx, &o, &r->guard, r->records, &r->cli->err);
+	r->guarded = p->controls_used;
 	jm_run_show_done(&show);
 	return rc;
 }
 
-static int count_failed(const struct run_command *r)
+static bool is_failed(const json_t *record)
+{
+	const char *status = json_string_value(json_object_get(record, "status"));
+
+	return !status || strcmp(status, "ok") != 0;
+}
+
+/* The run of the file that this one follows and that failed, or was left out for the same reason; NULL = none. */
+static const struct jm_planned *failed_before(
+	const struct jm_run_call *r, const struct jm_planned *p)
+{
+	for (int k = 0; p->run && k < p->run->n_after; k++)
+		for (int i = 0; i < r->n; i++)
+			if (r->planned[i].place == p->run->after[k] && r->planned[i].failed)
+				return &r->planned[i];
+	return NULL;
+}
+
+static void say_run(const struct jm_run_call *r, const struct jm_planned *p)
+{
+	if (p->run && r->n > 1 && !r->cli->quiet)
+		fprintf(stderr, "%s%s: %d case%s\n", p == r->planned ? "" : "\n", p->run->name,
+			p->plan.n, p->plan.n == 1 ? "" : "s");
+}
+
+static int run_planned(struct jm_run_call *r, struct jm_planned *p)
+{
+	const struct jm_planned *before = failed_before(r, p);
+	size_t first = json_array_size(r->records);
+	int rc;
+
+	if (before) {
+		fprintf(stderr,
+			"joulemark: The run '%s' is left out, because '%s', which it comes after, "
+			"did not succeed.\n",
+			p->run->name, before->run->name);
+		p->failed = true;
+		return 0;
+	}
+	say_run(r, p);
+	rc = run_plan(r, p);
+	for (size_t i = first; i < json_array_size(r->records); i++)
+		p->failed = p->failed || is_failed(json_array_get(r->records, i));
+	return rc;
+}
+
+static int run_plans(struct jm_run_call *r)
+{
+	int rc = 0;
+
+	for (int i = 0; i < r->n && !rc; i++)
+		rc = run_planned(r, &r->planned[i]);
+	return rc;
+}
+
+static int count_failed(const struct jm_run_call *r)
 {
 	const json_t *record;
 	size_t i;
@@ -294,15 +207,13 @@ static int count_failed(const struct run_command *r)
 
 	json_array_foreach(r->records, i, record)
 	{
-		const char *status = json_string_value(json_object_get(record, "status"));
-
-		n += !status || strcmp(status, "ok") != 0;
+		n += is_failed(record);
 	}
 	return n;
 }
 
 /* Has a device failed, rather than the work? A command's own status may be any number. */
-static bool device_failed(const struct run_command *r)
+static bool device_failed(const struct jm_run_call *r)
 {
 	const json_t *record;
 	size_t i;
@@ -317,7 +228,7 @@ static bool device_failed(const struct run_command *r)
 	return false;
 }
 
-static void print_table(struct run_command *r)
+static void print_table(struct jm_run_call *r)
 {
 	struct jm_err err = JM_ERR_INIT;
 	const struct jm_cli *cli = r->cli;
@@ -360,36 +271,52 @@ static void quote(const char *word, char *out, size_t size)
 	snprintf(out + n, size - n, "'");
 }
 
-static void print_next(const struct run_command *r, int failed, bool whole)
+/* " plan.yaml"; "" where the store knows the plan. */
+static void what_to_type(const struct jm_run_call *r, char *out, size_t size)
 {
-	char store[PATH_MAX];
+	*out = '\0';
+	if (!r->file.n || size < 2)
+		return;
+	*out = ' ';
+	quote(r->cli->args[0], out + 1, size - 1);
+}
+
+static void print_next(const struct jm_run_call *r, int failed, bool whole)
+{
+	char store[PATH_MAX], what[PATH_MAX + 1];
 
 	if (r->cli->quiet)
 		return;
 	if (!text_of(r, "store")) {
-		if (r->plan.n * r->plan.repeat > 1)
+		if (jm_run_plans_cases(r) > 1)
 			fprintf(stderr,
 				"\nThe records were not stored; --store FILE stores them.\n");
 		return;
 	}
 	quote(text_of(r, "store"), store, sizeof(store));
 	fprintf(stderr, "\nNext:\n");
+	what_to_type(r, what, sizeof(what));
 	if (!whole)
-		fprintf(stderr, "  joulemark run --store %s --resume          # the rest\n", store);
+		fprintf(stderr, "  joulemark run%s --store %s%s          # the rest\n", what, store,
+			*what ? "" : " --resume");
 	if (failed)
-		fprintf(stderr, "  joulemark run --store %s --resume --retry  # %d failed\n", store,
-			failed);
+		fprintf(stderr, "  joulemark run%s --store %s%s --retry  # %d failed\n", what,
+			store, *what ? "" : " --resume", failed);
 	fprintf(stderr, "  joulemark report %s --html report.html\n", store);
 }
 
-static int finish(struct run_command *r, int rc)
+static int finish(struct jm_run_call *r, int rc)
 {
-	bool whole = json_array_size(r->records) == (size_t)r->plan.n * (size_t)r->plan.repeat;
+	bool whole = json_array_size(r->records) == (size_t)jm_run_plans_cases(r);
 	struct jm_err first = r->cli->err;
 	int failed = count_failed(r), status = failed ? EXIT_CASE_FAILED : 0;
 
+	for (int i = 0; i < r->n; i++)
+		if (r->planned[i].failed)
+			status = EXIT_CASE_FAILED;
 	if (device_failed(r))
 		status = JM_EXIT_FAILURE;
+
 	if (rc == JM_EINTR)
 		status = 128 + jm_last_interrupt();
 	else if (rc == JM_ECHILD && failed) /* --fail-fast */
@@ -406,7 +333,7 @@ static int finish(struct run_command *r, int rc)
 
 /* Each case must read the same, so that a command's standard input is empty; who gave some expects it to
  * arrive. */
-static void say_input(const struct run_command *r)
+static void say_input(const struct jm_run_call *r)
 {
 	struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
 	struct stat st;
@@ -421,7 +348,7 @@ static void say_input(const struct run_command *r)
 			"its file: run -- sh -c 'COMMAND < FILE'.");
 }
 
-static int run_all(struct run_command *r)
+static int run_all(struct jm_run_call *r)
 {
 	int rc = catch_signals(r);
 
@@ -433,10 +360,8 @@ static int run_all(struct run_command *r)
 		return EXIT_NOT_FOUND;
 	}
 	/* wrong usage must leave no files behind */
-	if (!rc && !flag(r, "resume")) {
-		r->request = jm_run_request(r->cli);
-		rc = r->request ? 0 : r->cli->err.code;
-	}
+	if (!rc && !flag(r, "resume"))
+		rc = jm_run_plans_read(r);
 	if (!rc)
 		rc = check_files(r);
 	if (!rc)
@@ -444,16 +369,18 @@ static int run_all(struct run_command *r)
 	if (!rc && text_of(r, "json"))
 		rc = jm_output_try(text_of(r, "json"), &r->cli->err);
 	if (!rc)
-		rc = make_plan(r);
+		rc = jm_run_plans_make(r);
 	if (rc)
 		return jm_cli_fail(r->cli);
+	if (flag(r, "dry-run"))
+		return jm_run_list_cases(r);
 	r->new_store = false;
-	return finish(r, run_plan(r));
+	return finish(r, run_plans(r));
 }
 
 static int run_run(struct jm_cli *cli)
 {
-	struct run_command r = {.cli = cli, .records = json_array(), .cancel_fd = -1};
+	struct jm_run_call r = {.cli = cli, .records = json_array(), .cancel_fd = -1};
 	struct jm_err err = JM_ERR_INIT;
 	int status = run_all(&r);
 
@@ -468,8 +395,7 @@ static int run_run(struct jm_cli *cli)
 	}
 	if (r.new_store) /* a call that was refused leaves nothing behind */
 		unlink(text_of(&r, "store"));
-	jm_plan_done(&r.plan);
-	json_decref(r.request);
+	jm_run_plans_done(&r);
 	json_decref(r.records);
 	return status;
 }
@@ -477,7 +403,8 @@ static int run_run(struct jm_cli *cli)
 const struct jm_command jm_command_run = {
 	.name = "run",
 	.summary = "run a workload or a command, or sweep settings, with power measured",
-	.usage = "[options] WORKLOAD [workload's options] | [options] [--] CMD...",
+	.usage = "[options] WORKLOAD [workload's options] | [options] PLAN.yaml | [options] [--] "
+		 "CMD...",
 	.description =
 		"Runs a workload (see 'joulemark list') or a command, measures power in phases, "
 		"and prints a table. Each case runs in its own process. --set sweeps knobs; an "

@@ -21,8 +21,13 @@ bool jm_run_begins_command(const struct jm_cli *cli, const char *word);
 json_t *jm_run_request(struct jm_cli *cli);
 /* --resume takes the plan from the store: is nothing given that would change it? */
 int jm_run_check_resume(struct jm_cli *cli);
-/* Adds the --set axes, checked against the guard's knobs. */
+/* Puts "settings" in place of "set", the --set texts, checked against the guard's knobs. */
 int jm_run_request_settings(struct jm_cli *cli, const struct jm_knobs *knobs, json_t *request);
+/* Knobs that take whatever the request's settings say, where those of the machine are not known; the caller frees
+ * them with jm_knobs_done. */
+int jm_run_assume_knobs(const json_t *request, struct jm_knobs *ret, struct jm_err *err);
+/* Has a part of the request such a list ("set", "settings")? */
+bool jm_run_request_sets(const json_t *request, const char *key);
 /* The guard's controls: --control, else the devices where they are simulated nodes, written to out; NULL = the
  * machine's. */
 const char *jm_run_controls(
@@ -53,6 +58,10 @@ void jm_run_show_init(struct jm_run_show *show, struct jm_ctx *ctx, const struct
 	int width, bool quiet);
 void jm_run_show_event(void *arg, const struct jm_run_event *event);
 void jm_run_show_done(struct jm_run_show *show);
+
+/* What distinguishes this case from the others of its plan: settings, and options that vary. */
+void jm_run_case_label(
+	const struct jm_plan *plan, const struct jm_plan_case *c, char *out, size_t size);
 
 /* ---- run_profile.c ---- */
 

@@ -132,17 +132,31 @@ static const char *workload_of_model(const char *name)
 	return jm_model_workload(preset);
 }
 
+/* A plan may be looked at on a machine that cannot run it. */
+static int lacks(struct jm_cli *cli, const char *kind, const char *name, int rc)
+{
+	char what[200];
+
+	if (!rc || !cli->lacks || rc == JM_ENOMEM)
+		return rc;
+	snprintf(what, sizeof(what), "%s %s", kind, name);
+	json_object_set_new(cli->lacks, what, json_string(cli->err.text));
+	cli->err = (struct jm_err)JM_ERR_INIT;
+	return 0;
+}
+
 static int check_device(struct jm_cli *cli, const struct jm_workload *w, const char *device,
 	const json_t *precisions)
 {
 	const json_t *precision;
 	size_t k;
-	int rc = precisions ? 0 : w->check(device, NULL, &cli->err);
+	int rc = precisions ? 0 : lacks(cli, "device", device, w->check(device, NULL, &cli->err));
 
 	json_array_foreach(precisions, k, precision)
 	{
 		if (!rc)
-			rc = w->check(device, json_string_value(precision), &cli->err);
+			rc = lacks(cli, "device", device,
+				w->check(device, json_string_value(precision), &cli->err));
 	}
 	return rc;
 }
@@ -275,6 +289,34 @@ static int check_own(struct jm_cli *cli, const char *option)
 		option, text_of(cli, option), option);
 }
 
+/* --env NAME=VALUE, the last one of a name. */
+static int add_environment(struct jm_cli *cli, json_t *what)
+{
+	const struct jm_value *env = jm_values_get(&cli->values, "env");
+	json_t *variables = json_object();
+	int rc = variables ? 0 : no_memory(cli);
+
+	for (int i = 0; i < env->n_texts && !rc; i++) {
+		const char *equals = strchr(env->texts[i], '=');
+		char *name = NULL;
+
+		if (!equals || equals == env->texts[i])
+			return jm_err_set(&cli->err, JM_EUSAGE,
+				"--env '%s' is no variable; write it as NAME=VALUE.",
+				env->texts[i]);
+		name = strndup(env->texts[i], (size_t)(equals - env->texts[i]));
+		if (!name || json_object_set_new(variables, name, json_string(equals + 1)))
+			rc = jm_err_set(&cli->err, JM_EUSAGE,
+				"--env '%s' is not UTF-8 text and cannot be stored.",
+				env->texts[i]);
+		free(name);
+	}
+	if (!rc && json_object_size(variables))
+		json_object_set(what, "environment", variables);
+	json_decref(variables);
+	return rc;
+}
+
 static int add_command(struct jm_cli *cli, json_t *what)
 {
 	json_t *command = json_array(), *throughput = json_object();
@@ -299,6 +341,8 @@ static int add_command(struct jm_cli *cli, json_t *what)
 	if (!rc && (regex || json))
 		rc = check_scan(cli, regex, json);
 	json_object_set_new(what, "command", command);
+	if (!rc)
+		rc = add_environment(cli, what);
 	if (regex)
 		json_object_set_new(throughput, "regex", json_string(regex));
 	if (json)
@@ -365,7 +409,7 @@ static int add_source(struct jm_cli *cli, const char *text, size_t n, json_t *so
 
 	snprintf(name, sizeof(name), "%.*s", (int)n, text);
 	name[strcspn(name, ":")] = '\0';
-	if (!jm_source_find(name, &cli->err))
+	if (!jm_source_find(name, &cli->err) && lacks(cli, "source", name, cli->err.code))
 		return cli->err.code;
 	return json_array_append_new(sources, json_stringn(text, n)) ? no_memory(cli) : 0;
 }
@@ -402,7 +446,7 @@ static int add_controls(struct jm_cli *cli, json_t *how)
 		size_t n = strcspn(at, ",:");
 
 		memcpy(name, at, n < sizeof(name) ? n : sizeof(name) - 1);
-		if (!jm_control_find(name, &cli->err))
+		if (!jm_control_find(name, &cli->err) && lacks(cli, "control", name, cli->err.code))
 			return cli->err.code;
 	}
 	return json_object_set_new(how, "control", json_string(text)) ? no_memory(cli) : 0;
@@ -439,6 +483,24 @@ static int nothing_to_run(struct jm_cli *cli)
 			    "Nothing to run is named: give a workload, a model or a command.");
 }
 
+/* As it was written; jm_run_request_settings reads it with the knobs. */
+static int add_set(struct jm_cli *cli, json_t *what)
+{
+	const struct jm_value *set = jm_values_get(&cli->values, "set");
+	json_t *texts = json_array();
+	int rc = texts ? 0 : no_memory(cli);
+
+	for (int i = 0; i < set->n_texts && !rc; i++)
+		if (json_array_append_new(texts, json_string(set->texts[i])))
+			rc = jm_err_set(&cli->err, JM_EUSAGE,
+				"--set '%s' is not UTF-8 text and cannot be stored.",
+				set->texts[i]);
+	if (!rc && set->n_texts)
+		json_object_set(what, "set", texts);
+	json_decref(texts);
+	return rc;
+}
+
 json_t *jm_run_request(struct jm_cli *cli)
 {
 	json_t *what = json_object(), *how = make_how(cli), *request;
@@ -457,6 +519,8 @@ json_t *jm_run_request(struct jm_cli *cli)
 	if (!rc)
 		rc = add_lengths(cli, what);
 	if (!rc)
+		rc = add_set(cli, what);
+	if (!rc)
 		rc = add_sources(cli, how);
 	if (!rc)
 		rc = add_controls(cli, how);
@@ -471,96 +535,4 @@ json_t *jm_run_request(struct jm_cli *cli)
 	if (!request)
 		no_memory(cli);
 	return request;
-}
-
-static json_t *axis_json(const struct jm_axis *axis)
-{
-	json_t *values = json_array();
-	char text[64];
-
-	for (int i = 0; i < axis->n; i++) {
-		jm_setting_value_text(axis->value[i], axis->unit, text, sizeof(text));
-		json_array_append_new(values, json_string(text));
-	}
-	return json_pack("{s:s, s:s, s:s, s:o}", "knob", axis->knob, "selector", axis->selector,
-		"unit", axis->unit, "values", values);
-}
-
-static int check_twice(struct jm_cli *cli, const json_t *settings, const struct jm_axis *axis)
-{
-	const json_t *other;
-	size_t i;
-
-	json_array_foreach(settings, i, other)
-	{
-		if (!strcmp(json_string_value(json_object_get(other, "knob")), axis->knob) &&
-			!strcmp(json_string_value(json_object_get(other, "selector")),
-				axis->selector))
-			return jm_err_set(&cli->err, JM_EUSAGE,
-				"--set %s is given twice; write its values in one list.",
-				axis->knob);
-	}
-	return 0;
-}
-
-static bool is_simulated(const json_t *device)
-{
-	return !strncmp(json_string_value(device), "sim:", 4);
-}
-
-/* The knobs of simulated nodes are those of the case's node; the machine's are the same for all devices. */
-static int check_devices(struct jm_cli *cli, const json_t *devices)
-{
-	const json_t *device;
-	size_t i, simulated = 0;
-
-	json_array_foreach(devices, i, device) simulated += is_simulated(device);
-	if (!simulated || simulated == json_array_size(devices))
-		return 0;
-	return jm_err_set(&cli->err, JM_EUSAGE,
-		"--set cannot sweep simulated nodes and real devices in one plan; give --device "
-		"either the ones or the others.");
-}
-
-int jm_run_request_settings(struct jm_cli *cli, const struct jm_knobs *knobs, json_t *request)
-{
-	const struct jm_value *set = jm_values_get(&cli->values, "set");
-	json_t *settings = json_array(), *what = json_object_get(request, "what");
-	int rc = json_object_set_new(what, "settings", settings) ? no_memory(cli) : 0;
-
-	if (!rc)
-		rc = check_devices(cli, json_object_get(what, "device"));
-	for (int i = 0; i < set->n_texts && !rc; i++) {
-		struct jm_axis axis;
-
-		rc = jm_axis_parse(set->texts[i], knobs, &axis, &cli->err);
-		if (rc)
-			break;
-		rc = check_twice(cli, settings, &axis);
-		if (!rc && json_array_append_new(settings, axis_json(&axis)))
-			rc = no_memory(cli);
-		jm_axis_done(&axis);
-	}
-	return rc;
-}
-
-const char *jm_run_controls(const struct jm_cli *cli, const json_t *request, char *out, size_t size)
-{
-	const char *control = text_of(cli, "control");
-	const json_t *devices = json_object_get(json_object_get(request, "what"), "device"),
-		     *device;
-	size_t i, used = 0;
-
-	if (!control)
-		control = json_string_value(
-			json_object_get(json_object_get(request, "how"), "control"));
-	if (control)
-		return control;
-	json_array_foreach(devices, i, device)
-	{
-		if (is_simulated(device) && used < size)
-			used += (size_t)snprintf(out + used, size - used, "%s%s", used ? "," : "",
-				json_string_value(device));
-	}
-	return used ? out : NULL;
 }

@@ -98,11 +98,10 @@ static void append(char *out, size_t size, const char *name, const char *equals,
 		snprintf(out + used, size - used, "%s%s%s%s", used ? " " : "", name, equals, value);
 }
 
-/* What distinguishes this case from the others: settings, and options that vary. */
-static void label_of(
-	const struct jm_run_show *show, const struct jm_plan_case *c, char *out, size_t size)
+void jm_run_case_label(
+	const struct jm_plan *plan, const struct jm_plan_case *c, char *out, size_t size)
 {
-	static const char *const axes[] = {"device", "precision"};
+	static const char *const axes[] = {"workload", "device", "precision"};
 	json_t *options = json_object_get(c->parameters, "options"), *value;
 	json_t *settings = json_object_get(c->parameters, "settings");
 	const char *name;
@@ -114,11 +113,11 @@ static void label_of(
 	}
 	json_object_foreach(options, name, value)
 	{
-		if (varies(show->plan, "options", name))
+		if (varies(plan, "options", name))
 			append(out, size, name, "=", json_string_value(value));
 	}
-	for (size_t i = 0; i < 2; i++)
-		if (varies(show->plan, NULL, axes[i]))
+	for (size_t i = 0; i < sizeof(axes) / sizeof(axes[0]); i++)
+		if (varies(plan, NULL, axes[i]))
 			append(out, size, axes[i], "=",
 				json_string_value(json_object_get(c->parameters, axes[i])));
 	if (c->reference)
@@ -215,7 +214,7 @@ static void head_of(
 {
 	char label[256], repeat[32] = "";
 
-	label_of(show, e->c, label, sizeof(label));
+	jm_run_case_label(show->plan, e->c, label, sizeof(label));
 	if (show->plan->repeat > 1)
 		snprintf(repeat, sizeof(repeat), "  repeat %d", e->repeat);
 	snprintf(out, size, "[%*d/%d] %.*s%s%s%s", digits_of(e->total), e->number, e->total,

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/value_list.h"
 #include "engine/model.h"
 
 #define MAX_NAMES 200
@@ -105,28 +106,37 @@ static json_t *canonical(const struct jm_value *value)
 	return json_string(text);
 }
 
-/* "4,8,16" of one option; each is checked by its row. */
+struct value_adder {
+	const struct jm_option *row;
+	json_t *values;
+};
+
+static int add_value(void *arg, const char *text, struct jm_err *err)
+{
+	const struct value_adder *a = arg;
+	struct jm_option rows[] = {*a->row, {0}};
+	struct jm_values one;
+	int rc = jm_values_init(&one, rows, err);
+
+	if (rc)
+		return rc;
+	rc = jm_values_set(&one, a->row->name, text, err);
+	if (!rc && json_array_append_new(a->values, canonical(&one.value[0])))
+		rc = jm_err_set(err, JM_EUSAGE,
+			"--%s '%s' is not UTF-8 text and cannot be stored in a record.",
+			a->row->name, text);
+	jm_values_done(&one);
+	return rc;
+}
+
+/* "4,8,16" or "4:16*2" of one option; each value is checked by its row. */
 static int add_values(
 	struct jm_cli *cli, const struct jm_option *row, const char *list, json_t *ret_values)
 {
-	struct jm_option rows[] = {*row, {0}};
-	struct jm_values one;
-	char *copy = strdup(list), *rest = copy, *part;
-	int rc = copy ? 0 : no_memory(cli);
+	struct value_adder a = {row, ret_values};
+	bool number = row->type == JM_INT || row->type == JM_REAL || row->type == JM_DURATION;
 
-	while (!rc && (part = strsep(&rest, ","))) {
-		rc = jm_values_init(&one, rows, &cli->err);
-		if (rc)
-			break;
-		rc = jm_values_set(&one, row->name, part, &cli->err);
-		if (!rc && json_array_append_new(ret_values, canonical(&one.value[0])))
-			rc = jm_err_set(&cli->err, JM_EUSAGE,
-				"--%s '%s' is not UTF-8 text and cannot be stored in a record.",
-				row->name, part);
-		jm_values_done(&one);
-	}
-	free(copy);
-	return rc;
+	return jm_value_list(list, number, add_value, &a, &cli->err);
 }
 
 int jm_work_options_add(

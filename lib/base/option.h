@@ -24,6 +24,16 @@ struct jm_option {
 	/* repeat: does this word, which follows the value, belong to the option too, as in --option A B? */
 	bool (*takes_word)(const char *word);
 	bool needs_unit; /* a number without a unit is refused, for it could be meant in several */
+	unsigned int use;
+};
+
+/* jm_option.use, of the options of `run` */
+enum {
+	JM_OPTION_SWEPT = 1, /* a list is swept */
+	JM_OPTION_OF_CALL =
+		2, /* concerns one call, and not what is run: it is no key of a plan file */
+	JM_OPTION_OF_WORK = 4,	  /* of workloads and models only */
+	JM_OPTION_OF_COMMAND = 8, /* of outside commands only */
 };
 
 /* A value of an option; text is owned by the jm_values. */

@@ -287,17 +287,28 @@ static void take_the_rest(struct launch *l)
 
 static int start(struct launch *l, struct jm_err *err)
 {
-	const char *env[] = {jm_progress_env(l->progress), NULL};
 	struct jm_proc_options o = {
 		.argv = l->o->argv,
-		.env = env,
 		.mask = &l->signals.before,
 		.capture = l->scan != NULL,
 		.before_exec = l->o->before_exec,
 		.before_exec_arg = l->o->before_exec_arg,
 	};
-	int rc = jm_proc_start(&l->proc, l->ctx, &o, err);
+	size_t n = 0;
+	const char **env;
+	int rc;
 
+	while (l->o->env && l->o->env[n])
+		n++;
+	env = calloc(n + 2, sizeof(*env));
+	if (!env)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a command's environment.");
+	for (size_t i = 0; i < n; i++)
+		env[i] = l->o->env[i];
+	env[n] = jm_progress_env(l->progress);
+	o.env = env;
+	rc = jm_proc_start(&l->proc, l->ctx, &o, err);
+	free((void *)env);
 	if (rc)
 		return rc;
 	if (l->proc.out_fd >= 0)

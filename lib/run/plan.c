@@ -83,12 +83,49 @@ static int add_case(struct jm_plan *plan, json_t *parameters, bool reference, st
 	return jm_json_hash(grown->parameters, grown->id, err);
 }
 
+json_t *jm_plan_part(const json_t *what, size_t i)
+{
+	json_t *parts = json_object_get(what, "parts");
+
+	if (parts)
+		return json_array_get(parts, i);
+	return i ? NULL : (json_t *)(uintptr_t)what;
+}
+
 struct expansion {
 	struct jm_plan *plan;
 	const json_t *what, *found;
 	json_t *parameters; /* of the case in the making */
 	bool have_reference;
 };
+
+/* Does one of the plan's exclusions name all of these settings? */
+static bool is_excluded(const json_t *what, const json_t *settings)
+{
+	const json_t *one, *text;
+	size_t i, k;
+
+	json_array_foreach(json_object_get(what, "exclude"), i, one)
+	{
+		json_t *names = json_object_get(one, "settings"), *texts;
+		bool all = true;
+		const char *name;
+
+		json_object_foreach(names, name, texts)
+		{
+			bool any = false;
+
+			json_array_foreach(texts, k, text)
+			{
+				any = any || json_equal(text, json_object_get(settings, name));
+			}
+			all = all && any;
+		}
+		if (all)
+			return true;
+	}
+	return false;
+}
 
 /* All settings from axis i on; as_found: do those before it equal what was found? */
 static int expand_settings(struct expansion *x, size_t i, bool as_found, struct jm_err *err)
@@ -103,6 +140,8 @@ static int expand_settings(struct expansion *x, size_t i, bool as_found, struct 
 	if (i == json_array_size(axes)) {
 		bool reference = as_found && i && !x->have_reference;
 
+		if (is_excluded(x->what, settings))
+			return 0;
 		x->have_reference |= reference;
 		return add_case(x->plan, x->parameters, reference, err);
 	}
@@ -202,13 +241,13 @@ static int expand_list(struct expansion *x, int which, struct jm_err *err)
 	return rc;
 }
 
-/* What all cases share goes in as it is. */
-static int expand(struct jm_plan *plan, struct jm_err *err)
+/* What all cases of a part share goes in as it is. */
+static int expand_part(struct jm_plan *plan, const json_t *what, struct jm_err *err)
 {
-	static const char *const shared[] = {"workload", "command", "throughput", "warmup", "steps",
-		"seconds", "epochs", "epoch_steps"};
+	static const char *const shared[] = {"workload", "command", "environment", "throughput",
+		"warmup", "steps", "seconds", "epochs", "epoch_steps"};
 	struct expansion x = {.plan = plan,
-		.what = json_object_get(plan->request, "what"),
+		.what = what,
 		.found = json_object_get(plan->request, "found"),
 		.parameters = json_pack("{s:{}, s:{}}", "options", "settings")};
 	int rc = 0;
@@ -224,6 +263,19 @@ static int expand(struct jm_plan *plan, struct jm_err *err)
 	if (!rc)
 		rc = expand_list(&x, 0, err);
 	json_decref(x.parameters);
+	return rc;
+}
+
+static int expand(struct jm_plan *plan, struct jm_err *err)
+{
+	const json_t *what = json_object_get(plan->request, "what"), *part;
+	int rc = 0;
+
+	for (size_t i = 0; !rc && (part = jm_plan_part(what, i)); i++)
+		rc = expand_part(plan, part, err);
+	if (!rc && !plan->n)
+		rc = jm_err_set(
+			err, JM_EUSAGE, "The plan has no case: every combination is excluded.");
 	return rc;
 }
 
@@ -285,19 +337,35 @@ static const struct jm_key throughput_keys[] = {
 	{0},
 };
 
-static const struct jm_key what_keys[] = {
+static const struct jm_key exclude_keys[] = {
+	{.name = "settings", .type = JM_KEY_LISTS, .flags = JM_KEY_REQUIRED},
+	{0},
+};
+
+static const struct jm_key part_keys[] = {
 	{.name = "workload", .type = JM_KEY_TEXT, .flags = JM_KEY_NOT_EMPTY},
 	{.name = "command", .type = JM_KEY_TEXTS, .flags = JM_KEY_NOT_EMPTY},
+	{.name = "environment", .type = JM_KEY_OBJECT},
 	{.name = "throughput", .type = JM_KEY_OBJECT, .keys = throughput_keys},
 	{.name = "device", .type = JM_KEY_TEXTS, .flags = JM_KEY_NOT_EMPTY},
 	{.name = "precision", .type = JM_KEY_TEXTS, .flags = JM_KEY_NOT_EMPTY},
 	{.name = "options", .type = JM_KEY_LISTS},
 	{.name = "settings", .type = JM_KEY_LIST, .keys = axis_keys},
+	{.name = "exclude", .type = JM_KEY_LIST, .keys = exclude_keys},
 	{.name = "warmup", .type = JM_KEY_TEXT, .max = 63},
 	{.name = "steps", .type = JM_KEY_INTEGER, .min = 1, .max = 1e9},
 	{.name = "seconds", .type = JM_KEY_NUMBER, .min = 0.001, .max = 1e7},
 	{.name = "epochs", .type = JM_KEY_INTEGER, .min = 2, .max = 1e6},
 	{.name = "epoch_steps", .type = JM_KEY_INTEGER, .min = 1, .max = 1e9},
+	{0},
+};
+
+static const struct jm_key parts_keys[] = {
+	{.name = "parts",
+		.type = JM_KEY_LIST,
+		.flags = JM_KEY_REQUIRED | JM_KEY_NOT_EMPTY,
+		.max = MAX_CASES,
+		.keys = part_keys},
 	{0},
 };
 
@@ -312,24 +380,42 @@ static const struct jm_key how_keys[] = {
 	{0},
 };
 
-static const struct jm_key request_keys[] = {
-	{.name = "what", .type = JM_KEY_OBJECT, .flags = JM_KEY_REQUIRED, .keys = what_keys},
-	{.name = "found", .type = JM_KEY_LIST, .keys = found_keys},
-	{.name = "how", .type = JM_KEY_OBJECT, .keys = how_keys},
-	{.name = "repeat",
-		.type = JM_KEY_INTEGER,
-		.flags = JM_KEY_REQUIRED,
-		.min = 1,
-		.max = 10000},
-	{.name = "seed", .type = JM_KEY_INTEGER, .flags = JM_KEY_REQUIRED, .min = 0, .max = 9e15},
-	{0},
-};
+#define REQUEST_KEYS(keys_of_what)                                                                 \
+	{.name = "what", .type = JM_KEY_OBJECT, .flags = JM_KEY_REQUIRED, .keys = (keys_of_what)}, \
+		{.name = "found", .type = JM_KEY_LIST, .keys = found_keys},                        \
+		{.name = "how", .type = JM_KEY_OBJECT, .keys = how_keys},                          \
+		{.name = "repeat",                                                                 \
+			.type = JM_KEY_INTEGER,                                                    \
+			.flags = JM_KEY_REQUIRED,                                                  \
+			.min = 1,                                                                  \
+			.max = 10000},                                                             \
+		{.name = "seed",                                                                   \
+			.type = JM_KEY_INTEGER,                                                    \
+			.flags = JM_KEY_REQUIRED,                                                  \
+			.min = 0,                                                                  \
+			.max = 9e15},                                                              \
+	{                                                                                          \
+		0                                                                                  \
+	}
 
-int jm_plan_check(const json_t *request, const char *what, struct jm_err *err)
+static const struct jm_key request_keys[] = {REQUEST_KEYS(part_keys)};
+static const struct jm_key request_of_parts_keys[] = {REQUEST_KEYS(parts_keys)};
+
+static int check_part(const json_t *work, const char *what, struct jm_err *err)
 {
-	const json_t *work = json_object_get(request, "what");
-	int rc = jm_keys_check(request_keys, request, what, err);
+	const char *name;
+	json_t *value;
+	int rc = 0;
 
+	json_object_foreach(json_object_get(work, "environment"), name, value)
+	{
+		if (!rc && !json_is_string(value))
+			rc = jm_err_set(err, JM_EFORMAT,
+				"The content of %s is damaged, or is not joulemark's: "
+				"environment.%s "
+				"is no text.",
+				what, name);
+	}
 	if (!rc && !json_object_get(work, "workload") == !json_object_get(work, "command"))
 		rc = jm_err_set(err, JM_EFORMAT,
 			"The content of %s is damaged, or is not joulemark's: either a workload or "
@@ -341,6 +427,17 @@ int jm_plan_check(const json_t *request, const char *what, struct jm_err *err)
 			"The content of %s has a device or a precision for an outside command, "
 			"which chooses both by itself; remove them.",
 			what);
+	return rc;
+}
+
+int jm_plan_check(const json_t *request, const char *what, struct jm_err *err)
+{
+	const json_t *work = json_object_get(request, "what"), *part;
+	bool parts = json_object_get(work, "parts") != NULL;
+	int rc = jm_keys_check(parts ? request_of_parts_keys : request_keys, request, what, err);
+
+	for (size_t i = 0; !rc && (part = jm_plan_part(work, i)); i++)
+		rc = check_part(part, what, err);
 	return rc;
 }
 

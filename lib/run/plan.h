@@ -4,8 +4,10 @@
  * that the same command goes on where it was interrupted:
  *
  *	what	decides the cases; its hash is the plan's key
- *		workload, or command[] and throughput{}; device[], precision[], options{name: [text...]},
- *		settings[{knob, selector, unit, values[text...]}], warmup, steps, seconds
+ *		workload, or command[], environment{} and throughput{}; device[], precision[],
+ *		options{name: [text...]}, settings[{knob, selector, unit, values[text...]}],
+ *		exclude[{settings: {knob: [text...]}}], warmup, steps, seconds
+ *		or parts[what...]: the cases of all of them together
  *	found	[{knob, device, unit, value}]: the knobs of the settings as they were before the first run
  *	how	sources[], control, interval_s, timeout_s, real_time: how it is measured
  *	repeat, seed
@@ -40,6 +42,8 @@ struct jm_plan {
 int jm_plan_check(const json_t *request, const char *what, struct jm_err *err);
 /* Do these parameters of a case name a simulated node, and is the device part of another one? */
 bool jm_plan_other_node(const json_t *parameters, const char *device);
+/* The i-th part of a request's "what": of one without parts it is the only one. NULL: there are no more. */
+json_t *jm_plan_part(const json_t *what, size_t i);
 int jm_plan_new(const json_t *request, struct jm_plan *ret, struct jm_err *err);
 void jm_plan_done(struct jm_plan *plan);
 /* The order of block b (0...): a permutation of the case indices; room for plan->n. */

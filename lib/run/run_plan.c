@@ -460,14 +460,15 @@ int jm_run_plan(struct jm_ctx *ctx, const struct jm_run_options *options, struct
 
 static bool spoken_of(const json_t *what, const char *knob)
 {
-	const json_t *axis;
+	const json_t *axis, *part;
 	size_t i;
 
-	json_array_foreach(json_object_get(what, "settings"), i, axis)
-	{
-		if (!strcmp(json_string_value(json_object_get(axis, "knob")), knob))
-			return true;
-	}
+	for (size_t k = 0; (part = jm_plan_part(what, k)); k++)
+		json_array_foreach(json_object_get(part, "settings"), i, axis)
+		{
+			if (!strcmp(json_string_value(json_object_get(axis, "knob")), knob))
+				return true;
+		}
 	return false;
 }
 

@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -32,6 +33,29 @@ static char **command_line(const json_t *command)
 		argv[i] = (char *)(uintptr_t)json_string_value(word);
 	}
 	return argv;
+}
+
+/* "NAME=value" of each variable that the case has; the caller frees the list and what is in it. */
+static char **environment(const json_t *variables)
+{
+	char **env = calloc(json_object_size(variables) + 1, sizeof(*env));
+	const char *name;
+	json_t *value;
+	size_t n = 0;
+
+	json_object_foreach((json_t *)(uintptr_t)variables, name, value)
+	{
+		if (env && asprintf(&env[n], "%s=%s", name, json_string_value(value)) >= 0)
+			n++;
+	}
+	return env;
+}
+
+static void free_environment(char **env)
+{
+	for (size_t i = 0; env && env[i]; i++)
+		free(env[i]);
+	free((void *)env);
 }
 
 static void record_command(struct jm__worker *w, const struct jm_outcome *o)
@@ -62,11 +86,16 @@ int jm__worker_command(struct jm__worker *w, struct jm_err *err)
 		.out_fd = STDOUT_FILENO,
 		.before_exec = prepare_command,
 	};
+	char **env = environment(json_object_get(w->parameters, "environment"));
 	struct jm_outcome outcome = {.phase = -1, .marked = -1};
 	int rc;
 
-	if (!o.argv)
+	if (!o.argv || !env) {
+		free((void *)(uintptr_t)o.argv);
+		free_environment(env);
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a command line.");
+	}
+	o.env = (const char *const *)env;
 	rc = jm__worker_settle(w, err);
 	jm__worker_progress(w, "command", 0, 0, NAN);
 	if (!rc)
@@ -76,6 +105,7 @@ int jm__worker_command(struct jm__worker *w, struct jm_err *err)
 	else
 		record_command(w, &outcome);
 	free((void *)(uintptr_t)o.argv);
+	free_environment(env);
 	if (!rc && outcome.signal)
 		rc = jm_err_set(err, JM_ECHILD, "The command was killed by SIG%s (signal %d).",
 			sigabbrev_np(outcome.signal) ? sigabbrev_np(outcome.signal) : "?",

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* run --dry-run: what would be run. */
+#include "run_plans.h"
+
+#include "report/text.h"
+
+#include <stdlib.h>
+
+static void print_case(
+	const struct jm_run_call *r, const struct jm_plan *plan, const struct jm_plan_case *c)
+{
+	char label[512], line[600];
+
+	jm_run_case_label(plan, c, label, sizeof(label));
+	snprintf(line, sizeof(line), "%.*s  %s", plan->prefix, c->id, label);
+	jm_text_wrap(r->cli->out, line, 2, 4 + plan->prefix, r->cli->width);
+}
+
+static int print_plan(const struct jm_run_call *r, const struct jm_planned *p)
+{
+	int *order = calloc((size_t)p->plan.n + 1, sizeof(*order));
+
+	if (!order)
+		return jm_err_set(&r->cli->err, JM_ENOMEM, "Out of memory for the list of cases.");
+	fprintf(r->cli->out, "%s%s%d case%s, %d time%s\n", p->run ? p->run->name : "",
+		p->run ? ": " : "", p->plan.n, p->plan.n == 1 ? "" : "s", p->plan.repeat,
+		p->plan.repeat == 1 ? "" : "s");
+	jm_plan_order(&p->plan, 0, order);
+	for (int i = 0; i < p->plan.n; i++)
+		print_case(r, &p->plan, &p->plan.cases[order[i]]);
+	free(order);
+	return 0;
+}
+
+int jm_run_list_cases(struct jm_run_call *r)
+{
+	int rc = 0;
+
+	for (int i = 0; i < r->n && !rc; i++)
+		rc = print_plan(r, &r->planned[i]);
+	return rc ? jm_cli_fail(r->cli) : 0;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What one call of `run` is to do: one plan, or those of a plan file. */
+#ifndef JM_CLI_RUN_PLANS_H
+#define JM_CLI_RUN_PLANS_H
+
+#include "plan_request.h"
+#include "run_parts.h"
+
+/* One run of the call. */
+struct jm_planned {
+	const struct jm_plan_run *run; /* of the plan file; NULL = of the command line */
+	int place;		       /* of the run in the file */
+	json_t *request;
+	struct jm_plan plan;
+	char controls[512]; /* room for controls_used */
+	const char *controls_used;
+	bool failed; /* a case of it, or it was left out */
+};
+
+struct jm_run_call {
+	struct jm_cli *cli;
+	struct jm_store *store;
+	struct jm_guard *guard;
+	const char *guarded; /* the controls of the guard; NULL = the machine's */
+	struct jm_plan_file file;
+	struct jm_planned *planned;
+	int n;
+	json_t *records;
+	int cancel_fd;
+	bool new_store; /* made by this call, and no plan is in it yet */
+};
+
+/* From the command line or the plan file: requests, without anything opened or started. */
+int jm_run_plans_read(struct jm_run_call *r);
+/* Plans of these requests, or of the last one of the store (--resume). */
+int jm_run_plans_make(struct jm_run_call *r);
+void jm_run_plans_done(struct jm_run_call *r);
+/* Stops a guard that has other knobs than this run needs; jm_run_plan starts the right one. */
+void jm_run_plans_change_guard(struct jm_run_call *r, const struct jm_planned *p);
+int jm_run_plans_cases(const struct jm_run_call *r); /* with their repeats */
+
+/* run_list.c: the cases, each with its id, in the order of the first block; returns the exit status. */
+int jm_run_list_cases(struct jm_run_call *r);
+
+#endif
