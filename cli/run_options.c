@@ -24,16 +24,19 @@ const struct jm_option jm_run_options[] = {
 		.help = "sweep a knob: gpu.power=300W,400W or gpu.power=200:700+100W; each block "
 			"also holds the setting that was found, as the reference"},
 	{.name = "sm-share",
+		.use = JM_OPTION_SWEPT | JM_OPTION_OF_WORK,
 		.type = JM_TEXT,
 		.argument = "PERCENT,...",
 		.help = "soft control, without rights: compute on this share of the GPU's "
 			"multiprocessors; several values are swept"},
 	{.name = "hold-power",
+		.use = JM_OPTION_SWEPT | JM_OPTION_OF_WORK,
 		.type = JM_TEXT,
 		.argument = "WATTS,...",
 		.help = "soft control, without rights: pause between steps so that the mean power "
 			"of what computes is this; several values are swept"},
 	{.name = "steady",
+		.use = JM_OPTION_OF_WORK,
 		.type = JM_DURATION,
 		.unit = "s",
 		.min = 1,
@@ -41,6 +44,7 @@ const struct jm_option jm_run_options[] = {
 		.help = "warm up until temperature and power are steady, for at most this long, "
 			"such as 5min"},
 	{.name = "selftest",
+		.use = JM_OPTION_OF_WORK,
 		.type = JM_DURATION,
 		.unit = "s",
 		.min = 0,
