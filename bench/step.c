@@ -176,11 +176,16 @@ static double alone(struct jm_program *p, const struct jm_unit *u)
 /* Alone and over again, nodes that add to their results leave nonsense; an update wants finite sums. */
 static void forget_gradients(struct jm_program *p)
 {
-	struct jm_tensor *t = jm_graph_find(p->graph, "slab.gradients");
-	void *zero = calloc(1, t->bytes);
+	static const char *const slabs[] = {"slab.gradients", "slab.gradients.vectors"};
 
-	check(jm_program_write(p, t, zero, &err));
-	free(zero);
+	for (int i = 0; i < 2; i++) {
+		struct jm_tensor *t = jm_graph_find(p->graph, slabs[i]);
+		void *zero = t ? calloc(1, t->bytes) : NULL;
+
+		if (zero)
+			check(jm_program_write(p, t, zero, &err));
+		free(zero);
+	}
 }
 
 static void kernels(struct jm_program *p)

@@ -291,10 +291,13 @@ static void print_plan(const struct plan *plan, FILE *out)
 	print_scaled(out, "peak", (double)p->peak_bytes, "B");
 	print_scaled(out, "kept between steps", (double)p->persistent_bytes, "B");
 	print_class(out, p, JM_CLASS_PARAM, "  parameters");
-	print_class(out, p, JM_CLASS_GRAD, "  gradients");
+	if (!p->gradients_move)
+		print_class(out, p, JM_CLASS_GRAD, "  gradients");
 	snprintf(state, sizeof(state), "  optimizer (%s)", update);
 	print_class(out, p, JM_CLASS_OPT, state);
 	print_scaled(out, "planned over a step", (double)p->arena_bytes, "B");
+	if (p->gradients_move)
+		print_class(out, p, JM_CLASS_GRAD, "  gradients");
 	print_starts(plan, out);
 }
 

@@ -245,11 +245,24 @@ static int adopt(struct jm_program *p, struct jm_unit *u, struct jm_err *err)
 	return code;
 }
 
-/* Result i into a tensor of its own, and the node that brings it where it belongs. */
-static struct jm_node *set_apart(struct jm_graph *g, struct jm_node *n, int i, bool narrow)
+/* Narrow gradients of parameters among the results, as bits. */
+static unsigned narrow_gradients(const struct jm_node *n)
+{
+	unsigned bits = 0;
+
+	for (int i = 0; i < n->n_out; i++)
+		if (n->out[i] && n->out[i]->class == JM_CLASS_GRAD &&
+			jm_dtype_bytes(n->out[i]->type) < jm_dtype_bytes(JM_F32))
+			bits |= 1U << i;
+	return bits;
+}
+
+/* Result i into a tensor of its own, and the node that brings it where it belongs. as: its type there, if another */
+static struct jm_node *set_apart(
+	struct jm_graph *g, struct jm_node *n, int i, const enum jm_dtype *as)
 {
 	struct jm_tensor *whole = n->out[i], *part;
-	enum jm_dtype type = narrow ? n->in[0]->type : whole->type;
+	enum jm_dtype type = as ? *as : whole->type;
 
 	part = jm_graph_tensor(g, JM_CLASS_ACT, type, whole->rank, whole->dim, "part");
 	n->out[i] = part;
@@ -259,9 +272,14 @@ static struct jm_node *set_apart(struct jm_graph *g, struct jm_node *n, int i, b
 	return jm_graph_node(g, JM_OP_CAST, &part, &whole);
 }
 
-/* The node writes the results `apart` into tensors of their own, and a node of its own brings each home.
- * narrow: the first is in the type of the operands there. */
-static int settle_apart(struct jm_program *p, struct jm_node *n, unsigned apart, bool narrow,
+/* Results as bits: which go into tensors of their own, and which of these are of another type there. */
+struct apart {
+	unsigned results, other;
+	enum jm_dtype as;
+};
+
+/* The node writes these results into tensors of their own, and a node of its own brings each home. */
+static int settle_apart(struct jm_program *p, struct jm_node *n, const struct apart *how,
 	const struct jm_advice *advice, struct jm_err *err)
 {
 	struct jm_advice rest;
@@ -274,18 +292,18 @@ static int settle_apart(struct jm_program *p, struct jm_node *n, unsigned apart,
 	for (int i = 0; i < n->n_out; i++) {
 		int before = 0;
 
-		if (!n->out[i] || !(apart >> i & 1))
+		if (!n->out[i] || !(how->results >> i & 1))
 			continue;
 		while (whole[before] != whole[i])
 			before++;
 		if (before < i) /* views of one tensor */
 			n->out[i] = n->out[before];
 		else
-			home[n_homes++] = set_apart(g, n, i, narrow && !i);
+			home[n_homes++] = set_apart(g, n, i, how->other >> i & 1 ? &how->as : NULL);
 	}
 	if (g->err.code)
 		return jm_err_set(err, g->err.code, "%s", g->err.text);
-	n->accumulate &= ~apart;
+	n->accumulate &= ~how->results;
 	if (advice) {
 		rest = *advice;
 		rest.apart = 0;
@@ -300,12 +318,14 @@ static int settle_apart(struct jm_program *p, struct jm_node *n, unsigned apart,
 static int refused(struct jm_program *p, struct jm_node *const *node, int n,
 	const struct jm_err *why, struct jm_err *err)
 {
+	struct apart how = {
+		node[0]->accumulate | narrow_gradients(node[0]), narrow_gradients(node[0]), JM_F32};
 	int code = 0, first;
 
-	if (n == 1 && node[0]->accumulate)
-		return settle_apart(p, node[0], node[0]->accumulate, false, NULL, err);
-	if (n == 1 && jm_node_narrows(node[0]))
-		return settle_apart(p, node[0], 1, true, NULL, err);
+	if (!how.results && jm_node_narrows(node[0]))
+		how = (struct apart){1, 1, node[0]->in[0]->type};
+	if (n == 1 && how.results)
+		return settle_apart(p, node[0], &how, NULL, err);
 	if (n == 1)
 		return jm_err_set(err, JM_ENOSUP, "Device %s cannot run %s (%s): %s",
 			p->device->backend->name, jm_op_name(node[0]->op), node[0]->out[0]->name,
@@ -328,7 +348,9 @@ static int settle(struct jm_program *p, struct jm_node *const *node, int n,
 	int code;
 
 	if (advice && advice->apart)
-		return settle_apart(p, node[0], advice->apart, advice->narrow, advice, err);
+		return settle_apart(p, node[0],
+			&(struct apart){advice->apart, advice->narrow, node[0]->in[0]->type},
+			advice, err);
 	u = unit_new(p, node, n);
 	if (!u)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a program.");

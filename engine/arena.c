@@ -30,13 +30,19 @@ static bool has_memory(const struct jm_cell *c)
 	return c->first >= 0 && !c->alias && !c->slab && !c->t.is_virtual;
 }
 
+/* Its own, or that of the slab it is a view of. */
+static bool stays_here(const struct jm_cell *c)
+{
+	return stays(&c->t) && !c->own_life;
+}
+
 /* Of the classes that are weights, or of the others that stay. */
 static size_t place_staying(struct jm_program *p, bool weights, size_t end)
 {
 	for (int i = 0; i < p->graph->n_cells; i++) {
 		struct jm_cell *c = p->graph->cell[i];
 
-		if (!has_memory(c) || !stays(&c->t) || jm_weights_is_one(c->t.class) != weights)
+		if (!has_memory(c) || !stays_here(c) || jm_weights_is_one(c->t.class) != weights)
 			continue;
 		c->offset = end;
 		end += aligned(c->t.bytes);
@@ -52,7 +58,7 @@ static int find_weights(struct jm_program *p, struct jm_err *err)
 		struct jm_cell *c = p->graph->cell[i];
 		const struct jm_weight *w;
 
-		if (!has_memory(c) || !jm_weights_is_one(c->t.class))
+		if (!has_memory(c) || !stays_here(c) || !jm_weights_is_one(c->t.class))
 			continue;
 		w = jm_weights_find(p->weights, c->t.name);
 		if (!w || w->t.type != c->t.type || w->t.bytes != c->t.bytes)
@@ -92,7 +98,8 @@ static int collect(struct jm_program *p, struct jm_cell **moving)
 	for (int i = 0; i < p->graph->n_cells; i++) {
 		struct jm_cell *c = p->graph->cell[i];
 
-		if (!has_memory(c) || stays(&c->t))
+		if (!has_memory(c) ||
+			stays(&c->t)) /* slabs of gradients have their places already */
 			continue;
 		moving[n++] = c;
 		p->class_bytes[c->t.class] += c->t.bytes;
@@ -101,14 +108,42 @@ static int collect(struct jm_program *p, struct jm_cell **moving)
 	return n;
 }
 
+/* The slabs of gradients lie at the start of the arena, where each of their views holds its place. */
+static bool place_gradients(struct jm_program *p, struct jm_places *held)
+{
+	size_t end = p->persistent_bytes;
+
+	for (int i = 0; i < p->graph->n_cells; i++) {
+		struct jm_cell *c = p->graph->cell[i];
+
+		if (!has_memory(c) || !c->own_life)
+			continue;
+		c->offset = end;
+		end += aligned(c->t.bytes);
+		p->class_bytes[c->t.class] += c->t.bytes;
+	}
+	p->peak_bytes = end;
+	for (int i = 0; i < p->graph->n_cells; i++) {
+		const struct jm_cell *c = p->graph->cell[i];
+		size_t from =
+			c->slab ? jm_graph_cell(p->graph, c->slab)->offset + c->slab_offset : 0;
+
+		if (c->slab && c->own_life &&
+			!jm_places_add(held, &(struct jm_place){from, from + aligned(c->t.bytes),
+						     c->first, c->last}))
+			return false;
+	}
+	return true;
+}
+
 /* Sets the peak; false = out of memory. */
 static bool place_moving(
 	struct jm_program *p, struct jm_cell **moving, int n, struct jm_places *held)
 {
 	size_t start = p->persistent_bytes;
 
-	p->peak_bytes = start;
-
+	if (!place_gradients(p, held))
+		return false;
 	for (int i = 0; i < n; i++) {
 		struct jm_cell *c = moving[i];
 		size_t bytes = aligned(c->t.bytes);
@@ -138,7 +173,9 @@ static void place_views(struct jm_program *p)
 
 bool jm_program_is_live(const struct jm_cell *c, int unit)
 {
-	return has_memory(c) && !stays(&c->t) && c->first <= unit && unit <= c->last;
+	bool moves = c->slab ? c->own_life : has_memory(c) && !stays(&c->t);
+
+	return moves && c->first <= unit && unit <= c->last;
 }
 
 size_t jm_program_live(const struct jm_program *p, int *ret_unit)

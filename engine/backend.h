@@ -140,7 +140,9 @@ struct jm_tensor {
  *
  * Types. c = the compute type (f32 or bf16, f64 on ref), a = the type of the residual stream (f32, or
  * c). Vectors (bias, gamma, beta), statistics, losses and gradients of parameters are f32 whatever c
- * is (f64 when c is f64). A backend takes any other mix it likes and refuses the rest.
+ * is (f64 when c is f64), but for matrices without f32 masters (PARAM in bf16): their dw, dtable and dpos are
+ * bf16, too. A backend that cannot write or add these refuses; the result then comes in f32, and a node of its
+ * own (add, or cast) rounds it. A backend takes any other mix it likes and refuses the rest.
  *
  * "in place": the engine may give out[0] the same address as in[0] (same bytes, same layout) when
  * nobody needs in[0] later; the backend must then be right too. Otherwise no output overlaps an input.
@@ -273,9 +275,10 @@ struct jm_tensor {
  * cast			in  x any[..]; out y any[..]	the same elements in another type and/or layout;
  *			padding of a blocked output is 0. f32 -> f32 with unlike layouts is a reorder.
  *			Both layouts are given in the tensors; select keeps them.
- * norm			in  x f32[n]; out y f32[1]	y = sqrt(sum x^2), summed in f64 or pairwise; NaN or
- *			infinity in x gives a y that is not finite
- * adamw		in  g f32[n], norm? f32[1], now f32[3] = {lr, 1 - beta1^t, 1 - beta2^t}, t from 1,
+ * norm			in  x f32|bf16[n], more? f32[..]
+ *			out y f32[1]	y = sqrt(sum x^2 + sum more^2), summed in f64 or pairwise; NaN or infinity
+ *			in them gives a y that is not finite
+ * adamw		in  g f32|bf16[n], norm? f32[1], now f32[3] = {lr, 1 - beta1^t, 1 - beta2^t}, t from 1,
  *			scale? f32[2] = {S, 1/S}
  *			out p f32[n], m f32[n], v f32[n]		updated: read and written
  *			attr adamw.{beta1,beta2,eps,weight_decay,clip,n_decay}
@@ -290,7 +293,7 @@ struct jm_tensor {
  *			the number t of the step, and each result x of element i is rounded stochastically:
  *			with r = 16 bits of jm_rng(jm_rng(0, t), i) of engine/rng.h, the lowest for p, the next
  *			for m, the next for v, it is the upper half of (bits of x as f32) + r.
- * sgd			in  g f32[n], norm? f32[1], now f32[1] = {lr}, scale? f32[2] = {S, 1/S}
+ * sgd			in  g f32|bf16[n], norm? f32[1], now f32[1] = {lr}, scale? f32[2] = {S, 1/S}
  *			out p f32[n], m f32[n]			updated: read and written
  *			attr sgd.{momentum,weight_decay,clip,nesterov,n_decay}
  *			norm, clip and g' as adamw. For i < n_decay g' += weight_decay p; m = momentum m + g';

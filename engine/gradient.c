@@ -96,10 +96,10 @@ static struct jm_tensor *owner(const struct walk *w, struct jm_tensor *t)
 static struct jm_tensor *new_gradient(struct walk *w, struct jm_tensor *t)
 {
 	bool param = t->class == JM_CLASS_PARAM;
+	enum jm_dtype type = !param ? t->type : t->rank > 1 ? w->g->gradient : w->g->vector;
 	struct jm_tensor *d;
 
-	d = jm_graph_tensor(w->g, param ? JM_CLASS_GRAD : JM_CLASS_ACT,
-		param ? w->g->vector : t->type, t->rank, t->dim, "");
+	d = jm_graph_tensor(w->g, param ? JM_CLASS_GRAD : JM_CLASS_ACT, type, t->rank, t->dim, "");
 	if (!d)
 		return NULL;
 	snprintf(d->name, sizeof(d->name), "d.%.44s", t->name);

@@ -18,7 +18,7 @@ struct jm_graph *jm_graph_new(enum jm_dtype precision)
 	g->compute = precision;
 	g->vector = precision == JM_F64 ? JM_F64 : JM_F32;
 	g->stream = g->vector;
-	g->matrix = g->vector;
+	g->matrix = g->gradient = g->vector;
 	return g;
 }
 

@@ -41,6 +41,7 @@ struct jm_cell {
 	struct jm_tensor *origin; /* COPY: the parameter */
 	struct jm_tensor *slab;	  /* PARAM, GRAD: the flat tensor it is a view of */
 	size_t slab_offset;	  /* bytes */
+	bool own_life; /* GRAD: it does not stay between steps, but lies in the arena from its first unit on */
 	struct jm_node *producer; /* who writes it first; NULL = the host */
 	bool needs_grad;	  /* a parameter, or computed from one */
 	bool read;		  /* by a group that is selected already */
@@ -57,12 +58,12 @@ struct jm_graph {
 	int n_cells, cap_cells;
 	struct jm_node **node; /* [id] */
 	int n_nodes, cap_nodes;
-	enum jm_dtype compute; /* of products and activations between them */
-	enum jm_dtype stream;  /* of the residual stream */
-	enum jm_dtype vector;  /* of parameters, gradients, statistics, losses */
-	enum jm_dtype
-		matrix; /* of parameters that are no vectors, and their moments: vector or compute */
-	enum jm_math math; /* of products of f32 */
+	enum jm_dtype compute;	/* of products and activations between them */
+	enum jm_dtype stream;	/* of the residual stream */
+	enum jm_dtype vector;	/* of parameters that are vectors, their gradients, statistics */
+	enum jm_dtype matrix;	/* of other parameters and their moments: vector or compute */
+	enum jm_dtype gradient; /* of their gradients: likewise */
+	enum jm_math math;	/* of products of f32 */
 	bool evaluate; /* no gradients follow: nothing is dropped out, norms use running statistics, */
 	bool wants_top1;     /* and the share of right answers is wanted, too */
 	double dropout;	     /* for models that drop out */

@@ -84,10 +84,49 @@ static void place_over(const struct jm_program *p, int at)
 	r->last = c->last;
 }
 
+static bool is_gradient_view(const struct jm_cell *c)
+{
+	return c->t.class == JM_CLASS_GRAD && c->slab && c->made_for;
+}
+
+/* Do the views of these gradients fill their slabs? What lay between them would have to stay zero. */
+static bool fill_slabs(const struct jm_graph *g)
+{
+	size_t slabs = 0, views = 0;
+
+	for (int i = 0; i < g->n_cells; i++) {
+		const struct jm_cell *c = g->cell[i];
+
+		if (is_gradient_view(c))
+			views += c->first >= 0 ? c->t.bytes : 0;
+		else if (c->t.class == JM_CLASS_GRAD && !c->slab)
+			slabs += c->t.bytes;
+	}
+	return slabs == views;
+}
+
+/*
+ * Gradients that do not add up over micro-steps or ranks are there from their first unit to the end of the step (so
+ * that they can be read behind it); before that others may have their place.
+ */
+static void live_gradients(struct jm_program *p)
+{
+	p->gradients_move = jm_program_micro_steps(p) == 1 && jm_graph_ranks(p->graph) == 1 &&
+			    fill_slabs(p->graph);
+	for (int i = 0; i < p->graph->n_cells; i++) {
+		struct jm_cell *c = p->graph->cell[i];
+
+		c->own_life = p->gradients_move && c->t.class == JM_CLASS_GRAD;
+		if (c->own_life && c->first >= 0)
+			c->last = p->n_units - 1;
+	}
+}
+
 void jm_program_liveness(struct jm_program *p)
 {
 	for (int i = 0; i < p->n_units; i++)
 		touch_unit(p, i);
+	live_gradients(p);
 	for (int i = 0; i < p->n_units; i++)
 		place_over(p, i);
 }

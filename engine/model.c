@@ -294,7 +294,9 @@ static struct jm_graph *new_graph(const struct jm_training *t)
 		return NULL;
 	g->math = t->math;
 	if (t->pure)
-		g->matrix = g->compute;
+		g->matrix = g->stream = g->gradient = g->compute;
+	if (t->ranks > 1) /* gradients add up over ranks in one slab */
+		g->gradient = g->vector;
 	return g;
 }
 

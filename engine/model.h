@@ -106,10 +106,11 @@ struct jm_training {
 	struct jm_adamw adamw;
 	int micro_steps; /* of `batch` each, whose gradients add up before an update; 0 is 1 */
 	int ranks;	 /* that train together, each `batch` samples in a micro-step; 0 is 1 */
-	bool pure;	 /* no f32 masters: matrices and their moments are in the compute type */
-	double dropout;	 /* share of values that models with dropout drop */
-	bool recompute;	 /* blocks compute their activations again for their gradients */
-	bool keep_all;	 /* nothing is made again for gradients; when not recompute */
+	bool pure; /* no f32 masters: matrices, their gradients and moments, and the residual stream are in the
+		    * compute type */
+	double dropout; /* share of values that models with dropout drop */
+	bool recompute; /* blocks compute their activations again for their gradients */
+	bool keep_all;	/* nothing is made again for gradients; when not recompute */
 	/* The input "loss.scale", {S, 1/S}: the loss is multiplied by S before its gradients, and the
 	 * update takes it out again. A power of two changes no bit while nothing overflows. */
 	bool scaled;

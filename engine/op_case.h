@@ -44,6 +44,9 @@ double backend_worse(double a, double b);
 /* A result of that type, with something in it when it is to be added to. */
 struct jm_tensor *backend_result(
 	struct kit *k, enum jm_dtype type, bool add, int rank, const int64_t *dim);
+/* Likewise of a parameter's gradient. */
+struct jm_tensor *backend_gradient(
+	struct kit *k, enum jm_dtype type, bool add, int rank, const int64_t *dim);
 /* Operands of a norm's gradient, whose statistics are any numbers; returns the op. centred: of a layer norm. */
 enum jm_op backend_norm_grad(struct kit *k, const struct types *t, const struct shape *d,
 	bool centred, struct jm_tensor **ret_in);

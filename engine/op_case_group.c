@@ -183,7 +183,7 @@ static void norm_update(
 				      : kit_out(k, t->v, 1, &n, kit_normal(k, t->v, 8, 0.5, 1, &n));
 	struct jm_node *u;
 
-	jm_graph_node(k->graph, JM_OP_NORM, &g, &size);
+	jm_graph_node(k->graph, JM_OP_NORM, OPS(g), &size);
 	u = pair(k, jm_graph_node(k->graph, op, OPS(g, size, now), OPS(p, m, v)), size, p, true);
 	kit_read(k, m);
 	if (op == JM_OP_SGD) {

@@ -8,6 +8,16 @@ struct jm_tensor *backend_result(
 	return kit_out(k, type, rank, dim, add ? kit_normal(k, type, 0, 1, rank, dim) : NULL);
 }
 
+struct jm_tensor *backend_gradient(
+	struct kit *k, enum jm_dtype type, bool add, int rank, const int64_t *dim)
+{
+	struct jm_tensor *t = backend_result(k, type, add, rank, dim);
+
+	if (t)
+		t->class = JM_CLASS_GRAD;
+	return t;
+}
+
 struct jm_node *backend_node(struct kit *k, enum jm_op op, struct jm_tensor **in,
 	struct jm_tensor **out, unsigned accumulate)
 {

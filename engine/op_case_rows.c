@@ -19,9 +19,9 @@ static void embed_grad(struct kit *k, const struct types *t, const struct shape 
 {
 	struct jm_tensor *ids = kit_ids(k, 11, 2, DIMS(d->b, d->s));
 	struct jm_tensor *dy = kit_normal(k, t->a, 0, 1, 3, DIMS(d->b, d->s, d->c));
-	struct jm_tensor *dtable = backend_result(k, t->v, accumulate, 2, DIMS(11, d->c));
+	struct jm_tensor *dtable = backend_gradient(k, t->a, accumulate, 2, DIMS(11, d->c));
 	struct jm_tensor *dpos =
-		d->b > 1 ? backend_result(k, t->v, accumulate, 2, DIMS(d->s + 3, d->c)) : NULL;
+		d->b > 1 ? backend_gradient(k, t->a, accumulate, 2, DIMS(d->s + 3, d->c)) : NULL;
 
 	backend_node(k, JM_OP_EMBED_GRAD, OPS(ids, dy), OPS(dtable, dpos), accumulate ? 3 : 0);
 }
@@ -51,7 +51,7 @@ static void linear_wgrad(
 {
 	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->n));
 	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->c));
-	struct jm_tensor *dw = backend_result(k, t->v, accumulate, 2, DIMS(d->n, d->c));
+	struct jm_tensor *dw = backend_gradient(k, t->a, accumulate, 2, DIMS(d->n, d->c));
 	struct jm_tensor *db = d->b > 1 ? backend_result(k, t->v, accumulate, 1, DIMS(d->n)) : NULL;
 
 	backend_node(k, JM_OP_LINEAR_WGRAD, OPS(dy, x), OPS(dw, db), accumulate ? 3 : 0);

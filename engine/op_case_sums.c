@@ -128,7 +128,7 @@ static void norm(struct kit *k, const struct types *t, const struct shape *d, bo
 	struct jm_tensor *x = kit_normal(k, t->v, 0, 1, 1, DIMS(3 * d->s * d->c));
 	struct jm_tensor *y = held(k, t->v, 1, DIMS(1));
 
-	sums(k, JM_OP_NORM, &x, &y, second);
+	sums(k, JM_OP_NORM, OPS(x), &y, second);
 }
 
 const struct backend_case backend_sums_cases[] = {

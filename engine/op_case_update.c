@@ -8,20 +8,31 @@ static void norm(struct kit *k, const struct types *t, const struct shape *d, bo
 	struct jm_tensor *x = kit_normal(k, t->v, 0, large ? 1e25 : 1, 1, DIMS(3 * d->s * d->c));
 	struct jm_tensor *y = kit_out(k, t->v, 1, DIMS(1), NULL);
 
-	backend_node(k, JM_OP_NORM, &x, &y, 0);
+	backend_node(k, JM_OP_NORM, OPS(x), &y, 0);
 }
 
-/* With a norm that clips, or without one. */
+/* Gradients of matrices and of vectors. */
+static void norm_of_two(struct kit *k, const struct types *t, const struct shape *d, bool large)
+{
+	double spread = large ? 1e25 : 1;
+	struct jm_tensor *x = kit_normal(k, t->a, 0, spread, 1, DIMS(3 * d->s * d->c + 5));
+	struct jm_tensor *more = kit_normal(k, t->v, 0, spread, 1, DIMS(d->s * d->n));
+	struct jm_tensor *y = kit_out(k, t->v, 1, DIMS(1), NULL);
+
+	backend_node(k, JM_OP_NORM, OPS(x, more), &y, 0);
+}
+
+/* With a norm that clips, or without one. Of bf16 throughout the last of `now` counts steps. */
 static void adams(
 	struct kit *k, const struct types *t, const struct shape *d, bool alone, enum jm_op op)
 {
 	int64_t n = d->s * d->c * 3;
-	struct jm_tensor *g = kit_normal(k, t->v, 0, 1, 1, &n);
+	struct jm_tensor *g = kit_normal(k, t->a, 0, 1, 1, &n);
 	struct jm_tensor *size = alone ? NULL : kit_normal(k, t->v, 7, 0, 1, DIMS(1));
-	struct jm_tensor *now = kit_normal(k, t->v, 0.1, 0, 1, DIMS(3));
-	struct jm_tensor *p = backend_result(k, t->v, true, 1, &n),
-			 *m = backend_result(k, t->v, true, 1, &n);
-	struct jm_tensor *v = kit_out(k, t->v, 1, &n, kit_normal(k, t->v, 8, 0.5, 1, &n));
+	struct jm_tensor *now = kit_normal(k, t->v, 0.1, 0, 1, DIMS(4));
+	struct jm_tensor *p = backend_result(k, t->a, true, 1, &n),
+			 *m = backend_result(k, t->a, true, 1, &n);
+	struct jm_tensor *v = kit_out(k, t->a, 1, &n, kit_normal(k, t->a, 8, 0.5, 1, &n));
 	struct jm_tensor *scale = alone ? NULL : kit_normal(k, t->v, 3, 0.5, 1, DIMS(2));
 	struct jm_node *u = backend_node(k, op, OPS(g, size, now, scale), OPS(p, m, v), 0);
 
@@ -46,11 +57,11 @@ static void adam(struct kit *k, const struct types *t, const struct shape *d, bo
 static void sgd(struct kit *k, const struct types *t, const struct shape *d, bool alone)
 {
 	int64_t n = d->s * d->c * 3;
-	struct jm_tensor *g = kit_normal(k, t->v, 0, 1, 1, &n);
+	struct jm_tensor *g = kit_normal(k, t->a, 0, 1, 1, &n);
 	struct jm_tensor *size = alone ? NULL : kit_normal(k, t->v, 7, 0, 1, DIMS(1));
-	struct jm_tensor *now = kit_normal(k, t->v, 0.1, 0, 1, DIMS(1));
-	struct jm_tensor *p = backend_result(k, t->v, true, 1, &n),
-			 *m = backend_result(k, t->v, true, 1, &n);
+	struct jm_tensor *now = kit_normal(k, t->v, 0.1, 0, 1, DIMS(2));
+	struct jm_tensor *p = backend_result(k, t->a, true, 1, &n),
+			 *m = backend_result(k, t->a, true, 1, &n);
 	struct jm_tensor *scale = alone ? NULL : kit_normal(k, t->v, 3, 0.5, 1, DIMS(2));
 	struct jm_node *u = backend_node(k, JM_OP_SGD, OPS(g, size, now, scale), OPS(p, m), 0);
 
@@ -63,6 +74,7 @@ static void sgd(struct kit *k, const struct types *t, const struct shape *d, boo
 
 const struct backend_case backend_update_cases[] = {
 	{"norm", norm},
+	{"norm of two", norm_of_two},
 	{"adamw", adamw},
 	{"adam", adam},
 	{"sgd", sgd},

@@ -6,7 +6,7 @@
 
 #include "tensor.h"
 
-#define ALIGN	 16 /* elements: 64 bytes of f32, so that every view is aligned */
+#define ALIGN	 64 /* bytes: of every view */
 #define OPS(...) ((struct jm_tensor *const[]){__VA_ARGS__})
 
 static bool is_trained(const struct jm_cell *c)
@@ -14,14 +14,23 @@ static bool is_trained(const struct jm_cell *c)
 	return c->t.class == JM_CLASS_PARAM && c->grad;
 }
 
+/* Do matrices and vectors share the slab of their gradients? Those of other types do not. */
+static bool share_gradients(const struct jm_graph *g)
+{
+	return g->gradient == g->vector;
+}
+
 /*
- * Gives each trained matrix (or vector) its place; returns the elements so far. All gradients share a
- * slab; matrices of another type than vectors have parameter slabs of their own.
+ * Gives each trained matrix (or vector) its place; returns the elements so far. Matrices of another type than
+ * vectors have slabs of their own.
  */
 static int64_t place(struct jm_graph *g, bool matrices, int64_t n)
 {
 	int64_t first = g->matrix != g->vector ? n : 0;
+	int64_t first_grad = share_gradients(g) ? 0 : n;
 	size_t size = jm_dtype_bytes(matrices ? g->matrix : g->vector);
+	size_t grad_size = jm_dtype_bytes(matrices ? g->gradient : g->vector);
+	int64_t align = ALIGN / (int64_t)size;
 
 	for (int i = 0; i < g->n_cells; i++) {
 		struct jm_cell *c = g->cell[i];
@@ -29,8 +38,8 @@ static int64_t place(struct jm_graph *g, bool matrices, int64_t n)
 		if (!is_trained(c) || (c->t.rank > 1) != matrices)
 			continue;
 		c->slab_offset = (size_t)(n - first) * size;
-		jm_graph_cell(g, c->grad)->slab_offset = (size_t)n * jm_dtype_bytes(g->vector);
-		n += (jm_tensor_count(&c->t) + ALIGN - 1) / ALIGN * ALIGN;
+		jm_graph_cell(g, c->grad)->slab_offset = (size_t)(n - first_grad) * grad_size;
+		n += (jm_tensor_count(&c->t) + align - 1) / align * align;
 	}
 	return n;
 }
@@ -96,21 +105,23 @@ static void set_adamw(struct jm_node *update, const struct jm_adamw *how, int64_
 /* What the updates of all parts share. */
 struct update {
 	const struct jm_adamw *how;
-	struct jm_tensor *grads, *norm, *now, *scale;
+	struct jm_tensor *grads, *rest; /* all; or those of matrices and those of vectors */
+	struct jm_tensor *norm, *now, *scale;
 };
 
-/* Elements from .. from + n - 1 of the gradients, as a tensor of their own. */
-static struct jm_tensor *part_of_grads(
-	struct jm_graph *g, const struct update *u, int64_t from, int64_t n)
+/* n elements, the first of them number `from` of all, as a tensor; ret_slab: the one it lies in. */
+static struct jm_tensor *grads_of(struct jm_graph *g, const struct update *u, enum part part,
+	int64_t from, int64_t n, struct jm_tensor **ret_slab)
 {
 	struct jm_tensor *view;
 
-	if (n == jm_tensor_count(u->grads))
-		return u->grads;
+	*ret_slab = part == VECTORS && u->rest ? u->rest : u->grads;
+	if (!*ret_slab || n == jm_tensor_count(*ret_slab))
+		return *ret_slab;
 	view = flat(g, JM_CLASS_GRAD, g->vector, n, "slab.gradients.part");
 	if (!view)
 		return NULL;
-	jm_graph_cell(g, view)->slab = u->grads;
+	jm_graph_cell(g, view)->slab = *ret_slab;
 	jm_graph_cell(g, view)->slab_offset = (size_t)from * jm_dtype_bytes(g->vector);
 	return view;
 }
@@ -124,7 +135,7 @@ static void append_update(struct jm_graph *g, const struct update *u, enum part 
 	bool sgd = kind == JM_UPDATE_SGD, second = part == VECTORS;
 	struct jm_tensor *p = flat(
 		g, JM_CLASS_PARAM, type, n, second ? "slab.parameters.vectors" : "slab.parameters");
-	struct jm_tensor *d = part_of_grads(g, u, from, n);
+	struct jm_tensor *slab, *d = grads_of(g, u, part, from, n, &slab);
 	struct jm_tensor *m = state(g, JM_CLASS_OPT, type, kind, second ? "m.vectors" : "m", n);
 	struct jm_tensor *v =
 		sgd ? NULL : state(g, JM_CLASS_OPT, type, kind, second ? "v.vectors" : "v", n);
@@ -132,13 +143,25 @@ static void append_update(struct jm_graph *g, const struct update *u, enum part 
 
 	if (g->err.code)
 		return;
-	make_views(g, part, p, u->grads);
+	make_views(g, part, p, slab);
 	node = jm_graph_node(g, ops[kind], OPS(d, u->norm, u->now, u->scale), OPS(p, m, v));
 	g->n_update++;
 	if (node && sgd)
 		set_sgd(node, u->how, n_decay);
 	else if (node)
 		set_adamw(node, u->how, n_decay);
+}
+
+/* n elements, of which the first n_matrices are of matrices. */
+static void add_gradients(struct jm_graph *g, struct update *u, int64_t n_matrices, int64_t n)
+{
+	bool split = !share_gradients(g) && n_matrices && n > n_matrices;
+	int64_t n_first = split ? n_matrices : n;
+
+	u->grads = flat(
+		g, JM_CLASS_GRAD, n_matrices ? g->gradient : g->vector, n_first, "slab.gradients");
+	if (split)
+		u->rest = flat(g, JM_CLASS_GRAD, g->vector, n - n_first, "slab.gradients.vectors");
 }
 
 int jm_graph_adamw(struct jm_graph *g, const struct jm_adamw *how, struct jm_err *err)
@@ -151,12 +174,12 @@ int jm_graph_adamw(struct jm_graph *g, const struct jm_adamw *how, struct jm_err
 	if (!n)
 		return jm_err_set(err, JM_EBUG,
 			"Nothing can be trained, because no parameter has a gradient.");
-	u.grads = flat(g, JM_CLASS_GRAD, g->vector, n, "slab.gradients");
+	add_gradients(g, &u, n_decay, n);
 	u.now = state(g, JM_CLASS_INPUT, g->vector, how->kind, "now", n_now);
 	u.norm = flat(g, JM_CLASS_SCALAR, g->vector, 1, "grad.norm");
 	if (g->err.code)
 		return jm_err_set(err, g->err.code, "%s", g->err.text);
-	jm_graph_node(g, JM_OP_NORM, OPS(u.grads), OPS(u.norm));
+	jm_graph_node(g, JM_OP_NORM, OPS(u.grads, u.rest), OPS(u.norm));
 	g->n_update = 1;
 	if (!split)
 		append_update(g, &u, ALL, 0, n, n_decay);

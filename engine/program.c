@@ -36,7 +36,7 @@ static int declare_weights(struct jm_program *p, struct jm_err *err)
 	for (int i = 0; i < p->graph->n_cells && !code; i++) {
 		const struct jm_cell *c = p->graph->cell[i];
 
-		if (jm_weights_is_one(c->t.class) && (c->first >= 0 || c->slab))
+		if (jm_weights_is_one(c->t.class) && !c->own_life && (c->first >= 0 || c->slab))
 			code = jm_weights_add(p->weights, &c->t, c->offset, err);
 	}
 	return code;
@@ -279,12 +279,17 @@ static int run_span(struct jm_program *p, enum jm_span span, struct jm_err *err)
 
 int jm_program_begin(struct jm_program *p, struct jm_err *err)
 {
-	const struct jm_tensor *slab = jm_graph_find(p->graph, "slab.gradients");
+	static const char *const slabs[] = {"slab.gradients", "slab.gradients.vectors"};
 	int code = 0;
 
 	p->micro_now = 0;
-	if (slab && jm_program_micro_steps(p) > 1)
-		code = jm_device_fill(p->device, JM_QUEUE_COMPUTE, slab->data, 0, slab->bytes, err);
+	for (int i = 0; i < 2 && !code && jm_program_micro_steps(p) > 1; i++) {
+		const struct jm_tensor *slab = jm_graph_find(p->graph, slabs[i]);
+
+		if (slab)
+			code = jm_device_fill(
+				p->device, JM_QUEUE_COMPUTE, slab->data, 0, slab->bytes, err);
+	}
 	return code ? code : run_span(p, JM_SPAN_ONCE, err);
 }
 

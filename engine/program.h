@@ -52,6 +52,7 @@ struct jm_program {
 	size_t weight_bytes; /* where the program's own memory begins, as offsets of cells count */
 	char *memory;	     /* inputs and scalars */
 	char *arena;
+	bool gradients_move; /* they lie in the arena, each from its first unit to the end of a step */
 	bool has_arena; /* of its own: that of the weights was made before this program was known */
 	struct jm_stretch *stretch; /* of all units; none crosses a span, nor a sum over ranks */
 	int n_stretches;

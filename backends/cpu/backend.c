@@ -151,9 +151,10 @@ static const struct {
 	[JM_OP_FIRST] = {1, 1, 0},
 	[JM_OP_FIRST_GRAD] = {1, 1, 0},
 	[JM_OP_DROPOUT] = {1, 1, 2},
-	[JM_OP_ADAMW] = {0, 7, 0}, /* all three or none */
-	[JM_OP_ADAM] = {0, 7, 0},
-	[JM_OP_SGD] = {0, 3, 0},
+	[JM_OP_NORM] = {1, 0, 0},
+	[JM_OP_ADAMW] = {1, 7, 0}, /* all results or none; the gradient only with them */
+	[JM_OP_ADAM] = {1, 7, 0},
+	[JM_OP_SGD] = {1, 3, 0},
 };
 
 /* What products of 8 bits and tf32 ask for beyond types. */

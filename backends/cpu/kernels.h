@@ -156,17 +156,19 @@ enum cpu_rule { CPU_ADAMW, CPU_ADAM, CPU_SGD };
 struct cpu_update {
 	enum cpu_rule rule;
 	int64_t n, n_decay;
-	const float *g, *norm, *now;
+	const float *g; /* bf16 where `bf16_g` */
+	const float *norm, *now;
 	float *p, *m, *v;    /* bf16 where `bf16`; SGD has no v */
 	double beta1, beta2; /* of SGD the first is its momentum */
 	double eps, weight_decay, clip;
-	double unscale; /* 1/S of a loss that was multiplied by S */
-	bool nesterov, bf16;
+	double unscale;		     /* 1/S of a loss that was multiplied by S */
+	bool nesterov, bf16, bf16_g; /* bf16_g only with bf16 */
 };
 
 struct cpu_optims {
 	size_t (*norm_scratch)(int64_t n);
-	void (*norm)(const float *x, int64_t n, float *y, bool add, double *scratch, int threads);
+	/* The sum of squares, of bf16 where asked. */
+	double (*squares)(const float *x, int64_t n, bool bf16, double *scratch, int threads);
 	void (*update)(const struct cpu_update *u, int threads);
 };
 

@@ -1,19 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The norm of the gradients and the update of the parameters, alone or together: from nodes to arguments. */
+#include <math.h>
+
 #include "cpu.h"
 
+/* Of the larger operand. */
 static size_t scratch(const struct cpu_dev *dev, const struct jm_node *n)
 {
-	return dev->kernels->optims->norm_scratch(jm_tensor_count(n->in[0]));
+	size_t most = 0;
+
+	for (int i = 0; i < n->n_in; i++) {
+		size_t bytes =
+			n->in[i] ? dev->kernels->optims->norm_scratch(jm_tensor_count(n->in[i]))
+				 : 0;
+
+		most = bytes > most ? bytes : most;
+	}
+	return most;
 }
 
 static int run_norm(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = &exec->node[0];
+	float *y = n->out[0]->data;
+	double sum = 0;
 
 	(void)err;
-	dev->kernels->optims->norm(n->in[0]->data, jm_tensor_count(n->in[0]), n->out[0]->data,
-		cpu_adds(n, 0), exec->scratch, dev->threads);
+	for (int i = 0; i < n->n_in; i++)
+		if (n->in[i])
+			sum += dev->kernels->optims->squares(n->in[i]->data,
+				jm_tensor_count(n->in[i]), n->in[i]->type == JM_BF16, exec->scratch,
+				dev->threads);
+	*y = (float)sqrt(sum) + (cpu_adds(n, 0) ? *y : 0);
 	return 0;
 }
 
@@ -50,6 +68,7 @@ static int run_update(const struct cpu_dev *dev, const struct cpu_exec *exec, st
 		.v = n->op == JM_OP_SGD ? NULL : n->out[2]->data,
 		.unscale = cpu_scale(n->in[3], 1),
 		.bf16 = n->out[0]->type == JM_BF16,
+		.bf16_g = n->in[0]->type == JM_BF16,
 	};
 
 	(void)err;
@@ -65,6 +84,9 @@ static int takes_update(const struct cpu_dev *dev, const struct jm_node *n, stru
 		if (n->out[i]->type != n->out[0]->type)
 			return jm_err_set(err, JM_ENOSUP,
 				"Parameters and optimizer state of backend cpu have one type.");
+	if (n->in[0]->type == JM_BF16 && n->out[0]->type != JM_BF16)
+		return jm_err_set(err, JM_ENOSUP,
+			"Backend cpu has no update of f32 parameters by gradients in bf16.");
 	return 0;
 }
 
@@ -77,7 +99,7 @@ static int run_both(const struct cpu_dev *dev, const struct cpu_exec *exec, stru
 /* The update comes after all of the norm, but then finds the gradients' end in the cache. */
 static int takes_both(const struct cpu_dev *dev, const struct jm_node *n, struct jm_err *err)
 {
-	if (n[0].in[0] != n[1].in[0] || n[0].out[0] != n[1].in[1])
+	if (n[0].in[0] != n[1].in[0] || n[0].out[0] != n[1].in[1] || n[0].in[1])
 		return jm_err_set(err, JM_ENOSUP,
 			"Only the norm of the gradients themselves is joined with their update.");
 	return takes_update(dev, &n[1], err);

@@ -49,8 +49,22 @@ static double sum_squares(const float *x, int64_t n)
 	return sum;
 }
 
+static double sum_bf16_squares(const float *x, int64_t from, int64_t to)
+{
+	float value[SIXTEEN_PIECE];
+	double sum = 0;
+
+	for (int64_t at = from; at < to; at += SIXTEEN_PIECE) {
+		int64_t n = to - at < SIXTEEN_PIECE ? to - at : SIXTEEN_PIECE;
+
+		stochastic_bf16_widen(x, at, n, value);
+		sum += sum_squares(value, n);
+	}
+	return sum;
+}
+
 /* Blocks of fixed size, added in order: the same bits for any number of threads. */
-static void norm(const float *x, int64_t n, float *y, bool add, double *scratch, int threads)
+static double squares(const float *x, int64_t n, bool bf16, double *scratch, int threads)
 {
 	int64_t blocks = (n + BLOCK - 1) / BLOCK;
 	double total = 0;
@@ -58,11 +72,14 @@ static void norm(const float *x, int64_t n, float *y, bool add, double *scratch,
 #pragma omp parallel for schedule(static) num_threads(threads)
 	for (int64_t b = 0; b < blocks; b++) {
 		int64_t from = b * BLOCK;
-		scratch[b] = sum_squares(x + from, block_end(from, n) - from);
+		int64_t to = block_end(from, n);
+
+		scratch[b] =
+			bf16 ? sum_bf16_squares(x, from, to) : sum_squares(x + from, to - from);
 	}
 	for (int64_t b = 0; b < blocks; b++)
 		total += scratch[b];
-	*y = (float)sqrt(total) + (add ? *y : 0);
+	return total;
 }
 
 /* ---- the rules, for n elements of f32 ------------------------------------------------------------------- */
@@ -136,15 +153,17 @@ static void apply(const struct cpu_update *u, const struct piece *x)
 static void apply_bf16(
 	const struct cpu_update *u, int64_t from, int64_t to, float clip, double decay)
 {
-	float value[3][SIXTEEN_PIECE];
+	float value[3][SIXTEEN_PIECE], grad[SIXTEEN_PIECE];
 	float *const slab[3] = {u->p, u->m, u->v};
 	int n_slabs = u->rule == CPU_SGD ? 2 : 3;
 	uint64_t key = stochastic_bf16_key(u->now, u->rule == CPU_SGD ? 1 : 3);
 
 	for (int64_t at = from; at < to; at += SIXTEEN_PIECE) {
-		struct piece x = {to - at < SIXTEEN_PIECE ? to - at : SIXTEEN_PIECE, u->g + at,
-			value[0], value[1], value[2], clip, decay};
+		struct piece x = {to - at < SIXTEEN_PIECE ? to - at : SIXTEEN_PIECE,
+			u->bf16_g ? grad : u->g + at, value[0], value[1], value[2], clip, decay};
 
+		if (u->bf16_g)
+			stochastic_bf16_widen(u->g, at, x.n, grad);
 		for (int i = 0; i < n_slabs; i++)
 			stochastic_bf16_widen(slab[i], at, x.n, value[i]);
 		apply(u, &x);
@@ -194,4 +213,4 @@ static void update(const struct cpu_update *u, int threads)
 	}
 }
 
-const struct cpu_optims JM_CPU(cpu_optims) = {norm_scratch, norm, update};
+const struct cpu_optims JM_CPU(cpu_optims) = {norm_scratch, squares, update};

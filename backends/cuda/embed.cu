@@ -80,10 +80,10 @@ __global__ void rank_kernel(const int32_t *ids, int32_t *order, int n)
 }
 
 /* The block of the first token of an id sums them all. */
-template <int N, typename Y> __global__ void embed_rows_kernel(struct cuda_embed_grad p)
+template <int N, typename Y, typename W> __global__ void embed_rows_kernel(struct cuda_embed_grad p)
 {
 	const int first = blockIdx.x, id = p.ids[p.order[first]];
-	float *row = p.dtable + id * p.width;
+	W *row = as<W>(p.dtable) + id * p.width;
 
 	if (first && p.ids[p.order[first - 1]] == id)
 		return;
@@ -106,7 +106,7 @@ template <int N, typename Y> __global__ void embed_rows_kernel(struct cuda_embed
 }
 
 /* y[s] = sum over b of x[b,s]. */
-template <int N, typename X> __global__ void batch_sum_kernel(struct cuda_batch_sum p)
+template <int N, typename X, typename Y> __global__ void batch_sum_kernel(struct cuda_batch_sum p)
 {
 	const int64_t s = blockIdx.x;
 
@@ -121,39 +121,52 @@ template <int N, typename X> __global__ void batch_sum_kernel(struct cuda_batch_
 			for (int j = 0; j < N; j++)
 				sum[j] += v[j];
 		}
-		store_sum(p.y + s * p.width + i, sum, p.accumulate);
+		store_sum(as<Y>(p.y) + s * p.width + i, sum, p.accumulate);
 	}
+}
+
+/* What gradients of parameters are made of: f(T()). */
+template <typename F> static void with_gradient_type(const struct cuda_vec &v, F f)
+{
+	if (v.type == CUDA_BF16)
+		f(bf16());
+	else
+		f(float());
+}
+
+template <int N> static void batch_sum_of(const struct cuda_batch_sum *p, cudaStream_t stream)
+{
+	int threads = threads_for((p->width + N - 1) / N, THREADS);
+	unsigned blocks = (unsigned)p->rows;
+
+	with_gradient_type(p->y, [&](auto y) {
+		with_type(p->x, [&](auto x) {
+			batch_sum_kernel<N, decltype(x), decltype(y)><<<blocks, threads, 0, stream>>>(*p);
+		});
+	});
 }
 
 void cuda_batch_sum(const struct cuda_batch_sum *p, cudaStream_t stream)
 {
-	bool packs = p->width % PACK == 0;
-	int threads = threads_for(packs ? p->width / PACK : p->width, THREADS);
-	unsigned blocks = (unsigned)p->rows;
-
-	with_type(p->x, [&](auto t) {
-		using T = decltype(t);
-
-		if (packs)
-			batch_sum_kernel<PACK, T><<<blocks, threads, 0, stream>>>(*p);
-		else
-			batch_sum_kernel<1, T><<<blocks, threads, 0, stream>>>(*p);
-	});
+	p->width % PACK == 0 ? batch_sum_of<PACK>(p, stream) : batch_sum_of<1>(p, stream);
 }
 
 template <int N, typename Y> static void embed_grad_of(const struct cuda_embed_grad *p, cudaStream_t stream)
 {
 	int threads = threads_for((p->width + N - 1) / N, THREADS);
 
-	embed_rows_kernel<N, Y><<<(unsigned)p->tokens, threads, 0, stream>>>(*p);
+	with_gradient_type(p->dtable, [&](auto w) {
+		embed_rows_kernel<N, Y, decltype(w)><<<(unsigned)p->tokens, threads, 0, stream>>>(*p);
+	});
 }
 
 void cuda_embed_grad(const struct cuda_embed_grad *p, cudaStream_t stream)
 {
 	bool packs = p->width % PACK == 0;
+	size_t each = p->dtable.type == CUDA_BF16 ? sizeof(bf16) : sizeof(float);
 
 	if (!p->add_table)
-		cudaMemsetAsync(p->dtable, 0, (size_t)(p->rows * p->width) * sizeof(float), stream);
+		cudaMemsetAsync(p->dtable.data, 0, (size_t)(p->rows * p->width) * each, stream);
 	rank_kernel<<<blocks_for(p->tokens, THREADS), THREADS, 0, stream>>>(
 		p->ids, p->order, (int)p->tokens);
 	with_type(p->dy, [&](auto t) {

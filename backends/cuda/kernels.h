@@ -124,8 +124,7 @@ void cuda_embed(const struct cuda_embed *p, cudaStream_t stream);
 struct cuda_embed_grad {
 	int64_t tokens, width, rows;
 	const int32_t *ids;
-	struct cuda_vec dy;
-	float *dtable;
+	struct cuda_vec dy, dtable;
 	bool add_table;
 	int32_t *order; /* [tokens]: scratch */
 };
@@ -134,8 +133,7 @@ void cuda_embed_grad(const struct cuda_embed_grad *p, cudaStream_t stream);
 /* The first `rows` rows of x[batch,seq,width], summed over the batch into y[rows,width]. */
 struct cuda_batch_sum {
 	int64_t batch, seq, rows, width;
-	struct cuda_vec x;
-	float *y;
+	struct cuda_vec x, y;
 	bool accumulate;
 };
 void cuda_batch_sum(const struct cuda_batch_sum *p, cudaStream_t stream);
@@ -172,12 +170,13 @@ void cuda_top1(struct cuda_vec logits, const int32_t *targets, int64_t rows, int
 #define CUDA_NORM_PARTS                                                                            \
 	1056 /* blocks of the first step, whatever the device: the same bits on all */
 
+/* Of x and, where it is given, more. */
 struct cuda_norm_all {
-	int64_t n;
-	struct cuda_vec x;
+	int64_t n, n_more;
+	struct cuda_vec x, more;
 	float *y;
 	bool accumulate;
-	double *partial; /* [CUDA_NORM_PARTS] */
+	double *partial; /* [2,CUDA_NORM_PARTS] */
 };
 void cuda_norm_all(const struct cuda_norm_all *p, cudaStream_t stream);
 

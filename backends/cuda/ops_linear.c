@@ -85,10 +85,9 @@ static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_e
 {
 	const struct jm_node *n = group->node[0];
 	enum jm_dtype in = n->in[0]->type, out = n->out[0]->type;
-	bool weights = n->op == JM_OP_LINEAR_WGRAD;
 
 	(void)dev;
-	if (n->in[1]->type != in || (out != in && out != JM_F32) || (weights && out != JM_F32))
+	if (n->in[1]->type != in || (out != in && out != JM_F32))
 		return jm_err_set(err, JM_ENOSUP, "Backend cuda has no %s of %s and %s into %s.",
 			jm_op_name(n->op), jm_dtype_name(in), jm_dtype_name(n->in[1]->type),
 			jm_dtype_name(out));
@@ -197,7 +196,8 @@ static void split(struct cuda_gemm *g, struct cuda_gemm *ret_rest)
 	*ret_rest = *g;
 	ret_rest->d.columns -= most;
 	ret_rest->b.rows -= most;
-	ret_rest->d.data = (float *)g->d.data + most * g->d.stride;
+	ret_rest->d.data =
+		(char *)g->d.data + most * g->d.stride * (int64_t)jm_dtype_bytes(g->d.type);
 	ret_rest->b.data = (char *)g->b.data + most * size;
 	g->d.columns = g->b.rows = most;
 }

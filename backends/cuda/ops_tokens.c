@@ -40,13 +40,14 @@ static int run_embed(struct cuda_dev *dev, const struct cuda_exec *exec, struct 
 	return 0;
 }
 
-static int takes_f32_results(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+/* Of parameters: f32, or bf16 where they have no f32 masters. */
+static int takes_gradients(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
 	const struct jm_node *n = group->node[0];
 
 	(void)dev;
 	for (int i = n->op == JM_OP_TOKENS_GRAD; i < n->n_out; i++)
-		if (n->out[i] && n->out[i]->type != JM_F32)
+		if (n->out[i] && n->out[i]->type != JM_F32 && n->out[i]->type != JM_BF16)
 			return no_types(n, err);
 	return 0;
 }
@@ -67,10 +68,10 @@ static void sum_batch(struct cuda_dev *dev, const struct jm_tensor *x, int64_t r
 		.rows = rows,
 		.width = jm_tensor_width(x),
 		.x = cuda_vec(x),
-		.y = y->data,
+		.y = cuda_vec(y),
 		.accumulate = add,
 	};
-	size_t done = (size_t)(rows * p.width) * sizeof(float);
+	size_t done = (size_t)(rows * p.width) * jm_dtype_bytes(y->type);
 
 	cuda_batch_sum(&p, dev->stream);
 	if (!add && y->bytes > done)
@@ -86,7 +87,7 @@ static int run_embed_grad(struct cuda_dev *dev, const struct cuda_exec *exec, st
 		.rows = n->out[0]->dim[0],
 		.ids = n->in[0]->data,
 		.dy = cuda_vec(n->in[1]),
-		.dtable = n->out[0]->data,
+		.dtable = cuda_vec(n->out[0]),
 		.add_table = cuda_adds(n, 0),
 		.order = exec->scratch,
 	};
@@ -240,7 +241,10 @@ static int takes_tokens(struct cuda_dev *dev, const struct jm_group *group, stru
 
 	if (x->type != y->type && y->type != JM_F32)
 		return no_types(n, err);
-	return n->op == JM_OP_TOKENS ? 0 : takes_f32_results(dev, group, err);
+	for (int i = 1; i < n->n_in; i++)
+		if (n->in[i] && n->in[i]->type != JM_F32)
+			return no_types(n, err);
+	return n->op == JM_OP_TOKENS ? 0 : takes_gradients(dev, group, err);
 }
 
 static int choices_tokens(struct cuda_dev *dev, const struct jm_group *group,
@@ -318,7 +322,7 @@ static int run_first(struct cuda_dev *dev, const struct cuda_exec *exec, struct 
 
 const struct cuda_op cuda_ops_tokens[] = {
 	{{JM_OP_EMBED}, 1, takes_embed, NULL, NULL, NULL, run_embed, NULL},
-	{{JM_OP_EMBED_GRAD}, 1, takes_f32_results, NULL, scratch_embed_grad, NULL, run_embed_grad,
+	{{JM_OP_EMBED_GRAD}, 1, takes_gradients, NULL, scratch_embed_grad, NULL, run_embed_grad,
 		NULL},
 	{{JM_OP_ROPE}, 1, takes_rope, NULL, NULL, build_rope, run_rope, NULL},
 	{{JM_OP_ROPE_GRAD}, 1, takes_rope, NULL, NULL, build_rope, run_rope, NULL},

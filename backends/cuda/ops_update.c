@@ -86,7 +86,7 @@ static size_t scratch_parts(struct cuda_dev *dev, const struct jm_group *group)
 {
 	(void)dev;
 	(void)group;
-	return CUDA_NORM_PARTS * sizeof(double);
+	return 2 * CUDA_NORM_PARTS * sizeof(double);
 }
 
 static int run_mse(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
@@ -118,7 +118,9 @@ static int run_norm(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 	const struct jm_node *n = &exec->node[0];
 	struct cuda_norm_all p = {
 		.n = jm_tensor_count(n->in[0]),
+		.n_more = n->in[1] ? jm_tensor_count(n->in[1]) : 0,
 		.x = cuda_vec(n->in[0]),
+		.more = cuda_vec(n->in[1]),
 		.y = n->out[0]->data,
 		.accumulate = cuda_adds(n, 0),
 		.partial = exec->scratch,

@@ -44,13 +44,22 @@ __global__ void root_kernel(const double *partial, int n, float *y, bool add)
 		*y = (float)(sqrt(sum) + (add ? (double)*y : 0));
 }
 
+static void squares(const struct cuda_vec &x, int64_t n, double *partial, cudaStream_t stream)
+{
+	with_type(x, [&](auto t) {
+		squares_kernel<<<CUDA_NORM_PARTS, THREADS, 0, stream>>>(
+			as<const decltype(t)>(x), n, partial);
+	});
+}
+
 void cuda_norm_all(const struct cuda_norm_all *p, cudaStream_t stream)
 {
-	with_type(p->x, [&](auto t) {
-		squares_kernel<<<CUDA_NORM_PARTS, THREADS, 0, stream>>>(
-			as<const decltype(t)>(p->x), p->n, p->partial);
-	});
-	root_kernel<<<1, THREADS, 0, stream>>>(p->partial, CUDA_NORM_PARTS, p->y, p->accumulate);
+	int parts = CUDA_NORM_PARTS * (p->more.data ? 2 : 1);
+
+	squares(p->x, p->n, p->partial, stream);
+	if (p->more.data)
+		squares(p->more, p->n_more, p->partial + CUDA_NORM_PARTS, stream);
+	root_kernel<<<1, THREADS, 0, stream>>>(p->partial, parts, p->y, p->accumulate);
 }
 
 /* ---- updates ------------------------------------------------------------------------------------------- */

@@ -23,8 +23,9 @@ void jm_ref_norm(const struct jm_node *n, double *const *in, double *const *out)
 
 	(void)in;
 	(void)out;
-	for (int64_t i = 0; i < jm_tensor_count(n->in[0]); i++)
-		sum += get(n->in[0], i) * get(n->in[0], i);
+	for (int k = 0; k < n->n_in; k++)
+		for (int64_t i = 0; n->in[k] && i < jm_tensor_count(n->in[k]); i++)
+			sum += get(n->in[k], i) * get(n->in[k], i);
 	set(n->out[0], 0, sqrt(sum) + (n->accumulate & 1 ? get(n->out[0], 0) : 0));
 }
 

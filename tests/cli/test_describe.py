@@ -51,7 +51,7 @@ def test_published(preset):
     assert d["flops_model_per_item"] == pytest.approx(gflops * 1e9, rel=0.005)
     assert d["flops_model_per_item"] < d["flops_executed_per_item"] < 1.1 * d["flops_model_per_item"]
     # masters, gradients and two moments in f32 at least
-    assert d["persistent_bytes"] >= 16 * parameters
+    assert d["persistent_bytes"] >= 12 * parameters and d["peak_bytes"] >= 16 * parameters
     assert d["peak_bytes"] == d["persistent_bytes"] + d["arena_bytes"]
 
 
@@ -83,11 +83,12 @@ def test_time_does_not_grow_with_the_batch(batch):
 
 
 def test_layers_cost_the_same_each():
-    """The peak and the work grow by the same amount with each further layer, and a network of 1,000 layers
-    is planned within the time that a program may wait for it."""
+    """The work grows by the same amount with each further layer, the peak nearly so, and a network of 1,000
+    layers is planned within the time that a program may wait for it."""
     few, more, many = (describe(*SMALL, "--layers", n) for n in (250, 500, 1000))
     for key in ("parameters", "flops_model_per_item", "persistent_bytes", "peak_bytes"):
-        assert many[key] - more[key] == pytest.approx(2 * (more[key] - few[key]), rel=1e-9), key
+        rel = 1e-3 if key == "peak_bytes" else 1e-9
+        assert many[key] - more[key] == pytest.approx(2 * (more[key] - few[key]), rel=rel), key
 
 
 def test_the_time_of_4000_layers_is_near_that_of_4_times_1000():
@@ -127,7 +128,8 @@ def test_batch_scales_activations_only():
 
 @pytest.mark.parametrize("optimizer, states", [("adamw", 2), ("adam", 2), ("sgd", 1)])
 def test_bytes_of_each_precision(optimizer, states):
-    """By hand: masters and gradients of 4 bytes; bf16-true has matrices and their moments in 2."""
+    """By hand: masters and gradients of 4 bytes; bf16-true has matrices with theirs in 2. Gradients stay between
+    steps only where those of several micro-steps add up."""
     matrices = 2 * 12 * 64 * 64 + 256 * 64 + 32 * 64
     vectors = 2 * 13 * 64 + 2 * 64
     for precision in ("f32", "bf16", "bf16-true", "f64"):
@@ -136,10 +138,12 @@ def test_bytes_of_each_precision(optimizer, states):
         own = 2 * matrices + 4 * vectors if precision == "bf16-true" else wide * (matrices + vectors)
         assert d["parameters"] == matrices + vectors
         assert (d["parameter_bytes"], d["optimizer_bytes"]) == (own, states * own)
-        assert d["gradient_bytes"] == wide * (matrices + vectors)
+        assert d["gradient_bytes"] == own
         assert (d["precision"], d["optimizer"]) == (precision, optimizer)
-        rest = d["persistent_bytes"] - d["parameter_bytes"] - d["gradient_bytes"] - d["optimizer_bytes"]
+        rest = d["persistent_bytes"] - d["parameter_bytes"] - d["optimizer_bytes"]
         assert 0 < rest < 2000  # inputs and scalars
+        several = describe(*SMALL, "--precision", precision, "--optimizer", optimizer, "--accumulate", 2)
+        assert several["persistent_bytes"] == d["persistent_bytes"] + own
 
 
 def test_start_values():
@@ -169,7 +173,7 @@ def test_accumulation_changes_work_per_step_only():
     one, four = (describe(*SMALL, "--precision", "bf16", "--accumulate", n) for n in (1, 4))
     assert four["flops_model_per_item"] == one["flops_model_per_item"]
     assert four["bytes_per_item"] < one["bytes_per_item"]  # one update, one copy of the parameters
-    assert four["persistent_bytes"] == one["persistent_bytes"]
+    assert four["persistent_bytes"] == one["persistent_bytes"] + one["gradient_bytes"]
 
 
 def test_graph_names_every_op():
@@ -246,8 +250,8 @@ def test_reorders_do_not_outlive_their_block():
     assert max(spans) < 20
 
 
-@pytest.mark.parametrize("words", ["resnet50 --batch 4", "vit-b16 --batch 4", "gpt-117m --seq 256",
-                                   "llama --layers 4 --hidden 256 --heads 4 --context 128"])
+@pytest.mark.parametrize("words", ["resnet50 --batch 4", "vit-b16 --batch 4", "gpt-117m --seq 256 --batch 8",
+                                   "llama --layers 4 --hidden 256 --heads 4 --context 128 --batch 64"])
 def test_less_is_kept(words):
     all_kept, lean, blocks = (describe(*words.split(), "--device", "ref", *flag)
                               for flag in (["--keep-all"], [], ["--recompute"]))

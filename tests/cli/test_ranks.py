@@ -56,6 +56,12 @@ def test_losses_are_those_of_one_rank(device, more):
         assert together["flops_model_per_item"] == pytest.approx(alone["flops_model_per_item"])
 
 
+def test_losses_agree_in_bf16_true():
+    """Of matrices they are bf16 with one rank, f32 with several."""
+    alone, together = (train(GPT, n, 6, "--precision", "bf16-true", "--lr", "0.01") for n in (1, 3))
+    assert losses(together) == pytest.approx(losses(alone), rel=1e-3)
+
+
 def test_losses_in_f64_agree_to_its_rounding():
     alone, together = (train(GPT, ranks, 6, "--precision", "f64") for ranks in (1, 3))
     assert losses(together) == pytest.approx(losses(alone), rel=1e-12)

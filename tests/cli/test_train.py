@@ -241,8 +241,8 @@ def test_accumulation_is_the_same_batch(tmp_path, text):
 
 
 def test_recompute_changes_memory_only(tmp_path, text):
-    kept = train(tmp_path, text, layers=4)[1]
-    again = train(tmp_path, text, layers=4, recompute=1)[1]
+    kept = train(tmp_path, text, layers=4, batch=8)[1]
+    again = train(tmp_path, text, layers=4, batch=8, recompute=1)[1]
     assert again["loss_last"] == kept["loss_last"]
     assert again["plan"]["peak_bytes"] < kept["plan"]["peak_bytes"]
     assert again["flops_executed_per_item"] > kept["flops_executed_per_item"]

@@ -418,11 +418,10 @@ static void sums_of_rows(void **unused)
 static double norm_of(const struct cpu_optims *set, const float *x, int64_t n)
 {
 	double *scratch = scratch_new(set->norm_scratch(n));
-	float y;
+	double y = sqrt(set->squares(x, n, false, scratch, THREADS));
 
-	set->norm(x, n, &y, false, scratch, THREADS);
 	free(scratch);
-	return (double)y;
+	return y;
 }
 
 /* A few hundred in the middle are so large that f32 cannot hold their squares, or are none at all. */
@@ -470,37 +469,46 @@ static void adamw_by_hand(const struct cpu_update *u, double g, double p, double
 }
 
 /* Each result takes 16 random bits of its own. f32 on the way lets one in some thousands differ. */
-static void stochastic_rounding(void **unused)
+static void check_rounding(const struct cpu_kernels *set, bool bf16_g)
 {
 	const float now[] = {0.01f, 0.2f, 0.1f, 7};
 	const uint64_t key = jm_rng(0, 7);
+	float *g = normal(SLAB, 1), *x[3] = {normal(SLAB, 2), normal(SLAB, 3), g};
+	uint16_t *slab[4] = {
+		narrow(x[0], SLAB), narrow(x[1], SLAB), narrow(g, SLAB), narrow(g, SLAB)};
+	struct cpu_update u = {CPU_ADAMW, SLAB, DECAYED, bf16_g ? (float *)slab[3] : g, NULL, now,
+		(float *)slab[0], (float *)slab[1], (float *)slab[2], 0.9, 0.95, 1e-6, 0.3, 0, 1,
+		false, true, bf16_g};
+	int wrong[3] = {0};
+
+	for (int i = 0; i < SLAB; i++) /* second moments are positive: the top bit goes */
+		slab[2][i] &= 0x7fff;
+	set->optims->update(&u, THREADS);
+	for (int i = 0; i < SLAB; i++) {
+		double want[3];
+		adamw_by_hand(&u, (double)g[i], (double)x[0][i], (double)x[1][i],
+			fabs((double)g[i]), i < DECAYED, want);
+		for (int k = 0; k < 3; k++) {
+			uint64_t random = jm_rng(key, (uint64_t)i) >> 16 * k & 0xffff;
+			wrong[k] +=
+				slab[k][i] != (uint16_t)((jm_bits((float)want[k]) + random) >> 16);
+		}
+	}
+	for (int k = 0; k < 3; k++)
+		assert_in_range(wrong[k], 0, SLAB / 200);
+	free(g), free(x[0]), free(x[1]);
+	for (int k = 0; k < 4; k++)
+		free(slab[k]);
+}
+
+static void stochastic_rounding(void **unused)
+{
 	const struct cpu_kernels *set;
 
 	(void)unused;
 	for (int s = 0; (set = cpu_kernels_get(s)); s++) {
-		float *g = normal(SLAB, 1), *x[3] = {normal(SLAB, 2), normal(SLAB, 3), g};
-		uint16_t *slab[3] = {narrow(x[0], SLAB), narrow(x[1], SLAB), narrow(g, SLAB)};
-		struct cpu_update u = {CPU_ADAMW, SLAB, DECAYED, g, NULL, now, (float *)slab[0],
-			(float *)slab[1], (float *)slab[2], 0.9, 0.95, 1e-6, 0.3, 0, 1, false,
-			true};
-		int wrong[3] = {0};
-
-		for (int i = 0; i < SLAB; i++) /* second moments are positive: the top bit goes */
-			slab[2][i] &= 0x7fff;
-		set->optims->update(&u, THREADS);
-		for (int i = 0; i < SLAB; i++) {
-			double want[3];
-			adamw_by_hand(&u, (double)g[i], (double)x[0][i], (double)x[1][i],
-				fabs((double)g[i]), i < DECAYED, want);
-			for (int k = 0; k < 3; k++) {
-				uint64_t random = jm_rng(key, (uint64_t)i) >> 16 * k & 0xffff;
-				wrong[k] += slab[k][i] !=
-					    (uint16_t)((jm_bits((float)want[k]) + random) >> 16);
-			}
-		}
-		for (int k = 0; k < 3; k++)
-			assert_in_range(wrong[k], 0, SLAB / 200);
-		free(g), free(x[0]), free(x[1]), free(slab[0]), free(slab[1]), free(slab[2]);
+		check_rounding(set, false);
+		check_rounding(set, true);
 	}
 }
 
