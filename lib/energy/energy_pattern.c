@@ -27,7 +27,7 @@
 /* Chosen with bench/energy_bounds. */
 #define SMOOTH 0.6 /* of the range: a wave with such a change between readings is no alias */
 #define QUICK  2   /* nor with one of QUICK / (seen share x longest stay on one side) */
-#define ALIAS  1.6 /* of the range: what the mean of a part of an alias misses */
+#define ALIAS  2   /* of the range: what the mean of a part of an alias misses */
 
 static double square(double x)
 {
