@@ -76,19 +76,21 @@ static void compare(struct parts *p, double length)
 static int parts_of(
 	const struct jm_trace_interval *s, int meter, struct parts *ret, struct jm_err *err)
 {
-	int c = jm_meter_signal(s->set, meter, JM_Q_ENERGY);
-	int p = jm_meter_signal(s->set, meter, JM_Q_POWER);
+	int power = jm_meter_signal(s->set, meter, JM_Q_POWER);
+	struct jm_meter_signals m = {
+		.meter = meter,
+		.counter = jm_meter_signal(s->set, meter, JM_Q_ENERGY),
+		.power = power < 0 ? jm_meter_signal(s->set, meter, JM_Q_POWER_AVERAGE) : power,
+		.shape = power,
+	};
+	struct jm_cells cells;
 	int rc = 0;
 
 	*ret = (struct parts){.counter = nothing, .power = nothing};
-	if (c >= 0)
-		rc = jm_energy_by_counter(s, c, p, &ret->counter, err);
-	if (p < 0)
-		p = jm_meter_signal(s->set, meter, JM_Q_POWER_AVERAGE);
-	if (!rc && p >= 0)
-		rc = jm_energy_by_power(s, p, &ret->power, err);
+	if (m.power >= 0)
+		rc = jm_energy_by_power(s, m.power, &cells, &ret->power, err);
 	if (!rc)
-		rc = jm_energy_check(s, meter, c, p, &ret->fault, err);
+		rc = jm_energy_check(s, &m, &cells, &ret->counter, &ret->fault, err);
 	leave_out_faults(ret);
 	compare(ret, (double)(s->t1 - s->t0) * 1e-9);
 	return rc;

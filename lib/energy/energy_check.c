@@ -39,9 +39,10 @@ struct rising {
 struct check {
 	const struct jm_trace_interval *s;
 	const struct jm_signal *counter, *power; /* power: NULL = there are no usable readings */
-	int power_index, meter;
-	double peak;	/* W; INFINITY = not known */
-	int64_t window; /* ns */
+	const struct jm_meter_signals *m;
+	const struct jm_cells *cells; /* of the power */
+	double peak;		      /* W; INFINITY = not known */
+	int64_t window;		      /* ns */
 	struct jm_plateau last;
 	bool any;
 	struct rising window_open, whole;
@@ -58,40 +59,13 @@ static double seconds(int64_t ns)
 
 /* ---- power over some time ---- */
 
-struct held {
-	int64_t t0, t1, at;
-	double value, joules, covered_s, most;
-};
-
-static void hold(struct held *h, int64_t t)
+static struct jm_held_power hold_power(struct check *c, int64_t t0, int64_t t1)
 {
-	int64_t from = h->at > h->t0 ? h->at : h->t0, to = t < h->t1 ? t : h->t1;
-
-	if (to > from && !isnan(h->value)) {
-		h->joules += h->value * seconds(to - from);
-		h->covered_s += seconds(to - from);
-		h->most = fmax(h->most, h->value);
-	}
-	h->at = t;
-}
-
-static int add_held(void *arg, struct jm_reading r)
-{
-	struct held *h = arg;
-
-	hold(h, r.t_ns);
-	h->value = r.value;
-	return r.t_ns > h->t1;
-}
-
-static struct held hold_signal(struct check *c, int signal, int64_t t0, int64_t t1)
-{
-	struct held h = {.t0 = t0, .t1 = t1, .at = t0, .value = NAN};
+	struct jm_held_power sum = {0};
 
 	if (!c->rc)
-		c->rc = jm_trace_each(c->s->trace, signal, t0, t1, add_held, &h, c->err);
-	hold(&h, t1);
-	return h;
+		c->rc = jm_cells_held(c->cells, c->s->trace, c->m->power, t0, t1, &sum, c->err);
+	return sum;
 }
 
 /* The share of time that power readings cover. */
@@ -134,18 +108,20 @@ static double most_of(enum jm_scope scope)
 /* The device's own peak, where it has a limit; not less than its highest reading. */
 static double peak_of(struct check *c)
 {
-	int limit = jm_meter_signal(c->s->set, c->meter, JM_Q_LIMIT);
-	double peak = most_of(c->s->set->meter[c->meter].scope);
+	int limit = jm_meter_signal(c->s->set, c->m->meter, JM_Q_LIMIT);
+	double peak = most_of(c->s->set->meter[c->m->meter].scope);
 
 	if (limit >= 0) {
-		double most = hold_signal(c, limit, c->s->t0, c->s->t1).most;
+		struct jm_held_power held = {0};
 
-		if (most > 0)
-			peak = ABOVE_LIMIT * most;
+		if (!c->rc)
+			c->rc = jm_power_held(
+				c->s->trace, limit, c->s->t0, c->s->t1, &held, c->err);
+		if (held.most > 0)
+			peak = ABOVE_LIMIT * held.most;
 	}
 	if (c->power)
-		peak = fmax(peak,
-			ABOVE_LIMIT * hold_signal(c, c->power_index, c->s->t0, c->s->t1).most);
+		peak = fmax(peak, ABOVE_LIMIT * hold_power(c, c->s->t0, c->s->t1).most);
 	return peak;
 }
 
@@ -179,12 +155,12 @@ static void look_at_rest(
 	if (c->power && need < STILL * c->power->refresh_ns)
 		need = STILL * c->power->refresh_ns;
 	if (c->power && length >= need && until > still->first) {
-		struct held h = hold_signal(c, c->power_index, still->first, until);
+		struct jm_held_power h = hold_power(c, still->first, until);
 
 		watts = h.covered_s > 0 ? h.joules / h.covered_s : NAN;
 		least = CAUGHT_UP * h.joules;
 	}
-	if (rests_above_zero(c->s->set->meter[c->meter].scope) && length >= SECOND &&
+	if (rests_above_zero(c->s->set->meter[c->m->meter].scope) && length >= SECOND &&
 		length >= STILL_ALONE * refresh)
 		least = fmax(least, REST * seconds(length));
 	if (rise >= least || least <= 2 * c->counter->step) {
@@ -204,7 +180,7 @@ static void look_at_rising(struct check *c, const struct rising *r)
 	double length = seconds(b - a), mean = r->joules / length;
 	double loose = seconds(r->begin.hi - r->begin.lo + r->end.hi - r->end.lo) / 2;
 	double share, least, most;
-	struct held h;
+	struct jm_held_power h;
 
 	if (r->joules > c->peak * (length + loose)) {
 		blame(c, JM_FAULT_COUNTER_FAST, b - a, mean, NAN);
@@ -212,7 +188,7 @@ static void look_at_rising(struct check *c, const struct rising *r)
 	}
 	if (!c->power)
 		return;
-	h = hold_signal(c, c->power_index, a, b);
+	h = hold_power(c, a, b);
 	if (h.covered_s < COVERED * length)
 		return;
 	/* readings and steps need not come together, and a long window lags behind */
@@ -315,44 +291,56 @@ static int64_t window_of(const struct check *c)
 	return window;
 }
 
-static int walk_counter(struct check *c, int counter)
+static int walk_counter(struct check *c, struct jm_part *ret)
 {
 	int64_t around = SECOND + SECOND / 5 + 2 * STILL_ALONE * c->counter->refresh_ns;
 	struct jm_plateaus steps;
+	/* what is read after the stretch depends on when the session ends */
+	struct jm_watch watch = {
+		.t0 = c->s->t0 - around,
+		.t1 = c->s->t1 + BEYOND * c->counter->refresh_ns,
+		.fn = jm_plateaus_feed,
+		.arg = &steps,
+	};
 	int rc;
 
 	jm_plateaus_init(&steps, c->counter, on_plateau, c);
-	/* what is read after the stretch depends on when the session ends */
-	rc = jm_trace_each(c->s->trace, counter, c->s->t0 - around,
-		c->s->t1 + BEYOND * c->counter->refresh_ns, jm_plateaus_feed, &steps, c->err);
+	rc = jm_energy_by_counter(c->s, c->m->counter, c->m->shape, &watch, ret, c->err);
 	jm_plateaus_end(&steps);
 	if (!rc)
 		finish(c);
 	return rc;
 }
 
-int jm_energy_check(const struct jm_trace_interval *s, int meter, int counter, int power,
-	struct jm_fault *ret, struct jm_err *err)
+static void check_power(struct check *c)
 {
-	struct check c = {.s = s, .meter = meter, .power_index = power, .err = err};
+	struct jm_held_power h = hold_power(c, c->s->t0 - SECOND, c->s->t1);
+
+	if (h.most > 0)
+		c->power = &c->s->set->signal[c->m->power];
+	else if (h.covered_s >= 1 && rests_above_zero(c->s->set->meter[c->m->meter].scope))
+		c->fault.power_zero_s = h.covered_s;
+}
+
+int jm_energy_check(const struct jm_trace_interval *s, const struct jm_meter_signals *m,
+	const struct jm_cells *cells, struct jm_part *ret_counter, struct jm_fault *ret,
+	struct jm_err *err)
+{
+	struct check c = {.s = s, .m = m, .cells = cells, .err = err};
 	int rc = 0;
 
 	*ret = (struct jm_fault){.kind = JM_FAULT_NONE};
-	if (s->set->meter[meter].origin == JM_ESTIMATED)
-		return 0;
-	if (power >= 0) {
-		struct held h = hold_signal(&c, power, s->t0 - SECOND, s->t1);
-
-		if (h.most > 0)
-			c.power = &s->set->signal[power];
-		else if (h.covered_s >= 1 && rests_above_zero(s->set->meter[meter].scope))
-			c.fault.power_zero_s = h.covered_s;
-	}
-	if (counter >= 0 && !c.rc) {
-		c.counter = &s->set->signal[counter];
+	if (s->set->meter[m->meter].origin == JM_ESTIMATED)
+		return m->counter < 0 ? 0
+				      : jm_energy_by_counter(
+						s, m->counter, m->shape, NULL, ret_counter, err);
+	if (m->power >= 0)
+		check_power(&c);
+	if (m->counter >= 0 && !c.rc) {
+		c.counter = &s->set->signal[m->counter];
 		c.peak = peak_of(&c);
 		c.window = window_of(&c);
-		rc = walk_counter(&c, counter);
+		rc = walk_counter(&c, ret_counter);
 	}
 	*ret = c.fault;
 	return c.rc ? c.rc : rc;

@@ -412,9 +412,24 @@ static int find_edges(const struct jm_trace_interval *s, int signal, int power, 
 	return rc;
 }
 
-static int sum_readings(const struct jm_trace_interval *s, int signal, const struct known *k,
-	struct middle *ret, struct jm_err *err)
+struct watched {
+	struct middle *middle;
+	const struct jm_watch *watch;
+};
+
+static int add_watched(void *arg, struct jm_reading r)
 {
+	struct watched *w = arg;
+
+	add_reading(w->middle, r);
+	return w->watch->fn(w->watch->arg, r);
+}
+
+static int sum_readings(const struct jm_trace_interval *s, int signal, const struct known *k,
+	const struct jm_watch *watch, struct middle *ret, struct jm_err *err)
+{
+	struct watched both = {ret, watch};
+
 	*ret = (struct middle){
 		.counter = &s->set->signal[signal],
 		.rate = NAN,
@@ -422,7 +437,10 @@ static int sum_readings(const struct jm_trace_interval *s, int signal, const str
 		.from = k->e0.known ? k->e0.anchor : k->begin,
 		.to = k->e1.known ? k->e1.anchor : k->end,
 	};
-	return jm_trace_each(s->trace, signal, ret->from, ret->to, add_reading, ret, err);
+	if (!watch)
+		return jm_trace_each(s->trace, signal, ret->from, ret->to, add_reading, ret, err);
+	return jm_trace_each(s->trace, signal, watch->t0 < ret->from ? watch->t0 : ret->from,
+		watch->t1 > ret->to ? watch->t1 : ret->to, add_watched, &both, err);
 }
 
 /*
@@ -467,14 +485,14 @@ static void sum_up(const struct known *k, const struct middle *m, struct jm_part
 }
 
 int jm_energy_by_counter(const struct jm_trace_interval *s, int signal, int power,
-	struct jm_part *ret, struct jm_err *err)
+	const struct jm_watch *watch, struct jm_part *ret, struct jm_err *err)
 {
 	struct known k = {0};
 	struct middle m;
 	int rc = find_edges(s, signal, power, &k, err);
 
 	if (!rc)
-		rc = sum_readings(s, signal, &k, &m, err);
+		rc = sum_readings(s, signal, &k, watch, &m, err);
 	if (!rc && m.any)
 		rc = retreat(s, signal, power, &m, &k, err);
 	if (!rc)

@@ -25,16 +25,53 @@ struct jm_part {
 	int places; /* power: of the load that the sensor sees again and again; 0 = as it comes */
 };
 
-/* energy_counter.c: signal is a counter; power: the meter's power signal for the shape, or -1 */
-int jm_energy_by_counter(const struct jm_trace_interval *s, int signal, int power,
-	struct jm_part *ret, struct jm_err *err);
-/* energy_power.c: signal is a power */
-int jm_energy_by_power(
-	const struct jm_trace_interval *s, int signal, struct jm_part *ret, struct jm_err *err);
+/* energy_cells.c: power as its readings tell it, each until the next. */
+struct jm_held_power {
+	double joules, covered_s, most; /* of the time with readings; most: W, 0 = none */
+};
+/* Adds the interval to the sum, from the trace. */
+int jm_power_held(const struct jm_trace *trace, int signal, int64_t t0, int64_t t1,
+	struct jm_held_power *sum, struct jm_err *err);
 
-/* energy_check.c: can the readings be true? counter, power: indices of signals; -1 = none. */
-int jm_energy_check(const struct jm_trace_interval *s, int meter, int counter, int power,
-	struct jm_fault *ret, struct jm_err *err);
+#define JM_CELLS 512
+struct jm_cells {
+	int64_t t0, t1, length; /* of one cell */
+	struct jm_held_power cell[JM_CELLS];
+	int n; /* the cell that is being filled, up to `at`; it ends at `end` */
+	int64_t at, end;
+	double value; /* that holds from there on */
+};
+void jm_cells_init(struct jm_cells *c, int64_t t0, int64_t t1);
+/* In order of time; the last one before t0, too. */
+void jm_cells_add(struct jm_cells *c, struct jm_reading r);
+void jm_cells_end(struct jm_cells *c);
+/* As jm_power_held; what lies within the cells is not read again. */
+int jm_cells_held(const struct jm_cells *c, const struct jm_trace *trace, int signal, int64_t t0,
+	int64_t t1, struct jm_held_power *sum, struct jm_err *err);
+
+/* Takes part in another's pass over a signal. */
+struct jm_watch {
+	int64_t t0, t1; /* as in jm_trace_each */
+	int (*fn)(void *arg, struct jm_reading reading);
+	void *arg;
+};
+
+/* energy_counter.c: signal is a counter; power: the meter's power signal for the shape, or -1; watch: of the
+ * counter, from before an edge's surroundings to behind them; NULL = none */
+int jm_energy_by_counter(const struct jm_trace_interval *s, int signal, int power,
+	const struct jm_watch *watch, struct jm_part *ret, struct jm_err *err);
+/* energy_power.c: signal is a power; *cells are filled from a while before the interval to a while after */
+int jm_energy_by_power(const struct jm_trace_interval *s, int signal, struct jm_cells *cells,
+	struct jm_part *ret, struct jm_err *err);
+
+/* What a meter has; -1 = it has none. shape: the power that tells of the inside of a counter's step. */
+struct jm_meter_signals {
+	int meter, counter, power, shape;
+};
+/* energy_check.c: the energy by counter, and can the readings be true? cells: of the power. */
+int jm_energy_check(const struct jm_trace_interval *s, const struct jm_meter_signals *m,
+	const struct jm_cells *cells, struct jm_part *ret_counter, struct jm_fault *ret,
+	struct jm_err *err);
 
 /* energy_pattern.c: how readings of power follow each other, one a refresh. Constant memory. */
 #define JM_PATTERN_LAGS 32

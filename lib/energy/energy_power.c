@@ -18,8 +18,9 @@
 
 /* Chosen with bench/energy_bounds, so that the bound holds 95 of 100 loads of all kinds. */
 #define HIDDEN		 0.5 /* of the mean power: may be hidden in one gap, however alike readings are */
-#define FEW		 2    /* readings: with fewer of these it may be more */
-#define Z95		 1.96 /* standard deviations of a 95 % interval */
+#define FEW		 2		     /* readings: with fewer of these it may be more */
+#define Z95		 1.96		     /* standard deviations of a 95 % interval */
+#define CELLS_AROUND	 INT64_C(2000000000) /* ns before and after the stretch */
 #define BRIDGE_REFRESHES 3
 #define BRIDGE_MIN	 INT64_C(250000000) /* ns without readings that may be interpolated */
 
@@ -246,8 +247,54 @@ static double between_windows(const struct sum *s)
 	       square(hidden(s, gap)) + square(alias(s, gap));
 }
 
-int jm_energy_by_power(const struct jm_trace_interval *stretch, int signal, struct jm_part *ret,
-	struct jm_err *err)
+/* One pass: plateaus within [t0, t1] with one reading on each side, and cells. */
+struct pass {
+	int64_t t0, t1;
+	struct jm_plateaus steps;
+	struct jm_cells *cells;
+	struct jm_reading before;
+	bool has_before, over;
+};
+
+static int pass_on(void *arg, struct jm_reading r)
+{
+	struct pass *p = arg;
+
+	jm_cells_add(p->cells, r);
+	if (r.t_ns < p->t0) {
+		p->before = r;
+		p->has_before = true;
+		return 0;
+	}
+	if (p->has_before)
+		jm_plateaus_feed(&p->steps, p->before);
+	p->has_before = false;
+	if (!p->over)
+		jm_plateaus_feed(&p->steps, r);
+	p->over = r.t_ns > p->t1;
+	return 0;
+}
+
+static int read_power(const struct jm_trace_interval *stretch, int signal, struct sum *s,
+	struct jm_cells *cells, struct jm_err *err)
+{
+	int64_t around = jm_reach(s->signal) * 3 + s->shift;
+	int64_t more = around > CELLS_AROUND ? around : CELLS_AROUND;
+	struct pass p = {.t0 = s->t0 - around + 2 * s->shift, .t1 = s->t1 + around, .cells = cells};
+	int rc;
+
+	jm_plateaus_init(&p.steps, s->signal, on_run, s);
+	jm_cells_init(cells, s->t0 - CELLS_AROUND, s->t1 + CELLS_AROUND);
+	rc = jm_trace_each(stretch->trace, signal, s->t0 - more, s->t1 + more, pass_on, &p, err);
+	if (p.has_before)
+		jm_plateaus_feed(&p.steps, p.before);
+	jm_plateaus_end(&p.steps);
+	jm_cells_end(cells);
+	return rc;
+}
+
+int jm_energy_by_power(const struct jm_trace_interval *stretch, int signal, struct jm_cells *cells,
+	struct jm_part *ret, struct jm_err *err)
 {
 	const struct jm_signal *power = &stretch->set->signal[signal];
 	struct sum s = {
@@ -258,8 +305,6 @@ int jm_energy_by_power(const struct jm_trace_interval *stretch, int signal, stru
 		.watts_min = NAN,
 		.before_last = NAN,
 	};
-	int64_t around = jm_reach(power) * 3;
-	struct jm_plateaus steps;
 	double length = seconds(s.t1 - s.t0);
 	int rc;
 
@@ -268,12 +313,9 @@ int jm_energy_by_power(const struct jm_trace_interval *stretch, int signal, stru
 		s.shift = power->window_ns / 2;
 	else if (power->window_ns > 0)
 		s.window = power->window_ns;
-	jm_plateaus_init(&steps, power, on_run, &s);
-	rc = jm_trace_each(stretch->trace, signal, s.t0 - around + s.shift, s.t1 + around + s.shift,
-		jm_plateaus_feed, &steps, err);
+	rc = read_power(stretch, signal, &s, cells, err);
 	if (rc)
 		return rc;
-	jm_plateaus_end(&steps);
 	finish(&s);
 	*ret = (struct jm_part){
 		.joules = s.covered_s > length * (1 - 1e-6) ? s.joules : NAN,
