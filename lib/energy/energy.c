@@ -5,8 +5,9 @@
 
 #include <math.h>
 
-#define ALIKE 0.05 /* counter and power of one board may be calibrated apart by this */
-#define Z95   1.96 /* standard deviations of a 95 % interval */
+#define ALIKE	0.05 /* counter and power of one board may be calibrated apart by this */
+#define ROUNDED 1e-9 /* of a time that is a sum of many */
+#define Z95	1.96 /* standard deviations of a 95 % interval */
 
 const struct jm_energy jm_energy_unknown = {
 	.joules = NAN,
@@ -105,7 +106,8 @@ static const struct jm_part *better(const struct jm_trace_interval *s, int meter
 		return c;
 	if (!isnan(p->joules))
 		return p;
-	if (jm_meter_signal(s->set, meter, JM_Q_ENERGY) >= 0 && c->covered_s >= p->covered_s)
+	if (jm_meter_signal(s->set, meter, JM_Q_ENERGY) >= 0 &&
+		c->covered_s >= p->covered_s * (1 - ROUNDED))
 		return c;
 	return p;
 }

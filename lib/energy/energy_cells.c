@@ -25,16 +25,25 @@ void jm_cells_init(struct jm_cells *c, int64_t t0, int64_t t1)
 		.value = NAN};
 }
 
-static void add(struct jm_held_power *sum, double watts, double length)
+static inline void add(struct jm_held_power *sum, double watts, double length)
 {
 	sum->joules += watts * length;
 	sum->covered_s += length;
-	sum->most = fmax(sum->most, watts);
+	if (watts > sum->most)
+		sum->most = watts;
 }
 
 /* The value held until t. */
 static void hold(struct jm_cells *c, int64_t t)
 {
+	if (t <= c->at || c->n == JM_CELLS)
+		return;
+	if (t < c->end) {
+		if (!isnan(c->value))
+			add(&c->cell[c->n], c->value, seconds(t - c->at));
+		c->at = t;
+		return;
+	}
 	while (c->at < t && c->n < JM_CELLS) {
 		int64_t until = t < c->end ? t : c->end;
 

@@ -84,7 +84,8 @@ struct jm_pattern {
 	double sum, squares;	       /* W and W^2, of what readings differ from the first */
 	double least, most;	       /* W */
 	double jump;		       /* W, the largest change from one reading to the next */
-	long n, crossings;	       /* of the mean so far */
+	long n, compared;	       /* readings; those in `apart` */
+	long crossings;		       /* of the mean so far */
 	int side;		       /* of the mean, that the last reading was on */
 	long since, longest;	       /* readings: where that side began; most on one side */
 };

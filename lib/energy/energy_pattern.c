@@ -23,6 +23,9 @@
 #define SURE	   0.9	/* correlation of readings that repeat */
 #define TURNS	   3	/* repetitions that make a pattern */
 #define FEW_PLACES 8
+#define MANY	   4096 /* readings: of more, only the first BLOCK of BLOCKS are compared */
+#define BLOCK	   64
+#define BLOCKS	   512
 #define NEAR	   0.2 /* of the standard deviation: readings so near the mean are on neither side */
 /* Chosen with bench/energy_bounds. */
 #define SMOOTH 0.6 /* of the range: a wave with such a change between readings is no alias */
@@ -56,6 +59,7 @@ static inline void compare(struct jm_pattern *p, double watts, int lags)
 	memcpy(last, &p->last[p->at], sizeof(last));
 	for (int lag = 0; lag < lags; lag++)
 		p->apart[lag] += square(watts - last[lag]);
+	p->compared++;
 }
 
 static void remember(struct jm_pattern *p, double watts)
@@ -75,16 +79,22 @@ static void count(struct jm_pattern *p, double off, long n)
 
 static void add_one(struct jm_pattern *p, double watts)
 {
+	double jump = 0;
+
 	if (!p->n)
 		p->first = p->least = p->most = watts;
 	else
-		p->jump = fmax(p->jump, fabs(watts - p->last[p->at]));
-	if (p->n >= JM_PATTERN_LAGS)
-		compare(p, watts, JM_PATTERN_LAGS);
-	else
+		jump = fabs(watts - p->last[p->at]);
+	if (jump > p->jump)
+		p->jump = jump;
+	if (p->n < JM_PATTERN_LAGS)
 		compare(p, watts, (int)p->n);
-	p->least = fmin(p->least, watts);
-	p->most = fmax(p->most, watts);
+	else if (p->n < MANY || p->n % BLOCKS < BLOCK)
+		compare(p, watts, JM_PATTERN_LAGS);
+	if (watts < p->least)
+		p->least = watts;
+	if (watts > p->most)
+		p->most = watts;
 	remember(p, watts);
 	count(p, watts - p->first, 1);
 }
@@ -95,8 +105,10 @@ void jm_pattern_add(struct jm_pattern *p, double watts, long n)
 
 	for (long i = 0; i < one_by_one; i++)
 		add_one(p, watts);
-	if (n > one_by_one) /* alike at all lags by now */
-		count(p, watts - p->first, n - one_by_one);
+	if (n <= one_by_one)
+		return;
+	count(p, watts - p->first, n - one_by_one); /* alike at all lags by now */
+	p->compared += n - one_by_one;
 }
 
 double jm_pattern_mean(const struct jm_pattern *p)
@@ -104,15 +116,19 @@ double jm_pattern_mean(const struct jm_pattern *p)
 	return p->n ? p->first + p->sum / (double)p->n : 0;
 }
 
-/* W^2, sum. */
-static double squares_around_mean(const struct jm_pattern *p)
+/* W^2, of readings around their mean. */
+static double variance(const struct jm_pattern *p)
 {
-	return p->squares - square(p->sum) / (double)p->n;
+	double n = (double)p->n;
+
+	return (p->squares - square(p->sum) / n) / n;
 }
 
 double jm_pattern_swing(const struct jm_pattern *p)
 {
-	return p->apart[0] > 0 ? fmin(1, 2 * squares_around_mean(p) / p->apart[0]) : 1;
+	if (!(p->apart[0] > 0))
+		return 1;
+	return fmin(1, 2 * variance(p) * (double)p->compared / p->apart[0]);
 }
 
 double jm_pattern_alias(const struct jm_pattern *p, double seen_share)
@@ -128,7 +144,7 @@ double jm_pattern_alias(const struct jm_pattern *p, double seen_share)
 
 static double alike_at(const struct jm_pattern *p, long lag)
 {
-	double unlike = 2 * squares_around_mean(p) * (1 - (double)lag / (double)p->n);
+	double unlike = 2 * variance(p) * (double)(p->compared - lag);
 
 	return unlike > 0 ? 1 - p->apart[lag - 1] / unlike : 0;
 }

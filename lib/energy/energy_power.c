@@ -52,15 +52,33 @@ static double square(double x)
 /* Adds power that goes in a line from a at `begin` to b at `end`, as far as it lies in the stretch. */
 static void add_line(struct sum *s, int64_t begin, int64_t end, double a, double b)
 {
-	double slope;
 	int64_t from = begin > s->t0 ? begin : s->t0, to = end < s->t1 ? end : s->t1;
+	double mean = (a + b) / 2;
 
 	if (to <= from)
 		return;
-	slope = (b - a) / seconds(end - begin);
-	s->joules += seconds(to - from) *
-		     (a + slope * (seconds(from - begin) + seconds(to - begin)) / 2);
+	if (from > begin || to < end)
+		mean = a + (b - a) / seconds(end - begin) *
+				   (seconds(from - begin) + seconds(to - begin)) / 2;
+	s->joules += seconds(to - from) * mean;
 	s->covered_s += seconds(to - from);
+}
+
+/* The last value from begin to `from`, a line from there to `to`, and then watts until start. */
+static void add_step(
+	struct sum *s, int64_t begin, int64_t from, int64_t to, int64_t start, double watts)
+{
+	double last = s->last.value;
+
+	if (begin >= s->t0 && to <= start && start <= s->t1) {
+		s->joules += seconds(from - begin) * last +
+			     seconds(to - from) * (last + watts) / 2 + seconds(start - to) * watts;
+		s->covered_s += seconds(start - begin);
+		return;
+	}
+	add_line(s, begin, from, last, last);
+	add_line(s, from, to, last, watts);
+	add_line(s, to, start, watts, watts);
 }
 
 static bool touches(const struct sum *s, int64_t begin, int64_t end)
@@ -73,8 +91,10 @@ static void note_extremes(struct sum *s, const struct jm_plateau *run, int64_t s
 	if (!touches(s, start - s->window, run->seen - s->shift + 1))
 		return;
 	s->samples++;
-	s->watts_max = fmax(s->watts_max, run->value);
-	s->watts_min = fmin(s->watts_min, run->value);
+	if (!(run->value <= s->watts_max)) /* NAN before the first */
+		s->watts_max = run->value;
+	if (!(run->value >= s->watts_min))
+		s->watts_min = run->value;
 }
 
 static int64_t start_of(const struct sum *s, const struct jm_plateau *run)
@@ -98,7 +118,7 @@ static void note_pattern(struct sum *s, int64_t from, int64_t until, double valu
 {
 	int64_t refresh = s->signal->refresh_ns, n = 1;
 
-	if (refresh > 0)
+	if (refresh > 0 && (until - from < refresh / 2 || until - from >= refresh + refresh / 2))
 		n = (until - from + refresh / 2) / refresh;
 	jm_pattern_add(&s->pattern, value, n);
 }
@@ -128,9 +148,7 @@ static void join(struct sum *s, const struct jm_plateau *run, int64_t start)
 
 	if (to < from)
 		to = from;
-	add_line(s, start_of(s, &s->last), from, s->last.value, s->last.value);
-	add_line(s, from, to, s->last.value, run->value);
-	add_line(s, to, start, run->value, run->value);
+	add_step(s, start_of(s, &s->last), from, to, start, run->value);
 	if (touches(s, from, start)) {
 		s->gap_squares += square(change * seconds(to - from));
 		s->time_squares += square(change * seconds(run->hi - run->lo));

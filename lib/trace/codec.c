@@ -31,15 +31,17 @@ static size_t put_varint(uint8_t *out, uint64_t v)
 	return n;
 }
 
-static bool get_varint(struct jm_decoder *d, uint64_t *ret)
+static inline bool get_varint(struct jm_decoder *d, uint64_t *ret)
 {
+	const uint8_t *at = d->at, *end = d->end;
 	uint64_t v = 0;
 
-	for (unsigned int shift = 0; shift < 64 && d->at < d->end; shift += 7) {
-		uint8_t byte = *d->at++;
+	for (unsigned int shift = 0; shift < 64 && at < end; shift += 7) {
+		uint8_t byte = *at++;
 
 		v |= (uint64_t)(byte & 0x7f) << shift;
 		if (!(byte & 0x80)) {
+			d->at = at;
 			*ret = v;
 			return true;
 		}
@@ -181,7 +183,7 @@ int jm_decoder_init(struct jm_decoder *d, const uint8_t *data, size_t bytes, siz
 	return 0;
 }
 
-static bool get_value(struct jm_decoder *d, uint64_t token, double *ret)
+static inline bool get_value(struct jm_decoder *d, uint64_t token, double *ret)
 {
 	switch (token & 7) {
 	case MULTIPLE:
@@ -208,7 +210,8 @@ static bool get_value(struct jm_decoder *d, uint64_t token, double *ret)
 	}
 }
 
-int jm_decode(struct jm_decoder *d, struct jm_reading *ret)
+/* As jm_decode. */
+static inline int decode(struct jm_decoder *d, struct jm_reading *ret)
 {
 	uint64_t change, token;
 	double value;
@@ -227,4 +230,20 @@ int jm_decode(struct jm_decoder *d, struct jm_reading *ret)
 	d->done++;
 	*ret = (struct jm_reading){.value = value, .t_ns = d->t};
 	return 1;
+}
+
+int jm_decode_some(struct jm_decoder *d, struct jm_reading *ret, int room)
+{
+	struct jm_decoder in_registers = *d;
+	int n = 0, rc = 1;
+
+	while (n < room && (rc = decode(&in_registers, &ret[n])) > 0)
+		n++;
+	*d = in_registers;
+	return rc < 0 ? rc : n;
+}
+
+int jm_decode(struct jm_decoder *d, struct jm_reading *ret)
+{
+	return jm_decode_some(d, ret, 1);
 }

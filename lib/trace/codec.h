@@ -42,5 +42,8 @@ int jm_decoder_init(struct jm_decoder *d, const uint8_t *data, size_t bytes, siz
 	struct jm_err *err);
 /* 1 and a reading, 0 at the end, JM_EFORMAT for damaged bytes. */
 int jm_decode(struct jm_decoder *d, struct jm_reading *ret);
+/* Up to `room` readings at once; how many, fewer only at the end. JM_EFORMAT for damaged bytes, even where
+ * readings before them are whole. */
+int jm_decode_some(struct jm_decoder *d, struct jm_reading *ret, int room);
 
 #endif

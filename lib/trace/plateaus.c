@@ -11,6 +11,7 @@ void jm_plateaus_init(
 {
 	*s = (struct jm_plateaus){
 		.refresh = signal->refresh_ns,
+		.drift = signal->refresh_ns / DRIFT,
 		.stamped = signal->stamped,
 		.fn = fn,
 		.arg = arg,
@@ -34,17 +35,20 @@ static int64_t earlier(int64_t a, int64_t b)
 static int64_t refreshes_between(
 	const struct jm_plateau *a, const struct jm_plateau *b, int64_t shortest, int64_t longest)
 {
-	int64_t least = (later(b->lo - a->hi, 1) + longest - 1) / longest;
-	int64_t most = (b->hi - a->lo) / shortest;
+	int64_t near = b->lo - a->hi, far = b->hi - a->lo;
+	int64_t least, most;
 
+	if (near <= longest && far >= shortest && far < 2 * shortest)
+		return 1;
+	least = (later(near, 1) + longest - 1) / longest;
+	most = far / shortest;
 	return least == most && most <= DRIFT / 2 ? most : 0;
 }
 
 /* Two runs of a regular sensor start a whole number of refreshes apart: each narrows the other. */
 static void narrow(const struct jm_plateaus *s, struct jm_plateau *a, struct jm_plateau *b)
 {
-	int64_t shortest = s->refresh - s->refresh / DRIFT;
-	int64_t longest = s->refresh + s->refresh / DRIFT;
+	int64_t shortest = s->refresh - s->drift, longest = s->refresh + s->drift;
 	int64_t n, least, most, lo, hi;
 
 	if (!s->refresh)

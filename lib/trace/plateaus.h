@@ -23,7 +23,7 @@ static inline int64_t jm_plateau_start(const struct jm_plateau *run)
 typedef void jm_plateau_fn(void *arg, const struct jm_plateau *run);
 
 struct jm_plateaus {
-	int64_t refresh;
+	int64_t refresh, drift; /* ns; by how much a refresh may be off */
 	bool stamped;
 	struct jm_plateau now;
 	bool any;

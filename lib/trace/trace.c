@@ -17,6 +17,7 @@
 
 #define BLOCK_BYTES 16384
 #define CHUNK_BYTES 4096 /* a chunk that has grown to this is closed */
+#define DECODED	    128	 /* readings at a time */
 
 /* A block in the file. */
 struct block {
@@ -415,23 +416,43 @@ static void offer(struct walk *w, struct jm_reading r)
 		w->done = true;
 }
 
+/* Does the next chunk begin before the interval, so that nothing of this one is wanted? */
+static bool too_early(const struct walk *w, const uint8_t *bytes, size_t n)
+{
+	struct jm_decoder next;
+	size_t whole;
+
+	return n && !jm_decoder_init(&next, bytes, n, &whole, NULL) && next.records &&
+	       next.t0 < w->t0;
+}
+
+static int walk_chunk(struct walk *w, struct jm_decoder *d, struct jm_err *err)
+{
+	struct jm_reading reading[DECODED];
+	int n = DECODED;
+
+	while (!w->done && n == DECODED) {
+		n = jm_decode_some(d, reading, DECODED);
+		if (n < 0)
+			return jm_err_set(err, n, "The trace is damaged in memory.");
+		for (int i = 0; i < n && !w->done; i++)
+			offer(w, reading[i]);
+	}
+	return 0;
+}
+
 static int walk_chunks(struct walk *w, const uint8_t *bytes, size_t n, struct jm_err *err)
 {
 	int rc = 0;
 
-	for (size_t at = 0, whole = 0; !w->done && at < n; at += whole) {
+	for (size_t at = 0, whole = 0; !rc && !w->done && at < n; at += whole) {
 		struct jm_decoder d;
-		struct jm_reading r;
 
 		rc = jm_decoder_init(&d, bytes + at, n - at, &whole, err);
-		if (rc)
-			return rc;
-		while (!w->done && (rc = jm_decode(&d, &r)) > 0)
-			offer(w, r);
-		if (rc < 0)
-			return jm_err_set(err, rc, "The trace is damaged in memory.");
+		if (!rc && !too_early(w, bytes + at + whole, n - at - whole))
+			rc = walk_chunk(w, &d, err);
 	}
-	return 0;
+	return rc;
 }
 
 /* What is not in the file yet: closed chunks, the open one, the held reading. */
