@@ -198,13 +198,19 @@ static void collect(struct jm_sink *sink, int first, int n, const struct jm_read
 {
 	struct jm_lane *lane =
 		(struct jm_lane *)(void *)((char *)sink - offsetof(struct jm_lane, sink));
+	struct lane_entry *entry;
 
 	if (first < 0 || n < 0 || first > lane->o.n_signals - n || !make_room(lane, (size_t)n))
 		return;
+	entry = lane->poll + lane->n_poll;
 	for (int i = 0; i < n; i++) {
-		lane->poll[lane->n_poll++] = (struct lane_entry){first + i, reading[i]};
+		entry[i].signal = first + i;
+		/* one by one, as they were just written: a copy of both at once would wait for that */
+		entry[i].reading.value = reading[i].value;
+		entry[i].reading.t_ns = reading[i].t_ns;
 		lane->signal[first + i].last = reading[i].value;
 	}
+	lane->n_poll += (size_t)n;
 }
 
 /* Into the ring, as much at a time as there is room for. */
