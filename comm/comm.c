@@ -6,14 +6,6 @@
 
 JM_DEFINE_FIND(transport)
 
-size_t jm_comm_type_bytes(enum jm_comm_type type)
-{
-	static const size_t bytes[] = {
-		[JM_COMM_BYTE] = 1, [JM_COMM_F32] = 4, [JM_COMM_F64] = 8, [JM_COMM_BF16] = 2};
-
-	return bytes[type];
-}
-
 int jm_comm_open(const char *transport, const struct jm_comm_place *place, struct jm_comm *ret,
 	struct jm_err *err)
 {

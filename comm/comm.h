@@ -23,6 +23,14 @@
 
 enum jm_comm_type { JM_COMM_BYTE, JM_COMM_F32, JM_COMM_F64, JM_COMM_BF16 };
 
+static inline size_t jm_comm_type_bytes(enum jm_comm_type type)
+{
+	static const size_t bytes[] = {
+		[JM_COMM_BYTE] = 1, [JM_COMM_F32] = 4, [JM_COMM_F64] = 8, [JM_COMM_BF16] = 2};
+
+	return bytes[type];
+}
+
 /*
  * n = count, W = world, elements of `type`:
  *	all-reduce	from [n], to [n]: the sum over the ranks, the same bits on each. from == to is allowed
@@ -85,7 +93,5 @@ int jm_comm_run(const struct jm_comm *comm, const struct jm_transfer *t, struct 
 /* Of host memory: the sum over the ranks in place; the value of rank 0 in place. Alone: nothing changes. */
 int jm_comm_sum(const struct jm_comm *comm, double *value, int n, struct jm_err *err);
 int jm_comm_from_first(const struct jm_comm *comm, void *value, size_t bytes, struct jm_err *err);
-
-size_t jm_comm_type_bytes(enum jm_comm_type type);
 
 #endif

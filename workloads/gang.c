@@ -73,6 +73,14 @@ void jm_gang_close(struct jm_gang *g)
 	*g = (struct jm_gang){0};
 }
 
+int jm_gang_meet(const struct jm_gang *g, const struct jm_device *d, struct jm_err *err)
+{
+	double nothing = 0;
+	int code = jm_device_sync(d, err);
+
+	return code ? code : jm_comm_sum(&g->control, &nothing, 1, err);
+}
+
 const struct jm_comm *jm_gang_comm(const struct jm_gang *g)
 {
 	return g->device.transport ? &g->device : &g->control;

@@ -17,6 +17,8 @@ struct jm_gang {
 int jm_gang_open(
 	struct jm_gang *g, struct jm_work *work, const struct jm_device *d, struct jm_err *err);
 void jm_gang_close(struct jm_gang *g); /* one that is zeroed, too */
+/* The device is done with all it was given, on every rank. */
+int jm_gang_meet(const struct jm_gang *g, const struct jm_device *d, struct jm_err *err);
 /* For memory of the device. */
 const struct jm_comm *jm_gang_comm(const struct jm_gang *g);
 /* On how many devices the ranks run: several ranks may share one. */

@@ -305,6 +305,9 @@ static int run_again(struct train *s, double *ret_loss, struct jm_err *err)
 	if (code < 0)
 		return code;
 	*ret_loss = r.loss;
+	code = jm_gang_meet(&s->gang, &s->device, err);
+	if (code)
+		return code;
 	return isfinite(r.loss) ? 0 : not_finite(s, "loss", 0, err);
 }
 

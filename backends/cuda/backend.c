@@ -2,7 +2,7 @@
 /*
  * Backend `cuda`: NVIDIA GPUs from compute capability 8.0 on. Products by cuBLASLt, convolutions and
  * attention by cuDNN, own kernels for the rest. All of run goes, in order, into one stream; a second one
- * copies beside it (queue.c).
+ * copies beside it, and a third one takes what ranks exchange (queue.c).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,6 +42,8 @@ static void cuda_close(void *arg)
 	cuda_green_drop(dev);
 	if (dev->copies)
 		cudaStreamDestroy(dev->copies);
+	if (dev->sums)
+		cudaStreamDestroy(dev->sums);
 	free(dev);
 }
 
@@ -311,6 +313,7 @@ static const struct jm_backend backend = {
 	.restrict_units = cuda_restrict,
 	.stamp = cuda_stamp,
 	.clock = cuda_clock,
+	.stream = cuda_stream,
 };
 
 const struct jm_backend *jm_backend_entry(void)

@@ -27,6 +27,7 @@ struct cuda_dev {
 	cudaStream_t stream; /* all work of the compute queue, in order */
 	cudaStream_t copies; /* the copy queue */
 	void *green;	     /* CUgreenCtx of `stream`; NULL = all multiprocessors (green.c) */
+	cudaStream_t sums;   /* the queue of what ranks exchange; made by its first user */
 	struct cuda_block *blocks;
 	struct cuda_block *workspace; /* the largest one that was asked for */
 	struct cuda_angles *angles;   /* of rotary positions, by shape: ops_tokens.c */

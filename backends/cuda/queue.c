@@ -6,7 +6,35 @@
 
 static cudaStream_t stream_of(const struct cuda_dev *dev, enum jm_queue queue)
 {
-	return queue == JM_QUEUE_COPY ? dev->copies : dev->stream;
+	const cudaStream_t streams[] = {[JM_QUEUE_COMPUTE] = dev->stream,
+		[JM_QUEUE_COPY] = dev->copies,
+		[JM_QUEUE_COMM] = dev->sums};
+
+	return streams[queue];
+}
+
+/* What ranks exchange goes before what one of them computes: others wait for it. */
+static int make_sums(struct cuda_dev *dev, struct jm_err *err)
+{
+	int least = 0, greatest = 0;
+	cudaError_t rc = cudaDeviceGetStreamPriorityRange(&least, &greatest);
+
+	if (!rc)
+		rc = cudaStreamCreateWithPriority(&dev->sums, cudaStreamNonBlocking, greatest);
+	return cuda_check(dev, rc, "Making a stream", err);
+}
+
+int cuda_stream(void *arg, enum jm_queue queue, void **ret, struct jm_err *err)
+{
+	struct cuda_dev *dev = arg;
+	int code = 0;
+
+	cudaSetDevice(dev->index);
+	if (queue == JM_QUEUE_COMM && !dev->sums)
+		code = make_sums(dev, err);
+	if (!code)
+		*ret = stream_of(dev, queue);
+	return code;
 }
 
 int cuda_copy(void *arg, enum jm_queue queue, void *to, const void *from, size_t bytes,
@@ -39,6 +67,8 @@ int cuda_sync(void *arg, struct jm_err *err)
 
 	if (!rc)
 		rc = cudaStreamSynchronize(dev->copies);
+	if (!rc && dev->sums)
+		rc = cudaStreamSynchronize(dev->sums);
 	return cuda_check(dev, rc, "Work", err);
 }
 

@@ -9,6 +9,8 @@ int cuda_copy(void *arg, enum jm_queue queue, void *to, const void *from, size_t
 	enum jm_copy kind, struct jm_err *err);
 int cuda_fill(void *arg, enum jm_queue queue, void *to, unsigned char value, size_t bytes,
 	struct jm_err *err);
+/* Makes the third queue where there is none yet. */
+int cuda_stream(void *arg, enum jm_queue queue, void **ret, struct jm_err *err);
 int cuda_sync(void *arg, struct jm_err *err);
 void *cuda_pinned_alloc(void *arg, size_t bytes);
 void cuda_pinned_release(void *arg, void *memory);

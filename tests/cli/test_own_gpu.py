@@ -97,13 +97,16 @@ def test_all_gpus_count_for_a_device_without_a_uuid(gpus):
     assert record["total"]["joules_measured"] == pytest.approx(sum(m["joules"] for m in gpu_meters(record).values()))
 
 
-def test_ranks_count_the_gpu_of_each(gpus):
-    done = jm("run", "gpt", "--layers", 1, "--hidden", 16, "--heads", 2, "--ffn", 16, "--context", 8, "--seq", 8,
-              "--batch", 1, "--vocab", 256, "--ranks", 2, "--device", "cuda:0,cuda:3", "--seconds", 0.5, "--warmup", 0,
-              "--source", "nvml", "--json", "-", env=gpus.env)
+def test_gpus_of_all_ranks_count(gpus):
+    """Two ranks on two of the four GPUs: their energy is the total, once, and none of the others'."""
+    done = jm("run", "gpt", "--layers", 1, "--hidden", 32, "--heads", 2, "--vocab", 256, "--context", 16, "--seq", 16,
+              "--batch", 1, "--device", "cuda:0,cuda:3", "--ranks", 2, "--seconds", 0.5, "--warmup", 0,
+              "--source", "nvml", "--json", "-", env={**gpus.env, "JM_NCCL_LIB": str(BUILD / "tests/fake/libnccl-fake.so")})
     assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout)
-    meters = gpu_meters(record)
-    computed = {uuid(ORDER[0]), uuid(ORDER[3])}
-    assert {u for u, m in meters.items() if not m.get("elsewhere", False)} == computed
-    assert record["total"]["joules_measured"] == pytest.approx(sum(meters[u]["joules"] for u in computed))
+    own, meters = {ORDER[0], ORDER[3]}, gpu_meters(record)
+    assert {gpu for gpu in range(4) if not meters[uuid(gpu)].get("elsewhere")} == own
+    assert record["total"]["joules_measured"] == pytest.approx(sum(meters[uuid(gpu)]["joules"] for gpu in own))
+    assert record["devices"] == 2 and record["communication"]["transport"] == "nccl"
+    assert [r["uuid"] for r in record["gang"]["ranks"]] == [uuid(ORDER[0]), uuid(ORDER[3])]
+    assert record["throughput_per_device"] == pytest.approx(record["throughput"] / 2)

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from jm import BIN, USAGE, jm, sentence
+from jm import BIN, BUILD, USAGE, jm, sentence
 from runs import FAILED, one, records
 
 GPT = ["run", "gpt", "--layers", "2", "--hidden", "64", "--heads", "2", "--vocab", "256", "--context", "32",
@@ -215,3 +215,34 @@ def test_ctrl_c_ends_after_the_step(tmp_path):
     assert r["reason"].startswith(f"Interrupted after {r['steps']} steps")
     assert [o["order"] for o in r["orders"]] == ["note", "stop"]
     assert gang.nothing_is_left()
+
+
+@pytest.fixture
+def two_devices():
+    """Two false devices that work by themselves, and a false NCCL between them."""
+    fake = BUILD / "tests/fake"
+    return {"JM_BACKENDS": str(fake), "JM_FAKE_LATER_IDS": "GPU-a,GPU-b", "JM_NCCL_LIB": str(fake / "libnccl-fake.so")}
+
+
+TWO = ["--device", "later:0,later:1", "--ranks", "2"]
+
+
+@pytest.mark.parametrize("accumulate", ["1", "3"])
+def test_sums_go_on_beside_backward(two_devices, accumulate):
+    """On the third queue of each device: the losses are those of one rank that waits for everything."""
+    alone = one(*GPT, "--batch", "4", "--steps", "6", "--accumulate", accumulate, "--device", "ref")
+    together = one(*GPT, "--batch", "2", "--steps", "6", "--accumulate", accumulate, *TWO, env=two_devices)
+    assert losses(together) == pytest.approx(losses(alone), rel=2e-6)
+    assert together["communication"]["transport"] == "nccl" and together["devices"] == 2
+    assert together["communication"]["exposed_s_per_step"] > 0
+
+
+@pytest.mark.parametrize("more, env, hint", [
+    (["--device", "later:0", "--ranks", "2"], {}, "both on"),
+    (TWO, {"JM_NCCL_LIB": "/nowhere/libnccl.so"}, "install NVIDIA's libnccl2"),
+    (TWO, {"JM_FAKE_NCCL_VERSION": "21200"}, "2.13 or newer"),
+    (TWO, {"JM_FAKE_NCCL_FAILS": "2"}, "A transfer by NCCL failed: internal error; the false NCCL was told to fail"),
+])
+def test_what_nccl_lacks_is_said(two_devices, more, env, hint):
+    r = one(*GPT, "--batch", "1", "--steps", "3", *more, env={**two_devices, **env}, status=FAILED)
+    assert r["reason"].startswith("Rank ") and hint in r["reason"], r["reason"]

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A device that works by itself: the reference loops behind two queues, each with a thread of its own that
+ * A device that works by itself: the reference loops behind three queues, each with a thread of its own that
  * takes its time. What a caller reads, overwrites or frees without having waited for it comes out wrong.
  * The table counts what made the host wait (jm_fake_later_waits). Its clock runs 40e-6 faster than CLOCK_MONOTONIC,
  * from another start.
@@ -18,10 +18,11 @@
 #include <unistd.h>
 
 #include "engine/tensor.h"
+#include "fake_stream.h"
 
 extern const struct jm_backend jm_backend_ref;
 
-enum kind { RUN, COPY, FILL, RECORD, FOLLOW, STAMP };
+enum kind { RUN, COPY, FILL, RECORD, FOLLOW, STAMP, CALL };
 
 struct event {
 	unsigned long asked, reached; /* counts of records */
@@ -35,6 +36,7 @@ struct job {
 	size_t bytes;
 	unsigned char value;
 	unsigned long count; /* of the event */
+	void (*work)(void *arg);
 	struct job *next;
 };
 
@@ -49,6 +51,7 @@ struct later {
 	void *ref;
 	char uuid[48], bus[24];
 	struct queue queue[JM_QUEUE_COUNT];
+	struct jm_fake_stream stream[JM_QUEUE_COUNT];
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	bool stop;
@@ -130,6 +133,8 @@ static void work(struct later *d, bool copies, const struct job *j)
 		stamp(d, j->to);
 	else if (j->kind == RECORD)
 		reach(d, j->to, j->count);
+	else if (j->kind == CALL)
+		j->work(j->to);
 	else
 		wait_for(d, j->to, j->count);
 	if (code && !d->code) {
@@ -266,6 +271,22 @@ static int later_run(void *dev, void *exec, struct jm_err *err)
 {
 	(void)err;
 	return put(dev, JM_QUEUE_COMPUTE, (struct job){.kind = RUN, .to = exec});
+}
+
+static int call(const struct jm_fake_stream *s, void (*work_)(void *arg), void *arg)
+{
+	return put(s->dev, (enum jm_queue)s->queue,
+		(struct job){.kind = CALL, .to = arg, .work = work_});
+}
+
+static int later_stream(void *dev, enum jm_queue queue, void **ret, struct jm_err *err)
+{
+	struct later *d = dev;
+
+	(void)err;
+	d->stream[queue] = (struct jm_fake_stream){call, dev, (int)queue};
+	*ret = &d->stream[queue];
+	return 0;
 }
 
 static int later_copy(void *dev, enum jm_queue queue, void *to, const void *from, size_t bytes,
@@ -439,6 +460,7 @@ static const struct jm_backend later = {
 	.pinned_release = later_pinned_release,
 	.stamp = later_stamp,
 	.clock = later_clock,
+	.stream = later_stream,
 };
 
 const struct jm_backend *jm_backend_entry(void)

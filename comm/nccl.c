@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Transport `nccl`: NVIDIA GPUs of one or more hosts. The library is opened when a communicator is; its functions are
+ * declared as in nccl.h of NCCL 2 (NVIDIA, BSD 3-Clause).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm.h"
+#include "vendor/library.h"
+
+#define ID_BYTES 128
+#define SUM	 0     /* ncclSum */
+#define OLDEST	 21300 /* 2.13, the first with ncclGetLastError */
+
+struct id {
+	char bytes[ID_BYTES];
+};
+
+struct calls {
+	int (*version)(int *version);
+	int (*get_id)(struct id *id);
+	int (*init)(void **comm, int world, struct id id, int rank);
+	int (*abort)(void *comm);
+	int (*all_reduce)(
+		const void *from, void *to, size_t n, int type, int op, void *comm, void *stream);
+	int (*all_gather)(const void *from, void *to, size_t n, int type, void *comm, void *stream);
+	int (*reduce_scatter)(
+		const void *from, void *to, size_t n, int type, int op, void *comm, void *stream);
+	int (*broadcast)(
+		const void *from, void *to, size_t n, int type, int root, void *comm, void *stream);
+	const char *(*text)(int result);
+	const char *(*last)(void *comm);
+};
+
+#define ROW(member, name)                                                                          \
+	{                                                                                          \
+		name, offsetof(struct calls, member)                                               \
+	}
+
+static const struct jm_symbol symbols[] = {
+	ROW(version, "ncclGetVersion"),
+	ROW(get_id, "ncclGetUniqueId"),
+	ROW(init, "ncclCommInitRank"),
+	ROW(abort, "ncclCommAbort"),
+	ROW(all_reduce, "ncclAllReduce"),
+	ROW(all_gather, "ncclAllGather"),
+	ROW(reduce_scatter, "ncclReduceScatter"),
+	ROW(broadcast, "ncclBroadcast"),
+	ROW(text, "ncclGetErrorString"),
+	ROW(last, "ncclGetLastError"),
+};
+
+static const struct jm_library library = {
+	.title = "NCCL",
+	.variable = "JM_NCCL_LIB",
+	.names = {"libnccl.so.2", "libnccl.so"},
+	.mend = "install NVIDIA's libnccl2, or name its folder in LD_LIBRARY_PATH",
+	.symbols = symbols,
+	.n_symbols = sizeof(symbols) / sizeof(symbols[0]),
+};
+
+struct nccl {
+	struct calls call;
+	void *comm;
+};
+
+/* As enum ncclDataType_t numbers them. */
+static const int types[] = {
+	[JM_COMM_BYTE] = 1, [JM_COMM_F32] = 7, [JM_COMM_F64] = 8, [JM_COMM_BF16] = 9};
+
+static int check(const struct nccl *n, int rc, const char *what, struct jm_err *err)
+{
+	const char *more = rc ? n->call.last(n->comm) : "";
+
+	if (!rc)
+		return 0;
+	return jm_err_set(err, JM_EIO, "%s by NCCL failed: %s%s%.300s.", what, n->call.text(rc),
+		more && *more ? "; " : "", more ? more : "");
+}
+
+static int open_library(struct calls *ret, struct jm_err *err)
+{
+	int version = 0, code;
+
+	/*
+	 * Memory that the switch between GPUs multicasts is mapped by a service of the host that containers may
+	 * lack; the user's own choice counts.
+	 */
+	setenv("NCCL_NVLS_ENABLE", "0", 0);
+	code = jm_library_open(&library, ret, err);
+	if (code)
+		return code;
+	if (ret->version(&version) || version < OLDEST)
+		return jm_err_set(err, JM_EVERSION,
+			"NCCL has version %d, but 2.13 or newer is needed; update it.", version);
+	return 0;
+}
+
+static int nccl_check(struct jm_err *err)
+{
+	struct calls calls;
+
+	return open_library(&calls, err);
+}
+
+/* Rank 0 makes the name under which all meet. */
+static int meet(struct nccl *n, const struct jm_comm_place *place, struct jm_err *err)
+{
+	struct id id = {0};
+	int code = 0;
+
+	if (!place->rank)
+		code = check(n, n->call.get_id(&id), "Making a communicator", err);
+	if (!code)
+		code = jm_comm_from_first(place->control, &id, sizeof(id), err);
+	if (!code)
+		code = check(n, n->call.init(&n->comm, place->world, id, place->rank),
+			"Opening a communicator", err);
+	return code;
+}
+
+static int nccl_open(const struct jm_comm_place *place, void **ret_state, struct jm_err *err)
+{
+	struct nccl *n = calloc(1, sizeof(*n));
+	int code;
+
+	if (!n)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a communicator.");
+	code = open_library(&n->call, err);
+	if (!code)
+		code = meet(n, place, err);
+	if (code)
+		free(n);
+	else
+		*ret_state = n;
+	return code;
+}
+
+static int nccl_start(void *state, const struct jm_transfer *t, struct jm_err *err)
+{
+	const struct nccl *n = state;
+	const struct calls *c = &n->call;
+	int type = types[t->type], rc = 0;
+
+	switch (t->kind) {
+	case JM_ALL_REDUCE:
+		rc = c->all_reduce(t->from, t->to, t->count, type, SUM, n->comm, t->stream);
+		break;
+	case JM_ALL_GATHER:
+		rc = c->all_gather(t->from, t->to, t->count, type, n->comm, t->stream);
+		break;
+	case JM_REDUCE_SCATTER:
+		rc = c->reduce_scatter(t->from, t->to, t->count, type, SUM, n->comm, t->stream);
+		break;
+	case JM_BROADCAST:
+		rc = c->broadcast(t->from, t->to, t->count, type, t->root, n->comm, t->stream);
+		break;
+	}
+	return check(n, rc, "A transfer", err);
+}
+
+/* Not ncclCommDestroy, which waits for all ranks: after an error they may not come. */
+static void nccl_close(void *state)
+{
+	struct nccl *n = state;
+
+	if (!n)
+		return;
+	n->call.abort(n->comm);
+	free(n);
+}
+
+const struct jm_transport jm_transport_nccl = {
+	.name = "nccl",
+	.summary = "NVIDIA GPUs, by NCCL (NVLink, PCIe, network)",
+	.check = nccl_check,
+	.open = nccl_open,
+	.start = nccl_start,
+	.close = nccl_close,
+};

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What backend_later.c hands out as the stream of a queue, and nccl_fake.c takes. */
+#ifndef JM_FAKE_STREAM_H
+#define JM_FAKE_STREAM_H
+
+struct jm_fake_stream {
+	/* Calls work(arg) when all that the queue holds now is done. 0: it will. */
+	int (*put)(const struct jm_fake_stream *s, void (*work)(void *arg), void *arg);
+	void *dev;
+	int queue;
+};
+
+#endif

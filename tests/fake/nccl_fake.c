@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A false NCCL for the false device of backend_later.c: its transfers run in a stream of that device, by transport local
+ * over a file without a name that rank 0 makes; the others find it by the identity. What it is asked for is checked as
+ * NCCL does. JM_FAKE_NCCL_FAILS=N: the N-th transfer is refused.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "comm/comm.h"
+#include "fake_stream.h"
+
+#define BAD_ARGUMENT 4
+#define FAILED	     3
+
+extern const struct jm_transport jm_transport_local;
+
+struct id {
+	char bytes[128];
+};
+
+struct comm {
+	void *local;
+	int world, n;
+};
+
+struct work {
+	struct comm *comm;
+	struct jm_transfer t;
+};
+
+JM_API int ncclGetVersion(int *version);
+int ncclGetVersion(int *version)
+{
+	const char *given = getenv("JM_FAKE_NCCL_VERSION");
+
+	*version = given ? atoi(given) : 22803;
+	return 0;
+}
+
+JM_API int ncclGetUniqueId(struct id *id);
+int ncclGetUniqueId(struct id *id)
+{
+	int fd = memfd_create("nccl-fake", MFD_CLOEXEC);
+
+	snprintf(id->bytes, sizeof(id->bytes), "/proc/%d/fd/%d", (int)getpid(), fd);
+	return fd < 0 ? FAILED : 0;
+}
+
+JM_API int ncclCommInitRank(void **ret, int world, struct id id, int rank);
+int ncclCommInitRank(void **ret, int world, struct id id, int rank)
+{
+	struct comm *c = calloc(1, sizeof(*c));
+	int fd = open(id.bytes, O_RDWR | O_CLOEXEC);
+	struct jm_comm_place place = {.rank = rank, .world = world, .fd = fd};
+	int rc = fd < 0 || !c || jm_transport_local.open(&place, &c->local, NULL) ? FAILED : 0;
+
+	c->world = world;
+	if (fd >= 0)
+		close(fd);
+	*ret = c;
+	return rc;
+}
+
+JM_API int ncclCommAbort(void *comm);
+int ncclCommAbort(void *comm)
+{
+	struct comm *c = comm;
+
+	if (c)
+		jm_transport_local.close(c->local);
+	free(c);
+	return 0;
+}
+
+static void run(void *arg)
+{
+	struct work *w = arg;
+
+	if (jm_transport_local.start(w->comm->local, &w->t, NULL))
+		abort();
+	free(w);
+}
+
+static int put(struct comm *c, struct jm_transfer t, int type)
+{
+	static const int types[] = {[1] = JM_COMM_BYTE, [7] = JM_COMM_F32, [8] = JM_COMM_F64};
+	const char *fails = getenv("JM_FAKE_NCCL_FAILS");
+	const struct jm_fake_stream *s = t.stream;
+	struct work *w = calloc(1, sizeof(*w));
+
+	if (!w || !s || (type != 1 && type != 7 && type != 8)) {
+		free(w);
+		return BAD_ARGUMENT;
+	}
+	if (fails && ++c->n == atoi(fails)) {
+		free(w);
+		return FAILED;
+	}
+	t.type = (enum jm_comm_type)types[type];
+	*w = (struct work){c, t};
+	return s->put(s, run, w) ? FAILED : 0;
+}
+
+JM_API int ncclAllReduce(
+	const void *from, void *to, size_t n, int type, int op, void *comm, void *stream);
+int ncclAllReduce(const void *from, void *to, size_t n, int type, int op, void *comm, void *stream)
+{
+	if (op)
+		return BAD_ARGUMENT;
+	return put(comm,
+		(struct jm_transfer){.kind = JM_ALL_REDUCE,
+			.from = from,
+			.to = to,
+			.count = n,
+			.stream = stream},
+		type);
+}
+
+JM_API int ncclAllGather(const void *from, void *to, size_t n, int type, void *comm, void *stream);
+int ncclAllGather(const void *from, void *to, size_t n, int type, void *comm, void *stream)
+{
+	return put(comm,
+		(struct jm_transfer){.kind = JM_ALL_GATHER,
+			.from = from,
+			.to = to,
+			.count = n,
+			.stream = stream},
+		type);
+}
+
+JM_API int ncclReduceScatter(
+	const void *from, void *to, size_t n, int type, int op, void *comm, void *stream);
+int ncclReduceScatter(
+	const void *from, void *to, size_t n, int type, int op, void *comm, void *stream)
+{
+	if (op)
+		return BAD_ARGUMENT;
+	return put(comm,
+		(struct jm_transfer){.kind = JM_REDUCE_SCATTER,
+			.from = from,
+			.to = to,
+			.count = n,
+			.stream = stream},
+		type);
+}
+
+JM_API int ncclBroadcast(
+	const void *from, void *to, size_t n, int type, int root, void *comm, void *stream);
+int ncclBroadcast(
+	const void *from, void *to, size_t n, int type, int root, void *comm, void *stream)
+{
+	return put(comm,
+		(struct jm_transfer){.kind = JM_BROADCAST,
+			.from = from,
+			.to = to,
+			.count = n,
+			.root = root,
+			.stream = stream},
+		type);
+}
+
+JM_API const char *ncclGetErrorString(int result);
+const char *ncclGetErrorString(int result)
+{
+	return result == BAD_ARGUMENT ? "invalid argument" : "internal error";
+}
+
+JM_API const char *ncclGetLastError(void *comm);
+const char *ncclGetLastError(void *comm)
+{
+	(void)comm;
+	return "the false NCCL was told to fail";
+}
