@@ -349,6 +349,19 @@ static const struct jm_key communication_keys[] = {
 	{0},
 };
 
+static const struct jm_key transfer_keys[] = {
+	{TEXT("transport", 0), .meaning = "local: memory of the host; nccl: between GPUs"},
+	{POSITIVE("bytes", 0), .unit = "B", .meaning = "that a rank holds when it is done"},
+	{POSITIVE("seconds", 0), .unit = "s",
+		.meaning = "of one transfer, on the device of rank 0; without the first step"},
+	{POSITIVE("bytes_per_s", 0), .unit = "B/s", .meaning = "bytes by seconds"},
+	{POSITIVE("bus_bytes_per_s", 0), .unit = "B/s",
+		.meaning =
+			"the same, times what a ring of W ranks moves for each byte: 2 (W - 1)/W "
+			"of an all-reduce, (W - 1)/W of an all-gather"},
+	{0},
+};
+
 static const struct jm_key order_keys[] = {
 	{NUMBER("at_s", 0), .unit = "s", .meaning = "since the session began"},
 	{TEXT("order", 0), .meaning = "stop, setting or note"},
@@ -485,6 +498,8 @@ const struct jm_key jm_record_keys[] = {
 		.meaning = "of a case of several ranks: who they were"},
 	{OBJECT("communication", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = communication_keys,
 		.meaning = "of a training of several ranks: the sums of gradients over them"},
+	{OBJECT("transfer", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = transfer_keys,
+		.meaning = "of allreduce and allgather: the mean of the transfers"},
 	{FLAG("interrupted", JM_KEY_OPTIONAL),
 		.meaning =
 			"true: it was told to end early; the figures are those of the steps done"},

@@ -246,3 +246,30 @@ def test_sums_go_on_beside_backward(two_devices, accumulate):
 def test_what_nccl_lacks_is_said(two_devices, more, env, hint):
     r = one(*GPT, "--batch", "1", "--steps", "3", *more, env={**two_devices, **env}, status=FAILED)
     assert r["reason"].startswith("Rank ") and hint in r["reason"], r["reason"]
+
+
+@pytest.mark.parametrize("kind, factor", [("allreduce", 2), ("allgather", 1)])
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_transfers_over_sizes(kind, factor, ranks, tmp_path):
+    """Each size is a case; results are verified, and the bus bandwidth follows from the time."""
+    store = tmp_path / "s.db"
+    done = jm("run", kind, "--device", "ref", "--ranks", ranks, "--size", "0.00001,0.003", "--steps", 3, "--warmup", 1,
+              "--source", "null", "--store", store)
+    assert done.returncode == 0, done.stderr
+    for r in records(store):
+        t = r["transfer"]
+        assert r["verified"] is True and t["transport"] == "local" and r["unit"] == "GB"
+        assert t["bytes"] == pytest.approx(float(r["options"]["size"]) * 1e9, abs=8 * ranks)
+        assert r["items"] == pytest.approx(3 * 16 * t["bytes"] / 1e9)
+        assert t["bytes_per_s"] == pytest.approx(t["bytes"] / t["seconds"])
+        assert t["bus_bytes_per_s"] == pytest.approx(t["bytes_per_s"] * factor * (ranks - 1) / ranks)
+
+
+def test_transfers_between_devices(two_devices):
+    r = one("run", "allreduce", *TWO, "--size", "0.0005", "--steps", 2, "--warmup", 1, "--source", "null", env=two_devices)
+    assert r["verified"] is True and r["transfer"]["transport"] == "nccl" and r["devices"] == 2
+
+
+def test_one_rank_has_nobody_to_exchange_with():
+    r = one("run", "allreduce", "--device", "ref", "--source", "null", status=FAILED)
+    assert "--ranks 2 or more" in r["reason"]
