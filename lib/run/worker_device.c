@@ -13,7 +13,7 @@ void jm__worker_own(struct jm__worker *w, const struct jm_work *work)
 	const struct jm_meters *set = jm_session_meters(w->session);
 	bool slice;
 
-	if (!*work->own.uuid)
+	if (!*work->own.uuid || w->rank) /* rank 0 measures for all */
 		return;
 	w->own_meter = jm_session_own(w->session, work->own.uuid, work->own.bus, &slice);
 	jm_record_set(w->record, "ran_on",
