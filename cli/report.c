@@ -256,6 +256,11 @@ static int check_options(struct jm_cli *cli)
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--cases applies to the records as CSV: give --format csv, and omit "
 			"--published.");
+	if ((given(cli, "price") || given(cli, "carbon")) && !given(cli, "figures-from"))
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"--price and --carbon need --figures-from with their date and source, such "
+			"as "
+			"'contract of 2026-01' or 'grid operator, mean of 2025'.");
 	return 0;
 }
 
@@ -271,6 +276,15 @@ static int read_options(struct jm_cli *cli, struct jm_report_options *o)
 		.cases = jm_values_number(&cli->values, "cases") > 0,
 		.pool_devices = given(cli, "pool"),
 		.published = jm_values_number(&cli->values, "published") > 0,
+		.figures = {.price = jm_values_number(&cli->values, "price"),
+			.carbon = jm_values_number(&cli->values, "carbon"),
+			.pue = jm_values_number(&cli->values, "pue"),
+			.peak_flops = jm_values_number(&cli->values, "peak-flops"),
+			.zeus_eta = jm_values_number(&cli->values, "zeus-eta")},
+		.currency = jm_values_text(&cli->values, "currency"),
+		.figures_from = jm_values_text(&cli->values, "figures-from"),
+		.rack_watts = jm_values_number(&cli->values, "rack-power"),
+		.rated_watts = jm_values_number(&cli->values, "rated-power"),
 	};
 	return parse_k(jm_values_text(&cli->values, "k"), o, &cli->err);
 }
@@ -393,6 +407,63 @@ static const struct jm_option options[] = {
 		.help = "also list what papers report for the same network, in a separate table "
 			"that does not affect the figures of the records; with --format csv only "
 			"that list"},
+	{.name = "price",
+		.type = JM_REAL,
+		.min = 0,
+		.max = 1e6,
+		.fallback = "0",
+		.help = "price of a kWh: adds the energy cost of a million items; 0 = none"},
+	{.name = "currency", .type = JM_TEXT, .help = "of the price, such as EUR"},
+	{.name = "carbon",
+		.type = JM_REAL,
+		.min = 0,
+		.max = 1e5,
+		.fallback = "0",
+		.help = "carbon intensity of the electricity in gCO2e per kWh: adds the carbon of "
+			"a "
+			"million items; 0 = none"},
+	{.name = "figures-from",
+		.type = JM_TEXT,
+		.help = "date and source of price and carbon intensity, which the report repeats"},
+	{.name = "pue",
+		.type = JM_REAL,
+		.min = 1,
+		.max = 10,
+		.fallback = "1",
+		.help = "power usage effectiveness: energy of the facility by that of the "
+			"machines; "
+			"cost and carbon are multiplied by it"},
+	{.name = "peak-flops",
+		.type = JM_REAL,
+		.min = 0,
+		.max = 1e18,
+		.fallback = "0",
+		.help = "dense peak of one device in FLOP/s, in the precision of the work: adds "
+			"MFU "
+			"and HFU. Those of the measured peak need a run of gemm on the same device "
+			"among the records; 0 = unknown"},
+	{.name = "zeus-eta",
+		.type = JM_REAL,
+		.min = 0.001,
+		.max = 1,
+		.fallback = "0.5",
+		.help = "weight of energy in ZeusCost, 1 less this is that of time"},
+	{.name = "rack-power",
+		.type = JM_REAL,
+		.unit = "W",
+		.min = 0,
+		.max = 1e8,
+		.fallback = "0",
+		.help = "power of a rack: adds how many nodes it feeds at each setting, by rated, "
+			"99th "
+			"percentile and mean power; 0 = none"},
+	{.name = "rated-power",
+		.type = JM_REAL,
+		.unit = "W",
+		.min = 0,
+		.max = 1e6,
+		.fallback = "0",
+		.help = "rated power of the node, for --rack-power"},
 	{.name = "title", .type = JM_TEXT, .help = "title of the page"},
 	{.name = NULL},
 };
@@ -410,10 +481,14 @@ const struct jm_command jm_command_report = {
 		       "and are not eligible. Failed cases are listed with their reason. A "
 		       "damaged record is left out with a warning that names it, and the exit "
 		       "status is then 1.",
-	.example = "joulemark report sweep.db\n"
-		   "joulemark report --html sweep.html sweep.db\n"
-		   "joulemark report --format csv --cases a.json b.json\n"
-		   "joulemark report --published resnet50.db",
+	.example =
+		"joulemark report sweep.db\n"
+		"joulemark report --html sweep.html sweep.db\n"
+		"joulemark report --format csv --cases a.json b.json\n"
+		"joulemark report --format latex sweep.db >table.tex\n"
+		"joulemark report --price 0.25 --currency EUR --figures-from 'contract, 2026-01' "
+		"--columns joules_per_item,cost_per_million sweep.db\n"
+		"joulemark report --published resnet50.db",
 	.options = options,
 	.min_args = 1,
 	.max_args = -1,

@@ -80,6 +80,10 @@ static void add_metric(const struct jm_grouping *g, const struct jm_group_series
 		snprintf(title, sizeof(title), "%s/device", unit);
 	else if (metric == JM_M_WATTS_MAX || metric == JM_M_WATTS_MEDIAN)
 		snprintf(title, sizeof(title), "%s W", metric == JM_M_WATTS_MAX ? "max" : "median");
+	else if (metric == JM_M_WATTS_P99)
+		snprintf(title, sizeof(title), "p99 W");
+	else if (metric >= JM_M_ED2P && metric < JM_M_GAIN)
+		snprintf(title, sizeof(title), "%s %s%s", jm_metrics[metric].title, prefix, unit);
 	else if (metric == JM_M_EDP)
 		snprintf(title, sizeof(title), "EDP %s%s", prefix, unit);
 	else if (metric >= JM_M_GAIN)
@@ -204,8 +208,9 @@ static int choose_columns(const struct jm_grouping *g, const struct jm_group_ser
 	struct column *columns, int *ret_n_setting)
 {
 	static const int before[] = {JM_M_THROUGHPUT, JM_M_THROUGHPUT_DEVICE, JM_M_WATTS,
-		JM_M_WATTS_MEDIAN, JM_M_WATTS_MAX, JM_M_JOULES_ITEM, JM_M_WH_ITEM, JM_M_ITEMS_JOULE,
-		JM_M_ITEMS_WH, JM_M_EDP};
+		JM_M_WATTS_MEDIAN, JM_M_WATTS_P99, JM_M_WATTS_MAX, JM_M_JOULES_ITEM, JM_M_WH_ITEM,
+		JM_M_ITEMS_JOULE, JM_M_ITEMS_WH, JM_M_EDP, JM_M_ED2P, JM_M_ZEUS, JM_M_COST,
+		JM_M_CARBON, JM_M_MFU, JM_M_HFU, JM_M_MFU_MEASURED, JM_M_HFU_MEASURED};
 	int n = 0;
 
 	add_settings(g, s, columns, &n, ret_n_setting);

@@ -27,6 +27,11 @@ void jm_text_energy(
  * simulated run. */
 void jm_text_machine(
 	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size);
+/* "0.25 EUR per kWh, 380 gCO2e per kWh, PUE 1.2; source: ..."; "" = the user gave no figures. */
+void jm_text_figures(const struct jm_grouping *g, char *out, size_t size);
+/* "Nodes in a rack of 40000 W at 400 W: by rated power (10200 W) 3, by the 99th percentile ..." */
+void jm_text_capacity(
+	const struct jm_grouping *g, const struct jm_group_point *p, char *out, size_t size);
 /* "energy per token" with its mean in a fitting unit: "16.1 mJ/token". */
 void jm_text_metric_value(const struct jm_grouping *g, const struct jm_group_series *s, int metric,
 	const struct jm_stat *stat, char *out, size_t size);
@@ -45,6 +50,7 @@ void jm_text_quality(
 /* The formats; each writes to an open stream. */
 int jm_report_write_table(const struct jm_grouping *g, FILE *out, struct jm_err *err);
 int jm_report_write_md(const struct jm_grouping *g, FILE *out, struct jm_err *err);
+int jm_report_write_latex(const struct jm_grouping *g, FILE *out, struct jm_err *err);
 int jm_report_write_csv(const struct jm_grouping *g, FILE *out, struct jm_err *err);
 int jm_report_write_html(const struct jm_grouping *g, FILE *out, struct jm_err *err);
 /* The summary (joulemark.report/1), for the caller to decref; NULL: no memory. */

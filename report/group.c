@@ -113,16 +113,51 @@ static int find_machine(
 	return c->series_key ? 0 : -1;
 }
 
+/* What matrix products reach on the same device in the same precision is the peak of other work there. */
+static const char *peak_key(const json_t *record, char *out, size_t size)
+{
+	const json_t *host = json_object_get(json_object_get(record, "provenance"), "host");
+
+	snprintf(out, size, "%.60s %.60s %.20s",
+		json_is_string(host) ? json_string_value(host) : "", jm_json_text(record, "device"),
+		jm_json_text(record, "precision"));
+	return out;
+}
+
+static int find_peaks(struct jm_grouping *g, const json_t *records)
+{
+	const json_t *record;
+	char key[160];
+	size_t i;
+
+	g->peaks = json_object();
+	json_array_foreach(records, i, record)
+	{
+		double peak = jm_metric_peak(record), best;
+
+		best = jm_json_real_of(g->peaks, peak_key(record, key, sizeof(key)));
+		if (peak > 0 && !(peak <= best) &&
+			json_object_set_new_nocheck(g->peaks, key, json_real(peak)))
+			return -1;
+	}
+	return g->peaks ? 0 : -1;
+}
+
 static int read_case(struct jm_grouping *g, const json_t *record, json_t *by_key,
 	struct jm_group_case *c, struct jm_err *err)
 {
 	const json_t *of_case = json_object_get(record, "case");
+	struct jm_figures figures;
+	char key[160];
 
 	c->record = record;
 	c->ok = !jm_metric_failed(record);
 	c->block = json_int(of_case, "block", -1);
 	c->reference = json_is_true(json_object_get(of_case, "reference"));
 	jm_metric_measure(record, g->options.add_watts, &c->m);
+	figures = g->options.figures;
+	figures.measured_flops = jm_json_real_of(g->peaks, peak_key(record, key, sizeof(key)));
+	jm_metric_figures(record, &figures, &c->m);
 	if (find_machine(g, record, by_key, c))
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the report.");
 	for (int i = 0; i < g->n_dims; i++) {
@@ -191,7 +226,7 @@ static int number_series(struct jm_grouping *g)
 /* The references of a series, a machine and a block: what a case of these is held against. */
 struct reference {
 	int series, machine, block;
-	double joules_item, seconds_item;
+	double joules_item, seconds_item, limit_watts;
 	int n;
 };
 
@@ -222,6 +257,7 @@ static size_t list_references(const struct jm_grouping *g, struct reference *lis
 		list[n] = key_of(c);
 		list[n].joules_item = c->m.value[JM_M_JOULES_ITEM];
 		list[n].seconds_item = c->m.seconds_item;
+		list[n].limit_watts = jm_metric_limit(c->record);
 		list[n++].n = 1;
 	}
 	qsort(list, n, sizeof(*list), compare_references);
@@ -232,6 +268,7 @@ static size_t list_references(const struct jm_grouping *g, struct reference *lis
 		}
 		list[merged - 1].joules_item += list[i].joules_item;
 		list[merged - 1].seconds_item += list[i].seconds_item;
+		list[merged - 1].limit_watts += list[i].limit_watts;
 		list[merged - 1].n++;
 	}
 	return merged;
@@ -253,6 +290,9 @@ static int relate_cases(struct jm_grouping *g)
 		ref.value[JM_M_JOULES_ITEM] = found->joules_item / found->n;
 		ref.seconds_item = found->seconds_item / found->n;
 		jm_metric_relate(&c->m, &ref, g->options.k, g->options.n_k);
+		c->m.value[JM_M_ZEUS] =
+			jm_metric_zeus(g->options.figures.zeus_eta, c->m.value[JM_M_JOULES_ITEM],
+				c->m.seconds_item, found->limit_watts / found->n);
 	}
 	free(list);
 	return list ? 0 : -1;
@@ -430,6 +470,8 @@ static int read_cases(struct jm_grouping *g, const json_t *records, struct jm_er
 	json_t *by_key = json_object();
 	int rc = jm_dim_find(g, records, err);
 
+	if (!rc && find_peaks(g, records))
+		rc = jm_err_set(err, JM_ENOMEM, "Out of memory for the report.");
 	for (int i = 0; i < g->n_cases && !rc; i++)
 		g->c[i].index = i;
 	for (int i = 0; i < g->n_cases && !rc; i++)
@@ -460,6 +502,8 @@ static int build(struct jm_grouping *g, const json_t *records, struct jm_err *er
 	for (int i = 0; i < g->n_series && !rc; i++)
 		if (g->series[i].n_machines > 1)
 			rc = jm_cards_adjust(g, &g->series[i], err);
+	for (int i = 0; i < g->n_series && !rc; i++)
+		jm_pareto_mark(g, &g->series[i]);
 	if (!rc && jm_group_tell_apart(g))
 		rc = jm_err_set(err, JM_ENOMEM, "Out of memory for the titles of the report.");
 	return rc;
@@ -493,6 +537,16 @@ static int check_records(const json_t *records, struct jm_err *err)
 	return 0;
 }
 
+/* 0 means that a figure was not given. */
+static void fill_figures(struct jm_figures *f)
+{
+	f->price = f->price > 0 ? f->price : NAN;
+	f->carbon = f->carbon > 0 ? f->carbon : NAN;
+	f->pue = f->pue > 0 ? f->pue : 1;
+	f->peak_flops = f->peak_flops > 0 ? f->peak_flops : NAN;
+	f->zeus_eta = f->zeus_eta > 0 ? f->zeus_eta : 0.5;
+}
+
 int jm_group_init(struct jm_grouping *g, const json_t *records,
 	const struct jm_report_options *options, struct jm_err *err)
 {
@@ -507,6 +561,7 @@ int jm_group_init(struct jm_grouping *g, const json_t *records,
 	for (int i = 0; !g->options.n_k && i < 2; i++)
 		g->options.k[i] = default_k[i];
 	g->options.n_k = g->options.n_k ? g->options.n_k : 2;
+	fill_figures(&g->options.figures);
 	g->options.width = g->options.width ? g->options.width : 80;
 	g->c = calloc(n, sizeof(*g->c));
 	g->point = calloc(n, sizeof(*g->point));
@@ -531,6 +586,7 @@ void jm_group_done(struct jm_grouping *g)
 	}
 	for (int i = 0; g->machine && i < g->n_machines; i++)
 		jm_machine_done(&g->machine[i]);
+	json_decref(g->peaks);
 	free(g->machine);
 	free(g->c);
 	free(g->point);

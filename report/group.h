@@ -67,7 +67,8 @@ struct jm_group_point {
 	enum jm_group_state state;
 	double accepted[JM_GROUP_MAX_DIMS]; /* over all its cases and devices; NAN = unknown */
 	double enforced_min[JM_GROUP_MAX_DIMS], enforced_max[JM_GROUP_MAX_DIMS];
-	bool eligible;	  /* as best setting */
+	bool eligible; /* as best setting */
+	bool pareto; /* eligible, and no other is as good in speed and efficiency and better in one */
 	char why_not[96]; /* when it is not */
 	struct jm_stat stat[JM_M_ALL];
 };
@@ -99,6 +100,7 @@ struct jm_grouping {
 	struct jm_group_point *point;
 	struct jm_group_series *series;
 	int n_cases, n_points, n_series;
+	json_t *peaks; /* FLOP/s of a device, measured, by host, device and precision */
 	struct jm_machine *machine; /* different ones, in order of appearance */
 	int n_machines;
 };
@@ -135,6 +137,15 @@ char *jm_dim_series_key(const struct jm_grouping *g, const json_t *record);
  * (-1: no memory). */
 void jm_group_title(const struct jm_grouping *g, struct jm_group_series *s);
 int jm_group_tell_apart(struct jm_grouping *g);
+
+/* report/capacity.c: nodes of a rack by rated, 99th percentile and mean power, and the rack's throughput; null
+ * without --rack-power. The highest p99 of the runs counts. */
+json_t *jm_capacity(const struct jm_grouping *g, const struct jm_group_point *p);
+
+/* report/warnings.c: marks the Pareto front of a series. */
+void jm_pareto_mark(struct jm_grouping *g, const struct jm_group_series *s);
+/* Drift over the runs, and first runs that differ: one sentence each, for the caller to decref. */
+json_t *jm_warnings(const struct jm_grouping *g, const struct jm_group_series *s);
 
 /* report/cards.c: means and intervals of a series of several machines, with the card as a factor. */
 int jm_cards_adjust(struct jm_grouping *g, struct jm_group_series *s, struct jm_err *err);

@@ -84,6 +84,26 @@ static void put_failures(const struct jm_grouping *g, const struct jm_group_seri
 	}
 }
 
+static void put_notes(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
+{
+	json_t *warnings = jm_warnings(g, s);
+	const json_t *warning;
+	char text[500];
+	size_t i;
+
+	json_array_foreach(warnings, i, warning)
+	{
+		fputs("\n", out);
+		put(out, json_string_value(warning));
+		fputs("\n", out);
+	}
+	json_decref(warnings);
+	jm_text_figures(g, text, sizeof(text));
+	fputs(*text ? "\n" : "", out);
+	put(out, text);
+	fputs(*text ? "\n" : "", out);
+}
+
 static int put_series(
 	const struct jm_grouping *g, const struct jm_group_series *s, FILE *out, struct jm_err *err)
 {
@@ -117,6 +137,7 @@ static int put_series(
 		put(out, text);
 		fputc('\n', out);
 	}
+	put_notes(g, s, out);
 	fputc('\n', out);
 	return 0;
 }

@@ -26,6 +26,8 @@ static int write_format(const struct jm_grouping *g, const json_t *records,
 		return jm_report_write_table(g, out, err);
 	case JM_REPORT_MD:
 		return jm_report_write_md(g, out, err);
+	case JM_REPORT_LATEX:
+		return jm_report_write_latex(g, out, err);
 	case JM_REPORT_CSV:
 		return g->options.published ? jm_published_write_csv(g, out, err)
 					    : jm_report_write_csv(g, out, err);

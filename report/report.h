@@ -10,10 +10,12 @@
 #include <jansson.h>
 
 #include "joulemark.h"
+#include "result/metric.h"
 
 #define JM_REPORT_FORMATS(X)                                                                       \
 	X(TABLE, "table")                                                                          \
 	X(MD, "md")                                                                                \
+	X(LATEX, "latex")                                                                          \
 	X(CSV, "csv")                                                                              \
 	X(JSON, "json")                                                                            \
 	X(HTML, "html")                                                                            \
@@ -34,6 +36,10 @@ struct jm_report_options {
 	double add_watts; /* assumed power of the rest of the node, added to every case; 0 = none */
 	int width;	  /* columns of the terminal; 0 = 80 */
 	bool bold;	  /* titles of the table in bold, for a terminal */
+	struct jm_figures figures;	/* 0 = not given */
+	const char *currency;		/* of figures.price; NULL = not named */
+	const char *figures_from;	/* date and source of price and carbon intensity */
+	double rack_watts, rated_watts; /* of a rack, and of a node by its plate; 0 = not given */
 	const char
 		*columns;  /* of the table: names with commas, "all"; NULL = the few that matter */
 	bool phases;	   /* table: the phases of each run */

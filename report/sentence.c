@@ -224,6 +224,34 @@ json_t *jm_text_reasons(const struct jm_grouping *g, const struct jm_group_serie
 	return all;
 }
 
+void jm_text_figures(const struct jm_grouping *g, char *out, size_t size)
+{
+	const struct jm_report_options *o = &g->options;
+	const struct jm_figures *f = &o->figures;
+	char part[160];
+
+	out[0] = '\0';
+	if (!isnan(f->price)) {
+		snprintf(part, sizeof(part), "%.6g %s per kWh", f->price,
+			o->currency ? o->currency : "units of money");
+		jm_text_append(out, size, ", ", part);
+	}
+	if (!isnan(f->carbon)) {
+		snprintf(part, sizeof(part), "%.6g gCO2e per kWh", f->carbon);
+		jm_text_append(out, size, ", ", part);
+	}
+	if (f->pue > 1 && *out) {
+		snprintf(part, sizeof(part), "PUE %.4g", f->pue);
+		jm_text_append(out, size, ", ", part);
+	}
+	if (*out && o->figures_from)
+		jm_text_append(out, size, "; source: ", o->figures_from);
+	if (!isnan(f->peak_flops)) {
+		snprintf(part, sizeof(part), "peak of a device %.6g FLOP/s", f->peak_flops);
+		jm_text_append(out, size, "; ", part);
+	}
+}
+
 void jm_text_quality(
 	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size)
 {

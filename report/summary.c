@@ -53,11 +53,12 @@ static json_t *point_json(const struct jm_grouping *g, const struct jm_group_poi
 		jm_group_metric_name(g, m, name, sizeof(name));
 		json_object_set_new(metrics, name, stat_json(&p->stat[m]));
 	}
-	return json_pack("{s:o, s:o, s:o, s:b, s:s, s:i, s:i, s:i, s:b, s:s, s:o}", "label",
-		json_string(p->label), "x", jm_json_number(p->x), "settings", settings_json(g, p),
-		"reference", p->reference, "state", jm_group_state_name(p->state), "runs_ok",
-		p->n_ok, "runs_failed", p->n_failed, "outliers", p->n_outliers, "eligible",
-		p->eligible, "why_not", p->why_not, "metrics", metrics);
+	return json_pack("{s:b, s:o, s:o, s:o, s:o, s:b, s:s, s:i, s:i, s:i, s:b, s:s, s:o}",
+		"pareto", p->pareto, "capacity", jm_capacity(g, p), "label", json_string(p->label),
+		"x", jm_json_number(p->x), "settings", settings_json(g, p), "reference",
+		p->reference, "state", jm_group_state_name(p->state), "runs_ok", p->n_ok,
+		"runs_failed", p->n_failed, "outliers", p->n_outliers, "eligible", p->eligible,
+		"why_not", p->why_not, "metrics", metrics);
 }
 
 static json_t *verdict_json(
@@ -114,9 +115,11 @@ static json_t *series_json(const struct jm_grouping *g, const struct jm_group_se
 		json_array_append_new(verdicts, verdict_json(g, s, &v[i]));
 	jm_text_energy(g, s, energy, sizeof(energy));
 	jm_text_machine(g, s, machine, sizeof(machine));
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:o, s:o, s:o, s:s, s:o, s:i, "
-			 "s:i, s:o, s:o}",
-		"devices", jm_json_number(jm_json_real_of(s->record, "devices")), "title",
+	return json_pack(
+		"{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:o, s:o, s:o, s:s, s:o, s:i, "
+		"s:i, s:o, s:o}",
+		"warnings", jm_warnings(g, s), "devices",
+		jm_json_number(jm_json_real_of(s->record, "devices")), "title",
 		json_string(s->title), "item", json_string(s->item), "origin",
 		s->has_energy ? json_string(s->mixed_origin ? "mixed" : jm_origin_name(s->origin))
 			      : json_null(),
@@ -153,6 +156,18 @@ static json_t *case_json(const struct jm_grouping *g, const struct jm_group_case
 	return out;
 }
 
+static json_t *figures_json(const struct jm_report_options *o)
+{
+	const struct jm_figures *f = &o->figures;
+
+	return json_pack("{s:o, s:s?, s:o, s:s?, s:f, s:o, s:f, s:o, s:o}", "price_per_kwh",
+		jm_json_number(f->price), "currency", o->currency, "carbon_g_per_kwh",
+		jm_json_number(f->carbon), "from", o->figures_from, "pue", f->pue,
+		"peak_flops_per_device", jm_json_number(f->peak_flops), "zeus_eta", f->zeus_eta,
+		"rack_watts", jm_json_number(o->rack_watts > 0 ? o->rack_watts : NAN),
+		"rated_watts", jm_json_number(o->rated_watts > 0 ? o->rated_watts : NAN));
+}
+
 json_t *jm_report_summary(const struct jm_grouping *g, bool with_cases)
 {
 	json_t *dims = json_array(), *series = json_array(), *cases = json_array();
@@ -172,9 +187,9 @@ json_t *jm_report_summary(const struct jm_grouping *g, bool with_cases)
 	for (int i = 0; i < g->options.n_k; i++)
 		json_array_append_new(k, json_real(g->options.k[i]));
 	jm_text_origins(g, origins, sizeof(origins));
-	return json_pack("{s:s, s:s, s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:s?}", "schema",
-		"joulemark.report/1", "joulemark", JM_VERSION, "eds_k", k, "added_watts",
-		g->options.add_watts, "not_measured", json_string(origins), "dimensions", dims,
-		"series", series, "cases", cases, "published", published, "published_note",
-		none ? JM_PUBLISHED_NONE : NULL);
+	return json_pack("{s:o, s:s, s:s, s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:s?}", "figures",
+		figures_json(&g->options), "schema", "joulemark.report/1", "joulemark", JM_VERSION,
+		"eds_k", k, "added_watts", g->options.add_watts, "not_measured",
+		json_string(origins), "dimensions", dims, "series", series, "cases", cases,
+		"published", published, "published_note", none ? JM_PUBLISHED_NONE : NULL);
 }

@@ -84,6 +84,26 @@ static bool says_sums(const struct jm_grouping *g, const struct jm_group_series 
 	       (!strcmp(list, "all") || strstr(list, "watts_m"));
 }
 
+/* What to note about the runs, the user's figures, and how many nodes a rack feeds. */
+static void put_warnings(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
+{
+	json_t *warnings = jm_warnings(g, s);
+	const json_t *warning;
+	char line[500];
+	size_t i;
+
+	json_array_foreach(warnings, i, warning)
+		jm_text_wrap(out, json_string_value(warning), 2, 4, g->options.width);
+	json_decref(warnings);
+	jm_text_figures(g, line, sizeof(line));
+	if (*line)
+		jm_text_wrap(out, line, 2, 4, g->options.width);
+	for (int k = 0; k < s->n_points && g->options.rack_watts > 0; k++) {
+		jm_text_capacity(g, &g->point[s->first_point + k], line, sizeof(line));
+		jm_text_wrap(out, line, 2, 4, g->options.width);
+	}
+}
+
 static void put_notes(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
 {
 	bool violated = false, outliers = false, unreached = false, unknown = false;
@@ -118,6 +138,7 @@ static void put_notes(const struct jm_grouping *g, const struct jm_group_series 
 			reasons);
 		jm_text_wrap(out, line, 2, 4, g->options.width);
 	}
+	put_warnings(g, s, out);
 	fputc('\n', out);
 }
 

@@ -191,12 +191,38 @@
 	const VIEWS = [
 		["Speed, power, energy", (s) => [runsColumn, ...metrics(s, ["throughput", "throughput_per_device", "watts_mean", "watts_max", "joules_per_item", "items_per_joule"])]],
 		["Against the reference", (s, eds) => [...metrics(s, ["energy_gain_percent", "time_loss_percent", "gain_minus_loss", ...eds]), paretoColumn]],
-		["Energy and delay", (s, eds) => metrics(s, ["joules_per_item", "wh_per_item", "items_per_wh", "edp", "ed2p", ...eds])],
-		["Caps and states", (s) => [...knobColumns(s), runsColumn, ...metrics(s, ["watts_mean", "watts_median", "watts_max"])]],
+		["Energy and delay", (s, eds) => metrics(s, ["joules_per_item", "wh_per_item", "items_per_wh", "edp", "ed2p", "zeus_cost", ...eds])],
+		["Caps and states", (s) => [...knobColumns(s), runsColumn, ...metrics(s, ["watts_mean", "watts_median", "watts_p99", "watts_max"])]],
 		["Statistics of throughput", (s) => statistics(s, "throughput")],
 		["Statistics of energy per item", (s) => statistics(s, "joules_per_item")],
-		["Cost and carbon", (s) => metrics(s, ["cost_per_item", "carbon_per_item", "mfu", "hfu", "peak_share"])],
+		["Utilisation", (s) => metrics(s, ["mfu_percent", "hfu_percent", "mfu_measured_percent", "hfu_measured_percent"])],
+		["Cost and carbon", (s) => metrics(s, ["cost_per_million", "carbon_g_per_million", "zeus_cost"])],
+		["Nodes of a rack", (s) => rackColumns(s)],
 	];
+	function rackColumns(s) {
+		if (!s.points.some((p) => p.capacity)) return [];
+		const of = (key) => (p) => text((p.capacity || {})[key]);
+		return [
+			{ title: "nodes by rated power", of: of("nodes_rated") },
+			{ title: "nodes by the 99th percentile", of: of("nodes_p99") },
+			{ title: "nodes by mean power", of: of("nodes_mean") },
+			{ title: "99th percentile of a node", unit: "W", of: (p) => JM.plain((p.capacity || {}).p99_watts) },
+			{ title: "throughput of the rack", unit: s.item + "/s", of: (p) => JM.plain((p.capacity || {}).throughput_p99) },
+		];
+	}
+	// The user's figures behind cost and carbon, with their source.
+	function figures() {
+		const f = JM.S.figures;
+		const list = [
+			known(f.price_per_kwh) && JM.plain(f.price_per_kwh) + " " + (f.currency || "units of money") + " per kWh",
+			known(f.carbon_g_per_kwh) && JM.plain(f.carbon_g_per_kwh) + " gCO2e per kWh",
+			f.pue > 1 && "PUE " + f.pue,
+			f.from && "source: " + f.from,
+			known(f.peak_flops_per_device) && "peak of a device " + f.peak_flops_per_device.toExponential(3) + " FLOP/s",
+			known(f.rack_watts) && "rack of " + JM.plain(f.rack_watts) + " W",
+		].filter(Boolean);
+		return list.length ? " Given by the user: " + list.join(", ") + "." : "";
+	}
 	const metrics = (s, names) => names.map((n) => s.metrics[n] && metricColumn(s, n)).filter(Boolean);
 	const statistics = (s, name) => {
 		const col = JM.column(s, name);
@@ -222,7 +248,7 @@
 			". Mean \u00b1 half of the 95\u00a0% interval over the repeats" +
 			(s.points.some((p) => p.state === "violated")
 				? "; in parentheses where the device did not keep to the setting."
-				: ".") + (s.warnings && s.warnings.length ? "" : "");
+				: ".") + figures();
 		show(0);
 		return el(
 			"section",
@@ -570,7 +596,10 @@
 				el("summary", {}, "What the words mean"),
 				facts([
 					["e, d", "energy and time per item, both of the same phase of the run"],
-					["EDP", "e \u00b7 d"],
+					["EDP, ED2P", "e \u00b7 d; e \u00b7 d\u00b2"],
+					["ZeusCost", "\u03b7 e + (1\u2212\u03b7) P_max d; P_max is the power limit of the reference, \u03b7 is " + JM.S.figures.zeus_eta + " (Zeus, NSDI 2023)"],
+					["Pareto front", "settings that no other one beats in throughput or efficiency without losing in the other"],
+					["outlier", "a run more than 10 \u00b7 1.4826 \u00b7 MAD from the median of its setting; it stays in all figures"],
 					[
 						"EDS k",
 						"(k\u22121)/k \u00b7 e/e_ref + 1/k \u00b7 d/d_ref; the reference has 1, lower is better; k is how many " +

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The median power: seconds at each power, in bins of constant ratio. */
+/* Median and 99th percentile of power: seconds at each power, in bins of constant ratio. */
 #include "energy/watts.h"
 #include "trace/held.h"
 
@@ -61,7 +61,8 @@ static int take_count(void *arg, struct jm_reading r)
 	return 0;
 }
 
-static double median(const struct times *t)
+/* The power that is not exceeded for that share of the time. */
+static double quantile(const struct times *t, double share)
 {
 	double all = 0, below = 0;
 
@@ -71,7 +72,7 @@ static double median(const struct times *t)
 		return NAN;
 	for (int i = 0; i < BINS; i++) {
 		below += t->seconds[i];
-		if (below >= all / 2)
+		if (below >= all * share)
 			return i ? WATTS_LOW * exp((i + 0.5) * BIN_RATIO) : 0;
 	}
 	return NAN;
@@ -90,19 +91,19 @@ static int find_signal(const struct jm_meters *set, int meter)
 	return -1;
 }
 
-int jm_watts_median(const struct jm_trace *trace, const struct jm_meters *set, int meter,
-	int64_t t0_ns, int64_t t1_ns, double *ret, struct jm_err *err)
+int jm_watts_of(const struct jm_trace *trace, const struct jm_meters *set, int meter, int64_t t0_ns,
+	int64_t t1_ns, struct jm_watts *ret, struct jm_err *err)
 {
 	int signal = find_signal(set, meter), rc;
 	struct times *t;
 
 	if (signal < 0) {
-		*ret = NAN;
+		*ret = (struct jm_watts){NAN, NAN};
 		return 0;
 	}
 	t = calloc(1, sizeof(*t));
 	if (!t)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for the median of a power.");
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the distribution of a power.");
 	t->held = (struct jm_held){t0_ns, t1_ns, t0_ns, NAN};
 	t->last.value = NAN;
 	t->counter = set->signal[signal].quantity == JM_Q_ENERGY;
@@ -112,7 +113,7 @@ int jm_watts_median(const struct jm_trace *trace, const struct jm_meters *set, i
 	if (!rc && !t->counter)
 		hold_until(t, t1_ns);
 	if (!rc)
-		*ret = median(t);
+		*ret = (struct jm_watts){quantile(t, 0.5), quantile(t, 0.99)};
 	free(t);
 	return rc;
 }

@@ -5,12 +5,16 @@
 
 #include "trace/trace.h"
 
+struct jm_watts {
+	double median, p99; /* that is exceeded half, and 1 % of the time */
+};
+
 /*
- * The power that is exceeded half of the time from t0_ns to t1_ns, in watts, to 0.1 %; a reading holds until the
- * next one. From the power signal, else from the rate between two changes of the energy counter. Parts
+ * The power that is exceeded for a share of the time from t0_ns to t1_ns, in watts, to 0.1 %; a reading holds until
+ * the next one. From the power signal, else from the rate between two changes of the energy counter. Parts
  * without a reading do not count; NAN when there is none at all. Constant memory, one pass.
  */
-int jm_watts_median(const struct jm_trace *trace, const struct jm_meters *set, int meter,
-	int64_t t0_ns, int64_t t1_ns, double *ret, struct jm_err *err);
+int jm_watts_of(const struct jm_trace *trace, const struct jm_meters *set, int meter, int64_t t0_ns,
+	int64_t t1_ns, struct jm_watts *ret, struct jm_err *err);
 
 #endif

@@ -147,9 +147,9 @@ static json_t *meter_json(struct jm_session *s, int i, const struct jm_phase *ph
 		text_or_null(id_or_null(&s->set, m->overlaps)), "origin",
 		jm_origin_name(m->origin));
 	json_t *signals = json_array();
-	double median;
+	struct jm_watts watts;
 
-	if (jm_watts_median(s->trace, &s->set, i, phase->t0_ns, phase->t1_ns, &median, err)) {
+	if (jm_watts_of(s->trace, &s->set, i, phase->t0_ns, phase->t1_ns, &watts, err)) {
 		json_decref(signals);
 		json_decref(meter);
 		return NULL;
@@ -157,9 +157,11 @@ static json_t *meter_json(struct jm_session *s, int i, const struct jm_phase *ph
 	if (m->elsewhere)
 		json_object_set_new(meter, "elsewhere", json_true());
 	json_object_update_new(meter, energy_json(energy));
-	/* of readings that are not used there is no median either */
-	json_object_set_new(
-		meter, "watts_median", jm_json_number(isnan(energy->watts_mean) ? NAN : median));
+	/* of readings that are not used there is no distribution either */
+	if (isnan(energy->watts_mean))
+		watts = (struct jm_watts){NAN, NAN};
+	json_object_set_new(meter, "watts_median", jm_json_number(watts.median));
+	json_object_set_new(meter, "watts_p99", jm_json_number(watts.p99));
 	json_object_set_new(
 		meter, "fault", json_string(jm_fault_name(jm_fault_kind(&energy->fault))));
 	add_rest(s, energies, i, meter);

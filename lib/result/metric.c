@@ -177,6 +177,7 @@ static void measure_energy(const json_t *record, double add_watts, struct jm_mea
 	if (isnan(m->value[JM_M_WATTS]))
 		m->value[JM_M_WATTS] = sum_meters(record, m, "watts_mean") + add_watts;
 	m->value[JM_M_WATTS_MEDIAN] = sum_meters(record, m, "watts_median") + add_watts;
+	m->value[JM_M_WATTS_P99] = sum_meters(record, m, "watts_p99") + add_watts;
 	m->value[JM_M_WATTS_MAX] = sum_meters(record, m, "watts_max") + add_watts;
 	e = m->joules / m->items;
 	if (!(e > 0))
@@ -186,6 +187,7 @@ static void measure_energy(const json_t *record, double add_watts, struct jm_mea
 	m->value[JM_M_ITEMS_JOULE] = 1 / e;
 	m->value[JM_M_ITEMS_WH] = JOULES_PER_WH / e;
 	m->value[JM_M_EDP] = e * m->seconds_item;
+	m->value[JM_M_ED2P] = e * m->seconds_item * m->seconds_item;
 }
 
 bool jm_metric_failed(const json_t *record)

@@ -10,7 +10,16 @@
  *						slower a run may be that needs no energy at all
  *	gain	100 (e_ref - e) / e_ref		loss	100 (d - d_ref) / d_ref
  *
- * Median and maximum power of several meters are the sums of the meters' own: the maxima need not fall
+ *	ED2P	e d^2		energy with twice the weight on time: Martin, Nystrom, Penzes, "ET2: a metric for time
+ *				and energy efficiency of computation" (Power Aware Computing, 2002)
+ *	ZeusCost	eta e + (1 - eta) P_max d	P_max is the power limit of the reference: You, Chung,
+ *				Chowdhury, "Zeus" (NSDI 2023), eq. 2
+ *	MFU, HFU	FLOPs that the mathematics needs, or that were executed, per second and device, by the peak:
+ *				Chowdhery et al., "PaLM" (arXiv 2204.02311), appendix B; Korthikanti et al. (arXiv
+ *				2205.05198) for HFU
+ *	cost, carbon	e / 3.6e6 J/kWh, times PUE (ISO/IEC 30134-2), times price or carbon intensity, of 10^6 items
+ *
+ * Median, 99th percentile and maximum power of several meters are the sums of the meters' own: the maxima need not fall
  * together, so that their sum bounds the total's maximum from above.
  *
  * Energy Delay Sum: Roberts, Wright, Fahmy, Jarvis, "Metrics for energy-aware software optimisation"
@@ -32,12 +41,21 @@
 	X(THROUGHPUT_DEVICE, "throughput_per_device", "throughput per device", "@/s", 1, false)    \
 	X(WATTS, "watts_mean", "mean power", "W", 0, true)                                         \
 	X(WATTS_MEDIAN, "watts_median", "median power", "W", 0, true)                              \
+	X(WATTS_P99, "watts_p99", "99th percentile of power", "W", 0, true)                        \
 	X(WATTS_MAX, "watts_max", "maximum power", "W", 0, true)                                   \
 	X(JOULES_ITEM, "joules_per_item", "energy per @", "J/@", -1, true)                         \
 	X(WH_ITEM, "wh_per_item", "energy per @", "Wh/@", -1, true)                                \
 	X(ITEMS_JOULE, "items_per_joule", "efficiency", "@/J", 1, true)                            \
 	X(ITEMS_WH, "items_per_wh", "efficiency", "@/Wh", 1, true)                                 \
 	X(EDP, "edp", "energy delay product", "J·s/@²", -1, true)                                  \
+	X(ED2P, "ed2p", "energy delay² product", "J·s²/@³", -1, true)                              \
+	X(ZEUS, "zeus_cost", "ZeusCost", "J/@", -1, true)                                          \
+	X(COST, "cost_per_million", "energy cost", "per 10⁶ @", -1, true)                          \
+	X(CARBON, "carbon_g_per_million", "carbon", "gCO2e/10⁶ @", -1, true)                       \
+	X(MFU, "mfu_percent", "MFU", "%", 1, false)                                                \
+	X(HFU, "hfu_percent", "HFU", "%", 1, false)                                                \
+	X(MFU_MEASURED, "mfu_measured_percent", "MFU of the measured peak", "%", 1, false)         \
+	X(HFU_MEASURED, "hfu_measured_percent", "HFU of the measured peak", "%", 1, false)         \
 	X(GAIN, "energy_gain_percent", "energy gain", "%", 1, true)                                \
 	X(LOSS, "time_loss_percent", "time loss", "%", -1, false)                                  \
 	X(GAIN_LOSS, "gain_minus_loss", "energy gain - time loss", "%", 1, true)
@@ -85,6 +103,22 @@ bool jm_metric_failed(const json_t *record);
  * whole phase (the rest of the node, which no meter saw; arXiv 2603.16164 takes 100 W).
  */
 void jm_metric_measure(const json_t *record, double add_watts, struct jm_measured *ret);
+
+/* What no record holds: the user's figures. NAN = not given. */
+struct jm_figures {
+	double price, carbon;  /* currency and gCO2e, each per kWh */
+	double pue;	       /* energy of the facility to that of the machines; at least 1 */
+	double peak_flops;     /* FLOP/s of one device at best */
+	double measured_flops; /* the same, measured */
+	double zeus_eta;       /* 0 = time alone counts, 1 = energy alone */
+};
+/* Cost, carbon and utilisation of a measured record. */
+void jm_metric_figures(const json_t *record, const struct jm_figures *f, struct jm_measured *m);
+/* Of a workload that does nothing but matrix products: FLOP/s of one device; NAN = it is none. */
+double jm_metric_peak(const json_t *record);
+/* Sum of the power limits that the devices of the record held, W; NAN = none is known. */
+double jm_metric_limit(const json_t *record);
+double jm_metric_zeus(double eta, double joules_item, double seconds_item, double limit_watts);
 
 /* The one formula: EDS_k from e/e_ref and d/d_ref. */
 double jm_metric_eds(double k, double energy_ratio, double time_ratio);

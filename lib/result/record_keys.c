@@ -146,6 +146,8 @@ static const struct jm_key meter_keys[] = {
 	{NUMBER("watts_mean", JM_KEY_NULL), .unit = "W", .meaning = "over the covered part"},
 	{NUMBER("watts_median", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "W",
 		.meaning = "exceeded half of the covered time"},
+	{NUMBER("watts_p99", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "W",
+		.meaning = "exceeded 1 % of the covered time"},
 	{NUMBER("watts_max", JM_KEY_NULL), .unit = "W", .meaning = "the largest reading"},
 	{COUNT("samples", JM_KEY_DETAIL), .meaning = "readings in the phase"},
 	{COUNT("gaps", JM_KEY_DETAIL), .meaning = "times without a reading"},

@@ -19,12 +19,14 @@ static struct jm_meters one_meter(enum jm_quantity quantity, double wrap)
 	return set;
 }
 
+static double p99; /* of the last call of median_of */
+
 static double median_of(
 	struct jm_meters *set, const double (*readings)[2], int n, double t0, double t1)
 {
 	struct jm_err err = JM_ERR_INIT;
 	struct jm_trace *t = jm_trace_new(set, &err);
-	double median = -1;
+	struct jm_watts watts = {-1, -1};
 
 	assert_non_null(t);
 	for (int i = 0; i < n; i++) {
@@ -33,10 +35,11 @@ static double median_of(
 		assert_ok(jm_trace_append(t, 0, r, &err), err);
 	}
 	assert_ok(jm_trace_flush(t, NULL, NULL, &err), err);
-	assert_ok(jm_watts_median(t, set, 0, AT(t0), AT(t1), &median, &err), err);
+	assert_ok(jm_watts_of(t, set, 0, AT(t0), AT(t1), &watts, &err), err);
 	jm_trace_free(t);
 	jm_meters_done(set);
-	return median;
+	p99 = watts.p99;
+	return watts.median;
 }
 
 /* 100 W for 1 s, 300 W for 4 s, 500 W for 2 s, of which the stretch cuts a half each. */
@@ -53,6 +56,21 @@ static void weighs_by_time(void **state)
 	assert_near(median_of(&set, readings, 4, 0, 1), 100, 0.1);
 	set = one_meter(JM_Q_POWER, 0);
 	assert_near(median_of(&set, readings, 2, 0, 4), 300, 0.3); /* the last one goes on */
+}
+
+/* 100 W, and 600 W for 2 % of the time, or for 0.5 %. */
+static void p99_is_exceeded_one_percent_of_the_time(void **state)
+{
+	static const double long_peak[][2] = {{0, 100}, {5, 600}, {5.2, 100}, {10, 100}};
+	static const double short_peak[][2] = {{0, 100}, {5, 600}, {5.05, 100}, {10, 100}};
+	struct jm_meters set = one_meter(JM_Q_POWER, 0);
+
+	(void)state;
+	assert_near(median_of(&set, long_peak, 4, 0, 10), 100, 0.1);
+	assert_near(p99, 600, 0.6);
+	set = one_meter(JM_Q_POWER, 0);
+	assert_near(median_of(&set, short_peak, 4, 0, 10), 100, 0.1);
+	assert_near(p99, 100, 0.1);
 }
 
 static void gaps_do_not_count(void **state)
@@ -132,6 +150,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(weighs_by_time),
+		cmocka_unit_test(p99_is_exceeded_one_percent_of_the_time),
 		cmocka_unit_test(gaps_do_not_count),
 		cmocka_unit_test(a_counter_will_do),
 		cmocka_unit_test(mean_over_time),
