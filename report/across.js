@@ -180,7 +180,7 @@
 			(w) => w.series.some(hasTrade) && (w.series.length > 1 || w.series[0].points.length > 1),
 		);
 		if (!works.length) return null;
-		const state = { work: works[0], iso: works[0].series.length === 1 };
+		const state = { work: works[0], iso: works[0].series.length === 1 && window.innerWidth > 640 };
 		const named = (w) => "Efficiency against throughput" + (JM.works.length > 1 || w.series.length > 1 ? ": " + w.title : "");
 		const select =
 			works.length > 1
