@@ -338,6 +338,30 @@ static void batchnorm_other(struct kit *k, const struct types *t, const struct s
 		relu;
 }
 
+/* The norm behind a convolution of 1 x 1, or 3 x 3 pixels, whose own result is read too. */
+static void conv_batchnorm(struct kit *k, const struct types *t, const struct shape *d, bool wide)
+{
+	const int64_t *in = IMAGE(d), size = wide ? 3 : 1, dim[] = {in[0], d->n, in[2], in[3]};
+	struct jm_tensor *x = kit_normal(k, t->c, 0.5, 1, 4, in);
+	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.3, 4, DIMS(d->n, d->c, size, size));
+	struct jm_tensor *with = kit_normal(k, t->c, 0, 1, 4, dim);
+	struct norms n = {.x = kit_out(k, t->c, 4, dim, NULL),
+		.with = d->b % 2 ? with : NULL,
+		.dy = with,
+		.y = kit_out(k, t->c, 4, dim, NULL),
+		.dx = kit_out(k, t->c, 4, dim, NULL),
+		.relu = true};
+	struct jm_node *node = jm_graph_node(k->graph, JM_OP_CONV, OPS(x, w), &n.x);
+
+	node->attr.conv.groups = 1;
+	for (int i = 0; i < 2; i++) {
+		node->attr.conv.stride[i] = node->attr.conv.dilation[i] = 1;
+		node->attr.conv.pad[i] = wide;
+	}
+	declare_norms(k, t, &n);
+	kit_read(k, n.x);
+}
+
 /* y = pool(x) of one kind, and its gradient; of odd batches, plain, it is added to. */
 static void pool(struct kit *k, const struct types *t, const struct shape *d, enum jm_op op,
 	int size, bool count_pad, bool last)
@@ -429,6 +453,7 @@ const struct backend_case backend_image_cases[] = {
 	{"batchnorm, one", batchnorm_one},
 	{"batchnorm, last", batchnorm_last},
 	{"batchnorm, other", batchnorm_other},
+	{"conv + batchnorm", conv_batchnorm},
 	{"maxpool", maxpool},
 	{"avgpool", avgpool},
 	{"pool, last", pool_last},

@@ -29,7 +29,18 @@ size_t cuda_bn_scratch(int64_t c)
 
 template <int N, typename T> struct packs {
 	raw<N, T> x, add, dy, y;
+	unsigned char open; /* a bit for each: y > 0 */
 };
+
+template <int N> __device__ __forceinline__ unsigned char bits_of(const float (&y)[N])
+{
+	unsigned bits = 0;
+
+#pragma unroll
+	for (int k = 0; k < N; k++)
+		bits |= (y[k] > 0 ? 1u : 0u) << k;
+	return (unsigned char)bits;
+}
 
 /* ---- statistics ------------------------------------------------------------------------------------------ */
 
@@ -113,6 +124,28 @@ void cuda_bn_stats(const struct cuda_bn *p, cudaStream_t stream)
 	});
 }
 
+__global__ void sums_kernel(struct cuda_bn p, const float *sum, const float *squares)
+{
+	int64_t at = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+	double mean, var;
+
+	if (at >= p.c)
+		return;
+	mean = sum[at] / (double)p.rows;
+	var = squares[at] / (double)p.rows - mean * mean;
+	p.mean[at] = (float)mean;
+	p.var[at] = (float)(var < 0 ? 0 : var);
+	if (p.rstd)
+		finalize(p, at, p.mean[at], p.var[at]);
+}
+
+void cuda_bn_of_sums(
+	const struct cuda_bn *p, const float *sum, const float *squares, cudaStream_t stream)
+{
+	sums_kernel<<<blocks_for(p->c, COLUMN_THREADS), COLUMN_THREADS, 0, stream>>>(
+		*p, sum, squares);
+}
+
 __global__ void finalize_kernel(struct cuda_bn p)
 {
 	int64_t at = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
@@ -185,6 +218,8 @@ template <int N, typename T, bool ADD> __global__ void __launch_bounds__(COLUMN_
 				if (p.relu)
 					v[i] = v[i] < 0 ? 0 : v[i];
 			}
+			if (ADD && N == PACK && p.mask)
+				p.mask[((p.rows - 1 - r) * p.c + at) / PACK] = bits_of(v);
 			store_sum(y + (p.rows - 1 - r) * p.c + at, v, p.accumulate);
 		});
 }
@@ -214,10 +249,10 @@ void cuda_bn_apply(const struct cuda_bn *p, cudaStream_t stream)
 
 /*
  * e is what the ReLU lets through of dy, and how it is found: dy itself without ReLU; where y > 0; where
- * the norm of x is, when nothing was added to it, which spares reading y; or from where the first pass
- * left it, dadd.
+ * the forward pass left bits that tell; where the norm of x is, when nothing was added to it, which spares
+ * reading y; or from where the first pass left it, dadd.
  */
-enum mask { MASK_NONE, MASK_Y, MASK_X, MASK_KEPT };
+enum mask { MASK_NONE, MASK_Y, MASK_BITS, MASK_X, MASK_KEPT };
 
 template <int N> struct channels {
 	float mean[N], scale[N], shift[N];
@@ -240,6 +275,8 @@ __device__ __forceinline__ void fetch_both(const struct cuda_bn_grad &p, int64_t
 	fetch<N>((const T *)p.x.data + i, t.x);
 	if (M == MASK_Y)
 		fetch<N>((const T *)p.y.data + i, t.y);
+	if (M == MASK_BITS)
+		t.open = p.mask[i / PACK];
 }
 
 /* e, and x less its mean. */
@@ -257,6 +294,8 @@ __device__ __forceinline__ void widen_both(
 	for (int k = 0; k < N; k++) {
 		if (M == MASK_Y)
 			e[k] = w[k] > 0 ? e[k] : 0;
+		if (M == MASK_BITS)
+			e[k] = t.open >> k & 1 ? e[k] : 0;
 		if (M == MASK_X)
 			e[k] = normed(v[k], c.mean[k], c.scale[k], c.shift[k]) > 0 ? e[k] : 0;
 		v[k] -= c.mean[k];
@@ -358,18 +397,26 @@ static void grad_masked(const struct cuda_bn_grad *p, cudaStream_t stream)
 	grad_kernel<N, T, KEEP ? MASK_KEPT : M><<<shape.grid, shape.block, 0, stream>>>(*p, s);
 }
 
+/* By y itself, or by bits. */
+template <int N, typename T, enum mask M>
+static void grad_kept(const struct cuda_bn_grad *p, cudaStream_t stream)
+{
+	if (p->dadd.data && !(p->accumulate & 8))
+		grad_masked<N, T, M, true>(p, stream);
+	else
+		grad_masked<N, T, M, false>(p, stream);
+}
+
 template <int N, typename T> static void grad(const struct cuda_bn_grad *p, cudaStream_t stream)
 {
-	bool keep = p->dadd.data && !(p->accumulate & 8);
-
 	if (p->beta)
 		grad_masked<N, T, MASK_X, false>(p, stream);
 	else if (!p->y.data)
 		grad_masked<N, T, MASK_NONE, false>(p, stream);
-	else if (keep)
-		grad_masked<N, T, MASK_Y, true>(p, stream);
+	else if (N == PACK && p->mask)
+		grad_kept<N, T, N == PACK ? MASK_BITS : MASK_Y>(p, stream);
 	else
-		grad_masked<N, T, MASK_Y, false>(p, stream);
+		grad_kept<N, T, MASK_Y>(p, stream);
 }
 
 void cuda_bn_grad(const struct cuda_bn_grad *p, cudaStream_t stream)

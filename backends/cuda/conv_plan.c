@@ -129,9 +129,9 @@ void cuda_conv_drop(struct cuda_dev *dev)
 
 /* ---- timing -------------------------------------------------------------------------------------------------- */
 
-/* Memory of one plan: the three operands and the workspace. */
+/* Memory of one plan: the three operands, the two sums of a channel, and the workspace. */
 struct bench {
-	void *data[3], *workspace;
+	void *data[5], *workspace;
 	cudaEvent_t from, to;
 };
 
@@ -149,7 +149,7 @@ static enum cuda_type vec_type(cudnnDataType_t type)
 
 static void close_bench(struct bench *b)
 {
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 5; i++)
 		cudaFree(b->data[i]);
 	cudaFree(b->workspace);
 	if (b->from)
@@ -176,6 +176,8 @@ static bool open_bench(struct cuda_dev *dev, const struct cuda_conv_plan *p, str
 				(int64_t)(bytes / (s->type == CUDNN_DATA_FLOAT ? 4 : 2)), 17 + i,
 				dev->stream);
 	}
+	for (int i = 3; i < 5 && fine; i++)
+		fine = !cudaMalloc(&b->data[i], (size_t)s->y[1] * sizeof(float));
 	fine = fine && (!p->workspace || !cudaMalloc(&b->workspace, p->workspace)) &&
 	       !cudaEventCreate(&b->from) && !cudaEventCreate(&b->to);
 	if (!fine)
@@ -230,9 +232,10 @@ static double time_plan(
 	struct jm_err err = JM_ERR_INIT;
 	struct dnn_run run;
 	double seconds;
+	const int64_t id[] = {p->ids.x, p->ids.w, p->ids.y, p->ids.sum, p->ids.squares};
 
-	if (dnn_bind(&dev->dnn, &p->plan[i], 3, (const int64_t[]){p->ids.x, p->ids.w, p->ids.y},
-		    b->data, b->workspace, &run, &err))
+	if (dnn_bind(&dev->dnn, &p->plan[i], p->ids.sum ? 5 : 3, id, b->data, b->workspace, &run,
+		    &err))
 		return NAN;
 	seconds = time_rounds(dev, &run, b, p->seconds);
 	dnn_unbind(&dev->dnn, &run);

@@ -24,7 +24,8 @@ struct cuda_bn {
 	double eps, momentum;
 	int64_t count;
 	bool relu, accumulate;
-	void *scratch; /* cuda_bn_scratch bytes */
+	unsigned char *mask; /* where y > 0, a bit for each element; c is a multiple of 8 */
+	void *scratch;	     /* cuda_bn_scratch bytes */
 };
 struct cuda_bn_grad {
 	int64_t rows, c;
@@ -32,12 +33,16 @@ struct cuda_bn_grad {
 	const float *gamma, *mean, *rstd;
 	const float *beta; /* given in place of y: y follows from x by this norm alone */
 	float *dgamma, *dbeta;
-	unsigned accumulate; /* bits 0 to 3: dx, dgamma, dbeta, dadd */
-	void *scratch;	     /* cuda_bn_scratch bytes */
+	const unsigned char *mask; /* given with y, which need not be read then */
+	unsigned accumulate;	   /* bits 0 to 3: dx, dgamma, dbeta, dadd */
+	void *scratch;		   /* cuda_bn_scratch bytes */
 };
 size_t cuda_bn_scratch(int64_t c);
 /* Writes mean and var; with rstd also what cuda_bn_finalize does. */
 void cuda_bn_stats(const struct cuda_bn *p, cudaStream_t stream);
+/* The same from the sums over x and its squares, [c] each. */
+void cuda_bn_of_sums(
+	const struct cuda_bn *p, const float *sum, const float *squares, cudaStream_t stream);
 /* From mean and var: rstd, and the running statistics. */
 void cuda_bn_finalize(const struct cuda_bn *p, cudaStream_t stream);
 /* y from x, mean, rstd, gamma, beta and add. */

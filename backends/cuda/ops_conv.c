@@ -4,7 +4,8 @@
  * the workspace, and kept by shape; the fastest is found by timing when the first group of the shape is
  * built. A filter's gradient comes from cuDNN in the type of the images with channels last, and is added
  * to or copied into its place from there. Images of a few channels, those of the first layer, are folded:
- * the squares that its stride steps over become channels (image.h).
+ * the squares that its stride steps over become channels (image.h). In f16 a convolution may leave the sums
+ * that the batch norm behind it needs.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -14,10 +15,11 @@
 
 /*
  * Scratch of a group: cuDNN's workspace, then image and filter folded, or the filter's gradient,
- * then sums of the bias' gradient.
+ * then sums of the bias' gradient, or those of a batch norm and its mean and variance.
  */
+#define SUMS 4 /* of each channel: x, its squares, mean, variance */
 struct conv_scratch {
-	size_t image, filter, bias, bytes;
+	size_t image, filter, bias, sums, bytes;
 };
 
 static size_t aligned(size_t bytes)
@@ -136,13 +138,14 @@ static void fold_shape(const struct jm_node *n, struct dnn_conv_shape *shape)
 	}
 }
 
-static struct cuda_conv_key key_of(const struct jm_node *n)
+/* nodes: of the group, the convolution first. */
+static struct cuda_conv_key key_of(const struct jm_node *n, int nodes)
 {
 	struct operands o = operands_of(n);
 	struct cuda_conv_key key;
 
 	memset(&key, 0, sizeof key); /* compared by memcmp */
-	key.pattern = pattern_of(n->op);
+	key.pattern = nodes > 1 ? DNN_PATTERN_CONV_STATS : pattern_of(n->op);
 	memcpy(key.shape.x, o.x->dim, sizeof key.shape.x);
 	memcpy(key.shape.w, o.w->dim, sizeof key.shape.w);
 	memcpy(key.shape.y, o.y->dim, sizeof key.shape.y);
@@ -165,7 +168,7 @@ static size_t folded_bytes(const struct cuda_fold *p, enum jm_dtype type)
 	       jm_dtype_bytes(type);
 }
 
-static struct conv_scratch scratch_of(const struct jm_node *n, size_t workspace)
+static struct conv_scratch scratch_of(const struct jm_node *n, int nodes, size_t workspace)
 {
 	struct operands o = operands_of(n);
 	struct conv_scratch s = {.image = aligned(workspace)};
@@ -181,9 +184,11 @@ static struct conv_scratch scratch_of(const struct jm_node *n, size_t workspace)
 	}
 	s.filter = s.image + aligned(image);
 	s.bias = s.filter + aligned(filter);
-	s.bytes = s.bias;
+	s.sums = s.bytes = s.bias;
 	if (n->op == JM_OP_CONV_WGRAD && o.bias)
 		s.bytes += cuda_bn_scratch(o.bias->dim[0]);
+	if (nodes > 1)
+		s.bytes += SUMS * sizeof(float) * (size_t)o.y->dim[1];
 	return s;
 }
 
@@ -193,13 +198,26 @@ static int takes_conv(struct cuda_dev *dev, const struct jm_group *group, struct
 {
 	const struct jm_node *n = group->node[0];
 	struct operands o = operands_of(n);
-	struct cuda_conv_key key = key_of(n);
+	struct cuda_conv_key key = key_of(n, group->n_nodes);
 
 	if (o.x->type != o.y->type || (n->op != JM_OP_CONV_WGRAD && o.w->type != o.x->type))
 		return jm_err_set(err, JM_ENOSUP,
 			"%s of backend cuda wants images and filter in one type.",
 			jm_op_name(n->op));
 	return cuda_conv_plan(dev, &key, err) ? 0 : err->code;
+}
+
+/* With the statistics of its own result behind it, for which cuDNN has engines in f16. */
+static int takes_conv_stats(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *n = group->node[0], *stats = group->node[1], *last = group->node[2];
+
+	if (n->in[0]->type != JM_F16 || n->in[2] || is_folded(n) || n->accumulate ||
+		stats->accumulate || last->accumulate || stats->in[0] != n->out[0] ||
+		last->in[0] != stats->out[0] || last->in[1] != stats->out[1])
+		return jm_err_set(
+			err, JM_ENOSUP, "Backend cuda joins no such convolution and statistics.");
+	return takes_conv(dev, group, err);
 }
 
 static bool lies_last(const struct jm_tensor *t)
@@ -211,11 +229,13 @@ static int choices_conv(struct cuda_dev *dev, const struct jm_group *group,
 	struct jm_choice *choice, struct jm_err *err)
 {
 	const struct jm_node *n = group->node[0];
-	struct cuda_conv_key key = key_of(n);
+	struct cuda_conv_key key = key_of(n, group->n_nodes);
 	struct cuda_conv_plan *plan = cuda_conv_plan(dev, &key, err);
 
 	if (!plan)
 		return 0;
+	if (group->n_nodes > 1)
+		choice->in[1][0] = cuda_layout_last;
 	for (int i = 0; i < 2; i++)
 		choice->in[0][i] = cuda_layout_last;
 	if (is_folded(n)) /* as it lies: it is copied anyway */
@@ -225,7 +245,7 @@ static int choices_conv(struct cuda_dev *dev, const struct jm_group *group,
 	if (n->op != JM_OP_CONV_WGRAD || n->out[0]->class == JM_CLASS_ACT ||
 		jm_layout_equal(&n->out[0]->layout, &cuda_layout_last))
 		choice->out[0][0] = cuda_layout_last;
-	choice->scratch = scratch_of(n, plan->workspace).bytes;
+	choice->scratch = scratch_of(n, group->n_nodes, plan->workspace).bytes;
 	choice->seconds = choice->flops_executed = NAN;
 	return 1;
 }
@@ -259,13 +279,21 @@ static void *stands_for(const struct jm_node *n, const struct jm_tensor *t, char
 	return t->data;
 }
 
+static float *sums_at(const struct cuda_exec *exec)
+{
+	const struct conv *c = exec->own;
+
+	return (float *)(void *)((char *)exec->scratch + c->at.sums);
+}
+
 static int build_conv(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = &exec->node[0];
 	struct operands o = operands_of(n);
-	struct cuda_conv_key key = key_of(n);
+	struct cuda_conv_key key = key_of(n, exec->n_nodes);
 	struct cuda_conv_plan *plan = cuda_conv_plan(dev, &key, err);
 	struct conv *c;
+	float *sums;
 	int code;
 
 	if (!plan)
@@ -276,11 +304,14 @@ static int build_conv(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_er
 	exec->own = c = calloc(1, sizeof *c);
 	if (!c)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a convolution.");
-	c->at = scratch_of(n, plan->workspace);
-	return dnn_bind(&dev->dnn, &plan->plan[plan->best], 3,
-		(const int64_t[]){plan->ids.x, plan->ids.w, plan->ids.y},
+	c->at = scratch_of(n, exec->n_nodes, plan->workspace);
+	sums = sums_at(exec);
+	return dnn_bind(&dev->dnn, &plan->plan[plan->best], exec->n_nodes > 1 ? 5 : 3,
+		(const int64_t[]){
+			plan->ids.x, plan->ids.w, plan->ids.y, plan->ids.sum, plan->ids.squares},
 		(void *const[]){stands_for(n, o.x, exec->scratch, &c->at),
-			stands_for(n, o.w, exec->scratch, &c->at), o.y->data},
+			stands_for(n, o.w, exec->scratch, &c->at), o.y->data, sums,
+			sums + o.y->dim[1]},
 		exec->scratch, &c->run, err);
 }
 
@@ -317,6 +348,32 @@ static int run_conv(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 	if (!code && exec->node[0].op == JM_OP_CONV && bias)
 		cuda_bias_add(cuda_vec(y), bias->data, y->dim[0] * y->dim[2] * y->dim[3], y->dim[1],
 			dev->stream);
+	return code;
+}
+
+/* Mean, variance and what follows from them, of the sums that the convolution left. */
+static int run_conv_stats(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *stats = &exec->node[1], *last = &exec->node[2];
+	const struct jm_tensor *x = stats->in[0], *mean = stats->out[0], *var = stats->out[1];
+	float *sums = sums_at(exec);
+	int64_t channels = x->dim[1];
+	struct cuda_bn p = {
+		.rows = x->dim[0] * x->dim[2] * x->dim[3],
+		.c = channels,
+		.mean = mean->is_virtual ? sums + 2 * channels : mean->data,
+		.var = var->is_virtual ? sums + 3 * channels : var->data,
+		.rstd = cuda_data(last->out[0]),
+		.running_mean = cuda_data(last->out[1]),
+		.running_var = cuda_data(last->out[2]),
+		.eps = last->attr.bn.eps,
+		.momentum = last->attr.bn.momentum,
+		.count = last->attr.bn.count,
+	};
+	int code = run_conv(dev, exec, err);
+
+	if (!code)
+		cuda_bn_of_sums(&p, sums, sums + channels, dev->stream);
 	return code;
 }
 
@@ -362,6 +419,8 @@ static int run_wgrad(struct cuda_dev *dev, const struct cuda_exec *exec, struct 
 }
 
 const struct cuda_op cuda_ops_conv[] = {
+	{{JM_OP_CONV, JM_OP_BN_STATS, JM_OP_BN_FINALIZE}, 3, takes_conv_stats, choices_conv, NULL,
+		build_conv, run_conv_stats, drop_conv},
 	{{JM_OP_CONV}, 1, takes_conv, choices_conv, NULL, build_conv, run_conv, drop_conv},
 	{{JM_OP_CONV_DGRAD}, 1, takes_conv, choices_conv, NULL, build_conv, run_conv, drop_conv},
 	{{JM_OP_CONV_WGRAD}, 1, takes_conv, choices_conv, NULL, build_conv, run_wgrad, drop_conv},

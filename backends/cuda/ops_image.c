@@ -97,10 +97,21 @@ static int choices_image(struct cuda_dev *dev, const struct jm_group *group,
 	return 1;
 }
 
+/* Of a norm whose result a sum joined before the ReLU: the gradient would have to read that result again, and
+ * finds bits instead. */
+static size_t mask_bytes(const struct jm_node *n)
+{
+	bool wanted = n->op == JM_OP_BN_APPLY && n->attr.bn.relu && n->in[5] && !n->accumulate &&
+		      !n->again && n->in[0]->dim[1] % 8 == 0;
+
+	return wanted ? (size_t)jm_tensor_count(n->out[0]) / 8 : 0;
+}
+
 static int choices_bn(struct cuda_dev *dev, const struct jm_group *group, struct jm_choice *choice,
 	struct jm_err *err)
 {
-	choice->scratch = scratch_bn(group);
+	choice->scratch = group->node[0]->op == JM_OP_BN_APPLY ? 0 : scratch_bn(group);
+	choice->saved = mask_bytes(group->node[group->n_nodes - 1]);
 	return choices_image(dev, group, choice, err);
 }
 
@@ -132,7 +143,7 @@ static void set_finalize(struct cuda_bn *p, const struct jm_node *n)
 	p->count = n->attr.bn.count;
 }
 
-static void set_apply(struct cuda_bn *p, const struct jm_node *n)
+static void set_apply(struct cuda_bn *p, const struct jm_node *n, void *mask)
 {
 	p->x = cuda_vec(n->in[0]);
 	p->rows = pixels_of(n->in[0]);
@@ -143,6 +154,7 @@ static void set_apply(struct cuda_bn *p, const struct jm_node *n)
 	p->y = cuda_vec(n->out[0]);
 	p->relu = n->attr.bn.relu;
 	p->accumulate = cuda_adds(n, 0);
+	p->mask = mask;
 }
 
 static int run_stats(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
@@ -176,7 +188,7 @@ static int run_apply(struct cuda_dev *dev, const struct cuda_exec *exec, struct 
 	};
 
 	(void)err;
-	set_apply(&p, NODE(exec));
+	set_apply(&p, NODE(exec), exec->saved);
 	cuda_bn_apply(&p, dev->stream);
 	return 0;
 }
@@ -197,7 +209,7 @@ static int run_bn(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_
 	(void)err;
 	set_stats(&p, &n[0], exec->scratch);
 	set_finalize(&p, &n[1]);
-	set_apply(&p, &n[2]);
+	set_apply(&p, &n[2], exec->saved);
 	p.mean = kept(n[0].out[0], own, 0);
 	p.var = kept(n[0].out[1], own, 1);
 	p.rstd = kept(n[1].out[0], own, 2);
@@ -219,6 +231,7 @@ static int run_bn_grad(struct cuda_dev *dev, const struct cuda_exec *exec, struc
 		.mean = cuda_data(n->in[4]),
 		.rstd = cuda_data(n->in[5]),
 		.beta = cuda_data(n->in[6]),
+		.mask = n->in[2] ? exec->fwd_saved : NULL,
 		.dx = cuda_vec(n->out[0]),
 		.dgamma = cuda_data(n->out[1]),
 		.dbeta = cuda_data(n->out[2]),
@@ -317,7 +330,7 @@ const struct cuda_op cuda_ops_image[] = {
 		run_bn, NULL},
 	{{JM_OP_BN_STATS}, 1, takes_stats, choices_bn, NULL, NULL, run_stats, NULL},
 	{{JM_OP_BN_FINALIZE}, 1, takes_stats, NULL, NULL, NULL, run_finalize, NULL},
-	{{JM_OP_BN_APPLY}, 1, takes_images, choices_image, NULL, NULL, run_apply, NULL},
+	{{JM_OP_BN_APPLY}, 1, takes_images, choices_bn, NULL, NULL, run_apply, NULL},
 	{{JM_OP_BN_GRAD}, 1, takes_images, choices_bn, NULL, NULL, run_bn_grad, NULL},
 	{{JM_OP_MAXPOOL}, 1, takes_images, choices_maxpool, NULL, NULL, run_pool, NULL},
 	{{JM_OP_MAXPOOL_GRAD}, 1, takes_images, choices_image, NULL, NULL, run_pool_grad, NULL},
