@@ -18,6 +18,7 @@ struct train {
 	struct jm_work *work;
 	struct jm_values dims;
 	struct jm_training training;
+	bool may_keep; /* neither the user nor recomputation decides what is kept for gradients */
 	struct jm_lr_schedule schedule;
 	struct jm_scaler scaler;
 	struct jm_device device;

@@ -108,7 +108,13 @@ const struct jm_option jm_train_options[] = {
 	{.name = "keep-all",
 		.type = JM_FLAG,
 		.help = "norms, activations and compute copies are kept for gradients, not made "
-			"again: more memory, fewer passes over it, the same results"},
+			"again: more memory, fewer passes over it, the same results. The default "
+			"on a "
+			"device with memory of its own, where the plan fits that way"},
+	{.name = "keep-less",
+		.type = JM_FLAG,
+		.help = "they are made again for gradients even where memory suffices to keep "
+			"them"},
 	OPTION_REAL("memory", 0, 1e6, "0", "GB that the plan may take; 0 = what is free now"),
 	{.name = "profile",
 		.type = JM_FLAG,
@@ -231,6 +237,8 @@ static int choose_model(struct train *s, struct jm_err *err)
 	s->training.dropout = jm_train_option(s, "dropout");
 	s->training.recompute = jm_train_option(s, "recompute") > 0;
 	s->training.keep_all = jm_train_option(s, "keep-all") > 0;
+	s->may_keep = !s->training.keep_all && !s->training.recompute &&
+		      jm_train_option(s, "keep-less") <= 0;
 	s->training.init = jm_init_find(jm_values_text(o, "init"));
 	s->training.zero_gamma = jm_train_option(s, "zero-gamma") > 0;
 	s->eval.every = (long)jm_train_option(s, "eval-every");

@@ -120,6 +120,40 @@ static int find_memory(struct train *s, struct jm_err *err)
 	return jm_comm_from_first(&s->gang.control, &s->memory, sizeof(s->memory), err);
 }
 
+static int plan_program(struct train *s, struct jm_err *err)
+{
+	int code = jm_model_train(&s->training, &s->graph, err);
+
+	return code ? code : jm_program_plan(s->graph, &s->device, &s->program, err);
+}
+
+static void drop_plan(struct train *s)
+{
+	jm_program_free(s->program);
+	jm_graph_free(s->graph);
+	s->program = NULL;
+	s->graph = NULL;
+}
+
+/*
+ * Where a device has memory of its own, nobody else needs what is left of it: all is kept that fits. An evaluation
+ * beside the training adds its inputs alone.
+ */
+static int plan_kept(struct train *s, struct jm_err *err)
+{
+	int copies = s->eval.every ? 4 : 1, code;
+
+	if (!s->may_keep || s->device.props.host_memory || !s->memory)
+		return plan_program(s, err);
+	s->training.keep_all = true;
+	code = plan_program(s, err);
+	if (code || s->program->peak_bytes + copies * jm_staging_bytes(s->program) <= s->memory)
+		return code;
+	drop_plan(s);
+	s->training.keep_all = false;
+	return plan_program(s, err);
+}
+
 /* The program on paper: nothing is allocated yet. */
 static int plan(struct train *s, struct jm_err *err)
 {
@@ -129,9 +163,7 @@ static int plan(struct train *s, struct jm_err *err)
 	if (!code && !s->training.batch)
 		code = jm_fit_batch(&s->training, &s->device, s->memory, err);
 	if (!code)
-		code = jm_model_train(&s->training, &s->graph, err);
-	if (!code)
-		code = jm_program_plan(s->graph, &s->device, &s->program, err);
+		code = plan_kept(s, err);
 	if (!code && s->eval.every)
 		code = jm_evaluation_plan(&s->eval, &s->training, s->program, err);
 	s->plan_s = 1e-9 * (double)(jm_clock_now(jm_clock_real()) - start);
@@ -156,18 +188,23 @@ static void tell_plan(const struct train *s)
 
 	jm_log(s->work->ctx, JM_INFO,
 		"Batch %lld needs %.3f GB at most (%.3f GB stay, %.3f GB of activations and "
-		"scratch), planned in %.0f ms; %.3f GB may be taken.",
+		"scratch; %s), planned in %.0f ms; %.3f GB may be taken.",
 		(long long)s->training.batch, (double)peak_of(s) / 1e9,
-		(double)p->persistent_bytes / 1e9, (double)p->arena_bytes / 1e9, s->plan_s * 1e3,
-		(double)s->memory / 1e9);
+		(double)p->persistent_bytes / 1e9, (double)p->arena_bytes / 1e9,
+		s->training.recompute  ? "blocks are computed again"
+		: s->training.keep_all ? "all is kept for gradients"
+				       : "norms and activations are made again",
+		s->plan_s * 1e3, (double)s->memory / 1e9);
 	if (s->work->more)
 		json_object_set_new(s->work->more, "plan",
-			json_pack("{s:I, s:I, s:I, s:I, s:I, s:f}", "batch",
+			json_pack("{s:I, s:I, s:I, s:I, s:I, s:b, s:f}", "batch",
 				(json_int_t)s->training.batch, "parameters",
 				(json_int_t)jm_graph_parameters(s->graph), "peak_bytes",
 				(json_int_t)peak_of(s), "persistent_bytes",
 				(json_int_t)p->persistent_bytes, "memory_bytes",
-				(json_int_t)s->memory, "plan_s", s->plan_s));
+				(json_int_t)s->memory, "keep_all",
+				s->training.keep_all && !s->training.recompute, "plan_s",
+				s->plan_s));
 }
 
 static int check_memory(const struct train *s, struct jm_err *err)

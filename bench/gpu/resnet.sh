@@ -9,7 +9,7 @@ seconds=${SECONDS_EACH:-10}
 
 own() {
 	"${JM_BIN:-build/joulemark}" run "$model" --device cuda:0 --batch "$batch" --precision "$precision" \
-		--keep-all --warmup 10 --seconds "$seconds" --json - 2>/dev/null | python3 -c '
+		--warmup 10 --seconds "$seconds" --json - 2>/dev/null | python3 -c '
 import json, sys
 r = json.load(sys.stdin)
 if r["status"] != "ok":

@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The peer of a ResNet's training step: torchvision's network in PyTorch, as fast as its documentation says.
 
-channels_last, torch.compile, autocast to bf16 (or tf32, or f32), AdamW fused, images of random normal
-values that stay on the device. Prints one JSON object: the rate of each window of about a second, the
+channels_last, torch.compile, autocast to bf16 or fp16 (or tf32, or f32), AdamW fused, images of random normal
+values that stay on the device. In fp16 the loss is scaled by GradScaler; the learning rate rises over the first
+20 steps and is a tenth of the other precisions', and a loss that is not finite ends the run: NaN draws less
+power than numbers do. Prints one JSON object: the rate of each window of about a second, the
 median, joules by the driver's counter over those windows.
 
     resnet_torch.py [--model resnet50] [--batch 256] [--precision bf16] [--seconds 10] [--no-compile]
@@ -11,7 +13,9 @@ median, joules by the driver's counter over those windows.
 import argparse
 import ctypes
 import json
+import math
 import statistics
+import sys
 import time
 
 import torch
@@ -87,15 +91,22 @@ def steps_of(args):
     run = torch.compile(model) if not args.no_compile else model
     x = torch.randn(args.batch, 3, 224, 224, device="cuda").to(memory_format=torch.channels_last)
     target = torch.randint(1000, (args.batch,), device="cuda")
-    update = torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.1, fused=True)
+    half = args.precision == "fp16"
+    update = torch.optim.AdamW(model.parameters(), lr=3e-5 if half else 3e-4, weight_decay=0.1, fused=True)
+    rate = torch.optim.lr_scheduler.LambdaLR(update, lambda i: min(1, (i + 1) / 20)) if half else None
+    scaler = torch.amp.GradScaler("cuda", enabled=half)
     loss_of = nn.CrossEntropyLoss()
 
     def step():
         update.zero_grad(set_to_none=True)
-        with torch.autocast("cuda", torch.bfloat16, enabled=args.precision == "bf16"):
+        with torch.autocast("cuda", torch.float16 if half else torch.bfloat16,
+                            enabled=args.precision in ("bf16", "fp16")):
             loss = loss_of(run(x), target)
-        loss.backward()
-        update.step()
+        scaler.scale(loss).backward()
+        scaler.step(update)
+        scaler.update()
+        if rate and rate.last_epoch < 20:
+            rate.step()
         return loss
 
     return step
@@ -105,7 +116,7 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("--model", default="resnet50", choices=BLOCKS)
     p.add_argument("--batch", type=int, default=256)
-    p.add_argument("--precision", default="bf16", choices=["bf16", "tf32", "f32"])
+    p.add_argument("--precision", default="bf16", choices=["bf16", "fp16", "tf32", "f32"])
     p.add_argument("--seconds", type=float, default=10)
     p.add_argument("--no-compile", action="store_true")
     args = p.parse_args()
@@ -123,6 +134,8 @@ def main():
             n += 5
         rates.append(n * args.batch / (time.time() - t))
     seconds, after = time.time() - began, energy.joules()
+    if not math.isfinite(float(loss)):
+        sys.exit(f"the loss is {float(loss)}: neither rate nor power of such a run counts")
     items = sum(rates) * seconds / len(rates)
     print(json.dumps({
         "peer": f"PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}", "model": args.model,

@@ -226,6 +226,7 @@ static const struct jm_key plan_keys[] = {
 		.meaning = "of these, what stays between steps"},
 	{INTEGER("memory_bytes", JM_KEY_DETAIL), .min = 0, .max = JM_KEY_HUGE, .unit = "B",
 		.meaning = "that the plan might take; 0 = unknown"},
+	{FLAG("keep_all", JM_KEY_OPTIONAL), .meaning = "true: nothing is made again for gradients"},
 	{POSITIVE("plan_s", 0), .unit = "s",
 		.meaning = "that choosing the batch and planning took"},
 	{0},

@@ -240,6 +240,28 @@ def test_accumulation_is_the_same_batch(tmp_path, text):
     assert parts["flops_model_per_item"] == pytest.approx(whole["flops_model_per_item"])
 
 
+def test_own_memory_of_a_device_keeps_all_that_fits(tmp_path, text):
+    (tmp_path / "backends").mkdir()
+    (tmp_path / "backends/later.so").symlink_to(pathlib.Path(os.environ["JM_BUILD"]) / "tests/fake/later.so")
+
+    def plan(**options):
+        file = tmp_path / "record.json"
+        words = [w for k, v in {**TINY, "layers": 3, "text": text, "device": "later", **options}.items()
+                 for w in (f"--{k}", v)]
+        done = jm("run", "train", "--model", "gpt", *words, "--json", file, env={
+            "JM_BACKENDS": str(tmp_path / "backends"), "JM_FAKE_LATER_US": "0", "JM_FAKE_LATER_OWN_MEMORY": "1"})
+        assert done.returncode == 0, done.stderr
+        r = json.loads(file.read_text())
+        return r["plan"], r["loss_last"]
+
+    (kept, loss), (less, same) = plan(memory=1, **{"keep-all": 1}), plan(memory=1, **{"keep-less": 1})
+    assert kept["keep_all"] and not less["keep_all"] and less["peak_bytes"] < kept["peak_bytes"]
+    assert plan(memory=1)[0]["peak_bytes"] == kept["peak_bytes"]
+    tight = plan(memory=(kept["peak_bytes"] + less["peak_bytes"]) / 2e9)[0]
+    assert not tight["keep_all"] and tight["peak_bytes"] == less["peak_bytes"]
+    assert same == loss
+
+
 def test_recompute_changes_memory_only(tmp_path, text):
     kept = train(tmp_path, text, layers=4, batch=8)[1]
     again = train(tmp_path, text, layers=4, batch=8, recompute=1)[1]

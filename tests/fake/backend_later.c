@@ -251,6 +251,7 @@ static void later_props(void *dev, struct jm_device_props *ret)
 	const struct later *d = dev;
 
 	jm_backend_ref.props(d->ref, ret);
+	ret->host_memory = !getenv("JM_FAKE_LATER_OWN_MEMORY");
 	memcpy(ret->uuid, d->uuid, sizeof(ret->uuid));
 	memcpy(ret->bus, d->bus, sizeof(ret->bus));
 }
