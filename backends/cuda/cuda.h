@@ -76,9 +76,9 @@ struct cuda_op {
 };
 
 /* Tables of rows, each ending with a row of no nodes; listed in ops.c. */
-extern const struct cuda_op cuda_ops_attention[], cuda_ops_conv[], cuda_ops_dnn_attention[],
-	cuda_ops_image[], cuda_ops_linear[], cuda_ops_norm[], cuda_ops_pointwise[],
-	cuda_ops_tokens[], cuda_ops_update[];
+extern const struct cuda_op cuda_ops_attention[], cuda_ops_conv[], cuda_ops_conv_product[],
+	cuda_ops_dnn_attention[], cuda_ops_image[], cuda_ops_linear[], cuda_ops_norm[],
+	cuda_ops_pointwise[], cuda_ops_tokens[], cuda_ops_update[];
 
 /* [B,C,Y,X] with the channels last in memory. */
 extern const struct jm_layout cuda_layout_last;

@@ -4,6 +4,7 @@
 
 /* A cover's first row that agrees runs it. */
 static const struct cuda_op *const tables[] = {
+	cuda_ops_conv_product,
 	cuda_ops_conv,
 	cuda_ops_image,
 	cuda_ops_linear,

@@ -172,6 +172,68 @@ template <int N, typename T> __global__ void maxpool_kept_kernel(struct cuda_poo
 	store_sum((T *)p.dx.data + offset(p.in, p.c, at.b, at.y, at.x, at.c), sum, p.accumulate);
 }
 
+/*
+ * The same of windows of 3 x 3 with stride 2 and pad 1: a thread takes the pixels (2i, 2j) to (2i + 1, 2j + 1),
+ * which lie in four windows, and reads each of these once.
+ */
+template <typename T> __global__ void maxpool_four_kernel(struct cuda_pool p, int64_t n)
+{
+	int64_t index = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+	const int half[2] = {(p.in[0] + 1) / 2, (p.in[1] + 1) / 2};
+	float sum[2][2][PACK] = {};
+
+	if (index >= n)
+		return;
+	place at = place_of<PACK>(index, half, p.c);
+#pragma unroll
+	for (int w = 0; w < 4; w++) {
+		const int down = w / 2, right = w % 2;
+		__align__(8) unsigned char v[PACK];
+		float dy[PACK];
+
+		if (at.y + down >= p.out[0] || at.x + right >= p.out[1])
+			continue;
+		int64_t from = offset(p.out, p.c, at.b, at.y + down, at.x + right, at.c);
+		*reinterpret_cast<uint2 *>(v) = *reinterpret_cast<const uint2 *>(p.place + from);
+		load((const T *)p.y.data + from, dy);
+#pragma unroll
+		for (int i = down; i < 2; i++)
+#pragma unroll
+			for (int j = right; j < 2; j++)
+#pragma unroll
+				for (int k = 0; k < PACK; k++)
+					sum[i][j][k] += v[k] == (i + 1 - 2 * down) * 3 + j + 1 - 2 * right
+								? dy[k]
+								: 0;
+	}
+#pragma unroll
+	for (int i = 0; i < 2; i++)
+#pragma unroll
+		for (int j = 0; j < 2; j++)
+			if (2 * at.y + i < p.in[0] && 2 * at.x + j < p.in[1])
+				store_sum((T *)p.dx.data + offset(p.in, p.c, at.b, 2 * at.y + i,
+								   2 * at.x + j, at.c),
+					sum[i][j], p.accumulate);
+}
+
+static bool is_four(const struct cuda_pool *p)
+{
+	bool four = p->c % PACK == 0;
+
+	for (int i = 0; i < 2; i++)
+		four = four && p->kernel[i] == 3 && p->stride[i] == 2 && p->pad[i] == 1;
+	return four;
+}
+
+static void maxpool_four(const struct cuda_pool *p, cudaStream_t stream)
+{
+	int64_t n = (int64_t)p->batch * ((p->in[0] + 1) / 2) * ((p->in[1] + 1) / 2) * (p->c / PACK);
+
+	with_type(p->y, [&](auto t) {
+		maxpool_four_kernel<decltype(t)><<<blocks_for(n, THREADS), THREADS, 0, stream>>>(*p, n);
+	});
+}
+
 /* ---- the mean ---------------------------------------------------------------------------------------------- */
 
 __device__ __forceinline__ float divisor(const struct cuda_pool &p, span rows, span columns)
@@ -256,7 +318,9 @@ POOL(void cuda_avgpool_grad, avgpool_grad_kernel, in)
 
 void cuda_maxpool_grad(const struct cuda_pool *p, cudaStream_t stream)
 {
-	if (p->place)
+	if (p->place && is_four(p))
+		maxpool_four(p, stream);
+	else if (p->place)
 		maxpool_kept(p, stream);
 	else
 		maxpool_again(p, stream);

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Convolutions of single pixels in f32 as products by cuBLASLt: with channels last, x[B Y X, C] is a matrix.
+ * cuDNN's engines without tensor cores turn such images around in memory first, and reach a third of the rate.
+ */
+#include <math.h>
+
+#include "gemm.h"
+
+/* The image, the filter and the result of the forward direction, or their gradients. */
+struct operands {
+	const struct jm_tensor *x, *w, *y;
+};
+
+static struct operands operands_of(const struct jm_node *n)
+{
+	if (n->op == JM_OP_CONV)
+		return (struct operands){n->in[0], n->in[1], n->out[0]};
+	if (n->op == JM_OP_CONV_DGRAD)
+		return (struct operands){n->out[0], n->in[1], n->in[0]};
+	return (struct operands){n->in[1], n->out[0], n->in[0]};
+}
+
+/* x[pixels, channels], column by column. */
+static struct cuda_matrix pixels(const struct jm_tensor *t, bool transposed)
+{
+	return (struct cuda_matrix){
+		.data = t->data,
+		.type = t->type,
+		.rows = t->dim[1],
+		.columns = t->dim[0] * t->dim[2] * t->dim[3],
+		.stride = t->dim[1],
+		.transposed = transposed,
+	};
+}
+
+/* y = x w^T, dx = dy w, dw = dy^T x. A filter w[K,C,1,1] is a matrix like an image of K pixels. */
+static struct cuda_gemm product_of(const struct jm_node *n)
+{
+	struct operands o = operands_of(n);
+	bool weights = n->op == JM_OP_CONV_WGRAD;
+	struct cuda_gemm g = {
+		.a = weights ? pixels(o.x, false) : pixels(o.w, n->op == JM_OP_CONV),
+		.b = n->op == JM_OP_CONV ? pixels(o.x, false) : pixels(o.y, weights),
+		.d = pixels(n->out[0], false),
+		.accumulate = cuda_adds(n, 0),
+	};
+
+	g.k = weights ? g.a.columns : g.b.rows;
+	return g;
+}
+
+/* ---- select --------------------------------------------------------------------------------------------- */
+
+/* Fewer channels are folded: ops_conv.c. */
+#define FEW_CHANNELS 8
+
+static bool is_product(const struct jm_node *n)
+{
+	struct operands o = operands_of(n);
+	bool one = n->attr.conv.groups == 1 && o.x->dim[1] >= FEW_CHANNELS;
+
+	for (int i = 0; i < 2; i++)
+		one = one && o.w->dim[2 + i] == 1 && n->attr.conv.stride[i] == 1 &&
+		      n->attr.conv.pad[i] == 0;
+	return one;
+}
+
+static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *n = group->node[0];
+	struct operands o = operands_of(n);
+	bool exact = o.x->type == JM_F32 && o.w->type == JM_F32 && o.y->type == JM_F32 &&
+		     n->math == JM_MATH_F32;
+	bool bias = n->op == JM_OP_CONV ? n->in[2] : n->op == JM_OP_CONV_WGRAD && n->out[1];
+
+	(void)dev;
+	if (exact && !bias && is_product(n))
+		return 0;
+	return jm_err_set(
+		err, JM_ENOSUP, "Backend cuda has no product for this %s.", jm_op_name(n->op));
+}
+
+static int choices(struct cuda_dev *dev, const struct jm_group *group, struct jm_choice *choice,
+	struct jm_err *err)
+{
+	const struct jm_node *n = group->node[0];
+	const struct jm_tensor *w = operands_of(n).w;
+	struct jm_layout *filter =
+		n->op == JM_OP_CONV_WGRAD ? &choice->out[0][0] : &choice->in[0][1];
+
+	(void)dev;
+	(void)err;
+	choice->in[0][0] = cuda_layout_last;
+	if (n->op == JM_OP_CONV_WGRAD)
+		choice->in[0][1] = cuda_layout_last;
+	else
+		choice->out[0][0] = cuda_layout_last;
+	if (w->layout.rank || w->class == JM_CLASS_ACT) /* of single pixels both lie alike */
+		*filter = cuda_layout_last;
+	choice->seconds = choice->flops_executed = NAN;
+	return 1;
+}
+
+/* ---- build and run --------------------------------------------------------------------------------------- */
+
+static int build(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	struct cuda_gemm g = product_of(&exec->node[0]);
+	struct cuda_product *product;
+	int code = cuda_product_new(dev, &g, &product, err);
+
+	if (!code)
+		exec->own = product;
+	return code;
+}
+
+static int run(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	return cuda_product_run(dev, exec->own, err);
+}
+
+static void drop(struct cuda_dev *dev, struct cuda_exec *exec)
+{
+	cuda_product_free(dev, exec->own);
+}
+
+const struct cuda_op cuda_ops_conv_product[] = {
+	{{JM_OP_CONV}, 1, takes, choices, NULL, build, run, drop},
+	{{JM_OP_CONV_DGRAD}, 1, takes, choices, NULL, build, run, drop},
+	{{JM_OP_CONV_WGRAD}, 1, takes, choices, NULL, build, run, drop},
+	{.n_nodes = 0},
+};
