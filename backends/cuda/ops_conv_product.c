@@ -72,7 +72,7 @@ static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_e
 	struct operands o = operands_of(n);
 	bool exact = o.x->type == JM_F32 && o.w->type == JM_F32 && o.y->type == JM_F32 &&
 		     n->math == JM_MATH_F32;
-	bool bias = n->op == JM_OP_CONV ? n->in[2] : n->op == JM_OP_CONV_WGRAD && n->out[1];
+	bool bias = (n->op == JM_OP_CONV && n->in[2]) || (n->op == JM_OP_CONV_WGRAD && n->out[1]);
 
 	(void)dev;
 	if (exact && !bias && is_product(n))
