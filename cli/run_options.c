@@ -50,7 +50,7 @@ const struct jm_option jm_run_options[] = {
 		.min = 0,
 		.max = 3600,
 		.help = "time that operations of the work are compared with the reference for, "
-			"before the first step, at most; 0 omits it; without this option 250ms"},
+			"before the first step, at most; 0 omits it; without this option 200ms"},
 	{.name = "repeat",
 		.type = JM_INT,
 		.min = 1,

@@ -441,6 +441,11 @@ static void tell_lanes(struct jm_session *s)
 		jm_lane_edge(s->source[i].lane);
 }
 
+void jm_session_edge(struct jm_session *s)
+{
+	tell_lanes(s);
+}
+
 int jm_session_begin(struct jm_session *s, const char *name, int64_t t_ns, struct jm_err *err)
 {
 	struct jm_phase phase = {

@@ -80,6 +80,8 @@ int jm_session_start(struct jm_session *s, struct jm_err *err);
  * command, or the user's own. begin returns the phase's index or an error code. */
 int jm_session_begin(struct jm_session *s, const char *name, int64_t t_ns, struct jm_err *err);
 void jm_session_end(struct jm_session *s, int phase, int64_t t_ns);
+/* Energy until now is going to be asked for, as where a phase begins or ends: counters are read around here. */
+void jm_session_edge(struct jm_session *s);
 /* Items done in a phase, when they are done; from any thread. */
 void jm_session_credit(struct jm_session *s, int phase, double items);
 /* Items of all phases so far are unknown. */

@@ -11,15 +11,15 @@
 #define LEAST_PAUSE_S 0.001 /* shorter ones add up: sleeping is not that exact */
 #define PAY_BACK_S    3.0
 #define MOST_PAY_BACK 0.1 /* of the wanted power */
-#define NEAR	      0.02
+#define NEAR	      0.03
 #define APART	      0.05 /* duties that say something of the floor, relative */
 #define HIGHEST_FLOOR 0.9  /* of a reading */
 #define MOST_STEP     4.0  /* times the duty before */
 #define READY	      2	   /* readings in a row */
 
-void jm_pacer_init(struct jm_pacer *p, double watts, int64_t now_ns)
+void jm_pacer_init(struct jm_pacer *p, double watts)
 {
-	*p = (struct jm_pacer){.watts = watts, .duty = 1, .changed_ns = now_ns};
+	*p = (struct jm_pacer){.watts = watts, .duty = 1};
 }
 
 static double clamp(double x, double least, double most)
@@ -27,11 +27,12 @@ static double clamp(double x, double least, double most)
 	return fmin(fmax(x, least), most);
 }
 
-static double wanted(const struct jm_pacer *p)
+/* Less what is owed, paid back over some seconds. */
+static double wanted(const struct jm_pacer *p, double owed_joules)
 {
 	double limit = MOST_PAY_BACK * p->watts;
 
-	return p->watts - clamp(p->owed_joules / PAY_BACK_S, -limit, limit);
+	return p->watts - clamp(owed_joules / PAY_BACK_S, -limit, limit);
 }
 
 /* Power is a straight line over the duty; two readings of duties that differ tell where it begins. */
@@ -48,29 +49,24 @@ static void learn_floor(struct jm_pacer *p, double watts)
 	p->old_watts = watts;
 }
 
-static double next_duty(const struct jm_pacer *p, double watts)
+static double next_duty(const struct jm_pacer *p, double watts, double owed_joules)
 {
-	double ratio = (wanted(p) - p->floor_watts) / (watts - p->floor_watts);
+	double ratio = (wanted(p, owed_joules) - p->floor_watts) / (watts - p->floor_watts);
 
 	return clamp(p->duty * clamp(ratio, 1 / MOST_STEP, MOST_STEP), LEAST_DUTY, 1);
 }
 
-void jm_pacer_see(struct jm_pacer *p, double watts, int64_t t0_ns, int64_t t1_ns, int64_t now_ns)
+void jm_pacer_see(struct jm_pacer *p, double watts, double owed_joules)
 {
 	bool near;
 
-	if (!(watts > 0) || t1_ns <= t0_ns)
-		return;
-	if (p->measured)
-		p->owed_joules += (watts - p->watts) * 1e-9 * (double)(t1_ns - t0_ns);
-	if (t0_ns < p->changed_ns) /* partly of the duty before */
+	if (!(watts > 0))
 		return;
 	near = fabs(watts - p->watts) <= NEAR * p->watts;
 	near |= p->duty >= 1 && watts < p->watts; /* out of reach */
 	p->near = near ? p->near + 1 : 0;
 	learn_floor(p, watts);
-	p->duty = next_duty(p, watts);
-	p->changed_ns = now_ns;
+	p->duty = next_duty(p, watts, isnan(owed_joules) ? 0 : owed_joules);
 }
 
 double jm_pacer_pause(struct jm_pacer *p, double step_s)
@@ -94,6 +90,5 @@ bool jm_pacer_ready(const struct jm_pacer *p)
 
 void jm_pacer_settle(struct jm_pacer *p)
 {
-	p->measured = true;
-	p->owed_joules = p->work_s = p->pause_s = 0;
+	p->work_s = p->pause_s = 0;
 }

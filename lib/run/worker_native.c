@@ -16,7 +16,7 @@
 #define WARM_STEPS     2
 #define WARM_TIME_S    1.0
 #define UNUSABLE       125 /* exit status: the device cannot be used */
-#define SELFTEST_S     0.25
+#define SELFTEST_S     0.2
 
 struct native {
 	const struct jm_workload *workload;
@@ -259,7 +259,6 @@ static int warm_up(struct jm__worker *w, struct native *n, struct jm_err *err)
 		rc = finish(w, n, phase, err);
 	jm__worker_end_at(w, phase, n->device_ns);
 	jm__heat_record(w, &n->heat);
-	jm_pacer_settle(&n->pace.pacer);
 	return rc ? rc : jm__worker_anchor(w, &n->work, err);
 }
 
@@ -304,6 +303,7 @@ static int steady(struct jm__worker *w, struct native *n, struct jm_err *err)
 	int64_t t0 = jm_ctx_now(w->ctx);
 
 	w->main_phase = phase;
+	jm__pace_settle(w, &n->pace);
 	while (!rc) {
 		bool more = share_done(n) < 1;
 
@@ -325,7 +325,6 @@ static int steady(struct jm__worker *w, struct native *n, struct jm_err *err)
 	jm__worker_end_at(w, n->epoch, n->device_ns);
 	jm__worker_end(w, w->setting_phase);
 	jm__worker_end_at(w, phase, n->pace.holds ? 0 : n->device_ns);
-	jm__pace_done(&n->pace);
 	if (!rc && w->stop && !n->n_steady)
 		rc = jm_err_set(err, JM_EINTR, "Interrupted before the measured phase.");
 	return rc ? rc : jm__worker_anchor(w, &n->work, err);
@@ -451,7 +450,6 @@ int jm__worker_native(struct jm__worker *w, struct jm_err *err)
 	n.elapsed_s -= jm__worker_align(w);
 	record_native(w, &n);
 	record_soft(w, &n);
-	jm__pace_done(&n.pace);
 	if (n.work.own.unusable || rc == JM_EGONE) /* not the work: what it runs on */
 		jm_record_set(w->record, "exit_status", json_integer(UNUSABLE));
 	else

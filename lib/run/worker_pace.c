@@ -6,7 +6,8 @@
 
 #include <math.h>
 
-#define LOOK_S 0.5 /* between looks at the meters, at least */
+#define STRETCH_NS JM_SECOND
+#define LAG_NS	   (JM_SECOND / 4) /* until what was read around an edge has come */
 
 /* ---- what the meters of the work read ---------------------------------------------------------------------- */
 
@@ -25,25 +26,20 @@ static bool is_of_work(const struct jm__worker *w, int meter)
 	return false;
 }
 
-/* Mean power since the last look, from t0 to t1; NAN = unknown. */
-static double look(struct jm__worker *w, struct jm__pace *p, int64_t *ret_t0, int64_t *ret_t1)
+/* Joules from t0 to t1; NAN = unknown. */
+static double energy(struct jm__worker *w, int64_t t0, int64_t t1)
 {
 	const struct jm_meters *set = jm_session_meters(w->session);
+	struct jm_energy e;
 	double sum = 0;
 	int n = 0;
 
-	if (!p->live && jm_live_new(w->session, jm_ctx_now(w->ctx), &p->live, NULL))
-		return NAN;
-	if (jm_live_step(p->live, NULL))
-		return NAN;
 	for (int i = 0; i < set->n; i++) {
-		const struct jm_live_meter *m = jm_live_meter(p->live, i);
-
 		if (!is_of_work(w, i))
 			continue;
-		sum += m->watts;
-		*ret_t0 = m->t0_ns;
-		*ret_t1 = m->t1_ns;
+		if (jm_session_energy_now(w->session, i, t0, t1, &e, NULL))
+			return NAN;
+		sum += e.joules;
 		n++;
 	}
 	return n ? sum : NAN;
@@ -71,27 +67,48 @@ static double newest(struct jm__worker *w, enum jm_quantity quantity, bool mean)
 
 void jm__pace_begin(struct jm__worker *w, struct jm__pace *p, double watts)
 {
-	*p = (struct jm__pace){.holds = watts > 0};
-	jm_pacer_init(&p->pacer, watts, jm_ctx_now(w->ctx));
-	p->begin_ns = p->looked_ns = jm_ctx_now(w->ctx);
+	*p = (struct jm__pace){.holds = watts > 0, .begin_ns = jm_ctx_now(w->ctx)};
+	jm_pacer_init(&p->pacer, watts);
+}
+
+static void see(struct jm__worker *w, struct jm__pace *p)
+{
+	double seconds = 1e-9 * (double)(p->to_ns - p->from_ns), owed = 0;
+
+	if (p->settled_ns)
+		owed = energy(w, p->settled_ns, p->to_ns) -
+		       p->pacer.watts * 1e-9 * (double)(p->to_ns - p->settled_ns);
+	jm_pacer_see(&p->pacer, energy(w, p->from_ns, p->to_ns) / seconds, owed);
+}
+
+/*
+ * Power is the energy of a stretch by its length, whole turns of one duty. Both ends are edges to the sensors, as those
+ * of phases are, so that counters are read there; samples of power would meet the turns at any place.
+ */
+static void watch(struct jm__worker *w, struct jm__pace *p, int64_t now)
+{
+	if (p->to_ns && now - p->to_ns < LAG_NS)
+		return;
+	if (p->to_ns) {
+		see(w, p);
+		p->from_ns = p->to_ns = 0;
+	}
+	if (!p->from_ns)
+		p->from_ns = now;
+	else if (now - p->from_ns >= STRETCH_NS)
+		p->to_ns = now;
+	else
+		return;
+	jm_session_edge(w->session);
 }
 
 void jm__pace_rest(struct jm__worker *w, struct jm__pace *p, double step_s)
 {
-	int64_t now = jm_ctx_now(w->ctx), t0 = 0, t1 = 0;
-	double rest = jm_pacer_pause(&p->pacer, step_s), watts;
+	double rest = jm_pacer_pause(&p->pacer, step_s);
 
 	if (rest > 0)
-		jm_sleep_until(&w->sleeper, now + llround(rest * 1e9));
-	now = jm_ctx_now(w->ctx);
-	if ((double)(now - p->looked_ns) < LOOK_S * 1e9)
-		return;
-	p->looked_ns = now;
-	watts = look(w, p, &t0, &t1);
-	if (t1 == p->seen_ns)
-		return;
-	p->seen_ns = t1;
-	jm_pacer_see(&p->pacer, watts, t0, t1, now);
+		jm_sleep_until(&w->sleeper, jm_ctx_now(w->ctx) + llround(rest * 1e9));
+	watch(w, p, jm_ctx_now(w->ctx));
 }
 
 bool jm__pace_ready(const struct jm__worker *w, const struct jm__pace *p)
@@ -100,10 +117,11 @@ bool jm__pace_ready(const struct jm__worker *w, const struct jm__pace *p)
 	       jm__worker_seconds_since(w, p->begin_ns) > JM__PACE_LIMIT_S;
 }
 
-void jm__pace_done(struct jm__pace *p)
+void jm__pace_settle(struct jm__worker *w, struct jm__pace *p)
 {
-	jm_live_free(p->live);
-	p->live = NULL;
+	jm_pacer_settle(&p->pacer);
+	p->settled_ns = jm_ctx_now(w->ctx);
+	p->from_ns = p->to_ns = 0;
 }
 
 /* ---- thermal steady state -------------------------------------------------------------------------------- */

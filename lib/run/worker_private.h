@@ -68,13 +68,13 @@ double jm__worker_align(struct jm__worker *w);
 struct jm__pace {
 	bool holds; /* a power is to be held */
 	struct jm_pacer pacer;
-	struct jm_live *live;
-	int64_t begin_ns, looked_ns, seen_ns;
+	int64_t begin_ns, settled_ns; /* of the measured phase; 0 = not yet */
+	int64_t from_ns, to_ns; /* a stretch that is to be looked at; 0 = not begun, not ended */
 };
 void jm__pace_begin(struct jm__worker *w, struct jm__pace *p, double watts);
 void jm__pace_rest(struct jm__worker *w, struct jm__pace *p, double step_s);
 bool jm__pace_ready(const struct jm__worker *w, const struct jm__pace *p);
-void jm__pace_done(struct jm__pace *p);
+void jm__pace_settle(struct jm__worker *w, struct jm__pace *p); /* the measured phase begins */
 
 /* and thermal steady state before the measured phase; limit_s 0 = not waited for */
 struct jm__heat {

@@ -10,12 +10,11 @@
 
 #define SECOND INT64_C(1000000000)
 
-/* ---- pacer: power = idle, or active within a step; the meter tells late, in windows of whole turns ------------- */
+/* ---- pacer: power = idle, or active within a step; the meter tells of whole turns -------------------------- */
 
 struct plant {
-	double idle, active, step_s, late_s;
-	int64_t now_ns;
-	double joules; /* in truth */
+	double idle, active, step_s;
+	double seconds, joules; /* in truth */
 };
 
 /* One step and its pause. */
@@ -24,44 +23,38 @@ static void turn(struct plant *p, struct jm_pacer *pacer)
 	double rest = jm_pacer_pause(pacer, p->step_s);
 
 	p->joules += p->active * p->step_s + p->idle * rest;
-	p->now_ns += llround(1e9 * (p->step_s + rest));
+	p->seconds += p->step_s + rest;
 }
 
-/* Turns for at least so many seconds, each half second told to the pacer. Returns the mean watts. */
-static double run(struct plant *p, struct jm_pacer *pacer, double seconds)
+/* Turns for at least so many seconds, each second told to the pacer. Returns the mean watts. */
+static double run(struct plant *p, struct jm_pacer *pacer, double seconds, bool measured)
 {
-	int64_t begin = p->now_ns, looked = p->now_ns, seen;
-	double from = p->joules, joules_seen = p->joules;
+	const struct plant begin = *p;
+	struct plant from = *p;
 
-	while (p->now_ns < begin + llround(1e9 * seconds)) {
+	while (p->seconds < begin.seconds + seconds) {
 		turn(p, pacer);
-		if (p->now_ns - looked < SECOND / 2)
+		if (p->seconds < from.seconds + 1)
 			continue;
-		seen = llround(
-			1e9 * p->late_s); /* the stretch that the meter tells of lies so far back */
-		jm_pacer_see(pacer,
-			(p->joules - joules_seen) / (1e-9 * (double)(p->now_ns - looked)),
-			looked - seen, p->now_ns - seen, p->now_ns);
-		looked = p->now_ns;
-		joules_seen = p->joules;
+		jm_pacer_see(pacer, (p->joules - from.joules) / (p->seconds - from.seconds),
+			measured ? p->joules - begin.joules -
+					   pacer->watts * (p->seconds - begin.seconds)
+				 : 0);
+		from = *p;
 	}
-	return (p->joules - from) / (1e-9 * (double)(p->now_ns - begin));
+	return (p->joules - begin.joules) / (p->seconds - begin.seconds);
 }
 
 static void check_hold(double idle, double active, double step_s, double wanted)
 {
-	struct plant p = {.idle = idle,
-		.active = active,
-		.step_s = step_s,
-		.late_s = 0.12,
-		.now_ns = 5 * SECOND};
+	struct plant p = {.idle = idle, .active = active, .step_s = step_s};
 	struct jm_pacer pacer;
 
-	jm_pacer_init(&pacer, wanted, p.now_ns);
-	run(&p, &pacer, 12);
+	jm_pacer_init(&pacer, wanted);
+	run(&p, &pacer, 15, false);
 	assert_true(jm_pacer_ready(&pacer));
 	jm_pacer_settle(&pacer);
-	assert_near(run(&p, &pacer, 30), wanted, 0.01 * wanted);
+	assert_near(run(&p, &pacer, 30, true), wanted, 0.01 * wanted);
 	assert_near(pacer.work_s / (pacer.work_s + pacer.pause_s),
 		(wanted - idle) / (active - idle), 0.03);
 }
@@ -79,29 +72,29 @@ static void power_is_held(void **state)
 
 static void load_that_changes_is_followed(void **state)
 {
-	struct plant p = {.idle = 72, .active = 700, .step_s = 0.02, .late_s = 0.12};
+	struct plant p = {.idle = 72, .active = 700, .step_s = 0.02};
 	struct jm_pacer pacer;
 
 	(void)state;
-	jm_pacer_init(&pacer, 400, 0);
-	run(&p, &pacer, 10);
+	jm_pacer_init(&pacer, 400);
+	run(&p, &pacer, 10, false);
 	p.active = 560;
-	run(&p, &pacer, 10);
-	assert_near(run(&p, &pacer, 20), 400, 6);
+	run(&p, &pacer, 10, false);
+	assert_near(run(&p, &pacer, 20, true), 400, 4);
 }
 
 static void out_of_reach_is_no_pause(void **state)
 {
-	struct plant p = {.idle = 72, .active = 500, .step_s = 0.02, .late_s = 0.12};
+	struct plant p = {.idle = 72, .active = 500, .step_s = 0.02};
 	struct jm_pacer pacer;
 
 	(void)state;
-	jm_pacer_init(&pacer, 650, 0);
+	jm_pacer_init(&pacer, 650);
 	assert_false(jm_pacer_ready(&pacer));
-	assert_near(run(&p, &pacer, 5), 500, 1e-9);
+	assert_near(run(&p, &pacer, 5, false), 500, 1e-9);
 	assert_true(jm_pacer_ready(&pacer));
 	assert_near(pacer.pause_s, 0, 0);
-	jm_pacer_see(&pacer, NAN, 0, SECOND, SECOND); /* no reading: nothing changes */
+	jm_pacer_see(&pacer, NAN, 0); /* no reading: nothing changes */
 	assert_near(pacer.duty, 1, 0);
 }
 
