@@ -7,6 +7,7 @@
 #include "guard/control.h"
 #include "base/state_folder.h"
 #include "engine/device.h"
+#include "engine/tensor.h"
 #include "report/columns.h"
 #include "report/text.h"
 #include "vendor/http_server.h"
@@ -195,41 +196,67 @@ static void ask_controls(struct report *r, struct jm_ctx *ctx)
 
 /* ---- backends ------------------------------------------------------------------------------------------ */
 
-static void say_device(struct report *r, const struct jm_device *d)
+/* "f32, tf32, bf16": what it has instructions for. */
+static void list_types(const struct jm_device *d, char *ret, size_t size)
 {
-	char why[200], memory[40] = "";
-	struct jm_finding f = {.ok = true, .what = "native models", .why = why, .mend = ""};
+	size_t n = 0;
+
+	*ret = '\0';
+	for (int i = 0; i < JM_DTYPE_COUNT && n < size; i++) {
+		if (!d->props.native[i] || i == JM_I32)
+			continue;
+		n += (size_t)snprintf(ret + n, size - n, "%s%s%s", n ? ", " : "",
+			jm_dtype_name((enum jm_dtype)i),
+			i == JM_F32 && d->props.peak_tf32 > 0 ? ", tf32" : "");
+	}
+}
+
+static void say_device(struct report *r, const char *what, const struct jm_device *d)
+{
+	char why[1000], memory[40] = "", types[80], versions[700];
+	struct jm_finding f = {.ok = true, .what = what, .why = why, .mend = ""};
 
 	if (d->props.memory_bytes && !d->props.host_memory)
 		snprintf(memory, sizeof(memory), ", %.1f GB of memory free",
 			(double)d->props.memory_bytes / 1e9);
-	snprintf(why, sizeof(why), "%s%s; %s", d->props.name, memory,
-		d->props.native[JM_BF16] ? "native bf16" : "bf16 is emulated and slow");
+	list_types(d, types, sizeof(types));
+	jm_device_versions(d, versions, sizeof(versions));
+	snprintf(why, sizeof(why), "%s%s; computes in %s%s%s%s", d->props.name, memory, types,
+		d->props.native[JM_BF16] ? "" : "; bf16 is emulated and slow",
+		*versions ? "; " : "", versions);
 	say(r, &f);
 }
 
-/* Every device of the backend: its indices are tried until one is not there. */
+#define MOST_DEVICES 64
+
+/* Every device of the backend: its indices are tried until one is not there. One that cannot be used does not hide
+ * those behind it. */
 static void ask_backend(struct report *r, const char *name)
 {
-	struct jm_err err = JM_ERR_INIT;
 	struct jm_device d;
-	char device[48];
-	struct jm_finding f = {.what = "native models",
-		.why = err.text,
-		.mend = "use --device ref, which is always available"};
+	char device[48], what[24];
 
 	r->member = name;
-	for (int i = 0;; i++) {
-		snprintf(device, sizeof(device), "%s:%d", name, i);
-		if (jm_device_open(i ? device : name, 0, &d, i ? NULL : &err)) {
-			if (!i)
-				say(r, &f);
+	for (int i = 0; i < MOST_DEVICES; i++) {
+		struct jm_err err = JM_ERR_INIT;
+		struct jm_finding f = {.what = what,
+			.why = err.text,
+			.mend = i ? "" : "use --device ref, which is always available"};
+		int code;
+
+		snprintf(device, sizeof(device), i ? "%s:%d" : "%s", name, i);
+		snprintf(what, sizeof(what), "device %d", i);
+		code = jm_device_open(device, 0, &d, &err);
+		if (code && i && code == JM_ENOENT)
 			return;
+		if (code) {
+			say(r, &f);
+		} else {
+			say_device(r, what, &d);
+			jm_device_close(&d);
 		}
-		say_device(r, &d);
-		jm_device_close(&d);
-		if (!strcmp(name, "ref"))
-			return; /* it takes any index */
+		if (!strcmp(name, "ref") || code == JM_ENOENT || code == JM_EVERSION)
+			return; /* it takes any index, or none is there */
 	}
 }
 

@@ -33,7 +33,7 @@
 #include "joulemark.h"
 
 /* Changes with any change of this file's structs, enums or meanings. */
-#define JM_BACKEND_ABI 6
+#define JM_BACKEND_ABI 7
 
 /* ---- types --------------------------------------------------------------------------------------- */
 
@@ -569,6 +569,9 @@ struct jm_backend {
 	 * current in the calling thread. Default: there is no third queue, and ranks exchange host memory.
 	 */
 	int (*stream)(void *dev, enum jm_queue queue, void **ret, struct jm_err *err);
+	/* For people: names and versions of driver and libraries; what is missing, and why. Default: nothing to
+	 * tell. */
+	void (*versions)(void *dev, char *ret, size_t size);
 	/*
 	 * From now on run works on about this share of the device's units only (of a GPU its multiprocessors), by no
 	 * right over the machine; asked for at most once, right after open. Told: on how many of how many. Default: it

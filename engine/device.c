@@ -93,6 +93,13 @@ int jm_device_fill(const struct jm_device *d, enum jm_queue queue, void *to, uns
 	return fill_by_copies(d, queue, to, value, bytes, err);
 }
 
+void jm_device_versions(const struct jm_device *d, char *ret, size_t size)
+{
+	*ret = '\0';
+	if (d->backend->versions)
+		d->backend->versions(d->dev, ret, size);
+}
+
 int jm_device_restrict(
 	const struct jm_device *d, double share, int *ret_units, int *ret_of, struct jm_err *err)
 {

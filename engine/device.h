@@ -36,6 +36,8 @@ double jm_device_peak(const struct jm_device *d, enum jm_dtype type, enum jm_mat
 /* Does it work while the host goes on? Else all work is done when a call returns. */
 bool jm_device_is_async(const struct jm_device *d);
 
+/* Versions of what it computes with, for people; "" = nothing to tell. */
+void jm_device_versions(const struct jm_device *d, char *ret, size_t size);
 /* Restricts it to about this share of its units, right after it was opened. JM_ENOSUP: it cannot. */
 int jm_device_restrict(
 	const struct jm_device *d, double share, int *ret_units, int *ret_of, struct jm_err *err);

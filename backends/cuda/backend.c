@@ -67,7 +67,8 @@ static int no_driver(cudaError_t rc, struct jm_err *err)
 	}
 	return jm_err_set(err, JM_ENOENT,
 		"CUDA finds no GPU to compute on: %s (%s); see 'nvidia-smi' and "
-		"CUDA_VISIBLE_DEVICES, or take --device cpu.",
+		"CUDA_VISIBLE_DEVICES. A GPU in MIG mode needs an instance ('nvidia-smi mig -lgi'). "
+		"Or take --device cpu.",
 		cudaGetErrorString(rc), cudaGetErrorName(rc));
 }
 
@@ -310,6 +311,7 @@ static const struct jm_backend backend = {
 	.event_query = cuda_event_query,
 	.event_seconds = cuda_event_seconds,
 	.event_drop = cuda_event_drop,
+	.versions = cuda_versions,
 	.restrict_units = cuda_restrict,
 	.stamp = cuda_stamp,
 	.clock = cuda_clock,

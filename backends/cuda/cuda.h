@@ -134,6 +134,8 @@ void cuda_attention_plans_free(struct cuda_dev *dev);
 
 /* device.c: dense peaks by chip, from the vendor's data sheets; NAN where the chip is not listed. */
 void cuda_props(void *arg, struct jm_device_props *ret);
+/* As jm_backend.versions. */
+void cuda_versions(void *arg, char *ret, size_t size);
 
 static inline enum cuda_type cuda_type_of(enum jm_dtype type)
 {

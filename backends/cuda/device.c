@@ -59,20 +59,84 @@ void cuda_props(void *arg, struct jm_device_props *ret)
 	}
 }
 
+#define LOST                                                                                       \
+	"The GPU is lost to this process; the system's log (dmesg, NVRM: Xid) says what happened"
+
+/* What is known about some errors: the code, and what to do. */
+static const struct {
+	cudaError_t rc;
+	int code;
+	const char *mend;
+} faults[] = {
+	{cudaErrorMemoryAllocation, JM_ENOMEM,
+		"Another process may hold the GPU's memory; 'nvidia-smi' lists them"},
+	{cudaErrorDevicesUnavailable, JM_EPERM,
+		"The GPU is in an exclusive or prohibited compute mode and taken, or it has fallen "
+		"off "
+		"the bus; see 'nvidia-smi -q -d COMPUTE'"},
+	{cudaErrorECCUncorrectable, JM_EGONE,
+		"Memory of the GPU had an error that ECC cannot correct; drain the node, reset the "
+		"GPU "
+		"and see 'nvidia-smi -q -d ECC,ROW_REMAPPER'"},
+	{cudaErrorContained, JM_EGONE,
+		"Memory of the GPU had an error that ended the processes that touched it; see "
+		"'nvidia-smi -q -d ECC,ROW_REMAPPER'"},
+	{cudaErrorNvlinkUncorrectable, JM_EGONE,
+		"An NVLink had an error that cannot be corrected; see 'nvidia-smi nvlink -e'"},
+	{cudaErrorHardwareStackError, JM_EGONE, LOST},
+	{cudaErrorDeviceUninitialized, JM_EGONE, LOST},
+	{cudaErrorUnknown, JM_EGONE, LOST},
+	{cudaErrorLaunchFailure, JM_EIO, LOST},
+	{cudaErrorIllegalAddress, JM_EIO,
+		"A kernel touched memory that is not its own, which is a defect; please report it "
+		"with "
+		"the command"},
+	{cudaErrorNoKernelImageForDevice, JM_ENOSUP,
+		"The plug-in holds no code for this GPU; build it with a CUDA toolkit that knows "
+		"it"},
+};
+
 int cuda_check(const struct cuda_dev *dev, cudaError_t rc, const char *what, struct jm_err *err)
 {
+	const char *mend =
+		"This process cannot use the GPU any more; the system's log (dmesg, Xid) "
+		"may say more";
 	int code = JM_EIO;
 
 	if (rc == cudaSuccess)
 		return 0;
-	if (rc == cudaErrorMemoryAllocation)
-		code = JM_ENOMEM;
-	else if (rc == cudaErrorECCUncorrectable || rc == cudaErrorDeviceUninitialized)
-		code = JM_EGONE;
-	return jm_err_set(err, code,
-		"%s failed on cuda:%d: %s (%s). This process cannot use the GPU any more; the "
-		"system's log (dmesg, Xid) may say more.",
-		what, dev->index, cudaGetErrorString(rc), cudaGetErrorName(rc));
+	for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+		if (faults[i].rc == rc) {
+			code = faults[i].code;
+			mend = faults[i].mend;
+		}
+	return jm_err_set(err, code, "%s failed on cuda:%d: %s (%s). %s.", what, dev->index,
+		cudaGetErrorString(rc), cudaGetErrorName(rc), mend);
+}
+
+/* cuDNN is opened by its first user; here only to be named. */
+void cuda_versions(void *arg, char *ret, size_t size)
+{
+	struct cuda_dev *dev = arg;
+	struct jm_err err = JM_ERR_INIT;
+	int driver = 0, runtime = 0, n;
+	size_t lt = dev->lt.version;
+
+	cudaDriverGetVersion(&driver);
+	cudaRuntimeGetVersion(&runtime);
+	n = snprintf(ret, size,
+		"compute capability %d.%d, CUDA %d.%d on a driver of CUDA %d.%d, cuBLASLt "
+		"%zu.%zu.%zu",
+		dev->prop.major, dev->prop.minor, runtime / 1000, runtime / 10 % 100, driver / 1000,
+		driver / 10 % 100, lt / 10000, lt / 100 % 100, lt % 100);
+	if (n < 0 || (size_t)n >= size)
+		return;
+	if (cuda_dnn_load(&dev->dnn, &err))
+		snprintf(ret + n, size - (size_t)n, "; no convolutions and no fast attention: %s",
+			err.text);
+	else
+		snprintf(ret + n, size - (size_t)n, ", cuDNN %zu.%zu.%zu", dev->dnn.version / 10000,
+			dev->dnn.version / 100 % 100, dev->dnn.version % 100);
 }
 
 int cuda_started(const struct cuda_dev *dev, enum jm_op op, struct jm_err *err)

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults of NVIDIA GPUs on a false runtime: the backend's own C runs, memory is the host's, and what a GPU cannot be made
+to do on demand happens. Clear words, 125, and everything else goes on."""
+import json
+import os
+import pathlib
+
+import pytest
+
+from fake_gpus import FakeGpus
+from jm import jm
+
+FAKES = pathlib.Path(os.environ["JM_BUILD"]) / "tests/fake"
+pytestmark = pytest.mark.skipif(not (FAKES / "cuda-on-fakes.so").exists(), reason="needs the CUDA toolkit's headers")
+COPY = ["run", "copy", "--size", "0.001", "--warmup", 1, "--steps", 5, "--json", "-"]
+
+
+@pytest.fixture
+def env(tmp_path):
+    (tmp_path / "backends").mkdir()
+    (tmp_path / "backends/cuda.so").symlink_to(FAKES / "cuda-on-fakes.so")
+    return {"JM_BACKENDS": str(tmp_path / "backends"), "JM_CUBLASLT_LIB": str(FAKES / "libcublaslt-fake.so"),
+            "JM_CUDNN_LIB": str(FAKES / "libcudnn-fake.so"), "JM_PLANS": str(tmp_path)}
+
+
+def run(env, fakes, *words, device="cuda:0", source="sim:h100x1"):
+    """The exit status and the records by device."""
+    done = jm(*COPY, "--device", device, "--source", source, *words, env={**env, "JM_FAKE_CUDA": fakes})
+    found = json.loads(done.stdout)
+    return done.returncode, {r["device"]: r for r in (found if isinstance(found, list) else [found])}
+
+
+def refusal(env, fakes, **more):
+    status, found = run(env, fakes, **more)
+    r = found["cuda:0"]
+    assert status == 125 and r["status"] == "failed" and r["exit_status"] == 125
+    return r["reason"]
+
+
+def doctor(env, fakes):
+    done = jm("doctor", "--json", env={**env, "JM_FAKE_CUDA": fakes})
+    assert done.returncode == 0, done.stderr
+    return [f for f in json.loads(done.stdout) if f["member"] == "cuda" and f["section"] == "Compute"]
+
+
+def test_the_fakes_run(env):
+    status, found = run(env, "gpus=1")
+    assert status == 0 and found["cuda:0"]["verified"] is True
+
+
+def test_no_driver(env):
+    assert "no NVIDIA driver" in refusal(env, "count=35;driver=0")
+
+
+def test_driver_too_old(env):
+    text = refusal(env, "count=35")
+    assert "CUDA 11.4" in text and "CUDA 13.0" in text and "update the driver" in text
+
+
+def test_no_gpu_or_mig_without_an_instance(env):
+    text = refusal(env, "count=100")
+    assert "no GPU" in text and "MIG" in text and "nvidia-smi" in text
+
+
+def test_a_device_that_is_not_there(env):
+    status, found = run(env, "gpus=2", device="cuda:7,cuda:1")
+    assert status == 125 and "cuda:7 is not there" in found["cuda:7"]["reason"] and "2 GPUs" in found["cuda:7"]["reason"]
+    assert found["cuda:1"]["status"] == "ok"
+
+
+def test_unsupported_generation(env):
+    text = refusal(env, "gpus=2;cc=75@0")
+    assert "7.5" in text and "8.0 (Ampere)" in text
+    rows = doctor(env, "gpus=3;cc=75@1")
+    assert [(r["what"], r["ok"]) for r in rows] == [("device 0", True), ("device 1", False), ("device 2", True)]
+    assert "7.5" in rows[1]["why"]
+
+
+def test_memory_held_by_another(env):
+    text = refusal(env, "open=2@0")
+    assert "out of memory" in text and "nother process" in text and "nvidia-smi" in text
+
+
+def test_taken_in_exclusive_mode(env):
+    assert "compute mode" in refusal(env, "open=46@0")
+
+
+@pytest.mark.parametrize("code, says", [(214, "ECC"), (220, "NVLink"), (226, "ECC"), (714, "Xid"), (999, "Xid")])
+def test_a_gpu_that_is_lost_in_mid_run(env, code, says):
+    """The 12th copy fails; the record tells what there was until then, and another device goes on."""
+    status, found = run(env, f"gpus=2;copies={code}@12", device="cuda:0")
+    r = found["cuda:0"]
+    assert status == 125 and r["status"] == "failed" and r["exit_status"] == 125 and says in r["reason"]
+    assert any(p["name"] == "setup" for p in r["phases"])
+
+
+def test_other_devices_go_on_when_one_is_lost(env):
+    status, found = run(env, "copies=214@12", device="cuda:0,ref")
+    assert status == 125 and "ECC" in found["cuda:0"]["reason"] and found["ref"]["status"] == "ok"
+
+
+def test_doctor_tells_what_a_gpu_computes(env):
+    (row,) = doctor(env, "gpus=1")
+    assert row["ok"] and "GPU-00000000-fa4e" in row["why"] and "GB of memory free" in row["why"]
+    for word in ("f32", "tf32", "bf16", "9.0", "driver of CUDA 13.0", "cuBLASLt 13.1.0", "cuDNN 9.19.0"):
+        assert word in row["why"], row["why"]
+
+
+def test_cudnn_missing_or_of_another_version(env, tmp_path):
+    (row,) = doctor({**env, "JM_FAKE_DNN_VERSION": "90100"}, "gpus=1")
+    assert row["ok"] and "no convolutions" in row["why"] and "9.1" in row["why"] and "9.14" in row["why"]
+    (row,) = doctor({**env, "JM_CUDNN_LIB": str(tmp_path / "nothing.so")}, "gpus=1")
+    assert row["ok"] and "cannot be loaded" in row["why"] and "JM_CUDNN_LIB" in row["why"]
+    (row,) = doctor({**env, "JM_CUDNN_LIB": str(FAKES / "libcublaslt-fake.so")}, "gpus=1")
+    assert "has no function cudnn" in row["why"]
+
+
+def test_cublaslt_missing_or_of_another_version(env, tmp_path):
+    assert "11.4" in refusal({**env, "JM_FAKE_LT_VERSION": "110400"}, "gpus=1")
+    assert "JM_CUBLASLT_LIB" in refusal({**env, "JM_CUBLASLT_LIB": str(tmp_path / "nothing.so")}, "gpus=1")
+
+
+def test_the_uuid_finds_the_meter(env, tmp_path):
+    """CUDA's order is not NVML's: device 1 of CUDA is GPU 0 of NVML."""
+    fake = FakeGpus(tmp_path, 4, "wave=const;power=300")
+    fake.env.update(env)
+    status, found = run(fake.env, "gpus=4;order=2031", device="cuda:1", source="nvml")
+    r = found["cuda:1"]
+    assert status == 0 and r["ran_on"]["uuid"].startswith("GPU-00000000-fa4e") and r["ran_on"]["bus"] == "0000:1a:00.0"
+    own = [m for m in r["meters"] if m["scope"] == "gpu" and not m.get("elsewhere")]
+    assert [m["id"] for m in own] == [r["ran_on"]["meter"]] and "GPU 0" in own[0]["label"]

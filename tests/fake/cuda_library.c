@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A false cuBLASLt (JM_CUBLASLT_LIB) or, with -DDNN, cuDNN (JM_CUDNN_LIB): every function that backend cuda looks up, and
+ * nothing behind it. JM_FAKE_LT_VERSION, JM_FAKE_DNN_VERSION: what it tells, as 130100.
+ */
+#include <stddef.h>
+#include <stdlib.h>
+
+#define API __attribute__((visibility("default")))
+#define NOTHING(name)                                                                              \
+	API int name(void);                                                                        \
+	API int name(void)                                                                         \
+	{                                                                                          \
+		return 0;                                                                          \
+	}
+#define VERSION(name, variable, fallback)                                                          \
+	API size_t name(void);                                                                     \
+	API size_t name(void)                                                                      \
+	{                                                                                          \
+		const char *given = getenv(variable);                                              \
+                                                                                                   \
+		return given ? (size_t)atol(given) : fallback;                                     \
+	}
+
+#ifdef DNN
+VERSION(cudnnGetVersion, "JM_FAKE_DNN_VERSION", 91900)
+NOTHING(cudnnCreate)
+NOTHING(cudnnDestroy)
+NOTHING(cudnnSetStream)
+NOTHING(cudnnGetErrorString)
+NOTHING(cudnnGetLastErrorString)
+NOTHING(cudnnBackendCreateDescriptor)
+NOTHING(cudnnBackendDestroyDescriptor)
+NOTHING(cudnnBackendSetAttribute)
+NOTHING(cudnnBackendGetAttribute)
+NOTHING(cudnnBackendFinalize)
+NOTHING(cudnnBackendExecute)
+#else
+VERSION(cublasLtGetVersion, "JM_FAKE_LT_VERSION", 130100)
+/* A handle that is not NULL counts as open. */
+API int cublasLtCreate(void **handle);
+API int cublasLtCreate(void **handle)
+{
+	static int one;
+
+	*handle = &one;
+	return 0;
+}
+NOTHING(cublasLtDestroy)
+NOTHING(cublasLtGetStatusString)
+NOTHING(cublasLtMatmul)
+NOTHING(cublasLtMatmulAlgoGetHeuristic)
+NOTHING(cublasLtMatmulAlgoCheck)
+NOTHING(cublasLtMatmulDescCreate)
+NOTHING(cublasLtMatmulDescDestroy)
+NOTHING(cublasLtMatmulDescSetAttribute)
+NOTHING(cublasLtMatmulPreferenceCreate)
+NOTHING(cublasLtMatmulPreferenceDestroy)
+NOTHING(cublasLtMatmulPreferenceSetAttribute)
+NOTHING(cublasLtMatrixLayoutCreate)
+NOTHING(cublasLtMatrixLayoutDestroy)
+NOTHING(cublasLtMatrixLayoutSetAttribute)
+#endif

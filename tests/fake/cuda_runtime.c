@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A false CUDA runtime for the backend's own C: memory is the host's, copies are made at once, nothing computes, and what
+ * a real GPU cannot be made to do on demand happens. Configured by JM_FAKE_CUDA="gpus=4;cc=75@1;...":
+ *
+ *	gpus=N			(1)
+ *	order=2031		GPU i has the UUID and bus address of the false NVML's GPU of the i-th digit
+ *	cc=75@1			GPU 1 is of compute capability 7.5 (else 9.0)
+ *	count=CODE		cudaGetDeviceCount returns that error: 35 driver too old (of CUDA 11.4), 100 no device...
+ *	driver=V		version that the driver tells (13000); 0 = there is none
+ *	open=CODE@1		the first stream on GPU 1 returns that error: 2 memory held, 46 exclusive mode
+ *	copies=CODE@N		the N-th copy returns that error, and so does every call after it
+ */
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "backends/cuda/cuda.h"
+
+static struct {
+	int gpu, copies;
+	cudaError_t broken;
+} now;
+
+/* "name=A@B" of the configuration; false: it is not there. */
+static bool configured(const char *name, int *ret_a, int *ret_b)
+{
+	const char *text = getenv("JM_FAKE_CUDA"), *at;
+	size_t n = strlen(name);
+
+	for (at = text; at && *at; at += strcspn(at, ";"), at += *at == ';') {
+		if (strncmp(at, name, n) != 0 || at[n] != '=')
+			continue;
+		*ret_a = atoi(at + n + 1);
+		at += strcspn(at, "@;");
+		*ret_b = *at == '@' ? atoi(at + 1) : -1;
+		return true;
+	}
+	return false;
+}
+
+static int one(const char *name, int fallback)
+{
+	int value, of;
+
+	return configured(name, &value, &of) ? value : fallback;
+}
+
+static int number_in_nvml(int gpu)
+{
+	const char *order = getenv("JM_FAKE_CUDA");
+
+	order = order ? strstr(order, "order=") : NULL;
+	return order ? order[6 + gpu] - '0' : gpu;
+}
+
+/* ---- devices ----------------------------------------------------------------------------------------------- */
+
+cudaError_t cudaDriverGetVersion(int *version)
+{
+	*version = one("driver", one("count", 0) == cudaErrorInsufficientDriver ? 11040 : 13000);
+	return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int *version)
+{
+	*version = 13000;
+	return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceCount(int *count)
+{
+	*count = one("gpus", 1);
+	return (cudaError_t)one("count", 0);
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int gpu)
+{
+	unsigned int n = (unsigned int)number_in_nvml(gpu);
+	unsigned int first = 0x10000000u * (n % 16) + n;
+	const unsigned char uuid[16] = {(unsigned char)(first >> 24), (unsigned char)(first >> 16),
+		(unsigned char)(first >> 8), (unsigned char)first, 0xfa, 0x4e, 0x40, 0, 0x80, 0, 0,
+		0, 0, 0, (unsigned char)(n >> 8), (unsigned char)n};
+	int cc, of;
+	bool other = configured("cc", &cc, &of) && of == gpu;
+
+	memset(prop, 0, sizeof *prop);
+	memcpy(prop->uuid.bytes, uuid, sizeof uuid);
+	strcpy(prop->name, other ? "NVIDIA T4" : "NVIDIA H100 80GB HBM3");
+	prop->major = other ? cc / 10 : 9;
+	prop->minor = other ? cc % 10 : 0;
+	prop->multiProcessorCount = 132;
+	return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char *bus, int size, int gpu)
+{
+	snprintf(bus, (size_t)size, "0000:%02x:00.0", 0x1a + number_in_nvml(gpu));
+	return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int gpu)
+{
+	now.gpu = gpu;
+	return now.broken;
+}
+
+cudaError_t cudaMemGetInfo(size_t *available, size_t *total)
+{
+	*available = (size_t)70 << 30;
+	*total = (size_t)80 << 30;
+	return now.broken;
+}
+
+cudaError_t cudaGetLastError(void)
+{
+	return now.broken;
+}
+
+const char *cudaGetErrorName(cudaError_t rc)
+{
+	return rc == cudaErrorECCUncorrectable ? "cudaErrorECCUncorrectable" : "cudaErrorOfAFake";
+}
+
+const char *cudaGetErrorString(cudaError_t rc)
+{
+	return rc == cudaErrorECCUncorrectable	 ? "uncorrectable ECC error encountered"
+	       : rc == cudaErrorMemoryAllocation ? "out of memory"
+						 : "some error";
+}
+
+/* ---- memory -------------------------------------------------------------------------------------------------- */
+
+static cudaError_t take(void **memory, size_t bytes)
+{
+	*memory = now.broken ? NULL : aligned_alloc(256, (bytes + 256) / 256 * 256);
+	return now.broken ? now.broken : *memory ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+
+cudaError_t cudaMalloc(void **memory, size_t bytes)
+{
+	return take(memory, bytes);
+}
+
+cudaError_t cudaMallocHost(void **memory, size_t bytes)
+{
+	return take(memory, bytes);
+}
+
+cudaError_t cudaFree(void *memory)
+{
+	free(memory);
+	return now.broken;
+}
+
+cudaError_t cudaFreeHost(void *memory)
+{
+	return cudaFree(memory);
+}
+
+cudaError_t cudaMemset(void *memory, int value, size_t bytes)
+{
+	if (!now.broken)
+		memset(memory, value, bytes);
+	return now.broken;
+}
+
+cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t stream)
+{
+	(void)stream;
+	return cudaMemset(memory, value, bytes);
+}
+
+cudaError_t cudaMemcpyAsync(
+	void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
+{
+	int code, at;
+
+	(void)kind;
+	(void)stream;
+	if (configured("copies", &code, &at) && ++now.copies == at)
+		now.broken = (cudaError_t)code;
+	if (!now.broken)
+		memcpy(to, from, bytes);
+	return now.broken;
+}
+
+/* ---- queues: all work is done when a call returns ---------------------------------------------------------------- */
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags)
+{
+	int code, gpu;
+
+	(void)flags;
+	if (configured("open", &code, &gpu) && gpu == now.gpu)
+		return (cudaError_t)code;
+	*stream = malloc(1);
+	return now.broken;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+	free(stream);
+	return now.broken;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+	(void)stream;
+	return now.broken;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags)
+{
+	(void)stream;
+	(void)event;
+	(void)flags;
+	return now.broken;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
+{
+	(void)stream;
+	(void)mode;
+	return cudaErrorStreamCaptureUnsupported;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
+{
+	(void)stream;
+	*graph = NULL;
+	return cudaErrorStreamCaptureUnsupported;
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags)
+{
+	(void)exec;
+	(void)graph;
+	(void)flags;
+	return cudaErrorStreamCaptureUnsupported;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
+{
+	(void)exec;
+	(void)stream;
+	return cudaErrorStreamCaptureUnsupported;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph)
+{
+	(void)graph;
+	return cudaSuccess;
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
+{
+	(void)exec;
+	return cudaSuccess;
+}
+
+/* ---- events: when they were recorded ------------------------------------------------------------------------------ */
+
+cudaError_t cudaEventCreate(cudaEvent_t *event)
+{
+	*event = calloc(1, sizeof(struct timespec));
+	return now.broken;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+	free(event);
+	return now.broken;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+	(void)stream;
+	clock_gettime(CLOCK_MONOTONIC, (struct timespec *)(void *)event);
+	return now.broken;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+	(void)event;
+	return now.broken;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+	(void)event;
+	return now.broken;
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
+{
+	const struct timespec *a = (const void *)from, *b = (const void *)to;
+
+	*ms = (float)(1e3 * (double)(b->tv_sec - a->tv_sec) +
+		      1e-6 * (double)(b->tv_nsec - a->tv_nsec));
+	return now.broken;
+}
+
+/* ---- kernels: none ---------------------------------------------------------------------------------------------------- */
+
+const struct cuda_op cuda_ops_attention[1], cuda_ops_conv[1], cuda_ops_dnn_attention[1],
+	cuda_ops_image[1], cuda_ops_linear[1], cuda_ops_norm[1], cuda_ops_pointwise[1],
+	cuda_ops_tokens[1], cuda_ops_update[1];
+
+void cuda_conv_drop(struct cuda_dev *dev);
+void cuda_conv_drop(struct cuda_dev *dev)
+{
+	(void)dev;
+}
+
+void cuda_attention_plans_free(struct cuda_dev *dev)
+{
+	(void)dev;
+}
+
+void cuda_angles_free(struct cuda_dev *dev)
+{
+	(void)dev;
+}
+
+/* As the GPU's clock: the host's. */
+static uint64_t device_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+void cuda_stamp_start(uint64_t *to, cudaStream_t stream)
+{
+	(void)stream;
+	*to = device_now();
+}
+
+/* Nobody answers round by round; the first answer is there before it is asked for. */
+void cuda_exchange_start(struct cuda_exchange *x, uint32_t rounds, cudaStream_t stream)
+{
+	(void)rounds;
+	(void)stream;
+	x->time = device_now();
+	x->told = 1;
+}
