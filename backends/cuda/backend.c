@@ -67,7 +67,8 @@ static int no_driver(cudaError_t rc, struct jm_err *err)
 	}
 	return jm_err_set(err, JM_ENOENT,
 		"CUDA finds no GPU to compute on: %s (%s); see 'nvidia-smi' and "
-		"CUDA_VISIBLE_DEVICES. A GPU in MIG mode needs an instance ('nvidia-smi mig -lgi'). "
+		"CUDA_VISIBLE_DEVICES. A GPU in MIG mode needs an instance ('nvidia-smi mig "
+		"-lgi'). "
 		"Or take --device cpu.",
 		cudaGetErrorString(rc), cudaGetErrorName(rc));
 }
