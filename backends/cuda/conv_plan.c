@@ -44,15 +44,15 @@ static void drop_one(struct cuda_dev *dev, struct cuda_conv_plan *p)
 	free(p);
 }
 
-/* The line of the plan cache: what is convolved, by which window, in which type. */
-static void write_key(const struct cuda_conv_key *key, char *ret)
+/* The line of the plan cache: by which cuDNN, what is convolved, by which window, in which type. */
+static void write_key(const struct cuda_dev *dev, const struct cuda_conv_key *key, char *ret)
 {
 	const struct dnn_conv_shape *s = &key->shape;
 	const int64_t value[] = {(int64_t)key->pattern, (int64_t)s->type, key->exact, s->x[0],
 		s->x[1], s->x[2], s->x[3], s->w[0], s->w[1], s->w[2], s->w[3], s->window.stride[0],
 		s->window.stride[1], s->window.pad[0], s->window.pad[1], s->window.dilation[0],
 		s->window.dilation[1], s->add};
-	int n = snprintf(ret, CUDA_PLAN_KEY, "conv");
+	int n = snprintf(ret, CUDA_PLAN_KEY, "conv/%zu", dev->dnn.version);
 
 	for (size_t i = 0; i < sizeof value / sizeof *value && n < CUDA_PLAN_KEY; i++)
 		n += snprintf(ret + n, CUDA_PLAN_KEY - (size_t)n, ",%lld", (long long)value[i]);
@@ -65,7 +65,7 @@ static int look_again(struct cuda_dev *dev, struct cuda_conv_plan *p, struct dnn
 	struct jm_err none = JM_ERR_INIT;
 	char key[CUDA_PLAN_KEY];
 
-	write_key(&p->key, key);
+	write_key(dev, &p->key, key);
 	want.name = cuda_plan_find(dev, key);
 	return want.name ? dnn_plans(g, &want, p->plan, 1, &none) : 0;
 }
@@ -265,7 +265,7 @@ int cuda_conv_tune(struct cuda_dev *dev, struct cuda_conv_plan *p, struct jm_err
 		return jm_err_set(err, JM_EIO,
 			"None of cuDNN's %d plans for a convolution runs on cuda:%d.", p->n,
 			dev->index);
-	write_key(&p->key, key);
+	write_key(dev, &p->key, key);
 	cuda_plan_keep(dev, key, p->plan[p->best].name);
 	return 0;
 }

@@ -19,7 +19,7 @@
 	{                                                                                          \
 		const char *given = getenv(variable);                                              \
                                                                                                    \
-		return given ? (size_t)atol(given) : fallback;                                     \
+		return given ? (size_t)strtol(given, NULL, 10) : fallback;                         \
 	}
 
 #ifdef DNN

@@ -88,7 +88,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int gpu)
 
 	memset(prop, 0, sizeof *prop);
 	memcpy(prop->uuid.bytes, uuid, sizeof uuid);
-	strcpy(prop->name, other ? "NVIDIA T4" : "NVIDIA H100 80GB HBM3");
+	snprintf(
+		prop->name, sizeof prop->name, "%s", other ? "NVIDIA T4" : "NVIDIA H100 80GB HBM3");
 	prop->major = other ? cc / 10 : 9;
 	prop->minor = other ? cc % 10 : 0;
 	prop->multiProcessorCount = 132;
