@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define DIGITS_PLAIN   4    /* of a value without an interval */
@@ -70,7 +71,7 @@ void jm_text_wrap(FILE *out, const char *text, int indent, int hang, int width)
 	jm_text_wrap_on(out, text, indent, hang, width);
 }
 
-void jm_text_wrap_on(FILE *out, const char *text, int column, int hang, int width)
+static void wrap(FILE *out, const char *text, int column, int hang, int width)
 {
 	int used = column, start = column, w;
 
@@ -89,6 +90,19 @@ void jm_text_wrap_on(FILE *out, const char *text, int column, int hang, int widt
 		text += *text != '\0';
 	}
 	fputc('\n', out);
+}
+
+/* In one write where memory is there for it: stderr has no buffer, and would be written word by word. */
+void jm_text_wrap_on(FILE *out, const char *text, int column, int hang, int width)
+{
+	char *lines = NULL;
+	size_t n = 0;
+	FILE *buffer = open_memstream(&lines, &n);
+
+	wrap(buffer ? buffer : out, text, column, hang, width);
+	if (buffer && !fclose(buffer))
+		fwrite(lines, 1, n, out);
+	free(lines);
 }
 
 /* Decimals that show `digits` significant digits of the value; 0 for large ones. */

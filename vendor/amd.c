@@ -93,10 +93,12 @@ static const struct jm_symbol rocm_symbols[] = {
 	{"rsmi_dev_busy_percent_get", offsetof(struct rocm_calls, busy)},
 };
 
-#define MEND "install AMD's ROCm, or name the file in "
+#define DRIVER "/sys/module/amdgpu"
+#define MEND   "install AMD's ROCm, or name the file in "
 static const struct jm_library smi_library = {
 	.title = "libamd_smi",
 	.variable = "JM_AMDSMI_LIB",
+	.driver = DRIVER,
 	.names = {"libamd_smi.so", "libamd_smi.so.26", "libamd_smi.so.25",
 		"/opt/rocm/lib/libamd_smi.so"},
 	.mend = MEND "JM_AMDSMI_LIB",
@@ -106,6 +108,7 @@ static const struct jm_library smi_library = {
 static const struct jm_library rocm_library = {
 	.title = "librocm_smi64",
 	.variable = "JM_ROCMSMI_LIB",
+	.driver = DRIVER,
 	.names = {"librocm_smi64.so", "librocm_smi64.so.7", "librocm_smi64.so.1",
 		"/opt/rocm/lib/librocm_smi64.so"},
 	.mend = MEND "JM_ROCMSMI_LIB",

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void *load(const struct jm_library *l, struct jm_err *err)
 {
@@ -16,6 +17,13 @@ static void *load(const struct jm_library *l, struct jm_err *err)
 	if (given && *given) {
 		names[0] = given;
 		names[1] = NULL;
+	}
+	if (!given && l->driver && access(l->driver, F_OK)) {
+		jm_err_set(err, JM_ENOSUP,
+			"%s is not loaded, because the kernel's driver that it needs is not (%s is "
+			"missing).",
+			l->title, l->driver);
+		return NULL;
 	}
 	for (int i = 0; i < 4 && names[i] && !found; i++) {
 		found = dlopen(names[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);

@@ -20,6 +20,9 @@ struct jm_library {
 	const char *variable; /* environment variable that names another file; NULL = none */
 	const char *names[4]; /* tried in this order; the rest NULL */
 	const char *mend;     /* "install Debian's libmodbus5" */
+	/* A file of the kernel without which the library is of no use: it is then not looked for, unless the variable
+	 * is set; NULL = none. */
+	const char *driver;
 	const struct jm_symbol *symbols;
 	size_t n_symbols;
 };
