@@ -30,9 +30,9 @@
 	const at = (name, i) => (Array.isArray(S.runs[name]) ? S.runs[name][i] : S.runs[name]);
 	JM.run = at;
 	// Indices of the runs of a series, or of one of its points.
-	const ofSeries = S.series.map(() => []);
-	for (let i = 0; i < S.runs.n; i++) ofSeries[at("series", i)].push(i);
-	JM.runsOf = (s, point) => ofSeries[s.index].filter((i) => point === undefined || at("point", i) === point);
+	const ofPoint = S.series.map((s) => s.points.map(() => []));
+	for (let i = 0; i < S.runs.n; i++) ofPoint[at("series", i)][at("point", i)].push(i);
+	JM.runsOf = (s, point) => ofPoint[s.index][point];
 	JM.allRuns = Array.from({ length: S.runs.n }, (_, i) => i);
 
 	JM.mean = (list) => {
