@@ -10,9 +10,9 @@
 #include <string.h>
 
 #define PERCENT_LEAST 0.01 /* percentage points: finer differences do not matter */
-#define MAX_COLUMNS   (3 * JM_GROUP_MAX_DIMS + JM_M_ALL + 4)
+#define MAX_COLUMNS   (JM_FAMILY_AXES + 3 * JM_GROUP_MAX_DIMS + JM_M_ALL + 4)
 
-enum column_kind { SETTING, ACCEPTED, ENFORCED, STATE, RUNS, METRIC, ORIGIN };
+enum column_kind { AXIS, SETTING, ACCEPTED, ENFORCED, STATE, RUNS, METRIC, ORIGIN };
 
 struct column {
 	enum column_kind kind;
@@ -326,6 +326,9 @@ static void print_cell(const struct jm_grouping *g, const struct jm_group_series
 	const struct jm_group_point *p, const struct column *c, char *out, size_t size)
 {
 	switch (c->kind) {
+	case AXIS:
+		jm_family_axis(&g->series[p->series], c->title, out, size);
+		break;
 	case SETTING:
 		print_setting(g, p, c->index, out, size);
 		break;
@@ -360,8 +363,8 @@ static int fill(struct jm_grid *grid, const struct jm_grouping *g, const struct 
 	int rc = 0;
 
 	for (int c = 0; c < grid->columns && !rc; c++) {
-		grid->left[c] = columns[c].kind == SETTING || columns[c].kind == STATE ||
-				columns[c].kind == ORIGIN;
+		grid->left[c] = columns[c].kind == SETTING || columns[c].kind == AXIS ||
+				columns[c].kind == STATE || columns[c].kind == ORIGIN;
 		rc = jm_grid_set(grid, -1, c, err, "%s", columns[c].title);
 		for (int r = 0; r < grid->rows && !rc; r++) {
 			print_cell(g, s, &g->point[s->first_point + r], &columns[c], text,
@@ -372,17 +375,28 @@ static int fill(struct jm_grid *grid, const struct jm_grouping *g, const struct 
 	return rc;
 }
 
-int jm_grid_init(struct jm_grid *grid, const struct jm_grouping *g, const struct jm_group_series *s,
+int jm_grid_family(struct jm_grid *grid, const struct jm_grouping *g, const struct jm_family *f,
 	struct jm_err *err)
 {
-	struct column columns[MAX_COLUMNS];
-	int n_setting, n = choose_columns(g, s, columns, &n_setting);
-	int rc = jm_grid_new(grid, s->n_points, n, err);
+	struct column columns[MAX_COLUMNS], *others = columns + f->n_axes;
+	int n_setting, n = 0, rc;
 
-	grid->n_setting = n_setting;
+	for (int i = 0; i < f->n_axes; i++)
+		add(columns, &n, AXIS, i, f->axis[i]);
+	n += choose_columns(g, &f->all, others, &n_setting);
+	rc = jm_grid_new(grid, f->all.n_points, n, err);
+	grid->n_setting = f->n_axes + n_setting;
 	if (!rc)
-		rc = fill(grid, g, s, columns, err);
+		rc = fill(grid, g, &f->all, columns, err);
 	if (rc)
 		jm_grid_done(grid);
 	return rc;
+}
+
+int jm_grid_init(struct jm_grid *grid, const struct jm_grouping *g, const struct jm_group_series *s,
+	struct jm_err *err)
+{
+	const struct jm_family alone = {.first = (int)(s - g->series), .n = 1, .all = *s};
+
+	return jm_grid_family(grid, g, &alone, err);
 }

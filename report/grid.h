@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "cells.h"
+#include "family.h"
 #include "group.h"
 #include "text.h"
 
@@ -15,6 +16,9 @@ int jm_grid_check_columns(const struct jm_grouping *g, struct jm_err *err);
 /* Behind a setting: " °" the device never reached it, " ?" unknown, whether it kept to it; else "". */
 const char *jm_grid_mark(const struct jm_group_point *p);
 bool jm_grid_says_runs(const struct jm_grouping *g, const struct jm_group_series *s);
+/* The table of a family: its axes are the first columns. */
+int jm_grid_family(struct jm_grid *grid, const struct jm_grouping *g, const struct jm_family *f,
+	struct jm_err *err);
 int jm_grid_init(struct jm_grid *grid, const struct jm_grouping *g, const struct jm_group_series *s,
 	struct jm_err *err);
 

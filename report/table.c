@@ -133,7 +133,8 @@ static void put_notes(const struct jm_grouping *g, const struct jm_group_series 
 	if (says_sums(g, s))
 		put_note(g, "median and max W are the sums of those of the meters", out);
 	if (*s->grade) {
-		jm_text_quality(g, s, reasons, sizeof(reasons));
+		jm_text_quality(
+			g, &g->series[g->point[s->first_point].series], reasons, sizeof(reasons));
 		snprintf(line, sizeof(line), "quality %s%s%s", s->grade, *reasons ? ": " : "",
 			reasons);
 		jm_text_wrap(out, line, 2, 4, g->options.width);
@@ -212,6 +213,94 @@ static void put_phases(const struct jm_grouping *g, const struct jm_group_series
 			put_phases_of(g, &g->c[i], out);
 }
 
+/* Has no member a verdict by any metric, all for one reason? */
+static bool nothing_to_say(const struct jm_grouping *g, const struct jm_family *f)
+{
+	struct jm_verdict first[JM_VERDICT_MAX], v[JM_VERDICT_MAX];
+
+	jm_verdicts(g, &g->series[f->first], first);
+	for (int k = 0; k < f->n; k++) {
+		int n = jm_verdicts(g, &g->series[f->first + k], v);
+
+		for (int i = 0; i < n; i++)
+			if (v[i].kind != JM_VERDICT_NONE || strcmp(v[i].why, first->why) != 0)
+				return false;
+	}
+	return true;
+}
+
+/* Of each metric the best setting of each member: a verdict names settings, not the axes. */
+static void put_family_verdicts(const struct jm_grouping *g, const struct jm_family *f, FILE *out)
+{
+	struct jm_verdict v[JM_VERDICT_MAX];
+	char title[80], name[200], text[400], line[700];
+	int n = jm_verdicts(g, &g->series[f->first], v);
+
+	put_title(g, "Best setting by metric", out);
+	if (nothing_to_say(g, f)) {
+		put_no_verdict(g, &f->all, v, n, 0, out);
+		n = 0;
+	}
+	for (int i = 0; i < n; i++) {
+		jm_group_metric_title(g, &f->all, v[i].metric, title, sizeof(title));
+		jm_text_wrap(out, title, 2, 4, g->options.width);
+		for (int k = 0; k < f->n; k++) {
+			const struct jm_group_series *s = &g->series[f->first + k];
+
+			jm_verdicts(g, s, v);
+			jm_family_name(g, f, k, name, sizeof(name));
+			jm_text_verdict(g, s, &v[i], text, sizeof(text));
+			jm_text_format(line, sizeof(line), "%s: %s", name, text);
+			jm_text_wrap(out, line, 4, 6, g->options.width);
+		}
+	}
+	fputc('\n', out);
+}
+
+/* What to note of each member; those that have nothing are left out. */
+static void put_family_warnings(const struct jm_grouping *g, const struct jm_family *f, FILE *out)
+{
+	char name[200], line[600];
+	const json_t *warning;
+	size_t i;
+
+	for (int k = 0; k < f->n; k++) {
+		json_t *warnings = jm_warnings(g, &g->series[f->first + k]);
+
+		jm_family_name(g, f, k, name, sizeof(name));
+		json_array_foreach(warnings, i, warning)
+		{
+			jm_text_format(
+				line, sizeof(line), "%s: %s", name, json_string_value(warning));
+			jm_text_wrap(out, line, 2, 4, g->options.width);
+		}
+		json_decref(warnings);
+	}
+}
+
+static int put_family(
+	const struct jm_grouping *g, const struct jm_family *f, FILE *out, struct jm_err *err)
+{
+	struct jm_grid grid;
+	int rc = jm_grid_family(&grid, g, f, err);
+
+	if (rc)
+		return rc;
+	put_title(g, f->all.title, out);
+	put_caption(g, &f->all, out);
+	jm_grid_print(&grid, 0, g->options.width, out);
+	jm_grid_done(&grid);
+	fputc('\n', out);
+	put_family_warnings(g, f, out);
+	put_notes(g, &f->all, out);
+	put_family_verdicts(g, f, out);
+	for (int i = 0; i < f->n; i++) {
+		put_phases(g, &g->series[f->first + i], out);
+		put_failures(g, &g->series[f->first + i], out);
+	}
+	return 0;
+}
+
 static int put_series(
 	const struct jm_grouping *g, const struct jm_group_series *s, FILE *out, struct jm_err *err)
 {
@@ -263,9 +352,12 @@ static int put_work(const struct jm_grouping *g, const json_t *work, FILE *out, 
 
 int jm_report_write_table(const struct jm_grouping *g, FILE *out, struct jm_err *err)
 {
+	struct jm_family f;
 	int rc = 0;
 
-	for (int i = 0; i < g->n_series && !rc; i++)
-		rc = put_series(g, &g->series[i], out, err);
+	for (int i = 0; i < g->n_series && !rc; i += f.n) {
+		jm_family_of(g, i, &f);
+		rc = f.n > 1 ? put_family(g, &f, out, err) : put_series(g, &g->series[i], out, err);
+	}
 	return rc || !g->options.published ? rc : jm_published_each(g, put_work, out, err);
 }

@@ -416,3 +416,29 @@ def test_what_is_an_axis_is_not_in_the_title(tmp_path):
     assert re.search(r"^precision +batch +image/s", text, re.M) and len(re.findall(r"^b?f(?:32|16) +[48] ", text, re.M)) == 4
     text = report(write(tmp_path, rows[::2], "one.json"))  # one precision only
     assert text.startswith("train gpt-117m on sim:h200x4, f32\n") and re.search(r"^batch +image/s", text, re.M)
+
+
+def test_options_devices_and_models_are_axes_of_a_sweep_of_caps(tmp_path):
+    """One table; the title names none of their values, and each verdict is one setting."""
+    rows = []
+    for device in ("sim:h200x4", "sim:h100x4"):
+        for batch in ("4", "8"):
+            for r in json.loads(json.dumps(records("h200x4"))):
+                r["device"] = r["case"]["parameters"]["device"] = device
+                r["case"]["parameters"]["options"] = {"batch": batch}
+                rows.append(r)
+    text = report("--width", 100, write(tmp_path, rows))
+    head, = re.findall(r"^device +batch +gpu\.power +.*image/s", text, re.M)
+    assert head and text.count("Best setting by metric") == 1
+    assert text.splitlines()[0].startswith("resnet50") and not re.search("batch|sim:", text.splitlines()[0])
+    n_points = len(summary(DATA / "h200x4.json")["series"][0]["points"])
+    first = text.split("\n\n")[1].splitlines()
+    assert len(first) == 1 + 4 * n_points
+    assert {tuple(line.split()[:2]) for line in first[1:]} == {
+        (d, b) for b in "48" for d in ("sim:h200x4", "sim:h100x4")}
+    alone = report("--width", 1000, DATA / "h200x4.json")
+    verdict = re.search(r"energy per image +(.*)", alone).group(1)
+    again = report("--width", 1000, write(tmp_path, rows))
+    for device in ("sim:h200x4", "sim:h100x4"):
+        for batch in "48":
+            assert f"    device {device}, batch {batch}: {verdict}\n" in again.split("  energy per image\n")[1]
