@@ -155,3 +155,40 @@ void jm_family_name(
 		jm_text_append(out, size, " ", text);
 	}
 }
+
+/* The number of a name among those seen, to which it is added; -1: no memory. */
+static int number_of(json_t *seen, const char *name)
+{
+	const json_t *known = json_object_get(seen, name);
+	int n = (int)json_object_size(seen);
+
+	if (known)
+		return (int)json_integer_value(known);
+	return json_object_set_new_nocheck(seen, name, json_integer(n)) ? -1 : n;
+}
+
+int jm_family_gather(struct jm_grouping *g)
+{
+	json_t *seen = json_object();
+	int *kind = calloc((size_t)g->n_series + 1, sizeof(*kind)), *place, n = 0;
+	char name[200];
+
+	place = calloc((size_t)g->n_series + 1, sizeof(*place));
+	for (int i = 0; kind && i < g->n_cases; i++) {
+		const json_t *r = g->c[i].record;
+
+		snprintf(name, sizeof(name), "%.90s %.90s", jm_json_text(r, "workload"),
+			jm_json_text(r, "unit"));
+		kind[g->c[i].series] = number_of(seen, name);
+	}
+	for (size_t k = 0; kind && place && k < json_object_size(seen); k++)
+		for (int i = 0; i < g->n_series; i++)
+			if (kind[i] == (int)k)
+				place[i] = n++;
+	for (int i = 0; place && n == g->n_series && i < g->n_cases; i++)
+		g->c[i].series = place[g->c[i].series];
+	json_decref(seen);
+	free(kind);
+	free(place);
+	return n == g->n_series ? 0 : -1;
+}

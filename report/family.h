@@ -16,6 +16,9 @@ struct jm_family {
 	int n_axes;
 };
 
+/* Numbers the series of the cases anew: those of one workload and unit become neighbours, in the order in which
+ * they appear. -1: no memory. */
+int jm_family_gather(struct jm_grouping *g);
 /* How many series from `first` on share a table; 1 = it has its own. */
 int jm_family_length(const struct jm_grouping *g, int first);
 void jm_family_of(const struct jm_grouping *g, int first, struct jm_family *ret);
