@@ -129,6 +129,17 @@ static int count(enum dnn_pattern pattern, cudnnDataType_t type, const struct dn
 	return found;
 }
 
+/* Of a convolution in f32. */
+static int count_one(const struct dnn_conv_shape *shape, const struct dnn_want *want)
+{
+	struct dnn_plan plan[16];
+	int n = plans_of(DNN_PATTERN_CONV, shape, CUDNN_DATA_FLOAT, want, plan, 16);
+
+	for (int k = 0; k < n; k++)
+		dnn_plan_drop(&dnn, &plan[k]);
+	return n;
+}
+
 static void plans_exist_for_every_convolution_of_resnet50(void **unused)
 {
 	static const enum dnn_pattern plain[] = {
@@ -187,6 +198,25 @@ static void joined_operations_exist_in_fp16_only(void **unused)
 	for (int i = 0; i < 4; i++) {
 		assert_int_equal(count(joined[i], CUDNN_DATA_HALF, &any), n_shapes - 1);
 		assert_int_equal(count(joined[i], CUDNN_DATA_BFLOAT16, &any), 0);
+	}
+}
+
+/* Without tensor cores cuDNN names few engines first, and most of them turn images around in a workspace. */
+static void exact_plans_are_several_where_the_workspace_is_large(void **unused)
+{
+	const struct dnn_want few = {
+		.exact = true, .repeatable = true, .ready = true, .workspace = WORKSPACE};
+	struct dnn_want want = few;
+
+	(void)unused;
+	need_cudnn();
+	want.all = true;
+	want.workspace = (size_t)2 << 30;
+	for (int i = 0; i < n_shapes; i++) {
+		int n = count_one(&shapes[i], &want);
+
+		assert_true(n >= 4);
+		assert_true(n >= count_one(&shapes[i], &few));
 	}
 }
 
@@ -255,6 +285,7 @@ int main(void)
 		cmocka_unit_test(plans_exist_for_every_convolution_of_resnet50),
 		cmocka_unit_test(plans_exist_for_sums_and_the_folded_first_layer),
 		cmocka_unit_test(joined_operations_exist_in_fp16_only),
+		cmocka_unit_test(exact_plans_are_several_where_the_workspace_is_large),
 		cmocka_unit_test(plan_is_found_again_by_its_name),
 		cmocka_unit_test(says_why_a_graph_is_refused),
 	};
