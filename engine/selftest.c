@@ -18,6 +18,8 @@
 #define TOLERANCE_F16  2e-3
 /* Matrix units take probabilities and their gradients in 16 bits, between the two products of attention. */
 #define TOLERANCE_ATTENTION 3 /* times that of the type */
+/* Two rounded results are multiplied and rounded again: up to 3.3 roundings. */
+#define TOLERANCE_SWIGLU 2
 
 const struct types backend_types[] = {
 	{"f32", JM_F32, JM_F32, JM_F32},
@@ -51,6 +53,8 @@ static double tolerance_of(const struct jm_graph *g, const struct backend_case *
 
 	if ((g->compute != JM_F32 || tf32) && !strncmp(c->name, "attention", 9))
 		each *= TOLERANCE_ATTENTION;
+	if (g->compute != JM_F32 && !strcmp(c->name, "linear + swiglu"))
+		each *= TOLERANCE_SWIGLU;
 	return each;
 }
 
