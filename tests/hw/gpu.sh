@@ -22,8 +22,8 @@ losses() { # DEVICE PRECISION
 	JM_BACKENDS=$build/backends "$build/tests/engine/losses" gpt "$1" "$2" 10 2 128 "$text" "$work/w" 1 $shape
 }
 
-compare() { # PRECISION LARGEST DIFFERENCE
-	losses cpu "$1" >"$work/cpu" && losses cuda:0 "$1" >"$work/cuda" &&
+compare() { # PRECISION LARGEST DIFFERENCE [PRECISION OF THE PROCESSOR]
+	losses cpu "${3:-$1}" >"$work/cpu" && losses cuda:0 "$1" >"$work/cuda" &&
 		paste "$work/cpu" "$work/cuda" | awk -v most="$2" '
 			{d = $1 - $3; if (d < 0) d = -d; if (!(d <= worst)) worst = d}
 			END {print "largest difference of a loss:", worst; exit !(NR == 10 && worst <= most)}'
@@ -41,6 +41,7 @@ step selftest "$build/joulemark" selftest --device cuda:0
 step backends env JM_BACKENDS="$work/backends" "$build/tests/test_backend"
 step "losses f32" compare f32 1e-3
 step "losses bf16" compare bf16 0.1
+step "losses fp16" compare fp16 1e-2 f32
 if command -v compute-sanitizer >/dev/null; then step memcheck sanitize; fi
 if [ ${#failed[@]} -gt 0 ]; then
 	printf 'failed: %s\n' "${failed[@]}"
