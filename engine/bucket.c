@@ -185,7 +185,7 @@ static int add(struct buckets *b, struct jm_err *err)
 
 	find_pieces(b);
 	find_last_writes(b);
-	b->order = calloc((size_t)(b->p->n_units + b->n + 1), sizeof(struct jm_unit *));
+	b->order = calloc((size_t)b->p->n_units + (size_t)b->n + 1, sizeof(struct jm_unit *));
 	if (!b->order)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a program.");
 	code = insert(b, err);

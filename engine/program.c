@@ -190,7 +190,7 @@ static int capture(struct jm_program *p, struct jm_stretch *s, struct jm_err *er
 
 	if (!d->backend->capture || jm_reduce_is_node(p->unit[s->from]))
 		return 0;
-	exec = calloc((size_t)(s->to - s->from), sizeof(*exec));
+	exec = calloc((size_t)(s->to - s->from) + 1, sizeof(*exec));
 	if (!exec)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a program.");
 	for (int i = s->from; i < s->to; i++)
