@@ -82,3 +82,47 @@ def test_interrupt_restores_the_knobs(tmp_path):
     os.kill(child.pid, signal.SIGTERM)
     assert child.wait(timeout=20) == 143
     assert jm("get", "--control", "sim:h100x4").stdout == before
+
+
+WORK = ["run", "null", "--source", "null", "--step-time", "20ms", "--warmup", "0"]
+
+
+def interrupted(*args, pause=0.8):
+    child = subprocess.Popen([BIN, *WORK, *args], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    time.sleep(pause)
+    os.kill(child.pid, signal.SIGINT)
+    err = child.communicate(timeout=20)[1]
+    return child.returncode, err
+
+
+def test_work_ends_after_its_step_with_a_record(tmp_path):
+    """What was measured is kept; --resume does not take it for the case that was asked for."""
+    store = tmp_path / "s.db"
+    status, err = interrupted("--seconds", "3", "--store", str(store))
+    assert status == 130 and "the result is kept" in err and "--resume" in err
+    [r] = records(store)
+    assert r["interrupted"] is True and r["status"] != "ok" and r["steps"] > 5 and r["throughput"] > 0
+    assert r["reason"].startswith(f"Interrupted after {r['steps']} steps")
+    assert [(o["order"], o["text"]) for o in r["orders"]] == [("note", "Interrupted by Ctrl-C (SIGINT)."), ("stop", "")]
+    assert 0 < r["orders"][0]["at_s"] < 20
+    assert jm("run", "--store", store, "--resume").returncode == 0
+    [again] = records(store)
+    assert again["status"] == "ok" and "interrupted" not in again and again["steps"] > r["steps"]
+
+
+def test_sigterm_ends_work_at_once(tmp_path):
+    store = tmp_path / "s.db"
+    child = subprocess.Popen([BIN, *WORK, "--seconds", "30", "--store", str(store)], stdout=subprocess.DEVNULL,
+                             stderr=subprocess.DEVNULL)
+    time.sleep(0.8)
+    os.kill(child.pid, signal.SIGTERM)
+    assert child.wait(timeout=10) == 143 and not records(store)
+
+
+def test_interrupt_before_the_measured_phase_leaves_no_record(tmp_path):
+    store = tmp_path / "s.db"
+    child = subprocess.Popen([BIN, "run", "null", "--source", "null", "--step-time", "20ms", "--warmup", "30s", "--steps",
+                              "1", "--store", str(store)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(0.8)
+    os.kill(child.pid, signal.SIGINT)
+    assert child.wait(timeout=10) == 130 and not records(store)
