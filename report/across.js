@@ -464,7 +464,7 @@
 		};
 		return panel(
 			"Scaling: " + first.s.work.title + " on " + kind(first.s),
-			"Throughput at the reference setting. Dashed: as many times the smallest system as there are devices; per cent of that at each point.",
+			"Throughput at the reference setting, or the first. Dashed: as many times the smallest system as there are devices; per cent of that at each point.",
 			option,
 			{
 				id: id,

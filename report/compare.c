@@ -254,10 +254,13 @@ static int fill_line(const struct side *a, const struct side *b, int metric, boo
 	l->mean_a = geometric_mean(a->value[metric], a->block, a->n, -1);
 	l->mean_b = geometric_mean(b->value[metric], b->block, b->n, -1);
 	l->paired = same_file && are_paired(a, b);
-	if (!l->paired)
-		jm_stat_compare_welch(a->value[metric], a->n, b->value[metric], b->n, &l->c);
-	else if (compare_paired(a, b, metric, &l->c))
+	l->p_rank = NAN;
+	if (l->paired && compare_paired(a, b, metric, &l->c))
 		return -1;
+	if (!l->paired) {
+		jm_stat_compare_welch(a->value[metric], a->n, b->value[metric], b->n, &l->c);
+		l->p_rank = jm_stat_mann_whitney(a->value[metric], a->n, b->value[metric], b->n);
+	}
 	l->why_not = obstacle(a, b, metric, &l->c);
 	l->hard = l->why_not;
 	if (!l->why_not && isnan(l->c.low))

@@ -28,6 +28,7 @@ extern const char *const jm_compared_names[]; /* NULL-terminated */
 struct jm_compare_line {
 	double mean_a, mean_b; /* geometric */
 	struct jm_comparison c;
+	double p_rank; /* of Mann and Whitney's test; NAN: paired, or one side is empty */
 	bool paired;
 	const char *why_not; /* half a sentence; NULL = the interval decides */
 	bool hard;	     /* more repeats would not mend that */

@@ -57,6 +57,24 @@ static void print_line(const struct jm_compare_row *row, int metric, FILE *f)
 	fprintf(f, LINE, what, a, b, ratio, change, p, l->why_not ? "none" : jm_compare_verdict(l));
 }
 
+/* The test by ranks, which needs no distribution, beside Welch's; it decides nothing. */
+static void print_ranks(const struct jm_compare_row *row, FILE *f)
+{
+	int n = 0;
+
+	for (int i = 0; i < JM_COMPARED_COUNT; i++) {
+		double p = row->line[i].p_rank;
+
+		if (isnan(p))
+			continue;
+		fprintf(f, "%s%s %s%.*f",
+			n++ ? ", " : "  p by ranks (Mann-Whitney): ", jm_compared_names[i],
+			p < 1e-4 ? "<" : "", 4, fmax(p, 1e-4));
+	}
+	if (n)
+		fputc('\n', f);
+}
+
 /* Each reason once, with the metrics that it holds for. */
 static void print_reasons(const struct jm_compare_row *row, FILE *f)
 {
@@ -92,6 +110,7 @@ static void print_row(const struct jm_compare_row *row, FILE *f)
 		"B is");
 	for (int i = 0; i < JM_COMPARED_COUNT; i++)
 		print_line(row, i, f);
+	print_ranks(row, f);
 	print_reasons(row, f);
 }
 
@@ -121,13 +140,13 @@ static json_t *line_json(const struct jm_compare_row *row, int metric)
 	char unit[48];
 
 	put_unit(metric, row->item, unit, sizeof(unit));
-	return json_pack("{s:s, s:s, s:o, s:o, s:i, s:i, s:o, s:o, s:o, s:o, s:s, s:s, s:o}",
-		"metric", jm_compared_names[metric], "unit", unit, "a", jm_json_number(l->mean_a),
-		"b", jm_json_number(l->mean_b), "n_a", l->c.n_a, "n_b", l->c.n_b, "ratio",
-		jm_json_number(l->c.ratio), "low", jm_json_number(l->c.low), "high",
-		jm_json_number(l->c.high), "p", jm_json_number(l->c.p), "test",
-		l->paired ? "paired" : "welch", "verdict", jm_compare_verdict(l), "why",
-		optional_text(l->why_not));
+	return json_pack("{s:o, s:s, s:s, s:o, s:o, s:i, s:i, s:o, s:o, s:o, s:o, s:s, s:s, s:o}",
+		"p_rank", jm_json_number(l->p_rank), "metric", jm_compared_names[metric], "unit",
+		unit, "a", jm_json_number(l->mean_a), "b", jm_json_number(l->mean_b), "n_a",
+		l->c.n_a, "n_b", l->c.n_b, "ratio", jm_json_number(l->c.ratio), "low",
+		jm_json_number(l->c.low), "high", jm_json_number(l->c.high), "p",
+		jm_json_number(l->c.p), "test", l->paired ? "paired" : "welch", "verdict",
+		jm_compare_verdict(l), "why", optional_text(l->why_not));
 }
 
 static json_t *row_json(const struct jm_compare_row *row)

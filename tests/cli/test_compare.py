@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """joulemark compare: ratios, intervals and tests against NumPy, pairs, origins, and the exit status for CI."""
 import copy
+import itertools
 import json
 import math
 import subprocess
@@ -90,6 +91,41 @@ def test_independent_runs_as_numpy_has_them(tmp_path):
     assert got["energy"]["verdict"] == "unclear"
 
 
+def ranks_of(values):
+    """Ranks from 1; ties have the mean of theirs."""
+    values = np.asarray(values)
+    return np.array([(values < v).sum() + ((values == v).sum() + 1) / 2 for v in values])
+
+
+def by_all_choices(x, y):
+    """Two-sided p of the sum of ranks, over every way to choose which values are x."""
+    ranks = ranks_of([*x, *y])
+    mean = len(x) * (len(ranks) + 1) / 2
+    sums = np.array([ranks[list(c)].sum() for c in itertools.combinations(range(len(ranks)), len(x))])
+    return np.mean(abs(sums - mean) >= abs(ranks[:len(x)].sum() - mean) - 1e-9)
+
+
+def test_ranks_as_all_choices_have_them(tmp_path):
+    """Without ties, with ties, and alike: Mann and Whitney's test by brute force."""
+    cases = [(TIMES_A, TIMES_B), ([1, 2, 2, 3], [2, 3, 3, 5, 8]), ([4, 4, 4], [4, 4]), ([1, 5, 9, 2], [3, 4])]
+    for x, y in cases:
+        a, b = (write(tmp_path, runs(t, [300] * len(t)), n) for t, n in ((x, "a.json"), (y, "b.json")))
+        m = metrics(compare(a, b))["time"]
+        assert m["p_rank"] == pytest.approx(by_all_choices(x, y), rel=1e-9), (x, y)
+    assert "p by ranks (Mann-Whitney): time " in jm("compare", a, b).stdout
+
+
+def test_ranks_of_many_runs_are_close_to_those_of_all_orders(tmp_path):
+    """Beyond 60 values: the normal distribution against 200,000 random orders."""
+    rng = np.random.default_rng(5)
+    x, y = rng.normal(1, 0.1, 35).round(3), rng.normal(1.04, 0.1, 40).round(3)
+    a, b = (write(tmp_path, runs(t, [300] * len(t)), n) for t, n in ((x, "a.json"), (y, "b.json")))
+    ranks = ranks_of([*x, *y])
+    mean, seen = 35 * 76 / 2, abs(ranks[:35].sum() - 35 * 76 / 2)
+    orders = rng.permuted(np.tile(ranks, (200_000, 1)), axis=1)[:, :35].sum(axis=1)
+    assert metrics(compare(a, b))["time"]["p_rank"] == pytest.approx(np.mean(abs(orders - mean) >= seen), abs=0.004)
+
+
 def test_blocks_of_one_file_are_pairs(tmp_path):
     """The machine drifts by a factor of two over the blocks; the difference of 3 % is in each of them."""
     drift = np.array([1, 1.3, 1.6, 2.0])
@@ -101,7 +137,7 @@ def test_blocks_of_one_file_are_pairs(tmp_path):
         r["case"]["block"] = block
     one = write(tmp_path, rows)
     m = metrics(compare(f"{one}:gpu.power=300W", f"{one}:gpu.power=400W"))["time"]
-    assert m["test"] == "paired" and m["n_a"] == 4 and m["verdict"] == "higher"
+    assert m["test"] == "paired" and m["n_a"] == 4 and m["verdict"] == "higher" and m["p_rank"] is None
     assert [m["ratio"], m["low"], m["high"]] == pytest.approx(by_numpy(a, b, True)[:3], rel=1e-6)
     # in two files the blocks were not run side by side, and the drift hides the difference
     files = write(tmp_path, rows[:4], "a.json"), write(tmp_path, rows[4:], "b.json")

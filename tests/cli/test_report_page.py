@@ -224,3 +224,30 @@ def test_page_of_a_thousand_runs_holds_what_it_draws(tmp_path):
     chart = dom.split("<h3>Power against the cap")[1].split("</svg>")[0]
     assert len(re.findall("<path", chart)) >= 100, "a mark for each cap"
     assert dom.count("<h3>Machine</h3>") == 1 and rows[0]["provenance"]["kernel"] in dom
+
+
+@BROWSER
+def test_batch_and_devices_are_a_matrix_and_a_scaling_chart(tmp_path):
+    """Cells without a success are OOM, those that were not run are empty; scaling is by devices."""
+    first = next(r for r in records("h200x4") if r["status"] == "ok")
+    rows = []
+    for n in (1, 2, 4):
+        for batch in (8, 16, 32):
+            r = json.loads(json.dumps(first))
+            r.update(device=f"sim:h200x{n}", devices=n, settings=[], throughput=100.0 * batch * n ** 0.9)
+            r["throughput_per_device"] = r["throughput"] / n
+            r["case"] |= {"id": f"{n * 100 + batch:032x}", "reference": False, "parameters": {
+                "workload": "resnet50", "device": r["device"], "options": {"batch": batch}}}
+            if n == 1 and batch == 32:
+                r.update(status="failed", reason="The plan needs 98 GB: out of memory.")
+            if (n, batch) != (4, 16):
+                rows.append(r)
+    dom = browse(make_page(tmp_path, rows), "--dump-dom", "--window-size=1280,3000")
+    matrix = dom.split("<h3>batch × system: resnet50")[1].split("</svg>")[0]
+    cells = re.findall(r"<text[^>]*>([\d\u202f.]+|OOM)</text>", matrix)
+    want = [f"{100 * b * n ** 0.9:.{max(0, 3 - int(np.log10(100 * b * n ** 0.9)))}f}" for n in (1, 2, 4)
+            for b in (8, 16, 32) if (n, b) not in ((1, 32), (4, 16))]
+    assert sorted(c.replace("\u202f", "") for c in cells if c not in ("8", "16", "32")) == sorted([*want, "OOM"])
+    scaling = dom.split("<h3>Scaling: resnet50")[1].split("</svg>")[0]
+    shares = re.findall(r"<text[^>]*>(\d+) %</text>", scaling)
+    assert shares == [f"{100 * n ** -0.1:.0f}" for n in (2, 4)]
