@@ -16,6 +16,7 @@ const struct jm_energy jm_energy_unknown = {
 	.error = NAN,
 	.error_sampling = NAN,
 	.error_calibration = NAN,
+	.error_locked = NAN,
 	.watts_mean = NAN,
 	.watts_max = NAN,
 };
@@ -127,6 +128,24 @@ double jm_energy_error(double sampling, double calibration)
 	return sqrt(sampling * sampling + calibration * calibration);
 }
 
+/* J; see error_locked. */
+static int locked(const struct jm_trace_interval *s, int meter, const struct jm_part *power,
+	double *ret, struct jm_err *err)
+{
+	int limit = jm_meter_signal(s->set, meter, JM_Q_LIMIT), rc = 0;
+	double length = (double)(s->t1 - s->t0) * 1e-9;
+	struct jm_held_power held = {0};
+
+	*ret = NAN;
+	if (limit >= 0 && power->unseen > 0 && !isnan(power->joules))
+		rc = jm_power_held(s->trace, limit, s->t0, s->t1, &held, err);
+	if (held.most > 0)
+		*ret = power->unseen *
+		       fmax(power->joules,
+			       fmax(held.most, power->watts_max) * length - power->joules);
+	return rc;
+}
+
 int jm_energy_of(const struct jm_trace *trace, const struct jm_meters *set, int meter,
 	int64_t t0_ns, int64_t t1_ns, struct jm_energy *ret, struct jm_err *err)
 {
@@ -158,5 +177,6 @@ int jm_energy_of(const struct jm_trace *trace, const struct jm_meters *set, int 
 		.fault = p.fault,
 	};
 	ret->error = jm_energy_error(ret->error_sampling, ret->error_calibration);
-	return 0;
+	ret->error_locked = NAN;
+	return best == &p.power ? locked(&s, meter, best, &ret->error_locked, err) : 0;
 }

@@ -40,11 +40,16 @@ const char *jm_fault_name(enum jm_fault_kind kind);
 
 struct jm_energy {
 	double joules; /* the better of the two; NAN = unknown (also where a part is unknown) */
-	double joules_counter;	      /* NAN = no counter */
-	double joules_integrated;     /* NAN = no power signal */
-	double error;		      /* J, 95 %: both of these combined, see jm_energy_error */
-	double error_sampling;	      /* J, 95 %: edges, steps, windows; NAN = unknown */
-	double error_calibration;     /* J: the sensor's own accuracy; NAN = unknown */
+	double joules_counter;	  /* NAN = no counter */
+	double joules_integrated; /* NAN = no power signal */
+	double error;		  /* J, 95 %: both of these combined, see jm_energy_error */
+	double error_sampling;	  /* J, 95 %: edges, steps, windows; NAN = unknown */
+	double error_calibration; /* J: the sensor's own accuracy; NAN = unknown */
+	/* J: the largest error of energy by power if the load is locked to the sensor: if its period is the refresh
+	 * or a whole part of it, so that all readings show one moment of it. What the sensor does not see may then
+	 * be anything from 0 W to the device's limit. NAN = it sees all the time, there is a counter, or the limit
+	 * is unknown. */
+	double error_locked;
 	double covered_s;	      /* seconds of the interval that readings cover */
 	double watts_mean, watts_max; /* over the covered part; NAN = unknown */
 	long samples, gaps;

@@ -22,6 +22,7 @@ struct jm_part {
 	double watts_max;
 	long samples, gaps;
 	int resets; /* counter */
+	double unseen; /* power: share of the time between the sensor's windows; 0 = none, or unknown */
 	int places; /* power: of the load that the sensor sees again and again; 0 = as it comes */
 };
 

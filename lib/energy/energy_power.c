@@ -231,17 +231,23 @@ static double missed_share(const struct sum *s)
 	return (1 / tanh(x / 2) - 2 / x) / (2 * (1 - alike));
 }
 
+/* Of the time, between windows; 0 where one of the two is not known. */
+static double unseen_share(const struct sum *s)
+{
+	if (!s->window || s->window >= s->signal->refresh_ns)
+		return 0;
+	return 1 - seconds(s->window) / seconds(s->signal->refresh_ns);
+}
+
 /*
  * J, standard deviation: how far the mean is off where the readings may be the alias of a fast load. Without
  * gaps between the windows nothing has an alias.
  */
-static double alias(const struct sum *s, double gap)
+static double alias(const struct sum *s)
 {
-	double refresh = seconds(s->signal->refresh_ns);
+	double seen = 1 - unseen_share(s);
 
-	if (!(gap > 0) || !s->window)
-		return 0;
-	return jm_pattern_alias(&s->pattern, 1 - gap / refresh) * seconds(s->t1 - s->t0) / Z95;
+	return seen < 1 ? jm_pattern_alias(&s->pattern, seen) * seconds(s->t1 - s->t0) / Z95 : 0;
 }
 
 /* J, standard deviation: what one gap may hide, however alike the readings are. */
@@ -262,7 +268,7 @@ static double between_windows(const struct sum *s)
 	if (s->shift) /* windows without a gap; their length is what is not known */
 		return s->gap_squares * missed_share(s) + square(range * gap) / 12;
 	return s->gap_squares * missed_share(s) * grown + square(range * gap) / 4 +
-	       square(hidden(s, gap)) + square(alias(s, gap));
+	       square(hidden(s, gap)) + square(alias(s));
 }
 
 /* One pass: plateaus within [t0, t1] with one reading on each side, and cells. */
@@ -341,6 +347,7 @@ int jm_energy_by_power(const struct jm_trace_interval *stretch, int signal, stru
 		.variance = between_windows(&s) + s.time_squares / 12 +
 			    square(power->step * s.covered_s) / 12 +
 			    2 * square((s.watts_max - s.watts_min) * seconds(s.shift)) / 12,
+		.unseen = unseen_share(&s),
 		.places = jm_pattern_places(&s.pattern),
 		.covered_s = s.covered_s,
 		.watts_max = s.watts_max,

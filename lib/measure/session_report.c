@@ -110,15 +110,19 @@ static const char *id_or_null(const struct jm_meters *set, int i)
 
 static json_t *energy_json(const struct jm_energy *e)
 {
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I}", "joules",
-		jm_json_number(e->joules), "joules_counter", jm_json_number(e->joules_counter),
-		"joules_integrated", jm_json_number(e->joules_integrated), "error_joules",
-		jm_json_number(e->error), "error_sampling_joules",
-		jm_json_number(e->error_sampling), "error_calibration_joules",
-		jm_json_number(e->error_calibration), "covered_s", jm_json_number(e->covered_s),
-		"watts_mean", jm_json_number(e->watts_mean), "watts_max",
-		jm_json_number(e->watts_max), "samples", (json_int_t)e->samples, "gaps",
-		(json_int_t)e->gaps);
+	json_t *energy = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I}",
+		"joules", jm_json_number(e->joules), "joules_counter",
+		jm_json_number(e->joules_counter), "joules_integrated",
+		jm_json_number(e->joules_integrated), "error_joules", jm_json_number(e->error),
+		"error_sampling_joules", jm_json_number(e->error_sampling),
+		"error_calibration_joules", jm_json_number(e->error_calibration), "covered_s",
+		jm_json_number(e->covered_s), "watts_mean", jm_json_number(e->watts_mean),
+		"watts_max", jm_json_number(e->watts_max), "samples", (json_int_t)e->samples,
+		"gaps", (json_int_t)e->gaps);
+
+	if (energy && !isnan(e->error_locked))
+		json_object_set_new(energy, "error_locked_joules", json_real(e->error_locked));
+	return energy;
 }
 
 /* Keys of a meter that has parts. */

@@ -137,6 +137,9 @@ static const struct jm_key meter_keys[] = {
 	{POSITIVE("error_joules", JM_KEY_NULL | JM_KEY_DETAIL), .unit = "J",
 		.meaning = "sampling and calibration combined: the root of the sum of their "
 			   "squares; null where one is unknown"},
+	{POSITIVE("error_locked_joules", JM_KEY_OPTIONAL | JM_KEY_DETAIL), .unit = "J",
+		.meaning = "energy by power: largest error if the load's period is the sensor's "
+			   "refresh or a whole part of it"},
 	{POSITIVE("error_sampling_joules", JM_KEY_NULL), .unit = "J",
 		.meaning = "95 % bound from edges, steps and windows"},
 	{POSITIVE("error_calibration_joules", JM_KEY_NULL), .unit = "J",

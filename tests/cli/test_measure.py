@@ -233,6 +233,22 @@ def test_recording_and_replay(tmp_path):
     assert again["total"]["joules_replayed"] > 0
 
 
+def test_error_of_a_locked_load_is_told_without_a_counter(tmp_path):
+    """The sensor sees 25 of 100 ms: the rest may be anything from 0 W to the limit of 700 W."""
+    env = fakes("gpus=1;wave=saw;low=150;high=250;period=0.9")
+    assert jm("measure", "--source", "nvml", "--csv", tmp_path / "rec", "--", "sleep", "2", env=env).returncode == 0
+    replay = ["--source", f"replay:{tmp_path / 'rec'}", "--", "sleep", "0.8"]
+    assert "error_locked_joules" not in record_of(*replay)["meters"][0]
+    meters = tmp_path / "rec" / "meters.csv"
+    meters.write_text(meters.read_text(encoding="utf-8").replace(",energy,J,", ",clock,Hz,"), encoding="utf-8")
+    record = record_of(*replay)
+    (meter,) = record["meters"]
+    assert meter["joules"] == meter["joules_integrated"]
+    unseen = 700 * record["wall_s"] - meter["joules"]
+    assert meter["error_locked_joules"] == pytest.approx(0.75 * unseen, rel=0.02)
+    assert meter["error_locked_joules"] > meter["error_sampling_joules"]
+
+
 def test_damaged_recording(tmp_path):
     assert "replay" in sentence(jm("measure", "--source", "replay", "--", "true"), USAGE)
     done = jm("measure", "--source", f"replay:{tmp_path}/nothing", "--", "true")

@@ -208,6 +208,8 @@ static void slow_start_is_no_alias(void **state)
 
 /* ---- a load in step with the sensor ---- */
 
+static double limit; /* W; 0 = none is told */
+
 static struct jm_energy of_square(double period, bool no_counter, double *ret_truth)
 {
 	struct jm_err err = JM_ERR_INIT;
@@ -217,6 +219,7 @@ static struct jm_energy of_square(double period, bool no_counter, double *ret_tr
 	wave_reset();
 	wave_setup.gpus = 1;
 	wave_setup.no_counter = no_counter;
+	wave_setup.limit = limit;
 	wave_square(&wave_setup.wave[0], 100, 600, period, 0.3, 60);
 	assert_ok(wave_measure(&run, 1.234, 11.234, 0, &err), err);
 	assert_ok(jm_session_energy(run.session, 0, run.phase, &e, &err), err);
@@ -246,6 +249,29 @@ static void names_a_load_in_step_with_the_sensor(void **state)
 	assert_true(e.error_sampling < 0.01 * truth);
 }
 
+/* All readings are alike: the bound does not hold, but what the sensor does not see is known, and the limit. */
+static void error_of_a_locked_load_is_told(void **state)
+{
+	static const double period[] = {0.1, 0.05, 0.02};
+	double truth;
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		struct jm_energy e = of_square(period[i], true, &truth);
+
+		assert_true(isnan(e.error_locked)); /* no limit is known */
+		limit = 700;
+		e = of_square(period[i], true, &truth);
+		assert_true(fabs(e.joules - truth) > e.error_sampling);
+		assert_true(fabs(e.joules - truth) <= e.error_locked);
+		/* the whole of the unseen three quarters, from 0 to 700 W */
+		assert_true(fabs(e.error_locked - 0.75 * fmax(e.joules, 7000 - e.joules)) < 0.01);
+		e = of_square(period[i], false, &truth);
+		assert_true(isnan(e.error_locked)); /* the counter sees all */
+		limit = 0;
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -258,6 +284,7 @@ int main(void)
 		cmocka_unit_test(few_readings_hide_more),
 		cmocka_unit_test(slow_start_is_no_alias),
 		cmocka_unit_test(names_a_load_in_step_with_the_sensor),
+		cmocka_unit_test(error_of_a_locked_load_is_told),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 

@@ -210,6 +210,8 @@ static int wave_open(struct jm_ctx *ctx, const struct jm_values *options, struct
 		if (rc >= 0 && !w->no_power)
 			rc = add_signal(set, w->average_only ? JM_Q_POWER_AVERAGE : JM_Q_POWER,
 				w->window, err);
+		if (rc >= 0 && w->limit > 0)
+			rc = add_signal(set, JM_Q_LIMIT, 0, err);
 	}
 	*ret_state = ctx;
 	return rc < 0 ? rc : 0;
@@ -282,6 +284,8 @@ static int wave_read(void *state, struct jm_sink *sink, struct jm_err *err)
 		if (!w->no_power)
 			jm_give(sink, signal++, dead ? NAN : power_at(w, i, power_tick - w->late),
 				power_stamp);
+		if (w->limit > 0)
+			jm_give(sink, signal++, w->limit, stamp);
 	}
 	return 0;
 }

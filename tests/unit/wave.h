@@ -55,6 +55,7 @@ struct wave_setup {
 	double late;			    /* s that what it shows lies back */
 	double power_phase;		    /* s that power's ticks come after the counter's */
 	double counter_step;		    /* J */
+	double limit;			    /* W; 0 = the source tells none */
 	double wrap, counter_start;	    /* J; wrap 0 = never */
 	bool no_counter, no_power, average_only, stamped;
 	bool refresh_unknown;
