@@ -10,6 +10,7 @@
  *	   + 20 ms)
  */
 #include "measure/session.h"
+#include "base/ctx.h"
 #include "base/clock.h"
 
 #include <errno.h>

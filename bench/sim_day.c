@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/ctx.h"
 #include "base/clock.h"
 #include "sim/registers.h"
 #include "../tests/unit/source_row.h"

@@ -4,6 +4,7 @@
 #include "interrupts.h"
 #include "source_list.h"
 
+#include "base/ctx.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/output.h"

@@ -3,6 +3,7 @@
 #ifndef JM_CLI_H
 #define JM_CLI_H
 
+#include "base/ctx.h"
 #include "base/option.h"
 
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* joulemark export: watts and joules of each meter over HTTP, for Prometheus. */
 #include "cli.h"
+#include "base/ctx.h"
 #include "interrupts.h"
 #include "source_list.h"
 #include "measure/running.h"

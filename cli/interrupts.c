@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The handler may only note which signal came, and wake the loop. */
 #include "interrupts.h"
+#include "base/ctx.h"
 
 #include <errno.h>
 #include <fcntl.h>

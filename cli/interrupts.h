@@ -3,7 +3,7 @@
 #ifndef JM_INTERRUPTS_H
 #define JM_INTERRUPTS_H
 
-#include "joulemark.h"
+#include "base/ctx.h"
 
 /* From now on SIGINT, SIGTERM, SIGHUP and SIGQUIT are counted in ctx->interrupts; each also writes a byte to wake_fd
  * (-1 = nowhere). What our caller ignores stays ignored: under nohup a hangup. */

@@ -2,6 +2,7 @@
 /* joulemark jpwr: the command line, files and output of jpwr, over a session. docs/jpwr.md says what differs. */
 #include "jpwr.h"
 #include "jpwr_job.h"
+#include "base/ctx.h"
 #include "base/clock.h"
 #include "base/number.h"
 #include "base/output.h"

@@ -3,6 +3,7 @@
 #ifndef JM_LIVE_LINE_H
 #define JM_LIVE_LINE_H
 
+#include "base/ctx.h"
 #include "cli.h"
 #include "measure/live.h"
 

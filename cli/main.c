@@ -5,6 +5,7 @@
 #include "guard/guard.h"
 #include "run/case_keeper.h"
 
+#include "base/ctx.h"
 #include "base/output.h"
 
 #include <fcntl.h>
@@ -315,6 +316,7 @@ int main(int argc, char **argv)
 			jm_help_program(jm_commands, stdout, jm_screen_width(STDOUT_FILENO)));
 	if (jm_ctx_init(&cli.ctx, &cli.err))
 		return jm_cli_fail(&cli);
+	cli.ctx.guard_program = "/proc/self/exe";
 	cli.ctx.log = log_to_stderr;
 	cli.ctx.log_arg = &cli;
 	cli.cmd = find_command(argv[1], &cli.err);

@@ -6,6 +6,7 @@
 #include "measure_store.h"
 #include "screen.h"
 #include "source_list.h"
+#include "base/ctx.h"
 #include "base/clock.h"
 #include "measure/trace_csv.h"
 #include "measure/launch.h"

@@ -3,6 +3,7 @@
 #ifndef JM_CLI_RUN_H
 #define JM_CLI_RUN_H
 
+#include "base/ctx.h"
 #include "cli.h"
 #include "run/run_plan.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What `run` shows on standard error: a line per run of a case; on a terminal a bar with the time left. */
 #include "run_parts.h"
+#include "base/ctx.h"
 #include "base/text.h"
 
 #include "screen.h"

@@ -6,6 +6,7 @@
 #include "source_list.h"
 #include "watch_show.h"
 
+#include "base/ctx.h"
 #include "base/clock.h"
 #include "base/output.h"
 

@@ -40,13 +40,13 @@ int main(int argc, char **argv)
 {
 	struct jm_measurement *m = NULL;
 	struct jm_err err = JM_ERR_INIT;
-	struct jm_ctx ctx;
+	struct jm_ctx *ctx = NULL;
 	char *text = NULL;
 	int rc;
 
-	rc = jm_ctx_init(&ctx, &err);
+	rc = jm_ctx_new(&ctx, &err);
 	if (!rc)
-		rc = jm_measurement_start(&ctx, argc > 1 ? argv[1] : NULL, 0, &m, &err);
+		rc = jm_measurement_start(ctx, argc > 1 ? argv[1] : NULL, 0, &m, &err);
 	if (!rc)
 		rc = measure(m, &text, &err);
 	if (rc)
@@ -55,5 +55,6 @@ int main(int argc, char **argv)
 		puts(text);
 	free(text);
 	jm_measurement_free(m);
+	jm_ctx_free(ctx);
 	return rc ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -73,24 +73,18 @@ JM_API const char *jm_err_name(int code);
 
 enum jm_level { JM_DEBUG, JM_INFO, JM_WARNING };
 
-struct jm_clock; /* lib/base/clock.h */
-
-/*
- * What would otherwise be global. Caller-owned; outlives everything opened with it.
- * root: prefix of /sys, /proc, /dev and the state folder ("" = the machine itself; from JM_ROOT).
- */
-struct jm_ctx {
-	void (*log)(void *arg, enum jm_level level, const char *line); /* may be NULL */
-	void *log_arg;
-	struct jm_clock *clock;
-	char root[256];
-	/* How often the user asked the program to end, counted by a signal handler; the second time ends waiting for
-	 * what does not answer. NULL = nobody counts. */
-	const volatile int *interrupts;
-};
+/* What would otherwise be global; outlives everything opened with it. */
+struct jm_ctx;
 
 /* Reads JM_ROOT (ignored when privileges are raised) and takes the real clock. */
+JM_API int jm_ctx_new(struct jm_ctx **ret, struct jm_err *err);
+JM_API void jm_ctx_free(struct jm_ctx *ctx); /* takes NULL */
+/* The same in memory of the caller's, aligned as malloc does, of so many bytes; there is nothing to free. */
+JM_API size_t jm_ctx_bytes(void);
 JM_API int jm_ctx_init(struct jm_ctx *ctx, struct jm_err *err);
+/* Where lines of its log go, from any thread; NULL = nowhere, which is how it begins. */
+JM_API void jm_ctx_set_log(struct jm_ctx *ctx,
+	void (*log)(void *arg, enum jm_level level, const char *line), void *arg);
 /* Monotonic time of the context's clock, ns. */
 JM_API int64_t jm_ctx_now(const struct jm_ctx *ctx);
 JM_API void jm_log(const struct jm_ctx *ctx, enum jm_level level, const char *fmt, ...)
@@ -99,7 +93,8 @@ JM_API void jm_log(const struct jm_ctx *ctx, enum jm_level level, const char *fm
 /* ---- measuring stretches of a program of one's own -------------------------------------------------- */
 
 /*
- *	jm_measurement_start(&ctx, NULL, 0, &m, &err);
+ *	jm_ctx_new(&ctx, &err);
+ *	jm_measurement_start(ctx, NULL, 0, &m, &err);
  *	phase = jm_measurement_begin(m, "epoch 1", &err);
  *	... work ...
  *	jm_measurement_credit(m, phase, images);

@@ -5,6 +5,7 @@
  * run does not show.
  */
 #include "node.h"
+#include "base/ctx.h"
 #include "meter/meter.h"
 
 #include <math.h>

@@ -6,6 +6,7 @@
  * in one process exclude each other like those of several processes.
  */
 #include "registers.h"
+#include "base/ctx.h"
 #include "base/clock.h"
 #include "base/state_folder.h"
 

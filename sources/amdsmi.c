@@ -9,6 +9,7 @@
  * often the counter and power change, and the time of the mean. Reasons of throttling are not read. All GPUs that the
  * driver shows are measured.
  */
+#include "base/ctx.h"
 #include "base/clock.h"
 #include "base/number.h"
 #include "meter/source.h"

@@ -9,6 +9,7 @@
  * controller's clock agrees with the node's (a stamp more than five seconds away is not used), and the time over which
  * power is a mean.
  */
+#include "base/ctx.h"
 #include "base/clock.h"
 #include "base/number.h"
 #include "meter/source.h"

@@ -6,6 +6,7 @@
  * SPECpower results that Cloud Carbon Footprint's methodology lists (0.74 to 3.5 W each). A real machine
  * may be off by a factor of two or more: such a figure is always marked, and never decides anything.
  */
+#include "base/ctx.h"
 #include "base/clock.h"
 #include "base/option.h"
 #include "meter/source.h"

@@ -6,6 +6,7 @@
  * tools). A value that is 'N/A' leaves the others in their places. Boards of one kind report each IPU, others the whole
  * board, which is one meter for all its IPUs. Not verified on hardware: how often the values change.
  */
+#include "base/ctx.h"
 #include "base/child_process.h"
 #include "base/clock.h"
 #include "meter/source.h"

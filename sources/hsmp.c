@@ -8,6 +8,7 @@
  * clocks, so it only tells whether the table is new. Not verified on hardware: how often the accumulators change, and
  * whether a reset of the firmware puts them back.
  */
+#include "base/ctx.h"
 #include "base/clock.h"
 #include "meter/source.h"
 #include "parse_reading.h"

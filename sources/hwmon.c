@@ -6,6 +6,7 @@
  * read when the user names it and says what it covers. Kernels differ in whether the attributes of a monitor
  * lie in its folder or in device/ below it, so both are searched.
  */
+#include "base/ctx.h"
 #include "base/clock.h"
 #include "base/number.h"
 #include "meter/source.h"

@@ -5,6 +5,7 @@
  * gives whole watts. How often they change and over which time they are a mean is the vendor's choice and is not
  * reported; the mean that the message also holds is over the controller's own period and is not used.
  */
+#include "base/ctx.h"
 #include "base/clock.h"
 #include "meter/source.h"
 #include "parse_reading.h"

@@ -6,6 +6,7 @@
  * firmware (Raritan, Server Technology, Legrand: holding registers, float32, high word first). Any other map:
  * the address of the power, and its type and scale.
  */
+#include "base/ctx.h"
 #include "base/clock.h"
 #include "meter/source.h"
 #include "vendor/library.h"

@@ -5,6 +5,7 @@
  * an H200's driver computes for 2 to 6 ms to tell it. In between they repeat their reading, with its old
  * time. All power of a GPU comes in one call to the driver, of microseconds.
  */
+#include "base/ctx.h"
 #include "base/clock.h"
 #include "meter/read_budget.h"
 #include "meter/source.h"

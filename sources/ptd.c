@@ -7,6 +7,7 @@
  * the ranges that were set before are put back. Samples carry the time of the daemon's machine. It is mapped to this
  * machine's by the shortest delay that was seen from a sample to its arrival, so that it is late by that delay at most.
  */
+#include "base/ctx.h"
 #include "base/clock.h"
 #include "meter/source.h"
 #include "parse_reading.h"

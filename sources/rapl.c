@@ -4,6 +4,7 @@
  * DRAM and the platform, of Intel and AMD processors. Layout: Documentation/power/powercap of Linux.
  * Since CVE-2020-8694 (Linux 5.10) only root may read energy_uj unless its mode was changed.
  */
+#include "base/ctx.h"
 #include "base/clock.h"
 #include "base/number.h"
 #include "meter/source.h"

@@ -4,6 +4,7 @@
  * (PowerWatts, EnergykWh), else PowerControl of Power, of the chassis named or of the first that has one. By libcurl,
  * opened when it is needed. The controller's certificate is always verified; the password comes from a file.
  */
+#include "base/ctx.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "meter/source.h"

@@ -3,6 +3,7 @@
  * A recorded trace as a source: "replay:DIR", where DIR is what `measure --csv DIR` wrote. Time begins
  * when the source is first read; its readings keep their distances. After the last one there is nothing.
  */
+#include "base/ctx.h"
 #include "base/clock.h"
 #include "base/csv.h"
 #include "base/number.h"

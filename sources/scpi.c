@@ -6,6 +6,7 @@
  * port takes these commands without a VXI-11 or Modbus layer (the source modbus reads its documented registers), the
  * name of the command for the rate, and 'sync', which waits for the end of an update by the status filter.
  */
+#include "base/ctx.h"
 #include "base/clock.h"
 #include "meter/source.h"
 #include "parse_reading.h"

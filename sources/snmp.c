@@ -5,6 +5,7 @@
  * GEIST-V5-MIB (Vertiv). Several outlets feed one node: they are added to a meter of the node. MIB files and
  * net-snmp's configuration are not read; passwords come from files.
  */
+#include "base/ctx.h"
 #include "base/clock.h"
 #include "meter/source.h"
 #include "vendor/snmp.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Free memory: Linux' Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst. */
 #include "memory.h"
+#include "base/ctx.h"
 
 #include <limits.h>
 #include <math.h>

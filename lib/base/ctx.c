@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The context: root folder, log callback, clock. */
-#include "joulemark.h"
+#include "base/ctx.h"
 #include "base/text.h"
 #include "base/clock.h"
 
@@ -22,6 +22,35 @@ int jm_ctx_init(struct jm_ctx *ctx, struct jm_err *err)
 			sizeof(ctx->root) - 1);
 	memcpy(ctx->root, root, strlen(root) + 1);
 	return 0;
+}
+
+size_t jm_ctx_bytes(void)
+{
+	return sizeof(struct jm_ctx);
+}
+
+int jm_ctx_new(struct jm_ctx **ret, struct jm_err *err)
+{
+	struct jm_ctx *ctx = calloc(1, sizeof(*ctx));
+	int rc = ctx ? jm_ctx_init(ctx, err) : jm_err_set(err, JM_ENOMEM, "Out of memory.");
+
+	if (rc)
+		free(ctx);
+	else
+		*ret = ctx;
+	return rc;
+}
+
+void jm_ctx_free(struct jm_ctx *ctx)
+{
+	free(ctx);
+}
+
+void jm_ctx_set_log(struct jm_ctx *ctx,
+	void (*log)(void *arg, enum jm_level level, const char *line), void *arg)
+{
+	ctx->log_arg = arg;
+	ctx->log = log;
 }
 
 int64_t jm_ctx_now(const struct jm_ctx *ctx)

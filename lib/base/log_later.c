@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lines of the log in memory until waiting for their reader is allowed. */
+#include "base/ctx.h"
 #include "base/log_later.h"
 
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #ifndef JM_LOG_LATER_H
 #define JM_LOG_LATER_H
 
-#include "joulemark.h"
+#include "base/ctx.h"
 
 struct jm_log_later {
 	struct jm_ctx ctx; /* as the given one, but its log collects */

@@ -14,6 +14,7 @@ struct jm_absent {
 	const char *kind, *name, *reason;
 };
 /* Each ends with a row of NULL. */
+extern const char jm_bindir[]; /* where the programs of this build are installed */
 extern const struct jm_absent jm_absent_sources[], jm_absent_controls[], jm_absent_workloads[],
 	jm_absent_models[], jm_absent_transports[];
 

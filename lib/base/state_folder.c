@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where the state folder is, and making it. */
+#include "base/ctx.h"
 #include "base/state_folder.h"
 #include "base/number.h"
 

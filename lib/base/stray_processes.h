@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "joulemark.h"
+#include "base/ctx.h"
 
 #define JM_STRAYS_KNOWN 64
 

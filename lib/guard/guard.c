@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The client's side of the guard: starts it, asks it, and takes its place when it is killed. */
+#include "guard/guard.h"
 #include "guard/guard_wire.h"
 
+#include "base/ctx.h"
 #include "base/log_later.h"
+#include "guard/guard_program.h"
 #include "guard/guard_takeover.h"
 #include "guard/guard_wait.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <poll.h>
 #include <pthread.h>
@@ -30,6 +34,7 @@ struct jm_guard {
 	struct jm_ctx *ctx;
 	struct jm_process self; /* the guard's process */
 	int fd;
+	char program[PATH_MAX];
 	char *controls; /* as given; NULL = all of the machine */
 	pthread_t watcher, taker;
 	bool watched, has_taker;
@@ -50,7 +55,8 @@ struct jm_guard {
 /* ---- starting ------------------------------------------------------------------------------------------ */
 
 /* In the child; only calls that are safe after fork. */
-static _Noreturn void become_guard(int fd)
+static _Noreturn void become_guard(
+	int fd, const char *program, const void *refusal, size_t refusal_bytes)
 {
 	char *const argv[] = {(char *)"joulemark", (char *)"guard", NULL};
 	sigset_t none;
@@ -69,19 +75,27 @@ static _Noreturn void become_guard(int fd)
 		signal(sig, SIG_DFL);
 	sigemptyset(&none);
 	pthread_sigmask(SIG_SETMASK, &none, NULL);
-	execv("/proc/self/exe", argv);
+	execv(program, argv);
+	if (send(JM_WIRE_FD, refusal, refusal_bytes, MSG_NOSIGNAL) < 0)
+		_exit(126);
 	_exit(127);
 }
 
 static int launch(struct jm_guard *g, struct jm_err *err)
 {
-	int pair[2];
+	char refusal[sizeof(struct jm_wire_reply)] = "", text[PATH_MAX + 64];
+	int pair[2], rc = jm_guard_program(g->ctx, g->program, sizeof(g->program), err);
+	size_t bytes;
 
+	if (rc)
+		return rc;
+	snprintf(text, sizeof(text), "The guard's program %s cannot be executed.", g->program);
+	bytes = jm_wire_put_refusal(refusal, JM_EPERM, text);
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
 		return jm_err_set(err, JM_EIO, "Cannot start the guard: %s.", strerror(errno));
 	g->self.pid = fork();
 	if (!g->self.pid)
-		become_guard(pair[1]);
+		become_guard(pair[1], g->program, refusal, bytes);
 	close(pair[1]);
 	g->fd = pair[0];
 	if (g->self.pid > 0)
@@ -322,20 +336,17 @@ static const char *const doing[] = {
 	[JM_WIRE_STOP] = "is putting settings back",
 };
 
-/* Sends the request at the start of the message with `bytes` behind it; the reply takes its place. */
-static int ask(struct jm_guard *g, enum jm_wire_op op, int n, size_t bytes, struct jm_err *err)
+/* Sends the request, whose payload of n elements is in the message; the reply takes its place. */
+static int ask(struct jm_guard *g, enum jm_wire_op op, int n, struct jm_err *err)
 {
-	struct jm_wire_request *q = (struct jm_wire_request *)g->message;
-	struct jm_wire_reply *r = (struct jm_wire_reply *)g->message;
+	size_t bytes = jm_wire_put_request(g->message, op, (size_t)n);
 	ssize_t got;
 	int rc;
 
 	if (g->left)
 		return leave(g, doing[op], err);
-	q->op = (int)op;
-	q->n = n;
 	do
-		got = send(g->fd, g->message, sizeof(*q) + bytes, MSG_NOSIGNAL);
+		got = send(g->fd, g->message, bytes, MSG_NOSIGNAL);
 	while (got < 0 && errno == EINTR);
 	if (got < 0)
 		return gone(g, err);
@@ -343,22 +354,22 @@ static int ask(struct jm_guard *g, enum jm_wire_op op, int n, size_t bytes, stru
 	if (rc)
 		return rc;
 	do
-		got = recv(g->fd, g->message, sizeof(g->message), 0);
+		got = recv(g->fd, g->message, sizeof(g->message), MSG_TRUNC);
 	while (got < 0 && errno == EINTR);
-	if (got < (ssize_t)sizeof(*r))
+	if (got <= 0)
 		return gone(g, err);
-	r->text[sizeof(r->text) - 1] = '\0';
-	return r->rc ? jm_err_set(err, r->rc, "%s", r->text) : 0;
+	return jm_wire_check_reply(g->message, (size_t)got, op, g->knobs.n, err);
 }
 
-static const void *payload(const struct jm_guard *g)
+/* Of a reply that was checked. */
+static const void *payload(struct jm_guard *g)
 {
-	return g->message + sizeof(struct jm_wire_reply);
+	return jm_wire_reply_payload(g->message);
 }
 
 static int reply_count(const struct jm_guard *g)
 {
-	return ((const struct jm_wire_reply *)g->message)->n;
+	return (int)((const struct jm_wire_reply *)g->message)->n;
 }
 
 static int open_controls(struct jm_guard *g, const char *controls, struct jm_err *err)
@@ -366,14 +377,14 @@ static int open_controls(struct jm_guard *g, const char *controls, struct jm_err
 	size_t n = controls ? strlen(controls) : 0;
 	int rc;
 
-	if (n > 1000)
+	if (n > JM_WIRE_SPECS)
 		return jm_err_set(err, JM_EUSAGE, "The list of controls is too long.");
 	if (controls && !n)
 		return jm_err_set(
 			err, JM_EUSAGE, "No control is named; 'joulemark list' shows them.");
 	if (n)
-		memcpy(g->message + sizeof(struct jm_wire_request), controls, n);
-	rc = ask(g, JM_WIRE_OPEN, (int)n, n, err);
+		memcpy(jm_wire_request_payload(g->message), controls, n);
+	rc = ask(g, JM_WIRE_OPEN, (int)n, err);
 	if (rc)
 		return rc;
 	g->knobs.n = reply_count(g);
@@ -420,6 +431,7 @@ static int start(
 int jm_guard_start(
 	struct jm_ctx *ctx, const char *controls, struct jm_guard **ret, struct jm_err *err)
 {
+	char program[PATH_MAX];
 	struct jm_err why = JM_ERR_INIT;
 	int rc = start(ctx, controls, ret, &why);
 
@@ -427,6 +439,11 @@ int jm_guard_start(
 		why = (struct jm_err)JM_ERR_INIT;
 		rc = start(ctx, controls, ret, &why);
 	}
+	if (rc == JM_EGONE && !jm_guard_program(ctx, program, sizeof(program), NULL))
+		return jm_err_set(err, JM_ECHILD,
+			"The guard's program %s ended %d times before it answered, and nothing was "
+			"changed. If it is not joulemark %s, set JM_GUARD to the path of that.",
+			program, STARTS, JM_VERSION);
 	return rc ? jm_err_set(err, rc, "%s", why.text) : 0;
 }
 
@@ -437,7 +454,7 @@ const struct jm_knobs *jm_guard_knobs(const struct jm_guard *g)
 
 int jm_guard_get(struct jm_guard *g, struct jm_applied *out, struct jm_err *err)
 {
-	int rc = ask(g, JM_WIRE_GET, 0, 0, err);
+	int rc = ask(g, JM_WIRE_GET, 0, err);
 
 	if (!rc)
 		memcpy(out, payload(g), (size_t)g->knobs.n * sizeof(*out));
@@ -447,10 +464,8 @@ int jm_guard_get(struct jm_guard *g, struct jm_applied *out, struct jm_err *err)
 static int ask_about(struct jm_guard *g, enum jm_wire_op op, const struct jm_setting *settings,
 	int n, struct jm_err *err)
 {
-	size_t bytes = (size_t)n * sizeof(*settings);
-
-	memcpy(g->message + sizeof(struct jm_wire_request), settings, bytes);
-	return ask(g, op, n, bytes, err);
+	memcpy(jm_wire_request_payload(g->message), settings, (size_t)n * sizeof(*settings));
+	return ask(g, op, n, err);
 }
 
 /* Before anything is changed we know what would have to be put back. */
@@ -493,7 +508,7 @@ int jm_guard_set(struct jm_guard *g, const struct jm_setting *settings, int n,
 
 int jm_guard_restore(struct jm_guard *g, struct jm_err *err)
 {
-	return ask(g, JM_WIRE_RESTORE, 0, 0, err);
+	return ask(g, JM_WIRE_RESTORE, 0, err);
 }
 
 /* From here on a guard that is killed leaves nothing to be put back. */
@@ -507,7 +522,7 @@ static void forget_found(struct jm_guard *g)
 
 int jm_guard_keep(struct jm_guard *g, struct jm_err *err)
 {
-	int rc = ask(g, JM_WIRE_KEEP, 0, 0, err);
+	int rc = ask(g, JM_WIRE_KEEP, 0, err);
 
 	if (!rc)
 		forget_found(g);
@@ -525,7 +540,7 @@ static int say_stop(struct jm_guard *g, struct jm_err *err)
 	pthread_mutex_lock(&g->lock);
 	g->stopping = true;
 	pthread_mutex_unlock(&g->lock);
-	rc = ask(g, JM_WIRE_STOP, 0, 0, &why);
+	rc = ask(g, JM_WIRE_STOP, 0, &why);
 	if (rc == JM_EGONE && g->gone && !g->recovered)
 		return 0;
 	return rc ? jm_err_set(err, rc, "%s", why.text) : 0;

@@ -6,7 +6,7 @@
  *
  * The guard: the only writer of knobs, and their way back.
  *
- * jm_guard_start executes this program again as a small process in a session of its own. Before it first
+ * jm_guard_start executes the program joulemark (guard_program.h) as a small process in a session of its own. Before it first
  * changes a knob it writes the value it found to a journal in the state folder and syncs it; it puts that
  * value back when the client says so, ends, or is killed. The client knows the values found as well: when the
  * guard is killed it puts them back itself, reads them back, and says what is so. When both are killed,
@@ -19,19 +19,11 @@
 #ifndef JM_GUARD_H
 #define JM_GUARD_H
 
+#include "base/ctx.h"
 #include "guard/control.h"
 #include "guard/setting.h"
 
 struct jm_guard;
-
-/* What became of a setting on one device. */
-struct jm_applied {
-	int knob;	  /* index in jm_guard_knobs */
-	double requested; /* what the user asked for; NAN = nothing (jm_guard_get) */
-	double accepted;  /* what the device accepted of it (rounded, clamped); NAN = unknown */
-	double enforced;  /* what the device applies now; NAN = unknown */
-	char why[160];	  /* of a device that does not answer (jm_guard_get); "" = it does */
-};
 
 /*
  * controls: "nvml", "sim:h100x4", several with commas; NULL = all controls of the machine itself that

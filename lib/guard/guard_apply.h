@@ -3,8 +3,9 @@
 #ifndef JM_GUARD_APPLY_H
 #define JM_GUARD_APPLY_H
 
+#include "base/ctx.h"
 #include "guard/knob_table.h"
-#include "guard/guard.h"
+#include "guard/setting.h"
 #include "guard/journal.h"
 
 struct jm_knob_holder {
@@ -19,7 +20,7 @@ struct jm_knob_holder {
 int jm_knob_holder_open(struct jm_knob_holder *ret, struct jm_ctx *ctx, const char *specs,
 	int client, struct jm_err *err);
 void jm_knob_holder_close(struct jm_knob_holder *k); /* restores nothing */
-/* As jm_guard_get, jm_guard_set. */
+/* As jm_guard_get, jm_guard_set (guard.h). */
 void jm_knob_holder_get(struct jm_knob_holder *k, struct jm_applied *out);
 /* Locks what the settings speak of and writes down what it finds; out: accepted is the value found. */
 int jm_knob_holder_hold(struct jm_knob_holder *k, const struct jm_setting *settings, int n,

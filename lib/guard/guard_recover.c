@@ -2,6 +2,7 @@
 /* What crashed holders left behind, and what was kept: putting it back, and telling of it. */
 #include "guard/guard.h"
 
+#include "base/ctx.h"
 #include "base/clock.h"
 #include "base/log_later.h"
 #include "guard/guard_apply.h"

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The guard's own process: carries out the requests of its client and restores everything when
  * the client has ended. */
+#include "base/ctx.h"
 #include "base/forward_signals.h"
+#include "guard/guard.h"
 #include "guard/guard_wire.h"
 #include "guard/guard_apply.h"
 
@@ -27,117 +29,109 @@ struct server {
 	char message[JM_WIRE_MAX];
 };
 
-/* The payload of the reply follows it in the message. */
-static void reply(struct server *s, int rc, int n, size_t bytes, const struct jm_err *err)
+/* What is to go out is in the message. */
+static void reply(struct server *s, size_t bytes)
 {
-	struct jm_wire_reply *r = (struct jm_wire_reply *)s->message;
-
-	if (rc)
-		n = 0, bytes = 0;
-	r->rc = rc;
-	r->n = n;
-	memset(r->text, 0, sizeof(r->text));
-	if (rc)
-		memcpy(r->text, err->text, sizeof(r->text));
-	while (send(s->fd, s->message, sizeof(*r) + bytes, MSG_NOSIGNAL) < 0 && errno == EINTR)
+	while (send(s->fd, s->message, bytes, MSG_NOSIGNAL) < 0 && errno == EINTR)
 		;
 }
 
-static int open_holder(struct server *s, const struct jm_wire_request *q, int *ret_n,
-	size_t *ret_bytes, struct jm_err *err)
+static int open_holder(
+	struct server *s, const struct jm_wire_request *q, size_t *ret_n, struct jm_err *err)
 {
-	char specs[1024];
+	char specs[JM_WIRE_SPECS + 1];
 	const struct jm_knobs *knobs = &s->holder.table.knobs;
+	size_t bytes;
 	int rc;
 
-	if (s->opened || q->n < 0 || q->n >= (int)sizeof(specs))
+	if (s->opened)
 		return jm_err_set(err, JM_EBUG, "The guard was asked to open twice.");
-	memcpy(specs, q + 1, (size_t)q->n);
+	memcpy(specs, jm_wire_request_payload(s->message), q->n);
 	specs[q->n] = '\0';
 	rc = jm_knob_holder_open(&s->holder, s->ctx, q->n ? specs : NULL, s->client, err);
 	if (rc)
 		return rc;
 	s->opened = true;
-	*ret_n = knobs->n;
-	*ret_bytes = (size_t)knobs->n * sizeof(struct jm_knob);
-	if (*ret_bytes > JM_WIRE_MAX - sizeof(struct jm_wire_reply))
+	bytes = (size_t)knobs->n * sizeof(struct jm_knob);
+	if (bytes > JM_WIRE_MAX - sizeof(struct jm_wire_reply))
 		return jm_err_set(
 			err, JM_ENOSUP, "%d knobs are more than a guard can hold.", knobs->n);
-	memcpy(s->message + sizeof(struct jm_wire_reply), knobs->knob, *ret_bytes);
+	memcpy(jm_wire_reply_payload(s->message), knobs->knob, bytes);
+	*ret_n = (size_t)knobs->n;
 	return 0;
 }
 
-static int set(struct server *s, const struct jm_wire_request *q, int *ret_n, struct jm_err *err)
+static int set(struct server *s, const struct jm_wire_request *q, size_t *ret_n, struct jm_err *err)
 {
-	bool only_hold = q->op == JM_WIRE_HOLD;
-	struct jm_applied *out = (struct jm_applied *)(s->message + sizeof(struct jm_wire_reply));
-	struct jm_setting *settings;
-	int rc;
+	struct jm_applied *out = jm_wire_reply_payload(s->message);
+	struct jm_setting *settings = calloc((size_t)q->n + 1, sizeof(*settings));
+	int n = (int)q->n, rc, n_out = 0;
 
-	if (q->n < 0 || (size_t)q->n > (JM_WIRE_MAX - sizeof(*q)) / sizeof(*settings))
-		return jm_err_set(err, JM_EBUG, "The guard was sent %d settings.", q->n);
-	settings = calloc((size_t)q->n + 1, sizeof(*settings));
 	if (!settings)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for %d settings.", q->n);
-	memcpy(settings, q + 1, (size_t)q->n * sizeof(*settings));
-	rc = only_hold ? jm_knob_holder_hold(&s->holder, settings, q->n, out, ret_n, err)
-		       : jm_knob_holder_set(&s->holder, settings, q->n, out, ret_n, err);
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for %d settings.", n);
+	memcpy(settings, jm_wire_request_payload(s->message), (size_t)n * sizeof(*settings));
+	if (q->op == JM_WIRE_HOLD)
+		rc = jm_knob_holder_hold(&s->holder, settings, n, out, &n_out, err);
+	else
+		rc = jm_knob_holder_set(&s->holder, settings, n, out, &n_out, err);
 	free(settings);
+	*ret_n = (size_t)n_out;
 	return rc;
 }
 
-static int answer(struct server *s, int *ret_n, size_t *ret_bytes, struct jm_err *err)
+/* Carries the request out; the payload of the reply takes its place. */
+static int answer(
+	struct server *s, const struct jm_wire_request *q, size_t *ret_n, struct jm_err *err)
 {
-	struct jm_wire_request *q = (struct jm_wire_request *)s->message;
-	int op = q->op, rc;
-
-	if (op == JM_WIRE_OPEN)
-		return open_holder(s, q, ret_n, ret_bytes, err);
-	if (op == JM_WIRE_STOP && !s->opened) {
+	if (q->op == JM_WIRE_OPEN)
+		return open_holder(s, q, ret_n, err);
+	if (q->op == JM_WIRE_STOP)
 		s->done = true;
-		return 0;
-	}
 	if (!s->opened)
-		return jm_err_set(err, JM_EBUG, "The guard was asked before it was opened.");
-	switch (op) {
+		return s->done ? 0
+			       : jm_err_set(
+					 err, JM_EBUG, "The guard was asked before it was opened.");
+	switch ((enum jm_wire_op)q->op) {
 	case JM_WIRE_GET:
-		*ret_n = s->holder.table.knobs.n;
-		jm_knob_holder_get(&s->holder,
-			(struct jm_applied *)(s->message + sizeof(struct jm_wire_reply)));
-		rc = 0;
-		break;
+		*ret_n = (size_t)s->holder.table.knobs.n;
+		jm_knob_holder_get(&s->holder, jm_wire_reply_payload(s->message));
+		return 0;
 	case JM_WIRE_HOLD:
 	case JM_WIRE_SET:
-		rc = set(s, q, ret_n, err);
-		break;
+		return set(s, q, ret_n, err);
 	case JM_WIRE_RESTORE:
 		return jm_knob_holder_restore(&s->holder, false, err);
 	case JM_WIRE_KEEP:
 		return jm_knob_holder_keep(&s->holder, err);
 	case JM_WIRE_STOP:
-		s->done = true;
 		return jm_knob_holder_restore(&s->holder, true, err);
-	default:
-		return jm_err_set(err, JM_EBUG, "The guard was asked for %d.", op);
+	case JM_WIRE_OPEN:
+	case JM_WIRE_OPS:
+		break;
 	}
-	*ret_bytes = (size_t)*ret_n * sizeof(struct jm_applied);
-	return rc;
+	return jm_err_set(err, JM_EBUG, "The guard was asked for %u.", q->op);
 }
 
 /* One request; false when the client has hung up. */
 static bool serve_one(struct server *s)
 {
-	ssize_t got = recv(s->fd, s->message, sizeof(s->message), 0);
+	ssize_t got = recv(s->fd, s->message, sizeof(s->message), MSG_TRUNC);
+	struct jm_wire_request q = {.op = JM_WIRE_OPS};
 	struct jm_err err = JM_ERR_INIT;
-	size_t bytes = 0;
-	int n = 0, rc;
+	size_t n = 0;
+	int rc;
 
 	if (got < 0 && errno == EINTR)
 		return true;
-	if (got < (ssize_t)sizeof(struct jm_wire_request))
+	if (got <= 0)
 		return false;
-	rc = answer(s, &n, &bytes, &err);
-	reply(s, rc, n, bytes, &err);
+	rc = jm_wire_check_request(s->message, (size_t)got, &err);
+	if (!rc) {
+		memcpy(&q, s->message, sizeof(q));
+		rc = answer(s, &q, &n, &err);
+	}
+	reply(s, rc ? jm_wire_put_refusal(s->message, rc, err.text)
+		    : jm_wire_put_reply(s->message, (enum jm_wire_op)q.op, n));
 	return true;
 }
 

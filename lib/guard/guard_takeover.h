@@ -3,6 +3,7 @@
 #ifndef JM_GUARD_TAKEOVER_H
 #define JM_GUARD_TAKEOVER_H
 
+#include "base/ctx.h"
 #include "guard/journal.h"
 
 struct jm_takeover {

@@ -2,6 +2,7 @@
 /* Who is waited for, and for how much longer the user wants to. */
 #include "guard/guard_wait.h"
 
+#include "base/ctx.h"
 #include "base/process.h"
 
 #include <stdio.h>

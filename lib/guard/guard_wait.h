@@ -5,7 +5,7 @@
 
 #include <sys/types.h>
 
-#include "joulemark.h"
+#include "base/ctx.h"
 
 #define JM_GUARD_LOOK_MS 100 /* between two checks whether to continue */
 

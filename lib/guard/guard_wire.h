@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What client and guard say to each other: one message each, over a SOCK_SEQPACKET pair. */
+/*
+ * What client and guard say to each other: one message each, over a SOCK_SEQPACKET pair. Each guard has one
+ * client, its parent, which may be another version of joulemark. The first 8 bytes, and the reply that refuses
+ * another version, stay as they are in all versions. Nothing of a message is used before all of it was checked.
+ */
 #ifndef JM_GUARD_WIRE_H
 #define JM_GUARD_WIRE_H
 
-#include "guard/guard.h"
+#include "guard/setting.h"
 
-#define JM_WIRE_FD  3		/* of the socket in the guard */
-#define JM_WIRE_MAX (200 << 10) /* bytes of a message; some 550 knobs */
+#define JM_WIRE_VERSION 1	    /* counts up with every change of what follows */
+#define JM_WIRE_MAGIC	0x57474d4a  /* "JMGW" */
+#define JM_WIRE_FD	3	    /* of the socket in the guard */
+#define JM_WIRE_MAX	(200 << 10) /* bytes of a message; some 550 knobs */
+#define JM_WIRE_SPECS	1000	    /* bytes of a list of controls */
 
 enum jm_wire_op {
 	JM_WIRE_OPEN,
@@ -15,18 +22,39 @@ enum jm_wire_op {
 	JM_WIRE_SET,
 	JM_WIRE_RESTORE,
 	JM_WIRE_KEEP,
-	JM_WIRE_STOP
+	JM_WIRE_STOP,
+	JM_WIRE_OPS
 };
 
 struct jm_wire_request {
-	int op, n;
-	/* OPEN: specs as text, n = 0 for "all of the machine"; HOLD, SET: n times struct jm_setting */
+	uint32_t magic, version;
+	uint32_t op, n, bytes_each; /* behind it n times so many bytes */
+	uint32_t zero;
+	/* OPEN: specs as text, n = 0 for "all of the machine"; HOLD, SET: struct jm_setting */
 };
 
 struct jm_wire_reply {
-	int rc, n;
+	uint32_t magic, version;
+	int32_t rc;
 	char text[512]; /* when rc is not 0 */
-	/* OPEN: n times struct jm_knob; GET, HOLD, SET: n times struct jm_applied */
+	uint32_t n, bytes_each, zero;
+	/* OPEN: struct jm_knob; GET, HOLD, SET: struct jm_applied */
 };
+
+/* A request or reply that was received: `got` bytes at a message of JM_WIRE_MAX. JM_EVERSION: the other one speaks
+ * another version; JM_EFORMAT: the message is not what it should be. */
+int jm_wire_check_request(const void *message, size_t got, struct jm_err *err);
+/* To that request, by a guard that has so many knobs. A refusal of the guard's own comes back as its code. */
+int jm_wire_check_reply(
+	const void *message, size_t got, enum jm_wire_op op, int n_knobs, struct jm_err *err);
+/* Fills in the head of a request, or of a reply, whose payload is there; returns the bytes of the message. */
+size_t jm_wire_put_request(void *message, enum jm_wire_op op, size_t n);
+size_t jm_wire_put_reply(void *message, enum jm_wire_op op, size_t n);
+/* A reply that says why not, in place of the request; JM_EVERSION to one from before there were versions is in the
+ * form of that time. */
+size_t jm_wire_put_refusal(void *message, int rc, const char *text);
+/* Of a message with that head. */
+void *jm_wire_request_payload(void *message);
+void *jm_wire_reply_payload(void *message);
 
 #endif

@@ -2,6 +2,7 @@
 /* Journals of knobs: the lock, and writing. See journal.h. */
 #include "guard/journal_private.h"
 
+#include "base/ctx.h"
 #include "base/clock.h"
 #include "base/private_file.h"
 #include "base/state_folder.h"

@@ -20,7 +20,7 @@
 #ifndef JM_JOURNAL_H
 #define JM_JOURNAL_H
 
-#include "joulemark.h"
+#include "base/ctx.h"
 #include "base/process.h"
 #include "guard/knob_table.h"
 

@@ -2,6 +2,7 @@
 /* A look at all journals without their locks; by another user, at the copies. */
 #include "guard/journal_private.h"
 
+#include "base/ctx.h"
 #include "base/private_file.h"
 #include "base/state_folder.h"
 

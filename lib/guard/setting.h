@@ -25,6 +25,15 @@ struct jm_setting {
 	double value;		  /* in the knob's unit, or JM_SETTING_DEFAULT */
 };
 
+/* What became of a setting on one device. */
+struct jm_applied {
+	int knob;	  /* index among the guard's knobs */
+	double requested; /* what the user asked for; NAN = nothing (jm_guard_get) */
+	double accepted;  /* what the device accepted of it (rounded, clamped); NAN = unknown */
+	double enforced;  /* what the device applies now; NAN = unknown */
+	char why[160];	  /* of a device that does not answer (jm_guard_get); "" = it does */
+};
+
 /* One knob and the values that it takes, one after the other. */
 struct jm_axis {
 	char knob[32];

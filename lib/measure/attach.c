@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "measure/attach.h"
 #include "measure/session_private.h"
+#include "base/ctx.h"
 #include "base/json.h"
 #include "base/process.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An outside command under a session: its marks, its output, signals for it. */
 #include "measure/launch.h"
+#include "base/ctx.h"
 #include "base/forward_signals.h"
 #include "measure/progress.h"
 

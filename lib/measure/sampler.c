@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The sampler's lanes: threads, rings, edges. */
 #include "measure/sampler.h"
+#include "base/ctx.h"
 
 #include <math.h>
 #include <signal.h>

@@ -9,6 +9,7 @@
 #ifndef JM_SAMPLER_H
 #define JM_SAMPLER_H
 
+#include "base/ctx.h"
 #include "base/clock.h"
 #include "meter/source.h"
 

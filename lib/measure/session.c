@@ -2,6 +2,7 @@
 /* A session: its sources, its writer, its phases. */
 #include "measure/session_private.h"
 #include "measure/sensors_file.h"
+#include "base/ctx.h"
 #include "base/text.h"
 
 #include <math.h>

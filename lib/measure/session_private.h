@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include "base/ctx.h"
 #include "base/clock.h"
 #include "measure/sampler.h"
 #include "measure/session.h"

@@ -5,6 +5,7 @@
 #include "measure/session_private.h"
 #include "energy/watts.h"
 #include "trace/held.h"
+#include "base/ctx.h"
 #include "base/json.h"
 
 #include <math.h>

@@ -4,6 +4,7 @@
  * accelerators on PCI; libraries are the shared objects mapped into this process: no vendor is named here.
  */
 #include "result/provenance.h"
+#include "base/ctx.h"
 
 #include <dirent.h>
 #include <limits.h>

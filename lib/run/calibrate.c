@@ -2,6 +2,7 @@
 /* The load that begins and ends at known times, and the sensors beside it. */
 #include "run/calibrate.h"
 
+#include "base/ctx.h"
 #include "base/json.h"
 #include "measure/session.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The loop over a plan: settings, worker, record, again after what was killed. */
 #include "run/run_plan.h"
+#include "base/ctx.h"
 
 #include <poll.h>
 #include <stdio.h>

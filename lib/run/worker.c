@@ -7,6 +7,7 @@
 #include "run/launcher.h"
 #include "meter/meters_json.h"
 #include "result/provenance.h"
+#include "base/ctx.h"
 #include "base/state_folder.h"
 
 #include <fcntl.h>

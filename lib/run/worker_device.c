@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The device that a native work runs on: its meter among others, its clock beside ours. */
 #include "run/worker_private.h"
+#include "base/ctx.h"
 
 #include "run/workload.h"
 

@@ -3,6 +3,7 @@
 #ifndef JM_WORKER_PARENT_H
 #define JM_WORKER_PARENT_H
 
+#include "base/ctx.h"
 #include "run/case_keeper.h"
 #include "run/frame.h"
 #include "run/launcher.h"

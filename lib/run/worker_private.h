@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 
+#include "base/ctx.h"
 #include "base/clock.h"
 #include "measure/live.h"
 #include "run/orders.h"

@@ -3,6 +3,7 @@
 #ifndef JM_WORKLOAD_H
 #define JM_WORKLOAD_H
 
+#include "base/ctx.h"
 #include "base/clock.h"
 #include "base/option.h"
 

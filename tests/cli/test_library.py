@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The installed library: what it exports is what its header declares, and a program can stand on it."""
+import ctypes
 import json
 import os
 import pathlib
@@ -46,3 +47,24 @@ def test_regions_example(tmp_path):
     assert gpu["joules"] == pytest.approx(gpu["watts_mean"] * seconds, rel=1e-3)
     failed = subprocess.run([program, "nvlm"], capture_output=True, text=True)
     assert failed.returncode == 1 and "did you mean 'nvml'" in failed.stderr
+
+
+def test_a_context_is_opaque(tmp_path):
+    """A program knows neither its size nor its members, and gets its log by a function."""
+    unit = tmp_path / "peek.c"
+    unit.write_text('#include <joulemark.h>\nint main(void) { struct jm_ctx ctx; return sizeof(ctx) != 0; }\n')
+    done = subprocess.run(["cc", "-fsyntax-only", "-I", TOP / "include", unit], capture_output=True, text=True)
+    assert done.returncode and "storage size" in done.stderr
+    library, lines = ctypes.CDLL(BUILD / "libjoulemark.so"), []
+    err = ctypes.create_string_buffer(4 + 512)
+    ctx = ctypes.c_void_p()
+    log = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)(lambda arg, level, line: lines.append(line))
+    assert library.jm_ctx_new(ctypes.byref(ctx), err) == 0, err.raw
+    library.jm_ctx_set_log(ctx, log, None)
+    library.jm_log(ctx, 2, b"%s and %d", b"text", 7)
+    library.jm_ctx_set_log(ctx, None, None)
+    library.jm_log(ctx, 2, b"unheard")
+    library.jm_ctx_free(ctx)
+    assert lines == [b"text and 7"]
+    own = ctypes.create_string_buffer(library.jm_ctx_bytes())
+    assert library.jm_ctx_init(own, err) == 0 and library.jm_ctx_now(own) != 0

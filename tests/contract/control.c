@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A control: knobs described in full; a value set is the value read; what cannot be is refused. */
 #include "contract.h"
+#include "base/ctx.h"
 
 static void check_knob(const struct jm_control *control, const struct jm_knobs *set, int i)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A source: what it opens is described in full, the same twice, and read without inventing numbers. */
 #include "contract.h"
+#include "base/ctx.h"
 #include "../unit/source_row.h"
 
 #include <time.h>

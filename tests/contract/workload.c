@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A workload: its options are whole rows with defaults that fit; a device nobody has is refused. */
 #include "contract.h"
+#include "base/ctx.h"
 
 void contract_option(const char *owner, const struct jm_option *o)
 {

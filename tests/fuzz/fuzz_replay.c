@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A recorded trace as a folder of CSV: the first half is meters.csv, what follows a NUL readings.csv. */
 #include "fuzz.h"
+#include "base/ctx.h"
 #include "../unit/source_row.h"
 
 #include <fcntl.h>

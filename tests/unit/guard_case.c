@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the tests of guard and journals share. This program is executed again as the guard. */
 #include "guard_case.h"
+#include "base/ctx.h"
 
 #include "tests/fake/nvml_fake.h"
 
@@ -26,6 +27,7 @@ int guard_setup(void **state)
 	char library[512];
 
 	jm_ctx_init(&f->ctx, NULL);
+	f->ctx.guard_program = "/proc/self/exe"; /* guard_main */
 	f->ctx.log = keep_log;
 	f->ctx.log_arg = f;
 	snprintf(f->folder, sizeof(f->folder), "/tmp/jm-guard-XXXXXX");

@@ -3,12 +3,14 @@
 #ifndef GUARD_CASE_H
 #define GUARD_CASE_H
 
+#include "base/ctx.h"
 #include "guard/guard.h"
 #include "guard/guard_wire.h"
 #include "guard/journal.h"
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <setjmp.h>
 #include <signal.h>

@@ -5,6 +5,7 @@
 
 #include "test.h"
 #include "source_row.h"
+#include "base/ctx.h"
 #include "base/clock.h"
 #include "sim/node.h"
 #include "meter/source.h"

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "run/workload.h"
+#include "base/ctx.h"
 #include "unit/test.h"
 
 #define STEPS 7

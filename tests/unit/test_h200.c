@@ -4,6 +4,7 @@
  * load itself saw of the same counter, through a reader of its own that read at the counter's steps.
  */
 #include "test.h"
+#include "base/ctx.h"
 #include "base/clock.h"
 #include "measure/session.h"
 #include "trace/plateaus.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A view of a running session: its watts and joules against the wave's own energy, and beside the writer. */
 #include "test.h"
+#include "base/ctx.h"
 #include "base/clock.h"
 #include "measure/live.h"
 #include "wave.h"

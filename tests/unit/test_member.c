@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
+#include "base/ctx.h"
 #include "meter/source.h"
 #include "guard/control.h"
 #include "run/workload.h"

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "engine/device.h"
+#include "base/ctx.h"
 #include "unit/test.h"
 #include "workloads/fit_batch.h"
 #include "workloads/memory.h"

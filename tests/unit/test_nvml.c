@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The source nvml on the false library: which GPUs, which signals, what their readings are worth. */
+#include "base/ctx.h"
 #include "base/clock.h"
 #include "source_row.h"
 

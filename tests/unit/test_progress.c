@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Marks through the socket, numbers in output, rates; children and their ends. */
 #include "test.h"
+#include "base/ctx.h"
 #include "base/clock.h"
 #include "base/stray_processes.h"
 #include "base/child_process.h"

@@ -2,6 +2,7 @@
 /* RAPL on a tree made up as Linux has it: domains, wrap, twins, psys, files that cannot be read. */
 #include "test.h"
 #include "source_row.h"
+#include "base/ctx.h"
 #include "base/clock.h"
 #include "measure/session.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Records: states of settings, failures in odd letters, meters as JSON, frames in pieces, provenance. */
 #include "test.h"
+#include "base/ctx.h"
 
 #include "run/frame.h"
 #include "meter/meters_json.h"

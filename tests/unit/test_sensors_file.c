@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What calibration found counts in later sessions: a sensor that is late, and one whose refresh nobody declared. */
 #include "test.h"
+#include "base/ctx.h"
 #include "wave.h"
 
 #include "measure/sensors_file.h"

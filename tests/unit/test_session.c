@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sessions: sources by rule, phases, items, chunks, failing sources, a recording and its replay. */
 #include "test.h"
+#include "base/ctx.h"
 #include "base/clock.h"
 #include "measure/trace_csv.h"
 #include "wave.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The registers of a simulated node: several observers and processes, and a file that may be damaged. */
 #include "sim_bench.h"
+#include "base/ctx.h"
 
 #include <fcntl.h>
 #include <signal.h>

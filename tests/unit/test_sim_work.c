@@ -4,6 +4,7 @@
  * the node's own sensors it is most efficient where the paper says.
  */
 #include "test.h"
+#include "base/ctx.h"
 #include "source_row.h"
 #include "sim/registers.h"
 #include "meter/source.h"

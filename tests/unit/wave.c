@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "wave.h"
+#include "base/ctx.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -6,6 +6,7 @@
 #ifndef WAVE_H
 #define WAVE_H
 
+#include "base/ctx.h"
 #include "base/clock.h"
 #include "measure/session.h"
 

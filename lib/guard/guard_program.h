@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which program the guard is: joulemark, whose hidden command `guard` serves (guard.h). */
+#ifndef JM_GUARD_PROGRAM_H
+#define JM_GUARD_PROGRAM_H
+
+#include "joulemark.h"
+
+/*
+ * Its path, the first of these that is there:
+ *	JM_GUARD of the environment, unless privileges are raised;
+ *	ctx->guard_program, by which a program says that it is joulemark itself;
+ *	joulemark beside the library that this is part of, or in ../bin or ../../bin of it;
+ *	joulemark where this build is installed.
+ * One that somebody else could have written is refused: JM_EPERM. JM_ENOENT: there is none; names all places.
+ */
+int jm_guard_program(const struct jm_ctx *ctx, char *out, size_t size, struct jm_err *err);
+
+#endif
