@@ -54,55 +54,15 @@ struct jm_guard {
 
 /* ---- starting ------------------------------------------------------------------------------------------ */
 
-/* In the child; only calls that are safe after fork. */
-static _Noreturn void become_guard(
-	int fd, const char *program, const void *refusal, size_t refusal_bytes)
-{
-	char *const argv[] = {(char *)"joulemark", (char *)"guard", NULL};
-	sigset_t none;
-	int null;
-
-	setsid();
-	if (fd == JM_WIRE_FD)
-		fcntl(fd, F_SETFD, 0);
-	else
-		dup2(fd, JM_WIRE_FD);
-	null = open("/dev/null", O_RDWR);
-	dup2(null, 0);
-	dup2(null, 1);
-	close_range(JM_WIRE_FD + 1, ~0U, 0);
-	for (int sig = 1; sig < NSIG; sig++)
-		signal(sig, SIG_DFL);
-	sigemptyset(&none);
-	pthread_sigmask(SIG_SETMASK, &none, NULL);
-	execv(program, argv);
-	if (send(JM_WIRE_FD, refusal, refusal_bytes, MSG_NOSIGNAL) < 0)
-		_exit(126);
-	_exit(127);
-}
-
 static int launch(struct jm_guard *g, struct jm_err *err)
 {
-	char refusal[sizeof(struct jm_wire_reply)] = "", text[PATH_MAX + 64];
-	int pair[2], rc = jm_guard_program(g->ctx, g->program, sizeof(g->program), err);
-	size_t bytes;
+	int rc = jm_guard_program(g->ctx, g->program, sizeof(g->program), err);
 
-	if (rc)
-		return rc;
-	snprintf(text, sizeof(text), "The guard's program %s cannot be executed.", g->program);
-	bytes = jm_wire_put_refusal(refusal, JM_EPERM, text);
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
-		return jm_err_set(err, JM_EIO, "Cannot start the guard: %s.", strerror(errno));
-	g->self.pid = fork();
-	if (!g->self.pid)
-		become_guard(pair[1], g->program, refusal, bytes);
-	close(pair[1]);
-	g->fd = pair[0];
-	if (g->self.pid > 0)
+	if (!rc)
+		rc = jm_guard_launch(g->program, &g->self.pid, &g->fd, err);
+	if (!rc)
 		g->self = jm_process_of(g->self.pid);
-	if (g->self.pid < 0)
-		return jm_err_set(err, JM_EIO, "Cannot start the guard: %s.", strerror(errno));
-	return 0;
+	return rc;
 }
 
 /* ---- when it is killed ------------------------------------------------------------------------------- */

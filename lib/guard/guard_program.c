@@ -1,15 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Which program the guard is, and starting it. */
 #include "guard/guard_program.h"
 
 #include "base/ctx.h"
 #include "base/member.h"
+#include "guard/guard_wire.h"
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -102,4 +108,56 @@ int jm_guard_program(const struct jm_ctx *ctx, char *out, size_t size, struct jm
 	if (ctx->guard_program)
 		return take(ctx->guard_program, out, size, err);
 	return find_installed(out, size, err);
+}
+
+/* In the child; only calls that are safe after fork. */
+static _Noreturn void become_guard(
+	int fd, const char *program, const void *refusal, size_t refusal_bytes)
+{
+	char *const argv[] = {(char *)"joulemark", (char *)"guard", NULL};
+	sigset_t none;
+	int null;
+
+	setsid();
+	if (fd == JM_WIRE_FD)
+		fcntl(fd, F_SETFD, 0);
+	else
+		dup2(fd, JM_WIRE_FD);
+	null = open("/dev/null", O_RDWR);
+	dup2(null, 0);
+	dup2(null, 1);
+	close_range(JM_WIRE_FD + 1, ~0U, 0);
+	for (int sig = 1; sig < NSIG; sig++)
+		signal(sig, SIG_DFL);
+	sigemptyset(&none);
+	pthread_sigmask(SIG_SETMASK, &none, NULL);
+	execv(program, argv);
+	if (send(JM_WIRE_FD, refusal, refusal_bytes, MSG_NOSIGNAL) < 0)
+		_exit(126);
+	_exit(127);
+}
+
+int jm_guard_launch(const char *program, pid_t *ret_pid, int *ret_fd, struct jm_err *err)
+{
+	char refusal[sizeof(struct jm_wire_reply)] = "", text[PATH_MAX + 64];
+	size_t bytes;
+	int pair[2];
+	pid_t pid;
+
+	snprintf(text, sizeof(text), "The guard's program %s cannot be executed.", program);
+	bytes = jm_wire_put_refusal(refusal, JM_EPERM, text);
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
+		return jm_err_set(err, JM_EIO, "Cannot start the guard: %s.", strerror(errno));
+	pid = fork();
+	if (!pid)
+		become_guard(pair[1], program, refusal, bytes);
+	close(pair[1]);
+	if (pid < 0) {
+		jm_err_set(err, JM_EIO, "Cannot start the guard: %s.", strerror(errno));
+		close(pair[0]);
+		return JM_EIO;
+	}
+	*ret_pid = pid;
+	*ret_fd = pair[0];
+	return 0;
 }

@@ -3,6 +3,8 @@
 #ifndef JM_GUARD_PROGRAM_H
 #define JM_GUARD_PROGRAM_H
 
+#include <sys/types.h>
+
 #include "joulemark.h"
 
 /*
@@ -14,5 +16,9 @@
  * One that somebody else could have written is refused: JM_EPERM. JM_ENOENT: there is none; names all places.
  */
 int jm_guard_program(const struct jm_ctx *ctx, char *out, size_t size, struct jm_err *err);
+
+/* Starts it as a process in a session of its own, at the other end of the socket *ret_fd. One that cannot be
+ * executed says so there, in reply to whatever it is asked. */
+int jm_guard_launch(const char *program, pid_t *ret_pid, int *ret_fd, struct jm_err *err);
 
 #endif

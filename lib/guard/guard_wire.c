@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define SENTENCE 10 /* bytes at least, of what says why not */
+
 /* Bytes of one element of the payload. */
 static size_t request_each(uint32_t op)
 {
@@ -215,7 +217,8 @@ int jm_wire_check_reply(
 	if (got < sizeof(r))
 		return refuse("guard", "it is too short", err);
 	memcpy(&r, message, sizeof(r));
-	if (!is_code(r.rc) || !is_text(r.text, sizeof(r.text)) || (r.rc && !*r.text))
+	if (!is_code(r.rc) || !is_text(r.text, sizeof(r.text)) ||
+		(r.rc && strlen(r.text) < SENTENCE))
 		return refuse("guard", "its status is none", err);
 	if (r.n && !reply_each(op))
 		return refuse("guard", "nothing belongs behind its head", err);

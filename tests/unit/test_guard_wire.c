@@ -170,6 +170,8 @@ static void faults_of_replies(void **state)
 	memset(k[1].label, 'x', sizeof(k[1].label));
 	assert_reply(got, JM_WIRE_OPEN, JM_EFORMAT, "does not end");
 	got = jm_wire_put_refusal(message, JM_EBUSY, "x");
+	assert_reply(got, JM_WIRE_SET, JM_EFORMAT, "status");
+	got = jm_wire_put_refusal(message, JM_EBUSY, "The knob is held.");
 	r->rc = 1;
 	assert_reply(got, JM_WIRE_SET, JM_EFORMAT, "status");
 	r->rc = JM_EBUG - 1;
