@@ -116,6 +116,7 @@ static _Noreturn void become_guard(
 {
 	char *const argv[] = {(char *)"joulemark", (char *)"guard", NULL};
 	sigset_t none;
+	char asked;
 	int null;
 
 	setsid();
@@ -132,7 +133,8 @@ static _Noreturn void become_guard(
 	sigemptyset(&none);
 	pthread_sigmask(SIG_SETMASK, &none, NULL);
 	execv(program, argv);
-	if (send(JM_WIRE_FD, refusal, refusal_bytes, MSG_NOSIGNAL) < 0)
+	if (recv(JM_WIRE_FD, &asked, sizeof(asked), 0) > 0 &&
+		send(JM_WIRE_FD, refusal, refusal_bytes, MSG_NOSIGNAL) < 0)
 		_exit(126);
 	_exit(127);
 }
