@@ -82,10 +82,17 @@ static int check_files(struct jm_run_call *r)
 {
 	const char *store = text_of(r, "store"), *json = text_of(r, "json");
 
-	if (!store && (flag(r, "resume") || flag(r, "retry")))
+	static const char *const of_stores[] = {"resume", "retry", "only-failed", "rerun"};
+
+	for (size_t i = 0; !store && i < sizeof(of_stores) / sizeof(*of_stores); i++)
+		if (jm_values_get(&r->cli->values, of_stores[i])->given)
+			return jm_err_set(&r->cli->err, JM_EUSAGE,
+				"--%s continues the plan of a store; name the store with --store "
+				"FILE.",
+				of_stores[i]);
+	if (flag(r, "only-failed") && text_of(r, "rerun"))
 		return jm_err_set(&r->cli->err, JM_EUSAGE,
-			"--%s continues the plan of a store; name the store with --store FILE.",
-			flag(r, "resume") ? "resume" : "retry");
+			"--only-failed and --rerun exclude each other; give one of them.");
 	if (!store)
 		return 0;
 	if (json && !strcmp(store, json))
@@ -114,16 +121,28 @@ static int open_store(struct jm_run_call *r)
 
 /* ---- the run ---- */
 
+static bool has_case(const struct jm_planned *p, const char *id)
+{
+	for (int i = 0; id && i < p->plan.n; i++)
+		if (!strncmp(p->plan.cases[i].id, id, strlen(id)))
+			return true;
+	return false;
+}
+
 static int run_plan(struct jm_run_call *r, struct jm_planned *p)
 {
 	bool alone = jm_run_plans_cases(r) == 1;
 	double width = jm_values_number(&r->cli->common, "width");
+	int blocks = p->plan.repeat;
 	struct jm_run_show show;
 	struct jm_run_options o = {
 		.plan = &p->plan,
 		.store = r->store,
 		.controls = p->controls_used,
 		.retry = flag(r, "retry"),
+		.only_failed = flag(r, "only-failed"),
+		.rerun = has_case(p, text_of(r, "rerun")) ? text_of(r, "rerun") : NULL,
+		.ret_blocks = &blocks,
 		.fail_fast = flag(r, "fail-fast"),
 		.cancel_fd = r->cancel_fd,
 		.out_fd = alone && !json_on_stdout(r) ? STDOUT_FILENO : -1,
@@ -140,6 +159,7 @@ static int run_plan(struct jm_run_call *r, struct jm_planned *p)
 		&show, &r->cli->ctx, &p->plan, isnan(width) ? 0 : (int)width, r->cli->quiet);
 	rc = jm_run_plan(&r->cli->ctx, &o, &r->guard, r->records, &r->cli->err);
 	r->guarded = p->controls_used;
+	p->plan.repeat = blocks;
 	jm_run_show_done(&show);
 	return rc;
 }
@@ -183,6 +203,8 @@ static int run_planned(struct jm_run_call *r, struct jm_planned *p)
 		p->failed = true;
 		return 0;
 	}
+	if (text_of(r, "rerun") && !has_case(p, text_of(r, "rerun")))
+		return 0;
 	say_run(r, p);
 	rc = run_plan(r, p);
 	for (size_t i = first; i < json_array_size(r->records); i++)
@@ -190,9 +212,21 @@ static int run_planned(struct jm_run_call *r, struct jm_planned *p)
 	return rc;
 }
 
+static int check_rerun(struct jm_run_call *r)
+{
+	const char *id = text_of(r, "rerun");
+	bool any = !id;
+
+	for (int i = 0; i < r->n; i++)
+		any = any || has_case(&r->planned[i], id);
+	return any ? 0
+		   : jm_err_set(&r->cli->err, JM_ENOENT,
+			     "No case has an id that begins with '%s'; --dry-run lists them.", id);
+}
+
 static int run_plans(struct jm_run_call *r)
 {
-	int rc = 0;
+	int rc = check_rerun(r);
 
 	for (int i = 0; i < r->n && !rc; i++)
 		rc = run_planned(r, &r->planned[i]);
@@ -228,12 +262,20 @@ static bool device_failed(const struct jm_run_call *r)
 	return false;
 }
 
+static double added_watts(const struct jm_run_call *r)
+{
+	const json_t *how = r->n ? json_object_get(r->planned[0].request, "how") : NULL;
+
+	return json_number_value(json_object_get(how, "add_watts"));
+}
+
 static void print_table(struct jm_run_call *r)
 {
 	struct jm_err err = JM_ERR_INIT;
 	const struct jm_cli *cli = r->cli;
 	FILE *out = json_on_stdout(r) && !cli->output ? stderr : cli->out;
 	const struct jm_report_options o = {.width = cli->width,
+		.add_watts = added_watts(r),
 		.bold = cli->colour && out == stdout,
 		.columns = text_of(r, "columns")};
 	char *text = NULL;
@@ -302,7 +344,10 @@ static void print_next(const struct jm_run_call *r, int failed, bool whole)
 	if (failed)
 		fprintf(stderr, "  joulemark run%s --store %s%s --retry  # %d failed\n", what,
 			store, *what ? "" : " --resume", failed);
-	fprintf(stderr, "  joulemark report %s --html report.html\n", store);
+	fprintf(stderr, "  joulemark report %s", store);
+	if (added_watts(r) > 0)
+		fprintf(stderr, " --add-watts %g", added_watts(r));
+	fprintf(stderr, " --html report.html\n");
 }
 
 static int finish(struct jm_run_call *r, int rc)

@@ -2,6 +2,8 @@
 /* The options of `run`, besides those of the workload. */
 #include "run_parts.h"
 
+static const char *const orders[] = {"random", "given", NULL};
+
 const struct jm_option jm_run_options[] = {
 	{.name = "device",
 		.use = JM_OPTION_SWEPT | JM_OPTION_OF_WORK,
@@ -57,6 +59,45 @@ const struct jm_option jm_run_options[] = {
 		.max = 10000,
 		.fallback = "1",
 		.help = "number of blocks; each holds every case once, in random order"},
+	{.name = "until-interval",
+		.type = JM_TEXT,
+		.argument = "PERCENT",
+		.help = "repeat until the interval of each case's speed and energy is at most this "
+			"wide on either side, such as 1%; 3 repeats at least, --repeat if that is "
+			"more"},
+	{.name = "max-repeat",
+		.type = JM_INT,
+		.min = 1,
+		.max = 10000,
+		.fallback = "20",
+		.help = "of --until-interval: no more repeats than this"},
+	{.name = "order",
+		.type = JM_CHOICE,
+		.choices = orders,
+		.fallback = "random",
+		.help = "of the cases in a block; given is the order of the lists, in which a "
+			"trend "
+			"looks like an effect"},
+	{.name = "cooldown",
+		.type = JM_DURATION,
+		.unit = "s",
+		.min = 0,
+		.max = 1e5,
+		.help = "pause before each case but the first, such as 30s; none on simulated "
+			"devices in simulated time"},
+	{.name = "retries",
+		.type = JM_TEXT,
+		.argument = "N|KIND=N,...",
+		.help = "how often a failed case is run again at once, by the kind of failure: "
+			"memory, timeout, crash, device, command, work; N alone: device, timeout "
+			"and crash, since memory that does not suffice is a result"},
+	{.name = "add-watts",
+		.type = JM_REAL,
+		.unit = "W",
+		.min = 0,
+		.max = 1e6,
+		.help = "assumed power of the rest of the node, added to every case in the table, "
+			"as of 'joulemark report'"},
 	{.name = "seed",
 		.type = JM_INT,
 		.min = 0,
@@ -129,6 +170,15 @@ const struct jm_option jm_run_options[] = {
 		.use = JM_OPTION_OF_CALL,
 		.type = JM_FLAG,
 		.help = "run failed cases again"},
+	{.name = "only-failed",
+		.use = JM_OPTION_OF_CALL,
+		.type = JM_FLAG,
+		.help = "run the failed cases of the store again and no others"},
+	{.name = "rerun",
+		.use = JM_OPTION_OF_CALL,
+		.type = JM_TEXT,
+		.argument = "ID",
+		.help = "run the stored cases whose id begins so again and no others"},
 	{.name = "fail-fast",
 		.use = JM_OPTION_OF_CALL,
 		.type = JM_FLAG,

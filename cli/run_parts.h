@@ -22,6 +22,8 @@ bool jm_run_begins_command(const struct jm_cli *cli, const char *word);
 json_t *jm_run_request(struct jm_cli *cli);
 /* --resume takes the plan from the store: is nothing given that would change it? */
 int jm_run_check_resume(struct jm_cli *cli);
+/* Adds the protocol to the request's "how": repeats, order, pauses, retries. */
+int jm_run_protocol(struct jm_cli *cli, json_t *how);
 /* Puts "settings" in place of "set", the --set texts, checked against the guard's knobs. */
 int jm_run_request_settings(struct jm_cli *cli, const struct jm_knobs *knobs, json_t *request);
 /* Knobs that take whatever the request's settings say, where those of the machine are not known; the caller frees

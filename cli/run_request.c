@@ -56,17 +56,19 @@ static int add_extra(struct jm_cli *cli, const char *name, const char *text)
 
 int jm_run_check_resume(struct jm_cli *cli)
 {
-	static const char *const free_to_give[] = {"store", "resume", "retry", "repeat",
-		"fail-fast", "json", "show-output", "control"};
+	static const char *const free_to_give[] = {"repeat", "control"};
+	static const char *const of_files[] = {"platform", "tag"};
 
 	if (cli->n_args || cli->command || cli->n_extra)
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--resume takes the plan from the store; omit the workload or command.");
 	for (const struct jm_option *o = cli->cmd->options; o->name; o++) {
-		bool may = !given(cli, o->name);
+		bool may = !given(cli, o->name) || o->use & JM_OPTION_OF_CALL;
 
 		for (size_t i = 0; i < sizeof(free_to_give) / sizeof(*free_to_give); i++)
 			may = may || !strcmp(o->name, free_to_give[i]);
+		for (size_t i = 0; i < sizeof(of_files) / sizeof(*of_files); i++)
+			may = may && !(given(cli, o->name) && !strcmp(o->name, of_files[i]));
 		if (!may)
 			return jm_err_set(&cli->err, JM_EUSAGE,
 				"--resume takes the plan from the store, including --%s; omit that "
@@ -520,6 +522,8 @@ json_t *jm_run_request(struct jm_cli *cli)
 		rc = add_lengths(cli, what);
 	if (!rc)
 		rc = add_set(cli, what);
+	if (!rc)
+		rc = jm_run_protocol(cli, how);
 	if (!rc)
 		rc = add_sources(cli, how);
 	if (!rc)

@@ -336,7 +336,10 @@ static void print_live(const struct jm_run_show *show, const struct jm_run_event
 	char head[400], state[480], time[32], tail[48] = "";
 
 	head_of(show, e, head, sizeof(head));
-	snprintf(state, sizeof(state), "%s  %s", head, e->progress ? e->progress->phase : "starts");
+	snprintf(state, sizeof(state), "%s  %s", head,
+		e->progress		  ? e->progress->phase
+		: e->kind == JM_RUN_COOLS ? "cools down"
+					  : "starts");
 	if (done > 0) {
 		time_text(elapsed * left / done, time, sizeof(time));
 		snprintf(tail, sizeof(tail), " %s left", time);

@@ -36,6 +36,28 @@ void jm_record_failed(json_t *record, const char *fmt, ...)
 	}
 }
 
+enum jm_failure jm_record_failure(const json_t *record)
+{
+	const char *word = json_string_value(json_object_get(record, "failure"));
+	int i = 0;
+
+	while (i < JM_FAILURE_KINDS && (!word || strcmp(word, jm_failure_words[i]) != 0))
+		i++;
+	return (enum jm_failure)i;
+}
+
+void jm_record_set_failure(json_t *record, enum jm_failure failure)
+{
+	jm_record_set(record, "failure", json_string(jm_failure_words[failure]));
+}
+
+enum jm_failure jm_failure_of_code(int code)
+{
+	if (code == JM_ENOMEM)
+		return JM_FAILURE_MEMORY;
+	return code == JM_EGONE ? JM_FAILURE_DEVICE : JM_FAILURE_WORK;
+}
+
 void jm_record_interrupted(json_t *record)
 {
 	jm_record_failed(record,

@@ -5,6 +5,7 @@
  * columns of the store's view `results`, docs/record.schema.json and docs/record_keys.md.
  */
 #include "result/record_keys.h"
+#include "result/record.h"
 
 #include "energy/energy.h"
 #include "meter/meter.h"
@@ -422,6 +423,13 @@ static const struct jm_key selftest_keys[] = {
 	{0},
 };
 
+const char *const jm_failure_words[] = {
+#define X(name, word, text) word,
+	JM_FAILURES(X)
+#undef X
+		NULL,
+};
+
 const struct jm_key jm_record_keys[] = {
 	{TEXT("schema", 0), .max = 64, .meaning = "joulemark.run/1"},
 	{ID("id", JM_KEY_NULL), .meaning = "of the case; null for a measurement"},
@@ -498,6 +506,8 @@ const struct jm_key jm_record_keys[] = {
 		.column = "status"},
 	{TEXT("reason", JM_KEY_NULL | JM_KEY_OF_CASE), .meaning = "why it failed",
 		.column = "reason"},
+	{WORD("failure", JM_KEY_NULL | JM_KEY_OPTIONAL), .words = jm_failure_words,
+		.meaning = "of a case that failed: what kind of failure (--retries)"},
 	{OBJECT("ran_on", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = ran_on_keys,
 		.meaning = "the GPU that computed; meters of others count in no total"},
 	{OBJECT("gang", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = gang_keys,

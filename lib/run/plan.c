@@ -4,6 +4,8 @@
 
 #include "base/keys.h"
 #include "meter/meter.h"
+#include "result/record.h"
+#include "run/until.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -369,6 +371,11 @@ static const struct jm_key parts_keys[] = {
 	{0},
 };
 
+static const char *const order_words[] = {"random", "given", NULL};
+
+#define RETRIES(name, word, text) {word, JM_KEY_INTEGER, .min = 0, .max = 100},
+static const struct jm_key retries_keys[] = {JM_FAILURES(RETRIES){0}};
+
 static const struct jm_key how_keys[] = {
 	{.name = "sources", .type = JM_KEY_TEXTS},
 	{.name = "control", .type = JM_KEY_TEXT},
@@ -377,6 +384,12 @@ static const struct jm_key how_keys[] = {
 	{.name = "selftest_s", .type = JM_KEY_NUMBER, .min = 0, .max = 3600},
 	{.name = "steady_s", .type = JM_KEY_NUMBER, .min = 1, .max = 1e5},
 	{.name = "real_time", .type = JM_KEY_FLAG},
+	{.name = "until_interval", .type = JM_KEY_NUMBER, .min = 1e-6, .max = 1},
+	{.name = "max_repeat", .type = JM_KEY_INTEGER, .min = 1, .max = 10000},
+	{.name = "add_watts", .type = JM_KEY_NUMBER, .min = 0, .max = 1e6},
+	{.name = "cooldown_s", .type = JM_KEY_NUMBER, .min = 0, .max = 1e5},
+	{.name = "order", .type = JM_KEY_WORD, .words = order_words},
+	{.name = "retries", .type = JM_KEY_OBJECT, .keys = retries_keys},
 	{0},
 };
 
@@ -441,6 +454,22 @@ int jm_plan_check(const json_t *request, const char *what, struct jm_err *err)
 	return rc;
 }
 
+static void take_how(struct jm_plan *plan, const json_t *how)
+{
+	const char *order = json_string_value(json_object_get(how, "order"));
+	int most = (int)json_integer_value(json_object_get(how, "max_repeat"));
+
+	plan->least_repeat = plan->repeat;
+	plan->until = json_number_value(json_object_get(how, "until_interval"));
+	plan->cooldown_s = json_number_value(json_object_get(how, "cooldown_s"));
+	plan->in_order = order && !strcmp(order, "given");
+	if (plan->until > 0) {
+		if (plan->least_repeat < JM_UNTIL_LEAST)
+			plan->least_repeat = JM_UNTIL_LEAST;
+		plan->repeat = most > plan->least_repeat ? most : plan->least_repeat;
+	}
+}
+
 int jm_plan_new(const json_t *request, struct jm_plan *ret, struct jm_err *err)
 {
 	struct jm_plan plan = {.request = NULL};
@@ -453,6 +482,7 @@ int jm_plan_new(const json_t *request, struct jm_plan *ret, struct jm_err *err)
 		return no_memory(err);
 	plan.repeat = (int)json_integer_value(json_object_get(request, "repeat"));
 	plan.seed = (uint64_t)json_integer_value(json_object_get(request, "seed"));
+	take_how(&plan, json_object_get(request, "how"));
 	rc = jm_json_hash(json_object_get(request, "what"), plan.key, err);
 	if (!rc)
 		rc = expand(&plan, err);
@@ -490,7 +520,7 @@ void jm_plan_order(const struct jm_plan *plan, int block, int *ret_order)
 
 	mixed = next_random(&state) + (uint64_t)block;
 	for (int i = 0; i < plan->n; i++) {
-		int k = (int)(next_random(&mixed) % (uint64_t)(i + 1));
+		int k = plan->in_order ? i : (int)(next_random(&mixed) % (uint64_t)(i + 1));
 
 		ret_order[i] = i;
 		ret_order[i] = ret_order[k];

@@ -9,7 +9,8 @@
  *		exclude[{settings: {knob: [text...]}}], warmup, steps, seconds
  *		or parts[what...]: the cases of all of them together
  *	found	[{knob, device, unit, value}]: the knobs of the settings as they were before the first run
- *	how	sources[], control, interval_s, timeout_s, real_time: how it is measured
+ *	how	sources[], control, interval_s, timeout_s, real_time: how it is measured;
+ *		until_interval, max_repeat, cooldown_s, retries{class: times}, order
  *	repeat, seed
  *
  * Cases come in complete blocks, one block per repeat. Each holds every combination of device, precision,
@@ -33,7 +34,11 @@ struct jm_plan {
 	char key[JM_CASE_ID];
 	struct jm_plan_case *cases; /* of one block, in the order of the product */
 	int n;
-	int repeat;
+	int repeat; /* blocks, at most */
+	int least_repeat; /* blocks after which they may be enough; equal to repeat where that is not looked at */
+	double until; /* relative half width of the intervals that is narrow enough; 0 = not looked at */
+	bool in_order;	   /* the blocks hold the cases in the order of the product */
+	double cooldown_s; /* pause before each case but the first */
 	uint64_t seed;
 	int prefix; /* digits that distinguish the cases; at least 4 */
 };

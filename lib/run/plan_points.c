@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_LOOKED_AT 5e7 /* points among which those excluded are counted; 0.2 s */
+#define MAX_LOOKED_AT 2e7 /* points among which those excluded are counted */
 #define MAX_COMPUTED  2e4 /* the same where derived values decide */
 
 static int no_memory(struct jm_err *err)
@@ -56,11 +56,32 @@ static bool is_excluded(const struct jm_plan_run *run, const struct jm_plan_poin
 	return false;
 }
 
-/* The next position of those dials that are wanted; the last one turns fastest. */
-static bool turn(const struct jm_plan_run *run, const bool *wanted, struct jm_plan_point *point)
+/* Dials on which it depends whether a point is excluded. */
+static bool mark_dials(const struct jm_plan_run *run, bool *ret_wanted)
+{
+	bool computed = false;
+
+	for (int i = 0; i < run->n_excludes; i++) {
+		const struct jm_plan_exclude *x = &run->exclude[i];
+
+		if (x->settings)
+			continue;
+		for (int k = 0; k < run->n_axes; k++)
+			if (x->mask[k])
+				ret_wanted[run->axis[k].dial] = true;
+		computed = computed || x->n_derived;
+	}
+	for (int d = 0; d < run->n_dials && computed; d++)
+		ret_wanted[d] = true;
+	return computed;
+}
+
+/* The next position of those dials that are, or are not, wanted; the last one turns fastest. */
+static bool turn(
+	const struct jm_plan_run *run, const bool *wanted, bool which, struct jm_plan_point *point)
 {
 	for (int d = run->n_dials - 1; d >= 0; d--) {
-		if (wanted && !wanted[d])
+		if (wanted[d] != which)
 			continue;
 		if (++point->at[d] < run->dial_n[d])
 			return true;
@@ -69,10 +90,16 @@ static bool turn(const struct jm_plan_run *run, const bool *wanted, struct jm_pl
 	return false;
 }
 
+/* The dials that decide what is excluded are the slow ones, so that what follows from them is skipped at once. */
 bool jm_plan_next(const struct jm_plan_run *run, struct jm_plan_point *point)
 {
+	bool wanted[JM_PLAN_AXES] = {false};
+
+	mark_dials(run, wanted);
+	if (turn(run, wanted, false, point))
+		return true;
 	do {
-		if (!turn(run, NULL, point))
+		if (!turn(run, wanted, true, point))
 			return false;
 	} while (is_excluded(run, point));
 	return true;
@@ -80,8 +107,14 @@ bool jm_plan_next(const struct jm_plan_run *run, struct jm_plan_point *point)
 
 bool jm_plan_first(const struct jm_plan_run *run, struct jm_plan_point *ret)
 {
+	bool wanted[JM_PLAN_AXES] = {false};
+
 	*ret = (struct jm_plan_point){0};
-	return !is_excluded(run, ret) || jm_plan_next(run, ret);
+	mark_dials(run, wanted);
+	while (is_excluded(run, ret))
+		if (!turn(run, wanted, true, ret))
+			return false;
+	return true;
 }
 
 int jm_plan_excluded_settings(const struct jm_plan_run *run, const struct jm_plan_point *point,
@@ -131,26 +164,6 @@ static double count_settings(const struct jm_plan_run *run)
 	return all;
 }
 
-/* Dials on which it depends whether a point is excluded. */
-static bool mark_dials(const struct jm_plan_run *run, bool *ret_wanted)
-{
-	bool computed = false;
-
-	for (int i = 0; i < run->n_excludes; i++) {
-		const struct jm_plan_exclude *x = &run->exclude[i];
-
-		if (x->settings)
-			continue;
-		for (int k = 0; k < run->n_axes; k++)
-			if (x->mask[k])
-				ret_wanted[run->axis[k].dial] = true;
-		computed = computed || x->n_derived;
-	}
-	for (int d = 0; d < run->n_dials && computed; d++)
-		ret_wanted[d] = true;
-	return computed;
-}
-
 static double count_left(const struct jm_plan_run *run, const bool *wanted)
 {
 	struct jm_plan_point point = {0};
@@ -158,7 +171,7 @@ static double count_left(const struct jm_plan_run *run, const bool *wanted)
 
 	do {
 		n += !is_excluded(run, &point);
-	} while (turn(run, wanted, &point));
+	} while (turn(run, wanted, true, &point));
 	return n;
 }
 

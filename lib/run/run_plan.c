@@ -3,6 +3,10 @@
 #include "run/run_plan.h"
 #include "base/ctx.h"
 
+#include "base/clock.h"
+#include "run/until.h"
+
+#include <math.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +21,8 @@ struct run {
 	const struct jm_plan *plan;
 	struct jm_guard **guard;
 	json_t **slots; /* record of case i, repeat r at i * plan->repeat + r - 1; NULL = none */
-	int number;
+	int number, ran;
+	int blocks; /* that the plan has, as far as it is known */
 };
 
 /* One run of a case. */
@@ -29,6 +34,14 @@ struct turn {
 static json_t **slot(const struct run *r, const struct turn *t)
 {
 	return &r->slots[t->index * r->plan->repeat + t->block];
+}
+
+/* A signal between two cases counts as well. */
+static bool cancelled(const struct run *r)
+{
+	struct pollfd p = {.fd = r->o->cancel_fd, .events = POLLIN};
+
+	return r->o->cancel_fd >= 0 && poll(&p, 1, 0) > 0;
 }
 
 /* ---- settings ---- */
@@ -312,22 +325,80 @@ static int try_once(struct run *r, const struct turn *t, json_t **ret_record, st
 	return run_set(r, t, settings, ret_record, err);
 }
 
-static int run_turn(struct run *r, const struct turn *t, struct jm_err *err)
+/* Its record, however it ended. */
+static int run_tried(struct run *r, const struct turn *t, json_t **ret_record, struct jm_err *err)
 {
 	struct jm_err why = JM_ERR_INIT;
-	json_t *record = NULL;
 	int rc = JM_EGONE;
 
 	for (int i = 0; i < MAX_TRIES && rc == JM_EGONE; i++) {
 		why = (struct jm_err)JM_ERR_INIT;
-		rc = try_once(r, t, &record, &why);
+		rc = try_once(r, t, ret_record, &why);
 		if (rc == JM_EGONE)
 			jm_log(r->ctx, JM_WARNING, "%s The case is run again.", why.text);
 	}
 	if (rc == JM_EGONE)
-		rc = failed_before_work(r, t, why.text, &record, err);
-	else if (rc)
-		return jm_err_set(err, rc, "%s", why.text);
+		return failed_before_work(r, t, why.text, ret_record, err);
+	return rc ? jm_err_set(err, rc, "%s", why.text) : 0;
+}
+
+/* Is a failure of this kind one that may pass? Counts the tries. */
+static bool try_again(const struct run *r, const json_t *record, int *tried)
+{
+	const json_t *how = json_object_get(r->plan->request, "how");
+	enum jm_failure kind = jm_record_failure(record);
+	json_int_t most = 0;
+
+	if (kind < JM_FAILURE_KINDS)
+		most = json_integer_value(
+			json_object_get(json_object_get(how, "retries"), jm_failure_words[kind]));
+	if (jm_record_is_interrupted(record) || kind == JM_FAILURE_KINDS || tried[kind] >= most)
+		return false;
+	tried[kind]++;
+	jm_log(r->ctx, JM_INFO, "%s The case is run again (%s, %d of %lld).",
+		json_string_value(json_object_get(record, "reason")), jm_failure_words[kind],
+		tried[kind], (long long)most);
+	return true;
+}
+
+/* Simulated devices are at rest when a case begins: their time is the case's own. */
+static bool needs_pause(const struct run *r, const struct turn *t)
+{
+	const char *device = json_string_value(json_object_get(t->c->parameters, "device"));
+	const json_t *how = json_object_get(r->plan->request, "how");
+
+	return r->plan->cooldown_s > 0 && r->ran > 0 &&
+	       (!device || strncmp(device, "sim:", 4) != 0 ||
+		       json_is_true(json_object_get(how, "real_time")));
+}
+
+/* Returns early when the run is cancelled, which the next case notices. */
+static void cool_down(struct run *r, const struct turn *t)
+{
+	int64_t end = jm_clock_now(jm_clock_real()) + (int64_t)(r->plan->cooldown_s * 1e9), left;
+	struct pollfd p = {.fd = r->o->cancel_fd, .events = POLLIN};
+
+	if (!needs_pause(r, t))
+		return;
+	tell(r, t, JM_RUN_COOLS, NULL, NULL);
+	while (!p.revents && (left = end - jm_clock_now(jm_clock_real())) > 0)
+		poll(&p, 1, (int)(left / 1000000 < 1000 ? left / 1000000 + 1 : 1000));
+}
+
+static int run_turn(struct run *r, const struct turn *t, struct jm_err *err)
+{
+	int tried[JM_FAILURE_KINDS] = {0}, rc;
+	json_t *record = NULL;
+
+	cool_down(r, t);
+	if (cancelled(r))
+		return jm_err_set(err, JM_EINTR, "Interrupted.");
+	r->ran++;
+	do {
+		json_decref(record);
+		record = NULL;
+		rc = run_tried(r, t, &record, err);
+	} while (!rc && try_again(r, record, tried));
 	if (!rc && r->o->store)
 		rc = jm_store_finish(r->o->store, record, err);
 	if (rc) {
@@ -353,15 +424,17 @@ static bool already_done(const struct run *r, const struct turn *t)
 {
 	const json_t *record = *slot(r, t);
 
+	if (r->o->rerun && record)
+		return strncmp(t->c->id, r->o->rerun, strlen(r->o->rerun)) != 0;
+	if (r->o->only_failed && record)
+		return is_ok(record);
 	return record && (is_ok(record) || (!r->o->retry && !jm_record_is_interrupted(record)));
 }
 
-/* A signal between two cases counts as well. */
-static bool cancelled(const struct run *r)
+/* What was never run is left to another call. */
+static bool left_out(const struct run *r, const struct turn *t)
 {
-	struct pollfd p = {.fd = r->o->cancel_fd, .events = POLLIN};
-
-	return r->o->cancel_fd >= 0 && poll(&p, 1, 0) > 0;
+	return !*slot(r, t) && (r->o->only_failed || r->o->rerun);
 }
 
 static int run_block(struct run *r, int block, const int *order, struct jm_err *err)
@@ -377,6 +450,8 @@ static int run_block(struct run *r, int block, const int *order, struct jm_err *
 		r->number++;
 		if (cancelled(r))
 			return jm_err_set(err, JM_EINTR, "Interrupted.");
+		if (left_out(r, &t))
+			continue;
 		if (already_done(r, &t)) {
 			tell(r, &t, JM_RUN_WAS_THERE, NULL, *slot(r, &t));
 			continue;
@@ -425,6 +500,24 @@ static int prepare_store(struct run *r, struct jm_err *err)
 	return rc ? rc : jm_store_records(s, false, take_stored, r, err);
 }
 
+/* Are the intervals narrow enough after so many blocks? Then there are no more. */
+static void look(struct run *r, int blocks)
+{
+	const struct jm_plan *plan = r->plan;
+	double level = jm_until_level(plan->repeat - plan->least_repeat + 1), worst;
+
+	if (!(plan->until > 0) || blocks < plan->least_repeat || r->o->only_failed || r->o->rerun)
+		return;
+	if (jm_until_reached(r->slots, plan->n, plan->repeat, blocks, plan->until, level, &worst))
+		r->blocks = blocks;
+	else if (blocks == plan->repeat && !isnan(worst))
+		jm_log(r->ctx, JM_WARNING,
+			"After %d repeats (--max-repeat) an interval is still ± %.3g %% wide; %.3g "
+			"%% "
+			"was asked for (--until-interval).",
+			blocks, 100 * worst, 100 * plan->until);
+}
+
 static int run_blocks(struct run *r, struct jm_err *err)
 {
 	int *order = calloc((size_t)r->plan->n + 1, sizeof(*order)), rc;
@@ -432,9 +525,11 @@ static int run_blocks(struct run *r, struct jm_err *err)
 	if (!order)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the plan.");
 	rc = prepare_store(r, err);
-	for (int b = 0; b < r->plan->repeat && !rc; b++) {
+	for (int b = 0; b < r->blocks && !rc; b++) {
 		jm_plan_order(r->plan, b, order);
 		rc = run_block(r, b, order, err);
+		if (!rc)
+			look(r, b + 1);
 	}
 	free(order);
 	return rc;
@@ -443,7 +538,11 @@ static int run_blocks(struct run *r, struct jm_err *err)
 int jm_run_plan(struct jm_ctx *ctx, const struct jm_run_options *options, struct jm_guard **guard,
 	json_t *records, struct jm_err *err)
 {
-	struct run r = {.ctx = ctx, .o = options, .plan = options->plan, .guard = guard};
+	struct run r = {.ctx = ctx,
+		.o = options,
+		.plan = options->plan,
+		.guard = guard,
+		.blocks = options->plan->repeat};
 	size_t n = (size_t)options->plan->n * (size_t)options->plan->repeat;
 	int rc;
 
@@ -456,71 +555,7 @@ int jm_run_plan(struct jm_ctx *ctx, const struct jm_run_options *options, struct
 			json_array_append_new(records, r.slots[i]);
 	}
 	free(r.slots);
+	if (options->ret_blocks)
+		*options->ret_blocks = r.blocks;
 	return rc;
-}
-
-static bool spoken_of(const json_t *what, const char *knob)
-{
-	const json_t *axis, *part;
-	size_t i;
-
-	for (size_t k = 0; (part = jm_plan_part(what, k)); k++)
-		json_array_foreach(json_object_get(part, "settings"), i, axis)
-		{
-			if (!strcmp(json_string_value(json_object_get(axis, "knob")), knob))
-				return true;
-		}
-	return false;
-}
-
-/* What a guard that is still at work, or was killed, brings back counts, not what it has set. */
-static double value_found(const struct jm_knob *knob, double now, const struct jm_hold *hold, int n)
-{
-	for (int i = 0; i < n; i++)
-		if (hold[i].held != JM_HELD_KEPT && !strcmp(hold[i].knob, knob->name) &&
-			!strcmp(hold[i].device, knob->device))
-			return hold[i].found;
-	return now;
-}
-
-static json_t *found_json(const struct jm_knob *knob, double value)
-{
-	char text[64] = "";
-
-	if (isfinite(value))
-		jm_setting_value_text(value, knob->unit, text, sizeof(text));
-	return json_pack("{s:s, s:s, s:s, s:s*}", "knob", knob->name, "device", knob->device,
-		"unit", knob->unit, "value", *text ? text : NULL);
-}
-
-int jm_run_found(struct jm_ctx *ctx, struct jm_guard *guard, const json_t *what, json_t **ret_found,
-	struct jm_err *err)
-{
-	const struct jm_knobs *knobs = jm_guard_knobs(guard);
-	struct jm_applied *now = calloc((size_t)knobs->n + 1, sizeof(*now));
-	struct jm_hold *hold = NULL;
-	json_t *found = json_array();
-	int n_hold = 0, rc = JM_ENOMEM;
-
-	if (now && found)
-		rc = jm_guard_holds(ctx, &hold, &n_hold, err);
-	if (!rc)
-		rc = jm_guard_get(guard, now, err);
-	for (int i = 0; i < knobs->n && !rc; i++) {
-		const struct jm_knob *knob = &knobs->knob[i];
-
-		/* as the guard will put it back */
-		double value = isnan(now[i].accepted) ? now[i].enforced : now[i].accepted;
-
-		if (spoken_of(what, knob->name))
-			json_array_append_new(
-				found, found_json(knob, value_found(knob, value, hold, n_hold)));
-	}
-	free(now);
-	free(hold);
-	if (rc)
-		json_decref(found);
-	else
-		*ret_found = found;
-	return rc == JM_ENOMEM ? jm_err_set(err, rc, "Out of memory for the knobs.") : rc;
 }

@@ -19,6 +19,7 @@ enum jm_run_event_kind {
 	JM_RUN_GOES_ON,
 	JM_RUN_ENDS,
 	JM_RUN_WAS_THERE, /* its record was in the store */
+	JM_RUN_COOLS,	  /* the pause before a case */
 };
 
 struct jm_run_event {
@@ -35,11 +36,14 @@ struct jm_run_options {
 	struct jm_store *store; /* NULL = nothing is kept */
 	const char *controls;	/* of the guard (guard.h) */
 	bool retry;		/* failed cases are run again */
-	bool fail_fast;		/* stop after the first failed case */
-	const char *program;	/* of the worker; NULL = this one */
-	int cancel_fd;		/* see worker.h */
+	bool only_failed;	/* these and no others */
+	const char *rerun; /* cases whose id begins so are run again, and no others; NULL = none */
+	bool fail_fast;	   /* stop after the first failed case */
+	const char *program; /* of the worker; NULL = this one */
+	int cancel_fd;	     /* see worker.h */
 	int out_fd;
 	bool echo;
+	int *ret_blocks; /* how many blocks there are when it ends; may be NULL */
 	void (*event)(void *arg, const struct jm_run_event *event);
 	void *event_arg;
 };

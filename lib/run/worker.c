@@ -229,9 +229,11 @@ static int run_job(struct jm__worker *w, struct jm_err *err)
 		rc = die_with_parent(w, err);
 	if (!rc)
 		rc = run_session(w, err);
-	if (rc)
+	if (rc) {
 		jm_record_failed(w->record, "%s", err->text);
-	else if (w->stop)
+		if (jm_record_failure(w->record) == JM_FAILURE_KINDS)
+			jm_record_set_failure(w->record, jm_failure_of_code(rc));
+	} else if (w->stop)
 		jm_record_interrupted(w->record);
 	else
 		jm_record_set(w->record, "status", json_string("ok"));

@@ -106,6 +106,9 @@ int jm__worker_command(struct jm__worker *w, struct jm_err *err)
 		record_command(w, &outcome);
 	free((void *)(uintptr_t)o.argv);
 	free_environment(env);
+	if (rc || outcome.signal || outcome.status)
+		jm_record_set_failure(
+			w->record, !rc && outcome.signal ? JM_FAILURE_CRASH : JM_FAILURE_COMMAND);
 	if (!rc && outcome.signal)
 		rc = jm_err_set(err, JM_ECHILD, "The command was killed by SIG%s (signal %d).",
 			sigabbrev_np(outcome.signal) ? sigabbrev_np(outcome.signal) : "?",

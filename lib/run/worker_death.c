@@ -55,6 +55,18 @@ static const char *name_of(
 	return out;
 }
 
+static enum jm_failure kind_of_death(const struct jm__child *c, const struct jm__member *m)
+{
+	if (c->stop == JM__TIMED_OUT)
+		return JM_FAILURE_TIMEOUT;
+	if (WIFSIGNALED(m->status) && WTERMSIG(m->status) == SIGKILL &&
+		jm__oom_kills() > c->oom_before)
+		return JM_FAILURE_MEMORY;
+	if (WIFSIGNALED(m->status) || !m->error.code)
+		return JM_FAILURE_CRASH;
+	return jm_failure_of_code(m->error.code);
+}
+
 static void describe_death(
 	const struct jm__child *c, const struct jm__member *m, char *out, size_t size)
 {
@@ -121,9 +133,12 @@ int jm__complete_record(struct jm__child *c, struct jm_err *err)
 	if (!lived) {
 		describe_death(c, m, why, sizeof(why));
 		jm_record_failed(first->record, "%s%s", why, m->error.code ? "" : words);
+		jm_record_set_failure(first->record, kind_of_death(c, m));
 	} else if (reason && !jm_record_is_interrupted(m->record)) {
 		snprintf(why, sizeof(why), "%s", reason);
 		tell_failure(c, m, why);
+		if (m != first && jm_record_failure(m->record) != JM_FAILURE_KINDS)
+			jm_record_set_failure(first->record, jm_record_failure(m->record));
 	} else if (bad) {
 		char who[64];
 
@@ -134,6 +149,7 @@ int jm__complete_record(struct jm__child *c, struct jm_err *err)
 			WIFSIGNALED(bad->status) ? "signal" : "status",
 			WIFSIGNALED(bad->status) ? WTERMSIG(bad->status) : WEXITSTATUS(bad->status),
 			words);
+		jm_record_set_failure(first->record, JM_FAILURE_CRASH);
 	}
 	return 0;
 }

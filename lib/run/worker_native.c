@@ -450,10 +450,12 @@ int jm__worker_native(struct jm__worker *w, struct jm_err *err)
 	n.elapsed_s -= jm__worker_align(w);
 	record_native(w, &n);
 	record_soft(w, &n);
-	if (n.work.own.unusable || rc == JM_EGONE) /* not the work: what it runs on */
+	if (n.work.own.unusable || rc == JM_EGONE) { /* not the work: what it runs on */
 		jm_record_set(w->record, "exit_status", json_integer(UNUSABLE));
-	else
+		jm_record_set_failure(w->record, JM_FAILURE_DEVICE);
+	} else {
 		jm_record_set(w->record, "exit_status", rc ? NULL : json_integer(0));
+	}
 	if (n.state)
 		n.workload->teardown(n.state);
 	json_decref(n.work.more);

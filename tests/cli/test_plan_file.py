@@ -392,6 +392,18 @@ def test_ten_million_cases_are_counted_and_refused(tmp_path):
     assert "up to 729000000000000 cases" in sentence(jm("plan", huge))
 
 
+def test_excludes_leave_little_of_much(tmp_path):
+    """What is excluded is skipped at once, however many points follow from it."""
+    begin = time.monotonic()
+    none = plan(tmp_path, "work: gemm\nm: [1, 2]\nn: 1:90000+1\nvariables: {v: 1:90000+1}\nk: \"{v}\"\n"
+                          "exclude: {m: [1, 2]}\n", "none.yaml")
+    assert "leaves none" in sentence(jm("plan", none))
+    few = plan(tmp_path, "work: gemm\ndevice: ref\nm: 1:3000+1\nn: 1:3000+1\nvariables: {v: [8, 16]}\nk: \"{v}\"\n"
+                         "exclude: [{m: 1:2999+1}, {n: 1:2999+1}]\n", "few.yaml")
+    assert "gemm: 2 cases" in jm("plan", few).stdout
+    assert time.monotonic() - begin < 30
+
+
 def test_two_runners_of_one_plan(tmp_path):
     path = plan(tmp_path, f"command: sh -c 'touch {tmp_path}/begun; sleep 20'\nsource: \"null\"\n")
     store = tmp_path / "s.db"
