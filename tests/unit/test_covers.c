@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What of ResNet-50 reaches a backend: convolutions with the sums of their norms, gradients of norms. */
+#include "engine/kit.h"
+#include "unit/test.h"
+
+extern const struct jm_backend jm_backend_ref;
+
+/* The one group of several nodes that the backend below takes. */
+static struct cover {
+	int n;
+	enum jm_op op[4];
+} wanted;
+
+static bool is_wanted(const struct jm_group *group)
+{
+	if (group->n_nodes != wanted.n)
+		return false;
+	for (int k = 0; k < wanted.n; k++)
+		if (group->node[k]->op != wanted.op[k])
+			return false;
+	return true;
+}
+
+static int select_wanted(
+	void *dev, const struct jm_group *group, struct jm_choice *choice, struct jm_err *err)
+{
+	if (group->n_nodes == 1)
+		return jm_backend_ref.select(dev, group, choice, err);
+	if (!is_wanted(group))
+		return 0;
+	choice->seconds = choice->flops_executed = NAN;
+	return 1;
+}
+
+/* How many groups are as wanted; ret_inside: of how many of them the first node's result stays inside. */
+static int count(const struct cover *cover, int *ret_inside)
+{
+	static const char *const words[] = {"resnet50", "image=32", "classes=10", NULL};
+	struct jm_backend backend = jm_backend_ref;
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_device device;
+	struct jm_program *p;
+	int n = 0;
+
+	wanted = *cover;
+	*ret_inside = 0;
+	assert_ok(jm_device_open("ref", 1, &device, &err), err);
+	backend.select = select_wanted;
+	device.backend = &backend;
+	p = kit_plan(words, &(struct jm_training){.batch = 2, .precision = JM_F16}, &device);
+	for (int i = 0; i < p->n_units; i++)
+		if (is_wanted(&p->unit[i]->group)) {
+			n++;
+			*ret_inside += p->unit[i]->group.node[0]->out[0]->is_virtual;
+		}
+	kit_plan_free(p);
+	device.backend = &jm_backend_ref;
+	jm_device_close(&device);
+	return n;
+}
+
+static void every_convolution_meets_the_sums_of_its_norm(void **unused)
+{
+	const struct cover cover = {3, {JM_OP_CONV, JM_OP_BN_STATS, JM_OP_BN_FINALIZE}};
+	int inside;
+
+	(void)unused;
+	assert_int_equal(count(&cover, &inside), 53);
+	assert_int_equal(inside, 0); /* the norm and the gradients read it */
+}
+
+/* Where something was added between norm and ReLU, the gradient is shown the result; else x tells, and the result
+ * is not kept for it. */
+static void gradients_of_norms_read_what_they_need(void **unused)
+{
+	static const char *const words[] = {"resnet50", "image=32", "classes=10", NULL};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_device device;
+	struct jm_program *p;
+	int by_result = 0, by_x = 0, neither = 0;
+
+	(void)unused;
+	assert_ok(jm_device_open("ref", 1, &device, &err), err);
+	p = kit_plan(words, &(struct jm_training){.batch = 2, .precision = JM_F16}, &device);
+	for (int i = 0; i < p->graph->n_nodes; i++) {
+		const struct jm_node *n = p->graph->node[i];
+
+		if (n->op != JM_OP_BN_GRAD)
+			continue;
+		by_result += n->in[2] && !n->in[6];
+		by_x += !n->in[2] && n->in[6];
+		neither += !n->in[2] && !n->in[6];
+	}
+	assert_int_equal(by_result, 16);
+	assert_int_equal(by_x, 2 * 16 + 1);
+	assert_int_equal(neither, 4); /* of shortcuts, without ReLU */
+	kit_plan_free(p);
+	jm_device_close(&device);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_convolution_meets_the_sums_of_its_norm),
+		cmocka_unit_test(gradients_of_norms_read_what_they_need),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
