@@ -18,6 +18,7 @@ extern const struct jm_command jm_command_mark;
 extern const struct jm_command jm_command_measure;
 extern const struct jm_command jm_command_merge;
 extern const struct jm_command jm_command_plan;
+extern const struct jm_command jm_command_query;
 extern const struct jm_command jm_command_report;
 extern const struct jm_command jm_command_restore;
 extern const struct jm_command jm_command_run;
@@ -39,6 +40,7 @@ const struct jm_command *const jm_commands[] = {
 	&jm_command_compare,
 	&jm_command_check,
 	&jm_command_merge,
+	&jm_command_query,
 	&jm_command_describe,
 	&jm_command_set,
 	&jm_command_get,

@@ -64,6 +64,11 @@ int jm_store_chunks(struct jm_store *s, const char *case_id, int repeat,
 /* One record whole; NULL in *ret_record: there is none, or it is damaged. */
 int jm_store_record(struct jm_store *s, const char *case_id, int repeat, json_t **ret_record,
 	struct jm_err *err);
+/* One SELECT on the views; anything else, and the tables behind the views, is refused (JM_EUSAGE). fn gets the names
+ * of the columns with row NULL first, then each row as an array; both are borrowed. Non-zero stops. */
+typedef int jm_store_row_fn(void *arg, const json_t *names, json_t *row, struct jm_err *err);
+int jm_store_query(
+	struct jm_store *s, const char *sql, jm_store_row_fn *fn, void *arg, struct jm_err *err);
 /* The last stored plan (see plan.h), for the caller to decref. JM_ENOENT when there is none. */
 int jm_store_last_plan(struct jm_store *s, json_t **ret_plan, struct jm_err *err);
 

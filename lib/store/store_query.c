@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Queries by the user: one SELECT on the documented views; whatever would write, attach or load is refused. */
+#include "store/store.h"
+#include "store/store_db.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct watch {
+	char refused[160]; /* "" = nothing was */
+};
+
+static bool is_table(const char *name)
+{
+	size_t n = name ? strlen(name) : 0;
+
+	return n > 2 && !strcmp(name + n - 2, "_t");
+}
+
+static int refuse(struct watch *w, const char *what, const char *name)
+{
+	if (!*w->refused)
+		snprintf(w->refused, sizeof(w->refused), "%s%s%s", what, name ? " " : "",
+			name ? name : "");
+	return SQLITE_DENY;
+}
+
+/* Called by SQLite for each thing that a statement does; inner: the view that does it. */
+static int allow(void *arg, int action, const char *first, const char *second, const char *database,
+	const char *inner)
+{
+	struct watch *w = arg;
+
+	(void)database;
+	switch (action) {
+	case SQLITE_SELECT:
+	case SQLITE_RECURSIVE:
+		return SQLITE_OK;
+	case SQLITE_FUNCTION:
+		return second && !strcmp(second, "load_extension") ? refuse(w, "function", second)
+								   : SQLITE_OK;
+	case SQLITE_READ:
+		return is_table(first) && !inner ? refuse(w, "table", first) : SQLITE_OK;
+	default:
+		return refuse(w, "a statement that is no SELECT", NULL);
+	}
+}
+
+static json_t *value_of(sqlite3_stmt *stmt, int column)
+{
+	json_t *text;
+
+	switch (sqlite3_column_type(stmt, column)) {
+	case SQLITE_INTEGER:
+		return json_integer(sqlite3_column_int64(stmt, column));
+	case SQLITE_FLOAT:
+		return json_real(sqlite3_column_double(stmt, column));
+	case SQLITE_TEXT:
+		text = json_string((const char *)sqlite3_column_text(stmt, column));
+		return text ? text : json_string("(not UTF-8)");
+	case SQLITE_BLOB:
+		return json_string("(binary)");
+	}
+	return json_null();
+}
+
+static json_t *row_of(sqlite3_stmt *stmt, bool names)
+{
+	json_t *row = json_array();
+
+	for (int i = 0; i < sqlite3_column_count(stmt); i++)
+		json_array_append_new(
+			row, names ? json_string(sqlite3_column_name(stmt, i)) : value_of(stmt, i));
+	return row;
+}
+
+static int each_row(
+	struct jm_store *s, sqlite3_stmt *stmt, jm_store_row_fn *fn, void *arg, struct jm_err *err)
+{
+	json_t *names = row_of(stmt, true), *row;
+	int rc = fn(arg, names, NULL, err), got = SQLITE_DONE;
+
+	while (!rc && (got = sqlite3_step(stmt)) == SQLITE_ROW) {
+		row = row_of(stmt, false);
+		rc = fn(arg, names, row, err);
+		json_decref(row);
+	}
+	json_decref(names);
+	if (!rc && got != SQLITE_DONE)
+		rc = jm_err_set(err, JM_EUSAGE, "The query failed in %s: %s.", s->path,
+			sqlite3_errmsg(s->db));
+	return rc;
+}
+
+static int prepare(struct jm_store *s, const char *sql, sqlite3_stmt **ret, const char **ret_rest,
+	struct jm_err *err)
+{
+	struct watch w = {""};
+	int rc;
+
+	sqlite3_set_authorizer(s->db, allow, &w);
+	rc = sqlite3_prepare_v2(s->db, sql, -1, ret, ret_rest);
+	sqlite3_set_authorizer(s->db, NULL, NULL);
+	if (*w.refused)
+		rc = jm_err_set(err, JM_EUSAGE,
+			"A query may only read the views 'cases', 'records' and 'results', but it "
+			"uses %s.",
+			w.refused);
+	else if (rc)
+		rc = jm_err_set(err, JM_EUSAGE, "The query is no SQL that SQLite understands: %s.",
+			sqlite3_errmsg(s->db));
+	else if (!*ret || !sqlite3_stmt_readonly(*ret))
+		rc = jm_err_set(err, JM_EUSAGE, "The query is no SELECT.");
+	return rc;
+}
+
+int jm_store_query(
+	struct jm_store *s, const char *sql, jm_store_row_fn *fn, void *arg, struct jm_err *err)
+{
+	sqlite3_stmt *stmt = NULL;
+	const char *rest = "";
+	int rc = prepare(s, sql, &stmt, &rest, err);
+
+	if (!rc && rest[strspn(rest, " \t\r\n;")])
+		rc = jm_err_set(err, JM_EUSAGE,
+			"The query has more than one statement; give one SELECT at a time.");
+	if (!rc)
+		rc = each_row(s, stmt, fn, arg, err);
+	sqlite3_finalize(stmt);
+	return rc;
+}
