@@ -109,6 +109,9 @@ static void tell_failure(const struct jm__child *c, const struct jm__member *m, 
 	char words[TAIL_SHOWN + 64], who[64] = "";
 	bool several = c->world > 1;
 
+	if (m != c->member) /* a device of any rank that cannot be used */
+		json_object_set(c->member[0].record, "exit_status",
+			json_object_get(m->record, "exit_status"));
 	last_words(m, words, sizeof(words));
 	if (several)
 		name_of(c, m, who, sizeof(who));

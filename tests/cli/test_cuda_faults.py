@@ -99,6 +99,16 @@ def test_other_devices_go_on_when_one_is_lost(env):
     assert status == 125 and "ECC" in found["cuda:0"]["reason"] and found["ref"]["status"] == "ok"
 
 
+@pytest.mark.parametrize("device, rank", [("cuda:0,cuda:7", 1), ("cuda:7,cuda:0", 0)])
+def test_a_rank_whose_device_is_not_there(env, device, rank):
+    tiny = "gpt --layers 1 --hidden 16 --heads 2 --ffn 16 --context 8 --seq 8 --batch 1 --vocab 256 --ranks 2".split()
+    done = jm("run", *tiny, "--steps", 1, "--source", "null", "--device", device, "--json", "-",
+              env={**env, "JM_FAKE_CUDA": "gpus=1"})
+    r = json.loads(done.stdout)
+    assert done.returncode == 125 and r["exit_status"] == 125
+    assert f"Rank {rank}" in r["reason"] and "cuda:7 is not there" in r["reason"]
+
+
 def test_doctor_tells_what_a_gpu_computes(env):
     (row,) = doctor(env, "gpus=1")
     assert row["ok"] and "GPU-00000000-fa4e" in row["why"] and "GB of memory free" in row["why"]
