@@ -2,7 +2,7 @@
 /* calibrate: how the power sensors of this machine behave, by a load whose beginnings and ends are known. */
 #include "cli.h"
 #include "interrupts.h"
-#include "source_list.h"
+#include "meter/source_list.h"
 
 #include "base/ctx.h"
 #include "base/clock.h"

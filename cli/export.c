@@ -3,7 +3,7 @@
 #include "cli.h"
 #include "base/ctx.h"
 #include "interrupts.h"
-#include "source_list.h"
+#include "meter/source_list.h"
 #include "measure/running.h"
 #include "measure/session.h"
 #include "report/openmetrics.h"

@@ -53,3 +53,10 @@ int jm_last_interrupt(void)
 {
 	return last;
 }
+
+int jm_give_back_pipe_signal(void *before)
+{
+	jm_signal_handler *const *handler = before;
+
+	return signal(SIGPIPE, *handler) == SIG_ERR;
+}

@@ -13,4 +13,8 @@ int jm_catch_interrupts(struct jm_ctx *ctx, int *ret_fd, struct jm_err *err);
 /* The signal that came last; 0 = none. */
 int jm_last_interrupt(void);
 
+typedef void jm_signal_handler(int);
+/* In a child, before exec: it gets the disposition of SIGPIPE that we were given. before: jm_signal_handler ** */
+int jm_give_back_pipe_signal(void *before);
+
 #endif

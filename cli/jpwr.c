@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* joulemark jpwr: the command line, files and output of jpwr, over a session. docs/jpwr.md says what differs. */
 #include "jpwr.h"
+#include "interrupts.h"
 #include "jpwr_job.h"
 #include "base/ctx.h"
 #include "base/clock.h"
@@ -181,24 +182,15 @@ static int open_session(struct jm_jpwr *j)
 	return jm_session_open(&j->cli->ctx, &o, &j->session, &j->cli->err);
 }
 
-typedef void handler(int);
-
-static int give_back_pipe_signal(void *arg)
-{
-	handler *const *before = arg;
-
-	return signal(SIGPIPE, *before) == SIG_ERR;
-}
-
 /* The tables are written even when nobody reads our standard output any more. */
 static int run_command(struct jm_jpwr *j)
 {
 	struct jm_cli *cli = j->cli;
-	handler *before = signal(SIGPIPE, SIG_IGN);
+	jm_signal_handler *before = signal(SIGPIPE, SIG_IGN);
 	struct jm_launch_options o = {
 		.argv = cli->command,
 		.out_fd = 1,
-		.before_exec = give_back_pipe_signal,
+		.before_exec = jm_give_back_pipe_signal,
 		.before_exec_arg = &before,
 	};
 	int rc = jm_session_start(j->session, &cli->err);

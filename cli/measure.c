@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* joulemark measure: the energy of any command. */
 #include "cli.h"
+#include "interrupts.h"
 #include "measure_attach.h"
 #include "measure_show.h"
 #include "measure_store.h"
 #include "screen.h"
-#include "source_list.h"
+#include "meter/source_list.h"
 #include "base/ctx.h"
 #include "base/clock.h"
 #include "measure/trace_csv.h"
@@ -230,27 +231,17 @@ static void print_text(const struct measurement *m, const json_t *record)
 
 /* ---- the run ---- */
 
-typedef void handler(int);
-
-/* The reader of our output may have gone (| head); the record is written nevertheless. The
- * command gets the disposition of SIGPIPE that we were given. */
-static int give_back_pipe_signal(void *arg)
-{
-	handler *const *before = arg;
-
-	return signal(SIGPIPE, *before) == SIG_ERR;
-}
-
+/* The reader of our output may have gone (| head); the record is written nevertheless. */
 static int launch(struct measurement *m)
 {
 	struct jm_cli *cli = m->cli;
-	handler *before = signal(SIGPIPE, SIG_IGN);
+	jm_signal_handler *before = signal(SIGPIPE, SIG_IGN);
 	struct jm_launch_options o = {
 		.argv = cli->command,
 		.items_regex = jm_values_text(&cli->values, "items-regex"),
 		.items_json = jm_values_text(&cli->values, "items-json"),
 		.out_fd = 1,
-		.before_exec = give_back_pipe_signal,
+		.before_exec = jm_give_back_pipe_signal,
 		.before_exec_arg = &before,
 	};
 	int rc = jm_launch(&cli->ctx, m->session, &o, &m->outcome, &cli->err);

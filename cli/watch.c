@@ -3,7 +3,7 @@
 #include "cli.h"
 #include "interrupts.h"
 #include "screen.h"
-#include "source_list.h"
+#include "meter/source_list.h"
 #include "watch_show.h"
 
 #include "base/ctx.h"

@@ -2,53 +2,28 @@
 /* The public face of a session: phases of one's own program, and their energy as JSON. */
 #include "measure/progress.h"
 #include "measure/session.h"
+#include "meter/source_list.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#define MAX_SOURCES 16
 
 struct jm_measurement {
 	struct jm_session *session;
 };
 
-/* "nvml,rapl" in place, as a NULL-terminated list. */
-static int split(char *text, const char **out, struct jm_err *err)
-{
-	int n = 0;
-
-	for (char *next; *text; text = next) {
-		size_t length = jm_source_length(text);
-
-		next = text + length + (text[length] == ',');
-		text[length] = '\0';
-		if (length && n == MAX_SOURCES)
-			return jm_err_set(
-				err, JM_EUSAGE, "More than %d sources are given.", MAX_SOURCES);
-		if (length)
-			out[n++] = text;
-	}
-	out[n] = NULL;
-	return n ? 0 : jm_err_set(err, JM_EUSAGE, "The list of sources is empty; NULL means all.");
-}
-
 static int open_session(struct jm_ctx *ctx, const char *sources, int64_t interval_ns,
 	struct jm_session **ret, struct jm_err *err)
 {
-	const char *names[MAX_SOURCES + 1];
 	struct jm_session_options options = {.interval_ns = interval_ns};
-	char *copy = NULL;
-	int rc = 0;
+	struct jm_source_list list = {0};
+	int rc = sources ? jm_source_list_add(&list, sources, err) : 0;
 
-	if (sources) {
-		copy = strdup(sources);
-		rc = copy ? split(copy, names, err)
-			  : jm_err_set(err, JM_ENOMEM, "Out of memory for the names of sources.");
-		options.sources = names;
-	}
+	if (!rc && sources && !list.n)
+		rc = jm_err_set(err, JM_EUSAGE, "The list of sources is empty; NULL means all.");
+	options.sources = (const char *const *)list.name;
 	if (!rc)
 		rc = jm_session_open(ctx, &options, ret, err);
-	free(copy);
+	jm_source_list_done(&list);
 	return rc;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "source_list.h"
+#include "meter/source_list.h"
 #include "meter/source.h"
 
 #include <stdlib.h>
@@ -10,14 +10,16 @@ static int add(struct jm_source_list *list, const char *text, size_t n, struct j
 	char **grown = reallocarray(list->name, (size_t)list->n + 2, sizeof(*grown));
 
 	if (!grown)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for --source.");
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the names of sources.");
 	list->name = grown;
 	grown[list->n] = strndup(text, n);
 	grown[++list->n] = NULL;
-	return grown[list->n - 1] ? 0 : jm_err_set(err, JM_ENOMEM, "Out of memory for --source.");
+	return grown[list->n - 1]
+		       ? 0
+		       : jm_err_set(err, JM_ENOMEM, "Out of memory for the names of sources.");
 }
 
-static int split(struct jm_source_list *list, const char *text, struct jm_err *err)
+int jm_source_list_add(struct jm_source_list *list, const char *text, struct jm_err *err)
 {
 	int rc = 0;
 
@@ -37,7 +39,7 @@ int jm_source_list_take(
 	int rc = 0;
 
 	for (int i = 0; !rc && i < given->n_texts; i++)
-		rc = split(list, given->texts[i], err);
+		rc = jm_source_list_add(list, given->texts[i], err);
 	return rc;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The values of --source, each a list of sources, as one list. */
+/* Names of sources with commas between them, as one list. */
 #ifndef JM_SOURCE_LIST_H
 #define JM_SOURCE_LIST_H
 
@@ -18,8 +18,11 @@ struct jm_source_list {
 	int n;
 };
 
+/* "nvml,rapl"; empty names are left out. */
+int jm_source_list_add(struct jm_source_list *list, const char *text, struct jm_err *err);
+/* The values of --source, each as above. */
 int jm_source_list_take(
 	struct jm_source_list *list, const struct jm_value *given, struct jm_err *err);
-void jm_source_list_done(struct jm_source_list *list);
+void jm_source_list_done(struct jm_source_list *list); /* one that failed, too */
 
 #endif
