@@ -2,6 +2,7 @@
 /*
  * What sampling costs:
  *	1. processor time of 8 fake GPUs sampled at 1 kHz, against an empty loop at 1 kHz (aim: twice)
+ *	   and a live view that looks ten times a second (aim: below 1 % of a core)
  *	2. a simulated day of 8 GPUs at 100 Hz: seconds, and the most memory it took (aim: 64 MiB)
  *	   and of 1 and 8 false NVIDIA GPUs whose counter takes the driver 3 ms of a core to read, as an
  *	   H200's does: read at every interval ("raw", how it was before), and as read_budget.h says (aims: one
@@ -9,6 +10,7 @@
  *	3. `measure`: from its start to CMD's (aim: 10 ms), from CMD's end to its own (aim: one refresh
  *	   + 20 ms)
  */
+#include "measure/live.h"
 #include "measure/session.h"
 #include "base/ctx.h"
 #include "base/clock.h"
@@ -24,6 +26,7 @@
 #include <unistd.h>
 
 #define GPUS	8
+#define LOOKS	30
 #define REFRESH (100 * JM_MILLISECOND)
 
 /* ---- a source of 8 GPUs that step every 100 ms ---- */
@@ -157,6 +160,36 @@ static void cost(void)
 	printf("8 fake GPUs at 1 kHz: %.2f %% of a core; an empty 1 kHz loop: %.2f %%; ratio "
 	       "%.2f\n",
 		100 * ours / 6, 100 * empty / 6, ours / empty);
+}
+
+/* ---- 1, a live view ---- */
+
+/* At the session's own interval, as a live line looks: what the sampler takes besides is above. */
+static void live_view(void)
+{
+	struct jm_ctx ctx = {.clock = jm_clock_real()};
+	struct jm_session *s = must_open(&ctx, 0);
+	struct jm_live *live = NULL;
+	int64_t spent = 0;
+
+	jm_session_start(s, NULL);
+	sleep_s(1);
+	if (!jm_live_new(s, jm_ctx_now(&ctx), &live, NULL)) {
+		for (int i = 0; i < LOOKS; i++) {
+			int64_t before;
+
+			sleep_s(0.1);
+			before = jm_clock_thread();
+			jm_live_step(live, NULL);
+			spent += jm_clock_thread() - before;
+		}
+		printf("a live view of 8 fake GPUs, 10 looks a second: %.2f %% of a core, %.0f us "
+		       "a look\n",
+			100 * (double)spent * 1e-9 / (LOOKS * 0.1), (double)spent * 1e-3 / LOOKS);
+	}
+	jm_live_free(live);
+	jm_session_stop(s, NULL);
+	jm_session_close(s);
 }
 
 /* ---- 1, a counter that is slow to read ---- */
@@ -337,6 +370,7 @@ int main(int argc, char **argv)
 	beside(joulemark, sizeof(joulemark), "/joulemark");
 	beside(nvml, sizeof(nvml), "/tests/fake/libnvidia-ml-fake.so");
 	cost();
+	live_view();
 	if (!access(nvml, R_OK))
 		dear_counters(nvml);
 	simulated_day();

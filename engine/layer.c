@@ -18,7 +18,8 @@ bool jm_layer_fits(struct jm_graph *g, bool good, const char *op, const struct j
 	return !g->err.code;
 }
 
-struct jm_tensor *jm_layer_result(struct jm_graph *g, enum jm_dtype type,
+/* Like another but for type and last dim; named after its op and the number of its node. */
+static struct jm_tensor *like_operand(struct jm_graph *g, enum jm_dtype type,
 	const struct jm_tensor *like, int64_t width, const char *name)
 {
 	int64_t dim[JM_DIMS];
@@ -124,7 +125,7 @@ struct jm_tensor *jm_graph_linear(
 		!jm_layer_fits(g, !bias || bias->dim[0] == w->dim[0], "linear", bias))
 		return NULL;
 	copy = jm_layer_weight(g, w);
-	y = jm_layer_result(g, g->compute, x, w->dim[0], "linear");
+	y = like_operand(g, g->compute, x, w->dim[0], "linear");
 	jm_graph_node(g, JM_OP_LINEAR, OPS(x, copy, bias), OPS(y));
 	return y;
 }
@@ -136,7 +137,7 @@ static struct jm_tensor *pointwise(
 
 	if (g->err.code)
 		return NULL;
-	y = jm_layer_result(g, x->type, x, jm_tensor_width(x), name);
+	y = like_operand(g, x->type, x, jm_tensor_width(x), name);
 	jm_graph_node(g, op, OPS(x), OPS(y));
 	return y;
 }
@@ -167,7 +168,7 @@ struct jm_tensor *jm_graph_swiglu(struct jm_graph *g, struct jm_tensor *x)
 
 	if (g->err.code || !jm_layer_fits(g, jm_tensor_width(x) % 2 == 0, "swiglu", x))
 		return NULL;
-	y = jm_layer_result(g, x->type, x, jm_tensor_width(x) / 2, "swiglu");
+	y = like_operand(g, x->type, x, jm_tensor_width(x) / 2, "swiglu");
 	jm_graph_node(g, JM_OP_SWIGLU, OPS(x), OPS(y));
 	return y;
 }
@@ -197,7 +198,7 @@ struct jm_tensor *jm_graph_dropout(struct jm_graph *g, struct jm_tensor *x, doub
 	if (p == 0)
 		return x;
 	now = random_now(g);
-	y = jm_layer_result(g, x->type, x, jm_tensor_width(x), "dropout");
+	y = like_operand(g, x->type, x, jm_tensor_width(x), "dropout");
 	n = jm_graph_node(g, JM_OP_DROPOUT, OPS(x, now), OPS(y));
 	if (!n)
 		return NULL;
@@ -216,7 +217,7 @@ struct jm_tensor *jm_graph_layernorm(struct jm_graph *g, struct jm_tensor *x,
 		!jm_layer_fits(g, gamma->dim[0] == jm_tensor_width(x), "layernorm", gamma) ||
 		!jm_layer_fits(g, !beta || beta->dim[0] == jm_tensor_width(x), "layernorm", beta))
 		return NULL;
-	y = jm_layer_result(g, g->compute, x, jm_tensor_width(x), "layernorm");
+	y = like_operand(g, g->compute, x, jm_tensor_width(x), "layernorm");
 	mean = jm_graph_tensor(g, JM_CLASS_ACT, g->vector, x->rank - 1, x->dim, "mean");
 	rstd = jm_graph_tensor(g, JM_CLASS_ACT, g->vector, x->rank - 1, x->dim, "rstd");
 	n = jm_graph_node(g, JM_OP_LAYERNORM, OPS(x, gamma, beta), OPS(y, mean, rstd));
@@ -233,7 +234,7 @@ struct jm_tensor *jm_graph_rmsnorm(
 
 	if (g->err.code || !jm_layer_fits(g, gamma->dim[0] == jm_tensor_width(x), "rmsnorm", gamma))
 		return NULL;
-	y = jm_layer_result(g, g->compute, x, jm_tensor_width(x), "rmsnorm");
+	y = like_operand(g, g->compute, x, jm_tensor_width(x), "rmsnorm");
 	rstd = jm_graph_tensor(g, JM_CLASS_ACT, g->vector, x->rank - 1, x->dim, "rstd");
 	n = jm_graph_node(g, JM_OP_RMSNORM, OPS(x, gamma), OPS(y, rstd));
 	if (n)
@@ -258,7 +259,7 @@ struct jm_tensor *jm_graph_rope(
 					   qkv->dim[2] / (heads + 2 * kv_heads) % 2 == 0,
 				   "rope", qkv))
 		return NULL;
-	y = jm_layer_result(g, qkv->type, qkv, jm_tensor_width(qkv), "rope");
+	y = like_operand(g, qkv->type, qkv, jm_tensor_width(qkv), "rope");
 	n = jm_graph_node(g, JM_OP_ROPE, OPS(qkv), OPS(y));
 	if (!n)
 		return NULL;
@@ -278,7 +279,7 @@ struct jm_tensor *jm_graph_attention(
 	if (g->err.code || !jm_layer_fits(g, heads_good(qkv, heads, kv_heads), "attention", qkv))
 		return NULL;
 	head = qkv->dim[2] / (heads + 2 * kv_heads);
-	y = jm_layer_result(g, qkv->type, qkv, head * heads, "attention");
+	y = like_operand(g, qkv->type, qkv, head * heads, "attention");
 	lse = jm_graph_tensor(
 		g, JM_CLASS_ACT, g->vector, 3, DIMS(qkv->dim[0], heads, qkv->dim[1]), "lse");
 	n = jm_graph_node(g, JM_OP_ATTENTION, OPS(qkv, qkv, qkv), OPS(y, lse));
@@ -297,7 +298,7 @@ struct jm_tensor *jm_graph_add(struct jm_graph *g, struct jm_tensor *a, struct j
 
 	if (g->err.code || !jm_layer_fits(g, jm_tensor_count(a) == jm_tensor_count(b), "add", b))
 		return NULL;
-	y = jm_layer_result(g, a->type, a, jm_tensor_width(a), "add");
+	y = like_operand(g, a->type, a, jm_tensor_width(a), "add");
 	jm_graph_node(g, JM_OP_ADD, OPS(a, b), OPS(y));
 	return y;
 }
@@ -311,7 +312,7 @@ struct jm_tensor *jm_graph_mse(struct jm_graph *g, struct jm_tensor *y, struct j
 		!jm_layer_fits(g, jm_tensor_count(y) == jm_tensor_count(target), "mse", target))
 		return NULL;
 	loss = jm_graph_tensor(g, JM_CLASS_SCALAR, g->vector, 1, DIMS(1), "loss");
-	dy = g->evaluate ? NULL : jm_layer_result(g, y->type, y, jm_tensor_width(y), "dy");
+	dy = g->evaluate ? NULL : like_operand(g, y->type, y, jm_tensor_width(y), "dy");
 	n = jm_graph_node(g, JM_OP_MSE, OPS(y, target, NULL), OPS(loss, dy));
 	if (n)
 		n->attr.xent.scale = 1;
@@ -322,7 +323,7 @@ static struct jm_node *xent_node(struct jm_graph *g, struct jm_tensor *loss,
 	struct jm_tensor *logits, struct jm_tensor *target)
 {
 	struct jm_tensor *dlogits = g->evaluate ? NULL
-						: jm_layer_result(g, logits->type, logits,
+						: like_operand(g, logits->type, logits,
 							  jm_tensor_width(logits), "dlogits");
 	struct jm_node *n =
 		jm_graph_node(g, JM_OP_SOFTMAX_XENT, OPS(logits, target, NULL), OPS(loss, dlogits));

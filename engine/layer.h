@@ -11,9 +11,6 @@
 
 /* An operand that does not fit is a mistake in the model, not of the user. */
 bool jm_layer_fits(struct jm_graph *g, bool good, const char *op, const struct jm_tensor *t);
-/* Like another but for type and last dim; named after its op and the number of its node. */
-struct jm_tensor *jm_layer_result(struct jm_graph *g, enum jm_dtype type,
-	const struct jm_tensor *like, int64_t width, const char *name);
 /* The parameter in the compute type: itself, or a copy made by a cast where it is first used. */
 struct jm_tensor *jm_layer_weight(struct jm_graph *g, struct jm_tensor *w);
 

@@ -303,7 +303,8 @@ static void print_runs(const struct jm_group_point *p, char *out, size_t size)
 		snprintf(out, size, "%d%s", p->n_ok, p->n_outliers ? "!" : "");
 }
 
-const char *jm_grid_mark(const struct jm_group_point *p)
+/* Behind a setting: " °" the device never reached it, " ?" unknown, whether it kept to it; else "". */
+static const char *state_mark(const struct jm_group_point *p)
 {
 	return p->state == JM_STATE_NOT_REACHED ? " °" : p->state == JM_STATE_UNKNOWN ? " ?" : "";
 }
@@ -317,9 +318,9 @@ static void print_setting(const struct jm_grouping *g, const struct jm_group_poi
 
 	if (p->reference && open && g->n_dims && g->dim[dim].knob && open[1 + n] == ')' &&
 		!open[2 + n])
-		snprintf(out, size, "%.*s *%s", (int)n, open + 1, jm_grid_mark(p));
+		snprintf(out, size, "%.*s *%s", (int)n, open + 1, state_mark(p));
 	else
-		snprintf(out, size, "%s%s%s", text, p->reference ? " *" : "", jm_grid_mark(p));
+		snprintf(out, size, "%s%s%s", text, p->reference ? " *" : "", state_mark(p));
 }
 
 static void print_cell(const struct jm_grouping *g, const struct jm_group_series *s,

@@ -13,8 +13,6 @@
 /* --columns names columns that there are. */
 int jm_grid_check_columns(const struct jm_grouping *g, struct jm_err *err);
 /* Has the table a column with the number of runs? If not, every setting has the same. */
-/* Behind a setting: " °" the device never reached it, " ?" unknown, whether it kept to it; else "". */
-const char *jm_grid_mark(const struct jm_group_point *p);
 bool jm_grid_says_runs(const struct jm_grouping *g, const struct jm_group_series *s);
 /* The table of a family: its axes are the first columns. */
 int jm_grid_family(struct jm_grid *grid, const struct jm_grouping *g, const struct jm_family *f,
