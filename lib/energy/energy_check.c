@@ -138,6 +138,12 @@ static void blame(
 	c->fault.power_watts = power_w;
 }
 
+static void note_pause(struct check *c, int64_t length, double rise)
+{
+	if (rise > 0 && length > c->caught_up)
+		c->caught_up = length;
+}
+
 /*
  * It stood still and then rose by so much at its next step (NULL: it did not). A counter that is only late
  * tells then what was used meanwhile.
@@ -152,6 +158,10 @@ static void look_at_rest(
 
 	if (still->seen <= c->s->t0 || still->first >= c->s->t1)
 		return;
+	if (length < need && length < SECOND) {
+		note_pause(c, length, rise);
+		return;
+	}
 	if (c->power && need < STILL * c->power->refresh_ns)
 		need = STILL * c->power->refresh_ns;
 	if (c->power && length >= need && until > still->first) {
@@ -164,8 +174,7 @@ static void look_at_rest(
 		length >= STILL_ALONE * refresh)
 		least = fmax(least, REST * seconds(length));
 	if (rise >= least || least <= 2 * c->counter->step) {
-		if (rise > 0 && length > c->caught_up)
-			c->caught_up = length;
+		note_pause(c, length, rise);
 		return;
 	}
 	if (next || length > c->caught_up + c->caught_up / 5)
