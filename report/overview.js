@@ -106,10 +106,41 @@
 		];
 	}
 
+	// Where nothing has a reference there is no saving to tell, but a most efficient setting of each work.
+	function withoutReference(S) {
+		const named = (s, i) => {
+			const dims = JM.dims(s);
+			return (dims.length === 1 && !dims[0].knob ? dims[0].name + " " : "") + s.points[i].label;
+		};
+		const best = (w) => {
+			const list = w.series
+				.filter((s) => s.origin && !/estimated|mixed/.test(s.origin))
+				.map((s) => [s, bestPoint(s, "items_per_joule", 1)])
+				.filter((x) => x[1] !== null);
+			const value = ([s, i]) => s.points[i].metrics.items_per_joule.mean;
+			return list.length ? list.reduce((a, b) => (value(b) > value(a) ? b : a)) : null;
+		};
+		const found = JM.works.map(best).filter(Boolean).slice(0, FEW);
+		if (!found.length || S.runs.n < 2) return null;
+		const one = ([s, i]) => [
+			el("div", { class: "what" }, s.work.title),
+			el("div", { class: "answer" }, S.series.length > 1 ? s.title + ": " : "", named(s, i)),
+			el("div", {}, stat(s, i, "items_per_joule") + " " + s.metrics.items_per_joule.unit + ", " + stat(s, i, "throughput") + " " + s.metrics.throughput.unit + "."),
+		];
+		return el(
+			"section",
+			{ class: "leading card", id: "best", "aria-label": "Most efficient" },
+			el("h2", {}, "Most efficient"),
+			el("div", { class: found.length > 1 ? "answers" : null }, found.map((x) => el("div", {}, one(x)))),
+			el("p", { class: "soft small" }, "By the means. No setting is a reference, so that no saving and no slowdown can be given" +
+				(JM.works.length > found.length ? "; of " + JM.works.length + " works the first " + found.length + ", all are in the table below." : ".")),
+		);
+	}
+
 	// One card for all series that have settings to choose from.
 	JM.leading = function (S) {
 		const rows = S.series.filter((s) => s.points.length > 1 && s.reference !== null);
-		if (!rows.length) return null;
+		if (!rows.length) return withoutReference(S);
 		const found = rows.map(JM.within);
 		const kind = found.some((f) => f.kind === "best") ? "best" : found[0].kind;
 		return el(

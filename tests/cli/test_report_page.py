@@ -243,6 +243,7 @@ def test_batch_and_devices_are_a_matrix_and_a_scaling_chart(tmp_path):
             if (n, batch) != (4, 16):
                 rows.append(r)
     dom = browse(make_page(tmp_path, rows), "--dump-dom", "--window-size=1280,3000")
+    assert re.search(r"<h2>Most efficient</h2>.*resnet50 on sim:h200x4[^<]*: batch 32<", dom, re.S)
     matrix = dom.split("<h3>batch × system: resnet50")[1].split("</svg>")[0]
     cells = re.findall(r"<text[^>]*>([\d\u202f.]+|OOM)</text>", matrix)
     want = [f"{100 * b * n ** 0.9:.{max(0, 3 - int(np.log10(100 * b * n ** 0.9)))}f}" for n in (1, 2, 4)
