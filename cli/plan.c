@@ -59,9 +59,11 @@ static struct length length_of(const struct jm_planned *p)
 	for (int i = 0; i < p->plan.n; i++)
 		add_case(p->plan.cases[i].parameters,
 			json_is_true(json_object_get(how, "real_time")), &l);
-	l.seconds *= p->plan.repeat;
-	l.unknown *= p->plan.repeat;
-	l.simulated *= p->plan.repeat;
+	l.seconds *= p->plan.least_repeat;
+	l.unknown *= p->plan.least_repeat;
+	l.simulated *= p->plan.least_repeat;
+	if (!l.simulated)
+		l.seconds += p->plan.cooldown_s * (p->plan.n * p->plan.least_repeat - 1);
 	return l;
 }
 
@@ -97,8 +99,10 @@ static void print_run(struct jm_run_call *r, const struct jm_planned *p, FILE *o
 	char time[128];
 
 	time_text(&l, time, sizeof(time));
-	fprintf(out, "%s: %d case%s x %d repeat%s; %s", p->run->name, p->plan.n,
-		p->plan.n == 1 ? "" : "s", p->plan.repeat, p->plan.repeat == 1 ? "" : "s", time);
+	fprintf(out, "%s: %d case%s x ", p->run->name, p->plan.n, p->plan.n == 1 ? "" : "s");
+	if (p->plan.until > 0)
+		fprintf(out, "%d to ", p->plan.least_repeat);
+	fprintf(out, "%d repeat%s; %s", p->plan.repeat, p->plan.repeat == 1 ? "" : "s", time);
 	print_after(r, p, out);
 }
 
@@ -111,6 +115,7 @@ static int print_runs(struct jm_run_call *r)
 {
 	struct length all = {0};
 	char total[300], time[128];
+	bool until = false;
 
 	if (r->file.title)
 		print_line(r, r->file.title, 0);
@@ -126,13 +131,14 @@ static int print_runs(struct jm_run_call *r)
 		fclose(out);
 		print_line(r, text, 2);
 		free(text);
+		until = until || r->planned[i].plan.until > 0;
 		all.seconds += l.seconds;
 		all.unknown += l.unknown;
 		all.simulated += l.simulated;
 	}
 	time_text(&all, time, sizeof(time));
-	snprintf(total, sizeof(total), "%d measurement%s in all: %s.", jm_run_plans_cases(r),
-		jm_run_plans_cases(r) == 1 ? "" : "s", time);
+	snprintf(total, sizeof(total), "%s%d measurement%s in all: %s.", until ? "up to " : "",
+		jm_run_plans_cases(r), jm_run_plans_cases(r) == 1 ? "" : "s", time);
 	print_line(r, total, 0);
 	return 0;
 }

@@ -40,6 +40,8 @@ static int read_file(struct jm_run_call *r)
 		if (!jm_plan_request_selected(r->cli, &r->file.run[i]))
 			continue;
 		rc = jm_plan_request_make(r->cli, &r->file.run[i], &request);
+		if (!rc && r->file.n > 1)
+			json_object_set_new(request, "file", json_string(r->cli->args[0]));
 		if (!rc)
 			rc = add_planned(r, &r->file.run[i], i, request);
 	}
@@ -229,6 +231,13 @@ static int request_from_store(struct jm_run_call *r, struct jm_planned *p)
 
 	if (!rc)
 		rc = check_stored(r, p->request);
+	if (!rc && json_is_string(json_object_get(p->request, "file")))
+		rc = jm_err_set(&r->cli->err, JM_EUSAGE,
+			"The last plan of the store '%s' is one of several runs of a plan file; "
+			"continue all of them with 'joulemark run %.200s --store %s'.",
+			jm_store_path(r->store),
+			json_string_value(json_object_get(p->request, "file")),
+			jm_store_path(r->store));
 	if (rc)
 		return rc;
 	if (repeat->given)

@@ -235,14 +235,8 @@ static int read_excluded(
 	struct maker *m, const char *name, const struct jm_yaml *node, json_t *texts)
 {
 	struct jm_err why = JM_ERR_INIT;
-	int rc = 0;
+	int rc = jm__plan_scalar(node, name, m->err);
 
-	if (node->kind == JM_YAML_LIST) {
-		for (int i = 0; i < node->n && !rc; i++)
-			rc = read_excluded(m, name, node->item[i], texts);
-		return rc;
-	}
-	rc = jm__plan_scalar(node, name, m->err);
 	return rc ? rc
 		  : placed(node, jm_value_list(node->text, true, add_excluded, texts, &why), &why,
 			    m->err);
@@ -297,7 +291,11 @@ static int exclude_name(struct maker *m, struct jm_plan_exclude *x, const struct
 	int axis = find_axis(m->run, name->text), rc;
 	json_t *texts = json_array();
 
-	rc = texts ? read_excluded(m, name->text, value, texts) : no_memory(m->err);
+	rc = texts ? 0 : no_memory(m->err);
+	if (!rc && value->kind != JM_YAML_LIST)
+		rc = read_excluded(m, name->text, value, texts);
+	for (int i = 0; value->kind == JM_YAML_LIST && i < value->n && !rc; i++)
+		rc = read_excluded(m, name->text, value->item[i], texts);
 	if (!rc && axis >= 0) {
 		rc = exclude_values(m, x, axis, value, texts);
 	} else if (!rc && key && key->kind == JM_PLAN_DERIVED) {

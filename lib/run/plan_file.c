@@ -23,6 +23,19 @@ static const struct jm_plan_word *find_word(const char *name)
 
 /* ---- the keys of a run ---- */
 
+/* A text, a list of texts, or a mapping of names to these: aliases must not multiply what is gone through. */
+static bool is_flat(const struct jm_yaml *value, int levels)
+{
+	if (value->kind == JM_YAML_SCALAR)
+		return true;
+	if (!levels || (value->kind == JM_YAML_MAP && levels < 2))
+		return false;
+	for (int i = 0; i < value->n; i++)
+		if (!is_flat(value->item[i], value->kind == JM_YAML_MAP ? 1 : 0))
+			return false;
+	return true;
+}
+
 static int add_key(struct jm__plan_loader *l, struct jm_plan_run *run, const char *name,
 	const struct jm_yaml *value, enum jm_plan_kind kind, bool own)
 {
@@ -32,6 +45,11 @@ static int add_key(struct jm__plan_loader *l, struct jm_plan_run *run, const cha
 		return jm_yaml_fail(value, JM_EFORMAT, l->err,
 			"'%.80s' has no value; give one, or remove the key (a text 'null' is "
 			"written in quotes).",
+			name);
+	if (!is_flat(value, 2))
+		return jm_yaml_fail(value, JM_EFORMAT, l->err,
+			"'%.80s' is nested too deeply: it takes a text, a list of texts, or a "
+			"mapping of names to these.",
 			name);
 	grown = reallocarray(run->key, (size_t)run->n_keys + 1, sizeof(*grown));
 	if (!grown)

@@ -151,7 +151,7 @@ static int fill_in(struct resolver *r, const struct jm_yaml *where, const char *
 
 		if (n) {
 			rc = resolve_name(r, where, text, n, &value);
-			if (!rc)
+			if (!rc && value)
 				rc = put(r, where, out, value, strlen(value));
 			free(value);
 		} else if (escaped(text)) {

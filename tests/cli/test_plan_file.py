@@ -291,6 +291,17 @@ runs:
     assert query(store, "SELECT count(*) FROM records WHERE status = 'ok'") == [(6,)]
 
 
+def test_resume_knows_that_a_file_had_several_runs(tmp_path):
+    path = plan(tmp_path, QUOTED.replace('work: "null"\n', "") + 'runs: [{work: "null"}, {work: "null", steps: 2}]\n')
+    store = tmp_path / "s.db"
+    assert jm("run", path, "--store", store).returncode == 0
+    got = sentence(jm("run", "--store", store, "--resume"), USAGE)
+    assert f"joulemark run {path} --store {store}" in got
+    path = plan(tmp_path, QUOTED, "one.yaml")
+    assert jm("run", path, "--store", tmp_path / "one.db").returncode == 0
+    assert jm("run", "--store", tmp_path / "one.db", "--resume").returncode == 0
+
+
 # ---- what is refused ----
 
 REFUSED = [
@@ -377,6 +388,13 @@ def test_aliases_of_aliases_take_no_memory(tmp_path):
     path = plan(tmp_path, "work: gemm\nvariables:\n" + "".join(f"  {x}\n" for x in lines))
     begin = time.monotonic()
     sentence(jm("run", path))
+    anchors = "define:\n" + "".join(f"  {x}\n" for x in lines)
+    for key in ("env", "set", "exclude", "zip", "after", "tags", "command", "variables", "derive"):
+        for value in ("{A: *a9}", "*a9", "[*a9]", "{A: *a2}"):
+            work = "" if key == "command" else "command: ls, "
+            more = "" if key == "variables" else "variables: {n: [1, 2]}, "
+            path = plan(tmp_path, f"{anchors}runs:\n  - {{{work}{more}{key}: {value}}}\n")
+            assert "plan.yaml:" in sentence(jm("run", path)), key
     assert time.monotonic() - begin < 20
 
 
@@ -440,6 +458,14 @@ runs:
     assert "swept: 4 cases x 3 repeats; 12 in simulated time" in text  # and the reference as found
     assert re.search(r"program no-such-program +missing", text) and re.search(r"device ref +here", text)
     assert re.search(r"knob gpu.power +here", text)
+
+
+def test_plan_counts_pauses_and_the_least_repeats(tmp_path):
+    path = plan(tmp_path, "work: gemm\ndevice: ref\nm: [8, 16]\nwarmup: 1s\nseconds: 9s\ncooldown: 30s\n"
+                          "until-interval: 1%\nmax-repeat: 8\n")
+    text = jm("plan", path).stdout
+    assert "gemm: 2 cases x 3 to 8 repeats; at least 3 min 30 s" in text  # 6 x 10 s and 5 x 30 s
+    assert "up to 16 measurements in all" in text
 
 
 def test_plan_of_a_machine_that_is_not_here(tmp_path):
