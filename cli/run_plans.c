@@ -30,6 +30,16 @@ static int add_planned(
 
 /* ---- requests ---- */
 
+/* For the records. */
+static void name_run(const struct jm_plan_run *run, json_t *request)
+{
+	json_t *name = json_pack("{s:s}", "run", run->name);
+
+	if (json_array_size(run->tags))
+		json_object_set(name, "tags", run->tags);
+	json_object_set_new(request, "run", name);
+}
+
 static int read_file(struct jm_run_call *r)
 {
 	int rc = jm_plan_request_load(r->cli, r->cli->args[0], &r->file);
@@ -40,6 +50,8 @@ static int read_file(struct jm_run_call *r)
 		if (!jm_plan_request_selected(r->cli, &r->file.run[i]))
 			continue;
 		rc = jm_plan_request_make(r->cli, &r->file.run[i], &request);
+		if (!rc)
+			name_run(&r->file.run[i], request);
 		if (!rc && r->file.n > 1)
 			json_object_set_new(request, "file", json_string(r->cli->args[0]));
 		if (!rc)

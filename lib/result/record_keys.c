@@ -203,6 +203,8 @@ static const struct jm_key case_keys[] = {
 	{FLAG("reference", 0), .meaning = "the case that others are compared with",
 		.column = "reference"},
 	{SCALAR("seed", 0), .meaning = "of the random numbers", .column = "seed"},
+	{TEXT("run", JM_KEY_OPTIONAL), .meaning = "name of the run, of a plan file"},
+	{TEXTS("tags", JM_KEY_OPTIONAL), .meaning = "of that run"},
 	{0},
 };
 

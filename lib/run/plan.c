@@ -371,6 +371,12 @@ static const struct jm_key parts_keys[] = {
 	{0},
 };
 
+static const struct jm_key run_keys[] = {
+	{.name = "run", .type = JM_KEY_TEXT, .max = 63},
+	{.name = "tags", .type = JM_KEY_TEXTS, .flags = JM_KEY_NOT_EMPTY},
+	{0},
+};
+
 static const char *const order_words[] = {"random", "given", NULL};
 
 #define RETRIES(name, word, text) {word, JM_KEY_INTEGER, .min = 0, .max = 100},
@@ -397,6 +403,7 @@ static const struct jm_key how_keys[] = {
 	{.name = "what", .type = JM_KEY_OBJECT, .flags = JM_KEY_REQUIRED, .keys = (keys_of_what)}, \
 		{.name = "found", .type = JM_KEY_LIST, .keys = found_keys},                        \
 		{.name = "how", .type = JM_KEY_OBJECT, .keys = how_keys},                          \
+		{.name = "run", .type = JM_KEY_OBJECT, .keys = run_keys},                          \
 		{.name = "repeat",                                                                 \
 			.type = JM_KEY_INTEGER,                                                    \
 			.flags = JM_KEY_REQUIRED,                                                  \

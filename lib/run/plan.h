@@ -11,6 +11,7 @@
  *	found	[{knob, device, unit, value}]: the knobs of the settings as they were before the first run
  *	how	sources[], control, interval_s, timeout_s, real_time: how it is measured;
  *		until_interval, max_repeat, cooldown_s, retries{class: times}, order
+ *	run	{run, tags[]}: of a plan file, for the records
  *	repeat, seed
  *
  * Cases come in complete blocks, one block per repeat. Each holds every combination of device, precision,

@@ -241,12 +241,19 @@ static void on_progress(void *arg, const struct jm_case_progress *progress)
 /* Steals `settings`. */
 static json_t *make_job(const struct run *r, const struct turn *t, json_t *settings)
 {
-	return json_pack("{s:O, s:{s:s, s:O, s:i, s:i, s:i, s:b, s:I}, s:o, s:O?, s:I}",
+	json_t *job = json_pack("{s:O, s:{s:s, s:O, s:i, s:i, s:i, s:b, s:I}, s:o, s:O?, s:I}",
 		"parameters", t->c->parameters, "case", "id", t->c->id, "parameters",
 		t->c->parameters, "repeat", t->block + 1, "block", t->block + 1, "position",
 		t->position + 1, "reference", t->c->reference, "seed",
 		(json_int_t)jm_plan_seed(r->plan, t->block + 1), "settings", settings, "how",
 		json_object_get(r->plan->request, "how"), "parent", (json_int_t)getpid());
+	json_t *c = json_object_get(job, "case");
+	const json_t *run = json_object_get(r->plan->request, "run");
+
+	/* both are for people: they are no part of what the case is */
+	if (run)
+		json_object_update(c, (json_t *)(uintptr_t)run);
+	return job;
 }
 
 static int run_worker(struct run *r, const struct turn *t, const json_t *job, bool guarded,

@@ -263,6 +263,9 @@ runs:
   - {name: b, work: "null", tags: slow, steps: 2}
 """)
     assert jm("run", path, "--tag", "slow,quick", "--dry-run").stdout.count("case") == 2
+    store = tmp_path / "s.db"
+    assert jm("run", path, "--store", store).returncode == 0
+    assert [(r["case"]["run"], r["case"]["tags"]) for r in records(store)] == [("a", ["quick", "cpu"]), ("b", ["slow"])]
     only = jm("run", path, "--tag", "cpu", "--dry-run").stdout
     assert only.startswith("a: 1 case") and "b:" not in only
     assert "No run of" in sentence(jm("run", path, "--tag", "none"), USAGE)
