@@ -16,19 +16,19 @@
 static char folder[] = "/tmp/jm-output-XXXXXX", path[64];
 static bool no_unnamed_files; /* as on a file system that has none */
 
-int open64(const char *name, int flags, ...)
+int open64(const char *file, int oflag, ...)
 {
 	va_list ap;
 	mode_t mode;
 
-	va_start(ap, flags);
-	mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(ap, mode_t) : 0;
+	va_start(ap, oflag);
+	mode = oflag & (O_CREAT | O_TMPFILE) ? va_arg(ap, mode_t) : 0;
 	va_end(ap);
-	if (no_unnamed_files && (flags & O_TMPFILE) == O_TMPFILE) {
+	if (no_unnamed_files && (oflag & O_TMPFILE) == O_TMPFILE) {
 		errno = EOPNOTSUPP;
 		return -1;
 	}
-	return (int)syscall(SYS_openat, AT_FDCWD, name, flags, mode);
+	return (int)syscall(SYS_openat, AT_FDCWD, file, oflag, mode);
 }
 
 static int make_folder(void **state)
