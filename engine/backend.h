@@ -442,7 +442,8 @@ struct jm_node {
 /*
  * One node, or several that may run as one. The covers that the engine offers are the rows of a table
  * (engine/group.c), each cut short from its end when refused; refuse what is not known, more will come:
- * conv + bn-stats + bn-finalize + bn-apply, bn-stats + bn-finalize + bn-apply (mean and rstd are kept when
+ * linear + softmax-xent + linear-wgrad + linear-dgrad (logits and their gradient are virtual), conv +
+ * bn-stats + bn-finalize + bn-apply, bn-stats + bn-finalize + bn-apply (mean and rstd are kept when
  * backward needs them: not virtual), conv + bn-stats + bn-finalize, bn-apply + conv, conv + relu, linear + gelu
  * or gelu-erf or silu or swiglu (likewise the linear's output), linear-dgrad + gelu-grad or gelu-erf-grad, add +
  * layernorm or rmsnorm (likewise the sum), norm + adamw or adam or sgd, layernorm-grad or rmsnorm-grad + cast.

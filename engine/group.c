@@ -6,11 +6,12 @@
 
 #define COVER_MAX 4
 
-/* Ops in a row, each of which reads a result of the one before. Larger covers come first. */
+/* Ops in a row, each of which reads a result of one before. Larger covers come first. */
 static const struct {
 	int n;
 	enum jm_op op[COVER_MAX];
 } covers[] = {
+	{4, {JM_OP_LINEAR, JM_OP_SOFTMAX_XENT, JM_OP_LINEAR_WGRAD, JM_OP_LINEAR_DGRAD}},
 	{4, {JM_OP_CONV, JM_OP_BN_STATS, JM_OP_BN_FINALIZE, JM_OP_BN_APPLY}},
 	{3, {JM_OP_BN_STATS, JM_OP_BN_FINALIZE, JM_OP_BN_APPLY}},
 	{3, {JM_OP_CONV, JM_OP_BN_STATS, JM_OP_BN_FINALIZE}},
@@ -67,11 +68,13 @@ static void mark_virtual(struct jm_graph *g, int i, int n, const int *uses)
 		}
 }
 
-static bool follows(const struct jm_node *n, const struct jm_node *before)
+/* Does node k read a result of nodes i to k - 1? */
+static bool follows(const struct jm_graph *g, int i, int k)
 {
-	for (int i = 0; i < before->n_out; i++)
-		if (before->out[i] && reads(n, before->out[i]))
-			return true;
+	for (int b = i; b < k; b++)
+		for (int o = 0; o < g->node[b]->n_out; o++)
+			if (g->node[b]->out[o] && reads(g->node[k], g->node[b]->out[o]))
+				return true;
 	return false;
 }
 
@@ -82,8 +85,7 @@ static bool matches(const struct jm_graph *g, int i, int end, size_t cover)
 	if (i + n > end)
 		return false;
 	for (int k = 0; k < n; k++)
-		if (g->node[i + k]->op != covers[cover].op[k] ||
-			(k && !follows(g->node[i + k], g->node[i + k - 1])))
+		if (g->node[i + k]->op != covers[cover].op[k] || (k && !follows(g, i, i + k)))
 			return false;
 	return true;
 }

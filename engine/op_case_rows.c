@@ -220,6 +220,35 @@ static void dropout(struct kit *k, const struct types *t, const struct shape *d,
 	n->attr.dropout.seed = 5;
 }
 
+/* The end of a network, whose logits nobody else reads. Flag: with a loss scale, added to gradients. */
+static void head(struct kit *k, const struct types *t, const struct shape *d, bool second)
+{
+	int64_t classes = d->b > 1 ? 101 : d->n;
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->c));
+	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.3, 2, DIMS(classes, d->c));
+	struct jm_tensor *target = kit_ids(k, classes, 2, DIMS(d->b, d->s));
+	struct jm_tensor *scale = second ? kit_normal(k, t->v, 3, 0.5, 1, DIMS(2)) : NULL;
+	struct jm_tensor *loss = backend_result(k, t->v, second, 1, DIMS(1));
+	struct jm_tensor *dw = backend_gradient(k, t->a, second, 2, w->dim);
+	struct jm_tensor *dx = backend_result(k, t->c, second, 3, x->dim);
+	struct jm_tensor *y = kit_out(k, t->c, 3, DIMS(d->b, d->s, classes), NULL);
+	struct jm_tensor *dy = kit_out(k, t->c, 3, y->dim, NULL);
+	struct jm_node *n[4];
+
+	n[0] = jm_graph_node(k->graph, JM_OP_LINEAR, OPS(x, w), &y);
+	n[1] = jm_graph_node(k->graph, JM_OP_SOFTMAX_XENT, OPS(y, target, scale), OPS(loss, dy));
+	n[2] = jm_graph_node(k->graph, JM_OP_LINEAR_WGRAD, OPS(dy, x), OPS(dw, NULL));
+	n[3] = jm_graph_node(k->graph, JM_OP_LINEAR_DGRAD, OPS(dy, w), &dx);
+	if (!n[0] || !n[1] || !n[2] || !n[3])
+		return;
+	n[1]->attr.xent.scale = 0.5;
+	for (int i = 1; i < 4; i++)
+		n[i]->accumulate = second;
+	kit_read(k, loss);
+	kit_read(k, dw);
+	kit_read(k, dx);
+}
+
 const struct backend_case backend_row_cases[] = {
 	{"rmsnorm", rmsnorm},
 	{"relu", relu},
@@ -237,6 +266,7 @@ const struct backend_case backend_row_cases[] = {
 	{"layernorm", layernorm},
 	{"add", add},
 	{"softmax-xent", softmax_xent},
+	{"end of a network", head},
 	{"top1", top1},
 	{"mse", mse},
 	{"cast", cast},

@@ -14,7 +14,7 @@ static void norm(struct kit *k, const struct types *t, const struct shape *d, bo
 /* Gradients of matrices and of vectors. */
 static void norm_of_two(struct kit *k, const struct types *t, const struct shape *d, bool large)
 {
-	double spread = large ? 1e25 : 1;
+	double spread = large && t->a != JM_F16 ? 1e25 : 1;
 	struct jm_tensor *x = kit_normal(k, t->a, 0, spread, 1, DIMS(3 * d->s * d->c + 5));
 	struct jm_tensor *more = kit_normal(k, t->v, 0, spread, 1, DIMS(d->s * d->n));
 	struct jm_tensor *y = kit_out(k, t->v, 1, DIMS(1), NULL);

@@ -18,10 +18,20 @@ JM_RNG_INLINE uint64_t jm_rng_mix(uint64_t x)
 	return x ^ x >> 31;
 }
 
+/* What all counters of a seed share. */
+JM_RNG_INLINE uint64_t jm_rng_stream(uint64_t seed)
+{
+	return jm_rng_mix(seed + UINT64_C(0x9e3779b97f4a7c15));
+}
+
+JM_RNG_INLINE uint64_t jm_rng_of(uint64_t stream, uint64_t counter)
+{
+	return jm_rng_mix(stream ^ (counter + 1) * UINT64_C(0x9e3779b97f4a7c15));
+}
+
 JM_RNG_INLINE uint64_t jm_rng(uint64_t seed, uint64_t counter)
 {
-	return jm_rng_mix(jm_rng_mix(seed + UINT64_C(0x9e3779b97f4a7c15)) ^
-			  (counter + 1) * UINT64_C(0x9e3779b97f4a7c15));
+	return jm_rng_of(jm_rng_stream(seed), counter);
 }
 
 /* Two normal values, by Box and Muller (1958). */

@@ -119,6 +119,15 @@ static int start(struct cuda_dev *dev, struct jm_err *err)
 	return cuda_lt_open(dev, err); /* hardly any program does without products */
 }
 
+/* JM_CUDA_LOGITS, in bytes; without it all of them. */
+static size_t most_logits(void)
+{
+	const char *given = secure_getenv("JM_CUDA_LOGITS");
+	double bytes = given ? strtod(given, NULL) : 0;
+
+	return bytes >= 1 ? (size_t)bytes : SIZE_MAX;
+}
+
 static int cuda_open(int index, int threads, void **ret_dev, struct jm_err *err)
 {
 	struct cuda_dev *dev;
@@ -133,6 +142,7 @@ static int cuda_open(int index, int threads, void **ret_dev, struct jm_err *err)
 	dev->index = index;
 	dev->fast = secure_getenv("JM_CUDA_FAST") != NULL;
 	code = start(dev, err);
+	dev->logits_bytes = most_logits();
 	if (code)
 		cuda_close(dev);
 	else

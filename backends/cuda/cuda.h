@@ -33,9 +33,10 @@ struct cuda_dev {
 	struct cuda_angles *angles;   /* of rotary positions, by shape: ops_tokens.c */
 	struct cuda_plan *plans;      /* plan_cache.h; read from disk by its first user */
 	bool plans_read;
-	bool fast;				     /* results may have other bits the next time */
-	struct cuda_lt lt;			     /* cuBLASLt; opened by its first user */
-	struct cuda_dnn dnn;			     /* cuDNN; likewise */
+	size_t logits_bytes; /* most that logits may take before they are computed in chunks */
+	bool fast;	     /* results may have other bits the next time */
+	struct cuda_lt lt;   /* cuBLASLt; opened by its first user */
+	struct cuda_dnn dnn; /* cuDNN; likewise */
 	struct cuda_conv_plan *conv_plans;	     /* conv_plan.h */
 	struct cuda_attention_plan *attention_plans; /* ops_dnn_attention.c */
 };
@@ -77,8 +78,8 @@ struct cuda_op {
 
 /* Tables of rows, each ending with a row of no nodes; listed in ops.c. */
 extern const struct cuda_op cuda_ops_attention[], cuda_ops_conv[], cuda_ops_conv_product[],
-	cuda_ops_dnn_attention[], cuda_ops_image[], cuda_ops_linear[], cuda_ops_norm[],
-	cuda_ops_pointwise[], cuda_ops_tokens[], cuda_ops_update[];
+	cuda_ops_dnn_attention[], cuda_ops_head[], cuda_ops_image[], cuda_ops_linear[],
+	cuda_ops_norm[], cuda_ops_pointwise[], cuda_ops_tokens[], cuda_ops_update[];
 
 /* [B,C,Y,X] with the channels last in memory. */
 extern const struct jm_layout cuda_layout_last;

@@ -157,7 +157,8 @@ struct cuda_xent {
 	const float *loss_scale; /* that too, read when it runs; NULL = 1 */
 	struct cuda_vec logits, dlogits;
 	const int32_t *targets;
-	float *loss, *losses; /* losses[rows]: scratch */
+	float *loss, *losses; /* losses[rows]: scratch; loss NULL: more rows are to come */
+	int64_t rows_before; /* whose losses lie before those of these rows, and count in the mean */
 	bool add_loss, add_dlogits;
 };
 void cuda_xent(const struct cuda_xent *p, cudaStream_t stream);

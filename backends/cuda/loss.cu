@@ -137,7 +137,9 @@ template <int N> static void xent_typed(const struct cuda_xent *p, cudaStream_t 
 void cuda_xent(const struct cuda_xent *p, cudaStream_t stream)
 {
 	p->stride % PACK == 0 ? xent_typed<PACK>(p, stream) : xent_typed<1>(p, stream);
-	mean_kernel<<<1, SUMMERS, 0, stream>>>(p->losses, p->rows, p->loss, p->add_loss);
+	if (p->loss)
+		mean_kernel<<<1, SUMMERS, 0, stream>>>(p->losses - p->rows_before,
+			p->rows_before + p->rows, p->loss, p->add_loss);
 }
 
 /* One block for all rows: seldom run, and the count is the same every time. */

@@ -6,6 +6,7 @@
 static const struct cuda_op *const tables[] = {
 	cuda_ops_conv_product,
 	cuda_ops_conv,
+	cuda_ops_head,
 	cuda_ops_image,
 	cuda_ops_linear,
 	cuda_ops_dnn_attention,

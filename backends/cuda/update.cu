@@ -78,17 +78,6 @@ __device__ __forceinline__ float clip_factor(const struct cuda_update &p)
 	return p.clip > 0 ? unscale * fminf(1, p.clip / (norm * unscale + 1e-6f)) : unscale;
 }
 
-__device__ __forceinline__ bf16 round_by(float x, uint64_t random)
-{
-	unsigned bits = __float_as_uint(x);
-
-	if (isfinite(x))
-		bits += (unsigned)random & 0xffff;
-	else
-		return __float2bfloat16_rn(x);
-	return __ushort_as_bfloat16((unsigned short)(bits >> 16));
-}
-
 /* which: 0 = p, 1 = m, 2 = v. */
 __device__ __forceinline__ void store_result(float *p, int64_t i, float (&v)[PACK], int64_t left,
 	const uint64_t (&)[PACK], int)
@@ -96,24 +85,58 @@ __device__ __forceinline__ void store_result(float *p, int64_t i, float (&v)[PAC
 	store_some(p + i, v, left, false);
 }
 
+/* The upper half is the result; what is not finite stays so. */
+__device__ __forceinline__ unsigned raise_by(float x, uint64_t random)
+{
+	const unsigned bits = __float_as_uint(x), infinite = 0x7f800000u;
+
+	return (bits & infinite) == infinite ? bits : bits + ((unsigned)random & 0xffff);
+}
+
 __device__ __forceinline__ void store_result(bf16 *p, int64_t i, float (&v)[PACK], int64_t left,
 	const uint64_t (&random)[PACK], int which)
 {
+	unsigned raised[PACK];
+
 #pragma unroll
 	for (int k = 0; k < PACK; k++)
-		v[k] = __bfloat162float(round_by(v[k], random[k] >> 16 * which));
-	store_some(p + i, v, left, false);
+		raised[k] = raise_by(v[k], random[k] >> 16 * which);
+	if (left >= PACK) {
+		const unsigned upper = 0x7632; /* halves of two words */
+
+		*reinterpret_cast<uint4 *>(p + i) = make_uint4(
+			__byte_perm(raised[0], raised[1], upper), __byte_perm(raised[2], raised[3], upper),
+			__byte_perm(raised[4], raised[5], upper), __byte_perm(raised[6], raised[7], upper));
+		return;
+	}
+#pragma unroll
+	for (int k = 0; k < PACK; k++)
+		if (k < left)
+			p[i + k] = __ushort_as_bfloat16((unsigned short)(raised[k] >> 16));
+}
+
+/* The stream of a step, the same in all threads; without barriers behind it. */
+template <typename T> __device__ __forceinline__ uint64_t stream_of(const struct cuda_update &p)
+{
+	__shared__ uint64_t stream;
+
+	if constexpr (sizeof(T) != sizeof(float)) {
+		if (threadIdx.x == 0)
+			stream = jm_rng_stream(jm_rng(0, (uint64_t)p.now[p.n_now - 1]));
+		__syncthreads();
+		return stream;
+	}
+	return 0;
 }
 
 template <typename T> __device__ __forceinline__ void draw(
-	const struct cuda_update &p, int64_t i, uint64_t (&random)[PACK])
+	uint64_t stream, int64_t i, uint64_t (&random)[PACK])
 {
-	if (sizeof(T) == sizeof(float))
-		return;
-	uint64_t stream = jm_rng(0, (uint64_t)p.now[p.n_now - 1]);
+	if constexpr (sizeof(T) != sizeof(float)) {
 #pragma unroll
-	for (int k = 0; k < PACK; k++)
-		random[k] = jm_rng(stream, (uint64_t)(i + k));
+		for (int k = 0; k < PACK; k++)
+			random[k] = jm_rng_of(stream, (uint64_t)(i + k));
+	}
 }
 
 __device__ __forceinline__ void load_gradient(
@@ -125,12 +148,28 @@ __device__ __forceinline__ void load_gradient(
 		load_some(as<const float>(g) + i, v, left);
 }
 
+/* m / (sqrt(v / bias) + eps). */
+__device__ __forceinline__ float direction(float, float m, float v, float bias, float eps)
+{
+	return m / (sqrtf(v / bias) + eps);
+}
+
+/* To some 2^-21 of its size: far below what random rounding to bf16 adds. */
+__device__ __forceinline__ float direction(bf16, float m, float v, float bias, float eps)
+{
+	float root;
+
+	asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(__fdividef(v, bias)));
+	return __fdividef(m, root + eps);
+}
+
 /* COUPLED: decay is part of the gradient (Adam); else it shrinks the parameter by itself (AdamW). */
 template <typename T, bool COUPLED> __global__ void adam_kernel(struct cuda_update p)
 {
 	const int64_t i = PACK * (blockIdx.x * (int64_t)blockDim.x + threadIdx.x), left = p.n - i;
 	const float factor = clip_factor(p), lr = p.now[0], step = lr / p.now[1], bias2 = p.now[2];
 	float g[PACK], w[PACK], m[PACK], v[PACK];
+	const uint64_t stream = stream_of<T>(p);
 	uint64_t random[PACK];
 
 	if (left <= 0 || isnan(factor))
@@ -150,9 +189,9 @@ template <typename T, bool COUPLED> __global__ void adam_kernel(struct cuda_upda
 			w[k] -= lr * decay * w[k];
 		m[k] = p.beta1 * m[k] + p.one_beta1 * g[k];
 		v[k] = p.beta2 * v[k] + p.one_beta2 * g[k] * g[k];
-		w[k] -= step * m[k] / (sqrtf(v[k] / bias2) + p.eps);
+		w[k] -= step * direction(T(), m[k], v[k], bias2, p.eps);
 	}
-	draw<T>(p, i, random);
+	draw<T>(stream, i, random);
 	store_result(as<T>(p.p), i, w, left, random, 0);
 	store_result(as<T>(p.m), i, m, left, random, 1);
 	store_result(as<T>(p.v), i, v, left, random, 2);
@@ -163,6 +202,7 @@ template <typename T> __global__ void sgd_kernel(struct cuda_update p)
 	const int64_t i = PACK * (blockIdx.x * (int64_t)blockDim.x + threadIdx.x), left = p.n - i;
 	const float factor = clip_factor(p), lr = p.now[0];
 	float g[PACK], w[PACK], m[PACK];
+	const uint64_t stream = stream_of<T>(p);
 	uint64_t random[PACK];
 
 	if (left <= 0 || isnan(factor))
@@ -176,7 +216,7 @@ template <typename T> __global__ void sgd_kernel(struct cuda_update p)
 		m[k] = p.beta1 * m[k] + g[k];
 		w[k] -= lr * (p.nesterov ? g[k] + p.beta1 * m[k] : m[k]);
 	}
-	draw<T>(p, i, random);
+	draw<T>(stream, i, random);
 	store_result(as<T>(p.p), i, w, left, random, 0);
 	store_result(as<T>(p.m), i, m, left, random, 1);
 }

@@ -4,7 +4,8 @@
 train_torch.py MODEL BATCH SEQ SECONDS [DIM=VALUE...]     MODEL: gpt, llama, vit-l16, resnet50
 
 bf16 by autocast (masters, gradients and optimizer in f32), torch.compile, fused AdamW, gradients clipped,
-attention by whatever of cuDNN and flash is faster in a first trial. Prints one line of JSON: seconds per
+attention by whatever of cuDNN and flash is faster in a first trial. true=1: weights, gradients and optimizer in
+bf16, made on the GPU; each block, and head with loss, compiled by itself, since all layers share that code. Prints one line of JSON: seconds per
 step (median of windows of about 1 s, their least and most), items/s, joules per item by NVML's energy
 counter, most bytes held.
 """
@@ -20,8 +21,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 
 def angles(seq, head, theta):
-    turn = torch.arange(seq)[:, None] * theta ** (-torch.arange(0, head, 2) / head)
-    return turn.cos().cuda(), turn.sin().cuda()
+    turn = torch.arange(seq)[:, None] * theta ** (-torch.arange(0, head, 2, dtype=torch.float64) / head)
+    return turn.cos().float().cuda(), turn.sin().float().cuda()
 
 
 def rotate(x, cosine, sine):
@@ -99,8 +100,17 @@ class Language(nn.Module):
             x = x + self.positions.weight[: ids.shape[1]]
         for block in self.blocks:
             x = block(x, self.turn)
+        return self.end(x, target)
+
+    def end(self, x, target):
         logits = self.head(self.ln_f(x))
         return F.cross_entropy(logits.view(-1, logits.shape[-1]), target.view(-1))
+
+    def compile_parts(self):
+        for block in self.blocks:
+            block.compile()
+        self.end = torch.compile(self.end)
+        return self
 
 
 class Classifier(nn.Module):
@@ -124,6 +134,9 @@ def declare(name, batch, seq, given):
         return Classifier(name).train(), (image, torch.randint(1000, (batch,), device="cuda")), batch
     dims = {**(GPT_117M if name == "gpt" else {}), **given}
     ids, target = (torch.randint(dims["vocab"], (batch, seq), device="cuda") for _ in range(2))
+    if given.get("true"):
+        torch.set_default_dtype(torch.bfloat16)
+        torch.set_default_device("cuda")
     return Language(dims, seq, name == "llama"), (ids, target), batch * seq
 
 
@@ -133,7 +146,8 @@ class Training:
         torch._dynamo.reset()
         model, self.inputs, self.items = declare(name, batch, seq, given)
         model.cuda()
-        self.model, self.attention = torch.compile(model), attention
+        self.true, self.attention = given.get("true"), attention
+        self.model = model.compile_parts() if self.true else torch.compile(model)
         matrices = [p for p in model.parameters() if p.dim() > 1]
         vectors = [p for p in model.parameters() if p.dim() == 1]
         groups = [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}]
@@ -141,7 +155,8 @@ class Training:
 
     def step(self):
         self.optimizer.zero_grad(set_to_none=True)
-        with sdpa_kernel(self.attention), torch.autocast("cuda", dtype=torch.bfloat16):
+        mixed = torch.autocast("cuda", dtype=torch.bfloat16, enabled=not self.true)
+        with sdpa_kernel(self.attention), mixed:
             loss = self.model(*self.inputs)
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0, foreach=True)

@@ -1,15 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # joulemark and PyTorch train the same transformers on the same card, in turn:
-# bench/gpu/transformers.sh [NETWORK...], of gpt-117m gpt-800m llama vit-l16. JM_BIN names the program,
+# bench/gpu/transformers.sh [NETWORK...], of gpt-117m gpt-800m llama vit-l16 llama3-8b (bf16-true, batch 1, on both
+# sides: 80 GB) llama3-8b-max (the largest batch of each; for PyTorch TORCH_BATCH, 2). JM_BIN names the program,
 # SECONDS_EACH the length of a run. For each network: joulemark, joulemark with JM_CUDA_FAST, PyTorch.
 set -eu
 here=$(dirname "$0")
 seconds=${SECONDS_EACH:-6}
 
 own() {
-	"${JM_BIN:-build/joulemark}" run train --device cuda:0 --precision bf16 --keep-all --warmup 3s \
-		--seconds "$seconds" --json - "$@" 2>/dev/null | python3 -c '
+	"${JM_BIN:-build/joulemark}" run train --device cuda:0 --warmup 3s --seconds "$seconds" --json - "$@" 2>/dev/null | python3 -c '
 import json, sys
 r = json.load(sys.stdin)
 if r["status"] != "ok":
@@ -18,6 +18,9 @@ joules = r["total"]["joules_measured"]
 print(json.dumps({"items_s": r["throughput"], "items_per_joule": joules and r["items"] / joules,
     "bytes": r["plan"]["peak_bytes"], "steps": r["steps"], "loss": r["loss_last"]}))'
 }
+
+kept=(--precision bf16 --keep-all)
+true_8b=(layers=32 hidden=4096 heads=32 kv-heads=8 ffn=14336 vocab=128256 context=2048 theta=500000 true=1)
 
 compare() { # NAME, options of joulemark, "--", arguments of train_torch.py
 	local name=$1 options=()
@@ -34,17 +37,23 @@ for network in "${@:-gpt-117m gpt-800m llama vit-l16}"; do
 	for name in $network; do
 		case $name in
 		gpt-117m)
-			compare gpt-117m --model gpt-117m --batch 32 --seq 1024 -- gpt 32 1024 "$seconds" attention=cudnn ;;
+			compare gpt-117m "${kept[@]}" --model gpt-117m --batch 32 --seq 1024 -- gpt 32 1024 "$seconds" attention=cudnn ;;
 		gpt-800m)
-			compare gpt-800m --model gpt-800m --batch 8 --seq 2048 -- gpt 8 2048 "$seconds" attention=cudnn \
+			compare gpt-800m "${kept[@]}" --model gpt-800m --batch 8 --seq 2048 -- gpt 8 2048 "$seconds" attention=cudnn \
 				layers=16 hidden=2048 heads=8 ffn=8192 vocab=50304 context=2048 rotary=1 ;;
 		llama)
-			compare llama --model llama --layers 16 --hidden 2048 --heads 32 --kv-heads 8 --ffn 8192 \
+			compare llama "${kept[@]}" --model llama --layers 16 --hidden 2048 --heads 32 --kv-heads 8 --ffn 8192 \
 				--vocab 128256 --context 2048 --theta 500000 --batch 8 --seq 2048 -- llama 8 2048 "$seconds" \
 				attention=cudnn layers=16 hidden=2048 heads=32 kv-heads=8 ffn=8192 vocab=128256 context=2048 \
 				theta=500000 ;;
 		vit-l16)
-			compare vit-l16 --model vit-l16 --batch 128 -- vit-l16 128 0 "$seconds" attention=flash ;;
+			compare vit-l16 "${kept[@]}" --model vit-l16 --batch 128 -- vit-l16 128 0 "$seconds" attention=flash ;;
+		llama3-8b)
+			compare llama3-8b --precision bf16-true --model llama3-8b --batch 1 --seq 2048 -- llama 1 2048 \
+				"$seconds" attention=cudnn "${true_8b[@]}" ;;
+		llama3-8b-max)
+			compare llama3-8b-max --precision bf16-true --model llama3-8b --batch max --seq 2048 -- \
+				llama "${TORCH_BATCH:-2}" 2048 "$seconds" attention=cudnn "${true_8b[@]}" ;;
 		*)
 			echo "transformers.sh: there is no network '$name' here." >&2
 			exit 2 ;;

@@ -479,12 +479,105 @@ static void narrow_gradients_are_widened(void **unused)
 	jm_device_close(&ref);
 }
 
+/* ---- a backend that takes the end of the network as one ------------------------------------------------------ */
+
+enum { HEAD = 4 };
+
+static bool is_head(const struct jm_group *group)
+{
+	return group->n_nodes == HEAD && group->node[1]->op == JM_OP_SOFTMAX_XENT;
+}
+
+static size_t head_scratch(const struct jm_group *group)
+{
+	struct jm_choice choice;
+	size_t most = 0;
+
+	for (int i = 0; i < HEAD; i++) {
+		struct jm_group one = {.n_nodes = 1, .node = {group->node[i]}};
+
+		choice = (struct jm_choice){0};
+		assert_int_equal(jm_backend_ref.select(NULL, &one, &choice, NULL), 1);
+		most = choice.scratch > most ? choice.scratch : most;
+	}
+	return most;
+}
+
+/* Room for the logits behind that of the nodes. */
+static int head_select(
+	void *dev, const struct jm_group *group, struct jm_choice *choice, struct jm_err *err)
+{
+	if (!is_head(group))
+		return jm_backend_ref.select(dev, group, choice, err);
+	assert_true(group->node[0]->out[0]->is_virtual && group->node[1]->out[1]->is_virtual);
+	choice->scratch = head_scratch(group) + group->node[0]->out[0]->bytes;
+	choice->seconds = choice->flops_executed = NAN;
+	return 1;
+}
+
+/* Node after node, logits and their gradient in scratch. */
+static int head_run(void *dev, void *exec, struct jm_err *err)
+{
+	const struct jm_group *group = exec;
+	struct jm_tensor logits;
+	int code = 0;
+
+	if (!is_head(group))
+		return jm_backend_ref.run(dev, exec, err);
+	logits = *group->node[0]->out[0];
+	logits.data = (char *)group->scratch + head_scratch(group);
+	for (int i = 0; i < HEAD && !code; i++) {
+		struct jm_node n = *group->node[i];
+		struct jm_group one = {.n_nodes = 1, .node = {&n}, .scratch = group->scratch};
+
+		if (i)
+			n.in[0] = &logits;
+		if (i < 2)
+			n.out[i] = &logits;
+		code = jm_backend_ref.run(dev, &one, err);
+	}
+	return code;
+}
+
+/* Logits and their gradient then need no memory, with parameters kept in bf16 or copied, and no bit changes. */
+static void logits_need_no_memory(void **unused)
+{
+	struct jm_backend backend = jm_backend_ref;
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_device ref, one;
+
+	(void)unused;
+	assert_ok(jm_device_open("ref", 0, &ref, &err), err);
+	backend.select = head_select;
+	backend.run = head_run;
+	one = ref;
+	one.backend = &backend;
+	for (int i = 0; i < 6; i++) {
+		enum jm_dtype type = i % 2 ? JM_BF16 : JM_F32;
+		struct jm_program *a = plan_gpt(&ref, type, 1 + (i & 2), i == 5);
+		struct jm_program *b = plan_gpt(&one, type, 1 + (i & 2), i == 5);
+		double his[STEPS], mine[STEPS];
+
+		assert_int_equal(count_units(a, JM_OP_SOFTMAX_XENT), 1);
+		assert_int_equal(count_units(b, JM_OP_SOFTMAX_XENT), 0);
+		assert_int_equal(b->n_units, a->n_units - HEAD + 1);
+		assert_near(b->flops_executed, a->flops_executed, 0);
+		train(a, his);
+		train(b, mine);
+		assert_memory_equal(mine, his, sizeof(his));
+		kit_plan_free(a);
+		kit_plan_free(b);
+	}
+	jm_device_close(&ref);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(narrow_gradients_are_widened),
 		cmocka_unit_test(odd_layouts_and_no_sums),
 		cmocka_unit_test(memory_is_kept),
+		cmocka_unit_test(logits_need_no_memory),
 		cmocka_unit_test(parts_are_recorded),
 	};
 
