@@ -236,6 +236,8 @@ def test_batch_and_devices_are_a_matrix_and_a_scaling_chart(tmp_path):
             r = json.loads(json.dumps(first))
             r.update(device=f"sim:h200x{n}", devices=n, settings=[], throughput=100.0 * batch * n ** 0.9)
             r["throughput_per_device"] = r["throughput"] / n
+            steady = next(p for p in r["phases"] if p["name"] == r["phase"])
+            steady["items"] = r["throughput"] * (steady["end_s"] - steady["start_s"])
             r["case"] |= {"id": f"{n * 100 + batch:032x}", "reference": False, "parameters": {
                 "workload": "resnet50", "device": r["device"], "options": {"batch": batch}}}
             if n == 1 and batch == 32:
