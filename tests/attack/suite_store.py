@@ -74,7 +74,7 @@ class Suite:
         places = list(damage.paths(value))
         for place in rng.sample(places, rng.choice([1, 1, 2, 5])):
             try:
-                damage.put(value, place, rng.choice(damage.WRONG))
+                damage.put(value, place, copy.deepcopy(rng.choice(damage.WRONG)))
             except (KeyError, IndexError, TypeError):
                 pass  # its parent is damaged already
 
