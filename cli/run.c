@@ -457,7 +457,10 @@ const struct jm_command jm_command_run = {
 		"The cases run in complete blocks (--repeat) in random order; each block holds the "
 		"reference. Settings are restored to the values that were found, even after a "
 		"kill.\n\nWith --store the same command continues after an interruption: finished "
-		"cases are not repeated, failed cases are repeated with --retry.\n\nA command "
+		"cases are not repeated, failed cases are repeated with --retry.\n\nA plan file "
+		"(PLAN.yaml, docs/plans.md) is several such runs, whose keys are these options; "
+		"options given here replace those of the file. 'joulemark plan PLAN.yaml' shows "
+		"what it needs.\n\nA command "
 		"reports its items by marks ('joulemark mark'), --items-regex or --items-json. Its "
 		"standard input is empty (/dev/null) in every case. It "
 		"begins with the first word that is no option and no workload; '--' may stand "
@@ -466,7 +469,8 @@ const struct jm_command jm_command_run = {
 		"for wrong usage, 125 for a failure of joulemark itself or of a device: it is "
 		"absent, "
 		"unfit, was lost, or computes wrongly (the other cases run nevertheless).",
-	.example = "joulemark run sim --device sim:h100x4 --set gpu.power=200:700+100W --repeat 3 "
+	.example = "joulemark run suites/power-aware-simulated.yaml --store table4.db\n"
+		   "joulemark run sim --device sim:h100x4 --set gpu.power=200:700+100W --repeat 3 "
 		   "--store h100.db\n"
 		   "joulemark run --set gpu.power=300W,400W --repeat 5 --store mine.db -- python3 "
 		   "train.py",
