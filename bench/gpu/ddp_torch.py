@@ -2,7 +2,9 @@
 """Two GPUs by PyTorch's DistributedDataParallel, for comparison with joulemark's --ranks: each GPU alone, both at the
 same time and without communication, then together.
 
-ddp_torch.py MODEL BATCH SEQ SECONDS       MODEL: gpt (117 M parameters), resnet50; BATCH: of each GPU
+ddp_torch.py MODEL BATCH SEQ SECONDS [alone] [together]       MODEL: gpt (117 M parameters), resnet50
+
+BATCH is that of each GPU; without alone and together both are measured.
 
 bf16 by autocast, torch.compile, fused AdamW, gradients clipped, cuDNN's attention, buckets as DistributedDataParallel has
 them. Prints one line of JSON: items/s of each GPU alone and of both together, the median of windows of about 1 s.
@@ -84,25 +86,25 @@ def measure(name, batch, seq, seconds, together):
     return statistics.median(rates), min(rates), max(rates)
 
 
-def work(rank, world, name, batch, seq, seconds):
+def work(rank, world, name, batch, seq, seconds, phases):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29531", NCCL_NVLS_ENABLE="0")
     torch.cuda.set_device(rank)
     torch.set_float32_matmul_precision("high")
     torch.backends.cudnn.benchmark = True
     dist.init_process_group("nccl", rank=rank, world_size=world)
     found = {}
-    for what in "alone", "together":
+    for what in phases:
         mine = measure(name, batch, seq, seconds, what == "together")
         everyone = [None] * world
         dist.all_gather_object(everyone, mine)
         found[what] = everyone
         torch.cuda.empty_cache()
     if not rank:
-        alone, both = (sum(r[0] for r in found[what]) for what in ("alone", "together"))
+        alone, both = (sum(r[0] for r in found.get(what, [])) for what in ("alone", "together"))
         print(json.dumps({"program": "PyTorch " + torch.__version__, "model": name, "batch": batch, "seq": seq,
-                          "items_s": found, "ratio": both / alone, "gpu": torch.cuda.get_device_name(0)}), flush=True)
+                          "items_s": found, "ratio": both / alone if both and alone else None, "gpu": torch.cuda.get_device_name(0)}), flush=True)
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    mp.spawn(work, args=(2, sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])), nprocs=2)
+    mp.spawn(work, args=(2, *sys.argv[1:2], *map(int, sys.argv[2:5]), sys.argv[5:] or ["alone", "together"]), nprocs=2)
