@@ -53,7 +53,7 @@ int jm_gang_open(
 		.rank = work->rank, .world = work->world, .fd = work->gang_fd};
 	int code;
 
-	*g = (struct jm_gang){0};
+	*g = (struct jm_gang){.work = work};
 	if (work->world < 2)
 		return 0;
 	g->own = calloc((size_t)work->world, sizeof(*g->own));
@@ -69,6 +69,8 @@ void jm_gang_close(struct jm_gang *g)
 {
 	jm_comm_close(&g->device);
 	jm_comm_close(&g->control);
+	if (g->work)
+		g->work->gang = NULL; /* after a setup that failed it is still looked at */
 	free(g->own);
 	*g = (struct jm_gang){0};
 }

@@ -8,6 +8,7 @@
 #include "run/workload.h"
 
 struct jm_gang {
+	struct jm_work *work;
 	struct jm_comm control; /* host memory; all zero: one rank alone */
 	struct jm_comm device;	/* of the device's memory, where control is not */
 	struct jm_own *own;	/* [world], of each rank */
