@@ -18,8 +18,8 @@ import subprocess
 
 WORK = {
     "resnet18, batch 16": (["resnet18"], 16),
-    "gpt of 17 M, batch 8 x 256": (["gpt", "--layers", "4", "--hidden", "512", "--heads", "8", "--vocab", "8192",
-                                    "--context", "256", "--seq", "256"], 8),
+    "gpt of 17 M, batch 16 x 256": (["gpt", "--layers", "4", "--hidden", "512", "--heads", "8", "--vocab", "8192",
+                                    "--context", "256", "--seq", "256"], 16),
 }
 
 
