@@ -201,7 +201,7 @@ int jm_run_assume_knobs(const json_t *request, struct jm_knobs *ret, struct jm_e
 	for (size_t k = 0; (part = jm_plan_part(what, k)); k++)
 		json_array_foreach(json_object_get(part, "set"), i, text)
 		{
-			if (!rc)
+			if (!rc && json_is_string(text))
 				rc = assume_knob(json_string_value(text), ret, err);
 		}
 	return rc;

@@ -31,8 +31,8 @@ const char *jm_work_options_text(const struct jm_cli *cli, const char *name);
 int jm_work_options_request(
 	struct jm_cli *cli, const struct jm_workload *w, const char *who, struct json_t *what);
 
-/* Adds one option to such a member: the values of a list, each checked by the row. */
+/* Adds one option to such a member: the values of a list (text), each checked by the row. */
 int jm_work_options_add(
-	struct jm_cli *cli, const struct jm_option *row, const char *list, struct json_t *options);
+	struct jm_cli *cli, const struct jm_option *row, const char *text, struct json_t *options);
 
 #endif

@@ -6,7 +6,7 @@
 #include "cuda.h"
 
 /* As jm_backend.restrict_units. */
-int cuda_restrict(void *dev, double share, int *ret_units, int *ret_of, struct jm_err *err);
+int cuda_restrict(void *arg, double share, int *ret_units, int *ret_of, struct jm_err *err);
 void cuda_green_drop(struct cuda_dev *dev);
 
 #endif

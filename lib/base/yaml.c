@@ -35,7 +35,7 @@ static int no_memory(struct builder *b)
 
 static int next_event(struct builder *b, yaml_event_t *event)
 {
-	const char *problem = b->parser.problem;
+	const char *problem;
 
 	if (yaml_parser_parse(&b->parser, event))
 		return 0;

@@ -246,7 +246,7 @@ def test_own_memory_of_a_device_keeps_all_that_fits(tmp_path, text):
 
     def plan(**options):
         file = tmp_path / "record.json"
-        words = [w for k, v in {**TINY, "layers": 3, "text": text, "device": "later", **options}.items()
+        words = [w for k, v in {**TINY, "layers": 3, "batch": 8, "text": text, "device": "later", **options}.items()
                  for w in (f"--{k}", v)]
         done = jm("run", "train", "--model", "gpt", *words, "--json", file, env={
             "JM_BACKENDS": str(tmp_path / "backends"), "JM_FAKE_LATER_US": "0", "JM_FAKE_LATER_OWN_MEMORY": "1"})

@@ -287,6 +287,10 @@ static void compare_words(const struct jm_key *key, const json_t *words_json)
 	for (; key->words[n]; n++)
 		assert_string_equal(
 			json_string_value(json_array_get(words_json, n)), key->words[n]);
+	if (key->flags & JM_KEY_NULL) {
+		assert_true(json_is_null(json_array_get(words_json, n)));
+		n++;
+	}
 	assert_int_equal(json_array_size(words_json), n);
 }
 
