@@ -17,12 +17,20 @@
 		min: n === 1 ? mean : min,
 		max: n === 1 ? mean : max,
 	});
+	// Percentage points; finer differences do not matter (as in report/grid.c).
+	const LEAST = 0.01,
+		PERCENT = ["energy_gain_percent", "time_loss_percent", "gain_minus_loss"];
+	const widened = (stat) => ({ ...stat, half: stat.half > 0 ? Math.max(stat.half, LEAST) : stat.half });
 	S.series.forEach((s, index) => {
 		s.index = index;
 		s.id = "s" + (index + 1);
 		s.points.forEach((p, i) => {
 			p.index = i;
-			for (const name of Object.keys(p.metrics)) p.metrics[name] = statistic(p.metrics[name]);
+			for (const name of Object.keys(p.metrics)) {
+				const stat = statistic(p.metrics[name]);
+
+				p.metrics[name] = PERCENT.includes(name) ? widened(stat) : stat;
+			}
 		});
 	});
 
