@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PERCENT_LEAST 0.01 /* percentage points: finer differences do not matter */
-#define MAX_COLUMNS   (JM_FAMILY_AXES + 3 * JM_GROUP_MAX_DIMS + JM_M_ALL + 4)
+#define MAX_COLUMNS (JM_FAMILY_AXES + 3 * JM_GROUP_MAX_DIMS + JM_M_ALL + 4)
 
 enum column_kind { AXIS, SETTING, ACCEPTED, ENFORCED, STATE, RUNS, METRIC, ORIGIN };
 
@@ -284,13 +283,14 @@ static void print_metric(
 {
 	const struct jm_stat *stat = &p->stat[c->index];
 	bool percent = c->index == JM_M_GAIN || c->index == JM_M_LOSS || c->index == JM_M_GAIN_LOSS;
-	double half_width = stat->half_width / c->factor;
 	bool kept = p->state != JM_STATE_VIOLATED;
 	char number[80];
 
-	if (percent && half_width > 0 && half_width < PERCENT_LEAST)
-		half_width = PERCENT_LEAST;
-	jm_text_estimate(stat->mean / c->factor, half_width, number, sizeof(number));
+	if (percent)
+		jm_text_percent(stat, number, sizeof(number));
+	else
+		jm_text_estimate(stat->mean / c->factor, stat->half_width / c->factor, number,
+			sizeof(number));
 	snprintf(out, size, kept || !stat->n ? "%s" : "(%s)", number);
 }
 

@@ -34,6 +34,11 @@ void jm_text_figures(const struct jm_grouping *g, char *out, size_t size);
 /* "Nodes in a rack of 40000 W at 400 W: by rated power (10200 W) 3, by the 99th percentile ..." */
 void jm_text_capacity(
 	const struct jm_grouping *g, const struct jm_group_point *p, char *out, size_t size);
+/* "11.289 ± 0.010": a saving or a loss in percent, not finer than a hundredth of a percentage point. */
+void jm_text_percent(const struct jm_stat *stat, char *out, size_t size);
+/* "600 W (11.289 ± 0.010 % less energy, 3.497 ± 0.010 % more time)" by jm_verdict_within; false: no such setting. */
+bool jm_text_within(
+	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size);
 /* "energy per token" with its mean in a fitting unit: "16.1 mJ/token". */
 void jm_text_metric_value(const struct jm_grouping *g, const struct jm_group_series *s, int metric,
 	const struct jm_stat *stat, char *out, size_t size);

@@ -164,6 +164,14 @@ struct jm_verdict {
 /* Returns how many. */
 int jm_verdicts(const struct jm_grouping *g, const struct jm_group_series *s,
 	struct jm_verdict ret[JM_VERDICT_MAX]);
+#define JM_SLOWDOWN 5.0 /* percent: of the best setting that loses at most so much time */
+/*
+ * The settings that save most energy among those whose time loss, upper end of its 95 % interval, is at most
+ * JM_SLOWDOWN: the first has the largest mean saving, the others cannot be distinguished from it. Points; ret has
+ * room for s->n_points. Returns how many; 0 = no setting clearly saves energy within the limit.
+ */
+int jm_verdict_within(
+	const struct jm_grouping *g, const struct jm_group_series *s, int *ret_points);
 /* Is the point among those that cannot be distinguished from the leading one? */
 bool jm_verdict_tied(const struct jm_grouping *g, const struct jm_verdict *v, int point);
 

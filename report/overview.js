@@ -86,6 +86,14 @@
 		];
 	}
 
+	// ": gpu.power of each of 4 devices"
+	function ofWhat(S) {
+		const knobs = S.dimensions.filter((d) => d.knob).map((d) => d.name),
+			devices = S.series.length === 1 ? S.series[0].devices : 1;
+		if (!knobs.length) return "";
+		return ": " + knobs.join(", ") + (devices > 1 ? " of each of " + devices + " devices" : "");
+	}
+
 	// Of many systems: how many save, how much, and which saves most.
 	function summary(rows, found) {
 		const gain = (k) => rows[k].points[found[k].leading].metrics.energy_gain_percent;
@@ -146,7 +154,7 @@
 		return el(
 			"section",
 			{ class: "leading card " + kind, id: "best", "aria-label": "Best setting" },
-			el("h2", {}, "Best setting for at most " + LIMIT + "\u00a0% slowdown"),
+			el("h2", {}, "Best setting for at most " + LIMIT + "\u00a0% slowdown" + ofWhat(S)),
 			rows.length > FEW
 				? summary(rows, found)
 				: el(

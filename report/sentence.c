@@ -130,6 +130,39 @@ void jm_text_metric_value(const struct jm_grouping *g, const struct jm_group_ser
 		metric < JM_M_EDS ? unit : "");
 }
 
+#define PERCENT_LEAST 0.01 /* percentage points: finer differences do not matter */
+
+void jm_text_percent(const struct jm_stat *stat, char *out, size_t size)
+{
+	double half_width = stat->half_width;
+
+	if (half_width > 0 && half_width < PERCENT_LEAST)
+		half_width = PERCENT_LEAST;
+	jm_text_estimate(stat->mean, half_width, out, size);
+}
+
+bool jm_text_within(
+	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size)
+{
+	int *point = calloc((size_t)s->n_points + 1, sizeof(*point)), n;
+	char gain[64], loss[64], all[200] = "";
+	const struct jm_group_point *best;
+
+	n = point ? jm_verdict_within(g, s, point) : 0;
+	if (n) {
+		best = &g->point[point[0]];
+		jm_text_percent(&best->stat[JM_M_GAIN], gain, sizeof(gain));
+		jm_text_percent(&best->stat[JM_M_LOSS], loss, sizeof(loss));
+		for (int i = 1; i < n; i++)
+			jm_text_append(all, sizeof(all), ", ", g->point[point[i]].label);
+		jm_text_format(out, size, "%s%s%s%s (%s %% less energy, %s %% more time)",
+			n > 1 ? "no clear best: " : "", best->label, n > 1 ? ", " : "", all, gain,
+			loss);
+	}
+	free(point);
+	return n > 0;
+}
+
 void jm_text_verdict(const struct jm_grouping *g, const struct jm_group_series *s,
 	const struct jm_verdict *v, char *out, size_t size)
 {

@@ -95,6 +95,42 @@ static const char *obstacle(
 	return NULL;
 }
 
+static bool within(const struct jm_group_point *p)
+{
+	const struct jm_stat *gain = &p->stat[JM_M_GAIN], *loss = &p->stat[JM_M_LOSS];
+
+	return p->eligible && gain->n > 0 && loss->n > 0 &&
+	       loss->mean + half_width(loss) <= JM_SLOWDOWN && gain->mean - half_width(gain) > 0;
+}
+
+int jm_verdict_within(const struct jm_grouping *g, const struct jm_group_series *s, int *ret_points)
+{
+	struct jm_verdict gain = {.metric = JM_M_GAIN, .leading = -1};
+	int leading = -1, n = 0;
+
+	for (int i = s->first_point; i < s->first_point + s->n_points; i++) {
+		const struct jm_group_point *p = &g->point[i];
+
+		if (i != s->reference && within(p) &&
+			(leading < 0 ||
+				p->stat[JM_M_GAIN].mean > g->point[leading].stat[JM_M_GAIN].mean))
+			leading = i;
+	}
+	gain.leading = leading;
+	if (leading < 0 || obstacle(g, s, &gain))
+		return 0;
+	ret_points[n++] = leading;
+	for (int i = s->first_point; i < s->first_point + s->n_points; i++) {
+		const struct jm_stat *own = &g->point[i].stat[JM_M_GAIN];
+		const struct jm_stat *best = &g->point[leading].stat[JM_M_GAIN];
+
+		if (i != leading && i != s->reference && within(&g->point[i]) &&
+			own->mean + half_width(own) >= best->mean - half_width(best))
+			ret_points[n++] = i;
+	}
+	return n;
+}
+
 /* The reference at 700 W and a case that asks for 700 W are one and the same setting. */
 static bool same_setting(
 	const struct jm_grouping *g, const struct jm_group_point *a, const struct jm_group_point *b)
