@@ -23,6 +23,9 @@ extern "C" {
 #define JM_VERSION "0.1.0"
 #define JM_API	   __attribute__((visibility("default")))
 
+/* JM_VERSION of the library that is loaded, which may be another one than that of this header. */
+JM_API const char *jm_version(void);
+
 /* ---- errors ------------------------------------------------------------------------------------ */
 
 #define JM_ERRORS(X)                                                                               \

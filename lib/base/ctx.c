@@ -9,6 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *jm_version(void)
+{
+	return JM_VERSION;
+}
+
 int jm_ctx_init(struct jm_ctx *ctx, struct jm_err *err)
 {
 	const char *root = secure_getenv("JM_ROOT");

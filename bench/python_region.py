@@ -1,0 +1,71 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""What a region and a mark cost a Python program: python_region.py [--build build] [--rounds N]
+
+In microseconds of wall time, the median of the rounds with the least and the most; and as a ratio to time.perf_counter()
+called twice, which a program needs at least to know how long something took. All take turns in each round, so that what
+else the machine does meets all alike. `region` is a begin and an end, `mark` one message to `joulemark measure`.
+"""
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+
+TOP = pathlib.Path(__file__).resolve().parent.parent
+CALLS = 2000
+
+
+def per_call_us(function):
+    begin = time.perf_counter()
+    for _ in range(CALLS):
+        function()
+    return (time.perf_counter() - begin) / CALLS * 1e6
+
+
+def measure(rounds):
+    import joulemark  # pylint: disable=import-outside-toplevel
+
+    def clock():
+        time.perf_counter()
+        time.perf_counter()
+
+    with joulemark.measure("sim:h100x1") as m:
+        def region():
+            with m.region("region"):
+                pass
+
+        def credit():
+            m.credit(1)
+
+        def mark():
+            joulemark.mark("mark", 1)
+
+        functions = {"clock": clock, "region": region, "credit": credit, "mark": mark}
+        found = [{name: per_call_us(f) for name, f in functions.items()} for _ in range(rounds)]
+    for name in functions:
+        us = [r[name] for r in found]
+        ratio = [r[name] / r["clock"] for r in found]
+        print(json.dumps({"what": name, "us": [round(f(us), 2) for f in (statistics.median, min, max)],
+                          "ratio_to_two_clocks": [round(f(ratio), 1) for f in (statistics.median, min, max)]}))
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--build", type=pathlib.Path, default=TOP / "build")
+    p.add_argument("--rounds", type=int, default=15)
+    p.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    args = p.parse_args()
+    if args.inside:
+        measure(args.rounds)
+        return
+    env = {**os.environ, "PYTHONPATH": str(TOP / "python"), "JM_LIBRARY": str(args.build / "libjoulemark.so.0")}
+    subprocess.run([args.build / "joulemark", "measure", "--quiet", "--source", "null", "--output", os.devnull, "--", sys.executable,
+                    __file__, "--inside", "--rounds", str(args.rounds)], env=env, check=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,412 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A measurement that runs, its regions, and the decorators."""
+import atexit
+import ctypes
+import functools
+import inspect
+import json
+import math
+import os
+import sys
+import threading
+import warnings
+import weakref
+
+from . import _html, _result
+from ._library import Err, Error, JoulemarkWarning, check, load
+
+WHOLE = "whole"
+
+_running = []  # measurements that were started and not stopped, in this process, the newest last
+_running_lock = threading.RLock()
+
+
+class _Handle:
+    """The library's objects of one measurement. A child of fork() shares their memory but has none of their threads, so
+    they are of use in the process that made them only."""
+
+    def __init__(self, lib):
+        self.lib, self.pid = lib, os.getpid()
+        self.ctx, self.measurement = ctypes.c_void_p(), ctypes.c_void_p()
+
+    def release(self):
+        """Ends the threads; nothing else knows of the objects afterwards."""
+        if self.pid != os.getpid():
+            return
+        measurement, self.measurement = self.measurement, None
+        ctx, self.ctx = self.ctx, None
+        if measurement:
+            self.lib.jm_measurement_free(measurement)
+        if ctx:
+            self.lib.jm_ctx_free(ctx)
+
+
+class _Name:
+    """A region's name: how many are inside, and its phases of the library. While anybody is inside one phase is open, so
+    that energy which threads use together counts once."""
+    __slots__ = ("text", "inside", "phases", "closed")
+
+    def __init__(self, name):
+        self.text = name.encode("utf-8", "replace").replace(b"\0", b"?")
+        self.inside, self.phases, self.closed = 0, [], True
+
+
+class Measurement:
+    """See measure()."""
+
+    def __init__(self, sources=None, interval=None):
+        if interval is not None and not interval > 0:
+            raise ValueError(f"An interval is a number of seconds above 0, not {interval!r}.")
+        self._sources = sources if sources is None or isinstance(sources, str) else ",".join(sources)
+        self._interval_ns = int(interval * 1e9) if interval else 0
+        self._state, self._handle, self._finalizer = "new", None, None
+        self._lock, self._local = threading.RLock(), threading.local()  # a signal's handler may enter a region too
+        self._names = {}
+        self._report, self._results = None, None
+
+    # ---- running
+
+    def start(self):
+        """Begins; returns the measurement. `with` does it."""
+        if self._state != "new":
+            raise Error("A measurement is started once; make another one with joulemark.measure().")
+        handle, err = _Handle(load()), Err()
+        self._finalizer = weakref.finalize(self, handle.release)
+        self._finalizer.atexit = False  # _stop_all does that
+        try:
+            check(handle.lib.jm_ctx_new(handle.ctx, err), err)
+            check(handle.lib.jm_measurement_start(
+                handle.ctx, self._sources.encode() if self._sources is not None else None, self._interval_ns,
+                handle.measurement, err), err)
+            check(handle.lib.jm_measurement_begin(handle.measurement, WHOLE.encode(), err), err)
+        except BaseException:
+            self._finalizer()
+            raise
+        self._handle, self._state = handle, "running"
+        with _running_lock:
+            _running.append(weakref.ref(self))
+        return self
+
+    def stop(self):
+        """Ends the measurement, and every region that is open; waits one refresh of the sensors at most."""
+        with self._lock:
+            if self._state != "running":
+                return
+            self._state = "stopping"
+        self._leave_running()
+        handle, err = self._handle, Err()
+        try:
+            self._close_all()
+            handle.lib.jm_measurement_end(handle.measurement, 0)
+            check(handle.lib.jm_measurement_stop(handle.measurement, err), err)
+            self._report = self._read_report()
+        finally:
+            self._state = "stopped"
+            self._finalizer()
+
+    def _leave_running(self):
+        with _running_lock:
+            _running[:] = [ref for ref in _running if ref() not in (self, None)]
+
+    def _close_all(self):
+        for name in self._names.values():
+            if name.inside:
+                self._handle.lib.jm_measurement_end(self._handle.measurement, name.phases[-1])
+                name.closed = False
+        if self.unclosed:
+            warnings.warn("These regions were still open when the measurement ended, and end there: "
+                          + ", ".join(self.unclosed) + ".", JoulemarkWarning, stacklevel=4)
+
+    def _read_report(self):
+        text, err, lib = ctypes.c_void_p(), Err(), self._handle.lib
+        check(lib.jm_measurement_json(self._handle.measurement, 0, text, err), err)
+        try:
+            return json.loads(ctypes.string_at(text))
+        finally:
+            lib.free(text)
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, kind, error, trace):
+        if kind is None:
+            self.stop()
+            return
+        try:
+            self.stop()
+        except Error as failed:  # what the program raised says more
+            warnings.warn(f"The measurement failed: {failed}", JoulemarkWarning, stacklevel=2)
+
+    # ---- regions
+
+    def region(self, name):
+        """A stretch of the program: for `with`, or as a decorator. May nest, repeat, and be entered by many threads."""
+        return Region(name, self)
+
+    def credit(self, items, name=None):
+        """Items done: in the region that this thread entered last, or in the one that is named; else in the whole."""
+        if not math.isfinite(items) or items < 0:
+            raise ValueError(f"Items are a number of at least 0, not {items!r}.")
+        if name is None:
+            inside = getattr(self._local, "inside", None)
+            name = inside[-1] if inside else None
+        with self._lock:
+            if self._state == "running":
+                phase = self._phase_of(name) if name is not None else 0
+                self._handle.lib.jm_measurement_credit(self._handle.measurement, phase, items)
+
+    def _phase_of(self, name):
+        if name not in self._names:
+            raise KeyError(f"No region '{name}' was entered yet, so no items can be credited to it.")
+        return self._names[name].phases[-1]
+
+    def _enter(self, name):
+        with self._lock:
+            if self._state != "running":
+                if self._state == "forked":
+                    return
+                raise Error(f"The region '{name}' cannot begin: the measurement " + {
+                    "new": "was not started; use it in a 'with' block.",
+                    "stopping": "has ended.", "stopped": "has ended."}[self._state])
+            known = self._names.get(name)
+            if known is None:
+                known = self._names[name] = _Name(name)
+            if not known.inside:
+                err = Err()
+                known.phases.append(check(self._handle.lib.jm_measurement_begin(
+                    self._handle.measurement, known.text, err), err))
+            known.inside += 1
+        try:
+            self._local.inside.append(name)
+        except AttributeError:
+            self._local.inside = [name]
+
+    def _leave(self, name):
+        inside = getattr(self._local, "inside", None)
+        if inside and inside[-1] == name:
+            inside.pop()
+        elif inside and name in inside:  # regions of tasks in one thread may end in any order
+            inside.remove(name)
+        with self._lock:
+            if self._state != "running":
+                return
+            known = self._names[name]
+            known.inside -= 1
+            if not known.inside:
+                self._handle.lib.jm_measurement_end(self._handle.measurement, known.phases[-1])
+
+    # ---- results
+
+    @property
+    def unclosed(self):
+        """Names of the regions that were open when the measurement ended."""
+        return [name for name, known in self._names.items() if not known.closed]
+
+    def _find_results(self):
+        if self._results is None:
+            if self._report is None:
+                raise Error({"new": "The measurement was not started, so it has no results; use it in a 'with' block.",
+                             "forked": f"Process {self._handle and self._handle.pid} measures; this one was forked from it and has no results."
+                             }.get(self._state, "Results are known when the measurement has ended."
+                                   if self._state != "stopped" else "The measurement failed, so it has no results."))
+            phases, origin = self._report["phases"], self.origin
+            self._results = {name: _result.Result(name, [phases[i] for i in known.phases], origin, known.closed)
+                             for name, known in self._names.items()}
+        return self._results
+
+    @property
+    def report(self):
+        """The library's report: meters, total and quality of the whole, and all phases (docs/record.schema.json)."""
+        if self._report is None:
+            self._find_results()
+        return self._report
+
+    @property
+    def origin(self):
+        """What `joules` of all regions are; None when no meter counts."""
+        found = {m["origin"] for m in self.report["meters"] if not m.get("elsewhere")}
+        return next((origin for origin in _result.ORIGINS if origin in found), None)
+
+    @property
+    def quality(self):
+        """(grade, [reasons])"""
+        quality = self.report["quality"]
+        return quality["grade"], quality["reasons"]
+
+    @property
+    def whole(self):
+        """The Result from start to stop."""
+        return _result.Result(WHOLE, self.report["phases"][:1], self.origin)
+
+    joules = property(lambda self: self.whole.joules)
+    error = property(lambda self: self.whole.error)
+    seconds = property(lambda self: self.whole.seconds)
+    watts = property(lambda self: self.whole.watts)
+    items = property(lambda self: self.whole.items)
+
+    def __getitem__(self, name):
+        results = self._find_results()
+        if name not in results:
+            raise KeyError(f"No region '{name}' was entered; there are: {', '.join(map(repr, results)) or 'none'}.")
+        return results[name]
+
+    def __iter__(self):
+        return iter(self._find_results())
+
+    def __len__(self):
+        return len(self._find_results())
+
+    def __contains__(self, name):
+        return name in self._find_results()
+
+    def __bool__(self):
+        return True
+
+    def __repr__(self):
+        if self._report is None:
+            return f"<joulemark measurement, {self._state}>"
+        return _result.table([self.whole, *self._find_results().values()])
+
+    def _repr_html_(self):
+        if self._report is None:
+            return f"<p>{self!r}</p>".replace("<joulemark", "&lt;joulemark").replace("stopped>", "stopped&gt;")
+        return _html.page(self.whole, list(self._find_results().values()))
+
+
+# ---- regions
+
+
+class Region:
+    """For `with`, and as a decorator of a function, a generator or a coroutine."""
+    __slots__ = ("name", "_measurement", "_entered")
+
+    def __init__(self, name, measurement=None):
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"A region's name is a text, not {name!r}.")
+        self.name, self._measurement, self._entered = name, measurement, []
+
+    def __enter__(self):
+        measurement = self._measurement or _newest()
+        if measurement is not None:
+            measurement._enter(self.name)
+        self._entered.append(measurement)
+        return self
+
+    def __exit__(self, *_):
+        measurement = self._entered.pop()
+        if measurement is not None:
+            measurement._leave(self.name)
+
+    def credit(self, items):
+        """Items done in this region."""
+        measurement = self._entered[-1] if self._entered else None
+        if measurement is not None:
+            measurement.credit(items, self.name)
+
+    def __call__(self, function):
+        return _around(function, lambda: Region(self.name, self._measurement))
+
+
+def _newest():
+    """The running measurement that was started last, or None."""
+    for ref in reversed(_running):
+        found = ref()
+        if found is not None and found._state == "running":
+            return found
+    return None
+
+
+def region(name):
+    """A region of whichever measurement runs, the one that was started last; nothing happens where none runs. So a
+    library can name its parts, and cost nothing where nobody measures."""
+    return Region(name)
+
+
+def _around(function, context):
+    """The function inside context(), for as long as its body runs."""
+    if inspect.iscoroutinefunction(function):
+        async def wrapper(*args, **kwargs):
+            with context():
+                return await function(*args, **kwargs)
+    elif inspect.isasyncgenfunction(function):
+        async def wrapper(*args, **kwargs):
+            with context():
+                async for value in function(*args, **kwargs):
+                    yield value
+    elif inspect.isgeneratorfunction(function):
+        def wrapper(*args, **kwargs):
+            with context():
+                return (yield from function(*args, **kwargs))
+    else:
+        def wrapper(*args, **kwargs):
+            with context():
+                return function(*args, **kwargs)
+    return functools.wraps(function)(wrapper)
+
+
+# ---- measuring
+
+
+def measure(sources=None, interval=None):
+    """A measurement, for `with`.
+
+    sources   as `joulemark measure --source`: "nvml,rapl" or a list; None = all that measure here
+    interval  seconds between readings; None = by the sensors' refresh
+    """
+    return Measurement(sources, interval)
+
+
+def _print_report(measurement):
+    print(measurement, file=sys.stderr)
+
+
+class _Reported:
+    """One call of a decorated function."""
+
+    def __init__(self, report, options):
+        self._report, self._measurement = report, Measurement(**options)
+
+    def __enter__(self):
+        return self._measurement.start()
+
+    def __exit__(self, kind, error, trace):
+        self._measurement.__exit__(kind, error, trace)
+        if self._measurement._report is not None:
+            self._report(self._measurement)
+
+
+def measured(function=None, *, report=_print_report, **options):
+    """Decorator: measures each call of the function and gives the measurement to `report`, which prints it on stderr
+    where nothing else is told. Options are those of measure()."""
+    if function is None:
+        return functools.partial(measured, report=report, **options)
+    return _around(function, lambda: _Reported(report, options))
+
+
+# ---- the process ends, or forks
+
+
+def _stop_all():
+    """The interpreter ends: what runs is stopped, and regions that are open are named."""
+    for ref in list(_running):
+        measurement = ref()
+        if measurement is not None:
+            try:
+                measurement.stop()
+            except Error as failed:
+                print(f"joulemark: {failed}", file=sys.stderr)
+
+
+def _forget_in_child():
+    """The child has neither the threads that read sensors nor anybody who would free the locks."""
+    global _running_lock  # pylint: disable=global-statement
+    _running_lock = threading.RLock()
+    for ref in _running:
+        measurement = ref()
+        if measurement is not None:
+            measurement._lock, measurement._state = threading.RLock(), "forked"
+    _running.clear()
+
+
+atexit.register(_stop_all)
+os.register_at_fork(after_in_child=_forget_in_child)

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a region cost, from the report of the library; None where it is unknown."""
+
+# Where a measurement has meters of several origins, the first of these that it has is what `joules` speaks of.
+ORIGINS = ("measured", "simulated", "replayed", "estimated")
+
+
+def _sum(values):
+    """Unknown when a part is unknown, or when there is none."""
+    values = list(values)
+    return None if not values or None in values else sum(values)
+
+
+class Result:
+    """Energy, time and items of a region: the sum of its stretches, or one of them.
+
+    name       of the region
+    origin     "measured", "simulated", "replayed" or "estimated": where `joules` comes from; None when no meter counts
+    joules     energy
+    error      95 % uncertainty of `joules`; those of stretches are added as if they had one sign. An estimate has none
+    seconds    time; what several threads spend in the region together counts once
+    watts      joules / seconds
+    items      what was credited, None when nothing was
+    closed     False when it was still open as the measurement ended
+    stretches  a Result for each time that the region was entered and left
+    meters     {id: joules} of every meter; meters that contain each other are both there
+    """
+
+    def __init__(self, name, phases, origin, closed=True):
+        self.name, self.origin, self.closed = name, origin, closed
+        self._phases = phases
+
+    def of_origin(self, origin):
+        """(joules, error) by the meters of that origin."""
+        if origin not in ORIGINS:
+            raise ValueError(f"'{origin}' is no origin; there are {', '.join(ORIGINS)}.")
+        totals = [phase["total"] for phase in self._phases]
+        error = _sum(total[f"error_{origin}_joules"] for total in totals) if origin != "estimated" else None
+        joules = _sum(total[f"joules_{origin}"] for total in totals)
+        return joules, error if joules is not None else None
+
+    @property
+    def joules(self):
+        return self.of_origin(self.origin)[0] if self.origin else None
+
+    @property
+    def error(self):
+        return self.of_origin(self.origin)[1] if self.origin else None
+
+    @property
+    def seconds(self):
+        return _sum(phase["end_s"] - phase["start_s"] for phase in self._phases)
+
+    @property
+    def start(self):
+        """Seconds from the beginning of the measurement."""
+        return self._phases[0]["start_s"]
+
+    @property
+    def watts(self):
+        joules, seconds = self.joules, self.seconds
+        return joules / seconds if joules is not None and seconds else None
+
+    @property
+    def items(self):
+        """Credits of the stretches that have some."""
+        return _sum(phase["items"] for phase in self._phases if phase["items"] is not None)
+
+    @property
+    def joules_per_item(self):
+        joules, items = self.joules, self.items
+        return joules / items if joules is not None and items else None
+
+    @property
+    def items_per_second(self):
+        items, seconds = self.items, self.seconds
+        return items / seconds if items is not None and seconds else None
+
+    @property
+    def stretches(self):
+        return [Result(self.name, [phase], self.origin, self.closed or phase is not self._phases[-1])
+                for phase in self._phases]
+
+    @property
+    def meters(self):
+        ids = [meter["id"] for meter in self._phases[0]["meters"]]
+        return {id: _sum(phase["meters"][i]["joules"] for phase in self._phases) for i, id in enumerate(ids)}
+
+    def __repr__(self):
+        return f"<{self.name}: {energy_text(self)}, {_number(self.seconds, 's')}, {_number(self.watts, 'W')}>"
+
+
+def _number(value, unit):
+    return "unknown" if value is None else f"{value:.4g} {unit}"
+
+
+def energy_text(result):
+    if result.joules is None:
+        return f"energy unknown ({result.origin})" if result.origin else "energy unknown (no meter)"
+    error = f" ± {result.error:.2g}" if result.error is not None else ""
+    return f"{result.joules:.4g}{error} J {result.origin}"
+
+
+def rows(results):
+    """Texts of a table: a row of names, then one of each result."""
+    yield ("region", "energy", "time", "power", "items", "J/item")
+    for r in results:
+        yield (r.name + ("" if r.closed else " (not closed)"), energy_text(r), _number(r.seconds, "s"),
+               _number(r.watts, "W"), "-" if r.items is None else f"{r.items:.6g}",
+               "-" if r.joules_per_item is None else f"{r.joules_per_item:.4g}")
+
+
+def table(results):
+    lines = list(rows(results))
+    width = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    return "\n".join("  ".join([line[0].ljust(width[0])] + [t.rjust(w) for t, w in zip(line[1:], width[1:])])
+                     for line in lines)
