@@ -10,6 +10,7 @@
 #include "interrupts.h"
 #include "report/cells.h"
 #include "report/text.h"
+#include "work_show.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -416,45 +417,86 @@ static json_t *hold_json(const struct jm_hold *h)
 		*h->why ? h->why : NULL);
 }
 
-/* A damaged journal fails the command, when all rows are out. */
-static int print_holds(struct jm_cli *cli, const struct jm_hold *holds, int n)
+static void print_holds(const struct jm_cli *cli, const struct jm_hold *holds, int n)
 {
-	bool json = jm_values_number(&cli->values, "json") > 0;
-	json_t *array = json ? json_array() : NULL;
+	for (int i = 0; i < n; i++)
+		print_hold(cli, &holds[i]);
+	if (!n)
+		fprintf(cli->out, "Nothing is set by joulemark.\n");
+}
 
-	for (int i = 0; i < n; i++) {
-		if (json)
-			json_array_append_new(array, hold_json(&holds[i]));
-		else
-			print_hold(cli, &holds[i]);
+static void print_work(const struct jm_cli *cli, const struct jm_work_list *list)
+{
+	char text[1000];
+
+	for (int i = 0; i < list->n; i++) {
+		jm_work_text(&list->work[i], text, sizeof(text));
+		jm_text_wrap(cli->out, text, 0, 2, cli->width);
+	}
+	if (!list->n)
+		fprintf(cli->out, "No run or measurement is under way.\n");
+}
+
+static void print_status_json(const struct jm_cli *cli, const struct jm_hold *holds, int n,
+	const struct jm_work_list *list)
+{
+	json_t *array = json_array();
+
+	for (int i = 0; i < n; i++)
+		json_array_append_new(array, hold_json(&holds[i]));
+	print_json(cli, json_pack("{s:o, s:o}", "settings", array, "running", jm_work_json(list)));
+}
+
+/* A damaged journal fails the command, when all rows are out; a damaged status file is a warning. */
+static int print_status(
+	struct jm_cli *cli, const struct jm_hold *holds, int n, const struct jm_work_list *list)
+{
+	if (jm_values_number(&cli->values, "json") > 0) {
+		print_status_json(cli, holds, n, list);
+	} else {
+		print_work(cli, list);
+		print_holds(cli, holds, n);
+	}
+	if (list->n_unreadable)
+		jm_log(&cli->ctx, JM_WARNING,
+			"%d status %s of running work cannot be read and %s left out: %s",
+			list->n_unreadable, list->n_unreadable == 1 ? "file" : "files",
+			list->n_unreadable == 1 ? "is" : "are", list->why);
+	for (int i = 0; i < n; i++)
 		if (holds[i].held == JM_HELD_UNKNOWN)
 			jm_err_set(&cli->err, JM_EFORMAT, "%s", holds[i].why);
-	}
-	if (json)
-		print_json(cli, array);
-	else if (!n)
-		fprintf(cli->out, "Nothing is set by joulemark.\n");
 	return cli->err.code;
 }
 
 static int run_status(struct jm_cli *cli)
 {
+	struct jm_work_list list = {0};
 	struct jm_hold *holds = NULL;
 	int n = 0, rc = jm_guard_holds(&cli->ctx, &holds, &n, &cli->err);
 
 	if (!rc)
-		rc = print_holds(cli, holds, n);
+		rc = jm_work_list_read(&cli->ctx, &list, &cli->err);
+	if (!rc)
+		rc = print_status(cli, holds, n, &list);
+	jm_work_list_done(&list);
 	free(holds);
 	return rc ? jm_cli_fail(cli) : 0;
 }
 
 const struct jm_command jm_command_status = {
 	.name = "status",
-	.summary = "show the settings that joulemark has changed and will restore",
+	.summary = "show running work, and the settings that joulemark will restore",
 	.usage = "[--json]",
-	.description = "Shows settings that a running joulemark holds, that 'joulemark set' has "
+	.description = "Shows each running 'run' and 'measure' of this user and of root: the case, "
+		       "its phase, items per second, watts with their origin, the time left and "
+		       "the store, as they were at most one second ago.\n\n"
+		       "Shows settings that a running joulemark holds, that 'joulemark set' has "
 		       "made, or that a killed joulemark has left behind; in this user's state "
-		       "folder and in root's. Fails when it cannot tell.",
+		       "folder and in root's. Fails when it cannot tell.\n\n"
+		       "With --json an object with the lists 'running' and 'settings'; unknown is "
+		       "null.",
+	.example = "watch -n 1 joulemark status\n"
+		   "joulemark status --json | jq '.running[] | .work, .watts'",
 	.options = json_options,
 	.run = run_status,
 };

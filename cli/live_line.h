@@ -1,28 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A line on the terminal that is drawn again while something is measured: time, watts and joules so far. */
+/* What `measure` shows while it measures: a line on the terminal that is drawn again (time, watts, joules so far, items
+ * a second), and the figures that `joulemark status` shows in another terminal. */
 #ifndef JM_LIVE_LINE_H
 #define JM_LIVE_LINE_H
 
 #include "base/ctx.h"
 #include "cli.h"
 #include "measure/live.h"
+#include "measure/work_status.h"
 
 struct jm_live_line {
 	struct jm_session *session;
-	struct jm_live
-		*live; /* NULL = standard error is no terminal, or --quiet: nothing is drawn */
+	const char *store; /* NULL = none */
+	char work[200];
+	bool draws;	      /* standard error is a terminal that the line may use */
+	struct jm_live *live; /* NULL = not before the first tick */
+	struct jm_work_writer *writer;
 	int64_t start_ns;
 	const struct jm_ctx *ctx;
 	int width;
 };
 
-/* Of a session that has started. */
-int jm_live_line_open(struct jm_live_line *line, struct jm_cli *cli, struct jm_session *s);
+/* Of a session that has started; what is measured is to be put into `work`. Costs nothing before the first tick. */
+void jm_live_line_open(struct jm_live_line *line, struct jm_cli *cli, struct jm_session *s);
 /* Draws it; arg: the line. */
 void jm_live_line_draw(void *arg);
+/* The same with the items done so far (NAN = unknown) in this time. */
+void jm_live_line_tick(void *arg, double items, double seconds);
 /* Removes it from the screen. */
 void jm_live_line_close(struct jm_live_line *line);
-/* "312.4 W 3.75 kJ measured, ...": the sums of the view, of each origin that it has. */
-void jm_live_text(const struct jm_live *live, char *out, size_t size);
 
 #endif

@@ -2,6 +2,7 @@
 /* joulemark measure: the energy of any command. */
 #include "cli.h"
 #include "interrupts.h"
+#include "live_line.h"
 #include "measure_attach.h"
 #include "measure_show.h"
 #include "measure_store.h"
@@ -14,6 +15,7 @@
 #include "base/output.h"
 #include "base/text.h"
 #include "report/columns.h"
+#include "report/text.h"
 #include "report/openmetrics.h"
 #include "report/trace_hdf5.h"
 #include "result/provenance.h"
@@ -236,6 +238,7 @@ static int launch(struct measurement *m)
 {
 	struct jm_cli *cli = m->cli;
 	jm_signal_handler *before = signal(SIGPIPE, SIG_IGN);
+	struct jm_live_line line;
 	struct jm_launch_options o = {
 		.argv = cli->command,
 		.items_regex = jm_values_text(&cli->values, "items-regex"),
@@ -243,8 +246,18 @@ static int launch(struct measurement *m)
 		.out_fd = 1,
 		.before_exec = jm_give_back_pipe_signal,
 		.before_exec_arg = &before,
+		.tick = jm_live_line_tick,
+		.tick_arg = &line,
 	};
-	int rc = jm_launch(&cli->ctx, m->session, &o, &m->outcome, &cli->err);
+	int rc;
+
+	jm_live_line_open(&line, cli, m->session);
+	/* where the command prints to the terminal, the line would stand in the middle of its output */
+	line.draws = line.draws && !isatty(STDOUT_FILENO);
+	for (char **word = cli->command; *word; word++)
+		jm_text_append(line.work, sizeof(line.work), *line.work ? " " : "", *word);
+	rc = jm_launch(&cli->ctx, m->session, &o, &m->outcome, &cli->err);
+	jm_live_line_close(&line);
 
 	if (rc == JM_ENOENT || rc == JM_EPERM)
 		m->outcome.status = jm_proc_status_of(rc);

@@ -4,9 +4,11 @@
 #include "live_line.h"
 
 #include "base/clock.h"
+#include "base/process.h"
 
 #include <math.h>
 #include <signal.h>
+#include <stdio.h>
 
 #define SHORT 0.1 /* s: energy over less than a refresh of a sensor is mostly bound */
 
@@ -80,15 +82,26 @@ static void warn_of_a_short_one(const struct jm_measure_attach *a, const struct 
 			a->result.what, seconds);
 }
 
+static void name_work(const struct jm_measure_attach *a, char *out, size_t size)
+{
+	if (a->options.pid)
+		jm_process_text(a->options.pid, out, size);
+	else if (a->options.cgroup)
+		snprintf(out, size, "control group %s", a->options.cgroup);
+	else
+		snprintf(out, size, "the machine");
+}
+
 int jm_measure_attach_run(struct jm_measure_attach *a, struct jm_cli *cli, struct jm_session *s,
 	struct jm_outcome *ret)
 {
 	struct jm_live_line line;
-	int rc = jm_live_line_open(&line, cli, s);
+	int rc;
 
+	jm_live_line_open(&line, cli, s);
+	name_work(a, line.work, sizeof(line.work));
 	a->options.tick_arg = &line;
-	if (!rc)
-		rc = jm_attach_run(a->attach, s, &a->result, &cli->err);
+	rc = jm_attach_run(a->attach, s, &a->result, &cli->err);
 	jm_live_line_close(&line);
 	if (rc)
 		return rc;

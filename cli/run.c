@@ -157,6 +157,8 @@ static int run_plan(struct jm_run_call *r, struct jm_planned *p)
 	jm_run_plans_change_guard(r, p);
 	jm_run_show_init(
 		&show, &r->cli->ctx, &p->plan, isnan(width) ? 0 : (int)width, r->cli->quiet);
+	show.writer = jm_work_writer_new(&r->cli->ctx);
+	show.store = text_of(r, "store");
 	rc = jm_run_plan(&r->cli->ctx, &o, &r->guard, r->records, &r->cli->err);
 	r->guarded = p->controls_used;
 	p->plan.repeat = blocks;

@@ -5,6 +5,7 @@
 
 #include "base/ctx.h"
 #include "cli.h"
+#include "measure/work_status.h"
 #include "run/run_plan.h"
 
 #include <pthread.h>
@@ -54,6 +55,9 @@ struct jm_run_show {
 	char **told;
 	int n_told;
 	char note[256]; /* of the records, printed already */
+	/* for `joulemark status` in another terminal */
+	struct jm_work_writer *writer;
+	const char *store; /* NULL = none */
 };
 
 /* Takes over the context's log until jm_run_show_done. width: 0 = the terminal's. */
@@ -65,6 +69,12 @@ void jm_run_show_done(struct jm_run_show *show);
 /* What distinguishes this case from the others of its plan: settings, and options that vary. */
 void jm_run_case_label(
 	const struct jm_plan *plan, const struct jm_plan_case *c, char *out, size_t size);
+
+/* ---- run_status.c ---- */
+
+/* Tells other processes what the event says; label: of the case; left_s: until the end of the plan, NAN = unknown. */
+void jm_run_status_put(const struct jm_run_show *show, const struct jm_run_event *e,
+	const char *label, double left_s);
 
 /* ---- run_profile.c ---- */
 

@@ -5,6 +5,7 @@
 #include "base/text.h"
 
 #include "screen.h"
+#include "work_show.h"
 #include "base/clock.h"
 #include "result/metric.h"
 #include "report/text.h"
@@ -263,14 +264,18 @@ static void print_end(struct jm_run_show *show, const struct jm_run_event *e)
 	fputs(jm_screen_code(show->colour && reason, JM_PLAIN), stderr);
 }
 
-static void time_text(double seconds, char *out, size_t size)
+static double share_of(const struct jm_run_event *e)
 {
-	if (seconds < 100)
-		snprintf(out, size, "%.0f s", seconds);
-	else if (seconds < 6000)
-		snprintf(out, size, "%.0f min", seconds / 60);
-	else
-		snprintf(out, size, "%.1f h", seconds / 3600);
+	return e->progress && isfinite(e->progress->share) ? e->progress->share : 0;
+}
+
+/* By what was done so far in this call; NAN = nothing was. */
+static double seconds_left(const struct jm_run_show *show, const struct jm_run_event *e)
+{
+	double elapsed = (double)(jm_clock_now(jm_clock_real()) - show->start_ns) / 1e9;
+	double share = share_of(e), done = show->done + share;
+
+	return done > 0 ? elapsed * (e->total - e->number + 1 - share) / done : NAN;
 }
 
 static void bar_text(double share, int length, char *out)
@@ -330,9 +335,7 @@ static void put_live_line(
 /* The bar shows the whole plan; the time left is of what this call still has to do. */
 static void print_live(const struct jm_run_show *show, const struct jm_run_event *e)
 {
-	double share = e->progress && isfinite(e->progress->share) ? e->progress->share : 0;
-	double elapsed = (double)(jm_clock_now(jm_clock_real()) - show->start_ns) / 1e9;
-	double done = show->done + share, left = e->total - e->number + 1 - share;
+	double share = share_of(e), left = seconds_left(show, e);
 	char head[400], state[480], time[32], tail[48] = "";
 
 	head_of(show, e, head, sizeof(head));
@@ -340,8 +343,8 @@ static void print_live(const struct jm_run_show *show, const struct jm_run_event
 		e->progress		  ? e->progress->phase
 		: e->kind == JM_RUN_COOLS ? "cools down"
 					  : "starts");
-	if (done > 0) {
-		time_text(elapsed * left / done, time, sizeof(time));
+	if (!isnan(left)) {
+		jm_work_time_text(left, time, sizeof(time));
 		snprintf(tail, sizeof(tail), " %s left", time);
 	}
 	if (e->progress)
@@ -350,10 +353,20 @@ static void print_live(const struct jm_run_show *show, const struct jm_run_event
 	put_live_line(show, state, (e->number - 1 + share) / e->total, tail);
 }
 
+static void put_status(const struct jm_run_show *show, const struct jm_run_event *e)
+{
+	char label[120];
+
+	jm_run_case_label(show->plan, e->c, label, sizeof(label));
+	jm_run_status_put(show, e, label, seconds_left(show, e));
+}
+
 void jm_run_show_event(void *arg, const struct jm_run_event *e)
 {
 	struct jm_run_show *show = arg;
 
+	if (e->kind != JM_RUN_WAS_THERE && jm_work_writer_due(show->writer))
+		put_status(show, e);
 	if (e->kind == JM_RUN_ENDS)
 		print_end(show, e);
 	else if (e->kind != JM_RUN_WAS_THERE && show->terminal && !show->quiet)
@@ -368,5 +381,6 @@ void jm_run_show_done(struct jm_run_show *show)
 	for (int i = 0; i < show->n_told; i++)
 		free(show->told[i]);
 	free(show->told);
+	jm_work_writer_free(show->writer);
 	pthread_mutex_destroy(&show->told_lock);
 }

@@ -3,6 +3,7 @@
 #include "base/private_file.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -142,7 +143,7 @@ int jm_private_read(
 	return rc;
 }
 
-static int write_whole(int fd, const char *text, size_t n, mode_t mode)
+static int write_whole(int fd, const char *text, size_t n, mode_t mode, bool sync)
 {
 	while (n) {
 		ssize_t k = write(fd, text, n);
@@ -154,11 +155,11 @@ static int write_whole(int fd, const char *text, size_t n, mode_t mode)
 		text += k;
 		n -= (size_t)k;
 	}
-	return fchmod(fd, mode) || fsync(fd) ? -1 : 0;
+	return fchmod(fd, mode) || (sync && fsync(fd)) ? -1 : 0;
 }
 
-int jm_private_replace(
-	int folder, const char *name, const char *text, size_t n, mode_t mode, struct jm_err *err)
+static int replace(int folder, const char *name, const char *text, size_t n, mode_t mode, bool sync,
+	struct jm_err *err)
 {
 	char fresh[300];
 	int fd, rc = 0;
@@ -168,10 +169,22 @@ int jm_private_replace(
 	fd = openat(folder, fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return failed("write", name, err);
-	if (write_whole(fd, text, n, mode) || renameat(folder, fresh, folder, name))
+	if (write_whole(fd, text, n, mode, sync) || renameat(folder, fresh, folder, name))
 		rc = failed("write", name, err);
 	if (rc)
 		unlinkat(folder, fresh, 0);
 	close(fd);
 	return rc;
+}
+
+int jm_private_replace(
+	int folder, const char *name, const char *text, size_t n, mode_t mode, struct jm_err *err)
+{
+	return replace(folder, name, text, n, mode, true, err);
+}
+
+int jm_private_publish(
+	int folder, const char *name, const char *text, size_t n, mode_t mode, struct jm_err *err)
+{
+	return replace(folder, name, text, n, mode, false, err);
 }

@@ -24,5 +24,8 @@ int jm_private_read(
 /* Writes it anew beside the old one, syncs it, and puts it in its place: a kill leaves the old or the new. */
 int jm_private_replace(
 	int folder, const char *name, const char *text, size_t n, mode_t mode, struct jm_err *err);
+/* The same without the sync, for what need not outlive the machine: readers see the old or the new. */
+int jm_private_publish(
+	int folder, const char *name, const char *text, size_t n, mode_t mode, struct jm_err *err);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An outside command under a session: its marks, its output, signals for it. */
 #include "measure/launch.h"
+#include "base/clock.h"
 #include "base/ctx.h"
 #include "base/forward_signals.h"
 #include "measure/progress.h"
@@ -185,8 +186,32 @@ static bool take_output(struct launch *l)
 	return false;
 }
 
+/* Whichever of the two counts the items. */
+static double items_so_far(const struct launch *l)
+{
+	double items = l->scan ? l->scanned.items : l->tally.items;
+
+	return items > 0 ? items : NAN;
+}
+
+/* Calls tick when it is due; returns for how long to wait, -1 = for ever. */
+static int tick_ms(struct launch *l, int64_t *due_ns)
+{
+	int64_t now = jm_ctx_now(l->ctx);
+
+	if (!l->o->tick)
+		return -1;
+	if (now >= *due_ns) {
+		l->o->tick(
+			l->o->tick_arg, items_so_far(l), (double)(now - l->proc.start_ns) * 1e-9);
+		*due_ns = now + JM_SECOND;
+	}
+	return (int)((*due_ns - now) / JM_MILLISECOND) + 1;
+}
+
 static int attend(struct launch *l, struct jm_err *err)
 {
+	int64_t tick_ns = l->proc.start_ns + JM_SECOND;
 	int rc = 0;
 
 	while (!rc && !l->proc.ended) {
@@ -197,7 +222,7 @@ static int attend(struct launch *l, struct jm_err *err)
 			{.fd = l->proc.out_fd, .events = POLLIN},
 		};
 
-		if (poll(fds, 4, -1) < 0 && errno != EINTR)
+		if (poll(fds, 4, tick_ms(l, &tick_ns)) < 0 && errno != EINTR)
 			return jm_err_set(err, JM_EIO, "Cannot wait for '%s': %s.", l->o->argv[0],
 				strerror(errno));
 		if (fds[0].revents)

@@ -16,6 +16,9 @@ struct jm_launch_options {
 	const char *const *env;	       /* "NAME=value" to add, NULL-terminated; NULL = none */
 	int (*before_exec)(void *arg); /* see child_process.h */
 	void *before_exec_arg;
+	/* Called once a second while the command runs, with the items so far (NAN = unknown); may be NULL. */
+	void (*tick)(void *arg, double items, double seconds);
+	void *tick_arg;
 };
 
 struct jm_outcome {

@@ -76,6 +76,12 @@ static void record_command(struct jm__worker *w, const struct jm_outcome *o)
 	jm_record_set(r, "throughput", jm_json_number(o->throughput));
 }
 
+/* Its rate is that of all its time: which part of it is steady is known at the end. */
+static void on_tick(void *arg, double items, double seconds)
+{
+	jm__worker_progress(arg, "command", isnan(items) ? 0 : items, seconds, NAN);
+}
+
 int jm__worker_command(struct jm__worker *w, struct jm_err *err)
 {
 	const json_t *throughput = json_object_get(w->parameters, "throughput");
@@ -85,6 +91,8 @@ int jm__worker_command(struct jm__worker *w, struct jm_err *err)
 		.items_json = json_string_value(json_object_get(throughput, "json")),
 		.out_fd = STDOUT_FILENO,
 		.before_exec = prepare_command,
+		.tick = on_tick,
+		.tick_arg = w,
 	};
 	char **env = environment(json_object_get(w->parameters, "environment"));
 	struct jm_outcome outcome = {.phase = -1, .marked = -1};

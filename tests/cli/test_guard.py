@@ -144,7 +144,7 @@ def test_second_sweeper_is_told_who_holds(gpus):
         second = run(gpus, "set", "gpu.power=400W", "--", "true")
         assert f"process {first.pid}" in sentence(second, FAILURE)
         assert gpus.limits() == [300] * 4
-        held = json.loads(run(gpus, "status", "--json").stdout)
+        held = json.loads(run(gpus, "status", "--json").stdout)["settings"]
         assert {h["state"] for h in held} == {"held"} and {h["pid"] for h in held} == {first.pid}
     finally:
         first.terminate()

@@ -400,7 +400,7 @@ def test_a_driver_that_does_not_return_keeps_no_other_gpu(gpus):
     done = run(gpus, "set", "gpu.power=300W", "--", "true")
     assert "GPU 2" in sentence(done, FAILURE) and "does not return" in done.stderr
     assert gpus.limits() == FOUND
-    rows = json.loads(run(gpus, "status", "--json").stdout)  # its guard stays for what may still happen
+    rows = json.loads(run(gpus, "status", "--json").stdout)["settings"]  # its guard stays for what may still happen
     assert [row["state"] for row in rows] == ["being restored"] and "GPU-2" in rows[0]["device"]
     os.remove(stuck)  # what GPU 2's driver was told may now happen, and is put back
     assert wait_for(lambda: run(gpus, "get").returncode == 0 and gpus.limits() == FOUND and not gpus.journals(), 30)

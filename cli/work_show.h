@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Running work as text and JSON, for `status` and `top`. */
+#ifndef JM_WORK_SHOW_H
+#define JM_WORK_SHOW_H
+
+#include "measure/work_status.h"
+
+#include <jansson.h>
+
+/* "run gpt-117m: case 3 of 12, steady, 812.5 items/s, 312.4 W measured, 12 min left, process 4242, store a.db" */
+void jm_work_text(const struct jm_work_status *work, char *out, size_t size);
+/* [{...}]; unknown is null. */
+json_t *jm_work_json(const struct jm_work_list *list);
+/* "59 s", "12 min", "1.7 h" */
+void jm_work_time_text(double seconds, char *out, size_t size);
+
+#endif
