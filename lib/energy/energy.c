@@ -7,7 +7,6 @@
 
 #define ALIKE	0.05 /* counter and power of one board may be calibrated apart by this */
 #define ROUNDED 1e-9 /* of a time that is a sum of many */
-#define Z95	1.96 /* standard deviations of a 95 % interval */
 
 const struct jm_energy jm_energy_unknown = {
 	.joules = NAN,
@@ -75,6 +74,20 @@ static void compare(struct parts *p, double length)
 	p->counter.variance += apart * apart / (Z95 * Z95);
 }
 
+/* Once: what power readings allow at the end may be the same that they differ by. */
+static void widen(struct jm_part *counter)
+{
+	counter->variance =
+		fmax(counter->variance, counter->hidden * counter->hidden / (Z95 * Z95));
+}
+
+/* Why an energy is unknown, where nothing was wrong with what could be read. */
+static void name_unknown(struct jm_energy *e)
+{
+	if (isnan(e->joules) && !jm_fault_kind(&e->fault))
+		e->fault.kind = e->resets ? JM_FAULT_COUNTER_RESET : JM_FAULT_NO_READINGS;
+}
+
 static int parts_of(
 	const struct jm_trace_interval *s, int meter, struct parts *ret, struct jm_err *err)
 {
@@ -95,6 +108,8 @@ static int parts_of(
 		rc = jm_energy_check(s, &m, &cells, &ret->counter, &ret->fault, err);
 	leave_out_faults(ret);
 	compare(ret, (double)(s->t1 - s->t0) * 1e-9);
+	if (!isnan(ret->counter.joules))
+		widen(&ret->counter);
 	return rc;
 }
 
@@ -176,6 +191,7 @@ int jm_energy_of(const struct jm_trace *trace, const struct jm_meters *set, int 
 		.resets = p.counter.resets,
 		.fault = p.fault,
 	};
+	name_unknown(ret);
 	ret->error = jm_energy_error(ret->error_sampling, ret->error_calibration);
 	ret->error_locked = NAN;
 	return best == &p.power ? locked(&s, meter, best, &ret->error_locked, err) : 0;

@@ -17,10 +17,11 @@
 	X(NONE, "none")                                                                            \
 	X(COUNTER_STUCK, "counter-stuck") /* it stood still; not used */                           \
 	X(COUNTER_FAST, "counter-fast")	  /* it rose by more than the device can draw; not used */ \
-	X(CONTRADICTION,                                                                           \
-		"contradiction")    /* counter and power cannot both be true; none is used */      \
-	X(DIFFER, "differ")	    /* they differ by more than their bounds */                    \
-	X(POWER_ZERO, "power-zero") /* 0 W of what is on; power is not used */
+	X(CONTRADICTION, "contradiction") /* counter and power exclude each other; none is used */ \
+	X(DIFFER, "differ")		  /* they differ by more than their bounds */              \
+	X(POWER_ZERO, "power-zero")	  /* 0 W of what is on; power is not used */               \
+	X(COUNTER_RESET, "counter-reset") /* and power does not tell; the energy is unknown */     \
+	X(NO_READINGS, "no-readings")	  /* for a part of the time; the energy is unknown */
 enum jm_fault_kind {
 #define X(name, text) JM_FAULT_##name,
 	JM_FAULTS(X)

@@ -28,6 +28,7 @@
 #define COVERED	     0.99 /* of the time, by power readings */
 #define WINDOWS	     64	  /* that a long stretch is cut into */
 #define WINDOW_SHARE 0.25 /* of a refresh, where the sensor's window is not known */
+#define UNSEEN_MIN   INT64_C(150000000) /* ns: readings may lie so far apart */
 
 /* A stretch of the counter from one of its steps on. */
 struct rising {
@@ -45,6 +46,7 @@ struct check {
 	int64_t window;		      /* ns */
 	struct jm_plateau last;
 	bool any;
+	int64_t alive; /* the last moment at which the counter is known to go on; ns */
 	struct rising window_open, whole;
 	int64_t caught_up; /* ns that the counter stood still at most before it caught up */
 	struct jm_fault fault;
@@ -263,6 +265,8 @@ static void on_plateau(void *arg, const struct jm_plateau *run)
 	if (rise < 0) {
 		start_over(c);
 	} else {
+		if (rise > 0)
+			c->alive = c->last.seen;
 		look_at_rest(c, &c->last, run, rise);
 		add_rise(c, run, rise);
 	}
@@ -285,6 +289,38 @@ static void finish(struct check *c)
 	look_at_rest(c, &c->last, NULL, 0);
 	look_at_end(c, &c->window_open);
 	look_at_end(c, &c->whole);
+}
+
+/* ---- a counter that was not seen to go on ---- */
+
+/*
+ * What a counter told last may be of long ago: it rose since a reading, but until when is not known where it
+ * was not seen to step again. From that reading on the energy lies between what it tells and what power
+ * readings allow.
+ */
+static int look_at_tail(const struct check *c, struct jm_part *counter)
+{
+	int64_t unseen = jm_reach(c->counter), from = c->alive;
+	struct jm_trace_interval tail = *c->s;
+	struct jm_part told, power;
+	struct jm_cells cells;
+	double most;
+	int rc;
+
+	if (unseen < UNSEEN_MIN)
+		unseen = UNSEEN_MIN;
+	if (!c->power || isnan(counter->joules) || from > c->s->t1 - unseen)
+		return 0;
+	tail.t0 = from > c->s->t0 ? from : c->s->t0;
+	rc = jm_energy_by_counter(&tail, c->m->counter, c->m->shape, NULL, &told, c->err);
+	if (!rc)
+		rc = jm_energy_by_power(&tail, c->m->power, &cells, &power, c->err);
+	if (rc)
+		return rc;
+	most = fmin(
+		power.joules + Z95 * sqrt(power.variance), c->peak * seconds(tail.t1 - tail.t0));
+	counter->hidden = isfinite(most) ? fmax(0, most - told.joules) : 0;
+	return 0;
 }
 
 static int64_t window_of(const struct check *c)
@@ -316,9 +352,10 @@ static int walk_counter(struct check *c, struct jm_part *ret)
 	jm_plateaus_init(&steps, c->counter, on_plateau, c);
 	rc = jm_energy_by_counter(c->s, c->m->counter, c->m->shape, &watch, ret, c->err);
 	jm_plateaus_end(&steps);
-	if (!rc)
-		finish(c);
-	return rc;
+	if (rc)
+		return rc;
+	finish(c);
+	return look_at_tail(c, ret);
 }
 
 static void check_power(struct check *c)

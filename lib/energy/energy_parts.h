@@ -6,6 +6,8 @@
 #include "meter/meter.h"
 #include "trace/trace.h"
 
+#define Z95 1.96 /* standard deviations of a 95 % interval */
+
 struct jm_fault;
 
 struct jm_trace_interval {
@@ -22,6 +24,8 @@ struct jm_part {
 	double watts_max;
 	long samples, gaps;
 	int resets; /* counter */
+	/* counter: J, 95 %, that the device may have used beyond it: it was not seen to step at the end; 0 = none */
+	double hidden;
 	double unseen; /* power: share of the time between the sensor's windows; 0 = none, or unknown */
 	int places; /* power: of the load that the sensor sees again and again; 0 = as it comes */
 };

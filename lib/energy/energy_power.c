@@ -19,7 +19,6 @@
 /* Chosen with bench/energy_bounds, so that the bound holds 95 of 100 loads of all kinds. */
 #define HIDDEN		 0.5 /* of the mean power: may be hidden in one gap, however alike readings are */
 #define FEW		 2		     /* readings: with fewer of these it may be more */
-#define Z95		 1.96		     /* standard deviations of a 95 % interval */
 #define CELLS_AROUND	 INT64_C(2000000000) /* ns before and after the stretch */
 #define BRIDGE_REFRESHES 3
 #define BRIDGE_MIN	 INT64_C(250000000) /* ns without readings that may be interpolated */

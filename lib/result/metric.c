@@ -2,6 +2,7 @@
 /* What a record means: speed, power, energy per item, and how that compares with a reference. */
 #include "result/metric.h"
 #include "base/json.h"
+#include "energy/energy.h"
 
 #include <math.h>
 #include <string.h>
@@ -199,6 +200,18 @@ bool jm_metric_failed(const json_t *record)
 	return json_is_number(exit_status) && json_number_value(exit_status) != 0;
 }
 
+/* Where readings are only missing, the energy is unknown, but none of them was impossible. */
+static bool tells_impossible(const char *fault)
+{
+	static const enum jm_fault_kind harmless[] = {
+		JM_FAULT_NONE, JM_FAULT_COUNTER_RESET, JM_FAULT_NO_READINGS};
+
+	for (size_t i = 0; i < sizeof(harmless) / sizeof(harmless[0]); i++)
+		if (!strcmp(fault, jm_fault_name(harmless[i])))
+			return false;
+	return *fault != 0;
+}
+
 bool jm_metric_faulty(const json_t *record)
 {
 	const json_t *meter;
@@ -206,9 +219,7 @@ bool jm_metric_faulty(const json_t *record)
 
 	json_array_foreach(json_object_get(record, "meters"), i, meter)
 	{
-		const char *fault = jm_json_text(meter, "fault");
-
-		if (*fault && strcmp(fault, "none") != 0 && counts(meter))
+		if (tells_impossible(jm_json_text(meter, "fault")) && counts(meter))
 			return true;
 	}
 	return false;

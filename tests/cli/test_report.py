@@ -151,9 +151,10 @@ def test_a_faulty_sensor_yields_no_verdict_by_energy(tmp_path):
     for verdict in summary(write(tmp_path, rows))["series"][0]["verdicts"]:
         assert verdict["metric"] == "throughput" or (
             verdict["kind"] == "none" and "sensor" in verdict["why"]), verdict
-    rows[1]["meters"][0]["fault"] = "none"
-    sound = summary(write(tmp_path, rows))["series"][0]["verdicts"]
-    assert any(v["metric"] != "throughput" and v["kind"] != "none" for v in sound)
+    for fault in ("none", "counter-reset", "no-readings"):  # of missing readings none is impossible
+        rows[1]["meters"][0]["fault"] = fault
+        sound = summary(write(tmp_path, rows))["series"][0]["verdicts"]
+        assert any(v["metric"] != "throughput" and v["kind"] != "none" for v in sound)
 
 
 def test_estimates_yield_no_verdict(tmp_path):

@@ -53,6 +53,12 @@ static void expect_unknown(struct jm_energy e, enum jm_fault_kind kind)
 	assert_true(isnan(e.watts_mean));
 }
 
+static void expect_no_readings(struct jm_energy e)
+{
+	assert_true(isnan(e.joules));
+	assert_int_equal(jm_fault_kind(&e.fault), JM_FAULT_NO_READINGS);
+}
+
 static void names_a_counter_frozen_from_the_start(void **state)
 {
 	(void)state;
@@ -99,6 +105,96 @@ static void covers_a_freeze_just_before_the_end(void **state)
 		wave_setup.fault[0] = (struct wave_fault){.freeze_from = from, .freeze_until = 1e9};
 		e = measure(T0, T0 + 1);
 		assert_near(e.joules, truth(T0, T0 + 1), e.error_sampling);
+	}
+}
+
+/* ---- a counter that is hardly read ---- */
+
+#define UNREAD 1.7 /* s, of a stretch whose counter is read in its first 0.35 s and at its end */
+
+/* A slow wave at any phase, which the power sensor sees well. */
+static struct jm_energy measure_unread(int i, double until)
+{
+	wave_done(&wave_setup.wave[0]);
+	wave_square(&wave_setup.wave[0], 182, 620, i % 2 ? 2.179 : 1.285, fmod(0.137 * i, 1), 12);
+	wave_setup.unread_from = T0 + 0.35;
+	wave_setup.unread_until = until;
+	return measure(T0, T0 + UNREAD);
+}
+
+/* Its fault is set. Off by how much of the bound; at most twice that, and 2 % of the energy. */
+static double off_unread(int i, double until)
+{
+	struct jm_energy e = measure_unread(i, until);
+	double true_j = truth(T0, T0 + UNREAD), off = fabs(e.joules - true_j);
+
+	assert_true(off <= 2 * e.error_sampling + 0.02 * true_j);
+	return off / e.error_sampling;
+}
+
+/* That it rose since tells nothing of until when: what power readings allow beyond it is in the bound. */
+static void count_freezes_while_unread(double until)
+{
+	int n = 0, inside = 0;
+
+	for (int i = 0; i < 60; i++, n++) {
+		double from = T0 + 0.4 + 0.02 * i;
+
+		wave_setup.fault[0] = (struct wave_fault){.freeze_from = from, .freeze_until = 1e9};
+		inside += off_unread(i, until) <= 1;
+	}
+	assert_true(inside >= 0.95 * n);
+}
+
+static void covers_a_freeze_while_nobody_read(void **state)
+{
+	(void)state;
+	count_freezes_while_unread(T0 + UNREAD + 0.02);
+	/* nor read after its first reading at the end, so that it is not seen to stand still */
+	wave_setup.unread_for_good = T0 + UNREAD + 0.03;
+	count_freezes_while_unread(T0 + UNREAD + 0.02);
+	wave_setup.stamped = true;
+	count_freezes_while_unread(T0 + UNREAD + 0.02);
+}
+
+/* The same value after a gap is no step. */
+static void covers_a_freeze_with_a_gap_in_it(void **state)
+{
+	(void)state;
+	wave_setup.dead_from[0] = T0 + UNREAD - 0.02;
+	wave_setup.dead_until[0] = T0 + UNREAD;
+	count_freezes_while_unread(T0 + UNREAD - 0.09);
+}
+
+/* Where power readings end, too, the device may have drawn all that it can. */
+static void covers_a_freeze_that_no_power_reading_tells(void **state)
+{
+	struct jm_energy e;
+
+	(void)state;
+	wave_setup.limit = 700;
+	wave_setup.power_dead_from = T0 + 1.2;
+	wave_setup.unread_for_good = T0 + UNREAD + 0.03;
+	wave_setup.fault[0] = (struct wave_fault){.freeze_from = T0 + 0.6, .freeze_until = 1e9};
+	for (int i = 0; i < 20; i++) {
+		e = measure_unread(i, T0 + UNREAD + 0.02);
+		assert_near(e.joules, truth(T0, T0 + UNREAD), e.error_sampling);
+		assert_true(e.error_sampling < 1.5 * 700 * UNREAD);
+	}
+}
+
+/* One that steps again at the end was alive all the time, as far as anybody can tell. */
+static void believes_a_sound_counter_that_is_hardly_read(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 60; i++) {
+		struct jm_energy e;
+
+		wave_setup.stamped = i >= 30;
+		e = measure_unread(i, T0 + UNREAD - 0.02);
+		assert_int_equal(e.fault.kind, JM_FAULT_NONE);
+		assert_near(e.joules, truth(T0, T0 + UNREAD), 1.5 * e.error_sampling);
+		assert_true(e.error_sampling < 0.08 * e.joules);
 	}
 }
 
@@ -225,15 +321,35 @@ static void a_reset_of_a_counter_that_wraps_is_no_jump(void **state)
 	wave_setup.counter_start = 200000;
 	wave_setup.reset_at[0] = 5;
 	e = measure(T0, T1);
-	assert_int_equal(e.fault.kind, JM_FAULT_NONE);
-	assert_int_equal(e.resets, 1);
+	assert_int_equal(e.fault.kind, JM_FAULT_COUNTER_RESET);
 	assert_true(isnan(e.joules));
+	assert_int_equal(e.resets, 1);
 	/* and going round is neither */
 	wave_setup.reset_at[0] = 0;
 	wave_setup.counter_start = 262143 - 2000;
 	e = measure(T0, T1);
 	assert_int_equal(e.fault.kind, JM_FAULT_NONE);
 	assert_near(e.joules, truth(T0, T1), e.error_sampling);
+}
+
+/* ---- energy that is unknown has a reason ---- */
+
+static void names_missing_readings(void **state)
+{
+	(void)state;
+	use_constant(350);
+	wave_setup.dead_from[0] = T1 - 0.5;
+	wave_setup.dead_until[0] = T1 + 9;
+	expect_no_readings(measure(T0, T1));
+	wave_setup.no_power = true;
+	expect_no_readings(measure(T0, T1));
+	wave_setup.no_power = false;
+	wave_setup.no_counter = true;
+	expect_no_readings(measure(T0, T1));
+	/* a meter that has neither */
+	wave_setup.no_power = true;
+	wave_setup.limit = 700;
+	expect_no_readings(measure(T0, T1));
 }
 
 /* ---- power ---- */
@@ -307,6 +423,10 @@ int main(void)
 		cmocka_unit_test_setup(names_a_counter_that_stood_still_for_a_while, reset),
 		cmocka_unit_test_setup(names_a_counter_frozen_at_rest, reset),
 		cmocka_unit_test_setup(covers_a_freeze_just_before_the_end, reset),
+		cmocka_unit_test_setup(covers_a_freeze_with_a_gap_in_it, reset),
+		cmocka_unit_test_setup(covers_a_freeze_while_nobody_read, reset),
+		cmocka_unit_test_setup(covers_a_freeze_that_no_power_reading_tells, reset),
+		cmocka_unit_test_setup(believes_a_sound_counter_that_is_hardly_read, reset),
 		cmocka_unit_test_setup(believes_a_counter_that_catches_up, reset),
 		cmocka_unit_test_setup(names_a_jump, reset),
 		cmocka_unit_test_setup(names_a_jump_in_half_a_second, reset),
@@ -317,6 +437,7 @@ int main(void)
 		cmocka_unit_test_setup(an_idle_uncore_may_stand_still, reset),
 		cmocka_unit_test_setup(a_package_that_jumps_is_unknown, reset),
 		cmocka_unit_test_setup(a_reset_of_a_counter_that_wraps_is_no_jump, reset),
+		cmocka_unit_test_setup(names_missing_readings, reset),
 		cmocka_unit_test_setup(a_gpu_that_is_on_does_not_rest_at_zero, reset),
 		cmocka_unit_test_setup(believes_true_readings, reset),
 		cmocka_unit_test_setup(a_reset_that_is_survived_is_counted, reset),

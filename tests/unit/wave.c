@@ -263,6 +263,13 @@ static double power_at(const struct wave_setup *w, int gpu, double tick)
 	return w->fault[gpu].power_zero ? 0 : round(watts * 1e3) * 1e-3;
 }
 
+/* A counter that is costly to read is left alone, and repeats its reading with its old time. */
+static bool is_left_alone(const struct wave_setup *w, double t)
+{
+	return (t >= w->unread_from && t < w->unread_until) ||
+	       (w->unread_for_good > 0 && t >= w->unread_for_good);
+}
+
 static int wave_read(void *state, struct jm_sink *sink, struct jm_err *err)
 {
 	struct wave_setup *w = &wave_setup;
@@ -276,14 +283,20 @@ static int wave_read(void *state, struct jm_sink *sink, struct jm_err *err)
 	w->reads++;
 	for (int i = 0; i < w->gpus; i++) {
 		bool dead = t >= w->dead_from[i] && t < w->dead_until[i];
+		bool power_dead = dead || (w->power_dead_from > 0 && t >= w->power_dead_from);
 		int64_t stamp = w->stamped ? llround(tick * 1e9) : now;
 		int64_t power_stamp = w->stamped ? llround(power_tick * 1e9) : now;
 
+		if (!is_left_alone(w, t))
+			w->counter[i] = (struct jm_reading){
+				.value = dead ? NAN : counter_at(w, i, tick - w->late),
+				.t_ns = stamp,
+			};
 		if (!w->no_counter)
-			jm_give(sink, signal++, dead ? NAN : counter_at(w, i, tick - w->late),
-				stamp);
+			jm_give(sink, signal++, w->counter[i].value, w->counter[i].t_ns);
 		if (!w->no_power)
-			jm_give(sink, signal++, dead ? NAN : power_at(w, i, power_tick - w->late),
+			jm_give(sink, signal++,
+				power_dead ? NAN : power_at(w, i, power_tick - w->late),
 				power_stamp);
 		if (w->limit > 0)
 			jm_give(sink, signal++, w->limit, stamp);

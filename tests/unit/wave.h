@@ -61,7 +61,11 @@ struct wave_setup {
 	bool no_counter, no_power, average_only, stamped;
 	bool refresh_unknown;
 	double dead_from[WAVE_GPUS], dead_until[WAVE_GPUS]; /* s; both 0 = never */
-	double reset_at[WAVE_GPUS];			    /* s; 0 = never */
+	/* s: the counters are not read then, and never more from the last on; their last reading stays. 0 = never */
+	double unread_from, unread_until, unread_for_good;
+	double power_dead_from;		      /* s, for good; 0 = never */
+	struct jm_reading counter[WAVE_GPUS]; /* the last ones */
+	double reset_at[WAVE_GPUS];	      /* s; 0 = never */
 	struct wave_fault fault[WAVE_GPUS];
 	enum jm_scope scope;
 	long reads;
