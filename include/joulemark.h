@@ -132,6 +132,16 @@ JM_API void jm_measurement_free(struct jm_measurement *m); /* takes NULL */
  */
 JM_API int jm_mark(const char *name, double items, struct jm_err *err);
 
+/*
+ * The same for many marks: the way to that joulemark is opened once. Marks may be sent from any thread, and
+ * from a child of fork. JM_EGONE: the program has closed the descriptor; free the marker and open another.
+ */
+struct jm_marker;
+JM_API int jm_marker_new(struct jm_marker **ret, struct jm_err *err);
+JM_API int jm_marker_mark(
+	struct jm_marker *marker, const char *name, double items, struct jm_err *err);
+JM_API void jm_marker_free(struct jm_marker *marker); /* takes NULL */
+
 #ifdef __cplusplus
 }
 #endif

@@ -206,42 +206,81 @@ static int check_name(const char *name, struct jm_err *err)
 		"'%s' cannot be the name of a mark; use up to 63 letters without spaces.", name);
 }
 
-static int send_text(const char *path, const char *text, struct jm_err *err)
+static int unreachable(struct jm_err *err)
+{
+	return jm_err_set(err, JM_EIO,
+		"The joulemark that started this command no longer receives marks (%s: %s).",
+		secure_getenv(VARIABLE), strerror(errno));
+}
+
+static int connect_to(const char *path, int *ret_fd, struct jm_err *err)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	struct timeval patience = {.tv_sec = 2};
-	int fd, rc = 0;
+	int fd;
 
 	if (strlen(path) >= sizeof(address.sun_path))
 		return jm_err_set(err, JM_EUSAGE, VARIABLE " does not name a socket.");
 	memcpy(address.sun_path, path, strlen(path) + 1);
 	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (fd >= 0)
-		setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
-	if (fd < 0 ||
-		sendto(fd, text, strlen(text), 0, (struct sockaddr *)&address, sizeof(address)) < 0)
-		rc = jm_err_set(err, JM_EIO,
-			"The joulemark that started this command no longer receives marks (%s: "
-			"%s).",
-			path, strerror(errno));
-	if (fd >= 0)
+	if (fd < 0)
+		return unreachable(err);
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+	if (connect(fd, (struct sockaddr *)&address, sizeof(address))) {
+		unreachable(err);
 		close(fd);
-	return rc;
+		return JM_EIO;
+	}
+	*ret_fd = fd;
+	return 0;
 }
 
-int jm_progress_send(const char *name, double items, struct jm_err *err)
+struct jm_marker {
+	int fd;
+	dev_t dev; /* what fd was when it was opened: a program may close numbers that it does not know */
+	ino_t ino;
+};
+
+static bool is_own(const struct jm_marker *m)
+{
+	struct stat st;
+
+	return !fstat(m->fd, &st) && st.st_dev == m->dev && st.st_ino == m->ino;
+}
+
+int jm_marker_new(struct jm_marker **ret, struct jm_err *err)
 {
 	const char *path = secure_getenv(VARIABLE);
+	struct jm_marker *m;
+	struct stat st;
+	int rc;
+
+	if (!path || !*path)
+		return jm_err_set(err, JM_ENOENT,
+			"No joulemark receives marks here: use them in a command that 'joulemark "
+			"measure' or 'joulemark run' has started.");
+	m = calloc(1, sizeof(*m));
+	if (!m)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for marks.");
+	rc = connect_to(path, &m->fd, err);
+	if (rc || fstat(m->fd, &st)) {
+		free(m);
+		return rc ? rc : unreachable(err);
+	}
+	m->dev = st.st_dev;
+	m->ino = st.st_ino;
+	*ret = m;
+	return 0;
+}
+
+int jm_marker_mark(struct jm_marker *m, const char *name, double items, struct jm_err *err)
+{
 	char text[160], count[32] = "";
 	struct timespec now;
 	int rc = check_name(name, err);
 
 	if (rc)
 		return rc;
-	if (!path || !*path)
-		return jm_err_set(err, JM_ENOENT,
-			"No joulemark receives this mark: use it in a command that 'joulemark "
-			"measure' or 'joulemark run' has started.");
 	if (!isnan(items))
 		snprintf(count, sizeof(count), " %.17g", items);
 	/* a program may have set a locale with another decimal point */
@@ -251,7 +290,33 @@ int jm_progress_send(const char *name, double items, struct jm_err *err)
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	snprintf(text, sizeof(text), "jm1 %lld mark %s%s",
 		(long long)now.tv_sec * 1000000000 + now.tv_nsec, name, count);
-	return send_text(path, text, err);
+	if (!is_own(m))
+		return jm_err_set(err, JM_EGONE,
+			"The program has closed the descriptor %d, through which marks were sent; "
+			"open another marker.",
+			m->fd);
+	return send(m->fd, text, strlen(text), MSG_NOSIGNAL) < 0 ? unreachable(err) : 0;
+}
+
+void jm_marker_free(struct jm_marker *m)
+{
+	if (m && is_own(m))
+		close(m->fd);
+	free(m);
+}
+
+int jm_progress_send(const char *name, double items, struct jm_err *err)
+{
+	struct jm_marker *m;
+	int rc = check_name(name, err);
+
+	if (!rc)
+		rc = jm_marker_new(&m, err);
+	if (rc)
+		return rc;
+	rc = jm_marker_mark(m, name, items, err);
+	jm_marker_free(m);
+	return rc;
 }
 
 /* ---- the sum ---- */

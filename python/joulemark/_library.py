@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The library: where it is found, which version it is, its functions, its errors."""
 import ctypes
+import functools
 import math
 import os
 import pathlib
@@ -8,7 +9,7 @@ import pathlib
 __version__ = "0.1.0"
 
 FILE = "libjoulemark.so.0"
-ENOENT = -2  # JM_ENOENT
+ENOENT, EGONE = -2, -7  # JM_ENOENT, JM_EGONE
 
 
 class Error(Exception):
@@ -97,13 +98,16 @@ def _declare(lib):
             "jm_measurement_begin": [pointer, text, err],
             "jm_measurement_stop": [pointer, err],
             "jm_measurement_json": [pointer, ctypes.c_int, out, err],
-            "jm_mark": [text, ctypes.c_double, err]}.items():
+            "jm_mark": [text, ctypes.c_double, err],
+            "jm_marker_new": [out, err],
+            "jm_marker_mark": [pointer, text, ctypes.c_double, err]}.items():
         getattr(lib, name).argtypes = arguments
     for name, arguments in {
             "jm_ctx_free": [pointer],
             "jm_measurement_end": [pointer, ctypes.c_int],
             "jm_measurement_credit": [pointer, ctypes.c_int, ctypes.c_double],
-            "jm_measurement_free": [pointer]}.items():
+            "jm_measurement_free": [pointer],
+            "jm_marker_free": [pointer]}.items():
         getattr(lib, name).argtypes = arguments
         getattr(lib, name).restype = None
     lib.free = ctypes.CDLL(None).free
@@ -143,9 +147,33 @@ def mark(name, items=None):
     For a program that runs under `joulemark measure` or `joulemark run`. True when the mark was sent; False when the
     program runs outside of both, where a mark means nothing.
     """
-    err = Err()
-    code = (_loaded or load()).jm_mark(name.encode(), math.nan if items is None else items, err)
+    return _send((_marker or _open_marker()), name.encode(), _UNKNOWN if items is None else items)
+
+
+def _send(send, name, items):
+    """The sentence of a failure is asked for when there is one: this is called in the middle of a program's work."""
+    code = send(name, items, None)
+    if not code:
+        return True
+    if code == EGONE:  # the program closed all descriptors, as daemons do
+        return _send(_open_marker(), name, items)
     if code == ENOENT:
         return False
-    check(code, err)
+    err = Err()
+    check(send(name, items, err), err)
     return True
+
+
+_UNKNOWN = math.nan
+_marker = None
+
+
+def _open_marker():
+    """The function that sends a mark: through a marker that stays, or one that finds that nobody receives. What was opened
+    before is not freed, for another thread may be sending through it."""
+    global _marker  # pylint: disable=global-statement
+    lib, marker, err = load(), ctypes.c_void_p(), Err()
+    if lib.jm_marker_new(marker, err):
+        return lib.jm_mark
+    _marker = functools.partial(lib.jm_marker_mark, marker)
+    return _marker

@@ -172,14 +172,20 @@ class Measurement:
             if known is None:
                 known = self._names[name] = _Name(name)
             if not known.inside:
-                err = Err()
-                known.phases.append(check(self._handle.lib.jm_measurement_begin(
-                    self._handle.measurement, known.text, err), err))
+                known.phases.append(self._begin(known.text))
             known.inside += 1
         try:
             self._local.inside.append(name)
         except AttributeError:
             self._local.inside = [name]
+
+    def _begin(self, text):
+        begin, measurement = self._handle.lib.jm_measurement_begin, self._handle.measurement
+        phase = begin(measurement, text, None)
+        if phase < 0:  # the sentence is asked for when it is needed
+            err = Err()
+            phase = check(begin(measurement, text, err), err)
+        return phase
 
     def _leave(self, name):
         inside = getattr(self._local, "inside", None)

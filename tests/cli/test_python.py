@@ -373,6 +373,25 @@ def test_marks_reach_the_joulemark_around():
     assert phase["items"] == 12 and 0.2 <= phase["end_s"] - phase["start_s"] < 1
 
 
+def test_marks_go_on_after_the_program_closed_all_descriptors_and_in_a_child():
+    script = textwrap.dedent("""
+        import os, joulemark
+        joulemark.mark("one", 1)
+        os.closerange(3, 100)
+        other = os.open("/dev/null", os.O_RDWR)
+        joulemark.mark("two", 2)
+        child = os.fork()
+        joulemark.mark("three", 3)
+        if not child: os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    """)
+    done = jm("measure", "--json", "-", "--source", "sim:h100x1", "--", sys.executable, "-c", script,
+              env={"PYTHONPATH": str(SOURCE / "python"), "JM_LIBRARY": str(LIBRARY)})
+    assert done.returncode == 0, done.stderr
+    phases = {p["name"]: p["items"] for p in json.loads(done.stdout)["phases"]}
+    assert {"one", "two", "three"} < set(phases) and phases["command"] == 9
+
+
 def test_a_mark_outside_is_no_error_and_a_wrong_name_is():
     python("""
         import joulemark

@@ -55,6 +55,52 @@ static void marks(void **state)
 	jm_progress_close(p);
 }
 
+/* A marker sends until its descriptor is another thing; what took its number is left alone. */
+static void markers(void **state)
+{
+	struct jm_err err = JM_ERR_INIT;
+	struct got got = {.n = 0};
+	struct jm_marker *m;
+	struct jm_progress *p;
+	int before, fd, other[2];
+
+	(void)state;
+	unsetenv("JM_PROGRESS");
+	assert_int_equal(jm_marker_new(&m, &err), JM_ENOENT);
+	assert_sentence(&err, JM_ENOENT);
+	err = (struct jm_err)JM_ERR_INIT;
+	assert_ok(jm_progress_open(&p, &err), err);
+	putenv((char *)jm_progress_env(p));
+	before = dup(0);
+	close(before);
+	assert_ok(jm_marker_new(&m, &err), err);
+	assert_ok(jm_marker_mark(m, "a", 1, &err), err);
+	assert_ok(jm_marker_mark(m, "b", NAN, &err), err);
+	assert_int_equal(jm_marker_mark(m, "two words", 1, &err), JM_EUSAGE);
+	err = (struct jm_err)JM_ERR_INIT;
+	assert_int_equal(jm_progress_receive(p, jm_clock_now(jm_clock_real()), get, &got), 2);
+	assert_string_equal(got.mark[1].name, "b");
+	/* the first free number was the marker's */
+	assert_int_equal(close(before), 0);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_DGRAM, 0, other), 0);
+	assert_int_equal(other[0], before);
+	assert_int_equal(jm_marker_mark(m, "c", 1, &err), JM_EGONE);
+	assert_sentence(&err, JM_EGONE);
+	assert_int_equal(recv(other[1], &fd, sizeof(fd), MSG_DONTWAIT), -1);
+	jm_marker_free(m);
+	assert_int_equal(close(other[0]), 0);
+	close(other[1]);
+	/* and until nobody receives */
+	err = (struct jm_err)JM_ERR_INIT;
+	assert_ok(jm_marker_new(&m, &err), err);
+	jm_progress_close(p);
+	assert_int_equal(jm_marker_mark(m, "d", 1, &err), JM_EIO);
+	assert_sentence(&err, JM_EIO);
+	jm_marker_free(m);
+	jm_marker_free(NULL);
+	unsetenv("JM_PROGRESS");
+}
+
 /* Anybody may write to the socket; nothing of it may hurt. */
 static void nonsense(void **state)
 {
@@ -378,6 +424,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(marks),
+		cmocka_unit_test(markers),
 		cmocka_unit_test(nonsense),
 		cmocka_unit_test(numbers_in_output),
 		cmocka_unit_test(limits_of_a_search),
