@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The client's side of the guard: starts it, asks it, and takes its place when it is killed. */
+/* The client's side of the guard: starts it, sends requests, and restores in its place when it
+ * is killed. */
 #include "guard/guard.h"
 #include "guard/guard_wire.h"
 
@@ -47,7 +48,7 @@ struct jm_guard {
 	bool asked; /* to hold something: there may be journals that we do not know of */
 	atomic_bool gone;
 	double *found;	/* of each knob that the guard holds; NAN = not held */
-	bool recovered; /* something had to be put back in the guard's place */
+	bool recovered; /* something had to be restored in the guard's place */
 	int code;	/* of that */
 	struct jm_err why;
 };
@@ -67,7 +68,7 @@ static int launch(struct jm_guard *g, struct jm_err *err)
 
 /* ---- when it is killed ------------------------------------------------------------------------------- */
 
-/* Its locks are free only when it has ended altogether. */
+/* Its locks are released only when its process has ended. */
 static void reap(struct jm_guard *g)
 {
 	while (waitpid(g->self.pid, NULL, 0) < 0 && errno == EINTR)
@@ -109,7 +110,7 @@ static void set_taken(struct jm_guard *g)
 	pthread_mutex_unlock(&g->lock);
 }
 
-/* Puts back first and talks afterwards: who reads our log may be stopped. */
+/* Restores first and logs afterwards, because the reader of the log may be stopped. */
 static void restore_in_its_place(struct jm_guard *g, const double *found)
 {
 	struct jm_log_later log;
@@ -128,7 +129,7 @@ static void restore_in_its_place(struct jm_guard *g, const double *found)
 	jm_log_later_done(&log);
 }
 
-/* Of a guard that was killed while it wrote them: nothing had been changed yet. */
+/* Journals of a guard that was killed while it wrote them; it had changed nothing yet. */
 static void clear_journals(struct jm_guard *g)
 {
 	struct jm_log_later log;
@@ -139,7 +140,7 @@ static void clear_journals(struct jm_guard *g)
 	jm_log_later_done(&log);
 }
 
-/* Once, by the first caller, mostly the watcher. */
+/* Runs once, for the first caller, usually the watcher. */
 static void *take_over(void *arg)
 {
 	struct jm_guard *g = arg;
@@ -428,7 +429,7 @@ static int ask_about(struct jm_guard *g, enum jm_wire_op op, const struct jm_set
 	return ask(g, op, n, err);
 }
 
-/* Before anything is changed we know what would have to be put back. */
+/* Before anything is changed, the client learns the values that would have to be restored. */
 static int hold(struct jm_guard *g, const struct jm_setting *settings, int n, struct jm_err *err)
 {
 	const struct jm_applied *held = payload(g);
@@ -471,7 +472,7 @@ int jm_guard_restore(struct jm_guard *g, struct jm_err *err)
 	return ask(g, JM_WIRE_RESTORE, 0, err);
 }
 
-/* From here on a guard that is killed leaves nothing to be put back. */
+/* If the guard is killed from here on, there is nothing to restore. */
 static void forget_found(struct jm_guard *g)
 {
 	pthread_mutex_lock(&g->lock);
@@ -491,7 +492,7 @@ int jm_guard_keep(struct jm_guard *g, struct jm_err *err)
 
 /* ---- ending -------------------------------------------------------------------------------------------- */
 
-/* A guard that was killed before it changed anything leaves nothing to say. */
+/* A guard that was killed before it changed anything needs no message. */
 static int say_stop(struct jm_guard *g, struct jm_err *err)
 {
 	struct jm_err why = JM_ERR_INIT;
@@ -506,7 +507,7 @@ static int say_stop(struct jm_guard *g, struct jm_err *err)
 	return rc ? jm_err_set(err, rc, "%s", why.text) : 0;
 }
 
-/* One whose driver does not return stays, and puts back when it does. */
+/* A guard whose driver does not return continues, and restores when it does. */
 static void let_it_end(struct jm_guard *g, int limit_ms)
 {
 	const struct timespec look = {.tv_nsec = 10000000};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Found, written down, synced, changed, read back - in this order - and back again. */
+/* Finds a value, journals and syncs it, changes the knob and reads it back, in this order; and
+ * restores. */
 #include "guard/guard_apply.h"
 
 #include "base/log_later.h"
@@ -89,7 +90,7 @@ int jm_put_back(const struct jm_knob_table *table, int i, double value, struct j
 
 /* ---- taking hold ----------------------------------------------------------------------------------- */
 
-/* The journal's words about knob i. */
+/* The journal's record of knob i. */
 bool jm_outlived(
 	const struct jm_control *control, const struct jm_journal_state *s, const char *boot)
 {
@@ -110,7 +111,7 @@ static struct jm_journal_state describe(const struct jm_knob_holder *k, int i)
 	return s;
 }
 
-/* What an earlier holder left in the journal is settled first, so that `found` is the truth. */
+/* The journal of an earlier holder is handled first, so that `found` is the original value. */
 static int finish_earlier_session(struct jm_knob_holder *k, int i, struct jm_err *err)
 {
 	struct jm_journal *j = &k->journal[i];
@@ -134,7 +135,7 @@ static void tell_damage(const struct jm_knob_holder *k, int i)
 		jm_log(k->ctx, JM_WARNING, JM_JOURNAL_MENDED, j->path, j->damage);
 }
 
-/* Locks knob i and writes down what it finds. */
+/* Locks knob i and journals the value that it finds. */
 static int hold(struct jm_knob_holder *k, int i, struct jm_patience *patience, struct jm_err *err)
 {
 	const struct jm_knob *knob = &k->table.knobs.knob[i];
@@ -168,7 +169,7 @@ static void let_go(struct jm_knob_holder *k, int i)
 	struct jm_journal *j = &k->journal[i];
 	struct jm_journal_state s = describe(k, i);
 
-	/* if this cannot be written the next start puts the same value back once more */
+	/* if this cannot be written, the next start restores the same value once more */
 	jm_journal_write(j, &s, JM_JOURNAL_BACK, j->now.found, NULL);
 	jm_journal_close(j);
 }
@@ -201,7 +202,7 @@ static int hold_all(
 
 /* ---- setting ----------------------------------------------------------------------------------------- */
 
-/* One setting becomes one line per device; a device that two settings name is a contradiction. */
+/* One setting becomes one line per device; two settings for one device are an error. */
 static int plan_one(const struct jm_knob_holder *k, const struct jm_setting *s,
 	struct jm_applied *plan, int *n, struct jm_err *err)
 {
@@ -232,7 +233,7 @@ static int plan_one(const struct jm_knob_holder *k, const struct jm_setting *s,
 		s->knob, s->selector);
 }
 
-/* Sets line p; before: what it was asked to be until now. */
+/* Sets line p; before: the value requested until now. */
 static int apply_one(struct jm_knob_holder *k, const struct jm_applied *line, double *ret_before,
 	struct jm_err *err)
 {
@@ -244,7 +245,7 @@ static int apply_one(struct jm_knob_holder *k, const struct jm_applied *line, do
 	return jm_knob_table_set(&k->table, line->knob, line->requested, err);
 }
 
-/* Lines 0..n-1 back to what they were before this call. */
+/* Restores lines 0..n-1 to their values before this call. */
 static void roll_back(
 	struct jm_knob_holder *k, const struct jm_applied *plan, const double *before, int n)
 {

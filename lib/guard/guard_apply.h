@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Changing knobs so that they find their way back: table and journals together. The guard's inside. */
+/* Changes and restores knobs with their journals. Used inside the guard only. */
 #ifndef JM_GUARD_APPLY_H
 #define JM_GUARD_APPLY_H
 
@@ -22,23 +22,25 @@ int jm_knob_holder_open(struct jm_knob_holder *ret, struct jm_ctx *ctx, const ch
 void jm_knob_holder_close(struct jm_knob_holder *k); /* restores nothing */
 /* As jm_guard_get, jm_guard_set (guard.h). */
 void jm_knob_holder_get(struct jm_knob_holder *k, struct jm_applied *out);
-/* Locks what the settings speak of and writes down what it finds; out: accepted is the value found. */
+/* Locks the knobs of the settings and journals the values found; out: accepted is the value
+ * found. */
 int jm_knob_holder_hold(struct jm_knob_holder *k, const struct jm_setting *settings, int n,
 	struct jm_applied *out, int *ret_n, struct jm_err *err);
 int jm_knob_holder_set(struct jm_knob_holder *k, const struct jm_setting *settings, int n,
 	struct jm_applied *out, int *ret_n, struct jm_err *err);
-/* Puts back what was found; release: and gives up the locks. All are tried; the first error is told,
- * every one is logged, when all have been tried. */
+/* Restores the values found; release: releases the locks, too. Tries all knobs; afterwards every
+ * error is logged, and the first is returned. */
 int jm_knob_holder_restore(struct jm_knob_holder *k, bool release, struct jm_err *err);
-/* Leaves all as it is, journalled, and gives up the locks. */
+/* Leaves all settings in place, journalled, and releases the locks. */
 int jm_knob_holder_keep(struct jm_knob_holder *k, struct jm_err *err);
 
 /* Do two values of a knob mean the same? Drivers count in milliwatts and the like. */
 bool jm_knob_same(double a, double b);
-/* Sets knob i of the table to the value and reads it back; what cannot be read back is an error. */
+/* Sets knob i of the table to the value and reads it back; a value that cannot be read back is
+ * an error. */
 int jm_put_back(const struct jm_knob_table *table, int i, double value, struct jm_err *err);
 
-/* Has the machine been restarted since, which put the knobs of this control back by itself? boot: of now. */
+/* Has the machine rebooted since, which resets the knobs of this control? boot: the current id. */
 bool jm_outlived(
 	const struct jm_control *control, const struct jm_journal_state *s, const char *boot);
 

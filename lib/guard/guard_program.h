@@ -10,15 +10,16 @@
 /*
  * Its path, the first of these that is there:
  *	JM_GUARD of the environment, unless privileges are raised;
- *	ctx->guard_program, by which a program says that it is joulemark itself;
+ *	ctx->guard_program, which a program sets if it is joulemark itself;
  *	joulemark beside the library that this is part of, or in ../bin or ../../bin of it;
  *	joulemark where this build is installed.
- * One that somebody else could have written is refused: JM_EPERM. JM_ENOENT: there is none; names all places.
+ * A file that another user could have written is refused: JM_EPERM. JM_ENOENT: there is none; the
+ * error names all places.
  */
 int jm_guard_program(const struct jm_ctx *ctx, char *out, size_t size, struct jm_err *err);
 
-/* Starts it as a process in a session of its own, at the other end of the socket *ret_fd. One that cannot be
- * executed says so there, in reply to whatever it is asked. */
+/* Starts it as a process in a session of its own, at the other end of the socket *ret_fd. If it
+ * cannot be executed, every request is answered with that error. */
 int jm_guard_launch(const char *program, pid_t *ret_pid, int *ret_fd, struct jm_err *err);
 
 #endif

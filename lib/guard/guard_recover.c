@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What crashed holders left behind, and what was kept: putting it back, and telling of it. */
+/* Restores the settings of crashed holders and kept settings, and reports them. */
 #include "guard/guard.h"
 
 #include "base/ctx.h"
@@ -86,7 +86,8 @@ static int put_back(
 	return 0;
 }
 
-/* What was put back stays back when its journal cannot be told so: the next start does the same once more. */
+/* If the journal cannot be updated, the value stays restored, and the next start restores it
+ * once more. */
 static void write_down(struct pass *p, struct jm_journal *j, const struct jm_journal_state *s,
 	enum jm_journal_verb verb)
 {
@@ -97,7 +98,7 @@ static void write_down(struct pass *p, struct jm_journal *j, const struct jm_jou
 			s->device, why.text);
 }
 
-/* The journal is locked and has something to put back. */
+/* The journal is locked and has a value to restore. */
 static int recover_knob(struct pass *p, struct jm_journal *j, struct jm_err *err)
 {
 	struct jm_journal_state s = j->now;
@@ -142,7 +143,8 @@ static int visit(void *arg, const struct jm_journal_view *view, struct jm_err *e
 	int rc = jm_journal_open_name(p->ctx, view->name, &p->patience, &j, &why);
 
 	(void)err;
-	/* a living holder's is its own business; the lock is waited for when the holder has died */
+	/* the journal of a living holder is left alone; if the holder has died, its lock is
+	 * awaited */
 	if (rc == JM_ENOENT || (rc == JM_EBUSY && !p->kept_too))
 		return 0;
 	if (rc) {
@@ -280,7 +282,7 @@ static void describe(const struct jm_journal_state *s, struct jm_hold *hold)
 	hold->guard_pid = (int)s->guard.pid;
 }
 
-/* All that is known of a damaged one is its name. */
+/* Only the name of a damaged journal is known. */
 static void describe_damaged(const struct jm_journal_view *view, struct jm_hold *hold)
 {
 	const char *at = strchr(view->name, '@');

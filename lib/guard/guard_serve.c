@@ -29,7 +29,7 @@ struct server {
 	char message[JM_WIRE_MAX];
 };
 
-/* What is to go out is in the message. */
+/* The message contains the data to send. */
 static void reply(struct server *s, size_t bytes)
 {
 	while (send(s->fd, s->message, bytes, MSG_NOSIGNAL) < 0 && errno == EINTR)
@@ -157,7 +157,7 @@ static void serve(struct server *s)
 	}
 }
 
-/* Who reads what our client printed shall not have to wait for the driver, too. */
+/* A reader of the client's output must not wait for the driver. */
 static void give_up_stderr(void)
 {
 	int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -168,8 +168,8 @@ static void give_up_stderr(void)
 	close(null);
 }
 
-/* The client cannot be told any more; a driver that is busy is asked again, and one that does not return is
- * waited for however long it takes: what it was told to set may still happen. */
+/* The client has ended and gets no reply. A busy driver is tried again, and a driver call that
+ * does not return is awaited without a limit, because its setting may still take effect. */
 static int restore_alone(struct server *s, struct jm_err *err)
 {
 	struct jm_ctx quiet = *s->ctx;
@@ -206,7 +206,8 @@ static int watch(struct server *s, struct jm_err *err)
 	return jm_signals_catch(&s->signals, err);
 }
 
-/* The kernel shall look for memory elsewhere first; without root it says no, which is no harm. */
+/* Asks the kernel to kill other processes first when memory runs out; without root this fails,
+ * which does no harm. */
 static void ask_to_be_spared(void)
 {
 	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -240,7 +241,7 @@ int jm_guard_serve(struct jm_ctx *ctx, int fd, struct jm_err *err)
 	}
 	if (s->pidfd > 0)
 		close(s->pidfd);
-	/* what has come stays blocked: it must not end the process before its status is told */
+	/* pending signals stay blocked: they must not end the process before its status is sent */
 	if (s->signals.fd >= 0)
 		close(s->signals.fd);
 	close(fd);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Journals may be locked, missing or damaged: the values known decide, the journals are only brought in line. */
+/* Journals may be locked, missing or damaged: the known values are restored, and the journals
+ * are then updated. */
 #include "guard/guard_takeover.h"
 
 #include "base/clock.h"
@@ -13,7 +14,7 @@ struct pass {
 	const struct jm_takeover *t;
 	struct jm_knob_table table;
 	struct jm_patience patience;
-	char failed[400]; /* what is not back, each with its reason */
+	char failed[400]; /* what was not restored, each with its reason */
 	int n_failed, code;
 };
 
@@ -22,7 +23,8 @@ static bool is_ours(const struct pass *p, const struct jm_journal_state *s)
 	return s->open && s->guard.pid == p->t->guard.pid && s->guard.start == p->t->guard.start;
 }
 
-/* Another joulemark that has taken hold since has first put back what we had found. */
+/* Another joulemark that holds the knob now has first restored the value that this one had
+ * found. */
 static bool is_settled(const struct pass *p, const struct jm_journal_state *s)
 {
 	return (s->open && !is_ours(p, s) && jm_process_runs(&s->guard)) ||
@@ -35,7 +37,7 @@ static void close_session(struct jm_journal *j, double found)
 	struct jm_journal_state s = j->now;
 
 	if (s.open && jm_journal_write(j, &s, JM_JOURNAL_BACK, found, NULL))
-		return; /* the next start puts the same value back once more */
+		return; /* the next start restores the same value once more */
 }
 
 static int with_journal(
@@ -51,7 +53,7 @@ static int with_journal(
 	return rc;
 }
 
-/* Its value is known to us, and is back. */
+/* Its value is known, and has been restored. */
 static void set_aside(struct pass *p, const struct jm_knob *knob)
 {
 	struct jm_journal j;

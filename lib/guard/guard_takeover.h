@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In the place of a guard that was killed: the client puts back what it knows was found. */
+/* When the guard was killed, the client restores the values found. */
 #ifndef JM_GUARD_TAKEOVER_H
 #define JM_GUARD_TAKEOVER_H
 
@@ -15,8 +15,9 @@ struct jm_takeover {
 };
 
 /*
- * Puts back every value and reads it back, with its journal or without. 0 only when each was read back as it was
- * found, or has been settled by another joulemark since; else the sentence names those that are not.
+ * Restores every value and reads it back, with its journal or without. 0 only when each was read
+ * back as it was found, or has been settled by another joulemark since; else the sentence names
+ * those that are not.
  */
 int jm_take_over(const struct jm_takeover *t, struct jm_err *err);
 

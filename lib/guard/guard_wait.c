@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who is waited for, and for how much longer the user wants to. */
+/* Waiting for another process, until it answers or the user interrupts. */
 #include "guard/guard_wait.h"
 
 #include "base/ctx.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What client and guard say to each other: one message each, over a SOCK_SEQPACKET pair. Each guard has one
- * client, its parent, which may be another version of joulemark. The first 8 bytes, and the reply that refuses
- * another version, stay as they are in all versions. Nothing of a message is used before all of it was checked.
+ * The protocol of client and guard: one message each, over a SOCK_SEQPACKET pair. Each guard has
+ * one client, its parent, which may be another version of joulemark. The first 8 bytes, and the
+ * reply that refuses another version, stay as they are in all versions. A message is used only
+ * after all of it was checked.
  */
 #ifndef JM_GUARD_WIRE_H
 #define JM_GUARD_WIRE_H

@@ -73,7 +73,7 @@ static void close_folders(struct jm_journal *j)
 	j->folder = j->copies = -1;
 }
 
-/* Without copies one can still put back; only who is about to change something needs them. */
+/* Restoring works without copies; only a caller that is about to change something needs them. */
 static int open_folders(
 	const struct jm_ctx *ctx, bool make, struct jm_journal *j, struct jm_err *err)
 {
@@ -106,7 +106,7 @@ int jm_journal_sync_folder(const struct jm_ctx *ctx, struct jm_err *err)
 
 /* ---- the lock ------------------------------------------------------------------------------------------ */
 
-/* Is the lock still the file of its name, in the folder of its name? Somebody may remove them. */
+/* Is the lock still the file of its name, in the folder of its name? A user may remove them. */
 static bool is_in_place(const struct jm_journal *j)
 {
 	char file[JM_JOURNAL_NAME + 16];
@@ -117,7 +117,8 @@ static bool is_in_place(const struct jm_journal *j)
 	       ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
 }
 
-/* On a read-only file system where there is no lock yet nobody can begin anything: the folder stands in. */
+/* On a read-only file system without a lock no process can begin a change: the folder is locked
+ * instead. */
 static int open_lock(struct jm_journal *j, bool *ret_stand_in, struct jm_err *err)
 {
 	struct jm_err why = JM_ERR_INIT;
@@ -154,7 +155,7 @@ static bool held_by_old(const struct jm_journal *j, const struct jm_journal_stat
 	return held;
 }
 
-/* Who holds it, as far as lock and record show. */
+/* The holder, as far as lock and record show. */
 static void name_holder(
 	const struct jm_journal *j, const struct jm_journal_state *s, char *out, size_t size)
 {
@@ -217,7 +218,7 @@ static void announce(
 		s->open ? s->device : j->name, holder);
 }
 
-/* What the record contains while another process has the lock; nothing when it cannot be read. */
+/* The contents of the record while another process has the lock; empty when it cannot be read. */
 static void look(const struct jm_journal *j, struct jm_journal_state *ret)
 {
 	char damage[200];
@@ -303,14 +304,14 @@ static int set_aside(struct jm_journal *j, char *ret, size_t size, struct jm_err
 	return 0;
 }
 
-/* With the lock: the copy has stood in, and becomes the record. */
+/* With the lock held: the copy was used, and becomes the record. */
 static void mend(struct jm_journal *j)
 {
 	char aside[JM_JOURNAL_NAME + 48], damage[sizeof(j->damage)];
 
 	memcpy(damage, j->damage, sizeof(damage));
 	if (set_aside(j, aside, sizeof(aside), NULL))
-		return; /* on a read-only file system the copy has to do again */
+		return; /* on a read-only file system the copy will be used again */
 	jm__journal_put(j->folder, j->name, &j->now, 0600, NULL);
 	snprintf(j->damage, sizeof(j->damage), "%.150s", damage);
 }

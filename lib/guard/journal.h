@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The journal of one knob of one device: what has to be put back, and on whose behalf.
+ * The journal of one knob of one device: the value to restore, and the client that changed it.
  *
  *	knobs/NAME.journal	the record; for its owner alone
- *	knobs/NAME.lock		who holds its lock (flock) may change the knob; never renamed, never removed
+ *	knobs/NAME.lock		the holder of its lock (flock) may change the knob; never renamed or removed
  *	held/NAME.journal	a copy that everybody may read: for `status`, and for when the record is damaged
  *
  * A record is a line or two, each with a checksum:
  *
- *	kept   the value to come back to, one day: an earlier session ended and left its own
+ *	kept   the value to restore later: an earlier session ended and left its setting in place
  *	found  the value found, before the first change of a session that has not ended
  *
- * It is written anew beside the old one, synced and renamed, before what it announces is done; where nothing is to be
- * put back there is none. When a session begins the record comes first, when it ends the copy does: whichever of the
- * two is left by a kill, it is true. Joulemark 0.1 appended lines in the same file (also `back` and `gone`) and locked
- * the file itself; its records are read, and its running holders respected. A torn last line of theirs was never
- * acted upon.
+ * It is written anew beside the old one, synced and renamed, before what it announces is done;
+ * without a value to restore there is no record. When a session begins the record comes first, when
+ * it ends the copy does: whichever of the two a kill leaves is correct. Joulemark 0.1 appended
+ * lines in the same file (also `back` and `gone`) and locked the file itself; its records are read,
+ * and its running holders respected. A change announced by their incomplete last line was never
+ * made.
  */
 #ifndef JM_JOURNAL_H
 #define JM_JOURNAL_H
@@ -32,7 +33,7 @@
 
 enum jm_journal_verb { JM_JOURNAL_FOUND, JM_JOURNAL_BACK, JM_JOURNAL_KEPT, JM_JOURNAL_GONE };
 
-/* What the lines add up to. */
+/* The state that results from the lines. */
 struct jm_journal_state {
 	char knob[32], unit[8], device[JM_ID_MAX],
 		control[JM_SPEC_MAX]; /* control: opens it again */
@@ -42,7 +43,7 @@ struct jm_journal_state {
 	bool kept; /* left by a session that ended well; base is the value from before the first */
 	double base;
 	struct jm_process client, guard; /* of the last session; guard.pid 0 = written by 0.1 */
-	int damaged;			 /* lines that cannot be believed; an empty file is one */
+	int damaged;			 /* damaged lines; an empty file counts as one */
 };
 
 struct jm_journal {
@@ -50,13 +51,13 @@ struct jm_journal {
 	int lock;		    /* -1 = closed */
 	char name[JM_JOURNAL_NAME]; /* without the end */
 	char path[JM_JOURNAL_PATH]; /* of the record, for sentences */
-	char damage[200]; /* what was wrong with it, when the copy stood in; "" = nothing */
+	char damage[200];	    /* the damage, if the copy was used; "" = none */
 	struct jm_journal_state now;
 };
 
 /*
- * How long locks are waited for, all together: whose client has died is putting things back. Announced after a
- * second, with who is waited for. interrupts: of the user; two end the wait; may be NULL.
+ * How long to wait for all locks together: a holder whose client has died is restoring. The wait is
+ * logged after a second, with the holder. interrupts: of the user; two end the wait; may be NULL.
  */
 struct jm_patience {
 	const struct jm_ctx *ctx;
@@ -66,10 +67,10 @@ struct jm_patience {
 };
 
 /*
- * Locks the journal and reads it. JM_EBUSY while another process holds it; the sentence names it. JM_EFORMAT: it is
- * damaged, and so is its copy or there is none; the files stay as they are. Damage that the copy makes good is
- * mended: the damaged file is set aside, and `damage` says so. JM_EPERM on a file system that is read-only, unless
- * there is something to put back.
+ * Locks the journal and reads it. JM_EBUSY while another process holds it; the sentence names it.
+ * JM_EFORMAT: it is damaged, and so is its copy or there is none; the files stay as they are. If
+ * the copy is intact, it replaces the damaged record: the damaged file is renamed, and `damage`
+ * reports this. JM_EPERM on a file system that is read-only, unless there is a value to restore.
  */
 int jm_journal_open(const struct jm_ctx *ctx, const char *knob, const char *device,
 	struct jm_patience *patience, struct jm_journal *ret, struct jm_err *err);
@@ -79,27 +80,28 @@ int jm_journal_open_name(const struct jm_ctx *ctx, const char *name, struct jm_p
 /* Locks a damaged one, for jm_journal_set_aside: under its lock another value may be chosen for it. */
 int jm_journal_open_damaged(const struct jm_ctx *ctx, const char *knob, const char *device,
 	struct jm_patience *patience, struct jm_journal *ret, struct jm_err *err);
-/* Renames a damaged file; nothing is to be put back from it any more. ret: its new name. */
+/* Renames a damaged file; it is not used for restoring any more. ret: its new name. */
 int jm_journal_set_aside(struct jm_journal *j, char *ret, size_t size, struct jm_err *err);
 /* Of path and damage. */
 #define JM_JOURNAL_MENDED                                                                          \
 	"The journal %s was damaged: %s Its copy has taken its place; what was damaged is kept "   \
 	"beside it."
 #define JM_LOCK_LIMIT_NS INT64_C(10000000000) /* of one call, for all its locks */
-/* Makes the record say so, with who and where from `next`. value: of found and kept. */
+/* Writes the new state to the record, with client and guard from `next`. value: of found and
+ * kept. */
 int jm_journal_write(struct jm_journal *j, const struct jm_journal_state *next,
 	enum jm_journal_verb verb, double value, struct jm_err *err);
 /* Unlocks. Takes a closed one. */
 void jm_journal_close(struct jm_journal *j);
 
-/* A look without the lock. JM_ENOENT: nothing is to be put back; JM_EFORMAT: damaged. */
+/* Reads without the lock. JM_ENOENT: there is no value to restore; JM_EFORMAT: damaged. */
 int jm_journal_peek(const struct jm_ctx *ctx, const char *knob, const char *device,
 	struct jm_journal_state *ret);
 struct jm_journal_view {
 	char name[JM_JOURNAL_NAME]; /* without the end */
 	struct jm_journal_state state;
-	bool unreadable; /* damaged, and no copy to stand in */
-	bool forgotten;	 /* a copy whose record somebody has removed */
+	bool unreadable; /* damaged, and without an intact copy */
+	bool forgotten;	 /* a copy whose record was removed */
 	char why[300];	 /* when it is */
 };
 
@@ -116,7 +118,7 @@ int jm_journal_each_of_root(const struct jm_ctx *ctx,
 	struct jm_err *err);
 /* What a journal of this knob is called, without the end. */
 void jm_journal_name(const char *knob, const char *device, char *out, size_t size);
-/* Makes new files in the folder sure to be found again. */
+/* Syncs the folder, so that new files in it survive a crash. */
 int jm_journal_sync_folder(const struct jm_ctx *ctx, struct jm_err *err);
 /* The id of this boot; "" where the kernel does not report it. */
 void jm_journal_boot(const struct jm_ctx *ctx, char *out, size_t size);

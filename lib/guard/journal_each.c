@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A look at all journals without their locks; by another user, at the copies. */
+/* Reads all journals without their locks; for another user, the copies. */
 #include "guard/journal_private.h"
 
 #include "base/ctx.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text of a journal: lines with checksums, what they add up to, and which of record and copy is believed. */
+/* The text of a journal: lines with checksums, the resulting state, and the choice between
+ * record and copy. */
 #include "guard/journal_private.h"
 
 #include "base/private_file.h"
@@ -112,7 +113,7 @@ static bool take_line(struct jm_journal_state *s, char **field, int n)
 	return true;
 }
 
-/* What 0.1 had not written to its end it had not acted upon. */
+/* Version 0.1 made no change before its line was complete. */
 static bool is_torn(const char *line, size_t n)
 {
 	return n < 2 ? !strncmp(line, OLD_FORMAT, n) : !strncmp(line, OLD_FORMAT "\t", 2);
@@ -147,7 +148,8 @@ void jm__journal_file(const char *name, const char *end, char *out, size_t size)
 	snprintf(out, size, "%.*s%s", JM_JOURNAL_NAME - 1, name, end);
 }
 
-/* Whatever there is but cannot be read is damage; why says what. JM_ENOENT: nothing is there. */
+/* A file that exists and cannot be read is damaged; why has the reason. JM_ENOENT: there is no
+ * file. */
 static int read_one(int folder, const char *file, struct jm_journal_state *ret, struct jm_err *why)
 {
 	size_t n = 0;
@@ -178,7 +180,7 @@ int jm__journal_read(int folder, int copies, const char *name, struct jm_journal
 	rc = folder < 0 ? JM_ENOENT : read_one(folder, file, &record, &why);
 	rc_copy = copies < 0 ? JM_ENOENT : read_one(copies, file, &copy, &why_copy);
 	*ret_damage = '\0';
-	/* who removes a record wants it forgotten */
+	/* a user who removes a record wants it not to be restored */
 	if (rc == JM_ENOENT && (folder >= 0 || rc_copy == JM_ENOENT))
 		return jm_err_set(err, JM_ENOENT, "There is no journal %s.", file);
 	if (!rc && (jm__journal_says(&record) || rc_copy || !jm__journal_says(&copy))) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening controls by name and finding a knob's own. */
+/* Opens controls by name and finds the control of a knob. */
 #include "guard/knob_table.h"
 
 #include "base/clock.h"
@@ -89,7 +89,7 @@ static int open_list(
 	return rc;
 }
 
-/* Every control that acts on the machine and opens; why the others do not is said when none does. */
+/* Opens every control that acts on the machine; if none opens, the error has the reasons. */
 static int open_machine(struct jm_knob_table *table, struct jm_ctx *ctx, struct jm_err *err)
 {
 	char why[400] = "";
@@ -144,7 +144,7 @@ bool jm_knob_table_waits(const struct jm_knob_table *table)
 	return waits;
 }
 
-/* What a driver is still at work with must stay. */
+/* Memory that a driver call still uses must stay. */
 void jm_knob_table_close(struct jm_knob_table *table)
 {
 	if (jm_knob_table_waits(table))

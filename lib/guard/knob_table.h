@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * All opened controls and their knobs as one table. Used by the guard and by those who only look. A driver that does
- * not return from a call is waited for for JM_DRIVER_LIMIT_NS; the knob is then out of order until it has returned,
- * and the others go on.
+ * All opened controls and their knobs as one table. Used by the guard and by readers. A driver call
+ * that does not return is awaited for JM_DRIVER_LIMIT_NS; the knob is then unusable until the call
+ * has returned, and the others continue.
  */
 #ifndef JM_KNOB_TABLE_H
 #define JM_KNOB_TABLE_H
@@ -38,7 +38,7 @@ void jm_knob_table_close(struct jm_knob_table *table);
 int jm_knob_table_get(const struct jm_knob_table *table, int i, double *ret_accepted,
 	double *ret_enforced, struct jm_err *err);
 int jm_knob_table_set(const struct jm_knob_table *table, int i, double value, struct jm_err *err);
-/* Is there a driver that has not returned? What was then being set may still happen. */
+/* Is there a driver call that has not returned? Its setting may still take effect. */
 bool jm_knob_table_waits(const struct jm_knob_table *table);
 const struct jm_knob_member *jm_knob_table_member(const struct jm_knob_table *table, int i);
 /* The index of a knob by name and device, or -1. */

@@ -90,7 +90,7 @@ bool jm_patient_call(
 {
 	struct jm_patient_call *c = new_call(fn, arg);
 
-	/* without a thread there is no patience, but the call is made */
+	/* without a thread the call is made directly, without a limit */
 	if (!c || start(c)) {
 		if (c)
 			free_call(c);

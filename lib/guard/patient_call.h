@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calls into a driver that may not return: each is made in a thread of its own and waited for for a while. One that
- * is given up goes on by itself; when it has returned, it can be told.
+ * Calls into a driver that may not return: each runs in a separate thread and is awaited up to a
+ * limit. A call that is given up continues; the caller can ask later whether it has returned.
  */
 #ifndef JM_PATIENT_CALL_H
 #define JM_PATIENT_CALL_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Settings as people write them: which knob, on which devices, which values in the knob's own unit.
+ * The text of settings: which knob, on which devices, which values in the knob's unit.
  *
  *	gpu.power=300W			one value for every device that has the knob
  *	gpu.power=300W,400W		a list; the unit may stand once at the end
@@ -25,7 +25,7 @@ struct jm_setting {
 	double value;		  /* in the knob's unit, or JM_SETTING_DEFAULT */
 };
 
-/* What became of a setting on one device. */
+/* The result of a setting on one device. */
 struct jm_applied {
 	int knob;	  /* index among the guard's knobs */
 	double requested; /* what the user asked for; NAN = nothing (jm_guard_get) */
