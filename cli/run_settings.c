@@ -179,11 +179,15 @@ static const char *unit_of(const char *text)
 	return "";
 }
 
+/* text: NULL = no knob */
 static int assume_knob(const char *text, struct jm_knobs *knobs, struct jm_err *err)
 {
 	struct jm_knob knob = {.min = -INFINITY, .max = INFINITY, .fallback = 0};
-	size_t n = strcspn(text, "@=");
+	size_t n;
 
+	if (!text)
+		return 0;
+	n = strcspn(text, "@=");
 	snprintf(knob.name, sizeof(knob.name), "%.*s", (int)n, text);
 	snprintf(knob.unit, sizeof(knob.unit), "%s", unit_of(text));
 	if (text[n] == '@')
@@ -201,7 +205,7 @@ int jm_run_assume_knobs(const json_t *request, struct jm_knobs *ret, struct jm_e
 	for (size_t k = 0; (part = jm_plan_part(what, k)); k++)
 		json_array_foreach(json_object_get(part, "set"), i, text)
 		{
-			if (!rc && json_is_string(text))
+			if (!rc)
 				rc = assume_knob(json_string_value(text), ret, err);
 		}
 	return rc;
