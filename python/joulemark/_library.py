@@ -147,7 +147,7 @@ def mark(name, items=None):
     For a program that runs under `joulemark measure` or `joulemark run`. True when the mark was sent; False when the
     program runs outside of both, where a mark means nothing.
     """
-    return _send((_marker or _open_marker()), name.encode(), _UNKNOWN if items is None else items)
+    return _send((_marker or _open_marker()), name.encode(), _UNKNOWN if items is None else float(items))
 
 
 def _send(send, name, items):

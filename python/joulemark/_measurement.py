@@ -103,6 +103,7 @@ class Measurement:
         finally:
             self._state = "stopped"
             self._finalizer()
+        self._warn_of_unclosed()
 
     def _leave_running(self):
         with _running_lock:
@@ -113,6 +114,8 @@ class Measurement:
             if name.inside:
                 self._handle.lib.jm_measurement_end(self._handle.measurement, name.phases[-1])
                 name.closed = False
+
+    def _warn_of_unclosed(self):
         if self.unclosed:
             warnings.warn("These regions were still open when the measurement ended, and end there: "
                           + ", ".join(self.unclosed) + ".", JoulemarkWarning, stacklevel=4)
@@ -145,6 +148,7 @@ class Measurement:
 
     def credit(self, items, name=None):
         """Items done: in the region that this thread entered last, or in the one that is named; else in the whole."""
+        items = float(items)  # of numpy and torch too
         if not math.isfinite(items) or items < 0:
             raise ValueError(f"Items are a number of at least 0, not {items!r}.")
         if name is None:
@@ -399,7 +403,7 @@ def _stop_all():
         if measurement is not None:
             try:
                 measurement.stop()
-            except Error as failed:
+            except (Error, JoulemarkWarning) as failed:  # a warning where warnings are errors
                 print(f"joulemark: {failed}", file=sys.stderr)
 
 

@@ -4,9 +4,11 @@ import json
 import math
 import os
 import re
+import signal
 import subprocess
 import sys
 import textwrap
+import time
 import xml.etree.ElementTree
 
 import pytest
@@ -237,6 +239,62 @@ def test_a_region_that_is_never_closed_ends_with_the_measurement_and_is_named():
     assert unclosed == ["left open"] and not left and closed and seconds >= least
     assert "left open (not closed)" in text and "'late'" in late and "has ended" in late
     assert "JoulemarkWarning" in done.stderr and "left open" in done.stderr
+
+
+def test_results_survive_where_warnings_are_errors_and_numbers_may_be_of_numpy():
+    found = value("""
+        import json, time, joulemark
+        try: from numpy import int64
+        except ImportError: int64 = int
+        m = joulemark.measure("sim:h100x1").start()
+        m.region("open").__enter__()
+        m.credit(int64(7))
+        time.sleep(0.3)
+        try: m.stop()
+        except joulemark.JoulemarkWarning as warning: assert "open" in str(warning)
+        else: raise SystemExit(1)
+        for wrong in (-1, float("nan"), float("inf")):
+            try: m.credit(wrong)
+            except ValueError: pass
+            else: raise SystemExit(1)
+        print(json.dumps([m["open"].joules, m["open"].items]))
+    """, env={"PYTHONWARNINGS": "error"})
+    assert found[0] > 0 and found[1] == 7
+
+
+def test_measurements_beside_each_other_know_only_their_own_regions():
+    found = value("""
+        import json, time, joulemark
+        with joulemark.measure("sim:h100x1") as outer:
+            with outer.region("outer"), joulemark.region("newest is outer"):
+                with joulemark.measure("sim:h100x2") as inner:
+                    with joulemark.region("newest is inner"): time.sleep(0.3)
+            with joulemark.region("outer again"): pass
+        print(json.dumps([list(outer), list(inner), outer["outer"].watts, inner.watts]))
+    """)
+    assert found[:2] == [["outer", "newest is outer", "outer again"], ["newest is inner"]]
+    assert found[2:] == [pytest.approx(75, rel=0.05), pytest.approx(150, rel=0.05)]
+
+
+def test_ctrl_c_at_any_time_ends_the_process_by_it():
+    script = textwrap.dedent("""
+        import joulemark, time
+        print("ready", flush=True)
+        with joulemark.measure("nvml") as m:
+            while True:
+                with m.region("a"), m.region("b"): time.sleep(0.001)
+    """)
+    env = {**os.environ, "PYTHONPATH": str(SOURCE / "python"), "JM_LIBRARY": str(LIBRARY), "JM_NVML_LIB": str(FAKE),
+           "JM_FAKE_NVML": WAVE}
+    for delay in (0, 0.01, 0.05, 0.1, 0.3):
+        with subprocess.Popen([sys.executable, "-c", script], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True) as process:
+            process.stdout.readline()
+            time.sleep(delay)
+            process.send_signal(signal.SIGINT)
+            text = process.communicate(timeout=20)[1]
+            assert process.returncode == -signal.SIGINT, text
+            assert "KeyboardInterrupt" in text and "Fatal" not in text
 
 
 def test_a_child_of_fork_neither_waits_nor_measures():
