@@ -90,15 +90,21 @@ class Result:
         return f"<{self.name}: {energy_text(self)}, {_number(self.seconds, 's')}, {_number(self.watts, 'W')}>"
 
 
+def plain(value, digits=4):
+    """So many digits count, without an exponent where the number is large: 12346, 0.6711."""
+    text = f"{value:.{digits}g}"
+    return f"{float(text) if digits < 4 else value:.0f}" if "e+" in text else text
+
+
 def _number(value, unit):
-    return "unknown" if value is None else f"{value:.4g} {unit}"
+    return "unknown" if value is None else f"{plain(value)} {unit}"
 
 
 def energy_text(result):
     if result.joules is None:
         return f"energy unknown ({result.origin})" if result.origin else "energy unknown (no meter)"
-    error = f" ± {result.error:.2g}" if result.error is not None else ""
-    return f"{result.joules:.4g}{error} J {result.origin}"
+    error = f" ± {plain(result.error, 2)}" if result.error is not None else ""
+    return f"{plain(result.joules)}{error} J {result.origin}"
 
 
 def rows(results):
@@ -106,8 +112,8 @@ def rows(results):
     yield ("region", "energy", "time", "power", "items", "J/item")
     for r in results:
         yield (r.name + ("" if r.closed else " (not closed)"), energy_text(r), _number(r.seconds, "s"),
-               _number(r.watts, "W"), "-" if r.items is None else f"{r.items:.6g}",
-               "-" if r.joules_per_item is None else f"{r.joules_per_item:.4g}")
+               _number(r.watts, "W"), "-" if r.items is None else plain(r.items, 6),
+               "-" if r.joules_per_item is None else plain(r.joules_per_item))
 
 
 def table(results):

@@ -122,8 +122,18 @@ def test_looks_well_in_a_terminal_and_in_a_notebook(measured):
     bars = [e for e in svg.iter() if e.tag.endswith("rect")]
     assert len(bars) == 4  # a twice
     b = next(e for e in bars if e[0].text.startswith("b: "))
-    share = float(b.get("width")) / (640 - 56)
+    share = float(b.get("width")) / (640 - 64)
     assert share == pytest.approx(measured["regions"]["b"]["seconds"] / measured["whole"][1], rel=0.01)
+
+
+def test_large_numbers_have_no_exponent():
+    found = value("""
+        import json
+        from joulemark._result import plain
+        print(json.dumps([plain(12345.6), plain(0.67114), plain(123.4, 2), plain(1234567.8), plain(1e-7), plain(9999.96),
+                          plain(2, 6), plain(12345678, 6)]))
+    """)
+    assert found == ["12346", "0.6711", "120", "1234568", "1e-07", "10000", "2", "12345678"]
 
 
 def test_unknown_is_none_and_never_0():
