@@ -25,6 +25,7 @@ extern const struct jm_command jm_command_run;
 extern const struct jm_command jm_command_selftest;
 extern const struct jm_command jm_command_set;
 extern const struct jm_command jm_command_status;
+extern const struct jm_command jm_command_top;
 extern const struct jm_command jm_command_watch;
 extern const struct jm_command jm_command_worker;
 
@@ -33,6 +34,7 @@ const struct jm_command *const jm_commands[] = {
 	&jm_command_plan,
 	&jm_command_measure,
 	&jm_command_watch,
+	&jm_command_top,
 	&jm_command_mark,
 	&jm_command_export,
 	&jm_command_jpwr,

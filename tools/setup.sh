@@ -6,7 +6,7 @@ set -eu
 # a C compiler, the build, and the libraries joulemark links
 build="gcc libc6-dev make meson ninja-build pkgconf python3-minimal
 	libjansson-dev libpcre2-dev libsqlite3-dev libxxhash-dev libdnnl-dev libmodbus-dev libsnmp-dev
-	libcurl4-openssl-dev libhdf5-dev libmicrohttpd-dev libyaml-dev"
+	libcurl4-openssl-dev libhdf5-dev libmicrohttpd-dev libyaml-dev libncurses-dev"
 # the text that the demo's network learns
 demo="fortunes-min"
 # the second compiler, its sanitizers and linters; test libraries; the independent implementation
