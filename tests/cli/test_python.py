@@ -66,8 +66,10 @@ REGIONS = """
             m.credit(10)
             a.credit(4)
         time.sleep(0.2)
+        both = threading.Barrier(2)
         def work(seconds):
             with m.region("threads"):
+                both.wait()
                 time.sleep(seconds)
         threads = [threading.Thread(target=work, args=(s,)) for s in (0.4, 0.8)]
         for t in threads: t.start()
@@ -104,7 +106,8 @@ def test_regions_nest_repeat_and_are_shared_by_threads(measured):
     b0, b1 = regions["b"]["stretches"][0]
     assert a0 < b0 < b1 < a1 < again[0]
     # two threads of 0.4 s and 0.8 s at the same time are one stretch, whose energy counts once
-    assert len(regions["threads"]["stretches"]) == 1 and 0.8 <= regions["threads"]["seconds"] < 1.2
+    assert len(regions["threads"]["stretches"]) == 1 and regions["threads"]["seconds"] >= 0.8
+    assert a1 <= regions["threads"]["stretches"][0][0] and regions["threads"]["stretches"][0][1] <= again[0]
     assert regions["threads"]["joules"] < measured["whole"][0]
 
 
@@ -117,7 +120,7 @@ def test_items_go_to_the_innermost_region(measured):
 
 def test_looks_well_in_a_terminal_and_in_a_notebook(measured):
     text, html = measured["text"], measured["html"]
-    assert re.search(r"^b +\d[\d.e+]* ± \S+ J measured +0\.7\d* s +\d", text, re.M), text
+    assert re.search(r"^b +\d[\d.e+]* ± \S+ J measured +\d[\d.]* s +\d", text, re.M), text
     svg = xml.etree.ElementTree.fromstring(html[html.index("<svg"):])
     bars = [e for e in svg.iter() if e.tag.endswith("rect")]
     assert len(bars) == 4  # a twice
@@ -141,13 +144,14 @@ def test_unknown_is_none_and_never_0():
     found = value("""
         import json, time, joulemark
         with joulemark.measure("nvml") as m:
+            begun = time.monotonic()
             with m.region("known"): time.sleep(0.7)
-            time.sleep(0.6)
+            time.sleep(max(0, begun + 2.3 - time.monotonic()))
             with m.region("lost"): time.sleep(0.5); m.credit(5)
         r = m["lost"]
         print(json.dumps([m["known"].joules, r.joules, r.error, r.watts, r.joules_per_item, r.origin, r.seconds, repr(r),
                           m._repr_html_()]))
-    """, env={"JM_FAKE_NVML": WAVE + ";lost=0@1,1@1"})
+    """, env={"JM_FAKE_NVML": WAVE + ";lost=0@2,1@2"})
     assert found[0] > 0 and found[1:6] == [None, None, None, None, "measured"] and found[6] > 0.4
     assert "unknown" in found[7] and "power unknown" in found[8]
 

@@ -70,7 +70,7 @@ def test_lightning_trains_and_validates_in_regions_of_their_own():
     assert stderr == "" and list(found) == ["sanity check", "train", "validate"]
     assert [found[n][1] for n in ("train", "validate", "sanity check")] == [48, None, None]
     assert [found[n][2] for n in ("train", "validate", "sanity check")] == [2, 2, 1]
-    assert found["train"][0] >= 0.6 and 0.4 <= found["validate"][0] < 1
+    assert found["train"][0] >= 0.6 and found["validate"][0] >= 0.4
     assert found["train"][3] / found["train"][0] == pytest.approx(75, rel=0.05)  # the simulated GPU at rest
 
 
@@ -141,7 +141,7 @@ def test_hugging_face_trains_and_evaluates_in_regions_of_their_own():
     found = json.loads(python(HUGGING_FACE).stdout)
     assert list(found) == ["train", "evaluate"]
     assert found["train"][1:] == [96, 2] and found["evaluate"][1:] == [None, 2]
-    assert found["train"][0] >= 0.6 and 0.4 <= found["evaluate"][0] < 1
+    assert found["train"][0] >= 0.6 and found["evaluate"][0] >= 0.4
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="python3-torch is not installed")
