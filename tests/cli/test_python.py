@@ -442,7 +442,7 @@ def test_marks_reach_the_joulemark_around():
               env={"PYTHONPATH": str(SOURCE / "python"), "JM_LIBRARY": str(LIBRARY)})
     assert done.returncode == 0, done.stderr
     phase = next(p for p in json.loads(done.stdout)["phases"] if p["name"] == "work")
-    assert phase["items"] == 12 and 0.2 <= phase["end_s"] - phase["start_s"] < 1
+    assert phase["items"] == 12 and phase["end_s"] - phase["start_s"] >= 0.2
 
 
 def test_marks_go_on_after_the_program_closed_all_descriptors_and_in_a_child():
