@@ -333,6 +333,21 @@ def test_a_child_of_fork_neither_waits_nor_measures():
     assert done.stderr == ""
 
 
+def test_a_child_that_drops_the_measurement_leaves_the_threads_to_its_parent():
+    python("""
+        import os, time, joulemark
+        m = joulemark.measure("nvml").start()
+        child = os.fork()
+        if not child:
+            del m
+            os._exit(5)
+        assert os.waitpid(child, 0)[1] == 5 << 8
+        time.sleep(0.3)
+        m.stop()
+        assert m.joules > 0
+    """)
+
+
 def test_forks_while_threads_are_in_regions():
     python("""
         import os, threading, joulemark
