@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which groups the backend takes, and the choices of layout_search.c put into effect. A refused group is
- * split; a refused sum into an output gets a term of its own and an add. Where layouts meet, a cast node
- * is put between; a parameter's compute copy simply takes the layout its first reader wants.
+ * Which groups the backend takes, and the choices of layout_search.c put into effect. A refused
+ * group is split; for a refused sum into an output the term gets a separate tensor and an add.
+ * Where layouts differ, a cast node is inserted; a parameter's compute copy simply takes the layout
+ * its first reader wants.
  */
 #include "program.h"
 
@@ -14,7 +15,7 @@
 #include "op.h"
 #include "tensor.h"
 
-/* advice: what was chosen for these nodes; NULL = the cheapest as things stand */
+/* advice: the choice for these nodes; NULL = the cheapest with the current layouts */
 static int settle(struct jm_program *p, struct jm_node *const *node, int n,
 	const struct jm_advice *advice, struct jm_err *err);
 
@@ -257,7 +258,8 @@ static unsigned narrow_gradients(const struct jm_node *n)
 	return bits;
 }
 
-/* Result i into a tensor of its own, and the node that brings it where it belongs. as: its type there, if another */
+/* Writes result i to a separate tensor, and adds the node that transfers it to its destination.
+ * as: its type there, if another */
 static struct jm_node *set_apart(
 	struct jm_graph *g, struct jm_node *n, int i, const enum jm_dtype *as)
 {
@@ -278,7 +280,8 @@ struct apart {
 	enum jm_dtype as;
 };
 
-/* The node writes these results into tensors of their own, and a node of its own brings each home. */
+/* The node writes these results to separate tensors, and a separate node transfers each to its
+ * destination. */
 static int settle_apart(struct jm_program *p, struct jm_node *n, const struct apart *how,
 	const struct jm_advice *advice, struct jm_err *err)
 {
@@ -314,7 +317,7 @@ static int settle_apart(struct jm_program *p, struct jm_node *n, const struct ap
 	return code;
 }
 
-/* What follows a refusal with the reason why. */
+/* Handles a refusal with its reason. */
 static int refused(struct jm_program *p, struct jm_node *const *node, int n,
 	const struct jm_err *why, struct jm_err *err)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The arena. Offsets count through three stretches of memory, one behind the other: the weights, what else
- * stays between steps, and the arena, in which every other tensor gets the lowest place that nothing alive
- * at the same time holds, the largest tensors first.
+ * The arena. Offsets are continuous over three regions of memory: the weights, other tensors that
+ * persist between steps, and the arena, in which every other tensor gets the lowest place that no
+ * tensor with an overlapping lifetime holds, the largest tensors first.
  */
 #include "program.h"
 
@@ -36,7 +36,7 @@ static bool stays_here(const struct jm_cell *c)
 	return stays(&c->t) && !c->own_life;
 }
 
-/* Of the classes that are weights, or of the others that stay. */
+/* Tensors of the classes that are weights, or of the others that persist. */
 static size_t place_staying(struct jm_program *p, bool weights, size_t end)
 {
 	for (int i = 0; i < p->graph->n_cells; i++) {
@@ -51,7 +51,7 @@ static size_t place_staying(struct jm_program *p, bool weights, size_t end)
 	return end;
 }
 
-/* Where the weights have them already. */
+/* Places that the weights have assigned already. */
 static int find_weights(struct jm_program *p, struct jm_err *err)
 {
 	for (int i = 0; i < p->graph->n_cells; i++) {
@@ -108,7 +108,8 @@ static int collect(struct jm_program *p, struct jm_cell **moving)
 	return n;
 }
 
-/* The slabs of gradients lie at the start of the arena, where each of their views holds its place. */
+/* The slabs of gradients are at the start of the arena, where each of their views holds its
+ * place. */
 static bool place_gradients(struct jm_program *p, struct jm_places *held)
 {
 	size_t end = p->persistent_bytes;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Contract of a backend: what runs the nodes of a program on one kind of device.
+ * Contract of a backend: runs the nodes of a program on one kind of device.
  *
  * `ref` is built in and defines every op; the others are plug-ins: a shared object "<name>.so" that
  * exports `jm_backend_entry`. The engine calls in this order:
@@ -71,11 +71,11 @@ enum jm_math { JM_MATH_F32, JM_MATH_TF32 };
 #define JM_BLOCKS 4
 
 /*
- * How a tensor lies in memory. All zero = plain: row-major and dense, no padding. Else order[] lists
- * the dims from slowest to fastest, and block[] the inner blocks, outermost first: block[i] elements of
- * dim block_dim[i]; a blocked dim is padded with zeros up to the product of its blocks. ("BA16a64b2a"
- * of a matrix: order {1,0}, blocks 16 of dim 0, 64 of dim 1, 2 of dim 0.) Compared with memcmp: unused
- * entries are zero.
+ * The layout of a tensor in memory. All zero = plain: row-major and dense, no padding. Else order[]
+ * lists the dims from slowest to fastest, and block[] the inner blocks, outermost first: block[i]
+ * elements of dim block_dim[i]; a blocked dim is padded with zeros up to the product of its blocks.
+ * ("BA16a64b2a" of a matrix: order {1,0}, blocks 16 of dim 0, 64 of dim 1, 2 of dim 0.) Compared
+ * with memcmp: unused entries are zero.
  */
 struct jm_layout {
 	int16_t rank; /* 0 = plain */
@@ -104,11 +104,11 @@ enum jm_class {
 };
 
 /*
- * OPT, STATE, INPUT and SCALAR are always plain. A PARAM and its GRAD lie alike: plain, or dense in the layout
- * that the backend offers for the gradient of a convolution's filter (it is asked with dw as an ACT first,
- * then with PARAM and GRAD as they were settled, and offers what leaves them so). ACT and COPY have the layout
- * that select chose.
- * Where a consumer chose another layout than the producer, the engine puts a `cast` node between.
+ * OPT, STATE, INPUT and SCALAR are always plain. A PARAM and its GRAD have the same layout: plain,
+ * or dense in the layout that the backend offers for the gradient of a convolution's filter (it is
+ * asked with dw as an ACT first, then with PARAM and GRAD as they were settled, and offers what
+ * leaves them so). ACT and COPY have the layout that select chose. Where a consumer chose another
+ * layout than the producer, the engine puts a `cast` node between.
  */
 struct jm_tensor {
 	char name[48];
@@ -364,8 +364,8 @@ enum jm_op {
 		JM_OP_COUNT
 };
 
-/* Heads within a tensor, in elements: that of sequence b, position s, head h begins at offset + b batch +
- * s row + h head, and its D elements lie side by side. */
+/* Heads within a tensor, in elements: that of sequence b, position s, head h begins at offset +
+ * b batch + s row + h head, and its D elements are adjacent. */
 struct jm_view {
 	int64_t offset, batch, row, head;
 };
@@ -473,8 +473,8 @@ struct jm_choice {
 
 struct jm_device_props {
 	char name[96]; /* "Intel(R) Xeon(R) Processor, 2 threads" */
-	/* By which the meters of its energy know it: "GPU-..." as NVML has it, and "0000:1b:00.0" where it is on a
-	 * PCI bus; "" = none. */
+	/* The names by which meters identify it: "GPU-..." as in NVML, and "0000:1b:00.0" where
+	 * it is on a PCI bus; "" = none. */
 	char uuid[48], bus[24];
 	size_t memory_bytes; /* that the program may use; 0 = unknown */
 	bool host_memory;    /* its memory is that of this machine, less what other processes use */
@@ -569,20 +569,20 @@ struct jm_backend {
 	 * current in the calling thread. Default: there is no third queue, and ranks exchange host memory.
 	 */
 	int (*stream)(void *dev, enum jm_queue queue, void **ret, struct jm_err *err);
-	/* For people: names and versions of driver and libraries; what is missing, and why. Default: nothing to
-	 * tell. */
+	/* A text for users: names and versions of driver and libraries; missing parts and the
+	 * reason. Default: empty. */
 	void (*versions)(void *dev, char *ret, size_t size);
 	/*
-	 * From now on run works on about this share of the device's units only (of a GPU its multiprocessors), by no
-	 * right over the machine; asked for at most once, right after open. Told: on how many of how many. Default: it
-	 * cannot.
+	 * From now on run uses only about this share of the device's units (multiprocessors of a
+	 * GPU), without special rights; called at most once, directly after open. Returns how many
+	 * of how many units are used. Default: not supported.
 	 */
 	int (*restrict_units)(
 		void *dev, double share, int *ret_units, int *ret_of, struct jm_err *err);
 	/*
 	 * The device's own clock, in ns from any start; both or none. stamp queues on the compute queue: *to, in memory
-	 * of pinned_alloc, becomes that clock. clock looks at it from the host, when nothing is queued: the closest of
-	 * many tries.
+	 * of pinned_alloc, becomes that clock. clock reads it from the host, when nothing is
+	 * queued: the most exact of many exchanges.
 	 */
 	int (*stamp)(void *dev, uint64_t *to, struct jm_err *err);
 	int (*clock)(void *dev, struct jm_device_time *ret, struct jm_err *err);

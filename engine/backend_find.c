@@ -46,7 +46,7 @@ static int try_load(const char *path, void **ret_library, struct jm_err *err)
 {
 	if (!*path || access(path, F_OK))
 		return 0;
-	/* it stays loaded: threads that its OpenMP runtime keeps must not lose their code */
+	/* it stays loaded, because threads of its OpenMP runtime still need its code */
 	*ret_library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	return *ret_library
 		       ? 0
@@ -55,7 +55,7 @@ static int try_load(const char *path, void **ret_library, struct jm_err *err)
 				 path, dlerror());
 }
 
-/* Why this build lacks the plug-in; NULL = it has it, or knows nothing of it. */
+/* Why this build lacks the plug-in; NULL = it has it, or does not know the name. */
 static const char *reason_absent(const char *name)
 {
 	for (size_t i = 0; i < sizeof(backend_rows) / sizeof(*backend_rows); i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where sums over ranks start: behind the unit that finishes a bucket. */
+/* Where sums over ranks start: after the unit that finishes a bucket. */
 #include "reduce.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "tensor.h"
 
-/* A stretch of the slab of gradients. */
+/* An interval of the slab of gradients. */
 struct piece {
 	size_t from, to; /* bytes */
 	int last;	 /* the unit that writes it last */
@@ -122,7 +122,7 @@ static int add_start(struct buckets *b, int i, int k, struct jm_err *err)
 	return new_unit(b, JM_OP_ALL_REDUCE_START, view, err) ? 0 : err->code;
 }
 
-/* Behind unit `at`: stretches of finished pieces, those of at least `least` bytes. */
+/* After unit `at`: intervals of finished pieces of at least `least` bytes. */
 static int add_starts(struct buckets *b, int at, size_t least, struct jm_err *err)
 {
 	int code = 0;
@@ -138,7 +138,7 @@ static int add_starts(struct buckets *b, int at, size_t least, struct jm_err *er
 	return code;
 }
 
-/* The last unit that writes a gradient: what fills no bucket by then starts there. */
+/* The last unit that writes a gradient: the incomplete bucket starts there. */
 static int last_write(const struct buckets *b)
 {
 	int last = 0;

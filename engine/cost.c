@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a choice costs where it is made: its seconds, the reorders of operands in another layout,
- * the additions that the backend leaves to separate nodes. Approximate: it only compares choices
- * with each other. */
+/* The cost of a choice with the current layouts: its seconds, the reorders of operands in
+ * another layout, the additions that the backend leaves to separate nodes. Approximate: it only
+ * compares choices with each other. */
 #include "program.h"
 
 #include <math.h>
@@ -29,7 +29,8 @@ static double reorder_seconds(const struct jm_program *p, const struct jm_tensor
 	return jm_choice_is_open(p, t) ? 0 : memory_seconds(p, 2 * (double)t->bytes);
 }
 
-/* These are read and written by more than this program's groups: their layout is settled before. */
+/* These are read and written by other code than this program's groups: their layout is fixed
+ * before. */
 static bool is_settled(const struct jm_tensor *t)
 {
 	return t->class != JM_CLASS_ACT && t->class != JM_CLASS_COPY;
@@ -78,7 +79,7 @@ static double cost_of_choice(
 	return outputs_good(group, c) ? cost : INFINITY;
 }
 
-/* What a node costs alone, with the current layouts. */
+/* The cost of a single node with the current layouts. */
 static double cost_alone(const struct jm_program *p, const struct jm_group *group)
 {
 	double memory = memory_seconds(p, group->node[0]->bytes), least = INFINITY;

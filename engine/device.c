@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An open device; and the defaults of what a backend may leave out. */
+/* An open device; and the defaults of functions that a backend may omit. */
 #include "device.h"
 
 #include <dlfcn.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Nodes that make once more what an earlier node of the step made, for readers that come late. They
- * stand behind the gradients until schedule.c brings each right before its first reader.
+ * Nodes that recompute the result of an earlier node of the step, for later readers. They follow
+ * the gradients until schedule.c moves each directly before its first reader.
  */
 #include "duplicate_node.h"
 

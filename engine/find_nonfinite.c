@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where a NaN or an infinity first appeared: a micro-step, unit by unit; the first unit that makes one from
- * finite operands is the place. Slow, and only run when all is lost anyway.
+ * Where a NaN or an infinity first appeared: a micro-step, unit by unit; the first unit that makes
+ * one from finite operands is the place. Slow, and only run after a failure.
  */
 #include "program.h"
 

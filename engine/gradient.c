@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gradients: a table from each op to the nodes of its backward, walked from the loss to the parameters.
+ * Gradients: a table from each op to its backward nodes, applied from the loss to the parameters.
  *
  * A tensor used several times gets its gradient in several parts: the first part is written, the next
- * ones add to it. A part that is another tensor's gradient as it stands (both terms of a sum) is
- * shared, and copied only if someone adds to it while its other owner still waits for its turn.
+ * ones add to it. A part that equals another tensor's gradient (both terms of a sum) is shared, and
+ * copied only if a node adds to it before the other owner has read it.
  */
 #include "graph.h"
 

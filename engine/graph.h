@@ -35,13 +35,13 @@ struct jm_cell {
 	bool table;	 /* rows are looked up: no weight of a layer */
 	bool ends_block; /* what it makes joins the residual stream */
 	struct jm_tensor *grad;
-	/* a gradient: whose it is, and the last of those that it was passed on to as it stands */
+	/* a gradient: its tensor, and the last of those tensors that share it unchanged */
 	struct jm_tensor *made_for, *passed_to;
 	struct jm_tensor *copy;	  /* PARAM: first of its copies; COPY: the next one */
 	struct jm_tensor *origin; /* COPY: the parameter */
 	struct jm_tensor *slab;	  /* PARAM, GRAD: the flat tensor it is a view of */
 	size_t slab_offset;	  /* bytes */
-	bool own_life; /* GRAD: it does not stay between steps, but lies in the arena from its first unit on */
+	bool own_life;		  /* GRAD: it is in the arena, from its first unit on */
 	struct jm_node *producer; /* who writes it first; NULL = the host */
 	bool needs_grad;	  /* a parameter, or computed from one */
 	bool read;		  /* by a group that is selected already */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Layout search: of the choices that the backend offers for each group the ones that together cost least,
- * reorders between them included. Dynamic programming over the groups in their order: a way is what was
- * chosen so far; of ways that leave the tensors that are still to be read in the same layouts, only the
- * cheapest goes on. Exact while no more than WAYS such states stand side by side, as along a chain. What a
- * group is offered depends on the layouts that reach it, so the backend is asked once per state.
+ * Layout search: finds the combination of the backend's choices for all groups with the lowest
+ * cost, reorders included. Dynamic programming over the groups in their order: a way is the list of
+ * choices so far; of ways with the same layouts of the tensors that are read later, only the
+ * cheapest is kept. Exact while there are no more than WAYS such states, as along a chain. The
+ * choices of a group depend on the layouts of its operands, so the backend is called once per
+ * state.
  */
 #include "program.h"
 
@@ -95,7 +96,7 @@ static void set_layout(struct jm_tensor *t, const struct jm_layout *layout)
 	t->bytes = jm_layout_bytes(t, layout);
 }
 
-/* Tensors lie as this way leaves them. */
+/* Tensors have the layouts of this way. */
 static void show(struct search *s, const struct way *way)
 {
 	for (int i = 0; i < s->n_named; i++)
@@ -156,7 +157,7 @@ struct move {
 	bool narrow;
 };
 
-/* The tensor lies so from now on; false = there are too many layouts. */
+/* The tensor has this layout from now on; false = there are too many layouts. */
 static bool lay(struct search *s, const struct jm_tensor *t, const struct jm_layout *layout)
 {
 	int number = number_of(s, layout);
@@ -187,7 +188,8 @@ static bool leave(struct search *s, int at, const struct way *from, const struct
 	return good;
 }
 
-/* Where the spare way may go: in place of one with the same state or of the dearest; NULL = nowhere. */
+/* The place of the spare way: that of one with the same state or of the most expensive; NULL =
+ * none. */
 static struct way *place_for(struct search *s)
 {
 	struct way *way = s->way[!s->now], *dearest = way;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Liveness: from which unit to which each tensor is needed, and which results take over memory. */
+/* Liveness: the first and last unit of each tensor, and the results that reuse the memory of an
+ * operand. */
 #include "program.h"
 
 #include <string.h>

@@ -109,10 +109,10 @@ struct jm_training {
 	bool pure; /* no f32 masters: matrices, their gradients and moments, and the residual stream are in the
 		    * compute type */
 	double dropout; /* share of values that models with dropout drop */
-	bool recompute; /* blocks compute their activations again for their gradients */
-	bool keep_all;	/* nothing is made again for gradients; when not recompute */
-	/* The input "loss.scale", {S, 1/S}: the loss is multiplied by S before its gradients, and the
-	 * update takes it out again. A power of two changes no bit while nothing overflows. */
+	bool recompute; /* blocks recompute their activations for their gradients */
+	bool keep_all;	/* nothing is recomputed for gradients; if not recompute */
+	/* The input "loss.scale", {S, 1/S}: the loss is multiplied by S before its gradients,
+	 * and the update divides by S. A power of two changes no bit while nothing overflows. */
 	bool scaled;
 	enum jm_init init; /* of the layers' weights; OWN = the model's */
 	bool zero_gamma;   /* the last batch norm of each residual block starts at 0 */

@@ -4,7 +4,7 @@
 
 #include "op_case.h"
 
-/* Flag of all: what passes from one node to the other is read by somebody else too. */
+/* Flag of all: the tensor between the two nodes has another reader, too. */
 static struct jm_node *pair(struct kit *k, struct jm_node *second, struct jm_tensor *between,
 	struct jm_tensor *result, bool keep)
 {
@@ -52,7 +52,8 @@ static void linear_swiglu(struct kit *k, const struct types *t, const struct sha
 	linear_act(k, t, d, keep, JM_OP_SWIGLU);
 }
 
-/* As many classes as no vector unit likes: their weights may be copied into a layout with padding. */
+/* A number of classes that is no multiple of a vector: their weights may be copied into a layout
+ * with padding. */
 static void classifier(struct kit *k, const struct types *t, const struct shape *d, bool keep)
 {
 	struct jm_tensor *x = kit_normal(k, t->c, 0, 0.1, 3, DIMS(d->b, d->s, d->c));

@@ -107,7 +107,7 @@ static void add(struct kit *k, const struct types *t, const struct shape *d, boo
 	backend_node(k, JM_OP_ADD, OPS(a, b), &y, accumulate);
 }
 
-/* From an activation that nobody else wants: dlogits may lie over it. */
+/* From an activation without another reader: dlogits may reuse its memory. */
 static void softmax_xent(struct kit *k, const struct types *t, const struct shape *d, bool alone)
 {
 	struct jm_tensor *given = kit_normal(k, t->c, 0, 3, 3, DIMS(d->b, d->s, d->n));
@@ -220,7 +220,8 @@ static void dropout(struct kit *k, const struct types *t, const struct shape *d,
 	n->attr.dropout.seed = 5;
 }
 
-/* The end of a network, whose logits nobody else reads. Flag: with a loss scale, added to gradients. */
+/* The end of a network, whose logits have no other reader. Flag: with a loss scale, added to
+ * gradients. */
 static void head(struct kit *k, const struct types *t, const struct shape *d, bool second)
 {
 	int64_t classes = d->b > 1 ? 101 : d->n;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Small graphs: random operands in, results out, on any device; for the comparison of backends with ref and
- * for tests. An error while a graph is declared sticks in it; kit_run tells it.
+ * Small graphs: random operands in, results out, on any device; for the comparison of backends with
+ * ref and for tests. The graph keeps the first error of its declaration; kit_run returns it.
  */
 #ifndef JM_OP_KIT_H
 #define JM_OP_KIT_H
@@ -26,7 +26,7 @@ struct kit {
 	int n_given;
 	struct jm_tensor *result[KIT_MAX]; /* plain copies, to be read */
 	int n_results;
-	struct jm_node spare; /* what stands for a node that could not be made */
+	struct jm_node spare; /* the substitute for a node that could not be made */
 };
 
 /* 0, or why the device does not open; kit_done is due in either case. */

@@ -109,7 +109,8 @@ struct update {
 	struct jm_tensor *norm, *now, *scale;
 };
 
-/* n elements, the first of them number `from` of all, as a tensor; ret_slab: the one it lies in. */
+/* n elements, the first of them number `from` of all, as a tensor; ret_slab: the slab that
+ * contains it. */
 static struct jm_tensor *grads_of(struct jm_graph *g, const struct update *u, enum part part,
 	int64_t from, int64_t n, struct jm_tensor **ret_slab)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How parameters lie: as the backend's convolutions leave the gradient, where that saves reorders in every
- * step. A parameter and its gradient always lie alike, dense and in their place in the slabs, so that what
- * passes over slabs element by element (norm, optimizer, sums over ranks) need not know. The host writes
- * and reads them plain (program.c).
+ * The layouts of parameters: that in which the backend's convolutions write the gradient, where
+ * this saves reorders in every step. A parameter and its gradient always have the same dense layout
+ * at their place in the slabs, so that code that processes slabs element by element (norm,
+ * optimizer, sums over ranks) does not depend on it. The host writes and reads them plain
+ * (program.c).
  */
 #include "program.h"
 
@@ -60,7 +61,8 @@ static bool is_dense(const struct jm_tensor *t, const struct jm_layout *layout)
 	return jm_layout_bytes(t, layout) == (size_t)jm_tensor_count(t) * jm_dtype_bytes(t->type);
 }
 
-/* Seconds of the cheapest way to run the node as things lie; infinite where there is none. */
+/* Seconds of the cheapest way to run the node with the current layouts; infinite where there is
+ * none. */
 static double cheapest(const struct jm_program *p, struct jm_node *n)
 {
 	struct jm_group group = {.n_nodes = 1, .node = {n}};
@@ -102,7 +104,7 @@ static double cheapest_wgrad(const struct jm_program *p, struct jm_node *n, enum
 	return least;
 }
 
-/* Of all nodes that name the parameter or its gradient, as they lie now. */
+/* The sum over all nodes that name the parameter or its gradient, with their current layouts. */
 static double cost(const struct jm_program *p, const struct jm_cell *c, struct jm_node *wgrad)
 {
 	double sum = cheapest_wgrad(p, wgrad, c->grad->type, NULL, NULL);
@@ -115,7 +117,7 @@ static double cost(const struct jm_program *p, const struct jm_cell *c, struct j
 	return sum;
 }
 
-/* Can the gradient be left so, by the node itself or by another one behind it? */
+/* Can the gradient have this layout, from the node itself or from another one after it? */
 static bool works(const struct jm_program *p, struct jm_node *wgrad)
 {
 	unsigned sums = wgrad->accumulate;

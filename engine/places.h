@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which stretches of the arena are held, and from which unit to which. They are kept by rising offset in
- * blocks; a block is passed over as a whole where its summary shows that it cannot matter, so that the search
- * does not look at each of some hundred thousand tensors.
+ * The intervals of the arena that are in use, with their first and last units. They are sorted by
+ * offset in blocks; the search skips a whole block if its summary shows that no interval in it can
+ * overlap, so it does not visit each of some hundred thousand tensors.
  */
 #ifndef JM_PLACES_H
 #define JM_PLACES_H

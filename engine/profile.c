@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the time of a program goes. */
+/* The time of each unit of a program. */
 #include "profile.h"
 
 #include <math.h>
@@ -29,7 +29,7 @@ void jm_profile_free(struct jm_profile *profile)
 	free(profile);
 }
 
-/* Each unit between two events; event[from] lies before the first. */
+/* Each unit is between two events; event[from] is before the first. */
 static int run_units(struct jm_program *p, int from, int to, struct jm_err *err)
 {
 	struct jm_event *event = p->profile->event;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where the time of a program goes: each unit runs between two events, and the host waits for the device
- * behind each span, so that a step takes a little longer than without. What a unit should take at least is the larger of its executed FLOPs by
- * the device's peak and its bytes by the memory's (the roofline; Williams et al. 2009).
+ * Measures the time of each unit of a program: each unit runs between two events, and the host
+ * waits for the device after each span, so that a step takes a little longer than without. The
+ * shortest possible time of a unit is the larger of its executed FLOPs divided by the device's peak
+ * and its bytes divided by the memory bandwidth (the roofline; Williams et al. 2009).
  */
 #ifndef JM_PROFILE_H
 #define JM_PROFILE_H

@@ -6,8 +6,9 @@
  *	jm_program_build    memory and executables
  *	jm_program_run      one step
  *
- * The graph and the device outlive it. A graph belongs to one program: planning settles its layouts. What
- * stays of the network between steps belongs to its weights, which several programs may share.
+ * The graph and the device outlive it. A graph belongs to one program: planning settles its
+ * layouts. Tensors that persist between steps belong to the weights, which several programs may
+ * share.
  */
 #ifndef JM_PROGRAM_H
 #define JM_PROGRAM_H
@@ -52,7 +53,7 @@ struct jm_program {
 	size_t weight_bytes; /* where the program's own memory begins, as offsets of cells count */
 	char *memory;	     /* inputs and scalars */
 	char *arena;
-	bool gradients_move; /* they lie in the arena, each from its first unit to the end of a step */
+	bool gradients_move; /* they are in the arena, each from its first unit to the step's end */
 	bool has_arena; /* of its own: that of the weights was made before this program was known */
 	struct jm_stretch *stretch; /* of all units; none crosses a span, nor a sum over ranks */
 	int n_stretches;
@@ -98,8 +99,8 @@ int jm_program_run_unit(struct jm_program *p, int unit, struct jm_err *err);
 int jm_program_find_nonfinite(struct jm_program *p, char *ret, size_t size, struct jm_err *err);
 void jm_program_free(struct jm_program *p); /* takes NULL */
 
-/* Between steps: tensors that stay (parameters, inputs, scalars...), whole; for the host they are plain,
- * however they lie on the device. They wait for it. */
+/* Between steps: tensors that stay (parameters, inputs, scalars...), whole; for the host they
+ * are plain, whatever their layout on the device is. The functions wait for the device. */
 int jm_program_write(
 	struct jm_program *p, struct jm_tensor *t, const void *from, struct jm_err *err);
 int jm_program_read(struct jm_program *p, const struct jm_tensor *t, void *to, struct jm_err *err);

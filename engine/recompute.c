@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Recompute: memory for work. What a block computed for itself is not kept for its gradients; the nodes
- * that made it run once more right before them, from what other blocks read and so is there anyway
- * (Chen et al., arXiv 1604.06174, with a block as the segment). Random numbers are counters and kernels
- * repeat their bits, so the results are the same to the last bit.
+ * Recompute: less memory for more work. Results that only their own block reads are not kept for
+ * its gradients; their nodes run once more directly before these, from the results that other
+ * blocks read and that are kept in any case (Chen et al., arXiv 1604.06174, with a block as the
+ * segment). Random numbers are counters and kernels repeat their bits, so the results are the same
+ * to the last bit.
  */
 #include "duplicate_node.h"
 

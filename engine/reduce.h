@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gradients summed over the ranks of a gang, each on samples of its own.
+ * Sums of gradients over the ranks of a gang; each rank has its own samples.
  *
- * Backward finishes gradients one after the other. Behind the unit that finishes enough of them side by side in
- * their slab - a bucket - a node starts the sum of that stretch, while backward goes on; a node at the head of
- * the update waits for all.
+ * The backward pass finishes gradients one after the other. After the unit that completes a bucket
+ * (enough adjacent gradients of a slab) a node starts the sum of this interval, while the backward
+ * pass continues; a node at the start of the update waits for all.
  */
 #ifndef JM_REDUCE_H
 #define JM_REDUCE_H

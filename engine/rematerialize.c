@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rematerialize: what costs no more than a pass over memory - results of norms and activations, parameters in the
- * compute type - is not kept for the gradients but made again right before its first reader there, from
- * operands that gradients keep anyway. recompute.c goes further.
+ * Rematerialize: results that cost at most one pass over memory (of norms and activations,
+ * parameters in the compute type) are not kept for the gradients but recomputed directly before
+ * their first reader there, from operands that are kept for gradients anyway. recompute.c saves
+ * more memory.
  */
 #include "duplicate_node.h"
 
 #include <stdlib.h>
 
-#define NEAR 4 /* nodes: what is read again so soon is kept, no peak lies in between */
+#define NEAR 4 /* nodes: results read again so soon are kept */
 
 struct remake {
 	struct jm_graph *g;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Schedule: the order of running. Nodes that are made again come right before who reads them first; later,
- * when every group and its bytes are known, groups change places where that lets memory go earlier.
+ * Schedule: the order of execution. Recomputed nodes are placed directly before their first reader;
+ * later, when every group and its bytes are known, groups change places where this frees memory
+ * earlier.
  */
 #include "program.h"
 

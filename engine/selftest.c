@@ -101,7 +101,8 @@ static int run_one(struct kit *k, const char *device, const struct asked *a, str
 	return kit_run(k, err);
 }
 
-/* Into the row: how far the results are off; a refusal; or an error, which is told with the case. */
+/* Stores in the row: the error of the results; a refusal; or an error, which is returned with
+ * the case. */
 static int run_case(const struct asked *a, struct jm_selftest_row *row, struct jm_err *err)
 {
 	struct jm_err why = JM_ERR_INIT;

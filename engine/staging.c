@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inputs on their way to a device. */
+/* Transfer of inputs to a device. */
 #include "staging.h"
 
 #define ALIGN ((size_t)64)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inputs on their way to a device. The host writes a batch into pinned memory while the device still
- * works on the one before; the copy queue brings it over, and the compute queue takes it from there into
- * the inputs of the program when their turn has come. Nothing in it makes the host wait for a step.
+ * Transfer of inputs to a device. The host writes a batch to pinned memory while the device still
+ * processes the previous one; the copy queue transfers it to the device, and the compute queue then
+ * copies it to the inputs of the program. The host never waits for a step here.
  */
 #ifndef JM_STAGING_H
 #define JM_STAGING_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Types, shapes and layouts: what engine, backends and tests all need to know of a tensor. */
+/* Types, shapes and layouts of tensors, for engine, backends and tests. */
 #ifndef JM_TENSOR_H
 #define JM_TENSOR_H
 
@@ -32,7 +32,7 @@ bool jm_layout_equal(const struct jm_layout *a, const struct jm_layout *b);
 /* "plain", or letters as oneDNN has them: order of dims from slowest to fastest, capitals for blocked
  * ones, then the inner blocks ("aBcd16b"). Cut off where it is too long; returns ret. */
 const char *jm_layout_name(const struct jm_layout *layout, char *ret, size_t size);
-/* Where element `index` of a tensor lies in that layout, counted in elements. */
+/* The position of element `index` of a tensor in that layout, counted in elements. */
 int64_t jm_layout_offset(
 	const struct jm_tensor *t, const struct jm_layout *layout, const int64_t *index);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Weights: what stays of a network between steps - parameters, gradients, optimizer and running state -
- * apart from the programs that use it. The first program that is planned with them says what there is and
- * how it lies; the others find theirs by name. Programs of one set of weights do not run at once, so they
- * share an arena, too.
+ * Weights: the tensors of a network that persist between steps (parameters, gradients, optimizer
+ * and running state), separate from the programs that use them. The first program that is planned
+ * with them defines their set and their layouts; the others find their tensors by name. Programs of
+ * one set of weights do not run at the same time, so they share an arena, too.
  */
 #ifndef JM_WEIGHTS_H
 #define JM_WEIGHTS_H

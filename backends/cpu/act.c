@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Activations that oneDNN has not or whose gradients it wants otherwise, and dropout: n elements, in
- * pieces that stay in the first-level cache.
+ * Activations that oneDNN lacks, or for whose gradients it needs other operands, and dropout: n
+ * elements, in pieces that stay in the first-level cache.
  */
 #include "engine/rng.h"
 #include "act.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Activations and their slopes. `act` is a constant where these are inlined: else loops are no vectors. */
+/* Activations and their slopes. `act` must be a constant where these are inlined, otherwise the
+ * compiler does not vectorise the loops. */
 #ifndef JM_CPU_ACT_H
 #define JM_CPU_ACT_H
 

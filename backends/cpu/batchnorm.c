@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Batch norm with its ReLU and residual sum in as few passes as there can be: forward reads x twice (the
- * second time mostly from cache, as a thread stays with its 16 channels), backward reads dy, x and y
- * twice. oneDNN's own wants a mask of bits for the ReLU and joins no sum. Images are plain or blocked;
- * with channels last, batchnorm_last.c is the better walk.
+ * Batch norm with its ReLU and residual sum in as few passes as possible: forward reads x twice
+ * (the second time mostly from cache, as a thread stays with its 16 channels), backward reads dy, x
+ * and y twice. oneDNN's batch norm needs a bit mask for the ReLU and fuses no sum. Images are plain
+ * or blocked; with channels last, batchnorm_last.c is used.
  */
 #include "batchnorm.h"
 #include "kernels.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What batch norm does per channel once the sums are there, whatever the layout. */
+/* The part of batch norm per channel after the sums, for every layout. */
 #ifndef JM_CPU_BATCHNORM_H
 #define JM_CPU_BATCHNORM_H
 

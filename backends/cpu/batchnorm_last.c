@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Batch norm of images with their channels last: a matrix [pixels of all images, channels], read row by
- * row as it lies in memory. Each thread takes a stretch of pixels and keeps sums of its own; they are
- * joined in the threads' order, so that a run with as many threads gives the same bits.
+ * Batch norm of images with their channels last: a matrix [pixels of all images, channels], read
+ * row by row in the order of memory. Each thread processes a range of pixels and keeps its own
+ * sums; they are added in the order of the threads, so that a run with the same number of threads
+ * gives the same bits.
  */
 #include "batchnorm.h"
 #include "kernels.h"

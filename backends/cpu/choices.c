@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What select is offered. Convolutions ask for the layout oneDNN likes; followers take what comes, as
- * long as all their operands have the same, so that a stage of a network stays in one layout; the others
- * work on plain tensors.
+ * The choices that select returns. Convolutions request the layout that oneDNN prefers; followers
+ * accept any layout that all their operands share, so that a stage of a network stays in one
+ * layout; the others work on plain tensors.
  */
 #include <math.h>
 
@@ -93,7 +93,8 @@ static void fill(
 
 /* ---- cost ------------------------------------------------------------------------------------------------ */
 
-/* Windows take a lane at a time where channels do not lie side by side: they are bound by that. */
+/* Where channels are not adjacent, windows are processed one lane at a time, which limits their
+ * speed. */
 static double follower_seconds(
 	const struct cpu_dev *dev, const struct jm_group *group, const struct jm_layout *layout)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A convolution of oneDNN, or a gradient of one: what conv_plan.c leaves to conv.c, which runs it. */
+/* A convolution of oneDNN, or a gradient of one: conv_plan.c plans it, conv.c runs it. */
 #ifndef JM_CPU_CONV_H
 #define JM_CPU_CONV_H
 
@@ -46,7 +46,8 @@ static inline bool cpu_conv_is_gradient(const struct cpu_conv *c, enum role role
 	return (role == c->result) == (role != DST);
 }
 
-/* conv_plan.c: all but scratch, primitives and arguments. layout: by role; NULL: as the tensors lie. */
+/* conv_plan.c: all except scratch, primitives and arguments. layout: by role; NULL: the layouts
+ * of the tensors. */
 dnnl_status_t cpu_conv_plan(const struct cpu_dev *dev, const struct jm_node *node,
 	const struct jm_layout *layout, struct cpu_conv *ret);
 int cpu_conv_fail(struct jm_err *err, const struct jm_node *node, dnnl_status_t status);

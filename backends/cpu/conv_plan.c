@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What oneDNN would do with a convolution or a gradient of one, and what that takes: layouts, which it
- * chooses, scratch, images per call. Select is offered it; conv.c builds and runs it.
+ * The plan of oneDNN for a convolution or a gradient of one: layouts, which it chooses, scratch,
+ * images per call. select returns it as a choice; conv.c builds and runs it.
  */
 #include <math.h>
 
@@ -199,7 +199,7 @@ static size_t aligned(size_t bytes)
 	return (bytes + 63) / 64 * 64;
 }
 
-/* What lies in scratch: oneDNN's own, then what is not as the engine has it. */
+/* The contents of scratch: oneDNN's own, then operands in another layout than the engine's. */
 static void place(struct cpu_conv *c)
 {
 	const dnnl_memory_desc_t *md =
@@ -238,13 +238,15 @@ static dnnl_status_t plan(
 	return s;
 }
 
-/* Weights that are a result lie plain, and grouped ones have no layout the engine could name. */
+/* Weights that are a result are plain, and grouped ones have no layout that the engine can
+ * describe. */
 static bool weights_free(const struct cpu_conv *c)
 {
 	return c->result != WEI && c->groups == 1;
 }
 
-/* Images as the engine has them; weights as well, or as oneDNN likes where it will be reordered. */
+/* Images in the engine's layout; weights as well, or in oneDNN's preferred layout where they
+ * will be reordered. */
 dnnl_status_t cpu_conv_plan(const struct cpu_dev *dev, const struct jm_node *node,
 	const struct jm_layout *layout, struct cpu_conv *ret)
 {
@@ -323,7 +325,7 @@ static bool sum_is_cheap(
 	return !is_slow(c) && jm_layout_equal(&layout[SRC], &node->out[0]->layout);
 }
 
-/* The layouts oneDNN likes; 0 = none, with the reason in err. */
+/* The layouts that oneDNN prefers; 0 = none, with the reason in err. */
 static int offer_onednn(const struct cpu_dev *dev, const struct jm_node *node,
 	struct jm_choice *choice, struct jm_err *err)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of the cpu backend among themselves. */
+/* Internal interfaces of the cpu backend. */
 #ifndef JM_CPU_H
 #define JM_CPU_H
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Images as the kernels walk over them, whatever the layout: `lanes` channels of a pixel lie side by side,
- * `pixel` elements on is the next pixel, `chunk` elements on are the next channels, `image` elements on is
- * the next image. Plain [B,C,Y,X] has one lane; nChw16c has 16; channels last has 16 of its many.
+ * Images as the kernels iterate over them, for every layout: `lanes` channels of a pixel are
+ * adjacent, `pixel` elements on is the next pixel, `chunk` elements on are the next channels,
+ * `image` elements on is the next image. Plain [B,C,Y,X] has one lane; nChw16c has 16; channels
+ * last has 16 of its many.
  */
 #ifndef JM_CPU_IMAGE_H
 #define JM_CPU_IMAGE_H

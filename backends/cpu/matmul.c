@@ -3,9 +3,10 @@
  * linear and its gradients. Each is one product c = a b, described as struct cpu_gemm; it runs on oneDNN
  * or on our own gemm, whichever is faster here (see own_is_faster).
  *
- * An activation behind a product is not joined with it: oneDNN cannot keep what goes into it, which
- * backward needs, and our own gemm was 2 to 4 % slower with it than without and a pass over memory after
- * it (gelu of 1024 x 3072 sums of 768 products, bf16, one thread of a Sapphire Rapids).
+ * An activation after a product is not fused with it: oneDNN cannot keep its input, which the
+ * backward pass needs, and our own gemm was 2 to 4 % slower with it than without and a pass over
+ * memory after it (gelu of 1024 x 3072 sums of 768 products, bf16, one thread of a Sapphire
+ * Rapids).
  */
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What this processor is and how fast its bf16 instructions are, as far as oneDNN takes them. */
+/* The processor's name and the speed of its bf16 instructions, as far as oneDNN uses them. */
 #include <omp.h>
 #include <stdio.h>
 #include <string.h>

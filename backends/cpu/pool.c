@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pooling, 16 channels at a time where they lie side by side. */
+/* Pooling, 16 channels at a time where they are adjacent. */
 #include "kernels.h"
 #include "lanes.h"
 

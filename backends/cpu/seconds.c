@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* About how long a node takes, to weigh choices against each other. */
+/* Rough time of a node, to compare choices with each other. */
 #include <math.h>
 
 #include "layout.h"

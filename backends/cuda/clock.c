@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The GPU's clock beside the host's: a kernel answers the host through pinned memory, many times, and the answer
- * that came back soonest counts.
+ * Compares the GPU's clock with the host's: a kernel answers the host through pinned memory, many
+ * times, and the exchange with the shortest round trip counts.
  */
 #include <time.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The parts of the cuda backend among themselves. Host code is C; a *.cu file holds kernels and the
- * functions of kernels.h that start them. A group runs by the first row of the tables whose cover fits
- * and whose `takes` agrees.
+ * Internal interfaces of the cuda backend. Host code is C; a *.cu file holds kernels and the
+ * functions of kernels.h that start them. A group runs by the first row of the tables whose cover
+ * fits and whose `takes` agrees.
  */
 #ifndef JM_CUDA_H
 #define JM_CUDA_H
@@ -95,7 +95,7 @@ const struct cuda_op *cuda_op_row(uint32_t row);
  */
 int cuda_choices_follow(
 	const struct jm_node *node, unsigned in, unsigned out, struct jm_choice *choice);
-/* Every dim once and no blocks: elements lie side by side without gaps. */
+/* Every dim once and no blocks: elements are contiguous. */
 bool cuda_is_dense(const struct jm_layout *layout);
 
 /*

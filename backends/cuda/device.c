@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a GPU is and can do, and memory that it keeps. */
+/* Properties of a GPU, and its allocations. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

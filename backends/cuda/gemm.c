@@ -172,7 +172,7 @@ static size_t bytes_of(const struct cuda_matrix *m)
 	return (size_t)(m->columns * m->stride) * jm_dtype_bytes(m->type);
 }
 
-/* Operands of its own, of random values; the real ones may be somebody's parameters. */
+/* Separate operands with random values, because the real ones may be parameters. */
 static bool stage(struct cuda_dev *dev, struct cuda_matrix *m)
 {
 	struct cuda_vec v = {NULL, cuda_type_of(m->type)};

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A share of the multiprocessors: the compute stream is made in a green context of the driver (CUDA 12.4 or newer),
- * so that kernels of that stream, also those of graphs recorded on it, run on these multiprocessors only. What is
- * timed runs there too, and the number of multiprocessors is part of the plan cache's key.
+ * A share of the multiprocessors: the compute stream is made in a green context of the driver (CUDA
+ * 12.4 or newer), so that kernels of that stream, also those of graphs recorded on it, run on these
+ * multiprocessors only. Timing runs use them, too, and the number of multiprocessors is part of the
+ * plan cache's key.
  */
 #include <cuda.h>
 #include <dlfcn.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layouts that several ops take: channels last, padded rows, and what works element by element. */
+/* Layouts that several ops accept: channels last, padded rows, and the layouts of elementwise
+ * ops. */
 #include <math.h>
 
 #include "cuda.h"

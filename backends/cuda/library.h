@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuBLASLt and cuDNN, opened at run time: what is not installed is a sentence and not a program that
- * does not start. One table of symbols each; JM_CUBLASLT_LIB and JM_CUDNN_LIB name other files.
+ * cuBLASLt and cuDNN, opened at run time: a missing library gives an error message, and the program
+ * still starts. One table of symbols each; JM_CUBLASLT_LIB and JM_CUDNN_LIB name other files.
  */
 #ifndef JM_CUDA_LIBRARY_H
 #define JM_CUDA_LIBRARY_H

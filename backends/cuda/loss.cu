@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Softmax and cross-entropy of logits[rows,classes], whose rows are `stride` elements apart, with their
- * gradient. A block takes a row: one pass for maximum and sum, one for the gradient, which may lie over
- * the logits. What is between classes and stride is not read, and 0 in the gradient.
+ * Softmax and cross-entropy of logits[rows,classes], whose rows are `stride` elements apart, with
+ * their gradient. A block takes a row: one pass for maximum and sum, one for the gradient, which
+ * may overwrite the logits. Elements between classes and stride are not read, and are 0 in the
+ * gradient.
  */
 #include "common.cuh"
 
@@ -174,7 +175,7 @@ void cuda_top1(struct cuda_vec logits, const int32_t *targets, int64_t rows, int
 
 /* ---- squared differences --------------------------------------------------------------------------------- */
 
-/* dy may lie over y: a thread reads its elements before it writes them. */
+/* dy may overwrite y: a thread reads its elements before it writes them. */
 template <typename T, typename U> __global__ void mse_kernel(struct cuda_mse p)
 {
 	__shared__ double share[WARP];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The two queues of a GPU, each a stream: copies, events, memory that copies reach by themselves. */
+/* The two queues of a GPU, each a stream: copies, events, pinned memory. */
 #include <stdlib.h>
 
 #include "queue.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Functions of the contract that have to do with queues; for backend.c. */
+/* The functions of the contract for queues; for backend.c. */
 #ifndef JM_CUDA_QUEUE_H
 #define JM_CUDA_QUEUE_H
 

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Where a head of a sequence lies. */
+/* The position of a head of a sequence. */
 struct rows {
 	int64_t at, row; /* elements: of position 0, from one position to the next */
 };

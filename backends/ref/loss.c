@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Losses with the gradient of what they judge; right answers. */
+/* Losses with the gradients of their inputs; accuracy. */
 #include "ref.h"
 
 #include <math.h>

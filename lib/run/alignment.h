@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The clock of a device as time of the run's clock: a line through what the two were together at the beginning and at
- * the end; what lies between them tells how straight it is.
+ * Converts times of a device's clock to the run's clock: by a line through simultaneous readings of
+ * both at the beginning and at the end. Readings in between show the deviation from the line.
  */
 #ifndef JM_ALIGNMENT_H
 #define JM_ALIGNMENT_H
@@ -19,8 +19,8 @@ struct jm_alignment {
 void jm_alignment_add(struct jm_alignment *a, const struct jm_work_time *anchor);
 /* Time on the run's clock, ns. At least one anchor. */
 int64_t jm_alignment_host(const struct jm_alignment *a, int64_t device_ns);
-/* At most so far off between first and last anchor, ns: half of the widest exchange and the largest distance of an
- * anchor from the line. */
+/* The largest error between first and last anchor, ns: half of the widest exchange and the
+ * largest distance of an anchor from the line. */
 double jm_alignment_error(const struct jm_alignment *a);
 /* How much faster the device's clock runs, 1e-6; NAN with less than two anchors. */
 double jm_alignment_drift(const struct jm_alignment *a);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The load that begins and ends at known times, and the sensors beside it. */
+/* Runs a load that begins and ends at known times, and reads the sensors meanwhile. */
 #include "run/calibrate.h"
 
 #include "base/ctx.h"
@@ -13,7 +13,8 @@
 
 #include "energy/sensor_fit.h"
 
-/* Of a load and of a pause, s. Longer than most sensors' refresh, and never in step with it. */
+/* Length of a load and of a pause, s. Longer than most sensors' refresh, and not synchronous
+ * with it. */
 #define SHORTEST 0.15
 #define LONGEST	 0.6
 #define WARM_S	 1.0
@@ -36,7 +37,7 @@ struct bench {
 	void *state;
 	struct kept *kept; /* one per signal */
 	int n_kept;
-	bool lost; /* a reading, because memory was out */
+	bool lost; /* a reading was lost because memory ran out */
 	int64_t *edge;
 	int n_edges, edge_room;
 	int64_t start_ns;

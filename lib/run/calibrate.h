@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sensors observed under a load whose beginnings and ends are known, and what follows about them. Both as one JSON
- * object, which can be kept and looked at again on another machine:
+ * Readings of sensors under a load with known start and end times, and the properties fitted to
+ * them. Both are one JSON object, which can be stored and evaluated again on another machine:
  *
  *	{version, at, device, workload, edges_s: [when the load begins, ends, begins again...],
  *	 signals: [{meter, label, driver, quantity, origin, declared: {refresh_s, window_s},
  *		changes: [[s, value], ...],
  *		fit: {refresh_s, window_s, delay_s, rise_s, fall_s, each with ..._error_s, low_watts, high_watts, rms_watts, changes},
- *		why: what could not be told, or null}]}
+ *		why: what could not be determined, or null}]}
  *
  * See energy/sensor_fit.h for the model. Times are seconds since the observation began.
  */

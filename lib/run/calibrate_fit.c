@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From what was observed to what the sensors are. */
+/* Fits the properties of the sensors to the readings. */
 #include "run/calibrate.h"
 
 #include "base/json.h"

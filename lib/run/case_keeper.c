@@ -142,7 +142,7 @@ void jm_case_keeper_stop(struct jm_case_keeper *k)
 	if (*k->record)
 		unlink(k->record);
 	if (write(k->fd, END, sizeof(END) - 1) < 0)
-		kill(k->pid, SIGKILL); /* it must not take this for our death */
+		kill(k->pid, SIGKILL); /* it must not mistake this for the death of the run */
 	close(k->fd);
 	close(k->lock);
 	while (waitpid(k->pid, NULL, 0) < 0 && errno == EINTR)
@@ -152,7 +152,7 @@ void jm_case_keeper_stop(struct jm_case_keeper *k)
 
 /* ---- the keeper's own process -------------------------------------------------------------------------- */
 
-/* All that comes until the other end closes. */
+/* Everything that arrives until the other end closes. */
 static void listen(char *out, size_t size)
 {
 	size_t n = 0;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The keeper of a case: a process that outlives a `run` that is killed, and ends what the case has started. When it is
- * killed as well, the record that it keeps locked in the state folder (cases/MARK) lets the next start do it.
+ * The keeper of a case: a process that survives a killed `run` and ends the processes of the case.
+ * When it is killed as well, the next start of joulemark ends them by the record that the keeper
+ * had locked in the state folder (cases/MARK).
  *
- * What belongs to a case is known by a mark in its environment, by its user and by its start time
- * (base/marked_processes.h); what a command started with another environment is not found.
+ * The processes of a case are identified by a mark in their environment, their user and their start
+ * time (base/marked_processes.h); a process that a command started with another environment is not
+ * found.
  */
 #ifndef JM_CASE_KEEPER_H
 #define JM_CASE_KEEPER_H
@@ -26,15 +28,15 @@ struct jm_case_keeper {
 
 /* program: NULL = this one. Without a keeper (logged) a case is run nevertheless. */
 void jm_case_keeper_start(struct jm_ctx *ctx, const char *program, struct jm_case_keeper *ret);
-/* The case has ended, and what may outlive it does. */
+/* The case has ended; processes that may survive it continue. */
 void jm_case_keeper_stop(struct jm_case_keeper *k);
 
 /* The keeper's own process. */
 int jm_case_keeper_serve(struct jm_ctx *ctx, struct jm_err *err);
 
 /*
- * Ends what killed runs have left behind, and logs it. wait: for keepers that are at it just now, up to six seconds;
- * else they are left to it.
+ * Ends the processes that killed runs have left, and logs it. wait: waits up to six seconds for
+ * keepers that are doing so; otherwise does not wait for them.
  */
 void jm_case_keeper_recover(struct jm_ctx *ctx, bool wait);
 

@@ -12,7 +12,7 @@ enum jm_frame_type {
 		1,	   /* JSON: the meters and signals that are sampled (see meters_json.h) */
 	JM_FRAME_CHUNK,	   /* struct jm_frame_chunk, then the data */
 	JM_FRAME_PROGRESS, /* struct jm_frame_progress */
-	JM_FRAME_RECORD,   /* JSON: the record; the last frame of a worker that lived */
+	JM_FRAME_RECORD,   /* JSON: the record; the last frame of a worker that survived */
 	JM_FRAME_ERROR,	   /* JSON {code, text}: the case could not be run */
 	JM_FRAME_LOG,	   /* JSON {level, line} */
 };
@@ -27,7 +27,7 @@ struct jm_frame_progress {
 	char phase[64];	       /* "steady", or "steady, held-out loss 5.31" */
 	double items, seconds; /* of the steady phase; on the run's clock */
 	double share;	       /* of the whole run, 0..1; NAN = unknown */
-	double watts;	       /* now, of the origin that says most; NAN = unknown */
+	double watts;	       /* now, of the most significant origin; NAN = unknown */
 	int32_t origin;	       /* enum jm_origin, of the watts */
 };
 

@@ -175,7 +175,7 @@ static int local_wait(struct jm_rank *rank)
 		return 0;
 	while (waitid(P_PID, (id_t)rank->pid, &info, WEXITED | WNOWAIT) < 0 && errno == EINTR)
 		;
-	kill(-rank->pid, SIGKILL); /* what it may have left behind; its number is not free yet */
+	kill(-rank->pid, SIGKILL); /* processes that it may have left; its id is still reserved */
 	while (waitpid(rank->pid, &status, 0) < 0 && errno == EINTR)
 		;
 	rank->pid = 0;

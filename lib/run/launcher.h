@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Contract of a launcher: one file = one way to start the gang of workers that runs a case. `local` starts them
- * as children on this host; others (mpirun, srun) start one program that starts the ranks, and hand over what
- * each of them sends and takes.
+ * Contract of a launcher: one file = one way to start the workers (the gang) that run a case. `local` starts them
+ * as children on this host; others (mpirun, srun) start one program that starts the ranks, and pass
+ * on the messages of each rank.
  *
  * A worker reads its job from standard input and has the descriptors below.
  */
@@ -41,9 +41,10 @@ struct jm_launcher {
 	const char *summary;
 	/* Fills rank[world]. After an error, what was started has been ended again. */
 	int (*start)(const struct jm_launch *what, struct jm_rank *rank, struct jm_err *err);
-	/* To a rank alone, or to all that it has started as well. */
+	/* Signals a rank alone, or also all processes that it has started. */
 	void (*signal)(const struct jm_rank *rank, int number, bool with_children);
-	/* Its end is waited for, and what it left in its group is killed: the status as of waitpid. */
+	/* Waits for the end of the rank and kills the rest of its process group: the status as
+	 * of waitpid. */
 	int (*wait)(struct jm_rank *rank);
 };
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The way back from a parent to its worker: lines of text, each
+ * Messages from a parent to its worker: lines of text, each
  *
- *	joulemark-orders/1 stop			the work ends after the step that is under way
- *	joulemark-orders/1 setting TEXT		a setting is another one from now on; a phase of this name begins
+ *	joulemark-orders/1 stop			the work ends after the current step
+ *	joulemark-orders/1 setting TEXT		a setting has changed; a phase of this name begins
  *	joulemark-orders/1 note TEXT		goes into the record
  *
  * A line of another version, or with another word, is reported and has no effect.

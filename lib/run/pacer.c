@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two loops: the duty follows the ratio of wanted to read power, both less the power of pauses, which is learned
- * from readings at different duties; and what was used too much or too little is paid back over some seconds.
+ * Two loops: the duty follows the ratio of wanted to read power, both minus the power of pauses,
+ * which is estimated from readings at different duties; and deviations of the energy are
+ * compensated over some seconds.
  */
 #include "run/pacer.h"
 
@@ -12,7 +13,7 @@
 #define PAY_BACK_S    3.0
 #define MOST_PAY_BACK 0.1 /* of the wanted power */
 #define NEAR	      0.03
-#define APART	      0.05 /* duties that say something of the floor, relative */
+#define APART	      0.05 /* relative difference of duties from which the floor can be estimated */
 #define HIGHEST_FLOOR 0.9  /* of a reading */
 #define MOST_STEP     4.0  /* times the duty before */
 #define READY	      2	   /* readings in a row */
@@ -27,7 +28,7 @@ static double clamp(double x, double least, double most)
 	return fmin(fmax(x, least), most);
 }
 
-/* Less what is owed, paid back over some seconds. */
+/* Minus the surplus energy, compensated over some seconds. */
 static double wanted(const struct jm_pacer *p, double owed_joules)
 {
 	double limit = MOST_PAY_BACK * p->watts;
@@ -35,7 +36,8 @@ static double wanted(const struct jm_pacer *p, double owed_joules)
 	return p->watts - clamp(owed_joules / PAY_BACK_S, -limit, limit);
 }
 
-/* Power is a straight line over the duty; two readings of duties that differ tell where it begins. */
+/* Power is a linear function of the duty; two readings at different duties give its value at
+ * duty 0. */
 static void learn_floor(struct jm_pacer *p, double watts)
 {
 	double apart = p->duty - p->old_duty;

@@ -163,7 +163,7 @@ static int expand_settings(struct expansion *x, size_t i, bool as_found, struct 
 	return rc;
 }
 
-/* The reference that no point of the sweep is. */
+/* The reference, if no point of the sweep equals it. */
 static int add_as_found(struct expansion *x, struct jm_err *err)
 {
 	const json_t *axis;
@@ -243,7 +243,7 @@ static int expand_list(struct expansion *x, int which, struct jm_err *err)
 	return rc;
 }
 
-/* What all cases of a part share goes in as it is. */
+/* Copies the parameters that all cases of a part share. */
 static int expand_part(struct jm_plan *plan, const json_t *what, struct jm_err *err)
 {
 	static const char *const shared[] = {"workload", "command", "environment", "throughput",

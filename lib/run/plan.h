@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A plan: which cases, and in which order. It is made from a request, the JSON that the store keeps, so
- * that the same command goes on where it was interrupted:
+ * A plan: which cases, and in which order. It is made from a request, the JSON that the store
+ * keeps, so that the same command continues where it was interrupted:
  *
  *	what	decides the cases; its hash is the plan's key
  *		workload, or command[], environment{} and throughput{}; device[], precision[],
@@ -16,8 +16,8 @@
  *
  * Cases come in complete blocks, one block per repeat. Each holds every combination of device, precision,
  * options and settings once, in an order drawn from the seed and the block. Where settings are swept each
- * combination of the rest has a reference: the point that equals what was found, else one more case that
- * leaves the knobs as they were found.
+ * combination of the rest has a reference: the point that equals the values found, otherwise an
+ * additional case that leaves the knobs as they were found.
  */
 #ifndef JM_PLAN_H
 #define JM_PLAN_H
@@ -35,9 +35,9 @@ struct jm_plan {
 	char key[JM_CASE_ID];
 	struct jm_plan_case *cases; /* of one block, in the order of the product */
 	int n;
-	int repeat; /* blocks, at most */
-	int least_repeat; /* blocks after which they may be enough; equal to repeat where that is not looked at */
-	double until; /* relative half width of the intervals that is narrow enough; 0 = not looked at */
+	int repeat;	   /* blocks, at most */
+	int least_repeat;  /* blocks before the first check of the intervals; repeat = no check */
+	double until;	   /* relative half width of the intervals that suffices; 0 = not checked */
 	bool in_order;	   /* the blocks hold the cases in the order of the product */
 	double cooldown_s; /* pause before each case but the first */
 	uint64_t seed;
@@ -54,7 +54,7 @@ int jm_plan_new(const json_t *request, struct jm_plan *ret, struct jm_err *err);
 void jm_plan_done(struct jm_plan *plan);
 /* The order of block b (0...): a permutation of the case indices; room for plan->n. */
 void jm_plan_order(const struct jm_plan *plan, int block, int *ret_order);
-/* What a workload's random numbers start from in repeat r (1...): the first repeat has the plan's. */
+/* The seed of a workload in repeat r (1...): the first repeat has the plan's. */
 uint64_t jm_plan_seed(const struct jm_plan *plan, int repeat);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The axes of a run: which lists are swept, which advance together, what is left out. */
+/* The axes of a run: which lists are swept, which advance together, which combinations are
+ * omitted. */
 #include "run/plan_file_private.h"
 
 #include "base/value_list.h"

@@ -315,8 +315,9 @@ static int run_set(struct run *r, const struct turn *t, json_t *settings, json_t
 	return rc;
 }
 
-/* A device that would not take its setting is a failed case; that nobody may set it ends the run. A guard
- * that was killed meanwhile has put everything back, so that the case must be run again (JM_EGONE). */
+/* If a device refuses its setting, the case fails; if this process may not set it, the run ends.
+ * If the guard was killed meanwhile, everything was restored, so the case must be run again
+ * (JM_EGONE). */
 static int try_once(struct run *r, const struct turn *t, json_t **ret_record, struct jm_err *err)
 {
 	struct jm_err why = JM_ERR_INIT;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Thermal steady state by rule: over the last JM_STEADY_WINDOW_S the straight line through the temperatures changes by at
- * most 1 K and that through the power by at most 1 %. Power is looked at because leakage grows with temperature, also
- * where no sensor tells the latter.
+ * Thermal steady state by rule: over the last JM_STEADY_WINDOW_S the regression line of the
+ * temperatures changes by at most 1 K and that of the power by at most 1 %. The power is checked
+ * because leakage grows with temperature, also where no sensor reports the latter.
  */
 #ifndef JM_STEADY_STATE_H
 #define JM_STEADY_STATE_H

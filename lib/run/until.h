@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * When are the repeats of a plan enough? Looked at after each block from JM_UNTIL_LEAST on: every case's interval of the
- * mean of its throughput (or of its time, where it has no items), and of its energy per item where it has one, must be
- * narrow enough.
+ * When do the repeats of a plan suffice? The check follows each block from JM_UNTIL_LEAST on: every
+ * case's interval of the mean of its throughput (or of its time, where it has no items), and of its
+ * energy per item where it has one, must be narrow enough.
  *
- * Whoever looks K times has K chances to stop at a spread that is small by luck. Each look therefore uses the interval
- * of level 1 - 0.05 / K (Bonferroni), K being the number of looks that the plan allows at most.
+ * With K checks there are K chances to stop at a spread that is small by chance. Each check
+ * therefore uses the interval of level 1 - 0.05 / K (Bonferroni), K being the largest number of
+ * checks that the plan allows.
  */
 #ifndef JM_UNTIL_H
 #define JM_UNTIL_H

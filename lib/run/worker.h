@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A worker: the process of its own in which one case runs, so that its death is a result. A case of several ranks
- * runs in a gang of them: rank 0 measures, counts and sends the record; the first rank that fails ends all, with
- * its reason.
+ * A worker: a separate process in which one case runs, so that its death is a result. A case of
+ * several ranks runs in several workers (a gang): rank 0 measures, counts and sends the record; the
+ * first rank that fails ends all, with its reason.
  *
  * Both ends are here: jm_worker_run in the child (hidden command `worker`), jm_case_run in the parent. The
  * child reads the job (record.h) from its standard input and sends frames (frame.h) to a descriptor.
@@ -48,8 +48,9 @@ struct jm_case_options {
 };
 
 /*
- * Runs one case to its record, which tells of a failure of the case too (status "failed", reason). An error
- * is our own: JM_EINTR: cancelled; JM_EGONE: the watched process is gone; JM_EIO: the store failed.
+ * Runs one case and makes its record, which also describes a failure of the case (status "failed",
+ * reason). An error is one of joulemark: JM_EINTR: cancelled; JM_EGONE: the watched process is
+ * gone; JM_EIO: the store failed.
  */
 int jm_case_run(struct jm_ctx *ctx, const struct jm_case_options *options, json_t **ret_record,
 	struct jm_err *err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a case ended: the reason in the words of the rank that failed first. */
+/* How a case ended: the reason reported by the rank that failed first. */
 #include "run/worker_parent.h"
 
 #include "result/record.h"
@@ -25,7 +25,7 @@ long jm__oom_kills(void)
 	return n;
 }
 
-/* The last words of its standard error on one line, or "". */
+/* The end of its standard error on one line, or "". */
 static void last_words(const struct jm__member *m, char *out, size_t size)
 {
 	const char *from = m->tail + (m->n_tail > TAIL_SHOWN ? m->n_tail - TAIL_SHOWN : 0);
@@ -94,7 +94,7 @@ static void describe_death(
 			WEXITSTATUS(status));
 }
 
-/* The first whose result came and who then ended otherwise than well; NULL = none. */
+/* The first rank that sent a result and then ended with an error; NULL = none. */
 static const struct jm__member *ended_badly(const struct jm__child *c)
 {
 	for (int r = 0; r < c->world; r++)
@@ -103,7 +103,7 @@ static const struct jm__member *ended_badly(const struct jm__child *c)
 	return NULL;
 }
 
-/* Of a case whose work failed: why, in the words of the rank that failed. */
+/* The reason of a failed case, as reported by the rank that failed. */
 static void tell_failure(const struct jm__child *c, const struct jm__member *m, const char *reason)
 {
 	char words[TAIL_SHOWN + 64], who[64] = "";
@@ -118,7 +118,7 @@ static void tell_failure(const struct jm__child *c, const struct jm__member *m, 
 	jm_record_failed(c->member[0].record, "%s%s%s%s", who, several ? ": " : "", reason, words);
 }
 
-/* The record of a worker that left none, or whose work failed. */
+/* The record of a worker that sent none, or whose work failed. */
 int jm__complete_record(struct jm__child *c, struct jm_err *err)
 {
 	struct jm__member *m = &c->member[c->failed < 0 ? 0 : c->failed], *first = c->member;

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Meters of other GPUs have no part in the energy of this work. */
+/* Meters of other GPUs do not count in the energy of this work. */
 void jm__worker_own(struct jm__worker *w, const struct jm_work *work)
 {
 	const struct jm_meters *set = jm_session_meters(w->session);
@@ -38,7 +38,7 @@ void jm__worker_own(struct jm__worker *w, const struct jm_work *work)
 
 /* ---- time ---------------------------------------------------------------------------------------------- */
 
-/* Simulated time has nothing to do with a device's. */
+/* Simulated time is independent of a device's clock. */
 int jm__worker_anchor(struct jm__worker *w, const struct jm_work *work, struct jm_err *err)
 {
 	struct jm_work_time t;
@@ -79,7 +79,7 @@ double jm__worker_align(struct jm__worker *w)
 		int64_t t1 = jm_alignment_host(a, w->end[i].device_ns);
 
 		if (t1 <= p->t0_ns || t1 > p->t1_ns)
-			continue; /* a clock that contradicts is not believed */
+			continue; /* a contradictory clock is not used */
 		if (w->end[i].phase == w->main_phase)
 			late = 1e-9 * (double)(p->t1_ns - t1);
 		jm_session_end(w->session, w->end[i].phase, t1);

@@ -70,7 +70,7 @@ static void read_lengths(const struct jm__worker *w, struct native *n, struct jm
 		n->warm_steps = strtod(warm, NULL);
 }
 
-/* Rows that an option brings in come before the values, for values may be theirs. */
+/* Rows that an option adds must be known before the values, because values may belong to them. */
 static int add_chosen(struct native *n, const json_t *options, struct jm_err *err)
 {
 	const char *chooser = n->workload->chooser, *choice;
@@ -157,7 +157,7 @@ static int setup(struct jm__worker *w, struct native *n, struct jm_err *err)
 	return rc;
 }
 
-/* What a step that is done came to, for the phase that is open. */
+/* Adds the result of a finished step to the open phase. */
 static void count(struct jm__worker *w, struct native *n, int phase, const struct jm_step *step)
 {
 	jm_session_credit(w->session, phase, step->items);
@@ -189,7 +189,7 @@ static int one_step(struct jm__worker *w, struct native *n, int phase, struct jm
 	return rc < 0 ? rc : 0;
 }
 
-/* Until no step is under way. */
+/* Waits until no step is running. */
 static int finish(struct jm__worker *w, struct native *n, int phase, struct jm_err *err)
 {
 	struct jm_step step = {.device_ns = 0};
@@ -373,7 +373,7 @@ static json_t *gang_json(const struct jm__worker *w, const struct native *n)
 		ranks);
 }
 
-/* Soft: no limit that a driver keeps, and no right that is needed. */
+/* Soft control: not a limit that a driver enforces, and no rights are needed. */
 static void record_soft(struct jm__worker *w, const struct native *n)
 {
 	const struct jm_pacer *p = &n->pace.pacer;
@@ -450,7 +450,7 @@ int jm__worker_native(struct jm__worker *w, struct jm_err *err)
 	n.elapsed_s -= jm__worker_align(w);
 	record_native(w, &n);
 	record_soft(w, &n);
-	if (n.work.own.unusable || rc == JM_EGONE) { /* not the work: what it runs on */
+	if (n.work.own.unusable || rc == JM_EGONE) { /* the fault is the device's, not the work's */
 		jm_record_set(w->record, "exit_status", json_integer(UNUSABLE));
 		jm_record_set_failure(w->record, JM_FAILURE_DEVICE);
 	} else {

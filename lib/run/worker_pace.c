@@ -7,11 +7,12 @@
 #include <math.h>
 
 #define STRETCH_NS JM_SECOND
-#define LAG_NS	   (JM_SECOND / 4) /* until what was read around an edge has come */
+#define LAG_NS	   (JM_SECOND / 4) /* until the readings around an edge have arrived */
 
 /* ---- what the meters of the work read ---------------------------------------------------------------------- */
 
-/* The meter of the device that computes; without one all that count, of the origin that says most. */
+/* The meter of the computing device; without one, all meters that count, of the most significant
+ * origin. */
 static bool is_of_work(const struct jm__worker *w, int meter)
 {
 	const struct jm_meters *set = jm_session_meters(w->session);
@@ -82,8 +83,9 @@ static void see(struct jm__worker *w, struct jm__pace *p)
 }
 
 /*
- * Power is the energy of a stretch by its length, whole turns of one duty. Both ends are edges to the sensors, as those
- * of phases are, so that counters are read there; samples of power would meet the turns at any place.
+ * Power is the energy of an interval divided by its length, a whole number of cycles of one duty.
+ * Both ends are edges for the sampler, like those of phases, so that counters are read there;
+ * samples of power would fall at arbitrary places of a cycle.
  */
 static void watch(struct jm__worker *w, struct jm__pace *p, int64_t now)
 {
@@ -126,7 +128,7 @@ void jm__pace_settle(struct jm__worker *w, struct jm__pace *p)
 
 /* ---- thermal steady state -------------------------------------------------------------------------------- */
 
-/* Worth no more time: reached, or the limit is. */
+/* Steady state is reached, or its time limit. */
 bool jm__heat_done(struct jm__worker *w, struct jm__heat *h)
 {
 	int64_t now = jm_ctx_now(w->ctx);

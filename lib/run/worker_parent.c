@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parent: starts the workers of a case, takes in what it sends, and makes a record of whatever becomes of it. */
+/* The parent: starts the workers of a case, receives their messages, and makes a record of the
+ * case, whatever its result. */
 #include "run/worker_parent.h"
 
 #include "run/orders.h"
@@ -124,7 +125,7 @@ static void on_error(struct jm__member *m, const json_t *json)
 		text ? text : "The worker failed without an error message.");
 }
 
-/* What ranks besides the first have to tell is the same but for what went wrong. */
+/* Messages of ranks other than the first are redundant, except errors. */
 static void on_log(struct jm__child *c, const struct jm__member *m, const json_t *json)
 {
 	const char *line = json_string_value(json_object_get(json, "line"));
@@ -184,7 +185,7 @@ static void signal_all(const struct jm__child *c, int number, bool with_children
 		c->launcher->signal(&c->member[r].rank, number, with_children);
 }
 
-/* The others would wait for it for ever. */
+/* The other ranks would wait for it forever. */
 static void note_failure(struct jm__child *c, const struct jm__member *m)
 {
 	bool over = m->ended || m->record || m->error.code;
@@ -265,7 +266,8 @@ static void stop_workers(struct jm__child *c, enum jm__stop why)
 		c->stop = why;
 }
 
-/* Ctrl-C: native work ends after the step that is under way; the second time, and by any other signal, at once. */
+/* Ctrl-C: native work ends after the current step; the second time, and by any other signal,
+ * immediately. */
 static bool ask_to_stop(struct jm__child *c, const char *bytes, ssize_t n)
 {
 	const json_t *parameters = json_object_get(c->o->job, "parameters");
@@ -421,7 +423,7 @@ static int run_child(struct jm__child *c, struct jm_err *err)
 	struct jm_strays strays;
 	int rc;
 
-	/* before the strays, so that it is not taken for one */
+	/* before the search for stray processes, so that it is not treated as one */
 	if (json_object_get(json_object_get(c->o->job, "parameters"), "command"))
 		jm_case_keeper_start(c->ctx, c->o->program, &c->keeper);
 	jm_strays_begin(&strays, c->ctx);
@@ -476,7 +478,7 @@ static int make_members(struct jm__child *c, struct jm_err *err)
 	return 0;
 }
 
-/* A case that was asked to end early is a result if it got as far as the phase that is measured. */
+/* A case that was asked to end early is a result if it reached the measured phase. */
 static bool is_interrupted(const struct jm__child *c)
 {
 	return c->asked && jm_record_is_interrupted(c->member[0].record);

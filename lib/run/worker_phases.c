@@ -28,7 +28,7 @@ double jm__worker_seconds_since(const struct jm__worker *w, int64_t t0)
 	return (double)(jm_ctx_now(w->ctx) - t0) / 1e9;
 }
 
-/* Of the first origin that is known, from the one that says most on. */
+/* The value of the most significant origin that is known. */
 static void look_at_watts(struct jm__worker *w, struct jm_frame_progress *p)
 {
 	p->watts = NAN;

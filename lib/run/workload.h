@@ -25,17 +25,17 @@ struct jm_work_time {
 /* What every workload can be asked for: --sm-share, --hold-power. */
 extern const struct jm_option jm_soft_options[];
 
-/* A device that computes, by the names that its meters may have too; "" = it has none. */
+/* A device that computes, by names that its meters may also have; "" = it has none. */
 struct jm_own {
 	char uuid[48], bus[24], name[96]; /* as in struct jm_device_props */
-	int units, of; /* it computes on so many of so many multiprocessors; 0 = on all */
+	int units, of; /* number of multiprocessors used, and of all; 0 = all are used */
 	/* Optional, when no step is under way: its clock, for times of steps. */
 	int (*clock)(const void *arg, struct jm_work_time *ret, struct jm_err *err);
 	const void *clock_arg;
-	int unusable; /* not 0: why setup failed is the device itself: absent, unfit, lost */
+	int unusable; /* not 0: setup failed because of the device: absent, unsuitable, lost */
 };
 
-/* What a workload finds when it is set up; outlives it. */
+/* The environment of a workload; outlives it. */
 struct jm_work {
 	struct jm_ctx *ctx;
 	struct jm_sleeper
@@ -51,7 +51,7 @@ struct jm_work {
 	int n_devices;	   /* it runs on; throughput per device = total / n_devices */
 	const char *unit;  /* of an item where options decide it; NULL = the workload's; static */
 	char detail[256];  /* one line for the record: "124.4 M parameters, peak 1.9 GB" */
-	char live[40];	   /* of late, for who watches: "held-out loss 5.31"; "" = nothing */
+	char live[40];	   /* the latest news for the live line: "held-out loss 5.31"; "" = none */
 	char note[256];	   /* something the user must know, such as a fallback; "" = nothing */
 	struct jm_own own; /* of this rank */
 	const struct jm_own *gang; /* [world], of all ranks; NULL = one rank */
@@ -79,26 +79,28 @@ struct jm_workload {
 	int (*chosen_options)(
 		const char *choice, const struct jm_option **ret_rows, struct jm_err *err);
 	bool no_precision; /* has none to choose: none is passed on or kept */
-	/* Optional, before anything runs: could there be such a device and precision at all? Opens nothing. */
+	/* Optional, before anything runs: can such a device and precision exist? Opens nothing. */
 	int (*check)(const char *device, const char *precision, struct jm_err *err);
 	int (*setup)(struct jm_work *work, void **ret_state, struct jm_err *err);
 	/*
-	 * One more step. 0: a step is done and is in *ret; of a device that works by itself it may be an
-	 * earlier one. Above 0: none is done yet. What is done comes in order, each step once.
+	 * One more step. 0: a step is done and is in *ret; on an asynchronous device it may be an
+	 * earlier one. Above 0: none is done yet. Finished steps are returned in order, each once.
 	 */
 	int (*step)(void *state, struct jm_step *ret, struct jm_err *err);
 	/*
-	 * Optional: waits for the next step that is still under way. 0: it is in *ret; above 0: there is
-	 * none. Called until then at the end of each phase, so that a phase holds what it began.
+	 * Optional: waits for the next step that is still running. 0: it is in *ret; above 0: there
+	 * is none. Called until then at the end of each phase, so that each phase includes all
+	 * steps that it began.
 	 */
 	int (*finish)(void *state, struct jm_step *ret, struct jm_err *err);
 	/*
-	 * Of work that a gang of several ranks can do: the value becomes that of rank 0. Without it there is one
-	 * rank only. Every rank calls it at the same places between steps.
+	 * For workloads that can run on several ranks: the value becomes that of rank 0. Without
+	 * this function there is one rank only. Every rank calls it at the same places between
+	 * steps.
 	 */
 	int (*agree)(void *state, void *value, size_t bytes, struct jm_err *err);
-	/* Was the work right? 0: yes. An error says what was wrong. Above 0: nobody can tell, and err says
-	 * why. Called when no step is under way. */
+	/* Was the result correct? 0: yes. An error states what was wrong. Above 0: it cannot be
+	 * verified, and err has the reason. Called when no step is running. */
 	int (*verify)(void *state, struct jm_err *err);
 	void (*teardown)(void *state); /* takes NULL */
 };
