@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Room run: from a request to records: plan (plan.h), blocks (run_plan.h), workers (worker.h) and
- * their messages (frame.h); the contract of a workload (workload.h). May include: base, meter,
- * trace, energy, measure, guard, result, store.
+ * their messages (frame.h); the contract of a workload (workload.h).
+ * May include: base, meter, trace, energy, measure, guard, result, store.
  *
- * Running a plan: block by block, each case with its settings in a worker, its record into the store.
- * Cases whose records are in the store are not run again, so the same call after any kill completes the plan.
+ * Running a plan: block by block, each case with its settings in a worker, its record into the
+ * store. Cases whose records are in the store are not run again, so the same call after any kill
+ * completes the plan.
  */
 #ifndef JM_RUN_PLAN_H
 #define JM_RUN_PLAN_H
