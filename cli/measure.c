@@ -65,6 +65,13 @@ static const struct jm_option options[] = {
 		.argument = "PATH",
 		.help = "without a command: measure until this control group is removed, or "
 			"Ctrl-C; PATH begins at /sys/fs/cgroup"},
+	{.name = "slurm-job",
+		.type = JM_INT,
+		.min = 1,
+		.max = 4294967295,
+		.argument = "ID",
+		.help = "without a command: measure until the control group of this job of Slurm "
+			"is removed on this host, or Ctrl-C"},
 	{.name = "json",
 		.type = JM_TEXT,
 		.argument = "FILE",
@@ -391,7 +398,8 @@ static bool any_word(const struct jm_cli *cli, const char *word)
 const struct jm_command jm_command_measure = {
 	.name = "measure",
 	.summary = "the energy of any command",
-	.usage = "[options] [--] CMD... | --for TIME | --all | --pid N | --cgroup PATH",
+	.usage = "[options] [--] CMD... | --for TIME | --all | --pid N | --cgroup PATH | "
+		 "--slurm-job ID",
 	.description =
 		"Runs CMD and prints what energy each meter used while it ran, with the "
 		"uncertainty (95 %). The output of CMD is left as it is; the text goes to standard "
@@ -400,7 +408,8 @@ const struct jm_command jm_command_measure = {
 		"joulemark itself.\n\n"
 		"CMD begins with the first word that is no option; '--' may stand before it.\n\n"
 		"Marks from inside CMD ('joulemark mark') become phases with their items.\n\n"
-		"Without CMD, --for, --all, --pid and --cgroup measure what runs already; Ctrl-C "
+		"Without CMD, --for, --all, --pid, --cgroup and --slurm-job measure what runs "
+		"already; Ctrl-C "
 		"ends it and prints what was measured, with status 0. The meters tell of the whole "
 		"machine. Beside them stands what part of the energy of processors belongs to the "
 		"process (its own threads, not its children) or control group: its share of all "

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/process.h"
+#include "measure/slurm_job.h"
 
 #include <math.h>
 #include <signal.h>
@@ -19,7 +20,8 @@ static bool given(const struct jm_cli *cli, const char *name)
 
 static bool attaches(const struct jm_cli *cli)
 {
-	return given(cli, "for") || given(cli, "all") || given(cli, "pid") || given(cli, "cgroup");
+	return given(cli, "for") || given(cli, "all") || given(cli, "pid") ||
+	       given(cli, "cgroup") || given(cli, "slurm-job");
 }
 
 /* What needs a command, or another choice. */
@@ -29,16 +31,20 @@ static int check(struct jm_cli *cli)
 
 	if (cli->command)
 		return jm_err_set(&cli->err, JM_EUSAGE,
-			"--for, --all, --pid and --cgroup measure what runs already; omit them, or "
+			"--for, --all, --pid, --cgroup and --slurm-job measure what runs already; "
+			"omit them, or "
 			"the command '%s'.",
 			cli->command[0]);
-	if (given(cli, "pid") + given(cli, "cgroup") + given(cli, "all") > 1)
+	if (given(cli, "pid") + given(cli, "cgroup") + given(cli, "slurm-job") + given(cli, "all") >
+		1)
 		return jm_err_set(&cli->err, JM_EUSAGE,
-			"Give one of --all, --pid and --cgroup; --for may stand beside each.");
+			"Give one of --all, --pid, --cgroup and --slurm-job; --for may stand "
+			"beside each.");
 	for (size_t i = 0; i < sizeof(of_commands) / sizeof(of_commands[0]); i++)
 		if (given(cli, of_commands[i]))
 			return jm_err_set(&cli->err, JM_EUSAGE,
-				"--%s applies to a command; --for, --all, --pid and --cgroup have "
+				"--%s applies to a command; --for, --all, --pid, --cgroup and "
+				"--slurm-job have "
 				"none.",
 				of_commands[i]);
 	return 0;
@@ -54,13 +60,17 @@ int jm_measure_attach_open(struct jm_measure_attach *a, struct jm_cli *cli)
 	if (!attaches(cli))
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"There is no command to measure. Usage: 'joulemark measure [options] "
-			"CMD...', or one of --for, --all, --pid and --cgroup.");
+			"CMD...', or one of --for, --all, --pid, --cgroup and --slurm-job.");
 	rc = check(cli);
+	if (!rc && given(cli, "slurm-job"))
+		rc = jm_slurm_job_cgroup(&cli->ctx,
+			(long)jm_values_number(&cli->values, "slurm-job"), a->job_group,
+			sizeof(a->job_group), &cli->err);
 	if (rc)
 		return rc;
 	a->options = (struct jm_attach_options){
 		.pid = given(cli, "pid") ? (pid_t)jm_values_number(&cli->values, "pid") : 0,
-		.cgroup = jm_values_text(&cli->values, "cgroup"),
+		.cgroup = *a->job_group ? a->job_group : jm_values_text(&cli->values, "cgroup"),
 		.for_ns = isnan(seconds) ? 0 : (int64_t)(seconds * 1e9),
 		.tick_ns = JM_SECOND,
 		.tick = jm_live_line_draw,

@@ -11,6 +11,7 @@ struct jm_measure_attach {
 	struct jm_attach_options options;
 	struct jm_attach *attach; /* NULL = a command is measured */
 	struct jm_attached result;
+	char job_group[512]; /* of --slurm-job */
 };
 
 /* Before the sensors are opened. */

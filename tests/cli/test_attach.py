@@ -88,6 +88,40 @@ def test_the_share_is_that_of_the_processor_time(what):
     assert re.search(r"Share .*estimated.*25", re.sub(r"2[3-7]\.\d", "25", done.stderr)), done.stderr
 
 
+@pytest.mark.parametrize("group, file, scale", [
+    ("system.slice/slurmstepd.scope/job_4711", "cpu.stat", 1e6),
+    ("system.slice/n7_slurmstepd.scope/job_4711", "cpu.stat", 1e6),
+    ("cpuacct/slurm/uid_1000/job_4711", "cpuacct.usage", 1e9),
+    ("cpu,cpuacct/slurm_n7/uid_1000/job_4711", "cpuacct.usage", 1e9),
+])
+def test_a_job_of_slurm_is_its_control_group(group, file, scale):
+    """It uses 0.125 s of processor time; groups of jobs with similar numbers stand beside it."""
+    with Machine(os.getpid()) as machine:
+        key = "usage_usec " if file == "cpu.stat" else ""
+        for job, seconds in (("4711", 50), ("47110", 7), ("471", 7)):
+            folder = machine.root / "sys/fs/cgroup" / group.replace("4711", job)
+            folder.mkdir(parents=True)
+            (folder / file).write_text(f"{key}{int(seconds * scale)}\n")
+        own = machine.root / "sys/fs/cgroup" / group
+        with subprocess.Popen([BIN, "measure", "--source", "rapl", "--slurm-job", "4711", "--json", "-"],
+                              env={**os.environ, "JM_ROOT": str(machine.root)}, stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL) as child:
+            time.sleep(1)
+            machine.put(own / file, f"{key}{int(50.125 * scale)}\n")
+            time.sleep(0.5)
+            shutil.rmtree(own)
+            out, _ = child.communicate(timeout=20)
+    attached = json.loads(out)["attached"]
+    assert child.returncode == 0 and attached["cpu_s"] == pytest.approx(0.125) and attached["what"].endswith(group)
+
+
+def test_a_job_of_slurm_that_is_not_here_is_told():
+    with Machine(os.getpid()) as machine:
+        done = jm("measure", *SIM, "--slurm-job", "4711", env={"JM_ROOT": str(machine.root)})
+    assert "Slurm job 4711" in sentence(done)
+    assert "--slurm-job" in sentence(jm("measure", *SIM, "--slurm-job", "4711", "--pid", os.getpid()), USAGE)
+
+
 def test_a_process_without_a_processors_meter():
     with subprocess.Popen(["sleep", "60"]) as child:
         record = json.loads(jm("measure", *SIM, "--pid", child.pid, "--for", "500ms", "--json", "-").stdout)
