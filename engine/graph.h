@@ -140,7 +140,7 @@ struct jm_tensor *jm_graph_softmax_xent_add(struct jm_graph *g, struct jm_tensor
 /* The mean of squared differences, of all elements; likewise. */
 struct jm_tensor *jm_graph_mse(struct jm_graph *g, struct jm_tensor *y, struct jm_tensor *target);
 
-/* Images [B, C, Y, X]. Zero stands for the usual: stride, dilation, groups 1, no pad. */
+/* Images [B, C, Y, X]. Zero means the default: stride, dilation and groups 1, no padding. */
 struct jm_window {
 	int stride, pad, dilation, groups;
 };

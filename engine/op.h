@@ -14,8 +14,8 @@ struct jm_op_row {
 };
 
 const struct jm_op_row *jm_op_row(enum jm_op op);
-/* Could a backend that has not the type of its first result write it in that of the operands? Gradients of
- * weights, which are f32 whatever the operands are. */
+/* Can a backend that lacks the type of the first result write it in that of the operands? True
+ * for gradients of weights, which are f32 for operands of any type. */
 bool jm_node_narrows(const struct jm_node *n);
 /* Fills the node's flops_model, flops_executed and bytes. */
 void jm_node_cost(struct jm_node *n);

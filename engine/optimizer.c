@@ -14,7 +14,7 @@ static bool is_trained(const struct jm_cell *c)
 	return c->t.class == JM_CLASS_PARAM && c->grad;
 }
 
-/* Do matrices and vectors share the slab of their gradients? Those of other types do not. */
+/* Do matrices and vectors share the slab of their gradients? Not if their types differ. */
 static bool share_gradients(const struct jm_graph *g)
 {
 	return g->gradient == g->vector;

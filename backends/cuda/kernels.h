@@ -89,7 +89,7 @@ struct cuda_norm {
 	float eps;
 	bool centred; /* layer norm; else RMS norm, without mean and beta */
 	struct cuda_vec x, b, y;
-	struct cuda_vec sum; /* x + b, of x's type; absent: nobody wants it */
+	struct cuda_vec sum; /* x + b, of x's type; absent: it has no reader */
 	const float *gamma, *beta;
 	float *mean, *rstd;
 };

@@ -40,7 +40,7 @@ static struct cuda_norm norm_of(const struct jm_node *n)
 	};
 }
 
-/* add in front: its result may be wanted by nobody else. */
+/* add before: its result may have no other reader. */
 static struct cuda_norm joined_of(const struct jm_node *add, const struct jm_node *n)
 {
 	struct cuda_norm p = norm_of(n);

@@ -49,7 +49,7 @@ __device__ __forceinline__ int64_t row_step()
 	return (int64_t)gridDim.y * blockDim.y;
 }
 
-/* N elements as they lie in memory: half the registers of those in f32. */
+/* N elements in their type in memory: half the registers of f32. */
 template <int N, typename T> struct alignas(N == 1 ? sizeof(T) : 16) raw {
 	T v[N];
 };

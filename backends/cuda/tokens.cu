@@ -7,7 +7,7 @@
 
 #define THREADS 256
 
-/* An image's channels at x + i channel: N at a time where they lie side by side. */
+/* An image's channels at x + i channel: N at a time where they are adjacent. */
 template <int N, typename T>
 __device__ __forceinline__ void load_pixel(const T *x, int64_t i, int64_t channel, float (&v)[N])
 {

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-/* Elements of a channel, and where its i-th lies. */
+/* The number of elements of a channel, and the position of its i-th. */
 static int64_t per_channel(const struct jm_tensor *t)
 {
 	return jm_tensor_count(t) / t->dim[1];

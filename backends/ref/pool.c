@@ -4,7 +4,8 @@
 
 #include <math.h>
 
-/* The window of element i of y that lies in x: [first, end) of rows and columns, and its plane. */
+/* The part of the window of element i of y that is inside x: [first, end) of rows and columns,
+ * and its plane. */
 struct window {
 	int64_t first[2], end[2];
 	int64_t plane, width; /* offset of the plane in x; elements of a row */
@@ -27,7 +28,7 @@ static struct window window_of(
 	return w;
 }
 
-/* Where the first of the largest elements lies. */
+/* The position of the first maximum. */
 static int64_t largest(const struct window *w, const double *x)
 {
 	int64_t best = -1;

@@ -27,7 +27,7 @@ struct jm_control {
 	const char *argument; /* what may follow "name:"; NULL = nothing */
 	enum jm_origin
 		origin; /* JM_MEASURED = acts on the machine, JM_SIMULATED = on the simulated node */
-	/* The argument that reaches every device again, whatever the environment now says of this job;
+	/* The argument that selects every device again, independent of the current environment;
 	 * NULL = the one that was given. */
 	const char *restore_argument;
 	bool lost_at_reboot; /* a reboot resets every knob to its default */

@@ -26,7 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ms that a guard may take to end after its last reply; after a bad one it may have to stay */
+/* ms in which a guard should end after its last reply; after an error it may have to stay */
 #define LINGER	      10000
 #define LINGER_FAILED 500
 #define STARTS	      3
@@ -546,7 +546,7 @@ int jm_guard_stop(struct jm_guard *g, struct jm_err *err)
 	pthread_mutex_lock(&g->lock);
 	busy = g->left && g->taking && !g->taken;
 	pthread_mutex_unlock(&g->lock);
-	if (busy) /* with a driver that does not return, and needs all this */
+	if (busy) /* with a driver call that does not return, and still needs this memory */
 		return rc;
 	if (g->watched)
 		pthread_join(g->watcher, NULL);

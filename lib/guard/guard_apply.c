@@ -45,7 +45,7 @@ void jm_knob_holder_close(struct jm_knob_holder *k)
 	jm_knob_table_close(&k->table);
 }
 
-/* A device that does not answer is a row with its reason. */
+/* A device that does not answer gets a row with the reason. */
 void jm_knob_holder_get(struct jm_knob_holder *k, struct jm_applied *out)
 {
 	for (int i = 0; i < k->table.knobs.n; i++) {
@@ -163,7 +163,7 @@ static int hold(struct jm_knob_holder *k, int i, struct jm_patience *patience, s
 	return rc;
 }
 
-/* Gives up a knob that is as it was found. */
+/* Releases a knob that has the value found. */
 static void let_go(struct jm_knob_holder *k, int i)
 {
 	struct jm_journal *j = &k->journal[i];
@@ -174,7 +174,7 @@ static void let_go(struct jm_knob_holder *k, int i)
 	jm_journal_close(j);
 }
 
-/* Takes hold of all knobs of the plan that are not held yet, or of none. */
+/* Locks all knobs of the plan that are not locked yet, or none. */
 static int hold_all(
 	struct jm_knob_holder *k, const struct jm_applied *plan, int n, struct jm_err *err)
 {

@@ -15,7 +15,7 @@
 struct jm_knob_member {
 	const struct jm_control *control;
 	void *state;
-	char restore_spec[JM_SPEC_MAX]; /* opens its devices again, in whatever environment */
+	char restore_spec[JM_SPEC_MAX]; /* opens its devices again, in any environment */
 	int first, n;			/* its knobs in the table */
 };
 
