@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Pauses between steps that hold a mean power: the controller of the share of working time, from
- * readings of the meter. This limits no power: within a step the device draws its usual power. It cannot hold a power above that of uninterrupted work or below that of an idle device.
+ * readings of the meter. This limits no power: within a step the device draws its usual power. It
+ * cannot hold a power above that of uninterrupted work or below that of an idle device.
  *
  *	jm_pacer_pause	after a step: the length of the pause
  *	jm_pacer_see	at intervals: the power read over whole cycles of work and pause since the last call
