@@ -7,7 +7,7 @@
 
 #include <jansson.h>
 
-/* "run gpt-117m: case 3 of 12, steady, 812.5 items/s, 312.4 W measured, 12 min left, process 4242, store a.db" */
+/* "run gpt-117m: case 3 of 12, steady, N items/s, N W measured, runs for 1 min, about 12 min left, process N, store a.db" */
 void jm_work_text(const struct jm_work_status *work, char *out, size_t size);
 /* [{...}]; unknown is null. */
 json_t *jm_work_json(const struct jm_work_list *list);
