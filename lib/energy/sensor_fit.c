@@ -12,7 +12,8 @@
 #define GROUPS	      8
 #define LINEAR	      4 /* low, high - low, and the drift of each */
 #define LONGEST_S     2.5
-#define PARTS	      4 /* of a shape */
+#define PARTS	      4	  /* of a shape */
+#define MOST_STEPS    300 /* of a search; real readings take a tenth of it */
 /* High less low must stand out of what the model leaves by this factor, and be this share of high. */
 #define CONTRAST 3
 #define SHARE	 0.05
@@ -205,12 +206,12 @@ static struct shape refine(struct fit *f, struct shape s, double step)
 	double *part[] = {&s.window, &s.delay, &s.rise, &s.fall};
 	double scale[] = {isnan(s.window) ? 0 : s.window + 0.01, 0.03, 0.03, 0.03};
 
-	while (step > 2e-4) {
+	for (int i = 0; i < MOST_STEPS && step > 2e-4; i++) {
 		bool moved = false;
 
-		for (int i = isnan(s.window); i < PARTS; i++)
+		for (int k = isnan(s.window); k < PARTS; k++)
 			for (int sign = -1; sign <= 1; sign += 2)
-				moved |= better(f, &s, part[i], sign * step * scale[i], &least);
+				moved |= better(f, &s, part[k], sign * step * scale[k], &least);
 		/* window, delay and rise trade off against each other: the middle of the window stays */
 		for (int sign = -1; sign <= 1 && !isnan(s.window); sign += 2) {
 			struct shape moved_by = s;

@@ -208,9 +208,11 @@ static int check_name(const char *name, struct jm_err *err)
 
 static int unreachable(struct jm_err *err)
 {
+	const char *way = secure_getenv(VARIABLE);
+
 	return jm_err_set(err, JM_EIO,
 		"The joulemark that started this command no longer receives marks (%s: %s).",
-		secure_getenv(VARIABLE), strerror(errno));
+		way ? way : "unknown", strerror(errno));
 }
 
 static int connect_to(const char *path, int *ret_fd, struct jm_err *err)

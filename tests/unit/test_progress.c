@@ -70,7 +70,7 @@ static void markers(void **state)
 	assert_sentence(&err, JM_ENOENT);
 	err = (struct jm_err)JM_ERR_INIT;
 	assert_ok(jm_progress_open(&p, &err), err);
-	putenv((char *)jm_progress_env(p));
+	putenv(strdup(jm_progress_env(p))); /* outlives p */
 	before = dup(0);
 	close(before);
 	assert_ok(jm_marker_new(&m, &err), err);
