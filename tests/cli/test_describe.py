@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """describe: published counts, FLOPs by hand, memory that holds together, errors that help."""
 import json
+import os
 import re
 import resource
 import time
@@ -91,6 +92,7 @@ def test_layers_cost_the_same_each():
         assert many[key] - more[key] == pytest.approx(2 * (more[key] - few[key]), rel=rel), key
 
 
+@pytest.mark.skipif("asan" in os.environ.get("JM_BUILD", ""), reason="built with AddressSanitizer: minutes")
 def test_the_time_of_4000_layers_is_near_that_of_4_times_1000():
     """Of the processor, so that it does not depend on what else runs."""
     def seconds(layers):
