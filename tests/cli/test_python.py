@@ -20,7 +20,7 @@ LIBRARY = BUILD / "libjoulemark.so.0"
 WAVE = "gpus=2;wave=square;low=100;high=600;period=0.5;shift=0.1"
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def no_sanitizers():
     library = LIBRARY.read_bytes()
     if b"__asan_init" in library or b"__tsan_init" in library:
@@ -85,7 +85,7 @@ REGIONS = """
 
 
 @pytest.fixture(name="measured", scope="module")
-def measured_once():
+def measured_once(no_sanitizers):
     return value(REGIONS)
 
 

@@ -62,6 +62,7 @@ static void markers(void **state)
 	struct got got = {.n = 0};
 	struct jm_marker *m;
 	struct jm_progress *p;
+	static char way[256]; /* outlives p in the environment */
 	int before, fd, other[2];
 
 	(void)state;
@@ -70,7 +71,8 @@ static void markers(void **state)
 	assert_sentence(&err, JM_ENOENT);
 	err = (struct jm_err)JM_ERR_INIT;
 	assert_ok(jm_progress_open(&p, &err), err);
-	putenv(strdup(jm_progress_env(p))); /* outlives p */
+	snprintf(way, sizeof(way), "%s", jm_progress_env(p));
+	putenv(way);
 	before = dup(0);
 	close(before);
 	assert_ok(jm_marker_new(&m, &err), err);
