@@ -22,9 +22,14 @@ void jm_work_time_text(double seconds, char *out, size_t size)
 		snprintf(out, size, "%.1f h", seconds / 3600);
 }
 
+/* NAN: the time is not known. */
 static double seconds_since(int64_t wall_ns)
 {
-	double seconds = (double)(jm_clock_wall(jm_clock_real()) - wall_ns) * 1e-9;
+	double seconds;
+
+	if (wall_ns <= 0)
+		return NAN;
+	seconds = (double)(jm_clock_wall(jm_clock_real()) - wall_ns) * 1e-9;
 
 	return seconds > 0 ? seconds : 0;
 }
@@ -59,9 +64,11 @@ static void add_times(const struct jm_work_status *w, char *out, size_t size)
 {
 	char text[80], time[40];
 
-	jm_work_time_text(seconds_since(w->started_ns), time, sizeof(time));
-	snprintf(text, sizeof(text), "runs for %s", time);
-	add(out, size, text);
+	if (!isnan(seconds_since(w->started_ns))) {
+		jm_work_time_text(seconds_since(w->started_ns), time, sizeof(time));
+		snprintf(text, sizeof(text), "runs for %s", time);
+		add(out, size, text);
+	}
 	if (!isnan(w->left_s)) {
 		jm_work_time_text(w->left_s, time, sizeof(time));
 		snprintf(text, sizeof(text), "about %s left", time);
@@ -122,7 +129,7 @@ void jm_work_text(const struct jm_work_status *w, char *out, size_t size)
 
 static json_t *time_json(int64_t wall_ns)
 {
-	return jm_json_number((double)wall_ns * 1e-9);
+	return jm_json_number(wall_ns > 0 ? (double)wall_ns * 1e-9 : NAN);
 }
 
 static json_t *text_or_null(const char *text)

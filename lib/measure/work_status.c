@@ -215,6 +215,14 @@ static int take_count(const json_t *json, const char *key)
 	return n < 0 || n > INT_MAX ? 0 : (int)n;
 }
 
+/* ns since 1970; 0 = unknown */
+static int64_t take_time(const json_t *json, const char *key)
+{
+	json_int_t t = json_integer_value(json_object_get(json, key));
+
+	return t > 0 ? t : 0;
+}
+
 /* Not negative, or unknown. */
 static double take_amount(const json_t *json, const char *key)
 {
@@ -246,8 +254,8 @@ static struct jm_work_status take_status(const json_t *json)
 		.left_s = take_amount(json, "left_s"),
 		.origin = take_origin(json),
 		.pid = take_count(json, "pid"),
-		.started_ns = json_integer_value(json_object_get(json, "started_ns")),
-		.written_ns = json_integer_value(json_object_get(json, "written_ns")),
+		.started_ns = take_time(json, "started_ns"),
+		.written_ns = take_time(json, "written_ns"),
 	};
 
 	take_text(json, "command", s.command, sizeof(s.command));
