@@ -74,7 +74,16 @@ struct cuda_gap {
 void cuda_gap(const struct cuda_gap *p, cudaStream_t stream);
 void cuda_gap_grad(const struct cuda_gap *p, cudaStream_t stream);
 
-/* ---- batchnorm.cu: what convolutions need beside cuDNN ------------------------------------------------- */
+/* ---- bias.cu ---------------------------------------------------------------------------------------- */
+
+/* y[rows,c] += bias[c]. */
+void cuda_bias_add(
+	struct cuda_vec y, const float *bias, int64_t rows, int64_t c, cudaStream_t stream);
+/* dbias[c] = or += the sum of dy[rows,c]; scratch: cuda_bn_scratch bytes. */
+void cuda_bias_grad(struct cuda_vec dy, float *dbias, int64_t rows, int64_t c, bool accumulate,
+	void *scratch, cudaStream_t stream);
+
+/* ---- fold.cu: images of few channels ---------------------------------------------------------------- */
 
 /*
  * x[batch,c,in] in any dense order, its squares of step[0] x step[1] pixels laid into channels: y[batch,out,
@@ -92,14 +101,11 @@ struct cuda_fold {
 void cuda_fold(const struct cuda_fold *p, cudaStream_t stream);
 /* The way back, of a filter's gradient: x f32, plain or channels last, = or += what y says. */
 void cuda_unfold(const struct cuda_fold *p, cudaStream_t stream);
+
+/* ---- random.cu -------------------------------------------------------------------------------------- */
+
 /* Random normal numbers, or nearly. */
 void cuda_random(struct cuda_vec x, int64_t n, uint64_t seed, cudaStream_t stream);
-/* y[rows,c] += bias[c]. */
-void cuda_bias_add(
-	struct cuda_vec y, const float *bias, int64_t rows, int64_t c, cudaStream_t stream);
-/* dbias[c] = or += the sum of dy[rows,c]; scratch: cuda_bn_scratch bytes. */
-void cuda_bias_grad(struct cuda_vec dy, float *dbias, int64_t rows, int64_t c, bool accumulate,
-	void *scratch, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Data on which plans are timed. */
+#include "image.h"
+#include "common.cuh"
+
+#define JM_RNG_INLINE static __device__ __forceinline__
+#include "engine/rng.h"
+
+#define THREADS 256
+
+template <typename T> __global__ void random_kernel(T *x, int64_t n, uint64_t seed)
+{
+	int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+
+	if (i >= n)
+		return;
+	uint64_t bits = jm_rng(seed, (uint64_t)i);
+	float u = ((float)(bits >> 40) + 1) * 0x1p-24f, angle = (float)(bits & 0xffffff) * 0x1p-23f;
+
+	x[i] = (T)(sqrtf(-2 * logf(u)) * cospif(angle)); /* Box and Muller */
+}
+
+void cuda_random(struct cuda_vec x, int64_t n, uint64_t seed, cudaStream_t stream)
+{
+	unsigned blocks = blocks_for(n, THREADS);
+
+	with_type(x, [&](auto t) {
+		random_kernel<<<blocks, THREADS, 0, stream>>>(as<decltype(t)>(x), n, seed);
+	});
+}
