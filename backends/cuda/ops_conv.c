@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "conv_operands.h"
 #include "conv_plan.h"
 #include "image.h"
 
@@ -34,27 +35,11 @@ static enum dnn_pattern pattern_of(enum jm_op op)
 					: DNN_PATTERN_WGRAD;
 }
 
-/* Image, filter and result of the forward direction, or their gradients. */
-struct operands {
-	const struct jm_tensor *x, *w, *y, *bias;
-};
-
-static struct operands operands_of(const struct jm_node *n)
-{
-	if (n->op == JM_OP_CONV)
-		return (struct operands){n->in[0], n->in[1], n->out[0], n->in[2]};
-	if (n->op == JM_OP_CONV_DGRAD)
-		return (struct operands){n->out[0], n->in[1], n->in[0], NULL};
-	return (struct operands){n->in[1], n->out[0], n->in[0], n->out[1]};
-}
-
-#define FEW_CHANNELS 8
-
 static bool is_folded(const struct jm_node *n)
 {
 	return n->op != JM_OP_CONV_DGRAD && n->attr.conv.groups == 1 &&
 	       n->attr.conv.dilation[0] == 1 && n->attr.conv.dilation[1] == 1 &&
-	       operands_of(n).x->dim[1] < FEW_CHANNELS;
+	       cuda_operands_of(n).x->dim[1] < CUDA_FEW_CHANNELS;
 }
 
 /*
@@ -76,8 +61,8 @@ static struct axis axis_of(int64_t size, int stride, int pad)
 
 static int wide_of(const struct jm_node *n)
 {
-	int channels =
-		(int)operands_of(n).x->dim[1] * n->attr.conv.stride[0] * n->attr.conv.stride[1];
+	int channels = (int)cuda_operands_of(n).x->dim[1] * n->attr.conv.stride[0] *
+		       n->attr.conv.stride[1];
 
 	return (channels + 7) / 8 * 8;
 }
@@ -102,7 +87,7 @@ static void strides_of(const struct jm_tensor *t, int64_t ret[4])
 /* Of the image x, or of the filter w. */
 static struct cuda_fold fold_of(const struct jm_node *n, const struct jm_tensor *t)
 {
-	struct operands o = operands_of(n);
+	struct cuda_operands o = cuda_operands_of(n);
 	struct cuda_fold p = {
 		.batch = (int)t->dim[0],
 		.c = (int)t->dim[1],
@@ -126,7 +111,7 @@ static struct cuda_fold fold_of(const struct jm_node *n, const struct jm_tensor 
 /* The shape that cuDNN sees. */
 static void fold_shape(const struct jm_node *n, struct dnn_conv_shape *shape)
 {
-	struct operands o = operands_of(n);
+	struct cuda_operands o = cuda_operands_of(n);
 	struct cuda_fold x = fold_of(n, o.x), w = fold_of(n, o.w);
 
 	shape->x[1] = shape->w[1] = x.wide;
@@ -141,10 +126,9 @@ static void fold_shape(const struct jm_node *n, struct dnn_conv_shape *shape)
 /* nodes: of the group, the convolution first. */
 static struct cuda_conv_key key_of(const struct jm_node *n, int nodes)
 {
-	struct operands o = operands_of(n);
-	struct cuda_conv_key key;
+	struct cuda_operands o = cuda_operands_of(n);
+	struct cuda_conv_key key = {0};
 
-	memset(&key, 0, sizeof key); /* compared by memcmp */
 	key.pattern = nodes > 1 ? DNN_PATTERN_CONV_STATS : pattern_of(n->op);
 	memcpy(key.shape.x, o.x->dim, sizeof key.shape.x);
 	memcpy(key.shape.w, o.w->dim, sizeof key.shape.w);
@@ -170,7 +154,7 @@ static size_t folded_bytes(const struct cuda_fold *p, enum jm_dtype type)
 
 static struct conv_scratch scratch_of(const struct jm_node *n, int nodes, size_t workspace)
 {
-	struct operands o = operands_of(n);
+	struct cuda_operands o = cuda_operands_of(n);
 	struct conv_scratch s = {.image = aligned(workspace)};
 	size_t image = 0, filter = 0;
 
@@ -197,7 +181,7 @@ static struct conv_scratch scratch_of(const struct jm_node *n, int nodes, size_t
 static int takes_conv(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
 	const struct jm_node *n = group->node[0];
-	struct operands o = operands_of(n);
+	struct cuda_operands o = cuda_operands_of(n);
 	struct cuda_conv_key key = key_of(n, group->n_nodes);
 
 	if (o.x->type != o.y->type || (n->op != JM_OP_CONV_WGRAD && o.w->type != o.x->type))
@@ -240,7 +224,7 @@ static int choices_conv(struct cuda_dev *dev, const struct jm_group *group,
 		choice->in[0][i] = cuda_layout_last;
 	if (is_folded(n)) /* as it lies: it is copied anyway */
 		choice->in[0][n->op == JM_OP_CONV_WGRAD] =
-			lies_last(operands_of(n).x) ? cuda_layout_last : (struct jm_layout){0};
+			lies_last(cuda_operands_of(n).x) ? cuda_layout_last : (struct jm_layout){0};
 	/* a gradient lies as its parameter does; channels last is what costs nothing */
 	if (n->op != JM_OP_CONV_WGRAD || n->out[0]->class == JM_CLASS_ACT ||
 		jm_layout_equal(&n->out[0]->layout, &cuda_layout_last))
@@ -270,7 +254,7 @@ static void drop_conv(struct cuda_dev *dev, struct cuda_exec *exec)
 static void *stands_for(const struct jm_node *n, const struct jm_tensor *t, char *scratch,
 	const struct conv_scratch *at)
 {
-	struct operands o = operands_of(n);
+	struct cuda_operands o = cuda_operands_of(n);
 
 	if (t == o.x && is_folded(n))
 		return scratch + at->image;
@@ -289,7 +273,7 @@ static float *sums_at(const struct cuda_exec *exec)
 static int build_conv(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = &exec->node[0];
-	struct operands o = operands_of(n);
+	struct cuda_operands o = cuda_operands_of(n);
 	struct cuda_conv_key key = key_of(n, exec->n_nodes);
 	struct cuda_conv_plan *plan = cuda_conv_plan(dev, &key, err);
 	struct conv *c;
@@ -328,7 +312,7 @@ static void fold_operands(struct cuda_dev *dev, const struct cuda_exec *exec)
 {
 	const struct jm_node *n = &exec->node[0];
 	const struct conv *c = exec->own;
-	struct operands o = operands_of(n);
+	struct cuda_operands o = cuda_operands_of(n);
 
 	if (!is_folded(n))
 		return;

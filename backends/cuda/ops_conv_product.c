@@ -5,21 +5,8 @@
  */
 #include <math.h>
 
+#include "conv_operands.h"
 #include "gemm.h"
-
-/* The image, the filter and the result of the forward direction, or their gradients. */
-struct operands {
-	const struct jm_tensor *x, *w, *y;
-};
-
-static struct operands operands_of(const struct jm_node *n)
-{
-	if (n->op == JM_OP_CONV)
-		return (struct operands){n->in[0], n->in[1], n->out[0]};
-	if (n->op == JM_OP_CONV_DGRAD)
-		return (struct operands){n->out[0], n->in[1], n->in[0]};
-	return (struct operands){n->in[1], n->out[0], n->in[0]};
-}
 
 /* x[pixels, channels], column by column. */
 static struct cuda_matrix pixels(const struct jm_tensor *t, bool transposed)
@@ -37,7 +24,7 @@ static struct cuda_matrix pixels(const struct jm_tensor *t, bool transposed)
 /* y = x w^T, dx = dy w, dw = dy^T x. A filter w[K,C,1,1] is a matrix like an image of K pixels. */
 static struct cuda_gemm product_of(const struct jm_node *n)
 {
-	struct operands o = operands_of(n);
+	struct cuda_operands o = cuda_operands_of(n);
 	bool weights = n->op == JM_OP_CONV_WGRAD;
 	struct cuda_gemm g = {
 		.a = weights ? pixels(o.x, false) : pixels(o.w, n->op == JM_OP_CONV),
@@ -52,13 +39,10 @@ static struct cuda_gemm product_of(const struct jm_node *n)
 
 /* ---- select --------------------------------------------------------------------------------------------- */
 
-/* Fewer channels are folded: ops_conv.c. */
-#define FEW_CHANNELS 8
-
 static bool is_product(const struct jm_node *n)
 {
-	struct operands o = operands_of(n);
-	bool one = n->attr.conv.groups == 1 && o.x->dim[1] >= FEW_CHANNELS;
+	struct cuda_operands o = cuda_operands_of(n);
+	bool one = n->attr.conv.groups == 1 && o.x->dim[1] >= CUDA_FEW_CHANNELS;
 
 	for (int i = 0; i < 2; i++)
 		one = one && o.w->dim[2 + i] == 1 && n->attr.conv.stride[i] == 1 &&
@@ -69,13 +53,12 @@ static bool is_product(const struct jm_node *n)
 static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
 	const struct jm_node *n = group->node[0];
-	struct operands o = operands_of(n);
+	struct cuda_operands o = cuda_operands_of(n);
 	bool exact = o.x->type == JM_F32 && o.w->type == JM_F32 && o.y->type == JM_F32 &&
 		     n->math == JM_MATH_F32;
-	bool bias = (n->op == JM_OP_CONV && n->in[2]) || (n->op == JM_OP_CONV_WGRAD && n->out[1]);
 
 	(void)dev;
-	if (exact && !bias && is_product(n))
+	if (exact && !o.bias && is_product(n))
 		return 0;
 	return jm_err_set(
 		err, JM_ENOSUP, "Backend cuda has no product for this %s.", jm_op_name(n->op));
@@ -85,7 +68,7 @@ static int choices(struct cuda_dev *dev, const struct jm_group *group, struct jm
 	struct jm_err *err)
 {
 	const struct jm_node *n = group->node[0];
-	const struct jm_tensor *w = operands_of(n).w;
+	const struct jm_tensor *w = cuda_operands_of(n).w;
 	struct jm_layout *filter =
 		n->op == JM_OP_CONV_WGRAD ? &choice->out[0][0] : &choice->in[0][1];
 
