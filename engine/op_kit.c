@@ -18,13 +18,14 @@ int kit_open_on(
 int kit_open(
 	struct kit *k, const char *device, int threads, enum jm_dtype precision, struct jm_err *err)
 {
-	int code;
+	struct jm_device d;
+	int code = jm_device_open(device, threads, &d, err);
 
-	*k = (struct kit){.seed = 1};
-	code = jm_device_open(device, threads, &k->device, err);
-	k->graph = code ? NULL : jm_graph_new(precision);
-	if (!code && !k->graph)
-		code = jm_err_set(err, JM_ENOMEM, "Out of memory for a graph.");
+	*k = (struct kit){0};
+	if (code)
+		return code;
+	code = kit_open_on(k, &d, precision, err);
+	k->borrowed = false;
 	return code;
 }
 
