@@ -17,6 +17,7 @@ struct gap {
 
 struct jm_reduction {
 	const struct jm_comm *comm;
+	void *stream; /* of the third queue; NULL = sums are made in host memory */
 	struct jm_event ready, done;
 	struct gap gap[SLOTS];
 	int now;	/* the gap of the next step */
@@ -47,13 +48,16 @@ static int make_events(struct jm_reduction *r, const struct jm_device *d, struct
 
 int jm_reduce_open(struct jm_program *p, const struct jm_comm *comm, struct jm_err *err)
 {
+	const struct jm_device *d = p->device;
 	int code;
 
 	p->reduction = calloc(1, sizeof(*p->reduction));
 	if (!p->reduction)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for sums over ranks.");
 	p->reduction->comm = comm;
-	code = make_events(p->reduction, p->device, err);
+	code = make_events(p->reduction, d, err);
+	if (!code && !comm->transport->host_memory)
+		code = d->backend->stream(d->dev, JM_QUEUE_COMM, &p->reduction->stream, err);
 	if (code)
 		jm_reduce_close(p);
 	return code;
@@ -108,15 +112,13 @@ static int start_on_host(struct jm_reduction *r, const struct jm_transfer *t, st
 	return code;
 }
 
-static int start_on_device(struct jm_reduction *r, const struct jm_device *d, struct jm_transfer *t,
-	struct jm_err *err)
+static int start_on_device(struct jm_reduction *r, struct jm_transfer *t, struct jm_err *err)
 {
 	int code = jm_event_record(&r->ready, JM_QUEUE_COMPUTE, err);
 
 	if (!code)
 		code = jm_event_follow(&r->ready, JM_QUEUE_COMM, err);
-	if (!code)
-		code = d->backend->stream(d->dev, JM_QUEUE_COMM, &t->stream, err);
+	t->stream = r->stream;
 	return code ? code : r->comm->transport->start(r->comm->state, t, err);
 }
 
@@ -132,7 +134,7 @@ static int start(struct jm_program *p, const struct jm_tensor *t, struct jm_err 
 
 	if (r->comm->transport->host_memory)
 		return start_on_host(r, &sum, err);
-	return start_on_device(r, p->device, &sum, err);
+	return start_on_device(r, &sum, err);
 }
 
 /* The compute queue waits for the third one; the time between the two marks is the wait. */
