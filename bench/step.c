@@ -176,10 +176,8 @@ static double alone(struct jm_program *p, const struct jm_unit *u)
 /* Alone and over again, nodes that add to their results leave nonsense; an update wants finite sums. */
 static void forget_gradients(struct jm_program *p)
 {
-	static const char *const slabs[] = {"slab.gradients", "slab.gradients.vectors"};
-
 	for (int i = 0; i < 2; i++) {
-		struct jm_tensor *t = jm_graph_find(p->graph, slabs[i]);
+		struct jm_tensor *t = p->gradients[i];
 		void *zero = t ? calloc(1, t->bytes) : NULL;
 
 		if (zero)

@@ -249,6 +249,8 @@ int jm_program_build(struct jm_program *p, struct jm_err *err)
 		if (c->first >= 0 || c->slab)
 			c->t.data = address(p, c->offset);
 	}
+	p->gradients[0] = jm_graph_find(p->graph, "slab.gradients");
+	p->gradients[1] = jm_graph_find(p->graph, "slab.gradients.vectors");
 	for (int i = 0; i < p->n_units && !code; i++)
 		code = build_unit(p, p->unit[i], err);
 	return code ? code : capture_all(p, err);
@@ -279,12 +281,11 @@ static int run_span(struct jm_program *p, enum jm_span span, struct jm_err *err)
 
 int jm_program_begin(struct jm_program *p, struct jm_err *err)
 {
-	static const char *const slabs[] = {"slab.gradients", "slab.gradients.vectors"};
 	int code = 0;
 
 	p->micro_now = 0;
 	for (int i = 0; i < 2 && !code && jm_program_micro_steps(p) > 1; i++) {
-		const struct jm_tensor *slab = jm_graph_find(p->graph, slabs[i]);
+		const struct jm_tensor *slab = p->gradients[i];
 
 		if (slab)
 			code = jm_device_fill(

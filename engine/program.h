@@ -57,6 +57,7 @@ struct jm_program {
 	bool has_arena; /* of its own: that of the weights was made before this program was known */
 	struct jm_stretch *stretch; /* of all units; none crosses a span, nor a sum over ranks */
 	int n_stretches;
+	struct jm_tensor *gradients[2]; /* their slabs; NULL = there is none */
 	int micro_now;			/* micro-steps of this step that were begun */
 	struct jm_reduction *reduction; /* reduce.h; NULL = one rank */
 	struct jm_profile *profile;	/* profile.h; NULL = times are not taken */
