@@ -20,8 +20,7 @@ struct word {
 	int why;
 };
 
-/* environ with what is to be added; later wins, so additions come in place of the old. */
-static char **make_environment(const char *const *add)
+char **jm_proc_environment(const char *const *add)
 {
 	size_t n = 0, more = 0, used = 0;
 	char **env;
@@ -71,7 +70,7 @@ static void undo(struct plumbing *p)
 static int prepare(struct plumbing *p, const struct jm_proc_options *o, struct jm_err *err)
 {
 	*p = (struct plumbing){.told = {-1, -1}, .out = {-1, -1}};
-	p->env = make_environment(o->env);
+	p->env = jm_proc_environment(o->env);
 	if (p->env && !pipe2(p->told, O_CLOEXEC) && (!o->capture || !pipe2(p->out, O_CLOEXEC)))
 		return 0;
 	jm_err_set(err, JM_EIO, "Cannot prepare to start '%s': %s.", o->argv[0], strerror(errno));

@@ -27,6 +27,9 @@ struct jm_proc {
 	bool ended;
 };
 
+/* environ with these ("NAME=value", NULL-terminated; NULL = none) in place of those of the same names; NULL = memory
+ * ran out. The caller frees the array alone. */
+char **jm_proc_environment(const char *const *add);
 /* Returns when exec has happened. JM_ENOENT: no such command; JM_EPERM: not executable. */
 int jm_proc_start(struct jm_proc *p, const struct jm_ctx *ctx, const struct jm_proc_options *o,
 	struct jm_err *err);

@@ -5,6 +5,7 @@
 
 #include "run/orders.h"
 
+#include "base/child_process.h"
 #include "base/clock.h"
 #include "meter/meters_json.h"
 #include "base/stray_processes.h"
@@ -31,35 +32,18 @@ static int64_t real_now(void)
 
 /* ---- starting ---- */
 
-/* environ with the mark of the case, if it has one; the caller frees it. */
-static char **marked_environment(const struct jm_case_keeper *keeper)
-{
-	static const char name[] = JM_MARK_VARIABLE "=";
-	size_t n = 0, used = 0;
-	char **env;
-
-	while (environ[n])
-		n++;
-	env = calloc(n + 2, sizeof(*env));
-	for (size_t i = 0; env && i < n; i++)
-		if (keeper->pid <= 0 || strncmp(environ[i], name, sizeof(name) - 1) != 0)
-			env[used++] = environ[i];
-	if (env && keeper->pid > 0)
-		env[used] = (char *)(uintptr_t)keeper->variable;
-	return env;
-}
-
 static int start(struct jm__child *c, struct jm_err *err)
 {
+	const char *const mark[] = {c->keeper.variable, NULL};
+	char **env = c->keeper.pid > 0 ? jm_proc_environment(mark) : NULL;
 	struct jm_rank rank[JM_WORLD_MOST];
 	struct jm_launch what = {.program = c->o->program,
 		.job = c->o->job,
 		.world = c->world,
-		.out_fd = c->o->out_fd};
-	char **env = marked_environment(&c->keeper);
+		.out_fd = c->o->out_fd,
+		.env = env};
 	int rc;
 
-	what.env = env;
 	rc = c->launcher->start(&what, rank, err);
 	free(env);
 	for (int r = 0; r < c->world && !rc; r++)
