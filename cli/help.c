@@ -3,8 +3,7 @@
 #include "cli.h"
 #include "completion.h"
 #include "help_record.h"
-#include "run/workload.h"
-#include "engine/model.h"
+#include "work_options.h"
 
 #include "report/text.h"
 
@@ -125,17 +124,6 @@ int jm_help_command(const struct jm_command *cmd, FILE *out, int width)
 	return 0;
 }
 
-/* The workload of that name, or the one that runs a model or preset of that name; NULL = neither. */
-static const struct jm_workload *workload_of(const char *name)
-{
-	const struct jm_preset *preset;
-	const struct jm_model *model;
-
-	if (jm_model_find(name, &model, &preset, NULL))
-		return jm_workload_find(name, NULL);
-	return jm_workload_find(jm_model_workload(preset), NULL);
-}
-
 /* Those of the model of that name, if it is one. */
 static bool print_model_options(const char *name, FILE *out, int width)
 {
@@ -177,7 +165,7 @@ bool jm_help_workload(const struct jm_cli *cli)
 	const char *name = cli->args[0];
 	FILE *out = cli->out;
 	int width = cli->width;
-	const struct jm_workload *w = workload_of(name);
+	const struct jm_workload *w = jm_work_find(name, NULL);
 
 	if (!w)
 		return false;

@@ -7,8 +7,6 @@
 #include "run_parts.h"
 #include "work_options.h"
 
-#include "engine/model.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,21 +29,11 @@ bool jm_plan_is_file(const char *word)
 
 /* ---- which options there are ---- */
 
-static const struct jm_workload *workload_of(const char *work, const struct jm_model **ret_model)
-{
-	const struct jm_preset *preset;
-
-	*ret_model = NULL;
-	if (!jm_model_find(work, ret_model, &preset, NULL))
-		return jm_workload_find(jm_model_workload(preset), NULL);
-	return jm_workload_find(work, NULL);
-}
-
 /* A workload that chooses a model takes the options of any model, which its own check narrows down. */
 static bool has_option(void *arg, const char *work, const char *option)
 {
 	const struct jm_model *model;
-	const struct jm_workload *w = work ? workload_of(work, &model) : NULL;
+	const struct jm_workload *w = work ? jm_work_find(work, &model) : NULL;
 
 	(void)arg;
 	if (!w)

@@ -7,8 +7,6 @@
 #include "measure/progress.h"
 #include "meter/source.h"
 #include "guard/control.h"
-#include "run/workload.h"
-#include "engine/model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,14 +88,6 @@ static json_t *split(const char *list)
 	return array;
 }
 
-static const struct jm_workload *find_workload(const char *name)
-{
-	for (int i = 0; jm_workloads[i]; i++)
-		if (!strcmp(jm_workloads[i]->name, name))
-			return jm_workloads[i];
-	return NULL;
-}
-
 /* Workloads and models together, since either may be given. */
 static int no_such_work(struct jm_cli *cli, const char *name)
 {
@@ -121,17 +111,6 @@ static int no_such_work(struct jm_cli *cli, const char *name)
 		"There is no workload, model or command '%s'; 'joulemark list' lists workloads and "
 		"models.",
 		name);
-}
-
-/* The workload of a model or preset: the preset's, else training; NULL = it is neither. */
-static const char *workload_of_model(const char *name)
-{
-	const struct jm_preset *preset;
-	const struct jm_model *model;
-
-	if (jm_model_find(name, &model, &preset, NULL))
-		return NULL;
-	return jm_model_workload(preset);
 }
 
 /* A plan may be looked at on a machine that cannot run it. */
@@ -234,8 +213,8 @@ static int add_soft(struct jm_cli *cli, json_t *what)
 static int add_workload(struct jm_cli *cli, json_t *what)
 {
 	const char *name = cli->args[0];
-	const char *model = workload_of_model(name);
-	const struct jm_workload *w = find_workload(model ? model : name);
+	const struct jm_model *model;
+	const struct jm_workload *w = jm_work_find(name, &model);
 	char who[96];
 	int rc;
 
@@ -265,8 +244,7 @@ static int add_workload(struct jm_cli *cli, json_t *what)
 
 bool jm_run_begins_command(const struct jm_cli *cli, const char *word)
 {
-	return !cli->n_args && !find_workload(word) && !workload_of_model(word) &&
-	       jm_hold_executable(word);
+	return !cli->n_args && !jm_work_find(word, NULL) && jm_hold_executable(word);
 }
 
 /* A wrong expression is reported before every case of a sweep has failed because of it. */

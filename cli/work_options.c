@@ -9,9 +9,19 @@
 #include <string.h>
 
 #include "base/value_list.h"
-#include "engine/model.h"
 
 #define MAX_NAMES 200
+
+const struct jm_workload *jm_work_find(const char *name, const struct jm_model **ret_model)
+{
+	const struct jm_preset *preset;
+	const struct jm_model *model = NULL;
+	bool is_model = !jm_model_find(name, &model, &preset, NULL);
+
+	if (ret_model)
+		*ret_model = is_model ? model : NULL;
+	return jm_workload_find(is_model ? jm_model_workload(preset) : name, NULL);
+}
 
 int jm_work_options_choose(struct jm_work_options *o, const char *name,
 	const struct jm_option *rows, struct jm_err *err)

@@ -4,9 +4,14 @@
 #define JM_WORK_OPTIONS_H
 
 #include "cli.h"
+#include "engine/model.h"
 #include "run/workload.h"
 
 #define JM_CHOSEN_MOST 64
+
+/* The workload of that name, or the one that runs a model or preset of that name; NULL = neither. ret_model: the
+ * model, NULL = it is a workload; may be NULL. */
+const struct jm_workload *jm_work_find(const char *name, const struct jm_model **ret_model);
 
 struct jm_work_options {
 	const char *who;	     /* for sentences: "workload 'train'" */
