@@ -2,6 +2,7 @@
 /* joulemark: finds the command, parses its options, runs it. */
 #include "commands.h"
 #include "screen.h"
+#include "work_options.h"
 #include "guard/guard.h"
 #include "run/case_keeper.h"
 
@@ -44,17 +45,6 @@ static const struct jm_command *find_command(const char *name, struct jm_err *er
 		jm_err_set(err, JM_EUSAGE,
 			"There is no command '%s'; 'joulemark --help' lists them.", name);
 	return NULL;
-}
-
-static int add_extra(struct jm_cli *cli, const char *name, const char *text)
-{
-	struct jm_extra *grown = reallocarray(cli->extra, (size_t)cli->n_extra + 1, sizeof(*grown));
-
-	if (!grown)
-		return jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for --%s.", name);
-	cli->extra = grown;
-	grown[cli->n_extra++] = (struct jm_extra){name, text};
-	return 0;
 }
 
 /* The table that has the option: the command's own, else the one of every command. */
@@ -118,7 +108,7 @@ static int parse_option(struct jm_cli *cli, int argc, char **argv, int *i)
 	if (!text && known)
 		return jm_err_set(&cli->err, JM_EUSAGE, "--%s needs a value.", name);
 	if (!known)
-		return add_extra(cli, name, text ? text : "1");
+		return jm_work_options_give(cli, name, text ? text : "1");
 	return set_values(cli, table, value, text, argv, i);
 }
 

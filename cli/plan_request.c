@@ -135,18 +135,6 @@ static int placed(struct point *p, const struct jm_yaml *where, int rc)
 	return jm_yaml_fail(where, rc, &p->cli->err, "%s", p->own.err.text);
 }
 
-static int add_extra(struct point *p, const char *name, const char *text)
-{
-	struct jm_extra *grown =
-		reallocarray(p->own.extra, (size_t)p->own.n_extra + 1, sizeof(*grown));
-
-	if (!grown)
-		return no_memory(p->cli);
-	p->own.extra = grown;
-	grown[p->own.n_extra++] = (struct jm_extra){name, text};
-	return 0;
-}
-
 static int set_text(struct point *p, const struct jm_plan_key *key, const char *text)
 {
 	if (!strcmp(key->name, "work")) {
@@ -155,9 +143,10 @@ static int set_text(struct point *p, const struct jm_plan_key *key, const char *
 		p->own.n_args = 1;
 		return 0;
 	}
-	if (!jm_option_find(jm_run_options, key->name))
-		return add_extra(p, key->name, text);
-	return placed(p, key->value, jm_values_set(&p->own.values, key->name, text, &p->own.err));
+	return placed(p, key->value,
+		jm_option_find(jm_run_options, key->name)
+			? jm_values_set(&p->own.values, key->name, text, &p->own.err)
+			: jm_work_options_give(&p->own, key->name, text));
 }
 
 /* A stronger key of the same name holds, unless both are mappings. */

@@ -41,17 +41,6 @@ static int check_extra(struct jm_cli *cli, const char *who)
 	return jm_work_options_check(cli, &(struct jm_work_options){.who = who});
 }
 
-static int add_extra(struct jm_cli *cli, const char *name, const char *text)
-{
-	struct jm_extra *grown = reallocarray(cli->extra, (size_t)cli->n_extra + 1, sizeof(*grown));
-
-	if (!grown)
-		return -1;
-	cli->extra = grown;
-	grown[cli->n_extra++] = (struct jm_extra){name, text};
-	return 0;
-}
-
 int jm_run_check_resume(struct jm_cli *cli)
 {
 	static const char *const free_to_give[] = {"repeat", "control"};
@@ -223,8 +212,8 @@ static int add_workload(struct jm_cli *cli, json_t *what)
 	if (model && jm_work_options_text(cli, "model"))
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"'%s' and --model exclude each other; give one of them.", name);
-	if (model && add_extra(cli, "model", name))
-		return no_memory(cli);
+	if (model && jm_work_options_give(cli, "model", name))
+		return cli->err.code;
 	snprintf(who, sizeof(who), "workload '%.64s'", w->name);
 	rc = jm_work_options_request(cli, w, who, what);
 	if (!rc)

@@ -35,6 +35,17 @@ int jm_work_options_choose(struct jm_work_options *o, const char *name,
 	return 0;
 }
 
+int jm_work_options_give(struct jm_cli *cli, const char *name, const char *text)
+{
+	struct jm_extra *grown = reallocarray(cli->extra, (size_t)cli->n_extra + 1, sizeof(*grown));
+
+	if (!grown)
+		return jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for --%s.", name);
+	cli->extra = grown;
+	grown[cli->n_extra++] = (struct jm_extra){name, text};
+	return 0;
+}
+
 const char *jm_work_options_text(const struct jm_cli *cli, const char *name)
 {
 	for (int i = cli->n_extra - 1; i >= 0; i--)

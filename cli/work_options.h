@@ -29,6 +29,8 @@ int jm_work_options_choose(struct jm_work_options *o, const char *name,
 	const struct jm_option *rows, struct jm_err *err);
 /* Is there a row for every option that was given besides the command's own? */
 int jm_work_options_check(struct jm_cli *cli, const struct jm_work_options *o);
+/* Gives an option besides the command's own; the texts are not copied. */
+int jm_work_options_give(struct jm_cli *cli, const char *name, const char *text);
 /* The text of the last option of that name besides the command's own; NULL = it is not given. */
 const char *jm_work_options_text(const struct jm_cli *cli, const char *name);
 /* The member "options" of a request's "what" (run/plan.h): the workload's own, with their defaults, and those given
