@@ -166,13 +166,6 @@ static int run_plan(struct jm_run_call *r, struct jm_planned *p)
 	return rc;
 }
 
-static bool is_failed(const json_t *record)
-{
-	const char *status = json_string_value(json_object_get(record, "status"));
-
-	return !status || strcmp(status, "ok") != 0;
-}
-
 /* The run of the file that this one follows and that failed, or was left out for the same reason; NULL = none. */
 static const struct jm_planned *failed_before(
 	const struct jm_run_call *r, const struct jm_planned *p)
@@ -210,7 +203,7 @@ static int run_planned(struct jm_run_call *r, struct jm_planned *p)
 	say_run(r, p);
 	rc = run_plan(r, p);
 	for (size_t i = first; i < json_array_size(r->records); i++)
-		p->failed = p->failed || is_failed(json_array_get(r->records, i));
+		p->failed = p->failed || !jm_record_is_ok(json_array_get(r->records, i));
 	return rc;
 }
 
@@ -243,7 +236,7 @@ static int count_failed(const struct jm_run_call *r)
 
 	json_array_foreach(r->records, i, record)
 	{
-		n += is_failed(record);
+		n += !jm_record_is_ok(record);
 	}
 	return n;
 }

@@ -239,12 +239,11 @@ static void print_note(struct jm_run_show *show, const json_t *record)
 
 static void print_end(struct jm_run_show *show, const struct jm_run_event *e)
 {
-	const char *status = json_string_value(json_object_get(e->record, "status"));
 	const char *reason = json_string_value(json_object_get(e->record, "reason"));
 	char figures[256], head[400], line[1500];
 
 	show->done++;
-	if (!status || strcmp(status, "ok") != 0) {
+	if (!jm_record_is_ok(e->record)) {
 		show->failed++;
 		snprintf(figures, sizeof(figures), "FAILED:");
 	} else {

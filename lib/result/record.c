@@ -58,6 +58,11 @@ enum jm_failure jm_failure_of_code(int code)
 	return code == JM_EGONE ? JM_FAILURE_DEVICE : JM_FAILURE_WORK;
 }
 
+bool jm_record_is_ok(const json_t *record)
+{
+	return !strcmp(jm_json_text(record, "status"), "ok");
+}
+
 void jm_record_interrupted(json_t *record)
 {
 	jm_record_failed(record,

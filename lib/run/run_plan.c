@@ -421,13 +421,6 @@ static int run_turn(struct run *r, const struct turn *t, struct jm_err *err)
 
 /* ---- the plan ---- */
 
-static bool is_ok(const json_t *record)
-{
-	const char *status = json_string_value(json_object_get(record, "status"));
-
-	return status && !strcmp(status, "ok");
-}
-
 static bool already_done(const struct run *r, const struct turn *t)
 {
 	const json_t *record = *slot(r, t);
@@ -435,8 +428,9 @@ static bool already_done(const struct run *r, const struct turn *t)
 	if (r->o->rerun && record)
 		return strncmp(t->c->id, r->o->rerun, strlen(r->o->rerun)) != 0;
 	if (r->o->only_failed && record)
-		return is_ok(record);
-	return record && (is_ok(record) || (!r->o->retry && !jm_record_is_interrupted(record)));
+		return jm_record_is_ok(record);
+	return record &&
+	       (jm_record_is_ok(record) || (!r->o->retry && !jm_record_is_interrupted(record)));
 }
 
 /* What was never run is left to another call. */
@@ -465,7 +459,7 @@ static int run_block(struct run *r, int block, const int *order, struct jm_err *
 			continue;
 		}
 		rc = run_turn(r, &t, err);
-		if (!rc && r->o->fail_fast && !is_ok(*slot(r, &t)))
+		if (!rc && r->o->fail_fast && !jm_record_is_ok(*slot(r, &t)))
 			rc = jm_err_set(err, JM_ECHILD,
 				"A case failed, and the remaining cases were skipped because of "
 				"--fail-fast.");

@@ -121,13 +121,6 @@ static void on_log(struct jm__child *c, const struct jm__member *m, const json_t
 		jm_log(c->ctx, level, "Rank %d: %s", (int)(m - c->member), line);
 }
 
-static bool is_ok(const json_t *record)
-{
-	const char *status = json_string_value(json_object_get(record, "status"));
-
-	return status && !strcmp(status, "ok");
-}
-
 static int on_json(
 	struct jm__child *c, struct jm__member *m, const struct jm_frame *f, struct jm_err *err)
 {
@@ -174,7 +167,7 @@ static void note_failure(struct jm__child *c, const struct jm__member *m)
 {
 	bool over = m->ended || m->record || m->error.code;
 
-	if (c->failed >= 0 || c->stop != JM__RUNNING || !over || is_ok(m->record) ||
+	if (c->failed >= 0 || c->stop != JM__RUNNING || !over || jm_record_is_ok(m->record) ||
 		jm_record_is_interrupted(m->record))
 		return;
 	c->failed = (int)(m - c->member);
@@ -486,7 +479,7 @@ int jm_case_run(struct jm_ctx *ctx, const struct jm_case_options *options, json_
 		rc = watch(&c, err);
 	if (!rc)
 		rc = run_child(&c, err);
-	if (!rc && c.asked && !is_interrupted(&c) && !is_ok(c.member[0].record))
+	if (!rc && c.asked && !is_interrupted(&c) && !jm_record_is_ok(c.member[0].record))
 		rc = jm_err_set(err, JM_EINTR, "Interrupted.");
 	if (!rc) {
 		*ret_record = c.member[0].record;
