@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/output.h"
 #include "measure/sensors_file.h"
+#include "result/case_id.h"
 #include "run/calibrate.h"
 
 #include <math.h>
@@ -82,22 +83,18 @@ static bool flag(const struct jm_cli *cli, const char *name)
 
 /* ---- the simulated clock, the sources ---- */
 
-static bool simulated(const char *device)
-{
-	return !strncmp(device, "sim:", 4);
-}
-
 static int observe(struct jm_cli *cli, json_t **ret)
 {
 	const char *device = jm_values_text(&cli->values, "device");
 	const char *own[] = {device, NULL}, *workload = jm_values_text(&cli->values, "workload");
+	bool simulated = jm_case_simulated(device);
 	struct jm_source_list sources = {0};
 	struct jm_ctx ctx = cli->ctx;
 	struct jm_calibrate how = {
 		.device = device,
-		.workload = workload		? workload
-			    : simulated(device) ? "sim"
-						: "stream",
+		.workload = workload	? workload
+			    : simulated ? "sim"
+					: "stream",
 		.precision = jm_values_text(&cli->values, "precision"),
 		.seconds = jm_values_number(&cli->values, "seconds"),
 		.interval_ns = (int64_t)(jm_values_number(&cli->values, "interval") * 1e9),
@@ -111,10 +108,8 @@ static int observe(struct jm_cli *cli, json_t **ret)
 	if (rc)
 		return rc;
 	ctx.interrupts = cli->ctx.interrupts;
-	how.sources = sources.n		  ? (const char *const *)sources.name
-		      : simulated(device) ? own
-					  : NULL;
-	if (simulated(device))
+	how.sources = sources.n ? (const char *const *)sources.name : simulated ? own : NULL;
+	if (simulated)
 		ctx.clock = jm_clock_new_simulated(jm_clock_wall(cli->ctx.clock));
 	rc = ctx.clock ? jm_calibrate_observe(&ctx, &how, ret, &cli->err)
 		       : jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for a simulated clock.");

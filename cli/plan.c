@@ -23,21 +23,15 @@ struct length {
 	int unknown, simulated;
 };
 
-static bool is_simulated(const json_t *parameters)
-{
-	const char *device = json_string_value(json_object_get(parameters, "device"));
-
-	return device && !strncmp(device, "sim:", 4);
-}
-
 static void add_case(const json_t *parameters, bool real_time, struct length *l)
 {
+	const char *device = json_string_value(json_object_get(parameters, "device"));
 	const char *warmup = json_string_value(json_object_get(parameters, "warmup"));
 	const json_t *seconds = json_object_get(parameters, "seconds");
 	struct jm_err none = JM_ERR_INIT;
 	double warm = WARMUP_S;
 
-	if (is_simulated(parameters) && !real_time) {
+	if (jm_case_simulated(device) && !real_time) {
 		l->simulated++;
 		return;
 	}

@@ -40,18 +40,16 @@ static int check_twice(struct jm_cli *cli, const json_t *settings, const struct 
 	return 0;
 }
 
-static bool is_simulated(const json_t *device)
-{
-	return !strncmp(json_string_value(device), "sim:", 4);
-}
-
 /* The knobs of simulated nodes are those of the case's node; the machine's are the same for all devices. */
 static int check_devices(struct jm_cli *cli, const json_t *devices)
 {
 	const json_t *device;
 	size_t i, simulated = 0;
 
-	json_array_foreach(devices, i, device) simulated += is_simulated(device);
+	json_array_foreach(devices, i, device)
+	{
+		simulated += jm_case_simulated(json_string_value(device));
+	}
 	if (!simulated || simulated == json_array_size(devices))
 		return 0;
 	return jm_err_set(&cli->err, JM_EUSAGE,
@@ -246,7 +244,7 @@ const char *jm_run_controls(const struct jm_cli *cli, const json_t *request, cha
 		{
 			const char *name = json_string_value(device);
 
-			if (is_simulated(device) && used < size && !is_named(out, name))
+			if (jm_case_simulated(name) && used < size && !is_named(out, name))
 				used += (size_t)snprintf(
 					out + used, size - used, "%s%s", used ? "," : "", name);
 		}

@@ -23,3 +23,8 @@ int jm_json_hash(const json_t *json, char ret_id[JM_CASE_ID], struct jm_err *err
 	free(text);
 	return 0;
 }
+
+bool jm_case_simulated(const char *device)
+{
+	return device && !strncmp(device, "sim:", 4);
+}

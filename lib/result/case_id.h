@@ -18,4 +18,7 @@
 /* XXH3-128 over the canonical JSON (sorted keys, no blanks). The same everywhere and always. */
 int jm_json_hash(const json_t *json, char ret_id[JM_CASE_ID], struct jm_err *err);
 
+/* Is the device of a case, or a part of it, that of a simulated node: "sim:h100x4"? NULL is none. */
+bool jm_case_simulated(const char *device);
+
 #endif

@@ -3,6 +3,7 @@
 #include "result/metric.h"
 #include "base/json.h"
 #include "energy/energy.h"
+#include "result/case_id.h"
 
 #include <math.h>
 #include <string.h>
@@ -41,7 +42,7 @@ static int count_meters(const json_t *record, enum jm_origin origin)
 bool jm_metric_simulated(const json_t *record)
 {
 	return !strcmp(jm_json_text(record, "clock"), "simulated") ||
-	       !strncmp(jm_json_text(record, "device"), "sim:", 4);
+	       jm_case_simulated(jm_json_text(record, "device"));
 }
 
 /* Which meters represent this run: those of one origin, never a mixture. */

@@ -33,7 +33,7 @@ bool jm_plan_other_node(const json_t *parameters, const char *device)
 	const char *node = json_string_value(json_object_get(parameters, "device"));
 	size_t n = node ? strlen(node) : 0;
 
-	if (!node || strncmp(node, "sim:", 4) != 0 || strncmp(device, "sim:", 4) != 0)
+	if (!jm_case_simulated(node) || !jm_case_simulated(device))
 		return false;
 	return strncmp(device, node, n) != 0 || device[n] != '/';
 }

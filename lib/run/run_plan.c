@@ -376,8 +376,7 @@ static bool needs_pause(const struct run *r, const struct turn *t)
 	const json_t *how = json_object_get(r->plan->request, "how");
 
 	return r->plan->cooldown_s > 0 && r->ran > 0 &&
-	       (!device || strncmp(device, "sim:", 4) != 0 ||
-		       json_is_true(json_object_get(how, "real_time")));
+	       (!jm_case_simulated(device) || json_is_true(json_object_get(how, "real_time")));
 }
 
 /* Returns early when the run is cancelled, which the next case notices. */

@@ -17,7 +17,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -103,7 +102,7 @@ static const char *simulated_device(const struct jm__worker *w)
 {
 	const char *device = json_string_value(json_object_get(w->parameters, "device"));
 
-	return device && !strncmp(device, "sim:", 4) ? device : NULL;
+	return jm_case_simulated(device) ? device : NULL;
 }
 
 /* Those that the user names, else a simulated device's own, else NULL: all that open. */
