@@ -6,16 +6,13 @@
 
 #include "meter/source.h"
 #include "report/text.h"
+#include "run/worker.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define EXIT_LACKS 1
-
-/* Of `run` without --warmup, --steps and --seconds. */
-#define WARMUP_S 1.0
-#define STEADY_S 10.0
 
 /* What all cases take at least; unknown: cases whose length only their run tells. */
 struct length {
@@ -29,7 +26,7 @@ static void add_case(const json_t *parameters, bool real_time, struct length *l)
 	const char *warmup = json_string_value(json_object_get(parameters, "warmup"));
 	const json_t *seconds = json_object_get(parameters, "seconds");
 	struct jm_err none = JM_ERR_INIT;
-	double warm = WARMUP_S;
+	double warm = JM_WORK_WARM_S;
 
 	if (jm_case_simulated(device) && !real_time) {
 		l->simulated++;
@@ -42,7 +39,7 @@ static void add_case(const json_t *parameters, bool real_time, struct length *l)
 	}
 	if (warmup && jm_parse_quantity(warmup, "s", true, &warm, &none))
 		warm = 0; /* a number of steps */
-	l->seconds += warm + (seconds ? json_number_value(seconds) : STEADY_S);
+	l->seconds += warm + (seconds ? json_number_value(seconds) : JM_WORK_STEADY_S);
 }
 
 static struct length length_of(const struct jm_planned *p)

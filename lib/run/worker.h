@@ -13,6 +13,10 @@
 #include "result/record.h"
 #include "store/store.h"
 
+/* The length of native work whose parameters give neither epochs, steps nor seconds, or no warm-up. */
+#define JM_WORK_WARM_S	 1.0
+#define JM_WORK_STEADY_S 10.0
+
 /* ---- the child ---- */
 
 /* Runs the job and sends its record; an error has been sent too. Descriptors: as in launcher.h. */

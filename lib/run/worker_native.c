@@ -3,6 +3,7 @@
 #include "run/worker_private.h"
 
 #include "run/launcher.h"
+#include "run/worker.h"
 #include "run/workload.h"
 
 #include <math.h>
@@ -10,13 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* When neither steps nor seconds are given; warm-up likewise. */
-#define DEFAULT_STEPS  3
-#define DEFAULT_TIME_S 10.0
-#define WARM_STEPS     2
-#define WARM_TIME_S    1.0
-#define UNUSABLE       125 /* exit status: the device cannot be used */
-#define SELFTEST_S     0.2
+/* Where no length is given: so many steps at least, and as long as worker.h says. */
+#define DEFAULT_STEPS 3
+#define WARM_STEPS    2
+#define UNUSABLE      125 /* exit status: the device cannot be used */
+#define SELFTEST_S    0.2
 
 struct native {
 	const struct jm_workload *workload;
@@ -58,10 +57,10 @@ static void read_lengths(const struct jm__worker *w, struct native *n, struct jm
 	n->seconds = parameter(w, "seconds");
 	if (isnan(n->steps) && isnan(n->seconds)) {
 		n->steps = DEFAULT_STEPS;
-		n->seconds = DEFAULT_TIME_S;
+		n->seconds = JM_WORK_STEADY_S;
 	}
 	n->warm_steps = warm ? 0 : WARM_STEPS;
-	n->warm_s = warm ? 0 : WARM_TIME_S;
+	n->warm_s = warm ? 0 : JM_WORK_WARM_S;
 	if (!warm)
 		return;
 	if (warm[strspn(warm, "0123456789")])
