@@ -427,12 +427,7 @@ static void print_holds(const struct jm_cli *cli, const struct jm_hold *holds, i
 
 static void print_work(const struct jm_cli *cli, const struct jm_work_list *list)
 {
-	char text[1000];
-
-	for (int i = 0; i < list->n; i++) {
-		jm_work_text(&list->work[i], text, sizeof(text));
-		jm_text_wrap(cli->out, text, 0, 2, cli->width);
-	}
+	jm_work_print(list, cli->out, cli->width);
 	if (!list->n)
 		fprintf(cli->out, "No run or measurement is under way.\n");
 }

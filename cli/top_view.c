@@ -237,13 +237,8 @@ static void put_sums(const struct jm_top_view *view, int width, FILE *out)
 
 static void put_work(const struct jm_top_view *view, int width, FILE *out)
 {
-	char text[1000];
-
 	fputc('\n', out);
-	for (int i = 0; i < view->work->n; i++) {
-		jm_work_text(&view->work->work[i], text, sizeof(text));
-		jm_text_wrap(out, text, 0, 2, width);
-	}
+	jm_work_print(view->work, out, width);
 	if (!view->work->n)
 		jm_text_wrap(out, "No run or measurement of joulemark is under way.", 0, 2, width);
 	if (*view->message)

@@ -37,8 +37,7 @@ static double seconds_since(int64_t wall_ns)
 /* Appends a part that has something to say. */
 static void add(char *out, size_t size, const char *part)
 {
-	if (*part)
-		jm_text_append(out, size, ", ", part);
+	jm_text_append(out, size, ", ", part);
 }
 
 static void add_figures(const struct jm_work_status *w, char *out, size_t size)
@@ -104,26 +103,35 @@ static void add_place(const struct jm_work_status *w, char *out, size_t size)
 	}
 }
 
-void jm_work_text(const struct jm_work_status *w, char *out, size_t size)
+static void work_text(const struct jm_work_status *w, char *out, size_t size)
 {
-	char head[300], cases[80] = "";
+	char text[80] = "";
+	size_t head;
 
-	snprintf(head, sizeof(head), "%s %s: ", w->command, w->work);
+	snprintf(out, size, "%s %s: ", w->command, w->work);
+	head = strlen(out);
+	out += head;
+	size -= head;
 	if (w->total)
-		snprintf(cases, sizeof(cases), "case %d of %d", w->number, w->total);
-	*out = '\0';
-	add(out, size, cases);
+		snprintf(text, sizeof(text), "case %d of %d", w->number, w->total);
+	add(out, size, text);
 	if (w->failed) {
-		snprintf(cases, sizeof(cases), "%d failed", w->failed);
-		add(out, size, cases);
+		snprintf(text, sizeof(text), "%d failed", w->failed);
+		add(out, size, text);
 	}
 	add(out, size, w->phase);
 	add_figures(w, out, size);
 	add_times(w, out, size);
 	add_place(w, out, size);
-	if (strlen(out) + strlen(head) < size) {
-		memmove(out + strlen(head), out, strlen(out) + 1);
-		memcpy(out, head, strlen(head));
+}
+
+void jm_work_print(const struct jm_work_list *list, FILE *out, int width)
+{
+	char text[1000];
+
+	for (int i = 0; i < list->n; i++) {
+		work_text(&list->work[i], text, sizeof(text));
+		jm_text_wrap(out, text, 0, 2, width);
 	}
 }
 

@@ -6,9 +6,11 @@
 #include "measure/work_status.h"
 
 #include <jansson.h>
+#include <stdio.h>
 
-/* "run gpt-117m: case 3 of 12, steady, N items/s, N W measured, runs for 1 min, about 12 min left, process N, store a.db" */
-void jm_work_text(const struct jm_work_status *work, char *out, size_t size);
+/* Each on lines of its own: "run gpt-117m: case 3 of 12, steady, N items/s, N W measured, runs for 1 min, about 12 min
+ * left, process N, store a.db" */
+void jm_work_print(const struct jm_work_list *list, FILE *out, int width);
 /* [{...}]; unknown is null. */
 json_t *jm_work_json(const struct jm_work_list *list);
 /* "59 s", "12 min", "1.7 h" */
