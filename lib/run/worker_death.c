@@ -55,12 +55,18 @@ static const char *name_of(
 	return out;
 }
 
+/* By the kernel, which killed a process for this reason at the same time. */
+static bool killed_for_memory(const struct jm__child *c, const struct jm__member *m)
+{
+	return WIFSIGNALED(m->status) && WTERMSIG(m->status) == SIGKILL &&
+	       jm__oom_kills() > c->oom_before;
+}
+
 static enum jm_failure kind_of_death(const struct jm__child *c, const struct jm__member *m)
 {
 	if (c->stop == JM__TIMED_OUT)
 		return JM_FAILURE_TIMEOUT;
-	if (WIFSIGNALED(m->status) && WTERMSIG(m->status) == SIGKILL &&
-		jm__oom_kills() > c->oom_before)
+	if (killed_for_memory(c, m))
 		return JM_FAILURE_MEMORY;
 	if (WIFSIGNALED(m->status) || !m->error.code)
 		return JM_FAILURE_CRASH;
@@ -77,8 +83,7 @@ static void describe_death(
 	if (c->stop == JM__TIMED_OUT)
 		snprintf(out, size, "The case did not end within %g s (--timeout) and was stopped.",
 			c->o->timeout_s);
-	else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL &&
-		 jm__oom_kills() > c->oom_before)
+	else if (killed_for_memory(c, m))
 		snprintf(out, size,
 			"%s was killed, most likely because memory ran out: the kernel killed a "
 			"process for this reason at the same time.",
