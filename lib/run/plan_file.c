@@ -155,9 +155,9 @@ static int add_pair(struct jm__plan_loader *l, struct jm_plan_run *run,
 	const struct jm_plan_word *word = find_word(key->text);
 	int rc;
 
-	if (word && !strcmp(key->text, "variables"))
+	if (!strcmp(key->text, "variables"))
 		return add_variables(l, run, value, JM_PLAN_VARIABLE, own);
-	if (word && !strcmp(key->text, "derive"))
+	if (!strcmp(key->text, "derive"))
 		return add_variables(l, run, value, JM_PLAN_DERIVED, own);
 	if (word)
 		return 0;
@@ -271,7 +271,7 @@ static int make_run(
 {
 	const struct jm_yaml *tags = map->kind == JM_YAML_MAP ? jm_yaml_get(map, "tags") : NULL;
 	struct jm__plan_layer own = {.map = map};
-	int first = is_file ? 1 : 0, rc;
+	int rc;
 
 	run->where = map;
 	run->tags = json_array();
@@ -286,11 +286,11 @@ static int make_run(
 	if (!rc && tags)
 		rc = take_texts(l, tags, "tags", run->tags);
 	/* the command line first */
-	if (!rc && !l->layer[0].path)
-		rc = add_layer_keys(l, run, &l->layer[0], false);
+	for (int i = 0; i < l->first && !rc; i++)
+		rc = add_layer_keys(l, run, &l->layer[i], false);
 	if (!rc)
 		rc = add_layer_keys(l, run, &own, true);
-	for (int i = l->layer[0].path ? first : first + 1; i < l->n_layers && !rc; i++)
+	for (int i = l->first + is_file; i < l->n_layers && !rc; i++)
 		rc = add_layer_keys(l, run, &l->layer[i], false);
 	return rc ? rc : jm__plan_axes(run, l->o->rows, l->err);
 }
@@ -325,16 +325,16 @@ static int add_runs(struct jm__plan_loader *l, const struct jm_yaml *runs)
 /* Without 'runs' in any file the plan itself is one run. */
 static int make_runs(struct jm__plan_loader *l)
 {
-	int first = l->layer[0].path ? 0 : 1, rc = 0;
 	bool several = false;
+	int rc = 0;
 
-	for (int i = first; i < l->n_layers; i++)
+	for (int i = l->first; i < l->n_layers; i++)
 		several = several || jm_yaml_get(l->layer[i].map, "runs");
 	if (!several)
-		return add_run(l, l->layer[first].map, true);
-	for (int i = first; i < l->n_layers && !rc; i++)
+		return add_run(l, l->layer[l->first].map, true);
+	for (int i = l->first; i < l->n_layers && !rc; i++)
 		rc = check_words(l, l->layer[i].map, false, true);
-	for (int i = l->n_layers - 1; i >= first && !rc; i--) {
+	for (int i = l->n_layers - 1; i >= l->first && !rc; i--) {
 		const struct jm_yaml *runs = jm_yaml_get(l->layer[i].map, "runs");
 
 		rc = runs ? add_runs(l, runs) : 0;
@@ -345,8 +345,8 @@ static int make_runs(struct jm__plan_loader *l)
 /* What holds for all runs holds for one at least, or it is misspelt. */
 static int check_used(struct jm__plan_loader *l)
 {
-	int first = l->layer[0].path ? 0 : 1, rc = 0;
-	bool single = l->file.n == 1 && l->file.run[0].where == l->layer[first].map;
+	bool single = l->file.n == 1 && l->file.run[0].where == l->layer[l->first].map;
+	int rc = 0;
 
 	for (int i = 0; i < l->n_layers && !rc; i++) {
 		const struct jm__plan_layer *layer = &l->layer[i];
@@ -354,7 +354,7 @@ static int check_used(struct jm__plan_loader *l)
 		for (int k = 0; k < layer->map->n && !rc; k++) {
 			const struct jm_yaml *key = layer->map->key[k];
 
-			if (layer->used[k] || find_word(key->text) || (single && i == first))
+			if (layer->used[k] || find_word(key->text) || (single && i == l->first))
 				continue;
 			rc = check_known(l, NULL, key);
 			if (!rc)
@@ -400,7 +400,7 @@ static int load(struct jm__plan_loader *l, const char *path)
 		rc = jm__plan_order(&l->file, l->err);
 	if (rc)
 		return rc;
-	title = jm_yaml_get(l->layer[l->layer[0].path ? 0 : 1].map, "title");
+	title = jm_yaml_get(l->layer[l->first].map, "title");
 	if (title && jm__plan_scalar(title, "title", l->err))
 		return l->err->code;
 	l->file.title = title ? title->text : NULL;

@@ -24,6 +24,7 @@ struct jm__plan_loader {
 	struct jm_plan_file file;
 	struct jm__plan_layer layer[JM__PLAN_LAYERS]; /* the strongest first */
 	int n_layers, depth;
+	int first; /* layer of the plan itself: 1 behind that of the command line, else 0 */
 	const char
 		*open[JM__PLAN_LAYERS]; /* real paths of the files that include one another now */
 	const struct jm_yaml *platform;

@@ -183,6 +183,7 @@ int jm__plan_layers(struct jm__plan_loader *l, const char *path)
 {
 	int rc = load_over(l);
 
+	l->first = l->n_layers;
 	if (!rc)
 		rc = load_layers(l, path, NULL);
 	return rc ? rc : load_platform(l);
