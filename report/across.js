@@ -32,7 +32,7 @@
 		const x = JM.column(s, "throughput"),
 			y = JM.column(s, "items_per_joule"),
 			part = parts(s),
-			chosen = JM.within(s).at;
+			chosen = s.within.at;
 		const has = (i) => known(x.mean[i]) && known(y.mean[i]);
 		const all = part.curve.concat(part.off, part.reference).filter(has);
 		const text = (i) => (s.points[i].state === "violated" ? "(" + s.points[i].label + ")" : s.points[i].label);
@@ -151,7 +151,7 @@
 	const systemsNote = (work, iso) =>
 		"Up and to the right is better. Both axes start at 0; bars are 95\u00a0% intervals. Diamond: the reference; " +
 		"green ring: best setting for at most " +
-		JM.LIMIT +
+		JM.S.slowdown_percent +
 		"\u00a0% slowdown, or those that cannot be told apart." +
 		(iso
 			? " Grey lines: as good as the reference" +

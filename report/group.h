@@ -152,13 +152,14 @@ int jm_cards_adjust(struct jm_grouping *g, struct jm_group_series *s, struct jm_
 
 /* report/verdict.c */
 enum jm_verdict_kind { JM_VERDICT_BEST, JM_VERDICT_TIE, JM_VERDICT_NONE };
+const char *jm_verdict_kind_name(enum jm_verdict_kind kind); /* "best", "tie", "none" */
 struct jm_verdict {
 	int metric;
 	enum jm_verdict_kind kind;
 	int leading;	    /* point with the best mean; -1 = nothing to compare */
 	double improvement; /* percent of the reference's mean, positive = better; NAN */
 	char text[200];	    /* "300 W", "no clear best: 300 W, 400 W", "no verdict" */
-	char why[200];	    /* of tie and none: one sentence */
+	char why[240];	    /* of tie and none: one sentence */
 };
 #define JM_VERDICT_MAX (5 + JM_METRIC_MAX_K)
 /* Returns how many. */
@@ -166,12 +167,14 @@ int jm_verdicts(const struct jm_grouping *g, const struct jm_group_series *s,
 	struct jm_verdict ret[JM_VERDICT_MAX]);
 #define JM_SLOWDOWN 5.0 /* percent: of the best setting that loses at most so much time */
 /*
- * The settings that save most energy among those whose time loss, upper end of its 95 % interval, is at most
- * JM_SLOWDOWN: the first has the largest mean saving, the others cannot be distinguished from it. Points; ret has
- * room for s->n_points. Returns how many; 0 = no setting clearly saves energy within the limit.
+ * The setting that saves most energy by its mean, and clearly saves some, among those whose time loss, upper end of
+ * its 95 % interval, is at most JM_SLOWDOWN. A tie: there are others within the limit whose saving cannot be
+ * distinguished from it. Without text.
  */
-int jm_verdict_within(
-	const struct jm_grouping *g, const struct jm_group_series *s, int *ret_points);
+void jm_verdict_within(
+	const struct jm_grouping *g, const struct jm_group_series *s, struct jm_verdict *ret);
+/* Is the point the leading one of that, or among those that cannot be distinguished from it? */
+bool jm_verdict_within_tied(const struct jm_grouping *g, const struct jm_verdict *v, int point);
 /* Is the point among those that cannot be distinguished from the leading one? */
 bool jm_verdict_tied(const struct jm_grouping *g, const struct jm_verdict *v, int point);
 

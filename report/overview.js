@@ -3,45 +3,10 @@
 "use strict";
 (function () {
 	const { el, known } = JM;
-	const LIMIT = (JM.LIMIT = 5); // percent of slowdown
+	const LIMIT = JM.S.slowdown_percent;
 	const FEW = 6; // systems that are answered in full
 
 	const labels = (s, list) => list.map((i) => s.points[i].label).join(", ");
-
-	// The setting that saves most energy while its time loss, upper end of the 95 % interval, is within the limit.
-	// kind: best, tie (several cannot be told apart), none (why).
-	function search(s) {
-		const verdict = s.verdicts.find((v) => v.metric === "energy_gain_percent");
-		const gain = (i) => s.points[i].metrics.energy_gain_percent,
-			loss = (i) => s.points[i].metrics.time_loss_percent;
-		const none = (why) => ({ kind: "none", why: why, at: [] });
-		if (!verdict) return none("there are fewer than two settings");
-		if (verdict.kind === "none") return none(verdict.why);
-		const others = s.points.map((p, i) => i).filter((i) => i !== s.reference && s.points[i].eligible);
-		const fast = others.filter((i) => known(loss(i).high95) && loss(i).high95 <= LIMIT);
-		if (!fast.length)
-			return none(
-				"each setting that the device kept to is, or may be, more than " +
-					LIMIT +
-					" % slower than the reference",
-			);
-		const saving = fast.filter((i) => gain(i).low95 > 0);
-		if (!saving.length)
-			return none(
-				"no setting within the limit uses clearly less energy than the reference (" +
-					s.points[s.reference].label +
-					")",
-			);
-		const best = saving.reduce((a, b) => (gain(b).mean > gain(a).mean ? b : a));
-		const tied = fast.filter((i) => gain(i).high95 >= gain(best).low95);
-		return {
-			kind: tied.length > 1 ? "tie" : "best",
-			leading: best,
-			at: tied,
-			why: "their 95 % intervals overlap",
-		};
-	}
-	JM.within = (s) => (s.within = s.within || search(s));
 
 	const percent = (stat) => JM.estimate(stat.mean, stat.half) + "\u00a0% less";
 	const slower = (stat) =>
@@ -149,7 +114,7 @@
 	JM.leading = function (S) {
 		const rows = S.series.filter((s) => s.points.length > 1 && s.reference !== null);
 		if (!rows.length) return withoutReference(S);
-		const found = rows.map(JM.within);
+		const found = rows.map((s) => s.within);
 		const kind = found.some((f) => f.kind === "best") ? "best" : found[0].kind;
 		return el(
 			"section",
@@ -204,7 +169,7 @@
 		if (S.series.length < 2) return null;
 		const axes = differing(S).filter((name) => !/^(response|model)$/.test(name)).slice(0, 4),
 			names = new Map(JM.works.flatMap((w) => JM.systemNames(w.series).map((n, i) => [w.series[i], n])));
-		const found = (s) => JM.within(s);
+		const found = (s) => s.within;
 		const items = S.series.some((s) => s.item !== S.series[0].item);
 		const columns = [
 			{ title: "work", left: true, of: (s) => el("a", { href: "#" + s.id }, s.work.title) },

@@ -8,6 +8,8 @@
  *	details		phases and meters of one run of each series
  *	machines	the different provenances
  *	traces		see page_trace.h; with the phases of their runs
+ *	within		of a series, best setting for at most slowdown_percent: {kind, leading, at, why}, indices of points;
+ *			kind best, tie (those `at` cannot be told apart) or none (why)
  */
 #include "page_data.h"
 #include "base/json.h"
@@ -58,6 +60,22 @@ static void shorten_points(json_t *series)
 		json_object_foreach_safe(metrics, next, name, stat)
 			json_object_set_new(metrics, name, short_stat(stat));
 	}
+}
+
+/* ---- best setting within the limit of slowdown --------------------------------------------------------- */
+
+static json_t *within_json(const struct jm_grouping *g, const struct jm_group_series *s)
+{
+	json_t *at = json_array();
+	struct jm_verdict v;
+
+	jm_verdict_within(g, s, &v);
+	for (int i = 0; i < s->n_points; i++)
+		if (jm_verdict_within_tied(g, &v, s->first_point + i))
+			json_array_append_new(at, json_integer(i));
+	return json_pack("{s:s, s:o, s:o, s:o}", "kind", jm_verdict_kind_name(v.kind), "leading",
+		v.leading < 0 ? json_null() : json_integer(v.leading - s->first_point), "at", at,
+		"why", json_string(v.why));
 }
 
 /* ---- capped power -------------------------------------------------------------------------------------- */
@@ -422,9 +440,14 @@ json_t *jm_page_data(const struct jm_grouping *g)
 	json_t *data = jm_report_summary(g, false), *series;
 	size_t i;
 
-	json_array_foreach(json_object_get(data, "series"), i, series) shorten_points(series);
+	json_array_foreach(json_object_get(data, "series"), i, series)
+	{
+		shorten_points(series);
+		json_object_set_new(series, "within", within_json(g, &g->series[i]));
+	}
 	put_capped(g, json_object_get(data, "series"));
 	if (data && put(data, "schema", json_string("joulemark.page/1")) &&
+		put(data, "slowdown_percent", json_real(JM_SLOWDOWN)) &&
 		put(data, "runs", runs_json(g)) && put(data, "details", details_json(g)) &&
 		put(data, "machines", machines_json(g)) && put(data, "traces", traces_json(g)))
 		return data;

@@ -144,23 +144,23 @@ void jm_text_percent(const struct jm_stat *stat, char *out, size_t size)
 bool jm_text_within(
 	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size)
 {
-	int *point = calloc((size_t)s->n_points + 1, sizeof(*point)), n;
-	char gain[64], loss[64], all[200] = "";
+	char gain[64], loss[64], others[200] = "";
 	const struct jm_group_point *best;
+	struct jm_verdict v;
 
-	n = point ? jm_verdict_within(g, s, point) : 0;
-	if (n) {
-		best = &g->point[point[0]];
-		jm_text_percent(&best->stat[JM_M_GAIN], gain, sizeof(gain));
-		jm_text_percent(&best->stat[JM_M_LOSS], loss, sizeof(loss));
-		for (int i = 1; i < n; i++)
-			jm_text_append(all, sizeof(all), ", ", g->point[point[i]].label);
-		jm_text_format(out, size, "%s%s%s%s (%s %% less energy, %s %% more time)",
-			n > 1 ? "no clear best: " : "", best->label, n > 1 ? ", " : "", all, gain,
-			loss);
-	}
-	free(point);
-	return n > 0;
+	jm_verdict_within(g, s, &v);
+	if (v.kind == JM_VERDICT_NONE)
+		return false;
+	best = &g->point[v.leading];
+	jm_text_percent(&best->stat[JM_M_GAIN], gain, sizeof(gain));
+	jm_text_percent(&best->stat[JM_M_LOSS], loss, sizeof(loss));
+	for (int i = s->first_point; i < s->first_point + s->n_points; i++)
+		if (i != v.leading && jm_verdict_within_tied(g, &v, i))
+			jm_text_append(others, sizeof(others), ", ", g->point[i].label);
+	jm_text_format(out, size, "%s%s%s%s (%s %% less energy, %s %% more time)",
+		*others ? "no clear best: " : "", best->label, *others ? ", " : "", others, gain,
+		loss);
+	return true;
 }
 
 void jm_text_verdict(const struct jm_grouping *g, const struct jm_group_series *s,

@@ -64,7 +64,6 @@ static json_t *point_json(const struct jm_grouping *g, const struct jm_group_poi
 static json_t *verdict_json(
 	const struct jm_grouping *g, const struct jm_group_series *s, const struct jm_verdict *v)
 {
-	static const char *const kinds[] = {"best", "tie", "none"};
 	char name[64], title[80], value[160] = "", sentence[400];
 	json_t *tied = json_array();
 
@@ -78,7 +77,7 @@ static json_t *verdict_json(
 		jm_text_metric_value(g, s, v->metric, &g->point[v->leading].stat[v->metric], value,
 			sizeof(value));
 	return json_pack("{s:s, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:o}", "metric", name,
-		"title", json_string(title), "kind", kinds[v->kind], "leading",
+		"title", json_string(title), "kind", jm_verdict_kind_name(v->kind), "leading",
 		v->leading < 0 ? json_null() : json_integer(v->leading - s->first_point), "tied",
 		tied, "text", json_string(v->text), "value", json_string(value),
 		"improvement_percent", jm_json_number(v->improvement), "why", v->why, "sentence",

@@ -58,8 +58,10 @@ static void put_verdicts(const struct jm_grouping *g, const struct jm_group_seri
 	if (s->n_points < 2)
 		return;
 	put_title(g, "Best setting by metric", out);
-	if (jm_text_within(g, s, text, sizeof(text)))
-		put_verdict_line(g, "at most 5 % time loss", text, out);
+	if (jm_text_within(g, s, text, sizeof(text))) {
+		snprintf(title, sizeof(title), "at most %g %% time loss", JM_SLOWDOWN);
+		put_verdict_line(g, title, text, out);
+	}
 	for (int i = 0; i < n; i++) {
 		if (v[i].kind == JM_VERDICT_NONE) {
 			put_no_verdict(g, s, v, n, i, out);

@@ -8,7 +8,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#define NOISE 1e-9 /* relative; less comes from rounding */
+#define NOISE	1e-9 /* relative; less comes from rounding */
+#define OVERLAP "their 95 %% intervals overlap"
+
+const char *jm_verdict_kind_name(enum jm_verdict_kind kind)
+{
+	static const char *const names[] = {"best", "tie", "none"};
+
+	return names[kind];
+}
 
 static double half_width(const struct jm_stat *s)
 {
@@ -95,40 +103,72 @@ static const char *obstacle(
 	return NULL;
 }
 
-static bool within(const struct jm_group_point *p)
+/* Is the setting within the limit of slowdown, with all of its interval? */
+static bool fast(const struct jm_grouping *g, const struct jm_group_series *s, int point)
 {
-	const struct jm_stat *gain = &p->stat[JM_M_GAIN], *loss = &p->stat[JM_M_LOSS];
+	const struct jm_stat *loss = &g->point[point].stat[JM_M_LOSS];
 
-	return p->eligible && gain->n > 0 && loss->n > 0 &&
-	       loss->mean + half_width(loss) <= JM_SLOWDOWN && gain->mean - half_width(gain) > 0;
+	return point != s->reference && takes_part(&g->point[point], JM_M_LOSS) &&
+	       loss->mean + half_width(loss) <= JM_SLOWDOWN;
 }
 
-int jm_verdict_within(const struct jm_grouping *g, const struct jm_group_series *s, int *ret_points)
+/* Of those within the limit, the one that clearly saves energy, and most by its mean; -1 = none. */
+static int find_saving(const struct jm_grouping *g, const struct jm_group_series *s)
 {
-	struct jm_verdict gain = {.metric = JM_M_GAIN, .leading = -1};
-	int leading = -1, n = 0;
+	int leading = -1;
 
 	for (int i = s->first_point; i < s->first_point + s->n_points; i++) {
-		const struct jm_group_point *p = &g->point[i];
+		const struct jm_stat *gain = &g->point[i].stat[JM_M_GAIN];
 
-		if (i != s->reference && within(p) &&
-			(leading < 0 ||
-				p->stat[JM_M_GAIN].mean > g->point[leading].stat[JM_M_GAIN].mean))
+		if (fast(g, s, i) && gain->n > 0 && gain->mean - half_width(gain) > 0 &&
+			(leading < 0 || gain->mean > g->point[leading].stat[JM_M_GAIN].mean))
 			leading = i;
 	}
-	gain.leading = leading;
-	if (leading < 0 || obstacle(g, s, &gain))
-		return 0;
-	ret_points[n++] = leading;
-	for (int i = s->first_point; i < s->first_point + s->n_points; i++) {
-		const struct jm_stat *own = &g->point[i].stat[JM_M_GAIN];
-		const struct jm_stat *best = &g->point[leading].stat[JM_M_GAIN];
+	return leading;
+}
 
-		if (i != leading && i != s->reference && within(&g->point[i]) &&
-			own->mean + half_width(own) >= best->mean - half_width(best))
-			ret_points[n++] = i;
+bool jm_verdict_within_tied(const struct jm_grouping *g, const struct jm_verdict *v, int point)
+{
+	const struct jm_group_series *s = &g->series[g->point[point].series];
+	const struct jm_stat *own = &g->point[point].stat[JM_M_GAIN], *best;
+
+	if (v->leading < 0 || !fast(g, s, point) || own->n < 1)
+		return false;
+	best = &g->point[v->leading].stat[JM_M_GAIN];
+	return own->mean + half_width(own) >= best->mean - half_width(best);
+}
+
+void jm_verdict_within(
+	const struct jm_grouping *g, const struct jm_group_series *s, struct jm_verdict *ret)
+{
+	struct jm_verdict v = {.metric = JM_M_GAIN, .kind = JM_VERDICT_NONE, .improvement = NAN};
+	const char *why;
+	int n_fast = 0, n_tied = 0;
+
+	v.leading = find_leading(g, s, JM_M_GAIN);
+	why = s->n_points < 2 ? "there are fewer than two settings" : obstacle(g, s, &v);
+	v.leading = why ? -1 : find_saving(g, s);
+	for (int i = s->first_point; i < s->first_point + s->n_points; i++) {
+		n_fast += fast(g, s, i);
+		n_tied += jm_verdict_within_tied(g, &v, i);
 	}
-	return n;
+	if (why)
+		snprintf(v.why, sizeof(v.why), "%s", why);
+	else if (!n_fast)
+		snprintf(v.why, sizeof(v.why),
+			"each setting that the device kept to is, or may be, more than %g %% "
+			"slower than the reference",
+			JM_SLOWDOWN);
+	else if (v.leading < 0)
+		jm_text_format(v.why, sizeof(v.why),
+			"no setting within the limit uses clearly less energy than the reference "
+			"(%s)",
+			g->point[s->reference].label);
+	else
+		v.kind = n_tied > 1 ? JM_VERDICT_TIE : JM_VERDICT_BEST;
+	if (v.kind == JM_VERDICT_TIE)
+		snprintf(v.why, sizeof(v.why), OVERLAP);
+	*ret = v;
 }
 
 /* The reference at 700 W and a case that asks for 700 W are one and the same setting. */
@@ -191,7 +231,7 @@ static void judge(const struct jm_grouping *g, const struct jm_group_series *s, 
 	if (list_tied(g, s, v, tied, sizeof(tied)) > 1) {
 		v->kind = JM_VERDICT_TIE;
 		snprintf(v->text, sizeof(v->text), "no clear best: %s", tied);
-		snprintf(v->why, sizeof(v->why), "their 95 %% intervals overlap");
+		snprintf(v->why, sizeof(v->why), OVERLAP);
 		return;
 	}
 	v->kind = JM_VERDICT_BEST;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of `report` share: hand-made records, and reports of them."""
 import json
+from statistics import mean, stdev
 
 from jm import SOURCE, jm
 
@@ -57,3 +58,21 @@ def expected(rows, name):
                  "gain_minus_loss": 100 * (e_ref - e) / e_ref - 100 * (d - d_ref) / d_ref}[name]
         out.setdefault((r["case"]["reference"], setting(r)), []).append(value)
     return out
+
+
+def interval(values):
+    """Mean and half of its 95 % interval."""
+    return mean(values), T_975[len(values) - 1] * stdev(values) / len(values) ** 0.5
+
+
+def best_within(rows, limit):
+    """Settings with the largest energy gain among those whose slowdown's interval ends below the limit."""
+    gain, loss = ({k: interval(v) for k, v in expected(rows, metric).items()}
+                  for metric in ("energy_gain_percent", "time_loss_percent"))
+    violated = {setting(r) for r in rows for s in r["settings"] if s["state"] == "violated"}
+    fast = [k for k in gain if not k[0] and k[1] not in violated and sum(loss[k]) <= limit]
+    saving = [k for k in fast if gain[k][0] - gain[k][1] > 0]
+    if not saving:
+        return []
+    best = max(saving, key=lambda k: gain[k][0])
+    return [k[1].replace("W", " W") for k in fast if sum(gain[k]) >= gain[best][0] - gain[best][1]]

@@ -12,7 +12,7 @@ import many_records
 import page_data
 from jm import jm
 from pages import CHROMIUM, Page, browse, make_page
-from reports import expected, setting, FIXTURES, NASTY, T_975, records, report
+from reports import best_within, expected, FIXTURES, NASTY, records, report
 
 BROWSER = pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed: the page was not opened in a browser")
 
@@ -85,22 +85,6 @@ def test_page_in_a_browser(tmp_path, name):
         assert words in dom
     assert dom.count('class="card ') == 7 and "alert(&quot;" not in dom.split("<main")[0]
     assert "the power is simulated, not measured" in dom
-
-
-def best_within(rows, limit):
-    """Settings with the largest energy gain among those whose slowdown's interval ends below the limit."""
-    gain, loss = expected(rows, "energy_gain_percent"), expected(rows, "time_loss_percent")
-    violated = {setting(r) for r in rows for s in r["settings"] if s["state"] == "violated"}
-
-    def interval(values):
-        half = T_975[len(values) - 1] * np.std(values, ddof=1) / np.sqrt(len(values))
-        return np.mean(values) - half, np.mean(values), np.mean(values) + half
-    fast = [k for k in gain if not k[0] and k[1] not in violated and interval(loss[k])[2] <= limit]
-    saving = [k for k in fast if interval(gain[k])[0] > 0]
-    if not saving:
-        return []
-    best = max(saving, key=lambda k: interval(gain[k])[1])
-    return [k[1].replace("W", " W") for k in fast if interval(gain[k])[2] >= interval(gain[best])[0]]
 
 
 def leading_card(page):
