@@ -41,13 +41,14 @@ struct jm_work_writer {
 
 /* ---- places and names ---- */
 
-/* Only characters that a file name may hold anywhere; no '-', which separates. */
-static void name_host(char *host)
+/* As it stands in a file's name: only characters that one may hold anywhere; no '-', which separates. */
+static struct place named(struct place p)
 {
-	for (; *host; host++)
+	for (char *host = p.host; *host; host++)
 		if (!strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._",
 			    *host))
 			*host = '_';
+	return p;
 }
 
 static struct place own_place(void)
@@ -64,7 +65,6 @@ static struct place own_place(void)
 	p.boot[strcspn(p.boot, "\n")] = '\0';
 	if (!uname(&machine))
 		snprintf(p.host, sizeof(p.host), "%.64s", machine.nodename);
-	name_host(p.host);
 	if (!stat("/proc/self/ns/pid", &st))
 		p.pid_space = st.st_ino;
 	return p;
@@ -89,10 +89,13 @@ struct name {
 	bool unfinished;	   /* a kill left it between writing and renaming */
 };
 
-static void make_name(const struct place *p, const struct jm_process *process, char *out, size_t n)
+static void make_name(
+	const struct place *own, const struct jm_process *process, char *out, size_t n)
 {
-	snprintf(out, n, "%s-%.8s-%llu-%d-%llu.json", p->host, *p->boot ? p->boot : "0",
-		p->pid_space, (int)process->pid, process->start);
+	struct place p = named(*own);
+
+	snprintf(out, n, "%s-%.8s-%llu-%d-%llu.json", p.host, *p.boot ? p.boot : "0", p.pid_space,
+		(int)process->pid, process->start);
 }
 
 static struct name parse_name(const char *text)
@@ -375,7 +378,7 @@ static int take_folder(struct jm_work_list *list, int folder)
 }
 
 /* By its name alone, so that a damaged file goes as well. An earlier boot of this host is over; of another host, or of a
- * container with process ids of its own, it is not known. */
+ * container with process ids of its own, it is not known. own: as it stands in names. */
 static bool is_leftover(const struct name *name, const struct place *own)
 {
 	if (!name->process.pid || strcmp(name->host, own->host) != 0 || !*own->boot)
@@ -388,13 +391,14 @@ static bool is_leftover(const struct name *name, const struct place *own)
 
 static void clean(int folder, const struct place *own)
 {
+	const struct place in_names = named(*own);
 	DIR *dir = list_folder(folder);
 	const struct dirent *e;
 
 	while (dir && (e = readdir(dir))) {
 		struct name name = parse_name(e->d_name);
 
-		if (is_leftover(&name, own))
+		if (is_leftover(&name, &in_names))
 			unlinkat(folder, e->d_name, 0);
 	}
 	if (dir)

@@ -147,6 +147,24 @@ def test_a_process_id_that_is_used_again_is_another_process(env):
     assert running(env) == [] and files(env) == []
 
 
+def test_a_host_whose_name_has_a_hyphen_is_named_as_it_is(env):
+    """In a namespace of host names, as a machine of that name."""
+    named = ["unshare", "--map-root-user", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', "node-7"]
+    if subprocess.run([*named, "true"], stderr=subprocess.DEVNULL, check=False).returncode:
+        pytest.skip("no namespace of host names may be made here")
+    inside = {**os.environ, **env}
+    with subprocess.Popen([*named, BIN, "measure", "--source", "sim:h100x2", "sleep", "60"], env=inside,
+                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
+        seen(env, child)
+        there = subprocess.run([*named, BIN, "status"], env=inside, capture_output=True, text=True, check=True).stdout
+        elsewhere = jm("status", env=env).stdout
+        child.kill()
+        child.wait()
+    subprocess.run([*named, BIN, "status"], env=inside, stdout=subprocess.DEVNULL, check=True)
+    assert f"process {child.pid}" in there and "node" not in there
+    assert f"process {child.pid} on node-7" in " ".join(elsewhere.split()) and files(env) == []
+
+
 def test_the_file_is_for_its_user_alone(env):
     with start(env, "measure", "--source", "sim:h100x2", "sleep", "60") as child:
         seen(env, child)
