@@ -5,6 +5,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -120,4 +121,19 @@ pid_t jm_process_with_lock(int fd)
 	if (file)
 		fclose(file);
 	return found;
+}
+
+void jm_process_boot(const char *root, char *out, size_t size)
+{
+	char path[PATH_MAX];
+	FILE *file;
+
+	out[0] = '\0';
+	snprintf(path, sizeof(path), "%s/proc/sys/kernel/random/boot_id", root);
+	file = fopen(path, "re");
+	if (!file)
+		return;
+	if (fgets(out, (int)size, file))
+		out[strcspn(out, "\n")] = '\0';
+	fclose(file);
 }

@@ -24,5 +24,7 @@ void jm_process_command(pid_t pid, char *out, size_t size);
 void jm_process_text(pid_t pid, char *out, size_t size);
 /* The process that holds a flock on the open file; 0 = unknown. */
 pid_t jm_process_with_lock(int fd);
+/* The id of this boot, since which start times count; "" where the kernel does not report it. root: prefix of /proc. */
+void jm_process_boot(const char *root, char *out, size_t size);
 
 #endif

@@ -25,7 +25,7 @@ int jm_knob_holder_open(struct jm_knob_holder *ret, struct jm_ctx *ctx, const ch
 
 	if (rc)
 		return rc;
-	jm_journal_boot(ctx, k.boot, sizeof(k.boot));
+	jm_process_boot(ctx->root, k.boot, sizeof(k.boot));
 	k.journal = calloc((size_t)k.table.knobs.n + 1, sizeof(*k.journal));
 	if (!k.journal) {
 		jm_knob_table_close(&k.table);

@@ -175,7 +175,7 @@ static int run_pass(
 	p.patience = (struct jm_patience){
 		.ctx = ctx, .limit_ns = limit_ns, .interrupts = ctx->interrupts};
 	jm_log_later_init(&p.log, ctx);
-	jm_journal_boot(ctx, p.boot, sizeof(p.boot));
+	jm_process_boot(ctx->root, p.boot, sizeof(p.boot));
 	rc = jm_journal_each(ctx, visit, &p, err);
 	close_table(&p);
 	jm_log_later_done(&p.log);

@@ -10,7 +10,6 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,21 +22,6 @@
 #define WAIT_STEP  (10 * JM_MILLISECOND)
 #define WAIT_YOUNG JM_SECOND /* for a holder that has not written yet */
 #define ANNOUNCE   JM_SECOND
-
-void jm_journal_boot(const struct jm_ctx *ctx, char *out, size_t size)
-{
-	char path[PATH_MAX];
-	FILE *file;
-
-	out[0] = '\0';
-	snprintf(path, sizeof(path), "%s/proc/sys/kernel/random/boot_id", ctx->root);
-	file = fopen(path, "re");
-	if (!file)
-		return;
-	if (fgets(out, (int)size, file))
-		out[strcspn(out, "\n")] = '\0';
-	fclose(file);
-}
 
 /* "gpu.power@GPU-8f...-1a2b3c4d": readable, and unlike any other by the hash. */
 void jm_journal_name(const char *knob, const char *device, char *out, size_t size)

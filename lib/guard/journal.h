@@ -120,7 +120,5 @@ int jm_journal_each_of_root(const struct jm_ctx *ctx,
 void jm_journal_name(const char *knob, const char *device, char *out, size_t size);
 /* Syncs the folder, so that new files in it survive a crash. */
 int jm_journal_sync_folder(const struct jm_ctx *ctx, struct jm_err *err);
-/* The id of this boot; "" where the kernel does not report it. */
-void jm_journal_boot(const struct jm_ctx *ctx, char *out, size_t size);
 
 #endif

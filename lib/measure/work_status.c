@@ -56,13 +56,8 @@ static struct place own_place(void)
 	struct place p = {{0}, {0}, 0};
 	struct utsname machine;
 	struct stat st;
-	FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
 
-	if (f && !fgets(p.boot, sizeof(p.boot), f))
-		*p.boot = '\0';
-	if (f)
-		fclose(f);
-	p.boot[strcspn(p.boot, "\n")] = '\0';
+	jm_process_boot("", p.boot, sizeof(p.boot));
 	if (!uname(&machine))
 		snprintf(p.host, sizeof(p.host), "%.64s", machine.nodename);
 	if (!stat("/proc/self/ns/pid", &st))
