@@ -64,6 +64,16 @@ int jm_private_folder(const char *path, mode_t mode, int *ret_fd, struct jm_err 
 	return rc;
 }
 
+DIR *jm_private_list(int folder)
+{
+	int again = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = again < 0 ? NULL : fdopendir(again);
+
+	if (!dir && again >= 0)
+		close(again);
+	return dir;
+}
+
 /* As its folder: of the same owner, and closed to others where that is. */
 static int check_file(int folder, int fd, const char *name, struct jm_err *err)
 {

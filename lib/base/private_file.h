@@ -6,6 +6,7 @@
 #ifndef JM_PRIVATE_FILE_H
 #define JM_PRIVATE_FILE_H
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/types.h>
 
@@ -16,6 +17,8 @@
 int jm_private_folder(const char *path, mode_t mode, int *ret_fd, struct jm_err *err);
 /* A folder that another user may have made, to read in it what its owner has put there. */
 int jm_public_folder(const char *path, int *ret_fd, struct jm_err *err);
+/* To list what is in the folder, for closedir; the folder stays open. NULL: errno. */
+DIR *jm_private_list(int folder);
 /* flags: O_RDONLY, O_RDWR, O_CREAT. JM_ENOENT: not there; JM_EPERM; JM_EFORMAT: no plain file of ours. */
 int jm_private_open(int folder, const char *name, int flags, int *ret_fd, struct jm_err *err);
 /* The whole file with a 0 behind it, for the caller to free. JM_EFORMAT: larger than max. */

@@ -6,7 +6,6 @@
 #include "base/private_file.h"
 #include "base/state_folder.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -47,10 +46,10 @@ static bool has_record(const struct look *l, const char *file)
 
 static int walk(const struct look *l, int folder, bool skip_recorded, struct jm_err *err)
 {
-	int again = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
 	const size_t end = strlen(JM_JOURNAL_END);
-	DIR *dir = again < 0 ? NULL : fdopendir(again);
+	DIR *dir = jm_private_list(folder);
 	const struct dirent *e;
+	int rc = 0;
 
 	if (!dir)
 		return jm_err_set(err, JM_EIO, "Cannot list the journals: %s.", strerror(errno));

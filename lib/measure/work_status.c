@@ -10,7 +10,6 @@
 #include "base/state_folder.h"
 #include "base/text.h"
 
-#include <dirent.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -345,19 +344,9 @@ static int take_file(struct jm_work_list *list, int folder, const char *name)
 	return rc;
 }
 
-static DIR *list_folder(int folder)
-{
-	int again = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *dir = again < 0 ? NULL : fdopendir(again);
-
-	if (!dir && again >= 0)
-		close(again);
-	return dir;
-}
-
 static int take_folder(struct jm_work_list *list, int folder)
 {
-	DIR *dir = list_folder(folder);
+	DIR *dir = jm_private_list(folder);
 	const struct dirent *e;
 	int rc = 0;
 
@@ -387,7 +376,7 @@ static bool is_leftover(const struct name *name, const struct place *own)
 static void clean(int folder, const struct place *own)
 {
 	const struct place in_names = named(*own);
-	DIR *dir = list_folder(folder);
+	DIR *dir = jm_private_list(folder);
 	const struct dirent *e;
 
 	while (dir && (e = readdir(dir))) {
