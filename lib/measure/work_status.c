@@ -274,16 +274,16 @@ static struct place take_place(const json_t *json)
 }
 
 /* Of another kernel nothing is known but when it wrote; one of this host under an earlier boot is over. */
-static bool runs(const json_t *json, const struct jm_work_status *s)
+static bool runs(const json_t *json, const struct jm_work_status *s, const struct place *own)
 {
-	struct place own = own_place(), place = take_place(json);
+	struct place place = take_place(json);
 	struct jm_process process = {.pid = s->pid,
 		.start = (unsigned long long)json_integer_value(json_object_get(json, "start"))};
 	int64_t now = wall_now();
 
-	if (same_kernel(&own, &place))
+	if (same_kernel(own, &place))
 		return process.pid > 0 && jm_process_runs(&process);
-	if (!strcmp(own.host, place.host) && strcmp(own.boot, place.boot) != 0)
+	if (!strcmp(own->host, place.host) && strcmp(own->boot, place.boot) != 0)
 		return false;
 	return s->written_ns <= now && s->written_ns > now - FOREIGN;
 }
@@ -326,7 +326,8 @@ static int add(struct jm_work_list *list, const struct jm_work_status *s)
 }
 
 /* One that ended between listing and reading is no error. */
-static int take_file(struct jm_work_list *list, int folder, const char *name)
+static int take_file(
+	struct jm_work_list *list, int folder, const char *name, const struct place *own)
 {
 	struct jm_err why = JM_ERR_INIT;
 	json_t *json = load(folder, name, &why);
@@ -338,13 +339,13 @@ static int take_file(struct jm_work_list *list, int folder, const char *name)
 	if (!json)
 		return 0;
 	s = take_status(json);
-	if (runs(json, &s))
+	if (runs(json, &s, own))
 		rc = add(list, &s);
 	json_decref(json);
 	return rc;
 }
 
-static int take_folder(struct jm_work_list *list, int folder)
+static int take_folder(struct jm_work_list *list, int folder, const struct place *own)
 {
 	DIR *dir = jm_private_list(folder);
 	const struct dirent *e;
@@ -354,7 +355,7 @@ static int take_folder(struct jm_work_list *list, int folder)
 		struct name name = parse_name(e->d_name);
 
 		if (name.process.pid && !name.unfinished)
-			rc = take_file(list, folder, e->d_name);
+			rc = take_file(list, folder, e->d_name, own);
 	}
 	if (dir)
 		closedir(dir);
@@ -389,7 +390,8 @@ static void clean(int folder, const struct place *own)
 		closedir(dir);
 }
 
-static int read_own(const struct jm_ctx *ctx, struct jm_work_list *list, struct jm_err *err)
+static int read_own(const struct jm_ctx *ctx, const struct place *here, struct jm_work_list *list,
+	struct jm_err *err)
 {
 	struct jm_err why = JM_ERR_INIT;
 	char path[PATH_MAX];
@@ -401,17 +403,14 @@ static int read_own(const struct jm_ctx *ctx, struct jm_work_list *list, struct 
 	own = !jm_private_folder(path, folder_mode(), &fd, &why);
 	if (why.code == JM_ENOENT || (!own && jm_public_folder(path, &fd, NULL)))
 		return 0; /* nothing ever ran here, or it is closed to us */
-	if (own) {
-		struct place here = own_place();
-
-		clean(fd, &here);
-	}
-	rc = take_folder(list, fd);
+	if (own)
+		clean(fd, here);
+	rc = take_folder(list, fd, here);
 	close(fd);
 	return rc;
 }
 
-static int read_root(const struct jm_ctx *ctx, struct jm_work_list *list)
+static int read_root(const struct jm_ctx *ctx, const struct place *here, struct jm_work_list *list)
 {
 	char own[PATH_MAX], path[PATH_MAX];
 	int fd, rc;
@@ -420,7 +419,7 @@ static int read_root(const struct jm_ctx *ctx, struct jm_work_list *list)
 	if (secure_getenv("JM_STATE") || jm_state_path(ctx, FOLDER, own, sizeof(own), NULL) ||
 		!strcmp(own, path) || jm_public_folder(path, &fd, NULL))
 		return 0;
-	rc = take_folder(list, fd);
+	rc = take_folder(list, fd, here);
 	close(fd);
 	return rc;
 }
@@ -434,11 +433,12 @@ static int by_start(const void *a, const void *b)
 
 int jm_work_list_read(const struct jm_ctx *ctx, struct jm_work_list *ret, struct jm_err *err)
 {
+	const struct place here = own_place();
 	struct jm_work_list list = {0};
-	int rc = read_own(ctx, &list, err);
+	int rc = read_own(ctx, &here, &list, err);
 
 	if (!rc)
-		rc = read_root(ctx, &list);
+		rc = read_root(ctx, &here, &list);
 	if (rc) {
 		jm_work_list_done(&list);
 		return err && err->code ? rc
