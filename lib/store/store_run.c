@@ -281,7 +281,7 @@ int jm_store_record(struct jm_store *s, const char *case_id, int repeat, json_t 
 		return rc;
 	rc = sqlite3_step(stmt);
 	if (rc == SQLITE_ROW)
-		rc = read_record(s, stmt, false, ret_record, err);
+		rc = read_record(s, stmt, NULL, ret_record, err);
 	else
 		rc = rc == SQLITE_DONE ? 0 : jm__store_fail(s, rc, "reading a record", err);
 	sqlite3_finalize(stmt);
