@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define OF_ROOT "/var/lib/joulemark"
+
 /* The state folder's path. Fails when no variable says where. */
 static int find_base(const struct jm_ctx *ctx, char *out, size_t size)
 {
@@ -22,7 +24,7 @@ static int find_base(const struct jm_ctx *ctx, char *out, size_t size)
 	if (state && *state)
 		n = snprintf(out, size, "%s", state);
 	else if (geteuid() == 0)
-		n = snprintf(out, size, "%s/var/lib/joulemark", ctx->root);
+		n = snprintf(out, size, "%s" OF_ROOT, ctx->root);
 	else if (xdg && *xdg == '/')
 		n = snprintf(out, size, "%s/joulemark", xdg);
 	else if (home && *home == '/')
@@ -68,6 +70,15 @@ int jm_state_path(
 			"The state folder's path is too long; set JM_STATE to a shorter one.");
 	memcpy(out, path, strlen(path) + 1);
 	return 0;
+}
+
+bool jm_state_path_of_root(const struct jm_ctx *ctx, const char *sub, char *out, size_t size)
+{
+	char own[PATH_MAX];
+	int n = snprintf(out, size, "%s" OF_ROOT "/%s", ctx->root, sub);
+
+	return n >= 0 && (size_t)n < size && !secure_getenv("JM_STATE") &&
+	       !jm_state_path(ctx, sub, own, sizeof(own), NULL) && strcmp(own, out) != 0;
 }
 
 int jm_state_folder(

@@ -18,6 +18,10 @@ int jm_state_folder(
 int jm_state_path(
 	const struct jm_ctx *ctx, const char *sub, char *out, size_t size, struct jm_err *err);
 
+/* The same path of root's, for those whose own state folder is another one. False: theirs is that one, or JM_STATE names
+ * one. */
+bool jm_state_path_of_root(const struct jm_ctx *ctx, const char *sub, char *out, size_t size);
+
 /* The user who called sudo, to whom files and work belong. False when this is not root's process, or
  * nobody else stands behind it. */
 bool jm_sudo_caller(uid_t *ret_uid, gid_t *ret_gid);

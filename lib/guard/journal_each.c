@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -140,11 +139,10 @@ int jm_journal_each_of_root(const struct jm_ctx *ctx,
 	struct jm_err *err)
 {
 	struct look l = {.folder = -1, .copies = -1, .fn = fn, .arg = arg};
-	char own[PATH_MAX], path[PATH_MAX];
+	char path[PATH_MAX];
 
-	snprintf(path, sizeof(path), "%s/var/lib/joulemark/" JM_JOURNAL_COPIES, ctx->root);
-	if (jm_state_path(ctx, JM_JOURNAL_COPIES, own, sizeof(own), NULL) || !strcmp(own, path) ||
-		secure_getenv("JM_STATE"))
+	if (!jm_state_path_of_root(ctx, JM_JOURNAL_COPIES, path, sizeof(path)) ||
+		jm_public_folder(path, &l.copies, NULL))
 		return 0;
-	return jm_public_folder(path, &l.copies, NULL) ? 0 : walk_both(&l, err);
+	return walk_both(&l, err);
 }

@@ -412,12 +412,11 @@ static int read_own(const struct jm_ctx *ctx, const struct place *here, struct j
 
 static int read_root(const struct jm_ctx *ctx, const struct place *here, struct jm_work_list *list)
 {
-	char own[PATH_MAX], path[PATH_MAX];
+	char path[PATH_MAX];
 	int fd, rc;
 
-	snprintf(path, sizeof(path), "%s/var/lib/joulemark/" FOLDER, ctx->root);
-	if (secure_getenv("JM_STATE") || jm_state_path(ctx, FOLDER, own, sizeof(own), NULL) ||
-		!strcmp(own, path) || jm_public_folder(path, &fd, NULL))
+	if (!jm_state_path_of_root(ctx, FOLDER, path, sizeof(path)) ||
+		jm_public_folder(path, &fd, NULL))
 		return 0;
 	rc = take_folder(list, fd, here);
 	close(fd);
