@@ -5,6 +5,7 @@
  * ends, which alone are read again.
  */
 #include "energy/energy_parts.h"
+#include "trace/held.h"
 
 #include <math.h>
 
@@ -71,20 +72,16 @@ void jm_cells_end(struct jm_cells *c)
 /* ---- an interval ---- */
 
 struct reading {
-	int64_t t1, at;
-	double value;
+	struct jm_held held;
 	struct jm_held_power *sum;
 };
 
 static void hold_reading(struct reading *h, int64_t t)
 {
-	int64_t to = t < h->t1 ? t : h->t1;
+	double length = jm_held_until(&h->held, t);
 
-	if (to <= h->at)
-		return;
-	if (!isnan(h->value))
-		add(h->sum, h->value, seconds(to - h->at));
-	h->at = to;
+	if (length > 0)
+		add(h->sum, h->held.value, length);
 }
 
 static int read_held(void *arg, struct jm_reading r)
@@ -92,14 +89,14 @@ static int read_held(void *arg, struct jm_reading r)
 	struct reading *h = arg;
 
 	hold_reading(h, r.t_ns);
-	h->value = r.value;
-	return r.t_ns > h->t1;
+	h->held.value = r.value;
+	return r.t_ns > h->held.t1;
 }
 
 int jm_power_held(const struct jm_trace *trace, int signal, int64_t t0, int64_t t1,
 	struct jm_held_power *sum, struct jm_err *err)
 {
-	struct reading h = {.t1 = t1, .at = t0, .value = NAN, .sum = sum};
+	struct reading h = {{t0, t1, t0, NAN}, sum};
 	int rc = 0;
 
 	if (t0 >= t1)
