@@ -411,15 +411,10 @@ int jm_session_start(struct jm_session *s, struct jm_err *err)
 	return 0;
 }
 
-static void tell_lanes(struct jm_session *s)
+void jm_session_edge(struct jm_session *s)
 {
 	for (int i = 0; s->started && i < s->n_sources; i++)
 		jm_lane_edge(s->source[i].lane);
-}
-
-void jm_session_edge(struct jm_session *s)
-{
-	tell_lanes(s);
 }
 
 int jm_session_begin(struct jm_session *s, const char *name, int64_t t_ns, struct jm_err *err)
@@ -444,7 +439,7 @@ int jm_session_begin(struct jm_session *s, const char *name, int64_t t_ns, struc
 	pthread_mutex_unlock(&s->phase_lock);
 	if (index < 0)
 		return jm_err_set(err, index, "Out of memory for phase '%s'.", name);
-	tell_lanes(s);
+	jm_session_edge(s);
 	return index;
 }
 
@@ -454,7 +449,7 @@ void jm_session_end(struct jm_session *s, int phase, int64_t t_ns)
 	if (phase >= 0 && phase < s->n_phases)
 		s->phase[phase].t1_ns = t_ns ? t_ns : jm_ctx_now(s->ctx);
 	pthread_mutex_unlock(&s->phase_lock);
-	tell_lanes(s);
+	jm_session_edge(s);
 }
 
 void jm_session_credit(struct jm_session *s, int phase, double items)
