@@ -320,15 +320,11 @@ static struct jm_energy *energies(
 	return NULL;
 }
 
-static json_t *phase_json(struct jm_session *s, const struct jm_phase *phase, struct jm_err *err)
+static json_t *phase_json(
+	const struct jm_session *s, const struct jm_phase *phase, const struct jm_energy *energy)
 {
-	struct jm_energy *energy = energies(s, phase, err);
-	json_t *meters = json_array(), *json;
+	json_t *meters = json_array();
 
-	if (!energy) {
-		json_decref(meters);
-		return NULL;
-	}
 	for (int i = 0; i < s->set.n; i++) {
 		json_t *meter = json_pack("{s:s, s:o, s:o, s:o}", "id", s->set.meter[i].id,
 			"joules", jm_json_number(energy[i].joules), "error_joules",
@@ -338,20 +334,26 @@ static json_t *phase_json(struct jm_session *s, const struct jm_phase *phase, st
 		add_rest(s, energy, i, meter);
 		json_array_append_new(meters, meter);
 	}
-	json = json_pack("{s:s, s:f, s:f, s:o, s:o, s:o}", "name", phase->name, "start_s",
+	return json_pack("{s:s, s:f, s:f, s:o, s:o, s:o}", "name", phase->name, "start_s",
 		seconds(phase->t0_ns - s->start_ns), "end_s", seconds(phase->t1_ns - s->start_ns),
 		"items", jm_json_number(phase->items), "meters", meters, "total",
 		total_json(s, energy));
-	free(energy);
-	return json;
 }
 
-static json_t *phases_json(struct jm_session *s, struct jm_err *err)
+/* energy: of the main phase, which is known already */
+static json_t *phases_json(
+	struct jm_session *s, int main_phase, const struct jm_energy *energy, struct jm_err *err)
 {
 	json_t *phases = json_array();
 
 	for (int i = 0; i < s->n_phases; i++) {
-		if (json_array_append_new(phases, phase_json(s, &s->phase[i], err))) {
+		const struct jm_phase *phase = &s->phase[i];
+		struct jm_energy *other = i == main_phase ? NULL : energies(s, phase, err);
+		const struct jm_energy *own = i == main_phase ? energy : other;
+		json_t *json = own ? phase_json(s, phase, own) : NULL;
+
+		free(other);
+		if (json_array_append_new(phases, json)) {
 			json_decref(phases);
 			return NULL;
 		}
@@ -403,7 +405,8 @@ json_t *jm_session_report(struct jm_session *s, int main_phase, struct jm_err *e
 			"sampler_cpu_s", jm_json_number(sampler_cpu(s)), "start_ns",
 			(json_int_t)s->start_ns, "meters", meters_json(s, phase, energy, err),
 			"total", total_json(s, energy), "quality",
-			quality_json(s, phase, energy, err), "phases", phases_json(s, err));
+			quality_json(s, phase, energy, err), "phases",
+			phases_json(s, main_phase, energy, err));
 	free(energy);
 	if (!report)
 		jm_err_set(err, JM_ENOMEM, "Out of memory for the report of the session.");
