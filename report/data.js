@@ -17,10 +17,8 @@
 		min: n === 1 ? mean : min,
 		max: n === 1 ? mean : max,
 	});
-	// Percentage points; finer differences do not matter (as in report/grid.c).
-	const LEAST = 0.01,
-		PERCENT = ["energy_gain_percent", "time_loss_percent", "gain_minus_loss"];
-	const widened = (stat) => ({ ...stat, half: stat.half > 0 ? Math.max(stat.half, LEAST) : stat.half });
+	const PERCENT = ["energy_gain_percent", "time_loss_percent", "gain_minus_loss"];
+	const widened = (stat) => ({ ...stat, half: stat.half > 0 ? Math.max(stat.half, S.percent_least) : stat.half });
 	S.series.forEach((s, index) => {
 		s.index = index;
 		s.id = "s" + (index + 1);

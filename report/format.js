@@ -62,8 +62,6 @@ JM.scale = function (unit, values) {
 	return { factor: factor, unit: prefix + unit };
 };
 
-JM.half = (stat) => (known(stat.half) ? stat.half : NaN);
-
 // The mean of a metric in each point, in one fitting unit.
 JM.column = function (series, name) {
 	const row = series.metrics[name] || { title: name, unit: "" };
@@ -79,7 +77,7 @@ JM.column = function (series, name) {
 		better: row.better,
 		factor: s.factor,
 		mean: stats.map((x) => (known(x.mean) ? x.mean / s.factor : NaN)),
-		half: stats.map((x) => JM.half(x) / s.factor),
+		half: stats.map((x) => x.half / s.factor),
 		any: stats.some((x) => known(x.mean)),
 	};
 };

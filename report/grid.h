@@ -34,7 +34,9 @@ void jm_text_figures(const struct jm_grouping *g, char *out, size_t size);
 /* "Nodes in a rack of 40000 W at 400 W: by rated power (10200 W) 3, by the 99th percentile ..." */
 void jm_text_capacity(
 	const struct jm_grouping *g, const struct jm_group_point *p, char *out, size_t size);
-/* "11.289 ± 0.010": a saving or a loss in percent, not finer than a hundredth of a percentage point. */
+#define JM_PERCENT_LEAST                                                                           \
+	0.01 /* percentage points: finer differences of a saving or a loss do not matter */
+/* "11.289 ± 0.010": a saving or a loss in percent; a half width is JM_PERCENT_LEAST at least. */
 void jm_text_percent(const struct jm_stat *stat, char *out, size_t size);
 /* "600 W (11.289 ± 0.010 % less energy, 3.497 ± 0.010 % more time)" by jm_verdict_within; false: no such setting. */
 bool jm_text_within(

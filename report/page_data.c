@@ -8,6 +8,7 @@
  *	details		phases and meters of one run of each series
  *	machines	the different provenances
  *	traces		see page_trace.h; with the phases of their runs
+ *	percent_least	half width that savings and losses are shown with at least, in percentage points
  *	within		of a series, best setting for at most slowdown_percent: {kind, leading, at, why}, indices of points;
  *			kind best, tie (those `at` cannot be told apart) or none (why)
  */
@@ -448,6 +449,7 @@ json_t *jm_page_data(const struct jm_grouping *g)
 	put_capped(g, json_object_get(data, "series"));
 	if (data && put(data, "schema", json_string("joulemark.page/1")) &&
 		put(data, "slowdown_percent", json_real(JM_SLOWDOWN)) &&
+		put(data, "percent_least", json_real(JM_PERCENT_LEAST)) &&
 		put(data, "runs", runs_json(g)) && put(data, "details", details_json(g)) &&
 		put(data, "machines", machines_json(g)) && put(data, "traces", traces_json(g)))
 		return data;

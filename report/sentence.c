@@ -130,14 +130,12 @@ void jm_text_metric_value(const struct jm_grouping *g, const struct jm_group_ser
 		metric < JM_M_EDS ? unit : "");
 }
 
-#define PERCENT_LEAST 0.01 /* percentage points: finer differences do not matter */
-
 void jm_text_percent(const struct jm_stat *stat, char *out, size_t size)
 {
 	double half_width = stat->half_width;
 
-	if (half_width > 0 && half_width < PERCENT_LEAST)
-		half_width = PERCENT_LEAST;
+	if (half_width > 0 && half_width < JM_PERCENT_LEAST)
+		half_width = JM_PERCENT_LEAST;
 	jm_text_estimate(stat->mean, half_width, out, size);
 }
 
