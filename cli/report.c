@@ -50,32 +50,24 @@ struct trace_place {
 };
 
 /* Is this the first successful run of its case? Its trace represents the others. seen: ids of cases with one. */
-static bool stands_for_case(const json_t *record, json_t *seen, const char **ret_id)
+static bool stands_for_case(const json_t *record, json_t *seen)
 {
 	const char *status = json_string_value(json_object_get(record, "status"));
+	const char *id = json_string_value(json_object_get(json_object_get(record, "case"), "id"));
 
-	*ret_id = json_string_value(json_object_get(json_object_get(record, "case"), "id"));
-	if (!*ret_id || (status && strcmp(status, "ok")) || json_object_get(seen, *ret_id))
+	if (!id || (status && strcmp(status, "ok")) || json_object_get(seen, id))
 		return false;
-	return !json_object_set_new(seen, *ret_id, json_true());
+	return !json_object_set_new(seen, id, json_true());
 }
 
-struct trace_reader {
-	struct jm_page_trace *trace;
-};
-
-static bool wants_signal(void *arg, int signal)
+static bool wants_signal(void *trace, int signal)
 {
-	const struct trace_reader *r = arg;
-
-	return jm_page_trace_wants(r->trace, signal);
+	return jm_page_trace_wants(trace, signal);
 }
 
-static int take_chunk(void *arg, const struct jm_chunk *chunk, struct jm_err *err)
+static int take_chunk(void *trace, const struct jm_chunk *chunk, struct jm_err *err)
 {
-	const struct trace_reader *r = arg;
-
-	return jm_page_trace_chunk(r->trace, chunk, err);
+	return jm_page_trace_chunk(trace, chunk, err);
 }
 
 /* The trace of a record, thinned; JSON null without power in it. */
@@ -84,19 +76,20 @@ static int read_trace(struct jm_store *store, const struct jm_meters *set, const
 {
 	const json_t *of_case = json_object_get(record, "case");
 	int stretches = STRETCHES_AT_MOST / (place.n_traces * (set->n > 0 ? set->n : 1));
-	struct trace_reader r;
-	const struct jm_chunk_reader reader = {wants_signal, take_chunk, &r};
+	struct jm_chunk_reader reader = {wants_signal, take_chunk, NULL};
+	struct jm_page_trace *trace;
 	int rc;
 
 	if (stretches > STRETCHES)
 		stretches = STRETCHES;
-	r.trace = jm_page_trace_new(set, stretches < STRETCHES_LEAST ? STRETCHES_LEAST : stretches);
-	rc = r.trace ? jm_store_chunks(store, json_string_value(json_object_get(of_case, "id")),
-			       (int)json_integer_value(json_object_get(of_case, "repeat")), &reader,
-			       err)
-		     : 0;
-	*ret = r.trace && !rc ? jm_page_trace_json(r.trace, (int)place.index) : NULL;
-	jm_page_trace_free(r.trace);
+	trace = jm_page_trace_new(set, stretches < STRETCHES_LEAST ? STRETCHES_LEAST : stretches);
+	reader.arg = trace;
+	rc = trace ? jm_store_chunks(store, json_string_value(json_object_get(of_case, "id")),
+			     (int)json_integer_value(json_object_get(of_case, "repeat")), &reader,
+			     err)
+		   : 0;
+	*ret = trace && !rc ? jm_page_trace_json(trace, (int)place.index) : NULL;
+	jm_page_trace_free(trace);
 	if (!rc && !*ret)
 		rc = jm_err_set(err, JM_ENOMEM, "Out of memory for a power trace.");
 	return rc;
@@ -146,11 +139,10 @@ static int add_details(struct jm_store *store, const json_t *record, size_t inde
 static size_t choose_records(const json_t *records, size_t first, size_t *ret, size_t most)
 {
 	json_t *seen = json_object();
-	const char *id;
 	size_t n = 0;
 
 	for (size_t i = first; seen && i < json_array_size(records) && n < most; i++)
-		if (stands_for_case(json_array_get(records, i), seen, &id))
+		if (stands_for_case(json_array_get(records, i), seen))
 			ret[n++] = i;
 	json_decref(seen);
 	return n;
