@@ -7,27 +7,6 @@
 	const hasTrade = (s) =>
 		s.points.some((p) => known(p.metrics.throughput.mean) && known(p.metrics.items_per_joule.mean));
 
-	// The horizontal 95 % interval of a point: [y, x low, x high].
-	function horizontal(c, color, items) {
-		return Object.assign(whiskers(c, color, items), {
-			encode: { x: [1, 2], y: 0 },
-			renderItem: function (params, api) {
-				const a = api.coord([api.value(1), api.value(0)]),
-					b = api.coord([api.value(2), api.value(0)]);
-				const style = { stroke: color, lineWidth: 1.4, fill: "none" };
-				const line = (x1, y1, x2, y2) => ({ type: "line", shape: { x1: x1, y1: y1, x2: x2, y2: y2 }, style: style });
-				return {
-					type: "group",
-					children: [
-						line(a[0], a[1], b[0], b[1]),
-						line(a[0], a[1] - 4, a[0], a[1] + 4),
-						line(b[0], b[1] - 4, b[0], b[1] + 4),
-					],
-				};
-			},
-		});
-	}
-
 	function drawSystem(c, s, name, color, many) {
 		const x = JM.column(s, "throughput"),
 			y = JM.column(s, "items_per_joule"),
@@ -56,14 +35,13 @@
 		const numeric = s.points.every((p) => p.state === "violated" || known(p.x));
 		return [
 			whiskers(
-				c,
 				color,
 				all.filter((i) => y.half[i] > 0).map((i) => [x.mean[i], y.mean[i] - y.half[i], y.mean[i] + y.half[i]]),
 			),
-			horizontal(
-				c,
+			whiskers(
 				color,
 				all.filter((i) => x.half[i] > 0).map((i) => [y.mean[i], x.mean[i] - x.half[i], x.mean[i] + x.half[i]]),
+				true,
 			),
 			Object.assign(
 				{
@@ -262,7 +240,7 @@
 		return use.length === 2 && use.every((n) => dims.includes(n)) ? use : null;
 	}
 
-	function matrixOption(c, m, metric) {
+	function matrixOption(c, m) {
 		const out = base(c),
 			values = m.grid.flat().filter((x) => known(x.value)).map((x) => x.value),
 			high = Math.max(...values),
@@ -375,7 +353,7 @@
 		const chart = panel(
 			x + " \u00d7 " + y + ": " + series[0].work.title.replace(/, .*$/, ""),
 			"Of several settings in one cell the best. Hatched: no run succeeded (OOM: out of memory); empty: not run.",
-			(c) => matrixOption(c, m, select.value),
+			(c) => matrixOption(c, m),
 			{ id: id, tools: select, table: () => matrixTable(m) },
 		);
 		return chart;
@@ -443,7 +421,6 @@
 					lineStyle: { type: "dashed", color: c.off, width: 1.5 },
 				},
 				whiskers(
-					c,
 					c.main,
 					rows.filter((r) => r.stat.half > 0).map((r) => [r.n, r.stat.low95, r.stat.high95]),
 				),

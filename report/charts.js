@@ -3,7 +3,7 @@
 "use strict";
 (function () {
 	const { known, panel, axis, valueAxis, base, setting, settingAxis, parts } = JM,
-		{ offPoints, referencePoints, tip, whiskers, band, bestOf } = JM;
+		{ offPoints, referencePoints, tip, line, whiskers, band, bestOf } = JM;
 
 	const spread = (s, col, list) =>
 		list
@@ -52,8 +52,8 @@
 			out.tooltip.formatter = tip(series, [col]);
 			out.series = [
 				band(c.band, s.numeric ? spread(s, col, part.curve) : []),
-				whiskers(c, c.main, spread(s, col, part.curve)),
-				whiskers(c, c.off, spread(s, col, part.off)),
+				whiskers(c.main, spread(s, col, part.curve)),
+				whiskers(c.off, spread(s, col, part.off)),
 				{
 					type: "line",
 					data: part.curve.filter(has).map(item),
@@ -294,14 +294,13 @@
 					x = api.coord([api.value(0), 0])[0],
 					w = Math.min(18, api.size([1, 0])[0] / 3);
 				const style = { stroke: c.main, fill: c.band, lineWidth: 1.3 };
-				const line = (x1, y1, x2, y2) => ({ type: "line", shape: { x1: x1, y1: y1, x2: x2, y2: y2 }, style: style });
 				return {
 					type: "group",
 					children: [
 						{ type: "rect", shape: { x: x - w, y: y[3], width: 2 * w, height: y[1] - y[3] }, style: style },
-						line(x - w, y[2], x + w, y[2]),
-						line(x, y[0], x, y[1]),
-						line(x, y[3], x, y[4]),
+						line(x - w, y[2], x + w, y[2], style),
+						line(x, y[0], x, y[1], style),
+						line(x, y[3], x, y[4], style),
 					],
 				};
 			},

@@ -316,39 +316,24 @@
 		return box;
 	};
 
-	function whiskers(c, color, items) {
+	const line = (x1, y1, x2, y2, style) => ({ type: "line", shape: { x1: x1, y1: y1, x2: x2, y2: y2 }, style: style });
+
+	// 95 % intervals, each [place on the other axis, low, high]; flat: they lie along the horizontal axis.
+	function whiskers(color, items, flat) {
 		return {
 			type: "custom",
 			silent: true,
 			z: 3,
 			data: items,
-			encode: { x: 0, y: [1, 2] },
+			encode: flat ? { x: [1, 2], y: 0 } : { x: 0, y: [1, 2] },
 			renderItem: function (params, api) {
-				const low = api.coord([api.value(0), api.value(1)]),
-					high = api.coord([api.value(0), api.value(2)]);
-				const style = { stroke: color, lineWidth: 1.4, fill: "none" };
-				const bar = (y) => ({
-					type: "line",
-					shape: { x1: low[0] - 4, x2: low[0] + 4, y1: y, y2: y },
-					style: style,
-				});
-				return {
-					type: "group",
-					children: [
-						bar(low[1]),
-						bar(high[1]),
-						{
-							type: "line",
-							shape: {
-								x1: low[0],
-								x2: low[0],
-								y1: low[1],
-								y2: high[1],
-							},
-							style: style,
-						},
-					],
-				};
+				const end = (k) => api.coord(flat ? [api.value(k), api.value(0)] : [api.value(0), api.value(k)]);
+				const low = end(1),
+					high = end(2),
+					[dx, dy] = flat ? [0, 4] : [4, 0],
+					style = { stroke: color, lineWidth: 1.4, fill: "none" };
+				const bar = ([x, y]) => line(x - dx, y - dy, x + dx, y + dy, style);
+				return { type: "group", children: [bar(low), bar(high), line(...low, ...high, style)] };
 			},
 		};
 	}
@@ -394,6 +379,7 @@
 		settingAxis,
 		parts,
 		tip,
+		line,
 		whiskers,
 		band,
 		hollow,
