@@ -199,14 +199,7 @@
 
 	const NOT_WORK = /^(device|source|control|batch|ranks|devices|gpus|nodes)$/;
 	const base_ = (s) => s.title.replace(/^.*? on /, "").replace(/,.*$/, "");
-	const family = (s) =>
-		JSON.stringify([
-			s.item,
-			JM.parameters(s)
-				.filter(([path, name]) => !NOT_WORK.test(name) && !/^settings\//.test(path))
-				.map(([path, , v]) => [path, v])
-				.sort(),
-		]);
+	const family = (s) => JM.identity(s, ([path, name]) => !NOT_WORK.test(name) && !/^settings\//.test(path));
 
 	// One cell for each point: what it is laid out by.
 	function attributes(s, p) {
@@ -361,9 +354,7 @@
 
 	// Matrices of all families of works that have two axes.
 	JM.matrices = function () {
-		const families = new Map();
-		for (const s of JM.S.series) families.set(family(s), (families.get(family(s)) || []).concat(s));
-		return [...families.values()]
+		return JM.grouped(family)
 			.map(function (series, i) {
 				const cells = series.flatMap((s) => s.points.map((p) => ({ s: s, p: p, at: attributes(s, p) })));
 				const names = axesOf(cells);
@@ -385,12 +376,7 @@
 	}
 
 	JM.scalings = function () {
-		const groups = new Map();
-		for (const s of JM.S.series) {
-			const key = family(s) + kind(s) + (JM.parameters(s).find(([, n]) => n === "batch") || [])[2];
-			groups.set(key, (groups.get(key) || []).concat(s));
-		}
-		return [...groups.values()]
+		return JM.grouped((s) => family(s) + kind(s) + (JM.parameters(s).find(([, n]) => n === "batch") || [])[2])
 			.map(scalingRows)
 			.filter((rows) => new Set(rows.map((r) => r.n)).size > 1)
 			.map((rows, i) => scalingPanel(rows, "scaling" + (i + 1)));

@@ -84,21 +84,34 @@
 	JM.swept = (name) => S.dimensions.some((d) => d.name === name.split("@")[0]);
 	JM.parameters = (s) => leaves(s.parameters, "").filter(([, name]) => !JM.swept(name));
 
-	// Identity of the work: the parameters without the machine and without what is swept.
-	const workOf = (s) =>
+	// Identity of a series: the item and those parameters that count.
+	JM.identity = (s, counts) =>
 		JSON.stringify([
 			s.item,
 			JM.parameters(s)
-				.filter(([path]) => !/^(device|source|control|settings\/.*)$/.test(path))
+				.filter(counts)
 				.map(([path, , v]) => [path, v])
 				.sort(),
 		]);
-	const groups = new Map();
-	for (const s of S.series) groups.set(workOf(s), (groups.get(workOf(s)) || []).concat(s));
+	// Lists of the series that have the same key, in order of appearance.
+	JM.grouped = function (key) {
+		const groups = new Map();
+		for (const s of S.series) {
+			const k = key(s);
+			if (groups.has(k)) groups.get(k).push(s);
+			else groups.set(k, [s]);
+		}
+		return [...groups.values()];
+	};
+
+	// The same work: the parameters without the machine and without what is swept.
+	const groups = JM.grouped((s) =>
+		JM.identity(s, ([path]) => !/^(device|source|control|settings\/.*)$/.test(path)),
+	);
 	const plain = (s) => s.title.replace(/ on .*$/, "");
-	JM.works = [...groups.values()].map((list, i) => {
+	JM.works = groups.map((list, i) => {
 		// what distinguishes works of one name stands behind the machine in the title
-		const same = [...groups.values()].filter((g) => plain(g[0]) === plain(list[0])).length > 1;
+		const same = groups.filter((g) => plain(g[0]) === plain(list[0])).length > 1;
 		return { id: "w" + (i + 1), series: list, title: same && list.length === 1 ? list[0].title : plain(list[0]) };
 	});
 	for (const w of JM.works) for (const s of w.series) s.work = w;
