@@ -36,6 +36,7 @@ JM.estimate = function (mean, half) {
 	const exponent = Math.floor(Math.log10(half));
 	let places = half / 10 ** (exponent - 1) < 35 ? 1 - exponent : -exponent;
 	if (mean !== 0) places = Math.min(places, JM.decimals(mean, 5));
+	if (half > Math.abs(mean)) places = Math.max(places, JM.decimals(mean, 2)); // or nothing of the mean would be left
 	const shown = (v) => {
 		const unit = 10 ** -places;
 		return apart((Math.round(v / unit) * unit).toFixed(Math.max(places, 0)));

@@ -117,6 +117,22 @@ def test_page_says_why_there_is_no_best_setting(tmp_path):
 
 
 @BROWSER
+@pytest.mark.parametrize("name", FIXTURES)
+def test_numbers_have_as_many_digits_as_in_the_terminal(tmp_path, name):
+    """The values in the verdicts are written by the program, the same numbers in tables and charts by the page."""
+    page = make_page(tmp_path, records(name))
+    compare = """<script>for (const s of JM.S.series) for (const v of s.verdicts.filter((x) => x.value)) {
+        const stat = s.points[v.leading].metrics[v.metric], scale = JM.scale(s.metrics[v.metric].unit, [stat.mean]);
+        const own = JM.estimate(stat.mean / scale.factor, stat.half / scale.factor).replace(/\u00a0/g, " ").replace(/\u202f/g, "");
+        document.body.append(JM.el("pre", { class: "pair" }, v.value + "|" + own)); }</script></body>"""
+    page.write_text(page.read_text().replace("</body>", compare))
+    pairs = [p.split("|") for p in re.findall(r'<pre class="pair">(.*?)</pre>', browse(page, "--dump-dom"), re.S)]
+    assert len(pairs) >= 5
+    for program, own in pairs:
+        assert re.match(r"-?[\d.]+( ± [\d.]+)?", program).group(0) == own
+
+
+@BROWSER
 def test_each_chart_is_a_valid_svg_file(tmp_path):
     page = make_page(tmp_path, records("h200x4"))
     click = """<script>setTimeout(() => {
