@@ -225,25 +225,15 @@ static int find_own(const struct jm_meters *set, const char *uuid, const char *b
 	return -1;
 }
 
-/* Are there GPUs in what it covers, and is none of them, nor the whole node, the one of that id? */
+/* Does it cover GPUs, and nothing of the one of that id? */
 static bool is_elsewhere(const struct jm_meter *m, const char *own)
 {
-	bool gpus = false;
-	size_t n = strlen(own);
+	char gpu[JM_ID_MAX + 8];
+	int n;
 
-	for (const char *at = m->covers; *at;) {
-		size_t len = strcspn(at, " ");
-
-		if (len == 1 && *at == '/')
-			return false;
-		if (!strncmp(at, "gpu/", 4)) {
-			gpus = true;
-			if (n && !strncmp(at + 4, own, n) && strchr("/ ", at[4 + n]))
-				return false;
-		}
-		at += len + strspn(at + len, " ");
-	}
-	return gpus;
+	snprintf(gpu, sizeof(gpu), "gpu/%s", own);
+	return included("gpu", m->covers, &n) && !included(gpu, m->covers, &n) &&
+	       !included(m->covers, gpu, &n);
 }
 
 int jm_meters_own(struct jm_meters *set, const char *uuid, const char *bus, bool *ret_slice)

@@ -229,6 +229,53 @@ static void covers_of_any_length(void **state)
 	jm_meters_done(&set);
 }
 
+/* Work runs on GPU-b, and then on GPU-c as well. */
+static void meters_of_other_gpus(void **state)
+{
+	static const struct {
+		const char *covers;
+		bool elsewhere[3]; /* work on b, on b and c, on a GPU that no meter reads */
+	} rows[] = {
+		{"gpu/GPU-a", {true, true, true}},
+		{"gpu/GPU-b", {false, false, true}},
+		{"gpu/GPU-b/memory", {false, false, true}},
+		{"gpu/GPU-c cpu/0", {true, false, true}},
+		{"gpu/GPU-a gpu/GPU-b", {false, false, true}},
+		{"gpu/GPU-bb", {true, true, true}},
+		{"gpu", {false, false, false}},
+		{"cpu/0", {false, false, false}},
+		{"/", {false, false, false}},
+		{"gpu/GPU-a /", {false, false, false}},
+	};
+	const int n = sizeof(rows) / sizeof(rows[0]);
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_meters set = {0};
+	bool slice;
+
+	(void)state;
+	for (int i = 0; i < n; i++) {
+		struct jm_meter m = {.covers = rows[i].covers, .scope = JM_SCOPE_PLATFORM};
+
+		snprintf(m.id, sizeof(m.id), "%d", i);
+		if (i == 1 || i == 3) {
+			m.scope = JM_SCOPE_GPU;
+			snprintf(m.device, sizeof(m.device), "GPU-%c", i == 1 ? 'b' : 'c');
+		}
+		assert_int_equal(jm_meters_add(&set, &m, &err), i);
+	}
+	for (int turn = 0; turn < 3; turn++) {
+		if (turn == 0)
+			assert_int_equal(jm_meters_own(&set, "gpu-B", "", &slice), 1);
+		else if (turn == 1)
+			assert_int_equal(jm_meters_own_too(&set, "GPU-c", ""), 3);
+		else
+			assert_int_equal(jm_meters_own(&set, "GPU-x", "", &slice), -1);
+		for (int i = 0; i < n; i++)
+			assert_int_equal(set.meter[i].elsewhere, rows[i].elsewhere[turn]);
+	}
+	jm_meters_done(&set);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -238,6 +285,7 @@ int main(void)
 		cmocka_unit_test(other_worlds),
 		cmocka_unit_test(twins),
 		cmocka_unit_test(odd_spellings),
+		cmocka_unit_test(meters_of_other_gpus),
 		cmocka_unit_test(signals_lie_with_their_meter),
 		cmocka_unit_test(names),
 		cmocka_unit_test(covers_of_any_length),
