@@ -35,7 +35,6 @@ struct jm_guard {
 	struct jm_ctx *ctx;
 	struct jm_process self; /* the guard's process */
 	int fd;
-	char program[PATH_MAX];
 	char *controls; /* as given; NULL = all of the machine */
 	pthread_t watcher, taker;
 	bool watched, has_taker;
@@ -57,10 +56,11 @@ struct jm_guard {
 
 static int launch(struct jm_guard *g, struct jm_err *err)
 {
-	int rc = jm_guard_program(g->ctx, g->program, sizeof(g->program), err);
+	char program[PATH_MAX];
+	int rc = jm_guard_program(g->ctx, program, sizeof(program), err);
 
 	if (!rc)
-		rc = jm_guard_launch(g->program, &g->self.pid, &g->fd, err);
+		rc = jm_guard_launch(program, &g->self.pid, &g->fd, err);
 	if (!rc)
 		g->self = jm_process_of(g->self.pid);
 	return rc;
