@@ -6,12 +6,12 @@
 
 #include <stdlib.h>
 
-static void print_case(
-	const struct jm_run_call *r, const struct jm_plan *plan, const struct jm_plan_case *c)
+static void print_case(const struct jm_run_call *r, const struct jm_plan *plan,
+	const json_t *varying, const struct jm_plan_case *c)
 {
 	char label[512], line[600];
 
-	jm_run_case_label(plan, c, label, sizeof(label));
+	jm_run_case_label(varying, c, label, sizeof(label));
 	snprintf(line, sizeof(line), "%.*s  %s", plan->prefix, c->id, label);
 	jm_text_wrap(r->cli->out, line, 2, 4 + plan->prefix, r->cli->width);
 }
@@ -19,6 +19,7 @@ static void print_case(
 static int print_plan(const struct jm_run_call *r, const struct jm_planned *p)
 {
 	int *order = calloc((size_t)p->plan.n + 1, sizeof(*order));
+	json_t *varying;
 
 	if (!order)
 		return jm_err_set(&r->cli->err, JM_ENOMEM, "Out of memory for the list of cases.");
@@ -26,8 +27,10 @@ static int print_plan(const struct jm_run_call *r, const struct jm_planned *p)
 		p->run ? ": " : "", p->plan.n, p->plan.n == 1 ? "" : "s", p->plan.repeat,
 		p->plan.repeat == 1 ? "" : "s");
 	jm_plan_order(&p->plan, 0, order);
+	varying = jm_run_varying(&p->plan);
 	for (int i = 0; i < p->plan.n; i++)
-		print_case(r, &p->plan, &p->plan.cases[order[i]]);
+		print_case(r, &p->plan, varying, &p->plan.cases[order[i]]);
+	json_decref(varying);
 	free(order);
 	return 0;
 }

@@ -41,7 +41,8 @@ const char *jm_run_controls(
 
 struct jm_run_show {
 	const struct jm_plan *plan;
-	bool terminal; /* stderr is one: a live line with a bar and the time left */
+	json_t *varying; /* as of jm_run_varying */
+	bool terminal;	 /* stderr is one: a live line with a bar and the time left */
 	bool colour, quiet;
 	int width;	    /* columns of stderr */
 	const char *origin; /* of the energy on the line before; "" = measured */
@@ -66,9 +67,11 @@ void jm_run_show_init(struct jm_run_show *show, struct jm_ctx *ctx, const struct
 void jm_run_show_event(void *arg, const struct jm_run_event *event);
 void jm_run_show_done(struct jm_run_show *show);
 
-/* What distinguishes this case from the others of its plan: settings, and options that vary. */
-void jm_run_case_label(
-	const struct jm_plan *plan, const struct jm_plan_case *c, char *out, size_t size);
+/* Names that are not the same in all cases of the plan, {"parameters": {device: true}, "options": {batch: true}}; the
+ * caller owns it. NULL = memory ran out. */
+json_t *jm_run_varying(const struct jm_plan *plan);
+/* What distinguishes this case from the others of its plan: settings, and what varies. */
+void jm_run_case_label(const json_t *varying, const struct jm_plan_case *c, char *out, size_t size);
 
 /* ---- run_status.c ---- */
 

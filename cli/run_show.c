@@ -58,6 +58,7 @@ void jm_run_show_init(struct jm_run_show *show, struct jm_ctx *ctx, const struct
 	int width, bool quiet)
 {
 	*show = (struct jm_run_show){.plan = plan,
+		.varying = jm_run_varying(plan),
 		.origin = "",
 		.terminal = isatty(STDERR_FILENO),
 		.colour = jm_screen_colour(STDERR_FILENO),
@@ -76,20 +77,33 @@ void jm_run_show_init(struct jm_run_show *show, struct jm_ctx *ctx, const struct
 	ctx->log_arg = show;
 }
 
-/* Is this parameter not the same in all cases of the plan? */
-static bool varies(const struct jm_plan *plan, const char *group, const char *name)
+/* Adds the names whose values are not the same in both. */
+static void add_differing(json_t *a, const json_t *b, json_t *names)
 {
-	const json_t *first = NULL;
+	const char *name;
+	json_t *value;
 
-	for (int i = 0; i < plan->n; i++) {
-		const json_t *p = plan->cases[i].parameters, *value;
-
-		value = json_object_get(group ? json_object_get(p, group) : p, name);
-		if (i && value != first && !json_equal(value, first)) /* NULL equals nothing */
-			return true;
-		first = value;
+	json_object_foreach(a, name, value)
+	{
+		if (!json_equal(value, json_object_get(b, name)))
+			json_object_set_new(names, name, json_true());
 	}
-	return false;
+}
+
+json_t *jm_run_varying(const struct jm_plan *plan)
+{
+	json_t *parameters = json_object(), *options = json_object();
+
+	for (int i = 1; i < plan->n; i++) {
+		json_t *a = plan->cases[0].parameters, *b = plan->cases[i].parameters;
+		json_t *of_a = json_object_get(a, "options"), *of_b = json_object_get(b, "options");
+
+		add_differing(a, b, parameters);
+		add_differing(b, a, parameters);
+		add_differing(of_a, of_b, options);
+		add_differing(of_b, of_a, options);
+	}
+	return json_pack("{s:o, s:o}", "parameters", parameters, "options", options);
 }
 
 static void append(char *out, size_t size, const char *name, const char *equals, const char *value)
@@ -100,9 +114,10 @@ static void append(char *out, size_t size, const char *name, const char *equals,
 		snprintf(out + used, size - used, "%s%s%s%s", used ? " " : "", name, equals, value);
 }
 
-void jm_run_case_label(
-	const struct jm_plan *plan, const struct jm_plan_case *c, char *out, size_t size)
+void jm_run_case_label(const json_t *varying, const struct jm_plan_case *c, char *out, size_t size)
 {
+	const json_t *names = json_object_get(varying, "options"),
+		     *axes_names = json_object_get(varying, "parameters");
 	static const char *const axes[] = {"workload", "device", "precision"};
 	json_t *options = json_object_get(c->parameters, "options"), *value;
 	json_t *settings = json_object_get(c->parameters, "settings");
@@ -115,11 +130,11 @@ void jm_run_case_label(
 	}
 	json_object_foreach(options, name, value)
 	{
-		if (varies(plan, "options", name))
+		if (json_object_get(names, name))
 			append(out, size, name, "=", json_string_value(value));
 	}
 	for (size_t i = 0; i < sizeof(axes) / sizeof(axes[0]); i++)
-		if (varies(plan, NULL, axes[i]))
+		if (json_object_get(axes_names, axes[i]))
 			append(out, size, axes[i], "=",
 				json_string_value(json_object_get(c->parameters, axes[i])));
 	if (c->reference)
@@ -216,7 +231,7 @@ static void head_of(
 {
 	char label[256], repeat[32] = "";
 
-	jm_run_case_label(show->plan, e->c, label, sizeof(label));
+	jm_run_case_label(show->varying, e->c, label, sizeof(label));
 	if (show->plan->repeat > 1)
 		snprintf(repeat, sizeof(repeat), "  repeat %d", e->repeat);
 	snprintf(out, size, "[%*d/%d] %.*s%s%s%s", digits_of(e->total), e->number, e->total,
@@ -356,7 +371,7 @@ static void put_status(const struct jm_run_show *show, const struct jm_run_event
 {
 	char label[120];
 
-	jm_run_case_label(show->plan, e->c, label, sizeof(label));
+	jm_run_case_label(show->varying, e->c, label, sizeof(label));
 	jm_run_status_put(show, e, label, seconds_left(show, e));
 }
 
@@ -381,5 +396,6 @@ void jm_run_show_done(struct jm_run_show *show)
 		free(show->told[i]);
 	free(show->told);
 	jm_work_writer_free(show->writer);
+	json_decref(show->varying);
 	pthread_mutex_destroy(&show->told_lock);
 }

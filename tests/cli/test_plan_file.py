@@ -413,6 +413,15 @@ def test_ten_million_cases_are_counted_and_refused(tmp_path):
     assert "up to 729000000000000 cases" in sentence(jm("plan", huge))
 
 
+def test_cases_are_listed_in_time_that_grows_with_their_number(tmp_path):
+    path = plan(tmp_path, "work: gemm\ndevice: ref\nm: 1:80+1\nn: 1:80+1\nk: 16\n")
+    begin = os.times()
+    lines = listed(path)
+    end = os.times()
+    assert sorted(rest for _, rest in lines) == sorted(f"m={m} n={n}" for m in range(1, 81) for n in range(1, 81))
+    assert end.children_user + end.children_system - begin.children_user - begin.children_system < 5
+
+
 def test_excludes_leave_little_of_much(tmp_path):
     """What is excluded is skipped at once, however many points follow from it."""
     begin = time.monotonic()
