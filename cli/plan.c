@@ -144,6 +144,17 @@ static void need(json_t *needs, const char *kind, const char *name)
 	json_object_set_new(needs, what, json_true());
 }
 
+/* "cuda:0,cuda:1" are the devices of ranks. */
+static void need_devices(json_t *needs, const char *list)
+{
+	char name[64];
+
+	for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',') {
+		snprintf(name, sizeof(name), "%.*s", (int)strcspn(at, ","), at);
+		need(needs, "device", name);
+	}
+}
+
 /* Can it be opened here? A misspelt one is in lacks already. */
 static void try_source(struct jm_run_call *r, const char *text)
 {
@@ -193,7 +204,7 @@ static void list_needs(struct jm_run_call *r, const struct jm_planned *p, json_t
 
 		json_array_foreach(json_object_get(part, "device"), i, one)
 		{
-			need(needs, "device", json_string_value(one));
+			need_devices(needs, json_string_value(one));
 		}
 		list_settings(part, needs);
 		if (!program)

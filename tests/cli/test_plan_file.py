@@ -490,6 +490,14 @@ def test_plan_of_a_machine_that_is_not_here(tmp_path):
         assert re.search(rf"{what} +missing: .*", done.stdout), done.stdout
 
 
+def test_plan_looks_for_the_device_of_each_rank(tmp_path):
+    path = plan(tmp_path, "work: allreduce\nranks: 2\ndevice: [ref, \"nodevice:1\"]\n")
+    done = jm("plan", path)
+    assert done.returncode == 1, done.stdout
+    assert re.search(r"device ref +here", done.stdout)
+    assert re.search(r"device nodevice:1 +missing: .*", done.stdout), done.stdout
+
+
 # ---- the schema ----
 
 def schema():
