@@ -365,22 +365,28 @@ static int check_used(struct jm__plan_loader *l)
 	return rc;
 }
 
+/* Has a run before the i-th its name? */
+static bool has_same_name(const struct jm__plan_loader *l, int i)
+{
+	for (int k = 0; k < i; k++)
+		if (!strcmp(l->file.run[k].name, l->file.run[i].name))
+			return true;
+	return false;
+}
+
 /* Names are for `after` and for people. */
 static int check_names(struct jm__plan_loader *l)
 {
 	for (int i = 0; i < l->file.n; i++) {
 		struct jm_plan_run *run = &l->file.run[i];
-		int same = 0;
+		size_t n = strnlen(run->name, JM_PLAN_NAME - 13);
 
-		for (int k = 0; k < i; k++)
-			same += !strcmp(l->file.run[k].name, run->name);
-		if (same && jm_yaml_get(run->where, "name"))
+		if (has_same_name(l, i) && jm_yaml_get(run->where, "name"))
 			return jm_yaml_fail(run->where, JM_EUSAGE, l->err,
 				"Two runs have the name '%s'; give each a name of its own.",
 				run->name);
-		if (same)
-			snprintf(run->name + strnlen(run->name, JM_PLAN_NAME - 13), 13, "-%d",
-				i + 1);
+		for (int number = i + 1; has_same_name(l, i); number++)
+			snprintf(run->name + n, 13, "-%d", number);
 	}
 	return 0;
 }

@@ -239,6 +239,18 @@ runs:
     assert (tmp_path / "log").read_text().split() == ["first", "middle", "last"]
 
 
+def test_no_run_is_given_the_name_of_another(tmp_path):
+    path = plan(tmp_path, """
+runs:
+  - {work: gemm, device: ref, name: gemm-3}
+  - {work: gemm, device: ref, m: 8}
+  - {work: gemm, device: ref, m: 16}
+  - {work: sim, device: "sim:h100x1", after: gemm-3}
+""")
+    names = re.findall(r"^  (\S+): 1 case", jm("plan", path).stdout, re.M)
+    assert len(names) == len(set(names)) == 4, names
+
+
 def test_what_follows_a_failed_run_is_left_out(tmp_path):
     path = plan(tmp_path, f"""
 source: "null"
