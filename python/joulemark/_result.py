@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a region cost, from the report of the library; None where it is unknown."""
 
-# Where a measurement has meters of several origins, the first of these that it has is what `joules` speaks of.
-ORIGINS = ("measured", "simulated", "replayed", "estimated")
+# The origin of `joules` is the first of these that a meter of the measurement has: jm_origin_order of lib/meter/meter.c.
+ORIGINS = ("measured", "replayed", "simulated", "estimated")
 
 
 def _sum(values):
@@ -15,7 +15,7 @@ class Result:
     """Energy, time and items of a region: the sum of its stretches, or one of them.
 
     name       of the region
-    origin     "measured", "simulated", "replayed" or "estimated": where `joules` comes from; None when no meter counts
+    origin     "measured", "replayed", "simulated" or "estimated": where `joules` comes from; None when no meter counts
     joules     energy
     error      95 % uncertainty of `joules`; those of stretches are added as if they had one sign. An estimate has none
     seconds    time; what several threads spend in the region together counts once

@@ -168,6 +168,21 @@ def test_an_estimate_is_named_and_has_no_error():
     assert "<i>" not in found[3] and "&lt;i&gt;&amp;amp;" in found[3]
 
 
+def test_the_more_significant_origin_speaks_as_in_the_program(tmp_path):
+    """A recording and a simulated GPU: the report of the same readings by the program says which of them counts."""
+    assert jm("measure", "--source", "nvml", "--csv", tmp_path / "rec", "--", "sleep", "1",
+              env={"JM_NVML_LIB": str(FAKE), "JM_FAKE_NVML": WAVE}).returncode == 0
+    sources = f"sim:h100x1,replay:{tmp_path / 'rec'}"
+    assert jm("measure", "--source", sources, "--json", tmp_path / "r.json", "--", "sleep", "0.5").returncode == 0
+    system, = json.loads(jm("report", "--format", "json", tmp_path / "r.json").stdout)["series"]
+    origin, both = value("""
+        import json, sys, time, joulemark
+        with joulemark.measure(sys.argv[1]) as m: time.sleep(0.5)
+        print(json.dumps([m.origin, sorted({meter["origin"] for meter in m.report["meters"]})]))
+    """, sources)
+    assert both == ["replayed", "simulated"] and origin == system["origin"] == "replayed"
+
+
 def test_decorators_cover_bodies_of_generators_and_coroutines():
     found = value("""
         import asyncio, json, time, joulemark
