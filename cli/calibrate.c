@@ -21,7 +21,7 @@ static const struct jm_option options[] = {
 		.type = JM_TEXT,
 		.argument = "DEVICE",
 		.fallback = "cpu",
-		.help = "what the load runs on: cuda:0, cpu, sim:h100x1"},
+		.help = "the device that runs the load: cuda:0, cpu, sim:h100x1"},
 	JM_SOURCE_OPTION,
 	{.name = "workload",
 		.type = JM_TEXT,
@@ -40,7 +40,7 @@ static const struct jm_option options[] = {
 		.max = 3600,
 		.argument = "TIME",
 		.fallback = "60s",
-		.help = "how long loads and pauses take turns"},
+		.help = "total duration of the alternating loads and pauses"},
 	{.name = "interval",
 		.type = JM_DURATION,
 		.unit = "s",
@@ -56,13 +56,12 @@ static const struct jm_option options[] = {
 		.min = 0,
 		.max = 1e9,
 		.fallback = "1",
-		.help = "of the lengths of loads and pauses"},
+		.help = "seed of the random durations of loads and pauses"},
 	{.name = "from",
 		.type = JM_TEXT,
 		.argument = "FILE",
-		.help = "look again at what --json kept, of this machine or another; nothing runs "
-			"and nothing "
-			"is kept"},
+		.help = "analyse a file that --json wrote on this machine or another one; no load "
+			"is run and nothing is stored"},
 	{.name = "json",
 		.type = JM_TEXT,
 		.argument = "FILE",
@@ -72,7 +71,7 @@ static const struct jm_option options[] = {
 		.help = "only show what is found; later measurements do not use it"},
 	{.name = "forget",
 		.type = JM_FLAG,
-		.help = "remove what was kept about all sensors, and do nothing else"},
+		.help = "remove the stored findings about all sensors, and do nothing else"},
 	{0},
 };
 
@@ -208,7 +207,9 @@ static int show_and_keep(struct jm_cli *cli, const json_t *observed)
 		return jm_cli_fail(cli);
 	if (keep && !cli->quiet && (!json || strcmp(json, "-") != 0))
 		fprintf(cli->out,
-			"%d signals are kept and used from now on; --forget removes them.\n", kept);
+			"The findings about %d signals are stored, and later measurements use "
+			"them; --forget removes them.\n",
+			kept);
 	return 0;
 }
 
@@ -235,22 +236,17 @@ const struct jm_command jm_command_calibrate = {
 	.name = "calibrate",
 	.summary = "find out how the power sensors of this machine behave",
 	.usage = "[--device DEVICE] [--source S,...] [options]",
-	.description = "Runs a load that begins and ends at known times, reads the sensors "
-		       "meanwhile, and finds for "
-		       "each signal of power and energy how often it changes (refresh), over how "
-		       "long it averages "
-		       "(window), how late it is (delay) and how slowly power follows the load "
-		       "(rise, a time constant). Each "
-		       "with its 95 % uncertainty.\n\n"
-		       "What is found is kept by meter and driver in the state folder, and later "
-		       "measurements on this "
-		       "machine use it: sensors are read at the right rate, readings are put at "
-		       "the time that they speak of, "
-		       "and the bounds of the energy follow from the real window. A signal that "
-		       "does not follow the "
-		       "load is named and not kept. No setting of a device is changed.\n\n"
-		       "The method is that of Yang et al., SC'24 (arXiv 2312.02741), with loads "
-		       "and pauses of 0.15 to 0.6 s.",
+	.description =
+		"Runs a load that begins and ends at known times, reads the sensors meanwhile, and "
+		"finds for each signal of power and energy how often it changes (refresh), over "
+		"how long it averages (window), how late it is (delay) and how slowly power "
+		"follows the load (rise and fall, time constants). Each value has a 95 % "
+		"uncertainty.\n\nThe findings are stored by meter and driver in the state folder, "
+		"and later measurements on this machine use it: sensors are read at the right "
+		"rate, each reading is assigned to the time that it describes, and the bounds of "
+		"the energy follow from the real window. A signal that does not follow the load is "
+		"reported and not stored. No setting of a device is changed.\n\nThe method is that "
+		"of Yang et al., SC'24 (arXiv 2312.02741), with loads and pauses of 0.15 to 0.6 s.",
 	.example =
 		"joulemark calibrate --device cuda:0 --source nvml:raw\n"
 		"joulemark calibrate --device cuda:0 --source nvml:raw --json h100.json --no-keep\n"

@@ -262,8 +262,8 @@ static void print_environment(FILE *out)
 			"from run to run"},
 		{"JM_CUDNN_LIB", "the cuDNN library to open"},
 		{"JM_GUARD",
-			"whole path of the program joulemark that the library starts to change "
-			"settings; without it the one that was installed with the library"},
+			"absolute path of the program joulemark that the library starts to change "
+			"settings; without it the program that was installed with the library"},
 		{"JM_NVML_LIB", "the NVML library to open"},
 		{"JM_PLANS", "folder of the algorithms that were chosen by timing on a GPU"},
 		{"JM_ROOT", "prefix of /sys, /proc and /dev"},

@@ -111,8 +111,8 @@ static const struct jm_option options[] = {
 	{.name = "devices", .type = JM_FLAG, .help = "print the phases of each meter"},
 	{.name = "residue",
 		.type = JM_FLAG,
-		.help = "print what the parts of a meter leave of it in each phase: a GPU less its "
-			"memory, a node less its boards"},
+		.help = "print for each phase the energy of a meter less that of its parts: a GPU "
+			"less its memory, a node less its boards"},
 	{.name = "bounds",
 		.type = JM_FLAG,
 		.help = "print also the two parts of each uncertainty: sampling and calibration"},

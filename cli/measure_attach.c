@@ -38,8 +38,8 @@ static int check(struct jm_cli *cli)
 	if (given(cli, "pid") + given(cli, "cgroup") + given(cli, "slurm-job") + given(cli, "all") >
 		1)
 		return jm_err_set(&cli->err, JM_EUSAGE,
-			"Give one of --all, --pid, --cgroup and --slurm-job; --for may stand "
-			"beside each.");
+			"Give one of --all, --pid, --cgroup and --slurm-job; --for can be added to "
+			"each.");
 	for (size_t i = 0; i < sizeof(of_commands) / sizeof(of_commands[0]); i++)
 		if (given(cli, of_commands[i]))
 			return jm_err_set(&cli->err, JM_EUSAGE,

@@ -354,7 +354,8 @@ static int add_points(
 
 	if (!jm_plan_first(run, &at))
 		return jm_yaml_fail(run->where, JM_EUSAGE, &cli->err,
-			"The run '%s' has no case: 'exclude' leaves none.", run->name);
+			"The run '%s' has no case, because 'exclude' removes all of them.",
+			run->name);
 	do {
 		rc = add_point(cli, run, &at, request, parts);
 	} while (!rc && jm_plan_next(run, &at));

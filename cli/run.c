@@ -192,8 +192,8 @@ static int run_planned(struct jm_run_call *r, struct jm_planned *p)
 
 	if (before) {
 		fprintf(stderr,
-			"joulemark: The run '%s' is left out, because '%s', which it comes after, "
-			"did not succeed.\n",
+			"joulemark: The run '%s' is omitted, because the run '%s', which it comes "
+			"after, did not succeed.\n",
 			p->run->name, before->run->name);
 		p->failed = true;
 		return 0;

@@ -29,14 +29,15 @@ const struct jm_option jm_run_options[] = {
 		.use = JM_OPTION_SWEPT | JM_OPTION_OF_WORK,
 		.type = JM_TEXT,
 		.argument = "PERCENT,...",
-		.help = "soft control, without rights: compute on this share of the GPU's "
-			"multiprocessors; several values are swept"},
+		.help = "soft control, which needs no special rights: compute on this share of the "
+			"GPU's multiprocessors; several values are swept"},
 	{.name = "hold-power",
 		.use = JM_OPTION_SWEPT | JM_OPTION_OF_WORK,
 		.type = JM_TEXT,
 		.argument = "WATTS,...",
-		.help = "soft control, without rights: pause between steps so that the mean power "
-			"of what computes is this; several values are swept"},
+		.help = "soft control, which needs no special rights: pause between steps so that "
+			"the mean power of the computing devices has this value; several values "
+			"are swept"},
 	{.name = "steady",
 		.use = JM_OPTION_OF_WORK,
 		.type = JM_DURATION,
@@ -51,8 +52,8 @@ const struct jm_option jm_run_options[] = {
 		.unit = "s",
 		.min = 0,
 		.max = 3600,
-		.help = "time that operations of the work are compared with the reference for, "
-			"before the first step, at most; 0 omits it; without this option 200ms"},
+		.help = "longest time, before the first step, for comparing operations of the work "
+			"with the reference; 0 omits this test; without this option 200ms"},
 	{.name = "repeat",
 		.type = JM_INT,
 		.min = 1,
@@ -62,22 +63,21 @@ const struct jm_option jm_run_options[] = {
 	{.name = "until-interval",
 		.type = JM_TEXT,
 		.argument = "PERCENT",
-		.help = "repeat until the interval of each case's speed and energy is at most this "
-			"wide on either side, such as 1%; 3 repeats at least, --repeat if that is "
-			"more"},
+		.help = "repeat until half the width of the 95 % interval of each case's speed and "
+			"energy is at most this share of the mean, such as 1%; at least 3 repeats, "
+			"or --repeat if that is more"},
 	{.name = "max-repeat",
 		.type = JM_INT,
 		.min = 1,
 		.max = 10000,
 		.fallback = "20",
-		.help = "of --until-interval: no more repeats than this"},
+		.help = "with --until-interval: the largest number of repeats"},
 	{.name = "order",
 		.type = JM_CHOICE,
 		.choices = orders,
 		.fallback = "random",
 		.help = "of the cases in a block; given is the order of the lists, in which a "
-			"trend "
-			"looks like an effect"},
+			"drift of the machine looks like an effect of a setting"},
 	{.name = "cooldown",
 		.type = JM_DURATION,
 		.unit = "s",
@@ -90,14 +90,14 @@ const struct jm_option jm_run_options[] = {
 		.argument = "N|KIND=N,...",
 		.help = "how often a failed case is run again at once, by the kind of failure: "
 			"memory, timeout, crash, device, command, work; N alone: device, timeout "
-			"and crash, since memory that does not suffice is a result"},
+			"and crash, since insufficient memory is a result"},
 	{.name = "add-watts",
 		.type = JM_REAL,
 		.unit = "W",
 		.min = 0,
 		.max = 1e6,
 		.help = "assumed power of the rest of the node, added to every case in the table, "
-			"as of 'joulemark report'"},
+			"as by 'joulemark report'"},
 	{.name = "seed",
 		.type = JM_INT,
 		.min = 0,
@@ -173,12 +173,12 @@ const struct jm_option jm_run_options[] = {
 	{.name = "only-failed",
 		.use = JM_OPTION_OF_CALL,
 		.type = JM_FLAG,
-		.help = "run the failed cases of the store again and no others"},
+		.help = "run again only the failed cases of the store"},
 	{.name = "rerun",
 		.use = JM_OPTION_OF_CALL,
 		.type = JM_TEXT,
 		.argument = "ID",
-		.help = "run the stored cases whose id begins so again and no others"},
+		.help = "run again only the stored cases whose id begins with this text"},
 	{.name = "fail-fast",
 		.use = JM_OPTION_OF_CALL,
 		.type = JM_FLAG,
@@ -226,12 +226,13 @@ const struct jm_option jm_run_options[] = {
 		.use = JM_OPTION_OF_CALL,
 		.type = JM_TEXT,
 		.argument = "FILE",
-		.help = "of a plan: the platform file, in place of the one that the plan names"},
+		.help = "with a plan file: the platform file, in place of the one that the plan "
+			"names"},
 	{.name = "tag",
 		.use = JM_OPTION_OF_CALL,
 		.type = JM_TEXT,
 		.argument = "TAG,...",
-		.help = "of a plan: only the runs that have one of these tags"},
+		.help = "with a plan file: only the runs that have one of these tags"},
 	{.name = "dry-run",
 		.use = JM_OPTION_OF_CALL,
 		.type = JM_FLAG,

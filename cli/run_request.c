@@ -271,7 +271,7 @@ static int add_environment(struct jm_cli *cli, json_t *what)
 
 		if (!equals || equals == env->texts[i])
 			return jm_err_set(&cli->err, JM_EUSAGE,
-				"--env '%s' is no variable; write it as NAME=VALUE.",
+				"--env '%s' is not a variable; write it as NAME=VALUE.",
 				env->texts[i]);
 		name = strndup(env->texts[i], (size_t)(equals - env->texts[i]));
 		if (!name || json_object_set_new(variables, name, json_string(equals + 1)))

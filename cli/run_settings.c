@@ -54,7 +54,7 @@ static int check_devices(struct jm_cli *cli, const json_t *devices)
 		return 0;
 	return jm_err_set(&cli->err, JM_EUSAGE,
 		"--set cannot sweep simulated nodes and real devices in one plan; give --device "
-		"either the ones or the others.");
+		"either simulated nodes or real devices.");
 }
 
 static int add_axes(

@@ -28,8 +28,8 @@ static const struct jm_option options[] = {
 		.argument = "TIME",
 		.needs_unit = true,
 		.fallback = "1s",
-		.help = "between two drawings, as 500ms; the sensors are read as often as they "
-			"change"},
+		.help = "time between two updates of the screen, such as 500ms; the sensors are "
+			"read as often as they change"},
 	{.name = "for",
 		.type = JM_DURATION,
 		.unit = "s",
@@ -37,7 +37,7 @@ static const struct jm_option options[] = {
 		.max = 1e9,
 		.argument = "TIME",
 		.needs_unit = true,
-		.help = "end after this time, as 60s; without it q or Ctrl-C ends it"},
+		.help = "end after this time, such as 60s; without it q or Ctrl-C ends it"},
 	{0},
 };
 
@@ -201,16 +201,13 @@ const struct jm_command jm_command_top = {
 	.usage = "[options]",
 	.description =
 		"Reads the sensors and draws, once a second, a row for each device: watts and "
-		"joules "
-		"since the start with their origin, clocks in MHz, temperature in degrees Celsius, "
-		"utilisation, the enforced power limit, and why its clocks are held back (cap: the "
-		"power limit, heat, brake: the power supply, other; no: they are not). As many "
-		"columns are shown as the terminal takes. Unknown is '-'. Below stands what "
-		"'joulemark "
-		"status' tells of running work.\n\n"
-		"q and Ctrl-C end it, as does --for; the status is 0. It needs a terminal; "
-		"'joulemark "
-		"watch' writes lines.",
+		"joules since the start with their origin, clocks in MHz, temperature in degrees "
+		"Celsius, utilisation, the enforced power limit, and why its clocks are reduced "
+		"(cap: the power limit; heat: the temperature; brake: the power supply; other: "
+		"another reason; no: they are not reduced). As many columns are shown as the "
+		"terminal is wide. An unknown value is '-'. Below the devices is the running work "
+		"that 'joulemark status' shows.\n\nq and Ctrl-C end it, as does --for; the status "
+		"is 0. It needs a terminal; 'joulemark watch' writes lines.",
 	.example = "joulemark top\n"
 		   "joulemark top --source nvml --interval 500ms",
 	.options = options,

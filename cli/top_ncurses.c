@@ -23,8 +23,8 @@ int jm_top_screen_open(struct jm_err *err)
 	screen = newterm(NULL, stdout, stdin);
 	if (!screen)
 		return jm_err_set(err, JM_EUSAGE,
-			"The terminal '%s' (TERM) is not known to ncurses; set TERM to the kind of "
-			"this terminal, as xterm-256color, or use 'joulemark watch'.",
+			"The terminal '%s' (TERM) is not known to ncurses; set TERM to the type of "
+			"this terminal, such as xterm-256color, or use 'joulemark watch'.",
 			term ? term : "");
 	set_term(screen);
 	cbreak();

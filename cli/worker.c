@@ -33,9 +33,8 @@ const struct jm_command jm_command_worker = {
 	.name = "worker",
 	.summary = "run one case (started by 'run')",
 	.usage = "",
-	.description =
-		"Reads a job from standard input and sends what it measures to descriptor 3; "
-		"takes orders from descriptor 4.",
+	.description = "Reads a job from standard input, sends its results to descriptor 3, and "
+		       "reads orders from descriptor 4.",
 	.hidden = true,
 	.run = worker_run,
 };

@@ -86,8 +86,7 @@ static int wait_for(struct local *l, int rank, struct jm_err *err)
 	while (!has_posted(seat, l->piece)) {
 		if (atomic_load(&seat->left) && !has_posted(seat, l->piece))
 			return jm_err_set(err, JM_EGONE,
-				"Rank %d has left the gang while rank %d waits for it.", rank,
-				l->rank);
+				"Rank %d ended while rank %d was waiting for it.", rank, l->rank);
 		sleep_for(seat, l->piece);
 	}
 	return 0;

@@ -132,9 +132,8 @@ static int check_table(const char *name, const struct jm_backend *b, struct jm_e
 			name);
 	if (!b->stamp != !b->clock || (b->stamp && !b->pinned_alloc))
 		return jm_err_set(err, JM_EBUG,
-			"Backend %s has time stamps or a clock without the other, or without "
-			"pinned "
-			"memory.",
+			"The backend %s has only one of time stamps and clock, or has both without "
+			"pinned memory.",
 			name);
 	return 0;
 }

@@ -279,7 +279,7 @@
 		leading = JM.leading(S);
 	const published = S.published.length || S.published_note;
 	const parts = [
-		leading && ["best", "The message"],
+		leading && ["best", "Summary"],
 		systems && ["efficiency", "Efficiency"],
 		across.length && [across[0].node.id, "Batch and devices"],
 		table && ["systems", "All systems"],

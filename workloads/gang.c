@@ -39,8 +39,7 @@ static int open_device_comm(struct jm_gang *g, const struct jm_work *work,
 		if (r != work->rank && !strcmp(g->own[r].uuid, work->own.uuid))
 			code = jm_err_set(err, JM_EUSAGE,
 				"Ranks %d and %d are both on %s, but transport %s needs a device "
-				"for "
-				"each; name one for each rank with --device.",
+				"for each; give one for each rank with --device.",
 				r < work->rank ? r : work->rank, r < work->rank ? work->rank : r,
 				work->own.name, name);
 	return code ? code : jm_comm_open(name, &place, &g->device, err);

@@ -107,13 +107,12 @@ const struct jm_option jm_train_options[] = {
 			"more work, the same results"},
 	{.name = "keep-all",
 		.type = JM_FLAG,
-		.help = "norms, activations and compute copies are kept for gradients, not made "
-			"again: more memory, fewer passes over it, the same results. The default "
-			"on a "
-			"device with memory of its own, where the plan fits that way"},
+		.help = "norms, activations and compute copies are kept for gradients, not "
+			"recomputed: more memory, fewer passes over it, the same results. The "
+			"default on a device with memory of its own, where the plan fits that way"},
 	{.name = "keep-less",
 		.type = JM_FLAG,
-		.help = "they are made again for gradients even where memory suffices to keep "
+		.help = "they are recomputed for gradients even if there is enough memory to keep "
 			"them"},
 	OPTION_REAL("memory", 0, 1e6, "0", "GB that the plan may take; 0 = what is free now"),
 	{.name = "profile",

@@ -188,12 +188,12 @@ static void tell_plan(const struct train *s)
 
 	jm_log(s->work->ctx, JM_INFO,
 		"Batch %lld needs %.3f GB at most (%.3f GB stay, %.3f GB of activations and "
-		"scratch; %s), planned in %.0f ms; %.3f GB may be taken.",
+		"scratch; %s), planned in %.0f ms; %.3f GB may be used.",
 		(long long)s->training.batch, (double)peak_of(s) / 1e9,
 		(double)p->persistent_bytes / 1e9, (double)p->arena_bytes / 1e9,
-		s->training.recompute  ? "blocks are computed again"
-		: s->training.keep_all ? "all is kept for gradients"
-				       : "norms and activations are made again",
+		s->training.recompute  ? "blocks are recomputed"
+		: s->training.keep_all ? "all results are kept for gradients"
+				       : "norms and activations are recomputed",
 		s->plan_s * 1e3, (double)s->memory / 1e9);
 	if (s->work->more)
 		json_object_set_new(s->work->more, "plan",

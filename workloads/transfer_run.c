@@ -39,7 +39,7 @@ const struct jm_option jm_transfer_options[] = {
 		.min = 1e-9,
 		.max = 1e6,
 		.fallback = "0.25",
-		.help = "GB that each rank holds when a transfer is done"},
+		.help = "GB that each rank holds after a transfer"},
 	{.name = "ranks",
 		.type = JM_INT,
 		.min = 2,
@@ -127,7 +127,8 @@ static int take_memory(struct transfer *s, struct jm_err *err)
 	s->to = d->backend->alloc(d->dev, s->bytes);
 	if (!s->from || !s->to)
 		return jm_err_set(err, JM_ENOMEM,
-			"%.3g GB and what is sent do not fit on %.70s; take a smaller --size.",
+			"%.3g GB per rank and the buffers of the transfer do not fit on %.70s; "
+			"give a smaller --size.",
 			(double)s->bytes / 1e9, d->props.name);
 	code = jm_event_new(d, &s->began, err);
 	return code ? code : jm_event_new(d, &s->done, err);
@@ -142,7 +143,7 @@ static int prepare(struct transfer *s, struct jm_err *err)
 
 	if (jm_work_world(work) < 2)
 		return jm_err_set(err, JM_EUSAGE,
-			"One rank alone has nobody to exchange with; give --ranks 2 or more.");
+			"A transfer needs at least two ranks; give --ranks 2 or more.");
 	s->n = (size_t)ceil(gb * 1e9 / sizeof(float) / (double)parts);
 	s->bytes = s->n * parts * sizeof(float);
 	code = jm_work_device_open(work, 1, &s->device, err);
@@ -270,8 +271,8 @@ static int compare(const struct transfer *s, float *room, size_t at, size_t n, s
 	for (size_t i = 0; i < n && !code; i++)
 		if (room[i] != expected(s, at + i)) /* exact */
 			code = jm_err_set(err, JM_ERANGE,
-				"Element %zu that rank %d got is %g, but it should be %g; do not "
-				"trust the link or the library.",
+				"Element %zu that rank %d received is %g, but it should be %g; the "
+				"link or the library is faulty.",
 				at + i, s->work->rank, (double)room[i],
 				(double)expected(s, at + i));
 	return code;
@@ -282,7 +283,7 @@ int jm_transfer_verify(void *state, struct jm_err *err)
 	struct transfer *s = state;
 	size_t all = s->bytes / sizeof(float), n = all < LOOKED_AT ? all : LOOKED_AT;
 	float *room = jm_device_pinned_alloc(&s->device, n * sizeof(float));
-	int code = s->steps ? 0 : jm_err_set(err, JM_EUSAGE, "Not one step was run.");
+	int code = s->steps ? 0 : jm_err_set(err, JM_EUSAGE, "No step was run.");
 
 	if (!room)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for results.");

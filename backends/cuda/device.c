@@ -92,7 +92,7 @@ static const struct {
 		"with "
 		"the command"},
 	{cudaErrorNoKernelImageForDevice, JM_ENOSUP,
-		"The plug-in holds no code for this GPU; build it with a CUDA toolkit that knows "
+		"The plug-in has no code for this GPU; build it with a CUDA toolkit that supports "
 		"it"},
 };
 

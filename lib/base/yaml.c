@@ -44,9 +44,9 @@ static int next_event(struct builder *b, yaml_event_t *event)
 		return no_memory(b);
 	if (b->parser.error == YAML_READER_ERROR)
 		return jm_err_set(b->err, JM_EFORMAT,
-			"The file %s is no text in UTF-8: %s at byte %zu.", b->d->file,
+			"The file %s is not text in UTF-8: %s at byte %zu.", b->d->file,
 			problem ? problem : "unreadable", b->parser.problem_offset);
-	return jm_err_set(b->err, JM_EFORMAT, "%s:%zu: This is no YAML: %s%s%s.", b->d->file,
+	return jm_err_set(b->err, JM_EFORMAT, "%s:%zu: This is not YAML: %s%s%s.", b->d->file,
 		b->parser.problem_mark.line + 1, b->parser.context ? b->parser.context : "",
 		b->parser.context ? ", " : "", problem ? problem : "it cannot be parsed");
 }
@@ -187,7 +187,8 @@ static int build(struct builder *b, yaml_event_t *e, struct jm_yaml **ret)
 	case YAML_MAPPING_START_EVENT:
 		return build_list(b, e, ret);
 	default:
-		return fail_at(b, e->start_mark.line, "Something else is expected here");
+		return fail_at(
+			b, e->start_mark.line, "A text, a list or a mapping is expected here");
 	}
 }
 

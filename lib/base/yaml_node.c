@@ -104,7 +104,7 @@ static int merge_one(struct jm_yaml_document *d, struct jm_yaml *map, const stru
 
 	if (from->kind != JM_YAML_MAP)
 		return jm_yaml_fail(from, JM_EFORMAT, err,
-			"What << merges must be a mapping, or a list of mappings.");
+			"The value of << must be a mapping, or a list of mappings.");
 	for (int i = 0; i < from->n && !rc; i++)
 		if (!jm_yaml_get(map, from->key[i]->text))
 			rc = jm__yaml_add(d, map, from->key[i], from->item[i], err);

@@ -337,8 +337,8 @@ static int judge(const struct fit *f, struct jm_sensor_fit *ret, struct jm_err *
 		f->linear[1] > SHARE * fabs(ret->high_watts))
 		return 0;
 	return jm_err_set(err, JM_ERANGE,
-		"The signal does not follow the load: %.1f W with it, %.1f W without it, and "
-		"%.1f W of what the model of a sensor cannot explain.",
+		"The signal does not follow the load: %.1f W with it, %.1f W without it, and %.1f "
+		"W that the model of a sensor does not explain.",
 		ret->high_watts, ret->low_watts, ret->rms_watts);
 }
 

@@ -403,7 +403,8 @@ int jm_guard_start(
 	if (rc == JM_EGONE && !jm_guard_program(ctx, program, sizeof(program), NULL))
 		return jm_err_set(err, JM_ECHILD,
 			"The guard's program %s ended %d times before it answered, and nothing was "
-			"changed. If it is not joulemark %s, set JM_GUARD to the path of that.",
+			"changed. If it is not joulemark %s, set JM_GUARD to the path of that "
+			"version.",
 			program, STARTS, JM_VERSION);
 	return rc ? jm_err_set(err, rc, "%s", why.text) : 0;
 }

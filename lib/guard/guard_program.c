@@ -28,8 +28,8 @@ static int check(const char *path, struct jm_err *err)
 		return jm_err_set(err, errno == ENOENT || errno == ENOTDIR ? JM_ENOENT : JM_EPERM,
 			"The guard's program %s cannot be used: %s.", path, strerror(errno));
 	if (!S_ISREG(st.st_mode) || access(path, X_OK))
-		return jm_err_set(err, JM_EPERM,
-			"The guard's program %s is not a file that may be executed.", path);
+		return jm_err_set(
+			err, JM_EPERM, "The guard's program %s is not an executable file.", path);
 	if (st.st_mode & S_IWOTH || (st.st_uid && st.st_uid != geteuid()))
 		return jm_err_set(err, JM_EPERM,
 			"The guard's program %s is not used, because it belongs to another user "
@@ -52,7 +52,7 @@ static int named_by_environment(const char *named, char *out, size_t size, struc
 
 	if (*named != '/')
 		return jm_err_set(err, JM_EUSAGE,
-			"JM_GUARD is '%s', but it must be the whole path of the program "
+			"JM_GUARD is '%s', but it must be the absolute path of the program "
 			"joulemark.",
 			named);
 	rc = check(named, &why);

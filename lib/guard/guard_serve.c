@@ -89,8 +89,8 @@ static int answer(
 		s->done = true;
 	if (!s->opened)
 		return s->done ? 0
-			       : jm_err_set(
-					 err, JM_EBUG, "The guard was asked before it was opened.");
+			       : jm_err_set(err, JM_EBUG,
+					 "The guard received a request before it was opened.");
 	switch ((enum jm_wire_op)q->op) {
 	case JM_WIRE_GET:
 		*ret_n = (size_t)s->holder.table.knobs.n;
@@ -109,7 +109,8 @@ static int answer(
 	case JM_WIRE_OPS:
 		break;
 	}
-	return jm_err_set(err, JM_EBUG, "The guard was asked for %u.", q->op);
+	return jm_err_set(
+		err, JM_EBUG, "The guard received a request of the unknown kind %u.", q->op);
 }
 
 /* One request; false when the client has hung up. */

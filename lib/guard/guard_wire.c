@@ -90,14 +90,14 @@ static int check_version(const void *message, size_t got, const char *who, struc
 		return jm_err_set(err, JM_EVERSION,
 			"The %s does not speak the guard's protocol, version %d, which joulemark "
 			"%s speaks: it is another program, or an older joulemark. Install the "
-			"library and the program of one version, or set JM_GUARD to the program "
-			"of this one.",
+			"library and the program of the same version, or set JM_GUARD to the "
+			"program of this version.",
 			who, JM_WIRE_VERSION, JM_VERSION);
 	if (head[1] != JM_WIRE_VERSION)
 		return jm_err_set(err, JM_EVERSION,
-			"The %s speaks version %u of the guard's protocol, but joulemark %s "
-			"speaks version %d. Install the library and the program of one version, "
-			"or set JM_GUARD to the program of this one.",
+			"The %s speaks version %u of the guard's protocol, but joulemark %s speaks "
+			"version %d. Install the library and the program of the same version, or "
+			"set JM_GUARD to the program of this version.",
 			who, head[1], JM_VERSION, JM_WIRE_VERSION);
 	return 0;
 }
@@ -105,8 +105,8 @@ static int check_version(const void *message, size_t got, const char *who, struc
 static int refuse(const char *who, const char *what, struct jm_err *err)
 {
 	return jm_err_set(err, JM_EFORMAT,
-		"The %s sent a message that is not used, because %s. This is a defect in "
-		"joulemark, or another program wrote to its socket.",
+		"The %s sent a message that is ignored, because %s. This is a defect in joulemark, "
+		"or another program wrote to its socket.",
 		who, what);
 }
 
@@ -114,11 +114,11 @@ static int refuse(const char *who, const char *what, struct jm_err *err)
 static const char *length_fault(size_t got, size_t head, uint32_t n, uint32_t each, size_t wanted)
 {
 	if (n && each != wanted)
-		return "its elements are of another size";
+		return "its elements have another size";
 	if (got > JM_WIRE_MAX)
 		return "it is too long";
 	if (n > JM_WIRE_MAX || got != head + (size_t)n * wanted)
-		return "its length is not what its head says";
+		return "its length differs from that in its header";
 	return "";
 }
 
@@ -130,8 +130,9 @@ static bool is_text(const char *text, size_t size)
 static const char *setting_fault(const struct jm_setting *s)
 {
 	if (!is_text(s->knob, sizeof(s->knob)) || !is_text(s->selector, sizeof(s->selector)))
-		return "a text in it does not end";
-	return isnan(s->value) || s->value == (double)INFINITY ? "a value in it is no number" : "";
+		return "a text in it has no terminator";
+	return isnan(s->value) || s->value == (double)INFINITY ? "a value in it is not a number"
+							       : "";
 }
 
 int jm_wire_check_request(const void *message, size_t got, struct jm_err *err)
@@ -146,12 +147,12 @@ int jm_wire_check_request(const void *message, size_t got, struct jm_err *err)
 		return refuse("client", "it is too short", err);
 	memcpy(&q, message, sizeof(q));
 	if (q.op >= JM_WIRE_OPS)
-		return refuse("client", "it asks for something unknown", err);
+		return refuse("client", "it is an unknown request", err);
 	if (q.n && !request_each(q.op))
-		return refuse("client", "nothing belongs behind its head", err);
+		return refuse("client", "it has data after its header, but should have none", err);
 	fault = length_fault(got, sizeof(q), q.n, q.bytes_each, request_each(q.op));
 	if (!*fault && q.op == JM_WIRE_OPEN && (q.n > JM_WIRE_SPECS || memchr(from, '\0', q.n)))
-		fault = "its list of controls is no text, or too long";
+		fault = "its list of controls is not text, or is too long";
 	for (uint32_t i = 0; !*fault && q.op != JM_WIRE_OPEN && i < q.n; i++) {
 		struct jm_setting s;
 
@@ -167,14 +168,14 @@ static const char *knob_fault(const struct jm_knob *k)
 			       is_text(k->device, sizeof(k->device)) &&
 			       is_text(k->label, sizeof(k->label))
 		       ? ""
-		       : "a text in it does not end";
+		       : "a text in it has no terminator";
 }
 
 static const char *applied_fault(const struct jm_applied *a, int n_knobs)
 {
 	if (a->knob < 0 || a->knob >= n_knobs)
-		return "it speaks of a knob that there is not";
-	return is_text(a->why, sizeof(a->why)) ? "" : "a text in it does not end";
+		return "it names a knob that does not exist";
+	return is_text(a->why, sizeof(a->why)) ? "" : "a text in it has no terminator";
 }
 
 static const char *payload_fault(const char *from, uint32_t op, uint32_t n, int n_knobs)
@@ -182,9 +183,9 @@ static const char *payload_fault(const char *from, uint32_t op, uint32_t n, int 
 	const char *fault = "";
 
 	if (op == JM_WIRE_GET && n != (uint32_t)n_knobs)
-		return "it does not tell of every knob";
+		return "it does not report every knob";
 	if (op != JM_WIRE_OPEN && n > (uint32_t)n_knobs)
-		return "it tells of more than there is";
+		return "it reports more knobs than there are";
 	for (uint32_t i = 0; !*fault && i < n && op == JM_WIRE_OPEN; i++) {
 		struct jm_knob k;
 
@@ -219,9 +220,9 @@ int jm_wire_check_reply(
 	memcpy(&r, message, sizeof(r));
 	if (!is_code(r.rc) || !is_text(r.text, sizeof(r.text)) ||
 		(r.rc && strlen(r.text) < SENTENCE))
-		return refuse("guard", "its status is none", err);
+		return refuse("guard", "its status is unknown", err);
 	if (r.n && !reply_each(op))
-		return refuse("guard", "nothing belongs behind its head", err);
+		return refuse("guard", "it has data after its header, but should have none", err);
 	fault = length_fault(got, sizeof(r), r.n, r.bytes_each, reply_each(op));
 	if (!*fault && !r.rc)
 		fault = payload_fault(from, op, r.n, n_knobs);

@@ -259,8 +259,8 @@ int jm_marker_new(struct jm_marker **ret, struct jm_err *err)
 
 	if (!path || !*path)
 		return jm_err_set(err, JM_ENOENT,
-			"No joulemark receives marks here: use them in a command that 'joulemark "
-			"measure' or 'joulemark run' has started.");
+			"No joulemark receives marks in this process: use them in a command that "
+			"'joulemark measure' or 'joulemark run' has started.");
 	m = calloc(1, sizeof(*m));
 	if (!m)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for marks.");

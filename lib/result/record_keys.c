@@ -107,12 +107,13 @@ static const struct jm_key signal_keys[] = {
 /* of a meter with parts */
 #define REST_KEYS                                                                                  \
 	{NUMBER("rest_joules", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "J",                        \
-		.meaning = "what the meters that it includes do not account for; null where one "  \
-			   "is unknown"},                                                          \
+		.meaning = "energy of the meter less that of the meters that it includes; null "   \
+			   "if one of them is unknown"},                                           \
 	{                                                                                          \
 		POSITIVE("rest_error_joules", JM_KEY_NULL | JM_KEY_OPTIONAL),                      \
 			.unit = "J",                                                               \
-			.meaning = "95 %: calibration errors of meter and parts added up"          \
+			.meaning = "95 % uncertainty of rest_joules: the sum of the calibration "  \
+				   "errors of the meter and of those that it includes"             \
 	}
 
 static const struct jm_key meter_keys[] = {
@@ -126,8 +127,8 @@ static const struct jm_key meter_keys[] = {
 		.meaning = "id of the smallest meter that includes this one; null = it counts in "
 			   "the total"},
 	{TEXT("overlaps", JM_KEY_NULL), .meaning = "id of a meter that shares a part of it"},
-	{FLAG("elsewhere", JM_KEY_OPTIONAL),
-		.meaning = "true: of GPUs on which the work did not run; it counts in no total"},
+	{FLAG("elsewhere", JM_KEY_OPTIONAL), .meaning = "true: a meter of a GPU on which the work "
+							"did not run; it counts in no total"},
 	{WORD("origin", 0), .words = origins, .meaning = "how its figures came about"},
 	{NUMBER("joules", JM_KEY_NULL), .unit = "J",
 		.meaning = "the better of the two below; null where a part of the time is unknown"},
@@ -139,8 +140,8 @@ static const struct jm_key meter_keys[] = {
 		.meaning = "sampling and calibration combined: the root of the sum of their "
 			   "squares; null where one is unknown"},
 	{POSITIVE("error_locked_joules", JM_KEY_OPTIONAL | JM_KEY_DETAIL), .unit = "J",
-		.meaning = "energy by power: largest error if the load's period is the sensor's "
-			   "refresh or a whole part of it"},
+		.meaning = "of energy integrated from power: largest error if the load's period is "
+			   "the sensor's refresh interval divided by a whole number"},
 	{POSITIVE("error_sampling_joules", JM_KEY_NULL), .unit = "J",
 		.meaning = "95 % bound from edges, steps and windows"},
 	{POSITIVE("error_calibration_joules", JM_KEY_NULL), .unit = "J",
@@ -151,7 +152,7 @@ static const struct jm_key meter_keys[] = {
 	{NUMBER("watts_median", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "W",
 		.meaning = "exceeded half of the covered time"},
 	{NUMBER("watts_p99", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "W",
-		.meaning = "exceeded 1 % of the covered time"},
+		.meaning = "99th percentile: power was above it for 1 % of the covered time"},
 	{NUMBER("watts_max", JM_KEY_NULL), .unit = "W", .meaning = "the largest reading"},
 	{COUNT("samples", JM_KEY_DETAIL), .meaning = "readings in the phase"},
 	{COUNT("gaps", JM_KEY_DETAIL), .meaning = "times without a reading"},
@@ -203,7 +204,7 @@ static const struct jm_key case_keys[] = {
 	{FLAG("reference", 0), .meaning = "the case that others are compared with",
 		.column = "reference"},
 	{SCALAR("seed", 0), .meaning = "of the random numbers", .column = "seed"},
-	{TEXT("run", JM_KEY_OPTIONAL), .meaning = "name of the run, of a plan file"},
+	{TEXT("run", JM_KEY_OPTIONAL), .meaning = "name of the run in its plan file"},
 	{TEXTS("tags", JM_KEY_OPTIONAL), .meaning = "of that run"},
 	{0},
 };
@@ -232,7 +233,8 @@ static const struct jm_key plan_keys[] = {
 		.meaning = "of these, what stays between steps"},
 	{INTEGER("memory_bytes", JM_KEY_DETAIL), .min = 0, .max = JM_KEY_HUGE, .unit = "B",
 		.meaning = "that the plan might take; 0 = unknown"},
-	{FLAG("keep_all", JM_KEY_OPTIONAL), .meaning = "true: nothing is made again for gradients"},
+	{FLAG("keep_all", JM_KEY_OPTIONAL),
+		.meaning = "true: all results are kept for gradients and none is recomputed"},
 	{POSITIVE("plan_s", 0), .unit = "s",
 		.meaning = "that choosing the batch and planning took"},
 	{0},
@@ -328,13 +330,14 @@ static const struct jm_key ran_on_keys[] = {
 	{TEXT("name", 0), .meaning = "as its backend names it"},
 	{TEXT("meter", JM_KEY_NULL),
 		.meaning = "id of the meter that reads it; null: none, and totals are unknown"},
-	{FLAG("slice", 0), .meaning = "it is a part of the GPU that the meter reads (MIG)"},
+	{FLAG("slice", 0),
+		.meaning = "true: the device is a part (MIG) of the GPU that the meter reads"},
 	{0},
 };
 
 static const struct jm_key rank_keys[] = {
 	{COUNT("rank", 0), .meaning = "from 0"},
-	{TEXT("device", JM_KEY_NULL), .meaning = "as it was asked for"},
+	{TEXT("device", JM_KEY_NULL), .meaning = "as given to --device"},
 	{TEXT("uuid", JM_KEY_NULL), .meaning = "of the device; null = it has none"},
 	{TEXT("name", JM_KEY_NULL), .meaning = "as its backend names it"},
 	{0},
@@ -342,59 +345,63 @@ static const struct jm_key rank_keys[] = {
 
 static const struct jm_key gang_keys[] = {
 	{INTEGER("world", 0), .min = 1, .max = INT_MAX, .meaning = "how many ranks there were"},
-	{COUNT("rank", 0), .meaning = "that wrote this record, which speaks of all of them"},
-	{TEXT("launcher", JM_KEY_NULL), .meaning = "that started them"},
-	{LIST("ranks", 0), .keys = rank_keys, .meaning = "each of them"},
+	{COUNT("rank", 0), .meaning = "the rank that wrote this record, which describes all ranks"},
+	{TEXT("launcher", JM_KEY_NULL), .meaning = "how the ranks were started"},
+	{LIST("ranks", 0), .keys = rank_keys, .meaning = "one object per rank"},
 	{0},
 };
 
 static const struct jm_key communication_keys[] = {
 	{TEXT("transport", 0), .meaning = "local: memory of the host; nccl: between GPUs"},
-	{COUNT("buckets", 0), .meaning = "sums in a step, each of a stretch of the gradients"},
-	{POSITIVE("bytes_per_step", 0), .unit = "B", .meaning = "of gradients, of each rank"},
+	{COUNT("buckets", 0),
+		.meaning = "sums per step, each over a contiguous part of the gradients"},
+	{POSITIVE("bytes_per_step", 0), .unit = "B",
+		.meaning = "gradients that each rank contributes"},
 	{POSITIVE("exposed_s_per_step", JM_KEY_NULL), .unit = "s",
-		.meaning = "time in which rank 0 did not compute because a sum was not done; the "
-			   "mean of all steps but the first"},
+		.meaning = "time for which rank 0 waited for sums and did not compute; mean of all "
+			   "steps but the first"},
 	{0},
 };
 
 static const struct jm_key transfer_keys[] = {
 	{TEXT("transport", 0), .meaning = "local: memory of the host; nccl: between GPUs"},
-	{POSITIVE("bytes", 0), .unit = "B", .meaning = "that a rank holds when it is done"},
+	{POSITIVE("bytes", 0), .unit = "B",
+		.meaning = "data that each rank holds after the transfer"},
 	{POSITIVE("seconds", 0), .unit = "s",
-		.meaning = "of one transfer, on the device of rank 0; without the first step"},
-	{POSITIVE("bytes_per_s", 0), .unit = "B/s", .meaning = "bytes by seconds"},
+		.meaning = "mean time of one transfer on the device of rank 0, without the first "
+			   "step"},
+	{POSITIVE("bytes_per_s", 0), .unit = "B/s", .meaning = "bytes / seconds"},
 	{POSITIVE("bus_bytes_per_s", 0), .unit = "B/s",
-		.meaning =
-			"the same, times what a ring of W ranks moves for each byte: 2 (W - 1)/W "
-			"of an all-reduce, (W - 1)/W of an all-gather"},
+		.meaning = "bytes_per_s times the bytes that a ring of W ranks moves per byte: 2 "
+			   "(W - 1)/W in an all-reduce, (W - 1)/W in an all-gather"},
 	{0},
 };
 
 static const struct jm_key order_keys[] = {
 	{NUMBER("at_s", 0), .unit = "s", .meaning = "since the session began"},
 	{TEXT("order", 0), .meaning = "stop, setting or note"},
-	{TEXT("text", 0), .meaning = "what it says"},
+	{TEXT("text", 0), .meaning = "text of the order"},
 	{0},
 };
 
 static const struct jm_key soft_keys[] = {
 	{COUNT("units", JM_KEY_OPTIONAL), .meaning = "multiprocessors that computed (--sm-share)"},
-	{COUNT("units_of", JM_KEY_OPTIONAL), .meaning = "that the device has"},
+	{COUNT("units_of", JM_KEY_OPTIONAL), .meaning = "multiprocessors that the device has"},
 	{POSITIVE("hold_watts", JM_KEY_OPTIONAL), .unit = "W",
 		.meaning = "mean power that pauses between steps were to hold (--hold-power)"},
 	{NUMBER("busy_share", JM_KEY_OPTIONAL | JM_KEY_NULL), .min = 0, .max = 1,
-		.meaning = "of the measured phase: time of steps, not of pauses"},
+		.meaning = "share of the measured phase that steps took; the rest are pauses"},
 	{0},
 };
 
 static const struct jm_key alignment_keys[] = {
 	{POSITIVE("error_ns", 0), .unit = "ns",
-		.meaning = "at most so far off are times that the device stamped, as times of the "
-			   "clock"},
+		.meaning = "largest error of the device's time stamps after their conversion to "
+			   "the clock of the record"},
 	{NUMBER("drift_ppm", JM_KEY_NULL),
-		.meaning = "how much faster the device's clock runs, 1e-6"},
-	{COUNT("anchors", 0), .meaning = "how often both clocks were compared"},
+		.meaning = "how much faster the device's clock runs than that of the host, in "
+			   "parts per million"},
+	{COUNT("anchors", 0), .meaning = "number of comparisons of both clocks"},
 	{POSITIVE("noticed_late_ns", 0), .unit = "ns",
 		.meaning = "how much later than the device's stamp the host noticed the end of the "
 			   "phase"},
@@ -403,25 +410,29 @@ static const struct jm_key alignment_keys[] = {
 
 static const struct jm_key steady_keys[] = {
 	{FLAG("reached", 0), .meaning = "the rule held before the limit of time"},
-	{POSITIVE("waited_s", 0), .unit = "s", .meaning = "that the rule was looked at"},
-	{POSITIVE("limit_s", 0), .unit = "s", .meaning = "of --steady"},
-	{POSITIVE("window_s", 0), .unit = "s", .meaning = "that the rule looks back"},
+	{POSITIVE("waited_s", 0), .unit = "s", .meaning = "time for which the rule was checked"},
+	{POSITIVE("limit_s", 0), .unit = "s",
+		.meaning = "longest time for which the rule is checked (--steady)"},
+	{POSITIVE("window_s", 0), .unit = "s", .meaning = "length of the window of the rule"},
 	{NUMBER("kelvin", JM_KEY_NULL), .unit = "K",
 		.meaning = "rise of the temperature over the window; the rule: at most 1"},
 	{NUMBER("watts_share", JM_KEY_NULL),
-		.meaning = "rise of the power over the window by its mean; the rule: at most 0.01"},
+		.meaning = "rise of the power over the window, as a share of its mean; the rule: "
+			   "at most 0.01"},
 	{0},
 };
 
 static const struct jm_key selftest_keys[] = {
 	{FLAG("passed", 0), .meaning = "no operation was wrong"},
 	{COUNT("cases", 0), .meaning = "operations of the work that were compared"},
-	{COUNT("refused", 0), .meaning = "that the device does not take in these shapes"},
-	{COUNT("left_out", 0), .meaning = "for which no time was left"},
+	{COUNT("refused", 0),
+		.meaning = "operations that the device does not support in these shapes"},
+	{COUNT("left_out", 0), .meaning = "operations for which no time was left"},
 	{POSITIVE("worst", JM_KEY_NULL),
-		.meaning = "largest difference, in units of what rounding explains; null: a result "
-			   "is no number"},
-	{POSITIVE("seconds", 0), .unit = "s", .meaning = "that it took, in the setup"},
+		.meaning = "largest difference from the reference as a multiple of the tolerance "
+			   "for rounding; null: a result is not a number"},
+	{POSITIVE("seconds", 0), .unit = "s",
+		.meaning = "time that the test took during the setup"},
 	{0},
 };
 
@@ -519,16 +530,18 @@ const struct jm_key jm_record_keys[] = {
 	{OBJECT("transfer", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = transfer_keys,
 		.meaning = "of allreduce and allgather: the mean of the transfers"},
 	{FLAG("interrupted", JM_KEY_OPTIONAL),
-		.meaning =
-			"true: it was told to end early; the figures are those of the steps done"},
+		.meaning = "true: the run ended early on request; the figures are those of the "
+			   "completed steps"},
 	{LIST("orders", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL), .keys = order_keys,
-		.meaning = "what the parent told the worker while it ran"},
+		.meaning = "orders that the worker received while it ran"},
 	{OBJECT("selftest", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL), .keys = selftest_keys,
 		.meaning = "operations compared with the reference before the first step"},
 	{OBJECT("soft", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = soft_keys,
-		.meaning = "control that needs no rights and sets no limit of the driver's"},
+		.meaning = "soft control, which needs no special rights and sets no limit in the "
+			   "driver"},
 	{OBJECT("alignment", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL), .keys = alignment_keys,
-		.meaning = "where phases end by time stamps of the device: its clock beside ours"},
+		.meaning = "of phases that end at time stamps of the device: its clock compared "
+			   "with the host's"},
 	{OBJECT("steady", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = steady_keys,
 		.meaning = "thermal steady state before the measured phase (--steady)"},
 	{OBJECT("plan", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL), .keys = plan_keys,

@@ -15,7 +15,7 @@
 static int broken(struct jm_err *err, const char *what)
 {
 	return jm_err_set(
-		err, JM_EFORMAT, "This is no observation of 'joulemark calibrate': %s.", what);
+		err, JM_EFORMAT, "This is not a file of 'joulemark calibrate --json': %s.", what);
 }
 
 static bool good_time(const json_t *t)

@@ -23,7 +23,7 @@ int jm_order_send(int fd, enum jm_order_kind kind, const char *text, struct jm_e
 	line[n++] = '\n';
 	if (fd >= 0 && write(fd, line, (size_t)n) == n)
 		return 0;
-	return jm_err_set(err, JM_EGONE, "A worker takes no orders: %s.",
+	return jm_err_set(err, JM_EGONE, "A worker cannot receive orders: %s.",
 		fd < 0 ? "it has ended" : strerror(errno));
 }
 

@@ -432,8 +432,7 @@ static int check_part(const json_t *work, const char *what, struct jm_err *err)
 		if (!rc && !json_is_string(value))
 			rc = jm_err_set(err, JM_EFORMAT,
 				"The content of %s is damaged, or is not joulemark's: "
-				"environment.%s "
-				"is no text.",
+				"environment.%s is not a text.",
 				what, name);
 	}
 	if (!rc && !json_object_get(work, "workload") == !json_object_get(work, "command"))

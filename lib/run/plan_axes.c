@@ -167,10 +167,10 @@ static int no_axis(struct maker *m, const struct jm_yaml *where, const char *nam
 	near = jm_did_you_mean(name, names, (size_t)m->run->n_axes);
 	if (near)
 		return jm_yaml_fail(where, JM_EUSAGE, m->err,
-			"'%s' names '%.80s', which is no list of this run; did you mean '%s'?",
+			"'%s' names '%.80s', which is not a list of this run; did you mean '%s'?",
 			word, name, near);
 	return jm_yaml_fail(where, JM_EUSAGE, m->err,
-		"'%s' names '%.80s', which is no list of this run.", word, name);
+		"'%s' names '%.80s', which is not a list of this run.", word, name);
 }
 
 static int zip_one(struct maker *m, const struct jm_yaml *name, int dial)
@@ -184,12 +184,12 @@ static int zip_one(struct maker *m, const struct jm_yaml *name, int dial)
 	if (i < 0)
 		return no_axis(m, name, name->text, "zip");
 	if (run->axis[i].dial >= 0)
-		return jm_yaml_fail(name, JM_EUSAGE, m->err, "'zip' names '%s' twice.", name->text);
+		return jm_yaml_fail(
+			name, JM_EUSAGE, m->err, "'zip' contains '%s' twice.", name->text);
 	if (dial < run->n_dials && run->axis[i].n != run->dial_n[dial])
 		return jm_yaml_fail(name, JM_EUSAGE, m->err,
-			"Lists that are zipped have as many values as one another; '%s' has %d, "
-			"and "
-			"those before it %d.",
+			"Lists in 'zip' must have equal numbers of values; '%s' has %d, and those "
+			"before it %d.",
 			name->text, run->axis[i].n, run->dial_n[dial]);
 	run->axis[i].dial = dial;
 	run->dial_n[dial] = run->axis[i].n;
@@ -265,7 +265,7 @@ static int exclude_values(struct maker *m, struct jm_plan_exclude *x, int axis,
 		}
 		if (!any)
 			return jm_yaml_fail(where, JM_EUSAGE, m->err,
-				"'exclude' names %s=%.80s, which is no value of that list.",
+				"'exclude' names %s=%.80s, which is not a value of that list.",
 				a->name, json_string_value(text));
 	}
 	return 0;

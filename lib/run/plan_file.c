@@ -68,8 +68,8 @@ static int check_name(struct jm__plan_loader *l, const struct jm_yaml *key)
 	if (n && !key->text[n] && n < JM_PLAN_NAME && !strchr("0123456789-_", key->text[0]))
 		return 0;
 	return jm_yaml_fail(key, JM_EFORMAT, l->err,
-		"'%.80s' is no name for a variable: a name begins with a letter and consists of at "
-		"most %d letters, digits, - and _.",
+		"'%.80s' cannot be the name of a variable: a name begins with a letter and "
+		"consists of at most %d letters, digits, - and _.",
 		key->text, JM_PLAN_NAME - 1);
 }
 

@@ -92,7 +92,7 @@ static int fail_of_cycle(
 		at = next;
 	} while (at != first && used < sizeof(text));
 	return jm_yaml_fail(file->run[first].where, JM_EUSAGE, err,
-		"These runs wait for one another: %s; remove one of these 'after'.", text);
+		"These runs wait for one another: %s; remove 'after' from one of them.", text);
 }
 
 static bool is_ready(const struct jm_plan_run *run, const bool *done)

@@ -40,11 +40,12 @@ bool jm__plan_same(const char *a, const char *b)
 const struct jm_plan_word jm_plan_words[] = {
 	{"title", JM_PLAN_TEXT, true, "what the plan is; its first line in tables"},
 	{"include", JM_PLAN_TEXTS, true,
-		"files whose keys and runs are taken over, relative to this file; this file's own "
-		"keys are stronger, and a later file is stronger than an earlier one"},
+		"files whose keys and runs are added, with paths relative to this file; a key of "
+		"this file replaces that of an included file, and a later file replaces an earlier "
+		"one"},
 	{"platform", JM_PLAN_TEXT, true,
-		"file with the options of a machine (device, source, set); weaker than all others; "
-		"--platform names another one"},
+		"file with the options of a machine (device, source, set), which every other file "
+		"replaces; --platform names another one"},
 	{"runs", JM_PLAN_RUNS_SHAPE, true, "list of runs; without it the file is one run"},
 	{"name", JM_PLAN_TEXT, false, "name of the run, for 'after'"},
 	{"after", JM_PLAN_TEXTS, false,
@@ -59,9 +60,9 @@ const struct jm_plan_word jm_plan_words[] = {
 		"values computed from others, such as global: '{batch} * {micro}'; + - * / % and "
 		"parentheses"},
 	{"zip", JM_PLAN_ZIP, false,
-		"names of lists that advance together in place of being combined; several groups "
-		"as a list of lists"},
+		"names of lists that advance together instead of being combined; several groups "
+		"are a list of lists"},
 	{"exclude", JM_PLAN_EXCLUDE, false,
-		"combinations that are left out: mappings of names to a value or a list of values"},
+		"combinations that are omitted: mappings of names to a value or a list of values"},
 	{0},
 };

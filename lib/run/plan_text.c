@@ -81,11 +81,10 @@ static int unknown_name(struct resolver *r, const struct jm_yaml *where, const c
 	near = jm_did_you_mean(name, names, n);
 	if (near)
 		return jm_yaml_fail(where, JM_EUSAGE, r->err,
-			"Nothing is called '%s' in this run; did you mean {%s}?", name, near);
+			"This run has no value with the name '%s'; did you mean {%s}?", name, near);
 	return jm_yaml_fail(where, JM_EUSAGE, r->err,
-		"Nothing is called '%s' in this run; add it to 'variables', or write {{%s}} for "
-		"the "
-		"text in braces.",
+		"This run has no value with the name '%s'; add it to 'variables', or write {{%s}} "
+		"for the text in braces.",
 		name, name);
 }
 
@@ -103,7 +102,7 @@ static int fail_of_cycle(struct resolver *r, const struct jm_yaml *where, const 
 	for (; i < r->depth && used < sizeof(text); i++)
 		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s needs ", r->open[i]);
 	return jm_yaml_fail(where, JM_EUSAGE, r->err,
-		"These values need one another: %s%s; give one of them a value.", text, name);
+		"These values depend on one another: %s%s; give one of them a value.", text, name);
 }
 
 static int resolve(struct resolver *r, const struct jm_plan_key *key, char **ret);
@@ -197,8 +196,8 @@ struct expression {
 static int bad_expression(struct expression *x)
 {
 	return jm_yaml_fail(x->where, JM_EUSAGE, x->r->err,
-		"The expression '%.120s' goes wrong at '%.40s'; write numbers and {names} with + - "
-		"* / %% and parentheses.",
+		"The expression '%.120s' is not valid from '%.40s' on; write numbers and {names} "
+		"with + - * / %% and parentheses.",
 		x->where->text, x->s);
 }
 
@@ -217,7 +216,7 @@ static int read_number(
 	if (end == text || strspn(text, "+-.0123456789eE") < *ret_n || (whole && *end) ||
 		!isfinite(*ret))
 		return jm_yaml_fail(x->where, JM_EUSAGE, x->r->err,
-			"The expression '%.120s' needs a number, and '%.60s' is none.",
+			"The expression '%.120s' needs a number, and '%.60s' is not one.",
 			x->where->text, text);
 	return 0;
 }
@@ -327,7 +326,7 @@ static int compute(struct resolver *r, const struct jm_yaml *where, char **ret)
 		rc = bad_expression(&x);
 	if (!rc && !isfinite(value))
 		rc = jm_yaml_fail(where, JM_ERANGE, r->err,
-			"The expression '%.120s' is too large a number.", where->text);
+			"The result of the expression '%.120s' is too large.", where->text);
 	if (rc)
 		return rc;
 	snprintf(text, sizeof(text), fabs(value) < 1e15 && value == floor(value) ? "%.0f" : "%.12g",

@@ -27,7 +27,7 @@ void jm__worker_own(struct jm__worker *w, const struct jm_work *work)
 	if (w->own_meter < 0)
 		jm_log(w->ctx, JM_WARNING,
 			"No meter reads %s, which computes; 'joulemark doctor' shows the sensors. "
-			"What other GPUs draw is not counted.",
+			"The energy of other GPUs is not counted.",
 			work->own.uuid);
 	else if (slice)
 		jm_log(w->ctx, JM_WARNING,

@@ -12,15 +12,16 @@ const struct jm_option jm_soft_options[] = {
 		.min = 1,
 		.max = 100,
 		.argument = "PERCENT,...",
-		.help = "soft control, without rights: compute on this share of the GPU's "
-			"multiprocessors, in steps of what the driver splits by"},
+		.help = "soft control, which needs no special rights: compute on this share of the "
+			"GPU's multiprocessors, in steps of what the driver splits by"},
 	{.name = "hold-power",
 		.type = JM_REAL,
 		.unit = "W",
 		.min = 1,
 		.max = 1e6,
 		.argument = "WATTS,...",
-		.help = "soft control, without rights: pause between steps so that the mean power "
-			"of what computes is this; it limits no power within a step"},
+		.help = "soft control, which needs no special rights: pause between steps so that "
+			"the mean power of the computing devices has this value; it limits no "
+			"power within a step"},
 	{0},
 };

@@ -42,7 +42,7 @@ static int allow(void *arg, int action, const char *first, const char *second, c
 	case SQLITE_READ:
 		return is_table(first) && !inner ? refuse(w, "table", first) : SQLITE_OK;
 	default:
-		return refuse(w, "a statement that is no SELECT", NULL);
+		return refuse(w, "a statement other than SELECT", NULL);
 	}
 }
 
@@ -107,10 +107,10 @@ static int prepare(struct jm_store *s, const char *sql, sqlite3_stmt **ret, cons
 			"uses %s.",
 			w.refused);
 	else if (rc)
-		rc = jm_err_set(err, JM_EUSAGE, "The query is no SQL that SQLite understands: %s.",
+		rc = jm_err_set(err, JM_EUSAGE, "SQLite does not accept the query: %s.",
 			sqlite3_errmsg(s->db));
 	else if (!*ret || !sqlite3_stmt_readonly(*ret))
-		rc = jm_err_set(err, JM_EUSAGE, "The query is no SELECT.");
+		rc = jm_err_set(err, JM_EUSAGE, "The query is not a SELECT.");
 	return rc;
 }
 

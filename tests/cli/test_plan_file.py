@@ -262,8 +262,8 @@ runs:
 """)
     done = jm("run", path, "--store", tmp_path / "s.db")
     assert done.returncode == 1
-    assert "'sweep' is left out, because 'prepare'" in done.stderr
-    assert "'report' is left out, because 'sweep'" in done.stderr
+    assert "'sweep' is omitted, because the run 'prepare'" in done.stderr
+    assert "'report' is omitted, because the run 'sweep'" in done.stderr
     assert sorted(os.listdir(tmp_path)) == ["other", "plan.yaml", "s.db"]
     (tmp_path / "sweep").unlink(missing_ok=True)
 
@@ -344,20 +344,20 @@ REFUSED = [
     ("work: gemm\nrepeat: [1, 2]\n", "2:", "cannot be swept"),
     ("work: gemm\nm: 64:8+8\n", "2:", "must go up"),
     ("work: gemm\nm: 8:64*1\n", "2:", "must go up"),
-    ("work: gemm\nm: [8, 16]\nzip: [m, n]\n", "3:", "'n', which is no list"),
-    ("work: gemm\nm: [8, 16]\nn: [8, 16, 24]\nzip: [m, n]\n", "4:", "as many values"),
+    ("work: gemm\nm: [8, 16]\nzip: [m, n]\n", "3:", "'n', which is not a list"),
+    ("work: gemm\nm: [8, 16]\nn: [8, 16, 24]\nzip: [m, n]\n", "4:", "equal numbers of values"),
     ("work: gemm\nm: [8, 16]\nzip: [m, m]\n", "3:", "twice"),
-    ("work: gemm\nm: [8, 16]\nexclude: {m: 24}\n", "3:", "no value of that list"),
-    ("work: gemm\nm: [8, 16]\nexclude: {q: 24}\n", "3:", "no list"),
+    ("work: gemm\nm: [8, 16]\nexclude: {m: 24}\n", "3:", "not a value of that list"),
+    ("work: gemm\nm: [8, 16]\nexclude: {q: 24}\n", "3:", "not a list"),
     ("work: gemm\nm: [8, 16]\nexclude: {m: [8, 16]}\n", "1:", "no case"),
-    ("work: gemm\nm: \"{q}\"\n", "2:", "Nothing is called 'q'"),
+    ("work: gemm\nm: \"{q}\"\n", "2:", "no value with the name 'q'"),
     ("work: gemm\nvariables: {size: 8}\nm: \"{sise}\"\n", "3:", "did you mean {size}"),
-    ("work: gemm\nvariables: {a: \"{b}\", b: \"{a}\"}\nm: \"{a}\"\n", "2:", "need one another"),
-    ("work: gemm\nderive: {a: \"{b} + 1\", b: \"{a}\"}\nm: \"{a}\"\n", "2:", "need one another"),
-    ("work: gemm\nderive: {a: \"1 +\"}\nm: \"{a}\"\n", "2:", "goes wrong"),
+    ("work: gemm\nvariables: {a: \"{b}\", b: \"{a}\"}\nm: \"{a}\"\n", "2:", "depend on one another"),
+    ("work: gemm\nderive: {a: \"{b} + 1\", b: \"{a}\"}\nm: \"{a}\"\n", "2:", "depend on one another"),
+    ("work: gemm\nderive: {a: \"1 +\"}\nm: \"{a}\"\n", "2:", "is not valid"),
     ("work: gemm\nderive: {a: \"1 / (2 - 2)\"}\nm: \"{a}\"\n", "2:", "divides by 0"),
-    ("work: gemm\nvariables: {a: x}\nderive: {b: \"{a} * 2\"}\nm: \"{b}\"\n", "3:", "'x' is none"),
-    ("work: gemm\nvariables: {2a: x}\n", "2:", "no name"),
+    ("work: gemm\nvariables: {a: x}\nderive: {b: \"{a} * 2\"}\nm: \"{b}\"\n", "3:", "'x' is not one"),
+    ("work: gemm\nvariables: {2a: x}\n", "2:", "cannot be the name"),
     ("work: gemm\nvariables: {after: x}\n", "2:", "meaning of its own"),
     ("command: \"ls 'a\"\n", "1:", "quote"),
     ("command: [ls]\nbatch: 3\n", "2:", "put it under 'variables'"),

@@ -270,6 +270,6 @@ def test_transfers_between_devices(two_devices):
     assert r["verified"] is True and r["transfer"]["transport"] == "nccl" and r["devices"] == 2
 
 
-def test_one_rank_has_nobody_to_exchange_with():
+def test_a_transfer_of_one_rank_is_refused():
     r = one("run", "allreduce", "--device", "ref", "--source", "null", status=FAILED)
     assert "--ranks 2 or more" in r["reason"]

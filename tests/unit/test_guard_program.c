@@ -59,11 +59,11 @@ static void a_program_that_cannot_be_the_guard_is_named(void **state)
 	char path[300];
 	FILE *file;
 
-	assert_refused(f, "joulemark", JM_EUSAGE, "whole path");
-	assert_refused(f, "", JM_EUSAGE, "whole path");
+	assert_refused(f, "joulemark", JM_EUSAGE, "absolute path");
+	assert_refused(f, "", JM_EUSAGE, "absolute path");
 	assert_refused(f, "/nowhere/joulemark", JM_ENOENT, "/nowhere/joulemark");
-	assert_refused(f, f->folder, JM_EPERM, "may be executed");
-	assert_refused(f, "/etc/passwd", JM_EPERM, "may be executed");
+	assert_refused(f, f->folder, JM_EPERM, "executable file");
+	assert_refused(f, "/etc/passwd", JM_EPERM, "executable file");
 	assert_refused(f, "/bin/true", JM_ECHILD, "ended 3 times before it answered");
 	snprintf(path, sizeof(path), "%s/program", f->folder);
 	file = fopen(path, "w");
@@ -109,7 +109,7 @@ static int be_another_guard(const char *which)
 	struct {
 		int rc, n;
 		char text[512];
-	} old = {-14, 0, "The guard was asked before it was opened."};
+	} old = {-14, 0, "The guard received a request before it was opened."};
 	uint32_t later[200] = {JM_WIRE_MAGIC, JM_WIRE_VERSION + 1};
 	uint32_t request[2];
 

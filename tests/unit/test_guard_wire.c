@@ -89,12 +89,13 @@ static void every_other_length_is_refused(void **state)
 	(void)state;
 	for (size_t got = 0; got < whole; got++)
 		assert_request(got, got < 8 ? JM_EVERSION : JM_EFORMAT, "");
-	assert_request(whole + 1, JM_EFORMAT, "its length is not what its head says");
+	assert_request(whole + 1, JM_EFORMAT, "its length differs from that in its header");
 	assert_request(JM_WIRE_MAX + 1, JM_EFORMAT, "too long");
 	whole = reply(JM_WIRE_GET, KNOBS);
 	for (size_t got = 0; got < whole; got++)
 		assert_reply(got, JM_WIRE_GET, got < 8 ? JM_EVERSION : JM_EFORMAT, "");
-	assert_reply(whole + 1, JM_WIRE_GET, JM_EFORMAT, "its length is not what its head says");
+	assert_reply(
+		whole + 1, JM_WIRE_GET, JM_EFORMAT, "its length differs from that in its header");
 }
 
 static void another_version_is_named(void **state)
@@ -122,7 +123,7 @@ static void faults_of_requests(void **state)
 
 	(void)state;
 	q->op = JM_WIRE_OPS;
-	assert_request(got, JM_EFORMAT, "something unknown");
+	assert_request(got, JM_EFORMAT, "unknown request");
 	got = request(JM_WIRE_SET, 2);
 	q->bytes_each++;
 	assert_request(got, JM_EFORMAT, "another size");
@@ -131,13 +132,13 @@ static void faults_of_requests(void **state)
 	assert_request(got, JM_EFORMAT, "length");
 	got = request(JM_WIRE_SET, 2);
 	memset(s[1].knob, 'x', sizeof(s[1].knob));
-	assert_request(got, JM_EFORMAT, "does not end");
+	assert_request(got, JM_EFORMAT, "has no terminator");
 	got = request(JM_WIRE_HOLD, 2);
 	memset(s[1].selector, 'x', sizeof(s[1].selector));
-	assert_request(got, JM_EFORMAT, "does not end");
+	assert_request(got, JM_EFORMAT, "has no terminator");
 	got = request(JM_WIRE_SET, 2);
 	s[1].value = NAN;
-	assert_request(got, JM_EFORMAT, "no number");
+	assert_request(got, JM_EFORMAT, "not a number");
 	s[1].value = JM_SETTING_DEFAULT;
 	assert_request(got, 0, "");
 	assert_request(request(JM_WIRE_OPEN, JM_WIRE_SPECS + 1), JM_EFORMAT, "controls");
@@ -146,7 +147,7 @@ static void faults_of_requests(void **state)
 	assert_request(got, JM_EFORMAT, "controls");
 	request(JM_WIRE_STOP, 0);
 	q->n = 1;
-	assert_request(sizeof(*q), JM_EFORMAT, "behind its head");
+	assert_request(sizeof(*q), JM_EFORMAT, "after its header");
 }
 
 static void faults_of_replies(void **state)
@@ -158,17 +159,18 @@ static void faults_of_replies(void **state)
 
 	(void)state;
 	a[1].knob = KNOBS;
-	assert_reply(got, JM_WIRE_SET, JM_EFORMAT, "knob that there is not");
+	assert_reply(got, JM_WIRE_SET, JM_EFORMAT, "knob that does not exist");
 	a[1].knob = -1;
-	assert_reply(got, JM_WIRE_SET, JM_EFORMAT, "knob that there is not");
+	assert_reply(got, JM_WIRE_SET, JM_EFORMAT, "knob that does not exist");
 	got = reply(JM_WIRE_GET, KNOBS);
 	memset(a[2].why, 'x', sizeof(a[2].why));
-	assert_reply(got, JM_WIRE_GET, JM_EFORMAT, "does not end");
+	assert_reply(got, JM_WIRE_GET, JM_EFORMAT, "has no terminator");
 	assert_reply(reply(JM_WIRE_GET, KNOBS - 1), JM_WIRE_GET, JM_EFORMAT, "every knob");
-	assert_reply(reply(JM_WIRE_SET, KNOBS + 1), JM_WIRE_SET, JM_EFORMAT, "more than there is");
+	assert_reply(reply(JM_WIRE_SET, KNOBS + 1), JM_WIRE_SET, JM_EFORMAT,
+		"more knobs than there are");
 	got = reply(JM_WIRE_OPEN, 2);
 	memset(k[1].label, 'x', sizeof(k[1].label));
-	assert_reply(got, JM_WIRE_OPEN, JM_EFORMAT, "does not end");
+	assert_reply(got, JM_WIRE_OPEN, JM_EFORMAT, "has no terminator");
 	got = jm_wire_put_refusal(message, JM_EBUSY, "x");
 	assert_reply(got, JM_WIRE_SET, JM_EFORMAT, "status");
 	got = jm_wire_put_refusal(message, JM_EBUSY, "The knob is held.");
@@ -180,7 +182,7 @@ static void faults_of_replies(void **state)
 	memset(r->text, 'x', sizeof(r->text));
 	assert_reply(got, JM_WIRE_SET, JM_EFORMAT, "status");
 	got = reply(JM_WIRE_OPEN, 1);
-	assert_reply(got, JM_WIRE_KEEP, JM_EFORMAT, "behind its head");
+	assert_reply(got, JM_WIRE_KEEP, JM_EFORMAT, "after its header");
 }
 
 int main(void)
