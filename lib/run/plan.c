@@ -31,11 +31,10 @@ static void setting_name(const json_t *axis, char *out, size_t size)
 bool jm_plan_other_node(const json_t *parameters, const char *device)
 {
 	const char *node = json_string_value(json_object_get(parameters, "device"));
-	size_t n = node ? strlen(node) : 0;
 
-	if (!jm_case_simulated(node) || !jm_case_simulated(device))
+	if (!node || !jm_case_simulated(node) || !jm_case_simulated(device))
 		return false;
-	return strncmp(device, node, n) != 0 || device[n] != '/';
+	return strncmp(device, node, strlen(node)) != 0 || device[strlen(node)] != '/';
 }
 
 /* Is the value the one found on every device of the axis that the case runs on? */
