@@ -44,7 +44,7 @@ def test_the_hidden_parameters_are_found(env, tmp_path):
         if quantity in windows:
             assert fit["window_s"] == pytest.approx(windows[quantity], rel=0.05)
             assert abs(fit["window_s"] - windows[quantity]) < 2 * fit["window_error_s"] + 1e-4
-    assert "power-average" in done.stdout and "kept" in done.stdout
+    assert "power-average" in done.stdout and "are stored" in done.stdout
     again = jm("calibrate", "--from", tmp_path / "seen.json", "--json", "-", env=env)
     assert again.returncode == 0
     for signal, fit in fits(json.loads(again.stdout)).items():

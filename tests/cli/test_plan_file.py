@@ -321,7 +321,7 @@ def test_resume_knows_that_a_file_had_several_runs(tmp_path):
 
 REFUSED = [
     ("work: gemm\nm: 8\nm: 16\n", "3:", "given twice"),
-    ("work: gemm\nm: [8\n", "", "no YAML"),
+    ("work: gemm\nm: [8\n", "", "not YAML"),
     ("work: gemm\nm: *a\n", "2:", "no anchor"),
     ("work: gemm\nm: &a [*a]\n", "2:", "no anchor"),
     ("work: !!str gemm\n", "1:", "tag"),
@@ -439,7 +439,7 @@ def test_excludes_leave_little_of_much(tmp_path):
     begin = time.monotonic()
     none = plan(tmp_path, "work: gemm\nm: [1, 2]\nn: 1:90000+1\nvariables: {v: 1:90000+1}\nk: \"{v}\"\n"
                           "exclude: {m: [1, 2]}\n", "none.yaml")
-    assert "leaves none" in sentence(jm("plan", none))
+    assert "removes all of them" in sentence(jm("plan", none))
     few = plan(tmp_path, "work: gemm\ndevice: ref\nm: 1:3000+1\nn: 1:3000+1\nvariables: {v: [8, 16]}\nk: \"{v}\"\n"
                          "exclude: [{m: 1:2999+1}, {n: 1:2999+1}]\n", "few.yaml")
     assert "gemm: 2 cases" in jm("plan", few).stdout
