@@ -149,7 +149,7 @@ static void need_devices(json_t *needs, const char *list)
 {
 	char name[64];
 
-	for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',') {
+	for (const char *at = list; at && *at; at += strcspn(at, ","), at += *at == ',') {
 		snprintf(name, sizeof(name), "%.*s", (int)strcspn(at, ","), at);
 		need(needs, "device", name);
 	}
