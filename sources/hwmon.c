@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/number.h"
 #include "meter/source.h"
+#include "sysfs_text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -42,40 +43,6 @@ struct state {
 	struct channel channel[MAX_CHANNELS];
 };
 
-/* The first line of a file; false = it cannot be read. */
-static bool read_line(const char *folder, const char *file, char *out, size_t size)
-{
-	char path[512];
-	ssize_t n;
-	int fd;
-
-	snprintf(path, sizeof(path), "%s/%s", folder, file);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return false;
-	n = read(fd, out, size - 1);
-	close(fd);
-	if (n < 0)
-		return false;
-	out[n] = '\0';
-	out[strcspn(out, "\n")] = '\0';
-	return true;
-}
-
-/* A whole number, or the first of a list as "72-143,145"; -1 = there is none. */
-static long read_number(const char *folder, const char *file)
-{
-	char text[64];
-	uint64_t value;
-
-	if (!read_line(folder, file, text, sizeof(text)))
-		return -1;
-	text[strcspn(text, "-,")] = '\0';
-	if (!jm_number_whole(text, LONG_MAX, &value))
-		return -1;
-	return (long)value;
-}
-
 /* Micro-units as SI units. NAN = no whole number of them, so no reading. */
 static double read_micro(int fd)
 {
@@ -91,25 +58,6 @@ static double read_micro(int fd)
 }
 
 /* ---- what a channel covers ---- */
-
-/* The socket of a PCI device, by the processors of its NUMA node; -1 = unknown. */
-static long socket_of(const struct jm_ctx *ctx, const char *pci)
-{
-	char folder[512];
-	long number;
-
-	snprintf(folder, sizeof(folder), "%s/sys/bus/pci/devices/%s", ctx->root, pci);
-	number = read_number(folder, "numa_node");
-	if (number < 0)
-		return -1;
-	snprintf(folder, sizeof(folder), "%s/sys/devices/system/node/node%ld", ctx->root, number);
-	number = read_number(folder, "cpulist"); /* the first of them */
-	if (number < 0)
-		return -1;
-	snprintf(folder, sizeof(folder), "%s/sys/devices/system/cpu/cpu%ld/topology", ctx->root,
-		number);
-	return read_number(folder, "physical_package_id");
-}
 
 /* The UUID of an NVIDIA GPU from the driver's folder of it; false = it does not say. */
 static bool uuid_of(const char *folder, char *out, size_t size)
@@ -144,7 +92,7 @@ static void add_gpus(const struct jm_ctx *ctx, int socket, char *covers, size_t 
 	for (size_t i = 0; i < found.gl_pathc; i++) {
 		size_t used = strlen(covers);
 
-		if (socket_of(ctx, strrchr(found.gl_pathv[i], '/') + 1) == socket &&
+		if (jm_sysfs_socket(ctx, strrchr(found.gl_pathv[i], '/') + 1) == socket &&
 			uuid_of(found.gl_pathv[i], uuid, sizeof(uuid)))
 			snprintf(covers + used, size - used, " gpu/%s", uuid);
 	}
@@ -198,9 +146,9 @@ static void name_chip(const char *monitor, char *out, size_t size)
 	const char *device;
 	ssize_t n;
 
-	if (!read_line(monitor, "name", name, sizeof(name))) {
+	if (!jm_sysfs_line(monitor, "name", name, sizeof(name))) {
 		snprintf(path, sizeof(path), "%s/device", monitor);
-		read_line(path, "name", name, sizeof(name));
+		jm_sysfs_line(path, "name", name, sizeof(name));
 	}
 	snprintf(path, sizeof(path), "%s/device", monitor);
 	n = readlink(path, link, sizeof(link) - 1);
@@ -226,13 +174,13 @@ static void add_channel(struct state *s, const char *chip, const char *folder, c
 		if (!strcmp(s->channel[i].name, c->name))
 			return;
 	snprintf(file, sizeof(file), "%s_oem_info", stem);
-	if (!read_line(folder, file, c->label, sizeof(c->label))) {
+	if (!jm_sysfs_line(folder, file, c->label, sizeof(c->label))) {
 		snprintf(file, sizeof(file), "%s_label", stem);
-		if (!read_line(folder, file, c->label, sizeof(c->label)))
+		if (!jm_sysfs_line(folder, file, c->label, sizeof(c->label)))
 			c->label[0] = '\0';
 	}
 	snprintf(file, sizeof(file), "%s_average_interval", stem);
-	ms = read_number(folder, file);
+	ms = jm_sysfs_number(folder, file);
 	if (strstr(value, "_average"))
 		c->interval_ns = ms > 0 && ms < 3600000 ? ms * JM_MILLISECOND : INTERVAL;
 	snprintf(path, sizeof(path), "%s/%s", folder, value);

@@ -1,315 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NVIDIA GPUs: one meter per GPU of this job, known by its UUID, and its memory where the driver tells.
+ * NVIDIA GPUs: one meter per GPU of this job, known by its UUID, its memory where the driver tells, and the
+ * module of a Grace board.
  * What changes slowly is asked for ten times a second at most, and the energy counter when read_budget.h says:
  * an H200's driver computes for 2 to 6 ms to tell it. In between they repeat their reading, with its old
- * time. All power of a GPU comes in one call to the driver, of microseconds.
+ * time. All power of a GPU comes in one call to the driver, of microseconds. The times for which clocks were
+ * held back, and activity, are read so seldom that this costs at most a thousandth of a processor.
  */
 #include "base/ctx.h"
 #include "base/clock.h"
-#include "meter/read_budget.h"
-#include "meter/source.h"
-#include "nvml_probe.h"
+#include "nvml_state.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#define SLOW_NS	  (100 * JM_MILLISECOND)
-#define MAX_SLOTS 12
+#define SLOW_NS (100 * JM_MILLISECOND)
+/* Shares of a processor that seldom readings may cost. */
+#define SELDOM_SHARE 1000
 /* A time stamp further off than this is not believed. */
 #define STAMP_SLACK_NS (5 * JM_SECOND)
-
-struct slot {
-	const struct jm_nvml_probe *probe;
-	long long stamp_us; /* of the driver, for the reading below */
-	struct jm_reading last;
-};
-
-struct gpu {
-	jm_nvml_device handle;
-	char label[64];
-	bool lost;
-	/* the slots: fast fields, slow ones up to n_fields, the counter if it is a field, then calls */
-	int n_slots, n_fast, n_fields;
-	int counter; /* -1 = none */
-	struct jm_read_pace pace;
-	struct slot slot[MAX_SLOTS];
-	int out[MAX_SLOTS]; /* where in the source's readings each slot goes */
-	struct jm_nvml_value value[MAX_SLOTS];
-};
-
-struct state {
-	struct jm_ctx *ctx;
-	struct jm_nvml nvml;
-	int n;
-	int64_t slow_ns; /* when the slow ones were last asked for */
-	struct jm_read_budget budget;
-	struct gpu gpu[];
-};
-
-/* ---- opening --------------------------------------------------------------------------------------- */
-
-static bool has(const struct gpu *g, unsigned int scope, enum jm_quantity quantity)
-{
-	for (int i = 0; i < g->n_slots; i++)
-		if (g->slot[i].probe->quantity == quantity && g->slot[i].probe->scope == scope)
-			return true;
-	return false;
-}
-
-/* Adds the signals of the probes that answer to the meter added last. */
-static int add_signals(struct state *s, struct gpu *g, const struct jm_nvml_gpu *info,
-	const struct jm_nvml_probe *probes, size_t n, struct jm_meters *set, struct jm_err *err)
-{
-	for (size_t i = 0; i < n; i++) {
-		const struct jm_nvml_probe *p = &probes[i];
-		struct jm_signal signal = jm_nvml_signal(jm_nvml_sensor_of(info), p->quantity);
-		int rc;
-
-		if (has(g, p->scope, p->quantity) || g->n_slots == MAX_SLOTS ||
-			!jm_nvml_answers(&s->nvml, info, p))
-			continue;
-		rc = jm_meters_add_signal(set, &signal, err);
-		if (rc < 0)
-			return rc;
-		g->slot[g->n_slots].probe = p;
-		g->slot[g->n_slots].last.value = NAN;
-		g->n_slots++;
-	}
-	return 0;
-}
-
-static bool any_answers(const struct state *s, const struct jm_nvml_gpu *info,
-	const struct jm_nvml_probe *probes, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		if (jm_nvml_answers(&s->nvml, info, &probes[i]))
-			return true;
-	return false;
-}
-
-static int add_memory(struct state *s, struct gpu *g, const struct jm_nvml_gpu *info,
-	struct jm_meters *set, struct jm_err *err)
-{
-	char covers[192];
-	struct jm_meter meter = {.source = "nvml",
-		.scope = JM_SCOPE_GPU_MEMORY,
-		.origin = JM_MEASURED,
-		.covers = covers};
-	int rc;
-
-	if (!any_answers(s, info, jm_nvml_memory_probes, JM_NVML_MEMORY_PROBES))
-		return 0;
-	snprintf(meter.id, sizeof(meter.id), "nvml:%.100s/memory", info->uuid);
-	snprintf(meter.label, sizeof(meter.label), "GPU %d memory", info->index);
-	snprintf(meter.device, sizeof(meter.device), "%s", info->uuid);
-	snprintf(meter.driver, sizeof(meter.driver), "%.47s", s->nvml.driver);
-	snprintf(covers, sizeof(covers), "gpu/%s/memory", info->uuid);
-	rc = jm_meters_add(set, &meter, err);
-	return rc < 0 ? rc
-		      : add_signals(
-				s, g, info, jm_nvml_memory_probes, JM_NVML_MEMORY_PROBES, set, err);
-}
-
-/* The order of struct gpu: one call of the driver takes a beginning. */
-static int rank(const struct jm_nvml_probe *p)
-{
-	if (!p->field)
-		return 3;
-	return p->quantity == JM_Q_ENERGY ? 2 : p->slow;
-}
-
-static void sort_slots(struct gpu *g, int first_out)
-{
-	struct slot sorted[MAX_SLOTS];
-	int n = 0;
-
-	g->counter = -1;
-	for (int pass = 0; pass <= 3; pass++) {
-		for (int i = 0; i < g->n_slots; i++) {
-			if (rank(g->slot[i].probe) != pass)
-				continue;
-			if (g->slot[i].probe->quantity == JM_Q_ENERGY)
-				g->counter = n;
-			sorted[n] = g->slot[i];
-			g->out[n++] = first_out + i;
-		}
-		if (pass == 0)
-			g->n_fast = n;
-		if (pass == 1)
-			g->n_fields = n;
-	}
-	memcpy(g->slot, sorted, sizeof(sorted[0]) * (size_t)n);
-	for (int i = 0; i < n; i++) {
-		g->value[i].field = g->slot[i].probe->field;
-		g->value[i].scope = g->slot[i].probe->scope;
-	}
-}
-
-static int add_gpu(struct state *s, const struct jm_nvml_gpu *info, struct jm_meters *set,
-	int first_out, struct jm_err *err)
-{
-	const struct jm_nvml_sensor *sensor = jm_nvml_sensor_of(info);
-	struct gpu *g = &s->gpu[s->n];
-	char covers[192];
-	struct jm_meter meter = {
-		.source = "nvml", .scope = JM_SCOPE_GPU, .origin = JM_MEASURED, .covers = covers};
-	int rc;
-
-	snprintf(meter.id, sizeof(meter.id), "nvml:%.110s", info->uuid);
-	snprintf(meter.label, sizeof(meter.label), "%s", info->label);
-	snprintf(meter.device, sizeof(meter.device), "%s", info->uuid);
-	snprintf(meter.bus, sizeof(meter.bus), "%.23s", info->bus_id);
-	snprintf(meter.driver, sizeof(meter.driver), "%.47s", s->nvml.driver);
-	snprintf(covers, sizeof(covers), "gpu/%s", info->uuid);
-	g->handle = info->handle;
-	memcpy(g->label, info->label, sizeof(g->label));
-	rc = jm_meters_add(set, &meter, err);
-	if (rc >= 0)
-		rc = add_signals(s, g, info, jm_nvml_gpu_probes, JM_NVML_GPU_PROBES, set, err);
-	if (rc >= 0)
-		rc = add_memory(s, g, info, set, err);
-	if (rc < 0)
-		return rc;
-	sort_slots(g, first_out);
-	if (g->counter >= 0)
-		jm_read_pace_init(&g->pace, &s->budget, sensor->counter_ms * JM_MILLISECOND);
-	s->n++;
-	return g->n_slots;
-}
-
-static int add_gpus(struct state *s, const struct jm_nvml_gpus *gpus, bool all,
-	struct jm_meters *set, struct jm_err *err)
-{
-	int out = 0;
-
-	for (int i = 0; i < gpus->n; i++) {
-		int rc;
-
-		if (!all && !gpus->gpu[i].allocated)
-			continue;
-		rc = add_gpu(s, &gpus->gpu[i], set, out, err);
-		if (rc < 0)
-			return rc;
-		out += rc;
-	}
-	if (s->n)
-		return 0;
-	return jm_err_set(err, JM_ENOENT,
-		"None of the %d NVIDIA GPUs belongs to this job (%s); --source nvml:all uses all "
-		"of them.",
-		gpus->n, gpus->why);
-}
-
-static void nvml_close(void *state)
-{
-	struct state *s = state;
-
-	if (s)
-		jm_nvml_close(&s->nvml);
-	free(s);
-}
-
-static int open_gpus(struct jm_ctx *ctx, struct jm_nvml *nvml, bool all, struct jm_meters *set,
-	struct state **ret, struct jm_err *err)
-{
-	struct jm_nvml_gpus gpus;
-	struct state *s;
-	int rc = jm_nvml_gpus_open(nvml, &gpus, err);
-
-	if (rc)
-		return rc;
-	if (*gpus.note)
-		jm_log(ctx, JM_WARNING, "%s", gpus.note);
-	if (!all && gpus.n_allocated && gpus.n_allocated < gpus.n)
-		jm_log(ctx, JM_INFO, "%d of %d GPUs belong to this job (%s).", gpus.n_allocated,
-			gpus.n, gpus.why);
-	s = calloc(1, sizeof(*s) + (size_t)gpus.n * sizeof(s->gpu[0]));
-	if (s) {
-		s->ctx = ctx;
-		s->nvml = *nvml;
-		s->slow_ns = INT64_MIN / 2;
-		rc = add_gpus(s, &gpus, all, set, err);
-	} else {
-		rc = jm_err_set(err, JM_ENOMEM, "Out of memory for %d GPUs.", gpus.n);
-	}
-	jm_nvml_gpus_done(&gpus);
-	if (rc)
-		free(s);
-	else
-		*ret = s;
-	return rc;
-}
-
-/* Of every GPU that is asked in this way. */
-static void mark_stamped(const struct state *s, struct jm_meters *set, int first_signal,
-	const struct jm_nvml_probe *probe, bool stamped)
-{
-	for (int i = 0; i < s->n; i++)
-		for (int k = 0; k < s->gpu[i].n_slots; k++)
-			if (s->gpu[i].slot[k].probe == probe)
-				set->signal[first_signal + s->gpu[i].out[k]].stamped = stamped;
-}
-
-static bool is_field(const struct gpu *g, int slot)
-{
-	return g->slot[slot].probe->field != 0;
-}
-
-/*
- * Does the driver stamp a field when it is asked, or when its sensor changed? A stamp that stays the same
- * from one call to the next, a moment later, is the sensor's. One GPU speaks for all.
- */
-static void learn_stamps(struct state *s, struct jm_meters *set, int first_signal)
-{
-	const struct timespec moment = {.tv_nsec = 1000000};
-	long long before[MAX_SLOTS] = {0};
-	bool stands[MAX_SLOTS] = {false};
-	struct gpu *first = &s->gpu[0];
-	/* fast fields, and the counter, which stands behind the slow ones */
-	int n = first->n_fields +
-		(first->counter == first->n_fields && is_field(first, first->counter));
-
-	for (int call = 0; call < 3; call++) {
-		if (call)
-			nanosleep(&moment, NULL);
-		if (!n || s->nvml.fields(first->handle, n, first->value))
-			return;
-		for (int k = 0; k < n; k++) {
-			stands[k] = stands[k] || (call && first->value[k].stamp_us == before[k]);
-			before[k] = first->value[k].stamp_us;
-		}
-	}
-	for (int k = 0; k < n; k++)
-		if (!first->slot[k].probe->slow)
-			mark_stamped(s, set, first_signal, first->slot[k].probe,
-				stands[k] && before[k] > 0);
-}
-
-static int nvml_open(struct jm_ctx *ctx, const struct jm_values *options, struct jm_meters *set,
-	void **ret_state, struct jm_err *err)
-{
-	struct jm_nvml nvml;
-	struct state *s = NULL;
-	int first_signal = set->n_signals, rc;
-
-	rc = jm_nvml_open(&nvml, err);
-	if (rc)
-		return rc;
-	rc = open_gpus(ctx, &nvml, jm_values_number(options, "all") != 0, set, &s, err);
-	if (rc) {
-		jm_nvml_close(&nvml);
-		return rc;
-	}
-	for (int i = 0; i < s->n; i++)
-		s->gpu[i].pace.always = jm_values_number(options, "raw") != 0;
-	learn_stamps(s, set, first_signal);
-	*ret_state = s;
-	return 0;
-}
 
 /* ---- reading ---------------------------------------------------------------------------------------- */
 
@@ -317,8 +27,8 @@ static int nvml_open(struct jm_ctx *ctx, const struct jm_values *options, struct
  * The driver's stamp as time of our clock. offset: wall minus monotonic time, now. A stamp that stands
  * still with its value is the same reading and keeps its time to the nanosecond.
  */
-static int64_t time_of(
-	struct slot *slot, const struct jm_nvml_value *v, double value, int64_t offset, int64_t now)
+static int64_t time_of(struct jm_nvml_slot *slot, const struct jm_nvml_value *v, double value,
+	int64_t offset, int64_t now)
 {
 	int64_t t = v->stamp_us * 1000 - offset;
 
@@ -333,13 +43,13 @@ static int64_t time_of(
 	return t;
 }
 
-static void forget(struct gpu *g, int first, int last, int64_t now)
+static void forget(struct jm_nvml_board *g, int first, int last, int64_t now)
 {
 	for (int i = first; i < last; i++)
 		g->slot[i].last = (struct jm_reading){.value = NAN, .t_ns = now};
 }
 
-static void lose(struct state *s, struct gpu *g, int64_t now)
+static void lose(struct jm_nvml_state *s, struct jm_nvml_board *g, int64_t now)
 {
 	g->lost = true;
 	forget(g, 0, g->n_slots, now);
@@ -350,7 +60,7 @@ static void lose(struct state *s, struct gpu *g, int64_t now)
 }
 
 /* The fields of n slots from `first` on, by one call. */
-static void read_fields(struct state *s, struct gpu *g, int first, int n)
+static void read_fields(struct jm_nvml_state *s, struct jm_nvml_board *g, int first, int n)
 {
 	int64_t offset = jm_clock_wall(s->ctx->clock) - jm_ctx_now(s->ctx), now;
 	int rc = s->nvml.fields(g->handle, n, &g->value[first]);
@@ -365,7 +75,7 @@ static void read_fields(struct state *s, struct gpu *g, int first, int n)
 		return;
 	}
 	for (int i = first; i < first + n; i++) {
-		struct slot *slot = &g->slot[i];
+		struct jm_nvml_slot *slot = &g->slot[i];
 		double value = jm_nvml_number(&g->value[i]) * slot->probe->scale;
 
 		value = jm_nvml_plausible(slot->probe->quantity, value);
@@ -378,27 +88,27 @@ static void read_fields(struct state *s, struct gpu *g, int first, int n)
 	}
 }
 
-static void read_call(struct state *s, struct gpu *g, int i)
+static void read_call(struct jm_nvml_state *s, struct jm_nvml_board *g, int i)
 {
-	struct slot *slot = &g->slot[i];
+	struct jm_nvml_slot *slot = &g->slot[i];
 	const struct jm_nvml_probe *p = slot->probe;
 
 	slot->last.value = jm_nvml_plausible(p->quantity, p->call(&s->nvml, g->handle));
 	slot->last.t_ns = jm_ctx_now(s->ctx);
 }
 
-static void read_calls(struct state *s, struct gpu *g, bool slow)
+static void read_calls(struct jm_nvml_state *s, struct jm_nvml_board *g, bool slow)
 {
-	for (int i = g->n_fields; i < g->n_slots; i++)
+	for (int i = g->begin[JM_NVML_CALL]; i < g->begin[JM_NVML_TIME]; i++)
 		if (i != g->counter && (slow || !g->slot[i].probe->slow))
 			read_call(s, g, i);
 }
 
-static void read_counter(struct state *s, struct gpu *g)
+static void read_counter(struct jm_nvml_state *s, struct jm_nvml_board *g)
 {
 	int64_t begin = jm_ctx_now(s->ctx), before = jm_clock_thread();
 
-	if (is_field(g, g->counter))
+	if (jm_nvml_is_field(g, g->counter))
 		read_fields(s, g, g->counter, 1);
 	else
 		read_call(s, g, g->counter);
@@ -407,16 +117,16 @@ static void read_counter(struct state *s, struct gpu *g)
 }
 
 /* Those that are due, each once, the most urgent first: a slow reading delays the next. */
-static void read_counters(struct state *s)
+static void read_counters(struct jm_nvml_state *s)
 {
 	int64_t round = jm_ctx_now(s->ctx);
 
 	for (;;) {
 		int64_t now = jm_ctx_now(s->ctx);
-		struct gpu *next = NULL;
+		struct jm_nvml_board *next = NULL;
 
 		for (int i = 0; i < s->n; i++) {
-			struct gpu *g = &s->gpu[i];
+			struct jm_nvml_board *g = &s->gpu[i];
 
 			if (g->lost || g->counter < 0 || g->pace.last_begin >= round ||
 				!jm_read_pace_wants(&g->pace, &s->budget, now))
@@ -432,9 +142,9 @@ static void read_counters(struct state *s)
 }
 
 /* All but the counter. */
-static void read_gpu(struct state *s, struct gpu *g, bool slow)
+static void read_gpu(struct jm_nvml_state *s, struct jm_nvml_board *g, bool slow)
 {
-	int n = slow ? g->n_fields : g->n_fast;
+	int n = g->begin[slow ? JM_NVML_COUNTER : JM_NVML_SLOW];
 
 	if (!g->lost && n)
 		read_fields(s, g, 0, n);
@@ -442,7 +152,51 @@ static void read_gpu(struct state *s, struct gpu *g, bool slow)
 		read_calls(s, g, slow);
 }
 
-static void end_of_lost(struct state *s, struct gpu *g)
+static int64_t seldom(int64_t now, int64_t period, int64_t cost)
+{
+	if (period < cost * SELDOM_SHARE)
+		period = cost * SELDOM_SHARE;
+	return now + period - JM_MILLISECOND;
+}
+
+static void read_times(struct jm_nvml_state *s, int64_t now)
+{
+	int64_t before = jm_clock_thread();
+
+	for (int i = 0; i < s->n; i++) {
+		struct jm_nvml_board *g = &s->gpu[i];
+		int n = g->begin[JM_NVML_ACTIVITY] - g->begin[JM_NVML_TIME];
+
+		if (!g->lost && n)
+			read_fields(s, g, g->begin[JM_NVML_TIME], n);
+	}
+	s->next_times = seldom(now, SLOW_NS, jm_clock_thread() - before);
+}
+
+static void read_activity(struct jm_nvml_state *s, int64_t now)
+{
+	int64_t before = jm_clock_thread();
+	double value[JM_NVML_ACTIVITIES];
+
+	for (int i = 0; i < s->n; i++) {
+		struct jm_nvml_board *g = &s->gpu[i];
+
+		if (g->lost || g->begin[JM_NVML_ACTIVITY] == g->begin[JM_NVML_KINDS])
+			continue;
+		now = jm_ctx_now(s->ctx);
+		if (jm_nvml_sampler_read(&s->nvml, g->handle, &g->sampler, now, value) ==
+			JM_NVML_GPU_IS_LOST) {
+			lose(s, g, now);
+			continue;
+		}
+		for (int k = 0; k < JM_NVML_ACTIVITIES; k++)
+			g->slot[g->begin[JM_NVML_ACTIVITY] + k].last =
+				(struct jm_reading){.value = value[k], .t_ns = now};
+	}
+	s->next_activity = seldom(now, JM_NVML_ACTIVITY_NS, jm_clock_thread() - before);
+}
+
+static void end_of_lost(struct jm_nvml_state *s, struct jm_nvml_board *g)
 {
 	forget(g, 0, g->n_slots, jm_ctx_now(s->ctx));
 	if (g->counter >= 0)
@@ -451,7 +205,7 @@ static void end_of_lost(struct state *s, struct gpu *g)
 
 static int nvml_read(void *state, struct jm_sink *sink, struct jm_err *err)
 {
-	struct state *s = state;
+	struct jm_nvml_state *s = state;
 	int64_t now = jm_ctx_now(s->ctx);
 	bool slow = now - s->slow_ns >= SLOW_NS - JM_MILLISECOND;
 
@@ -461,8 +215,12 @@ static int nvml_read(void *state, struct jm_sink *sink, struct jm_err *err)
 	for (int i = 0; i < s->n; i++)
 		read_gpu(s, &s->gpu[i], slow);
 	read_counters(s);
+	if (now >= s->next_times)
+		read_times(s, now);
+	if (now >= s->next_activity)
+		read_activity(s, now);
 	for (int i = 0; i < s->n; i++) {
-		struct gpu *g = &s->gpu[i];
+		struct jm_nvml_board *g = &s->gpu[i];
 
 		if (g->lost)
 			end_of_lost(s, g);
@@ -474,7 +232,7 @@ static int nvml_read(void *state, struct jm_sink *sink, struct jm_err *err)
 
 static bool nvml_edge(void *state, enum jm_edge edge)
 {
-	struct state *s = state;
+	struct jm_nvml_state *s = state;
 	bool watching = false;
 
 	for (int i = 0; i < s->n; i++) {
@@ -489,7 +247,7 @@ static bool nvml_edge(void *state, enum jm_edge edge)
 
 static int64_t nvml_due(void *state)
 {
-	struct state *s = state;
+	struct jm_nvml_state *s = state;
 	int64_t first = JM_FOREVER;
 
 	for (int i = 0; i < s->n; i++) {
@@ -573,6 +331,10 @@ static const struct jm_option options[] = {
 	{.name = "raw",
 		.type = JM_FLAG,
 		.help = "read the energy counter at every interval, even if reading it is slow"},
+	{.name = "activity",
+		.type = JM_FLAG,
+		.help = "also how busy SMs, tensor cores and memory are, and the traffic of NVLink "
+			"(Hopper and newer)"},
 	{0},
 };
 
@@ -581,9 +343,9 @@ const struct jm_source jm_source_nvml = {
 	.summary = "NVIDIA GPUs: energy counter, power, limits, clocks, temperature, utilisation",
 	.options = options,
 	.origin = JM_MEASURED,
-	.open = nvml_open,
+	.open = jm_nvml_state_open,
 	.read = nvml_read,
-	.close = nvml_close,
+	.close = jm_nvml_state_close,
 	.edge = nvml_edge,
 	.due = nvml_due,
 	.doctor = nvml_doctor,

@@ -4,31 +4,66 @@
 #include "nvml_probe.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* In order of preference: the first row of a quantity that answers is taken. */
 const struct jm_nvml_probe jm_nvml_gpu_probes[JM_NVML_GPU_PROBES] = {
-	{JM_Q_ENERGY, JM_NVML_ENERGY, JM_NVML_SCOPE_GPU, false, 1e-3, NULL},
-	{JM_Q_POWER, JM_NVML_POWER_INSTANT, JM_NVML_SCOPE_GPU, false, 1e-3, NULL},
-	{JM_Q_POWER_AVERAGE, JM_NVML_POWER_AVERAGE, JM_NVML_SCOPE_GPU, false, 1e-3, NULL},
-	{JM_Q_LIMIT, JM_NVML_LIMIT_CURRENT, JM_NVML_SCOPE_GPU, true, 1e-3, NULL},
-	{JM_Q_LIMIT_REQUESTED, JM_NVML_LIMIT_REQUESTED, JM_NVML_SCOPE_GPU, true, 1e-3, NULL},
-	{JM_Q_ENERGY, 0, 0, false, 1, jm_nvml_get_energy},
-	{JM_Q_POWER, 0, 0, false, 1, jm_nvml_get_power},
-	{JM_Q_POWER_AVERAGE, 0, 0, false, 1, jm_nvml_get_power},
-	{JM_Q_LIMIT, 0, 0, true, 1, jm_nvml_get_limit_enforced},
-	{JM_Q_LIMIT_REQUESTED, 0, 0, true, 1, jm_nvml_get_limit},
-	{JM_Q_CLOCK, 0, 0, true, 1, jm_nvml_get_clock},
-	{JM_Q_MEMORY_CLOCK, 0, 0, true, 1, jm_nvml_get_memory_clock},
-	{JM_Q_TEMPERATURE, 0, 0, true, 1, jm_nvml_get_temperature},
-	{JM_Q_UTILISATION, 0, 0, true, 1, jm_nvml_get_utilisation},
-	{JM_Q_THROTTLE, 0, 0, true, 1, jm_nvml_get_throttle},
+	{JM_Q_ENERGY, JM_NVML_ENERGY, JM_NVML_SCOPE_GPU, false, 1e-3, NULL, 0, 0},
+	{JM_Q_POWER, JM_NVML_POWER_INSTANT, JM_NVML_SCOPE_GPU, false, 1e-3, NULL, 0, 0},
+	{JM_Q_POWER_AVERAGE, JM_NVML_POWER_AVERAGE, JM_NVML_SCOPE_GPU, false, 1e-3, NULL, 0, 0},
+	{JM_Q_LIMIT, JM_NVML_LIMIT_CURRENT, JM_NVML_SCOPE_GPU, true, 1e-3, NULL, 0, 0},
+	{JM_Q_LIMIT_REQUESTED, JM_NVML_LIMIT_REQUESTED, JM_NVML_SCOPE_GPU, true, 1e-3, NULL, 0, 0},
+	{JM_Q_ENERGY, 0, 0, false, 1, jm_nvml_get_energy, 0, 0},
+	{JM_Q_POWER, 0, 0, false, 1, jm_nvml_get_power, 0, 0},
+	{JM_Q_POWER_AVERAGE, 0, 0, false, 1, jm_nvml_get_power, 0, 0},
+	{JM_Q_LIMIT, 0, 0, true, 1, jm_nvml_get_limit_enforced, 0, 0},
+	{JM_Q_LIMIT_REQUESTED, 0, 0, true, 1, jm_nvml_get_limit, 0, 0},
+	{JM_Q_CLOCK, 0, 0, true, 1, jm_nvml_get_clock, 0, 0},
+	{JM_Q_MEMORY_CLOCK, 0, 0, true, 1, jm_nvml_get_memory_clock, 0, 0},
+	{JM_Q_TEMPERATURE, 0, 0, true, 1, jm_nvml_get_temperature, 0, 0},
+	{JM_Q_UTILISATION, 0, 0, true, 1, jm_nvml_get_utilisation, 0, 0},
+	{JM_Q_THROTTLE, 0, 0, true, 1, jm_nvml_get_throttle, 0, 0},
 };
 
 const struct jm_nvml_probe jm_nvml_memory_probes[JM_NVML_MEMORY_PROBES] = {
-	{JM_Q_POWER, JM_NVML_POWER_INSTANT, JM_NVML_SCOPE_MEMORY, false, 1e-3, NULL},
-	{JM_Q_POWER_AVERAGE, JM_NVML_POWER_AVERAGE, JM_NVML_SCOPE_MEMORY, false, 1e-3, NULL},
+	{JM_Q_POWER, JM_NVML_POWER_INSTANT, JM_NVML_SCOPE_MEMORY, false, 1e-3, NULL, 0, 0},
+	{JM_Q_POWER_AVERAGE, JM_NVML_POWER_AVERAGE, JM_NVML_SCOPE_MEMORY, false, 1e-3, NULL, 0, 0},
 };
+
+const struct jm_nvml_probe jm_nvml_module_probes[JM_NVML_MODULE_PROBES] = {
+	{JM_Q_POWER, JM_NVML_POWER_INSTANT, JM_NVML_SCOPE_MODULE, false, 1e-3, NULL, 0, 0},
+	{JM_Q_POWER_AVERAGE, JM_NVML_POWER_AVERAGE, JM_NVML_SCOPE_MODULE, false, 1e-3, NULL, 0, 0},
+};
+
+#define TIME(quantity, field, from, before)                                                        \
+	{                                                                                          \
+		quantity, field, 0, true, 1e-9, NULL, from, before                                 \
+	}
+const struct jm_nvml_probe jm_nvml_time_probes[JM_NVML_TIME_PROBES] = {
+	TIME(JM_Q_POWER_CAP_TIME, JM_NVML_TIME_POWER_CAP, 0, 0),
+	TIME(JM_Q_THERMAL_TIME, JM_NVML_TIME_THERMAL, 0, 0),
+	TIME(JM_Q_HW_THERMAL_TIME, JM_NVML_TIME_HW_THERMAL_575, 575, 590),
+	TIME(JM_Q_HW_THERMAL_TIME, JM_NVML_TIME_HW_THERMAL_590, 590, 0),
+	TIME(JM_Q_POWER_BRAKE_TIME, JM_NVML_TIME_POWER_BRAKE_575, 575, 590),
+	TIME(JM_Q_POWER_BRAKE_TIME, JM_NVML_TIME_POWER_BRAKE_590, 590, 0),
+	TIME(JM_Q_SYNC_BOOST_TIME, JM_NVML_TIME_SYNC_BOOST, 0, 0),
+	TIME(JM_Q_BOARD_LIMIT_TIME, JM_NVML_TIME_BOARD_LIMIT, 0, 0),
+	TIME(JM_Q_RELIABILITY_TIME, JM_NVML_TIME_RELIABILITY, 0, 0),
+};
+
+static bool is_time(const struct jm_nvml_probe *p)
+{
+	return p->quantity != JM_Q_ENERGY && jm_quantity_is_counter(p->quantity);
+}
+
+static bool has_that_id(const struct jm_nvml *nvml, const struct jm_nvml_probe *p)
+{
+	long driver = strtol(nvml->driver, NULL, 10);
+
+	return (!p->from_driver || driver >= p->from_driver) &&
+	       (!p->before_driver || driver < p->before_driver);
+}
 
 static bool is_power(enum jm_quantity quantity)
 {
@@ -62,10 +97,13 @@ bool jm_nvml_answers(
 			return false;
 		return !isnan(p->call(nvml, g->handle));
 	}
-	if (!nvml->fields || nvml->fields(g->handle, 1, &v))
+	if (!has_that_id(nvml, p) || !nvml->fields || nvml->fields(g->handle, 1, &v))
+		return false;
+	/* of another type it is another field, whatever the version says */
+	if (is_time(p) && v.type != JM_NVML_U64)
 		return false;
 	/* boards without a sensor for it answer 0 for their memory; for the GPU it is a passing zero */
-	if (p->scope == JM_NVML_SCOPE_MEMORY)
+	if (p->scope == JM_NVML_SCOPE_MEMORY || p->scope == JM_NVML_SCOPE_MODULE)
 		return jm_nvml_number(&v) > 0;
 	return !isnan(jm_nvml_number(&v));
 }
@@ -99,6 +137,13 @@ struct jm_signal jm_nvml_signal(const struct jm_nvml_sensor *sensor, enum jm_qua
 		break;
 	case JM_Q_UTILISATION:
 		signal.step = 0.01;
+		break;
+	case JM_Q_SM_ACTIVITY:
+	case JM_Q_TENSOR_ACTIVITY:
+	case JM_Q_DRAM_ACTIVITY:
+	case JM_Q_NVLINK_RECEIVED:
+	case JM_Q_NVLINK_SENT:
+		signal.refresh_ns = signal.window_ns = JM_NVML_ACTIVITY_NS;
 		break;
 	default:
 		break;

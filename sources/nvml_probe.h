@@ -39,12 +39,18 @@ struct jm_nvml_probe {
 	bool slow;		   /* changes slowly */
 	double scale;		   /* of a field: to SI */
 	double (*call)(const struct jm_nvml *nvml, jm_nvml_device device);
+	int from_driver, before_driver; /* major versions in which the field has that id; 0 = all */
 };
 /* In order of preference: the first row of a quantity that answers is taken. */
 #define JM_NVML_GPU_PROBES    15
 #define JM_NVML_MEMORY_PROBES 2
+#define JM_NVML_MODULE_PROBES 2
+#define JM_NVML_TIME_PROBES   9
 extern const struct jm_nvml_probe jm_nvml_gpu_probes[JM_NVML_GPU_PROBES];
 extern const struct jm_nvml_probe jm_nvml_memory_probes[JM_NVML_MEMORY_PROBES];
+extern const struct jm_nvml_probe jm_nvml_module_probes[JM_NVML_MODULE_PROBES];
+/* How long clocks were held back. */
+extern const struct jm_nvml_probe jm_nvml_time_probes[JM_NVML_TIME_PROBES];
 
 bool jm_nvml_answers(const struct jm_nvml *nvml, const struct jm_nvml_gpu *gpu,
 	const struct jm_nvml_probe *probe);
@@ -52,5 +58,29 @@ bool jm_nvml_answers(const struct jm_nvml *nvml, const struct jm_nvml_gpu *gpu,
 double jm_nvml_plausible(enum jm_quantity quantity, double value);
 /* A signal with what is known of its timing. */
 struct jm_signal jm_nvml_signal(const struct jm_nvml_sensor *sensor, enum jm_quantity quantity);
+
+/* ---- activity: shares of the time between two samples ---- */
+
+#define JM_NVML_ACTIVITIES 5
+/* Between two samples; the library asks for more than 100 ms. */
+#define JM_NVML_ACTIVITY_NS 200000000LL
+/* field: the library's id of the metric */
+extern const struct jm_nvml_probe jm_nvml_activities[JM_NVML_ACTIVITIES];
+
+struct jm_nvml_sampler {
+	jm_nvml_sample sample[2]; /* NULL = it has none */
+	int newest;
+	int64_t at; /* when the newest was taken; 0 = not yet */
+};
+/* False: this GPU or its driver has no such samples. */
+bool jm_nvml_sampler_open(
+	const struct jm_nvml *nvml, jm_nvml_device device, struct jm_nvml_sampler *ret);
+void jm_nvml_sampler_close(const struct jm_nvml *nvml, struct jm_nvml_sampler *s);
+/*
+ * Takes a sample at `now`; ret[JM_NVML_ACTIVITIES] is what holds since the one before, NAN = unknown. The
+ * library's code.
+ */
+int jm_nvml_sampler_read(const struct jm_nvml *nvml, jm_nvml_device device,
+	struct jm_nvml_sampler *s, int64_t now, double *ret);
 
 #endif

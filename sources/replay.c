@@ -118,7 +118,7 @@ static int add_meter(char **field, struct jm_meters *set, struct jm_err *err)
 
 static int add_signal(char **field, struct jm_meters *set, struct jm_err *err)
 {
-	int quantity = FIND(field[7], quantity_name, JM_Q_FAN + 1);
+	int quantity = FIND(field[7], quantity_name, JM_QUANTITY_COUNT);
 	struct jm_signal signal = {
 		.step = number(field[9]),
 		.wrap = number(field[10]),

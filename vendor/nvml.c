@@ -9,6 +9,8 @@
 #include <string.h>
 
 _Static_assert(sizeof(struct jm_nvml_value) == 40, "the layout of nvmlFieldValue_t");
+_Static_assert(sizeof(struct jm_nvml_gpm_metric) == 40, "the layout of nvmlGpmMetric_t");
+_Static_assert(offsetof(struct jm_nvml_gpm_get, metric) == 24, "the layout of nvmlGpmMetricsGet_t");
 _Static_assert(sizeof(struct jm_nvml_pci) == 68, "the layout of nvmlPciInfo_t");
 
 enum need { OPTIONAL, REQUIRED };

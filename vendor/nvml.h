@@ -26,8 +26,21 @@ enum jm_nvml_code {
 	JM_NVML_UNKNOWN = 999,
 };
 
-/* Fields of GetFieldValues; power in mW, energy in mJ. */
+/*
+ * Fields of GetFieldValues; power in mW, energy in mJ, times in ns since the driver was loaded. The ids of two
+ * of the times depend on the driver: 252 and 253 in the headers of CUDA 12.9 and 13.0 (drivers 575 and 580), 270
+ * and 271 from CUDA 13.1 on (drivers 590 and newer). Before 575, 252 and 253 are power smoothing.
+ */
 enum jm_nvml_field_id {
+	JM_NVML_TIME_POWER_CAP = 74,
+	JM_NVML_TIME_THERMAL = 75,
+	JM_NVML_TIME_SYNC_BOOST = 76,
+	JM_NVML_TIME_BOARD_LIMIT = 77,
+	JM_NVML_TIME_RELIABILITY = 79,
+	JM_NVML_TIME_HW_THERMAL_575 = 252,
+	JM_NVML_TIME_POWER_BRAKE_575 = 253,
+	JM_NVML_TIME_HW_THERMAL_590 = 270,
+	JM_NVML_TIME_POWER_BRAKE_590 = 271,
 	JM_NVML_ENERGY = 83,
 	JM_NVML_POWER_AVERAGE = 185,
 	JM_NVML_POWER_INSTANT = 186,
@@ -68,6 +81,32 @@ enum jm_nvml_type {
 
 struct jm_nvml_utilisation {
 	unsigned int gpu, memory; /* percent */
+};
+
+/* Activity of a GPU between two samples (GPM; Hopper and newer), percent or MiB/s. */
+typedef struct nvml_gpm_sample *jm_nvml_sample; /* opaque, the library's */
+enum jm_nvml_gpm_id {
+	JM_NVML_GPM_SM = 2,
+	JM_NVML_GPM_TENSOR = 5,
+	JM_NVML_GPM_DRAM = 10,
+	JM_NVML_GPM_NVLINK_RECEIVED = 60,
+	JM_NVML_GPM_NVLINK_SENT = 61,
+};
+#define JM_NVML_GPM_VERSION 1
+#define JM_NVML_GPM_MAX	    333 /* of the newest header; older ones have a shorter array at the end */
+struct jm_nvml_gpm_metric {
+	unsigned int id; /* goes in; the rest comes out */
+	int rc;
+	double value;
+	char *short_name, *long_name, *unit;
+};
+struct jm_nvml_gpm_get {
+	unsigned int version, n;
+	jm_nvml_sample from, to;
+	struct jm_nvml_gpm_metric metric[JM_NVML_GPM_MAX];
+};
+struct jm_nvml_gpm_support {
+	unsigned int version, supported;
 };
 
 struct jm_nvml_pci {
@@ -145,7 +184,14 @@ enum jm_nvml_architecture {
 		(jm_nvml_device device, struct jm_nvml_utilisation * utilisation))                 \
 	X(OPTIONAL, throttle, "nvmlDeviceGetCurrentClocksEventReasons",                            \
 		"nvmlDeviceGetCurrentClocksThrottleReasons",                                       \
-		(jm_nvml_device device, unsigned long long *reasons))
+		(jm_nvml_device device, unsigned long long *reasons))                              \
+	X(OPTIONAL, gpm_support, "nvmlGpmQueryDeviceSupport", NULL,                                \
+		(jm_nvml_device device, struct jm_nvml_gpm_support * support))                     \
+	X(OPTIONAL, gpm_alloc, "nvmlGpmSampleAlloc", NULL, (jm_nvml_sample * sample))              \
+	X(OPTIONAL, gpm_free, "nvmlGpmSampleFree", NULL, (jm_nvml_sample sample))                  \
+	X(OPTIONAL, gpm_sample, "nvmlGpmSampleGet", NULL,                                          \
+		(jm_nvml_device device, jm_nvml_sample sample))                                    \
+	X(OPTIONAL, gpm_metrics, "nvmlGpmMetricsGet", NULL, (struct jm_nvml_gpm_get * get))
 
 struct jm_nvml {
 	void *library;

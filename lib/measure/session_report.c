@@ -28,7 +28,8 @@ static double seconds(int64_t ns)
 struct figures {
 	struct jm_held held;
 	double sum, time; /* of value x time */
-	double min, max, last;
+	double min, max, first, last;
+	bool fell; /* a reading is smaller than the one before it */
 	long samples;
 	unsigned int bits; /* of whole-number values, or-ed */
 };
@@ -54,6 +55,9 @@ static int add_figure(void *arg, struct jm_reading r)
 	f->held.value = r.value;
 	if (isnan(r.value))
 		return 0;
+	if (isnan(f->first))
+		f->first = r.value;
+	f->fell = f->fell || r.value < f->last;
 	f->last = r.value;
 	f->min = fmin(f->min, r.value);
 	f->max = fmax(f->max, r.value);
@@ -70,6 +74,7 @@ static int figures_of(struct jm_session *s, int signal, const struct jm_phase *p
 		.held = {phase->t0_ns, phase->t1_ns, phase->t0_ns, NAN},
 		.min = NAN,
 		.max = NAN,
+		.first = NAN,
 		.last = NAN,
 	};
 	int rc = jm_trace_each(s->trace, signal, f.held.t0, f.held.t1, add_figure, &f, err);
@@ -81,16 +86,24 @@ static int figures_of(struct jm_session *s, int signal, const struct jm_phase *p
 	return 0;
 }
 
+/* What a counter counted; NAN = it is none or was reset. Energy has its own key, which is exact at the edges. */
+static double increase(const struct jm_signal *signal, const struct figures *f)
+{
+	if (signal->quantity == JM_Q_ENERGY || !jm_quantity_is_counter(signal->quantity) || f->fell)
+		return NAN;
+	return f->last - f->first;
+}
+
 static json_t *signal_json(
 	struct jm_session *s, int i, const struct jm_phase *phase, struct jm_err *err)
 {
 	const struct jm_signal *signal = &s->set.signal[i];
-	bool counter = signal->quantity == JM_Q_ENERGY;
+	bool counter = jm_quantity_is_counter(signal->quantity);
 	struct figures f;
 
 	if (figures_of(s, i, phase, &f, err))
 		return NULL;
-	return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I}", "quantity",
+	return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I}", "quantity",
 		jm_quantity_name(signal->quantity), "unit", jm_quantity_unit(signal->quantity),
 		"step", jm_json_number(signal->step > 0 ? signal->step : NAN), "refresh_s",
 		jm_json_number(signal->refresh_ns > 0 ? seconds(signal->refresh_ns) : NAN),
@@ -99,7 +112,7 @@ static json_t *signal_json(
 		"calibrated", json_boolean(signal->calibrated), "mean",
 		jm_json_number(counter || f.time <= 0 ? NAN : f.sum / f.time), "min",
 		jm_json_number(f.min), "max", jm_json_number(f.max), "last", jm_json_number(f.last),
-		"samples", (json_int_t)f.samples);
+		"increase", jm_json_number(increase(signal, &f)), "samples", (json_int_t)f.samples);
 }
 
 /* ---- one meter ---- */

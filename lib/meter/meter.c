@@ -50,6 +50,11 @@ const char *jm_quantity_unit(enum jm_quantity quantity)
 	return quantities[quantity].unit;
 }
 
+bool jm_quantity_is_counter(enum jm_quantity quantity)
+{
+	return quantity == JM_Q_ENERGY || !strcmp(quantities[quantity].unit, "s");
+}
+
 int jm_meters_add(struct jm_meters *set, const struct jm_meter *meter, struct jm_err *err)
 {
 	struct jm_meter *grown = reallocarray(set->meter, (size_t)set->n + 1, sizeof(*grown));

@@ -59,12 +59,28 @@ enum jm_scope {
 	X(VOLTAGE, "voltage", "V")                                                                 \
 	X(CURRENT, "current", "A")                                                                 \
 	X(POWER_FACTOR, "power-factor", "1")                                                       \
-	X(FAN, "fan", "rpm")
+	X(FAN, "fan", "rpm")                                                                       \
+	/* shares of the time between two readings, and traffic in it */                           \
+	X(SM_ACTIVITY, "sm-activity", "1")                                                         \
+	X(TENSOR_ACTIVITY, "tensor-activity", "1")                                                 \
+	X(DRAM_ACTIVITY, "dram-activity", "1") /* of the bandwidth */                              \
+	X(NVLINK_RECEIVED, "nvlink-received", "B/s")                                               \
+	X(NVLINK_SENT, "nvlink-sent", "B/s")                                                       \
+	/* counters: the time for which clocks were held back, by reason */                        \
+	X(POWER_CAP_TIME, "power-cap-time", "s")                                                   \
+	X(THERMAL_TIME, "thermal-time", "s") /* by software */                                     \
+	X(HW_THERMAL_TIME, "hw-thermal-time", "s")                                                 \
+	X(POWER_BRAKE_TIME, "power-brake-time", "s")                                               \
+	X(SYNC_BOOST_TIME, "sync-boost-time", "s")                                                 \
+	X(BOARD_LIMIT_TIME, "board-limit-time", "s")                                               \
+	X(RELIABILITY_TIME, "reliability-time", "s")
 enum jm_quantity {
 #define X(name, text, unit) JM_Q_##name,
 	JM_QUANTITIES(X)
 #undef X
 };
+#define JM_QUANTITY_ONE(name, text, unit) +1
+#define JM_QUANTITY_COUNT		  (0 JM_QUANTITIES(JM_QUANTITY_ONE))
 
 /* Why clocks are held back; bits of JM_Q_THROTTLE, the same for every vendor. */
 enum jm_throttle {
@@ -82,6 +98,8 @@ const char *jm_origin_name(enum jm_origin origin);
 const char *jm_scope_name(enum jm_scope scope);
 const char *jm_quantity_name(enum jm_quantity quantity);
 const char *jm_quantity_unit(enum jm_quantity quantity);
+/* Does it only grow, so that the difference of two readings is what counts? */
+bool jm_quantity_is_counter(enum jm_quantity quantity);
 
 struct jm_signal {
 	enum jm_quantity quantity;

@@ -100,6 +100,10 @@ static const struct jm_key signal_keys[] = {
 	{NUMBER("min", JM_KEY_NULL), .meaning = "the smallest reading; in the unit"},
 	{NUMBER("max", JM_KEY_NULL), .meaning = "the largest reading; in the unit"},
 	{NUMBER("last", JM_KEY_NULL), .meaning = "the last reading; in the unit"},
+	{POSITIVE("increase", JM_KEY_NULL | JM_KEY_OPTIONAL),
+		.meaning = "of a counter of seconds, as power-cap-time: what it counted between "
+			   "the reading before the phase and the last in it; null for other "
+			   "signals, or if it was reset"},
 	{COUNT("samples", 0), .meaning = "readings in the phase"},
 	{0},
 };

@@ -17,6 +17,12 @@
  *	refresh=0.1 window=0.025 average=1 step=0.1	the sensor, seconds
  *	stamp=query|sensor	time stamps: when asked, or when the sensor changed
  *	mem=0.2			memory power as a share of the GPU's; 0 = not supported
+ *	module=1.5		module power as a multiple of the GPU's; 0 = not supported
+ *	driver=TEXT		its version
+ *	times=252|270|0		ids of the times of heat and power brake in hardware; where they are not, power
+ *				smoothing answers with a number of 32 bits
+ *	heat=0.25 brake=0.125	shares of the time in which these held clocks back
+ *	activity=1		GPM is supported; nvlink=MIB: received per second, half of it is sent
  *	min=200 max=700 default=700	limits, W
  *	nosupport=83,186	fields that answer "not supported"
  *	lacks=0:186		GPU 0 answers so to field 186
@@ -49,6 +55,10 @@
  *	counter         E_i(s) at the last s = n * step + c_i * step <= t, rounded down to a millijoule,
  *	                p_i = frac(0.618034 * (i + 1)), c_i = frac(0.754878 * (i + 1)).
  *	(before freeze, jump and reset; jm_fake_joules(i, t) gives E_i(t) to a test).
+ *	power-cap time  the seconds in which P_i was above the limit, as if it had held from 0 on,
+ *	thermal, hardware thermal and brake time: heat * t, heat * t / 2, brake * t; others 0,
+ *	activity        mean power between the two samples / the highest limit; of tensor cores half of it, of
+ *			memory a third. Samples less than 0.1 s apart are refused.
  * When the limit was changed the integral is continued piece by piece (the last 256 changes).
  */
 #include "nvml_fake.h"
@@ -58,8 +68,6 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-#define API __attribute__((visibility("default")))
 
 static void wait_us(long us)
 {
@@ -103,7 +111,7 @@ static bool is_lost(int gpu)
 }
 
 /* Every call on a device begins here. */
-static int enter(const struct nvml_device *d)
+int fake_enter(const struct nvml_device *d)
 {
 	if (!fake.ready)
 		return 1; /* uninitialised */
@@ -115,13 +123,6 @@ static int enter(const struct nvml_device *d)
 		return JM_NVML_GPU_IS_LOST;
 	return JM_NVML_OK;
 }
-
-#define ENTER(d)                                                                                   \
-	do {                                                                                       \
-		int entered = enter(d);                                                            \
-		if (entered)                                                                       \
-			return entered;                                                            \
-	} while (0)
 
 API int nvmlInit_v2(void)
 {
@@ -214,7 +215,7 @@ API int nvmlDeviceGetPciInfo_v3(jm_nvml_device d, struct jm_nvml_pci *pci)
 
 API int nvmlSystemGetDriverVersion(char *version, unsigned int size)
 {
-	snprintf(version, size, "580.00.fake");
+	snprintf(version, size, "%s", fake.driver);
 	return 0;
 }
 
@@ -395,7 +396,9 @@ static void put_u32(struct jm_nvml_value *v, double value)
 static double read_sensor(int gpu, struct jm_nvml_value *v, double t)
 {
 	double tick = fake_last_tick(t, fake.refresh, fake_frac(0.618034 * (gpu + 1)));
-	double share = v->scope == JM_NVML_SCOPE_MEMORY ? fake.mem : 1;
+	double share = v->scope == JM_NVML_SCOPE_MEMORY	  ? fake.mem
+		       : v->scope == JM_NVML_SCOPE_MODULE ? fake.module
+							  : 1;
 	double window = v->field == JM_NVML_POWER_AVERAGE ? fake.average : fake.window;
 
 	put_u32(v, 1000 * share * fake_mean_watts(gpu, tick, window));
@@ -412,14 +415,42 @@ static double read_counter(int gpu, struct jm_nvml_value *v, double t)
 	return tick;
 }
 
+static void put_ns(struct jm_nvml_value *v, double seconds)
+{
+	v->rc = JM_NVML_OK;
+	v->type = JM_NVML_U64;
+	v->as.u64 = (unsigned long long)(1e9 * seconds);
+}
+
+/* How long clocks were held back. false: it is no such field. */
+static bool read_time(int gpu, struct jm_nvml_value *v, double t)
+{
+	if (v->field == JM_NVML_TIME_POWER_CAP)
+		put_ns(v, fake_capped_seconds(gpu, t));
+	else if (v->field == JM_NVML_TIME_THERMAL)
+		put_ns(v, fake.heat * t);
+	else if (fake.time_ids && v->field == fake.time_ids)
+		put_ns(v, fake.heat * t / 2);
+	else if (fake.time_ids && v->field == fake.time_ids + 1)
+		put_ns(v, fake.brake * t);
+	else if (v->field >= JM_NVML_TIME_SYNC_BOOST && v->field <= JM_NVML_TIME_RELIABILITY)
+		put_ns(v, 0);
+	else if (v->field >= 251 && v->field <= 271)
+		put_u32(v, 7);
+	else
+		return false;
+	return true;
+}
+
 /* Fills the value; returns when it last changed. */
 static double read_field(int gpu, struct jm_nvml_value *v, double t)
 {
-	bool memory = v->scope == JM_NVML_SCOPE_MEMORY && fake.mem > 0;
+	bool part = (v->scope == JM_NVML_SCOPE_MEMORY && fake.mem > 0) ||
+		    (v->scope == JM_NVML_SCOPE_MODULE && fake.module > 0);
 
 	v->rc = JM_NVML_NOT_SUPPORTED;
 	if (!supported(v->field) || v->field == (unsigned int)fake.lacks[gpu] ||
-		(v->scope && !memory))
+		(v->scope && !part) || read_time(gpu, v, t))
 		return t;
 	switch (v->field) {
 	case JM_NVML_ENERGY:

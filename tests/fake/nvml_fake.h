@@ -51,7 +51,12 @@ struct fake {
 	char lag_file[256], deny_file[256]; /* lags, refusals are while it is there; "" = always */
 	int n_steps;
 	double watts[MAX_STEPS], seconds[MAX_STEPS], period;
-	double phase, shift, refresh, window, average, step, mem;
+	double phase, shift, refresh, window, average, step, mem, module;
+	char driver[32];
+	unsigned int time_ids; /* of the times of heat and brake in hardware: 252, 270; 0 = none */
+	double heat, brake;    /* shares of the time in which these held clocks back */
+	bool activity;
+	double nvlink_mib; /* per second */
 	double min_w, max_w, default_w;
 	unsigned int nosupport[16], n_nosupport, persistence;
 	long latency_us, set_latency_us, no_sets, cost_us, energy_cost_us;
@@ -62,6 +67,17 @@ struct fake {
 };
 
 extern struct fake fake;
+
+#define API __attribute__((visibility("default")))
+
+/* Every call on a device begins here. */
+int fake_enter(const struct nvml_device *d);
+#define ENTER(d)                                                                                   \
+	do {                                                                                       \
+		int entered = fake_enter(d);                                                       \
+		if (entered)                                                                       \
+			return entered;                                                            \
+	} while (0)
 
 void fake_configure(void);
 /* Maps the limits; 0 or -1. */
@@ -77,6 +93,8 @@ double fake_joules(int gpu, double t);	/* E_i(t) */
 double fake_counted(int gpu, double t); /* what the counter makes of it */
 double fake_mean_watts(int gpu, double end, double window);
 double fake_enforced_w(int gpu);
+/* For how long P_i was above the limit, which holds from 0 to t. */
+double fake_capped_seconds(int gpu, double t);
 /* The limit is another one from t on. With the lock held. */
 void fake_add_piece(int gpu, double t);
 

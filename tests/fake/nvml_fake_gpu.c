@@ -193,6 +193,14 @@ void fake_configure(void)
 	fake.average = number("average", 1);
 	fake.step = number("step", 0.1);
 	fake.mem = number("mem", 0);
+	fake.module = number("module", 0);
+	snprintf(fake.driver, sizeof(fake.driver), "580.00.fake");
+	lookup("driver", fake.driver, sizeof(fake.driver));
+	fake.time_ids = (unsigned int)number("times", JM_NVML_TIME_HW_THERMAL_575);
+	fake.heat = number("heat", 0);
+	fake.brake = number("brake", 0);
+	fake.activity = number("activity", 0) != 0;
+	fake.nvlink_mib = number("nvlink", 0);
 	fake.min_w = number("min", 200);
 	fake.max_w = number("max", 700);
 	fake.default_w = number("default", 700);
@@ -231,6 +239,22 @@ static double wave_joules(double x, double limit)
 
 		whole += watts * fake.seconds[i];
 		part += watts * inside;
+		rest -= inside;
+	}
+	return turns * whole + part;
+}
+
+double fake_capped_seconds(int gpu, double t)
+{
+	double x = t + fake.phase + gpu * fake.shift, limit = fake_enforced_w(gpu);
+	double turns = floor(x / fake.period), rest = x - turns * fake.period;
+	double whole = 0, part = 0;
+
+	for (int i = 0; i < fake.n_steps; i++) {
+		double inside = fmax(0, fmin(rest, fake.seconds[i]));
+
+		whole += fake.watts[i] > limit ? fake.seconds[i] : 0;
+		part += fake.watts[i] > limit ? inside : 0;
 		rest -= inside;
 	}
 	return turns * whole + part;

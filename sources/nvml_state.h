@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The source nvml between its files: opening finds the GPUs and what they tell, reading asks them. */
+#ifndef JM_NVML_STATE_H
+#define JM_NVML_STATE_H
+
+#include "meter/read_budget.h"
+#include "meter/source.h"
+#include "nvml_probe.h"
+
+#define JM_NVML_SLOTS 32
+
+/* What one call of the driver takes stands together in struct jm_nvml_board, in this order. */
+enum jm_nvml_kind {
+	JM_NVML_FAST,
+	JM_NVML_SLOW,
+	JM_NVML_COUNTER,
+	JM_NVML_CALL,
+	JM_NVML_TIME,
+	JM_NVML_ACTIVITY,
+	JM_NVML_KINDS
+};
+
+struct jm_nvml_slot {
+	const struct jm_nvml_probe *probe;
+	enum jm_nvml_kind kind;
+	long long stamp_us; /* of the driver, for the reading below */
+	struct jm_reading last;
+};
+
+struct jm_nvml_board {
+	jm_nvml_device handle;
+	char label[64];
+	bool lost;
+	int n_slots, begin[JM_NVML_KINDS +
+			     1]; /* the slots of each kind: begin[kind] up to begin[kind + 1] */
+	int counter;		 /* of energy: a field or a call; -1 = none */
+	struct jm_nvml_sampler sampler;
+	struct jm_read_pace pace;
+	struct jm_nvml_slot slot[JM_NVML_SLOTS];
+	int out[JM_NVML_SLOTS]; /* where in the source's readings each slot goes */
+	struct jm_nvml_value value[JM_NVML_SLOTS];
+};
+
+struct jm_nvml_state {
+	struct jm_ctx *ctx;
+	struct jm_nvml nvml;
+	int n;
+	int64_t slow_ns; /* when the slow ones were last asked for */
+	int64_t next_times, next_activity;
+	struct jm_read_budget budget;
+	struct jm_nvml_board gpu[];
+};
+
+static inline bool jm_nvml_is_field(const struct jm_nvml_board *g, int slot)
+{
+	return g->slot[slot].probe->field != 0;
+}
+
+/* Members of the source. */
+int jm_nvml_state_open(struct jm_ctx *ctx, const struct jm_values *options, struct jm_meters *set,
+	void **ret_state, struct jm_err *err);
+void jm_nvml_state_close(void *state);
+
+#endif
