@@ -79,7 +79,7 @@ static int run(struct jm_cli *cli)
 
 	for (int i = 0; i < cli->n_args && !rc; i++)
 		rc = jm_record_input_add(&in, cli->args[i], &cli->err);
-	jm_record_input_warn(&in);
+	jm_record_input_warn(&in, "1");
 	if (!rc && !json_array_size(in.records) && !in.n_damaged)
 		rc = jm_err_set(&cli->err, JM_ENOENT, "There is no record to check.");
 	status = rc ? jm_cli_fail(cli) : check_all(cli, &in);

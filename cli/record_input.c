@@ -234,14 +234,14 @@ int jm_record_input_add(struct jm_record_input *in, const char *path, struct jm_
 	return jm_store_is(path) ? add_store(in, path, err) : add_file(in, path, err);
 }
 
-void jm_record_input_warn(const struct jm_record_input *in)
+void jm_record_input_warn(const struct jm_record_input *in, const char *status)
 {
 	if (in->n_twice)
 		fprintf(stderr, "joulemark: Ignored %d repeated record%s; each run counts once.\n",
 			in->n_twice, in->n_twice > 1 ? "s" : "");
 	if (in->n_damaged)
-		fprintf(stderr, "joulemark: %d damaged record%s left out; the exit status is 1.\n",
-			in->n_damaged, in->n_damaged > 1 ? "s were" : " was");
+		fprintf(stderr, "joulemark: %d damaged record%s left out; the exit status is %s.\n",
+			in->n_damaged, in->n_damaged > 1 ? "s were" : " was", status);
 }
 
 void jm_record_input_done(struct jm_record_input *in)

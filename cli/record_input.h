@@ -22,8 +22,8 @@ struct jm_record_input {
 int jm_record_input_init(struct jm_record_input *in, bool full, struct jm_err *err);
 /* path: a store, a file of records, "-" */
 int jm_record_input_add(struct jm_record_input *in, const char *path, struct jm_err *err);
-/* Says on stderr what was left out. */
-void jm_record_input_warn(const struct jm_record_input *in);
+/* Says on stderr what was left out; status: the exit status that a damaged record leads to. */
+void jm_record_input_warn(const struct jm_record_input *in, const char *status);
 void jm_record_input_done(struct jm_record_input *in);
 
 #endif

@@ -293,7 +293,7 @@ static int report(struct jm_cli *cli, struct input *input)
 		rc = read_options(cli, &options);
 	for (int i = 0; i < cli->n_args && !rc; i++)
 		rc = jm_record_input_add(in, cli->args[i], &cli->err);
-	jm_record_input_warn(in);
+	jm_record_input_warn(in, "1");
 	options.traces = input->traces;
 	options.details = input->details;
 	if (!rc)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # published.sh [JOULEMARK]: training of ResNet-50 on this processor, and below it, apart, what papers report of
-# accelerators. vit-l16 and llama3-8b (--seq 512) work alike, given the memory.
+# accelerators, then the ratios of the two. vit-l16 and llama3-8b (--seq 512) work alike, given the memory.
 set -eu
 jm=${1:-joulemark}
 work=$(mktemp -d "${TMPDIR:-/tmp}/joulemark-published.XXXXXX")
@@ -9,3 +9,4 @@ trap 'rm -rf "$work"' EXIT
 
 "$jm" run resnet50 --device cpu --batch 2 --warmup 1 --steps 2 --store "$work/resnet50.db"
 "$jm" report --published "$work/resnet50.db"
+"$jm" compare --published "$work/resnet50.db"

@@ -3,7 +3,7 @@
 #include "compare.h"
 
 #include "base/json.h"
-#include "machine.h"
+#include "group.h"
 #include "text.h"
 
 #include <math.h>
@@ -61,7 +61,8 @@ static char *key_of(const json_t *record, const char *const *ignore, bool with_d
 	char *text;
 
 	for (size_t i = 0; i < sizeof(also) / sizeof(also[0]); i++)
-		json_object_set(key, also[i], json_object_get(record, also[i]));
+		if (!is_ignored(also[i], ignore))
+			json_object_set(key, also[i], json_object_get(record, also[i]));
 	copy_parameters(parameters, ignore, key);
 	if (!with_device)
 		json_object_del(key, "device");
@@ -101,6 +102,8 @@ static json_t *by_work(const json_t *records, const char *const *ignore, bool wi
 struct side {
 	double *value[JM_COMPARED_COUNT]; /* [n] */
 	int *block;			  /* [n]; -1 = none */
+	const char *host;		  /* of the first run */
+	bool several_hosts;
 	int n, n_failed;
 	bool simulated, measured; /* some of them are */
 	bool faulty, has_energy;
@@ -113,6 +116,13 @@ static void side_done(struct side *s)
 	for (int i = 0; i < JM_COMPARED_COUNT; i++)
 		free(s->value[i]);
 	free(s->block);
+}
+
+static void note_host(struct side *s, const char *host)
+{
+	if (!s->n)
+		s->host = host;
+	s->several_hosts = s->several_hosts || strcmp(s->host, host) != 0;
 }
 
 static void add_value(struct side *s, const json_t *record)
@@ -128,6 +138,7 @@ static void add_value(struct side *s, const json_t *record)
 	s->value[JM_COMPARED_TIME][s->n] = m.seconds_item;
 	s->value[JM_COMPARED_POWER][s->n] = m.value[JM_M_WATTS];
 	s->value[JM_COMPARED_ENERGY][s->n] = m.value[JM_M_JOULES_ITEM];
+	note_host(s, jm_json_text(json_object_get(record, "provenance"), "host"));
 	s->block[s->n++] = json_is_integer(block) ? (int)json_integer_value(block) : -1;
 	if (jm_metric_simulated(record))
 		s->simulated = true;
@@ -182,11 +193,13 @@ static bool has_block(const struct side *s, int block)
 	return false;
 }
 
-/* Both ran in the same blocks, two at least. */
+/* Both ran in the same blocks of one machine, two at least. */
 static bool are_paired(const struct side *a, const struct side *b)
 {
 	int other = 0;
 
+	if (!a->n || !b->n || a->several_hosts || b->several_hosts || strcmp(a->host, b->host) != 0)
+		return false;
 	for (int i = 0; i < a->n; i++) {
 		if (a->block[i] < 0 || !has_block(b, a->block[i]))
 			return false;
@@ -286,20 +299,9 @@ static void add_settings(
 /* What both sides have in common in their names. */
 static void set_title(const json_t *record, const char *const *ignore, struct jm_compare_row *row)
 {
-	const json_t *of_case = json_object_get(json_object_get(record, "case"), "parameters"),
-		     *word;
-	const json_t *options = json_object_get(of_case, "options");
-	const char *model = jm_json_text(options, "model");
-	size_t i;
+	const json_t *of_case = json_object_get(json_object_get(record, "case"), "parameters");
 
-	jm_text_append(row->title, sizeof(row->title), "", jm_json_text(record, "workload"));
-	if (!*model)
-		model = jm_json_text(options, "response");
-	jm_text_append(row->title, sizeof(row->title), " ", model);
-	if (!*row->title)
-		json_array_foreach(json_object_get(record, "command"), i, word)
-			jm_text_append(row->title, sizeof(row->title), " ",
-				json_is_string(word) ? json_string_value(word) : "?");
+	jm_group_work(record, true, row->title, sizeof(row->title));
 	if (!is_ignored("settings", ignore))
 		add_settings(json_object_get(of_case, "settings"), ignore, row);
 	jm_text_format(row->item, sizeof(row->item), "%s",

@@ -136,6 +136,8 @@ char *jm_dim_series_key(const struct jm_grouping *g, const json_t *record);
 /* report/title.c: the name of the work, and the item; then what distinguishes series of one name
  * (-1: no memory). */
 void jm_group_title(const struct jm_grouping *g, struct jm_group_series *s);
+/* "train resnet50", the words of a command, or "" where the record names neither. */
+void jm_group_work(const json_t *record, bool with_subject, char *out, size_t size);
 int jm_group_tell_apart(struct jm_grouping *g);
 
 /* report/capacity.c: nodes of a rack by rated, 99th percentile and mean power, and the rack's throughput; null

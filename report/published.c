@@ -43,16 +43,28 @@ static bool same_size(const json_t *record, const json_t *work)
 		       1) <= SAME_WORK;
 }
 
+/* Did it train that network, of whatever size? */
+static bool same_model(const json_t *record, const json_t *work)
+{
+	const char *model = json_string_value(jm_dim_parameter(record, "model"));
+
+	return model && !strcmp(model, jm_json_text(work, "model")) &&
+	       !isnan(jm_json_real_of(record, "flops_model_per_item"));
+}
+
+bool jm_published_is(const json_t *record, const json_t *work)
+{
+	return same_model(record, work) && same_size(record, work);
+}
+
 /* Did a run train that network in the papers' size? ret_other: the first run of another size; NULL = none. */
 static bool was_trained(const struct jm_grouping *g, const json_t *work, const json_t **ret_other)
 {
 	*ret_other = NULL;
 	for (int i = 0; i < g->n_cases; i++) {
 		const json_t *record = g->c[i].record;
-		const char *model = json_string_value(jm_dim_parameter(record, "model"));
 
-		if (!model || strcmp(model, jm_json_text(work, "model")) != 0 ||
-			isnan(jm_json_real_of(record, "flops_model_per_item")))
+		if (!same_model(record, work))
 			continue;
 		if (same_size(record, work))
 			return true;

@@ -18,6 +18,8 @@ extern const char jm_published_json[];
  * empty and why_not a sentence, else "". The caller owns it; NULL: no memory.
  */
 json_t *jm_published_of(const struct jm_grouping *g);
+/* Did the run train the network of `work` in the papers' size? */
+bool jm_published_is(const json_t *record, const json_t *work);
 
 #define JM_PUBLISHED_NONE "There are no published figures for the network of these records."
 /* Calls put for each of them, in order; a sentence where there is none. */

@@ -29,20 +29,28 @@ static bool is_axis(const struct jm_grouping *g, const struct jm_group_series *s
 	return false;
 }
 
-void jm_group_title(const struct jm_grouping *g, struct jm_group_series *s)
+void jm_group_work(const json_t *record, bool with_subject, char *out, size_t size)
 {
-	const json_t *command = json_object_get(s->record, "command"), *word;
-	const char *workload = jm_json_text(s->record, "workload");
+	const json_t *command = json_object_get(record, "command"), *word;
+	const char *workload = jm_json_text(record, "workload");
 	size_t i;
 
+	*out = '\0';
 	if (!*workload)
-		workload = json_string_value(jm_dim_parameter(s->record, "workload"));
-	jm_text_append(s->title, sizeof(s->title), "", workload ? workload : "");
-	if (subject(s->record) && !jm_dim_is(g, "model") && !jm_dim_is(g, "response"))
-		jm_text_append(s->title, sizeof(s->title), " ", subject(s->record));
-	if (!*s->title)
-		json_array_foreach(command, i, word) jm_text_append(s->title, sizeof(s->title), " ",
-			json_is_string(word) ? json_string_value(word) : "?");
+		workload = json_string_value(jm_dim_parameter(record, "workload"));
+	jm_text_append(out, size, "", workload ? workload : "");
+	if (subject(record) && with_subject)
+		jm_text_append(out, size, " ", subject(record));
+	if (!*out)
+		json_array_foreach(command, i, word) jm_text_append(
+			out, size, " ", json_is_string(word) ? json_string_value(word) : "?");
+}
+
+void jm_group_title(const struct jm_grouping *g, struct jm_group_series *s)
+{
+	bool with_subject = !jm_dim_is(g, "model") && !jm_dim_is(g, "response");
+
+	jm_group_work(s->record, with_subject, s->title, sizeof(s->title));
 	if (!*s->title)
 		jm_text_append(s->title, sizeof(s->title), "", "run");
 	if (*jm_json_text(s->record, "device") && !is_axis(g, s, "device"))
