@@ -141,6 +141,51 @@ static void put_share(const struct jm_measure_text *t, const json_t *record)
 	put_line(t, "Share", text);
 }
 
+static const char *label_of(const json_t *record, const char *meter)
+{
+	const json_t *one;
+	size_t i;
+
+	json_array_foreach(json_object_get(record, "meters"), i,
+		one) if (!strcmp(jm_json_text(one, "id"), meter)) return jm_json_text(one, "label");
+	return meter;
+}
+
+/* "12.3 J of GPU 0 NVIDIA H100, estimated: 25.0 % by process utilisation" */
+static void put_device_share(const struct jm_measure_text *t, const json_t *record,
+	const json_t *share, const char *label)
+{
+	const char *reason = jm_json_text(share, "reason");
+	const char *meter = jm_json_text(share, "meter"), *what;
+	char text[500], joules[80];
+
+	what = *meter ? label_of(record, meter) : jm_json_text(share, "name"); /* an instance */
+	if (isnan(jm_json_real_of(share, "joules_estimated"))) {
+		snprintf(
+			text, sizeof(text), "unknown of %s%s%s", what, *reason ? ": " : "", reason);
+	} else {
+		jm_text_quantity(jm_json_real_of(share, "joules_estimated"), NAN, "J", joules,
+			sizeof(joules));
+		snprintf(text, sizeof(text), "%s of %s, estimated: %.3g %% of its energy", joules,
+			what, 100 * jm_json_real_of(share, "share"));
+	}
+	put_line(t, label, text);
+}
+
+static void put_device_shares(const struct jm_measure_text *t, const json_t *record)
+{
+	const json_t *attached = json_object_get(record, "attached"), *gpu, *instance;
+	size_t i, k;
+
+	json_array_foreach(json_object_get(attached, "gpus"), i, gpu)
+	{
+		if (!isnan(jm_json_real_of(attached, "cpu_s")))
+			put_device_share(t, record, gpu, "Share");
+		json_array_foreach(json_object_get(gpu, "instances"), k, instance)
+			put_device_share(t, record, instance, "Instance");
+	}
+}
+
 /* All items, and the rate of the stretch between marks. */
 static void put_items(const struct jm_measure_text *t, const json_t *record)
 {
@@ -381,6 +426,7 @@ void jm_measure_print(const struct jm_measure_text *t, const json_t *record)
 	put_time(t, record);
 	put_energy(t, record);
 	put_share(t, record);
+	put_device_shares(t, record);
 	put_items(t, record);
 	put_meters(t, record);
 	put_phases(t, record);

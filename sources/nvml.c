@@ -260,6 +260,17 @@ static int64_t nvml_due(void *state)
 	return first;
 }
 
+static int nvml_uses(void *state, int meter, jm_use_fn *give, void *arg, struct jm_err *err)
+{
+	struct jm_nvml_state *s = state;
+
+	for (int i = 0; i < s->n; i++)
+		if (s->gpu[i].meter == meter)
+			return jm_nvml_uses_read(&s->gpu[i].uses, &s->nvml, s->gpu[i].handle,
+				jm_clock_wall(s->ctx->clock) / 1000, give, arg, err);
+	return jm_err_set(err, JM_ENOENT, "The meter %d is no GPU of the source nvml.", meter);
+}
+
 /* ---- doctor ------------------------------------------------------------------------------------------ */
 
 static void say_gpu(const struct jm_nvml *nvml, const struct jm_nvml_gpus *gpus, int i,
@@ -348,5 +359,6 @@ const struct jm_source jm_source_nvml = {
 	.close = jm_nvml_state_close,
 	.edge = nvml_edge,
 	.due = nvml_due,
+	.uses = nvml_uses,
 	.doctor = nvml_doctor,
 };

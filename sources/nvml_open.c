@@ -212,7 +212,7 @@ static int add_board(struct jm_nvml_state *s, struct jm_nvml_board *g,
 	snprintf(covers, sizeof(covers), "gpu/%s", info->uuid);
 	g->handle = info->handle;
 	memcpy(g->label, info->label, sizeof(g->label));
-	rc = jm_meters_add(set, &meter, err);
+	rc = g->meter = jm_meters_add(set, &meter, err);
 	if (rc >= 0)
 		rc = add_signals(s, g, info, jm_nvml_gpu_probes, JM_NVML_GPU_PROBES, set, err);
 	if (rc >= 0)
@@ -274,8 +274,10 @@ void jm_nvml_state_close(void *state)
 
 	if (!s)
 		return;
-	for (int i = 0; i < s->n; i++)
+	for (int i = 0; i < s->n; i++) {
+		jm_nvml_uses_done(&s->gpu[i].uses, &s->nvml);
 		jm_nvml_sampler_close(&s->nvml, &s->gpu[i].sampler);
+	}
 	jm_nvml_close(&s->nvml);
 	free(s);
 }

@@ -6,6 +6,7 @@
 #include "meter/read_budget.h"
 #include "meter/source.h"
 #include "nvml_probe.h"
+#include "nvml_uses.h"
 
 #define JM_NVML_SLOTS 32
 
@@ -30,7 +31,9 @@ struct jm_nvml_slot {
 struct jm_nvml_board {
 	jm_nvml_device handle;
 	char label[64];
+	int meter; /* of the set */
 	bool lost;
+	struct jm_nvml_uses uses;
 	int n_slots, begin[JM_NVML_KINDS +
 			     1]; /* the slots of each kind: begin[kind] up to begin[kind + 1] */
 	int counter;		 /* of energy: a field or a call; -1 = none */

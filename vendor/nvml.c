@@ -9,9 +9,11 @@
 #include <string.h>
 
 _Static_assert(sizeof(struct jm_nvml_value) == 40, "the layout of nvmlFieldValue_t");
-_Static_assert(sizeof(struct jm_nvml_gpm_metric) == 40, "the layout of nvmlGpmMetric_t");
 _Static_assert(offsetof(struct jm_nvml_gpm_get, metric) == 24, "the layout of nvmlGpmMetricsGet_t");
 _Static_assert(sizeof(struct jm_nvml_pci) == 68, "the layout of nvmlPciInfo_t");
+_Static_assert(sizeof(struct jm_nvml_process_sample) == 32, "nvmlProcessUtilizationSample_t");
+_Static_assert(sizeof(struct jm_nvml_process) == 24, "the layout of nvmlProcessInfo_t");
+_Static_assert(sizeof(struct jm_nvml_attributes) == 40, "the layout of nvmlDeviceAttributes_t");
 
 enum need { OPTIONAL, REQUIRED };
 

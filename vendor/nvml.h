@@ -17,6 +17,7 @@ enum jm_nvml_code {
 	JM_NVML_NOT_SUPPORTED = 3,
 	JM_NVML_NO_PERMISSION = 4,
 	JM_NVML_NOT_FOUND = 6,
+	JM_NVML_INSUFFICIENT_SIZE = 7,
 	JM_NVML_DRIVER_NOT_LOADED = 9,
 	JM_NVML_FUNCTION_NOT_FOUND = 13,
 	JM_NVML_GPU_IS_LOST = 15,
@@ -115,6 +116,27 @@ struct jm_nvml_pci {
 	char bus_id[32];
 };
 
+/* Use of a GPU by one process, in percent of its last sampling period. */
+struct jm_nvml_process_sample {
+	unsigned int pid;
+	unsigned long long stamp_us; /* since 1970 */
+	unsigned int sm, memory, encoder, decoder;
+};
+
+/* A process that has a context on a GPU or an instance (MIG) of it. */
+struct jm_nvml_process {
+	unsigned int pid;
+	unsigned long long memory;
+	unsigned int gpu_instance, compute_instance;
+};
+
+/* Of an instance. */
+struct jm_nvml_attributes {
+	unsigned int multiprocessors, copy_engines, decoders, encoders, jpeg, ofa, gpu_slices,
+		compute_slices;
+	unsigned long long memory_mib;
+};
+
 enum jm_nvml_clock { JM_NVML_CLOCK_SM = 1, JM_NVML_CLOCK_MEMORY = 2 };
 
 enum jm_nvml_architecture {
@@ -191,7 +213,25 @@ enum jm_nvml_architecture {
 	X(OPTIONAL, gpm_free, "nvmlGpmSampleFree", NULL, (jm_nvml_sample sample))                  \
 	X(OPTIONAL, gpm_sample, "nvmlGpmSampleGet", NULL,                                          \
 		(jm_nvml_device device, jm_nvml_sample sample))                                    \
-	X(OPTIONAL, gpm_metrics, "nvmlGpmMetricsGet", NULL, (struct jm_nvml_gpm_get * get))
+	X(OPTIONAL, gpm_metrics, "nvmlGpmMetricsGet", NULL, (struct jm_nvml_gpm_get * get))        \
+	X(OPTIONAL, gpm_instance_sample, "nvmlGpmMigSampleGet", NULL,                              \
+		(jm_nvml_device device, unsigned int instance, jm_nvml_sample sample))             \
+	X(OPTIONAL, process_use, "nvmlDeviceGetProcessUtilization", NULL,                          \
+		(jm_nvml_device device, struct jm_nvml_process_sample * sample, unsigned int *n,   \
+			unsigned long long since_us))                                              \
+	X(OPTIONAL, processes, "nvmlDeviceGetComputeRunningProcesses_v3",                          \
+		"nvmlDeviceGetComputeRunningProcesses_v2",                                         \
+		(jm_nvml_device device, unsigned int *n, struct jm_nvml_process *process))         \
+	X(OPTIONAL, mig_mode, "nvmlDeviceGetMigMode", NULL,                                        \
+		(jm_nvml_device device, unsigned int *current, unsigned int *pending))             \
+	X(OPTIONAL, mig_count, "nvmlDeviceGetMaxMigDeviceCount", NULL,                             \
+		(jm_nvml_device device, unsigned int *n))                                          \
+	X(OPTIONAL, mig_by_index, "nvmlDeviceGetMigDeviceHandleByIndex", NULL,                     \
+		(jm_nvml_device device, unsigned int i, jm_nvml_device *mig))                      \
+	X(OPTIONAL, instance_id, "nvmlDeviceGetGpuInstanceId", NULL,                               \
+		(jm_nvml_device mig, unsigned int *id))                                            \
+	X(OPTIONAL, attributes, "nvmlDeviceGetAttributes_v2", NULL,                                \
+		(jm_nvml_device mig, struct jm_nvml_attributes * attributes))
 
 struct jm_nvml {
 	void *library;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "measure/attach.h"
+#include "measure/own_process.h"
 #include "measure/session_private.h"
 #include "base/ctx.h"
 #include "base/json.h"
@@ -27,6 +28,9 @@ struct jm_attach {
 	char cgroup[PATH_MAX]; /* with the context's root; "" = none */
 	double own_s, machine_s;
 	bool gone;
+	struct jm_own_process own;
+	struct jm_device_share *devices;
+	int64_t devices_ns; /* of the last look at them */
 };
 
 /* ---- processor times ---- */
@@ -187,6 +191,9 @@ static int open_cgroup(struct jm_attach *a, struct jm_err *err)
 			"it is no control group, or you may not read it.",
 			a->cgroup);
 	snprintf(a->what, sizeof(a->what), "control group %.480s", path);
+	for (size_t n = strlen(a->cgroup); a->cgroup[n - 1] == '/'; n--)
+		a->cgroup[n - 1] = '\0';
+	a->own.cgroup = a->cgroup + strlen(a->ctx->root) + strlen(CGROUPS "/");
 	return 0;
 }
 
@@ -199,6 +206,7 @@ int jm_attach_open(struct jm_ctx *ctx, const struct jm_attach_options *options,
 	if (!a)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory to attach to a process.");
 	*a = (struct jm_attach){.ctx = ctx, .o = options, .pidfd = -1};
+	a->own = (struct jm_own_process){.ctx = ctx, .pid = options->pid, .cgroup = ""};
 	snprintf(a->what, sizeof(a->what), "the machine");
 	if (options->pid)
 		rc = open_process(a, err);
@@ -236,6 +244,12 @@ static bool wait_on(struct jm_attach *a, int64_t now, int64_t end_ns)
 	return a->gone || (n > 0 && fds[1].revents);
 }
 
+static void look_at_devices(struct jm_attach *a, int64_t now)
+{
+	jm_device_share_look(a->devices);
+	a->devices_ns = now;
+}
+
 /* Until it is over; returns when that was. */
 static int64_t attend(struct jm_attach *a, int64_t start_ns)
 {
@@ -247,6 +261,8 @@ static int64_t attend(struct jm_attach *a, int64_t start_ns)
 		over = wait_on(a, now, end_ns);
 		now = jm_ctx_now(a->ctx);
 		look(a);
+		if (now - a->devices_ns >= JM_DEVICE_SHARE_LOOK)
+			look_at_devices(a, now);
 		over = over || a->gone;
 		if (a->o->tick && now >= tick) {
 			a->o->tick(a->o->tick_arg);
@@ -256,12 +272,28 @@ static int64_t attend(struct jm_attach *a, int64_t start_ns)
 	return now;
 }
 
+static int begin_devices(struct jm_attach *a, struct jm_session *s, struct jm_err *err)
+{
+	struct jm_device_share_options o = {.arg = &a->own};
+
+	if (a->o->pid || a->o->cgroup)
+		o.is_own = jm_own_process;
+	if (!jm_own_process_ids(a->ctx))
+		o.blind = "joulemark runs in a container with process ids of its own, and the "
+			  "driver reports those of the host; run it outside the container.";
+	a->devices_ns = jm_ctx_now(a->ctx);
+	return jm_device_share_new(s, &o, &a->devices, err);
+}
+
 int jm_attach_run(
 	struct jm_attach *a, struct jm_session *s, struct jm_attached *ret, struct jm_err *err)
 {
 	struct jm_attached r = {.start_ns = jm_ctx_now(a->ctx)};
 	double own, machine;
+	int rc = begin_devices(a, s, err);
 
+	if (rc)
+		return rc;
 	look(a);
 	own = a->own_s;
 	machine = a->machine_s;
@@ -270,6 +302,8 @@ int jm_attach_run(
 		return r.phase;
 	r.end_ns = attend(a, r.start_ns);
 	jm_session_end(s, r.phase, r.end_ns);
+	look_at_devices(a, r.end_ns);
+	r.devices = a->devices;
 	r.ended = a->gone;
 	r.cpu_s = a->pidfd >= 0 || *a->cgroup ? a->own_s - own : NAN;
 	r.machine_cpu_s = isnan(r.cpu_s) ? NAN : a->machine_s - machine;
@@ -284,6 +318,7 @@ void jm_attach_close(struct jm_attach *a)
 		return;
 	if (a->pidfd >= 0)
 		close(a->pidfd);
+	jm_device_share_free(a->devices);
 	free(a);
 }
 
@@ -325,16 +360,17 @@ json_t *jm_attached_json(const struct jm_attached *a, struct jm_session *s, stru
 {
 	/* ticks of the machine are coarser than a group's times: a share may come out above 1 */
 	double share = a->machine_cpu_s > 0 ? fmin(a->cpu_s / a->machine_cpu_s, 1) : NAN, joules;
-	json_t *ids = json_array(), *json;
+	json_t *ids = json_array(), *gpus = jm_device_share_json(a->devices, a->phase, err), *json;
 
-	if (processor_joules(s, a->phase, ids, &joules, err)) {
+	if (!gpus || processor_joules(s, a->phase, ids, &joules, err)) {
 		json_decref(ids);
+		json_decref(gpus);
 		return NULL;
 	}
-	json = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "what", a->what, "cpu_s",
+	json = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "what", a->what, "cpu_s",
 		jm_json_number(a->cpu_s), "machine_cpu_s", jm_json_number(a->machine_cpu_s),
 		"share", jm_json_number(share), "joules_estimated", jm_json_number(share * joules),
-		"meters", ids);
+		"meters", ids, "gpus", gpus);
 	if (!json)
 		jm_err_set(err, JM_ENOMEM, "Out of memory for the share of a process.");
 	return json;

@@ -9,6 +9,7 @@
 
 #include <sys/types.h>
 
+#include "measure/device_share.h"
 #include "measure/session.h"
 
 struct jm_attach;
@@ -29,8 +30,9 @@ struct jm_attached {
 	char what
 		[512]; /* "process 123 (sleep 60)", "control group /sys/fs/cgroup/a", "the machine" */
 	double cpu_s; /* processor time of the process or group in the phase; NAN = unknown, or none was named */
-	double machine_cpu_s; /* of everything that ran; NAN = unknown */
-	bool ended;	      /* the process or group was gone */
+	double machine_cpu_s;		 /* of everything that ran; NAN = unknown */
+	bool ended;			 /* the process or group was gone */
+	struct jm_device_share *devices; /* of GPUs; owned by the jm_attach */
 };
 
 /* Finds the process or control group, before sensors are opened. options and their texts outlive it. JM_ENOENT: there
@@ -43,8 +45,9 @@ int jm_attach_run(
 void jm_attach_close(struct jm_attach *a); /* takes NULL */
 
 /*
- * After the session's stop: {"what", "cpu_s", "machine_cpu_s", "share", "joules_estimated", "meters": [ids]}:
- * the share of the processor time, and that share of the energy of the topmost meters of processor packages.
+ * After the session's stop: {"what", "cpu_s", "machine_cpu_s", "share", "joules_estimated", "meters": [ids], "gpus"}:
+ * the share of the processor time, and that share of the energy of the topmost meters of processor packages;
+ * the GPUs as in device_share.h.
  * Unknown is null. NULL without memory.
  */
 json_t *jm_attached_json(const struct jm_attached *a, struct jm_session *s, struct jm_err *err);

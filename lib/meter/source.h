@@ -3,6 +3,8 @@
 #ifndef JM_SOURCE_H
 #define JM_SOURCE_H
 
+#include <sys/types.h>
+
 #include "base/option.h"
 #include "meter/meter.h"
 
@@ -38,6 +40,18 @@ static inline void jm_give(struct jm_sink *sink, int signal, double value, int64
 	sink->give(sink, signal, 1, &reading);
 }
 
+/*
+ * Who used a device: a process on an undivided device, or an instance (MIG) of a divided one and the processes that
+ * run in it, whose own use is not known.
+ */
+struct jm_device_use {
+	int instance;	  /* -1 = the device is not divided */
+	const char *name; /* of the instance: "MIG-..."; valid during the call */
+	pid_t pid;	  /* in the first namespace of the machine; 0 = the instance as a whole */
+	double use;	  /* relative to other rows of the device; NAN = not known */
+};
+typedef void jm_use_fn(void *arg, const struct jm_device_use *use);
+
 struct jm_source {
 	const char *name;
 	const char *summary; /* one line for `list` and the man page */
@@ -64,6 +78,12 @@ struct jm_source {
 	bool (*edge)(void *state, enum jm_edge edge);
 	/* Optional: when it would like to be read next, of itself; JM_FOREVER = never. */
 	int64_t (*due)(void *state);
+	/*
+	 * Optional: gives who used the device of this meter since the call before, at least a second ago; the first
+	 * call begins. Nobody used it when no row has a use above 0. JM_ENOENT: not a device of this source;
+	 * JM_ENOSUP, JM_EPERM...: its driver does not report who uses it. It runs beside `read`, in another thread.
+	 */
+	int (*uses)(void *state, int meter, jm_use_fn *give, void *arg, struct jm_err *err);
 	/* Optional; without it `doctor` opens the source and reports what came of it. */
 	void (*doctor)(struct jm_ctx *ctx, jm_finding_fn *say, void *arg);
 };

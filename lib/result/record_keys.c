@@ -313,6 +313,34 @@ static const struct jm_key provenance_keys[] = {
 	{0},
 };
 
+static const char *const share_words[] = {"process-utilisation", "instance-utilisation", NULL};
+
+static const struct jm_key instance_share_keys[] = {
+	{TEXT("name", 0), .meaning = "of the instance (MIG): UUID of its first device"},
+	{NUMBER("share", JM_KEY_NULL), .min = 0, .max = 1,
+		.meaning =
+			"of the energy of the GPU; the rest belongs to other instances or to none"},
+	{NUMBER("joules_estimated", JM_KEY_NULL), .unit = "J",
+		.meaning = "that share: an estimate; in no total"},
+	{0},
+};
+
+static const struct jm_key gpu_share_keys[] = {
+	{TEXT("meter", 0), .meaning = "id of the GPU's meter"},
+	{WORD("method", 0), .words = share_words,
+		.meaning = "each second's energy is divided as the driver reports the use: by "
+			   "processes, or by instances (MIG)"},
+	{NUMBER("share", JM_KEY_NULL), .min = 0, .max = 1,
+		.meaning = "of the energy of the GPU that goes to the process or group; null: none "
+			   "was named, or unknown"},
+	{NUMBER("joules_estimated", JM_KEY_NULL), .unit = "J",
+		.meaning =
+			"that share: an estimate, whatever the origin of the meter; in no total"},
+	{TEXT("reason", JM_KEY_NULL), .max = 300, .meaning = "why a share is unknown"},
+	{LIST("instances", 0), .keys = instance_share_keys, .meaning = "of a divided GPU (MIG)"},
+	{0},
+};
+
 static const struct jm_key attached_keys[] = {
 	{TEXT("what", 0), .meaning = "the process, the control group, or the machine"},
 	{POSITIVE("cpu_s", JM_KEY_NULL), .unit = "s",
@@ -325,6 +353,8 @@ static const struct jm_key attached_keys[] = {
 		.meaning = "that share of the energy of the processors: an estimate, whatever the "
 			   "origin of the meters; in no total"},
 	{TEXTS("meters", 0), .meaning = "ids of the processors' meters that were shared out"},
+	{LIST("gpus", 0), .keys = gpu_share_keys,
+		.meaning = "GPUs whose driver was asked who uses them"},
 	{0},
 };
 

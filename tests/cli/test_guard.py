@@ -152,6 +152,32 @@ def test_second_sweeper_is_told_who_holds(gpus):
     assert gpus.limits() == FOUND
 
 
+@pytest.mark.parametrize("victim", ["program", "guard", "both"])
+def test_one_of_two_programs_is_killed(gpus, victim):
+    """Each has its own guard: only the killed one's GPUs are restored, and the other may take them then."""
+    killed = start(gpus, "set", "gpu.power@GPU-0=300W", "gpu.power@GPU-1=310W", "--", "sleep", "3")
+    other = start(gpus, "set", "gpu.power@GPU-2=320W", "gpu.power@GPU-3=330W", "--", "sleep", "60")
+    assert wait_for(lambda: gpus.limits() == [300, 310, 320, 330])
+    assert guard_of(killed.pid) != guard_of(other.pid)
+    if victim != "program":
+        kill(guard_of(killed.pid))
+    if victim != "guard":
+        kill(killed.pid)
+    if victim == "both":  # the next joulemark of any kind
+        end(killed)
+        assert run(gpus, "get").returncode == 0
+    assert wait_for(lambda: gpus.limits() == [*FOUND[:2], 320, 330]), gpus.limits()
+    assert wait_for(lambda: len(gpus.journals()) == 2)
+    held = json.loads(run(gpus, "status", "--json").stdout)["settings"]
+    assert {(h["state"], h["pid"]) for h in held} == {("held", other.pid)}
+    assert run(gpus, "set", "gpu.power@GPU-0=340W", "--", "true").returncode == 0
+    assert gpus.limits() == [*FOUND[:2], 320, 330]
+    other.terminate()
+    assert other.wait(20) == 128 + signal.SIGTERM
+    assert gpus.limits() == FOUND and not gpus.journals()
+    end(killed)
+
+
 @pytest.mark.parametrize("words, code, text", [
     (["gpu.power=900W"], USAGE, "200W to 700W"),
     (["gpu.power=300"], USAGE, "unit"),

@@ -45,6 +45,7 @@
  *	cost=US energycost=US	each call, each reading of the energy counter, computes for that long
  *	init=9			nvmlInit returns this
  *	persistence=0		persistence mode is off
+ *	usersfile=FILE mig=0:3	who uses the GPUs: see nvml_fake_use.c
  * and JM_FAKE_NVML_STATE=FILE, which holds the limits (without it they live in the process).
  *
  * The truth. t is CLOCK_MONOTONIC in seconds. GPU i draws P_i(t) = level of the wave at
@@ -191,6 +192,8 @@ API int nvmlDeviceGetHandleByIndex_v2(unsigned int i, jm_nvml_device *d)
 
 API int nvmlDeviceGetUUID(jm_nvml_device d, char *uuid, unsigned int size)
 {
+	if (fake_mig_uuid(d, uuid, size))
+		return 0;
 	ENTER(d);
 	snprintf(uuid, size, "GPU-%08x-fa4e-4000-8000-00000000%04x",
 		0x10000000u * (unsigned int)(d->index % 16) + (unsigned int)d->index, d->index);

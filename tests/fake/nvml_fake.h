@@ -60,6 +60,8 @@ struct fake {
 	double min_w, max_w, default_w;
 	unsigned int nosupport[16], n_nosupport, persistence;
 	long latency_us, set_latency_us, no_sets, cost_us, energy_cost_us;
+	char users_file[256];
+	double mig[MAX_GPUS]; /* number of instances; 0 = not divided */
 	double init_time;
 	struct nvml_device device[MAX_GPUS];
 	struct state *state;
@@ -67,6 +69,12 @@ struct fake {
 };
 
 extern struct fake fake;
+
+struct nvml_gpm_sample {
+	int gpu;
+	double t;
+	unsigned int instance, sm; /* of an instance: how busy it was, percent */
+};
 
 #define API __attribute__((visibility("default")))
 
@@ -95,6 +103,8 @@ double fake_mean_watts(int gpu, double end, double window);
 double fake_enforced_w(int gpu);
 /* For how long P_i was above the limit, which holds from 0 to t. */
 double fake_capped_seconds(int gpu, double t);
+/* The UUID of a MIG device; false = it is a whole GPU. See nvml_fake_use.c. */
+bool fake_mig_uuid(jm_nvml_device d, char *uuid, unsigned int size);
 /* The limit is another one from t on. With the lock held. */
 void fake_add_piece(int gpu, double t);
 

@@ -5,11 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-struct nvml_gpm_sample {
-	int gpu;
-	double t;
-};
-
 API int nvmlGpmQueryDeviceSupport(jm_nvml_device d, struct jm_nvml_gpm_support *support)
 {
 	ENTER(d);
@@ -66,7 +61,9 @@ API int nvmlGpmMetricsGet(struct jm_nvml_gpm_get *get)
 		return JM_NVML_INVALID_ARGUMENT;
 	share = fake_mean_watts(a->gpu, b->t, b->t - a->t) / fake.max_w;
 	for (unsigned int i = 0; i < get->n; i++) {
-		get->metric[i].value = metric_of(get->metric[i].id, share);
+		get->metric[i].value = b->instance && get->metric[i].id == JM_NVML_GPM_SM
+					       ? b->sm
+					       : metric_of(get->metric[i].id, share);
 		get->metric[i].rc = isnan(get->metric[i].value) ? JM_NVML_NOT_SUPPORTED : 0;
 	}
 	return 0;

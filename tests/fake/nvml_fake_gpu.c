@@ -155,6 +155,9 @@ static void configure_faults(void)
 	configure_each("deny", denied);
 	for (int i = 0; i < MAX_GPUS; i++)
 		fake.deny[i] = !fake.deny_all && denied[i] != 0;
+	fake.users_file[0] = '\0';
+	lookup("usersfile", fake.users_file, sizeof(fake.users_file));
+	configure_each("mig", fake.mig);
 	fake.n_nosupport = 0;
 	if (lookup("nosupport", text, sizeof(text)))
 		for (char *save = NULL, *w = strtok_r(text, ",", &save); w && fake.n_nosupport < 16;
