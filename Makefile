@@ -6,7 +6,7 @@ PYTHON = /usr/bin/python3
 # what programs print is UTF-8, whatever the locale here is
 export PYTHONUTF8 = 1
 
-.PHONY: build setup demo check attack format bench table install clean
+.PHONY: build setup demo check attack format bench table install deb clean
 build:
 	tools/setup.sh build
 	@test -f $(BUILD)/build.ninja || meson setup $(BUILD)
@@ -48,6 +48,10 @@ table: setup
 
 install: build
 	meson install -C $(BUILD)
+
+# build/joulemark_VERSION_ARCH.deb, from what is built; DEBFULLNAME and DEBEMAIL name its maintainer
+deb: build
+	$(PYTHON) tools/deb.py $(BUILD)
 
 clean:
 	rm -rf $(BUILD) $(BUILD)-* demo.html demo.db*

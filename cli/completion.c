@@ -165,6 +165,10 @@ void jm_completion_print(const struct jm_command *const *commands, enum jm_shell
 		return;
 	}
 	if (shell == JM_SHELL_ZSH)
-		fprintf(out, "autoload -Uz bashcompinit && bashcompinit\n");
+		fprintf(out, "#compdef joulemark\nautoload -Uz bashcompinit && bashcompinit\n");
 	print_bash(commands, out);
+	/* as a file of fpath it is this function, and its first call completes */
+	if (shell == JM_SHELL_ZSH)
+		fprintf(out, "if [ \"${funcstack[1]}\" = _joulemark ]; then\n"
+			     "\t_bash_complete -o default -F _joulemark\nfi\n");
 }

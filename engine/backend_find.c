@@ -25,20 +25,37 @@ static bool name_good(const char *name)
 	       strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-_") == strlen(name);
 }
 
-/* <folder of the program>/backends/NAME.so; "" when that cannot be known or trusted. */
-static void path_beside(const char *name, char *ret, size_t size)
+#define N_PATHS 4
+
+/* What follows the folder of the program, or of the library that holds this code. */
+static const char *const beside[] = {"backends", JM_PLUGINS_FROM_PROGRAM, "joulemark"};
+
+/* Without the last slash; false when it cannot be known or trusted. */
+static bool program_folder(char *ret, size_t size)
 {
-	char exe[3072];
-	ssize_t n = getauxval(AT_SECURE) ? 0 : readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+	ssize_t n = getauxval(AT_SECURE) ? 0 : readlink("/proc/self/exe", ret, size - 1);
 	char *slash;
 
-	*ret = 0;
-	if (n <= 0)
-		return;
-	exe[n] = 0;
-	slash = strrchr(exe, '/');
+	ret[n > 0 ? n : 0] = 0;
+	slash = strrchr(ret, '/');
 	if (slash)
-		snprintf(ret, size, "%.*s/backends/%s.so", (int)(slash - exe), exe, name);
+		*slash = 0;
+	return slash;
+}
+
+/* Of the shared object, or the program, that holds this code. */
+static bool own_folder(char *ret, size_t size)
+{
+	Dl_info info;
+	char *slash;
+
+	if (getauxval(AT_SECURE) || !dladdr(beside, &info) || !info.dli_fname)
+		return false;
+	snprintf(ret, size, "%s", info.dli_fname);
+	slash = strrchr(ret, '/');
+	if (slash)
+		*slash = 0;
+	return slash;
 }
 
 /* A file that is not there leaves *ret_library NULL; one that cannot be loaded is an error. */
@@ -64,7 +81,7 @@ static const char *reason_absent(const char *name)
 	return NULL;
 }
 
-static int not_there(const char *name, char path[2][4096], struct jm_err *err)
+static int not_there(const char *name, char path[N_PATHS][4096], struct jm_err *err)
 {
 	const char *reason = reason_absent(name);
 
@@ -76,27 +93,34 @@ static int not_there(const char *name, char path[2][4096], struct jm_err *err)
 	return jm_err_set(err, JM_ENOENT,
 		"Device '%s' is not available: neither %s%s%s exists; build joulemark with this "
 		"backend or use --device ref.",
-		name, path[0], *path[0] ? " nor " : "", path[1]);
+		name, path[0], *path[0] ? " nor " : "", path[N_PATHS - 1]);
 }
 
-static void find_paths(const char *name, char path[2][4096])
+/* In the order in which they are looked for; "" = there is none. */
+static void find_paths(const char *name, char path[N_PATHS][4096])
 {
-	const char *folder = secure_getenv("JM_BACKENDS");
+	const char *named = secure_getenv("JM_BACKENDS");
+	char folder[3072];
 
-	if (folder)
-		snprintf(path[0], sizeof(path[0]), "%.4000s/%s.so", folder, name);
-	else
-		path_beside(name, path[0], sizeof(path[0]));
-	snprintf(path[1], sizeof(path[1]), "%s/%s.so", JM_PLUGIN_DIR, name);
+	if (named) {
+		snprintf(path[0], sizeof(path[0]), "%.4000s/%s.so", named, name);
+	} else {
+		for (int i = 0; i < N_PATHS - 1; i++)
+			if (i < 2 ? program_folder(folder, sizeof(folder))
+				  : own_folder(folder, sizeof(folder)))
+				snprintf(path[i], sizeof(path[i]), "%s/%s/%s.so", folder, beside[i],
+					name);
+	}
+	snprintf(path[N_PATHS - 1], sizeof(path[0]), "%s/%s.so", JM_PLUGIN_DIR, name);
 }
 
 static int load(const char *name, void **ret_library, struct jm_err *err)
 {
-	char path[2][4096];
+	char path[N_PATHS][4096] = {""};
 	int ret = 0;
 
 	find_paths(name, path);
-	for (int i = 0; i < 2 && !*ret_library && !ret; i++)
+	for (int i = 0; i < N_PATHS && !*ret_library && !ret; i++)
 		ret = try_load(path[i], ret_library, err);
 	if (ret || *ret_library)
 		return ret;
@@ -223,7 +247,7 @@ static bool is_known(const char *name)
 
 int jm_device_check(const char *text, struct jm_err *err)
 {
-	char name[64], path[2][4096];
+	char name[64], path[N_PATHS][4096] = {""};
 	int index, code = jm__backend_split(text, name, sizeof(name), &index, err);
 
 	if (code || !strcmp(name, jm_backend_ref.name))
@@ -231,7 +255,8 @@ int jm_device_check(const char *text, struct jm_err *err)
 	if (!name_good(name))
 		return unknown(name, err);
 	find_paths(name, path);
-	if ((*path[0] && !access(path[0], F_OK)) || !access(path[1], F_OK))
-		return 0;
+	for (int i = 0; i < N_PATHS; i++)
+		if (*path[i] && !access(path[i], F_OK))
+			return 0;
 	return is_known(name) ? not_there(name, path, err) : unknown(name, err);
 }
