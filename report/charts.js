@@ -282,6 +282,14 @@
 				.map((i) => ({ run: i, percent: 100 * (JM.run(metric, i) / median - 1) }));
 		});
 	}
+	// Of many runs the box tells the spread; marks are left for the outliers and the two extremes.
+	const MOST_MARKS = 40;
+	function marked(list) {
+		if (list.length <= MOST_MARKS) return list;
+		const sorted = list.slice().sort((a, b) => a.percent - b.percent),
+			ends = [sorted[0], sorted[sorted.length - 1]];
+		return list.filter((d) => ends.includes(d) || JM.run("outlier", d.run));
+	}
 	function box(c, list) {
 		return {
 			type: "custom",
@@ -320,7 +328,7 @@
 				.filter(([, v]) => v.length >= 5)
 				.map(([i, v]) => [i, v[0], quantile(v, 0.25), quantile(v, 0.5), quantile(v, 0.75), v[v.length - 1]]);
 			const dots = runs.flatMap((list, i) =>
-				list.map((d) => ({ value: [i, d.percent], index: order[i].index, run: d.run, off: JM.run("outlier", d.run) })),
+				marked(list).map((d) => ({ value: [i, d.percent], index: order[i].index, run: d.run, off: JM.run("outlier", d.run) })),
 			);
 			const most = Math.max(0.01, ...dots.map((d) => Math.abs(d.value[1])));
 			out.xAxis = settingAxis(c, { numeric: false, labels: order.map((p) => place.labels[p.index]), name: place.name });
@@ -359,9 +367,11 @@
 			},
 			metrics.map((m) => JM.el("option", { value: m, selected: m === metric }, JM.column(series, m).title)),
 		);
+		const many = series.points.some((p) => p.runs_ok > MOST_MARKS);
 		const chart = panel(
 			"Spread of the runs",
-			"Each run against the median of its setting. Diamonds: outliers (median absolute deviation). From five runs on a box shows the quartiles, its whiskers the extremes.",
+			"Each run against the median of its setting. Diamonds: outliers (by the median absolute deviation). From five runs on a box shows the quartiles, its whiskers the extremes." +
+				(many ? " Of a setting with more than " + MOST_MARKS + " runs only the outliers and the two extremes have a mark." : ""),
 			option,
 			{
 				id: series.id + "/spread",

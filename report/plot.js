@@ -77,6 +77,7 @@
 	}
 	dark.addEventListener("change", redraw);
 	window.addEventListener("beforeprint", () => {
+		drawAll();
 		printing = true;
 		redraw();
 	});
@@ -87,6 +88,7 @@
 
 	// The drawing as a file of its own, in the colours of paper: SVG, or the print dialog of the browser for PDF.
 	function paperSvg(chart) {
+		chart.draw();
 		const svg = () => chart.chart.getDom().querySelector("svg");
 		chart.chart.setOption(chart.option(palettes.light), true);
 		chart.chart.getZr().flush();
@@ -144,6 +146,65 @@
 		return details;
 	}
 
+	// ---- when charts are drawn: those in sight first, the others one by one while nothing else is to be done -------
+
+	const waiting = new Map(); // chart of each element that is not drawn yet, in order of the page
+	const idle = window.requestIdleCallback || ((f) => setTimeout(f, 30));
+	const NEAR = "200px";
+
+	function forget(chart, node) {
+		inSight.unobserve(node);
+		waiting.delete(node);
+	}
+
+	function draw(chart, node, size) {
+		if (chart.chart) return;
+		forget(chart, node);
+		chart.size = size.width + " " + size.height;
+		chart.chart = echarts.init(node, null, { renderer: "svg", width: size.width, height: size.height });
+		drawn.push(chart);
+		byNode.set(node, chart);
+		chart.chart.setOption(chart.option(palette()));
+		sizes.observe(node);
+	}
+
+	const byNode = new WeakMap();
+	const sizes = new ResizeObserver(function (entries) {
+		for (const { target, contentRect } of entries) {
+			const chart = byNode.get(target),
+				size = contentRect.width + " " + contentRect.height;
+			if (printing || size === chart.size) continue;
+			chart.size = size;
+			chart.chart.resize({ width: contentRect.width, height: contentRect.height });
+		}
+	});
+
+	const inSight = new IntersectionObserver(
+		function (entries) {
+			for (const { isIntersecting, target, boundingClientRect } of entries)
+				if (isIntersecting && waiting.has(target)) draw(waiting.get(target), target, boundingClientRect);
+			if (!asked) asked = idle(next);
+		},
+		{ rootMargin: NEAR },
+	);
+
+	let asked = 0;
+	function next() {
+		const [first] = waiting.keys();
+		asked = 0;
+		if (!first) return;
+		if (first.isConnected) draw(waiting.get(first), first, first.getBoundingClientRect());
+		else forget(waiting.get(first), first);
+		asked = idle(next);
+	}
+
+	function later(chart, node) {
+		waiting.set(node, chart);
+		inSight.observe(node);
+	}
+
+	const drawAll = () => [...waiting.values()].forEach((chart) => chart.draw());
+
 	// A panel with a chart; option(palette) is called for each drawing. more: {id, tall, tools, table() -> element}.
 	function panel(title, note, option, more) {
 		more = more || {};
@@ -162,19 +223,14 @@
 			more.table ? behind(title, more.table) : null,
 		);
 		chart.close = function () {
+			forget(chart, node);
 			if (!chart.chart) return;
-			chart.observer.disconnect();
+			sizes.unobserve(node);
 			chart.chart.dispose();
 			drawn.splice(drawn.indexOf(chart), 1);
 		};
-		requestAnimationFrame(function () {
-			if (!node.isConnected) return;
-			chart.chart = echarts.init(node, null, { renderer: "svg" });
-			drawn.push(chart);
-			chart.chart.setOption(chart.option(palette()));
-			chart.observer = new ResizeObserver(() => printing || chart.chart.resize());
-			chart.observer.observe(node);
-		});
+		chart.draw = () => draw(chart, node, node.getBoundingClientRect());
+		later(chart, node);
 		return chart;
 	}
 	JM.redraw = (chart) => chart.chart && chart.chart.setOption(chart.option(palette()), true);

@@ -139,7 +139,7 @@ def test_each_chart_is_a_valid_svg_file(tmp_path):
         JM.download = (name, type, text) => document.body.append(JM.el("pre", { class: "file" }, name + "|" + text));
         document.querySelectorAll("button.save").forEach((b) => b.textContent === "SVG" && b.click()); }, 1000)</script></body>"""
     page.write_text(page.read_text().replace("</body>", click))
-    dom = browse(page, "--dump-dom", "--window-size=1280,2400")
+    dom = browse(page, "--dump-dom", "--window-size=1280,700")  # most charts are out of sight
     files = dict(html.unescape(f).split("|", 1) for f in re.findall(r'<pre class="file">(.*?)</pre>', dom, re.S))
     assert len(files) == dom.count('role="img"') >= 6 and "efficiency-against-throughput.svg" in files
     for text in files.values():
@@ -219,8 +219,12 @@ def test_page_of_a_thousand_runs_holds_what_it_draws(tmp_path):
         row = rows[run["record"]]
         assert run["started"] == row["started"] and run["watts_mean"] == pytest.approx(
             sum(m["watts_mean"] for m in row["meters"] if not m["covered_by"]), rel=1e-6)
-    dom = browse(page, "--dump-dom", "--window-size=1400,3000", "--virtual-time-budget=20000")
+    # how many charts there are after the first frame: only those in sight
+    page.write_text(page.read_text().replace("</body>", """<script>requestAnimationFrame(() => setTimeout(() =>
+        document.body.dataset.first = document.querySelectorAll("main svg").length, 0))</script></body>"""))
+    dom = browse(page, "--dump-dom", "--window-size=1400,700", "--virtual-time-budget=20000")
     assert 'data-ready="yes"' in dom and ">Runs as CSV</button>" in dom
+    assert int(re.search(r'data-first="(\d+)"', dom).group(1)) <= 2 < dom.count("<svg") == dom.count('role="img"')
     chart = dom.split("<h3>Power against the cap")[1].split("</svg>")[0]
     assert len(re.findall("<path", chart)) >= 100, "a mark for each cap"
     assert dom.count("<h3>Machine</h3>") == 1 and rows[0]["provenance"]["kernel"] in dom
