@@ -149,7 +149,7 @@
 	// ---- when charts are drawn: those in sight first, the others one by one while nothing else is to be done -------
 
 	const waiting = new Map(); // chart of each element that is not drawn yet, in order of the page
-	const idle = window.requestIdleCallback || ((f) => setTimeout(f, 30));
+	const idle = (f) => (window.requestIdleCallback ? requestIdleCallback(f, { timeout: 200 }) : setTimeout(f, 30));
 	const NEAR = "200px";
 
 	function forget(chart, node) {
