@@ -134,7 +134,8 @@
 		(iso
 			? " Grey lines: as good as the reference" +
 				(work.series.length > 1 ? " of " + JM.systemNames(work.series)[0] : "") +
-				" by EDP and by EDS; what lies above a line is better."
+				" by EDP (energy \u00d7 time) and by EDS k (Energy Delay Sum: (1\u00a0\u2212\u00a01/k) of the energy + 1/k of the time); " +
+				"what lies above a line is better."
 			: "");
 
 	function systemsTable(work) {
@@ -172,7 +173,7 @@
 		const chart = panel(named(state.work), systemsNote(state.work, state.iso), (c) => systemsOption(c, state.work, state.iso), {
 			id: id,
 			tall: true,
-			tools: [select, el("label", { class: "small soft" }, box, " equal EDP, EDS")],
+			tools: [select, el("label", { class: "small soft" }, box, " lines of equal EDP and EDS")],
 			table: () => systemsTable(state.work),
 		});
 		function update() {

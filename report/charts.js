@@ -171,7 +171,8 @@
 			return out;
 		};
 		const note =
-			"EDP, ED2P and EDS relative to the reference (" +
+			"EDP: energy \u00d7 time per " + series.item + "; ED2P: energy \u00d7 time\u00b2; EDS k, the Energy Delay Sum: " +
+			"(1\u00a0\u2212\u00a01/k) of the energy + 1/k of the time. All relative to the reference (" +
 			ref.label +
 			"), the dashed line at 1; lower is better. The vertical axis does not start at 0.";
 		return panel("Energy and delay together", note, option, {

@@ -32,6 +32,9 @@
 		});
 	});
 
+	// What a metric means whose name does not say it; "" of the others.
+	JM.meaning = (s, name) => (S.meanings[name] || "").replaceAll("@", s.item);
+
 	// A property of one run; one that all runs have alike is kept once.
 	const at = (name, i) => (Array.isArray(S.runs[name]) ? S.runs[name][i] : S.runs[name]);
 	JM.run = at;

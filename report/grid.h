@@ -22,7 +22,7 @@ int jm_grid_init(struct jm_grid *grid, const struct jm_grouping *g, const struct
 
 /* "simulated", "estimated, simulated"... of all series: what a table must be marked with; "" = measured. */
 void jm_text_origins(const struct jm_grouping *g, char *out, size_t size);
-/* "energy: sum of 4 topmost meters, simulated; 100 W assumed for the rest of the node". */
+/* "energy: sum of 4 meters that no other one includes, simulated; 100 W assumed for the rest of the node". */
 void jm_text_energy(
 	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size);
 /* "node1, 2 x NVIDIA H100 (GPU-8f000000, GPU-9a000000), nvidia 550.54", or which were pooled and how; "" of a
@@ -55,6 +55,22 @@ json_t *jm_text_reasons(const struct jm_grouping *g, const struct jm_group_serie
 /* The same as one text. */
 void jm_text_quality(
 	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size);
+
+/* "EDP: energy times time per token; lower is better": of a metric whose name does not say it; "" of the others. */
+void jm_text_meaning(
+	const struct jm_grouping *g, const char *item, int metric, char *out, size_t size);
+/* What EDP and EDS are. */
+void jm_text_products(const struct jm_group_series *s, char *out, size_t size);
+/* "the setting that was found before the run"; the series has a reference. */
+const char *jm_text_reference(const struct jm_grouping *g, const struct jm_group_series *s);
+/* What gain and loss are; a loss of more than 100 % is also given as a multiple of the time. */
+void jm_text_relative(
+	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size);
+/* Why the intervals of gain and loss can be narrower than those they are made of; false: they are not paired. */
+bool jm_text_paired(
+	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size);
+/* "C (A is the best grade, D the worst)". */
+void jm_text_grade(const char *grade, char *out, size_t size);
 
 /* The formats; each writes to an open stream. */
 int jm_report_write_table(const struct jm_grouping *g, FILE *out, struct jm_err *err);

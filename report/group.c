@@ -32,34 +32,18 @@ void jm_group_metric_name(const struct jm_grouping *g, int metric, char *out, si
 		snprintf(out, size, "eds_k%.6g", g->options.k[metric - JM_M_EDS]);
 }
 
-/* Copies with every @ replaced by the item. */
-static void put_item(const char *from, const char *item, char *out, size_t size)
-{
-	size_t used = 0;
-
-	out[0] = '\0';
-	for (; *from && used + 1 < size; from++) {
-		if (*from == '@') {
-			used += (size_t)snprintf(out + used, size - used, "%s", item);
-		} else {
-			out[used++] = *from;
-			out[used] = '\0';
-		}
-	}
-}
-
 void jm_group_metric_title(const struct jm_grouping *g, const struct jm_group_series *s, int metric,
 	char *out, size_t size)
 {
 	if (metric < JM_M_EDS)
-		put_item(jm_metrics[metric].title, s->item, out, size);
+		jm_text_item(jm_metrics[metric].title, s->item, out, size);
 	else
 		snprintf(out, size, "EDS k=%.6g", g->options.k[metric - JM_M_EDS]);
 }
 
 void jm_group_metric_unit(const struct jm_group_series *s, int metric, char *out, size_t size)
 {
-	put_item(metric < JM_M_EDS ? jm_metrics[metric].unit : "1", s->item, out, size);
+	jm_text_item(metric < JM_M_EDS ? jm_metrics[metric].unit : "1", s->item, out, size);
 }
 
 int jm_group_metric_better(int metric)

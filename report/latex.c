@@ -85,7 +85,11 @@ static int put_series(
 	fputs(". ", out);
 	jm_text_energy(g, s, text, sizeof(text));
 	put(out, text);
-	put(out, "; mean ± half of the 95 % interval over the runs; * the reference");
+	put(out, "; mean ± half of the 95 % interval over the runs");
+	if (s->reference >= 0) {
+		put(out, "; * the reference: ");
+		put(out, jm_text_reference(g, s));
+	}
 	fputs("; figures in parentheses: the device did not keep to the setting.}\n", out);
 	fprintf(out, "\\label{tab:joulemark-%d}\n", (int)(s - g->series) + 1);
 	put_grid(out, &grid);

@@ -108,7 +108,7 @@ static int put_series(
 	const struct jm_grouping *g, const struct jm_group_series *s, FILE *out, struct jm_err *err)
 {
 	struct jm_grid grid;
-	char text[700];
+	char text[700], grade[80];
 	int rc = jm_grid_init(&grid, g, s, err);
 
 	if (rc)
@@ -118,12 +118,17 @@ static int put_series(
 	jm_text_energy(g, s, text, sizeof(text));
 	fputs("\n\n", out);
 	put(out, text);
-	fputs("; mean ± half of the 95 % interval over the runs; \\* the reference; gain: energy "
-	      "saved, loss: "
-	      "time lost against it; ° the work never drew as much power as the setting allows; ( "
-	      ") the "
-	      "device did not keep to the setting\n\n",
+	fputs("; mean ± half of the 95 % interval over the runs; ", out);
+	if (s->reference >= 0)
+		fprintf(out, "\\* the reference: %s; ", jm_text_reference(g, s));
+	fputs("° the work never drew as much power as the setting allows; ( ) the device did not "
+	      "keep to the setting\n\n",
 		out);
+	if (s->reference >= 0) {
+		jm_text_relative(g, s, text, sizeof(text));
+		put(out, text);
+		fputs("\n\n", out);
+	}
 	jm_text_machine(g, s, text, sizeof(text));
 	put(out, text);
 	fputs(*text ? "\n\n" : "", out);
@@ -133,7 +138,8 @@ static int put_series(
 	put_failures(g, s, out);
 	if (*s->grade) {
 		jm_text_quality(g, s, text, sizeof(text));
-		fprintf(out, "\nQuality %s%s", s->grade, *text ? ": " : "");
+		jm_text_grade(s->grade, grade, sizeof(grade));
+		fprintf(out, "\nQuality %s%s", grade, *text ? ": " : "");
 		put(out, text);
 		fputc('\n', out);
 	}

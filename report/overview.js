@@ -110,6 +110,11 @@
 		);
 	}
 
+	function referenceIs(rows) {
+		const kinds = [...new Set(rows.map((s) => s.reference_is))];
+		return "Reference: " + kinds.join(" or ") + ". ";
+	}
+
 	// One card for all series that have settings to choose from.
 	JM.leading = function (S) {
 		const rows = S.series.filter((s) => s.points.length > 1 && s.reference !== null);
@@ -130,7 +135,7 @@
 			el(
 				"p",
 				{ class: "soft small" },
-				"Mean \u00b1 half of the 95\u00a0% interval over the repeats. The upper end of the interval of the slowdown is within the limit.",
+				referenceIs(rows) + "Mean \u00b1 half of the 95\u00a0% interval over the repeats. The upper end of the interval of the slowdown is within the limit.",
 			),
 		);
 	};
@@ -200,7 +205,7 @@
 			"section",
 			{ class: "panel", id: "systems", "aria-label": "All systems" },
 			el("h3", {}, "All systems (" + S.series.length + ")"),
-			el("p", { class: "soft small" }, "Throughput, power and efficiency at the reference setting, or the first. A click on a heading sorts; a work leads to its charts."),
+			el("p", { class: "soft small" }, "Throughput, power and efficiency at the reference, the setting with which the others are compared, or at the first setting. Energy saved and slowdown: per item, compared with the reference. A click on a heading sorts; a work leads to its charts."),
 			JM.table(columns, S.series, { filter: S.series.length > 12, limit: 12, csv: "systems" }),
 		);
 	};

@@ -148,6 +148,7 @@
 					),
 			change && v.kind === "best" ? el("div", { class: "change good" }, change) : null,
 			detail ? el("div", { class: "change" }, detail[0].toUpperCase() + detail.slice(1) + ".") : null,
+			el("div", { class: "meaning" }, JM.meaning(s, v.metric)),
 		);
 	}
 

@@ -9,6 +9,8 @@
  *	machines	the different provenances
  *	traces		see page_trace.h; with the phases of their runs
  *	percent_least	half width that savings and losses are shown with at least, in percentage points
+ *	meanings	of a series the sentences on gain and loss; of the page what each metric means, @ is the item
+ *	reference_is	of a series, what its reference is
  *	within		of a series, best setting for at most slowdown_percent: {kind, leading, at, why}, indices of points;
  *			kind best, tie (those `at` cannot be told apart) or none (why)
  */
@@ -77,6 +79,37 @@ static json_t *within_json(const struct jm_grouping *g, const struct jm_group_se
 	return json_pack("{s:s, s:o, s:o, s:o}", "kind", jm_verdict_kind_name(v.kind), "leading",
 		v.leading < 0 ? json_null() : json_integer(v.leading - s->first_point), "at", at,
 		"why", json_string(v.why));
+}
+
+/* ---- what the words mean -------------------------------------------------------------------------------- */
+
+static json_t *meanings_json(const struct jm_grouping *g)
+{
+	json_t *out = json_object();
+	char name[64], text[240];
+
+	for (int m = 0; m < JM_M_EDS + g->options.n_k; m++) {
+		jm_group_metric_name(g, m, name, sizeof(name));
+		jm_text_meaning(g, "@", m, text, sizeof(text));
+		if (*text)
+			json_object_set_new(out, name, json_string(text));
+	}
+	return out;
+}
+
+static void put_meanings(const struct jm_grouping *g, const struct jm_group_series *s, json_t *out)
+{
+	json_t *list = json_array();
+	char text[400];
+
+	if (s->reference >= 0) {
+		json_object_set_new(out, "reference_is", json_string(jm_text_reference(g, s)));
+		jm_text_relative(g, s, text, sizeof(text));
+		json_array_append_new(list, json_string(text));
+	}
+	if (jm_text_paired(g, s, text, sizeof(text)))
+		json_array_append_new(list, json_string(text));
+	json_object_set_new(out, "meanings", list);
 }
 
 /* ---- capped power -------------------------------------------------------------------------------------- */
@@ -445,9 +478,11 @@ json_t *jm_page_data(const struct jm_grouping *g)
 	{
 		shorten_points(series);
 		json_object_set_new(series, "within", within_json(g, &g->series[i]));
+		put_meanings(g, &g->series[i], series);
 	}
 	put_capped(g, json_object_get(data, "series"));
 	if (data && put(data, "schema", json_string("joulemark.page/1")) &&
+		put(data, "meanings", meanings_json(g)) &&
 		put(data, "slowdown_percent", json_real(JM_SLOWDOWN)) &&
 		put(data, "percent_least", json_real(JM_PERCENT_LEAST)) &&
 		put(data, "runs", runs_json(g)) && put(data, "details", details_json(g)) &&

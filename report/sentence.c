@@ -36,7 +36,8 @@ void jm_text_energy(
 	if (s->n_meters == 1)
 		snprintf(part, sizeof(part), "energy: one meter");
 	else
-		snprintf(part, sizeof(part), "energy: sum of %d topmost meters", s->n_meters);
+		snprintf(part, sizeof(part), "energy: sum of %d meters that no other one includes",
+			s->n_meters);
 	jm_text_append(out, size, "", part);
 	jm_text_append(
 		out, size, ", ", s->mixed_origin ? "of mixed origin" : jm_origin_name(s->origin));

@@ -49,6 +49,22 @@ static void put_no_verdict(const struct jm_grouping *g, const struct jm_group_se
 	jm_text_wrap(out, text, 2, 4, g->options.width);
 }
 
+/* What the metrics are that combine energy and time, where there is a verdict by one of them. */
+static void put_products(const struct jm_grouping *g, const struct jm_group_series *s,
+	const struct jm_verdict *v, int n, FILE *out)
+{
+	bool any = false;
+	char text[400];
+
+	for (int i = 0; i < n; i++)
+		any = any || (v[i].kind != JM_VERDICT_NONE &&
+				     (v[i].metric == JM_M_EDP || v[i].metric >= JM_M_EDS));
+	if (!any)
+		return;
+	jm_text_products(s, text, sizeof(text));
+	jm_text_wrap(out, text, 2, 4, g->options.width);
+}
+
 static void put_verdicts(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
 {
 	struct jm_verdict v[JM_VERDICT_MAX];
@@ -71,6 +87,7 @@ static void put_verdicts(const struct jm_grouping *g, const struct jm_group_seri
 		jm_text_verdict(g, s, &v[i], text, sizeof(text));
 		put_verdict_line(g, title, text, out);
 	}
+	put_products(g, s, v, n, out);
 	fputc('\n', out);
 }
 
@@ -108,10 +125,29 @@ static void put_warnings(const struct jm_grouping *g, const struct jm_group_seri
 	}
 }
 
+/* The columns that compare with the reference. */
+static void put_relative(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
+{
+	char text[400];
+
+	jm_text_relative(g, s, text, sizeof(text));
+	jm_text_wrap(out, text, 2, 4, g->options.width);
+	if (jm_text_paired(g, s, text, sizeof(text)))
+		jm_text_wrap(out, text, 2, 4, g->options.width);
+}
+
+static void put_edp(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
+{
+	char text[160];
+
+	jm_text_meaning(g, s->item, JM_M_EDP, text, sizeof(text));
+	jm_text_wrap(out, text, 2, 4, g->options.width);
+}
+
 static void put_notes(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
 {
 	bool violated = false, outliers = false, unreached = false, unknown = false;
-	char reasons[1800], line[1900];
+	char reasons[1800], grade[80], line[1900];
 
 	for (int i = s->first_point; i < s->first_point + s->n_points; i++) {
 		violated = violated || g->point[i].state == JM_STATE_VIOLATED;
@@ -119,11 +155,10 @@ static void put_notes(const struct jm_grouping *g, const struct jm_group_series 
 		unreached = unreached || g->point[i].state == JM_STATE_NOT_REACHED;
 		unknown = unknown || g->point[i].state == JM_STATE_UNKNOWN;
 	}
-	if (s->reference >= 0)
-		put_note(g,
-			"*  the reference (found, or default); gain: energy saved, loss: time lost "
-			"against it",
-			out);
+	if (s->reference >= 0) {
+		snprintf(line, sizeof(line), "*  the reference: %s", jm_text_reference(g, s));
+		put_note(g, line, out);
+	}
 	if (unreached)
 		put_note(g, "°  the work never drew as much power as the setting allows", out);
 	if (unknown)
@@ -136,11 +171,16 @@ static void put_notes(const struct jm_grouping *g, const struct jm_group_series 
 		put_note(g, "!  one of the repeats is an outlier; it is included", out);
 	if (says_sums(g, s))
 		put_note(g, "median and max W are the sums of those of the meters", out);
+	if (s->reference >= 0)
+		put_relative(g, s, out);
+	else if (s->has_energy)
+		put_edp(g, s, out);
 	if (*s->grade) {
 		jm_text_quality(
 			g, &g->series[g->point[s->first_point].series], reasons, sizeof(reasons));
-		snprintf(line, sizeof(line), "quality %s%s%s", s->grade, *reasons ? ": " : "",
-			reasons);
+		jm_text_grade(s->grade, grade, sizeof(grade));
+		snprintf(
+			line, sizeof(line), "quality %s%s%s", grade, *reasons ? ": " : "", reasons);
 		jm_text_wrap(out, line, 2, 4, g->options.width);
 	}
 	put_warnings(g, s, out);
@@ -258,6 +298,7 @@ static void put_family_verdicts(const struct jm_grouping *g, const struct jm_fam
 			jm_text_wrap(out, line, 4, 6, g->options.width);
 		}
 	}
+	put_products(g, &f->all, v, n, out);
 	fputc('\n', out);
 }
 

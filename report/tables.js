@@ -157,6 +157,7 @@
 			? {
 					title: col.title,
 					unit: col.unit === "1" ? "\u00a0" : col.unit,
+					meaning: JM.meaning(s, name),
 					of: (p) => (p.state === "violated" && known(col.mean[p.index]) ? "(" + value(p.index) + ")" : value(p.index)),
 					mark: (p) => (best && best.leading === p.index ? "win" : null),
 				}
@@ -164,7 +165,27 @@
 	}
 	const rowClass = (p) => (p.state === "violated" ? "off" : p.reference ? "ref" : null);
 
-	JM.pointTable = (s, columns) => JM.table([settingColumn(s)].concat(columns), s.points, { rowClass: rowClass, csv: "settings" });
+	// What the columns mean whose titles do not say it, below their table.
+	function terms(s, columns) {
+		const list = columns.filter((c) => c.meaning),
+			relative = columns.some((c) => /gain|loss/.test(c.title)) ? s.meanings : [];
+		return list.length
+			? el(
+					"div",
+					{ class: "small soft terms" },
+					el("dl", {}, list.map((c) => [el("dt", {}, c.title), el("dd", {}, c.meaning)])),
+					relative.map((text) => el("p", {}, text)),
+				)
+			: null;
+	}
+	const settingsTable = (s, columns, more) =>
+		el(
+			"div",
+			{},
+			JM.table([settingColumn(s)].concat(columns), s.points, Object.assign({ rowClass: rowClass, csv: "settings" }, more)),
+			terms(s, columns),
+		);
+	JM.pointTable = (s, columns) => settingsTable(s, columns, {});
 	JM.metricTable = (s, names) => JM.pointTable(s, names.map((n) => metricColumn(s, n)).filter(Boolean));
 
 	const runsColumn = {
@@ -177,13 +198,19 @@
 			? [
 					{ title: "accepted", unit: unit, of: (p) => text(first(s, p).accepted) },
 					{ title: "enforced", unit: unit, of: (p) => ends(first(s, p)) },
-					{ title: "state", left: true, of: (p) => text(p.state) },
+					{
+						title: "state",
+						left: true,
+						meaning: "binding: the work took what the cap allows; not reached: it never needed so much; violated: the device took more",
+						of: (p) => text(p.state),
+					},
 				]
 			: [];
 	}
 	const paretoColumn = {
 		title: "Pareto front",
 		left: true,
+		meaning: "yes: no other setting is better in throughput or efficiency without being worse in the other",
 		of: (p) => (p.pareto === undefined ? "\u2013" : p.pareto ? "yes" : "no"),
 	};
 
@@ -240,7 +267,7 @@
 		const views = VIEWS.map(([title, of]) => [title, of(s, eds)]).filter(([, columns]) => columns.length > 1 || (columns.length && s.points.length));
 		const place = el("div", {}),
 			usable = views.filter(([, columns]) => columns.length);
-		const show = (k) => place.replaceChildren(JM.table([settingColumn(s)].concat(usable[k][1]), s.points, { rowClass: rowClass, csv: "settings", limit: 20, filter: s.points.length > 20 }));
+		const show = (k) => place.replaceChildren(settingsTable(s, usable[k][1], { limit: 20, filter: s.points.length > 20 }));
 		const note =
 			(s.machine ? s.machine + ". " : "") +
 			s.energy[0].toUpperCase() +
@@ -285,8 +312,9 @@
 						"p",
 						{ class: "small" },
 						letter === "none"
-							? "The runs satisfy no grade."
-							: "The worst grade among the runs.",
+							? "The runs satisfy no grade. Grades go from A, the best, to D; these reasons prevent a grade:"
+							: "The worst grade among the runs; grades go from A, the best, to D, or none. " +
+								(reasons.length ? "These reasons prevent a better one:" : ""),
 					),
 					el(
 						"ul",
@@ -334,14 +362,14 @@
 				el(
 					"p",
 					{ class: "soft small" },
-					"Of one run, phase " + text(detail.phase) + ". Totals add the topmost meters of one origin only.",
+					"Of one run, phase " + text(detail.phase) + ". Totals add only meters that no other meter includes, all of one origin, so that nothing is counted twice.",
 				),
 				JM.table(columns, list, { csv: "meters" }),
 			),
 		);
 	};
 
-	// Seconds, energy, power and items of each phase of one run; its energy is that of the topmost meters of one origin.
+	// Seconds, energy, power and items of each phase of one run; its energy is that of the meters of one origin that no other one includes.
 	JM.phases = function (s) {
 		const detail = JM.S.details[s.index],
 			list = detail.phases
@@ -466,7 +494,7 @@
 			"section",
 			{ class: "panel long", id: "runs", "aria-label": "All runs" },
 			el("h3", {}, "All runs (" + S.runs.n + ")"),
-			el("p", { class: "soft small" }, "A click on the last column shows the parameters of a run."),
+			el("p", { class: "soft small" }, "A click on the last column shows the parameters of a run. Grade: quality of the measurement, from A, the best, to D, or none."),
 			JM.table(columns, JM.allRuns.slice().sort((a, b) => JM.run("ok", a) - JM.run("ok", b)), {
 				rowClass: (i) => (JM.run("ok", i) ? null : "failed"),
 				whole: failed,

@@ -45,6 +45,21 @@ void jm_text_append(char *out, size_t size, const char *between, const char *wha
 		jm_text_shorten(out, used + 1);
 }
 
+void jm_text_item(const char *from, const char *item, char *out, size_t size)
+{
+	size_t used = 0;
+
+	out[0] = '\0';
+	for (; *from && used + 1 < size; from++) {
+		if (*from == '@') {
+			used += (size_t)snprintf(out + used, size - used, "%s", item);
+		} else {
+			out[used++] = *from;
+			out[used] = '\0';
+		}
+	}
+}
+
 int jm_text_width(const char *text)
 {
 	int width = 0;

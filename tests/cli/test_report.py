@@ -80,7 +80,7 @@ def test_order_of_the_records_does_not_matter(tmp_path):
 
 def test_a_table_says_simulated_once():
     text = report(DATA / "h100x4.json")
-    assert "meters, simulated;" in text.split("gpu.power")[0]  # above the first figure
+    assert "includes, simulated;" in text.split("gpu.power")[0]  # above the first figure
     assert text.split("quality")[0].count("simulated") == 1
     rows = report("--columns", "all", "--width", "1000", DATA / "h100x4.json").splitlines()
     figures = [line for line in rows if re.match(r"(default|\d+ W) .*±", line)]
@@ -171,7 +171,7 @@ def test_estimates_yield_no_verdict(tmp_path):
             assert verdict["kind"] == "none" and "estimate" in verdict["why"]
     text = report(path)
     assert text.count("the energy is estimated, and an estimate cannot tell settings apart") == 1
-    assert "No verdict by energy per" in text and "meters, estimated;" in text
+    assert "No verdict by energy per" in text and "includes, estimated;" in text
 
 
 def test_one_repeat_has_no_verdict(tmp_path):
