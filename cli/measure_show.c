@@ -119,6 +119,34 @@ static void put_energy(const struct jm_measure_text *t, const json_t *record)
 		put_line(t, label, "unknown: there is no meter");
 }
 
+/* One line per circumstance: "memory pressure: stall-time 0.12 s, full-stall-time 0 s". */
+static void put_context(const struct jm_measure_text *t, const json_t *record)
+{
+	const json_t *about, *signal;
+	const char *label = "Context";
+	char text[300], amount[80];
+	size_t i, k;
+
+	json_array_foreach(json_object_get(record, "context"), i, about)
+	{
+		snprintf(text, sizeof(text), "%s", jm_json_text(about, "label"));
+		json_array_foreach(json_object_get(about, "signals"), k, signal)
+		{
+			double value = jm_json_real_of(signal, "increase");
+
+			if (isnan(value))
+				value = jm_json_real_of(signal, "mean");
+			jm_text_quantity(
+				value, NAN, jm_json_text(signal, "unit"), amount, sizeof(amount));
+			jm_text_append(text, sizeof(text), k ? ", " : ": ",
+				jm_json_text(signal, "quantity"));
+			jm_text_append(text, sizeof(text), " ", amount);
+		}
+		put_line(t, label, text);
+		label = "";
+	}
+}
+
 /* Of a process or a control group: "12.3 J of the processors, estimated: 25.0 % of their 8.4 s of CPU time". */
 static void put_share(const struct jm_measure_text *t, const json_t *record)
 {
@@ -427,6 +455,7 @@ void jm_measure_print(const struct jm_measure_text *t, const json_t *record)
 	put_energy(t, record);
 	put_share(t, record);
 	put_device_shares(t, record);
+	put_context(t, record);
 	put_items(t, record);
 	put_meters(t, record);
 	put_phases(t, record);

@@ -176,6 +176,8 @@ static bool is_shown(const struct jm_meters *set, int i)
 {
 	const struct jm_meter *m = &set->meter[i];
 
+	if (m->scope == JM_SCOPE_CONTEXT)
+		return false;
 	return m->covered_by < 0 || m->scope == JM_SCOPE_GPU || m->scope == JM_SCOPE_PACKAGE;
 }
 

@@ -91,7 +91,7 @@ static void make_columns(const struct jm_watch_show *show, struct columns *c)
 	for (int i = 0; i < show->set->n; i++) {
 		const struct jm_meter *m = &show->set->meter[i];
 
-		if (m->covered_by >= 0)
+		if (m->covered_by >= 0 || m->scope == JM_SCOPE_CONTEXT)
 			continue;
 		short_label(m->label, label);
 		add_column(c, label, "W", m->origin, jm_live_meter(show->live, i)->watts);
@@ -160,6 +160,8 @@ static void put_csv(const struct jm_watch_show *show, FILE *out, const char *tim
 		const struct jm_meter *m = &show->set->meter[i];
 		const struct jm_live_meter *now = jm_live_meter(show->live, i);
 
+		if (m->scope == JM_SCOPE_CONTEXT)
+			continue;
 		fputs(time, out);
 		put_field(out, m->id);
 		put_field(out, m->label);
@@ -214,7 +216,8 @@ static void put_json(const struct jm_watch_show *show, FILE *out, const char *ti
 	json_t *meters = json_array(), *line;
 
 	for (int i = 0; i < show->set->n; i++)
-		json_array_append_new(meters, meter_json(show, i));
+		if (show->set->meter[i].scope != JM_SCOPE_CONTEXT)
+			json_array_append_new(meters, meter_json(show, i));
 	line = json_pack("{s:s, s:I, s:f, s:o, s:o}", "time", time, "start_ns",
 		(json_int_t)show->start_ns, "elapsed_s", seconds(t_ns - show->start_ns), "meters",
 		meters, "total", total_json(show));

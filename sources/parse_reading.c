@@ -103,6 +103,30 @@ int jm_parse_list(const char *text, double *ret, int most)
 	return n;
 }
 
+double jm_parse_pressure(const char *text, const char *what)
+{
+	size_t n = strlen(what);
+
+	while (text && (strncmp(text, what, n) != 0 || text[n] != ' ')) {
+		text = strchr(text, '\n');
+		text += text != NULL;
+	}
+	if (text) {
+		size_t line = strcspn(text, "\n");
+		const char *total = strstr(text, " total=");
+		char number[24];
+		uint64_t us;
+
+		if (!total || total >= text + line)
+			return NAN;
+		total += strlen(" total=");
+		snprintf(number, sizeof(number), "%.*s", (int)strcspn(total, "\n"), total);
+		if (jm_number_whole(number, UINT64_MAX, &us))
+			return (double)us * 1e-6;
+	}
+	return NAN;
+}
+
 double jm_parse_unit(const char *text, char unit)
 {
 	const char ends[] = {' ', unit, '\0'};

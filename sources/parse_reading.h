@@ -37,6 +37,12 @@ struct jm_hsmp_table {
 /* False: another size, or what no table holds. A power or limit that cannot be is NAN. */
 bool jm_parse_hsmp(const uint8_t *bytes, size_t n, struct jm_hsmp_table *ret);
 
+/*
+ * A file of Linux's pressure stall information: the total of the line that begins with `what` ("some" or "full") as
+ * seconds. NAN = there is no such line.
+ */
+double jm_parse_pressure(const char *text, const char *what);
+
 /* "99.5 W", "12.60W": a value above 0 with that unit. NAN = "N/A" or another text. */
 double jm_parse_unit(const char *text, char unit);
 

@@ -103,7 +103,7 @@ static enum jm_origin origin_of(const char *recorded)
 
 static int add_meter(char **field, struct jm_meters *set, struct jm_err *err)
 {
-	int scope = FIND(field[4], scope_name, JM_SCOPE_GPU_IO + 1);
+	int scope = FIND(field[4], scope_name, JM_SCOPE_COUNT);
 	struct jm_meter meter = {.source = "replay", .origin = origin_of(field[5])};
 
 	if (scope < 0)

@@ -115,6 +115,26 @@ static json_t *signal_json(
 		"increase", jm_json_number(increase(signal, &f)), "samples", (json_int_t)f.samples);
 }
 
+/* NULL: an error */
+static json_t *signals_json(struct jm_session *s, const struct jm_meter *m,
+	const struct jm_phase *phase, struct jm_err *err)
+{
+	json_t *signals = json_array();
+
+	for (int k = m->first_signal; k < m->first_signal + m->n_signals; k++) {
+		if (json_array_append_new(signals, signal_json(s, k, phase, err))) {
+			json_decref(signals);
+			return NULL;
+		}
+	}
+	return signals;
+}
+
+static bool is_context(const struct jm_meters *set, int i)
+{
+	return set->meter[i].scope == JM_SCOPE_CONTEXT;
+}
+
 /* ---- one meter ---- */
 
 static const char *id_or_null(const struct jm_meters *set, int i)
@@ -164,11 +184,10 @@ static json_t *meter_json(struct jm_session *s, int i, const struct jm_phase *ph
 		text_or_null(id_or_null(&s->set, m->covered_by)), "overlaps",
 		text_or_null(id_or_null(&s->set, m->overlaps)), "origin",
 		jm_origin_name(m->origin));
-	json_t *signals = json_array();
+	json_t *signals;
 	struct jm_watts watts;
 
 	if (jm_watts_of(s->trace, &s->set, i, phase->t0_ns, phase->t1_ns, &watts, err)) {
-		json_decref(signals);
 		json_decref(meter);
 		return NULL;
 	}
@@ -183,11 +202,8 @@ static json_t *meter_json(struct jm_session *s, int i, const struct jm_phase *ph
 	json_object_set_new(
 		meter, "fault", json_string(jm_fault_name(jm_fault_kind(&energy->fault))));
 	add_rest(s, energies, i, meter);
-	for (int k = m->first_signal; k < m->first_signal + m->n_signals; k++)
-		if (json_array_append_new(signals, signal_json(s, k, phase, err)))
-			break;
-	if ((int)json_array_size(signals) == m->n_signals &&
-		!json_object_set_new(meter, "signals", signals))
+	signals = signals_json(s, m, phase, err);
+	if (signals && !json_object_set_new(meter, "signals", signals))
 		return meter;
 	json_decref(meter);
 	return NULL;
@@ -339,8 +355,12 @@ static json_t *phase_json(
 	json_t *meters = json_array();
 
 	for (int i = 0; i < s->set.n; i++) {
-		json_t *meter = json_pack("{s:s, s:o, s:o, s:o}", "id", s->set.meter[i].id,
-			"joules", jm_json_number(energy[i].joules), "error_joules",
+		json_t *meter;
+
+		if (is_context(&s->set, i))
+			continue;
+		meter = json_pack("{s:s, s:o, s:o, s:o}", "id", s->set.meter[i].id, "joules",
+			jm_json_number(energy[i].joules), "error_joules",
 			jm_json_number(energy[i].error), "watts_mean",
 			jm_json_number(energy[i].watts_mean));
 
@@ -380,12 +400,33 @@ static json_t *meters_json(struct jm_session *s, const struct jm_phase *phase,
 	json_t *meters = json_array();
 
 	for (int i = 0; i < s->set.n; i++) {
+		if (is_context(&s->set, i))
+			continue;
 		if (json_array_append_new(meters, meter_json(s, i, phase, energy, err))) {
 			json_decref(meters);
 			return NULL;
 		}
 	}
 	return meters;
+}
+
+/* What stands beside the meters; NULL = there is nothing, or out of memory. */
+static json_t *context_json(struct jm_session *s, const struct jm_phase *phase, struct jm_err *err)
+{
+	json_t *list = NULL;
+
+	for (int i = 0; i < s->set.n; i++) {
+		const struct jm_meter *m = &s->set.meter[i];
+
+		if (!is_context(&s->set, i))
+			continue;
+		list = list ? list : json_array();
+		json_array_append_new(
+			list, json_pack("{s:s, s:s, s:s, s:s, s:o}", "id", m->id, "label", m->label,
+				      "source", m->source, "origin", jm_origin_name(m->origin),
+				      "signals", signals_json(s, m, phase, err)));
+	}
+	return list;
 }
 
 /* What reading the sensors took of a processor; in simulated time that means nothing. */
@@ -414,11 +455,11 @@ json_t *jm_session_report(struct jm_session *s, int main_phase, struct jm_err *e
 	energy = energies(s, phase, err);
 	/* json_pack frees everything and returns NULL where a part is missing */
 	if (energy)
-		report = json_pack("{s:s, s:o, s:I, s:o, s:o, s:o, s:o}", "phase", phase->name,
-			"sampler_cpu_s", jm_json_number(sampler_cpu(s)), "start_ns",
+		report = json_pack("{s:s, s:o, s:I, s:o, s:o*, s:o, s:o, s:o}", "phase",
+			phase->name, "sampler_cpu_s", jm_json_number(sampler_cpu(s)), "start_ns",
 			(json_int_t)s->start_ns, "meters", meters_json(s, phase, energy, err),
-			"total", total_json(s, energy), "quality",
-			quality_json(s, phase, energy, err), "phases",
+			"context", context_json(s, phase, err), "total", total_json(s, energy),
+			"quality", quality_json(s, phase, energy, err), "phases",
 			phases_json(s, main_phase, energy, err));
 	free(energy);
 	if (!report)

@@ -37,12 +37,16 @@ enum jm_origin {
 	X(GPU, "gpu")                                                                              \
 	X(GPU_CORE, "gpu-core")                                                                    \
 	X(GPU_MEMORY, "gpu-memory")                                                                \
-	X(GPU_IO, "gpu-io")
+	X(GPU_IO, "gpu-io")                                                                        \
+	X(CONTEXT, "context") /* draws no power: circumstances, which stand beside the meters */
 enum jm_scope {
 #define X(name, text) JM_SCOPE_##name,
 	JM_SCOPES(X)
 #undef X
 };
+
+#define JM_SCOPE_ONE(name, text) +1
+#define JM_SCOPE_COUNT		 (0 JM_SCOPES(JM_SCOPE_ONE))
 
 /* The quantity of a signal, which also fixes the unit of its readings. */
 #define JM_QUANTITIES(X)                                                                           \
@@ -73,7 +77,10 @@ enum jm_scope {
 	X(POWER_BRAKE_TIME, "power-brake-time", "s")                                               \
 	X(SYNC_BOOST_TIME, "sync-boost-time", "s")                                                 \
 	X(BOARD_LIMIT_TIME, "board-limit-time", "s")                                               \
-	X(RELIABILITY_TIME, "reliability-time", "s")
+	X(RELIABILITY_TIME, "reliability-time", "s")                                               \
+	/* counters: the time in which some, or all, of the tasks waited for a resource */         \
+	X(STALL_TIME, "stall-time", "s")                                                           \
+	X(FULL_STALL_TIME, "full-stall-time", "s")
 enum jm_quantity {
 #define X(name, text, unit) JM_Q_##name,
 	JM_QUANTITIES(X)
@@ -162,7 +169,8 @@ int jm_meters_own_too(struct jm_meters *set, const char *uuid, const char *bus);
 /* Does it count in the total of its origin? */
 static inline bool jm_meter_counts(const struct jm_meters *set, int meter)
 {
-	return set->meter[meter].covered_by < 0 && !set->meter[meter].elsewhere;
+	return set->meter[meter].covered_by < 0 && !set->meter[meter].elsewhere &&
+	       set->meter[meter].scope != JM_SCOPE_CONTEXT;
 }
 /* Index of the meter's signal of that quantity, or -1. */
 int jm_meter_signal(const struct jm_meters *set, int meter, enum jm_quantity quantity);

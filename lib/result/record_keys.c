@@ -169,6 +169,15 @@ static const struct jm_key meter_keys[] = {
 	{0},
 };
 
+static const struct jm_key context_keys[] = {
+	{TEXT("id", 0), .meaning = "stable identity: pressure of a resource, a sensor"},
+	{TEXT("label", 0), .meaning = "for people"},
+	{TEXT("source", JM_KEY_DETAIL), .meaning = "that reads it"},
+	{WORD("origin", 0), .words = origins, .meaning = "how its figures came about"},
+	{LIST("signals", 0), .keys = signal_keys, .meaning = "each signal of it in the phase"},
+	{0},
+};
+
 static const struct jm_key quality_keys[] = {
 	{WORD("grade", 0), .words = grade_words, .meaning = "A to D, or none: docs/measuring.md",
 		.column = "grade"},
@@ -501,6 +510,8 @@ const struct jm_key jm_record_keys[] = {
 	{TEXT("phase", JM_KEY_NULL),
 		.meaning = "the phase that meters, total and quality speak of"},
 	{LIST("meters", 0), .keys = meter_keys, .meaning = "what was measured, over the phase"},
+	{LIST("context", JM_KEY_OPTIONAL), .keys = context_keys,
+		.meaning = "circumstances that draw no power themselves, over the phase"},
 	{OBJECT("total", 0), .keys = total_keys, .meaning = "over the phase"},
 	{OBJECT("quality", 0), .keys = quality_keys,
 		.meaning = "grade of the measurement, with reasons"},

@@ -31,7 +31,7 @@ static void check_meter(const struct jm_source *source, const struct jm_meters *
 	if (!m->label[0] || !m->source || strcmp(m->source, source->name))
 		fail_msg("meter %s has no label or another source", m->id);
 	assert_int_equal(m->origin, source->origin);
-	assert_true(m->scope >= JM_SCOPE_NODE && m->scope <= JM_SCOPE_GPU_IO);
+	assert_true(m->scope >= JM_SCOPE_NODE && m->scope < JM_SCOPE_COUNT);
 	check_covers(m->id, m->covers);
 	if (!m->n_signals)
 		fail_msg("meter %s has no signal", m->id);

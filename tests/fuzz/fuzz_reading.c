@@ -58,6 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	cray(text);
 	hsmp((const uint8_t *)text, size);
 	list(text);
+	assert(!(jm_parse_pressure(text, "some") < 0));
 	check_watts(jm_parse_unit(text, 'W'));
 	ptd(text);
 	free(text);
