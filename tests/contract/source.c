@@ -32,7 +32,10 @@ static void check_meter(const struct jm_source *source, const struct jm_meters *
 		fail_msg("meter %s has no label or another source", m->id);
 	assert_int_equal(m->origin, source->origin);
 	assert_true(m->scope >= JM_SCOPE_NODE && m->scope < JM_SCOPE_COUNT);
-	check_covers(m->id, m->covers);
+	if (m->scope != JM_SCOPE_CONTEXT)
+		check_covers(m->id, m->covers);
+	else if (*m->covers)
+		fail_msg("%s is context and draws no power, but covers '%s'", m->id, m->covers);
 	if (!m->n_signals)
 		fail_msg("meter %s has no signal", m->id);
 	for (int j = 0; j < i; j++)
