@@ -4,7 +4,7 @@
  * is checked by this table, and these are made from it: what a record has before anything is known, the
  * columns of the store's view `results`, docs/record.schema.json and docs/record_keys.md.
  */
-#include "result/record_keys.h"
+#include "result/record_keys_private.h"
 #include "result/record.h"
 
 #include "energy/energy.h"
@@ -13,57 +13,11 @@
 #include <limits.h>
 #include <stddef.h>
 
-#define TEXT(n, f)     .name = n, .type = JM_KEY_TEXT, .flags = f
-#define WORD(n, f)     .name = n, .type = JM_KEY_WORD, .flags = f
-#define ID(n, f)       .name = n, .type = JM_KEY_ID, .flags = f
-#define INTEGER(n, f)  .name = n, .type = JM_KEY_INTEGER, .flags = f
-#define NUMBER(n, f)   .name = n, .type = JM_KEY_NUMBER, .flags = f
-#define FLAG(n, f)     .name = n, .type = JM_KEY_FLAG, .flags = f
-#define OBJECT(n, f)   .name = n, .type = JM_KEY_OBJECT, .flags = f
-#define TEXTS(n, f)    .name = n, .type = JM_KEY_TEXTS, .flags = f
-#define LIST(n, f)     .name = n, .type = JM_KEY_LIST, .flags = f
-#define SCALAR(n, f)   .name = n, .type = JM_KEY_SCALAR, .flags = f
-#define COUNT(n, f)    INTEGER(n, f), .min = 0, .max = INT_MAX
-#define POSITIVE(n, f) NUMBER(n, f), .min = 0, .max = JM_KEY_HUGE
-
 #define NAME(name, text) text,
-static const char *const scopes[] = {JM_SCOPES(NAME) NULL};
 static const char *const origins[] = {JM_ORIGINS(NAME) NULL};
-static const char *const faults[] = {JM_FAULTS(NAME) NULL};
 static const char *const clock_words[] = {"real", "simulated", NULL};
-static const char *const grade_words[] = {"A", "B", "C", "D", "none", NULL};
 static const char *const state_words[] = {"binding", "not reached", "violated", "unknown", NULL};
 static const char *const status_words[] = {"ok", "failed", NULL};
-
-static const struct jm_key total_keys[] = {
-	{NUMBER("joules_measured", JM_KEY_NULL), .unit = "J",
-		.meaning = "sum over the topmost meters that are measured; null: there is none, "
-			   "one of them is unknown, or two of them share a part",
-		.column = "joules_measured"},
-	{NUMBER("joules_estimated", JM_KEY_NULL), .unit = "J",
-		.meaning = "sum over the topmost meters that are estimated; null: there is none, "
-			   "one of them is unknown, or two of them share a part",
-		.column = "joules_estimated"},
-	{NUMBER("joules_simulated", JM_KEY_NULL), .unit = "J",
-		.meaning = "sum over the topmost meters that are simulated; null: there is none, "
-			   "one of them is unknown, or two of them share a part",
-		.column = "joules_simulated"},
-	{NUMBER("joules_replayed", JM_KEY_NULL), .unit = "J",
-		.meaning = "sum over the topmost meters that are replayed; null: there is none, "
-			   "one of them is unknown, or two of them share a part",
-		.column = "joules_replayed"},
-	{POSITIVE("error_measured_joules", JM_KEY_NULL | JM_KEY_DETAIL), .unit = "J",
-		.meaning = "uncertainty of the sum (95 %): root of the sum of squares of the "
-			   "meters' sampling bounds, and of the sum of their calibration bounds; "
-			   "null: a part is unknown"},
-	{POSITIVE("error_estimated_joules", JM_KEY_NULL | JM_KEY_DETAIL), .unit = "J",
-		.meaning = "as error_measured_joules"},
-	{POSITIVE("error_simulated_joules", JM_KEY_NULL | JM_KEY_DETAIL), .unit = "J",
-		.meaning = "as error_measured_joules"},
-	{POSITIVE("error_replayed_joules", JM_KEY_NULL | JM_KEY_DETAIL), .unit = "J",
-		.meaning = "as error_measured_joules"},
-	{0},
-};
 
 static const struct jm_key profile_line_keys[] = {
 	{TEXT("name", 0), .meaning = "the ops that run as one: \"linear + gelu\""},
@@ -82,129 +36,6 @@ static const struct jm_key profile_line_keys[] = {
 	{POSITIVE("joules_model", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "J",
 		.meaning = "of the phase that total speaks of, shared out by time: a model, no "
 			   "measurement"},
-	{0},
-};
-
-static const struct jm_key signal_keys[] = {
-	{TEXT("quantity", 0), .meaning = "what it tells: power, energy, clock, temperature..."},
-	{TEXT("unit", 0), .meaning = "of the figures of this signal"},
-	{POSITIVE("step", JM_KEY_NULL), .meaning = "resolution, in the unit"},
-	{POSITIVE("refresh_s", JM_KEY_NULL), .unit = "s",
-		.meaning = "how often the sensor changes"},
-	{POSITIVE("window_s", JM_KEY_NULL), .unit = "s",
-		.meaning = "averaging window; 0 = instantaneous or a counter"},
-	{FLAG("calibrated", JM_KEY_OPTIONAL),
-		.meaning =
-			"refresh and window were found by 'joulemark calibrate' on this machine"},
-	{NUMBER("mean", JM_KEY_NULL), .meaning = "over time; null for a counter"},
-	{NUMBER("min", JM_KEY_NULL), .meaning = "the smallest reading; in the unit"},
-	{NUMBER("max", JM_KEY_NULL), .meaning = "the largest reading; in the unit"},
-	{NUMBER("last", JM_KEY_NULL), .meaning = "the last reading; in the unit"},
-	{POSITIVE("increase", JM_KEY_NULL | JM_KEY_OPTIONAL),
-		.meaning = "of a counter of seconds, as power-cap-time: what it counted between "
-			   "the reading before the phase and the last in it; null for other "
-			   "signals, or if it was reset"},
-	{COUNT("samples", 0), .meaning = "readings in the phase"},
-	{0},
-};
-
-/* of a meter with parts */
-#define REST_KEYS                                                                                  \
-	{NUMBER("rest_joules", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "J",                        \
-		.meaning = "energy of the meter less that of the meters that it includes; null "   \
-			   "if one of them is unknown"},                                           \
-	{                                                                                          \
-		POSITIVE("rest_error_joules", JM_KEY_NULL | JM_KEY_OPTIONAL),                      \
-			.unit = "J",                                                               \
-			.meaning = "95 % uncertainty of rest_joules: the sum of the calibration "  \
-				   "errors of the meter and of those that it includes"             \
-	}
-
-static const struct jm_key meter_keys[] = {
-	{TEXT("id", 0), .meaning = "stable identity: GPU UUID, sysfs path"},
-	{TEXT("label", 0), .meaning = "for people"},
-	{TEXT("device", JM_KEY_NULL),
-		.meaning = "that it belongs to, by its stable identity; null = none"},
-	{TEXT("source", JM_KEY_DETAIL), .meaning = "that reads it"},
-	{WORD("scope", 0), .words = scopes, .meaning = "what it covers"},
-	{TEXT("covered_by", JM_KEY_NULL),
-		.meaning = "id of the smallest meter that includes this one; null = it counts in "
-			   "the total"},
-	{TEXT("overlaps", JM_KEY_NULL), .meaning = "id of a meter that shares a part of it"},
-	{FLAG("elsewhere", JM_KEY_OPTIONAL), .meaning = "true: a meter of a GPU on which the work "
-							"did not run; it counts in no total"},
-	{WORD("origin", 0), .words = origins, .meaning = "how its figures came about"},
-	{NUMBER("joules", JM_KEY_NULL), .unit = "J",
-		.meaning = "the better of the two below; null where a part of the time is unknown"},
-	{NUMBER("joules_counter", JM_KEY_NULL | JM_KEY_DETAIL), .unit = "J",
-		.meaning = "by its energy counter; null = it has none, or it was not whole"},
-	{NUMBER("joules_integrated", JM_KEY_NULL | JM_KEY_DETAIL), .unit = "J",
-		.meaning = "by its power over time; null = no power signal, or a gap"},
-	{POSITIVE("error_joules", JM_KEY_NULL | JM_KEY_DETAIL), .unit = "J",
-		.meaning = "sampling and calibration combined: the root of the sum of their "
-			   "squares; null where one is unknown"},
-	{POSITIVE("error_locked_joules", JM_KEY_OPTIONAL | JM_KEY_DETAIL), .unit = "J",
-		.meaning = "of energy integrated from power: largest error if the load's period is "
-			   "the sensor's refresh interval divided by a whole number"},
-	{POSITIVE("error_sampling_joules", JM_KEY_NULL), .unit = "J",
-		.meaning = "95 % bound from edges, steps and windows"},
-	{POSITIVE("error_calibration_joules", JM_KEY_NULL), .unit = "J",
-		.meaning = "the sensor's own accuracy"},
-	{POSITIVE("covered_s", JM_KEY_DETAIL), .unit = "s",
-		.meaning = "seconds of the phase that readings speak for"},
-	{NUMBER("watts_mean", JM_KEY_NULL), .unit = "W", .meaning = "over the covered part"},
-	{NUMBER("watts_median", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "W",
-		.meaning = "exceeded half of the covered time"},
-	{NUMBER("watts_p99", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "W",
-		.meaning = "99th percentile: power was above it for 1 % of the covered time"},
-	{NUMBER("watts_max", JM_KEY_NULL), .unit = "W", .meaning = "the largest reading"},
-	{COUNT("samples", JM_KEY_DETAIL), .meaning = "readings in the phase"},
-	{COUNT("gaps", JM_KEY_DETAIL), .meaning = "times without a reading"},
-	{WORD("fault", JM_KEY_OPTIONAL), .words = faults,
-		.meaning = "why some of its readings are not used, or not trusted: "
-			   "docs/measuring.md"},
-	REST_KEYS,
-	{LIST("signals", JM_KEY_DETAIL), .keys = signal_keys,
-		.meaning = "each signal of the meter in the phase"},
-	{0},
-};
-
-static const struct jm_key context_keys[] = {
-	{TEXT("id", 0), .meaning = "stable identity: pressure of a resource, a sensor"},
-	{TEXT("label", 0), .meaning = "for people"},
-	{TEXT("source", JM_KEY_DETAIL), .meaning = "that reads it"},
-	{WORD("origin", 0), .words = origins, .meaning = "how its figures came about"},
-	{LIST("signals", 0), .keys = signal_keys, .meaning = "each signal of it in the phase"},
-	{0},
-};
-
-static const struct jm_key quality_keys[] = {
-	{WORD("grade", 0), .words = grade_words, .meaning = "A to D, or none: docs/measuring.md",
-		.column = "grade"},
-	{TEXTS("reasons", 0), .meaning = "what keeps it from the next grade"},
-	{0},
-};
-
-static const struct jm_key phase_meter_keys[] = {
-	{TEXT("id", 0), .meaning = "of a meter"},
-	{NUMBER("joules", JM_KEY_NULL), .unit = "J",
-		.meaning = "in this phase; null where a part is unknown"},
-	{POSITIVE("error_joules", JM_KEY_NULL | JM_KEY_DETAIL), .unit = "J",
-		.meaning = "combined uncertainty (95 %)"},
-	{NUMBER("watts_mean", JM_KEY_NULL), .unit = "W",
-		.meaning = "over the covered part of the phase"},
-	REST_KEYS,
-	{0},
-};
-
-static const struct jm_key phase_keys[] = {
-	{TEXT("name", 0), .meaning = "setup, settle, warmup, steady, verify, command, or a mark"},
-	{NUMBER("start_s", 0), .unit = "s", .meaning = "since the session began"},
-	{NUMBER("end_s", 0), .unit = "s", .meaning = "since the session began"},
-	{POSITIVE("items", JM_KEY_NULL), .meaning = "credited to this phase"},
-	{LIST("meters", JM_KEY_DETAIL), .keys = phase_meter_keys,
-		.meaning = "the energy of each meter in it"},
-	{OBJECT("total", JM_KEY_DETAIL), .keys = total_keys, .meaning = "of this phase"},
 	{0},
 };
 
@@ -319,51 +150,6 @@ static const struct jm_key provenance_keys[] = {
 	{OBJECT("drivers", JM_KEY_NULL),
 		.meaning = "kernel modules of GPUs and accelerators: version"},
 	{OBJECT("libraries", JM_KEY_NULL), .meaning = "shared objects: version"},
-	{0},
-};
-
-static const char *const share_words[] = {"process-utilisation", "instance-utilisation", NULL};
-
-static const struct jm_key instance_share_keys[] = {
-	{TEXT("name", 0), .meaning = "of the instance (MIG): UUID of its first device"},
-	{NUMBER("share", JM_KEY_NULL), .min = 0, .max = 1,
-		.meaning =
-			"of the energy of the GPU; the rest belongs to other instances or to none"},
-	{NUMBER("joules_estimated", JM_KEY_NULL), .unit = "J",
-		.meaning = "that share: an estimate; in no total"},
-	{0},
-};
-
-static const struct jm_key gpu_share_keys[] = {
-	{TEXT("meter", 0), .meaning = "id of the GPU's meter"},
-	{WORD("method", 0), .words = share_words,
-		.meaning = "each second's energy is divided as the driver reports the use: by "
-			   "processes, or by instances (MIG)"},
-	{NUMBER("share", JM_KEY_NULL), .min = 0, .max = 1,
-		.meaning = "of the energy of the GPU that goes to the process or group; null: none "
-			   "was named, or unknown"},
-	{NUMBER("joules_estimated", JM_KEY_NULL), .unit = "J",
-		.meaning =
-			"that share: an estimate, whatever the origin of the meter; in no total"},
-	{TEXT("reason", JM_KEY_NULL), .max = 300, .meaning = "why a share is unknown"},
-	{LIST("instances", 0), .keys = instance_share_keys, .meaning = "of a divided GPU (MIG)"},
-	{0},
-};
-
-static const struct jm_key attached_keys[] = {
-	{TEXT("what", 0), .meaning = "the process, the control group, or the machine"},
-	{POSITIVE("cpu_s", JM_KEY_NULL), .unit = "s",
-		.meaning = "processor time of the process or group in the phase; null: none was "
-			   "named, or unknown"},
-	{POSITIVE("machine_cpu_s", JM_KEY_NULL), .unit = "s",
-		.meaning = "processor time of everything that ran meanwhile"},
-	{NUMBER("share", JM_KEY_NULL), .min = 0, .max = 1, .meaning = "the one by the other"},
-	{NUMBER("joules_estimated", JM_KEY_NULL), .unit = "J",
-		.meaning = "that share of the energy of the processors: an estimate, whatever the "
-			   "origin of the meters; in no total"},
-	{TEXTS("meters", 0), .meaning = "ids of the processors' meters that were shared out"},
-	{LIST("gpus", 0), .keys = gpu_share_keys,
-		.meaning = "GPUs whose driver was asked who uses them"},
 	{0},
 };
 
@@ -504,18 +290,18 @@ const struct jm_key jm_record_keys[] = {
 	{TEXTS("command", JM_KEY_NULL | JM_KEY_NULLS),
 		.meaning =
 			"its words; null of a native workload; a word that is not UTF-8 is null"},
-	{OBJECT("attached", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = attached_keys,
+	{OBJECT("attached", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = jm__attached_keys,
 		.meaning = "where no command was run: what was measured while it ran already"},
 	{WORD("clock", 0), .words = clock_words, .meaning = "of times and phases"},
 	{TEXT("phase", JM_KEY_NULL),
 		.meaning = "the phase that meters, total and quality speak of"},
-	{LIST("meters", 0), .keys = meter_keys, .meaning = "what was measured, over the phase"},
-	{LIST("context", JM_KEY_OPTIONAL), .keys = context_keys,
+	{LIST("meters", 0), .keys = jm__meter_keys, .meaning = "what was measured, over the phase"},
+	{LIST("context", JM_KEY_OPTIONAL), .keys = jm__context_keys,
 		.meaning = "circumstances that draw no power themselves, over the phase"},
-	{OBJECT("total", 0), .keys = total_keys, .meaning = "over the phase"},
-	{OBJECT("quality", 0), .keys = quality_keys,
+	{OBJECT("total", 0), .keys = jm__total_keys, .meaning = "over the phase"},
+	{OBJECT("quality", 0), .keys = jm__quality_keys,
 		.meaning = "grade of the measurement, with reasons"},
-	{LIST("phases", 0), .keys = phase_keys,
+	{LIST("phases", 0), .keys = jm__phase_keys,
 		.meaning = "of the work, in the order in which they began"},
 	{OBJECT("provenance", JM_KEY_NULL), .keys = provenance_keys,
 		.meaning = "where the figures come from"},

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Between the files of the table of a record's keys. */
+#ifndef JM_RECORD_KEYS_PRIVATE_H
+#define JM_RECORD_KEYS_PRIVATE_H
+
+#include "result/record_keys.h"
+
+#define TEXT(n, f)     .name = n, .type = JM_KEY_TEXT, .flags = f
+#define WORD(n, f)     .name = n, .type = JM_KEY_WORD, .flags = f
+#define ID(n, f)       .name = n, .type = JM_KEY_ID, .flags = f
+#define INTEGER(n, f)  .name = n, .type = JM_KEY_INTEGER, .flags = f
+#define NUMBER(n, f)   .name = n, .type = JM_KEY_NUMBER, .flags = f
+#define FLAG(n, f)     .name = n, .type = JM_KEY_FLAG, .flags = f
+#define OBJECT(n, f)   .name = n, .type = JM_KEY_OBJECT, .flags = f
+#define TEXTS(n, f)    .name = n, .type = JM_KEY_TEXTS, .flags = f
+#define LIST(n, f)     .name = n, .type = JM_KEY_LIST, .flags = f
+#define SCALAR(n, f)   .name = n, .type = JM_KEY_SCALAR, .flags = f
+#define COUNT(n, f)    INTEGER(n, f), .min = 0, .max = INT_MAX
+#define POSITIVE(n, f) NUMBER(n, f), .min = 0, .max = JM_KEY_HUGE
+
+extern const struct jm_key jm__total_keys[], jm__meter_keys[], jm__context_keys[],
+	jm__quality_keys[], jm__phase_keys[], jm__attached_keys[];
+
+#endif
