@@ -193,9 +193,8 @@ int jm_progress_receive(struct jm_progress *p, int64_t now_ns, jm_mark_fn *fn, v
 
 /* ---- sending ---- */
 
-static int check_name(const char *name, struct jm_err *err)
+static int check_name(const char *name, size_t n, struct jm_err *err)
 {
-	size_t n = strlen(name);
 	bool good = n > 0 && n < sizeof(((struct jm_mark *)0)->name);
 
 	for (size_t i = 0; i < n; i++)
@@ -275,29 +274,64 @@ int jm_marker_new(struct jm_marker **ret, struct jm_err *err)
 	return 0;
 }
 
+/* Each returns the end of the text. A mark is sent in the middle of a program's work: printf would take a tenth of it. */
+static char *put_text(char *at, const char *text, size_t n)
+{
+	memcpy(at, text, n);
+	return at + n;
+}
+
+static char *put_whole(char *at, uint64_t value)
+{
+	char digits[20], *first = digits + sizeof(digits);
+
+	do {
+		*--first = (char)('0' + value % 10);
+		value /= 10;
+	} while (value);
+	return put_text(at, first, (size_t)(digits + sizeof(digits) - first));
+}
+
+/* " 50000", " 0.25", " -1"; at most 32 bytes. */
+static char *put_items(char *at, double items)
+{
+	char text[32];
+	int n;
+
+	*at++ = ' ';
+	if (items >= 0 && items < 1e15 && items == floor(items))
+		return put_whole(at, (uint64_t)items);
+	n = snprintf(text, sizeof(text), "%.17g", items);
+	/* a program may have set a locale with another decimal point */
+	for (char *c = text; *c; c++)
+		if (!strchr("+-0123456789einaf", *c))
+			*c = '.';
+	return put_text(at, text, (size_t)n);
+}
+
 int jm_marker_mark(struct jm_marker *m, const char *name, double items, struct jm_err *err)
 {
-	char text[160], count[32] = "";
+	char text[160];
 	struct timespec now;
-	int rc = check_name(name, err);
+	size_t n = strlen(name);
+	char *end;
+	int rc = check_name(name, n, err);
 
 	if (rc)
 		return rc;
-	if (!isnan(items))
-		snprintf(count, sizeof(count), " %.17g", items);
-	/* a program may have set a locale with another decimal point */
-	for (char *c = count; *c; c++)
-		if (!strchr(" +-0123456789einaf", *c))
-			*c = '.';
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	snprintf(text, sizeof(text), "jm1 %lld mark %s%s",
-		(long long)now.tv_sec * 1000000000 + now.tv_nsec, name, count);
+	end = put_text(text, "jm1 ", 4);
+	end = put_whole(end, (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec);
+	end = put_text(end, " mark ", 6);
+	end = put_text(end, name, n);
+	if (!isnan(items))
+		end = put_items(end, items);
 	if (!is_own(m))
 		return jm_err_set(err, JM_EGONE,
 			"The program has closed the descriptor %d, through which marks were sent; "
 			"open another marker.",
 			m->fd);
-	return send(m->fd, text, strlen(text), MSG_NOSIGNAL) < 0 ? unreachable(err) : 0;
+	return send(m->fd, text, (size_t)(end - text), MSG_NOSIGNAL) < 0 ? unreachable(err) : 0;
 }
 
 void jm_marker_free(struct jm_marker *m)
@@ -310,7 +344,7 @@ void jm_marker_free(struct jm_marker *m)
 int jm_progress_send(const char *name, double items, struct jm_err *err)
 {
 	struct jm_marker *m;
-	int rc = check_name(name, err);
+	int rc = check_name(name, strlen(name), err);
 
 	if (!rc)
 		rc = jm_marker_new(&m, err);

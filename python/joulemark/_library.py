@@ -147,16 +147,20 @@ def mark(name, items=None):
     For a program that runs under `joulemark measure` or `joulemark run`. True when the mark was sent; False when the
     program runs outside of both, where a mark means nothing.
     """
-    return _send((_marker or _open_marker()), name.encode(), _UNKNOWN if items is None else float(items))
+    # this is called in the middle of a program's work: what is rare comes after the first attempt
+    encoded, items = name.encode(), _UNKNOWN if items is None else items
+    return not (_marker or _open_marker())(encoded, items, None) or _send_again(encoded, items)
 
 
-def _send(send, name, items):
-    """The sentence of a failure is asked for when there is one: this is called in the middle of a program's work."""
+def _send_again(name, items):
+    """After a failure, whose sentence is asked for now."""
+    send = _marker or _open_marker()
     code = send(name, items, None)
     if not code:
         return True
     if code == EGONE:  # the program closed all descriptors, as daemons do
-        return _send(_open_marker(), name, items)
+        _open_marker()
+        return _send_again(name, items)
     if code == ENOENT:
         return False
     err = Err()
