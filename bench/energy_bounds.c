@@ -14,6 +14,7 @@
 #include <string.h>
 
 #define MAX_ERRORS 200000
+#define LIMIT	   700 /* W, of the device */
 #define N(a)	   ((int)(sizeof(a) / sizeof((a)[0])))
 
 /* s: the measured stretches; the loads' periods, by chance from one to the next; periods in step with the
@@ -105,6 +106,7 @@ static void measure(const struct sensor *sensor, double shortest, double longest
 	struct wave_run run;
 
 	wave_reset();
+	wave_setup.limit = LIMIT;
 	wave_setup.gpus = WAVE_GPUS;
 	wave_setup.no_counter = sensor->no_counter;
 	wave_setup.no_power = sensor->no_power;

@@ -45,6 +45,7 @@ static const struct jm_part nothing = {
 struct parts {
 	struct jm_part counter, power;
 	struct jm_fault fault;
+	double limit; /* as in jm_meter_signals */
 };
 
 /* What cannot be true is not used. */
@@ -88,6 +89,17 @@ static void name_unknown(struct jm_energy *e)
 		e->fault.kind = e->resets ? JM_FAULT_COUNTER_RESET : JM_FAULT_NO_READINGS;
 }
 
+static int read_limit(const struct jm_trace_interval *s, int meter, double *ret, struct jm_err *err)
+{
+	int limit = jm_meter_signal(s->set, meter, JM_Q_LIMIT), rc = 0;
+	struct jm_held_power held = {0};
+
+	if (limit >= 0)
+		rc = jm_power_held(s->trace, limit, s->t0, s->t1, &held, err);
+	*ret = held.most;
+	return rc;
+}
+
 static int parts_of(
 	const struct jm_trace_interval *s, int meter, struct parts *ret, struct jm_err *err)
 {
@@ -99,11 +111,11 @@ static int parts_of(
 		.shape = power,
 	};
 	struct jm_cells cells;
-	int rc = 0;
+	int rc = read_limit(s, meter, &m.limit, err);
 
-	*ret = (struct parts){.counter = nothing, .power = nothing};
-	if (m.power >= 0)
-		rc = jm_energy_by_power(s, m.power, &cells, &ret->power, err);
+	*ret = (struct parts){.counter = nothing, .power = nothing, .limit = m.limit};
+	if (!rc && m.power >= 0)
+		rc = jm_energy_by_power(s, &m, &cells, &ret->power, err);
 	if (!rc)
 		rc = jm_energy_check(s, &m, &cells, &ret->counter, &ret->fault, err);
 	leave_out_faults(ret);
@@ -144,21 +156,13 @@ double jm_energy_error(double sampling, double calibration)
 }
 
 /* J; see error_locked. */
-static int locked(const struct jm_trace_interval *s, int meter, const struct jm_part *power,
-	double *ret, struct jm_err *err)
+static double locked(const struct parts *p, double length)
 {
-	int limit = jm_meter_signal(s->set, meter, JM_Q_LIMIT), rc = 0;
-	double length = (double)(s->t1 - s->t0) * 1e-9;
-	struct jm_held_power held = {0};
+	double most = fmax(p->limit, p->power.watts_max) * length;
 
-	*ret = NAN;
-	if (limit >= 0 && power->unseen > 0 && !isnan(power->joules))
-		rc = jm_power_held(s->trace, limit, s->t0, s->t1, &held, err);
-	if (held.most > 0)
-		*ret = power->unseen *
-		       fmax(power->joules,
-			       fmax(held.most, power->watts_max) * length - power->joules);
-	return rc;
+	if (!(p->limit > 0 && p->power.unseen > 0))
+		return NAN;
+	return p->power.unseen * fmax(p->power.joules, most - p->power.joules);
 }
 
 int jm_energy_of(const struct jm_trace *trace, const struct jm_meters *set, int meter,
@@ -193,6 +197,6 @@ int jm_energy_of(const struct jm_trace *trace, const struct jm_meters *set, int 
 	};
 	name_unknown(ret);
 	ret->error = jm_energy_error(ret->error_sampling, ret->error_calibration);
-	ret->error_locked = NAN;
-	return best == &p.power ? locked(&s, meter, best, &ret->error_locked, err) : 0;
+	ret->error_locked = best == &p.power ? locked(&p, (double)(t1_ns - t0_ns) * 1e-9) : NAN;
+	return 0;
 }

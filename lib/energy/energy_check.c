@@ -110,18 +110,10 @@ static double most_of(enum jm_scope scope)
 /* The device's own peak, where it has a limit; not less than its highest reading. */
 static double peak_of(struct check *c)
 {
-	int limit = jm_meter_signal(c->s->set, c->m->meter, JM_Q_LIMIT);
 	double peak = most_of(c->s->set->meter[c->m->meter].scope);
 
-	if (limit >= 0) {
-		struct jm_held_power held = {0};
-
-		if (!c->rc)
-			c->rc = jm_power_held(
-				c->s->trace, limit, c->s->t0, c->s->t1, &held, c->err);
-		if (held.most > 0)
-			peak = ABOVE_LIMIT * held.most;
-	}
+	if (c->m->limit > 0)
+		peak = ABOVE_LIMIT * c->m->limit;
 	if (c->power)
 		peak = fmax(peak, ABOVE_LIMIT * hold_power(c, c->s->t0, c->s->t1).most);
 	return peak;
@@ -314,7 +306,7 @@ static int look_at_tail(const struct check *c, struct jm_part *counter)
 	tail.t0 = from > c->s->t0 ? from : c->s->t0;
 	rc = jm_energy_by_counter(&tail, c->m->counter, c->m->shape, NULL, &told, c->err);
 	if (!rc)
-		rc = jm_energy_by_power(&tail, c->m->power, &cells, &power, c->err);
+		rc = jm_energy_by_power(&tail, c->m, &cells, &power, c->err);
 	if (rc)
 		return rc;
 	most = fmin(

@@ -65,14 +65,15 @@ struct jm_watch {
  * counter, from before an edge's surroundings to behind them; NULL = none */
 int jm_energy_by_counter(const struct jm_trace_interval *s, int signal, int power,
 	const struct jm_watch *watch, struct jm_part *ret, struct jm_err *err);
-/* energy_power.c: signal is a power; *cells are filled from a while before the interval to a while after */
-int jm_energy_by_power(const struct jm_trace_interval *s, int signal, struct jm_cells *cells,
-	struct jm_part *ret, struct jm_err *err);
 
 /* What a meter has; -1 = it has none. shape: the power that tells of the inside of a counter's step. */
 struct jm_meter_signals {
 	int meter, counter, power, shape;
+	double limit; /* W: the highest limit of the device in the interval; 0 = not known */
 };
+/* energy_power.c: of m's power; *cells are filled from a while before the interval to a while after */
+int jm_energy_by_power(const struct jm_trace_interval *s, const struct jm_meter_signals *m,
+	struct jm_cells *cells, struct jm_part *ret, struct jm_err *err);
 /* energy_check.c: the energy by counter, and can the readings be true? cells: of the power. */
 int jm_energy_check(const struct jm_trace_interval *s, const struct jm_meter_signals *m,
 	const struct jm_cells *cells, struct jm_part *ret_counter, struct jm_fault *ret,
@@ -105,8 +106,8 @@ double jm_pattern_swing(const struct jm_pattern *p);
 /* How many moments of its load the sensor saw, over and over, if they are few; else 0. */
 int jm_pattern_places(const struct jm_pattern *p);
 /* W, 95 %: how far the mean may be off because a slow wave of readings may be an alias of a fast load; 0 =
- * they are no such wave. */
-double jm_pattern_alias(const struct jm_pattern *p, double seen_share);
+ * they are no such wave. limit: W, of the device; 0 = not known. */
+double jm_pattern_alias(const struct jm_pattern *p, double seen_share, double limit);
 
 /*
  * How power went around an edge: levels, and gaps between readings in which it went from one to the next

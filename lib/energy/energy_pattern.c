@@ -10,7 +10,8 @@
  * through the window, while a jump of a load that is slow itself takes one. The wave goes through the window
  * in a share of itself that is no less than the share of time that the sensor sees, so that it cannot change
  * within few readings either and then stay for many. A wave without such changes may be an alias; what it
- * misses is a part of its range, and the less the more often it was seen to turn.
+ * misses is a part of its range, and the less the more often it was seen to turn. Few readings show only a part
+ * of the wave, so that its range is larger than theirs, up to what the device's limit allows.
  */
 #include "energy/energy_parts.h"
 
@@ -28,9 +29,11 @@
 #define BLOCKS	   512
 #define NEAR	   0.2 /* of the standard deviation: readings so near the mean are on neither side */
 /* Chosen with bench/energy_bounds. */
-#define SMOOTH 0.6 /* of the range: a wave with such a change between readings is no alias */
-#define QUICK  2   /* nor with one of QUICK / (seen share x longest stay on one side) */
-#define ALIAS  2   /* of the range: what the mean of a part of an alias misses */
+#define SMOOTH	     0.8 /* of the range: a wave with such a change between readings is no alias */
+#define QUICK	     2	 /* nor with one of QUICK / (seen share x longest stay on one side) */
+#define ALIAS	     2	 /* of the range: what the mean of a part of an alias misses */
+#define FEW_OF_WAVE  10	 /* readings: fewer of these show only a part of the wave */
+#define MOST_OF_WAVE 0.3 /* of the limit: what that part adds at most */
 
 static double square(double x)
 {
@@ -131,7 +134,15 @@ double jm_pattern_swing(const struct jm_pattern *p)
 	return fmin(1, 2 * variance(p) * (double)p->compared / p->apart[0]);
 }
 
-double jm_pattern_alias(const struct jm_pattern *p, double seen_share)
+/* W: by how much the mean of a part of the wave may be off in the time that is not measured. */
+static double alias_misses(const struct jm_pattern *p, double limit)
+{
+	double seen = ALIAS * (p->most - p->least);
+
+	return fmax(seen, fmin(seen * (1 + FEW_OF_WAVE / (double)p->n), MOST_OF_WAVE * limit));
+}
+
+double jm_pattern_alias(const struct jm_pattern *p, double seen_share, double limit)
 {
 	double range = p->most - p->least, smooth = SMOOTH;
 
@@ -139,7 +150,7 @@ double jm_pattern_alias(const struct jm_pattern *p, double seen_share)
 		smooth = fmin(smooth, QUICK / seen_share / (double)p->longest);
 	if (p->jump >= smooth * range)
 		return 0;
-	return (1 - seen_share) * ALIAS * range / (double)(p->crossings + 1);
+	return (1 - seen_share) * alias_misses(p, limit) / (double)(p->crossings + 1);
 }
 
 static double alike_at(const struct jm_pattern *p, long lag)

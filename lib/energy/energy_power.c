@@ -17,8 +17,13 @@
 #include <math.h>
 
 /* Chosen with bench/energy_bounds, so that the bound holds 95 of 100 loads of all kinds. */
-#define HIDDEN		 0.5 /* of the mean power: may be hidden in one gap, however alike readings are */
-#define FEW		 2		     /* readings: with fewer of these it may be more */
+#define HIDDEN		 0.5 /* of the mean power: hidden in one gap where many readings are alike */
+#define FEW_UNLIMITED	 2 /* readings: with fewer of these more is hidden; where no limit is known */
+#define FEW		 8    /* readings: up to so many do not tell what power does in a gap */
+#define FEW_VARIED	 1.2  /* readings: the same, where they differ */
+#define VARIED		 0.08 /* of the limit: readings that are so far apart differ */
+#define ALIKE_GAPS	 4    /* whose error adds up while readings stay alike */
+#define RANGE_SHARE	 (1.0 / 6)	     /* of (range x gap)^2 */
 #define CELLS_AROUND	 INT64_C(2000000000) /* ns before and after the stretch */
 #define BRIDGE_REFRESHES 3
 #define BRIDGE_MIN	 INT64_C(250000000) /* ns without readings that may be interpolated */
@@ -26,7 +31,9 @@
 struct sum {
 	const struct jm_signal *signal;
 	int64_t t0, t1, window, shift;
-	double joules, covered_s, watts_max, watts_min;
+	double limit; /* W, of the device; 0 = not known */
+	double joules, covered_s, watts_max;
+	double highest, lowest; /* W: readings in the stretch, and next to it on either side */
 	long samples, gaps;
 	struct jm_plateau last; /* finite */
 	double before_last;
@@ -85,15 +92,21 @@ static bool touches(const struct sum *s, int64_t begin, int64_t end)
 	return begin < s->t1 && end > s->t0;
 }
 
-static void note_extremes(struct sum *s, const struct jm_plateau *run, int64_t start)
+static void note_range(struct sum *s, double watts)
+{
+	if (!(watts <= s->highest)) /* NAN before the first */
+		s->highest = watts;
+	if (!(watts >= s->lowest))
+		s->lowest = watts;
+}
+
+static void note_highest(struct sum *s, const struct jm_plateau *run, int64_t start)
 {
 	if (!touches(s, start - s->window, run->seen - s->shift + 1))
 		return;
 	s->samples++;
 	if (!(run->value <= s->watts_max)) /* NAN before the first */
 		s->watts_max = run->value;
-	if (!(run->value >= s->watts_min))
-		s->watts_min = run->value;
 }
 
 static int64_t start_of(const struct sum *s, const struct jm_plateau *run)
@@ -152,8 +165,11 @@ static void join(struct sum *s, const struct jm_plateau *run, int64_t start)
 		s->gap_squares += square(change * seconds(to - from));
 		s->time_squares += square(change * seconds(run->hi - run->lo));
 	}
-	if (touches(s, start_of(s, &s->last), start))
+	if (touches(s, start_of(s, &s->last), start)) {
 		note_pattern(s, start_of(s, &s->last), start, s->last.value);
+		note_range(s, s->last.value);
+		note_range(s, run->value);
+	}
 	correlate(s, run, held);
 	s->last_held = held;
 }
@@ -198,7 +214,7 @@ static void on_run(void *arg, const struct jm_plateau *run)
 	} else {
 		join(s, run, start);
 	}
-	note_extremes(s, run, start);
+	note_highest(s, run, start);
 	s->before_last = s->any ? s->last.value : NAN;
 	s->last = *run;
 	s->any = true;
@@ -246,15 +262,36 @@ static double alias(const struct sum *s)
 {
 	double seen = 1 - unseen_share(s);
 
-	return seen < 1 ? jm_pattern_alias(&s->pattern, seen) * seconds(s->t1 - s->t0) / Z95 : 0;
+	if (seen >= 1)
+		return 0;
+	return jm_pattern_alias(&s->pattern, seen, s->limit) * seconds(s->t1 - s->t0) / Z95;
+}
+
+static double range_of(const struct sum *s)
+{
+	return s->highest >= s->lowest ? s->highest - s->lowest : 0;
+}
+
+/* W, standard deviation: the mean power of a gap that few readings tell nothing of. It may be anything from 0 W
+ * to the limit. Readings that are alike still exclude loads that change within the gaps seen so far. */
+static double hidden_by_few(const struct sum *s, double any)
+{
+	double varied = fmin(1, range_of(s) / (VARIED * s->limit));
+	double gaps = (double)(s->t1 - s->t0) / (double)s->signal->refresh_ns;
+
+	return any * ((1 - varied) * fmin(1, gaps / ALIKE_GAPS) +
+			     varied * (1 + FEW_VARIED / fmax(1, (double)s->pattern.n)));
 }
 
 /* J, standard deviation: what one gap may hide, however alike the readings are. */
 static double hidden(const struct sum *s, double gap)
 {
-	double few = FEW / fmax(1, (double)s->pattern.n);
+	double n = fmax(1, (double)s->pattern.n), few = fmin(1, FEW / n);
+	double of_mean = HIDDEN * jm_pattern_mean(&s->pattern), any = s->limit / sqrt(12);
 
-	return HIDDEN * (1 + few) * jm_pattern_mean(&s->pattern) * gap;
+	if (!(s->limit > 0))
+		return (1 + FEW_UNLIMITED / n) * of_mean * gap;
+	return (few * hidden_by_few(s, any) + (1 - few) * fmin(any, of_mean)) * gap;
 }
 
 /* J^2: what power did between the windows of the readings. */
@@ -262,12 +299,12 @@ static double between_windows(const struct sum *s)
 {
 	double gap = fmax(0, seconds(s->signal->refresh_ns - s->window));
 	double grown = jm_pattern_repeats(&s->pattern) * jm_pattern_swing(&s->pattern);
-	double range = s->samples ? s->watts_max - s->watts_min : 0;
+	double range = range_of(s);
 
 	if (s->shift) /* windows without a gap; their length is what is not known */
 		return s->gap_squares * missed_share(s) + square(range * gap) / 12;
-	return s->gap_squares * missed_share(s) * grown + square(range * gap) / 4 +
-	       square(hidden(s, gap)) + square(alias(s));
+	return s->gap_squares * missed_share(s) * grown + square(range * gap) * RANGE_SHARE +
+	       (gap > 0 ? square(hidden(s, gap)) : 0) + square(alias(s));
 }
 
 /* One pass: plateaus within [t0, t1] with one reading on each side, and cells. */
@@ -316,16 +353,17 @@ static int read_power(const struct jm_trace_interval *stretch, int signal, struc
 	return rc;
 }
 
-int jm_energy_by_power(const struct jm_trace_interval *stretch, int signal, struct jm_cells *cells,
-	struct jm_part *ret, struct jm_err *err)
+int jm_energy_by_power(const struct jm_trace_interval *stretch, const struct jm_meter_signals *m,
+	struct jm_cells *cells, struct jm_part *ret, struct jm_err *err)
 {
-	const struct jm_signal *power = &stretch->set->signal[signal];
+	const struct jm_signal *power = &stretch->set->signal[m->power];
 	struct sum s = {
 		.signal = power,
 		.t0 = stretch->t0,
 		.t1 = stretch->t1,
 		.watts_max = NAN,
-		.watts_min = NAN,
+		.highest = NAN,
+		.lowest = NAN,
 		.before_last = NAN,
 	};
 	double length = seconds(s.t1 - s.t0);
@@ -336,16 +374,18 @@ int jm_energy_by_power(const struct jm_trace_interval *stretch, int signal, stru
 		s.shift = power->window_ns / 2;
 	else if (power->window_ns > 0)
 		s.window = power->window_ns;
-	rc = read_power(stretch, signal, &s, cells, err);
+	rc = read_power(stretch, m->power, &s, cells, err);
 	if (rc)
 		return rc;
 	finish(&s);
+	if (m->limit > 0)
+		s.limit = fmax(m->limit, s.samples ? s.watts_max : 0);
 	*ret = (struct jm_part){
 		.joules = s.covered_s > length * (1 - 1e-6) ? s.joules : NAN,
 		.known = s.covered_s > 0 ? s.joules : NAN,
 		.variance = between_windows(&s) + s.time_squares / 12 +
 			    square(power->step * s.covered_s) / 12 +
-			    2 * square((s.watts_max - s.watts_min) * seconds(s.shift)) / 12,
+			    2 * square(range_of(&s) * seconds(s.shift)) / 12,
 		.unseen = unseen_share(&s),
 		.places = jm_pattern_places(&s.pattern),
 		.covered_s = s.covered_s,

@@ -115,6 +115,8 @@ static void holds_with_power_alone(void **state)
 
 /* ---- power alone: loads between two periods ---- */
 
+static double limit; /* W; 0 = none is told */
+
 struct row {
 	double held;  /* share of the errors */
 	double width; /* median bound by the 95th percentile of the errors */
@@ -122,6 +124,7 @@ struct row {
 
 static struct row power_alone(double shortest, double longest, double stretch)
 {
+	int runs = ROOM / WAVE_GPUS / (stretch > 1 ? 2 : 1);
 	static struct errors all;
 	uint64_t seed = 20261122;
 	struct row row;
@@ -130,7 +133,8 @@ static struct row power_alone(double shortest, double longest, double stretch)
 	wave_reset();
 	wave_setup.gpus = WAVE_GPUS;
 	wave_setup.no_counter = true;
-	for (int i = 0; i < ROOM / WAVE_GPUS / 2; i++)
+	wave_setup.limit = limit;
+	for (int i = 0; i < runs; i++)
 		measure(shortest, longest, stretch, &all, &seed);
 	row.held = (double)all.held / all.n;
 	row.width = quantile(all.bound, all.n, 0.5) / quantile(all.error, all.n, 0.95);
@@ -206,9 +210,114 @@ static void slow_start_is_no_alias(void **state)
 	wave_close(&run);
 }
 
+/* ---- power alone, in few readings, of a device with a limit ---- */
+
+struct few {
+	double shortest, longest, stretch; /* s */
+	double held, width;		   /* at least; at most */
+};
+
+static const struct few few_rows[] = {
+	/* near the refresh: readings show a small part of an alias, or the same part again and again */
+	{0.07, 0.15, 0.2, 0.95, 1.3},
+	{0.07, 0.15, 0.5, 0.955, 0.9},
+	{0.07, 0.15, 1, 0.953, 0.9},
+	/* spikes between all the readings */
+	{0.15, 0.5, 0.2, 0.97, 2.85},
+	{0.15, 0.5, 0.5, 0.985, 1.95},
+	{0.15, 0.5, 1, 0.95, 1.65},
+	/* readings that stay alike because the load is slow */
+	{0.5, 1, 0.5, 0.99, 2.3},
+	{1, 2, 0.2, 0.99, 3.7},
+	{1, 2, 0.5, 0.99, 3},
+	{1, 2, 1, 0.99, 2.5},
+	{2, 5, 0.2, 0.99, 1.75},
+	{2, 5, 0.5, 0.99, 2.5},
+	{2, 5, 1, 0.99, 2.9},
+	{5, 10, 0.2, 0.99, 5.1},
+	{5, 10, 0.5, 0.99, 3.6},
+	{5, 10, 1, 0.99, 2.3},
+};
+
+static void few_readings_hold_and_are_narrow(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(few_rows) / sizeof(few_rows[0]); i++) {
+		struct row row;
+
+		limit = 700;
+		row = power_alone(few_rows[i].shortest, few_rows[i].longest, few_rows[i].stretch);
+		limit = 0;
+		assert_true(row.held >= few_rows[i].held);
+		assert_true(row.width <= few_rows[i].width);
+	}
+}
+
+/* J: the bound of power alone; W at 1 s before t0, W/s from then on. */
+static double bound_of_line(double watts, double slope, double t0, double stretch)
+{
+	struct jm_err err = JM_ERR_INIT;
+	struct wave_run run;
+	struct jm_energy e;
+
+	wave_reset();
+	wave_setup.gpus = 1;
+	wave_setup.no_counter = true;
+	wave_setup.limit = limit;
+	wave_add(&wave_setup.wave[0], -10, watts, 0);
+	wave_add(&wave_setup.wave[0], t0 - 1, watts, slope);
+	assert_ok(wave_measure(&run, t0, t0 + stretch, 0, &err), err);
+	assert_ok(jm_session_energy(run.session, 0, run.phase, &e, &err), err);
+	print_message("%g W, %g W/s in %g s: %.2f J of %.1f J\n", watts, slope, stretch,
+		e.error_sampling, e.joules);
+	wave_close(&run);
+	limit = 0;
+	return e.error_sampling;
+}
+
+/* Few readings that are alike do not tell what happens between them: anything up to the limit. */
+static void limit_of_the_device_is_the_scale_of_what_few_readings_hide(void **state)
+{
+	double high, low;
+
+	(void)state;
+	limit = 700;
+	high = bound_of_line(100, 0, 1.234, 0.5);
+	limit = 350;
+	low = bound_of_line(100, 0, 1.234, 0.5);
+	assert_true(fabs(high / low - 2) < 0.02);
+	limit = 700; /* not less than a reading, which may be above the limit */
+	high = bound_of_line(700, 0, 1.234, 0.5);
+	limit = 350;
+	low = bound_of_line(700, 0, 1.234, 0.5);
+	assert_true(fabs(high / low - 1) < 0.02);
+}
+
+/* In 0.2 s at most 150 ms are not measured, in which 350 W more or less are 52 J. Readings that differ by a few
+ * watts tell nearly the same as equal ones. */
+static void bound_of_few_readings_is_possible(void **state)
+{
+	static const double slope[] = {0, 50, 200, 500}, most[] = {16, 30, 58, 58}; /* W/s, J */
+
+	(void)state;
+	for (int i = 0; i < 4; i++) {
+		limit = 700;
+		assert_true(bound_of_line(100, slope[i], 1.234, 0.2) < most[i]);
+	}
+}
+
+/* Of many readings that are alike the bound is small beside the energy, also at rest. */
+static void bound_of_many_alike_readings_is_narrow(void **state)
+{
+	(void)state;
+	limit = 700;
+	assert_true(bound_of_line(60, 0, 1.234, 10) < 0.015 * 600);
+	limit = 700;
+	assert_true(bound_of_line(600, 0, 1.234, 10) < 0.006 * 6000);
+}
+
 /* ---- a load in step with the sensor ---- */
 
-static double limit;	   /* W; 0 = none is told */
 static double length = 10; /* s */
 
 static struct jm_energy of_square(double period, bool no_counter, double *ret_truth)
@@ -293,6 +402,10 @@ int main(void)
 		cmocka_unit_test(bound_of_slow_loads_is_narrow),
 		cmocka_unit_test(bound_of_loads_that_swing_is_narrow),
 		cmocka_unit_test(few_readings_hide_more),
+		cmocka_unit_test(few_readings_hold_and_are_narrow),
+		cmocka_unit_test(limit_of_the_device_is_the_scale_of_what_few_readings_hide),
+		cmocka_unit_test(bound_of_few_readings_is_possible),
+		cmocka_unit_test(bound_of_many_alike_readings_is_narrow),
 		cmocka_unit_test(slow_start_is_no_alias),
 		cmocka_unit_test(names_a_load_in_step_with_the_sensor),
 		cmocka_unit_test(error_of_a_locked_load_is_told),
