@@ -13,10 +13,10 @@
 
 #include <math.h>
 
-#define SHORTEST 4    /* a window shorter than 1/4 of the refresh counts as that */
-#define FEW	 7    /* readings: fewer than some of these tell V badly */
-#define HIDDEN	 0.06 /* of the mean power: what the mean over a window may hide */
-#define FLAT	 0.25 /* of the mean power: what may be hidden behind counts that are all alike */
+#define SHORTEST 4     /* a window shorter than 1/4 of the refresh counts as that */
+#define FEW	 7     /* readings: fewer than some of these tell V badly */
+#define HIDDEN	 0.065 /* of the mean power: what the mean over a window may hide */
+#define FLAT	 0.25  /* of the mean power: what may be hidden behind counts that are all alike */
 
 static double seconds(int64_t ns)
 {
