@@ -225,7 +225,7 @@ static int nvml_read(void *state, struct jm_sink *sink, struct jm_err *err)
 		if (g->lost)
 			end_of_lost(s, g);
 		for (int k = 0; k < g->n_slots; k++)
-			sink->give(sink, g->out[k], 1, &g->slot[k].last);
+			jm_give_all(sink, g->out[k], 1, &g->slot[k].last);
 	}
 	return 0;
 }

@@ -337,7 +337,7 @@ static int replay_read(void *state, struct jm_sink *sink, struct jm_err *err)
 	for (int i = 0; i < s->n; i++) {
 		struct jm_reading reading = show(s, &s->track[i], now - s->offset);
 
-		sink->give(sink, i, 1, &reading);
+		jm_give_all(sink, i, 1, &reading);
 	}
 	return 0;
 }

@@ -157,7 +157,7 @@ static int sim_read(void *state, struct jm_sink *sink, struct jm_err *err)
 
 		if (sample->t_ns != sim->reading[i][0].t_ns)
 			fill(sim->reading[i], sample);
-		sink->give(sink, i * SIGNALS, SIGNALS, sim->reading[i]);
+		jm_give_all(sink, i * SIGNALS, SIGNALS, sim->reading[i]);
 	}
 	return 0;
 }

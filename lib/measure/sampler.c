@@ -27,12 +27,6 @@
 struct lane_signal {
 	bool awaited; /* an edge waits until it has changed */
 	double seen;  /* at the edge's first poll */
-	double last;  /* value of its newest reading */
-};
-
-struct lane_entry {
-	int signal; /* of the source */
-	struct jm_reading reading;
 };
 
 struct jm_lane {
@@ -43,13 +37,13 @@ struct jm_lane {
 	int64_t interval, fast, patience, blind;
 	int64_t read_ns; /* when the last reading had come; 0 = none yet */
 
-	struct lane_entry *ring;
+	struct jm_signal_reading *ring;
 	size_t room;
 	_Atomic size_t head, tail; /* entries written, entries taken */
 
-	/* what the source gave in this poll */
+	/* what the source gave in this poll: the sink's row, then what did not fit there */
 	struct jm_sink sink;
-	struct lane_entry *poll;
+	struct jm_signal_reading *poll;
 	size_t n_poll, poll_room;
 
 	_Atomic int edges; /* asked for */
@@ -57,6 +51,7 @@ struct jm_lane {
 	int edges_seen;
 	int64_t edge_until; /* 0 = not at an edge */
 	struct lane_signal *signal;
+	double *last; /* value of the newest reading of each signal */
 
 	pthread_mutex_t lock; /* of `first` and `ended` */
 	pthread_cond_t changed;
@@ -142,7 +137,7 @@ static void collect(struct jm_sink *sink, int first, int n, const struct jm_read
 static size_t ring_room(int n_signals)
 {
 	size_t poll = (size_t)n_signals + 1, room = 1;
-	size_t polls = RING_BYTES / (poll * sizeof(struct lane_entry));
+	size_t polls = RING_BYTES / (poll * sizeof(struct jm_signal_reading));
 
 	polls = polls > RING_POLLS ? RING_POLLS : polls < RING_MIN ? RING_MIN : polls;
 	while (room < poll * polls)
@@ -158,12 +153,15 @@ int jm_lane_new(const struct jm_lane_options *o, struct jm_lane **ret, struct jm
 		return jm_err_set(err, JM_ENOMEM, "Out of memory to sample %s.", o->source->name);
 	lane->o = *o;
 	lane->sink.give = collect;
+	lane->sink.n = o->n_signals;
 	lane->room = ring_room(o->n_signals);
 	lane->poll_room = (size_t)o->n_signals + 1;
 	lane->ring = calloc(lane->room, sizeof(*lane->ring));
 	lane->poll = calloc(lane->poll_room, sizeof(*lane->poll));
 	lane->signal = calloc((size_t)o->n_signals + 1, sizeof(*lane->signal));
-	if (!lane->ring || !lane->poll || !lane->signal) {
+	lane->sink.row = calloc((size_t)o->n_signals + 1, sizeof(*lane->sink.row));
+	lane->last = calloc((size_t)o->n_signals + 1, sizeof(*lane->last));
+	if (!lane->ring || !lane->poll || !lane->sink.row || !lane->signal || !lane->last) {
 		jm_lane_free(lane);
 		return jm_err_set(err, JM_ENOMEM, "Out of memory to sample %s.", o->source->name);
 	}
@@ -180,7 +178,7 @@ int jm_lane_new(const struct jm_lane_options *o, struct jm_lane **ret, struct jm
 static bool make_room(struct jm_lane *lane, size_t n)
 {
 	size_t room = lane->poll_room;
-	struct lane_entry *grown;
+	struct jm_signal_reading *grown;
 
 	if (lane->n_poll + n <= room)
 		return true;
@@ -194,50 +192,77 @@ static bool make_room(struct jm_lane *lane, size_t n)
 	return true;
 }
 
-/* The sink of a poll. What finds no memory is lost, and its signal has a gap. */
+/* What the sink's row has no room for. What finds no memory is lost, and its signal has a gap. */
 static void collect(struct jm_sink *sink, int first, int n, const struct jm_reading *reading)
 {
 	struct jm_lane *lane =
 		(struct jm_lane *)(void *)((char *)sink - offsetof(struct jm_lane, sink));
-	struct lane_entry *entry;
 
 	if (first < 0 || n < 0 || first > lane->o.n_signals - n || !make_room(lane, (size_t)n))
 		return;
-	entry = lane->poll + lane->n_poll;
-	for (int i = 0; i < n; i++) {
-		entry[i].signal = first + i;
+	for (int i = 0; i < n; i++)
+		lane->poll[lane->n_poll++] = (struct jm_signal_reading){first + i, reading[i]};
+}
+
+static void begin_poll(struct jm_lane *lane)
+{
+	lane->n_poll = 0;
+	lane->sink.next = 0;
+}
+
+/* n readings of the poll, from one on; the sink's row is before what did not fit there. */
+static void take(struct jm_lane *lane, size_t from, size_t n, struct jm_signal_reading *to)
+{
+	size_t row = (size_t)lane->sink.next, i = 0;
+	int first = lane->o.first_signal;
+
+	for (; i < n && from + i < row; i++) {
+		const struct jm_reading *reading = &lane->sink.row[from + i];
+
 		/* one by one, as they were just written: a copy of both at once would wait for that */
-		entry[i].reading.value = reading[i].value;
-		entry[i].reading.t_ns = reading[i].t_ns;
-		lane->signal[first + i].last = reading[i].value;
+		to[i].reading.value = reading->value;
+		to[i].reading.t_ns = reading->t_ns;
+		to[i].signal = first + (int)(from + i);
+		lane->last[from + i] = reading->value;
 	}
-	lane->n_poll += (size_t)n;
+	for (; i < n; i++) {
+		to[i] = lane->poll[from + i - row];
+		lane->last[to[i].signal] = to[i].reading.value;
+		to[i].signal += first;
+	}
+}
+
+/* Of n entries of the ring, from this one on: those before its end. */
+static size_t in_one_piece(const struct jm_lane *lane, size_t from, size_t n)
+{
+	size_t piece = lane->room - (from & (lane->room - 1));
+
+	return n < piece ? n : piece;
 }
 
 /* Into the ring, as much at a time as there is room for. */
 static void put_poll(struct jm_lane *lane)
 {
 	size_t head = atomic_load_explicit(&lane->head, memory_order_relaxed);
+	size_t all = (size_t)lane->sink.next + lane->n_poll;
 
-	for (size_t done = 0, n; done < lane->n_poll; done += n) {
+	for (size_t done = 0, n; done < all; done += n) {
 		size_t tail = atomic_load_explicit(&lane->tail, memory_order_acquire);
 
 		n = lane->room - (head - tail);
 		if (!n)
 			lane->o.full(lane->o.full_arg);
-		if (n > lane->n_poll - done)
-			n = lane->n_poll - done;
-		for (size_t i = 0; i < n; i++)
-			lane->ring[(head + i) & (lane->room - 1)] = lane->poll[done + i];
+		n = in_one_piece(lane, head, n < all - done ? n : all - done);
+		take(lane, done, n, &lane->ring[head & (lane->room - 1)]);
 		head += n;
 		atomic_store_explicit(&lane->head, head, memory_order_release);
 	}
-	lane->n_poll = 0;
+	begin_poll(lane);
 }
 
 static void put_nothing(struct jm_lane *lane, int64_t t_ns)
 {
-	lane->n_poll = 0;
+	begin_poll(lane);
 	for (int i = 0; i < lane->o.n_signals; i++)
 		jm_give(&lane->sink, i, NAN, t_ns);
 	put_poll(lane);
@@ -252,7 +277,7 @@ static void begin_edge(struct jm_lane *lane, int64_t now)
 {
 	lane->edge_until = now + lane->patience;
 	for (int i = 0; i < lane->o.n_signals; i++)
-		lane->signal[i].seen = lane->signal[i].last;
+		lane->signal[i].seen = lane->last[i];
 }
 
 /* Has every awaited signal changed since the edge, or failed? */
@@ -265,7 +290,7 @@ static bool edge_passed(struct jm_lane *lane, int64_t now)
 	for (int i = 0; i < lane->o.n_signals; i++) {
 		const struct lane_signal *signal = &lane->signal[i];
 
-		if (signal->awaited && !isnan(signal->last) && signal->last == signal->seen)
+		if (signal->awaited && !isnan(lane->last[i]) && lane->last[i] == signal->seen)
 			return false;
 	}
 	return true;
@@ -289,7 +314,7 @@ static bool watch_edges(struct jm_lane *lane, int64_t now, bool stop, int edges)
 
 static int read_source(struct jm_lane *lane)
 {
-	lane->n_poll = 0;
+	begin_poll(lane);
 	return lane->o.source->read(lane->o.state, &lane->sink, &lane->err);
 }
 
@@ -443,20 +468,18 @@ void jm_lane_join(struct jm_lane *lane)
 }
 
 int jm_lane_drain(struct jm_lane *lane,
-	int (*fn)(void *arg, int signal, struct jm_reading reading, struct jm_err *err), void *arg,
-	struct jm_err *err)
+	int (*fn)(void *arg, struct jm_signal_reading *reading, size_t n, struct jm_err *err),
+	void *arg, struct jm_err *err)
 {
 	size_t tail = atomic_load_explicit(&lane->tail, memory_order_relaxed);
 	size_t head = atomic_load_explicit(&lane->head, memory_order_acquire);
 	int rc = 0;
 
-	for (; tail != head; tail++) {
-		const struct lane_entry *entry = &lane->ring[tail & (lane->room - 1)];
-
-		if (!rc)
-			rc = fn(arg, lane->o.first_signal + entry->signal, entry->reading, err);
+	for (size_t n; !rc && tail != head; tail += n) {
+		n = in_one_piece(lane, tail, head - tail);
+		rc = fn(arg, &lane->ring[tail & (lane->room - 1)], n, err);
 	}
-	atomic_store_explicit(&lane->tail, tail, memory_order_release);
+	atomic_store_explicit(&lane->tail, head, memory_order_release);
 	return rc;
 }
 
@@ -477,6 +500,8 @@ void jm_lane_free(struct jm_lane *lane)
 	free(lane->ring);
 	free(lane->poll);
 	free(lane->signal);
+	free(lane->last);
+	free(lane->sink.row);
 	pthread_mutex_destroy(&lane->lock);
 	pthread_cond_destroy(&lane->changed);
 	free(lane);

@@ -36,10 +36,11 @@ void jm_lane_edge(struct jm_lane *lane);
 /* The last edge: the lane ends when it has seen it. Then join. */
 void jm_lane_stop(struct jm_lane *lane);
 void jm_lane_join(struct jm_lane *lane);
-/* Takes what is in the ring, one reading per signal of the set. Not from two threads at once. */
+/* Takes what is in the ring and passes it on in order, many at a time; fn may change them. Not from two threads
+ * at once. An error of fn is returned, and what is left in the ring is lost. */
 int jm_lane_drain(struct jm_lane *lane,
-	int (*fn)(void *arg, int signal, struct jm_reading reading, struct jm_err *err), void *arg,
-	struct jm_err *err);
+	int (*fn)(void *arg, struct jm_signal_reading *reading, size_t n, struct jm_err *err),
+	void *arg, struct jm_err *err);
 /* After join: 0, or the error after which the source gave nothing more. */
 int jm_lane_result(const struct jm_lane *lane, struct jm_err *err);
 /* After join: seconds of a processor that reading took. */

@@ -255,15 +255,18 @@ const struct jm_meters *jm_session_meters(const struct jm_session *s)
 
 /* ---- the writer ---- */
 
-static int keep(void *arg, int signal, struct jm_reading reading, struct jm_err *err)
+static int keep(void *arg, struct jm_signal_reading *reading, size_t n, struct jm_err *err)
 {
 	struct jm_session *s = arg;
 
-	reading.t_ns -= s->delay_ns[signal];
-	s->newest[signal] = reading;
-	if (s->options.on_reading)
-		s->options.on_reading(s->options.on_reading_arg, signal, reading);
-	return s->options.no_trace ? 0 : jm_trace_append(s->trace, signal, reading, err);
+	for (size_t i = 0; i < n; i++) {
+		reading[i].reading.t_ns -= s->delay_ns[reading[i].signal];
+		s->newest[reading[i].signal] = reading[i].reading;
+	}
+	for (size_t i = 0; s->options.on_reading && i < n; i++)
+		s->options.on_reading(
+			s->options.on_reading_arg, reading[i].signal, reading[i].reading);
+	return s->options.no_trace ? 0 : jm_trace_append_all(s->trace, reading, n, err);
 }
 
 /* With the lock held. The first error is kept; later readings are taken and lost. */

@@ -184,4 +184,9 @@ struct jm_reading {
 	int64_t t_ns; /* on the context's clock: the sensor's own stamp where it has one, else when read */
 };
 
+struct jm_signal_reading {
+	int signal;
+	struct jm_reading reading;
+};
+
 #endif

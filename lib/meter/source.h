@@ -31,13 +31,36 @@ struct jm_sink {
 	/* One reading each of n signals that follow each other, from `first` on; they count from 0 in the
 	 * order in which the source added them. */
 	void (*give)(struct jm_sink *sink, int first, int n, const struct jm_reading *reading);
+	/*
+	 * A sink may have room for a reading of each of n signals: what comes in the order of the signals,
+	 * the first reading of each, is in `row`, and `next` is the signal that it ends before. All else
+	 * goes through `give`. n = 0: it has no such room.
+	 */
+	struct jm_reading *row;
+	int n, next;
 };
 
 static inline void jm_give(struct jm_sink *sink, int signal, double value, int64_t t_ns)
 {
 	const struct jm_reading reading = {.value = value, .t_ns = t_ns};
 
-	sink->give(sink, signal, 1, &reading);
+	if (signal == sink->next && signal < sink->n)
+		sink->row[sink->next++] = reading;
+	else
+		sink->give(sink, signal, 1, &reading);
+}
+
+/* One reading each of n signals that follow each other, from `first` on. */
+static inline void jm_give_all(
+	struct jm_sink *sink, int first, int n, const struct jm_reading *reading)
+{
+	if (first != sink->next || n < 0 || n > sink->n - first) {
+		sink->give(sink, first, n, reading);
+		return;
+	}
+	for (int i = 0; i < n; i++)
+		sink->row[first + i] = reading[i];
+	sink->next += n;
 }
 
 /*

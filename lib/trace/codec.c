@@ -31,22 +31,50 @@ static size_t put_varint(uint8_t *out, uint64_t v)
 	return n;
 }
 
-static inline bool get_varint(struct jm_decoder *d, uint64_t *ret)
+/* Near the end of the bytes, and what is longer than 8 of them. */
+static bool get_long_varint(struct jm_decoder *d, uint64_t *ret)
 {
-	const uint8_t *at = d->at, *end = d->end;
 	uint64_t v = 0;
 
-	for (unsigned int shift = 0; shift < 64 && at < end; shift += 7) {
-		uint8_t byte = *at++;
+	for (unsigned int shift = 0; shift < 64 && d->at < d->end; shift += 7) {
+		uint8_t byte = *d->at++;
 
 		v |= (uint64_t)(byte & 0x7f) << shift;
 		if (!(byte & 0x80)) {
-			d->at = at;
 			*ret = v;
 			return true;
 		}
 	}
 	return false;
+}
+
+/* The lower 7 bits of each byte, one after the other. */
+static inline uint64_t pack(uint64_t bytes)
+{
+	bytes = (bytes & 0x007f007f007f007f) | (bytes & 0x7f007f007f007f00) >> 1;
+	bytes = (bytes & 0x00003fff00003fff) | (bytes & 0x3fff00003fff0000) >> 2;
+	return (bytes & 0x0fffffff) | (bytes & 0x0fffffff00000000) >> 4;
+}
+
+/* All its bytes at once; the first byte without the upper bit is its last. */
+static inline bool get_varint(struct jm_decoder *d, uint64_t *ret)
+{
+	uint64_t bytes, ends;
+
+	if (d->end - d->at < (ptrdiff_t)sizeof(bytes))
+		return get_long_varint(d, ret);
+	memcpy(&bytes, d->at, sizeof(bytes));
+	if (!(bytes & 0x80)) {
+		*ret = bytes & 0x7f;
+		d->at++;
+		return true;
+	}
+	ends = ~bytes & 0x8080808080808080;
+	if (!ends)
+		return get_long_varint(d, ret);
+	*ret = pack(bytes & (ends ^ (ends - 1)));
+	d->at += __builtin_ctzll(ends) / 8 + 1;
+	return true;
 }
 
 /* Sums that may wrap; bytes from outside can hold anything. */

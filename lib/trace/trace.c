@@ -213,9 +213,9 @@ static bool equal(double a, double b)
 	return a == b || (isnan(a) && isnan(b));
 }
 
-int jm_trace_append(struct jm_trace *t, int signal, struct jm_reading r, struct jm_err *err)
+static int append_change(
+	struct jm_trace *t, struct log *log, struct jm_reading r, struct jm_err *err)
 {
-	struct log *log = &t->log[signal];
 	int rc;
 
 	if (t->broken)
@@ -236,6 +236,33 @@ int jm_trace_append(struct jm_trace *t, int signal, struct jm_reading r, struct 
 	if (!rc)
 		rc = emit(t, log, r, err);
 	t->broken = rc;
+	return rc;
+}
+
+/* Most readings of a sensor repeat the one before. */
+static inline int append(
+	struct jm_trace *t, struct log *log, const struct jm_reading *r, struct jm_err *err)
+{
+	if (t->broken || !log->any || r->value != log->last.value || r->t_ns <= log->last.t_ns)
+		return append_change(t, log, *r, err);
+	log->encoder.readings++;
+	log->last.t_ns = r->t_ns;
+	log->held = true;
+	return 0;
+}
+
+int jm_trace_append(struct jm_trace *t, int signal, struct jm_reading r, struct jm_err *err)
+{
+	return append(t, &t->log[signal], &r, err);
+}
+
+int jm_trace_append_all(
+	struct jm_trace *t, const struct jm_signal_reading *reading, size_t n, struct jm_err *err)
+{
+	int rc = 0;
+
+	for (size_t i = 0; !rc && i < n; i++)
+		rc = append(t, &t->log[reading[i].signal], &reading[i].reading, err);
 	return rc;
 }
 

@@ -35,6 +35,9 @@ int jm_chunk_each(const struct jm_chunk *chunk, int (*fn)(void *arg, struct jm_r
 struct jm_trace *jm_trace_new(const struct jm_meters *set, struct jm_err *err);
 /* Readings of a signal come in order of time; one whose stamp is not after the last is dropped. */
 int jm_trace_append(struct jm_trace *t, int signal, struct jm_reading reading, struct jm_err *err);
+/* As many of several signals. The first error ends it. */
+int jm_trace_append_all(
+	struct jm_trace *t, const struct jm_signal_reading *reading, size_t n, struct jm_err *err);
 /* Closes the open chunks and hands each new chunk since the last flush to fn (may be NULL). */
 int jm_trace_flush(struct jm_trace *t, int (*fn)(void *, const struct jm_chunk *, struct jm_err *),
 	void *arg, struct jm_err *err);

@@ -22,7 +22,7 @@ static inline void row_give(
 static inline int read_row(
 	const struct jm_source *source, void *state, struct jm_reading *out, struct jm_err *err)
 {
-	struct row_sink row = {.sink = {row_give}, .out = out};
+	struct row_sink row = {.sink = {.give = row_give}, .out = out};
 
 	return source->read(state, &row.sink, err);
 }
