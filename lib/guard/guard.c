@@ -268,8 +268,9 @@ static int gone(struct jm_guard *g, struct jm_err *err)
 		if (i % 10 == 9 && !jm_guard_wait_goes_on(&w))
 			return leave(g, what, err);
 	}
-	if (g->code)
-		return jm_err_set(err, g->code, "The guard was killed, and: %s", g->why.text);
+	if (g->code) /* JM_EGONE says that everything is back */
+		return jm_err_set(err, g->code == JM_EGONE ? JM_EIO : g->code,
+			"The guard was killed, and: %s", g->why.text);
 	return jm_err_set(err, JM_EGONE, "The guard (process %d) was killed; %s.", (int)g->self.pid,
 		g->recovered ? "every setting is back as it was found, and was read back"
 			     : "it had changed nothing that was not to stay");

@@ -49,7 +49,7 @@ int jm_guard_restore(struct jm_guard *g, struct jm_err *err);
 /* Leaves the settings in place, journalled as kept: only jm_guard_release restores them. */
 int jm_guard_keep(struct jm_guard *g, struct jm_err *err);
 /* Restores what was found (unless kept), ends the process, frees. The error names what was not
- * restored. */
+ * restored; JM_EGONE: the guard was killed, and everything was restored and read back. */
 int jm_guard_stop(struct jm_guard *g, struct jm_err *err); /* takes NULL */
 bool jm_guard_alive(const struct jm_guard *g);
 int jm_guard_pid(const struct jm_guard *g);

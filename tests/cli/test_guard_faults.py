@@ -156,6 +156,22 @@ def test_a_sweep_whose_guard_is_killed_while_it_looks(gpus):
     assert gpus.limits() == FOUND
 
 
+def test_a_sweep_whose_guard_is_killed_after_the_last_case(gpus):
+    """All cases are complete, and the program puts back what the guard could not: that is no failure."""
+    gpus.config("setlatency=150000")
+    program = start(gpus, "run", "null", "--source", "null", "--step-time", "1ms", "--steps", "1", "--warmup", "0",
+                    "--set", "gpu.power=300W", "--seed", "1", stdout=subprocess.DEVNULL)
+    said = ""
+    while "[2/2]" not in said:
+        said += program.stderr.readline() or pytest.fail(said)
+    assert gpus.limits() != FOUND
+    kill(guard_of(program.pid))
+    stderr = program.communicate(timeout=30)[1]
+    assert gpus.limits() == FOUND and not gpus.journals()
+    assert "was killed; restoring in its place." in stderr and CLAIM in stderr
+    assert program.returncode == 0, stderr
+
+
 def test_a_guard_killed_while_it_opens_is_replaced(gpus):
     gpus.config("latency=50000")
     program = start(gpus, "set", "gpu.power@GPU-0=300W", "--", "true")
