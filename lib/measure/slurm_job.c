@@ -44,6 +44,13 @@ int jm_slurm_job_cgroup(
 		if (find(ctx, pattern, out, size))
 			return 0;
 	}
+	snprintf(pattern, sizeof(pattern), "freezer/slurm*/uid_*/job_%ld", job);
+	if (find(ctx, pattern, out, size))
+		return jm_err_set(err, JM_ENOSUP,
+			"The Slurm job %ld runs here, but Slurm makes no control group that counts "
+			"its processor time; that needs JobAcctGatherType=jobacct_gather/cgroup in "
+			"slurm.conf. --pid measures one process.",
+			job);
 	return jm_err_set(err, JM_ENOENT,
 		"There is no control group of the Slurm job %ld on this host: it does not run "
 		"here, "

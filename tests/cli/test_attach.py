@@ -16,6 +16,7 @@ import pytest
 from fake_gpus import FakeGpus, wait_for
 from jm import BIN, USAGE, jm, sentence, terminal
 
+DATA = pathlib.Path(__file__).resolve().parent.parent / "data"
 SIM = ["--source", "sim:h100x2"]
 TICK = os.sysconf("SC_CLK_TCK")
 
@@ -113,6 +114,28 @@ def test_a_job_of_slurm_is_its_control_group(group, file, scale):
             out, _ = child.communicate(timeout=20)
     attached = json.loads(out)["attached"]
     assert child.returncode == 0 and attached["cpu_s"] == pytest.approx(0.125) and attached["what"].endswith(group)
+
+
+def captured_job(root, left_out=""):
+    """The files of job 2 as a real Slurm made them."""
+    for name, text in json.loads((DATA / "slurm/cgroup-v1.json").read_text()).items():
+        if not left_out or not name.startswith(left_out):
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text)
+
+
+def test_a_captured_job_of_slurm(tmp_path):
+    captured_job(tmp_path)
+    group = "cpuacct/slurm_vm/uid_0/job_2"
+    record = json.loads(jm("measure", *SIM, "--slurm-job", 2, "--for", "200ms", "--json", "-",
+                           env={"JM_ROOT": str(tmp_path)}).stdout)
+    assert record["attached"]["what"] == f"control group {group}" and record["attached"]["cpu_s"] == 0
+
+
+def test_a_job_of_slurm_without_accounting_is_told_what_it_needs(tmp_path):
+    captured_job(tmp_path, left_out="sys/fs/cgroup/cpuacct/slurm_vm/uid_0/")
+    done = jm("measure", *SIM, "--slurm-job", 2, env={"JM_ROOT": str(tmp_path)})
+    assert "jobacct_gather/cgroup" in sentence(done)
 
 
 def test_a_job_of_slurm_that_is_not_here_is_told():

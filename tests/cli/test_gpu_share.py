@@ -11,6 +11,7 @@ import pytest
 from fake_gpus import FakeGpus
 from jm import jm
 
+DATA = pathlib.Path(__file__).resolve().parent.parent / "data"
 FIRST_NAMESPACE = "pid:[4026531836]"
 CONTAINER = os.readlink("/proc/self/ns/pid") != FIRST_NAMESPACE
 
@@ -89,6 +90,19 @@ def test_a_group_gets_what_its_processes_used(tmp_path, option, own, other):
     users.file.write_text(f"0 {own[0]} 10\n0 {other[0]} 30\n0 {own[1]} 20\n1 {other[1]} 50\n2 {own[1]} 5\n")
     gpus, joules, _ = users.measure(*option)
     for gpu, used, share in zip(gpus, joules, (0.5, 0, 1)):
+        check(gpu, used, share)
+
+
+def test_a_captured_job_of_slurm_gets_what_its_tasks_used(tmp_path):
+    """The groups of a real Slurm: 15568 is the task of srun, 15544 belongs to the batch step, 31 is no process of it."""
+    users = Users(tmp_path)
+    for name, text in json.loads((DATA / "slurm/cgroup-v1.json").read_text()).items():
+        (users.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (users.root / name).write_text(text)
+    users.process(31, "7:freezer:/slurm_vm/uid_0/job_2\n3:cpuacct:/slurm_vm/uid_0/job_22\n0::/\n")
+    users.file.write_text("0 15568 25\n0 15544 25\n0 31 50\n2 31 9\n")
+    gpus, joules, _ = users.measure("--slurm-job", 2)
+    for gpu, used, share in zip(gpus, joules, (0.5, 0, 0)):
         check(gpu, used, share)
 
 
