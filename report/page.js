@@ -237,9 +237,11 @@
 	function showSystem(s) {
 		const eds = S.eds_k.map((k) => "eds_k" + k);
 		const small = charts(s),
-			tall = traces(s);
+			tall = traces(s),
+			residue = JM.residue(s, S.traces.filter((t) => JM.run("series", t.run) === s.index)),
+			phases = JM.phases(s);
 		for (const chart of open) chart.close();
-		open = small.concat(tall || []);
+		open = small.concat(tall || [], residue || []);
 		place.replaceChildren(
 			...[
 				el(
@@ -253,7 +255,7 @@
 				small.length ? el("div", { class: "grid charts" }, small.map((c) => c.node)) : null,
 				tall && tall.node,
 				JM.settings(s, eds),
-				JM.phases(s),
+				residue ? el("div", { class: "grid" }, residue.node, phases) : phases,
 				JM.quality(s.grade, s.grade_reasons),
 				JM.meters(s),
 			]

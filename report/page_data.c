@@ -5,7 +5,8 @@
  *
  *	statistics	[n, mean, half width, median, sd, min, max] in place of an object; [1, value] of one run
  *	runs		in place of `cases`: one array per property, in one order
- *	details		phases and meters of one run of each series
+ *	details		phases and meters of one run of each series; parts: of meters that include others or are included,
+ *			{id: [[joules, rest, error of the rest] of each phase]}
  *	machines	the different provenances
  *	traces		see page_trace.h; with the phases of their runs
  *	percent_least	half width that savings and losses are shown with at least, in percentage points
@@ -411,9 +412,10 @@ static json_t *detail_json(const struct jm_grouping *g, int series)
 	const json_t *record = whole_record(g, c);
 	const char *origin = c->m.has_energy ? jm_origin_name(c->m.origin) : "measured";
 
-	return json_pack("{s:i, s:s, s:s, s:o, s:o}", "run", (int)(c - g->c), "phase",
+	return json_pack("{s:i, s:s, s:s, s:o, s:o, s:o}", "run", (int)(c - g->c), "phase",
 		jm_json_text(record, "phase"), "origin", origin, "phases",
-		phases_json(record, origin), "meters", meters_json(record));
+		phases_json(record, origin), "meters", meters_json(record), "parts",
+		jm_page_parts(record));
 }
 
 static json_t *details_json(const struct jm_grouping *g)

@@ -7,5 +7,8 @@
 
 /* For the caller to decref; NULL: no memory. */
 json_t *jm_page_data(const struct jm_grouping *g);
+/* Of the meters of a record that include others or are included: {id: [[joules, rest, error of the rest] or null of
+ * each phase]}. For the caller to decref. */
+json_t *jm_page_parts(const json_t *record);
 
 #endif

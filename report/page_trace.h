@@ -25,10 +25,12 @@ void jm_page_trace_take(struct jm_page_trace *t, int signal, struct jm_reading r
 /* All readings of a chunk; damage is JM_EFORMAT. */
 int jm_page_trace_chunk(struct jm_page_trace *t, const struct jm_chunk *chunk, struct jm_err *err);
 /*
- * {record, end_s, readings, meters[] {id, label, origin, n, points}}, seconds since the first reading of all;
+ * {record, end_s, readings, meters[] {id, label, origin, n, points, means}}, seconds since the first reading of all;
  * null when there is no power in it; NULL: no memory. points: base64 of n points, each two varints (7 bits a byte,
  * the lowest first, the highest bit set on all but the last): milliseconds since the point before; 0 for a gap,
  * else 1 + zigzag of the change in 0.1 W since the last power (2 d for d >= 0, -2 d - 1 below).
+ * means: only of meters that include others or are included: W in each of 60 equal parts of the time, a reading
+ * holds until the next one; null where the power is unknown for more than half of the part.
  */
 json_t *jm_page_trace_json(const struct jm_page_trace *t, int record);
 void jm_page_trace_free(struct jm_page_trace *t); /* takes NULL */

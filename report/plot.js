@@ -394,6 +394,28 @@
 		};
 	}
 
+	// Bars over a category axis, each [index, low, high]; they have the share `width` of a category, moved by `shift`.
+	const MOST_BAR = 64; // pixels
+	function bars(color, items, width, shift) {
+		return {
+			type: "custom",
+			data: items,
+			color: color,
+			encode: { x: 0, y: [1, 2] },
+			renderItem: function (params, api) {
+				const full = api.size([1, 0])[0],
+					w = Math.min(full * width, MOST_BAR),
+					[x, low] = api.coord([api.value(0), api.value(1)]),
+					high = api.coord([api.value(0), api.value(2)])[1];
+				return {
+					type: "rect",
+					shape: { x: x - w / 2 + (shift || 0) * w, y: Math.min(low, high), width: w, height: Math.abs(low - high) },
+					style: { fill: color },
+				};
+			},
+		};
+	}
+
 	// The 95 % band along a curve as one polygon.
 	function band(color, items) {
 		return {
@@ -438,6 +460,7 @@
 		line,
 		whiskers,
 		band,
+		bars,
 		hollow,
 		bestOf,
 	});

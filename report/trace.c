@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Power traces, thinned and coded while they are read. */
 #include "page_trace.h"
+#include "base/json.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 
 #define FIRST_WIDTH 1000000 /* ns of a stretch before any are joined */
 #define POINT_MAX   20	    /* bytes of the longest point */
+#define BINS	    60	    /* of the whole time, of which means are given */
 
 struct point {
 	int64_t t_ns;
@@ -18,12 +20,16 @@ struct point {
 struct stretch {
 	struct point low, high; /* NAN: only gaps */
 	int64_t gap_ns;
+	double joules,
+		seconds; /* of the time in which the power is known; only if the meter has sums */
 	bool any, gap;
 };
 
 struct meter {
 	int signal; /* -1 = no power */
 	bool counter;
+	bool sums; /* it includes other meters, or another one includes it */
+	struct point held;
 	double wrap;
 	struct jm_reading last; /* of a counter: its last change */
 	int64_t t0_ns, t1_ns, width_ns;
@@ -41,12 +47,24 @@ struct jm_page_trace {
 	struct meter meter[];
 };
 
+static bool is_nested(const struct jm_meters *set, int index)
+{
+	for (int i = 0; i < set->n; i++)
+		if (set->meter[i].covered_by == index)
+			return true;
+	return set->meter[index].covered_by >= 0;
+}
+
 static void choose_signal(struct jm_page_trace *t, int index)
 {
 	static const enum jm_quantity order[] = {JM_Q_POWER, JM_Q_POWER_AVERAGE, JM_Q_ENERGY};
 	struct meter *m = &t->meter[index];
 
-	*m = (struct meter){.signal = -1, .last = {.value = NAN}, .width_ns = FIRST_WIDTH};
+	*m = (struct meter){.signal = -1,
+		.last = {.value = NAN},
+		.held = {0, NAN},
+		.sums = is_nested(t->set, index),
+		.width_ns = FIRST_WIDTH};
 	for (size_t i = 0; i < 3 && m->signal < 0; i++) {
 		m->signal = jm_meter_signal(t->set, index, order[i]);
 		m->counter = order[i] == JM_Q_ENERGY;
@@ -101,6 +119,8 @@ static void add_point(struct stretch *s, struct point p)
 
 static void join(struct stretch *a, const struct stretch *b)
 {
+	a->joules += b->joules;
+	a->seconds += b->seconds;
 	if (b->gap)
 		add_point(a, (struct point){b->gap_ns, NAN});
 	if (b->any && !isnan(b->low.watts)) {
@@ -133,6 +153,24 @@ static void begin_stretch(const struct jm_page_trace *t, struct meter *m, int64_
 	m->end_ns = m->t0_ns + (i + 1) * m->width_ns;
 }
 
+/* A power holds until the next reading, which lies in the last stretch. */
+static void hold_until(struct meter *m, struct point next)
+{
+	int64_t from = m->held.t_ns, to;
+
+	for (; from < next.t_ns && !isnan(m->held.watts); from = to) {
+		int64_t i = (from - m->t0_ns) / m->width_ns;
+		double seconds;
+
+		to = m->t0_ns + (i + 1) * m->width_ns;
+		to = to < next.t_ns ? to : next.t_ns;
+		seconds = (double)(to - from) * 1e-9;
+		m->stretch[i].joules += m->held.watts * seconds;
+		m->stretch[i].seconds += seconds;
+	}
+	m->held = next;
+}
+
 static void add(struct jm_page_trace *t, struct meter *m, struct point p)
 {
 	if (!m->stretch) {
@@ -150,6 +188,8 @@ static void add(struct jm_page_trace *t, struct meter *m, struct point p)
 	if (p.t_ns >= m->end_ns)
 		begin_stretch(t, m, p.t_ns);
 	add_point(m->last_stretch, p);
+	if (m->sums)
+		hold_until(m, p);
 }
 
 /* The power that led to this count holds since the change before it. */
@@ -285,7 +325,41 @@ static json_t *base64(const uint8_t *bytes, size_t n)
 	return json;
 }
 
-static json_t *meter_json(const struct jm_page_trace *t, int index, int64_t t0_ns)
+/* Adds a stretch to the bins that it lies in, in equal parts of its time. */
+static void spread(const struct stretch *s, double from, double to, struct stretch *bin)
+{
+	for (int i = (int)fmax(floor(from), 0); i < BINS && i < to; i++) {
+		double part = (fmin(to, i + 1) - fmax(from, i)) / (to - from);
+
+		bin[i].joules += part * s->joules;
+		bin[i].seconds += part * s->seconds;
+	}
+}
+
+/* Mean power in each of BINS equal parts of the time; null where it is known for less than half of it. */
+static json_t *means_json(
+	const struct jm_page_trace *t, const struct meter *m, int64_t t0, int64_t t1)
+{
+	double width = (double)(t1 - t0) / BINS;
+	struct stretch bin[BINS] = {0};
+	json_t *out = json_array();
+
+	for (int i = 0; i < t->room; i++) {
+		double from = (double)(m->t0_ns - t0 + i * m->width_ns) / width;
+
+		if (m->stretch[i].seconds > 0)
+			spread(&m->stretch[i], from, from + (double)m->width_ns / width, bin);
+	}
+	for (int i = 0; i < BINS; i++) {
+		double tenths = rint(10 * bin[i].joules / bin[i].seconds);
+
+		json_array_append_new(
+			out, jm_json_number(bin[i].seconds < 0.5e-9 * width ? NAN : tenths / 10));
+	}
+	return out;
+}
+
+static json_t *meter_json(const struct jm_page_trace *t, int index, int64_t t0_ns, int64_t t1_ns)
 {
 	const struct jm_meter *about = &t->set->meter[index];
 	const struct meter *m = &t->meter[index];
@@ -299,6 +373,8 @@ static json_t *meter_json(const struct jm_page_trace *t, int index, int64_t t0_n
 	free(bytes);
 	json = json_pack("{s:s, s:s, s:s, s:i, s:o*}", "id", about->id, "label", about->label,
 		"origin", jm_origin_name(about->origin), "n", c.n, "points", points);
+	if (m->sums)
+		json_object_set_new(json, "means", means_json(t, m, t0_ns, t1_ns));
 	return json;
 }
 
@@ -330,7 +406,7 @@ json_t *jm_page_trace_json(const struct jm_page_trace *t, int record)
 	for (int i = 0; i < t->set->n; i++) {
 		readings += t->meter[i].readings;
 		if (t->meter[i].readings)
-			json_array_append_new(meters, meter_json(t, i, t0));
+			json_array_append_new(meters, meter_json(t, i, t0, t1));
 	}
 	return json_pack("{s:i, s:f, s:I, s:o}", "record", record, "end_s",
 		(double)(t1 - t0) * 1e-9, "readings", (json_int_t)readings, "meters", meters);

@@ -25,7 +25,7 @@ def test_page_holds_everything_and_asks_for_nothing(tmp_path):
         r["workload"] = r["case"]["parameters"]["workload"] = NASTY
     text = make_page(tmp_path, rows).read_text()
     page = Page(text)
-    assert len(page.scripts) == 11
+    assert len(page.scripts) == 12
     data = json.loads(page.scripts[0])
     runs = page_data.runs(data)
     assert len(runs) == len(rows) and not set("<>&") & set(page.scripts[0])

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """measure --residue: a node whose components, board, supply and outlet are known, replayed."""
 import json
+import re
 
 import pytest
 
+import page_data
 from jm import jm
+from pages import browse, CHROMIUM
+from reports import report
 
 # meter, scope, covers, W
 NODE = [("memory", "gpu-memory", "gpu/a/memory", 80), ("gpu", "gpu", "gpu/a", 400), ("cpu", "package", "cpu/0", 200),
@@ -49,3 +53,32 @@ def test_the_table(node):
         "gpu": "80 %", "board": "33 %", "supply": "4 %", "outlet": "6 %"}
     done = jm("measure", "--source", "sim:h100x1", "--residue", "--width", "80", "--", "true")
     assert "rest" in done.stderr and all(len(line) <= 80 for line in done.stderr.splitlines())
+
+
+def test_the_page_splits_the_outlet(node, tmp_path):
+    """Each watt of the outlet is in one bar: those of the components and the rest of each level."""
+    store, page = tmp_path / "a.db", tmp_path / "a.html"
+    assert jm("measure", "--source", node, "--store", store, "--", "sleep", "1.5").returncode == 0
+    report(store, "--html", page)
+    data = page_data.of(page.read_text())
+    (detail,), (trace,) = data["details"], data["traces"]
+    seconds = detail["phases"][0][2] - detail["phases"][0][1]
+    parts = {name.removeprefix("replay:t:"): rows[0] for name, rows in detail["parts"].items()}
+    assert set(parts) == {name for name, *_ in NODE}
+    for name, *_, watts in NODE:
+        joules, rest, error = parts[name]
+        assert joules == pytest.approx(watts * seconds, rel=0.01)
+        assert (rest is None) == (name not in REST)
+        assert rest is None or (rest == pytest.approx(REST[name] * seconds, rel=0.01) and error > 0)
+        (means,) = [m["means"] for m in trace["meters"] if m["label"] == name]
+        assert len(means) == 60 and all(w == pytest.approx(watts, abs=0.06) for w in means[:55] if w is not None)
+        assert sum(w is not None for w in means) > 50
+    if not CHROMIUM:
+        pytest.skip("chromium is not installed: the page was not opened in a browser")
+    dom = browse(page, "--dump-dom", "--window-size=1280,2400")
+    chart = dom.split("<h3>Parts and residue")[1].split("</svg>")[0]
+    bars = re.findall(r'<path d="M[\d.]+ [\d.]+l[\d.]+ 0l0 ([\d.]+)l-[\d.]+ 0Z" fill="([^"]*)"', chart)
+    heights = [float(h) for h, _ in bars if float(h) > 4][-6:]
+    assert len(heights) == 6
+    want = [80, REST["gpu"], 200, REST["board"], REST["supply"], REST["outlet"]]
+    assert [1000 * h / sum(heights) for h in heights] == pytest.approx(want, abs=1)
