@@ -33,7 +33,7 @@
 #include "joulemark.h"
 
 /* Changes with any change of this file's structs, enums or meanings. */
-#define JM_BACKEND_ABI 7
+#define JM_BACKEND_ABI 8
 
 /* ---- types --------------------------------------------------------------------------------------- */
 
@@ -160,9 +160,18 @@ struct jm_tensor {
  *			out dx c[..,K]		dx = dys ws dy w
  * linear-wgrad		in  dy c|8[..,N], x c|8[..,K], dys? f32[1], xs? f32[1]
  *			out dw f32[N,K], dbias? f32[N]	dw = dys xs dy^T x; dbias = dys sum of dy over rows
- * quantize		in  x f32|bf16|f16[..], scale? f32[1]
- *			out y any[..], amax? f32[1]	y = scale x; amax = max |x|, the absolute maximum before
- *			the scale, from which the next scale is made
+ * quantize		in  x f32|bf16|f16[..], ranges? f32[R,2+H]	attr quantize.row
+ *			out y 8[..], inverse f32[1], ranges? (in[1] itself: updated), sums? f32[width]
+ *			r = row `row` of ranges; m = max |x|, where a NaN does not count. The limit is r[0], or, where
+ *			that is 0 or ranges are not given, m; where m is 0 as well, 1. s = min(top / limit, 2^100)
+ *			with top = 448 (e4m3) or 57344 (e5m2); y = s x; inverse = 1/s. Quotients and product are
+ *			rounded to f32 first, so that all backends agree on y to the last bit. Where ranges are a
+ *			result, r[0] becomes the limit (but 0 where m is 0 as well), and r[1] = max(r[1], m).
+ *			sums = sums of x over its rows, before the scale
+ * rescale		in  ranges f32[R,2+H]; out ranges, the same tensor: updated
+ *			For each row r whose r[1] is finite and above 0: r[2] to r[1+H], the last H maxima, move up
+ *			by one place, so that the oldest is forgotten, and r[2] = r[1]. Then, in all rows, r[1] = 0
+ *			and r[0] = the largest of r[2] to r[1+H]
  * gelu			in  x c[..]
  *			out y c[..]		y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
  * gelu-grad		in  dy c[..], x c[..]
@@ -353,6 +362,7 @@ struct jm_tensor {
 	X(ADAM, "adam")                                                                            \
 	X(SGD, "sgd")                                                                              \
 	X(QUANTIZE, "quantize")                                                                    \
+	X(RESCALE, "rescale")                                                                      \
 	X(TOP1, "top1")                                                                            \
 	X(MSE, "mse")                                                                              \
 	X(ALL_REDUCE_START, "all-reduce-start")                                                    \
@@ -412,6 +422,9 @@ union jm_attr {
 		double clip;	 /* largest global norm; 0 = no clipping */
 		int64_t n_decay; /* weight decay touches the first n_decay elements only */
 	} adamw;		 /* adam too */
+	struct {
+		int64_t row; /* of ranges */
+	} quantize;
 	struct {
 		double momentum, weight_decay;
 		double clip; /* as adamw's */

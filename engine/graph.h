@@ -185,6 +185,12 @@ int jm_graph_rematerialize(struct jm_graph *g, struct jm_err *err);
  * for gradients. As jm_graph_rematerialize, and instead of it. */
 int jm_graph_recompute(struct jm_graph *g, struct jm_err *err);
 
+/* fp8.c: linear layers inside blocks multiply in 8 bits by scales from the largest values of the last steps, which
+ * are the state "fp8.ranges". After jm_graph_gradients if there are any, before all other passes. JM_EUSAGE: no
+ * layer can, or the rows of one cannot. jm_graph_rescale, after the update, makes the scales of the next step. */
+int jm_graph_fp8(struct jm_graph *g, struct jm_err *err);
+int jm_graph_rescale(struct jm_graph *g, struct jm_err *err);
+
 /* AdamW (arXiv 1711.05101), Adam with decay in the gradient (1412.6980), SGD with momentum. */
 enum jm_update { JM_UPDATE_ADAMW, JM_UPDATE_ADAM, JM_UPDATE_SGD };
 extern const char *const jm_update_names[]; /* "adamw"..., NULL-terminated */

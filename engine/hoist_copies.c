@@ -10,8 +10,10 @@
 
 static bool makes_copy(const struct jm_unit *u)
 {
-	return u->group.n_nodes == 1 && u->group.node[0]->op == JM_OP_CAST &&
-	       u->group.node[0]->out[0]->class == JM_CLASS_COPY;
+	const struct jm_node *n = u->group.node[0];
+
+	return u->group.n_nodes == 1 && n->out[0]->class == JM_CLASS_COPY &&
+	       (n->op == JM_OP_CAST || n->op == JM_OP_QUANTIZE);
 }
 
 int jm_program_hoist_copies(struct jm_program *p, struct jm_err *err)
@@ -38,12 +40,21 @@ int jm_program_hoist_copies(struct jm_program *p, struct jm_err *err)
 	return 0;
 }
 
+static void keep(const struct jm_program *p, const struct jm_tensor *t)
+{
+	struct jm_cell *c = jm_graph_cell(p->graph, t);
+
+	if (c->last < p->n_micro - 1)
+		c->last = p->n_micro - 1;
+}
+
 void jm_program_keep_hoisted(struct jm_program *p)
 {
 	for (int i = 0; i < p->n_once; i++) {
-		struct jm_cell *c = jm_graph_cell(p->graph, p->unit[i]->group.node[0]->out[0]);
+		const struct jm_node *n = p->unit[i]->group.node[0];
 
-		if (c->last < p->n_micro - 1)
-			c->last = p->n_micro - 1;
+		for (int k = 0; k < n->n_out; k++)
+			if (n->out[k] && n->out[k]->class == JM_CLASS_COPY)
+				keep(p, n->out[k]);
 	}
 }

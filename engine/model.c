@@ -181,15 +181,17 @@ int jm_model_dims(const struct jm_model *model, const struct jm_preset *preset,
 	return code;
 }
 
-const char *const jm_precision_names[] = {"f32", "tf32", "bf16", "bf16-true", "fp16", "f64", NULL};
+const char *const jm_precision_names[] = {
+	"f32", "tf32", "bf16", "bf16-true", "fp16", "fp8", "fp8-true", "f64", NULL};
 
 static const struct precision {
 	enum jm_dtype type;
 	enum jm_math math;
-	bool pure;
-} precisions[] = {{JM_F32, JM_MATH_F32, false}, {JM_F32, JM_MATH_TF32, false},
-	{JM_BF16, JM_MATH_F32, false}, {JM_BF16, JM_MATH_F32, true}, {JM_F16, JM_MATH_F32, false},
-	{JM_F64, JM_MATH_F32, false}};
+	bool pure, fp8;
+} precisions[] = {{JM_F32, JM_MATH_F32, false, false}, {JM_F32, JM_MATH_TF32, false, false},
+	{JM_BF16, JM_MATH_F32, false, false}, {JM_BF16, JM_MATH_F32, true, false},
+	{JM_F16, JM_MATH_F32, false, false}, {JM_BF16, JM_MATH_F32, false, true},
+	{JM_BF16, JM_MATH_F32, true, true}, {JM_F64, JM_MATH_F32, false, false}};
 
 int jm_precision_set(struct jm_training *t, const char *name, struct jm_err *err)
 {
@@ -202,6 +204,7 @@ int jm_precision_set(struct jm_training *t, const char *name, struct jm_err *err
 		t->precision = precisions[n].type;
 		t->math = precisions[n].math;
 		t->pure = precisions[n].pure;
+		t->fp8 = precisions[n].fp8;
 		return 0;
 	}
 	near = jm_did_you_mean(name, jm_precision_names, n);
@@ -209,8 +212,8 @@ int jm_precision_set(struct jm_training *t, const char *name, struct jm_err *err
 		return jm_err_set(err, JM_EUSAGE, "There is no precision '%s'; did you mean '%s'?",
 			name, near);
 	return jm_err_set(err, JM_EUSAGE,
-		"There is no precision '%s'; use f32, tf32, bf16, bf16-true, fp16 or, on device "
-		"ref, f64.",
+		"There is no precision '%s'; use f32, tf32, bf16, bf16-true, fp16, fp8, fp8-true "
+		"or, on device ref, f64.",
 		name);
 }
 
@@ -279,11 +282,15 @@ static int fill_in(struct jm_training *t, struct jm_graph *g, struct jm_err *err
 	code = start_values(t, g, err);
 	if (!code)
 		code = jm_graph_gradients(g, loss, err);
+	if (!code && t->fp8)
+		code = jm_graph_fp8(g, err);
 	if (!code && t->recompute)
 		code = jm_graph_recompute(g, err);
 	else if (!code && !t->keep_all)
 		code = jm_graph_rematerialize(g, err);
-	return code ? code : jm_graph_adamw(g, &t->adamw, err);
+	if (!code)
+		code = jm_graph_adamw(g, &t->adamw, err);
+	return code || !t->fp8 ? code : jm_graph_rescale(g, err);
 }
 
 static struct jm_graph *new_graph(const struct jm_training *t)
@@ -314,6 +321,8 @@ int jm_model_evaluate(const struct jm_training *t, struct jm_graph **ret, struct
 	g->wants_top1 = t->model->wants_top1;
 	code = declare(&alone, g, &loss, err);
 	g->n_forward = g->n_nodes;
+	if (!code && t->fp8)
+		code = jm_graph_fp8(g, err);
 	if (code)
 		jm_graph_free(g);
 	else

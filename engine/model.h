@@ -108,6 +108,7 @@ struct jm_training {
 	int ranks;	 /* that train together, each `batch` samples in a micro-step; 0 is 1 */
 	bool pure; /* no f32 masters: matrices, their gradients and moments, and the residual stream are in the
 		    * compute type */
+	bool fp8; /* linear layers inside blocks multiply in 8 bits: fp8.c */
 	double dropout; /* share of values that models with dropout drop */
 	bool recompute; /* blocks recompute their activations for their gradients */
 	bool keep_all;	/* nothing is recomputed for gradients; if not recompute */
@@ -117,8 +118,8 @@ struct jm_training {
 	enum jm_init init; /* of the layers' weights; OWN = the model's */
 	bool zero_gamma;   /* the last batch norm of each residual block starts at 0 */
 };
-/* f32, tf32 (f32 with products in tf32), bf16 and fp16 (masters in f32), bf16-true (no masters), f64: sets
- * t->precision, t->math and t->pure. */
+/* f32, tf32 (f32 with products in tf32), bf16 and fp16 (masters in f32), bf16-true (no masters), fp8 and fp8-true
+ * (as bf16 and bf16-true, with products in 8 bits), f64: sets t->precision, t->math, t->pure and t->fp8. */
 extern const char *const jm_precision_names[]; /* NULL-terminated */
 int jm_precision_set(struct jm_training *t, const char *name, struct jm_err *err);
 /* The network alone, on the same parameters: the scalar "loss" and, where the model wants it, "top1", the share

@@ -129,7 +129,8 @@ static const struct jm_op_row rows[JM_OP_COUNT] = {
 	[JM_OP_DROPOUT] = {2, 1, 0, flops_none},
 	[JM_OP_ADAM] = {4, 3, -1, flops_none},
 	[JM_OP_SGD] = {4, 2, -1, flops_none},
-	[JM_OP_QUANTIZE] = {2, 2, -1, flops_none},
+	[JM_OP_QUANTIZE] = {2, 4, -1, flops_none},
+	[JM_OP_RESCALE] = {1, 1, -1, flops_none},
 	[JM_OP_TOP1] = {2, 1, -1, flops_none},
 	[JM_OP_MSE] = {3, 2, -1, flops_none},
 	[JM_OP_ALL_REDUCE_START] = {1, 1, -1, flops_none},
@@ -212,6 +213,14 @@ static double bytes_embed_grad(const struct jm_node *n)
 	return bytes_moved(n) - (n->accumulate & 1 ? 2 * spared : 0);
 }
 
+/* Of the ranges a row, of which two numbers count. */
+static double bytes_quantize(const struct jm_node *n)
+{
+	double ranges = n->in[1] ? moved(n->in[1]) : 0, kept = n->out[2] ? moved(n->out[2]) : 0;
+
+	return bytes_moved(n) - ranges - kept;
+}
+
 void jm_node_cost(struct jm_node *n)
 {
 	rows[n->op].flops(n, &n->flops_model, &n->flops_executed);
@@ -219,6 +228,8 @@ void jm_node_cost(struct jm_node *n)
 		n->flops_model = 0;
 	if (n->op == JM_OP_EMBED)
 		n->bytes = bytes_embed(n);
+	else if (n->op == JM_OP_QUANTIZE)
+		n->bytes = bytes_quantize(n);
 	else
 		n->bytes = n->op == JM_OP_EMBED_GRAD ? bytes_embed_grad(n) : bytes_moved(n);
 }

@@ -26,7 +26,8 @@ struct backend_case {
 };
 
 extern const struct backend_case backend_row_cases[], backend_image_cases[], backend_group_cases[],
-	backend_sums_cases[], backend_update_cases[], backend_attention_cases[];
+	backend_sums_cases[], backend_update_cases[], backend_attention_cases[],
+	backend_fp8_cases[];
 /* Slow: for once. */
 extern const struct backend_case backend_large_case;
 

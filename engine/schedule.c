@@ -99,8 +99,9 @@ static bool goes_along(const struct jm_unit *u)
 	const struct jm_node *n = u->group.node[0];
 
 	return u->group.n_nodes == 1 &&
-	       (n->again || (n->op == JM_OP_CAST && (n->out[0]->class == JM_CLASS_COPY ||
-							    n->in[0]->type == n->out[0]->type)));
+	       (n->again || (n->op == JM_OP_QUANTIZE && n->out[0]->class == JM_CLASS_COPY) ||
+		       (n->op == JM_OP_CAST && (n->out[0]->class == JM_CLASS_COPY ||
+						       n->in[0]->type == n->out[0]->type)));
 }
 
 static bool add_touch(struct parts *s, struct part *part, const struct jm_tensor *t, bool writes)

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/sysinfo.h>
 
+#include "eight_bits.h"
 #include "layout.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)
@@ -151,28 +152,44 @@ static const struct {
 	[JM_OP_FIRST] = {1, 1, 0},
 	[JM_OP_FIRST_GRAD] = {1, 1, 0},
 	[JM_OP_DROPOUT] = {1, 1, 2},
+	[JM_OP_QUANTIZE] = {1, 0, 0},
 	[JM_OP_NORM] = {1, 0, 0},
 	[JM_OP_ADAMW] = {1, 7, 0}, /* all results or none; the gradient only with them */
 	[JM_OP_ADAM] = {1, 7, 0},
 	[JM_OP_SGD] = {1, 3, 0},
 };
 
+static bool is_linear(const struct jm_node *n)
+{
+	return n->op == JM_OP_LINEAR || n->op == JM_OP_LINEAR_DGRAD || n->op == JM_OP_LINEAR_WGRAD;
+}
+
 /* What products of 8 bits and tf32 ask for beyond types. */
 static int check_product(const struct jm_node *node, struct jm_err *err)
 {
 	int scales = node->op == JM_OP_LINEAR ? 3 : 2;
-	bool linear = node->op == JM_OP_LINEAR || node->op == JM_OP_LINEAR_DGRAD ||
-		      node->op == JM_OP_LINEAR_WGRAD;
 
 	if (node->math == JM_MATH_TF32 && node->flops_executed > 0)
 		return jm_err_set(err, JM_ENOSUP,
 			"Backend cpu has no tf32, which processors do not support; use --precision "
 			"f32 or bf16.");
-	if (linear && (node->in[scales] || node->in[scales + 1]))
+	if (!is_linear(node) || (cpu_is_f8(node->in[0]) && cpu_is_f8(node->in[1])))
+		return 0;
+	if (node->in[scales] || node->in[scales + 1])
 		return jm_err_set(err, JM_ENOSUP,
-			"Backend cpu has no products of scaled operands, which 8 bits need; use "
+			"Backend cpu has products of scaled operands in 8 bits only; use "
 			"--precision bf16.");
 	return 0;
+}
+
+/* Both factors of a product, what becomes one, or both sides of a copy. */
+static bool may_be_f8(const struct jm_node *n, int in, int out)
+{
+	if (n->op == JM_OP_CAST)
+		return n->in[0]->type == n->out[0]->type && !n->accumulate;
+	if (n->op == JM_OP_QUANTIZE)
+		return out == 0;
+	return is_linear(n) && (in == 0 || in == 1) && cpu_is_f8(n->in[!in]);
 }
 
 static int check_node(const struct jm_node *node, struct jm_err *err)
@@ -180,12 +197,15 @@ static int check_node(const struct jm_node *node, struct jm_err *err)
 	int ret = check_product(node, err);
 
 	for (int i = 0; !ret && i < node->n_in; i++) {
-		if (types[node->op].ids >> i & 1)
+		if (types[node->op].ids >> i & 1 ||
+			(cpu_is_f8(node->in[i]) && may_be_f8(node, i, -1)))
 			continue;
 		ret = check_tensor(node, node->in[i], !(types[node->op].in >> i & 1), err);
 	}
 	for (int i = 0; !ret && i < node->n_out; i++)
-		ret = check_tensor(node, node->out[i], !(types[node->op].out >> i & 1), err);
+		if (!cpu_is_f8(node->out[i]) || !may_be_f8(node, -1, i))
+			ret = check_tensor(
+				node, node->out[i], !(types[node->op].out >> i & 1), err);
 	return ret;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * linear and its gradients. Each is one product c = a b, described as struct cpu_gemm; it runs on oneDNN
+ * linear and its gradients; factors of 8 bits are widened into scratch first. Each is one product c = a b, described as struct cpu_gemm; it runs on oneDNN
  * or on our own gemm, whichever is faster here (see own_is_faster).
  *
  * An activation after a product is not fused with it: oneDNN cannot keep its input, which the
@@ -10,7 +10,7 @@
  */
 #include <stdlib.h>
 
-#include "cpu.h"
+#include "eight_bits.h"
 
 struct product {
 	struct cpu_gemm gemm;
@@ -213,13 +213,21 @@ static bool use_own(
 
 /* ---- the ops ---------------------------------------------------------------------------------------- */
 
+/* Of operand i in f32, where it has 8 bits. */
+static size_t widened(const struct jm_node *node, int i)
+{
+	size_t bytes = (size_t)jm_tensor_count(node->in[i]) * sizeof(float);
+
+	return cpu_is_f8(node->in[i]) ? (bytes + 63) / 64 * 64 : 0;
+}
+
 static size_t scratch(const struct cpu_dev *dev, const struct jm_node *node)
 {
 	struct cpu_gemm g = describe(dev, node);
 	size_t bytes;
 
 	use_own(dev, &g, has_bias(node), &bytes);
-	return bytes;
+	return widened(node, 0) + widened(node, 1) + bytes;
 }
 
 static void drop(struct cpu_exec *exec)
@@ -238,18 +246,22 @@ static void drop(struct cpu_exec *exec)
 static int build(const struct cpu_dev *dev, struct cpu_exec *exec, struct jm_err *err)
 {
 	struct product *p = calloc(1, sizeof *p);
+	size_t wide = widened(&exec->node[0], 0) + widened(&exec->node[0], 1), bytes;
 	dnnl_status_t s;
-	size_t bytes;
 
 	if (!p)
 		return jm_err_set(
 			err, JM_ENOMEM, "Out of memory for the description of a product.");
 	exec->own = p;
 	p->gemm = describe(dev, &exec->node[0]);
-	p->gemm.scratch = exec->scratch;
+	p->gemm.scratch = (char *)exec->scratch + wide;
+	if (wide) {
+		p->gemm.a.data = exec->scratch;
+		p->gemm.b.data = (char *)exec->scratch + widened(&exec->node[0], 0);
+	}
 	if (use_own(dev, &p->gemm, p->gemm.bias, &bytes))
 		return 0;
-	if (bytes > exec->scratch_bytes)
+	if (wide + bytes > exec->scratch_bytes)
 		return jm_err_set(err, JM_EBUG,
 			"oneDNN wants %zu bytes of scratch for a product, not the %zu that select "
 			"promised.",
@@ -258,11 +270,22 @@ static int build(const struct cpu_dev *dev, struct cpu_exec *exec, struct jm_err
 	return s ? fail(err, s) : 0;
 }
 
+static void widen(const struct cpu_dev *dev, const struct cpu_exec *exec)
+{
+	const struct jm_node *n = &exec->node[0];
+	int scales = n->op == JM_OP_LINEAR ? 3 : 2;
+	char *at = exec->scratch;
+
+	for (int i = 0; i < 2 && cpu_is_f8(n->in[i]); i++, at += widened(n, 0))
+		cpu_f8_widen(n->in[i], n->in[scales + i], (float *)(void *)at, dev->threads);
+}
+
 static int run(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
 {
 	const struct product *p = exec->own;
 	dnnl_status_t s;
 
+	widen(dev, exec);
 	if (!p->primitive) {
 		dev->kernels->gemms->gemm(&p->gemm);
 		return 0;
@@ -277,11 +300,13 @@ static int run_wgrad(const struct cpu_dev *dev, const struct cpu_exec *exec, str
 {
 	const struct jm_node *node = &exec->node[0];
 	const struct jm_tensor *dy = node->in[0];
+	struct cpu_vec x = cpu_is_f8(dy) ? (struct cpu_vec){exec->scratch, false} : cpu_vec(dy);
+	int code = run(dev, exec, err);
 
-	if (node->n_out > 1 && node->out[1])
-		dev->kernels->rows->sum(cpu_vec(dy), node->out[1]->data, jm_tensor_rows(dy),
+	if (!code && node->n_out > 1 && node->out[1])
+		dev->kernels->rows->sum(x, node->out[1]->data, jm_tensor_rows(dy),
 			jm_tensor_width(dy), node->accumulate & 2, dev->threads);
-	return run(dev, exec, err);
+	return code;
 }
 
 const struct cpu_op cpu_op_linear = {{JM_OP_LINEAR}, 1, NULL, scratch, build, run, drop};

@@ -294,8 +294,8 @@ static const struct cpu_op *find_in(
 
 const struct cpu_op *cpu_op_find(const struct jm_node *const *node, int n)
 {
-	const struct cpu_op *const tables[] = {
-		cpu_ops_image, cpu_ops_act, cpu_ops_norm, cpu_ops_tokens, cpu_ops_update, own};
+	const struct cpu_op *const tables[] = {cpu_ops_image, cpu_ops_act, cpu_ops_norm,
+		cpu_ops_quantize, cpu_ops_tokens, cpu_ops_update, own};
 	const struct cpu_op *found = NULL;
 
 	for (size_t i = 0; i < sizeof by_onednn / sizeof *by_onednn; i++) {

@@ -193,20 +193,3 @@ void jm_ref_cast(const struct jm_node *n, double *const *in, double *const *out)
 			get(x, jm_layout_offset(x, &x->layout, index)));
 	}
 }
-
-void jm_ref_quantize(const struct jm_node *n, double *const *in, double *const *out)
-{
-	const struct jm_tensor *x = n->in[0], *y = n->out[0];
-	double scale = n->in[1] ? jm_element_get(n->in[1]->type, n->in[1]->data, 0) : 1, amax = 0;
-
-	(void)in;
-	(void)out;
-	for (int64_t i = 0; i < jm_tensor_count(x); i++) {
-		double value = jm_element_get(x->type, x->data, i);
-
-		amax = fmax(amax, fabs(value));
-		jm_element_set(y->type, y->data, i, scale * value);
-	}
-	if (n->out[1])
-		jm_element_set(n->out[1]->type, n->out[1]->data, 0, amax);
-}

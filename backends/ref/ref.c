@@ -63,6 +63,7 @@ static const struct {
 	[JM_OP_TOP1] = {jm_ref_top1, false},
 	[JM_OP_MSE] = {jm_ref_mse, false},
 	[JM_OP_QUANTIZE] = {jm_ref_quantize, true},
+	[JM_OP_RESCALE] = {jm_ref_rescale, true},
 };
 
 struct device {

@@ -202,6 +202,7 @@ static void each_backend(bool (*check)(const char *name, const struct backend_ca
 		good = check(name, backend_sums_cases) && good;
 		good = check(name, backend_attention_cases) && good;
 		good = check(name, backend_update_cases) && good;
+		good = check(name, backend_fp8_cases) && good;
 	}
 	globfree(&found);
 	assert_true(good);

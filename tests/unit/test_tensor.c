@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What ref defines and no model uses yet. Types narrower than 32 bits: conversions against the tables of their papers and
  * against a search of all values; products of scaled operands of 8 bits and in tf32 against plain sums;
- * attention over a cache, and rotary positions that are given. */
+ * attention over a cache, and rotary positions that are given. And scales of 8 bits: limits, histories, all codes. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -105,58 +105,245 @@ static void tf32_keeps_ten_bits(void **unused)
 	assert_true(isnan(jm_tf32_round(NAN)) && isinf(jm_tf32_round(INFINITY)));
 }
 
+/* All 256 codes by the definitions of arXiv 2209.05433, section 3: sign, exponent with its bias, mantissa. */
+static double decode(enum jm_dtype type, unsigned code)
+{
+	unsigned bits = type == JM_F8E4M3 ? 3 : 2, bias = type == JM_F8E4M3 ? 7 : 15;
+	unsigned m = code & ((1U << bits) - 1), e = code >> bits & (type == JM_F8E4M3 ? 15 : 31);
+	double fraction = (double)m / (1U << bits), sign = code & 0x80 ? -1 : 1;
+
+	if (type == JM_F8E4M3 && e == 15 && m == 7)
+		return NAN;
+	if (type == JM_F8E5M2 && e == 31)
+		return m ? (double)NAN : sign * (double)INFINITY;
+	if (!e)
+		return sign * fraction * pow(2, 1 - (double)bias);
+	return sign * (1 + fraction) * pow(2, (double)e - (double)bias);
+}
+
+static void codes_are_those_of_the_definition(void **unused)
+{
+	(void)unused;
+	for (enum jm_dtype t = JM_F8E4M3; t <= JM_F8E5M2; t++)
+		for (unsigned code = 0; code < 256; code++) {
+			double want = decode(t, code), got = get(t, code);
+
+			assert_true(isnan(want) ? isnan(got) : got == want);
+			if (isfinite(want))
+				assert_int_equal(set(t, want), code);
+		}
+}
+
 /* ---- ops ------------------------------------------------------------------------------------------------ */
 
 #define ROWS  3
 #define WIDTH 4
 #define DEPTH 5
+#define LAST  4 /* maxima that are kept */
 
-/* x and w quantized with a scale each, their product with the scales taken out again. */
+/* ref, and cpu where it is built. */
+static const char *const devices[] = {"ref", "cpu"};
+
+static bool is_there(const char *name)
+{
+	struct jm_device d;
+
+	if (jm_device_open(name, 1, &d, NULL))
+		return false;
+	jm_device_close(&d);
+	return true;
+}
+
+/* Numbers, the middles between neighbours and what is next to these, numbers too large and not numbers. */
+static int edges(enum jm_dtype type, float *ret)
+{
+	int n = 0;
+
+	for (unsigned code = 0; code < 256; code++) {
+		double x = decode(type, code), above = decode(type, code + 1);
+		float middle = (float)((x + above) / 2);
+
+		if (!isfinite(x))
+			continue;
+		ret[n++] = (float)x;
+		if (code % 128 == 127 || !isfinite(above))
+			continue;
+		ret[n++] = middle;
+		ret[n++] = nextafterf(middle, INFINITY);
+		ret[n++] = nextafterf(middle, -INFINITY);
+	}
+	ret[n++] = 1e30F;
+	ret[n++] = -1e30F;
+	ret[n++] = INFINITY;
+	ret[n++] = NAN;
+	return n;
+}
+
+/* By a search of all codes: the nearest, the even one of two; the largest for what is larger. */
+static double rounded(enum jm_dtype type, double x)
+{
+	double best = 0, top = type == JM_F8E4M3 ? 448 : 57344;
+
+	if (isnan(x))
+		return x;
+	if (fabs(x) >= top)
+		return copysign(top, x);
+	for (unsigned code = 0; code < 128; code++) {
+		double value = decode(type, code), off = fabs(value - fabs(x));
+
+		if (off < fabs(best - fabs(x)) || (off == fabs(best - fabs(x)) && !(code & 1)))
+			best = value;
+	}
+	return copysign(best, x);
+}
+
+/* With a limit of the largest number the scale is 1. */
+static void check_edges(const char *device, enum jm_dtype type)
+{
+	static float x[1100];
+	struct jm_err err = JM_ERR_INIT;
+	float limits[2 + LAST] = {type == JM_F8E4M3 ? 448 : 57344};
+	int64_t n = edges(type, x);
+	struct kit k;
+	double *y, *kept;
+
+	kit_init(&k, device, JM_F32);
+	struct jm_tensor *wide = kit_normal(&k, JM_F32, 0, 1, 1, &n);
+	struct jm_tensor *ranges = kit_normal(&k, JM_F32, 0, 0, 2, DIMS(1, 2 + LAST));
+	struct jm_tensor *narrow = kit_out(&k, type, 1, &n, NULL);
+	struct jm_tensor *inverse = kit_out(&k, JM_F32, 1, DIMS(1), NULL);
+
+	jm_graph_node(k.graph, JM_OP_QUANTIZE, OPS(wide, ranges), OPS(narrow, inverse, ranges));
+	kit_read(&k, narrow);
+	kit_read(&k, inverse);
+	assert_ok(kit_run(&k, &err), err);
+	assert_ok(jm_program_write(k.program, wide, x, &err), err);
+	assert_ok(jm_program_write(k.program, ranges, limits, &err), err);
+	assert_ok(jm_program_run(k.program, &err), err);
+	y = kit_values(&k, k.result[0]);
+	for (int64_t i = 0; i < n; i++) {
+		double want = rounded(type, (double)x[i]);
+
+		if (isnan(want) ? !isnan(y[i]) : y[i] != want)
+			fail_msg("%s makes %.9g of %.9g", device, y[i], (double)x[i]);
+	}
+	kept = kit_values(&k, ranges);
+	assert_true(isinf(kept[1])); /* the infinite one counts, the NaN does not */
+	free(y), free(kept);
+	kit_done(&k);
+}
+
+static void rounding_is_exact(void **unused)
+{
+	(void)unused;
+	for (size_t d = 0; d < sizeof(devices) / sizeof(*devices); d++)
+		for (enum jm_dtype t = JM_F8E4M3; t <= JM_F8E5M2 && is_there(devices[d]); t++)
+			check_edges(devices[d], t);
+}
+
+/* One step: x is `value` everywhere; then ranges are brought forward. Returns the number that y stands for. */
+static double scale_step(struct kit *k, struct jm_tensor *x, float value)
+{
+	float given[DEPTH];
+	struct jm_err err = JM_ERR_INIT;
+	double *y, *inverse, stands;
+
+	for (int i = 0; i < DEPTH; i++)
+		given[i] = value;
+	assert_ok(jm_program_write(k->program, x, given, &err), err);
+	assert_ok(jm_program_run(k->program, &err), err);
+	y = kit_values(k, k->result[0]);
+	inverse = kit_values(k, k->result[1]);
+	stands = y[0] * inverse[0];
+	free(y), free(inverse);
+	return stands;
+}
+
+/* The first step goes by its own maximum, the others by the largest of the last ones, until it is forgotten. */
+static void check_history(const char *device)
+{
+	struct jm_err err = JM_ERR_INIT;
+	float none[2 + LAST] = {0};
+	struct kit k;
+
+	kit_init(&k, device, JM_F32);
+	struct jm_tensor *x = kit_normal(&k, JM_F32, 0, 1, 1, DIMS(DEPTH));
+	struct jm_tensor *ranges = kit_normal(&k, JM_F32, 0, 0, 2, DIMS(1, 2 + LAST));
+	struct jm_tensor *y = kit_out(&k, JM_F8E4M3, 1, DIMS(DEPTH), NULL);
+	struct jm_tensor *inverse = kit_out(&k, JM_F32, 1, DIMS(1), NULL);
+
+	jm_graph_node(k.graph, JM_OP_QUANTIZE, OPS(x, ranges), OPS(y, inverse, ranges));
+	kit_read(&k, y);
+	kit_read(&k, inverse);
+	jm_graph_node(k.graph, JM_OP_RESCALE, OPS(ranges), OPS(ranges));
+	assert_ok(kit_run(&k, &err), err);
+	assert_ok(jm_program_write(k.program, ranges, none, &err), err);
+	assert_near(scale_step(&k, x, 8), 8, 1e-6);	/* its own */
+	assert_near(scale_step(&k, x, 100), 8, 1e-6);	/* cut off at the limit of the step before */
+	assert_near(scale_step(&k, x, 100), 100, 1e-5); /* now that is the limit */
+	for (int i = 0; i < LAST; i++)			/* LAST steps of nothing large: 100 is forgotten */
+		assert_near(scale_step(&k, x, 1), 1, 0.07);
+	assert_near(scale_step(&k, x, 50), 1, 1e-6);
+	assert_near(scale_step(&k, x, 0), 0, 0); /* tells nothing */
+	assert_near(scale_step(&k, x, 50), 50, 1e-5);
+	assert_true(isfinite(scale_step(&k, x, INFINITY)));
+	assert_near(scale_step(&k, x, 50), 50, 1e-5); /* that was no maximum */
+	kit_done(&k);
+}
+
+static void limits_follow_the_last_maxima(void **unused)
+{
+	(void)unused;
+	for (size_t d = 0; d < sizeof(devices) / sizeof(*devices); d++)
+		if (is_there(devices[d]))
+			check_history(devices[d]);
+}
+
+/* x and w quantized with scales of their own, their product with the scales taken out again. */
 static void products_of_eight_bits(void **unused)
 {
 	struct kit k;
 	struct jm_err err = JM_ERR_INIT;
-	double *x, *w, *y, *amax, *xs, *ws;
+	double *x, *w, *y, *xs, *iw;
 
 	(void)unused;
 	kit_init(&k, "ref", JM_F32);
 	struct jm_tensor *wide = kit_normal(&k, JM_F32, 0, 1, 2, DIMS(ROWS, DEPTH));
-	struct jm_tensor *scale = kit_normal(&k, JM_F32, 3, 0.5, 1, DIMS(1));
 	struct jm_tensor *qx = kit_out(&k, JM_F8E4M3, 2, DIMS(ROWS, DEPTH), NULL);
-	struct jm_tensor *top = kit_out(&k, JM_F32, 1, DIMS(1), NULL);
+	struct jm_tensor *ix = kit_out(&k, JM_F32, 1, DIMS(1), NULL);
 	struct jm_tensor *qw = kit_normal(&k, JM_F8E5M2, 0, 1, 2, DIMS(WIDTH, DEPTH));
-	struct jm_tensor *ix = kit_normal(&k, JM_F32, 1, 0.5, 1, DIMS(1));
-	struct jm_tensor *iw = kit_normal(&k, JM_F32, 1, 0.5, 1, DIMS(1));
+	struct jm_tensor *ws = kit_normal(&k, JM_F32, 1, 0.5, 1, DIMS(1));
 	struct jm_tensor *out = kit_out(&k, JM_F32, 2, DIMS(ROWS, WIDTH), NULL);
 
-	jm_graph_node(k.graph, JM_OP_QUANTIZE, OPS(wide, scale), OPS(qx, top));
-	jm_graph_node(k.graph, JM_OP_LINEAR, OPS(qx, qw, NULL, ix, iw), OPS(out));
+	jm_graph_node(k.graph, JM_OP_QUANTIZE, OPS(wide), OPS(qx, ix));
+	jm_graph_node(k.graph, JM_OP_LINEAR, OPS(qx, qw, NULL, ix, ws), OPS(out));
 	kit_read(&k, qx);
-	kit_read(&k, top);
+	kit_read(&k, ix);
 	kit_read(&k, out);
 	assert_ok(kit_run(&k, &err), err);
 	x = kit_values(&k, k.result[0]);
-	amax = kit_values(&k, k.result[1]);
+	xs = kit_values(&k, k.result[1]);
 	y = kit_values(&k, k.result[2]);
 	w = kit_values(&k, qw);
-	xs = kit_values(&k, ix);
-	ws = kit_values(&k, iw);
-	double *given = kit_values(&k, wide), *s = kit_values(&k, scale), largest = 0;
+	iw = kit_values(&k, ws);
+	double *given = kit_values(&k, wide), largest = 0;
+	float scale;
 
-	for (int i = 0; i < ROWS * DEPTH; i++) {
+	for (int i = 0; i < ROWS * DEPTH; i++)
 		largest = fmax(largest, fabs(given[i]));
-		assert_near(x[i], get(JM_F8E4M3, set(JM_F8E4M3, *s * given[i])), 0);
-	}
-	assert_near(*amax, largest, 0);
+	scale = 448 / (float)largest;
+	assert_near(*xs, (double)(1 / scale), 0);
+	for (int i = 0; i < ROWS * DEPTH; i++)
+		assert_near(x[i], rounded(JM_F8E4M3, (double)(scale * (float)given[i])), 0);
 	for (int r = 0; r < ROWS; r++)
 		for (int c = 0; c < WIDTH; c++) {
 			double sum = 0;
 
 			for (int d = 0; d < DEPTH; d++)
 				sum += x[r * DEPTH + d] * w[c * DEPTH + d];
-			assert_near(y[r * WIDTH + c], (double)(float)(*xs * *ws * sum), 0);
+			assert_near(y[r * WIDTH + c], (double)(float)(*xs * *iw * sum), 0);
 		}
-	free(x), free(w), free(y), free(amax), free(xs), free(ws), free(given), free(s);
+	free(x), free(w), free(y), free(xs), free(iw), free(given);
 	kit_done(&k);
 }
 
@@ -322,6 +509,9 @@ int main(void)
 		cmocka_unit_test(limits_are_those_of_the_papers),
 		cmocka_unit_test(numbers_become_the_nearest),
 		cmocka_unit_test(tf32_keeps_ten_bits),
+		cmocka_unit_test(codes_are_those_of_the_definition),
+		cmocka_unit_test(rounding_is_exact),
+		cmocka_unit_test(limits_follow_the_last_maxima),
 		cmocka_unit_test(products_of_eight_bits),
 		cmocka_unit_test(products_in_tf32),
 		cmocka_unit_test(attention_over_a_cache),

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Products in 8 bits, for the comparison of backends with ref: all dims are multiples of 16. */
+#include "op_case.h"
+
+static int64_t up(int64_t n)
+{
+	return (n + 15) / 16 * 16;
+}
+
+/* Normal values in 8 bits by their own maximum, times an inverse that is no power of two. */
+static struct jm_tensor *factor(struct kit *k, const struct types *t, enum jm_dtype type, int rank,
+	const int64_t *dim, struct jm_tensor **ret_inverse)
+{
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, rank, dim);
+	struct jm_tensor *y = kit_out(k, type, rank, dim, NULL);
+
+	*ret_inverse = kit_out(k, JM_F32, 1, DIMS(1), NULL);
+	jm_graph_node(k->graph, JM_OP_QUANTIZE, OPS(x), OPS(y, *ret_inverse));
+	return y;
+}
+
+/* Limits of about 2: what is larger is cut off. Row 1 has none, as in the first step. */
+static void quantize(struct kit *k, const struct types *t, const struct shape *d, bool first)
+{
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->c));
+	struct jm_tensor *given = first ? kit_normal(k, JM_F32, 0, 0, 2, DIMS(3, 9))
+					: kit_normal(k, JM_F32, 2, 0.1, 2, DIMS(3, 9));
+	struct jm_tensor *ranges = kit_out(k, JM_F32, 2, DIMS(3, 9), given);
+	struct jm_tensor *sums = backend_result(k, t->v, first, 1, DIMS(d->c));
+	struct jm_tensor *y = kit_out(k, first ? JM_F8E5M2 : JM_F8E4M3, 3, x->dim, NULL);
+	struct jm_tensor *inverse = kit_out(k, JM_F32, 1, DIMS(1), NULL);
+	struct jm_node *n = backend_node(
+		k, JM_OP_QUANTIZE, OPS(x, ranges), OPS(y, inverse, ranges, sums), first ? 8 : 0);
+
+	n->attr.quantize.row = 1;
+}
+
+static void rescale(struct kit *k, const struct types *t, const struct shape *d, bool longer)
+{
+	const int64_t *dim = DIMS(d->c, longer ? 1026 : 2 + d->s);
+	struct jm_tensor *ranges =
+		kit_out(k, JM_F32, 2, dim, kit_normal(k, JM_F32, 1, 1, 2, dim));
+
+	(void)t;
+	backend_node(k, JM_OP_RESCALE, &ranges, &ranges, 0);
+}
+
+static void linear(struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
+{
+	struct jm_tensor *xs, *ws;
+	const int64_t *x_dim = DIMS(d->b, up(d->s), up(d->c));
+	struct jm_tensor *x = factor(k, t, JM_F8E4M3, 3, x_dim, &xs);
+	struct jm_tensor *w = factor(k, t, JM_F8E4M3, 2, DIMS(up(d->n), up(d->c)), &ws);
+	struct jm_tensor *bias = d->b > 1 ? kit_normal(k, t->v, 0, 1, 1, DIMS(up(d->n))) : NULL;
+	struct jm_tensor *y =
+		backend_result(k, t->c, accumulate, 3, DIMS(d->b, up(d->s), up(d->n)));
+
+	backend_node(k, JM_OP_LINEAR, OPS(x, w, bias, xs, ws), &y, accumulate);
+}
+
+static void linear_dgrad(
+	struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
+{
+	struct jm_tensor *dys, *ws;
+	const int64_t *dy_dim = DIMS(d->b, up(d->s), up(d->n));
+	struct jm_tensor *dy = factor(k, t, JM_F8E5M2, 3, dy_dim, &dys);
+	struct jm_tensor *w = factor(k, t, JM_F8E4M3, 2, DIMS(up(d->n), up(d->c)), &ws);
+	struct jm_tensor *dx =
+		backend_result(k, t->c, accumulate, 3, DIMS(d->b, up(d->s), up(d->c)));
+
+	backend_node(k, JM_OP_LINEAR_DGRAD, OPS(dy, w, dys, ws), &dx, accumulate);
+}
+
+static void linear_wgrad(
+	struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
+{
+	struct jm_tensor *dys, *xs;
+	const int64_t *dy_dim = DIMS(d->b, up(d->s), up(d->n));
+	struct jm_tensor *dy = factor(k, t, JM_F8E5M2, 3, dy_dim, &dys);
+	struct jm_tensor *x = factor(k, t, JM_F8E4M3, 3, DIMS(d->b, up(d->s), up(d->c)), &xs);
+	struct jm_tensor *dw = backend_gradient(k, t->a, accumulate, 2, DIMS(up(d->n), up(d->c)));
+
+	backend_node(k, JM_OP_LINEAR_WGRAD, OPS(dy, x, dys, xs), OPS(dw), accumulate);
+}
+
+/* As gelu stands behind a product of a block. */
+static void linear_gelu(struct kit *k, const struct types *t, const struct shape *d, bool kept)
+{
+	struct jm_tensor *xs, *ws;
+	const int64_t *y_dim = DIMS(d->b, up(d->s), up(d->n));
+	struct jm_tensor *x = factor(k, t, JM_F8E4M3, 3, DIMS(d->b, up(d->s), up(d->c)), &xs);
+	struct jm_tensor *w = factor(k, t, JM_F8E4M3, 2, DIMS(up(d->n), up(d->c)), &ws);
+	struct jm_tensor *bias = d->b > 1 ? kit_normal(k, t->v, 0, 1, 1, DIMS(up(d->n))) : NULL;
+	struct jm_tensor *h = kit_out(k, t->c, 3, y_dim, NULL);
+	struct jm_tensor *y = kit_out(k, t->c, 3, y_dim, NULL);
+
+	jm_graph_node(k->graph, JM_OP_LINEAR, OPS(x, w, bias, xs, ws), &h);
+	jm_graph_node(k->graph, JM_OP_GELU, &h, &y);
+	if (kept)
+		kit_read(k, h);
+	kit_read(k, y);
+}
+
+/* Their names hold the ops that a graph must have for them to matter. */
+const struct backend_case backend_fp8_cases[] = {
+	{"quantize", quantize},
+	{"rescale", rescale},
+	{"quantize + linear", linear},
+	{"quantize + linear-dgrad", linear_dgrad},
+	{"quantize + linear-wgrad", linear_wgrad},
+	{"quantize + linear + gelu", linear_gelu},
+	{0},
+};
