@@ -79,7 +79,8 @@ struct cuda_op {
 /* Tables of rows, each ending with a row of no nodes; listed in ops.c. */
 extern const struct cuda_op cuda_ops_attention[], cuda_ops_conv[], cuda_ops_conv_product[],
 	cuda_ops_dnn_attention[], cuda_ops_head[], cuda_ops_image[], cuda_ops_linear[],
-	cuda_ops_norm[], cuda_ops_pointwise[], cuda_ops_tokens[], cuda_ops_update[];
+	cuda_ops_norm[], cuda_ops_pointwise[], cuda_ops_quantize[], cuda_ops_tokens[],
+	cuda_ops_update[];
 
 /* [B,C,Y,X] with the channels last in memory. */
 extern const struct jm_layout cuda_layout_last;
@@ -110,6 +111,11 @@ int64_t cuda_tall_rows(const struct jm_tensor *t); /* those of zeros included */
 /* Elements from one row to the next; 0: the layout is neither plain nor that one. */
 int64_t cuda_row_stride(const struct jm_tensor *t);
 
+bool cuda_is_f8(const struct jm_tensor *t); /* NULL is not */
+/* The last dim is the slowest: the transpose of the matrix of all rows. Products in 8 bits read it. */
+void cuda_turned_layout(const struct jm_tensor *t, struct jm_layout *ret);
+bool cuda_is_turned(const struct jm_tensor *t);
+
 /* Time on the device between two places in a stream; stop waits for the second. Seconds; NAN = unknown. */
 struct cuda_stopwatch {
 	cudaEvent_t from, to;
@@ -133,6 +139,7 @@ size_t cuda_kept(const struct cuda_dev *dev);
 void cuda_angles_free(struct cuda_dev *dev);
 void cuda_attention_plans_free(struct cuda_dev *dev);
 
+bool cuda_has_f8(const struct cuda_dev *dev); /* products in 8 bits: Ada, Hopper and later */
 /* device.c: dense peaks by chip, from the vendor's data sheets; NAN where the chip is not listed. */
 void cuda_props(void *arg, struct jm_device_props *ret);
 /* As jm_backend.versions. */

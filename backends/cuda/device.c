@@ -13,24 +13,29 @@
  * Dense peaks, operations and bytes per second, by a part of the name; the first that fits. From
  * NVIDIA's data sheets: "H100 Tensor Core GPU" (2023), "H200 Tensor Core GPU" (2024), "GH200 Grace
  * Hopper Superchip" (2024), "A100 Tensor Core GPU" (2021). f32 is that of the multiprocessors' own
- * multiply-adds, without tensor cores.
+ * multiply-adds, without tensor cores. f8: of 8 bits, for which Ampere has no products.
  */
 static const struct {
 	const char *part;
-	double bf16, tf32, f32, bytes;
+	double bf16, tf32, f32, bytes, f8;
 } chips[] = {
-	{"GH200 144G", 989.4e12, 494.7e12, 66.9e12, 4.9e12},
-	{"GH200", 989.4e12, 494.7e12, 66.9e12, 4.0e12},
-	{"H200 NVL", 835.5e12, 417.7e12, 60e12, 4.8e12},
-	{"H200", 989.4e12, 494.7e12, 66.9e12, 4.8e12},
-	{"H100 NVL", 835.5e12, 417.7e12, 60e12, 3.9e12},
-	{"H100 PCIe", 756e12, 378e12, 51e12, 2.0e12},
-	{"H100 80GB HBM3", 989.4e12, 494.7e12, 66.9e12, 3.35e12},
-	{"A100-SXM4-80GB", 312e12, 156e12, 19.5e12, 2.039e12},
-	{"A100 80GB PCIe", 312e12, 156e12, 19.5e12, 1.935e12},
-	{"A100-SXM4-40GB", 312e12, 156e12, 19.5e12, 1.555e12},
-	{"A100-PCIE-40GB", 312e12, 156e12, 19.5e12, 1.555e12},
+	{"GH200 144G", 989.4e12, 494.7e12, 66.9e12, 4.9e12, 1978.9e12},
+	{"GH200", 989.4e12, 494.7e12, 66.9e12, 4.0e12, 1978.9e12},
+	{"H200 NVL", 835.5e12, 417.7e12, 60e12, 4.8e12, 1670.9e12},
+	{"H200", 989.4e12, 494.7e12, 66.9e12, 4.8e12, 1978.9e12},
+	{"H100 NVL", 835.5e12, 417.7e12, 60e12, 3.9e12, 1670.9e12},
+	{"H100 PCIe", 756e12, 378e12, 51e12, 2.0e12, 1513e12},
+	{"H100 80GB HBM3", 989.4e12, 494.7e12, 66.9e12, 3.35e12, 1978.9e12},
+	{"A100-SXM4-80GB", 312e12, 156e12, 19.5e12, 2.039e12, 0},
+	{"A100 80GB PCIe", 312e12, 156e12, 19.5e12, 1.935e12, 0},
+	{"A100-SXM4-40GB", 312e12, 156e12, 19.5e12, 1.555e12, 0},
+	{"A100-PCIE-40GB", 312e12, 156e12, 19.5e12, 1.555e12, 0},
 };
+
+bool cuda_has_f8(const struct cuda_dev *dev)
+{
+	return 10 * dev->prop.major + dev->prop.minor >= 89;
+}
 
 void cuda_props(void *arg, struct jm_device_props *ret)
 {
@@ -48,10 +53,13 @@ void cuda_props(void *arg, struct jm_device_props *ret)
 		ret->peak_flops[i] = NAN;
 	ret->native[JM_F32] = ret->native[JM_BF16] = true;
 	ret->native[JM_F16] = ret->native[JM_I32] = true;
+	ret->native[JM_F8E4M3] = ret->native[JM_F8E5M2] = cuda_has_f8(dev);
 	for (size_t i = 0; i < sizeof chips / sizeof *chips; i++) {
 		if (!strstr(dev->prop.name, chips[i].part))
 			continue;
 		ret->peak_flops[JM_BF16] = ret->peak_flops[JM_F16] = chips[i].bf16;
+		ret->peak_flops[JM_F8E4M3] = ret->peak_flops[JM_F8E5M2] =
+			chips[i].f8 > 0 ? chips[i].f8 : NAN;
 		ret->peak_flops[JM_F32] = chips[i].f32;
 		ret->peak_tf32 = chips[i].tf32;
 		ret->peak_bytes = chips[i].bytes;

@@ -22,7 +22,18 @@ struct cuda_product {
 
 static cudaDataType_t type_of(enum jm_dtype type)
 {
-	return type == JM_BF16 ? CUDA_R_16BF : type == JM_F16 ? CUDA_R_16F : CUDA_R_32F;
+	switch (type) {
+	case JM_BF16:
+		return CUDA_R_16BF;
+	case JM_F16:
+		return CUDA_R_16F;
+	case JM_F8E4M3:
+		return CUDA_R_8F_E4M3;
+	case JM_F8E5M2:
+		return CUDA_R_8F_E5M2;
+	default:
+		return CUDA_R_32F;
+	}
 }
 
 /* ---- descriptors ------------------------------------------------------------------------------------ */
@@ -69,6 +80,24 @@ static int describe_epilogue(struct cuda_dev *dev, struct cuda_product *p, struc
 	return code;
 }
 
+/* What products in 8 bits have besides. */
+static int describe_f8(struct cuda_dev *dev, struct cuda_product *p, struct jm_err *err)
+{
+	const struct cuda_gemm *g = &p->gemm;
+	int8_t fast = g->fast_sums;
+	int code = 0;
+
+	if (g->a_scale)
+		code = set(dev, p, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &g->a_scale,
+			sizeof g->a_scale, err);
+	if (!code && g->b_scale)
+		code = set(dev, p, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &g->b_scale,
+			sizeof g->b_scale, err);
+	if (!code && fast)
+		code = set(dev, p, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast, sizeof fast, err);
+	return code;
+}
+
 static int describe_matrix(struct cuda_dev *dev, const struct cuda_matrix *m,
 	cublasLtMatrixLayout_t *ret, struct jm_err *err)
 {
@@ -92,6 +121,8 @@ static int describe(struct cuda_dev *dev, struct cuda_product *p, struct jm_err 
 		code = set(dev, p, CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof a, err);
 	if (!code)
 		code = set(dev, p, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b, err);
+	if (!code)
+		code = describe_f8(dev, p, err);
 	if (!code)
 		code = describe_epilogue(dev, p, err);
 	if (!code)
@@ -181,7 +212,10 @@ static bool stage(struct cuda_dev *dev, struct cuda_matrix *m)
 		cudaGetLastError();
 		return false;
 	}
-	cuda_random(v, m->columns * m->stride, 1, dev->stream);
+	if (jm_dtype_bytes(m->type) == 1)
+		cuda_random_codes(v.data, m->columns * m->stride, 1, dev->stream);
+	else
+		cuda_random(v, m->columns * m->stride, 1, dev->stream);
 	m->data = v.data;
 	return true;
 }
@@ -242,10 +276,10 @@ static void write_key(const struct cuda_gemm *g, char *ret, size_t size)
 		n += snprintf(ret + n, size - (size_t)n, "/%lldx%lld:%lld%s%s",
 			(long long)m[i]->rows, (long long)m[i]->columns, (long long)m[i]->stride,
 			jm_dtype_name(m[i]->type), m[i]->transposed ? "t" : "");
-	snprintf(ret + n, size - (size_t)n, "/%d%s%s%s%s", epilogue_of(g),
+	snprintf(ret + n, size - (size_t)n, "/%d%s%s%s%s%s", epilogue_of(g),
 		alignment_of(g->a.data) < 64 || alignment_of(g->b.data) < 64 ? "a" : "",
 		g->accumulate ? "+" : "", g->tf32 ? "tf32" : "",
-		g->bias && g->bias_as_d ? "b" : "");
+		g->bias && g->bias_as_d ? "b" : "", g->fast_sums ? "f" : "");
 }
 
 /* "seconds,algorithm in hex". */

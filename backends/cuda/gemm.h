@@ -17,6 +17,10 @@ struct cuda_gemm {
 	int64_t k; /* summed over */
 	bool accumulate;
 	bool tf32; /* f32 operands are rounded to tf32 */
+	/* Of 8 bits, where a is transposed and b is not: what their elements are multiplied by, on the device
+	 * (NULL = 1), and whether sums may have fewer bits than f32. */
+	const float *a_scale, *b_scale;
+	bool fast_sums;
 	/* GEMM_GELU: d = gelu of what aux gets; GEMM_GELU_GRAD: d = product gelu'(aux); the tanh form */
 	enum { GEMM_PLAIN, GEMM_GELU, GEMM_GELU_GRAD } then;
 	void *bias;	/* of a's rows */

@@ -106,6 +106,8 @@ void cuda_unfold(const struct cuda_fold *p, cudaStream_t stream);
 
 /* Random normal numbers, or nearly. */
 void cuda_random(struct cuda_vec x, int64_t n, uint64_t seed, cudaStream_t stream);
+/* Likewise codes of either type of 8 bits, without infinities and NaN. */
+void cuda_random_codes(void *x, int64_t n, uint64_t seed, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

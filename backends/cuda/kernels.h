@@ -245,6 +245,28 @@ struct cuda_mse {
 };
 void cuda_mse(const struct cuda_mse *p, cudaStream_t stream);
 
+/* ---- quantize.cu --------------------------------------------------------------------------------------- */
+
+/* As the op of engine/backend.h. before: the row of the ranges as an operand, row: as a result; either may be NULL. */
+struct cuda_quantize {
+	int64_t n;
+	struct cuda_vec x;
+	uint8_t *y;
+	bool e5m2; /* else e4m3 */
+	float top; /* its largest number */
+	const float *before;
+	float *row, *inverse;
+	int blocks;
+	float *partial; /* [2,blocks]: scratch */
+};
+int cuda_quantize_blocks(int processors, int64_t n);
+void cuda_quantize(const struct cuda_quantize *p, cudaStream_t stream);
+/* ranges[rows,2+length] */
+void cuda_rescale(float *ranges, int64_t rows, int64_t length, cudaStream_t stream);
+/* y[columns,rows] = x[rows,columns] of bytes; both are multiples of 4. */
+void cuda_transpose_bytes(
+	const void *x, void *y, int64_t rows, int64_t columns, cudaStream_t stream);
+
 /* ---- columns.cu ---------------------------------------------------------------------------------------- */
 
 /* y[width] = sums over the rows of x[rows,width], which are `stride` elements apart. */

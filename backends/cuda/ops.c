@@ -13,6 +13,7 @@ static const struct cuda_op *const tables[] = {
 	cuda_ops_attention,
 	cuda_ops_norm,
 	cuda_ops_pointwise,
+	cuda_ops_quantize,
 	cuda_ops_tokens,
 	cuda_ops_update,
 };
@@ -42,9 +43,17 @@ static bool knows_tf32(enum jm_op op)
 	       op == JM_OP_CONV || op == JM_OP_CONV_DGRAD || op == JM_OP_CONV_WGRAD;
 }
 
-static bool knows_type(enum jm_dtype type)
+/* Of 8 bits are the factors of products, and what makes and copies them. */
+static bool knows_f8(enum jm_op op)
 {
-	return type == JM_F32 || type == JM_BF16 || type == JM_F16 || type == JM_I32;
+	return op == JM_OP_LINEAR || op == JM_OP_LINEAR_DGRAD || op == JM_OP_LINEAR_WGRAD ||
+	       op == JM_OP_QUANTIZE || op == JM_OP_CAST;
+}
+
+static bool knows_type(const struct jm_node *n, const struct jm_tensor *t)
+{
+	return t->type == JM_F32 || t->type == JM_BF16 || t->type == JM_F16 || t->type == JM_I32 ||
+	       (cuda_is_f8(t) && knows_f8(n->op));
 }
 
 /* f64 is the yardstick's alone. */
@@ -62,7 +71,7 @@ static int check_types(const struct jm_node *n, struct jm_err *err)
 	for (int i = 0; i < n->n_out; i++)
 		t[count++] = n->out[i];
 	for (int i = 0; i < count; i++)
-		if (t[i] && !knows_type(t[i]->type))
+		if (t[i] && !knows_type(n, t[i]))
 			return jm_err_set(err, JM_ENOSUP,
 				"Backend cuda cannot take %s of %s as %s; it knows f32, bf16 and "
 				"f16.",

@@ -44,6 +44,43 @@ static struct cuda_matrix weights(const struct jm_tensor *t, bool transposed)
 	return m;
 }
 
+/* Of 8 bits, as products read it: the side that is summed over lies contiguous. turned: t is read through its transpose. */
+static struct cuda_matrix codes(const struct jm_tensor *t, bool turned, bool transposed)
+{
+	int64_t rows = jm_tensor_rows(t), width = jm_tensor_width(t);
+
+	return (struct cuda_matrix){
+		.data = t->data,
+		.type = t->type,
+		.rows = turned ? rows : width,
+		.columns = turned ? width : rows,
+		.stride = turned ? rows : width,
+		.transposed = transposed,
+	};
+}
+
+/*
+ * cuBLASLt multiplies in 8 bits where the first matrix is transposed and the second is not. Sums of few bits are
+ * good enough forwards, as in NVIDIA's Transformer Engine; gradients take those that are brought into f32 in between.
+ */
+static struct cuda_gemm product_of_f8(const struct jm_node *n)
+{
+	bool forward = n->op == JM_OP_LINEAR, weights = n->op == JM_OP_LINEAR_WGRAD;
+	int scales = forward ? 3 : 2;
+
+	return (struct cuda_gemm){
+		.a = codes(n->in[1], !forward, true),
+		.b = codes(n->in[0], weights, false),
+		.d = matrix(n->out[0], false),
+		.k = weights ? jm_tensor_rows(n->in[0]) : jm_tensor_width(n->in[0]),
+		.accumulate = cuda_adds(n, 0),
+		.a_scale = cuda_data(n->in[scales + 1]),
+		.b_scale = cuda_data(n->in[scales]),
+		.fast_sums = forward,
+		.bias = forward ? cuda_data(n->in[2]) : NULL,
+	};
+}
+
 /* Of zeros that follow the rows of w come columns of zeros, where rows of the result have room for them. */
 static void widen(struct cuda_matrix *m, int64_t to)
 {
@@ -57,6 +94,8 @@ static struct cuda_gemm product_of(const struct jm_node *n)
 		.accumulate = cuda_adds(n, 0),
 		.tf32 = n->math == JM_MATH_TF32};
 
+	if (cuda_is_f8(n->in[0]))
+		return product_of_f8(n);
 	switch (n->op) {
 	case JM_OP_LINEAR:
 		g.a = weights(n->in[1], true);
@@ -81,12 +120,48 @@ static struct cuda_gemm product_of(const struct jm_node *n)
 	return g;
 }
 
+#define F8_MULTIPLE 16 /* of all three dimensions, for cuBLASLt */
+
+static int check_f8_shape(const struct jm_node *n, struct jm_err *err)
+{
+	int64_t rows = jm_tensor_rows(n->in[0]), from = jm_tensor_width(n->in[0]);
+	int64_t to = jm_tensor_width(n->op == JM_OP_LINEAR_WGRAD ? n->in[1] : n->out[0]);
+
+	if (rows % F8_MULTIPLE == 0 && from % F8_MULTIPLE == 0 && to % F8_MULTIPLE == 0)
+		return 0;
+	return jm_err_set(err, JM_ENOSUP,
+		"Backend cuda multiplies in 8 bits where all dimensions are multiples of %d, and "
+		"%s "
+		"has %lld rows from %lld to %lld.",
+		F8_MULTIPLE, jm_op_name(n->op), (long long)rows, (long long)from, (long long)to);
+}
+
+static int takes_f8(struct cuda_dev *dev, const struct jm_node *n, struct jm_err *err)
+{
+	bool bias = n->op == JM_OP_LINEAR && n->in[2], sums = n->op == JM_OP_LINEAR_WGRAD && n->out[1];
+
+	if (!cuda_has_f8(dev))
+		return jm_err_set(err, JM_ENOSUP,
+			"cuda:%d (%s, compute capability %d.%d) has no products in 8 bits, which "
+			"begin with 8.9 (Ada) and 9.0 (Hopper); take --precision bf16.",
+			dev->index, dev->prop.name, dev->prop.major, dev->prop.minor);
+	if (!cuda_is_f8(n->in[1]) || sums || (bias && n->out[0]->type == JM_F32) ||
+		(n->in[0]->type == JM_F8E5M2 && n->in[1]->type == JM_F8E5M2) ||
+		cuda_is_f8(n->out[0]))
+		return jm_err_set(err, JM_ENOSUP,
+			"Backend cuda has no %s of %s and %s into %s%s.", jm_op_name(n->op),
+			jm_dtype_name(n->in[0]->type), jm_dtype_name(n->in[1]->type),
+			jm_dtype_name(n->out[0]->type), bias || sums ? " with a bias" : "");
+	return check_f8_shape(n, err);
+}
+
 static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
 	const struct jm_node *n = group->node[0];
 	enum jm_dtype in = n->in[0]->type, out = n->out[0]->type;
 
-	(void)dev;
+	if (cuda_is_f8(n->in[0]))
+		return takes_f8(dev, n, err);
 	if (n->in[1]->type != in || (out != in && out != JM_F32))
 		return jm_err_set(err, JM_ENOSUP, "Backend cuda has no %s of %s and %s into %s.",
 			jm_op_name(n->op), jm_dtype_name(in), jm_dtype_name(n->in[1]->type),
@@ -99,7 +174,8 @@ static int takes_gelu(struct cuda_dev *dev, const struct jm_group *group, struct
 	const struct jm_node *n = group->node[0], *act = group->node[1];
 
 	if (n->accumulate || act->accumulate || act->in[0] != n->out[0] ||
-		act->out[0]->type != n->in[0]->type || n->out[0]->type != n->in[0]->type ||
+		act->out[0]->type != n->out[0]->type ||
+		(n->out[0]->type != n->in[0]->type && !cuda_is_f8(n->in[0])) ||
 		jm_tensor_width(n->out[0]) % 8)
 		return jm_err_set(err, JM_ENOSUP, "Backend cuda joins no such linear and gelu.");
 	return takes(dev, group, err);
@@ -115,7 +191,8 @@ static int takes_gelu_grad(struct cuda_dev *dev, const struct jm_group *group, s
 
 	if (n->in[0]->type == JM_F32 || n->accumulate || act->accumulate ||
 		act->in[0] != n->out[0] || !n->out[0]->is_virtual ||
-		act->out[0]->type != n->in[0]->type || act->in[1]->type != n->in[0]->type ||
+		act->out[0]->type != n->out[0]->type || act->in[1]->type != n->out[0]->type ||
+		(n->out[0]->type != n->in[0]->type && !cuda_is_f8(n->in[0])) ||
 		jm_tensor_width(n->out[0]) % 8)
 		return jm_err_set(
 			err, JM_ENOSUP, "Backend cuda joins no such linear-dgrad and gelu-grad.");
@@ -148,12 +225,26 @@ static size_t scratch_of(const struct cuda_dev *dev, const struct jm_node *n)
 	return 0;
 }
 
+static int choices_f8(struct cuda_dev *dev, const struct jm_node *n, struct jm_choice *choice)
+{
+	if (n->op != JM_OP_LINEAR)
+		cuda_turned_layout(n->in[1], &choice->in[0][1]);
+	if (n->op == JM_OP_LINEAR_WGRAD)
+		cuda_turned_layout(n->in[0], &choice->in[0][0]);
+	choice->scratch = scratch_of(dev, n);
+	choice->seconds = choice->flops_executed = NAN;
+	choice->tag = AS_ASKED;
+	return 1;
+}
+
 static int choices(struct cuda_dev *dev, const struct jm_group *group, struct jm_choice *choice,
 	struct jm_err *err)
 {
 	const struct jm_node *n = group->node[0];
 
 	(void)err;
+	if (cuda_is_f8(n->in[0]))
+		return choices_f8(dev, n, choice);
 	ask_rows(n->in[0], &choice->in[0][0]);
 	if (n->op == JM_OP_LINEAR_WGRAD)
 		ask_rows(n->in[1], &choice->in[0][1]);
@@ -175,8 +266,10 @@ static int build_product(
 {
 	struct linear *l = exec->own;
 	struct jm_err why = JM_ERR_INIT;
-	int code = cuda_product_new(dev, g, &l->product, g->bias ? &why : err);
+	int code = JM_ENOSUP;
 
+	if (!g->bias || jm_dtype_bytes(g->a.type) > 1) /* of 8 bits there is none in f32 */
+		code = cuda_product_new(dev, g, &l->product, g->bias ? &why : err);
 	if (!code || !g->bias)
 		return code;
 	if (code != JM_ENOSUP || g->d.type == JM_F32)

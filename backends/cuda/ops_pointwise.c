@@ -90,7 +90,8 @@ static bool strides_known(const struct jm_tensor *t)
 static int takes_cast(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
 	const struct jm_node *n = group->node[0];
-	bool number = n->in[0]->type != JM_I32 && n->out[0]->type != JM_I32;
+	bool number = n->in[0]->type != JM_I32 && n->out[0]->type != JM_I32 &&
+		      !cuda_is_f8(n->in[0]) && !cuda_is_f8(n->out[0]);
 	struct cuda_pointwise p = args_of(n);
 
 	(void)dev;

@@ -20,6 +20,23 @@ template <typename T> __global__ void random_kernel(T *x, int64_t n, uint64_t se
 	x[i] = (T)(sqrtf(-2 * logf(u)) * cospif(angle)); /* Box and Muller */
 }
 
+/* Codes of 8 bits: of a random sign, 2^-4 to almost 2^4 as e4m3, and numbers as e5m2, too. */
+__global__ void codes_kernel(uint8_t *x, int64_t n, uint64_t seed)
+{
+	int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+
+	if (i < n) {
+		uint64_t bits = jm_rng(seed, (uint64_t)i);
+
+		x[i] = (uint8_t)((bits & 0x80) | (0x18 + (bits & 0x3f)));
+	}
+}
+
+void cuda_random_codes(void *x, int64_t n, uint64_t seed, cudaStream_t stream)
+{
+	codes_kernel<<<blocks_for(n, THREADS), THREADS, 0, stream>>>(static_cast<uint8_t *>(x), n, seed);
+}
+
 void cuda_random(struct cuda_vec x, int64_t n, uint64_t seed, cudaStream_t stream)
 {
 	unsigned blocks = blocks_for(n, THREADS);

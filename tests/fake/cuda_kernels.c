@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What compiled kernels ask of the CUDA runtime, beside cuda_runtime.c: they are registered and started, and compute
+ * nothing. Backend cuda with all its ops then plans every program on a machine without a GPU.
+ */
+#include <cuda_runtime_api.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The names are the compiler's. NOLINTBEGIN(readability-inconsistent-declaration-parameter-name,bugprone-reserved-identifier) */
+void **__cudaRegisterFatBinary(void *binary);
+void __cudaRegisterFatBinaryEnd(void **handle);
+void __cudaUnregisterFatBinary(void **handle);
+void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name,
+	int threads, void *tid, void *bid, void *block, void *grid, int *warp);
+unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, cudaStream_t stream);
+cudaError_t __cudaPopCallConfiguration(
+	dim3 *grid, dim3 *block, size_t *shared, cudaStream_t *stream);
+cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *function);
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void **args,
+	size_t shared, cudaStream_t stream);
+
+void **__cudaRegisterFatBinary(void *binary)
+{
+	static void *one;
+
+	one = binary;
+	return &one;
+}
+
+void __cudaRegisterFatBinaryEnd(void **handle)
+{
+	(void)handle;
+}
+
+void __cudaUnregisterFatBinary(void **handle)
+{
+	(void)handle;
+}
+
+void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name,
+	int threads, void *tid, void *bid, void *block, void *grid, int *warp)
+{
+	(void)handle, (void)host, (void)device, (void)name, (void)threads;
+	(void)tid, (void)bid, (void)block, (void)grid, (void)warp;
+}
+
+unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, cudaStream_t stream)
+{
+	(void)grid, (void)block, (void)shared, (void)stream;
+	return 1; /* the caller then starts nothing */
+}
+
+cudaError_t __cudaPopCallConfiguration(
+	dim3 *grid, dim3 *block, size_t *shared, cudaStream_t *stream)
+{
+	(void)grid, (void)block, (void)shared, (void)stream;
+	return cudaErrorNotSupported;
+}
+
+cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *function)
+{
+	(void)kernel, (void)function;
+	return cudaErrorNotSupported;
+}
+
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void **args,
+	size_t shared, cudaStream_t stream)
+{
+	(void)kernel, (void)grid, (void)block, (void)args, (void)shared, (void)stream;
+	return cudaErrorNotSupported;
+}
+
+cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value)
+{
+	(void)function, (void)attribute, (void)value;
+	return cudaErrorNotSupported;
+}
+
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
+{
+	(void)kind;
+	memcpy(to, from, bytes);
+	return cudaSuccess;
+}
+
+cudaError_t cudaMemset2DAsync(
+	void *to, size_t pitch, int value, size_t width, size_t height, cudaStream_t stream)
+{
+	(void)stream;
+	for (size_t i = 0; i < height; i++)
+		memset((char *)to + i * pitch, value, width);
+	return cudaSuccess;
+}
+
+/* NOLINTEND(readability-inconsistent-declaration-parameter-name,bugprone-reserved-identifier) */
