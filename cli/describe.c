@@ -32,7 +32,7 @@ static const struct jm_option options[] = {
 		.choices = jm_precision_names,
 		.fallback = "f32",
 		.help = "precision of products and activations; parameters are f32, except with "
-			"bf16-true"},
+			"bf16-true and fp8-true"},
 	{.name = "optimizer",
 		.type = JM_CHOICE,
 		.choices = jm_update_names,

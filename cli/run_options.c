@@ -18,7 +18,8 @@ const struct jm_option jm_run_options[] = {
 		.fallback = "f32",
 		.argument = "PRECISION,...",
 		.help = "precision of the arithmetic: f32, bf16 (with f32 parameters), bf16-true "
-			"(also matrices and their moments, with stochastic rounding)"},
+			"(also matrices and their moments, with stochastic rounding), fp8 and "
+			"fp8-true (as these two, with the products inside blocks in 8 bits)"},
 	{.name = "set",
 		.type = JM_TEXT,
 		.argument = "KNOB=VALUES",

@@ -88,8 +88,8 @@ static struct jm_tensor *quantize(struct lowering *l, struct jm_tensor *x, enum 
 	struct jm_tensor *y = tensor(l, x, class, type, false, "f8");
 	struct jm_tensor *inverse = tensor(l, x, class, JM_F32, true, "f8.inverse");
 	struct jm_tensor *kept = l->g->evaluate ? NULL : l->ranges;
-	struct jm_node *n = jm_graph_node(
-		l->g, JM_OP_QUANTIZE, OPS(x, l->ranges), OPS(y, inverse, kept, sums));
+	struct jm_node *n =
+		jm_graph_node(l->g, JM_OP_QUANTIZE, OPS(x, l->ranges), OPS(y, inverse, kept, sums));
 
 	if (n)
 		n->attr.quantize.row = row;
@@ -104,10 +104,9 @@ static void lower_linear(struct lowering *l, struct jm_node *n, struct layer *la
 {
 	struct jm_tensor *w = master_of(l->g, n->in[1]);
 
-	layer->x = quantize(l, n->in[0], JM_CLASS_ACT, JM_F8E4M3, layer->row + ROW_X, &layer->xs,
-		NULL);
-	layer->w = quantize(
-		l, w, JM_CLASS_COPY, JM_F8E4M3, layer->row + ROW_W, &layer->ws, NULL);
+	layer->x = quantize(
+		l, n->in[0], JM_CLASS_ACT, JM_F8E4M3, layer->row + ROW_X, &layer->xs, NULL);
+	layer->w = quantize(l, w, JM_CLASS_COPY, JM_F8E4M3, layer->row + ROW_W, &layer->ws, NULL);
 	n->in[0] = layer->x;
 	n->in[1] = layer->w;
 	n->in[3] = layer->xs;
@@ -243,8 +242,8 @@ static void lower(struct lowering *l)
 	layers = find_layers(l);
 	if (layers < 0)
 		return;
-	l->ranges = jm_graph_tensor(g, JM_CLASS_STATE, JM_F32, 2,
-		(const int64_t[]){ROWS * layers, 2 + HISTORY}, NAME);
+	l->ranges = jm_graph_tensor(
+		g, JM_CLASS_STATE, JM_F32, 2, (const int64_t[]){ROWS * layers, 2 + HISTORY}, NAME);
 	count_readers(l);
 	if (l->ranges)
 		reorder(l, g->n_forward);

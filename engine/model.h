@@ -108,7 +108,7 @@ struct jm_training {
 	int ranks;	 /* that train together, each `batch` samples in a micro-step; 0 is 1 */
 	bool pure; /* no f32 masters: matrices, their gradients and moments, and the residual stream are in the
 		    * compute type */
-	bool fp8; /* linear layers inside blocks multiply in 8 bits: fp8.c */
+	bool fp8;	/* linear layers inside blocks multiply in 8 bits: fp8.c */
 	double dropout; /* share of values that models with dropout drop */
 	bool recompute; /* blocks recompute their activations for their gradients */
 	bool keep_all;	/* nothing is recomputed for gradients; if not recompute */

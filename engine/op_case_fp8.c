@@ -38,8 +38,7 @@ static void quantize(struct kit *k, const struct types *t, const struct shape *d
 static void rescale(struct kit *k, const struct types *t, const struct shape *d, bool longer)
 {
 	const int64_t *dim = DIMS(d->c, longer ? 1026 : 2 + d->s);
-	struct jm_tensor *ranges =
-		kit_out(k, JM_F32, 2, dim, kit_normal(k, JM_F32, 1, 1, 2, dim));
+	struct jm_tensor *ranges = kit_out(k, JM_F32, 2, dim, kit_normal(k, JM_F32, 1, 1, 2, dim));
 
 	(void)t;
 	backend_node(k, JM_OP_RESCALE, &ranges, &ranges, 0);

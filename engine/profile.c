@@ -58,9 +58,18 @@ int jm_profile_run(struct jm_program *p, int from, int to, struct jm_err *err)
 	return code;
 }
 
-static double roofline(const struct jm_program *p, double flops, double bytes)
+/* That of its factors where they have 8 bits, else of all the graph's products. */
+static enum jm_dtype type_of(const struct jm_program *p, const struct jm_node *n)
 {
-	double by_flops = flops / jm_device_peak(p->device, p->graph->compute, p->graph->math);
+	enum jm_dtype first = n->in[0]->type;
+
+	return first == JM_F8E4M3 || first == JM_F8E5M2 ? first : p->graph->compute;
+}
+
+static double roofline(
+	const struct jm_program *p, const struct jm_node *product, double flops, double bytes)
+{
+	double by_flops = flops / jm_device_peak(p->device, type_of(p, product), p->graph->math);
 	double by_bytes =
 		bytes / (p->profile ? p->profile->peak_bytes : p->device->props.peak_bytes);
 
@@ -89,7 +98,7 @@ void jm_profile_unit(const struct jm_program *p, int unit, struct jm_profile_lin
 		line.flops = n * chosen;
 	if (p->profile && p->profile->runs[unit])
 		line.seconds = n * p->profile->seconds[unit] / (double)p->profile->runs[unit];
-	line.roofline_s = roofline(p, line.flops, line.bytes);
+	line.roofline_s = roofline(p, group->node[0], line.flops, line.bytes);
 	*ret = line;
 }
 

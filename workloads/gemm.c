@@ -63,18 +63,20 @@ static struct jm_tensor *matrix(
 	struct gemm *s, enum jm_class class, int64_t rows, int64_t width, const char *name)
 {
 	struct jm_graph *g = s->kernel.graph;
+	enum jm_dtype type = class == JM_CLASS_INPUT ? s->kernel.factor : g->compute;
 
-	return jm_graph_tensor(g, class, g->compute, 2, (const int64_t[]){rows, width}, name);
+	return jm_graph_tensor(g, class, type, 2, (const int64_t[]){rows, width}, name);
 }
 
 static int choose_repeat(const struct gemm *s)
 {
 	double m = (double)s->m, n = (double)s->n, k = (double)s->k;
-	double size = (double)jm_dtype_bytes(s->kernel.graph->compute);
+	double from = (double)jm_dtype_bytes(s->kernel.factor);
+	double to = (double)jm_dtype_bytes(s->kernel.graph->compute);
 
 	if (jm_values_text(s->kernel.work->options, "products"))
 		return (int)option(s, "products");
-	return jm_kernel_repeat(&s->kernel, 2 * m * n * k, size * (m * k + n * k + m * n));
+	return jm_kernel_repeat(&s->kernel, 2 * m * n * k, from * (m * k + n * k) + to * m * n);
 }
 
 static void declare(struct gemm *s)
@@ -134,7 +136,7 @@ static int gemm_setup(struct jm_work *work, void **ret_state, struct jm_err *err
 /* Entry (i, j) in f64, and the sum of its terms' sizes. */
 static double entry(const struct gemm *s, int64_t i, int64_t j, double *ret_size)
 {
-	enum jm_dtype type = s->kernel.graph->compute;
+	enum jm_dtype type = s->kernel.factor;
 	double sum = 0, size = 0;
 
 	for (int64_t p = 0; p < s->k; p++) {
@@ -183,7 +185,7 @@ const struct jm_workload jm_workload_gemm = {
 	.summary = "products of two matrices",
 	.unit = "product",
 	.options = options,
-	.check = jm_kernel_check,
+	.check = jm_kernel_check_products,
 	.setup = gemm_setup,
 	.step = jm_kernel_step,
 	.finish = jm_kernel_finish,

@@ -20,7 +20,7 @@ const char *const jm_values_kinds[] = {"random", "zeros", "ones", "sparse", NULL
 
 /* ---- device, graph, program ---------------------------------------------------------------------------- */
 
-int jm_kernel_check(const char *device, const char *precision, struct jm_err *err)
+int jm_kernel_check_products(const char *device, const char *precision, struct jm_err *err)
 {
 	struct jm_training t;
 	int code = jm_precision_set(&t, precision, err);
@@ -36,6 +36,18 @@ int jm_kernel_check(const char *device, const char *precision, struct jm_err *er
 			"--precision on %s.",
 			device);
 	return code ? code : jm_device_check(device, err);
+}
+
+int jm_kernel_check(const char *device, const char *precision, struct jm_err *err)
+{
+	struct jm_training t;
+
+	if (!jm_precision_set(&t, precision, NULL) && t.fp8)
+		return jm_err_set(err, JM_EUSAGE,
+			"Precision %s is one of products, which this workload has none of; take "
+			"bf16, or the workload gemm.",
+			precision);
+	return jm_kernel_check_products(device, precision, err);
 }
 
 int jm_kernel_setup(struct jm_work *work, size_t size,
@@ -70,6 +82,7 @@ int jm_kernel_open(struct jm_kernel *k, struct jm_work *work, struct jm_err *err
 	if (!k->graph)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a graph.");
 	k->graph->math = t.math;
+	k->factor = t.fp8 ? JM_F8E4M3 : t.precision;
 	return 0;
 }
 
@@ -89,7 +102,7 @@ static void describe(struct jm_kernel *k)
 {
 	struct jm_work *work = k->work;
 	const struct jm_device_props *props = &k->device.props;
-	enum jm_dtype type = k->graph->compute;
+	enum jm_dtype type = k->factor;
 	size_t n = strlen(work->detail);
 
 	work->n_devices = 1;
@@ -193,7 +206,7 @@ static double peak_flops(const struct jm_kernel *k)
 {
 	const struct jm_device_props *p = &k->device.props;
 
-	return k->graph->math == JM_MATH_TF32 ? p->peak_tf32 : p->peak_flops[k->graph->compute];
+	return k->graph->math == JM_MATH_TF32 ? p->peak_tf32 : p->peak_flops[k->factor];
 }
 
 int jm_kernel_repeat(const struct jm_kernel *k, double flops, double bytes)
@@ -289,7 +302,9 @@ static double rounding_of(enum jm_dtype type)
 double jm_product_tolerance(const struct jm_kernel *k, double value, double size)
 {
 	enum jm_dtype type = k->graph->compute;
-	double inside = type == JM_F64			 ? 0x1p-45
+	/* tensor cores add products of 8 bits with about 14 bits, a chunk of 32 at a time */
+	double inside = k->factor == JM_F8E4M3		 ? 0x1p-10
+			: type == JM_F64		 ? 0x1p-45
 			: k->graph->math == JM_MATH_TF32 ? 0x1p-10
 							 : 0x1p-18;
 

@@ -19,6 +19,8 @@ struct jm_kernel {
 	struct jm_work *work;
 	struct jm_device device;
 	struct jm_graph *graph; /* its compute type and math are the precision's */
+	enum jm_dtype
+		factor; /* of products: e4m3 in fp8, whose results are bf16; else the compute type */
 	struct jm_program *program;
 	struct jm_step
 		each; /* what a step does; the workload sets items, and what the plan gets wrong */
@@ -29,8 +31,10 @@ struct jm_kernel {
 	long steps; /* that are done */
 };
 
-/* For a workload's check: the device and the precision's name; bf16-true has no meaning without masters. */
+/* For a workload's check: the device and the precision's name; bf16-true has no meaning without masters, and fp8
+ * only for products. */
 int jm_kernel_check(const char *device, const char *precision, struct jm_err *err);
+int jm_kernel_check_products(const char *device, const char *precision, struct jm_err *err);
 /* As a workload's setup: zeroed state of that size, which begins with its struct jm_kernel. */
 int jm_kernel_setup(struct jm_work *work, size_t size,
 	int (*prepare)(void *state, struct jm_work *work, struct jm_err *err),

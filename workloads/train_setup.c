@@ -273,7 +273,7 @@ static int choose_feed(struct train *s, struct jm_err *err)
 
 static void describe(const struct train *s)
 {
-	enum jm_dtype type = s->training.precision;
+	enum jm_dtype type = s->training.fp8 ? JM_F8E4M3 : s->training.precision;
 	struct jm_work *work = s->work;
 	size_t n = strlen(work->detail);
 	char ranks[32] = "";

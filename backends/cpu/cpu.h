@@ -50,8 +50,8 @@ struct cpu_op {
 extern const struct cpu_op cpu_op_linear, cpu_op_linear_dgrad, cpu_op_linear_wgrad, cpu_op_conv,
 	cpu_op_conv_dgrad, cpu_op_conv_wgrad, cpu_op_conv_matrix, cpu_op_cast;
 /* Ending with a row of no nodes. */
-extern const struct cpu_op cpu_ops_act[], cpu_ops_image[], cpu_ops_norm[],
-	cpu_ops_quantize[], cpu_ops_tokens[], cpu_ops_update[];
+extern const struct cpu_op cpu_ops_act[], cpu_ops_image[], cpu_ops_norm[], cpu_ops_quantize[],
+	cpu_ops_tokens[], cpu_ops_update[];
 
 /* The row for these nodes; NULL: not known here. */
 const struct cpu_op *cpu_op_find(const struct jm_node *const *node, int n);

@@ -13,7 +13,6 @@ static inline bool cpu_is_f8(const struct jm_tensor *t)
 /* The nearest code, the even one of two; what is too large becomes the largest number, NaN stays NaN. */
 uint8_t cpu_f8_of(enum jm_dtype type, float x);
 /* y = x times the number in `scale` (may be NULL: 1). */
-void cpu_f8_widen(
-	const struct jm_tensor *x, const struct jm_tensor *scale, float *y, int threads);
+void cpu_f8_widen(const struct jm_tensor *x, const struct jm_tensor *scale, float *y, int threads);
 
 #endif

@@ -100,8 +100,7 @@ static int run_quantize(const struct cpu_dev *dev, const struct cpu_exec *exec, 
 	const float *before = row_of(n, n->in[1]);
 	float *row = row_of(n, n->out[2]), most = largest(x, dev->threads);
 	float limit = before && before[0] > 0 ? before[0] : most;
-	float scale = fminf(
-		format_of(n->out[0]->type).top / (limit > 0 ? limit : 1), MOST_SCALE);
+	float scale = fminf(format_of(n->out[0]->type).top / (limit > 0 ? limit : 1), MOST_SCALE);
 
 	(void)err;
 	narrow(n, scale, dev->threads);

@@ -278,8 +278,8 @@ static void write_key(const struct cuda_gemm *g, char *ret, size_t size)
 			jm_dtype_name(m[i]->type), m[i]->transposed ? "t" : "");
 	snprintf(ret + n, size - (size_t)n, "/%d%s%s%s%s%s", epilogue_of(g),
 		alignment_of(g->a.data) < 64 || alignment_of(g->b.data) < 64 ? "a" : "",
-		g->accumulate ? "+" : "", g->tf32 ? "tf32" : "",
-		g->bias && g->bias_as_d ? "b" : "", g->fast_sums ? "f" : "");
+		g->accumulate ? "+" : "", g->tf32 ? "tf32" : "", g->bias && g->bias_as_d ? "b" : "",
+		g->fast_sums ? "f" : "");
 }
 
 /* "seconds,algorithm in hex". */

@@ -138,7 +138,8 @@ static int check_f8_shape(const struct jm_node *n, struct jm_err *err)
 
 static int takes_f8(struct cuda_dev *dev, const struct jm_node *n, struct jm_err *err)
 {
-	bool bias = n->op == JM_OP_LINEAR && n->in[2], sums = n->op == JM_OP_LINEAR_WGRAD && n->out[1];
+	bool bias = n->op == JM_OP_LINEAR && n->in[2],
+	     sums = n->op == JM_OP_LINEAR_WGRAD && n->out[1];
 
 	if (!cuda_has_f8(dev))
 		return jm_err_set(err, JM_ENOSUP,
@@ -148,10 +149,10 @@ static int takes_f8(struct cuda_dev *dev, const struct jm_node *n, struct jm_err
 	if (!cuda_is_f8(n->in[1]) || sums || (bias && n->out[0]->type == JM_F32) ||
 		(n->in[0]->type == JM_F8E5M2 && n->in[1]->type == JM_F8E5M2) ||
 		cuda_is_f8(n->out[0]))
-		return jm_err_set(err, JM_ENOSUP,
-			"Backend cuda has no %s of %s and %s into %s%s.", jm_op_name(n->op),
-			jm_dtype_name(n->in[0]->type), jm_dtype_name(n->in[1]->type),
-			jm_dtype_name(n->out[0]->type), bias || sums ? " with a bias" : "");
+		return jm_err_set(err, JM_ENOSUP, "Backend cuda has no %s of %s and %s into %s%s.",
+			jm_op_name(n->op), jm_dtype_name(n->in[0]->type),
+			jm_dtype_name(n->in[1]->type), jm_dtype_name(n->out[0]->type),
+			bias || sums ? " with a bias" : "");
 	return check_f8_shape(n, err);
 }
 

@@ -33,8 +33,8 @@ static int blocks_of(const struct cuda_dev *dev, const struct jm_node *n)
 
 static int parts_of(const struct cuda_dev *dev, const struct jm_node *n)
 {
-	return cuda_column_parts(dev->prop.multiProcessorCount, jm_tensor_rows(n->in[0]),
-		jm_tensor_width(n->in[0]));
+	return cuda_column_parts(
+		dev->prop.multiProcessorCount, jm_tensor_rows(n->in[0]), jm_tensor_width(n->in[0]));
 }
 
 static size_t maxima_bytes(const struct cuda_dev *dev, const struct jm_node *n)
@@ -150,11 +150,10 @@ static int run_copy(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 
 	if (!cuda_is_turned(y))
 		return cuda_check(dev,
-			cudaMemcpyAsync(y->data, x->data, y->bytes, cudaMemcpyDeviceToDevice,
-				dev->stream),
+			cudaMemcpyAsync(
+				y->data, x->data, y->bytes, cudaMemcpyDeviceToDevice, dev->stream),
 			"Copying a tensor", err);
-	cuda_transpose_bytes(
-		x->data, y->data, jm_tensor_rows(x), jm_tensor_width(x), dev->stream);
+	cuda_transpose_bytes(x->data, y->data, jm_tensor_rows(x), jm_tensor_width(x), dev->stream);
 	return 0;
 }
 

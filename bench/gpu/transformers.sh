@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # joulemark and PyTorch train the same transformers on the same card, in turn:
 # bench/gpu/transformers.sh [NETWORK...], of gpt-117m gpt-800m llama vit-l16 llama3-8b (bf16-true, batch 1, on both
-# sides: 80 GB) llama3-8b-max (the largest batch of each; for PyTorch TORCH_BATCH, 2). JM_BIN names the program,
+# sides: 80 GB) llama3-8b-max (the largest batch of each; for PyTorch TORCH_BATCH, 2); and gpt-800m-fp8 llama-fp8
+# llama3-8b-fp8, joulemark alone: products in 8 bits beside those in 16. JM_BIN names the program,
 # SECONDS_EACH the length of a run. For each network: joulemark, joulemark with JM_CUDA_FAST, PyTorch.
 set -eu
 here=$(dirname "$0")
 seconds=${SECONDS_EACH:-6}
 
-own() {
-	"${JM_BIN:-build/joulemark}" run train --device cuda:0 --warmup 3s --seconds "$seconds" --json - "$@" 2>/dev/null | python3 -c '
+own() { # whatever happens, it ends
+	timeout -k 10 $((4 * seconds + 120)) "${JM_BIN:-build/joulemark}" run train --device cuda:0 --warmup 3s --seconds "$seconds" --json - "$@" 2>/dev/null | python3 -c '
 import json, sys
 r = json.load(sys.stdin)
 if r["status"] != "ok":
@@ -32,6 +33,14 @@ compare() { # NAME, options of joulemark, "--", arguments of train_torch.py
 	echo "$name PyTorch   $(python3 "$here/train_torch.py" "$@" 2>/dev/null | tail -1)"
 }
 
+beside() { # NAME, options of joulemark without the precision: bf16, fp8, or both without masters
+	local name=$1 masters=$2 precision
+	shift 2
+	for precision in bf16 fp8; do
+		echo "$name $precision$masters $(own --precision "$precision$masters" "$@")"
+	done
+}
+
 nvidia-smi --query-gpu=name,uuid,driver_version,power.limit,temperature.gpu --format=csv,noheader
 for network in "${@:-gpt-117m gpt-800m llama vit-l16}"; do
 	for name in $network; do
@@ -48,6 +57,13 @@ for network in "${@:-gpt-117m gpt-800m llama vit-l16}"; do
 				theta=500000 ;;
 		vit-l16)
 			compare vit-l16 "${kept[@]}" --model vit-l16 --batch 128 -- vit-l16 128 0 "$seconds" attention=flash ;;
+		gpt-800m-fp8)
+			beside gpt-800m "" --keep-all --model gpt-800m --batch 8 --seq 2048 ;;
+		llama-fp8)
+			beside llama "" --keep-all --model llama --layers 16 --hidden 2048 --heads 32 --kv-heads 8 --ffn 8192 \
+				--vocab 128256 --context 2048 --theta 500000 --batch 8 --seq 2048 ;;
+		llama3-8b-fp8)
+			beside llama3-8b -true --model llama3-8b --batch max --seq 2048 ;;
 		llama3-8b)
 			compare llama3-8b --precision bf16-true --model llama3-8b --batch 1 --seq 2048 -- llama 1 2048 \
 				"$seconds" attention=cudnn "${true_8b[@]}" ;;

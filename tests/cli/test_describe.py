@@ -419,7 +419,7 @@ def test_two_documents_need_two_places(tmp_path):
     (["vit-l16", "--heads", "7"], USAGE, "do not divide"),
     (["llama3-8b", "--kv-heads", "7"], USAGE, "--kv-heads"),
     (["llama3-8b", "--heads", "4096"], USAGE, "even"),
-    (["gpt-117m", "--precision", "fp8"], USAGE, "bf16-true"),
+    (["gpt-117m", "--precision", "fp4"], USAGE, "bf16-true"),
     (["gpt-117m", "--optimizer", "adamv"], USAGE, "did you mean 'adamw'"),
     (["gpt-117m", "--init", "he-norm"], USAGE, "did you mean 'he-normal'"),
     (["gpt-117m", "--device", "abacus"], FAILURE, "abacus"),

@@ -64,8 +64,8 @@ cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *function)
 	return cudaErrorNotSupported;
 }
 
-cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void **args,
-	size_t shared, cudaStream_t stream)
+cudaError_t __cudaLaunchKernel(
+	cudaKernel_t kernel, dim3 grid, dim3 block, void **args, size_t shared, cudaStream_t stream)
 {
 	(void)kernel, (void)grid, (void)block, (void)args, (void)shared, (void)stream;
 	return cudaErrorNotSupported;

@@ -1,38 +1,53 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What needs an NVIDIA GPU, in one call: tests/hw/gpu.sh BUILD. Every op against the reference, the backends'
-# test, losses beside the processor's, compute-sanitizer over two steps. Ends with "ok" or names what failed.
+# What needs an NVIDIA GPU, in one call: tests/hw/gpu.sh BUILD [STEP...]. Every op against the reference, the backends'
+# test in each type, losses beside the processor's, records of single products and of networks, compute-sanitizer over two
+# steps. Without STEP all of them; a STEP is the beginning of a name ("losses", "fp8"). Each has a limit of its own, all
+# together 13 minutes, and about 3 are usual. Ends with "ok" or names what failed.
 set -u
 build=$(cd "${1:-build}" && pwd) || exit 2
+shift
 work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
 failed=()
-text=$(dirname "$0")/../../docs/engine.md
-shape="layers=2 hidden=192 heads=3 ffn=768 vocab=257 context=128 positions=learned"
+wanted=("$@")
+text=$(cd "$(dirname "$0")/../.." && pwd)/docs/engine.md
+gpt="layers=2 hidden=192 heads=3 ffn=768 vocab=257 context=128 positions=learned"
+llama="layers=2 hidden=192 heads=6 kv-heads=2 ffn=512 vocab=257 context=128 theta=10000"
+export build work text gpt llama
 
-step() { # NAME COMMAND...
-	local name=$1
-	shift
+is_wanted() { # NAME
+	local one
+	[ ${#wanted[@]} -eq 0 ] && return 0
+	for one in "${wanted[@]}"; do [[ $1 == "$one"* ]] && return 0; done
+	return 1
+}
+
+step() { # NAME SECONDS COMMAND...
+	local name=$1 limit=$2 begin=$SECONDS
+	shift 2
+	is_wanted "$name" || return
 	echo "== $name"
-	"$@" || failed+=("$name")
+	timeout -k 5 "$limit" bash -c '"$@"' _ "$@" || failed+=("$name")
+	echo "== $name: $((SECONDS - begin)) s of $limit"
 }
 
-losses() { # DEVICE PRECISION
+losses() { # MODEL DEVICE PRECISION
 	# shellcheck disable=SC2086
-	JM_BACKENDS=$build/backends "$build/tests/engine/losses" gpt "$1" "$2" 10 2 128 "$text" "$work/w" 1 $shape
+	JM_BACKENDS=$build/backends "$build/tests/engine/losses" "$1" "$2" "$3" 10 2 128 "$text" "$work/w" 1 ${!1}
 }
 
-compare() { # PRECISION LARGEST DIFFERENCE [PRECISION OF THE PROCESSOR]
-	losses cpu "${3:-$1}" >"$work/cpu" && losses cuda:0 "$1" >"$work/cuda" &&
-		paste "$work/cpu" "$work/cuda" | awk -v most="$2" '
+compare() { # MODEL PRECISION LARGEST DIFFERENCE [PRECISION OF THE PROCESSOR]
+	losses "$1" cpu "${4:-$2}" >"$work/cpu" && losses "$1" cuda:0 "$2" >"$work/cuda" &&
+		paste "$work/cpu" "$work/cuda" | awk -v most="$3" '
 			{d = $1 - $3; if (d < 0) d = -d; if (!(d <= worst)) worst = d}
 			END {print "largest difference of a loss:", worst; exit !(NR == 10 && worst <= most)}'
 }
 
-sanitize() {
+sanitize() { # PRECISION
 	# shellcheck disable=SC2086
 	JM_BACKENDS=$build/backends compute-sanitizer --tool memcheck --error-exitcode 1 \
-		"$build/tests/engine/losses" gpt cuda:0 bf16 2 2 64 "$text" "$work/w" 1 $shape | tail -1
+		"$build/tests/engine/losses" gpt cuda:0 "$1" 2 2 64 "$text" "$work/w" 1 $gpt | tail -1
 	return "${PIPESTATUS[0]}"
 }
 
@@ -56,23 +71,39 @@ record() { # CONDITION RUN'S ARGUMENTS...
 	END
 }
 
-through_shim() {
+
+through_shim() { # RUN'S ARGUMENTS...
 	JM_NVML_LIB=$build/tests/fake/libnvidia-ml-shim.so JM_NVML_SHIM_FILE=$work/limits record \
-		'all(s["requested"] == s["enforced"] for s in r["settings"])' "${product[@]}" --set gpu.power@0=500W
+		'all(s["requested"] == s["enforced"] for s in r["settings"])' "$@" --set gpu.power@0=500W
 }
 
+export -f losses compare sanitize record through_shim
 product=(gemm --m 8192 --n 8192 --k 8192 --precision bf16 --seconds 3)
+small=(--layers 4 --hidden 2048 --heads 32 --kv-heads 8 --ffn 8192 --vocab 32000 --context 2048 --theta 500000)
 mkdir "$work/backends" && ln -s "$build/backends/cuda.so" "$work/backends/"
-step selftest "$build/joulemark" selftest --device cuda:0
-step backends env JM_BACKENDS="$work/backends" "$build/tests/test_backend"
-step "losses f32" compare f32 1e-3
-step "losses bf16" compare bf16 0.1
-step "losses fp16" compare fp16 1e-2 f32
-step share record '0 < soft["units"] < soft["units_of"] and r["verified"]' "${product[@]}" --sm-share 50
-step hold record 'abs(watts - 400) < 20 and soft["busy_share"] < 1' "${product[@]}" --hold-power 400W --seconds 6
-step clock record 'aligned["error_ns"] < 20e3 and aligned["anchors"] == 3' "${product[@]}"
-step shim through_shim
-if command -v compute-sanitizer >/dev/null; then step memcheck sanitize; fi
+step selftest 90 "$build/joulemark" selftest --device cuda:0
+for type in f32 bf16 f16; do
+	step "backends $type" 100 env JM_BACKENDS="$work/backends" JM_TEST_TYPES="$type" "$build/tests/test_backend"
+done
+step "losses f32" 40 compare gpt f32 1e-3
+step "losses bf16" 40 compare gpt bf16 0.1
+step "losses fp16" 40 compare gpt fp16 1e-2 f32
+step "fp8 losses of gpt" 40 compare gpt fp8 0.1
+step "fp8 losses of llama" 40 compare llama fp8 0.1
+step "fp8 losses without masters" 40 compare llama fp8-true 0.1
+step "fp8 product" 30 record 'r["verified"]' "${product[@]}" --precision fp8
+for precision in bf16 fp8; do
+	step "fp8 llama beside $precision" 60 record 'r["loss_last"] < r["loss_first"] - 0.5' train --model llama \
+		"${small[@]}" --batch 8 --seq 2048 --precision "$precision" --warmup 2s --seconds 4
+done
+step share 30 record '0 < soft["units"] < soft["units_of"] and r["verified"]' "${product[@]}" --sm-share 50
+step hold 30 record 'abs(watts - 400) < 20 and soft["busy_share"] < 1' "${product[@]}" --hold-power 400W --seconds 6
+step clock 30 record 'aligned["error_ns"] < 20e3 and aligned["anchors"] == 3' "${product[@]}"
+step shim 30 through_shim "${product[@]}"
+if command -v compute-sanitizer >/dev/null; then
+	step "memcheck bf16" 60 sanitize bf16
+	step "fp8 memcheck" 60 sanitize fp8
+fi
 if [ ${#failed[@]} -gt 0 ]; then
 	printf 'failed: %s\n' "${failed[@]}"
 	exit 1

@@ -11,6 +11,14 @@
 #include "engine/op_case.h"
 #include "unit/test.h"
 
+/* JM_TEST_TYPES: only types whose name begins so ("bf16"); a slow device then takes several runs. */
+static bool is_wanted(const struct types *t)
+{
+	const char *begin = getenv("JM_TEST_TYPES");
+
+	return !begin || !strncmp(t->name, begin, strlen(begin));
+}
+
 #define REFUSED -1.0 /* a backend need not know every op; it has to say so */
 
 static const struct shape shapes[] = {
@@ -77,7 +85,7 @@ static double check_op(const char *device, const struct backend_case *c, int *re
 
 	for (size_t t = 0; backend_types[t].name; t++)
 		for (size_t d = 0; d < sizeof(shapes) / sizeof(*shapes); d++)
-			for (int flag = 0; flag < 2; flag++) {
+			for (int flag = 0; flag < 2 && is_wanted(&backend_types[t]); flag++) {
 				double off =
 					check_case(device, c, &backend_types[t], &shapes[d], flag);
 
@@ -160,7 +168,8 @@ static bool repeat_list(const char *name, const struct backend_case *c)
 
 	for (; c->name; c++)
 		for (size_t t = 0; backend_types[t].name; t++)
-			good = repeat_case(name, c, &backend_types[t]) && good;
+			if (is_wanted(&backend_types[t]))
+				good = repeat_case(name, c, &backend_types[t]) && good;
 	return good;
 }
 

@@ -278,10 +278,10 @@ static void check_history(const char *device)
 	jm_graph_node(k.graph, JM_OP_RESCALE, OPS(ranges), OPS(ranges));
 	assert_ok(kit_run(&k, &err), err);
 	assert_ok(jm_program_write(k.program, ranges, none, &err), err);
-	assert_near(scale_step(&k, x, 8), 8, 1e-6);	/* its own */
-	assert_near(scale_step(&k, x, 100), 8, 1e-6);	/* cut off at the limit of the step before */
+	assert_near(scale_step(&k, x, 8), 8, 1e-6);   /* its own */
+	assert_near(scale_step(&k, x, 100), 8, 1e-6); /* cut off at the limit of the step before */
 	assert_near(scale_step(&k, x, 100), 100, 1e-5); /* now that is the limit */
-	for (int i = 0; i < LAST; i++)			/* LAST steps of nothing large: 100 is forgotten */
+	for (int i = 0; i < LAST; i++) /* LAST steps of nothing large: 100 is forgotten */
 		assert_near(scale_step(&k, x, 1), 1, 0.07);
 	assert_near(scale_step(&k, x, 50), 1, 1e-6);
 	assert_near(scale_step(&k, x, 0), 0, 0); /* tells nothing */
