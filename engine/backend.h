@@ -161,17 +161,14 @@ struct jm_tensor {
  * linear-wgrad		in  dy c|8[..,N], x c|8[..,K], dys? f32[1], xs? f32[1]
  *			out dw f32[N,K], dbias? f32[N]	dw = dys xs dy^T x; dbias = dys sum of dy over rows
  * quantize		in  x f32|bf16|f16[..], ranges? f32[R,2+H]	attr quantize.row
- *			out y 8[..], inverse f32[1], ranges? (in[1] itself: updated), sums? f32[width]
- *			r = row `row` of ranges; m = max |x|, where a NaN does not count. The limit is r[0], or, where
- *			that is 0 or ranges are not given, m; where m is 0 as well, 1. s = min(top / limit, 2^100)
- *			with top = 448 (e4m3) or 57344 (e5m2); y = s x; inverse = 1/s. Quotients and product are
- *			rounded to f32 first, so that all backends agree on y to the last bit. Where ranges are a
- *			result, r[0] becomes the limit (but 0 where m is 0 as well), and r[1] = max(r[1], m).
- *			sums = sums of x over its rows, before the scale
+ *			out y 8[..], inverse f32[1], ranges? (in[1], updated), sums? f32[width]
+ *			r = row `row` of ranges; m = max |x| without NaN. limit = r[0], or m where that is 0 or not
+ *			given, or 1 where m is 0, too. s = min(top / limit, 2^100), top = 448 (e4m3) or 57344 (e5m2);
+ *			y = s x; inverse = 1/s: all rounded to f32 first, so that y has the same bits everywhere.
+ *			ranges as a result: r[0] = limit (0 where m is 0, too), r[1] = max(r[1], m). sums: of x's rows
  * rescale		in  ranges f32[R,2+H]; out ranges, the same tensor: updated
- *			For each row r whose r[1] is finite and above 0: r[2] to r[1+H], the last H maxima, move up
- *			by one place, so that the oldest is forgotten, and r[2] = r[1]. Then, in all rows, r[1] = 0
- *			and r[0] = the largest of r[2] to r[1+H]
+ *			In each row whose r[1] is finite and above 0 the last H maxima, r[2] and on, move up by one,
+ *			the oldest is dropped, and r[2] = r[1]. In all rows r[1] = 0, r[0] = max of r[2] and on
  * gelu			in  x c[..]
  *			out y c[..]		y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
  * gelu-grad		in  dy c[..], x c[..]
@@ -577,26 +574,19 @@ struct jm_backend {
 	int (*event_query)(void *dev, void *event, struct jm_err *err);
 	int (*event_seconds)(void *dev, void *from, void *to, double *ret, struct jm_err *err);
 	void (*event_drop)(void *dev, void *event); /* takes NULL */
-	/*
-	 * The vendor's handle of a queue, for transports that queue work of their own there; makes the device
-	 * current in the calling thread. Default: there is no third queue, and ranks exchange host memory.
-	 */
+	/* The vendor's handle of a queue, for transports that queue work of their own there; makes the device
+	 * current in the calling thread. Default: there is no third queue, and ranks exchange host memory. */
 	int (*stream)(void *dev, enum jm_queue queue, void **ret, struct jm_err *err);
 	/* A text for users: names and versions of driver and libraries; missing parts and the
 	 * reason. Default: empty. */
 	void (*versions)(void *dev, char *ret, size_t size);
-	/*
-	 * From now on run uses only about this share of the device's units (multiprocessors of a
-	 * GPU), without special rights; called at most once, directly after open. Returns how many
-	 * of how many units are used. Default: not supported.
-	 */
+	/* From now on run uses only about this share of the device's units (multiprocessors of a GPU), without special
+	 * rights; called at most once, directly after open. Returns how many of how many. Default: not supported. */
 	int (*restrict_units)(
 		void *dev, double share, int *ret_units, int *ret_of, struct jm_err *err);
-	/*
-	 * The device's own clock, in ns from any start; both or none. stamp queues on the compute queue: *to, in memory
-	 * of pinned_alloc, becomes that clock. clock reads it from the host, when nothing is
-	 * queued: the most exact of many exchanges.
-	 */
+	/* The device's own clock, in ns from any start; both or none. stamp queues on the compute queue: *to, in memory
+	 * of pinned_alloc, becomes that clock. clock reads it from the host, when nothing is queued: the most exact of
+	 * many exchanges. */
 	int (*stamp)(void *dev, uint64_t *to, struct jm_err *err);
 	int (*clock)(void *dev, struct jm_device_time *ret, struct jm_err *err);
 };
