@@ -8,6 +8,7 @@ extern const struct jm_command jm_command_compare;
 extern const struct jm_command jm_command_describe;
 extern const struct jm_command jm_command_doctor;
 extern const struct jm_command jm_command_export;
+extern const struct jm_command jm_command_fold;
 extern const struct jm_command jm_command_get;
 extern const struct jm_command jm_command_guard;
 extern const struct jm_command jm_command_help;
@@ -49,6 +50,7 @@ const struct jm_command *const jm_commands[] = {
 	&jm_command_status,
 	&jm_command_restore,
 	&jm_command_calibrate,
+	&jm_command_fold,
 	&jm_command_doctor,
 	&jm_command_selftest,
 	&jm_command_list,

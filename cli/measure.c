@@ -4,6 +4,7 @@
 #include "interrupts.h"
 #include "live_line.h"
 #include "measure_attach.h"
+#include "measure_repeat.h"
 #include "measure_show.h"
 #include "measure_store.h"
 #include "screen.h"
@@ -72,6 +73,22 @@ static const struct jm_option options[] = {
 		.argument = "ID",
 		.help = "without a command: measure until the control group of this job of Slurm "
 			"is removed on this host, or Ctrl-C"},
+	{.name = "repeat",
+		.type = JM_INT,
+		.min = 2,
+		.max = 100000,
+		.argument = "N",
+		.help = "run the command N times, with shifted starts, and print the energy of one "
+			"run with its interval"},
+	{.name = "until",
+		.type = JM_DURATION,
+		.unit = "s",
+		.min = 0.1,
+		.max = 86400,
+		.argument = "TIME",
+		.needs_unit = true,
+		.help = "the same until the runs together took this time, as 5s; at least from "
+			"four shifted starts"},
 	{.name = "json",
 		.type = JM_TEXT,
 		.argument = "FILE",
@@ -127,6 +144,8 @@ struct measurement {
 	struct jm_session *session;
 	struct jm_measure_store store;
 	struct jm_measure_attach attach;
+	struct jm_measure_repeat repeat;
+	bool repeats;
 	struct jm_outcome outcome;
 	int64_t started_wall;
 	int lost; /* the error that ended the trace */
@@ -193,6 +212,9 @@ static void fill_record(const struct measurement *m, json_t *record, struct jm_e
 	if (m->attach.attach)
 		jm_record_set(
 			record, "attached", jm_attached_json(&m->attach.result, m->session, err));
+	if (m->repeats)
+		jm_record_set(
+			record, "repeats", jm_measure_repeat_json(&m->repeat, m->session, err));
 	jm_record_set(record, "clock", json_string("real"));
 	jm_record_set(record, "items", jm_json_number(o->items));
 	jm_record_set(record, "throughput", jm_json_number(o->throughput));
@@ -241,8 +263,9 @@ static void print_text(const struct measurement *m, const json_t *record)
 /* ---- the run ---- */
 
 /* The reader of our output may have gone (| head); the record is written nevertheless. */
-static int launch(struct measurement *m)
+static int launch(void *arg, int *shared_phase, struct jm_outcome *outcome)
 {
+	struct measurement *m = arg;
 	struct jm_cli *cli = m->cli;
 	jm_signal_handler *before = signal(SIGPIPE, SIG_IGN);
 	struct jm_live_line line;
@@ -251,6 +274,7 @@ static int launch(struct measurement *m)
 		.items_regex = jm_values_text(&cli->values, "items-regex"),
 		.items_json = jm_values_text(&cli->values, "items-json"),
 		.out_fd = 1,
+		.shared_phase = shared_phase,
 		.before_exec = jm_give_back_pipe_signal,
 		.before_exec_arg = &before,
 		.tick = jm_live_line_tick,
@@ -263,12 +287,19 @@ static int launch(struct measurement *m)
 	line.draws = line.draws && !isatty(STDOUT_FILENO);
 	for (char **word = cli->command; *word; word++)
 		jm_text_append(line.work, sizeof(line.work), *line.work ? " " : "", *word);
-	rc = jm_launch(&cli->ctx, m->session, &o, &m->outcome, &cli->err);
+	rc = jm_launch(&cli->ctx, m->session, &o, outcome, &cli->err);
 	jm_live_line_close(&line);
 
 	if (rc == JM_ENOENT || rc == JM_EPERM)
-		m->outcome.status = jm_proc_status_of(rc);
+		outcome->status = jm_proc_status_of(rc);
 	return rc;
+}
+
+static int run_command(struct measurement *m)
+{
+	if (!m->repeats)
+		return launch(m, NULL, &m->outcome);
+	return jm_measure_repeat_run(&m->repeat, m->cli, m->session, launch, m, &m->outcome);
 }
 
 static int run_work(struct measurement *m)
@@ -280,7 +311,7 @@ static int run_work(struct measurement *m)
 		return rc;
 	m->started_wall = jm_clock_wall(cli->ctx.clock);
 	rc = m->attach.attach ? jm_measure_attach_run(&m->attach, cli, m->session, &m->outcome)
-			      : launch(m);
+			      : run_command(m);
 	/* A trace that could not be stored is reported at the end; what is known is printed
 	 * nevertheless. */
 	if (jm_session_stop(m->session, rc ? NULL : &cli->err) && !rc)
@@ -364,6 +395,8 @@ static int measure(struct jm_cli *cli)
 
 	rc = jm_measure_attach_open(&m.attach, cli);
 	if (!rc)
+		rc = jm_measure_repeat_open(&m.repeat, cli, &m.repeats);
+	if (!rc)
 		rc = take_options(&m);
 	if (!rc)
 		rc = open_store(&m);
@@ -384,6 +417,7 @@ static int measure(struct jm_cli *cli)
 		rc = cli->err.code;
 	status = status_of(&m, rc);
 	jm_measure_attach_close(&m.attach);
+	jm_measure_repeat_close(&m.repeat);
 	jm_source_list_done(&m.sources);
 	return status;
 }
@@ -408,6 +442,10 @@ const struct jm_command jm_command_measure = {
 		"joulemark itself.\n\n"
 		"CMD begins with the first word that is no option; '--' may stand before it.\n\n"
 		"Marks from inside CMD ('joulemark mark') become phases with their items.\n\n"
+		"A command that is short for its sensors is run several times with --until or "
+		"--repeat: its runs follow each other in groups, before each group there is a "
+		"pause "
+		"of another part of the sensor's period, and the energy of one run is printed.\n\n"
 		"Without CMD, --for, --all, --pid, --cgroup and --slurm-job measure what runs "
 		"already; Ctrl-C "
 		"ends it and prints what was measured, with status 0. The meters tell of the whole "
@@ -416,6 +454,7 @@ const struct jm_command jm_command_measure = {
 		"processor time, which is always marked as estimated.",
 	.example = "joulemark measure python3 train.py --epochs 3\n"
 		   "joulemark measure --source nvml,rapl --json run.json -- ./train\n"
+		   "joulemark measure --until 5s -- ./short\n"
 		   "joulemark measure --for 60s\n"
 		   "joulemark measure --pid 1234 --json served.json",
 	.options = options,

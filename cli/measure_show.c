@@ -119,6 +119,33 @@ static void put_energy(const struct jm_measure_text *t, const json_t *record)
 		put_line(t, label, "unknown: there is no meter");
 }
 
+/* "0.512 J ± 0.02 J, simulated; 40 runs in 5 groups" */
+static void put_repeats(const struct jm_measure_text *t, const json_t *record)
+{
+	const json_t *repeats = json_object_get(record, "repeats"), *energy;
+	int groups = (int)jm_json_real_of(repeats, "groups");
+	char text[300], joules[80];
+	size_t i;
+
+	json_array_foreach(json_object_get(repeats, "energy"), i, energy)
+	{
+		double error = jm_json_real_of(energy, "error_joules");
+		bool spread = isnan(error);
+
+		if (spread)
+			error = jm_json_real_of(energy, "error_spread_joules");
+		jm_text_quantity(
+			jm_json_real_of(energy, "joules"), error, "J", joules, sizeof(joules));
+		snprintf(text, sizeof(text), "%s%s, %s: %d runs in %d %s, over %.0f refreshes",
+			joules, spread && !isnan(error) ? " (spread only)" : "",
+			jm_json_text(energy, "origin"), (int)jm_json_real_of(repeats, "runs"),
+			groups, groups > 1 ? "groups with shifted starts" : "group",
+			floor(jm_json_real_of(repeats, "seconds") /
+				jm_json_real_of(repeats, "refresh_s")));
+		put_line(t, i ? "" : "One run", text);
+	}
+}
+
 /* One line per circumstance: "memory pressure: stall-time 0.12 s, full-stall-time 0 s". */
 static void put_context(const struct jm_measure_text *t, const json_t *record)
 {
@@ -453,6 +480,7 @@ void jm_measure_print(const struct jm_measure_text *t, const json_t *record)
 	put_command(t, record);
 	put_time(t, record);
 	put_energy(t, record);
+	put_repeats(t, record);
 	put_share(t, record);
 	put_device_shares(t, record);
 	put_context(t, record);

@@ -50,7 +50,7 @@ static void end_phase(struct launch *l, int64_t t_ns)
 /* A phase of the user's must not pass for one of ours: a record names its main phase. */
 static void name_phase(struct launch *l, const char *mark, char *out, size_t size)
 {
-	static const char *const ours[] = {"settle", "command", "marked"};
+	static const char *const ours[] = {"settle", "command", "marked", "repeat", "repeats"};
 	bool taken = false;
 
 	for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
@@ -300,7 +300,8 @@ static void take_the_rest(struct launch *l)
 		say_left_out(l);
 	}
 	end_phase(l, l->proc.end_ns);
-	jm_session_end(l->session, l->command, l->proc.end_ns);
+	if (!l->o->shared_phase)
+		jm_session_end(l->session, l->command, l->proc.end_ns);
 	if (l->output_errno)
 		jm_log(l->ctx, JM_WARNING, "Some output of '%s' could not be written: %s.",
 			l->o->argv[0], strerror(l->output_errno));
@@ -310,6 +311,21 @@ static void take_the_rest(struct launch *l)
 }
 
 /* ---- start and end ---- */
+
+static int begin_command(struct launch *l, struct jm_err *err)
+{
+	int *shared = l->o->shared_phase;
+
+	if (shared && *shared >= 0) {
+		l->command = *shared;
+		return 0;
+	}
+	l->command =
+		jm_session_begin(l->session, shared ? "repeat" : "command", l->proc.start_ns, err);
+	if (shared)
+		*shared = l->command;
+	return l->command < 0 ? l->command : 0;
+}
 
 static int start(struct launch *l, struct jm_err *err)
 {
@@ -339,8 +355,7 @@ static int start(struct launch *l, struct jm_err *err)
 		return rc;
 	if (l->proc.out_fd >= 0)
 		fcntl(l->proc.out_fd, F_SETFL, O_NONBLOCK);
-	l->command = jm_session_begin(l->session, "command", l->proc.start_ns, err);
-	return l->command < 0 ? l->command : 0;
+	return begin_command(l, err);
 }
 
 static int run(struct launch *l, struct jm_err *err)
@@ -395,7 +410,7 @@ static void fill(struct launch *l, struct jm_outcome *ret)
 		.status = l->proc.status,
 		.signal = l->proc.signal,
 		.phase = l->command,
-		.marked = phase_of(l, &stretch),
+		.marked = l->o->shared_phase ? l->command : phase_of(l, &stretch),
 		.start_ns = l->proc.start_ns,
 		.end_ns = l->proc.end_ns,
 		.wall_s = (double)(l->proc.end_ns - l->proc.start_ns) * 1e-9,

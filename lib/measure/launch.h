@@ -13,6 +13,9 @@ struct jm_launch_options {
 	char *const *argv;
 	const char *items_regex, *items_json; /* see progress.h; NULL = marks only */
 	int out_fd;			      /* where captured stdout goes on to; usually 1 */
+	/* Several runs in one phase "repeat", which the caller ends: -1 before the first of them, then its index.
+	 * NULL = a phase "command" of its own. */
+	int *shared_phase;
 	const char *const *env;	       /* "NAME=value" to add, NULL-terminated; NULL = none */
 	int (*before_exec)(void *arg); /* see child_process.h */
 	void *before_exec_arg;

@@ -292,6 +292,9 @@ const struct jm_key jm_record_keys[] = {
 			"its words; null of a native workload; a word that is not UTF-8 is null"},
 	{OBJECT("attached", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = jm__attached_keys,
 		.meaning = "where no command was run: what was measured while it ran already"},
+	{OBJECT("repeats", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = jm__repeats_keys,
+		.meaning = "where the command was run several times: of one run. The meters, total "
+			   "and phases are those of all runs and the pauses between them"},
 	{WORD("clock", 0), .words = clock_words, .meaning = "of times and phases"},
 	{TEXT("phase", JM_KEY_NULL),
 		.meaning = "the phase that meters, total and quality speak of"},

@@ -211,3 +211,29 @@ const struct jm_key jm__attached_keys[] = {
 		.meaning = "GPUs whose driver was asked who uses them"},
 	{0},
 };
+
+static const struct jm_key repeat_energy_keys[] = {
+	{WORD("origin", 0), .words = origins, .meaning = "of the meters"},
+	{NUMBER("joules", JM_KEY_NULL), .unit = "J",
+		.meaning = "of one run, mean over the groups' time; null where a part is unknown"},
+	{POSITIVE("error_joules", JM_KEY_NULL), .unit = "J",
+		.meaning = "95 %: the larger of the spread and of the groups' sampling bounds, and "
+			   "the calibration bound, combined as the root of the sum of squares"},
+	{POSITIVE("error_spread_joules", JM_KEY_NULL), .unit = "J",
+		.meaning = "half width of the 95 % interval of the mean over the groups; null: "
+			   "there is one group"},
+	{POSITIVE("error_calibration_joules", JM_KEY_NULL), .unit = "J",
+		.meaning = "the sensors' own accuracy"},
+	{0},
+};
+
+const struct jm_key jm__repeats_keys[] = {
+	{COUNT("runs", 0), .meaning = "of the command"},
+	{COUNT("groups", 0),
+		.meaning = "of runs one after another; before each there is a pause of another "
+			   "part of a refresh"},
+	{POSITIVE("seconds", 0), .unit = "s", .meaning = "of the groups, without the pauses"},
+	{POSITIVE("refresh_s", 0), .unit = "s", .meaning = "of the slowest sensor"},
+	{LIST("energy", 0), .keys = repeat_energy_keys, .meaning = "of one run, by origin"},
+	{0},
+};

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""fold: power inside a kernel of 1 ms from a recording whose truth is known: a window of 25 ms each 100 ms."""
+import json
+import random
+
+import pytest
+
+from jm import BIN, FAILURE, jm, sentence
+
+WINDOW, LENGTH, BASE = 0.025, 0.001, 100
+LEVELS = ((0.0004, 700), (0.0006, 300))  # s, W
+JOULES = sum(s * w for s, w in LEVELS)
+HEAD = "signal,meter,label,device,scope,origin,covers,quantity,unit,step,wrap,refresh_s,window_s,accuracy,stamped\n"
+
+
+def inside(x):
+    """Joules above the base from the begin of a run to x later."""
+    joules = 0
+    for seconds, watts in LEVELS:
+        part = min(max(x, 0), seconds)
+        joules += part * (watts - BASE)
+        x -= seconds
+    return joules
+
+
+def record(folder, pauses, runs=2500, window=WINDOW, stamped=1):
+    """Runs with pauses from a range; readings with a noise of 0.3 W."""
+    rng = random.Random(11)
+    begins, t = [], 1.0
+    for _ in range(runs):
+        begins.append(t)
+        t += LENGTH + rng.uniform(*pauses)
+    rows, at, k = [], 0.037, 0
+    while at < t:
+        while k < runs and begins[k] + LENGTH < at - WINDOW:
+            k += 1
+        joules = BASE * WINDOW
+        for begin in begins[k:k + 40]:
+            if begin > at:
+                break
+            joules += inside(at - begin) - inside(at - WINDOW - begin)
+        rows.append(f"0,{at:.9f},{joules / WINDOW + rng.gauss(0, 0.3):.3f}\n")
+        at += 0.1
+    folder.mkdir()
+    (folder / "meters.csv").write_text(f"{HEAD}0,t:gpu,GPU 0,,gpu,measured,gpu/a,power,W,,,0.1,{window},,{stamped}\n")
+    (folder / "readings.csv").write_text("signal,t_s,value\n" + "".join(rows))
+    (folder / "phases.csv").write_text(f"name,start_s,end_s,items\ncommand,0.000000000,{t:.9f},\n" + "".join(
+        f"kernel,{b:.9f},{b + LENGTH:.9f},\n" for b in begins))
+    return folder
+
+
+@pytest.fixture(name="trace", scope="module")
+def shifted_runs(tmp_path_factory):
+    return record(tmp_path_factory.mktemp("fold") / "trace", (0.026, 0.126))
+
+
+def test_two_levels_inside_a_kernel(trace):
+    done = jm("fold", "--json", "-", "--output", trace / "text", "--bins", "5", trace)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["phase"] == "kernel" and found["runs"] == 2500
+    (gpu,) = found["meters"]
+    truth = [700, 700, 300, 300, 300]
+    assert gpu["watts"] == [pytest.approx(w, abs=2 * e) for w, e in zip(truth, gpu["error_watts"])]
+    assert max(gpu["error_watts"]) < 100 and gpu["resolution_s"] == pytest.approx(0.0002)
+    assert gpu["joules"] == pytest.approx(JOULES, abs=2 * gpu["error_joules"]) and gpu["error_joules"] < 0.03 * JOULES
+    assert gpu["base_watts"] == pytest.approx(BASE, abs=0.1)
+    text = (trace / "text").read_text()
+    assert "2500 runs of 'kernel', 1 ms each" in text and "resolution 0.2 ms" in text
+
+
+def test_as_many_bins_as_are_certain(trace):
+    gpu = json.loads(jm("fold", "--json", "-", "--output", trace / "text", trace).stdout)["meters"][0]
+    mean = gpu["joules"] / gpu["duration_s"]
+    assert len(gpu["watts"]) >= 3 and max(gpu["error_watts"]) <= 0.15 * mean
+
+
+@pytest.mark.parametrize("pauses, words", [((0, 0), "show the mean"), ((0.099, 0.099), "at other points")])
+def test_runs_back_to_back_and_in_step_are_refused(tmp_path, pauses, words):
+    done = jm("fold", record(tmp_path / "trace", pauses, runs=300))
+    assert done.returncode == FAILURE and words in sentence(done)
+
+
+def test_an_unknown_window_is_asked_for(tmp_path):
+    folder = record(tmp_path / "trace", (0.026, 0.126), window="")
+    assert "--window" in sentence(jm("fold", folder))
+    assert jm("fold", "--window", "25ms", folder).returncode == 0
+
+
+@pytest.mark.parametrize("file, text", [("phases.csv", "name,start_s,end_s,items\nkernel,1,0,\n"),
+                                        ("readings.csv", "signal,t_s,value\n0,1.0,x\n"), ("meters.csv", "signal\n"),
+                                        ("readings.csv", "signal,t_s,value\n7,1.0,3\n"), ("phases.csv", None)])
+def test_damage(tmp_path, file, text):
+    folder = record(tmp_path / "trace", (0.026, 0.126), runs=20)
+    if text is None:
+        (folder / file).unlink()
+    else:
+        (folder / file).write_text(text)
+    done = jm("fold", folder)
+    assert done.returncode == FAILURE and file in sentence(done)
+
+
+def test_a_recording_of_this_program(tmp_path):
+    """Phases and readings as `measure --csv` writes them are read; of nine runs little is known."""
+    script = "for i in 1 2 3 4 5 6 7 8 9; do $JM mark kernel; $JM mark pause; sleep 0.02; done"
+    done = jm("measure", "--csv", tmp_path / "trace", "--interval", "2ms", "--source", "sim:h100x1", "--",
+              "sh", "-c", script.replace("$JM", BIN))
+    assert done.returncode == 0, done.stderr
+    done = jm("fold", "--phase", "kernel", tmp_path / "trace")
+    assert "9 runs of 'kernel'" in done.stdout or "do not determine" in sentence(done)
