@@ -4,7 +4,9 @@
  * sensor? Loads of known energy by period and measured stretch through a sensor like an H100's (refresh
  * 100 ms, power over 25 ms, counter in steps of 100 ms), in simulated time.
  *
- *	energy_bounds [runs per cell [kind]]
+ *	energy_bounds [runs per cell [kind or "all" [limit in W, 0 = none]]]
+ *
+ * After the table of power alone it prints how narrow bounds of few readings could be (see narrowest()).
  */
 #include "../tests/unit/wave.h"
 
@@ -14,7 +16,6 @@
 #include <string.h>
 
 #define MAX_ERRORS 200000
-#define LIMIT	   700 /* W, of the device */
 #define N(a)	   ((int)(sizeof(a) / sizeof((a)[0])))
 
 /* s: the measured stretches; the loads' periods, by chance from one to the next; periods in step with the
@@ -22,6 +23,13 @@
 static const double stretches[] = {0.2, 0.5, 1, 3, 10};
 static const double periods[] = {0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2, 5, 10};
 static const double locked[] = {0.02, 0.05, 0.1, 0.2};
+
+#define ROWS	 (N(periods) - 1)
+#define SLOW	 8     /* rows from here on: loads that change little in few readings */
+#define ROOM	 20000 /* loads in a row */
+#define SAME	 14    /* W: readings that are no farther apart are alike */
+#define MAY_MISS 0.05
+#define NO_BOUND 1e6 /* J */
 
 struct sensor {
 	const char *name;
@@ -38,8 +46,22 @@ struct cell {
 	int n, held, unknown;
 };
 
+struct load {
+	double error, bound; /* J */
+	bool alike;	     /* its readings */
+};
+
+/* Of power alone in the shortest stretch, by period. */
+static struct row {
+	struct load load[ROOM];
+	int n;
+} rows[ROWS];
+static int row_index;	    /* -1 = none of these */
+static struct row *row_now; /* NULL = none of these */
+
 static struct cell one, by_stretch[8], by_kind[WAVE_KINDS];
 static int stretch_now;
+static double limit = 700; /* W, of the device; 0 = it tells none */
 
 static void note(struct cell *c, double error, double bound, double joules)
 {
@@ -79,6 +101,34 @@ static void print(struct cell *c)
 	c->joules = 0;
 }
 
+/* Are the readings alike that a sensor gives in the stretch, and the one on either side? */
+static bool is_alike(const struct wave *w, double t0, double t1)
+{
+	double phase = wave_setup.tick_phase + wave_setup.power_phase;
+	double refresh = wave_setup.refresh, window = wave_setup.window;
+	double least = INFINITY, most = 0;
+
+	for (double k = floor((t0 - phase) / refresh); k * refresh + phase < t1 + refresh; k++) {
+		double tick = k * refresh + phase;
+		double watts = (wave_joules(w, tick) - wave_joules(w, tick - window)) / window;
+
+		least = fmin(least, watts);
+		most = fmax(most, watts);
+	}
+	return most - least <= SAME;
+}
+
+static void note_load(const struct wave *w, const struct wave_run *run, const struct load *load)
+{
+	struct load *next = row_now ? &row_now->load[row_now->n] : NULL;
+
+	if (!next || row_now->n == ROOM)
+		return;
+	*next = *load;
+	next->alike = is_alike(w, run->t0, run->t1);
+	row_now->n++;
+}
+
 static void judge(const struct wave_run *run, const int *kind)
 {
 	for (int i = 0; i < wave_setup.gpus; i++) {
@@ -94,6 +144,8 @@ static void judge(const struct wave_run *run, const int *kind)
 		note(&one, e.joules - truth, e.error_sampling, truth);
 		note(&by_stretch[stretch_now], e.joules - truth, e.error_sampling, truth);
 		note(&by_kind[kind[i]], e.joules - truth, e.error_sampling, truth);
+		note_load(w, run,
+			&(struct load){.error = fabs(e.joules - truth), .bound = e.error_sampling});
 	}
 }
 
@@ -106,7 +158,7 @@ static void measure(const struct sensor *sensor, double shortest, double longest
 	struct wave_run run;
 
 	wave_reset();
-	wave_setup.limit = LIMIT;
+	wave_setup.limit = limit;
 	wave_setup.gpus = WAVE_GPUS;
 	wave_setup.no_counter = sensor->no_counter;
 	wave_setup.no_power = sensor->no_power;
@@ -126,6 +178,123 @@ static void measure(const struct sensor *sensor, double shortest, double longest
 	wave_close(&run);
 }
 
+/* ---- how narrow a bound of few readings can be ---- */
+
+static int by_error(const void *a, const void *b)
+{
+	return by_value(&((const struct load *)a)->error, &((const struct load *)b)->error);
+}
+
+static double row_p95(const struct row *r)
+{
+	return r->load[(int)(0.95 * r->n)].error; /* sorted by now */
+}
+
+static double alike_share(const struct row *r)
+{
+	int alike = 0;
+
+	for (int i = 0; i < r->n; i++)
+		alike += r->load[i].alike;
+	return (double)alike / r->n;
+}
+
+/* J: the narrowest bound of the row's other readings, if this is that of readings that are alike. */
+static double narrowest_of_row(const struct row *r, double alike)
+{
+	double may_miss = MAY_MISS * r->n;
+
+	for (int i = r->n - 1; i >= 0; i--)
+		may_miss -= r->load[i].alike && r->load[i].error > alike;
+	if (may_miss < 0)
+		return NO_BOUND;
+	for (int i = r->n - 1; i >= 0; i--)
+		if (!r->load[i].alike && --may_miss < 0)
+			return r->load[i].error;
+	return 0;
+}
+
+static double narrowest_of_others(const struct row *of, double alike)
+{
+	double bound = 0;
+
+	for (int i = 0; i < ROWS; i++)
+		bound = fmax(bound, narrowest_of_row(&of[i], alike));
+	return bound;
+}
+
+static double narrowest_of_alike(const struct row *of)
+{
+	double low = 0, high = NO_BOUND / 2;
+
+	for (int i = 0; i < 60; i++) {
+		double middle = (low + high) / 2;
+
+		if (narrowest_of_others(of, middle) < NO_BOUND)
+			high = middle;
+		else
+			low = middle;
+	}
+	return high;
+}
+
+static void print_pair(const struct row *of, double alike)
+{
+	double others = narrowest_of_others(of, alike);
+	double least = fmin(alike, others), most = fmax(alike, others);
+
+	printf("%6.1f J %6.1f J ", alike, others);
+	for (int i = SLOW; i < ROWS; i++) {
+		double share = alike_share(&of[i]); /* of those that have the smaller bound */
+
+		if (alike > others)
+			share = 1 - share;
+		printf("| x%-5.2f", (share >= 0.5 ? least : most) / row_p95(&of[i]));
+	}
+	printf("\n");
+}
+
+static void print_own(const struct row *of)
+{
+	static double bound[2][ROWS * ROOM];
+	int n[2] = {0};
+
+	for (int i = 0; i < ROWS; i++)
+		for (int k = 0; k < of[i].n; k++) {
+			bool alike = of[i].load[k].alike;
+
+			bound[alike][n[alike]++] = of[i].load[k].bound;
+		}
+	printf("%6.1f J %6.1f J  joulemark's bound: the medians\n\n", quantile(bound[1], n[1], 0.5),
+		quantile(bound[0], n[0], 0.5));
+}
+
+/*
+ * One bound for readings that are alike and one for the others, chosen by somebody who knows these loads and
+ * all their errors, so that each row holds 95 %. A narrower bound of the ones needs a wider one of the others.
+ */
+static void narrowest(struct row *of, double stretch)
+{
+	static const double wider[] = {1, 1.25, 1.5, 2, 3, 4, 5, 6};
+	double alike;
+
+	for (int i = 0; i < ROWS; i++)
+		qsort(of[i].load, (size_t)of[i].n, sizeof(of[i].load[0]), by_error);
+	alike = narrowest_of_alike(of);
+	printf("%g s: narrowest pairs of bounds, of readings that are alike and of others, that "
+	       "hold "
+	       "95 %% in each row,\nand medians / p95",
+		stretch);
+	for (int i = SLOW; i < ROWS; i++)
+		printf(" | %g-%g ms", 1e3 * periods[i], 1e3 * periods[i + 1]);
+	printf("\n");
+	for (int i = 0; i < N(wider); i++)
+		print_pair(of, wider[i] * alike);
+	print_own(of);
+}
+
+/* ---- the tables ---- */
+
 static void row(const struct sensor *sensor, double shortest, double longest, int runs, int kind)
 {
 	printf("%5.0f-%5.0f ms ", 1e3 * shortest, 1e3 * longest);
@@ -133,6 +302,7 @@ static void row(const struct sensor *sensor, double shortest, double longest, in
 		uint64_t seed = 20261122;
 
 		stretch_now = k;
+		row_now = row_index >= 0 && !k ? &rows[row_index] : NULL;
 		for (int i = 0; i < runs; i++)
 			measure(sensor, shortest, longest, stretches[k], kind, &seed);
 		print(&one);
@@ -148,8 +318,11 @@ static void table(const struct sensor *sensor, int runs, int kind)
 	for (int k = 0; k < N(stretches); k++)
 		printf("| %4.1f s               ", stretches[k]);
 	printf("\n");
-	for (int i = 0; i + 1 < N(periods); i++)
+	for (int i = 0; i < ROWS; i++) {
+		row_index = sensor->no_counter ? i : -1;
 		row(sensor, periods[i], periods[i + 1], runs, kind);
+	}
+	row_index = -1;
 	printf("all            ");
 	for (int k = 0; k < N(stretches); k++)
 		print(&by_stretch[k]);
@@ -182,7 +355,12 @@ int main(int argc, char **argv)
 	int runs = argc > 1 ? atoi(argv[1]) : 25;
 	int kind = argc > 2 ? kind_of(argv[2]) : -1;
 
+	if (argc > 3)
+		limit = atof(argv[3]);
+
 	for (int i = 0; i < N(sensors); i++)
 		table(&sensors[i], runs, kind);
+	if (runs > 0)
+		narrowest(rows, stretches[0]);
 	return 0;
 }

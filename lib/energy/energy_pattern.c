@@ -29,11 +29,11 @@
 #define BLOCKS	   512
 #define NEAR	   0.2 /* of the standard deviation: readings so near the mean are on neither side */
 /* Chosen with bench/energy_bounds. */
-#define SMOOTH	     0.8 /* of the range: a wave with such a change between readings is no alias */
-#define QUICK	     2	 /* nor with one of QUICK / (seen share x longest stay on one side) */
-#define ALIAS	     2	 /* of the range: what the mean of a part of an alias misses */
-#define FEW_OF_WAVE  10	 /* readings: fewer of these show only a part of the wave */
-#define MOST_OF_WAVE 0.3 /* of the limit: what that part adds at most */
+#define SMOOTH	     0.85 /* of the range: a wave with such a change between readings is no alias */
+#define QUICK	     2	  /* nor with one of QUICK / (seen share x longest stay on one side) */
+#define ALIAS	     2	  /* of the range: what the mean of a part of an alias misses */
+#define FEW_OF_WAVE  10	  /* readings: fewer of these show only a part of the wave */
+#define MOST_OF_WAVE 0.4  /* of the limit: what that part adds at most */
 
 static double square(double x)
 {

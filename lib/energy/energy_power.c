@@ -19,11 +19,11 @@
 /* Chosen with bench/energy_bounds, so that the bound holds 95 of 100 loads of all kinds. */
 #define HIDDEN		 0.5 /* of the mean power: hidden in one gap where many readings are alike */
 #define FEW_UNLIMITED	 2 /* readings: with fewer of these more is hidden; where no limit is known */
-#define FEW		 8    /* readings: up to so many do not tell what power does in a gap */
-#define FEW_VARIED	 1.2  /* readings: the same, where they differ */
-#define VARIED		 0.08 /* of the limit: readings that are so far apart differ */
-#define ALIKE_GAPS	 4    /* whose error adds up while readings stay alike */
-#define RANGE_SHARE	 (1.0 / 6)	     /* of (range x gap)^2 */
+#define FEW		 10    /* readings: up to so many do not tell what power does in a gap */
+#define FEW_VARIED	 2.5   /* readings: the same, where they differ */
+#define VARIED		 0.08  /* of the limit: readings that are so far apart differ */
+#define ALIKE_GAPS	 3.5   /* whose error adds up while readings stay alike */
+#define REST		 0.125 /* of the limit: a device rests at about that */
 #define CELLS_AROUND	 INT64_C(2000000000) /* ns before and after the stretch */
 #define BRIDGE_REFRESHES 3
 #define BRIDGE_MIN	 INT64_C(250000000) /* ns without readings that may be interpolated */
@@ -272,8 +272,9 @@ static double range_of(const struct sum *s)
 	return s->highest >= s->lowest ? s->highest - s->lowest : 0;
 }
 
-/* W, standard deviation: the mean power of a gap that few readings tell nothing of. It may be anything from 0 W
- * to the limit. Readings that are alike still exclude loads that change within the gaps seen so far. */
+/* W, standard deviation: the mean power of a gap, of which few readings tell nothing. any: that of anything from
+ * rest to the limit. While readings stay alike, the errors of the gaps add up; more of them exclude most loads
+ * that change. Where readings differ, few of them are a poor sample of the load. */
 static double hidden_by_few(const struct sum *s, double any)
 {
 	double varied = fmin(1, range_of(s) / (VARIED * s->limit));
@@ -287,24 +288,27 @@ static double hidden_by_few(const struct sum *s, double any)
 static double hidden(const struct sum *s, double gap)
 {
 	double n = fmax(1, (double)s->pattern.n), few = fmin(1, FEW / n);
-	double of_mean = HIDDEN * jm_pattern_mean(&s->pattern), any = s->limit / sqrt(12);
+	double of_mean = HIDDEN * jm_pattern_mean(&s->pattern);
+	double any = (1 - REST) * s->limit / sqrt(12); /* evenly spread from rest to the limit */
 
 	if (!(s->limit > 0))
 		return (1 + FEW_UNLIMITED / n) * of_mean * gap;
 	return (few * hidden_by_few(s, any) + (1 - few) * fmin(any, of_mean)) * gap;
 }
 
-/* J^2: what power did between the windows of the readings. */
+/* J^2: what power did between the windows of the readings: what their differences show, or what they hide. That
+ * is known only where the limit is; without it both count. */
 static double between_windows(const struct sum *s)
 {
 	double gap = fmax(0, seconds(s->signal->refresh_ns - s->window));
 	double grown = jm_pattern_repeats(&s->pattern) * jm_pattern_swing(&s->pattern);
-	double range = range_of(s);
+	double range = range_of(s), shown, hides;
 
 	if (s->shift) /* windows without a gap; their length is what is not known */
 		return s->gap_squares * missed_share(s) + square(range * gap) / 12;
-	return s->gap_squares * missed_share(s) * grown + square(range * gap) * RANGE_SHARE +
-	       (gap > 0 ? square(hidden(s, gap)) : 0) + square(alias(s));
+	shown = s->gap_squares * missed_share(s) * grown + square(range * gap) / 4;
+	hides = gap > 0 ? square(hidden(s, gap)) : 0;
+	return (s->limit > 0 ? fmax(shown, hides) : shown + hides) + square(alias(s));
 }
 
 /* One pass: plateaus within [t0, t1] with one reading on each side, and cells. */

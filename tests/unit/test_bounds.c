@@ -219,24 +219,25 @@ struct few {
 
 static const struct few few_rows[] = {
 	/* near the refresh: readings show a small part of an alias, or the same part again and again */
-	{0.07, 0.15, 0.2, 0.95, 1.3},
-	{0.07, 0.15, 0.5, 0.955, 0.9},
-	{0.07, 0.15, 1, 0.953, 0.9},
+	{0.07, 0.15, 0.2, 0.955, 1.15},
+	{0.07, 0.15, 0.5, 0.95, 0.85},
+	{0.07, 0.15, 1, 0.955, 0.9},
 	/* spikes between all the readings */
-	{0.15, 0.5, 0.2, 0.97, 2.85},
-	{0.15, 0.5, 0.5, 0.985, 1.95},
-	{0.15, 0.5, 1, 0.95, 1.65},
+	{0.15, 0.5, 0.2, 0.97, 2.35},
+	{0.15, 0.5, 0.5, 0.98, 1.77},
+	{0.15, 0.5, 1, 0.945, 1.62},
 	/* readings that stay alike because the load is slow */
-	{0.5, 1, 0.5, 0.99, 2.3},
-	{1, 2, 0.2, 0.99, 3.7},
-	{1, 2, 0.5, 0.99, 3},
-	{1, 2, 1, 0.99, 2.5},
-	{2, 5, 0.2, 0.99, 1.75},
-	{2, 5, 0.5, 0.99, 2.5},
-	{2, 5, 1, 0.99, 2.9},
-	{5, 10, 0.2, 0.99, 5.1},
-	{5, 10, 0.5, 0.99, 3.6},
-	{5, 10, 1, 0.99, 2.3},
+	{0.5, 1, 0.2, 0.98, 3},
+	{0.5, 1, 0.5, 0.98, 1.95},
+	{1, 2, 0.2, 0.99, 3.55},
+	{1, 2, 0.5, 0.99, 2.6},
+	{1, 2, 1, 0.99, 2.25},
+	{2, 5, 0.2, 0.99, 1.7},
+	{2, 5, 0.5, 0.99, 2.45},
+	{2, 5, 1, 0.99, 2.6},
+	{5, 10, 0.2, 0.99, 5},
+	{5, 10, 0.5, 0.99, 3.1},
+	{5, 10, 1, 0.99, 2},
 };
 
 static void few_readings_hold_and_are_narrow(void **state)
@@ -293,11 +294,11 @@ static void limit_of_the_device_is_the_scale_of_what_few_readings_hide(void **st
 	assert_true(fabs(high / low - 1) < 0.02);
 }
 
-/* In 0.2 s at most 150 ms are not measured, in which 350 W more or less are 52 J. Readings that differ by a few
- * watts tell nearly the same as equal ones. */
+/* In 0.2 s at most 150 ms are not measured: 52 J on either side of half the limit. A ramp may be an alias in
+ * addition. Readings that differ by a few watts tell nearly the same as equal ones. */
 static void bound_of_few_readings_is_possible(void **state)
 {
-	static const double slope[] = {0, 50, 200, 500}, most[] = {16, 30, 58, 58}; /* W/s, J */
+	static const double slope[] = {0, 50, 200, 500}, most[] = {16, 30, 70, 70}; /* W/s, J */
 
 	(void)state;
 	for (int i = 0; i < 4; i++) {
