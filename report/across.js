@@ -2,7 +2,7 @@
 // Charts across systems: the plane of efficiency and throughput, the matrix of two axes, scaling over devices.
 "use strict";
 (function () {
-	const { el, known, panel, axis, valueAxis, base, parts, tip, whiskers } = JM;
+	const { el, known, panel, axis, valueAxis, base, parts, tip, whiskers, bars } = JM;
 
 	const hasTrade = (s) =>
 		s.points.some((p) => known(p.metrics.throughput.mean) && known(p.metrics.items_per_joule.mean));
@@ -102,6 +102,28 @@
 		);
 	}
 
+	// The settings of all systems that no other one beats: as fast and as efficient, and better in one of the two.
+	function paretoFront(group) {
+		const all = group.flatMap((s) => {
+			const x = JM.column(s, "throughput").mean,
+				y = JM.column(s, "items_per_joule").mean;
+			return s.points.filter((p) => p.eligible && known(x[p.index]) && known(y[p.index])).map((p) => [x[p.index], y[p.index]]);
+		});
+		const beats = (a, b) => a[0] >= b[0] && a[1] >= b[1] && (a[0] > b[0] || a[1] > b[1]);
+		return all.filter((p) => !all.some((q) => beats(q, p))).sort((a, b) => a[0] - b[0]);
+	}
+	const FRONT = "Pareto front";
+	const frontLine = (c, points) => ({
+		type: "line",
+		name: FRONT,
+		silent: true,
+		symbol: "none",
+		z: 1,
+		data: points,
+		color: c.off,
+		lineStyle: { width: 7, color: c.off, opacity: 0.35, cap: "round", join: "round" },
+	});
+
 	const extent = (group, metric) =>
 		Math.max(...group.flatMap((s) => JM.column(s, metric).mean.filter(known)));
 
@@ -117,10 +139,11 @@
 		out.xAxis = axis(c, unit("throughput"), { min: 0, splitNumber: 5, boundaryGap: [0, "6%"] });
 		out.yAxis = valueAxis(c, unit("items_per_joule"), { min: 0, boundaryGap: [0, "12%"] });
 		if (many)
-			out.legend = { type: "scroll", top: 0, right: 0, left: 90, data: name, textStyle: { color: c.soft } };
+			out.legend = { type: "scroll", top: 0, right: 0, left: 90, data: name.concat(FRONT), textStyle: { color: c.soft }, inactiveColor: c.off };
 		out.series = group.flatMap((s, k) =>
 			drawSystem(c, s, name[k], many ? c.many[k % c.many.length] : c.main, many),
 		);
+		if (many) out.series.unshift(frontLine(c, paretoFront(group)));
 		const first = group.find((s) => s.reference !== null && known(s.points[s.reference].metrics.items_per_joule.mean));
 		if (iso && first) out.series.push(...isoLines(c, first, JM.S.eds_k, most));
 		return out;
@@ -131,6 +154,7 @@
 		"green ring: best setting for at most " +
 		JM.S.slowdown_percent +
 		"\u00a0% slowdown, or those that cannot be told apart." +
+		(work.series.length > 1 ? " Pareto front: the settings that no other one beats in both." : "") +
 		(iso
 			? " Grey lines: as good as the reference" +
 				(work.series.length > 1 ? " of " + JM.systemNames(work.series)[0] : "") +
@@ -193,6 +217,91 @@
 			state.iso = on;
 			update();
 		};
+		return chart;
+	};
+
+	// ---- bars: one metric of all systems of a work, at the reference and at the best setting ----------------------
+
+	const BARS = ["items_per_joule", "joules_per_item", "throughput", "watts_mean"];
+	const referenceOf = (s) => s.points[s.reference ?? 0];
+	const bestOf = (s) => (s.within.kind === "none" ? null : s.points[s.within.leading]);
+
+	function barsOption(c, work, metric) {
+		const out = base(c),
+			scale = JM.scale(work.series[0].metrics[metric].unit, work.series.map((s) => referenceOf(s).metrics[metric].mean));
+		const any = work.series.some(bestOf),
+			kinds = [[referenceOf, c.off, "reference"], [bestOf, c.best, "best"]].slice(0, any ? 2 : 1);
+		const names = JM.systemNames(work.series);
+		out.xAxis = axis(c, "", { type: "category", data: names, axisLabel: { color: c.soft, hideOverlap: true, width: 110, overflow: "truncate" } });
+		out.yAxis = valueAxis(c, scale.unit, { min: 0, boundaryGap: [0, "8%"] });
+		if (any) out.legend = { top: 0, right: 0, data: ["reference", "best"], textStyle: { color: c.soft }, inactiveColor: c.off, itemWidth: 12, itemHeight: 12, icon: "roundRect" };
+		out.tooltip.formatter = function (p) {
+			const s = work.series[p.value[0]],
+				point = kinds.find((k) => k[2] === p.seriesName)[0](s),
+				m = point.metrics[metric];
+			return el("div", {}, el("b", {}, names[p.value[0]] + ", " + point.label), el("br"), JM.estimate(m.mean / scale.factor, m.half / scale.factor) + " " + scale.unit);
+		};
+		out.series = kinds.map(function ([of, color, name], k) {
+			const items = work.series
+				.map((s, i) => [i, of(s) && of(s).metrics[metric]])
+				.filter(([, m]) => m && known(m.mean))
+				.map(([i, m]) => [i, 0, m.mean, m.mean - m.half, m.mean + m.half].map((v, n) => (n ? v / scale.factor : v)));
+			return Object.assign(bars(color, items, any ? 0.35 : 0.5, any ? k - 0.5 : 0, c.ink), { name: name });
+		});
+		return out;
+	}
+
+	function barsTable(work, metric) {
+		const value = (of) => (s) => (of(s) ? JM.estimate(of(s).metrics[metric].mean, of(s).metrics[metric].half) : "\u2013"),
+			unit = work.series[0].metrics[metric].unit;
+		return JM.table(
+			[
+				{ title: "system", left: true, of: (s) => s.title },
+				{ title: "reference", left: true, of: (s) => referenceOf(s).label },
+				{ title: "at the reference", unit: unit, of: value(referenceOf) },
+				{ title: "best", left: true, of: (s) => (bestOf(s) ? bestOf(s).label : "\u2013") },
+				{ title: "at the best", unit: unit, of: value(bestOf) },
+			],
+			work.series,
+			{ csv: "systems" },
+		);
+	}
+
+	JM.comparison = function (id) {
+		const works = JM.works.filter((w) => w.series.length > 1);
+		const usable = (w) => BARS.filter((name) => w.series.some((s) => known(referenceOf(s).metrics[name].mean)));
+		const state = { work: works.find((w) => usable(w).length) };
+		if (!state.work) return null;
+		state.metric = usable(state.work)[0];
+		const choice = (label, rows, chosen) =>
+			el("select", { "aria-label": label, onchange: (e) => chosen(e.target.value) }, rows.map(([v, text]) => el("option", { value: v }, text)));
+		const named = () => "Systems compared" + (JM.works.length > 1 ? ": " + state.work.title : "");
+		const changed = () => {
+			chart.node.querySelector("h3").firstChild.textContent = named();
+			chart.node.querySelector("details.behind").open = false;
+			JM.redraw(chart);
+		};
+		const chart = panel(
+			named(),
+			"Bars start at 0; lines are 95\u00a0% intervals. Reference: the setting with which the others of a system are compared, or the first one. Best: the setting for at most " +
+				JM.S.slowdown_percent + "\u00a0% slowdown; of several that cannot be told apart that with the largest saving.",
+			(c) => barsOption(c, state.work, state.metric),
+			{
+				id: id,
+				tools: [
+					works.length > 1 &&
+						choice("work of the bars", works.map((w, i) => [i, w.title]), (i) => {
+							state.work = works[i];
+							changed();
+						}),
+					choice("metric of the bars", usable(state.work).map((n) => [n, state.work.series[0].metrics[n].title]), (n) => {
+						state.metric = n;
+						changed();
+					}),
+				],
+				table: () => barsTable(state.work, state.metric),
+			},
+		);
 		return chart;
 	};
 

@@ -152,7 +152,7 @@
 			const part = parts(series),
 				out = base(c);
 			out.color = c.many;
-			out.legend = { top: 0, right: 0, textStyle: { color: c.soft }, itemWidth: 16, itemHeight: 8, selected: { ED2P: false } };
+			out.legend = { top: 0, right: 0, textStyle: { color: c.soft }, inactiveColor: c.off, itemWidth: 16, itemHeight: 8, selected: { ED2P: false } };
 			out.xAxis = settingAxis(c, s);
 			out.yAxis = axis(c, "", { scale: true, boundaryGap: ["6%", "10%"] });
 			out.tooltip.formatter = (p) =>

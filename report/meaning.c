@@ -36,8 +36,8 @@ void jm_text_meaning(
 		return;
 	k = g->options.k[metric - JM_M_EDS];
 	snprintf(text, sizeof(text),
-		"Energy Delay Sum: %.2g of the energy + %.2g of the time per @, both relative to "
-		"the reference, which has 1; lower is better",
+		"Energy Delay Sum: %.2g × energy + %.2g × time per @, relative to the reference, "
+		"which has 1; lower is better",
 		1 - 1 / k, 1 / k);
 	jm_text_item(text, item, out, size);
 }

@@ -277,14 +277,17 @@
 	}
 
 	const systems = JM.systems("efficiency"),
-		across = [...JM.matrices(), ...JM.scalings()],
+		comparison = JM.comparison("comparison"),
+		matrices = [...JM.matrices(), ...JM.scalings()],
+		across = [comparison, ...matrices].filter(Boolean),
 		table = JM.systemsTable(S),
 		leading = JM.leading(S);
 	const published = S.published.length || S.published_note;
 	const parts = [
 		leading && ["best", "Summary"],
 		systems && ["efficiency", "Efficiency"],
-		across.length && [across[0].node.id, "Batch and devices"],
+		comparison && ["comparison", "Systems compared"],
+		matrices.length && [matrices[0].node.id, "Batch and devices"],
 		table && ["systems", "All systems"],
 		["system", S.series.length > 1 ? "One system" : "Charts"],
 		["runs", "Runs"],

@@ -447,10 +447,21 @@ static json_t *machines_json(const struct jm_grouping *g)
 	return out;
 }
 
+/* The means over time are drawn of the first trace of a series. */
+static void drop_means(json_t *trace)
+{
+	json_t *meter;
+	size_t i;
+
+	json_array_foreach(json_object_get(trace, "meters"), i, meter)
+		json_object_del(meter, "means");
+}
+
 /* Each with the index of its run and the phases of that. */
 static json_t *traces_json(const struct jm_grouping *g)
 {
 	json_t *out = json_array(), *trace;
+	bool *seen = calloc((size_t)g->n_series + 1, sizeof(*seen));
 	size_t i;
 
 	json_array_foreach(g->options.traces, i, trace)
@@ -467,7 +478,12 @@ static json_t *traces_json(const struct jm_grouping *g)
 			phases_json(
 				whole_record(g, &g->c[run]), jm_origin_name(g->c[run].m.origin)));
 		json_array_append(out, trace);
+		if (!seen || seen[g->c[run].series])
+			drop_means(trace);
+		else
+			seen[g->c[run].series] = true;
 	}
+	free(seen);
 	return out;
 }
 

@@ -394,23 +394,37 @@
 		};
 	}
 
-	// Bars over a category axis, each [index, low, high]; they have the share `width` of a category, moved by `shift`.
+	// Bars over a category axis, each [index, from, to] and, where it is known, the interval's low and high end. They
+	// have the share `width` of a category and are moved by `shift` widths.
 	const MOST_BAR = 64; // pixels
-	function bars(color, items, width, shift) {
+	function bars(color, items, width, shift, ink) {
 		return {
 			type: "custom",
 			data: items,
 			color: color,
-			encode: { x: 0, y: [1, 2] },
+			encode: { x: 0, y: [1, 2, 3, 4] },
 			renderItem: function (params, api) {
 				const full = api.size([1, 0])[0],
 					w = Math.min(full * width, MOST_BAR),
 					[x, low] = api.coord([api.value(0), api.value(1)]),
 					high = api.coord([api.value(0), api.value(2)])[1];
-				return {
+				const middle = x + (shift || 0) * w,
+					ends = [3, 4].map((k) => api.coord([api.value(0), api.value(k)])[1]),
+					style = { stroke: ink, lineWidth: 1.4 };
+				const bar = {
 					type: "rect",
-					shape: { x: x - w / 2 + (shift || 0) * w, y: Math.min(low, high), width: w, height: Math.abs(low - high) },
+					shape: { x: middle - w / 2, y: Math.min(low, high), width: w, height: Math.abs(low - high) },
 					style: { fill: color },
+				};
+				if (!known(ends[0]) || !known(ends[1])) return bar;
+				return {
+					type: "group",
+					children: [
+						bar,
+						line(middle - 4, ends[0], middle + 4, ends[0], style),
+						line(middle - 4, ends[1], middle + 4, ends[1], style),
+						line(middle, ends[0], middle, ends[1], style),
+					],
 				};
 			},
 		};

@@ -126,7 +126,7 @@
 			"div",
 			{ class: "table" },
 			search ? el("div", { class: "tools" }, search) : null,
-			el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table" }, el("table", {}, el("thead", {}, el("tr", {}, heads)), body)),
+			el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Table" }, el("table", {}, el("thead", {}, el("tr", {}, heads)), body)),
 			el("div", { class: "under" }, status, csv),
 		);
 	};

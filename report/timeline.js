@@ -121,6 +121,7 @@
 			left: 0,
 			right: 0,
 			textStyle: { color: c.soft },
+			inactiveColor: c.off,
 			itemWidth: 12,
 			itemHeight: 12,
 			icon: "circle",

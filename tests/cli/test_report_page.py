@@ -154,7 +154,10 @@ def test_systems_of_the_same_work_share_one_chart(tmp_path):
     for network in ("a", "b"):
         for machine in ("h100x4", "h200x4", "mi300x4"):
             text = json.dumps(records("h200x4")).replace("sim:h200x4", f"sim:{machine}").replace("resnet50", network)
-            rows += json.loads(text)
+            part = json.loads(text)
+            for r in part if machine == "mi300x4" else []:
+                many_records.scale(r, 2)  # twice the energy
+            rows += part
     out = make_page(tmp_path, rows)
     dom = browse(out, "--dump-dom", "--window-size=1280,9000")
     assert len(re.findall(r"<h3>Efficiency against throughput", dom)) == 1
@@ -162,6 +165,9 @@ def test_systems_of_the_same_work_share_one_chart(tmp_path):
     assert len(re.findall(r"<option[^>]*>", chart)) == 2  # the other work is chosen there
     assert {"sim:h100x4", "sim:h200x4", "sim:mi300x4"} <= set(re.findall(r">(sim:[^<,]*), bf16</text>", chart))
     assert len(re.findall(r"<text[^>]*>0</text>", chart)) == 2
+    bars = dom.split("<h3>Systems compared: ")[1].split("</svg>")[0]
+    heights = [float(h) for h in re.findall(r'<path d="M[\d.]+ [\d.]+l[\d.]+ 0l0 ([\d.]+)l-[\d.]+ 0Z" fill="#', bars) if float(h) > 20]
+    assert [h / heights[0] for h in heights] == pytest.approx([1, 1, 0.5], abs=0.01)
     table = dom.split('id="systems"')[1].split("</table>")[0]
     assert all(f'href="#s{i}"' in table for i in range(1, 7))
     assert 'id="s1"' in dom and 'id="s5"' not in dom  # one system at a time, the others by their links
