@@ -9,7 +9,8 @@
  * (coth(x/2) - 2/x) / (2 (1 - exp(-x))) of (dP g)^2, which goes from 1/12 (slow) to 1/2 (fast). The
  * correlation of readings one and two refreshes apart gives x. A load that repeats in step with the
  * sensor shows it the same moments again and again, so that what is missed adds up; one that nearly does
- * is seen as a slow wave (energy_pattern.c).
+ * is seen as a slow wave (energy_pattern.c). Few readings may be alike whatever happens between them: then the
+ * bound follows from what the device can draw, hidden() below; docs/energy.md has the figures.
  */
 #include "energy/energy_parts.h"
 #include "trace/plateaus.h"
@@ -272,16 +273,16 @@ static double range_of(const struct sum *s)
 	return s->highest >= s->lowest ? s->highest - s->lowest : 0;
 }
 
-/* W, standard deviation: the mean power of a gap, of which few readings tell nothing. any: that of anything from
- * rest to the limit. While readings stay alike, the errors of the gaps add up; more of them exclude most loads
+/* W, standard deviation: the mean power of one gap, as far as few readings tell. uniform: W, the same where they
+ * tell nothing. While readings stay alike, the errors of the gaps add up; ALIKE_GAPS of them exclude most loads
  * that change. Where readings differ, few of them are a poor sample of the load. */
-static double hidden_by_few(const struct sum *s, double any)
+static double hidden_by_few(const struct sum *s, double uniform)
 {
 	double varied = fmin(1, range_of(s) / (VARIED * s->limit));
 	double gaps = (double)(s->t1 - s->t0) / (double)s->signal->refresh_ns;
 
-	return any * ((1 - varied) * fmin(1, gaps / ALIKE_GAPS) +
-			     varied * (1 + FEW_VARIED / fmax(1, (double)s->pattern.n)));
+	return uniform * ((1 - varied) * fmin(1, gaps / ALIKE_GAPS) +
+				 varied * (1 + FEW_VARIED / fmax(1, (double)s->pattern.n)));
 }
 
 /* J, standard deviation: what one gap may hide, however alike the readings are. */
@@ -289,15 +290,15 @@ static double hidden(const struct sum *s, double gap)
 {
 	double n = fmax(1, (double)s->pattern.n), few = fmin(1, FEW / n);
 	double of_mean = HIDDEN * jm_pattern_mean(&s->pattern);
-	double any = (1 - REST) * s->limit / sqrt(12); /* evenly spread from rest to the limit */
+	double uniform = (1 - REST) * s->limit / sqrt(12); /* anything from rest to the limit */
 
 	if (!(s->limit > 0))
 		return (1 + FEW_UNLIMITED / n) * of_mean * gap;
-	return (few * hidden_by_few(s, any) + (1 - few) * fmin(any, of_mean)) * gap;
+	return (few * hidden_by_few(s, uniform) + (1 - few) * fmin(uniform, of_mean)) * gap;
 }
 
-/* J^2: what power did between the windows of the readings: what their differences show, or what they hide. That
- * is known only where the limit is; without it both count. */
+/* J^2: what power did between the windows of the readings. Their differences show one part of it; what they may
+ * hide is an alternative to that, not an addition, where the limit tells how much it can be. */
 static double between_windows(const struct sum *s)
 {
 	double gap = fmax(0, seconds(s->signal->refresh_ns - s->window));
