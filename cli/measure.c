@@ -278,7 +278,7 @@ static int launch(void *arg, int *shared_phase, struct jm_outcome *outcome)
 		.before_exec = jm_give_back_pipe_signal,
 		.before_exec_arg = &before,
 		.tick = jm_live_line_tick,
-		.tick_arg = &line,
+		.arg = &line,
 	};
 	int rc;
 

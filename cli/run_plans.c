@@ -198,6 +198,14 @@ static int assume_settings(struct jm_run_call *r, struct jm_planned *p)
 	return rc;
 }
 
+static int read_settings(struct jm_run_call *r, struct jm_planned *p)
+{
+	int rc = jm_run_request_settings(r->cli, jm_guard_knobs(r->guard), p->request);
+
+	p->wrong_settings = rc != 0;
+	return rc;
+}
+
 /* A plan may be looked at where nothing can be set. */
 static int look_at_settings(struct jm_run_call *r, struct jm_planned *p)
 {
@@ -205,7 +213,7 @@ static int look_at_settings(struct jm_run_call *r, struct jm_planned *p)
 	int rc = start_guard(r, p);
 
 	if (!rc)
-		rc = jm_run_request_settings(r->cli, jm_guard_knobs(r->guard), p->request);
+		rc = read_settings(r, p);
 	if (!rc)
 		rc = find_found(r, p);
 	if (!rc || rc == JM_ENOMEM || !asked) {
@@ -228,7 +236,7 @@ static int complete_request(struct jm_run_call *r, struct jm_planned *p)
 	if (set)
 		rc = start_guard(r, p);
 	if (!rc && set)
-		rc = jm_run_request_settings(r->cli, jm_guard_knobs(r->guard), p->request);
+		rc = read_settings(r, p);
 	if (!rc)
 		rc = look_for_stored(r, p, &stored);
 	if (!rc && set && !stored)
@@ -261,6 +269,7 @@ static int request_from_store(struct jm_run_call *r, struct jm_planned *p)
 /* Sentences on a run of a plan file name its place. */
 static int make_plan(struct jm_run_call *r, struct jm_planned *p)
 {
+	const struct jm_plan_key *set = p->run ? jm_plan_key(p->run, "set") : NULL;
 	struct jm_err why;
 	int rc;
 
@@ -272,7 +281,8 @@ static int make_plan(struct jm_run_call *r, struct jm_planned *p)
 		return rc;
 	why = r->cli->err;
 	r->cli->err = (struct jm_err)JM_ERR_INIT;
-	return jm_yaml_fail(p->run->where, rc, &r->cli->err, "%s", why.text);
+	return jm_yaml_fail(set && p->wrong_settings ? set->value : p->run->where, rc, &r->cli->err,
+		"%s", why.text);
 }
 
 static bool has_settings(const struct jm_run_call *r)

@@ -14,7 +14,8 @@ struct jm_planned {
 	struct jm_plan plan;
 	char controls[512]; /* room for controls_used */
 	const char *controls_used;
-	bool failed; /* a case of it, or it was left out */
+	bool failed;	     /* a case of it, or it was left out */
+	bool wrong_settings; /* what is wrong with it is a setting */
 };
 
 struct jm_run_call {

@@ -10,7 +10,8 @@ static int no_memory(struct jm_cli *cli)
 	return jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for the plan.");
 }
 
-static json_t *axis_json(const struct jm_axis *axis)
+/* phase: "" = none */
+static json_t *axis_json(const struct jm_axis *axis, const char *phase)
 {
 	json_t *values = json_array();
 	char text[64];
@@ -19,11 +20,13 @@ static json_t *axis_json(const struct jm_axis *axis)
 		jm_setting_value_text(axis->value[i], axis->unit, text, sizeof(text));
 		json_array_append_new(values, json_string(text));
 	}
-	return json_pack("{s:s, s:s, s:s, s:o}", "knob", axis->knob, "selector", axis->selector,
-		"unit", axis->unit, "values", values);
+	return json_pack("{s:s, s:s, s:s*, s:s, s:o}", "knob", axis->knob, "selector",
+		axis->selector, "phase", *phase ? phase : NULL, "unit", axis->unit, "values",
+		values);
 }
 
-static int check_twice(struct jm_cli *cli, const json_t *settings, const struct jm_axis *axis)
+static int check_twice(
+	struct jm_cli *cli, const json_t *settings, const struct jm_axis *axis, const char *phase)
 {
 	const json_t *other;
 	size_t i;
@@ -32,10 +35,11 @@ static int check_twice(struct jm_cli *cli, const json_t *settings, const struct 
 	{
 		if (!strcmp(json_string_value(json_object_get(other, "knob")), axis->knob) &&
 			!strcmp(json_string_value(json_object_get(other, "selector")),
-				axis->selector))
+				axis->selector) &&
+			!strcmp(jm_json_text(other, "phase"), phase))
 			return jm_err_set(&cli->err, JM_EUSAGE,
-				"--set %s is given twice; write its values in one list.",
-				axis->knob);
+				"--set %s%s%s is given twice; write its values in one list.", phase,
+				*phase ? "/" : "", axis->knob);
 	}
 	return 0;
 }
@@ -57,8 +61,61 @@ static int check_devices(struct jm_cli *cli, const json_t *devices)
 		"either simulated nodes or real devices.");
 }
 
-static int add_axes(
-	struct jm_cli *cli, const struct jm_knobs *knobs, const json_t *set, json_t *settings)
+static bool is_one_of(const char *word, const char *const *words)
+{
+	while (*words && strcmp(*words, word) != 0)
+		words++;
+	return *words;
+}
+
+/* "decode" of decode/gpu.power=300W; "" = none. A workload has its phases, a command those that it marks. */
+static int read_phase(
+	struct jm_cli *cli, const json_t *what, const char *text, char *out, size_t size)
+{
+	static const char *const of_work[] = {"warmup", "steady", "verify", NULL};
+	static const char *const whole[] = {"command", "marked", "settle", NULL};
+	const char *knob = jm_case_knob(text, out, size);
+	size_t n = (size_t)(knob - text);
+
+	if (!n)
+		return 0;
+	if (n == 1 || n > size)
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"--set %.80s: the name of a phase, before the slash, has 1 to %zu bytes.",
+			text, size - 1);
+	if (json_object_get(what, "workload") && !is_one_of(out, of_work))
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"--set %.80s: a workload has no phase '%s'; it has warmup, steady and "
+			"verify.",
+			text, out);
+	if (!json_object_get(what, "workload") && is_one_of(out, whole))
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"--set %.80s: '%s' is not a phase that a command marks; write %s for the "
+			"whole command, or the name that 'joulemark mark' is given.",
+			text, out, knob);
+	return 0;
+}
+
+static int add_axis(struct jm_cli *cli, const struct jm_knobs *knobs, const json_t *what,
+	const char *text, json_t *settings)
+{
+	char phase[JM_PHASE_NAME];
+	struct jm_axis axis;
+	int rc = read_phase(cli, what, text, phase, sizeof(phase));
+
+	if (!rc)
+		rc = jm_axis_parse(jm_case_knob(text, NULL, 0), knobs, &axis, &cli->err);
+	if (rc)
+		return rc;
+	rc = check_twice(cli, settings, &axis, phase);
+	if (!rc && json_array_append_new(settings, axis_json(&axis, phase)))
+		rc = no_memory(cli);
+	jm_axis_done(&axis);
+	return rc;
+}
+
+static int add_axes(struct jm_cli *cli, const struct jm_knobs *knobs, const json_t *what,
+	const json_t *set, json_t *settings)
 {
 	const json_t *text;
 	size_t i;
@@ -66,17 +123,8 @@ static int add_axes(
 
 	json_array_foreach(set, i, text)
 	{
-		struct jm_axis axis;
-
-		rc = jm_axis_parse(json_string_value(text), knobs, &axis, &cli->err);
-		if (rc)
-			break;
-		rc = check_twice(cli, settings, &axis);
-		if (!rc && json_array_append_new(settings, axis_json(&axis)))
-			rc = no_memory(cli);
-		jm_axis_done(&axis);
-		if (rc)
-			break;
+		if (!rc)
+			rc = add_axis(cli, knobs, what, json_string_value(text), settings);
 	}
 	return rc;
 }
@@ -96,12 +144,13 @@ static int exclude_setting(struct jm_cli *cli, const struct jm_knobs *knobs, con
 		struct jm_axis axis;
 		json_t *one;
 
-		snprintf(line, sizeof(line), "%s=%s", name, json_string_value(text));
+		snprintf(line, sizeof(line), "%s=%s", jm_case_knob(name, NULL, 0),
+			json_string_value(text));
 		if (!rc)
 			rc = jm_axis_parse(line, knobs, &axis, &cli->err);
 		if (rc)
 			return rc;
-		one = axis_json(&axis);
+		one = axis_json(&axis, "");
 		jm_axis_done(&axis);
 		if (json_array_extend(values, json_object_get(one, "values")))
 			rc = no_memory(cli);
@@ -142,7 +191,7 @@ static int add_settings(struct jm_cli *cli, const struct jm_knobs *knobs, json_t
 	if (!rc)
 		rc = check_devices(cli, json_object_get(what, "device"));
 	if (!rc)
-		rc = add_axes(cli, knobs, set, settings);
+		rc = add_axes(cli, knobs, what, set, settings);
 	if (!rc && exclude)
 		rc = add_exclusions(cli, knobs, exclude, what);
 	json_object_del(what, "set");
@@ -185,6 +234,7 @@ static int assume_knob(const char *text, struct jm_knobs *knobs, struct jm_err *
 
 	if (!text)
 		return 0;
+	text = jm_case_knob(text, NULL, 0);
 	n = strcspn(text, "@=");
 	snprintf(knob.name, sizeof(knob.name), "%.*s", (int)n, text);
 	snprintf(knob.unit, sizeof(knob.unit), "%s", unit_of(text));

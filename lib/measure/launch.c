@@ -34,6 +34,7 @@ struct launch {
 	char name[64];
 	int64_t credited_ns; /* time of the last mark of the same name with items; 0 = never */
 	bool renamed;	     /* a mark was renamed, and that was logged */
+	bool extra_closed;   /* nothing more comes from extra_fd */
 };
 
 /* ---- marks ---- */
@@ -82,6 +83,8 @@ static void begin_phase(struct launch *l, const struct jm_mark *mark)
 	l->phase = jm_session_begin(l->session, name, mark->t_ns, &err);
 	if (l->phase < 0)
 		jm_log(l->ctx, JM_WARNING, "%s", err.text);
+	else if (l->o->phase)
+		l->o->phase(l->o->arg, l->phase, name);
 }
 
 /* Marks follow each other, whoever sent them, and lie within the command's time. */
@@ -202,8 +205,7 @@ static int tick_ms(struct launch *l, int64_t *due_ns)
 	if (!l->o->tick)
 		return -1;
 	if (now >= *due_ns) {
-		l->o->tick(
-			l->o->tick_arg, items_so_far(l), (double)(now - l->proc.start_ns) * 1e-9);
+		l->o->tick(l->o->arg, items_so_far(l), (double)(now - l->proc.start_ns) * 1e-9);
 		*due_ns = now + JM_SECOND;
 	}
 	return (int)((*due_ns - now) / JM_MILLISECOND) + 1;
@@ -220,9 +222,11 @@ static int attend(struct launch *l, struct jm_err *err)
 			{.fd = l->signals.fd, .events = POLLIN},
 			{.fd = jm_progress_fd(l->progress), .events = POLLIN},
 			{.fd = l->proc.out_fd, .events = POLLIN},
+			{.fd = l->o->extra && !l->extra_closed ? l->o->extra_fd : -1,
+				.events = POLLIN},
 		};
 
-		if (poll(fds, 4, tick_ms(l, &tick_ns)) < 0 && errno != EINTR)
+		if (poll(fds, 5, tick_ms(l, &tick_ns)) < 0 && errno != EINTR)
 			return jm_err_set(err, JM_EIO, "Cannot wait for '%s': %s.", l->o->argv[0],
 				strerror(errno));
 		if (fds[0].revents)
@@ -234,6 +238,10 @@ static int attend(struct launch *l, struct jm_err *err)
 			take_output(l);
 		if (fds[2].revents)
 			jm_progress_receive(l->progress, jm_ctx_now(l->ctx), on_mark, l);
+		if (fds[4].revents & POLLIN)
+			l->o->extra(l->o->arg);
+		else
+			l->extra_closed = l->extra_closed || fds[4].revents;
 	}
 	return rc;
 }

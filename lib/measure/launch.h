@@ -21,7 +21,12 @@ struct jm_launch_options {
 	void *before_exec_arg;
 	/* Called once a second while the command runs, with the items so far (NAN = unknown); may be NULL. */
 	void (*tick)(void *arg, double items, double seconds);
-	void *tick_arg;
+	/* Called when a mark has begun a phase of the session, with its name there; may be NULL. */
+	void (*phase)(void *arg, int phase, const char *name);
+	void *arg; /* of both, and of `extra` */
+	/* Called while there is something to read from extra_fd; NULL = never. */
+	void (*extra)(void *arg);
+	int extra_fd;
 };
 
 struct jm_outcome {

@@ -28,3 +28,15 @@ bool jm_case_simulated(const char *device)
 {
 	return device && !strncmp(device, "sim:", 4);
 }
+
+/* The name of a knob has no slash; that of a phase or a device may have some. */
+const char *jm_case_knob(const char *setting, char *ret_phase, size_t size)
+{
+	size_t n = strcspn(setting, "@=");
+
+	while (n && setting[n - 1] != '/')
+		n--;
+	if (ret_phase)
+		snprintf(ret_phase, size, "%.*s", n ? (int)n - 1 : 0, setting);
+	return setting + n;
+}

@@ -2,6 +2,7 @@
 /* What a record means with figures that it does not hold: prices, carbon, peaks; formulas in metric.h. */
 #include "result/metric.h"
 #include "base/json.h"
+#include "result/record.h"
 
 #include <math.h>
 #include <string.h>
@@ -39,6 +40,7 @@ double jm_metric_peak(const json_t *record)
 
 double jm_metric_limit(const json_t *record)
 {
+	const char *main_phase = jm_json_text(record, "phase");
 	const json_t *row;
 	double sum = 0;
 	size_t i;
@@ -46,7 +48,11 @@ double jm_metric_limit(const json_t *record)
 
 	json_array_foreach(json_object_get(record, "settings"), i, row)
 	{
-		if (strcmp(jm_json_text(row, "unit"), "W") != 0)
+		const char *phase = jm_json_text(row, "phase");
+
+		if (strcmp(jm_json_text(row, "unit"), "W") != 0 ||
+			(*phase ? strcmp(phase, main_phase) != 0
+				: jm_setting_is_replaced(record, main_phase, row)))
 			continue;
 		sum += jm_json_real_of(row, "enforced");
 		n++;

@@ -55,6 +55,8 @@ bool jm_record_is_interrupted(const json_t *record);
  * a mean. capped: share of time held back by the cap, NAN = not told.
  */
 const char *jm_setting_state(double requested, double enforced, double mean, double capped);
+/* Has the phase of that name its own setting of the knob and device of this one? */
+bool jm_setting_is_replaced(const json_t *record, const char *phase, const json_t *setting);
 /* Fills "state" of each of the record's settings from the phase's figures of the same device. */
 int jm_record_judge_settings(json_t *record, struct jm_session *s, int phase, struct jm_err *err);
 

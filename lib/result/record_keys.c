@@ -54,7 +54,8 @@ static const struct jm_key case_keys[] = {
 };
 
 static const struct jm_key setting_keys[] = {
-	{TEXT("knob", 0), .meaning = "gpu.power, gpu.clock..."},
+	{TEXT("knob", 0), .meaning = "gpu.power, gpu.clock, of one phase decode/gpu.power..."},
+	{TEXT("phase", JM_KEY_OPTIONAL), .meaning = "the phase in which alone it was in force"},
 	{TEXT("device", JM_KEY_NULL), .meaning = "that has the knob"},
 	{TEXT("unit", 0), .meaning = "of the three values"},
 	{NUMBER("requested", JM_KEY_NULL), .meaning = "what the user asked for"},
@@ -63,6 +64,21 @@ static const struct jm_key setting_keys[] = {
 	{NUMBER("enforced", JM_KEY_NULL),
 		.meaning = "what the device holds; null = it cannot tell"},
 	{WORD("state", 0), .words = state_words, .meaning = "what became of it: docs/running.md"},
+	{0},
+};
+
+static const struct jm_key change_keys[] = {
+	{NUMBER("at_s", 0), .unit = "s",
+		.meaning = "since the session began: when the device had it, read back"},
+	{TEXT("phase", 0), .meaning = "that began"},
+	{TEXT("knob", 0), .meaning = "gpu.power, gpu.clock..."},
+	{TEXT("device", JM_KEY_NULL), .meaning = "that has the knob"},
+	{TEXT("unit", 0), .meaning = "of the three values"},
+	{NUMBER("requested", JM_KEY_NULL), .meaning = "what the case has in that phase"},
+	{NUMBER("accepted", JM_KEY_NULL),
+		.meaning = "what the device took of it: rounded, clamped"},
+	{NUMBER("enforced", JM_KEY_NULL),
+		.meaning = "what the device holds; null = it cannot tell"},
 	{0},
 };
 
@@ -366,6 +382,8 @@ const struct jm_key jm_record_keys[] = {
 	{FLAG("interrupted", JM_KEY_OPTIONAL),
 		.meaning = "true: the run ended early on request; the figures are those of the "
 			   "completed steps"},
+	{LIST("changes", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL), .keys = change_keys,
+		.meaning = "settings that were changed while the work ran, because a phase began"},
 	{LIST("orders", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL), .keys = order_keys,
 		.meaning = "orders that the worker received while it ran"},
 	{OBJECT("selftest", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL), .keys = selftest_keys,

@@ -164,6 +164,12 @@ const struct jm_key jm__phase_keys[] = {
 	{LIST("meters", JM_KEY_DETAIL), .keys = phase_meter_keys,
 		.meaning = "the energy of each meter in it"},
 	{OBJECT("total", JM_KEY_DETAIL), .keys = jm__total_keys, .meaning = "of this phase"},
+	{OBJECT("settings", JM_KEY_OPTIONAL),
+		.meaning = "of a case whose settings change with the phase: those in force in this "
+			   "one, by knob"},
+	{NUMBER("settings_from_s", JM_KEY_OPTIONAL), .unit = "s",
+		.meaning = "since the session began: when they were in force, where a command had "
+			   "begun the phase before; else they were when it began"},
 	{0},
 };
 

@@ -111,7 +111,7 @@ int jm_frame_next(struct jm_frame_reader *r, struct jm_frame *ret, struct jm_err
 	if (left < sizeof(h))
 		return 0;
 	memcpy(&h, r->buffer + r->taken, sizeof(h));
-	if (h.size > MAX_FRAME || h.type < JM_FRAME_SIGNALS || h.type > JM_FRAME_LOG)
+	if (h.size > MAX_FRAME || h.type < JM_FRAME_SIGNALS || h.type > JM_FRAME_PHASE)
 		return jm_err_set(
 			err, JM_EFORMAT, "A worker sent data that is not a message of joulemark.");
 	if (left < sizeof(h) + h.size)

@@ -15,6 +15,7 @@ enum jm_frame_type {
 	JM_FRAME_RECORD,   /* JSON: the record; the last frame of a worker that survived */
 	JM_FRAME_ERROR,	   /* JSON {code, text}: the case could not be run */
 	JM_FRAME_LOG,	   /* JSON {level, line} */
+	JM_FRAME_PHASE,	   /* JSON {phase}: its settings are to be made; orders answer (orders.h) */
 };
 
 struct jm_frame_chunk {

@@ -8,8 +8,11 @@
 #include <string.h>
 #include <unistd.h>
 
-const char *const jm_order_words[] = {
-	[JM_ORDER_STOP] = "stop", [JM_ORDER_SETTING] = "setting", [JM_ORDER_NOTE] = "note", NULL};
+const char *const jm_order_words[] = {[JM_ORDER_STOP] = "stop",
+	[JM_ORDER_APPLIED] = "applied",
+	[JM_ORDER_SETTING] = "setting",
+	[JM_ORDER_NOTE] = "note",
+	NULL};
 
 int jm_order_send(int fd, enum jm_order_kind kind, const char *text, struct jm_err *err)
 {

@@ -3,7 +3,8 @@
  * Messages from a parent to its worker: lines of text, each
  *
  *	joulemark-orders/1 stop			the work ends after the current step
- *	joulemark-orders/1 setting TEXT		a setting has changed; a phase of this name begins
+ *	joulemark-orders/1 applied TEXT		a setting of a phase, as case_settings.h has it, in JSON
+ *	joulemark-orders/1 setting TEXT		the settings of this phase, for which the worker asked, are in force
  *	joulemark-orders/1 note TEXT		goes into the record
  *
  * A line of another version, or with another word, is reported and has no effect.
@@ -14,9 +15,9 @@
 #include "joulemark.h"
 
 #define JM_ORDERS_VERSION "joulemark-orders/1"
-#define JM_ORDER_TEXT	  160
+#define JM_ORDER_TEXT	  640
 
-enum jm_order_kind { JM_ORDER_STOP, JM_ORDER_SETTING, JM_ORDER_NOTE };
+enum jm_order_kind { JM_ORDER_STOP, JM_ORDER_APPLIED, JM_ORDER_SETTING, JM_ORDER_NOTE };
 
 struct jm_order {
 	enum jm_order_kind kind;
@@ -31,7 +32,7 @@ int jm_order_send(int fd, enum jm_order_kind kind, const char *text, struct jm_e
 /* The worker's side. */
 struct jm_orders {
 	int fd; /* -1 = none come */
-	char buffer[1024];
+	char buffer[2048];
 	size_t n;
 };
 

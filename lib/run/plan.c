@@ -19,13 +19,13 @@ static int no_memory(struct jm_err *err)
 	return jm_err_set(err, JM_ENOMEM, "Out of memory for the plan.");
 }
 
-/* The name that a setting has among a case's parameters: "gpu.power", "gpu.power@GPU-8f". */
+/* The name that a setting has among a case's parameters: "gpu.power", "decode/gpu.power@GPU-8f". */
 static void setting_name(const json_t *axis, char *out, size_t size)
 {
-	const char *selector = json_string_value(json_object_get(axis, "selector"));
+	const char *selector = jm_json_text(axis, "selector"), *phase = jm_json_text(axis, "phase");
 
-	snprintf(out, size, "%s%s%s", json_string_value(json_object_get(axis, "knob")),
-		selector && *selector ? "@" : "", selector ? selector : "");
+	snprintf(out, size, "%s%s%s%s%s", phase, *phase ? "/" : "", jm_json_text(axis, "knob"),
+		*selector ? "@" : "", selector);
 }
 
 bool jm_plan_other_node(const json_t *parameters, const char *device)
@@ -134,7 +134,7 @@ static int expand_settings(struct expansion *x, size_t i, bool as_found, struct 
 	const json_t *axes = json_object_get(x->what, "settings"), *value;
 	const json_t *axis = json_array_get(axes, i);
 	json_t *settings = json_object_get(x->parameters, "settings");
-	char name[192];
+	char name[256];
 	size_t k;
 	int rc = 0;
 
@@ -167,7 +167,7 @@ static int add_as_found(struct expansion *x, struct jm_err *err)
 {
 	const json_t *axis;
 	json_t *settings = json_object_get(x->parameters, "settings");
-	char name[192];
+	char name[256];
 	size_t i;
 	int rc;
 
@@ -318,6 +318,7 @@ static const struct jm_key axis_keys[] = {
 		.flags = JM_KEY_REQUIRED | JM_KEY_NOT_EMPTY,
 		.max = 31},
 	{.name = "selector", .type = JM_KEY_TEXT, .max = ID_BYTES},
+	{.name = "phase", .type = JM_KEY_TEXT, .max = JM_PHASE_NAME - 1},
 	{.name = "unit", .type = JM_KEY_TEXT, .max = 7},
 	{.name = "values", .type = JM_KEY_TEXTS, .flags = JM_KEY_REQUIRED | JM_KEY_NOT_EMPTY},
 	{0},

@@ -5,7 +5,7 @@
  *
  *	what	decides the cases; its hash is the plan's key
  *		workload, or command[], environment{} and throughput{}; device[], precision[],
- *		options{name: [text...]}, settings[{knob, selector, unit, values[text...]}],
+ *		options{name: [text...]}, settings[{knob, selector, phase, unit, values[text...]}],
  *		exclude[{settings: {knob: [text...]}}], warmup, steps, seconds
  *		or parts[what...]: the cases of all of them together
  *	found	[{knob, device, unit, value}]: the knobs of the settings as they were before the first run

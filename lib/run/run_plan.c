@@ -4,6 +4,7 @@
 #include "base/ctx.h"
 
 #include "base/clock.h"
+#include "run/case_settings.h"
 #include "run/until.h"
 
 #include <math.h>
@@ -46,125 +47,6 @@ static bool cancelled(const struct run *r)
 
 /* ---- settings ---- */
 
-/* The value text of a case's setting back as numbers: one setting, or one per device as found. */
-struct settings {
-	struct jm_setting *list;
-	int n;
-};
-
-static int add_setting(struct settings *s, const struct jm_setting *setting, struct jm_err *err)
-{
-	struct jm_setting *grown = reallocarray(s->list, (size_t)s->n + 1, sizeof(*grown));
-
-	if (!grown)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for the settings of a case.");
-	s->list = grown;
-	grown[s->n++] = *setting;
-	return 0;
-}
-
-static int parse_setting(struct run *r, const char *name, const char *value, struct jm_setting *ret,
-	struct jm_err *err)
-{
-	char text[256];
-	struct jm_axis axis;
-	int rc;
-
-	snprintf(text, sizeof(text), "%s=%s", name, value);
-	rc = jm_axis_parse(text, jm_guard_knobs(*r->guard), &axis, err);
-	if (rc)
-		return rc;
-	*ret = jm_axis_setting(&axis, 0);
-	jm_axis_done(&axis);
-	return 0;
-}
-
-/* name: "gpu.power" or "gpu.power@GPU-8f" */
-static int add_as_found(struct run *r, const json_t *parameters, const char *name,
-	struct settings *s, struct jm_err *err)
-{
-	const char *at = strchr(name, '@'), *selector = at ? at + 1 : "";
-	size_t n = at ? (size_t)(at - name) : strlen(name), i;
-	const json_t *found = json_object_get(r->plan->request, "found"), *one;
-	char full[256];
-	int rc = 0;
-
-	json_array_foreach(found, i, one)
-	{
-		const char *knob = json_string_value(json_object_get(one, "knob"));
-		const char *device = json_string_value(json_object_get(one, "device"));
-		const char *value = json_string_value(json_object_get(one, "value"));
-		struct jm_setting setting;
-
-		if (rc || !value || strlen(knob) != n || strncmp(knob, name, n) != 0 ||
-			strncmp(device, selector, strlen(selector)) != 0 ||
-			jm_plan_other_node(parameters, device))
-			continue;
-		snprintf(full, sizeof(full), "%s@%s", knob, device);
-		rc = parse_setting(r, full, value, &setting, err);
-		if (!rc)
-			rc = add_setting(s, &setting, err);
-	}
-	return rc;
-}
-
-/* A setting for all devices means those of the case's node, where the guard holds several simulated nodes. */
-static void keep_to_node(struct run *r, const json_t *parameters, struct jm_setting *setting)
-{
-	const char *node = json_string_value(json_object_get(parameters, "device"));
-	const struct jm_knobs *knobs = jm_guard_knobs(*r->guard);
-	bool several = false;
-
-	for (int i = 0; i < knobs->n; i++)
-		several = several || jm_plan_other_node(parameters, knobs->knob[i].device);
-	if (several && !*setting->selector)
-		snprintf(setting->selector, sizeof(setting->selector), "%s/", node);
-}
-
-static int read_settings(
-	struct run *r, const json_t *parameters, struct settings *s, struct jm_err *err)
-{
-	const char *name;
-	json_t *value;
-	int rc = 0;
-
-	json_object_foreach(json_object_get(parameters, "settings"), name, value)
-	{
-		const char *text = json_string_value(value);
-		struct jm_setting setting;
-
-		if (!strcmp(text, JM_AS_FOUND)) {
-			rc = add_as_found(r, parameters, name, s, err);
-		} else {
-			rc = parse_setting(r, name, text, &setting, err);
-			if (!rc)
-				keep_to_node(r, parameters, &setting);
-			if (!rc)
-				rc = add_setting(s, &setting, err);
-		}
-		if (rc)
-			return rc;
-	}
-	return 0;
-}
-
-static json_t *applied_json(const struct jm_knobs *knobs, const struct jm_applied *applied, int n)
-{
-	json_t *list = json_array();
-
-	for (int i = 0; i < n; i++) {
-		const struct jm_knob *knob = &knobs->knob[applied[i].knob];
-
-		json_array_append_new(
-			list, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:s}", "knob", knob->name,
-				      "device", knob->device, "unit", knob->unit, "requested",
-				      jm_json_number(applied[i].requested), "accepted",
-				      jm_json_number(applied[i].accepted), "enforced",
-				      jm_json_number(applied[i].enforced), "state", "unknown"));
-	}
-	return list;
-}
-
 static int restart_guard(struct run *r, struct jm_err *err)
 {
 	jm_guard_stop(*r->guard, NULL);
@@ -173,40 +55,25 @@ static int restart_guard(struct run *r, struct jm_err *err)
 }
 
 /* Sets, and reads back. A guard that was killed has put everything back; another one begins anew. */
-static int set(struct run *r, const struct settings *s, json_t **ret_applied, struct jm_err *err)
+static int apply(struct run *r, const json_t *parameters, json_t **ret_rows, struct jm_err *err)
 {
-	const struct jm_knobs *knobs = jm_guard_knobs(*r->guard);
-	struct jm_applied *applied = calloc((size_t)knobs->n + 1, sizeof(*applied));
-	int n = 0, rc;
+	int rc = 0;
 
-	if (!applied)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for the settings of a case.");
-	rc = jm_guard_set(*r->guard, s->list, s->n, applied, &n, err);
-	if (!rc)
-		*ret_applied = applied_json(knobs, applied, n);
-	free(applied);
-	return rc;
-}
-
-static int apply(struct run *r, const json_t *parameters, json_t **ret_applied, struct jm_err *err)
-{
-	struct settings s = {0};
-	int rc;
-
-	if (!json_object_size(json_object_get(parameters, "settings"))) {
-		*ret_applied = json_array();
+	if (!jm_case_sets(parameters)) {
+		*ret_rows = json_array();
 		return 0;
 	}
 	if (!*r->guard || !jm_guard_alive(*r->guard))
 		rc = restart_guard(r, err);
-	else
-		rc = 0;
-	if (!rc)
-		rc = read_settings(r, parameters, &s, err);
-	if (!rc)
-		rc = set(r, &s, ret_applied, err);
-	free(s.list);
-	return rc;
+	return rc ? rc
+		  : jm_case_apply(*r->guard, json_object_get(r->plan->request, "found"), parameters,
+			    NULL, ret_rows, err);
+}
+
+/* Another run of a plan file may have set knobs that this one does not speak of. */
+static int put_back_others(struct run *r, struct jm_err *err)
+{
+	return *r->guard && jm_guard_alive(*r->guard) ? jm_guard_restore(*r->guard, err) : 0;
 }
 
 /* ---- one run of a case ---- */
@@ -236,6 +103,23 @@ static void on_progress(void *arg, const struct jm_case_progress *progress)
 	const struct watcher *w = arg;
 
 	tell(w->run, w->turn, JM_RUN_GOES_ON, progress, NULL);
+}
+
+/* A device that has disappeared fails the case; of a guard that was killed the case is run again. */
+static int device_error(const struct run *r, int rc)
+{
+	return rc == JM_EGONE && *r->guard && jm_guard_alive(*r->guard) ? JM_EIO : rc;
+}
+
+static int on_phase(void *arg, const char *phase, json_t **ret_rows, struct jm_err *err)
+{
+	const struct watcher *w = arg;
+	struct run *r = w->run;
+
+	if (!*r->guard || !jm_guard_alive(*r->guard))
+		return jm_err_set(err, JM_EGONE, "The guard process of the settings has ended.");
+	return device_error(r, jm_case_apply(*r->guard, json_object_get(r->plan->request, "found"),
+				       w->turn->c->parameters, phase, ret_rows, err));
 }
 
 /* Steals `settings`. */
@@ -270,7 +154,8 @@ static int run_worker(struct run *r, const struct turn *t, const json_t *job, bo
 		.out_fd = r->o->out_fd,
 		.echo = r->o->echo,
 		.progress = on_progress,
-		.progress_arg = &watcher};
+		.phase = on_phase,
+		.arg = &watcher};
 
 	return jm_case_run(r->ctx, &o, ret_record, err);
 }
@@ -300,7 +185,7 @@ static int failed_before_work(
 static int run_set(struct run *r, const struct turn *t, json_t *settings, json_t **ret_record,
 	struct jm_err *err)
 {
-	bool guarded = json_array_size(settings) > 0;
+	bool guarded = jm_case_sets(t->c->parameters);
 	json_t *job = make_job(r, t, settings);
 	int rc = 0;
 
@@ -324,8 +209,7 @@ static int try_once(struct run *r, const struct turn *t, json_t **ret_record, st
 	json_t *settings = NULL;
 	int rc = apply(r, t->c->parameters, &settings, &why);
 
-	if (rc == JM_EGONE && *r->guard && jm_guard_alive(*r->guard))
-		rc = JM_EIO; /* the device itself has disappeared */
+	rc = device_error(r, rc);
 	if (rc == JM_EIO)
 		return failed_before_work(r, t, why.text, ret_record, err);
 	if (rc)
@@ -550,7 +434,9 @@ int jm_run_plan(struct jm_ctx *ctx, const struct jm_run_options *options, struct
 	r.slots = calloc(n + 1, sizeof(json_t *));
 	if (!r.slots)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the records of the plan.");
-	rc = run_blocks(&r, err);
+	rc = put_back_others(&r, err);
+	if (!rc)
+		rc = run_blocks(&r, err);
 	for (size_t i = 0; i < n; i++) {
 		if (r.slots[i])
 			json_array_append_new(records, r.slots[i]);

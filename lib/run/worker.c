@@ -191,6 +191,7 @@ static int add_report(struct jm__worker *w, struct jm_err *err)
 	if (rc)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a record.");
 	jm_record_share_energy(w->record);
+	jm__worker_record_settings(w);
 	return jm_record_judge_settings(w->record, w->session, w->main_phase, err);
 }
 
@@ -261,7 +262,6 @@ int jm_worker_run(struct jm_ctx *ctx, const json_t *job, struct jm_err *err)
 		.parameters = json_object_get(job, "parameters"),
 		.fd = JM_WORKER_FRAMES,
 		.main_phase = -1,
-		.setting_phase = -1,
 		.own_meter = -1};
 	int rc;
 
@@ -284,6 +284,7 @@ int jm_worker_run(struct jm_ctx *ctx, const json_t *job, struct jm_err *err)
 	jm_session_close(w.session);
 	free(w.sources);
 	free(w.end);
+	free(w.span);
 	jm_clock_free(ctx->clock);
 	pthread_mutex_destroy(&w.lock);
 	return rc;

@@ -48,7 +48,10 @@ struct jm_case_options {
 	int out_fd;		/* where its standard output goes; -1 = nowhere */
 	bool echo;		/* its standard error is passed on as it comes */
 	void (*progress)(void *arg, const struct jm_case_progress *progress);
-	void *progress_arg;
+	/* A phase whose settings differ from those before it begins: makes them, and fills *ret_rows as of
+	 * jm_case_apply. An error fails the case; JM_EGONE: the watched process has ended. */
+	int (*phase)(void *arg, const char *phase, json_t **ret_rows, struct jm_err *err);
+	void *arg; /* of both */
 };
 
 /*

@@ -82,6 +82,29 @@ static void on_tick(void *arg, double items, double seconds)
 	jm__worker_progress(arg, "command", isnan(items) ? 0 : items, seconds, NAN);
 }
 
+static void on_phase(void *arg, int phase, const char *name)
+{
+	jm__worker_marked(arg, phase, name);
+}
+
+static void on_orders(void *arg)
+{
+	jm__worker_take_orders(arg);
+}
+
+/* What the settings of phases still need after the command. */
+static int end_phases(struct jm__worker *w, const struct jm_outcome *outcome, struct jm_err *err)
+{
+	int rc = jm__worker_wait_settings(w, err);
+
+	if (rc || outcome->signal || outcome->status)
+		return rc;
+	rc = jm__worker_check_marked(w, err);
+	if (rc)
+		jm_record_set_failure(w->record, JM_FAILURE_COMMAND);
+	return rc;
+}
+
 int jm__worker_command(struct jm__worker *w, struct jm_err *err)
 {
 	const json_t *throughput = json_object_get(w->parameters, "throughput");
@@ -92,7 +115,10 @@ int jm__worker_command(struct jm__worker *w, struct jm_err *err)
 		.out_fd = STDOUT_FILENO,
 		.before_exec = prepare_command,
 		.tick = on_tick,
-		.tick_arg = w,
+		.phase = on_phase,
+		.arg = w,
+		.extra_fd = w->orders.fd,
+		.extra = on_orders,
 	};
 	char **env = environment(json_object_get(w->parameters, "environment"));
 	struct jm_outcome outcome = {.phase = -1, .marked = -1};
@@ -124,5 +150,5 @@ int jm__worker_command(struct jm__worker *w, struct jm_err *err)
 	else if (!rc && outcome.status)
 		rc = jm_err_set(
 			err, JM_ECHILD, "The command ended with status %d.", outcome.status);
-	return rc;
+	return rc ? rc : end_phases(w, &outcome, err);
 }

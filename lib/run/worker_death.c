@@ -66,6 +66,8 @@ static enum jm_failure kind_of_death(const struct jm__child *c, const struct jm_
 {
 	if (c->stop == JM__TIMED_OUT)
 		return JM_FAILURE_TIMEOUT;
+	if (c->stop == JM__REFUSED)
+		return JM_FAILURE_DEVICE;
 	if (killed_for_memory(c, m))
 		return JM_FAILURE_MEMORY;
 	if (WIFSIGNALED(m->status) || !m->error.code)
@@ -83,6 +85,8 @@ static void describe_death(
 	if (c->stop == JM__TIMED_OUT)
 		snprintf(out, size, "The case did not end within %g s (--timeout) and was stopped.",
 			c->o->timeout_s);
+	else if (c->stop == JM__REFUSED)
+		snprintf(out, size, "%s", c->refusal.text);
 	else if (killed_for_memory(c, m))
 		snprintf(out, size,
 			"%s was killed, most likely because memory ran out: the kernel killed a "
@@ -140,7 +144,8 @@ int jm__complete_record(struct jm__child *c, struct jm_err *err)
 	reason = json_string_value(json_object_get(m->record, "reason"));
 	if (!lived) {
 		describe_death(c, m, why, sizeof(why));
-		jm_record_failed(first->record, "%s%s", why, m->error.code ? "" : words);
+		jm_record_failed(first->record, "%s%s", why,
+			m->error.code || c->stop == JM__REFUSED ? "" : words);
 		jm_record_set_failure(first->record, kind_of_death(c, m));
 	} else if (reason && !jm_record_is_interrupted(m->record)) {
 		snprintf(why, sizeof(why), "%s", reason);

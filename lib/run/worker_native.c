@@ -243,6 +243,8 @@ static int warm_up(struct jm__worker *w, struct native *n, struct jm_err *err)
 	int phase = jm__worker_begin(w, "warmup", err), rc = phase < 0 ? phase : 0;
 	int64_t t0 = jm_ctx_now(w->ctx);
 
+	if (!rc)
+		rc = jm__worker_entered(w, phase, err);
 	n->heat.limit_s = jm_json_real(json_object_get(json_object_get(w->job, "how"), "steady_s"));
 	jm__pace_begin(w, &n->pace, w->rank ? 0 : jm_values_number(&n->values, "hold-power"));
 	while (!rc) {
@@ -296,12 +298,43 @@ static void tell(struct jm__worker *w, const struct native *n)
 	jm__worker_progress(w, phase, n->items, n->elapsed_s, share_done(n));
 }
 
+/* Steps until no reading includes the time before the settings: at work, so that the device stays warm. */
+static int settle_at_work(struct jm__worker *w, struct native *n, struct jm_err *err)
+{
+	int phase = jm__worker_begin(w, "settle", err), rc = phase < 0 ? phase : 0;
+	int64_t until = jm_ctx_now(w->ctx) + jm__worker_sensor_window(w);
+
+	while (!rc) {
+		bool more = jm_ctx_now(w->ctx) < until;
+
+		rc = agree(w, n, &more, err);
+		if (rc || !more)
+			break;
+		rc = paced_step(w, n, phase, err);
+	}
+	if (!rc)
+		rc = finish(w, n, phase, err);
+	jm__worker_end_at(w, phase, n->device_ns);
+	return rc ? rc : jm__worker_anchor(w, &n->work, err);
+}
+
+static int begin_steady(struct jm__worker *w, struct native *n, struct jm_err *err)
+{
+	bool changed;
+	int rc = jm__worker_enter(w, "steady", &changed, err);
+
+	if (!rc && changed)
+		rc = settle_at_work(w, n, err);
+	if (!rc)
+		w->main_phase = rc = jm__worker_begin(w, "steady", err);
+	return rc < 0 ? rc : jm__worker_entered(w, w->main_phase, err);
+}
+
 static int steady(struct jm__worker *w, struct native *n, struct jm_err *err)
 {
-	int phase = jm__worker_begin(w, "steady", err), rc = phase < 0 ? phase : 0;
+	int rc = begin_steady(w, n, err), phase = w->main_phase;
 	int64_t t0 = jm_ctx_now(w->ctx);
 
-	w->main_phase = phase;
 	jm__pace_settle(w, &n->pace);
 	while (!rc) {
 		bool more = share_done(n) < 1;
@@ -322,7 +355,6 @@ static int steady(struct jm__worker *w, struct native *n, struct jm_err *err)
 	if (!rc)
 		n->elapsed_s = jm__worker_seconds_since(w, t0);
 	jm__worker_end_at(w, n->epoch, n->device_ns);
-	jm__worker_end(w, w->setting_phase);
 	jm__worker_end_at(w, phase, n->pace.holds ? 0 : n->device_ns);
 	if (!rc && w->stop && !n->n_steady)
 		rc = jm_err_set(err, JM_EINTR, "Interrupted before the measured phase.");
@@ -332,10 +364,17 @@ static int steady(struct jm__worker *w, struct native *n, struct jm_err *err)
 static int verify(struct jm__worker *w, struct native *n, struct jm_err *err)
 {
 	struct jm_err why = JM_ERR_INIT;
-	int phase = jm__worker_begin(w, "verify", err), rc;
+	bool changed;
+	int phase, rc = jm__worker_enter(w, "verify", &changed, err);
 
-	if (phase < 0)
-		return phase;
+	if (!rc && changed)
+		rc = jm__worker_settle(w, err);
+	if (rc)
+		return rc;
+	phase = jm__worker_begin(w, "verify", err);
+	rc = phase < 0 ? phase : jm__worker_entered(w, phase, err);
+	if (rc)
+		return rc;
 	rc = n->workload->verify(n->state, &why);
 	jm__worker_end(w, phase);
 	jm_record_set(w->record, "verified", rc > 0 ? NULL : json_boolean(!rc));
@@ -425,6 +464,7 @@ int jm__worker_native(struct jm__worker *w, struct jm_err *err)
 {
 	struct native n = {.epoch = -1, .loss_first = NAN, .loss_last = NAN};
 	const char *name = json_string_value(json_object_get(w->parameters, "workload"));
+	bool changed;
 	int rc;
 
 	n.workload = jm_workload_find(name, err);
@@ -436,6 +476,8 @@ int jm__worker_native(struct jm__worker *w, struct jm_err *err)
 			"The workload '%s' runs on one rank only; omit --ranks.", name);
 	if (!rc)
 		rc = setup(w, &n, err);
+	if (!rc)
+		rc = jm__worker_enter(w, "warmup", &changed, err);
 	if (!rc)
 		rc = jm__worker_settle(w, err);
 	if (!rc)

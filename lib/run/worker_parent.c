@@ -83,7 +83,7 @@ static void on_progress(struct jm__child *c, const struct jm_frame *f)
 		p.phase, p.items, p.seconds, p.share, p.watts, (enum jm_origin)p.origin};
 	if (p.origin < 0 || p.origin >= JM_ORIGIN_COUNT)
 		return;
-	c->o->progress(c->o->progress_arg, &told);
+	c->o->progress(c->o->arg, &told);
 }
 
 static int on_signals(struct jm__child *c, const json_t *json, struct jm_err *err)
@@ -121,6 +121,51 @@ static void on_log(struct jm__child *c, const struct jm__member *m, const json_t
 		jm_log(c->ctx, level, "Rank %d: %s", (int)(m - c->member), line);
 }
 
+static void stop_workers(struct jm__child *c, enum jm__stop why);
+
+/* The rows of jm_case_apply, and behind them that the settings are in force. */
+static int tell_settings(
+	struct jm__child *c, const char *phase, const json_t *rows, struct jm_err *err)
+{
+	int fd = c->member[0].rank.orders_fd, rc = 0;
+	json_int_t now = real_now();
+	json_t *row;
+	size_t i;
+
+	json_array_foreach(rows, i, row)
+	{
+		char text[JM_ORDER_TEXT];
+		size_t n;
+
+		json_object_set_new(row, "t_ns", json_integer(now));
+		n = json_dumpb(row, text, sizeof(text) - 1, JSON_COMPACT);
+		text[n < sizeof(text) ? n : 0] = '\0';
+		if (!rc)
+			rc = jm_order_send(fd, JM_ORDER_APPLIED, text, err);
+	}
+	return rc ? rc : jm_order_send(fd, JM_ORDER_SETTING, phase, err);
+}
+
+static void on_phase(struct jm__child *c, const json_t *json)
+{
+	const char *phase = json_string_value(json_object_get(json, "phase"));
+	struct jm_err why = JM_ERR_INIT;
+	json_t *rows = NULL;
+	int rc;
+
+	if (!phase || !c->o->phase || c->stop != JM__RUNNING)
+		return;
+	rc = c->o->phase(c->o->arg, phase, &rows, &why);
+	if (!rc)
+		rc = tell_settings(c, phase, rows, &why);
+	json_decref(rows);
+	if (!rc)
+		return;
+	jm_err_set(&c->refusal, rc, "The settings of the phase '%s' could not be made: %s", phase,
+		why.text);
+	stop_workers(c, rc == JM_EGONE ? JM__WATCHED_GONE : JM__REFUSED);
+}
+
 static int on_json(
 	struct jm__child *c, struct jm__member *m, const struct jm_frame *f, struct jm_err *err)
 {
@@ -135,6 +180,8 @@ static int on_json(
 		on_error(m, json);
 	else if (f->type == JM_FRAME_LOG)
 		on_log(c, m, json);
+	else if (f->type == JM_FRAME_PHASE && m == c->member)
+		on_phase(c, json);
 	if (f->type == JM_FRAME_RECORD && !m->record)
 		m->record = json;
 	else

@@ -11,7 +11,8 @@
 
 #define JM__TAIL_SIZE 4096 /* of its standard error, for the reason of a failure */
 
-enum jm__stop { JM__RUNNING, JM__CANCELLED, JM__TIMED_OUT, JM__WATCHED_GONE };
+/* REFUSED: a setting of a phase could not be made. */
+enum jm__stop { JM__RUNNING, JM__CANCELLED, JM__TIMED_OUT, JM__WATCHED_GONE, JM__REFUSED };
 
 /* What is known of a rank. */
 struct jm__member {
@@ -36,6 +37,7 @@ struct jm__child {
 	int watch_fd;
 	int64_t start_ns, kill_ns, commit_ns; /* on the machine's clock */
 	enum jm__stop stop;
+	struct jm_err refusal;
 	struct jm_case_keeper keeper;
 	bool asked;   /* to end after the step that is under way */
 	bool hurried; /* cancelled while it was being stopped */

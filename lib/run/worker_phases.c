@@ -3,6 +3,7 @@
 #include "run/worker_private.h"
 
 #include "measure/session.h"
+#include "run/case_settings.h"
 #include "run/frame.h"
 
 #include <math.h>
@@ -58,43 +59,9 @@ void jm__worker_progress(
 	pthread_mutex_unlock(&w->lock);
 }
 
-static void take_order(struct jm__worker *w, const struct jm_order *order)
+int64_t jm__worker_sensor_window(const struct jm__worker *w)
 {
-	json_t *all = json_object_get(w->record, "orders");
-	char phase[JM_ORDER_TEXT + 16];
-
-	if (!json_is_array(all))
-		jm_record_set(w->record, "orders", all = json_array());
-	json_array_append_new(
-		all, json_pack("{s:f, s:s, s:s}", "at_s", jm__worker_seconds_since(w, w->start_ns),
-			     "order", jm_order_words[order->kind], "text", order->text));
-	if (order->kind == JM_ORDER_STOP)
-		w->stop = true;
-	if (order->kind != JM_ORDER_SETTING)
-		return;
-	jm__worker_end(w, w->setting_phase);
-	snprintf(phase, sizeof(phase), "setting %s", order->text);
-	w->setting_phase = jm__worker_begin(w, phase, NULL);
-}
-
-void jm__worker_take_orders(struct jm__worker *w)
-{
-	struct jm_err err = JM_ERR_INIT;
-	struct jm_order order;
-	int rc;
-
-	while ((rc = jm_orders_next(&w->orders, &order, &err)) != 0) {
-		if (rc > 0)
-			take_order(w, &order);
-		else
-			jm_log(w->ctx, JM_WARNING, "%s It has no effect.", err.text);
-		err = (struct jm_err)JM_ERR_INIT;
-	}
-}
-
-/* How long a reading may still include the time before a setting was changed. */
-static int64_t sensor_window(const struct jm_meters *set)
-{
+	const struct jm_meters *set = jm_session_meters(w->session);
 	int64_t longest = 0;
 
 	for (int i = 0; i < set->n_signals; i++) {
@@ -111,13 +78,12 @@ int jm__worker_settle(struct jm__worker *w, struct jm_err *err)
 {
 	int phase;
 
-	if (!json_array_size(json_object_get(w->job, "settings")))
+	if (!jm_case_sets(w->parameters))
 		return 0;
 	phase = jm__worker_begin(w, "settle", err);
 	if (phase < 0)
 		return phase;
-	jm_sleep_until(
-		&w->sleeper, jm_ctx_now(w->ctx) + sensor_window(jm_session_meters(w->session)));
+	jm_sleep_until(&w->sleeper, jm_ctx_now(w->ctx) + jm__worker_sensor_window(w));
 	jm__worker_end(w, phase);
 	return 0;
 }

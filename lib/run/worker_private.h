@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of a worker share: worker.c (its life), worker_phases.c, worker_native.c and worker_command.c (its
+/* What the parts of a worker share: worker.c (its life), worker_phases.c, worker_orders.c, worker_native.c and worker_command.c (its
  * work), worker_device.c and worker_pace.c (of native work: its device, its pauses). */
 #ifndef JM_WORKER_PRIVATE_H
 #define JM_WORKER_PRIVATE_H
@@ -21,6 +21,13 @@ struct jm__end {
 	int64_t device_ns;
 };
 
+/* A phase of a case that has settings of single phases. */
+struct jm__span {
+	int phase;
+	int number;	 /* of the request for its settings, 1...; 0 = they held when it began */
+	int64_t from_ns; /* when they were in force; JM_FOREVER = not yet */
+};
+
 struct jm__worker {
 	struct jm_ctx *ctx;
 	const json_t *job, *parameters;
@@ -35,8 +42,11 @@ struct jm__worker {
 	struct jm_live *live; /* for the progress; NULL = none yet */
 	int rank, world;      /* of the gang; 0 of 1: alone */
 	struct jm_orders orders;
-	bool stop;	   /* it was ordered to */
-	int setting_phase; /* that began with the last order of a setting; -1 = none */
+	bool stop; /* it was ordered to */
+	/* worker_orders.c */
+	struct jm__span *span;
+	int n_spans, n_asked, n_answered;
+	bool other_settings; /* those of the phase that was asked for last, in place of the case's */
 	/* of native work */
 	int own_meter; /* that of the device that computes; -1 = the device has no name, or no meter */
 	struct jm_alignment alignment;
@@ -51,12 +61,25 @@ void jm__worker_end(struct jm__worker *w, int phase);
  * at intervals. */
 void jm__worker_progress(
 	struct jm__worker *w, const char *phase, double items, double seconds, double share);
+/* How long a reading may still include the time before a setting was changed. */
+int64_t jm__worker_sensor_window(const struct jm__worker *w);
 /* After a setting: waits until no reading includes the time before it. */
 int jm__worker_settle(struct jm__worker *w, struct jm_err *err);
 double jm__worker_seconds_since(const struct jm__worker *w, int64_t t0);
 
-/* Takes the orders that have come; w->stop says whether the work is to end. */
+/* worker_orders.c: takes the orders that have come; w->stop says whether the work is to end. */
 void jm__worker_take_orders(struct jm__worker *w);
+/* Native work: before a phase begins, returns when its settings are in force; and when it has begun. */
+int jm__worker_enter(
+	struct jm__worker *w, const char *phase, bool *ret_changed, struct jm_err *err);
+int jm__worker_entered(struct jm__worker *w, int phase, struct jm_err *err);
+/* A command: when it has marked a phase; after its end: waits for the answers, checks that all phases were marked. */
+void jm__worker_marked(struct jm__worker *w, int phase, const char *name);
+int jm__worker_wait_settings(struct jm__worker *w, struct jm_err *err);
+int jm__worker_check_marked(struct jm__worker *w, struct jm_err *err);
+/* Into a record that has its phases. */
+void jm__worker_record_settings(struct jm__worker *w);
+
 /* worker_device.c: after setup; at borders of phases, with nothing under way; instead of jm__worker_end, device_ns 0 =
  * unknown; when all is done */
 void jm__worker_own(struct jm__worker *w, const struct jm_work *work);
