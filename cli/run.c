@@ -105,6 +105,74 @@ static int check_files(struct jm_run_call *r)
 	return flag(r, "resume") ? jm_run_check_resume(r->cli) : 0;
 }
 
+/* "2/3" */
+static int read_shard(struct jm_run_call *r)
+{
+	const char *text = text_of(r, "shard");
+	char end;
+
+	if (!text)
+		return 0;
+	if (strspn(text, "0123456789/") < strlen(text) || strlen(text) > 9 ||
+		sscanf(text, "%d/%d%c", &r->shard, &r->shards, &end) != 2 || r->shard < 1 ||
+		r->shard > r->shards)
+		return jm_err_set(&r->cli->err, JM_EUSAGE,
+			"--shard takes the number of this runner and how many there are, as in "
+			"1/2, not '%s'.",
+			text);
+	return 0;
+}
+
+/* A runner without a block would look like one that is done. */
+static int check_shard(struct jm_run_call *r)
+{
+	int most = 0;
+
+	for (int i = 0; i < r->n && r->shards; i++) {
+		if (r->planned[i].plan.until > 0)
+			return jm_err_set(&r->cli->err, JM_EUSAGE,
+				"--shard and --until-interval exclude each other, because each "
+				"runner has a part of the repeats only; give --repeat.");
+		if (r->planned[i].plan.repeat > most)
+			most = r->planned[i].plan.repeat;
+	}
+	return r->shards <= most ? 0
+				 : jm_err_set(&r->cli->err, JM_EUSAGE,
+					   "--shard %d/%d shares repeats, and the plan has %d; "
+					   "give --repeat %d or more, or fewer shards.",
+					   r->shard, r->shards, most, r->shards);
+}
+
+/* Which process of this machine writes the store, where that is known. */
+static void name_writer(const struct jm_run_call *r, const char *path, char *out, size_t size)
+{
+	struct jm_work_list list = {0};
+
+	*out = '\0';
+	if (jm_work_list_read(&r->cli->ctx, &list, NULL))
+		return;
+	for (int i = 0; i < list.n && !*out; i++)
+		if (!strcmp(list.work[i].store, path))
+			snprintf(out, size, " (process %d on %s)", list.work[i].pid,
+				list.work[i].host);
+	jm_work_list_done(&list);
+}
+
+/* Two runners of one plan. */
+static int fail_busy(struct jm_run_call *r, const char *path)
+{
+	char who[120];
+
+	name_writer(r, path, who, sizeof(who));
+	r->cli->err = (struct jm_err)JM_ERR_INIT;
+	return jm_err_set(&r->cli->err, JM_EBUSY,
+		"Another joulemark%s is writing to the store '%s', which has one writer at a time, "
+		"so that each case is run once. Wait for it: the same command then runs what is "
+		"missing. Or share the repeats: --shard 1/2 and --shard 2/2, each with a store of "
+		"its own, and 'joulemark merge' afterwards.",
+		who, path);
+}
+
 static int open_store(struct jm_run_call *r)
 {
 	const char *path = text_of(r, "store");
@@ -116,6 +184,8 @@ static int open_store(struct jm_run_call *r)
 	rc = jm_store_open(path, JM_STORE_WRITE, &r->store, &r->cli->err);
 	if (!rc)
 		give_to_caller(path);
+	else if (rc == JM_EBUSY)
+		rc = fail_busy(r, path);
 	return rc;
 }
 
@@ -142,6 +212,8 @@ static int run_plan(struct jm_run_call *r, struct jm_planned *p)
 		.retry = flag(r, "retry"),
 		.only_failed = flag(r, "only-failed"),
 		.rerun = has_case(p, text_of(r, "rerun")) ? text_of(r, "rerun") : NULL,
+		.shard = r->shard,
+		.shards = r->shards,
 		.ret_blocks = &blocks,
 		.fail_fast = flag(r, "fail-fast"),
 		.cancel_fd = r->cancel_fd,
@@ -345,9 +417,20 @@ static void print_next(const struct jm_run_call *r, int failed, bool whole)
 	fprintf(stderr, " --html report.html\n");
 }
 
+/* Of this runner. */
+static int own_cases(const struct jm_run_call *r)
+{
+	const struct jm_run_options o = {.shard = r->shard, .shards = r->shards};
+	int n = 0;
+
+	for (int i = 0; i < r->n; i++)
+		n += r->planned[i].plan.n * jm_shard_blocks(&o, r->planned[i].plan.repeat);
+	return n;
+}
+
 static int finish(struct jm_run_call *r, int rc)
 {
-	bool whole = json_array_size(r->records) == (size_t)jm_run_plans_cases(r);
+	bool whole = json_array_size(r->records) >= (size_t)own_cases(r);
 	struct jm_err first = r->cli->err;
 	int failed = count_failed(r), status = failed ? EXIT_CASE_FAILED : 0;
 
@@ -405,11 +488,15 @@ static int run_all(struct jm_run_call *r)
 	if (!rc)
 		rc = check_files(r);
 	if (!rc)
+		rc = read_shard(r);
+	if (!rc)
 		rc = open_store(r);
 	if (!rc && text_of(r, "json"))
 		rc = jm_output_try(text_of(r, "json"), &r->cli->err);
 	if (!rc)
 		rc = jm_run_plans_make(r);
+	if (!rc)
+		rc = check_shard(r);
 	if (rc)
 		return jm_cli_fail(r->cli);
 	if (flag(r, "dry-run"))

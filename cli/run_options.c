@@ -182,6 +182,13 @@ const struct jm_option jm_run_options[] = {
 		.type = JM_TEXT,
 		.argument = "ID",
 		.help = "run again only the stored cases whose id begins with this text"},
+	{.name = "shard",
+		.use = JM_OPTION_OF_CALL,
+		.type = JM_TEXT,
+		.argument = "K/N",
+		.help = "run only every Nth block of --repeat, from the Kth on: N runners, each "
+			"with a store of its own, share the repeats of a plan between them, and "
+			"'joulemark merge' joins their stores"},
 	{.name = "fail-fast",
 		.use = JM_OPTION_OF_CALL,
 		.type = JM_FLAG,

@@ -28,7 +28,8 @@ struct jm_run_call {
 	int n;
 	json_t *records;
 	int cancel_fd;
-	bool new_store; /* made by this call, and no plan is in it yet */
+	bool new_store;	   /* made by this call, and no plan is in it yet */
+	int shard, shards; /* --shard; 0 = none */
 };
 
 /* From the command line or the plan file: requests, without anything opened or started. */

@@ -238,7 +238,7 @@ static int attend(struct launch *l, struct jm_err *err)
 			take_output(l);
 		if (fds[2].revents)
 			jm_progress_receive(l->progress, jm_ctx_now(l->ctx), on_mark, l);
-		if (fds[4].revents & POLLIN)
+		if (l->o->extra && fds[4].revents & POLLIN)
 			l->o->extra(l->o->arg);
 		else
 			l->extra_closed = l->extra_closed || fds[4].revents;

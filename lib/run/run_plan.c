@@ -32,6 +32,11 @@ struct turn {
 	int index, block, position; /* from 0 */
 };
 
+int jm_shard_blocks(const struct jm_run_options *o, int blocks)
+{
+	return o->shards < 2 ? blocks : (blocks - o->shard + o->shards) / o->shards;
+}
+
 static json_t **slot(const struct run *r, const struct turn *t)
 {
 	return &r->slots[t->index * r->plan->repeat + t->block];
@@ -85,7 +90,7 @@ static void tell(struct run *r, const struct turn *t, enum jm_run_event_kind kin
 		.c = t->c,
 		.repeat = t->block + 1,
 		.number = r->number,
-		.total = r->plan->n * r->plan->repeat,
+		.total = r->plan->n * jm_shard_blocks(r->o, r->plan->repeat),
 		.progress = progress,
 		.record = record};
 
@@ -304,6 +309,12 @@ static int run_turn(struct run *r, const struct turn *t, struct jm_err *err)
 
 /* ---- the plan ---- */
 
+/* Is the block, from 0, one of this runner's? */
+static bool own_block(const struct run *r, int block)
+{
+	return r->o->shards < 2 || block % r->o->shards == r->o->shard - 1;
+}
+
 static bool already_done(const struct run *r, const struct turn *t)
 {
 	const json_t *record = *slot(r, t);
@@ -411,6 +422,8 @@ static int run_blocks(struct run *r, struct jm_err *err)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the plan.");
 	rc = prepare_store(r, err);
 	for (int b = 0; b < r->blocks && !rc; b++) {
+		if (!own_block(r, b))
+			continue;
 		jm_plan_order(r->plan, b, order);
 		rc = run_block(r, b, order, err);
 		if (!rc)

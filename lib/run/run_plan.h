@@ -40,6 +40,8 @@ struct jm_run_options {
 	bool only_failed;	/* these and no others */
 	const char *rerun; /* cases whose id begins so are run again, and no others; NULL = none */
 	bool fail_fast;	   /* stop after the first failed case */
+	int shard,
+		shards; /* only the blocks shard, shard + shards... of those numbered from 1; 0 = all */
 	const char *program; /* of the worker; NULL = this one */
 	int cancel_fd;	     /* see worker.h */
 	int out_fd;
@@ -48,6 +50,9 @@ struct jm_run_options {
 	void (*event)(void *arg, const struct jm_run_event *event);
 	void *event_arg;
 };
+
+/* How many of so many blocks are this runner's. */
+int jm_shard_blocks(const struct jm_run_options *o, int blocks);
 
 /*
  * guard: started by the caller when the plan has settings, else it points to NULL; replaced when it is
