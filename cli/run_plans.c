@@ -30,14 +30,31 @@ static int add_planned(
 
 /* ---- requests ---- */
 
-/* For the records. */
-static void name_run(const struct jm_plan_run *run, json_t *request)
+/* Cases whose commands differ in values only are points of one work in tables. */
+static int add_template(const struct jm_plan_run *run, json_t *name, struct jm_err *err)
 {
+	json_t *words = json_array();
+	int rc = jm_plan_command(run, NULL, words, err);
+
+	if (!rc)
+		json_object_set(name, "template", words);
+	json_decref(words);
+	return rc;
+}
+
+/* For the records. */
+static int name_run(const struct jm_plan_run *run, json_t *request, struct jm_err *err)
+{
+	const json_t *what = json_object_get(request, "what");
 	json_t *name = json_pack("{s:s}", "run", run->name);
+	int rc = 0;
 
 	if (json_array_size(run->tags))
 		json_object_set(name, "tags", run->tags);
+	if (run->command && json_array_size(json_object_get(what, "parts")) > 1)
+		rc = add_template(run, name, err);
 	json_object_set_new(request, "run", name);
+	return rc;
 }
 
 static int read_file(struct jm_run_call *r)
@@ -51,7 +68,7 @@ static int read_file(struct jm_run_call *r)
 			continue;
 		rc = jm_plan_request_make(r->cli, &r->file.run[i], &request);
 		if (!rc)
-			name_run(&r->file.run[i], request);
+			rc = name_run(&r->file.run[i], request, &r->cli->err);
 		if (!rc && r->file.n > 1)
 			json_object_set_new(request, "file", json_string(r->cli->args[0]));
 		if (!rc)

@@ -64,6 +64,8 @@ static char *key_of(const json_t *record, const char *const *ignore, bool with_d
 		if (!is_ignored(also[i], ignore))
 			json_object_set(key, also[i], json_object_get(record, also[i]));
 	copy_parameters(parameters, ignore, key);
+	if (json_object_get(key, "command"))
+		json_object_set(key, "command", (json_t *)jm_dim_command(record));
 	if (!with_device)
 		json_object_del(key, "device");
 	text = json_dumps(key, JSON_SORT_KEYS | JSON_COMPACT);

@@ -67,6 +67,13 @@ const json_t *jm_dim_parameters(const json_t *record)
 	return json_object_get(json_object_get(record, "case"), "parameters");
 }
 
+const json_t *jm_dim_command(const json_t *record)
+{
+	const json_t *words = json_object_get(json_object_get(record, "case"), "template");
+
+	return json_is_array(words) ? words : json_object_get(record, "command");
+}
+
 const json_t *jm_dim_parameter(const json_t *record, const char *name)
 {
 	return find_leaf(jm_dim_parameters(record), name);
@@ -124,14 +131,15 @@ static bool same_parameter(const json_t *a, const json_t *b, const char *name)
 /* Another command or model is other work, not a point on an axis. */
 static bool same_work(const json_t *a, const json_t *b)
 {
-	return same(json_object_get(a, "command"), json_object_get(b, "command")) &&
-	       same_parameter(a, b, "model") && same_parameter(a, b, "response") &&
+	return same(jm_dim_command(a), jm_dim_command(b)) && same_parameter(a, b, "model") &&
+	       same_parameter(a, b, "response") &&
 	       !strcmp(jm_json_text(a, "workload"), jm_json_text(b, "workload")) &&
 	       !strcmp(jm_json_text(a, "device"), jm_json_text(b, "device")) &&
 	       !strcmp(jm_json_text(a, "unit"), jm_json_text(b, "unit"));
 }
 
-/* Leaves of the object, parameters of a record, that the other one has otherwise or not at all. */
+/* Leaves of the object, parameters of a record, that the other one has otherwise or not at all. Commands are the same
+ * but for values, which are leaves of their own. */
 static int add_varied(
 	struct jm_grouping *g, const json_t *object, const json_t *other_record, struct jm_err *err)
 {
@@ -145,6 +153,8 @@ static int add_varied(
 
 		if (rc)
 			return rc;
+		if (!strcmp(key, "command"))
+			continue;
 		if (json_is_object(value))
 			rc = add_varied(g, value, other_record, err);
 		else if (!other || !json_equal((json_t *)other, (json_t *)value))
@@ -356,6 +366,8 @@ char *jm_dim_series_key(const struct jm_grouping *g, const json_t *record)
 	if (!key)
 		return NULL;
 	copy_leaves(g, json_object_get(one, "parameters"), key);
+	if (json_object_get(one, "template"))
+		json_object_set(key, "command", (json_t *)jm_dim_command(record));
 	for (size_t i = 0; i < sizeof(also) / sizeof(also[0]); i++)
 		if (!json_object_get(one, "parameters"))
 			json_object_set(key, also[i], json_object_get(record, also[i]));

@@ -87,7 +87,7 @@ static void add_parameters(
 	{
 		if (json_is_object(value))
 			add_parameters(f, g, value);
-		else if (!jm_dim_is(g, key))
+		else if (!jm_dim_is(g, key) && strcmp(key, "command") != 0)
 			add_axis(f, g, key);
 	}
 }

@@ -100,11 +100,20 @@ static json_t *metrics_json(const struct jm_grouping *g, const struct jm_group_s
 	return all;
 }
 
+static json_t *parameters_json(const json_t *record)
+{
+	const json_t *parameters = jm_dim_parameters(record);
+	json_t *copy = parameters ? json_copy((json_t *)parameters) : json_object();
+
+	if (json_object_get(copy, "command"))
+		json_object_set(copy, "command", (json_t *)jm_dim_command(record));
+	return copy;
+}
+
 static json_t *series_json(const struct jm_grouping *g, const struct jm_group_series *s)
 {
 	struct jm_verdict v[JM_VERDICT_MAX];
 	json_t *points = json_array(), *verdicts = json_array();
-	const json_t *parameters = jm_dim_parameters(s->record);
 	char energy[200], machine[900];
 	int n = jm_verdicts(g, s, v);
 
@@ -125,10 +134,9 @@ static json_t *series_json(const struct jm_grouping *g, const struct jm_group_se
 		"energy", json_string(energy), "machine", json_string(machine), "machines",
 		s->n_machines, "meters", s->n_meters, "reference",
 		s->reference < 0 ? json_null() : json_integer(s->reference - s->first_point),
-		"parameters", parameters ? json_incref((json_t *)parameters) : json_object(),
-		"metrics", metrics_json(g, s), "grade", s->grade, "grade_reasons",
-		jm_text_reasons(g, s), "runs_ok", s->n_ok, "runs_failed", s->n_failed, "points",
-		points, "verdicts", verdicts);
+		"parameters", parameters_json(s->record), "metrics", metrics_json(g, s), "grade",
+		s->grade, "grade_reasons", jm_text_reasons(g, s), "runs_ok", s->n_ok, "runs_failed",
+		s->n_failed, "points", points, "verdicts", verdicts);
 }
 
 static json_t *case_json(const struct jm_grouping *g, const struct jm_group_case *c)

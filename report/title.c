@@ -31,7 +31,7 @@ static bool is_axis(const struct jm_grouping *g, const struct jm_group_series *s
 
 void jm_group_work(const json_t *record, bool with_subject, char *out, size_t size)
 {
-	const json_t *command = json_object_get(record, "command"), *word;
+	const json_t *command = jm_dim_command(record), *word;
 	const char *workload = jm_json_text(record, "workload");
 	size_t i;
 
@@ -76,7 +76,7 @@ static void note_parameters(const struct jm_grouping *g, const json_t *parameter
 
 		if (json_is_object(value))
 			note_parameters(g, value, by_name);
-		else if (jm_dim_is(g, key))
+		else if (jm_dim_is(g, key) || !strcmp(key, "command"))
 			continue;
 		else if (!seen)
 			json_object_set_new(by_name, key, json_pack("[O, i]", value, 1));
@@ -102,7 +102,7 @@ static void title_differences(const struct jm_grouping *g, struct jm_group_serie
 
 		if (json_is_object(value)) {
 			title_differences(g, s, value, by_name, n);
-		} else if (!jm_dim_is(g, key) && json_integer_value(have) != n) {
+		} else if (have && !jm_dim_is(g, key) && json_integer_value(have) != n) {
 			word = json_is_string(value)
 				       ? strdup(json_string_value(value))
 				       : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);

@@ -50,6 +50,8 @@ static const struct jm_key case_keys[] = {
 	{SCALAR("seed", 0), .meaning = "of the random numbers", .column = "seed"},
 	{TEXT("run", JM_KEY_OPTIONAL), .meaning = "name of the run in its plan file"},
 	{TEXTS("tags", JM_KEY_OPTIONAL), .meaning = "of that run"},
+	{TEXTS("template", JM_KEY_OPTIONAL),
+		.meaning = "the command as the plan file has it, with {names} in place of values"},
 	{0},
 };
 

@@ -374,6 +374,7 @@ static const struct jm_key parts_keys[] = {
 static const struct jm_key run_keys[] = {
 	{.name = "run", .type = JM_KEY_TEXT, .max = 63},
 	{.name = "tags", .type = JM_KEY_TEXTS, .flags = JM_KEY_NOT_EMPTY},
+	{.name = "template", .type = JM_KEY_TEXTS, .flags = JM_KEY_NOT_EMPTY},
 	{0},
 };
 

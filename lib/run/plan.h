@@ -11,7 +11,8 @@
  *	found	[{knob, device, unit, value}]: the knobs of the settings as they were before the first run
  *	how	sources[], control, interval_s, timeout_s, real_time: how it is measured;
  *		until_interval, max_repeat, cooldown_s, retries{class: times}, order
- *	run	{run, tags[]}: of a plan file, for the records
+ *	run	{run, tags[], template[]}: of a plan file, for the records; template: the command with its {names},
+ *		where its cases have other words in their place
  *	repeat, seed
  *
  * Cases come in complete blocks, one block per repeat. Each holds every combination of device, precision,

@@ -120,7 +120,7 @@ const struct jm_plan_key *jm_plan_key(const struct jm_plan_run *run, const char 
 /* Appends the texts of a key at that point: one, or several of an option that may be repeated. */
 int jm_plan_texts(const struct jm_plan_run *run, const struct jm_plan_point *point,
 	const struct jm_plan_key *key, json_t *ret_texts, struct jm_err *err);
-/* The words of the command. */
+/* The words of the command; point NULL: as they are written, with {names}. */
 int jm_plan_command(const struct jm_plan_run *run, const struct jm_plan_point *point,
 	json_t *ret_words, struct jm_err *err);
 /* Appends what is excluded at that point by settings: [{"gpu.power": ["300W"]}]. */

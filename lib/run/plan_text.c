@@ -484,8 +484,11 @@ static int add_word(
 	struct resolver *r, const struct jm_yaml *where, const char *word, json_t *words)
 {
 	char *text = NULL;
-	int rc = filled(r, where, word, &text);
+	int rc;
 
+	if (!r->point)
+		return add_text(r, word, words);
+	rc = filled(r, where, word, &text);
 	if (!rc)
 		rc = add_text(r, text, words);
 	free(text);

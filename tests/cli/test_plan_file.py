@@ -139,6 +139,24 @@ runs:
     assert got == sorted(want)
 
 
+def test_a_swept_command_is_one_work_in_tables(tmp_path):
+    path = plan(tmp_path, """
+command: sh -c 'sleep 0.0{pause}' {pause}
+variables: {pause: [1, 3]}
+repeat: 3
+source: "null"
+""")
+    store = tmp_path / "s.db"
+    done = jm("run", path, "--store", store)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("sh -c") == 1 and "sh -c sleep 0.0{pause} {pause}" in done.stdout
+    assert re.search(r"^pause +run/s", done.stdout, re.M) and re.search(r"^1 +\d", done.stdout, re.M)
+    assert {r["command"][2] for r in records(store)} == {"sleep 0.01", "sleep 0.03"}  # as it was run
+    assert {tuple(r["case"]["template"]) for r in records(store)} == {("sh", "-c", "sleep 0.0{pause}", "{pause}")}
+    found = json.loads(jm("compare", f"{store}:pause=1", f"{store}:pause=3", "--json", "-").stdout)
+    assert "time" in json.dumps(found)
+
+
 def test_environment_reaches_the_command(tmp_path):
     path = plan(tmp_path, f"""
 command: sh -c 'printf %s "$ONE-$TWO" > {tmp_path}/said.{{n}}'
