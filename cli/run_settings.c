@@ -236,7 +236,7 @@ static int assume_knob(const char *text, struct jm_knobs *knobs, struct jm_err *
 		return 0;
 	text = jm_case_knob(text, NULL, 0);
 	n = strcspn(text, "@=");
-	snprintf(knob.name, sizeof(knob.name), "%.*s", (int)n, text);
+	memcpy(knob.name, text, n < sizeof(knob.name) ? n : sizeof(knob.name) - 1);
 	snprintf(knob.unit, sizeof(knob.unit), "%s", unit_of(text));
 	if (text[n] == '@')
 		snprintf(knob.device, sizeof(knob.device), "%.*s", (int)strcspn(text + n + 1, "="),

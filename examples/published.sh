@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # published.sh [JOULEMARK]: training of ResNet-50 on this processor, and below it, apart, what papers report of
 # accelerators, then the ratios of the two. vit-l16 and llama3-8b (--seq 512) work alike, given the memory.
+# prints: resnet50 on cpu
+# prints: arXiv
 set -eu
 jm=${1:-joulemark}
 work=$(mktemp -d "${TMPDIR:-/tmp}/joulemark-published.XXXXXX")

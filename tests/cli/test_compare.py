@@ -4,11 +4,10 @@ import copy
 import itertools
 import json
 import math
-import subprocess
 
 import pytest
 
-from jm import BIN, FAILURE, SOURCE, USAGE, jm, sentence
+from jm import FAILURE, USAGE, jm, sentence
 from reports import records, write
 
 np = pytest.importorskip("numpy")
@@ -217,12 +216,6 @@ def test_runs_of_a_store_by_their_id(tmp_path):
         assert got["power"]["ratio"] == pytest.approx(500 / 300, rel=0.02) and got["power"]["test"] == "paired"
     assert metrics(compare(f"{store}:reference=yes", f"{store}:gpu.power=300W"))["power"]["verdict"] == "lower"
     assert len(compare(store, store)["works"]) == 3
-
-
-def test_the_example_runs():
-    done = subprocess.run([SOURCE / "examples" / "compare-settings.sh", BIN], check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "5 pairs" in done.stdout and "simulated" in done.stdout
 
 
 def test_a_damaged_record_is_left_out_and_told_by_the_exit_status(tmp_path):
