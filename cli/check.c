@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "record_input.h"
 #include "result/metric.h"
+#include "result/power_rules.h"
 #include "report/text.h"
 
 #include <string.h>
@@ -38,6 +39,49 @@ static void print_name(const json_t *record, FILE *f)
 	fprintf(f, "%s", name);
 }
 
+static void print_list(const json_t *list, FILE *f, int width)
+{
+	const json_t *line;
+	size_t i;
+
+	json_array_foreach(list, i, line)
+	{
+		fprintf(f, "        - ");
+		jm_text_wrap_on(f, json_string_value(line), 10, 10, width);
+	}
+}
+
+/* Which published rules the meters satisfy; what no meter can tell is listed once, after the last record. */
+static void print_rules(const json_t *record, FILE *f, int width)
+{
+	json_t *all = jm_power_rules(record), *set;
+	size_t i;
+
+	json_array_foreach(all, i, set)
+	{
+		bool met = json_is_true(json_object_get(set, "met"));
+
+		fprintf(f, "      %s: %s\n", jm_json_text(set, "rules"),
+			met ? "what can be judged is satisfied" : "not satisfied");
+		print_list(json_object_get(set, "missing"), f, width);
+	}
+	json_decref(all);
+}
+
+static void print_not_judged(FILE *f, int width)
+{
+	json_t *none = json_object(), *all = jm_power_rules(none), *set;
+	size_t i;
+
+	json_array_foreach(all, i, set)
+	{
+		fprintf(f, "\n%s, not judged from a record:\n", jm_json_text(set, "rules"));
+		print_list(json_object_get(set, "not_judged"), f, width);
+	}
+	json_decref(all);
+	json_decref(none);
+}
+
 /* Prints the record's grade and reasons; false = it is below the limit, or failed. */
 static bool check_record(const json_t *record, int limit, FILE *f, int width)
 {
@@ -65,8 +109,16 @@ static int check_all(struct jm_cli *cli, const struct jm_record_input *in)
 	size_t n = json_array_size(in->records), passed = 0, i;
 	const json_t *record;
 
-	json_array_foreach(in->records, i, record) passed +=
-		check_record(record, limit, cli->out, cli->width);
+	bool rules = jm_values_number(&cli->values, "rules") > 0;
+
+	json_array_foreach(in->records, i, record)
+	{
+		passed += check_record(record, limit, cli->out, cli->width);
+		if (rules)
+			print_rules(record, cli->out, cli->width);
+	}
+	if (rules)
+		print_not_judged(cli->out, cli->width);
 	fprintf(cli->out, "%s%zu of %zu records have grade %s or better and did not fail.\n",
 		n ? "\n" : "", passed, n, grades[limit]);
 	return passed < n || in->n_damaged ? 1 : 0;
@@ -75,7 +127,8 @@ static int check_all(struct jm_cli *cli, const struct jm_record_input *in)
 static int run(struct jm_cli *cli)
 {
 	struct jm_record_input in;
-	int rc = jm_record_input_init(&in, false, &cli->err), status;
+	bool full = jm_values_number(&cli->values, "rules") > 0;
+	int rc = jm_record_input_init(&in, full, &cli->err), status;
 
 	for (int i = 0; i < cli->n_args && !rc; i++)
 		rc = jm_record_input_add(&in, cli->args[i], &cli->err);
@@ -94,6 +147,10 @@ static const struct jm_option options[] = {
 		.fallback = "C",
 		.help = "the grade that every record must have: A is the best, none the worst "
 			"(nothing was measured)"},
+	{.name = "rules",
+		.type = JM_FLAG,
+		.help = "also whether the meters satisfy MLPerf's rules for power, and what is "
+			"missing"},
 	{0},
 };
 
@@ -105,7 +162,7 @@ const struct jm_command jm_command_check = {
 		       "grade. The exit status is 0 when every record has at least the wanted "
 		       "grade, else 1, also for runs that failed and for records that are damaged.",
 	.example = "joulemark check sweep.db\n"
-		   "joulemark check --at-least B record.json",
+		   "joulemark check --rules --at-least B record.json",
 	.options = options,
 	.min_args = 1,
 	.max_args = -1,

@@ -10,7 +10,7 @@ from test_hsmp import Firmware
 
 FAKE = {name: str(BUILD / "tests" / "fake" / f"lib{name}.so") for name in
         ("amd-smi-fake", "amd-smi-fake-half", "rocm-smi-fake")}
-DEVICE = {"x": 0x74a1, "b": 0x74a1, "l": 0x74a1, "v": 0x74b5, "a": 0x740f, "d": 0x7408, "s": 0x7408, "A": 0x74a0}
+DEVICE = {"x": 0x74a1, "y": 0x74a1, "b": 0x74a1, "l": 0x74a1, "v": 0x74b5, "a": 0x740f, "d": 0x7408, "s": 0x7408, "A": 0x74a0}
 
 
 def surroundings(root, version, gpus, smi="amd-smi-fake", rocm=None):

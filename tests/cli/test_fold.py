@@ -102,7 +102,7 @@ def test_damage(tmp_path, file, text):
 
 def test_a_recording_of_this_program(tmp_path):
     """Phases and readings as `measure --csv` writes them are read; of nine runs little is known."""
-    script = "for i in 1 2 3 4 5 6 7 8 9; do $JM mark kernel; $JM mark pause; sleep 0.02; done"
+    script = "for i in 1 2 3 4 5 6 7 8 9; do $JM mark kernel; $JM mark pause; sleep 0.05; done"
     done = jm("measure", "--csv", tmp_path / "trace", "--interval", "2ms", "--source", "sim:h100x1", "--",
               "sh", "-c", script.replace("$JM", BIN))
     assert done.returncode == 0, done.stderr

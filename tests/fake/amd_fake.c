@@ -4,8 +4,9 @@
  * "VERSION GPUS": the first part of the version (24, 26, ...) and one letter a GPU: x = MI300X (its present power is
  * 500 W), a = MI210 (mean power 250 W), d and s = the first and the second die of an MI250X (both: 400 W), v = guest of
  * a virtual machine (no energy), b = as x, but the counter steps back after half a second, l = as x, lost after half a
- * second, A = socket of an MI300A (600 W). The energy is watts times the time since the library was loaded. With -DHALF
- * one function is missing.
+ * second, A = socket of an MI300A (600 W), y = as x, but 200 W. The energy is watts times the time since the library was loaded. With -DHALF
+ * one function is missing. JM_FAKE_AMD_STEP="T FACTOR": from T seconds of CLOCK_MONOTONIC on, y draws so many times as
+ * much (its energy is then not its power's).
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,7 +21,7 @@
 
 static int version;
 static char gpus[64];
-static double begin;
+static double begin, step_at, step_factor = 1;
 
 static double now(clockid_t clock)
 {
@@ -40,6 +41,8 @@ static int start(void)
 	const char *text = getenv("JM_FAKE_AMD");
 
 	begin = now(CLOCK_MONOTONIC);
+	if (getenv("JM_FAKE_AMD_STEP"))
+		sscanf(getenv("JM_FAKE_AMD_STEP"), "%lf %lf", &step_at, &step_factor);
 	return !text || sscanf(text, "%d %63s", &version, gpus) != 2;
 }
 
@@ -51,6 +54,8 @@ static char kind(unsigned int i)
 static double watts(unsigned int i)
 {
 	switch (kind(i)) {
+	case 'y':
+		return 200 * (now(CLOCK_MONOTONIC) < step_at ? 1 : step_factor);
 	case 'x':
 	case 'b':
 	case 'l':
