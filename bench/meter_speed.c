@@ -419,19 +419,19 @@ static void a_day(const char *joulemark)
 
 int main(void)
 {
-	char self[4096], *end;
+	char self[4096] = "", joulemark[4200];
 	double alone, beside;
 
-	self[readlink("/proc/self/exe", self, sizeof(self) - 16)] = '\0';
-	end = strstr(self, "/bench/");
-	if (end)
-		strcpy(end, "/joulemark");
+	if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0)
+		return 1;
+	snprintf(joulemark, sizeof(joulemark), "%.*s/joulemark",
+		(int)(strstr(self, "/bench/") ? strstr(self, "/bench/") - self : 0), self);
 	cost();
 	alone = longest_gap(false);
 	beside = longest_gap(true);
 	printf("longest time between two readings at 10 ms: %.1f ms alone, %.1f ms beside a source "
 	       "that hangs for 10 s\n",
 		alone, beside);
-	a_day(self);
+	a_day(joulemark);
 	return 0;
 }
