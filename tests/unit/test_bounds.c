@@ -200,27 +200,44 @@ static void few_readings_hide_more(void **state)
 	assert_true(power_alone(0.07, 0.15, 0.2).held >= 0.95);
 }
 
+/* ---- one load ---- */
+
+static void set_up_one(bool no_counter, double its_limit)
+{
+	wave_reset();
+	wave_setup.gpus = 1;
+	wave_setup.no_counter = no_counter;
+	wave_setup.limit = its_limit;
+}
+
+static struct jm_energy measure_one(double stretch, double *ret_truth)
+{
+	const struct wave *w = &wave_setup.wave[0];
+	struct jm_err err = JM_ERR_INIT;
+	struct wave_run run;
+	struct jm_energy e;
+
+	assert_ok(wave_measure(&run, 1.234, 1.234 + stretch, 0, &err), err);
+	assert_ok(jm_session_energy(run.session, 0, run.phase, &e, &err), err);
+	*ret_truth = wave_joules(w, run.t1) - wave_joules(w, run.t0);
+	wave_close(&run);
+	return e;
+}
+
 /* A load that comes up within a second and stays: an alias would have come down again. */
 static void slow_start_is_no_alias(void **state)
 {
-	struct jm_err err = JM_ERR_INIT;
-	struct wave_run run;
 	struct jm_energy e;
 	double truth;
 
 	(void)state;
-	wave_reset();
-	wave_setup.gpus = 1;
-	wave_setup.no_counter = true;
+	set_up_one(true, 0);
 	wave_add(&wave_setup.wave[0], -10, 100, 0);
 	wave_add(&wave_setup.wave[0], 1.5, 100, 500);
 	wave_add(&wave_setup.wave[0], 2.5, 600, 0);
-	assert_ok(wave_measure(&run, 1.234, 11.234, 0, &err), err);
-	assert_ok(jm_session_energy(run.session, 0, run.phase, &e, &err), err);
-	truth = wave_joules(&wave_setup.wave[0], run.t1) - wave_joules(&wave_setup.wave[0], run.t0);
+	e = measure_one(10, &truth);
 	assert_true(fabs(e.joules - truth) <= e.error_sampling);
 	assert_true(e.error_sampling < 0.03 * truth);
-	wave_close(&run);
 }
 
 /* ---- power alone, in few readings, of a device with a limit ---- */
@@ -267,25 +284,18 @@ static void few_readings_hold_and_are_narrow(void **state)
 	}
 }
 
-/* J: the bound of power alone; W at 1 s before t0, W/s from then on. */
-static double bound_of_line(double watts, double slope, double t0, double stretch)
+/* J: the bound of power alone; W until 1 s before the stretch, W/s from then on. */
+static double bound_of_line(double watts, double slope, double its_limit, double stretch)
 {
-	struct jm_err err = JM_ERR_INIT;
-	struct wave_run run;
 	struct jm_energy e;
+	double truth;
 
-	wave_reset();
-	wave_setup.gpus = 1;
-	wave_setup.no_counter = true;
-	wave_setup.limit = limit;
+	set_up_one(true, its_limit);
 	wave_add(&wave_setup.wave[0], -10, watts, 0);
-	wave_add(&wave_setup.wave[0], t0 - 1, watts, slope);
-	assert_ok(wave_measure(&run, t0, t0 + stretch, 0, &err), err);
-	assert_ok(jm_session_energy(run.session, 0, run.phase, &e, &err), err);
+	wave_add(&wave_setup.wave[0], 0.234, watts, slope);
+	e = measure_one(stretch, &truth);
 	print_message("%g W, %g W/s in %g s: %.2f J of %.1f J\n", watts, slope, stretch,
 		e.error_sampling, e.joules);
-	wave_close(&run);
-	limit = 0;
 	return e.error_sampling;
 }
 
@@ -295,15 +305,12 @@ static void limit_of_the_device_is_the_scale_of_what_few_readings_hide(void **st
 	double high, low;
 
 	(void)state;
-	limit = 700;
-	high = bound_of_line(100, 0, 1.234, 0.5);
-	limit = 350;
-	low = bound_of_line(100, 0, 1.234, 0.5);
+	high = bound_of_line(100, 0, 700, 0.5);
+	low = bound_of_line(100, 0, 350, 0.5);
 	assert_true(fabs(high / low - 2) < 0.02);
-	limit = 700; /* not less than a reading, which may be above the limit */
-	high = bound_of_line(700, 0, 1.234, 0.5);
-	limit = 350;
-	low = bound_of_line(700, 0, 1.234, 0.5);
+	/* not less than a reading, which may be above the limit */
+	high = bound_of_line(700, 0, 700, 0.5);
+	low = bound_of_line(700, 0, 350, 0.5);
 	assert_true(fabs(high / low - 1) < 0.02);
 }
 
@@ -314,20 +321,36 @@ static void bound_of_few_readings_is_possible(void **state)
 	static const double slope[] = {0, 50, 200, 500}, most[] = {16, 30, 70, 70}; /* W/s, J */
 
 	(void)state;
-	for (int i = 0; i < 4; i++) {
-		limit = 700;
-		assert_true(bound_of_line(100, slope[i], 1.234, 0.2) < most[i]);
-	}
+	for (int i = 0; i < 4; i++)
+		assert_true(bound_of_line(100, slope[i], 700, 0.2) < most[i]);
 }
 
 /* Of many readings that are alike the bound is small beside the energy, also at rest. */
 static void bound_of_many_alike_readings_is_narrow(void **state)
 {
 	(void)state;
-	limit = 700;
-	assert_true(bound_of_line(60, 0, 1.234, 10) < 0.015 * 600);
-	limit = 700;
-	assert_true(bound_of_line(600, 0, 1.234, 10) < 0.006 * 6000);
+	assert_true(bound_of_line(60, 0, 700, 10) < 0.015 * 600);
+	assert_true(bound_of_line(600, 0, 700, 10) < 0.006 * 6000);
+}
+
+/* Three times 10 ms without work, between the windows of 25 ms: no reading changes. */
+static void short_gaps_of_a_constant_load_are_in_the_bound(void **state)
+{
+	struct wave *w = &wave_setup.wave[0];
+	struct jm_energy e;
+	double truth;
+
+	(void)state;
+	set_up_one(true, 700);
+	wave_add(w, -10, 600, 0);
+	for (double t = 3.05; t < 10; t += 3) {
+		wave_add(w, t, 100, 0);
+		wave_add(w, t + 0.01, 600, 0);
+	}
+	e = measure_one(10, &truth);
+	assert_true(fabs(e.joules - 6000) < 0.01); /* not seen */
+	assert_true(fabs(e.joules - truth) > 14);
+	assert_true(fabs(e.joules - truth) <= e.error_sampling);
 }
 
 /* ---- a load in step with the sensor ---- */
@@ -336,21 +359,9 @@ static double length = 10; /* s */
 
 static struct jm_energy of_square(double period, bool no_counter, double *ret_truth)
 {
-	struct jm_err err = JM_ERR_INIT;
-	struct wave_run run;
-	struct jm_energy e;
-
-	wave_reset();
-	wave_setup.gpus = 1;
-	wave_setup.no_counter = no_counter;
-	wave_setup.limit = limit;
+	set_up_one(no_counter, limit);
 	wave_square(&wave_setup.wave[0], 100, 600, period, 0.3, 50 + length);
-	assert_ok(wave_measure(&run, 1.234, 1.234 + length, 0, &err), err);
-	assert_ok(jm_session_energy(run.session, 0, run.phase, &e, &err), err);
-	*ret_truth =
-		wave_joules(&wave_setup.wave[0], run.t1) - wave_joules(&wave_setup.wave[0], run.t0);
-	wave_close(&run);
-	return e;
+	return measure_one(length, ret_truth);
 }
 
 /* Five moments of a load of 250 ms, again and again: what is missed between them adds up. */
@@ -421,6 +432,7 @@ int main(void)
 		cmocka_unit_test(limit_of_the_device_is_the_scale_of_what_few_readings_hide),
 		cmocka_unit_test(bound_of_few_readings_is_possible),
 		cmocka_unit_test(bound_of_many_alike_readings_is_narrow),
+		cmocka_unit_test(short_gaps_of_a_constant_load_are_in_the_bound),
 		cmocka_unit_test(slow_start_is_no_alias),
 		cmocka_unit_test(names_a_load_in_step_with_the_sensor),
 		cmocka_unit_test(error_of_a_locked_load_is_told),
