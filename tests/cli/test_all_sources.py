@@ -214,15 +214,16 @@ def offset(found, moment, shift=0):
     return max(0, found[0] - moment[1] - shift, moment[0] + shift - found[1])
 
 
-def offsets(folder, certificate):
-    """How far the step in the trace lies from where the device made it; 0: no reading contradicts."""
-    step = Step(time.monotonic() + 2.5)
+def offsets(folder, certificate, delay):
+    """How far the step, which comes after so many seconds, lies in the trace from where the device made it; 0: no
+    reading contradicts. None: the program did not read around it, as on a machine that is busy."""
+    step = Step(time.monotonic() + delay)
     devices = Devices(folder, certificate, step)
     runner = threading.Thread(target=step.run)
     runner.start()
     try:
         done = jm("measure", "--json", "-", "--csv", folder / "trace", "--interval", "5ms", "--source",
-                  ",".join(devices.sources), "--", "sleep", "4", env=devices.env)
+                  ",".join(devices.sources), "--", "sleep", delay + 1.5, env=devices.env)
     finally:
         runner.join()
         devices.close()
@@ -230,12 +231,13 @@ def offsets(folder, certificate):
     found = steps_in(folder / "trace", json.loads(done.stdout)["start_ns"])
     expected = {name for source in devices.sources for name in [part.split(":")[0] for part in source.split(",")]
                 if name in step.moments}
-    assert expected <= set(found), done.stderr
-    never = {name: found[name] for name in expected if not 0 < found[name][0] <= found[name][1] < float("inf")}
-    assert not never
-    # a step that was a second earlier, or later, would be seen; the file of hsmp has a new stamp at the step only
-    assert all(offset(found[name], step.moments[name], 1) > 0.2 for name in expected)
-    assert all(offset(found[name], step.moments[name], -1) > 0.2 for name in expected - {"hsmp"})
+    assert expected <= set(found) and len(expected) >= 11, done.stderr
+    if not all(0 < found[name][0] <= found[name][1] < float("inf") for name in expected):
+        return None
+    # a step that was a second earlier, or later, must be seen; the file of hsmp has a new stamp at the step only
+    if not all(offset(found[name], step.moments[name], shift) > 0.2 for name in expected for shift in (1, -1)
+               if (name, shift) != ("hsmp", -1)):
+        return None
     return {name: offset(found[name], step.moments[name]) for name in expected}
 
 
@@ -248,12 +250,11 @@ def make_certificate(tmp_path_factory):
 
 def test_one_step_of_all_devices_stands_at_one_time(tmp_path, certificate):
     """On a busy machine an answer may be late; a clock that is wrong is wrong each time."""
-    for attempt in range(3):
-        folder = tmp_path / str(attempt)
+    for delay in (2.5, 5, 10, 20):
+        folder = tmp_path / str(delay)
         folder.mkdir()
-        found = offsets(folder, certificate)
-        late = {name: s for name, s in found.items() if s > COARSE.get(name, OFFSET)}
-        if not late:
+        found = offsets(folder, certificate, delay)
+        late = found and {name: s for name, s in found.items() if s > COARSE.get(name, OFFSET)}
+        if found and not late:
             break
-    assert not late
-    assert len(found) >= 11
+    assert found and not late
