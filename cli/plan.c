@@ -267,6 +267,11 @@ static int plan(struct jm_run_call *r)
 		rc = print_runs(r);
 	if (rc)
 		return jm_cli_fail(r->cli);
+	if (jm_values_number(&r->cli->values, "cases") > 0) {
+		fputc('\n', r->cli->out);
+		if (jm_run_list_cases(r))
+			return JM_EXIT_FAILURE;
+	}
 	return print_needs(r) ? EXIT_LACKS : 0;
 }
 
@@ -302,6 +307,11 @@ static const struct jm_option options[] = {
 		.type = JM_TEXT,
 		.argument = "TAG,...",
 		.help = "only the runs that have one of these tags"},
+	{.name = "cases",
+		.use = JM_OPTION_OF_CALL,
+		.type = JM_FLAG,
+		.help = "list the cases of each run, too, in the order of the first block, as "
+			"'run --dry-run' does where all that the plan needs is here"},
 	{.name = "schema",
 		.use = JM_OPTION_OF_CALL,
 		.type = JM_FLAG,
@@ -320,7 +330,8 @@ const struct jm_command jm_command_plan = {
 		"programs that they need; what is missing on this machine is named with the "
 		"reason. "
 		"Nothing is run and nothing is set.\n\n'joulemark run PLAN.yaml' runs the plan, "
-		"'joulemark run PLAN.yaml --dry-run' lists its cases.\n\nExit status: 0 when all "
+		"'joulemark run PLAN.yaml --dry-run' lists its cases, and --cases does so "
+		"here.\n\nExit status: 0 when all "
 		"that the plan needs is here, 1 when something is missing, 2 for wrong usage and "
 		"for a plan that cannot be read.",
 	.example =

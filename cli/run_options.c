@@ -227,11 +227,11 @@ const struct jm_option jm_run_options[] = {
 		.argument = "WORD",
 		.help = "what an item of the command is: token, image, ..."},
 	{.name = "env",
-		.use = JM_OPTION_OF_COMMAND,
 		.type = JM_TEXT,
 		.argument = "NAME=VALUE",
 		.repeat = true,
-		.help = "environment variable of the command"},
+		.help = "environment variable of the command, or of the process in which the "
+			"workload runs"},
 	{.name = "platform",
 		.use = JM_OPTION_OF_CALL,
 		.type = JM_TEXT,

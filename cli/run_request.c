@@ -198,6 +198,34 @@ static int add_soft(struct jm_cli *cli, json_t *what)
 	return rc;
 }
 
+/* --env NAME=VALUE, the last one of a name. */
+static int add_environment(struct jm_cli *cli, json_t *what)
+{
+	const struct jm_value *env = jm_values_get(&cli->values, "env");
+	json_t *variables = json_object();
+	int rc = variables ? 0 : no_memory(cli);
+
+	for (int i = 0; i < env->n_texts && !rc; i++) {
+		const char *equals = strchr(env->texts[i], '=');
+		char *name = NULL;
+
+		if (!equals || equals == env->texts[i])
+			return jm_err_set(&cli->err, JM_EUSAGE,
+				"--env '%s' is not a variable; write it as NAME=VALUE.",
+				env->texts[i]);
+		name = strndup(env->texts[i], (size_t)(equals - env->texts[i]));
+		if (!name || json_object_set_new(variables, name, json_string(equals + 1)))
+			rc = jm_err_set(&cli->err, JM_EUSAGE,
+				"--env '%s' is not UTF-8 text and cannot be stored.",
+				env->texts[i]);
+		free(name);
+	}
+	if (!rc && json_object_size(variables))
+		json_object_set(what, "environment", variables);
+	json_decref(variables);
+	return rc;
+}
+
 /* A model or preset selects its workload: `run gpt-117m` is `run train --model gpt-117m`. */
 static int add_workload(struct jm_cli *cli, json_t *what)
 {
@@ -218,6 +246,8 @@ static int add_workload(struct jm_cli *cli, json_t *what)
 	rc = jm_work_options_request(cli, w, who, what);
 	if (!rc)
 		rc = add_soft(cli, what);
+	if (!rc)
+		rc = add_environment(cli, what);
 	json_object_set_new(what, "workload", json_string(w->name));
 	json_object_set_new(what, "device", split(text_of(cli, "device")));
 	if (!w->no_precision)
@@ -256,34 +286,6 @@ static int check_own(struct jm_cli *cli, const char *option)
 		"itself; "
 		"omit --%s.",
 		option, text_of(cli, option), option);
-}
-
-/* --env NAME=VALUE, the last one of a name. */
-static int add_environment(struct jm_cli *cli, json_t *what)
-{
-	const struct jm_value *env = jm_values_get(&cli->values, "env");
-	json_t *variables = json_object();
-	int rc = variables ? 0 : no_memory(cli);
-
-	for (int i = 0; i < env->n_texts && !rc; i++) {
-		const char *equals = strchr(env->texts[i], '=');
-		char *name = NULL;
-
-		if (!equals || equals == env->texts[i])
-			return jm_err_set(&cli->err, JM_EUSAGE,
-				"--env '%s' is not a variable; write it as NAME=VALUE.",
-				env->texts[i]);
-		name = strndup(env->texts[i], (size_t)(equals - env->texts[i]));
-		if (!name || json_object_set_new(variables, name, json_string(equals + 1)))
-			rc = jm_err_set(&cli->err, JM_EUSAGE,
-				"--env '%s' is not UTF-8 text and cannot be stored.",
-				env->texts[i]);
-		free(name);
-	}
-	if (!rc && json_object_size(variables))
-		json_object_set(what, "environment", variables);
-	json_decref(variables);
-	return rc;
 }
 
 static int add_command(struct jm_cli *cli, json_t *what)

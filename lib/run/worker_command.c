@@ -3,6 +3,7 @@
 #include "run/worker_private.h"
 
 #include "measure/launch.h"
+#include "run/environment.h"
 
 #include <math.h>
 #include <signal.h>
@@ -33,29 +34,6 @@ static char **command_line(const json_t *command)
 		argv[i] = (char *)(uintptr_t)json_string_value(word);
 	}
 	return argv;
-}
-
-/* "NAME=value" of each variable that the case has; the caller frees the list and what is in it. */
-static char **environment(const json_t *variables)
-{
-	char **env = calloc(json_object_size(variables) + 1, sizeof(*env));
-	const char *name;
-	json_t *value;
-	size_t n = 0;
-
-	json_object_foreach((json_t *)(uintptr_t)variables, name, value)
-	{
-		if (env && asprintf(&env[n], "%s=%s", name, json_string_value(value)) >= 0)
-			n++;
-	}
-	return env;
-}
-
-static void free_environment(char **env)
-{
-	for (size_t i = 0; env && env[i]; i++)
-		free(env[i]);
-	free((void *)env);
 }
 
 static void record_command(struct jm__worker *w, const struct jm_outcome *o)
@@ -120,13 +98,13 @@ int jm__worker_command(struct jm__worker *w, struct jm_err *err)
 		.extra_fd = w->orders.fd,
 		.extra = on_orders,
 	};
-	char **env = environment(json_object_get(w->parameters, "environment"));
+	char **env = jm_environment_new(json_object_get(w->parameters, "environment"));
 	struct jm_outcome outcome = {.phase = -1, .marked = -1};
 	int rc;
 
 	if (!o.argv || !env) {
 		free((void *)(uintptr_t)o.argv);
-		free_environment(env);
+		jm_environment_free(env);
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a command line.");
 	}
 	o.env = (const char *const *)env;
@@ -139,7 +117,7 @@ int jm__worker_command(struct jm__worker *w, struct jm_err *err)
 	else
 		record_command(w, &outcome);
 	free((void *)(uintptr_t)o.argv);
-	free_environment(env);
+	jm_environment_free(env);
 	if (rc || outcome.signal || outcome.status)
 		jm_record_set_failure(
 			w->record, !rc && outcome.signal ? JM_FAILURE_CRASH : JM_FAILURE_COMMAND);

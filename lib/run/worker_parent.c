@@ -3,6 +3,7 @@
  * case, whatever its result. */
 #include "run/worker_parent.h"
 
+#include "run/environment.h"
 #include "run/orders.h"
 
 #include "base/child_process.h"
@@ -32,10 +33,23 @@ static int64_t real_now(void)
 
 /* ---- starting ---- */
 
+/* A command gets its variables from the worker, but libraries of native work read theirs when they are loaded. NULL = as
+ * ours; own: what it points into. */
+static char **environment(const struct jm__child *c, char **own)
+{
+	const json_t *parameters = json_object_get(c->o->job, "parameters");
+	const char *const mark[] = {c->keeper.variable, NULL};
+
+	if (json_object_get(parameters, "command"))
+		return c->keeper.pid > 0 ? jm_proc_environment(mark) : NULL;
+	return own && *own ? jm_proc_environment((const char *const *)own) : NULL;
+}
+
 static int start(struct jm__child *c, struct jm_err *err)
 {
-	const char *const mark[] = {c->keeper.variable, NULL};
-	char **env = c->keeper.pid > 0 ? jm_proc_environment(mark) : NULL;
+	const json_t *parameters = json_object_get(c->o->job, "parameters");
+	char **own = jm_environment_new(json_object_get(parameters, "environment"));
+	char **env = environment(c, own);
 	struct jm_rank rank[JM_WORLD_MOST];
 	struct jm_launch what = {.program = c->o->program,
 		.job = c->o->job,
@@ -46,6 +60,7 @@ static int start(struct jm__child *c, struct jm_err *err)
 
 	rc = c->launcher->start(&what, rank, err);
 	free(env);
+	jm_environment_free(own);
 	for (int r = 0; r < c->world && !rc; r++)
 		c->member[r] = (struct jm__member){.rank = rank[r], .pid = rank[r].pid};
 	return rc;

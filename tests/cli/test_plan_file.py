@@ -168,6 +168,29 @@ source: "null"
     assert [(tmp_path / f"said.{n}").read_text() for n in (1, 2)] == ["a b-1", "a b-2"]
 
 
+def test_environment_reaches_a_workload(tmp_path):
+    """Before its libraries are loaded: OpenMP prints its version and what it reads then."""
+    path = plan(tmp_path, """
+work: gemm
+device: cpu
+m: 64
+n: 64
+k: 64
+warmup: 0
+steps: 1
+source: "null"
+selftest: 0
+variables: {threads: [1, 2]}
+env: {OMP_NUM_THREADS: "{threads}", OMP_DISPLAY_ENV: "true"}
+order: given
+""")
+    done = jm("run", path, "--show-output", "--store", tmp_path / "s.db")
+    assert done.returncode == 0, done.stderr
+    assert re.findall(r"OMP_NUM_THREADS ?= ?'(\d+)'", done.stderr) == ["1", "2"]
+    assert [r["case"]["parameters"]["environment"]["OMP_NUM_THREADS"] for r in records(tmp_path / "s.db")] == ["1", "2"]
+    assert re.search(r"^OMP_NUM_THREADS", done.stdout, re.M), "the variable is a column of the table"
+
+
 def test_several_works_and_their_own_defaults(tmp_path):
     """What holds for all runs holds for those whose work has it."""
     path = plan(tmp_path, """
@@ -516,6 +539,8 @@ def test_plan_of_a_machine_that_is_not_here(tmp_path):
     done = jm("plan", path)
     assert done.returncode == 1, done.stderr
     assert "7 cases x 1 repeat" in done.stdout  # six caps and the reference
+    cases = jm("plan", path, "--cases").stdout
+    assert [w for w in range(200, 701, 100) if re.search(rf"^  [0-9a-f]+  gpu.power={w}W$", cases, re.M)] == [*range(200, 701, 100)]
     for what in ("device nodevice:0", "source nosuch", "knob gpu.power"):
         assert re.search(rf"{what} +missing: .*", done.stdout), done.stdout
 
