@@ -16,25 +16,25 @@
 #include <time.h>
 
 /* Stands for the server: takes 5 ms, returns how many tokens it generated. */
-static int serve(int request)
+static int serve(long request)
 {
 	const struct timespec moment = {.tv_nsec = 5000000};
 
 	nanosleep(&moment, NULL);
-	return 20 + request % 10;
+	return 20 + (int)(request % 10);
 }
 
 int main(int argc, char **argv)
 {
-	int requests = argc > 1 ? atoi(argv[1]) : 200;
+	long requests = argc > 1 ? strtol(argv[1], NULL, 10) : 200;
 
 	jm_mark("serve", NAN, NULL); /* from here on the time and the energy are those of "serve" */
-	for (int i = 0; i < requests; i++) {
+	for (long i = 0; i < requests; i++) {
 		int tokens = serve(i);
 
 		jm_mark("serve", tokens, NULL); /* done since the mark before */
 	}
 	jm_mark("idle", NAN, NULL); /* ends "serve" */
-	printf("%d requests\n", requests);
+	printf("%ld requests\n", requests);
 	return 0;
 }
