@@ -34,17 +34,9 @@ static inline void add(struct jm_held_power *sum, double watts, double length)
 		sum->most = watts;
 }
 
-/* The value held until t. */
-static void hold(struct jm_cells *c, int64_t t)
+/* The value held until t, over the ends of cells. */
+static void hold_long(struct jm_cells *c, int64_t t)
 {
-	if (t <= c->at || c->n == JM_CELLS)
-		return;
-	if (t < c->end) {
-		if (!isnan(c->value))
-			add(&c->cell[c->n], c->value, seconds(t - c->at));
-		c->at = t;
-		return;
-	}
 	while (c->at < t && c->n < JM_CELLS) {
 		int64_t until = t < c->end ? t : c->end;
 
@@ -58,10 +50,28 @@ static void hold(struct jm_cells *c, int64_t t)
 	}
 }
 
-void jm_cells_add(struct jm_cells *c, struct jm_reading r)
+/* The value held until t. */
+static inline void hold(struct jm_cells *c, int64_t t)
 {
-	hold(c, r.t_ns);
-	c->value = r.value;
+	if (t <= c->at || c->n == JM_CELLS)
+		return;
+	if (t >= c->end) {
+		hold_long(c, t);
+		return;
+	}
+	if (!isnan(c->value))
+		add(&c->cell[c->n], c->value, seconds(t - c->at));
+	c->at = t;
+}
+
+void jm_cells_add(struct jm_cells *c, const struct jm_reading *reading, int n)
+{
+	for (int i = 0; i < n; i++) {
+		if (reading[i].value == c->value)
+			continue;
+		hold(c, reading[i].t_ns);
+		c->value = reading[i].value;
+	}
 }
 
 void jm_cells_end(struct jm_cells *c)
@@ -106,21 +116,59 @@ int jm_power_held(const struct jm_trace *trace, int signal, int64_t t0, int64_t 
 	return rc;
 }
 
-int jm_cells_held(const struct jm_cells *c, const struct jm_trace *trace, int signal, int64_t t0,
-	int64_t t1, struct jm_held_power *sum, struct jm_err *err)
+static int read_both(void *arg, struct jm_reading r)
 {
-	int64_t first = (t0 - c->t0 + c->length - 1) / c->length, end = (t1 - c->t0) / c->length;
+	struct reading *part = arg;
+
+	read_held(&part[0], r);
+	return read_held(&part[1], r);
+}
+
+/* The cell that t is in, in two: an interval that ends at t is followed by one that begins there. */
+static int split(
+	struct jm_cells *c, const struct jm_trace *trace, int signal, int64_t t, struct jm_err *err)
+{
+	struct jm_split *s = &c->split;
+	int64_t begin = t - (t - c->t0) % c->length, end = begin + c->length;
+	struct reading part[] = {
+		{{begin, t, begin, NAN}, &s->before}, {{t, end, t, NAN}, &s->after}};
 	int rc;
 
-	if (t0 < c->t0 || t1 > c->t1 || first >= end)
-		return jm_power_held(trace, signal, t0, t1, sum, err);
-	rc = jm_power_held(trace, signal, t0, c->t0 + first * c->length, sum, err);
-	for (int64_t i = first; i < end; i++) {
-		sum->joules += c->cell[i].joules;
-		sum->covered_s += c->cell[i].covered_s;
-		sum->most = fmax(sum->most, c->cell[i].most);
+	if (s->known && s->t == t)
+		return 0;
+	*s = (struct jm_split){.known = true, .t = t};
+	if (begin == t) {
+		s->after = c->cell[(begin - c->t0) / c->length];
+		return 0;
 	}
-	if (rc)
-		return rc;
-	return jm_power_held(trace, signal, c->t0 + end * c->length, t1, sum, err);
+	rc = jm_trace_each(trace, signal, begin, end, read_both, part, err);
+	hold_reading(&part[0], t);
+	hold_reading(&part[1], end);
+	s->known = !rc;
+	return rc;
+}
+
+static void add_sum(struct jm_held_power *sum, const struct jm_held_power *part)
+{
+	sum->joules += part->joules;
+	sum->covered_s += part->covered_s;
+	sum->most = fmax(sum->most, part->most);
+}
+
+int jm_cells_held(struct jm_cells *c, const struct jm_trace *trace, int signal, int64_t t0,
+	int64_t t1, struct jm_held_power *sum, struct jm_err *err)
+{
+	int64_t first = (t0 - c->t0) / c->length, last = (t1 - c->t0) / c->length;
+	int rc;
+
+	if (t0 < c->t0 || t1 >= c->t1 || first == last)
+		return jm_power_held(trace, signal, t0, t1, sum, err);
+	rc = split(c, trace, signal, t0, err);
+	add_sum(sum, &c->split.after);
+	for (int64_t i = first + 1; i < last; i++)
+		add_sum(sum, &c->cell[i]);
+	if (!rc)
+		rc = split(c, trace, signal, t1, err);
+	add_sum(sum, &c->split.before);
+	return rc;
 }

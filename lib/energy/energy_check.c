@@ -30,21 +30,32 @@
 #define WINDOW_SHARE 0.25 /* of a refresh, where the sensor's window is not known */
 #define UNSEEN_MIN   INT64_C(150000000) /* ns: readings may lie so far apart */
 
+/* When the counter made a step, and by how much that may be off. */
+struct step {
+	int64_t at, loose;
+};
+
 /* A stretch of the counter from one of its steps on. */
 struct rising {
 	bool open;
-	struct jm_plateau begin, end;
+	struct step begin, end;
 	double joules;
+};
+
+/* What the counter stood at, and when it was first and last seen there. */
+struct still {
+	double value;
+	int64_t first, seen;
 };
 
 struct check {
 	const struct jm_trace_interval *s;
 	const struct jm_signal *counter, *power; /* power: NULL = there are no usable readings */
 	const struct jm_meter_signals *m;
-	const struct jm_cells *cells; /* of the power */
-	double peak;		      /* W; INFINITY = not known */
-	int64_t window;		      /* ns */
-	struct jm_plateau last;
+	struct jm_cells *cells; /* of the power */
+	double peak;		/* W; INFINITY = not known */
+	int64_t window;		/* ns */
+	struct still last;
 	bool any;
 	int64_t alive; /* the last moment at which the counter is known to go on; ns */
 	struct rising window_open, whole;
@@ -143,7 +154,7 @@ static void note_pause(struct check *c, int64_t length, double rise)
  * tells then what was used meanwhile.
  */
 static void look_at_rest(
-	struct check *c, const struct jm_plateau *still, const struct jm_plateau *next, double rise)
+	struct check *c, const struct still *still, const struct jm_plateau *next, double rise)
 {
 	int64_t length = still->seen - still->first, refresh = c->counter->refresh_ns;
 	int64_t until = next ? jm_plateau_start(next) : still->seen - refresh - refresh / 5;
@@ -177,11 +188,16 @@ static void look_at_rest(
 
 /* ---- a counter that rises ---- */
 
+static struct step step_of(const struct jm_plateau *run)
+{
+	return (struct step){jm_plateau_start(run), run->hi - run->lo};
+}
+
 static void look_at_rising(struct check *c, const struct rising *r)
 {
-	int64_t a = jm_plateau_start(&r->begin), b = jm_plateau_start(&r->end);
+	int64_t a = r->begin.at, b = r->end.at;
 	double length = seconds(b - a), mean = r->joules / length;
-	double loose = seconds(r->begin.hi - r->begin.lo + r->end.hi - r->end.lo) / 2;
+	double loose = seconds(r->begin.loose + r->end.loose) / 2;
 	double share, least, most;
 	struct jm_held_power h;
 
@@ -206,10 +222,10 @@ static void look_at_rising(struct check *c, const struct rising *r)
 static void rise_by(struct rising *r, const struct jm_plateau *run, double joules)
 {
 	if (!r->open)
-		*r = (struct rising){.open = true, .begin = *run, .end = *run};
+		*r = (struct rising){.open = true, .begin = step_of(run), .end = step_of(run)};
 	else
 		r->joules += joules;
-	r->end = *run;
+	r->end = step_of(run);
 }
 
 static void add_rise(struct check *c, const struct jm_plateau *run, double joules)
@@ -221,10 +237,10 @@ static void add_rise(struct check *c, const struct jm_plateau *run, double joule
 		return;
 	rise_by(&c->whole, run, joules);
 	rise_by(r, run, joules);
-	if (jm_plateau_start(run) - jm_plateau_start(&r->begin) < c->window)
+	if (r->end.at - r->begin.at < c->window)
 		return;
 	look_at_rising(c, r);
-	*r = (struct rising){.open = true, .begin = *run, .end = *run};
+	*r = (struct rising){.open = true, .begin = step_of(run), .end = step_of(run)};
 }
 
 /* After a reset. */
@@ -249,7 +265,7 @@ static void on_plateau(void *arg, const struct jm_plateau *run)
 		return;
 	if (!c->any) {
 		c->any = true;
-		c->last = *run;
+		c->last = (struct still){run->value, run->first, run->seen};
 		return;
 	}
 	if (rise < 0 && c->counter->wrap > 0)
@@ -262,14 +278,13 @@ static void on_plateau(void *arg, const struct jm_plateau *run)
 		look_at_rest(c, &c->last, run, rise);
 		add_rise(c, run, rise);
 	}
-	c->last = *run;
+	c->last = (struct still){run->value, run->first, run->seen};
 }
 
 /* Long enough to say something? */
 static void look_at_end(struct check *c, const struct rising *r)
 {
-	if (r->open && jm_plateau_start(&r->end) - jm_plateau_start(&r->begin) >=
-			       STILL * c->counter->refresh_ns)
+	if (r->open && r->end.at - r->begin.at >= STILL * c->counter->refresh_ns)
 		look_at_rising(c, r);
 }
 
@@ -336,7 +351,7 @@ static int walk_counter(struct check *c, struct jm_part *ret)
 	struct jm_watch watch = {
 		.t0 = c->s->t0 - around,
 		.t1 = c->s->t1 + BEYOND * c->counter->refresh_ns,
-		.fn = jm_plateaus_feed,
+		.fn = jm_plateaus_feed_all,
 		.arg = &steps,
 	};
 	int rc;
@@ -361,7 +376,7 @@ static void check_power(struct check *c)
 }
 
 int jm_energy_check(const struct jm_trace_interval *s, const struct jm_meter_signals *m,
-	const struct jm_cells *cells, struct jm_part *ret_counter, struct jm_fault *ret,
+	struct jm_cells *cells, struct jm_part *ret_counter, struct jm_fault *ret,
 	struct jm_err *err)
 {
 	struct check c = {.s = s, .m = m, .cells = cells, .err = err};

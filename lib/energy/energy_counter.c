@@ -59,7 +59,8 @@ static int look_around(const struct jm_trace_interval *s, int signal, int64_t t,
 	near->n = 0;
 	near->t = t;
 	jm_plateaus_init(&steps, what, collect, near);
-	rc = jm_trace_each(s->trace, signal, t - reach, until, jm_plateaus_feed, &steps, err);
+	rc = jm_trace_each_some(
+		s->trace, signal, t - reach, until, jm_plateaus_feed_all, &steps, err);
 	jm_plateaus_end(&steps);
 	return rc;
 }
@@ -355,17 +356,16 @@ static void watch_peak(struct middle *m, int64_t t, double joules)
 	m->peak_joules = 0;
 }
 
-static int add_reading(void *arg, struct jm_reading r)
+static void add_reading(struct middle *m, struct jm_reading r)
 {
-	struct middle *m = arg;
 	double joules;
 
 	if (r.t_ns < m->from || r.t_ns > m->to)
-		return 0;
+		return;
 	if (isnan(r.value)) {
 		m->gaps += !m->silent;
 		m->silent = true;
-		return 0;
+		return;
 	}
 	m->silent = false;
 	m->samples++;
@@ -388,7 +388,6 @@ static int add_reading(void *arg, struct jm_reading r)
 		}
 	}
 	m->last = r;
-	return 0;
 }
 
 /* The stretch as far as it is known: where an edge is not, from the first reading or to the last. */
@@ -417,12 +416,13 @@ struct watched {
 	const struct jm_watch *watch;
 };
 
-static int add_watched(void *arg, struct jm_reading r)
+static int add_readings(void *arg, const struct jm_reading *reading, int n)
 {
 	struct watched *w = arg;
 
-	add_reading(w->middle, r);
-	return w->watch->fn(w->watch->arg, r);
+	for (int i = 0; i < n; i++)
+		add_reading(w->middle, reading[i]);
+	return w->watch ? w->watch->fn(w->watch->arg, reading, n) : 0;
 }
 
 static int sum_readings(const struct jm_trace_interval *s, int signal, const struct known *k,
@@ -437,10 +437,9 @@ static int sum_readings(const struct jm_trace_interval *s, int signal, const str
 		.from = k->e0.known ? k->e0.anchor : k->begin,
 		.to = k->e1.known ? k->e1.anchor : k->end,
 	};
-	if (!watch)
-		return jm_trace_each(s->trace, signal, ret->from, ret->to, add_reading, ret, err);
-	return jm_trace_each(s->trace, signal, watch->t0 < ret->from ? watch->t0 : ret->from,
-		watch->t1 > ret->to ? watch->t1 : ret->to, add_watched, &both, err);
+	return jm_trace_each_some(s->trace, signal,
+		watch && watch->t0 < ret->from ? watch->t0 : ret->from,
+		watch && watch->t1 > ret->to ? watch->t1 : ret->to, add_readings, &both, err);
 }
 
 /*

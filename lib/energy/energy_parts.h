@@ -38,6 +38,13 @@ struct jm_held_power {
 int jm_power_held(const struct jm_trace *trace, int signal, int64_t t0, int64_t t1,
 	struct jm_held_power *sum, struct jm_err *err);
 
+/* A cell before and after a moment within it. */
+struct jm_split {
+	bool known;
+	int64_t t;
+	struct jm_held_power before, after;
+};
+
 #define JM_CELLS 512
 struct jm_cells {
 	int64_t t0, t1, length; /* of one cell */
@@ -45,19 +52,20 @@ struct jm_cells {
 	int n; /* the cell that is being filled, up to `at`; it ends at `end` */
 	int64_t at, end;
 	double value; /* that holds from there on */
+	struct jm_split split;
 };
 void jm_cells_init(struct jm_cells *c, int64_t t0, int64_t t1);
 /* In order of time; the last one before t0, too. */
-void jm_cells_add(struct jm_cells *c, struct jm_reading r);
+void jm_cells_add(struct jm_cells *c, const struct jm_reading *reading, int n);
 void jm_cells_end(struct jm_cells *c);
 /* As jm_power_held; what lies within the cells is not read again. */
-int jm_cells_held(const struct jm_cells *c, const struct jm_trace *trace, int signal, int64_t t0,
+int jm_cells_held(struct jm_cells *c, const struct jm_trace *trace, int signal, int64_t t0,
 	int64_t t1, struct jm_held_power *sum, struct jm_err *err);
 
 /* Takes part in another's pass over a signal. */
 struct jm_watch {
-	int64_t t0, t1; /* as in jm_trace_each */
-	int (*fn)(void *arg, struct jm_reading reading);
+	int64_t t0, t1; /* as in jm_trace_each_some */
+	jm_readings_fn *fn;
 	void *arg;
 };
 
@@ -76,7 +84,7 @@ int jm_energy_by_power(const struct jm_trace_interval *s, const struct jm_meter_
 	struct jm_cells *cells, struct jm_part *ret, struct jm_err *err);
 /* energy_check.c: the energy by counter, and can the readings be true? cells: of the power. */
 int jm_energy_check(const struct jm_trace_interval *s, const struct jm_meter_signals *m,
-	const struct jm_cells *cells, struct jm_part *ret_counter, struct jm_fault *ret,
+	struct jm_cells *cells, struct jm_part *ret_counter, struct jm_fault *ret,
 	struct jm_err *err);
 
 /* energy_pattern.c: how readings of power follow each other, one a refresh. Constant memory. */

@@ -46,7 +46,7 @@ static void cross(struct jm_pattern *p, double off)
 	double n = (double)p->n, away = n * off - p->sum;
 	int side = away < 0 ? -1 : 1;
 
-	if (square(away) > square(NEAR) * (n * p->squares - square(p->sum)) && side != p->side) {
+	if (side != p->side && square(away) > square(NEAR) * (n * p->squares - square(p->sum))) {
 		p->crossings += p->side != 0;
 		p->side = side;
 		p->since = p->n;

@@ -29,6 +29,12 @@
 #define BRIDGE_REFRESHES 3
 #define BRIDGE_MIN	 INT64_C(250000000) /* ns without readings that may be interpolated */
 
+/* A value from when the sensor came to it, by the best guess, until it was seen last; for the middle of its window. */
+struct level {
+	double value;
+	int64_t start, seen;
+};
+
 struct sum {
 	const struct jm_signal *signal;
 	int64_t t0, t1, window, shift;
@@ -36,7 +42,7 @@ struct sum {
 	double joules, covered_s, watts_max;
 	double highest, lowest; /* W: readings in the stretch, and next to it on either side */
 	long samples, gaps;
-	struct jm_plateau last; /* finite */
+	struct level last; /* finite */
 	double before_last;
 	bool any, silent, last_held;
 	int64_t silent_at;
@@ -110,20 +116,19 @@ static void note_highest(struct sum *s, const struct jm_plateau *run, int64_t st
 		s->watts_max = run->value;
 }
 
-static int64_t start_of(const struct sum *s, const struct jm_plateau *run)
+static struct level level_of(const struct sum *s, const struct jm_plateau *run)
 {
-	return jm_plateau_start(run) - s->shift;
+	return (struct level){run->value, jm_plateau_start(run) - s->shift, run->seen - s->shift};
 }
 
-/* The last moment the sensor is known to have been at the run's value, before the next at `start`. */
-static int64_t known_until(const struct sum *s, const struct jm_plateau *run, int64_t start)
+/* The last moment the sensor is known to have been at the last value, before the next at `start`. */
+static int64_t known_until(const struct sum *s, int64_t start)
 {
-	int64_t begin = start_of(s, run), seen = run->seen - s->shift;
-	int64_t last = s->signal->refresh_ns ? start - s->signal->refresh_ns : seen;
+	int64_t last = s->signal->refresh_ns ? start - s->signal->refresh_ns : s->last.seen;
 
-	if (last > seen)
-		last = seen;
-	return last > begin ? last : begin;
+	if (last > s->last.seen)
+		last = s->last.seen;
+	return last > s->last.start ? last : s->last.start;
 }
 
 /* The run from its start to `until`: a reading at each refresh. */
@@ -155,19 +160,19 @@ static void first_run(struct sum *s, const struct jm_plateau *run, int64_t start
 
 static void join(struct sum *s, const struct jm_plateau *run, int64_t start)
 {
-	int64_t from = known_until(s, &s->last, start), to = start - s->window;
+	int64_t from = known_until(s, start), to = start - s->window;
 	double change = run->value - s->last.value;
-	bool held = from > start_of(s, &s->last) + s->signal->refresh_ns / 2;
+	bool held = from > s->last.start + s->signal->refresh_ns / 2;
 
 	if (to < from)
 		to = from;
-	add_step(s, start_of(s, &s->last), from, to, start, run->value);
+	add_step(s, s->last.start, from, to, start, run->value);
 	if (touches(s, from, start)) {
 		s->gap_squares += square(change * seconds(to - from));
 		s->time_squares += square(change * seconds(run->hi - run->lo));
 	}
-	if (touches(s, start_of(s, &s->last), start)) {
-		note_pattern(s, start_of(s, &s->last), start, s->last.value);
+	if (touches(s, s->last.start, start)) {
+		note_pattern(s, s->last.start, start, s->last.value);
 		note_range(s, s->last.value);
 		note_range(s, run->value);
 	}
@@ -178,7 +183,7 @@ static void join(struct sum *s, const struct jm_plateau *run, int64_t start)
 /* The end of what is known before a silence: as long as the value was seen. */
 static void close_run(struct sum *s)
 {
-	int64_t start = start_of(s, &s->last), seen = s->last.seen - s->shift;
+	int64_t start = s->last.start, seen = s->last.seen;
 
 	if (seen > start)
 		add_line(s, start, seen, s->last.value, s->last.value);
@@ -195,7 +200,8 @@ static void on_silence(struct sum *s, const struct jm_plateau *run)
 static void on_run(void *arg, const struct jm_plateau *run)
 {
 	struct sum *s = arg;
-	int64_t bridge = BRIDGE_REFRESHES * s->signal->refresh_ns, start = start_of(s, run);
+	int64_t bridge = BRIDGE_REFRESHES * s->signal->refresh_ns,
+		start = jm_plateau_start(run) - s->shift;
 
 	if (isnan(run->value)) {
 		on_silence(s, run);
@@ -208,7 +214,7 @@ static void on_run(void *arg, const struct jm_plateau *run)
 			add_line(s, start - s->window, start, run->value, run->value);
 		else
 			first_run(s, run, start);
-	} else if (s->silent && start - s->window - (s->last.seen - s->shift) > bridge) {
+	} else if (s->silent && start - s->window - s->last.seen > bridge) {
 		close_run(s);
 		add_line(s, start - s->window, start, run->value, run->value);
 		s->last.value = NAN;
@@ -217,7 +223,7 @@ static void on_run(void *arg, const struct jm_plateau *run)
 	}
 	note_highest(s, run, start);
 	s->before_last = s->any ? s->last.value : NAN;
-	s->last = *run;
+	s->last = level_of(s, run);
 	s->any = true;
 	s->silent = false;
 }
@@ -225,12 +231,11 @@ static void on_run(void *arg, const struct jm_plateau *run)
 /* After the last plateau: it is valid a little longer than it was read, unless readings stopped. */
 static void finish(struct sum *s)
 {
-	int64_t start = start_of(s, &s->last), end;
+	int64_t start = s->last.start, end;
 
 	if (!s->any)
 		return;
-	end = s->silent ? s->last.seen - s->shift
-			: s->last.seen - s->shift + jm_reach(s->signal) + 2 * s->shift;
+	end = s->silent ? s->last.seen : s->last.seen + jm_reach(s->signal) + 2 * s->shift;
 	if (end > start)
 		add_line(s, start, end, s->last.value, s->last.value);
 	if (touches(s, start, end))
@@ -321,22 +326,25 @@ struct pass {
 	bool has_before, over;
 };
 
-static int pass_on(void *arg, struct jm_reading r)
+static int pass_on(void *arg, const struct jm_reading *reading, int n)
 {
 	struct pass *p = arg;
+	int begin = 0, end;
 
-	jm_cells_add(p->cells, r);
-	if (r.t_ns < p->t0) {
-		p->before = r;
+	jm_cells_add(p->cells, reading, n);
+	while (begin < n && reading[begin].t_ns < p->t0)
+		begin++;
+	if (begin) {
+		p->before = reading[begin - 1];
 		p->has_before = true;
-		return 0;
 	}
-	if (p->has_before)
-		jm_plateaus_feed(&p->steps, p->before);
+	for (end = begin; !p->over && end < n; end++)
+		p->over = reading[end].t_ns > p->t1;
+	if (end == begin)
+		return 0;
+	jm_plateaus_feed_all(&p->steps, &p->before, p->has_before);
 	p->has_before = false;
-	if (!p->over)
-		jm_plateaus_feed(&p->steps, r);
-	p->over = r.t_ns > p->t1;
+	jm_plateaus_feed_all(&p->steps, reading + begin, end - begin);
 	return 0;
 }
 
@@ -350,7 +358,8 @@ static int read_power(const struct jm_trace_interval *stretch, int signal, struc
 
 	jm_plateaus_init(&p.steps, s->signal, on_run, s);
 	jm_cells_init(cells, s->t0 - CELLS_AROUND, s->t1 + CELLS_AROUND);
-	rc = jm_trace_each(stretch->trace, signal, s->t0 - more, s->t1 + more, pass_on, &p, err);
+	rc = jm_trace_each_some(
+		stretch->trace, signal, s->t0 - more, s->t1 + more, pass_on, &p, err);
 	if (p.has_before)
 		jm_plateaus_feed(&p.steps, p.before);
 	jm_plateaus_end(&p.steps);

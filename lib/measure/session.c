@@ -213,6 +213,8 @@ static int use_calibration(struct jm_session *s, struct jm_err *err)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the sensors of a session.");
 	if (!s->options.as_declared)
 		jm_sensors_apply(s->ctx, &s->set, s->delay_ns);
+	for (int i = 0; i < s->set.n_signals; i++)
+		s->delayed = s->delayed || s->delay_ns[i];
 	return 0;
 }
 
@@ -255,18 +257,25 @@ const struct jm_meters *jm_session_meters(const struct jm_session *s)
 
 /* ---- the writer ---- */
 
+static void keep_newest(struct jm_session *s, const struct jm_signal_reading *reading, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		s->newest[reading[i].signal] = reading[i].reading;
+}
+
 static int keep(void *arg, struct jm_signal_reading *reading, size_t n, struct jm_err *err)
 {
 	struct jm_session *s = arg;
 
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; s->delayed && i < n; i++)
 		reading[i].reading.t_ns -= s->delay_ns[reading[i].signal];
-		s->newest[reading[i].signal] = reading[i].reading;
-	}
 	for (size_t i = 0; s->options.on_reading && i < n; i++)
 		s->options.on_reading(
 			s->options.on_reading_arg, reading[i].signal, reading[i].reading);
-	return s->options.no_trace ? 0 : jm_trace_append_all(s->trace, reading, n, err);
+	if (!s->options.no_trace)
+		return jm_trace_append_all(s->trace, reading, n, err);
+	keep_newest(s, reading, n);
+	return 0;
 }
 
 /* With the lock held. The first error is kept; later readings are taken and lost. */
@@ -536,7 +545,7 @@ struct jm_reading jm_session_newest(struct jm_session *s, int signal)
 
 	pthread_mutex_lock(&s->lock);
 	drain_all(s);
-	newest = s->newest[signal];
+	newest = s->options.no_trace ? s->newest[signal] : jm_trace_newest(s->trace, signal);
 	pthread_mutex_unlock(&s->lock);
 	return newest;
 }

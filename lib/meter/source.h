@@ -42,12 +42,16 @@ struct jm_sink {
 
 static inline void jm_give(struct jm_sink *sink, int signal, double value, int64_t t_ns)
 {
-	const struct jm_reading reading = {.value = value, .t_ns = t_ns};
+	if (signal == sink->next && signal < sink->n) {
+		/* one by one: a copy of both at once would wait until both are written somewhere else */
+		sink->row[signal].value = value;
+		sink->row[signal].t_ns = t_ns;
+		sink->next++;
+	} else {
+		const struct jm_reading reading = {.value = value, .t_ns = t_ns};
 
-	if (signal == sink->next && signal < sink->n)
-		sink->row[sink->next++] = reading;
-	else
 		sink->give(sink, signal, 1, &reading);
+	}
 }
 
 /* One reading each of n signals that follow each other, from `first` on. */

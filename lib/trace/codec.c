@@ -7,6 +7,7 @@
 
 enum kind { MULTIPLE, FRACTION, RAW, NOTHING, SAME };
 
+#define SHORT	 4		 /* bytes of a varint */
 #define FARTHEST (INT64_MAX / 4) /* ns; sums and differences of times within it cannot wrap */
 
 static const uint8_t magic[4] = {'j', 'm', 'T', '1'};
@@ -31,7 +32,7 @@ static size_t put_varint(uint8_t *out, uint64_t v)
 	return n;
 }
 
-/* Near the end of the bytes, and what is longer than 8 of them. */
+/* Of any length, and where the bytes may end within it. */
 static bool get_long_varint(struct jm_decoder *d, uint64_t *ret)
 {
 	uint64_t v = 0;
@@ -48,32 +49,32 @@ static bool get_long_varint(struct jm_decoder *d, uint64_t *ret)
 	return false;
 }
 
-/* The lower 7 bits of each byte, one after the other. */
-static inline uint64_t pack(uint64_t bytes)
-{
-	bytes = (bytes & 0x007f007f007f007f) | (bytes & 0x7f007f007f007f00) >> 1;
-	bytes = (bytes & 0x00003fff00003fff) | (bytes & 0x3fff00003fff0000) >> 2;
-	return (bytes & 0x0fffffff) | (bytes & 0x0fffffff00000000) >> 4;
-}
-
-/* All its bytes at once; the first byte without the upper bit is its last. */
+/* Most have few bytes. What says that one follows, its upper bit, is taken off when that one is added. */
 static inline bool get_varint(struct jm_decoder *d, uint64_t *ret)
 {
-	uint64_t bytes, ends;
+	const uint8_t *at = d->at;
+	uint64_t v;
+	int n = 1;
 
-	if (d->end - d->at < (ptrdiff_t)sizeof(bytes))
+	if (d->end - at < SHORT)
 		return get_long_varint(d, ret);
-	memcpy(&bytes, d->at, sizeof(bytes));
-	if (!(bytes & 0x80)) {
-		*ret = bytes & 0x7f;
-		d->at++;
-		return true;
+	v = at[0];
+	if (v >= 1 << 7) {
+		v += ((uint64_t)at[1] << 7) - (1 << 7);
+		n = 2;
 	}
-	ends = ~bytes & 0x8080808080808080;
-	if (!ends)
+	if (v >= 1 << 14) {
+		v += ((uint64_t)at[2] << 14) - (1 << 14);
+		n = 3;
+	}
+	if (v >= 1 << 21) {
+		v += ((uint64_t)at[3] << 21) - (1 << 21);
+		n = 4;
+	}
+	if (v >= 1 << 28)
 		return get_long_varint(d, ret);
-	*ret = pack(bytes & (ends ^ (ends - 1)));
-	d->at += __builtin_ctzll(ends) / 8 + 1;
+	d->at = at + n;
+	*ret = v;
 	return true;
 }
 

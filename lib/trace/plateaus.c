@@ -88,16 +88,10 @@ static struct jm_plateau begin(const struct jm_plateaus *s, struct jm_reading r)
 	return run;
 }
 
-int jm_plateaus_feed(void *steps, struct jm_reading r)
+static void change(struct jm_plateaus *s, struct jm_reading r)
 {
-	struct jm_plateaus *s = steps;
-	struct jm_plateau next;
+	struct jm_plateau next = begin(s, r);
 
-	if (s->any && (r.value == s->now.value || (isnan(r.value) && isnan(s->now.value)))) {
-		s->now.seen = r.t_ns;
-		return 0;
-	}
-	next = begin(s, r);
 	if (s->any) {
 		if (!isnan(s->now.value) && !isnan(next.value))
 			narrow(s, &s->now, &next);
@@ -105,6 +99,26 @@ int jm_plateaus_feed(void *steps, struct jm_reading r)
 	}
 	s->now = next;
 	s->any = true;
+}
+
+static inline void feed(struct jm_plateaus *s, struct jm_reading r)
+{
+	if (s->any && (r.value == s->now.value || (isnan(r.value) && isnan(s->now.value))))
+		s->now.seen = r.t_ns;
+	else
+		change(s, r);
+}
+
+int jm_plateaus_feed(void *steps, struct jm_reading r)
+{
+	feed(steps, r);
+	return 0;
+}
+
+int jm_plateaus_feed_all(void *steps, const struct jm_reading *reading, int n)
+{
+	for (int i = 0; i < n; i++)
+		feed(steps, reading[i]);
 	return 0;
 }
 

@@ -35,6 +35,8 @@ void jm_plateaus_init(
 	struct jm_plateaus *s, const struct jm_signal *signal, jm_plateau_fn *fn, void *arg);
 /* A jm_trace_each callback whose arg is the jm_plateaus: fn gets each run when the next has begun. */
 int jm_plateaus_feed(void *steps, struct jm_reading reading);
+/* The same for jm_trace_each_some. */
+int jm_plateaus_feed_all(void *steps, const struct jm_reading *reading, int n);
 void jm_plateaus_end(struct jm_plateaus *s);
 
 #endif

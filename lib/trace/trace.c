@@ -266,6 +266,13 @@ int jm_trace_append_all(
 	return rc;
 }
 
+struct jm_reading jm_trace_newest(const struct jm_trace *t, int signal)
+{
+	const struct log *log = &t->log[signal];
+
+	return log->any ? log->last : (struct jm_reading){.value = NAN};
+}
+
 static int read_block(
 	const struct jm_trace *t, const struct block *block, uint8_t *out, struct jm_err *err)
 {
@@ -422,24 +429,34 @@ struct walk {
 	int64_t t0, t1;
 	struct jm_reading before;
 	bool has_before, done;
-	int (*fn)(void *arg, struct jm_reading reading);
+	jm_readings_fn *fn;
 	void *arg;
 };
 
-static void offer(struct walk *w, struct jm_reading r)
+static void pass_on(struct walk *w, const struct jm_reading *reading, int n)
 {
-	if (r.t_ns < w->t0) {
-		w->before = r;
+	if (!w->done && n)
+		w->done = w->fn(w->arg, reading, n) != 0;
+}
+
+static void offer(struct walk *w, const struct jm_reading *reading, int n)
+{
+	int begin = 0, end = n;
+
+	while (begin < n && reading[begin].t_ns < w->t0)
+		begin++;
+	if (begin) {
+		w->before = reading[begin - 1];
 		w->has_before = true;
+	}
+	if (begin == n)
 		return;
-	}
-	if (w->has_before) {
-		w->has_before = false;
-		w->done = w->fn(w->arg, w->before) != 0;
-	}
-	if (!w->done)
-		w->done = w->fn(w->arg, r) != 0;
-	if (r.t_ns > w->t1)
+	while (end - 1 > begin && reading[end - 2].t_ns > w->t1)
+		end--;
+	pass_on(w, &w->before, w->has_before);
+	w->has_before = false;
+	pass_on(w, reading + begin, end - begin);
+	if (reading[end - 1].t_ns > w->t1)
 		w->done = true;
 }
 
@@ -462,8 +479,7 @@ static int walk_chunk(struct walk *w, struct jm_decoder *d, struct jm_err *err)
 		n = jm_decode_some(d, reading, DECODED);
 		if (n < 0)
 			return jm_err_set(err, n, "The trace is damaged in memory.");
-		for (int i = 0; i < n && !w->done; i++)
-			offer(w, reading[i]);
+		offer(w, reading, n);
 	}
 	return 0;
 }
@@ -492,7 +508,7 @@ static int walk_memory(struct walk *w, const struct log *log, struct jm_err *err
 		rc = walk_chunks(w, open_chunk(log), JM_CHUNK_HEADER + log->encoder.bytes, err);
 	}
 	if (!rc && !w->done && log->held)
-		offer(w, log->last);
+		offer(w, &log->last, 1);
 	return rc;
 }
 
@@ -512,8 +528,8 @@ static int first_block(const struct log *log, int64_t t)
 	return low;
 }
 
-int jm_trace_each(const struct jm_trace *t, int signal, int64_t t0_ns, int64_t t1_ns,
-	int (*fn)(void *arg, struct jm_reading reading), void *arg, struct jm_err *err)
+int jm_trace_each_some(const struct jm_trace *t, int signal, int64_t t0_ns, int64_t t1_ns,
+	jm_readings_fn *fn, void *arg, struct jm_err *err)
 {
 	const struct log *log = &t->log[signal];
 	struct walk w = {.t0 = t0_ns, .t1 = t1_ns, .fn = fn, .arg = arg};
@@ -527,7 +543,30 @@ int jm_trace_each(const struct jm_trace *t, int signal, int64_t t0_ns, int64_t t
 	}
 	if (!rc && !w.done)
 		rc = walk_memory(&w, log, err);
-	if (!rc && !w.done && w.has_before)
-		fn(arg, w.before);
+	if (!rc)
+		pass_on(&w, &w.before, w.has_before);
 	return rc;
+}
+
+struct one_by_one {
+	int (*fn)(void *arg, struct jm_reading reading);
+	void *arg;
+};
+
+static int one_by_one(void *arg, const struct jm_reading *reading, int n)
+{
+	const struct one_by_one *one = arg;
+	int stop = 0;
+
+	for (int i = 0; !stop && i < n; i++)
+		stop = one->fn(one->arg, reading[i]);
+	return stop;
+}
+
+int jm_trace_each(const struct jm_trace *t, int signal, int64_t t0_ns, int64_t t1_ns,
+	int (*fn)(void *arg, struct jm_reading reading), void *arg, struct jm_err *err)
+{
+	struct one_by_one one = {fn, arg};
+
+	return jm_trace_each_some(t, signal, t0_ns, t1_ns, one_by_one, &one, err);
 }

@@ -38,6 +38,8 @@ int jm_trace_append(struct jm_trace *t, int signal, struct jm_reading reading, s
 /* As many of several signals. The first error ends it. */
 int jm_trace_append_all(
 	struct jm_trace *t, const struct jm_signal_reading *reading, size_t n, struct jm_err *err);
+/* Its time is 0, its value NAN where none has come. */
+struct jm_reading jm_trace_newest(const struct jm_trace *t, int signal);
 /* Closes the open chunks and hands each new chunk since the last flush to fn (may be NULL). */
 int jm_trace_flush(struct jm_trace *t, int (*fn)(void *, const struct jm_chunk *, struct jm_err *),
 	void *arg, struct jm_err *err);
@@ -47,6 +49,10 @@ int jm_trace_add_chunk(struct jm_trace *t, const struct jm_chunk *chunk, struct 
  * before t0 and the first one after t1. fn returns non-zero to stop. */
 int jm_trace_each(const struct jm_trace *t, int signal, int64_t t0_ns, int64_t t1_ns,
 	int (*fn)(void *arg, struct jm_reading reading), void *arg, struct jm_err *err);
+/* The same, many readings at a time. */
+typedef int jm_readings_fn(void *arg, const struct jm_reading *reading, int n);
+int jm_trace_each_some(const struct jm_trace *t, int signal, int64_t t0_ns, int64_t t1_ns,
+	jm_readings_fn *fn, void *arg, struct jm_err *err);
 void jm_trace_free(struct jm_trace *t); /* takes NULL */
 
 #endif
