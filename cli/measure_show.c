@@ -475,6 +475,7 @@ static void put_residue(const struct jm_measure_text *t, const json_t *record)
 void jm_measure_print(const struct jm_measure_text *t, const json_t *record)
 {
 	const json_t *quality = json_object_get(record, "quality"), *reason;
+	char grade[80];
 	size_t i;
 
 	put_command(t, record);
@@ -489,7 +490,8 @@ void jm_measure_print(const struct jm_measure_text *t, const json_t *record)
 	put_phases(t, record);
 	put_residue(t, record);
 	fputc('\n', t->out);
-	put_line(t, "Quality", jm_json_text(quality, "grade"));
+	jm_text_grade(jm_json_text(quality, "grade"), grade, sizeof(grade));
+	put_line(t, "Quality", grade);
 	json_array_foreach(json_object_get(quality, "reasons"), i, reason)
 	{
 		fprintf(t->out, "    - ");

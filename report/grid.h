@@ -69,8 +69,6 @@ void jm_text_relative(
 /* Why the intervals of gain and loss can be narrower than those they are made of; false: they are not paired. */
 bool jm_text_paired(
 	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size);
-/* "C (A is the best grade, D the worst)". */
-void jm_text_grade(const char *grade, char *out, size_t size);
 
 /* The formats; each writes to an open stream. */
 int jm_report_write_table(const struct jm_grouping *g, FILE *out, struct jm_err *err);

@@ -108,11 +108,3 @@ bool jm_text_paired(
 		"those of the other columns.");
 	return true;
 }
-
-void jm_text_grade(const char *grade, char *out, size_t size)
-{
-	if (!strcmp(grade, "none"))
-		snprintf(out, size, "none (the runs satisfy no grade; A is the best, D the worst)");
-	else
-		jm_text_format(out, size, "%s (A is the best grade, D the worst)", grade);
-}

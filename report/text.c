@@ -45,6 +45,15 @@ void jm_text_append(char *out, size_t size, const char *between, const char *wha
 		jm_text_shorten(out, used + 1);
 }
 
+void jm_text_grade(const char *grade, char *out, size_t size)
+{
+	if (!strcmp(grade, "none"))
+		jm_text_format(
+			out, size, "none (no grade is satisfied; A is the best, D the worst)");
+	else
+		jm_text_format(out, size, "%s (A is the best grade, D the worst)", grade);
+}
+
 void jm_text_item(const char *from, const char *item, char *out, size_t size)
 {
 	size_t used = 0;

@@ -10,6 +10,8 @@ void jm_text_format(char *out, size_t size, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 /* The same behind what is there, with `between` if there is something. */
 void jm_text_append(char *out, size_t size, const char *between, const char *what);
+/* "C (A is the best grade, D the worst)". */
+void jm_text_grade(const char *grade, char *out, size_t size);
 /* Copies with every @ replaced by the item. */
 void jm_text_item(const char *from, const char *item, char *out, size_t size);
 /* Columns a text takes on a terminal: code points, all of width one here. */

@@ -16,19 +16,23 @@ static const char *const grade_words[] = {"A", "B", "C", "D", "none", NULL};
 
 const struct jm_key jm__total_keys[] = {
 	{NUMBER("joules_measured", JM_KEY_NULL), .unit = "J",
-		.meaning = "sum over the topmost meters that are measured; null: there is none, "
+		.meaning = "sum over the measured meters that no other one includes; null: there "
+			   "is none, "
 			   "one of them is unknown, or two of them share a part",
 		.column = "joules_measured"},
 	{NUMBER("joules_estimated", JM_KEY_NULL), .unit = "J",
-		.meaning = "sum over the topmost meters that are estimated; null: there is none, "
+		.meaning = "sum over the estimated meters that no other one includes; null: there "
+			   "is none, "
 			   "one of them is unknown, or two of them share a part",
 		.column = "joules_estimated"},
 	{NUMBER("joules_simulated", JM_KEY_NULL), .unit = "J",
-		.meaning = "sum over the topmost meters that are simulated; null: there is none, "
+		.meaning = "sum over the simulated meters that no other one includes; null: there "
+			   "is none, "
 			   "one of them is unknown, or two of them share a part",
 		.column = "joules_simulated"},
 	{NUMBER("joules_replayed", JM_KEY_NULL), .unit = "J",
-		.meaning = "sum over the topmost meters that are replayed; null: there is none, "
+		.meaning = "sum over the replayed meters that no other one includes; null: there "
+			   "is none, "
 			   "one of them is unknown, or two of them share a part",
 		.column = "joules_replayed"},
 	{POSITIVE("error_measured_joules", JM_KEY_NULL | JM_KEY_DETAIL), .unit = "J",
