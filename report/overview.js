@@ -142,15 +142,14 @@
 
 	// ---- all systems in one table -----------------------------------------------------------------------------
 
-	// Parameters in which the series differ, beyond their titles' machine.
+	// Parameters in which the series that have them differ, beyond their titles' machine.
 	function differing(S) {
 		const seen = new Map();
 		for (const s of S.series)
 			for (const [path, name, v] of JM.parameters(s))
 				if (!/^(workload|device|source|control)$/.test(name))
 					seen.set(name, (seen.get(name) || new Set()).add(JSON.stringify(v)));
-		const lacking = (name) => S.series.some((s) => !JM.parameters(s).some(([, n]) => n === name));
-		return [...seen].filter(([name, values]) => values.size > 1 || lacking(name)).map(([name]) => name);
+		return [...seen].filter(([, values]) => values.size > 1).map(([name]) => name);
 	}
 
 	const one = (s, name) => {

@@ -85,12 +85,17 @@
 			estimated: "Estimated: the energy comes from processor time and a stated model of watts, not from a sensor. It yields no verdict.",
 			replayed: "Replayed: the power comes from a recorded trace.",
 		};
+		// Which systems that is, where it is not all of them: " (train gpt on cpu)".
+		const whose = (word) => {
+			const list = S.series.filter((s) => s.origin === word);
+			return list.length && list.length < S.series.length ? " (" + (list.length > 3 ? list.length + " systems" : list.map((s) => s.title).join(", ")) + ")" : "";
+		};
 		for (const word of origin.split(", ").filter((w) => why[w]))
 			out.push(
 				el(
 					"div",
 					{ class: "banner" },
-					el("b", {}, why[word].split(":")[0] + ":"),
+					el("b", {}, why[word].split(":")[0] + whose(word) + ":"),
 					why[word].slice(word.length + 1),
 				),
 			);
@@ -334,10 +339,13 @@
 		),
 	);
 
+	// At first the system that the message speaks of.
+	const first = S.series.find((s) => s.within.kind === "best") || S.series[0];
+
 	// #s3 shows the third system, #s3/power its chart of that name, #w2 the second work, others are ids.
 	function follow() {
 		const id = decodeURIComponent(location.hash.slice(1));
-		const s = S.series.find((x) => x.id === id.split("/")[0]) || shownSystem || S.series[0],
+		const s = S.series.find((x) => x.id === id.split("/")[0]) || shownSystem || first,
 			work = JM.works.find((w) => w.id === id);
 		if (s !== shownSystem) showSystem(s);
 		if (systems && (work || S.series.some((x) => x.id === id))) systems.show(work || s.work);
