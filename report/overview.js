@@ -71,8 +71,7 @@
 			el(
 				"div",
 				{ class: "answer" },
-				some.length + " of " + rows.length + " systems save " + JM.plain(Math.round(gain(least).mean)) + " to " +
-					JM.plain(Math.round(gain(most).mean)) + "\u00a0% energy",
+				some.length + " of " + rows.length + " systems save " + Math.round(gain(least).mean) + " to " + Math.round(gain(most).mean) + "\u00a0% energy",
 			),
 			el("div", {}, "Most: ", el("b", {}, rows[most].title + " at " + rows[most].points[found[most].leading].label), ", ", saving(rows[most], found[most].leading)),
 			el("p", {}, el("a", { href: "#systems" }, "Each system"), " is in the table below."),
