@@ -343,16 +343,17 @@ static json_t *runs_json(const struct jm_grouping *g)
 static json_t *phase_json(const json_t *phase, const char *origin)
 {
 	const json_t *total = json_object_get(phase, "total");
-	char joules[48], error[48];
+	char joules[48], error[48], settings[200];
 
 	snprintf(joules, sizeof(joules), "joules_%s", origin);
 	snprintf(error, sizeof(error), "error_%s_joules", origin);
-	return json_pack("[s, o, o, o, o, o]", jm_json_text(phase, "name"),
+	jm_phases_settings(phase, settings, sizeof(settings));
+	return json_pack("[s, o, o, o, o, o, s]", jm_json_text(phase, "name"),
 		jm_json_number(jm_json_real_of(phase, "start_s")),
 		jm_json_number(jm_json_real_of(phase, "end_s")),
 		jm_json_number(jm_json_real_of(phase, "items")),
 		jm_json_number(jm_json_real_of(total, joules)),
-		jm_json_number(jm_json_real_of(total, error)));
+		jm_json_number(jm_json_real_of(total, error)), settings);
 }
 
 static json_t *phases_json(const json_t *record, const char *origin)

@@ -40,6 +40,20 @@ const json_t *jm_phases_meter(const json_t *record, const char *id)
 	return NULL;
 }
 
+void jm_phases_settings(const json_t *phase, char *out, size_t size)
+{
+	json_t *settings = json_object_get(phase, "settings"), *value;
+	const char *name;
+
+	*out = '\0';
+	json_object_foreach(settings, name, value)
+	{
+		jm_text_append(out, size, *out ? " " : "", name);
+		jm_text_append(
+			out, size, "=", json_is_string(value) ? json_string_value(value) : "?");
+	}
+}
+
 static struct row row_of(const json_t *phase)
 {
 	struct row row = {.phase = phase,
@@ -152,7 +166,7 @@ static int put_number(
 struct units {
 	const char *item, *prefix, *item_prefix;
 	double factor, item_factor;
-	bool devices, items;
+	bool devices, items, settings;
 };
 
 static int put_titles(struct jm_grid *grid, const struct units *u, struct jm_err *err)
@@ -165,6 +179,8 @@ static int put_titles(struct jm_grid *grid, const struct units *u, struct jm_err
 	jm_text_format(items, sizeof(items), "%s%s", u->item, jm_text_plural(u->item));
 	if (!rc && u->devices)
 		rc = put_text(grid, -1, &column, "meter", err);
+	if (!rc && u->settings)
+		rc = put_text(grid, -1, &column, "settings", err);
 	rc = rc ? rc : put_text(grid, -1, &column, "s", err);
 	rc = rc ? rc : put_text(grid, -1, &column, energy, err);
 	rc = rc ? rc : put_text(grid, -1, &column, "mean W", err);
@@ -177,13 +193,16 @@ static int put_row(struct jm_grid *grid, int at, const struct row *row, const st
 	struct jm_err *err)
 {
 	double per_item = row->joules / row->items;
-	char items[40] = "-";
+	char items[40] = "-", settings[200];
 	int column = 0, rc = put_text(grid, at, &column, jm_json_text(row->phase, "name"), err);
 
 	if (isfinite(row->items))
 		jm_text_format(items, sizeof(items), "%.10g", row->items);
 	if (!rc && u->devices)
 		rc = put_text(grid, at, &column, jm_json_text(row->meter, "label"), err);
+	jm_phases_settings(row->phase, settings, sizeof(settings));
+	if (!rc && u->settings)
+		rc = put_text(grid, at, &column, *settings ? settings : "-", err);
 	rc = rc ? rc : put_number(grid, at, &column, row->seconds, NAN, err);
 	rc = rc ? rc
 		: put_number(
@@ -202,8 +221,9 @@ static int fill(
 	int rc = put_titles(grid, u, err);
 
 	grid->left[0] = true;
-	grid->left[1] = u->devices;
-	grid->n_setting = 1 + u->devices;
+	for (int i = 1; i <= u->devices + u->settings; i++)
+		grid->left[i] = true;
+	grid->n_setting = 1 + u->devices + u->settings;
 	for (int i = 0; i < grid->rows && !rc; i++)
 		rc = put_row(grid, i, &rows[i], u, err);
 	return rc;
@@ -219,11 +239,13 @@ int jm_phases_grid(const json_t *record, bool devices, const char *item, struct 
 
 	if (!rows)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the phases of a record.");
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < n; i++) {
 		u.items = u.items || rows[i].items > 0;
+		u.settings = u.settings || json_object_get(rows[i].phase, "settings");
+	}
 	u.factor = column_factor(rows, n, "J", false, &u.prefix);
 	u.item_factor = column_factor(rows, n, "J", true, &u.item_prefix);
-	rc = jm_grid_new(&grid, n, 4 + devices + 2 * u.items, err);
+	rc = jm_grid_new(&grid, n, 4 + devices + u.settings + 2 * u.items, err);
 	if (!rc) {
 		rc = fill(&grid, rows, &u, err);
 		if (rc)

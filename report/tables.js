@@ -373,13 +373,15 @@
 	JM.phases = function (s) {
 		const detail = JM.S.details[s.index],
 			list = detail.phases
-				.map(([name, start, end, items, joules, error]) => ({
+				.map(([name, start, end, items, joules, error, settings]) => ({
 					name: name, start: start, seconds: end - start, end: end, items: items, joules: joules, error: error,
+					settings: settings,
 				}))
 				.sort((a, b) => a.start - b.start || b.end - a.end);
 		if (list.length < 2) return null;
 		const columns = [
 			{ title: "phase", left: true, of: (p) => text(p.name) },
+			...(list.some((p) => p.settings) ? [{ title: "settings", left: true, of: (p) => text(p.settings || "\u2013") }] : []),
 			{ title: "time", unit: "s", of: (p) => JM.plain(p.seconds) },
 			{ title: "energy", unit: "J", of: (p) => JM.estimate(p.joules, p.error) },
 			{ title: "mean power", unit: "W", of: (p) => JM.plain(p.seconds > 0 ? p.joules / p.seconds : NaN) },

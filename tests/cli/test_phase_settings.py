@@ -2,6 +2,7 @@
 """Settings of single phases: what the driver holds while a phase lasts, what the record says of it, and the way back."""
 import json
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -11,7 +12,7 @@ import jsonschema
 import pytest
 
 from fake_gpus import FakeGpus, guard_of, kill, wait_for
-from jm import BIN, USAGE, sentence
+from jm import BIN, USAGE, jm, sentence
 from measured import SCHEMA
 
 FOUND = [700.0, 650.0]
@@ -187,6 +188,16 @@ def test_states_are_judged_in_their_phases(tmp_path):
         "gpu.power": "unknown", "warmup/gpu.power": "binding", "steady/gpu.power": "binding"}
     assert r["total"]["joules_simulated"] / next(p["end_s"] - p["start_s"] for p in r["phases"] if p["name"] == "steady") \
         == pytest.approx(600, rel=0.03)
+
+
+def test_tables_name_the_setting_of_each_phase(tmp_path):
+    store, page = tmp_path / "s.db", tmp_path / "page.html"
+    assert jm("run", "sim", "--device", "sim:h100x2", "--seconds", "1", "--set", "gpu.power=600W", "--set",
+              "steady/gpu.power=300W", "--store", store).returncode == 0
+    shown = jm("report", "--phases", store).stdout
+    assert re.search(r"^warmup +gpu.power=600W +\d", shown, re.M) and re.search(r"^steady +gpu.power=300W +\d", shown, re.M)
+    assert jm("report", "--html", page, store).returncode == 0
+    assert '"gpu.power=300W"' in page.read_text()
 
 
 def test_back_after_sigkill_in_a_phase(gpus):
