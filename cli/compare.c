@@ -34,7 +34,7 @@ static int show(struct jm_cli *cli, const struct jm_compare *c)
 	int rc;
 
 	if (!path || strcmp(path, "-") != 0)
-		jm_compare_print(c, cli->out);
+		jm_compare_print(c, cli->width, cli->out);
 	if (!path)
 		return 0;
 	json = jm_compare_json(c);

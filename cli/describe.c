@@ -8,12 +8,14 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "engine/init.h"
 #include "engine/model.h"
 #include "engine/program.h"
 #include "engine/tensor.h"
+#include "report/text.h"
 
 static const struct jm_option options[] = {
 	{.name = "batch",
@@ -84,23 +86,13 @@ static const struct jm_option options[] = {
 	{0},
 };
 
-/* All that is known once a program is planned. */
-struct plan {
-	const char *name, *precision;
-	const struct jm_values *values; /* of the command */
-	struct jm_values dims;
-	struct jm_training training;
-	struct jm_device device;
-	struct jm_graph *graph;
-	struct jm_program *program;
-};
-
-static void plan_done(struct plan *plan)
+static void plan_done(struct describe_plan *plan)
 {
 	jm_program_free(plan->program);
 	jm_graph_free(plan->graph);
 	jm_device_close(&plan->device);
 	jm_values_done(&plan->dims);
+	jm_values_done(&plan->values);
 }
 
 static const char *choose_device(const struct jm_cli *cli)
@@ -112,9 +104,9 @@ static const char *choose_device(const struct jm_cli *cli)
 	return jm_backend_check("cpu", NULL) ? "ref" : "cpu";
 }
 
-static void choose_update(struct plan *plan)
+static void choose_update(struct describe_plan *plan)
 {
-	const char *kind = jm_values_text(plan->values, "optimizer");
+	const char *kind = jm_values_text(&plan->values, "optimizer");
 	struct jm_adamw *a = &plan->training.adamw;
 
 	*a = (struct jm_adamw){.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .momentum = 0.9};
@@ -122,11 +114,31 @@ static void choose_update(struct plan *plan)
 		a->kind++;
 }
 
-static int choose(struct plan *plan, struct jm_err *err)
+/* Is one of the models of text? Beside it, those of images ignore --seq. */
+static bool names_text(const struct jm_cli *cli)
+{
+	const struct jm_preset *preset;
+	const struct jm_model *model;
+
+	for (int i = 0; i < cli->n_args; i++)
+		if (!jm_model_find(cli->args[i], &model, &preset, NULL) && jm_model_has_text(model))
+			return true;
+	return false;
+}
+
+static int64_t choose_seq(const struct describe_plan *plan, bool beside_text)
+{
+	double seq = jm_values_number(&plan->values, "seq");
+
+	if (isnan(seq) || (beside_text && !jm_model_has_text(plan->training.model)))
+		return 0;
+	return (int64_t)seq;
+}
+
+static int choose(struct describe_plan *plan, bool beside_text, struct jm_err *err)
 {
 	struct jm_training *t = &plan->training;
-	const struct jm_values *v = plan->values;
-	double seq = jm_values_number(v, "seq");
+	const struct jm_values *v = &plan->values;
 
 	plan->precision = jm_values_text(v, "precision");
 	t->dims = &plan->dims;
@@ -134,7 +146,7 @@ static int choose(struct plan *plan, struct jm_err *err)
 	t->recompute = jm_values_number(v, "recompute") > 0;
 	t->micro_steps = (int)jm_values_number(v, "accumulate");
 	t->batch = (int64_t)jm_values_number(v, "batch");
-	t->seq = isnan(seq) ? 0 : (int64_t)seq;
+	t->seq = choose_seq(plan, beside_text);
 	t->init = jm_init_find(jm_values_text(v, "init"));
 	t->zero_gamma = jm_values_number(v, "zero-gamma") > 0;
 	t->dropout = jm_values_number(v, "dropout");
@@ -142,52 +154,50 @@ static int choose(struct plan *plan, struct jm_err *err)
 	return jm_precision_set(t, plan->precision, err);
 }
 
-/* What was given for options of the model joins the command's own values. */
-static int take_options(struct jm_cli *cli, const struct jm_model *model, const char *name)
+/* Options of models that were given must be options of all models that are named. */
+static int check_extra(struct jm_cli *cli)
 {
-	struct jm_work_options o = {.who = "the model"};
-	int code = jm_work_options_choose(&o, name, model->options, &cli->err);
+	struct jm_work_options o = {.who = cli->n_args ? "the model" : "any model"};
+	const struct jm_preset *preset;
+	const struct jm_model *model;
+	int code = 0;
+
+	for (int i = 0; i < cli->n_args && !code; i++) {
+		code = jm_model_find(cli->args[i], &model, &preset, &cli->err);
+		if (!code)
+			code = jm_work_options_choose(&o, cli->args[i], model->options, &cli->err);
+	}
+	return code ? code : jm_work_options_check(cli, &o);
+}
+
+/* The command's values, and those of the model. */
+static int take_options(struct jm_cli *cli, struct describe_plan *plan)
+{
+	const struct jm_model *model = plan->training.model;
+	int code = jm_values_copy(&cli->values, &plan->values, &cli->err);
 
 	if (!code)
-		code = jm_work_options_check(cli, &o);
-	if (!code)
-		code = jm_values_add(&cli->values, model->options, &cli->err);
+		code = jm_values_add(&plan->values, model->options, &cli->err);
 	for (int i = 0; i < cli->n_extra && !code; i++)
 		code = jm_values_set(
-			&cli->values, cli->extra[i].name, cli->extra[i].text, &cli->err);
+			&plan->values, cli->extra[i].name, cli->extra[i].text, &cli->err);
 	return code;
 }
 
-static int find_model(
-	struct jm_cli *cli, const struct jm_model **ret_model, const struct jm_preset **ret_preset)
-{
-	int code;
-
-	if (!cli->n_args) {
-		code = jm_work_options_check(cli, &(struct jm_work_options){.who = "any model"});
-		return code ? code
-			    : jm_err_set(&cli->err, JM_EUSAGE,
-				      "No model is named. Usage: 'joulemark describe %s'; "
-				      "'joulemark list' lists the models.",
-				      cli->cmd->usage);
-	}
-	code = jm_model_find(cli->args[0], ret_model, ret_preset, &cli->err);
-	return code ? code : take_options(cli, *ret_model, cli->args[0]);
-}
-
-static int make_plan(struct jm_cli *cli, struct plan *plan)
+static int make_plan(struct jm_cli *cli, const char *name, struct describe_plan *plan)
 {
 	struct jm_training *t = &plan->training;
 	const struct jm_preset *preset;
 	struct jm_err *err = &cli->err;
-	int code = find_model(cli, &t->model, &preset);
+	int code = jm_model_find(name, &t->model, &preset, err);
 
-	plan->name = cli->n_args ? cli->args[0] : NULL;
-	plan->values = &cli->values;
+	plan->name = name;
 	if (!code)
-		code = jm_model_dims(t->model, preset, &cli->values, &plan->dims, err);
+		code = take_options(cli, plan);
 	if (!code)
-		code = choose(plan, err);
+		code = jm_model_dims(t->model, preset, &plan->values, &plan->dims, err);
+	if (!code)
+		code = choose(plan, names_text(cli) && cli->n_args > 1, err);
 	if (!code)
 		code = jm_device_open(choose_device(cli), 0, &plan->device, err);
 	if (!code)
@@ -195,11 +205,25 @@ static int make_plan(struct jm_cli *cli, struct plan *plan)
 	return code ? code : jm_program_plan(plan->graph, &plan->device, &plan->program, err);
 }
 
+static int make_plans(struct jm_cli *cli, struct describe_plan *plan)
+{
+	int code = check_extra(cli);
+
+	if (!code && !cli->n_args)
+		code = jm_err_set(&cli->err, JM_EUSAGE,
+			"No model is named. Usage: 'joulemark describe %s'; 'joulemark list' lists "
+			"the models.",
+			cli->cmd->usage);
+	for (int i = 0; i < cli->n_args && !code; i++)
+		code = make_plan(cli, cli->args[i], &plan[i]);
+	return code;
+}
+
 /* ---- start values -------------------------------------------------------------------------------------- */
 
 /* Of all parameters that start by this rule; false: none does. */
-static bool count_starts(
-	const struct plan *plan, enum jm_init rule, int64_t *ret_tensors, int64_t *ret_elements)
+static bool count_starts(const struct describe_plan *plan, enum jm_init rule, int64_t *ret_tensors,
+	int64_t *ret_elements)
 {
 	*ret_tensors = *ret_elements = 0;
 	for (int i = 0; i < plan->graph->n_cells; i++) {
@@ -213,9 +237,10 @@ static bool count_starts(
 	return *ret_tensors > 0;
 }
 
-static void print_starts(const struct plan *plan, FILE *out)
+static void print_starts(const struct describe_plan *plan, int width, FILE *out)
 {
 	int64_t tensors, elements;
+	char line[240];
 
 	fprintf(out, "start values:\n");
 	for (int rule = JM_INIT_ZERO; rule < JM_INIT_COUNT; rule++) {
@@ -223,13 +248,14 @@ static void print_starts(const struct plan *plan, FILE *out)
 
 		if (!count_starts(plan, rule, &tensors, &elements))
 			continue;
-		fprintf(out, "  %-28s %8lld tensor%s, %lld parameters%s%s\n", jm_init_name(rule),
-			(long long)tensors, tensors == 1 ? "" : "s", (long long)elements,
-			*source ? "; " : "", source);
+		snprintf(line, sizeof(line), "%-28s %8lld tensor%s, %lld parameters%s%s",
+			jm_init_name(rule), (long long)tensors, tensors == 1 ? "" : "s",
+			(long long)elements, *source ? "; " : "", source);
+		jm_text_wrap(out, line, 2, 40, width);
 	}
 }
 
-static json_t *starts_json(const struct plan *plan)
+static json_t *starts_json(const struct describe_plan *plan)
 {
 	json_t *list = json_array();
 	int64_t tensors, elements;
@@ -245,15 +271,12 @@ static json_t *starts_json(const struct plan *plan)
 
 /* ---- text ---------------------------------------------------------------------------------------------- */
 
-/* 12.3 G, with the prefix that leaves one to three digits before the point. */
 static void print_scaled(FILE *out, const char *what, double value, const char *unit)
 {
-	static const char prefix[] = " kMGTPE";
-	size_t i = 0;
+	char suffix[JM_SUFFIX];
 
-	for (; value >= 1000 && i + 2 < sizeof(prefix); i++)
-		value /= 1000;
-	fprintf(out, "  %-28s %8.4g %c%s\n", what, value, prefix[i], unit);
+	value = describe_scale(value, unit, suffix);
+	fprintf(out, "  %-28s %8.4g %s\n", what, value, suffix);
 }
 
 static void print_class(
@@ -262,20 +285,13 @@ static void print_class(
 	print_scaled(out, what, (double)p->class_bytes[class], "B");
 }
 
-/* Of a step. */
-static double items(const struct plan *plan)
-{
-	return (double)(plan->training.batch * plan->training.seq) *
-	       jm_program_micro_steps(plan->program);
-}
-
-static void print_plan(const struct plan *plan, FILE *out)
+static void print_plan(const struct describe_plan *plan, int width, FILE *out)
 {
 	const struct jm_program *p = plan->program;
 	const char *item = plan->training.model->item;
 	const char *update = jm_update_names[plan->training.adamw.kind];
 	char state[32];
-	double n = items(plan);
+	double n = describe_items(plan);
 
 	fprintf(out, "%s, training in %s, batch %lld", plan->name, plan->precision,
 		(long long)plan->training.batch);
@@ -298,7 +314,7 @@ static void print_plan(const struct plan *plan, FILE *out)
 	print_scaled(out, "planned over a step", (double)p->arena_bytes, "B");
 	if (p->gradients_move)
 		print_class(out, p, JM_CLASS_GRAD, "  gradients");
-	print_starts(plan, out);
+	print_starts(plan, width, out);
 }
 
 /* ---- JSON ---------------------------------------------------------------------------------------------- */
@@ -308,10 +324,10 @@ static json_t *whole(double value)
 	return json_integer((json_int_t)value);
 }
 
-static json_t *plan_json(const struct plan *plan)
+static json_t *plan_json(const struct describe_plan *plan)
 {
 	const struct jm_program *p = plan->program;
-	double n = items(plan);
+	double n = describe_items(plan);
 	json_t *o = json_object();
 
 	json_object_set_new(o, "schema", json_string("joulemark.describe/1"));
@@ -336,24 +352,34 @@ static json_t *plan_json(const struct plan *plan)
 	json_object_set_new(o, "persistent_bytes", whole((double)p->persistent_bytes));
 	json_object_set_new(o, "arena_bytes", whole((double)p->arena_bytes));
 	json_object_set_new(o, "groups", json_integer(p->n_units));
-	if (jm_values_number(plan->values, "graph") > 0)
+	if (jm_values_number(&plan->values, "graph") > 0)
 		json_object_set_new(o, "graph", describe_graph_json(p));
 	return o;
 }
 
+struct plans {
+	const struct describe_plan *plan;
+	int n;
+};
+
+/* Of one model an object, of several a list of these. */
 static bool dump_json(const void *what, FILE *f)
 {
-	const struct plan *plan = what;
-	json_t *o = plan_json(plan);
-	bool good = !json_dumpf(o, f, JSON_INDENT(2)) && fputc('\n', f) != EOF;
+	const struct plans *plans = what;
+	json_t *all = json_array();
+	bool good;
 
-	json_decref(o);
+	for (int i = 0; i < plans->n; i++)
+		json_array_append_new(all, plan_json(&plans->plan[i]));
+	good = !json_dumpf(plans->n == 1 ? json_array_get(all, 0) : all, f, JSON_INDENT(2)) &&
+	       fputc('\n', f) != EOF;
+	json_decref(all);
 	return good;
 }
 
 static bool draw(const void *what, FILE *f)
 {
-	const struct plan *plan = what;
+	const struct describe_plan *plan = what;
 	char title[160];
 
 	snprintf(title, sizeof(title), "%s, training in %s, batch %lld, on %s", plan->name,
@@ -366,53 +392,82 @@ static bool is_stdout(const char *path)
 	return path && !strcmp(path, "-");
 }
 
-static int describe(struct jm_cli *cli)
+static int check_places(struct jm_cli *cli, const char *json, const char *svg)
 {
-	struct plan plan = {0};
-	const char *json = jm_values_text(&cli->values, "json");
-	const char *svg = jm_values_text(&cli->values, "svg");
-	int code;
+	bool graph = jm_values_number(&cli->values, "graph") > 0;
 
-	if (json && svg && !strcmp(json, svg)) {
-		jm_err_set(&cli->err, JM_EUSAGE,
+	if (json && svg && !strcmp(json, svg))
+		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--json and --svg cannot both be written to %s; give one of them another "
 			"file.",
 			is_stdout(svg) ? "standard output" : svg);
-		return jm_cli_fail(cli);
-	}
-	code = make_plan(cli, &plan);
-	if (!code && !is_stdout(json) && !is_stdout(svg)) {
-		print_plan(&plan, cli->out);
-		if (jm_values_number(&cli->values, "graph") > 0)
-			describe_graph_print(plan.program, cli->out);
-	}
+	if (cli->n_args > 1 && (svg || graph))
+		return jm_err_set(&cli->err, JM_EUSAGE, "--%s shows one model; name one, not %d.",
+			svg ? "svg" : "graph", cli->n_args);
+	return 0;
+}
+
+static int write_out(struct jm_cli *cli, const struct describe_plan *plan)
+{
+	const char *json = jm_values_text(&cli->values, "json");
+	const char *svg = jm_values_text(&cli->values, "svg");
+	const struct plans plans = {plan, cli->n_args};
+	bool text = !is_stdout(json) && !is_stdout(svg);
+	int code = 0;
+
+	if (text && cli->n_args > 1)
+		code = describe_several(plan, cli->n_args, cli->width, cli->out, &cli->err);
+	else if (text)
+		print_plan(plan, cli->width, cli->out);
+	if (text && jm_values_number(&cli->values, "graph") > 0)
+		describe_graph_print(plan->program, cli->out);
 	if (!code && json)
-		code = jm_output_by(json, dump_json, &plan, &cli->err);
+		code = jm_output_by(json, dump_json, &plans, &cli->err);
 	if (!code && svg)
-		code = jm_output_by(svg, draw, &plan, &cli->err);
-	plan_done(&plan);
+		code = jm_output_by(svg, draw, plan, &cli->err);
+	return code;
+}
+
+static int describe(struct jm_cli *cli)
+{
+	struct describe_plan *plan = calloc((size_t)cli->n_args + 1, sizeof(*plan));
+	int code = plan ? check_places(cli, jm_values_text(&cli->values, "json"),
+				  jm_values_text(&cli->values, "svg"))
+			: jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for %d models.",
+				  cli->n_args);
+
+	if (!code)
+		code = make_plans(cli, plan);
+	if (!code)
+		code = write_out(cli, plan);
+	for (int i = 0; plan && i < cli->n_args; i++)
+		plan_done(&plan[i]);
+	free(plan);
 	return code ? jm_cli_fail(cli) : 0;
 }
 
 const struct jm_command jm_command_describe = {
 	.name = "describe",
 	.summary = "compute what training a model takes: FLOPs, traffic, memory",
-	.usage = "[options] MODEL [model's options]",
+	.usage = "[options] MODEL... [model's options]",
 	.description =
 		"Plans a training step of MODEL, a model or a preset, and prints its "
 		"parameters, its FLOPs and memory traffic per item, its peak memory to the "
 		"byte and its start values. Nothing is allocated and nothing runs, so that "
-		"any size can be planned on any machine.\n\nFLOPs are those of matrix "
+		"any size can be planned on any machine. Several models are shown side by side, "
+		"with the options that all of them have, and --seq for those of text.\n\nFLOPs are "
+		"those of matrix "
 		"products (a multiply-add is 2; causal attention counts half); model FLOPs "
 		"are what the mathematics needs, executed FLOPs include what is recomputed.\n\nA "
 		"model has options of its own, such as its layers: 'joulemark describe MODEL "
 		"--help' lists them.",
 	.example = "joulemark describe gpt-800m --batch 4 --precision bf16\n"
+		   "joulemark describe resnet50 vit-l16 gpt-117m --batch 8\n"
 		   "joulemark describe resnet50 --batch 32 --svg resnet50.svg\n"
 		   "joulemark describe gpt --layers 2 --hidden 64 --heads 4 --ffn 256 --vocab 256 "
 		   "--context 128 --positions learned --graph",
 	.options = options,
-	.max_args = 1,
+	.max_args = JM_CHOSEN_MOST,
 	.takes_extra = true,
 	.help_of = jm_help_model,
 	.run = describe,

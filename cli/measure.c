@@ -101,7 +101,9 @@ static const struct jm_option options[] = {
 	{.name = "csv",
 		.type = JM_TEXT,
 		.argument = "DIR",
-		.help = "write every reading; 'replay:DIR' reads it back"},
+		.help = "write every reading, and watts.csv with a column for each meter; "
+			"'replay:DIR' reads the "
+			"readings back"},
 	{.name = "hdf5",
 		.type = JM_TEXT,
 		.argument = "FILE",

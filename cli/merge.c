@@ -19,6 +19,17 @@ static bool same_file(const char *a, const char *b)
 	return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
+/* Is it a store that this program reads? */
+static int try_store(const char *path, struct jm_err *err)
+{
+	struct jm_store *s;
+	int rc = jm_store_open(path, JM_STORE_READ, &s, err);
+
+	if (!rc)
+		jm_store_close(s, NULL);
+	return rc;
+}
+
 /* Before anything is made or written. */
 static int check_inputs(struct jm_cli *cli)
 {
@@ -39,6 +50,8 @@ static int check_inputs(struct jm_cli *cli)
 		if (same_file(out, path))
 			return jm_err_set(&cli->err, JM_EUSAGE,
 				"%s is both the result and a store to merge.", path);
+		if (try_store(path, &cli->err))
+			return cli->err.code;
 	}
 	return 0;
 }

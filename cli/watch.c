@@ -22,6 +22,7 @@
 static const char *const formats[] = {
 	[JM_WATCH_TEXT] = "text",
 	[JM_WATCH_CSV] = "csv",
+	[JM_WATCH_CSV_WIDE] = "csv-wide",
 	[JM_WATCH_JSON] = "json",
 	NULL,
 };
@@ -49,8 +50,9 @@ static const struct jm_option options[] = {
 		.type = JM_CHOICE,
 		.choices = formats,
 		.fallback = "text",
-		.help = "one line of text, rows of CSV (one per meter), or one line of JSON each "
-			"time"},
+		.help = "each time one line of text, rows of CSV (one per meter), one row of CSV "
+			"with a "
+			"column of watts for each meter (csv-wide), or one line of JSON"},
 	{.name = "output",
 		.type = JM_TEXT,
 		.argument = "FILE",
@@ -262,7 +264,8 @@ const struct jm_command jm_command_watch = {
 		"as many as the "
 		"width takes. CSV and JSON have every meter with its origin, the 95 % uncertainty "
 		"of its watts, and the stretch of time that they speak of, in seconds since the "
-		"start (JSON: start_ns, of CLOCK_MONOTONIC). Unknown is '-' in text, empty in CSV "
+		"start (JSON: start_ns, of CLOCK_MONOTONIC). csv-wide has the watts alone, with a "
+		"column for each meter. Unknown is '-' in text, empty in CSV "
 		"and null in JSON. A meter is known up "
 		"to about one refresh of its sensor before now; a meter whose sensor changes less "
 		"often than lines are printed keeps its last value and its times.",

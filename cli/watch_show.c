@@ -177,6 +177,21 @@ static void put_csv(const struct jm_watch_show *show, FILE *out, const char *tim
 	}
 }
 
+static void put_csv_wide(const struct jm_watch_show *show, FILE *out, const char *time)
+{
+	for (int i = -1; !show->lines && i < show->set->n; i++) {
+		if (i < 0)
+			fputs("time", out);
+		else
+			put_field(out, show->set->meter[i].id);
+	}
+	fputs(show->lines ? "" : "\r\n", out);
+	fputs(time, out);
+	for (int i = 0; i < show->set->n; i++)
+		put_number(out, jm_live_meter(show->live, i)->watts);
+	fputs("\r\n", out);
+}
+
 /* ---- JSON ---- */
 
 static json_t *meter_json(const struct jm_watch_show *show, int i)
@@ -235,6 +250,8 @@ void jm_watch_put(struct jm_watch_show *show, FILE *out, int64_t wall_ns, int64_
 		put_text(show, out, wall_ns);
 	else if (show->format == JM_WATCH_CSV)
 		put_csv(show, out, time);
+	else if (show->format == JM_WATCH_CSV_WIDE)
+		put_csv_wide(show, out, time);
 	else
 		put_json(show, out, time, t_ns);
 	show->lines++;

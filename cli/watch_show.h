@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One line, or one set of rows, of `watch`: text, CSV or JSON. */
+/* One line, or one set of rows, of `watch`: text, CSV, CSV with a column for each meter, or JSON. */
 #ifndef JM_WATCH_SHOW_H
 #define JM_WATCH_SHOW_H
 
@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-enum jm_watch_format { JM_WATCH_TEXT, JM_WATCH_CSV, JM_WATCH_JSON };
+enum jm_watch_format { JM_WATCH_TEXT, JM_WATCH_CSV, JM_WATCH_CSV_WIDE, JM_WATCH_JSON };
 
 struct jm_watch_show {
 	enum jm_watch_format format;

@@ -94,15 +94,24 @@ static void print_reasons(const struct jm_compare_row *row, FILE *f)
 	}
 }
 
-static void print_row(const struct jm_compare_row *row, FILE *f)
+static void print_title(const struct jm_compare_row *row, int width, FILE *f)
 {
 	const struct jm_comparison *c = &row->line[JM_COMPARED_TIME].c;
+	char runs[80], title[400];
 
-	fprintf(f, "%s%s, per %s: ", row->title, row->simulated ? " (simulated)" : "", row->item);
 	if (row->line[JM_COMPARED_TIME].paired)
-		fprintf(f, "%d pairs, one for each block\n", c->n_a);
+		snprintf(runs, sizeof(runs), "%d pairs, one for each block", c->n_a);
 	else
-		fprintf(f, "%d and %d independent runs (Welch's test)\n", c->n_a, c->n_b);
+		snprintf(runs, sizeof(runs), "%d and %d independent runs (Welch's test)", c->n_a,
+			c->n_b);
+	jm_text_format(title, sizeof(title), "%s%s, per %s: %s", row->title,
+		row->simulated ? " (simulated)" : "", row->item, runs);
+	jm_text_wrap(f, title, 0, 2, width);
+}
+
+static void print_row(const struct jm_compare_row *row, int width, FILE *f)
+{
+	print_title(row, width, f);
 	if (row->failed_a + row->failed_b)
 		fprintf(f, "  %d failed run%s of A and %d of B left out\n", row->failed_a,
 			row->failed_a == 1 ? "" : "s", row->failed_b);
@@ -114,18 +123,20 @@ static void print_row(const struct jm_compare_row *row, FILE *f)
 	print_reasons(row, f);
 }
 
-int jm_compare_print(const struct jm_compare *c, FILE *f)
+int jm_compare_print(const struct jm_compare *c, int width, FILE *f)
 {
 	for (int i = 0; i < c->n; i++) {
 		if (i)
 			fputc('\n', f);
-		print_row(&c->row[i], f);
+		print_row(&c->row[i], width, f);
 	}
 	if (c->only_a + c->only_b)
 		fprintf(f, "\nNot compared: %d case%s only in A, %d only in B.\n", c->only_a,
 			c->only_a == 1 ? "" : "s", c->only_b);
-	if (c->note)
-		fprintf(f, "\n%s\n", c->note);
+	if (c->note) {
+		fputc('\n', f);
+		jm_text_wrap(f, c->note, 0, 2, width);
+	}
 	return ferror(f) ? -1 : 0;
 }
 

@@ -60,3 +60,11 @@ int jm_csv_row(FILE *f, char **line, size_t *room, char **field, int n)
 	}
 	return at ? JM_EFORMAT : found;
 }
+
+void jm_csv_put_time(FILE *f, int64_t ns)
+{
+	uint64_t u = ns < 0 ? -(uint64_t)ns : (uint64_t)ns;
+
+	fprintf(f, "%s%llu.%09llu", ns < 0 ? "-" : "", (unsigned long long)(u / 1000000000),
+		(unsigned long long)(u % 1000000000));
+}

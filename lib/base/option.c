@@ -293,6 +293,40 @@ int jm_values_add(struct jm_values *v, const struct jm_option *rows, struct jm_e
 	return rc;
 }
 
+static bool copy_value(const struct jm_value *from, struct jm_value *to)
+{
+	*to = *from;
+	to->text = from->text ? strdup(from->text) : NULL;
+	to->texts = from->texts ? calloc((size_t)from->n_texts + 1, sizeof(*to->texts)) : NULL;
+	to->n_texts = 0;
+	if (!to->text != !from->text || !to->texts != !from->texts)
+		return false;
+	for (int k = 0; k < from->n_texts; k++) {
+		to->texts[k] = strdup(from->texts[k]);
+		if (!to->texts[k])
+			return false;
+		to->n_texts++;
+	}
+	return true;
+}
+
+int jm_values_copy(const struct jm_values *from, struct jm_values *ret, struct jm_err *err)
+{
+	struct jm_values v = {.value = calloc((size_t)from->n + 1, sizeof(*v.value))};
+	bool good = v.value;
+
+	while (good && v.n < from->n) {
+		good = copy_value(&from->value[v.n], &v.value[v.n]);
+		v.n++;
+	}
+	if (!good) {
+		jm_values_done(&v);
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for %d options.", from->n);
+	}
+	*ret = v;
+	return 0;
+}
+
 int jm_values_init(struct jm_values *v, const struct jm_option *rows, struct jm_err *err)
 {
 	int rc;

@@ -58,6 +58,8 @@ const struct jm_option *jm_option_find(const struct jm_option *rows, const char 
 int jm_values_init(struct jm_values *v, const struct jm_option *rows, struct jm_err *err);
 /* Appends rows, with their defaults. On an error the values are as before. */
 int jm_values_add(struct jm_values *v, const struct jm_option *rows, struct jm_err *err);
+/* An independent copy, which has given what the other has given. */
+int jm_values_copy(const struct jm_values *from, struct jm_values *ret, struct jm_err *err);
 int jm_values_set(struct jm_values *v, const char *name, const char *text, struct jm_err *err);
 /* The value of a row by name. The name must exist: asking for another is a defect. */
 const struct jm_value *jm_values_get(const struct jm_values *v, const char *name);

@@ -9,15 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Exact: nanoseconds as seconds with nine digits. */
-static void put_time(FILE *f, int64_t ns)
-{
-	uint64_t u = ns < 0 ? -(uint64_t)ns : (uint64_t)ns;
-
-	fprintf(f, "%s%llu.%09llu", ns < 0 ? "-" : "", (unsigned long long)(u / 1000000000),
-		(unsigned long long)(u % 1000000000));
-}
-
 static void put_number(FILE *f, double value)
 {
 	if (isfinite(value))
@@ -74,7 +65,7 @@ static int put_reading(void *arg, struct jm_reading r)
 	struct put_arg *to = arg;
 
 	fprintf(to->f, "%d,", to->signal);
-	put_time(to->f, r.t_ns - to->start_ns);
+	jm_csv_put_time(to->f, r.t_ns - to->start_ns);
 	fputc(',', to->f);
 	put_number(to->f, r.value);
 	fputc('\n', to->f);
@@ -101,9 +92,9 @@ static int put_phases(struct jm_session *s, FILE *f, struct jm_err *err)
 	for (int i = 0; i < s->n_phases; i++) {
 		jm_csv_put_text(f, s->phase[i].name);
 		fputc(',', f);
-		put_time(f, s->phase[i].t0_ns - s->start_ns);
+		jm_csv_put_time(f, s->phase[i].t0_ns - s->start_ns);
 		fputc(',', f);
-		put_time(f, s->phase[i].t1_ns - s->start_ns);
+		jm_csv_put_time(f, s->phase[i].t1_ns - s->start_ns);
 		fputc(',', f);
 		put_number(f, s->phase[i].items);
 		fputc('\n', f);
@@ -116,7 +107,7 @@ static int put_clock(struct jm_session *s, FILE *f, struct jm_err *err)
 	(void)err;
 	fputs("t_s,wall_ns\n", f);
 	for (int i = 0; i < s->n_moments; i++) {
-		put_time(f, s->moment[i].t_ns - s->start_ns);
+		jm_csv_put_time(f, s->moment[i].t_ns - s->start_ns);
 		fprintf(f, ",%lld\n", (long long)s->moment[i].wall_ns);
 	}
 	return 0;
@@ -154,6 +145,7 @@ int jm_csv_write(struct jm_session *s, const char *folder, struct jm_err *err)
 	} files[] = {
 		{"meters.csv", put_meters},
 		{"readings.csv", put_readings},
+		{"watts.csv", jm__csv_put_watts},
 		{"phases.csv", put_phases},
 		{"clock.csv", put_clock},
 	};

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from jm import FAILURE, USAGE, jm, sentence
+from jm import FAILURE, USAGE, jm, sentence, terminal
 from reports import records, write
 
 np = pytest.importorskip("numpy")
@@ -88,6 +88,16 @@ def test_independent_runs_as_numpy_has_them(tmp_path):
         assert m["p"] == pytest.approx(by_numpy(x, y, False)[3], abs=1e-6)
     assert got["time"]["verdict"] == "higher" and got["power"]["verdict"] == "lower"
     assert got["energy"]["verdict"] == "unclear"
+
+
+def test_the_text_fits_80_columns(tmp_path):
+    rows = runs(TIMES_B, JOULES_B, settings={"gpu.power": "300W", "gpu.clock": "1.2GHz", "gpu.memory-clock": "2.6GHz"})
+    a = write(tmp_path, rows, "a.json")
+    for r in rows:
+        r["device"] = "sim:h100x1"
+    b = write(tmp_path, rows, "b.json")
+    out, status = terminal("compare", a, b)
+    assert status == 0 and "The devices differ" in out and max(map(len, out.splitlines())) <= 80
 
 
 def ranks_of(values):

@@ -9,7 +9,7 @@ import xml.etree.ElementTree
 
 import pytest
 
-from jm import USAGE, FAILURE, jm, sentence
+from jm import USAGE, FAILURE, jm, sentence, terminal
 
 # parameters and forward + backward GFLOP per token, causal attention counted half (CARAML's models;
 # arXiv 2409.12994 and the arithmetic of 2 FLOPs per multiply-add, three passes)
@@ -72,7 +72,7 @@ def test_175b_costs_nothing():
     assert done.returncode == 0, done.stderr
     assert time.monotonic() - before < 5
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 2 ** 20  # KiB, of the largest
-    assert "174.6 G" in done.stdout
+    assert "174.6 B" in done.stdout
 
 
 @pytest.mark.parametrize("batch", [10 ** 6, 99_999_989, 10 ** 8])  # the second is a prime
@@ -397,7 +397,62 @@ def test_two_documents_need_two_places(tmp_path):
     assert json.loads(done.stdout)["model"] == "gpt" and file.read_text().startswith("<svg")
 
 
+def of_column(text):
+    """{model: {figure: value in base units}} of the side-by-side table."""
+    units = {"k": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12, "P": 1e15}
+    out, names = {}, []
+    for line in text.splitlines()[2:]:
+        cells = re.split(r" {2,}", line.rstrip())
+        if line.startswith(" ") and not re.match(r"  \w", line[:3]):
+            names = cells[1:]
+        elif len(cells) > 1:
+            what, values = (cells[0], cells[1:]) if cells[0] else ("  " + cells[1], cells[2:])
+            for name, value in zip(names, values):
+                number, _, unit = value.partition(" ")
+                scale = units.get(unit[:1], 1) if unit not in ("B",) or what == "parameters" else 1
+                out.setdefault(name, {})[what] = float(number) * scale if re.match(r"[\d.]+$", number) else value
+    return out
+
+
+def test_models_side_by_side():
+    """Every figure of the table is that of the model alone; a number of parameters has B for billions."""
+    names = ["resnet50", "vit-l16", "gpt-117m", "llama3-8b", "gpt-175b"]
+    out, status = terminal("describe", *names, "--batch", "4", "--precision", "bf16")
+    assert status == 0 and max(map(len, out.splitlines())) <= 80
+    table = of_column(out)
+    assert list(table) == names and " 8.03 B" in out and " 174.6 B" in out
+    for name in names:
+        d = describe(name, "--batch", "4", "--precision", "bf16")
+        got = table[name]
+        assert got["item"] == d["item"]
+        for title, key in {"parameters": "parameters", "model FLOPs per item": "flops_model_per_item",
+                           "executed per item": "flops_executed_per_item", "traffic per item": "bytes_per_item",
+                           "peak memory": "peak_bytes", "kept between steps": "persistent_bytes",
+                           "planned over a step": "arena_bytes", "  optimizer": "optimizer_bytes"}.items():
+            assert got[title] == pytest.approx(d[key], rel=1e-3), (name, title)
+        assert (got["sequence"] == "-") == (d["item"] == "image")
+
+
+def test_side_by_side_as_json_and_with_options():
+    many = describe("gpt-800m", "gpt-117m", "--layers", "2")
+    assert [d["model"] for d in many] == ["gpt-800m", "gpt-117m"]
+    assert many[1] == describe("gpt-117m", "--layers", "2")
+    images, text = describe("resnet18", "gpt-117m", "--seq", "64")  # is of text alone
+    assert images == describe("resnet18") and text["seq"] == 64
+
+
+def test_the_text_of_one_model_fits_80_columns():
+    out, status = terminal("describe", "resnet50")
+    assert status == 0 and max(map(len, out.splitlines())) <= 80 and "He et al." in out
+    assert "8.03 B" in terminal("describe", "llama3-8b")[0]
+
+
 @pytest.mark.parametrize("words, status, hint", [
+    (["resnet18", "gpt-117m", "--graph"], USAGE, "--graph shows one model"),
+    (["resnet18", "gpt-117m", "--svg", "-"], USAGE, "--svg shows one model"),
+    (["resnet18", "gpt-117m", "--heads", "4"], USAGE, "resnet18 has no option --heads"),
+    (["resnet18", "gpt-117n"], USAGE, "did you mean 'gpt-117m'"),
+    (["resnet18", "resnet34", "--seq", "8"], USAGE, "omit --seq"),
     (["gpt-117n"], USAGE, "did you mean 'gpt-117m'"),
     (["gpt"], USAGE, "--layers"),
     (["gpt", "--layers", "2", "--hidden", "64", "--heads", "4"], USAGE, "--context"),

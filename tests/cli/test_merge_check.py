@@ -43,6 +43,22 @@ def test_records_and_traces_of_both_are_there(tmp_path):
     assert summary(out)["cases"] and len(summary(out)["cases"]) == len(both["cases"])
 
 
+def test_a_refused_store_leaves_no_result_behind(tmp_path):
+    """Of another version, of another program, or not there: nothing is made."""
+    good, newer, foreign, out = (tmp_path / n for n in ("good.db", "newer.db", "foreign.db", "out.db"))
+    make_store(good)
+    shutil.copy(good, newer)
+    for path, statement in ((newer, "PRAGMA user_version = 999"), (foreign, "CREATE TABLE other (a)")):
+        db = sqlite3.connect(path)
+        db.execute(statement)
+        db.commit()
+        db.close()
+    for path, words in ((newer, "newer joulemark"), (foreign, "not a store"), (tmp_path / "none.db", "is not there")):
+        before = sorted(p.name for p in tmp_path.iterdir())
+        assert words in sentence(jm("merge", out, good, path))
+        assert sorted(p.name for p in tmp_path.iterdir()) == before
+
+
 def test_a_copy_counts_once(tmp_path):
     a, copy, out = tmp_path / "a.db", tmp_path / "copy.db", tmp_path / "out.db"
     make_store(a)
