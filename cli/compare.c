@@ -31,12 +31,12 @@ static int show(struct jm_cli *cli, const struct jm_compare *c)
 {
 	const char *path = jm_values_text(&cli->values, "json");
 	json_t *json;
-	int rc;
+	int rc = 0;
 
 	if (!path || strcmp(path, "-") != 0)
-		jm_compare_print(c, cli->width, cli->out);
-	if (!path)
-		return 0;
+		rc = jm_compare_print(c, cli->width, cli->out, &cli->err);
+	if (!path || rc)
+		return rc;
 	json = jm_compare_json(c);
 	rc = json ? jm_output_json(path, json, &cli->err)
 		  : jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for the comparison.");

@@ -209,7 +209,7 @@ static int make_plans(struct jm_cli *cli, struct describe_plan *plan)
 {
 	int code = check_extra(cli);
 
-	if (!code && !cli->n_args)
+	if (!code && cli->n_args < 1)
 		code = jm_err_set(&cli->err, JM_EUSAGE,
 			"No model is named. Usage: 'joulemark describe %s'; 'joulemark list' lists "
 			"the models.",

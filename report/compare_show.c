@@ -3,12 +3,11 @@
 #include "compare.h"
 
 #include "base/json.h"
+#include "cells.h"
 #include "text.h"
 
 #include <math.h>
 #include <string.h>
-
-#define LINE "  %-14s %9s %9s %6s %18s %7s %s\n"
 
 static const char *const units[] = {
 #define X(name, text, unit, energy) unit,
@@ -25,12 +24,21 @@ static void put_unit(int metric, const char *item, char *out, size_t size)
 		units[metric], at ? item : "");
 }
 
+/* "+1.23", "-12.3", "+135": three digits. */
+static void put_percent(double percent, char *out, size_t size)
+{
+	double digits = fabs(percent);
+
+	snprintf(out, size, "%+.*f", digits < 10 ? 2 : digits < 100 ? 1 : 0, percent);
+}
+
 static void put_change(const struct jm_comparison *c, char *out, size_t size)
 {
-	if (isnan(c->low))
-		snprintf(out, size, "-");
-	else
-		snprintf(out, size, "%+.2f to %+.2f %%", 100 * (c->low - 1), 100 * (c->high - 1));
+	char low[24], high[24];
+
+	put_percent(100 * (c->low - 1), low, sizeof(low));
+	put_percent(100 * (c->high - 1), high, sizeof(high));
+	snprintf(out, size, isnan(c->low) ? "-" : "%s to %s", low, high);
 }
 
 /* "-" where it is unknown. */
@@ -42,42 +50,87 @@ static void put_number(double value, char *out, size_t size)
 		snprintf(out, size, "%.4g", value);
 }
 
-static void print_line(const struct jm_compare_row *row, int metric, FILE *f)
+enum column { WHAT, OF_A, OF_B, RATIO, CHANGE, P, VERDICT, COLUMNS };
+
+static void put_cell(
+	const struct jm_compare_row *row, int metric, enum column column, char *out, size_t size)
 {
 	const struct jm_compare_line *l = &row->line[metric];
-	char what[64], unit[48], change[48], a[24], b[24], ratio[24], p[24];
+	char unit[48];
 
-	put_unit(metric, row->item, unit, sizeof(unit));
-	snprintf(what, sizeof(what), "%s %s", jm_compared_names[metric], unit);
-	put_change(&l->c, change, sizeof(change));
-	put_number(l->mean_a, a, sizeof(a));
-	put_number(l->mean_b, b, sizeof(b));
-	put_number(l->c.ratio, ratio, sizeof(ratio));
-	snprintf(p, sizeof(p), isnan(l->c.p) ? "-" : l->c.p < 1e-4 ? "<0.0001" : "%.4f", l->c.p);
-	fprintf(f, LINE, what, a, b, ratio, change, p, l->why_not ? "none" : jm_compare_verdict(l));
+	switch (column) {
+	case WHAT:
+		put_unit(metric, row->item, unit, sizeof(unit));
+		snprintf(out, size, "%s %s", jm_compared_names[metric], unit);
+		return;
+	case CHANGE:
+		put_change(&l->c, out, size);
+		return;
+	case P:
+		snprintf(out, size,
+			isnan(l->c.p)	? "-"
+			: l->c.p < 1e-4 ? "<0.0001"
+					: "%.4f",
+			l->c.p);
+		return;
+	case VERDICT:
+		snprintf(out, size, "%s", l->why_not ? "none" : jm_compare_verdict(l));
+		return;
+	default:
+		put_number(column == OF_A   ? l->mean_a
+			   : column == OF_B ? l->mean_b
+					    : l->c.ratio,
+			out, size);
+	}
+}
+
+static int print_lines(const struct jm_compare_row *row, int width, FILE *f, struct jm_err *err)
+{
+	static const char *const title[COLUMNS] = {" ", "A", "B", "B/A", "change %", "p", "B is"};
+	struct jm_grid grid;
+	char text[80];
+	int rc = jm_grid_new(&grid, JM_COMPARED_COUNT, COLUMNS, err);
+
+	if (rc)
+		return rc;
+	grid.left[WHAT] = grid.left[VERDICT] = true;
+	for (int c = 0; c < COLUMNS && !rc; c++)
+		rc = jm_grid_set(&grid, -1, c, err, "%s", title[c]);
+	for (int i = 0; i < JM_COMPARED_COUNT * COLUMNS && !rc; i++) {
+		put_cell(row, i / COLUMNS, (enum column)(i % COLUMNS), text, sizeof(text));
+		rc = jm_grid_set(&grid, i / COLUMNS, i % COLUMNS, err, "%s", text);
+	}
+	if (!rc)
+		jm_grid_print(&grid, 2, width, f);
+	jm_grid_done(&grid);
+	return rc;
 }
 
 /* The test by ranks, which needs no distribution, beside Welch's; it decides nothing. */
-static void print_ranks(const struct jm_compare_row *row, FILE *f)
+static void print_ranks(const struct jm_compare_row *row, int width, FILE *f)
 {
-	int n = 0;
+	char text[240], all[160] = "", one[60];
 
 	for (int i = 0; i < JM_COMPARED_COUNT; i++) {
 		double p = row->line[i].p_rank;
 
 		if (isnan(p))
 			continue;
-		fprintf(f, "%s%s %s%.*f",
-			n++ ? ", " : "  p by ranks (Mann-Whitney): ", jm_compared_names[i],
-			p < 1e-4 ? "<" : "", 4, fmax(p, 1e-4));
+		snprintf(one, sizeof(one), "%s %s%.4f", jm_compared_names[i], p < 1e-4 ? "<" : "",
+			fmax(p, 1e-4));
+		jm_text_append(all, sizeof(all), ", ", one);
 	}
-	if (n)
-		fputc('\n', f);
+	if (!*all)
+		return;
+	snprintf(text, sizeof(text), "p by ranks (Mann-Whitney): %s", all);
+	jm_text_wrap(f, text, 2, 4, width);
 }
 
 /* Each reason once, with the metrics that it holds for. */
-static void print_reasons(const struct jm_compare_row *row, FILE *f)
+static void print_reasons(const struct jm_compare_row *row, int width, FILE *f)
 {
+	char names[80], text[300];
+
 	for (int i = 0; i < JM_COMPARED_COUNT; i++) {
 		const char *why = row->line[i].why_not;
 		bool is_first = why;
@@ -86,11 +139,12 @@ static void print_reasons(const struct jm_compare_row *row, FILE *f)
 			is_first = !row->line[k].why_not || strcmp(row->line[k].why_not, why) != 0;
 		if (!is_first)
 			continue;
-		fprintf(f, "  no verdict on");
-		for (int k = i, n = 0; k < JM_COMPARED_COUNT; k++)
+		*names = '\0';
+		for (int k = i; k < JM_COMPARED_COUNT; k++)
 			if (row->line[k].why_not && !strcmp(row->line[k].why_not, why))
-				fprintf(f, "%s %s", n++ ? "," : "", jm_compared_names[k]);
-		fprintf(f, ": %s\n", why);
+				jm_text_append(names, sizeof(names), ", ", jm_compared_names[k]);
+		jm_text_format(text, sizeof(text), "no verdict on %s: %s", names, why);
+		jm_text_wrap(f, text, 2, 4, width);
 	}
 }
 
@@ -109,35 +163,44 @@ static void print_title(const struct jm_compare_row *row, int width, FILE *f)
 	jm_text_wrap(f, title, 0, 2, width);
 }
 
-static void print_row(const struct jm_compare_row *row, int width, FILE *f)
+static int print_row(const struct jm_compare_row *row, int width, FILE *f, struct jm_err *err)
 {
+	char text[120];
+	int rc;
+
 	print_title(row, width, f);
-	if (row->failed_a + row->failed_b)
-		fprintf(f, "  %d failed run%s of A and %d of B left out\n", row->failed_a,
-			row->failed_a == 1 ? "" : "s", row->failed_b);
-	fprintf(f, "  %-7s %10s %10s %7s %20s %8s  %s\n", "", "A", "B", "B/A", "change, 95 %", "p",
-		"B is");
-	for (int i = 0; i < JM_COMPARED_COUNT; i++)
-		print_line(row, i, f);
-	print_ranks(row, f);
-	print_reasons(row, f);
+	if (row->failed_a + row->failed_b) {
+		snprintf(text, sizeof(text), "%d failed run%s of A and %d of B left out",
+			row->failed_a, row->failed_a == 1 ? "" : "s", row->failed_b);
+		jm_text_wrap(f, text, 2, 4, width);
+	}
+	rc = print_lines(row, width, f, err);
+	print_ranks(row, width, f);
+	print_reasons(row, width, f);
+	return rc;
 }
 
-int jm_compare_print(const struct jm_compare *c, int width, FILE *f)
+int jm_compare_print(const struct jm_compare *c, int width, FILE *f, struct jm_err *err)
 {
-	for (int i = 0; i < c->n; i++) {
+	char text[120];
+	int rc = 0;
+
+	for (int i = 0; i < c->n && !rc; i++) {
 		if (i)
 			fputc('\n', f);
-		print_row(&c->row[i], width, f);
+		rc = print_row(&c->row[i], width, f, err);
 	}
-	if (c->only_a + c->only_b)
-		fprintf(f, "\nNot compared: %d case%s only in A, %d only in B.\n", c->only_a,
-			c->only_a == 1 ? "" : "s", c->only_b);
+	if (c->only_a + c->only_b) {
+		snprintf(text, sizeof(text), "Not compared: %d case%s only in A, %d only in B.",
+			c->only_a, c->only_a == 1 ? "" : "s", c->only_b);
+		fputc('\n', f);
+		jm_text_wrap(f, text, 0, 2, width);
+	}
 	if (c->note) {
 		fputc('\n', f);
 		jm_text_wrap(f, c->note, 0, 2, width);
 	}
-	return ferror(f) ? -1 : 0;
+	return rc;
 }
 
 static json_t *optional_text(const char *text)

@@ -257,47 +257,95 @@ static void put_phases(const struct jm_grouping *g, const struct jm_group_series
 			put_phases_of(g, &g->c[i], out);
 }
 
-/* Has no member a verdict by any metric, all for one reason? */
-static bool nothing_to_say(const struct jm_grouping *g, const struct jm_family *f)
+#define WHY_NOT 700
+
+/* Why no member has a verdict by metric number i: the reason that all share, or each with its own; false: one has a
+ * verdict. */
+static bool why_no_member(
+	const struct jm_grouping *g, const struct jm_family *f, int i, char *out, size_t size)
 {
 	struct jm_verdict first[JM_VERDICT_MAX], v[JM_VERDICT_MAX];
+	bool same = true;
+	char name[200];
 
 	jm_verdicts(g, &g->series[f->first], first);
+	*out = '\0';
 	for (int k = 0; k < f->n; k++) {
-		int n = jm_verdicts(g, &g->series[f->first + k], v);
-
-		for (int i = 0; i < n; i++)
-			if (v[i].kind != JM_VERDICT_NONE || strcmp(v[i].why, first->why) != 0)
-				return false;
+		jm_verdicts(g, &g->series[f->first + k], v);
+		if (v[i].kind != JM_VERDICT_NONE)
+			return false;
+		same = same && !strcmp(v[i].why, first[i].why);
+		jm_family_name(g, f, k, name, sizeof(name));
+		jm_text_append(out, size, "; ", name);
+		jm_text_append(out, size, ": ", v[i].why);
 	}
+	if (same)
+		jm_text_format(out, size, "%s", first[i].why);
 	return true;
 }
 
-/* Of each metric the best setting of each member: a verdict names settings, not the axes. */
-static void put_family_verdicts(const struct jm_grouping *g, const struct jm_family *f, FILE *out)
+/* Metrics by which no member has a verdict, those of one reason together. why: [n], "" where one has a verdict. */
+static void put_family_none(const struct jm_grouping *g, const struct jm_family *f,
+	const struct jm_verdict *v, char why[][WHY_NOT], int n, FILE *out)
+{
+	char title[80], names[400], text[WHY_NOT + 420];
+
+	for (int i = 0; i < n; i++) {
+		int alike = 0;
+
+		*names = '\0';
+		for (int k = 0; *why[i] && k < n; k++) {
+			if (strcmp(why[k], why[i]) != 0)
+				continue;
+			if (k < i) /* it is in the line of that one */
+				break;
+			jm_group_metric_title(g, &f->all, v[k].metric, title, sizeof(title));
+			jm_text_append(names, sizeof(names), ", ", title);
+			alike++;
+		}
+		if (!alike)
+			continue;
+		jm_text_format(text, sizeof(text), "No verdict by %s: %s.",
+			alike == n ? "any metric" : names, why[i]);
+		jm_text_wrap(out, text, 2, 4, g->options.width);
+	}
+}
+
+/* By one metric, the best setting of each member: a verdict names settings, not the axes. */
+static void put_family_verdict(
+	const struct jm_grouping *g, const struct jm_family *f, int i, FILE *out)
 {
 	struct jm_verdict v[JM_VERDICT_MAX];
 	char title[80], name[200], text[400], line[700];
+
+	for (int k = 0; k < f->n; k++) {
+		const struct jm_group_series *s = &g->series[f->first + k];
+
+		jm_verdicts(g, s, v);
+		jm_group_metric_title(g, &f->all, v[i].metric, title, sizeof(title));
+		if (!k)
+			jm_text_wrap(out, title, 2, 4, g->options.width);
+		jm_family_name(g, f, k, name, sizeof(name));
+		jm_text_verdict(g, s, &v[i], text, sizeof(text));
+		jm_text_format(line, sizeof(line), "%s: %s", name, text);
+		jm_text_wrap(out, line, 4, 6, g->options.width);
+	}
+}
+
+static void put_family_verdicts(const struct jm_grouping *g, const struct jm_family *f, FILE *out)
+{
+	char why[JM_VERDICT_MAX][WHY_NOT] = {""};
+	struct jm_verdict v[JM_VERDICT_MAX];
 	int n = jm_verdicts(g, &g->series[f->first], v);
 
 	put_title(g, "Best setting by metric", out);
-	if (nothing_to_say(g, f)) {
-		put_no_verdict(g, &f->all, v, n, 0, out);
-		n = 0;
-	}
 	for (int i = 0; i < n; i++) {
-		jm_group_metric_title(g, &f->all, v[i].metric, title, sizeof(title));
-		jm_text_wrap(out, title, 2, 4, g->options.width);
-		for (int k = 0; k < f->n; k++) {
-			const struct jm_group_series *s = &g->series[f->first + k];
-
-			jm_verdicts(g, s, v);
-			jm_family_name(g, f, k, name, sizeof(name));
-			jm_text_verdict(g, s, &v[i], text, sizeof(text));
-			jm_text_format(line, sizeof(line), "%s: %s", name, text);
-			jm_text_wrap(out, line, 4, 6, g->options.width);
-		}
+		if (why_no_member(g, f, i, why[i], WHY_NOT))
+			continue;
+		*why[i] = '\0';
+		put_family_verdict(g, f, i, out);
 	}
+	put_family_none(g, f, v, why, n, out);
 	put_products(g, &f->all, v, n, out);
 	fputc('\n', out);
 }

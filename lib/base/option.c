@@ -301,7 +301,7 @@ static bool copy_value(const struct jm_value *from, struct jm_value *to)
 	to->n_texts = 0;
 	if (!to->text != !from->text || !to->texts != !from->texts)
 		return false;
-	for (int k = 0; k < from->n_texts; k++) {
+	for (int k = 0; to->texts && k < from->n_texts; k++) {
 		to->texts[k] = strdup(from->texts[k]);
 		if (!to->texts[k])
 			return false;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The public face of a session: phases of one's own program, and their energy as JSON. */
+#include "base/locale.h"
 #include "measure/progress.h"
 #include "measure/session.h"
 #include "meter/source_list.h"
@@ -31,13 +32,16 @@ int jm_measurement_start(struct jm_ctx *ctx, const char *sources, int64_t interv
 	struct jm_measurement **ret, struct jm_err *err)
 {
 	struct jm_measurement *m = calloc(1, sizeof(*m));
+	locale_t before;
 	int rc;
 
 	if (!m)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a measurement.");
+	before = jm_locale_enter();
 	rc = open_session(ctx, sources, interval_ns, &m->session, err);
 	if (!rc)
 		rc = jm_session_start(m->session, err);
+	jm_locale_leave(before);
 	if (rc) {
 		jm_measurement_free(m);
 		return rc;
@@ -63,10 +67,14 @@ void jm_measurement_credit(struct jm_measurement *m, int phase, double items)
 
 int jm_measurement_stop(struct jm_measurement *m, struct jm_err *err)
 {
-	return jm_session_stop(m->session, err);
+	locale_t before = jm_locale_enter();
+	int rc = jm_session_stop(m->session, err);
+
+	jm_locale_leave(before);
+	return rc;
 }
 
-int jm_measurement_json(struct jm_measurement *m, int phase, char **ret_text, struct jm_err *err)
+static int put_json(struct jm_measurement *m, int phase, char **ret_text, struct jm_err *err)
 {
 	json_t *report = jm_session_report(m->session, phase, err);
 	char *text;
@@ -79,6 +87,15 @@ int jm_measurement_json(struct jm_measurement *m, int phase, char **ret_text, st
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the report of a measurement.");
 	*ret_text = text;
 	return 0;
+}
+
+int jm_measurement_json(struct jm_measurement *m, int phase, char **ret_text, struct jm_err *err)
+{
+	locale_t before = jm_locale_enter();
+	int rc = put_json(m, phase, ret_text, err);
+
+	jm_locale_leave(before);
+	return rc;
 }
 
 void jm_measurement_free(struct jm_measurement *m)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The sampler's lanes: threads, rings, edges. */
 #include "measure/sampler.h"
+#include "base/locale.h"
 #include "base/ctx.h"
 
 #include <math.h>
@@ -378,6 +379,7 @@ static void *lane_main(void *arg)
 	struct jm_lane *lane = arg;
 	int64_t due = jm_ctx_now(lane->o.ctx);
 
+	jm_locale_enter();
 	for (;;) {
 		int64_t now = jm_ctx_now(lane->o.ctx);
 		bool last = poll_once(lane, now);

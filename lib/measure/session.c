@@ -2,6 +2,7 @@
 /* A session: its sources, its writer, its phases. */
 #include "measure/session_private.h"
 #include "measure/sensors_file.h"
+#include "base/locale.h"
 #include "base/ctx.h"
 #include "base/text.h"
 
@@ -345,6 +346,7 @@ static void *writer_main(void *arg)
 {
 	struct jm_session *s = arg;
 
+	jm_locale_enter();
 	pthread_mutex_lock(&s->lock);
 	for (int i = 1; !s->finishing; i++) {
 		wait_for_finish(s);

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -324,6 +325,34 @@ def test_ctrl_c_at_any_time_ends_the_process_by_it():
             text = process.communicate(timeout=20)[1]
             assert process.returncode == -signal.SIGINT, text
             assert "KeyboardInterrupt" in text and "Fatal" not in text
+
+
+def test_a_locale_with_a_comma_changes_no_number(tmp_path):
+    """A program with windows sets the user's locale, in which numbers may have a comma."""
+    if not shutil.which("localedef"):
+        pytest.skip("localedef is not installed")
+    source = tmp_path / "comma.src"
+    source.write_text('LC_NUMERIC\ndecimal_point ","\nthousands_sep "."\ngrouping 3;3\nEND LC_NUMERIC\n')
+    subprocess.run(["localedef", "-c", "-i", source, tmp_path / "comma"], check=False, capture_output=True)
+    if not (tmp_path / "comma" / "LC_NUMERIC").exists():
+        pytest.skip("localedef makes no locale here")
+    script = """
+        import ctypes, json, locale, time
+        import joulemark
+        libc = ctypes.CDLL(None)
+        libc.setlocale.restype = ctypes.c_char_p
+        assert libc.setlocale(locale.LC_NUMERIC, b"comma")
+        text = ctypes.create_string_buffer(20)
+        libc.snprintf(text, 20, b"%.1f", ctypes.c_double(1.5))
+        assert text.value == b"1,5"
+        with joulemark.measure("estimate:idle=20.5W,core=0W") as m:
+            with m.region("a"):
+                time.sleep(0.3)
+        libc.snprintf(text, 20, b"%.1f", ctypes.c_double(1.5))
+        print(json.dumps([m["a"].joules / m["a"].seconds, text.value.decode()]))
+    """
+    watts, text = value(script, env={"LOCPATH": str(tmp_path)})
+    assert watts == pytest.approx(20.5, rel=0.01) and text == "1,5"  # and the program keeps its locale
 
 
 def test_a_child_of_fork_neither_waits_nor_measures():

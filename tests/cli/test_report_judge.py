@@ -138,3 +138,19 @@ def test_table_and_page_name_the_same_settings_within_five_percent(tmp_path, nam
     assert [series["points"][i]["label"] for i in within["at"]] == ["600 W", "700 W"]
     assert (within["kind"], series["points"][within["leading"]]["label"]) == ("tie", "600 W")
     assert data["slowdown_percent"] == 5
+
+
+def test_a_reason_that_holds_for_all_members_of_a_table_is_named_once(tmp_path):
+    """Two batches without a meter: a verdict by throughput, and one line for the metrics that need energy."""
+    rows = []
+    for batch in ("4", "8"):
+        for r in records("h100x4"):
+            r["case"] = {**r["case"], "id": f"{batch}{r['case']['id'][1:]}",
+                         "parameters": {**r["case"]["parameters"], "batch": batch}}
+            r |= {"id": r["case"]["id"], "meters": [], "total": {}}
+            rows.append(r)
+    text = report(write(tmp_path, rows))
+    assert text.count("there was no meter") == 2  # with the caption
+    line = next(line for line in text.splitlines() if "No verdict by" in line)
+    assert "energy per" in line and "energy gain - time loss" in line and "throughput" not in line
+    assert text.count("\n    batch 4: ") == 1 and text.count("\n    batch 8: ") == 1

@@ -12,6 +12,9 @@ SIM = ["--control", "sim:h100x4"]
 SWEEP = ["run", "sim", "--device", "sim:h100x4", "--set", "gpu.power=300W,500W", "--repeat", "2"]
 COMMANDS = [["--help"], ["measure", "--help"], ["run", "--help"], ["help", "train"], ["doctor"], ["list"],
             ["get", *SIM], ["report", DATA / "h100x4.json"], ["report", "--published", DATA / "h200x4.json"],
+            ["compare", "--systems", DATA / "h100x4.json", DATA / "h200x4.json"],
+            ["compare", f"{DATA / 'h100x4.json'}:gpu.power=300W", f"{DATA / 'h100x4.json'}:gpu.power=400W"],
+            ["describe", "resnet50"], ["describe", "resnet18", "vit-b16", "gpt-117m", "gpt-800m", "llama3-8b"],
             ["measure", "--source", "sim:h100x2,estimate", "--", "true"], SWEEP]
 ESCAPES = re.compile(r"\x1b\[[0-9;]*[mK]")
 
