@@ -19,6 +19,7 @@ static enum follows follows_of(const struct jm_command *cmd)
 		const char *name;
 		enum follows follows;
 	} rows[] = {{"run", RUN}, {"measure", COMMANDS}, {"jpwr", COMMANDS}, {"report", FILES},
+		{"compare", FILES}, {"check", FILES}, {"merge", FILES}, {"query", FILES},
 		{"plan", FILES}, {"describe", MODELS}, {"help", WORK}, {"set", COMMANDS}};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)

@@ -122,7 +122,8 @@ def test_completion_of_bash(tmp_path):
         assert {f"--{o}" for o in options(command)} == completions([command, "--"])
     models = {"--layers", "--kv-heads", "--image", "--positions"}
     assert {f"--{o}" for o in options("describe")} | models <= completions(["describe", "--"])
-    assert completions(["report", "mi"], tmp_path) == {"mine.db"}
+    for command in ("report", "compare", "check", "merge", "query"):
+        assert completions([command, "mi"], tmp_path) == {"mine.db"}
     assert completions(["run", "gpt-11"]) == {"gpt-117m"} and completions(["describe", "resnet15"]) == {"resnet152"}
     assert "printf" in completions(["measure", "print"])
 
