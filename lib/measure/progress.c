@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -238,6 +239,8 @@ static int connect_to(const char *path, int *ret_fd, struct jm_err *err)
 
 struct jm_marker {
 	int fd;
+	_Atomic bool
+		stuck; /* nobody read for so long that a mark was lost: the next ones do not wait */
 	dev_t dev; /* what fd was when it was opened: a program may close numbers that it does not know */
 	ino_t ino;
 };
@@ -331,7 +334,13 @@ int jm_marker_mark(struct jm_marker *m, const char *name, double items, struct j
 			"The program has closed the descriptor %d, through which marks were sent; "
 			"open another marker.",
 			m->fd);
-	return send(m->fd, text, (size_t)(end - text), MSG_NOSIGNAL) < 0 ? unreachable(err) : 0;
+	if (send(m->fd, text, (size_t)(end - text), MSG_NOSIGNAL | (m->stuck ? MSG_DONTWAIT : 0)) >=
+		0) {
+		m->stuck = false;
+		return 0;
+	}
+	m->stuck = errno == EAGAIN;
+	return unreachable(err);
 }
 
 void jm_marker_free(struct jm_marker *m)

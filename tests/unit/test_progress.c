@@ -103,6 +103,49 @@ static void markers(void **state)
 	unsetenv("JM_PROGRESS");
 }
 
+static void ignore_mark(void *arg, const struct jm_mark *mark)
+{
+	(void)arg;
+	(void)mark;
+}
+
+/* A receiver that does not read costs a program two seconds once, not for each mark; later marks arrive again. */
+static void a_reader_that_never_reads_delays_once(void **state)
+{
+	struct jm_err err = JM_ERR_INIT;
+	struct got got = {.n = 0};
+	struct jm_marker *m;
+	struct jm_progress *p;
+	static char way[256]; /* outlives p in the environment */
+	int64_t start;
+	int lost = 0;
+
+	(void)state;
+	assert_ok(jm_progress_open(&p, &err), err);
+	snprintf(way, sizeof(way), "%s", jm_progress_env(p));
+	putenv(way);
+	assert_ok(jm_marker_new(&m, &err), err);
+	start = jm_clock_now(jm_clock_real());
+	/* the kernel keeps max_dgram_qlen of them: 10, or 512 */
+	for (int i = 0; i < 1000 && lost < 20; i++)
+		if (jm_marker_mark(m, "a", 1, &err)) {
+			assert_sentence(&err, JM_EIO);
+			err = (struct jm_err)JM_ERR_INIT;
+			lost++;
+		}
+	assert_int_equal(lost, 20);
+	/* at two seconds each it would be 40 */
+	assert_true(jm_clock_now(jm_clock_real()) - start < 20 * JM_SECOND);
+	while (jm_progress_receive(p, jm_clock_now(jm_clock_real()), ignore_mark, NULL))
+		;
+	assert_ok(jm_marker_mark(m, "b", 7, &err), err);
+	assert_int_equal(jm_progress_receive(p, jm_clock_now(jm_clock_real()), get, &got), 1);
+	assert_string_equal(got.mark[0].name, "b");
+	jm_marker_free(m);
+	jm_progress_close(p);
+	unsetenv("JM_PROGRESS");
+}
+
 /* Anybody may write to the socket; nothing of it may hurt. */
 static void nonsense(void **state)
 {
@@ -427,6 +470,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(marks),
 		cmocka_unit_test(markers),
+		cmocka_unit_test(a_reader_that_never_reads_delays_once),
 		cmocka_unit_test(nonsense),
 		cmocka_unit_test(numbers_in_output),
 		cmocka_unit_test(limits_of_a_search),
