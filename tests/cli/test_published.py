@@ -4,10 +4,13 @@ import copy
 import csv
 import io
 import json
+import re
 
 import pytest
 
 from jm import SOURCE, jm
+from pages import CHROMIUM, browse
+from reports import records
 
 RECORD = json.loads((SOURCE / "tests/data/report/h100x4.json").read_text())[0]
 FLOPS = {"resnet50": 24.5e9, "vit-l16": 369e9, "llama3-8b": 45.4e9}
@@ -165,3 +168,22 @@ def test_page_holds_them_apart(report, tmp_path):
     assert data["published"][0]["rows"][0]["items_per_s"] == 842.78
     assert "2148.6" not in json.dumps([data["runs"], data["series"]])
     assert "panel published" in text  # with a look of its own
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed: the page was not opened in a browser")
+def test_the_page_has_own_figures_as_ratios(tmp_path):
+    """Throughput per device by the paper's at the same cap; the reference has no row of its own."""
+    ours, page = records("h200x4"), tmp_path / "page.html"
+    for r in ours:
+        r |= {"workload": "train", "flops_model_per_item": FLOPS["resnet50"]}
+        r["case"]["parameters"] |= {"workload": "train", "options": {"model": "resnet50"}}
+    (tmp_path / "a.json").write_text(json.dumps(ours))
+    assert jm("report", "--published", "--html", page, tmp_path / "a.json").returncode == 0
+    table = browse(page, "--dump-dom", "--window-size=1280,900").split('id="published"')[1].split("</table>")[0]
+    rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr[^>]*>(.*?)</tr>", table, re.S)]
+    for device in ("H100 94 GB", "H200 141 GB"):
+        for cap, theirs in zip(CAPS, CAPPED["resnet50", device].split()):
+            mean = [r["throughput_per_device"] for r in ours if r["status"] == "ok" and not r["case"]["reference"]
+                    and r["settings"][0]["requested"] == cap]
+            (ratio,) = [float(row[-1]) for row in rows if row and row[0] == device and row[1] == str(cap)]
+            assert ratio == pytest.approx(sum(mean) / len(mean) / float(theirs), abs=0.0051)
