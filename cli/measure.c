@@ -244,13 +244,12 @@ static json_t *make_record(struct measurement *m, struct jm_err *err)
 	return record;
 }
 
-/* Standard error, so that the command's own output is left as it is; or the file of --output. */
-static void print_text(const struct measurement *m, const json_t *record)
+static void print_text_to(FILE *out, const struct measurement *m, const json_t *record)
 {
 	const struct jm_cli *cli = m->cli;
 	double width = jm_values_number(&cli->common, "width");
 	const struct jm_measure_text t = {
-		.out = cli->output ? cli->out : stderr,
+		.out = out,
 		.width = cli->output || !isnan(width) ? cli->width : jm_screen_width(STDERR_FILENO),
 		.bold = !cli->output && jm_screen_colour(STDERR_FILENO),
 		.bounds = jm_values_number(&cli->values, "bounds") > 0,
@@ -260,6 +259,19 @@ static void print_text(const struct measurement *m, const json_t *record)
 	};
 
 	jm_measure_print(&t, record);
+}
+
+/* Standard error, in one piece, so that the command's own output is left as it is; or the file of --output. */
+static void print_text(const struct measurement *m, const json_t *record)
+{
+	char *text = NULL;
+	size_t n = 0;
+	FILE *out = m->cli->output ? NULL : open_memstream(&text, &n);
+
+	print_text_to(out ? out : m->cli->output ? m->cli->out : stderr, m, record);
+	if (out && !fclose(out))
+		fwrite(text, 1, n, stderr);
+	free(text);
 }
 
 /* ---- the run ---- */

@@ -24,6 +24,7 @@
 
 struct jm_progress {
 	int fd;
+	const char *place; /* that the folder is in; NULL = there is none yet */
 	char folder[100], env[sizeof(VARIABLE) + 108];
 	long malformed;
 };
@@ -87,7 +88,7 @@ static int make_folder(struct jm_progress *p)
 		snprintf(p->folder, sizeof(p->folder), "%s/" FOLDER "XXXXXX", places[i]);
 		if (!mkdtemp(p->folder))
 			continue;
-		remove_abandoned(places[i]);
+		p->place = places[i];
 		return 0;
 	}
 	p->folder[0] = '\0';
@@ -149,6 +150,8 @@ void jm_progress_close(struct jm_progress *p)
 	}
 	if (*p->folder)
 		rmdir(p->folder);
+	if (p->place) /* the command has ended: a folder of many files delays nobody */
+		remove_abandoned(p->place);
 	free(p);
 }
 
