@@ -9,6 +9,7 @@
  *	   GPU at 1 ms below 10 % of a core, at the default interval below 3 %)
  *	3. `measure`: from its start to CMD's (aim: 10 ms), from CMD's end to its own (aim: one refresh
  *	   + 20 ms)
+ * With the argument "day": the simulated day of part 2 alone.
  */
 #include "measure/live.h"
 #include "measure/session.h"
@@ -279,7 +280,7 @@ static void simulated_day(void)
 	sampled_s = now_s() - began;
 	for (int i = 0; i < GPUS; i++)
 		jm_session_energy(s, i, phase, &e, NULL);
-	printf("a simulated day, 8 GPUs, 100 Hz: %.1f s, and %.1f s for the energies; most memory "
+	printf("a simulated day, 8 GPUs, 100 Hz: %.3f s, and %.3f s for the energies; most memory "
 	       "%.1f MiB; last GPU %.0f J (truth about %.0f J)\n",
 		sampled_s, now_s() - began - sampled_s, (double)peak_kib() / 1024, e.joules,
 		86400 * 10 * 30.007);
@@ -369,6 +370,10 @@ int main(int argc, char **argv)
 	}
 	beside(joulemark, sizeof(joulemark), "/joulemark");
 	beside(nvml, sizeof(nvml), "/tests/fake/libnvidia-ml-fake.so");
+	if (argc > 1 && !strcmp(argv[1], "day")) {
+		simulated_day();
+		return 0;
+	}
 	cost();
 	live_view();
 	if (!access(nvml, R_OK))
