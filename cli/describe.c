@@ -69,6 +69,10 @@ static const struct jm_option options[] = {
 		.type = JM_FLAG,
 		.help = "keep norms, activations and compute copies for the gradients instead of "
 			"recomputing them"},
+	{.name = "keep-most",
+		.type = JM_FLAG,
+		.help = "recompute only what takes 1 % of a step by the device's peaks, as run does "
+			"on a GPU where that fits"},
 	{.name = "recompute",
 		.type = JM_FLAG,
 		.help = "recompute the activations of each block for its gradients"},
@@ -184,6 +188,19 @@ static int take_options(struct jm_cli *cli, struct describe_plan *plan)
 	return code;
 }
 
+static int choose_kept(struct describe_plan *plan, struct jm_err *err)
+{
+	struct jm_training *t = &plan->training;
+
+	if (!(jm_values_number(&plan->values, "keep-most") > 0) ||
+		jm_device_remake(&plan->device, t->precision, t->math, 0.01, &t->remake))
+		return 0;
+	return jm_err_set(err, JM_EUSAGE,
+		"The peaks of device %s are not known, so neither is what recomputing costs; omit "
+		"--keep-most.",
+		plan->device.backend->name);
+}
+
 static int make_plan(struct jm_cli *cli, const char *name, struct describe_plan *plan)
 {
 	struct jm_training *t = &plan->training;
@@ -200,6 +217,8 @@ static int make_plan(struct jm_cli *cli, const char *name, struct describe_plan 
 		code = choose(plan, names_text(cli) && cli->n_args > 1, err);
 	if (!code)
 		code = jm_device_open(choose_device(cli), 0, &plan->device, err);
+	if (!code)
+		code = choose_kept(plan, err);
 	if (!code)
 		code = jm_model_train(t, &plan->graph, err);
 	return code ? code : jm_program_plan(plan->graph, &plan->device, &plan->program, err);

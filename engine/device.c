@@ -163,6 +163,13 @@ double jm_device_peak(const struct jm_device *d, enum jm_dtype type, enum jm_mat
 	return d->props.peak_tf32 > 0 ? d->props.peak_tf32 : (double)NAN;
 }
 
+bool jm_device_remake(const struct jm_device *d, enum jm_dtype type, enum jm_math math,
+	double share, struct jm_remake *ret)
+{
+	*ret = (struct jm_remake){jm_device_peak(d, type, math), d->props.peak_bytes, share};
+	return ret->flops > 0 && ret->bytes > 0;
+}
+
 /* ---- events -------------------------------------------------------------------------------------------- */
 
 bool jm_device_is_async(const struct jm_device *d)

@@ -7,7 +7,7 @@
 #ifndef JM_DEVICE_H
 #define JM_DEVICE_H
 
-#include "backend.h"
+#include "graph.h"
 
 struct jm_device {
 	const struct jm_backend *backend;
@@ -32,6 +32,9 @@ void *jm_device_pinned_alloc(const struct jm_device *d, size_t bytes);	/* NULL =
 void jm_device_pinned_release(const struct jm_device *d, void *memory); /* takes NULL */
 size_t jm_device_memory_free(const struct jm_device *d);		/* bytes; 0 = unknown */
 /* FLOPs per second of products of that type; NAN = unknown. */
+/* What may be made again for gradients within that share of a step's time by the peaks; false: they are unknown. */
+bool jm_device_remake(const struct jm_device *d, enum jm_dtype type, enum jm_math math,
+	double share, struct jm_remake *ret);
 double jm_device_peak(const struct jm_device *d, enum jm_dtype type, enum jm_math math);
 /* Does it work while the host goes on? Else all work is done when a call returns. */
 bool jm_device_is_async(const struct jm_device *d);

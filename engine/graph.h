@@ -177,9 +177,16 @@ int64_t jm_graph_parameters(const struct jm_graph *g); /* elements, without padd
 /* gradient.c: appends the backward nodes of `loss`, which must come from softmax-xent or mse. */
 int jm_graph_gradients(struct jm_graph *g, struct jm_tensor *loss, struct jm_err *err);
 
-/* rematerialize.c: norms, activations and compute copies are made again for gradients instead of kept. After
- * jm_graph_gradients, before the update. Appends; jm_graph_schedule puts in order. */
-int jm_graph_rematerialize(struct jm_graph *g, struct jm_err *err);
+/* A device's peaks, per second, and the share of a step's time by them that may be spent on values made again;
+ * share 0: all that it takes. */
+struct jm_remake {
+	double flops, bytes, share;
+};
+/* rematerialize.c: norms, activations and compute copies are made again for gradients instead of kept, those that
+ * free most memory for their time first. After jm_graph_gradients, before the update. Appends; jm_graph_schedule
+ * puts in order. */
+int jm_graph_rematerialize(
+	struct jm_graph *g, const struct jm_remake *how, struct jm_err *err);
 
 /* recompute.c: blocks keep only what other blocks read; the rest is computed again before it is needed
  * for gradients. As jm_graph_rematerialize, and instead of it. */

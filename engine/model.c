@@ -287,7 +287,7 @@ static int fill_in(struct jm_training *t, struct jm_graph *g, struct jm_err *err
 	if (!code && t->recompute)
 		code = jm_graph_recompute(g, err);
 	else if (!code && !t->keep_all)
-		code = jm_graph_rematerialize(g, err);
+		code = jm_graph_rematerialize(g, &t->remake, err);
 	if (!code)
 		code = jm_graph_adamw(g, &t->adamw, err);
 	return code || !t->fp8 ? code : jm_graph_rescale(g, err);

@@ -112,6 +112,7 @@ struct jm_training {
 	double dropout; /* share of values that models with dropout drop */
 	bool recompute; /* blocks recompute their activations for their gradients */
 	bool keep_all;	/* nothing is recomputed for gradients; if not recompute */
+	struct jm_remake remake; /* if neither: how much of it */
 	/* The input "loss.scale", {S, 1/S}: the loss is multiplied by S before its gradients,
 	 * and the update divides by S. A power of two changes no bit while nothing overflows. */
 	bool scaled;

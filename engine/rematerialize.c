@@ -3,10 +3,12 @@
  * Rematerialize: results that cost at most one pass over memory (of norms and activations,
  * parameters in the compute type) are not kept for the gradients but recomputed directly before
  * their first reader there, from operands that are kept for gradients anyway. recompute.c saves
- * more memory.
+ * more memory. Where time is limited, those come first that free most bytes for the bytes they move, of equal ones
+ * the first of the network, whose results wait longest.
  */
 #include "duplicate_node.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #define NEAR 4 /* nodes: results read again so soon are kept */
@@ -109,8 +111,63 @@ static bool pays(const struct remake *l, const struct jm_node *n)
 	       operands_there(l, n, k) && operands_kept(l, n);
 }
 
-int jm_graph_rematerialize(struct jm_graph *g, struct jm_err *err)
+/* ---- which of them -------------------------------------------------------------------------------------- */
+
+/* By the roofline: memory or products, whatever takes longer. */
+static double seconds_of(const struct jm_remake *how, const struct jm_node *n)
 {
+	return fmax(n->flops_executed / how->flops, n->bytes / how->bytes);
+}
+
+static double budget_of(const struct jm_graph *g, const struct jm_remake *how)
+{
+	double sum = 0;
+
+	for (int k = 0; k < g->n_nodes; k++)
+		sum += seconds_of(how, g->node[k]);
+	return how->share > 0 ? how->share * sum : INFINITY;
+}
+
+/* Bytes that are not kept for each that is moved. */
+static double gain(const struct jm_node *n)
+{
+	return (double)n->out[0]->bytes / n->bytes;
+}
+
+static int better(const void *a, const void *b)
+{
+	const struct jm_node *x = *(const struct jm_node *const *)a,
+			     *y = *(const struct jm_node *const *)b;
+
+	return gain(x) != gain(y) ? (gain(x) < gain(y)) - (gain(x) > gain(y)) : x->id - y->id;
+}
+
+/* found: room for all forward nodes */
+static void make_duplicates(struct remake *l, const struct jm_node **found, const struct jm_remake *how)
+{
+	double left = budget_of(l->g, how);
+	int n = 0;
+
+	for (int f = 0; f < l->g->n_forward; f++)
+		if (pays(l, l->g->node[f]))
+			found[n++] = l->g->node[f];
+	if (how->share > 0)
+		qsort(found, (size_t)n, sizeof(struct jm_node *), better);
+	for (int i = 0; i < n && !l->g->err.code; i++) {
+		double seconds = how->share > 0 ? seconds_of(how, found[i]) : 0;
+
+		if (seconds > left)
+			continue;
+		left -= seconds;
+		make_duplicate(l, found[i]);
+	}
+}
+
+int jm_graph_rematerialize(
+	struct jm_graph *g, const struct jm_remake *how, struct jm_err *err)
+{
+	const struct jm_node **found = calloc((size_t)g->n_forward + 1, sizeof(*found));
+
 	size_t cells = (size_t)g->n_cells + 1;
 	struct remake l = {.g = g,
 		.n_cells = g->n_cells,
@@ -119,15 +176,14 @@ int jm_graph_rematerialize(struct jm_graph *g, struct jm_err *err)
 		.first = calloc(cells, sizeof(int)),
 		.last = calloc(cells, sizeof(int))};
 
-	if (l.forward && l.first && l.last) {
+	if (found && l.forward && l.first && l.last) {
 		find_readers(&l);
-		for (int f = 0; f < g->n_forward && !g->err.code; f++)
-			if (pays(&l, g->node[f]))
-				make_duplicate(&l, g->node[f]);
+		make_duplicates(&l, found, how);
 	} else {
 		jm_err_set(
 			&g->err, JM_ENOMEM, "Out of memory for a graph that makes values again.");
 	}
+	free(found);
 	free(l.forward);
 	free(l.first);
 	free(l.last);

@@ -135,22 +135,26 @@ static void drop_plan(struct train *s)
 	s->graph = NULL;
 }
 
+#define REMADE 0.01 /* share of a step's time by the roofline that goes into values made again */
+
 /*
- * Where a device has memory of its own, nobody else needs what is left of it: all is kept that fits. An evaluation
- * beside the training adds its inputs alone.
+ * Where a device has memory of its own, nobody else needs what is left of it: all is kept that fits, but what costs next
+ * to nothing to make again. An evaluation beside the training adds its inputs alone.
  */
 static int plan_kept(struct train *s, struct jm_err *err)
 {
+	struct jm_training *t = &s->training;
 	int copies = s->eval.every ? 4 : 1, code;
 
 	if (!s->may_keep || s->device.props.host_memory || !s->memory)
 		return plan_program(s, err);
-	s->training.keep_all = true;
+	t->keep_all = !jm_device_remake(&s->device, t->precision, t->math, REMADE, &t->remake);
 	code = plan_program(s, err);
 	if (code || s->program->peak_bytes + copies * jm_staging_bytes(s->program) <= s->memory)
 		return code;
 	drop_plan(s);
-	s->training.keep_all = false;
+	t->keep_all = false;
+	t->remake.share = 0;
 	return plan_program(s, err);
 }
 
@@ -192,8 +196,9 @@ static void tell_plan(const struct train *s)
 		(long long)s->training.batch, (double)peak_of(s) / 1e9,
 		(double)p->persistent_bytes / 1e9, (double)p->arena_bytes / 1e9,
 		s->training.recompute  ? "blocks are recomputed"
-		: s->training.keep_all ? "all results are kept for gradients"
-				       : "norms and activations are recomputed",
+		: s->training.keep_all	      ? "all results are kept for gradients"
+		: s->training.remake.share > 0 ? "most results are kept for gradients"
+					       : "norms and activations are recomputed",
 		s->plan_s * 1e3, (double)s->memory / 1e9);
 	if (s->work->more)
 		json_object_set_new(s->work->more, "plan",

@@ -119,13 +119,13 @@ static int start(struct cuda_dev *dev, struct jm_err *err)
 	return cuda_lt_open(dev, err); /* hardly any program does without products */
 }
 
-/* JM_CUDA_LOGITS, in bytes; without it all of them. */
+/* JM_CUDA_LOGITS, in bytes; 0 = not given. */
 static size_t most_logits(void)
 {
 	const char *given = secure_getenv("JM_CUDA_LOGITS");
 	double bytes = given ? strtod(given, NULL) : 0;
 
-	return bytes >= 1 ? (size_t)bytes : SIZE_MAX;
+	return bytes >= 1 ? (size_t)bytes : 0;
 }
 
 static int cuda_open(int index, int threads, void **ret_dev, struct jm_err *err)

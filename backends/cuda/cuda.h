@@ -33,7 +33,7 @@ struct cuda_dev {
 	struct cuda_angles *angles;   /* of rotary positions, by shape: ops_tokens.c */
 	struct cuda_plan *plans;      /* plan_cache.h; read from disk by its first user */
 	bool plans_read;
-	size_t logits_bytes; /* most that logits may take before they are computed in chunks */
+	size_t logits_bytes; /* most that logits may take at a time; 0 = as the cost of chunks allows */
 	bool fast;	     /* results may have other bits the next time */
 	struct cuda_lt lt;   /* cuBLASLt; opened by its first user */
 	struct cuda_dnn dnn; /* cuDNN; likewise */
@@ -139,6 +139,8 @@ size_t cuda_kept(const struct cuda_dev *dev);
 void cuda_angles_free(struct cuda_dev *dev);
 void cuda_attention_plans_free(struct cuda_dev *dev);
 
+/* Products in 16 bits for each byte of memory at the peaks; NAN = unknown. */
+double cuda_flops_per_byte(const struct cuda_dev *dev);
 bool cuda_has_f8(const struct cuda_dev *dev); /* products in 8 bits: Ada, Hopper and later */
 /* device.c: dense peaks by chip, from the vendor's data sheets; NAN where the chip is not listed. */
 void cuda_props(void *arg, struct jm_device_props *ret);

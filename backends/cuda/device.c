@@ -15,7 +15,7 @@
  * Hopper Superchip" (2024), "A100 Tensor Core GPU" (2021). f32 is that of the multiprocessors' own
  * multiply-adds, without tensor cores. f8: of 8 bits, for which Ampere has no products.
  */
-static const struct {
+static const struct chip {
 	const char *part;
 	double bf16, tf32, f32, bytes, f8;
 } chips[] = {
@@ -32,6 +32,22 @@ static const struct {
 	{"A100-PCIE-40GB", 312e12, 156e12, 19.5e12, 1.555e12, 0},
 };
 
+/* NULL = not listed. */
+static const struct chip *chip_of(const struct cuda_dev *dev)
+{
+	for (size_t i = 0; i < sizeof chips / sizeof *chips; i++)
+		if (strstr(dev->prop.name, chips[i].part))
+			return &chips[i];
+	return NULL;
+}
+
+double cuda_flops_per_byte(const struct cuda_dev *dev)
+{
+	const struct chip *c = chip_of(dev);
+
+	return c ? c->bf16 / c->bytes : NAN;
+}
+
 bool cuda_has_f8(const struct cuda_dev *dev)
 {
 	return 10 * dev->prop.major + dev->prop.minor >= 89;
@@ -40,6 +56,7 @@ bool cuda_has_f8(const struct cuda_dev *dev)
 void cuda_props(void *arg, struct jm_device_props *ret)
 {
 	const struct cuda_dev *dev = arg;
+	const struct chip *c = chip_of(dev);
 	size_t available = 0, total = 0;
 
 	*ret = (struct jm_device_props){.peak_bytes = NAN};
@@ -54,17 +71,13 @@ void cuda_props(void *arg, struct jm_device_props *ret)
 	ret->native[JM_F32] = ret->native[JM_BF16] = true;
 	ret->native[JM_F16] = ret->native[JM_I32] = true;
 	ret->native[JM_F8E4M3] = ret->native[JM_F8E5M2] = cuda_has_f8(dev);
-	for (size_t i = 0; i < sizeof chips / sizeof *chips; i++) {
-		if (!strstr(dev->prop.name, chips[i].part))
-			continue;
-		ret->peak_flops[JM_BF16] = ret->peak_flops[JM_F16] = chips[i].bf16;
-		ret->peak_flops[JM_F8E4M3] = ret->peak_flops[JM_F8E5M2] =
-			chips[i].f8 > 0 ? chips[i].f8 : NAN;
-		ret->peak_flops[JM_F32] = chips[i].f32;
-		ret->peak_tf32 = chips[i].tf32;
-		ret->peak_bytes = chips[i].bytes;
-		break;
-	}
+	if (!c)
+		return;
+	ret->peak_flops[JM_BF16] = ret->peak_flops[JM_F16] = c->bf16;
+	ret->peak_flops[JM_F8E4M3] = ret->peak_flops[JM_F8E5M2] = c->f8 > 0 ? c->f8 : NAN;
+	ret->peak_flops[JM_F32] = c->f32;
+	ret->peak_tf32 = c->tf32;
+	ret->peak_bytes = c->bytes;
 }
 
 #define LOST                                                                                       \

@@ -44,14 +44,37 @@ static struct jm_tensor chunk_of_logits(const struct jm_node *n, int64_t rows)
 	return t;
 }
 
-/* Rows that stand at a time: of a power of two of chunks, the fewest whose logits take no more than is allowed. */
-static int64_t rows_at_a_time(const struct cuda_dev *dev, const struct jm_node *n)
+/* The fewest whose logits take no more than is asked for. */
+static int64_t parts_by_bytes(const struct cuda_dev *dev, const struct jm_node *n)
 {
 	size_t each = chunk_of_logits(n, 1).bytes;
 	int64_t rows = rows_of(n), parts = 1;
 
 	while (parts < CHUNKS_MOST && (size_t)(rows / parts) * each > dev->logits_bytes)
 		parts *= 2;
+	return parts;
+}
+
+#define COST 0.05 /* of the time of the three products; in a network less than 1 % */
+
+/* The most that cost next to nothing: each chunk after the first reads and writes the gradient of the weights again. */
+static int64_t parts_by_cost(const struct cuda_dev *dev, const struct jm_node *n)
+{
+	double flops = 3 * n[LOGITS].flops_executed, per_byte = cuda_flops_per_byte(dev);
+	double bytes = 2 * (double)jm_tensor_count(n[LOGITS].in[1]) * sizeof(float);
+	int64_t parts = 1;
+
+	while (parts < CHUNKS_MOST && (double)(2 * parts - 1) * bytes * per_byte <= COST * flops)
+		parts *= 2;
+	return parts;
+}
+
+/* Rows that stand at a time; the number of chunks is a power of two. */
+static int64_t rows_at_a_time(const struct cuda_dev *dev, const struct jm_node *n)
+{
+	int64_t rows = rows_of(n);
+	int64_t parts = dev->logits_bytes ? parts_by_bytes(dev, n) : parts_by_cost(dev, n);
+
 	return (rows + parts * ROW_STEP - 1) / (parts * ROW_STEP) * ROW_STEP;
 }
 
@@ -86,7 +109,7 @@ static int takes_head(struct cuda_dev *dev, const struct jm_group *group, struct
 
 	if (!is_head(group->node) || !is_plain(group->node))
 		return jm_err_set(err, JM_ENOSUP, "Backend cuda joins no such end of a network.");
-	if (chunk_of_logits(n, rows_of(n)).bytes <= dev->logits_bytes)
+	if (rows_at_a_time(dev, n) >= rows_of(n))
 		return jm_err_set(err, JM_ENOSUP, "These logits are small enough to stand whole.");
 	return 0;
 }
