@@ -250,7 +250,7 @@ static bool count_starts(const struct describe_plan *plan, enum jm_init rule, in
 
 		if (c->t.class != JM_CLASS_PARAM || !c->needs_grad || c->init != rule)
 			continue;
-		*ret_elements += jm_tensor_count(&c->t);
+		*ret_elements += jm_cell_parameters(c);
 		++*ret_tensors;
 	}
 	return *ret_tensors > 0;

@@ -265,7 +265,7 @@ struct jm_tensor {
  * add			in  a a|c[..], b a|c[..]
  *			out y a|c[..]		y = a + b				in place
  * softmax-xent		in  logits c[..,V], target i32[..] (0 <= target < V), scale? f32[2] = {S, 1/S}
- *			attr xent.scale
+ *			attr xent.{scale,classes}: beyond the first `classes` (0: V) logits do not count, dlogits is 0
  *			out loss f32[1], dlogits? c[..,V]		in place: dlogits (out[1]) over in[0]
  *			loss = mean over rows of (log sum exp logits - logits[target]), not scaled;
  *			dlogits = xent.scale S / T (softmax(logits) - onehot(target)), with S read when it runs
@@ -412,8 +412,12 @@ union jm_attr {
 		struct jm_view q, k, v;
 	} attention;
 	struct {
-		double scale; /* 1; 1/k for k micro-steps whose gradients add up */
-	} xent;		      /* softmax-xent, mse */
+		double scale;	 /* 1; 1/k for k micro-steps whose gradients add up */
+		int64_t classes; /* softmax-xent: of V; 0 = all */
+	} xent;			 /* softmax-xent, mse */
+	struct {
+		int64_t used; /* of N, which the model has; the others fill rows up. 0 = all */
+	} linear;	      /* and its gradients: a hint for FLOPs */
 	struct {
 		double beta1, beta2, eps, weight_decay;
 		double clip;	 /* largest global norm; 0 = no clipping */
@@ -530,10 +534,8 @@ struct jm_backend {
 	/* Zeroed, aligned to 64 bytes or more. NULL = out of memory. */
 	void *(*alloc)(void *dev, size_t bytes);
 	void (*release)(void *dev, void *memory); /* takes NULL */
-	/*
-	 * Both stretches of memory belong to the device until the copy is done: an event behind it, or sync,
-	 * says when. Host memory that did not come from pinned_alloc may be copied before it returns.
-	 */
+	/* Both stretches of memory belong to the device until the copy is done: an event behind it, or sync,
+	 * says when. Host memory that did not come from pinned_alloc may be copied before it returns. */
 	int (*copy)(void *dev, enum jm_queue queue, void *to, const void *from, size_t bytes,
 		enum jm_copy kind, struct jm_err *err);
 	int (*sync)(void *dev, struct jm_err *err);
@@ -562,8 +564,7 @@ struct jm_backend {
 	 * Events: all of them or none. Default: record waits for the device and notes the host's clock.
 	 *	record   marks the place behind all that the queue holds now; again = at the new place
 	 *	follow   what is queued from now on waits until the event's place is reached
-	 *	wait     the host waits for it
-	 *	query    1 = reached, 0 = not yet
+	 *	wait     the host waits for it; query: 1 = reached, 0 = not yet
 	 *	seconds  between the places of two events that are reached
 	 * An event that was never recorded counts as reached.
 	 */

@@ -168,12 +168,17 @@ struct jm_tensor *jm_graph_find(const struct jm_graph *g, const char *name)
 	return NULL;
 }
 
+int64_t jm_cell_parameters(const struct jm_cell *c)
+{
+	return c->used ? c->used * jm_tensor_width(&c->t) : jm_tensor_count(&c->t);
+}
+
 int64_t jm_graph_parameters(const struct jm_graph *g)
 {
 	int64_t n = 0;
 
 	for (int i = 0; i < g->n_cells; i++)
 		if (g->cell[i]->t.class == JM_CLASS_PARAM && g->cell[i]->needs_grad)
-			n += jm_tensor_count(&g->cell[i]->t);
+			n += jm_cell_parameters(g->cell[i]);
 	return n;
 }

@@ -33,6 +33,7 @@ struct jm_cell {
 	enum jm_init init;
 	double init_std; /* of NORMAL, TRUNC_NORMAL (before the cut) and GPT2; 0 = 0.02 */
 	bool table;	 /* rows are looked up: no weight of a layer */
+	int64_t used;	 /* rows; what follows them only fills memory up. 0 = all */
 	bool ends_block; /* what it makes joins the residual stream */
 	struct jm_tensor *grad;
 	/* a gradient: its tensor, and the last of those tensors that share it unchanged */
@@ -63,6 +64,7 @@ struct jm_graph {
 	enum jm_dtype vector;	/* of parameters that are vectors, their gradients, statistics */
 	enum jm_dtype matrix;	/* of other parameters and their moments: vector or compute */
 	enum jm_dtype gradient; /* of their gradients: likewise */
+	int64_t row_multiple;	/* of rows of vocabularies; 0 is 1: they are as many as there are tokens */
 	enum jm_math math;	/* of products of f32 */
 	bool evaluate; /* no gradients follow: nothing is dropped out, norms use running statistics, */
 	bool wants_top1;     /* and the share of right answers is wanted, too */
@@ -103,6 +105,14 @@ struct jm_tensor *jm_graph_matrix(
 	struct jm_graph *g, const char *name, enum jm_init init, int64_t rows, int64_t width);
 /* Rows to be looked up or added: tokens, positions. Normal, 0.02. */
 struct jm_tensor *jm_graph_table(struct jm_graph *g, const char *name, int64_t rows, int64_t width);
+/*
+ * A vocabulary of `rows`, in as many rows as the graph's row_multiple asks for: table or matrix. jm_graph_classify is the
+ * loss of the classifier that multiplies by it: the rows behind have no part in it, so no gradient reaches them.
+ */
+struct jm_tensor *jm_graph_vocabulary(struct jm_graph *g, const char *name, bool table,
+	enum jm_init init, int64_t rows, int64_t width);
+struct jm_tensor *jm_graph_classify(
+	struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *w, struct jm_tensor *target);
 /* Says that what the parameter makes joins the residual stream; returns it. */
 struct jm_tensor *jm_graph_ends_block(struct jm_graph *g, struct jm_tensor *t);
 struct jm_tensor *jm_graph_embed(struct jm_graph *g, struct jm_tensor *ids, struct jm_tensor *table,
@@ -173,6 +183,7 @@ struct jm_cell *jm_graph_cell(const struct jm_graph *g, const struct jm_tensor *
 /* By full name; NULL when there is none. */
 struct jm_tensor *jm_graph_find(const struct jm_graph *g, const char *name);
 int64_t jm_graph_parameters(const struct jm_graph *g); /* elements, without padding */
+int64_t jm_cell_parameters(const struct jm_cell *c);   /* of one, likewise */
 
 /* gradient.c: appends the backward nodes of `loss`, which must come from softmax-xent or mse. */
 int jm_graph_gradients(struct jm_graph *g, struct jm_tensor *loss, struct jm_err *err);

@@ -73,6 +73,18 @@ struct jm_tensor *jm_graph_table(struct jm_graph *g, const char *name, int64_t r
 	return t;
 }
 
+struct jm_tensor *jm_graph_vocabulary(struct jm_graph *g, const char *name, bool table,
+	enum jm_init init, int64_t rows, int64_t width)
+{
+	int64_t unit = g->row_multiple > 1 ? g->row_multiple : 1, all = (rows + unit - 1) / unit * unit;
+	struct jm_tensor *t = table ? jm_graph_table(g, name, all, width)
+				    : jm_graph_matrix(g, name, init, all, width);
+
+	if (t && all > rows)
+		jm_graph_cell(g, t)->used = rows;
+	return t;
+}
+
 struct jm_tensor *jm_graph_ends_block(struct jm_graph *g, struct jm_tensor *t)
 {
 	if (t)
@@ -360,5 +372,24 @@ struct jm_tensor *jm_graph_softmax_xent_add(struct jm_graph *g, struct jm_tensor
 	n = xent_node(g, loss, logits, target);
 	if (n)
 		n->accumulate = 1;
+	return loss;
+}
+
+struct jm_tensor *jm_graph_classify(
+	struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *w, struct jm_tensor *target)
+{
+	struct jm_tensor *logits, *loss;
+	struct jm_node *linear;
+
+	if (g->err.code)
+		return NULL;
+	logits = jm_graph_linear(g, x, w, NULL);
+	linear = logits ? jm_graph_cell(g, logits)->producer : NULL;
+	loss = jm_graph_softmax_xent(g, logits, target);
+	if (!loss)
+		return NULL;
+	linear->attr.linear.used = jm_graph_cell(g, w)->used;
+	jm_node_cost(linear);
+	jm_graph_cell(g, loss)->producer->attr.xent.classes = jm_graph_cell(g, w)->used;
 	return loss;
 }

@@ -10,6 +10,8 @@
 #include "tensor.h"
 
 #define NAMES_MAX 128
+/* Of vocabularies in 16 bits, whose rows products read where they lie: tensor cores like whole blocks. */
+#define ROW_MULTIPLE 64
 
 int64_t jm_dim(const struct jm_values *dims, const char *name)
 {
@@ -300,6 +302,7 @@ static struct jm_graph *new_graph(const struct jm_training *t)
 	if (!g)
 		return NULL;
 	g->math = t->math;
+	g->row_multiple = t->row_multiple ? t->row_multiple : t->pure ? ROW_MULTIPLE : 1;
 	if (t->pure)
 		g->matrix = g->stream = g->gradient = g->compute;
 	if (t->ranks > 1) /* gradients add up over ranks in one slab */

@@ -109,6 +109,7 @@ struct jm_training {
 	bool pure; /* no f32 masters: matrices, their gradients and moments, and the residual stream are in the
 		    * compute type */
 	bool fp8;	/* linear layers inside blocks multiply in 8 bits: fp8.c */
+	int64_t row_multiple; /* of the rows of vocabularies; 0 = 64 where matrices have no f32 masters, else 1 */
 	double dropout; /* share of values that models with dropout drop */
 	bool recompute; /* blocks recompute their activations for their gradients */
 	bool keep_all;	/* nothing is recomputed for gradients; if not recompute */

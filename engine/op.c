@@ -17,19 +17,27 @@ static void flops_none(const struct jm_node *n, double *ret_model, double *ret_e
 	*ret_model = *ret_executed = 0;
 }
 
+/* Rows that only fill up a matrix of n are executed, but none of the model's. */
+static double used(const struct jm_node *n, int64_t rows)
+{
+	return n->attr.linear.used > 0 ? (double)n->attr.linear.used / (double)rows : 1;
+}
+
 /* y = x w^T and dx = dy w: rows of the first operand times the weight. */
 static void flops_linear(const struct jm_node *n, double *ret_model, double *ret_executed)
 {
 	const struct jm_tensor *w = n->in[1];
 
-	*ret_model = *ret_executed =
+	*ret_executed =
 		matmul((double)jm_tensor_rows(n->in[0]), (double)w->dim[0], (double)w->dim[1]);
+	*ret_model = *ret_executed * used(n, w->dim[0]);
 }
 
 static void flops_wgrad(const struct jm_node *n, double *ret_model, double *ret_executed)
 {
-	*ret_model = *ret_executed = matmul((double)jm_tensor_rows(n->in[0]),
+	*ret_executed = matmul((double)jm_tensor_rows(n->in[0]),
 		(double)jm_tensor_width(n->in[0]), (double)jm_tensor_width(n->in[1]));
+	*ret_model = *ret_executed * used(n, jm_tensor_width(n->in[0]));
 }
 
 /* One of the products of attention, all heads: S x T x D, half of it where a mask leaves half of a square. */

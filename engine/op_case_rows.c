@@ -122,6 +122,25 @@ static void softmax_xent(struct kit *k, const struct types *t, const struct shap
 		->attr.xent.scale = 0.5;
 }
 
+/* Classes behind the first only fill rows up. */
+static void softmax_xent_of_some(
+	struct kit *k, const struct types *t, const struct shape *d, bool kept)
+{
+	int64_t width = (d->n + 63) / 64 * 64;
+	struct jm_tensor *given = kit_normal(k, t->c, 0, 3, 3, DIMS(d->b, d->s, width));
+	struct jm_tensor *x = kit_out(k, t->c, 3, given->dim, given);
+	struct jm_tensor *target = kit_ids(k, d->n, 2, DIMS(d->b, d->s));
+	struct jm_tensor *loss = kit_out(k, t->v, 1, DIMS(1), NULL);
+	struct jm_tensor *dx = kit_out(k, t->c, 3, given->dim, NULL);
+	struct jm_node *n =
+		backend_node(k, JM_OP_SOFTMAX_XENT, OPS(x, target, NULL), OPS(loss, dx), 0);
+
+	n->attr.xent.scale = 0.5;
+	n->attr.xent.classes = d->n;
+	if (kept)
+		kit_read(k, x);
+}
+
 static void mse(struct kit *k, const struct types *t, const struct shape *d, bool alone)
 {
 	struct jm_tensor *y = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->n));
@@ -267,6 +286,7 @@ const struct backend_case backend_row_cases[] = {
 	{"layernorm", layernorm},
 	{"add", add},
 	{"softmax-xent", softmax_xent},
+	{"softmax-xent, some classes", softmax_xent_of_some},
 	{"end of a network", head},
 	{"top1", top1},
 	{"mse", mse},

@@ -107,7 +107,8 @@ static struct jm_tensor *network(struct jm_graph *g, const struct dims *d)
 	const int64_t tokens[] = {d->batch, d->seq};
 	struct jm_tensor *ids = jm_graph_input(g, "ids", JM_I32, 2, tokens);
 	struct jm_tensor *target = jm_graph_input(g, "target", JM_I32, 2, tokens);
-	struct jm_tensor *table = jm_graph_table(g, "tokens.weight", d->vocab, d->hidden);
+	struct jm_tensor *table = 
+		jm_graph_vocabulary(g, "tokens.weight", true, JM_INIT_OWN, d->vocab, d->hidden);
 	struct jm_tensor *positions = NULL, *x;
 
 	if (!d->rotary)
@@ -124,7 +125,7 @@ static struct jm_tensor *network(struct jm_graph *g, const struct dims *d)
 			.init = JM_INIT_GPT2,
 			.activation = jm_graph_gelu});
 	x = jm_transformer_norm(g, x, d->hidden, EPS, "ln_f");
-	return jm_graph_softmax_xent(g, jm_graph_linear(g, x, table, NULL), target);
+	return jm_graph_classify(g, x, table, target);
 }
 
 static int gpt_build(struct jm_graph *g, const struct jm_values *v, int64_t batch, int64_t seq,

@@ -144,7 +144,8 @@ static int llama_build(struct jm_graph *g, const struct jm_values *v, int64_t ba
 	struct jm_tensor *target = jm_graph_input(g, "target", JM_I32, 2, tokens), *x;
 
 	(void)err;
-	x = jm_graph_embed(g, ids, jm_graph_table(g, "tokens.weight", d.vocab, d.hidden), NULL);
+	x = jm_graph_embed(g, ids,
+		jm_graph_vocabulary(g, "tokens.weight", true, JM_INIT_OWN, d.vocab, d.hidden), NULL);
 	for (int64_t i = 0; i < d.layers; i++) {
 		jm_graph_scope(g, "h%lld.", (long long)i);
 		x = jm_graph_add(g, x, attention(g, x, &d));
@@ -152,8 +153,10 @@ static int llama_build(struct jm_graph *g, const struct jm_values *v, int64_t ba
 	}
 	jm_graph_scope(g, "%s", "");
 	x = norm(g, x, &d, "norm.weight");
-	x = linear(g, x, d.hidden, d.vocab, "output.weight");
-	*ret_loss = jm_graph_softmax_xent(g, x, target);
+	*ret_loss = jm_graph_classify(g, x,
+		jm_graph_vocabulary(
+			g, "output.weight", false, JM_INIT_NORMAL, d.vocab, d.hidden),
+		target);
 	return 0;
 }
 

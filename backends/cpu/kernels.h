@@ -136,8 +136,9 @@ struct cpu_rows {
 	void (*sum)(struct cpu_vec x, float *y, int64_t rows, int64_t width, bool add, int threads);
 };
 
+/* Rows are `stride` elements apart; what lies behind the classes becomes 0 in dlogits. */
 struct cpu_xent {
-	int64_t rows, classes;
+	int64_t rows, classes, stride;
 	double scale; /* of dlogits, the 1 / rows included */
 	struct cpu_vec logits, dlogits;
 	const int32_t *targets;

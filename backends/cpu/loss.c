@@ -112,7 +112,8 @@ static void gradient(const struct cpu_xent *p, size_t at, size_t n, double lse, 
 /* The loss of row r. */
 static double xent_row(const struct cpu_xent *p, int64_t r, const struct row *row)
 {
-	size_t n = (size_t)p->classes, at = (size_t)r * n, target = (size_t)p->targets[r];
+	size_t n = (size_t)p->classes, stride = (size_t)p->stride, at = (size_t)r * stride;
+	size_t target = (size_t)p->targets[r], size = p->dlogits.bf16 ? 2 : 4;
 	double lse;
 	float right;
 
@@ -120,6 +121,8 @@ static double xent_row(const struct cpu_xent *p, int64_t r, const struct row *ro
 	lse = log_sum_exp(p, at, n, row);
 	if (p->dlogits.data)
 		gradient(p, at, n, lse, target, row);
+	if (p->dlogits.data && stride > n && !(p->accumulate & 2))
+		memset((char *)p->dlogits.data + (at + n) * size, 0, (stride - n) * size);
 	return lse - (double)right;
 }
 

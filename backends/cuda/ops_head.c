@@ -224,7 +224,7 @@ static void run_loss(struct cuda_dev *dev, const struct cuda_exec *exec, const s
 	struct cuda_xent p = {
 		.rows = c->rows,
 		.rows_before = c->first,
-		.classes = c->logits.dim[1],
+		.classes = n->attr.xent.classes ? n->attr.xent.classes : c->logits.dim[1],
 		.stride = cuda_row_stride(&c->logits),
 		.scale = (float)(n->attr.xent.scale / (double)rows_of(exec->node)),
 		.loss_scale = cuda_data(n->in[2]),

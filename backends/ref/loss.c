@@ -18,15 +18,16 @@ static double log_sum_exp(const double *x, int64_t n)
 void jm_ref_softmax_xent(const struct jm_node *n, double *const *in, double *const *out)
 {
 	int64_t rows = jm_tensor_rows(n->in[0]), width = jm_tensor_width(n->in[0]);
+	int64_t classes = n->attr.xent.classes ? n->attr.xent.classes : width;
 	double scale = n->attr.xent.scale * (in[2] ? in[2][0] : 1) / (double)rows;
 
 	for (int64_t r = 0; r < rows; r++) {
 		const double *x = in[0] + r * width;
 		int64_t target = (int64_t)in[1][r];
-		double lse = log_sum_exp(x, width);
+		double lse = log_sum_exp(x, classes);
 
 		out[0][0] += (lse - x[target]) / (double)rows;
-		for (int64_t i = 0; out[1] && i < width; i++)
+		for (int64_t i = 0; out[1] && i < classes; i++)
 			out[1][r * width + i] = scale * (exp(x[i] - lse) - (i == target));
 	}
 }

@@ -35,6 +35,8 @@ static const char *const vit[] = {"vit", "layers=3", "hidden=32", "heads=2", "ff
 	"patch=8", "classes=10", NULL};
 static const char *const resnet[] = {"resnet18", "hidden=8", "image=32", "classes=10", NULL};
 
+static int64_t row_multiple; /* of the next trainer's vocabulary; 0 = as the precision asks */
+
 /* false: the device lacks an op of the model. */
 static bool start(struct trainer *x, const char *const *model, const char *device,
 	enum jm_dtype precision, int batch, int micro_steps, enum keep keep)
@@ -49,6 +51,7 @@ static bool start(struct trainer *x, const char *const *model, const char *devic
 			.micro_steps = micro_steps,
 			.recompute = keep == BLOCKS,
 			.keep_all = keep == ALL,
+			.row_multiple = row_multiple,
 			.dropout = model == vit ? 0.2 : 0,
 			.adamw = {.beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .clip = 1}}};
 	kit_model(model, &x->t.model, &x->dims);
@@ -190,6 +193,81 @@ static void test_accumulation_exact(void **state)
 		assert_near(step(&whole, s), step(&parts, s), 1e-12);
 	tear_down(&whole);
 	tear_down(&parts);
+}
+
+/* ---- vocabularies that fill whole blocks of rows -------------------------------------------------------------- */
+
+/* Tokens are below 61. */
+static const char *const odd_gpt[] = {"gpt", "layers=2", "hidden=32", "heads=2", "ffn=64",
+	"vocab=61", "context=8", "positions=learned", NULL};
+static const char *const odd_llama[] = {"llama", "layers=2", "hidden=32", "heads=4", "kv-heads=2",
+	"ffn=64", "vocab=61", "context=8", "theta=10000", NULL};
+
+/* How far two steps are apart at most, with rows as they are and with rows up to a multiple of 64. */
+static double padding_matters(const char *const *model, const char *device, enum jm_dtype precision)
+{
+	struct trainer odd, whole;
+	double worst = 0;
+
+	row_multiple = 1;
+	assert_true(start(&odd, model, device, precision, 4, 2, ALL));
+	row_multiple = 64;
+	assert_true(start(&whole, model, device, precision, 4, 2, ALL));
+	row_multiple = 0;
+	assert_int_equal(jm_graph_find(odd.graph, "tokens.weight")->dim[0], 61);
+	assert_int_equal(jm_graph_find(whole.graph, "tokens.weight")->dim[0], 64);
+	assert_int_equal(jm_graph_parameters(odd.graph), jm_graph_parameters(whole.graph));
+	assert_near(odd.program->flops_model, whole.program->flops_model, 1);
+	assert_true(odd.program->flops_executed < whole.program->flops_executed);
+	for (int s = 0; s < STEPS; s++) {
+		double a = step(&odd, s), b = step(&whole, s);
+		double norms[2] = {scalar(&odd, "grad.norm"), scalar(&whole, "grad.norm")};
+
+		worst = fmax(worst, fmax(fabs(a - b), fabs(norms[0] - norms[1])));
+	}
+	tear_down(&odd);
+	tear_down(&whole);
+	return worst;
+}
+
+static void test_padded_vocabulary(void **state)
+{
+	(void)state;
+	assert_true(padding_matters(odd_gpt, "ref", JM_F64) < 1e-12);
+	assert_true(padding_matters(odd_llama, "ref", JM_F64) < 1e-12);
+	if (!have("cpu"))
+		return;
+	assert_true(padding_matters(odd_gpt, "cpu", JM_F32) < 1e-5);
+	assert_true(padding_matters(odd_llama, "cpu", JM_BF16) < 2e-3);
+}
+
+/* Matrices in 16 bits are multiplied where they lie. */
+static void test_padding_by_precision(void **state)
+{
+	const struct {
+		enum jm_dtype type;
+		bool pure;
+		int64_t rows;
+	} how[] = {{JM_F32, false, 61}, {JM_BF16, false, 61}, {JM_BF16, true, 64}};
+	struct jm_err err = JM_ERR_INIT;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(how) / sizeof(*how); i++) {
+		struct jm_training t = {.batch = 1,
+			.seq = SEQ,
+			.precision = how[i].type,
+			.pure = how[i].pure};
+		struct jm_graph *g;
+		struct jm_values dims;
+
+		kit_model(odd_llama, &t.model, &dims);
+		t.dims = &dims;
+		assert_ok(jm_model_train(&t, &g, &err), err);
+		assert_int_equal(jm_graph_find(g, "tokens.weight")->dim[0], how[i].rows);
+		assert_int_equal(jm_graph_find(g, "output.weight")->dim[0], how[i].rows);
+		jm_graph_free(g);
+		jm_values_done(&dims);
+	}
 }
 
 static void once_is_enough(
@@ -477,6 +555,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_accumulation),
 		cmocka_unit_test(test_accumulation_exact),
+		cmocka_unit_test(test_padded_vocabulary),
+		cmocka_unit_test(test_padding_by_precision),
 		cmocka_unit_test(test_copies_are_made_once),
 		cmocka_unit_test(test_recompute),
 		cmocka_unit_test(test_find_nonfinite),
