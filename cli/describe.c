@@ -71,7 +71,8 @@ static const struct jm_option options[] = {
 			"recomputing them"},
 	{.name = "keep-most",
 		.type = JM_FLAG,
-		.help = "recompute only what takes 1 % of a step by the device's peaks, as run does "
+		.help = "recompute only what takes 1 % of a step by the device's peaks, as run "
+			"does "
 			"on a GPU where that fits"},
 	{.name = "recompute",
 		.type = JM_FLAG,

@@ -64,8 +64,8 @@ struct jm_graph {
 	enum jm_dtype vector;	/* of parameters that are vectors, their gradients, statistics */
 	enum jm_dtype matrix;	/* of other parameters and their moments: vector or compute */
 	enum jm_dtype gradient; /* of their gradients: likewise */
-	int64_t row_multiple;	/* of rows of vocabularies; 0 is 1: they are as many as there are tokens */
-	enum jm_math math;	/* of products of f32 */
+	int64_t row_multiple; /* of rows of vocabularies; 0 is 1: they are as many as there are tokens */
+	enum jm_math math; /* of products of f32 */
 	bool evaluate; /* no gradients follow: nothing is dropped out, norms use running statistics, */
 	bool wants_top1;     /* and the share of right answers is wanted, too */
 	double dropout;	     /* for models that drop out */
@@ -196,8 +196,7 @@ struct jm_remake {
 /* rematerialize.c: norms, activations and compute copies are made again for gradients instead of kept, those that
  * free most memory for their time first. After jm_graph_gradients, before the update. Appends; jm_graph_schedule
  * puts in order. */
-int jm_graph_rematerialize(
-	struct jm_graph *g, const struct jm_remake *how, struct jm_err *err);
+int jm_graph_rematerialize(struct jm_graph *g, const struct jm_remake *how, struct jm_err *err);
 
 /* recompute.c: blocks keep only what other blocks read; the rest is computed again before it is needed
  * for gradients. As jm_graph_rematerialize, and instead of it. */

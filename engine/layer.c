@@ -76,7 +76,8 @@ struct jm_tensor *jm_graph_table(struct jm_graph *g, const char *name, int64_t r
 struct jm_tensor *jm_graph_vocabulary(struct jm_graph *g, const char *name, bool table,
 	enum jm_init init, int64_t rows, int64_t width)
 {
-	int64_t unit = g->row_multiple > 1 ? g->row_multiple : 1, all = (rows + unit - 1) / unit * unit;
+	int64_t unit = g->row_multiple > 1 ? g->row_multiple : 1,
+		all = (rows + unit - 1) / unit * unit;
 	struct jm_tensor *t = table ? jm_graph_table(g, name, all, width)
 				    : jm_graph_matrix(g, name, init, all, width);
 

@@ -108,11 +108,11 @@ struct jm_training {
 	int ranks;	 /* that train together, each `batch` samples in a micro-step; 0 is 1 */
 	bool pure; /* no f32 masters: matrices, their gradients and moments, and the residual stream are in the
 		    * compute type */
-	bool fp8;	/* linear layers inside blocks multiply in 8 bits: fp8.c */
+	bool fp8; /* linear layers inside blocks multiply in 8 bits: fp8.c */
 	int64_t row_multiple; /* of the rows of vocabularies; 0 = 64 where matrices have no f32 masters, else 1 */
-	double dropout; /* share of values that models with dropout drop */
-	bool recompute; /* blocks recompute their activations for their gradients */
-	bool keep_all;	/* nothing is recomputed for gradients; if not recompute */
+	double dropout;		 /* share of values that models with dropout drop */
+	bool recompute;		 /* blocks recompute their activations for their gradients */
+	bool keep_all;		 /* nothing is recomputed for gradients; if not recompute */
 	struct jm_remake remake; /* if neither: how much of it */
 	/* The input "loss.scale", {S, 1/S}: the loss is multiplied by S before its gradients,
 	 * and the update divides by S. A power of two changes no bit while nothing overflows. */

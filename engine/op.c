@@ -35,8 +35,8 @@ static void flops_linear(const struct jm_node *n, double *ret_model, double *ret
 
 static void flops_wgrad(const struct jm_node *n, double *ret_model, double *ret_executed)
 {
-	*ret_executed = matmul((double)jm_tensor_rows(n->in[0]),
-		(double)jm_tensor_width(n->in[0]), (double)jm_tensor_width(n->in[1]));
+	*ret_executed = matmul((double)jm_tensor_rows(n->in[0]), (double)jm_tensor_width(n->in[0]),
+		(double)jm_tensor_width(n->in[1]));
 	*ret_model = *ret_executed * used(n, jm_tensor_width(n->in[0]));
 }
 

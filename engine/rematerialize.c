@@ -34,6 +34,7 @@ static bool is_cheap(const struct jm_graph *g, const struct jm_node *n)
 	case JM_OP_BN_APPLY:
 		return !n->in[5];
 	case JM_OP_CAST:
+	case JM_OP_QUANTIZE:
 		return n->out[0]->class == JM_CLASS_COPY && jm_duplicates_copies(g);
 	default:
 		return false;
@@ -91,27 +92,65 @@ static void rename_reads(const struct remake *l, const struct jm_tensor *from, s
 				l->g->node[k]->in[i] = to;
 }
 
-/* The same node with results of its own; of these only the first is read. */
-static void make_duplicate(struct remake *l, const struct jm_node *n)
+/* The same node with results of its own; running state is brought forward once. */
+static struct jm_node *duplicate(struct remake *l, const struct jm_node *n)
 {
 	struct jm_tensor *out[JM_NODE_OUT] = {0};
 
 	for (int i = 0; i < n->n_out; i++)
-		if (n->out[i])
+		if (n->out[i] && n->out[i]->class != JM_CLASS_STATE)
 			out[i] = jm_duplicate_tensor(l->g, n->out[i]);
-	if (jm_duplicate_node(l->g, n, out))
-		rename_reads(l, n->out[0], out[0]);
+	return jm_duplicate_node(l->g, n, out);
+}
+
+/* What quantizes an activation from a cheap node that no gradient reads: both are made again. NULL = n is not such. */
+static const struct jm_node *first_of_two(const struct remake *l, const struct jm_node *n)
+{
+	const struct jm_node *maker = jm_graph_cell(l->g, n->in[0])->producer;
+
+	if (n->op != JM_OP_QUANTIZE || n->out[0]->class != JM_CLASS_ACT || !maker ||
+		maker->id >= l->g->n_forward || !is_cheap(l->g, maker) ||
+		l->first[n->in[0]->id] >= 0)
+		return NULL;
+	return maker;
+}
+
+/* Of its results only the first is read. */
+static void make_duplicate(struct remake *l, const struct jm_node *n)
+{
+	const struct jm_node *first = first_of_two(l, n);
+	struct jm_node *before = first ? duplicate(l, first) : NULL, *again = duplicate(l, n);
+
+	if (!again || (first && !before))
+		return;
+	if (before)
+		again->in[0] = before->out[0];
+	rename_reads(l, n->out[0], again->out[0]);
 }
 
 static bool pays(const struct remake *l, const struct jm_node *n)
 {
+	const struct jm_node *first = first_of_two(l, n);
 	int id = n->out[0]->id, k = l->first[id];
+	bool kept = n->op == JM_OP_QUANTIZE && n->in[0]->class == JM_CLASS_ACT &&
+		    l->last[n->in[0]->id] >= k;
 
-	return is_cheap(l->g, n) && k >= 0 && k - l->forward[id] > NEAR &&
-	       operands_there(l, n, k) && operands_kept(l, n);
+	if (k < 0 || k - l->forward[id] <= NEAR)
+		return false;
+	if (first)
+		return operands_there(l, first, k) && operands_kept(l, first);
+	return (kept || is_cheap(l->g, n)) && operands_there(l, n, k) && operands_kept(l, n);
 }
 
 /* ---- which of them -------------------------------------------------------------------------------------- */
+
+/* Bytes that are moved to make it again. */
+static double bytes_of(const struct remake *l, const struct jm_node *n)
+{
+	const struct jm_node *first = first_of_two(l, n);
+
+	return n->bytes + (first ? first->bytes : 0);
+}
 
 /* By the roofline: memory or products, whatever takes longer. */
 static double seconds_of(const struct jm_remake *how, const struct jm_node *n)
@@ -128,45 +167,54 @@ static double budget_of(const struct jm_graph *g, const struct jm_remake *how)
 	return how->share > 0 ? how->share * sum : INFINITY;
 }
 
-/* Bytes that are not kept for each that is moved. */
-static double gain(const struct jm_node *n)
-{
-	return (double)n->out[0]->bytes / n->bytes;
-}
+struct found {
+	const struct jm_node *node;
+	double gain; /* bytes that are not kept for each that is moved */
+};
 
 static int better(const void *a, const void *b)
 {
-	const struct jm_node *x = *(const struct jm_node *const *)a,
-			     *y = *(const struct jm_node *const *)b;
+	const struct found *x = a, *y = b;
 
-	return gain(x) != gain(y) ? (gain(x) < gain(y)) - (gain(x) > gain(y)) : x->id - y->id;
+	return x->gain != y->gain ? (x->gain < y->gain) - (x->gain > y->gain)
+				  : x->node->id - y->node->id;
 }
 
-/* found: room for all forward nodes */
-static void make_duplicates(struct remake *l, const struct jm_node **found, const struct jm_remake *how)
+/* found: room for all forward nodes. Returns how many there are. */
+static int find_all(const struct remake *l, struct found *found)
 {
-	double left = budget_of(l->g, how);
 	int n = 0;
 
-	for (int f = 0; f < l->g->n_forward; f++)
-		if (pays(l, l->g->node[f]))
-			found[n++] = l->g->node[f];
+	for (int f = 0; f < l->g->n_forward; f++) {
+		const struct jm_node *node = l->g->node[f];
+
+		if (pays(l, node))
+			found[n++] = (struct found){
+				node, (double)node->out[0]->bytes / bytes_of(l, node)};
+	}
+	return n;
+}
+
+static void make_duplicates(struct remake *l, struct found *found, const struct jm_remake *how)
+{
+	double left = budget_of(l->g, how);
+	int n = find_all(l, found);
+
 	if (how->share > 0)
-		qsort(found, (size_t)n, sizeof(struct jm_node *), better);
+		qsort(found, (size_t)n, sizeof(*found), better);
 	for (int i = 0; i < n && !l->g->err.code; i++) {
-		double seconds = how->share > 0 ? seconds_of(how, found[i]) : 0;
+		double seconds = how->share > 0 ? bytes_of(l, found[i].node) / how->bytes : 0;
 
 		if (seconds > left)
 			continue;
 		left -= seconds;
-		make_duplicate(l, found[i]);
+		make_duplicate(l, found[i].node);
 	}
 }
 
-int jm_graph_rematerialize(
-	struct jm_graph *g, const struct jm_remake *how, struct jm_err *err)
+int jm_graph_rematerialize(struct jm_graph *g, const struct jm_remake *how, struct jm_err *err)
 {
-	const struct jm_node **found = calloc((size_t)g->n_forward + 1, sizeof(*found));
+	struct found *found = calloc((size_t)g->n_forward + 1, sizeof(*found));
 
 	size_t cells = (size_t)g->n_cells + 1;
 	struct remake l = {.g = g,

@@ -107,7 +107,7 @@ static struct jm_tensor *network(struct jm_graph *g, const struct dims *d)
 	const int64_t tokens[] = {d->batch, d->seq};
 	struct jm_tensor *ids = jm_graph_input(g, "ids", JM_I32, 2, tokens);
 	struct jm_tensor *target = jm_graph_input(g, "target", JM_I32, 2, tokens);
-	struct jm_tensor *table = 
+	struct jm_tensor *table =
 		jm_graph_vocabulary(g, "tokens.weight", true, JM_INIT_OWN, d->vocab, d->hidden);
 	struct jm_tensor *positions = NULL, *x;
 

@@ -145,7 +145,8 @@ static int llama_build(struct jm_graph *g, const struct jm_values *v, int64_t ba
 
 	(void)err;
 	x = jm_graph_embed(g, ids,
-		jm_graph_vocabulary(g, "tokens.weight", true, JM_INIT_OWN, d.vocab, d.hidden), NULL);
+		jm_graph_vocabulary(g, "tokens.weight", true, JM_INIT_OWN, d.vocab, d.hidden),
+		NULL);
 	for (int64_t i = 0; i < d.layers; i++) {
 		jm_graph_scope(g, "h%lld.", (long long)i);
 		x = jm_graph_add(g, x, attention(g, x, &d));
@@ -154,8 +155,7 @@ static int llama_build(struct jm_graph *g, const struct jm_values *v, int64_t ba
 	jm_graph_scope(g, "%s", "");
 	x = norm(g, x, &d, "norm.weight");
 	*ret_loss = jm_graph_classify(g, x,
-		jm_graph_vocabulary(
-			g, "output.weight", false, JM_INIT_NORMAL, d.vocab, d.hidden),
+		jm_graph_vocabulary(g, "output.weight", false, JM_INIT_NORMAL, d.vocab, d.hidden),
 		target);
 	return 0;
 }

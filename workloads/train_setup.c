@@ -195,8 +195,8 @@ static void tell_plan(const struct train *s)
 		"scratch; %s), planned in %.0f ms; %.3f GB may be used.",
 		(long long)s->training.batch, (double)peak_of(s) / 1e9,
 		(double)p->persistent_bytes / 1e9, (double)p->arena_bytes / 1e9,
-		s->training.recompute  ? "blocks are recomputed"
-		: s->training.keep_all	      ? "all results are kept for gradients"
+		s->training.recompute	       ? "blocks are recomputed"
+		: s->training.keep_all	       ? "all results are kept for gradients"
 		: s->training.remake.share > 0 ? "most results are kept for gradients"
 					       : "norms and activations are recomputed",
 		s->plan_s * 1e3, (double)s->memory / 1e9);

@@ -240,8 +240,7 @@ static int run_xent(const struct cpu_dev *dev, const struct cpu_exec *exec, stru
 	int64_t rows = jm_tensor_rows(n->in[0]);
 	struct cpu_xent p = {
 		.rows = rows,
-		.classes = n->attr.xent.classes ? n->attr.xent.classes
-						: jm_tensor_width(n->in[0]),
+		.classes = n->attr.xent.classes ? n->attr.xent.classes : jm_tensor_width(n->in[0]),
 		.stride = jm_tensor_width(n->in[0]),
 		.scale = n->attr.xent.scale * cpu_scale(n->in[2], 0) / (double)rows,
 		.logits = cpu_vec(n->in[0]),

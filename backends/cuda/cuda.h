@@ -35,8 +35,8 @@ struct cuda_dev {
 	bool plans_read;
 	size_t logits_bytes; /* most that logits may take at a time; 0 = as the cost of chunks allows */
 	bool fast;	     /* results may have other bits the next time */
-	struct cuda_lt lt;   /* cuBLASLt; opened by its first user */
-	struct cuda_dnn dnn; /* cuDNN; likewise */
+	struct cuda_lt lt;			     /* cuBLASLt; opened by its first user */
+	struct cuda_dnn dnn;			     /* cuDNN; likewise */
 	struct cuda_conv_plan *conv_plans;	     /* conv_plan.h */
 	struct cuda_attention_plan *attention_plans; /* ops_dnn_attention.c */
 };

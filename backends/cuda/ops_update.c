@@ -42,8 +42,7 @@ static int run_xent(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 	int64_t rows = jm_tensor_rows(n->in[0]);
 	struct cuda_xent p = {
 		.rows = rows,
-		.classes = n->attr.xent.classes ? n->attr.xent.classes
-						: jm_tensor_width(n->in[0]),
+		.classes = n->attr.xent.classes ? n->attr.xent.classes : jm_tensor_width(n->in[0]),
 		.stride = cuda_row_stride(n->in[0]),
 		.scale = (float)(n->attr.xent.scale / (double)rows),
 		.loss_scale = cuda_data(n->in[2]),

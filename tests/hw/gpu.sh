@@ -44,6 +44,10 @@ compare() { # MODEL PRECISION LARGEST DIFFERENCE [PRECISION OF THE PROCESSOR]
 			END {print "largest difference of a loss:", worst; exit !(NR == 10 && worst <= most)}'
 }
 
+chunked() { # logits of 128 rows at a time
+	JM_CUDA_LOGITS=40000 compare "$@"
+}
+
 sanitize() { # PRECISION
 	# shellcheck disable=SC2086
 	JM_BACKENDS=$build/backends compute-sanitizer --tool memcheck --error-exitcode 1 \
@@ -77,7 +81,7 @@ through_shim() { # RUN'S ARGUMENTS...
 		'all(s["requested"] == s["enforced"] for s in r["settings"])' "$@" --set gpu.power@0=500W
 }
 
-export -f losses compare sanitize record through_shim
+export -f losses compare chunked sanitize record through_shim
 product=(gemm --m 8192 --n 8192 --k 8192 --precision bf16 --seconds 3)
 small=(--layers 4 --hidden 2048 --heads 32 --kv-heads 8 --ffn 8192 --vocab 32000 --context 2048 --theta 500000)
 mkdir "$work/backends" && ln -s "$build/backends/cuda.so" "$work/backends/"
@@ -87,6 +91,8 @@ for type in f32 bf16 f16; do
 done
 step "losses f32" 40 compare gpt f32 1e-3
 step "losses bf16" 40 compare gpt bf16 0.1
+step "losses in chunks" 40 chunked gpt bf16 0.1
+step "losses without masters" 40 compare gpt bf16-true 0.1
 step "losses fp16" 40 compare gpt fp16 1e-2 f32
 step "fp8 losses of gpt" 40 compare gpt fp8 0.1
 step "fp8 losses of llama" 40 compare llama fp8 0.1

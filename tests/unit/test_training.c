@@ -253,10 +253,8 @@ static void test_padding_by_precision(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(how) / sizeof(*how); i++) {
-		struct jm_training t = {.batch = 1,
-			.seq = SEQ,
-			.precision = how[i].type,
-			.pure = how[i].pure};
+		struct jm_training t = {
+			.batch = 1, .seq = SEQ, .precision = how[i].type, .pure = how[i].pure};
 		struct jm_graph *g;
 		struct jm_values dims;
 

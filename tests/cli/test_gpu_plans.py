@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What backend cuda plans for an H100, by a false CUDA runtime under all of its ops: memory that is saved where it costs next
+to nothing. Peaks of the chip as in backends/cuda/device.c: 989.4 TFLOP/s in 16 bits, 3.35 TB/s.
+"""
+import json
+
+import pytest
+
+from jm import BUILD, USAGE, jm
+
+FAKES = BUILD / "tests" / "fake"
+FLOPS, BYTES = 989.4e12, 3.35e12
+GPT = ["gpt-117m", "--batch", 32, "--seq", 1024, "--precision", "bf16"]
+LLAMA = ["llama", "--layers", 4, "--hidden", 2048, "--heads", 32, "--kv-heads", 8, "--ffn", 8192, "--vocab", 128256,
+         "--context", 2048, "--theta", 500000, "--batch", 8, "--precision", "bf16"]
+pytestmark = pytest.mark.skipif(not (FAKES / "cuda-plans.so").exists(), reason="needs the CUDA toolkit")
+
+
+@pytest.fixture
+def env(tmp_path):
+    (tmp_path / "backends").mkdir()
+    (tmp_path / "backends/cuda.so").symlink_to(FAKES / "cuda-plans.so")
+    return {"JM_BACKENDS": str(tmp_path / "backends"), "JM_CUBLASLT_LIB": str(FAKES / "libcublaslt-fake.so"),
+            "JM_CUDNN_LIB": str(FAKES / "libcudnn-fake.so"), "JM_PLANS": str(tmp_path)}
+
+
+def plan(env, *words, **more):
+    done = jm("describe", *words, "--device", "cuda:0", "--json", "-", env={**env, **more})
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("model", [GPT, LLAMA], ids=["gpt", "llama"])
+def test_most_is_kept_within_a_percent(env, model):
+    every, most, less = (plan(env, *model, *word) for word in (["--keep-all"], ["--keep-most"], []))
+    assert less["peak_bytes"] < most["peak_bytes"] < every["peak_bytes"]
+    tokens = every["batch"] * every["seq"]
+    longest = every["flops_executed_per_item"] * tokens / FLOPS + every["bytes_per_item"] * tokens / BYTES
+    again = (most["bytes_per_item"] - every["bytes_per_item"]) * tokens / BYTES
+    assert 0 < again < 0.01 * longest
+    assert every["peak_bytes"] - most["peak_bytes"] > 0.25 * again * BYTES  # what is moved frees memory
+
+
+def test_logits_stand_in_chunks_where_that_is_cheap(env):
+    """gpt-117m: 32768 rows of 50304 in 16 bits whole, a quarter of them in chunks of the loss, which reads and writes the
+    gradient of 50257 x 768 in f32 three times more."""
+    chunks = plan(env, *GPT, "--keep-all")
+    whole = plan(env, *GPT, "--keep-all", JM_CUDA_LOGITS="1e12")
+    logits = 32768 * 50304 * 2
+    assert whole["peak_bytes"] - chunks["peak_bytes"] == pytest.approx(0.75 * logits, rel=0.05)
+    assert 3 * 2 * 50257 * 768 * 4 / BYTES < 0.01 * chunks["flops_executed_per_item"] * 32768 / FLOPS * 1.1
+    few = plan(env, "gpt-117m", "--batch", 1, "--seq", 1024, "--precision", "bf16", "--keep-all")
+    same = plan(env, "gpt-117m", "--batch", 1, "--seq", 1024, "--precision", "bf16", "--keep-all", JM_CUDA_LOGITS="1e12")
+    assert few["peak_bytes"] == same["peak_bytes"]  # with few rows it would cost
+
+
+def test_eight_bits_take_no_more_memory_than_sixteen(env):
+    for words in (["--keep-all"], ["--keep-most"], [], ["--recompute"]):
+        eight, sixteen = (plan(env, *LLAMA[:-1], p, *words) for p in ("fp8", "bf16"))
+        assert eight["peak_bytes"] <= 1.001 * sixteen["peak_bytes"], words
+
+
+def test_a_vocabulary_without_masters_fills_whole_blocks(env):
+    """50257 tokens in bf16-true: 47 rows more in parameters, gradients and two moments."""
+    words = ["gpt-117m", "--batch", 1, "--seq", 64, "--precision", "bf16-true"]
+    odd, even = plan(env, *words), plan(env, *words, "--vocab", 50304)
+    assert odd["parameters"] == 124439808 and even["parameters"] == 124439808 + 47 * 768
+    assert odd["parameter_bytes"] == even["parameter_bytes"] and odd["peak_bytes"] == even["peak_bytes"]
+    assert odd["flops_model_per_item"] < even["flops_model_per_item"]
+    assert odd["flops_executed_per_item"] == even["flops_executed_per_item"]
+
+
+def test_unknown_peaks_are_told():
+    done = jm("describe", "gpt-117m", "--device", "ref", "--keep-most")
+    assert done.returncode == USAGE and "peaks of device ref are not known" in done.stderr
