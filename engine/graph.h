@@ -188,10 +188,10 @@ int64_t jm_cell_parameters(const struct jm_cell *c);   /* of one, likewise */
 /* gradient.c: appends the backward nodes of `loss`, which must come from softmax-xent or mse. */
 int jm_graph_gradients(struct jm_graph *g, struct jm_tensor *loss, struct jm_err *err);
 
-/* A device's peaks, per second, and the share of a step's time by them that may be spent on values made again;
- * share 0: all that it takes. */
+/* A device's peaks, per second (flops_f8: of products in 8 bits), and the share of a step's time by them that may be
+ * spent on values made again; share 0: all that it takes. */
 struct jm_remake {
-	double flops, bytes, share;
+	double flops, flops_f8, bytes, share;
 };
 /* rematerialize.c: norms, activations and compute copies are made again for gradients instead of kept, those that
  * free most memory for their time first. After jm_graph_gradients, before the update. Appends; jm_graph_schedule

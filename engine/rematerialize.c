@@ -11,6 +11,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "tensor.h"
+
 #define NEAR 4 /* nodes: results read again so soon are kept */
 
 struct remake {
@@ -155,7 +157,10 @@ static double bytes_of(const struct remake *l, const struct jm_node *n)
 /* By the roofline: memory or products, whatever takes longer. */
 static double seconds_of(const struct jm_remake *how, const struct jm_node *n)
 {
-	return fmax(n->flops_executed / how->flops, n->bytes / how->bytes);
+	bool narrow = jm_dtype_bytes(n->in[0]->type) == 1 && how->flops_f8 > 0;
+
+	return fmax(
+		n->flops_executed / (narrow ? how->flops_f8 : how->flops), n->bytes / how->bytes);
 }
 
 static double budget_of(const struct jm_graph *g, const struct jm_remake *how)
