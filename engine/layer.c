@@ -387,7 +387,7 @@ struct jm_tensor *jm_graph_classify(
 	logits = jm_graph_linear(g, x, w, NULL);
 	linear = logits ? jm_graph_cell(g, logits)->producer : NULL;
 	loss = jm_graph_softmax_xent(g, logits, target);
-	if (!loss)
+	if (!linear || !loss)
 		return NULL;
 	linear->attr.linear.used = jm_graph_cell(g, w)->used;
 	jm_node_cost(linear);
