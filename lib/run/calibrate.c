@@ -5,6 +5,7 @@
 #include "base/ctx.h"
 #include "base/json.h"
 #include "measure/session.h"
+#include "result/record.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -209,11 +210,9 @@ static json_t *signal_json(const struct bench *b, int signal)
 
 static json_t *wall_text(const struct bench *b)
 {
-	time_t t = (time_t)(jm_clock_wall(b->ctx->clock) / JM_SECOND);
-	char text[32];
-	struct tm tm;
+	char text[48];
 
-	strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&t, &tm));
+	jm_time_text(jm_clock_wall(b->ctx->clock), text, sizeof(text));
 	return json_string(text);
 }
 
