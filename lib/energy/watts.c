@@ -12,6 +12,7 @@
 
 struct times {
 	double seconds[BINS];
+	int first, end;	     /* bins outside were never written: most memory is not even touched */
 	struct jm_held held; /* a power, W */
 	bool counter;
 	double wrap;
@@ -30,8 +31,16 @@ static void hold_until(struct times *t, int64_t t_ns)
 {
 	double seconds = jm_held_until(&t->held, t_ns);
 
-	if (seconds > 0)
-		t->seconds[bin_of(t->held.value)] += seconds;
+	int bin;
+
+	if (!(seconds > 0))
+		return;
+	bin = bin_of(t->held.value);
+	t->seconds[bin] += seconds;
+	if (bin < t->first)
+		t->first = bin;
+	if (bin >= t->end)
+		t->end = bin + 1;
 }
 
 static int take_power(void *arg, struct jm_reading r)
@@ -66,11 +75,11 @@ static double quantile(const struct times *t, double share)
 {
 	double all = 0, below = 0;
 
-	for (int i = 0; i < BINS; i++)
+	for (int i = t->first; i < t->end; i++)
 		all += t->seconds[i];
 	if (!(all > 0))
 		return NAN;
-	for (int i = 0; i < BINS; i++) {
+	for (int i = t->first; i < t->end; i++) {
 		below += t->seconds[i];
 		if (below >= all * share)
 			return i ? WATTS_LOW * exp((i + 0.5) * BIN_RATIO) : 0;
@@ -106,6 +115,7 @@ int jm_watts_of(const struct jm_trace *trace, const struct jm_meters *set, int m
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the distribution of a power.");
 	t->held = (struct jm_held){t0_ns, t1_ns, t0_ns, NAN};
 	t->last.value = NAN;
+	t->first = BINS;
 	t->counter = set->signal[signal].quantity == JM_Q_ENERGY;
 	t->wrap = set->signal[signal].wrap;
 	rc = jm_trace_each(
