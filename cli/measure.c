@@ -60,7 +60,9 @@ static const struct jm_option options[] = {
 		.min = 1,
 		.max = 4194304,
 		.argument = "N",
-		.help = "without a command: measure until this process ends, or Ctrl-C"},
+		.help = "without a command: measure until this process ends, or Ctrl-C; its share "
+			"of "
+			"the energy of processors and NVIDIA GPUs is estimated"},
 	{.name = "cgroup",
 		.type = JM_TEXT,
 		.argument = "PATH",
