@@ -25,7 +25,7 @@ struct builder {
 /* libyaml counts lines from 0. */
 static int fail_at(struct builder *b, size_t line, const char *what)
 {
-	return jm_err_set(b->err, JM_EFORMAT, "%s:%zu: %s.", b->d->file, line + 1, what);
+	return jm_err_set(b->err, JM_EUSAGE, "%s:%zu: %s.", b->d->file, line + 1, what);
 }
 
 static int no_memory(struct builder *b)
@@ -43,10 +43,10 @@ static int next_event(struct builder *b, yaml_event_t *event)
 	if (b->parser.error == YAML_MEMORY_ERROR)
 		return no_memory(b);
 	if (b->parser.error == YAML_READER_ERROR)
-		return jm_err_set(b->err, JM_EFORMAT,
+		return jm_err_set(b->err, JM_EUSAGE,
 			"The file %s is not text in UTF-8: %s at byte %zu.", b->d->file,
 			problem ? problem : "unreadable", b->parser.problem_offset);
-	return jm_err_set(b->err, JM_EFORMAT, "%s:%zu: This is not YAML: %s%s%s.", b->d->file,
+	return jm_err_set(b->err, JM_EUSAGE, "%s:%zu: This is not YAML: %s%s%s.", b->d->file,
 		b->parser.problem_mark.line + 1, b->parser.context ? b->parser.context : "",
 		b->parser.context ? ", " : "", problem ? problem : "it cannot be parsed");
 }
@@ -85,7 +85,7 @@ static int find_anchor(struct builder *b, const yaml_event_t *e, struct jm_yaml 
 			return 0;
 		}
 	}
-	return jm_err_set(b->err, JM_EFORMAT,
+	return jm_err_set(b->err, JM_EUSAGE,
 		"%s:%zu: The alias *%s has no anchor &%s before it, or stands inside that anchor's "
 		"own value.",
 		b->d->file, e->start_mark.line + 1, name, name);
@@ -95,7 +95,7 @@ static int check_tag(struct builder *b, const yaml_event_t *e, const yaml_char_t
 {
 	if (!tag)
 		return 0;
-	return jm_err_set(b->err, JM_EFORMAT,
+	return jm_err_set(b->err, JM_EUSAGE,
 		"%s:%zu: The tag %s is not used here: each value is read as its key demands; "
 		"remove the tag.",
 		b->d->file, e->start_mark.line + 1, (const char *)tag);

@@ -76,15 +76,15 @@ int jm__yaml_add(struct jm_yaml_document *d, struct jm_yaml *node, struct jm_yam
 	if (node->kind == JM_YAML_LIST)
 		return append(d, node, NULL, value, err);
 	if (key->kind != JM_YAML_SCALAR)
-		return jm_yaml_fail(key, JM_EFORMAT, err, "A key must be a text.");
+		return jm_yaml_fail(key, JM_EUSAGE, err, "A key must be a text.");
 	if (jm_yaml_get(node, key->text))
-		return jm_yaml_fail(key, JM_EFORMAT, err,
+		return jm_yaml_fail(key, JM_EUSAGE, err,
 			"The key '%.80s' is given twice in one mapping; write its values in one "
 			"list, or remove one of them.",
 			key->text);
 	if (node->n >= JM_YAML_KEYS)
 		return jm_yaml_fail(
-			key, JM_EFORMAT, err, "A mapping has more than %d keys.", JM_YAML_KEYS);
+			key, JM_EUSAGE, err, "A mapping has more than %d keys.", JM_YAML_KEYS);
 	return append(d, node, key, value, err);
 }
 
@@ -103,7 +103,7 @@ static int merge_one(struct jm_yaml_document *d, struct jm_yaml *map, const stru
 	int rc = 0;
 
 	if (from->kind != JM_YAML_MAP)
-		return jm_yaml_fail(from, JM_EFORMAT, err,
+		return jm_yaml_fail(from, JM_EUSAGE, err,
 			"The value of << must be a mapping, or a list of mappings.");
 	for (int i = 0; i < from->n && !rc; i++)
 		if (!jm_yaml_get(map, from->key[i]->text))

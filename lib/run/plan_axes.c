@@ -202,7 +202,7 @@ static int zip_group(struct maker *m, const struct jm_yaml *group)
 	int dial = m->run->n_dials, rc = 0;
 
 	if (group->kind != JM_YAML_LIST || group->n < 2)
-		return jm_yaml_fail(group, JM_EFORMAT, m->err,
+		return jm_yaml_fail(group, JM_EUSAGE, m->err,
 			"'zip' is a list of at least two names, such as [batch, seq], or a list of "
 			"such lists.");
 	for (int i = 0; i < group->n && !rc; i++)
@@ -320,7 +320,7 @@ static int read_exclude(struct maker *m, const struct jm_yaml *node)
 	int rc = 0;
 
 	if (node->kind != JM_YAML_MAP || !node->n)
-		return jm_yaml_fail(node, JM_EFORMAT, m->err,
+		return jm_yaml_fail(node, JM_EUSAGE, m->err,
 			"'exclude' is a mapping of names to values, such as {batch: 64, seq: "
 			"1024}, "
 			"or a list of such mappings.");

@@ -42,12 +42,12 @@ static int add_key(struct jm__plan_loader *l, struct jm_plan_run *run, const cha
 	struct jm_plan_key *grown;
 
 	if (jm_yaml_is_null(value))
-		return jm_yaml_fail(value, JM_EFORMAT, l->err,
+		return jm_yaml_fail(value, JM_EUSAGE, l->err,
 			"'%.80s' has no value; give one, or remove the key (a text 'null' is "
 			"written in quotes).",
 			name);
 	if (!is_flat(value, 2))
-		return jm_yaml_fail(value, JM_EFORMAT, l->err,
+		return jm_yaml_fail(value, JM_EUSAGE, l->err,
 			"'%.80s' is nested too deeply: it takes a text, a list of texts, or a "
 			"mapping of names to these.",
 			name);
@@ -67,7 +67,7 @@ static int check_name(struct jm__plan_loader *l, const struct jm_yaml *key)
 
 	if (n && !key->text[n] && n < JM_PLAN_NAME && !strchr("0123456789-_", key->text[0]))
 		return 0;
-	return jm_yaml_fail(key, JM_EFORMAT, l->err,
+	return jm_yaml_fail(key, JM_EUSAGE, l->err,
 		"'%.80s' cannot be the name of a variable: a name begins with a letter and "
 		"consists of at most %d letters, digits, - and _.",
 		key->text, JM_PLAN_NAME - 1);
@@ -79,13 +79,13 @@ static int add_variables(struct jm__plan_loader *l, struct jm_plan_run *run,
 	int rc = 0;
 
 	if (map->kind != JM_YAML_MAP)
-		return jm_yaml_fail(map, JM_EFORMAT, l->err,
+		return jm_yaml_fail(map, JM_EUSAGE, l->err,
 			"'%s' is a mapping of names to values, such as {micro: [1, 2]}.",
 			kind == JM_PLAN_DERIVED ? "derive" : "variables");
 	for (int i = 0; i < map->n && !rc; i++) {
 		rc = check_name(l, map->key[i]);
 		if (!rc && find_word(map->key[i]->text))
-			rc = jm_yaml_fail(map->key[i], JM_EFORMAT, l->err,
+			rc = jm_yaml_fail(map->key[i], JM_EUSAGE, l->err,
 				"'%s' has a meaning of its own in a plan; give the variable "
 				"another name.",
 				map->key[i]->text);
@@ -216,7 +216,7 @@ static int take_work(struct jm__plan_loader *l, struct jm_plan_run *run, const s
 	run->command = command != NULL;
 	if (command && (command->kind == JM_YAML_MAP || jm_yaml_is_null(command) ||
 			       (command->kind == JM_YAML_LIST && !command->n)))
-		return jm_yaml_fail(command, JM_EFORMAT, l->err,
+		return jm_yaml_fail(command, JM_EUSAGE, l->err,
 			"'command' is a text such as 'python3 train.py', or a list of its words.");
 	return work ? add_key(l, run, "work", work, JM_PLAN_OPTION, true)
 		    : add_key(l, run, "command", command, JM_PLAN_OPTION, true);
@@ -276,7 +276,7 @@ static int make_run(
 	run->where = map;
 	run->tags = json_array();
 	if (map->kind != JM_YAML_MAP)
-		return jm_yaml_fail(map, JM_EFORMAT, l->err,
+		return jm_yaml_fail(map, JM_EUSAGE, l->err,
 			"A run is a mapping of keys to values, such as '- work: resnet50'.");
 	rc = check_words(l, map, true, is_file);
 	if (!rc)
@@ -315,7 +315,7 @@ static int add_runs(struct jm__plan_loader *l, const struct jm_yaml *runs)
 	int rc = 0;
 
 	if (runs->kind != JM_YAML_LIST || !runs->n)
-		return jm_yaml_fail(runs, JM_EFORMAT, l->err,
+		return jm_yaml_fail(runs, JM_EUSAGE, l->err,
 			"'runs' is a list; each element begins with '- ' and is one run.");
 	for (int i = 0; i < runs->n && !rc; i++)
 		rc = add_run(l, runs->item[i], false);

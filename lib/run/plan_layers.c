@@ -31,7 +31,7 @@ static int add_layer(struct jm__plan_loader *l, const struct jm_yaml *map, const
 	struct jm__plan_layer *layer = &l->layer[l->n_layers];
 
 	if (map->kind != JM_YAML_MAP)
-		return jm_yaml_fail(map, JM_EFORMAT, l->err,
+		return jm_yaml_fail(map, JM_EUSAGE, l->err,
 			"A plan is a mapping of keys to values, such as 'work: resnet50'.");
 	if (l->n_layers == JM__PLAN_LAYERS)
 		return jm_yaml_fail(map, JM_ERANGE, l->err, "More than %d files are included.",
@@ -70,7 +70,7 @@ static int fail_of_cycle(struct jm__plan_loader *l, const struct jm_yaml *from, 
 	for (int i = first; i < l->depth && used < sizeof(text); i++)
 		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s includes ",
 			strrchr(l->open[i], '/') + 1);
-	return jm_yaml_fail(from, JM_EFORMAT, l->err,
+	return jm_yaml_fail(from, JM_EUSAGE, l->err,
 		"The files include one another: %s%s; remove one of these includes.", text,
 		strrchr(real, '/') + 1);
 }
@@ -155,7 +155,7 @@ static int load_platform(struct jm__plan_loader *l)
 		const struct jm_yaml *runs = jm_yaml_get(l->layer[i].map, "runs");
 
 		if (runs)
-			rc = jm_yaml_fail(runs, JM_EFORMAT, l->err,
+			rc = jm_yaml_fail(runs, JM_EUSAGE, l->err,
 				"A platform file has no runs; only a plan has.");
 	}
 	return rc;

@@ -16,11 +16,10 @@ const struct jm_plan_key *jm_plan_key(const struct jm_plan_run *run, const char 
 int jm__plan_scalar(const struct jm_yaml *node, const char *what, struct jm_err *err)
 {
 	if (node->kind != JM_YAML_SCALAR)
-		return jm_yaml_fail(node, JM_EFORMAT, err,
-			"'%s' takes one text here, and not a %s.", what,
-			node->kind == JM_YAML_MAP ? "mapping" : "list");
+		return jm_yaml_fail(node, JM_EUSAGE, err, "'%s' takes one text here, and not a %s.",
+			what, node->kind == JM_YAML_MAP ? "mapping" : "list");
 	if (jm_yaml_is_null(node) || !*node->text)
-		return jm_yaml_fail(node, JM_EFORMAT, err, "'%s' has no value; give one.", what);
+		return jm_yaml_fail(node, JM_EUSAGE, err, "'%s' has no value; give one.", what);
 	return 0;
 }
 

@@ -421,7 +421,8 @@ REFUSED = [
 def test_refused_with_its_line(tmp_path, text, line, words):
     path = plan(tmp_path, text)
     for command in (("run", path), ("plan", path)):
-        got = sentence(jm(*command))
+        # as a wrong option of the command line; a file that is not there is a failure
+        got = sentence(jm(*command), FAILURE if words == "no file" else USAGE)
         assert words.lower() in got.lower(), got
         assert f"plan.yaml:{line}" in got, got
     assert os.listdir(tmp_path) == ["plan.yaml"]
