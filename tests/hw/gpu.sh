@@ -41,7 +41,7 @@ compare() { # MODEL PRECISION LARGEST DIFFERENCE [PRECISION OF THE PROCESSOR]
 	losses "$1" cpu "${4:-$2}" >"$work/cpu" && losses "$1" cuda:0 "$2" >"$work/cuda" &&
 		paste "$work/cpu" "$work/cuda" | awk -v most="$3" '
 			{d = $1 - $3; if (d < 0) d = -d; if (!(d <= worst)) worst = d}
-			END {print "largest difference of a loss:", worst; exit !(NR == 10 && worst <= most)}'
+			END {print "largest difference of a loss:", worst + 0; exit !(NR == 10 && worst <= most)}'
 }
 
 chunked() { # logits of 128 rows at a time
