@@ -159,15 +159,11 @@ static int add_meter(
 	struct jm_meter meter = {.source = "ipmi", .origin = JM_MEASURED, .covers = covers};
 	struct jm_signal signal = {
 		.quantity = JM_Q_POWER, .step = 1, .window_ns = -1, .accuracy = NAN};
-	int rc;
 
 	meter.scope = strcmp(covers, "/") ? JM_SCOPE_PSU : JM_SCOPE_NODE;
 	snprintf(meter.id, sizeof(meter.id), "ipmi:%.100s", s->path + strlen(s->ctx->root));
 	snprintf(meter.label, sizeof(meter.label), "node (IPMI DCMI)");
-	rc = jm_meters_add(set, &meter, err);
-	if (rc >= 0)
-		rc = jm_meters_add_signal(set, &signal, err);
-	return rc < 0 ? rc : 0;
+	return jm_meters_add_whole(set, &meter, &signal, 1, err);
 }
 
 static void ipmi_close(void *state)

@@ -235,22 +235,18 @@ static int add_meter(
 	struct jm_meter meter = {.source = "modbus",
 		.origin = JM_MEASURED,
 		.covers = jm_values_text(options, "covers")};
-	int rc;
+	struct jm_signal signal[MAX_ITEMS];
 
 	meter.scope = strcmp(meter.covers, "/") ? JM_SCOPE_OUTLET : JM_SCOPE_NODE;
 	snprintf(meter.id, sizeof(meter.id), "modbus:%.80s:%s/%d/%d", s->host, s->port,
 		(int)jm_values_number(options, "unit"), s->map.item[0].address);
 	snprintf(meter.label, sizeof(meter.label), "%.40s (%s)", s->host, s->map.name);
-	rc = jm_meters_add(set, &meter, err);
-	for (int i = 0; rc >= 0 && i < s->map.n; i++) {
-		struct jm_signal signal = {.quantity = s->map.item[i].quantity,
+	for (int i = 0; i < s->map.n; i++)
+		signal[i] = (struct jm_signal){.quantity = s->map.item[i].quantity,
 			.refresh_ns = isnan(refresh) ? 0 : (int64_t)(refresh * 1e9),
 			.window_ns = -1,
 			.accuracy = NAN};
-
-		rc = jm_meters_add_signal(set, &signal, err);
-	}
-	return rc < 0 ? rc : 0;
+	return jm_meters_add_whole(set, &meter, signal, s->map.n, err);
 }
 
 static void modbus_source_close(void *state)

@@ -239,21 +239,17 @@ static int start_measuring(struct state *s, struct jm_err *err)
 static int add_meter(struct state *s, const char *covers, struct jm_meters *set, struct jm_err *err)
 {
 	struct jm_meter meter = {.source = "ptd", .origin = JM_MEASURED, .covers = covers};
-	int rc;
+	struct jm_signal signal[SIGNALS];
 
 	meter.scope = strcmp(covers, "/") ? JM_SCOPE_OUTLET : JM_SCOPE_NODE;
 	snprintf(meter.id, sizeof(meter.id), "ptd:%.90s:%d", s->line.host, s->line.port);
 	snprintf(meter.label, sizeof(meter.label), "%.40s (PTDaemon)", s->line.host);
-	rc = jm_meters_add(set, &meter, err);
-	for (int i = 0; rc >= 0 && i < SIGNALS; i++) {
-		struct jm_signal signal = {.quantity = quantities[i],
+	for (int i = 0; i < SIGNALS; i++)
+		signal[i] = (struct jm_signal){.quantity = quantities[i],
 			.refresh_ns = s->period_ms * JM_MILLISECOND,
 			.window_ns = -1,
 			.accuracy = NAN};
-
-		rc = jm_meters_add_signal(set, &signal, err);
-	}
-	return rc < 0 ? rc : 0;
+	return jm_meters_add_whole(set, &meter, signal, SIGNALS, err);
 }
 
 static void ptd_close(void *state)

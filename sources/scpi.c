@@ -180,23 +180,19 @@ static int check_instrument(struct state *s, struct jm_err *err)
 static int add_meter(struct state *s, const char *covers, struct jm_meters *set, struct jm_err *err)
 {
 	struct jm_meter meter = {.source = "scpi", .origin = JM_MEASURED, .covers = covers};
-	int rc;
+	struct jm_signal signal[ITEMS];
 
 	meter.scope = strcmp(covers, "/") ? JM_SCOPE_OUTLET : JM_SCOPE_NODE;
 	snprintf(meter.id, sizeof(meter.id), "scpi:%.90s/%d", s->line.host, s->element);
 	snprintf(meter.label, sizeof(meter.label), "%.60s", s->name);
-	rc = jm_meters_add(set, &meter, err);
-	for (int i = 0; rc >= 0 && i < s->n; i++) {
-		struct jm_signal signal = {.quantity = items[i].quantity,
+	for (int i = 0; i < s->n; i++)
+		signal[i] = (struct jm_signal){.quantity = items[i].quantity,
 			.refresh_ns = isnan(s->refresh) ? 0 : (int64_t)(s->refresh * 1e9),
 			.window_ns = items[i].quantity == JM_Q_ENERGY ? 0
 				     : isnan(s->refresh)	      ? -1
 								      : (int64_t)(s->refresh * 1e9),
 			.accuracy = NAN};
-
-		rc = jm_meters_add_signal(set, &signal, err);
-	}
-	return rc < 0 ? rc : 0;
+	return jm_meters_add_whole(set, &meter, signal, s->n, err);
 }
 
 static void scpi_close(void *state)

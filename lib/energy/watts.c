@@ -30,7 +30,6 @@ static int bin_of(double watts)
 static void hold_until(struct times *t, int64_t t_ns)
 {
 	double seconds = jm_held_until(&t->held, t_ns);
-
 	int bin;
 
 	if (!(seconds > 0))

@@ -95,6 +95,16 @@ int jm_meters_add_signal(struct jm_meters *set, const struct jm_signal *signal, 
 	return set->n_signals++;
 }
 
+int jm_meters_add_whole(struct jm_meters *set, const struct jm_meter *meter,
+	const struct jm_signal *signal, int n, struct jm_err *err)
+{
+	int rc = jm_meters_add(set, meter, err);
+
+	for (int i = 0; rc >= 0 && i < n; i++)
+		rc = jm_meters_add_signal(set, &signal[i], err);
+	return rc < 0 ? rc : 0;
+}
+
 /* Does the path of `len` characters include the other one? "/" includes everything. */
 static bool path_includes(const char *a, size_t a_len, const char *b, size_t b_len)
 {

@@ -156,6 +156,9 @@ struct jm_meters {
 int jm_meters_add(struct jm_meters *set, const struct jm_meter *meter, struct jm_err *err);
 /* Adds a signal to the meter added last. Returns its index or an error code. */
 int jm_meters_add_signal(struct jm_meters *set, const struct jm_signal *signal, struct jm_err *err);
+/* Adds a meter with its n signals. */
+int jm_meters_add_whole(struct jm_meters *set, const struct jm_meter *meter,
+	const struct jm_signal *signal, int n, struct jm_err *err);
 /* Fills covered_by and overlaps. An estimated meter never covers a measured one. */
 void jm_meters_derive(struct jm_meters *set);
 /*
