@@ -123,11 +123,10 @@
 
 	function card(s, v) {
 		const best = v.kind === "best",
-			answer = best ? v.text : v.kind === "tie" ? "no clear best" : "no verdict";
+			answer = best ? v.text : "no clear best";
 		const detail = v.kind === "tie" ? v.text.replace("no clear best: ", "") + ": " + v.why : v.why;
 		let change = "";
 		if (
-			v.kind !== "none" &&
 			v.leading !== s.reference &&
 			known(v.improvement_percent) &&
 			!["energy_gain_percent", "gain_minus_loss"].includes(v.metric)
@@ -137,24 +136,32 @@
 				"\u00a0% " +
 				(v.improvement_percent < 0 ? "worse" : "better") +
 				" than the reference";
-		if (v.kind !== "none" && v.leading === s.reference) change = "that is the reference";
+		if (v.leading === s.reference) change = "that is the reference";
 		return el(
 			"div",
 			{ class: "card " + v.kind },
 			el("div", { class: "what" }, v.title[0].toUpperCase() + v.title.slice(1)),
 			el("div", { class: "answer" + (answer.length > 16 ? " long" : "") }, answer),
-			v.kind === "none"
-				? null
-				: el(
-						"div",
-						{ class: "value" },
-						v.kind === "tie" ? s.points[v.leading].label + ": " : "",
-						v.value,
-					),
+			el("div", { class: "value" }, best ? "" : s.points[v.leading].label + ": ", v.value),
 			change && v.kind === "best" ? el("div", { class: "change good" }, change) : null,
 			detail ? el("div", { class: "change" }, detail[0].toUpperCase() + detail.slice(1) + ".") : null,
 			el("div", { class: "meaning" }, JM.meaning(s, v.metric)),
 		);
+	}
+
+	// Metrics that have no verdict for the same reason share a card.
+	function noVerdict(s) {
+		const reasons = [...new Set(s.verdicts.filter((v) => v.kind === "none").map((v) => v.why))];
+		return reasons.map((why) => {
+			const alike = s.verdicts.filter((v) => v.kind === "none" && v.why === why);
+			const by = alike.length === s.verdicts.length ? "any metric" : alike.map((v) => v.title).join(", ");
+			return el(
+				"div",
+				{ class: "card none" },
+				el("div", { class: "what" }, "No verdict by " + by),
+				el("div", { class: "change" }, why[0].toUpperCase() + why.slice(1) + "."),
+			);
+		});
 	}
 
 	// Mean power of the devices that a knob like gpu.power caps, one figure per setting; NaN where none tells.
@@ -256,7 +263,14 @@
 					S.series.length > 1 ? chooser(s) : null,
 				),
 				warnings(s),
-				s.verdicts.length ? el("div", { class: "cards" }, s.verdicts.map((v) => card(s, v))) : null,
+				s.verdicts.length
+					? el(
+							"div",
+							{ class: "cards" },
+							s.verdicts.filter((v) => v.kind !== "none").map((v) => card(s, v)),
+							noVerdict(s),
+						)
+					: null,
 				small.length ? el("div", { class: "grid charts" }, small.map((c) => c.node)) : null,
 				tall && tall.node,
 				JM.settings(s, eds),
