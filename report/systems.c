@@ -216,6 +216,12 @@ static const char *obstacle(const struct jm_system *s, int metric)
 	return s->series->faulty ? "a sensor gave impossible readings (see quality)" : NULL;
 }
 
+/* The end of an interval of the reciprocal: a rate that may be zero takes any time; NAN stays. */
+static double most_time(double theirs, double least)
+{
+	return least <= 0 ? theirs * INFINITY : theirs / least;
+}
+
 static void fill_line(
 	const struct jm_system *s, const json_t *row, int metric, struct jm_compare_line *l)
 {
@@ -230,7 +236,7 @@ static void fill_line(
 		.p = NAN,
 		.ratio = l->mean_b / l->mean_a,
 		.low = inverse ? theirs / own->high : own->low / theirs,
-		.high = inverse ? theirs / own->low : own->high / theirs};
+		.high = inverse ? most_time(theirs, own->low) : own->high / theirs};
 	l->why_not = obstacle(s, metric);
 	if (!l->why_not && isnan(theirs))
 		l->why_not = "it is not published";

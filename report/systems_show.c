@@ -36,7 +36,7 @@ static int set_estimate(
 {
 	char text[80];
 
-	jm_text_estimate(e.mean, (e.high - e.low) / 2, text, sizeof(text));
+	jm_text_estimate(e.mean, e.high - e.mean, text, sizeof(text)); /* no rate is below 0 */
 	return jm_grid_set(grid, row, column, err, "%s", text);
 }
 

@@ -115,6 +115,16 @@ def test_fail_if_against_the_papers(tmp_path):
     assert done.returncode == UNDECIDED
 
 
+def test_an_interval_that_includes_no_rate_at_all_allows_any_time(tmp_path):
+    """Two runs of 100 and 6000 images/s on each of 4 GPUs: the interval of their mean begins far below zero."""
+    file = write(tmp_path, runs("n1", [400.0, 24000]))
+    done = jm("compare", "--published", file, "--fail-if", "time<-5%,time>+5%")
+    assert done.returncode == 0 and "is met" not in done.stderr
+    (work,) = compare("--published", file)["works"]
+    for pair in work["published"]:
+        assert pair["throughput"]["low"] == 0 and pair["throughput"]["high"] > 2 * pair["throughput"]["ratio"]
+
+
 def test_simulated_and_estimated_have_no_verdict(tmp_path):
     estimated = write(tmp_path, runs("n1", [6000.0, 6060], origin="estimated"), "e.json")
     (work,) = compare("--published", estimated)["works"]
