@@ -70,7 +70,8 @@ static void name_of(const char *path, struct name *ret)
 
 	snprintf(ret->folder, sizeof(ret->folder), "%.*s", (int)(file - 1 - path), path);
 	snprintf(ret->channel, sizeof(ret->channel), "%.*s", (int)strcspn(file, "_"), file);
-	snprintf(link, sizeof(link), "%s/device", ret->folder);
+	/* a folder: a PCI device has a file of that name, with its number */
+	snprintf(link, sizeof(link), "%s/device/.", ret->folder);
 	target_of(access(link, F_OK) ? ret->folder : link, ret->device, sizeof(ret->device));
 	if (!jm_sysfs_line(ret->folder, "name", ret->chip, sizeof(ret->chip)))
 		snprintf(ret->chip, sizeof(ret->chip), "GPU");

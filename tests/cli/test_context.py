@@ -59,7 +59,11 @@ def captured_node(tmp_path):
             put(tmp_path / "sys/class/hwmon" / chip / name, f"{text}\n")
     board.mkdir(parents=True)
     os.symlink(board, tmp_path / "sys/class/hwmon/hwmon1/device")
-    put(tmp_path / "sys/class/drm/card0/device/gpu_busy_percent", "87\n")
+    for card, slot, busy in (("card0", "0000:03:00.0", "87\n"), ("card1", "0000:83:00.0", "12\n")):
+        put(tmp_path / "sys/devices/pci0000:00" / slot / "gpu_busy_percent", busy)
+        put(tmp_path / "sys/devices/pci0000:00" / slot / "device", "0x740f\n")
+        (tmp_path / "sys/class/drm" / card).mkdir(parents=True)
+        os.symlink(tmp_path / "sys/devices/pci0000:00" / slot, tmp_path / "sys/class/drm" / card / "device")
     put(tmp_path / "sys/class/hwmon/hwmon2/name", "power_meter\n")
     put(tmp_path / "sys/class/hwmon/hwmon2/power1_average", "900000000\n")
     return tmp_path
@@ -73,10 +77,11 @@ def test_inlet_fans_and_utilisation_beside_node_power(node):
     assert found["Inlet Temp"]["temperature"]["mean"] == 24.5
     assert found["nct6798 fan1"]["fan"]["max"] == 8400
     assert found["nct6798 fan2"]["fan"]["mean"] is None
-    assert found["GPU gpu"]["utilisation"]["mean"] == 0.87
+    busy = {about["id"]: about["signals"][0]["mean"] for about in record["context"] if about["label"] == "GPU gpu"}
+    assert busy == {"context:GPU-0000:03:00.0/gpu": 0.87, "context:GPU-0000:83:00.0/gpu": 0.12}
     assert found["cooling: rear door"] == {}
     assert not any("CPUTIN" in label or "Package" in label for label in found)
-    assert len({about["id"] for about in record["context"]}) == 5
+    assert len({about["id"] for about in record["context"]}) == 6
     # the node's power and its total are what they are without it
     (meter,) = record["meters"]
     assert record["total"]["joules_measured"] == pytest.approx(900 * record["wall_s"], rel=0.05)
