@@ -16,12 +16,12 @@ bool jm_own_process_ids(const struct jm_ctx *ctx)
 	return readlink(path, name, sizeof(name) - 1) > 0 && !strcmp(name, FIRST_NAMESPACE);
 }
 
-/* Is the group at path, or a group inside it? */
+/* Is the group at path, or a group inside it? "" has all. */
 static bool is_inside(const char *path, const char *group)
 {
 	size_t n = strlen(group);
 
-	return !strncmp(path, group, n) && (!path[n] || path[n] == '/');
+	return !n || (!strncmp(path, group, n) && (!path[n] || path[n] == '/'));
 }
 
 /*

@@ -93,6 +93,17 @@ def test_a_group_gets_what_its_processes_used(tmp_path, option, own, other):
         check(gpu, used, share)
 
 
+@pytest.mark.parametrize("path", ["/", "/sys/fs/cgroup"])
+def test_the_first_group_has_all_processes(tmp_path, path):
+    users = Users(tmp_path)
+    (users.root / "sys/fs/cgroup/cpu.stat").write_text("usage_usec 1000\n")
+    users.process(1, "0::/\n")
+    users.file.write_text("0 11 10\n0 14 30\n1 1 50\n")
+    gpus, joules, _ = users.measure("--cgroup", path)
+    for gpu, used, share in zip(gpus, joules, (1, 1, 0)):
+        check(gpu, used, share)
+
+
 def test_a_captured_job_of_slurm_gets_what_its_tasks_used(tmp_path):
     """The groups of a real Slurm: 15568 is the task of srun, 15544 belongs to the batch step, 31 is no process of it."""
     users = Users(tmp_path)
