@@ -29,7 +29,8 @@ struct figures {
 	struct jm_held held;
 	double sum, time; /* of value x time */
 	double min, max, first, last;
-	bool fell; /* a reading is smaller than the one before it */
+	double after; /* the first reading behind the phase */
+	bool fell;    /* a reading is smaller than the one before it */
 	long samples;
 	unsigned int bits; /* of whole-number values, or-ed */
 };
@@ -49,6 +50,7 @@ static int add_figure(void *arg, struct jm_reading r)
 
 	if (r.t_ns > f->held.t1) {
 		hold_until(f, f->held.t1);
+		f->after = r.value;
 		return 1;
 	}
 	hold_until(f, r.t_ns);
@@ -76,6 +78,7 @@ static int figures_of(struct jm_session *s, int signal, const struct jm_phase *p
 		.max = NAN,
 		.first = NAN,
 		.last = NAN,
+		.after = NAN,
 	};
 	int rc = jm_trace_each(s->trace, signal, f.held.t0, f.held.t1, add_figure, &f, err);
 
@@ -86,10 +89,15 @@ static int figures_of(struct jm_session *s, int signal, const struct jm_phase *p
 	return 0;
 }
 
-/* What a counter counted; NAN = it is none or was reset. Energy has its own key, which is exact at the edges. */
+/*
+ * What a counter counted; NAN = it is none, was reset, or was not read in the phase, unless it has the same value behind
+ * it. Energy has its own key, which is exact at the edges.
+ */
 static double increase(const struct jm_signal *signal, const struct figures *f)
 {
 	if (signal->quantity == JM_Q_ENERGY || !jm_quantity_is_counter(signal->quantity) || f->fell)
+		return NAN;
+	if (!f->samples && f->after != f->last)
 		return NAN;
 	return f->last - f->first;
 }

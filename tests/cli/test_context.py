@@ -43,6 +43,16 @@ def test_pressure_of_the_command_alone(tmp_path):
     assert record["meters"] == [] and record["phases"][0]["meters"] == []
 
 
+def test_what_no_reading_tells_is_unknown(tmp_path):
+    """A command that is over before the next reading: nothing is known of what the counter counted meanwhile."""
+    put(tmp_path / "proc/pressure/cpu", PRESSURE.format("some", 5000))
+    record = record_of(jm("measure", "--json", "-", "--csv", tmp_path / "csv", "--source", "psi", "--", "true",
+                          env={"JM_ROOT": str(tmp_path)}))
+    rows = (tmp_path / "csv/readings.csv").read_text(encoding="utf-8").split()[1:]
+    read_since = any(float(row.split(",")[1]) >= record["phases"][0]["start_s"] for row in rows)
+    assert signals(record)["pressure on processors"]["stall-time"]["increase"] == (0 if read_since else None)
+
+
 def test_a_kernel_without_pressure(tmp_path):
     done = jm("measure", "--source", "psi", "--", "true", env={"JM_ROOT": str(tmp_path)})
     assert done.returncode == FAILURE and "CONFIG_PSI" in sentence(done)
