@@ -79,13 +79,15 @@ def test_until_enough_was_measured(node):
 
 
 def test_starts_are_shifted_against_the_sensor(node):
+    # of a slow sensor: a group ends after ten refreshes, and two runs take less than 2 s on a busy machine
+    (node[0] / "sys/class/hwmon/hwmon0/power1_average_interval").write_text("200\n", encoding="utf-8")
     record, *_ = repeats(node, "--repeat", "8")
     assert record["repeats"]["runs"] == 8
     groups = [p for p in record["phases"] if p["name"] == "repeat"]
     assert len(groups) == 4  # of two runs each
     pauses = [b["start_s"] - a["end_s"] for a, b in zip(groups, groups[1:])]
-    # at least the golden ratio's parts of a refresh of 20 ms: 0.618, 0.236, 0.854
-    assert [pause >= part * 0.02 for pause, part in zip(pauses, (0.618, 0.236, 0.854))] == [True] * 3
+    # at least the golden ratio's parts of a refresh of 200 ms: 0.618, 0.236, 0.854
+    assert [pause >= part * 0.2 for pause, part in zip(pauses, (0.618, 0.236, 0.854))] == [True] * 3
 
 
 def test_a_run_that_fails_ends_it():
