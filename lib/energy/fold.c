@@ -244,7 +244,7 @@ static double median(const struct jm_fold_runs *runs, bool gaps)
 	return value;
 }
 
-static int check(const struct fit *f, struct jm_err *err)
+static int check(struct fit *f, struct jm_err *err)
 {
 	double gap;
 
@@ -254,6 +254,9 @@ static int check(const struct fit *f, struct jm_err *err)
 			"between them.",
 			f->runs->n, JM_FOLD_RUNS);
 	gap = median(f->runs, true);
+	f->duration_s = median(f->runs, false);
+	if (isnan(gap) || isnan(f->duration_s))
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for %d runs.", f->runs->n);
 	if (gap < f->window_s)
 		return jm_err_set(err, JM_ERANGE,
 			"The runs follow each other within %.3g ms, and the sensor averages over "
@@ -276,7 +279,6 @@ int jm_fold(const struct jm_reading *readings, int n, const struct jm_fold_runs 
 
 	if (rc)
 		return rc;
-	f.duration_s = median(runs, false);
 	for (int k = bins ? bins : JM_FOLD_BINS; k >= (bins ? bins : 1); k--) {
 		if (!bins && k > 1 && f.duration_s / k < least_s)
 			continue;
