@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "published.h"
+#include "result/case_id.h"
 #include "text.h"
 
 #include <math.h>
@@ -51,14 +52,28 @@ static void fill_values(struct jm_system *s)
 	s->value[JM_SYSTEM_EFFICIENCY] = estimate_of(&stat[JM_M_ITEMS_JOULE], 1);
 }
 
-/* The one power cap that all devices had. */
-static double cap_of(const struct jm_grouping *g, const struct jm_group_point *p)
+/* Is it a power limit of the phase that was measured? own: of that phase alone. */
+static bool is_cap(const struct jm_group_dim *dim, const char *measured, bool *own)
 {
+	char phase[JM_PHASE_NAME];
+
+	jm_case_knob(dim->name, phase, sizeof(phase));
+	*own = *phase;
+	return dim->knob && !strcmp(dim->unit, "W") && (!*own || !strcmp(phase, measured));
+}
+
+/* The one power cap that all devices had in the phase that was measured. */
+static double cap_of(
+	const struct jm_grouping *g, const struct jm_group_point *p, const json_t *record)
+{
+	double cap = NAN;
+	bool own;
+
 	for (int i = 0; i < g->n_dims && !p->reference; i++)
-		if (g->dim[i].knob && !strcmp(g->dim[i].unit, "W") &&
-			p->enforced_min[i] == p->enforced_max[i])
-			return p->enforced_min[i];
-	return NAN;
+		if (is_cap(&g->dim[i], jm_json_text(record, "phase"), &own) &&
+			p->enforced_min[i] == p->enforced_max[i] && (own || isnan(cap)))
+			cap = p->enforced_min[i];
+	return cap;
 }
 
 /* What of the series' title is behind the work: "cuda:0, bf16, batch=8". */
@@ -114,7 +129,7 @@ static void add_system(struct jm_systems *s, int point)
 	one->series = &s->g.series[one->point->series];
 	one->record = s->g.c[i].record;
 	one->simulated = jm_metric_simulated(one->record);
-	one->cap_watts = cap_of(&s->g, one->point);
+	one->cap_watts = cap_of(&s->g, one->point, one->record);
 	one->work = find_work(s, one->record);
 	fill_values(one);
 	fill_name(&s->g, one);

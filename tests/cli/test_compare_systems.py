@@ -96,6 +96,20 @@ def test_the_row_of_the_same_cap_else_the_highest(tmp_path, cap, row):
         (p["throughput"]["ratio"] for p in work["published"]), reverse=True)
 
 
+@pytest.mark.parametrize("caps, cap", [
+    ({"warmup/gpu.power": 300}, None), ({"steady/gpu.power": 300}, 300), ({"gpu.power": 500, "warmup/gpu.power": 300}, 500),
+    ({"gpu.power": 500, "steady/gpu.power": 300}, 300)])
+def test_a_cap_of_another_phase_is_none_of_the_measured_one(tmp_path, caps, cap):
+    rows = runs("n1", [6000.0, 6060, 6120], cap=1)
+    for row in rows:
+        (setting,) = row["settings"]
+        row["settings"] = [setting | {"knob": knob, "requested": watts, "accepted": watts, "enforced": watts}
+                           for knob, watts in caps.items()]
+        row["case"]["parameters"]["settings"] = {knob: f"{watts}W" for knob, watts in caps.items()}
+    (work,) = compare("--systems", write(tmp_path, rows))["works"]
+    assert [s["cap_watts"] for s in work["systems"]] == [cap]
+
+
 def test_the_row_of_the_same_batch(tmp_path):
     rows = runs("n1", [6000.0])
     rows[0]["case"]["parameters"]["options"] = {"model": "resnet50", "batch": "64"}
