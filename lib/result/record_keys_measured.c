@@ -66,7 +66,7 @@ static const struct jm_key signal_keys[] = {
 	{POSITIVE("increase", JM_KEY_NULL | JM_KEY_OPTIONAL),
 		.meaning = "of a counter of seconds, as power-cap-time: what it counted between "
 			   "the reading before the phase and the last in it; null for other "
-			   "signals, or if it was reset"},
+			   "signals, if it was reset, or if no reading tells"},
 	{COUNT("samples", 0), .meaning = "readings in the phase"},
 	{0},
 };
