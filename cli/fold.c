@@ -190,12 +190,11 @@ const struct jm_command jm_command_fold = {
 	.usage = "[options] DIR",
 	.description =
 		"Reads a recording of 'joulemark measure --csv DIR' in which each run of the work "
-		"is "
-		"a phase, and fits the power inside one run to the readings of all of them: a "
-		"sensor's window that holds only a part of a run tells of that part. Runs must "
-		"begin at other points of the sensor's period each, with pauses between them that "
-		"are longer than its window and of random length. Runs back to back are refused, "
-		"since every reading is then the mean of several.\n\n"
+		"is a phase, and fits the power inside one run to the readings of all of them: a "
+		"reading whose window holds only a part of a run depends on the power in that part "
+		"alone. Each run must begin at another point of the sensor's period, with pauses "
+		"between runs that are longer than its window and of random length. Runs back to "
+		"back are refused, since every reading is then the mean of several.\n\n"
 		"The uncertainty (95 %) is that of sampling; the sensor's own accuracy is not in "
 		"it.",
 	.example = "joulemark measure --csv trace --interval 1ms -- python3 kernels.py\n"

@@ -2,7 +2,7 @@
 /*
  * Power inside work that is far shorter than its sensor's period, from many runs of it that begin at other points of that
  * period each (after FinGraV, arXiv 2412.12426). A reading is the mean of power over the window W that ends at its
- * time t, so a window that holds only a part of a run tells of that part. With q(x) the power at x seconds after the
+ * time t, so one whose window holds a part of a run depends on that part alone. With q(x) the power at x seconds after the
  * begin of a run, less the power between runs,
  *
  *	y(t) = base + 1/W integral of q(u - begin) du over the part of (t - W, t] that lies in a run
