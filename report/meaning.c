@@ -48,7 +48,7 @@ void jm_text_products(const struct jm_group_series *s, char *out, size_t size)
 		"The energy delay product (EDP) is the energy times the time per %s. EDS k, the "
 		"Energy Delay Sum, is (1 - 1/k) of the energy + 1/k of the time per %s, both "
 		"relative to the reference, which has 1; a small k gives more weight to the time. "
-		"Lower values are better.",
+		"Lower values of both are better.",
 		s->item, s->item);
 }
 
