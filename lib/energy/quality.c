@@ -62,7 +62,8 @@ static bool nothing_measured(const struct jm_quality_facts *f, struct reason *r)
 	if (!f->set->n || seen[JM_MEASURED] || seen[JM_REPLAYED])
 		return false;
 	both = seen[JM_ESTIMATED] && seen[JM_SIMULATED];
-	snprintf(r->text, sizeof(r->text), "Nothing was measured: every figure is %s.",
+	snprintf(r->text, sizeof(r->text),
+		"No energy was measured: every figure of power and energy is %s.",
 		both ? "estimated or simulated"
 		     : jm_origin_name(seen[JM_ESTIMATED] ? JM_ESTIMATED : JM_SIMULATED));
 	return true;
