@@ -16,7 +16,8 @@
 struct facts {
 	const json_t *node; /* NULL = no meter measures the whole node */
 	double refresh_s;   /* NAN = unknown */
-	double readings;    /* in the phase, at most one each refresh; NAN = unknown */
+	double readings;    /* in the phase, at least: equal ones are not kept; NAN = unknown */
+	double possible;    /* one each refresh; INFINITY = unknown */
 	double accuracy;    /* relative; NAN = unknown */
 	double seconds;
 };
@@ -55,7 +56,7 @@ static const json_t *signal_of(const json_t *meter)
 
 static struct facts facts_of(const json_t *record)
 {
-	struct facts f = {NULL, NAN, NAN, NAN, jm_json_real_of(record, "wall_s")};
+	struct facts f = {NULL, NAN, NAN, INFINITY, NAN, jm_json_real_of(record, "wall_s")};
 	const json_t *meter, *signal;
 	size_t i;
 
@@ -70,7 +71,7 @@ static struct facts facts_of(const json_t *record)
 	f.refresh_s = jm_json_real_of(signal, "refresh_s");
 	f.readings = jm_json_real_of(signal, "samples");
 	if (f.refresh_s > 0)
-		f.readings = fmin(f.readings, floor(f.seconds / f.refresh_s));
+		f.possible = floor(f.seconds / f.refresh_s);
 	f.accuracy = jm_json_real_of(f.node, "error_calibration_joules") /
 		     jm_json_real_of(f.node, "joules");
 	return f;
@@ -108,8 +109,10 @@ static bool once_a_second(const struct facts *f, char *out, size_t size)
 {
 	double each = f->refresh_s > 0 ? f->refresh_s : f->seconds / f->readings;
 
-	if (isnan(each))
-		snprintf(out, size, "How often the meter of the node is read is unknown.");
+	if (isnan(each) || (each > 1 && !(f->refresh_s > 0)))
+		snprintf(out, size,
+			"How often the meter of the node is read is unknown: equal readings are "
+			"not kept, and its refresh is unknown.");
 	else
 		snprintf(out, size,
 			"The meter of the node has a reading every %.3g s; at least one a second "
@@ -121,14 +124,17 @@ static bool once_a_second(const struct facts *f, char *out, size_t size)
 
 static bool sixty(const struct facts *f, char *out, size_t size)
 {
-	if (isnan(f->readings))
-		snprintf(out, size, "The number of readings of the node is unknown.");
-	else
+	if (f->possible < READINGS)
 		snprintf(out, size,
 			"The run has %.0f readings of the node; at least %d are needed, so extend "
 			"it.",
-			f->readings, READINGS);
-	return f->readings >= READINGS;
+			f->possible, READINGS);
+	else
+		snprintf(out, size,
+			"The number of readings of the node is unknown: %d are needed, equal ones "
+			"are not kept, and fewer others were recorded.",
+			READINGS);
+	return fmin(f->readings, f->possible) >= READINGS;
 }
 
 static bool no_gaps(const struct facts *f, char *out, size_t size)

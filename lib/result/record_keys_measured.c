@@ -67,7 +67,8 @@ static const struct jm_key signal_keys[] = {
 		.meaning = "of a counter of seconds, as power-cap-time: what it counted between "
 			   "the reading before the phase and the last in it; null for other "
 			   "signals, if it was reset, or if no reading tells"},
-	{COUNT("samples", 0), .meaning = "readings in the phase"},
+	{COUNT("samples", 0),
+		.meaning = "readings in the phase; of equal ones in a row the first and the last"},
 	{0},
 };
 
@@ -121,7 +122,8 @@ const struct jm_key jm__meter_keys[] = {
 	{NUMBER("watts_p99", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "W",
 		.meaning = "99th percentile: power was above it for 1 % of the covered time"},
 	{NUMBER("watts_max", JM_KEY_NULL), .unit = "W", .meaning = "the largest reading"},
-	{COUNT("samples", JM_KEY_DETAIL), .meaning = "readings in the phase"},
+	{COUNT("samples", JM_KEY_DETAIL),
+		.meaning = "readings in the phase; of equal ones in a row the first and the last"},
 	{COUNT("gaps", JM_KEY_DETAIL), .meaning = "times without a reading"},
 	{WORD("fault", JM_KEY_OPTIONAL), .words = faults,
 		.meaning = "why some of its readings are not used, or not trusted: "

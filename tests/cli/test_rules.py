@@ -66,6 +66,8 @@ def test_everything_is_there(base, tmp_path):
     (lambda r, m, s: m.update(source="modbus"), INFERENCE, "PTDaemon"),
     (lambda r, m, s: s.update(refresh_s=5.0), TRAINING, "every 5 s"),
     (lambda r, m, s: r.update(wall_s=59.0), TRAINING, "59 readings"),
+    (lambda r, m, s: s.update(samples=2), TRAINING, "number of readings of the node is unknown"),  # a constant power
+    (lambda r, m, s: s.update(samples=2, refresh_s=None), TRAINING, "How often the meter of the node is read is unknown"),
     (lambda r, m, s: m.update(gaps=1), TRAINING, "no readings at times"),
     (lambda r, m, s: m.update(error_calibration_joules=2600.0), TRAINING, "accurate to 5.2 %"),
     (lambda r, m, s: m.update(error_calibration_joules=600.0), INFERENCE, "accurate to 1.2 %"),
