@@ -233,7 +233,7 @@ static json_t *energy_json(const struct jm_measure_repeat *r, struct jm_session 
 	double *each = calloc((size_t)r->groups + 1, sizeof(*each));
 	struct sums all = {0}, one;
 	struct jm_stat spread;
-	int rc = each ? 0 : JM_ENOMEM;
+	int rc = each ? 0 : jm_err_set(err, JM_ENOMEM, "Out of memory for the energy of a run.");
 
 	for (int i = 0; !rc && i < r->groups; i++) {
 		rc = sum_group(s, r->group[i].phase, origin, &one, err);

@@ -182,13 +182,14 @@ static void put_csv_wide(const struct jm_watch_show *show, FILE *out, const char
 	for (int i = -1; !show->lines && i < show->set->n; i++) {
 		if (i < 0)
 			fputs("time", out);
-		else
+		else if (show->set->meter[i].scope != JM_SCOPE_CONTEXT)
 			put_field(out, show->set->meter[i].id);
 	}
 	fputs(show->lines ? "" : "\r\n", out);
 	fputs(time, out);
 	for (int i = 0; i < show->set->n; i++)
-		put_number(out, jm_live_meter(show->live, i)->watts);
+		if (show->set->meter[i].scope != JM_SCOPE_CONTEXT)
+			put_number(out, jm_live_meter(show->live, i)->watts);
 	fputs("\r\n", out);
 }
 

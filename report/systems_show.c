@@ -248,8 +248,8 @@ static void print_notes(const json_t *published, int width, FILE *f)
 
 	jm_text_wrap(f,
 		"The 95 % interval covers the runs alone; papers state none. The power of a run is "
-		"that "
-		"of all its topmost meters, divided by the number of its devices.",
+		"that of all its meters that no other one includes, divided by the number of its "
+		"devices.",
 		2, 4, width);
 	json_array_foreach(json_object_get(published, "notes"), i, note)
 		jm_text_wrap(f, json_string_value(note), 2, 4, width);

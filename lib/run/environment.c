@@ -15,8 +15,12 @@ char **jm_environment_new(const json_t *variables)
 
 	json_object_foreach((json_t *)(uintptr_t)variables, name, value)
 	{
-		if (env && asprintf(&env[n], "%s=%s", name, json_string_value(value)) >= 0)
-			n++;
+		if (env && asprintf(&env[n], "%s=%s", name, json_string_value(value)) < 0) {
+			env[n] = NULL;
+			jm_environment_free(env);
+			env = NULL;
+		}
+		n++;
 	}
 	return env;
 }

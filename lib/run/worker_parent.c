@@ -33,32 +33,36 @@ static int64_t real_now(void)
 
 /* ---- starting ---- */
 
-/* A command gets its variables from the worker, but libraries of native work read theirs when they are loaded. NULL = as
- * ours; own: what it points into. */
-static char **environment(const struct jm__child *c, char **own)
+/* A command gets its variables from the worker, but libraries of native work read theirs when they are loaded. *ret_env =
+ * NULL: as ours; own: what it points into. */
+static int environment(const struct jm__child *c, char **own, char ***ret_env, struct jm_err *err)
 {
 	const json_t *parameters = json_object_get(c->o->job, "parameters");
 	const char *const mark[] = {c->keeper.variable, NULL};
+	bool command = json_object_get(parameters, "command") != NULL;
+	bool same = command ? c->keeper.pid <= 0 : own && !*own;
 
-	if (json_object_get(parameters, "command"))
-		return c->keeper.pid > 0 ? jm_proc_environment(mark) : NULL;
-	return own && *own ? jm_proc_environment((const char *const *)own) : NULL;
+	*ret_env = same ? NULL : jm_proc_environment(command ? mark : (const char *const *)own);
+	if (!own || (!same && !*ret_env))
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the environment of the case.");
+	return 0;
 }
 
 static int start(struct jm__child *c, struct jm_err *err)
 {
 	const json_t *parameters = json_object_get(c->o->job, "parameters");
 	char **own = jm_environment_new(json_object_get(parameters, "environment"));
-	char **env = environment(c, own);
+	char **env;
 	struct jm_rank rank[JM_WORLD_MOST];
+	int rc = environment(c, own, &env, err);
 	struct jm_launch what = {.program = c->o->program,
 		.job = c->o->job,
 		.world = c->world,
 		.out_fd = c->o->out_fd,
 		.env = env};
-	int rc;
 
-	rc = c->launcher->start(&what, rank, err);
+	if (!rc)
+		rc = c->launcher->start(&what, rank, err);
 	free(env);
 	jm_environment_free(own);
 	for (int r = 0; r < c->world && !rc; r++)

@@ -36,7 +36,7 @@ for word in sys.argv[1:]:
         if time.monotonic() > end:
             sys.exit(f"{name}: the driver holds {limits()}")
         time.sleep(0.002)
-    time.sleep(0.15)
+    time.sleep(0.4)  # longer than a change takes on a busy machine
 done.touch()
 """
 

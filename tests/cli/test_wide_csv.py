@@ -109,3 +109,18 @@ def test_watch(tmp_path):
     gpus = [n for n in rows[0] if n.startswith("nvml:GPU-") and "/" not in n]
     assert len(gpus) == 2 and all(float(rows[-1][n]) == pytest.approx(200, rel=0.05) for n in gpus)
     assert not done.stdout.splitlines()[0].endswith(",") and len({r["time"] for r in rows}) == len(rows)
+
+
+def test_watch_has_no_column_of_what_only_accompanies(tmp_path):
+    """A source of circumstances has no watts."""
+    folder = tmp_path / "proc/pressure"
+    folder.mkdir(parents=True)
+    for name in ("cpu", "memory", "io"):
+        (folder / name).write_text("some avg10=0.00 avg60=0.00 avg300=0.00 total=14\n")
+    env = fakes("gpus=1;wave=const;power=200") | {"JM_ROOT": str(tmp_path)}
+    done = jm("watch", "--source", "nvml", "--source", "psi", "--format", "csv-wide", "--interval", "200ms",
+              "--for", "1s", env=env)
+    rows = list(csv.reader(done.stdout.splitlines()))
+    assert done.returncode == 0, done.stderr
+    assert rows[0][0] == "time" and all(name.startswith("nvml:") for name in rows[0][1:])
+    assert {len(row) for row in rows} == {len(rows[0])}
