@@ -33,7 +33,7 @@ static const struct {
 struct state {
 	struct jm_ctx *ctx;
 	int64_t last_ns;
-	int fd[RESOURCES];		      /* -1 = no such file */
+	int fd[RESOURCES];		      /* -1 = it cannot be read */
 	struct jm_reading last[RESOURCES][2]; /* some, full */
 };
 
@@ -68,6 +68,20 @@ static int add_resource(struct state *s, int i, struct jm_meters *set, struct jm
 	return rc;
 }
 
+/* Without psi=1 some kernels have files that cannot be read. -1: errno says why */
+static int open_readable(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC), why;
+	char byte;
+
+	if (fd < 0 || pread(fd, &byte, 1, 0) >= 0)
+		return fd;
+	why = errno;
+	close(fd);
+	errno = why;
+	return -1;
+}
+
 static int psi_open(struct jm_ctx *ctx, const struct jm_values *options, struct jm_meters *set,
 	void **ret_state, struct jm_err *err)
 {
@@ -81,7 +95,7 @@ static int psi_open(struct jm_ctx *ctx, const struct jm_values *options, struct 
 	s->ctx = ctx;
 	for (int i = 0; i < RESOURCES; i++) {
 		snprintf(path, sizeof(path), "%s" FOLDER "/%s", ctx->root, resources[i].file);
-		s->fd[i] = open(path, O_RDONLY | O_CLOEXEC);
+		s->fd[i] = open_readable(path);
 		why = s->fd[i] < 0 ? errno : why;
 	}
 	for (int i = 0; i < RESOURCES && rc >= 0; i++) {

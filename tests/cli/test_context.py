@@ -53,6 +53,13 @@ def test_what_no_reading_tells_is_unknown(tmp_path):
     assert signals(record)["pressure on processors"]["stall-time"]["increase"] == (0 if read_since else None)
 
 
+def test_pressure_that_cannot_be_read(tmp_path):
+    for name in ("cpu", "memory", "io"):
+        (tmp_path / "proc/pressure" / name).mkdir(parents=True)
+    done = jm("measure", "--source", "psi", "--", "true", env={"JM_ROOT": str(tmp_path)})
+    assert done.returncode == FAILURE and "Is a directory" in sentence(done) and "psi=1" in sentence(done)
+
+
 def test_a_kernel_without_pressure(tmp_path):
     done = jm("measure", "--source", "psi", "--", "true", env={"JM_ROOT": str(tmp_path)})
     assert done.returncode == FAILURE and "CONFIG_PSI" in sentence(done)
