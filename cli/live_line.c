@@ -38,11 +38,13 @@ void jm_live_line_open(struct jm_live_line *line, struct jm_cli *cli, struct jm_
 static void draw(const struct jm_live_line *line, double rate)
 {
 	double seconds = (double)(jm_ctx_now(line->ctx) - line->start_ns) * 1e-9;
-	char text[460], sums[360], items[60] = "";
+	char text[460], sums[360], number[40], items[60] = "";
 
 	live_text(line->live, sums, sizeof(sums));
-	if (!isnan(rate))
-		snprintf(items, sizeof(items), "  %.5g items/s", rate);
+	if (!isnan(rate)) {
+		jm_text_number(rate, number, sizeof(number));
+		snprintf(items, sizeof(items), "  %s items/s", number);
+	}
 	snprintf(text, sizeof(text), "%.0f s  %s%s", seconds, sums, items);
 	/* the last column stays free, or the next one would begin on a new line */
 	fprintf(stderr, "\r\033[K%.*s", line->width - 1, text);

@@ -179,15 +179,6 @@ static const char *setting_state(const json_t *record)
 	return state;
 }
 
-/* Five digits, and no exponent for people. */
-static void number_text(double value, char *out, size_t size)
-{
-	if (value >= 1e5 && value < 1e12)
-		snprintf(out, size, "%.0f", value);
-	else
-		snprintf(out, size, "%.5g", value);
-}
-
 static void figures_of(struct jm_run_show *show, const json_t *record, char *out, size_t size)
 {
 	const char *unit = json_string_value(json_object_get(record, "unit")), *origin;
@@ -199,7 +190,7 @@ static void figures_of(struct jm_run_show *show, const json_t *record, char *out
 	*out = '\0';
 	if (!unit)
 		unit = "item";
-	number_text(rate, text, sizeof(text));
+	jm_text_number(rate, text, sizeof(text));
 	if (isfinite(rate))
 		snprintf(part, sizeof(part), "%s %.32s%s/s", text, unit, jm_text_plural(unit));
 	else
@@ -322,7 +313,7 @@ static void append_figures(const struct jm_run_show *show, const struct jm_case_
 	}
 	if (isnan(rate))
 		return;
-	number_text(rate, text, sizeof(text));
+	jm_text_number(rate, text, sizeof(text));
 	snprintf(part, sizeof(part), "%s items/s", text);
 	append_figure(show, state, size, part, tail);
 	if (isnan(p->watts))

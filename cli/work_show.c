@@ -45,7 +45,8 @@ static void add_figures(const struct jm_work_status *w, char *out, size_t size)
 	char text[80], quantity[40];
 
 	if (!isnan(w->items_per_s)) {
-		snprintf(text, sizeof(text), "%.5g items/s", w->items_per_s);
+		jm_text_number(w->items_per_s, quantity, sizeof(quantity));
+		snprintf(text, sizeof(text), "%s items/s", quantity);
 		add(out, size, text);
 	}
 	if (!isnan(w->watts)) {

@@ -156,6 +156,11 @@ static double round_to(double value, int places)
 	return round(value / unit) * unit;
 }
 
+void jm_text_number(double value, char *out, size_t size)
+{
+	snprintf(out, size, value >= 1e5 && value < 1e12 ? "%.0f" : "%.5g", value);
+}
+
 void jm_text_estimate(double mean, double half_width, char *out, size_t size)
 {
 	int places, most = decimals_for(mean, DIGITS_AT_MOST);

@@ -2,6 +2,7 @@
 """status: what other processes of joulemark run now; their files, and files that are damaged or left behind."""
 import json
 import os
+import re
 import pty
 import signal
 import stat
@@ -84,6 +85,7 @@ def test_shows_a_sweep(env, tmp_path):
     assert 2 <= row["case"] <= 6 and row["failed"] == 0 and row["origin"] == "simulated"
     assert row["left_s"] > 0 and row["store"] == str(store) and 0 <= row["share"] <= 1
     assert f"of 6, " in text and "items/s" in text and "left" in text and str(store) in text
+    assert not re.search(r"\de\+", text), text  # 121150 items/s, not 1.2115e+05
     assert running(env) == [] and files(env) == []
 
 
