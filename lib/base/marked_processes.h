@@ -15,15 +15,15 @@
 
 struct jm_marked {
 	char mark[JM_MARK_SIZE];
-	uid_t uid, caller;	  /* whose they may be: ours, and who called sudo */
-	unsigned long long since; /* none has started before (struct jm_process) */
+	uid_t uid, caller; /* users that they may belong to: ours, and the one who called sudo */
+	unsigned long long since; /* no such process has started earlier (struct jm_process) */
 };
 
 /* A new mark; false when the kernel gives no random numbers. */
 bool jm_mark_new(char out[JM_MARK_SIZE]);
-/* "JM_CASE=...": the mark behind those that we carry ourselves. */
+/* "JM_CASE=...": the mark behind those that this process carries itself. */
 void jm_mark_text(const char *mark, char *out, size_t size);
-/* Do we carry it ourselves? */
+/* Does this process carry the mark itself? */
 bool jm_mark_is_ours(const char *mark);
 
 /*

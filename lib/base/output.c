@@ -19,8 +19,8 @@ static int cannot(const char *path, int why, struct jm_err *err)
 	return jm_err_set(err, code, "Cannot write %s: %s.", path, strerror(why));
 }
 
-/* The descriptor of ours that this file is behind: "/dev/stdout", or what the shell sends it to by name.
- * -1 = none. */
+/* Our stdout or stderr if this file is behind it, as "/dev/stdout" is, or a file that the shell
+ * redirects it to; -1 = none. */
 static int our_fd(const struct stat *st)
 {
 	struct stat own;
@@ -49,12 +49,13 @@ static bool is_folder(const char *path)
 /* A new file that is to replace another one. */
 struct beside {
 	int fd;
-	char real[PATH_MAX]; /* what it replaces: a link stays, and what it names is replaced */
+	char real[PATH_MAX]; /* the file that is replaced: of a link its target */
 	char temporary
-		[PATH_MAX]; /* its own name; "" = none yet, so that nothing is left by whoever is killed */
+		[PATH_MAX]; /* name of the new file; "" = none yet, so that a killed process leaves nothing behind */
 };
 
-/* Without a name, which not every file system has, and which is given one through /proc; -1: otherwise. */
+/* Opens a file without a name, which it gets later through /proc; -1: the file system or /proc does not
+ * support this. */
 static int open_unnamed(const char *real)
 {
 	char folder[PATH_MAX];
@@ -128,7 +129,8 @@ static int link_beside(struct beside *b)
 	return e;
 }
 
-/* Whole and on the disk, it takes the place of the other file at once; errno. */
+/* Replaces the other file, in one step, by the new one, which is complete and on the disk; returns
+ * errno. */
 static int put_in_place(struct beside *b)
 {
 	int e = 0;
@@ -209,8 +211,8 @@ static int replace(const char *path, jm_output_fn *put, const void *what, struct
 	return rc;
 }
 
-/* Behind what the command has printed there. A file that our own output goes to is written through that
- * descriptor: whoever shares it with us, as the shell does, goes on behind what we wrote. */
+/* Opens for appending. A file that our own output goes to is written through that descriptor, so that
+ * other processes that share the descriptor, such as the shell, continue behind our text. */
 static FILE *open_in_place(const char *path)
 {
 	struct stat st;

@@ -14,7 +14,8 @@ struct jm_process {
 
 /* The process with that id, as it is now. start is 0 when it cannot be read. */
 struct jm_process jm_process_of(pid_t pid);
-/* Does it still run? One that has ended but was not reaped does not. Of an unknown start the id counts alone. */
+/* Does it still run? One that has ended but was not reaped does not. If the start is unknown, only the
+ * id is compared. */
 bool jm_process_runs(const struct jm_process *p);
 /* Is it stopped (SIGSTOP, a debugger)? */
 bool jm_process_stopped(pid_t pid);

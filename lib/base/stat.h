@@ -45,7 +45,7 @@ struct jm_block_values {
 };
 struct jm_blocks {
 	double *mean; /* [n_settings] with the cards' effects taken out; NAN: no value */
-	double *half_width; /* [n_settings] of the 95 % interval by the residual; NAN: none left to tell it */
+	double *half_width; /* [n_settings] of the 95 % interval by the residual; NAN: no degree of freedom left */
 	double *card; /* [n_cards] effects; NAN: no value */
 };
 /* JM_ERANGE: the cards do not link all settings, or there are more than 256 levels. */

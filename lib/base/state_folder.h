@@ -14,16 +14,16 @@
 int jm_state_folder(
 	const struct jm_ctx *ctx, const char *sub, char *out, size_t size, struct jm_err *err);
 
-/* The same path, without making anything: for those who only look. */
+/* The same path, without creating anything: for readers. */
 int jm_state_path(
 	const struct jm_ctx *ctx, const char *sub, char *out, size_t size, struct jm_err *err);
 
-/* The same path of root's, for those whose own state folder is another one. False: theirs is that one, or JM_STATE names
- * one. */
+/* The same path of root's, for users whose own state folder is a different one. False: it is the same
+ * one, or JM_STATE names one. */
 bool jm_state_path_of_root(const struct jm_ctx *ctx, const char *sub, char *out, size_t size);
 
-/* The user who called sudo, to whom files and work belong. False when this is not root's process, or
- * nobody else stands behind it. */
+/* The user who called sudo, to whom files and work belong. False: this is not a process of root, or no
+ * other user called sudo. */
 bool jm_sudo_caller(uid_t *ret_uid, gid_t *ret_gid);
 
 #endif

@@ -44,7 +44,8 @@ static void each_child(struct jm_strays *o, child_fn *fn)
 		closedir(tasks);
 }
 
-/* Whoever waits for a child of ours that is reaped here hears that there is none, which is its end as well. */
+/* Another thread that waits for a child that is reaped here gets ECHILD, which also means that the child
+ * has ended. */
 static bool reaped(pid_t pid)
 {
 	return waitpid(pid, NULL, WNOHANG) == pid;
@@ -65,7 +66,8 @@ static void know(struct jm_strays *o, pid_t pid)
 	o->n_known++;
 }
 
-/* Was it there before, or has it come from one that was, as a daemon's child whose parent has ended? */
+/* Did it exist before, or is it in the session of a child that did, as a daemon's child whose parent has
+ * ended? */
 static bool is_known(const struct jm_strays *o, pid_t pid)
 {
 	pid_t session = getsid(pid);
@@ -86,7 +88,7 @@ static bool was_asked(const struct jm_strays *o, pid_t pid)
 
 bool jm_is_guard(pid_t pid)
 {
-	static const char guard[] = "joulemark\0guard"; /* and the 0 behind it */
+	static const char guard[] = "joulemark\0guard"; /* with the final NUL */
 	char path[64], line[sizeof(guard) + 1];
 	size_t n;
 	FILE *f;
@@ -99,13 +101,13 @@ bool jm_is_guard(pid_t pid)
 	return n == sizeof(guard) && !memcmp(line, guard, n);
 }
 
-/* One that has come since: is it still there? */
+/* Is this adopted process still there? */
 static bool is_left(struct jm_strays *o, pid_t pid)
 {
 	if (is_known(o, pid))
 		return false;
 	if (reaped(pid)) {
-		o->again = true; /* what it has left may have come to us meanwhile */
+		o->again = true; /* its own children may have been adopted meanwhile */
 		return false;
 	}
 	if (!o->n_left++)
@@ -131,7 +133,8 @@ static void end_child(struct jm_strays *o, pid_t pid)
 		o->wait |= jm_is_guard(pid) || !kill(pid, SIGKILL);
 }
 
-/* Until there is none to wait for, and none has gone meanwhile; or the time is up, or somebody in a hurry. */
+/* Repeats until no process is left to wait for and none has ended meanwhile, until the limit, or until
+ * hurry_fd is readable. */
 static void each_orphan(struct jm_strays *o, child_fn *fn, int64_t limit_ns, int hurry_fd)
 {
 	struct pollfd hurry = {.fd = hurry_fd, .events = POLLIN};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Power as its readings tell it, each until the next, summed up in cells of time during another's pass over
- * the trace. An interval is then the sum of the cells within, and of the readings in the two cells at its
- * ends, which alone are read again.
+ * Power by its readings, each of which holds until the next one, summed up in cells of time during
+ * another calculation's pass over the trace. An interval is then the sum of the cells within, and of the
+ * readings in the two cells at its ends, and only the readings of these two are read again.
  */
 #include "energy/energy_parts.h"
 #include "trace/held.h"
@@ -34,7 +34,7 @@ static inline void add(struct jm_held_power *sum, double watts, double length)
 		sum->most = watts;
 }
 
-/* The value held until t, over the ends of cells. */
+/* Holds the value until t, which may be beyond the end of the current cell. */
 static void hold_long(struct jm_cells *c, int64_t t)
 {
 	while (c->at < t && c->n < JM_CELLS) {
@@ -124,7 +124,7 @@ static int read_both(void *arg, struct jm_reading r)
 	return read_held(&part[1], r);
 }
 
-/* The cell that t is in, in two: an interval that ends at t is followed by one that begins there. */
+/* Splits the cell that contains t: an interval that ends at t may be followed by one that begins there. */
 static int split(
 	struct jm_cells *c, const struct jm_trace *trace, int signal, int64_t t, struct jm_err *err)
 {

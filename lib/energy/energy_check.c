@@ -301,9 +301,9 @@ static void finish(struct check *c)
 /* ---- a counter that was not seen to go on ---- */
 
 /*
- * What a counter told last may be of long ago: it rose since a reading, but until when is not known where it
- * was not seen to step again. From that reading on the energy lies between what it tells and what power
- * readings allow.
+ * The last value of a counter may be old: it rose since a reading, but until when it counted is not
+ * known if it was not seen to step again. From that reading on the energy is between the counter's value
+ * and what power readings allow.
  */
 static int look_at_tail(const struct check *c, struct jm_part *counter)
 {

@@ -443,8 +443,8 @@ static int sum_readings(const struct jm_trace_interval *s, int signal, const str
 }
 
 /*
- * A counter that is silent at an end of the stretch: what it told last is as old as its last step, not as
- * its last reading, so the energy up to that reading has an edge there too.
+ * A counter without steps at an end of the stretch: its last value is as old as its last step, not as its
+ * last reading, so the energy up to that reading has an edge there too.
  */
 static int retreat(const struct jm_trace_interval *s, int signal, int power, const struct middle *m,
 	struct known *k, struct jm_err *err)

@@ -94,7 +94,7 @@ static bool below_node(const struct jm_quality_facts *f, struct reason *r)
 
 /* ---- rules of one meter ---- */
 
-/* Another total than that of the measured meters. */
+/* A simulated meter does not count in the total of the measured meters. */
 static bool is_simulated(const struct jm_quality_facts *f, int i, struct reason *r)
 {
 	if (f->set->meter[i].origin != JM_SIMULATED || nothing_measured(f, r))
@@ -103,7 +103,7 @@ static bool is_simulated(const struct jm_quality_facts *f, int i, struct reason 
 	return true;
 }
 
-/* An estimate stands beside the measured total and has no part in it: the node is not covered whole. */
+/* An estimated meter does not count in the measured total, which then does not cover the whole node. */
 static bool is_estimated(const struct jm_quality_facts *f, int i, struct reason *r)
 {
 	if (f->set->meter[i].origin != JM_ESTIMATED || nothing_measured(f, r))
@@ -135,7 +135,7 @@ static double bound(const struct jm_energy *e)
 	return e->joules > 0 ? e->error_sampling / e->joules : NAN;
 }
 
-/* Beside the error of an estimate's model, that of its sampling says nothing. */
+/* The sampling error of an estimate is insignificant beside the error of its model. */
 static bool bound_above(const struct jm_quality_facts *f, int i, double limit, struct reason *r)
 {
 	if (f->set->meter[i].origin == JM_ESTIMATED || !(bound(&f->energy[i]) > limit))
@@ -276,7 +276,7 @@ static bool in_step(const struct jm_quality_facts *f, int i, struct reason *r)
 	return true;
 }
 
-/* Said by the first of the two. */
+/* Reported for the first of the two meters only. */
 static bool shares_a_part(const struct jm_quality_facts *f, int i, struct reason *r)
 {
 	const struct jm_meter *m = &f->set->meter[i];

@@ -326,7 +326,7 @@ int jm_knob_holder_set(struct jm_knob_holder *k, const struct jm_setting *settin
 	return rc;
 }
 
-/* ---- the way back -------------------------------------------------------------------------------------- */
+/* ---- restoring ----------------------------------------------------------------------------------------- */
 
 static int restore_one(
 	struct jm_knob_holder *k, int i, bool release, const struct jm_ctx *log, struct jm_err *err)

@@ -18,12 +18,13 @@
 /* One pass over all journals. */
 struct pass {
 	struct jm_ctx *ctx;
-	struct jm_log_later log; /* of what was done: putting back comes first */
+	struct jm_log_later log; /* messages are passed on after the values have been restored */
 	struct jm_patience patience;
 	bool kept_too;
 	char boot[40];
-	struct jm_knob_table table; /* of the journal before, which is mostly of the same control */
-	char spec[JM_SPEC_MAX];	    /* "" = none is open */
+	struct jm_knob_table
+		table; /* of the previous journal; most often the next one has the same control */
+	char spec[JM_SPEC_MAX]; /* "" = none is open */
 	int n_back;
 	int failed; /* code of the first failure */
 	struct jm_err *err;
@@ -251,7 +252,7 @@ int jm_guard_default(struct jm_ctx *ctx, const char *controls, int *ret_n, struc
 	return rc;
 }
 
-/* ---- telling ------------------------------------------------------------------------------------------- */
+/* ---- reports ------------------------------------------------------------------------------------------- */
 
 struct holds {
 	struct jm_hold *hold;

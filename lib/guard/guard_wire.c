@@ -56,7 +56,7 @@ size_t jm_wire_put_reply(void *message, enum jm_wire_op op, size_t n)
 	return sizeof(r) + n * r.bytes_each;
 }
 
-/* As before there were versions. */
+/* The reply of the protocol before it had versions. */
 struct unversioned_reply {
 	int32_t rc, n;
 	char text[512];

@@ -29,7 +29,7 @@ enum jm_wire_op {
 
 struct jm_wire_request {
 	uint32_t magic, version;
-	uint32_t op, n, bytes_each; /* behind it n times so many bytes */
+	uint32_t op, n, bytes_each; /* followed by n elements of so many bytes each */
 	uint32_t zero;
 	/* OPEN: specs as text, n = 0 for "all of the machine"; HOLD, SET: struct jm_setting */
 };
@@ -42,19 +42,20 @@ struct jm_wire_reply {
 	/* OPEN: struct jm_knob; GET, HOLD, SET: struct jm_applied */
 };
 
-/* A request or reply that was received: `got` bytes at a message of JM_WIRE_MAX. JM_EVERSION: the other one speaks
- * another version; JM_EFORMAT: the message is not what it should be. */
+/* Checks a request that was received: `got` bytes at a message of JM_WIRE_MAX. JM_EVERSION: the sender
+ * speaks another version; JM_EFORMAT: the message is malformed. */
 int jm_wire_check_request(const void *message, size_t got, struct jm_err *err);
-/* To that request, by a guard that has so many knobs. A refusal of the guard's own comes back as its code. */
+/* Checks the reply to that request from a guard with n_knobs knobs. If the guard refused the request,
+ * the code of the refusal is returned. */
 int jm_wire_check_reply(
 	const void *message, size_t got, enum jm_wire_op op, int n_knobs, struct jm_err *err);
 /* Fills in the head of a request, or of a reply, whose payload is there; returns the bytes of the message. */
 size_t jm_wire_put_request(void *message, enum jm_wire_op op, size_t n);
 size_t jm_wire_put_reply(void *message, enum jm_wire_op op, size_t n);
-/* A reply that says why not, in place of the request; JM_EVERSION to one from before there were versions is in the
- * form of that time. */
+/* Writes a refusal with its reason in place of the request. JM_EVERSION: in the format from before there
+ * were versions. */
 size_t jm_wire_put_refusal(void *message, int rc, const char *text);
-/* Of a message with that head. */
+/* The payload behind the head of a request, or of a reply. */
 void *jm_wire_request_payload(void *message);
 void *jm_wire_reply_payload(void *message);
 

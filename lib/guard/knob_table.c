@@ -51,7 +51,7 @@ static int open_spec(
 	return add_member(table, ctx, control, colon ? colon + 1 : "", err);
 }
 
-/* Is the word at w of the cut copy one of those before it in the list? */
+/* Is the word at w of the copy, which was cut into words, also an earlier word of the list? */
 static bool named_before(const char *list, const char *copy, const char *w)
 {
 	const char *end = list + (w - copy);

@@ -137,7 +137,7 @@ static int included(const char *a, const char *b, int *ret_n)
 	return hits;
 }
 
-/* What is simulated or replayed is another machine, or another time, than what is here now. */
+/* Simulated and replayed meters belong to another machine or another time than the others. */
 static bool same_world(const struct jm_meter *a, const struct jm_meter *b)
 {
 	bool here_a = a->origin == JM_MEASURED || a->origin == JM_ESTIMATED;
@@ -160,8 +160,8 @@ static bool covers(const struct jm_meter *a, const struct jm_meter *b)
 		return false;
 	if (included(a->covers, b->covers, &n) < n || !n)
 		return false;
-	/* the same components: the measured one covers the estimate, the one nearer the wall the other, else
-	 * the earlier the later */
+	/* equal components: a measured meter covers an estimate, else the meter nearer the wall the
+	 * other one, else the earlier one the later one */
 	if (included(b->covers, a->covers, &back) < back)
 		return true;
 	if (a->origin != JM_ESTIMATED && b->origin == JM_ESTIMATED)
@@ -240,7 +240,7 @@ static int find_own(const struct jm_meters *set, const char *uuid, const char *b
 	return -1;
 }
 
-/* Does it cover GPUs, and nothing of the one of that id? */
+/* Does the meter cover GPUs, but nothing of the GPU with that id? */
 static bool is_elsewhere(const struct jm_meter *m, const char *own)
 {
 	char gpu[JM_ID_MAX + 8];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Room meter: meters, their signals and readings; the contract of a source (source.h) and the budget of dear
- * readings (read_budget.h).
+ * Room meter: meters, their signals and readings; the contract of a source (source.h) and the budget of
+ * costly readings (read_budget.h).
  * May include: base.
  *
  * Meters and their signals: what is measured, known by stable identity.
@@ -167,7 +167,7 @@ void jm_meters_derive(struct jm_meters *set);
  * UUIDs do not, as of a part of a GPU (MIG), whose meters then read the whole.
  */
 int jm_meters_own(struct jm_meters *set, const char *uuid, const char *bus, bool *ret_slice);
-/* And on this one too. */
+/* The same for each further GPU on which the work runs. */
 int jm_meters_own_too(struct jm_meters *set, const char *uuid, const char *bus);
 /* Does it count in the total of its origin? */
 static inline bool jm_meter_counts(const struct jm_meters *set, int meter)

@@ -140,8 +140,8 @@ static const json_t *main_phase(const json_t *record)
 	return NULL;
 }
 
-/* Items, seconds and seconds per item of the phase that the meters speak of. In a record of `measure` that is
- * the whole command, of which the throughput told may be that of the marked stretch within. */
+/* Items, seconds and seconds per item of the phase that the energy applies to. In a record of `measure` this
+ * is the whole command, while the throughput may be that of the marked stretch within it. */
 static void measure_work(const json_t *record, struct jm_measured *m)
 {
 	const json_t *phase = main_phase(record);
@@ -201,7 +201,7 @@ bool jm_metric_failed(const json_t *record)
 	return json_is_number(exit_status) && json_number_value(exit_status) != 0;
 }
 
-/* Where readings are only missing, the energy is unknown, but none of them was impossible. */
+/* Does the fault mean that readings were impossible? Missing readings only make the energy unknown. */
 static bool tells_impossible(const char *fault)
 {
 	static const enum jm_fault_kind harmless[] = {

@@ -172,7 +172,7 @@ static bool one_percent(const struct facts *f, char *out, size_t size)
 static const struct {
 	const char *name;
 	rule_fn *rule
-		[MOST_RULES]; /* up to NULL; without the first, which needs no meter, the others say nothing */
+		[MOST_RULES]; /* NULL-terminated; without a meter of the whole node only the first is evaluated */
 	const char *not_judged[4];
 } sets[] = {
 	{"MLPerf Training power", {whole_node, once_a_second, sixty, no_gaps, five_percent, NULL},

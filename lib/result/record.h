@@ -50,9 +50,9 @@ bool jm_record_is_interrupted(const json_t *record);
 
 /*
  * What became of a setting that limits something: "violated" when the mean went above what was requested
- * by more than 2 % and 1 unit (the sensor's doubt), "binding" when it came within 3 % of what was enforced
- * or the device said for most of the time that the cap held it back, else "not reached"; "unknown" without
- * a mean. capped: share of time held back by the cap, NAN = not told.
+ * by more than 2 % and 1 unit (the sensor's uncertainty), "binding" when it came within 3 % of what was enforced
+ * or the device reported for most of the time that the cap held it back, else "not reached"; "unknown" without
+ * a mean. capped: share of time held back by the cap, NAN = not reported.
  */
 const char *jm_setting_state(double requested, double enforced, double mean, double capped);
 /* Has the phase of that name its own setting of the knob and device of this one? */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The keys of a record that tell of meters: energy, signals, phases, quality, shares, repeats. */
+/* The keys of a record that describe meters: energy, signals, phases, quality, shares, repeats. */
 #include "result/record_keys_private.h"
 
 #include "energy/energy.h"

@@ -32,7 +32,7 @@ static size_t put_varint(uint8_t *out, uint64_t v)
 	return n;
 }
 
-/* Of any length, and where the bytes may end within it. */
+/* For varints of any length, and where the bytes may end within one. */
 static bool get_long_varint(struct jm_decoder *d, uint64_t *ret)
 {
 	uint64_t v = 0;
@@ -49,7 +49,8 @@ static bool get_long_varint(struct jm_decoder *d, uint64_t *ret)
 	return false;
 }
 
-/* Most have few bytes. What says that one follows, its upper bit, is taken off when that one is added. */
+/* Most varints have few bytes. The upper bit of a byte, which says that another one follows, is
+ * subtracted when that one is added. */
 static inline bool get_varint(struct jm_decoder *d, uint64_t *ret)
 {
 	const uint8_t *at = d->at;
