@@ -14,12 +14,13 @@
 struct instance {
 	int id;
 	char name[JM_ID_MAX];
-	double use;	    /* in the stretch that is looked at */
+	double use;	    /* in the current stretch */
 	int n_own, n_other; /* processes in it */
 	double joules;	    /* of the stretches so far */
 };
 
-/* A stretch whose energy is not yet known: the sensor tells of its end at the next refresh. */
+/* A stretch whose energy is not known yet: the sensor reports the energy up to its end at the next
+ * refresh. */
 struct stretch {
 	int64_t t0_ns, t1_ns; /* t1_ns = 0: none */
 	double own;	      /* share of the processes that are measured; NAN = unknown */
@@ -31,18 +32,18 @@ struct device {
 	const struct jm_open_source *source;
 	bool divided;
 	double use, own,
-		unknown; /* in the stretch that is looked at: all, own, of processes that are not known */
+		unknown; /* in the current stretch: of all, of the measured, of unknown processes */
 	struct instance instance[MAX_INSTANCES];
 	int n;
 	struct stretch last;
 	double joules, own_joules; /* of the stretches so far; NAN = unknown */
-	char reason[300];	   /* why it is unknown; "" = it is known */
+	char reason[300];	   /* why the share is unknown; "" = it is known */
 };
 
 struct jm_device_share {
 	struct jm_session *session;
 	struct jm_device_share_options o;
-	int64_t t0_ns; /* when the stretch that goes on began */
+	int64_t t0_ns; /* begin of the current stretch */
 	int n;
 	struct device device[];
 };
@@ -84,7 +85,7 @@ static void take_of_instance(struct device *d, const struct jm_device_use *use, 
 		in->use = use->use;
 		d->use += use->use;
 	} else if (own < 0) {
-		in->n_own++; /* both: whose use it is stays unknown */
+		in->n_own++; /* counted as both, so that the share of the instance is unknown */
 		in->n_other++;
 	} else {
 		in->n_own += own;
@@ -167,8 +168,8 @@ static void forget_look(struct device *d)
 	}
 }
 
-/* The stretch whose energy is known by now is added up. */
-static void settle(struct jm_device_share *s, struct device *d)
+/* Adds the energy of the last stretch, which is known by now, to the sums. */
+static void add_last_stretch(struct jm_device_share *s, struct device *d)
 {
 	struct jm_energy e = jm_energy_unknown;
 	struct stretch *last = &d->last;
@@ -196,7 +197,7 @@ static void look_at(struct jm_device_share *s, struct device *d, int64_t now)
 		d->last.t1_ns = now;
 		return;
 	}
-	settle(s, d);
+	add_last_stretch(s, d);
 	forget_look(d);
 	if (*d->reason && isnan(d->joules))
 		return;
@@ -229,7 +230,7 @@ static void ignore(void *arg, const struct jm_device_use *use)
 	(void)use;
 }
 
-/* The first call of a source begins; which source knows the meter, it says by taking it. */
+/* The first call of `uses` begins the observation; JM_ENOENT: another source has the meter. */
 static void add_device(struct jm_device_share *s, int meter)
 {
 	struct device *d = &s->device[s->n];
@@ -303,7 +304,7 @@ static json_t *device_json(
 	struct jm_energy e = jm_energy_unknown;
 	double share;
 
-	settle(s, d);
+	add_last_stretch(s, d);
 	if (jm_session_energy(s->session, d->meter, phase, &e, err))
 		return NULL;
 	share = s->o.is_own && d->joules > 0 ? at_most_one(d->own_joules / d->joules) : NAN;

@@ -98,8 +98,8 @@ static int64_t within(const struct launch *l, const struct jm_tally *tally, int6
 	return t_ns < first ? first : t_ns;
 }
 
-/* To the command and to the phase of the marks. Where output is searched for items, the marks' own are not
- * added to them: they would count the same work again. */
+/* Credits items to the command and to the phase of the marks. Where the output is searched for items,
+ * those of the marks are not added: they would count the same work again. */
 static void credit(struct launch *l, double items)
 {
 	jm_session_credit(l->session, l->command, items);
@@ -171,14 +171,15 @@ static void pass_on(struct launch *l, const char *bytes, size_t n)
 	}
 }
 
-/* Takes what the command has printed; false when there is no more for now. */
+/* Reads what the command has printed; false when there is no more for now. */
 static bool take_output(struct launch *l)
 {
 	char bytes[16384];
 	ssize_t n = read(l->proc.out_fd, bytes, sizeof(bytes));
 
 	if (n > 0) {
-		int64_t now = jm_ctx_now(l->ctx); /* a slow reader may keep us */
+		/* read before the output is passed on, which may wait for a slow reader */
+		int64_t now = jm_ctx_now(l->ctx);
 
 		pass_on(l, bytes, (size_t)n);
 		jm_scan_feed(l->scan, bytes, (size_t)n, now, on_scanned, l);
@@ -189,7 +190,7 @@ static bool take_output(struct launch *l)
 	return false;
 }
 
-/* Whichever of the two counts the items. */
+/* The items found in the output where it is searched, else those of the marks; NAN = none. */
 static double items_so_far(const struct launch *l)
 {
 	double items = l->scan ? l->scanned.items : l->tally.items;

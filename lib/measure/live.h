@@ -5,10 +5,10 @@
  * belongs to one thread at a time, and ends before its session is closed.
  *
  *	jm_live_new	from a moment on: when the session had started, or a phase begins
- *	jm_live_step	looks; then jm_live_meter and jm_live_total tell what it saw
+ *	jm_live_step	updates what jm_live_meter and jm_live_total return
  *
- * A sensor tells of the last moments only at its next refresh, so that each meter is known up to one refresh before
- * now. A step within one refresh of the last one changes nothing. The report at the end is the better figure.
+ * A sensor reports the latest moments only at its next refresh, so that each meter is known up to one refresh before
+ * now. A step within one refresh of the last one changes nothing. The report at the end is more exact.
  */
 #ifndef JM_LIVE_H
 #define JM_LIVE_H
@@ -21,7 +21,7 @@ struct jm_live_meter {
 	double watts;	    /* mean of the last step that brought something new; NAN = unknown */
 	double error_watts; /* of it, 95 %; NAN = unknown */
 	double joules;	    /* since the view began; NAN = unknown, also where a part is unknown */
-	int64_t t0_ns;	    /* the clock at the beginning of the stretch that `watts` speaks of */
+	int64_t t0_ns;	    /* the clock at the beginning of the stretch whose mean is `watts` */
 	int64_t t1_ns;	    /* and at its end, up to which `joules` counts */
 };
 

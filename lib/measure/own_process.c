@@ -75,7 +75,7 @@ int jm_own_process(void *arg, pid_t pid)
 		i++;
 	if (own < 0)
 		return i < o->n ? o->seen[i].own : -1;
-	if (i == JM_OWN_PROCESSES) { /* the oldest goes */
+	if (i == JM_OWN_PROCESSES) { /* the oldest entry is dropped */
 		memmove(&o->seen[0], &o->seen[1], sizeof(o->seen) - sizeof(o->seen[0]));
 		i--;
 	}

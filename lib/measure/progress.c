@@ -34,7 +34,7 @@ static const char *path_of(const struct jm_progress *p)
 	return p->env + sizeof(VARIABLE);
 }
 
-/* Is nobody behind the socket any more? The connection to one whose owner was killed is refused. */
+/* Has the process that owned the socket ended? Connecting to a socket without an owner is refused. */
 static bool is_abandoned(const char *path)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -51,8 +51,8 @@ static bool is_abandoned(const char *path)
 	return refused;
 }
 
-/* Removes what a joulemark of this user left there that was killed: folders of that name, in which nothing
- * but such a socket is. */
+/* Removes the folders that killed processes of this user left in this place: folders of that name that
+ * contain nothing but such a socket. */
 static void remove_abandoned(const char *place)
 {
 	DIR *dir = opendir(place);

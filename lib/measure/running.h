@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What each meter says now and has used so far, in constant memory: for whoever watches and never ends. The energy
- * of a stretch, with its uncertainty, is in energy/energy.h.
+ * The present power and the energy so far of each meter, in constant memory: for programs that watch
+ * without end. The energy of a stretch, with its uncertainty, is in energy/energy.h.
  */
 #ifndef JM_RUNNING_H
 #define JM_RUNNING_H
@@ -11,13 +11,13 @@
 struct jm_running;
 
 struct jm_running_meter {
-	double watts; /* the last reading; of a meter with a counter alone its rate; NAN = none now */
+	double watts; /* the last reading; of a meter with only a counter, its rate; NAN = none now */
 	double joules; /* since the first reading; NAN = there was none */
 	bool counter;  /* joules come from a counter; else power is summed up */
 	long resets;   /* of the counter: what it had counted since the reading before is missing */
 };
 
-/* The set must stay. */
+/* The set must outlive it. */
 int jm_running_new(const struct jm_meters *set, struct jm_running **ret, struct jm_err *err);
 /* A reading of a signal, in order of time; from any thread (on_reading of a session). */
 void jm_running_take(void *running, int signal, struct jm_reading reading);

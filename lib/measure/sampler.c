@@ -193,7 +193,8 @@ static bool make_room(struct jm_lane *lane, size_t n)
 	return true;
 }
 
-/* What the sink's row has no room for. What finds no memory is lost, and its signal has a gap. */
+/* Keeps the readings that do not fit into the sink's row. When memory runs out they are lost, and their
+ * signal has a gap. */
 static void collect(struct jm_sink *sink, int first, int n, const struct jm_reading *reading)
 {
 	struct jm_lane *lane =
@@ -211,7 +212,8 @@ static void begin_poll(struct jm_lane *lane)
 	lane->sink.next = 0;
 }
 
-/* n readings of the poll, from one on; the sink's row is before what did not fit there. */
+/* Copies n readings of the poll, from index `from` on: first come those of the sink's row, then those
+ * that did not fit there. */
 static void take(struct jm_lane *lane, size_t from, size_t n, struct jm_signal_reading *to)
 {
 	size_t row = (size_t)lane->sink.next, i = 0;
@@ -241,7 +243,7 @@ static size_t in_one_piece(const struct jm_lane *lane, size_t from, size_t n)
 	return n < piece ? n : piece;
 }
 
-/* Into the ring, as much at a time as there is room for. */
+/* Writes the readings of the poll into the ring, as many at a time as there is room for. */
 static void put_poll(struct jm_lane *lane)
 {
 	size_t head = atomic_load_explicit(&lane->head, memory_order_relaxed);
@@ -297,8 +299,8 @@ static bool edge_passed(struct jm_lane *lane, int64_t now)
 	return true;
 }
 
-/* stop, edges: what had been asked for before the poll, so that an edge begins with a reading
- * after it. True when this was the last poll: the stop's edge has passed. */
+/* stop, edges: what had been requested before the poll, so that an edge begins with a reading after the
+ * request. True: this was the last poll, because the edge of the stop has passed. */
 static bool watch_edges(struct jm_lane *lane, int64_t now, bool stop, int edges)
 {
 	if (edges != lane->edges_seen) {
@@ -326,7 +328,7 @@ static int read_lane(struct jm_lane *lane)
 
 	lane->read_ns = jm_ctx_now(lane->o.ctx);
 	if (!rc && before && lane->read_ns - before > lane->blind) {
-		/* What happened in between is not known: no reading, then a fresh one. */
+		/* the values since the last reading are not known: a reading of NAN, then a new one */
 		put_nothing(lane, before + 1);
 		rc = read_source(lane);
 	}

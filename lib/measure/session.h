@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Room measure: sources are sampled (sampler.h), the work runs in phases (session.h) and can be looked at meanwhile
- * (live.h), outside commands are launched and tell of their progress (launch.h, progress.h), what runs already is
+ * (live.h), outside commands are launched and report their progress (launch.h, progress.h), what runs already is
  * measured (attach.h), a trace is written as
  * CSV (trace_csv.h).
  * May include: base, meter, trace, energy.

@@ -202,7 +202,7 @@ static json_t *meter_json(struct jm_session *s, int i, const struct jm_phase *ph
 	if (m->elsewhere)
 		json_object_set_new(meter, "elsewhere", json_true());
 	json_object_update_new(meter, energy_json(energy));
-	/* of readings that are not used there is no distribution either */
+	/* readings that are not used have no distribution either */
 	if (isnan(energy->watts_mean))
 		watts = (struct jm_watts){NAN, NAN};
 	json_object_set_new(meter, "watts_median", jm_json_number(watts.median));
@@ -418,7 +418,7 @@ static json_t *meters_json(struct jm_session *s, const struct jm_phase *phase,
 	return meters;
 }
 
-/* What stands beside the meters; NULL = there is nothing, or out of memory. */
+/* Meters of circumstances, which measure no power; NULL = there are none, or out of memory. */
 static json_t *context_json(struct jm_session *s, const struct jm_phase *phase, struct jm_err *err)
 {
 	json_t *list = NULL;
@@ -437,7 +437,7 @@ static json_t *context_json(struct jm_session *s, const struct jm_phase *phase, 
 	return list;
 }
 
-/* What reading the sensors took of a processor; in simulated time that means nothing. */
+/* Processor time that reading the sensors took, s; NAN in simulated time, where it has no meaning. */
 static double sampler_cpu(const struct jm_session *s)
 {
 	double sum = 0;

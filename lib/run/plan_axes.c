@@ -13,7 +13,7 @@
 struct maker {
 	struct jm_plan_run *run;
 	const struct jm_option *rows;
-	struct jm_plan_axis *axis; /* that is being filled */
+	struct jm_plan_axis *axis; /* the axis that is being filled */
 	const struct jm_plan_key *key;
 	struct jm_err *err;
 };

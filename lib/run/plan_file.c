@@ -23,7 +23,8 @@ static const struct jm_plan_word *find_word(const char *name)
 
 /* ---- the keys of a run ---- */
 
-/* A text, a list of texts, or a mapping of names to these: aliases must not multiply what is gone through. */
+/* A text, a list of texts, or a mapping of names to these; nothing deeper, because aliases could
+ * multiply the nodes to be visited. */
 static bool is_flat(const struct jm_yaml *value, int levels)
 {
 	if (value->kind == JM_YAML_SCALAR)

@@ -56,7 +56,7 @@ static bool is_excluded(const struct jm_plan_run *run, const struct jm_plan_poin
 	return false;
 }
 
-/* Dials on which it depends whether a point is excluded. */
+/* Marks the dials that decide whether a point is excluded. */
 static bool mark_dials(const struct jm_plan_run *run, bool *ret_wanted)
 {
 	bool computed = false;
@@ -76,7 +76,7 @@ static bool mark_dials(const struct jm_plan_run *run, bool *ret_wanted)
 	return computed;
 }
 
-/* The next position of those dials that are, or are not, wanted; the last one turns fastest. */
+/* The next position of the dials whose `wanted` equals `which`; the last one advances fastest. */
 static bool turn(
 	const struct jm_plan_run *run, const bool *wanted, bool which, struct jm_plan_point *point)
 {
@@ -90,7 +90,8 @@ static bool turn(
 	return false;
 }
 
-/* The dials that decide what is excluded are the slow ones, so that what follows from them is skipped at once. */
+/* The dials that decide about exclusion advance slowest, so that all points of an excluded position are
+ * skipped at once. */
 bool jm_plan_next(const struct jm_plan_run *run, struct jm_plan_point *point)
 {
 	bool wanted[JM_PLAN_AXES] = {false};

@@ -13,7 +13,7 @@
 #define MAX_EXPRESS 1024
 #define MAX_TEXT    (128 << 10) /* Linux takes no longer word of a command */
 
-/* What is being worked out: names within names must not come round. */
+/* The names that are being resolved: a name must not depend on itself. */
 struct resolver {
 	const struct jm_plan_run *run;
 	const struct jm_plan_point *point;
@@ -495,7 +495,8 @@ static int add_word(
 	return rc;
 }
 
-/* The next word of a line with quotes as of a shell and without anything else of it; false: a quote is open. */
+/* The next word of a line, with quotes as in a shell but without its other syntax; false: a quote is not
+ * closed. */
 static bool next_word(const char **s, char *out, bool *ret_any)
 {
 	*s += strspn(*s, " \t\n");

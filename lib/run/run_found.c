@@ -21,7 +21,8 @@ static bool spoken_of(const json_t *what, const char *knob)
 	return false;
 }
 
-/* What a guard that is still at work, or was killed, brings back counts, not what it has set. */
+/* The value that a guard which is at work, or was killed, will restore counts, and not the value that it
+ * has set. */
 static double value_found(const struct jm_knob *knob, double now, const struct jm_hold *hold, int n)
 {
 	for (int i = 0; i < n; i++)
@@ -57,7 +58,7 @@ int jm_run_found(struct jm_ctx *ctx, struct jm_guard *guard, const json_t *what,
 	for (int i = 0; i < knobs->n && !rc; i++) {
 		const struct jm_knob *knob = &knobs->knob[i];
 
-		/* as the guard will put it back */
+		/* the guard restores the accepted value */
 		double value = isnan(now[i].accepted) ? now[i].enforced : now[i].accepted;
 
 		if (spoken_of(what, knob->name))

@@ -75,7 +75,7 @@ static int apply(struct run *r, const json_t *parameters, json_t **ret_rows, str
 			    NULL, ret_rows, err);
 }
 
-/* Another run of a plan file may have set knobs that this one does not speak of. */
+/* Another run of a plan file may have set knobs that this one does not set. */
 static int put_back_others(struct run *r, struct jm_err *err)
 {
 	return *r->guard && jm_guard_alive(*r->guard) ? jm_guard_restore(*r->guard, err) : 0;
@@ -239,7 +239,7 @@ static int run_tried(struct run *r, const struct turn *t, json_t **ret_record, s
 	return rc ? jm_err_set(err, rc, "%s", why.text) : 0;
 }
 
-/* Is a failure of this kind one that may pass? Counts the tries. */
+/* Is a retry due after a failure of this kind? Counts the retries. */
 static bool try_again(const struct run *r, const json_t *record, int *tried)
 {
 	const json_t *how = json_object_get(r->plan->request, "how");
@@ -258,7 +258,7 @@ static bool try_again(const struct run *r, const json_t *record, int *tried)
 	return true;
 }
 
-/* Simulated devices are at rest when a case begins: their time is the case's own. */
+/* Simulated devices need no pause: their time begins anew with each case, and they are at rest then. */
 static bool needs_pause(const struct run *r, const struct turn *t)
 {
 	const char *device = json_string_value(json_object_get(t->c->parameters, "device"));

@@ -23,11 +23,11 @@ struct jm_steady {
 	} point[JM_STEADY_POINTS];
 };
 
-/* More often than JM_STEADY_POINTS in a window are passed over. */
+/* Points that come more often than JM_STEADY_POINTS in a window are ignored. */
 void jm_steady_add(struct jm_steady *s, int64_t t_ns, double celsius, double watts);
 /* Change over the window, in K and as a share of the mean power; NAN: unknown, or the window is not full. */
 void jm_steady_change(const struct jm_steady *s, double *ret_kelvin, double *ret_watts);
-/* The rule. What is unknown does not hinder, as long as one of the two is known. */
+/* Is the rule satisfied? A quantity that is unknown is ignored, as long as the other one is known. */
 bool jm_steady_is(const struct jm_steady *s);
 
 #endif

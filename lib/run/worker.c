@@ -171,7 +171,7 @@ static int work(struct jm__worker *w, struct jm_err *err)
 	return jm__worker_native(w, err);
 }
 
-/* What the session knows, even of a case that failed half-way. */
+/* Adds the report of the session to the record, also for a case that failed before its end. */
 static int add_report(struct jm__worker *w, struct jm_err *err)
 {
 	json_t *report;

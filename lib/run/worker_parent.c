@@ -33,8 +33,9 @@ static int64_t real_now(void)
 
 /* ---- starting ---- */
 
-/* A command gets its variables from the worker, but libraries of native work read theirs when they are loaded. *ret_env =
- * NULL: as ours; own: what it points into. */
+/* The environment of a worker. A command gets its variables from the worker, but libraries of native
+ * work read theirs when they are loaded. *ret_env = NULL: the parent's environment; own: the texts that
+ * *ret_env points to. */
 static int environment(const struct jm__child *c, char **own, char ***ret_env, struct jm_err *err)
 {
 	const json_t *parameters = json_object_get(c->o->job, "parameters");
@@ -70,7 +71,7 @@ static int start(struct jm__child *c, struct jm_err *err)
 	return rc;
 }
 
-/* ---- what it sends ---- */
+/* ---- messages of the worker ---- */
 
 static int on_chunk(struct jm__child *c, const struct jm_frame *f, struct jm_err *err)
 {
@@ -142,7 +143,7 @@ static void on_log(struct jm__child *c, const struct jm__member *m, const json_t
 
 static void stop_workers(struct jm__child *c, enum jm__stop why);
 
-/* The rows of jm_case_apply, and behind them that the settings are in force. */
+/* Sends the rows of jm_case_apply, and then the order which says that the settings are in force. */
 static int tell_settings(
 	struct jm__child *c, const char *phase, const json_t *rows, struct jm_err *err)
 {
@@ -228,7 +229,7 @@ static void signal_all(const struct jm__child *c, int number, bool with_children
 		c->launcher->signal(&c->member[r].rank, number, with_children);
 }
 
-/* The other ranks would wait for it forever. */
+/* Notes the first rank that failed: the other ranks of the gang would wait for it forever. */
 static void note_failure(struct jm__child *c, const struct jm__member *m)
 {
 	bool over = m->ended || m->record || m->error.code;
@@ -418,7 +419,7 @@ static int serve(struct jm__child *c, struct jm_err *err)
 	return rc;
 }
 
-/* ---- its end ---- */
+/* ---- the end of the worker ---- */
 
 static void finish(struct jm__child *c)
 {
