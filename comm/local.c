@@ -61,7 +61,7 @@ static void relax(void)
 #endif
 }
 
-/* In the kernel until it posts, or for a nap. */
+/* Sleeps in the kernel until the rank posts the piece, for NAP_NS at most. */
 static void sleep_for(struct seat *seat, uint32_t piece)
 {
 	const struct timespec nap = {.tv_nsec = NAP_NS};
@@ -92,7 +92,7 @@ static int wait_for(struct local *l, int rank, struct jm_err *err)
 	return 0;
 }
 
-/* The piece is in the own slot: shows it to all, and waits for theirs. */
+/* Posts the piece in the own slot, and waits until all ranks have posted theirs. */
 static int meet(struct local *l, struct jm_err *err)
 {
 	int rc = 0;

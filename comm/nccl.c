@@ -84,8 +84,8 @@ static int open_library(struct calls *ret, struct jm_err *err)
 	int version = 0, code;
 
 	/*
-	 * Memory that the switch between GPUs multicasts is mapped by a service of the host that containers may
-	 * lack; the user's own choice counts.
+	 * NVLink multicast needs a service of the host that containers may lack; a value set by the user
+	 * has precedence.
 	 */
 	setenv("NCCL_NVLS_ENABLE", "0", 0);
 	code = jm_library_open(&library, ret, err);
@@ -104,7 +104,7 @@ static int nccl_check(struct jm_err *err)
 	return open_library(&calls, err);
 }
 
-/* Rank 0 makes the name under which all meet. */
+/* Rank 0 makes the id of the communicator, which all others receive. */
 static int meet(struct nccl *n, const struct jm_comm_place *place, struct jm_err *err)
 {
 	struct id id = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which groups the backend takes, and the choices of layout_search.c put into effect. A refused
+ * Which groups the backend accepts, and the choices of layout_search.c put into effect. A refused
  * group is split; for a refused sum into an output the term gets a separate tensor and an add.
  * Where layouts differ, a cast node is inserted; a parameter's compute copy simply takes the layout
  * its first reader wants.
@@ -195,7 +195,7 @@ static bool remake(struct jm_program *p, struct jm_tensor *t, const struct jm_la
 	return false;
 }
 
-/* Brings operand i of the node into the layout. */
+/* Converts operand i of the node to the layout. */
 static int bring(struct jm_program *p, struct jm_node *n, int i, const struct jm_layout *layout,
 	struct jm_err *err)
 {
@@ -205,7 +205,8 @@ static int bring(struct jm_program *p, struct jm_node *n, int i, const struct jm
 		return 0;
 	if (jm_choice_is_open(p, t) && remake(p, t, layout))
 		return 0;
-	/* of one micro-step the copy of the first time is not to be kept for the second */
+	/* with one micro-step a node that is computed again gets its own copy, so that the first copy
+	 * need not be kept */
 	if (!n->again || jm_program_micro_steps(p) > 1)
 		to = find_copy(p, t, layout);
 	if (!to)
@@ -220,7 +221,7 @@ static int bring(struct jm_program *p, struct jm_node *n, int i, const struct jm
 
 /* ---- units of nodes ------------------------------------------------------------------------------------ */
 
-/* Takes the choice: operands brought, results' layouts set, extra memory asked for. */
+/* Puts the choice into effect: converts operands, sets the layouts of results, requests extra memory. */
 static int adopt(struct jm_program *p, struct jm_unit *u, struct jm_err *err)
 {
 	int code = 0;

@@ -31,12 +31,12 @@ int jm_device_fill(const struct jm_device *d, enum jm_queue queue, void *to, uns
 void *jm_device_pinned_alloc(const struct jm_device *d, size_t bytes);	/* NULL = out of memory */
 void jm_device_pinned_release(const struct jm_device *d, void *memory); /* takes NULL */
 size_t jm_device_memory_free(const struct jm_device *d);		/* bytes; 0 = unknown */
-/* FLOPs per second of products of that type; NAN = unknown. */
-/* What may be made again for gradients within that share of a step's time by the peaks; false: they are unknown. */
+/* What may be computed again for gradients within that share of a step's time, by the device's peaks;
+ * false: the peaks are unknown. */
 bool jm_device_remake(const struct jm_device *d, enum jm_dtype type, enum jm_math math,
 	double share, struct jm_remake *ret);
 double jm_device_peak(const struct jm_device *d, enum jm_dtype type, enum jm_math math);
-/* Does it work while the host goes on? Else all work is done when a call returns. */
+/* Does it work while the host continues? Otherwise all work is done when a call returns. */
 bool jm_device_is_async(const struct jm_device *d);
 
 /* Versions of what it computes with, for people; "" = nothing to tell. */

@@ -21,14 +21,14 @@
 
 #define OPS(...) ((struct jm_tensor *[JM_NODE_IN]){__VA_ARGS__})
 
-/* Rows of the ranges that a layer has. */
+/* The rows of a layer in the table of ranges. */
 enum { ROW_X, ROW_W, ROW_DY, ROWS };
 
-/* A layer: its three factors in 8 bits with what their elements are multiplied by again. */
+/* A layer: its three factors in 8 bits, and the factors that give their elements their values back. */
 struct layer {
-	const struct jm_node *node; /* the linear; NULL: it stays as it is */
+	const struct jm_node *node; /* the node linear; NULL: the layer is not computed in 8 bits */
 	struct jm_tensor *x, *w, *dy, *xs, *ws, *dys;
-	int64_t row; /* its first */
+	int64_t row; /* the first of its rows in the ranges */
 };
 
 struct lowering {
@@ -36,7 +36,7 @@ struct lowering {
 	struct jm_tensor *ranges;
 	struct layer *layer;	 /* [node]: of the linear, before the pass */
 	struct jm_node **before; /* [old node] in the order before the pass */
-	struct jm_node **order;	 /* after it */
+	struct jm_node **order;	 /* the order after the pass */
 	int n_before, n;
 	int *readers; /* [cell]: of copies, that stay as they are */
 };
@@ -113,7 +113,7 @@ static void lower_linear(struct lowering *l, struct jm_node *n, struct layer *la
 	n->in[4] = layer->ws;
 }
 
-/* The gradient of a bias is the sum of what was not yet rounded. */
+/* The gradient of a bias is the sum of the values before they are rounded to 8 bits. */
 static void lower_gradient(struct lowering *l, struct jm_node *n, struct layer *layer)
 {
 	bool weights = n->op == JM_OP_LINEAR_WGRAD;

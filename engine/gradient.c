@@ -147,7 +147,7 @@ static bool adds_up(const struct walk *w, const struct jm_tensor *t)
 	return t->class == JM_CLASS_PARAM && w->g->micro_steps > 1;
 }
 
-/* Where a part of t's gradient is to go; ret_add: it joins what is there. */
+/* The tensor that a part of t's gradient is written to; ret_add: it is added to the contents. */
 static struct jm_tensor *part_of(struct walk *w, struct jm_tensor *t, bool *ret_add)
 {
 	struct jm_tensor *shared = w->grad[t->id];
@@ -220,7 +220,8 @@ static int same_target(const struct walk *w, const struct rule *rule, int i)
 	return j;
 }
 
-/* Where the ReLU of a norm was open: x and beta tell, unless something was added; then y does. */
+/* Chooses the operand by which the gradient finds where the ReLU of a norm was open: x and beta, or y if
+ * a tensor was added. */
 static void show_relu(struct jm_node *n)
 {
 	bool relu = n->attr.bn.relu, added = n->fwd->in[5];
@@ -253,7 +254,8 @@ static void emit(struct walk *w, const struct rule *rule)
 	}
 	if (!wanted)
 		return;
-	if (!out[0] && rule->out[0].role == GRAD_IN) /* the first is never optional: for the bin */
+	/* the first result is not optional: it is written even if nobody reads it */
+	if (!out[0] && rule->out[0].role == GRAD_IN)
 		out[0] = new_gradient(w, w->node->in[rule->out[0].index]);
 	n = jm_graph_node(w->g, rule->op, in, out);
 	if (!n)
@@ -289,13 +291,14 @@ static bool reached(const struct walk *w, const struct jm_tensor *loss)
 	return y == loss || w->grad[y->id];
 }
 
-/* A compute copy's gradient went straight to its parameter. */
+/* The cast that makes a compute copy has no backward node: the copy's gradient goes directly to the
+ * parameter. */
 static bool is_copy(const struct jm_node *n)
 {
 	return n->op == JM_OP_CAST && n->out[0]->class == JM_CLASS_COPY;
 }
 
-/* Such a node leaves the gradient of its first operand as its second result. */
+/* A loss node writes the gradient of its first operand as its second result. */
 static bool makes_loss(const struct jm_node *n)
 {
 	const struct rule *rule = &rules[n->op][0];

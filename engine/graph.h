@@ -14,7 +14,7 @@
 
 /* Start values of a parameter; see init.h. */
 enum jm_init {
-	JM_INIT_OWN, /* asked for: as the model has it */
+	JM_INIT_OWN, /* only as a request: the rule that the model sets */
 	JM_INIT_ZERO,
 	JM_INIT_ONE,
 	JM_INIT_NORMAL,
@@ -33,21 +33,21 @@ struct jm_cell {
 	enum jm_init init;
 	double init_std; /* of NORMAL, TRUNC_NORMAL (before the cut) and GPT2; 0 = 0.02 */
 	bool table;	 /* rows are looked up: no weight of a layer */
-	int64_t used;	 /* rows; what follows them only fills memory up. 0 = all */
-	bool ends_block; /* what it makes joins the residual stream */
+	int64_t used;	 /* rows in use; the rows behind them are padding. 0 = all */
+	bool ends_block; /* its result joins the residual stream */
 	struct jm_tensor *grad;
-	/* a gradient: its tensor, and the last of those tensors that share it unchanged */
+	/* of a gradient: the tensor that it was made for, and the last tensor that shares it unchanged */
 	struct jm_tensor *made_for, *passed_to;
 	struct jm_tensor *copy;	  /* PARAM: first of its copies; COPY: the next one */
 	struct jm_tensor *origin; /* COPY: the parameter */
 	struct jm_tensor *slab;	  /* PARAM, GRAD: the flat tensor it is a view of */
 	size_t slab_offset;	  /* bytes */
 	bool own_life;		  /* GRAD: it is in the arena, from its first unit on */
-	struct jm_node *producer; /* who writes it first; NULL = the host */
+	struct jm_node *producer; /* the node that writes it first; NULL = the host */
 	bool needs_grad;	  /* a parameter, or computed from one */
 	bool read;		  /* by a group that is selected already */
 	int block;		  /* of the network it was declared in; 0 = in none */
-	bool kept; /* computed again later: never virtual, so that both rounds give the same bits */
+	bool kept; /* it is computed again later: never virtual, so that both rounds give the same bits */
 	/* liveness, arena */
 	struct jm_tensor *alias; /* shares the memory of that one; NULL = has its own */
 	int first, last;	 /* positions of the units that touch it; -1 = none */
@@ -64,10 +64,10 @@ struct jm_graph {
 	enum jm_dtype vector;	/* of parameters that are vectors, their gradients, statistics */
 	enum jm_dtype matrix;	/* of other parameters and their moments: vector or compute */
 	enum jm_dtype gradient; /* of their gradients: likewise */
-	int64_t row_multiple; /* of rows of vocabularies; 0 is 1: they are as many as there are tokens */
-	enum jm_math math; /* of products of f32 */
-	bool evaluate; /* no gradients follow: nothing is dropped out, norms use running statistics, */
-	bool wants_top1;     /* and the share of right answers is wanted, too */
+	int64_t row_multiple; /* rows of vocabularies are padded to a multiple of this; 0 = no padding */
+	enum jm_math math;   /* of products of f32 */
+	bool evaluate;	     /* no gradients follow: no dropout, and norms use running statistics */
+	bool wants_top1;     /* of an evaluation: the share of right answers is computed too */
 	double dropout;	     /* for models that drop out */
 	char scope[24];	     /* prefix of names */
 	int block, n_blocks; /* the one being declared; a named scope begins the next */

@@ -21,7 +21,7 @@ struct jm_tensor *jm_graph_filter(struct jm_graph *g, const char *name, enum jm_
 	return t;
 }
 
-/* How often a window fits; below 1 = the image is too small for it. */
+/* The number of places of the window along one axis; below 1 = the image is too small for it. */
 static int64_t places(int64_t size, int64_t window, int stride, int pad, int dilation)
 {
 	int64_t room = size + 2 * pad - dilation * (window - 1) - 1;
@@ -96,7 +96,7 @@ struct statistics {
 	struct jm_tensor *running_mean, *running_var, *mean, *rstd;
 };
 
-/* From the batch's own statistics, which are kept running. */
+/* By the statistics of the batch, from which the running statistics are updated. */
 static struct jm_node *of_batch(
 	struct jm_graph *g, struct jm_tensor *x, const char *name, struct statistics *s)
 {
@@ -110,7 +110,7 @@ static struct jm_node *of_batch(
 		OPS(s->rstd, s->running_mean, s->running_var));
 }
 
-/* From the running ones, which stay as they are. */
+/* By the running statistics, which are not changed. */
 static struct jm_node *of_training(
 	struct jm_graph *g, struct jm_tensor *x, const char *name, struct statistics *s)
 {
@@ -120,7 +120,7 @@ static struct jm_node *of_training(
 		OPS(s->rstd, NULL, NULL));
 }
 
-/* Mean and rstd; without a meaning where the graph has an error. */
+/* Mean and rstd; undefined if the graph has an error. */
 static void statistics(struct jm_graph *g, struct jm_tensor *x, double eps, const char *name,
 	struct statistics *ret)
 {

@@ -21,7 +21,7 @@ static void uniform_pair(uint64_t seed, uint64_t counter, float *ret)
 	ret[1] = (float)(((double)(bits & 0xffffff) + 0.5) * 0x1p-23 - 1);
 }
 
-/* Two from within two standard deviations: others are drawn again, from counters far off. */
+/* Two values within two standard deviations; others are drawn again, with counters far away. */
 static void cut_pair(uint64_t seed, uint64_t counter, float *ret)
 {
 	do {

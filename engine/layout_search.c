@@ -148,9 +148,9 @@ static int number_of(struct search *s, const struct jm_layout *layout)
 
 /* ---- from the ways before a group to those after it ---------------------------------------------------- */
 
-/* choice NULL: the backend refused, and apply_choices.c must see what becomes of the group. apart: as bits, the
- * results of a single node that are brought home by nodes of their own, since the backend cannot add there or
- * (narrow) not write the first in its type. */
+/* choice NULL: the backend refused the group, and apply_choices.c has to handle it. apart: as bits, the
+ * results of a single node that separate nodes transfer to their destinations, since the backend cannot
+ * add there or (narrow) cannot write the first in its type. */
 struct move {
 	const struct jm_choice *choice;
 	unsigned apart;
@@ -351,7 +351,7 @@ static int walk(struct search *s, int n, struct jm_err *err)
 	return code;
 }
 
-/* Behind the last group nothing is left to be read: all ways are one. */
+/* After the last group no tensor is read any more, so only one way is left. */
 static void take_choices(struct search *s, int n)
 {
 	for (const struct step *step = s->way[s->now][0].last; step; step = step->before) {

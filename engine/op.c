@@ -170,7 +170,7 @@ static bool updates(const struct jm_node *n)
 	return n->op == JM_OP_ADAMW || n->op == JM_OP_ADAM || n->op == JM_OP_SGD;
 }
 
-/* Is operand i a view of a tensor that one before it is a view of, too? */
+/* Does an operand before operand i name the same tensor? Views of one tensor do. */
 static bool is_view_again(const struct jm_node *n, struct jm_tensor *const *t, int i)
 {
 	bool views = n->op == JM_OP_ATTENTION || n->op == JM_OP_ATTENTION_GRAD;
@@ -221,7 +221,7 @@ static double bytes_embed_grad(const struct jm_node *n)
 	return bytes_moved(n) - (n->accumulate & 1 ? 2 * spared : 0);
 }
 
-/* Of the ranges a row, of which two numbers count. */
+/* Without the ranges, of which two numbers of one row are read and written. */
 static double bytes_quantize(const struct jm_node *n)
 {
 	double ranges = n->in[1] ? moved(n->in[1]) : 0, kept = n->out[2] ? moved(n->out[2]) : 0;

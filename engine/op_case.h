@@ -11,7 +11,7 @@ struct types {
 	enum jm_dtype c, a, v;
 };
 
-/* What a case may make of its numbers: batch, positions, widths, heads. */
+/* The sizes that a case may use: batch, positions, widths, heads. */
 struct shape {
 	int64_t b, s, c, n;
 	int heads, kv_heads;
@@ -28,7 +28,7 @@ struct backend_case {
 extern const struct backend_case backend_row_cases[], backend_image_cases[], backend_group_cases[],
 	backend_sums_cases[], backend_update_cases[], backend_attention_cases[],
 	backend_fp8_cases[];
-/* Slow: for once. */
+/* Slow: tests run it only once. */
 extern const struct backend_case backend_large_case;
 
 /* f32; bf16 with f32 between blocks; bf16 throughout; f16 likewise; ending with a row without a name. */
@@ -42,7 +42,7 @@ double backend_compare(struct kit *mine, struct kit *ref, int r, const struct ba
 /* The larger of two differences; nothing is larger than NaN. */
 double backend_worse(double a, double b);
 
-/* A result of that type, with something in it when it is to be added to. */
+/* A result of that type, which holds values if it is to be added to. */
 struct jm_tensor *backend_result(
 	struct kit *k, enum jm_dtype type, bool add, int rank, const int64_t *dim);
 /* Likewise of a parameter's gradient. */

@@ -82,7 +82,7 @@ static void linear_wgrad(
 	backend_node(k, JM_OP_LINEAR_WGRAD, OPS(dy, x, dys, xs), OPS(dw), accumulate);
 }
 
-/* As gelu stands behind a product of a block. */
+/* A product and a gelu, as in a block of a transformer. kept: the product has another reader. */
 static void linear_gelu(struct kit *k, const struct types *t, const struct shape *d, bool kept)
 {
 	struct jm_tensor *xs, *ws;
@@ -100,7 +100,7 @@ static void linear_gelu(struct kit *k, const struct types *t, const struct shape
 	kit_read(k, y);
 }
 
-/* Their names hold the ops that a graph must have for them to matter. */
+/* The names contain the ops that a graph must have for the case to matter. */
 const struct backend_case backend_fp8_cases[] = {
 	{"quantize", quantize},
 	{"rescale", rescale},

@@ -4,7 +4,7 @@
 
 #include "op_case.h"
 
-/* Flag of all: the tensor between the two nodes has another reader, too. */
+/* The last parameter, unless noted: the tensor between the two nodes has another reader, too. */
 static struct jm_node *pair(struct kit *k, struct jm_node *second, struct jm_tensor *between,
 	struct jm_tensor *result, bool keep)
 {
@@ -74,7 +74,7 @@ static void classifier(struct kit *k, const struct types *t, const struct shape 
 		kit_read(k, y);
 }
 
-/* Of a product's gradient: flag = it is wanted by itself too. */
+/* keep: the product's gradient has another reader, too. */
 static void dgrad_gelu_grad(struct kit *k, const struct types *t, const struct shape *d, bool keep)
 {
 	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->n));

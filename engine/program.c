@@ -123,7 +123,7 @@ size_t jm_program_peak_beside(const struct jm_program *p, const struct jm_progra
 	return p->persistent_bytes + (other->persistent_bytes - other->weight_bytes) + arena;
 }
 
-/* Nothing where nothing is needed. */
+/* Allocates memory if any is needed and there is none yet. */
 static bool take(const struct jm_device *d, size_t bytes, char **ret)
 {
 	if (bytes && !*ret)

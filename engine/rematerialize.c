@@ -63,7 +63,7 @@ static void find_readers(struct remake *l)
 		}
 }
 
-/* Every operand is there at node k of the gradients: it stays, or they read it then or later. */
+/* Is every operand available at node k of the gradients? It stays, or gradients read it then or later. */
 static bool operands_there(const struct remake *l, const struct jm_node *n, int k)
 {
 	for (int i = 0; i < n->n_in; i++)
@@ -72,7 +72,7 @@ static bool operands_there(const struct remake *l, const struct jm_node *n, int 
 	return true;
 }
 
-/* An operand that is itself made again may come too late. */
+/* An operand that is computed again itself may be available too late. */
 static bool operands_kept(const struct remake *l, const struct jm_node *n)
 {
 	for (int i = 0; i < n->n_in; i++) {
@@ -94,7 +94,7 @@ static void rename_reads(const struct remake *l, const struct jm_tensor *from, s
 				l->g->node[k]->in[i] = to;
 }
 
-/* The same node with results of its own; running state is brought forward once. */
+/* The same node with results of its own, without running state, which is updated only once. */
 static struct jm_node *duplicate(struct remake *l, const struct jm_node *n)
 {
 	struct jm_tensor *out[JM_NODE_OUT] = {0};
@@ -105,7 +105,8 @@ static struct jm_node *duplicate(struct remake *l, const struct jm_node *n)
 	return jm_duplicate_node(l->g, n, out);
 }
 
-/* What quantizes an activation from a cheap node that no gradient reads: both are made again. NULL = n is not such. */
+/* The cheap node whose result n quantizes, if no gradient reads that result: both are computed again.
+ * NULL = n is not such a node. */
 static const struct jm_node *first_of_two(const struct remake *l, const struct jm_node *n)
 {
 	const struct jm_node *maker = jm_graph_cell(l->g, n->in[0])->producer;

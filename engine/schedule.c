@@ -70,7 +70,7 @@ int jm_graph_schedule(struct jm_graph *g, struct jm_err *err)
 
 /* ---- units: what frees most goes first ----------------------------------------------------------------- */
 
-/* A unit, and before it the copies and what is made again for it: they stay together. */
+/* A unit, preceded by the copies and the recomputed values that are made for it: they stay together. */
 struct part {
 	int first, n;	      /* units, in the order declared */
 	int touch, n_touches; /* in parts.touch */
@@ -93,7 +93,7 @@ struct parts {
 	bool *live; /* [cell] */
 };
 
-/* Made for one reader: it has no place of its own. */
+/* Is it made for one reader? Then it moves with that reader. */
 static bool goes_along(const struct jm_unit *u)
 {
 	const struct jm_node *n = u->group.node[0];

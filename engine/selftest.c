@@ -200,7 +200,7 @@ int jm_selftest(
 
 #define MOST_CASES 128
 
-/* Fast kernels take it, and the reference is soon done. */
+/* Shapes that fast kernels accept, and that the reference computes in a short time. */
 static struct shape draw_small(uint64_t *state)
 {
 	struct shape d = {.b = draw(state, 1, 2), .s = draw(state, 2, 16)};
