@@ -71,7 +71,7 @@ static void suggest_of(struct candidates *c, const struct jm_node *node)
 	for (int i = 0; i < node->n_in; i++)
 		if (node->in[i] && habits[node->op].in >> i & 1 && !node->in[i]->is_virtual)
 			suggest_image(c, node->in[i], how);
-	/* a gradient without an image to follow goes back the way the image came */
+	/* a gradient whose operands are no images has the layout of the forward image */
 	if (!habits[node->op].in && habits[node->op].out && node->fwd && node->fwd->in[0])
 		suggest_image(c, node->fwd->in[0], how);
 }

@@ -297,7 +297,7 @@ static bool one_type(const struct jm_node *n)
 	       (n->op != JM_OP_CONV_DGRAD || n->out[0]->type == other->type);
 }
 
-/* Sums that oneDNN and what is around it here do not know. */
+/* Sums that neither oneDNN nor this backend can add to. */
 static int refuse_sum(const struct jm_node *n, struct jm_err *err)
 {
 	if (n->op == JM_OP_CONV && n->accumulate)
@@ -309,7 +309,7 @@ static int refuse_sum(const struct jm_node *n, struct jm_err *err)
 	return 0;
 }
 
-/* Loops of oneDNN that are there to be right. */
+/* oneDNN's reference loops, which are not optimised. */
 static bool is_slow(const struct cpu_conv *c)
 {
 	const char *name = NULL;

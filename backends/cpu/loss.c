@@ -16,7 +16,7 @@ static int64_t up(int64_t n, int64_t unit)
 	return (n + unit - 1) / unit * unit;
 }
 
-/* What a thread needs for a row: its exponentials, and what those of each piece were taken against. */
+/* Per thread, for a row: its exponentials, and for each piece the maximum that they are relative to. */
 struct row {
 	float *e, *max;
 };
@@ -33,7 +33,8 @@ static size_t xent_scratch(int64_t rows, int64_t classes, int threads)
 	       row_floats(classes) * (size_t)threads * sizeof(float);
 }
 
-/* e = exp(x - the largest so far), which *max becomes; *sum, against the old one, grows by them. */
+/* e = exp(x - max), where *max first becomes the largest value so far; *sum is scaled to it and grows by
+ * e. */
 static void take_piece(const float *x, size_t n, float *restrict e, float *max, double *sum)
 {
 	float top = *max, part = 0;

@@ -4,7 +4,7 @@
 
 #include "cpu.h"
 
-/* Of the larger operand. */
+/* The scratch memory of the larger operand. */
 static size_t scratch(const struct cpu_dev *dev, const struct jm_node *n)
 {
 	size_t most = 0;

@@ -84,7 +84,7 @@ static double squares(const float *x, int64_t n, bool bf16, double *scratch, int
 
 /* ---- the rules, for n elements of f32 ------------------------------------------------------------------- */
 
-/* The elements that a thread is at; clip: what gradients are multiplied with; decay: the weights', or 0. */
+/* A piece of the slabs; clip: factor of the gradients; decay: weight decay, or 0. */
 struct piece {
 	int64_t n;
 	const float *g;

@@ -279,8 +279,8 @@ static void *cuda_alloc(void *arg, size_t bytes)
 
 	cudaSetDevice(dev->index);
 	if (cudaMalloc(&memory, bytes) || cudaMemsetAsync(memory, 0, bytes, dev->stream) ||
-		cudaStreamSynchronize(dev->stream)) { /* either queue may use it next */
-		cudaGetLastError();		      /* said by NULL */
+		cudaStreamSynchronize(dev->stream)) { /* the copy queue may use the memory next */
+		cudaGetLastError();		      /* clears the error, which NULL reports */
 		cudaFree(memory);
 		return NULL;
 	}
@@ -292,7 +292,7 @@ static void cuda_release(void *arg, void *memory)
 	struct cuda_dev *dev = arg;
 
 	cudaSetDevice(dev->index);
-	cudaFree(memory); /* waits for what still uses it */
+	cudaFree(memory); /* waits for queued work that uses it */
 }
 
 static const struct jm_backend backend = {

@@ -27,7 +27,7 @@ int cuda_stamp(void *arg, uint64_t *to, struct jm_err *err)
 	return cuda_check(dev, cudaGetLastError(), "Starting a time stamp", err);
 }
 
-/* One question; false: no answer came. */
+/* One exchange with the GPU; false: no answer came. */
 static bool ask(struct cuda_exchange *x, uint32_t round, struct jm_device_time *ret)
 {
 	ret->before_ns = now();

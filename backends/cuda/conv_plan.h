@@ -26,7 +26,8 @@ struct cuda_conv_plan {
 /* The plans for the key, made when it is new; NULL and a reason: there are none. */
 struct cuda_conv_plan *cuda_conv_plan(
 	struct cuda_dev *dev, const struct cuda_conv_key *key, struct jm_err *err);
-/* Times them on random data in memory of its own, once; where there is none left, takes cuDNN's favourite. */
+/* Times the plans on random data in memory of its own, once; without memory for that, chooses the plan
+ * that cuDNN prefers. */
 int cuda_conv_tune(struct cuda_dev *dev, struct cuda_conv_plan *plan, struct jm_err *err);
 void cuda_conv_drop(struct cuda_dev *dev); /* all of them */
 

@@ -23,7 +23,7 @@ struct cuda_block {
 struct cuda_dev {
 	int index;
 	struct cudaDeviceProp prop;
-	char uuid[48];	     /* "GPU-..." as NVML has it */
+	char uuid[48];	     /* "GPU-...", as NVML reports it */
 	cudaStream_t stream; /* all work of the compute queue, in order */
 	cudaStream_t copies; /* the copy queue */
 	void *green;	     /* CUgreenCtx of `stream`; NULL = all multiprocessors (green.c) */
@@ -34,7 +34,7 @@ struct cuda_dev {
 	struct cuda_plan *plans;      /* plan_cache.h; read from disk by its first user */
 	bool plans_read;
 	size_t logits_bytes; /* most that logits may take at a time; 0 = as the cost of chunks allows */
-	bool fast;	     /* results may have other bits the next time */
+	bool fast;	     /* results may differ in their bits from run to run */
 	struct cuda_lt lt;			     /* cuBLASLt; opened by its first user */
 	struct cuda_dnn dnn;			     /* cuDNN; likewise */
 	struct cuda_conv_plan *conv_plans;	     /* conv_plan.h */

@@ -214,7 +214,7 @@ static struct cuda_block *keep(struct cuda_dev *dev, size_t bytes)
 	if (!b)
 		return NULL;
 	if (cudaMalloc(&b->data, bytes) || cudaMemset(b->data, 0, bytes)) {
-		cudaGetLastError(); /* the refusal is no error of what comes next */
+		cudaGetLastError(); /* clears the error: a later check must not report it */
 		free(b);
 		return NULL;
 	}

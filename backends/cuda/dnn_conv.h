@@ -46,11 +46,11 @@ extern const char *const dnn_pattern_names[];
 
 /* Operands of a pattern; 0 where it has none. */
 struct dnn_conv_ids {
-	int64_t x, w, y;	   /* of the convolution */
-	int64_t scale, shift;	   /* per channel of x, before the ReLU; in the images' type */
-	int64_t sum, squares;	   /* per channel of y, f32 */
-	int64_t image;		   /* what the gradient of the ReLU and of the norm look at */
-	int64_t beta;		   /* of that norm; f32 as all that is per channel there */
+	int64_t x, w, y;      /* of the convolution */
+	int64_t scale, shift; /* per channel of x, before the ReLU; in the images' type */
+	int64_t sum, squares; /* per channel of y, f32 */
+	int64_t image;	      /* the operand that the gradients of the ReLU and of the norm read */
+	int64_t beta;	      /* of that norm; f32, like all vectors per channel of the gradients */
 	struct dnn_norm_grad norm; /* of it: dy is the result of the ReLU's gradient */
 };
 

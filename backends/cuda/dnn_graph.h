@@ -17,7 +17,7 @@ enum dnn_kind { DNN_REAL, DNN_VIRTUAL, DNN_BY_VALUE };
 /* In place of a GPU: its properties as cuDNN's JSON. Then plans can be built, but not run. */
 int dnn_describe(struct cuda_dnn *d, const char *json, struct jm_err *err);
 void dnn_forget(struct cuda_dnn *d); /* the description */
-/* What cuDNN said last, as a sentence behind `what`. */
+/* The last message of cuDNN, as a sentence behind `what`. */
 int dnn_fail(const struct cuda_dnn *d, cudnnStatus_t status, const char *what, struct jm_err *err);
 
 struct dnn_graph;

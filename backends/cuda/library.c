@@ -6,7 +6,7 @@
 
 #include "cuda.h"
 
-/* The oldest that knows what is asked of them here. */
+/* The oldest versions with all functions that are used here. */
 #define LT_OLDEST  120000
 #define DNN_OLDEST 91400
 

@@ -43,7 +43,7 @@ static bool knows_tf32(enum jm_op op)
 	       op == JM_OP_CONV || op == JM_OP_CONV_DGRAD || op == JM_OP_CONV_WGRAD;
 }
 
-/* Of 8 bits are the factors of products, and what makes and copies them. */
+/* Types of 8 bits are known for the factors of products, and for the ops that make and copy these. */
 static bool knows_f8(enum jm_op op)
 {
 	return op == JM_OP_LINEAR || op == JM_OP_LINEAR_DGRAD || op == JM_OP_LINEAR_WGRAD ||
@@ -56,7 +56,7 @@ static bool knows_type(const struct jm_node *n, const struct jm_tensor *t)
 	       (cuda_is_f8(t) && knows_f8(n->op));
 }
 
-/* f64 is the yardstick's alone. */
+/* Only the backend ref computes in f64. */
 static int check_types(const struct jm_node *n, struct jm_err *err)
 {
 	const struct jm_tensor *t[JM_NODE_IN + JM_NODE_OUT];
@@ -104,7 +104,7 @@ const struct cuda_op *cuda_op_find(
 			*ret_row = row;
 			return op;
 		}
-		why = no; /* of the last, which asks least */
+		why = no; /* the last row has the fewest conditions, so its reason is reported */
 	}
 	if (why.code)
 		jm_err_set(err, why.code, "%s", why.text);

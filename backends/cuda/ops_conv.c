@@ -222,10 +222,10 @@ static int choices_conv(struct cuda_dev *dev, const struct jm_group *group,
 		choice->in[1][0] = cuda_layout_last;
 	for (int i = 0; i < 2; i++)
 		choice->in[0][i] = cuda_layout_last;
-	if (is_folded(n)) /* as it lies: it is copied anyway */
+	if (is_folded(n)) /* the layout that it has: it is copied in any case */
 		choice->in[0][n->op == JM_OP_CONV_WGRAD] =
 			lies_last(cuda_operands_of(n).x) ? cuda_layout_last : (struct jm_layout){0};
-	/* a gradient lies as its parameter does; channels last is what costs nothing */
+	/* a gradient has the layout of its parameter; channels last needs no copy */
 	if (n->op != JM_OP_CONV_WGRAD || n->out[0]->class == JM_CLASS_ACT ||
 		jm_layout_equal(&n->out[0]->layout, &cuda_layout_last))
 		choice->out[0][0] = cuda_layout_last;

@@ -253,7 +253,7 @@ static int bind_plan(struct cuda_dev *dev, const struct cuda_exec *exec,
 		memory ? memory + delta_bytes(p) + b->sum_bytes : NULL, &b->run, err);
 }
 
-/* Seconds of one run, the least of some; NAN = it fails. */
+/* Seconds of one run, the minimum of several; NAN = it fails. */
 static double time_plan(struct cuda_dev *dev, const struct cuda_exec *exec,
 	const struct cuda_attention_plan *p, int which, struct bound b)
 {

@@ -69,7 +69,7 @@ static int64_t parts_by_cost(const struct cuda_dev *dev, const struct jm_node *n
 	return parts;
 }
 
-/* Rows that stand at a time; the number of chunks is a power of two. */
+/* Rows of a chunk; the number of chunks is a power of two. */
 static int64_t rows_at_a_time(const struct cuda_dev *dev, const struct jm_node *n)
 {
 	int64_t rows = rows_of(n);

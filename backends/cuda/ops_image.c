@@ -193,7 +193,7 @@ static int run_apply(struct cuda_dev *dev, const struct cuda_exec *exec, struct 
 	return 0;
 }
 
-/* Where a vector is that may be inside the group alone. */
+/* The address of a vector: in scratch if no node outside the group reads it. */
 static float *kept(const struct jm_tensor *t, float *scratch, int64_t i)
 {
 	return t->is_virtual ? scratch + i * t->dim[0] : t->data;

@@ -81,7 +81,8 @@ static struct cuda_gemm product_of_f8(const struct jm_node *n)
 	};
 }
 
-/* Of zeros that follow the rows of w come columns of zeros, where rows of the result have room for them. */
+/* The rows of zeros behind the rows of w make columns of zeros in the result, if its rows have room for
+ * them. */
 static void widen(struct cuda_matrix *m, int64_t to)
 {
 	if (m->stride >= to)

@@ -75,7 +75,7 @@ static int takes_joined(struct cuda_dev *dev, const struct jm_group *group, stru
 		code = no_sums(n, err);
 	if (code)
 		return code;
-	p.b.data = &p; /* there, wherever */
+	p.b.data = &p; /* not NULL: present; the address is not used */
 	if (add->out[0] != n->in[0] || add->out[0]->type != add->in[0]->type ||
 		!cuda_norm_knows(&p))
 		return not_known(n, err);

@@ -59,7 +59,7 @@ static int takes_map(struct cuda_dev *dev, const struct jm_group *group, struct 
 	struct cuda_pointwise p = args_of(n);
 
 	(void)dev;
-	p.b.data = n->n_in > 1 ? &p : NULL; /* there, wherever */
+	p.b.data = n->n_in > 1 ? &p : NULL; /* not NULL: present; the address is not used */
 	return cuda_pointwise_knows(&p) ? 0 : mixed(n, err);
 }
 

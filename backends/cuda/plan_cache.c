@@ -98,7 +98,7 @@ const char *cuda_plan_find(struct cuda_dev *dev, const char *key)
 	return NULL;
 }
 
-/* One write of one line: lines of processes side by side do not mix. */
+/* Writes one line by one call, so that lines of several processes do not mix. */
 void cuda_plan_keep(struct cuda_dev *dev, const char *key, const char *value)
 {
 	char line[LINE], owner[OWNER];
