@@ -42,7 +42,7 @@ static int sim_open(struct jm_ctx *ctx, const char *arg, struct jm_knobs *set, v
 	return 0;
 }
 
-/* An MI300X accepts what it does not keep: enforced is then what it does. */
+/* An MI300X accepts caps that it does not keep: `enforced` is the power that it then keeps to. */
 static int sim_get(
 	void *state, int i, double *ret_accepted, double *ret_enforced, struct jm_err *err)
 {

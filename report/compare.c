@@ -100,7 +100,7 @@ static json_t *by_work(const json_t *records, const char *const *ignore, bool wi
 
 /* ---- values ---------------------------------------------------------------------------------------------- */
 
-/* What one side says of a work. */
+/* The values of one side for a work. */
 struct side {
 	double *value[JM_COMPARED_COUNT]; /* [n] */
 	int *block;			  /* [n]; -1 = none */

@@ -50,7 +50,8 @@ void jm_text_verdict(const struct jm_grouping *g, const struct jm_group_series *
 /* "300 W, repeat 2 (a3f2c1d0): the worker died": a failed case. */
 void jm_text_failure(
 	const struct jm_grouping *g, const struct jm_group_case *c, char *out, size_t size);
-/* Why the runs have no better grade; of reasons that differ in numbers only, the first run's. */
+/* Why the grade of the runs is not better; of reasons that differ only in numbers, those of the first
+ * run. */
 json_t *jm_text_reasons(const struct jm_grouping *g, const struct jm_group_series *s);
 /* The same as one text. */
 void jm_text_quality(

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a report says of a series in words. */
+/* The sentences of a report about a series. */
 #include "grid.h"
 #include "base/json.h"
 

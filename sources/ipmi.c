@@ -106,7 +106,7 @@ static size_t exchange(struct state *s, uint8_t message[MAX_MESSAGE])
 	return n;
 }
 
-/* Why the answer holds no power. */
+/* The reason why the answer contains no power. */
 static const char *complaint(const uint8_t *message, size_t n)
 {
 	if (!n)

@@ -141,7 +141,7 @@ static void read_counters(struct jm_nvml_state *s)
 	}
 }
 
-/* All but the counter. */
+/* Reads all fields but the counter. */
 static void read_gpu(struct jm_nvml_state *s, struct jm_nvml_board *g, bool slow)
 {
 	int n = g->begin[slow ? JM_NVML_COUNTER : JM_NVML_SLOW];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NVIDIA GPUs: which of them are this job's, their meters, and what each of them tells. */
+/* NVIDIA GPUs: which of them are this job's, their meters, and the signals that each of them reports. */
 #include "base/ctx.h"
 #include "base/clock.h"
 #include "nvml_state.h"
@@ -316,7 +316,7 @@ static int open_gpus(struct jm_ctx *ctx, struct jm_nvml *nvml, const struct jm_v
 	return rc;
 }
 
-/* Of every GPU that is asked in this way. */
+/* Marks the signals of all GPUs that are read by this probe. */
 static void mark_stamped(const struct jm_nvml_state *s, struct jm_meters *set, int first_signal,
 	const struct jm_nvml_probe *probe, bool stamped)
 {
@@ -327,8 +327,8 @@ static void mark_stamped(const struct jm_nvml_state *s, struct jm_meters *set, i
 }
 
 /*
- * Does the driver stamp a field when it is asked, or when its sensor changed? A stamp that stays the same
- * from one call to the next, a moment later, is the sensor's. One GPU speaks for all.
+ * Does the driver stamp a field when it is asked, or when its sensor changed? A stamp that stays the
+ * same from one call to the next, a moment later, is the sensor's. One GPU is tried for all.
  */
 static void learn_stamps(struct jm_nvml_state *s, struct jm_meters *set, int first_signal)
 {

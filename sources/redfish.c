@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The node's power as its management controller tells it over Redfish (DMTF DSP0268): EnvironmentMetrics
- * (PowerWatts, EnergykWh), else PowerControl of Power, of the chassis named or of the first that has one. By libcurl,
- * opened when it is needed. The controller's certificate is always verified; the password comes from a file.
+ * The node's power as its management controller reports it over Redfish (DMTF DSP0268):
+ * EnvironmentMetrics (PowerWatts, EnergykWh), else PowerControl of Power, of the chassis named or of the
+ * first that has one. By libcurl, opened when it is needed. The controller's certificate is always
+ * verified; the password comes from a file.
  */
 #include "base/ctx.h"
 #include "base/clock.h"
@@ -221,7 +222,7 @@ static int redfish_read(void *state, struct jm_sink *sink, struct jm_err *err)
 	struct jm_err none = JM_ERR_INIT;
 	int64_t asked = jm_ctx_now(s->ctx);
 	json_t *resource = jm_https_get_json(&s->https, s->path, &none);
-	/* The controller looked at its sensor somewhere between question and answer. */
+	/* The controller read its sensor at some time between question and answer. */
 	int64_t now = asked + (jm_ctx_now(s->ctx) - asked) / 2;
 
 	(void)err;

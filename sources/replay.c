@@ -90,7 +90,7 @@ static const char *quantity_name(int i)
 	return jm_quantity_name((enum jm_quantity)i);
 }
 
-/* What was not measured does not become so by being recorded. */
+/* Recorded estimates and simulations keep their origin; everything else becomes "replayed". */
 static enum jm_origin origin_of(const char *recorded)
 {
 	static const enum jm_origin kept[] = {JM_ESTIMATED, JM_SIMULATED};

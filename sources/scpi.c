@@ -38,7 +38,7 @@ static const struct {
 struct state {
 	struct jm_ctx *ctx;
 	struct jm_text_line line;
-	char name[64]; /* what *IDN? says */
+	char name[64]; /* answer to *IDN? */
 	int n, element;
 	bool sync, integrate;
 	double rate, refresh; /* s; NAN = left as it is */

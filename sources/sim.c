@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The sensors of a simulated node: per GPU what NVML tells of a Hopper (energy counter, short and long
- * mean of power, clocks...), and its memory as a component of its own, without a counter.
+ * The sensors of a simulated node: per GPU what NVML reports for a Hopper GPU (energy counter, short and
+ * long mean of power, clocks...), and its memory as a component of its own, without a counter.
  */
 #include "meter/source.h"
 #include "sim/node.h"

@@ -69,7 +69,7 @@ void jm_batch_feed_close(struct jm_batch_feed *s)
 
 /* ---- text ---------------------------------------------------------------------------------------------- */
 
-/* Of the text from place `at` on. */
+/* Checks n tokens of the text from place `at` on. */
 static int check_tokens(const struct jm_feed_input *input, const int32_t *token, int64_t n,
 	int64_t at, struct jm_err *err)
 {
@@ -190,7 +190,7 @@ static int write_once(
 	return code;
 }
 
-/* What stays. */
+/* Writes the inputs that stay the same in all micro-steps. */
 static int write_all_once(struct jm_batch_feed *s, struct jm_err *err)
 {
 	int code = 0;

@@ -134,7 +134,8 @@ int jm_corpus_index(const char *name, const void *index, size_t size, size_t bin
 
 static int map_file(const char *path, void **ret, size_t *ret_size, struct jm_err *err)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would be waited for */
+	/* O_NONBLOCK: opening a pipe would wait for its writer */
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	struct stat st;
 	void *map;
 

@@ -7,7 +7,7 @@
 
 #include "engine/reduce.h"
 
-/* What all ranks compute on. */
+/* Tells all ranks the devices of each other. */
 static int introduce(struct jm_gang *g, struct jm_work *work, struct jm_err *err)
 {
 	const struct jm_transfer t = {.kind = JM_ALL_GATHER,
@@ -69,7 +69,7 @@ void jm_gang_close(struct jm_gang *g)
 	jm_comm_close(&g->device);
 	jm_comm_close(&g->control);
 	if (g->work)
-		g->work->gang = NULL; /* after a setup that failed it is still looked at */
+		g->work->gang = NULL; /* it may be read after a setup that failed */
 	free(g->own);
 	*g = (struct jm_gang){0};
 }

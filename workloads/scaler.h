@@ -23,10 +23,11 @@ struct jm_scaler {
 
 /* "512", "dynamic" or "dynamic:512". */
 int jm_scaler_parse(const char *text, struct jm_scaler *ret, struct jm_err *err);
-/* When the outcome of a step is known: was its gradient finite? used: the scale it ran with; a step that was
- * under way already when an earlier one failed does not halve the scale again. */
+/* Called when the outcome of a step is known. finite: its gradient was finite; used: the scale that it
+ * ran with. A step that was already under way when an earlier one failed does not halve the scale again. */
 void jm_scaler_step(struct jm_scaler *s, double used, bool finite);
-/* Asked before that of a gradient that is not finite: may it be the scale's fault, to be skipped? */
+/* Called before jm_scaler_step for a gradient that is not finite: may the scale be the reason, so that
+ * the step is skipped? */
 bool jm_scaler_forgives(const struct jm_scaler *s);
 
 #endif

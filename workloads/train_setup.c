@@ -36,7 +36,7 @@ static void describe_text(struct jm_work *work, const char *path, const struct j
 		n < c->bytes ? "first 256 MiB " : "", (unsigned long long)XXH3_64bits(c->data, n));
 }
 
-/* The one that is given, or one that is here; NULL = there is none. */
+/* The text that the user names, else the first one that exists on this machine; NULL = there is none. */
 static const char *text_path(const struct jm_work *work)
 {
 	const char *path = jm_values_text(work->options, "text");
@@ -138,8 +138,9 @@ static void drop_plan(struct train *s)
 #define REMADE 0.01 /* share of a step's time by the roofline that goes into values made again */
 
 /*
- * Where a device has memory of its own, nobody else needs what is left of it: all is kept that fits, but what costs next
- * to nothing to make again. An evaluation beside the training adds its inputs alone.
+ * If a device has memory of its own, no other program needs the rest of it: everything that fits is
+ * kept, except values that cost next to nothing to compute again. An evaluation beside the training adds
+ * only its inputs.
  */
 static int plan_kept(struct train *s, struct jm_err *err)
 {

@@ -52,8 +52,8 @@ int jm_wire_check_reply(
 /* Fills in the head of a request, or of a reply, whose payload is there; returns the bytes of the message. */
 size_t jm_wire_put_request(void *message, enum jm_wire_op op, size_t n);
 size_t jm_wire_put_reply(void *message, enum jm_wire_op op, size_t n);
-/* Writes a refusal with its reason in place of the request. JM_EVERSION: in the format from before there
- * were versions. */
+/* Writes a refusal with its reason in place of the request. JM_EVERSION to a request
+ * from before there were versions has the format of that time. */
 size_t jm_wire_put_refusal(void *message, int rc, const char *text);
 /* The payload behind the head of a request, or of a reply. */
 void *jm_wire_request_payload(void *message);

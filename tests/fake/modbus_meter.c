@@ -76,7 +76,7 @@ int main(int argc, char **argv)
 	}
 	puts("ready");
 	fflush(stdout);
-	alarm(120); /* a test that was killed leaves nothing behind */
+	alarm(120); /* ends this process when its test was killed */
 	for (;;) {
 		if (modbus_tcp_accept(line, &listening) < 0)
 			return 1;

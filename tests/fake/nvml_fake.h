@@ -98,7 +98,7 @@ double fake_frac(double x);
 double fake_last_tick(double t, double period, double phase);
 double fake_watts(int gpu, double t);	/* P_i(t) before any cut */
 double fake_joules(int gpu, double t);	/* E_i(t) */
-double fake_counted(int gpu, double t); /* what the counter makes of it */
+double fake_counted(int gpu, double t); /* the value of the counter */
 double fake_mean_watts(int gpu, double end, double window);
 double fake_enforced_w(int gpu);
 /* For how long P_i was above the limit, which holds from 0 to t. */

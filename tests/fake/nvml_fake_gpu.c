@@ -292,7 +292,7 @@ double fake_counted(int gpu, double t)
 	double from = moment(fake.freeze_at, gpu), until = moment(fake.thaw_at, gpu);
 	double reset = moment(fake.reset_at, gpu), joules = 0;
 
-	/* it stays at what it told last */
+	/* the counter stays at its last value */
 	if (isfinite(from))
 		from = fake_last_tick(from, fake.step, fake_frac(0.754878 * (gpu + 1)));
 
