@@ -41,14 +41,14 @@ const char *jm_fault_name(enum jm_fault_kind kind)
 static const struct jm_part nothing = {
 	.joules = NAN, .known = NAN, .variance = NAN, .watts_max = NAN};
 
-/* A stretch's two ways, and what is wrong with them. */
+/* The energy of a stretch by counter and by power, and the fault of their readings. */
 struct parts {
 	struct jm_part counter, power;
 	struct jm_fault fault;
 	double limit; /* as in jm_meter_signals */
 };
 
-/* What cannot be true is not used. */
+/* Removes the parts whose readings cannot be true. */
 static void leave_out_faults(struct parts *p)
 {
 	enum jm_fault_kind kind = p->fault.kind;
@@ -60,7 +60,7 @@ static void leave_out_faults(struct parts *p)
 		p->power = nothing;
 }
 
-/* Both are plausible, but they differ by more than their bounds: which one is right is not known. */
+/* Both are plausible; if they differ by more than their bounds, it is not known which one is right. */
 static void compare(struct parts *p, double length)
 {
 	double apart = fabs(p->counter.joules - p->power.joules);
@@ -75,14 +75,14 @@ static void compare(struct parts *p, double length)
 	p->counter.variance += apart * apart / (Z95 * Z95);
 }
 
-/* Once: what power readings allow at the end may be the same that they differ by. */
+/* The larger of the two bounds, not their sum: what power allows at the end may be the same difference. */
 static void widen(struct jm_part *counter)
 {
 	counter->variance =
 		fmax(counter->variance, counter->hidden * counter->hidden / (Z95 * Z95));
 }
 
-/* Why an energy is unknown, where nothing was wrong with what could be read. */
+/* The reason for an unknown energy, if the readings that exist have no fault. */
 static void name_unknown(struct jm_energy *e)
 {
 	if (isnan(e->joules) && !jm_fault_kind(&e->fault))

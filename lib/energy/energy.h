@@ -15,12 +15,12 @@
 /* What is wrong with a meter's readings, and the words for it in a record. See energy_check.c. */
 #define JM_FAULTS(X)                                                                               \
 	X(NONE, "none")                                                                            \
-	X(COUNTER_STUCK, "counter-stuck") /* it stood still; not used */                           \
+	X(COUNTER_STUCK, "counter-stuck") /* it had no steps; not used */                          \
 	X(COUNTER_FAST, "counter-fast")	  /* it rose by more than the device can draw; not used */ \
 	X(CONTRADICTION, "contradiction") /* counter and power exclude each other; none is used */ \
 	X(DIFFER, "differ")		  /* they differ by more than their bounds */              \
-	X(POWER_ZERO, "power-zero")	  /* 0 W of what is on; power is not used */               \
-	X(COUNTER_RESET, "counter-reset") /* and power does not tell; the energy is unknown */     \
+	X(POWER_ZERO, "power-zero")	  /* 0 W of a device that is on; power is not used */      \
+	X(COUNTER_RESET, "counter-reset") /* and there is no power; the energy is unknown */       \
 	X(NO_READINGS, "no-readings")	  /* for a part of the time; the energy is unknown */
 enum jm_fault_kind {
 #define X(name, text) JM_FAULT_##name,
@@ -32,7 +32,7 @@ struct jm_fault {
 	enum jm_fault_kind kind;
 	double seconds;			   /* for how long */
 	double counter_watts, power_watts; /* means over these seconds; NAN = unknown */
-	double power_zero_s;		   /* s that power told 0 W; 0 = it did not */
+	double power_zero_s;		   /* s for which power readings were 0 W */
 };
 
 /* JM_FAULT_NONE where nothing is wrong; "counter-stuck". */

@@ -30,7 +30,7 @@
 #define WINDOW_SHARE 0.25 /* of a refresh, where the sensor's window is not known */
 #define UNSEEN_MIN   INT64_C(150000000) /* ns: readings may lie so far apart */
 
-/* When the counter made a step, and by how much that may be off. */
+/* The time of a step of the counter, and its uncertainty; ns. */
 struct step {
 	int64_t at, loose;
 };
@@ -42,7 +42,7 @@ struct rising {
 	double joules;
 };
 
-/* What the counter stood at, and when it was first and last seen there. */
+/* A value of the counter, and when it was first and last read. */
 struct still {
 	double value;
 	int64_t first, seen;
@@ -57,9 +57,9 @@ struct check {
 	int64_t window;		/* ns */
 	struct still last;
 	bool any;
-	int64_t alive; /* the last moment at which the counter is known to go on; ns */
+	int64_t alive; /* the last moment at which the counter is known to count; ns */
 	struct rising window_open, whole;
-	int64_t caught_up; /* ns that the counter stood still at most before it caught up */
+	int64_t caught_up; /* ns, the longest time without a step after which the counter caught up */
 	struct jm_fault fault;
 	struct jm_err *err;
 	int rc;
@@ -150,8 +150,8 @@ static void note_pause(struct check *c, int64_t length, double rise)
 }
 
 /*
- * It stood still and then rose by so much at its next step (NULL: it did not). A counter that is only late
- * tells then what was used meanwhile.
+ * The counter had no step for some time and then rose by `rise` at the next step (NULL: there was none).
+ * The step of a counter that is only late includes the energy of that time.
  */
 static void look_at_rest(
 	struct check *c, const struct still *still, const struct jm_plateau *next, double rise)
@@ -210,7 +210,7 @@ static void look_at_rising(struct check *c, const struct rising *r)
 	h = hold_power(c, a, b);
 	if (h.covered_s < COVERED * length)
 		return;
-	/* readings and steps need not come together, and a long window lags behind */
+	/* readings and steps are at different times, and a long window lags behind */
 	loose += seconds(2 * c->power->refresh_ns) + fmax(0, seconds(c->power->window_ns));
 	share = seen_share(c->power);
 	least = PROVES * share * h.joules - h.most * loose;
@@ -243,13 +243,13 @@ static void add_rise(struct check *c, const struct jm_plateau *run, double joule
 	*r = (struct rising){.open = true, .begin = step_of(run), .end = step_of(run)};
 }
 
-/* After a reset. */
+/* Begins anew after a reset. */
 static void start_over(struct check *c)
 {
 	c->window_open.open = c->whole.open = false;
 }
 
-/* A reset looks like a part of a round, of more than the device can draw: -1 then. */
+/* A reset looks like a wrap-around with more joules than the device can draw: -1 then. */
 static double gone_round(const struct check *c, const struct jm_plateau *run, double rise)
 {
 	return rise > c->peak * (seconds(run->first - c->last.first) + 1) ? -1 : rise;
@@ -281,14 +281,15 @@ static void on_plateau(void *arg, const struct jm_plateau *run)
 	c->last = (struct still){run->value, run->first, run->seen};
 }
 
-/* Long enough to say something? */
+/* Checks the rise if it was long enough for that. */
 static void look_at_end(struct check *c, const struct rising *r)
 {
 	if (r->open && r->end.at - r->begin.at >= STILL * c->counter->refresh_ns)
 		look_at_rising(c, r);
 }
 
-/* What is left of the last window, all of it, and whether the counter stands still at its end. */
+/* Checks the rest of the last window, the whole stretch, and whether the counter has no steps at its
+ * end. */
 static void finish(struct check *c)
 {
 	if (!c->any)

@@ -237,7 +237,8 @@ static struct edge extrapolate(const struct jm_signal *counter, const struct nea
 		watts = t > start ? rate(counter, near, i - 1, i) : rate(counter, near, i, i + 1);
 	if (from_seen > jm_reach(counter))
 		return (struct edge){.known = false};
-	/* seen standing still for longer than a refresh: nothing flowed, unless power readings tell */
+	/* without a step for longer than a refresh: no energy was used, unless power readings say
+	 * otherwise */
 	if (!used && (t > start || isnan(watts)) && counter->refresh_ns &&
 		run->seen - start > jm_reach(counter))
 		watts = 0;
@@ -266,7 +267,7 @@ static void drop_silence(struct near *near, int64_t *ret_silent_at, int64_t t)
 	near->n = kept;
 }
 
-/* A counter that was still at a value came to it less than a refresh before, unless it stood still. */
+/* A counter seen at a value reached it less than a refresh before, unless it did not change for longer. */
 static void tighten(const struct jm_signal *counter, struct near *near)
 {
 	for (int i = 0; counter->refresh_ns && i < near->n; i++) {
@@ -320,7 +321,7 @@ static int find_edge(const struct jm_trace_interval *s, int signal, int power, i
 	struct near near, watts = {.n = 0};
 	int rc = look_around(s, signal, t, &near, err);
 
-	/* a power averaged over more than the counter's refresh says nothing of its inside */
+	/* a power averaged over more than the counter's refresh shows nothing within one step */
 	if (!rc && power >= 0 && s->set->signal[power].window_ns <= counter->refresh_ns)
 		rc = look_around(s, power, t, &watts, err);
 	if (!rc)

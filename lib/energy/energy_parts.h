@@ -69,12 +69,13 @@ struct jm_watch {
 	void *arg;
 };
 
-/* energy_counter.c: signal is a counter; power: the meter's power signal for the shape, or -1; watch: of the
- * counter, from before an edge's surroundings to behind them; NULL = none */
+/* energy_counter.c: signal is a counter; power: the meter's power signal for the shape, or -1; watch:
+ * also gets the readings of the counter, at least those of its own interval; NULL = none */
 int jm_energy_by_counter(const struct jm_trace_interval *s, int signal, int power,
 	const struct jm_watch *watch, struct jm_part *ret, struct jm_err *err);
 
-/* What a meter has; -1 = it has none. shape: the power that tells of the inside of a counter's step. */
+/* The signals of a meter; -1 = it has none. shape: the power that shows what happens within a counter's
+ * step. */
 struct jm_meter_signals {
 	int meter, counter, power, shape;
 	double limit; /* W: the highest limit of the device in the interval; 0 = not known */
@@ -114,7 +115,7 @@ double jm_pattern_swing(const struct jm_pattern *p);
 /* How many moments of its load the sensor saw, over and over, if they are few; else 0. */
 int jm_pattern_places(const struct jm_pattern *p);
 /* W, 95 %: how far the mean may be off because a slow wave of readings may be an alias of a fast load; 0 =
- * they are no such wave. limit: W, of the device; 0 = not known. */
+ * the readings show no such wave. limit: W, of the device; 0 = not known. */
 double jm_pattern_alias(const struct jm_pattern *p, double seen_share, double limit);
 
 /*

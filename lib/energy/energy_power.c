@@ -121,7 +121,8 @@ static struct level level_of(const struct sum *s, const struct jm_plateau *run)
 	return (struct level){run->value, jm_plateau_start(run) - s->shift, run->seen - s->shift};
 }
 
-/* The last moment the sensor is known to have been at the last value, before the next at `start`. */
+/* The last moment at which the sensor is known to have had its last value, before the next one at
+ * `start`. */
 static int64_t known_until(const struct sum *s, int64_t start)
 {
 	int64_t last = s->signal->refresh_ns ? start - s->signal->refresh_ns : s->last.seen;
@@ -180,7 +181,7 @@ static void join(struct sum *s, const struct jm_plateau *run, int64_t start)
 	s->last_held = held;
 }
 
-/* The end of what is known before a silence: as long as the value was seen. */
+/* Ends the last run before a gap in the readings: its value is valid as long as it was seen. */
 static void close_run(struct sum *s)
 {
 	int64_t start = s->last.start, seen = s->last.seen;
@@ -310,7 +311,7 @@ static double between_windows(const struct sum *s)
 	double grown = jm_pattern_repeats(&s->pattern) * jm_pattern_swing(&s->pattern);
 	double range = range_of(s), shown, hides;
 
-	if (s->shift) /* windows without a gap; their length is what is not known */
+	if (s->shift) /* there is no gap between the windows; their length is unknown */
 		return s->gap_squares * missed_share(s) + square(range * gap) / 12;
 	shown = s->gap_squares * missed_share(s) * grown + square(range * gap) / 4;
 	hides = gap > 0 ? square(hidden(s, gap)) : 0;

@@ -51,7 +51,7 @@ static double more_for_few(double squares, int n)
 	return squares / n * (1 + (double)FEW / n);
 }
 
-/* What was seen of the means over the power's window. */
+/* Sums over the means of the power's window. */
 struct seen {
 	double squares, sum;
 	int n;
@@ -75,7 +75,7 @@ static void from_power(struct jm_unseen *u, const struct jm_signal *counter,
 {
 	struct seen seen = {0};
 
-	/* a value that stays was refreshed all the same */
+	/* an unchanged value was refreshed as well */
 	for (int i = 0; i < n_power; i++)
 		for (int64_t end = jm_plateau_start(&power[i]);
 			end <= power[i].seen || end == jm_plateau_start(&power[i]);

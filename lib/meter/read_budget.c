@@ -73,7 +73,8 @@ static void await(struct jm_read_pace *p)
 		p->due = p->from + (p->to - p->from) / 2;
 }
 
-/* From the last known step to the first that is not over at `now`. False: it is too long ago. */
+/* Extrapolates from the last known step to the first one that is not over at `now`. False: the last step
+ * is too long ago. */
 static bool predict(struct jm_read_pace *p, int64_t now)
 {
 	int64_t n = (now - p->hi) / p->refresh + 1, drift;
@@ -85,7 +86,7 @@ static bool predict(struct jm_read_pace *p, int64_t now)
 	return p->to - p->from <= p->refresh / 2;
 }
 
-/* Around the first step that can still be seen from before it. */
+/* Plans the readings around the first step that can still be read before it comes. */
 static void aim(struct jm_read_pace *p, int64_t now)
 {
 	if (!p->refresh || !p->hi || !predict(p, now)) {
@@ -101,7 +102,8 @@ static void aim(struct jm_read_pace *p, int64_t now)
 	p->due = early(p);
 }
 
-/* Where a step may come any moment the reading at the edge is the one before it; else there is time. */
+/* If a step may come at any moment, the reading at the edge is the one before it; otherwise there is
+ * time for another. */
 static void face_edge(struct jm_read_pace *p, int64_t now)
 {
 	if (!p->refresh || !p->hi || !predict(p, now) || now < early(p))
@@ -135,7 +137,7 @@ bool jm_read_pace_wants(struct jm_read_pace *p, const struct jm_read_budget *bud
 	if (p->state == JM_READ_PACE_EDGE)
 		face_edge(p, now);
 	if (p->state == JM_READ_PACE_BEFORE && now > p->from)
-		await(p); /* others were read meanwhile */
+		await(p); /* other counters were read meanwhile */
 	return p->state != JM_READ_PACE_REST && now >= p->due;
 }
 
@@ -146,7 +148,7 @@ int64_t jm_read_pace_due(const struct jm_read_pace *p)
 
 int64_t jm_read_pace_urgency(const struct jm_read_pace *p)
 {
-	/* what comes after a step can wait for half a refresh, if it must */
+	/* the reading after a step can wait for half a refresh if necessary */
 	return p->state == JM_READ_PACE_AFTER ? p->due + p->refresh / 2
 	       : p->state == JM_READ_PACE_BEFORE || p->state == JM_READ_PACE_EDGE ? p->from
 										  : p->due;
@@ -154,7 +156,7 @@ int64_t jm_read_pace_urgency(const struct jm_read_pace *p)
 
 /* ---- results of a reading ---- */
 
-/* The first readings, and a few later ones, take longer for other reasons. */
+/* The first readings, and some later ones, take longer for other reasons and count less. */
 static void average(struct jm_read_pace *p, int64_t *mean, int64_t value)
 {
 	int64_t most = 2 * *mean + OUTLIER_NS;
@@ -165,7 +167,7 @@ static void average(struct jm_read_pace *p, int64_t *mean, int64_t value)
 		*mean += ((value < most ? value : most) - *mean) / MEMORY;
 }
 
-/* An edge cannot wait; what it borrows beyond a bound is forgiven. */
+/* An edge cannot wait; a debt above DEBT_NS is dropped. */
 static void pay(
 	const struct jm_read_pace *p, struct jm_read_budget *budget, int64_t now, int64_t cost)
 {
@@ -176,8 +178,8 @@ static void pay(
 		budget->free_ns = now + DEBT_NS;
 }
 
-/* A step came after a and not after b. The expected time is the better estimate only where
- * readings agree with it. */
+/* A step came after a and not after b. The expected time is more exact, but only if readings agree with
+ * it. */
 static void learn(struct jm_read_pace *p, int64_t a, int64_t b)
 {
 	bool awaited = p->state == JM_READ_PACE_AFTER && b - a < p->refresh / 2;
@@ -193,7 +195,7 @@ static void learn(struct jm_read_pace *p, int64_t a, int64_t b)
 	p->hi = b;
 }
 
-/* Was it seen between readings that are near, and is its time known well? */
+/* Was the step between two readings in quick succession, and is its time known well? */
 static bool is_sharp(const struct jm_read_pace *p, int64_t now)
 {
 	return now - p->last_begin <= p->refresh / SOON + 2 * p->wall &&
@@ -225,7 +227,7 @@ static void missed(struct jm_read_pace *p, struct jm_read_budget *budget, int64_
 	rest(p, budget);
 }
 
-/* A step since a reading of before the search may be an old one. */
+/* A difference from a reading before the search may be an old step, so it does not count. */
 static void searched(
 	struct jm_read_pace *p, struct jm_read_budget *budget, int64_t now, bool stepped)
 {

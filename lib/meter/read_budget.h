@@ -15,34 +15,34 @@
 
 #define JM_READ_BUDGET_SHARE 50
 
-/* What several counters may spend together; each in its turn. */
+/* The budget that several counters share; they are read in turn. */
 struct jm_read_budget {
 	int n, turn;
-	int64_t free_ns; /* nothing more before this, edges apart */
+	int64_t free_ns; /* no reading before this, except at edges */
 };
 
 enum jm_read_pace_state {
 	JM_READ_PACE_REST,
-	JM_READ_PACE_EDGE,   /* one has begun */
+	JM_READ_PACE_EDGE,   /* an edge has begun */
 	JM_READ_PACE_BEFORE, /* to be read before a step */
-	JM_READ_PACE_AFTER,  /* and after it */
+	JM_READ_PACE_AFTER,  /* to be read after the step */
 	JM_READ_PACE_SEARCH, /* the time of its steps is unknown */
 };
 
 struct jm_read_pace {
-	int index;	    /* in the budget */
+	int index;	    /* of this counter in the budget */
 	int64_t refresh;    /* between steps; 0 = unknown */
-	int64_t cost, wall; /* ns of the processor, and of time, that a reading takes lately */
-	int readings;	    /* up to a few */
+	int64_t cost, wall; /* ns of processor time and of time per reading, recent mean */
+	int readings;	    /* counted up to a small number */
 	bool always;	    /* read whenever it can be, whatever it costs */
 
 	enum jm_read_pace_state state;
 	bool at_edge, watching; /* watching: no step was seen since the edge began */
-	bool seen;		/* a reading was, since then or since a search began */
+	bool seen;		/* there was a reading since then, or since a search began */
 	int64_t due;		/* the next reading */
 	int64_t lo, hi;		/* a step came in (lo, hi]; hi 0 = not known */
 	int64_t from, to;	/* the step waited for comes in (from, to] */
-	int64_t give_up;	/* of a search */
+	int64_t give_up;	/* end of a search */
 	int more;		/* steps to look at beyond this one */
 	int misses;
 	double value;	    /* of the last reading */
