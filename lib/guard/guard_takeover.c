@@ -23,15 +23,14 @@ static bool is_ours(const struct pass *p, const struct jm_journal_state *s)
 	return s->open && s->guard.pid == p->t->guard.pid && s->guard.start == p->t->guard.start;
 }
 
-/* Another joulemark that holds the knob now has first restored the value that this one had
- * found. */
+/* Has another joulemark, which holds the knob now, restored the value that this one had found? */
 static bool is_settled(const struct pass *p, const struct jm_journal_state *s)
 {
 	return (s->open && !is_ours(p, s) && jm_process_runs(&s->guard)) ||
 	       (!s->open && s->kept && s->guard.pid != p->t->guard.pid);
 }
 
-/* The journal is ours to write: nothing is held any more. */
+/* Writes to the locked journal that nothing is held any more. */
 static void close_session(struct jm_journal *j, double found)
 {
 	struct jm_journal_state s = j->now;
@@ -53,7 +52,7 @@ static int with_journal(
 	return rc;
 }
 
-/* Its value is known, and has been restored. */
+/* Sets the damaged journal aside: the value is known and has been restored. */
 static void set_aside(struct pass *p, const struct jm_knob *knob)
 {
 	struct jm_journal j;

@@ -90,7 +90,7 @@ int jm_journal_sync_folder(const struct jm_ctx *ctx, struct jm_err *err)
 
 /* ---- the lock ------------------------------------------------------------------------------------------ */
 
-/* Is the lock still the file of its name, in the folder of its name? A user may remove them. */
+/* Is the lock still the file with its name in the folder with its name? A user may have removed them. */
 static bool is_in_place(const struct jm_journal *j)
 {
 	char file[JM_JOURNAL_NAME + 16];
@@ -121,8 +121,8 @@ static int open_lock(struct jm_journal *j, bool *ret_stand_in, struct jm_err *er
 	return j->lock < 0 ? jm_err_set(err, rc, "%s", why.text) : 0;
 }
 
-/* A holder of joulemark 0.1 locks the record itself. Any user can lock a file that was once readable to all, so that
- * alone proves nothing: its client has to run. */
+/* A process of joulemark 0.1 locks the record itself. Any user can lock a file that was once readable to
+ * all, so the lock alone proves nothing: the client in the record has to be running, too. */
 static bool held_by_old(const struct jm_journal *j, const struct jm_journal_state *s)
 {
 	char file[JM_JOURNAL_NAME + 16];

@@ -111,7 +111,7 @@ static double own_cpu(const struct jm_attach *a)
 	return *a->cgroup ? cgroup_cpu(a) : NAN;
 }
 
-/* Both at one moment. What is gone keeps its last time. */
+/* Reads both processor times at one moment. A process or group that has ended keeps its last time. */
 static void look(struct jm_attach *a)
 {
 	double own = own_cpu(a);
@@ -136,7 +136,10 @@ static int open_process(struct jm_attach *a, struct jm_err *err)
 		return jm_err_set(err, JM_ENOENT,
 			"There is no process %d; it may have ended. 'ps -e' lists those that run.",
 			pid);
-	if (a->pidfd < 0 && (errno == EINVAL || errno == ENOENT)) /* by the age of the kernel */
+	if (a->pidfd < 0 &&
+		(errno == EINVAL ||
+			errno ==
+				ENOENT)) /* which of the two depends on the version of the kernel */
 		return jm_err_set(err, JM_EUSAGE,
 			"%d is a thread and no process; give the id of its process (Tgid in "
 			"/proc/%d/status).",
@@ -159,7 +162,7 @@ static int open_process(struct jm_attach *a, struct jm_err *err)
 	return 0;
 }
 
-/* The user should know whose process it is: a mistyped id is somebody else's. */
+/* Logs whose process it is: a mistyped id may name a process of another user. */
 static void say_whose(const struct jm_attach *a)
 {
 	char path[40];
@@ -229,7 +232,7 @@ static int timeout_ms(int64_t left_ns)
 	return left_ns <= 0 ? 0 : (int)((left_ns + JM_MILLISECOND - 1) / JM_MILLISECOND);
 }
 
-/* Waits for the next look; true = it is over. */
+/* Waits until the next look; true = the measurement has ended. */
 static bool wait_on(struct jm_attach *a, int64_t now, int64_t end_ns)
 {
 	struct pollfd fds[] = {
@@ -250,7 +253,7 @@ static void look_at_devices(struct jm_attach *a, int64_t now)
 	a->devices_ns = now;
 }
 
-/* Until it is over; returns when that was. */
+/* Looks at intervals until the measurement has ended; returns when that was. */
 static int64_t attend(struct jm_attach *a, int64_t start_ns)
 {
 	int64_t end_ns = a->o->for_ns ? start_ns + a->o->for_ns : JM_FOREVER;

@@ -19,7 +19,7 @@ struct column {
 	bool counter;
 	double wrap;
 	struct jm_reading last; /* of a counter: its last change */
-	double watts;		/* at the row that comes next; NAN = unknown */
+	double watts;		/* at the next row; NAN = unknown */
 };
 
 struct point {
@@ -55,7 +55,8 @@ static void add_point(struct table *t, int64_t t_ns, double watts)
 	t->point[t->n++] = (struct point){t_ns, watts, t->at};
 }
 
-/* Of a counter: what it counted from its last change on. Behind that, and after a reset, the power is unknown. */
+/* A change of a counter gives the power since its last change. After the last one, and at a reset, the
+ * power is unknown. */
 static void add_count(struct table *t, struct column *c, struct jm_reading r)
 {
 	double joules = r.value - c->last.value;

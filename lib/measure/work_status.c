@@ -40,7 +40,8 @@ struct jm_work_writer {
 
 /* ---- places and names ---- */
 
-/* As it stands in a file's name: only characters that one may hold anywhere; no '-', which separates. */
+/* The place as part of a file's name: only characters that are allowed everywhere, without '-', the
+ * separator. */
 static struct place named(struct place p)
 {
 	for (char *host = p.host; *host; host++)
@@ -235,7 +236,7 @@ static enum jm_origin take_origin(const json_t *json)
 	for (int i = 0; i < JM_ORIGIN_COUNT; i++)
 		if (!strcmp(name, jm_origin_name((enum jm_origin)i)))
 			return (enum jm_origin)i;
-	return JM_ESTIMATED; /* a word that is not known claims nothing */
+	return JM_ESTIMATED; /* an unknown word is no claim of a measurement */
 }
 
 static struct jm_work_status take_status(const json_t *json)
@@ -362,8 +363,9 @@ static int take_folder(struct jm_work_list *list, int folder, const struct place
 	return rc;
 }
 
-/* By its name alone, so that a damaged file goes as well. An earlier boot of this host is over; of another host, or of a
- * container with process ids of its own, it is not known. own: as it stands in names. */
+/* Decides by the name alone, so that a damaged file is removed, too. An earlier boot of this host is
+ * over; of another host, or of a container with process ids of its own, nothing is known. own: as in
+ * names of files. */
 static bool is_leftover(const struct name *name, const struct place *own)
 {
 	if (!name->process.pid || strcmp(name->host, own->host) != 0 || !*own->boot)
@@ -402,7 +404,7 @@ static int read_own(const struct jm_ctx *ctx, const struct place *here, struct j
 		return rc;
 	own = !jm_private_folder(path, folder_mode(), &fd, &why);
 	if (why.code == JM_ENOENT || (!own && jm_public_folder(path, &fd, NULL)))
-		return 0; /* nothing ever ran here, or it is closed to us */
+		return 0; /* no joulemark ever ran here, or the folder is not readable */
 	if (own)
 		clean(fd, here);
 	rc = take_folder(list, fd, here);

@@ -142,7 +142,8 @@ void jm_case_keeper_stop(struct jm_case_keeper *k)
 	if (*k->record)
 		unlink(k->record);
 	if (write(k->fd, END, sizeof(END) - 1) < 0)
-		kill(k->pid, SIGKILL); /* it must not mistake this for the death of the run */
+		kill(k->pid,
+			SIGKILL); /* otherwise the keeper would take the closed pipe for the death of the run */
 	close(k->fd);
 	close(k->lock);
 	while (waitpid(k->pid, NULL, 0) < 0 && errno == EINTR)

@@ -20,7 +20,7 @@
 struct jm_case_keeper {
 	pid_t pid; /* 0 = there is none */
 	int fd;	   /* our end of the pipe */
-	int lock; /* the record, which we hold as well: a killed keeper does not make the case a stray */
+	int lock; /* of the record, held by us too: a killed keeper does not make the case a stray */
 	struct jm_marked marked;
 	char variable[512]; /* for the environment of the case */
 	char record[1000];  /* path; "" = none */

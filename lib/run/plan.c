@@ -96,7 +96,7 @@ json_t *jm_plan_part(const json_t *what, size_t i)
 struct expansion {
 	struct jm_plan *plan;
 	const json_t *what, *found;
-	json_t *parameters; /* of the case in the making */
+	json_t *parameters; /* of the case that is being made */
 	bool have_reference;
 };
 
@@ -128,7 +128,7 @@ static bool is_excluded(const json_t *what, const json_t *settings)
 	return false;
 }
 
-/* All settings from axis i on; as_found: do those before it equal what was found? */
+/* Expands the settings from axis i on; as_found: do all those before it equal the values found? */
 static int expand_settings(struct expansion *x, size_t i, bool as_found, struct jm_err *err)
 {
 	const json_t *axes = json_object_get(x->what, "settings"), *value;

@@ -352,7 +352,7 @@ static int read_excludes(struct maker *m)
 
 /* ---- dials ---- */
 
-/* Does anything in the run depend on which value this axis has? */
+/* Is the axis free, that is, does nothing in the run depend on which value it has? */
 static bool is_free(const struct jm_plan_run *run, const struct jm_plan_key *key)
 {
 	const struct jm_plan_axis *a = &run->axis[key->axis];

@@ -343,7 +343,7 @@ static int make_runs(struct jm__plan_loader *l)
 	return rc;
 }
 
-/* What holds for all runs holds for one at least, or it is misspelt. */
+/* A key for all runs must be valid for at least one of them; otherwise it is misspelt. */
 static int check_used(struct jm__plan_loader *l)
 {
 	bool single = l->file.n == 1 && l->file.run[0].where == l->layer[l->first].map;

@@ -118,7 +118,7 @@ static int load_one(struct jm__plan_loader *l, const char *path, const char *rea
 	return rc ? rc : load_includes(l, jm_yaml_get(root, "include"));
 }
 
-/* A file that is there already is left where it is stronger. */
+/* A file that is loaded already keeps its place if it is stronger there. */
 static int load_layers(struct jm__plan_loader *l, const char *path, const struct jm_yaml *from)
 {
 	char real[PATH_MAX];
@@ -161,7 +161,7 @@ static int load_platform(struct jm__plan_loader *l)
 	return rc;
 }
 
-/* What the command line says is YAML as well, since JSON is. */
+/* Values of the command line are read as YAML, of which JSON is a part. */
 static int load_over(struct jm__plan_loader *l)
 {
 	char *text = json_object_size(l->o->over) ? json_dumps(l->o->over, 0) : NULL;

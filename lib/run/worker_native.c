@@ -203,7 +203,7 @@ static int finish(struct jm__worker *w, struct native *n, int phase, struct jm_e
 }
 
 /*
- * Does the work go on, as far as this rank can tell? Rank 0 decides for all: it has the orders, and clocks of ranks
+ * Does the work continue? Rank 0 decides for all: it receives the orders, and the clocks of ranks
  * differ.
  */
 static int agree(struct jm__worker *w, struct native *n, bool *more, struct jm_err *err)
@@ -215,7 +215,7 @@ static int agree(struct jm__worker *w, struct native *n, bool *more, struct jm_e
 	return n->workload->agree(n->state, more, sizeof(*more), err);
 }
 
-/* A step; where a power is to be held, alone and followed by its pause. */
+/* One step; where a power is to be held, no other step runs with it, and its pause follows. */
 static int paced_step(struct jm__worker *w, struct native *n, int phase, struct jm_err *err)
 {
 	int64_t t0 = jm_ctx_now(w->ctx);
@@ -298,7 +298,8 @@ static void tell(struct jm__worker *w, const struct native *n)
 	jm__worker_progress(w, phase, n->items, n->elapsed_s, share_done(n));
 }
 
-/* Steps until no reading includes the time before the settings: at work, so that the device stays warm. */
+/* Runs steps until no reading includes the time before the settings; steps, so that the device stays
+ * warm. */
 static int settle_at_work(struct jm__worker *w, struct native *n, struct jm_err *err)
 {
 	int phase = jm__worker_begin(w, "settle", err), rc = phase < 0 ? phase : 0;

@@ -77,7 +77,7 @@ int jm__worker_enter(struct jm__worker *w, const char *phase, bool *ret_changed,
 	*ret_changed = differs(w, phase);
 	if (!*ret_changed)
 		return 0;
-	if (w->rank) /* the first one asks for all, and they meet again at the next step */
+	if (w->rank) /* rank 0 asks for all ranks, which synchronise at the next step */
 		w->other_settings = jm_case_sets_in(w->parameters, phase);
 	else
 		rc = ask(w, phase, err);

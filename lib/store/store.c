@@ -314,7 +314,7 @@ static int take_lock(struct jm_store *s, int fd, struct jm_err *err)
 			return 0;
 		if (errno != EAGAIN && errno != EACCES)
 			return 0;      /* a file system without locks: SQLite's own must do */
-		usleep(LOCK_PAUSE_US); /* children of a killed run may be on their way out */
+		usleep(LOCK_PAUSE_US); /* children of a killed run may still be ending */
 	}
 	return jm_err_set(err, JM_EBUSY,
 		"Another joulemark is writing to the store '%s'; wait for it, or give another file "
