@@ -26,13 +26,13 @@ static const struct jm_option options[] = {
 	{.name = "workload",
 		.type = JM_TEXT,
 		.argument = "NAME",
-		.help = "the load; without it passes over memory (stream), which stay below the "
-			"power limit; on a simulated device sim"},
+		.help = "workload that is the load; without it stream (passes over memory), which "
+			"stays below the power limit, or sim on a simulated device"},
 	{.name = "precision",
 		.type = JM_TEXT,
 		.argument = "P",
 		.fallback = "f32",
-		.help = "of the load"},
+		.help = "precision of the load"},
 	{.name = "seconds",
 		.type = JM_DURATION,
 		.unit = "s",
@@ -49,7 +49,7 @@ static const struct jm_option options[] = {
 		.argument = "TIME",
 		.needs_unit = true,
 		.fallback = "2ms",
-		.help = "between readings"},
+		.help = "time between readings"},
 	{.name = "seed",
 		.type = JM_INT,
 		.argument = "N",
@@ -68,7 +68,7 @@ static const struct jm_option options[] = {
 		.help = "write readings and findings as JSON; - is standard output"},
 	{.name = "no-keep",
 		.type = JM_FLAG,
-		.help = "only show what is found; later measurements do not use it"},
+		.help = "only print the findings; later measurements do not use them"},
 	{.name = "forget",
 		.type = JM_FLAG,
 		.help = "remove the stored findings about all sensors, and do nothing else"},
@@ -242,7 +242,7 @@ const struct jm_command jm_command_calibrate = {
 		"how long it averages (window), how late it is (delay) and how slowly power "
 		"follows the load (rise and fall, time constants). Each value has a 95 % "
 		"uncertainty.\n\nThe findings are stored by meter and driver in the state folder, "
-		"and later measurements on this machine use it: sensors are read at the right "
+		"and later measurements on this machine use them: sensors are read at the right "
 		"rate, each reading is assigned to the time that it describes, and the bounds of "
 		"the energy follow from the real window. A signal that does not follow the load is "
 		"reported and not stored. No setting of a device is changed.\n\nThe method is that "

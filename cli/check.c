@@ -149,8 +149,8 @@ static const struct jm_option options[] = {
 			"(nothing was measured)"},
 	{.name = "rules",
 		.type = JM_FLAG,
-		.help = "also whether the meters satisfy MLPerf's rules for power, and what is "
-			"missing"},
+		.help = "also print whether the meters satisfy MLPerf's rules for power, and what "
+			"is missing"},
 	{0},
 };
 
@@ -158,9 +158,9 @@ const struct jm_command jm_command_check = {
 	.name = "check",
 	.summary = "list the quality of records, with an exit status by grade",
 	.usage = "[options] STORE|RECORD.json...",
-	.description = "Prints the grade of each record's energy and what keeps it from the next "
-		       "grade. The exit status is 0 when every record has at least the wanted "
-		       "grade, else 1, also for runs that failed and for records that are damaged.",
+	.description = "Prints the grade of each record's energy and what prevents the next grade. "
+		       "The exit status is 0 when every record has at least the wanted grade, else "
+		       "1. It is also 1 for failed runs and damaged records.",
 	.example = "joulemark check sweep.db\n"
 		   "joulemark check --rules --at-least B record.json",
 	.options = options,

@@ -132,9 +132,10 @@ static const struct jm_option options[] = {
 	{.name = "fail-if",
 		.type = JM_TEXT,
 		.argument = "CONDITION,...",
-		.help = "exit status 1 when B differs from A so: 'energy>+2%', 'time>0%', "
-			"'power<-5%'. It is met only where the whole 95 % interval lies beyond the "
-			"limit; status 3 when that cannot be decided"},
+		.help = "exit status 1 when B differs from A by more than this: 'energy>+2%', "
+			"'time>0%', 'power<-5%'. A condition is met only when the whole 95 % "
+			"interval is beyond the limit; the status is 3 when that cannot be "
+			"decided"},
 	{.name = "systems",
 		.type = JM_FLAG,
 		.help = "one table for each work, with all systems and settings that the files "
@@ -143,8 +144,7 @@ static const struct jm_option options[] = {
 	{.name = "published",
 		.type = JM_FLAG,
 		.help = "also the ratio of each system to the figures that papers report for the "
-			"same "
-			"network; --fail-if then has these as A. Implies --systems"},
+			"same network; --fail-if then uses these figures as A. Implies --systems"},
 	{.name = "sort",
 		.type = JM_CHOICE,
 		.choices = jm_system_metric_names,
@@ -152,8 +152,8 @@ static const struct jm_option options[] = {
 		.help = "order of the rows of --systems and --published, the best first"},
 	{.name = "by-estimate",
 		.type = JM_FLAG,
-		.help = "--fail-if looks at the ratio alone and not at its interval, so that one "
-			"run of each is enough; noise then fails a check now and then"},
+		.help = "--fail-if uses the ratio and not its interval, so that one run of each "
+			"side is enough; noise then sometimes fails a check"},
 	{.name = "json",
 		.type = JM_TEXT,
 		.argument = "FILE",
@@ -171,18 +171,17 @@ const struct jm_command jm_command_compare = {
 		"Compares B with A: time per item, mean power and energy per item as ratios of "
 		"geometric means with their 95 % interval and a test. A and B are stores or files "
 		"of records. FILE:NAME=VALUE,... selects from a file by a setting, an option, id "
-		"(its first digits are enough), repeat, block, reference, tags, or by what the "
-		"record says of the machine: host, cpu, the version of a driver.\n\nCases with "
-		"equal "
-		"work, options and settings are compared, but for what the filters select. Runs of "
-		"one file that share their blocks are compared block by block (paired t test), "
-		"others as independent ones (Welch's test). Simulated and measured runs, or "
-		"energy of different origin, yield no verdict.\n\n--systems shows in one table "
-		"all systems that did the same work. --published also divides them by what papers "
-		"report: of each device in the papers the row with the same power cap or batch, "
-		"else the one with the highest cap.\n\nThe exit status is 0; with --fail-if 1 when "
-		"a condition is met, else 3 when one cannot be decided. It is 4 when a damaged "
-		"record was omitted and no condition is met.",
+		"(its first digits are enough), repeat, block, reference, tags, or by the machine "
+		"that the record describes: host, cpu, the version of a driver.\n\nCases are "
+		"compared when their work, options and settings are equal; those that a filter "
+		"selects may differ. Runs of one file that share their blocks are compared block "
+		"by block (paired t test), others as independent ones (Welch's test). Simulated "
+		"and measured runs, or energy of different origin, yield no verdict.\n\n--systems "
+		"shows in one table all systems that did the same work. --published also divides "
+		"them by what papers report: for each device in the papers it uses the row with "
+		"the same power cap or batch, else the row with the highest cap.\n\nThe exit "
+		"status is 0; with --fail-if 1 when a condition is met, else 3 when one cannot be "
+		"decided. It is 4 when a damaged record was omitted and no condition is met.",
 	.example = "joulemark compare before.db after.db --fail-if 'energy>+2%,time>+1%'\n"
 		   "joulemark compare sweep.db:reference=yes sweep.db:gpu.power=300W\n"
 		   "joulemark compare all.db:host=node1 all.db:host=node2\n"

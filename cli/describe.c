@@ -471,16 +471,15 @@ const struct jm_command jm_command_describe = {
 	.summary = "compute what training a model takes: FLOPs, traffic, memory",
 	.usage = "[options] MODEL... [model's options]",
 	.description =
-		"Plans a training step of MODEL, a model or a preset, and prints its "
-		"parameters, its FLOPs and memory traffic per item, its peak memory to the "
-		"byte and its start values. Nothing is allocated and nothing runs, so that "
-		"any size can be planned on any machine. Several models are shown side by side, "
-		"with the options that all of them have, and --seq for those of text.\n\nFLOPs are "
-		"those of matrix "
-		"products (a multiply-add is 2; causal attention counts half); model FLOPs "
-		"are what the mathematics needs, executed FLOPs include what is recomputed.\n\nA "
-		"model has options of its own, such as its layers: 'joulemark describe MODEL "
-		"--help' lists them.",
+		"Plans a training step of MODEL, a model or a preset, and prints its parameters, "
+		"its FLOPs and memory traffic per item, its peak memory to the byte and its start "
+		"values. Nothing is allocated and nothing runs, so that any size can be planned on "
+		"any machine. Several models are shown side by side, with the options that all of "
+		"them have, and --seq for those of text.\n\nFLOPs are those of matrix products (a "
+		"multiply-add is 2; causal attention counts half); model FLOPs are what the "
+		"mathematics needs, executed FLOPs include what is recomputed.\n\nEach model has "
+		"its own options, such as the number of layers: 'joulemark describe MODEL --help' "
+		"lists them.",
 	.example = "joulemark describe gpt-800m --batch 4 --precision bf16\n"
 		   "joulemark describe resnet50 vit-l16 gpt-117m --batch 8\n"
 		   "joulemark describe resnet50 --batch 32 --svg resnet50.svg\n"

@@ -364,12 +364,10 @@ const struct jm_command jm_command_doctor = {
 	.name = "doctor",
 	.summary = "show what can be measured and set here, and what to do where it cannot",
 	.usage = "[--json]",
-	.description =
-		"Tries every source and every control and changes nothing. For what is not "
-		"available it names the file or library, the reason and the remedy. 'needs an "
-		"argument' stands before a source that has to be named with options, such as "
-		"the address of a power meter: whether it answers is not known before (null "
-		"in JSON).",
+	.description = "Tries every source and every control and changes nothing. For what is not "
+		       "available it names the file or library, the reason and the remedy. 'needs "
+		       "an argument' marks a source that needs options, such as the address of a "
+		       "power meter; without them it is unknown whether it answers (null in JSON).",
 	.options = options,
 	.run = run_doctor,
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* joulemark export: watts and joules of each meter over HTTP, for Prometheus. */
+/* joulemark export: serve watts and joules of each meter over HTTP, for Prometheus. */
 #include "cli.h"
 #include "base/ctx.h"
 #include "interrupts.h"
@@ -59,8 +59,8 @@ static const struct {
 	{"joulemark_energy_joules", true, "joules",
 		"Energy since the exporter began; do not add meters with covered_by.", joules},
 	{"joulemark_energy_resets", true, "",
-		"How often an energy counter was set back; what it had counted since its last "
-		"reading is missing.",
+		"How often an energy counter was reset; the energy between its last reading and "
+		"the reset is missing.",
 		resets},
 };
 
@@ -212,37 +212,35 @@ static const struct jm_option options[] = {
 		.max = 3600,
 		.argument = "TIME",
 		.needs_unit = true,
-		.help = "between readings of the sensors, as 1s; without it half the refresh "
-			"period "
-			"of the sensors"},
+		.help = "time between readings of the sensors, such as 1s; without it half the "
+			"refresh period of the sensors"},
 	{.name = "address",
 		.type = JM_TEXT,
 		.argument = "ADDRESS",
 		.fallback = "127.0.0.1",
-		.help = "to listen on; 0.0.0.0 or :: lets every host of the network read, without "
-			"a password"},
+		.help = "address to listen on; with 0.0.0.0 or :: every host of the network can "
+			"read the metrics without a password"},
 	{.name = "port",
 		.type = JM_INT,
 		.min = 0,
 		.max = 65535,
 		.fallback = "9401",
 		.argument = "N",
-		.help = "to listen on; 0 takes a free one"},
+		.help = "TCP port to listen on; 0 selects a free one"},
 	{0},
 };
 
 const struct jm_command jm_command_export = {
 	.name = "export",
-	.summary = "watts and joules of each meter over HTTP, for Prometheus",
+	.summary = "serve watts and joules of each meter over HTTP, for Prometheus",
 	.usage = "[options]",
-	.description =
-		"Reads the sensors until SIGINT or SIGTERM and answers GET /metrics in the "
-		"OpenMetrics format, or in the older text format of Prometheus where the client "
-		"does not take it. Prints the address once it answers. The number of requests has "
-		"no influence on how often the sensors are read, and memory does not grow with "
-		"time.\n\n"
-		"Energy is counted from the start of the exporter: from the meter's counter where "
-		"it has one, else power summed up.",
+	.description = "Reads the sensors until SIGINT or SIGTERM and answers GET /metrics in the "
+		       "OpenMetrics format, or in the older text format of Prometheus if the "
+		       "client does not accept OpenMetrics. It prints the address when it is ready "
+		       "to answer. The number of requests has no influence on how often the "
+		       "sensors are read, and memory does not grow with time.\n\n"
+		       "Energy is counted from the start of the exporter: by the energy counter of "
+		       "the meter if it has one, else by integrating its power.",
 	.example = "joulemark export --source nvml,rapl --port 9401",
 	.options = options,
 	.run = export,

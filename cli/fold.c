@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fold: power inside work that is far shorter than the sensor's period, from a recording of many runs of it. */
+/* fold: power inside work that is far shorter than the sensor's period, from a recording of many
+ * runs of it. */
 #include "cli.h"
 
 #include "base/json.h"
@@ -16,16 +17,16 @@ static const struct jm_option options[] = {
 	{.name = "phase",
 		.type = JM_TEXT,
 		.argument = "NAME",
-		.help = "the phase that each run of the work is; the default is the one that "
-			"occurs most often"},
-	{.name = "meter", .type = JM_TEXT, .argument = "ID", .help = "of this meter only"},
+		.help = "name of the phase that is a run of the work; without it the most frequent "
+			"phase"},
+	{.name = "meter", .type = JM_TEXT, .argument = "ID", .help = "use this meter only"},
 	{.name = "bins",
 		.type = JM_INT,
 		.min = 1,
 		.max = JM_FOLD_BINS,
 		.argument = "N",
-		.help = "parts of the work; without it as many as are certain to 15 % of its mean "
-			"power"},
+		.help = "number of parts of the work; without it as many as have an uncertainty of "
+			"at most 15 % of the mean power"},
 	{.name = "window",
 		.type = JM_DURATION,
 		.unit = "s",
@@ -33,7 +34,7 @@ static const struct jm_option options[] = {
 		.max = 100,
 		.argument = "TIME",
 		.needs_unit = true,
-		.help = "over which the sensor averages; without it what the recording says"},
+		.help = "averaging window of the sensor; without it the one in the recording"},
 	{.name = "delay",
 		.type = JM_DURATION,
 		.unit = "s",
@@ -42,8 +43,8 @@ static const struct jm_option options[] = {
 		.argument = "TIME",
 		.needs_unit = true,
 		.fallback = "0s",
-		.help = "of the sensor, as 'joulemark calibrate' found it"},
-	{.name = "json", .type = JM_TEXT, .argument = "FILE", .help = "write it as JSON too"},
+		.help = "delay of the sensor, as 'joulemark calibrate' found it"},
+	{.name = "json", .type = JM_TEXT, .argument = "FILE", .help = "also write the result as JSON"},
 	{0},
 };
 
@@ -186,17 +187,17 @@ static int fold(struct jm_cli *cli)
 
 const struct jm_command jm_command_fold = {
 	.name = "fold",
-	.summary = "power inside work that is far shorter than the sensor's period",
+	.summary = "resolve the power inside work that is far shorter than the sensor's period",
 	.usage = "[options] DIR",
 	.description =
 		"Reads a recording of 'joulemark measure --csv DIR' in which each run of the work "
 		"is a phase, and fits the power inside one run to the readings of all of them: a "
 		"reading whose window holds only a part of a run depends on the power in that part "
-		"alone. Each run must begin at another point of the sensor's period, with pauses "
-		"between runs that are longer than its window and of random length. Runs back to "
-		"back are refused, since every reading is then the mean of several.\n\n"
-		"The uncertainty (95 %) is that of sampling; the sensor's own accuracy is not in "
-		"it.",
+		"alone. Each run must begin at a different point of the sensor's period, with "
+		"pauses between runs that are longer than its window and of random length. Runs "
+		"back to back are refused, since every reading is then the mean of several.\n\n"
+		"The uncertainty (95 %) is that of sampling; it does not include the accuracy of "
+		"the sensor.",
 	.example = "joulemark measure --csv trace --interval 1ms -- python3 kernels.py\n"
 		   "joulemark fold --phase kernel trace",
 	.options = options,

@@ -13,8 +13,7 @@
 
 #define WIDTH_MOST 100
 #define TAGLINE                                                                                    \
-	"what AI work costs on a machine: speed, power, energy, and where the power cap should "   \
-	"stand"
+	"what AI work costs on a machine: speed, power and energy, and which power cap is best"
 
 static const char *argument_name(const struct jm_option *o)
 {
@@ -257,9 +256,8 @@ static void print_environment(FILE *out)
 		{"COLUMNS", "width of the text where it is not printed on a terminal"},
 		{"JM_BACKENDS", "folder of the backends' plug-ins"},
 		{"JM_CUBLASLT_LIB", "the cuBLASLt library to open"},
-		{"JM_CUDA_FAST",
-			"when set: algorithms on a GPU whose results may differ in their last bits "
-			"from run to run"},
+		{"JM_CUDA_FAST", "when set: allow algorithms on a GPU whose results may differ in "
+				 "their last bits from run to run"},
 		{"JM_CUDNN_LIB", "the cuDNN library to open"},
 		{"JM_GUARD",
 			"absolute path of the program joulemark that the library starts to change "
@@ -274,7 +272,8 @@ static void print_environment(FILE *out)
 	fprintf(out, ".SH ENVIRONMENT\n");
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		fprintf(out, ".TP\n.B %s\n%s\n", rows[i].name, rows[i].meaning);
-	fprintf(out, ".PP\nAll are ignored when privileges are raised.\n");
+	fprintf(out,
+		".PP\nAll of them are ignored when the program runs with raised privileges.\n");
 }
 
 int jm_help_man(const struct jm_command *const *commands, FILE *out)

@@ -293,12 +293,12 @@ static const struct jm_option options[] = {
 	{.name = "df-suffix",
 		.type = JM_TEXT,
 		.argument = "TEXT",
-		.help = "stands in the files' names before host and process id; %q{NAME} is "
-			"replaced by that variable of the environment"},
+		.help = "text in the file names before host and process id; %q{NAME} is replaced "
+			"by the environment variable NAME"},
 	{.name = "ignore-measure-errors",
 		.type = JM_FLAG,
-		.help = "a sensor that fails is a warning and not exit status 125; its energy is "
-			"then the sum of the rows that it has"},
+		.help = "a sensor that fails causes a warning instead of exit status 125; its "
+			"energy is then the sum of the rows that it has"},
 	{.name = "use-mpi",
 		.type = JM_FLAG,
 		.help = "take the rank from the launcher's variables; the first rank of each node "
@@ -315,15 +315,15 @@ static const struct jm_option options[] = {
 
 const struct jm_command jm_command_jpwr = {
 	.name = "jpwr",
-	.summary = "measures a command with the options, files and output of jpwr",
+	.summary = "measure a command with the options, files and output of jpwr",
 	.usage = "--methods M... [options] [--] CMD...",
-	.description =
-		"Takes the options of jpwr (JSC power measurement tool), prints its tables and "
-		"writes its files, so that scripts made for it go on working. The energy is that "
-		"of 'joulemark measure': from the energy counter where there is one, and of the "
-		"whole time of CMD. The exit status is that of CMD; 125 is a failure of "
-		"joulemark.\n\n"
-		"'joulemark measure' tells more: uncertainty, grade, phases, a record.",
+	.description = "Accepts the options of jpwr (JSC power measurement tool), prints its "
+		       "tables and writes its files, so that scripts that were written for it "
+		       "continue to work. The energy is that of 'joulemark measure': from the "
+		       "energy counter where there is one, and for the whole run time of CMD. The "
+		       "exit status is that of CMD; 125 is a failure of joulemark.\n\n"
+		       "'joulemark measure' also reports the uncertainty, the grade and the "
+		       "phases, and writes a record.",
 	.example = "joulemark jpwr --methods pynvml gh --df-out out --df-filetype csv -- ./train",
 	.options = options,
 	.max_args = 0,

@@ -52,8 +52,8 @@ static void add_columns(struct jm_jpwr *j, const struct jm_jpwr_method *m)
 			c->signal = jm_meter_signal(set, i, JM_Q_POWER_AVERAGE);
 		if (c->signal < 0) {
 			jm_log(&j->cli->ctx, JM_WARNING,
-				"%s tells no power and gets no column; 'joulemark measure' reports "
-				"its energy.",
+				"%s does not report power and has no column; 'joulemark measure' "
+				"reports its energy.",
 				meter->label);
 			continue;
 		}
@@ -74,8 +74,8 @@ int jm_jpwr_choose_columns(struct jm_jpwr *j)
 	if (j->n_columns)
 		return 0;
 	return jm_err_set(&j->cli->err, JM_ENOENT,
-		"None of the sensors that --methods names tells power; 'joulemark doctor' lists "
-		"what they tell.");
+		"None of the sensors that --methods names reports power; 'joulemark doctor' lists "
+		"what they report.");
 }
 
 /* ---- files ---- */

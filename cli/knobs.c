@@ -397,7 +397,7 @@ static void hold_text(const struct jm_hold *h, char *out, size_t size)
 			"again to restore %s.",
 			h->pid, found);
 	else
-		snprintf(out, size, "cannot tell: %s", h->why);
+		snprintf(out, size, "unknown: %s", h->why);
 }
 
 static void print_hold(const struct jm_cli *cli, const struct jm_hold *h)
@@ -454,7 +454,7 @@ static int print_status(
 	}
 	if (list->n_unreadable)
 		jm_log(&cli->ctx, JM_WARNING,
-			"%d status %s of running work cannot be read and %s left out: %s",
+			"%d status %s of running work cannot be read and %s omitted: %s",
 			list->n_unreadable, list->n_unreadable == 1 ? "file" : "files",
 			list->n_unreadable == 1 ? "is" : "are", list->why);
 	for (int i = 0; i < n; i++)
@@ -486,10 +486,10 @@ const struct jm_command jm_command_status = {
 		       "its phase, items per second, watts with their origin, the time left and "
 		       "the store, as they were at most one second ago.\n\n"
 		       "Shows settings that a running joulemark holds, that 'joulemark set' has "
-		       "made, or that a killed joulemark has left behind; in this user's state "
-		       "folder and in root's. Fails when it cannot tell.\n\n"
-		       "With --json an object with the lists 'running' and 'settings'; unknown is "
-		       "null.",
+		       "made, or that a killed joulemark has left behind, from the state folders "
+		       "of this user and of root. It fails when they cannot be determined.\n\n"
+		       "--json prints an object with the lists 'running' and 'settings'; unknown "
+		       "values are null.",
 	.example = "watch -n 1 joulemark status\n"
 		   "joulemark status --json | jq '.running[] | .work, .watts'",
 	.options = json_options,
@@ -499,8 +499,8 @@ const struct jm_command jm_command_status = {
 static const struct jm_option restore_options[] = {
 	{.name = "default",
 		.type = JM_FLAG,
-		.help = "where a damaged journal does not tell what was found: set the vendor's "
-			"default, and keep the journal under another name"},
+		.help = "if the original value is unknown because a journal is damaged: set the "
+			"vendor's default, and keep the journal under another name"},
 	CONTROL_ROW, {0}};
 
 static int run_restore(struct jm_cli *cli)
@@ -532,8 +532,8 @@ const struct jm_command jm_command_restore = {
 		       "left behind. Run it at boot and after a batch job; when there is nothing "
 		       "to restore it does nothing. When a setting cannot be restored, the command "
 		       "fails and keeps the journal.\n\nA damaged journal is replaced by its copy. "
-		       "Where both are damaged, what was found is not known: restore then fails "
-		       "and leaves the setting as it is, unless --default is given.",
+		       "If both are damaged, the original value is unknown: restore then fails and "
+		       "leaves the setting as it is, unless --default is given.",
 	.example = "joulemark restore",
 	.options = restore_options,
 	.no_recovery = true, /* it does that itself, and counts */

@@ -121,7 +121,7 @@ static void show_members(struct list *l)
 		show_presets(l, jm_models[i]);
 	}
 	show_absent(l, jm_absent_models);
-	title(l, "Backends (--device): what it runs on, besides simulated nodes");
+	title(l, "Backends (--device): where workloads run, besides simulated nodes");
 	show_backends(l);
 	title(l, "Transports: how the ranks of a case (--ranks) exchange what they compute");
 	for (int i = 0; jm_transports[i]; i++)

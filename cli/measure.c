@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* joulemark measure: the energy of any command. */
+/* joulemark measure: measure the energy of any command. */
 #include "cli.h"
 #include "interrupts.h"
 #include "live_line.h"
@@ -41,8 +41,8 @@ static const struct jm_option options[] = {
 		.max = 3600,
 		.argument = "TIME",
 		.needs_unit = true,
-		.help = "between readings, as 100ms; without it half the refresh period of the "
-			"sensors"},
+		.help = "time between readings, such as 100ms; without it half the refresh period "
+			"of the sensors"},
 	{.name = "for",
 		.type = JM_DURATION,
 		.unit = "s",
@@ -50,8 +50,8 @@ static const struct jm_option options[] = {
 		.max = 1e9,
 		.argument = "TIME",
 		.needs_unit = true,
-		.help = "without a command: measure the machine for this time, as 60s; with --pid "
-			"or --cgroup at most for this time"},
+		.help = "without a command: measure the machine for this time, such as 60s; with "
+			"--pid or --cgroup at most for this time"},
 	{.name = "all",
 		.type = JM_FLAG,
 		.help = "without a command: measure the machine until Ctrl-C"},
@@ -73,8 +73,8 @@ static const struct jm_option options[] = {
 		.min = 1,
 		.max = 4294967295,
 		.argument = "ID",
-		.help = "without a command: measure until the control group of this job of Slurm "
-			"is removed on this host, or Ctrl-C"},
+		.help = "without a command: measure until the control group of this Slurm job is "
+			"removed on this host, or Ctrl-C"},
 	{.name = "repeat",
 		.type = JM_INT,
 		.min = 2,
@@ -89,12 +89,13 @@ static const struct jm_option options[] = {
 		.max = 86400,
 		.argument = "TIME",
 		.needs_unit = true,
-		.help = "the same until the runs together took this time, as 5s; at least from "
-			"four shifted starts"},
+		.help = "run the command, with at least four shifted starts, until its runs "
+			"together took this time, such as 5s; print the energy of one run with its "
+			"interval"},
 	{.name = "json",
 		.type = JM_TEXT,
 		.argument = "FILE",
-		.help = "write the record; - is stdout"},
+		.help = "write the record as JSON; - is standard output"},
 	{.name = "store",
 		.type = JM_TEXT,
 		.argument = "FILE",
@@ -113,9 +114,9 @@ static const struct jm_option options[] = {
 	{.name = "metrics",
 		.type = JM_TEXT,
 		.argument = "FILE",
-		.help = "write joules of each phase and meter for Prometheus: a name that ends in "
-			".prom in the text format that its node exporter collects, any other in "
-			"OpenMetrics"},
+		.help = "write joules of each phase and meter for Prometheus: in the text format "
+			"that its node exporter collects if the name of the file ends in .prom, "
+			"else in OpenMetrics"},
 	{.name = "items-regex",
 		.type = JM_TEXT,
 		.argument = "REGEX",
@@ -124,7 +125,7 @@ static const struct jm_option options[] = {
 	{.name = "items-json",
 		.type = JM_TEXT,
 		.argument = "KEY",
-		.help = "count items from a key of JSON that the command prints, as result.tokens"},
+		.help = "count items in JSON that the command prints: a key such as result.tokens"},
 	{.name = "unit",
 		.type = JM_TEXT,
 		.argument = "WORD",
@@ -424,7 +425,7 @@ static int measure(struct jm_cli *cli)
 		rc = write_results(&m);
 	if (!rc && m.outcome.output_errno)
 		rc = jm_err_set(&cli->err, JM_EIO,
-			"What the command printed could not all be written to standard output: %s.",
+			"Not all output of the command could be written to standard output: %s.",
 			strerror(m.outcome.output_errno));
 	if (!rc)
 		rc = m.lost;
@@ -447,7 +448,7 @@ static bool any_word(const struct jm_cli *cli, const char *word)
 
 const struct jm_command jm_command_measure = {
 	.name = "measure",
-	.summary = "the energy of any command",
+	.summary = "measure the energy of any command",
 	.usage = "[options] [--] CMD... | --for TIME | --all | --pid N | --cgroup PATH | "
 		 "--slurm-job ID",
 	.description =
@@ -456,18 +457,18 @@ const struct jm_command jm_command_measure = {
 		"error. The exit status is that of CMD: 128 + signal when a signal killed it, 127 "
 		"when it was not found, 126 when it cannot be executed; 125 is a failure of "
 		"joulemark itself.\n\n"
-		"CMD begins with the first word that is no option; '--' may stand before it.\n\n"
+		"CMD begins with the first word that is not an option; '--' may precede it.\n\n"
 		"Marks from inside CMD ('joulemark mark') become phases with their items.\n\n"
-		"A command that is short for its sensors is run several times with --until or "
-		"--repeat: its runs follow each other in groups, before each group there is a "
-		"pause "
-		"of another part of the sensor's period, and the energy of one run is printed.\n\n"
-		"Without CMD, --for, --all, --pid, --cgroup and --slurm-job measure what runs "
-		"already; Ctrl-C "
-		"ends it and prints what was measured, with status 0. The meters tell of the whole "
-		"machine. Beside them stands what part of the energy of processors belongs to the "
-		"process (its own threads, not its children) or control group: its share of all "
-		"processor time, which is always marked as estimated.",
+		"With --until or --repeat, a command that is too short for the sensors is run "
+		"several times, in groups of runs without pauses between them. Before each group "
+		"there is a pause of a different part of the sensor's period. The energy of one "
+		"run is printed.\n\n"
+		"Without CMD, --for, --all, --pid, --cgroup and --slurm-job measure what is "
+		"already running; Ctrl-C ends the measurement and prints what was measured, with "
+		"status 0. The meters measure the whole machine. Below them is the part of the "
+		"energy of the processors that belongs to the process (its own threads, not its "
+		"children) or control group: its share of all processor time, which is always "
+		"marked as estimated.",
 	.example = "joulemark measure python3 train.py --epochs 3\n"
 		   "joulemark measure --source nvml,rapl --json run.json -- ./train\n"
 		   "joulemark measure --until 5s -- ./short\n"

@@ -31,9 +31,8 @@ static int check(struct jm_cli *cli)
 
 	if (cli->command)
 		return jm_err_set(&cli->err, JM_EUSAGE,
-			"--for, --all, --pid, --cgroup and --slurm-job measure what runs already; "
-			"omit them, or "
-			"the command '%s'.",
+			"--for, --all, --pid, --cgroup and --slurm-job measure what is already "
+			"running; omit them, or the command '%s'.",
 			cli->command[0]);
 	if (given(cli, "pid") + given(cli, "cgroup") + given(cli, "slurm-job") + given(cli, "all") >
 		1)
@@ -43,10 +42,9 @@ static int check(struct jm_cli *cli)
 	for (size_t i = 0; i < sizeof(of_commands) / sizeof(of_commands[0]); i++)
 		if (given(cli, of_commands[i]))
 			return jm_err_set(&cli->err, JM_EUSAGE,
-				"--%s applies to a command; --for, --all, --pid, --cgroup and "
-				"--slurm-job have "
-				"none.",
-				of_commands[i]);
+				"--%s applies to a command, but --for, --all, --pid, --cgroup and "
+				"--slurm-job run none; omit --%s.",
+				of_commands[i], of_commands[i]);
 	return 0;
 }
 
@@ -87,8 +85,8 @@ static void warn_of_a_short_one(const struct jm_measure_attach *a, const struct 
 
 	if (a->result.ended && seconds < SHORT)
 		jm_log(&cli->ctx, JM_WARNING,
-			"The %s was gone %.3f s after the measurement began; that is too short for "
-			"its energy to be known well.",
+			"The %s ended %.3f s after the measurement began; this time is too short "
+			"for an accurate energy.",
 			a->result.what, seconds);
 }
 

@@ -38,7 +38,7 @@ static int check_inputs(struct jm_cli *cli)
 
 	if (!stat(out, &st) && !jm_store_is(out))
 		return jm_err_set(&cli->err, JM_EUSAGE,
-			"%s exists and is no store; name another file for the result.", out);
+			"%s exists and is not a store; name another file for the result.", out);
 	for (int i = 1; i < cli->n_args; i++) {
 		const char *path = cli->args[i];
 
@@ -46,7 +46,7 @@ static int check_inputs(struct jm_cli *cli)
 			return jm_err_set(&cli->err, JM_ENOENT, "%s is not there.", path);
 		if (!jm_store_is(path))
 			return jm_err_set(&cli->err, JM_EFORMAT,
-				"%s is no store of joulemark; merge takes stores.", path);
+				"%s is not a store of joulemark; merge reads stores only.", path);
 		if (same_file(out, path))
 			return jm_err_set(&cli->err, JM_EUSAGE,
 				"%s is both the result and a store to merge.", path);
@@ -60,7 +60,7 @@ static void note_damage(void *arg, struct jm_err *damage)
 {
 	struct counts *n = arg;
 
-	fprintf(stderr, "joulemark: Left out: %s\n", damage->text);
+	fprintf(stderr, "joulemark: Omitted: %s\n", damage->text);
 	*damage = (struct jm_err)JM_ERR_INIT;
 	n->damaged++;
 }
@@ -103,12 +103,12 @@ const struct jm_command jm_command_merge = {
 	.name = "merge",
 	.summary = "put the records of several stores into one",
 	.usage = "OUT STORE...",
-	.description =
-		"Adds the finished and failed records of the stores to OUT, with their traces; OUT "
-		"is made where it is not there. A run that is there already, as in a copy of a "
-		"store, is added once. Where another run has the same case and repeat, the repeat "
-		"gets the next free number. Plans are not merged, so that OUT has nothing to "
-		"resume. A damaged record is left out by name, and the exit status is then 1.",
+	.description = "Adds the finished and failed records of the stores to OUT, with their "
+		       "traces; OUT is created if it does not exist. A run that is already in OUT, "
+		       "such as one from a copy of a store, is added once. Where another run has "
+		       "the same case and repeat, the repeat gets the next free number. Plans are "
+		       "not merged, so that OUT has nothing to resume. A damaged record is omitted "
+		       "with a warning that names it, and the exit status is then 1.",
 	.example = "joulemark merge all.db node1.db node2.db",
 	.min_args = 2,
 	.max_args = -1,

@@ -310,8 +310,8 @@ static const struct jm_option options[] = {
 	{.name = "cases",
 		.use = JM_OPTION_OF_CALL,
 		.type = JM_FLAG,
-		.help = "list the cases of each run, too, in the order of the first block, as "
-			"'run --dry-run' does where all that the plan needs is here"},
+		.help = "also list the cases of each run, in the order of the first block, as 'run "
+			"--dry-run' does when nothing that the plan needs is missing"},
 	{.name = "schema",
 		.use = JM_OPTION_OF_CALL,
 		.type = JM_FLAG,
@@ -326,14 +326,11 @@ const struct jm_command jm_command_plan = {
 	.description =
 		"Shows the runs of a plan file (docs/plans.md) in their order, with the number of "
 		"their cases, the time that they take at least, and the devices, sources, knobs "
-		"and "
-		"programs that they need; what is missing on this machine is named with the "
-		"reason. "
-		"Nothing is run and nothing is set.\n\n'joulemark run PLAN.yaml' runs the plan, "
-		"'joulemark run PLAN.yaml --dry-run' lists its cases, and --cases does so "
-		"here.\n\nExit status: 0 when all "
-		"that the plan needs is here, 1 when something is missing, 2 for wrong usage and "
-		"for a plan that cannot be read.",
+		"and programs that they need; what is missing on this machine is named with the "
+		"reason. Nothing is run and nothing is set.\n\n'joulemark run PLAN.yaml' runs the "
+		"plan, 'joulemark run PLAN.yaml --dry-run' lists its cases, and --cases does so "
+		"here.\n\nExit status: 0 when nothing that the plan needs is missing, 1 when "
+		"something is, 2 for wrong usage and for a plan that cannot be read.",
 	.example =
 		"joulemark plan suites/power-aware.yaml\n"
 		"joulemark run suites/power-aware.yaml --platform suites/platforms/sim-h100x4.yaml "

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* joulemark query: SQL on the views of a store. */
+/* joulemark query: run SQL on the views of a store. */
 #include "cli.h"
 #include "base/csv.h"
 #include "report/cells.h"
@@ -154,7 +154,7 @@ static const struct jm_option options[] = {
 
 const struct jm_command jm_command_query = {
 	.name = "query",
-	.summary = "SQL on the views of a store",
+	.summary = "run SQL on the views of a store",
 	.usage = "[options] STORE SELECT",
 	.description =
 		"Runs one SELECT of SQLite's SQL on a store. The views are 'results' (one row per "

@@ -121,7 +121,7 @@ static void note_damage(void *arg, struct jm_err *damage)
 {
 	struct jm_record_input *in = arg;
 
-	fprintf(stderr, "joulemark: Left out: %s\n", damage->text);
+	fprintf(stderr, "joulemark: Omitted: %s\n", damage->text);
 	*damage = (struct jm_err)JM_ERR_INIT;
 	in->n_damaged++;
 }
@@ -240,7 +240,7 @@ void jm_record_input_warn(const struct jm_record_input *in, const char *status)
 		fprintf(stderr, "joulemark: Ignored %d repeated record%s; each run counts once.\n",
 			in->n_twice, in->n_twice > 1 ? "s" : "");
 	if (in->n_damaged)
-		fprintf(stderr, "joulemark: %d damaged record%s left out; the exit status is %s.\n",
+		fprintf(stderr, "joulemark: %d damaged record%s omitted; the exit status is %s.\n",
 			in->n_damaged, in->n_damaged > 1 ? "s were" : " was", status);
 }
 

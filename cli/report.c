@@ -375,9 +375,10 @@ static const struct jm_option options[] = {
 	{.name = "columns",
 		.type = JM_TEXT,
 		.argument = "NAME,...|all",
-		.help = "columns of the table; without it the few that matter. Names: accepted, "
-			"enforced, state, n, origin, and the metrics of '--format csv' without "
-			"_mean: throughput, watts_mean, joules_per_item, items_per_wh, edp, ..."},
+		.help = "columns of the table; without it the most important ones. Names: "
+			"accepted, enforced, state, n, origin, and the metrics of '--format csv' "
+			"without _mean: throughput, watts_mean, joules_per_item, items_per_wh, "
+			"edp, ..."},
 	{.name = "phases",
 		.type = JM_FLAG,
 		.help = "print the phases of each run; those of a single run are printed without "
@@ -388,24 +389,22 @@ static const struct jm_option options[] = {
 	{.name = "pool",
 		.type = JM_CHOICE,
 		.choices = pools,
-		.help = "devices: joins what was run on several sets of devices of the same model, "
-			"processor and drivers, as each job of a batch system gets others; the set "
-			"is "
-			"a factor. Without it each host, set of devices and driver is a series of "
-			"its "
-			"own"},
+		.help = "devices: pools the runs on several sets of devices with the same model, "
+			"processor and drivers, since a batch system gives each job other devices; "
+			"the set is a factor of the analysis. Without it each host, set of devices "
+			"and driver is a separate series"},
 	{.name = "published",
 		.type = JM_FLAG,
 		.help = "also list what papers report for the same network, in a separate table "
 			"that does not affect the figures of the records; with --format csv only "
-			"that list"},
+			"that table is written"},
 	{.name = "price",
 		.type = JM_REAL,
 		.min = 0,
 		.max = 1e6,
 		.fallback = "0",
 		.help = "price of a kWh: adds the energy cost of a million items; 0 = none"},
-	{.name = "currency", .type = JM_TEXT, .help = "of the price, such as EUR"},
+	{.name = "currency", .type = JM_TEXT, .help = "currency of the price, such as EUR"},
 	{.name = "carbon",
 		.type = JM_REAL,
 		.min = 0,
@@ -422,24 +421,22 @@ static const struct jm_option options[] = {
 		.min = 1,
 		.max = 10,
 		.fallback = "1",
-		.help = "power usage effectiveness: energy of the facility by that of the "
-			"machines; "
-			"cost and carbon are multiplied by it"},
+		.help = "power usage effectiveness: energy of the facility divided by that of the "
+			"machines; cost and carbon are multiplied by it"},
 	{.name = "peak-flops",
 		.type = JM_REAL,
 		.min = 0,
 		.max = 1e18,
 		.fallback = "0",
 		.help = "dense peak of one device in FLOP/s, in the precision of the work: adds "
-			"MFU "
-			"and HFU. Those of the measured peak need a run of gemm on the same device "
-			"among the records; 0 = unknown"},
+			"MFU and HFU. MFU and HFU of the measured peak need a run of gemm on the "
+			"same device among the records; 0 = unknown"},
 	{.name = "zeus-eta",
 		.type = JM_REAL,
 		.min = 0.001,
 		.max = 1,
 		.fallback = "0.5",
-		.help = "weight of energy in ZeusCost, 1 less this is that of time"},
+		.help = "weight of energy in ZeusCost; the weight of time is 1 minus this"},
 	{.name = "rack-power",
 		.type = JM_REAL,
 		.unit = "W",
@@ -464,16 +461,15 @@ const struct jm_command jm_command_report = {
 	.name = "report",
 	.summary = "tables, metrics, best settings and an HTML page from a store or JSON records",
 	.usage = "[options] STORE|RECORD.json...",
-	.description = "Summarises the records of stores and JSON files (- is standard input): "
-		       "throughput, power, energy per item, EDP, EDS, energy gain and time loss "
-		       "against the reference, with mean and 95 % interval over repeats, and the "
-		       "best setting by each metric where the intervals allow a verdict.\n\nEnergy "
-		       "is the sum of the meters of one origin that no other meter includes; "
-		       "estimated energy yields no "
-		       "verdict. Figures of settings that the device violated are in parentheses "
-		       "and are not eligible. Failed cases are listed with their reason. A "
-		       "damaged record is left out with a warning that names it, and the exit "
-		       "status is then 1.",
+	.description =
+		"Summarises the records of stores and JSON files (- is standard input): "
+		"throughput, power, energy per item, EDP, EDS, energy gain and time loss against "
+		"the reference, with mean and 95 % interval over repeats, and the best setting by "
+		"each metric where the intervals allow a verdict.\n\nEnergy is the sum of the "
+		"meters of one origin that no other meter includes; estimated energy yields no "
+		"verdict. Figures of settings that the device violated are in parentheses and are "
+		"not eligible as best. Failed cases are listed with their reason. A damaged record "
+		"is omitted with a warning that names it, and the exit status is then 1.",
 	.example =
 		"joulemark report sweep.db\n"
 		"joulemark report --html sweep.html sweep.db\n"

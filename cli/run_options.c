@@ -79,8 +79,8 @@ const struct jm_option jm_run_options[] = {
 		.type = JM_CHOICE,
 		.choices = orders,
 		.fallback = "random",
-		.help = "of the cases in a block; given is the order of the lists, in which a "
-			"drift of the machine looks like an effect of a setting"},
+		.help = "order of the cases in a block; 'given' is the order of the lists, in "
+			"which a drift of the machine looks like an effect of a setting"},
 	{.name = "cooldown",
 		.type = JM_DURATION,
 		.unit = "s",
@@ -152,8 +152,8 @@ const struct jm_option jm_run_options[] = {
 		.min = 0.0001,
 		.max = 60,
 		.needs_unit = true,
-		.help = "between readings, as 100ms; without it half the refresh period of the "
-			"sensors"},
+		.help = "time between readings, such as 100ms; without it half the refresh period "
+			"of the sensors"},
 	{.name = "control",
 		.type = JM_TEXT,
 		.argument = "CONTROL,...",
@@ -202,7 +202,7 @@ const struct jm_option jm_run_options[] = {
 		.use = JM_OPTION_OF_CALL,
 		.type = JM_TEXT,
 		.argument = "NAME,...|all",
-		.help = "columns of the table, as of 'joulemark report'"},
+		.help = "columns of the table, as in 'joulemark report'"},
 	{.name = "timeout",
 		.type = JM_DURATION,
 		.unit = "s",

@@ -451,7 +451,7 @@ static int nothing_to_run(struct jm_cli *cli)
 
 	return rc ? rc
 		  : jm_err_set(&cli->err, JM_EUSAGE,
-			    "Nothing to run is named: give a workload, a model or a command.");
+			    "No work is named: give a workload, a model or a command.");
 }
 
 /* As it was written; jm_run_request_settings reads it with the knobs. */

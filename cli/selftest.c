@@ -12,14 +12,14 @@ static const struct jm_option options[] = {
 		.type = JM_TEXT,
 		.argument = "DEVICE",
 		.fallback = "cpu",
-		.help = "what is tested: cpu, cuda:0"},
+		.help = "device to test: cpu, cuda:0"},
 	{.name = "seed",
 		.type = JM_INT,
 		.argument = "N",
 		.min = 0,
 		.max = 1e9,
 		.fallback = "1",
-		.help = "of the shapes and operands"},
+		.help = "seed of the random shapes and operands"},
 	{.name = "json", .type = JM_FLAG, .help = "print JSON"},
 	{0},
 };
@@ -85,17 +85,14 @@ const struct jm_command jm_command_selftest = {
 	.name = "selftest",
 	.summary = "compare every op of a device with the reference",
 	.usage = "[--device DEVICE] [--seed N] [--json]",
-	.description =
-		"Runs every op that models are made of on the device and on the reference, in f32 "
-		"and "
-		"bf16, with random operands on random shapes. The error is the largest difference "
-		"of "
-		"an element, in units of what rounding explains: above 1 the op is wrong. What a "
-		"device refuses is run in parts, or not at all.\n"
-		"\n"
-		"Exit status: 0 when all ops agree, 1 when one does not, 125 when the device "
-		"cannot be "
-		"used.",
+	.description = "Runs every op that models are made of on the device and on the reference, "
+		       "in f32 and bf16, with random operands on random shapes. The error is the "
+		       "largest difference of an element, as a multiple of the tolerance for "
+		       "rounding: above 1 the op is wrong. An op that a device does not support is "
+		       "run in parts, or not at all.\n"
+		       "\n"
+		       "Exit status: 0 when all ops agree, 1 when one does not, 125 when the "
+		       "device cannot be used.",
 	.example = "joulemark selftest --device cuda:0",
 	.options = options,
 	.run = run_selftest,

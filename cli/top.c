@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* top: devices and running work on the whole terminal, drawn again until q or Ctrl-C. */
+/* top: show devices and running work on the whole terminal, drawn again until q or Ctrl-C. */
 #include "cli.h"
 #include "interrupts.h"
 #include "top_screen.h"
@@ -197,7 +197,7 @@ static int top(struct jm_cli *cli)
 
 const struct jm_command jm_command_top = {
 	.name = "top",
-	.summary = "devices and running work on the whole terminal",
+	.summary = "show devices and running work on the whole terminal",
 	.usage = "[options]",
 	.description =
 		"Reads the sensors and draws, once a second, a row for each device: watts and "

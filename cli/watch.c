@@ -37,7 +37,8 @@ static const struct jm_option options[] = {
 		.argument = "TIME",
 		.needs_unit = true,
 		.fallback = "1s",
-		.help = "between lines, as 500ms; the sensors are read as often as they change"},
+		.help = "time between two lines, such as 500ms; the sensors are read as often as "
+			"they change"},
 	{.name = "for",
 		.type = JM_DURATION,
 		.unit = "s",
@@ -45,14 +46,14 @@ static const struct jm_option options[] = {
 		.max = 1e9,
 		.argument = "TIME",
 		.needs_unit = true,
-		.help = "end after this time, as 60s or 10min; without it Ctrl-C ends it"},
+		.help = "end after this time, such as 60s or 10min; without it Ctrl-C ends it"},
 	{.name = "format",
 		.type = JM_CHOICE,
 		.choices = formats,
 		.fallback = "text",
-		.help = "each time one line of text, rows of CSV (one per meter), one row of CSV "
-			"with a "
-			"column of watts for each meter (csv-wide), or one line of JSON"},
+		.help = "per interval one line of text, rows of CSV (one per meter), one row of "
+			"CSV with a column of watts for each meter (csv-wide), or one line of "
+			"JSON"},
 	{.name = "output",
 		.type = JM_TEXT,
 		.argument = "FILE",
@@ -253,22 +254,21 @@ static int watch(struct jm_cli *cli)
 
 const struct jm_command jm_command_watch = {
 	.name = "watch",
-	.summary = "watts and joules of each device as they are, line by line",
+	.summary = "print the present watts and joules of each device, line by line",
 	.usage = "[options]",
 	.description =
 		"Reads the sensors as 'measure' does and prints, once a second, the mean power of "
 		"each device since the line before and the energy since the start, until Ctrl-C, "
-		"until --for is over, or until its reader goes away.\n\n"
-		"Text has one line each time: the sums of each origin (measured, estimated, "
+		"until --for is over, or until the reader of its output exits.\n\n"
+		"Text has one line per interval: the sums of each origin (measured, estimated, "
 		"simulated, replayed) in W and J, then the meters that no other one includes in W, "
-		"as many as the "
-		"width takes. CSV and JSON have every meter with its origin, the 95 % uncertainty "
-		"of its watts, and the stretch of time that they speak of, in seconds since the "
-		"start (JSON: start_ns, of CLOCK_MONOTONIC). csv-wide has the watts alone, with a "
-		"column for each meter. Unknown is '-' in text, empty in CSV "
-		"and null in JSON. A meter is known up "
-		"to about one refresh of its sensor before now; a meter whose sensor changes less "
-		"often than lines are printed keeps its last value and its times.",
+		"as many as fit into the width. CSV and JSON have every meter with its origin, the "
+		"95 % uncertainty of its watts, and the time interval that they cover, in seconds "
+		"since the start (JSON: start_ns, of CLOCK_MONOTONIC). csv-wide has the watts "
+		"alone, with a column for each meter. Unknown is '-' in text, empty in CSV and "
+		"null in JSON. The values of a meter are complete up to about one refresh of its "
+		"sensor before the present; a meter whose sensor changes less often than lines are "
+		"printed keeps its last value and its times.",
 	.example = "joulemark watch\n"
 		   "joulemark watch --source nvml --format csv --for 10min >watts.csv\n"
 		   "joulemark watch --format json --interval 500ms | jq .total.watts_measured",

@@ -233,4 +233,4 @@ def test_a_damaged_record_is_left_out_and_told_by_the_exit_status(tmp_path):
     a = write(tmp_path, rows, "a.json")
     rows[0]["meters"] = 3
     done = jm("compare", a, write(tmp_path, rows, "b.json"))
-    assert done.returncode == 4 and "Left out: " in done.stderr and "4 and 3 independent" in done.stdout
+    assert done.returncode == 4 and "Omitted: " in done.stderr and "4 and 3 independent" in done.stdout

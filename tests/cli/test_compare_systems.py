@@ -197,7 +197,7 @@ def test_a_damaged_record_has_a_status_of_its_own(two, tmp_path):
     damaged = write(tmp_path, rows, "damaged.json")
     for words in ((two[0], damaged), (damaged, two[0]), ("--systems", damaged), ("--published", damaged)):
         done = jm("compare", *words)
-        assert done.returncode == DAMAGED and "Left out: " in done.stderr
+        assert done.returncode == DAMAGED and "Omitted: " in done.stderr
     assert jm("compare", two[0], damaged, "--fail-if", "time>50%").returncode == DAMAGED
     assert jm("compare", two[1], damaged, "--fail-if", "time<-10%").returncode == MET
     one = write(tmp_path, [rows[0], copy.deepcopy(rows[1])], "one.json")

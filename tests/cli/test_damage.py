@@ -54,9 +54,9 @@ def test_a_value_that_the_schema_forbids_is_left_out_by_its_place(tmp_path, path
     put(rows[1], path, 200_000 * "x" if value == "long" else value)
     done = jm("report", write(tmp_path, rows, "bad.json"))
     assert done.returncode == 1 and done.stdout == expected
-    (text,) = [line for line in done.stderr.splitlines() if "Left out: " in line]
+    (text,) = [line for line in done.stderr.splitlines() if "Omitted: " in line]
     assert "record 1 of" in text and "bad.json" in text and f": {place} is " in text
-    assert sentence(done) == "1 damaged record was left out; the exit status is 1."
+    assert sentence(done) == "1 damaged record was omitted; the exit status is 1."
 
 
 def test_nothing_but_damaged_records_is_no_report(tmp_path):
@@ -64,7 +64,7 @@ def test_nothing_but_damaged_records_is_no_report(tmp_path):
     for r in rows:
         r["meters"] = 3
     done = jm("report", write(tmp_path, rows))
-    assert "no record" in sentence(done, FAILURE) and done.stderr.count("Left out: ") == 2
+    assert "no record" in sentence(done, FAILURE) and done.stderr.count("Omitted: ") == 2
 
 
 @pytest.mark.parametrize("damage", ["json_set(record, '$.meters', 3)", "substr(record, 1, 50)", "NULL"])
@@ -77,7 +77,7 @@ def test_a_damaged_record_of_a_store_is_left_out(tmp_path, damage):
     db.close()
     done = jm("report", "--format", "json", store)
     assert done.returncode == 1 and len(json.loads(done.stdout)["cases"]) == 2
-    (text,) = [line for line in done.stderr.splitlines() if "Left out: " in line]
+    (text,) = [line for line in done.stderr.splitlines() if "Omitted: " in line]
     assert "repeat 2" in text and str(store) in text
 
 

@@ -92,7 +92,7 @@ def test_a_damaged_record_is_not_merged(tmp_path):
     db.commit()
     db.close()
     done = jm("merge", out, a)
-    assert done.returncode == 1 and f"{n - 1} records added" in done.stdout and "Left out: " in done.stderr
+    assert done.returncode == 1 and f"{n - 1} records added" in done.stdout and "Omitted: " in done.stderr
 
 
 def test_merge_refuses_what_is_no_store(tmp_path):

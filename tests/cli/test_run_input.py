@@ -8,7 +8,7 @@ SIM = ["run", "sim", "--device", "sim:h100x4", "--seconds", "2"]
 
 
 @pytest.mark.parametrize("args, words", [
-    (["run"], "Nothing to run is named"),
+    (["run"], "No work is named"),
     (["run", "nul"], "did you mean 'null'"),
     (["run", "gpt-117"], "did you mean 'gpt-117m'"),
     (["run", "resnet18", "--precision", "bf61"], "did you mean 'bf16'"),
