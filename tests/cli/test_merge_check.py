@@ -101,7 +101,7 @@ def test_merge_refuses_what_is_no_store(tmp_path):
     text.write_text("x")
     before = a.read_bytes()
     assert "not a store" in sentence(jm("merge", text, a), USAGE) and text.read_text() == "x"
-    assert "no store" in sentence(jm("merge", tmp_path / "o.db", text), FAILURE)
+    assert "not a store" in sentence(jm("merge", tmp_path / "o.db", text), FAILURE)
     assert "not there" in sentence(jm("merge", tmp_path / "o.db", tmp_path / "none.db"), FAILURE)
     assert "both" in sentence(jm("merge", a, a), USAGE)
     assert not (tmp_path / "o.db").exists() and a.read_bytes() == before
