@@ -44,7 +44,10 @@ static const struct jm_option options[] = {
 		.needs_unit = true,
 		.fallback = "0s",
 		.help = "delay of the sensor, as 'joulemark calibrate' found it"},
-	{.name = "json", .type = JM_TEXT, .argument = "FILE", .help = "also write the result as JSON"},
+	{.name = "json",
+		.type = JM_TEXT,
+		.argument = "FILE",
+		.help = "also write the result as JSON"},
 	{0},
 };
 
