@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The public face of a session: phases of one's own program, and their energy as JSON. */
+/* The public interface of a session: phases of the caller's own program, and their energy as JSON. */
 #include "base/locale.h"
 #include "measure/progress.h"
 #include "measure/session.h"

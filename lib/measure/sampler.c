@@ -19,11 +19,11 @@
 #define EDGE_FAST  (1 * JM_MILLISECOND)	  /* shortest time between polls at an edge */
 #define EDGE_LONG  (1 * JM_SECOND)	  /* the longest wait for a slow sensor */
 #define EDGE_BLIND (100 * JM_MILLISECOND) /* of a sensor whose refresh is unknown */
-#define SOONEST	   (JM_MILLISECOND / 5)	  /* that a source can want to be read again */
+#define SOONEST	   (JM_MILLISECOND / 5)	  /* least time until a source is read again */
 #define EDGE_SLACK 10			  /* a refresh may be late by 1/10 of itself */
-#define BLIND_MIN  (1 * JM_SECOND) /* without a reading: stopped, starved, a driver that hangs */
-#define BLIND	   4		   /* and intervals, or refreshes */
-#define WRAP_WATTS 4000		   /* no counter that wraps is of a part that draws more */
+#define BLIND_MIN  (1 * JM_SECOND)	  /* without a reading: the least time that makes a gap */
+#define BLIND	   4			  /* and in intervals, or refreshes */
+#define WRAP_WATTS 4000			  /* W: no device with a counter that wraps draws more */
 
 struct lane_signal {
 	bool awaited; /* an edge waits until it has changed */
@@ -40,14 +40,14 @@ struct jm_lane {
 
 	struct jm_signal_reading *ring;
 	size_t room;
-	_Atomic size_t head, tail; /* entries written, entries taken */
+	_Atomic size_t head, tail; /* entries written, entries read */
 
 	/* what the source gave in this poll: the sink's row, then what did not fit there */
 	struct jm_sink sink;
 	struct jm_signal_reading *poll;
 	size_t n_poll, poll_room;
 
-	_Atomic int edges; /* asked for */
+	_Atomic int edges; /* edges requested so far */
 	_Atomic bool stop;
 	int edges_seen;
 	int64_t edge_until; /* 0 = not at an edge */
@@ -57,7 +57,7 @@ struct jm_lane {
 	pthread_mutex_t lock; /* of `first` and `ended` */
 	pthread_cond_t changed;
 	bool first, ended;
-	double cpu_s; /* once ended */
+	double cpu_s; /* set when the thread has ended */
 	int rc;
 	struct jm_err err;
 };

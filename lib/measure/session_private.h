@@ -29,9 +29,9 @@ struct jm_session {
 
 	pthread_mutex_t lock; /* of trace, newest, moments and their errors */
 	struct jm_trace *trace;
-	struct jm_reading *newest; /* of each signal, where no trace knows it */
+	struct jm_reading *newest; /* newest of each signal, if no trace is kept */
 	int64_t *delay_ns;	   /* of each signal, by calibration */
-	bool delayed;		   /* some are */
+	bool delayed;		   /* some delays are not 0 */
 	struct jm_moment *moment;
 	int n_moments;
 	int rc; /* of the trace and on_chunk */

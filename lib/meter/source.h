@@ -23,9 +23,9 @@ typedef void jm_finding_fn(void *arg, const struct jm_finding *finding);
 enum jm_edge { JM_EDGE_BEGINS, JM_EDGE_ON, JM_EDGE_OVER };
 
 /*
- * Takes the readings of one call of `read`. A source gives as many as it has: none, one or several per
- * signal, each with its time; the times of one signal do not run backwards. A signal without a reading now
- * gets one of NAN.
+ * Receives the readings of one call of `read`. A source gives as many as it has: none, one or several
+ * per signal, each with its time; the times of one signal do not run backwards. A signal without a
+ * reading now gets one of NAN.
  */
 struct jm_sink {
 	/* One reading each of n signals that follow each other, from `first` on; they count from 0 in the
