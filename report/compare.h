@@ -31,7 +31,7 @@ struct jm_compare_line {
 	double p_rank; /* of Mann and Whitney's test; NAN: paired, or one side is empty */
 	bool paired;
 	const char *why_not; /* half a sentence; NULL = the interval decides */
-	bool hard;	     /* more repeats would not mend that */
+	bool hard;	     /* more repeats would not change that */
 };
 
 struct jm_compare_row {
@@ -41,7 +41,7 @@ struct jm_compare_row {
 	struct jm_compare_line line[JM_COMPARED_COUNT];
 };
 
-/* What one side consists of. */
+/* One side of a comparison. */
 struct jm_compare_side {
 	json_t *records;   /* array */
 	const char *file;  /* where they are from */

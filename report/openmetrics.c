@@ -26,7 +26,7 @@ static void put_escaped(FILE *out, const char *text)
 void jm_openmetrics_family(struct jm_openmetrics *o, const char *name, bool counter,
 	const char *unit, const char *help)
 {
-	/* the older format knows samples only, so that a counter's family is called as they are */
+	/* the older format has no families: a counter's family has the name of its samples */
 	const char *tail = o->classic && counter ? "_total" : "";
 
 	o->name = name;

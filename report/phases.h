@@ -12,7 +12,7 @@
 const char *jm_phases_origin(const json_t *record);
 /* Has it more phases than the one that its totals apply to? */
 bool jm_phases_several(const json_t *record);
-/* What the record says of a meter beside its phases; NULL = nothing. */
+/* What the record has about a meter besides its phases; NULL = nothing. */
 const json_t *jm_phases_meter(const json_t *record, const char *id);
 /*
  * One row per phase, in order of time; with `devices` a row per phase and meter. item: what the items are

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the order of the runs says, and which settings no other one beats. All runs of a series are taken together,
+ * Effects of the order of the runs, and the settings that no other one beats. All runs of a series are taken together,
  * each as its change from the mean of its setting, so that few repeats of many settings are enough.
  */
 #include "group.h"

@@ -30,7 +30,7 @@ struct zone {
 	enum jm_scope scope;
 	double wrap;
 	int fd, error; /* error: errno where fd is -1 */
-	bool twin;     /* the same part is there by another interface */
+	bool twin;     /* the same part also has a zone of another interface */
 	bool dead;     /* a package whose counter stands at 0 */
 };
 

@@ -16,7 +16,7 @@
 
 #define COLUMNS	     8	 /* of p */
 #define MOST_SETS    512 /* of operands */
-#define STEP_SECONDS 0.1 /* of products: what is read after them should not count */
+#define STEP_SECONDS 0.1 /* of products, so that reading their sums takes a negligible share */
 
 struct burn {
 	struct jm_kernel kernel; /* first */
@@ -25,7 +25,7 @@ struct burn {
 	struct jm_operand values[3]; /* of x, w, p */
 	struct jm_tensor *x[MOST_SETS], *w[MOST_SETS], *p;
 	struct jm_tensor **sums; /* of each product */
-	float *first, *now;	 /* the first product's sums, and the ones that were read last */
+	float *first, *now;	 /* sums of the first product, and those that were read last */
 	bool known;
 };
 

@@ -10,19 +10,20 @@
 struct jm_gang {
 	struct jm_work *work;
 	struct jm_comm control; /* host memory; all zero: one rank alone */
-	struct jm_comm device;	/* of the device's memory, where control is not */
+	struct jm_comm device;	/* of the device's memory; all zero: `control` is used instead */
 	struct jm_own *own;	/* [world], of each rank */
 };
 
-/* Opens what work->world ranks need, and makes their devices known in work->gang; the device of work is open. */
+/* Opens the communicators for work->world ranks, and stores the devices of all ranks in work->gang; the
+ * device of work is open. */
 int jm_gang_open(
 	struct jm_gang *g, struct jm_work *work, const struct jm_device *d, struct jm_err *err);
 void jm_gang_close(struct jm_gang *g); /* one that is zeroed, too */
-/* The device is done with all it was given, on every rank. */
+/* Waits until the devices of all ranks have finished their work. */
 int jm_gang_meet(const struct jm_gang *g, const struct jm_device *d, struct jm_err *err);
-/* For memory of the device. */
+/* The communicator for data on the device: `device` or, where there is none, `control`. */
 const struct jm_comm *jm_gang_comm(const struct jm_gang *g);
-/* On how many devices the ranks run: several ranks may share one. */
+/* The number of different devices that the ranks use: several ranks may share one. */
 int jm_gang_devices(const struct jm_work *work);
 
 #endif

@@ -23,10 +23,10 @@ struct jm_kernel {
 		factor; /* of products: e4m3 in fp8, whose results are bf16; else the compute type */
 	struct jm_program *program;
 	struct jm_step
-		each; /* what a step does; the workload sets items, and what the plan gets wrong */
+		each; /* result of a step; the workload sets items, and values that differ from the plan's */
 	struct jm_event done[JM_KERNEL_UNDER_WAY];
 	uint64_t *
-		stamp; /* [JM_KERNEL_UNDER_WAY], pinned: when a step was done; NULL = nobody tells */
+		stamp; /* [JM_KERNEL_UNDER_WAY], pinned: when a step was done; NULL = no time stamps */
 	int first, under_way;
 	long steps; /* that are done */
 };

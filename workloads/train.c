@@ -54,7 +54,7 @@ static int train_setup(struct jm_work *work, void **ret_state, struct jm_err *er
 
 #define FEW 4 /* numbers, at most, in an input that the host writes in each step */
 
-/* Numbers into a small input, in its type; t NULL: there is none. */
+/* Writes numbers to a small input, in its type; t NULL: there is no such input. */
 static void set_few(struct train *s, const struct jm_tensor *t, const double *value)
 {
 	for (int i = 0; t && i < FEW && i < jm_tensor_count(t); i++)
@@ -192,7 +192,7 @@ static json_t *number_or_null(double x)
 	return isfinite(x) ? json_real(x) : json_null();
 }
 
-/* Into the record, the log and the live line. */
+/* Writes an evaluation to the record, the log and the live line. */
 static void tell_evaluation(struct train *s, const struct jm_evaluated *e)
 {
 	double samples = (double)s->eval.batches * (double)s->training.batch;

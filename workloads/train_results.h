@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What steps of training come to: losses and the norm of the gradient travel to the host behind the step
- * that made them, while the next one is under way already.
+ * Results of training steps: losses and the norm of the gradient are copied to the host behind the step
+ * that made them, while the next one runs.
  */
 #ifndef JM_TRAIN_RESULTS_H
 #define JM_TRAIN_RESULTS_H
