@@ -6,7 +6,8 @@
  *
  *	energy_bounds [runs per cell [kind or "all" [limit in W, 0 = none]]]
  *
- * After the table of power alone it prints how narrow bounds of few readings could be (see narrowest()).
+ * After the tables it prints how narrow the bounds of a counter alone, and those of few readings of power
+ * alone, could be (see narrowest()).
  */
 #include "../tests/unit/wave.h"
 
@@ -34,11 +35,12 @@ static const double locked[] = {0.02, 0.05, 0.1, 0.2};
 struct sensor {
 	const char *name;
 	bool no_counter, no_power;
+	int narrowest; /* index of the stretch that narrowest() looks at; -1 = none */
 };
 static const struct sensor sensors[] = {
-	{"counter and power", false, false},
-	{"counter alone", false, true},
-	{"power alone", true, false},
+	{"counter and power", false, false, -1},
+	{"counter alone", false, true, 3},
+	{"power alone", true, false, 0},
 };
 
 struct cell {
@@ -51,7 +53,7 @@ struct load {
 	bool alike;	     /* its readings */
 };
 
-/* Of power alone in the shortest stretch, by period. */
+/* Of one sensor and stretch, by period. */
 static struct row {
 	struct load load[ROOM];
 	int n;
@@ -101,11 +103,10 @@ static void print(struct cell *c)
 	c->joules = 0;
 }
 
-/* Are the readings alike that a sensor gives in the stretch, and the one on either side? */
-static bool is_alike(const struct wave *w, double t0, double t1)
+/* Are the means over `window` alike that a sensor gives in the stretch, and the one on either side? */
+static bool is_alike(const struct wave *w, double t0, double t1, double phase, double window)
 {
-	double phase = wave_setup.tick_phase + wave_setup.power_phase;
-	double refresh = wave_setup.refresh, window = wave_setup.window;
+	double refresh = wave_setup.refresh;
 	double least = INFINITY, most = 0;
 
 	for (double k = floor((t0 - phase) / refresh); k * refresh + phase < t1 + refresh; k++) {
@@ -118,6 +119,16 @@ static bool is_alike(const struct wave *w, double t0, double t1)
 	return most - least <= SAME;
 }
 
+static bool readings_alike(const struct wave *w, double t0, double t1)
+{
+	double phase = wave_setup.tick_phase;
+
+	if (wave_setup.no_counter)
+		return is_alike(w, t0, t1, phase + wave_setup.power_phase, wave_setup.window);
+	return is_alike(w, t0, t0, phase, wave_setup.refresh) &&
+	       is_alike(w, t1, t1, phase, wave_setup.refresh);
+}
+
 static void note_load(const struct wave *w, const struct wave_run *run, const struct load *load)
 {
 	struct load *next = row_now ? &row_now->load[row_now->n] : NULL;
@@ -125,7 +136,7 @@ static void note_load(const struct wave *w, const struct wave_run *run, const st
 	if (!next || row_now->n == ROOM)
 		return;
 	*next = *load;
-	next->alike = is_alike(w, run->t0, run->t1);
+	next->alike = readings_alike(w, run->t0, run->t1);
 	row_now->n++;
 }
 
@@ -273,7 +284,7 @@ static void print_own(const struct row *of)
  * One bound for readings that are alike and one for the others, chosen by somebody who knows these loads and
  * all their errors, so that each row holds 95 %. A narrower bound of the ones needs a wider one of the others.
  */
-static void narrowest(struct row *of, double stretch)
+static void narrowest(struct row *of, const struct sensor *sensor)
 {
 	static const double wider[] = {1, 1.25, 1.5, 2, 3, 4, 5, 6};
 	double alike;
@@ -281,10 +292,11 @@ static void narrowest(struct row *of, double stretch)
 	for (int i = 0; i < ROWS; i++)
 		qsort(of[i].load, (size_t)of[i].n, sizeof(of[i].load[0]), by_error);
 	alike = narrowest_of_alike(of);
-	printf("%g s: narrowest pairs of bounds, of readings that are alike and of others, that "
+	printf("%s, %g s: narrowest pairs of bounds, of readings that are alike and of others, "
+	       "that "
 	       "hold "
 	       "95 %% in each row,\nand medians / p95",
-		stretch);
+		sensor->name, stretches[sensor->narrowest]);
 	for (int i = SLOW; i < ROWS; i++)
 		printf(" | %g-%g ms", 1e3 * periods[i], 1e3 * periods[i + 1]);
 	printf("\n");
@@ -302,7 +314,7 @@ static void row(const struct sensor *sensor, double shortest, double longest, in
 		uint64_t seed = 20261122;
 
 		stretch_now = k;
-		row_now = row_index >= 0 && !k ? &rows[row_index] : NULL;
+		row_now = row_index >= 0 && k == sensor->narrowest ? &rows[row_index] : NULL;
 		for (int i = 0; i < runs; i++)
 			measure(sensor, shortest, longest, stretches[k], kind, &seed);
 		print(&one);
@@ -319,7 +331,8 @@ static void table(const struct sensor *sensor, int runs, int kind)
 		printf("| %4.1f s               ", stretches[k]);
 	printf("\n");
 	for (int i = 0; i < ROWS; i++) {
-		row_index = sensor->no_counter ? i : -1;
+		row_index = i;
+		rows[i].n = 0;
 		row(sensor, periods[i], periods[i + 1], runs, kind);
 	}
 	row_index = -1;
@@ -358,9 +371,10 @@ int main(int argc, char **argv)
 	if (argc > 3)
 		limit = atof(argv[3]);
 
-	for (int i = 0; i < N(sensors); i++)
+	for (int i = 0; i < N(sensors); i++) {
 		table(&sensors[i], runs, kind);
-	if (runs > 0)
-		narrowest(rows, stretches[0]);
+		if (runs > 0 && sensors[i].narrowest >= 0)
+			narrowest(rows, &sensors[i]);
+	}
 	return 0;
 }

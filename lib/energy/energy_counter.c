@@ -208,8 +208,8 @@ static struct span span_between(const struct jm_signal *counter, const struct ne
 	span.joules = rise(counter, from->value, to->value, seconds(span.end - span.begin), NAN);
 	if (isnan(span.joules))
 		return span;
-	jm_unseen_init(
-		&span.unseen, counter, near->run, near->n, power_signal, power->run, power->n);
+	jm_unseen_init(&span.unseen, &(struct jm_runs){counter, near->run, near->n},
+		&(struct jm_runs){power_signal, power->run, power->n}, near->t);
 	if (power->n)
 		jm_shape_init(&span.shape, power_signal, power->run, power->n);
 	else

@@ -139,10 +139,15 @@ struct jm_unseen {
 	double window, refresh; /* s */
 	double squares;		/* W^2: of means over the window, around the counter's mean */
 };
-/* From the counter's runs around an edge, and the power's, all finite; power may be NULL. */
-void jm_unseen_init(struct jm_unseen *u, const struct jm_signal *counter,
-	const struct jm_plateau *run, int n, const struct jm_signal *power,
-	const struct jm_plateau *power_run, int n_power);
+/* Of a signal around an edge, all finite, in order of time. */
+struct jm_runs {
+	const struct jm_signal *signal; /* NULL = there is none */
+	const struct jm_plateau *run;
+	int n;
+};
+/* For an edge at t. */
+void jm_unseen_init(
+	struct jm_unseen *u, const struct jm_runs *counter, const struct jm_runs *power, int64_t t);
 /* J^2, at a share of a step of that length in seconds. */
 double jm_unseen_variance(const struct jm_unseen *u, double length, double share);
 

@@ -7,14 +7,19 @@
  * V w L u (1 - u) / (1 - w / T) (J^2, variance) at the share u of the step, where V (W^2) is the mean
  * square of that distance. A periodic load leaves it less. Without a power signal V comes from the means
  * of steps that follow each other, with w = T / 2.
+ *
+ * A slow load that jumped a second away from the edge tells nothing about the step at the edge. So where the
+ * means agree in all readings next to the edge, V comes from these readings alone.
  */
 #include "energy/energy_parts.h"
 #include "trace/plateaus.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #define SHORTEST 4     /* a window shorter than 1/4 of the refresh counts as that */
 #define FEW	 7     /* readings: fewer than some of these tell V badly */
+#define NEAR	 3     /* refreshes on each side of an edge */
 #define HIDDEN	 0.065 /* of the mean power: what the mean over a window may hide */
 #define FLAT	 0.25  /* of the mean power: what may be hidden behind counts that are all alike */
 
@@ -29,16 +34,17 @@ static double square(double x)
 }
 
 /* The counter at t, in a straight line between two steps that are near each other; NAN elsewhere. */
-static double line_at(
-	const struct jm_signal *counter, const struct jm_plateau *run, int n, int64_t t)
+static double line_at(const struct jm_runs *counter, int64_t t)
 {
-	for (int i = 0; i + 1 < n; i++) {
+	int64_t refresh = counter->signal->refresh_ns;
+	const struct jm_plateau *run = counter->run;
+
+	for (int i = 0; i + 1 < counter->n; i++) {
 		int64_t a = jm_plateau_start(&run[i]), b = jm_plateau_start(&run[i + 1]);
 
 		if (t < a || t > b || b <= a)
 			continue;
-		if (b - a > counter->refresh_ns + counter->refresh_ns / 2 ||
-			run[i + 1].value < run[i].value)
+		if (b - a > refresh + refresh / 2 || run[i + 1].value < run[i].value)
 			return NAN;
 		return run[i].value +
 		       (run[i + 1].value - run[i].value) * seconds(t - a) / seconds(b - a);
@@ -53,51 +59,77 @@ static double more_for_few(double squares, int n)
 
 /* Sums over the means of the power's window. */
 struct seen {
-	double squares, sum;
+	double squares, sum, most;
 	int n;
 };
 
-static void see(struct seen *seen, const struct jm_unseen *u, const struct jm_signal *counter,
-	const struct jm_plateau *run, int n, int64_t end, double watts)
+static void see(struct seen *seen, double off, double watts)
 {
-	double joules = line_at(counter, run, n, end) -
-			line_at(counter, run, n, end - llround(u->window * 1e9));
-
-	if (isnan(joules))
-		return;
-	seen->squares += square(watts - joules / u->window);
+	seen->squares += square(off);
+	seen->most = fmax(seen->most, fabs(off));
 	seen->sum += watts;
 	seen->n++;
 }
 
-static void from_power(struct jm_unseen *u, const struct jm_signal *counter,
-	const struct jm_plateau *run, int n, const struct jm_plateau *power, int n_power)
-{
-	struct seen seen = {0};
+/* Sums over all windows, and over those near the edge. */
+struct around {
+	struct seen all, near;
+};
 
-	/* an unchanged value was refreshed as well */
-	for (int i = 0; i < n_power; i++)
-		for (int64_t end = jm_plateau_start(&power[i]);
-			end <= power[i].seen || end == jm_plateau_start(&power[i]);
-			end += counter->refresh_ns)
-			see(&seen, u, counter, run, n, end, power[i].value);
-	u->known = seen.n > 0;
-	if (!seen.n)
+static void see_window(struct around *seen, const struct jm_unseen *u,
+	const struct jm_runs *counter, int64_t t, int64_t end, double watts)
+{
+	int64_t window = llround(u->window * 1e9), reach = NEAR * counter->signal->refresh_ns;
+	double joules = line_at(counter, end) - line_at(counter, end - window);
+
+	if (isnan(joules))
 		return;
-	u->squares = more_for_few(seen.squares, seen.n) + square(HIDDEN * seen.sum / seen.n);
+	see(&seen->all, watts - joules / u->window, watts);
+	if (llabs(end - window / 2 - t) <= reach)
+		see(&seen->near, watts - joules / u->window, watts);
 }
 
-static void from_steps(
-	struct jm_unseen *u, const struct jm_signal *counter, const struct jm_plateau *run, int n)
+/* Enough windows, and the means of all of them are near the counter's mean. */
+static bool is_quiet(const struct seen *near)
 {
+	return near->n >= NEAR && near->most < HIDDEN * near->sum / near->n;
+}
+
+static void from_power(
+	struct jm_unseen *u, const struct jm_runs *counter, const struct jm_runs *power, int64_t t)
+{
+	struct around around = {0};
+	const struct seen *seen = &around.all;
+
+	/* an unchanged value was refreshed as well */
+	for (int i = 0; i < power->n; i++) {
+		const struct jm_plateau *run = &power->run[i];
+
+		for (int64_t end = jm_plateau_start(run);
+			end <= run->seen || end == jm_plateau_start(run);
+			end += counter->signal->refresh_ns)
+			see_window(&around, u, counter, t, end, run->value);
+	}
+	if (is_quiet(&around.near))
+		seen = &around.near;
+	u->known = seen->n > 0;
+	if (!seen->n)
+		return;
+	u->squares = more_for_few(seen->squares, seen->n) + square(HIDDEN * seen->sum / seen->n);
+}
+
+static void from_steps(struct jm_unseen *u, const struct jm_runs *counter)
+{
+	int64_t refresh = counter->signal->refresh_ns;
+	const struct jm_plateau *run = counter->run;
 	double squares = 0, sum = 0, last = NAN;
 	int pairs = 0, seen = 0;
 
-	for (int i = 0; i + 1 < n; i++) {
+	for (int i = 0; i + 1 < counter->n; i++) {
 		int64_t a = jm_plateau_start(&run[i]), b = jm_plateau_start(&run[i + 1]);
 		double mean = (run[i + 1].value - run[i].value) / seconds(b - a);
 
-		if (b <= a || b - a > counter->refresh_ns + counter->refresh_ns / 2 || mean < 0) {
+		if (b <= a || b - a > refresh + refresh / 2 || mean < 0) {
 			last = NAN;
 			continue;
 		}
@@ -116,24 +148,23 @@ static void from_steps(
 		u->squares += square(FLAT * sum / seen);
 }
 
-void jm_unseen_init(struct jm_unseen *u, const struct jm_signal *counter,
-	const struct jm_plateau *run, int n, const struct jm_signal *power,
-	const struct jm_plateau *power_run, int n_power)
+void jm_unseen_init(
+	struct jm_unseen *u, const struct jm_runs *counter, const struct jm_runs *power, int64_t t)
 {
-	double refresh = seconds(counter->refresh_ns);
+	double refresh = seconds(counter->signal->refresh_ns);
 
 	*u = (struct jm_unseen){.refresh = refresh};
-	if (!counter->refresh_ns)
+	if (!counter->signal->refresh_ns)
 		return;
-	if (power && n_power) {
-		u->window = fmax(seconds(power->window_ns), refresh / SHORTEST);
+	if (power->signal && power->n) {
+		u->window = fmax(seconds(power->signal->window_ns), refresh / SHORTEST);
 		if (u->window < refresh)
-			from_power(u, counter, run, n, power_run, n_power);
+			from_power(u, counter, power, t);
 	}
 	if (u->known)
 		return;
 	u->window = refresh / 2;
-	from_steps(u, counter, run, n);
+	from_steps(u, counter);
 }
 
 double jm_unseen_variance(const struct jm_unseen *u, double length, double share)

@@ -156,6 +156,57 @@ static void holds_with_a_window_of_one_period(void **state)
 	assert_true(row_of(false, 0.02, 0.03, 0.5).held >= 0.948);
 }
 
+/* A jump within a second of an edge tells nothing about the step at the edge. */
+static void bound_beside_a_far_jump_is_narrow(void **state)
+{
+	struct row row = row_of(false, 1, 2, 3);
+
+	(void)state;
+	assert_true(row.held >= 0.95 && row.width <= 2.8);
+	row = row_of(false, 2, 5, 3);
+	assert_true(row.held >= 0.95 && row.width <= 3);
+	row = row_of(false, 2, 5, 10);
+	assert_true(row.held >= 0.95 && row.width <= 3);
+}
+
+/* Rest, and from 0.35 s before the stretch on a square wave of that period. */
+static void rise_before(struct wave *w, double t0, double period, uint64_t *seed)
+{
+	double t = t0 - 0.35 + wave_uniform(seed, 0, period);
+
+	wave_done(w);
+	wave_add(w, -10, 100, 0);
+	for (; t < t0 + 2; t += period) {
+		wave_add(w, t, 600, 0);
+		wave_add(w, t + period / 2, 100, 0);
+	}
+}
+
+/* The readings before the edge are alike, those behind it are not. */
+static void holds_where_a_fast_load_has_just_begun(void **state)
+{
+	static struct errors all;
+	uint64_t seed = 20261122;
+
+	(void)state;
+	all.n = all.held = 0;
+	wave_reset();
+	wave_setup.gpus = WAVE_GPUS;
+	for (int i = 0; i < 40; i++) {
+		double t0 = 1 + wave_uniform(&seed, 0, 1);
+		struct jm_err err = JM_ERR_INIT;
+		struct wave_run run;
+
+		for (int k = 0; k < WAVE_GPUS; k++)
+			rise_before(&wave_setup.wave[k], t0, wave_uniform(&seed, 0.03, 0.3), &seed);
+		assert_ok(wave_measure(&run, t0, t0 + 1, 0, &err), err);
+		judge(&run, &all);
+		wave_close(&run);
+	}
+	print_message("%d of %d errors held\n", all.held, all.n);
+	assert_true(all.held >= 0.95 * all.n);
+}
+
 /* Periods of nearly the refresh: readings are a slow wave, of which there is no whole number. */
 static void holds_aliases_of_fast_loads(void **state)
 {
@@ -424,6 +475,8 @@ int main(void)
 		cmocka_unit_test(holds_with_a_counter_alone),
 		cmocka_unit_test(holds_with_power_alone),
 		cmocka_unit_test(holds_with_a_window_of_one_period),
+		cmocka_unit_test(bound_beside_a_far_jump_is_narrow),
+		cmocka_unit_test(holds_where_a_fast_load_has_just_begun),
 		cmocka_unit_test(holds_aliases_of_fast_loads),
 		cmocka_unit_test(bound_of_slow_loads_is_narrow),
 		cmocka_unit_test(bound_of_loads_that_swing_is_narrow),
