@@ -38,7 +38,7 @@
 /* ---- types --------------------------------------------------------------------------------------- */
 
 /*
- * f64 exists for `ref` alone, as the yardstick. A narrower operand is widened exactly; arithmetic and sums
+ * f64 exists for `ref` alone, as the reference. A narrower operand is widened exactly; arithmetic and sums
  * are in f32 or better; a narrower result is rounded once, to nearest even, when it is stored. f16 (IEEE
  * 754 binary16) overflows to infinity. The two of 8 bits (Micikevicius et al., arXiv 2209.05433) do not: what
  * is too large becomes the largest finite value, 448 and 57344; e4m3 has no infinity.

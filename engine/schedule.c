@@ -13,7 +13,7 @@
 
 #define WINDOW 12 /* parts that may change places */
 
-/* ---- nodes: what is made again comes right before who reads it first ----------------------------------- */
+/* ---- nodes: a recomputed value comes directly before its first reader ----------------------------------- */
 
 struct order {
 	struct jm_graph *g;

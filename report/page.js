@@ -353,7 +353,7 @@
 		),
 	);
 
-	// At first the system that the message speaks of.
+	// At first the system that the message is about.
 	const first = S.series.find((s) => s.within.kind === "best") || S.series[0];
 
 	// #s3 shows the third system, #s3/power its chart of that name, #w2 the second work, others are ids.

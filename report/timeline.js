@@ -70,7 +70,7 @@
 		};
 	}
 
-	// The steady phase, which the figures speak of, shaded in the plot.
+	// The steady phase, which the figures apply to, shaded in the plot.
 	function steady(c, t) {
 		return t.phases
 			.filter(([name]) => name === t.phase)

@@ -30,7 +30,7 @@ void jm_corpus_close(struct jm_corpus *c);
 void jm_corpus_read(const struct jm_corpus *c, int64_t at, int64_t n, int32_t *ret);
 
 /*
- * The contents of an .idx file that speaks of a .bin file of bin_size bytes: width, tokens, start and
+ * The contents of an .idx file that describes a .bin file of bin_size bytes: width, tokens, start and
  * pointer (to be freed by jm_corpus_close). Trusts nothing. name: for the error.
  */
 int jm_corpus_index(const char *name, const void *index, size_t size, size_t bin_size,

@@ -140,7 +140,7 @@ JM_INLINE float jm_exp(float x)
 	return x < -87.f ? 0.f : p;
 }
 
-/* 1/x for 1 <= x <= 2: a parabola within 1 %, then twice Newton's step. A division costs thrice as much. */
+/* 1/x for 1 <= x <= 2: a parabola within 1 %, then twice Newton's step. A division takes three times as long. */
 JM_INLINE float jm_inverse(float x)
 {
 	float y = (0.32323194f * x - 1.45454465f) * x + 2.12121186f;

@@ -121,7 +121,7 @@ static void ask_to_end(struct jm_strays *o, pid_t pid)
 		return;
 	if (was_asked(o, pid) || o->n_asked == JM_STRAYS_KNOWN) {
 		o->wait = true;
-	} else if (!kill(pid, SIGTERM)) { /* refused: it is not ours to end */
+	} else if (!kill(pid, SIGTERM)) { /* refused: we may not end it */
 		o->asked[o->n_asked++] = pid;
 		o->wait = true;
 	}

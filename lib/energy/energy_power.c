@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Energy from power readings. A reading speaks for the window that ends when the sensor refreshed;
- * between it and the next window power is taken to go in a straight line.
+ * Energy from power readings. A reading is the mean of the window that ends when the sensor refreshed;
+ * between it and the next window power is assumed to change linearly.
  *
  * Error: a change of power by dP that happened somewhere in a gap of length g is off by at most
  * dP g / 2, with variance (dP g)^2 / 12. Where power changes faster than the sensor looks, more is

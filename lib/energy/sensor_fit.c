@@ -315,7 +315,7 @@ static struct jm_fitted refresh_of(const struct change *change, int n, double *s
 		for (int i = n * g / GROUPS; i < n * (g + 1) / GROUPS; i++) {
 			double times = fmax(1, round(change[i].gap / median));
 
-			/* rare, long gaps tell of readings that were late */
+			/* rare, long gaps come from readings that were late */
 			if (times > 4)
 				continue;
 			seconds += change[i].gap;

@@ -22,7 +22,7 @@ struct jm_load_edges {
 	int n;
 };
 
-/* A quantity that was fitted, in seconds. NAN = could not be told. */
+/* A quantity that was fitted, in seconds. NAN = it could not be determined. */
 struct jm_fitted {
 	double value;
 	double error; /* 95 %: by leaving out an eighth of the time each time (delete-a-group jackknife) */
@@ -44,8 +44,8 @@ int jm_sensor_changes(const struct jm_signal *signal, const struct jm_reading *r
 	struct jm_reading *ret);
 /*
  * quantity: power, or JM_Q_ENERGY for a counter. changes: in order of time.
- * JM_ERANGE: too few changes, or the signal does not follow the load; the reason is in err. refresh is told even then
- * where it can be.
+ * JM_ERANGE: too few changes, or the signal does not follow the load; the reason is in err. refresh is set even then
+ * if it can be determined.
  */
 int jm_sensor_fit(enum jm_quantity quantity, const struct jm_reading *changes, int n,
 	const struct jm_load_edges *edges, struct jm_sensor_fit *ret, struct jm_err *err);

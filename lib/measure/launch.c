@@ -48,7 +48,8 @@ static void end_phase(struct launch *l, int64_t t_ns)
 	l->credited_ns = 0;
 }
 
-/* A phase of the user's must not pass for one of ours: a record names its main phase. */
+/* A phase of the user must not have the name of one of joulemark's phases: a record names its main
+ * phase. */
 static void name_phase(struct launch *l, const char *mark, char *out, size_t size)
 {
 	static const char *const ours[] = {"settle", "command", "marked", "repeat", "repeats"};

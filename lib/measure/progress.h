@@ -57,7 +57,7 @@ struct jm_tally {
 	bool late; /* stamps may come late and in bursts, as from a buffered stdout */
 };
 void jm_tally_add(struct jm_tally *t, const struct jm_mark *mark);
-/* The stretch that the rate speaks of and the items done in it (NAN = not told): between the first and the
+/* The stretch that the rate applies to and the items done in it (NAN = unknown): between the first and the
  * last mark; all of t0_ns to t1_ns where there is only one, or where stamps are late and the marks lie
  * close together. */
 struct jm_item_interval {

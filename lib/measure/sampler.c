@@ -117,7 +117,8 @@ static void set_pace(struct jm_lane *lane)
 		BLIND_MIN, INT64_MAX);
 }
 
-/* Of each meter its counter, unless the source minds it, or else its power: what an edge waits for. */
+/* What an edge waits for: of each meter its counter, unless the source watches that itself, or else its
+ * power. */
 static void choose_awaited(struct jm_lane *lane)
 {
 	const struct jm_meters *set = lane->o.set;

@@ -38,7 +38,7 @@ enum jm_origin {
 	X(GPU_CORE, "gpu-core")                                                                    \
 	X(GPU_MEMORY, "gpu-memory")                                                                \
 	X(GPU_IO, "gpu-io")                                                                        \
-	X(CONTEXT, "context") /* draws no power: circumstances, which stand beside the meters */
+	X(CONTEXT, "context") /* draws no power: circumstances, which are in no total */
 enum jm_scope {
 #define X(name, text) JM_SCOPE_##name,
 	JM_SCOPES(X)

@@ -99,9 +99,9 @@ struct jm_source {
 	 */
 	int (*read)(void *state, struct jm_sink *sink, struct jm_err *err);
 	void (*close)(void *state); /* takes NULL */
-	/* Optional, of a source that reads its counters when it likes (see read_budget.h): an edge begins (told
-	 * before the first reading after it), goes on, or is over. True while the edge must be watched on
-	 * because a counter has not stepped since it began. */
+	/* Optional, of a source that reads its counters when it likes (see read_budget.h): an edge begins
+	 * (called before the first reading after it), goes on, or is over. True while the edge must still be
+	 * watched because a counter has not stepped since it began. */
 	bool (*edge)(void *state, enum jm_edge edge);
 	/* Optional: when it would like to be read next, of itself; JM_FOREVER = never. */
 	int64_t (*due)(void *state);

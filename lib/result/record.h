@@ -35,7 +35,7 @@ enum jm_failure {
 };
 
 extern const char *const jm_failure_words[]; /* NULL-terminated */
-/* Of a failed record; JM_FAILURE_KINDS = it is not told. */
+/* Of a failed record; JM_FAILURE_KINDS = unknown. */
 enum jm_failure jm_record_failure(const json_t *record);
 void jm_record_set_failure(json_t *record, enum jm_failure failure);
 /* What an error code of a worker is: MEMORY, DEVICE, else WORK. */
@@ -44,7 +44,7 @@ enum jm_failure jm_failure_of_code(int code);
 /* Did the work succeed? A record without a status, and NULL, did not. */
 bool jm_record_is_ok(const json_t *record);
 void jm_record_failed(json_t *record, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Of work that ended early because it was told to: not "ok", but its figures are whole. */
+/* Of work that ended early on request: not "ok", but its figures are whole. */
 void jm_record_interrupted(json_t *record);
 bool jm_record_is_interrupted(const json_t *record);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The device that a native work runs on: its meter among others, its clock beside ours. */
+/* The device that a native work runs on: its meter, and its clock relative to the run's. */
 #include "run/worker_private.h"
 #include "base/ctx.h"
 

@@ -29,7 +29,7 @@ static int64_t earlier(int64_t a, int64_t b)
 }
 
 /*
- * How many refreshes lie between two runs of a regular sensor; 0 where it cannot be told, or where so
+ * How many refreshes lie between two runs of a regular sensor; 0 where it is unknown, or where so
  * many lie between that the sensor may have drifted.
  */
 static int64_t refreshes_between(
