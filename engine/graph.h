@@ -63,7 +63,7 @@ struct jm_graph {
 	enum jm_dtype stream;	/* of the residual stream */
 	enum jm_dtype vector;	/* of parameters that are vectors, their gradients, statistics */
 	enum jm_dtype matrix;	/* of other parameters and their moments: vector or compute */
-	enum jm_dtype gradient; /* of their gradients: likewise */
+	enum jm_dtype gradient; /* of the gradients of these: likewise */
 	int64_t row_multiple; /* rows of vocabularies are padded to a multiple of this; 0 = no padding */
 	enum jm_math math;   /* of products of f32 */
 	bool evaluate;	     /* no gradients follow: no dropout, and norms use running statistics */

@@ -30,7 +30,7 @@ struct jm_part {
 	int places; /* power: of the load that the sensor sees again and again; 0 = as it comes */
 };
 
-/* energy_cells.c: power as its readings tell it, each until the next. */
+/* energy_cells.c: power by its readings, each of which holds until the next one. */
 struct jm_held_power {
 	double joules, covered_s, most; /* of the time with readings; most: W, 0 = none */
 };

@@ -191,7 +191,7 @@ static void fill(const struct fit *f, const double *x, double left, struct jm_fo
 	ret->joules_error = unit * deviation(f, c);
 }
 
-/* False: these bins cannot be told from each other. */
+/* False: the readings do not distinguish these bins. */
 static bool fit_bins(struct fit *f, int bins, struct jm_fold *ret)
 {
 	double x[UNKNOWNS], left;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Measures what runs already: for some time, until a process or a control group is gone, or until it is asked to
- * end. The processor time of the process or group is read together with that of the machine, so that energy of processors can be
- * shared out by it (an estimate; see docs/measuring.md).
+ * Measures what runs already: for some time, until a process or a control group is gone, or until it is
+ * asked to end. The processor time of the process or group is read together with that of the machine, so
+ * that energy of processors can be shared out by it (an estimate; see docs/measuring.md).
  */
 #ifndef JM_ATTACH_H
 #define JM_ATTACH_H

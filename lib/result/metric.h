@@ -87,8 +87,9 @@ struct jm_measured {
 /* Did it work in simulated time, or on a simulated device? */
 bool jm_metric_simulated(const json_t *record);
 /*
- * The origin whose meters give the energy of the run, never a mixture: simulated where the work ran in simulated time or
- * on a simulated device, else the first of jm_origin_order that a topmost meter has; false: there is no meter.
+ * The origin whose meters give the energy of the run, never a mixture: simulated where the work ran in
+ * simulated time or on a simulated device, else the first of jm_origin_order that a topmost meter has;
+ * false: there is no meter.
  */
 bool jm_metric_origin(const json_t *record, enum jm_origin *ret);
 /* Joules of the phase by these meters; NAN = unknown. */

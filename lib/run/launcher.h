@@ -27,7 +27,7 @@ struct jm_launch {
 	const json_t *job;   /* of each rank, but for "gang": {rank, world, launcher} */
 	int world;
 	int out_fd; /* where standard output of rank 0 goes; -1 = nowhere, as that of the others */
-	char *const *env; /* NULL = as ours */
+	char *const *env; /* NULL = the parent's environment */
 };
 
 /* The parent's side of a rank. */
