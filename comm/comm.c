@@ -15,8 +15,7 @@ int jm_comm_open(const char *transport, const struct jm_comm_place *place, struc
 	if (place->world < 1 || place->world > JM_RANKS_MOST || place->rank < 0 ||
 		place->rank >= place->world)
 		return jm_err_set(err, JM_ERANGE,
-			"A rank %d of %d is not possible: there may be 1 to %d ranks, counted from "
-			"0.",
+			"Rank %d of %d is not valid: there may be 1 to %d ranks, counted from 0.",
 			place->rank, place->world, JM_RANKS_MOST);
 	c.transport = jm_transport_find(transport, err);
 	if (!c.transport)

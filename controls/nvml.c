@@ -173,8 +173,9 @@ static int nvml_set(void *state, int i, double value, struct jm_err *err)
 		return 0;
 	return jm_err_set(err, jm_nvml_code(rc), "Cannot set the power limit of %s to %g W: %s%s.",
 		d->label, value, jm_nvml_text(&s->nvml, rc),
-		rc == JM_NVML_NO_PERMISSION ? "; only root may, so use sudo or ask the operator"
-					    : "");
+		rc == JM_NVML_NO_PERMISSION
+			? "; only root may set it, so use sudo or ask the operator"
+			: "");
 }
 
 /* ---- doctor ------------------------------------------------------------------------------------------ */

@@ -31,7 +31,7 @@ static int look(struct jm_program *p, const struct jm_tensor *t, struct jm_err *
 		return 1;
 	data = malloc(t->bytes);
 	if (!data)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for a look at %s.", t->name);
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a check of %s.", t->name);
 	code = jm_program_read(p, t, data, err);
 	if (!code)
 		code = all_finite(t, data);

@@ -234,8 +234,7 @@ int jm_graph_rematerialize(struct jm_graph *g, const struct jm_remake *how, stru
 		find_readers(&l);
 		make_duplicates(&l, found, how);
 	} else {
-		jm_err_set(
-			&g->err, JM_ENOMEM, "Out of memory for a graph that makes values again.");
+		jm_err_set(&g->err, JM_ENOMEM, "Out of memory for a graph that recomputes values.");
 	}
 	free(found);
 	free(l.forward);

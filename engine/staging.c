@@ -27,9 +27,8 @@ static int open_slot(struct jm_staging *s, struct jm_staging_slot *slot, struct 
 	slot->device = async ? d->backend->alloc(d->dev, s->bytes) : NULL;
 	if (!slot->host || (async && !slot->device))
 		return jm_err_set(err, JM_ENOMEM,
-			"Out of memory for inputs on their way to device %s: %.3g MB are needed "
-			"twice, there "
-			"and on the host; take a smaller batch.",
+			"Out of memory for copying inputs to device %s: %.3g MB are needed on it "
+			"and on the host; use a smaller batch.",
 			d->backend->name, (double)s->bytes / 1e6);
 	code = jm_event_new(d, &slot->sent, err);
 	return code ? code : jm_event_new(d, &slot->taken, err);

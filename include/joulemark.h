@@ -34,7 +34,7 @@ JM_API const char *jm_version(void);
 	X(PERM, "no permission")                                                                   \
 	X(NOSUP, "not supported here")                                                             \
 	X(RANGE, "out of range")                                                                   \
-	X(BUSY, "held by somebody else")                                                           \
+	X(BUSY, "held by another process")                                                         \
 	X(GONE, "disappeared")                                                                     \
 	X(IO, "input or output failed")                                                            \
 	X(FORMAT, "not in the expected form")                                                      \

@@ -19,9 +19,9 @@ static const struct jm_option options[] = {
 	JM_MODEL_INT("layers", 4000,
 		"convolutions on the longest path, and the last layer: 18, 34, 50, 101 or 152, and "
 		"10 or 14 for tests"),
-	JM_MODEL_INT("hidden", 10000000, "channels behind the first convolution"),
+	JM_MODEL_INT("hidden", 10000000, "channels after the first convolution"),
 	JM_MODEL_INT("image", 100000, "height and width of an image, in pixels"),
-	JM_MODEL_INT("classes", 100000000, "kinds of images to tell apart"),
+	JM_MODEL_INT("classes", 100000000, "number of image classes"),
 	{0},
 };
 

@@ -55,8 +55,8 @@ static int towers_build(struct jm_graph *g, const struct jm_values *v, int64_t b
 	(void)seq;
 	if (batch < LEAST)
 		return jm_err_set(err, JM_ERANGE,
-			"A batch of %lld has no other pair to tell a pair from; give --batch %d or "
-			"more.",
+			"A batch of %lld has no second pair to compare a pair with; give --batch "
+			"%d or more.",
 			(long long)batch, LEAST);
 	left = tower(g, &p, batch, "left", "left.");
 	right = tower(g, &p, batch, "right", "right.");

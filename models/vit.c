@@ -19,7 +19,7 @@ static const struct jm_option options[] = {
 	JM_MODEL_INT("ffn", 100000000, "inner width of the feed-forward part"),
 	JM_MODEL_INT("image", 100000, "height and width of an image, in pixels"),
 	JM_MODEL_INT("patch", 100000, "height and width of a patch, in pixels"),
-	JM_MODEL_INT("classes", 100000000, "kinds of images to tell apart"),
+	JM_MODEL_INT("classes", 100000000, "number of image classes"),
 	{0},
 };
 

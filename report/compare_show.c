@@ -170,7 +170,7 @@ static int print_row(const struct jm_compare_row *row, int width, FILE *f, struc
 
 	print_title(row, width, f);
 	if (row->failed_a + row->failed_b) {
-		snprintf(text, sizeof(text), "%d failed run%s of A and %d of B left out",
+		snprintf(text, sizeof(text), "%d failed run%s of A and %d of B omitted",
 			row->failed_a, row->failed_a == 1 ? "" : "s", row->failed_b);
 		jm_text_wrap(f, text, 2, 4, width);
 	}

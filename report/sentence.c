@@ -84,7 +84,8 @@ static void put_factor(const struct jm_group_series *s, char *out, size_t size)
 	if (!s->cards_linked)
 		jm_text_format(out, size,
 			"no setting was run on all of them, nor are they linked by others, so that "
-			"cards and settings cannot be told apart and there is no interval");
+			"the effects of cards and settings cannot be separated and there is no "
+			"interval");
 	else if (isnan(s->spread_joules))
 		jm_text_format(out, size,
 			"the set is a factor: its effect (throughput: %.2g %% from the lowest to "

@@ -80,8 +80,8 @@ static const char *obstacle(
 		if (s->mixed_origin)
 			return "the energy of some cases is measured and of others not";
 		if (s->origin == JM_ESTIMATED)
-			return "the energy is estimated, and an estimate cannot tell settings "
-			       "apart";
+			return "the energy is estimated, and an estimate cannot distinguish "
+			       "settings";
 		if (s->faulty)
 			return "a sensor gave impossible readings in some cases (see their "
 			       "quality), so that their energy cannot be compared";
@@ -90,8 +90,8 @@ static const char *obstacle(
 		return "a soft control (duty cycle, quota) does not predict the effect of a cap of "
 		       "the device";
 	if (s->n_machines > 1 && !s->cards_linked)
-		return "the cards that were pooled share no settings, so that cards and settings "
-		       "cannot be told apart";
+		return "the cards that were pooled share no settings, so that the effects of cards "
+		       "and settings cannot be separated";
 	if (relative && s->reference < 0)
 		return "there is no reference case";
 	if (v->leading < 0)

@@ -221,7 +221,7 @@ static int check_page(const struct jm_sim_registers *r, struct jm_err *err)
 	const struct page *page = r->page;
 
 	if (memcmp(page->magic, MAGIC, sizeof(page->magic)))
-		return not_registers(r, "it has another beginning", err);
+		return not_registers(r, "it does not begin as a register file does", err);
 	if (page->version != VERSION)
 		return jm_err_set(err, JM_EVERSION,
 			"%s has version %u, but this program reads version %d; remove it to start "

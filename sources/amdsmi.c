@@ -261,16 +261,14 @@ static int open_boards(struct state *s, struct jm_meters *set, struct jm_err *er
 	find_boards(s);
 	if (!s->n)
 		return jm_err_set(err, JM_ENOSUP,
-			"None of the %d GPUs of AMD gives energy or power by %s; a virtual "
-			"machine's GPU has "
-			"no counter, and the layout of power is known of versions 23, 24 and 26 "
-			"(this is %u).",
+			"None of the %d AMD GPUs reports energy or power by %s; the GPU of a "
+			"virtual machine has no counter, and the layout of the power data is known "
+			"for versions 23, 24 and 26 (this is %u).",
 			s->amd.n, s->amd.library, s->amd.generation);
 	if (!jm_amd_power_known(&s->amd))
 		jm_log(s->ctx, JM_WARNING,
-			"Version %u of libamd_smi has a layout of power that is not known, so only "
-			"the energy "
-			"counters are read.",
+			"Version %u of libamd_smi has an unknown layout of the power data, so only "
+			"the energy counters are read.",
 			s->amd.generation);
 	for (int i = 0; !rc && i < s->n; i++)
 		rc = add_meter(s, &s->board[i], set, err);
@@ -285,7 +283,7 @@ static int amdsmi_open(struct jm_ctx *ctx, const struct jm_values *options, stru
 
 	(void)options;
 	if (!s)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for GPUs of AMD.");
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for AMD GPUs.");
 	s->ctx = ctx;
 	s->slow_ns = INT64_MIN / 2;
 	rc = open_boards(s, set, err);

@@ -140,8 +140,8 @@ static void note_restart(struct state *s)
 	s->restarted = true;
 	jm_log(s->ctx, JM_WARNING,
 		"The energy counters in " FOLDER
-		" were started again by the blade's controller; what they "
-		"count from now on does not continue what they counted before, so it is not used.");
+		" were restarted by the blade's controller; their new counts do not continue the "
+		"old ones and are not used.");
 }
 
 static int cray_read(void *state, struct jm_sink *sink, struct jm_err *err)

@@ -136,10 +136,9 @@ static int start_child(struct state *s, const char *python, struct jm_err *err)
 	if (s->line_ns)
 		return 0;
 	return jm_err_set(err, JM_ENOENT,
-		"%s with the module gcipuinfo reports no IPU (its own words are above, if it said "
-		"any); "
-		"install Graphcore's command line tools, enable their environment, and check "
-		"'gc-info -l'.",
+		"%s with the module gcipuinfo reports no IPU (its error message, if any, is "
+		"printed above); install Graphcore's command line tools, enable their environment, "
+		"and check 'gc-info -l'.",
 		python);
 }
 
@@ -253,7 +252,7 @@ static const struct jm_option options[] = {
 		.type = JM_TEXT,
 		.fallback = "python3",
 		.argument = "FILE",
-		.help = "the Python that has Graphcore's module gcipuinfo"},
+		.help = "the Python interpreter that has Graphcore's module gcipuinfo"},
 	{.name = "period",
 		.type = JM_DURATION,
 		.unit = "s",
@@ -261,7 +260,7 @@ static const struct jm_option options[] = {
 		.max = 60,
 		.fallback = "100ms",
 		.argument = "TIME",
-		.help = "time from question to question"},
+		.help = "time between two queries"},
 	{0},
 };
 

@@ -303,8 +303,8 @@ static int nothing_usable(const struct state *s, struct jm_err *err)
 				strerror(s->channel[i].error));
 	return jm_err_set(err, JM_ENOENT,
 		"No hardware monitor in %s" FOLDER
-		" has a power channel whose extent is known (%d channels of other kinds); name one "
-		"with 'hwmon:channel=NAME,covers=PATHS'.",
+		" has a power channel of which joulemark knows what it measures (%d channels of "
+		"other kinds); name one with 'hwmon:channel=NAME,covers=PATHS'.",
 		s->ctx->root, s->n);
 }
 
@@ -373,7 +373,7 @@ static void hwmon_doctor(struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
 			snprintf(why, sizeof(why), "%s: %s", c->label, strerror(c->error));
 		else
 			snprintf(why, sizeof(why), "%s%s%s", c->label, *c->label ? ": " : "",
-				*c->covers ? c->covers : "what it covers is not known");
+				*c->covers ? c->covers : "what it measures is not known");
 		if (c->error)
 			snprintf(mend, sizeof(mend),
 				"run as root, or let your group read it by a udev rule");
@@ -391,7 +391,7 @@ static const struct jm_option options[] = {
 	{.name = "channel",
 		.type = JM_TEXT,
 		.argument = "NAME",
-		.help = "one channel by name or label instead of those that are known"},
+		.help = "name or label of one channel, in place of the known ones"},
 	{.name = "covers",
 		.type = JM_TEXT,
 		.argument = "PATHS",

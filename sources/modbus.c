@@ -216,13 +216,12 @@ static int open_line(struct state *s, const struct jm_values *options, struct jm
 	if (!connect_line(s))
 		return jm_err_set(err, JM_ENOENT,
 			"Modbus host %s, port %s, does not answer: %s; check its address, port and "
-			"whether it admits this machine.",
+			"whether it accepts connections from this machine.",
 			s->host, s->port, s->call.modbus_strerror(errno));
 	if (!read_block(s, block) || isnan(value_of(s, block, &s->map.item[0])))
 		return jm_err_set(err, JM_EIO,
-			"Modbus host %s gives no power in register %d of its %s registers (%s); "
-			"check "
-			"map, register, type and unit id.",
+			"Modbus host %s returns no power from register %d of its %s registers "
+			"(%s); check map, register, type and unit id.",
 			s->host, s->map.item[0].address, s->map.input ? "input" : "holding",
 			s->call.modbus_strerror(errno));
 	return 0;
@@ -336,8 +335,10 @@ static const struct jm_option options[] = {
 		.max = 1e9,
 		.fallback = "1",
 		.argument = "X",
-		.help = "watts of one step of that register"},
-	{.name = "low-first", .type = JM_FLAG, .help = "the low word of two comes first"},
+		.help = "watts per unit of that register"},
+	{.name = "low-first",
+		.type = JM_FLAG,
+		.help = "the low word is in the first of two registers"},
 	{.name = "port",
 		.type = JM_INT,
 		.min = 1,
@@ -366,7 +367,7 @@ static const struct jm_option options[] = {
 		.min = 0.001,
 		.max = 3600,
 		.argument = "TIME",
-		.help = "how often the meter has a new value, where it is known"},
+		.help = "time between two new values of the meter, if known"},
 	{.name = "covers",
 		.type = JM_TEXT,
 		.fallback = "/",

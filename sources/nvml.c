@@ -268,7 +268,7 @@ static int nvml_uses(void *state, int meter, jm_use_fn *give, void *arg, struct 
 		if (s->gpu[i].meter == meter)
 			return jm_nvml_uses_read(&s->gpu[i].uses, &s->nvml, s->gpu[i].handle,
 				jm_clock_wall(s->ctx->clock) / 1000, give, arg, err);
-	return jm_err_set(err, JM_ENOENT, "The meter %d is no GPU of the source nvml.", meter);
+	return jm_err_set(err, JM_ENOENT, "The meter %d is not a GPU of the source nvml.", meter);
 }
 
 /* ---- doctor ------------------------------------------------------------------------------------------ */
@@ -285,7 +285,7 @@ static void say_gpu(const struct jm_nvml *nvml, const struct jm_nvml_gpus *gpus,
 	if (!g->allocated) {
 		snprintf(why, sizeof(why), "%s does not belong to this job (%s)", g->uuid,
 			gpus->why);
-		f.mend = "--source nvml:all measures it nevertheless";
+		f.mend = "--source nvml:all includes it";
 	}
 	for (size_t p = 0; g->allocated && p < JM_NVML_GPU_PROBES && used < sizeof(why); p++)
 		if (jm_nvml_gpu_probes[p].field && jm_nvml_answers(nvml, g, &jm_nvml_gpu_probes[p]))

@@ -72,7 +72,9 @@ static int add_activity(struct jm_nvml_state *s, struct jm_nvml_board *g,
 
 	if (!jm_nvml_sampler_open(&s->nvml, g->handle, &g->sampler)) {
 		jm_log(s->ctx, JM_WARNING,
-			"%s has no samples of its activity; they exist from Hopper on.", g->label);
+			"%s has no samples of its activity; they are available on Hopper and newer "
+			"GPUs.",
+			g->label);
 		return 0;
 	}
 	for (int i = 0; i < JM_NVML_ACTIVITIES && rc >= 0; i++)

@@ -119,8 +119,7 @@ static int begin_samples(
 		for (int k = 0; k < 2; k++)
 			if (nvml->gpm_alloc(&u->instance[i].sample[k]))
 				return jm_err_set(err, JM_ENOMEM,
-					"The driver has no memory for samples of its MIG "
-					"instances.");
+					"The driver cannot allocate samples of its MIG instances.");
 	return 0;
 }
 

@@ -230,9 +230,8 @@ static int start_measuring(struct state *s, struct jm_err *err)
 	if (go(s))
 		return 0;
 	return jm_err_set(err, JM_EIO,
-		"PTDaemon at %s does not begin a measurement of a sample each %d ms; another "
-		"program may be "
-		"using it.",
+		"PTDaemon at %s does not begin a measurement with a sample every %d ms; another "
+		"program may be using it.",
 		s->line.host, s->period_ms);
 }
 
@@ -298,7 +297,10 @@ static int ptd_open(struct jm_ctx *ctx, const struct jm_values *options, struct 
 static const char *const automatic[] = {"auto", NULL};
 
 static const struct jm_option options[] = {
-	{.name = "host", .type = JM_TEXT, .argument = "NAME", .help = "the machine of the daemon"},
+	{.name = "host",
+		.type = JM_TEXT,
+		.argument = "NAME",
+		.help = "host on which the daemon runs"},
 	{.name = "port",
 		.type = JM_INT,
 		.min = 1,
@@ -313,7 +315,7 @@ static const struct jm_option options[] = {
 		.max = 10000,
 		.choices = automatic,
 		.argument = "V",
-		.help = "sets the range of volts: auto or a number; put back afterwards"},
+		.help = "sets the range of volts: auto or a number; restored afterwards"},
 	{.name = "amps",
 		.type = JM_REAL,
 		.unit = "A",
@@ -335,7 +337,7 @@ static const struct jm_option options[] = {
 		.max = 60,
 		.fallback = "1s",
 		.argument = "TIME",
-		.help = "time from sample to sample"},
+		.help = "time between two samples"},
 	{.name = "timeout",
 		.type = JM_DURATION,
 		.unit = "s",

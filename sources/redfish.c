@@ -125,9 +125,8 @@ static int find_chassis(struct state *s, const char *wanted, struct jm_err *err)
 	if (found)
 		return 0;
 	return jm_err_set(err, JM_ENOENT,
-		"The management controller %s tells no power of %s%s; name a chassis with "
-		"chassis=ID "
-		"or the resource with path=PATH.",
+		"The management controller %s reports no power for %s%s; name a chassis with "
+		"chassis=ID or the resource with path=PATH.",
 		s->https.host, wanted ? "chassis " : "any chassis", wanted ? wanted : "");
 }
 
@@ -238,7 +237,10 @@ static const struct jm_option options[] = {
 		.type = JM_TEXT,
 		.argument = "NAME",
 		.help = "the management controller's name or address"},
-	{.name = "user", .type = JM_TEXT, .argument = "NAME", .help = "who asks"},
+	{.name = "user",
+		.type = JM_TEXT,
+		.argument = "NAME",
+		.help = "name of the user who reads the power"},
 	{.name = "password-file",
 		.type = JM_TEXT,
 		.argument = "FILE",
@@ -252,11 +254,11 @@ static const struct jm_option options[] = {
 	{.name = "chassis",
 		.type = JM_TEXT,
 		.argument = "ID",
-		.help = "which chassis; without it the first that tells its power"},
+		.help = "id of the chassis; without it the first one that reports its power"},
 	{.name = "path",
 		.type = JM_TEXT,
 		.argument = "PATH",
-		.help = "the resource itself: EnvironmentMetrics or Power"},
+		.help = "path of the resource: EnvironmentMetrics or Power"},
 	{.name = "port",
 		.type = JM_INT,
 		.min = 1,
@@ -271,12 +273,12 @@ static const struct jm_option options[] = {
 		.max = 120,
 		.fallback = "10s",
 		.argument = "TIME",
-		.help = "how long an answer is waited for"},
+		.help = "time limit for an answer"},
 	{.name = "covers",
 		.type = JM_TEXT,
 		.fallback = "/",
 		.argument = "PATHS",
-		.help = "what the chassis holds: / (the node), gpu/UUID..."},
+		.help = "what the power of the chassis includes: / (the node), gpu/UUID..."},
 	{0},
 };
 

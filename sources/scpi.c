@@ -160,8 +160,8 @@ static int check_instrument(struct state *s, struct jm_err *err)
 			s->line.host, strerror(errno));
 	if (!strstr(s->name, "WT"))
 		return jm_err_set(err, JM_ENOSUP,
-			"The instrument at %s calls itself '%s', which is no power meter of the WT "
-			"series.",
+			"The instrument at %s identifies itself as '%s', which is not a power "
+			"meter of the WT series.",
 			s->line.host, s->name);
 	s->refresh = ask_rate(s);
 	if (s->integrate && !start_integration(s))
@@ -170,9 +170,8 @@ static int check_instrument(struct state *s, struct jm_err *err)
 		s->retry_ns = 0; /* an older instrument may not know the question for its rate */
 	if (!read_values(s, value) || isnan(value[P]))
 		return jm_err_set(err, JM_EIO,
-			"%s at %s gives no power of element %d; check its wiring, its ranges and "
-			"the number "
-			"of the element.",
+			"%s at %s reports no power of element %d; check its wiring, its ranges and "
+			"the number of the element.",
 			s->name, s->line.host, s->element);
 	return 0;
 }
@@ -281,7 +280,8 @@ static const struct jm_option options[] = {
 		.min = 0.1,
 		.max = 5,
 		.argument = "TIME",
-		.help = "sets its update period: 0.1, 0.25, 0.5, 1, 2 or 5 s; without it as it is"},
+		.help = "sets its update period: 0.1, 0.25, 0.5, 1, 2 or 5 s; without it the "
+			"period is not changed"},
 	{.name = "sync", .type = JM_FLAG, .help = "wait for the end of each update of the meter"},
 	{.name = "integrate",
 		.type = JM_FLAG,

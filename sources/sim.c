@@ -177,7 +177,7 @@ static const struct jm_option options[] = {
 	{.name = "node",
 		.type = JM_TEXT,
 		.argument = "NODE",
-		.help = "a model and how many, as in h100x4"},
+		.help = "model of the GPUs and their number, such as h100x4"},
 	{0},
 };
 

@@ -100,12 +100,11 @@ static int choose_kind(struct state *s, const struct jm_values *options, struct 
 			.power = own,
 			.power_tail = "",
 			.watts = jm_values_number(options, "scale")};
-	return s->kind.name
-		       ? 0
-		       : jm_err_set(err, JM_EUSAGE,
-				 "The source snmp needs kind=NAME (apc, apc-outlet, raritan, "
-				 "raritan-outlet, sentry4, sentry4-outlet, geist, geist-outlet) or "
-				 "the oid of a power.");
+	return s->kind.name ? 0
+			    : jm_err_set(err, JM_EUSAGE,
+				      "The source snmp needs kind=NAME (apc, apc-outlet, raritan, "
+				      "raritan-outlet, sentry4, sentry4-outlet, geist, "
+				      "geist-outlet) or the oid of a power value.");
 }
 
 static int name_value(struct jm_snmp_value *value, const char *column, const char *index,
@@ -186,11 +185,12 @@ static int check_answers(struct state *s, struct jm_err *err)
 		if (!jm_snmp_ask(&s->snmp, both, o->energy.length ? 2 : 1, answer))
 			return jm_err_set(err, JM_ENOENT,
 				"SNMP host %s does not answer; check its address, its port, the "
-				"community or user, and whether it admits this machine.",
+				"community or user, and whether it accepts connections from this "
+				"machine.",
 				s->snmp.host);
 		if (isnan(answer[0]))
 			return jm_err_set(err, JM_ENOENT,
-				"SNMP host %s gives no power for '%s' of kind %s; check kind and "
+				"SNMP host %s reports no power for '%s' of kind %s; check kind and "
 				"index.",
 				s->snmp.host, o->index, s->kind.name);
 		if (isnan(answer[1]))
@@ -327,14 +327,14 @@ static const struct jm_option options[] = {
 	{.name = "oid",
 		.type = JM_TEXT,
 		.argument = "OID",
-		.help = "a power by its object identifier in place of a kind"},
+		.help = "object identifier of a power value, in place of a kind"},
 	{.name = "scale",
 		.type = JM_REAL,
 		.min = 1e-9,
 		.max = 1e9,
 		.fallback = "1",
 		.argument = "X",
-		.help = "watts of one step of that power"},
+		.help = "watts per unit of that power"},
 	{.name = "community-file",
 		.type = JM_TEXT,
 		.argument = "FILE",

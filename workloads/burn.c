@@ -46,7 +46,7 @@ static const struct jm_option options[] = {
 		.type = JM_INT,
 		.min = 1,
 		.max = 1e4,
-		.help = "per step; when not given, as many as the device should do in 100 ms"},
+		.help = "products per step; when not given, as many as the device should do in 100 ms"},
 	JM_KERNEL_THREADS,
 	{0},
 };
@@ -283,7 +283,7 @@ static int burn_verify(void *state, struct jm_err *err)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory to verify.");
 	if (!s->known) {
 		free(p);
-		return jm_err_set(err, JM_EUSAGE, "Not one step was run.");
+		return jm_err_set(err, JM_EUSAGE, "No step was run.");
 	}
 	for (size_t i = 0; i < n; i++)
 		p[i] = jm_operand_value(&s->values[2], s->kernel.graph->compute, (int64_t)i);
@@ -296,7 +296,8 @@ static int burn_verify(void *state, struct jm_err *err)
 
 const struct jm_workload jm_workload_burn = {
 	.name = "burn",
-	.summary = "products without pause, each checked: heats a device and finds faults",
+	.summary = "matrix products without pauses, each of them checked: heats a device and finds "
+		   "faults",
 	.unit = "product",
 	.options = options,
 	.check = jm_kernel_check,

@@ -182,7 +182,7 @@ static int copy_verify(void *state, struct jm_err *err)
 {
 	struct copy *s = state;
 	const struct jm_device *d = &s->kernel.device;
-	int code = s->kernel.steps ? 0 : jm_err_set(err, JM_EUSAGE, "Not one step was run.");
+	int code = s->kernel.steps ? 0 : jm_err_set(err, JM_EUSAGE, "No step was run.");
 
 	if (!code && s->way != TO_HOST)
 		code = jm_device_copy(
@@ -191,8 +191,8 @@ static int copy_verify(void *state, struct jm_err *err)
 		code = jm_device_sync(d, err);
 	if (!code && memcmp(s->back, s->host, s->bytes) != 0)
 		code = jm_err_set(err, JM_ERANGE,
-			"What was copied is not what arrived: the device, its memory or the bus is "
-			"faulty; do not trust its results.");
+			"The copied data differs from its source: the device, its memory or the "
+			"bus is faulty; do not trust its results.");
 	return code;
 }
 

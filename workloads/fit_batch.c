@@ -128,7 +128,7 @@ int jm_fit_batch(struct jm_training *t, struct jm_device *device, size_t limit, 
 	if (!code && !s.good)
 		return jm_err_set(err, JM_ENOMEM,
 			"Not even a batch of %d fits: it needs %.2f GB, but %.2f GB are available; "
-			"take a smaller sequence or model, or --recompute.",
+			"use a smaller sequence or model, or --recompute.",
 			least, s.bad_peak / 1e9, (double)limit / 1e9);
 	for (int round = 0; !code && !is_found(&s); round++)
 		code = try_batch(&s, round ? next_batch(&s, round) : least + 1, err);

@@ -47,7 +47,7 @@ static const struct jm_option options[] = {
 		.type = JM_INT,
 		.min = 1,
 		.max = 1e4,
-		.help = "per step; when not given, as many as the device should do in 20 ms"},
+		.help = "products per step; when not given, as many as the device should do in 20 ms"},
 	JM_KERNEL_THREADS,
 	{0},
 };
@@ -182,7 +182,7 @@ static int gemm_verify(void *state, struct jm_err *err)
 
 const struct jm_workload jm_workload_gemm = {
 	.name = "gemm",
-	.summary = "products of two matrices",
+	.summary = "matrix products",
 	.unit = "product",
 	.options = options,
 	.check = jm_kernel_check_products,

@@ -27,8 +27,8 @@ int jm_kernel_check_products(const char *device, const char *precision, struct j
 
 	if (!code && t.pure)
 		code = jm_err_set(err, JM_EUSAGE,
-			"Precision %s says how parameters are trained, and there are none here; "
-			"take bf16.",
+			"Precision %s defines how parameters are trained, and this workload has "
+			"none; use bf16.",
 			precision);
 	if (!code && t.precision == JM_F64 && strcmp(device, "ref") != 0)
 		code = jm_err_set(err, JM_EUSAGE,
@@ -44,8 +44,8 @@ int jm_kernel_check(const char *device, const char *precision, struct jm_err *er
 
 	if (!jm_precision_set(&t, precision, NULL) && t.fp8)
 		return jm_err_set(err, JM_EUSAGE,
-			"Precision %s is one of products, which this workload has none of; take "
-			"bf16, or the workload gemm.",
+			"Precision %s is a precision of matrix products, which this workload does "
+			"not have; use bf16, or the workload gemm.",
 			precision);
 	return jm_kernel_check_products(device, precision, err);
 }
@@ -110,8 +110,8 @@ static void describe(struct jm_kernel *k)
 		(double)k->program->peak_bytes / 1e9, props->name);
 	if (!props->native[type])
 		snprintf(work->note, sizeof work->note,
-			"%s has no %s instructions: the arithmetic is emulated, and its speed says "
-			"little of %s elsewhere.",
+			"%s has no %s instructions: the arithmetic is emulated, and its speed is "
+			"not that of %s on a device that has them.",
 			props->name, jm_dtype_name(type), jm_dtype_name(type));
 }
 
@@ -276,7 +276,7 @@ void *jm_kernel_read(struct jm_kernel *k, const struct jm_tensor *t, struct jm_e
 	void *data;
 
 	if (!k->steps) {
-		jm_err_set(err, JM_EUSAGE, "Not one step was run.");
+		jm_err_set(err, JM_EUSAGE, "No step was run.");
 		return NULL;
 	}
 	data = malloc(t->bytes);

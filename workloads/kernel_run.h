@@ -51,7 +51,7 @@ void jm_kernel_teardown(void *state); /* takes NULL */
 #define JM_KERNEL_THREADS                                                                          \
 	{                                                                                          \
 		.name = "threads", .type = JM_INT, .min = 0, .max = 1e5, .fallback = "0",          \
-		.help = "of the host's processors; 0 = all that may be used"                       \
+		.help = "threads on the host's processors; 0 = all that may be used"               \
 	}
 
 #define JM_KERNEL_SECONDS 0.02

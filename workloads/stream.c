@@ -29,20 +29,20 @@ static const struct jm_option options[] = {
 		.min = 0,
 		.max = 1e6,
 		.fallback = "0",
-		.help = "operations per byte of memory, brought about by products with a narrow "
-			"matrix; 0 = sums of two operands"},
+		.help = "operations per byte of memory, produced by products with a narrow matrix; "
+			"0 = sums of two operands"},
 	{.name = "size",
 		.type = JM_REAL,
 		.min = 1e-6,
 		.max = 1e6,
 		.fallback = "0.25",
-		.help = "GB of each large operand; take several times what caches hold"},
+		.help = "GB of each large operand; use several times the size of the caches"},
 	{.name = "passes",
 		.type = JM_INT,
 		.min = 1,
 		.max = 1e4,
-		.help = "over the operands per step; when not given, as many as the device should "
-			"do in 20 ms"},
+		.help = "passes over the operands per step; when not given, as many as the device "
+			"should do in 20 ms"},
 	JM_KERNEL_THREADS,
 	{0},
 };

@@ -48,20 +48,19 @@ const struct jm_option jm_train_options[] = {
 	{.name = "text",
 		.type = JM_TEXT,
 		.argument = "FILE",
-		.help = "what a language model learns from: any file, taken as bytes, or a "
-			"Megatron data set (NAME.bin with NAME.idx); English from this machine "
-			"when not given"},
+		.help = "what a language model learns from: any file, read as bytes, or a Megatron "
+			"data set (NAME.bin with NAME.idx); English from this machine when not "
+			"given"},
 	OPTION_INT("eval-every", 0, 1e9, "0",
-		"steps after which the loss on held-out samples is computed, on the same weights; "
-		"0 "
-		"= never"),
+		"number of steps between two evaluations of the loss on held-out samples, without "
+		"changing weights; 0 = never"),
 	{.name = "eval-text",
 		.type = JM_TEXT,
 		.argument = "FILE",
 		.help = "what --eval-every takes its samples from; when not given, the last tenth "
-			"of --text, which is then not learned from"},
-	OPTION_INT(
-		"eval-batches", 1, 1e6, "8", "batches of an evaluation, the same ones each time"),
+			"of --text, which is then not used for training"},
+	OPTION_INT("eval-batches", 1, 1e6, "8",
+		"batches of an evaluation, which uses the same ones each time"),
 	OPTION_WORD("images", image_kinds, "once",
 		"random samples of models that learn from no text: made once and used in each "
 		"step, or fresh "
@@ -73,30 +72,37 @@ const struct jm_option jm_train_options[] = {
 		.help = "the last batch norm of each residual block starts at zero (arXiv "
 			"1706.02677)"},
 	OPTION_WORD("optimizer", jm_update_names, "adamw",
-		"of the parameters: AdamW, Adam, or SGD with momentum"),
+		"optimizer of the parameters: AdamW, Adam, or SGD with momentum"),
 	OPTION_REAL("lr", 1e-12, 1e3, "3e-4", "learning rate, the highest of the schedule"),
 	OPTION_WORD("schedule", jm_lr_schedule_kinds, "constant",
 		"how the learning rate falls after its warm-up"),
 	OPTION_INT("lr-warmup", 0, 1e9, "0", "steps in which the learning rate rises to --lr"),
 	OPTION_INT("lr-steps", 1, 1e9, "1000",
-		"steps after which cosine and linear have reached --lr-min, and between two steps "
-		"of step"),
-	OPTION_REAL("lr-min", 0, 1e3, "0", "where cosine and linear end"),
-	OPTION_REAL("lr-factor", 1e-6, 1, "0.1", "of each step of step"),
-	OPTION_REAL("beta1", 0, 0.999999, "0.9", "of Adam and AdamW: memory of the gradient"),
-	OPTION_REAL("beta2", 0, 0.999999, "0.999", "of Adam and AdamW: memory of its square"),
-	OPTION_REAL("eps", 1e-16, 1, "1e-8", "of Adam and AdamW"),
-	OPTION_REAL("momentum", 0, 0.999999, "0.9", "of SGD"),
-	{.name = "nesterov", .type = JM_FLAG, .help = "SGD looks ahead by its momentum"},
-	OPTION_REAL("weight-decay", 0, 1e3, "0.1", "of matrices and filters; vectors do not decay"),
-	OPTION_REAL("clip", 0, 1e9, "1", "largest global norm of the gradient; 0 = any"),
+		"steps after which cosine and linear have reached --lr-min; with --schedule step: "
+		"steps between two reductions"),
+	OPTION_REAL("lr-min", 0, 1e3, "0", "learning rate at the end of cosine and linear"),
+	OPTION_REAL("lr-factor", 1e-6, 1, "0.1",
+		"with --schedule step: factor of the learning rate at each reduction"),
+	OPTION_REAL("beta1", 0, 0.999999, "0.9",
+		"Adam and AdamW: decay rate of the mean of gradients (first moment)"),
+	OPTION_REAL("beta2", 0, 0.999999, "0.999",
+		"Adam and AdamW: decay rate of the mean of squared gradients (second moment)"),
+	OPTION_REAL("eps", 1e-16, 1, "1e-8",
+		"Adam and AdamW: constant that is added to the denominator"),
+	OPTION_REAL("momentum", 0, 0.999999, "0.9", "momentum of SGD"),
+	{.name = "nesterov", .type = JM_FLAG, .help = "use Nesterov momentum in SGD"},
+	OPTION_REAL("weight-decay", 0, 1e3, "0.1",
+		"weight decay of matrices and filters; vectors have none"),
+	OPTION_REAL("clip", 0, 1e9, "1",
+		"largest global norm of the gradient, which is scaled down to it; 0 = no limit"),
 	{.name = "loss-scale",
 		.type = JM_TEXT,
 		.argument = "X|dynamic[:START]",
-		.help = "multiplies the loss before its gradients and is taken out again in the "
-			"update; a power of two changes no bit. dynamic: starts at 65536, doubles "
-			"after 2000 good steps, halves and skips the update of a step whose "
-			"gradient is not finite. When not given: dynamic in fp16, else 1"},
+		.help = "factor of the loss before its gradients are computed, which the update "
+			"removes again; a power of two changes no bit of the result. dynamic: "
+			"starts at 65536, doubles after 2000 good steps, halves and skips the "
+			"update of a step whose gradient is not finite. When not given: dynamic in "
+			"fp16, else 1"},
 	OPTION_REAL("dropout", 0, 0.999, "0",
 		"share of values dropped after embeddings and the parts of each block"),
 	OPTION_INT("accumulate", 1, 1e6, "1",
@@ -109,12 +115,13 @@ const struct jm_option jm_train_options[] = {
 		.type = JM_FLAG,
 		.help = "norms, activations and compute copies are kept for gradients, not "
 			"recomputed: more memory, fewer passes over it, the same results. The "
-			"default on a device with memory of its own, where the plan fits that way"},
+			"default on a device with its own memory, if the plan fits into it"},
 	{.name = "keep-less",
 		.type = JM_FLAG,
-		.help = "they are recomputed for gradients even if there is enough memory to keep "
-			"them"},
-	OPTION_REAL("memory", 0, 1e6, "0", "GB that the plan may take; 0 = what is free now"),
+		.help = "norms, activations and compute copies are recomputed for gradients even "
+			"if there is enough memory to keep them"},
+	OPTION_REAL("memory", 0, 1e6, "0",
+		"GB of memory that the plan may use; 0 = all that is free now"),
 	{.name = "profile",
 		.type = JM_FLAG,
 		.help = "time each node: FLOP/s, bytes/s and share of the roofline go into the "
@@ -126,7 +133,8 @@ const struct jm_option jm_train_options[] = {
 		.help = "processes that train together, each --batch samples per step; their "
 			"gradients are summed. --device names one device for all, or one for each"},
 	OPTION_INT("threads", 0, 4096, "0",
-		"of the host, of each rank; 0 = all that may be used, shared out among the ranks"),
+		"threads of each rank on the host; 0 = all that may be used, divided among the "
+		"ranks"),
 	{0},
 };
 
@@ -177,8 +185,8 @@ static int check_update(const struct train *s, struct jm_err *err)
 
 	if (l->lr_min > l->lr)
 		return jm_err_set(err, JM_ERANGE,
-			"--lr-min %g lies above --lr %g; the learning rate can only fall.",
-			l->lr_min, l->lr);
+			"--lr-min %g is above --lr %g; the learning rate can only fall.", l->lr_min,
+			l->lr);
 	if ((l->kind == JM_LR_COSINE || l->kind == JM_LR_LINEAR) && l->length <= l->warmup)
 		return jm_err_set(err, JM_ERANGE,
 			"--lr-steps %lld leaves no step after a warm-up of %lld; give more.",

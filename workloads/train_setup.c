@@ -54,8 +54,8 @@ static int find_text(struct jm_work *work, struct jm_corpus *ret, struct jm_err 
 
 	if (!path)
 		return jm_err_set(err, JM_ENOENT,
-			"No text to learn from: %s and the like are not there; give one with "
-			"--text FILE.",
+			"Found no text to learn from, because %s and similar files do not exist; "
+			"give one with --text FILE.",
 			texts[0]);
 	code = jm_corpus_open(path, ret, err);
 	if (!code)
@@ -86,7 +86,7 @@ static int check_text(const struct train *s, const struct jm_batch_feed *feed, c
 	return 0;
 }
 
-/* For evaluations: a text of their own, or the last tenth of the training's, which is then not learned from. */
+/* For evaluations: a text of their own, or the last tenth of the training's, which is then not used for training. */
 static int hold_out(struct train *s, struct jm_err *err)
 {
 	const char *path = jm_values_text(s->work->options, "eval-text");
@@ -294,8 +294,8 @@ static void describe(const struct train *s)
 		(double)s->program->peak_bytes / 1e9, s->device.props.name);
 	if (!s->device.props.native[type])
 		snprintf(work->note, sizeof(work->note),
-			"%s has no %s instructions: the arithmetic is emulated, and its speed says "
-			"little of %s elsewhere.",
+			"%s has no %s instructions: the arithmetic is emulated, and its speed is "
+			"not that of %s on a device that has them.",
 			s->device.props.name, jm_dtype_name(type), jm_dtype_name(type));
 }
 

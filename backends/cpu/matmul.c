@@ -263,8 +263,8 @@ static int build(const struct cpu_dev *dev, struct cpu_exec *exec, struct jm_err
 		return 0;
 	if (wide + bytes > exec->scratch_bytes)
 		return jm_err_set(err, JM_EBUG,
-			"oneDNN wants %zu bytes of scratch for a product, not the %zu that select "
-			"promised.",
+			"oneDNN needs %zu bytes of scratch for a product, not the %zu that select "
+			"reported.",
 			bytes, exec->scratch_bytes);
 	s = build_primitive(dev, p);
 	return s ? fail(err, s) : 0;

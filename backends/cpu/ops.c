@@ -112,10 +112,12 @@ static int takes_rope(const struct cpu_dev *dev, const struct jm_node *n, struct
 	(void)dev;
 	if (n->in[1])
 		return jm_err_set(err, JM_ENOSUP,
-			"Backend cpu turns by positions counted from 0 only, not by given ones.");
+			"The rope of backend cpu supports positions counted from 0 only, not given "
+			"ones.");
 	if (n->in[0]->rank != 3 || jm_tensor_width(n->in[0]) % (2 * heads))
 		return jm_err_set(err, JM_ENOSUP,
-			"Backend cpu turns x[B,S,width] only, with heads of an even width.");
+			"The rope of backend cpu supports x[B,S,width] only, with heads of an even "
+			"width.");
 	return 0;
 }
 
@@ -184,7 +186,7 @@ static int takes_attention(const struct cpu_dev *dev, const struct jm_node *n, s
 			"tensor without gaps.");
 	if (n->in[grad ? 6 : 3] || n->attr.attention.keys != y->dim[1])
 		return jm_err_set(err, JM_ENOSUP,
-			"Attention of backend cpu wants as many keys as queries, and no lengths.");
+			"Attention of backend cpu needs as many keys as queries, and no lengths.");
 	return 0;
 }
 

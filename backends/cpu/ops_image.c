@@ -18,7 +18,7 @@ static int takes_images(const struct cpu_dev *dev, const struct jm_node *n, stru
 
 		if (t && first && t->rank == 4 && first->rank == 4 && t->type != first->type)
 			return jm_err_set(err, JM_ENOSUP,
-				"%s of backend cpu wants all its images in one type.",
+				"%s of backend cpu needs all its images in one type.",
 				jm_op_name(n->op));
 	}
 	return 0;
@@ -136,7 +136,7 @@ static int takes_bn(const struct cpu_dev *dev, const struct jm_node *n, struct j
 	if (n[2].in[0] != n[0].in[0] || n[2].in[1] != n[0].out[0] || n[2].in[2] != n[1].out[0] ||
 		n[1].in[0] != n[0].out[0] || n[1].in[1] != n[0].out[1])
 		return jm_err_set(err, JM_ENOSUP,
-			"Only statistics of the very image they are applied to are joined.");
+			"Only statistics of the same image that they are applied to are fused.");
 	return takes_images(dev, &n[2], err);
 }
 

@@ -68,7 +68,7 @@ static int takes_sum(const struct cpu_dev *dev, const struct jm_node *n, struct 
 {
 	if (n[0].accumulate || n[0].out[0]->is_virtual || n[0].out[0] != n[1].in[0])
 		return jm_err_set(
-			err, JM_ENOSUP, "Only a sum that is kept is joined with its norm.");
+			err, JM_ENOSUP, "Only a sum that is kept is fused with its norm.");
 	return takes_norm(dev, &n[1], err);
 }
 

@@ -101,7 +101,7 @@ static int takes_both(const struct cpu_dev *dev, const struct jm_node *n, struct
 {
 	if (n[0].in[0] != n[1].in[0] || n[0].out[0] != n[1].in[1] || n[0].in[1])
 		return jm_err_set(err, JM_ENOSUP,
-			"Only the norm of the gradients themselves is joined with their update.");
+			"Only the norm of the gradients themselves is fused with their update.");
 	return takes_update(dev, &n[1], err);
 }
 

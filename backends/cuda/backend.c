@@ -57,19 +57,16 @@ static int no_driver(cudaError_t rc, struct jm_err *err)
 		if (!driver)
 			return jm_err_set(err, JM_ENOENT,
 				"There is no NVIDIA driver here (libcuda.so.1 cannot be loaded), "
-				"so "
-				"no GPU can compute; install the driver or take --device cpu.");
+				"so no GPU can compute; install the driver or use --device cpu.");
 		return jm_err_set(err, JM_EVERSION,
-			"The NVIDIA driver knows CUDA %d.%d, this program was built with CUDA "
-			"%d.%d; "
-			"update the driver or take --device cpu.",
+			"The NVIDIA driver supports CUDA %d.%d, but this program was built with "
+			"CUDA %d.%d; update the driver or use --device cpu.",
 			driver / 1000, driver / 10 % 100, runtime / 1000, runtime / 10 % 100);
 	}
 	return jm_err_set(err, JM_ENOENT,
 		"CUDA finds no GPU to compute on: %s (%s); see 'nvidia-smi' and "
 		"CUDA_VISIBLE_DEVICES. A GPU in MIG mode needs an instance ('nvidia-smi mig "
-		"-lgi'). "
-		"Or take --device cpu.",
+		"-lgi'). Or use --device cpu.",
 		cudaGetErrorString(rc), cudaGetErrorName(rc));
 }
 
@@ -83,7 +80,7 @@ static int check_index(int index, struct jm_err *err)
 	if (index < count)
 		return 0;
 	return jm_err_set(err, JM_ENOENT,
-		"Device cuda:%d is not there: CUDA sees %d GPU%s here, cuda:0%s.", index, count,
+		"Device cuda:%d does not exist: CUDA finds %d GPU%s here, cuda:0%s.", index, count,
 		count == 1 ? "" : "s", count == 1 ? "" : " and so on");
 }
 

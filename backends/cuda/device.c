@@ -92,15 +92,14 @@ static const struct {
 	{cudaErrorMemoryAllocation, JM_ENOMEM,
 		"Another process may hold the GPU's memory; 'nvidia-smi' lists them"},
 	{cudaErrorDevicesUnavailable, JM_EPERM,
-		"The GPU is in an exclusive or prohibited compute mode and taken, or it has fallen "
-		"off "
-		"the bus; see 'nvidia-smi -q -d COMPUTE'"},
+		"The GPU is in an exclusive or prohibited compute mode and in use, or it has "
+		"fallen off the bus; see 'nvidia-smi -q -d COMPUTE'"},
 	{cudaErrorECCUncorrectable, JM_EGONE,
 		"Memory of the GPU had an error that ECC cannot correct; drain the node, reset the "
 		"GPU "
 		"and see 'nvidia-smi -q -d ECC,ROW_REMAPPER'"},
 	{cudaErrorContained, JM_EGONE,
-		"Memory of the GPU had an error that ended the processes that touched it; see "
+		"Memory of the GPU had an error that ended the processes that accessed it; see "
 		"'nvidia-smi -q -d ECC,ROW_REMAPPER'"},
 	{cudaErrorNvlinkUncorrectable, JM_EGONE,
 		"An NVLink had an error that cannot be corrected; see 'nvidia-smi nvlink -e'"},
@@ -109,9 +108,8 @@ static const struct {
 	{cudaErrorUnknown, JM_EGONE, LOST},
 	{cudaErrorLaunchFailure, JM_EIO, LOST},
 	{cudaErrorIllegalAddress, JM_EIO,
-		"A kernel touched memory that is not its own, which is a defect; please report it "
-		"with "
-		"the command"},
+		"A kernel accessed memory outside its buffers, which is a defect; please report it "
+		"with the command"},
 	{cudaErrorNoKernelImageForDevice, JM_ENOSUP,
 		"The plug-in has no code for this GPU; build it with a CUDA toolkit that supports "
 		"it"},

@@ -36,7 +36,7 @@ int dnn_describe(struct cuda_dnn *d, const char *json, struct jm_err *err)
 			(int64_t)strlen(json), json);
 	if (!s)
 		s = d->call.cudnnBackendFinalize(d->device);
-	return s ? dnn_fail(d, s, "cuDNN does not take this description of a GPU", err) : 0;
+	return s ? dnn_fail(d, s, "cuDNN does not accept this description of a GPU", err) : 0;
 }
 
 void dnn_forget(struct cuda_dnn *d)

@@ -267,7 +267,7 @@ int dnn_bind(const struct cuda_dnn *d, const struct dnn_plan *plan, int n, const
 		s = d->call.cudnnBackendFinalize(pack);
 	if (s) {
 		drop(d, pack);
-		return dnn_fail(d, s, "cuDNN does not take the memory of a plan", err);
+		return dnn_fail(d, s, "cuDNN does not accept the memory of a plan", err);
 	}
 	ret->plan = plan->descriptor;
 	ret->pack = pack;

@@ -349,7 +349,8 @@ int cuda_product_new(struct cuda_dev *dev, const struct cuda_gemm *gemm, struct 
 	p->gemm = *gemm;
 	if (!code && !cuda_workspace(dev, WORKSPACE))
 		code = jm_err_set(err, JM_ENOMEM,
-			"cuda:%d has no %zu MB left that cuBLASLt works in; take a smaller batch.",
+			"cuda:%d has less than the %zu MB of free memory that cuBLASLt needs as "
+			"workspace; use a smaller batch.",
 			dev->index, WORKSPACE >> 20);
 	if (!code)
 		code = describe(dev, p, err);

@@ -46,8 +46,9 @@ static int find_calls(struct calls *ret, struct jm_err *err)
 
 		if (!found)
 			return jm_err_set(err, JM_ENOSUP,
-				"The NVIDIA driver has no %s, so no share of the multiprocessors "
-				"can be taken; it needs a driver of CUDA 12.4 or newer (550).",
+				"The NVIDIA driver has no %s, so the work cannot be restricted to "
+				"a share of the multiprocessors, which needs a driver of CUDA 12.4 "
+				"or newer (550).",
 				symbols[i].name);
 		memcpy((char *)ret + symbols[i].offset, &found, sizeof found);
 	}

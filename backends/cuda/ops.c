@@ -64,7 +64,7 @@ static int check_types(const struct jm_node *n, struct jm_err *err)
 
 	if (n->math == JM_MATH_TF32 && n->flops_executed > 0 && !knows_tf32(n->op))
 		return jm_err_set(err, JM_ENOSUP,
-			"Backend cuda has no tf32 for %s; take --precision f32 or bf16.",
+			"Backend cuda has no tf32 for %s; use --precision f32 or bf16.",
 			jm_op_name(n->op));
 	for (int i = 0; i < n->n_in; i++)
 		t[count++] = n->in[i];
@@ -73,7 +73,7 @@ static int check_types(const struct jm_node *n, struct jm_err *err)
 	for (int i = 0; i < count; i++)
 		if (t[i] && !knows_type(n, t[i]))
 			return jm_err_set(err, JM_ENOSUP,
-				"Backend cuda cannot take %s of %s as %s; it knows f32, bf16 and "
+				"Backend cuda cannot use %s of %s as %s; it supports f32, bf16 and "
 				"f16.",
 				t[i]->name, jm_op_name(n->op), jm_dtype_name(t[i]->type));
 	return 0;

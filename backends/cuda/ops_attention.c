@@ -29,7 +29,7 @@ static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_e
 	(void)dev;
 	if (!jm_attention_is_packed(n))
 		return jm_err_set(err, JM_ENOSUP,
-			"Attention of backend cuda wants queries, keys and values packed in one "
+			"Attention of backend cuda needs queries, keys and values packed in one "
 			"tensor.");
 	if (n->op == JM_OP_ATTENTION && n->accumulate)
 		return jm_err_set(
@@ -43,7 +43,7 @@ static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_e
 			CUDA_ATTENTION_WIDEST, p.depth);
 	if (n->in[0]->type != n->out[0]->type)
 		return jm_err_set(err, JM_ENOSUP,
-			"Attention of backend cuda wants all operands in one type.");
+			"Attention of backend cuda needs all operands in one type.");
 	return 0;
 }
 

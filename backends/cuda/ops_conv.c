@@ -186,7 +186,7 @@ static int takes_conv(struct cuda_dev *dev, const struct jm_group *group, struct
 
 	if (o.x->type != o.y->type || (n->op != JM_OP_CONV_WGRAD && o.w->type != o.x->type))
 		return jm_err_set(err, JM_ENOSUP,
-			"%s of backend cuda wants images and filter in one type.",
+			"%s of backend cuda needs images and filter in one type.",
 			jm_op_name(n->op));
 	return cuda_conv_plan(dev, &key, err) ? 0 : err->code;
 }
@@ -199,8 +199,8 @@ static int takes_conv_stats(struct cuda_dev *dev, const struct jm_group *group, 
 	if (n->in[0]->type != JM_F16 || n->in[2] || is_folded(n) || n->accumulate ||
 		stats->accumulate || last->accumulate || stats->in[0] != n->out[0] ||
 		last->in[0] != stats->out[0] || last->in[1] != stats->out[1])
-		return jm_err_set(
-			err, JM_ENOSUP, "Backend cuda joins no such convolution and statistics.");
+		return jm_err_set(err, JM_ENOSUP,
+			"Backend cuda cannot fuse this convolution with its statistics.");
 	return takes_conv(dev, group, err);
 }
 

@@ -158,8 +158,7 @@ static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_e
 		n->out[0]->type != n->in[0]->type || s.depth % 8 || s.depth > 256)
 		return jm_err_set(err, JM_ENOSUP,
 			"cuDNN's attention takes bf16 or f16, heads of a width of a multiple of 8 "
-			"up to "
-			"256, packed in one tensor, and adds to nothing.");
+			"up to 256, packed in one tensor, and cannot add to its results.");
 	code = cuda_dnn_open(dev, err);
 	if (code)
 		return code;

@@ -108,9 +108,11 @@ static int takes_head(struct cuda_dev *dev, const struct jm_group *group, struct
 	const struct jm_node *n = group->node[LOGITS];
 
 	if (!is_head(group->node) || !is_plain(group->node))
-		return jm_err_set(err, JM_ENOSUP, "Backend cuda joins no such end of a network.");
+		return jm_err_set(
+			err, JM_ENOSUP, "Backend cuda cannot fuse this end of a network.");
 	if (rows_at_a_time(dev, n) >= rows_of(n))
-		return jm_err_set(err, JM_ENOSUP, "These logits are small enough to stand whole.");
+		return jm_err_set(
+			err, JM_ENOSUP, "These logits are small enough to be kept whole.");
 	return 0;
 }
 

@@ -27,7 +27,7 @@ static int takes_images(struct cuda_dev *dev, const struct jm_group *group, stru
 			first = first ? first : t;
 			if (t->type != first->type)
 				return jm_err_set(err, JM_ENOSUP,
-					"%s of backend cuda wants all its images in one type.",
+					"%s of backend cuda needs all its images in one type.",
 					jm_op_name(n->op));
 		}
 	}
@@ -53,7 +53,7 @@ static int takes_bn(struct cuda_dev *dev, const struct jm_group *group, struct j
 		n[2]->in[1] != n[0]->out[0] || n[2]->in[2] != n[1]->out[0] ||
 		n[1]->in[0] != n[0]->out[0] || n[1]->in[1] != n[0]->out[1])
 		return jm_err_set(err, JM_ENOSUP,
-			"Only statistics of the very image that they are applied to are joined.");
+			"Only statistics of the same image that they are applied to are fused.");
 	return takes_images(dev, group, err);
 }
 

@@ -145,7 +145,7 @@ static int takes_f8(struct cuda_dev *dev, const struct jm_node *n, struct jm_err
 	if (!cuda_has_f8(dev))
 		return jm_err_set(err, JM_ENOSUP,
 			"cuda:%d (%s, compute capability %d.%d) has no products in 8 bits, which "
-			"begin with 8.9 (Ada) and 9.0 (Hopper); take --precision bf16.",
+			"need 8.9 (Ada), 9.0 (Hopper) or newer; use --precision bf16.",
 			dev->index, dev->prop.name, dev->prop.major, dev->prop.minor);
 	if (!cuda_is_f8(n->in[1]) || sums || (bias && n->out[0]->type == JM_F32) ||
 		(n->in[0]->type == JM_F8E5M2 && n->in[1]->type == JM_F8E5M2) ||
@@ -179,7 +179,8 @@ static int takes_gelu(struct cuda_dev *dev, const struct jm_group *group, struct
 		act->out[0]->type != n->out[0]->type ||
 		(n->out[0]->type != n->in[0]->type && !cuda_is_f8(n->in[0])) ||
 		jm_tensor_width(n->out[0]) % 8)
-		return jm_err_set(err, JM_ENOSUP, "Backend cuda joins no such linear and gelu.");
+		return jm_err_set(
+			err, JM_ENOSUP, "Backend cuda cannot fuse this linear with gelu.");
 	return takes(dev, group, err);
 }
 
@@ -196,8 +197,8 @@ static int takes_gelu_grad(struct cuda_dev *dev, const struct jm_group *group, s
 		act->out[0]->type != n->out[0]->type || act->in[1]->type != n->out[0]->type ||
 		(n->out[0]->type != n->in[0]->type && !cuda_is_f8(n->in[0])) ||
 		jm_tensor_width(n->out[0]) % 8)
-		return jm_err_set(
-			err, JM_ENOSUP, "Backend cuda joins no such linear-dgrad and gelu-grad.");
+		return jm_err_set(err, JM_ENOSUP,
+			"Backend cuda cannot fuse this linear-dgrad with gelu-grad.");
 	return takes(dev, group, err);
 }
 

@@ -49,7 +49,7 @@ static struct cuda_pointwise args_of(const struct jm_node *n)
 static int mixed(const struct jm_node *n, struct jm_err *err)
 {
 	return jm_err_set(err, JM_ENOSUP,
-		"Backend cuda has no %s of these types: %s to %s; take another --precision.",
+		"Backend cuda has no %s of these types: %s to %s; use another --precision.",
 		jm_op_name(n->op), jm_dtype_name(n->in[0]->type), jm_dtype_name(n->out[0]->type));
 }
 
@@ -99,7 +99,7 @@ static int takes_cast(struct cuda_dev *dev, const struct jm_group *group, struct
 		return mixed(n, err);
 	if (strides_known(n->in[0]) && strides_known(n->out[0]))
 		return 0;
-	return jm_err_set(err, JM_ENOSUP, "Backend cuda knows no layouts in blocks.");
+	return jm_err_set(err, JM_ENOSUP, "Backend cuda does not support layouts in blocks.");
 }
 
 static int choices_cast(struct cuda_dev *dev, const struct jm_group *group,

@@ -183,7 +183,8 @@ static int takes_rope(struct cuda_dev *dev, const struct jm_group *group, struct
 	(void)dev;
 	if (n->in[1])
 		return jm_err_set(err, JM_ENOSUP,
-			"Backend cuda turns by positions counted from 0 only, not by given ones.");
+			"The rope of backend cuda supports positions counted from 0 only, not "
+			"given ones.");
 	if (n->in[0]->rank != 3 || jm_tensor_width(n->in[0]) % (2 * (int64_t)heads_of(n)) ||
 		n->in[0]->type != n->out[0]->type)
 		return no_types(n, err);

@@ -13,7 +13,7 @@ static int takes_xent(struct cuda_dev *dev, const struct jm_group *group, struct
 	(void)dev;
 	if ((n->out[1] && n->out[1]->type != n->in[0]->type) || n->out[0]->type != JM_F32)
 		return jm_err_set(err, JM_ENOSUP,
-			"Backend cuda wants logits and their gradient in one type, the loss in "
+			"Backend cuda needs logits and their gradient in one type, the loss in "
 			"f32.");
 	return 0;
 }
@@ -141,7 +141,7 @@ static int takes_update(struct cuda_dev *dev, const struct jm_group *group, stru
 	for (int i = 1; i < n->n_out; i++)
 		if (n->out[i]->type != n->out[0]->type)
 			return jm_err_set(err, JM_ENOSUP,
-				"Backend cuda wants parameters and optimizer state in one type.");
+				"Backend cuda needs parameters and optimizer state in one type.");
 	if (n->out[0]->type == JM_F16 || n->in[0]->type == JM_F16)
 		return jm_err_set(err, JM_ENOSUP,
 			"Backend cuda keeps parameters, optimizer state and their gradients in f32 "

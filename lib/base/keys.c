@@ -80,8 +80,8 @@ static int refuse(
 
 	put_place(p, place, sizeof(place));
 	return jm_err_set(c->err, JM_EFORMAT,
-		"The content of %s is damaged, or is not joulemark's: %s is %s, but %s%s belongs "
-		"there.",
+		"The content of %s is damaged, or is not joulemark's: %s is %s, but %s%s is "
+		"expected there.",
 		c->what, place, has, wanted(key), key->flags & JM_KEY_NULL ? " or null" : "");
 }
 

@@ -32,7 +32,7 @@ static int check_owner(const char *name, const struct stat *st, uid_t owner, str
 	if (st->st_uid == owner)
 		return 0;
 	return jm_err_set(err, JM_EPERM,
-		"%s belongs to user %ld, not to user %ld, so nothing of it is believed.", name,
+		"%s belongs to user %ld, not to user %ld, so its content is not used.", name,
 		(long)st->st_uid, (long)owner);
 }
 
@@ -84,8 +84,8 @@ static int check_file(int folder, int fd, const char *name, struct jm_err *err)
 		return failed("look at", name, err);
 	if (!S_ISREG(st.st_mode) || st.st_nlink > 1)
 		return jm_err_set(err, JM_EFORMAT,
-			"%s is %s, which joulemark never makes; look at who made it, and remove "
-			"it.",
+			"%s is %s, which joulemark never creates; find out who created it, and "
+			"remove it.",
 			name,
 			S_ISREG(st.st_mode) ? "a file with a second name" : "not a plain file");
 	rc = check_owner(name, &st, around.st_uid, err);

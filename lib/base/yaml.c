@@ -86,8 +86,8 @@ static int find_anchor(struct builder *b, const yaml_event_t *e, struct jm_yaml 
 		}
 	}
 	return jm_err_set(b->err, JM_EUSAGE,
-		"%s:%zu: The alias *%s has no anchor &%s before it, or stands inside that anchor's "
-		"own value.",
+		"%s:%zu: The alias *%s has no anchor &%s before it, or is inside the value of that "
+		"anchor.",
 		b->d->file, e->start_mark.line + 1, name, name);
 }
 

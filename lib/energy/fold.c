@@ -261,7 +261,8 @@ static int check(struct fit *f, struct jm_err *err)
 		return jm_err_set(err, JM_ERANGE,
 			"The runs follow each other within %.3g ms, and the sensor averages over "
 			"%.3g ms: its readings show the mean of several runs, not the power inside "
-			"one. Pause for more than the window between runs, for another time each.",
+			"one. Pause between runs for longer than the window, each time for a "
+			"different time.",
 			1e3 * gap, 1e3 * f->window_s);
 	return 0;
 }
@@ -286,7 +287,7 @@ int jm_fold(const struct jm_reading *readings, int n, const struct jm_fold_runs 
 			return 0;
 	}
 	return jm_err_set(err, JM_ERANGE,
-		"%d readings, %d of them of the time of a run, do not determine %d %s: take more "
-		"runs, and start them at other points of the sensor's period each.",
+		"%d readings, %d of them of the time of a run, do not determine %d %s: use more "
+		"runs, and start each of them at a different point of the sensor's period.",
 		f.used, f.inside, f.bins, f.bins == 1 ? "power" : "powers");
 }

@@ -271,7 +271,7 @@ static bool in_step(const struct jm_quality_facts *f, int i, struct reason *r)
 		return false;
 	snprintf(r->text, sizeof(r->text),
 		"The load of %s repeats in step with its sensor, which sampled the same %d points "
-		"of each period; the bound covers what lies between them.",
+		"of each period; the bound covers the values between them.",
 		label(f, i), f->energy[i].places);
 	return true;
 }

@@ -234,9 +234,9 @@ static int leave(struct jm_guard *g, const char *what, struct jm_err *err)
 			"nothing.",
 			(int)g->self.pid, what);
 	return jm_err_set(err, JM_EINTR,
-		"Interrupted. The guard (process %d), which %s, was left. NOT restored: %s. It "
-		"puts them back when it can go on; 'joulemark status' tells, and if it is killed "
-		"'joulemark restore' does it.",
+		"Interrupted. The guard (process %d), which %s, was left. NOT restored: %s. The "
+		"guard restores it when it can continue; 'joulemark status' shows whether it has, "
+		"and if the guard is killed, 'joulemark restore' does it.",
 		(int)g->self.pid, what, held);
 }
 
@@ -291,7 +291,7 @@ static int await_reply(struct jm_guard *g, const char *what, struct jm_err *err)
 static const char *const doing[] = {
 	[JM_WIRE_OPEN] = "is opening the drivers",
 	[JM_WIRE_GET] = "is reading the knobs",
-	[JM_WIRE_HOLD] = "is looking at what it is to set",
+	[JM_WIRE_HOLD] = "is reading the settings that it will change",
 	[JM_WIRE_SET] = "is setting knobs",
 	[JM_WIRE_RESTORE] = "is putting settings back",
 	[JM_WIRE_KEEP] = "is writing down what is kept",

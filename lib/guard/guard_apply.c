@@ -74,7 +74,7 @@ static int read_back(const struct jm_knob_table *table, int i, double value, str
 	if (isnan(now))
 		return jm_err_set(err, JM_EIO, "%s of %s was set back to %g%s but cannot be read.",
 			knob->name, knob->label, value, knob->unit);
-	return jm_err_set(err, JM_EIO, "%s of %s was set back to %g%s but stands at %g%s.",
+	return jm_err_set(err, JM_EIO, "%s of %s was set back to %g%s but its value is %g%s.",
 		knob->name, knob->label, value, knob->unit, now, knob->unit);
 }
 

@@ -95,7 +95,8 @@ static int find_installed(char *out, size_t size, struct jm_err *err)
 	}
 	return jm_err_set(err, JM_ENOENT,
 		"The program joulemark, which changes settings on behalf of this library, is "
-		"neither beside it in %s nor in %s. Install it, or set JM_GUARD to its path.",
+		"neither in the folder of the library, %s, nor in %s. Install it, or set JM_GUARD "
+		"to its path.",
 		first ? "its folder" : folder, jm_bindir);
 }
 

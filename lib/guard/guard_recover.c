@@ -73,7 +73,7 @@ static int put_back(
 	i = jm_knob_table_find(table, s->knob, s->device);
 	if (i < 0)
 		return jm_err_set(
-			err, JM_EGONE, "%s with its %s is not here now.", s->device, s->knob);
+			err, JM_EGONE, "%s with its %s is not available now.", s->device, s->knob);
 	jm_knob_table_get(table, i, &now, &enforced, NULL);
 	rc = jm_put_back(table, i, value, err);
 	if (rc)
@@ -220,8 +220,9 @@ static int set_default(struct jm_ctx *ctx, const struct jm_knob_table *table, in
 		rc = jm_journal_set_aside(j, aside, sizeof(aside), err);
 	if (!rc)
 		jm_log(ctx, JM_WARNING,
-			"%s of %s is at the vendor's default of %g%s: what was found before it was "
-			"set is not known, because its journal was damaged. That is kept as %s.",
+			"%s of %s is at the vendor's default of %g%s: its original value is "
+			"unknown, because its journal was damaged. The damaged journal is kept as "
+			"%s.",
 			knob->name, knob->label, knob->fallback, knob->unit, aside);
 	return rc;
 }

@@ -94,8 +94,8 @@ static int take_back(struct pass *p, const struct jm_knob *knob, double found, s
 	struct jm_journal j;
 
 	if (i < 0)
-		return jm_err_set(
-			err, JM_EGONE, "%s with its %s is not here now.", knob->label, knob->name);
+		return jm_err_set(err, JM_EGONE, "%s with its %s is not available now.",
+			knob->label, knob->name);
 	jm_journal_name(knob->name, knob->device, name, sizeof(name));
 	rc = jm_journal_open_name(p->t->ctx, name, &p->patience, &j, &why);
 	if (rc)

@@ -28,7 +28,7 @@ static void announce(struct jm_guard_wait *w)
 
 	if (jm_process_stopped(w->guard))
 		snprintf(stopped, sizeof(stopped),
-			"; it is stopped, and 'kill -CONT %d' lets it go on", (int)w->guard);
+			"; it is stopped, and 'kill -CONT %d' continues it", (int)w->guard);
 	jm_log(w->ctx, JM_WARNING, "Waiting for the guard (process %d), which %s%s.%s",
 		(int)w->guard, w->what, stopped,
 		!w->ctx->interrupts  ? ""

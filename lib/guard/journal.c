@@ -162,7 +162,7 @@ static void name_holder(
 			holder, (int)s->client.pid);
 	if (pid && jm_process_stopped(pid))
 		snprintf(out + strlen(out), size - strlen(out),
-			"; process %d is stopped: 'kill -CONT %d' lets it go on", (int)pid,
+			"; process %d is stopped: 'kill -CONT %d' continues it", (int)pid,
 			(int)pid);
 }
 

@@ -84,7 +84,7 @@ int jm_journal_open_damaged(const struct jm_ctx *ctx, const char *knob, const ch
 int jm_journal_set_aside(struct jm_journal *j, char *ret, size_t size, struct jm_err *err);
 /* Of path and damage. */
 #define JM_JOURNAL_MENDED                                                                          \
-	"The journal %s was damaged: %s Its copy has taken its place; what was damaged is kept "   \
+	"The journal %s was damaged: %s Its copy has replaced it; the damaged journal is kept "    \
 	"beside it."
 #define JM_LOCK_LIMIT_NS INT64_C(10000000000) /* of one call, for all its locks */
 /* Writes the new state to the record, with client and guard from `next`. value: of found and

@@ -82,8 +82,8 @@ static int open_both(const struct jm_ctx *ctx, struct look *l, struct jm_err *er
 		l->copies = -1;
 	if (rc == JM_EPERM && l->copies < 0)
 		return jm_err_set(err, JM_EPERM,
-			"It cannot be told what is set: %s There is no copy that everybody may "
-			"read; ask its owner, or use sudo.",
+			"It is unknown what is set: %s There is no copy that all users may read; "
+			"ask its owner, or use sudo.",
 			why.text);
 	return 0;
 }

@@ -189,13 +189,13 @@ int jm__journal_read(int folder, int copies, const char *name, struct jm_journal
 	}
 	if (!rc_copy && jm__journal_says(&copy)) {
 		*ret = copy;
-		snprintf(ret_damage, size, "%s", rc ? why.text : "It says nothing any more.");
+		snprintf(ret_damage, size, "%s", rc ? why.text : "It has no readable line.");
 		return 0;
 	}
 	return jm_err_set(err, rc == JM_EIO || rc == JM_ENOMEM ? rc : JM_EFORMAT,
-		"%s What was found before the setting is not known: nothing was changed, and the "
-		"file is kept. Compare 'joulemark get' with what should be; 'joulemark restore "
-		"--default' sets the vendor's default.",
+		"%s The original value is unknown: nothing was changed, and the file is kept. "
+		"Compare 'joulemark get' with what should be; 'joulemark restore --default' sets "
+		"the vendor's default.",
 		rc == JM_ENOENT ? why_copy.text : why.text);
 }
 

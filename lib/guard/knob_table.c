@@ -191,8 +191,7 @@ static void make_call(void *arg)
 static int not_returned(const struct jm_knob *knob, struct jm_err *err)
 {
 	return jm_err_set(err, JM_EIO,
-		"The driver does not return from a call for %s of %s; see what the kernel's log "
-		"says of it.",
+		"The driver does not return from a call for %s of %s; see the kernel's log.",
 		knob->name, knob->label);
 }
 

@@ -141,7 +141,7 @@ static int open_process(struct jm_attach *a, struct jm_err *err)
 			errno ==
 				ENOENT)) /* which of the two depends on the version of the kernel */
 		return jm_err_set(err, JM_EUSAGE,
-			"%d is a thread and no process; give the id of its process (Tgid in "
+			"%d is a thread, not a process; give the id of its process (Tgid in "
 			"/proc/%d/status).",
 			pid, pid);
 	if (a->pidfd < 0)
@@ -150,7 +150,7 @@ static int open_process(struct jm_attach *a, struct jm_err *err)
 	ended = (struct pollfd){.fd = a->pidfd, .events = POLLIN};
 	if (poll(&ended, 1, 0) > 0)
 		return jm_err_set(err, JM_ENOENT,
-			"Process %d has ended already; only its parent has not taken note of it.",
+			"Process %d has already ended, but its parent has not yet waited for it.",
 			pid);
 	if (isnan(process_cpu(a)))
 		return jm_err_set(err, JM_EPERM,
@@ -171,8 +171,8 @@ static void say_whose(const struct jm_attach *a)
 	snprintf(path, sizeof(path), "/proc/%d", (int)a->o->pid);
 	if (!stat(path, &st) && st.st_uid != geteuid())
 		jm_log(a->ctx, JM_WARNING,
-			"%s belongs to another user (uid %d); its end and its processor time are "
-			"seen nevertheless.",
+			"%s belongs to another user (uid %d); joulemark can still observe its end "
+			"and its processor time.",
 			a->what, (int)st.st_uid);
 }
 
@@ -185,13 +185,12 @@ static int open_cgroup(struct jm_attach *a, struct jm_err *err)
 		"", path + (!whole && *path == '/'));
 	if (access(a->cgroup, F_OK))
 		return jm_err_set(err, JM_ENOENT,
-			"There is no control group %s: %s; 'systemd-cgls' lists those that are "
-			"there.",
+			"There is no control group %s: %s; 'systemd-cgls' lists the existing ones.",
 			a->cgroup, strerror(errno));
 	if (isnan(cgroup_cpu(a)))
 		return jm_err_set(err, JM_ENOENT,
-			"The control group %s tells no processor time (cpu.stat or cpuacct.usage): "
-			"it is no control group, or you may not read it.",
+			"The control group %s reports no processor time (cpu.stat or "
+			"cpuacct.usage): it is not a control group, or you may not read it.",
 			a->cgroup);
 	snprintf(a->what, sizeof(a->what), "control group %.480s", path);
 	for (size_t n = strlen(a->cgroup); a->cgroup[n - 1] == '/'; n--)
@@ -282,8 +281,8 @@ static int begin_devices(struct jm_attach *a, struct jm_session *s, struct jm_er
 	if (a->o->pid || a->o->cgroup)
 		o.is_own = jm_own_process;
 	if (!jm_own_process_ids(a->ctx))
-		o.blind = "joulemark runs in a container with process ids of its own, and the "
-			  "driver reports those of the host; run it outside the container.";
+		o.blind = "joulemark runs in a container with its own process ids, and the driver "
+			  "reports those of the host; run it outside the container.";
 	a->devices_ns = jm_ctx_now(a->ctx);
 	return jm_device_share_new(s, &o, &a->devices, err);
 }

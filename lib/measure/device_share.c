@@ -80,7 +80,7 @@ static void take_of_instance(struct device *d, const struct jm_device_use *use, 
 
 	d->divided = true;
 	if (!in) {
-		drop(d, "It has more instances than joulemark tells apart.");
+		drop(d, "It has more instances than joulemark can distinguish.");
 	} else if (!use->pid) {
 		in->use = use->use;
 		d->use += use->use;

@@ -53,8 +53,7 @@ int jm_slurm_job_cgroup(
 			job);
 	return jm_err_set(err, JM_ENOENT,
 		"There is no control group of the Slurm job %ld on this host: it does not run "
-		"here, "
-		"or Slurm does not use cgroups (ProctrackType=proctrack/cgroup). 'squeue -j %ld' "
-		"tells where it runs; --pid measures one process.",
+		"here, or Slurm does not use cgroups (ProctrackType=proctrack/cgroup). 'squeue -j "
+		"%ld' shows where it runs; --pid measures one process.",
 		job, job);
 }

@@ -101,7 +101,8 @@ static bool at_the_wall(const struct facts *f, char *out, size_t size)
 static bool by_ptdaemon(const struct facts *f, char *out, size_t size)
 {
 	snprintf(out, size,
-		"The power does not come from an analyser behind SPEC's PTDaemon (source ptd).");
+		"The power does not come from an analyser that is read through SPEC's PTDaemon "
+		"(source ptd).");
 	return f->node && !strcmp(jm_json_text(f->node, "source"), "ptd");
 }
 

@@ -38,6 +38,6 @@ void jm_record_share_energy(json_t *record)
 	share(json_object_get(profile, "nodes"), joules);
 	json_object_set_new(profile, "energy",
 		json_pack("{s:s, s:s, s:f}", "model",
-			"the steady phase's energy, shared out by time: no meter sees a kernel",
+			"the steady phase's energy, divided by time: no meter resolves a kernel",
 			"origin", jm_origin_name(origin), "joules", joules));
 }

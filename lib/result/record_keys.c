@@ -34,7 +34,7 @@ static const struct jm_key profile_line_keys[] = {
 		.meaning = "the time that peak FLOP/s or memory speed would allow at best, by the "
 			   "time taken; 0 to 1"},
 	{POSITIVE("joules_model", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "J",
-		.meaning = "of the phase that total speaks of, shared out by time: a model, no "
+		.meaning = "of the phase that total describes, divided by time: a model, not a "
 			   "measurement"},
 	{0},
 };
@@ -62,10 +62,9 @@ static const struct jm_key setting_keys[] = {
 	{TEXT("unit", 0), .meaning = "of the three values"},
 	{NUMBER("requested", JM_KEY_NULL), .meaning = "what the user asked for"},
 	{NUMBER("accepted", JM_KEY_NULL),
-		.meaning = "what the device took of it: rounded, clamped"},
-	{NUMBER("enforced", JM_KEY_NULL),
-		.meaning = "what the device holds; null = it cannot tell"},
-	{WORD("state", 0), .words = state_words, .meaning = "what became of it: docs/running.md"},
+		.meaning = "the value that the device accepted: rounded, clamped"},
+	{NUMBER("enforced", JM_KEY_NULL), .meaning = "the value in the device; null = unknown"},
+	{WORD("state", 0), .words = state_words, .meaning = "outcome: docs/running.md"},
 	{0},
 };
 
@@ -78,9 +77,8 @@ static const struct jm_key change_keys[] = {
 	{TEXT("unit", 0), .meaning = "of the three values"},
 	{NUMBER("requested", JM_KEY_NULL), .meaning = "what the case has in that phase"},
 	{NUMBER("accepted", JM_KEY_NULL),
-		.meaning = "what the device took of it: rounded, clamped"},
-	{NUMBER("enforced", JM_KEY_NULL),
-		.meaning = "what the device holds; null = it cannot tell"},
+		.meaning = "the value that the device accepted: rounded, clamped"},
+	{NUMBER("enforced", JM_KEY_NULL), .meaning = "the value in the device; null = unknown"},
 	{0},
 };
 
@@ -126,7 +124,7 @@ static const struct jm_key evaluation_keys[] = {
 static const struct jm_key energy_keys[] = {
 	{TEXT("model", 0), .meaning = "what is assumed"},
 	{WORD("origin", 0), .words = origins, .meaning = "of these joules"},
-	{POSITIVE("joules", 0), .unit = "J", .meaning = "of the phase that total speaks of"},
+	{POSITIVE("joules", 0), .unit = "J", .meaning = "of the phase that total describes"},
 	{0},
 };
 
@@ -302,12 +300,12 @@ const struct jm_key jm_record_keys[] = {
 	{POSITIVE("wall_s", JM_KEY_NULL), .unit = "s",
 		.meaning = "of the command from exec to exit, or of the work", .column = "wall_s"},
 	{INTEGER("exit_status", JM_KEY_NULL), .min = 0, .max = 255,
-		.meaning = "as a shell tells it: 128 + signal"},
+		.meaning = "as a shell reports it: 128 + signal"},
 	{INTEGER("signal", JM_KEY_NULL), .min = 1, .max = INT_MAX,
 		.meaning = "that ended the command"},
 	{TEXTS("command", JM_KEY_NULL | JM_KEY_NULLS),
-		.meaning =
-			"its words; null of a native workload; a word that is not UTF-8 is null"},
+		.meaning = "its arguments; null for a native workload; an argument that is not "
+			   "UTF-8 is null"},
 	{OBJECT("attached", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = jm__attached_keys,
 		.meaning = "where no command was run: what was measured while it ran already"},
 	{OBJECT("repeats", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = jm__repeats_keys,
@@ -315,7 +313,7 @@ const struct jm_key jm_record_keys[] = {
 			   "and phases are those of all runs and the pauses between them"},
 	{WORD("clock", 0), .words = clock_words, .meaning = "of times and phases"},
 	{TEXT("phase", JM_KEY_NULL),
-		.meaning = "the phase that meters, total and quality speak of"},
+		.meaning = "the phase that meters, total and quality describe"},
 	{LIST("meters", 0), .keys = jm__meter_keys, .meaning = "what was measured, over the phase"},
 	{LIST("context", JM_KEY_OPTIONAL), .keys = jm__context_keys,
 		.meaning = "circumstances that draw no power themselves, over the phase"},
@@ -376,7 +374,7 @@ const struct jm_key jm_record_keys[] = {
 	{OBJECT("ran_on", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = ran_on_keys,
 		.meaning = "the GPU that computed; meters of others count in no total"},
 	{OBJECT("gang", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = gang_keys,
-		.meaning = "of a case of several ranks: who they were"},
+		.meaning = "of a case of several ranks: their hosts and devices"},
 	{OBJECT("communication", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = communication_keys,
 		.meaning = "of a training of several ranks: the sums of gradients over them"},
 	{OBJECT("transfer", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = transfer_keys,

@@ -49,7 +49,7 @@ const struct jm_key jm__total_keys[] = {
 };
 
 static const struct jm_key signal_keys[] = {
-	{TEXT("quantity", 0), .meaning = "what it tells: power, energy, clock, temperature..."},
+	{TEXT("quantity", 0), .meaning = "what it measures: power, energy, clock, temperature..."},
 	{TEXT("unit", 0), .meaning = "of the figures of this signal"},
 	{POSITIVE("step", JM_KEY_NULL), .meaning = "resolution, in the unit"},
 	{POSITIVE("refresh_s", JM_KEY_NULL), .unit = "s",
@@ -66,7 +66,7 @@ static const struct jm_key signal_keys[] = {
 	{POSITIVE("increase", JM_KEY_NULL | JM_KEY_OPTIONAL),
 		.meaning = "of a counter of seconds, as power-cap-time: what it counted between "
 			   "the reading before the phase and the last in it; null for other "
-			   "signals, if it was reset, or if no reading tells"},
+			   "signals, if it was reset, or if no reading shows it"},
 	{COUNT("samples", 0),
 		.meaning = "readings in the phase; of equal ones in a row the first and the last"},
 	{0},
@@ -97,7 +97,7 @@ const struct jm_key jm__meter_keys[] = {
 	{TEXT("overlaps", JM_KEY_NULL), .meaning = "id of a meter that shares a part of it"},
 	{FLAG("elsewhere", JM_KEY_OPTIONAL), .meaning = "true: a meter of a GPU on which the work "
 							"did not run; it counts in no total"},
-	{WORD("origin", 0), .words = origins, .meaning = "how its figures came about"},
+	{WORD("origin", 0), .words = origins, .meaning = "origin of its figures"},
 	{NUMBER("joules", JM_KEY_NULL), .unit = "J",
 		.meaning = "the better of the two below; null where a part of the time is unknown"},
 	{NUMBER("joules_counter", JM_KEY_NULL | JM_KEY_DETAIL), .unit = "J",
@@ -115,7 +115,7 @@ const struct jm_key jm__meter_keys[] = {
 	{POSITIVE("error_calibration_joules", JM_KEY_NULL), .unit = "J",
 		.meaning = "the sensor's own accuracy"},
 	{POSITIVE("covered_s", JM_KEY_DETAIL), .unit = "s",
-		.meaning = "seconds of the phase that readings speak for"},
+		.meaning = "seconds of the phase that readings cover"},
 	{NUMBER("watts_mean", JM_KEY_NULL), .unit = "W", .meaning = "over the covered part"},
 	{NUMBER("watts_median", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "W",
 		.meaning = "exceeded half of the covered time"},
@@ -138,7 +138,7 @@ const struct jm_key jm__context_keys[] = {
 	{TEXT("id", 0), .meaning = "stable identity: pressure of a resource, a sensor"},
 	{TEXT("label", 0), .meaning = "for people"},
 	{TEXT("source", JM_KEY_DETAIL), .meaning = "that reads it"},
-	{WORD("origin", 0), .words = origins, .meaning = "how its figures came about"},
+	{WORD("origin", 0), .words = origins, .meaning = "origin of its figures"},
 	{LIST("signals", 0), .keys = signal_keys, .meaning = "each signal of it in the phase"},
 	{0},
 };
@@ -146,7 +146,7 @@ const struct jm_key jm__context_keys[] = {
 const struct jm_key jm__quality_keys[] = {
 	{WORD("grade", 0), .words = grade_words, .meaning = "A to D, or none: docs/measuring.md",
 		.column = "grade"},
-	{TEXTS("reasons", 0), .meaning = "what keeps it from the next grade"},
+	{TEXTS("reasons", 0), .meaning = "what prevents the next grade"},
 	{0},
 };
 

@@ -87,8 +87,7 @@ static int add_variables(struct jm__plan_loader *l, struct jm_plan_run *run,
 		rc = check_name(l, map->key[i]);
 		if (!rc && find_word(map->key[i]->text))
 			rc = jm_yaml_fail(map->key[i], JM_EUSAGE, l->err,
-				"'%s' has a meaning of its own in a plan; give the variable "
-				"another name.",
+				"'%s' is a key of plans; give the variable another name.",
 				map->key[i]->text);
 		if (!rc && !jm_plan_key(run, map->key[i]->text))
 			rc = add_key(l, run, map->key[i]->text, map->item[i], kind, own);
@@ -384,8 +383,7 @@ static int check_names(struct jm__plan_loader *l)
 
 		if (has_same_name(l, i) && jm_yaml_get(run->where, "name"))
 			return jm_yaml_fail(run->where, JM_EUSAGE, l->err,
-				"Two runs have the name '%s'; give each a name of its own.",
-				run->name);
+				"Two runs have the name '%s'; give each its own name.", run->name);
 		for (int number = i + 1; has_same_name(l, i); number++)
 			snprintf(run->name + n, 13, "-%d", number);
 	}

@@ -52,9 +52,10 @@ const struct jm_plan_word jm_plan_words[] = {
 	{"tags", JM_PLAN_TEXTS, false, "words by which --tag selects runs"},
 	{"work", JM_PLAN_TEXTS, false, "workload or model of 'joulemark list'; a list is swept"},
 	{"command", JM_PLAN_TEXTS, false,
-		"outside command, as a text or as a list of its words; {name} stands for a value"},
+		"outside command, as a text or as a list of its words; {name} is replaced by a "
+		"value"},
 	{"variables", JM_PLAN_VALUES, false,
-		"values that {name} stands for; a list or a range is swept"},
+		"values that replace {name}; a list or a range is swept"},
 	{"derive", JM_PLAN_VALUES, false,
 		"values computed from others, such as global: '{batch} * {micro}'; + - * / % and "
 		"parentheses"},

@@ -64,7 +64,7 @@ def test_no_gpu_or_mig_without_an_instance(env):
 
 def test_a_device_that_is_not_there(env):
     status, found = run(env, "gpus=2", device="cuda:7,cuda:1")
-    assert status == 125 and "cuda:7 is not there" in found["cuda:7"]["reason"] and "2 GPUs" in found["cuda:7"]["reason"]
+    assert status == 125 and "cuda:7 does not exist" in found["cuda:7"]["reason"] and "2 GPUs" in found["cuda:7"]["reason"]
     assert found["cuda:1"]["status"] == "ok"
 
 
@@ -106,7 +106,7 @@ def test_a_rank_whose_device_is_not_there(env, device, rank):
               env={**env, "JM_FAKE_CUDA": "gpus=1"})
     r = json.loads(done.stdout)
     assert done.returncode == 125 and r["exit_status"] == 125
-    assert f"Rank {rank}" in r["reason"] and "cuda:7 is not there" in r["reason"]
+    assert f"Rank {rank}" in r["reason"] and "cuda:7 does not exist" in r["reason"]
 
 
 def test_doctor_tells_what_a_gpu_computes(env):

@@ -220,7 +220,7 @@ def test_journals_and_locks_are_their_owners(gpus):
         assert status.returncode == 0, status.stderr
         assert status.stdout.count(f"held by process {program.pid}") == 4 and "555 W" in status.stdout
         shutil.rmtree(os.path.join(state, "held"))
-        assert "cannot be told" in sentence(run(gpus, "status", preexec_fn=as_stranger), FAILURE)
+        assert "It is unknown what is set" in sentence(run(gpus, "status", preexec_fn=as_stranger), FAILURE)
     finally:
         end(program)
     assert gpus.limits() == FOUND

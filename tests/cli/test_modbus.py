@@ -87,7 +87,7 @@ def test_any_register(meter, options, registers, watts):
 def test_what_is_no_power_is_refused(meter, registers):
     meter.file.write_text(registers, encoding="utf-8")
     text = sentence(jm("measure", "--source", meter.source("map=wt310"), "--", "true"))
-    assert "gives no power" in text and "2004" in text
+    assert "returns no power" in text and "2004" in text
 
 
 def test_a_meter_that_goes_away_is_a_gap(meter):

@@ -399,7 +399,7 @@ REFUSED = [
     ("work: gemm\nderive: {a: \"1 / (2 - 2)\"}\nm: \"{a}\"\n", "2:", "divides by 0"),
     ("work: gemm\nvariables: {a: x}\nderive: {b: \"{a} * 2\"}\nm: \"{b}\"\n", "3:", "'x' is not one"),
     ("work: gemm\nvariables: {2a: x}\n", "2:", "cannot be the name"),
-    ("work: gemm\nvariables: {after: x}\n", "2:", "meaning of its own"),
+    ("work: gemm\nvariables: {after: x}\n", "2:", "is a key of plans"),
     ("command: \"ls 'a\"\n", "1:", "quote"),
     ("command: [ls]\nbatch: 3\n", "2:", "put it under 'variables'"),
     ("command: [ls]\ndevice: cpu\n", "2:", "--device"),

@@ -161,7 +161,7 @@ def test_what_is_no_power(bmc, answer):
     answer = {"deep": '{"a":' * 3000, "long": "{" + '"x":1,' * 900000 + '"y":1}'}.get(answer, answer)
     bmc.chassis("node", "EnvironmentMetrics", answer)
     text = sentence(jm("measure", "--source", bmc.source(), "--", "true"))
-    assert "tells no power" in text
+    assert "reports no power" in text
 
 
 def test_a_controller_that_stops_telling_is_a_gap(bmc):

@@ -170,7 +170,7 @@ def test_estimates_yield_no_verdict(tmp_path):
         if verdict["metric"] not in ("throughput", ):
             assert verdict["kind"] == "none" and "estimate" in verdict["why"]
     text = report(path)
-    assert text.count("the energy is estimated, and an estimate cannot tell settings apart") == 1
+    assert text.count("the energy is estimated, and an estimate cannot distinguish settings") == 1
     assert "No verdict by energy per" in text and "includes, estimated;" in text
 
 

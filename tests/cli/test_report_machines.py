@@ -159,9 +159,9 @@ def test_cards_that_share_no_setting_yield_no_verdict(tmp_path):
     rows = [one(cap, 1000 + cap + i, cards=(card,), repeat=i + 1)
             for card, cap in (("a", 300), ("b", 400)) for i in range(3)]
     (series,) = summary("--pool", "devices", write(tmp_path, rows))["series"]
-    assert all(v["kind"] == "none" and "cannot be told apart" in v["why"] for v in series["verdicts"])
+    assert all(v["kind"] == "none" and "cannot be separated" in v["why"] for v in series["verdicts"])
     assert all(p["metrics"]["joules_per_item"]["high95"] is None for p in series["points"])
-    assert "cannot be told apart" in " ".join(report("--pool", "devices", write(tmp_path, rows)).split())
+    assert "cannot be separated" in " ".join(report("--pool", "devices", write(tmp_path, rows)).split())
 
 
 @pytest.mark.parametrize("other", [{"model": "NVIDIA H200"}, {"cards": ("b", "c")}, {"driver": "560.28"}])

@@ -133,7 +133,7 @@ def test_a_part_that_is_missing_makes_the_sum_unknown(pdu):
                                         ("string", "1e3")])
 def test_what_is_no_power(pdu, kind, value):
     pdu.set([(f"{APC}.4.3.1.5.1", kind, value)])
-    assert "gives no power" in sentence(jm("measure", "--source", pdu.source("kind=apc"), "--", "true"))
+    assert "reports no power" in sentence(jm("measure", "--source", pdu.source("kind=apc"), "--", "true"))
 
 
 def test_version_3_with_passwords_from_files(pdu, tmp_path):
