@@ -48,7 +48,8 @@ static const struct jm_option options[] = {
 		.type = JM_INT,
 		.min = 1,
 		.max = 1e4,
-		.help = "passes per step; when not given, as many as the device should do in 20 ms"},
+		.help = "passes per step; when not given, as many as the device should do in 20 "
+			"ms"},
 	JM_KERNEL_THREADS,
 	{0},
 };

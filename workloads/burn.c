@@ -46,7 +46,8 @@ static const struct jm_option options[] = {
 		.type = JM_INT,
 		.min = 1,
 		.max = 1e4,
-		.help = "products per step; when not given, as many as the device should do in 100 ms"},
+		.help = "products per step; when not given, as many as the device should do in 100 "
+			"ms"},
 	JM_KERNEL_THREADS,
 	{0},
 };

@@ -47,7 +47,8 @@ static const struct jm_option options[] = {
 		.type = JM_INT,
 		.min = 1,
 		.max = 1e4,
-		.help = "products per step; when not given, as many as the device should do in 20 ms"},
+		.help = "products per step; when not given, as many as the device should do in 20 "
+			"ms"},
 	JM_KERNEL_THREADS,
 	{0},
 };

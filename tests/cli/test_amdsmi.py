@@ -49,7 +49,7 @@ def test_an_unknown_version_gives_energy_only(tmp_path, version):
     """A layout that is not known is not guessed."""
     record, (meter,), said = measure(surroundings(tmp_path, version, "x"))
     assert meter["joules"] == pytest.approx(500 * record["wall_s"], rel=0.03)
-    assert not quantities(meter) & {"power", "power-average"} and "not known" in said
+    assert not quantities(meter) & {"power", "power-average"} and "unknown layout" in said
 
 
 def test_two_dies_are_counted_once(tmp_path):
