@@ -188,7 +188,7 @@ def test_a_process_that_is_gone_or_ends_at_once():
         assert f"no process {child.pid}" in sentence(jm("measure", "--pid", child.pid))
     with subprocess.Popen(["true"]) as child:
         assert wait_for(lambda: pathlib.Path(f"/proc/{child.pid}/stat").read_text().split()[2] == "Z")
-        assert "ended already" in sentence(jm("measure", "--pid", child.pid))
+        assert "already ended" in sentence(jm("measure", "--pid", child.pid))
 
 
 def test_a_thread_is_no_process():

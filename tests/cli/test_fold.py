@@ -75,7 +75,7 @@ def test_as_many_bins_as_are_certain(trace):
     assert len(gpu["watts"]) >= 3 and max(gpu["error_watts"]) <= 0.15 * mean
 
 
-@pytest.mark.parametrize("pauses, words", [((0, 0), "show the mean"), ((0.099, 0.099), "at other points")])
+@pytest.mark.parametrize("pauses, words", [((0, 0), "show the mean"), ((0.099, 0.099), "a different point")])
 def test_runs_back_to_back_and_in_step_are_refused(tmp_path, pauses, words):
     done = jm("fold", record(tmp_path / "trace", pauses, runs=300))
     assert done.returncode == FAILURE and words in sentence(done)

@@ -53,7 +53,7 @@ def test_gemm_takes_f64_on_ref_alone():
 
 def test_gemm_has_no_masters():
     done = jm("run", "gemm", *STEPS, "--device", "ref", "--precision", "bf16-true")
-    assert done.returncode == 2 and "take bf16" in done.stderr
+    assert done.returncode == 2 and "use bf16" in done.stderr
 
 
 @needs_cpu

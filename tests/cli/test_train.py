@@ -484,7 +484,7 @@ def test_epochs_drop_the_first(tmp_path, text):
     assert "Profile of a step of" in done.stdout and "linear-wgrad" in done.stdout
     kinds = r["profile"]["kinds"]
     if r["profile"].get("energy"):
-        assert "no meter sees a kernel" in done.stdout
+        assert "no meter resolves a kernel" in done.stdout
         assert sum(k["joules_model"] for k in kinds) == pytest.approx(r["profile"]["energy"]["joules"])
 
 

@@ -167,7 +167,7 @@ static void refuses_what_shows_the_mean(void **state)
 	refused(0, 0, "show the mean of several runs");
 	refused(0.001, 0.005, "show the mean of several runs");
 	/* in step with the sensor: every window holds a whole run, at the same place */
-	refused(0.099, 0.099, "start them at other points");
+	refused(0.099, 0.099, "start each of them at a different point");
 }
 
 static void refuses_few_runs(void **state)
