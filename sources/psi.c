@@ -150,8 +150,7 @@ static int psi_read(void *state, struct jm_sink *sink, struct jm_err *err)
 
 const struct jm_source jm_source_psi = {
 	.name = "psi",
-	.summary = "pressure stall information: how long tasks waited for processors, memory, "
-		   "input and output",
+	.summary = "pressure: how long tasks waited for processors, memory, input and output",
 	.origin = JM_MEASURED,
 	.on_request = true,
 	.open = psi_open,

@@ -297,8 +297,7 @@ static int burn_verify(void *state, struct jm_err *err)
 
 const struct jm_workload jm_workload_burn = {
 	.name = "burn",
-	.summary = "matrix products without pauses, each of them checked: heats a device and finds "
-		   "faults",
+	.summary = "matrix products without pauses, each checked: heats a device and finds faults",
 	.unit = "product",
 	.options = options,
 	.check = jm_kernel_check,
