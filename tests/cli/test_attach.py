@@ -244,7 +244,7 @@ def test_wrong_use_is_a_sentence(args, words):
 
 def test_no_control_group():
     assert "/sys/fs/cgroup/nowhere" in sentence(jm("measure", "--cgroup", "nowhere"))
-    assert "no control group" in sentence(jm("measure", "--cgroup", "."))
+    assert "not a control group" in sentence(jm("measure", "--cgroup", "."))
 
 
 @pytest.mark.parametrize("columns", [80, 20])
