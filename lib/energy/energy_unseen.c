@@ -9,7 +9,8 @@
  * of steps that follow each other, with w = T / 2.
  *
  * A slow load that jumped a second away from the edge tells nothing about the step at the edge. So where the
- * means agree in all readings next to the edge, V comes from these readings alone.
+ * means agree in all readings next to the edge, V comes from these readings alone. The same holds for steps
+ * without a power signal if jumps are rare in all the steps: a load near the refresh jumps in most of them.
  */
 #include "energy/energy_parts.h"
 #include "trace/plateaus.h"
@@ -21,7 +22,12 @@
 #define FEW	 7     /* readings: fewer than some of these tell V badly */
 #define NEAR	 3     /* refreshes on each side of an edge */
 #define HIDDEN	 0.065 /* of the mean power: what the mean over a window may hide */
-#define FLAT	 0.25  /* of the mean power: what may be hidden behind counts that are all alike */
+/* Of the mean power: what may be hidden behind counts that are all alike; behind many that are. */
+#define FLAT	     0.25
+#define FLAT_OF_MANY 0.165
+#define MANY	     8	  /* pairs of steps that follow each other */
+#define ALIKE	     0.03 /* of their mean power: steps that are no farther apart do not jump */
+#define RARE	     5	  /* jumps are rare if fewer than one in these pairs */
 
 static double seconds(int64_t ns)
 {
@@ -118,12 +124,28 @@ static void from_power(
 	u->squares = more_for_few(seen->squares, seen->n) + square(HIDDEN * seen->sum / seen->n);
 }
 
-static void from_steps(struct jm_unseen *u, const struct jm_runs *counter)
+/* Sums over the steps, and over pairs that follow each other. */
+struct steps {
+	double squares, sum;
+	int n, pairs, jumps;
+};
+
+static void see_step(struct steps *steps, double mean, double last)
+{
+	steps->sum += mean;
+	steps->n++;
+	if (isnan(last))
+		return;
+	steps->squares += square(mean - last) / 2;
+	steps->pairs++;
+	steps->jumps += fabs(mean - last) > ALIKE * (mean + last) / 2;
+}
+
+static void see_steps(struct steps *steps, const struct jm_runs *counter, int64_t t, int64_t reach)
 {
 	int64_t refresh = counter->signal->refresh_ns;
 	const struct jm_plateau *run = counter->run;
-	double squares = 0, sum = 0, last = NAN;
-	int pairs = 0, seen = 0;
+	double last = NAN;
 
 	for (int i = 0; i + 1 < counter->n; i++) {
 		int64_t a = jm_plateau_start(&run[i]), b = jm_plateau_start(&run[i + 1]);
@@ -133,19 +155,38 @@ static void from_steps(struct jm_unseen *u, const struct jm_runs *counter)
 			last = NAN;
 			continue;
 		}
-		sum += mean;
-		seen++;
-		if (!isnan(last)) {
-			squares += square(mean - last) / 2;
-			pairs++;
-		}
+		if (llabs(a + (b - a) / 2 - t) > reach)
+			continue;
+		see_step(steps, mean, last);
 		last = mean;
 	}
-	u->known = seen > 0;
-	if (pairs)
-		u->squares = more_for_few(squares, pairs);
-	if (seen)
-		u->squares += square(FLAT * sum / seen);
+}
+
+/* No jump near the edge, and few of them elsewhere. */
+static bool is_steady(const struct steps *near, const struct steps *all)
+{
+	return near->n >= NEAR && !near->jumps && all->pairs >= MANY &&
+	       all->jumps * RARE < all->pairs;
+}
+
+static void from_steps(struct jm_unseen *u, const struct jm_runs *counter, int64_t t)
+{
+	struct steps all = {0}, near = {0};
+	const struct steps *steps = &all;
+	double flat = FLAT;
+
+	see_steps(&all, counter, t, INT64_MAX);
+	see_steps(&near, counter, t, NEAR * counter->signal->refresh_ns);
+	u->known = all.n > 0;
+	if (!all.n)
+		return;
+	if (is_steady(&near, &all)) {
+		steps = &near;
+		flat = FLAT_OF_MANY;
+	}
+	if (steps->pairs)
+		u->squares = more_for_few(steps->squares, steps->pairs);
+	u->squares += square(flat * steps->sum / steps->n);
 }
 
 void jm_unseen_init(
@@ -164,7 +205,7 @@ void jm_unseen_init(
 	if (u->known)
 		return;
 	u->window = refresh / 2;
-	from_steps(u, counter);
+	from_steps(u, counter, t);
 }
 
 double jm_unseen_variance(const struct jm_unseen *u, double length, double share)

@@ -122,7 +122,8 @@ struct row {
 	double width; /* median bound by the 95th percentile of the errors */
 };
 
-static struct row row_of(bool no_counter, double shortest, double longest, double stretch)
+static struct row row_of(
+	bool no_counter, bool no_power, double shortest, double longest, double stretch)
 {
 	int runs = ROOM / WAVE_GPUS / (stretch > 1 ? 2 : 1);
 	static struct errors all;
@@ -133,6 +134,7 @@ static struct row row_of(bool no_counter, double shortest, double longest, doubl
 	wave_reset();
 	wave_setup.gpus = WAVE_GPUS;
 	wave_setup.no_counter = no_counter;
+	wave_setup.no_power = no_power;
 	wave_setup.limit = limit;
 	for (int i = 0; i < runs; i++)
 		measure(shortest, longest, stretch, &all, &seed);
@@ -145,28 +147,40 @@ static struct row row_of(bool no_counter, double shortest, double longest, doubl
 
 static struct row power_alone(double shortest, double longest, double stretch)
 {
-	return row_of(true, shortest, longest, stretch);
+	return row_of(true, false, shortest, longest, stretch);
 }
 
 /* The power's window is about one period of these loads: its mean is nearly the counter's, whatever they do. */
 static void holds_with_a_window_of_one_period(void **state)
 {
 	(void)state;
-	assert_true(row_of(false, 0.02, 0.03, 0.2).held >= 0.95);
-	assert_true(row_of(false, 0.02, 0.03, 0.5).held >= 0.948);
+	assert_true(row_of(false, false, 0.02, 0.03, 0.2).held >= 0.95);
+	assert_true(row_of(false, false, 0.02, 0.03, 0.5).held >= 0.948);
 }
 
 /* A jump within a second of an edge tells nothing about the step at the edge. */
 static void bound_beside_a_far_jump_is_narrow(void **state)
 {
-	struct row row = row_of(false, 1, 2, 3);
+	struct row row = row_of(false, false, 1, 2, 3);
 
 	(void)state;
 	assert_true(row.held >= 0.95 && row.width <= 2.8);
-	row = row_of(false, 2, 5, 3);
+	row = row_of(false, false, 2, 5, 3);
 	assert_true(row.held >= 0.95 && row.width <= 3);
-	row = row_of(false, 2, 5, 10);
+	row = row_of(false, false, 2, 5, 10);
 	assert_true(row.held >= 0.95 && row.width <= 3);
+}
+
+/* The same with a counter alone, of many steps. A load near the refresh jumps in most of them. */
+static void bound_of_steady_counts_is_narrow(void **state)
+{
+	struct row row = row_of(false, true, 2, 5, 3);
+
+	(void)state;
+	assert_true(row.held >= 0.95 && row.width <= 3.2);
+	row = row_of(false, true, 5, 10, 3);
+	assert_true(row.held >= 0.95 && row.width <= 8);
+	assert_true(row_of(false, true, 0.1, 0.15, 3).held >= 0.95);
 }
 
 /* Rest, and from 0.35 s before the stretch on a square wave of that period. */
@@ -476,6 +490,7 @@ int main(void)
 		cmocka_unit_test(holds_with_power_alone),
 		cmocka_unit_test(holds_with_a_window_of_one_period),
 		cmocka_unit_test(bound_beside_a_far_jump_is_narrow),
+		cmocka_unit_test(bound_of_steady_counts_is_narrow),
 		cmocka_unit_test(holds_where_a_fast_load_has_just_begun),
 		cmocka_unit_test(holds_aliases_of_fast_loads),
 		cmocka_unit_test(bound_of_slow_loads_is_narrow),
