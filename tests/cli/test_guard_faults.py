@@ -352,7 +352,8 @@ def test_a_stopped_guard_is_named_and_keeps_nobody(gpus):
     try:
         for words, before in zip((["list"], ["get"], ["status"], ["help"]), usual):
             spent, done = timed(gpus, words)
-            assert spent < before + 3 and done.returncode == 0, (words, spent, before, done.stderr)
+            # who waits for a guard waits 10 s; a busy machine takes some seconds of its own
+            assert spent < before + 6 and done.returncode == 0, (words, spent, before, done.stderr)
             if words == ["status"]:
                 assert f"process {guard}" in done.stdout and "stopped" in done.stdout
         began = time.monotonic()

@@ -59,7 +59,8 @@ def test_counts_only_the_gpu_that_computes(gpus, index):
     assert len(meters) == 4
     for gpu in range(4):
         m = meters[uuid(gpu)]
-        assert m["watts_mean"] == pytest.approx(watts(gpu), rel=0.05)
+        # which GPU it is: levels are 100 W apart, and half a second on a busy machine has few readings
+        assert m["watts_mean"] == pytest.approx(watts(gpu), abs=40)
         assert m.get("elsewhere", False) == (gpu != own)
     assert record["ran_on"]["uuid"] == uuid(own) and record["ran_on"]["meter"] == meters[uuid(own)]["id"]
     assert not record["ran_on"]["slice"]
