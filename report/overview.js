@@ -203,7 +203,7 @@
 			"section",
 			{ class: "panel", id: "systems", "aria-label": "All systems" },
 			el("h3", {}, "All systems (" + S.series.length + ")"),
-			el("p", { class: "soft small" }, "Throughput, power and efficiency at the reference, the setting with which the others are compared, or at the first setting. Energy saved and slowdown: per item, compared with the reference. A click on a heading sorts; a work leads to its charts."),
+			el("p", { class: "soft small" }, "Throughput, power and efficiency are those of the reference, to which the other settings are compared; without a reference, those of the first setting. Power is the sum over all devices. Energy saved and slowdown: per item, compared with the reference. Click a heading to sort, and a work to see its charts."),
 			JM.table(columns, S.series, { filter: S.series.length > 12, limit: 12, csv: "systems" }),
 		);
 	};
