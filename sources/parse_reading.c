@@ -109,7 +109,8 @@ double jm_parse_pressure(const char *text, const char *what)
 
 	while (text && (strncmp(text, what, n) != 0 || text[n] != ' ')) {
 		text = strchr(text, '\n');
-		text += text != NULL;
+		if (text)
+			text++;
 	}
 	if (text) {
 		size_t line = strcspn(text, "\n");
