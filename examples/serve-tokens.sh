@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Joules per token of a serving loop, in three lines: those with `joulemark mark`. Here on a simulated GPU; for a real one,
 # omit --source. Its output ends with the table of phases: J/item of "serve" is the energy per token.
+# prints: Items +245 tokens
+# prints: serve +[0-9.]+ .* 245 +
 set -eu
 
 if [ "${1:-}" != loop ]; then
