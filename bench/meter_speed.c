@@ -7,9 +7,10 @@
  *	   machine does by itself)
  *	3. a day of 48 signals at 100 Hz in a store, changes only (aims: below 1 GB; opened and summarised in 2 s)
  */
+#include "sampling.h"
+
 #include "base/clock.h"
 #include "base/ctx.h"
-#include "measure/session.h"
 #include "result/record.h"
 #include "store/store.h"
 
@@ -18,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -120,23 +120,6 @@ static const struct jm_source source_slow = {.name = "slow",
 	.read = slow_read,
 	.close = no_close};
 
-static double cpu_seconds(void)
-{
-	struct rusage u;
-
-	getrusage(RUSAGE_SELF, &u);
-	return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
-	       (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
-}
-
-static void sleep_s(double s)
-{
-	struct timespec ts = {(time_t)s, (long)((s - floor(s)) * 1e9)};
-
-	while (nanosleep(&ts, &ts) && errno == EINTR)
-		;
-}
-
 static double empty_loop(double seconds, double *sum)
 {
 	struct jm_ctx ctx = {.clock = jm_clock_real()};
@@ -147,25 +130,9 @@ static double empty_loop(double seconds, double *sum)
 	for (int i = 0; i < (int)(seconds * 100); i++) {
 		for (int k = 0; k < GPUS * SIGNALS; k++)
 			*sum += one_call(&ctx, k / SIGNALS, k % SIGNALS);
-		ts.tv_nsec += 10000000;
-		if (ts.tv_nsec >= 1000000000) {
-			ts.tv_nsec -= 1000000000;
-			ts.tv_sec++;
-		}
-		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL);
+		sleep_step(&ts, 10000000);
 	}
 	return cpu_seconds() - before;
-}
-
-static struct jm_session *must_open(struct jm_ctx *ctx, const struct jm_session_options *o)
-{
-	struct jm_err err = JM_ERR_INIT;
-	struct jm_session *s;
-
-	if (!jm_session_open(ctx, o, &s, &err))
-		return s;
-	printf("%s\n", err.text);
-	exit(1);
 }
 
 /* Of a round. */

@@ -11,8 +11,9 @@
  *	   + 20 ms)
  * With the argument "day": the simulated day of part 2 alone.
  */
+#include "sampling.h"
+
 #include "measure/live.h"
-#include "measure/session.h"
 #include "base/ctx.h"
 #include "base/clock.h"
 
@@ -90,23 +91,6 @@ static const struct jm_source *const table[] = {&source_fast, NULL};
 
 /* ---- 1 ---- */
 
-static double cpu_seconds(void)
-{
-	struct rusage u;
-
-	getrusage(RUSAGE_SELF, &u);
-	return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
-	       (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
-}
-
-static void sleep_s(double s)
-{
-	struct timespec ts = {(time_t)s, (long)((s - floor(s)) * 1e9)};
-
-	while (nanosleep(&ts, &ts) && errno == EINTR)
-		;
-}
-
 static double empty_loop(double seconds)
 {
 	double before = cpu_seconds();
@@ -114,32 +98,16 @@ static double empty_loop(double seconds)
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	for (int i = 0; i < (int)(seconds * 1000); i++) {
-		ts.tv_nsec += 1000000;
-		if (ts.tv_nsec >= 1000000000) {
-			ts.tv_nsec -= 1000000000;
-			ts.tv_sec++;
-		}
-		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL);
+		sleep_step(&ts, 1000000);
 	}
 	return cpu_seconds() - before;
-}
-
-static struct jm_session *must_open(struct jm_ctx *ctx, int64_t interval)
-{
-	struct jm_session_options o = {.table = table, .interval_ns = interval};
-	struct jm_err err = JM_ERR_INIT;
-	struct jm_session *s;
-
-	if (!jm_session_open(ctx, &o, &s, &err))
-		return s;
-	printf("%s\n", err.text);
-	exit(1);
 }
 
 static double sampled(double seconds)
 {
 	struct jm_ctx ctx = {.clock = jm_clock_real()};
-	struct jm_session *s = must_open(&ctx, JM_MILLISECOND);
+	struct jm_session *s = must_open(
+		&ctx, &(struct jm_session_options){.table = table, .interval_ns = JM_MILLISECOND});
 	double before = cpu_seconds();
 
 	jm_session_start(s, NULL);
@@ -169,7 +137,8 @@ static void cost(void)
 static void live_view(void)
 {
 	struct jm_ctx ctx = {.clock = jm_clock_real()};
-	struct jm_session *s = must_open(&ctx, 0);
+	struct jm_session *s =
+		must_open(&ctx, &(struct jm_session_options){.table = table, .interval_ns = 0});
 	struct jm_live *live = NULL;
 	int64_t spent = 0;
 
@@ -263,7 +232,8 @@ static double now_s(void)
 static void simulated_day(void)
 {
 	struct jm_ctx ctx = {.clock = jm_clock_new_simulated(0)};
-	struct jm_session *s = must_open(&ctx, 10 * JM_MILLISECOND);
+	struct jm_session *s = must_open(&ctx,
+		&(struct jm_session_options){.table = table, .interval_ns = 10 * JM_MILLISECOND});
 	double began = now_s(), sampled_s;
 	struct jm_energy e = {.joules = NAN};
 	struct jm_sleeper me;
