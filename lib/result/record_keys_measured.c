@@ -14,27 +14,21 @@ static const char *const origins[] = {JM_ORIGINS(NAME) NULL};
 static const char *const faults[] = {JM_FAULTS(NAME) NULL};
 static const char *const grade_words[] = {"A", "B", "C", "D", "none", NULL};
 
+#define TOTAL(ORIGIN)                                                                              \
+	{                                                                                          \
+		NUMBER("joules_" ORIGIN, JM_KEY_NULL),                                             \
+			.unit = "J",                                                               \
+			.meaning = "sum over the " ORIGIN " meters that no other one includes; "   \
+							  "null: there is none, one of them "      \
+				   "is unknown, or two of them share a part",                      \
+			.column = "joules_" ORIGIN                                                 \
+	}
+
 const struct jm_key jm__total_keys[] = {
-	{NUMBER("joules_measured", JM_KEY_NULL), .unit = "J",
-		.meaning = "sum over the measured meters that no other one includes; null: there "
-			   "is none, "
-			   "one of them is unknown, or two of them share a part",
-		.column = "joules_measured"},
-	{NUMBER("joules_estimated", JM_KEY_NULL), .unit = "J",
-		.meaning = "sum over the estimated meters that no other one includes; null: there "
-			   "is none, "
-			   "one of them is unknown, or two of them share a part",
-		.column = "joules_estimated"},
-	{NUMBER("joules_simulated", JM_KEY_NULL), .unit = "J",
-		.meaning = "sum over the simulated meters that no other one includes; null: there "
-			   "is none, "
-			   "one of them is unknown, or two of them share a part",
-		.column = "joules_simulated"},
-	{NUMBER("joules_replayed", JM_KEY_NULL), .unit = "J",
-		.meaning = "sum over the replayed meters that no other one includes; null: there "
-			   "is none, "
-			   "one of them is unknown, or two of them share a part",
-		.column = "joules_replayed"},
+	TOTAL("measured"),
+	TOTAL("estimated"),
+	TOTAL("simulated"),
+	TOTAL("replayed"),
 	{POSITIVE("error_measured_joules", JM_KEY_NULL | JM_KEY_DETAIL), .unit = "J",
 		.meaning = "uncertainty of the sum (95 %): root of the sum of squares of the "
 			   "meters' sampling bounds, and of the sum of their calibration bounds; "
