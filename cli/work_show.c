@@ -62,10 +62,11 @@ static void add_figures(const struct jm_work_status *w, char *out, size_t size)
 
 static void add_times(const struct jm_work_status *w, char *out, size_t size)
 {
+	double runs_for = seconds_since(w->started_ns);
 	char text[80], time[40];
 
-	if (!isnan(seconds_since(w->started_ns))) {
-		jm_work_time_text(seconds_since(w->started_ns), time, sizeof(time));
+	if (!isnan(runs_for)) {
+		jm_work_time_text(runs_for, time, sizeof(time));
 		snprintf(text, sizeof(text), "runs for %s", time);
 		add(out, size, text);
 	}
