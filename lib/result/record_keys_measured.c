@@ -14,13 +14,13 @@ static const char *const origins[] = {JM_ORIGINS(NAME) NULL};
 static const char *const faults[] = {JM_FAULTS(NAME) NULL};
 static const char *const grade_words[] = {"A", "B", "C", "D", "none", NULL};
 
+#define NO_TOTAL "null: there is none, one of them is unknown, or two of them share a part"
 #define TOTAL(ORIGIN)                                                                              \
 	{                                                                                          \
 		NUMBER("joules_" ORIGIN, JM_KEY_NULL),                                             \
 			.unit = "J",                                                               \
-			.meaning = "sum over the " ORIGIN " meters that no other one includes; "   \
-							  "null: there is none, one of them "      \
-				   "is unknown, or two of them share a part",                      \
+			.meaning = "sum over the " ORIGIN                                          \
+				   " meters that no other one includes; " NO_TOTAL,                \
 			.column = "joules_" ORIGIN                                                 \
 	}
 
