@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Backend `cuda`: NVIDIA GPUs from compute capability 8.0 on. Products by cuBLASLt, convolutions and
- * attention by cuDNN, own kernels for the rest. All of run goes, in order, into one stream; a second one
- * copies beside it, and a third one takes what ranks exchange (queue.c).
+ * Backend `cuda`: NVIDIA GPUs from compute capability 8.0 on. Products by cuBLASLt, convolutions
+ * and attention by cuDNN, own kernels for the rest. All work of `run` is queued in order on one
+ * stream. A second stream copies at the same time, and a third one carries the exchange between
+ * ranks (queue.c).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -113,10 +114,10 @@ static int start(struct cuda_dev *dev, struct jm_err *err)
 		rc = cudaStreamCreateWithFlags(&dev->copies, cudaStreamNonBlocking);
 	if (rc)
 		return cuda_check(dev, rc, "Creating a context", err);
-	return cuda_lt_open(dev, err); /* hardly any program does without products */
+	return cuda_lt_open(dev, err); /* almost every program multiplies matrices */
 }
 
-/* JM_CUDA_LOGITS, in bytes; 0 = not given. */
+/* The value of JM_CUDA_LOGITS in bytes; 0 = the variable is not set. */
 static size_t most_logits(void)
 {
 	const char *given = secure_getenv("JM_CUDA_LOGITS");
@@ -221,7 +222,7 @@ static int cuda_run(void *arg_dev, void *arg, struct jm_err *err)
 	const struct cuda_exec *exec = arg;
 	int code;
 
-	cudaSetDevice(dev->index); /* another thread than open's may call */
+	cudaSetDevice(dev->index); /* the caller may be another thread than that of open */
 	if (exec->graph)
 		return cuda_check(
 			dev, cudaGraphLaunch(exec->graph, dev->stream), "Starting the step", err);
@@ -229,7 +230,7 @@ static int cuda_run(void *arg_dev, void *arg, struct jm_err *err)
 	return code ? code : cuda_started(dev, exec->node[0].op, err);
 }
 
-/* Records what the units start; a unit that cannot be recorded ends the capture with its reason. */
+/* Records the work of the units; a unit that cannot be recorded ends the capture with an error. */
 static int record(
 	struct cuda_dev *dev, void *const *units, int n, cudaGraph_t *ret_graph, struct jm_err *err)
 {
@@ -277,7 +278,7 @@ static void *cuda_alloc(void *arg, size_t bytes)
 	cudaSetDevice(dev->index);
 	if (cudaMalloc(&memory, bytes) || cudaMemsetAsync(memory, 0, bytes, dev->stream) ||
 		cudaStreamSynchronize(dev->stream)) { /* the copy queue may use the memory next */
-		cudaGetLastError();		      /* clears the error, which NULL reports */
+		cudaGetLastError(); /* clears the error, because the caller sees NULL */
 		cudaFree(memory);
 		return NULL;
 	}

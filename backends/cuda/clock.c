@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Compares the GPU's clock with the host's: a kernel answers the host through pinned memory, many
- * times, and the exchange with the shortest round trip counts.
+ * times, and the exchange with the shortest round trip is used.
  */
 #include <time.h>
 
@@ -27,7 +27,7 @@ int cuda_stamp(void *arg, uint64_t *to, struct jm_err *err)
 	return cuda_check(dev, cudaGetLastError(), "Starting a time stamp", err);
 }
 
-/* One exchange with the GPU; false: no answer came. */
+/* Makes one exchange with the GPU; false = the GPU did not answer in time. */
 static bool ask(struct cuda_exchange *x, uint32_t round, struct jm_device_time *ret)
 {
 	ret->before_ns = now();
@@ -57,7 +57,7 @@ static int exchange(struct cuda_dev *dev, struct cuda_exchange *x, struct jm_dev
 	while (!code && round < ROUNDS && ask(x, ++round, &one))
 		if (width(&one) < width(&best))
 			best = one;
-	if (!code) /* the kernel ends by itself where an answer is missing */
+	if (!code) /* the kernel also ends when an answer is missing */
 		code = cuda_check(dev, cudaStreamSynchronize(dev->stream), "Work", err);
 	if (!code && best.after_ns == INT64_MAX)
 		code = jm_err_set(err, JM_EIO,

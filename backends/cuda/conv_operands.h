@@ -5,9 +5,9 @@
 
 #include "engine/backend.h"
 
-#define CUDA_FEW_CHANNELS 8 /* images of fewer are folded */
+#define CUDA_FEW_CHANNELS 8 /* images with fewer channels are folded */
 
-/* Image, filter, result and bias (NULL = none) of the forward direction, or their gradients. */
+/* The image, filter, result and bias (NULL = none) of the forward direction, or their gradients. */
 struct cuda_operands {
 	const struct jm_tensor *x, *w, *y, *bias;
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans of convolutions: found, timed, kept. */
+/* Finds the plans of convolutions, times them and keeps the results. */
 #include "conv_plan.h"
 #include "image.h"
 #include "plan_cache.h"
@@ -10,11 +10,12 @@
 #include <string.h>
 
 #define WORKSPACE ((size_t)256 << 20)
-/* Engines without tensor cores turn images around in it: twice the largest image of ResNet-50 at batch 256. */
+/* Engines without tensor cores transpose images in it: twice the largest image of ResNet-50 at
+ * batch 256. */
 #define WORKSPACE_EXACT ((size_t)2 << 30)
-#define ROUNDS		5 /* of a plan: the median counts */
-#define TOO_SLOW	2 /* times the best so far: one round is enough */
-/* A warm-up may hold the loading of code; one that is as slow as that is the engine's own. */
+#define ROUNDS		5 /* timed runs of a plan, of which the median is used */
+#define TOO_SLOW	2 /* times the best so far: such a plan is timed once only */
+/* A warm-up run may include the loading of code. From this factor on the engine itself is slow. */
 #define HOPELESS    10 /* times the best so far */
 #define HOPELESS_MS 50
 
@@ -44,7 +45,7 @@ static void drop_one(struct cuda_dev *dev, struct cuda_conv_plan *p)
 	free(p);
 }
 
-/* The line of the plan cache: by which cuDNN, what is convolved, by which window, in which type. */
+/* The key in the plan cache: version of cuDNN, shapes, window and type of the convolution. */
 static void write_key(const struct cuda_dev *dev, const struct cuda_conv_key *key, char *ret)
 {
 	const struct dnn_conv_shape *s = &key->shape;
@@ -58,7 +59,7 @@ static void write_key(const struct cuda_dev *dev, const struct cuda_conv_key *ke
 		n += snprintf(ret + n, CUDA_PLAN_KEY - (size_t)n, ",%lld", (long long)value[i]);
 }
 
-/* The plan that was fastest before; 0: it is not known, or not there any more. */
+/* Finds the plan that was fastest before; 0 = none is known, or cuDNN no longer offers it. */
 static int look_again(struct cuda_dev *dev, struct cuda_conv_plan *p, struct dnn_graph *g)
 {
 	struct dnn_want want = want_of(&p->key);
@@ -70,7 +71,7 @@ static int look_again(struct cuda_dev *dev, struct cuda_conv_plan *p, struct dnn
 	return want.name ? dnn_plans(g, &want, p->plan, 1, &none) : 0;
 }
 
-/* Engines that come compiled; one that is compiled here takes half a second and is the last resort. */
+/* Prefers engines that are compiled already: to compile one at run time takes half a second. */
 static int look(struct cuda_dev *dev, struct cuda_conv_plan *p, struct jm_err *err)
 {
 	struct dnn_want want = want_of(&p->key);
@@ -156,10 +157,11 @@ static void close_bench(struct bench *b)
 		cudaEventDestroy(b->from);
 	if (b->to)
 		cudaEventDestroy(b->to);
-	cudaGetLastError(); /* out of memory is not the next call's */
+	cudaGetLastError(); /* clears the error, so that the next check does not report it */
 }
 
-/* Random normal operands: the time depends on them through the clock that power allows. */
+/* The operands are random normal numbers: values change the power, and so the clock and the
+ * time. */
 static bool open_bench(struct cuda_dev *dev, const struct cuda_conv_plan *p, struct bench *b)
 {
 	const struct dnn_conv_shape *s = &p->key.shape;
@@ -192,7 +194,7 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Milliseconds of one run; NAN where it does not run. */
+/* Milliseconds of one run; NAN = the run failed. */
 static float run_once(struct cuda_dev *dev, const struct dnn_run *run, const struct bench *b)
 {
 	struct jm_err err = JM_ERR_INIT;
@@ -207,7 +209,8 @@ static float run_once(struct cuda_dev *dev, const struct dnn_run *run, const str
 	return ms;
 }
 
-/* The median; of a plan that is far behind the best one so far, what a round or the warm-up took. */
+/* The median of the rounds; for a plan that is much slower than the best one, the time of the first
+ * round or of the warm-up. */
 static double time_rounds(
 	struct cuda_dev *dev, const struct dnn_run *run, const struct bench *b, double best)
 {
@@ -225,7 +228,7 @@ static double time_rounds(
 	return ms[n / 2] / 1e3;
 }
 
-/* Seconds of one run; NAN where it does not run. */
+/* Seconds of one run; NAN = the run failed. */
 static double time_plan(
 	struct cuda_dev *dev, const struct cuda_conv_plan *p, int i, const struct bench *b)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans of convolutions by shape, kept by the device; and which of them is fastest. */
+/* The plans of convolutions, which the device keeps by shape, and the choice of the fastest. */
 #ifndef JM_CUDA_CONV_PLAN_H
 #define JM_CUDA_CONV_PLAN_H
 
@@ -18,17 +18,18 @@ struct cuda_conv_plan {
 	struct cuda_conv_key key;
 	struct dnn_conv_ids ids;
 	struct dnn_plan plan[CUDA_CONV_PLANS];
-	int n, best;	  /* best: -1 until it was timed */
-	size_t workspace; /* enough for each of them */
-	double seconds;	  /* of the best; NAN = not timed */
+	int n, best;	  /* best: -1 until the plans are timed */
+	size_t workspace; /* bytes that suffice for each plan */
+	double seconds;	  /* of one run of the best plan; NAN = not timed */
 };
 
-/* The plans for the key, made when it is new; NULL and a reason: there are none. */
+/* The plans for the key, which are made at the first call. NULL = there are none; err holds the
+ * reason. */
 struct cuda_conv_plan *cuda_conv_plan(
 	struct cuda_dev *dev, const struct cuda_conv_key *key, struct jm_err *err);
-/* Times the plans on random data in memory of its own, once; without memory for that, chooses the plan
- * that cuDNN prefers. */
+/* Times the plans once, on random data in separate memory; if that memory is not available, chooses
+ * the plan that cuDNN prefers. */
 int cuda_conv_tune(struct cuda_dev *dev, struct cuda_conv_plan *plan, struct jm_err *err);
-void cuda_conv_drop(struct cuda_dev *dev); /* all of them */
+void cuda_conv_drop(struct cuda_dev *dev); /* drops all plans of the device */
 
 #endif

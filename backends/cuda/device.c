@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Properties of a GPU, and its allocations. */
+/* The properties of a GPU, and the memory that stays allocated until it is closed. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "cuda.h"
 
-/* Of the free memory, for what loads later: kernels, cuBLASLt and cuDNN. */
+/* Bytes of free memory that are left for what loads later: kernels, cuBLASLt and cuDNN. */
 #define RESERVE ((size_t)768 << 20)
 
 /*
- * Dense peaks, operations and bytes per second, by a part of the name; the first that fits. From
- * NVIDIA's data sheets: "H100 Tensor Core GPU" (2023), "H200 Tensor Core GPU" (2024), "GH200 Grace
- * Hopper Superchip" (2024), "A100 Tensor Core GPU" (2021). f32 is that of the multiprocessors' own
- * multiply-adds, without tensor cores. f8: of 8 bits, for which Ampere has no products.
+ * Dense peaks, operations and bytes per second, by a part of the GPU's name; the first row that
+ * matches is used. From NVIDIA's data sheets: "H100 Tensor Core GPU" (2023), "H200 Tensor Core GPU"
+ * (2024), "GH200 Grace Hopper Superchip" (2024), "A100 Tensor Core GPU" (2021). f32 is the rate of
+ * multiply-adds without tensor cores. f8 is the rate of products in 8 bits, which Ampere does not
+ * support (0).
  */
 static const struct chip {
 	const char *part;
@@ -83,7 +84,7 @@ void cuda_props(void *arg, struct jm_device_props *ret)
 #define LOST                                                                                       \
 	"The GPU is lost to this process; the system's log (dmesg, NVRM: Xid) says what happened"
 
-/* What is known about some errors: the code, and what to do. */
+/* For some errors of CUDA: joulemark's code, and what the user can do. */
 static const struct {
 	cudaError_t rc;
 	int code;
@@ -133,7 +134,7 @@ int cuda_check(const struct cuda_dev *dev, cudaError_t rc, const char *what, str
 		cudaGetErrorString(rc), cudaGetErrorName(rc), mend);
 }
 
-/* cuDNN is opened by its first user; here only to be named. */
+/* cuDNN may not be open yet, so it is loaded here to read its version. */
 void cuda_versions(void *arg, char *ret, size_t size)
 {
 	struct cuda_dev *dev = arg;
@@ -229,7 +230,7 @@ void *cuda_keep(struct cuda_dev *dev, size_t bytes)
 	return b ? b->data : NULL;
 }
 
-/* Smaller ones stay too: what was built before has their addresses. */
+/* Smaller workspaces are kept too, because groups that are already built hold their addresses. */
 void *cuda_workspace(struct cuda_dev *dev, size_t bytes)
 {
 	if (!dev->workspace || dev->workspace->bytes < bytes) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention by cuDNN, on views of the packed projection qkv[B,S,(H+2G)D]: heads as [B,H,S,D] with the
- * strides they have there, so that nothing is moved. cuDNN knows the two patterns below and fuses each into
- * one kernel: no score reaches memory.
+ * Attention by cuDNN, on views of the packed projection qkv[B,S,(H+2G)D]: heads are [B,H,S,D] with
+ * the strides of the packed tensor, so that nothing is copied. cuDNN recognises the two patterns
+ * below and fuses each into one kernel, which writes no scores to memory.
  */
 #include "dnn_attention.h"
 
@@ -10,13 +10,13 @@
 #define I32  CUDNN_DATA_INT32
 #define BOOL CUDNN_DATA_BOOLEAN
 
-/* What several operations need: the graph, the shape, the scores' places. */
+/* What the functions below share: the graph, the shape, and the indices of the scores. */
 struct drawing {
 	struct dnn_graph *g;
 	const struct dnn_attention_shape *s;
 };
 
-/* [B,heads,S,D] in rows of `row` elements. */
+/* A view [B,heads,S,D] whose positions are `row` elements apart. */
 static int64_t heads_view(const struct drawing *d, int64_t heads, int64_t row)
 {
 	const struct dnn_attention_shape *s = d->s;
@@ -26,7 +26,7 @@ static int64_t heads_view(const struct drawing *d, int64_t heads, int64_t row)
 	return dnn_tensor(d->g, DNN_REAL, s->type, 4, dim, stride);
 }
 
-/* The same, with positions and depth in each other's place. */
+/* The same view with positions and depth exchanged: [B,heads,D,S]. */
 static int64_t turned_view(const struct drawing *d, int64_t heads, int64_t row)
 {
 	const struct dnn_attention_shape *s = d->s;
@@ -36,7 +36,7 @@ static int64_t turned_view(const struct drawing *d, int64_t heads, int64_t row)
 	return dnn_tensor(d->g, DNN_REAL, s->type, 4, dim, stride);
 }
 
-/* [B,H,S,columns], dense. */
+/* A dense tensor [B,H,S,columns]. */
 static int64_t dense(
 	const struct drawing *d, enum dnn_kind kind, cudnnDataType_t type, int64_t columns)
 {
@@ -57,7 +57,7 @@ static int64_t per_row(const struct drawing *d, enum dnn_kind kind)
 	return dense(d, kind, F32, 1);
 }
 
-/* y = mode(x, b), of f32 scores or rows. */
+/* y = mode(x, b), where y are scores or rows in f32. */
 static int64_t apply(
 	const struct drawing *d, cudnnPointwiseMode_t mode, int64_t x, int64_t b, int64_t y)
 {
@@ -73,7 +73,7 @@ static int64_t reduce(const struct drawing *d, cudnnReduceTensorOp_t op, int64_t
 	return y;
 }
 
-/* Scores of later keys become what exp makes 0 of. */
+/* Replaces the scores of later keys by a number whose exp is 0. */
 static int64_t mask(const struct drawing *d, int64_t x, int64_t floor)
 {
 	int64_t row, column, seen, y;
@@ -123,7 +123,7 @@ struct dnn_graph *dnn_attention_forward(const struct cuda_dnn *dnn,
 
 /* ---- backward ------------------------------------------------------------------------------------------- */
 
-/* The transpose of scores, in 16 bits: rows are keys. */
+/* The transposed scores in 16 bits: rows are keys. */
 static int64_t transposed(const struct drawing *d, int64_t x)
 {
 	const struct dnn_attention_shape *s = d->s;
@@ -135,7 +135,7 @@ static int64_t transposed(const struct drawing *d, int64_t x)
 	return y;
 }
 
-/* to = x b, where the heads of a group are summed up. */
+/* to = x b, summed over the query heads that share a key head. */
 static void into_group(const struct drawing *d, int64_t x, int64_t b, int64_t to)
 {
 	int64_t each;
@@ -149,7 +149,7 @@ static void into_group(const struct drawing *d, int64_t x, int64_t b, int64_t to
 	dnn_reduce(d->g, CUDNN_REDUCE_TENSOR_ADD, each, to);
 }
 
-/* The keys once more, not turned. */
+/* The keys in their own order, not transposed. */
 static int64_t keys(const struct drawing *d, int64_t k, int64_t row)
 {
 	const struct dnn_attention_shape *s = d->s;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One function per pattern. */
+/* Builds the cuDNN graph of each pattern by one function. */
 #include "dnn_conv.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@ const char *const dnn_pattern_names[] = {
 
 /* ---- parts ----------------------------------------------------------------------------------------- */
 
-/* max(0, scale x + shift) between x and the convolution, per channel. */
+/* max(0, scale x + shift) for each channel, between x and the convolution. */
 static int64_t prologue(
 	struct dnn_graph *g, const struct dnn_conv_shape *s, struct dnn_conv_ids *ids)
 {
@@ -53,7 +53,8 @@ static void forward(struct dnn_graph *g, enum dnn_pattern pattern, const struct 
 		statistics(g, s, ids);
 }
 
-/* What the norm before the convolution gave, from its own input: (image - mean) rstd gamma + beta. */
+/* The result of the norm before the convolution, recomputed from its input:
+ * (image - mean) rstd gamma + beta. */
 static int64_t normed(struct dnn_graph *g, const struct dnn_conv_shape *s, struct dnn_conv_ids *ids)
 {
 	struct dnn_norm_grad *n = &ids->norm;

@@ -9,7 +9,7 @@
 typedef cudnnBackendDescriptor_t descriptor;
 #define ATTR(name) CUDNN_ATTR_##name
 #define F32	   CUDNN_DATA_FLOAT
-/* Bytes that every tensor is aligned to. */
+/* The alignment of every tensor in bytes. */
 #define ALIGNMENT 16
 
 /* ---- errors, and a GPU that is only described ------------------------------------------------------- */

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans of a cuDNN graph: configurations that its heuristics name, finished on demand. */
+/* Plans of a cuDNN graph: its heuristics list configurations, which are made into plans on
+ * demand. */
 #include "dnn_graph.h"
 
 #include <stdio.h>
 #include <string.h>
 
 typedef cudnnBackendDescriptor_t descriptor;
-#define CONFIGS 64 /* of one mode that are looked at */
+#define CONFIGS 64 /* at most these many configurations of one mode are tried */
 #define KNOBS	32
 #define NOTES	16
 
-/* Deprecated in cuDNN 9 in favour of device properties, with which plans cannot be run. */
+/* cuDNN 9 deprecates this attribute in favour of device properties, but plans made from those
+ * cannot be run. */
 #define HANDLE_OF_GRAPH ((cudnnBackendAttributeName_t)800)
 #define HANDLE_OF_PLAN	((cudnnBackendAttributeName_t)400)
 
@@ -52,7 +54,7 @@ static void finish_graph(struct dnn_graph *g)
 		g->whole = whole;
 }
 
-/* All configurations of one mode, cuDNN's favourite first; the caller drops them. */
+/* All configurations of one mode in cuDNN's order of preference; the caller destroys them. */
 static int configs(const struct dnn_graph *g, cudnnBackendHeurMode_t mode, descriptor *ret)
 {
 	const struct cuda_dnn *d = g->dnn;
@@ -78,7 +80,7 @@ static int configs(const struct dnn_graph *g, cudnnBackendHeurMode_t mode, descr
 	return (int)n;
 }
 
-/* ---- what is known of a configuration --------------------------------------------------------------------- */
+/* ---- properties of a configuration ----------------------------------------------------------- */
 
 struct traits {
 	bool usable, tensor, varies, compiled;
@@ -106,7 +108,7 @@ static void read_notes(const struct cuda_dnn *d, descriptor engine, struct trait
 		ret->compiled |= behaviour[i] == CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
 }
 
-/* "e12,2=1,5=3": engine, then each knob with its value. */
+/* "e12,2=1,5=3": the engine, then each of its knobs (cuDNN's term) with its value. */
 static void read_name(const struct cuda_dnn *d, descriptor config, int64_t engine, char *ret)
 {
 	descriptor knob[KNOBS];
@@ -187,7 +189,7 @@ static bool finish_plan(
 	return true;
 }
 
-/* Heuristics differ between modes, configurations may not. */
+/* Two modes of the heuristics can list the same configuration. */
 static bool is_known(const struct dnn_plan *plan, int n, const char *name)
 {
 	for (int i = 0; i < n; i++)

@@ -80,7 +80,7 @@ static int describe_epilogue(struct cuda_dev *dev, struct cuda_product *p, struc
 	return code;
 }
 
-/* What products in 8 bits have besides. */
+/* The attributes that only products in 8 bits have. */
 static int describe_f8(struct cuda_dev *dev, struct cuda_product *p, struct jm_err *err)
 {
 	const struct cuda_gemm *g = &p->gemm;
@@ -169,7 +169,7 @@ static int prefer(struct cuda_dev *dev, const struct cuda_gemm *g, cublasLtMatmu
 	return code;
 }
 
-/* What the library thinks best, at most CANDIDATES; 0 = it has none. */
+/* The algorithms that cuBLASLt's heuristics prefer, at most CANDIDATES; 0 = it has none. */
 static int find_candidates(
 	struct cuda_dev *dev, struct cuda_product *p, cublasLtMatmulHeuristicResult_t *ret)
 {
@@ -220,7 +220,7 @@ static bool stage(struct cuda_dev *dev, struct cuda_matrix *m)
 	return true;
 }
 
-/* Seconds of one run; NAN = it fails. */
+/* Seconds of one run; NAN = the run failed. */
 static double time_one(struct cuda_dev *dev, const struct cuda_product *p,
 	const struct cuda_gemm *g, const cublasLtMatmulAlgo_t *algo)
 {
@@ -239,7 +239,7 @@ static double time_one(struct cuda_dev *dev, const struct cuda_product *p,
 	return best;
 }
 
-/* The fastest; where memory does not suffice for that, the library's own first. */
+/* Chooses the fastest algorithm; without memory to time them, the first one that cuBLASLt lists. */
 static int choose(struct cuda_dev *dev, struct cuda_product *p,
 	const cublasLtMatmulHeuristicResult_t *found, int n)
 {
@@ -282,7 +282,7 @@ static void write_key(const struct cuda_gemm *g, char *ret, size_t size)
 		g->fast_sums ? "f" : "");
 }
 
-/* "seconds,algorithm in hex". */
+/* The value in the plan cache is "seconds,algorithm in hex". */
 static void keep(struct cuda_dev *dev, const struct cuda_product *p, const char *key)
 {
 	char value[CUDA_PLAN_VALUE];

@@ -2,7 +2,7 @@
 /*
  * A share of the multiprocessors: the compute stream is made in a green context of the driver (CUDA
  * 12.4 or newer), so that kernels of that stream, also those of graphs recorded on it, run on these
- * multiprocessors only. Timing runs use them, too, and the number of multiprocessors is part of the
+ * multiprocessors only. Timing runs use the same multiprocessors, and their number is part of the
  * plan cache's key.
  */
 #include <cuda.h>
@@ -36,7 +36,7 @@ static const struct {
 #undef X
 };
 
-/* Of the driver that the runtime has opened already. */
+/* Looks the functions up in the driver that the CUDA runtime has already opened. */
 static int find_calls(struct calls *ret, struct jm_err *err)
 {
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -68,7 +68,8 @@ static int check(const struct cuda_dev *dev, const struct calls *c, CUresult rc,
 		dev->index, text ? text : "unknown error");
 }
 
-/* A multiple of what the driver splits by, at least its smallest part, nearest to the share. */
+/* The count nearest to the share that the driver can split off: a multiple of its step, and at
+ * least its smallest part. */
 static unsigned int count_of(const CUdevSmResource *all, double share)
 {
 	unsigned int unit = all->smCoscheduledAlignment ? all->smCoscheduledAlignment : 1;
@@ -149,7 +150,7 @@ int cuda_restrict(void *arg, double share, int *ret_units, int *ret_of, struct j
 	return 0;
 }
 
-/* After its stream is gone. */
+/* To be called after the stream of the context is destroyed. */
 void cuda_green_drop(struct cuda_dev *dev)
 {
 	struct calls c;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layouts that several ops accept: channels last, padded rows, and the layouts of elementwise
- * ops. */
+/* Layouts that several ops accept: channels last, padded rows, and those of elementwise ops. */
 #include <math.h>
 
 #include "cuda.h"
@@ -40,7 +39,7 @@ int64_t cuda_row_stride(const struct jm_tensor *t)
 		       : 0;
 }
 
-/* Both dims in one block each: rows stay as they are, and rows of zeros follow them. */
+/* Each of the two dims is one block: the rows keep their order, and rows of zeros follow them. */
 void cuda_tall_layout(const struct jm_tensor *t, struct jm_layout *ret)
 {
 	*ret = (struct jm_layout){0};

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening cuBLASLt and cuDNN: one table of symbols each, checked versions, codes into sentences. */
+/* Opens cuBLASLt and cuDNN: a table of symbols for each, version checks and error messages. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "cuda.h"
 
-/* The oldest versions with all functions that are used here. */
+/* The oldest versions that have all functions used here. */
 #define LT_OLDEST  120000
 #define DNN_OLDEST 91400
 
@@ -17,7 +17,7 @@ struct symbol {
 
 struct library {
 	const char *title, *variable;
-	const char *names[8]; /* tried in this order; the loader's own folders first */
+	const char *names[8]; /* tried in this order; the loader's default folders come first */
 	const struct symbol *symbols;
 	size_t n_symbols;
 	const char *mend;
@@ -74,7 +74,7 @@ static void *load(const struct library *l, struct jm_err *err)
 	return library;
 }
 
-/* A pointer to a function comes as a pointer to data; POSIX promises that they fit. */
+/* dlsym returns a function as a pointer to data; POSIX guarantees that the conversion works. */
 static int resolve(const struct library *l, void *library, void *calls, struct jm_err *err)
 {
 	for (size_t i = 0; i < l->n_symbols; i++) {
@@ -147,7 +147,7 @@ int cuda_dnn_open(struct cuda_dev *dev, struct jm_err *err)
 	return ret;
 }
 
-/* The libraries stay loaded: they keep state that their threads may still use. */
+/* The libraries stay loaded, because their own threads may still use their state. */
 void cuda_libraries_close(struct cuda_dev *dev)
 {
 	if (dev->lt.handle)

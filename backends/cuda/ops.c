@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All rows, in the order in which they are asked. */
+/* The rows of all ops, in the order in which they are tried. */
 #include "cuda.h"
 
-/* A cover's first row that agrees runs it. */
+/* The first row that has the cover and accepts the group runs it. */
 static const struct cuda_op *const tables[] = {
 	cuda_ops_conv_product,
 	cuda_ops_conv,
@@ -43,7 +43,7 @@ static bool knows_tf32(enum jm_op op)
 	       op == JM_OP_CONV || op == JM_OP_CONV_DGRAD || op == JM_OP_CONV_WGRAD;
 }
 
-/* Types of 8 bits are known for the factors of products, and for the ops that make and copy these. */
+/* Types of 8 bits are supported for factors of products and for the ops that make or copy them. */
 static bool knows_f8(enum jm_op op)
 {
 	return op == JM_OP_LINEAR || op == JM_OP_LINEAR_DGRAD || op == JM_OP_LINEAR_WGRAD ||

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention where cuDNN does not run it: from nodes to attention.cu. */
+/* Attention that cuDNN does not run: turns nodes into the arguments of attention.cu. */
 #include "cuda.h"
 
-/* qkv, the three views of which are packed, is the input of the op, the second one of its gradient. */
+/* qkv, which packs the three views, is input 0 of the op and input 1 of its gradient. */
 static struct cuda_attention attention_of(const struct jm_node *n)
 {
 	const struct jm_tensor *qkv = n->in[n->op == JM_OP_ATTENTION_GRAD];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolutions by cuDNN, with channels last. Plans are looked up when they are asked for, which tells
- * the workspace, and kept by shape; the fastest is found by timing when the first group of the shape is
- * built. A filter's gradient comes from cuDNN in the type of the images with channels last, and is added
- * to or copied into its place from there. Images of a few channels, those of the first layer, are folded:
- * the squares that its stride steps over become channels (image.h). In f16 a convolution may leave the sums
- * that the batch norm behind it needs.
+ * Convolutions by cuDNN, with channels last. Plans are looked up by select, which needs the size of
+ * their workspace, and kept by shape; the fastest is found by timing when the first group of the
+ * shape is built. cuDNN writes a filter's gradient in the type of the images with channels last
+ * into scratch; a kernel then adds or copies it to the result. Images with few channels, those of
+ * the first layer, are folded: each square of pixels that the stride steps over becomes channels
+ * (image.h). In f16 a convolution can also write the sums that the following batch norm needs.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -15,8 +15,9 @@
 #include "image.h"
 
 /*
- * Scratch of a group: cuDNN's workspace, then image and filter folded, or the filter's gradient,
- * then sums of the bias' gradient, or those of a batch norm and its mean and variance.
+ * The scratch of a group holds, in this order: cuDNN's workspace; the folded image and filter, or
+ * the filter's gradient; the sums of the bias gradient, or those of a batch norm and its mean and
+ * variance.
  */
 #define SUMS 4 /* of each channel: x, its squares, mean, variance */
 struct conv_scratch {
@@ -43,8 +44,9 @@ static bool is_folded(const struct jm_node *n)
 }
 
 /*
- * How one axis folds: window of `size` with stride and pad over n places. Folded place 0 begins at place
- * -ceil(pad / stride) stride; row r of the filter is in its folded row (r + lead) / stride.
+ * How one axis is folded: a window of `size` with stride and pad moves over n positions. Folded
+ * position 0 begins at position -ceil(pad / stride) stride; row r of the filter is in folded row (r
+ * + lead) / stride.
  */
 struct axis {
 	int start, lead, taps;
@@ -84,7 +86,7 @@ static void strides_of(const struct jm_tensor *t, int64_t ret[4])
 	}
 }
 
-/* Of the image x, or of the filter w. */
+/* The fold of the image x or of the filter w. */
 static struct cuda_fold fold_of(const struct jm_node *n, const struct jm_tensor *t)
 {
 	struct cuda_operands o = cuda_operands_of(n);
@@ -108,7 +110,7 @@ static struct cuda_fold fold_of(const struct jm_node *n, const struct jm_tensor 
 	return p;
 }
 
-/* The shape that cuDNN sees. */
+/* Changes the shape to the folded one, which cuDNN computes on. */
 static void fold_shape(const struct jm_node *n, struct dnn_conv_shape *shape)
 {
 	struct cuda_operands o = cuda_operands_of(n);
@@ -123,7 +125,7 @@ static void fold_shape(const struct jm_node *n, struct dnn_conv_shape *shape)
 	}
 }
 
-/* nodes: of the group, the convolution first. */
+/* nodes: the number of nodes in the group, whose first one is the convolution. */
 static struct cuda_conv_key key_of(const struct jm_node *n, int nodes)
 {
 	struct cuda_operands o = cuda_operands_of(n);
@@ -191,7 +193,7 @@ static int takes_conv(struct cuda_dev *dev, const struct jm_group *group, struct
 	return cuda_conv_plan(dev, &key, err) ? 0 : err->code;
 }
 
-/* With the statistics of its own result behind it, for which cuDNN has engines in f16. */
+/* A convolution followed by the statistics of its result; cuDNN has engines for both in f16. */
 static int takes_conv_stats(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
 	const struct jm_node *n = group->node[0], *stats = group->node[1], *last = group->node[2];
@@ -222,7 +224,7 @@ static int choices_conv(struct cuda_dev *dev, const struct jm_group *group,
 		choice->in[1][0] = cuda_layout_last;
 	for (int i = 0; i < 2; i++)
 		choice->in[0][i] = cuda_layout_last;
-	if (is_folded(n)) /* the layout that it has: it is copied in any case */
+	if (is_folded(n)) /* keeps its layout, because folding copies it anyway */
 		choice->in[0][n->op == JM_OP_CONV_WGRAD] =
 			lies_last(cuda_operands_of(n).x) ? cuda_layout_last : (struct jm_layout){0};
 	/* a gradient has the layout of its parameter; channels last needs no copy */
@@ -250,7 +252,7 @@ static void drop_conv(struct cuda_dev *dev, struct cuda_exec *exec)
 	free(c);
 }
 
-/* What cuDNN reads and writes in place of an operand. */
+/* The memory that cuDNN reads or writes in place of an operand. */
 static void *stands_for(const struct jm_node *n, const struct jm_tensor *t, char *scratch,
 	const struct conv_scratch *at)
 {
@@ -307,7 +309,7 @@ static void fold(struct cuda_dev *dev, const struct jm_node *n, const struct jm_
 	cuda_fold(&p, dev->stream);
 }
 
-/* The image and, forward, the filter. */
+/* Folds the image and, in the forward direction, the filter. */
 static void fold_operands(struct cuda_dev *dev, const struct cuda_exec *exec)
 {
 	const struct jm_node *n = &exec->node[0];
@@ -335,7 +337,7 @@ static int run_conv(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 	return code;
 }
 
-/* Mean, variance and what follows from them, of the sums that the convolution left. */
+/* Computes mean, variance, rstd and running statistics from the sums that the convolution wrote. */
 static int run_conv_stats(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *stats = &exec->node[1], *last = &exec->node[2];
@@ -361,7 +363,7 @@ static int run_conv_stats(struct cuda_dev *dev, const struct cuda_exec *exec, st
 	return code;
 }
 
-/* Of dw, to where it belongs; what was not folded has squares of one pixel. */
+/* Copies dw to its result; without folding the squares are single pixels. */
 static struct cuda_fold unfold_of(const struct jm_node *n)
 {
 	const struct jm_tensor *dw = n->out[0];

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolutions of single pixels in f32 as products by cuBLASLt: with channels last, x[B Y X, C] is a matrix.
- * cuDNN's engines without tensor cores turn such images around in memory first, and reach a third of the rate.
+ * Convolutions of single pixels in f32 as products by cuBLASLt: with channels last, x[B Y X, C] is
+ * a matrix. cuDNN's engines without tensor cores first transpose such images in memory and reach a
+ * third of the rate.
  */
 #include <math.h>
 
 #include "conv_operands.h"
 #include "gemm.h"
 
-/* x[pixels, channels], column by column. */
+/* x[pixels, channels] as the column-major matrix that cuBLASLt expects. */
 static struct cuda_matrix pixels(const struct jm_tensor *t, bool transposed)
 {
 	return (struct cuda_matrix){
@@ -21,7 +22,8 @@ static struct cuda_matrix pixels(const struct jm_tensor *t, bool transposed)
 	};
 }
 
-/* y = x w^T, dx = dy w, dw = dy^T x. A filter w[K,C,1,1] is a matrix like an image of K pixels. */
+/* y = x w^T, dx = dy w, dw = dy^T x. A filter w[K,C,1,1] has the layout of an image with K
+ * pixels. */
 static struct cuda_gemm product_of(const struct jm_node *n)
 {
 	struct cuda_operands o = cuda_operands_of(n);
@@ -79,7 +81,8 @@ static int choices(struct cuda_dev *dev, const struct jm_group *group, struct jm
 		choice->in[0][1] = cuda_layout_last;
 	else
 		choice->out[0][0] = cuda_layout_last;
-	if (w->layout.rank || w->class == JM_CLASS_ACT) /* of single pixels both lie alike */
+	/* plain and channels last are the same order for windows of 1 x 1 */
+	if (w->layout.rank || w->class == JM_CLASS_ACT)
 		*filter = cuda_layout_last;
 	choice->seconds = choice->flops_executed = NAN;
 	return 1;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention in bf16 or f16 by cuDNN: plans by shape, kept by the device; memory for them; runs. */
+/* Attention in bf16 or f16 by cuDNN: finds, times and runs plans, which the device keeps by
+ * shape. */
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,29 +10,29 @@
 #include "image.h"
 #include "plan_cache.h"
 
-#define WORKSPACE ((size_t)4 << 30) /* at most; more is not worth it */
+#define WORKSPACE ((size_t)4 << 30) /* bytes, upper limit */
 #define ALIGN	  ((size_t)256)
 #define OPERANDS  16
-#define PLANS	  4 /* that are timed */
+#define PLANS	  4 /* at most these many are timed */
 #define REPEATS	  4
 
-/* Plans for a shape; their own key. n = 0: cuDNN has none, for the reason in err. */
+/* The plans for a shape, which is their key. n = 0: cuDNN has none; err holds the reason. */
 struct cuda_attention_plan {
 	struct cuda_attention_plan *next;
 	struct dnn_attention_shape shape;
 	bool backward;
 	struct dnn_attention_ids ids;
 	struct dnn_plan plan[PLANS];
-	int n, best;	  /* best: -1 until they were timed */
-	size_t workspace; /* enough for each */
+	int n, best;	  /* best: -1 until the plans are timed */
+	size_t workspace; /* bytes that suffice for each plan */
 	struct jm_err err;
 };
 
-/* A plan bound to memory. The numbers are read when it runs. */
+/* A plan bound to memory; cuDNN reads the numbers given by value during the run. */
 struct bound {
 	struct dnn_run run;
 	float scale, one, floor;
-	void *sum; /* to be cleared first; NULL = nothing */
+	void *sum; /* memory to clear before the run; NULL = none */
 	size_t sum_bytes;
 };
 
@@ -77,7 +78,7 @@ static void write_key(
 		s->repeatable ? "/repeatable" : "", s->type == CUDNN_DATA_HALF ? "/f16" : "");
 }
 
-/* The plan that was chosen before, by its name, or some to choose from. */
+/* Finds the plan that was chosen before by its name, or else several to choose from. */
 static void find_plans(struct cuda_dev *dev, struct cuda_attention_plan *p, struct dnn_graph *g)
 {
 	struct dnn_want want = {.repeatable = p->shape.repeatable, .workspace = WORKSPACE};
@@ -112,7 +113,8 @@ static void look(struct cuda_dev *dev, struct cuda_attention_plan *p)
 	dnn_graph_free(g);
 }
 
-/* Never NULL but without memory; a shape that cuDNN does not take is asked for once. */
+/* NULL = out of memory. A shape that cuDNN does not support is kept, too, so that it is tried
+ * once. */
 static struct cuda_attention_plan *plan_of(struct cuda_dev *dev, const struct jm_node *n)
 {
 	struct dnn_attention_shape shape = shape_of(dev, n);
@@ -173,7 +175,7 @@ static size_t rounded(size_t bytes)
 	return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-/* Scratch: delta, the sum of dq, cuDNN's own. */
+/* Scratch holds delta, the sum of dq and cuDNN's workspace, in this order. */
 static size_t delta_bytes(const struct cuda_attention_plan *p)
 {
 	const struct dnn_attention_shape *s = &p->shape;
@@ -209,7 +211,7 @@ static void give(struct operands *o, int64_t id, void *data)
 	o->data[o->n++] = data;
 }
 
-/* Queries, keys and values of the packed projection, or their gradients. */
+/* Adds queries, keys and values of the packed projection, or their gradients, as operands. */
 static void give_packed(struct operands *o, const struct dnn_attention_shape *s, void *data,
 	int64_t q, int64_t k, int64_t v)
 {
@@ -252,7 +254,7 @@ static int bind_plan(struct cuda_dev *dev, const struct cuda_exec *exec,
 		memory ? memory + delta_bytes(p) + b->sum_bytes : NULL, &b->run, err);
 }
 
-/* Seconds of one run, the minimum of several; NAN = it fails. */
+/* The shortest time of several runs in seconds; NAN = a run failed. */
 static double time_plan(struct cuda_dev *dev, const struct cuda_exec *exec,
 	const struct cuda_attention_plan *p, int which, struct bound b)
 {
@@ -281,7 +283,8 @@ static void fill(struct cuda_dev *dev, const struct jm_tensor *t)
 		cuda_random(cuda_vec(t), jm_tensor_count(t), 1, dev->stream);
 }
 
-/* On random operands, in the places of the real ones: nothing is in them while a program is built. */
+/* Times the plans on random numbers in the real operands, which hold no data while a program is
+ * built. */
 static void tune(struct cuda_dev *dev, const struct cuda_exec *exec, struct cuda_attention_plan *p,
 	const struct bound *b)
 {

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The end of a network over a large vocabulary: logits, their loss and the gradients of both factors, for a
- * chunk of rows at a time, so that the logits never stand whole. Each chunk runs the rows of ops_linear.c and
- * loss.cu on tensors of its own; the order of the chunks, and so every bit, is always the same.
+ * The end of a network over a large vocabulary: logits, their loss and the gradients of both
+ * factors are computed for one chunk of rows at a time, so that memory never holds all logits. Each
+ * chunk runs the ops of ops_linear.c and loss.cu on its part of the tensors. The order of the
+ * chunks, and so every bit of the result, is always the same.
  */
 #include <math.h>
 #include <stdlib.h>
 
 #include "cuda.h"
 
-#define ROW_STEP    128 /* rows of a chunk are a multiple of that */
+#define ROW_STEP    128 /* the rows of a chunk are a multiple of this */
 #define CHUNKS_MOST 64
 
 enum { LOGITS, LOSS, WEIGHTS, DATA };
@@ -30,7 +31,7 @@ static int64_t rows_of(const struct jm_node *n)
 	return jm_tensor_rows(n[LOGITS].in[0]);
 }
 
-/* Rows of logits as they lie in scratch: where needed with padding behind each. */
+/* The logits of a chunk in scratch, with padded rows where the products need them. */
 static struct jm_tensor chunk_of_logits(const struct jm_node *n, int64_t rows)
 {
 	struct jm_tensor t = *n[LOGITS].out[0];
@@ -44,7 +45,7 @@ static struct jm_tensor chunk_of_logits(const struct jm_node *n, int64_t rows)
 	return t;
 }
 
-/* The fewest whose logits take no more than is asked for. */
+/* The smallest number of chunks whose logits fit into the bytes that JM_CUDA_LOGITS allows. */
 static int64_t parts_by_bytes(const struct cuda_dev *dev, const struct jm_node *n)
 {
 	size_t each = chunk_of_logits(n, 1).bytes;
@@ -55,9 +56,10 @@ static int64_t parts_by_bytes(const struct cuda_dev *dev, const struct jm_node *
 	return parts;
 }
 
-#define COST 0.05 /* of the time of the three products; in a network less than 1 % */
+#define COST 0.05 /* of the time of the three products; this is less than 1 % of a step */
 
-/* The most that cost next to nothing: each chunk after the first reads and writes the gradient of the weights again. */
+/* The largest number of chunks within COST: each one after the first reads and writes the gradient
+ * of the weights again. */
 static int64_t parts_by_cost(const struct cuda_dev *dev, const struct jm_node *n)
 {
 	double flops = 3 * n[LOGITS].flops_executed, per_byte = cuda_flops_per_byte(dev);
@@ -69,7 +71,7 @@ static int64_t parts_by_cost(const struct cuda_dev *dev, const struct jm_node *n
 	return parts;
 }
 
-/* Rows of a chunk; the number of chunks is a power of two. */
+/* The number of rows of a chunk; the number of chunks is a power of two. */
 static int64_t rows_at_a_time(const struct cuda_dev *dev, const struct jm_node *n)
 {
 	int64_t rows = rows_of(n);
@@ -87,7 +89,8 @@ static bool is_head(const struct jm_node *const *n)
 	       n[DATA]->in[1] == n[LOGITS]->in[1] && logits->is_virtual && dlogits->is_virtual;
 }
 
-/* Nothing that single nodes may have besides: bias, its gradient, sums in the middle, scales of 8 bits. */
+/* True if the nodes have none of: a bias or its gradient, accumulation in between, scales of 8
+ * bits. */
 static bool is_plain(const struct jm_node *const *n)
 {
 	const struct jm_tensor *x = n[LOGITS]->in[0], *w = n[LOGITS]->in[1];
@@ -136,7 +139,7 @@ static int choices_head(struct cuda_dev *dev, const struct jm_group *group,
 	return 1;
 }
 
-/* Rows of a plain tensor. */
+/* The rows of a plain tensor that belong to the chunk. */
 static struct jm_tensor part_of(const struct jm_tensor *whole, const struct chunk *c)
 {
 	struct jm_tensor t = *whole;
@@ -150,7 +153,7 @@ static struct jm_tensor part_of(const struct jm_tensor *whole, const struct chun
 	return t;
 }
 
-/* One of the three products, as the table of ops_linear.c has it. */
+/* Builds one of the three products by its row of ops_linear.c. */
 static int build_product(
 	struct cuda_dev *dev, struct cuda_exec *ret, const struct jm_node *node, struct jm_err *err)
 {

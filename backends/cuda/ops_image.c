@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batch norm and pooling: from nodes to the arguments of image.h. Images have their channels last. */
+/* Batch norm and pooling: turns nodes into the arguments of image.h. Images have their channels
+ * last. */
 #include <limits.h>
 #include <math.h>
 
@@ -8,9 +9,9 @@
 
 #define NODE(exec) (&(exec)->node[0])
 
-/* ---- what they take ---------------------------------------------------------------------------------- */
+/* ---- supported operands ---------------------------------------------------------------------- */
 
-/* All images of one type. */
+/* Accepts groups whose images all have one type. */
 static int takes_images(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
 	const struct jm_tensor *first = NULL;
@@ -44,7 +45,7 @@ static int takes_stats(struct cuda_dev *dev, const struct jm_group *group, struc
 	return takes_images(dev, group, err);
 }
 
-/* Statistics of the very image that they are applied to. */
+/* Accepts statistics that are applied to the image that they are computed from. */
 static int takes_bn(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
 	struct jm_node *const *n = (struct jm_node *const *)group->node;
@@ -74,7 +75,7 @@ static size_t scratch_bn(const struct jm_group *group)
 	const struct jm_node *n = group->node[0];
 	int64_t c = n->op == JM_OP_BN_GRAD ? n->in[1]->dim[1] : n->in[0]->dim[1];
 
-	/* and what is virtual of three joined nodes: mean, var, rstd */
+	/* and mean, var and rstd where they are internal to the group */
 	return cuda_bn_scratch(c) + 3 * sizeof(float) * (size_t)c;
 }
 
@@ -97,8 +98,8 @@ static int choices_image(struct cuda_dev *dev, const struct jm_group *group,
 	return 1;
 }
 
-/* Of a norm whose result a sum joined before the ReLU: the gradient would have to read that result again, and
- * finds bits instead. */
+/* Bytes of the bits that the forward pass saves when a sum lies between norm and ReLU: the gradient
+ * reads these bits and not the result of the norm. */
 static size_t mask_bytes(const struct jm_node *n)
 {
 	bool wanted = n->op == JM_OP_BN_APPLY && n->attr.bn.relu && n->in[5] && !n->accumulate &&
@@ -269,7 +270,7 @@ static struct cuda_pool pool_of(
 	return p;
 }
 
-/* Where the largest of each window was; a byte must hold it. */
+/* The forward pass saves the position of the maximum in each window, which must fit into a byte. */
 static int choices_maxpool(struct cuda_dev *dev, const struct jm_group *group,
 	struct jm_choice *choice, struct jm_err *err)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * linear and its gradients, each one product by cuBLASLt. What is row-major here is column-major and
- * transposed there: y[T,N] = x[T,K] w[N,K]^T is, column by column, y'[N,T] = w'[K,N]^T x'[K,T].
+ * linear and its gradients, each of which is one product by cuBLASLt. A row-major matrix of
+ * joulemark is a transposed column-major matrix of cuBLASLt: y[T,N] = x[T,K] w[N,K]^T becomes
+ * y'[N,T] = w'[K,N]^T x'[K,T].
  */
 #include <math.h>
 #include <stdlib.h>
@@ -13,11 +14,11 @@ enum { AS_ASKED };
 
 struct linear {
 	struct cuda_product *product;
-	struct cuda_product *rest; /* of the last columns, where there are a few too many */
-	bool summed;		   /* the product leaves dbias */
-	bool cast_bias;		   /* to d's type, in front of the product */
-	bool then_gelu;		   /* or its gradient, behind the product, by a kernel of our own */
-	int parts;		   /* of the sum over rows that is dbias */
+	struct cuda_product *rest; /* of the columns beyond a multiple of 8; NULL = none */
+	bool summed;		   /* the product also writes dbias */
+	bool cast_bias;		   /* the bias is cast to the type of d before the product */
+	bool then_gelu;		   /* a kernel applies gelu or its gradient afterwards */
+	int parts;		   /* into which the sum over rows for dbias is split */
 };
 
 static struct cuda_matrix matrix(const struct jm_tensor *t, bool transposed)
@@ -32,7 +33,7 @@ static struct cuda_matrix matrix(const struct jm_tensor *t, bool transposed)
 	};
 }
 
-/* With the rows of zeros. */
+/* The weights together with the rows of zeros that follow them. */
 static struct cuda_matrix weights(const struct jm_tensor *t, bool transposed)
 {
 	struct cuda_matrix m = matrix(t, transposed);
@@ -44,7 +45,8 @@ static struct cuda_matrix weights(const struct jm_tensor *t, bool transposed)
 	return m;
 }
 
-/* Of 8 bits, as products read it: the side that is summed over lies contiguous. turned: t is read through its transpose. */
+/* A matrix in 8 bits: products need the dim that is summed over to be contiguous. turned: reads the
+ * transpose of t. */
 static struct cuda_matrix codes(const struct jm_tensor *t, bool turned, bool transposed)
 {
 	int64_t rows = jm_tensor_rows(t), width = jm_tensor_width(t);
@@ -60,8 +62,9 @@ static struct cuda_matrix codes(const struct jm_tensor *t, bool turned, bool tra
 }
 
 /*
- * cuBLASLt multiplies in 8 bits where the first matrix is transposed and the second is not. Sums of few bits are
- * good enough forwards, as in NVIDIA's Transformer Engine; gradients take those that are brought into f32 in between.
+ * cuBLASLt multiplies in 8 bits where the first matrix is transposed and the second is not. As in
+ * NVIDIA's Transformer Engine, the forward product sums with fewer bits, and the gradients
+ * accumulate in f32 at intervals.
  */
 static struct cuda_gemm product_of_f8(const struct jm_node *n)
 {
@@ -81,8 +84,8 @@ static struct cuda_gemm product_of_f8(const struct jm_node *n)
 	};
 }
 
-/* The rows of zeros behind the rows of w make columns of zeros in the result, if its rows have room for
- * them. */
+/* The rows of zeros after the rows of w make columns of zeros in the result, if its rows are
+ * padded. */
 static void widen(struct cuda_matrix *m, int64_t to)
 {
 	if (m->stride >= to)
@@ -121,7 +124,7 @@ static struct cuda_gemm product_of(const struct jm_node *n)
 	return g;
 }
 
-#define F8_MULTIPLE 16 /* of all three dimensions, for cuBLASLt */
+#define F8_MULTIPLE 16 /* cuBLASLt needs all three dimensions to be multiples of this */
 
 static int check_f8_shape(const struct jm_node *n, struct jm_err *err)
 {
@@ -185,8 +188,8 @@ static int takes_gelu(struct cuda_dev *dev, const struct jm_group *group, struct
 }
 
 /*
- * gelu-grad behind linear-dgrad: dy of the former is the result of the latter, and nobody else's. Not in f32:
- * cuBLASLt's was off by up to 8e-5 of the mean.
+ * gelu-grad after linear-dgrad, where gelu-grad is the only reader of the result of linear-dgrad.
+ * f32 is excluded: the error of cuBLASLt's result was up to 8e-5 of the mean.
  */
 static int takes_gelu_grad(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
@@ -204,7 +207,8 @@ static int takes_gelu_grad(struct cuda_dev *dev, const struct jm_group *group, s
 
 /* ---- select ------------------------------------------------------------------------------------------------ */
 
-/* Activations only: all else is plain or made so. */
+/* Only activations may have padded rows; all other tensors are plain or are copied to plain
+ * ones. */
 static void ask_rows(const struct jm_tensor *t, struct jm_layout *ret)
 {
 	if (t->class == JM_CLASS_ACT)
@@ -263,7 +267,8 @@ static int choices(struct cuda_dev *dev, const struct jm_group *group, struct jm
 
 /* ---- build -------------------------------------------------------------------------------------------------- */
 
-/* With a bias in f32 where cuBLASLt has that, else with one in the type of the result. */
+/* Builds the product with a bias in f32 where cuBLASLt supports it, else with one in the type of
+ * the result. */
 static int build_product(
 	struct cuda_dev *dev, struct cuda_exec *exec, struct cuda_gemm *g, struct jm_err *err)
 {
@@ -271,7 +276,8 @@ static int build_product(
 	struct jm_err why = JM_ERR_INIT;
 	int code = JM_ENOSUP;
 
-	if (!g->bias || jm_dtype_bytes(g->a.type) > 1) /* of 8 bits there is none in f32 */
+	/* products in 8 bits support no bias in f32 */
+	if (!g->bias || jm_dtype_bytes(g->a.type) > 1)
 		code = cuda_product_new(dev, g, &l->product, g->bias ? &why : err);
 	if (!code || !g->bias)
 		return code;
@@ -282,7 +288,8 @@ static int build_product(
 	return cuda_product_new(dev, g, &l->product, err);
 }
 
-/* A gradient of weights with columns beyond a multiple of 8: those are a product of their own. */
+/* Splits a gradient of weights after the last multiple of 8 columns; the rest is a second
+ * product. */
 static void split(struct cuda_gemm *g, struct cuda_gemm *ret_rest)
 {
 	int64_t most = g->d.columns / 8 * 8, size = (int64_t)jm_dtype_bytes(g->b.type);
@@ -298,9 +305,9 @@ static void split(struct cuda_gemm *g, struct cuda_gemm *ret_rest)
 	g->d.columns = g->b.rows = most;
 }
 
-#define SUMS_RATE 2.5e12 /* bytes per second that sums over rows reach on an H100 */
+#define SUMS_RATE 2.5e12 /* bytes per second that sums over rows reached on an H100 */
 
-/* dbias by the product itself, where that takes less time than sums of their own. */
+/* Computes dbias in the product where that takes less time than a separate sum. */
 static void build_summed(struct cuda_dev *dev, struct cuda_exec *exec, const struct cuda_gemm *g)
 {
 	const struct jm_node *n = &exec->node[0];
@@ -345,7 +352,7 @@ static int build(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *er
 	return code;
 }
 
-/* Where cuBLASLt does not join the two, gelu follows by itself. */
+/* Builds the product with gelu; where cuBLASLt cannot fuse them, an own kernel applies gelu. */
 static int build_gelu(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = &exec->node[0];
@@ -429,7 +436,7 @@ static void cast_bias(struct cuda_dev *dev, const struct cuda_exec *exec)
 	cuda_pointwise(&p, dev->stream);
 }
 
-/* Padding of rows is 0. */
+/* The padding of rows must be 0. */
 static void clear_padding(struct cuda_dev *dev, const struct jm_tensor *t)
 {
 	size_t size = jm_dtype_bytes(t->type), stride = (size_t)cuda_row_stride(t) * size;
@@ -453,7 +460,8 @@ static int run(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err
 	code = cuda_product_run(dev, l->product, err);
 	if (!code && l->rest)
 		code = cuda_product_run(dev, l->rest, err);
-	if (!code && (n->op != JM_OP_LINEAR || !cuda_is_tall(n->in[1]))) /* else it is a result */
+	/* otherwise the product writes the padding */
+	if (!code && (n->op != JM_OP_LINEAR || !cuda_is_tall(n->in[1])))
 		clear_padding(dev, n->out[0]);
 	return code;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layer norm and RMS norm, with the sum before and the cast behind: from nodes to norm.cu. */
+/* Layer norm and RMS norm, also with an add before and a cast after: turns nodes into arguments of
+ * norm.cu. */
 #include <math.h>
 
 #include "cuda.h"
@@ -40,7 +41,7 @@ static struct cuda_norm norm_of(const struct jm_node *n)
 	};
 }
 
-/* add before: its result may have no other reader. */
+/* The add before the norm: its result is written only where another node reads it. */
 static struct cuda_norm joined_of(const struct jm_node *add, const struct jm_node *n)
 {
 	struct cuda_norm p = norm_of(n);

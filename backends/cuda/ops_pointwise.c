@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Element by element: from nodes to the arguments of pointwise.cu. */
+/* Elementwise ops: turns nodes into the arguments of pointwise.cu. */
 #include <math.h>
 
 #include "cuda.h"
 
-/* Operands that share a layout, as bits: all but the number of the step that dropout reads. */
+/* Operands that share a layout, as bits. The step number, which dropout reads, has none. */
 #define ALL_IN	3u
 #define ALL_OUT 1u
 
@@ -115,7 +115,7 @@ static int choices_cast(struct cuda_dev *dev, const struct jm_group *group,
 	return 1;
 }
 
-/* Strides by dim, in elements. */
+/* The stride of each dim in elements. */
 static void strides_of(const struct jm_tensor *t, int64_t *ret)
 {
 	int64_t step = 1;
@@ -148,7 +148,7 @@ static struct cuda_reorder reorder_of(const struct jm_node *n)
 	return p;
 }
 
-/* Elements row by row, without gaps between them. */
+/* True if the elements are row-major without gaps. */
 static bool in_order(const struct jm_tensor *t)
 {
 	return !t->layout.rank || cuda_is_tall(t);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors in 8 bits: made from others, their scales, and their copies in the order that products read. */
+/* Tensors in 8 bits: quantizing, the update of scales, and copies into the layout that products
+ * read. */
 #include <math.h>
 
 #include "cuda.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What works on sequences of tokens, but products and attention: from nodes to embed.cu and tokens.cu. */
+/* Ops on sequences of tokens other than products and attention: turns nodes into arguments of
+ * embed.cu and tokens.cu. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -40,7 +41,7 @@ static int run_embed(struct cuda_dev *dev, const struct cuda_exec *exec, struct 
 	return 0;
 }
 
-/* Of parameters: f32, or bf16 where they have no f32 masters. */
+/* Gradients of parameters are f32, or bf16 for parameters without f32 masters. */
 static int takes_gradients(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
 	const struct jm_node *n = group->node[0];
@@ -58,7 +59,7 @@ static size_t scratch_embed_grad(struct cuda_dev *dev, const struct jm_group *gr
 	return (size_t)jm_tensor_count(group->node[0]->in[0]) * sizeof(int32_t);
 }
 
-/* Sums over a batch of x into the first rows of y; those behind them are 0. */
+/* Sums x over the batch into the first rows of y; the other rows become 0. */
 static void sum_batch(struct cuda_dev *dev, const struct jm_tensor *x, int64_t rows,
 	const struct jm_tensor *y, bool add)
 {
@@ -101,7 +102,7 @@ static int run_embed_grad(struct cuda_dev *dev, const struct cuda_exec *exec, st
 
 /* ---- rotary positions ------------------------------------------------------------------------------------- */
 
-/* Angles that are kept on the device, by sequence, width of a head and theta. */
+/* The angles that the device keeps for each sequence length, width of a head and theta. */
 struct cuda_angles {
 	struct cuda_angles *next;
 	int64_t seq, half;
@@ -226,7 +227,7 @@ static int run_rope(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 	return 0;
 }
 
-/* ---- images to sequences, the first of each ---------------------------------------------------------------- */
+/* ---- images to sequences, the first token of each sequence ----------------------------------- */
 
 static const struct jm_layout channels_last = {.rank = 4, .order = {0, 2, 3, 1}};
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loss, the norm of all gradients, optimizers: from nodes to loss.cu and update.cu. */
+/* Loss, the norm of all gradients, optimizers: turns nodes into arguments of loss.cu and
+ * update.cu. */
 #include <math.h>
 
 #include "cuda.h"
@@ -18,7 +19,7 @@ static int takes_xent(struct cuda_dev *dev, const struct jm_group *group, struct
 	return 0;
 }
 
-/* Rows that start at multiples of 16 bytes, where the products that read them ask for it. */
+/* Rows start at multiples of 16 bytes where the products that read them need it. */
 static int choices_xent(struct cuda_dev *dev, const struct jm_group *group,
 	struct jm_choice *choice, struct jm_err *err)
 {

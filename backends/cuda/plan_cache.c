@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Choices by timing, kept in a file of lines "owner key value". */
+/* Keeps the choices made by timing in a file of lines "owner key value". */
 #include <ctype.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,7 +12,8 @@
 #define OWNER 160
 #define LINE  (OWNER + CUDA_PLAN_KEY + CUDA_PLAN_VALUE + 8)
 
-/* "NVIDIA_H100_80GB_HBM3/132/13000/130100": model, multiprocessors, driver, cuBLASLt. */
+/* "NVIDIA_H100_80GB_HBM3/132/13000/130100": model, multiprocessors, versions of driver and
+ * cuBLASLt. */
 static void write_owner(const struct cuda_dev *dev, char *ret, size_t size)
 {
 	int driver = 0;
@@ -71,14 +72,14 @@ static void remember(struct cuda_dev *dev, const char *key, const char *value)
 	dev->plans = p;
 }
 
-/* Later lines win: they are found first. */
+/* The last line of a key is valid, because the list is searched from its end. */
 static void read_plans(struct cuda_dev *dev)
 {
 	char line[LINE], owner[OWNER], mine[OWNER], key[CUDA_PLAN_KEY], value[CUDA_PLAN_VALUE];
 	FILE *f = open_file("r");
 
 	dev->plans_read = true;
-	cuda_lt_open(dev, NULL); /* its version is part of the owner; absent = 0 */
+	cuda_lt_open(dev, NULL); /* its version is part of the owner; 0 = cuBLASLt is absent */
 	write_owner(dev, mine, sizeof mine);
 	while (f && fgets(line, sizeof line, f))
 		if (sscanf(line, "%159s %159s %319s", owner, key, value) == 3 &&

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The two queues of a GPU, each a stream: copies, events, pinned memory. */
+/* The queues of a GPU, each of which is a stream: copies, events and pinned memory. */
 #include <stdlib.h>
 
 #include "queue.h"
@@ -13,7 +13,8 @@ static cudaStream_t stream_of(const struct cuda_dev *dev, enum jm_queue queue)
 	return streams[queue];
 }
 
-/* What ranks exchange goes before what one of them computes: others wait for it. */
+/* The exchange between ranks has a higher priority than computing, because other ranks wait for
+ * it. */
 static int make_sums(struct cuda_dev *dev, struct jm_err *err)
 {
 	int least = 0, greatest = 0;
@@ -79,7 +80,7 @@ void *cuda_pinned_alloc(void *arg, size_t bytes)
 
 	cudaSetDevice(dev->index);
 	if (cudaMallocHost(&memory, bytes ? bytes : 1)) {
-		cudaGetLastError(); /* said by NULL */
+		cudaGetLastError(); /* clears the error, because the caller sees NULL */
 		return NULL;
 	}
 	return memory;
@@ -107,7 +108,7 @@ int cuda_memory_free(void *arg, size_t *ret, struct jm_err *err)
 	return code;
 }
 
-/* ---- events: a NULL event was never recorded ------------------------------------------------------------ */
+/* ---- events: NULL = never recorded ----------------------------------------------------------- */
 
 int cuda_event_new(void *arg, void **ret_event, struct jm_err *err)
 {
