@@ -31,6 +31,7 @@ struct train {
 	struct jm_results results;
 	struct jm_evaluation eval;
 	size_t memory; /* bytes that the plan may take; 0 = unknown */
+	double open_s; /* that opening the device took */
 	double plan_s; /* that choosing and planning took */
 	long begun;    /* steps */
 	long steps;    /* of them done */

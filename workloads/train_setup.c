@@ -107,6 +107,21 @@ static int hold_out(struct train *s, struct jm_err *err)
 	return code ? code : check_text(s, feed, "--text", err);
 }
 
+static double seconds_since(int64_t start)
+{
+	return 1e-9 * (double)(jm_clock_now(jm_clock_real()) - start);
+}
+
+/* A device's context is created here; of a GPU that takes longer than all else that does not depend on the model. */
+static int open_device(struct train *s, struct jm_err *err)
+{
+	int64_t start = jm_clock_now(jm_clock_real());
+	int code = jm_work_device_open(s->work, jm_train_threads(s), &s->device, err);
+
+	s->open_s = seconds_since(start);
+	return code;
+}
+
 /* ---- the plan ------------------------------------------------------------------------------------------ */
 
 /* What is free is shared by the ranks of a host; all go by what rank 0 found before any of them took some. */
@@ -171,7 +186,7 @@ static int plan(struct train *s, struct jm_err *err)
 		code = plan_kept(s, err);
 	if (!code && s->eval.every)
 		code = jm_evaluation_plan(&s->eval, &s->training, s->program, err);
-	s->plan_s = 1e-9 * (double)(jm_clock_now(jm_clock_real()) - start);
+	s->plan_s = seconds_since(start);
 	return code;
 }
 
@@ -203,14 +218,14 @@ static void tell_plan(const struct train *s)
 		s->plan_s * 1e3, (double)s->memory / 1e9);
 	if (s->work->more)
 		json_object_set_new(s->work->more, "plan",
-			json_pack("{s:I, s:I, s:I, s:I, s:I, s:b, s:f}", "batch",
+			json_pack("{s:I, s:I, s:I, s:I, s:I, s:b, s:f, s:f}", "batch",
 				(json_int_t)s->training.batch, "parameters",
 				(json_int_t)jm_graph_parameters(s->graph), "peak_bytes",
 				(json_int_t)peak_of(s), "persistent_bytes",
 				(json_int_t)p->persistent_bytes, "memory_bytes",
 				(json_int_t)s->memory, "keep_all",
-				s->training.keep_all && !s->training.recompute, "plan_s",
-				s->plan_s));
+				s->training.keep_all && !s->training.recompute, "open_s", s->open_s,
+				"plan_s", s->plan_s));
 }
 
 static int check_memory(const struct train *s, struct jm_err *err)
@@ -251,6 +266,25 @@ static int make_program(struct train *s, struct jm_err *err)
 	if (!code)
 		code = jm_batch_feed_open(&s->feed, s->program, err);
 	return code || !s->eval.every ? code : jm_evaluation_build(&s->eval, err);
+}
+
+/* make_program, told before and after: the first time on a machine it takes seconds to time kernels. */
+static int build(struct train *s, struct jm_err *err)
+{
+	int64_t start = jm_clock_now(jm_clock_real());
+	int code;
+
+	jm_log(s->work->ctx, JM_INFO,
+		"The device was opened in %.2f s; now its kernels are chosen and built.",
+		s->open_s);
+	code = make_program(s, err);
+	if (code)
+		return code;
+	jm_log(s->work->ctx, JM_INFO, "Chosen and built in %.2f s.", seconds_since(start));
+	if (s->work->more)
+		json_object_set_new(json_object_get(s->work->more, "plan"), "build_s",
+			json_real(seconds_since(start)));
+	return 0;
 }
 
 static int choose_feed(struct train *s, struct jm_err *err)
@@ -304,7 +338,7 @@ int jm_train_prepare(struct train *s, struct jm_err *err)
 	int code = jm_train_choose(s, err);
 
 	if (!code)
-		code = jm_work_device_open(s->work, jm_train_threads(s), &s->device, err);
+		code = open_device(s, err);
 	if (!code)
 		code = jm_gang_open(&s->gang, s->work, &s->device, err);
 	if (!code)
@@ -318,7 +352,7 @@ int jm_train_prepare(struct train *s, struct jm_err *err)
 	if (!code)
 		code = jm_work_device_test(s->work, &s->device, s->graph, err);
 	if (!code)
-		code = make_program(s, err);
+		code = build(s, err);
 	if (!code)
 		describe(s);
 	return code;

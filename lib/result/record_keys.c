@@ -95,8 +95,13 @@ static const struct jm_key plan_keys[] = {
 		.meaning = "that the plan might take; 0 = unknown"},
 	{FLAG("keep_all", JM_KEY_OPTIONAL),
 		.meaning = "true: all results are kept for gradients and none is recomputed"},
+	{POSITIVE("open_s", JM_KEY_OPTIONAL), .unit = "s",
+		.meaning = "that opening the device took, with the creation of its context"},
 	{POSITIVE("plan_s", 0), .unit = "s",
 		.meaning = "that choosing the batch and planning took"},
+	{POSITIVE("build_s", JM_KEY_OPTIONAL), .unit = "s",
+		.meaning = "that the choice of kernels (timed where the plan cache has none), "
+			   "their build and the start values took"},
 	{0},
 };
 

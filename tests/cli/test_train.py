@@ -211,6 +211,10 @@ def test_largest_batch_is_proved_by_running(tmp_path, text):
     assert plan["batch"] > 1 and plan["peak_bytes"] <= 1e6 and plan["plan_s"] < 1
     assert r["items"] == 4 * plan["batch"] * 16
     assert f"Batch {plan['batch']} needs" in done.stderr
+    (setup,) = [p for p in r["phases"] if p["name"] == "setup"]
+    parts = [plan["open_s"], plan["plan_s"], plan["build_s"]]
+    assert min(parts) > 0 and sum(parts) < setup["end_s"] - setup["start_s"]
+    assert "The device was opened in" in done.stderr and "Chosen and built in" in done.stderr
     done, _ = train(tmp_path, text, batch=plan["batch"] + 1, memory=0.001)
     assert done.returncode != 0 and "Out of memory before the first step" in done.stderr
 
