@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention over qkv[B,S,(H+2G)D] in plain f32 arithmetic, for what cuDNN does not take: f32 above all.
- * A block takes TILE rows ("own") of one head, a warp ROWS of them, and goes over the tiles of the other
- * side ("other"); lane t works on other row t for products of rows, and on columns t, t + 32... for sums
- * of rows. No score leaves the block; sums run in the same order every time.
+ * Attention over qkv[B,S,(H+2G)D] in plain f32 arithmetic, for what cuDNN does not support, mainly
+ * f32. A block handles TILE rows ("own") of one head, a warp ROWS of them, and loops over the tiles
+ * of the other operand ("other"). Lane t computes products with other row t, and sums of rows in
+ * columns t, t + 32... Scores stay in the block; sums run in the same order every time.
  *
  *	forward	 own = queries, other = keys: y += p v
  *	dq	 own = queries, other = keys: dq += ds k
@@ -21,7 +21,7 @@ template <typename T> struct head_view {
 	int64_t row; /* elements from one position to the next */
 };
 
-/* Which: 0 = query head h, 1 = key head h, 2 = value head h, of sequence b. */
+/* The address of query head h (which = 0), key head h (1) or value head h (2) of sequence b. */
 template <typename T>
 __device__ __forceinline__ head_view<T> part(
 	const struct cuda_vec &v, const struct cuda_attention &p, int64_t b, int which, int h)
@@ -41,7 +41,8 @@ __device__ __forceinline__ head_view<T> whole(
 	return {as<T>(v) + b * p.seq * width + (int64_t)h * p.depth, width};
 }
 
-/* `count` rows from position `from` on into shared memory, pitch floats apart; 0 behind the end. */
+/* Loads `count` rows from position `from` on into shared memory, pitch floats apart; rows after the
+ * end are 0. */
 template <typename T>
 __device__ __forceinline__ void fetch(float *to, const head_view<T> &v, int64_t from, int count, int64_t seq,
 	int depth, int pitch)
@@ -53,7 +54,7 @@ __device__ __forceinline__ void fetch(float *to, const head_view<T> &v, int64_t 
 	}
 }
 
-/* Products of a warp's own rows with other row `lane`. */
+/* The products of a warp's own rows with other row `lane`. */
 __device__ __forceinline__ void products(
 	const float *own, const float *other, int depth, int pitch, float (&s)[ROWS])
 {
@@ -157,7 +158,7 @@ attention_kernel(struct cuda_attention p)
 	emit(whole<T>(p.y, p, b, h), mine, p.seq, p.depth, sum, total, false);
 }
 
-/* delta[B,H,S]: a warp a row. */
+/* Computes delta[B,H,S]; each warp handles one row. */
 template <typename T> __global__ void delta_kernel(struct cuda_attention p)
 {
 	const int64_t row = blockIdx.x * (int64_t)WARPS + threadIdx.x / WARP;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Batch norm of x[rows,c], channels last. Sums are taken of x less the channel's first element, so that
- * a large mean costs no digits; partial sums in f32, their sum over blocks in f64.
+ * Batch norm of x[rows,c], channels last. The channel's first element is subtracted from x before
+ * summing, so that a large mean loses no digits; partial sums in f32, their sum over blocks in f64.
  */
 #include "batchnorm.cuh"
 
@@ -12,7 +12,7 @@ size_t cuda_bn_scratch(int64_t c)
 
 template <int N, typename T> struct packs {
 	raw<N, T> x, add, dy, y;
-	unsigned char open; /* a bit for each: y > 0 */
+	unsigned char open; /* a bit for each element: y > 0 */
 };
 
 template <int N> __device__ __forceinline__ unsigned char bits_of(const float (&y)[N])
@@ -144,7 +144,7 @@ void cuda_bn_finalize(const struct cuda_bn *p, cudaStream_t stream)
 
 /* ---- apply ----------------------------------------------------------------------------------------------- */
 
-/* What a norm gives of x; with one rounding less than written, always the same one. */
+/* The norm of x. The explicit fma makes its rounding the same in every kernel. */
 __device__ __forceinline__ float normed(float x, float mean, float scale, float shift)
 {
 	return __fmaf_rn(x - mean, scale, shift);
@@ -165,7 +165,8 @@ __device__ __forceinline__ void load_scale(
 }
 
 /*
- * Rows from the last to the first: what the pass before read last may still be in the cache.
+ * Rows are handled from the last to the first, because the last rows of the previous pass may still
+ * be in the cache.
  */
 template <int N, typename T, bool ADD> __global__ void __launch_bounds__(COLUMN_THREADS, COLUMN_RESIDENT(T))
 	apply_kernel(struct cuda_bn p)
@@ -231,9 +232,9 @@ void cuda_bn_apply(const struct cuda_bn *p, cudaStream_t stream)
 /* ---- gradient --------------------------------------------------------------------------------------------- */
 
 /*
- * e is what the ReLU lets through of dy, and how it is found: dy itself without ReLU; where y > 0; where
- * the forward pass left bits that tell; where the norm of x is, when nothing was added to it, which spares
- * reading y; or from where the first pass left it, dadd.
+ * e is the gradient before the ReLU. It is dy without ReLU (NONE), else dy where y > 0 (Y), where
+ * the bits of the forward pass are set (BITS), or where the recomputed norm of x is positive (X:
+ * nothing was added to the norm, and y is not read). KEPT: the first pass stored e in dadd.
  */
 enum mask { MASK_NONE, MASK_Y, MASK_BITS, MASK_X, MASK_KEPT };
 
@@ -262,7 +263,7 @@ __device__ __forceinline__ void fetch_both(const struct cuda_bn_grad &p, int64_t
 		t.open = p.mask[i / PACK];
 }
 
-/* e, and x less its mean. */
+/* Loads e, and x - mean. */
 template <enum mask M, int N, typename T>
 __device__ __forceinline__ void widen_both(
 	const packs<N, T> &t, const channels<N> &c, float (&e)[N], float (&v)[N])
@@ -285,7 +286,7 @@ __device__ __forceinline__ void widen_both(
 	}
 }
 
-/* KEEP: e goes to dadd already here. */
+/* KEEP: this pass stores e in dadd. */
 template <int N, typename T, enum mask M, bool KEEP>
 __global__ void __launch_bounds__(COLUMN_THREADS, COLUMN_RESIDENT(T))
 	grad_sums(struct cuda_bn_grad p, float *parts)
@@ -335,7 +336,7 @@ __global__ void grad_finish(struct cuda_bn_grad p, struct sums to, int n)
 	p.dbeta[at] = dbeta + (p.accumulate & 4 ? p.dbeta[at] : 0);
 }
 
-/* From the last row to the first, as apply_kernel. */
+/* Rows are handled from the last to the first, as in apply_kernel. */
 template <int N, typename T, enum mask M>
 __global__ void __launch_bounds__(COLUMN_THREADS, COLUMN_RESIDENT(T))
 	grad_kernel(struct cuda_bn_grad p, struct sums s)
@@ -380,7 +381,7 @@ static void grad_masked(const struct cuda_bn_grad *p, cudaStream_t stream)
 	grad_kernel<N, T, KEEP ? MASK_KEPT : M><<<shape.grid, shape.block, 0, stream>>>(*p, s);
 }
 
-/* By y itself, or by bits. */
+/* Finds e by y or by the bits. */
 template <int N, typename T, enum mask M>
 static void grad_kept(const struct cuda_bn_grad *p, cudaStream_t stream)
 {

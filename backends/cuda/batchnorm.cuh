@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scratch memory of sums over rows, as cuda_bn_scratch counts it: two values for each channel, and parts. */
+/* The scratch memory of sums over rows, whose size is cuda_bn_scratch: two values for each channel,
+ * and parts. */
 #ifndef JM_CUDA_BATCHNORM_CUH
 #define JM_CUDA_BATCHNORM_CUH
 

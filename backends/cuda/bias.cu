@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bias of a convolution: y[rows,c] += bias[c], and its gradient, the sum of dy[rows,c] over rows. */
+/* The bias of a convolution, y[rows,c] += bias[c], and its gradient, the sum of dy[rows,c] over
+ * rows. */
 #include "batchnorm.cuh"
 
 __global__ void bias_finish(float *dbias, const float *parts, int n, int64_t c, bool add)

@@ -7,8 +7,8 @@
 
 #include "queue.h"
 
-#define ROUNDS	 200
-#define PATIENCE 100000000 /* ns that the host waits for one answer */
+#define ROUNDS		200
+#define ANSWER_LIMIT_NS 100000000 /* how long the host waits for one answer */
 
 static int64_t now(void)
 {
@@ -33,7 +33,7 @@ static bool ask(struct cuda_exchange *x, uint32_t round, struct jm_device_time *
 	ret->before_ns = now();
 	__atomic_store_n(&x->asked, round, __ATOMIC_RELEASE);
 	while (__atomic_load_n(&x->told, __ATOMIC_ACQUIRE) != round)
-		if (now() - ret->before_ns > PATIENCE)
+		if (now() - ret->before_ns > ANSWER_LIMIT_NS)
 			return false;
 	ret->after_ns = now();
 	ret->device_ns = (int64_t)__atomic_load_n(&x->time, __ATOMIC_RELAXED);

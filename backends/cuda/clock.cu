@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The GPU's own clock (%globaltimer, ns), written to host memory: once at a place in a stream, and in answer to
- * the host, round after round.
+ * Writes the GPU's clock (%globaltimer, ns) to host memory: once at a point in a stream, or
+ * repeatedly as answers to the host.
  */
 #include "kernels.h"
 
-#define PATIENCE 50000000u /* ns that a round may take before the kernel gives up */
+#define ROUND_LIMIT_NS 50000000u /* the kernel ends if a round takes longer */
 
 static __device__ __forceinline__ uint64_t now(void)
 {
@@ -34,7 +34,7 @@ __global__ void exchange_kernel(struct cuda_exchange *x, uint32_t rounds)
 
 		while (*(volatile uint32_t *)&x->asked != i) {
 			t = now();
-			if (t - begin > PATIENCE)
+			if (t - begin > ROUND_LIMIT_NS)
 				return;
 		}
 		t = now();

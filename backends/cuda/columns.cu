@@ -73,7 +73,7 @@ template <int N> static void columns_of(const struct cuda_columns *p, cudaStream
 
 void cuda_columns(const struct cuda_columns *p, cudaStream_t stream)
 {
-	/* a pack may reach behind the width, but not behind the row */
+	/* a pack may cross the width, but not the end of the padded row */
 	(p->stride % PACK == 0 && p->width % PACK == 0) ? columns_of<PACK>(p, stream)
 							 : columns_of<1>(p, stream);
 	parts_kernel<<<blocks_for(p->width, THREADS), THREADS, 0, stream>>>(*p);

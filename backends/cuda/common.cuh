@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What kernels share: packs of elements as f32, reductions over warps and blocks. */
+/* Functions that kernels share: packs of elements as f32, reductions over warps and blocks. */
 #ifndef JM_CUDA_COMMON_CUH
 #define JM_CUDA_COMMON_CUH
 
@@ -9,12 +9,12 @@
 
 #include "kernels.h"
 
-#define PACK 8 /* elements that a thread takes at a time: 16 bytes of 2-byte elements */
+#define PACK 8 /* elements that a thread handles at a time: 16 bytes of 2-byte elements */
 #define WARP 32
 
 typedef __nv_bfloat16 bf16;
 
-/* ---- N elements to and from f32; aligned to N elements ---------------------------------------------- */
+/* ---- loads and stores of N elements as f32, aligned to N elements ---------------------------- */
 
 template <int N> __device__ __forceinline__ void load(const float *p, float (&v)[N])
 {
@@ -131,7 +131,7 @@ template <int N, typename T> __device__ __forceinline__ void store_sum(T *p, flo
 	store(p, v);
 }
 
-/* The first `left` of a pack; the others are 0. */
+/* Loads the first `left` elements of a pack; the others are 0. */
 template <typename T> __device__ __forceinline__ void load_some(const T *p, float (&v)[PACK], int64_t left)
 {
 	if (left >= PACK) {
@@ -156,7 +156,7 @@ __device__ __forceinline__ void store_some(T *p, float (&v)[PACK], int64_t left,
 			p[i] = (T)(v[i] + (add ? (float)p[i] : 0));
 }
 
-/* ---- sums and maxima, the same in all threads ----------------------------------------------------------- */
+/* ---- sums and maxima, returned in all threads ------------------------------------------------ */
 
 template <typename T> __device__ __forceinline__ T warp_sum(T x)
 {
@@ -174,7 +174,8 @@ __device__ __forceinline__ float warp_max(float x)
 	return x;
 }
 
-/* Of a block of whole warps; `share` holds 32 values and is free again after the next barrier. */
+/* The sum over a block of whole warps; `share` holds 32 values and may be reused after the next
+ * barrier. */
 template <typename T> __device__ __forceinline__ T block_sum(T x, T *share)
 {
 	int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, warps = blockDim.x / WARP;
@@ -203,14 +204,14 @@ __device__ __forceinline__ float block_max(float x, float *share)
 	return warp_max(lane < warps ? share[lane] : -INFINITY);
 }
 
-/* ---- starting ------------------------------------------------------------------------------------------- */
+/* ---- starting kernels ------------------------------------------------------------------------ */
 
 static inline unsigned blocks_for(int64_t n, int per_block)
 {
 	return (unsigned)((n + per_block - 1) / per_block);
 }
 
-/* Whole warps that cover `n`, at most `most`. */
+/* The threads of whole warps that cover `n`, at most `most`. */
 static inline int threads_for(int64_t n, int most)
 {
 	int64_t t = (n + WARP - 1) / WARP * WARP;
@@ -218,7 +219,7 @@ static inline int threads_for(int64_t n, int most)
 	return t < most ? (int)t : most;
 }
 
-/* f(T()), T: the type of the operand's elements. */
+/* Calls f(T()) with T, the type of the operand's elements. */
 template <class F> static inline void with_type(const struct cuda_vec &v, F f)
 {
 	if (v.type == CUDA_BF16)
@@ -229,7 +230,7 @@ template <class F> static inline void with_type(const struct cuda_vec &v, F f)
 		f(float());
 }
 
-/* f(A(), B()), where the types are alike or one of them is f32. */
+/* Calls f(A(), B()) for two types that are equal or of which one is f32. */
 template <class F>
 static inline void with_types(const struct cuda_vec &a, const struct cuda_vec &b, F f)
 {

@@ -16,8 +16,8 @@
 #define ROUNDS		5 /* timed runs of a plan, of which the median is used */
 #define TOO_SLOW	2 /* times the best so far: such a plan is timed once only */
 /* A warm-up run may include the loading of code. From this factor on the engine itself is slow. */
-#define HOPELESS    10 /* times the best so far */
-#define HOPELESS_MS 50
+#define SLOW_WARM_UP	10 /* times the best so far */
+#define SLOW_WARM_UP_MS 50
 
 /* ---- finding --------------------------------------------------------------------------------------------- */
 
@@ -60,7 +60,7 @@ static void write_key(const struct cuda_dev *dev, const struct cuda_conv_key *ke
 }
 
 /* Finds the plan that was fastest before; 0 = none is known, or cuDNN no longer offers it. */
-static int look_again(struct cuda_dev *dev, struct cuda_conv_plan *p, struct dnn_graph *g)
+static int find_chosen(struct cuda_dev *dev, struct cuda_conv_plan *p, struct dnn_graph *g)
 {
 	struct dnn_want want = want_of(&p->key);
 	struct jm_err none = JM_ERR_INIT;
@@ -81,7 +81,7 @@ static int look(struct cuda_dev *dev, struct cuda_conv_plan *p, struct jm_err *e
 	if (!g)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a convolution.");
 	want.ready = true;
-	p->n = look_again(dev, p, g);
+	p->n = find_chosen(dev, p, g);
 	if (!p->n)
 		p->n = dnn_plans(g, &want, p->plan, CUDA_CONV_PLANS, &none);
 	want.ready = false;
@@ -217,7 +217,7 @@ static double time_rounds(
 	float ms[ROUNDS], warm = run_once(dev, run, b);
 	int n = 0;
 
-	if (isnan(warm) || (warm > HOPELESS_MS && warm > HOPELESS * 1e3 * best))
+	if (isnan(warm) || (warm > SLOW_WARM_UP_MS && warm > SLOW_WARM_UP * 1e3 * best))
 		return warm / 1e3;
 	while (n < ROUNDS && !(n == 1 && ms[0] > TOO_SLOW * 1e3 * best)) {
 		ms[n] = run_once(dev, run, b);

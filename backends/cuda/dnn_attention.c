@@ -11,13 +11,13 @@
 #define BOOL CUDNN_DATA_BOOLEAN
 
 /* What the functions below share: the graph, the shape, and the indices of the scores. */
-struct drawing {
+struct scores_graph {
 	struct dnn_graph *g;
 	const struct dnn_attention_shape *s;
 };
 
 /* A view [B,heads,S,D] whose positions are `row` elements apart. */
-static int64_t heads_view(const struct drawing *d, int64_t heads, int64_t row)
+static int64_t heads_view(const struct scores_graph *d, int64_t heads, int64_t row)
 {
 	const struct dnn_attention_shape *s = d->s;
 	const int64_t dim[4] = {s->batch, heads, s->seq, s->depth};
@@ -27,7 +27,7 @@ static int64_t heads_view(const struct drawing *d, int64_t heads, int64_t row)
 }
 
 /* The same view with positions and depth exchanged: [B,heads,D,S]. */
-static int64_t turned_view(const struct drawing *d, int64_t heads, int64_t row)
+static int64_t turned_view(const struct scores_graph *d, int64_t heads, int64_t row)
 {
 	const struct dnn_attention_shape *s = d->s;
 	const int64_t dim[4] = {s->batch, heads, s->depth, s->seq};
@@ -38,7 +38,7 @@ static int64_t turned_view(const struct drawing *d, int64_t heads, int64_t row)
 
 /* A dense tensor [B,H,S,columns]. */
 static int64_t dense(
-	const struct drawing *d, enum dnn_kind kind, cudnnDataType_t type, int64_t columns)
+	const struct scores_graph *d, enum dnn_kind kind, cudnnDataType_t type, int64_t columns)
 {
 	const struct dnn_attention_shape *s = d->s;
 	const int64_t dim[4] = {s->batch, s->heads, s->seq, columns};
@@ -47,25 +47,25 @@ static int64_t dense(
 	return dnn_tensor(d->g, kind, type, 4, dim, stride);
 }
 
-static int64_t scores(const struct drawing *d, cudnnDataType_t type)
+static int64_t scores(const struct scores_graph *d, cudnnDataType_t type)
 {
 	return dense(d, DNN_VIRTUAL, type, d->s->seq);
 }
 
-static int64_t per_row(const struct drawing *d, enum dnn_kind kind)
+static int64_t per_row(const struct scores_graph *d, enum dnn_kind kind)
 {
 	return dense(d, kind, F32, 1);
 }
 
 /* y = mode(x, b), where y are scores or rows in f32. */
 static int64_t apply(
-	const struct drawing *d, cudnnPointwiseMode_t mode, int64_t x, int64_t b, int64_t y)
+	const struct scores_graph *d, cudnnPointwiseMode_t mode, int64_t x, int64_t b, int64_t y)
 {
 	dnn_pointwise(d->g, mode, F32, -1, x, b, 0, y);
 	return y;
 }
 
-static int64_t reduce(const struct drawing *d, cudnnReduceTensorOp_t op, int64_t x)
+static int64_t reduce(const struct scores_graph *d, cudnnReduceTensorOp_t op, int64_t x)
 {
 	int64_t y = per_row(d, DNN_VIRTUAL);
 
@@ -74,7 +74,7 @@ static int64_t reduce(const struct drawing *d, cudnnReduceTensorOp_t op, int64_t
 }
 
 /* Replaces the scores of later keys by a number whose exp is 0. */
-static int64_t mask(const struct drawing *d, int64_t x, int64_t floor)
+static int64_t mask(const struct scores_graph *d, int64_t x, int64_t floor)
 {
 	int64_t row, column, seen, y;
 
@@ -94,7 +94,7 @@ static int64_t mask(const struct drawing *d, int64_t x, int64_t floor)
 struct dnn_graph *dnn_attention_forward(const struct cuda_dnn *dnn,
 	const struct dnn_attention_shape *s, struct dnn_attention_ids *ret)
 {
-	const struct drawing d = {dnn_graph_new(dnn), s};
+	const struct scores_graph d = {dnn_graph_new(dnn), s};
 	const int64_t row = (s->heads + 2 * s->groups) * s->depth;
 	int64_t x, most, sum, p;
 
@@ -124,7 +124,7 @@ struct dnn_graph *dnn_attention_forward(const struct cuda_dnn *dnn,
 /* ---- backward ------------------------------------------------------------------------------------------- */
 
 /* The transposed scores in 16 bits: rows are keys. */
-static int64_t transposed(const struct drawing *d, int64_t x)
+static int64_t transposed(const struct scores_graph *d, int64_t x)
 {
 	const struct dnn_attention_shape *s = d->s;
 	const int64_t dim[4] = {s->batch, s->heads, s->seq, s->seq};
@@ -136,7 +136,7 @@ static int64_t transposed(const struct drawing *d, int64_t x)
 }
 
 /* to = x b, summed over the query heads that share a key head. */
-static void into_group(const struct drawing *d, int64_t x, int64_t b, int64_t to)
+static void into_group(const struct scores_graph *d, int64_t x, int64_t b, int64_t to)
 {
 	int64_t each;
 
@@ -150,7 +150,7 @@ static void into_group(const struct drawing *d, int64_t x, int64_t b, int64_t to
 }
 
 /* The keys in their own order, not transposed. */
-static int64_t keys(const struct drawing *d, int64_t k, int64_t row)
+static int64_t keys(const struct scores_graph *d, int64_t k, int64_t row)
 {
 	const struct dnn_attention_shape *s = d->s;
 	const int64_t dim[4] = {s->batch, s->groups, s->seq, s->depth};
@@ -162,7 +162,7 @@ static int64_t keys(const struct drawing *d, int64_t k, int64_t row)
 }
 
 /* p = exp(scale q k - lse) */
-static int64_t probabilities(const struct drawing *d, const struct dnn_attention_ids *id)
+static int64_t probabilities(const struct scores_graph *d, const struct dnn_attention_ids *id)
 {
 	int64_t x = scores(d, F32);
 
@@ -173,7 +173,7 @@ static int64_t probabilities(const struct drawing *d, const struct dnn_attention
 }
 
 /* delta = sum over D of dy y */
-static void row_sums(const struct drawing *d, const struct dnn_attention_ids *id)
+static void row_sums(const struct scores_graph *d, const struct dnn_attention_ids *id)
 {
 	int64_t x = dense(d, DNN_VIRTUAL, F32, d->s->depth);
 
@@ -181,7 +181,7 @@ static void row_sums(const struct drawing *d, const struct dnn_attention_ids *id
 	apply(d, CUDNN_POINTWISE_MUL, reduce(d, CUDNN_REDUCE_TENSOR_ADD, x), id->one, id->delta);
 }
 
-static void declare_backward(const struct drawing *d, struct dnn_attention_ids *ret)
+static void declare_backward(const struct scores_graph *d, struct dnn_attention_ids *ret)
 {
 	const struct dnn_attention_shape *s = d->s;
 	const int64_t row = (s->heads + 2 * s->groups) * s->depth, out = s->heads * s->depth;
@@ -205,7 +205,7 @@ static void declare_backward(const struct drawing *d, struct dnn_attention_ids *
 struct dnn_graph *dnn_attention_backward(const struct cuda_dnn *dnn,
 	const struct dnn_attention_shape *s, struct dnn_attention_ids *ret)
 {
-	const struct drawing d = {dnn_graph_new(dnn), s};
+	const struct scores_graph d = {dnn_graph_new(dnn), s};
 	int64_t p, x;
 
 	if (!d.g)

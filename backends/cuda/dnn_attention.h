@@ -7,19 +7,20 @@
 
 struct dnn_attention_shape {
 	int64_t batch, seq, heads, groups, depth;
-	cudnnDataType_t type; /* of all but lse, delta and sum */
+	cudnnDataType_t type; /* of all operands except lse, delta and sum */
 	bool causal;
-	bool repeatable; /* dq is not summed in memory by several blocks */
+	bool repeatable; /* true: several blocks do not add to dq in memory in varying order */
 };
 
-/* Operands; 0 where a graph has none. q, k, v and their gradients: views of the packed projection. */
+/* The ids of the operands; 0 = the graph has none. q, k, v and their gradients are views of the
+ * packed projection. */
 struct dnn_attention_ids {
 	int64_t q, k, v, y, lse;
 	int64_t dy, dq, dk, dv;
 	int64_t delta; /* f32 [B,H,S]: scratch */
-	int64_t sum;   /* f32 [B,H,S,D]: scratch that is 0 before; 0 = not needed */
+	int64_t sum;   /* f32 [B,H,S,D]: scratch, cleared before a run; id 0 = not needed */
 	int64_t scale, one,
-		floor; /* given by value: the attention's scale, 1, and a very small number */
+		floor; /* given by value: the scale of attention, 1, and a very negative score */
 };
 
 /* NULL = out of memory. */

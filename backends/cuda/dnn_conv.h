@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Convolutions with what may be joined to them, as graphs for cuDNN. */
+/* Convolutions, and the ops that can be fused with them, as graphs for cuDNN. */
 #ifndef JM_CUDA_DNN_CONV_H
 #define JM_CUDA_DNN_CONV_H
 
@@ -12,7 +12,7 @@ struct dnn_conv_shape {
 	int64_t x[4], w[4], y[4];
 	struct dnn_window window;
 	cudnnDataType_t type; /* of images and filters */
-	bool add;	      /* to what y or, of conv-dgrad, x holds */
+	bool add;	      /* true: the result is added to y, or to x for conv-dgrad */
 };
 
 static inline bool dnn_conv_shape_equal(
@@ -44,17 +44,19 @@ enum dnn_pattern {
 };
 extern const char *const dnn_pattern_names[];
 
-/* Operands of a pattern; 0 where it has none. */
+/* The ids of a pattern's operands; 0 = the pattern has none. */
 struct dnn_conv_ids {
 	int64_t x, w, y;      /* of the convolution */
 	int64_t scale, shift; /* per channel of x, before the ReLU; in the images' type */
 	int64_t sum, squares; /* per channel of y, f32 */
 	int64_t image;	      /* the operand that the gradients of the ReLU and of the norm read */
 	int64_t beta;	      /* of that norm; f32, like all vectors per channel of the gradients */
-	struct dnn_norm_grad norm; /* of it: dy is the result of the ReLU's gradient */
+	struct dnn_norm_grad
+		/* of the gradient of that norm, whose dy is the result of the ReLU's gradient */
+		norm;
 };
 
-/* NULL = out of memory; a graph that cuDNN does not take says so when plans are asked for. */
+/* NULL = out of memory. If cuDNN does not support the graph, dnn_plans returns the error. */
 struct dnn_graph *dnn_conv_graph(const struct cuda_dnn *d, enum dnn_pattern pattern,
 	const struct dnn_conv_shape *shape, struct dnn_conv_ids *ret);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rows of table[V,C] and pos[P,C] by ids[B,S] into y[B,S,C], and back. The gradient first ranks all
- * tokens by id and place, by counting; then one block sums the rows of each id in that order, so that
- * the bits are the same every time. Rotary turns of x[B,S,heads,D].
+ * Embedding: y[B,S,C] = rows of table[V,C] by ids[B,S], plus pos[P,C]; and its gradient, which
+ * first ranks all tokens by id and position by counting. One block then sums the rows of each id in
+ * that order, so that the bits are the same every time. Also rotary positions of x[B,S,heads,D].
  */
 #include "common.cuh"
 
@@ -79,7 +79,7 @@ __global__ void rank_kernel(const int32_t *ids, int32_t *order, int n)
 		order[rank] = t;
 }
 
-/* The block of the first token of an id sums them all. */
+/* The block of the first token of an id sums all rows of this id. */
 template <int N, typename Y, typename W> __global__ void embed_rows_kernel(struct cuda_embed_grad p)
 {
 	const int first = blockIdx.x, id = p.ids[p.order[first]];
@@ -125,7 +125,7 @@ template <int N, typename X, typename Y> __global__ void batch_sum_kernel(struct
 	}
 }
 
-/* What gradients of parameters are made of: f(T()). */
+/* Calls f(T()) with T, the type of a gradient of parameters. */
 template <typename F> static void with_gradient_type(const struct cuda_vec &v, F f)
 {
 	if (v.type == CUDA_BF16)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Images of few channels, squares of pixels laid into channels, and the gradients of filters back. */
+/* Rearranges squares of pixels of images with few channels into channels, and gradients of filters
+ * back. */
 #include "image.h"
 #include "common.cuh"
 
@@ -24,7 +25,8 @@ __device__ __forceinline__ void gather(
 	}
 }
 
-/* A thread writes one pack of channels. C, STEP: when they are known to the compiler, else 0. */
+/* A thread writes one pack of channels. C, STEP: constants for the compiler; 0 = given at run
+ * time. */
 template <int C, int STEP, typename X, typename Y> __global__ void fold_kernel(struct cuda_fold p, unsigned n)
 {
 	unsigned index = blockIdx.x * blockDim.x + threadIdx.x, packs = p.wide / PACK, i = index;
@@ -60,7 +62,7 @@ void cuda_fold(const struct cuda_fold *p, cudaStream_t stream)
 	with_type(p->x, [&](auto t) { fold<decltype(t), decltype(t)>(p, stream); });
 }
 
-/* A thread takes one element of dw: batch, channel, row and column from the fastest stride to the slowest. */
+/* A thread handles one element of dw: its batch, channel, row and column, ordered by stride. */
 template <typename T> __global__ void unfold_kernel(struct cuda_fold p, int64_t n)
 {
 	const T *y = (const T *)p.y.data;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A share of the multiprocessors, without special rights. */
+/* Restricts work to a share of the multiprocessors; this needs no privileges. */
 #ifndef JM_CUDA_GREEN_H
 #define JM_CUDA_GREEN_H
 

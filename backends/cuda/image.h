@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Kernels on images with channels last: x[B,Y,X,C], or as rows x[rows,C] where pixels do not matter. As
- * those of kernels.h: they start on a stream, sums run in the same order every time.
+ * Kernels on images with channels last: x[B,Y,X,C], or x[rows,C] where positions do not matter.
+ * Like those of kernels.h they are started on a stream and sum in the same order every time.
  */
 #ifndef JM_CUDA_IMAGE_H
 #define JM_CUDA_IMAGE_H
@@ -14,38 +14,38 @@ extern "C" {
 
 /* ---- batchnorm.cu ------------------------------------------------------------------------------------- */
 
-/* Statistics of x[rows,c], what follows from them, and the gradient; what is NULL is not wanted. */
+/* The statistics of x[rows,c], the norm and its gradient. A pointer that is NULL is not used. */
 struct cuda_bn {
 	int64_t rows, c;
-	struct cuda_vec x, y, add; /* all images of one type */
+	struct cuda_vec x, y, add; /* all of one type */
 	const float *gamma, *beta;
-	float *mean, *var, *rstd; /* [c]; read or written, as the function says */
+	float *mean, *var, *rstd; /* [c]; read or written, see each function */
 	float *running_mean, *running_var;
 	double eps, momentum;
 	int64_t count;
 	bool relu, accumulate;
-	unsigned char *mask; /* where y > 0, a bit for each element; c is a multiple of 8 */
+	unsigned char *mask; /* a bit for each element: y > 0; c is a multiple of 8 */
 	void *scratch;	     /* cuda_bn_scratch bytes */
 };
 struct cuda_bn_grad {
 	int64_t rows, c;
-	struct cuda_vec dy, x, y, dx, dadd; /* with relu y or beta is there; dadd may be absent */
+	struct cuda_vec dy, x, y, dx, dadd; /* with relu, y or beta is given; dadd may be absent */
 	const float *gamma, *mean, *rstd;
-	const float *beta; /* given in place of y: y follows from x by this norm alone */
+	const float *beta; /* given in place of y: y is recomputed from x */
 	float *dgamma, *dbeta;
-	const unsigned char *mask; /* given with y, which need not be read then */
-	unsigned accumulate;	   /* bits 0 to 3: dx, dgamma, dbeta, dadd */
+	const unsigned char *mask; /* given in addition to y, which is then not read */
+	unsigned accumulate;	   /* bits 0 to 3: add to dx, dgamma, dbeta, dadd */
 	void *scratch;		   /* cuda_bn_scratch bytes */
 };
 size_t cuda_bn_scratch(int64_t c);
-/* Writes mean and var; with rstd also what cuda_bn_finalize does. */
+/* Writes mean and var; if rstd is given, also does the work of cuda_bn_finalize. */
 void cuda_bn_stats(const struct cuda_bn *p, cudaStream_t stream);
-/* The same from the sums over x and its squares, [c] each. */
+/* The same from the sums of x and of its squares, [c] each. */
 void cuda_bn_of_sums(
 	const struct cuda_bn *p, const float *sum, const float *squares, cudaStream_t stream);
-/* From mean and var: rstd, and the running statistics. */
+/* Computes rstd and the running statistics from mean and var. */
 void cuda_bn_finalize(const struct cuda_bn *p, cudaStream_t stream);
-/* y from x, mean, rstd, gamma, beta and add. */
+/* Computes y from x, mean, rstd, gamma, beta and add. */
 void cuda_bn_apply(const struct cuda_bn *p, cudaStream_t stream);
 void cuda_bn_grad(const struct cuda_bn_grad *p, cudaStream_t stream);
 
@@ -56,15 +56,17 @@ struct cuda_pool {
 	int in[2], out[2]; /* rows and columns of x and of y */
 	int kernel[2], stride[2], pad[2];
 	bool count_pad, accumulate;
-	struct cuda_vec x, y; /* of the largest's gradient: x read, y = dy */
+	struct cuda_vec x, y; /* for the gradient of max pooling, y is dy */
 	struct cuda_vec dx;
-	unsigned char *place; /* of the largest in its window, [batch,out,c]; NULL = look again */
+	unsigned char *
+		/* position of the maximum in its window, [batch,out,c]; NULL = search x again */
+		place;
 };
 void cuda_maxpool(const struct cuda_pool *p, cudaStream_t stream);
 void cuda_maxpool_grad(const struct cuda_pool *p, cudaStream_t stream);
 void cuda_avgpool(const struct cuda_pool *p, cudaStream_t stream);
 void cuda_avgpool_grad(const struct cuda_pool *p, cudaStream_t stream);
-/* image[batch,pixels,c], vector[batch,c]: the mean over pixels, or its gradient. */
+/* image[batch,pixels,c] and vector[batch,c]: the mean over pixels, or its gradient. */
 struct cuda_gap {
 	int batch, c;
 	int64_t pixels;
@@ -86,27 +88,29 @@ void cuda_bias_grad(struct cuda_vec dy, float *dbias, int64_t rows, int64_t c, b
 /* ---- fold.cu: images of few channels ---------------------------------------------------------------- */
 
 /*
- * x[batch,c,in] in any dense order, its squares of step[0] x step[1] pixels laid into channels: y[batch,out,
- * wide], where channel (u step[1] + v) c + k of pixel (i, j) is channel k of pixel (step i + u + shift, step j
- * + v + shift) of x, and zero where there is none. A convolution with that stride becomes one with stride 1
- * whose channels are enough for tensor cores. wide: a multiple of 8.
+ * Rearranges x[batch,c,in], in any dense order, so that squares of step[0] x step[1] pixels become
+ * channels: y[batch,out,wide], where channel (u step[1] + v) c + k of pixel (i, j) is channel k of
+ * pixel (step i + u + shift, step j + v + shift) of x, and 0 outside x. A convolution with that
+ * stride becomes one with stride 1 that has enough channels for tensor cores. wide: a multiple of
+ * 8.
  */
 struct cuda_fold {
 	int batch, c, wide;
 	int in[2], out[2], step[2], shift[2];
 	int64_t stride[4]; /* of x, in elements: image, channel, row, column */
 	struct cuda_vec x, y;
-	bool accumulate; /* of unfold */
+	bool accumulate; /* used by unfold only */
 };
 void cuda_fold(const struct cuda_fold *p, cudaStream_t stream);
-/* The way back, of a filter's gradient: x f32, plain or channels last, = or += what y says. */
+/* The inverse for the gradient of a filter: x, in f32, plain or channels last, is set to or
+ * increased by the values of y. */
 void cuda_unfold(const struct cuda_fold *p, cudaStream_t stream);
 
 /* ---- random.cu -------------------------------------------------------------------------------------- */
 
-/* Random normal numbers, or nearly. */
+/* Writes random numbers that are approximately normal. */
 void cuda_random(struct cuda_vec x, int64_t n, uint64_t seed, cudaStream_t stream);
-/* Likewise codes of either type of 8 bits, without infinities and NaN. */
+/* Writes random codes that are finite numbers in both types of 8 bits. */
 void cuda_random_codes(void *x, int64_t n, uint64_t seed, cudaStream_t stream);
 
 #ifdef __cplusplus

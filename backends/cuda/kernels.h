@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Our own kernels: each function starts one or a few on a stream and returns; an error is what
- * cudaGetLastError says then. Shapes are in the comment on top of each file. Read as C and as C++.
- * Vectors of 16 bytes are used where widths allow; sums are in f32 or better, always in the same order.
+ * The backend's own kernels: each function starts one or a few on a stream and returns; errors are
+ * reported by cudaGetLastError. The comment at the top of each file gives the shapes. This header
+ * is valid C and C++. Kernels access vectors of 16 bytes where widths allow it; sums are in f32 or
+ * f64, always in the same order.
  */
 #ifndef JM_CUDA_KERNELS_H
 #define JM_CUDA_KERNELS_H
@@ -16,7 +17,7 @@
 extern "C" {
 #endif
 
-/* Types of elements that kernels read and write. */
+/* The types of elements that kernels read and write. */
 enum cuda_type { CUDA_F32, CUDA_BF16, CUDA_F16 };
 
 /* An operand. data NULL: absent. */
@@ -47,11 +48,12 @@ struct cuda_pointwise {
 	struct cuda_vec a, b, y;
 	bool accumulate;
 };
-/* Types: a and b alike but for add and cast; y as a but for cast. */
+/* True if there is a kernel for the types: a and b are equal except for add and cast, and y equals
+ * a except for cast. */
 bool cuda_pointwise_knows(const struct cuda_pointwise *p);
 void cuda_pointwise(const struct cuda_pointwise *p, cudaStream_t stream);
 
-/* dx: of the gradient; else y. */
+/* The gradient writes dx, the op itself y. */
 struct cuda_swiglu {
 	int64_t rows, width;
 	struct cuda_vec x, dy, y, dx;
@@ -59,18 +61,18 @@ struct cuda_swiglu {
 };
 void cuda_swiglu(const struct cuda_swiglu *p, cudaStream_t stream);
 
-/* Plain operands. */
+/* All operands are plain. */
 struct cuda_dropout {
 	int64_t n;
 	struct cuda_vec x, y;
 	const int32_t *now;
-	uint64_t seed, least; /* kept: the 32 bits are >= least */
+	uint64_t seed, least; /* an element is kept if its 32 random bits are >= least */
 	float scale;
 	bool accumulate;
 };
 void cuda_dropout(const struct cuda_dropout *p, cudaStream_t stream);
 
-/* Copies elements between dense layouts: dim and strides from the slowest to the fastest of y. */
+/* Copies elements between dense layouts; dims and strides are in the order of y, slowest first. */
 struct cuda_reorder {
 	int rank;
 	int64_t dim[6], x_stride[6], y_stride[6];
@@ -81,15 +83,16 @@ void cuda_reorder(const struct cuda_reorder *p, cudaStream_t stream);
 
 /* ---- norm.cu ------------------------------------------------------------------------------------------- */
 
-#define CUDA_NORM_WIDEST 24576 /* a row as f32 in shared memory */
+#define CUDA_NORM_WIDEST 24576 /* elements of a row that fit shared memory as f32 */
 
-/* x is the residual stream (f32 or as y); b, of y's type, is added to it first where it is given. */
+/* x is the residual stream, of f32 or y's type; b, of y's type, is added to it first if it is
+ * given. */
 struct cuda_norm {
 	int64_t rows, width;
 	float eps;
 	bool centred; /* layer norm; else RMS norm, without mean and beta */
 	struct cuda_vec x, b, y;
-	struct cuda_vec sum; /* x + b, of x's type; absent: it has no reader */
+	struct cuda_vec sum; /* x + b, of x's type; absent: not stored */
 	const float *gamma, *beta;
 	float *mean, *rstd;
 };
@@ -99,7 +102,7 @@ void cuda_norm(const struct cuda_norm *p, cudaStream_t stream);
 struct cuda_norm_grad {
 	int64_t rows, width;
 	struct cuda_vec dy, x, dx;
-	struct cuda_vec copy;		  /* dx once more, in any type; absent: not wanted */
+	struct cuda_vec copy;		  /* a copy of dx in any type; absent: none */
 	const float *gamma, *mean, *rstd; /* mean NULL: RMS norm */
 	float *dgamma, *dbeta;
 	bool add_dx, add_dgamma, add_dbeta;
@@ -120,7 +123,7 @@ struct cuda_embed {
 };
 void cuda_embed(const struct cuda_embed *p, cudaStream_t stream);
 
-/* Of the table alone. */
+/* The gradient of the table only. */
 struct cuda_embed_grad {
 	int64_t tokens, width, rows;
 	const int32_t *ids;
@@ -130,7 +133,7 @@ struct cuda_embed_grad {
 };
 void cuda_embed_grad(const struct cuda_embed_grad *p, cudaStream_t stream);
 
-/* The first `rows` rows of x[batch,seq,width], summed over the batch into y[rows,width]. */
+/* Sums the first `rows` rows of x[batch,seq,width] over the batch into y[rows,width]. */
 struct cuda_batch_sum {
 	int64_t batch, seq, rows, width;
 	struct cuda_vec x, y;
@@ -138,7 +141,8 @@ struct cuda_batch_sum {
 };
 void cuda_batch_sum(const struct cuda_batch_sum *p, cudaStream_t stream);
 
-/* angles: cosines, then sines, [seq,depth/2] each. x and y of one type; they may be the same. */
+/* angles: cosines, then sines, [seq,depth/2] each. x and y have one type and may be the same
+ * memory. */
 struct cuda_rope {
 	int64_t tokens, seq;
 	int heads, turned, depth;
@@ -154,24 +158,27 @@ void cuda_rope(const struct cuda_rope *p, cudaStream_t stream);
 struct cuda_xent {
 	int64_t rows, classes, stride;
 	float scale;		 /* of dlogits */
-	const float *loss_scale; /* that too, read when it runs; NULL = 1 */
+	const float *loss_scale; /* another factor of the gradient, read during the run; NULL = 1 */
 	struct cuda_vec logits, dlogits;
 	const int32_t *targets;
-	float *loss, *losses; /* losses[rows]: scratch; loss NULL: more rows are to come */
-	int64_t rows_before; /* whose losses lie before those of these rows, and count in the mean */
+	float *loss, *losses; /* losses[rows]: scratch; loss NULL: another call adds more rows */
+	/* rows of earlier calls: their losses precede these in `losses`, and the mean includes
+	 * them */
+	int64_t rows_before;
 	bool add_loss, add_dlogits;
 };
 void cuda_xent(const struct cuda_xent *p, cudaStream_t stream);
-/* share (+)= of rows whose target has the largest of logits[rows,classes], the first of equals. */
+/* share (+)= the share of rows in which the target has the largest of logits[rows,classes]; among
+ * equal logits the first one is the largest. */
 void cuda_top1(struct cuda_vec logits, const int32_t *targets, int64_t rows, int64_t classes,
 	float *share, bool add, cudaStream_t stream);
 
 /* ---- update.cu ----------------------------------------------------------------------------------------- */
 
 #define CUDA_NORM_PARTS                                                                            \
-	1056 /* blocks of the first step, whatever the device: the same bits on all */
+	1056 /* blocks of the first step, the same on every device, so that the bits are equal */
 
-/* Of x and, where it is given, more. */
+/* The norm of x and, if it is given, of x and `more`. */
 struct cuda_norm_all {
 	int64_t n, n_more;
 	struct cuda_vec x, more;
@@ -183,7 +190,8 @@ void cuda_norm_all(const struct cuda_norm_all *p, cudaStream_t stream);
 
 enum cuda_rule { CUDA_ADAMW, CUDA_ADAM, CUDA_SGD };
 
-/* As the ops of engine/backend.h; p, m and v are of one type; sgd's momentum is beta1. */
+/* Updates as engine/backend.h defines them; p, m and v have one type; beta1 is the momentum of
+ * sgd. */
 struct cuda_update {
 	enum cuda_rule rule;
 	int64_t n, n_decay;
@@ -197,18 +205,19 @@ void cuda_update(const struct cuda_update *p, cudaStream_t stream);
 
 /* ---- tokens.cu ----------------------------------------------------------------------------------------- */
 
-/* x: image; elements between images, channels and pixels of it. y: sequence. grad: from y to x. */
+/* x: an image with strides in elements between images, channels and pixels. y: a sequence. grad:
+ * copies from y to x. */
 struct cuda_tokens {
 	int64_t batch, seq, width, image, channel, pixel;
-	int behind; /* 1: the class token is in front */
+	int behind; /* 1: the class token precedes the pixels */
 	struct cuda_vec x, y;
 	const float *first, *pos;
 	bool grad, accumulate;
 };
-/* Types: y as x, or f32. */
+/* y has the type of x, or f32. */
 void cuda_tokens(const struct cuda_tokens *p, cudaStream_t stream);
 
-/* x[batch,seq,width], y[batch,width] of one type. grad: from y to x. */
+/* x[batch,seq,width] and y[batch,width] have one type. grad: copies from y to x. */
 struct cuda_first {
 	int64_t batch, seq, width, places;
 	struct cuda_vec x, y;
@@ -218,9 +227,9 @@ void cuda_first(const struct cuda_first *p, cudaStream_t stream);
 
 /* ---- attention.cu -------------------------------------------------------------------------------------- */
 
-#define CUDA_ATTENTION_WIDEST 256 /* of a head */
+#define CUDA_ATTENTION_WIDEST 256 /* elements of a head */
 
-/* All vectors of one type; y and lse are results forwards and operands backwards. */
+/* All vectors have one type; y and lse are results of attention and operands of its gradient. */
 struct cuda_attention {
 	int64_t batch, seq;
 	int heads, groups, depth;
@@ -233,12 +242,14 @@ struct cuda_attention {
 void cuda_attention(const struct cuda_attention *p, cudaStream_t stream);
 void cuda_attention_grad(const struct cuda_attention *p, cudaStream_t stream);
 
-/* The mean of (y - target)^2 over n elements, and 2 scale / n of the differences; of loss.cu. */
+/* The mean of (y - target)^2 over n elements, and its gradient (y - target) 2 scale / n; in
+ * loss.cu. */
 struct cuda_mse {
 	int64_t n;
-	struct cuda_vec y, target, dy; /* dy as y, absent: loss only; target as y, or f32 */
-	float scale;		       /* of dy */
-	const float *loss_scale;       /* that too, read when it runs; NULL = 1 */
+	/* dy has y's type, absent: loss only; target has y's type or f32 */
+	struct cuda_vec y, target, dy;
+	float scale;		 /* of dy */
+	const float *loss_scale; /* another factor of the gradient, read during the run; NULL = 1 */
 	float *loss;
 	double *partial; /* [CUDA_NORM_PARTS]: scratch */
 	bool add_loss, add_dy;
@@ -247,13 +258,14 @@ void cuda_mse(const struct cuda_mse *p, cudaStream_t stream);
 
 /* ---- quantize.cu --------------------------------------------------------------------------------------- */
 
-/* As the op of engine/backend.h. before: the row of the ranges as an operand, row: as a result; either may be NULL. */
+/* As engine/backend.h defines the op. before: the row of ranges that is read; row: the one that is
+ * written; either may be NULL. */
 struct cuda_quantize {
 	int64_t n;
 	struct cuda_vec x;
 	uint8_t *y;
 	bool e5m2; /* else e4m3 */
-	float top; /* its largest number */
+	float top; /* the largest number of the type */
 	const float *before;
 	float *row, *inverse;
 	int blocks;
@@ -263,13 +275,14 @@ int cuda_quantize_blocks(int processors, int64_t n);
 void cuda_quantize(const struct cuda_quantize *p, cudaStream_t stream);
 /* ranges[rows,2+length] */
 void cuda_rescale(float *ranges, int64_t rows, int64_t length, cudaStream_t stream);
-/* y[columns,rows] = x[rows,columns] of bytes; both are multiples of 4. */
+/* y[columns,rows] = the transpose of x[rows,columns], in bytes; rows and columns are multiples of
+ * 4. */
 void cuda_transpose_bytes(
 	const void *x, void *y, int64_t rows, int64_t columns, cudaStream_t stream);
 
 /* ---- columns.cu ---------------------------------------------------------------------------------------- */
 
-/* y[width] = sums over the rows of x[rows,width], which are `stride` elements apart. */
+/* y[width] = the sums over the rows of x[rows,width], which are `stride` elements apart. */
 struct cuda_columns {
 	int64_t rows, width, stride;
 	struct cuda_vec x;
@@ -283,15 +296,16 @@ void cuda_columns(const struct cuda_columns *p, cudaStream_t stream);
 
 /* ---- clock.cu ------------------------------------------------------------------------------------------ */
 
-/* Host memory that the device reaches: what the host asks and the device tells, in cache lines of their own. */
+/* Host memory that the device can access; the host's requests and the device's answers are in
+ * separate cache lines. */
 struct cuda_exchange {
 	uint32_t asked __attribute__((aligned(128)));
 	uint64_t time __attribute__((aligned(128)));
 	uint32_t told;
 };
-/* *to becomes %globaltimer, ns, when the stream has come there. */
+/* Writes %globaltimer in ns to *to when the stream reaches this point. */
 void cuda_stamp_start(uint64_t *to, cudaStream_t stream);
-/* Answers round 1, 2... when `asked` becomes that; ends by itself where the host is silent. */
+/* Answers round 1, 2... when `asked` has that value; ends after a time limit without a request. */
 void cuda_exchange_start(struct cuda_exchange *x, uint32_t rounds, cudaStream_t stream);
 
 #ifdef __cplusplus

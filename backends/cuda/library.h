@@ -64,18 +64,18 @@ struct cuda_dnn {
 	void *library;
 	cudnnHandle_t handle;		 /* NULL until it is opened */
 	size_t version;			 /* 91400 = 9.14.0 */
-	cudnnBackendDescriptor_t device; /* of a GPU that is only described, in place of a handle */
+	cudnnBackendDescriptor_t device; /* of a GPU that is only described; replaces the handle */
 };
 
 struct cuda_dev;
 
-/* Library and handle, where they are not open yet. */
+/* Opens the library and makes the handle, if that is not done yet. */
 int cuda_lt_open(struct cuda_dev *dev, struct jm_err *err);
 int cuda_dnn_open(struct cuda_dev *dev, struct jm_err *err);
-/* The library without a handle. */
+/* Opens the library without making a handle. */
 int cuda_dnn_load(struct cuda_dnn *dnn, struct jm_err *err);
 void cuda_libraries_close(struct cuda_dev *dev);
-/* Status as a sentence; 0 where it is good. cuDNN's own last message is part of it. */
+/* Turns a status into an error; 0 = success. The error includes cuDNN's last message. */
 int cuda_lt_check(
 	const struct cuda_dev *dev, cublasStatus_t rc, const char *what, struct jm_err *err);
 int cuda_dnn_check(

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Softmax and cross-entropy of logits[rows,classes], whose rows are `stride` elements apart, with
- * their gradient. A block takes a row: one pass for maximum and sum, one for the gradient, which
- * may overwrite the logits. Elements between classes and stride are not read, and are 0 in the
- * gradient.
+ * their gradient. A block handles one row: a pass for maximum and sum, and a pass for the gradient,
+ * which may overwrite the logits. Elements between classes and stride are not read, and are 0 in
+ * the gradient.
  */
 #include "common.cuh"
 
 #define THREADS 1024
-#define ROW_BYTES (110 << 10) /* of a row that waits in shared memory: two blocks fit a Hopper multiprocessor */
+/* of a row kept in shared memory: two blocks fit a Hopper multiprocessor */
+#define ROW_BYTES (110 << 10)
 #define SUMMERS 1024
 
-/* Of exp(x - most). */
+/* The maximum, and the sum of exp(x - most). */
 struct partial {
 	float most, sum;
 };
@@ -57,7 +58,8 @@ __device__ __forceinline__ void load_classes(const T *row, int64_t i, int64_t cl
 		v[k] = i + k < classes ? (float)row[i + k] : -INFINITY;
 }
 
-/* KEPT: the row is read from memory once; each thread comes back to what it wrote itself. */
+/* KEPT: the row stays in shared memory after the first pass; each thread reads only what it wrote
+ * itself. */
 template <int N, typename T, bool KEPT>
 __global__ void __launch_bounds__(THREADS, 2) xent_kernel(struct cuda_xent p)
 {
@@ -89,7 +91,7 @@ __global__ void __launch_bounds__(THREADS, 2) xent_kernel(struct cuda_xent p)
 		p.losses[blockIdx.x] = logf(all.sum) + all.most - (float)row[target];
 	if (!p.dlogits.data)
 		return;
-	__syncthreads(); /* the target's logit was read */
+	__syncthreads(); /* the target's logit is read before it may be overwritten */
 	const float scale = p.scale * (p.loss_scale ? p.loss_scale[0] : 1);
 	const float by_sum = scale / all.sum;
 	for (int64_t i = N * threadIdx.x; i < p.stride; i += N * blockDim.x) {		load_classes(KEPT ? kept : row, i, p.classes, v);
@@ -103,7 +105,7 @@ __global__ void __launch_bounds__(THREADS, 2) xent_kernel(struct cuda_xent p)
 	}
 }
 
-/* The mean of losses[rows], in f64 and in the same order every time. */
+/* The mean of losses[rows], summed in f64 in the same order every time. */
 __global__ void mean_kernel(const float *losses, int64_t rows, float *loss, bool add)
 {
 	__shared__ double share[WARP];
@@ -143,7 +145,7 @@ void cuda_xent(const struct cuda_xent *p, cudaStream_t stream)
 			p->rows_before + p->rows, p->loss, p->add_loss);
 }
 
-/* One block for all rows: seldom run, and the count is the same every time. */
+/* One block handles all rows, because the op runs rarely and the result is the same every time. */
 template <typename T>
 __global__ void top1_kernel(
 	const T *logits, const int32_t *targets, int64_t rows, int64_t classes, float *share, bool add)

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Layer norm and RMS norm of x[rows,width], with the sum in front of them, and their gradients. A block
- * takes a row at a time. Gradients of gamma and beta: each block sums its rows in registers and leaves
- * them in partial[blocks,2,width], which a second kernel sums in order.
+ * Layer norm and RMS norm of x[rows,width], optionally after an add, and their gradients. A block
+ * handles one row at a time. For the gradients of gamma and beta each block sums its rows in
+ * registers and writes partial[blocks,2,width], which a second kernel sums in order.
  */
 #include "common.cuh"
 
 #define MOST_THREADS 512
-#define PER_SM	     1024 /* threads that a multiprocessor holds of the gradient */
-#define COLUMNS	     32 /* of a block of the second kernel */
+#define PER_SM	     1024 /* threads of the gradient that fit a multiprocessor */
+#define COLUMNS	     32 /* per block of the second kernel */
 
 /* ---- forward ------------------------------------------------------------------------------------------ */
 
-/* The row waits in shared memory as f32; each thread comes back to what it wrote itself. */
+/* The row is kept in shared memory as f32; each thread reads only what it wrote itself. */
 template <int N, typename X, typename B, typename Y>
 __global__ void norm_kernel(struct cuda_norm p)
 {
@@ -122,7 +122,7 @@ __device__ __forceinline__ float2 block_sum_two(float2 x, float2 *share)
 	return make_float2(warp_sum(x.x), warp_sum(x.y));
 }
 
-/* In any type. */
+/* Stores a pack in any type. */
 template <int N>
 __device__ __forceinline__ void store_as(const struct cuda_vec &to, int64_t i, const float (&v)[N])
 {
@@ -134,7 +134,7 @@ __device__ __forceinline__ void store_as(const struct cuda_vec &to, int64_t i, c
 		store(as<float>(to) + i, v);
 }
 
-/* R packs of a row are a thread's own. */
+/* Each thread handles R packs of a row. */
 template <int N, int R, typename C, typename A>
 __global__ void __launch_bounds__(MOST_THREADS) norm_grad_kernel(struct cuda_norm_grad p)
 {
@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(MOST_THREADS) norm_grad_kernel(struct cuda_nor
 	}
 }
 
-/* Columns of partial[blocks,2 width]; threads of one column are COLUMNS apart. */
+/* Sums the columns of partial[blocks,2 width]; the threads of one column are COLUMNS apart. */
 __global__ void norm_columns_kernel(struct cuda_norm_grad p, int blocks)
 {
 	__shared__ float share[COLUMNS][COLUMNS + 1];

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What was chosen by timing, kept on disk: a line of text per choice, so that the same work has the same
- * algorithms, and the same bits, in every process. The file is "cuda.plans" in the folder JM_PLANS names,
- * else in $XDG_CACHE_HOME/joulemark or ~/.cache/joulemark. A line belongs to one GPU model, driver and
- * versions of the libraries; what does not fit or cannot be read is passed over and chosen anew.
+ * Keeps choices that were made by timing on disk, so that the same work uses the same algorithms,
+ * and gives the same bits, in every process. The file has one line of text per choice. It is
+ * "cuda.plans" in the folder JM_PLANS names, else in $XDG_CACHE_HOME/joulemark or
+ * ~/.cache/joulemark. A line is valid for one GPU model, driver and set of library versions; lines
+ * for others and lines that cannot be parsed are ignored, and the choice is made again.
  */
 #ifndef JM_CUDA_PLAN_CACHE_H
 #define JM_CUDA_PLAN_CACHE_H
@@ -18,9 +19,9 @@ struct cuda_plan {
 	char key[CUDA_PLAN_KEY], value[CUDA_PLAN_VALUE];
 };
 
-/* The value kept for the key; NULL = none. Neither has blanks or ends of lines. */
+/* The value of the key; NULL = none. Keys and values contain no blanks or line ends. */
 const char *cuda_plan_find(struct cuda_dev *dev, const char *key);
-/* Here and on disk, as far as that can be written. */
+/* Keeps the value in memory and, if the file can be written, on disk. */
 void cuda_plan_keep(struct cuda_dev *dev, const char *key, const char *value);
 void cuda_plans_free(struct cuda_dev *dev);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Element by element over n elements: activations and their gradients, add, cast, dropout; swiglu over
- * x[rows,2 width]; copies between dense layouts. A thread takes one pack of 8.
+ * Elementwise ops over n elements: activations and their gradients, add, cast, dropout; swiglu over
+ * x[rows,2 width]; copies between dense layouts. A thread handles one pack of 8.
  */
 #include "common.cuh"
 
@@ -32,7 +32,8 @@ struct gelu_grad {
 	}
 };
 
-/* The share of a normal distribution below x; its error is absolute, and x times that is what is asked. */
+/* The normal distribution function. Its absolute error is small, which suffices because it is
+ * multiplied by x. */
 __device__ __forceinline__ float normal_below(float x)
 {
 	return 0.5f + 0.5f * erff(x * 0.7071067811865476f);
@@ -73,7 +74,7 @@ struct silu_grad {
 	}
 };
 
-/* NaN stays NaN, in both. */
+/* relu and its gradient keep NaN. */
 struct relu {
 	__device__ float operator()(float x, float) const
 	{
@@ -294,7 +295,7 @@ void cuda_dropout(const struct cuda_dropout *p, cudaStream_t stream)
 	with_type(p->x, [&](auto t) { dropout_of<decltype(t)>(p, stream); });
 }
 
-/* ---- between dense layouts: a thread takes one element, in the order of y ------------------------------ */
+/* ---- between dense layouts: a thread handles one element in the order of y ------------------- */
 
 template <typename X, typename Y> __global__ void reorder_kernel(struct cuda_reorder p, int64_t n)
 {

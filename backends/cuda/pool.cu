@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pooling of x[B,Y,X,C] to y[B,P,Q,C], channels last. A thread takes N channels of one pixel of what it
- * writes: gradients gather from the windows that hold the pixel.
+ * Pooling of x[B,Y,X,C] to y[B,P,Q,C], channels last. A thread handles N channels of one pixel of
+ * its output; gradients are gathered from the windows that contain the pixel.
  */
 #include "image.h"
 #include "common.cuh"
 
 #define THREADS 256
 
-/* ---- where a thread works ------------------------------------------------------------------------------ */
+/* ---- the position of a thread ---------------------------------------------------------------- */
 
 struct place {
 	int b, y, x, c;
 };
 
-/* Thread number `index` of batch x rows x columns x packs of N channels: below 2^32, which divides fast. */
+/* The position of thread `index` in batch x rows x columns x packs of N channels; below 2^32, where
+ * division is fast. */
 template <int N> __device__ __forceinline__ place place_of(int64_t index, const int *size, int c)
 {
 	unsigned packs = (c + N - 1) / N, i = (unsigned)index;
@@ -34,7 +35,7 @@ __device__ __forceinline__ int64_t offset(const int *size, int channels, int b, 
 	return (((int64_t)b * size[0] + y) * size[1] + x) * channels + c;
 }
 
-/* Places [first, end) of x under window i along one axis. */
+/* Positions [first, end) of x in window i along one axis. */
 struct span {
 	int first, end;
 };
@@ -46,7 +47,7 @@ __device__ __forceinline__ span window_of(const struct cuda_pool &p, int axis, i
 	return {start < 0 ? 0 : start, end > p.in[axis] ? p.in[axis] : end};
 }
 
-/* Windows [first, end) that hold place i of x along one axis. */
+/* Windows [first, end) that contain position i of x along one axis. */
 __device__ __forceinline__ span windows_at(const struct cuda_pool &p, int axis, int i)
 {
 	int above = i + p.pad[axis] - p.kernel[axis] + 1;
@@ -56,9 +57,10 @@ __device__ __forceinline__ span windows_at(const struct cuda_pool &p, int axis, 
 	return {first, end > p.out[axis] ? p.out[axis] : end};
 }
 
-/* ---- the largest ------------------------------------------------------------------------------------------ */
+/* ---- maximum --------------------------------------------------------------------------------- */
 
-/* Its value and its place y * X + x, of N channels; the first of equals, and the last NaN. */
+/* For N channels, the maximum and its position y * X + x: the first among equal values, or the last
+ * NaN. */
 template <int N, typename T>
 __device__ __forceinline__ void largest(const struct cuda_pool &p, const T *x, int b, int c, span rows,
 	span columns, float (&best)[N], int (&where)[N])
@@ -80,7 +82,7 @@ __device__ __forceinline__ void largest(const struct cuda_pool &p, const T *x, i
 		}
 }
 
-/* Places in their windows, row by row; N bytes at a time. */
+/* Stores the positions within the windows, counted row by row; N bytes at a time. */
 template <int N>
 __device__ __forceinline__ void keep_place(const struct cuda_pool &p, place at, const int (&where)[N])
 {
@@ -140,7 +142,7 @@ template <int N, typename T> __global__ void maxpool_grad_kernel(struct cuda_poo
 	store_sum((T *)p.dx.data + offset(p.in, p.c, at.b, at.y, at.x, at.c), sum, p.accumulate);
 }
 
-/* The same by the places that were kept. */
+/* The gradient by the positions that the forward pass saved. */
 template <int N, typename T> __global__ void maxpool_kept_kernel(struct cuda_pool p, int64_t n)
 {
 	int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
@@ -173,8 +175,8 @@ template <int N, typename T> __global__ void maxpool_kept_kernel(struct cuda_poo
 }
 
 /*
- * The same of windows of 3 x 3 with stride 2 and pad 1: a thread takes the pixels (2i, 2j) to (2i + 1, 2j + 1),
- * which lie in four windows, and reads each of these once.
+ * The gradient for windows of 3 x 3 with stride 2 and pad 1: a thread handles the pixels (2i, 2j)
+ * to (2i + 1, 2j + 1), which lie in four windows, and reads each window once.
  */
 template <typename T> __global__ void maxpool_four_kernel(struct cuda_pool p, int64_t n)
 {
@@ -234,7 +236,7 @@ static void maxpool_four(const struct cuda_pool *p, cudaStream_t stream)
 	});
 }
 
-/* ---- the mean ---------------------------------------------------------------------------------------------- */
+/* ---- mean ------------------------------------------------------------------------------------ */
 
 __device__ __forceinline__ float divisor(const struct cuda_pool &p, span rows, span columns)
 {
@@ -290,7 +292,7 @@ template <int N, typename T> __global__ void avgpool_grad_kernel(struct cuda_poo
 	store_sum((T *)p.dx.data + offset(p.in, p.c, at.b, at.y, at.x, at.c), sum, p.accumulate);
 }
 
-/* ---- starting them ------------------------------------------------------------------------------------------- */
+/* ---- starting the kernels -------------------------------------------------------------------- */
 
 #define POOL(name, kernel, size)                                                                   \
 	template <int N, typename T> static void kernel##_of(const struct cuda_pool *p, cudaStream_t s) \
@@ -330,7 +332,7 @@ void cuda_maxpool_grad(const struct cuda_pool *p, cudaStream_t stream)
 
 #define GAP_ROWS 8
 
-/* A block takes one image and 32 channels, one in each column of threads. */
+/* A block handles one image and 32 channels, one in each column of threads. */
 template <typename T> __global__ void gap_kernel(struct cuda_gap p)
 {
 	int c = blockIdx.x * WARP + threadIdx.x, b = blockIdx.y;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * x[n] to 8 bits by the largest value of x or of earlier steps, in packs of 8; the next limits from
- * ranges[rows,2+H]; random codes; and the transpose of bytes x[rows,columns]. Maxima do not depend on an order.
+ * Quantizes x[n] to 8 bits, scaled by the maximum of x or of earlier steps, in packs of 8; computes
+ * the next limits from ranges[rows,2+H]; transposes bytes x[rows,columns]. The result of a maximum
+ * does not depend on the order.
  */
 #include <cuda_fp8.h>
 
@@ -14,7 +15,7 @@
 
 __device__ __forceinline__ float larger(float a, float b)
 {
-	return fmaxf(a, b); /* of a NaN and a number the number */
+	return fmaxf(a, b); /* the number, if one of the two is NaN */
 }
 
 template <typename X> __device__ __forceinline__ float largest_of(const float (&v)[PACK], float most, const X *)
@@ -25,7 +26,7 @@ template <typename X> __device__ __forceinline__ float largest_of(const float (&
 	return most;
 }
 
-/* The largest of partial[n], n >= 1, in all threads. */
+/* The maximum of partial[n], n >= 1, returned in all threads. */
 __device__ __forceinline__ float largest_part(const float *partial, int n, float *share)
 {
 	float most = 0;
@@ -45,7 +46,7 @@ __device__ __forceinline__ float scale_of(float limit, float top)
 	return fminf(__fdiv_rn(top, limit > 0 ? limit : 1), MOST_SCALE);
 }
 
-/* partial[blocks] become maxima of x, where no limit tells. */
+/* Writes maxima of x to partial[blocks]; runs when no earlier limit is given. */
 template <typename X> __global__ void maxima_kernel(struct cuda_quantize p)
 {
 	__shared__ float share[WARP];
@@ -83,7 +84,7 @@ __device__ __forceinline__ void store_codes(uint8_t *y, const float (&v)[PACK], 
 			y[k] = (uint8_t)(two[k / 2] >> (k & 1 ? 8 : 0));
 }
 
-/* partial[blocks,..]: the second row becomes maxima of x. */
+/* Quantizes, and writes the maxima of x to the second row of partial. */
 template <typename X, __nv_fp8_interpretation_t TYPE> __global__ void quantize_kernel(struct cuda_quantize p)
 {
 	__shared__ float share[WARP];
@@ -105,7 +106,7 @@ template <typename X, __nv_fp8_interpretation_t TYPE> __global__ void quantize_k
 		p.partial[gridDim.x + blockIdx.x] = most;
 }
 
-/* One block, behind all of x. */
+/* One block, started after all of x is quantized. */
 __global__ void finish_kernel(struct cuda_quantize p)
 {
 	__shared__ float share[WARP];
@@ -143,7 +144,7 @@ void cuda_quantize(const struct cuda_quantize *p, cudaStream_t stream)
 	finish_kernel<<<1, THREADS, 0, stream>>>(*p);
 }
 
-/* ---- rescale: a block takes a row ----------------------------------------------------------------------- */
+/* ---- rescale: a block handles one row -------------------------------------------------------- */
 
 __global__ void rescale_kernel(float *ranges, int64_t length)
 {
@@ -153,7 +154,8 @@ __global__ void rescale_kernel(float *ranges, int64_t length)
 	const bool joins = isfinite(now) && now > 0;
 	const int64_t chunks = (length + blockDim.x - 1) / blockDim.x;
 
-	for (int64_t chunk = chunks - 1; chunk >= 0; chunk--) { /* from behind: each reads what lies before it */
+	/* backwards, because each element is moved up by one */
+	for (int64_t chunk = chunks - 1; chunk >= 0; chunk--) {
 		const int64_t i = chunk * blockDim.x + threadIdx.x;
 		float v = 0;
 
@@ -177,11 +179,11 @@ void cuda_rescale(float *ranges, int64_t rows, int64_t length, cudaStream_t stre
 	rescale_kernel<<<(unsigned)rows, THREADS, 0, stream>>>(ranges, length);
 }
 
-/* ---- bytes: a block takes a tile, a thread 4 x 4 bytes of it ---------------------------------------------- */
+/* ---- bytes: a block handles a tile, a thread 4 x 4 bytes of it ------------------------------- */
 
-#define SIDE 16 /* words of a tile's rows and columns; 64 bytes */
+#define SIDE 16 /* words of a tile's rows and columns (64 bytes) */
 
-/* Rows of 4 bytes become columns. */
+/* Transposes 4 x 4 bytes. */
 __device__ __forceinline__ void turn(unsigned (&w)[4])
 {
 	unsigned a = __byte_perm(w[0], w[1], 0x5140), b = __byte_perm(w[2], w[3], 0x5140);

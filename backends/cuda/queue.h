@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The functions of the contract for queues; for backend.c. */
+/* The functions for queues that backend.c puts into its table. */
 #ifndef JM_CUDA_QUEUE_H
 #define JM_CUDA_QUEUE_H
 
@@ -9,7 +9,7 @@ int cuda_copy(void *arg, enum jm_queue queue, void *to, const void *from, size_t
 	enum jm_copy kind, struct jm_err *err);
 int cuda_fill(void *arg, enum jm_queue queue, void *to, unsigned char value, size_t bytes,
 	struct jm_err *err);
-/* Makes the third queue where there is none yet. */
+/* The stream of a queue; the third queue is made at the first call. */
 int cuda_stream(void *arg, enum jm_queue queue, void **ret, struct jm_err *err);
 int cuda_sync(void *arg, struct jm_err *err);
 void *cuda_pinned_alloc(void *arg, size_t bytes);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Data on which plans are timed. */
+/* Random data on which plans are timed. */
 #include "image.h"
 #include "common.cuh"
 
@@ -17,10 +17,10 @@ template <typename T> __global__ void random_kernel(T *x, int64_t n, uint64_t se
 	uint64_t bits = jm_rng(seed, (uint64_t)i);
 	float u = ((float)(bits >> 40) + 1) * 0x1p-24f, angle = (float)(bits & 0xffffff) * 0x1p-23f;
 
-	x[i] = (T)(sqrtf(-2 * logf(u)) * cospif(angle)); /* Box and Muller */
+	x[i] = (T)(sqrtf(-2 * logf(u)) * cospif(angle)); /* Box-Muller */
 }
 
-/* Codes of 8 bits: of a random sign, 2^-4 to almost 2^4 as e4m3, and numbers as e5m2, too. */
+/* Codes of 8 bits with a random sign: as e4m3 from 2^-4 to almost 2^4, and finite as e5m2. */
 __global__ void codes_kernel(uint8_t *x, int64_t n, uint64_t seed)
 {
 	int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Work on x[rows,c], c fastest, by columns: thread (tx, ty) of a block keeps one pack of N channels and
- * goes over every blocks-th row; sums of channels leave a block as one row of parts[blocks][2][c].
+ * Work on x[rows,c], c fastest, by columns: thread (tx, ty) of a block handles one pack of N
+ * channels in every blocks-th row; each block writes its sums of channels as one row of
+ * parts[blocks][2][c].
  */
 #ifndef JM_CUDA_ROWS_CUH
 #define JM_CUDA_ROWS_CUH
@@ -9,15 +10,15 @@
 #include "common.cuh"
 
 #define COLUMN_THREADS 256
-#define COLUMN_BLOCKS  396 /* that are started at most: as many as 132 multiprocessors hold at a time */
-/* Blocks of one multiprocessor: as many as registers allow. */
+#define COLUMN_BLOCKS  396 /* upper limit: the blocks that 132 multiprocessors run at a time */
+/* Blocks that run on one multiprocessor at a time, limited by registers. */
 #define COLUMN_RESIDENT(T) (sizeof(T) == 2 ? 3 : 2)
 
 struct columns {
 	dim3 grid, block;
 };
 
-/* Threads along channels: a power of 2 up to a warp, so that a warp reads lines of whole sectors. */
+/* The threads along channels are a power of 2 up to a warp, so that a warp reads whole sectors. */
 static inline struct columns columns_of(int64_t rows, int64_t c, int n, int resident)
 {
 	int64_t packs = (c + n - 1) / n, tx = 1, most, want;
@@ -49,7 +50,7 @@ __device__ __forceinline__ int64_t row_step()
 	return (int64_t)gridDim.y * blockDim.y;
 }
 
-/* N elements in their type in memory: half the registers of f32. */
+/* N elements in the type they have in memory; types of 2 bytes need half the registers of f32. */
 template <int N, typename T> struct alignas(N == 1 ? sizeof(T) : 16) raw {
 	T v[N];
 };
@@ -60,9 +61,9 @@ template <int N, typename T> __device__ __forceinline__ void fetch(const T *p, r
 }
 
 /*
- * get(row, part) then use(row, part) for all rows of a thread, U of them at a time: all U are asked for
- * before the first is used, so that memory has enough to do; a store between them would stop the compiler
- * from seeing that by itself.
+ * Calls get(row, part), then use(row, part) for all rows of a thread, U rows at a time. All U loads
+ * are issued before the first value is used, which hides the latency of memory; the compiler cannot
+ * reorder them itself across a store.
  */
 template <int U, class PART, class GET, class USE>
 __device__ __forceinline__ void over_rows(int64_t rows, GET get, USE use)
@@ -81,7 +82,8 @@ __device__ __forceinline__ void over_rows(int64_t rows, GET get, USE use)
 	}
 }
 
-/* Sums v over the threads of one column, into v of the first of them; share: COLUMN_THREADS N floats. */
+/* Sums v over the threads of one column into v of the first thread; share: COLUMN_THREADS * N
+ * floats. */
 template <int N> __device__ __forceinline__ void column_sum(float (&v)[N], float *share)
 {
 	float *own = share + (threadIdx.y * blockDim.x + threadIdx.x) * N;
@@ -106,7 +108,7 @@ template <int N> __device__ __forceinline__ void column_sum(float (&v)[N], float
 	}
 }
 
-/* Of a block: two sums for each channel of its packs, to its row of parts. */
+/* Writes the block's two sums for each channel of its packs to its row of parts. */
 template <int N>
 __device__ __forceinline__ void leave_parts(
 	float (&first)[N], float (&second)[N], float *parts, int64_t c, float *share)
@@ -122,7 +124,8 @@ __device__ __forceinline__ void leave_parts(
 	}
 }
 
-/* Both sums over all n parts; warp threadIdx.y ends up with those of gathered_channel(). Block: 32 x 32. */
+/* Both sums over all n parts; warp threadIdx.y gets those of gathered_channel(). Blocks are 32 x
+ * 32. */
 struct two_sums {
 	double first, second;
 };
@@ -147,7 +150,7 @@ __device__ __forceinline__ two_sums gather_parts(
 	return s;
 }
 
-/* c or more: there is none. */
+/* The channel of this warp; c or more = none. */
 __device__ __forceinline__ int64_t gathered_channel()
 {
 	return (int64_t)blockIdx.x * WARP + threadIdx.y;

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Between images x[B,C,P,Q], in any order of channels and pixels, and sequences y[B,S,C] with the class
- * token in front; the first of a sequence and its gradient. A block takes one place of one sequence.
+ * Copies between images x[B,C,P,Q], in any order of channels and pixels, and sequences y[B,S,C]
+ * that may begin with a class token; also the first token of a sequence and its gradient. A block
+ * handles one position of one sequence.
  */
 #include "common.cuh"
 
 #define THREADS 256
 
-/* An image's channels at x + i channel: N at a time where they are adjacent. */
+/* Loads N channels of an image, which are `channel` elements apart; one load where they are
+ * adjacent. */
 template <int N, typename T>
 __device__ __forceinline__ void load_pixel(const T *x, int64_t i, int64_t channel, float (&v)[N])
 {
@@ -84,9 +86,9 @@ void cuda_tokens(const struct cuda_tokens *p, cudaStream_t stream)
 						: tokens_typed<1>(p, stream);
 }
 
-/* ---- the first of each sequence ------------------------------------------------------------------------ */
+/* ---- the first token of each sequence -------------------------------------------------------- */
 
-/* grad: x[b,0] = y[b], x[b,s] = 0 behind it; else y[b] = x[b,0]. */
+/* grad: x[b,0] = y[b] and all other x[b,s] = 0; else y[b] = x[b,0]. */
 template <typename T> __global__ void first_kernel(struct cuda_first p)
 {
 	const int64_t b = blockIdx.x / p.places, s = blockIdx.x % p.places;

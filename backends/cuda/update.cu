@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Over slabs of n elements: the norm of all gradients in two steps, and the optimizers' updates in one
- * pass. A thread takes one pack of 8; bf16 results are rounded by random bits.
+ * The norm of all gradients in two kernels, and the updates of optimizers in one pass over n
+ * elements. A thread handles one pack of 8; results in bf16 are rounded stochastically.
  */
 #include "common.cuh"
 
@@ -12,7 +12,7 @@
 
 /* ---- norm --------------------------------------------------------------------------------------------- */
 
-/* Squares of f32 fit f64 without loss. */
+/* The square of an f32 is exact in f64. */
 template <typename T> __global__ void squares_kernel(const T *x, int64_t n, double *partial)
 {
 	__shared__ double share[WARP];
@@ -64,7 +64,7 @@ void cuda_norm_all(const struct cuda_norm_all *p, cudaStream_t stream)
 
 /* ---- updates ------------------------------------------------------------------------------------------- */
 
-/* What the gradient is multiplied with; NaN: not finite, leave all as it is. */
+/* The factor of the gradient; NaN: the norm is not finite, and the update is skipped. */
 __device__ __forceinline__ float clip_factor(const struct cuda_update &p)
 {
 	const float unscale = p.scale ? p.scale[1] : 1;
@@ -85,7 +85,8 @@ __device__ __forceinline__ void store_result(float *p, int64_t i, float (&v)[PAC
 	store_some(p + i, v, left, false);
 }
 
-/* The upper half is the result; what is not finite stays so. */
+/* Returns the bits of x after stochastic rounding; the upper half is the bf16. Not finite values
+ * are kept. */
 __device__ __forceinline__ unsigned raise_by(float x, uint64_t random)
 {
 	const unsigned bits = __float_as_uint(x), infinite = 0x7f800000u;
@@ -102,7 +103,7 @@ __device__ __forceinline__ void store_result(bf16 *p, int64_t i, float (&v)[PACK
 	for (int k = 0; k < PACK; k++)
 		raised[k] = raise_by(v[k], random[k] >> 16 * which);
 	if (left >= PACK) {
-		const unsigned upper = 0x7632; /* halves of two words */
+		const unsigned upper = 0x7632; /* selects the upper halves of two words */
 
 		*reinterpret_cast<uint4 *>(p + i) = make_uint4(
 			__byte_perm(raised[0], raised[1], upper), __byte_perm(raised[2], raised[3], upper),
@@ -115,7 +116,7 @@ __device__ __forceinline__ void store_result(bf16 *p, int64_t i, float (&v)[PACK
 			p[i + k] = __ushort_as_bfloat16((unsigned short)(raised[k] >> 16));
 }
 
-/* The stream of a step, the same in all threads; without barriers behind it. */
+/* The random stream of a step, the same in all threads. */
 template <typename T> __device__ __forceinline__ uint64_t stream_of(const struct cuda_update &p)
 {
 	__shared__ uint64_t stream;
@@ -154,7 +155,7 @@ __device__ __forceinline__ float direction(float, float m, float v, float bias, 
 	return m / (sqrtf(v / bias) + eps);
 }
 
-/* To some 2^-21 of its size: far below what random rounding to bf16 adds. */
+/* Its relative error is about 2^-21, far below that of stochastic rounding to bf16. */
 __device__ __forceinline__ float direction(bf16, float m, float v, float bias, float eps)
 {
 	float root;
@@ -163,7 +164,8 @@ __device__ __forceinline__ float direction(bf16, float m, float v, float bias, f
 	return __fdividef(m, root + eps);
 }
 
-/* COUPLED: decay is part of the gradient (Adam); else it shrinks the parameter by itself (AdamW). */
+/* COUPLED: weight decay is added to the gradient (Adam); else it scales the parameter directly
+ * (AdamW). */
 template <typename T, bool COUPLED> __global__ void adam_kernel(struct cuda_update p)
 {
 	const int64_t i = PACK * (blockIdx.x * (int64_t)blockDim.x + threadIdx.x), left = p.n - i;
