@@ -322,18 +322,22 @@ static int read_source(struct jm_lane *lane)
 	return lane->o.source->read(lane->o.state, &lane->sink, &lane->err);
 }
 
+/* A gap is stamped after the last reading that is valid: the trace drops what is not later than that. */
 static int read_lane(struct jm_lane *lane)
 {
 	int64_t before = lane->read_ns;
 	int rc = read_source(lane);
 
 	lane->read_ns = jm_ctx_now(lane->o.ctx);
-	if (!rc && before && lane->read_ns - before > lane->blind) {
+	if (before && lane->read_ns - before > lane->blind) {
 		/* the values since the last reading are not known: a reading of NAN, then a new one */
 		put_nothing(lane, before + 1);
-		rc = read_source(lane);
+		if (!rc)
+			rc = read_source(lane);
 	}
 	put_poll(lane);
+	if (rc)
+		put_nothing(lane, jm_ctx_now(lane->o.ctx) + 1);
 	return rc;
 }
 
@@ -345,8 +349,6 @@ static bool poll_once(struct jm_lane *lane, int64_t now)
 	if (edges != lane->edges_seen)
 		tell_source(lane, JM_EDGE_BEGINS);
 	lane->rc = read_lane(lane);
-	if (lane->rc)
-		put_nothing(lane, now);
 	return watch_edges(lane, now, stop, edges);
 }
 

@@ -14,6 +14,7 @@
 struct toy {
 	struct jm_ctx *ctx;
 	int64_t fails_at;
+	bool gives_first; /* and fails after it gave a reading */
 	int stalls_in; /* readings; one takes 1.2 s of real time or, on a busy machine, more: */
 	double stalled_s;
 	double wrap; /* J; 0 = no counter but a power */
@@ -84,12 +85,17 @@ static int toy_read(void *state, struct jm_sink *sink, struct jm_err *err)
 	struct toy *toy = state;
 	int64_t now = jm_ctx_now(toy->ctx);
 
-	if (toy->fails_at && now >= toy->fails_at)
-		return jm_err_set(err, JM_EGONE, "The toy fell apart, as the test wants it.");
 	if (toy->stalls_in && !--toy->stalls_in) {
 		usleep(1200000);
 		toy->stalled_s = (double)(jm_ctx_now(toy->ctx) - now) * 1e-9;
 		now = jm_ctx_now(toy->ctx);
+		if (toy->gives_first)
+			toy->fails_at = now;
+	}
+	if (toy->fails_at && now >= toy->fails_at) {
+		if (toy->gives_first)
+			jm_give(sink, 0, 50, now);
+		return jm_err_set(err, JM_EGONE, "The toy fell apart, as the test wants it.");
 	}
 	/* 200 W where it counts */
 	jm_give(sink, 0, toy->wrap > 0 ? fmod(200 * ((double)now * 1e-9), toy->wrap) : 50, now);
@@ -305,7 +311,7 @@ static void edges_are_told(void **state)
 }
 
 /* A source that fails for good: its meter is unknown, the session goes on and ends. */
-static void a_source_dies(void **state)
+static void die_at_3_of_5_s(bool gives_first)
 {
 	static const char *const names[] = {"toy:a", NULL};
 	struct jm_ctx ctx = {.clock = jm_clock_new_simulated(0)};
@@ -315,10 +321,10 @@ static void a_source_dies(void **state)
 	struct jm_session *s;
 	int phase;
 
-	(void)state;
 	toy_covers = "cpu/0";
 	s = open_session(&ctx, names, &err);
 	toy_state.fails_at = 3 * JM_SECOND;
+	toy_state.gives_first = gives_first;
 	jm_sleeper_init(&me, ctx.clock);
 	assert_ok(jm_session_start(s, &err), err);
 	phase = jm_session_begin(s, "command", 0, &err);
@@ -333,6 +339,20 @@ static void a_source_dies(void **state)
 	assert_int_equal(e.gaps, 1);
 	jm_session_close(s);
 	jm_clock_free(ctx.clock);
+	toy_state = (struct toy){0};
+}
+
+static void a_source_dies(void **state)
+{
+	(void)state;
+	die_at_3_of_5_s(false);
+}
+
+/* The reading that it gave before it failed does not hold for the rest of the time. */
+static void a_source_dies_after_it_gave_a_reading(void **state)
+{
+	(void)state;
+	die_at_3_of_5_s(true);
 }
 
 /* A counter that goes round each 10 s, and a user who wants a reading an hour. */
@@ -369,7 +389,7 @@ static void a_counter_goes_round(void **state)
 }
 
 /* A driver that hangs, or a sampler that is stopped: nobody knows what the power was meanwhile. */
-static void a_reading_takes_long(void **state)
+static void stall(bool and_die)
 {
 	static const char *const names[] = {"toy:a", NULL};
 	struct jm_ctx ctx = {.clock = jm_clock_real()};
@@ -377,12 +397,12 @@ static void a_reading_takes_long(void **state)
 	struct jm_energy e;
 	const struct jm_phase *p;
 	struct jm_session *s;
+	double rest;
 	int phase, n;
 
-	(void)state;
 	toy_covers = "cpu/0";
 	s = open_session(&ctx, names, &err);
-	toy_state = (struct toy){.ctx = &ctx, .stalls_in = 5};
+	toy_state = (struct toy){.ctx = &ctx, .stalls_in = 5, .gives_first = and_die};
 	assert_ok(jm_session_start(s, &err), err);
 	phase = jm_session_begin(s, "command", 0, &err);
 	usleep(1600000);
@@ -392,10 +412,24 @@ static void a_reading_takes_long(void **state)
 	assert_true(isnan(e.joules));
 	assert_true(e.gaps >= 1);
 	p = &jm_session_phases(s, &n)[phase];
-	assert_near(e.covered_s, (double)(p->t1_ns - p->t0_ns) * 1e-9 - toy_state.stalled_s, 0.15);
+	rest = (double)(p->t1_ns - p->t0_ns) * 1e-9 - toy_state.stalled_s;
+	assert_true(e.covered_s < rest + 0.15 && (and_die || e.covered_s > rest - 0.15));
 	assert_near(e.watts_mean, 50, 1e-6);
 	jm_session_close(s);
 	toy_state = (struct toy){0};
+}
+
+static void a_reading_takes_long(void **state)
+{
+	(void)state;
+	stall(false);
+}
+
+/* The value from before a reading that hangs and then fails does not hold while it hangs. */
+static void a_source_dies_while_it_stalls(void **state)
+{
+	(void)state;
+	stall(true);
 }
 
 struct taken {
@@ -525,6 +559,8 @@ int main(void)
 		cmocka_unit_test(phases_and_items),
 		cmocka_unit_test(edges_are_told),
 		cmocka_unit_test(a_source_dies),
+		cmocka_unit_test(a_source_dies_after_it_gave_a_reading),
+		cmocka_unit_test(a_source_dies_while_it_stalls),
 		cmocka_unit_test(a_counter_goes_round),
 		cmocka_unit_test(a_reading_takes_long),
 		cmocka_unit_test(chunk_by_chunk),
