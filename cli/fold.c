@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/output.h"
+#include "base/text.h"
 #include "energy/fold.h"
 #include "energy/sensor_fit.h"
 #include "measure/recording.h"
@@ -68,7 +69,7 @@ static double polling_s(const struct jm_recorded_signal *s)
 }
 
 static int fold_signal(const struct jm_cli *cli, const struct jm_recording *r,
-	const struct jm_recorded_signal *s, struct jm_fold *ret)
+	const struct jm_recorded_signal *s, struct jm_fold *ret, struct jm_err *err)
 {
 	double window = jm_values_number(&cli->values, "window");
 	double bins = jm_values_number(&cli->values, "bins");
@@ -76,20 +77,19 @@ static int fold_signal(const struct jm_cli *cli, const struct jm_recording *r,
 	int n, first, rc;
 
 	if (isnan(window) && s->about.window_ns <= 0)
-		return jm_err_set(r->err, JM_ENOENT,
+		return jm_err_set(err, JM_ENOENT,
 			"The averaging window of the power sensor of %s is unknown; 'joulemark "
 			"calibrate' finds it, and --window gives it.",
 			s->label);
 	window = isnan(window) ? (double)s->about.window_ns * 1e-9 : window;
 	change = calloc((size_t)s->n + 1, sizeof(*change));
 	if (!change)
-		return jm_err_set(
-			r->err, JM_ENOMEM, "Out of memory for the recording %s.", r->folder);
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the recording %s.", r->folder);
 	n = jm_sensor_changes(&s->about, s->reading, s->n, change);
 	first = !s->about.stamped && n > 0; /* nobody saw that one come */
 	rc = jm_fold(change + first, n - first, &r->runs, window,
 		jm_values_number(&cli->values, "delay"), polling_s(s), isnan(bins) ? 0 : (int)bins,
-		ret, r->err);
+		ret, err);
 	free(change);
 	return rc;
 }
@@ -133,31 +133,56 @@ static void put_fold(const struct jm_cli *cli, const struct jm_recording *r, con
 		f->joules_error);
 }
 
-static int fold_all(
-	struct jm_cli *cli, const struct jm_recording *r, const char *phase, json_t *all)
+/* One meter whose sensor or readings do not allow it is left out, with the reason; the others are folded. */
+static int leave_out(struct jm_cli *cli, const struct jm_recorded_signal *s,
+	const struct jm_err *why, json_t *left_out)
+{
+	json_array_append_new(left_out, json_pack("{s:s, s:s, s:s}", "meter", s->meter, "label",
+						s->label, "reason", why->text));
+	jm_err_set(&cli->err, why->code, "%s", why->text);
+	return why->code == JM_ENOMEM ? why->code : 0;
+}
+
+static void warn_left_out(const struct jm_cli *cli, const json_t *left_out)
+{
+	const json_t *one;
+	size_t i;
+
+	json_array_foreach(left_out, i, one)
+	{
+		jm_log(&cli->ctx, JM_WARNING, "%s (%s) is left out: %s", jm_json_text(one, "label"),
+			jm_json_text(one, "meter"), jm_json_text(one, "reason"));
+	}
+}
+
+static int fold_all(struct jm_cli *cli, const struct jm_recording *r, const char *phase,
+	json_t *all, json_t *left_out)
 {
 	const char *wanted = jm_values_text(&cli->values, "meter");
-	int rc = 0, done = 0;
+	int rc = 0;
 
 	for (int i = 0; i < r->n_signals && !rc; i++) {
 		const struct jm_recorded_signal *s = &r->signal[i];
+		struct jm_err err = JM_ERR_INIT;
 		struct jm_fold fold;
 
 		if (!s->power || (wanted && strcmp(wanted, s->meter) != 0))
 			continue;
-		rc = fold_signal(cli, r, s, &fold);
-		if (rc)
-			break;
-		if (done++)
+		if (fold_signal(cli, r, s, &fold, &err)) {
+			rc = leave_out(cli, s, &err, left_out);
+			continue;
+		}
+		if (json_array_size(all))
 			fputc('\n', cli->out);
 		put_fold(cli, r, phase, s, &fold);
 		json_array_append_new(all, fold_json(s, &fold));
 	}
-	if (!rc && !done)
-		rc = jm_err_set(&cli->err, JM_ENOENT,
-			"The recording %s has no readings of power%s%s.", r->folder,
-			wanted ? " of the meter " : "", wanted ? wanted : "");
-	return rc;
+	if (json_array_size(all))
+		warn_left_out(cli, left_out);
+	else if (!json_array_size(left_out))
+		jm_err_set(&cli->err, JM_ENOENT, "The recording %s has no readings of power%s%s.",
+			r->folder, wanted ? " of the meter " : "", wanted ? wanted : "");
+	return rc || json_array_size(all) ? rc : cli->err.code;
 }
 
 static int fold(struct jm_cli *cli)
@@ -165,19 +190,21 @@ static int fold(struct jm_cli *cli)
 	struct jm_recording r;
 	const char *json = jm_values_text(&cli->values, "json");
 	const char *given = jm_values_text(&cli->values, "phase");
-	json_t *all = json_array(), *whole;
+	json_t *all = json_array(), *left_out = json_array(), *whole;
 	char phase[128] = "";
 	int rc;
 
 	snprintf(phase, sizeof(phase), "%s", given ? given : "");
+	jm_text_tame(phase);
 	rc = jm_recording_read(&r, cli->args[0], &cli->err);
 	if (!rc && !given)
 		rc = jm_recording_phase(&r, phase, sizeof(phase));
 	if (!rc)
 		rc = jm_recording_runs(&r, phase);
 	if (!rc)
-		rc = fold_all(cli, &r, phase, all);
-	whole = json_pack("{s:s, s:i, s:o}", "phase", phase, "runs", r.runs.n, "meters", all);
+		rc = fold_all(cli, &r, phase, all, left_out);
+	whole = json_pack("{s:s, s:i, s:o, s:o}", "phase", phase, "runs", r.runs.n, "meters", all,
+		"left_out", left_out);
 	if (!rc && json)
 		rc = jm_output_json(json, whole, &cli->err);
 	json_decref(whole);
@@ -199,6 +226,8 @@ const struct jm_command jm_command_fold = {
 		"alone. Each run must begin at a different point of the sensor's period, with "
 		"pauses between runs that are longer than its window and of random length. Runs "
 		"back to back are refused, since every reading is then the mean of several.\n\n"
+		"A meter is left out, with a warning, if the window of its sensor is unknown or if "
+		"its readings do not suffice.\n\n"
 		"The uncertainty (95 %) is that of sampling; it does not include the accuracy of "
 		"the sensor.",
 	.example = "joulemark measure --csv trace --interval 1ms -- python3 kernels.py\n"

@@ -198,9 +198,7 @@ static int read_instance(struct jm_nvml_instance *in, bool first, const struct j
 	rc = nvml->gpm_instance_sample(gpu, in->id, in->sample[1]);
 	if (rc)
 		return fail(nvml, rc, "how busy a MIG instance is", err);
-	if (first)
-		return 0;
-	rc = read_busy(nvml, in, &busy, err);
+	rc = first ? 0 : read_busy(nvml, in, &busy, err);
 	if (rc)
 		return rc;
 	give(arg, &(struct jm_device_use){.instance = (int)in->id, .name = in->name, .use = busy});

@@ -14,9 +14,10 @@
 struct instance {
 	int id;
 	char name[JM_ID_MAX];
-	double use;	    /* in the current stretch */
-	int n_own, n_other; /* processes in it */
-	double joules;	    /* of the stretches so far */
+	double use;		/* in the current stretch */
+	int n_own, n_other;	/* processes in it at this look */
+	int had_own, had_other; /* and at the look before */
+	double joules;		/* of the stretches so far */
 };
 
 /* A stretch whose energy is not known yet: the sensor reports the energy up to its end at the next
@@ -116,24 +117,36 @@ static double share_of(double part, double all)
 	return all > 0 ? part / all : isnan(all) ? NAN : 0;
 }
 
-/* The share of the measured processes in the use of instances; one that they share with others cannot be divided. */
+/*
+ * Of an instance only the processes that exist at a look are known, so those of both ends of the stretch count. 1: only
+ * measured ones used it; 0: only others; NAN: the instance cannot be divided.
+ */
+static double own_of_instance(struct device *d, const struct instance *in)
+{
+	bool own = in->n_own || in->had_own, other = in->n_other || in->had_other;
+
+	if (own && other)
+		snprintf(d->reason, sizeof(d->reason),
+			"Several processes use the instance %.100s, and the driver does not report "
+			"the use of each.",
+			in->name);
+	else if (!own && !other)
+		snprintf(d->reason, sizeof(d->reason),
+			"The instance %.100s was used, but no process was found in it: what used "
+			"it "
+			"began and ended between two looks.",
+			in->name);
+	return own != other ? own : NAN;
+}
+
+/* The share of the measured processes in the use of instances. */
 static double own_of_instances(struct device *d)
 {
 	double own = 0;
 
-	for (int i = 0; i < d->n; i++) {
-		const struct instance *in = &d->instance[i];
-
-		if (in->n_own && in->n_other && in->use > 0) {
-			snprintf(d->reason, sizeof(d->reason),
-				"Several processes use the instance %.100s, and the driver does "
-				"not "
-				"report the use of each.",
-				in->name);
-			return NAN;
-		}
-		own += in->n_own ? in->use : 0;
-	}
+	for (int i = 0; i < d->n; i++)
+		if (d->instance[i].use > 0)
+			own += d->instance[i].use * own_of_instance(d, &d->instance[i]);
 	return share_of(own, d->use);
 }
 
@@ -163,8 +176,12 @@ static void forget_look(struct device *d)
 {
 	d->use = d->own = d->unknown = 0;
 	for (int i = 0; i < d->n; i++) {
-		d->instance[i].use = 0;
-		d->instance[i].n_own = d->instance[i].n_other = 0;
+		struct instance *in = &d->instance[i];
+
+		in->use = 0;
+		in->had_own = in->n_own;
+		in->had_other = in->n_other;
+		in->n_own = in->n_other = 0;
 	}
 }
 
@@ -224,13 +241,8 @@ void jm_device_share_look(struct jm_device_share *s)
 
 /* ---- the whole ---- */
 
-static void ignore(void *arg, const struct jm_device_use *use)
-{
-	(void)arg;
-	(void)use;
-}
-
-/* The first call of `uses` begins the observation; JM_ENOENT: another source has the meter. */
+/* The first call of `uses` begins the observation, and tells which processes there are; JM_ENOENT: another source has the
+ * meter. */
 static void add_device(struct jm_device_share *s, int meter)
 {
 	struct device *d = &s->device[s->n];
@@ -238,14 +250,15 @@ static void add_device(struct jm_device_share *s, int meter)
 	for (int i = 0; i < s->session->n_sources; i++) {
 		const struct jm_open_source *open = &s->session->source[i];
 		struct jm_err err = JM_ERR_INIT;
+		struct call call = {s, d};
 		int rc;
 
 		if (!open->source->uses)
 			continue;
-		rc = open->source->uses(open->state, meter, ignore, NULL, &err);
+		*d = (struct device){.meter = meter, .source = open};
+		rc = open->source->uses(open->state, meter, take, &call, &err);
 		if (rc == JM_ENOENT)
 			continue;
-		*d = (struct device){.meter = meter, .source = open};
 		if (rc)
 			drop(d, err.text);
 		s->n++;

@@ -3,6 +3,7 @@
 
 #include "base/csv.h"
 #include "base/number.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -85,6 +86,8 @@ static int take_signal(struct jm_recording *r, char **field, int n, void *arg)
 			.window_ns = -1,
 			.stamped = !strcmp(field[14], "1")},
 	};
+	jm_text_tame(field[1]);
+	jm_text_tame(field[2]);
 	snprintf(s->meter, sizeof(s->meter), "%.127s", field[1]);
 	snprintf(s->label, sizeof(s->label), "%.63s", field[2]);
 	if (jm_number_real(field[12], &window) && window >= 0 && window < 1e6)
@@ -145,6 +148,7 @@ static int take_run(struct jm_recording *r, char **field, int n, void *arg)
 	(void)n;
 	if (begin == INT64_MIN || end < begin)
 		return JM_EFORMAT;
+	jm_text_tame(field[0]);
 	if (strcmp(field[0], arg) != 0)
 		return 0;
 	if (i && begin < r->end[i - 1])
@@ -169,9 +173,11 @@ struct most {
 static int count_phase(struct jm_recording *r, char **field, int n, void *arg)
 {
 	struct most *m = arg;
-	json_int_t times = json_integer_value(json_object_get(m->count, field[0])) + 1;
+	json_int_t times;
 
 	(void)n;
+	jm_text_tame(field[0]);
+	times = json_integer_value(json_object_get(m->count, field[0])) + 1;
 	if (json_object_set_new(m->count, field[0], json_integer(times)))
 		return no_memory(r);
 	return 0;

@@ -23,7 +23,7 @@ struct jm_recording {
 	int room;
 };
 
-/* Times are nanoseconds since the recorded session began. folder and err are kept until jm_recording_done. */
+/* Times are nanoseconds since the recorded session began; names are made printable (jm_text_tame). folder and err are kept until jm_recording_done. */
 int jm_recording_read(struct jm_recording *ret, const char *folder, struct jm_err *err);
 /* The name of the phase that occurs most often. */
 int jm_recording_phase(struct jm_recording *r, char *out, size_t size);

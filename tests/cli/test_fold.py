@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """fold: power inside a kernel of 1 ms from a recording whose truth is known: a window of 25 ms each 100 ms."""
 import json
+import os
 import random
+import shutil
 
 import pytest
 
@@ -85,6 +87,33 @@ def test_an_unknown_window_is_asked_for(tmp_path):
     folder = record(tmp_path / "trace", (0.026, 0.126), window="")
     assert "--window" in sentence(jm("fold", folder))
     assert jm("fold", "--window", "25ms", folder).returncode == 0
+
+
+def test_a_meter_of_unknown_window_is_left_out(trace, tmp_path):
+    """The other one is folded as if it were alone; --meter does not do without it."""
+    folder = tmp_path / "two"
+    shutil.copytree(trace, folder)
+    with open(folder / "meters.csv", "a", encoding="utf-8") as f:
+        f.write("1,t:board,Board,,gpu,measured,gpu/b,power,W,,,0.1,,,1\n")
+    with open(folder / "readings.csv", "a", encoding="utf-8") as f:
+        f.write("1,1.0,100\n1,1.1,101\n")
+    alone = jm("fold", "--bins", "2", trace)
+    both = jm("fold", "--bins", "2", "--json", folder / "json", folder)
+    assert both.returncode == 0 and both.stdout == alone.stdout
+    assert "Board (t:board) is left out" in both.stderr and "window" in both.stderr
+    found = json.loads((folder / "json").read_text())
+    assert [m["meter"] for m in found["meters"]] == ["t:gpu"] and found["left_out"][0]["meter"] == "t:board"
+    assert "--window" in sentence(jm("fold", "--meter", "t:board", folder))
+
+
+def test_a_phase_whose_name_is_not_utf8(trace, tmp_path):
+    folder = tmp_path / "latin"
+    shutil.copytree(trace, folder)
+    (folder / "phases.csv").write_bytes((trace / "phases.csv").read_bytes().replace(b"kernel", b"k\xe9rn"))
+    for options in ((), ("--phase", os.fsdecode(b"k\xe9rn"))):
+        done = jm("fold", "--bins", "2", "--json", folder / "json", *options, folder)
+        assert done.returncode == 0, done.stderr
+        assert "2500 runs of 'k?rn'" in done.stdout and json.loads((folder / "json").read_text())["phase"] == "k?rn"
 
 
 @pytest.mark.parametrize("file, text", [("phases.csv", "name,start_s,end_s,items\nkernel,1,0,\n"),

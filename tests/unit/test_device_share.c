@@ -12,14 +12,25 @@
 /* Between 1 s and END: who uses GPU 0 in each second, in percent. */
 struct second {
 	int own, other, gone;
+	bool unseen; /* of a divided GPU: the process of this second runs between two looks */
 };
 static struct second seconds_of[END + 1];
 static struct jm_ctx ctx;
 static double last_s;
+static bool divided; /* OWN has instance 1, OTHER instance 2 */
 
 static int64_t ns(double s)
 {
 	return llround(s * 1e9);
+}
+
+/* The busy time since the last look, and the processes that exist at this one. */
+static void use_of_instance(int id, pid_t pid, int busy, bool is_there, jm_use_fn *give, void *arg)
+{
+	give(arg, &(struct jm_device_use){.instance = id, .name = "MIG", .use = busy / 100.0});
+	if (is_there)
+		give(arg, &(struct jm_device_use){
+				  .instance = id, .name = "MIG", .pid = pid, .use = NAN});
 }
 
 static int uses(void *state, int meter, jm_use_fn *give, void *arg, struct jm_err *err)
@@ -31,6 +42,13 @@ static int uses(void *state, int meter, jm_use_fn *give, void *arg, struct jm_er
 	if (meter)
 		return jm_err_set(err, JM_ENOSUP, "This GPU does not report it.");
 	last_s = now;
+	if (divided) {
+		const struct second *next = &seconds_of[(int)(now + 0.5)];
+
+		use_of_instance(1, OWN, s->own, next->own && !next->unseen, give, arg);
+		use_of_instance(2, OTHER, s->other, next->other && !next->unseen, give, arg);
+		return 0;
+	}
 	give(arg, &(struct jm_device_use){.instance = -1, .pid = OWN, .use = s->own / 100.0});
 	give(arg, &(struct jm_device_use){.instance = -1, .pid = OTHER, .use = s->other / 100.0});
 	give(arg, &(struct jm_device_use){.instance = -1, .pid = 9, .use = s->gone / 100.0});
@@ -96,6 +114,7 @@ static double set_up(void)
 	double own = 0;
 
 	wave_reset();
+	divided = false;
 	wave_setup.gpus = 2;
 	wave_add(&wave_setup.wave[1], -10, 100, 0);
 	wave_add(w, -10, 100, 0);
@@ -103,7 +122,7 @@ static double set_up(void)
 		int who = t % 4;
 
 		seconds_of[t] =
-			(struct second){who == 1 ? 30 : 0, who == 2 || who == 3 ? 90 : 0, 0};
+			(struct second){who == 1 ? 30 : 0, who == 2 || who == 3 ? 90 : 0, 0, false};
 		wave_add(w, t, who == 1 ? 500 : who ? 200 : 100, 0);
 		own += who == 1 ? 500 : 0;
 	}
@@ -136,7 +155,7 @@ static void shared_time_is_divided_by_use(void **state)
 	(void)state;
 	set_up();
 	for (int t = 1; t < END; t++)
-		seconds_of[t] = (struct second){60, 20, 0};
+		seconds_of[t] = (struct second){60, 20, 0, false};
 	assert_near(measure(&joules, reason, &err), 0.75, 1e-9);
 	wave_reset();
 }
@@ -170,6 +189,36 @@ static void a_gap_of_the_sensor_makes_it_unknown(void **state)
 	wave_reset();
 }
 
+/* OWN runs for a second each: it has ended when the look comes that tells of its second. */
+static void a_process_that_ended_since_the_last_look_counts(void **state)
+{
+	double own = set_up(), joules;
+	struct jm_err err = JM_ERR_INIT;
+	char reason[300];
+
+	(void)state;
+	divided = true;
+	measure(&joules, reason, &err);
+	assert_string_equal(reason, "");
+	assert_near(joules, own, 0.05 * own);
+	wave_reset();
+}
+
+static void use_without_a_process_makes_it_unknown(void **state)
+{
+	struct jm_err err = JM_ERR_INIT;
+	char reason[300];
+	double joules;
+
+	(void)state;
+	set_up();
+	divided = true;
+	seconds_of[9].unseen = true; /* of OWN */
+	assert_true(isnan(measure(&joules, reason, &err)) && isnan(joules));
+	assert_non_null(strstr(reason, "began and ended between two looks"));
+	wave_reset();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -177,6 +226,8 @@ int main(void)
 		cmocka_unit_test(shared_time_is_divided_by_use),
 		cmocka_unit_test(a_user_that_is_not_known_makes_it_unknown),
 		cmocka_unit_test(a_gap_of_the_sensor_makes_it_unknown),
+		cmocka_unit_test(a_process_that_ended_since_the_last_look_counts),
+		cmocka_unit_test(use_without_a_process_makes_it_unknown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

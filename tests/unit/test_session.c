@@ -15,7 +15,7 @@ struct toy {
 	struct jm_ctx *ctx;
 	int64_t fails_at;
 	bool gives_first; /* and fails after it gave a reading */
-	int stalls_in; /* readings; one takes 1.2 s of real time or, on a busy machine, more: */
+	int stalls_in;	  /* readings; one takes 1.2 s of real time or, on a busy machine, more: */
 	double stalled_s;
 	double wrap; /* J; 0 = no counter but a power */
 };
