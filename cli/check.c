@@ -149,8 +149,8 @@ static const struct jm_option options[] = {
 			"(nothing was measured)"},
 	{.name = "rules",
 		.type = JM_FLAG,
-		.help = "also print whether the meters satisfy MLPerf's rules for power, and what "
-			"is missing"},
+		.help = "also print whether the meters satisfy MLPerf's rules for power and the "
+			"levels of the EE HPC WG (Green500), and what is missing"},
 	{0},
 };
 

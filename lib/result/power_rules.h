@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which published rules for power measurements the meters of a record satisfy, and what is missing. Sources, read in
- * 2026: MLPerf Training (mlcommons/training_policies, power_measurement.adoc) and MLPerf Inference
- * (mlcommons/inference_policies, power_measurement.adoc; mlcommons/power-dev, compliance/check.py for the 1 %).
+ * 2026: MLPerf Training (mlcommons/training_policies, power_measurement.adoc); MLPerf Inference
+ * (mlcommons/inference_policies, power_measurement.adoc; mlcommons/power-dev, compliance/check.py for the 1 %); the levels
+ * of the Energy Efficient HPC Working Group, which the Green500 uses (EEHPCWG/PowerMeasurementMethodology, methodology.tex
+ * and text/reporting.tex at ff1d705 of 2024-11-08: working copy of version 3.0, with the limits of the draft of version 2.0).
  */
 #ifndef JM_POWER_RULES_H
 #define JM_POWER_RULES_H
