@@ -20,12 +20,19 @@ static const struct jm_option options[] = {
 		.max = 1e9,
 		.fallback = "1",
 		.help = "seed of the random shapes and operands"},
+	{.name = "op",
+		.type = JM_TEXT,
+		.argument = "NAME",
+		.help = "only operations whose name begins with NAME, with the shapes and operands "
+			"that they have among all"},
 	{.name = "json", .type = JM_FLAG, .help = "print JSON"},
 	{0},
 };
 
 struct rows {
 	const struct jm_cli *cli;
+	const char *device;
+	double seed;
 	json_t *array; /* NULL: lines */
 	int n, n_wrong;
 };
@@ -40,6 +47,11 @@ static void print_row(const struct rows *rows, const struct jm_selftest_row *r)
 	fprintf(cli->out, "%-28s %6d %8d %8.3f%s%s%s\n", r->name, r->n_cases, r->n_refused,
 		r->worst, jm_screen_code(cli->colour, good ? JM_PLAIN : JM_RED),
 		good ? "" : "  WRONG", jm_screen_code(cli->colour, JM_PLAIN));
+	if (!good)
+		fprintf(cli->out,
+			"  The first of %d wrong cases: %s.\n"
+			"  Repeat it with: joulemark selftest --device %s --seed %.0f --op '%s'\n",
+			r->n_wrong, r->first_wrong, rows->device, rows->seed, r->name);
 	fflush(cli->out);
 }
 
@@ -49,9 +61,10 @@ static void tell(void *arg, const struct jm_selftest_row *r)
 
 	if (rows->array)
 		json_array_append_new(rows->array,
-			json_pack("{s:s, s:i, s:i, s:i, s:o}", "op", r->name, "cases", r->n_cases,
-				"refused", r->n_refused, "wrong", r->n_wrong, "error",
-				isfinite(r->worst) ? json_real(r->worst) : json_null()));
+			json_pack("{s:s, s:i, s:i, s:i, s:o, s:s?}", "op", r->name, "cases",
+				r->n_cases, "refused", r->n_refused, "wrong", r->n_wrong, "error",
+				isfinite(r->worst) ? json_real(r->worst) : json_null(),
+				"first_wrong", r->n_wrong ? r->first_wrong : NULL));
 	else
 		print_row(rows, r);
 	rows->n++;
@@ -60,14 +73,15 @@ static void tell(void *arg, const struct jm_selftest_row *r)
 
 static int run_selftest(struct jm_cli *cli)
 {
-	struct rows rows = {.cli = cli};
 	const char *device = jm_values_text(&cli->values, "device");
+	const char *op = jm_values_text(&cli->values, "op");
+	struct rows rows = {
+		.cli = cli, .device = device, .seed = jm_values_number(&cli->values, "seed")};
 	int code;
 
 	if (jm_values_number(&cli->values, "json") > 0)
 		rows.array = json_array();
-	code = jm_selftest(
-		device, (uint64_t)jm_values_number(&cli->values, "seed"), tell, &rows, &cli->err);
+	code = jm_selftest(device, op ? op : "", (uint64_t)rows.seed, tell, &rows, &cli->err);
 	if (rows.array && !code) {
 		json_dumpf(rows.array, cli->out, JSON_INDENT(2));
 		fputc('\n', cli->out);
@@ -84,15 +98,17 @@ static int run_selftest(struct jm_cli *cli)
 const struct jm_command jm_command_selftest = {
 	.name = "selftest",
 	.summary = "compare every op of a device with the reference",
-	.usage = "[--device DEVICE] [--seed N] [--json]",
-	.description = "Runs every op that models are made of on the device and on the reference, "
-		       "in f32 and bf16, with random operands on random shapes. The error is the "
-		       "largest difference of an element, as a multiple of the tolerance for "
-		       "rounding: above 1 the op is wrong. An op that a device does not support is "
-		       "run in parts, or not at all.\n"
-		       "\n"
-		       "Exit status: 0 when all ops agree, 1 when one does not, 125 when the "
-		       "device cannot be used.",
+	.usage = "[--device DEVICE] [--op NAME] [--seed N] [--json]",
+	.description =
+		"Runs every op that models are made of on the device and on the reference, "
+		"in f32, bf16 and f16, with random operands on random shapes. The error is the "
+		"largest difference of an element, as a multiple of the tolerance for "
+		"rounding: above 1 the op is wrong, and the types, shape and element of its "
+		"first wrong case are shown. An op that a device does not support is "
+		"run in parts, or not at all.\n"
+		"\n"
+		"Exit status: 0 when all ops agree, 1 when one does not, 125 when the "
+		"device cannot be used.",
 	.example = "joulemark selftest --device cuda:0",
 	.options = options,
 	.run = run_selftest,

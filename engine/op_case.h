@@ -34,11 +34,17 @@ extern const struct backend_case backend_large_case;
 /* f32; bf16 with f32 between blocks; bf16 throughout; f16 likewise; ending with a row without a name. */
 extern const struct types backend_types[];
 
-/*
- * Result r of two kits that were run, in units of the difference that is allowed (selftest.c); NaN where one
- * has NaN or cannot be read.
- */
-double backend_compare(struct kit *mine, struct kit *ref, int r, const struct backend_case *c);
+/* How far a result is from the reference's. */
+struct backend_off {
+	double worst; /* in units of the difference that is allowed (selftest.c); NaN: one is NaN or cannot be read */
+	double value, expected; /* of the element that is off most */
+	int64_t at, n;		/* its index, and how many elements are compared */
+	int64_t n_beyond;	/* elements that differ by more than is allowed */
+};
+
+/* Result r of two kits that were run. */
+struct backend_off backend_compare(
+	struct kit *mine, struct kit *ref, int r, const struct backend_case *c);
 /* The larger of two differences; nothing is larger than NaN. */
 double backend_worse(double a, double b);
 

@@ -7,11 +7,15 @@ static int64_t up(int64_t n)
 	return (n + 15) / 16 * 16;
 }
 
-/* Normal values in 8 bits by their own maximum, times an inverse that is no power of two. */
-static struct jm_tensor *factor(struct kit *k, const struct types *t, enum jm_dtype type, int rank,
-	const int64_t *dim, struct jm_tensor **ret_inverse)
+/* Which operands: -1, 0 and 1 keep every sum of their products within the 14 bits that matrix units add, so that it is exact. */
+enum values { NORMAL, WHOLE };
+
+/* In 8 bits by their own maximum, times an inverse that is no power of two. */
+static struct jm_tensor *factor(struct kit *k, const struct types *t, enum jm_dtype type,
+	enum values values, int rank, const int64_t *dim, struct jm_tensor **ret_inverse)
 {
-	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, rank, dim);
+	struct jm_tensor *x = values == WHOLE ? kit_whole(k, t->c, -1, 1, rank, dim)
+					      : kit_normal(k, t->c, 0, 1, rank, dim);
 	struct jm_tensor *y = kit_out(k, type, rank, dim, NULL);
 
 	*ret_inverse = kit_out(k, JM_F32, 1, DIMS(1), NULL);
@@ -44,42 +48,71 @@ static void rescale(struct kit *k, const struct types *t, const struct shape *d,
 	backend_node(k, JM_OP_RESCALE, &ranges, &ranges, 0);
 }
 
-static void linear(struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
+static void linear_of(struct kit *k, const struct types *t, const struct shape *d,
+	enum values values, bool accumulate)
 {
 	struct jm_tensor *xs, *ws;
 	const int64_t *x_dim = DIMS(d->b, up(d->s), up(d->c));
-	struct jm_tensor *x = factor(k, t, JM_F8E4M3, 3, x_dim, &xs);
-	struct jm_tensor *w = factor(k, t, JM_F8E4M3, 2, DIMS(up(d->n), up(d->c)), &ws);
-	struct jm_tensor *bias = d->b > 1 ? kit_normal(k, t->v, 0, 1, 1, DIMS(up(d->n))) : NULL;
+	struct jm_tensor *x = factor(k, t, JM_F8E4M3, values, 3, x_dim, &xs);
+	struct jm_tensor *w = factor(k, t, JM_F8E4M3, values, 2, DIMS(up(d->n), up(d->c)), &ws);
+	struct jm_tensor *bias =
+		d->b > 1 && values == NORMAL ? kit_normal(k, t->v, 0, 1, 1, DIMS(up(d->n))) : NULL;
 	struct jm_tensor *y =
 		backend_result(k, t->c, accumulate, 3, DIMS(d->b, up(d->s), up(d->n)));
 
 	backend_node(k, JM_OP_LINEAR, OPS(x, w, bias, xs, ws), &y, accumulate);
 }
 
-static void linear_dgrad(
-	struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
+static void linear(struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
+{
+	linear_of(k, t, d, NORMAL, accumulate);
+}
+
+static void linear_dgrad_of(struct kit *k, const struct types *t, const struct shape *d,
+	enum values values, bool accumulate)
 {
 	struct jm_tensor *dys, *ws;
 	const int64_t *dy_dim = DIMS(d->b, up(d->s), up(d->n));
-	struct jm_tensor *dy = factor(k, t, JM_F8E5M2, 3, dy_dim, &dys);
-	struct jm_tensor *w = factor(k, t, JM_F8E4M3, 2, DIMS(up(d->n), up(d->c)), &ws);
+	struct jm_tensor *dy = factor(k, t, JM_F8E5M2, values, 3, dy_dim, &dys);
+	struct jm_tensor *w = factor(k, t, JM_F8E4M3, values, 2, DIMS(up(d->n), up(d->c)), &ws);
 	struct jm_tensor *dx =
 		backend_result(k, t->c, accumulate, 3, DIMS(d->b, up(d->s), up(d->c)));
 
 	backend_node(k, JM_OP_LINEAR_DGRAD, OPS(dy, w, dys, ws), &dx, accumulate);
 }
 
-static void linear_wgrad(
+static void linear_dgrad(
 	struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
+{
+	linear_dgrad_of(k, t, d, NORMAL, accumulate);
+}
+
+static void linear_wgrad_of(struct kit *k, const struct types *t, const struct shape *d,
+	enum values values, bool accumulate)
 {
 	struct jm_tensor *dys, *xs;
 	const int64_t *dy_dim = DIMS(d->b, up(d->s), up(d->n));
-	struct jm_tensor *dy = factor(k, t, JM_F8E5M2, 3, dy_dim, &dys);
-	struct jm_tensor *x = factor(k, t, JM_F8E4M3, 3, DIMS(d->b, up(d->s), up(d->c)), &xs);
+	const int64_t *x_dim = DIMS(d->b, up(d->s), up(d->c));
+	struct jm_tensor *dy = factor(k, t, JM_F8E5M2, values, 3, dy_dim, &dys);
+	struct jm_tensor *x = factor(k, t, JM_F8E4M3, values, 3, x_dim, &xs);
 	struct jm_tensor *dw = backend_gradient(k, t->a, accumulate, 2, DIMS(up(d->n), up(d->c)));
 
 	backend_node(k, JM_OP_LINEAR_WGRAD, OPS(dy, x, dys, xs), OPS(dw), accumulate);
+}
+
+static void linear_wgrad(
+	struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
+{
+	linear_wgrad_of(k, t, d, NORMAL, accumulate);
+}
+
+/* All three, exact but for the rounding of the result: the tolerance is that of its type alone. */
+static void linear_whole(
+	struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
+{
+	linear_of(k, t, d, WHOLE, accumulate);
+	linear_dgrad_of(k, t, d, WHOLE, accumulate);
+	linear_wgrad_of(k, t, d, WHOLE, accumulate);
 }
 
 /* A product and a gelu, as in a block of a transformer. kept: the product has another reader. */
@@ -87,8 +120,9 @@ static void linear_gelu(struct kit *k, const struct types *t, const struct shape
 {
 	struct jm_tensor *xs, *ws;
 	const int64_t *y_dim = DIMS(d->b, up(d->s), up(d->n));
-	struct jm_tensor *x = factor(k, t, JM_F8E4M3, 3, DIMS(d->b, up(d->s), up(d->c)), &xs);
-	struct jm_tensor *w = factor(k, t, JM_F8E4M3, 2, DIMS(up(d->n), up(d->c)), &ws);
+	struct jm_tensor *x =
+		factor(k, t, JM_F8E4M3, NORMAL, 3, DIMS(d->b, up(d->s), up(d->c)), &xs);
+	struct jm_tensor *w = factor(k, t, JM_F8E4M3, NORMAL, 2, DIMS(up(d->n), up(d->c)), &ws);
 	struct jm_tensor *bias = d->b > 1 ? kit_normal(k, t->v, 0, 1, 1, DIMS(up(d->n))) : NULL;
 	struct jm_tensor *h = kit_out(k, t->c, 3, y_dim, NULL);
 	struct jm_tensor *y = kit_out(k, t->c, 3, y_dim, NULL);
@@ -105,6 +139,7 @@ const struct backend_case backend_fp8_cases[] = {
 	{"quantize", quantize},
 	{"rescale", rescale},
 	{"quantize + linear", linear},
+	{"quantize + linear, whole", linear_whole},
 	{"quantize + linear-dgrad", linear_dgrad},
 	{"quantize + linear-wgrad", linear_wgrad},
 	{"quantize + linear + gelu", linear_gelu},

@@ -338,12 +338,16 @@ static void batchnorm_other(struct kit *k, const struct types *t, const struct s
 		relu;
 }
 
-/* The norm behind a convolution of 1 x 1, or 3 x 3 pixels, whose own result is read too. */
+/*
+ * The norm behind a convolution of 1 x 1, or 3 x 3 pixels, whose own result is read too. Operands are whole numbers,
+ * which every type adds exactly: the rounding of a sum in another order would decide for some elements whether the
+ * ReLU lets their gradient through.
+ */
 static void conv_batchnorm(struct kit *k, const struct types *t, const struct shape *d, bool wide)
 {
 	const int64_t *in = IMAGE(d), size = wide ? 3 : 1, dim[] = {in[0], d->n, in[2], in[3]};
-	struct jm_tensor *x = kit_normal(k, t->c, 0.5, 1, 4, in);
-	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.3, 4, DIMS(d->n, d->c, size, size));
+	struct jm_tensor *x = kit_whole(k, t->c, -1, 2, 4, in);
+	struct jm_tensor *w = kit_whole(k, t->c, -1, 1, 4, DIMS(d->n, d->c, size, size));
 	struct jm_tensor *with = kit_normal(k, t->c, 0, 1, 4, dim);
 	struct norms n = {.x = kit_out(k, t->c, 4, dim, NULL),
 		.with = d->b % 2 ? with : NULL,

@@ -64,6 +64,13 @@ struct jm_tensor *kit_ids(struct kit *k, int64_t below, int rank, const int64_t 
 		below);
 }
 
+struct jm_tensor *kit_whole(
+	struct kit *k, enum jm_dtype type, int least, int most, int rank, const int64_t *dim)
+{
+	return give(k, jm_graph_tensor(k->graph, JM_CLASS_INPUT, type, rank, dim, "whole"), least,
+		0, most - least + 1);
+}
+
 struct jm_tensor *kit_param(struct kit *k, int rank, const int64_t *dim)
 {
 	struct jm_tensor *t =
@@ -120,7 +127,8 @@ static int write_given(struct kit *k, int g, struct jm_err *err)
 		double value = k->mean[g] + k->spread[g] * normal(seed, (uint64_t)i);
 
 		if (k->below[g])
-			value = (double)(jm_rng(seed, (uint64_t)i) % (uint64_t)k->below[g]);
+			value = k->mean[g] +
+				(double)(jm_rng(seed, (uint64_t)i) % (uint64_t)k->below[g]);
 		jm_element_set(t->type, data, i, value);
 	}
 	code = jm_program_write(k->program, t, data, err);

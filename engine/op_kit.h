@@ -22,7 +22,7 @@ struct kit {
 	uint64_t seed;
 	struct jm_tensor *given[KIT_MAX]; /* operands, with how their values are spread */
 	double mean[KIT_MAX], spread[KIT_MAX];
-	int64_t below[KIT_MAX]; /* > 0: whole numbers 0 to below - 1 */
+	int64_t below[KIT_MAX]; /* > 0: mean and whole numbers 0 to below - 1 */
 	int n_given;
 	struct jm_tensor *result[KIT_MAX]; /* plain copies, to be read */
 	int n_results;
@@ -41,6 +41,9 @@ void kit_done(struct kit *k);
 struct jm_tensor *kit_normal(struct kit *k, enum jm_dtype type, double mean, double spread,
 	int rank, const int64_t *dim);
 struct jm_tensor *kit_ids(struct kit *k, int64_t below, int rank, const int64_t *dim);
+/* Whole numbers from `least` to `most`: sums of their products are exact in types that hold the largest sum. */
+struct jm_tensor *kit_whole(
+	struct kit *k, enum jm_dtype type, int least, int most, int rank, const int64_t *dim);
 /* A trainable one of any rank. */
 struct jm_tensor *kit_param(struct kit *k, int rank, const int64_t *dim);
 /* A result in the making; `from` (may be NULL) is what it holds before. */

@@ -11,13 +11,18 @@ struct jm_selftest_row {
 	const char *name; /* of an op, or of several that may be joined */
 	int n_cases, n_refused, n_wrong;
 	double worst; /* the largest difference, in units of what is allowed; NaN: a result is NaN */
+	char first_wrong
+		[256]; /* types, shape and element of the first wrong case; "" = none is wrong */
 };
 
 typedef void jm_selftest_tell(void *arg, const struct jm_selftest_row *row);
 
-/* Tells row by row. 0, also when results are wrong; an error when something cannot be run at all. */
-int jm_selftest(
-	const char *device, uint64_t seed, jm_selftest_tell *tell, void *arg, struct jm_err *err);
+/*
+ * Tells row by row, of the ops whose name begins with `op` ("" = all); a row's shapes and operands depend on seed and
+ * name alone. 0, also when results are wrong; an error when something cannot be run at all, or there is no such op.
+ */
+int jm_selftest(const char *device, const char *op, uint64_t seed, jm_selftest_tell *tell,
+	void *arg, struct jm_err *err);
 
 /* A few ops before a run. */
 struct jm_selftest_short {

@@ -66,13 +66,17 @@ static double check_case(const char *device, const struct backend_case *c, const
 		check_last(mine.program);
 	assert_ok(kit_run(&ref, &err), err);
 	for (int r = 0; r < ref.n_results; r++) {
-		double off = backend_compare(&mine, &ref, r, c);
+		struct backend_off off = backend_compare(&mine, &ref, r, c);
 
-		if (!(off <= 1))
-			print_error("%s: %s, %s, shape %td, flag %d, result %d: %.3g times what is "
-				    "allowed\n",
-				device, c->name, t->name, d - shapes, flag, r, off);
-		worst = backend_worse(worst, off);
+		if (!(off.worst <= 1))
+			print_error(
+				"%s: %s, %s, shape %td, flag %d, result %d: %.3g times what is "
+				"allowed; element %lld is %.9g and should be %.9g; %lld of %lld "
+				"exceed it\n",
+				device, c->name, t->name, d - shapes, flag, r, off.worst,
+				(long long)off.at, off.value, off.expected, (long long)off.n_beyond,
+				(long long)off.n);
+		worst = backend_worse(worst, off.worst);
 	}
 	kit_done(&mine);
 	kit_done(&ref);
@@ -153,7 +157,7 @@ static bool repeat_case(const char *device, const struct backend_case *c, const 
 		good = false;
 	}
 	for (int r = 0; r < kit[0].n_results; r++)
-		off = backend_worse(off, backend_compare(&kit[2], &kit[0], r, c));
+		off = backend_worse(off, backend_compare(&kit[2], &kit[0], r, c).worst);
 	if (!(off <= 1))
 		print_error("%s: %s, %s: one thread is %.3g times of what is allowed from two\n",
 			device, c->name, t->name, off);
