@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 
 import pytest
 
@@ -34,6 +35,30 @@ def test_wrong_products_are_found(tmp_path):
     found = rows(status=1, env=env)
     assert found["linear"]["wrong"] == found["linear"]["cases"] - found["linear"]["refused"] and found["linear"]["error"] > 100
     assert found["attention"]["wrong"] and not found["gelu"]["wrong"]
+    alone = rows("--op", "linear + gelu", status=1, env=env)
+    assert set(alone) == {"linear + gelu", "linear + gelu-erf"}
+    for op, row in alone.items():  # the same shapes and operands as among all
+        assert row == found[op]
+    # faulty.so adds 1000 to the middle element of a product, and nothing else
+    where = re.fullmatch(r"f32, b=(\d+) s=(\d+) c=\d+ n=(\d+) heads=\d+ kv_heads=\d+ variant=0: element (\d+) of (\d+) of "
+                         r"result 0 is (\S+) and should be (\S+); 1 elements exceed the tolerance", found["linear"]["first_wrong"])
+    b, s, n, at, count, value, expected = map(float, where.groups())
+    assert count == b * s * n and at == count // 2 and value - expected == pytest.approx(1000)
+    assert found["gelu"]["first_wrong"] is None
+    done = jm("selftest", "--op", "linear + gelu-erf", "--seed", 1, env=env)
+    assert "--device cpu --seed 1 --op 'linear + gelu-erf'" in done.stdout and found["linear + gelu-erf"]["first_wrong"] in done.stdout
+
+
+@needs_cpu
+def test_seed_draws_other_operands():
+    one, same, other = (rows("--op", "softmax", "--seed", n) for n in (5, 5, 6))
+    assert one == same and one != other
+    assert one["softmax-xent"]["cases"] == other["softmax-xent"]["cases"] == 20
+
+
+def test_unknown_op_is_refused():
+    done = jm("selftest", "--device", "ref", "--op", "lineal")
+    assert done.returncode == 125 and "'lineal'" in done.stderr
 
 
 def test_absent_device_is_refused():
