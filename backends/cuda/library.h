@@ -54,14 +54,12 @@ struct cuda_dnn_calls {
 
 struct cuda_lt {
 	struct cuda_lt_calls call;
-	void *library;
 	cublasLtHandle_t handle; /* NULL until it is opened */
 	size_t version;		 /* 130100 = 13.1.0 */
 };
 
 struct cuda_dnn {
 	struct cuda_dnn_calls call;
-	void *library;
 	cudnnHandle_t handle;		 /* NULL until it is opened */
 	size_t version;			 /* 91400 = 9.14.0 */
 	cudnnBackendDescriptor_t device; /* of a GPU that is only described; replaces the handle */
