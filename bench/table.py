@@ -20,6 +20,7 @@ import tempfile
 import xml.etree.ElementTree
 
 import step
+import table_gpu
 import table_md
 
 ROOT = step.HERE.parent
@@ -126,7 +127,8 @@ def main():
         data = json.loads(given.kept.read_text(encoding="utf-8"))
     else:
         data = collect(given)
-    given.output.write_text(table_md.page(data), encoding="utf-8")
+    gpus = table_gpu.section(ROOT / "docs" / "speed_gpu.json")
+    given.output.write_text(table_md.page(data, gpus), encoding="utf-8")
     print(f"{given.output} is written", file=sys.stderr)
     if data["parity_passed"] is False:
         sys.exit("A parity test failed or could not run: the errors in the table are not to be relied upon.")

@@ -151,7 +151,8 @@ def setting(data):
     return "\n".join(about + ([data["note"]] if data["note"] else []))
 
 
-def page(data):
+def page(data, gpus=""):
+    """gpus: the section of table_gpu.py"""
     cases = data["cases"]
     first = cases[0]
     method = METHOD.format(products=step.PRODUCTS, threads=data["machine"]["threads"],
@@ -185,4 +186,4 @@ Written by `make table` (`bench/table.py`); all raw figures are in `speed.json`.
 ## What to keep in mind
 
 {CAVEATS}{SLOW if slow_bf16(cases) else ""}{OLD if "python3-torch" in data["versions"] else ""}
-"""
+{gpus}"""

@@ -72,8 +72,13 @@ static const struct jm_option options[] = {
 	{.name = "keep-most",
 		.type = JM_FLAG,
 		.help = "recompute only what takes 1 % of a step by the device's peaks, as run "
-			"does "
-			"on a GPU where that fits"},
+			"does on a GPU where that fits: --remake 1"},
+	{.name = "remake",
+		.type = JM_REAL,
+		.argument = "PERCENT",
+		.min = 0,
+		.max = 100,
+		.help = "recompute only what takes this share of a step by the device's peaks"},
 	{.name = "recompute",
 		.type = JM_FLAG,
 		.help = "recompute the activations of each block for its gradients"},
@@ -192,13 +197,17 @@ static int take_options(struct jm_cli *cli, struct describe_plan *plan)
 static int choose_kept(struct describe_plan *plan, struct jm_err *err)
 {
 	struct jm_training *t = &plan->training;
+	double percent = jm_values_number(&plan->values, "remake");
 
-	if (!(jm_values_number(&plan->values, "keep-most") > 0) ||
-		jm_device_remake(&plan->device, t->precision, t->math, 0.01, &t->remake))
+	if (isnan(percent) && jm_values_number(&plan->values, "keep-most") > 0)
+		percent = 1;
+	t->keep_all |= percent <= 0;
+	if (isnan(percent) || t->keep_all ||
+		jm_device_remake(&plan->device, t->precision, t->math, percent / 100, &t->remake))
 		return 0;
 	return jm_err_set(err, JM_EUSAGE,
 		"The peaks of device %s are not known, so neither is what recomputing costs; omit "
-		"--keep-most.",
+		"--keep-most and --remake.",
 		plan->device.backend->name);
 }
 

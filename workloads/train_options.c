@@ -114,8 +114,16 @@ const struct jm_option jm_train_options[] = {
 	{.name = "keep-all",
 		.type = JM_FLAG,
 		.help = "norms, activations and compute copies are kept for gradients, not "
-			"recomputed: more memory, fewer passes over it, the same results. The "
-			"default on a device with its own memory, if the plan fits into it"},
+			"recomputed: more memory, fewer passes over it, the same results"},
+	{.name = "remake",
+		.type = JM_REAL,
+		.argument = "PERCENT",
+		.min = 0,
+		.max = 100,
+		.help = "share of a step's time, by the peaks of the device, in which norms, "
+			"activations and compute copies are recomputed instead of kept: those "
+			"first that free most memory for it. When not given: 1 on a device with "
+			"its own memory, if the plan fits into it, else all of them"},
 	{.name = "keep-less",
 		.type = JM_FLAG,
 		.help = "norms, activations and compute copies are recomputed for gradients even "
@@ -224,6 +232,15 @@ static int check_threads(const struct train *s, struct jm_err *err)
 		wanted, have, have == 1 ? "" : "s", have);
 }
 
+static int check_kept(const struct train *s, struct jm_err *err)
+{
+	if (isnan(s->remake) || s->may_keep)
+		return 0;
+	return jm_err_set(err, JM_EUSAGE,
+		"--remake limits what is recomputed, and --keep-all, --keep-less and --recompute "
+		"decide that already; omit one of them.");
+}
+
 static int choose_model(struct train *s, struct jm_err *err)
 {
 	const struct jm_values *o = s->work->options;
@@ -246,6 +263,7 @@ static int choose_model(struct train *s, struct jm_err *err)
 	s->training.keep_all = jm_train_option(s, "keep-all") > 0;
 	s->may_keep = !s->training.keep_all && !s->training.recompute &&
 		      jm_train_option(s, "keep-less") <= 0;
+	s->remake = jm_train_option(s, "remake") / 100;
 	s->training.init = jm_init_find(jm_values_text(o, "init"));
 	s->training.zero_gamma = jm_train_option(s, "zero-gamma") > 0;
 	s->eval.every = (long)jm_train_option(s, "eval-every");
@@ -259,6 +277,8 @@ static int choose_model(struct train *s, struct jm_err *err)
 	s->training.scaled = s->scaler.dynamic || s->scaler.scale != 1;
 	if (!code)
 		code = check_eval(s, err);
+	if (!code)
+		code = check_kept(s, err);
 	return code ? code : check_update(s, err);
 }
 

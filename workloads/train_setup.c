@@ -3,6 +3,7 @@
 #include "train.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -152,6 +153,26 @@ static void drop_plan(struct train *s)
 
 #define REMADE 0.01 /* share of a step's time by the roofline that goes into values made again */
 
+/* Sets how much is recomputed to `share`; false: the device's peaks are not known. */
+static bool limit_remade(struct train *s, double share)
+{
+	struct jm_training *t = &s->training;
+
+	t->keep_all = share <= 0;
+	return jm_device_remake(&s->device, t->precision, t->math, share, &t->remake);
+}
+
+/* --remake needs the peaks of the device. */
+static int choose_remade(struct train *s, struct jm_err *err)
+{
+	if (!isnan(s->remake) && !limit_remade(s, s->remake) && s->remake > 0)
+		return jm_err_set(err, JM_EUSAGE,
+			"The peaks of device %s are not known, so neither is what recomputing "
+			"costs; omit --remake.",
+			s->device.backend->name);
+	return 0;
+}
+
 /*
  * If a device has memory of its own, no other program needs the rest of it: everything that fits is
  * kept, except values that cost next to nothing to compute again. An evaluation beside the training adds
@@ -162,9 +183,9 @@ static int plan_kept(struct train *s, struct jm_err *err)
 	struct jm_training *t = &s->training;
 	int copies = s->eval.every ? 4 : 1, code;
 
-	if (!s->may_keep || s->device.props.host_memory || !s->memory)
+	if (!isnan(s->remake) || !s->may_keep || s->device.props.host_memory || !s->memory)
 		return plan_program(s, err);
-	t->keep_all = !jm_device_remake(&s->device, t->precision, t->math, REMADE, &t->remake);
+	t->keep_all = !limit_remade(s, REMADE);
 	code = plan_program(s, err);
 	if (code || s->program->peak_bytes + copies * jm_staging_bytes(s->program) <= s->memory)
 		return code;
@@ -180,6 +201,8 @@ static int plan(struct train *s, struct jm_err *err)
 	int64_t start = jm_clock_now(jm_clock_real());
 	int code = find_memory(s, err);
 
+	if (!code)
+		code = choose_remade(s, err);
 	if (!code && !s->training.batch)
 		code = jm_fit_batch(&s->training, &s->device, s->memory, err);
 	if (!code)

@@ -71,6 +71,29 @@ def test_a_vocabulary_without_masters_fills_whole_blocks(env):
     assert odd["flops_executed_per_item"] == even["flops_executed_per_item"]
 
 
+def test_time_buys_memory(env):
+    """--remake: the more of a step, the less memory, and never more time than was given."""
+    every, less = plan(env, *GPT, "--keep-all"), plan(env, *GPT)
+    given = [plan(env, *GPT, "--remake", percent) for percent in (0, 1, 2, 4, 100)]
+    peaks = [p["peak_bytes"] for p in given]
+    assert peaks == sorted(peaks, reverse=True) and len(set(peaks)) == len(peaks)
+    assert given[0] == every and given[1] == plan(env, *GPT, "--keep-most") and given[-1] == less
+    tokens = every["batch"] * every["seq"]
+    longest = every["flops_executed_per_item"] * tokens / FLOPS + every["bytes_per_item"] * tokens / BYTES
+    for share, p in zip((0, 0.01, 0.02, 0.04), given):
+        assert (p["bytes_per_item"] - every["bytes_per_item"]) * tokens / BYTES <= share * longest
+
+
 def test_unknown_peaks_are_told():
-    done = jm("describe", "gpt-117m", "--device", "ref", "--keep-most")
-    assert done.returncode == USAGE and "peaks of device ref are not known" in done.stderr
+    for word in (["--keep-most"], ["--remake", 2]):
+        done = jm("describe", "gpt-117m", "--device", "ref", *word)
+        assert done.returncode == USAGE and "peaks of device ref are not known" in done.stderr
+    done = jm("run", "gpt-117m", "--device", "ref", "--layers", 1, "--batch", 1, "--seq", 16, "--steps", 1, "--remake", 2)
+    assert done.returncode and "peaks of device ref are not known" in " ".join(done.stdout.split() + done.stderr.split())
+
+
+@pytest.mark.parametrize("word", ["--keep-all", "--keep-less", "--recompute"])
+def test_one_rule_decides_what_is_kept(word):
+    done = jm("run", "gpt-117m", "--device", "ref", "--layers", 1, "--batch", 1, "--seq", 16, "--steps", 1,
+              "--remake", 2, word)
+    assert done.returncode and "omit one of them" in " ".join(done.stdout.split() + done.stderr.split())
