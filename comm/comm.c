@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Communicators whatever their transport. */
+/* Communicators, independent of their transport. */
 #include "comm.h"
 
 #include "base/member.h"

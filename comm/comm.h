@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Room comm: ranks and what they do together. One file = one transport; `local`, by shared memory between the
- * processes of one host, is the definition of every transfer.
+ * Room comm: transfers between ranks. One file = one transport; `local`, by shared memory between
+ * the processes of one host, defines the result of every transfer.
  * May include: lib/base, vendor.
  *
- * A gang of `world` ranks opens a communicator together. From then on each rank starts the same transfers in the
- * same order, with the same kind, type and count. `start` may return before the transfer is done; memory that it
- * names belongs to it until then. A transport of host memory is done when `wait` returns; one of device memory
- * queues its work in a stream of the device, and is done when the stream has reached a place behind it.
+ * A gang of `world` ranks opens a communicator together. From then on each rank starts the same
+ * transfers in the same order, with the same kind, type and count. `start` may return before the
+ * transfer is done; until then the caller must not touch its memory. A transfer in host memory is
+ * done when `wait` returns; one in device memory is queued on a stream of the device and is done
+ * when the stream has passed it.
  *
- * A communicator is used by one thread. An error is final for it: the gang has to end.
+ * A communicator is used by one thread. After an error it cannot be used again, and all ranks have
+ * to end.
  */
 #ifndef JM_COMM_H
 #define JM_COMM_H
@@ -34,8 +36,8 @@ static inline size_t jm_comm_type_bytes(enum jm_comm_type type)
 /*
  * n = count, W = world, elements of `type`:
  *	all-reduce	from [n], to [n]: the sum over the ranks, the same bits on each. from == to is allowed
- *	all-gather	from [n], to [W n]: what the ranks gave, in their order
- *	reduce-scatter	from [W n], to [n]: of the sum over the ranks the part of this rank
+ *	all-gather	from [n], to [W n]: the data of all ranks in rank order
+ *	reduce-scatter	from [W n], to [n]: this rank's part of the sum over the ranks
  *	broadcast	from [n] of rank `root`, to [n] of all; from == to is allowed
  * Sums are of f32, f64 and (device memory only) bf16. `local` adds in the order of the ranks.
  */
@@ -48,37 +50,36 @@ struct jm_transfer {
 	void *to;
 	size_t count;
 	int root;
-	void *stream; /* of a transport of device memory; else NULL */
+	void *stream; /* for a transport of device memory; else NULL */
 };
 
 struct jm_comm;
 
-/* Where a rank stands when a communicator is opened. */
+/* What a rank needs to open a communicator. */
 struct jm_comm_place {
 	int rank, world;
-	int fd; /* local: of the file that the launcher made for the gang */
-	const struct jm_comm
-		*control; /* other transports: an open one of the same gang, to meet over */
+	int fd;			       /* local: the file that the launcher made for the gang */
+	const struct jm_comm *control; /* other transports: an open communicator of the same gang */
 };
 
 struct jm_transport {
 	const char *name;
 	const char *summary;
-	bool host_memory; /* else device memory, of the device that is current in the calling thread */
-	int (*check)(struct jm_err *err); /* could it be opened here? NULL = always */
+	bool host_memory; /* false: memory of the device that is current in the calling thread */
+	int (*check)(struct jm_err *err); /* 0 = the transport can be opened here; NULL = always */
 	/* Waits for all ranks. */
 	int (*open)(const struct jm_comm_place *place, void **ret_state, struct jm_err *err);
 	int (*start)(void *state, const struct jm_transfer *t, struct jm_err *err);
-	int (*wait)(
-		void *state, struct jm_err *err); /* for all that was started; NULL = start has */
-	void (*close)(void *state);		  /* takes NULL */
+	/* Waits for all transfers that were started; NULL = start waits. */
+	int (*wait)(void *state, struct jm_err *err);
+	void (*close)(void *state); /* takes NULL */
 };
 
 extern const struct jm_transport *const jm_transports[]; /* NULL-terminated, generated */
 
 const struct jm_transport *jm_transport_find(const char *name, struct jm_err *err);
 
-/* An open communicator; all zero = there is none, and the rank is alone. */
+/* An open communicator; all zero = none, for a single rank. */
 struct jm_comm {
 	const struct jm_transport *transport;
 	void *state;
@@ -87,10 +88,11 @@ struct jm_comm {
 
 int jm_comm_open(const char *transport, const struct jm_comm_place *place, struct jm_comm *ret,
 	struct jm_err *err);
-void jm_comm_close(struct jm_comm *comm); /* one that is zeroed, too */
-/* start, then wait. */
+void jm_comm_close(struct jm_comm *comm); /* a zeroed one is allowed */
+/* Starts the transfer and waits for it. */
 int jm_comm_run(const struct jm_comm *comm, const struct jm_transfer *t, struct jm_err *err);
-/* Of host memory: the sum over the ranks in place; the value of rank 0 in place. Alone: nothing changes. */
+/* In host memory: replaces the values by their sum over the ranks, or by the value of rank 0. For a
+ * single rank nothing changes. */
 int jm_comm_sum(const struct jm_comm *comm, double *value, int n, struct jm_err *err);
 int jm_comm_from_first(const struct jm_comm *comm, void *value, size_t bytes, struct jm_err *err);
 

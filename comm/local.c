@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Transport `local`: processes of one host, by a file without a name that they all map, so that nothing is left
- * of it when they have ended.
+ * Transport `local`: processes of one host share an unnamed file that they all map, so that no file
+ * remains after they end.
  *
- * The file holds a seat for each rank: two slots and the number of pieces it has posted. A transfer goes piece by
- * piece: a rank copies its part into one slot, posts it, waits until all have posted as many, and reads the slots
- * of the others. The next piece takes the other slot. Who writes slot k % 2 again has seen all ranks post piece
- * k - 1, which they do after they have read piece k - 2: one wait a piece is enough.
+ * The file holds a seat for each rank: two slots and the number of pieces that it has posted. A
+ * transfer is made in pieces: a rank copies its part into one slot, posts it, waits until all ranks
+ * have posted the same number of pieces, and reads the slots of the others. The next piece uses the
+ * other slot. A rank that writes slot k % 2 again has seen all ranks post piece k - 1, which they
+ * do after reading piece k - 2, so one wait per piece is enough.
  */
 #include <errno.h>
 #include <linux/futex.h>
@@ -20,22 +21,23 @@
 
 #include "comm.h"
 
-#define SLOT_BYTES ((size_t)256 << 10) /* two slots of some ranks stay in a cache */
+/* small enough that the slots of several ranks stay in a cache */
+#define SLOT_BYTES ((size_t)256 << 10)
 #define SPINS	   2000
-#define NAP_NS	   100000000 /* between looks whether a rank has left */
-#define WORDS	   4	     /* f32 of a vector */
+#define POLL_NS	   100000000 /* interval of the check whether a rank has ended */
+#define WORDS	   4	     /* f32 elements of a vector */
 
 struct seat {
-	_Alignas(64) _Atomic uint32_t posted; /* pieces; wraps */
-	_Atomic uint32_t sleepers;	      /* ranks that wait for it in the kernel */
-	_Atomic uint32_t left;		      /* the rank has closed */
+	_Alignas(64) _Atomic uint32_t posted; /* number of pieces; wraps around */
+	_Atomic uint32_t sleepers;	      /* ranks that wait for a piece in the kernel */
+	_Atomic uint32_t left;		      /* 1 = the rank has closed */
 	_Alignas(64) char slot[2][SLOT_BYTES];
 };
 
 struct local {
 	struct seat *seat; /* [world], shared */
 	int rank, world;
-	uint32_t piece; /* that this rank posts next */
+	uint32_t piece; /* the piece that this rank posts next */
 };
 
 /* ---- posting and waiting ------------------------------------------------------------------------------- */
@@ -61,10 +63,10 @@ static void relax(void)
 #endif
 }
 
-/* Sleeps in the kernel until the rank posts the piece, for NAP_NS at most. */
+/* Sleeps in the kernel until the rank posts the piece, for POLL_NS at most. */
 static void sleep_for(struct seat *seat, uint32_t piece)
 {
-	const struct timespec nap = {.tv_nsec = NAP_NS};
+	const struct timespec nap = {.tv_nsec = POLL_NS};
 	uint32_t now;
 
 	atomic_fetch_add(&seat->sleepers, 1);
@@ -92,7 +94,7 @@ static int wait_for(struct local *l, int rank, struct jm_err *err)
 	return 0;
 }
 
-/* Posts the piece in the own slot, and waits until all ranks have posted theirs. */
+/* Posts the piece in this rank's slot, and waits until all ranks have posted theirs. */
 static int meet(struct local *l, struct jm_err *err)
 {
 	int rc = 0;
@@ -104,7 +106,7 @@ static int meet(struct local *l, struct jm_err *err)
 	return rc;
 }
 
-/* Of rank r: the slot of the piece that is posted next, and, behind `meet`, of the one that all have posted. */
+/* The slot of rank r for the next piece; after `meet`, for the piece that all ranks have posted. */
 static char *slot_of(const struct local *l, int r, uint32_t piece)
 {
 	return l->seat[r].slot[piece % 2];
@@ -175,7 +177,7 @@ static void sum_given(const struct local *l, enum jm_comm_type type, char *to, s
 		sum_f64(l, to, bytes);
 }
 
-/* ---- transfers: of bytes `at` to at + n, n at most a slot --------------------------------------------------- */
+/* ---- transfers of bytes `at` to at + n, n at most a slot ------------------------------------- */
 
 static int all_reduce(
 	struct local *l, const struct jm_transfer *t, size_t at, size_t n, struct jm_err *err)
@@ -279,7 +281,7 @@ static int local_open(const struct jm_comm_place *place, void **ret_state, struc
 	if (!l)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a communicator.");
 	*l = (struct local){.rank = place->rank, .world = place->world};
-	/* each rank gives the file the same size, so that none has to be the first */
+	/* every rank sets the same size, so that their order does not matter */
 	if (ftruncate(place->fd, (off_t)file_bytes(l->world)))
 		l->seat = MAP_FAILED;
 	else

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Transport `nccl`: NVIDIA GPUs of one or more hosts. The library is opened when a communicator is; its functions are
- * declared as in nccl.h of NCCL 2 (NVIDIA, BSD 3-Clause).
+ * Transport `nccl`: NVIDIA GPUs of one or more hosts. The library is opened with the first
+ * communicator; its functions are declared as in nccl.h of NCCL 2 (NVIDIA, BSD 3-Clause).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -65,7 +65,7 @@ struct nccl {
 	void *comm;
 };
 
-/* As enum ncclDataType_t numbers them. */
+/* The values of enum ncclDataType_t. */
 static const int types[] = {
 	[JM_COMM_BYTE] = 1, [JM_COMM_F32] = 7, [JM_COMM_F64] = 8, [JM_COMM_BF16] = 9};
 
@@ -160,7 +160,8 @@ static int nccl_start(void *state, const struct jm_transfer *t, struct jm_err *e
 	return check(n, rc, "A transfer", err);
 }
 
-/* Not ncclCommDestroy, which waits for all ranks: after an error they may not come. */
+/* Aborts the communicator, because ncclCommDestroy waits for all ranks, some of which may have
+ * ended. */
 static void nccl_close(void *state)
 {
 	struct nccl *n = state;

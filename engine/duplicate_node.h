@@ -5,14 +5,14 @@
 
 #include "graph.h"
 
-/* A tensor like t, for the same values computed again. From now on t is never virtual, so that both have
- * the same bits. NULL = the graph has an error. */
+/* A tensor like t for the recomputed values. From now on t is never virtual, so that both have the
+ * same bits. NULL = the graph has an error. */
 struct jm_tensor *jm_duplicate_tensor(struct jm_graph *g, struct jm_tensor *t);
-/* Appends the node once more, with these results. NULL = the graph has an error. */
+/* Appends a duplicate of the node with these results. NULL = the graph has an error. */
 struct jm_node *jm_duplicate_node(
 	struct jm_graph *g, const struct jm_node *n, struct jm_tensor *const *out);
 
-/* May copies of parameters be computed again? With several micro-steps there is one copy for all
+/* True if copies of parameters may be recomputed. With several micro-steps one copy serves all
  * (hoist_copies.c). */
 static inline bool jm_duplicates_copies(const struct jm_graph *g)
 {

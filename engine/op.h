@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the passes need to know of each op, beyond its meaning (engine/backend.h). */
+/* Properties of each op that the passes need, in addition to its definition (engine/backend.h). */
 #ifndef JM_OP_H
 #define JM_OP_H
 
 #include "backend.h"
 
 struct jm_op_row {
-	int n_in, n_out; /* optional ones included */
+	int n_in, n_out; /* including optional operands */
 	/* out[place_out] may have the address of in[0]; -1 = never */
 	int place_out;
-	/* FLOPs of matrix products; a multiply-add is 2, elementwise work counts 0. */
+	/* FLOPs of matrix products; a multiply-add is 2, elementwise work is not counted. */
 	void (*flops)(const struct jm_node *n, double *ret_model, double *ret_executed);
 };
 
 const struct jm_op_row *jm_op_row(enum jm_op op);
-/* Can a backend that lacks the type of the first result write it in that of the operands? True
- * for gradients of weights, which are f32 for operands of any type. */
+/* True if a backend that cannot write the type of the first result may write it in that of the
+ * operands: for gradients of weights, which are f32 for operands of any type. */
 bool jm_node_narrows(const struct jm_node *n);
 /* Fills the node's flops_model, flops_executed and bytes. */
 void jm_node_cost(struct jm_node *n);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cases of the comparison of backends with ref: small graphs of each op, of any shape and types. */
+/* The cases of the comparison of backends with ref: small graphs of each op, for any shape and
+ * types. */
 #ifndef JM_OP_CASE_H
 #define JM_OP_CASE_H
 
@@ -28,10 +29,10 @@ struct backend_case {
 extern const struct backend_case backend_row_cases[], backend_image_cases[], backend_group_cases[],
 	backend_sums_cases[], backend_update_cases[], backend_attention_cases[],
 	backend_fp8_cases[];
-/* Slow: tests run it only once. */
+/* A slow case, which tests run only once. */
 extern const struct backend_case backend_large_case;
 
-/* f32; bf16 with f32 between blocks; bf16 throughout; f16 likewise; ending with a row without a name. */
+/* f32; bf16 with f32 between blocks; bf16 only; the same for f16; the last row has no name. */
 extern const struct types backend_types[];
 
 /* How far a result is from the reference's. */

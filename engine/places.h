@@ -23,7 +23,7 @@ struct jm_places {
 
 /* The lowest offset from `start` on where `bytes` are free from unit `first` to unit `last`. */
 size_t jm_places_find(const struct jm_places *p, size_t start, size_t bytes, int first, int last);
-/* Keeps the order of what is equal; false = out of memory. */
+/* Adds the place after those with an equal offset; false = out of memory. */
 bool jm_places_add(struct jm_places *p, const struct jm_place *place);
 void jm_places_done(struct jm_places *p);
 

@@ -13,23 +13,24 @@
 struct jm_profile {
 	double *seconds;	/* [unit], summed over `steps` */
 	long *runs;		/* [unit] */
-	struct jm_event *event; /* [unit]: before it; [unit + 1]: behind it */
+	struct jm_event *event; /* [unit]: before the unit; [unit + 1]: after it */
 	int n_events;
-	double peak_bytes; /* of memory, per second: the device's, else measured by updating long vectors */
+	/* of memory per second: the device's peak, else measured by updating long vectors */
+	double peak_bytes;
 };
 
-/* One line of a profile: a unit, or all units of one kind. Per run of the program's step. */
+/* One line of a profile: a unit, or all units of one kind. */
 struct jm_profile_line {
 	char name[96];		      /* "linear + gelu" */
-	char what[48];		      /* of a unit: what it makes, "h0.gelu.7" */
+	char what[48];		      /* for a unit: the name of its result, "h0.gelu.7" */
 	double calls;		      /* per step */
 	double seconds, flops, bytes; /* per step */
-	double roofline_s;	      /* what it should take at least; NAN = peaks are unknown */
+	double roofline_s;	      /* the shortest possible time; NAN = peaks are unknown */
 };
 
-/* From now on runs are timed. */
+/* Starts timing; all later runs are timed. */
 int jm_profile_start(struct jm_program *p, struct jm_err *err);
-/* Forgets what was timed so far: after warm-up. */
+/* Discards the times so far; called after warm-up. */
 void jm_profile_reset(struct jm_program *p);
 void jm_profile_free(struct jm_profile *profile); /* takes NULL */
 
@@ -37,7 +38,7 @@ void jm_profile_free(struct jm_profile *profile); /* takes NULL */
 int jm_profile_run(struct jm_program *p, int from, int to, struct jm_err *err);
 
 void jm_profile_unit(const struct jm_program *p, int unit, struct jm_profile_line *ret);
-/* Lines by kind, the one with the most time first; at most `most`. Returns how many. */
+/* At most `most` lines by kind, the longest time first. Returns their number. */
 int jm_profile_kinds(const struct jm_program *p, struct jm_profile_line *ret, int most);
 
 #endif

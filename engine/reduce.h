@@ -15,26 +15,28 @@
 #define JM_BUCKET_BYTES                                                                            \
 	((size_t)25 << 20) /* as large as torch.nn.parallel.DistributedDataParallel's */
 
-/* Of a step. */
+/* The cost of the sums in a step. */
 struct jm_reduce_cost {
 	int buckets;
-	double bytes; /* of gradients that are summed */
-	double exposed; /* seconds that computation waits for sums, the mean of the steps so far; NAN = unknown */
+	double bytes; /* bytes of gradients that are summed */
+	/* seconds that computation waits for sums, mean of the steps so far; NAN = unknown */
+	double exposed;
 };
 
 bool jm_reduce_is_start(const struct jm_unit *u);
 bool jm_reduce_is_node(const struct jm_unit *u);
-/* Inserts the nodes into a program that is scheduled; nothing where one rank trains alone. */
+/* Inserts the nodes into a scheduled program; does nothing for a single rank. */
 int jm_program_add_reduction(struct jm_program *p, struct jm_err *err);
 
-/* Before the first step of a program of several ranks: the communicator that sums, open as long as the program. */
+/* Sets the communicator before the first step of a program of several ranks; it must stay open as
+ * long as the program. */
 int jm_reduce_open(struct jm_program *p, const struct jm_comm *comm, struct jm_err *err);
-void jm_reduce_close(struct jm_program *p); /* one without, too */
+void jm_reduce_close(struct jm_program *p); /* a program without a reduction is allowed */
 /* A unit for which jm_reduce_is_node holds. */
 int jm_reduce_run(struct jm_program *p, const struct jm_unit *u, struct jm_err *err);
-/* Waits for the device. */
+/* The cost so far; waits for the device. */
 struct jm_reduce_cost jm_reduce_cost(struct jm_program *p);
-void jm_reduce_reset(struct jm_program *p); /* forgets the steps so far */
+void jm_reduce_reset(struct jm_program *p); /* discards the steps so far */
 
 /* The name of the transport for the device's memory: "local", "nccl"; NULL = there is none. */
 const char *jm_reduce_transport(const struct jm_device *d);

@@ -10,7 +10,8 @@
 #define JM_RNG_INLINE static inline
 #endif
 
-/* The finaliser of SplitMix64 (Steele, Lea, Flood 2014), twice, so that near seeds give unlike streams. */
+/* The finaliser of SplitMix64 (Steele, Lea, Flood 2014), twice, so that similar seeds give
+ * independent streams. */
 JM_RNG_INLINE uint64_t jm_rng_mix(uint64_t x)
 {
 	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -18,7 +19,7 @@ JM_RNG_INLINE uint64_t jm_rng_mix(uint64_t x)
 	return x ^ x >> 31;
 }
 
-/* What all counters of a seed share. */
+/* The state that all counters of a seed share. */
 JM_RNG_INLINE uint64_t jm_rng_stream(uint64_t seed)
 {
 	return jm_rng_mix(seed + UINT64_C(0x9e3779b97f4a7c15));
@@ -34,7 +35,7 @@ JM_RNG_INLINE uint64_t jm_rng(uint64_t seed, uint64_t counter)
 	return jm_rng_of(jm_rng_stream(seed), counter);
 }
 
-/* Two normal values, by Box and Muller (1958). */
+/* Two normal values by the method of Box and Muller (1958). */
 void jm_rng_normal_pair(uint64_t seed, uint64_t counter, float *ret);
 
 #endif

@@ -1,39 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does a device compute what the ops are defined to be? Each is compared with ref, on random shapes. */
+/* Compares each op of a device with ref, on random shapes. */
 #ifndef JM_SELFTEST_H
 #define JM_SELFTEST_H
 
 #include "backend.h"
 
-#define JM_SELFTEST_SHAPES 2 /* of each case, for each of the types and ways to add */
+#define JM_SELFTEST_SHAPES 2 /* per case, types and mode of accumulation */
 
 struct jm_selftest_row {
-	const char *name; /* of an op, or of several that may be joined */
+	const char *name; /* of an op, or of several fused ones */
 	int n_cases, n_refused, n_wrong;
-	double worst; /* the largest difference, in units of what is allowed; NaN: a result is NaN */
-	char first_wrong
-		[256]; /* types, shape and element of the first wrong case; "" = none is wrong */
+	double worst; /* the largest difference divided by the tolerance; NaN: a result is NaN */
+	/* types, shape and element of the first wrong case; "" = none is wrong */
+	char first_wrong[256];
 };
 
 typedef void jm_selftest_tell(void *arg, const struct jm_selftest_row *row);
 
 /*
- * Tells row by row, of the ops whose name begins with `op` ("" = all); a row's shapes and operands depend on seed and
- * name alone. 0, also when results are wrong; an error when something cannot be run at all, or there is no such op.
+ * Tests the ops whose name begins with `op` ("" = all) and calls back with each row. Shapes and operands of a
+ * row depend only on seed and name. Returns 0 also if results are wrong, and an error if a case cannot be run
+ * or no op has the name.
  */
 int jm_selftest(const char *device, const char *op, uint64_t seed, jm_selftest_tell *tell,
 	void *arg, struct jm_err *err);
 
-/* A few ops before a run. */
+/* The result of the short test before a run. */
 struct jm_selftest_short {
-	int n_cases, n_refused, n_left_out; /* left out: for which no time was left */
+	int n_cases, n_refused, n_left_out; /* left out: not run within the time budget */
 	double worst;			    /* as above */
 	double seconds;
 };
 
 /*
- * The ops of a planned graph in its types, on small random shapes, the most costly first, until budget_s is spent;
- * on a device that is open, whose name is given for sentences. An error: one is wrong, or cannot be run.
+ * Tests the ops of a planned graph in its types on small random shapes, the most costly first, for
+ * at most budget_s, on an open device; its name is used in messages. Returns an error if an op is
+ * wrong or cannot be run.
  */
 struct jm_device;
 struct jm_graph;

@@ -13,9 +13,10 @@
 #define JM_STAGING_TENSORS 8
 
 struct jm_staging_slot {
-	char *host;		     /* pinned */
-	char *device;		     /* NULL: of a device that is not asynchronous */
-	struct jm_event sent, taken; /* by the copy queue; by the compute queue */
+	char *host;   /* pinned */
+	char *device; /* NULL if the device is not asynchronous */
+	/* sent: recorded on the copy queue; taken: on the compute queue */
+	struct jm_event sent, taken;
 };
 
 struct jm_staging {
@@ -26,18 +27,20 @@ struct jm_staging {
 	struct jm_staging_slot slot[JM_STAGING_SLOTS];
 };
 
-/* For these inputs of a program that is built. */
+/* Opens staging for these inputs of a built program. */
 int jm_staging_open(struct jm_staging *s, struct jm_program *p, struct jm_tensor *const *t, int n,
 	struct jm_err *err);
-/* Device memory for all inputs of a program that is planned, beyond its plan; 0 where none is needed. */
+/* Bytes of device memory that staging all inputs of a planned program needs in addition to its
+ * plan. */
 size_t jm_staging_bytes(const struct jm_program *p);
-void jm_staging_close(struct jm_staging *s); /* one that is zeroed, too */
+void jm_staging_close(struct jm_staging *s); /* a zeroed one is allowed */
 
-/* A slot that the device needs no longer. */
+/* Begins a batch in a slot that the device no longer reads. */
 int jm_staging_begin(struct jm_staging *s, struct jm_err *err);
-/* Where the host writes the values of that tensor, plain and in full. NULL: it is not among them. */
+/* The memory for the values of the tensor, plain and complete. NULL: it is not one of the
+ * inputs. */
 void *jm_staging_room(const struct jm_staging *s, const struct jm_tensor *t);
-/* Sends all of them: what is queued to run from now on reads these values. */
+/* Sends all inputs: work queued from now on reads these values. */
 int jm_staging_end(struct jm_staging *s, struct jm_err *err);
 
 #endif

@@ -12,7 +12,7 @@
 
 struct jm_weight {
 	struct jm_tensor
-		t; /* type, dims, layout and bytes as the first program has them; data: see below */
+		t;     /* type, dims, layout and bytes as in the first program; data: see below */
 	size_t offset; /* in memory */
 };
 
@@ -21,19 +21,20 @@ struct jm_weights {
 	struct jm_weight *item;
 	int n;
 	size_t bytes;	    /* of memory */
-	size_t arena_bytes; /* of the program that needs most, of those planned before one is built */
+	size_t arena_bytes; /* the largest arena of the programs planned before the first build */
 	char *memory, *arena;
 	size_t arena_allocated;
 	int users;
 };
 
-/* With one user, who releases it by jm_weights_free. NULL = out of memory. */
+/* The weights have one user, who calls jm_weights_free. NULL = out of memory. */
 struct jm_weights *jm_weights_new(struct jm_device *device);
-struct jm_weights *jm_weights_share(struct jm_weights *w); /* one user more; returns w */
-void jm_weights_free(struct jm_weights *w);		   /* one user less; takes NULL */
+struct jm_weights *jm_weights_share(struct jm_weights *w); /* adds a user; returns w */
+/* removes a user and frees the weights with the last one; takes NULL */
+void jm_weights_free(struct jm_weights *w);
 
 bool jm_weights_is_one(enum jm_class class);
-/* NULL = there is none of that name. */
+/* NULL = there is no tensor of this name. */
 const struct jm_weight *jm_weights_find(const struct jm_weights *w, const char *name);
 int jm_weights_add(
 	struct jm_weights *w, const struct jm_tensor *t, size_t offset, struct jm_err *err);
