@@ -61,7 +61,8 @@ static struct row {
 static int row_index;	    /* -1 = none of these */
 static struct row *row_now; /* NULL = none of these */
 
-static struct cell one, by_stretch[8], by_kind[WAVE_KINDS];
+#define STRETCHES N(stretches)
+static struct cell one, by_stretch[STRETCHES], by_kind[WAVE_KINDS][STRETCHES];
 static int stretch_now;
 static double limit = 700; /* W, of the device; 0 = it tells none */
 
@@ -154,7 +155,7 @@ static void judge(const struct wave_run *run, const int *kind)
 		}
 		note(&one, e.joules - truth, e.error_sampling, truth);
 		note(&by_stretch[stretch_now], e.joules - truth, e.error_sampling, truth);
-		note(&by_kind[kind[i]], e.joules - truth, e.error_sampling, truth);
+		note(&by_kind[kind[i]][stretch_now], e.joules - truth, e.error_sampling, truth);
 		note_load(w, run,
 			&(struct load){.error = fabs(e.joules - truth), .bound = e.error_sampling});
 	}
@@ -310,7 +311,7 @@ static void narrowest(struct row *of, const struct sensor *sensor)
 static void row(const struct sensor *sensor, double shortest, double longest, int runs, int kind)
 {
 	printf("%5.0f-%5.0f ms ", 1e3 * shortest, 1e3 * longest);
-	for (int k = 0; k < N(stretches); k++) {
+	for (int k = 0; k < STRETCHES; k++) {
 		uint64_t seed = 20261122;
 
 		stretch_now = k;
@@ -322,12 +323,40 @@ static void row(const struct sensor *sensor, double shortest, double longest, in
 	printf("\n");
 }
 
+static void print_row(const char *name, struct cell *of)
+{
+	printf("%-15s", name);
+	for (int k = 0; k < STRETCHES; k++)
+		print(&of[k]);
+	printf("\n");
+}
+
+/* All periods together; empties the cells. */
+static void by_wave_form(int kind)
+{
+	printf("by wave form, over all periods:\n");
+	for (int i = 0; i < WAVE_KINDS; i++)
+		if (kind < 0 || i == kind)
+			print_row(wave_kind_names[i], by_kind[i]);
+	print_row("all", by_stretch);
+}
+
+/* Periods in step with the sensor are not among the loads of the other tables. */
+static void in_step(const struct sensor *sensor, int runs, int kind)
+{
+	printf("periods exactly so, in step with the sensor:\n");
+	for (int i = 0; i < N(locked); i++)
+		row(sensor, locked[i], locked[i], runs, kind);
+	print_row("all", by_stretch);
+	memset(by_kind, 0, sizeof(by_kind));
+}
+
 static void table(const struct sensor *sensor, int runs, int kind)
 {
 	printf("%s: held, p95 of the error, median bound / p95, by period and measured stretch\n"
 	       "               ",
 		sensor->name);
-	for (int k = 0; k < N(stretches); k++)
+	for (int k = 0; k < STRETCHES; k++)
 		printf("| %4.1f s               ", stretches[k]);
 	printf("\n");
 	for (int i = 0; i < ROWS; i++) {
@@ -336,23 +365,9 @@ static void table(const struct sensor *sensor, int runs, int kind)
 		row(sensor, periods[i], periods[i + 1], runs, kind);
 	}
 	row_index = -1;
-	printf("all            ");
-	for (int k = 0; k < N(stretches); k++)
-		print(&by_stretch[k]);
-	printf("\nall stretches  ");
-	for (int i = 0; i < WAVE_KINDS; i++) {
-		printf("| %s ", wave_kind_names[i]);
-		print(&by_kind[i]);
-	}
-	printf("\nperiods exactly so, in step with the sensor:\n");
-	for (int i = 0; i < N(locked); i++)
-		row(sensor, locked[i], locked[i], runs, kind);
-	printf("all            ");
-	for (int k = 0; k < N(stretches); k++)
-		print(&by_stretch[k]);
-	for (int i = 0; i < WAVE_KINDS; i++)
-		by_kind[i].n = by_kind[i].held = 0;
-	printf("\n\n");
+	by_wave_form(kind);
+	in_step(sensor, runs, kind);
+	printf("\n");
 }
 
 static int kind_of(const char *name)

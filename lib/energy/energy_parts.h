@@ -107,7 +107,8 @@ struct jm_pattern {
 /* A value that stays for n refreshes. */
 void jm_pattern_add(struct jm_pattern *p, double watts, long n);
 double jm_pattern_mean(const struct jm_pattern *p); /* W */
-/* By how much a load in step with the sensor makes the variance of the energy grow; 1 = it is not. */
+/* By how much a load that repeats makes the variance of the energy grow, or shrink if many readings show it at
+ * different places; 1 = it does not repeat. */
 double jm_pattern_repeats(const struct jm_pattern *p);
 /* Variance of readings by half the mean square of their changes, at most 1: readings that swing from high to
  * low and back change by more than what is missed between them. */

@@ -32,6 +32,7 @@
 #define SMOOTH	     0.85 /* of the range: a wave with such a change between readings is no alias */
 #define QUICK	     2	  /* nor with one of QUICK / (seen share x longest stay on one side) */
 #define ALIAS	     2	  /* of the range: what the mean of a part of an alias misses */
+#define EVEN	     3	  /* readings of a repetition: what the others miss cancels out */
 #define FEW_OF_WAVE  10	  /* readings: fewer of these show only a part of the wave */
 #define MOST_OF_WAVE 0.4  /* of the limit: what that part adds at most */
 
@@ -179,15 +180,31 @@ static long best_lag(const struct jm_pattern *p, double *ret_alike)
 	return best;
 }
 
+/*
+ * The share of what is missed in the readings of one repetition that adds up over the repetitions. Many readings
+ * at different places of a load go evenly through its period, so that what they miss cancels out but for that of a
+ * few of them. Readings that seldom change miss something in few places only.
+ */
+static double uneven(const struct jm_pattern *p, long lag, double alike)
+{
+	double changing = (double)lag * (1 - fmax(0, alike_at(p, 1)));
+
+	if (alike < SURE || lag <= FEW_PLACES || p->n < TURNS * lag)
+		return 1;
+	return fmin(1, EVEN / changing);
+}
+
 double jm_pattern_repeats(const struct jm_pattern *p)
 {
-	double alike;
+	double alike, turns, uneven_share;
 	long lag = best_lag(p, &alike);
 
 	if (!lag)
 		return 1;
+	uneven_share = uneven(p, lag, alike);
 	alike = fmin(alike, MOST);
-	return fmax(1, fmin((1 + alike) / (1 - alike), (double)p->n / (double)lag));
+	turns = fmin((1 + alike) / (1 - alike), (double)p->n / (double)lag);
+	return uneven_share < 1 ? uneven_share * turns : fmax(1, turns);
 }
 
 int jm_pattern_places(const struct jm_pattern *p)
