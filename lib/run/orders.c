@@ -30,6 +30,21 @@ int jm_order_send(int fd, enum jm_order_kind kind, const char *text, struct jm_e
 		fd < 0 ? "it has ended" : strerror(errno));
 }
 
+int jm_order_send_json(int fd, enum jm_order_kind kind, const json_t *row, struct jm_err *err)
+{
+	char text[JM_ORDER_TEXT];
+	size_t n = json_dumpb(row, text, sizeof(text), JSON_COMPACT);
+
+	if (!n || n >= sizeof(text))
+		return jm_err_set(err, JM_ERANGE,
+			"A row of settings has %zu bytes as JSON, but an order to a worker can "
+			"have "
+			"at most %zu.",
+			n, sizeof(text) - 1);
+	text[n] = '\0';
+	return jm_order_send(fd, kind, text, err);
+}
+
 void jm_orders_init(struct jm_orders *o, int fd)
 {
 	*o = (struct jm_orders){.fd = fd};

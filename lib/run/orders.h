@@ -14,8 +14,10 @@
 
 #include "joulemark.h"
 
+#include <jansson.h>
+
 #define JM_ORDERS_VERSION "joulemark-orders/1"
-#define JM_ORDER_TEXT	  640
+#define JM_ORDER_TEXT	  3072 /* holds any row of jm_case_apply, also if all of it is escaped */
 
 enum jm_order_kind { JM_ORDER_STOP, JM_ORDER_APPLIED, JM_ORDER_SETTING, JM_ORDER_NOTE };
 
@@ -29,10 +31,13 @@ extern const char *const jm_order_words[]; /* by kind: "stop"... */
 /* The parent's side: does not wait; JM_EGONE: the worker has ended or does not read. */
 int jm_order_send(int fd, enum jm_order_kind kind, const char *text, struct jm_err *err);
 
+/* The same with a row as JSON. JM_ERANGE: it is longer than an order. */
+int jm_order_send_json(int fd, enum jm_order_kind kind, const json_t *row, struct jm_err *err);
+
 /* The worker's side. */
 struct jm_orders {
 	int fd; /* -1 = none come */
-	char buffer[2048];
+	char buffer[2 * JM_ORDER_TEXT];
 	size_t n;
 };
 

@@ -154,14 +154,9 @@ static int tell_settings(
 
 	json_array_foreach(rows, i, row)
 	{
-		char text[JM_ORDER_TEXT];
-		size_t n;
-
 		json_object_set_new(row, "t_ns", json_integer(now));
-		n = json_dumpb(row, text, sizeof(text) - 1, JSON_COMPACT);
-		text[n < sizeof(text) ? n : 0] = '\0';
 		if (!rc)
-			rc = jm_order_send(fd, JM_ORDER_APPLIED, text, err);
+			rc = jm_order_send_json(fd, JM_ORDER_APPLIED, row, err);
 	}
 	return rc ? rc : jm_order_send(fd, JM_ORDER_SETTING, phase, err);
 }

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "guard/control.h"
+#include "result/case_id.h"
 #include "run/orders.h"
 
 struct line {
@@ -109,7 +111,7 @@ static void other_lines_are_refused(void **unused)
 static void long_lines_are_cut(void **unused)
 {
 	struct line l = open_line();
-	char text[4000];
+	char text[2 * JM_ORDER_TEXT];
 	struct jm_order order;
 	struct jm_err err = JM_ERR_INIT;
 	int refused = 0, rc;
@@ -132,6 +134,49 @@ static void long_lines_are_cut(void **unused)
 	}
 	assert_true(refused > 0);
 	assert_int_equal(order.kind, JM_ORDER_STOP);
+	close_line(&l);
+}
+
+/* A text that JSON makes six times as long. */
+static json_t *control_characters(size_t n)
+{
+	char text[1000];
+
+	assert_true(n < sizeof(text));
+	memset(text, 1, n);
+	return json_stringn(text, n);
+}
+
+/* What a device may be called is up to its driver. The longest row arrives whole. */
+static void a_row_of_any_device_arrives(void **unused)
+{
+	json_t *row = json_pack("{s:o, s:o, s:o, s:o, s:f, s:f, s:f, s:s, s:b, s:I}", "knob",
+		control_characters(sizeof(((struct jm_knob *)NULL)->name) - 1), "device",
+		control_characters(JM_ID_MAX - 1), "unit",
+		control_characters(sizeof(((struct jm_knob *)NULL)->unit) - 1), "phase",
+		control_characters(JM_PHASE_NAME - 1), "requested", -1.0 / 3e300, "accepted",
+		-1.0 / 3e300, "enforced", -1.0 / 3e300, "state", "not reached", "own", true, "t_ns",
+		(json_int_t)INT64_MIN);
+	struct line l = open_line();
+	struct jm_order order;
+	struct jm_err err = JM_ERR_INIT;
+	json_t *got;
+
+	(void)unused;
+	for (int i = 0; i < 3; i++)
+		assert_ok(jm_order_send_json(l.fds[1], JM_ORDER_APPLIED, row, &err), err);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(jm_orders_next(&l.orders, &order, &err), 1);
+		assert_int_equal(order.kind, JM_ORDER_APPLIED);
+		got = json_loads(order.text, 0, NULL);
+		assert_true(json_equal(got, row));
+		json_decref(got);
+	}
+	json_object_set_new(row, "device", control_characters(600));
+	assert_int_equal(jm_order_send_json(l.fds[1], JM_ORDER_APPLIED, row, &err), JM_ERANGE);
+	assert_sentence(&err, JM_ERANGE);
+	assert_int_equal(jm_orders_next(&l.orders, &order, &err), 0);
+	json_decref(row);
 	close_line(&l);
 }
 
@@ -163,6 +208,7 @@ int main(void)
 		cmocka_unit_test(a_line_may_come_in_pieces),
 		cmocka_unit_test(other_lines_are_refused),
 		cmocka_unit_test(long_lines_are_cut),
+		cmocka_unit_test(a_row_of_any_device_arrives),
 		cmocka_unit_test(who_does_not_read_is_not_waited_for),
 	};
 
