@@ -24,7 +24,7 @@
 
 /*
  * Matrix units of Hopper add products of 8 bits with 13 bits behind the point of the largest term and cut off what
- * is below; cuBLASLt brings such sums into f32 after every 128 products at best. Emulated so, sums of at most 192
+ * is below (tests/hw/f8_sums.py); cuBLASLt brings such sums into f32 after every 128 products at best. Sums of at most 192
  * products of normal values are off by up to 1.2e-3, and gelu halves the mean size. Sums of whole numbers are exact.
  */
 #define TOLERANCE_F8_SUMS 3e-3

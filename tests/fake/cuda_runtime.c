@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A false CUDA runtime for the backend's own C: memory is the host's, copies are made at once, nothing computes, and what
- * a real GPU cannot be made to do on demand happens. Configured by JM_FAKE_CUDA="gpus=4;cc=75@1;...":
+ * A false CUDA runtime for the backend's own C: memory is the host's, copies are made at once or as late as they may
+ * (cuda_streams.c), nothing computes, and what a real GPU cannot be made to do on demand happens. Configured by
+ * JM_FAKE_CUDA="gpus=4;cc=75@1;...":
  *
  *	gpus=N			(1)
  *	order=2031		GPU i has the UUID and bus address of the false NVML's GPU of the i-th digit
@@ -9,6 +10,7 @@
  *	count=CODE		cudaGetDeviceCount returns that error: 35 driver too old (of CUDA 11.4), 100 no device...
  *	driver=V		version that the driver tells (13000); 0 = there is none
  *	open=CODE@1		the first stream on GPU 1 returns that error: 2 memory held, 46 exclusive mode
+ *	late=1			queued work is done when the host waits for it, and no sooner
  *	copies=CODE@N		the N-th copy returns that error, and so does every call after it
  */
 #include <cuda_runtime_api.h>
@@ -18,17 +20,14 @@
 #include <time.h>
 
 #include "backends/cuda/cuda.h"
+#include "cuda_fake.h"
 
 /* The header's parameters have names of one letter, some of them with underscores. */
 /* NOLINTBEGIN(readability-inconsistent-declaration-parameter-name) */
 
-static struct {
-	int gpu, copies;
-	cudaError_t broken;
-} now;
+struct fake_cuda fake_cuda;
 
-/* "name=A@B" of the configuration; false: it is not there. */
-static bool configured(const char *name, int *ret_a, int *ret_b)
+bool fake_cuda_configured(const char *name, int *ret_a, int *ret_b)
 {
 	const char *text = getenv("JM_FAKE_CUDA"), *at;
 	size_t n = strlen(name);
@@ -48,7 +47,7 @@ static int one(const char *name, int fallback)
 {
 	int value, of;
 
-	return configured(name, &value, &of) ? value : fallback;
+	return fake_cuda_configured(name, &value, &of) ? value : fallback;
 }
 
 static int number_in_nvml(int gpu)
@@ -87,7 +86,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int gpu)
 		(unsigned char)(first >> 8), (unsigned char)first, 0xfa, 0x4e, 0x40, 0, 0x80, 0, 0,
 		0, 0, 0, (unsigned char)(n >> 8), (unsigned char)n};
 	int cc, of;
-	bool other = configured("cc", &cc, &of) && of == gpu;
+	bool other = fake_cuda_configured("cc", &cc, &of) && of == gpu;
 
 	memset(prop, 0, sizeof *prop);
 	memcpy(prop->uuid.bytes, uuid, sizeof uuid);
@@ -108,20 +107,20 @@ cudaError_t cudaDeviceGetPCIBusId(char *bus, int size, int gpu)
 
 cudaError_t cudaSetDevice(int gpu)
 {
-	now.gpu = gpu;
-	return now.broken;
+	fake_cuda.gpu = gpu;
+	return fake_cuda.broken;
 }
 
 cudaError_t cudaMemGetInfo(size_t *available, size_t *total)
 {
 	*available = (size_t)70 << 30;
 	*total = (size_t)80 << 30;
-	return now.broken;
+	return fake_cuda.broken;
 }
 
 cudaError_t cudaGetLastError(void)
 {
-	return now.broken;
+	return fake_cuda.broken;
 }
 
 const char *cudaGetErrorName(cudaError_t rc)
@@ -140,8 +139,10 @@ const char *cudaGetErrorString(cudaError_t rc)
 
 static cudaError_t take(void **memory, size_t bytes)
 {
-	*memory = now.broken ? NULL : aligned_alloc(256, (bytes + 256) / 256 * 256);
-	return now.broken ? now.broken : *memory ? cudaSuccess : cudaErrorMemoryAllocation;
+	*memory = fake_cuda.broken ? NULL : aligned_alloc(256, (bytes + 256) / 256 * 256);
+	return fake_cuda.broken ? fake_cuda.broken
+	       : *memory	? cudaSuccess
+				: cudaErrorMemoryAllocation;
 }
 
 cudaError_t cudaMalloc(void **memory, size_t bytes)
@@ -157,7 +158,7 @@ cudaError_t cudaMallocHost(void **memory, size_t bytes)
 cudaError_t cudaFree(void *memory)
 {
 	free(memory);
-	return now.broken;
+	return fake_cuda.broken;
 }
 
 cudaError_t cudaFreeHost(void *memory)
@@ -167,159 +168,9 @@ cudaError_t cudaFreeHost(void *memory)
 
 cudaError_t cudaMemset(void *memory, int value, size_t bytes)
 {
-	if (!now.broken)
+	if (!fake_cuda.broken)
 		memset(memory, value, bytes);
-	return now.broken;
-}
-
-cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t stream)
-{
-	(void)stream;
-	return cudaMemset(memory, value, bytes);
-}
-
-cudaError_t cudaMemcpyAsync(
-	void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
-{
-	int code, at;
-
-	(void)kind;
-	(void)stream;
-	if (configured("copies", &code, &at) && ++now.copies == at)
-		now.broken = (cudaError_t)code;
-	if (!now.broken)
-		memcpy(to, from, bytes);
-	return now.broken;
-}
-
-/* ---- queues: all work is done when a call returns ---------------------------------------------------------------- */
-
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags)
-{
-	int code, gpu;
-
-	(void)flags;
-	if (configured("open", &code, &gpu) && gpu == now.gpu)
-		return (cudaError_t)code;
-	*stream = malloc(1);
-	return now.broken;
-}
-
-cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
-{
-	*least = *greatest = 0;
-	return now.broken;
-}
-
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned int flags, int priority)
-{
-	(void)priority;
-	return cudaStreamCreateWithFlags(stream, flags);
-}
-
-cudaError_t cudaStreamDestroy(cudaStream_t stream)
-{
-	free(stream);
-	return now.broken;
-}
-
-cudaError_t cudaStreamSynchronize(cudaStream_t stream)
-{
-	(void)stream;
-	return now.broken;
-}
-
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags)
-{
-	(void)stream;
-	(void)event;
-	(void)flags;
-	return now.broken;
-}
-
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
-{
-	(void)stream;
-	(void)mode;
-	return cudaErrorStreamCaptureUnsupported;
-}
-
-cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
-{
-	(void)stream;
-	*graph = NULL;
-	return cudaErrorStreamCaptureUnsupported;
-}
-
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags)
-{
-	(void)exec;
-	(void)graph;
-	(void)flags;
-	return cudaErrorStreamCaptureUnsupported;
-}
-
-cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
-{
-	(void)exec;
-	(void)stream;
-	return cudaErrorStreamCaptureUnsupported;
-}
-
-cudaError_t cudaGraphDestroy(cudaGraph_t graph)
-{
-	(void)graph;
-	return cudaSuccess;
-}
-
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
-{
-	(void)exec;
-	return cudaSuccess;
-}
-
-/* ---- events: when they were recorded ------------------------------------------------------------------------------ */
-
-cudaError_t cudaEventCreate(cudaEvent_t *event)
-{
-	struct timespec *recorded = calloc(1, sizeof(*recorded));
-
-	*event = (cudaEvent_t)recorded;
-	return now.broken;
-}
-
-cudaError_t cudaEventDestroy(cudaEvent_t event)
-{
-	free(event);
-	return now.broken;
-}
-
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
-{
-	(void)stream;
-	clock_gettime(CLOCK_MONOTONIC, (struct timespec *)(void *)event);
-	return now.broken;
-}
-
-cudaError_t cudaEventSynchronize(cudaEvent_t event)
-{
-	(void)event;
-	return now.broken;
-}
-
-cudaError_t cudaEventQuery(cudaEvent_t event)
-{
-	(void)event;
-	return now.broken;
-}
-
-cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
-{
-	const struct timespec *a = (const void *)from, *b = (const void *)to;
-
-	*ms = (float)(1e3 * (double)(b->tv_sec - a->tv_sec) +
-		      1e-6 * (double)(b->tv_nsec - a->tv_nsec));
-	return now.broken;
+	return fake_cuda.broken;
 }
 
 #ifndef WITH_KERNELS /* cuda_kernels.c */

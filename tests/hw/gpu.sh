@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # What needs an NVIDIA GPU, in one call: tests/hw/gpu.sh BUILD [STEP...]. Every op against the reference, the backends'
 # test in each type, losses beside the processor's, records of single products and of networks, compute-sanitizer over two
-# steps. Without STEP all of them; a STEP is the beginning of a name ("losses", "fp8"). Each has a limit of its own, all
-# together 13 minutes, and about 3 are usual. Ends with "ok" or names what failed.
+# steps, and with PyTorch how products of 8 bits are added. Without STEP all of them; a STEP is the beginning of a name
+# ("losses", "fp8"). Each has a limit of its own; the limits add up to 19 minutes. Ends with "ok" or names what failed.
 set -u
 build=$(cd "${1:-build}" && pwd) || exit 2
 shift
@@ -81,6 +81,7 @@ through_shim() { # RUN'S ARGUMENTS...
 		'all(s["requested"] == s["enforced"] for s in r["settings"])' "$@" --set gpu.power@0=500W
 }
 
+tools=$(cd "$(dirname "$0")" && pwd)
 export -f losses compare chunked sanitize record through_shim
 product=(gemm --m 8192 --n 8192 --k 8192 --precision bf16 --seconds 3)
 small=(--layers 4 --hidden 2048 --heads 32 --kv-heads 8 --ffn 8192 --vocab 32000 --context 2048 --theta 500000)
@@ -97,6 +98,7 @@ step "losses fp16" 40 compare gpt fp16 1e-2 f32
 step "fp8 losses of gpt" 40 compare gpt fp8 0.1
 step "fp8 losses of llama" 40 compare llama fp8 0.1
 step "fp8 losses without masters" 40 compare llama fp8-true 0.1
+if python3 -c 'import torch' 2>/dev/null; then step "fp8 sums" 30 python3 "$tools/f8_sums.py"; fi
 step "fp8 product" 30 record 'r["verified"]' "${product[@]}" --precision fp8
 for precision in bf16 fp8; do
 	step "fp8 llama beside $precision" 60 record 'r["loss_last"] < r["loss_first"] - 0.5' train --model llama \
@@ -114,4 +116,4 @@ if [ ${#failed[@]} -gt 0 ]; then
 	printf 'failed: %s\n' "${failed[@]}"
 	exit 1
 fi
-echo ok
+echo "ok after $SECONDS s"

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the false CUDA runtime share. */
+#ifndef JM_TEST_CUDA_FAKE_H
+#define JM_TEST_CUDA_FAKE_H
+
+#include <cuda_runtime_api.h>
+#include <stdbool.h>
+
+extern struct fake_cuda {
+	int gpu, copies;
+	cudaError_t broken; /* what every call returns from now on */
+} fake_cuda;
+
+/* "name=A@B" of JM_FAKE_CUDA, B = -1 where it is omitted; false: it is not there. */
+bool fake_cuda_configured(const char *name, int *ret_a, int *ret_b);
+
+#endif

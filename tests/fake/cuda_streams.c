@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Streams and events of the false CUDA runtime. A stream keeps its work in order; it is done when a call returns or, with
+ * late=1, when the host waits for that stream or for an event behind it: memory that is written or read too early then
+ * holds other values. An event that a stream waits for brings the work before it with it.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cuda_fake.h"
+
+/* The header's parameters have names of one letter, some of them with underscores. */
+/* NOLINTBEGIN(readability-inconsistent-declaration-parameter-name) */
+
+struct event;
+
+struct work {
+	enum { COPY, FILL, RECORD, FOLLOW } kind;
+	void *to;
+	const void *from;
+	size_t bytes;
+	int value;
+	struct event *event;
+	long count; /* of the event: the record that is made or waited for */
+	struct work *next;
+};
+
+struct stream {
+	struct work *first, **last;
+};
+
+struct event {
+	struct stream *stream; /* of the last record; NULL = none */
+	long asked, reached;   /* records */
+	struct timespec at;
+};
+
+static void run_first(struct stream *s);
+
+static void reach(const struct event *e, long count)
+{
+	while (e->stream && e->reached < count && e->stream->first)
+		run_first(e->stream);
+}
+
+static void run_first(struct stream *s)
+{
+	struct work *w = s->first;
+
+	s->first = w->next;
+	if (!s->first)
+		s->last = &s->first;
+	if (w->kind == COPY)
+		memcpy(w->to, w->from, w->bytes);
+	else if (w->kind == FILL)
+		memset(w->to, w->value, w->bytes);
+	else if (w->kind == FOLLOW)
+		reach(w->event, w->count);
+	else if (!clock_gettime(CLOCK_MONOTONIC, &w->event->at))
+		w->event->reached = w->count;
+	free(w);
+}
+
+static void run_all(struct stream *s)
+{
+	while (s->first)
+		run_first(s);
+}
+
+static cudaError_t put(cudaStream_t stream, struct work work)
+{
+	struct stream *s = (struct stream *)(void *)stream;
+	struct work *w;
+	int late, unused;
+
+	if (fake_cuda.broken)
+		return fake_cuda.broken;
+	w = malloc(sizeof(*w));
+	if (!w)
+		return cudaErrorMemoryAllocation;
+	*w = work;
+	*s->last = w;
+	s->last = &w->next;
+	if (!fake_cuda_configured("late", &late, &unused))
+		run_all(s);
+	return cudaSuccess;
+}
+
+/* ---- work -------------------------------------------------------------------------------------------------------- */
+
+cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t stream)
+{
+	return put(
+		stream, (struct work){.kind = FILL, .to = memory, .value = value, .bytes = bytes});
+}
+
+cudaError_t cudaMemcpyAsync(
+	void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
+{
+	int code, at;
+
+	(void)kind;
+	if (fake_cuda_configured("copies", &code, &at) && ++fake_cuda.copies == at)
+		fake_cuda.broken = (cudaError_t)code;
+	return put(stream, (struct work){.kind = COPY, .to = to, .from = from, .bytes = bytes});
+}
+
+/* ---- streams ----------------------------------------------------------------------------------------------------- */
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags)
+{
+	struct stream *s;
+	int code, gpu;
+
+	(void)flags;
+	if (fake_cuda_configured("open", &code, &gpu) && gpu == fake_cuda.gpu)
+		return (cudaError_t)code;
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return cudaErrorMemoryAllocation;
+	s->last = &s->first;
+	*stream = (cudaStream_t)(void *)s;
+	return fake_cuda.broken;
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
+{
+	*least = *greatest = 0;
+	return fake_cuda.broken;
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned int flags, int priority)
+{
+	(void)priority;
+	return cudaStreamCreateWithFlags(stream, flags);
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+	run_all((struct stream *)(void *)stream);
+	free(stream);
+	return fake_cuda.broken;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+	run_all((struct stream *)(void *)stream);
+	return fake_cuda.broken;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags)
+{
+	struct event *e = (struct event *)(void *)event;
+
+	(void)flags;
+	return put(stream, (struct work){.kind = FOLLOW, .event = e, .count = e->asked});
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
+{
+	(void)stream;
+	(void)mode;
+	return cudaErrorStreamCaptureUnsupported;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
+{
+	(void)stream;
+	*graph = NULL;
+	return cudaErrorStreamCaptureUnsupported;
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags)
+{
+	(void)exec;
+	(void)graph;
+	(void)flags;
+	return cudaErrorStreamCaptureUnsupported;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
+{
+	(void)exec;
+	(void)stream;
+	return cudaErrorStreamCaptureUnsupported;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph)
+{
+	(void)graph;
+	return cudaSuccess;
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
+{
+	(void)exec;
+	return cudaSuccess;
+}
+
+/* ---- events ------------------------------------------------------------------------------------------------------ */
+
+cudaError_t cudaEventCreate(cudaEvent_t *event)
+{
+	*event = calloc(1, sizeof(struct event));
+	return *event ? fake_cuda.broken : cudaErrorMemoryAllocation;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+	struct event *e = (struct event *)(void *)event;
+
+	if (e)
+		reach(e, e->asked);
+	free(e);
+	return fake_cuda.broken;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+	struct event *e = (struct event *)(void *)event;
+
+	e->stream = (struct stream *)(void *)stream;
+	return put(stream, (struct work){.kind = RECORD, .event = e, .count = ++e->asked});
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+	const struct event *e = (const void *)event;
+
+	reach(e, e->asked);
+	return fake_cuda.broken;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+	const struct event *e = (const void *)event;
+
+	return fake_cuda.broken	       ? fake_cuda.broken
+	       : e->reached < e->asked ? cudaErrorNotReady
+				       : cudaSuccess;
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
+{
+	const struct timespec *a = &((const struct event *)(const void *)from)->at;
+	const struct timespec *b = &((const struct event *)(const void *)to)->at;
+
+	*ms = (float)(1e3 * (double)(b->tv_sec - a->tv_sec) +
+		      1e-6 * (double)(b->tv_nsec - a->tv_nsec));
+	return fake_cuda.broken;
+}
+
+/* NOLINTEND(readability-inconsistent-declaration-parameter-name) */
