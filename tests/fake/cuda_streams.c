@@ -202,8 +202,10 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 
 cudaError_t cudaEventCreate(cudaEvent_t *event)
 {
-	*event = calloc(1, sizeof(struct event));
-	return *event ? fake_cuda.broken : cudaErrorMemoryAllocation;
+	struct event *e = calloc(1, sizeof(*e));
+
+	*event = (cudaEvent_t)(void *)e;
+	return e ? fake_cuda.broken : cudaErrorMemoryAllocation;
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event)
