@@ -463,11 +463,14 @@ const struct jm_command jm_command_report = {
 	.usage = "[options] STORE|RECORD.json...",
 	.description =
 		"Summarises the records of stores and JSON files (- is standard input): "
-		"throughput, power, energy per item, EDP, EDS, energy gain and time loss against "
-		"the reference, with mean and 95 % interval over repeats, and the best setting by "
-		"each metric where the intervals allow a verdict.\n\nEnergy is the sum of the "
-		"meters of one origin that no other meter includes; estimated energy yields no "
-		"verdict. Figures of settings that the device violated are in parentheses and are "
+		"throughput, power, energy per item, EDP, EDS, energy saved and slowdown against "
+		"the reference, with mean and 95 % interval over repeats; the setting with the "
+		"least energy among those that are at most 5 % slower; and the best setting by "
+		"each metric alone, where the intervals tell settings apart.\n\nEnergy is the sum "
+		"of the "
+		"meters of one origin that no other meter includes; estimated energy does not "
+		"tell settings apart. Figures of settings that the device violated are in "
+		"parentheses and are "
 		"not eligible as best. Failed cases are listed with their reason. A damaged record "
 		"is omitted with a warning that names it, and the exit status is then 1.",
 	.example =

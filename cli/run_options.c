@@ -25,7 +25,7 @@ const struct jm_option jm_run_options[] = {
 		.argument = "KNOB=VALUES",
 		.repeat = true,
 		.help = "sweep a knob: gpu.power=300W,400W or gpu.power=200:700+100W; each block "
-			"also holds the setting that was found, as the reference. "
+			"also holds the unchanged setting, as the reference. "
 			"decode/gpu.power=300W applies to the phase decode only: warmup, steady or "
 			"verify of a workload, or a phase that a command marks"},
 	{.name = "sm-share",

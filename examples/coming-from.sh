@@ -12,7 +12,7 @@
 # prints: HBM3 +300 W +300 W +200 W(.*\n)*gpu.power +GPU 0 NVIDIA H100 80GB HBM3 +700 W +700 W
 # prints: --- Zeus
 # prints: epoch +[0-9.]+ .* 20000
-# prints: as found|700 W \*
+# prints: unchanged|700 W \*
 # prints: --- CodeCarbon
 # prints: Energy +[0-9.]+ k?J .*measured
 # prints: gCO2e

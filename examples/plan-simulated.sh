@@ -4,7 +4,7 @@
 # benchmark, on simulated nodes. The nodes are made from published curves: this tests the path from a plan to the tables
 # and is no evidence for anything. docs/plans.md gives the error at a cap that the node was not made from.
 # prints: measurements in all
-# prints: Best setting by metric\n  at most 5 % time loss
+# prints: Best setting by one metric alone\n  highest throughput
 # prints: sim:h200x4
 # prints: simulated \+ 100 W assumed
 set -eu
@@ -22,7 +22,7 @@ for plan in capping power-aware; do
 	cmp "$work/$plan.txt" "$work/again.txt"
 done
 echo "--- capping, Table 1: best cap by each metric (simulated H100, not the paper's GPU)"
-sed -n '/^Best setting by metric/,$p' "$work/capping.txt"
+sed -n '/^Best setting/,$p' "$work/capping.txt"
 echo "--- power-aware benchmark, Tables 3 and 4: throughput of the node by cap (simulated from these tables)"
 "$jm" report "$work/power-aware.db" --format csv >"$work/power-aware.csv"
 grep -c , "$work/power-aware.csv"

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # sweep-simulated.sh [JOULEMARK]: where should the power cap of these three nodes stand? All of them are
 # simulated (docs/simulation.md), in simulated time: it takes seconds and needs no GPU.
-# prints: simulated mi300x(.*\n)*Best setting by metric
-# prints: did not keep to the setting
+# prints: simulated mi300x(.*\n)*Best setting by one metric alone
+# prints: did not hold the setting
 set -eu
 jm=${1:-joulemark}
 work=$(mktemp -d "${TMPDIR:-/tmp}/joulemark-sweep.XXXXXX")

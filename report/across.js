@@ -164,7 +164,7 @@
 
 	function systemsTable(work) {
 		const rows = work.series.filter(hasTrade).flatMap((s) => s.points.map((p) => [s, p]));
-		const value = (metric) => ([s, p]) => JM.estimate(p.metrics[metric].mean, p.metrics[metric].half);
+		const value = (metric) => ([s, p]) => JM.estimateOf(p.metrics[metric]);
 		const unit = (metric) => work.series[0].metrics[metric].unit;
 		return JM.table(
 			[
@@ -252,7 +252,7 @@
 	}
 
 	function barsTable(work, metric) {
-		const value = (of) => (s) => (of(s) ? JM.estimate(of(s).metrics[metric].mean, of(s).metrics[metric].half) : "\u2013"),
+		const value = (of) => (s) => (of(s) ? JM.estimateOf(of(s).metrics[metric]) : "\u2013"),
 			unit = work.series[0].metrics[metric].unit;
 		return JM.table(
 			[
@@ -545,7 +545,7 @@
 					JM.table(
 						[
 							{ title: "devices", of: (r) => String(r.n) },
-							{ title: "throughput", unit: unit, of: (r) => JM.estimate(r.stat.mean, r.stat.half) },
+							{ title: "throughput", unit: unit, of: (r) => JM.estimateOf(r.stat) },
 							{ title: "of the ideal", unit: "%", of: (r) => share(r).toFixed(1) },
 						],
 						rows,

@@ -23,7 +23,7 @@
 			col = JM.column(series, metric),
 			part = parts(series);
 		if (series.reference !== null) note += " Dashed: the reference.";
-		if (part.off.length) note += " Grey circles: caps that the device did not keep.";
+		if (part.off.length) note += " Grey circles: caps that the device did not hold.";
 		const option = function (c) {
 			const best = bestOf(series, verdict);
 			const has = (i) => known(col.mean[i]),
@@ -125,7 +125,7 @@
 			return out;
 		};
 		const note =
-			"Mean power per device. Dashed: the cap; on it the work takes all that the cap allows, above it the device did not keep the cap (in parentheses).";
+			"Mean power per device. Dashed: the cap; on it the work takes all that the cap allows, above it the device did not hold the cap (in parentheses).";
 		return panel("Power against the cap", note, option, {
 			id: series.id + "/power",
 			table: () => JM.pointTable(series, [{ title: "mean power per device", unit: "W", of: (p) => JM.plain(per[p.index]) }]),

@@ -242,7 +242,7 @@ static int compare_paired(
 	return n;
 }
 
-/* Why the numbers are no verdict; NULL = they may be one. */
+/* Why the numbers allow no conclusion; NULL = they may be one. */
 static const char *obstacle(
 	const struct side *a, const struct side *b, int metric, const struct jm_comparison *c)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Two sets of records side by side: of each work that both have, the ratio in time, power and energy with
- * its 95 % interval and a test, and whether that is a verdict. Paired by block where the two ran in the same
+ * its 95 % interval and a test, and whether that allows a conclusion. Paired by block where the two ran in the same
  * blocks of one sweep, else by Welch's test.
  */
 #ifndef JM_COMPARE_H

@@ -50,7 +50,7 @@ static void put_number(double value, char *out, size_t size)
 		snprintf(out, size, "%.4g", value);
 }
 
-enum column { WHAT, OF_A, OF_B, RATIO, CHANGE, P, VERDICT, COLUMNS };
+enum column { WHAT, OF_A, OF_B, RATIO, CHANGE, P, RESULT, COLUMNS };
 
 static void put_cell(
 	const struct jm_compare_row *row, int metric, enum column column, char *out, size_t size)
@@ -73,8 +73,8 @@ static void put_cell(
 					: "%.4f",
 			l->c.p);
 		return;
-	case VERDICT:
-		snprintf(out, size, "%s", l->why_not ? "none" : jm_compare_verdict(l));
+	case RESULT:
+		snprintf(out, size, "%s", l->why_not ? "-" : jm_compare_verdict(l));
 		return;
 	default:
 		put_number(column == OF_A   ? l->mean_a
@@ -93,7 +93,7 @@ static int print_lines(const struct jm_compare_row *row, int width, FILE *f, str
 
 	if (rc)
 		return rc;
-	grid.left[WHAT] = grid.left[VERDICT] = true;
+	grid.left[WHAT] = grid.left[RESULT] = true;
 	for (int c = 0; c < COLUMNS && !rc; c++)
 		rc = jm_grid_set(&grid, -1, c, err, "%s", title[c]);
 	for (int i = 0; i < JM_COMPARED_COUNT * COLUMNS && !rc; i++) {
@@ -143,7 +143,7 @@ static void print_reasons(const struct jm_compare_row *row, int width, FILE *f)
 		for (int k = i; k < JM_COMPARED_COUNT; k++)
 			if (row->line[k].why_not && !strcmp(row->line[k].why_not, why))
 				jm_text_append(names, sizeof(names), ", ", jm_compared_names[k]);
-		jm_text_format(text, sizeof(text), "no verdict on %s: %s", names, why);
+		jm_text_format(text, sizeof(text), "no conclusion on %s: %s", names, why);
 		jm_text_wrap(f, text, 2, 4, width);
 	}
 }

@@ -4,6 +4,7 @@
 #include "text.h"
 #include "base/option.h"
 #include "base/json.h"
+#include "result/case_id.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -282,6 +283,12 @@ static char *read_parameter(
 	return strdup("");
 }
 
+/* What readers see of a value as it is recorded. */
+static const char *shown_word(const char *word)
+{
+	return !strcmp(word, JM_AS_FOUND) ? "unchanged" : word;
+}
+
 /* Of a long path its end, where paths differ. */
 static void put_word(const char *word, char *out, size_t size)
 {
@@ -309,12 +316,18 @@ int jm_dim_value(const struct jm_group_dim *dim, const json_t *record, struct jm
 		return -1;
 	read_settings(dim, record, &v, &requested_max);
 	several = read_leaves(dim, record, false);
-	put_word(several			   ? several
-		 : *word			   ? word
-		 : dim->knob && isnan(v.requested) ? "as found"
-						   : "-",
+	if (!*word && dim->knob && isnan(v.requested)) {
+		free(word);
+		word = strdup(JM_AS_FOUND);
+	}
+	put_word(!word	   ? ""
+		 : several ? several
+		 : *word   ? shown_word(word)
+			   : "-",
 		shown, sizeof(shown));
 	free(several);
+	if (!word)
+		return -1;
 	if (isnan(asked) && !*word)
 		asked = v.requested;
 	v.x = first_known(first_known(asked, v.requested, v.accepted), v.enforced_min, NAN);

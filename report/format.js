@@ -23,26 +23,30 @@ JM.decimals = function (value, digits) {
 };
 
 // Thousands apart from 10000 on; a real minus sign.
-const apart = (t) =>
+const apart = (JM.apart = (t) =>
 	t
 		.replace(/^-/, "\u2212")
-		.replace(/^(\D*)(\d{5,})/, (all, sign, d) => sign + d.replace(/\B(?=(\d{3})+$)/g, "\u202f"));
+		.replace(/^(\D*)(\d{5,})/, (all, sign, d) => sign + d.replace(/\B(?=(\d{3})+$)/g, "\u202f")));
 
-// The same rule as the terminal's (report/text.c): the first one or two digits of the half width, five of the mean
-// at most; four where there is no interval.
-JM.estimate = function (mean, half) {
+// The same rule as the terminal's (report/text.c): the first one or two digits of the half width, four of the mean
+// at most, and no more decimals than `most`.
+JM.estimate = function (mean, half, most = 12) {
 	if (!known(mean)) return "\u2013";
-	if (!(half > 1e-6 * Math.abs(mean))) return apart(mean.toFixed(mean === 0 ? 1 : JM.decimals(mean, 4)));
+	if (!(half > 1e-6 * Math.abs(mean))) return apart(mean.toFixed(Math.min(most, mean === 0 ? 1 : JM.decimals(mean, 4))));
 	const exponent = Math.floor(Math.log10(half));
 	let places = half / 10 ** (exponent - 1) < 35 ? 1 - exponent : -exponent;
-	if (mean !== 0) places = Math.min(places, JM.decimals(mean, 5));
+	if (mean !== 0) places = Math.min(places, JM.decimals(mean, 4));
 	if (half > Math.abs(mean)) places = Math.max(places, JM.decimals(mean, 2)); // or nothing of the mean would be left
+	places = Math.min(places, most);
 	const shown = (v) => {
 		const unit = 10 ** -places;
 		return apart((Math.round(v / unit) * unit).toFixed(Math.max(places, 0)));
 	};
 	return shown(mean) + "\u00a0\u00b1\u00a0" + shown(Math.max(half, 0.51 * 10 ** -places));
 };
+
+// Of a statistic of a point, in its own unit.
+JM.estimateOf = (stat) => JM.estimate(stat.mean, stat.half, stat.places);
 
 JM.plain = (v) => (known(v) ? apart(v.toFixed(v === 0 ? 0 : JM.decimals(v, 4))) : "\u2013");
 
@@ -79,6 +83,7 @@ JM.column = function (series, name) {
 		factor: s.factor,
 		mean: stats.map((x) => (known(x.mean) ? x.mean / s.factor : NaN)),
 		half: stats.map((x) => x.half / s.factor),
+		places: (stats[0] || {}).places,
 		any: stats.some((x) => known(x.mean)),
 	};
 };

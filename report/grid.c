@@ -62,7 +62,7 @@ static bool one_device(const struct jm_grouping *g, const struct jm_group_series
 static void add_metric(const struct jm_grouping *g, const struct jm_group_series *s, int metric,
 	struct column *columns, int *n)
 {
-	char title[80], unit[48];
+	char title[80], unit[48], sum[40] = "";
 	const char *prefix;
 	double largest = 0, factor;
 
@@ -73,6 +73,8 @@ static void add_metric(const struct jm_grouping *g, const struct jm_group_series
 			largest = fmax(largest, fabs(g->point[i].stat[metric].mean));
 	jm_group_metric_unit(s, metric, unit, sizeof(unit));
 	factor = jm_text_prefix(unit, largest, &prefix);
+	if (metric == JM_M_WATTS)
+		jm_text_sum(s, sum, sizeof(sum));
 	if (metric >= JM_M_EDS)
 		jm_group_metric_title(g, s, metric, title, sizeof(title));
 	else if (metric == JM_M_THROUGHPUT_DEVICE)
@@ -87,11 +89,11 @@ static void add_metric(const struct jm_grouping *g, const struct jm_group_series
 		snprintf(title, sizeof(title), "EDP %s%s", prefix, unit);
 	else if (metric >= JM_M_GAIN)
 		snprintf(title, sizeof(title), "%s %%",
-			metric == JM_M_GAIN   ? "gain"
-			: metric == JM_M_LOSS ? "loss"
-					      : "gain - loss");
+			metric == JM_M_GAIN   ? "saved"
+			: metric == JM_M_LOSS ? "slower"
+					      : "saved minus slower");
 	else
-		snprintf(title, sizeof(title), "%s%s", prefix, unit);
+		snprintf(title, sizeof(title), "%s%s%s%s", prefix, unit, *sum ? ", " : "", sum);
 	add(columns, n, METRIC, metric, title);
 	columns[*n - 1].factor = factor;
 }
@@ -303,7 +305,7 @@ static void print_runs(const struct jm_group_point *p, char *out, size_t size)
 		snprintf(out, size, "%d%s", p->n_ok, p->n_outliers ? "!" : "");
 }
 
-/* Behind a setting: " °" the device never reached it, " ?" unknown, whether it kept to it; else "". */
+/* Behind a setting: " °" the device never reached it, " ?" unknown whether it was held; else "". */
 static const char *state_mark(const struct jm_group_point *p)
 {
 	return p->state == JM_STATE_NOT_REACHED ? " °" : p->state == JM_STATE_UNKNOWN ? " ?" : "";

@@ -35,10 +35,11 @@ void jm_text_figures(const struct jm_grouping *g, char *out, size_t size);
 void jm_text_capacity(
 	const struct jm_grouping *g, const struct jm_group_point *p, char *out, size_t size);
 #define JM_PERCENT_LEAST                                                                           \
-	0.01 /* percentage points: finer differences of a saving or a loss do not matter */
-/* "11.289 ± 0.010": a saving or a loss in percent; a half width is JM_PERCENT_LEAST at least. */
+	0.01 /* percentage points: finer differences of a saving or a slowdown do not matter */
+#define JM_PERCENT_PLACES 2
+/* "11.29 ± 0.01": a saving or a slowdown in percent; a half width is JM_PERCENT_LEAST at least. */
 void jm_text_percent(const struct jm_stat *stat, char *out, size_t size);
-/* "600 W (11.289 ± 0.010 % less energy, 3.497 ± 0.010 % more time)" by jm_verdict_within; false: no such setting. */
+/* "600 W per GPU (11.29 ± 0.01 % less energy, 3.50 ± 0.01 % more time)" by jm_verdict_within; false: no such setting. */
 bool jm_text_within(
 	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size);
 /* "energy per token" with its mean in a fitting unit: "16.1 mJ/token". */
@@ -60,14 +61,25 @@ void jm_text_quality(
 /* "EDP: energy times time per token; lower is better": of a metric whose name does not say it; "" of the others. */
 void jm_text_meaning(
 	const struct jm_grouping *g, const char *item, int metric, char *out, size_t size);
+/* "least energy per token": what the best setting by a metric is. */
+void jm_text_question(const struct jm_grouping *g, const struct jm_group_series *s, int metric,
+	char *out, size_t size);
+/* "per GPU" where the one control was set on several devices; "" = it was not. */
+void jm_text_per(
+	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size);
+/* "4 GPUs", "5 meters": what power and energy are sums over; "" of one meter. */
+void jm_text_sum(const struct jm_group_series *s, char *out, size_t size);
+/* Both as a sentence; false: one of them is "". */
+bool jm_text_sums(
+	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size);
 /* What EDP and EDS are. */
 void jm_text_products(const struct jm_group_series *s, char *out, size_t size);
-/* "the setting that was found before the run"; the series has a reference. */
+/* "unchanged, the value that the devices had before the run"; the series has a reference. */
 const char *jm_text_reference(const struct jm_grouping *g, const struct jm_group_series *s);
-/* What gain and loss are; a loss of more than 100 % is also given as a multiple of the time. */
+/* What the columns saved and slower are; a slowdown of more than 100 % is also given as a multiple of the time. */
 void jm_text_relative(
 	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size);
-/* Why the intervals of gain and loss can be narrower than those they are made of; false: they are not paired. */
+/* Why the intervals of those columns can be narrower than those they are made of; false: they are not paired. */
 bool jm_text_paired(
 	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size);
 

@@ -37,7 +37,7 @@ const char *jm_group_state_name(enum jm_group_state state);
 
 /* A value of one dimension. x, accepted, enforced in the dimension's unit; NAN = unknown. */
 struct jm_group_value {
-	char text[96]; /* "300 W", "as found (700 W)", "300-400 W" */
+	char text[96]; /* "300 W", "unchanged (700 W)", "300-400 W" */
 	char *key;     /* the same for equal values only; owned */
 	double x;      /* for an axis: requested, else accepted, else enforced */
 	double requested, accepted, enforced_min, enforced_max;
@@ -162,16 +162,22 @@ struct jm_verdict {
 	enum jm_verdict_kind kind;
 	int leading;	    /* point with the best mean; -1 = nothing to compare */
 	double improvement; /* percent of the reference's mean, positive = better; NAN */
-	char text[200];	    /* "300 W", "no clear best: 300 W, 400 W", "no verdict" */
+	char text[200];	    /* "300 W", "no clear best: 300 W, 400 W", "no conclusion" */
 	char why[240];	    /* of tie and none: one sentence */
 };
 #define JM_VERDICT_MAX (5 + JM_METRIC_MAX_K)
 /* Returns how many. */
 int jm_verdicts(const struct jm_grouping *g, const struct jm_group_series *s,
 	struct jm_verdict ret[JM_VERDICT_MAX]);
+/*
+ * The number of the verdict whose question is the same as that of number i, with the same answer: the energy saved
+ * ranks settings as the energy per item does, energy saved minus slowdown as EDS 2; -1 = none.
+ */
+int jm_verdict_repeats(
+	const struct jm_grouping *g, const struct jm_verdict v[JM_VERDICT_MAX], int n, int i);
 #define JM_SLOWDOWN 5.0 /* percent: of the best setting that loses at most so much time */
 /*
- * The setting that saves most energy by its mean, and clearly saves some, among those whose time loss, upper end of
+ * The setting that saves most energy by its mean, and clearly saves some, among those whose slowdown, upper end of
  * its 95 % interval, is at most JM_SLOWDOWN. A tie: there are others within the limit whose saving cannot be
  * distinguished from it. Without text.
  */

@@ -29,6 +29,7 @@ static const struct {
 	{"⁶", "$^6$"},
 	{"·", "$\\cdot$"},
 	{"°", "$^\\circ$"},
+	{"\u00a0", "\\,"},
 	{"\n", " "},
 	{"\r", " "},
 };
@@ -90,7 +91,7 @@ static int put_series(
 		put(out, "; * the reference: ");
 		put(out, jm_text_reference(g, s));
 	}
-	fputs("; figures in parentheses: the device did not keep to the setting.}\n", out);
+	fputs("; figures in parentheses: the device did not hold the setting.}\n", out);
 	fprintf(out, "\\label{tab:joulemark-%d}\n", (int)(s - g->series) + 1);
 	put_grid(out, &grid);
 	jm_grid_done(&grid);

@@ -53,12 +53,21 @@ static void put_verdicts(const struct jm_grouping *g, const struct jm_group_seri
 
 	if (s->n_points < 2)
 		return;
-	fputs("\n| Metric | Best setting", out);
+	if (jm_text_within(g, s, text, sizeof(text))) {
+		fprintf(out,
+			"\nBest setting, least energy at most %g %% slower than the reference: ",
+			JM_SLOWDOWN);
+		put(out, text);
+		fputc('\n', out);
+	}
+	fputs("\n| By a single metric | Best setting", out);
 	if (s->has_energy)
 		fprintf(out, " (%s)", jm_origin_name(s->origin));
 	fputs(" |\n|---|---|\n", out);
 	for (int i = 0; i < n; i++) {
-		jm_group_metric_title(g, s, v[i].metric, title, sizeof(title));
+		if (jm_verdict_repeats(g, v, n, i) >= 0)
+			continue;
+		jm_text_question(g, s, v[i].metric, title, sizeof(title));
 		jm_text_verdict(g, s, &v[i], text, sizeof(text));
 		fputs("| ", out);
 		put(out, title);
@@ -122,7 +131,7 @@ static int put_series(
 	if (s->reference >= 0)
 		fprintf(out, "\\* the reference: %s; ", jm_text_reference(g, s));
 	fputs("° the work never drew as much power as the setting allows; ( ) the device did not "
-	      "keep to the setting\n\n",
+	      "hold the setting\n\n",
 		out);
 	if (s->reference >= 0) {
 		jm_text_relative(g, s, text, sizeof(text));

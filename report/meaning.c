@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the words of a table mean: metrics with a name of their own, the reference, the grade. */
 #include "grid.h"
+#include "base/json.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define TWICE 100 /* percent of time loss from which the multiple is given too */
+#define TWICE 100 /* percent of slowdown from which the multiple is given too */
 
 static const struct {
 	int metric;
@@ -17,10 +18,106 @@ static const struct {
 		"energy and time per @ as one energy, time at the power limit; lower is better"},
 	{JM_M_GAIN, "energy saved per @, compared with the reference"},
 	{JM_M_LOSS, "additional time per @, compared with the reference; 100 % is twice the time"},
-	{JM_M_GAIN_LOSS, "energy saved less additional time per @, in percentage points"},
+	{JM_M_GAIN_LOSS, "energy saved minus slowdown, in percentage points"},
 	{JM_M_MFU, "model FLOPs utilisation: FLOP/s of the model, divided by the dense peak"},
 	{JM_M_HFU, "hardware FLOPs utilisation: executed FLOP/s, divided by the dense peak"},
 };
+
+/* What the best setting by a metric is. */
+static const struct {
+	int metric;
+	const char *text;
+} questions[] = {
+	{JM_M_THROUGHPUT, "highest throughput"},
+	{JM_M_JOULES_ITEM, "least energy per @"},
+	{JM_M_EDP, "least energy delay product"},
+	{JM_M_GAIN, "most energy saved"},
+	{JM_M_GAIN_LOSS, "best saving minus slowdown"},
+};
+
+void jm_text_question(const struct jm_grouping *g, const struct jm_group_series *s, int metric,
+	char *out, size_t size)
+{
+	char title[80];
+
+	jm_group_metric_title(g, s, metric, title, sizeof(title));
+	jm_text_format(out, size, "%s %s",
+		jm_group_metric_better(metric) > 0 ? "highest" : "lowest", title);
+	for (size_t i = 0; i < sizeof(questions) / sizeof(questions[0]); i++)
+		if (questions[i].metric == metric)
+			jm_text_item(questions[i].text, s->item, out, size);
+}
+
+/* "GPU" of gpu.power and of the scope gpu. */
+static const char *device_word(const char *name)
+{
+	return !strncmp(name, "gpu", 3) ? "GPU" : !strncmp(name, "cpu", 3) ? "CPU" : "device";
+}
+
+static int count_devices(const json_t *record, const char *knob)
+{
+	const json_t *row;
+	size_t i;
+	int n = 0;
+
+	json_array_foreach(json_object_get(record, "settings"), i, row) n +=
+		!strcmp(jm_json_text(row, "knob"), knob);
+	return n;
+}
+
+void jm_text_per(
+	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size)
+{
+	out[0] = '\0';
+	if (g->n_dims == 1 && g->dim[0].knob && count_devices(s->record, g->dim[0].name) > 1)
+		snprintf(out, size, "per %s", device_word(g->dim[0].name));
+}
+
+/* The scope that all meters of the total have; NULL: they differ. */
+static const char *common_scope(const struct jm_group_series *s)
+{
+	const json_t *meter;
+	const char *scope = NULL;
+	size_t i;
+
+	json_array_foreach(json_object_get(s->record, "meters"), i, meter)
+	{
+		const char *own = jm_json_text(meter, "scope");
+
+		if (*jm_json_text(meter, "covered_by") ||
+			json_is_true(json_object_get(meter, "elsewhere")) ||
+			strcmp(jm_json_text(meter, "origin"), jm_origin_name(s->origin)) != 0)
+			continue;
+		if (scope && strcmp(scope, own) != 0)
+			return NULL;
+		scope = own;
+	}
+	return scope;
+}
+
+void jm_text_sum(const struct jm_group_series *s, char *out, size_t size)
+{
+	const char *scope = common_scope(s);
+
+	out[0] = '\0';
+	if (s->has_energy && s->n_meters > 1)
+		snprintf(out, size, "%d %ss", s->n_meters,
+			scope && !strcmp(scope, "gpu") ? device_word(scope) : "meter");
+}
+
+bool jm_text_sums(
+	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size)
+{
+	char per[32], sum[40];
+
+	jm_text_per(g, s, per, sizeof(per));
+	jm_text_sum(s, sum, sizeof(sum));
+	if (!*per || !*sum)
+		return false;
+	snprintf(out, size, "%s is set %s; power and energy are sums over %s.", g->dim[0].name, per,
+		sum);
+	return true;
+}
 
 void jm_text_meaning(
 	const struct jm_grouping *g, const char *item, int metric, char *out, size_t size)
@@ -55,11 +152,11 @@ void jm_text_products(const struct jm_group_series *s, char *out, size_t size)
 const char *jm_text_reference(const struct jm_grouping *g, const struct jm_group_series *s)
 {
 	return strncmp(g->point[s->reference].label, "default", strlen("default"))
-		       ? "the setting that was found before the run"
+		       ? "unchanged, the value that the devices had before the run"
 		       : "the default setting of the device";
 }
 
-/* The setting with the largest time loss, where the work takes more than twice the time; NULL = none. */
+/* The setting with the largest slowdown, where the work takes more than twice the time; NULL = none. */
 static const struct jm_group_point *slowest(
 	const struct jm_grouping *g, const struct jm_group_series *s)
 {
@@ -82,11 +179,12 @@ void jm_text_relative(
 	char part[120] = "";
 
 	jm_text_format(out, size,
-		"Gain is the energy saved per %s, loss the additional time per %s, both compared "
-		"with the reference",
+		"Saved: energy saved per %s; slower: additional time per %s; both compared with "
+		"the "
+		"reference",
 		s->item, s->item);
 	if (p)
-		snprintf(part, sizeof(part), " (a loss of %.0f %% is %.3g times the time)",
+		snprintf(part, sizeof(part), " (%.0f %% slower is %.3g times the time)",
 			p->stat[JM_M_LOSS].mean, 1 + p->stat[JM_M_LOSS].mean / 100);
 	jm_text_append(out, size, "", part);
 	jm_text_append(out, size, "", ".");
@@ -102,9 +200,9 @@ bool jm_text_paired(
 	if (!blocks || s->reference < 0 || g->point[s->reference].n_ok < 2)
 		return false;
 	snprintf(out, size,
-		"Gain and loss compare runs of the same block (one repeat of all settings), so "
-		"that "
-		"changes between blocks cancel; their intervals can therefore be narrower than "
-		"those of the other columns.");
+		"Both compare runs of the same block (one repeat of all settings), so that changes "
+		"between blocks cancel; their intervals can therefore be narrower than those of "
+		"the "
+		"other columns.");
 	return true;
 }

@@ -8,12 +8,12 @@
 
 	const labels = (s, list) => list.map((i) => s.points[i].label).join(", ");
 
-	const percent = (stat) => JM.estimate(stat.mean, stat.half) + "\u00a0% less";
+	const percent = (stat) => JM.estimateOf(stat) + "\u00a0% less";
 	const slower = (stat) =>
 		Math.abs(stat.mean) <= stat.half
 			? "no measurable difference in speed"
-			: JM.estimate(Math.abs(stat.mean), stat.half) + "\u00a0% " + (stat.mean > 0 ? "slower" : "faster");
-	const watts = (stat) => JM.estimate(stat.mean, stat.half) + "\u00a0W";
+			: JM.estimate(Math.abs(stat.mean), stat.half, stat.places) + "\u00a0% " + (stat.mean > 0 ? "slower" : "faster");
+	const watts = (stat) => JM.estimateOf(stat) + "\u00a0W";
 
 	function saving(s, i) {
 		const m = s.points[i].metrics,
@@ -22,7 +22,7 @@
 			el("b", {}, percent(m.energy_gain_percent) + " energy"),
 			" per " + s.item + ", " + slower(m.time_loss_percent),
 			known(m.watts_mean.mean) && known(ref.metrics.watts_mean.mean)
-				? ", mean power " + watts(m.watts_mean) + " instead of " + watts(ref.metrics.watts_mean)
+				? (s.sum_of ? ", mean power of " + s.sum_of + " " : ", mean power ") + watts(m.watts_mean) + " instead of " + watts(ref.metrics.watts_mean)
 				: "",
 			"; the reference is " + ref.label + ".",
 		];
@@ -31,10 +31,10 @@
 	function answer(s, found) {
 		const title = JM.S.series.length > 1 ? el("a", { href: "#" + s.id }, s.title) : s.title;
 		if (found.kind === "none")
-			return [el("div", { class: "what" }, title), el("div", {}, "No clear best: " + found.why + ".")];
+			return [el("div", { class: "what" }, title), el("div", {}, "No best setting: " + found.why + ".")];
 		return [
 			el("div", { class: "what" }, title),
-			el("div", { class: "answer" }, found.kind === "best" ? s.points[found.leading].label : "no clear best"),
+			el("div", { class: "answer" }, found.kind === "best" ? s.points[found.leading].label + (s.per ? " " + s.per : "") : "no clear best"),
 			el(
 				"div",
 				{},
@@ -51,12 +51,10 @@
 		];
 	}
 
-	// ": gpu.power of each of 4 devices"
+	// " (gpu.power)"
 	function ofWhat(S) {
-		const knobs = S.dimensions.filter((d) => d.knob).map((d) => d.name),
-			devices = S.series.length === 1 ? S.series[0].devices : 1;
-		if (!knobs.length) return "";
-		return ": " + knobs.join(", ") + (devices > 1 ? " of each of " + devices + " devices" : "");
+		const knobs = S.dimensions.filter((d) => d.knob).map((d) => d.name);
+		return knobs.length ? " (" + knobs.join(", ") + ")" : "";
 	}
 
 	// Of many systems: how many save, how much, and which saves most.
@@ -123,7 +121,7 @@
 		return el(
 			"section",
 			{ class: "leading card " + kind, id: "best", "aria-label": "Best setting" },
-			el("h2", {}, "Best setting for at most " + LIMIT + "\u00a0% slowdown" + ofWhat(S)),
+			el("h2", {}, "Best setting: least energy at most " + LIMIT + "\u00a0% slower than the reference" + ofWhat(S)),
 			rows.length > FEW
 				? summary(rows, found)
 				: el(
@@ -157,7 +155,7 @@
 	};
 	const stat = (s, i, metric) => {
 		const m = i === null || i === undefined ? null : s.points[i].metrics[metric];
-		return m ? JM.estimate(m.mean, m.half) : "\u2013";
+		return m ? JM.estimateOf(m) : "\u2013";
 	};
 
 	// The best mean of a metric over the points that count.
@@ -179,21 +177,21 @@
 			{ title: "system", left: true, of: (s) => names.get(s).replace(s.work.title, "").replace(/^ on /, "") || "\u2013" },
 			...axes.map((name) => ({ title: name, of: (s) => JM.text(one(s, name)) })),
 			{ title: "throughput", unit: items ? "" : S.series[0].item + "/s", of: (s) => stat(s, s.reference ?? 0, "throughput") + (items ? " " + s.item + "/s" : "") },
-			{ title: "power", unit: "W", of: (s) => stat(s, s.reference ?? 0, "watts_mean") },
+			{ title: "power", unit: "W, all devices", of: (s) => stat(s, s.reference ?? 0, "watts_mean") },
 			{ title: "efficiency", unit: items ? "items/J" : S.series[0].item + "/J", of: (s) => stat(s, s.reference ?? 0, "items_per_joule") },
 			{
-				title: "best at \u2264 " + LIMIT + " % slowdown",
+				title: "least energy at most " + LIMIT + " % slower",
 				left: true,
-				of: (s) => (found(s).kind === "none" ? "\u2013" : labels(s, found(s).at)),
+				of: (s) => (found(s).kind === "none" ? "\u2013" : labels(s, found(s).at) + (s.per ? " " + s.per : "")),
 				hint: (s) => found(s).why,
 			},
 			{ title: "energy saved", unit: "%", of: (s) => stat(s, found(s).leading, "energy_gain_percent") },
 			{ title: "slowdown", unit: "%", of: (s) => stat(s, found(s).leading, "time_loss_percent") },
 			{
-				title: "most efficient",
+				title: "least energy without that limit",
 				left: true,
 				of: (s) => {
-					const i = bestPoint(s, "items_per_joule", 1);
+					const i = s.points.length > 1 ? bestPoint(s, "items_per_joule", 1) : null;
 					return i === null ? "\u2013" : s.points[i].label;
 				},
 			},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The report page: verdicts, charts, tables, quality and provenance from the embedded data.
+// The report page: best settings, charts, tables, quality and provenance from the embedded data.
 "use strict";
 (function () {
 	const S = JM.S,
@@ -82,7 +82,7 @@
 		const origin = S.not_measured;
 		const why = {
 			simulated: "Simulated: the power and speed of this node come from a model of published figures. Nothing here was measured on hardware.",
-			estimated: "Estimated: the energy comes from processor time and a stated model of watts, not from a sensor. It yields no verdict.",
+			estimated: "Estimated: the energy comes from processor time and a stated model of watts, not from a sensor. It cannot tell which setting is best.",
 			replayed: "Replayed: the power comes from a recorded trace.",
 		};
 		// Which systems that is, where it is not all of them: " (train gpt on cpu)".
@@ -149,8 +149,8 @@
 		);
 	}
 
-	// Metrics that have no verdict for the same reason share a card.
-	function noVerdict(s) {
+	// Questions that have no answer for the same reason share a card.
+	function noAnswer(s) {
 		const reasons = [...new Set(s.verdicts.filter((v) => v.kind === "none").map((v) => v.why))];
 		return reasons.map((why) => {
 			const alike = s.verdicts.filter((v) => v.kind === "none" && v.why === why);
@@ -158,7 +158,7 @@
 			return el(
 				"div",
 				{ class: "card none" },
-				el("div", { class: "what" }, "No verdict by " + by),
+				el("div", { class: "what" }, "No best setting by " + by),
 				el("div", { class: "change" }, why[0].toUpperCase() + why.slice(1) + "."),
 			);
 		});
@@ -263,12 +263,13 @@
 					S.series.length > 1 ? chooser(s) : null,
 				),
 				warnings(s),
+				s.verdicts.length ? el("h3", {}, "Best setting by one metric alone") : null,
 				s.verdicts.length
 					? el(
 							"div",
 							{ class: "cards" },
-							s.verdicts.filter((v) => v.kind !== "none").map((v) => card(s, v)),
-							noVerdict(s),
+							s.verdicts.filter((v) => v.kind !== "none" && !v.repeats).map((v) => card(s, v)),
+							noAnswer(s),
 						)
 					: null,
 				small.length ? el("div", { class: "grid charts" }, small.map((c) => c.node)) : null,
@@ -336,7 +337,7 @@
 				"p",
 				{ class: "soft" },
 				S.published_note ||
-					"Reported by papers, on their machines; not part of any figure, mean or verdict above.",
+					"Reported by papers, on their machines; not part of any figure, mean or conclusion above.",
 			),
 			...S.published.map(JM.published),
 		);

@@ -10,8 +10,9 @@
  *	machines	the different provenances
  *	traces		see page_trace.h; with the phases of their runs
  *	percent_least	half width that savings and losses are shown with at least, in percentage points
- *	meanings	of a series the sentences on gain and loss; of the page what each metric means, @ is the item
+ *	meanings	of a series the sentences on the columns saved and slower; of the page what each metric means, @ is the item
  *	reference_is	of a series, what its reference is
+ *	per, sum_of	of a series "per GPU" and "4 GPUs", or "": what the setting is of, and what power and energy are sums over
  *	within		of a series, best setting for at most slowdown_percent: {kind, leading, at, why}, indices of points;
  *			kind best, tie (those `at` cannot be told apart) or none (why)
  */
@@ -110,6 +111,10 @@ static void put_meanings(const struct jm_grouping *g, const struct jm_group_seri
 	}
 	if (jm_text_paired(g, s, text, sizeof(text)))
 		json_array_append_new(list, json_string(text));
+	jm_text_per(g, s, text, sizeof(text));
+	json_object_set_new(out, "per", json_string(text));
+	jm_text_sum(s, text, sizeof(text));
+	json_object_set_new(out, "sum_of", json_string(text));
 	json_object_set_new(out, "meanings", list);
 }
 

@@ -236,7 +236,7 @@
 	JM.redraw = (chart) => chart.chart && chart.chart.setOption(chart.option(palette()), true);
 
 	function axis(c, name, more) {
-		return Object.assign(
+		const out = Object.assign(
 			{
 				type: "value",
 				name: name,
@@ -250,6 +250,9 @@
 			},
 			more,
 		);
+		if (out.type === "value")
+			out.axisLabel = Object.assign({ formatter: (v) => JM.apart(String(+v.toPrecision(12))) }, out.axisLabel);
+		return out;
 	}
 
 	// The unit stands above it, where names of values would be turned.
@@ -271,7 +274,7 @@
 
 	const hollow = (c, color) => ({ color: c.card, borderColor: color, borderWidth: 2 });
 
-	// Points that are not on the curve: settings that were not kept to, and the reference.
+	// Points that are not on the curve: settings that were not held, and the reference.
 	const offPoints = (c, data, more) =>
 		Object.assign(
 			{ type: "scatter", data: data, symbol: "circle", symbolSize: 8, z: 4, itemStyle: hollow(c, c.off) },
@@ -324,7 +327,7 @@
 			labels: series.points.map(kept),
 			name:
 				dims.map((d) => d.name).join(", ") +
-				(one && one.unit ? " in " + (hertz ? "MHz" : one.unit) : ""),
+				(one && one.unit ? " in " + (hertz ? "MHz" : one.unit) + (series.per ? " " + series.per : "") : ""),
 		};
 	}
 
@@ -346,7 +349,7 @@
 		});
 	}
 
-	// Indexes of the points by their part: on the curve, off it (not kept to), the reference. The reference
+	// Indexes of the points by their part: on the curve, off it (not held), the reference. The reference
 	// is a part of the curve too, where no other point has its place.
 	function parts(series) {
 		const all = series.points.map((p, i) => i),
@@ -367,7 +370,7 @@
 		const point = series.points[i],
 			box = el("div", {}, el("b", {}, (name ? name + ": " : "") + point.label + (point.reference ? " (reference)" : "")));
 		for (const col of cols)
-			box.append(el("br"), col.title + ": " + JM.estimate(col.mean[i], col.half[i]) + " " + col.unit);
+			box.append(el("br"), col.title + ": " + JM.estimate(col.mean[i], col.half[i], col.places) + " " + col.unit);
 		box.append(el("br"), [point.state, point.runs_ok + " runs", series.origin].filter(Boolean).join(", "));
 		return box;
 	};

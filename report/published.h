@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What papers report of the networks in a report, for their readers to look at beside what was measured.
- * It enters no statistic, no metric and no verdict.
+ * It enters no statistic, no metric and no conclusion.
  */
 #ifndef JM_PUBLISHED_H
 #define JM_PUBLISHED_H

@@ -138,13 +138,13 @@ void jm_text_percent(const struct jm_stat *stat, char *out, size_t size)
 
 	if (half_width > 0 && half_width < JM_PERCENT_LEAST)
 		half_width = JM_PERCENT_LEAST;
-	jm_text_estimate(stat->mean, half_width, out, size);
+	jm_text_estimate_to(JM_PERCENT_PLACES, stat->mean, half_width, out, size);
 }
 
 bool jm_text_within(
 	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size)
 {
-	char gain[64], loss[64], others[200] = "";
+	char gain[64], loss[64], others[200] = "", per[32];
 	const struct jm_group_point *best;
 	struct jm_verdict v;
 
@@ -157,9 +157,10 @@ bool jm_text_within(
 	for (int i = s->first_point; i < s->first_point + s->n_points; i++)
 		if (i != v.leading && jm_verdict_within_tied(g, &v, i))
 			jm_text_append(others, sizeof(others), ", ", g->point[i].label);
-	jm_text_format(out, size, "%s%s%s%s (%s %% less energy, %s %% more time)",
-		*others ? "no clear best: " : "", best->label, *others ? ", " : "", others, gain,
-		loss);
+	jm_text_per(g, s, per, sizeof(per));
+	jm_text_format(out, size, "%s%s%s%s%s%s (%s %% less energy, %s %% more time)",
+		*others ? "no clear best: " : "", best->label, *others ? ", " : "", others,
+		*per ? " " : "", per, gain, loss);
 	return true;
 }
 
@@ -169,7 +170,7 @@ void jm_text_verdict(const struct jm_grouping *g, const struct jm_group_series *
 	char value[160] = "", change[48] = "";
 
 	if (v->kind == JM_VERDICT_NONE) {
-		snprintf(out, size, "no verdict: %s", v->why);
+		snprintf(out, size, "no conclusion: %s", v->why);
 		return;
 	}
 	jm_text_metric_value(

@@ -61,14 +61,17 @@ static json_t *point_json(const struct jm_grouping *g, const struct jm_group_poi
 		"why_not", p->why_not, "metrics", metrics);
 }
 
-static json_t *verdict_json(
-	const struct jm_grouping *g, const struct jm_group_series *s, const struct jm_verdict *v)
+/* repeats: a verdict that says the same, or NULL. */
+static json_t *verdict_json(const struct jm_grouping *g, const struct jm_group_series *s,
+	const struct jm_verdict *v, const struct jm_verdict *repeats)
 {
-	char name[64], title[80], value[160] = "", sentence[400];
+	char name[64], title[80], value[160] = "", sentence[400], other[64] = "";
 	json_t *tied = json_array();
 
 	jm_group_metric_name(g, v->metric, name, sizeof(name));
-	jm_group_metric_title(g, s, v->metric, title, sizeof(title));
+	jm_text_question(g, s, v->metric, title, sizeof(title));
+	if (repeats)
+		jm_group_metric_name(g, repeats->metric, other, sizeof(other));
 	jm_text_verdict(g, s, v, sentence, sizeof(sentence));
 	for (int i = s->first_point; i < s->first_point + s->n_points; i++)
 		if (v->kind == JM_VERDICT_TIE && jm_verdict_tied(g, v, i))
@@ -76,8 +79,9 @@ static json_t *verdict_json(
 	if (v->leading >= 0)
 		jm_text_metric_value(g, s, v->metric, &g->point[v->leading].stat[v->metric], value,
 			sizeof(value));
-	return json_pack("{s:s, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:o}", "metric", name,
-		"title", json_string(title), "kind", jm_verdict_kind_name(v->kind), "leading",
+	return json_pack("{s:s, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:o}", "metric", name,
+		"repeats", repeats ? json_string(other) : json_null(), "title", json_string(title),
+		"kind", jm_verdict_kind_name(v->kind), "leading",
 		v->leading < 0 ? json_null() : json_integer(v->leading - s->first_point), "tied",
 		tied, "text", json_string(v->text), "value", json_string(value),
 		"improvement_percent", jm_json_number(v->improvement), "why", v->why, "sentence",
@@ -119,8 +123,12 @@ static json_t *series_json(const struct jm_grouping *g, const struct jm_group_se
 
 	for (int i = s->first_point; i < s->first_point + s->n_points; i++)
 		json_array_append_new(points, point_json(g, &g->point[i]));
-	for (int i = 0; i < n && s->n_points > 1; i++)
-		json_array_append_new(verdicts, verdict_json(g, s, &v[i]));
+	for (int i = 0; i < n && s->n_points > 1; i++) {
+		int same = jm_verdict_repeats(g, v, n, i);
+
+		json_array_append_new(
+			verdicts, verdict_json(g, s, &v[i], same < 0 ? NULL : &v[same]));
+	}
 	jm_text_energy(g, s, energy, sizeof(energy));
 	jm_text_machine(g, s, machine, sizeof(machine));
 	return json_pack(

@@ -215,7 +215,7 @@ static bool is_best_row(const json_t *rows, size_t i, const struct jm_system *s)
 	return true;
 }
 
-/* Why the ratio is no verdict, for JM_SYSTEM_THROUGHPUT or others, which need energy; NULL = it may be one. */
+/* Why the ratio allows no conclusion, for JM_SYSTEM_THROUGHPUT or others, which need energy; NULL = it may be one. */
 static const char *obstacle(const struct jm_system *s, int metric)
 {
 	if (s->simulated)

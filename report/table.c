@@ -15,7 +15,7 @@ static void put_title(const struct jm_grouping *g, const char *title, FILE *out)
 	fputs(g->options.bold ? "\033[0m" : "", out);
 }
 
-#define VERDICT_COLUMN 26 /* where the verdicts begin behind the metrics' names */
+#define VERDICT_COLUMN 30 /* where the settings begin behind the questions */
 #define NARROW	       60
 
 static void put_verdict_line(
@@ -23,12 +23,12 @@ static void put_verdict_line(
 {
 	char line[900];
 
-	jm_text_format(line, sizeof(line), "%-*s%s", VERDICT_COLUMN - 2, title, text);
+	jm_text_format(line, sizeof(line), "%-*s %s", VERDICT_COLUMN - 3, title, text);
 	jm_text_wrap(
 		out, line, 2, g->options.width < NARROW ? 4 : VERDICT_COLUMN, g->options.width);
 }
 
-/* Metrics that have no verdict for the same reason are named together, once. */
+/* Questions that have no answer for the same reason are named together, once. */
 static void put_no_verdict(const struct jm_grouping *g, const struct jm_group_series *s,
 	const struct jm_verdict *v, int n, int at, FILE *out)
 {
@@ -40,16 +40,16 @@ static void put_no_verdict(const struct jm_grouping *g, const struct jm_group_se
 			continue;
 		if (i < at)
 			return;
-		jm_group_metric_title(g, s, v[i].metric, title, sizeof(title));
+		jm_text_question(g, s, v[i].metric, title, sizeof(title));
 		jm_text_append(names, sizeof(names), ", ", title);
 		alike++;
 	}
-	jm_text_format(text, sizeof(text), "No verdict by %s: %s.",
+	jm_text_format(text, sizeof(text), "No best setting by %s: %s.",
 		alike == n ? "any metric" : names, v[at].why);
 	jm_text_wrap(out, text, 2, 4, g->options.width);
 }
 
-/* What the metrics are that combine energy and time, where there is a verdict by one of them. */
+/* What the metrics are that combine energy and time, where one of them has a best setting. */
 static void put_products(const struct jm_grouping *g, const struct jm_group_series *s,
 	const struct jm_verdict *v, int n, FILE *out)
 {
@@ -65,6 +65,49 @@ static void put_products(const struct jm_grouping *g, const struct jm_group_seri
 	jm_text_wrap(out, text, 2, 4, g->options.width);
 }
 
+static const char *within_title(char *out, size_t size)
+{
+	snprintf(out, size, "Best setting: least energy at most %g %% slower than the reference",
+		JM_SLOWDOWN);
+	return out;
+}
+
+/* The one answer that leads, or why there is none. */
+static void answer_within(
+	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size)
+{
+	struct jm_verdict v;
+
+	if (jm_text_within(g, s, out, size))
+		return;
+	jm_verdict_within(g, s, &v);
+	jm_text_format(out, size, "No best setting: %s.", v.why);
+}
+
+/* Can settings be compared by their energy? If not, the metrics below give the reason. */
+static bool has_conclusion(const struct jm_grouping *g, const struct jm_group_series *s)
+{
+	struct jm_verdict v[JM_VERDICT_MAX];
+	int n = jm_verdicts(g, s, v);
+
+	for (int i = 0; i < n && s->reference >= 0; i++)
+		if (v[i].metric == JM_M_JOULES_ITEM)
+			return v[i].kind != JM_VERDICT_NONE;
+	return false;
+}
+
+static void put_within(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
+{
+	char title[120], text[400];
+
+	if (!has_conclusion(g, s))
+		return;
+	put_title(g, within_title(title, sizeof(title)), out);
+	answer_within(g, s, text, sizeof(text));
+	jm_text_wrap(out, text, 2, 4, g->options.width);
+	fputc('\n', out);
+}
+
 static void put_verdicts(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
 {
 	struct jm_verdict v[JM_VERDICT_MAX];
@@ -73,17 +116,16 @@ static void put_verdicts(const struct jm_grouping *g, const struct jm_group_seri
 
 	if (s->n_points < 2)
 		return;
-	put_title(g, "Best setting by metric", out);
-	if (jm_text_within(g, s, text, sizeof(text))) {
-		snprintf(title, sizeof(title), "at most %g %% time loss", JM_SLOWDOWN);
-		put_verdict_line(g, title, text, out);
-	}
+	put_within(g, s, out);
+	put_title(g, "Best setting by one metric alone", out);
 	for (int i = 0; i < n; i++) {
 		if (v[i].kind == JM_VERDICT_NONE) {
 			put_no_verdict(g, s, v, n, i, out);
 			continue;
 		}
-		jm_group_metric_title(g, s, v[i].metric, title, sizeof(title));
+		if (jm_verdict_repeats(g, v, n, i) >= 0)
+			continue;
+		jm_text_question(g, s, v[i].metric, title, sizeof(title));
 		jm_text_verdict(g, s, &v[i], text, sizeof(text));
 		put_verdict_line(g, title, text, out);
 	}
@@ -162,15 +204,16 @@ static void put_notes(const struct jm_grouping *g, const struct jm_group_series 
 	if (unreached)
 		put_note(g, "°  the work never drew as much power as the setting allows", out);
 	if (unknown)
-		put_note(g, "?  whether the device kept to the setting is unknown", out);
+		put_note(g, "?  whether the device held the setting is unknown", out);
 	if (violated)
-		put_note(g,
-			"() the device did not keep to the setting, which is not eligible as best",
+		put_note(g, "() the device did not hold the setting, which is not eligible as best",
 			out);
 	if (outliers)
 		put_note(g, "!  one of the repeats is an outlier; it is included", out);
 	if (says_sums(g, s))
 		put_note(g, "median and max W are the sums of those of the meters", out);
+	if (jm_text_sums(g, s, line, sizeof(line)))
+		put_note(g, line, out);
 	if (s->reference >= 0)
 		put_relative(g, s, out);
 	else if (s->has_energy)
@@ -227,6 +270,7 @@ static void put_caption(const struct jm_grouping *g, const struct jm_group_serie
 
 static void put_phases_of(const struct jm_grouping *g, const struct jm_group_case *c, FILE *out)
 {
+	const struct jm_group_series *s = &g->series[c->series];
 	struct jm_err none = JM_ERR_INIT;
 	struct jm_grid grid;
 	char title[240];
@@ -234,7 +278,7 @@ static void put_phases_of(const struct jm_grouping *g, const struct jm_group_cas
 	if (!jm_phases_several(c->record) ||
 		jm_phases_grid(c->record, false, jm_json_text(c->record, "unit"), &grid, &none))
 		return;
-	if (g->n_cases > 1)
+	if (s->n_ok + s->n_failed > 1)
 		jm_text_format(title, sizeof(title), "Phases of %s, repeat %d",
 			g->point[c->point].label,
 			(int)json_integer_value(
@@ -259,8 +303,8 @@ static void put_phases(const struct jm_grouping *g, const struct jm_group_series
 
 #define WHY_NOT 700
 
-/* Why no member has a verdict by metric number i: the reason that all share, or each with its own; false: one has a
- * verdict. */
+/* Why no member has a best setting by metric number i: the reason that all share, or each with its own; false: one
+ * has one. */
 static bool why_no_member(
 	const struct jm_grouping *g, const struct jm_family *f, int i, char *out, size_t size)
 {
@@ -284,7 +328,7 @@ static bool why_no_member(
 	return true;
 }
 
-/* Metrics by which no member has a verdict, those of one reason together. why: [n], "" where one has a verdict. */
+/* Metrics by which no member has a best setting, those of one reason together. why: [n], "" where one has. */
 static void put_family_none(const struct jm_grouping *g, const struct jm_family *f,
 	const struct jm_verdict *v, char why[][WHY_NOT], int n, FILE *out)
 {
@@ -299,19 +343,19 @@ static void put_family_none(const struct jm_grouping *g, const struct jm_family 
 				continue;
 			if (k < i) /* it is in the line of that one */
 				break;
-			jm_group_metric_title(g, &f->all, v[k].metric, title, sizeof(title));
+			jm_text_question(g, &f->all, v[k].metric, title, sizeof(title));
 			jm_text_append(names, sizeof(names), ", ", title);
 			alike++;
 		}
 		if (!alike)
 			continue;
-		jm_text_format(text, sizeof(text), "No verdict by %s: %s.",
+		jm_text_format(text, sizeof(text), "No best setting by %s: %s.",
 			alike == n ? "any metric" : names, why[i]);
 		jm_text_wrap(out, text, 2, 4, g->options.width);
 	}
 }
 
-/* By one metric, the best setting of each member: a verdict names settings, not the axes. */
+/* By one metric, the best setting of each member: settings, not the axes. */
 static void put_family_verdict(
 	const struct jm_grouping *g, const struct jm_family *f, int i, FILE *out)
 {
@@ -322,7 +366,7 @@ static void put_family_verdict(
 		const struct jm_group_series *s = &g->series[f->first + k];
 
 		jm_verdicts(g, s, v);
-		jm_group_metric_title(g, &f->all, v[i].metric, title, sizeof(title));
+		jm_text_question(g, &f->all, v[i].metric, title, sizeof(title));
 		if (!k)
 			jm_text_wrap(out, title, 2, 4, g->options.width);
 		jm_family_name(g, f, k, name, sizeof(name));
@@ -332,13 +376,34 @@ static void put_family_verdict(
 	}
 }
 
+/* The leading answer of each member. */
+static void put_family_within(const struct jm_grouping *g, const struct jm_family *f, FILE *out)
+{
+	char title[120], name[200], text[400], line[700];
+	bool any = false;
+
+	for (int k = 0; k < f->n; k++)
+		any = any || has_conclusion(g, &g->series[f->first + k]);
+	if (!any)
+		return;
+	put_title(g, within_title(title, sizeof(title)), out);
+	for (int k = 0; k < f->n; k++) {
+		answer_within(g, &g->series[f->first + k], text, sizeof(text));
+		jm_family_name(g, f, k, name, sizeof(name));
+		jm_text_format(line, sizeof(line), "%s: %s", name, text);
+		jm_text_wrap(out, line, 2, 4, g->options.width);
+	}
+	fputc('\n', out);
+}
+
 static void put_family_verdicts(const struct jm_grouping *g, const struct jm_family *f, FILE *out)
 {
 	char why[JM_VERDICT_MAX][WHY_NOT] = {""};
 	struct jm_verdict v[JM_VERDICT_MAX];
 	int n = jm_verdicts(g, &g->series[f->first], v);
 
-	put_title(g, "Best setting by metric", out);
+	put_family_within(g, f, out);
+	put_title(g, "Best setting by one metric alone", out);
 	for (int i = 0; i < n; i++) {
 		if (why_no_member(g, f, i, why[i], WHY_NOT))
 			continue;

@@ -144,6 +144,7 @@
 			.join(", ") || "setting";
 	const settingColumn = (s) => ({
 		title: settingTitle(s),
+		unit: s.per,
 		left: true,
 		of: (p) => (p.state === "violated" ? "(" + p.label + ")" : p.label) + (p.reference ? " (reference)" : ""),
 	});
@@ -152,11 +153,11 @@
 	function metricColumn(s, name) {
 		const col = JM.column(s, name);
 		const best = s.verdicts.find((v) => v.metric === name && v.kind === "best");
-		const value = (i) => JM.estimate(col.mean[i], col.half[i]);
+		const value = (i) => JM.estimate(col.mean[i], col.half[i], col.places);
 		return col.any
 			? {
 					title: col.title,
-					unit: col.unit === "1" ? "\u00a0" : col.unit,
+					unit: col.unit === "1" ? "\u00a0" : col.unit + (/^watts_/.test(name) && s.sum_of ? ", " + s.sum_of : ""),
 					meaning: JM.meaning(s, name),
 					of: (p) => (p.state === "violated" && known(col.mean[p.index]) ? "(" + value(p.index) + ")" : value(p.index)),
 					mark: (p) => (best && best.leading === p.index ? "win" : null),
@@ -168,7 +169,7 @@
 	// What the columns mean whose titles do not say it, below their table.
 	function terms(s, columns) {
 		const list = columns.filter((c) => c.meaning),
-			relative = columns.some((c) => /gain|loss/.test(c.title)) ? s.meanings : [];
+			relative = columns.some((c) => /saved|slowdown/.test(c.title)) ? s.meanings : [];
 		return list.length
 			? el(
 					"div",
@@ -274,7 +275,7 @@
 			s.energy.slice(1) +
 			". Mean \u00b1 half of the 95\u00a0% interval over the repeats" +
 			(s.points.some((p) => p.state === "violated")
-				? "; in parentheses where the device did not keep to the setting."
+				? "; in parentheses where the device did not hold the setting."
 				: ".") + figures();
 		show(0);
 		return el(
@@ -437,7 +438,7 @@
 		const measured = [
 			["throughput", "throughput", s.item + "/s"], ["mean power", "watts_mean", "W"], ["maximum power", "watts_max", "W"],
 			["energy", "joules", "J"], ["items", "items", ""], ["time", "seconds", "s"],
-			["energy per " + s.item, "joules_per_item", "J"], ["energy gain", "energy_gain_percent", "%"], ["time loss", "time_loss_percent", "%"],
+			["energy per " + s.item, "joules_per_item", "J"], ["energy saved", "energy_gain_percent", "%"], ["slowdown", "time_loss_percent", "%"],
 		];
 		for (const [title, key, unit] of measured)
 			if (known(JM.run(key, i))) rows.push([title, JM.plain(JM.run(key, i)) + " " + unit]);
@@ -635,15 +636,15 @@
 						"(k\u22121)/k \u00b7 e/e_ref + 1/k \u00b7 d/d_ref; the reference has 1, lower is better; k is how many " +
 							"times slower a run may be that needs no energy (DEPO, doi 10.1002/spe.3139)",
 					],
-					["energy gain", "100 \u00b7 (e_ref \u2212 e) / e_ref"],
-					["time loss", "100 \u00b7 (d \u2212 d_ref) / d_ref"],
+					["energy saved", "100 \u00b7 (e_ref \u2212 e) / e_ref"],
+					["slowdown", "100 \u00b7 (d \u2212 d_ref) / d_ref"],
 					[
-						"gain \u2212 loss",
+						"energy saved minus slowdown",
 						"their difference, the same as 200 \u00b7 (1 \u2212 EDS 2)",
 					],
 					[
 						"reference",
-						"the reference of the same block, so that drift between blocks cancels",
+						"the setting that others are compared with, by default the unchanged one; the reference of the same block, so that drift between blocks cancels",
 					],
 					[
 						"median and maximum power",

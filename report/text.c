@@ -16,7 +16,9 @@
 #define NOISE	       1e-6 /* relative; a half width below it would show as 0 */
 #define PLACES_AT_MOST 12
 #define LARGE	       1e12
-#define DIGITS_AT_MOST 5
+#define GROUP	       "\u00a0"
+#define DIGITS_APART   5
+#define DIGITS_AT_MOST 4
 
 void jm_text_format(char *out, size_t size, const char *format, ...)
 {
@@ -156,12 +158,39 @@ static double round_to(double value, int places)
 	return round(value / unit) * unit;
 }
 
+/* Digits in groups of three from five on: "120 950", "± 12 000". The blank is one at which no line is broken. */
+static void set_apart(char *text, size_t size)
+{
+	char from[200], *to = text, *end = text + size;
+	size_t n;
+
+	snprintf(from, sizeof(from), "%s", text);
+	for (const char *c = from; *c; c += n) {
+		bool fraction = c > from && c[-1] == '.';
+
+		n = strspn(c, "0123456789");
+		n = n ? n : 1;
+		for (size_t i = 0; i < n && end - to > (long)strlen(GROUP) + 1; i++) {
+			if (i && n >= DIGITS_APART && !fraction && (n - i) % 3 == 0)
+				to = stpcpy(to, GROUP);
+			*to++ = c[i];
+		}
+	}
+	*to = '\0';
+}
+
 void jm_text_number(double value, char *out, size_t size)
 {
 	snprintf(out, size, value >= 1e5 && value < 1e12 ? "%.0f" : "%.5g", value);
+	set_apart(out, size);
 }
 
 void jm_text_estimate(double mean, double half_width, char *out, size_t size)
+{
+	jm_text_estimate_to(PLACES_AT_MOST + DIGITS_AT_MOST, mean, half_width, out, size);
+}
+
+void jm_text_estimate_to(int at_most, double mean, double half_width, char *out, size_t size)
 {
 	int places, most = decimals_for(mean, DIGITS_AT_MOST);
 	double shown;
@@ -176,7 +205,8 @@ void jm_text_estimate(double mean, double half_width, char *out, size_t size)
 	}
 	if (!(half_width > NOISE * fabs(mean)) || half_width >= LARGE) {
 		places = mean == 0 ? 1 : decimals_for(mean, DIGITS_PLAIN);
-		snprintf(out, size, "%.*f", places, mean);
+		snprintf(out, size, "%.*f", places < at_most ? places : at_most, mean);
+		set_apart(out, size);
 		return;
 	}
 	places = last_place(half_width);
@@ -184,11 +214,13 @@ void jm_text_estimate(double mean, double half_width, char *out, size_t size)
 		places = most;
 	if (half_width > fabs(mean) && places < decimals_for(mean, 2))
 		places = decimals_for(mean, 2); /* or nothing of the mean would be left */
+	places = places < at_most ? places : at_most;
 	shown = round_to(half_width, places);
 	if (!(shown > 0))
 		shown = pow(10, -places);
 	snprintf(out, size, "%.*f ± %.*f", places > 0 ? places : 0, round_to(mean, places),
 		places > 0 ? places : 0, shown);
+	set_apart(out, size);
 }
 
 const char *jm_text_plural(const char *unit)
@@ -257,4 +289,5 @@ void jm_text_quantity(double value, double error, const char *unit, char *out, s
 		snprintf(out, size, "%.*f %s%s ± %.*f %s%s", places, value, prefix, unit, places,
 			fmax(bound, pow(10, -places)), prefix, unit);
 	}
+	set_apart(out, size);
 }

@@ -27,6 +27,8 @@ void jm_text_wrap_on(FILE *out, const char *text, int column, int hang, int widt
  * no interval; "-" for unknown.
  */
 void jm_text_estimate(double mean, double half_width, char *out, size_t size);
+/* With that many decimals at most. */
+void jm_text_estimate_to(int at_most, double mean, double half_width, char *out, size_t size);
 /* Five digits; no exponent from 1e5 to 1e12. */
 void jm_text_number(double value, char *out, size_t size);
 /* "1054 J ± 53 J", "16.12 mJ": both in the unit that fits the value; without a bound (NAN) four digits. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which setting is best, by each metric, and when there is no verdict. Two settings are
+/* Which setting is best, by each metric, and when that cannot be said. Two settings are
  * distinguished when their 95 % intervals do not overlap. Settings that the device violated are
  * excluded. */
 #include "grid.h"
@@ -68,7 +68,7 @@ bool jm_verdict_tied(const struct jm_grouping *g, const struct jm_verdict *v, in
 							 NOISE * fabs(a->stat[v->metric].mean);
 }
 
-/* Why this series can have no verdict on the metric; NULL = it can. */
+/* Why no best setting by the metric can be named; NULL = it can. */
 static const char *obstacle(
 	const struct jm_grouping *g, const struct jm_group_series *s, const struct jm_verdict *v)
 {
@@ -95,7 +95,7 @@ static const char *obstacle(
 	if (relative && s->reference < 0)
 		return "there is no reference case";
 	if (v->leading < 0)
-		return "no setting that the device kept to has a value";
+		return "no setting that the devices held has a value";
 	if (count_eligible(g, s, v->metric) < 2)
 		return "there are fewer than two settings";
 	if (g->point[v->leading].stat[v->metric].n < 2)
@@ -156,14 +156,12 @@ void jm_verdict_within(
 		snprintf(v.why, sizeof(v.why), "%s", why);
 	else if (!n_fast)
 		snprintf(v.why, sizeof(v.why),
-			"each setting that the device kept to is, or may be, more than %g %% "
+			"each setting that the devices held is, or may be, more than %g %% "
 			"slower than the reference",
 			JM_SLOWDOWN);
 	else if (v.leading < 0)
 		jm_text_format(v.why, sizeof(v.why),
-			"no setting within the limit uses clearly less energy than the reference "
-			"(%s)",
-			g->point[s->reference].label);
+			"no setting within the limit uses clearly less energy than the reference");
 	else
 		v.kind = n_tied > 1 ? JM_VERDICT_TIE : JM_VERDICT_BEST;
 	if (v.kind == JM_VERDICT_TIE)
@@ -223,7 +221,7 @@ static void judge(const struct jm_grouping *g, const struct jm_group_series *s, 
 	why = obstacle(g, s, v);
 	if (why) {
 		v->kind = JM_VERDICT_NONE;
-		snprintf(v->text, sizeof(v->text), "no verdict");
+		snprintf(v->text, sizeof(v->text), "no conclusion");
 		snprintf(v->why, sizeof(v->why), "%s", why);
 		return;
 	}
@@ -251,4 +249,19 @@ int jm_verdicts(const struct jm_grouping *g, const struct jm_group_series *s,
 	judge(g, s, JM_M_GAIN, &ret[n++]);
 	judge(g, s, JM_M_GAIN_LOSS, &ret[n++]);
 	return n;
+}
+
+int jm_verdict_repeats(
+	const struct jm_grouping *g, const struct jm_verdict v[JM_VERDICT_MAX], int n, int i)
+{
+	int same = v[i].metric == JM_M_GAIN ? JM_M_JOULES_ITEM : -1;
+
+	for (int k = 0; k < g->options.n_k && v[i].metric == JM_M_GAIN_LOSS; k++)
+		if (g->options.k[k] == 2)
+			same = JM_M_EDS + k;
+	for (int k = 0; k < n; k++)
+		if (v[k].metric == same && v[k].kind == v[i].kind && v[k].leading == v[i].leading &&
+			!strcmp(v[k].text, v[i].text) && !strcmp(v[k].why, v[i].why))
+			return k;
+	return -1;
 }

@@ -301,7 +301,7 @@ def step_demo(log):
                      env={"DEMO_OUT": str(LOGS / "demo"), "DEMO_SECONDS": "3"})
     wrong = [word for word, bad in (
         (f"status {status}", status), ("nothing is marked simulated", "simulated" not in out),
-        ("no verdict", not re.search(r"Best setting by metric\n(.*\n)*?\s+energy per token +\d+ W", out)),
+        ("no best setting", not re.search(r"Best setting by one metric alone\n(.*\n)*?\s+least energy per token +\d+ W", out)),
         ("no page", not page.exists() or "<html" not in page.read_text()[:400])) if bad]
     return Tally(int(not wrong), len(wrong), note="; ".join(wrong))
 

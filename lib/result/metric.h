@@ -56,9 +56,9 @@
 	X(HFU, "hfu_percent", "HFU", "%", 1, false)                                                \
 	X(MFU_MEASURED, "mfu_measured_percent", "MFU of the measured peak", "%", 1, false)         \
 	X(HFU_MEASURED, "hfu_measured_percent", "HFU of the measured peak", "%", 1, false)         \
-	X(GAIN, "energy_gain_percent", "energy gain", "%", 1, true)                                \
-	X(LOSS, "time_loss_percent", "time loss", "%", -1, false)                                  \
-	X(GAIN_LOSS, "gain_minus_loss", "energy gain - time loss", "%", 1, true)
+	X(GAIN, "energy_gain_percent", "energy saved", "%", 1, true)                               \
+	X(LOSS, "time_loss_percent", "slowdown", "%", -1, false)                                   \
+	X(GAIN_LOSS, "gain_minus_loss", "energy saved minus slowdown", "%", 1, true)
 enum jm_metric {
 #define X(name, text, title, unit, better, energy) JM_M_##name,
 	JM_METRICS(X)
@@ -70,7 +70,7 @@ enum jm_metric {
 struct jm_metric_row {
 	const char *name, *title, *unit;
 	int better;
-	bool energy; /* unknown without energy; never a verdict from an estimate */
+	bool energy; /* unknown without energy; an estimate decides nothing */
 };
 extern const struct jm_metric_row jm_metrics[]; /* [JM_M_EDS] */
 

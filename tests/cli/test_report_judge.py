@@ -130,7 +130,7 @@ def test_table_and_page_name_the_same_settings_within_five_percent(tmp_path, nam
             energy_of(r, [0.85, 1, 1.12][r["case"]["repeat"]])
     assert sorted(best_within(rows, 5)) == ["600 W", "700 W"]
     page, path = tmp_path / "page.html", write(tmp_path, rows)
-    assert "no clear best: 600 W, 700 W (" in report(path)
+    assert "no clear best: 600 W, 700 W per GPU (" in report(path)
     report("--html", page, path)
     data = page_data.of(page.read_text())
     (series,) = data["series"]
@@ -151,6 +151,6 @@ def test_a_reason_that_holds_for_all_members_of_a_table_is_named_once(tmp_path):
             rows.append(r)
     text = report(write(tmp_path, rows))
     assert text.count("there was no meter") == 2  # with the caption
-    line = next(line for line in text.splitlines() if "No verdict by" in line)
-    assert "energy per" in line and "energy gain - time loss" in line and "throughput" not in line
+    line = next(line for line in text.splitlines() if "No best setting by" in line)
+    assert "energy per" in line and "most energy saved" in line and "throughput" not in line
     assert text.count("\n    batch 4: ") == 1 and text.count("\n    batch 8: ") == 1
