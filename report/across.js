@@ -151,9 +151,9 @@
 
 	const systemsNote = (work, iso) =>
 		"Up and to the right is better. Both axes start at 0; bars are 95\u00a0% intervals. Diamond: the reference; " +
-		"green ring: best setting for at most " +
+		"green ring: least energy at most " +
 		JM.S.slowdown_percent +
-		"\u00a0% slowdown, or those that cannot be told apart." +
+		"\u00a0% slower, or those that cannot be told apart." +
 		(work.series.length > 1 ? " Pareto front: the settings that no other one beats in both." : "") +
 		(iso
 			? " Grey lines: as good as the reference" +
@@ -283,8 +283,8 @@
 		};
 		const chart = panel(
 			named(),
-			"Bars start at 0; lines are 95\u00a0% intervals. Reference: the setting with which the others of a system are compared, or the first one. Best: the setting for at most " +
-				JM.S.slowdown_percent + "\u00a0% slowdown; of several that cannot be told apart that with the largest saving.",
+			"Bars start at 0; lines are 95\u00a0% intervals. Reference: the setting with which the others of a system are compared, or the first one. Best: the setting with the least energy at most " +
+				JM.S.slowdown_percent + "\u00a0% slower; of several that cannot be told apart that with the largest saving.",
 			(c) => barsOption(c, state.work, state.metric),
 			{
 				id: id,

@@ -33,7 +33,7 @@
 				index: i,
 				label: {
 					show: isBest(i) && best.text === "best",
-					formatter: "best",
+					formatter: col.better > 0 ? "highest" : "lowest",
 					color: c.best,
 					position: "top",
 					fontWeight: "bold",

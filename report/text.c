@@ -161,7 +161,7 @@ static double round_to(double value, int places)
 /* Digits in groups of three from five on: "120 950", "± 12 000". The blank is one at which no line is broken. */
 static void set_apart(char *text, size_t size)
 {
-	char from[200], *to = text, *end = text + size;
+	char from[200], *to = text;
 	size_t n;
 
 	snprintf(from, sizeof(from), "%s", text);
@@ -170,9 +170,11 @@ static void set_apart(char *text, size_t size)
 
 		n = strspn(c, "0123456789");
 		n = n ? n : 1;
-		for (size_t i = 0; i < n && end - to > (long)strlen(GROUP) + 1; i++) {
-			if (i && n >= DIGITS_APART && !fraction && (n - i) % 3 == 0)
-				to = stpcpy(to, GROUP);
+		for (size_t i = 0; i < n && (size_t)(to - text) + sizeof(GROUP) < size; i++) {
+			if (i && n >= DIGITS_APART && !fraction && (n - i) % 3 == 0) {
+				memcpy(to, GROUP, strlen(GROUP));
+				to += strlen(GROUP);
+			}
 			*to++ = c[i];
 		}
 	}
