@@ -93,7 +93,8 @@ static void add_metric(const struct jm_grouping *g, const struct jm_group_series
 			: metric == JM_M_LOSS ? "slower"
 					      : "saved minus slower");
 	else
-		jm_text_format(title, sizeof(title), "%s%s%s%s", prefix, unit, *sum ? ", " : "", sum);
+		jm_text_format(
+			title, sizeof(title), "%s%s%s%s", prefix, unit, *sum ? ", " : "", sum);
 	add(columns, n, METRIC, metric, title);
 	columns[*n - 1].factor = factor;
 }
