@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rng.h"
 #include "tensor.h"
 
 /* An interval of the slab of gradients. */
@@ -153,6 +154,7 @@ static int last_write(const struct buckets *b)
 static int insert(struct buckets *b, struct jm_err *err)
 {
 	struct jm_program *p = b->p;
+	size_t least = p->graph->bucket_bytes ? p->graph->bucket_bytes : JM_BUCKET_BYTES;
 	int code = 0, n_micro = p->n_micro, last = last_write(b);
 
 	for (int i = 0; i < p->n_units; i++) {
@@ -163,7 +165,7 @@ static int insert(struct buckets *b, struct jm_err *err)
 		}
 		b->order[b->n_order++] = p->unit[i];
 		if (!code && i < n_micro && i <= last)
-			code = add_starts(b, i, i < last ? JM_BUCKET_BYTES : 1, err);
+			code = add_starts(b, i, i < last ? least : 1, err);
 	}
 	return code;
 }
@@ -206,4 +208,33 @@ int jm_program_add_reduction(struct jm_program *p, struct jm_err *err)
 	code = add(&b, err);
 	free(b.piece);
 	return code;
+}
+
+/* ---- what ranks have in common ------------------------------------------------------------------------------ */
+
+static uint64_t add_cell(uint64_t digest, const struct jm_cell *c)
+{
+	const struct jm_layout *l = &c->t.layout;
+
+	digest = jm_rng(jm_rng(digest, c->slab_offset), c->t.bytes);
+	for (int i = 0; i < l->rank; i++)
+		digest = jm_rng(digest, (uint64_t)l->order[i]);
+	for (int i = 0; i < l->n_blocks; i++)
+		digest = jm_rng(jm_rng(digest, (uint64_t)l->block_dim[i]), (uint64_t)l->block[i]);
+	return digest;
+}
+
+uint64_t jm_reduce_digest(const struct jm_program *p)
+{
+	const struct jm_graph *g = p->graph;
+	uint64_t digest = 0;
+
+	for (int i = 0; i < p->n_units; i++)
+		if (jm_reduce_is_start(p->unit[i]))
+			digest = add_cell(
+				digest, jm_graph_cell(g, p->unit[i]->group.node[0]->out[0]));
+	for (int i = 0; i < g->n_cells && digest; i++)
+		if (g->cell[i]->slab && g->cell[i]->t.class == JM_CLASS_PARAM)
+			digest = add_cell(digest, g->cell[i]);
+	return digest;
 }

@@ -79,7 +79,8 @@ struct jm_graph {
 	int n_update;	     /* nodes of the update, at the end */
 	/* micro-steps whose gradients are summed before an update; 0 means 1 */
 	int micro_steps;
-	int ranks; /* ranks that train together, each on different samples; 0 means 1 */
+	int ranks;	     /* ranks that train together, each on different samples; 0 means 1 */
+	size_t bucket_bytes; /* smallest sum of gradients over ranks; 0 means JM_BUCKET_BYTES */
 	struct jm_err err;
 };
 

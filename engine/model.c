@@ -230,6 +230,7 @@ static void scale_loss(const struct jm_training *t, struct jm_graph *g, struct j
 
 	g->micro_steps = t->micro_steps;
 	g->ranks = t->ranks;
+	g->bucket_bytes = t->bucket_bytes;
 	if (t->scaled)
 		scale = jm_graph_tensor(g, JM_CLASS_INPUT, g->vector, 1, &two, "loss.scale");
 	for (int i = 0; i < g->n_nodes; i++) {

@@ -12,8 +12,8 @@
 #include "comm/comm.h"
 #include "program.h"
 
-#define JM_BUCKET_BYTES                                                                            \
-	((size_t)25 << 20) /* as large as torch.nn.parallel.DistributedDataParallel's */
+/* The default, as large as that of torch.nn.parallel.DistributedDataParallel. */
+#define JM_BUCKET_BYTES ((size_t)25 << 20)
 
 /* The cost of the sums in a step. */
 struct jm_reduce_cost {
@@ -27,6 +27,12 @@ bool jm_reduce_is_start(const struct jm_unit *u);
 bool jm_reduce_is_node(const struct jm_unit *u);
 /* Inserts the nodes into a scheduled program; does nothing for a single rank. */
 int jm_program_add_reduction(struct jm_program *p, struct jm_err *err);
+
+/*
+ * Describes what all ranks must have in common, although each makes its own plan: order and places of the sums,
+ * places and layouts of the parameters. 0 = nothing is summed.
+ */
+uint64_t jm_reduce_digest(const struct jm_program *p);
 
 /* Sets the communicator before the first step of a program of several ranks; it must stay open as
  * long as the program. */

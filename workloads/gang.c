@@ -82,6 +82,19 @@ int jm_gang_meet(const struct jm_gang *g, const struct jm_device *d, struct jm_e
 	return code ? code : jm_comm_sum(&g->control, &nothing, 1, err);
 }
 
+int jm_gang_same(const struct jm_gang *g, uint64_t value, const char *what, struct jm_err *err)
+{
+	uint64_t first = value;
+	int code = jm_comm_from_first(&g->control, &first, sizeof(first), err);
+
+	if (code || first == value)
+		return code;
+	return jm_err_set(err, JM_ENOSUP,
+		"%s of rank %d on %s differ from those of rank 0 on %s, so nothing can be summed "
+		"over the ranks; give all ranks devices of one model.",
+		what, g->work->rank, g->work->own.name, g->own[0].name);
+}
+
 const struct jm_comm *jm_gang_comm(const struct jm_gang *g)
 {
 	return g->device.transport ? &g->device : &g->control;

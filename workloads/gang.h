@@ -21,6 +21,8 @@ int jm_gang_open(
 void jm_gang_close(struct jm_gang *g); /* one that is zeroed, too */
 /* Waits until the devices of all ranks have finished their work. */
 int jm_gang_meet(const struct jm_gang *g, const struct jm_device *d, struct jm_err *err);
+/* The error of a rank whose value is not that of rank 0: `what` differs. */
+int jm_gang_same(const struct jm_gang *g, uint64_t value, const char *what, struct jm_err *err);
 /* The communicator for data on the device: `device` or, where there is none, `control`. */
 const struct jm_comm *jm_gang_comm(const struct jm_gang *g);
 /* The number of different devices that the ranks use: several ranks may share one. */

@@ -140,6 +140,9 @@ const struct jm_option jm_train_options[] = {
 		.max = JM_RANKS_MOST,
 		.help = "processes that train together, each --batch samples per step; their "
 			"gradients are summed. --device names one device for all, or one for each"},
+	OPTION_REAL("bucket", 1e-3, 1e6, NULL,
+		"MiB of gradients, at least, that --ranks sum at once while the backward pass goes "
+		"on; with more than there are, one sum follows it. 25 when not given"),
 	OPTION_INT("threads", 0, 4096, "0",
 		"threads of each rank on the host; 0 = all that may be used, divided among the "
 		"ranks"),
@@ -241,6 +244,11 @@ static int check_kept(const struct train *s, struct jm_err *err)
 		"decide that already; omit one of them.");
 }
 
+static size_t bucket_bytes(double mib)
+{
+	return isnan(mib) ? 0 : (size_t)(mib * 1048576);
+}
+
 static int choose_model(struct train *s, struct jm_err *err)
 {
 	const struct jm_values *o = s->work->options;
@@ -258,6 +266,7 @@ static int choose_model(struct train *s, struct jm_err *err)
 	s->training.seq = isnan(seq) ? 0 : (int64_t)seq;
 	s->training.micro_steps = (int)jm_train_option(s, "accumulate");
 	s->training.ranks = s->work->world;
+	s->training.bucket_bytes = bucket_bytes(jm_train_option(s, "bucket"));
 	s->training.dropout = jm_train_option(s, "dropout");
 	s->training.recompute = jm_train_option(s, "recompute") > 0;
 	s->training.keep_all = jm_train_option(s, "keep-all") > 0;

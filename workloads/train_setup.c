@@ -195,6 +195,38 @@ static int plan_kept(struct train *s, struct jm_err *err)
 	return plan_program(s, err);
 }
 
+static int plan_both(struct train *s, struct jm_err *err)
+{
+	int code = choose_remade(s, err);
+
+	if (!code && !s->training.batch)
+		code = jm_fit_batch(&s->training, &s->device, s->memory, err);
+	if (!code)
+		code = plan_kept(s, err);
+	if (!code && s->eval.every)
+		code = jm_evaluation_plan(&s->eval, &s->training, s->program, err);
+	return code;
+}
+
+/*
+ * A backend may choose by timing, and every rank must choose the same: rank 0 plans before the others, which find its
+ * choices where the backend keeps them.
+ */
+static int plan_in_turn(struct train *s, struct jm_err *err)
+{
+	double nothing = 0;
+	int code = s->work->rank ? jm_comm_sum(&s->gang.control, &nothing, 1, err) : 0;
+
+	if (!code)
+		code = plan_both(s, err);
+	if (!code && !s->work->rank)
+		code = jm_comm_sum(&s->gang.control, &nothing, 1, err);
+	if (!code)
+		code = jm_gang_same(&s->gang, jm_reduce_digest(s->program),
+			"Places or layouts of the gradients", err);
+	return code;
+}
+
 /* The program on paper: nothing is allocated yet. */
 static int plan(struct train *s, struct jm_err *err)
 {
@@ -202,13 +234,7 @@ static int plan(struct train *s, struct jm_err *err)
 	int code = find_memory(s, err);
 
 	if (!code)
-		code = choose_remade(s, err);
-	if (!code && !s->training.batch)
-		code = jm_fit_batch(&s->training, &s->device, s->memory, err);
-	if (!code)
-		code = plan_kept(s, err);
-	if (!code && s->eval.every)
-		code = jm_evaluation_plan(&s->eval, &s->training, s->program, err);
+		code = plan_in_turn(s, err);
 	s->plan_s = seconds_since(start);
 	return code;
 }

@@ -97,6 +97,15 @@ def test_one_record():
     assert r["options"]["ranks"] == "2" and len(r["phases"]) == 4
 
 
+def test_sizes_of_buckets():
+    """Few large sums or many small ones: the same bytes, and the same losses up to rounding."""
+    found = [train(GPT, 2, 4, *more, steps=3) for more in ([], ["--bucket", "0.01"], ["--bucket", "1000"])]
+    sums = [r["communication"] for r in found]
+    assert [s["buckets"] for s in sums[::2]] == [1, 1] and sums[1]["buckets"] > 4
+    assert len({s["bytes_per_step"] for s in sums}) == 1
+    assert losses(found[1]) == pytest.approx(losses(found[0]), rel=1e-6)
+
+
 def test_energy_is_counted_once():
     """A source that any process may read: rank 0 alone samples it."""
     alone, together = (train([*GPT[:-2], "--source", "sim:h100x4"], n, 4, "--seconds", "1") for n in (1, 2))
@@ -235,6 +244,14 @@ def test_sums_go_on_beside_backward(two_devices, accumulate):
     assert losses(together) == pytest.approx(losses(alone), rel=2e-6)
     assert together["communication"]["transport"] == "nccl" and together["devices"] == 2
     assert together["communication"]["exposed_s_per_step"] > 0
+
+
+def test_rank_0_plans_before_the_others(two_devices, tmp_path):
+    """What it chooses by timing and keeps, they find: sums need the same places and layouts."""
+    log = tmp_path / "selects"
+    one(*GPT, "--batch", "2", "--steps", "1", "--selftest", "0", *TWO, env={**two_devices, "JM_FAKE_LATER_SELECTS": str(log)})
+    asked = log.read_text().split()
+    assert set(asked) == {"0", "1"} and asked == sorted(asked)
 
 
 @pytest.mark.parametrize("more, env, hint", [

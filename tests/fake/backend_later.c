@@ -8,6 +8,7 @@
  *	JM_FAKE_LATER_US	microseconds that each job waits before it begins
  *	JM_FAKE_LATER_IDS	"UUID,UUID/BUS,...": of its devices by index
  *	JM_FAKE_LATER_LOG	a file that gets the true time of each time stamp, ns
+ *	JM_FAKE_LATER_SELECTS	a file that gets the index of the device for each time that it is asked what it could do
  *	JM_FAKE_LATER_NOTICE_US	so much later than an event the host wakes up
  */
 #include <pthread.h>
@@ -47,15 +48,23 @@ struct queue {
 	bool busy;
 };
 
+struct block {
+	char *from;
+	size_t bytes;
+	struct block *next;
+};
+
 struct later {
 	void *ref;
+	int index;
+	struct block *blocks;
 	char uuid[48], bus[24];
 	struct queue queue[JM_QUEUE_COUNT];
 	struct jm_fake_stream stream[JM_QUEUE_COUNT];
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	bool stop;
-	FILE *log;
+	FILE *log, *selects;
 	unsigned notice_us;
 	int code; /* of the first job that failed */
 	struct jm_err err;
@@ -204,6 +213,8 @@ static void later_close(void *arg)
 	jm_backend_ref.close(d->ref);
 	if (d->log)
 		fclose(d->log);
+	if (d->selects)
+		fclose(d->selects);
 	free(d);
 }
 
@@ -225,6 +236,7 @@ static int later_open(int index, int threads, void **ret_dev, struct jm_err *err
 {
 	const char *delay = getenv("JM_FAKE_LATER_US"), *log = getenv("JM_FAKE_LATER_LOG");
 	const char *notice = getenv("JM_FAKE_LATER_NOTICE_US");
+	const char *selects = getenv("JM_FAKE_LATER_SELECTS");
 	struct later *d = calloc(1, sizeof(*d));
 	int code = d ? jm_backend_ref.open(0, threads, &d->ref, err) : JM_ENOMEM;
 
@@ -233,6 +245,8 @@ static int later_open(int index, int threads, void **ret_dev, struct jm_err *err
 		return code;
 	}
 	read_ids(d, index);
+	d->index = index;
+	d->selects = selects ? fopen(selects, "ae") : NULL;
 	d->log = log ? fopen(log, "ae") : NULL;
 	d->notice_us = notice ? (unsigned)atoi(notice) : 0;
 	d->delay_us = delay ? (unsigned)atoi(delay) : 100;
@@ -259,7 +273,13 @@ static void later_props(void *dev, struct jm_device_props *ret)
 static int later_select(
 	void *dev, const struct jm_group *group, struct jm_choice *choice, struct jm_err *err)
 {
-	return jm_backend_ref.select(((struct later *)dev)->ref, group, choice, err);
+	const struct later *d = dev;
+
+	if (d->selects) {
+		fprintf(d->selects, "%d\n", d->index);
+		fflush(d->selects);
+	}
+	return jm_backend_ref.select(d->ref, group, choice, err);
 }
 
 static int later_build(void *dev, const struct jm_group *group, const struct jm_choice *choice,
@@ -280,12 +300,23 @@ static int call(const struct jm_fake_stream *s, void (*work_)(void *arg), void *
 		(struct job){.kind = CALL, .to = arg, .work = work_});
 }
 
+static bool owns(const struct jm_fake_stream *s, const void *from, size_t bytes)
+{
+	const struct later *d = s->dev;
+	const char *at = from;
+
+	for (const struct block *b = d->blocks; b; b = b->next)
+		if (at >= b->from && at + bytes <= b->from + b->bytes)
+			return true;
+	return false;
+}
+
 static int later_stream(void *dev, enum jm_queue queue, void **ret, struct jm_err *err)
 {
 	struct later *d = dev;
 
 	(void)err;
-	d->stream[queue] = (struct jm_fake_stream){call, dev, (int)queue};
+	d->stream[queue] = (struct jm_fake_stream){call, owns, dev, (int)queue};
 	*ret = &d->stream[queue];
 	return 0;
 }
@@ -321,12 +352,31 @@ static int later_sync(void *dev, struct jm_err *err)
 
 static void *later_alloc(void *dev, size_t bytes)
 {
-	return jm_backend_ref.alloc(((struct later *)dev)->ref, bytes);
+	struct later *d = dev;
+	struct block *b = malloc(sizeof(*b));
+	void *memory = b ? jm_backend_ref.alloc(d->ref, bytes) : NULL;
+
+	if (!memory) {
+		free(b);
+		return NULL;
+	}
+	*b = (struct block){memory, bytes, d->blocks};
+	d->blocks = b;
+	return memory;
 }
 
 static void later_release(void *dev, void *memory)
 {
-	jm_backend_ref.release(((struct later *)dev)->ref, memory);
+	struct later *d = dev;
+	struct block **at = &d->blocks, *b;
+
+	while (*at && (*at)->from != memory)
+		at = &(*at)->next;
+	b = *at;
+	if (b)
+		*at = b->next;
+	free(b);
+	jm_backend_ref.release(d->ref, memory);
 }
 
 static void later_drop(void *dev, void *exec)

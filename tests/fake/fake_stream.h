@@ -3,9 +3,14 @@
 #ifndef JM_FAKE_STREAM_H
 #define JM_FAKE_STREAM_H
 
+#include <stdbool.h>
+#include <stddef.h>
+
 struct jm_fake_stream {
 	/* Calls work(arg) when all that the queue holds now is done. 0: it will. */
 	int (*put)(const struct jm_fake_stream *s, void (*work)(void *arg), void *arg);
+	/* Are these bytes within one allocation of the device's memory? */
+	bool (*owns)(const struct jm_fake_stream *s, const void *from, size_t bytes);
 	void *dev;
 	int queue;
 };

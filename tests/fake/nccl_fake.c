@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A false NCCL for the false device of backend_later.c: its transfers run in a stream of that device, by transport local
- * over a file without a name that rank 0 makes; the others find it by the identity. What it is asked for is checked as
- * NCCL does. JM_FAKE_NCCL_FAILS=N: the N-th transfer is refused.
+ * over a file without a name that rank 0 makes; the others find it by the identity. What it is asked for is checked: memory
+ * of the device, and the same transfer on all ranks, where NCCL would hang or compute nonsense.
+ * JM_FAKE_NCCL_FAILS=N: the N-th transfer is refused.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,13 +78,43 @@ int ncclCommAbort(void *comm)
 	return 0;
 }
 
+/* Ends the process if a rank started another transfer. */
+static void compare(const struct work *w)
+{
+	const struct jm_transfer *t = &w->t;
+	uint64_t mine[] = {(uint64_t)t->kind, (uint64_t)t->type, (uint64_t)t->root, t->count},
+		 first[4];
+	struct jm_transfer told = {.kind = JM_BROADCAST,
+		.type = JM_COMM_BYTE,
+		.from = memcpy(first, mine, sizeof(mine)),
+		.to = first,
+		.count = sizeof(first)};
+
+	if (!jm_transport_local.start(w->comm->local, &told, NULL) &&
+		!memcmp(first, mine, sizeof(mine)))
+		return;
+	fprintf(stderr, "nccl-fake: the ranks started different transfers\n");
+	abort();
+}
+
 static void run(void *arg)
 {
 	struct work *w = arg;
 
+	compare(w);
 	if (jm_transport_local.start(w->comm->local, &w->t, NULL))
 		abort();
 	free(w);
+}
+
+static bool owns(const struct comm *c, const struct jm_transfer *t)
+{
+	const struct jm_fake_stream *s = t->stream;
+	size_t bytes = t->count * jm_comm_type_bytes(t->type);
+	size_t from = t->kind == JM_REDUCE_SCATTER ? (size_t)c->world : 1;
+	size_t to = t->kind == JM_ALL_GATHER ? (size_t)c->world : 1;
+
+	return s->owns(s, t->from, from * bytes) && s->owns(s, t->to, to * bytes);
 }
 
 static int put(struct comm *c, struct jm_transfer t, int type)
@@ -97,11 +128,15 @@ static int put(struct comm *c, struct jm_transfer t, int type)
 		free(w);
 		return BAD_ARGUMENT;
 	}
+	t.type = (enum jm_comm_type)types[type];
+	if (!owns(c, &t)) {
+		free(w);
+		return BAD_ARGUMENT;
+	}
 	if (fails && ++c->n == atoi(fails)) {
 		free(w);
 		return FAILED;
 	}
-	t.type = (enum jm_comm_type)types[type];
 	*w = (struct work){c, t};
 	return s->put(s, run, w) ? FAILED : 0;
 }

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "engine/reduce.h"
 #include "engine/device.h"
 #include "unit/test.h"
 #include "workloads/fit_batch.h"
@@ -257,6 +258,51 @@ static void test_fit(void **state)
 	jm_values_done(&dims);
 }
 
+/* ---- what ranks have in common -------------------------------------------------------------------------- */
+
+static uint64_t digest(struct jm_training t, struct jm_device *d, int ranks, int64_t batch)
+{
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_program *program;
+	struct jm_graph *graph;
+	uint64_t ret;
+
+	t.ranks = ranks;
+	t.batch = batch;
+	assert_ok(jm_model_train(&t, &graph, &err), err);
+	assert_ok(jm_program_plan(graph, d, &program, &err), err);
+	ret = jm_reduce_digest(program);
+	jm_program_free(program);
+	jm_graph_free(graph);
+	return ret;
+}
+
+/* Depends on the parameters, and on nothing that a rank may have of its own. */
+static void test_digest(void **state)
+{
+	static const char *const presets[] = {"gpt-117m", "gpt-800m"};
+	struct jm_training t = {.seq = 32};
+	const struct jm_preset *preset;
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_device device;
+	struct jm_values dims;
+	uint64_t of[2];
+
+	(void)state;
+	t.dims = &dims;
+	assert_ok(jm_device_open("ref", 1, &device, &err), err);
+	for (int i = 0; i < 2; i++) {
+		assert_ok(jm_model_find(presets[i], &t.model, &preset, &err), err);
+		assert_ok(jm_model_dims(t.model, preset, NULL, &dims, &err), err);
+		of[i] = digest(t, &device, 2, 2);
+		assert_true(of[i] && of[i] == digest(t, &device, 2, 3));
+		assert_true(!digest(t, &device, 1, 2));
+		jm_values_done(&dims);
+	}
+	assert_true(of[0] != of[1]);
+	jm_device_close(&device);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -266,6 +312,7 @@ int main(void)
 		cmocka_unit_test(test_files),
 		cmocka_unit_test(test_schedules),
 		cmocka_unit_test(test_fit),
+		cmocka_unit_test(test_digest),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

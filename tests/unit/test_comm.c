@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "comm/comm.h"
+#include "workloads/gang.h"
 
 #define MOST_RANKS 5
 
@@ -176,6 +177,59 @@ static void wrong_places_are_refused(void **unused)
 	jm_comm_close(&c);
 }
 
+struct member {
+	struct jm_own own[2];
+	struct jm_work work;
+	struct jm_comm_place place;
+	uint64_t value;
+	int rc;
+	struct jm_err err;
+};
+
+static void *compare(void *arg)
+{
+	struct member *m = arg;
+	struct jm_gang g = {.work = &m->work, .own = m->own};
+
+	m->rc = jm_comm_open("local", &m->place, &g.control, &m->err);
+	if (!m->rc)
+		m->rc = jm_gang_same(&g, m->value, "Places of the gradients", &m->err);
+	jm_comm_close(&g.control);
+	return NULL;
+}
+
+static void compare_both(struct member *m, uint64_t other)
+{
+	int fd = memfd_create("gang", MFD_CLOEXEC);
+	pthread_t thread;
+
+	for (int r = 0; r < 2; r++) {
+		m[r] = (struct member){.work = {.rank = r, .world = 2},
+			.own = {{.name = "card 0"}, {.name = "card 1"}},
+			.place = {r, 2, fd, NULL},
+			.value = r ? other : 7};
+		m[r].work.own = m[r].own[r];
+	}
+	assert_int_equal(pthread_create(&thread, NULL, compare, &m[1]), 0);
+	compare(&m[0]);
+	pthread_join(thread, NULL);
+	close(fd);
+}
+
+static void a_rank_that_differs_is_named(void **unused)
+{
+	struct member m[2];
+
+	(void)unused;
+	compare_both(m, 7);
+	assert_ok(m[0].rc, m[0].err);
+	assert_ok(m[1].rc, m[1].err);
+	compare_both(m, 8);
+	assert_ok(m[0].rc, m[0].err);
+	assert_sentence(&m[1].err, JM_ENOSUP);
+	assert_non_null(strstr(m[1].err.text, "gradients of rank 1 on card 1 differ"));
+}
+
 /* Nobody to wait for, and nothing changes. */
 static void alone_nothing_is_sent(void **unused)
 {
@@ -193,6 +247,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(transfers_are_what_they_say),
 		cmocka_unit_test(a_rank_that_left_is_named),
+		cmocka_unit_test(a_rank_that_differs_is_named),
 		cmocka_unit_test(wrong_places_are_refused),
 		cmocka_unit_test(alone_nothing_is_sent),
 	};
