@@ -6,8 +6,8 @@
  * (MI250, MI250X) shows two GPUs: the first one counts the whole board, the second one nothing, so its meter covers
  * both. The GPU of an MI300A reports the power of the whole socket, with its CPU and memory, and covers what the meter
  * of hsmp covers. Not verified on hardware: that the NUMA node of an MI300A's GPU has the number of its socket, how
- * often the counter and power change, and the time of the mean. Reasons of throttling are not read. All GPUs that the
- * driver shows are measured.
+ * often the counter and power change, the time of the mean, and the reasons of throttling. All GPUs that the driver shows
+ * are measured.
  */
 #include "base/ctx.h"
 #include "base/clock.h"
@@ -27,10 +27,23 @@
 #define STAMP_SLACK (5 * JM_SECOND)
 #define MI300A	    0x74a0
 
-enum { ENERGY, POWER, AVERAGE, FAST, CAP = FAST, CLOCK, MEMORY_CLOCK, TEMPERATURE, BUSY, SIGNALS };
+enum {
+	ENERGY,
+	POWER,
+	AVERAGE,
+	FAST,
+	CAP = FAST,
+	CLOCK,
+	MEMORY_CLOCK,
+	TEMPERATURE,
+	BUSY,
+	THROTTLE,
+	SIGNALS
+};
 
 static const enum jm_quantity quantities[SIGNALS] = {JM_Q_ENERGY, JM_Q_POWER, JM_Q_POWER_AVERAGE,
-	JM_Q_LIMIT, JM_Q_CLOCK, JM_Q_MEMORY_CLOCK, JM_Q_TEMPERATURE, JM_Q_UTILISATION};
+	JM_Q_LIMIT, JM_Q_CLOCK, JM_Q_MEMORY_CLOCK, JM_Q_TEMPERATURE, JM_Q_UTILISATION,
+	JM_Q_THROTTLE};
 
 struct board {
 	int gpu, second; /* second: of its other die; -1 = none */
@@ -90,6 +103,17 @@ static void read_fast(struct state *s, struct board *b)
 	set(s, b, AVERAGE, power.average);
 }
 
+static double throttle(const struct jm_amd *amd, int gpu)
+{
+	double why = jm_amd_throttle(amd, gpu);
+	int bits = isnan(why) ? 0 : (int)why;
+
+	return isnan(why) ? NAN
+			  : (bits & JM_AMD_BY_POWER ? JM_THROTTLE_POWER_CAP : 0) |
+				    (bits & JM_AMD_BY_HEAT ? JM_THROTTLE_THERMAL : 0) |
+				    (bits & JM_AMD_BY_OTHER ? JM_THROTTLE_OTHER : 0);
+}
+
 static void read_slow(struct state *s, struct board *b)
 {
 	set(s, b, CAP, jm_amd_cap(&s->amd, b->gpu));
@@ -97,6 +121,7 @@ static void read_slow(struct state *s, struct board *b)
 	set(s, b, MEMORY_CLOCK, jm_amd_clock(&s->amd, b->gpu, true));
 	set(s, b, TEMPERATURE, jm_amd_temperature(&s->amd, b->gpu));
 	set(s, b, BUSY, jm_amd_busy(&s->amd, b->gpu));
+	set(s, b, THROTTLE, throttle(&s->amd, b->gpu));
 }
 
 static int amdsmi_read(void *state, struct jm_sink *sink, struct jm_err *err)
@@ -263,7 +288,7 @@ static int open_boards(struct state *s, struct jm_meters *set, struct jm_err *er
 		return jm_err_set(err, JM_ENOSUP,
 			"None of the %d AMD GPUs reports energy or power by %s; the GPU of a "
 			"virtual machine has no counter, and the layout of the power data is known "
-			"for versions 23, 24 and 26 (this is %u).",
+			"for versions 23 to 26 (this is %u).",
 			s->amd.n, s->amd.library, s->amd.generation);
 	if (!jm_amd_power_known(&s->amd))
 		jm_log(s->ctx, JM_WARNING,
@@ -297,7 +322,8 @@ static int amdsmi_open(struct jm_ctx *ctx, const struct jm_values *options, stru
 
 const struct jm_source jm_source_amdsmi = {
 	.name = "amdsmi",
-	.summary = "AMD GPUs: energy counter, power, limit, clocks, temperature, utilisation",
+	.summary = "AMD GPUs: energy counter, power, limit, clocks, temperature, utilisation, "
+		   "throttling",
 	.origin = JM_MEASURED,
 	.open = amdsmi_open,
 	.read = amdsmi_read,

@@ -2,9 +2,10 @@
 /*
  * Layouts after amdsmi.h of ROCm 6.0 to 7.1 and rocm_smi.h of ROCm 5 and 6. Figures that come by pointer (energy,
  * temperature) are the same in all of them. amdsmi_power_info_t changed: version 23.4 to 24 has 32-bit words, the
- * current power first; 26 (ROCm 7) has a 64-bit socket power before it. That of version 25 (ROCm 6.4) was not found
- * and is not guessed: such a library gives energy without power. The caps and the first word of a clock are the same
- * in all versions that were seen.
+ * current power first; 25 (ROCm 6.4) and 26 (ROCm 7) have a 64-bit socket power before it. The caps and the first word of
+ * a clock are the same in all versions that were seen. So is the beginning of amdsmi_gpu_metrics_t, up to the reasons of
+ * throttling, which the driver translates to bits that are the same for all GPUs (amdgpu_smu.h of Linux). MI300 and later
+ * have no such bits, and report UINT64_MAX.
  */
 #include "amd.h"
 
@@ -16,15 +17,22 @@
 
 #include "library.h"
 
-#define INIT_GPUS      2
-#define MAX_SOCKETS    64
-#define CLOCK_GFX      0
-#define CLOCK_MEMORY   4
-#define JUNCTION       1
-#define CURRENT	       0
-#define MAX_WATTS      1e5
-#define NOT_AVAILABLE  UINT32_MAX
-#define NOT_AVAILABLE2 UINT16_MAX /* of a field that is narrower in the driver's table */
+#define INIT_GPUS	2
+#define MAX_SOCKETS	64
+#define CLOCK_GFX	0
+#define CLOCK_MEMORY	4
+#define JUNCTION	1
+#define CURRENT		0
+#define MAX_WATTS	1e5
+#define NOT_AVAILABLE	UINT32_MAX
+#define NOT_AVAILABLE2	UINT16_MAX /* of a field that is narrower in the driver's table */
+#define METRICS_WORDS	4096	   /* of amdsmi_gpu_metrics_t, 64-bit: more than any version has */
+#define METRICS_FORMAT	1	   /* of GPUs; others are of processors with graphics */
+#define FORMAT_OF(word) ((word) >> 16 & 0xff)
+#define METRICS_WHY	14 /* its word with the reasons of throttling */
+/* Bits of them: limits of power, and temperatures. */
+#define BY_POWER 0x00000000000000ffULL
+#define BY_HEAT	 0x00003fff00000000ULL
 
 /* Larger than any version of the struct that a call fills. */
 union room {
@@ -46,6 +54,7 @@ struct smi_calls {
 	int (*clock)(void *gpu, int type, void *ret);
 	int (*temperature)(void *gpu, int place, int metric, int64_t *ret);
 	int (*activity)(void *gpu, void *ret);
+	int (*metrics)(void *gpu, void *ret); /* NULL in some libraries */
 };
 
 struct rocm_calls {
@@ -78,6 +87,7 @@ static const struct jm_symbol smi_symbols[] = {
 	{"amdsmi_get_clock_info", offsetof(struct smi_calls, clock)},
 	{"amdsmi_get_temp_metric", offsetof(struct smi_calls, temperature)},
 	{"amdsmi_get_gpu_activity", offsetof(struct smi_calls, activity)},
+	{"amdsmi_get_gpu_metrics_info", offsetof(struct smi_calls, metrics)},
 };
 
 static const struct jm_symbol rocm_symbols[] = {
@@ -104,6 +114,7 @@ static const struct jm_library smi_library = {
 	.mend = MEND "JM_AMDSMI_LIB",
 	.symbols = smi_symbols,
 	.n_symbols = sizeof(smi_symbols) / sizeof(smi_symbols[0]),
+	.n_optional = 1,
 };
 static const struct jm_library rocm_library = {
 	.title = "librocm_smi64",
@@ -281,8 +292,7 @@ struct jm_amd_energy jm_amd_energy(const struct jm_amd *amd, int i)
 
 bool jm_amd_power_known(const struct jm_amd *amd)
 {
-	return !is_smi(amd) || amd->generation == 23 || amd->generation == 24 ||
-	       amd->generation == 26;
+	return !is_smi(amd) || (amd->generation >= 23 && amd->generation <= 26);
 }
 
 struct jm_amd_power jm_amd_power(const struct jm_amd *amd, int i)
@@ -295,7 +305,7 @@ struct jm_amd_power jm_amd_power(const struct jm_amd *amd, int i)
 		if (!rocm.average(amd->gpu[i].index, 0, &micro))
 			ret.average = watts((double)micro * 1e-6);
 	} else if (jm_amd_power_known(amd) && !smi.power(amd->gpu[i].handle, &info)) {
-		int first = amd->generation >= 26 ? 2 : 0; /* behind a 64-bit word, or at once */
+		int first = amd->generation >= 25 ? 2 : 0; /* behind a 64-bit word, or at once */
 
 		ret.current = watts_of(info.u32[first]);
 		ret.average = watts_of(info.u32[first + 1]);
@@ -339,4 +349,22 @@ double jm_amd_busy(const struct jm_amd *amd, int i)
 			     : rocm.busy(amd->gpu[i].index, &info.u32[0]);
 
 	return rc || info.u32[0] > 100 ? NAN : info.u32[0] / 100.0;
+}
+
+double jm_amd_throttle(const struct jm_amd *amd, int i)
+{
+	uint64_t info[METRICS_WORDS], why;
+	int bits = 0;
+
+	if (!is_smi(amd) || !jm_amd_power_known(amd) || !smi.metrics)
+		return NAN;
+	info[0] = 0;
+	if (smi.metrics(amd->gpu[i].handle, info) || FORMAT_OF(info[0]) != METRICS_FORMAT ||
+		info[METRICS_WHY] == UINT64_MAX)
+		return NAN;
+	why = info[METRICS_WHY];
+	bits |= why & BY_POWER ? JM_AMD_BY_POWER : 0;
+	bits |= why & BY_HEAT ? JM_AMD_BY_HEAT : 0;
+	bits |= why & ~(BY_POWER | BY_HEAT) ? JM_AMD_BY_OTHER : 0;
+	return bits;
 }

@@ -38,6 +38,8 @@ struct jm_amd {
 	struct jm_amd_gpu gpu[JM_AMD_MAX];
 };
 
+enum jm_amd_throttle { JM_AMD_BY_POWER = 1, JM_AMD_BY_HEAT = 2, JM_AMD_BY_OTHER = 4 };
+
 int jm_amd_open(struct jm_amd *amd, struct jm_err *err);
 void jm_amd_close(struct jm_amd *amd);
 
@@ -47,6 +49,8 @@ double jm_amd_cap(const struct jm_amd *amd, int i);		   /* W */
 double jm_amd_clock(const struct jm_amd *amd, int i, bool memory); /* Hz */
 double jm_amd_temperature(const struct jm_amd *amd, int i);	   /* degC, of the hottest place */
 double jm_amd_busy(const struct jm_amd *amd, int i);		   /* 0..1 */
+/* Why clocks are held back now: bits of enum jm_amd_throttle. */
+double jm_amd_throttle(const struct jm_amd *amd, int i);
 /* Whether power is known by this version: the layout of its struct is checked against the versions that are known. */
 bool jm_amd_power_known(const struct jm_amd *amd);
 

@@ -46,6 +46,8 @@ int jm_library_open(const struct jm_library *l, void *calls, struct jm_err *err)
 	for (size_t i = 0; i < l->n_symbols; i++) {
 		void *found = dlsym(handle, l->symbols[i].name);
 
+		if (!found && i >= l->n_symbols - l->n_optional)
+			continue;
 		if (!found)
 			return jm_err_set(err, JM_EVERSION,
 				"%s has no function %s, so this version cannot be used; %s.",

@@ -25,6 +25,7 @@ struct jm_library {
 	const char *driver;
 	const struct jm_symbol *symbols;
 	size_t n_symbols;
+	size_t n_optional; /* the last ones: where one is missing, its pointer stays as it was */
 };
 
 /* Fills the pointers of `calls`. The library is never unloaded: its threads and handlers may outlive a user. */

@@ -10,7 +10,7 @@ from test_hsmp import Firmware
 
 FAKE = {name: str(BUILD / "tests" / "fake" / f"lib{name}.so") for name in
         ("amd-smi-fake", "amd-smi-fake-half", "rocm-smi-fake")}
-DEVICE = {"x": 0x74a1, "y": 0x74a1, "b": 0x74a1, "l": 0x74a1, "v": 0x74b5, "a": 0x740f, "d": 0x7408, "s": 0x7408, "A": 0x74a0}
+DEVICE = {"x": 0x74a1, "y": 0x74a1, "b": 0x74a1, "l": 0x74a1, "v": 0x74b5, "a": 0x740f, "d": 0x7408, "s": 0x7408, "A": 0x74a0, "t": 0x740f}
 
 
 def surroundings(root, version, gpus, smi="amd-smi-fake", rocm=None):
@@ -34,7 +34,7 @@ def quantities(meter):
     return {s["quantity"] for s in meter["signals"]}
 
 
-@pytest.mark.parametrize("version", [23, 24, 26])
+@pytest.mark.parametrize("version", [23, 24, 25, 26])
 @pytest.mark.parametrize("kind,watts,power", [("x", 500, "power"), ("a", 250, "power-average")])
 def test_power_by_generation_and_version(tmp_path, version, kind, watts, power):
     record, (meter,), _ = measure(surroundings(tmp_path, version, kind))
@@ -44,12 +44,21 @@ def test_power_by_generation_and_version(tmp_path, version, kind, watts, power):
     assert meter["watts_max"] == pytest.approx(watts, rel=0.2)
 
 
-@pytest.mark.parametrize("version", [25, 99])
+@pytest.mark.parametrize("version", [22, 99])
 def test_an_unknown_version_gives_energy_only(tmp_path, version):
     """A layout that is not known is not guessed."""
     record, (meter,), said = measure(surroundings(tmp_path, version, "x"))
     assert meter["joules"] == pytest.approx(500 * record["wall_s"], rel=0.03)
     assert not quantities(meter) & {"power", "power-average"} and "unknown layout" in said
+
+
+@pytest.mark.parametrize("version", [23, 26])
+def test_reasons_of_throttling(tmp_path, version):
+    """From half a second on at the power limit and hot; an MI300 does not tell, and its reasons are unknown, not none."""
+    record, (hot, cold, newer), _ = measure(surroundings(tmp_path, version, "tax"))
+    why = {m["id"]: next((s for s in m["signals"] if s["quantity"] == "throttle"), None) for m in record["meters"]}
+    assert why[hot["id"]]["max"] == 1 | 2 and why[cold["id"]]["max"] == 0 and why[newer["id"]] is None
+    assert any("heat" in reason for reason in record["quality"]["reasons"]), record["quality"]
 
 
 def test_two_dies_are_counted_once(tmp_path):

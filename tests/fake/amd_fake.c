@@ -4,11 +4,12 @@
  * "VERSION GPUS": the first part of the version (24, 26, ...) and one letter a GPU: x = MI300X (its present power is
  * 500 W), a = MI210 (mean power 250 W), d and s = the first and the second die of an MI250X (both: 400 W), v = guest of
  * a virtual machine (no energy), b = as x, but the counter steps back after half a second, l = as x, lost after half a
- * second, A = socket of an MI300A (600 W), y = as x, but 200 W. The energy is watts times the time since the library was loaded. With -DHALF
+ * second, A = socket of an MI300A (600 W), y = as x, but 200 W, t = as a, at its limit and hot after half a second. The energy is watts times the time since the library was loaded. With -DHALF
  * one function is missing. JM_FAKE_AMD_STEP="T FACTOR": from T seconds of CLOCK_MONOTONIC on, y draws so many times as
  * much (its energy is then not its power's).
  */
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,6 +64,7 @@ static double watts(unsigned int i)
 	case 'A':
 		return 600;
 	case 'a':
+	case 't':
 		return 250;
 	case 'd':
 		return 400;
@@ -157,6 +159,10 @@ API int amdsmi_get_energy_count(void *gpu, uint64_t *count, float *micro, uint64
 struct power_24 {
 	uint32_t current, average, gfx, soc, memory, limit, reserved[11];
 };
+struct power_25 {
+	uint64_t socket; /* of a host of virtual machines only */
+	uint32_t current, average, gfx, soc, memory, limit, reserved[2];
+};
 struct power_26 {
 	uint64_t socket;
 	uint32_t current, average;
@@ -168,14 +174,20 @@ struct power_26 {
 API int amdsmi_get_power_info(void *gpu, void *ret)
 {
 	unsigned int i = index_of(gpu);
-	bool mean = strchr("ad", kind(i)), none = strchr("sv", kind(i));
+	bool mean = strchr("adt", kind(i)), none = strchr("sv", kind(i));
 	uint32_t w = none ? UINT32_MAX : (uint32_t)watts(i);
 	struct power_24 old = {.current = mean ? UINT32_MAX : w, .average = mean ? w : UINT32_MAX};
 	struct power_26 new = {.socket = w, .current = old.current, .average = old.average};
 
 	if (lost(i))
 		return NOT_SUPPORTED;
-	if (version >= 25)
+	if (version == 25)
+		memcpy(ret,
+			&(struct power_25){.socket = UINT64_MAX,
+				.current = old.current,
+				.average = old.average},
+			sizeof(struct power_25));
+	else if (version > 25)
 		memcpy(ret, &new, sizeof(new));
 	else
 		memcpy(ret, &old, sizeof(old));
@@ -199,6 +211,40 @@ API int amdsmi_get_temp_metric(void *gpu, int place, int metric, int64_t *ret)
 {
 	*ret = 61;
 	return lost(index_of(gpu)) || place != 1 || metric ? NOT_SUPPORTED : 0;
+}
+
+/* The beginning of amdsmi_gpu_metrics_t; what a GPU does not have is all ones. */
+struct metrics {
+	uint16_t size;
+	uint8_t format, content;
+	uint16_t temperature[6], activity[3], average_power;
+	uint64_t energy, clock_counter;
+	uint16_t average_clock[7], current_clock[7];
+	uint32_t throttle;
+	uint16_t fan, link_width, link_speed;
+	uint32_t gfx_activity, memory_activity;
+	uint16_t hbm_temperature[4];
+	uint64_t firmware_time;
+	uint16_t voltage[3];
+	uint64_t throttle_by_any_gpu;
+	uint16_t current_power, later[600];
+};
+_Static_assert(
+	offsetof(struct metrics, throttle_by_any_gpu) == 112, "as the compiler lays out amdsmi.h");
+
+API int amdsmi_get_gpu_metrics_info(void *gpu, void *ret)
+{
+	unsigned int i = index_of(gpu);
+	struct metrics m;
+
+	memset(&m, 0xff, sizeof(m));
+	m.size = sizeof(m);
+	m.format = 1;
+	m.content = strchr("adst", kind(i)) ? 3 : 5;
+	if (m.content == 3) /* a limit of power (bit 0) and the hottest place (bit 36) */
+		m.throttle_by_any_gpu = kind(i) == 't' && age() > 0.5 ? 1ULL | 1ULL << 36 : 0;
+	memcpy(ret, &m, sizeof(m));
+	return lost(i) ? NOT_SUPPORTED : 0;
 }
 
 API int amdsmi_get_gpu_activity(void *gpu, uint32_t *ret)
