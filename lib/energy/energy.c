@@ -60,6 +60,18 @@ static void leave_out_faults(struct parts *p)
 		p->power = nothing;
 }
 
+/* A counter whose steps are large beside the energy, as those of 0.1 kWh of some PDUs, does not measure it if power does. */
+static void leave_out_coarse(const struct jm_trace_interval *s, int counter, struct parts *p)
+{
+	double step = counter < 0 ? NAN : s->set->signal[counter].step;
+	int resets = p->counter.resets;
+
+	if (!(step > ALIKE * p->power.joules) || Z95 * sqrt(p->power.variance) >= step)
+		return;
+	p->counter = nothing;
+	p->counter.resets = resets;
+}
+
 /* Both are plausible; if they differ by more than their bounds, it is not known which one is right. */
 static void compare(struct parts *p, double length)
 {
@@ -119,6 +131,7 @@ static int parts_of(
 	if (!rc)
 		rc = jm_energy_check(s, &m, &cells, &ret->counter, &ret->fault, err);
 	leave_out_faults(ret);
+	leave_out_coarse(s, m.counter, ret);
 	compare(ret, (double)(s->t1 - s->t0) * 1e-9);
 	if (!isnan(ret->counter.joules))
 		widen(&ret->counter);

@@ -113,6 +113,10 @@ static double most_of(enum jm_scope scope)
 	case JM_SCOPE_GPU_MEMORY:
 	case JM_SCOPE_GPU_IO:
 		return 3e3;
+	case JM_SCOPE_NODE:
+	case JM_SCOPE_PSU:
+	case JM_SCOPE_OUTLET:
+		return 1e6;
 	default:
 		return INFINITY;
 	}
@@ -255,6 +259,15 @@ static double gone_round(const struct check *c, const struct jm_plateau *run, do
 	return rise > c->peak * (seconds(run->first - c->last.first) + 1) ? -1 : rise;
 }
 
+/* A step may include the energy of one resolution from before the value was first read, and no more than that. */
+static void look_at_step(struct check *c, const struct jm_plateau *run, double rise)
+{
+	double length = seconds(run->first - c->last.first);
+
+	if (rise - c->counter->step > c->peak * (length + 1))
+		blame(c, JM_FAULT_COUNTER_FAST, run->first - c->last.first, rise / length, NAN);
+}
+
 static void on_plateau(void *arg, const struct jm_plateau *run)
 {
 	struct check *c = arg;
@@ -273,6 +286,7 @@ static void on_plateau(void *arg, const struct jm_plateau *run)
 	if (rise < 0) {
 		start_over(c);
 	} else {
+		look_at_step(c, run, rise);
 		if (rise > 0)
 			c->alive = c->last.seen;
 		look_at_rest(c, &c->last, run, rise);

@@ -164,3 +164,26 @@ def test_the_community_comes_from_a_file(pdu, tmp_path):
 def test_wrong_options(options, word):
     done = jm("measure", "--source", f"snmp:127.0.0.1,{options}".rstrip(","), "--", "true")
     assert word in sentence(done) and done.returncode in (USAGE, 125)
+
+
+@pytest.mark.parametrize("later, words", [(12, "reset"), (4294967295, "more than"), (1001, "")])
+def test_an_energy_counter_that_jumps(pdu, later, words):
+    """Back, or to the end of its range: the power readings carry the energy on. So they do at a step of 0.1 kWh, which
+    counts the energy of many minutes."""
+    def rows(counter):
+        return [(f"{APC}.4.3.1.5.1", "integer", 43), (f"{APC}.4.3.1.9.1", "gauge", counter)]
+
+    pdu.set(rows(1000))
+    begun = pdu.folder / "begun"
+    command = [BIN, "measure", "--json", "-", "--interval", "50ms", "--source", pdu.source("kind=apc"), "--", "sh", "-c",
+               f"touch {begun}; sleep 1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        while not begun.exists() and run.poll() is None:
+            time.sleep(0.01)
+        time.sleep(0.3)
+        pdu.set(rows(later))
+        out, _ = run.communicate(timeout=30)
+    record = json.loads(out)
+    (one,) = record["meters"]
+    assert one["joules"] == pytest.approx(430 * record["wall_s"], rel=0.05), one
+    assert words in " ".join(record["quality"]["reasons"]), record["quality"]
