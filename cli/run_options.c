@@ -41,6 +41,12 @@ const struct jm_option jm_run_options[] = {
 		.help = "soft control, which needs no special rights: pause between steps so that "
 			"the mean power of the computing devices has this value; several values "
 			"are swept"},
+	{.name = "fast",
+		.use = JM_OPTION_OF_WORK,
+		.type = JM_FLAG,
+		.help = "allow algorithms on a GPU whose results may differ in their last bits "
+			"from "
+			"run to run; the same as --env JM_CUDA_FAST=1, which the record names"},
 	{.name = "steady",
 		.use = JM_OPTION_OF_WORK,
 		.type = JM_DURATION,

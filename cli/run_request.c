@@ -198,7 +198,7 @@ static int add_soft(struct jm_cli *cli, json_t *what)
 	return rc;
 }
 
-/* --env NAME=VALUE, the last one of a name. */
+/* --env NAME=VALUE, the last one of a name; --fast is a variable as well. */
 static int add_environment(struct jm_cli *cli, json_t *what)
 {
 	const struct jm_value *env = jm_values_get(&cli->values, "env");
@@ -220,6 +220,8 @@ static int add_environment(struct jm_cli *cli, json_t *what)
 				env->texts[i]);
 		free(name);
 	}
+	if (!rc && jm_values_number(&cli->values, "fast") > 0)
+		json_object_set_new(variables, "JM_CUDA_FAST", json_string("1"));
 	if (!rc && json_object_size(variables))
 		json_object_set(what, "environment", variables);
 	json_decref(variables);
@@ -282,10 +284,9 @@ static int check_own(struct jm_cli *cli, const char *option)
 	if (!given(cli, option))
 		return 0;
 	return jm_err_set(&cli->err, JM_EUSAGE,
-		"--%s %s is for joulemark's own workloads: an outside command chooses that by "
-		"itself; "
-		"omit --%s.",
-		option, text_of(cli, option), option);
+		"--%s is for joulemark's own workloads: an outside command chooses that by itself; "
+		"omit it.",
+		option);
 }
 
 static int add_command(struct jm_cli *cli, json_t *what)
@@ -298,6 +299,8 @@ static int add_command(struct jm_cli *cli, json_t *what)
 		rc = check_own(cli, "device");
 	if (!rc)
 		rc = check_own(cli, "precision");
+	if (!rc)
+		rc = check_own(cli, "fast");
 	for (const struct jm_option *row = jm_soft_options; row->name && !rc; row++)
 		rc = check_own(cli, row->name);
 	for (char **word = cli->command; *word && !rc; word++)

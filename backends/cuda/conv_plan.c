@@ -21,10 +21,10 @@
 
 /* ---- finding --------------------------------------------------------------------------------------------- */
 
-static struct dnn_want want_of(const struct cuda_conv_key *key)
+static struct dnn_want want_of(const struct cuda_dev *dev, const struct cuda_conv_key *key)
 {
 	return (struct dnn_want){.exact = key->exact,
-		.repeatable = true,
+		.repeatable = !dev->fast,
 		.all = key->exact,
 		.workspace = key->exact ? WORKSPACE_EXACT : WORKSPACE};
 }
@@ -57,12 +57,14 @@ static void write_key(const struct cuda_dev *dev, const struct cuda_conv_key *ke
 
 	for (size_t i = 0; i < sizeof value / sizeof *value && n < CUDA_PLAN_KEY; i++)
 		n += snprintf(ret + n, CUDA_PLAN_KEY - (size_t)n, ",%lld", (long long)value[i]);
+	if (dev->fast && n < CUDA_PLAN_KEY)
+		snprintf(ret + n, CUDA_PLAN_KEY - (size_t)n, ",fast");
 }
 
 /* Finds the plan that was fastest before; 0 = none is known, or cuDNN no longer offers it. */
 static int find_chosen(struct cuda_dev *dev, struct cuda_conv_plan *p, struct dnn_graph *g)
 {
-	struct dnn_want want = want_of(&p->key);
+	struct dnn_want want = want_of(dev, &p->key);
 	struct jm_err none = JM_ERR_INIT;
 	char key[CUDA_PLAN_KEY];
 
@@ -74,7 +76,7 @@ static int find_chosen(struct cuda_dev *dev, struct cuda_conv_plan *p, struct dn
 /* Prefers engines that are compiled already: to compile one at run time takes half a second. */
 static int look(struct cuda_dev *dev, struct cuda_conv_plan *p, struct jm_err *err)
 {
-	struct dnn_want want = want_of(&p->key);
+	struct dnn_want want = want_of(dev, &p->key);
 	struct jm_err none = JM_ERR_INIT;
 	struct dnn_graph *g = dnn_conv_graph(&dev->dnn, p->key.pattern, &p->key.shape, &p->ids);
 

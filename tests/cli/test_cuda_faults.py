@@ -48,6 +48,12 @@ def test_the_fakes_run(env):
     assert status == 0 and found["cuda:0"]["verified"] is True
 
 
+def test_fast_is_in_the_record_and_another_case(env):
+    plain, fast = (run(env, "gpus=1", *words)[1]["cuda:0"] for words in ([], ["--fast"]))
+    assert fast["case"]["parameters"]["environment"] == {"JM_CUDA_FAST": "1"} and "environment" not in plain["case"]["parameters"]
+    assert fast["case"]["id"] != plain["case"]["id"]
+
+
 def test_no_driver(env):
     assert "no NVIDIA driver" in refusal(env, "count=35;driver=0")
 
