@@ -285,8 +285,8 @@ static int check_own(struct jm_cli *cli, const char *option)
 		return 0;
 	return jm_err_set(&cli->err, JM_EUSAGE,
 		"--%s is for joulemark's own workloads: an outside command chooses that by itself; "
-		"omit it.",
-		option);
+		"omit --%s.",
+		option, option);
 }
 
 static int add_command(struct jm_cli *cli, json_t *what)
