@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Activations that oneDNN lacks, or for whose gradients it needs other operands, and dropout: n
+ * Dropout, and activations that oneDNN lacks or whose gradients it computes from other operands: n
  * elements, in pieces that stay in the first-level cache.
  */
 #include "engine/rng.h"
@@ -16,7 +16,7 @@ static size_t piece(int64_t n, int64_t i)
 
 /* ---- elementwise ---------------------------------------------------------------------------------------- */
 
-/* Inlined where the kind is a constant, which it must be for the loops to become vectors. */
+/* Inlined with a constant `act`, without which the compiler does not vectorise the loops. */
 JM_INLINE void act_as(
 	enum cpu_act kind, struct cpu_vec x, struct cpu_vec y, size_t at, size_t m, bool add)
 {

@@ -7,7 +7,7 @@
 #include "kernels.h"
 #include "simd.h"
 
-/* 1/x for 1 <= x <= 4.2 and a finite number beyond, as jm_inverse. */
+/* Like jm_inverse: 1/x for 1 <= x <= 4.2, and a finite number for larger x. */
 JM_INLINE float jm_inverse4(float x)
 {
 	float in = x > 4.2f ? 4.2f : x;
@@ -18,7 +18,7 @@ JM_INLINE float jm_inverse4(float x)
 	return y * (2.f - in * y);
 }
 
-/* The normal distribution up to x: (1 + erf(x/sqrt 2)) / 2 by Abramowitz and Stegun 7.1.26. */
+/* The normal distribution function (1 + erf(x/sqrt 2)) / 2 by Abramowitz and Stegun 7.1.26. */
 JM_INLINE float jm_phi(float x, float bell /* e^(-x^2/2) */)
 {
 	float z = (x < 0 ? -x : x) * 0.70710678f, t = jm_inverse4(1.f + 0.3275911f * z), tail;
@@ -46,7 +46,7 @@ JM_INLINE float jm_act(enum cpu_act act, float x)
 	}
 }
 
-/* relu: x is its result y, as good */
+/* for relu, x may also be its result y, which has the same sign */
 JM_INLINE float jm_act_slope(enum cpu_act act, float x)
 {
 	float s, bell;

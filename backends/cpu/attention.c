@@ -3,9 +3,9 @@
  * Attention over views of q, k and v, forward and backward, without the S x S matrix: tiles of KEYS
  * keys and ROWS queries, a running maximum and sum per query (arXiv 2205.14135, 2307.08691).
  *
- * Tiles are f32 in the second-level cache, bf16 is widened on the way in. Widths: D is padded with zeros
- * to DP, a multiple of two vectors; a row of scores has PITCH floats, so that columns of a tile do not
- * fall into one cache set.
+ * Tiles are f32 in the second-level cache; bf16 is widened when a tile is loaded. D is padded with
+ * zeros to DP, a multiple of two vectors; a row of scores has PITCH floats, so that the columns of
+ * a tile do not share a cache set.
  */
 #include "kernels.h"
 #include "panel.h"
@@ -42,7 +42,8 @@ JM_INLINE void product(int64_t rows, int64_t cols, int64_t nk, const float *a, i
 	}
 }
 
-/* Rows of one head as y[n][dp] f32; at: place of the first, ld: elements from row to row. */
+/* Loads rows of one head as y[n][dp] in f32; at: offset of the first row, ld: elements between
+ * rows. */
 static void load_rows(
 	struct cpu_vec x, int64_t at, int64_t ld, int64_t n, int64_t d, int64_t dp, float *y)
 {
@@ -52,7 +53,7 @@ static void load_rows(
 	}
 }
 
-/* y[dp][PITCH] = transposed x[KEYS][dp]; rows of x from n on count as zeros. */
+/* y[dp][PITCH] = transposed x[KEYS][dp]; rows of x from n on are taken as zeros. */
 static void turn(const float *x, int64_t n, int64_t dp, float *y)
 {
 	int64_t i = 0;
@@ -71,7 +72,7 @@ static void turn(const float *x, int64_t n, int64_t dp, float *y)
 	}
 }
 
-/* What one thread needs, cut out of scratch. */
+/* The memory of one thread, a part of scratch. */
 struct tiles {
 	float *k, *v;	     /* [KEYS][dp] */
 	float *kt, *vt;	     /* [dp][PITCH] */
@@ -82,7 +83,7 @@ struct tiles {
 	float *dq, *dk, *dv; /* [S][dp], backward only */
 };
 
-/* Counts the floats when base is NULL. */
+/* Divides base into tiles and returns the number of floats; base NULL: only counts. */
 static size_t cut(const struct cpu_attention *a, bool grad, float *base, struct tiles *t)
 {
 	size_t dp = (size_t)up(a->head, WIDE), all = (size_t)up(a->seq, KEYS) * dp, at = 0;
@@ -117,7 +118,7 @@ static struct tiles tiles_of_thread(const struct cpu_attention *a, bool grad)
 	return t;
 }
 
-/* Queries s0 .. see keys below this; the keys of a tile from t0 on that any of n queries sees. */
+/* The number of keys in the tile from t0 on that any of the n queries from s0 on sees. */
 static int64_t seen(const struct cpu_attention *a, int64_t s0, int64_t n, int64_t t0)
 {
 	int64_t end = a->causal ? min64(a->seq, s0 + n) : a->seq;
@@ -127,7 +128,8 @@ static int64_t seen(const struct cpu_attention *a, int64_t s0, int64_t n, int64_
 
 /* ---- forward --------------------------------------------------------------------------------------- */
 
-/* One query's scores x[n] of a tile become exp(x scale - max); the output so far is scaled down. */
+/* Replaces a query's scores x[n] of a tile by exp(x scale - max), and rescales the output so
+ * far. */
 static void soften(float *restrict x, int64_t n, int64_t pad, float scale, float *max, float *sum,
 	float *restrict y, int64_t dp)
 {
@@ -150,7 +152,8 @@ static void soften(float *restrict x, int64_t n, int64_t pad, float scale, float
 	*max = top;
 }
 
-/* Queries s0 .. s0 + n, whose first is number i0 of t->q, against the keys that t->kt and t->v hold. */
+/* Handles queries s0 .. s0 + n, the first of which is row i0 of t->q, and the keys in t->kt and
+ * t->v. */
 static void forward_tile(const struct cpu_attention *a, const struct tiles *t, int64_t i0,
 	int64_t s0, int64_t n, int64_t t0)
 {
@@ -181,7 +184,7 @@ static void forward_end(const struct cpu_attention *a, const struct tiles *t, in
 	}
 }
 
-/* At most KEYS queries of one head of one sequence. */
+/* Handles at most KEYS queries of one head of one sequence. */
 static void forward_queries(
 	const struct cpu_attention *a, const struct tiles *t, int64_t b, int64_t h, int64_t s0)
 {
@@ -226,8 +229,8 @@ static void attention(const struct cpu_attention *a, int threads)
 /* ---- backward -------------------------------------------------------------------------------------- */
 
 /*
- * p = exp(scores scale - lse); dp becomes the gradient of the scores, p (dp - delta) scale, where
- * delta = dy . y of that query.
+ * p = exp(scores scale - lse); dp is replaced by the gradient of the scores, p (dp - delta) scale,
+ * with delta = dy . y of this query.
  */
 static void backward_row(float *restrict p, float *restrict dp, int64_t n, int64_t pad, float scale,
 	float lse, float delta)
@@ -251,7 +254,7 @@ static float dot(const float *x, const float *y, int64_t n)
 	return sum;
 }
 
-/* Queries s0 .. s0 + n, whose q, dy and y are loaded, against the tile of keys from t0 on. */
+/* Handles queries s0 .. s0 + n, whose q, dy and y are loaded, and the tile of keys from t0 on. */
 static void backward_tile(const struct cpu_attention *a, const struct tiles *t, const float *lse,
 	int64_t s0, int64_t n, int64_t t0, int64_t dp)
 {
@@ -285,7 +288,7 @@ static void store_rows(
 	}
 }
 
-/* All queries of head h against the tile of keys from t0 on. */
+/* Handles all queries of head h and the tile of keys from t0 on. */
 static void backward_keys(
 	const struct cpu_attention *a, const struct tiles *t, int64_t b, int64_t h, int64_t t0)
 {
@@ -307,7 +310,7 @@ static void backward_keys(
 	}
 }
 
-/* One key/value head of one sequence with all its queries. */
+/* Handles one key/value head of one sequence with all its queries. */
 static void backward_group(
 	const struct cpu_attention *a, const struct tiles *t, int64_t b, int64_t g)
 {

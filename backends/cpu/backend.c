@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Backend `cpu`: oneDNN 2.x for matrix products and convolutions, our own vectorised kernels for the rest.
- * Everything is synchronous; all threads belong to OpenMP's pool.
+ * Backend `cpu`: oneDNN 2.x for matrix products and convolutions, own vectorised kernels for all
+ * other ops. All work is synchronous; all threads belong to OpenMP's pool.
  */
 #include <math.h>
 #include <omp.h>
@@ -14,7 +14,7 @@
 #include "layout.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)
-/* Layers of one shape share a primitive while they are built; few shapes exist. */
+/* Layers of equal shape share a primitive; a network has few different shapes. */
 #define CACHED_PRIMITIVES 64
 
 /* ---- the device -------------------------------------------------------------------------------------- */
@@ -88,7 +88,7 @@ static void cpu_props(void *arg, struct jm_device_props *ret)
 	ret->peak_flops[JM_BF16] = dev->peak_bf16;
 }
 
-/* ---- select: is it known, are the types right --------------------------------------------- */
+/* ---- select: supported ops and types --------------------------------------------- */
 
 static int check_tensor(
 	const struct jm_node *node, const struct jm_tensor *t, bool vector, struct jm_err *err)
@@ -103,7 +103,7 @@ static int check_tensor(
 		t->name, jm_op_name(node->op), jm_dtype_name(t->type));
 }
 
-/* Operands that may be bf16, as bits; the others are f32. The i32 ones stand apart. */
+/* Operands that may be bf16, as bits; the others are f32. A separate member lists those in i32. */
 static const struct {
 	unsigned in, out, ids;
 } types[JM_OP_COUNT] = {
@@ -154,7 +154,7 @@ static const struct {
 	[JM_OP_DROPOUT] = {1, 1, 2},
 	[JM_OP_QUANTIZE] = {1, 0, 0},
 	[JM_OP_NORM] = {1, 0, 0},
-	[JM_OP_ADAMW] = {1, 7, 0}, /* all results or none; the gradient only with them */
+	[JM_OP_ADAMW] = {1, 7, 0}, /* all results or none; the gradient only together with them */
 	[JM_OP_ADAM] = {1, 7, 0},
 	[JM_OP_SGD] = {1, 3, 0},
 };
@@ -164,7 +164,7 @@ static bool is_linear(const struct jm_node *n)
 	return n->op == JM_OP_LINEAR || n->op == JM_OP_LINEAR_DGRAD || n->op == JM_OP_LINEAR_WGRAD;
 }
 
-/* What products of 8 bits and tf32 ask for beyond types. */
+/* Checks the conditions of products in 8 bits and tf32 that are not about types. */
 static int check_product(const struct jm_node *node, struct jm_err *err)
 {
 	int scales = node->op == JM_OP_LINEAR ? 3 : 2;
@@ -182,7 +182,7 @@ static int check_product(const struct jm_node *node, struct jm_err *err)
 	return 0;
 }
 
-/* Both factors of a product, what becomes one, or both sides of a copy. */
+/* True for both factors of a product, the result of quantize, and both sides of a copy. */
 static bool may_be_f8(const struct jm_node *n, int in, int out)
 {
 	if (n->op == JM_OP_CAST)
@@ -278,13 +278,14 @@ static int cpu_run(void *arg_dev, void *arg, struct jm_err *err)
 	const struct cpu_dev *dev = arg_dev;
 	const struct cpu_exec *exec = arg;
 
-	omp_set_num_threads(dev->threads); /* oneDNN asks; another thread than open's may call */
+	/* oneDNN reads this; the caller may be another thread than that of open */
+	omp_set_num_threads(dev->threads);
 	return exec->op->run(dev, exec, err);
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------------ */
 
-/* Fresh pages are zero. Huge ones spare the kernels most misses of the address cache. */
+/* New pages are zero. Huge pages avoid most misses of the address translation cache (TLB). */
 static void *cpu_alloc(void *dev, size_t bytes)
 {
 	size_t all = bytes + 2 * HUGE_PAGE;

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Batch norm with its ReLU and residual sum in as few passes as possible: forward reads x twice
- * (the second time mostly from cache, as a thread stays with its 16 channels), backward reads dy, x
- * and y twice. oneDNN's batch norm needs a bit mask for the ReLU and fuses no sum. Images are plain
- * or blocked; with channels last, batchnorm_last.c is used.
+ * (the second time mostly from cache, because a thread keeps its 16 channels), backward reads dy, x
+ * and y twice. oneDNN's batch norm is not used, because it needs a bit mask for the ReLU and fuses
+ * no sum. Images are plain or blocked; with channels last, batchnorm_last.c is used.
  */
 #include "batchnorm.h"
 #include "kernels.h"
 #include "lanes.h"
 
-/* What one image holds of one chunk: vectors of 16 elements; lane l belongs to channel l % lanes. */
+/* The elements of one chunk in one image: vectors of 16 elements; lane l belongs to channel l %
+ * lanes. */
 struct run {
 	int64_t at, vectors;
 	int last; /* elements of the last vector */
@@ -29,7 +30,7 @@ JM_INLINE int width_of(const struct run *r, int64_t v)
 	return v + 1 < r->vectors ? LANES : r->last;
 }
 
-/* The chunk's part of a vector, repeated over the lanes; 0 for padding. */
+/* The chunk's part of a vector of channels, repeated over the lanes; 0 for padding. */
 static jm_l16 spread(const float *x, const struct cpu_image *image, int64_t k)
 {
 	int channels = cpu_image_channels(image, k);
@@ -41,7 +42,7 @@ static jm_l16 spread(const float *x, const struct cpu_image *image, int64_t k)
 	return y;
 }
 
-/* Sums over the lanes of each channel. */
+/* Sums the lanes of each channel. */
 static void fold(const double *lane, const struct cpu_image *image, double *ret)
 {
 	memset(ret, 0, LANES * sizeof(*ret));
@@ -87,7 +88,8 @@ JM_INLINE void sum_run(const struct cpu_image *x, bool bf16, const struct run *r
 	add_lanes(square, q, CHAINS);
 }
 
-/* Squares are taken about the channel's first element, so that a large mean does not drown them. */
+/* The channel's first element is subtracted before squaring, so that a large mean loses no
+ * digits. */
 static void moments(const struct cpu_bn *p, int64_t k)
 {
 	const struct cpu_image *x = &p->x;
@@ -140,7 +142,8 @@ static void apply(const struct cpu_bn *p, int64_t k)
 	jm_l16 scale = spread(p->rstd, &p->x, k) * spread(p->gamma, &p->x, k);
 	jm_l16 beta = spread(p->beta, &p->x, k);
 
-	/* the other way round than statistics: what they read last is still in the cache */
+	/* in reverse order, because the last images that the statistics read are still in the
+	 * cache */
 	for (int64_t i = p->x.n - 1; i >= 0; i--) {
 		struct run r = run_of(&p->x, i, k);
 
@@ -164,12 +167,12 @@ static void bn(const struct cpu_bn *p, int threads)
 
 /* ---- backward ----------------------------------------------------------------------------------------- */
 
-/* Of a chunk's channels: the norm without its ReLU is (x - mean) scale + beta. */
+/* The coefficients of a chunk's channels: the norm without its ReLU is (x - mean) scale + beta. */
 struct norm {
 	jm_l16 mean, scale, beta;
 };
 
-/* dy where the ReLU let it through; d: x - mean there */
+/* dy where the ReLU passed its input, else 0; d: x - mean */
 JM_INLINE jm_l16 passed(const struct cpu_bn_grad *p, bool bf16, const struct norm *n, jm_l16 d,
 	int64_t at, int width)
 {
@@ -203,7 +206,7 @@ JM_INLINE void grad_sums(const struct cpu_bn_grad *p, bool bf16, const struct ru
 		jm_l16 d = jm_lanes_load(p->x.data, bf16, at, width) - n->mean;
 		jm_l16 e = passed(p, bf16, n, d, at, width);
 
-		s[0] += e; /* 0 outside the width */
+		s[0] += e; /* lanes outside the width are 0 */
 		q[0] += e * d;
 	}
 	add_lanes(sum, s, CHAINS);

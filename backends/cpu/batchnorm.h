@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The part of batch norm per channel after the sums, for every layout. */
+/* The steps of batch norm for one channel that follow the sums, for every layout. */
 #ifndef JM_CPU_BATCHNORM_H
 #define JM_CPU_BATCHNORM_H
 
@@ -13,7 +13,7 @@ static inline void jm_bn_update(float *running, int64_t c, double value, double 
 		running[c] += (float)(momentum * (value - (double)running[c]));
 }
 
-/* From mean and var of channel c, which are there. */
+/* Computes rstd and the running statistics from mean and var of channel c. */
 static inline void jm_bn_finalize(const struct cpu_bn *p, int64_t c)
 {
 	double var = (double)p->var[c], n = (double)p->count;
@@ -23,7 +23,7 @@ static inline void jm_bn_finalize(const struct cpu_bn *p, int64_t c)
 	jm_bn_update(p->running_var, c, n > 1 ? var * n / (n - 1) : var, p->momentum);
 }
 
-/* sum, square: over n elements of channel c, of x - shift and its square. */
+/* sum, square: the sums of x - shift and of its square over the n elements of channel c. */
 static inline void jm_bn_finish(
 	const struct cpu_bn *p, int64_t c, double n, double shift, double sum, double square)
 {
@@ -35,7 +35,7 @@ static inline void jm_bn_finish(
 		jm_bn_finalize(p, c);
 }
 
-/* sum, product: over channel c, of e and of e (x - mean). */
+/* sum, product: the sums of e and of e (x - mean) over channel c. */
 static inline void jm_bn_grad_finish(
 	const struct cpu_bn_grad *p, int64_t c, double sum, double product)
 {

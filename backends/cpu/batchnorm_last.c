@@ -12,14 +12,16 @@
 #include <omp.h>
 
 enum {
-	BLOCK = 64,  /* rows summed in f32 before they join the sums in f64; a multiple of QUAD */
-	PANEL = 512, /* channels at a time: their sums or coefficients stay in the first cache */
-	QUAD = 4,    /* rows that share a read and a write of the sums */
+	/* rows summed in f32 before they are added to the sums in f64; a multiple of QUAD */
+	BLOCK = 64,
+	/* channels at a time, whose sums or coefficients stay in the first-level cache */
+	PANEL = 512,
+	QUAD = 4, /* rows that share a read and a write of the sums */
 };
 
 enum { MEAN, SCALE, MIDDLE, SLOPE, BETA, COEFS }; /* MIDDLE: forward, beta */
 
-/* The last one finds where the ReLU was open from x. */
+/* BACKWARD_NORM computes from x where the ReLU passed its input. */
 enum kind { FORWARD, BACKWARD, BACKWARD_RELU, BACKWARD_NORM };
 
 struct plane {
@@ -29,8 +31,8 @@ struct plane {
 	const void *x;
 	bool bf16;
 	int64_t rows, c, wide; /* wide: c rounded up to whole vectors */
-	double *sum;	       /* of each thread: two of [wide] */
-	float *coef;	       /* COEFS of [wide]; beyond c they are 0 */
+	double *sum;	       /* two arrays [wide] for each thread */
+	float *coef;	       /* COEFS arrays [wide]; elements from c on are 0 */
 };
 
 static struct plane plane_of(enum kind kind, const struct cpu_image *x, void *scratch, int threads)
@@ -58,13 +60,13 @@ static float *coef(const struct plane *m, int which)
 	return m->coef + which * m->wide;
 }
 
-/* That of sixteen channels from c on. */
+/* The coefficients of sixteen channels from c on. */
 JM_INLINE jm_l16 coefs(const struct plane *m, int which, int64_t c)
 {
 	return *(const jm_l16u *)(coef(m, which) + c);
 }
 
-/* Rows of this thread, of all that run. */
+/* The rows of this thread. */
 static void share(const struct plane *m, int64_t *ret_from, int64_t *ret_to)
 {
 	int64_t i = omp_get_thread_num(), n = omp_get_num_threads();
@@ -73,7 +75,7 @@ static void share(const struct plane *m, int64_t *ret_from, int64_t *ret_to)
 	*ret_to = m->rows * (i + 1) / n;
 }
 
-/* Bounds of a walk over one block: rows from..to, channels at..at + width of each. */
+/* The bounds of a loop over one block: rows from..to, channels at..at + width. */
 struct part {
 	int64_t from, to, at;
 	int width;
@@ -84,7 +86,7 @@ static struct part part_at(const struct plane *m, int64_t row, int64_t end, int6
 	return (struct part){row, min64(row + BLOCK, end), at, (int)min64(PANEL, m->c - at)};
 }
 
-/* what(m, kind, bf16, part), compiled for each kind and type. */
+/* Calls what(m, kind, bf16, part), compiled for each kind and type. */
 #define BY_KIND(what, m, part)                                                                     \
 	do {                                                                                       \
 		if ((m)->kind == FORWARD && (m)->bf16)                                             \
@@ -107,7 +109,7 @@ static struct part part_at(const struct plane *m, int64_t row, int64_t end, int6
 
 /* ---- sums ---------------------------------------------------------------------------------------------- */
 
-/* dy where the ReLU let it through, of channels from c on; d: x - mean there */
+/* dy of channels from c on where the ReLU passed its input, else 0; d: x - mean */
 JM_INLINE jm_l16 passed(const struct plane *m, enum kind kind, bool bf16, int64_t at, int64_t c,
 	jm_l16 d, int width)
 {
@@ -120,8 +122,8 @@ JM_INLINE jm_l16 passed(const struct plane *m, enum kind kind, bool bf16, int64_
 	return e;
 }
 
-/* Adds to s and q what n rows have at the vector of channels from c on: x - mean and its square, or e and
- * e (x - mean). */
+/* Adds x - mean and its square, or e and e (x - mean), of n rows of the vector of channels from c
+ * on to s and q. */
 JM_INLINE void add_vector(const struct plane *m, enum kind kind, bool bf16, int64_t at, int n,
 	int width, int64_t c, float *s, float *q)
 {
@@ -152,7 +154,7 @@ JM_INLINE void add_rows(const struct plane *m, enum kind kind, bool bf16, int64_
 		add_vector(m, kind, bf16, at + j, n, part.width - j, part.at + j, s + j, q + j);
 }
 
-/* Into the sums of this thread. */
+/* Adds the part to the sums of this thread. */
 JM_INLINE void add_part(const struct plane *m, enum kind kind, bool bf16, struct part part)
 {
 	double *sum = m->sum + 2 * omp_get_thread_num() * m->wide + part.at;
@@ -169,7 +171,7 @@ JM_INLINE void add_part(const struct plane *m, enum kind kind, bool bf16, struct
 	}
 }
 
-/* This thread's rows into its sums. */
+/* Adds this thread's rows to its sums. */
 static void add_share(const struct plane *m)
 {
 	double *sum = m->sum + 2 * omp_get_thread_num() * m->wide;
@@ -182,7 +184,7 @@ static void add_share(const struct plane *m)
 			BY_KIND(add_part, m, part_at(m, row, to, at));
 }
 
-/* The sums of a channel over all threads. */
+/* Adds the sums of a channel over all threads. */
 static void join(const struct plane *m, int64_t c, double *ret_sum, double *ret_product)
 {
 	double sum = 0, product = 0;
@@ -251,7 +253,7 @@ JM_INLINE void write_part(const struct plane *m, enum kind kind, bool bf16, stru
 	}
 }
 
-/* From the end on: what the sums read last is still in the cache. */
+/* In reverse order, because the last rows that the sums read are still in the cache. */
 static void write_share(const struct plane *m)
 {
 	int64_t from, to;
@@ -264,7 +266,7 @@ static void write_share(const struct plane *m)
 
 /* ---- batch norm ---------------------------------------------------------------------------------------- */
 
-/* From the sums of channel c, where they were taken, to what is written with them. */
+/* Computes the coefficients of channel c from its sums, if sums were made. */
 static void finish(const struct plane *m, int64_t c)
 {
 	const struct cpu_bn *p = m->f;
@@ -286,7 +288,8 @@ static void bn(const struct cpu_bn *p, int threads)
 	struct plane m = plane_of(FORWARD, &p->x, p->scratch, threads);
 
 	m.f = p;
-	/* squares are taken about the channel's first element, so that a large mean does not drown them */
+	/* the channel's first element is subtracted before squaring, so that a large mean loses no
+	 * digits */
 	jm_load(m.x, m.bf16, 0, (size_t)m.c, coef(&m, MEAN));
 #pragma omp parallel num_threads(threads)
 	{

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The choices that select returns. Convolutions request the layout that oneDNN prefers; followers
- * accept any layout that all their operands share, so that a stage of a network stays in one
- * layout; the others work on plain tensors.
+ * The choices that select returns. Convolutions request the layout that oneDNN prefers. Ops that
+ * follow them accept any layout that all their operands share, so that a stage of a network keeps
+ * one layout. All others need plain tensors.
  */
 #include <math.h>
 
@@ -10,7 +10,7 @@
 
 enum how { PLAIN, AS_GIVEN, CONVOLUTION, FOLLOW, IMAGE };
 
-/* in, out: operands that have the common layout, as bits; those that are absent do not matter. */
+/* in, out: the operands that have the common layout, as bits; absent operands are ignored. */
 static const struct {
 	enum how how;
 	unsigned in, out;
@@ -127,7 +127,7 @@ int cpu_choices(const struct cpu_dev *dev, const struct jm_group *group, const s
 	int n = 1;
 
 	if (group->n_nodes > 1 && how != IMAGE)
-		how = PLAIN; /* joined with rows of matrices */
+		how = PLAIN; /* fused with ops on rows of matrices */
 	if (how == CONVOLUTION)
 		return cpu_conv_offer(dev, group->node[0], choice, err);
 	for (int k = 0; k < group->n_nodes; k++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolutions and their gradients by oneDNN, as conv_plan.c laid them out. Where the processor's bf16
- * arithmetic is slower than f32, bf16 images are widened into scratch a few at a time, convolved in f32
- * and rounded again: the pieces stay in the cache.
+ * Convolutions and their gradients by oneDNN, by the plan of conv_plan.c. Where the processor's
+ * bf16 arithmetic is slower than f32, bf16 images are widened into scratch a few at a time,
+ * convolved in f32 and rounded again, so that the pieces stay in the cache.
  */
 #include <stdlib.h>
 
@@ -60,7 +60,8 @@ static dnnl_status_t adding_attr(bool add, dnnl_primitive_attr_t *ret)
 	return s;
 }
 
-/* Weights into or out of oneDNN's layout; out of it: added to the earlier pieces' or what is there. */
+/* Reorders weights to or from oneDNN's layout; from it they are added to those of earlier pieces or
+ * to the result. */
 static dnnl_status_t build_reorder(const struct cpu_dev *dev, struct cpu_conv *c)
 {
 	int out = c->result == WEI;
@@ -135,7 +136,8 @@ static int64_t elements(const dnnl_memory_desc_t *md)
 	return (int64_t)(dnnl_memory_desc_get_size(md) / (md->data_type == dnnl_bf16 ? 2 : 4));
 }
 
-/* Piece i of an image between the engine's memory and scratch: the layouts are the same. */
+/* Converts piece i of an image between the engine's memory and scratch, which have the same
+ * layout. */
 static void convert(const struct cpu_dev *dev, const struct cpu_conv *c, int r, int64_t i)
 {
 	size_t bytes = dnnl_memory_desc_get_size(&c->outer[r]);
@@ -156,7 +158,7 @@ static dnnl_status_t reorder_weights(const struct cpu_dev *dev, const struct cpu
 	return dnnl_primitive_execute(c->reorder, dev->stream, 2, arg);
 }
 
-/* Piece i of an image where it lies. */
+/* Uses piece i of an image in place. */
 static dnnl_status_t take_piece(const struct cpu_conv *c, int r, int64_t i)
 {
 	size_t bytes = dnnl_memory_desc_get_size(&c->outer[r]);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A convolution with a window of one pixel over images with their channels last is a linear layer over
- * all pixels: y[pixels, K] = x[pixels, C] w[K, C]^T, and so are its gradients. They run as those do, and
- * can add to their results, which a convolution of oneDNN cannot.
+ * A convolution with a window of one pixel over images with their channels last is a linear layer
+ * over all pixels: y[pixels, K] = x[pixels, C] w[K, C]^T, and so are its gradients. They run as
+ * linear layers and can add to their results, which a convolution of oneDNN cannot.
  *
- * Worth it on processors with matrix tiles in bf16: oneDNN puts images channels last there, and its
+ * This is faster on processors with matrix tiles in bf16: oneDNN uses channels last there, and its
  * gradient of weights reaches 380 GFLOP/s over a ResNet-50 on two cores, a product of matrices 1175
- * (oneDNN 2.6, Sapphire Rapids). Forward and the other gradient of oneDNN's convolutions keep up with
- * its products, so they stay. Elsewhere images are blocked by 16 channels, and products have no part in
- * it, unless an image comes with its channels last all the same.
+ * (oneDNN 2.6, Sapphire Rapids). Forward and the other gradient of oneDNN's convolutions are as
+ * fast as its products, so oneDNN runs them. On other processors images are blocked by 16 channels,
+ * and products are used only for images whose channels are last.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ static bool is_last(const struct jm_tensor *t)
 	return t && jm_layout_equal(&t->layout, &last);
 }
 
-/* Is there a product for it, as far as shapes go? */
+/* True if the shapes allow a product. */
 static bool is_product(const struct jm_node *n)
 {
 	const struct jm_tensor *w = n->op == JM_OP_CONV_WGRAD ? n->out[0] : n->in[1];
@@ -61,7 +61,7 @@ static struct jm_tensor matrix(const struct jm_tensor *t)
 	return m;
 }
 
-/* The node of the linear layer; its images and weights are in t. */
+/* The node of the linear layer, whose images and weights are in t. */
 static struct jm_node linear_node(const struct jm_node *n, struct jm_tensor *t)
 {
 	struct jm_node l = *n;
@@ -159,5 +159,5 @@ static int build(const struct cpu_dev *dev, struct cpu_exec *exec, struct jm_err
 	return m->linear.op->build(dev, &m->linear, err);
 }
 
-/* In the place of a convolution's own row, whatever of the three it is. */
+/* Replaces the row of a convolution or of either gradient. */
 const struct cpu_op cpu_op_conv_matrix = {{JM_OP_CONV}, 1, NULL, NULL, build, run, drop};

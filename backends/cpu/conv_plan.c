@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The plan of oneDNN for a convolution or a gradient of one: layouts, which it chooses, scratch,
- * images per call. select returns it as a choice; conv.c builds and runs it.
+ * The plan of a convolution, or of a gradient of one, in oneDNN: the layouts, which oneDNN chooses,
+ * scratch, and images per call. select returns the plan as a choice; conv.c builds and runs it.
  */
 #include <math.h>
 
 #include "conv.h"
 
-/* Of widened images at a time: of results, and of sums over images, which cost a pass over the weights. */
+/* Bytes of images that are widened at a time: for results, and for sums over images, each of which
+ * needs a pass over the weights. */
 #define PIECE_BYTES	((int64_t)8 << 20)
 #define PIECE_SUM_BYTES ((int64_t)64 << 20)
 
@@ -44,7 +45,8 @@ static void set_tensors(struct cpu_conv *c, const struct jm_node *n)
 	}
 }
 
-/* The least divisor of n from i on; in steps of the order of sqrt(n), since n may be any batch. */
+/* The smallest divisor of n that is at least i; takes about sqrt(n) steps, because n may be any
+ * batch. */
 static int64_t divisor_from(int64_t i, int64_t n)
 {
 	while (i * i <= n && n % i)
@@ -56,7 +58,8 @@ static int64_t divisor_from(int64_t i, int64_t n)
 	return n / i;
 }
 
-/* So many images at a time that their copies in scratch take about PIECE_BYTES; a divisor of all. */
+/* Chooses a divisor of the batch so that the copies of a piece in scratch take about
+ * PIECE_BYTES. */
 static void set_pieces(struct cpu_conv *c, bool widened, int threads)
 {
 	int64_t all = c->t[SRC]->dim[0], piece = all;
@@ -113,7 +116,7 @@ static void piece_desc(const struct cpu_conv *c, enum role role, const struct jm
 	cpu_layout_desc(&t, layout, type, ret);
 }
 
-/* The same, in any layout where none is given. */
+/* The same; without a layout oneDNN may choose any. */
 static void wanted_desc(const struct cpu_conv *c, enum role role, const struct jm_layout *layout,
 	dnnl_memory_desc_t *ret)
 {
@@ -135,7 +138,7 @@ static dnnl_status_t forward_desc(const struct cpu_conv *c, const dnnl_memory_de
 		c->pad, c->pad);
 }
 
-/* What oneDNN compares a gradient with: a forward pass of the same shape. */
+/* The forward pass of the same shape, which oneDNN needs to describe a gradient. */
 static dnnl_status_t create_hint(const struct cpu_dev *dev, const struct cpu_conv *c,
 	const dnnl_memory_desc_t *md, dnnl_primitive_desc_t *ret)
 {
@@ -199,7 +202,7 @@ static size_t aligned(size_t bytes)
 	return (bytes + 63) / 64 * 64;
 }
 
-/* The contents of scratch: oneDNN's own, then operands in another layout than the engine's. */
+/* Places oneDNN's scratch memory, then operands in another layout than the engine's. */
 static void place(struct cpu_conv *c)
 {
 	const dnnl_memory_desc_t *md =
@@ -218,7 +221,7 @@ static void place(struct cpu_conv *c)
 	}
 }
 
-/* layout: by role, each NULL = any. To what describe left in c. */
+/* Completes the plan that describe began. layout: by role, each NULL = any. */
 static dnnl_status_t plan(
 	const struct cpu_dev *dev, const struct jm_layout *const *layout, struct cpu_conv *c)
 {
@@ -270,7 +273,7 @@ static void set_choice(const struct jm_node *n, const struct jm_layout *l, struc
 	ret->out[0][0] = l[forward ? DST : weights ? WEI : SRC];
 }
 
-/* The layouts oneDNN takes when it may choose; plain where they cannot be said. */
+/* The layouts that oneDNN prefers; plain where struct jm_layout cannot describe them. */
 static dnnl_status_t ask(const struct cpu_dev *dev, const struct jm_node *n, struct jm_layout *ret)
 {
 	const struct jm_layout *any[ROLES] = {0};
@@ -297,7 +300,7 @@ static bool one_type(const struct jm_node *n)
 	       (n->op != JM_OP_CONV_DGRAD || n->out[0]->type == other->type);
 }
 
-/* Sums that neither oneDNN nor this backend can add to. */
+/* Refuses sums that neither oneDNN nor this backend can make. */
 static int refuse_sum(const struct jm_node *n, struct jm_err *err)
 {
 	if (n->op == JM_OP_CONV && n->accumulate)
@@ -309,7 +312,7 @@ static int refuse_sum(const struct jm_node *n, struct jm_err *err)
 	return 0;
 }
 
-/* oneDNN's reference loops, which are not optimised. */
+/* True if oneDNN would run its reference loops, which are not optimised. */
 static bool is_slow(const struct cpu_conv *c)
 {
 	const char *name = NULL;
@@ -318,7 +321,7 @@ static bool is_slow(const struct cpu_conv *c)
 	       !strncmp(name, "ref", 3);
 }
 
-/* A sum is offered where it costs nothing: in the layout and at the speed of the convolution alone. */
+/* True if adding needs no other layout and no slower implementation than the convolution alone. */
 static bool sum_is_cheap(
 	const struct cpu_conv *c, const struct jm_layout *layout, const struct jm_node *node)
 {

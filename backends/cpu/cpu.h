@@ -13,8 +13,9 @@ struct cpu_dev {
 	const struct cpu_kernels *kernels;
 	dnnl_engine_t engine;
 	dnnl_stream_t stream;
-	bool has_bf16;		    /* instructions for it, however slow */
-	bool fast_bf16;		    /* and they beat f32 arithmetic on widened operands */
+	bool has_bf16; /* the processor has bf16 instructions */
+	/* and they are faster than f32 arithmetic on widened operands */
+	bool fast_bf16;
 	double peak_f32, peak_bf16; /* FLOP/s of all threads, measured; NAN = unknown */
 };
 
@@ -23,19 +24,19 @@ struct cpu_dev {
 /* Tags of choices. */
 enum { CPU_CONV_MATRIX = 1 };
 
-/* A built group. node: copies; their tensors are the engine's. */
+/* A built group. node[] are copies; the engine owns the tensors that they point to. */
 struct cpu_exec {
 	const struct cpu_op *op;
 	struct jm_node node[CPU_NODES];
 	void *scratch;
-	size_t scratch_bytes; /* as the choice asked for */
+	size_t scratch_bytes; /* as requested by the choice */
 	uint64_t tag;	      /* of the choice that was taken */
-	void *own;	      /* from the op's build, to its drop */
+	void *own;	      /* made by the op's build, freed by its drop */
 };
 
 /*
- * How a cover of a few nodes runs. takes: 0, or a reason in err, for what the general check of
- * types and layouts cannot see. All but run may be NULL.
+ * How a cover of a few nodes runs. takes: 0, or an error with the reason, for conditions that the
+ * general check of types and layouts does not cover. All members but run may be NULL.
  */
 struct cpu_op {
 	enum jm_op cover[CPU_NODES];
@@ -49,11 +50,11 @@ struct cpu_op {
 
 extern const struct cpu_op cpu_op_linear, cpu_op_linear_dgrad, cpu_op_linear_wgrad, cpu_op_conv,
 	cpu_op_conv_dgrad, cpu_op_conv_wgrad, cpu_op_conv_matrix, cpu_op_cast;
-/* Ending with a row of no nodes. */
+/* Tables that end with a row without nodes. */
 extern const struct cpu_op cpu_ops_act[], cpu_ops_image[], cpu_ops_norm[], cpu_ops_quantize[],
 	cpu_ops_tokens[], cpu_ops_update[];
 
-/* The row for these nodes; NULL: not known here. */
+/* The row for these nodes; NULL = the backend has none. */
 const struct cpu_op *cpu_op_find(const struct jm_node *const *node, int n);
 
 /* An operand as the kernels take it; t may be NULL (an absent optional one). */
@@ -62,7 +63,7 @@ static inline struct cpu_vec cpu_vec(const struct jm_tensor *t)
 	return (struct cpu_vec){t ? t->data : NULL, t && t->type == JM_BF16};
 }
 
-/* Output i is added to. */
+/* True if the node adds to its output i. */
 static inline bool cpu_adds(const struct jm_node *node, int i)
 {
 	return node->accumulate >> i & 1;
@@ -73,17 +74,18 @@ static inline void *cpu_data(const struct jm_tensor *t)
 	return t ? t->data : NULL;
 }
 
-/* Element i of the loss scale {S, 1/S} as it is now; 1 where there is none. */
+/* The current value of element i of the loss scale {S, 1/S}; 1 without a loss scale. */
 static inline double cpu_scale(const struct jm_tensor *t, int i)
 {
 	return t ? (double)((const float *)t->data)[i] : 1;
 }
 
-/* bf16 dot products of one core, FLOP/s; 0 = no such instructions. */
+/* The rate of bf16 dot products of one core in FLOP/s; 0 = the processor has no such
+ * instructions. */
 double cpu_peak_bf16(void);
-/* Matrix tiles: oneDNN's bf16 is then far ahead of anything else here. */
+/* True if the processor has matrix tiles, with which oneDNN's bf16 is the fastest choice. */
 bool cpu_has_tiles(void);
-/* The processor's own name, or "CPU". */
+/* The name that the processor reports, or "CPU". */
 void cpu_brand(char *ret, size_t size);
 
 #endif

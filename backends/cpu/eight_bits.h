@@ -10,7 +10,8 @@ static inline bool cpu_is_f8(const struct jm_tensor *t)
 	return t && (t->type == JM_F8E4M3 || t->type == JM_F8E5M2);
 }
 
-/* The nearest code, the even one of two; what is too large becomes the largest number, NaN stays NaN. */
+/* The nearest code, or the even one of two; a value that is too large becomes the largest number;
+ * keeps NaN. */
 uint8_t cpu_f8_of(enum jm_dtype type, float x);
 /* y = x times the number in `scale` (may be NULL: 1). */
 void cpu_f8_widen(const struct jm_tensor *x, const struct jm_tensor *scale, float *y, int threads);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows by index: embedding and its gradient, rotary positions, sums over rows. */
+/* Embedding and its gradient, rotary positions, sums over rows. */
 #include "kernels.h"
 #include "simd.h"
 
@@ -43,7 +43,8 @@ static void add_row(
 		y[i] += dy[i];
 }
 
-/* A thread owns columns and adds the tokens in their order: the same bits every time. */
+/* Each thread handles its columns and adds the tokens in their order, so that the bits are the same
+ * every time. */
 static void embed_grad(const struct cpu_embed_grad *p, int threads)
 {
 	size_t n = (size_t)p->width;
@@ -63,7 +64,7 @@ static void embed_grad(const struct cpu_embed_grad *p, int threads)
 	}
 }
 
-/* One head of one position: (a, b) turned by the angles; half = D / 2. */
+/* Rotates one head of one position by the angles; half = D / 2. */
 static void turn(const struct cpu_rope *p, size_t at, const float *cosine, const float *sine)
 {
 	enum { MOST = 512 };
@@ -125,8 +126,8 @@ static void sum_run(struct cpu_vec x, int64_t r, int64_t n, int64_t width, int64
 }
 
 /*
- * y[width] (+)= sum over rows of x[rows, width]; a thread owns columns. In f32 for RUN rows, then in f64: the
- * error does not grow with the rows.
+ * y[width] (+)= sum over rows of x[rows, width]; each thread handles its columns. RUN rows are
+ * summed in f32, then in f64, so that the error does not grow with the number of rows.
  */
 static void sum_rows(struct cpu_vec x, float *y, int64_t rows, int64_t width, bool add, int threads)
 {

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * c[m,n] (+)= a[m,k] b[k,n]: operands f32 or bf16 in either order, arithmetic in f32.
+ * c[m,n] (+)= a[m,k] b[k,n]: operands in f32 or bf16, row-major or transposed; arithmetic in f32.
  *
- * Used where oneDNN has no fast kernel: bf16 on processors whose bf16 dot product is slower than their
- * f32 multiply-add (Sapphire Rapids without tiles does half as many), and f32 rows whose stride is a
- * multiple of 4 KiB. Operands are widened to f32 while they are packed: bf16 costs no pass of its own.
+ * Used where oneDNN has no fast kernel: bf16 on processors whose bf16 dot product is slower than
+ * their f32 multiply-add (Sapphire Rapids without tiles does half as many), and f32 rows whose
+ * stride is a multiple of 4 KiB. Operands are widened to f32 while they are packed, so that bf16
+ * needs no separate pass.
  *
- * A chunk of a (MC x KC) and of b (KC x NC) is packed into panels of MR rows and NR columns; the chunk's
- * tiles are shared out among the threads. A tile's part of b stays in the second-level cache, one panel
- * of a in the first. The idea of packing: Goto and van de Geijn, ACM TOMS 34:3 (2008).
+ * A chunk of a (MC x KC) and of b (KC x NC) is packed into panels of MR rows and NR columns; the
+ * threads share the chunk's tiles. A tile's part of b stays in the second-level cache, one panel of
+ * a in the first-level cache. The idea of packing: Goto and van de Geijn, ACM TOMS 34:3 (2008).
  */
 #include "kernels.h"
 #include "panel.h"
@@ -19,7 +20,7 @@ enum {
 	NV = JM_VL == 4 ? 2 : 3, /* vectors in a row of a panel of b */
 	NR = NV * JM_VL,	 /* columns of a panel of b */
 	MR = 8,			 /* rows of a panel of a */
-	RK = JM_ROWS,		 /* rows whose sums fit the registers */
+	RK = JM_ROWS,		 /* rows whose sums fit into registers */
 	GROUP = 48,		 /* rows or columns packed together; multiple of MR and NR */
 	TILE_M = 32 * MR,
 	TILE_N = 2 * NR,
@@ -28,7 +29,7 @@ enum {
 	KC = 1024,
 };
 
-/* A chunk's place in the product, and where it is packed. */
+/* The position of a chunk in the product, and its packed memory. */
 struct chunk {
 	int64_t i, j, p, m, n, k;
 	bool first, last; /* along k */
@@ -45,7 +46,7 @@ static int64_t up(int64_t n, int64_t unit)
 	return (n + unit - 1) / unit * unit;
 }
 
-/* k in equal chunks, a multiple of 8 long. */
+/* The length of equal chunks of k, a multiple of 8. */
 static int64_t chunk_k(const struct cpu_gemm *g)
 {
 	int64_t n = (g->k + KC - 1) / KC;
@@ -53,7 +54,7 @@ static int64_t chunk_k(const struct cpu_gemm *g)
 	return up((g->k + n - 1) / n, 8);
 }
 
-/* Sums over several chunks wait in f32: in c itself if it is f32, else in scratch. */
+/* True if sums over several chunks need scratch in f32, because c is not f32. */
 static bool needs_sum(const struct cpu_gemm *g)
 {
 	return g->c_bf16 && g->k > chunk_k(g);
@@ -78,13 +79,13 @@ static size_t gemm_scratch(const struct cpu_gemm *g)
 
 /* ---- packing: panel[k][w], w < width, from elements (w, k) ---------------------------------------- */
 
-/* Where in its panels element (w, 0) of a chunk nk long lies. */
+/* The offset of element (w, 0) in the panels of a chunk of length nk. */
 static int64_t place(int64_t w, int64_t width, int64_t nk)
 {
 	return w / width * width * nk + w % width;
 }
 
-/* Eight neighbours w that lie partly beyond the end of x: those count as zeros. */
+/* Packs eight neighbours w, of which those beyond the end of x are zeros. */
 static void pack_edge(float *y, int64_t width, const struct cpu_matrix *x, int64_t w0, int64_t end,
 	int64_t k0, int64_t nk)
 {
@@ -98,7 +99,7 @@ static void pack_edge(float *y, int64_t width, const struct cpu_matrix *x, int64
 	}
 }
 
-/* Eight neighbours w; memory runs along k. */
+/* Packs eight neighbours w; k is contiguous in memory. */
 JM_INLINE void pack_turned(float *y, int64_t width, const struct cpu_matrix *x, bool bf16,
 	int64_t w, int64_t k0, int64_t nk)
 {
@@ -113,7 +114,7 @@ JM_INLINE void pack_turned(float *y, int64_t width, const struct cpu_matrix *x, 
 	pack_edge(y + k * width, width, x, w, w + 8, k0 + k, nk - k);
 }
 
-/* GROUP neighbours w; memory runs along w. y[i]: where the i-th eight of them go. */
+/* Packs GROUP neighbours w; w is contiguous in memory. y[i]: destination of the i-th eight. */
 JM_INLINE void pack_straight(float *const *y, int64_t width, const struct cpu_matrix *x, bool bf16,
 	int64_t w, int64_t k0, int64_t nk)
 {
@@ -125,7 +126,7 @@ JM_INLINE void pack_straight(float *const *y, int64_t width, const struct cpu_ma
 	}
 }
 
-/* Elements w0 + i .. of a chunk that has n from w0 on, a GROUP of them or what is left. */
+/* Packs up to GROUP elements from w0 + i on, of a chunk with n elements from w0 on. */
 static void pack_group(float *panels, int64_t width, const struct cpu_matrix *x, int64_t i,
 	int64_t w0, int64_t n, int64_t k0, int64_t nk)
 {
@@ -153,7 +154,7 @@ static void pack_group(float *panels, int64_t width, const struct cpu_matrix *x,
 
 static void pack(const struct cpu_gemm *g, const struct chunk *c, bool with_a, bool with_b)
 {
-	struct cpu_matrix bt = g->b; /* panels of b hold columns: pack its transpose */
+	struct cpu_matrix bt = g->b; /* panels of b hold columns, so its transpose is packed */
 	int64_t na = with_a ? up(c->m, GROUP) : 0, nb = with_b ? up(c->n, GROUP) : 0;
 
 	bt.transposed = !bt.transposed;
@@ -177,7 +178,8 @@ JM_INLINE void add_row(float *restrict x, const void *y, bool bf16, size_t at, s
 		x[j] += old[j];
 }
 
-/* A row of n <= NR sums goes to c (at: its place there) with what the last chunk adds; or to `part`. */
+/* Stores a row of n <= NR sums: after the last chunk to c at offset `at`, with bias and c added;
+ * else to `part`. */
 JM_INLINE void finish_row(const struct cpu_gemm *g, const struct chunk *c, float *restrict x,
 	size_t at, const float *bias, const size_t n, float *part)
 {
@@ -194,7 +196,7 @@ JM_INLINE void finish_row(const struct cpu_gemm *g, const struct chunk *c, float
 	jm_store(g->c, g->c_bf16, at, n, x);
 }
 
-/* `rows` rows of n sums each go to c. */
+/* Stores `rows` rows of n sums each. */
 JM_INLINE void finish_tile(const struct cpu_gemm *g, const struct chunk *c, int64_t i, int64_t j,
 	int64_t rows, const size_t n, float (*out)[NR])
 {
@@ -206,7 +208,7 @@ JM_INLINE void finish_tile(const struct cpu_gemm *g, const struct chunk *c, int6
 			c->sum ? c->sum + (i + r) * c->n + j : NULL);
 }
 
-/* Rows i .. i + RK, columns j .. j + NR of the chunk. */
+/* Computes rows i .. i + RK, columns j .. j + NR of the chunk. */
 static void small_tile(const struct cpu_gemm *g, const struct chunk *c, int64_t i, int64_t j)
 {
 	float out[RK][NR] __attribute__((aligned(64)));
@@ -260,7 +262,8 @@ static void gemm(const struct cpu_gemm *g)
 	}
 }
 
-/* FLOP/s of one core by independent multiply-adds: 12 chains cover the latency of two units. */
+/* Measures the FLOP/s of one core by independent multiply-adds: 12 chains hide the latency of two
+ * units. */
 static double peak(void)
 {
 	enum { CHAINS = 12, ROUNDS = 4000 };

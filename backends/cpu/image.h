@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Images as the kernels iterate over them, for every layout: `lanes` channels of a pixel are
- * adjacent, `pixel` elements on is the next pixel, `chunk` elements on are the next channels,
- * `image` elements on is the next image. Plain [B,C,Y,X] has one lane; nChw16c has 16; channels
- * last has 16 of its many.
+ * adjacent; `pixel`, `chunk` and `image` are the distances in elements to the next pixel, to the
+ * next `lanes` channels and to the next image. Plain [B,C,Y,X] has one lane; nChw16c has 16;
+ * channels last has 16 lanes and several chunks per pixel.
  */
 #ifndef JM_CPU_IMAGE_H
 #define JM_CPU_IMAGE_H
@@ -24,13 +24,13 @@ static inline int64_t cpu_image_chunks(const struct cpu_image *x)
 	return (x->c + x->lanes - 1) / x->lanes;
 }
 
-/* Channels last, and more or fewer of them than one chunk holds: rows of a matrix. */
+/* True for channels last with more or fewer channels than a chunk: rows of a matrix. */
 static inline bool cpu_image_last(const struct cpu_image *x)
 {
 	return x->pixel != x->lanes;
 }
 
-/* Channels of chunk k. */
+/* The number of channels in chunk k. */
 static inline int cpu_image_channels(const struct cpu_image *x, int64_t k)
 {
 	int64_t rest = x->c - k * x->lanes;
@@ -38,7 +38,8 @@ static inline int cpu_image_channels(const struct cpu_image *x, int64_t k)
 	return (int)(rest < x->lanes ? rest : x->lanes);
 }
 
-/* Lanes to be read and written of chunk k: the padding of a blocked layout too, which is and stays 0. */
+/* The number of lanes of chunk k to read and write, including the padding of a blocked layout,
+ * which is 0. */
 static inline int cpu_image_width(const struct cpu_image *x, int64_t k)
 {
 	return cpu_image_last(x) ? cpu_image_channels(x, k) : (int)x->lanes;
@@ -47,7 +48,7 @@ static inline int cpu_image_width(const struct cpu_image *x, int64_t k)
 /* Batch norm of a channel over images and pixels (arXiv 1502.03167). Absent vectors are NULL. */
 struct cpu_bn {
 	struct cpu_image x, add, y;
-	bool stats; /* work out mean, var and, unless NULL, rstd; else mean and rstd are given */
+	bool stats; /* compute mean, var and, unless NULL, rstd; else mean and rstd are given */
 	bool apply; /* write y */
 	bool relu;
 	float *mean, *var, *rstd, *running_mean, *running_var;
@@ -61,13 +62,14 @@ struct cpu_bn {
 struct cpu_bn_grad {
 	struct cpu_image dy, x, y, dx, dadd; /* y: absent without ReLU */
 	const float *gamma, *mean, *rstd;
-	const float *beta; /* with ReLU and without y, which then follows from x; else NULL */
+	/* given with ReLU and without y, which is then recomputed from x; else NULL */
+	const float *beta;
 	float *dgamma, *dbeta;
 	unsigned accumulate;
 	void *scratch;
 };
 
-/* For channels last: two sums of f64 per channel and thread, five coefficients. */
+/* For channels last: two f64 sums per channel and thread, and five coefficients per channel. */
 static inline size_t cpu_bn_scratch(int64_t channels, int threads)
 {
 	size_t wide = (size_t)(channels + 15) / 16 * 16;
@@ -75,7 +77,7 @@ static inline size_t cpu_bn_scratch(int64_t channels, int threads)
 	return wide * (2 * (size_t)threads * sizeof(double) + 5 * sizeof(float));
 }
 
-/* A window passes over `x` and leaves `y`. Gradients: from dy (y) to dx (x). */
+/* Pooling of x to y. For gradients y is dy and x is dx. */
 struct cpu_pool {
 	struct cpu_image x, y, dx;
 	int kernel[2], stride[2], pad[2];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sets of kernels that were compiled, and which of them this processor runs. */
+/* The compiled sets of kernels, and the choice of the set for this processor. */
 #include "kernels.h"
 
 #define DECLARE(target, wide)                                                                      \

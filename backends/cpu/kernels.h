@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Own kernels of the cpu backend: plain functions on raw pointers, row-major, f32 or bf16 storage, f32
- * arithmetic. One set per target (portable, AVX2, AVX-512); cpu_kernels_best() finds the fastest that
- * this processor runs. Kernels start their own threads (OpenMP, the pool that oneDNN uses too) and never
- * allocate: memory they need is `scratch`, aligned to 64 bytes, as large as the *_scratch function says.
- * Bit i of `accumulate`: the op's output i is added to.
+ * Own kernels of the cpu backend: plain functions on raw pointers, row-major, f32 or bf16 storage,
+ * f32 arithmetic. One set per target (portable, AVX2, AVX-512); cpu_kernels_best() finds the
+ * fastest set for this processor. Kernels start their own threads (OpenMP, the pool that oneDNN
+ * uses, too) and never allocate: they use `scratch`, aligned to 64 bytes, of the size that the
+ * *_scratch function returns. Bit i of `accumulate`: the kernel adds to the op's output i.
  */
 #ifndef JM_CPU_KERNELS_H
 #define JM_CPU_KERNELS_H
@@ -16,11 +16,11 @@
 #include "image.h"
 
 struct cpu_vec {
-	void *data; /* NULL = absent, where that is allowed */
+	void *data; /* NULL = absent, for optional operands */
 	bool bf16;
 };
 
-/* Element (i, j) of a matrix is data[i * ld + j], or data[j * ld + i] where transposed. */
+/* Element (i, j) of a matrix is data[i * ld + j], or data[j * ld + i] if transposed. */
 struct cpu_matrix {
 	const void *data;
 	bool bf16, transposed;
@@ -61,7 +61,7 @@ struct cpu_attention {
 	struct cpu_vec q, k, v, y, dy, dq, dk, dv;
 	struct cpu_view q_view, k_view, v_view;
 	float *lse;
-	unsigned accumulate; /* grad only */
+	unsigned accumulate; /* used by grad only */
 	void *scratch;
 };
 
@@ -71,7 +71,7 @@ struct cpu_attentions {
 	void (*attention_grad)(const struct cpu_attention *a, int threads);
 };
 
-/* y = norm(x), or norm(sum) with sum = x + z where sum is given. Without mean an RMS norm. */
+/* y = norm(x), or norm(sum) with sum = x + z if sum is given. Without mean it is an RMS norm. */
 struct cpu_norm {
 	int64_t rows, width;
 	double eps;
@@ -82,7 +82,8 @@ struct cpu_norm {
 	void *scratch;
 };
 
-/* Without mean that of an RMS norm. dx may be absent where its copy, of either type, is not. */
+/* Without mean it is the gradient of an RMS norm. dx may be absent if its copy, of either type, is
+ * given. */
 struct cpu_norm_grad {
 	int64_t rows, width;
 	struct cpu_vec dy, x, dx, copy;
@@ -136,10 +137,10 @@ struct cpu_rows {
 	void (*sum)(struct cpu_vec x, float *y, int64_t rows, int64_t width, bool add, int threads);
 };
 
-/* Rows are `stride` elements apart; what lies behind the classes becomes 0 in dlogits. */
+/* Rows are `stride` elements apart; elements after the classes become 0 in dlogits. */
 struct cpu_xent {
 	int64_t rows, classes, stride;
-	double scale; /* of dlogits, the 1 / rows included */
+	double scale; /* of dlogits, includes 1 / rows */
 	struct cpu_vec logits, dlogits;
 	const int32_t *targets;
 	float *loss;
@@ -157,10 +158,10 @@ enum cpu_rule { CPU_ADAMW, CPU_ADAM, CPU_SGD };
 struct cpu_update {
 	enum cpu_rule rule;
 	int64_t n, n_decay;
-	const float *g; /* bf16 where `bf16_g` */
+	const float *g; /* bf16 if `bf16_g` */
 	const float *norm, *now;
-	float *p, *m, *v;    /* bf16 where `bf16`; SGD has no v */
-	double beta1, beta2; /* of SGD the first is its momentum */
+	float *p, *m, *v;    /* bf16 if `bf16`; SGD has no v */
+	double beta1, beta2; /* for SGD beta1 is its momentum */
 	double eps, weight_decay, clip;
 	double unscale;		     /* 1/S of a loss that was multiplied by S */
 	bool nesterov, bf16, bf16_g; /* bf16_g only with bf16 */
@@ -168,7 +169,7 @@ struct cpu_update {
 
 struct cpu_optims {
 	size_t (*norm_scratch)(int64_t n);
-	/* The sum of squares, of bf16 where asked. */
+	/* The sum of squares of f32 or bf16. */
 	double (*squares)(const float *x, int64_t n, bool bf16, double *scratch, int threads);
 	void (*update)(const struct cpu_update *u, int threads);
 };
@@ -182,15 +183,15 @@ struct cpu_swiglu {
 
 struct cpu_dropout {
 	uint64_t seed;	/* of this step */
-	uint32_t below; /* bits under it: dropped */
-	float scale;	/* of what is kept */
+	uint32_t below; /* elements with smaller random bits are dropped */
+	float scale;	/* factor of kept elements */
 	bool accumulate;
 };
 
 struct cpu_acts {
 	void (*act)(enum cpu_act act, struct cpu_vec x, struct cpu_vec y, int64_t n, bool add,
 		int threads);
-	/* x: what went in; of relu what came out */
+	/* x: the input of the activation; for relu its output */
 	void (*grad)(enum cpu_act act, struct cpu_vec dy, struct cpu_vec x, struct cpu_vec dx,
 		int64_t n, bool add, int threads);
 	void (*swiglu)(const struct cpu_swiglu *p, int threads);
@@ -226,7 +227,7 @@ struct cpu_sequences {
 
 struct cpu_kernels {
 	const char *target; /* "avx512" */
-	bool wide;	    /* AVX2 or better: worth preferring to oneDNN where that is slow */
+	bool wide;	    /* AVX2 or better: preferred to oneDNN where oneDNN is slow */
 	const struct cpu_gemms *gemms;
 	const struct cpu_attentions *attentions;
 	const struct cpu_norms *norms;
@@ -240,7 +241,7 @@ struct cpu_kernels {
 	const struct cpu_sequences *sequences;
 };
 
-/* n: 0 = the best set, 1 = the next one... NULL when there are no more. For tests; else cpu_kernels_best. */
+/* For tests: n = 0 is the best set, 1 the next one... NULL after the last one. */
 const struct cpu_kernels *cpu_kernels_get(int n);
 #define cpu_kernels_best() cpu_kernels_get(0)
 

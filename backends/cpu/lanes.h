@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sixteen lanes of an image at once; the compiler splits them where vectors are shorter. */
+/* Sixteen lanes of an image at a time; the compiler splits them if vectors are shorter. */
 #ifndef JM_CPU_LANES_H
 #define JM_CPU_LANES_H
 
@@ -19,7 +19,7 @@ JM_INLINE jm_l16 jm_lanes_set(float x)
 	return (jm_l16){0} + x;
 }
 
-/* `width` lanes from element `at` on, the others 0. */
+/* Loads `width` lanes from element `at` on; the others are 0. */
 JM_INLINE jm_l16 jm_lanes_load(const void *x, bool bf16, int64_t at, int width)
 {
 	const uint16_t *h = (const uint16_t *)x + at;
@@ -70,7 +70,7 @@ JM_INLINE void jm_lanes_emit(void *y, bool bf16, bool add, int64_t at, int width
 	jm_lanes_store(y, bf16, at, width, x);
 }
 
-/* yes where the mask is set, else no */
+/* `yes` where the mask is set, else `no` */
 JM_INLINE jm_l16 jm_lanes_pick(jm_i16 mask, jm_l16 yes, jm_l16 no)
 {
 	return (jm_l16)((mask & (jm_i16)yes) | (~mask & (jm_i16)no));

@@ -9,7 +9,7 @@ static bool is_plain(const struct jm_layout *l, int rank)
 	return !l->n_blocks;
 }
 
-/* Dims by falling stride; equal strides stay in order. */
+/* Sorts dims by falling stride; dims of equal stride keep their order. */
 static void sort_dims(const dnnl_memory_desc_t *md, int16_t *order)
 {
 	const int64_t *stride = md->format_desc.blocking.strides;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Softmax cross-entropy over logits[rows, classes] with its gradient, which may overwrite them: a row
- * crosses memory once. Its exponentials wait in the cache until their sum is known.
+ * Softmax cross-entropy over logits[rows, classes] with its gradient, which may overwrite them:
+ * each row is read from memory once. Its exponentials stay in the cache until their sum is known.
  */
 #include "kernels.h"
 #include "simd.h"
@@ -16,7 +16,8 @@ static int64_t up(int64_t n, int64_t unit)
 	return (n + unit - 1) / unit * unit;
 }
 
-/* Per thread, for a row: its exponentials, and for each piece the maximum that they are relative to. */
+/* The memory of a thread for one row: its exponentials, and for each piece the maximum that was
+ * subtracted. */
 struct row {
 	float *e, *max;
 };
@@ -26,7 +27,7 @@ static size_t row_floats(int64_t classes)
 	return (size_t)up(classes, 16) + (size_t)up((classes + PIECE - 1) / PIECE, 16);
 }
 
-/* A loss for each row, then a row for each thread. */
+/* Scratch holds a loss for each row, then a row for each thread. */
 static size_t xent_scratch(int64_t rows, int64_t classes, int threads)
 {
 	return (size_t)up(rows, 8) * sizeof(double) +
@@ -51,7 +52,7 @@ static void take_piece(const float *x, size_t n, float *restrict e, float *max, 
 	*max = top;
 }
 
-/* The next row's elements on their way into the cache, while there is something else to do. */
+/* Prefetches elements of the next row into the cache. */
 static void fetch(const struct cpu_xent *p, size_t first, size_t n)
 {
 	size_t size = p->logits.bf16 ? 2 : 4;
@@ -78,8 +79,9 @@ static double log_sum_exp(const struct cpu_xent *p, size_t at, size_t n, const s
 }
 
 /*
- * scale (e share - 1 at the right class), n elements of a row, straight to dlogits where they are f32 and
- * hold nothing yet; else by way of e. right: the class's place, n or more: not here.
+ * Writes scale (e share - 1 at the target class) of n elements of a row: directly to dlogits if
+ * these are f32 and not accumulated, else through e. right: index of the target class; n or more =
+ * not in this piece.
  */
 static void gradient_piece(
 	const struct cpu_xent *p, size_t at, size_t n, size_t right, double share, float *e)
@@ -97,7 +99,7 @@ static void gradient_piece(
 		jm_emit(p->dlogits.data, p->dlogits.bf16, p->accumulate & 2, at, n, e);
 }
 
-/* right: the right class's place in the row. */
+/* right: index of the target class in the row. */
 static void gradient(const struct cpu_xent *p, size_t at, size_t n, double lse, size_t right,
 	const struct row *row)
 {

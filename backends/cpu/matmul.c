@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * linear and its gradients; factors of 8 bits are widened into scratch first. Each is one product c = a b, described as struct cpu_gemm; it runs on oneDNN
- * or on our own gemm, whichever is faster here (see own_is_faster).
+ * linear and its gradients; factors in 8 bits are widened into scratch first. Each is one product c
+ * = a b, described by struct cpu_gemm, which oneDNN or the backend's own gemm runs, whichever is
+ * faster (see own_is_faster).
  *
  * An activation after a product is not fused with it: oneDNN cannot keep its input, which the
- * backward pass needs, and our own gemm was 2 to 4 % slower with it than without and a pass over
- * memory after it (gelu of 1024 x 3072 sums of 768 products, bf16, one thread of a Sapphire
- * Rapids).
+ * backward pass needs, and the own gemm was 2 to 4 % slower with a fused activation than with a
+ * separate pass over memory (gelu of 1024 x 3072 sums of 768 products, bf16, one thread of a
+ * Sapphire Rapids).
  */
 #include <stdlib.h>
 
@@ -14,7 +15,7 @@
 
 struct product {
 	struct cpu_gemm gemm;
-	dnnl_primitive_t primitive; /* NULL: our own */
+	dnnl_primitive_t primitive; /* NULL: the own gemm runs */
 	dnnl_exec_arg_t arg[5];
 	int n_args;
 };
@@ -40,8 +41,8 @@ static void set_result(struct cpu_gemm *g, const struct jm_tensor *t, bool accum
 }
 
 /*
- * y[T,N] = x[T,K] w[N,K]^T, dx[T,K] = dy[T,N] w[N,K], dw[N,K] = dy[T,N]^T x[T,K]. In select no operand has
- * an address yet: the bias that will come is asked for by has_bias.
+ * y[T,N] = x[T,K] w[N,K]^T, dx[T,K] = dy[T,N] w[N,K], dw[N,K] = dy[T,N]^T x[T,K]. In select
+ * operands have no addresses yet, so has_bias tells whether there is a bias.
  */
 static struct cpu_gemm describe(const struct cpu_dev *dev, const struct jm_node *node)
 {
@@ -78,7 +79,7 @@ static bool own_is_faster(const struct cpu_dev *dev, const struct cpu_gemm *g)
 	double flops = 2. * (double)g->m * (double)g->n * (double)g->k;
 
 	if (g->a.bf16 != g->b.bf16 || (!g->a.bf16 && g->c_bf16))
-		return true; /* a mix that oneDNN does not know */
+		return true; /* oneDNN does not support this mix of types */
 	if (g->a.bf16)
 		return !dev->fast_bf16;
 	return dev->kernels->wide && ((!g->b.transposed && g->b.ld % 1024 == 0) || flops > 5e10);
@@ -102,7 +103,7 @@ static dnnl_status_t describe_matrix(
 		ret, 2, dims, x->bf16 ? dnnl_bf16 : dnnl_f32, strides);
 }
 
-/* Scratch comes from the engine's arena; c += by a sum after the product. */
+/* oneDNN uses scratch of the engine's arena; c += is a sum after the product. */
 static dnnl_status_t attributes(const struct cpu_gemm *g, dnnl_primitive_attr_t *ret)
 {
 	dnnl_post_ops_t after = NULL;
@@ -194,7 +195,7 @@ static dnnl_status_t build_primitive(const struct cpu_dev *dev, struct product *
 	return s;
 }
 
-/* 0 also where oneDNN refuses: our own gemm is then used. */
+/* True also if oneDNN refuses the product. */
 static bool use_own(
 	const struct cpu_dev *dev, const struct cpu_gemm *g, bool with_bias, size_t *ret_scratch)
 {
@@ -213,7 +214,7 @@ static bool use_own(
 
 /* ---- the ops ---------------------------------------------------------------------------------------- */
 
-/* Of operand i in f32, where it has 8 bits. */
+/* The bytes of operand i widened to f32; 0 unless it has 8 bits. */
 static size_t widened(const struct jm_node *node, int i)
 {
 	size_t bytes = (size_t)jm_tensor_count(node->in[i]) * sizeof(float);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Layer norm and RMS norm (arXiv 1910.07467) of rows x[rows, width], and of a sum of rows: a row is read
- * once from memory, its further passes hit the cache. RMS norm is the one whose mean counts as 0. oneDNN
- * 2.6 has only simple_layer_normalization for this.
+ * Layer norm and RMS norm (arXiv 1910.07467) of rows x[rows, width], and of a sum of rows: a row is
+ * read from memory once; further passes read the cache. An RMS norm is computed as a layer norm
+ * with mean 0. oneDNN 2.6 is not used, because it has only its simple implementation of layer norm.
  */
 #include "kernels.h"
 #include "simd.h"
@@ -10,7 +10,7 @@
 #include <math.h>
 #include <omp.h>
 
-/* Rows per thread: two forward; backward three, and the sums of dgamma and dbeta. */
+/* Rows of scratch per thread: forward two; backward three and the sums of dgamma and dbeta. */
 enum { FORWARD = 2, BACKWARD = 5 };
 
 static size_t padded(int64_t width)
@@ -33,14 +33,14 @@ JM_INLINE float mean_of(const float *x, size_t n)
 	return sum / (float)n;
 }
 
-/* centred: a constant where it is inlined, so that an RMS norm costs no more than it must. */
+/* centred is a constant where this is inlined, so that an RMS norm does no extra work. */
 JM_INLINE void norm_row(const struct cpu_norm *p, int64_t row, float *a, float *b, bool centred)
 {
 	size_t n = (size_t)p->width, at = (size_t)row * n;
 	const float *x = jm_view(p->x.data, p->x.bf16, at, n, a);
 	float mean, rstd, square = 0;
 
-	if (p->sum.data) { /* the norm of x + z, which is kept in sum */
+	if (p->sum.data) { /* the norm of x + z, which is stored in sum */
 		const float *z = jm_view(p->z.data, p->z.bf16, at, n, b);
 		for (size_t i = 0; i < n; i++)
 			a[i] = x[i] + z[i];
@@ -113,7 +113,7 @@ JM_INLINE void grad_row(const struct cpu_norm_grad *p, int64_t row, float *buf, 
 		jm_store(p->copy.data, p->copy.bf16, at, n, dx);
 }
 
-/* The threads' sums in the order of their numbers: the same bits every time. */
+/* Adds the threads' sums in the order of the threads, so that the bits are the same every time. */
 static void collect(const struct cpu_norm_grad *p, size_t offset, float *y, bool add, int threads)
 {
 	size_t stride = BACKWARD * padded(p->width);

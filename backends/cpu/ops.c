@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ops that run on our own kernels: from nodes to their arguments. */
+/* Ops that run on own kernels: turns nodes into the kernels' arguments. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -51,7 +51,7 @@ static int run_embed_grad(
 	return 0;
 }
 
-/* own: cosines, then sines, [S,D/2] each. */
+/* exec->own holds cosines, then sines, [S,D/2] each. */
 static int build_rope(const struct cpu_dev *dev, struct cpu_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = NODE(exec);
@@ -128,7 +128,7 @@ static struct cpu_view view_of(const struct jm_view *v)
 	return (struct cpu_view){v->offset, v->batch, v->row, v->head};
 }
 
-/* q, k and v are the inputs of the op, and behind dy those of its gradient. */
+/* q, k and v are the first inputs of the op; in its gradient they follow dy. */
 static struct cpu_attention attention_of(const struct jm_node *n)
 {
 	bool grad = n->op == JM_OP_ATTENTION_GRAD;
@@ -152,7 +152,8 @@ static struct cpu_attention attention_of(const struct jm_node *n)
 	};
 }
 
-/* Every element of the gradients is written: they are packed, or tensors of their own without gaps. */
+/* True if every element of the gradients is written: they are packed, or separate tensors without
+ * gaps. */
 static bool gradients_whole(const struct jm_node *n)
 {
 	int64_t rows = jm_tensor_rows(n->in[0]), depth = n->attr.attention.depth;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Activations, sums and dropout on our own kernels: from nodes to arguments. */
+/* Activations, sums and dropout on own kernels: turns nodes into the kernels' arguments. */
 #include <math.h>
 
 #include "engine/rng.h"
@@ -8,9 +8,9 @@
 #define NODE(exec)   (&(exec)->node[0])
 #define KERNELS(dev) (dev)->kernels
 
-/* ---- elementwise: whatever the layout, the padding included (f(0) = 0) ---------------------------------- */
+/* ---- elementwise: any layout, including its padding (f(0) = 0) ------------------------------- */
 
-/* Of an activation or its gradient. */
+/* The kind of an activation or of its gradient. */
 static enum cpu_act act_of(enum jm_op op)
 {
 	switch (op) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ops on images that run on our own kernels: from nodes to their arguments. */
+/* Ops on images that run on own kernels: turns nodes into the kernels' arguments. */
 #include "batchnorm.h"
 #include "layout.h"
 
@@ -7,7 +7,7 @@
 #define KERNELS(dev) (dev)->kernels
 #define LANE_BYTES   (16 * sizeof(float))
 
-/* All images of one type, or a reason. */
+/* Accepts groups whose images all have one type. */
 static int takes_images(const struct cpu_dev *dev, const struct jm_node *n, struct jm_err *err)
 {
 	const struct jm_tensor *first = n->in[0];
@@ -40,7 +40,8 @@ static int takes_stats(const struct cpu_dev *dev, const struct jm_node *n, struc
 	return 0;
 }
 
-/* f64 first: aligned. The sums of channels last, and what is virtual: mean, var, rstd. */
+/* Scratch holds the f64 sums of channels last, first for alignment, then mean, var and rstd if they
+ * are virtual. */
 static size_t scratch_bn(const struct cpu_dev *dev, const struct jm_node *n)
 {
 	const struct jm_tensor *x = n->op == JM_OP_BN_GRAD ? n->in[1] : n->in[0];
@@ -69,7 +70,7 @@ static int run_bn_stats(const struct cpu_dev *dev, const struct cpu_exec *exec, 
 	return 0;
 }
 
-/* What bn-finalize writes and how, but for where rstd goes when nobody outside reads it. */
+/* Sets the results and attributes of bn-finalize, except a virtual rstd. */
 static void set_finalize(const struct jm_node *n, struct cpu_bn *p)
 {
 	p->rstd = floats(n->out[0]);

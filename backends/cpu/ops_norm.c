@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layer and RMS norm, alone or with the sum before or the cast behind them: from nodes to arguments. */
+/* Layer norm and RMS norm, alone, with the add before or the cast after: turns nodes into the
+ * kernels' arguments. */
 #include "cpu.h"
 
-/* Operands by place. RMS norm: x, gamma; y, rstd. Layer norm: x, gamma, beta; y, mean, rstd. */
+/* True for layer norm (x, gamma, beta; y, mean, rstd), false for RMS norm (x, gamma; y, rstd). */
 static bool centred(const struct jm_node *n)
 {
 	return n->op == JM_OP_LAYERNORM || n->op == JM_OP_LAYERNORM_GRAD;
@@ -72,7 +73,7 @@ static int takes_sum(const struct cpu_dev *dev, const struct jm_node *n, struct 
 	return takes_norm(dev, &n[1], err);
 }
 
-/* The one node, or with it the cast of dx, which need not be kept then. */
+/* Runs the gradient, alone or with the cast of dx, in which case dx need not be stored. */
 static int run_grad(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = &exec->node[0];

@@ -19,7 +19,8 @@ static struct format format_of(enum jm_dtype type)
 				 : (struct format){15, 2, 57344, 0x7b};
 }
 
-/* Below the smallest normal number codes are multiples of the smallest; above, bits of an f32 cut short. */
+/* Codes below the smallest normal number are multiples of the smallest one; others are the upper
+ * bits of an f32. */
 static uint8_t magnitude(const struct format *f, float x)
 {
 	uint32_t bits, half;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokens, first and their gradients: from nodes to arguments. */
+/* tokens, first and their gradients: turns nodes into the kernels' arguments. */
 #include "layout.h"
 
-/* A row of f32 for each image. */
+/* Scratch holds a row of f32 for each image. */
 static size_t scratch_tokens(const struct cpu_dev *dev, const struct jm_node *n)
 {
 	const struct jm_tensor *x = n->op == JM_OP_TOKENS ? n->in[0] : n->out[0];
@@ -69,7 +69,7 @@ static int run_first(const struct cpu_dev *dev, const struct cpu_exec *exec, str
 	return 0;
 }
 
-/* ---- right answers -------------------------------------------------------------------------------------- */
+/* ---- correct answers ------------------------------------------------------------------------- */
 
 static bool is_best(const struct jm_tensor *x, int64_t row, int64_t target)
 {
@@ -85,7 +85,7 @@ static bool is_best(const struct jm_tensor *x, int64_t row, int64_t target)
 	return true;
 }
 
-/* Seldom run: plain loops, a row to a thread. */
+/* The op runs rarely, so plain loops suffice, one row per thread. */
 static int run_top1(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = &exec->node[0];
@@ -103,7 +103,7 @@ static int run_top1(const struct cpu_dev *dev, const struct cpu_exec *exec, stru
 
 /* ---- squared differences -------------------------------------------------------------------------------- */
 
-/* A sum for each row: the same order every time, whatever the threads. */
+/* Scratch holds a sum for each row, so that the order is the same for any number of threads. */
 static size_t scratch_mse(const struct cpu_dev *dev, const struct jm_node *n)
 {
 	(void)dev;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The norm of the gradients and the update of the parameters, alone or together: from nodes to arguments. */
+/* The norm of the gradients and the update of the parameters, alone or together: turns nodes into
+ * the kernels' arguments. */
 #include <math.h>
 
 #include "cpu.h"
 
-/* The scratch memory of the larger operand. */
+/* The scratch bytes of the larger operand. */
 static size_t scratch(const struct cpu_dev *dev, const struct jm_node *n)
 {
 	size_t most = 0;
@@ -96,7 +97,7 @@ static int run_both(const struct cpu_dev *dev, const struct cpu_exec *exec, stru
 	return run_update(dev, exec, err);
 }
 
-/* The update comes after all of the norm, but then finds the gradients' end in the cache. */
+/* The update follows the complete norm, but finds the end of the gradients in the cache. */
 static int takes_both(const struct cpu_dev *dev, const struct jm_node *n, struct jm_err *err)
 {
 	if (n[0].in[0] != n[1].in[0] || n[0].out[0] != n[1].in[1] || n[0].in[1])

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Over flat slabs: the norm, and AdamW (arXiv 1711.05101), Adam (arXiv 1412.6980) and SGD with momentum,
- * each in one pass over memory.
+ * Kernels over flat slabs: the norm, AdamW (arXiv 1711.05101), Adam (arXiv 1412.6980) and SGD with
+ * momentum, each in one pass over memory.
  */
 #include "kernels.h"
 #include "simd.h"
@@ -23,7 +23,7 @@ static size_t norm_scratch(int64_t n)
 	return (size_t)((n + BLOCK - 1) / BLOCK) * sizeof(double);
 }
 
-/* In f64 throughout: numbers that f32 cannot square. */
+/* Sums in f64 only, for numbers whose square overflows f32. */
 static double sum_large_squares(const float *x, int64_t n)
 {
 	double sum = 0;
@@ -33,7 +33,8 @@ static double sum_large_squares(const float *x, int64_t n)
 	return sum;
 }
 
-/* f32 sums of RUN squares, then f64: every addition of f32 is one of at most RUN / 16 of its lane. */
+/* Sums RUN squares in f32, then in f64, so that each lane makes at most RUN / 16 additions in
+ * f32. */
 static double sum_squares(const float *x, int64_t n)
 {
 	double sum = 0;
@@ -63,7 +64,7 @@ static double sum_bf16_squares(const float *x, int64_t from, int64_t to)
 	return sum;
 }
 
-/* Blocks of fixed size, added in order: the same bits for any number of threads. */
+/* Adds blocks of fixed size in order, so that any number of threads gives the same bits. */
 static double squares(const float *x, int64_t n, bool bf16, double *scratch, int threads)
 {
 	int64_t blocks = (n + BLOCK - 1) / BLOCK;
@@ -93,7 +94,7 @@ struct piece {
 	double decay;
 };
 
-/* apart: AdamW, whose decay does not pass through the moments. */
+/* apart: AdamW, whose weight decay does not enter the moments. */
 JM_INLINE void adam_as(const struct cpu_update *u, const struct piece *x, bool apart)
 {
 	const float *restrict grad = x->g;
@@ -149,7 +150,7 @@ static void apply(const struct cpu_update *u, const struct piece *x)
 
 /* ---- a pass over the slabs ------------------------------------------------------------------------------ */
 
-/* bf16 slabs, a little at a time: widened, updated as f32, rounded stochastically. */
+/* Widens pieces of bf16 slabs, updates them as f32 and rounds them stochastically. */
 static void apply_bf16(
 	const struct cpu_update *u, int64_t from, int64_t to, float clip, double decay)
 {
@@ -175,7 +176,7 @@ static void apply_bf16(
 static void apply_range(
 	const struct cpu_update *u, int64_t from, int64_t to, float clip, double decay)
 {
-	if (u->bf16) { /* u->p + from would be counted in floats */
+	if (u->bf16) { /* u->p points to 2-byte elements, although its type is float */
 		apply_bf16(u, from, to, clip, decay);
 		return;
 	}
@@ -183,7 +184,8 @@ static void apply_range(
 			 u->rule == CPU_SGD ? NULL : u->v + from, clip, decay});
 }
 
-/* By how much the gradient shrinks; negative: the norm is not finite, nothing may change. */
+/* The factor of the gradient by clipping; negative: the norm is not finite, and the update is
+ * skipped. */
 static float clip_factor(const struct cpu_update *u)
 {
 	float factor = 1;
@@ -195,7 +197,7 @@ static float clip_factor(const struct cpu_update *u)
 	return factor * (float)u->unscale;
 }
 
-/* From the end: what the norm has read last is in the cache still. */
+/* In reverse order, because the last elements that the norm read are still in the cache. */
 static void update(const struct cpu_update *u, int threads)
 {
 	int64_t blocks = (u->n + BLOCK - 1) / BLOCK;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small matrix products out of the first two caches: what gemm.c and attention.c are made of. */
+/* Small matrix products of operands in the first two caches, used by gemm.c and attention.c. */
 #ifndef JM_CPU_PANEL_H
 #define JM_CPU_PANEL_H
 
 #include "simd.h"
 
-/* Rows of a product whose sums fit the registers, with up to three vectors per row. */
+/* Rows of a product whose sums fit into registers, with up to three vectors per row. */
 #define JM_ROWS (JM_VL == 16 ? 8 : 4)
 
 JM_INLINE jm_v8f jm_load8(const void *p, bool bf16, int64_t at)
@@ -51,8 +51,9 @@ JM_INLINE void jm_transpose8(const jm_v8f x[8], float *y, int64_t stride)
 #undef MIX
 
 /*
- * c[JM_ROWS][nv vectors] (+)= sum over nk of a(i, k) b(k, j), all f32: a(i, k) = a[i * ai + k * ak], b and
- * c row-major with their ld. nv, ai or ak known to the compiler; nv <= 3: 24 sums at JM_VL 16.
+ * c[JM_ROWS][nv vectors] (+)= sum over nk of a(i, k) b(k, j), all f32: a(i, k) = a[i * ai + k *
+ * ak], b and c row-major with their ld. nv, ai or ak are constants; nv <= 3, which is 24 sums for
+ * JM_VL 16.
  */
 JM_INLINE void jm_micro(const int nv, int64_t nk, const float *a, int64_t ai, int64_t ak,
 	const float *b, int64_t ldb, float *c, int64_t ldc, bool add)

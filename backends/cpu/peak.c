@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The processor's name and the speed of its bf16 instructions, as far as oneDNN uses them. */
+/* The processor's name, and the speed of those bf16 instructions that oneDNN uses. */
 #include <omp.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,7 +24,7 @@ void cpu_brand(char *ret, size_t size)
 	snprintf(ret, size, "%s", *name ? name : "CPU");
 }
 
-/* What the system does not allow, or ONEDNN_MAX_CPU_ISA, is not there. */
+/* False also if the system or ONEDNN_MAX_CPU_ISA disables the instructions. */
 static bool onednn_has(dnnl_cpu_isa_t isa)
 {
 	return (dnnl_get_effective_cpu_isa() & isa) == isa;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pooling, 16 channels at a time where they are adjacent. */
+/* Pooling of 16 channels at a time where these are adjacent. */
 #include "kernels.h"
 #include "lanes.h"
 
 #include <math.h>
 #include <omp.h>
 
-/* Rows and columns of x under the window at (row, column) of y. */
+/* The rows and columns of x in the window of element (row, column) of y. */
 struct window {
 	int64_t row[2], col[2]; /* from, to */
 };
@@ -33,7 +33,7 @@ static int64_t pixel_at(const struct cpu_image *x, int64_t n, int64_t k, int64_t
 	return n * x->image + k * x->chunk + (row * x->cols + col) * x->pixel;
 }
 
-/* The largest in the window, and which pixel of x it is: the first one of several. */
+/* The maximum of the window, and the pixel of x of its first occurrence. */
 static jm_l16 largest(
 	const struct cpu_pool *p, int64_t n, int64_t k, struct window w, jm_i16 *where)
 {
@@ -65,7 +65,7 @@ static jm_l16 total(const struct cpu_pool *p, int64_t n, int64_t k, struct windo
 	return sum;
 }
 
-/* By how much the sum of a window is divided. */
+/* The divisor of the sum of a window. */
 static float divisor(const struct cpu_pool *p, struct window w)
 {
 	if (p->count_pad)
@@ -90,7 +90,7 @@ JM_INLINE void plane(const struct cpu_pool *p, bool max, int64_t n, int64_t k)
 		}
 }
 
-/* Sums dy into a plane of f32 first, so that a sum is rounded once. */
+/* Sums dy in a plane of f32 first, so that the result is rounded once. */
 JM_INLINE void plane_grad(const struct cpu_pool *p, bool max, int64_t n, int64_t k, float *sum)
 {
 	const struct cpu_image *y = &p->y, *dx = &p->dx;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cast: by our own kernel where the layout stays, else a reorder of oneDNN. */
+/* cast: an own kernel if both layouts are equal, else a reorder of oneDNN. */
 #include <stdlib.h>
 
 #include "eight_bits.h"

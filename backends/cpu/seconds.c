@@ -4,13 +4,14 @@
 
 #include "layout.h"
 
-/* Bytes per second and thread: what batch norm reaches on two cores of a Sapphire Rapids. */
+/* Bytes per second and thread that batch norm reached on two cores of a Sapphire Rapids. */
 #define MEMORY_RATE 1.2e10
-#define FLOP_SHARE  0.85 /* of the peak, that products reach */
+#define FLOP_SHARE  0.85 /* share of the peak that products reach */
 
 /*
- * Tiles against f32 multiply-adds, FLOP/s: what products, convolutions and their gradients of weights
- * reached on two cores of a Sapphire Rapids with oneDNN 2.6, against 354 GFLOP/s.
+ * The FLOP/s of matrix tiles divided by those of f32 multiply-adds that products, convolutions and
+ * their gradients of weights reached on two cores of a Sapphire Rapids with oneDNN 2.6, against 354
+ * GFLOP/s.
  */
 static const double tiles[] = {[CPU_PRODUCT] = 3.3, [CPU_CONV] = 2.2, [CPU_CONV_WGRAD] = 1.1};
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What all kernels of this folder share: vectors of the target's width, bf16 and f32 rows, exp and gelu.
+ * Functions that all kernels of this folder share: vectors of the target's width, bf16 and f32
+ * rows, exp and gelu.
  *
- * Every kernel file is compiled several times from the same source (portable, AVX2, AVX-512); JM_CPU()
- * gives its names the target's suffix. Fused multiply-adds are allowed (-ffp-contract=fast), so the last
- * bits differ between targets, never between runs on one.
+ * Every kernel file is compiled several times from the same source (portable, AVX2, AVX-512);
+ * JM_CPU() gives its names the target's suffix. Fused multiply-adds are allowed
+ * (-ffp-contract=fast), so the last bits differ between targets, never between runs on one.
  */
 #ifndef JM_CPU_SIMD_H
 #define JM_CPU_SIMD_H
@@ -56,7 +57,7 @@ JM_INLINE float jm_from_bf16(uint16_t h)
 	return jm_float((uint32_t)h << 16);
 }
 
-/* To nearest, ties to even; a NaN stays one. */
+/* Rounds to nearest, ties to even; keeps NaN. */
 JM_INLINE uint16_t jm_to_bf16(float x)
 {
 	uint32_t u = jm_bits(x);
@@ -66,7 +67,7 @@ JM_INLINE uint16_t jm_to_bf16(float x)
 	return (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
 }
 
-/* n elements of x (f32 or bf16) from `first` on, as f32 into y. */
+/* Loads n elements of x (f32 or bf16) from `first` on as f32 into y. */
 JM_INLINE void jm_load(const void *x, bool bf16, size_t first, size_t n, float *restrict y)
 {
 	const uint16_t *h = (const uint16_t *)x + first;
@@ -93,7 +94,7 @@ JM_INLINE void jm_store(void *y, bool bf16, size_t first, size_t n, const float 
 		h[i] = jm_to_bf16(x[i]);
 }
 
-/* The same without a copy where x is f32 already: the pointer to read from. */
+/* The same without a copy if x is f32; returns the pointer to read from. */
 JM_INLINE const float *jm_view(const void *x, bool bf16, size_t first, size_t n, float *restrict y)
 {
 	if (!bf16)
@@ -102,7 +103,7 @@ JM_INLINE const float *jm_view(const void *x, bool bf16, size_t first, size_t n,
 	return y;
 }
 
-/* y += x where `add`, else y = x. A sum is rounded once. */
+/* y += x if `add`, else y = x. A sum is rounded once. */
 JM_INLINE void jm_emit(void *y, bool bf16, bool add, size_t first, size_t n, float *restrict x)
 {
 	const uint16_t *h = (const uint16_t *)y + first;
@@ -119,9 +120,9 @@ JM_INLINE void jm_emit(void *y, bool bf16, bool add, size_t first, size_t n, flo
 }
 
 /*
- * e^x for x <= 87, relative error under 2e-7 (checked in tests/unit/test_cpu.c); 0 below -87. Softmax and
- * the gates below ask for no more. x = k ln 2 + r, |r| <= ln 2 / 2; the polynomial of degree 6 for e^r
- * with the least relative error (3e-9).
+ * e^x for x <= 87, relative error under 2e-7 (checked in tests/unit/test_cpu.c); 0 below -87. This
+ * suffices for softmax and the gates below. x = k ln 2 + r, |r| <= ln 2 / 2; the polynomial of
+ * degree 6 for e^r has the smallest relative error (3e-9).
  */
 JM_INLINE float jm_exp(float x)
 {
@@ -140,7 +141,8 @@ JM_INLINE float jm_exp(float x)
 	return x < -87.f ? 0.f : p;
 }
 
-/* 1/x for 1 <= x <= 2: a parabola within 1 %, then twice Newton's step. A division takes three times as long. */
+/* 1/x for 1 <= x <= 2: a parabola with an error of 1 %, then two Newton steps. A division takes
+ * three times as long. */
 JM_INLINE float jm_inverse(float x)
 {
 	float y = (0.32323194f * x - 1.45454465f) * x + 2.12121186f;
@@ -149,7 +151,8 @@ JM_INLINE float jm_inverse(float x)
 	return y * (2.f - x * y);
 }
 
-/* 1 / (1 + e^-x), by e^-|x|: nothing cancels, nothing overflows. *ret_slope (may be NULL): s (1 - s). */
+/* 1 / (1 + e^-x), by e^-|x|, which neither cancels nor overflows. *ret_slope (may be NULL): s (1 -
+ * s). */
 JM_INLINE float jm_sigmoid(float x, float *ret_slope)
 {
 	float e = jm_exp(x < 0 ? x : -x), r = jm_inverse(1.f + e);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Updates of bf16 slabs, piece by piece: widened, updated as f32, rounded stochastically. */
+/* Stochastic rounding for updates of bf16 slabs, which are widened, updated as f32 and rounded in
+ * pieces. */
 #ifndef JM_CPU_STOCHASTIC_BF16_H
 #define JM_CPU_STOCHASTIC_BF16_H
 
@@ -11,7 +12,8 @@
 
 enum { SIXTEEN_PIECE = 1024 };
 
-/* The key of the random bits of a step; now: the update's, whose last element counts the steps. */
+/* The key of the random bits of a step; now: the operand of the update, whose last element is the
+ * step number. */
 static inline uint64_t stochastic_bf16_key(const float *now, int n_now)
 {
 	return jm_rng(0, (uint64_t)now[n_now]);
@@ -28,7 +30,7 @@ static inline void stochastic_bf16_widen(const float *slab, int64_t at, int64_t 
 	}
 }
 
-/* which: 0 p, 1 m, 2 v: each takes 16 bits of its own. What is not finite stays so. */
+/* which: 0 = p, 1 = m, 2 = v; each uses other 16 bits. Values that are not finite are kept. */
 static inline void stochastic_bf16_round(
 	const float *x, int64_t at, int64_t n, int which, uint64_t key, float *slab)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between images and sequences: patches in rows, the class token in front, positions added. */
+/* Copies between images and sequences: pixels as rows after an optional class token, plus
+ * positions. */
 #include "kernels.h"
 #include "lanes.h"
 
-/* Channels of one pixel as a row of f32, or back. */
+/* Loads the channels of one pixel as a row of f32. */
 static void row_from(const struct cpu_image *x, int64_t n, int64_t pixel, float *row)
 {
 	for (int64_t k = 0; k < cpu_image_chunks(x); k++) {
@@ -83,7 +84,7 @@ static void tokens_grad(const struct cpu_tokens *p, int threads)
 		sum_position(p, seq, s, p->accumulate & 4, p->dpos + s * width);
 }
 
-/* y[n] = x[n,0], or back: dx[n,0] = dy[n], else 0 */
+/* y[n] = x[n,0]; for the gradient dx[n,0] = dy[n] and all other elements are 0 */
 static void first(const struct cpu_first *p, int threads)
 {
 	int64_t width = p->width, from = p->seq * width;

@@ -5,9 +5,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* The position of a head of a sequence. */
+/* The elements of a head of a sequence. */
 struct rows {
-	int64_t at, row; /* elements: of position 0, from one position to the next */
+	int64_t at, row; /* in elements: offset of position 0, distance between positions */
 };
 
 static struct rows rows_of(const struct jm_view *v, int64_t batch, int64_t head)
@@ -17,7 +17,7 @@ static struct rows rows_of(const struct jm_view *v, int64_t batch, int64_t head)
 
 /* One head of one sequence. */
 struct head {
-	int64_t queries, keys, depth; /* keys: that are there */
+	int64_t queries, keys, depth; /* keys: the number of valid keys */
 	struct rows q, k, v, y;
 	const double *q_data, *k_data, *v_data;
 	double scale;
@@ -61,7 +61,7 @@ static double dot(const double *a, const double *b, int64_t n)
 	return sum;
 }
 
-/* How many keys the query at s sees: with a mask the last query sees all. */
+/* The number of keys that the query at s sees; with a mask the last query sees all. */
 static int64_t seen(const struct head *e, int64_t s)
 {
 	int64_t n = s + 1 + e->keys - e->queries;
@@ -113,7 +113,8 @@ void jm_ref_attention(const struct jm_node *n, double *const *in, double *const 
 	}
 }
 
-/* Adds the part of query s: with p the weights, dp = dy v^T, dz = p (dp - dy.y). out: dq, dk, dv */
+/* Adds the contribution of query s: p are the weights, dp = dy v^T, dz = p (dp - dy.y). out: dq,
+ * dk, dv */
 static void backward_row(const struct head *e, int64_t s, double lse, const double *dy,
 	const double *y, double *const *out)
 {
@@ -147,7 +148,7 @@ void jm_ref_attention_grad(const struct jm_node *n, double *const *in, double *c
 	}
 }
 
-/* Of row b S + s: what the operand says, or s. */
+/* The position of row b S + s: from the operand if it is given, else s. */
 static double position(const struct jm_node *n, const double *at, int64_t row)
 {
 	int64_t seq = n->in[0]->dim[1];
@@ -157,7 +158,8 @@ static double position(const struct jm_node *n, const double *at, int64_t row)
 	return at[n->in[1]->rank > 1 ? row : row % seq];
 }
 
-/* Turns (or turns back) the first heads of each row; the values behind them are copied. */
+/* Rotates the first heads of each row, for the gradient backwards; the values after them are
+ * copied. */
 static void rotate(
 	const struct jm_node *n, const double *x, const double *at_each, double *y, double sign)
 {

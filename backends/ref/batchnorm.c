@@ -78,7 +78,7 @@ void jm_ref_bn_apply(const struct jm_node *n, double *const *in, double *const *
 	}
 }
 
-/* Of dy, what the ReLU lets through at element `at` of channel c. */
+/* dy at element `at` of channel c if the ReLU passed its input, else 0. */
 static double passed(const struct jm_node *n, double *const *in, int64_t at, int64_t c)
 {
 	double y = 1;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Convolution and its gradients: one walk over all pairs of an element of y and a place of its window. */
+/* Convolution and its gradients: one loop over all pairs of an element of y and a position in its
+ * window. */
 #include "ref.h"
 
 enum part { FORWARD, DGRAD, WGRAD };
 
-/* x [B,C,Y,X], w [K,C/g,R,S], y [B,K,P,Q]; what the part computes is added to. */
+/* x [B,C,Y,X], w [K,C/g,R,S], y [B,K,P,Q]; results are added to. */
 struct conv {
 	enum part part;
 	const struct jm_node *n;
@@ -12,7 +13,8 @@ struct conv {
 	double *x, *w, *y;
 };
 
-/* A row of the window over a row of x: w[s] meets x[start + s dilation] where that is inside. */
+/* A row of the window on a row of x: w[s] is paired with x[start + s dilation] if that is inside
+ * x. */
 static void row(const struct conv *v, double *x, int64_t start, double *w, double *y)
 {
 	for (int64_t s = 0; s < v->w_dim[3]; s++) {
@@ -29,7 +31,7 @@ static void row(const struct conv *v, double *x, int64_t start, double *w, doubl
 	}
 }
 
-/* The window of element (p, q) of y over one channel of x. */
+/* The window of element (p, q) of y on one channel of x. */
 static void plane(const struct conv *v, double *x, double *w, int64_t p, int64_t q, double *y)
 {
 	int64_t top = p * v->n->attr.conv.stride[0] - v->n->attr.conv.pad[0];
@@ -43,7 +45,7 @@ static void plane(const struct conv *v, double *x, double *w, int64_t p, int64_t
 	}
 }
 
-/* All of output channel k of image b. */
+/* All elements of output channel k of image b. */
 static void channel(const struct conv *v, int64_t b, int64_t k)
 {
 	int64_t depth = v->w_dim[1], places = v->y_dim[2] * v->y_dim[3];

@@ -2,7 +2,7 @@
 /* y[rows, N] = x[rows, K] w[N, K]^T + bias[N], and its gradients. */
 #include "ref.h"
 
-/* The product of the scales of both factors, each 1 where it is not given. */
+/* The product of the scales of both factors; an absent scale is 1. */
 static double scale(const double *a, const double *b)
 {
 	return (a ? *a : 1) * (b ? *b : 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Element by element; these work on the tensors themselves, whatever their types. */
+/* Elementwise ops; they work directly on tensors of any type. */
 #include "ref.h"
 
 #include <math.h>
@@ -49,7 +49,7 @@ void jm_ref_gelu_grad(const struct jm_node *n, double *const *in, double *const 
 	}
 }
 
-static double normal_below(double x) /* the share of a normal distribution below x */
+static double normal_below(double x) /* the normal distribution function */
 {
 	return 0.5 * erfc(-x * M_SQRT1_2);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* To 8 bits and back to the next scale; these work on the tensors themselves, whatever their types. */
+/* quantize and rescale; they work directly on tensors of any type. */
 #include "ref.h"
 
 #include <math.h>
 
-#define MOST_SCALE 0x1p100F /* its inverse is a normal number */
+#define MOST_SCALE 0x1p100F /* the inverse is still a normal number */
 
 static double largest(const struct jm_tensor *x)
 {
@@ -15,7 +15,7 @@ static double largest(const struct jm_tensor *x)
 	return most;
 }
 
-/* The row of the node in its ranges; NULL = it has none. */
+/* The node's row of ranges; NULL = the node has no ranges. */
 static float *row_of(const struct jm_node *n, struct jm_tensor *ranges)
 {
 	return ranges ? (float *)ranges->data + n->attr.quantize.row * jm_tensor_width(ranges)
@@ -65,7 +65,7 @@ void jm_ref_quantize(const struct jm_node *n, double *const *in, double *const *
 	sum_rows(n);
 }
 
-/* The maximum of this step joins the last ones. */
+/* Inserts the maximum of this step before the earlier ones. */
 static void push(float *row, int64_t length)
 {
 	float most = 0;

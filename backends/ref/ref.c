@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The reference backend: contract on one side, widened operands on the other. */
+/* The reference backend: implements the contract of a backend and calls the kernels with widened
+ * operands. */
 #include "ref.h"
 
 #include <math.h>
@@ -7,7 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* direct: the kernel reads and writes the tensors itself. */
+/* direct: the kernel reads and writes the tensors without widened copies. */
 static const struct {
 	jm_ref_kernel *run;
 	bool direct;
@@ -74,7 +75,7 @@ static int ref_open(int index, int threads, void **ret_dev, struct jm_err *err)
 {
 	struct device *d;
 
-	(void)threads; /* one, whatever is asked for */
+	(void)threads; /* ref always uses one thread */
 	if (index)
 		return jm_err_set(
 			err, JM_ERANGE, "There is no device ref:%d; ref is one device.", index);
@@ -99,7 +100,7 @@ static void ref_props(void *dev, struct jm_device_props *ret)
 	}
 }
 
-/* Elements of all operands, for the widened copies. */
+/* The elements of all operands, for the widened copies. */
 static size_t elements(const struct jm_node *n)
 {
 	int64_t count = 0;
@@ -131,7 +132,7 @@ static int ref_select(
 	return 1;
 }
 
-/* The group itself is all that run needs; it outlives the exec. */
+/* run needs only the group, which outlives the exec. */
 static int ref_build(void *dev, const struct jm_group *group, const struct jm_choice *choice,
 	void **ret_exec, struct jm_err *err)
 {
@@ -142,7 +143,7 @@ static int ref_build(void *dev, const struct jm_group *group, const struct jm_ch
 	return 0;
 }
 
-/* Is operand i a factor of products in tf32? */
+/* True if operand i is a factor of a product in tf32. */
 static bool in_tf32(const struct jm_node *n, int i)
 {
 	if (n->math != JM_MATH_TF32 || i > 1 || n->in[i]->type != JM_F32)
@@ -180,7 +181,7 @@ static void narrow(const struct jm_tensor *t, const double *wide, bool add)
 			wide[i] + (add ? jm_element_get(t->type, t->data, i) : 0));
 }
 
-/* The first operand that is the same tensor: views of it share one copy. */
+/* The first operand that is the same tensor; views of a tensor share one copy. */
 static int first_of(struct jm_tensor *const *t, int i)
 {
 	int j = 0;

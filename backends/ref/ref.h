@@ -9,8 +9,9 @@
 #include "engine/tensor.h"
 
 /*
- * in, out: operands widened to f64, NULL where absent; out is zero before and added or written to the
- * real result after. The ops marked "direct" get NULL for both and work on the tensors themselves.
+ * in, out: operands widened to f64, NULL if absent. out is zero before the call; after it the
+ * caller writes or adds it to the real result. Ops marked "direct" get NULL for both and work on
+ * the tensors directly.
  */
 typedef void jm_ref_kernel(const struct jm_node *n, double *const *in, double *const *out);
 
@@ -22,7 +23,7 @@ jm_ref_kernel jm_ref_attention, jm_ref_attention_grad, jm_ref_rope,
 jm_ref_kernel jm_ref_softmax_xent, jm_ref_top1, jm_ref_mse;	      /* loss.c */
 jm_ref_kernel jm_ref_gelu, jm_ref_gelu_grad, jm_ref_add, jm_ref_cast; /* pointwise.c, direct */
 jm_ref_kernel jm_ref_gelu_erf, jm_ref_gelu_erf_grad, jm_ref_relu, jm_ref_relu_grad, jm_ref_silu,
-	jm_ref_silu_grad, jm_ref_dropout;			  /* likewise */
+	jm_ref_silu_grad, jm_ref_dropout;			  /* pointwise.c, direct */
 jm_ref_kernel jm_ref_quantize, jm_ref_rescale;			  /* quantize.c, direct */
 jm_ref_kernel jm_ref_swiglu, jm_ref_swiglu_grad;		  /* pointwise.c, not direct */
 jm_ref_kernel jm_ref_norm, jm_ref_adamw, jm_ref_adam, jm_ref_sgd; /* update.c, direct */

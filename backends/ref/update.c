@@ -29,7 +29,7 @@ void jm_ref_norm(const struct jm_node *n, double *const *in, double *const *out)
 	set(n->out[0], 0, sqrt(sum) + (n->accumulate & 1 ? get(n->out[0], 0) : 0));
 }
 
-/* An update's result: bf16 is rounded by random bits. */
+/* Stores a result of an update; bf16 is rounded stochastically. */
 static void set_result(const struct jm_node *n, int which, int64_t i, double value)
 {
 	const struct jm_tensor *t = n->out[which], *now = n->in[2];
@@ -47,7 +47,7 @@ static void set_result(const struct jm_node *n, int which, int64_t i, double val
 	((uint16_t *)t->data)[i] = (uint16_t)(bits >> 16);
 }
 
-/* What the gradient is multiplied with; NaN: not finite, leave all as it is. */
+/* The factor of the gradient; NaN: the norm is not finite, and the update is skipped. */
 static double clip_factor(const struct jm_node *n, double clip)
 {
 	double norm = n->in[1] ? get(n->in[1], 0) : 0;
@@ -58,7 +58,8 @@ static double clip_factor(const struct jm_node *n, double clip)
 	return unscale * (n->in[1] && clip > 0 ? fmin(1, clip / (norm * unscale + 1e-6)) : 1);
 }
 
-/* coupled: decay is part of the gradient (Adam), else shrinks the parameter by itself (AdamW). */
+/* coupled: weight decay is added to the gradient (Adam); else it scales the parameter directly
+ * (AdamW). */
 static void adam(const struct jm_node *n, bool coupled)
 {
 	double beta1 = n->attr.adamw.beta1, beta2 = n->attr.adamw.beta2;
