@@ -197,8 +197,7 @@ static double fit_of(const json_t *row, const struct jm_system *s)
 	return fmax(jm_json_real_of(row, "items_per_s"), 0); /* unknown is the worst */
 }
 
-/* Of each published device the row that fits best; index i is that row of its device. */
-static bool is_best_row(const json_t *rows, size_t i, const struct jm_system *s)
+bool jm_systems_is_best_row(const json_t *rows, size_t i, const struct jm_system *s)
 {
 	const json_t *row = json_array_get(rows, i), *other;
 	double fit = fit_of(row, s);
@@ -269,7 +268,7 @@ static void add_pairs(struct jm_systems *s, int index, const json_t *rows)
 	{
 		struct jm_system_pair *p = &s->pair[s->n_pairs];
 
-		if (!is_best_row(rows, i, &s->system[index]))
+		if (!jm_systems_is_best_row(rows, i, &s->system[index]))
 			continue;
 		*p = (struct jm_system_pair){.system = index, .row = row};
 		for (int m = 0; m < JM_SYSTEM_METRIC_COUNT; m++)

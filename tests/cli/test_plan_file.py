@@ -245,6 +245,14 @@ runs:
 
 # ---- files ----
 
+def test_a_platform_names_no_platform(tmp_path):
+    """It would be ignored, whether the file names itself or another one."""
+    (tmp_path / "node.yaml").write_text("k: 3\nplatform: node.yaml\n")
+    path = plan(tmp_path, "work: gemm\nplatform: node.yaml\n")
+    text = sentence(jm("plan", path), USAGE)
+    assert "node.yaml:2" in text and "A platform file names no platform" in text
+
+
 def test_includes_platforms_and_the_command_line(tmp_path):
     """Strongest first: command line, the run, the file, what it includes, the platform."""
     plan(tmp_path, "device: ref\nn: 8\nk: 8\nm: 8\nsteps: 1\nwarmup: 0\n", "node.yaml")
@@ -411,6 +419,7 @@ REFUSED = [
     ("runs:\n  - {work: gemm, name: a, after: a}\n", "2:", "wait for one another: 'a' after 'a'"),
     ("runs:\n  - {work: gemm, name: a, after: b}\n  - {work: gemm, name: b, after: a}\n", "", "wait for one another"),
     ("include: plan.yaml\nwork: gemm\n", "1:", "include one another"),
+    ("work: gemm\nplatform: plan.yaml\n", "2:", "cannot be its own platform"),
     ("include: nowhere.yaml\nwork: gemm\n", "1:", "no file"),
     ("frobnicate: 3\nruns: [{work: gemm}]\n", "1:", "No run of the plan"),
     ("work: gemm\nm: \"a\\0b\"\n", "2:", "NUL"),

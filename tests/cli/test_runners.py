@@ -49,6 +49,18 @@ def test_runners_share_the_repeats(tmp_path):
     assert again.returncode == 0 and query(merged, "SELECT max(attempt), count(*) FROM records") == [(1, 10)]
 
 
+def test_a_runner_whose_store_has_repeats_of_others_names_its_own_rest(tmp_path):
+    """Three records for the two repeats that are its own are not all of them: two are of the other runner."""
+    store, flag = tmp_path / "s.db", tmp_path / "fails"
+    words = ["run", "--store", store, "--repeat", 4, "--source", "null", "--fail-fast"]
+    work = ["--", "sh", "-c", f"test ! -e {flag}"]
+    assert "# the rest" not in jm(*words, "--shard", "2/2", *work).stderr
+    flag.touch()
+    done = jm(*words, "--shard", "1/2", *work)
+    assert done.returncode != 0 and query(store, "SELECT count(*) FROM records") == [(3,)]
+    assert "# the rest" in done.stderr
+
+
 @pytest.mark.parametrize("shard, more, words", [
     ("0/2", "", "such as 1/2|as in 1/2"), ("3/2", "", "as in 1/2"), ("x", "", "as in 1/2"), ("1/2/3", "", "as in 1/2"),
     ("1/6", "", "the plan has 5; give --repeat 6"),

@@ -6,7 +6,9 @@
 #include "report/grid.h"
 #include "report/page_trace.h"
 #include "report/report.h"
+#include "report/systems.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -278,9 +280,46 @@ static void appended_text_is_cut(void **state)
 	}
 }
 
+/* "device", cap in W and items/s; NAN = not given */
+static void add_row(json_t *rows, double cap, double rate)
+{
+	json_array_append_new(rows,
+		json_pack("{s:s, s:o, s:o, s:f}", "device", "a", "cap_watts",
+			isnan(cap) ? json_null() : json_real(cap), "batch", json_null(),
+			"items_per_s", rate));
+}
+
+/* Watts and items/s are never compared: of a capped run the capped rows count, of another one the others. */
+static void published_rows_with_and_without_cap(void **state)
+{
+	json_t *rows = json_array(), *record = json_object();
+	struct jm_system capped = {.record = record, .cap_watts = 300};
+	struct jm_system free_running = {.record = record, .cap_watts = NAN};
+
+	(void)state;
+	add_row(rows, 500, 80);
+	add_row(rows, 700, 100);
+	add_row(rows, NAN, 9000);
+	add_row(rows, NAN, 90);
+	for (size_t i = 0; i < 4; i++) {
+		assert_int_equal(jm_systems_is_best_row(rows, i, &capped), i == 1);
+		assert_int_equal(jm_systems_is_best_row(rows, i, &free_running), i == 2);
+	}
+	capped.cap_watts = 500;
+	for (size_t i = 0; i < 4; i++)
+		assert_int_equal(jm_systems_is_best_row(rows, i, &capped), i == 0);
+	json_array_clear(rows);
+	add_row(rows, 700, 100);
+	add_row(rows, NAN, 90);
+	assert_true(jm_systems_is_best_row(rows, 1, &free_running));
+	json_decref(rows);
+	json_decref(record);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(published_rows_with_and_without_cap),
 		cmocka_unit_test(thinning_keeps_extremes_and_gaps),
 		cmocka_unit_test(a_counter_gives_mean_power),
 		cmocka_unit_test(a_silent_counter_is_a_gap),
