@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,9 +37,16 @@ static const char *const pools[] = {"devices", NULL};
 #define MOST_IN_FULL                                                                               \
 	(8 << 20) /* bytes of input that are read with all details, such as the energy of phases */
 
+static bool given(const struct jm_cli *cli, const char *name)
+{
+	return jm_values_get(&cli->values, name)->given;
+}
+
 /* What is reported. */
 struct input {
 	struct jm_record_input in;
+	double add_watts; /* that the plans of all stores give; NAN = none was read */
+	bool plans_differ;
 	json_t *traces; /* NULL = not wanted */
 	json_t *details;
 };
@@ -148,9 +156,24 @@ static size_t choose_records(const json_t *records, size_t first, size_t *ret, s
 	return n;
 }
 
-static int add_traces(void *arg, struct jm_store *store, size_t first, struct jm_err *err)
+static void note_watts(struct input *input, double watts)
 {
-	const struct input *input = arg;
+	input->plans_differ =
+		input->plans_differ || (!isnan(input->add_watts) && input->add_watts != watts);
+	input->add_watts = watts;
+}
+
+static int note_plan(void *arg, const json_t *plan, struct jm_err *err)
+{
+	(void)err;
+	note_watts(
+		arg, json_number_value(json_object_get(json_object_get(plan, "how"), "add_watts")));
+	return 0;
+}
+
+static int add_traces(
+	const struct input *input, struct jm_store *store, size_t first, struct jm_err *err)
+{
 	size_t chosen[TRACES_AT_MOST], had = json_array_size(input->traces), n;
 	int rc = 0;
 
@@ -166,6 +189,27 @@ static int add_traces(void *arg, struct jm_store *store, size_t first, struct jm
 			rc = add_details(store, record, chosen[i], input->details, err);
 	}
 	return rc;
+}
+
+static int with_store(void *arg, struct jm_store *store, size_t first, struct jm_err *err)
+{
+	int rc = jm_store_plans(store, note_plan, arg, err);
+	const struct input *input = arg;
+
+	return rc || !input->traces ? rc : add_traces(input, store, first, err);
+}
+
+/* Of the rest of the node: the user's figure, else that of the plans. */
+static double added_watts(const struct jm_cli *cli, const struct input *input)
+{
+	if (given(cli, "add-watts"))
+		return jm_values_number(&cli->values, "add-watts");
+	if (input->plans_differ)
+		fprintf(stderr,
+			"joulemark: note: The plans of these records differ in the power that they "
+			"assume for the rest of the node (add-watts), so none is added; give "
+			"--add-watts.\n");
+	return input->plans_differ || isnan(input->add_watts) ? 0 : input->add_watts;
 }
 
 static int add_k(struct jm_report_options *o, double k, struct jm_err *err)
@@ -229,11 +273,6 @@ static int write_out(const char *path, const char *text, struct jm_err *err)
 	return rc;
 }
 
-static bool given(const struct jm_cli *cli, const char *name)
-{
-	return jm_values_get(&cli->values, name)->given;
-}
-
 static int check_options(struct jm_cli *cli)
 {
 	bool csv = format_of(cli) == JM_REPORT_CSV && !given(cli, "published");
@@ -260,7 +299,6 @@ static int read_options(struct jm_cli *cli, struct jm_report_options *o)
 {
 	*o = (struct jm_report_options){
 		.title = jm_values_text(&cli->values, "title"),
-		.add_watts = jm_values_number(&cli->values, "add-watts"),
 		.width = cli->width,
 		.bold = cli->colour && !jm_values_text(&cli->values, "output"),
 		.columns = jm_values_text(&cli->values, "columns"),
@@ -291,8 +329,12 @@ static int report(struct jm_cli *cli, struct input *input)
 
 	if (!rc)
 		rc = read_options(cli, &options);
-	for (int i = 0; i < cli->n_args && !rc; i++)
+	for (int i = 0; i < cli->n_args && !rc; i++) {
+		if (!jm_store_is(cli->args[i]))
+			note_watts(input, 0);
 		rc = jm_record_input_add(in, cli->args[i], &cli->err);
+	}
+	options.add_watts = rc ? 0 : added_watts(cli, input);
 	jm_record_input_warn(in, "1");
 	options.traces = input->traces;
 	options.details = input->details;
@@ -323,17 +365,16 @@ static int run(struct jm_cli *cli)
 	bool phases = format_of(cli) == JM_REPORT_OPENMETRICS ||
 		      jm_values_number(&cli->values, "phases") > 0;
 	bool full = phases || input_size(cli) <= MOST_IN_FULL;
-	struct input input = {
-		.traces = page ? json_array() : NULL, .details = page ? json_object() : NULL};
+	struct input input = {.add_watts = NAN,
+		.traces = page ? json_array() : NULL,
+		.details = page ? json_object() : NULL};
 	int rc = jm_record_input_init(&input.in, full, &cli->err), status;
 
 	signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like a full disk */
 	if (!rc && page && (!input.traces || !input.details))
 		rc = jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for the power traces.");
-	if (page) {
-		input.in.with_store = add_traces;
-		input.in.arg = &input;
-	}
+	input.in.with_store = with_store;
+	input.in.arg = &input;
 	if (!rc)
 		rc = report(cli, &input);
 	status = input.in.n_damaged ? 1 : 0;
@@ -371,7 +412,8 @@ static const struct jm_option options[] = {
 		.min = 0,
 		.max = 1e6,
 		.fallback = "0",
-		.help = "assumed power of the rest of the node, which is added to every case"},
+		.help = "assumed power of the rest of the node, which is added to every case "
+			"(default: what the plan in the store gives, else 0)"},
 	{.name = "columns",
 		.type = JM_TEXT,
 		.argument = "NAME,...|all",

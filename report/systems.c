@@ -184,31 +184,51 @@ void jm_systems_row_name(const json_t *row, char *out, size_t size)
 			json_number_value(batch));
 }
 
-/* How well a row of a device fits the system: same cap or batch, else the highest cap or throughput. */
-static double fit_of(const json_t *row, const struct jm_system *s)
+/* How well a row of a device fits a system. */
+struct fit {
+	bool same;  /* cap or batch */
+	bool alike; /* both have a cap, or neither */
+	double value; /* the cap, W, or without one the throughput, items/s; rows alike have the same of the two */
+};
+
+static struct fit fit_of(const json_t *row, const struct jm_system *s)
 {
 	const json_t *given = jm_dim_parameter(s->record, "batch");
 	double cap = jm_json_real_of(row, "cap_watts"), batch = jm_json_real_of(row, "batch");
+	bool capped = !isnan(cap);
 
-	if (!isnan(cap))
-		return cap == s->cap_watts ? INFINITY : cap;
-	if (json_is_string(given) && strtod(json_string_value(given), NULL) == batch)
-		return INFINITY;
-	return fmax(jm_json_real_of(row, "items_per_s"), 0); /* unknown is the worst */
+	return (struct fit){
+		.same = capped ? cap == s->cap_watts
+			       : json_is_string(given) &&
+					 strtod(json_string_value(given), NULL) == batch,
+		.alike = capped == !isnan(s->cap_watts),
+		.value = capped ? cap : fmax(jm_json_real_of(row, "items_per_s"), 0)};
+}
+
+static int compare_fits(const struct fit *a, const struct fit *b)
+{
+	if (a->same != b->same)
+		return a->same - b->same;
+	if (a->alike != b->alike)
+		return a->alike - b->alike;
+	return (a->value > b->value) - (a->value < b->value);
 }
 
 bool jm_systems_is_best_row(const json_t *rows, size_t i, const struct jm_system *s)
 {
 	const json_t *row = json_array_get(rows, i), *other;
-	double fit = fit_of(row, s);
+	struct fit fit = fit_of(row, s);
 	size_t k;
 
 	json_array_foreach(rows, k, other)
 	{
+		struct fit of_other = fit_of(other, s);
+		int order = compare_fits(&of_other, &fit);
+
 		if (k == i ||
 			strcmp(jm_json_text(other, "device"), jm_json_text(row, "device")) != 0)
 			continue;
-		if (fit_of(other, s) > fit || (fit_of(other, s) == fit && k < i))
+		if (order > 0 || (!order && k < i))
 			return false;
 	}
 	return true;

@@ -352,23 +352,40 @@ static const struct {
 /* Eight GPUs with the same complaint are one reason. */
 #define SAID_EACH 2
 
+/* Returns how many meters it applies to; -1: no memory. */
 static int apply_to_meters(
 	const struct jm_quality_facts *f, size_t rule, json_t *reasons, struct reason *r)
 {
-	int hits = 0;
+	int hits = 0, lost = 0;
 
 	for (int i = 0; i < f->set->n; i++) {
 		if (!counts(f, i) || !rules[rule].of_meter(f, i, r))
 			continue;
 		if (++hits <= SAID_EACH)
-			json_array_append_new(reasons, json_string(r->text));
+			lost |= json_array_append_new(reasons, json_string(r->text));
 	}
+	if (lost)
+		return -1;
 	if (hits <= SAID_EACH)
 		return hits;
 	snprintf(r->text, sizeof(r->text), "The same applies to %d more %s.", hits - SAID_EACH,
 		hits - SAID_EACH == 1 ? "meter" : "meters");
-	json_array_append_new(reasons, json_string(r->text));
-	return hits;
+	return json_array_append_new(reasons, json_string(r->text)) ? -1 : hits;
+}
+
+/* Does the rule apply? 1 yes, 0 no, -1: no memory. */
+static int apply(const struct jm_quality_facts *facts, size_t rule, json_t *reasons)
+{
+	struct reason r = {""};
+	int hits;
+
+	if (rules[rule].of_meter) {
+		hits = apply_to_meters(facts, rule, reasons, &r);
+		return hits > 0 ? 1 : hits;
+	}
+	if (!rules[rule].of_all(facts, &r))
+		return 0;
+	return json_array_append_new(reasons, json_string(r.text)) ? -1 : 1;
 }
 
 const char *jm_quality_judge(const struct jm_quality_facts *facts, json_t *reasons)
@@ -376,15 +393,10 @@ const char *jm_quality_judge(const struct jm_quality_facts *facts, json_t *reaso
 	enum grade grade = A;
 
 	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
-		struct reason r = {""};
-		bool hit = false;
+		int hit = apply(facts, i, reasons);
 
-		if (rules[i].of_meter) {
-			hit = apply_to_meters(facts, i, reasons, &r) > 0;
-		} else if (rules[i].of_all(facts, &r)) {
-			hit = true;
-			json_array_append_new(reasons, json_string(r.text));
-		}
+		if (hit < 0)
+			return NULL;
 		if (hit && rules[i].cap > grade)
 			grade = rules[i].cap;
 	}

@@ -162,22 +162,27 @@ static json_t *energy_json(const struct jm_energy *e)
 		"watts_max", jm_json_number(e->watts_max), "samples", (json_int_t)e->samples,
 		"gaps", (json_int_t)e->gaps);
 
-	if (energy && !isnan(e->error_locked))
-		json_object_set_new(energy, "error_locked_joules", json_real(e->error_locked));
-	return energy;
+	if (!energy || isnan(e->error_locked) ||
+		!json_object_set_new(energy, "error_locked_joules", json_real(e->error_locked)))
+		return energy;
+	json_decref(energy);
+	return NULL;
 }
 
-/* Keys of a meter that has parts. */
-static void add_rest(
+/* Keys of a meter that has parts; -1: no memory. */
+static int add_rest(
 	const struct jm_session *s, const struct jm_energy *energy, int i, json_t *meter)
 {
 	struct jm_residue rest;
 
 	jm_residue_of(&s->set, energy, i, &rest);
 	if (!rest.parts)
-		return;
-	json_object_set_new(meter, "rest_joules", jm_json_number(rest.joules));
-	json_object_set_new(meter, "rest_error_joules", jm_json_number(rest.error));
+		return 0;
+	return json_object_set_new(meter, "rest_joules", jm_json_number(rest.joules)) ||
+			       json_object_set_new(
+				       meter, "rest_error_joules", jm_json_number(rest.error))
+		       ? -1
+		       : 0;
 }
 
 /* energy: of all meters */
@@ -192,26 +197,26 @@ static json_t *meter_json(struct jm_session *s, int i, const struct jm_phase *ph
 		text_or_null(id_or_null(&s->set, m->covered_by)), "overlaps",
 		text_or_null(id_or_null(&s->set, m->overlaps)), "origin",
 		jm_origin_name(m->origin));
-	json_t *signals;
 	struct jm_watts watts;
+	int rc = 0;
 
 	if (jm_watts_of(s->trace, &s->set, i, phase->t0_ns, phase->t1_ns, &watts, err)) {
 		json_decref(meter);
 		return NULL;
 	}
 	if (m->elsewhere)
-		json_object_set_new(meter, "elsewhere", json_true());
-	json_object_update_new(meter, energy_json(energy));
+		rc |= json_object_set_new(meter, "elsewhere", json_true());
+	rc |= json_object_update_new(meter, energy_json(energy));
 	/* readings that are not used have no distribution either */
 	if (isnan(energy->watts_mean))
 		watts = (struct jm_watts){NAN, NAN};
-	json_object_set_new(meter, "watts_median", jm_json_number(watts.median));
-	json_object_set_new(meter, "watts_p99", jm_json_number(watts.p99));
-	json_object_set_new(
+	rc |= json_object_set_new(meter, "watts_median", jm_json_number(watts.median));
+	rc |= json_object_set_new(meter, "watts_p99", jm_json_number(watts.p99));
+	rc |= json_object_set_new(
 		meter, "fault", json_string(jm_fault_name(jm_fault_kind(&energy->fault))));
-	add_rest(s, energies, i, meter);
-	signals = signals_json(s, m, phase, err);
-	if (signals && !json_object_set_new(meter, "signals", signals))
+	rc |= add_rest(s, energies, i, meter);
+	rc |= json_object_set_new(meter, "signals", signals_json(s, m, phase, err));
+	if (!rc)
 		return meter;
 	json_decref(meter);
 	return NULL;
@@ -262,6 +267,7 @@ static struct total total_of(
 static json_t *total_json(const struct jm_session *s, const struct jm_energy *energy)
 {
 	json_t *json = json_object();
+	int rc = 0;
 
 	for (int origin = JM_MEASURED; origin <= JM_REPLAYED; origin++) {
 		struct total total = total_of(&s->set, energy, (enum jm_origin)origin);
@@ -270,12 +276,15 @@ static json_t *total_json(const struct jm_session *s, const struct jm_energy *en
 		if (s->own_unread && origin != JM_SIMULATED)
 			total = (struct total){NAN, NAN};
 		snprintf(key, sizeof(key), "joules_%s", jm_origin_name((enum jm_origin)origin));
-		json_object_set_new(json, key, jm_json_number(total.joules));
+		rc |= json_object_set_new(json, key, jm_json_number(total.joules));
 		snprintf(key, sizeof(key), "error_%s_joules",
 			jm_origin_name((enum jm_origin)origin));
-		json_object_set_new(json, key, jm_json_number(total.error));
+		rc |= json_object_set_new(json, key, jm_json_number(total.error));
 	}
-	return json;
+	if (!rc)
+		return json;
+	json_decref(json);
+	return NULL;
 }
 
 /* ---- quality ---- */
@@ -357,28 +366,42 @@ static struct jm_energy *energies(
 	return NULL;
 }
 
-static json_t *phase_json(
-	const struct jm_session *s, const struct jm_phase *phase, const struct jm_energy *energy)
+/* A meter in a phase; NULL: no memory. */
+static json_t *short_meter_json(const struct jm_session *s, const struct jm_energy *energy, int i)
+{
+	json_t *meter = json_pack("{s:s, s:o, s:o, s:o}", "id", s->set.meter[i].id, "joules",
+		jm_json_number(energy[i].joules), "error_joules", jm_json_number(energy[i].error),
+		"watts_mean", jm_json_number(energy[i].watts_mean));
+
+	if (!add_rest(s, energy, i, meter))
+		return meter;
+	json_decref(meter);
+	return NULL;
+}
+
+/* NULL: no memory */
+static json_t *short_meters_json(const struct jm_session *s, const struct jm_energy *energy)
 {
 	json_t *meters = json_array();
 
 	for (int i = 0; i < s->set.n; i++) {
-		json_t *meter;
-
 		if (is_context(&s->set, i))
 			continue;
-		meter = json_pack("{s:s, s:o, s:o, s:o}", "id", s->set.meter[i].id, "joules",
-			jm_json_number(energy[i].joules), "error_joules",
-			jm_json_number(energy[i].error), "watts_mean",
-			jm_json_number(energy[i].watts_mean));
-
-		add_rest(s, energy, i, meter);
-		json_array_append_new(meters, meter);
+		if (json_array_append_new(meters, short_meter_json(s, energy, i))) {
+			json_decref(meters);
+			return NULL;
+		}
 	}
+	return meters;
+}
+
+static json_t *phase_json(
+	const struct jm_session *s, const struct jm_phase *phase, const struct jm_energy *energy)
+{
 	return json_pack("{s:s, s:f, s:f, s:o, s:o, s:o}", "name", phase->name, "start_s",
 		seconds(phase->t0_ns - s->start_ns), "end_s", seconds(phase->t1_ns - s->start_ns),
-		"items", jm_json_number(phase->items), "meters", meters, "total",
-		total_json(s, energy));
+		"items", jm_json_number(phase->items), "meters", short_meters_json(s, energy),
+		"total", total_json(s, energy));
 }
 
 /* energy: of the main phase, which is known already */
@@ -418,21 +441,23 @@ static json_t *meters_json(struct jm_session *s, const struct jm_phase *phase,
 	return meters;
 }
 
-/* Meters of circumstances, which measure no power; NULL = there are none, or out of memory. */
+/* Meters of circumstances, which measure no power; an empty list where there are none, NULL: no memory. */
 static json_t *context_json(struct jm_session *s, const struct jm_phase *phase, struct jm_err *err)
 {
-	json_t *list = NULL;
+	json_t *list = json_array();
 
 	for (int i = 0; i < s->set.n; i++) {
 		const struct jm_meter *m = &s->set.meter[i];
 
 		if (!is_context(&s->set, i))
 			continue;
-		list = list ? list : json_array();
-		json_array_append_new(
-			list, json_pack("{s:s, s:s, s:s, s:s, s:o}", "id", m->id, "label", m->label,
-				      "source", m->source, "origin", jm_origin_name(m->origin),
-				      "signals", signals_json(s, m, phase, err)));
+		if (json_array_append_new(list,
+			    json_pack("{s:s, s:s, s:s, s:s, s:o}", "id", m->id, "label", m->label,
+				    "source", m->source, "origin", jm_origin_name(m->origin),
+				    "signals", signals_json(s, m, phase, err)))) {
+			json_decref(list);
+			return NULL;
+		}
 	}
 	return list;
 }
@@ -463,13 +488,15 @@ json_t *jm_session_report(struct jm_session *s, int main_phase, struct jm_err *e
 	energy = energies(s, phase, err);
 	/* json_pack frees everything and returns NULL where a part is missing */
 	if (energy)
-		report = json_pack("{s:s, s:o, s:I, s:o, s:o*, s:o, s:o, s:o}", "phase",
-			phase->name, "sampler_cpu_s", jm_json_number(sampler_cpu(s)), "start_ns",
+		report = json_pack("{s:s, s:o, s:I, s:o, s:o, s:o, s:o, s:o}", "phase", phase->name,
+			"sampler_cpu_s", jm_json_number(sampler_cpu(s)), "start_ns",
 			(json_int_t)s->start_ns, "meters", meters_json(s, phase, energy, err),
 			"context", context_json(s, phase, err), "total", total_json(s, energy),
 			"quality", quality_json(s, phase, energy, err), "phases",
 			phases_json(s, main_phase, energy, err));
 	free(energy);
+	if (report && !json_array_size(json_object_get(report, "context")))
+		json_object_del(report, "context");
 	if (!report)
 		jm_err_set(err, JM_ENOMEM, "Out of memory for the report of the session.");
 	return report;

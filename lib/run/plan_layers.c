@@ -143,21 +143,59 @@ static int load_layers(struct jm__plan_loader *l, const char *path, const struct
 	return rc;
 }
 
+/* What only a plan may have. */
+static int check_platform(struct jm__plan_loader *l, const struct jm_yaml *map)
+{
+	const struct jm_yaml *runs = jm_yaml_get(map, "runs");
+	const struct jm_yaml *platform = jm_yaml_get(map, "platform");
+
+	if (runs)
+		return jm_yaml_fail(
+			runs, JM_EUSAGE, l->err, "A platform file has no runs; only a plan has.");
+	if (platform)
+		return jm_yaml_fail(platform, JM_EUSAGE, l->err,
+			"A platform file names no platform; only a plan does. Remove this key, or "
+			"name the other file with 'include'.");
+	return 0;
+}
+
+/* Is it the plan file itself? Its values apply already, as those of a plan. */
+static bool is_plan(const struct jm__plan_loader *l, const char *path)
+{
+	char real[PATH_MAX];
+
+	return realpath(path, real) && l->layer[l->first].path &&
+	       !strcmp(l->layer[l->first].path, real);
+}
+
+static int load_named_platform(struct jm__plan_loader *l)
+{
+	char path[PATH_MAX];
+	int rc = jm__plan_scalar(l->platform, "platform", l->err);
+
+	if (!rc)
+		rc = path_beside(l, l->platform, path, sizeof(path));
+	if (!rc && is_plan(l, path))
+		rc = jm_yaml_fail(l->platform, JM_EUSAGE, l->err,
+			"A plan cannot be its own platform; name the file that describes a "
+			"machine, or remove this key.");
+	return rc ? rc : load_layers(l, path, l->platform);
+}
+
 static int load_platform(struct jm__plan_loader *l)
 {
-	int first = l->n_layers, rc;
+	int first = l->n_layers, rc = 0;
 
+	if (l->o->platform && is_plan(l, l->o->platform))
+		return jm_err_set(l->err, JM_EUSAGE,
+			"--platform names the plan itself; name the file that describes a "
+			"machine.");
 	if (l->o->platform)
 		rc = load_layers(l, l->o->platform, NULL);
-	else
-		rc = l->platform ? load_included(l, l->platform) : 0;
-	for (int i = first; i < l->n_layers && !rc; i++) {
-		const struct jm_yaml *runs = jm_yaml_get(l->layer[i].map, "runs");
-
-		if (runs)
-			rc = jm_yaml_fail(runs, JM_EUSAGE, l->err,
-				"A platform file has no runs; only a plan has.");
-	}
+	else if (l->platform)
+		rc = load_named_platform(l);
+	for (int i = first; i < l->n_layers && !rc; i++)
+		rc = check_platform(l, l->layer[i].map);
 	return rc;
 }
 

@@ -71,6 +71,9 @@ int jm_store_query(
 	struct jm_store *s, const char *sql, jm_store_row_fn *fn, void *arg, struct jm_err *err);
 /* The last stored plan (see plan.h), for the caller to decref. JM_ENOENT when there is none. */
 int jm_store_last_plan(struct jm_store *s, json_t **ret_plan, struct jm_err *err);
+/* Each stored plan, borrowed; fn returns non-zero to stop, which is handed back. A merged store has none. */
+int jm_store_plans(struct jm_store *s, int (*fn)(void *arg, const json_t *plan, struct jm_err *err),
+	void *arg, struct jm_err *err);
 
 /* Writing. */
 /* Keeps a plan under its key; a plan of that key which is there already is replaced and is the last. */

@@ -96,6 +96,27 @@ int jm_store_plan(struct jm_store *s, const char *key, json_t **ret_plan, struct
 	return rc ? rc : one_json(s, stmt, ret_plan, err);
 }
 
+int jm_store_plans(struct jm_store *s, int (*fn)(void *arg, const json_t *plan, struct jm_err *err),
+	void *arg, struct jm_err *err)
+{
+	sqlite3_stmt *stmt;
+	int step, rc = jm__store_prepare(s, &stmt, err, "SELECT plan FROM plan_t ORDER BY n", "");
+
+	if (rc)
+		return rc;
+	while (!rc && (step = sqlite3_step(stmt)) != SQLITE_DONE) {
+		json_t *plan = NULL;
+
+		rc = step == SQLITE_ROW ? column_json(s, stmt, NULL, &plan, err)
+					: jm__store_fail(s, step, "reading the plans", err);
+		if (!rc)
+			rc = fn(arg, plan, err);
+		json_decref(plan);
+	}
+	sqlite3_finalize(stmt);
+	return rc;
+}
+
 int jm__store_row(
 	struct jm_store *s, const char *case_id, int repeat, sqlite3_int64 *ret, struct jm_err *err)
 {

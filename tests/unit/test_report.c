@@ -283,10 +283,9 @@ static void appended_text_is_cut(void **state)
 /* "device", cap in W and items/s; NAN = not given */
 static void add_row(json_t *rows, double cap, double rate)
 {
-	json_array_append_new(rows,
-		json_pack("{s:s, s:o, s:o, s:f}", "device", "a", "cap_watts",
-			isnan(cap) ? json_null() : json_real(cap), "batch", json_null(),
-			"items_per_s", rate));
+	json_array_append_new(rows, json_pack("{s:s, s:o, s:o, s:f}", "device", "a", "cap_watts",
+					    isnan(cap) ? json_null() : json_real(cap), "batch",
+					    json_null(), "items_per_s", rate));
 }
 
 /* Watts and items/s are never compared: of a capped run the capped rows count, of another one the others. */
