@@ -11,7 +11,7 @@
 # prints: --- nvidia-smi
 # prints: HBM3 +300 W +300 W +200 W(.*\n)*gpu.power +GPU 0 NVIDIA H100 80GB HBM3 +700 W +700 W
 # prints: --- Zeus
-# prints: epoch +[0-9.]+ .* 20000
+# prints: epoch +[0-9.]+ .* 20.000
 # prints: unchanged|700 W \*
 # prints: --- CodeCarbon
 # prints: Energy +[0-9.]+ k?J .*measured

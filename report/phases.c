@@ -196,8 +196,10 @@ static int put_row(struct jm_grid *grid, int at, const struct row *row, const st
 	char items[40] = "-", settings[200];
 	int column = 0, rc = put_text(grid, at, &column, jm_json_text(row->phase, "name"), err);
 
-	if (isfinite(row->items))
+	if (isfinite(row->items)) {
 		jm_text_format(items, sizeof(items), "%.10g", row->items);
+		jm_text_apart(items, sizeof(items));
+	}
 	if (!rc && u->devices)
 		rc = put_text(grid, at, &column, jm_json_text(row->meter, "label"), err);
 	jm_phases_settings(row->phase, settings, sizeof(settings));

@@ -133,16 +133,19 @@ static void print_cell(const json_t *row, const struct column *c, char *out, siz
 {
 	const json_t *value = json_object_get(row, c->key);
 	bool broken = json_is_false(json_object_get(row, "cap_kept"));
+	char number[64];
 
 	if (json_is_string(value))
 		snprintf(out, size, "%s", json_string_value(value));
 	else if (!json_is_number(value))
 		snprintf(out, size, "-");
-	else if (!strcmp(c->key, "items_per_s") && broken)
-		snprintf(out, size, "(%.6g)", json_number_value(value));
-	else
-		snprintf(out, size, strcmp(c->key, "items_per_s") ? "%.4g" : "%.6g",
-			json_number_value(value));
+	else if (strcmp(c->key, "items_per_s") != 0)
+		snprintf(out, size, "%.4g", json_number_value(value));
+	else {
+		snprintf(number, sizeof(number), "%.6g", json_number_value(value));
+		jm_text_apart(number, sizeof(number));
+		snprintf(out, size, broken ? "(%s)" : "%s", number);
+	}
 }
 
 static int fill_column(const json_t *work, const struct column *c, struct jm_grid *grid, int at)

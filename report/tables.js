@@ -579,7 +579,7 @@
 			unit: unit,
 			left: left,
 			key: key,
-			of: (r) => (Number.isInteger(r[key]) || !known(r[key]) ? text(r[key]) : JM.plain(r[key])),
+			of: (r) => (Number.isInteger(r[key]) || !known(r[key]) ? JM.apart(text(r[key])) : JM.plain(r[key])),
 		});
 		const columns = [
 			column("device", "", "device", true),
@@ -590,7 +590,7 @@
 				title: "throughput per device",
 				unit: work.unit + "/s",
 				key: "items_per_s",
-				of: (r) => (r.cap_kept === false ? "(" + text(r.items_per_s) + ")" : text(r.items_per_s)),
+				of: (r) => (r.cap_kept === false ? "(" + JM.apart(text(r.items_per_s)) + ")" : JM.apart(text(r.items_per_s))),
 			},
 			column("power", "W", "watts"),
 			column(work.unit + "s per joule", work.unit + "/J", "items_per_joule"),

@@ -158,8 +158,7 @@ static double round_to(double value, int places)
 	return round(value / unit) * unit;
 }
 
-/* Digits in groups of three from five on: "120 950", "± 12 000". The blank is one at which no line is broken. */
-static void set_apart(char *text, size_t size)
+void jm_text_apart(char *text, size_t size)
 {
 	char from[200], *to = text;
 	size_t n;
@@ -184,7 +183,7 @@ static void set_apart(char *text, size_t size)
 void jm_text_number(double value, char *out, size_t size)
 {
 	snprintf(out, size, value >= 1e5 && value < 1e12 ? "%.0f" : "%.5g", value);
-	set_apart(out, size);
+	jm_text_apart(out, size);
 }
 
 void jm_text_estimate(double mean, double half_width, char *out, size_t size)
@@ -208,7 +207,7 @@ void jm_text_estimate_to(int at_most, double mean, double half_width, char *out,
 	if (!(half_width > NOISE * fabs(mean)) || half_width >= LARGE) {
 		places = mean == 0 ? 1 : decimals_for(mean, DIGITS_PLAIN);
 		snprintf(out, size, "%.*f", places < at_most ? places : at_most, mean);
-		set_apart(out, size);
+		jm_text_apart(out, size);
 		return;
 	}
 	places = last_place(half_width);
@@ -222,7 +221,7 @@ void jm_text_estimate_to(int at_most, double mean, double half_width, char *out,
 		shown = pow(10, -places);
 	snprintf(out, size, "%.*f ± %.*f", places > 0 ? places : 0, round_to(mean, places),
 		places > 0 ? places : 0, shown);
-	set_apart(out, size);
+	jm_text_apart(out, size);
 }
 
 const char *jm_text_plural(const char *unit)
@@ -291,5 +290,5 @@ void jm_text_quantity(double value, double error, const char *unit, char *out, s
 		snprintf(out, size, "%.*f %s%s ± %.*f %s%s", places, value, prefix, unit, places,
 			fmax(bound, pow(10, -places)), prefix, unit);
 	}
-	set_apart(out, size);
+	jm_text_apart(out, size);
 }

@@ -27,6 +27,9 @@ void jm_text_wrap_on(FILE *out, const char *text, int column, int hang, int widt
  * no interval; "-" for unknown.
  */
 void jm_text_estimate(double mean, double half_width, char *out, size_t size);
+/* Digits in groups of three from five on: "120 950", "± 12 000". The blank is one at which no line is broken. For people;
+ * files for programs have none. */
+void jm_text_apart(char *text, size_t size);
 /* With that many decimals at most. */
 void jm_text_estimate_to(int at_most, double mean, double half_width, char *out, size_t size);
 /* Five digits; no exponent from 1e5 to 1e12. */
