@@ -435,7 +435,7 @@ def test_phases_of_a_single_run_and_of_all_on_demand(tmp_path):
         p["total"] = {"joules_simulated": 700 * (p["end_s"] - p["start_s"]), "error_simulated_joules": None}
     text = report(write(tmp_path, [one], "one.json"))
     for p in one["phases"]:
-        cells = re.search(rf"^{p['name']} +(.*)$", text.split("Phases\n")[1], re.M).group(1).split()
+        cells = re.search(rf"^{p['name']} +(.*)$", text.split("Phases\n")[1], re.M).group(1).replace("\u00a0", "").split()
         assert float(cells[0]) == pytest.approx(p["end_s"] - p["start_s"], rel=1e-3) and float(cells[2]) == 700
         assert cells[3] == (f"{p['items']:.10g}" if p["items"] is not None else "-")
     assert "Phases" not in report(DATA / "h200x4.json")
