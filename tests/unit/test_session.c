@@ -482,75 +482,6 @@ static void chunk_by_chunk(void **state)
 	}
 }
 
-/* ---- memory runs out ---- */
-
-static int open_circumstances(struct jm_ctx *ctx, const struct jm_values *options,
-	struct jm_meters *set, void **ret_state, struct jm_err *err)
-{
-	int first = set->n, rc;
-
-	rc = open_toy(ctx, options, set, ret_state, err);
-	if (!rc)
-		rc = toy_add(set, "toy:inlet", JM_MEASURED, err);
-	if (!rc)
-		set->meter[first + 1].scope = JM_SCOPE_CONTEXT;
-	return rc;
-}
-TOY(circumstances, JM_MEASURED, open_circumstances);
-
-static int until_it_fails; /* allocations */
-
-static void *scarce(size_t n)
-{
-	return until_it_fails-- ? malloc(n) : NULL;
-}
-
-/* A report made while one allocation failed is the whole report or an error, never one with a part left out. */
-static void a_report_is_whole_or_an_error(void **state)
-{
-	static const char *const names[] = {"circumstances", NULL};
-	static const struct jm_source *const own_table[] = {&circumstances, NULL};
-	struct jm_ctx ctx = {.clock = jm_clock_new_simulated(0)};
-	struct jm_session_options o = {.sources = names, .table = own_table};
-	struct jm_err err = JM_ERR_INIT;
-	json_t *whole, *report = NULL;
-	struct jm_session *s;
-	struct jm_sleeper me;
-	int phase, n = 0;
-
-	(void)state;
-	toy_covers = "cpu/0";
-	toy_state = (struct toy){0};
-	assert_ok(jm_session_open(&ctx, &o, &s, &err), err);
-	jm_sleeper_init(&me, ctx.clock);
-	assert_ok(jm_session_start(s, &err), err);
-	phase = jm_session_begin(s, "command", 0, &err);
-	jm_sleep_until(&me, 2 * JM_SECOND);
-	jm_session_announce_stop(s);
-	jm_sleeper_done(&me);
-	assert_ok(jm_session_stop(s, &err), err);
-	whole = jm_session_report(s, phase, &err);
-	assert_non_null(whole);
-	assert_int_equal(json_array_size(json_object_get(whole, "context")), 1);
-	for (bool failed = true; failed; n++) {
-		until_it_fails = n;
-		json_set_alloc_funcs(scarce, free);
-		err = (struct jm_err)JM_ERR_INIT;
-		report = jm_session_report(s, phase, &err);
-		json_set_alloc_funcs(malloc, free);
-		failed = until_it_fails < 0;
-		if (report)
-			assert_true(json_equal(report, whole));
-		else
-			assert_int_equal(err.code, JM_ENOMEM);
-		json_decref(report);
-	}
-	assert_true(n > 100);
-	json_decref(whole);
-	jm_session_close(s);
-	jm_clock_free(ctx.clock);
-}
-
 /* ---- a recording and its replay ---- */
 
 static json_t *replayed(const char *folder, double seconds)
@@ -633,7 +564,6 @@ int main(void)
 		cmocka_unit_test(a_counter_goes_round),
 		cmocka_unit_test(a_reading_takes_long),
 		cmocka_unit_test(chunk_by_chunk),
-		cmocka_unit_test(a_report_is_whole_or_an_error),
 		cmocka_unit_test(replay),
 	};
 
