@@ -12,6 +12,7 @@
 #include "engine/rng.h"
 #include "engine/tensor.h"
 #include "workloads/fit_batch.h"
+#include "workloads/host_load.h"
 #include "workloads/kernel_run.h"
 
 #define COLUMNS	     8	 /* of p */
@@ -27,6 +28,7 @@ struct burn {
 	struct jm_tensor **sums; /* of each product */
 	float *first, *now;	 /* sums of the first product, and those that were read last */
 	bool known;
+	struct jm_host_load *host; /* NULL = none */
 };
 
 static const struct jm_option options[] = {
@@ -48,6 +50,13 @@ static const struct jm_option options[] = {
 		.max = 1e4,
 		.help = "products per step; when not given, as many as the device should do in 100 "
 			"ms"},
+	{.name = "processors",
+		.type = JM_INT,
+		.min = 0,
+		.max = 1e4,
+		.fallback = "0",
+		.help = "threads of the host that multiply small matrices meanwhile, each product "
+			"checked; leave one processor for the thread that drives the device"},
 	JM_KERNEL_THREADS,
 	{0},
 };
@@ -144,10 +153,35 @@ static void burn_teardown(void *state)
 
 	if (!s)
 		return;
+	jm_host_load_free(s->host);
 	free(s->sums);
 	free(s->first);
 	free(s->now);
 	jm_kernel_teardown(s);
+}
+
+static int load_processors(struct burn *s, struct jm_err *err)
+{
+	int threads = (int)option(s, "processors"), code;
+
+	if (!threads)
+		return 0;
+	code = jm_host_load_new(threads, s->kernel.work->seed, &s->host, err);
+	return code ? code : jm_host_load_start(s->host, err);
+}
+
+static void describe(const struct burn *s, struct jm_work *work)
+{
+	int processors = (int)option(s, "processors");
+	int n = snprintf(work->detail, sizeof work->detail,
+		"%lld x %lld x %lld, %d set%s of operands, %d products per step, each checked",
+		(long long)s->side, (long long)s->side, (long long)s->side, s->sets,
+		s->sets == 1 ? "" : "s", s->products);
+
+	if (processors)
+		snprintf(work->detail + n, sizeof work->detail - (size_t)n,
+			"; %d thread%s of the host multiply beside it", processors,
+			processors == 1 ? "" : "s");
 }
 
 static int prepare(void *state, struct jm_work *work, struct jm_err *err)
@@ -160,10 +194,7 @@ static int prepare(void *state, struct jm_work *work, struct jm_err *err)
 		return code;
 	s->side = (int64_t)option(s, "side");
 	choose(s);
-	snprintf(work->detail, sizeof work->detail,
-		"%lld x %lld x %lld, %d set%s of operands, %d products per step, each checked",
-		(long long)s->side, (long long)s->side, (long long)s->side, s->sets,
-		s->sets == 1 ? "" : "s", s->products);
+	describe(s, work);
 	code = declare(s, err);
 	if (!code)
 		code = jm_kernel_ready(&s->kernel, err);
@@ -174,7 +205,8 @@ static int prepare(void *state, struct jm_work *work, struct jm_err *err)
 	s->now = malloc(bytes);
 	if (!s->first || !s->now)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the burn workload.");
-	return write_operands(s, err);
+	code = write_operands(s, err);
+	return code ? code : load_processors(s, err);
 }
 
 static int burn_setup(struct jm_work *work, void **ret_state, struct jm_err *err)
@@ -224,7 +256,7 @@ static int burn_step(void *state, struct jm_step *ret, struct jm_err *err)
 		code = jm_kernel_finish(&s->kernel, ret, err);
 	for (int i = 0; i < s->products && !code; i++)
 		code = compare_product(s, i, err);
-	return code;
+	return code ? code : jm_host_load_check(s->host, err);
 }
 
 /* ---- verification of the first product by f64 ------------------------------------------------------------ */

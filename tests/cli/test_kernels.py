@@ -98,6 +98,12 @@ def test_burn_finds_products_that_are_all_wrong_alike(faulty):
     assert "The first product is wrong" in r["reason"]
 
 
+def test_burn_loads_processors_beside_the_device():
+    r = burn("--device", "ref", "--products", "2", "--processors", "3")
+    assert r["verified"] is True and "3 threads of the host multiply beside it" in r["detail"]
+    assert "beside" not in burn("--device", "ref", "--products", "2")["detail"]
+
+
 def test_burn_fills_memory():
     few = burn("--device", "ref", "--products", "2")
     many = burn("--device", "ref", "--products", "2", "--fill", "0.0001")
