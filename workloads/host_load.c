@@ -17,6 +17,11 @@ static void multiply(const struct jm_host_load *load, float y[SIDE][SIDE])
 				y[i][j] += load->x[i][k] * load->w[k][j];
 }
 
+static bool same_bits(const void *a, const void *b, size_t size)
+{
+	return memcmp(a, b, size) == 0;
+}
+
 static void *serve(void *arg)
 {
 	struct jm_host_load_thread *t = arg;
@@ -24,7 +29,7 @@ static void *serve(void *arg)
 
 	while (!load->stop) {
 		multiply(load, t->y);
-		if (memcmp(t->y, load->first, sizeof(load->first)) != 0)
+		if (!same_bits(t->y, load->first, sizeof(load->first)))
 			t->wrong = true;
 		t->products++;
 	}
@@ -33,11 +38,13 @@ static void *serve(void *arg)
 
 static void fill(struct jm_host_load *load, uint64_t seed)
 {
+	uint64_t counter = 0;
+
 	for (int i = 0; i < SIDE; i++)
 		for (int j = 0; j < SIDE; j++) {
 			float pair[2];
 
-			jm_rng_normal_pair(seed, (uint64_t)(i * SIDE + j), pair);
+			jm_rng_normal_pair(seed, counter++, pair);
 			load->x[i][j] = pair[0];
 			load->w[i][j] = pair[1];
 		}
