@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of one H100 (H100 80GB HBM3 SXM, 700 W, driver 580.159.04), kept as they were stored: tests/data/h100."""
+"""Runs of one H100 (H100 80GB HBM3 SXM, 700 W, driver 580.159.04) and of one H200, kept as they were stored: tests/data/h100
+and h200."""
 import contextlib
 import json
 import shutil
@@ -10,6 +11,12 @@ import pytest
 from jm import SOURCE, jm
 
 DATA = SOURCE / "tests" / "data" / "h100"
+H200 = SOURCE / "tests" / "data" / "h200"
+
+
+def cells(row):
+    """The cells of a row of a table, without the spaces between groups of digits."""
+    return row.replace("\u00a0", "").split()
 
 
 def raw(path):
@@ -33,7 +40,7 @@ def test_tables_are_the_records(tmp_path, name, axis, unit):
             continue
         (gpu,) = [m for m in record["meters"] if m["scope"] == "gpu"]
         value = record["options"][axis]
-        (line,) = [row.split() for row in text.splitlines() if row.split()[:1] == [value]]
+        (line,) = [cells(row) for row in text.splitlines() if cells(row)[:1] == [value]]
         assert float(line[2]) == pytest.approx(record["throughput"], rel=1e-3)
         assert record["unit"] == unit
         # by the driver's own counter, and by integration of power within 2 %
@@ -47,3 +54,22 @@ def test_memory_that_is_not_enough_is_a_result(tmp_path):
     text = " ".join(jm("report", path, "--published").stdout.split())
     assert "2048, repeat 1" in text and "batch 2048 needs 89.25 GB" in text
     assert "Published, not measured here: resnet50 training" in text and "H100 94 GB 300 - 1312.8" in text
+
+
+@pytest.mark.parametrize("name,unit", [("resnet50", "image"), ("gpt-800m", "token")])
+def test_single_runs_of_an_h200(tmp_path, name, unit):
+    path = tmp_path / "a.db"
+    shutil.copy(H200 / f"{name}.db", path)
+    (record,) = raw(path)
+    assert record["ran_on"]["name"].startswith("NVIDIA H200") and record["unit"] == unit and record["verified"]
+    (gpu,) = [m for m in record["meters"] if m["scope"] == "gpu"]
+    assert gpu["joules_counter"] == pytest.approx(gpu["joules_integrated"], rel=0.02)
+    text = jm("report", path, "--published", "--width", "200").stdout
+    (line,) = [cells(row) for row in text.splitlines() if cells(row)[:1] == ["all"]]
+    assert float(line[1]) == pytest.approx(record["throughput"], rel=1e-3)
+    assert float(line[2]) == pytest.approx(gpu["joules"] * record["throughput"] / record["items"], rel=1e-3)
+    assert float(line[3]) == pytest.approx(1e3 * gpu["joules"] / record["items"], rel=1e-3)
+    if name == "resnet50":  # the paper's own H200, in the same table
+        assert "H200 141 GB 700 - 2148.6" in " ".join(text.split())
+    else:
+        assert "no published figures" in text
