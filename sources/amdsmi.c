@@ -58,7 +58,7 @@ struct state {
 	struct jm_amd amd;
 	int64_t slow_ns;
 	int n;
-	struct board board[JM_AMD_MAX];
+	struct board *board; /* one per GPU at most */
 };
 
 /* ---- reading ---- */
@@ -272,8 +272,10 @@ static void amdsmi_close(void *state)
 {
 	struct state *s = state;
 
-	if (s)
+	if (s) {
 		jm_amd_close(&s->amd);
+		free(s->board);
+	}
 	free(s);
 }
 
@@ -283,6 +285,9 @@ static int open_boards(struct state *s, struct jm_meters *set, struct jm_err *er
 
 	if (rc)
 		return rc;
+	s->board = calloc((size_t)s->amd.n + 1, sizeof(*s->board));
+	if (!s->board)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for AMD GPUs.");
 	find_boards(s);
 	if (!s->n)
 		return jm_err_set(err, JM_ENOSUP,

@@ -19,9 +19,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FOLDER	  "/sys/class/powercap"
-#define MAX_ZONES 256
-#define REFRESH	  JM_MILLISECOND /* Intel SDM vol. 3B, 15.10: about once a millisecond */
+#define FOLDER	"/sys/class/powercap"
+#define REFRESH JM_MILLISECOND /* Intel SDM vol. 3B, 15.10: about once a millisecond */
 
 struct zone {
 	char folder[64]; /* "intel-rapl:0:1" */
@@ -36,7 +35,7 @@ struct zone {
 
 struct state {
 	struct jm_ctx *ctx;
-	struct zone zone[MAX_ZONES];
+	struct zone *zone;
 	int n, error; /* error: errno where the folder cannot be read */
 };
 
@@ -171,9 +170,10 @@ static int find_zones(struct state *s)
 	snprintf(path, sizeof(path), "%s" FOLDER, s->ctx->root);
 	n = scandir(path, &entries, is_zone, by_number);
 	s->error = n < 0 ? errno : 0;
+	s->zone = n > 0 ? calloc((size_t)n, sizeof(*s->zone)) : NULL;
 	/* "intel-rapl-mmio:0" sorts before "intel-rapl:0" but must lose against it */
 	for (int mmio = 0; mmio < 2; mmio++)
-		for (int i = 0; i < n && s->n < MAX_ZONES; i++)
+		for (int i = 0; s->zone && i < n; i++)
 			if (!!strstr(entries[i]->d_name, "mmio") == mmio)
 				add_zone(s, entries[i]->d_name);
 	for (int i = 0; i < n; i++)
@@ -225,6 +225,8 @@ static void rapl_close(void *state)
 	for (int i = 0; s && i < s->n; i++)
 		if (s->zone[i].fd >= 0)
 			close(s->zone[i].fd);
+	if (s)
+		free(s->zone);
 	free(s);
 }
 

@@ -9,12 +9,14 @@
 #include "joulemark.h"
 
 struct jm_proc_options {
-	char *const *argv;	       /* NULL-terminated; argv[0] is looked up in PATH */
-	const char *const *env;	       /* "NAME=value" to add, NULL-terminated; NULL = none */
-	const sigset_t *mask;	       /* of its signals; NULL = as the caller's */
-	bool capture;		       /* its stdout comes back through out_fd */
-	int (*before_exec)(void *arg); /* in the child, async-signal-safe calls only; may be NULL */
-	void *before_exec_arg;	       /* non-zero from it: the child ends with 126 */
+	char *const *argv;	/* NULL-terminated; argv[0] is looked up in PATH */
+	const char *const *env; /* "NAME=value" to add, NULL-terminated; NULL = none */
+	const sigset_t *mask;	/* of its signals; NULL = as the caller's */
+	bool capture;		/* its stdout comes back through out_fd */
+	/* In the child, which shares the memory of the caller until exec: async-signal-safe calls only, and no writing to
+	 * memory. Non-zero from it: the child ends with 126. NULL = none. */
+	int (*before_exec)(void *arg);
+	void *before_exec_arg;
 };
 
 struct jm_proc {

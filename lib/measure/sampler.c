@@ -158,7 +158,7 @@ int jm_lane_new(const struct jm_lane_options *o, struct jm_lane **ret, struct jm
 	lane->sink.n = o->n_signals;
 	lane->room = ring_room(o->n_signals);
 	lane->poll_room = (size_t)o->n_signals + 1;
-	lane->ring = calloc(lane->room, sizeof(*lane->ring));
+	lane->ring = reallocarray(NULL, lane->room, sizeof(*lane->ring));
 	lane->poll = calloc(lane->poll_room, sizeof(*lane->poll));
 	lane->signal = calloc((size_t)o->n_signals + 1, sizeof(*lane->signal));
 	lane->sink.row = calloc((size_t)o->n_signals + 1, sizeof(*lane->sink.row));

@@ -337,6 +337,46 @@ static void ends(void **state)
 	assert_int_equal(jm_proc_status_of(JM_EIO), 125);
 }
 
+static volatile sig_atomic_t handled;
+
+static void handle(int number)
+{
+	(void)number;
+	handled++;
+}
+
+static int send_itself_a_signal(void *arg)
+{
+	(void)arg;
+	return kill(getpid(), SIGUSR1);
+}
+
+/* A signal that comes before exec is the command's, for which handlers of the parent do not run. */
+static void a_signal_before_exec_runs_no_handler_of_the_parent(void **state)
+{
+	struct jm_ctx ctx = {.clock = jm_clock_real()};
+	struct jm_proc_options o = {
+		.argv = (char *[]){"true", NULL}, .before_exec = send_itself_a_signal};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_proc p = {0};
+	sigset_t blocked;
+
+	(void)state;
+	signal(SIGUSR1, handle);
+	assert_ok(jm_proc_start(&p, &ctx, &o, &err), err);
+	assert_ok(jm_proc_reap(&p, &ctx, &err), err);
+	assert_int_equal(p.signal, SIGUSR1);
+	jm_proc_done(&p);
+	assert_int_equal(handled, 0);
+	/* the parent keeps its mask and its handler */
+	sigprocmask(SIG_SETMASK, NULL, &blocked);
+	for (int i = 1; i < NSIG; i++)
+		assert_int_not_equal(sigismember(&blocked, i), 1);
+	raise(SIGUSR1);
+	assert_int_equal(handled, 1);
+	signal(SIGUSR1, SIG_DFL);
+}
+
 /* ---- orphans ---- */
 
 static char orphans_log[512];
@@ -477,6 +517,7 @@ int main(void)
 		cmocka_unit_test(expressions_that_are_refused),
 		cmocka_unit_test(rates),
 		cmocka_unit_test(ends),
+		cmocka_unit_test(a_signal_before_exec_runs_no_handler_of_the_parent),
 		cmocka_unit_test(orphans_that_end_are_reaped),
 		cmocka_unit_test(a_daemons_child_is_spared),
 		cmocka_unit_test(too_many_orphans_are_told),
