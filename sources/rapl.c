@@ -320,7 +320,7 @@ static void let_group_read(const struct state *s, char *out, size_t size)
 
 static void say_zone(const struct state *s, const struct zone *zone, jm_finding_fn *say, void *arg)
 {
-	char what[384], why[128], mend[1024];
+	char what[384], why[160], mend[1024];
 	struct jm_finding f = {.ok = usable(zone), .what = what, .why = why, .mend = ""};
 
 	snprintf(what, sizeof(what), "%s" FOLDER "/%s/energy_uj", s->ctx->root, zone->folder);

@@ -153,11 +153,8 @@ static void note_pause(struct check *c, int64_t length, double rise)
 		c->caught_up = length;
 }
 
-/*
- * The counter had no step for some time and then rose by `rise` at the next step (NULL: there was none).
- * The step of a counter that is only late includes the energy of that time.
- */
-static void look_at_rest(
+/* The step of a counter that is only late includes the energy of that time. */
+static void look_at_long_rest(
 	struct check *c, const struct still *still, const struct jm_plateau *next, double rise)
 {
 	int64_t length = still->seen - still->first, refresh = c->counter->refresh_ns;
@@ -165,12 +162,6 @@ static void look_at_rest(
 	int64_t need = STILL * refresh;
 	double least = 0, watts = NAN;
 
-	if (still->seen <= c->s->t0 || still->first >= c->s->t1)
-		return;
-	if (length < need && length < SECOND) {
-		note_pause(c, length, rise);
-		return;
-	}
 	if (c->power && need < STILL * c->power->refresh_ns)
 		need = STILL * c->power->refresh_ns;
 	if (c->power && length >= need && until > still->first) {
@@ -188,6 +179,20 @@ static void look_at_rest(
 	}
 	if (next || length > c->caught_up + c->caught_up / 5)
 		blame(c, JM_FAULT_COUNTER_STUCK, length, rise / seconds(length), watts);
+}
+
+/* The counter had no step for some time and then rose by `rise` at the next step (NULL: there was none). */
+static inline void look_at_rest(
+	struct check *c, const struct still *still, const struct jm_plateau *next, double rise)
+{
+	int64_t length = still->seen - still->first;
+
+	if (still->seen <= c->s->t0 || still->first >= c->s->t1)
+		return;
+	if (length < STILL * c->counter->refresh_ns && length < SECOND)
+		note_pause(c, length, rise);
+	else
+		look_at_long_rest(c, still, next, rise);
 }
 
 /* ---- a counter that rises ---- */
@@ -223,28 +228,29 @@ static void look_at_rising(struct check *c, const struct rising *r)
 		blame(c, JM_FAULT_CONTRADICTION, b - a, mean, h.joules / length);
 }
 
-static void rise_by(struct rising *r, const struct jm_plateau *run, double joules)
+static inline void rise_by(struct rising *r, struct step at, double joules)
 {
 	if (!r->open)
-		*r = (struct rising){.open = true, .begin = step_of(run), .end = step_of(run)};
+		*r = (struct rising){.open = true, .begin = at};
 	else
 		r->joules += joules;
-	r->end = step_of(run);
+	r->end = at;
 }
 
 static void add_rise(struct check *c, const struct jm_plateau *run, double joules)
 {
 	int64_t slack = 2 * c->counter->refresh_ns;
 	struct rising *r = &c->window_open;
+	struct step at = step_of(run);
 
 	if (run->first < c->s->t0 - slack || run->first > c->s->t1 + slack)
 		return;
-	rise_by(&c->whole, run, joules);
-	rise_by(r, run, joules);
-	if (r->end.at - r->begin.at < c->window)
+	rise_by(&c->whole, at, joules);
+	rise_by(r, at, joules);
+	if (at.at - r->begin.at < c->window)
 		return;
 	look_at_rising(c, r);
-	*r = (struct rising){.open = true, .begin = step_of(run), .end = step_of(run)};
+	*r = (struct rising){.open = true, .begin = at, .end = at};
 }
 
 /* Begins anew after a reset. */

@@ -66,7 +66,8 @@ static int look_around(const struct jm_trace_interval *s, int signal, int64_t t,
 }
 
 /* Joules between two readings of a counter; NAN when it was reset. rate: watts before, NAN unknown. */
-static double rise(const struct jm_signal *counter, double a, double b, double seconds, double rate)
+static inline double rise(
+	const struct jm_signal *counter, double a, double b, double seconds, double rate)
 {
 	double joules = b - a;
 

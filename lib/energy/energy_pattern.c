@@ -107,6 +107,10 @@ void jm_pattern_add(struct jm_pattern *p, double watts, long n)
 {
 	long one_by_one = n < JM_PATTERN_LAGS ? n : JM_PATTERN_LAGS;
 
+	if (n == 1) {
+		add_one(p, watts);
+		return;
+	}
 	for (long i = 0; i < one_by_one; i++)
 		add_one(p, watts);
 	if (n <= one_by_one)

@@ -116,11 +116,6 @@ static void note_highest(struct sum *s, const struct jm_plateau *run, int64_t st
 		s->watts_max = run->value;
 }
 
-static struct level level_of(const struct sum *s, const struct jm_plateau *run)
-{
-	return (struct level){run->value, jm_plateau_start(run) - s->shift, run->seen - s->shift};
-}
-
 /* The last moment at which the sensor is known to have had its last value, before the next one at
  * `start`. */
 static int64_t known_until(const struct sum *s, int64_t start)
@@ -198,33 +193,44 @@ static void on_silence(struct sum *s, const struct jm_plateau *run)
 		s->gaps++;
 }
 
+/* Too far from the last reading for a line between the two? */
+static bool is_far(const struct sum *s, int64_t start)
+{
+	int64_t bridge = BRIDGE_REFRESHES * s->signal->refresh_ns;
+
+	return start - s->window - s->last.seen > (bridge < BRIDGE_MIN ? BRIDGE_MIN : bridge);
+}
+
+/* The first run, or one after a gap. */
+static void begin_anew(struct sum *s, const struct jm_plateau *run, int64_t start)
+{
+	if (!s->any && !s->silent) {
+		first_run(s, run, start);
+		return;
+	}
+	if (s->any) {
+		close_run(s);
+		s->last.value = NAN;
+	}
+	add_line(s, start - s->window, start, run->value, run->value);
+}
+
 static void on_run(void *arg, const struct jm_plateau *run)
 {
 	struct sum *s = arg;
-	int64_t bridge = BRIDGE_REFRESHES * s->signal->refresh_ns,
-		start = jm_plateau_start(run) - s->shift;
+	int64_t start = jm_plateau_start(run) - s->shift;
 
 	if (isnan(run->value)) {
 		on_silence(s, run);
 		return;
 	}
-	if (bridge < BRIDGE_MIN)
-		bridge = BRIDGE_MIN;
-	if (!s->any) {
-		if (s->silent)
-			add_line(s, start - s->window, start, run->value, run->value);
-		else
-			first_run(s, run, start);
-	} else if (s->silent && start - s->window - s->last.seen > bridge) {
-		close_run(s);
-		add_line(s, start - s->window, start, run->value, run->value);
-		s->last.value = NAN;
-	} else {
+	if (s->any && !(s->silent && is_far(s, start)))
 		join(s, run, start);
-	}
+	else
+		begin_anew(s, run, start);
 	note_highest(s, run, start);
 	s->before_last = s->any ? s->last.value : NAN;
-	s->last = level_of(s, run);
+	s->last = (struct level){run->value, start, run->seen - s->shift};
 	s->any = true;
 	s->silent = false;
 }
@@ -339,8 +345,10 @@ static int pass_on(void *arg, const struct jm_reading *reading, int n)
 		p->before = reading[begin - 1];
 		p->has_before = true;
 	}
-	for (end = begin; !p->over && end < n; end++)
-		p->over = reading[end].t_ns > p->t1;
+	end = n;
+	if (p->over || reading[n - 1].t_ns > p->t1)
+		for (end = begin; !p->over && end < n; end++)
+			p->over = reading[end].t_ns > p->t1;
 	if (end == begin)
 		return 0;
 	jm_plateaus_feed_all(&p->steps, &p->before, p->has_before);

@@ -7,7 +7,8 @@
 
 enum kind { MULTIPLE, FRACTION, RAW, NOTHING, SAME };
 
-#define SHORT	 4		 /* bytes of a varint */
+#define SHORT	 4 /* bytes of a varint */
+#define LONGEST	 10
 #define FARTHEST (INT64_MAX / 4) /* ns; sums and differences of times within it cannot wrap */
 
 static const uint8_t magic[4] = {'j', 'm', 'T', '1'};
@@ -32,33 +33,36 @@ static size_t put_varint(uint8_t *out, uint64_t v)
 	return n;
 }
 
+struct varint {
+	uint64_t v;
+	const uint8_t *after; /* the byte behind it; NULL: the bytes are damaged */
+};
+
 /* For varints of any length, and where the bytes may end within one. */
-static bool get_long_varint(struct jm_decoder *d, uint64_t *ret)
+static struct varint get_long_varint(const uint8_t *at, const uint8_t *end)
 {
 	uint64_t v = 0;
 
-	for (unsigned int shift = 0; shift < 64 && d->at < d->end; shift += 7) {
-		uint8_t byte = *d->at++;
+	for (unsigned int shift = 0; shift < 64 && at < end; shift += 7) {
+		uint8_t byte = *at++;
 
 		v |= (uint64_t)(byte & 0x7f) << shift;
-		if (!(byte & 0x80)) {
-			*ret = v;
-			return true;
-		}
+		if (!(byte & 0x80))
+			return (struct varint){v, at};
 	}
-	return false;
+	return (struct varint){0, NULL};
 }
 
 /* Most varints have few bytes. The upper bit of a byte, which says that another one follows, is
- * subtracted when that one is added. */
-static inline bool get_varint(struct jm_decoder *d, uint64_t *ret)
+ * subtracted when that one is added. By value, so that the decoder stays in registers.
+ * roomy: SHORT bytes are there. */
+static inline struct varint get_varint(const uint8_t *at, const uint8_t *end, bool roomy)
 {
-	const uint8_t *at = d->at;
 	uint64_t v;
 	int n = 1;
 
-	if (d->end - at < SHORT)
-		return get_long_varint(d, ret);
+	if (!roomy && end - at < SHORT)
+		return get_long_varint(at, end);
 	v = at[0];
 	if (v >= 1 << 7) {
 		v += ((uint64_t)at[1] << 7) - (1 << 7);
@@ -73,10 +77,8 @@ static inline bool get_varint(struct jm_decoder *d, uint64_t *ret)
 		n = 4;
 	}
 	if (v >= 1 << 28)
-		return get_long_varint(d, ret);
-	d->at = at + n;
-	*ret = v;
-	return true;
+		return get_long_varint(at, end);
+	return (struct varint){v, at + n};
 }
 
 /* Sums that may wrap; bytes from outside can hold anything. */
@@ -213,64 +215,73 @@ int jm_decoder_init(struct jm_decoder *d, const uint8_t *data, size_t bytes, siz
 	return 0;
 }
 
-static inline bool get_value(struct jm_decoder *d, uint64_t token, double *ret)
+static inline bool get_value(struct jm_decoder *d, uint64_t token, bool first, double *ret)
 {
-	switch (token & 7) {
-	case MULTIPLE:
-	case FRACTION:
+	enum kind kind = token & 7;
+
+	if (kind == SAME) {
+		*ret = d->value;
+		return !first;
+	}
+	if (kind == FRACTION || kind == MULTIPLE) {
 		d->q = add(d->q, unzigzag(token >> 3));
-		if ((token & 7) == FRACTION && !(d->inverse > 0))
-			return false;
-		*ret = (token & 7) == MULTIPLE ? (double)d->q * d->step : (double)d->q / d->inverse;
-		return true;
-	case RAW:
-		if (d->end - d->at < (ptrdiff_t)sizeof(*ret))
-			return false;
-		memcpy(ret, d->at, sizeof(*ret));
-		d->at += sizeof(*ret);
-		return isfinite(*ret);
-	case NOTHING:
+		*ret = kind == MULTIPLE ? (double)d->q * d->step : (double)d->q / d->inverse;
+		return kind == MULTIPLE || d->inverse > 0;
+	}
+	if (kind == NOTHING) {
 		*ret = NAN;
 		return true;
-	case SAME:
-		*ret = d->value;
-		return d->done > 0;
-	default:
-		return false;
 	}
+	if (kind != RAW || d->end - d->at < (ptrdiff_t)sizeof(*ret))
+		return false;
+	memcpy(ret, d->at, sizeof(*ret));
+	d->at += sizeof(*ret);
+	return isfinite(*ret);
 }
 
-/* As jm_decode. */
-static inline int decode(struct jm_decoder *d, struct jm_reading *ret)
+/* A reading, but for its being counted. first: of the chunk; roomy: as many bytes as any two varints have are there. */
+static inline __attribute__((always_inline)) bool decode(
+	struct jm_decoder *d, bool first, bool roomy, struct jm_reading *ret)
 {
-	uint64_t change, token;
-	double value;
+	struct varint change, token;
 	int64_t dt;
 
-	if (d->done == d->records)
-		return d->at == d->end ? 0 : JM_EFORMAT;
-	if (!get_varint(d, &change) || !get_varint(d, &token) || !get_value(d, token, &value))
-		return JM_EFORMAT;
-	dt = add(d->dt, unzigzag(change));
-	if (d->done && (dt <= 0 || dt > d->t1 - d->t))
-		return JM_EFORMAT;
-	d->t = d->done ? d->t + dt : d->t0;
-	d->dt = d->done ? dt : 0;
-	d->value = value;
-	d->done++;
-	*ret = (struct jm_reading){.value = value, .t_ns = d->t};
-	return 1;
+	change = get_varint(d->at, d->end, roomy);
+	if (!change.after)
+		return false;
+	token = get_varint(change.after, d->end, roomy);
+	if (!token.after)
+		return false;
+	d->at = token.after;
+	if (!get_value(d, token.v, first, &d->value))
+		return false;
+	dt = first ? 0 : add(d->dt, unzigzag(change.v));
+	if (!first && (dt <= 0 || dt > d->t1 - d->t))
+		return false;
+	d->t = first ? d->t0 : d->t + dt;
+	d->dt = dt;
+	*ret = (struct jm_reading){.value = d->value, .t_ns = d->t};
+	return true;
 }
 
 int jm_decode_some(struct jm_decoder *d, struct jm_reading *ret, int room)
 {
 	struct jm_decoder in_registers = *d;
-	int n = 0, rc = 1;
+	uint32_t left = d->records - d->done;
+	int most = left < (uint32_t)room ? (int)left : room, n = 0;
+	bool whole = true;
 
-	while (n < room && (rc = decode(&in_registers, &ret[n])) > 0)
-		n++;
+	if (!d->done && most > 0)
+		whole = decode(&in_registers, true, false, &ret[n++]);
+	while (whole && n < most && in_registers.end - in_registers.at >= LONGEST + SHORT)
+		whole = decode(&in_registers, false, true, &ret[n++]);
+	while (whole && n < most)
+		whole = decode(&in_registers, false, false, &ret[n++]);
+	in_registers.done += (uint32_t)n;
 	*d = in_registers;
-	return rc < 0 ? rc : n;
+	if (!whole || (n < room && d->at != d->end))
+		return JM_EFORMAT;
+	return n;
 }
 
 int jm_decode(struct jm_decoder *d, struct jm_reading *ret)

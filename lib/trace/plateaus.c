@@ -72,15 +72,15 @@ static void narrow(const struct jm_plateaus *s, struct jm_plateau *a, struct jm_
 	a->hi = hi;
 }
 
-static struct jm_plateau begin(const struct jm_plateaus *s, struct jm_reading r)
+static struct jm_plateau begin(const struct jm_plateaus *s, const struct jm_reading *r)
 {
 	struct jm_plateau run = {
-		.value = r.value, .lo = r.t_ns, .hi = r.t_ns, .first = r.t_ns, .seen = r.t_ns};
+		.value = r->value, .lo = r->t_ns, .hi = r->t_ns, .first = r->t_ns, .seen = r->t_ns};
 
 	if (s->stamped)
 		return run;
 	if (s->refresh)
-		run.lo = r.t_ns - s->refresh;
+		run.lo = r->t_ns - s->refresh;
 	else if (s->any)
 		run.lo = s->now.seen;
 	if (s->any)
@@ -88,7 +88,7 @@ static struct jm_plateau begin(const struct jm_plateaus *s, struct jm_reading r)
 	return run;
 }
 
-static void change(struct jm_plateaus *s, struct jm_reading r)
+static void change(struct jm_plateaus *s, const struct jm_reading *r)
 {
 	struct jm_plateau next = begin(s, r);
 
@@ -101,24 +101,24 @@ static void change(struct jm_plateaus *s, struct jm_reading r)
 	s->any = true;
 }
 
-static inline void feed(struct jm_plateaus *s, struct jm_reading r)
+static inline void feed(struct jm_plateaus *s, const struct jm_reading *r)
 {
-	if (s->any && (r.value == s->now.value || (isnan(r.value) && isnan(s->now.value))))
-		s->now.seen = r.t_ns;
+	if (s->any && (r->value == s->now.value || (isnan(r->value) && isnan(s->now.value))))
+		s->now.seen = r->t_ns;
 	else
 		change(s, r);
 }
 
 int jm_plateaus_feed(void *steps, struct jm_reading r)
 {
-	feed(steps, r);
+	feed(steps, &r);
 	return 0;
 }
 
 int jm_plateaus_feed_all(void *steps, const struct jm_reading *reading, int n)
 {
 	for (int i = 0; i < n; i++)
-		feed(steps, reading[i]);
+		feed(steps, &reading[i]);
 	return 0;
 }
 
