@@ -130,9 +130,10 @@ static pid_t start_child(const struct plumbing *p, const struct jm_proc_options 
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	pid = vfork(); /* NOLINT(clang-analyzer-security.insecureAPI.vfork): the child calls only what it may */
+	/* the child calls only what is safe in it, and does not return */
+	pid = vfork(); /* NOLINT(clang-analyzer-security.insecureAPI.vfork) */
 	if (!pid)
-		become(p, o, o->mask ? o->mask : &before);
+		become(p, o, o->mask ? o->mask : &before); /* NOLINT(clang-analyzer-unix.Vfork) */
 	why = errno;
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	errno = why;
