@@ -16,6 +16,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LOGS = ROOT / "build-check"
 JOBS = str(min(os.cpu_count() or 2, 8))
+TEST_JOBS = str(2 * int(JOBS))  # most tests wait more than they compute
 # Runs a command when nothing else wants the processor, also where each session has a share of its own (autogroups).
 IDLE = ["sh", "-c", "{ echo 19 >/proc/self/autogroup; chrt --idle --pid 0 $$; } 2>/dev/null; exec \"$@\"", "sh"]
 FUZZ_SECONDS = os.environ.get("FUZZ_SECONDS", "10")
@@ -85,7 +86,7 @@ def run_tests(log, folder, keep=lambda name: True, env=None):
         return Tally(0, 1, note="no tests are there")
     results = ROOT / folder / "meson-logs" / "testlog.json"
     results.unlink(missing_ok=True)
-    sh(log, "meson", "test", "-C", folder, "--no-rebuild", "--num-processes", JOBS,
+    sh(log, "meson", "test", "-C", folder, "--no-rebuild", "--num-processes", TEST_JOBS,
        "--timeout-multiplier", "4", "--print-errorlogs", *chosen, env=env)
     total, bad = Tally(), []
     lines = results.read_text().splitlines() if results.exists() else []
@@ -143,7 +144,8 @@ SANITIZER_ENV = {
 
 def step_tests(log):
     found = build(log, "build", "gcc")
-    return found if found.failed else run_tests(log, "build")
+    # more tests than processors: a thread that waits for others at a barrier leaves the processor to them
+    return found if found.failed else run_tests(log, "build", env={"OMP_WAIT_POLICY": "passive"})
 
 
 def step_asan(log):
@@ -336,8 +338,8 @@ def tell(name, found, seconds):
 
 
 def run_steps(names):
-    """One after the other, except clang-tidy: from the clang build on it takes the time that tests wait, which is half of
-    theirs, and its turn is for what then remains."""
+    """One after the other, except clang-tidy: from the clang build on it takes the time that tests wait, and its turn is
+    for what then remains."""
     all_found = []
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         tidy = None

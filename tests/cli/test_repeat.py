@@ -1,88 +1,54 @@
 # SPDX-License-Identifier: Apache-2.0
 """measure --repeat and --until: energy of one run of a command that is short for its sensors."""
 import json
-import os
-import threading
-import time
 
 import pytest
 
 from jm import USAGE, jm, sentence
+from measured import fakes
 
 
-IDLE, BUSY = 100, 600
+def drawn(begin, end):
+    """Joules of a GPU with "wave=square;low=100;high=600;period=0.13" between two times of CLOCK_MONOTONIC, in seconds."""
+    def until(t):
+        whole, part = divmod(t, 0.13)
+        return 45.5 * whole + 600 * min(part, 0.065) + 100 * max(part - 0.065, 0)
+    return until(end) - until(begin)
 
 
-class Sensor(threading.Thread):
-    """Every 20 ms the mean power since the last time, of a node that draws more while the command works."""
-
-    def __init__(self, root):
-        super().__init__(daemon=True)
-        folder = root / "sys/class/hwmon/hwmon0"
-        folder.mkdir(parents=True)
-        for name, text in (("name", "power_meter"), ("power1_average_interval", "20")):
-            (folder / name).write_text(f"{text}\n")
-        self.file, self.log, self.over = folder / "power1_average", root / "log", threading.Event()
-        self.log.touch()
-        self.put(IDLE)
-
-    def put(self, watts):
-        fd = os.open(self.file, os.O_CREAT | os.O_WRONLY)
-        os.pwrite(fd, f"{int(watts * 1e6):010}\n".encode(), 0)
-        os.close(fd)
-
-    def busy(self, begin, end):
-        """Seconds of work between two times, by what the command wrote when it began and ended."""
-        times = [int(t) * 1e-9 for t in self.log.read_text().split()]
-        times += [end] * (len(times) % 2)
-        return sum(max(0, min(off, end) - max(on, begin)) for on, off in zip(times[::2], times[1::2]))
-
-    def run(self):
-        last = time.time()
-        while not self.over.wait(0.02):
-            now = time.time()
-            self.put(IDLE + (BUSY - IDLE) * self.busy(last, now) / (now - last))
-            last = now
-
-
-@pytest.fixture(name="node")
-def node_whose_power_follows(tmp_path):
-    sensor = Sensor(tmp_path)
-    sensor.start()
-    work = f"date +%s%N >>{sensor.log}; sleep 0.04; date +%s%N >>{sensor.log}"
-    yield tmp_path, ("--source", "hwmon:channel=power_meter/power1,covers=/", "--interval", "5ms"), ("sh", "-c", work)
-    sensor.over.set()
-    sensor.join()
-
-
-def repeats(node, *args, env=None):
-    root, source, command = node
-    done = jm("measure", "--json", "-", *source, *args, "--", *command, env={"JM_ROOT": str(root), **(env or {})})
+def test_until_enough_was_measured(tmp_path):
+    """The GPU's power depends on the time alone, so that the truth is known however late everything runs."""
+    log = tmp_path / "log"
+    done = jm("measure", "--json", "-", "--source", "nvml", "--until", "1s", "--", "sh", "-c", f"echo >>{log}; sleep 0.04",
+              env=fakes("gpus=1;wave=square;low=100;high=600;period=0.13"))
     assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout)
-    times = [int(t) * 1e-9 for t in (root / "log").read_text().split()]
-    return record, sum(times[1::2]) - sum(times[::2]), len(times) // 2, done.stderr
-
-
-def test_until_enough_was_measured(node):
-    record, busy_s, runs, text = repeats(node, "--until", "1s")
-    found = record["repeats"]
+    found, runs = record["repeats"], len(log.read_text())
     assert found["runs"] == runs and found["groups"] >= 4 and found["seconds"] >= 1
-    assert found["refresh_s"] == pytest.approx(0.02)
+    groups = [p for p in record["phases"] if p["name"] == "repeat"]
+    assert record["phase"] == "repeats" and len(groups) == found["groups"]
+    assert sum(g["end_s"] - g["start_s"] for g in groups) == pytest.approx(found["seconds"], abs=1e-3)
     (energy,) = found["energy"]
-    truth = (BUSY * busy_s + IDLE * (found["seconds"] - busy_s)) / runs
-    # a group of 0.2 s has two edges, at each of which the sensor says what was a refresh ago
-    assert energy["joules"] == pytest.approx(truth, abs=2 * energy["error_spread_joules"] + 0.2 * truth)
-    assert energy["error_joules"] is None and "(spread only)" in text  # nothing is known of the sensor's accuracy
-    assert record["phase"] == "repeats" and [p["name"] for p in record["phases"]].count("repeat") == found["groups"]
-    assert f"{runs} runs in {found['groups']} groups" in text
+    start = record["start_ns"] * 1e-9
+    truth = sum(drawn(start + g["start_s"], start + g["end_s"]) for g in groups) / runs
+    bound = sum(g["total"]["error_measured_joules"] for g in groups) / runs
+    assert energy["joules"] == pytest.approx(truth, abs=bound) and bound < truth
+    assert f"{runs} runs in {found['groups']} groups" in done.stderr
 
 
-def test_starts_are_shifted_against_the_sensor(node):
+def test_starts_are_shifted_against_the_sensor(tmp_path):
     # of a slow sensor: a group ends after ten refreshes, and two runs take less than 2 s on a busy machine
-    (node[0] / "sys/class/hwmon/hwmon0/power1_average_interval").write_text("200\n", encoding="utf-8")
-    record, *_ = repeats(node, "--repeat", "8")
+    folder = tmp_path / "sys/class/hwmon/hwmon0"
+    folder.mkdir(parents=True)
+    for name, text in (("name", "power_meter"), ("power1_average_interval", "200"), ("power1_average", "100000000")):
+        (folder / name).write_text(f"{text}\n", encoding="utf-8")
+    done = jm("measure", "--json", "-", "--source", "hwmon:channel=power_meter/power1,covers=/", "--interval", "5ms",
+              "--repeat", "8", "--", "sleep", "0.04", env={"JM_ROOT": str(tmp_path)})
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
     assert record["repeats"]["runs"] == 8
+    (energy,) = record["repeats"]["energy"]  # nothing is known of the sensor's accuracy
+    assert energy["error_joules"] is None and energy["error_spread_joules"] >= 0 and "(spread only)" in done.stderr
     groups = [p for p in record["phases"] if p["name"] == "repeat"]
     assert len(groups) == 4  # of two runs each
     pauses = [b["start_s"] - a["end_s"] for a, b in zip(groups, groups[1:])]
