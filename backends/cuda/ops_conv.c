@@ -154,6 +154,12 @@ static size_t folded_bytes(const struct cuda_fold *p, enum jm_dtype type)
 	       jm_dtype_bytes(type);
 }
 
+/* From the sums of x to those of squares, and so on: each begins at 16 bytes, as dnn_graph.c tells cuDNN of all tensors. */
+static int64_t sums_stride(const struct jm_tensor *y)
+{
+	return (y->dim[1] + 3) / 4 * 4;
+}
+
 static struct conv_scratch scratch_of(const struct jm_node *n, int nodes, size_t workspace)
 {
 	struct cuda_operands o = cuda_operands_of(n);
@@ -174,7 +180,7 @@ static struct conv_scratch scratch_of(const struct jm_node *n, int nodes, size_t
 	if (n->op == JM_OP_CONV_WGRAD && o.bias)
 		s.bytes += cuda_bn_scratch(o.bias->dim[0]);
 	if (nodes > 1)
-		s.bytes += SUMS * sizeof(float) * (size_t)o.y->dim[1];
+		s.bytes += SUMS * sizeof(float) * (size_t)sums_stride(o.y);
 	return s;
 }
 
@@ -297,7 +303,7 @@ static int build_conv(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_er
 			plan->ids.x, plan->ids.w, plan->ids.y, plan->ids.sum, plan->ids.squares},
 		(void *const[]){stands_for(n, o.x, exec->scratch, &c->at),
 			stands_for(n, o.w, exec->scratch, &c->at), o.y->data, sums,
-			sums + o.y->dim[1]},
+			sums + sums_stride(o.y)},
 		exec->scratch, &c->run, err);
 }
 
@@ -343,12 +349,12 @@ static int run_conv_stats(struct cuda_dev *dev, const struct cuda_exec *exec, st
 	const struct jm_node *stats = &exec->node[1], *last = &exec->node[2];
 	const struct jm_tensor *x = stats->in[0], *mean = stats->out[0], *var = stats->out[1];
 	float *sums = sums_at(exec);
-	int64_t channels = x->dim[1];
+	int64_t stride = sums_stride(x);
 	struct cuda_bn p = {
 		.rows = x->dim[0] * x->dim[2] * x->dim[3],
-		.c = channels,
-		.mean = mean->is_virtual ? sums + 2 * channels : mean->data,
-		.var = var->is_virtual ? sums + 3 * channels : var->data,
+		.c = x->dim[1],
+		.mean = mean->is_virtual ? sums + 2 * stride : mean->data,
+		.var = var->is_virtual ? sums + 3 * stride : var->data,
 		.rstd = cuda_data(last->out[0]),
 		.running_mean = cuda_data(last->out[1]),
 		.running_var = cuda_data(last->out[2]),
@@ -359,7 +365,7 @@ static int run_conv_stats(struct cuda_dev *dev, const struct cuda_exec *exec, st
 	int code = run_conv(dev, exec, err);
 
 	if (!code)
-		cuda_bn_of_sums(&p, sums, sums + channels, dev->stream);
+		cuda_bn_of_sums(&p, sums, sums + stride, dev->stream);
 	return code;
 }
 
