@@ -12,6 +12,7 @@
 #include "result/case_id.h"
 #include "run/calibrate.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -120,9 +121,18 @@ static int observe(struct jm_cli *cli, json_t **ret)
 
 static int read_again(struct jm_cli *cli, const char *path, json_t **ret)
 {
+	FILE *f = fopen(path, "re");
 	json_error_t why;
+	int failed = 0;
 
-	*ret = json_load_file(path, JSON_REJECT_DUPLICATES, &why);
+	if (f) {
+		*ret = json_loadf(f, JSON_REJECT_DUPLICATES, &why);
+		failed = ferror(f) ? errno : 0;
+		fclose(f);
+	}
+	if (!f || failed)
+		return jm_err_set(&cli->err, failed ? JM_EIO : JM_ENOENT, "%s cannot be read: %s.",
+			path, strerror(failed ? failed : errno));
 	if (*ret)
 		return 0;
 	return jm_err_set(

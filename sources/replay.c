@@ -9,7 +9,6 @@
 #include "base/number.h"
 #include "meter/source.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -162,12 +161,7 @@ static FILE *open_file(
 		jm_err_set(err, JM_EUSAGE, "The path of the recording is too long.");
 		return NULL;
 	}
-	f = fopen(path, "re");
-	if (!f)
-		jm_err_set(err, errno == EACCES ? JM_EPERM : JM_ENOENT,
-			"Cannot read %s: %s; 'replay:DIR' takes a folder that 'measure --csv DIR' "
-			"wrote.",
-			path, strerror(errno));
+	jm_csv_open(path, &f, err);
 	return f;
 }
 

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/csv.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
-
-#include "joulemark.h"
+#include <sys/stat.h>
+#include <unistd.h>
 
 void jm_csv_put_text(FILE *f, const char *text)
 {
@@ -18,6 +22,58 @@ void jm_csv_put_text(FILE *f, const char *text)
 		fputc(*text, f);
 	}
 	fputc('"', f);
+}
+
+static bool is_plain(int fd)
+{
+	struct stat st;
+
+	return !fstat(fd, &st) && S_ISREG(st.st_mode);
+}
+
+int jm_csv_open(const char *path, FILE **ret, struct jm_err *err)
+{
+	int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC), number = errno;
+	bool plain = fd >= 0 && is_plain(fd);
+
+	*ret = plain ? fdopen(fd, "r") : NULL;
+	if (*ret)
+		return 0;
+	if (fd >= 0)
+		close(fd);
+	return jm_err_set(err,
+		fd >= 0		   ? JM_EFORMAT
+		: number == EACCES ? JM_EPERM
+				   : JM_ENOENT,
+		"Cannot read %s: %s; a recording is a folder that 'joulemark measure --csv' wrote.",
+		path,
+		fd < 0	? strerror(number)
+		: plain ? "out of memory"
+			: "it is not a plain file");
+}
+
+/* As getline, of lines up to JM_CSV_LINE: 0 at the end, or JM_EFORMAT. */
+static ssize_t read_line(FILE *f, char **line, size_t *room)
+{
+	size_t n = 0;
+	int c;
+
+	do {
+		if (n + 2 > *room) {
+			size_t more = *room ? 2 * *room : 256;
+			char *grown = n < JM_CSV_LINE ? realloc(*line, more) : NULL;
+
+			if (!grown)
+				return JM_EFORMAT;
+			*line = grown;
+			*room = more;
+		}
+		c = getc_unlocked(f);
+		if (c != EOF)
+			(*line)[n++] = (char)c;
+	} while (c != EOF && c != '\n');
+	(*line)[n] = '\0';
+	return (ssize_t)n;
 }
 
 /* One field from *at on; moves *at behind it. NULL for a quote that does not end. */
@@ -44,12 +100,12 @@ static char *take_field(char **at)
 
 int jm_csv_row(FILE *f, char **line, size_t *room, char **field, int n)
 {
-	ssize_t length = getline(line, room, f);
+	ssize_t length = read_line(f, line, room);
 	char *at = *line;
 	int found = 0;
 
 	if (length <= 0)
-		return 0;
+		return (int)length;
 	if (memchr(*line, '\0', (size_t)length))
 		return JM_EFORMAT;
 	while (at && found < n) {

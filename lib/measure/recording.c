@@ -5,7 +5,6 @@
 #include "base/number.h"
 #include "base/text.h"
 
-#include <errno.h>
 #include <jansson.h>
 #include <limits.h>
 #include <math.h>
@@ -39,12 +38,9 @@ static int each_row(struct jm_recording *r, const char *file, int columns, const
 	FILE *f;
 
 	snprintf(path, sizeof(path), "%s/%s", r->folder, file);
-	f = fopen(path, "re");
-	if (!f)
-		return jm_err_set(r->err, errno == EACCES ? JM_EPERM : JM_ENOENT,
-			"Cannot read %s: %s; 'joulemark fold' takes a folder that 'joulemark "
-			"measure --csv' wrote.",
-			path, strerror(errno));
+	rc = jm_csv_open(path, &f, r->err);
+	if (rc)
+		return rc;
 	if (jm_csv_row(f, &line, &room, field, columns) != columns || strcmp(field[0], first) != 0)
 		rc = damaged(r, file, at);
 	while (!rc && (n = jm_csv_row(f, &line, &room, field, columns)) != 0) {

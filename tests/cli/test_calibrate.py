@@ -78,6 +78,7 @@ def test_a_sensor_that_does_not_follow_the_load_is_named(env):
 def test_what_is_no_observation_is_refused(env, tmp_path, text):
     (tmp_path / "x.json").write_text(text)
     sentence(jm("calibrate", "--from", tmp_path / "x.json", env=env), FAILURE)
+    assert "is a directory" in sentence(jm("calibrate", "--from", tmp_path, env=env), FAILURE).lower()
 
 
 def test_bad_words(env):

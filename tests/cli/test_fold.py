@@ -129,6 +129,23 @@ def test_damage(tmp_path, file, text):
     assert done.returncode == FAILURE and file in sentence(done)
 
 
+@pytest.mark.parametrize("file", ["meters.csv", "readings.csv"])
+@pytest.mark.parametrize("kind", ["device", "pipe", "line"])
+def test_what_has_no_end_is_no_recording(tmp_path, file, kind):
+    folder = record(tmp_path / "trace", (0.026, 0.126), runs=20)
+    path = folder / file
+    if kind == "line":  # 1 GB of nothing, of which only the beginning may be read
+        with open(path, "ab") as f:
+            f.truncate(1 << 30)
+    else:
+        path.unlink()
+        path.symlink_to("/dev/zero") if kind == "device" else os.mkfifo(path)
+    for words in (["fold", folder], ["measure", "--source", f"replay:{folder}", "--", "true"]):
+        done = jm(*words, timeout=10)
+        assert file in sentence(done, FAILURE)
+        assert ("damaged" if kind == "line" else "not a plain file") in done.stderr
+
+
 def test_a_recording_of_this_program(tmp_path):
     """Phases and readings as `measure --csv` writes them are read; of nine runs little is known."""
     script = "for i in 1 2 3 4 5 6 7 8 9; do $JM mark kernel; $JM mark pause; sleep 0.05; done"
