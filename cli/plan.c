@@ -4,6 +4,7 @@
 #include "plan_schema.h"
 #include "run_plans.h"
 
+#include "engine/device.h"
 #include "meter/source.h"
 #include "report/text.h"
 #include "run/worker.h"
@@ -155,6 +156,30 @@ static void need_devices(json_t *needs, const char *list)
 	}
 }
 
+static bool is_of_backend(const char *device)
+{
+	for (size_t i = 0; jm_backend_name(i); i++)
+		if (strlen(jm_backend_name(i)) == strcspn(device, ":") &&
+			!strncmp(jm_backend_name(i), device, strcspn(device, ":")))
+			return true;
+	return false;
+}
+
+/* Can it compute here? That its backend is built in is not enough. */
+static void try_device(struct jm_run_call *r, const char *what)
+{
+	const char *name = what + strlen("device ");
+	struct jm_err why = JM_ERR_INIT;
+	struct jm_device d;
+
+	if (!is_of_backend(name) || json_object_get(r->cli->lacks, what))
+		return;
+	if (jm_device_open(name, 0, &d, &why))
+		json_object_set_new(r->cli->lacks, what, json_string(why.text));
+	else
+		jm_device_close(&d);
+}
+
 /* Can it be opened here? A misspelt one is in lacks already. */
 static void try_source(struct jm_run_call *r, const char *text)
 {
@@ -245,9 +270,12 @@ static bool print_needs(struct jm_run_call *r)
 	fprintf(r->cli->out, "\nNeeds\n");
 	json_object_foreach(needs, what, one)
 	{
-		const char *why = why_missing(r, what);
+		const char *why;
 		char line[700];
 
+		if (!strncmp(what, "device ", strlen("device ")))
+			try_device(r, what);
+		why = why_missing(r, what);
 		missing = missing || why;
 		snprintf(line, sizeof(line), "%-24s %s%s", what, why ? "missing: " : "here",
 			why ? why : "");

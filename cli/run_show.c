@@ -308,7 +308,8 @@ static void append_figures(const struct jm_run_show *show, const struct jm_case_
 	char part[64], text[32];
 
 	if (!isnan(p->watts)) {
-		snprintf(part, sizeof(part), "%.4g W %s", p->watts, jm_origin_name(p->origin));
+		snprintf(
+			part, sizeof(part), "total %.4g W %s", p->watts, jm_origin_name(p->origin));
 		append_figure(show, state, size, part, tail);
 	}
 	if (isnan(rate))

@@ -209,6 +209,15 @@ static int take_work(struct jm__plan_loader *l, struct jm_plan_run *run, const s
 	const struct jm_yaml *work = jm_yaml_get(map, "work"),
 			     *command = jm_yaml_get(map, "command");
 
+	for (int i = 0; i < map->n && !work && !command; i++) {
+		static const char *const either[] = {"work", "command"};
+		const char *near = jm_did_you_mean(map->key[i]->text, either, 2);
+
+		if (near)
+			return jm_yaml_fail(map->key[i], JM_EUSAGE, l->err,
+				"There is no key '%.80s'; did you mean '%s'?", map->key[i]->text,
+				near);
+	}
 	if (!work == !command)
 		return jm_yaml_fail(map, JM_EUSAGE, l->err,
 			"A run has either 'work' (a workload or model of 'joulemark list') or "

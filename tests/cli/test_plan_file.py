@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import pathlib
 import re
 import subprocess
 import time
@@ -420,6 +421,7 @@ REFUSED = [
     ("runs:\n  - {work: gemm, name: a, after: b}\n  - {work: gemm, name: b, after: a}\n", "", "wait for one another"),
     ("include: plan.yaml\nwork: gemm\n", "1:", "include one another"),
     ("work: gemm\nplatform: plan.yaml\n", "2:", "cannot be its own platform"),
+    ("wrok: gemm\nbatch: 3\n", "1:", "did you mean 'work'"),
     ("include: nowhere.yaml\nwork: gemm\n", "1:", "no file"),
     ("frobnicate: 3\nruns: [{work: gemm}]\n", "1:", "No run of the plan"),
     ("work: gemm\nm: \"a\\0b\"\n", "2:", "NUL"),
@@ -541,6 +543,14 @@ def test_plan_counts_pauses_and_the_least_repeats(tmp_path):
     text = jm("plan", path).stdout
     assert "gemm: 2 cases x 3 to 8 repeats; at least 3 min 30 s" in text  # 6 x 10 s and 5 x 30 s
     assert "up to 16 measurements in all" in text
+
+
+def test_a_device_that_cannot_be_opened_is_missing(tmp_path):
+    """That a backend is built in does not mean that its device is there."""
+    if pathlib.Path("/dev/nvidiactl").exists():
+        pytest.skip("there is an NVIDIA GPU here")
+    text = jm("plan", plan(tmp_path, "work: gemm\ndevice: [cpu, \"cuda:0\"]\nm: 8\nn: 8\nk: 8\n")).stdout
+    assert re.search(r"device cpu +here", text) and re.search(r"device cuda:0 +missing: ", text), text
 
 
 def test_plan_of_a_machine_that_is_not_here(tmp_path):
