@@ -5,7 +5,7 @@
 # of time or saves less than 2 % of energy: an engineer lets CI guard the energy of a program so, with the stores of two
 # versions in place of two settings.
 # prints: simulated.* 5 pairs
-# prints: energy J/token .* lower
+# prints: energy .?J/token .* lower
 set -eu
 jm=${1:-joulemark}
 work=$(mktemp -d "${TMPDIR:-/tmp}/joulemark-compare.XXXXXX")

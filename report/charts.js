@@ -36,6 +36,7 @@
 					formatter: col.better > 0 ? "highest" : "lowest",
 					color: c.best,
 					position: "top",
+					align: i === Math.min(...part.curve) ? "left" : undefined, // beside the axis, not on it
 					fontWeight: "bold",
 					distance: 8,
 				},

@@ -44,10 +44,24 @@ static void put_change(const struct jm_comparison *c, char *out, size_t size)
 /* "-" where it is unknown. */
 static void put_number(double value, char *out, size_t size)
 {
-	if (isnan(value))
+	if (isnan(value)) {
 		snprintf(out, size, "-");
-	else
-		snprintf(out, size, "%.4g", value);
+	} else {
+		snprintf(out, size, fabs(value) >= 1e4 ? "%.0f" : "%.4g", value);
+		jm_text_apart(out, size);
+	}
+}
+
+/* The prefix of the unit that both means of a line have, "µ" of 8.27 µs/token; watts and long times have none. */
+static double prefix_of(const struct jm_compare_row *row, int metric, const char **ret_prefix)
+{
+	double mean = isnan(row->line[metric].mean_a) ? row->line[metric].mean_b
+						      : row->line[metric].mean_a;
+
+	*ret_prefix = "";
+	if (*units[metric] == 's')
+		return fabs(mean) < 1 ? jm_text_prefix("J", mean, ret_prefix) : 1;
+	return jm_text_prefix(units[metric], mean, ret_prefix);
 }
 
 enum column { WHAT, OF_A, OF_B, RATIO, CHANGE, P, RESULT, COLUMNS };
@@ -56,12 +70,14 @@ static void put_cell(
 	const struct jm_compare_row *row, int metric, enum column column, char *out, size_t size)
 {
 	const struct jm_compare_line *l = &row->line[metric];
+	const char *prefix;
+	double factor = prefix_of(row, metric, &prefix);
 	char unit[48];
 
 	switch (column) {
 	case WHAT:
 		put_unit(metric, row->item, unit, sizeof(unit));
-		snprintf(out, size, "%s %s", jm_compared_names[metric], unit);
+		snprintf(out, size, "%s %s%s", jm_compared_names[metric], prefix, unit);
 		return;
 	case CHANGE:
 		put_change(&l->c, out, size);
@@ -77,8 +93,8 @@ static void put_cell(
 		snprintf(out, size, "%s", l->why_not ? "-" : jm_compare_verdict(l));
 		return;
 	default:
-		put_number(column == OF_A   ? l->mean_a
-			   : column == OF_B ? l->mean_b
+		put_number(column == OF_A   ? l->mean_a / factor
+			   : column == OF_B ? l->mean_b / factor
 					    : l->c.ratio,
 			out, size);
 	}

@@ -3,6 +3,7 @@
 import copy
 import itertools
 import json
+import re
 import math
 
 import pytest
@@ -88,6 +89,16 @@ def test_independent_runs_as_numpy_has_them(tmp_path):
         assert m["p"] == pytest.approx(by_numpy(x, y, False)[3], abs=1e-6)
     assert got["time"]["verdict"] == "higher" and got["power"]["verdict"] == "lower"
     assert got["energy"]["verdict"] == "unclear"
+
+
+def test_small_means_have_a_prefix(tmp_path):
+    """For people 8.5 ms/image in place of 0.0085, and digits in groups; JSON keeps the plain unit."""
+    a = write(tmp_path, runs([t / 12 for t in TIMES_A], [j * 1e6 for j in JOULES_A]), "a.json")
+    out = jm("compare", a, a).stdout
+    mean = np.exp(np.mean(np.log(TIMES_A))) / 12 / 10
+    assert f" {mean * 1e3:.4g} " in out and re.search(r"^ *time ms/", out, re.M), out
+    assert re.search(r"^ *energy MJ/\w+ +3", out, re.M) and "e+0" not in out
+    assert metrics(compare(a, a))["time"]["unit"].startswith("s/")
 
 
 def test_the_text_fits_80_columns(tmp_path):
