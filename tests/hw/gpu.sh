@@ -3,13 +3,14 @@
 # What needs an NVIDIA GPU, in one call: tests/hw/gpu.sh BUILD [STEP...]. Every op against the reference, the backends'
 # test in each type, losses beside the processor's, records of single products and of networks, compute-sanitizer over two
 # steps, and with PyTorch how products of 8 bits are added. Without STEP all of them; a STEP is the beginning of a name
-# ("losses", "fp8"). Each has a limit of its own; the limits add up to 19 minutes. Ends with "ok" or names what failed.
+# ("losses", "fp8"). Each has a limit of its own. Ends with "ok", the time and the sum of the limits, or names what failed.
 set -u
 build=$(cd "${1:-build}" && pwd) || exit 2
 shift
 work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
 failed=()
+limits=0
 wanted=("$@")
 text=$(cd "$(dirname "$0")/../.." && pwd)/docs/engine.md
 gpt="layers=2 hidden=192 heads=3 ffn=768 vocab=257 context=128 positions=learned"
@@ -27,6 +28,7 @@ step() { # NAME SECONDS COMMAND...
 	local name=$1 limit=$2 begin=$SECONDS
 	shift 2
 	is_wanted "$name" || return
+	limits=$((limits + limit))
 	echo "== $name"
 	timeout -k 5 "$limit" bash -c '"$@"' _ "$@" || failed+=("$name")
 	echo "== $name: $((SECONDS - begin)) s of $limit"
@@ -116,4 +118,4 @@ if [ ${#failed[@]} -gt 0 ]; then
 	printf 'failed: %s\n' "${failed[@]}"
 	exit 1
 fi
-echo "ok after $SECONDS s"
+echo "ok after $SECONDS s of at most $limits"
