@@ -4,13 +4,18 @@ same time and without communication, then together.
 
 ddp_torch.py MODEL BATCH SEQ SECONDS [alone] [together]       MODEL: gpt (117 M parameters), resnet50
 
-BATCH is that of each GPU; without alone and together both are measured.
+BATCH is that of each GPU; without alone and together both are measured. GATE=FOLDER: before each measurement the program
+makes FOLDER/MODEL.PHASE.ready.RANK and waits, with the GPU idle, for FOLDER/MODEL.PHASE.go, so that several programs can
+compile at the same time and measure one after the other.
 
 bf16 by autocast, torch.compile, fused AdamW, gradients clipped, cuDNN's attention, buckets as DistributedDataParallel has
-them. Prints one line of JSON: items/s of each GPU alone and of both together, the median of windows of about 1 s.
+them. Prints one line of JSON: of each GPU, alone and together with the other, items/s (the median, the least and the most
+of windows of about 1 s) and joules per item by NVML's energy counter.
 """
 import json
 import os
+import pathlib
+import socket
 import statistics
 import sys
 import time
@@ -74,27 +79,40 @@ class Training:
         return (time.perf_counter() - start) / steps
 
 
-def measure(name, batch, seq, seconds, together):
-    """Items/s of this GPU, the median, the least and the most of windows of about 1 s."""
-    training = Training(name, batch, seq, together)
+def wait_at_gate(name, phase):
+    if "GATE" not in os.environ:
+        return
+    gate = pathlib.Path(os.environ["GATE"])
+    torch.cuda.synchronize()
+    (gate / f"{name}.{phase}.ready.{dist.get_rank()}").touch()
+    while not (gate / f"{name}.{phase}.go").exists():
+        time.sleep(0.05)
+
+
+def measure(name, batch, seq, seconds, phase):
+    """Items/s of this GPU: the median, the least and the most of windows of about 1 s; and joules per item."""
+    training = Training(name, batch, seq, phase == "together")
     training.time(6)
+    wait_at_gate(name, phase)
     dist.barrier()
-    steps = torch.tensor(max(1, round(1 / training.time(4))), device="cuda")
+    steps = torch.tensor(max(1, round(1 / training.time(8))), device="cuda")
     dist.broadcast(steps, 0)
+    before = train_torch.joules()
     rates = [training.items / training.time(int(steps)) for _ in range(seconds)]
+    used = train_torch.joules() - before
     dist.barrier()
-    return statistics.median(rates), min(rates), max(rates)
+    return statistics.median(rates), min(rates), max(rates), used / (seconds * int(steps) * training.items)
 
 
-def work(rank, world, name, batch, seq, seconds, phases):
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29531", NCCL_NVLS_ENABLE="0")
+def work(rank, port, world, name, batch, seq, seconds, phases):
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port, NCCL_NVLS_ENABLE="0")
     torch.cuda.set_device(rank)
     torch.set_float32_matmul_precision("high")
     torch.backends.cudnn.benchmark = True
     dist.init_process_group("nccl", rank=rank, world_size=world)
     found = {}
     for what in phases:
-        mine = measure(name, batch, seq, seconds, what == "together")
+        mine = measure(name, batch, seq, seconds, what)
         everyone = [None] * world
         dist.all_gather_object(everyone, mine)
         found[what] = everyone
@@ -106,5 +124,11 @@ def work(rank, world, name, batch, seq, seconds, phases):
     dist.destroy_process_group()
 
 
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return str(s.getsockname()[1])
+
+
 if __name__ == "__main__":
-    mp.spawn(work, args=(2, *sys.argv[1:2], *map(int, sys.argv[2:5]), sys.argv[5:] or ["alone", "together"]), nprocs=2)
+    mp.spawn(work, args=(free_port(), 2, *sys.argv[1:2], *map(int, sys.argv[2:5]), sys.argv[5:] or ["alone", "together"]), nprocs=2)

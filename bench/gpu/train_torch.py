@@ -176,7 +176,7 @@ class Training:
 def joules():
     import pynvml
     pynvml.nvmlInit()
-    uuid = "GPU-" + str(torch.cuda.get_device_properties(0).uuid)
+    uuid = "GPU-" + str(torch.cuda.get_device_properties(torch.cuda.current_device()).uuid)
     handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
     return pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1e3
 
