@@ -61,7 +61,7 @@ sanitize() { # PRECISION
 record() { # CONDITION RUN'S ARGUMENTS...
 	local condition=$1
 	shift
-	"$build/joulemark" run "$@" --device cuda:0 --source nvml --json "$work/record" >"$work/out" 2>&1 ||
+	"$build/joulemark" run "$@" --device "${devices:-cuda:0}" --source nvml --json "$work/record" >"$work/out" 2>&1 ||
 		{ tail -5 "$work/out"; return 1; }
 	python3 - "$condition" "$work/record" <<-'END'
 		import json, sys
@@ -70,13 +70,47 @@ record() { # CONDITION RUN'S ARGUMENTS...
 		for r in records:
 		    phase = next(p for p in r["phases"] if p["name"] == "steady")
 		    watts = r["total"]["joules_measured"] / (phase["end_s"] - phase["start_s"])
-		    soft, aligned = r.get("soft") or {}, r["alignment"]
+		    soft, aligned = r.get("soft") or {}, r.get("alignment")
 		    print({"watts": round(watts, 1), "rate": r["throughput"], "soft": soft, "alignment": aligned, "selftest": r.get("selftest")})
 		    if not eval(sys.argv[1]):
 		        sys.exit("not so: " + sys.argv[1])
 	END
 }
 
+# Ranks on two GPUs: a record like the one above.
+two() { # CONDITION RUN'S ARGUMENTS...
+	local devices=cuda:0,cuda:1
+	record "$@" --ranks 2
+}
+
+# The losses of two ranks are those of one with the same global batch.
+two_losses() { # LARGEST RELATIVE DIFFERENCE
+	local small=(gpt --layers 4 --hidden 256 --heads 4 --vocab 256 --context 128 --seq 128 --warmup 0 --steps 10 --lr 0.001)
+	record 'r["verified"]' "${small[@]}" --batch 8 && cp "$work/record" "$work/one" &&
+		two 'r["verified"] and r["communication"]["transport"] == "nccl"' "${small[@]}" --batch 4 &&
+		python3 - "$1" "$work/one" "$work/record" <<-'END'
+			import json, sys
+			one, both = (json.load(open(path)) for path in sys.argv[2:])
+			worst = max(abs(one[k] - both[k]) / one[k] for k in ("loss_first", "loss_last"))
+			print("largest relative difference of a loss:", worst)
+			sys.exit(not worst <= float(sys.argv[1]))
+		END
+}
+
+# A rank that is killed during a step ends the other one.
+two_killed() {
+	local pid victim begin
+	"$build/joulemark" run gpt-117m --batch 8 --precision bf16 --seconds 60 --device cuda:0,cuda:1 --ranks 2 \
+		--source nvml >"$work/out" 2>&1 &
+	pid=$!
+	sleep 12
+	read -r _ victim <"/proc/$pid/task/$pid/children"
+	begin=$SECONDS
+	kill -KILL "$victim"
+	wait $pid
+	echo "status $?, after $((SECONDS - begin)) s: $(grep -m 1 "Rank 1" "$work/out")"
+	[ $((SECONDS - begin)) -le 10 ] && grep -q "Rank 1 of 2 .* was killed by signal 9" "$work/out"
+}
 
 through_shim() { # RUN'S ARGUMENTS...
 	JM_NVML_LIB=$build/tests/fake/libnvidia-ml-shim.so JM_NVML_SHIM_FILE=$work/limits record \
@@ -84,7 +118,7 @@ through_shim() { # RUN'S ARGUMENTS...
 }
 
 tools=$(cd "$(dirname "$0")" && pwd)
-export -f losses compare chunked sanitize record through_shim
+export -f losses compare chunked sanitize record through_shim two two_losses two_killed
 product=(gemm --m 8192 --n 8192 --k 8192 --precision bf16 --seconds 3)
 small=(--layers 4 --hidden 2048 --heads 32 --kv-heads 8 --ffn 8192 --vocab 32000 --context 2048 --theta 500000)
 mkdir "$work/backends" && ln -s "$build/backends/cuda.so" "$work/backends/"
@@ -110,6 +144,19 @@ step share 30 record '0 < soft["units"] < soft["units_of"] and r["verified"]' "$
 step hold 30 record 'abs(watts - 400) < 20 and soft["busy_share"] < 1' "${product[@]}" --hold-power 400W --seconds 6
 step clock 30 record 'aligned["error_ns"] < 20e3 and aligned["anchors"] == 3' "${product[@]}"
 step shim 30 through_shim "${product[@]}"
+both='r["verified"] and r["devices"] == 2 and r["transfer"]["transport"] == "nccl"'
+once='abs(sum(m["joules"] for m in r["meters"] if m["id"] in ["nvml:" + x["uuid"] for x in r["gang"]["ranks"]])
+	/ r["total"]["joules_measured"] - 1) < 1e-9'
+if [ "$(nvidia-smi --list-gpus | wc -l)" -ge 2 ]; then
+	step "two losses" 30 two_losses 1e-5
+	step "two allreduce" 40 two "$both and r['transfer']['bus_bytes_per_s'] > 0" allreduce --size 0.008,0.512 --seconds 1
+	step "two allgather" 30 two "$both" allgather --size 0.512 --seconds 1
+	step "two training" 40 two "$once and r['communication']['exposed_s_per_step'] > 0" gpt-117m --batch 16 \
+		--precision bf16 --warmup 1s --seconds 3
+	step "two, one killed" 40 two_killed
+elif is_wanted two; then
+	echo "== two ...: skipped, because this machine has one GPU"
+fi
 if command -v compute-sanitizer >/dev/null; then
 	step "memcheck bf16" 60 sanitize bf16
 	step "fp8 memcheck" 60 sanitize fp8
