@@ -88,6 +88,8 @@ static int open_library(struct calls *ret, struct jm_err *err)
 	 * has precedence.
 	 */
 	setenv("NCCL_NVLS_ENABLE", "0", 0);
+	/* NCCL writes what NCCL_DEBUG asks for to standard output, which only rank 0 may have. */
+	setenv("NCCL_DEBUG_FILE", "/dev/stderr", 0);
 	code = jm_library_open(&library, ret, err);
 	if (code)
 		return code;

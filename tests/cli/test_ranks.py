@@ -265,6 +265,13 @@ def test_what_nccl_lacks_is_said(two_devices, more, env, hint):
     assert r["reason"].startswith("Rank ") and hint in r["reason"], r["reason"]
 
 
+def test_messages_of_nccl_come_from_all_ranks(two_devices):
+    done = jm(*GPT, "--batch", "1", "--steps", "1", *TWO, "--json", "-", env={**two_devices, "NCCL_DEBUG": "INFO"})
+    assert json.loads(done.stdout)["status"] == "ok"
+    for rank in 0, 1:
+        assert f"nccl-fake INFO: rank {rank}" in done.stderr
+
+
 @pytest.mark.parametrize("kind, factor", [("allreduce", 2), ("allgather", 1)])
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_transfers_over_sizes(kind, factor, ranks, tmp_path):

@@ -52,6 +52,18 @@ int ncclGetUniqueId(struct id *id)
 	return fd < 0 ? FAILED : 0;
 }
 
+/* What NCCL_DEBUG asks for goes to the file that NCCL_DEBUG_FILE names, else to standard output. */
+static void tell(int rank)
+{
+	const char *file = getenv("NCCL_DEBUG_FILE");
+	FILE *f = getenv("NCCL_DEBUG") ? fopen(file ? file : "/dev/stdout", "we") : NULL;
+
+	if (!f)
+		return;
+	fprintf(f, "nccl-fake INFO: rank %d\n", rank);
+	fclose(f);
+}
+
 JM_API int ncclCommInitRank(void **ret, int world, struct id id, int rank);
 int ncclCommInitRank(void **ret, int world, struct id id, int rank)
 {
@@ -60,6 +72,7 @@ int ncclCommInitRank(void **ret, int world, struct id id, int rank)
 	struct jm_comm_place place = {.rank = rank, .world = world, .fd = fd};
 	int rc = fd < 0 || !c || jm_transport_local.open(&place, &c->local, NULL) ? FAILED : 0;
 
+	tell(rank);
 	c->world = world;
 	if (fd >= 0)
 		close(fd);
