@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "https.h"
+#include "secret.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -7,7 +8,6 @@
 #include <string.h>
 
 #define ANSWER_MAX ((size_t)4 << 20)
-#define SECRET_MAX 256
 
 static const struct jm_symbol symbols[] = {
 #define X(name) {#name, offsetof(struct jm_https, call.name)},
@@ -47,17 +47,11 @@ static size_t take(char *from, size_t size, size_t n, void *arg)
 
 static int set_password(struct jm_https *h, const struct jm_https_peer *peer, struct jm_err *err)
 {
-	FILE *f = peer->password_file ? fopen(peer->password_file, "re") : NULL;
-	char secret[SECRET_MAX] = "";
-	char *got = f ? fgets(secret, sizeof(secret), f) : secret;
-	int code = errno;
+	char secret[JM_SECRET_MAX] = "";
+	int rc = peer->password_file ? jm_secret_read(peer->password_file, secret, err) : 0;
 
-	if (f)
-		fclose(f);
-	if (peer->password_file && (!f || !got))
-		return jm_err_set(err, JM_EIO, "Cannot read the password in %s: %s.",
-			peer->password_file, f ? "it is empty" : strerror(code));
-	secret[strcspn(secret, "\r\n")] = '\0';
+	if (rc)
+		return rc;
 	h->call.curl_easy_setopt(h->line, CURLOPT_HTTPAUTH, (long)CURLAUTH_BASIC);
 	h->call.curl_easy_setopt(h->line, CURLOPT_USERNAME, peer->user);
 	h->call.curl_easy_setopt(h->line, CURLOPT_PASSWORD, secret);

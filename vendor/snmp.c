@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A session of net-snmp without its MIBs, configuration and files of its own; secrets come from files. */
 #include "snmp.h"
+#include "secret.h"
 
 #include <errno.h>
 #include <math.h>
@@ -8,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SECRET_MAX 256
-#define NOWHERE	   "/proc/self/nowhere" /* a folder that cannot be made */
+#define NOWHERE "/proc/self/nowhere" /* a folder that cannot be made */
 
 static const struct jm_symbol symbols[] = {
 #define X(name) {#name, offsetof(struct jm_snmp_calls, name)},
@@ -110,28 +110,13 @@ bool jm_snmp_ask(struct jm_snmp *s, const struct jm_snmp_value *const *value, in
 	return rc == STAT_SUCCESS;
 }
 
-/* The first line of a file that only its owner may read. */
-static int read_secret(const char *path, char *out, struct jm_err *err)
-{
-	FILE *f = fopen(path, "re");
-	char *got = f ? fgets(out, SECRET_MAX, f) : NULL;
-
-	if (f)
-		fclose(f);
-	if (!got)
-		return jm_err_set(err, JM_EIO, "Cannot read the secret in %s: %s.", path,
-			f ? "it is empty" : strerror(errno));
-	out[strcspn(out, "\r\n")] = '\0';
-	return 0;
-}
-
 /* A password as the key of one protocol (RFC 3414, SHA-1). */
 static int make_key(
 	struct jm_snmp *s, const char *path, u_char *key, size_t *ret_length, struct jm_err *err)
 {
 	static const oid sha[] = {1, 3, 6, 1, 6, 3, 10, 1, 1, 3};
-	char secret[SECRET_MAX];
-	int rc = read_secret(path, secret, err);
+	char secret[JM_SECRET_MAX];
+	int rc = jm_secret_read(path, secret, err);
 
 	*ret_length = USM_AUTH_KU_LEN;
 	if (!rc && s->call.generate_Ku(sha, sizeof(sha) / sizeof(sha[0]), (u_char *)secret,
@@ -173,7 +158,7 @@ static int set_user(struct jm_snmp *s, const struct jm_snmp_peer *peer, netsnmp_
 static int open_line(struct jm_snmp *s, const struct jm_snmp_peer *peer, struct jm_err *err)
 {
 	const char *file = peer->community_file;
-	char address[160], community[SECRET_MAX] = "public";
+	char address[160], community[JM_SECRET_MAX] = "public";
 	netsnmp_session session;
 	int rc = 0, library_error = 0, system_error = 0;
 
@@ -187,7 +172,7 @@ static int open_line(struct jm_snmp *s, const struct jm_snmp_peer *peer, struct 
 		rc = set_user(s, peer, &session, err);
 	} else {
 		session.version = SNMP_VERSION_2c;
-		rc = file ? read_secret(file, community, err) : 0;
+		rc = file ? jm_secret_read(file, community, err) : 0;
 		session.community = (u_char *)community;
 		session.community_len = strlen(community);
 	}

@@ -3,7 +3,11 @@
 import base64
 import http.server
 import json
+import os
+import pathlib
+import resource
 import shutil
+import signal
 import ssl
 import subprocess
 import threading
@@ -151,6 +155,33 @@ def test_the_password_is_nowhere(bmc, tmp_path):
     assert "refuses" in text and "shut" not in text
     missing = bmc.source().replace(f"{bmc.folder}/password", f"{tmp_path}/none")
     assert f"{tmp_path}/none" in sentence(jm("measure", "--source", missing, "--", "true"))
+
+
+def core_after_crash(source, folder):
+    """Whether the kernel writes a core file of joulemark when it crashes in the middle of a measurement."""
+    def unlimited():
+        resource.setrlimit(resource.RLIMIT_CORE, (resource.getrlimit(resource.RLIMIT_CORE)[1],) * 2)
+
+    command = [BIN, "measure", "--source", source, "--", "sh", "-c", f"touch {folder}/begun; exec sleep 20"]
+    with subprocess.Popen(command, cwd=folder, preexec_fn=unlimited, stderr=subprocess.DEVNULL) as run:
+        while not (folder / "begun").exists() and run.poll() is None:
+            time.sleep(0.01)
+        (child,) = pathlib.Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text(encoding="ascii").split()[:1]
+        run.send_signal(signal.SIGSEGV)
+        status = os.waitpid(run.pid, 0)[1]
+        os.kill(int(child), signal.SIGKILL)
+        run.returncode = 0
+    for file in (folder / "begun", *folder.glob("core*")):
+        file.unlink()
+    return os.WCOREDUMP(status)
+
+
+def test_the_password_is_in_no_core_file(bmc, tmp_path):
+    """Its library keeps it in memory."""
+    if not core_after_crash("sim:h100x1", tmp_path):
+        pytest.skip("this machine writes no core files")
+    bmc.chassis("node", *FORMS[0])
+    assert not core_after_crash(bmc.source(), tmp_path)
 
 
 @pytest.mark.parametrize("answer", ["", "no json", "[]", '{"PowerWatts": 5}', '{"PowerWatts": {"Reading": "5"}}',
