@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The node's power as its management controller reports it over Redfish (DMTF DSP0268):
- * EnvironmentMetrics (PowerWatts, EnergykWh), else PowerControl of Power, of the chassis named or of the
- * first that has one. By libcurl, opened when it is needed. The controller's certificate is always
- * verified; the password comes from a file.
+ * EnvironmentMetrics (PowerWatts, EnergykWh), else PowerControl of Power, else the sum of what the supplies of
+ * PowerSubsystem take in (InputPowerWatts of their metrics), of the chassis named or of the first that has one. By
+ * libcurl, opened when it is needed. The controller's certificate is always verified; the password comes from a file.
  */
 #include "base/ctx.h"
 #include "base/clock.h"
@@ -16,9 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_WATTS 1e7
-#define MAX_PATH  256
-#define KWH	  3.6e6 /* J */
+#define MAX_WATTS    1e7
+#define MAX_PATH     256
+#define MAX_SUPPLIES 16
+#define KWH	     3.6e6 /* J */
 
 /* Where the numbers of a resource are. */
 struct form {
@@ -38,6 +39,9 @@ struct state {
 	char path[MAX_PATH];
 	const struct form *form;
 	bool has_energy;
+	/* paths of the metrics of power supplies, whose sum is the power; then form is not used */
+	char supply[MAX_SUPPLIES][MAX_PATH];
+	int n_supplies;
 };
 
 /* The number behind these keys; NAN = there is none, or one below 0. */
@@ -89,6 +93,65 @@ static bool try_resource(struct state *s, const char *path, const struct form *f
 	return true;
 }
 
+/* What a supply takes in; one that only stands by may report 0. */
+static double supply_watts(struct state *s, int i)
+{
+	static const char *const key[3] = {"InputPowerWatts", "Reading"};
+	struct jm_err none = JM_ERR_INIT;
+	json_t *metrics = jm_https_get_json(&s->https, s->supply[i], &none);
+	double watts = metrics ? number_at(metrics, key) : NAN;
+
+	json_decref(metrics);
+	return watts;
+}
+
+static double supplies_watts(struct state *s)
+{
+	double sum = 0;
+
+	for (int i = 0; i < s->n_supplies; i++)
+		sum += supply_watts(s, i);
+	return sum > 0 && sum < MAX_WATTS ? sum : NAN;
+}
+
+/* A place without a supply has no metrics. */
+static void add_supply(struct state *s, const char *path)
+{
+	struct jm_err none = JM_ERR_INIT;
+	json_t *supply = path ? jm_https_get_json(&s->https, path, &none) : NULL;
+	const char *metrics = supply ? link_of(supply, "Metrics") : NULL;
+
+	if (metrics && s->n_supplies < MAX_SUPPLIES && strlen(metrics) < MAX_PATH) {
+		snprintf(s->supply[s->n_supplies], MAX_PATH, "%s", metrics);
+		s->n_supplies += !isnan(supply_watts(s, s->n_supplies));
+	}
+	json_decref(supply);
+}
+
+static bool try_supplies(struct state *s, const char *path)
+{
+	struct jm_err none = JM_ERR_INIT;
+	json_t *subsystem = jm_https_get_json(&s->https, path, &none), *list = NULL;
+	const char *link = subsystem ? link_of(subsystem, "PowerSupplies") : NULL;
+	const json_t *member;
+	size_t i;
+
+	list = link ? jm_https_get_json(&s->https, link, &none) : NULL;
+	json_array_foreach(json_object_get(list, "Members"), i, member)
+	{
+		add_supply(s, json_string_value(json_object_get(member, "@odata.id")));
+	}
+	json_decref(list);
+	json_decref(subsystem);
+	if (isnan(supplies_watts(s)) || strlen(path) >= sizeof(s->path)) {
+		s->n_supplies = 0;
+		return false;
+	}
+	memcpy(s->path, path, strlen(path) + 1);
+	s->has_energy = false;
+	return true;
+}
+
 static bool try_chassis(struct state *s, const char *path)
 {
 	struct jm_err none = JM_ERR_INIT;
@@ -100,6 +163,8 @@ static bool try_chassis(struct state *s, const char *path)
 
 		found = link && try_resource(s, link, &forms[i]);
 	}
+	if (chassis && !found && link_of(chassis, "PowerSubsystem"))
+		found = try_supplies(s, link_of(chassis, "PowerSubsystem"));
 	json_decref(chassis);
 	return found;
 }
@@ -135,9 +200,13 @@ static int use_path(struct state *s, const char *path, struct jm_err *err)
 	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
 		if (try_resource(s, path, &forms[i]))
 			return 0;
+	if (try_supplies(s, path))
+		return 0;
 	return jm_err_set(err, JM_ENOENT,
-		"%s of the management controller %s has neither PowerWatts nor PowerControl.", path,
-		s->https.host);
+		"%s of the management controller %s has neither PowerWatts nor PowerControl, and "
+		"no "
+		"power supply that reports its InputPowerWatts.",
+		path, s->https.host);
 }
 
 /* ---- the source ---- */
@@ -180,7 +249,9 @@ static int add_meter(
 	struct jm_signal energy = {.quantity = JM_Q_ENERGY, .accuracy = NAN};
 	int rc;
 
-	meter.scope = strcmp(meter.covers, "/") ? JM_SCOPE_PLATFORM : JM_SCOPE_NODE;
+	meter.scope = strcmp(meter.covers, "/") ? JM_SCOPE_PLATFORM
+		      : s->n_supplies		? JM_SCOPE_PSU
+						: JM_SCOPE_NODE;
 	snprintf(meter.id, sizeof(meter.id), "redfish:%.40s%.60s", s->https.host, s->path);
 	snprintf(meter.label, sizeof(meter.label), "%.50s (Redfish)", s->https.host);
 	rc = jm_meters_add(set, &meter, err);
@@ -215,20 +286,32 @@ static int redfish_open(struct jm_ctx *ctx, const struct jm_values *options, str
 	return 0;
 }
 
+/* Power, and energy in joules where there is a counter. */
+static void ask(struct state *s, double *ret_watts, double *ret_joules)
+{
+	struct jm_err none = JM_ERR_INIT;
+	json_t *resource = s->n_supplies ? NULL : jm_https_get_json(&s->https, s->path, &none);
+
+	*ret_joules = NAN;
+	*ret_watts = s->n_supplies ? supplies_watts(s) : resource ? watts_of(s, resource) : NAN;
+	if (resource && s->has_energy)
+		*ret_joules = number_at(resource, s->form->energy) * KWH;
+	json_decref(resource);
+}
+
 static int redfish_read(void *state, struct jm_sink *sink, struct jm_err *err)
 {
 	struct state *s = state;
-	struct jm_err none = JM_ERR_INIT;
-	int64_t asked = jm_ctx_now(s->ctx);
-	json_t *resource = jm_https_get_json(&s->https, s->path, &none);
-	/* The controller read its sensor at some time between question and answer. */
-	int64_t now = asked + (jm_ctx_now(s->ctx) - asked) / 2;
+	int64_t asked = jm_ctx_now(s->ctx), now;
+	double watts, joules;
 
 	(void)err;
-	jm_give(sink, 0, resource ? watts_of(s, resource) : NAN, now);
+	ask(s, &watts, &joules);
+	/* The controller read its sensor at some time between question and answer. */
+	now = asked + (jm_ctx_now(s->ctx) - asked) / 2;
+	jm_give(sink, 0, watts, now);
 	if (s->has_energy)
-		jm_give(sink, 1, resource ? number_at(resource, s->form->energy) * KWH : NAN, now);
-	json_decref(resource);
+		jm_give(sink, 1, joules, now);
 	return 0;
 }
 
@@ -258,7 +341,7 @@ static const struct jm_option options[] = {
 	{.name = "path",
 		.type = JM_TEXT,
 		.argument = "PATH",
-		.help = "path of the resource: EnvironmentMetrics or Power"},
+		.help = "path of the resource: EnvironmentMetrics, Power or PowerSubsystem"},
 	{.name = "port",
 		.type = JM_INT,
 		.min = 1,

@@ -115,6 +115,35 @@ def test_forms(bmc, link, resource):
     assert ("energy" in {s["quantity"] for s in one["signals"]}) == (resource is counting)
 
 
+def supplies(bmc, *watts):
+    """A chassis with PowerSubsystem alone; None: a place without a supply."""
+    bmc.chassis("node", "PowerSubsystem", {"PowerSupplies": {"@odata.id": "/p"}})
+    bmc.resources["/p"] = {"Members": [{"@odata.id": f"/p/{i}"} for i in range(len(watts))]}
+    for i, one in enumerate(watts):
+        bmc.resources[f"/p/{i}"] = {} if one is None else {"Metrics": {"@odata.id": f"/p/{i}/m"}}
+        bmc.resources[f"/p/{i}/m"] = {"InputPowerWatts": {"Reading": one}, "OutputPowerWatts": {"Reading": 1}}
+
+
+def test_what_the_supplies_take_in_is_added(bmc):
+    supplies(bmc, 500, 0, None, 300.5)
+    (one,) = measure(bmc)["meters"]
+    assert one["watts_mean"] == pytest.approx(800.5) and one["scope"] == "psu"
+    assert measure(bmc, ",path=/redfish/v1/Chassis/node/PowerSubsystem")["meters"][0]["watts_mean"] == pytest.approx(800.5)
+
+
+def test_a_supply_that_stops_telling_makes_the_sum_unknown(bmc):
+    supplies(bmc, 500, 300)
+    answers = iter([300, 300, 300] + [None] * 1000)
+    bmc.resources["/p/1/m"] = lambda: {"InputPowerWatts": {"Reading": next(answers)}}
+    (one,) = measure(bmc)["meters"]
+    assert one["joules"] is None and one["gaps"] >= 1
+
+
+def test_supplies_that_tell_nothing(bmc):
+    supplies(bmc, -1, "5")
+    assert "reports no power" in sentence(jm("measure", "--source", bmc.source(), "--", "true"))
+
+
 def test_a_chassis_or_a_resource_by_name(bmc):
     bmc.chassis("first", *FORMS[1])
     bmc.chassis("second", "Power", {"PowerControl": [{"PowerConsumedWatts": 300}]})
