@@ -45,6 +45,16 @@ static const struct jm_option options[] = {
 		.needs_unit = true,
 		.fallback = "0s",
 		.help = "delay of the sensor, as 'joulemark calibrate' found it"},
+	{.name = "lag",
+		.type = JM_DURATION,
+		.unit = "s",
+		.min = 0,
+		.max = 100,
+		.argument = "TIME",
+		.needs_unit = true,
+		.fallback = "0s",
+		.help = "time constant with which the sensor follows power: the rise and fall that "
+			"'joulemark calibrate' found"},
 	{.name = "json",
 		.type = JM_TEXT,
 		.argument = "FILE",
@@ -73,6 +83,7 @@ static int fold_signal(const struct jm_cli *cli, const struct jm_recording *r,
 {
 	double window = jm_values_number(&cli->values, "window");
 	double bins = jm_values_number(&cli->values, "bins");
+	struct jm_fold_sensor sensor;
 	struct jm_reading *change;
 	int n, first, rc;
 
@@ -87,9 +98,14 @@ static int fold_signal(const struct jm_cli *cli, const struct jm_recording *r,
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the recording %s.", r->folder);
 	n = jm_sensor_changes(&s->about, s->reading, s->n, change);
 	first = !s->about.stamped && n > 0; /* nobody saw that one come */
-	rc = jm_fold(change + first, n - first, &r->runs, window,
-		jm_values_number(&cli->values, "delay"), polling_s(s), isnan(bins) ? 0 : (int)bins,
-		ret, err);
+	sensor = (struct jm_fold_sensor){
+		.window_s = window,
+		.delay_s = jm_values_number(&cli->values, "delay"),
+		.lag_s = jm_values_number(&cli->values, "lag"),
+		.least_s = polling_s(s),
+	};
+	rc = jm_fold(change + first, n - first, &r->runs, &sensor, isnan(bins) ? 0 : (int)bins, ret,
+		err);
 	free(change);
 	return rc;
 }
@@ -229,7 +245,7 @@ const struct jm_command jm_command_fold = {
 		"A meter is left out, with a warning, if the window of its sensor is unknown or if "
 		"its readings do not suffice.\n\n"
 		"The uncertainty (95 %) is that of sampling; it does not include the accuracy of "
-		"the sensor.",
+		"the sensor, nor that of --window, --delay and --lag.",
 	.example = "joulemark measure --csv trace --interval 1ms -- python3 kernels.py\n"
 		   "joulemark fold --phase kernel trace",
 	.options = options,

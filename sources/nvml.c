@@ -5,7 +5,8 @@
  * What changes slowly is asked for ten times a second at most, and the energy counter when read_budget.h says:
  * an H200's driver computes for 2 to 6 ms to tell it. In between they repeat their reading, with its old
  * time. All power of a GPU comes in one call to the driver, of microseconds. The times for which clocks were
- * held back, and activity, are read so seldom that this costs at most a thousandth of a processor.
+ * held back are read so seldom that this costs at most a thousandth of a processor, and activity, which is read only
+ * on request, a hundredth: an H200's driver computes for 2 ms to tell it.
  */
 #include "base/ctx.h"
 #include "base/clock.h"
@@ -17,7 +18,8 @@
 
 #define SLOW_NS (100 * JM_MILLISECOND)
 /* Shares of a processor that seldom readings may cost. */
-#define SELDOM_SHARE 1000
+#define TIMES_SHARE    1000
+#define ACTIVITY_SHARE 100
 /* A time stamp further off than this is not believed. */
 #define STAMP_SLACK_NS (5 * JM_SECOND)
 
@@ -152,10 +154,10 @@ static void read_gpu(struct jm_nvml_state *s, struct jm_nvml_board *g, bool slow
 		read_calls(s, g, slow);
 }
 
-static int64_t seldom(int64_t now, int64_t period, int64_t cost)
+static int64_t seldom(int64_t now, int64_t period, int64_t cost, int share)
 {
-	if (period < cost * SELDOM_SHARE)
-		period = cost * SELDOM_SHARE;
+	if (period < cost * share)
+		period = cost * share;
 	return now + period - JM_MILLISECOND;
 }
 
@@ -170,7 +172,7 @@ static void read_times(struct jm_nvml_state *s, int64_t now)
 		if (!g->lost && n)
 			read_fields(s, g, g->begin[JM_NVML_TIME], n);
 	}
-	s->next_times = seldom(now, SLOW_NS, jm_clock_thread() - before);
+	s->next_times = seldom(now, SLOW_NS, jm_clock_thread() - before, TIMES_SHARE);
 }
 
 static void read_activity(struct jm_nvml_state *s, int64_t now)
@@ -193,7 +195,8 @@ static void read_activity(struct jm_nvml_state *s, int64_t now)
 			g->slot[g->begin[JM_NVML_ACTIVITY] + k].last =
 				(struct jm_reading){.value = value[k], .t_ns = now};
 	}
-	s->next_activity = seldom(now, JM_NVML_ACTIVITY_NS, jm_clock_thread() - before);
+	s->next_activity =
+		seldom(now, JM_NVML_ACTIVITY_NS, jm_clock_thread() - before, ACTIVITY_SHARE);
 }
 
 static void end_of_lost(struct jm_nvml_state *s, struct jm_nvml_board *g)

@@ -29,8 +29,9 @@ enum jm_nvml_code {
 
 /*
  * Fields of GetFieldValues; power in mW, energy in mJ, times in ns since the driver was loaded. The ids of two
- * of the times depend on the driver: 252 and 253 in the headers of CUDA 12.9 and 13.0 (drivers 575 and 580), 270
- * and 271 from CUDA 13.1 on (drivers 590 and newer). Before 575, 252 and 253 are power smoothing.
+ * of the times depend on the driver: 252 and 253 in the header of CUDA 12.9 (driver 575), 270 and 271 in that of CUDA
+ * 13.0 beside driver 580.159.04, which answers them, and in later ones; another header of CUDA 13.0 has 252 and 253.
+ * Otherwise 252 and 253 are power smoothing, in 32 bits.
  */
 enum jm_nvml_field_id {
 	JM_NVML_TIME_POWER_CAP = 74,
@@ -40,8 +41,8 @@ enum jm_nvml_field_id {
 	JM_NVML_TIME_RELIABILITY = 79,
 	JM_NVML_TIME_HW_THERMAL_575 = 252,
 	JM_NVML_TIME_POWER_BRAKE_575 = 253,
-	JM_NVML_TIME_HW_THERMAL_590 = 270,
-	JM_NVML_TIME_POWER_BRAKE_590 = 271,
+	JM_NVML_TIME_HW_THERMAL = 270,
+	JM_NVML_TIME_POWER_BRAKE = 271,
 	JM_NVML_ENERGY = 83,
 	JM_NVML_POWER_AVERAGE = 185,
 	JM_NVML_POWER_INSTANT = 186,

@@ -8,12 +8,15 @@
 
 #define UNKNOWNS (JM_FOLD_BINS + 1)
 #define SINGULAR 1e-9 /* of a pivot, relative */
+#define TAIL	 10   /* lags after which nothing of a run is left */
+#define SEEN	 3    /* lags in which much of it is */
 
 struct fit {
 	const struct jm_reading *readings;
 	const struct jm_fold_runs *runs;
 	int n;
-	double window_s, delay_s, duration_s;
+	struct jm_fold_sensor sensor;
+	double duration_s;
 	int bins;
 	/* normal equations: sums of a a^T and a y; base is the last unknown */
 	double matrix[UNKNOWNS][UNKNOWNS], right[UNKNOWNS], squares;
@@ -21,11 +24,18 @@ struct fit {
 	int used, inside;
 };
 
-static double overlap(double a0, double a1, double b0, double b1)
+/* Integral from 0 to t of the response to a step at 0: what a sensor that follows with this lag has seen. */
+static double seen_of_step(double t, double lag_s)
 {
-	double from = fmax(a0, b0), to = fmin(a1, b1);
+	if (t <= 0)
+		return 0;
+	return lag_s > 0 ? t + lag_s * expm1(-t / lag_s) : t;
+}
 
-	return to > from ? to - from : 0;
+/* What it has seen, until t, of 1 W from a to b; J. */
+static double seen_until(double t, double a, double b, double lag_s)
+{
+	return seen_of_step(t - a, lag_s) - seen_of_step(t - b, lag_s);
 }
 
 /* The first run that ends after t. */
@@ -44,23 +54,30 @@ static int first_after(const struct fit *f, int64_t t_ns)
 	return low;
 }
 
-/* The share of the window of a reading that lies in each bin; false = none of it lies in a run. */
+static int64_t to_ns(double s)
+{
+	return (int64_t)(s * 1e9);
+}
+
+/* What the window of a reading holds of 1 W in each bin, over its length; false = hardly anything of a run. */
 static bool shares_of(const struct fit *f, int reading, double *ret)
 {
-	int64_t t_ns = f->readings[reading].t_ns - (int64_t)(f->delay_s * 1e9);
-	int64_t from_ns = t_ns - (int64_t)(f->window_s * 1e9);
-	double bin = f->duration_s / f->bins;
+	double window = f->sensor.window_s, lag = f->sensor.lag_s, bin = f->duration_s / f->bins;
+	int64_t t_ns = f->readings[reading].t_ns - to_ns(f->sensor.delay_s);
+	int64_t from_ns = t_ns - to_ns(window);
 	bool any = false;
 
 	memset(ret, 0, sizeof(*ret) * (size_t)f->bins);
-	for (int i = first_after(f, from_ns); i < f->runs->n && f->runs->begin_ns[i] < t_ns; i++) {
+	for (int i = first_after(f, from_ns - to_ns(TAIL * lag));
+		i < f->runs->n && f->runs->begin_ns[i] < t_ns; i++) {
 		/* the window, seen from the begin of the run */
-		double w0 = (double)(from_ns - f->runs->begin_ns[i]) * 1e-9;
+		double w0 = (double)(from_ns - f->runs->begin_ns[i]) * 1e-9, w1 = w0 + window;
 
 		for (int k = 0; k < f->bins; k++)
-			ret[k] +=
-				overlap(w0, w0 + f->window_s, k * bin, (k + 1) * bin) / f->window_s;
-		any = true;
+			ret[k] += (seen_until(w1, k * bin, (k + 1) * bin, lag) -
+					  seen_until(w0, k * bin, (k + 1) * bin, lag)) /
+				  window;
+		any = any || f->runs->end_ns[i] > from_ns - to_ns(SEEN * lag);
 	}
 	return any;
 }
@@ -83,7 +100,9 @@ static void add_reading(struct fit *f, int reading)
 /* A reading of the time of the runs, or of a window before or after. */
 static bool belongs(const struct fit *f, int reading)
 {
-	int64_t t = f->readings[reading].t_ns, slack = (int64_t)(2e9 * (f->window_s + f->delay_s));
+	int64_t slack =
+		to_ns(2 * (f->sensor.window_s + f->sensor.delay_s) + TAIL * f->sensor.lag_s);
+	int64_t t = f->readings[reading].t_ns;
 
 	return !isnan(f->readings[reading].value) && t >= f->runs->begin_ns[0] - slack &&
 	       t <= f->runs->end_ns[f->runs->n - 1] + slack;
@@ -246,7 +265,7 @@ static double median(const struct jm_fold_runs *runs, bool gaps)
 
 static int check(struct fit *f, struct jm_err *err)
 {
-	double gap;
+	double gap, reach = f->sensor.window_s + f->sensor.lag_s;
 
 	if (f->runs->n < JM_FOLD_RUNS)
 		return jm_err_set(err, JM_ERANGE,
@@ -257,34 +276,42 @@ static int check(struct fit *f, struct jm_err *err)
 	f->duration_s = median(f->runs, false);
 	if (isnan(gap) || isnan(f->duration_s))
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for %d runs.", f->runs->n);
-	if (gap < f->window_s)
+	if (gap < reach)
 		return jm_err_set(err, JM_ERANGE,
 			"The runs follow each other within %.3g ms, and the sensor averages over "
-			"%.3g ms: its readings show the mean of several runs, not the power inside "
+			"%.3g ms (window and lag): its readings show the mean of several runs, not "
+			"the power inside "
 			"one. Pause between runs for longer than the window, each time for a "
 			"different time.",
-			1e3 * gap, 1e3 * f->window_s);
+			1e3 * gap, 1e3 * reach);
 	return 0;
 }
 
-int jm_fold(const struct jm_reading *readings, int n, const struct jm_fold_runs *runs,
-	double window_s, double delay_s, double least_s, int bins, struct jm_fold *ret,
-	struct jm_err *err)
+/* Readings in which the runs are not found fit any model badly, and would be given as a power that nothing drew. */
+static int is_found(const struct jm_fold *fold, struct jm_err *err)
 {
-	struct fit f = {.readings = readings,
-		.runs = runs,
-		.n = n,
-		.window_s = window_s,
-		.delay_s = delay_s};
+	if (fold->joules > fold->joules_error)
+		return 0;
+	return jm_err_set(err, JM_ERANGE,
+		"The readings do not determine the power of a run: it would be %.3g ± %.2g W. Use "
+		"more runs, check the window, the delay and the lag of the sensor, and use "
+		"readings with the sensor's own time stamps.",
+		fold->joules / fold->duration_s, fold->joules_error / fold->duration_s);
+}
+
+int jm_fold(const struct jm_reading *readings, int n, const struct jm_fold_runs *runs,
+	const struct jm_fold_sensor *sensor, int bins, struct jm_fold *ret, struct jm_err *err)
+{
+	struct fit f = {.readings = readings, .runs = runs, .n = n, .sensor = *sensor};
 	int rc = check(&f, err);
 
 	if (rc)
 		return rc;
 	for (int k = bins ? bins : JM_FOLD_BINS; k >= (bins ? bins : 1); k--) {
-		if (!bins && k > 1 && f.duration_s / k < least_s)
+		if (!bins && k > 1 && f.duration_s / k < sensor->least_s)
 			continue;
 		if (fit_bins(&f, k, ret) && (bins || k == 1 || is_sure(ret)))
-			return 0;
+			return is_found(ret, err);
 	}
 	return jm_err_set(err, JM_ERANGE,
 		"%d readings, %d of them of the time of a run, do not determine %d %s: use more "

@@ -7,7 +7,8 @@
  *
  *	y(t) = base + 1/W integral of q(u - begin) du over the part of (t - W, t] that lies in a run
  *
- * q is taken as constant in each of a number of bins, and base and q are fitted by least squares. Runs that follow
+ * Where the sensor follows power with the time constant T (what lies before it smooths power), the response to q takes its
+ * place: the integral of q(u) (1 - exp(-(t - u) / T)) du is what a window that ends at t has seen of q. q is taken as constant in each of a number of bins, and base and q are fitted by least squares. Runs that follow
  * each other within W are refused: their windows all hold whole runs, so they show the mean only.
  */
 #ifndef JM_FOLD_H
@@ -25,6 +26,12 @@ struct jm_fold_runs {
 	int n;
 };
 
+struct jm_fold_sensor {
+	double window_s, delay_s;
+	double lag_s;	/* time constant with which it follows power; 0 = at once */
+	double least_s; /* no bin is shorter, as readings are not known to lie better in time */
+};
+
 struct jm_fold {
 	double duration_s; /* of a run, median */
 	int bins;	   /* of equal length */
@@ -37,13 +44,12 @@ struct jm_fold {
 };
 
 /*
- * readings: values and the times at which they held, in order (jm_sensor_changes). window_s, delay_s: of the sensor.
- * least_s: no bin is shorter, as readings are not known to lie better in time. bins: 0 = as many as JM_FOLD_SURE and
+ * readings: values and the times at which they held, in order (jm_sensor_changes). bins: 0 = as many as JM_FOLD_SURE and
  * least_s allow, at least one.
- * JM_ERANGE: too few runs or readings, runs too near each other, or starts in step with the sensor.
+ * JM_ERANGE: too few runs or readings, runs too near each other, starts in step with the sensor, or readings in which the
+ * runs are not found.
  */
 int jm_fold(const struct jm_reading *readings, int n, const struct jm_fold_runs *runs,
-	double window_s, double delay_s, double least_s, int bins, struct jm_fold *ret,
-	struct jm_err *err);
+	const struct jm_fold_sensor *sensor, int bins, struct jm_fold *ret, struct jm_err *err);
 
 #endif

@@ -87,7 +87,7 @@ def test_bad_words(env):
     sentence(jm("calibrate", "--workload", "gem", "--source", "sim:h100x1", env=env))
 
 
-@pytest.mark.parametrize("card", ["h100"])
+@pytest.mark.parametrize("card", ["h100", "h200"])
 def test_what_a_card_showed(env, card):
     """Refresh and windows as Yang et al. (arXiv 2312.02741) found for Hopper, and the counter's 100 ms."""
     done = jm("calibrate", "--from", SOURCE / "tests" / "data" / card / "calibrate.json", "--json", "-", env=env)

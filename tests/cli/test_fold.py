@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from jm import BIN, FAILURE, jm, sentence
+from jm import BIN, FAILURE, SOURCE, jm, sentence
 
 WINDOW, LENGTH, BASE = 0.025, 0.001, 100
 LEVELS = ((0.0004, 700), (0.0006, 300))  # s, W
@@ -114,6 +114,16 @@ def test_a_phase_whose_name_is_not_utf8(trace, tmp_path):
         done = jm("fold", "--bins", "2", "--json", folder / "json", *options, folder)
         assert done.returncode == 0, done.stderr
         assert "2500 runs of 'k?rn'" in done.stdout and json.loads((folder / "json").read_text())["phase"] == "k?rn"
+
+
+def test_products_of_1_ms_on_an_h200(tmp_path):
+    """The energy counter gave 901 W within a product and 115.4 W between two; the lag is that of calibrate on that card."""
+    done = jm("fold", "--window", "2.5ms", "--delay", "2ms", "--lag", "15ms", "--json", tmp_path / "json",
+              SOURCE / "tests" / "data" / "h200" / "fold")
+    assert done.returncode == 0, done.stderr
+    (gpu,) = json.loads((tmp_path / "json").read_text())["meters"]
+    assert gpu["watts"] == [pytest.approx(901, rel=0.05)] and gpu["error_watts"][0] < 40
+    assert gpu["base_watts"] == pytest.approx(115.4, rel=0.02)
 
 
 @pytest.mark.parametrize("file, text", [("phases.csv", "name,start_s,end_s,items\nkernel,1,0,\n"),

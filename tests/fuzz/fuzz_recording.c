@@ -32,8 +32,12 @@ static void fold_each(const struct jm_recording *r)
 		int n = jm_sensor_changes(&s->about, s->reading, s->n, change), rc;
 
 		if (s->power && s->about.window_ns > 0) {
-			rc = jm_fold(change, n, &r->runs, (double)s->about.window_ns * 1e-9, 0, 0,
-				0, &fold, &err);
+			const struct jm_fold_sensor sensor = {
+				.window_s = (double)s->about.window_ns * 1e-9,
+				.lag_s = s->n % 2 ? 0.01 : 0,
+			};
+
+			rc = jm_fold(change, n, &r->runs, &sensor, 0, &fold, &err);
 			fuzz_check(rc, &err);
 			assert(rc || (fold.bins >= 1 && fold.bins <= JM_FOLD_BINS));
 		}

@@ -91,7 +91,9 @@ static void shows_the_power_inside(void **state)
 		double joule = inside(LENGTH) + BASE * LENGTH;
 		int n = make(0.026, 0.126, 0.5);
 
-		assert_ok(jm_fold(readings, n, &runs, WINDOW, 0, 0, 5, &fold, &err), err);
+		assert_ok(jm_fold(readings, n, &runs, &(struct jm_fold_sensor){WINDOW, 0, 0, 0}, 5,
+				  &fold, &err),
+			err);
 		assert_true(fabs(fold.base_watts - BASE) < 0.2);
 		assert_true(fabs(fold.duration_s - LENGTH) < 1e-9);
 		for (int k = 0; k < 5; k++, of++) {
@@ -119,11 +121,17 @@ static void chooses_the_bins_that_are_sure(void **state)
 	(void)state;
 	seed = 7;
 	n = make(0.026, 0.126, 0.05);
-	assert_ok(jm_fold(readings, n, &runs, WINDOW, 0, 0, 0, &quiet, &err), err);
-	assert_ok(jm_fold(readings, n, &runs, WINDOW, 0, 0.0003, 0, &coarse, &err), err);
+	assert_ok(jm_fold(readings, n, &runs, &(struct jm_fold_sensor){WINDOW, 0, 0, 0}, 0, &quiet,
+			  &err),
+		err);
+	assert_ok(jm_fold(readings, n, &runs, &(struct jm_fold_sensor){WINDOW, 0, 0, 0.0003}, 0,
+			  &coarse, &err),
+		err);
 	seed = 7;
 	n = make(0.026, 0.126, 1);
-	assert_ok(jm_fold(readings, n, &runs, WINDOW, 0, 0, 0, &loud, &err), err);
+	assert_ok(jm_fold(readings, n, &runs, &(struct jm_fold_sensor){WINDOW, 0, 0, 0}, 0, &loud,
+			  &err),
+		err);
 	assert_true(quiet.bins > loud.bins);
 	assert_in_range(coarse.bins, 1, 3);
 	for (int k = 0; k < quiet.bins; k++)
@@ -143,10 +151,87 @@ static void takes_the_delay_off(void **state)
 	n = make(0.026, 0.126, 0.1);
 	for (int i = 0; i < n; i++)
 		readings[i].t_ns += 8 * JM_MILLISECOND;
-	assert_ok(jm_fold(readings, n, &runs, WINDOW, 0.008, 0, 5, &late, &err), err);
+	assert_ok(jm_fold(readings, n, &runs, &(struct jm_fold_sensor){WINDOW, 0.008, 0, 0}, 5,
+			  &late, &err),
+		err);
 	assert_true(fabs(late.watts[0] - 700) <= 2 * late.error[0]);
-	assert_ok(jm_fold(readings, n, &runs, WINDOW, 0, 0, 5, &wrong, &err), err);
+	assert_ok(jm_fold(readings, n, &runs, &(struct jm_fold_sensor){WINDOW, 0, 0, 0}, 5, &wrong,
+			  &err),
+		err);
 	assert_true(wrong.rms_watts > 5 * late.rms_watts);
+}
+
+/* A sensor behind a filter: power in steps of 0.1 ms, followed with a time constant of 15 ms, as an H200's sensor does. */
+static int make_lagged(double lag_s, double noise)
+{
+	static double
+		sum[RUNS * 400]; /* of what the filter lets through, in each step; W x steps */
+	const double step_s = 1e-4, follow = exp(-step_s / lag_s);
+	double level = BASE, whole = 0;
+	int last = 0, n = 0;
+
+	for (int i = 0; i < RUNS; i++) {
+		int begin = last + 260 + (int)(uniform() * 100);
+
+		begins[i] = begin * (JM_MILLISECOND / 10);
+		ends[i] = begins[i] + JM_MILLISECOND;
+		for (; last < begin + 10; last++) {
+			double power = last < begin ? BASE : last < begin + 4 ? 700 : 300;
+
+			/* the mean of the level in a step in which it goes to power exponentially */
+			whole += power + (level - power) * (1 - follow) * lag_s / step_s;
+			level = power + (level - power) * follow;
+			sum[last] = whole;
+		}
+	}
+	for (int at = 400; at < last && n < READINGS; at += 200 + (int)(uniform() * 5)) {
+		double y = (sum[at - 1] - sum[at - 26]) / 25 + noise * (uniform() + uniform() - 1);
+
+		readings[n++] = (struct jm_reading){y, at * (JM_MILLISECOND / 10)};
+	}
+	return n;
+}
+
+/* Five parts of a run behind a filter 15 times as long as it; without the lag it is not found, or another. */
+static void sees_through_a_lag(void **state)
+{
+	const struct jm_fold_sensor sensor = {0.0025, 0, 0.015, 0}, without = {0.0025, 0, 0, 0};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_fold fold, blind;
+	int n, rc;
+
+	(void)state;
+	seed = 3;
+	n = make_lagged(0.015, 0.2);
+	assert_ok(jm_fold(readings, n, &runs, &sensor, 5, &fold, &err), err);
+	for (int k = 0; k < 5; k++) {
+		assert_true(fabs(fold.watts[k] - truth_of(k, 5)) <= 2 * fold.error[k]);
+		assert_true(fold.error[k] < 150);
+	}
+	assert_true(fabs(fold.joules - 0.46) <= 2 * fold.joules_error && fold.joules_error < 0.01);
+	assert_true(fabs(fold.base_watts - BASE) < 0.2);
+	rc = jm_fold(readings, n, &runs, &without, 1, &blind, &err);
+	assert_true(rc == JM_ERANGE || blind.rms_watts > 10 * fold.rms_watts);
+}
+
+/* Readings that know nothing of the runs: a power of which nothing was measured is not given. */
+static void refuses_readings_without_the_runs(void **state)
+{
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_fold fold;
+	int n, refusals = 0;
+
+	(void)state;
+	seed = 9;
+	for (int i = 0; i < 20; i++) {
+		n = make(0.026, 0.126, 1);
+		for (int k = 0; k < n; k++)
+			readings[k].value = 30 * (uniform() - 0.5);
+		err = (struct jm_err)JM_ERR_INIT;
+		refusals += jm_fold(readings, n, &runs, &(struct jm_fold_sensor){WINDOW, 0, 0, 0},
+				    0, &fold, &err) == JM_ERANGE;
+	}
+	assert_true(refusals >= 16);
 }
 
 static void refused(double least, double most, const char *words)
@@ -157,7 +242,9 @@ static void refused(double least, double most, const char *words)
 
 	seed = 5;
 	n = make(least, most, 0.1);
-	assert_int_equal(jm_fold(readings, n, &runs, WINDOW, 0, 0, 0, &fold, &err), JM_ERANGE);
+	assert_int_equal(jm_fold(readings, n, &runs, &(struct jm_fold_sensor){WINDOW, 0, 0, 0}, 0,
+				 &fold, &err),
+		JM_ERANGE);
 	assert_non_null(strstr(err.text, words));
 }
 
@@ -178,7 +265,9 @@ static void refuses_few_runs(void **state)
 	int n = make(0.026, 0.126, 0.1);
 
 	(void)state;
-	assert_int_equal(jm_fold(readings, n, &few, WINDOW, 0, 0, 0, &fold, &err), JM_ERANGE);
+	assert_int_equal(jm_fold(readings, n, &few, &(struct jm_fold_sensor){WINDOW, 0, 0, 0}, 0,
+				 &fold, &err),
+		JM_ERANGE);
 	assert_non_null(strstr(err.text, "There are 7 runs"));
 }
 
@@ -188,6 +277,8 @@ int main(void)
 		cmocka_unit_test(shows_the_power_inside),
 		cmocka_unit_test(chooses_the_bins_that_are_sure),
 		cmocka_unit_test(takes_the_delay_off),
+		cmocka_unit_test(sees_through_a_lag),
+		cmocka_unit_test(refuses_readings_without_the_runs),
 		cmocka_unit_test(refuses_what_shows_the_mean),
 		cmocka_unit_test(refuses_few_runs),
 	};

@@ -20,7 +20,9 @@ static void test_times_of_throttling(void **state)
 		{"driver=580.1;times=252", true},
 		{"driver=590.1;times=270", true},
 		/* the ids of another driver, or none: what answers there is no time */
-		{"driver=580.1;times=270", false},
+		{"driver=580.1;times=270", true}, /* as on an H200 */
+		{"driver=575.1;times=252", true},
+		{"driver=575.1;times=270", false},
 		{"driver=570.1;times=252", false},
 		{"driver=590.1;times=252", false},
 		{"driver=595.1;times=0", false},
