@@ -74,6 +74,14 @@ def test_a_seed_repeats_to_the_bit():
     assert first["throughput"] != other["throughput"]
 
 
+def test_warm_up_and_steady_count_alike():
+    """Nothing warms up in simulated time: the rates of the two phases agree, but for the noise of 0.5 % a step."""
+    done = jm("run", "sim", "--device", "sim:h100x4", "--json", "-")
+    found = {p["name"]: p["items"] / (p["end_s"] - p["start_s"])
+             for p in json.loads(done.stdout)["phases"] if p["items"]}
+    assert found["warmup"] == pytest.approx(found["steady"], rel=0.01)
+
+
 def test_a_cap_is_put_back():
     run_json("--device", "sim:h200x3", "--set", "gpu.power=300W", "--steps", "3")
     done = jm("get", "--control", "sim:h200x3", "--json")
