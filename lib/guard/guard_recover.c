@@ -2,6 +2,7 @@
 /* Restores the settings of crashed holders and kept settings, and reports them. */
 #include "guard/guard.h"
 
+#include "base/text.h"
 #include "base/ctx.h"
 #include "base/clock.h"
 #include "base/log_later.h"
@@ -134,6 +135,15 @@ static void note_failure(struct pass *p, int rc, const struct jm_err *why)
 	p->failed = p->failed ? p->failed : rc;
 }
 
+/* Does the journal of another user show nothing that its owner's next start would have to restore? */
+static bool is_in_order(const struct jm_journal_view *view)
+{
+	const struct jm_journal_state *s = &view->state;
+
+	return !view->unreadable &&
+	       (!s->open || jm_process_runs(&s->guard) || jm_process_runs(&s->client));
+}
+
 /* One journal; its failure is reported, and the others continue. */
 static int visit(void *arg, const struct jm_journal_view *view, struct jm_err *err)
 {
@@ -146,7 +156,8 @@ static int visit(void *arg, const struct jm_journal_view *view, struct jm_err *e
 	(void)err;
 	/* the journal of a living holder is left alone; if the holder has died, its lock is
 	 * awaited */
-	if (rc == JM_ENOENT || (rc == JM_EBUSY && !p->kept_too))
+	if (rc == JM_ENOENT || (rc == JM_EBUSY && !p->kept_too) ||
+		(rc == JM_EPERM && !p->kept_too && is_in_order(view)))
 		return 0;
 	if (rc) {
 		if (!p->kept_too) /* the error reports it to the caller */
@@ -292,6 +303,8 @@ static void describe_damaged(const struct jm_journal_view *view, struct jm_hold 
 
 	snprintf(hold->knob, sizeof(hold->knob), "%.*s", (int)(n < 31 ? n : 31), view->name);
 	snprintf(hold->device, sizeof(hold->device), "%.127s", at ? at + 1 : "");
+	jm_text_tame(hold->knob);
+	jm_text_tame(hold->device);
 	snprintf(hold->why, sizeof(hold->why), "%s", view->why);
 	hold->found = NAN;
 	hold->held = JM_HELD_UNKNOWN;

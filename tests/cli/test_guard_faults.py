@@ -219,11 +219,30 @@ def test_journals_and_locks_are_their_owners(gpus):
         status = run(gpus, "status", preexec_fn=as_stranger)
         assert status.returncode == 0, status.stderr
         assert status.stdout.count(f"held by process {program.pid}") == 4 and "555 W" in status.stdout
+        assert not status.stderr  # nothing of another user has to be restored
         shutil.rmtree(os.path.join(state, "held"))
         assert "It is unknown what is set" in sentence(run(gpus, "status", preexec_fn=as_stranger), FAILURE)
     finally:
         end(program)
     assert gpus.limits() == FOUND
+
+
+@needs_root
+def test_names_of_files_stay_text(gpus):
+    """A copy whose name has control characters, or is no text, is a row in the table and in the JSON."""
+    program, _ = hold(gpus)
+    try:
+        for name in (b"\x1b[2Jknob@gpu.journal", b"\xff\xfe@\xff.journal"):
+            with open(os.path.join(os.fsencode(gpus.env["JM_STATE"]), b"held", name), "wb") as f:
+                f.write(b"2\tfound")
+        for words in (["status"], ["status", "--json"]):
+            done = run(gpus, *words, preexec_fn=as_stranger)
+            sentence(done, FAILURE)
+            assert not set(done.stdout + done.stderr) & set("\x1b\x07\xff")
+        states = [row["state"] for row in json.loads(done.stdout)["settings"]]
+        assert sorted(states) == ["damaged", "damaged", "held", "held", "held", "held"]
+    finally:
+        end(program)
 
 
 @needs_root
