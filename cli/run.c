@@ -445,9 +445,19 @@ static int own_records(const struct jm_run_call *r)
 	return n;
 }
 
+/* How many blocks a plan has that ends when its intervals are narrow is unknown in a call that repeats single cases. */
+static bool is_length_unknown(const struct jm_run_call *r)
+{
+	bool adaptive = false;
+
+	for (int i = 0; i < r->n; i++)
+		adaptive = adaptive || r->planned[i].plan.until > 0;
+	return adaptive && (flag(r, "only-failed") || text_of(r, "rerun"));
+}
+
 static int finish(struct jm_run_call *r, int rc)
 {
-	bool whole = own_records(r) >= own_cases(r);
+	bool whole = own_records(r) >= own_cases(r) || is_length_unknown(r);
 	struct jm_err first = r->cli->err;
 	int failed = count_failed(r), status = failed ? EXIT_CASE_FAILED : 0;
 

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "result/metric.h"
 #include "report/text.h"
+#include "result/case_id.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -126,7 +127,10 @@ void jm_run_case_label(const json_t *varying, const struct jm_plan_case *c, char
 	*out = '\0';
 	json_object_foreach(settings, name, value)
 	{
-		append(out, size, name, "=", json_string_value(value));
+		const char *text = json_string_value(value);
+
+		append(out, size, name, "=",
+			text && !strcmp(text, JM_AS_FOUND) ? "unchanged" : text);
 	}
 	json_object_foreach(options, name, value)
 	{

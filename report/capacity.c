@@ -32,6 +32,7 @@ static void put_nodes(char *out, size_t size, const char *what, double rack, dou
 	if (!(watts > 0))
 		return;
 	snprintf(part, sizeof(part), "%s (%.0f W) %.0f", what, watts, floor(rack / watts));
+	jm_text_apart(part, sizeof(part));
 	jm_text_append(out, size, ", ", part);
 }
 
@@ -39,12 +40,13 @@ void jm_text_capacity(
 	const struct jm_grouping *g, const struct jm_group_point *p, char *out, size_t size)
 {
 	double rack = g->options.rack_watts;
-	char nodes[200] = "";
+	char nodes[200] = "", watts[40];
 
 	put_nodes(nodes, sizeof(nodes), "by rated power", rack, g->options.rated_watts);
 	put_nodes(
 		nodes, sizeof(nodes), "by the 99th percentile", rack, p->stat[JM_M_WATTS_P99].max);
 	put_nodes(nodes, sizeof(nodes), "by mean power", rack, p->stat[JM_M_WATTS].mean);
-	snprintf(out, size, "Nodes in a rack of %.6g W at %s: %s", rack, p->label,
+	jm_text_number(rack, watts, sizeof(watts));
+	snprintf(out, size, "Nodes in a rack of %s W at %s: %s", watts, p->label,
 		*nodes ? nodes : "unknown, because no power was measured");
 }

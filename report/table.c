@@ -167,6 +167,15 @@ static void put_warnings(const struct jm_grouping *g, const struct jm_group_seri
 	}
 }
 
+/* Is there a column of energy saved or slowdown? */
+static bool says_relative(const struct jm_grouping *g)
+{
+	const char *list = g->options.columns;
+
+	return !list || !strcmp(list, "all") || strstr(list, "energy_gain") ||
+	       strstr(list, "time_loss") || strstr(list, "gain_minus");
+}
+
 /* The columns that compare with the reference. */
 static void put_relative(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
 {
@@ -214,9 +223,9 @@ static void put_notes(const struct jm_grouping *g, const struct jm_group_series 
 		put_note(g, "median and max W are the sums of those of the meters", out);
 	if (jm_text_sums(g, s, line, sizeof(line)))
 		put_note(g, line, out);
-	if (s->reference >= 0)
+	if (s->reference >= 0 && says_relative(g))
 		put_relative(g, s, out);
-	else if (s->has_energy)
+	else if (s->reference < 0 && s->has_energy)
 		put_edp(g, s, out);
 	if (*s->grade) {
 		jm_text_quality(

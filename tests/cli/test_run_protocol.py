@@ -166,6 +166,14 @@ def test_cooldown_is_between_cases_in_real_time_only(tmp_path):
     assert time.monotonic() - begin < 25
 
 
+def test_failed_cases_alone_leave_no_rest_of_an_adaptive_plan(tmp_path):
+    """Its three blocks are all that it needs, though --max-repeat allows more."""
+    words = [*SIM, "--until-interval", "5%", "--max-repeat", "6", "--store", tmp_path / "s.db"]
+    done = jm(*words)
+    assert done.returncode == 0 and "# the rest" not in done.stderr and 0 < len(records(tmp_path / "s.db")) < 6
+    assert "# the rest" not in jm(*words, "--only-failed").stderr
+
+
 def test_added_watts(tmp_path):
     store = tmp_path / "s.db"
     done = jm(*SIM, "--repeat", "3", "--add-watts", "100", "--store", store)

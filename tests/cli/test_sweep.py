@@ -36,6 +36,8 @@ def test_reference_as_found(tmp_path):
     store = tmp_path / "s.db"
     assert jm(*SIM, "--set", "gpu.power=300W", "--store", store).returncode == 0
     kept = {r["case"]["parameters"]["settings"]["gpu.power"]: r for r in records(store)}
+    listed = jm("run", "sim", "--device", "sim:h100x1", "--set", "gpu.power=300W", "--dry-run").stdout
+    assert "gpu.power=unchanged (reference)" in listed  # people read that word, records have "as found"
     assert set(kept) == {"300W", "as found"} and kept["as found"]["case"]["reference"]
     assert {s["requested"] for s in kept["as found"]["settings"]} == {700}
     assert {s["state"] for s in kept["300W"]["settings"]} == {"binding"}
