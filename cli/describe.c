@@ -202,8 +202,9 @@ static int choose_kept(struct describe_plan *plan, struct jm_err *err)
 	if (isnan(percent) && jm_values_number(&plan->values, "keep-most") > 0)
 		percent = 1;
 	t->keep_all |= percent <= 0;
-	if (isnan(percent) || t->keep_all ||
-		jm_device_remake(&plan->device, t->precision, t->math, percent / 100, &t->remake))
+	if (jm_device_remake(&plan->device, t->precision, t->math,
+		    isnan(percent) ? 0 : percent / 100, &t->remake) ||
+		isnan(percent) || t->keep_all)
 		return 0;
 	return jm_err_set(err, JM_EUSAGE,
 		"The peaks of device %s are not known, so neither is what recomputing costs; omit "

@@ -471,8 +471,10 @@ struct jm_group {
 /* One way to run a group. in/out: the layouts it needs, by node and operand; zero = plain. */
 struct jm_choice {
 	struct jm_layout in[JM_GROUP_MAX][JM_NODE_IN], out[JM_GROUP_MAX][JM_NODE_OUT];
-	size_t scratch;	       /* bytes, used only during the group's run */
-	size_t saved;	       /* bytes, from the forward group until its last gradient group */
+	size_t scratch; /* bytes, used only during the group's run */
+	/* Bytes, from the forward group until its last gradient group. A backend that saves for a max pooling does not
+	 * read x in its gradient: only shape and layout of that operand count there. */
+	size_t saved;
 	double seconds;	       /* estimated cost for comparing choices; NAN = unknown */
 	double flops_executed; /* NAN = the sum of the nodes */
 	uint64_t tag;	       /* for the backend; passed back in build */

@@ -202,9 +202,11 @@ int64_t jm_cell_parameters(const struct jm_cell *c);   /* the same for one tenso
 int jm_graph_gradients(struct jm_graph *g, struct jm_tensor *loss, struct jm_err *err);
 
 /* A device's peaks per second (flops_f8: products in 8 bits), and the share of a step's time,
- * computed from them, that may be spent on recomputation; share 0: no limit. */
+ * computed from them, that may be spent on recomputation; share 0: no limit. positions: max pooling
+ * saves positions (backend.h, saved), so nothing is recomputed for its gradient. */
 struct jm_remake {
 	double flops, flops_f8, bytes, share;
+	bool positions;
 };
 /*
  * rematerialize.c: recomputes norms, activations and compute copies for gradients instead of

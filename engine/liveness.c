@@ -19,6 +19,12 @@ static void touch(const struct jm_program *p, const struct jm_tensor *t, int at)
 	c->last = at;
 }
 
+/* The gradient of a max pooling names x, and does not read it if the backend saved where the maxima are. */
+static bool is_read(const struct jm_node *n, int operand, const struct jm_unit *fwd)
+{
+	return n->op != JM_OP_MAXPOOL_GRAD || operand != 1 || !fwd || !fwd->saved;
+}
+
 static void touch_unit(const struct jm_program *p, int at)
 {
 	const struct jm_unit *u = p->unit[at];
@@ -28,7 +34,8 @@ static void touch_unit(const struct jm_program *p, int at)
 		const struct jm_node *n = u->group.node[k];
 
 		for (int i = 0; i < n->n_in; i++)
-			touch(p, n->in[i], at);
+			if (is_read(n, i, fwd))
+				touch(p, n->in[i], at);
 		for (int i = 0; i < n->n_out; i++)
 			touch(p, n->out[i], at);
 	}

@@ -20,6 +20,7 @@ struct remake {
 	int n_cells, n_nodes; /* before the pass */
 	int *forward;	      /* [cell]: the last node before the gradients that reads it */
 	int *first, *last;    /* [cell]: nodes of gradients that read it; -1 = none */
+	bool positions;	      /* of struct jm_remake */
 };
 
 /* What can be recomputed cheaply, and whose results do not enter running sums. */
@@ -51,7 +52,7 @@ static void find_readers(struct remake *l)
 		for (int i = 0; i < l->g->node[k]->n_in; i++) {
 			const struct jm_tensor *t = l->g->node[k]->in[i];
 
-			if (!t)
+			if (!t || (l->positions && l->g->node[k]->op == JM_OP_MAXPOOL_GRAD && i))
 				continue;
 			if (k < l->g->n_forward) {
 				l->forward[t->id] = k;
@@ -226,6 +227,7 @@ int jm_graph_rematerialize(struct jm_graph *g, const struct jm_remake *how, stru
 	struct remake l = {.g = g,
 		.n_cells = g->n_cells,
 		.n_nodes = g->n_nodes,
+		.positions = how->positions,
 		.forward = calloc(cells, sizeof(int)),
 		.first = calloc(cells, sizeof(int)),
 		.last = calloc(cells, sizeof(int))};

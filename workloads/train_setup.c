@@ -197,8 +197,11 @@ static int plan_kept(struct train *s, struct jm_err *err)
 
 static int plan_both(struct train *s, struct jm_err *err)
 {
-	int code = choose_remade(s, err);
+	struct jm_training *t = &s->training;
+	int code;
 
+	jm_device_remake(&s->device, t->precision, t->math, 0, &t->remake);
+	code = choose_remade(s, err);
 	if (!code && !s->training.batch)
 		code = jm_fit_batch(&s->training, &s->device, s->memory, err);
 	if (!code)
