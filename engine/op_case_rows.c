@@ -26,6 +26,18 @@ static void embed_grad(struct kit *k, const struct types *t, const struct shape 
 	backend_node(k, JM_OP_EMBED_GRAD, OPS(ids, dy), OPS(dtable, dpos), accumulate ? 3 : 0);
 }
 
+/* Few ids: each has more rows than a kernel would sum in one piece. */
+static void embed_grad_long(
+	struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
+{
+	const int64_t s = d->s + 200;
+	struct jm_tensor *ids = kit_ids(k, 3, 2, DIMS(d->b, s));
+	struct jm_tensor *dy = kit_normal(k, t->a, 0, 1, 3, DIMS(d->b, s, d->c));
+	struct jm_tensor *dtable = backend_gradient(k, t->a, accumulate, 2, DIMS(5, d->c));
+
+	backend_node(k, JM_OP_EMBED_GRAD, OPS(ids, dy), OPS(dtable, NULL), accumulate ? 1 : 0);
+}
+
 static void linear(struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
 {
 	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->c));
@@ -278,6 +290,7 @@ const struct backend_case backend_row_cases[] = {
 	{"dropout", dropout},
 	{"embed", embed},
 	{"embed-grad", embed_grad},
+	{"embed-grad, long", embed_grad_long},
 	{"linear", linear},
 	{"linear-dgrad", linear_dgrad},
 	{"linear-wgrad", linear_wgrad},

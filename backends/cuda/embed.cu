@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Embedding: y[B,S,C] = rows of table[V,C] by ids[B,S], plus pos[P,C]; and its gradient, which
- * first ranks all tokens by id and position by counting. One block then sums the rows of each id in
- * that order, so that the bits are the same every time. Also rotary positions of x[B,S,heads,D].
+ * first ranks all tokens by id and position by counting. A block then sums the rows of a fixed number of
+ * ranks, id by id, and another kernel adds the parts of ids with more ranks, always in the same order, so
+ * that the bits are the same every time. Also rotary positions of x[B,S,heads,D].
  */
 #include "common.cuh"
 
@@ -79,29 +80,98 @@ __global__ void rank_kernel(const int32_t *ids, int32_t *order, int n)
 		order[rank] = t;
 }
 
-/* The block of the first token of an id sums all rows of this id. */
-template <int N, typename Y, typename W> __global__ void embed_rows_kernel(struct cuda_embed_grad p)
-{
-	const int first = blockIdx.x, id = p.ids[p.order[first]];
-	W *row = as<W>(p.dtable) + id * p.width;
+/* The ranks of a block, with the id of the rank before and of the rank behind; -1 = there is none. */
+struct ranks {
+	int32_t token[CUDA_EMBED_RANKS], id[CUDA_EMBED_RANKS + 2];
+};
 
-	if (first && p.ids[p.order[first - 1]] == id)
-		return;
+__device__ __forceinline__ int id_of_rank(const struct cuda_embed_grad &p, int rank)
+{
+	return p.ids[p.order[rank]];
+}
+
+__device__ __forceinline__ void load_ranks(const struct cuda_embed_grad &p, int from, int n, struct ranks *ret)
+{
+	for (int k = threadIdx.x; k < n + 2; k += blockDim.x) {
+		const int rank = from + k - 1;
+		const bool there = rank >= 0 && rank < p.tokens;
+		const int token = there ? p.order[rank] : -1;
+
+		ret->id[k] = there ? p.ids[token] : -1;
+		if (k > 0 && k <= n)
+			ret->token[k - 1] = token;
+	}
+	__syncthreads();
+}
+
+/* Each block has two rows of parts: of an id that begins at its first rank or before, and of one that begins later and
+ * goes on in the next block. */
+__device__ __forceinline__ float *part_of(const struct cuda_embed_grad &p, int block, bool later)
+{
+	return p.parts + (2 * (int64_t)block + later) * p.width;
+}
+
+/* Sums the rows of each id among the ranks of a block: into the table where the block has all of them. */
+template <int N, typename Y, typename W> __global__ void embed_ranks_kernel(struct cuda_embed_grad p)
+{
+	__shared__ struct ranks r;
+	const int from = blockIdx.x * CUDA_EMBED_RANKS, n = min(CUDA_EMBED_RANKS, (int)p.tokens - from);
+
+	load_ranks(p, from, n, &r);
 	for (int64_t i = N * threadIdx.x; i < p.width; i += N * blockDim.x) {
 		float sum[N] = {};
+		int first = 0;
 
-		for (int k = first; k < p.tokens; k++) {
-			const int token = p.order[k];
+		for (int k = 0; k < n; k++) {
+			const int id = r.id[k + 1];
+			const bool goes_on = r.id[k + 2] == id;
 			float v[N];
 
-			if (p.ids[token] != id)
+			load(as<const Y>(p.dy) + r.token[k] * p.width + i, v);
+#pragma unroll
+			for (int j = 0; j < N; j++)
+				sum[j] += v[j];
+			if (goes_on && k + 1 < n)
+				continue;
+			if (goes_on || (!first && r.id[0] == id))
+				store(part_of(p, blockIdx.x, first) + i, sum);
+			else
+				store_sum(as<W>(p.dtable) + id * p.width + i, sum, p.add_table);
+#pragma unroll
+			for (int j = 0; j < N; j++)
+				sum[j] = 0;
+			first = k + 1;
+		}
+	}
+}
+
+/* The block in which an id begins that goes on in the next one adds its parts. */
+template <int N, typename W> __global__ void embed_parts_kernel(struct cuda_embed_grad p)
+{
+	const int from = blockIdx.x * CUDA_EMBED_RANKS, next = from + CUDA_EMBED_RANKS;
+	int id;
+
+	if (next >= p.tokens)
+		return;
+	id = id_of_rank(p, next);
+	if (id_of_rank(p, next - 1) != id || (from && id_of_rank(p, from - 1) == id))
+		return;
+	for (int64_t i = N * threadIdx.x; i < p.width; i += N * blockDim.x) {
+		const bool later = id_of_rank(p, from) != id;
+		float sum[N];
+
+		load(part_of(p, blockIdx.x, later) + i, sum);
+		for (int b = blockIdx.x + 1; b * CUDA_EMBED_RANKS < p.tokens; b++) {
+			float v[N];
+
+			if (id_of_rank(p, b * CUDA_EMBED_RANKS) != id)
 				break;
-			load(as<const Y>(p.dy) + token * p.width + i, v);
+			load(part_of(p, b, false) + i, v);
 #pragma unroll
 			for (int j = 0; j < N; j++)
 				sum[j] += v[j];
 		}
-		store_sum(row + i, sum, p.add_table);
+		store_sum(as<W>(p.dtable) + id * p.width + i, sum, p.add_table);
 	}
 }
 
@@ -154,9 +224,13 @@ void cuda_batch_sum(const struct cuda_batch_sum *p, cudaStream_t stream)
 template <int N, typename Y> static void embed_grad_of(const struct cuda_embed_grad *p, cudaStream_t stream)
 {
 	int threads = threads_for((p->width + N - 1) / N, THREADS);
+	unsigned blocks = (unsigned)blocks_for(p->tokens, CUDA_EMBED_RANKS);
 
 	with_gradient_type(p->dtable, [&](auto w) {
-		embed_rows_kernel<N, Y, decltype(w)><<<(unsigned)p->tokens, threads, 0, stream>>>(*p);
+		using W = decltype(w);
+
+		embed_ranks_kernel<N, Y, W><<<blocks, threads, 0, stream>>>(*p);
+		embed_parts_kernel<N, W><<<blocks, threads, 0, stream>>>(*p);
 	});
 }
 

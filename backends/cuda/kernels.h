@@ -123,13 +123,15 @@ struct cuda_embed {
 };
 void cuda_embed(const struct cuda_embed *p, cudaStream_t stream);
 
-/* The gradient of the table only. */
+/* The gradient of the table only. Tokens are summed in blocks of CUDA_EMBED_RANKS. */
+#define CUDA_EMBED_RANKS 64
 struct cuda_embed_grad {
 	int64_t tokens, width, rows;
 	const int32_t *ids;
 	struct cuda_vec dy, dtable;
 	bool add_table;
 	int32_t *order; /* [tokens]: scratch */
+	float *parts;	/* [blocks,2,width]: scratch */
 };
 void cuda_embed_grad(const struct cuda_embed_grad *p, cudaStream_t stream);
 

@@ -6,6 +6,8 @@
 
 #include "cuda.h"
 
+#define ALIGN ((size_t)256)
+
 static int no_types(const struct jm_node *n, struct jm_err *err)
 {
 	return jm_err_set(err, JM_ENOSUP, "Backend cuda has no %s of these types or shapes.",
@@ -53,10 +55,21 @@ static int takes_gradients(struct cuda_dev *dev, const struct jm_group *group, s
 	return 0;
 }
 
+/* Scratch holds the order of the tokens, then the parts of sums. */
+static size_t order_bytes(const struct jm_node *n)
+{
+	size_t bytes = (size_t)jm_tensor_count(n->in[0]) * sizeof(int32_t);
+
+	return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
 static size_t scratch_embed_grad(struct cuda_dev *dev, const struct jm_group *group)
 {
+	const struct jm_node *n = group->node[0];
+	int64_t blocks = (jm_tensor_count(n->in[0]) + CUDA_EMBED_RANKS - 1) / CUDA_EMBED_RANKS;
+
 	(void)dev;
-	return (size_t)jm_tensor_count(group->node[0]->in[0]) * sizeof(int32_t);
+	return order_bytes(n) + (size_t)(2 * blocks * jm_tensor_width(n->out[0])) * sizeof(float);
 }
 
 /* Sums x over the batch into the first rows of y; the other rows become 0. */
@@ -91,6 +104,7 @@ static int run_embed_grad(struct cuda_dev *dev, const struct cuda_exec *exec, st
 		.dtable = cuda_vec(n->out[0]),
 		.add_table = cuda_adds(n, 0),
 		.order = exec->scratch,
+		.parts = (float *)((char *)exec->scratch + order_bytes(n)),
 	};
 
 	(void)err;
