@@ -124,6 +124,8 @@ def main():
     for _ in range(6):
         loss = step()
     first = float(loss)
+    torch.cuda.empty_cache()  # what the first steps took for trials of algorithms
+    torch.cuda.reset_peak_memory_stats()
     warm, rates, before, began = time.time() - start, [], energy.joules(), time.time()
     while time.time() - began < args.seconds:
         n, t = 0, time.time()
@@ -136,6 +138,7 @@ def main():
     seconds, after = time.time() - began, energy.joules()
     if not math.isfinite(float(loss)):
         sys.exit(f"the loss is {float(loss)}: neither rate nor power of such a run counts")
+    free, total = torch.cuda.mem_get_info()
     items = sum(rates) * seconds / len(rates)
     print(json.dumps({
         "peer": f"PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}", "model": args.model,
@@ -144,7 +147,8 @@ def main():
         "least": min(rates), "most": max(rates),
         "watts": None if before is None else (after - before) / seconds,
         "image_per_J": None if before is None else items / (after - before),
-        "loss_6": first, "loss_last": float(loss), "peak_bytes": torch.cuda.max_memory_allocated()}))
+        "loss_6": first, "loss_last": float(loss), "peak_bytes": torch.cuda.max_memory_allocated(),
+        "reserved_bytes": torch.cuda.max_memory_reserved(), "taken_bytes": total - free}))
 
 
 if __name__ == "__main__":

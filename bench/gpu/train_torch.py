@@ -7,7 +7,8 @@ bf16 by autocast (masters, gradients and optimizer in f32), torch.compile, fused
 attention by whatever of cuDNN and flash is faster in a first trial. true=1: weights, gradients and optimizer in
 bf16, made on the GPU; each block, and head with loss, compiled by itself, since all layers share that code. Prints one line of JSON: seconds per
 step (median of windows of about 1 s, their least and most), items/s, joules per item by NVML's energy
-counter, most bytes held.
+counter, most bytes held by tensors, most bytes that the allocator reserved after the first steps, bytes that the GPU has given
+out in all.
 """
 import json
 import statistics
@@ -181,6 +182,12 @@ def joules():
     return pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1e3
 
 
+def taken():
+    """Memory of the GPU in use, by all processes, with contexts and libraries."""
+    free, total = torch.cuda.mem_get_info()
+    return total - free
+
+
 def best_attention(name, batch, seq, given):
     found = []
     for backend in (SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION):
@@ -206,6 +213,7 @@ def main(name, batch, seq, seconds, *given):
     training = Training(*shape, attention)
     training.time(5)
     ready = time.perf_counter() - began
+    torch.cuda.empty_cache()  # what the first steps took for trials of algorithms
     torch.cuda.reset_peak_memory_stats()
     each = training.time(5)
     windows = max(3, round(float(seconds)))
@@ -219,7 +227,8 @@ def main(name, batch, seq, seconds, *given):
         "program": "PyTorch " + torch.__version__, "model": name, "batch": int(batch), "seq": int(seq),
         "attention": str(attention).split(".")[-1], "step_s": median, "least_s": min(seconds),
         "most_s": max(seconds), "items_s": training.items / median, "watts": used / sum(s * steps for s in seconds),
-        "items_per_joule": items / used, "bytes": torch.cuda.max_memory_allocated(), "loss": training.loss,
+        "items_per_joule": items / used, "bytes": torch.cuda.max_memory_allocated(),
+        "reserved_bytes": torch.cuda.max_memory_reserved(), "taken_bytes": taken(), "loss": training.loss,
         "ready_s": ready, "gpu": torch.cuda.get_device_name(0)}), flush=True)
 
 
