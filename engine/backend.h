@@ -465,16 +465,14 @@ struct jm_group {
 	const struct jm_group *fwd; /* gradient groups: the group of the forward node; else NULL */
 	/* In build: the memory that the choice requested; NULL = none. */
 	void *scratch;
-	void *saved; /* written by this group in each step, read by groups with this fwd */
+	void *saved; /* of each step, for groups with this fwd; then MAXPOOL's gradient reads no x */
 };
 
 /* One way to run a group. in/out: the layouts it needs, by node and operand; zero = plain. */
 struct jm_choice {
 	struct jm_layout in[JM_GROUP_MAX][JM_NODE_IN], out[JM_GROUP_MAX][JM_NODE_OUT];
-	size_t scratch; /* bytes, used only during the group's run */
-	/* Bytes, from the forward group until its last gradient group. A backend that saves for a max pooling does not
-	 * read x in its gradient: only shape and layout of that operand count there. */
-	size_t saved;
+	size_t scratch;	       /* bytes, used only during the group's run */
+	size_t saved;	       /* bytes, from the forward group until its last gradient group */
 	double seconds;	       /* estimated cost for comparing choices; NAN = unknown */
 	double flops_executed; /* NAN = the sum of the nodes */
 	uint64_t tag;	       /* for the backend; passed back in build */
