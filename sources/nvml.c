@@ -183,7 +183,7 @@ static void read_activity(struct jm_nvml_state *s, int64_t now)
 	for (int i = 0; i < s->n; i++) {
 		struct jm_nvml_board *g = &s->gpu[i];
 
-		if (g->lost || g->begin[JM_NVML_ACTIVITY] == g->begin[JM_NVML_KINDS])
+		if (g->lost || g->begin[JM_NVML_ACTIVITY] == g->begin[JM_NVML_SAMPLES])
 			continue;
 		now = jm_ctx_now(s->ctx);
 		if (jm_nvml_sampler_read(&s->nvml, g->handle, &g->sampler, now, value) ==
@@ -197,6 +197,20 @@ static void read_activity(struct jm_nvml_state *s, int64_t now)
 	}
 	s->next_activity =
 		seldom(now, JM_NVML_ACTIVITY_NS, jm_clock_thread() - before, ACTIVITY_SHARE);
+}
+
+static bool has_samples(const struct jm_nvml_board *g)
+{
+	return g->begin[JM_NVML_SAMPLES] < g->begin[JM_NVML_KINDS];
+}
+
+static void read_samples(struct jm_nvml_state *s, struct jm_sink *sink, int64_t now)
+{
+	for (int i = 0; i < s->n; i++)
+		if (has_samples(&s->gpu[i]) && !s->gpu[i].lost &&
+			jm_nvml_samples_read(s, &s->gpu[i], sink) == JM_NVML_GPU_IS_LOST)
+			lose(s, &s->gpu[i], now);
+	s->next_samples = now + JM_NVML_SAMPLES_NS - JM_MILLISECOND;
 }
 
 static void end_of_lost(struct jm_nvml_state *s, struct jm_nvml_board *g)
@@ -222,13 +236,16 @@ static int nvml_read(void *state, struct jm_sink *sink, struct jm_err *err)
 		read_times(s, now);
 	if (now >= s->next_activity)
 		read_activity(s, now);
+	if (now >= s->next_samples)
+		read_samples(s, sink, now);
 	for (int i = 0; i < s->n; i++) {
 		struct jm_nvml_board *g = &s->gpu[i];
 
 		if (g->lost)
 			end_of_lost(s, g);
 		for (int k = 0; k < g->n_slots; k++)
-			jm_give_all(sink, g->out[k], 1, &g->slot[k].last);
+			if (g->lost || g->slot[k].kind != JM_NVML_SAMPLES)
+				jm_give_all(sink, g->out[k], 1, &g->slot[k].last);
 	}
 	return 0;
 }
@@ -349,6 +366,10 @@ static const struct jm_option options[] = {
 		.type = JM_FLAG,
 		.help = "also how busy SMs, tensor cores and memory are, and the traffic of NVLink "
 			"(Hopper and newer)"},
+	{.name = "samples",
+		.type = JM_FLAG,
+		.help = "power from the driver's buffer of samples, each with its own time, which "
+			"'joulemark fold' needs"},
 	{0},
 };
 

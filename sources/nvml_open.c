@@ -34,7 +34,8 @@ static int add_signal(struct jm_nvml_board *g, const struct jm_nvml_sensor *sens
 	const struct jm_nvml_probe *p, enum jm_nvml_kind kind, struct jm_meters *set,
 	struct jm_err *err)
 {
-	struct jm_signal signal = jm_nvml_signal(sensor, p->quantity);
+	struct jm_signal signal = kind == JM_NVML_SAMPLES ? jm_nvml_sample_signal(sensor)
+							  : jm_nvml_signal(sensor, p->quantity);
 	int rc = jm_meters_add_signal(set, &signal, err);
 
 	if (rc < 0)
@@ -81,6 +82,19 @@ static int add_activity(struct jm_nvml_state *s, struct jm_nvml_board *g,
 		rc = add_signal(g, jm_nvml_sensor_of(info), &jm_nvml_activities[i],
 			JM_NVML_ACTIVITY, set, err);
 	return rc;
+}
+
+/* Before the signals of fields, so that these leave power to it. */
+static int add_samples(struct jm_nvml_state *s, struct jm_nvml_board *g,
+	const struct jm_nvml_gpu *info, struct jm_meters *set, struct jm_err *err)
+{
+	if (jm_nvml_has_samples(&s->nvml, g->handle))
+		return add_signal(g, jm_nvml_sensor_of(info), &jm_nvml_sample_probe,
+			JM_NVML_SAMPLES, set, err);
+	jm_log(s->ctx, JM_WARNING,
+		"The driver keeps no samples of the power of %s; its readings are taken instead.",
+		g->label);
+	return 0;
 }
 
 static bool any_answers(const struct jm_nvml_state *s, const struct jm_nvml_gpu *info,
@@ -199,7 +213,8 @@ static void sort_slots(struct jm_nvml_board *g, int first_out)
 
 /* The meter of a GPU; what is part of it, or includes it, has meters of its own. */
 static int add_board(struct jm_nvml_state *s, struct jm_nvml_board *g,
-	const struct jm_nvml_gpu *info, bool activity, struct jm_meters *set, struct jm_err *err)
+	const struct jm_nvml_gpu *info, const struct jm_values *options, struct jm_meters *set,
+	struct jm_err *err)
 {
 	char covers[192];
 	struct jm_meter meter = {
@@ -215,22 +230,24 @@ static int add_board(struct jm_nvml_state *s, struct jm_nvml_board *g,
 	g->handle = info->handle;
 	memcpy(g->label, info->label, sizeof(g->label));
 	rc = g->meter = jm_meters_add(set, &meter, err);
+	if (rc >= 0 && jm_values_number(options, "samples") > 0)
+		rc = add_samples(s, g, info, set, err);
 	if (rc >= 0)
 		rc = add_signals(s, g, info, jm_nvml_gpu_probes, JM_NVML_GPU_PROBES, set, err);
 	if (rc >= 0)
 		rc = add_signals(s, g, info, jm_nvml_time_probes, JM_NVML_TIME_PROBES, set, err);
-	if (rc >= 0 && activity)
+	if (rc >= 0 && jm_values_number(options, "activity") > 0)
 		rc = add_activity(s, g, info, set, err);
 	return rc;
 }
 
-static int add_gpu(struct jm_nvml_state *s, const struct jm_nvml_gpus *gpus, int i, bool activity,
-	struct jm_meters *set, int first_out, struct jm_err *err)
+static int add_gpu(struct jm_nvml_state *s, const struct jm_nvml_gpus *gpus, int i,
+	const struct jm_values *options, struct jm_meters *set, int first_out, struct jm_err *err)
 {
 	const struct jm_nvml_gpu *info = &gpus->gpu[i];
 	const struct jm_nvml_sensor *sensor = jm_nvml_sensor_of(info);
 	struct jm_nvml_board *g = &s->gpu[s->n];
-	int rc = add_board(s, g, info, activity, set, err);
+	int rc = add_board(s, g, info, options, set, err);
 
 	if (rc >= 0)
 		rc = add_memory(s, g, info, set, err);
@@ -249,7 +266,6 @@ static int add_gpus(struct jm_nvml_state *s, const struct jm_nvml_gpus *gpus,
 	const struct jm_values *options, struct jm_meters *set, struct jm_err *err)
 {
 	bool all = jm_values_number(options, "all") != 0;
-	bool activity = jm_values_number(options, "activity") != 0;
 	int out = 0;
 
 	for (int i = 0; i < gpus->n; i++) {
@@ -257,7 +273,7 @@ static int add_gpus(struct jm_nvml_state *s, const struct jm_nvml_gpus *gpus,
 
 		if (!all && !gpus->gpu[i].allocated)
 			continue;
-		rc = add_gpu(s, gpus, i, activity, set, out, err);
+		rc = add_gpu(s, gpus, i, options, set, out, err);
 		if (rc < 0)
 			return rc;
 		out += rc;

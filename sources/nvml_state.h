@@ -18,6 +18,7 @@ enum jm_nvml_kind {
 	JM_NVML_CALL,
 	JM_NVML_TIME,
 	JM_NVML_ACTIVITY,
+	JM_NVML_SAMPLES,
 	JM_NVML_KINDS
 };
 
@@ -49,7 +50,7 @@ struct jm_nvml_state {
 	struct jm_nvml nvml;
 	int n;
 	int64_t slow_ns; /* when the slow ones were last asked for */
-	int64_t next_times, next_activity;
+	int64_t next_times, next_activity, next_samples;
 	struct jm_read_budget budget;
 	struct jm_nvml_board gpu[];
 };
@@ -58,6 +59,17 @@ static inline bool jm_nvml_is_field(const struct jm_nvml_board *g, int slot)
 {
 	return g->slot[slot].probe->field != 0;
 }
+
+/* ---- power by the driver's buffer of samples, in place of the field: nvml_samples.c ---- */
+
+#define JM_NVML_SAMPLE_NS  20000000LL
+#define JM_NVML_SAMPLES_NS 200000000LL /* between two looks into the buffer */
+extern const struct jm_nvml_probe jm_nvml_sample_probe;
+struct jm_signal jm_nvml_sample_signal(const struct jm_nvml_sensor *sensor);
+bool jm_nvml_has_samples(const struct jm_nvml *nvml, jm_nvml_device device);
+/* Gives those that are new. The library's code. */
+int jm_nvml_samples_read(
+	const struct jm_nvml_state *s, struct jm_nvml_board *g, struct jm_sink *sink);
 
 /* Members of the source. */
 int jm_nvml_state_open(struct jm_ctx *ctx, const struct jm_values *options, struct jm_meters *set,

@@ -124,6 +124,12 @@ struct jm_nvml_process_sample {
 	unsigned int sm, memory, encoder, decoder;
 };
 
+/* Of the driver's buffer; the value is 8 bytes wide, of which power uses four. */
+struct jm_nvml_power_sample {
+	unsigned long long stamp_us; /* since 1970 */
+	unsigned int milliwatts, unused;
+};
+
 /* A process that has a context on a GPU or an instance (MIG) of it. */
 struct jm_nvml_process {
 	unsigned int pid;
@@ -185,6 +191,9 @@ enum jm_nvml_architecture {
 		(jm_nvml_device device, unsigned int *on))                                         \
 	X(OPTIONAL, fields, "nvmlDeviceGetFieldValues", NULL,                                      \
 		(jm_nvml_device device, int n, struct jm_nvml_value *values))                      \
+	X(OPTIONAL, samples, "nvmlDeviceGetSamples", NULL,                                         \
+		(jm_nvml_device device, int what, unsigned long long since_us, int *ret_type,      \
+			unsigned int *n, struct jm_nvml_power_sample *rows))                       \
 	X(OPTIONAL, power, "nvmlDeviceGetPowerUsage", NULL,                                        \
 		(jm_nvml_device device, unsigned int *mw))                                         \
 	X(OPTIONAL, energy, "nvmlDeviceGetTotalEnergyConsumption", NULL,                           \

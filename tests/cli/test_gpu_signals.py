@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the record holds of a GPU beyond power: its module, its memory, activity, the time at the power cap."""
+import csv
 import json
 
 import pytest
@@ -65,3 +66,26 @@ def test_one_module_of_two_gpus(tmp_path):
     inside = [m["covered_by"] == module["id"] for m in record["meters"] if m["scope"] == "gpu"]
     assert inside == [True, True, False]
     assert record["total"]["joules_measured"] == pytest.approx(1200 * record["wall_s"], rel=0.1)
+
+
+def test_samples_of_the_drivers_buffer(tmp_path):
+    """One each 20 ms at its own time: what the wave was then. 600 W in the first 0.6 of each 100 ms of CLOCK_MONOTONIC."""
+    gpus = FakeGpus(tmp_path, 1, WAVE + ";samples=1;response=0")
+    record = measured(gpus, "--source", "nvml:samples", "--csv", tmp_path / "trace")
+    (power,) = [row for row in csv.DictReader((tmp_path / "trace/meters.csv").open()) if row["quantity"] == "power"
+                and row["scope"] == "gpu"]
+    assert power["stamped"] == "1" and float(power["refresh_s"]) == 0.02
+    rows = [(float(row["t_s"]) + record["start_ns"] * 1e-9, float(row["value"]))
+            for row in csv.DictReader((tmp_path / "trace/readings.csv").open()) if row["signal"] == power["signal"] and row["value"]]
+    assert len(rows) >= 15 and rows[0][0] > record["start_ns"] * 1e-9 - 0.1
+    for t, watts in rows:  # the stamps are those of the wall clock, in whole microseconds
+        phase = t % 0.1
+        if min(abs(phase - edge) for edge in (0, 0.06, 0.1)) > 0.002:
+            assert watts == (600 if phase < 0.06 else 100)
+
+
+def test_a_driver_without_such_samples(tmp_path):
+    gpus = FakeGpus(tmp_path, 1, WAVE)
+    done = jm("measure", "--json", "-", "--source", "nvml:samples", "--", "sleep", "0.3", env=gpus.env)
+    assert done.returncode == 0 and "keeps no samples" in done.stderr
+    assert "power" in signals(json.loads(done.stdout)["meters"][0])

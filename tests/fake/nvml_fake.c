@@ -19,6 +19,7 @@
  *	mem=0.2			memory power as a share of the GPU's; 0 = not supported
  *	module=1.5		module power as a multiple of the GPU's; 0 = not supported
  *	driver=TEXT		its version
+ *	samples=1		the driver keeps samples of its power, one each 20 ms
  *	times=252|270|0		ids of the times of heat and power brake in hardware; where they are not, power
  *				smoothing answers with a number of 32 bits
  *	heat=0.25 brake=0.125	shares of the time in which these held clocks back
@@ -499,6 +500,30 @@ static bool fails_now(int gpu)
 {
 	return fake.fails_at[gpu] > 0 && age() >= fake.fails_at[gpu] &&
 	       age() < fake.fails_at[gpu] + 0.5;
+}
+
+/* As on an H200: one each 20 ms, the newest 119. The value is the power at that time. samples=0: none. */
+API int nvmlDeviceGetSamples(jm_nvml_device d, int what, unsigned long long since_us, int *ret_type,
+	unsigned int *n, struct jm_nvml_power_sample *rows)
+{
+	double now = fake_now();
+	unsigned int room = *n, used = 0;
+
+	ENTER(d);
+	if (!fake.samples || what)
+		return JM_NVML_NOT_SUPPORTED;
+	for (int k = 118; k >= 0 && used < room; k--) {
+		double t = fake_last_tick(now, 0.02, 0) - 0.02 * k;
+
+		if ((unsigned long long)stamp_of(t) <= since_us)
+			continue;
+		rows[used++] =
+			(struct jm_nvml_power_sample){.stamp_us = (unsigned long long)stamp_of(t),
+				.milliwatts = (unsigned int)(1e3 * fake_watts(d->index, t))};
+	}
+	*ret_type = JM_NVML_U32;
+	*n = used;
+	return used ? 0 : JM_NVML_NOT_FOUND;
 }
 
 API int nvmlDeviceGetFieldValues(jm_nvml_device d, int n, struct jm_nvml_value *values)

@@ -55,7 +55,7 @@ struct fake {
 	char driver[32];
 	unsigned int time_ids; /* of the times of heat and brake in hardware: 252, 270; 0 = none */
 	double heat, brake;    /* shares of the time in which these held clocks back */
-	bool activity;
+	bool activity, samples;
 	double nvlink_mib; /* per second */
 	double min_w, max_w, default_w;
 	unsigned int nosupport[16], n_nosupport, persistence;

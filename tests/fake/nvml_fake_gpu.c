@@ -203,6 +203,7 @@ void fake_configure(void)
 	fake.heat = number("heat", 0);
 	fake.brake = number("brake", 0);
 	fake.activity = number("activity", 0) != 0;
+	fake.samples = number("samples", 0) != 0;
 	fake.nvlink_mib = number("nvlink", 0);
 	fake.min_w = number("min", 200);
 	fake.max_w = number("max", 700);
