@@ -6,6 +6,7 @@
 #include "meter/source.h"
 #include "guard/control.h"
 #include "base/state_folder.h"
+#include "comm/comm.h"
 #include "engine/device.h"
 #include "engine/tensor.h"
 #include "report/columns.h"
@@ -323,6 +324,23 @@ static void ask_outputs(struct report *r)
 	}
 }
 
+/* What the ranks of a case can exchange their gradients by. */
+static void ask_transports(struct report *r)
+{
+	begin(r, "Exchange");
+	for (int i = 0; jm_transports[i]; i++) {
+		const struct jm_transport *t = jm_transports[i];
+		struct jm_err err = JM_ERR_INIT;
+		struct jm_finding f = {.ok = !t->check || !t->check(&err),
+			.what = t->summary,
+			.mend = "only several GPUs need it"};
+
+		f.why = f.ok ? "ranks can use it" : err.text;
+		r->member = t->name;
+		say(r, &f);
+	}
+}
+
 static void say_absent(struct report *r, const struct jm_absent *absent)
 {
 	for (; absent->name; absent++) {
@@ -345,11 +363,13 @@ static int run_doctor(struct jm_cli *cli)
 	begin(&r, "Compute");
 	for (size_t i = 0; jm_backend_name(i); i++)
 		ask_backend(&r, jm_backend_name(i));
+	ask_transports(&r);
 	ask_state(&r, &cli->ctx);
 	ask_outputs(&r);
 	begin(&r, "Not built in");
 	say_absent(&r, jm_absent_sources);
 	say_absent(&r, jm_absent_controls);
+	say_absent(&r, jm_absent_transports);
 	say_absent(&r, jm_absent_workloads);
 	say_absent(&r, jm_absent_models);
 	if (r.array) {

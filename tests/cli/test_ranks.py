@@ -265,6 +265,16 @@ def test_what_nccl_lacks_is_said(two_devices, more, env, hint):
     assert r["reason"].startswith("Rank ") and hint in r["reason"], r["reason"]
 
 
+@pytest.mark.parametrize("library, ok, hint", [
+    (BUILD / "tests/fake/libnccl-fake.so", True, "ranks can use it"),
+    ("/nowhere/libnccl.so", False, "install NVIDIA's libnccl2"),
+])
+def test_the_doctor_looks_for_nccl(library, ok, hint):
+    found = json.loads(jm("doctor", "--json", env={"JM_NCCL_LIB": str(library)}).stdout)
+    row, = [f for f in found if f["member"] == "nccl"]
+    assert row["section"] == "Exchange" and row["ok"] is ok and hint in row["why"]
+
+
 def test_messages_of_nccl_come_from_all_ranks(two_devices):
     done = jm(*GPT, "--batch", "1", "--steps", "1", *TWO, "--json", "-", env={**two_devices, "NCCL_DEBUG": "INFO"})
     assert json.loads(done.stdout)["status"] == "ok"
