@@ -179,10 +179,7 @@ void jm_text_relative(
 	char part[120] = "";
 
 	jm_text_format(out, size,
-		"Saved: energy saved per %s; slower: additional time per %s; both compared with "
-		"the "
-		"reference",
-		s->item, s->item);
+		"Energy saved and slowdown are per %s, both compared with the reference", s->item);
 	if (p)
 		snprintf(part, sizeof(part), " (%.0f %% slower is %.3g times the time)",
 			p->stat[JM_M_LOSS].mean, 1 + p->stat[JM_M_LOSS].mean / 100);
