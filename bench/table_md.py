@@ -54,7 +54,7 @@ def digits(x, n=3):
 
 
 def megabytes(x):
-    return f"{x / 1e6:,.0f}".replace(",", " ")
+    return f"{x / 1e6:,.0f}"
 
 
 def rate(found, one):
@@ -101,7 +101,7 @@ def work(cases):
         per = f"GFLOP/{c['unit']}"
         rate_of_model = c["flops_model_per_item"] * step.figures(c)["items_per_s"]
         lines.append([
-            c["name"], c["precision"], f"{c['parameters']:,}".replace(",", " "),
+            c["name"], c["precision"], f"{c['parameters']:,}",
             f"{c['flops_model_per_item'] / 1e9:.4g} {per}", f"{c['flops_executed_per_item'] / 1e9:.4g} {per}",
             f"{rate_of_model / 1e9:.0f} GFLOP/s"])
     return rows(head, lines)
