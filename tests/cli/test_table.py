@@ -90,7 +90,7 @@ def test_page(made):
     assert numbers(" ".join(memory[5:])) == pytest.approx(
         [mine["rss_bytes"] / his["rss_bytes"], mine["start_s"], his["start_s"]], abs=0.006)
     work = row(page, "## Work", "gpt-tiny")
-    assert int(work[2].replace(" ", "")) == case["parameters"]
+    assert int(work[2].replace(",", "")) == case["parameters"]
     assert numbers(work[3] + work[4]) == pytest.approx(
         [case[k] / 1e9 for k in ("flops_model_per_item", "flops_executed_per_item")], rel=1e-3)
     assert row(page, "## Errors", "gpt-tiny")[2:] == [
