@@ -33,7 +33,7 @@ def row(page, heading, name):
 
 
 def numbers(text):
-    return [float(n) for n in re.findall(r"\d+(?:\.\d+)?(?:e-?\d+)?", text)]
+    return [float(n) for n in re.findall(r"\d+(?:\.\d+)?(?:e-?\d+)?", text.replace(",", ""))]
 
 
 @pytest.fixture(scope="module")
