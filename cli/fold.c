@@ -246,8 +246,8 @@ const struct jm_command jm_command_fold = {
 		"its readings do not suffice.\n\n"
 		"The uncertainty (95 %) is that of sampling; it does not include the accuracy of "
 		"the sensor, nor that of --window, --delay and --lag.",
-	.example = "joulemark measure --csv trace --interval 1ms -- python3 kernels.py\n"
-		   "joulemark fold --phase kernel trace",
+	.example = "joulemark measure --csv trace --source nvml:samples -- python3 kernels.py\n"
+		   "joulemark fold --phase kernel --window 2.5ms --delay 2ms --lag 15ms trace",
 	.options = options,
 	.min_args = 1,
 	.max_args = 1,
