@@ -149,13 +149,18 @@
 		return out;
 	}
 
+	const hasReference = (work) => work.series.some((s) => s.reference !== null);
+	const hasInterval = (work) => work.series.some((s) => s.points.some((p) => p.runs_ok > 1));
 	const systemsNote = (work, iso) =>
-		"Up and to the right is better. Both axes start at 0; bars are 95\u00a0% intervals. Diamond: the reference; " +
-		"green ring: least energy at most " +
-		JM.S.slowdown_percent +
-		"\u00a0% slower, or those that cannot be told apart." +
+		"Up and to the right is better. Both axes start at 0" +
+		(hasInterval(work) ? "; bars are 95\u00a0% intervals." : ".") +
+		(hasReference(work)
+			? " Diamond: the reference; green ring: least energy at most " +
+				JM.S.slowdown_percent +
+				"\u00a0% slower, or those that cannot be told apart."
+			: "") +
 		(work.series.length > 1 ? " Pareto front: the settings that no other one beats in both." : "") +
-		(iso
+		(iso && hasReference(work)
 			? " Grey lines: as good as the reference" +
 				(work.series.length > 1 ? " of " + JM.systemNames(work.series)[0] : "") +
 				" by EDP (energy \u00d7 time) and by EDS k (Energy Delay Sum: (1\u00a0\u2212\u00a01/k) of the energy + 1/k of the time); " +
@@ -197,7 +202,7 @@
 		const chart = panel(named(state.work), systemsNote(state.work, state.iso), (c) => systemsOption(c, state.work, state.iso), {
 			id: id,
 			tall: true,
-			tools: [select, el("label", { class: "small soft" }, box, " lines of equal EDP and EDS")],
+			tools: [select, works.some(hasReference) ? el("label", { class: "small soft" }, box, " lines of equal EDP and EDS") : null],
 			table: () => systemsTable(state.work),
 		});
 		function update() {

@@ -175,6 +175,14 @@ def test_systems_of_the_same_work_share_one_chart(tmp_path):
 
 
 @BROWSER
+def test_a_chart_explains_only_what_it_shows(tmp_path):
+    """Without a reference there is no diamond, no ring and no line of equal EDP; one run each has no interval."""
+    out = make_page(tmp_path, [r for r in records("h200x4") if not r["case"]["reference"] and r["case"]["repeat"] == 1])
+    chart = browse(out, "--dump-dom", "--window-size=1280,2000").split("<h3>Efficiency against throughput")[1].split("</section>")[0]
+    assert "Up and to the right is better. Both axes start at 0.<" in chart and "equal EDP" not in chart
+
+
+@BROWSER
 def test_page_of_one_measurement_in_a_browser(tmp_path):
     row = records("h200x4")[0]
     for key in ("case", "settings", "status", "reason", "workload", "unit", "items", "throughput"):
