@@ -142,8 +142,8 @@ static int check_range(
 		return 0;
 	if (value >= o->min && value <= o->max)
 		return 0;
-	return jm_err_set(err, JM_ERANGE, "--%s %s is outside its range %g%s to %g%s.", o->name,
-		text, o->min, o->unit ? o->unit : "", o->max, o->unit ? o->unit : "");
+	return jm_err_set(err, JM_ERANGE, "--%s %s is outside its range %.10g%s to %.10g%s.",
+		o->name, text, o->min, o->unit ? o->unit : "", o->max, o->unit ? o->unit : "");
 }
 
 static int check_choice(const struct jm_option *o, const char *text, struct jm_err *err)

@@ -121,6 +121,28 @@ def test_many_requests_do_not_grow_it():
             assert int(re.search(r"FDSize:\s+(\d+)", status.read())[1]) <= 256
 
 
+def raw(port, request):
+    """The status of the answer to these bytes; 0 = the server closed the connection before it could be read."""
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+        try:
+            client.sendall(request)
+            return int(client.recv(1000).split()[1])
+        except ConnectionError:
+            return 0
+
+
+def test_requests_without_end_are_refused():
+    with Exporter() as exporter:
+        port, before = int(exporter.url.split(":")[2].split("/")[0]), exporter.memory()
+        start = b"GET /metrics HTTP/1.1\r\nHost: x\r\n"
+        assert raw(port, start + b"X: " + 20_000 * b"a" + b"\r\n\r\n") in (0, 431)
+        assert raw(port, start + 2_000 * b"X: a\r\n" + b"\r\n") in (0, 431)
+        assert raw(port, b"GET /" + 20_000 * b"m" + b" HTTP/1.1\r\nHost: x\r\n\r\n") in (0, 414)
+        assert raw(port, start + b"Accept: " + 3_000 * b"\xff" + b"\r\n\r\n") == 200
+        assert "joulemark_power_watts" in exporter.get()[0]
+        assert exporter.memory() - before < 1024 or "asan" in os.environ.get("JM_BUILD", ""), "kB"
+
+
 def test_prometheus_scrapes_it(tmp_path):
     if not shutil.which("prometheus"):
         pytest.skip("Debian's prometheus is not installed")

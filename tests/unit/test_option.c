@@ -132,6 +132,7 @@ static const struct jm_option rows[] = {
 	{.name = "quiet", .type = JM_FLAG, .help = "h"},
 	{.name = "set", .type = JM_TEXT, .repeat = true, .help = "h"},
 	{.name = "json", .type = JM_TEXT, .help = "h"},
+	{.name = "pid", .type = JM_INT, .min = 1, .max = 4194304, .help = "h"},
 	{0},
 };
 
@@ -153,7 +154,7 @@ static void defaults_and_settings(void **state)
 
 	(void)state;
 	assert_ok(jm_values_init(&v, rows, &err), err);
-	assert_int_equal(v.n, 7);
+	assert_int_equal(v.n, 8);
 	assert_near(jm_values_number(&v, "batch"), 4, 0);
 	assert_true(isnan(jm_values_number(&v, "rate")));
 	assert_near(jm_values_number(&v, "interval"), 0.1, 1e-15);
@@ -192,6 +193,7 @@ static void bad_values(void **state)
 	refuse(&v, "frobnicate", "8", JM_EUSAGE, "--help");
 	refuse(&v, "batch", "0", JM_ERANGE, "1 to 64");
 	refuse(&v, "batch", "65", JM_ERANGE, "1 to 64");
+	refuse(&v, "pid", "4194305", JM_ERANGE, "1 to 4194304.");
 	refuse(&v, "batch", "4.5", JM_EUSAGE, "whole number");
 	refuse(&v, "batch", "four", JM_EUSAGE, "four");
 	refuse(&v, "batch", "", JM_EUSAGE, "number");
