@@ -213,6 +213,14 @@ static int tick_ms(struct launch *l, int64_t *due_ns)
 	return (int)((*due_ns - now) / JM_MILLISECOND) + 1;
 }
 
+/* Nothing wakes this process for the marks in a pipe. */
+static int wait_ms(struct launch *l, int64_t *due_ns)
+{
+	int pipes = (int)(JM_MARK_PIPE_NS / JM_MILLISECOND), tick = tick_ms(l, due_ns);
+
+	return jm_progress_has_pipes(l->progress) && !(tick >= 0 && tick < pipes) ? pipes : tick;
+}
+
 static int attend(struct launch *l, struct jm_err *err)
 {
 	int64_t tick_ns = l->proc.start_ns + JM_SECOND;
@@ -228,7 +236,7 @@ static int attend(struct launch *l, struct jm_err *err)
 				.events = POLLIN},
 		};
 
-		if (poll(fds, 5, tick_ms(l, &tick_ns)) < 0 && errno != EINTR)
+		if (poll(fds, 5, wait_ms(l, &tick_ns)) < 0 && errno != EINTR)
 			return jm_err_set(err, JM_EIO, "Cannot wait for '%s': %s.", l->o->argv[0],
 				strerror(errno));
 		if (fds[0].revents)
@@ -238,7 +246,7 @@ static int attend(struct launch *l, struct jm_err *err)
 		/* what was printed before a mark belongs to the phase before it */
 		if (fds[3].revents)
 			take_output(l);
-		if (fds[2].revents)
+		if (fds[2].revents || jm_progress_has_pipes(l->progress))
 			jm_progress_receive(l->progress, jm_ctx_now(l->ctx), on_mark, l);
 		if (l->o->extra && fds[4].revents & POLLIN)
 			l->o->extra(l->o->arg);
@@ -447,6 +455,9 @@ int jm_launch(struct jm_ctx *ctx, struct jm_session *s, const struct jm_launch_o
 		rc = jm_scan_new(o->items_regex, o->items_json, &l.scan, err);
 	if (!rc)
 		rc = jm_progress_open(&l.progress, err);
+	/* marks that nothing waits for: neither settings at the beginning of a phase nor the order of marks and output */
+	if (!rc && !o->phase && !l.scan)
+		jm_progress_take_pipes(l.progress);
 	if (!rc)
 		rc = run(&l, err);
 	if (!rc)

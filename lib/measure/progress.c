@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Marks through a socket, and the sum of items. */
+/* Marks through a socket and pipes, and the sum of items. */
 #include "measure/progress.h"
 #include "base/number.h"
 
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -21,9 +23,30 @@
 #define VARIABLE "JM_PROGRESS"
 #define FOLDER	 "joulemark-"	      /* and six letters */
 #define FAR	 INT64_C(60000000000) /* ns; a stamp further off is of another clock */
+#define HANDOVER "jm1 pipe"
+#define PIPES	 64  /* of one receiver; further senders go on with datagrams */
+#define LINE	 256 /* bytes of a mark */
+
+/* The reading end of a sender's pipe, and the beginning of a line whose end is still to come. */
+struct mark_pipe {
+	int fd;
+	size_t used;
+	char line[LINE];
+};
+
+/* A mark that was received, and how many before it. */
+struct received {
+	struct jm_mark mark;
+	int order;
+};
 
 struct jm_progress {
 	int fd;
+	bool takes_pipes;
+	struct mark_pipe *pipe;
+	int n_pipes;
+	struct received *received;
+	int n_received, room;
 	const char *place; /* that the folder is in; NULL = there is none yet */
 	char folder[100], env[sizeof(VARIABLE) + 108];
 	long malformed;
@@ -140,10 +163,24 @@ long jm_progress_malformed(const struct jm_progress *p)
 	return p->malformed;
 }
 
+void jm_progress_take_pipes(struct jm_progress *p)
+{
+	p->takes_pipes = true;
+}
+
+bool jm_progress_has_pipes(const struct jm_progress *p)
+{
+	return p->n_pipes > 0;
+}
+
 void jm_progress_close(struct jm_progress *p)
 {
 	if (!p)
 		return;
+	for (int i = 0; i < p->n_pipes; i++)
+		close(p->pipe[i].fd);
+	free(p->pipe);
+	free(p->received);
 	if (p->fd >= 0) {
 		close(p->fd);
 		unlink(path_of(p));
@@ -172,27 +209,166 @@ static bool parse(const char *text, struct jm_mark *ret)
 	return true;
 }
 
-int jm_progress_receive(struct jm_progress *p, int64_t now_ns, jm_mark_fn *fn, void *arg)
+/* Keeps the mark that a message holds. */
+static void take_mark(struct jm_progress *p, const char *text, int64_t now_ns)
 {
-	int marks = 0;
+	struct jm_mark mark;
 
+	if (p->n_received == p->room) {
+		int room = 2 * p->room + 16;
+		struct received *grown =
+			reallocarray(p->received, (size_t)room, sizeof(*p->received));
+
+		p->received = grown ? grown : p->received;
+		p->room = grown ? room : p->room;
+	}
+	if (p->n_received == p->room || !parse(text, &mark)) {
+		p->malformed++;
+		return;
+	}
+	if (mark.t_ns > now_ns || mark.t_ns < now_ns - FAR)
+		mark.t_ns = now_ns;
+	p->received[p->n_received] = (struct received){mark, p->n_received};
+	p->n_received++;
+}
+
+/* Reads without ever waiting, whatever the sender does with its end. */
+static ssize_t read_pipe(int fd, char *bytes, size_t size)
+{
+	struct iovec into = {bytes, size};
+
+	return preadv2(fd, &into, 1, -1, RWF_NOWAIT);
+}
+
+/* Takes an empty pipe; its new size tells that to the sender. */
+static bool take_pipe(struct jm_progress *p, int fd)
+{
+	struct mark_pipe *grown;
+	struct stat st;
+	char byte;
+
+	if (!p->takes_pipes || p->n_pipes == PIPES || fstat(fd, &st) || !S_ISFIFO(st.st_mode) ||
+		read_pipe(fd, &byte, 1) >= 0 || errno != EAGAIN)
+		return false;
+	grown = reallocarray(p->pipe, (size_t)p->n_pipes + 1, sizeof(*grown));
+	if (!grown)
+		return false;
+	p->pipe = grown;
+	if (fcntl(fd, F_SETPIPE_SZ, JM_MARK_PIPE) != JM_MARK_PIPE)
+		return false;
+	p->pipe[p->n_pipes++] = (struct mark_pipe){.fd = fd};
+	return true;
+}
+
+/* The descriptor that came with a datagram; -1 = none. */
+static int passed_fd(struct msghdr *message)
+{
+	struct cmsghdr *c = CMSG_FIRSTHDR(message);
+	int fd = -1;
+
+	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
+		c->cmsg_len == CMSG_LEN(sizeof(fd)))
+		memcpy(&fd, CMSG_DATA(c), sizeof(fd));
+	return fd;
+}
+
+static void receive_datagrams(struct jm_progress *p, int64_t now_ns)
+{
 	for (;;) {
-		struct jm_mark mark;
-		char text[256];
-		ssize_t n = recv(p->fd, text, sizeof(text) - 1, 0);
+		char text[LINE];
+		union {
+			struct cmsghdr align;
+			char bytes[CMSG_SPACE(sizeof(int))];
+		} control;
+		struct iovec into = {text, sizeof(text) - 1};
+		struct msghdr message = {.msg_iov = &into,
+			.msg_iovlen = 1,
+			.msg_control = &control,
+			.msg_controllen = sizeof(control)};
+		ssize_t n = recvmsg(p->fd, &message, MSG_CMSG_CLOEXEC);
+		int fd;
 
 		if (n < 0)
-			return marks;
+			return;
 		text[n] = '\0';
-		if (!parse(text, &mark)) {
-			p->malformed++;
+		fd = passed_fd(&message);
+		if (fd >= 0 && (strcmp(text, HANDOVER) != 0 || !take_pipe(p, fd)))
+			close(fd);
+		if (strcmp(text, HANDOVER) != 0)
+			take_mark(p, text, now_ns);
+	}
+}
+
+/* Of a line that is too long the end is kept, so that it is no mark. */
+static void take_bytes(
+	struct jm_progress *p, struct mark_pipe *pipe, const char *bytes, size_t n, int64_t now_ns)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (bytes[i] != '\n') {
+			pipe->line[pipe->used] = bytes[i];
+			pipe->used += pipe->used < LINE - 1;
 			continue;
 		}
-		if (mark.t_ns > now_ns || mark.t_ns < now_ns - FAR)
-			mark.t_ns = now_ns;
-		fn(arg, &mark);
-		marks++;
+		pipe->line[pipe->used] = '\0';
+		if (pipe->used == LINE - 1)
+			p->malformed++;
+		else
+			take_mark(p, pipe->line, now_ns);
+		pipe->used = 0;
 	}
+}
+
+/* No more than a full pipe, so that a sender that never stops does not keep the receiver. False when nobody can write
+ * any more. */
+static bool receive_pipe(struct jm_progress *p, struct mark_pipe *pipe, int64_t now_ns)
+{
+	size_t taken = 0;
+
+	while (taken < JM_MARK_PIPE) {
+		char bytes[16384];
+		ssize_t n = read_pipe(pipe->fd, bytes, sizeof(bytes));
+
+		if (n <= 0)
+			return n < 0;
+		take_bytes(p, pipe, bytes, (size_t)n, now_ns);
+		taken += (size_t)n;
+	}
+	return true;
+}
+
+static void receive_pipes(struct jm_progress *p, int64_t now_ns)
+{
+	for (int i = p->n_pipes - 1; i >= 0; i--) {
+		if (receive_pipe(p, &p->pipe[i], now_ns))
+			continue;
+		p->malformed += p->pipe[i].used > 0;
+		close(p->pipe[i].fd);
+		p->pipe[i] = p->pipe[--p->n_pipes];
+	}
+}
+
+static int by_time(const void *a, const void *b)
+{
+	const struct received *x = a, *y = b;
+
+	if (x->mark.t_ns != y->mark.t_ns)
+		return x->mark.t_ns < y->mark.t_ns ? -1 : 1;
+	return x->order - y->order;
+}
+
+int jm_progress_receive(struct jm_progress *p, int64_t now_ns, jm_mark_fn *fn, void *arg)
+{
+	int n;
+
+	receive_pipes(p, now_ns);
+	receive_datagrams(p, now_ns);
+	n = p->n_received;
+	p->n_received = 0;
+	if (p->takes_pipes && n > 1)
+		qsort(p->received, (size_t)n, sizeof(*p->received), by_time);
+	for (int i = 0; i < n; i++)
+		fn(arg, &p->received[i].mark);
+	return n;
 }
 
 /* ---- sending ---- */
@@ -240,26 +416,78 @@ static int connect_to(const char *path, int *ret_fd, struct jm_err *err)
 	return 0;
 }
 
-struct jm_marker {
-	int fd;
-	_Atomic bool
-		stuck; /* nobody read for so long that a mark was lost: the next ones do not wait */
-	dev_t dev; /* what fd was when it was opened: a program may close numbers that it does not know */
+/* What a descriptor was when it was opened: a program may close numbers that it does not know. */
+struct identity {
+	dev_t dev;
 	ino_t ino;
 };
 
-static bool is_own(const struct jm_marker *m)
+struct jm_marker {
+	int fd, pipe; /* pipe: both ends in one, so that writing never signals a broken pipe; -1 = none */
+	_Atomic bool
+		stuck; /* nobody read for so long that a mark was lost: the next ones do not wait */
+	_Atomic bool taken; /* the receiver has taken the pipe */
+	struct identity fd_is, pipe_is;
+};
+
+static struct identity identity_of(int fd)
 {
 	struct stat st;
 
-	return !fstat(m->fd, &st) && st.st_dev == m->dev && st.st_ino == m->ino;
+	return fstat(fd, &st) ? (struct identity){0} : (struct identity){st.st_dev, st.st_ino};
 }
 
-int jm_marker_new(struct jm_marker **ret, struct jm_err *err)
+static bool is_own(int fd, const struct identity *was)
+{
+	struct identity is = identity_of(fd);
+
+	return is.ino && is.dev == was->dev && is.ino == was->ino;
+}
+
+static int send_fd(int to, int fd)
+{
+	char text[] = HANDOVER;
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = {0};
+	struct iovec from = {text, sizeof(text) - 1};
+	struct msghdr message = {.msg_iov = &from,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control)};
+
+	control.header.cmsg_level = SOL_SOCKET;
+	control.header.cmsg_type = SCM_RIGHTS;
+	control.header.cmsg_len = CMSG_LEN(sizeof(fd));
+	memcpy(CMSG_DATA(&control.header), &fd, sizeof(fd));
+	return sendmsg(to, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0;
+}
+
+/* Offers a pipe to the receiver; without one all marks are datagrams. */
+static void offer_pipe(struct jm_marker *m)
+{
+	char path[40];
+	int ends[2];
+
+	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK))
+		return;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", ends[1]);
+	m->pipe = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+	if (m->pipe >= 0)
+		m->pipe_is = identity_of(m->pipe);
+	if (m->pipe >= 0 && send_fd(m->fd, ends[0])) {
+		close(m->pipe);
+		m->pipe = -1;
+	}
+	close(ends[0]);
+	close(ends[1]);
+}
+
+static int open_marker(struct jm_marker **ret, bool many, struct jm_err *err)
 {
 	const char *path = secure_getenv(VARIABLE);
 	struct jm_marker *m;
-	struct stat st;
 	int rc;
 
 	if (!path || !*path)
@@ -270,14 +498,21 @@ int jm_marker_new(struct jm_marker **ret, struct jm_err *err)
 	if (!m)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for marks.");
 	rc = connect_to(path, &m->fd, err);
-	if (rc || fstat(m->fd, &st)) {
+	if (rc) {
 		free(m);
-		return rc ? rc : unreachable(err);
+		return rc;
 	}
-	m->dev = st.st_dev;
-	m->ino = st.st_ino;
+	m->fd_is = identity_of(m->fd);
+	m->pipe = -1;
+	if (many)
+		offer_pipe(m);
 	*ret = m;
 	return 0;
+}
+
+int jm_marker_new(struct jm_marker **ret, struct jm_err *err)
+{
+	return open_marker(ret, true, err);
 }
 
 /* Each returns the end of the text. A mark is sent in the middle of a program's work: printf would take a tenth of it. */
@@ -315,6 +550,16 @@ static char *put_items(char *at, double items)
 	return put_text(at, text, (size_t)n);
 }
 
+/* Whether the line is in the pipe. It is written as a whole or not at all. */
+static bool write_line(struct jm_marker *m, const char *line, size_t n)
+{
+	if (m->pipe < 0 || !is_own(m->pipe, &m->pipe_is))
+		return false;
+	if (!m->taken)
+		m->taken = fcntl(m->pipe, F_GETPIPE_SZ) == JM_MARK_PIPE;
+	return m->taken && write(m->pipe, line, n) == (ssize_t)n;
+}
+
 int jm_marker_mark(struct jm_marker *m, const char *name, double items, struct jm_err *err)
 {
 	char text[160];
@@ -332,7 +577,10 @@ int jm_marker_mark(struct jm_marker *m, const char *name, double items, struct j
 	end = put_text(end, name, n);
 	if (!isnan(items))
 		end = put_items(end, items);
-	if (!is_own(m))
+	*end = '\n';
+	if (write_line(m, text, (size_t)(end + 1 - text)))
+		return 0;
+	if (!is_own(m->fd, &m->fd_is))
 		return jm_err_set(err, JM_EGONE,
 			"The program has closed the descriptor %d, through which marks were sent; "
 			"open another marker.",
@@ -348,8 +596,10 @@ int jm_marker_mark(struct jm_marker *m, const char *name, double items, struct j
 
 void jm_marker_free(struct jm_marker *m)
 {
-	if (m && is_own(m))
+	if (m && is_own(m->fd, &m->fd_is))
 		close(m->fd);
+	if (m && m->pipe >= 0 && is_own(m->pipe, &m->pipe_is))
+		close(m->pipe);
 	free(m);
 }
 
@@ -359,7 +609,7 @@ int jm_progress_send(const char *name, double items, struct jm_err *err)
 	int rc = check_name(name, strlen(name), err);
 
 	if (!rc)
-		rc = jm_marker_new(&m, err);
+		rc = open_marker(&m, false, err);
 	if (rc)
 		return rc;
 	rc = jm_marker_mark(m, name, items, err);

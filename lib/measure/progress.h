@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Items done by an outside command: marks it sends through a socket, or numbers in what it prints.
+ * Items done by an outside command: marks it sends through a socket or a pipe, or numbers in what it prints.
  *
  * The socket is a Unix datagram socket in a private folder; JM_PROGRESS in the environment names it.
- * One message per datagram, text: "jm1 T mark NAME [ITEMS]", T in ns of CLOCK_MONOTONIC.
+ * One message per datagram, text: "jm1 T mark NAME [ITEMS]", T in ns of CLOCK_MONOTONIC. The datagram "jm1 pipe" brings
+ * the reading end of a pipe. A receiver that takes it gives the pipe JM_MARK_PIPE bytes; when the sender sees that size,
+ * its marks go there, one per line, until the pipe is full: a mark in a pipe wakes nobody and waits for nobody.
  * A mark ends the stretch before it: its items were done in that stretch, and from then on it is NAME.
  */
 #ifndef JM_PROGRESS_H
@@ -23,7 +25,12 @@ struct jm_progress;
 int jm_progress_open(struct jm_progress **ret, struct jm_err *err);
 const char *jm_progress_env(const struct jm_progress *p); /* "JM_PROGRESS=/tmp/..." */
 int jm_progress_fd(const struct jm_progress *p);	  /* to poll */
-/* Calls fn for each mark that waits. Malformed messages are counted, not errors. now_ns: stands in for
+#define JM_MARK_PIPE (256 * 1024)
+/* From now on senders' pipes are taken: jm_progress_receive is called every JM_MARK_PIPE_NS as well. */
+void jm_progress_take_pipes(struct jm_progress *p);
+bool jm_progress_has_pipes(const struct jm_progress *p);
+#define JM_MARK_PIPE_NS (20 * 1000 * 1000)
+/* Calls fn for each mark that waits, in order of time. Malformed messages are counted, not errors. now_ns: stands in for
  * a stamp that cannot be true. Returns how many marks came. */
 int jm_progress_receive(struct jm_progress *p, int64_t now_ns, jm_mark_fn *fn, void *arg);
 long jm_progress_malformed(const struct jm_progress *p);

@@ -32,6 +32,39 @@ static void scan(const char *regex, const char *key, const uint8_t *data, size_t
 	jm_scan_free(s);
 }
 
+/* Through a pipe that is handed over. */
+static void through_pipe(struct jm_progress *p, int fd, const struct sockaddr_un *to,
+	const uint8_t *data, size_t size)
+{
+	char text[] = "jm1 pipe";
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = {0};
+	struct iovec from = {text, sizeof(text) - 1};
+	struct msghdr message = {.msg_name = (void *)(uintptr_t)to,
+		.msg_namelen = sizeof(*to),
+		.msg_iov = &from,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control)};
+	int ends[2];
+
+	if (pipe(ends))
+		return;
+	control.header.cmsg_level = SOL_SOCKET;
+	control.header.cmsg_type = SCM_RIGHTS;
+	control.header.cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(&control.header), &ends[0], sizeof(int));
+	if (sendmsg(fd, &message, 0) > 0)
+		jm_progress_receive(p, 1000, marked, NULL);
+	if (write(ends[1], data, size < 4096 ? size : 4096) > 0)
+		jm_progress_receive(p, 1000, marked, NULL);
+	close(ends[0]);
+	close(ends[1]);
+	jm_progress_receive(p, 1000, marked, NULL);
+}
+
 /* As a datagram, which anybody on the machine who finds the socket may send. */
 static void datagram(const uint8_t *data, size_t size)
 {
@@ -42,10 +75,12 @@ static void datagram(const uint8_t *data, size_t size)
 
 	if (!p && jm_progress_open(&p, NULL))
 		abort();
+	jm_progress_take_pipes(p);
 	if (fd < 0)
 		fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	path = strchr(jm_progress_env(p), '=') + 1;
 	snprintf(to.sun_path, sizeof(to.sun_path), "%s", path);
+	through_pipe(p, fd, &to, data, size);
 	if (sendto(fd, data, size, 0, (struct sockaddr *)&to, sizeof(to)) < 0)
 		return;
 	jm_progress_receive(p, 1000, marked, NULL);
