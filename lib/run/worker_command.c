@@ -3,6 +3,7 @@
 #include "run/worker_private.h"
 
 #include "measure/launch.h"
+#include "run/case_settings.h"
 #include "run/environment.h"
 
 #include <math.h>
@@ -93,7 +94,7 @@ int jm__worker_command(struct jm__worker *w, struct jm_err *err)
 		.out_fd = STDOUT_FILENO,
 		.before_exec = prepare_command,
 		.tick = on_tick,
-		.phase = on_phase,
+		.phase = jm_case_sets_in(w->parameters, NULL) ? on_phase : NULL,
 		.arg = w,
 		.extra_fd = w->orders.fd,
 		.extra = on_orders,
