@@ -13,6 +13,10 @@
 
 #include "joulemark.h"
 
+#define JM_MARK_VARIABLE "JM_PROGRESS"
+#define JM_MARK_HANDOVER "jm1 pipe"
+#define JM_MARK_PIPE	 (256 * 1024)
+
 struct jm_mark {
 	int64_t t_ns;
 	char name[64];
@@ -25,7 +29,6 @@ struct jm_progress;
 int jm_progress_open(struct jm_progress **ret, struct jm_err *err);
 const char *jm_progress_env(const struct jm_progress *p); /* "JM_PROGRESS=/tmp/..." */
 int jm_progress_fd(const struct jm_progress *p);	  /* to poll */
-#define JM_MARK_PIPE (256 * 1024)
 /* From now on senders' pipes are taken: jm_progress_receive is called every JM_MARK_PIPE_NS as well. */
 void jm_progress_take_pipes(struct jm_progress *p);
 bool jm_progress_has_pipes(const struct jm_progress *p);
