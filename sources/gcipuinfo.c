@@ -20,12 +20,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MAX_IPUS 128
-#define LINE	 16384
-#define PATIENCE (30 * JM_SECOND) /* for the first line: the library looks for all devices */
+#define MAX_IPUS  128
+#define LINE	  16384
+#define NO_MODULE 3		   /* exit status of the script */
+#define PATIENCE  (30 * JM_SECOND) /* for the first line: the library looks for all devices */
 
 static const char script[] =
-	"import sys, time, gcipuinfo\n"
+	"import sys, time\n"
+	"try:\n"
+	"    import gcipuinfo\n"
+	"except ModuleNotFoundError:\n"
+	"    sys.exit(3)\n"
 	"g = gcipuinfo.gcipuinfo()\n"
 	"names = ('board serial number', 'ipu power', 'total board power')\n"
 	"while True:\n"
@@ -116,6 +121,7 @@ static int start_child(struct state *s, const char *python, struct jm_err *err)
 	char *argv[] = {(char *)python, (char *)"-c", (char *)script, period, NULL};
 	struct jm_proc_options options = {.argv = argv, .capture = true};
 	int64_t begin = jm_ctx_now(s->ctx);
+	bool ended = false;
 	int rc;
 
 	snprintf(period, sizeof(period), "%g", (double)s->period_ns * 1e-9);
@@ -130,11 +136,17 @@ static int start_child(struct state *s, const char *python, struct jm_err *err)
 
 		poll(p, 2, 100);
 		read_child(s);
-		if (!s->line_ns && p[1].revents)
+		ended = p[1].revents;
+		if (!s->line_ns && ended)
 			break;
 	}
 	if (s->line_ns)
 		return 0;
+	if (ended && !jm_proc_reap(&s->child, s->ctx, err) && s->child.status == NO_MODULE)
+		return jm_err_set(err, JM_ENOENT,
+			"%s has no module gcipuinfo, which Graphcore's command line tools bring; "
+			"install them, enable their environment, and check 'gc-info -l'.",
+			python);
 	return jm_err_set(err, JM_ENOENT,
 		"%s with the module gcipuinfo reports no IPU (its error message, if any, is "
 		"printed above); install Graphcore's command line tools, enable their environment, "

@@ -59,8 +59,8 @@ def test_what_is_no_power_is_refused(tmp_path, text):
 
 
 def test_no_module_and_no_python(tmp_path):
-    said = sentence(jm("measure", "--source", "gcipuinfo", "--", "true", env={"PYTHONPATH": str(tmp_path)}))
-    assert "gc-info" in said
+    done = jm("measure", "--source", "gcipuinfo", "--", "true", env={"PYTHONPATH": str(tmp_path)})
+    assert "gc-info" in sentence(done) and "has no module gcipuinfo" in sentence(done) and "Traceback" not in done.stderr
     assert "nowhere" in sentence(jm("measure", "--source", "gcipuinfo:/nowhere/python", "--", "true"))
 
 
