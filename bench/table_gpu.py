@@ -8,19 +8,19 @@ import json
 import statistics
 
 UNITS = {"token": "token/s", "image": "image/s", "product": "TFLOP/s"}
-SMALL_STATE = {"bf16": 16, "fp16": 16, "tf32": 16, "f32": 16, "bf16-true": 8}  # bytes a parameter: itself, gradient, moments
+STATE = {"bf16": 16, "fp16": 16, "tf32": 16, "f32": 16, "bf16-true": 8, "fp8-true": 8}  # bytes a parameter: itself, gradient, moments
 
 METHOD = """\
-Training steps as above, on one GPU; [gpu.md](gpu.md#measurements) has the commands, more rows and what was tried. Each row is
-one call on one card: joulemark in its default mode, whose results repeat bit by bit (without `JM_CUDA_FAST`), and with the memory
-that it takes by itself unless the row says otherwise; PyTorch 2.11 with `torch.compile`, autocast, channels last for images, fused
+Training steps as above, on one GPU; [gpu.md](gpu.md#measurements) has the commands, profiles and what was tried. Both sides of a row
+ran in one call on one card. joulemark computed in its default mode, whose results repeat bit by bit (no `--fast`), and with the
+memory that it takes by itself where a row does not say otherwise; PyTorch 2.11 with `torch.compile`, autocast, channels last for images, fused
 AdamW and the same gradient clipping. A range is that of joulemark's runs, or of PyTorch's windows of 1 s. Watts and joules are those
-of the GPU by the driver's counter. *Memory* is what is needed beside parameters, gradients and moments: by the plan, and by the
-maximum of PyTorch's allocator. Cards of one model differ by several percent; ratios of one row do not depend on that."""
+of the GPU by the driver's counter. *Memory* is what is needed beside parameters, gradients and moments: joulemark's plan, PyTorch's
+tensors at their maximum, and what its allocator reserves for them. Bold: the aim is met. Cards of one model differ by several percent."""
 
 
 def number(x):
-    return f"{x:,.0f}" if x >= 1000 else f"{x:.1f}" if x >= 100 else f"{x:.3g}"
+    return f"{x:,.0f}" if x >= 1000 else f"{x:.1f}" if x >= 10 else f"{x:.2f}"
 
 
 def span(low, high):
@@ -37,9 +37,9 @@ def middle(runs, key):
 
 def beside_state(row, peak):
     """Bytes beside parameters, gradients and moments; None where they are not known."""
-    if not peak or row["precision"] not in SMALL_STATE:
+    if not peak or row["precision"] not in STATE:
         return None
-    return peak - SMALL_STATE[row["precision"]] * row["parameters"]
+    return peak - STATE[row["precision"]] * row["parameters"]
 
 
 def ratio(a, b, aim=None, least=True):
@@ -51,22 +51,31 @@ def ratio(a, b, aim=None, least=True):
     return f"**{text}**" if met else text
 
 
+def gigabytes(x):
+    return f"{x / 1e9:.1f}" if x else "-"
+
+
+def memory_cells(row):
+    """Ours, of PyTorch's tensors, of its allocator; our share of either."""
+    theirs = row.get("pytorch") or {}
+    ours, tensors, reserve = (beside_state(row, peak) for peak in (
+        row["joulemark"][0].get("peak_bytes"), theirs.get("peak_bytes"), theirs.get("reserved_bytes")))
+    return [f"{gigabytes(ours)} / {gigabytes(tensors)} / {gigabytes(reserve)}", ratio(ours, tensors, 0.8, least=False),
+            ratio(ours, reserve, 0.8, least=False)]
+
+
 def cells(row):
     ours, theirs = row["joulemark"], row.get("pytorch")
     rates = [run["rate"] for run in ours]
     rate, watts, joule = middle(ours, "rate"), middle(ours, "watts"), statistics.median(map(per_joule, ours))
-    memory = beside_state(row, ours[0].get("peak_bytes"))
-    other = beside_state(row, theirs.get("peak_bytes")) if theirs else None
     return [
-        f"{row['workload']}, {row['batch']}", row["precision"], f"{row['gpu']} {row['card']}",
+        f"{row['workload']}, {row['batch']}{row.get('note', '')}", row["precision"], f"{row['gpu']} {row['card']}",
         f"{number(rate)}{span(min(rates), max(rates))} {UNITS[row['unit']]}",
         f"{number(theirs['rate'])}{span(theirs['least'], theirs['most'])}" if theirs else "-",
         ratio(rate, theirs and theirs["rate"], row.get("aim")), f"{row['aim']:.2f}" if row.get("aim") else "-",
         f"{watts:.0f} / {theirs['watts']:.0f}" if theirs else f"{watts:.0f}",
         f"{number(joule)} / {number(per_joule(theirs))}" if theirs else number(joule),
-        ratio(joule, theirs and per_joule(theirs), 1.08),
-        f"{memory / 1e9:.1f} / {other / 1e9:.1f}" if memory and other else f"{memory / 1e9:.1f}" if memory else "-",
-        ratio(memory, other, 0.8, least=False),
+        ratio(joule, theirs and per_joule(theirs), 1.08), *memory_cells(row),
     ]
 
 
@@ -76,7 +85,7 @@ def section(path):
         return ""
     data = json.loads(path.read_text(encoding="utf-8"))
     head = ["network, batch", "precision", "GPU, card", "joulemark", "PyTorch", "ratio", "aim", "W", "items/J",
-            "ratio, aim 1.08", "memory, GB", "ratio, aim 0.80"]
+            "ratio, aim 1.08", "memory, GB", "of tensors, aim 0.80", "of reserve, aim 0.80"]
     lines = [head, ["---"] * 3 + ["--:"] * (len(head) - 3), *map(cells, data["rows"])]
     table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     return f"\n## On GPUs\n\n{METHOD}\n\n{data['about']}\n\n{table}\n\n{data['verdict']}\n"

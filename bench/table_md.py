@@ -38,6 +38,9 @@ SLOW = """
   widen bf16 and multiply in f32. bf16 saves memory on such a processor, not time, and *by oneDNN's peak* says
   more than 100 %."""
 
+GPUS = """
+[GPUs](#on-gpus) follow at the end; their figures are in `speed_gpu.json`."""
+
 OLD = """
 - PyTorch is Debian's, not the newest."""
 
@@ -163,7 +166,7 @@ def page(data, gpus=""):
     return f"""\
 # Training speed on a processor
 
-Written by `make table` (`bench/table.py`); all raw figures are in `speed.json`.
+Written by `make table` (`bench/table.py`); all raw figures are in `speed.json`.{GPUS if gpus else ""}
 
 {setting(data)}
 
