@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# A thin face; Meson does the work. `make demo` and `make check` install what they need with apt.
+# Meson does the work. `make demo` and `make check` install the packages that they need with apt.
 BUILD ?= build
 DEVICE ?=
 PYTHON = /usr/bin/python3

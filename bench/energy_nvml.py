@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The energy of a square wave through the false NVML, in real time, against the truth.
+"""Compares the energy of a square wave through the fake NVML, in real time, with the truth.
 
 energy_nvml.py JOULEMARK FALSE_NVML [runs [variant...]]
 A variant is a piece of JM_FAKE_NVML, as "stamp=sensor" or "nosupport=83".

@@ -1,12 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a region and a mark cost a Python program: python_region.py [--build build] [--rounds N]
+"""Measures the cost of a region and of a mark in a Python program: python_region.py [--build build] [--rounds N]
 
-In microseconds, the median of the rounds with the least and the most: wall time, and processor time of the calling thread,
+In microseconds, the median of the rounds with minimum and maximum: wall time, and processor time of the calling thread,
 which other programs hardly change. The ratio is that of wall times to two calls of time.perf_counter(), which a program
-needs at least to know how long something took. All take turns in each round, so that what else the machine does meets all
-alike. `region` is a begin and an end, `mark` one message to `joulemark measure`, `send` the same bytes by a socket of
-Python's own.
+needs at least to know how long something took. All alternate in each round, so that other load on the machine affects all
+equally. `region` is a begin and an end, `mark` one message to `joulemark measure`, `send` the same bytes by a socket of
+Python.
 """
 import argparse
 import json

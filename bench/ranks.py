@@ -4,10 +4,10 @@
 
 ranks.py [--repeat N] [--steps S] [--program build/joulemark]
 
-The two take turns, N times each, so that what else the machine does meets both alike. Two ratios, each the median of the
-pairs with the least and the most: of throughputs, which counts where the machine is idle; and of the processor's time for a
-step (all threads and ranks, with what they wait by spinning; the difference of a run of S steps and one of a single step),
-which other programs hardly change. 1.00: ranks cost nothing.
+The two alternate, N times each, so that other load on the machine affects both equally. Prints two ratios, each the median
+of the pairs with minimum and maximum: of throughputs, which is valid on an idle machine; and of the processor time for a
+step (all threads and ranks, including busy waiting; the difference of a run of S steps and one of a single step), which
+other programs hardly change. 1.00: ranks cost nothing.
 """
 import argparse
 import json

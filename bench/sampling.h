@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What benches of the sampler share. */
+/* Functions that the benches of the sampler share. */
 #ifndef BENCH_SAMPLING_H
 #define BENCH_SAMPLING_H
 

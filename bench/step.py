@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A training step of each kind of network on two cores: our cpu backend and PyTorch in turns.
+"""A training step of each kind of network on two cores: the cpu backend and PyTorch alternately.
 
     ninja -C build && /usr/bin/python3 bench/step.py [--models resnet50,...] [--precision f32,bf16]
                                                      [--rounds 5] [--no-peer]
 
 Prints medians with their spread; the share of a step that its kernels take when each runs alone, in the
-same run; what a large matrix product of oneDNN reaches in turns with the steps; the ratio to PyTorch
+same run; the rate of a large matrix product of oneDNN between the steps; the ratio to PyTorch
 (Debian's python3-torch with libopenblas0-pthread) at the same shapes, threads, update (AdamW) and precision
-(bf16 by torch.autocast; images channels_last); and the most memory that either process held. Wants a
-machine that does nothing else. bench/table.py makes the table of the documentation from the same figures.
+(bf16 by torch.autocast; images channels_last); and the peak memory of both processes. Needs a machine
+without other load. bench/table.py makes the table of the documentation from the same figures.
 
-OpenBLAS 0.3.21 takes processors newer than itself for a Prescott and is then four times slower; the peer is
-told the processor's family (OPENBLAS_CORETYPE), so that it runs as fast as it can.
+OpenBLAS 0.3.21 treats newer processors as a Prescott and is then four times slower; PyTorch therefore gets the
+processor's family (OPENBLAS_CORETYPE).
 """
 import argparse
 import collections

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One training step of a model by PyTorch, on request: the peer of bench/step.c, same shapes and update.
+"""Runs one training step of a model by PyTorch on request, with the shapes and the update of bench/step.c.
 
 step_torch.py MODEL PRECISION BATCH SEQ THREADS [DIM=VALUE...]
 """

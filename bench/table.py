@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of docs/speed.md: networks, their speed, memory and errors, ours and PyTorch's, from one run.
+"""The table of docs/speed.md: networks with the speed, memory and errors of joulemark and PyTorch, from one run.
 
     make table          or, of a part:  /usr/bin/python3 bench/table.py --models resnet18 --rounds 1 \\
                                             --output part.md --json part.json
 
 Speed and memory come from bench/step.py, sizes and FLOPs from `joulemark describe`, errors from the parity
-tests (tests/cli/test_parity*.py), which run here. --json keeps all raw figures, --from FILE writes the
-Markdown from kept ones again. Wants a machine that does nothing else, for half an hour.
+tests (tests/cli/test_parity*.py), which run here. --json stores all raw figures, --from FILE writes the
+Markdown from stored figures. Needs a machine without other load for half an hour.
 """
 import datetime
 import json

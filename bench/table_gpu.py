@@ -2,7 +2,7 @@
 """The section of docs/speed.md on GPUs, from docs/speed_gpu.json: both sides of each row ran in one call on one card.
 
 speed_gpu.json holds what bench/gpu/*.sh printed: of joulemark each run, of PyTorch the median of windows of 1 s with the
-slowest and the fastest. A GPU is not at hand where the page is written, so `make table` keeps these figures.
+slowest and the fastest. The machine that writes the page has no GPU, so `make table` keeps these figures.
 """
 import json
 import statistics

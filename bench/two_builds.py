@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a change costs: two build folders against each other, in turns, so that a busy machine disturbs both alike.
+"""Compares the speed of two build folders, which run alternately, so that a busy machine affects both equally.
 
     bench/two_builds.py BUILD_BEFORE BUILD_AFTER [--runs 40] [--day]
 

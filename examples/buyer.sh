@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# buyer.sh [JOULEMARK]: a buyer compares two machines by the same work: the same plan runs on both, each leaves its store,
+# buyer.sh [JOULEMARK]: a buyer compares two machines by the same work: the same plan runs on both, each writes a store,
 # and 'compare' gives ratios with their interval. Both nodes are simulated (docs/simulation.md).
 # prints: sim:h200x4
 # prints: simulated

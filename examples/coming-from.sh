@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# coming-from.sh [JOULEMARK]: what people who come from jpwr, perf stat, nvidia-smi, Zeus and CodeCarbon type first, each in
-# place of the command behind '---' (docs/coming-from.md). Needs NVIDIA GPUs and the right to set their caps; the tests give
-# it false ones.
+# coming-from.sh [JOULEMARK]: the first commands for users of jpwr, perf stat, nvidia-smi, Zeus and CodeCarbon; the line with
+# '---' names the tool whose command is replaced (docs/coming-from.md). Needs NVIDIA GPUs and the right to set their caps;
+# the tests use fake ones.
 # needs: gpus
 # prints: --- jpwr
 # prints: pynvml:1 +0\.[0-9]+

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # compare-settings.sh [JOULEMARK]: does a cap of 500 W save energy on this node, and what does it cost in time? The node
 # is simulated (docs/simulation.md): it takes seconds and needs no GPU. Exits with 1 where the cap costs more than 15 %
-# of time or saves less than 2 % of energy: an engineer lets CI guard the energy of a program so, with the stores of two
-# versions in place of two settings.
+# of time or saves less than 2 % of energy: CI can
+# check the energy of a program in this way, with the stores of two versions in place of two settings.
 # prints: simulated.* 5 pairs
 # prints: energy .?J/token .* lower
 set -eu

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# published.sh [JOULEMARK]: training of ResNet-50 on this processor, and below it, apart, what papers report of
-# accelerators, then the ratios of the two. vit-l16 and llama3-8b (--seq 512) work alike, given the memory.
+# published.sh [JOULEMARK]: training of ResNet-50 on this processor; below it, in a separate table, the figures that papers
+# report for accelerators; then the ratios of both. vit-l16 and llama3-8b (--seq 512) work in the same way if there is
+# enough memory.
 # prints: resnet50 on cpu
 # prints: arXiv
 set -eu

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# researcher.sh [JOULEMARK]: a researcher with 'python train.py' asks what it costs, how much of that is each point that it
-# learns from, and which learning rate is cheaper, without a change of train.py. Energy is an estimate from processor time
+# researcher.sh [JOULEMARK]: a researcher with 'python train.py' asks what it costs in total and
+# for each point, and which learning rate is cheaper, without a change of train.py. Energy is an estimate from processor time
 # ('estimate'), so that this runs everywhere; where there are sensors, omit --source.
 # prints: epoch 3: loss 0\.0
 # prints: energy.*estimated

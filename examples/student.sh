@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# student.sh [JOULEMARK]: a student with a laptop, without a GPU and without rights, asks what can be measured here, what a
-# network costs before it is trained, what its training costs, and how far the figures can be trusted. Energy is an estimate
+# student.sh [JOULEMARK]: a student with a laptop, without a GPU and without privileges, asks what can be measured here,
+# what a network costs before it is trained, what its training costs, and how reliable the figures are. Energy is an estimate
 # from processor time, and every figure says so; with a sensor that may be read ('doctor' says how), omit --source.
 # prints: yes estimate: CPU
 # prints: parameters +[0-9.]+ k

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# sweep-simulated.sh [JOULEMARK]: where should the power cap of these three nodes stand? All of them are
-# simulated (docs/simulation.md), in simulated time: it takes seconds and needs no GPU.
+# sweep-simulated.sh [JOULEMARK]: which power cap is best for each of these three nodes? All of them are simulated
+# (docs/simulation.md), in simulated time: it takes seconds and needs no GPU.
 # prints: simulated mi300x(.*\n)*Best setting by one metric alone
 # prints: did not hold the setting
 set -eu

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""A training that knows nothing of joulemark: a straight line is fitted to points, epoch by epoch. train.py [--rate R]"""
+"""A training without any call of joulemark: a straight line is fitted to points, epoch by epoch. train.py [--rate R]"""
 import argparse
 import random
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Runs a test with a state folder and temporary files of its own, so that no test sees another one's
-# journal or store, nor the user's. Removes them afterwards.
+# Runs a test with its own state folder and temporary files, so that no test sees the journal or store of another
+# test or of the user. Removes them afterwards.
 set -u
 dir=$(mktemp -d "${TMPDIR:-/tmp}/joulemark-test.XXXXXX") || exit 99
 trap 'rm -rf "$dir"' EXIT

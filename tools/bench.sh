@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# bench.sh BUILD [NAME...]: the speed figures, one after the other; each prints its own table. They want a
-# machine that does nothing else; some minutes in all.
+# bench.sh BUILD [NAME...]: the speed figures, one after the other; each prints its own table. They need a
+# machine without other load and some minutes in total.
 set -u
 build=$1
 shift

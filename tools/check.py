@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every check there is, one line each; the last line is "N passed, N failed".
+"""Runs every check and prints one line for each; the last line is "N passed, N failed".
 
 check.py [STEP...]   runs the named steps only; check.py --list names them.
-Logs and build folders lie beside the sources as build-*; a rerun compiles only what changed.
+Logs and build folders are beside the sources as build-*; a second run compiles only what changed.
 """
 import concurrent.futures
 import json

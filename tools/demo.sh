@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# demo.sh JOULEMARK [DEVICE]: the main job in three minutes. Trains a small GPT on English text on this
-# machine, then sweeps the power cap of a simulated node (DEVICE, as sim:h200x4), and writes demo.html.
+# demo.sh JOULEMARK [DEVICE]: the main uses in three minutes. Trains a small GPT on English text on this
+# machine, then sweeps the power cap of a simulated node (DEVICE, such as sim:h200x4), and writes demo.html.
 # DEVICE=nvml sweeps the real GPUs: LOAD is the command that loads them, CAPS the caps to try.
 set -eu
 jm=$1

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rooms of the code and what each may include, held against the code.
+"""Checks the rooms of the code, and what each may include, against the code.
 
 rooms.py [--build DIR]           every #include resolved as the compiler does, and every symbol that an object of
                                  the build takes from another: prints each arrow that points the wrong way, each
                                  loop between files, each room that is not in the table; status 1 when there is one
 rooms.py --picture               the rooms and their arrows as SVG (docs/rooms.svg) on standard output
 rooms.py --picture-is FILE       status 1 when FILE is not that picture
-rooms.py --root DIR ...          of another tree than this one
+rooms.py --root DIR ...          the same for another tree
 """
 import argparse
 import collections

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A graph without loops as SVG: rows of boxes, each above all that it points to."""
+"""Draws an acyclic graph as SVG: rows of boxes, each above all boxes that it points to."""
 import collections
 
 WIDTH, HEIGHT = 104, 30  # of a box

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Installs what is missing, and only that, with apt: setup.sh build | demo | check
+# Installs missing packages with apt: setup.sh build | demo | check
 set -eu
 
 # a C compiler, the build, and the libraries joulemark links

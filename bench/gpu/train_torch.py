@@ -4,11 +4,11 @@
 train_torch.py MODEL BATCH SEQ SECONDS [DIM=VALUE...]     MODEL: gpt, llama, vit-l16, resnet50
 
 bf16 by autocast (masters, gradients and optimizer in f32), torch.compile, fused AdamW, gradients clipped,
-attention by whatever of cuDNN and flash is faster in a first trial. true=1: weights, gradients and optimizer in
-bf16, made on the GPU; each block, and head with loss, compiled by itself, since all layers share that code. Prints one line of JSON: seconds per
-step (median of windows of about 1 s, their least and most), items/s, joules per item by NVML's energy
-counter, most bytes held by tensors, most bytes that the allocator reserved after the first steps, bytes that the GPU has given
-out in all.
+attention by cuDNN or flash attention, whichever is faster in a trial. true=1: weights, gradients and optimizer in bf16,
+made on the GPU; each block, and the head with the loss, is compiled separately, because all layers share that code. Prints
+one line of JSON: seconds per step (median, minimum and maximum of windows of about 1 s), items/s, joules per item by NVML's
+energy counter, peak bytes of tensors, peak bytes that the allocator reserved after the first steps, and the bytes that the
+GPU has allocated in total.
 """
 import json
 import statistics

@@ -4,7 +4,8 @@
 # bench/gpu/transformers.sh [NETWORK...], of gpt-117m gpt-800m llama vit-l16 llama3-8b (bf16-true, batch 1, on both
 # sides: 80 GB) llama3-8b-max (the largest batch of each; for PyTorch TORCH_BATCH, 2); and gpt-800m-fp8 llama-fp8
 # llama3-8b-fp8, joulemark alone: products in 8 bits beside those in 16. JM_BIN names the program,
-# SECONDS_EACH the length of a run, KEEP= what is kept for gradients. For each network: joulemark, joulemark with JM_CUDA_FAST, PyTorch.
+# SECONDS_EACH the length of a run, KEEP= the option that selects which results are kept for gradients. For each network:
+# joulemark, joulemark with JM_CUDA_FAST, PyTorch.
 set -eu
 here=$(dirname "$0")
 seconds=${SECONDS_EACH:-6}

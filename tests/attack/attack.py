@@ -1,13 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Attacks joulemark in random ways and compares what is left with the truth that the attacked side keeps.
+"""Attacks joulemark in random ways and compares the remaining state with the truth that the attacked side stores.
 
     make attack [SECONDS=3600] [SEED=N] [SUITES="kills journals"]
-    tests/attack/attack.py --seed 7 --suite kills --round 12      one round again
+    tests/attack/attack.py --seed 7 --suite kills --round 12      repeats one round
 
 Each suite gets an equal share of the time. The seed is printed first; a round that fails prints the command
-that repeats it, the others go on, and the status is 1. Every round draws from a generator of its own, made of
-seed, suite and number, so a round does not depend on those before it (the scheduling of processes does vary).
+that repeats it, the others continue, and the status is 1. Every round has its own random generator, seeded by seed, suite and
+number, so a round does not depend on earlier rounds (only the scheduling of processes varies).
 
 A suite is a file suite_NAME.py in this folder with
 
@@ -18,8 +18,8 @@ A suite is a file suite_NAME.py in this folder with
                                       or a list of words that say what was done: they are counted
         def close(self):              ends what the suite has started
 
-Nothing needs to be registered. A suite may keep things from round to round (a store, false GPUs), but no round may
-need what an earlier one did. After a failed round the suite begins anew in another folder.
+Suites need no registration. A suite may keep state between rounds (a store, fake GPUs), but no round may depend on an
+earlier one. After a failed round the suite starts again in another folder.
 """
 import argparse
 import collections

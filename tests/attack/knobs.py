@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the suites on knobs share: false GPUs with limits that are not the default, and joulemark on them."""
+"""Functions that the suites on knobs share: fake GPUs with limits that are not the default, and joulemark on them."""
 import fcntl
 import os
 import subprocess

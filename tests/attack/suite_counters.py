@@ -12,7 +12,7 @@ ENOUGH = 50  # rounds that tell a share
 
 
 class Suite:
-    """Energy counters that freeze, jump or are reset, beside any load; the truth is the false driver's joules."""
+    """Energy counters that freeze, jump or are reset, beside any load; the truth is the fake driver's joules."""
 
     def __init__(self, folder):
         self.folder, self.inside, self.known = folder, 0, 0

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a test sends must arrive: signals that our caller ignores (nohup, a job in the background of a
-shell) would be ignored by every program that a test starts."""
+"""Restores the default action of signals: those that the caller of pytest ignores (nohup, a background job of a shell)
+would be ignored by every program that a test starts."""
 import signal
 
 for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUs of the false NVML for command-line tests: their environment, the limits that the driver holds; and
-ending whoever sets them."""
+"""GPUs of the fake NVML for command-line tests: their environment, the limits that the driver holds, and the end of
+processes that set them."""
 import os
 import signal
 import struct

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What command-line tests share: running the program, and what its sentences must look like."""
+"""Functions that command-line tests share: running the program, and checks of the form of its messages."""
 import fcntl
 import os
 import pathlib

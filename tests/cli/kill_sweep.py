@@ -1,12 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Kills during a sweep, over false GPUs whose limits outlive every process, as a driver's do.
+"""Kills during a sweep on fake GPUs whose limits persist after every process, as in a driver.
 
     JM_BIN=build/joulemark JM_BUILD=build tests/cli/kill_sweep.py [COUNT [SEED]]
 
-COUNT random SIGKILLs each of the program, of the guard, and of both. After each: every limit is as it was
-found (by the guard; by the program; by the next start or `joulemark restore`), the store is whole, and no
-finished record was lost or done again. test_kill_sweep.py runs a few of each."""
+COUNT random SIGKILLs each of the program, of the guard, and of both. After each, every limit has its
+former value (set by the guard, by the program, or by the next start or `joulemark restore`), the store is intact, and no
+finished record was lost or repeated. test_kill_sweep.py runs a few of each."""
 import json
 import os
 import random

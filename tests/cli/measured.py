@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of `measure` share: its record, checked against the schema, and false drivers."""
+"""Functions that the tests of `measure` share: its record, checked against the schema, and fake drivers."""
 import json
 
 import jsonschema

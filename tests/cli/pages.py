@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the report page share: its parts, and a browser."""
+"""Functions that the tests of the report page share: the parts of the page, and a browser."""
 import html.parser
 import shutil
 import subprocess

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the comparisons with other implementations have in common; not a test."""
+"""Functions that the comparisons with other implementations share; not a test."""
 import json
 import subprocess
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of `report` share: hand-made records, and reports of them."""
+"""Functions that the tests of `report` share: hand-made records, and reports of them."""
 import json
 from statistics import mean, stdev
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of `run` share: short runs, and what their stores hold."""
+"""Functions that the tests of `run` share: short runs, and the contents of their stores."""
 import json
 import resource
 import sqlite3

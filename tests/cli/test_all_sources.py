@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run over all false devices at once: a step of power that all of them make stands at one time in the trace."""
+"""One run with all fake devices: a power step that all of them make has the same time in every trace."""
 import csv
 import json
 import shutil

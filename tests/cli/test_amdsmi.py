@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AMD GPUs through false libraries: layouts by version, two dies counted once, MI300A beside hsmp, what is missing."""
+"""AMD GPUs through fake libraries: layouts by version, two dies counted once, MI300A beside hsmp, missing functions."""
 import json
 import pathlib
 

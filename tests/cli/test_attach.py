@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""measure of what runs already: for a time, until a process or a control group is gone, until Ctrl-C."""
+"""measure without a command: for a time, until a process or a control group ends, until Ctrl-C."""
 import json
 import os
 import pathlib

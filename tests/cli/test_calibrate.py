@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""calibrate: the simulated node's sensors, whose parameters stand in its data file, and what is kept of them."""
+"""calibrate: finds the parameters of the simulated node's sensors, which its data file gives, and stores them."""
 import json
 
 import pytest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands beside the meters: pressure, inlet temperature, fans, utilisation; on trees as Linux has them."""
+"""Context of the meters: pressure, inlet temperature, fans, utilisation; on trees like those of Linux."""
 import json
 import os
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The counters of HPE Cray nodes, on a tree as such a node has it, written on as its controller does."""
+"""The counters of HPE Cray nodes, on a tree like that of such a node, updated as by its controller."""
 import json
 import os
 import subprocess

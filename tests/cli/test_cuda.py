@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Backend cuda where there is no GPU: the plug-in is built and loads, and says what is missing."""
+"""Backend cuda without a GPU: the plug-in is built and loads, and its message names what is missing."""
 import json
 import os
 import pathlib

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of NVIDIA GPUs on a false runtime: the backend's own C runs, memory is the host's, and what a GPU cannot be made
-to do on demand happens. Clear words, 125, and everything else goes on."""
+"""Faults of NVIDIA GPUs on a fake runtime: the backend's C code runs on host memory, with faults that a real GPU does not
+have on demand. Each fault gives a clear message and status 125, and other cases continue."""
 import json
 import os
 import pathlib

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records, plans and stores that were damaged: refused with a sentence, never used and never a crash."""
+"""Damaged records, plans and stores are refused with a message, never used, and never cause a crash."""
 import copy
 import json
 import random

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tools/deb.py: the package of this build, unpacked into a folder, works there; what lintian says of it."""
+"""tools/deb.py: the package of this build works in the folder into which it is unpacked, and lintian finds no fault."""
 import json
 import os
 import pty

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""describe: published counts, FLOPs by hand, memory that holds together, errors that help."""
+"""describe: published counts, FLOPs computed by hand, consistent memory, helpful errors."""
 import json
 import os
 import re

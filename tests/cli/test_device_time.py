@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Phases end when the device had finished: a false device whose clock runs 40e-6 fast, a host that wakes up late, and
-the true times in a file."""
+"""Phases end when the device has finished: a fake device whose clock is 40e-6 fast, a host that wakes up late, and the
+true times in a file."""
 import json
 import os
 import pathlib

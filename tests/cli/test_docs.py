@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the documents say exists: commands, options, links, files."""
+"""Commands, options, links and files that the documents name exist."""
 import re
 import subprocess
 import sys

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""doctor and list: every member has its line, and what is missing has its reason and remedy."""
+"""doctor and list: every member has a line, and a missing one has its reason and remedy."""
 import json
 import os
 import pathlib

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics: over HTTP as Prometheus takes them, and as files."""
+"""Metrics: over HTTP in the formats of Prometheus, and as files."""
 import json
 import os
 import re

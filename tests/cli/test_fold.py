@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""fold: power inside a kernel of 1 ms from a recording whose truth is known: a window of 25 ms each 100 ms."""
+"""fold: power inside a kernel of 1 ms from a recording with known power: a window of 25 ms every 100 ms."""
 import json
 import os
 import random

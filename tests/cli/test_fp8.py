@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Products in 8 bits (--precision fp8): a network learns as it does in f32; scales are shared by what shares weights; results
-do not depend on what is kept or on how a step is divided; plans for GPUs, and what is refused. No GPU is needed.
+Products in 8 bits (--precision fp8): a network learns as in f32; programs that share weights share scales; results do not
+depend on which tensors are kept or on how a step is divided; plans for GPUs, and refusals. No GPU is needed.
 """
 import json
 
@@ -99,7 +99,7 @@ def test_what_has_no_products_in_8_bits(words, status, says):
     assert done.returncode == status and says in done.stderr, done.stderr
 
 
-# ---- plans for GPUs, on a false CUDA runtime -----------------------------------------------------------------------------
+# ---- plans for GPUs, on a fake CUDA runtime -----------------------------------------------------------------------------
 
 @pytest.fixture
 def gpu(tmp_path):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Graphcore IPUs by a false module gcipuinfo: values as text with units, N/A, boards shared by several IPUs."""
+"""Graphcore IPUs by a fake module gcipuinfo: values as text with units, N/A, boards shared by several IPUs."""
 import json
 import textwrap
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Energy of GPUs shared out to a process, a control group and MIG instances. The false NVML holds who uses its GPUs, and
-what they draw: GPU i draws 100 (i + 1) W, constantly, so that shares of its energy are known."""
+"""Energy of GPUs divided among a process, a control group and MIG instances. The fake NVML defines the users of its GPUs,
+and GPU i draws 100 (i + 1) W constantly, so that shares of its energy are known."""
 import json
 import os
 import pathlib

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the record holds of a GPU beyond power: its module, its memory, activity, the time at the power cap."""
+"""Signals of a GPU in the record other than its power: its module, its memory, activity, the time at the power cap."""
 import csv
 import json
 

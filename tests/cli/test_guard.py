@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Knobs and their way back: set, get, status, restore; and the guard when anybody is killed."""
+"""Knobs and their restoration: set, get, status, restore; and the guard after a kill of any process."""
 import json
 import os
 import random

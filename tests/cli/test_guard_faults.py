@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes of settings when journals are locked, damaged or gone, guards and drivers hang, GPUs are lost. The
-truth is what the false driver holds; docs/settings.md says which test stands for which promise."""
+"""Settings when journals are locked, damaged or missing, guards and drivers hang, or GPUs are lost. The truth is the state
+of the fake driver; docs/settings.md names the test of each promise."""
 import fcntl
 import json
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of one H100 (H100 80GB HBM3 SXM, 700 W, driver 580.159.04) and of one H200, kept as they were stored: tests/data/h100
+"""Runs of one H100 (H100 80GB HBM3 SXM, 700 W, driver 580.159.04) and of one H200, as they were stored: tests/data/h100
 and h200."""
 import contextlib
 import json

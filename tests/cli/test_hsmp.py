@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The metrics table of AMD MI300A sockets, as bytes laid out as the driver's header has them."""
+"""The metrics table of AMD MI300A sockets, as bytes in the layout of the driver's header."""
 import json
 import os
 import struct

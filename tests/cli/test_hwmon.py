@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hardware monitors on trees as Grace machines and others have them: three layouts, containment, damage."""
+"""Hardware monitors on trees like those of Grace and other machines: three layouts, containment, damage."""
 import json
 import os
 

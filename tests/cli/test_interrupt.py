@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""run: what Ctrl-C, SIGTERM and a hangup end, and what they leave."""
+"""run: Ctrl-C, SIGTERM and a hangup end all processes and leave a consistent state."""
 import os
 import signal
 import subprocess

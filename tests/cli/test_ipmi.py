@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Node power over IPMI DCMI: a controller behind the ioctls of /dev/ipmi0, with messages as the specification has them."""
+"""Node power over IPMI DCMI: a controller behind the ioctls of /dev/ipmi0, with messages by the specification."""
 import json
 import os
 import struct

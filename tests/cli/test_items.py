@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Items in what a command prints: expressions that would not end, and marks beside an expression."""
+"""Items in the output of a command: expressions that would not terminate, and marks together with an expression."""
 import json
 import signal
 import subprocess

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""jpwr's command line: its files, columns and output, and what it got wrong."""
+"""jpwr's command line: its files, columns and output, and the errors of jpwr that joulemark does not repeat."""
 import csv
 import os
 import pathlib
@@ -266,7 +266,7 @@ def test_amd_gpus_have_a_table_of_counters(tmp_path):
     assert list(columns) == ["timestamps", "rocm:0", "rocm:1"]
     lines = only(out, "energy_from_counter.*.csv").read_text(encoding="utf-8").splitlines()
     assert lines[0] == ",rocm:0,rocm:1" and lines[1].startswith("0,") and len(lines) == 2
-    for i, watts in ((0, 500), (1, 250)):  # the power of the false GPUs
+    for i, watts in ((0, 500), (1, 250)):  # the power of the fake GPUs
         truth = pytest.approx(watts * (t[-1] - t[0]) / 3600, rel=0.05)
         assert energy(out)[f"rocm:{i}"] == truth and float(lines[1].split(",")[i + 1]) == truth
     assert "Additional data:\nenergy_from_counter\n" in done.stdout and "Writing energy_from_counter df to" in done.stdout

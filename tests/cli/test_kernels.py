@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workloads of a few nodes: what they count, what they verify, and that a wrong result is found."""
+"""Workloads of a few nodes: their counts, their verification, and the detection of a wrong result."""
 import os
 import pathlib
 

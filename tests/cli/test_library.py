@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The installed library: what it exports is what its header declares, and a program can stand on it."""
+"""The installed library exports what its header declares, and a program can use it."""
 import ctypes
 import json
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""joulemark measure: joules of sensors and estimates, and sensors that fail or cannot be true."""
+"""joulemark measure: joules of sensors and estimates, and sensors that fail or report impossible values."""
 import csv
 import itertools
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""joulemark measure: phases and items by marks, and by what the command prints."""
+"""joulemark measure: phases and items by marks, and by the output of the command."""
 import fcntl
 import json
 import os

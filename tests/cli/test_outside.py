@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What comes from outside in an unusual form: bytes that are no text, links, names with a meaning, a
-processor list of a machine that has just started."""
+"""Unusual input from outside: bytes that are no text, links, names with special meaning, the processor list of a machine
+that has just started."""
 import json
 import os
 import subprocess

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Energy of the very GPU that computes: four GPUs of the false NVML, and a false backend that counts them in
-another order and names their UUIDs. GPU i draws 100 (i + 1) W, constantly."""
+"""Energy of the GPU that computes: four GPUs of the fake NVML, and a fake backend that numbers them in
+another order and reports their UUIDs. GPU i draws 100 (i + 1) W, constantly."""
 import json
 import os
 import pathlib

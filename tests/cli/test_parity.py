@@ -3,8 +3,8 @@
 Twenty training losses and all gradients of a small GPT on English text against PyTorch, from the same
 start values.
 
-PyTorch in f64 must agree with ref in f64 to rounding: the same mathematics. Then f32 and bf16 (PyTorch:
-f32 and autocast) are judged by their distance from f64: ours may be at most twice PyTorch's.
+PyTorch in f64 must agree with ref in f64 to rounding. The errors of f32 and bf16 (PyTorch: f32 and autocast) are their
+distances from f64: those of joulemark may be at most twice those of PyTorch.
 """
 import gzip
 import os

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Networks that tell no classes apart, against PyTorch from the same start values: a perceptron with the mean of
+Networks without classes, compared with PyTorch from the same start values: a perceptron with the mean of
 squared differences, and two towers with a symmetric contrastive loss. Losses of twenty steps and all gradients;
-PyTorch in f64 must agree with ref in f64 to rounding, and our f32 and bf16 may be at most twice as far from f64
+PyTorch in f64 must agree with ref in f64 to rounding, and f32 and bf16 may be at most twice as far from f64
 as PyTorch's.
 """
 import numpy

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of single phases: what the driver holds while a phase lasts, what the record says of it, and the way back."""
+"""Settings of single phases: the value in the driver during a phase, its record, and its restoration."""
 import json
 import os
 import re

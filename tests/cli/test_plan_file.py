@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan files: which cases a plan is, compared with itertools and with the same command lines; what is refused."""
+"""Plan files: the cases of a plan, compared with itertools and with equal command lines; refusals."""
 import itertools
 import json
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The suites on simulated nodes: what comes out is what the papers' tables say; how far off is a cap left out of them."""
+"""The suites on simulated nodes: results equal the papers' tables; the error at a cap that the tables do not have."""
 import json
 import re
 import statistics

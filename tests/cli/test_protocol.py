@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What counts in a training: steady phases alone; items by their time, whatever sets the length."""
+"""Measured phases of a training: only steady phases count, and items by their time, however the length is given."""
 import json
 import struct
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SPEC's PTDaemon, by a false one that speaks its protocol: samples with its own clock, ranges, errors, late answers."""
+"""SPEC's PTDaemon, by a fake one that implements its protocol: samples with its own clock, ranges, errors, late answers."""
 import datetime
 import json
 import threading

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""report --published: the papers' figures beside ours, as the papers print them, and in no figure of ours."""
+"""report --published: the papers' figures in their own table, as the papers print them, and in no figure of the records."""
 import copy
 import csv
 import io

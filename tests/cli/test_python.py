@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python package: regions against the false NVML's truth, and what may happen to the process around them."""
+"""The Python package: regions compared with the truth of the fake NVML, and events of the process around them."""
 import json
 import math
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The callbacks for Lightning and Hugging Face, called as their documents say, by small trainers that stand in for them."""
+"""The callbacks for Lightning and Hugging Face, called as their documentation says, by small substitutes of the trainers."""
 import importlib.util
 import json
 import os
@@ -146,7 +146,7 @@ def test_hugging_face_trains_and_evaluates_in_regions_of_their_own():
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="python3-torch is not installed")
 def test_the_example_trains_on_text_and_its_energy_is_the_truth(tmp_path):
-    """The GPUs of the false NVML draw a known power while PyTorch trains."""
+    """The GPUs of the fake NVML draw a known power while PyTorch trains."""
     out = tmp_path / "report.json"
     wave = "gpus=2;wave=square;low=100;high=600;period=0.5;shift=0.1"
     done = subprocess.run([sys.executable, SOURCE / "examples/train_energy.py", "--source", "nvml", "--epochs", "2", "--steps", "60",

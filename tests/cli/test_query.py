@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""joulemark query: SELECT on the views of a store gives what sqlite3 gives, and nothing else is done."""
+"""joulemark query: SELECT on the views of a store gives the result of sqlite3, and nothing is written."""
 import csv
 import hashlib
 import io

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""run --ranks: several processes train as one would, and end together."""
+"""run --ranks: several processes train like a single one, and end together."""
 import json
 import os
 import random
@@ -228,7 +228,7 @@ def test_ctrl_c_ends_after_the_step(tmp_path):
 
 @pytest.fixture
 def two_devices():
-    """Two false devices that work by themselves, and a false NCCL between them."""
+    """Two fake devices that work by themselves, and a fake NCCL between them."""
     fake = BUILD / "tests/fake"
     return {"JM_BACKENDS": str(fake), "JM_FAKE_LATER_IDS": "GPU-a,GPU-b", "JM_NCCL_LIB": str(fake / "libnccl-fake.so")}
 
@@ -258,7 +258,7 @@ def test_rank_0_plans_before_the_others(two_devices, tmp_path):
     (["--device", "later:0", "--ranks", "2"], {}, "both on"),
     (TWO, {"JM_NCCL_LIB": "/nowhere/libnccl.so"}, "install NVIDIA's libnccl2"),
     (TWO, {"JM_FAKE_NCCL_VERSION": "21200"}, "2.13 or newer"),
-    (TWO, {"JM_FAKE_NCCL_FAILS": "2"}, "A transfer by NCCL failed: internal error; the false NCCL was told to fail"),
+    (TWO, {"JM_FAKE_NCCL_FAILS": "2"}, "A transfer by NCCL failed: internal error; the fake NCCL was told to fail"),
 ])
 def test_what_nccl_lacks_is_said(two_devices, more, env, hint):
     r = one(*GPT, "--batch", "1", "--steps", "3", *more, env={**two_devices, **env}, status=FAILED)

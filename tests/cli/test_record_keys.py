@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One table of a record's keys: what is written, the files in docs, the store's view and CSV agree with it."""
+"""The table of a record's keys: records, the files in docs, the store's view and CSV agree with it."""
 import csv
 import io
 import json

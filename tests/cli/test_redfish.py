@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The node's power over Redfish, against an HTTPS server with a certificate of its own."""
+"""The node's power over Redfish, from an HTTPS server with its own certificate."""
 import base64
 import http.server
 import json

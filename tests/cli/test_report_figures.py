@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""joulemark report: what is made of the user's figures, of the order of the runs and of peaks, against numpy."""
+"""joulemark report: figures from the user's values, from the order of the runs and from peaks, compared with numpy."""
 import json
 import re
 

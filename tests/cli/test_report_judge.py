@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""joulemark report: when a best setting may be named, what it is compared with, and the worst of what runs say."""
+"""joulemark report: the conditions for naming a best setting, its comparison, and the worst state among runs."""
 import copy
 
 import pytest

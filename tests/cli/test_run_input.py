@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""run: command lines that are wrong are told before anything is measured."""
+"""run: wrong command lines are reported before anything is measured."""
 import pytest
 
 from jm import USAGE, jm, sentence

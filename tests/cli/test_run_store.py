@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""run: stores and files when things are bad: full, foreign, damaged, of another, nowhere."""
+"""run: stores and files that are full, not joulemark's, damaged, of another plan, or in a missing folder."""
 import json
 import os
 import pathlib

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A power meter of Yokogawa's WT series by its own commands: a false one on a socket and on a pseudo-terminal."""
+"""A power meter of Yokogawa's WT series by its own commands: a fake one on a socket and on a pseudo-terminal."""
 import json
 import re
 import threading

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""selftest: a sound device agrees with the reference, a faulty one is found."""
+"""selftest: a correct device agrees with the reference, a faulty one is detected."""
 import json
 import os
 import pathlib

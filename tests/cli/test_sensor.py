@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The script that looks at a machine's sensors finds what the false NVML was told to be."""
+"""The script that examines a machine's sensors finds the configured properties of the fake NVML."""
 import json
 import os
 import pathlib

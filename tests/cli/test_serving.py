@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The examples that measure joules per token inside a serving loop: GPUs of the false NVML draw 250 W each meanwhile."""
+"""The examples that measure joules per token inside a serving loop: each GPU of the fake NVML draws 250 W."""
 import json
 import os
 import pathlib

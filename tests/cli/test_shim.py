@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shim before NVML: --set runs from end to end, and the driver behind it (here the false one) is never set."""
+"""The shim before NVML: --set runs from end to end, and the driver behind it (here the fake one) is never changed."""
 import json
 import os
 import struct

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulated node from the command line: what is published comes out, and is marked as simulated."""
+"""The simulated node from the command line: results equal the published ones and are marked as simulated."""
 import json
 
 import pytest

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Soft control: pauses that hold a power, a share of the multiprocessors, thermal steady state; on a simulated node, whose
-physics is known, and refused where it cannot be."""
+"""Soft control: pauses that hold a power, a share of the multiprocessors, thermal steady state; on a simulated node
+whose physics is known, and refused on devices that do not support it."""
 import json
 
 import pytest

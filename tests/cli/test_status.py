@@ -53,7 +53,7 @@ def seen(env, child, what=lambda row: True):
 
 
 def test_shows_a_measurement_with_its_watts(tmp_path):
-    """The watts are those of the false NVML."""
+    """The watts are those of the fake NVML."""
     gpus = FakeGpus(tmp_path, 2, f"wave=const;power={POWER};mem=0")
     assert running(gpus.env) == []
     with start(gpus.env, "measure", "--source", "nvml", "sleep", "60") as child:

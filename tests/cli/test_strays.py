@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the command of a killed `run` has started is ended by the case's keeper, or by the next joulemark; nothing
-else is."""
+"""Processes that the command of a killed `run` has started are ended by the case's keeper or by the next joulemark; no
+others are."""
 import os
 import signal
 import subprocess

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""run: sweeps in blocks with their reference, and going on with what a store holds."""
+"""run: sweeps in blocks with their reference, and continuation from a store."""
 import json
 import os
 import random

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bench/table.py end to end, on a network that takes milliseconds: its figures, and the page made of them."""
+"""bench/table.py end to end, on a network that takes milliseconds: its figures, and the page with them."""
 import json
 import re
 import statistics

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the program prints on a terminal of 80 and of 20 columns, on none, and with --output and --quiet."""
+"""Output on a terminal of 80 and of 20 columns, without a terminal, and with --output and --quiet."""
 import os
 import re
 

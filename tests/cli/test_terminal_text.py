@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text of others on the way out: nothing that a terminal obeys, no formula in CSV, no rounding as a gain; and what
-a killed joulemark leaves in the temporary folder."""
+"""Output of text from outside: no terminal control sequences, no formulas in CSV, no rounding shown as a gain; and files
+that a killed joulemark leaves in the temporary folder."""
 import csv
 import io
 import json

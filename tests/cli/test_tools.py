@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tools/: wrong words are told at once, not after minutes."""
+"""tools/: wrong arguments are reported immediately, not after minutes."""
 import json
 import os
 import pathlib

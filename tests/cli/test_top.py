@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""top on a terminal: what stands on the screen, at several widths, after a resize; how it ends and leaves the terminal."""
+"""top on a terminal: the screen at several widths and after a resize; its end, and the state of the terminal after it."""
 import fcntl
 import os
 import pty
@@ -262,7 +262,7 @@ def test_the_limit_is_the_one_that_is_set(tmp_path):
 
 
 def test_tells_that_the_power_limit_holds_clocks_back(tmp_path):
-    """The false NVML reports it where the power is above the limit."""
+    """The fake NVML reports it where the power is above the limit."""
     gpus = FakeGpus(tmp_path, 1, "wave=const;power=710;mem=0")
     top = Top("--source", "nvml", "--interval", "200ms", env=gpus.env)
     lines = top.wait_for(r"^GPU 0 .* cap$")

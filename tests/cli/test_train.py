@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""run train: a small GPT learns; what cannot be trained is said."""
+"""run train: a small GPT learns; impossible trainings are reported."""
 import json
 import math
 import os

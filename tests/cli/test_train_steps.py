@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What `run train` makes of a step - what is fed, which rate, which update - against runs that must come
-to the same bits by another way, and against the driver that PyTorch is compared with (tests/engine).
+The inputs, rates and updates of the steps of `run train`, compared with runs that must reach the same bits in another way,
+and with the driver that is compared with PyTorch (tests/engine).
 """
 import json
 

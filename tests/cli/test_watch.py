@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""watch: its watts and joules against the false NVML's programmed wave; its formats, its end, its readers."""
+"""watch: its watts and joules compared with the programmed wave of the fake NVML; its formats, its end, its readers."""
 import csv
 import json
 import os

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every member is held to, whoever wrote it. Each file tests one kind. */
+/* Requirements for every member. Each file tests one kind of member. */
 #ifndef JM_CONTRACT_H
 #define JM_CONTRACT_H
 

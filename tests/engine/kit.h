@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small graphs and models for tests: what fails is the test's failure. */
+/* Small graphs and models for tests; a failure in them fails the test. */
 #ifndef JM_TEST_KIT_H
 #define JM_TEST_KIT_H
 

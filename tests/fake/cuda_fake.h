@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the false CUDA runtime share. */
+/* What the files of the fake CUDA runtime share. */
 #ifndef JM_TEST_CUDA_FAKE_H
 #define JM_TEST_CUDA_FAKE_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What backend_later.c hands out as the stream of a queue, and nccl_fake.c takes. */
+/* The stream of a queue that backend_later.c returns and nccl_fake.c accepts. */
 #ifndef JM_FAKE_STREAM_H
 #define JM_FAKE_STREAM_H
 

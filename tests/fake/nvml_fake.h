@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the false NVML: its configuration, its GPUs, their truth. See nvml_fake.c for what it means. */
+/* Internal interfaces of the fake NVML: its configuration, its GPUs and their true power;
+ * nvml_fake.c describes them. */
 #ifndef NVML_FAKE_H
 #define NVML_FAKE_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What fuzz targets share: the entry libFuzzer calls, and bytes as a string. */
+/* Functions that fuzz targets share: the entry point of libFuzzer, and bytes as a string. */
 #ifndef JM_FUZZ_H
 #define JM_FUZZ_H
 

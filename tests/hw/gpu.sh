@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What needs an NVIDIA GPU, in one call: tests/hw/gpu.sh BUILD [STEP...]. Every op against the reference, the backends'
-# test in each type, losses beside the processor's, records of single products and of networks, compute-sanitizer over two
-# steps, and with PyTorch how products of 8 bits are added. Without STEP all of them; a STEP is the beginning of a name
-# ("losses", "fp8"). Each has a limit of its own. Ends with "ok", the time and the sum of the limits, or names what failed.
+# All checks that need an NVIDIA GPU: tests/hw/gpu.sh BUILD [STEP...]. Every op against the reference, the backends'
+# test in each type, losses compared with the processor's, records of single products and of networks, compute-sanitizer
+# over two steps, and with PyTorch how products of 8 bits are added. Without STEP all of them; a STEP is the beginning of
+# a name ("losses", "fp8"). Each has its own limit. Ends with "ok", the time and the
+# sum of the limits, or names the failed steps.
 set -u
 build=$(cd "${1:-build}" && pwd) || exit 2
 shift

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the power sensors of a machine do: how often each signal changes, whether the driver's stamps are
-the sensor's own, and how far counter and integration are apart. Changes no setting.
+"""Examines the power sensors of a machine: how often each signal changes, whether the driver's time stamps are those of the
+sensor, and the difference between counter and integration. Changes no setting.
 
 sensor.py JOULEMARK [--source nvml:raw] [--seconds 10] [--keep DIR] [-- LOAD...]
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A guard on four GPUs of the false NVML: its state folder, and the limits as the false driver holds them. */
+/* A guard on four GPUs of the fake NVML: its state folder, and the limits in the fake driver. */
 #ifndef GUARD_CASE_H
 #define GUARD_CASE_H
 
@@ -38,7 +38,7 @@ struct fixture {
 
 int guard_setup(void **state);
 int guard_teardown(void **state);
-/* The false NVML's options from now on. */
+/* The fake NVML's options from now on. */
 void configure(const char *extra);
 /* The limit that the driver holds, W. */
 double limit(struct fixture *f, int gpu);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The source nvml on the false library, opened and read. To be included by one file of a program. */
+/* Opens and reads the source nvml on the fake library. To be included by one file of a program. */
 #ifndef JM_TEST_NVML_CASE_H
 #define JM_TEST_NVML_CASE_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of the simulated node share: a node with its sensors and a clock to move. */
+/* Functions that the tests of the simulated node share: a node with its sensors and an adjustable
+ * clock. */
 #ifndef JM_TEST_SIM_BENCH_H
 #define JM_TEST_SIM_BENCH_H
 

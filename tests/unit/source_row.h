@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a source gives in one poll, as the newest reading of each of its signals. */
+/* The result of one poll of a source: the newest reading of each of its signals. */
 #ifndef JM_TEST_SOURCE_ROW_H
 #define JM_TEST_SOURCE_ROW_H
 

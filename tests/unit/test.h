@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every unit test needs: cmocka with the headers it wants before it, and a few words of our own. */
+/* Headers of every unit test: cmocka with the headers it needs, and a few macros. */
 #ifndef JM_TEST_H
 #define JM_TEST_H
 

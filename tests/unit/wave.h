@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Programmed waveforms of power whose energy is known exactly, and a source that sees them through a
- * sensor like an H100's: power and counter step together once a refresh, power is the mean of a window.
+ * Programmed waveforms of power whose energy is known exactly, and a source that reads them through
+ * a sensor like an H100's: power and counter step together once per refresh, power is the mean of a
+ * window.
  */
 #ifndef WAVE_H
 #define WAVE_H
