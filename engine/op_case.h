@@ -52,7 +52,9 @@ double backend_worse(double a, double b);
 /* A result of that type, which holds values if it is to be added to. */
 struct jm_tensor *backend_result(
 	struct kit *k, enum jm_dtype type, bool add, int rank, const int64_t *dim);
-/* Likewise of a parameter's gradient. */
+/* One number that is not negative; what it is added to is about 2, so that the sum does not cancel to its rounding. */
+struct jm_tensor *backend_total(struct kit *k, enum jm_dtype type, bool add);
+/* As backend_result, of a parameter's gradient. */
 struct jm_tensor *backend_gradient(
 	struct kit *k, enum jm_dtype type, bool add, int rank, const int64_t *dim);
 /* Operands of a norm's gradient, whose statistics are any numbers; returns the op. centred: of a layer norm. */

@@ -8,6 +8,11 @@ struct jm_tensor *backend_result(
 	return kit_out(k, type, rank, dim, add ? kit_normal(k, type, 0, 1, rank, dim) : NULL);
 }
 
+struct jm_tensor *backend_total(struct kit *k, enum jm_dtype type, bool add)
+{
+	return kit_out(k, type, 1, DIMS(1), add ? kit_normal(k, type, 2, 0.1, 1, DIMS(1)) : NULL);
+}
+
 struct jm_tensor *backend_gradient(
 	struct kit *k, enum jm_dtype type, bool add, int rank, const int64_t *dim)
 {

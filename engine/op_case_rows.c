@@ -169,7 +169,7 @@ static void top1(struct kit *k, const struct types *t, const struct shape *d, bo
 {
 	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, 2));
 	struct jm_tensor *target = kit_ids(k, 2, 2, DIMS(d->b, d->s));
-	struct jm_tensor *share = backend_result(k, t->v, accumulate, 1, DIMS(1));
+	struct jm_tensor *share = backend_total(k, t->v, accumulate);
 
 	backend_node(k, JM_OP_TOP1, OPS(x, target), &share, accumulate);
 }
@@ -260,7 +260,7 @@ static void head(struct kit *k, const struct types *t, const struct shape *d, bo
 	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.3, 2, DIMS(classes, d->c));
 	struct jm_tensor *target = kit_ids(k, classes, 2, DIMS(d->b, d->s));
 	struct jm_tensor *scale = second ? kit_normal(k, t->v, 3, 0.5, 1, DIMS(2)) : NULL;
-	struct jm_tensor *loss = backend_result(k, t->v, second, 1, DIMS(1));
+	struct jm_tensor *loss = backend_total(k, t->v, second);
 	struct jm_tensor *dw = backend_gradient(k, t->a, second, 2, w->dim);
 	struct jm_tensor *dx = backend_result(k, t->c, second, 3, x->dim);
 	struct jm_tensor *y = kit_out(k, t->c, 3, DIMS(d->b, d->s, classes), NULL);

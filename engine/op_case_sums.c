@@ -117,7 +117,7 @@ static void softmax_xent(struct kit *k, const struct types *t, const struct shap
 {
 	struct jm_tensor *x = kit_normal(k, t->c, 0, 3, 3, DIMS(d->b, d->s, d->n));
 	struct jm_tensor *target = kit_ids(k, d->n, 2, DIMS(d->b, d->s));
-	struct jm_tensor *loss = held(k, t->v, 1, DIMS(1)), *dx = held(k, t->c, 3, x->dim);
+	struct jm_tensor *loss = backend_total(k, t->v, true), *dx = held(k, t->c, 3, x->dim);
 
 	sums(k, JM_OP_SOFTMAX_XENT, OPS(x, target, NULL), OPS(loss, dx), second)->attr.xent.scale =
 		0.5;
@@ -126,7 +126,7 @@ static void softmax_xent(struct kit *k, const struct types *t, const struct shap
 static void norm(struct kit *k, const struct types *t, const struct shape *d, bool second)
 {
 	struct jm_tensor *x = kit_normal(k, t->v, 0, 1, 1, DIMS(3 * d->s * d->c));
-	struct jm_tensor *y = held(k, t->v, 1, DIMS(1));
+	struct jm_tensor *y = backend_total(k, t->v, true);
 
 	sums(k, JM_OP_NORM, OPS(x), &y, second);
 }

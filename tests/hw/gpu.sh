@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # All checks that need an NVIDIA GPU: tests/hw/gpu.sh BUILD [STEP...]. Every op against the reference, the backends'
 # test in each type, losses compared with the processor's, records of single products and of networks, compute-sanitizer
-# over two steps, and with PyTorch how products of 8 bits are added. Without STEP all of them; a STEP is the beginning of
-# a name ("losses", "fp8"). Each has its own limit. Ends with "ok", the time and the
-# sum of the limits, or names the failed steps.
+# over ops with own kernels and over two steps, and with PyTorch how products of 8 bits are added. Without STEP all of them;
+# a STEP is the beginning of a name ("losses", "fp8"). Each has its own limit. Ends with "ok", the time and the sum of the
+# limits, or names the failed steps.
 set -u
 build=$(cd "${1:-build}" && pwd) || exit 2
 shift
@@ -56,6 +56,15 @@ sanitize() { # PRECISION
 	JM_BACKENDS=$build/backends compute-sanitizer --tool memcheck --error-exitcode 1 \
 		"$build/tests/engine/losses" gpt cuda:0 "$1" 2 2 64 "$text" "$work/w" 1 $gpt | tail -1
 	return "${PIPESTATUS[0]}"
+}
+
+sanitize_ops() { # those with kernels of the backend's own
+	local op
+	for op in quantize rescale linear-wgrad layernorm rmsnorm embed softmax rope swiglu maxpool avgpool pool batchnorm gap \
+		tokens norm adamw; do
+		compute-sanitizer --tool memcheck --error-exitcode 1 "$build/joulemark" selftest --device cuda:0 --op "$op" >"$work/out" ||
+			{ echo "$op:"; tail -5 "$work/out"; return 1; }
+	done
 }
 
 # One record of a run on the GPU, and what must hold of it.
@@ -119,7 +128,7 @@ through_shim() { # RUN'S ARGUMENTS...
 }
 
 tools=$(cd "$(dirname "$0")" && pwd)
-export -f losses compare chunked sanitize record through_shim two two_losses two_killed
+export -f losses compare chunked sanitize sanitize_ops record through_shim two two_losses two_killed
 product=(gemm --m 8192 --n 8192 --k 8192 --precision bf16 --seconds 3)
 small=(--layers 4 --hidden 2048 --heads 32 --kv-heads 8 --ffn 8192 --vocab 32000 --context 2048 --theta 500000)
 mkdir "$work/backends" && ln -s "$build/backends/cuda.so" "$work/backends/"
@@ -159,6 +168,7 @@ elif is_wanted two; then
 	echo "== two ...: skipped, because this machine has one GPU"
 fi
 if command -v compute-sanitizer >/dev/null; then
+	step "memcheck ops" 90 sanitize_ops
 	step "memcheck bf16" 60 sanitize bf16
 	step "fp8 memcheck" 60 sanitize fp8
 fi
