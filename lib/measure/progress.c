@@ -278,7 +278,9 @@ static void receive_datagrams(struct jm_progress *p, int64_t now_ns)
 		struct msghdr message = {.msg_iov = &into,
 			.msg_iovlen = 1,
 			.msg_control = &control,
-			.msg_controllen = sizeof(control)};
+			/* CMSG_SPACE is aligned and has room for a second descriptor, which would
+			 * stay open */
+			.msg_controllen = CMSG_LEN(sizeof(int))};
 		ssize_t n = recvmsg(p->fd, &message, MSG_CMSG_CLOEXEC);
 		int fd;
 

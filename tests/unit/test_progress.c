@@ -7,6 +7,7 @@
 #include "base/child_process.h"
 #include "measure/progress.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -505,6 +506,73 @@ static void too_many_orphans_are_told(void **state)
 	close(until[0]);
 }
 
+static int open_descriptors(void)
+{
+	int n = 0;
+
+	for (int fd = 0; fd < 1024; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+static int connect_to(const struct jm_progress *p)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "%.100s",
+		strchr(jm_progress_env(p), '=') + 1);
+	assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	return fd;
+}
+
+/* The descriptor twice or more in one datagram. */
+static void send_copies(int to, int fd, int n, const char *text)
+{
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(8 * sizeof(int))];
+	} control = {0};
+	struct iovec from = {(void *)(uintptr_t)text, strlen(text)};
+	struct msghdr message = {.msg_iov = &from,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = CMSG_SPACE((size_t)n * sizeof(int))};
+
+	control.header.cmsg_level = SOL_SOCKET;
+	control.header.cmsg_type = SCM_RIGHTS;
+	control.header.cmsg_len = CMSG_LEN((size_t)n * sizeof(int));
+	for (int i = 0; i < n; i++)
+		memcpy(CMSG_DATA(&control.header) + (size_t)i * sizeof(int), &fd, sizeof(fd));
+	assert_true(sendmsg(to, &message, MSG_DONTWAIT) > 0);
+}
+
+/* Whatever a command sends, the receiver keeps no descriptor but those of pipes that it takes. */
+static void descriptors_of_senders_are_closed(void **state)
+{
+	static const char *const texts[] = {JM_MARK_HANDOVER, "jm1 5 mark a", "x"};
+	struct jm_err err = JM_ERR_INIT;
+	struct got got = {.n = 0};
+	struct jm_progress *p;
+	int before, to, file = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+	(void)state;
+	assert_ok(jm_progress_open(&p, &err), err);
+	jm_progress_take_pipes(p);
+	to = connect_to(p);
+	before = open_descriptors();
+	for (int n = 1; n <= 8; n++)
+		for (int i = 0; i < 3; i++) {
+			send_copies(to, file, n, texts[i]);
+			got.n = 0;
+			jm_progress_receive(p, jm_clock_now(jm_clock_real()), get, &got);
+			assert_int_equal(open_descriptors(), before);
+		}
+	close(to);
+	close(file);
+	jm_progress_close(p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -516,6 +584,7 @@ int main(void)
 		cmocka_unit_test(limits_of_a_search),
 		cmocka_unit_test(expressions_that_are_refused),
 		cmocka_unit_test(rates),
+		cmocka_unit_test(descriptors_of_senders_are_closed),
 		cmocka_unit_test(ends),
 		cmocka_unit_test(a_signal_before_exec_runs_no_handler_of_the_parent),
 		cmocka_unit_test(orphans_that_end_are_reaped),
