@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How near is the energy to the truth, and does the bound hold it? Programmed waveforms through a sensor
+ * Compares the energy and its bound with the truth, for programmed waveforms through a sensor
  * like an H100's (refresh 100 ms, window 25 ms, counter in 100 ms steps), in simulated time.
  *
  *	energy_accuracy [runs per row]

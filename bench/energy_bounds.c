@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Does the sampling bound hold the true error, and how wide is it, for loads faster and slower than the
- * sensor? Loads of known energy by period and measured stretch through a sensor like an H100's (refresh
- * 100 ms, power over 25 ms, counter in steps of 100 ms), in simulated time.
+ * Compares the sampling bound with the true error for loads that are faster or slower than the
+ * sensor, by period of the load and measured time: loads of known energy through a sensor like an
+ * H100's (refresh 100 ms, power over 25 ms, counter in steps of 100 ms), in simulated time.
  *
  *	energy_bounds [runs per cell [kind or "all" [limit in W, 0 = none]]]
  *
- * After the tables it prints how narrow the bounds of a counter alone, and those of few readings of power
- * alone, could be (see narrowest()).
+ * After the tables it prints how narrow the bounds of a counter alone, and those of few readings of
+ * power alone, could be (see narrowest()).
  */
 #include "../tests/unit/wave.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the layout of images costs the kernels that follow convolutions: batch norm and max pooling of a
- * ResNet-50, channels last against blocks of 16 channels, in turns.
+ * Measures how the layout of images changes the time of kernels after convolutions: batch norm and
+ * max pooling of a ResNet-50, with channels last and with blocks of 16 channels, alternately.
  *
  *	layouts [BATCH [THREADS]]
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What many meters cost:
+ * Measures the cost of many meters:
  *	1. processor time of a sampler of 8 GPUs x 6 signals at 100 Hz whose calls compute for 20 us each, against a
  *	   loop that makes the same calls and nothing else (aim: at most 1.2 times)
  *	2. a source that hangs for 10 s beside one that is read every 10 ms (aim: no gap of the other beyond what the

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What oneDNN reaches on this machine at best: one large matrix product, on request, so that
- * bench/step.py can take turns.
+ * Measures the highest rate of oneDNN on this machine: one large matrix product on request, so that
+ * bench/step.py can alternate.
  *
  *	onednn_peak PRECISION    f32 or bf16; OMP_NUM_THREADS threads
  *
- * Says oneDNN's version and the size; then answers each line with the seconds and the FLOPs of a
- * product whose second operand lies as oneDNN wants it.
+ * Prints oneDNN's version and the size, then answers each line with the seconds and the FLOPs of a
+ * product whose second operand has oneDNN's preferred layout.
  */
 #include <oneapi/dnnl/dnnl.h>
 #include <stdio.h>

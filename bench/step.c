@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One training step of a model, on request, so that bench/step.py can take turns with a peer.
+ * Runs one training step of a model on request, so that bench/step.py can alternate with another
+ * program.
  *
  *	step MODEL DEVICE PRECISION BATCH SEQ THREADS [keep-all] [recompute] [DIM=VALUE...]
  *
- * Says "ready" and the bytes it planned. Reads lines: "step" answers the seconds and the loss of one step,
- * and the most bytes that this process ever held; "kernels" the median seconds of each group of nodes run
- * alone, a line "name seconds flops" each and an empty one; the end of input ends it.
+ * Prints "ready" and the planned bytes. Reads lines: "step" answers the seconds and the loss of one
+ * step, and the peak bytes of this process; "kernels" the median seconds of each group of nodes
+ * that is run alone, in lines "name seconds flops" and an empty line; the end of input ends the
+ * program.
  */
 #include <math.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Energy of stretches of one's own program.
+ * Measures the energy of regions of a program.
  *
  *	cc regions.c $(pkg-config --cflags --libs joulemark) -o regions && ./regions [SOURCES]
  *
- * Prints the meters' JSON of the stretch "work".
+ * Prints the JSON of the meters for the region "work".
  */
 #include <joulemark.h>
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which engines cuDNN has for the convolutions of a network, alone and with what may be joined to them:
+ * Lists the engines that cuDNN has for the convolutions of a network, alone and fused with other
+ * ops:
  *	dnn_engines DEVICE.json [MODEL [BATCH]]
- * No GPU is needed: the device is described by cuDNN's JSON. A Markdown table on stdout, one row per
- * pattern and type; with -v in front, one line per shape too.
+ * No GPU is needed: the device is described by cuDNN's JSON. Prints a Markdown table with one row
+ * per pattern and type; with -v as the first argument also one line per shape.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A control: knobs described in full; a value set is the value read; what cannot be is refused. */
+/* A control: its knobs are described completely; a value that is set is read back; impossible
+ * values are refused. */
 #include "contract.h"
 #include "base/ctx.h"
 

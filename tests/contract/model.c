@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model: its presets are whole and trainable, its graph has the operands that workloads feed. */
+/* A model: its presets are complete and trainable, and its graph has the inputs that workloads
+ * fill. */
 #include "contract.h"
 
 #include "engine/program.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A source: what it opens is described in full, the same twice, and read without inventing numbers. */
+/* A source: the signals that it opens are described completely and equally each time, and readings
+ * are real. */
 #include "contract.h"
 #include "base/ctx.h"
 #include "../unit/source_row.h"

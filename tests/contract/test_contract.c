@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs over every member that was built in; a new one is tested by being there. */
+/* Tests every built-in member; a new member is tested without further changes. */
 #include "contract.h"
 
 void contract_absent(void **unused)

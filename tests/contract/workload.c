@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A workload: its options are whole rows with defaults that fit; a device nobody has is refused. */
+/* A workload: its options are complete rows with valid defaults; an unknown device is refused. */
 #include "contract.h"
 #include "base/ctx.h"
 

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Trains a model and prints each step's loss with all its digits; for comparison with other programs.
+ * Trains a model and prints each step's loss with all its digits; for comparison with other
+ * programs.
  *
  *	losses MODEL DEVICE PRECISION STEPS BATCH SEQ DATA WEIGHTS SEED DIM=VALUE...
  *
- * WEIGHTS is written: the start values, a line "name dims" and raw f64 for each; WEIGHTS.grad likewise,
- * the gradients of the first step. DATA: of a language model a text of bytes; step s takes sequence b
- * from byte (s * BATCH + b) * SEQ. Of other models, for each step the inputs in the order of their table:
- * random values as f32, classes as i32. AdamW with lr 1e-3, betas 0.9 and 0.999, eps 1e-8, decay 0.1 of all but vectors,
- * clip 1. In fp16 the loss is scaled by 1024, and so are the gradients and their norm that are told.
+ * Writes the start values to WEIGHTS, for each tensor a line "name dims" and raw f64 values, and
+ * the gradients of the first step to WEIGHTS.grad in the same form. DATA: of a language model a
+ * text of bytes; step s takes sequence b from byte (s * BATCH + b) * SEQ. Of other models, for each
+ * step the inputs in the order of their table: random values as f32, classes as i32. AdamW with lr
+ * 1e-3, betas 0.9 and 0.999, eps 1e-8, decay 0.1 of all but vectors, clip 1. In fp16 the loss is
+ * scaled by 1024, and so are the reported gradients and their norm.
  */
 #include <math.h>
 #include <stdio.h>

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * False libamd_smi.so and, with -DROCM, librocm_smi64.so, by the interfaces that AMD publishes. JM_FAKE_AMD is
- * "VERSION GPUS": the first part of the version (24, 26, ...) and one letter a GPU: x = MI300X (its present power is
- * 500 W), a = MI210 (mean power 250 W), d and s = the first and the second die of an MI250X (both: 400 W), v = guest of
- * a virtual machine (no energy), b = as x, but the counter steps back after half a second, l = as x, lost after half a
- * second, A = socket of an MI300A (600 W), y = as x, but 200 W, t = as a, at its limit and hot after half a second. The energy is watts times the time since the library was loaded. With -DHALF
- * one function is missing. JM_FAKE_AMD_STEP="T FACTOR": from T seconds of CLOCK_MONOTONIC on, y draws so many times as
- * much (its energy is then not its power's).
+ * Fake libamd_smi.so and, with -DROCM, librocm_smi64.so, with the interfaces that AMD publishes.
+ * JM_FAKE_AMD is "VERSION GPUS": the first part of the version (24, 26, ...) and one letter a GPU:
+ * x = MI300X (its present power is 500 W), a = MI210 (mean power 250 W), d and s = the first and
+ * the second die of an MI250X (both: 400 W), v = guest of a virtual machine (no energy), b = as x,
+ * but the counter steps back after half a second, l = as x, lost after half a second, A = socket of
+ * an MI300A (600 W), y = as x, but 200 W, t = as a, at its limit and hot after half a second. The
+ * energy is watts times the time since the library was loaded. With -DHALF one function is missing.
+ * JM_FAKE_AMD_STEP="T FACTOR": from T seconds of CLOCK_MONOTONIC on, y draws FACTOR times as much
+ * (its energy then contradicts its power).
  */
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A backend whose products are wrong now and then: the cpu backend, whose plug-in lies beside this one,
- * with a value added to one element of a product. JM_FAULTY=N: in each N-th product, 0 or not set: in none.
+ * A backend with wrong products: the cpu backend, whose plug-in is in the same folder, with a value
+ * added to one element of every N-th product. JM_FAULTY=N; 0 or not set: no product is wrong.
  */
 #include <dlfcn.h>
 #include <limits.h>

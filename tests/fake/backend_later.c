@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A device that works by itself: the reference loops behind three queues, each with a thread of its own that
- * takes its time. What a caller reads, overwrites or frees without having waited for it comes out wrong.
- * The table counts what made the host wait (jm_fake_later_waits). Its clock runs 40e-6 faster than CLOCK_MONOTONIC,
- * from another start.
+ * An asynchronous device: the reference loops behind three queues, each with a thread that delays
+ * its jobs. If a caller reads, overwrites or frees memory without waiting, results are wrong. The
+ * table counts the waits of the host (jm_fake_later_waits). Its clock runs 40e-6 faster than
+ * CLOCK_MONOTONIC, with another zero.
  *
  *	JM_FAKE_LATER_US	microseconds that each job waits before it begins
  *	JM_FAKE_LATER_IDS	"UUID,UUID/BUS,...": of its devices by index
  *	JM_FAKE_LATER_LOG	a file that gets the true time of each time stamp, ns
  *	JM_FAKE_LATER_SELECTS	a file that gets the index of the device for each time that it is asked what it could do
- *	JM_FAKE_LATER_NOTICE_US	so much later than an event the host wakes up
+ *	JM_FAKE_LATER_NOTICE_US	microseconds by which the host wakes up after an event
  */
 #include <pthread.h>
 #include <stdio.h>

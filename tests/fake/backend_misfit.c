@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plug-ins that the engine must turn away: OLDER speaks another version, HOLLOW lacks functions, HALFWAY has
- * one of the functions of events and not the others, and without any of these it is no backend at all. */
+/* Plug-ins that the engine must refuse: OLDER has another version, HOLLOW lacks functions, HALFWAY
+ * has only one of the event functions, and without any of these macros it is no backend. */
 #include "engine/backend.h"
 
 #if defined(HALFWAY)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What compiled kernels ask of the CUDA runtime, beside cuda_runtime.c: they are registered and started, and compute
- * nothing. Backend cuda with all its ops then plans every program on a machine without a GPU.
+ * The functions of the CUDA runtime that compiled kernels need, in addition to cuda_runtime.c:
+ * kernels are registered and started, but compute nothing. With them backend cuda plans every
+ * program on a machine without a GPU.
  */
 #include <cuda_runtime_api.h>
 #include <stdlib.h>

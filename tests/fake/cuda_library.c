@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A false cuBLASLt (JM_CUBLASLT_LIB) or, with -DDNN, cuDNN (JM_CUDNN_LIB): every function that backend cuda looks up, and
- * nothing behind it. JM_FAKE_LT_VERSION, JM_FAKE_DNN_VERSION: what it tells, as 130100.
+ * A fake cuBLASLt (JM_CUBLASLT_LIB) or, with -DDNN, cuDNN (JM_CUDNN_LIB): it has every function
+ * that backend cuda looks up, but they do nothing. JM_FAKE_LT_VERSION, JM_FAKE_DNN_VERSION: the
+ * version that it reports, such as 130100.
  */
 #include <stddef.h>
 #include <stdlib.h>

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A false CUDA runtime for the backend's own C: memory is the host's, copies are made at once or as late as they may
- * (cuda_streams.c), nothing computes, and what a real GPU cannot be made to do on demand happens. Configured by
- * JM_FAKE_CUDA="gpus=4;cc=75@1;...":
+ * A fake CUDA runtime for the backend's C code: it uses host memory, makes copies at once or as late
+ * as allowed (cuda_streams.c), computes nothing, and produces faults that a real GPU does not have on
+ * demand. Configured by JM_FAKE_CUDA="gpus=4;cc=75@1;...":
  *
  *	gpus=N			(1)
- *	order=2031		GPU i has the UUID and bus address of the false NVML's GPU of the i-th digit
+ *	order=2031		GPU i has the UUID and bus address of the fake NVML's GPU of the i-th digit
  *	cc=75@1			GPU 1 is of compute capability 7.5 (else 9.0)
  *	count=CODE		cudaGetDeviceCount returns that error: 35 driver too old (of CUDA 11.4), 100 no device...
- *	driver=V		version that the driver tells (13000); 0 = there is none
+ *	driver=V		version that the driver reports (13000); 0 = no driver
  *	open=CODE@1		the first stream on GPU 1 returns that error: 2 memory held, 46 exclusive mode
  *	late=1			queued work is done when the host waits for it, and no sooner
  *	copies=CODE@N		the N-th copy returns that error, and so does every call after it
@@ -181,7 +181,7 @@ const struct cuda_op *cuda_op_find(
 {
 	(void)dev;
 	(void)ret_row;
-	jm_err_set(err, JM_ENOSUP, "The false runtime computes nothing, so no %s.",
+	jm_err_set(err, JM_ENOSUP, "The fake runtime computes nothing, so no %s.",
 		jm_op_name(group->node[0]->op));
 	return NULL;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Streams and events of the false CUDA runtime. A stream keeps its work in order; it is done when a call returns or, with
+ * Streams and events of the fake CUDA runtime. A stream keeps its work in order; it is done when a call returns or, with
  * late=1, when the host waits for that stream or for an event behind it: memory that is written or read too early then
  * holds other values. An event that a stream waits for brings the work before it with it.
  */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A management controller behind the two ioctls of /dev/ipmi0, loaded before the C library: an ordinary file named by
- * JM_FAKE_IPMI holds "MS HEX...": the delay of the answer and its bytes with the completion code first. It is read
- * again at each question, so that a test may change it; without bytes there is no answer, without the file the device
- * is gone.
+ * A management controller behind the two ioctls of /dev/ipmi0, loaded before the C library: an
+ * ordinary file named by JM_FAKE_IPMI holds "MS HEX...": the delay of the answer and its bytes with
+ * the completion code first. The file is read at each request, so that a test may change it;
+ * without bytes there is no answer, without the file no device.
  */
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A false NCCL for the false device of backend_later.c: its transfers run in a stream of that device, by transport local
- * over a file without a name that rank 0 makes; the others find it by the identity. What it is asked for is checked: memory
+ * A fake NCCL for the fake device of backend_later.c: its transfers run in a stream of that device, by transport local
+ * over an unnamed file that rank 0 makes; the others find it by the identity. Arguments are checked: memory
  * of the device, and the same transfer on all ranks, where NCCL would hang or compute nonsense.
  * JM_FAKE_NCCL_FAILS=N: the N-th transfer is refused.
  */
@@ -222,5 +222,5 @@ JM_API const char *ncclGetLastError(void *comm);
 const char *ncclGetLastError(void *comm)
 {
 	(void)comm;
-	return "the false NCCL was told to fail";
+	return "the fake NCCL was told to fail";
 }

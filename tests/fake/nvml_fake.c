@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A false libnvidia-ml.so: GPUs whose power is known exactly, with a real one's sensor, limits that
- * outlive the process as in a driver, and faults on demand. Configured by one variable,
+ * A fake libnvidia-ml.so: GPUs whose power is known exactly, with the sensor of a real GPU, limits
+ * that persist after the process as in a driver, and faults on demand. Configured by one variable,
  *
  *	JM_FAKE_NVML="gpus=8;wave=square;low=100;high=600;period=2;shift=0.25"
  *
- *	gpus=N name=TEXT arch=9 cc=90 mixed=1 (odd GPUs are called otherwise)
+ *	gpus=N name=TEXT arch=9 cc=90 mixed=1 (odd GPUs have another name)
  *	wave=const  power=W
  *	wave=square low=W high=W period=S duty=0.5	high comes first
  *	wave=steps  steps=W*S/W*S/...			repeated for ever
@@ -13,7 +13,7 @@
  *	wave=spikes low=W high=W period=S duty=0.1	high comes first
  *	wave=random low=W high=W period=S seed=N	400 levels by chance, S/2 long on average; repeated
  *	phase=S shift=S		GPU i sees the wave phase + i * shift seconds ahead
- *	response=1		the limit cuts the power (default 0: it only sits there)
+ *	response=1		the limit reduces the power (default 0: it has no effect)
  *	refresh=0.1 window=0.025 average=1 step=0.1	the sensor, seconds
  *	stamp=query|sensor	time stamps: when asked, or when the sensor changed
  *	mem=0.2			memory power as a share of the GPU's; 0 = not supported
@@ -49,9 +49,9 @@
  *	usersfile=FILE mig=0:3	who uses the GPUs: see nvml_fake_use.c
  * and JM_FAKE_NVML_STATE=FILE, which holds the limits (without it they live in the process).
  *
- * The truth. t is CLOCK_MONOTONIC in seconds. GPU i draws P_i(t) = level of the wave at
- * (t + phase + i * shift) modulo the period, cut to the enforced limit when response=1, and has used
- * E_i(t) = integral of P_i from 0 to t. With frac(x) = x - floor(x):
+ * The truth. t is CLOCK_MONOTONIC in seconds. GPU i draws P_i(t) = level of the wave at (t + phase
+ * + i * shift) modulo the period, cut to the enforced limit when response=1, and has used E_i(t) =
+ * integral of P_i from 0 to t. With frac(x) = x - floor(x):
  *	power reading   (E_i(s) - E_i(s - window)) / window,  s = the last n * refresh + p_i * refresh <= t,
  *	average         likewise with the window `average`,
  *	counter         E_i(s) at the last s = n * step + c_i * step <= t, rounded down to a millijoule,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The false NVML's activity samples (GPM): a sample is a moment, a metric a mean between two of them. */
+/* Activity samples (GPM) of the fake NVML: a sample is a point in time, a metric the mean between
+ * two samples. */
 #include "nvml_fake.h"
 
 #include <math.h>

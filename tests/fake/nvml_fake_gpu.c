@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The false NVML's configuration, the truth about its GPUs, and the limits that outlive a process. */
+/* The configuration of the fake NVML, the true power of its GPUs, and the limits that persist after
+ * a process. */
 #include "nvml_fake.h"
 
 #include <errno.h>

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who uses the false NVML's GPUs. usersfile=FILE is read at each call; a line is
+ * The users of the fake NVML's GPUs. usersfile=FILE is read at each call; a line is
  *
- *	GPU PID SM [INSTANCE]	the process has used SM percent of the GPU, or of its instance, since it was asked
+ *	GPU PID SM [INSTANCE]	the process has used SM percent of the GPU, or of its instance, since the last call
  *
- * and mig=0:3 divides GPU 0 into 3 instances with the numbers 1, 2, 3 and 16, 32, 48 multiprocessors; then, as with a real
- * driver, it has no samples of processes; how busy an instance is it tells with activity=1.
+ * and mig=0:3 divides GPU 0 into 3 instances with the numbers 1, 2, 3 and 16, 32, 48
+ * multiprocessors; then, as with a real driver, it has no samples of processes; with activity=1 it
+ * reports the activity of an instance.
  */
 #include "nvml_fake.h"
 

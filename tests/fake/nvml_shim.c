@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stands between joulemark and the real libnvidia-ml.so.1: readings pass through, power limits live in a file.
- * So `--set` runs from end to end on a GPU whose own limit is never touched, and does not cut its power either.
- * By hand and in tests:
+ * Stands between joulemark and the real libnvidia-ml.so.1: readings pass through, power limits are
+ * kept in a file. `--set` then runs from end to end on a GPU whose own limit never changes, and
+ * does not reduce its power. By hand and in tests:
  *
  *	JM_NVML_LIB=build/tests/fake/libnvidia-ml-shim.so	this library in place of the driver's
  *	JM_NVML_SHIM_REAL=FILE	the library behind it; libnvidia-ml.so.1 when not set
  *	JM_NVML_SHIM_FILE=FILE	lines "UUID milliwatts", one per GPU whose limit was set; required for a set
  *
- * No function that sets anything is looked up in the real library, and none other than the power limit's is
- * exported. The versions that it tells end in "+shim".
+ * No function that sets a value is looked up in the real library, and only that of the power limit
+ * is exported. The versions that it reports end in "+shim".
  */
 #include <dlfcn.h>
 #include <fcntl.h>

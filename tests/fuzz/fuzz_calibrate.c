@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An observation of sensors, as `calibrate --from` takes it, is refused or fitted; what comes of it is finite or null. */
+/* An observation of sensors, as `calibrate --from` reads it, is refused or fitted; results are
+ * finite or null. */
 #include "fuzz.h"
 
 #include "run/calibrate.h"

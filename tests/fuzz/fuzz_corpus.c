@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A Megatron index: whatever is accepted can be read to its last token. */
+/* A Megatron index that is accepted can be read to its last token. */
 #include "fuzz.h"
 #include "workloads/corpus.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a worker that has gone mad may write to its parent. */
+/* Frames that a faulty worker may write to its parent. */
 #include "fuzz.h"
 #include "run/frame.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Journals of knobs. Bytes as they are, and each line again with its checksum made right, so that what is
- * behind the checksum is reached as well.
+ * Journals of knobs. The bytes are tried unchanged, and again with corrected checksums, so that the
+ * code after the check of the checksum is reached, too.
  */
 #include "fuzz.h"
 #include "guard/journal_private.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests of a plan, as a store from elsewhere may hold them. */
+/* Requests of a plan, as a store from outside may contain them. */
 #include "fuzz.h"
 #include "fuzz_json.h"
 #include "run/plan.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plan files: whatever is accepted has points that lie on their axes, as many as were counted, each with its texts. */
+/* A plan file that is accepted has points on its axes, as many as were counted, each with its
+ * texts. */
 #include "fuzz.h"
 #include "run/plan_file.h"
 

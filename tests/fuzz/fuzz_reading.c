@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Readings out of what devices sent: whatever the bytes are, a number that is possible or none. */
+/* Readings from bytes of devices: any bytes give a possible number or none. */
 #include "../../sources/parse_reading.h"
 #include "fuzz.h"
 

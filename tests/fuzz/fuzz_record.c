@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Records from outside, through every format of the report. Bytes that begin like JSON are taken as they
- * are; others are a list of edits of three good records (where, what), which reach much deeper.
+ * Records from outside, through every format of the report. Bytes that begin like JSON are used
+ * unchanged; others are a list of edits of three valid records (position, change), which reach more
+ * code.
  */
 #include "fuzz.h"
 #include "fuzz_json.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Settings: whatever is accepted lies inside the range of every device it speaks of. */
+/* A setting that is accepted is inside the range of every device that it names. */
 #include "fuzz.h"
 #include "guard/setting.h"
 

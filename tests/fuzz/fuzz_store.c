@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A store of one record with its trace and plan, with bytes of its file changed: each three bytes of the
- * input are a place and what stands there. */
+/* A store of one record with its trace and plan, with bytes of its file changed: each three bytes
+ * of the input are an offset and a value. */
 #include "fuzz.h"
 #include "run/plan.h"
 #include "store/store.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chunks of a trace: hostile bytes are an error; what is taken comes out in order of time. */
+/* Chunks of a trace: invalid bytes are an error; accepted readings are in order of time. */
 #include "fuzz.h"
 #include "trace/trace.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What another process may send to a guard, or a guard to its client: a message that passes is used as it is. */
+/* Messages between a guard and its client from another process: an accepted message can be used
+ * unchanged. */
 #include "fuzz.h"
 #include "guard/guard_wire.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of guard and journals share. This program is executed again as the guard. */
+/* Functions that the tests of guard and journals share. This program is executed again as the
+ * guard. */
 #include "guard_case.h"
 #include "base/ctx.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A step takes no memory: all that a program needs is there when it is built. Calls of malloc are counted.
- * oneDNN alone may take some for the time of a call: a list of its arguments, and what it packs where a
- * kernel is by gemm. And clang's OpenMP, a list of the loops that run.
+ * A step allocates no memory, because a program allocates everything when it is built. Calls of
+ * malloc are counted. Only oneDNN may allocate during a call (a list of its arguments, and packed
+ * operands of kernels that use gemm), and clang's OpenMP (a list of running loops).
  */
 #include <errno.h>
 #include <malloc.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Backends with wishes, made from ref: one that wants odd layouts and adds nothing, one that wants memory of
- * its own, one that records. Each must give ref's very losses.
+ * Backends with special requests, made from ref: one requests unusual layouts and refuses to add,
+ * one requests memory, one records. Each must give exactly the losses of ref.
  */
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A device that works while the host goes on (tests/fake/backend_later.c): training gives the numbers of the
- * same loops run in step with the host, nothing is read or overwritten too early, and the host waits for no
- * step but the one before the last.
+ * A device that works while the host continues (tests/fake/backend_later.c): training gives the
+ * same numbers as the synchronous loops, no memory is read or overwritten too early, and the host
+ * waits only for the step before the last one.
  */
 #include <dlfcn.h>
 #include <jansson.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every backend that is built against ref: each op over several shapes, types and ways to add, with the
- * same operands. An element may differ from ref's by TOLERANCE of its size plus the results' mean size:
- * f32 leaves room for sums in another order, bf16 and f16 for one rounding more on the way.
+ * Every backend that is built against ref: each op over several shapes, types and ways to add, with
+ * the same operands. An element may differ from ref's by TOLERANCE of its size plus the results'
+ * mean size: this allows sums in another order for f32, and one more rounding for bf16 and f16.
  */
 #include <glob.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What training is fed with: Megatron data sets, good and hostile; learning rates; the largest batch. */
+/* Inputs of training: valid and malicious Megatron data sets; learning rates; the largest batch. */
 #include <stdio.h>
 #include <unistd.h>
 

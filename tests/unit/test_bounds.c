@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The sampling bound holds the true error of 95 of 100 loads, whatever their period is beside the
- * sensor's, and is at most three times as wide as 95 of 100 errors. bench/energy_bounds prints it in full.
+ * The sampling bound contains the true error of 95 of 100 loads of any period, and is at most three
+ * times the 95th percentile of the errors. bench/energy_bounds prints all figures.
  */
 #include "test.h"
 #include "wave.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Transport local: threads stand for ranks, each with a mapping of its own; results are compared with sums made here. */
+/* Transport local: threads act as ranks, each with its own mapping; results are compared with sums
+ * computed here. */
 #include "test.h"
 
 #include <pthread.h>

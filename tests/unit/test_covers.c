@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What of ResNet-50 reaches a backend: convolutions with the sums of their norms, gradients of norms. */
+/* The groups of ResNet-50 that a backend receives: convolutions with the sums of their norms,
+ * gradients of norms. */
 #include "engine/kit.h"
 #include "unit/test.h"
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The cpu backend where it is seldom used: on a processor older than this one, as far as oneDNN lets itself
- * be told (with AVX2 alone it takes kernels that want scratch where the newer ones want none), and with
- * what it has to refuse.
+ * Rare cases of the cpu backend: an older processor, as far as oneDNN can be limited (with AVX2 it
+ * uses kernels that need scratch where newer ones do not), and operations that it must refuse.
  */
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inputs on their way through backend cuda, on a false runtime that does queued work as late as it may
+ * Inputs on their way through backend cuda, on a fake runtime that does queued work as late as it may
  * (tests/fake/cuda_streams.c): a slot of pinned memory, or its copy on the device, that is written before its last reader
  * had it gives a step the values of another batch.
  */
@@ -36,7 +36,7 @@ static void use_fake(const char *variable, const char *name)
 	setenv(variable, path, 1);
 }
 
-/* The plug-in under the name of the device, with false libraries. */
+/* The plug-in under the name of the device, with fake libraries. */
 static void link_backend(struct fixture *f)
 {
 	char fake[4096];

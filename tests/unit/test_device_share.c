@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shares of a GPU's energy in simulated time: the wave's own integral over the time of each user is the truth. */
+/* Shares of a GPU's energy in simulated time; the truth is the integral of the wave over the time
+ * of each user. */
 #include "test.h"
 #include "base/json.h"
 #include "measure/device_share.h"

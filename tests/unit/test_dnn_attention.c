@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuDNN recognises the graphs of attention, for an H100 that is only described: no GPU is needed, but cuDNN
- * is. Its engines for them are compiled at run time, which needs a GPU; what they compute is compared with ref
- * where there is one (test_backend).
+ * cuDNN recognises the graphs of attention, for an H100 that is only described: no GPU is needed,
+ * but cuDNN is. Its engines for them are compiled at run time, which needs a GPU; on machines with
+ * one test_backend compares their results with ref.
  */
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counters and power sensors that tell what cannot be true are not used, and are named. */
+/* Counters and power sensors that report impossible values are not used, and are named. */
 #include "test.h"
 #include "wave.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Power inside work of 1 ms by a sensor that says the mean of 25 ms ten times a second; the truth is known. */
+/* Power inside work of 1 ms by a sensor that reports the mean of 25 ms ten times a second; the
+ * truth is known. */
 #include "test.h"
 
 #include "base/clock.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every op's gradient against central finite differences, on ref in f64. A case leads from parameters
- * through the op to logits; the loss is softmax-xent, whose own gradient is tested on the way.
+ * Every op's gradient against central finite differences, on ref in f64. A case computes logits
+ * from parameters by the op; the loss is softmax-xent, whose gradient is thereby tested, too.
  */
 #include "engine/kit.h"
 #include "engine/model.h"

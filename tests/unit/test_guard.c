@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The guard on the false NVML: set, partial failure, restore, keep, locks, kills. */
+/* The guard on the fake NVML: set, partial failure, restore, keep, locks, kills. */
 #include "guard_case.h"
 
 static void test_set_and_stop(void **state)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A guard for a program that is not joulemark: which program it is, what is refused, and what is said when the
- * two are of different versions. This program is executed again as a guard of another version.
+ * A guard for a program that is not joulemark: the choice of the guard's program, refusals, and the
+ * message for different versions. This program is executed again as a guard of another version.
  */
 #include "guard_case.h"
 #include "guard/guard_program.h"

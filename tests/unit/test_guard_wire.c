@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages of client and guard: nothing of one is believed that is not as long, as new and as whole as it says. */
+/* Messages of client and guard: one with a wrong length, version or checksum is refused
+ * completely. */
 #include "guard/guard_wire.h"
 #include "test.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Recordings of a real H200 (tests/data/h200), replayed: the energy of the load's span against what the
- * load itself saw of the same counter, through a reader of its own that read at the counter's steps.
+ * Recordings of a real H200 (tests/data/h200), replayed: the energy of the time of the load,
+ * compared with the same counter as the load itself read it, at the counter's steps.
  */
 #include "test.h"
 #include "base/ctx.h"

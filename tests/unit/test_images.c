@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The cpu backend's kernels on images, for every instruction set that this machine has and every layout
- * they walk over, against plain loops in f64. (test_backend knows the layouts that oneDNN chooses here.)
+ * The cpu backend's kernels on images, for every instruction set of this machine and every layout
+ * that they support, compared with plain loops in f64. (test_backend tests only the layouts that
+ * oneDNN chooses here.)
  */
 #include <stdlib.h>
 

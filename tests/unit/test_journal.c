@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Journals that a crash, a bad disk, another version or another user has left. */
+/* Journals from a crash, a faulty disk, another version or another user. */
 #include "guard_case.h"
 
 #include <xxhash.h>

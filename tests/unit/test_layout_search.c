@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The choices of a program against all there are: a backend whose costs are random numbers, on chains and
- * on networks with side paths, where trying everything tells what the least cost is. Then backends that
- * offer just what a table says, for what is special: copies, sums, groups that are refused.
+ * The choices of a program compared with exhaustive search: a backend whose costs are random
+ * numbers, on chains and on networks with side paths. Then backends whose offers are given by a
+ * table, for special cases: copies, sums, groups that are refused.
  */
 #include <stdlib.h>
 

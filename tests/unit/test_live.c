@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A view of a running session: its watts and joules against the wave's own energy, and beside the writer. */
+/* A view of a running session: its watts and joules compared with the energy of the wave, also
+ * while it is written. */
 #include "test.h"
 #include "base/ctx.h"
 #include "base/clock.h"

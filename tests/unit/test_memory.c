@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What may still be taken: of the machine, of a job's control group, of a container, of both versions. */
+/* Free memory of the machine, of a job's control group, and of a container, with both versions of
+ * control groups. */
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>

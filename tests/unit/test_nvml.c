@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The source nvml on the false library: which GPUs, which signals, what their readings are worth. */
+/* The source nvml on the fake library: its GPUs, its signals and the accuracy of their readings. */
 #include "base/ctx.h"
 #include "base/clock.h"
 #include "nvml_case.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One GPU through NVML's calls, made up here: its values, its probes, and by which name a list means it. */
+/* One GPU through NVML calls that are faked here: its values, its probes, and its names in a device
+ * list. */
 #include "test.h"
 #include "sources/nvml_probe.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the source nvml reads beside power and energy: times of throttling, activity, the module. */
+/* The signals of the source nvml other than power and energy: times of throttling, activity, the
+ * module. */
 #include "base/clock.h"
 #include "nvml_case.h"
 

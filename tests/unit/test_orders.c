@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Orders: what is sent comes out, in pieces or together; what is no order of this version is refused and skipped. */
+/* Orders: each one that is sent is received, in pieces or together; others than those of this
+ * version are refused. */
 #include "test.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Results to files: whole or not at all, and nothing else in the folder. */
+/* Results in files: complete or absent, without other files in the folder. */
 #include "base/output.h"
 #include "test.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The places of an arena against a search that looks at every one of them, and at every byte. */
+/* The places of an arena compared with a search that checks every place and every byte. */
 #include "engine/places.h"
 #include "unit/test.h"
 

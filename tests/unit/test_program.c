@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Programs: places in memory, bytes, what is too large; devices; the table of ops; presets. */
+/* Programs: places in memory, bytes, programs that are too large; devices; the table of ops;
+ * presets. */
 #include <stdio.h>
 #include <unistd.h>
 

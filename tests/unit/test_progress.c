@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Marks through the socket, numbers in output, rates; children and their ends. */
+/* Marks through the socket, numbers in output, rates; child processes and their end. */
 #include "test.h"
 #include "base/ctx.h"
 #include "base/clock.h"

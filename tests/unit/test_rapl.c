@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* RAPL on a tree made up as Linux has it: domains, wrap, twins, psys, files that cannot be read. */
+/* RAPL on a tree like that of Linux: domains, wrap, twins, psys, files that cannot be read. */
 #include "test.h"
 #include "source_row.h"
 #include "base/ctx.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When a counter that is slow to read is read, against counters whose steps are known and a
- * clock that readings consume. */
+/* The times at which a counter that is slow to read is read, for counters with known steps and a
+ * clock that advances by each reading. */
 #include "test.h"
 #include "base/clock.h"
 #include "meter/read_budget.h"

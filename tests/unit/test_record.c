@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records: states of settings, failures in odd letters, meters as JSON, frames in pieces, provenance. */
+/* Records: states of settings, failures with unusual characters, meters as JSON, frames in pieces,
+ * provenance. */
 #include "test.h"
 #include "base/ctx.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What parts leave of a meter, on sets of meters whose sums are known. */
+/* The energy of a meter minus that of its parts, for sets of meters with known sums. */
 #include "test.h"
 
 #include "energy/residue.h"

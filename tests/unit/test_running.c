@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Totals that go on for ever, and rows of power: of readings whose energy can be told by hand. */
+/* Unlimited totals, and rows of power, of readings whose energy is computed by hand. */
 #include "test.h"
 
 #include "base/clock.h"

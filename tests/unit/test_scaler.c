@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loss scale after any sequence of good and bad steps. */
+/* The loss scale after any sequence of finite and non-finite steps. */
 #include "unit/test.h"
 #include "workloads/scaler.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The order of running: everyone reads what he read in the order declared, the peak is never higher, and
- * lower where a branch after the other would do; the results have the same bits.
+ * The order of execution: every node reads the same values as in the declared order; the peak is
+ * never higher, and lower where branches can run one after the other; the results have the same
+ * bits.
  */
 #include <stdlib.h>
 

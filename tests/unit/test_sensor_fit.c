@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The parameters of a sensor are found again from what it shows. The sensor here is computed in steps of 0.1 ms:
- * power follows the load by an equation that is integrated step by step, the window is a running sum.
+ * The parameters of a sensor are found from its readings. The sensor is computed in steps of 0.1
+ * ms: power follows the load by an equation that is integrated step by step, the window is a
+ * running sum.
  */
 #include "test.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What calibration found counts in later sessions: a sensor that is late, and one whose refresh nobody declared. */
+/* Later sessions use the findings of a calibration: a sensor with a delay, and one whose refresh is
+ * not declared. */
 #include "test.h"
 #include "base/ctx.h"
 #include "wave.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The grammar of settings: what is taken, what is refused and in which words. */
+/* The grammar of settings: accepted texts, refused texts and their messages. */
 #include "guard/setting.h"
 
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The simulated work: its throughput is the published one at every point, whatever the seed, and with
- * the node's own sensors it is most efficient where the paper says.
+ * The simulated work: its throughput is the published one at every point for any seed, and with the
+ * node's sensors the most efficient setting is that of the paper.
  */
 #include "test.h"
 #include "base/ctx.h"

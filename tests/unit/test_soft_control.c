@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pauses that hold a power, on a device whose power is known; the clock of a device that runs fast, beside ours; thermal
- * steady state of a body that warms up by a known law.
+ * Pauses that hold a power, on a device whose power is known; the clock of a device that is faster
+ * than the host's; thermal steady state of a body that warms up by a known law.
  */
 #include "test.h"
 #include "run/alignment.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inputs on their way to a device whose queues stand until the host waits for an event: a copy reads host memory
- * as late as that, so a slot that is written too early gives a step the values of another batch.
+ * Staging of inputs to a device whose queues do not run until the host waits for an event: a copy
+ * reads host memory only then, so a slot that is written too early gives a step the values of
+ * another batch.
  */
 #include "engine/staging.h"
 #include "test.h"

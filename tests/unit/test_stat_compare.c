@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Comparisons against figures that were worked out from the textbook's formulas by hand, and their symmetries. */
+/* Comparisons checked by figures that were computed from textbook formulas by hand, and by their
+ * symmetries. */
 #include <math.h>
 
 #include "base/stat_compare.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The store: round trip, order, what a kill leaves, and every kind of bad file. */
+/* The store: round trip, order, its state after a kill, and every kind of invalid file. */
 #include "test.h"
 
 #include "base/clock.h"

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What ref defines and no model uses yet. Types narrower than 32 bits: conversions against the tables of their papers and
- * against a search of all values; products of scaled operands of 8 bits and in tf32 against plain sums;
- * attention over a cache, and rotary positions that are given. And scales of 8 bits: limits, histories, all codes. */
+/*
+ * Definitions of ref that no model uses yet. Types narrower than 32 bits: conversions against the
+ * tables of their papers and against a search of all values; products of scaled operands of 8 bits
+ * and in tf32 against plain sums; attention over a cache, and rotary positions as an operand.
+ * Scales of 8 bits: limits, histories, all codes.
+ */
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The trace: what goes in comes out, runs shortened; damaged bytes are refused. */
+/* The trace: readings are restored, with runs shortened; damaged bytes are refused. */
 #include "test.h"
 #include "trace/codec.h"
 #include "trace/trace.h"

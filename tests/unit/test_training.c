@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What must not change a result: gradients added up over micro-steps, activations computed again. And
- * what must be told: where a NaN first appeared, where the time went.
+ * Methods that must not change a result: gradients summed over micro-steps, recomputed activations.
+ * And reports: where a NaN first appeared, and the profile.
  */
 #include <stdio.h>
 

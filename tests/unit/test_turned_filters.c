@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A backend, made from ref, whose filters lie with channels last: it must give ref's very parameters. */
+/* A backend, made from ref, whose filters have channels last: it must give exactly the parameters
+ * of ref. */
 #include <stdlib.h>
 
 #include "engine/kit.h"

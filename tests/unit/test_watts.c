@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Median and mean over time of what a signal said, where they can be told by hand. */
+/* Median and mean over time of the readings of a signal, for cases that are computed by hand. */
 #include "test.h"
 
 #include "base/clock.h"
