@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which groups the backend accepts, and the choices of layout_search.c put into effect. A refused
- * group is split; for a refused sum into an output the term gets a separate tensor and an add.
- * Where layouts differ, a cast node is inserted; a parameter's compute copy simply takes the layout
- * its first reader wants.
+ * Applies the choices of layout_search.c to the groups. A refused group is split; if a sum into an
+ * output is refused, the node writes a separate tensor, which an add node adds. Where layouts
+ * differ, a cast node is inserted; a parameter's compute copy takes the layout that its first
+ * reader needs.
  */
 #include "program.h"
 
@@ -29,7 +29,7 @@ static struct jm_unit *unit_of_node(const struct jm_program *p, const struct jm_
 	return n && n->id < p->cap_unit_of ? p->unit_of[n->id] : NULL;
 }
 
-/* Notes for each node of the unit that it is in this unit; false = out of memory. */
+/* Sets unit_of for each node of the unit; false = out of memory. */
 static bool note_unit(struct jm_program *p, struct jm_unit *u)
 {
 	int cap = 2 * p->graph->n_nodes;
@@ -106,7 +106,7 @@ static const struct jm_choice *cheapest(
 	return best;
 }
 
-/* The unit's choice: the one advised, or the cheapest; false = there is none, for a reason. */
+/* Sets the unit's choice: the advised one or the cheapest; false = the backend refused. */
 static bool choose(
 	struct jm_program *p, struct jm_unit *u, const struct jm_advice *advice, struct jm_err *why)
 {
@@ -131,7 +131,7 @@ static struct jm_tensor *extra(
 	return bytes ? jm_graph_tensor(p->graph, class, JM_I32, 1, &n, name) : NULL;
 }
 
-/* The memory that the choice asks for. */
+/* Declares the memory that the choice requests. */
 static void take_memory(struct jm_program *p, struct jm_unit *u)
 {
 	u->scratch = extra(p, JM_CLASS_SCRATCH, u->choice.scratch, "scratch");
@@ -177,7 +177,7 @@ static struct jm_tensor *add_reorder(struct jm_program *p, struct jm_tensor *t,
 	return to;
 }
 
-/* Asks again for the choice of the unit that makes the copy; false = refused, nothing changed. */
+/* Selects the unit that makes the copy again, for this layout; false = refused, nothing changed. */
 static bool remake(struct jm_program *p, struct jm_tensor *t, const struct jm_layout *layout)
 {
 	struct jm_unit *u = unit_of_node(p, jm_graph_cell(p->graph, t)->producer);
@@ -247,7 +247,7 @@ static int adopt(struct jm_program *p, struct jm_unit *u, struct jm_err *err)
 	return code;
 }
 
-/* Narrow gradients of parameters among the results, as bits. */
+/* Bits: the results that are gradients of parameters in the compute type. */
 static unsigned narrow_gradients(const struct jm_node *n)
 {
 	unsigned bits = 0;
@@ -275,7 +275,8 @@ static struct jm_node *set_apart(
 	return jm_graph_node(g, JM_OP_CAST, &part, &whole);
 }
 
-/* Results as bits: which go into tensors of their own, and which of these are of another type there. */
+/* Bits: the results that are written to separate tensors, and which of these tensors have another
+ * type. */
 struct apart {
 	unsigned results, other;
 	enum jm_dtype as;
@@ -300,7 +301,7 @@ static int settle_apart(struct jm_program *p, struct jm_node *n, const struct ap
 			continue;
 		while (whole[before] != whole[i])
 			before++;
-		if (before < i) /* views of one tensor */
+		if (before < i) /* two results are views of one tensor */
 			n->out[i] = n->out[before];
 		else
 			home[n_homes++] = set_apart(g, n, i, how->other >> i & 1 ? &how->as : NULL);
@@ -343,7 +344,7 @@ static int refused(struct jm_program *p, struct jm_node *const *node, int n,
 	return code;
 }
 
-/* Makes one unit of the nodes, or several where that is refused. */
+/* Makes one unit of the nodes, or several if the backend refuses one. */
 static int settle(struct jm_program *p, struct jm_node *const *node, int n,
 	const struct jm_advice *advice, struct jm_err *err)
 {
@@ -386,7 +387,7 @@ static void count_uses(const struct jm_graph *g, int *uses)
 	}
 }
 
-/* The largest cover from node `first` on that the backend takes, or a single node. */
+/* Finds the largest cover from node `first` on that the backend accepts, or a single node. */
 static int take_cover(struct jm_program *p, int first, int end, struct jm_group *group)
 {
 	struct jm_choice choice[JM_CHOICE_MAX];
@@ -408,7 +409,7 @@ static int take_cover(struct jm_program *p, int first, int end, struct jm_group 
 	return 1;
 }
 
-/* group_of: [node]: the group it is in, for the gradients' hint. Returns how many groups there are. */
+/* group_of: [node]: the group of the node, a hint for gradients. Returns the number of groups. */
 static int cover_all(struct jm_program *p, struct jm_advice *advice, int *group_of)
 {
 	struct jm_graph *g = p->graph;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The arena. Offsets are continuous over three regions of memory: the weights, other tensors that
- * persist between steps, and the arena, in which every other tensor gets the lowest place that no
- * tensor with an overlapping lifetime holds, the largest tensors first.
+ * persist between steps, and the arena, in which every other tensor gets the lowest free offset
+ * during its lifetime, the largest tensors first.
  */
 #include "program.h"
 
@@ -30,13 +30,13 @@ static bool has_memory(const struct jm_cell *c)
 	return c->first >= 0 && !c->alias && !c->slab && !c->t.is_virtual;
 }
 
-/* Its own, or that of the slab it is a view of. */
+/* True if the tensor, or the slab of which it is a view, persists between steps. */
 static bool stays_here(const struct jm_cell *c)
 {
 	return stays(&c->t) && !c->own_life;
 }
 
-/* Tensors of the classes that are weights, or of the others that persist. */
+/* Places the persistent tensors that are weights, or the other persistent tensors. */
 static size_t place_staying(struct jm_program *p, bool weights, size_t end)
 {
 	for (int i = 0; i < p->graph->n_cells; i++) {
@@ -51,7 +51,7 @@ static size_t place_staying(struct jm_program *p, bool weights, size_t end)
 	return end;
 }
 
-/* Places that the weights have assigned already. */
+/* Takes the places that the weights have assigned already. */
 static int find_weights(struct jm_program *p, struct jm_err *err)
 {
 	for (int i = 0; i < p->graph->n_cells; i++) {

@@ -27,10 +27,10 @@ static bool name_good(const char *name)
 
 #define N_PATHS 4
 
-/* What follows the folder of the program, or of the library that holds this code. */
+/* Folders relative to that of the program, or of the library that contains this code. */
 static const char *const beside[] = {"backends", JM_PLUGINS_FROM_PROGRAM, "joulemark"};
 
-/* Without the last slash; false when it cannot be known or trusted. */
+/* The program's folder without the last slash; false if it is unknown or cannot be trusted. */
 static bool program_folder(char *ret, size_t size)
 {
 	ssize_t n = getauxval(AT_SECURE) ? 0 : readlink("/proc/self/exe", ret, size - 1);
@@ -43,7 +43,7 @@ static bool program_folder(char *ret, size_t size)
 	return slash;
 }
 
-/* Of the shared object, or the program, that holds this code. */
+/* The folder of the shared object or program that contains this code. */
 static bool own_folder(char *ret, size_t size)
 {
 	Dl_info info;
@@ -58,7 +58,7 @@ static bool own_folder(char *ret, size_t size)
 	return slash;
 }
 
-/* A file that is not there leaves *ret_library NULL; one that cannot be loaded is an error. */
+/* A missing file leaves *ret_library NULL; a file that cannot be loaded is an error. */
 static int try_load(const char *path, void **ret_library, struct jm_err *err)
 {
 	if (!*path || access(path, F_OK))
@@ -72,7 +72,7 @@ static int try_load(const char *path, void **ret_library, struct jm_err *err)
 				 path, dlerror());
 }
 
-/* Why this build lacks the plug-in; NULL = it has it, or does not know the name. */
+/* The reason why this build has no such plug-in; NULL = it has it, or the name is unknown. */
 static const char *reason_absent(const char *name)
 {
 	for (size_t i = 0; i < sizeof(backend_rows) / sizeof(*backend_rows); i++)
@@ -96,7 +96,7 @@ static int not_there(const char *name, char path[N_PATHS][4096], struct jm_err *
 		name, path[0], *path[0] ? " nor " : "", path[N_PATHS - 1]);
 }
 
-/* In the order in which they are looked for; "" = there is none. */
+/* The paths in the order in which they are tried; "" = none. */
 static void find_paths(const char *name, char path[N_PATHS][4096])
 {
 	const char *named = secure_getenv("JM_BACKENDS");
@@ -129,7 +129,7 @@ static int load(const char *name, void **ret_library, struct jm_err *err)
 
 #define N_EVENT_FUNCTIONS 7
 
-/* How many of the functions of events the table has. */
+/* The number of event functions in the table. */
 static int has_events(const struct jm_backend *b)
 {
 	return !!b->event_new + !!b->event_record + !!b->event_follow + !!b->event_wait +
@@ -236,7 +236,7 @@ static int unknown(const char *name, struct jm_err *err)
 		"There is no device '%s'; 'joulemark list' lists the backends.", name);
 }
 
-/* By this source, whether built or not. */
+/* True if the source tree has a backend of this name, built or not. */
 static bool is_known(const char *name)
 {
 	for (size_t i = 0; i < sizeof(backend_rows) / sizeof(*backend_rows); i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where sums over ranks start: after the unit that finishes a bucket. */
+/* Places the starts of sums over ranks: each after the unit that completes a bucket. */
 #include "reduce.h"
 
 #include <stdlib.h>
@@ -18,9 +18,9 @@ struct piece {
 struct buckets {
 	struct jm_program *p;
 	struct jm_tensor *slab;
-	struct piece *piece; /* by rising place, without gaps */
+	struct piece *piece; /* by rising offset, without gaps */
 	int n;
-	struct jm_unit **order; /* the units with the new ones */
+	struct jm_unit **order; /* the old and the new units */
 	int n_order;
 };
 
@@ -41,7 +41,8 @@ static int by_place(const void *a, const void *b)
 	return x->from < y->from ? -1 : x->from > y->from;
 }
 
-/* Of the gradients that micro-steps make, the views of the slab; padding goes with the one before it. */
+/* Finds the views of the slab whose gradients micro-steps compute; padding belongs to the view
+ * before it. */
 static void find_pieces(struct buckets *b)
 {
 	const struct jm_graph *g = b->p->graph;
@@ -59,7 +60,7 @@ static void find_pieces(struct buckets *b)
 		b->piece[0].from = 0;
 }
 
-/* The piece that begins last at or before that place. */
+/* The last piece that begins at or before this offset. */
 static struct piece *piece_at(const struct buckets *b, size_t place)
 {
 	int i = 0;
@@ -105,7 +106,7 @@ static struct jm_unit *new_unit(
 	return u;
 }
 
-/* The sum of pieces i to k - 1. */
+/* Adds the node that starts the sum of pieces i to k - 1. */
 static int add_start(struct buckets *b, int i, int k, struct jm_err *err)
 {
 	struct jm_graph *g = b->p->graph;
@@ -123,7 +124,7 @@ static int add_start(struct buckets *b, int i, int k, struct jm_err *err)
 	return new_unit(b, JM_OP_ALL_REDUCE_START, view, err) ? 0 : err->code;
 }
 
-/* After unit `at`: intervals of finished pieces of at least `least` bytes. */
+/* Starts, after unit `at`, the sums of intervals of complete pieces with at least `least` bytes. */
 static int add_starts(struct buckets *b, int at, size_t least, struct jm_err *err)
 {
 	int code = 0;
@@ -150,7 +151,7 @@ static int last_write(const struct buckets *b)
 	return last;
 }
 
-/* Every unit of the program gets into the new order, also after an error, so that it is freed with it. */
+/* Every unit is put into the new order, also after an error, so that the program frees it. */
 static int insert(struct buckets *b, struct jm_err *err)
 {
 	struct jm_program *p = b->p;

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cost of a choice with the current layouts: its seconds, the reorders of operands in
- * another layout, the additions that the backend leaves to separate nodes. Approximate: it only
- * compares choices with each other. */
+/* The cost of a choice with the current layouts: its seconds, the reorders of operands in another
+ * layout, and the additions by separate nodes. The estimate only serves to compare choices. */
 #include "program.h"
 
 #include <math.h>
 
 #include "tensor.h"
 
-#define BYTES_PER_SECOND 1e10 /* of memory, where the device does not say */
+#define BYTES_PER_SECOND 1e10 /* of memory, if the device's rate is unknown */
 
 bool jm_choice_is_open(const struct jm_program *p, const struct jm_tensor *t)
 {
@@ -29,14 +28,13 @@ static double reorder_seconds(const struct jm_program *p, const struct jm_tensor
 	return jm_choice_is_open(p, t) ? 0 : memory_seconds(p, 2 * (double)t->bytes);
 }
 
-/* These are read and written by other code than this program's groups: their layout is fixed
- * before. */
+/* True for tensors that other code reads or writes, too, so that their layout is fixed. */
 static bool is_settled(const struct jm_tensor *t)
 {
 	return t->class != JM_CLASS_ACT && t->class != JM_CLASS_COPY;
 }
 
-/* Is the result among the operands, as the sum is of an add that joins a part to it? */
+/* True if the result is also an operand, as in an add that adds a part to a sum. */
 static bool is_operand(const struct jm_node *n, const struct jm_tensor *t)
 {
 	for (int i = 0; i < n->n_in; i++)
@@ -45,7 +43,7 @@ static bool is_operand(const struct jm_node *n, const struct jm_tensor *t)
 	return false;
 }
 
-/* Can the results be left in the layouts of this choice? */
+/* True if the results may have the layouts of this choice. */
 static bool outputs_good(const struct jm_group *group, const struct jm_choice *c)
 {
 	for (int k = 0; k < group->n_nodes; k++) {
@@ -93,7 +91,7 @@ static double cost_alone(const struct jm_program *p, const struct jm_group *grou
 	return isfinite(least) ? least : memory;
 }
 
-/* A refused group is split: its nodes one by one. */
+/* The cost of a refused group, whose nodes run one by one. */
 static double cost_of_parts(const struct jm_program *p, const struct jm_group *group)
 {
 	struct jm_graph *g = p->graph;
@@ -109,7 +107,7 @@ static double cost_of_parts(const struct jm_program *p, const struct jm_group *g
 	return cost;
 }
 
-/* Of the sums that are separate nodes: three passes, and a part in another layout is reordered. */
+/* The cost of separate add nodes: three passes each, and a reorder if the layouts differ. */
 static double cost_of_adds(const struct jm_program *p, const struct jm_node *n,
 	const struct jm_choice *c, unsigned apart)
 {

@@ -35,7 +35,7 @@ void jm_device_close(struct jm_device *d)
 {
 	if (d->backend)
 		d->backend->close(d->dev);
-	/* The library stays loaded: runtimes such as OpenMP keep threads that live in its code. */
+	/* The library stays loaded, because threads of runtimes such as OpenMP execute its code. */
 	*d = (struct jm_device){0};
 }
 
@@ -58,9 +58,9 @@ int jm_device_copy(const struct jm_device *d, enum jm_queue queue, void *to, con
 }
 
 #define FIRST_PIECE 4096
-#define MOST_PIECE  ((size_t)1 << 20) /* bytes: stays in a cache */
+#define MOST_PIECE  ((size_t)1 << 20) /* bytes; small enough for a cache */
 
-/* By doubling what the host wrote. */
+/* Copies a piece from the host, then doubles the filled part by copies. */
 static int fill_by_copies(const struct jm_device *d, enum jm_queue queue, void *to,
 	unsigned char value, size_t bytes, struct jm_err *err)
 {
@@ -71,7 +71,7 @@ static int fill_by_copies(const struct jm_device *d, enum jm_queue queue, void *
 	memset(piece, value, sizeof(piece));
 	code = jm_device_copy(d, queue, to, piece, done, JM_TO_DEVICE, err);
 	if (!code)
-		code = jm_device_sync(d, err); /* the piece lives no longer than this call */
+		code = jm_device_sync(d, err); /* the piece is freed at the end of this call */
 	while (!code && done < bytes) {
 		size_t n = done < bytes - done ? done : bytes - done;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where a NaN or an infinity first appeared: a micro-step, unit by unit; the first unit that makes
- * one from finite operands is the place. Slow, and only run after a failure.
+ * Finds where a NaN or an infinity first appeared: runs a micro-step unit by unit and checks all
+ * results after each. Slow, and only run after a failure.
  */
 #include "program.h"
 
@@ -21,7 +21,7 @@ static bool all_finite(const struct jm_tensor *t, const void *data)
 	return true;
 }
 
-/* 1: all its elements are finite, or it has none to look at; 0: not all; negative: an error. */
+/* 1 = all elements are finite, or the type has no such values; 0 = not all; negative = an error. */
 static int look(struct jm_program *p, const struct jm_tensor *t, struct jm_err *err)
 {
 	void *data;
@@ -39,7 +39,7 @@ static int look(struct jm_program *p, const struct jm_tensor *t, struct jm_err *
 	return code;
 }
 
-/* Parameters and inputs, which no unit makes. */
+/* Checks parameters and inputs, which no unit computes. */
 static int look_at_given(struct jm_program *p, char *ret, size_t size, struct jm_err *err)
 {
 	for (int i = 0; i < p->graph->n_cells; i++) {
@@ -80,7 +80,8 @@ static int look_at_results(
 	return 0;
 }
 
-/* Finite gradients may still have a norm that is not: look at it too where it is a unit of its own. */
+/* The last unit to check, including a separate norm, which may overflow although gradients are
+ * finite. */
 static int last_unit(const struct jm_program *p)
 {
 	const struct jm_group *next = p->n_micro < p->n_units ? &p->unit[p->n_micro]->group : NULL;

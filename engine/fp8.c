@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fp8: the linear layers inside blocks multiply in 8 bits, e4m3 forwards and e5m2 for what comes back
- * (Micikevicius et al., arXiv 2209.05433). Each factor is quantized by a scale that the largest values of the
- * last steps give (delayed scaling, as in NVIDIA's Transformer Engine: the maximum of 1024 steps, no margin);
- * in its first step a factor's own maximum gives the scale. The classifier, embeddings, norms and attention
- * stay as they are. The first factor of a layer is kept for the gradient of its weights in 8 bits alone.
+ * fp8: the linear layers inside blocks multiply in 8 bits, in e4m3 forward and in e5m2 for
+ * gradients (Micikevicius et al., arXiv 2209.05433). Each factor is quantized with a scale from the
+ * maxima of the last steps (delayed scaling, as in NVIDIA's Transformer Engine: the maximum of 1024
+ * steps, no margin); in the first step its own maximum gives the scale. The classifier, embeddings,
+ * norms and attention do not change. For the gradient of the weights the input of a layer is kept
+ * in 8 bits only.
  */
 #include "graph.h"
 
@@ -16,7 +17,7 @@
 #include "tensor.h"
 
 #define HISTORY	 1024 /* steps */
-#define MULTIPLE 16   /* of every dimension: what tensor cores ask for in 8 bits */
+#define MULTIPLE 16   /* every dimension must be a multiple of this for tensor cores in 8 bits */
 #define NAME	 "fp8.ranges"
 
 #define OPS(...) ((struct jm_tensor *[JM_NODE_IN]){__VA_ARGS__})
@@ -24,11 +25,11 @@
 /* The rows of a layer in the table of ranges. */
 enum { ROW_X, ROW_W, ROW_DY, ROWS };
 
-/* A layer: its three factors in 8 bits, and the factors that give their elements their values back. */
+/* A layer: its three factors in 8 bits, and the inverse scales of their elements. */
 struct layer {
 	const struct jm_node *node; /* the node linear; NULL: the layer is not computed in 8 bits */
 	struct jm_tensor *x, *w, *dy, *xs, *ws, *dys;
-	int64_t row; /* the first of its rows in the ranges */
+	int64_t row; /* the layer's first row in the ranges */
 };
 
 struct lowering {
@@ -38,7 +39,7 @@ struct lowering {
 	struct jm_node **before; /* [old node] in the order before the pass */
 	struct jm_node **order;	 /* the order after the pass */
 	int n_before, n;
-	int *readers; /* [cell]: of copies, that stay as they are */
+	int *readers; /* [cell]: readers of a copy that the pass does not change */
 };
 
 static struct jm_tensor *master_of(const struct jm_graph *g, struct jm_tensor *w)
@@ -81,7 +82,8 @@ static void put(struct lowering *l, struct jm_node *n)
 		l->order[l->n++] = n;
 }
 
-/* Returns x in 8 bits. sums (may be NULL): of its rows. An evaluation leaves the ranges as they are. */
+/* Returns x in 8 bits. sums (may be NULL): the sums over its rows. An evaluation does not change
+ * the ranges. */
 static struct jm_tensor *quantize(struct lowering *l, struct jm_tensor *x, enum jm_class class,
 	enum jm_dtype type, int64_t row, struct jm_tensor **ret_inverse, struct jm_tensor *sums)
 {
@@ -140,7 +142,7 @@ static void lower_gradient(struct lowering *l, struct jm_node *n, struct layer *
 	n->in[3] = weights ? layer->xs : layer->ws;
 }
 
-/* The layer that a product belongs to; NULL = none in 8 bits. */
+/* The layer of a product; NULL = the product is not computed in 8 bits. */
 static struct layer *layer_of(struct lowering *l, const struct jm_node *n)
 {
 	const struct jm_node *linear = n->op == JM_OP_LINEAR ? n : n->fwd;
@@ -186,7 +188,7 @@ static void count_readers(struct lowering *l)
 
 /* ---- the graph ------------------------------------------------------------------------------------------ */
 
-/* Returns how many there are. */
+/* Returns the number of layers. */
 static int64_t find_layers(struct lowering *l)
 {
 	int64_t n = 0;
@@ -213,7 +215,8 @@ static int64_t find_layers(struct lowering *l)
 		MULTIPLE);
 }
 
-/* Takes the nodes over in their new order. What jm_graph_node appended is in it already. */
+/* Replaces the graph's nodes by the new order, which includes the nodes that jm_graph_node
+ * appended. */
 static void reorder(struct lowering *l, int n_forward)
 {
 	struct jm_graph *g = l->g;

@@ -2,9 +2,9 @@
 /*
  * Gradients: a table from each op to its backward nodes, applied from the loss to the parameters.
  *
- * A tensor used several times gets its gradient in several parts: the first part is written, the next
- * ones add to it. A part that equals another tensor's gradient (both terms of a sum) is shared, and
- * copied only if a node adds to it before the other owner has read it.
+ * A tensor used several times gets its gradient in several parts: the first part is written, the
+ * next ones add to it. A part that equals another tensor's gradient (both terms of a sum) is
+ * shared, and copied only if a node adds to it before the other owner has read it.
  */
 #include "graph.h"
 
@@ -37,7 +37,7 @@ struct operand {
 		GRAD_IN, i                                                                         \
 	}
 
-/* One backward node of an op; pass: no node, the gradient of out[0] is in[0] as it is. */
+/* One backward node of an op; pass: no node, the gradient in[0] is passed on unchanged. */
 struct rule {
 	enum jm_op op;
 	bool pass;
@@ -76,12 +76,11 @@ static const struct rule rules[JM_OP_COUNT][RULES_MAX] = {
 	[JM_OP_DROPOUT] = {{JM_OP_DROPOUT, false, {DY(0), X(1)}, {DX(0)}}},
 };
 
-/* The walk: node is the forward node whose turn it is. */
+/* The state of the pass; node: the current forward node. */
 struct walk {
 	struct jm_graph *g;
-	struct jm_tensor **grad; /* [id of a tensor]: its gradient so far; NULL = none yet */
-	struct jm_tensor *
-		*next; /* [id of a tensor]: the one that its gradient was passed on to before */
+	struct jm_tensor **grad; /* [tensor id]: its gradient so far; NULL = none yet */
+	struct jm_tensor **next; /* [tensor id]: the tensor that shares its gradient next */
 	const struct jm_node *node;
 };
 
@@ -109,7 +108,8 @@ static struct jm_tensor *new_gradient(struct walk *w, struct jm_tensor *t)
 	return d;
 }
 
-/* Is d still the gradient of this tensor, and is the turn of its producer still to come? Once not, never again. */
+/* True if d is still the gradient of this tensor, and its producer is not yet handled. Once false,
+ * it stays false. */
 static bool is_awaited(
 	const struct walk *w, const struct jm_tensor *owner, const struct jm_tensor *d)
 {
@@ -118,8 +118,11 @@ static bool is_awaited(
 	return w->grad[owner->id] == d && c->producer && c->producer->id < w->node->id;
 }
 
-/* Does a tensor other than t, whose producer's turn is still to come, own this gradient too? Owners that are
- * done leave the list: a residual stream passes one gradient through all layers. */
+/*
+ * True if another tensor than t, whose producer is not yet handled, shares this gradient. Tensors
+ * that are handled are removed from the list, because a residual stream passes one gradient through
+ * all layers.
+ */
 static bool awaited_elsewhere(
 	const struct walk *w, const struct jm_tensor *t, const struct jm_tensor *d)
 {
@@ -141,13 +144,13 @@ static bool awaited_elsewhere(
 	return false;
 }
 
-/* Gradients of parameters join those of earlier micro-steps. */
+/* True if the gradient is added to that of earlier micro-steps. */
 static bool adds_up(const struct walk *w, const struct jm_tensor *t)
 {
 	return t->class == JM_CLASS_PARAM && w->g->micro_steps > 1;
 }
 
-/* The tensor that a part of t's gradient is written to; ret_add: it is added to the contents. */
+/* The tensor to which a part of t's gradient is written; ret_add: the part is added. */
 static struct jm_tensor *part_of(struct walk *w, struct jm_tensor *t, bool *ret_add)
 {
 	struct jm_tensor *shared = w->grad[t->id];
@@ -162,7 +165,7 @@ static struct jm_tensor *part_of(struct walk *w, struct jm_tensor *t, bool *ret_
 	return w->grad[t->id];
 }
 
-/* Gives d, a tensor that is read by others too, to t as (a part of) its gradient. */
+/* Makes d, which other nodes read, too, the gradient of t or a part of it. */
 static void pass_on(struct walk *w, struct jm_tensor *d, struct jm_tensor *t)
 {
 	struct jm_tensor *sum, *have = w->grad[t->id];
@@ -184,7 +187,7 @@ static void pass_on(struct walk *w, struct jm_tensor *d, struct jm_tensor *t)
 	w->grad[t->id] = sum;
 }
 
-/* The tensor an operand names; NULL where the forward node has none there. */
+/* The tensor that an operand names; NULL = the forward node does not have it. */
 static struct jm_tensor *source(const struct walk *w, struct operand o)
 {
 	struct jm_tensor *t;
@@ -202,7 +205,7 @@ static struct jm_tensor *source(const struct walk *w, struct operand o)
 	}
 }
 
-/* The tensor whose gradient the operand is; NULL: it has none, or none is needed. */
+/* The tensor whose gradient the operand is; NULL = none, or its gradient is not needed. */
 static struct jm_tensor *target(const struct walk *w, struct operand o)
 {
 	struct jm_tensor *t = o.role == GRAD_IN ? w->node->in[o.index] : NULL;
@@ -220,8 +223,8 @@ static int same_target(const struct walk *w, const struct rule *rule, int i)
 	return j;
 }
 
-/* Chooses the operand by which the gradient finds where the ReLU of a norm was open: x and beta, or y if
- * a tensor was added. */
+/* Chooses the operand from which the gradient finds where the ReLU of a norm passed its input: x
+ * and beta, or y if a tensor was added. */
 static void show_relu(struct jm_node *n)
 {
 	bool relu = n->attr.bn.relu, added = n->fwd->in[5];
@@ -283,7 +286,7 @@ static void apply(struct walk *w, const struct rule *rule)
 		pass_on(w, d, t);
 }
 
-/* Has any gradient arrived at the node's results? The loss starts itself. */
+/* True if a result of the node has a gradient; the loss needs none. */
 static bool reached(const struct walk *w, const struct jm_tensor *loss)
 {
 	const struct jm_tensor *y = w->node->out[0];

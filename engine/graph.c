@@ -45,7 +45,7 @@ void jm_graph_scope(struct jm_graph *g, const char *fmt, ...)
 	g->block = *g->scope ? ++g->n_blocks : 0;
 }
 
-/* Room for one more pointer in a growing array; false = out of memory. */
+/* Makes room for another pointer in a growing array; false = out of memory. */
 static bool grow(void *array, int n, int *cap)
 {
 	void **at = *(void ***)array;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Groups: which neighbouring nodes are offered to the backend as one. */
+/* Groups: finds neighbouring nodes that are offered to the backend together. */
 #include "program.h"
 
 #include <stddef.h>
 
 #define COVER_MAX 4
 
-/* Ops in a row, each of which reads a result of one before. Larger covers come first. */
+/* Covers: sequences of ops, each of which reads a result of an earlier one. Larger covers come
+ * first. */
 static const struct {
 	int n;
 	enum jm_op op[COVER_MAX];
@@ -40,7 +41,7 @@ static bool reads(const struct jm_node *n, const struct jm_tensor *t)
 	return false;
 }
 
-/* Operands of nodes i .. i + n - 1 that name t. */
+/* The number of operands of nodes i .. i + n - 1 that name t. */
 static int uses_inside(const struct jm_graph *g, int i, int n, const struct jm_tensor *t)
 {
 	int uses = 0;
@@ -68,7 +69,7 @@ static void mark_virtual(struct jm_graph *g, int i, int n, const int *uses)
 		}
 }
 
-/* Does node k read a result of nodes i to k - 1? */
+/* True if node k reads a result of nodes i to k - 1. */
 static bool follows(const struct jm_graph *g, int i, int k)
 {
 	for (int b = i; b < k; b++)

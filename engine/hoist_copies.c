@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Hoist copies: a step of several micro-steps makes the copies of its parameters before the first of them, not
- * in each. Parameters change in the update only, so the copies stay right; they live through all
- * micro-steps.
+ * Hoist copies: a step of several micro-steps makes the copies of its parameters once, before the
+ * first micro-step. Parameters change only in the update, so the copies stay valid; they live
+ * through all micro-steps.
  */
 #include "program.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What models declare on images [B, C, Y, X]. */
+/* Functions by which models declare ops on images [B, C, Y, X]. */
 #include <stdio.h>
 #include <string.h>
 
@@ -21,7 +21,7 @@ struct jm_tensor *jm_graph_filter(struct jm_graph *g, const char *name, enum jm_
 	return t;
 }
 
-/* The number of places of the window along one axis; below 1 = the image is too small for it. */
+/* The number of window positions along one axis; below 1 = the image is too small. */
 static int64_t places(int64_t size, int64_t window, int stride, int pad, int dilation)
 {
 	int64_t room = size + 2 * pad - dilation * (window - 1) - 1;
@@ -96,7 +96,7 @@ struct statistics {
 	struct jm_tensor *running_mean, *running_var, *mean, *rstd;
 };
 
-/* By the statistics of the batch, from which the running statistics are updated. */
+/* Uses the statistics of the batch and updates the running statistics. */
 static struct jm_node *of_batch(
 	struct jm_graph *g, struct jm_tensor *x, const char *name, struct statistics *s)
 {
@@ -110,7 +110,7 @@ static struct jm_node *of_batch(
 		OPS(s->rstd, s->running_mean, s->running_var));
 }
 
-/* By the running statistics, which are not changed. */
+/* Uses the running statistics without changing them. */
 static struct jm_node *of_training(
 	struct jm_graph *g, struct jm_tensor *x, const char *name, struct statistics *s)
 {
@@ -218,7 +218,7 @@ struct jm_tensor *jm_graph_gap(struct jm_graph *g, struct jm_tensor *x)
 	return y;
 }
 
-/* A table that an op wants as a vector. */
+/* A table converted to the type of vectors, which an op needs. */
 static struct jm_tensor *widened(struct jm_graph *g, struct jm_tensor *t)
 {
 	struct jm_tensor *wide;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Start values of parameters: counters, not state, so that they depend on seed and place alone. */
+/* Start values of parameters: random numbers from counters, so that they depend only on seed and
+ * position. */
 #include "init.h"
 #include "program.h"
 
@@ -12,7 +13,8 @@
 #include "rng.h"
 #include "tensor.h"
 
-/* Two uniform values below 1 in size from one counter: odd multiples of 2^-24, which f32 holds. */
+/* Two uniform values in (-1, 1) from one counter: odd multiples of 2^-24, which are exact in
+ * f32. */
 static void uniform_pair(uint64_t seed, uint64_t counter, float *ret)
 {
 	uint64_t bits = jm_rng(seed, counter);
@@ -21,7 +23,8 @@ static void uniform_pair(uint64_t seed, uint64_t counter, float *ret)
 	ret[1] = (float)(((double)(bits & 0xffffff) + 0.5) * 0x1p-23 - 1);
 }
 
-/* Two values within two standard deviations; others are drawn again, with counters far away. */
+/* Two normal values within two standard deviations; others are drawn again with distant
+ * counters. */
 static void cut_pair(uint64_t seed, uint64_t counter, float *ret)
 {
 	do {
@@ -32,7 +35,8 @@ static void cut_pair(uint64_t seed, uint64_t counter, float *ret)
 
 typedef void draw_fn(uint64_t seed, uint64_t counter, float *ret);
 
-/* NULL: the same value everywhere. ret_std: of what it draws. */
+/* The function that draws values; NULL = a constant. ret_std: the standard deviation of its
+ * values. */
 static draw_fn *draw_of(enum jm_init rule, double *ret_std)
 {
 	*ret_std = 1;
@@ -57,12 +61,12 @@ static draw_fn *draw_of(enum jm_init rule, double *ret_std)
 	return NULL;
 }
 
-/* A stretch of a tensor for one thread; first and n are even but for the tensor's end. */
+/* An interval of a tensor for one thread; first and n are even except at the tensor's end. */
 struct stretch {
 	const struct jm_cell *cell;
 	uint64_t seed;
-	draw_fn *draw; /* NULL = the same value everywhere */
-	float scale;   /* of what is drawn */
+	draw_fn *draw; /* NULL = a constant */
+	float scale;   /* factor of drawn values */
 	void *data;
 	int64_t first, n;
 };
@@ -90,7 +94,8 @@ static void *fill_stretch(void *arg)
 	return NULL;
 }
 
-/* In as many threads as there are processors, where that pays; the values do not depend on how many. */
+/* Uses a thread per processor for large tensors; the values do not depend on the number of
+ * threads. */
 static void fill(const struct jm_graph *g, const struct jm_cell *c, uint64_t seed, void *data)
 {
 	enum { MOST = 64, LEAST = 1 << 18 };
@@ -126,7 +131,7 @@ static void fill(const struct jm_graph *g, const struct jm_cell *c, uint64_t see
 
 int jm_program_init(struct jm_program *p, uint64_t seed, struct jm_err *err)
 {
-	uint64_t n = 0; /* parameters so far: other tensors must not shift the values */
+	uint64_t n = 0; /* parameters so far; other tensors must not change their values */
 	int code = 0;
 
 	for (int i = 0; i < p->graph->n_cells && !code; i++) {

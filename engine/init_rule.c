@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rules for start values: which there are, and what they make of a parameter's shape. */
+/* The rules for start values, and the standard deviations that they give by shape. */
 #include "init.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 
 #include "tensor.h"
 
-#define STD 0.02 /* where a rule has one number for all shapes */
+#define STD 0.02 /* of rules that have one value for all shapes */
 
 static const struct {
 	const char *name, *source;
@@ -44,7 +44,8 @@ const char *jm_init_source(enum jm_init rule)
 	return rules[rule].source;
 }
 
-/* [to, from], or of a filter [to, from, rows, columns]; its rows and columns count on both sides. */
+/* The fan of weights [to, from] or of a filter [to, from, rows, columns]; rows and columns count on
+ * both sides. */
 static double fan(const struct jm_tensor *t, int side)
 {
 	double window = t->rank == 4 ? (double)(t->dim[2] * t->dim[3]) : 1;
@@ -52,7 +53,8 @@ static double fan(const struct jm_tensor *t, int side)
 	return (double)t->dim[side] * window;
 }
 
-/* GPT-2: by the root of how many parts add to the residual stream, two in each layer. */
+/* The number of terms in GPT-2's residual stream, two per layer, whose root divides the
+ * deviation. */
 static double parts(const struct jm_graph *g)
 {
 	int n = 0;

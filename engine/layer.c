@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What models declare on sequences: each function checks shapes and appends one node. */
+/* Functions by which models declare ops on sequences: each checks shapes and appends one node. */
 #include "layer.h"
 
 #include <math.h>
@@ -18,7 +18,8 @@ bool jm_layer_fits(struct jm_graph *g, bool good, const char *op, const struct j
 	return !g->err.code;
 }
 
-/* Like another but for type and last dim; named after its op and the number of its node. */
+/* A tensor like another except for type and last dim, named after its op and the number of its
+ * node. */
 static struct jm_tensor *like_operand(struct jm_graph *g, enum jm_dtype type,
 	const struct jm_tensor *like, int64_t width, const char *name)
 {
@@ -186,7 +187,7 @@ struct jm_tensor *jm_graph_swiglu(struct jm_graph *g, struct jm_tensor *x)
 	return y;
 }
 
-/* The number of the step, for all nodes that draw random numbers. */
+/* The input with the step number, for all nodes that use random numbers. */
 static struct jm_tensor *random_now(struct jm_graph *g)
 {
 	struct jm_tensor *now = jm_graph_find(g, "random.now");
@@ -216,7 +217,7 @@ struct jm_tensor *jm_graph_dropout(struct jm_graph *g, struct jm_tensor *x, doub
 	if (!n)
 		return NULL;
 	n->attr.dropout.p = p;
-	n->attr.dropout.seed = (uint64_t)n->id; /* each node draws its own */
+	n->attr.dropout.seed = (uint64_t)n->id; /* each node has its own random numbers */
 	return y;
 }
 
@@ -301,7 +302,7 @@ struct jm_tensor *jm_graph_attention(
 	jm_attention_pack(n, heads, kv_heads);
 	n->attr.attention.causal = causal;
 	n->attr.attention.scale = 1 / sqrt((double)head);
-	jm_node_cost(n); /* the mask halves it */
+	jm_node_cost(n); /* again, because the mask halves the FLOPs */
 	return y;
 }
 

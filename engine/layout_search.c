@@ -2,9 +2,9 @@
 /*
  * Layout search: finds the combination of the backend's choices for all groups with the lowest
  * cost, reorders included. Dynamic programming over the groups in their order: a way is the list of
- * choices so far; of ways with the same layouts of the tensors that are read later, only the
- * cheapest is kept. Exact while there are no more than WAYS such states, as along a chain. The
- * choices of a group depend on the layouts of its operands, so the backend is called once per
+ * choices so far. Of all ways with the same layouts of the tensors that are read later, only the
+ * cheapest is kept. The search is exact if there are at most WAYS such states, as along a chain.
+ * The choices of a group depend on the layouts of its operands, so the backend is called once per
  * state.
  */
 #include "program.h"
@@ -21,7 +21,7 @@
 
 /* The last choice of a way, and those before it. */
 struct step {
-	struct step *before, *next; /* next: of all that were ever made, to free them */
+	struct step *before, *next; /* next: in the list of all steps, to free them */
 	struct jm_choice choice;
 	unsigned apart;
 	bool chosen, narrow;
@@ -33,7 +33,7 @@ struct way {
 	struct step *last;
 };
 
-/* What the backend offers in a state. */
+/* The choices that the backend offers in a state. */
 struct answer {
 	int n;
 	struct jm_choice choice[JM_CHOICE_MAX];
@@ -45,11 +45,11 @@ struct search {
 	struct jm_program *p;
 	struct jm_advice *advice;
 	int *last_use;			/* [cell]: the last group that names it */
-	struct jm_tensor *named[NAMED]; /* by the group whose turn it is */
+	struct jm_tensor *named[NAMED]; /* by the current group */
 	int n_named;
 	struct way way[2][WAYS], spare;
 	int n_ways[2], now;	  /* way[now] before the group, way[!now] after it */
-	uint8_t *given;		  /* [cell]: number of the layout it had before the search */
+	uint8_t *given;		  /* [cell]: number of its layout before the search */
 	struct answer *answer[3]; /* [as it is, apart, narrow][way before the group] */
 	struct jm_layout layouts[LAYOUTS];
 	int n_layouts;
@@ -65,7 +65,8 @@ static void name(struct search *s, struct jm_tensor *const *t, int n)
 			s->named[s->n_named++] = t[i];
 }
 
-/* Operands and results, and what the forward node of a gradient read first: its layout is a hint. */
+/* Lists operands, results and, for a gradient, the first operand of the forward node, whose layout
+ * is a hint. */
 static void name_tensors(struct search *s, int at)
 {
 	const struct jm_group *group = &s->advice[at].group;
@@ -96,14 +97,14 @@ static void set_layout(struct jm_tensor *t, const struct jm_layout *layout)
 	t->bytes = jm_layout_bytes(t, layout);
 }
 
-/* Tensors have the layouts of this way. */
+/* Sets the tensors' layouts to those of this way. */
 static void show(struct search *s, const struct way *way)
 {
 	for (int i = 0; i < s->n_named; i++)
 		set_layout(s->named[i], &s->layouts[way->layout[s->named[i]->id]]);
 }
 
-/* For the group whose turn it is. */
+/* True if two ways have the same layouts for the current group. */
 static bool look_the_same(const struct search *s, const struct way *a, const struct way *b)
 {
 	for (int i = 0; i < s->n_named; i++)
@@ -112,7 +113,7 @@ static bool look_the_same(const struct search *s, const struct way *a, const str
 	return true;
 }
 
-/* Operands alone, as apply_choices.c has it: who makes a copy does not read it. */
+/* Marks operands as read, as apply_choices.c does; the node that makes a copy does not read it. */
 static void note_reads(struct search *s, int at)
 {
 	const struct jm_group *group = &s->advice[at].group;
@@ -126,7 +127,7 @@ static void note_reads(struct search *s, int at)
 	}
 }
 
-/* Tensors without further readers do not distinguish ways. */
+/* Resets the layouts of tensors without further readers, so that they do not distinguish ways. */
 static void forget(struct search *s, int at)
 {
 	for (int i = 0; i < s->n_named; i++)
@@ -134,7 +135,7 @@ static void forget(struct search *s, int at)
 			s->spare.layout[s->named[i]->id] = 0;
 }
 
-/* Its number; -1 = there are too many. */
+/* The number of the layout; -1 = there are too many layouts. */
 static int number_of(struct search *s, const struct jm_layout *layout)
 {
 	for (int i = 0; i < s->n_layouts; i++)
@@ -157,7 +158,7 @@ struct move {
 	bool narrow;
 };
 
-/* The tensor has this layout from now on; false = there are too many layouts. */
+/* Sets the tensor's layout from now on; false = there are too many layouts. */
 static bool lay(struct search *s, const struct jm_tensor *t, const struct jm_layout *layout)
 {
 	int number = number_of(s, layout);
@@ -206,7 +207,7 @@ static struct way *place_for(struct search *s)
 	return s->spare.cost < dearest->cost ? dearest : NULL;
 }
 
-/* 1 = the move can be made, whether or not it is worth keeping; 0 = it cannot. */
+/* Makes a move. 1 = it is possible, although perhaps not kept; 0 = it is not possible. */
 static int go_on(
 	struct search *s, int at, const struct way *from, const struct move *m, struct jm_err *err)
 {
@@ -238,7 +239,8 @@ static int go_on(
 	return 1;
 }
 
-/* What the backend offers where way number `way` leads; ways that look the same get the same answer. */
+/* The choices that the backend offers after way number `way`; ways with the same layouts share one
+ * answer. */
 static const struct answer *ask(struct search *s, int at, int way, int kind)
 {
 	const struct way *ways = s->way[s->now];
@@ -255,7 +257,7 @@ static const struct answer *ask(struct search *s, int at, int way, int kind)
 	return a;
 }
 
-/* How many moves there are; negative = an error. */
+/* Returns the number of possible moves; negative = an error. */
 static int try_choices(
 	struct search *s, int at, int way, unsigned apart, bool narrow, struct jm_err *err)
 {
@@ -273,7 +275,8 @@ static int try_choices(
 	return moves;
 }
 
-/* As if the first result were in the type of the operands. apart: bits of results, the first among them */
+/* Tries the group with the first result in the type of the operands. apart: bits of results,
+ * including the first */
 static int try_narrow(
 	struct search *s, int at, int way, struct jm_node *n, unsigned apart, struct jm_err *err)
 {
@@ -317,7 +320,7 @@ static int extend(struct search *s, int at, int way, struct jm_err *err)
 
 /* ---- the search ---------------------------------------------------------------------------------------- */
 
-/* The first way starts as the graph has it. */
+/* Makes the first way, with the layouts of the graph. */
 static int start(struct search *s, struct jm_err *err)
 {
 	const struct jm_graph *g = s->p->graph;
@@ -364,7 +367,7 @@ static void take_choices(struct search *s, int n)
 	}
 }
 
-/* Layouts and marks as they were. */
+/* Restores the layouts and marks. */
 static void clean_up(struct search *s)
 {
 	struct jm_graph *g = s->p->graph;

@@ -63,8 +63,8 @@ static bool operand_twice(const struct jm_program *p, const struct jm_node *n)
 	return false;
 }
 
-/* May the result use the place of the first operand? Only if the planner places both and the
- * operand dies here. */
+/* True if the result may use the memory of the first operand: the planner places both, and the
+ * operand has no later reader. */
 static bool may_replace(
 	const struct jm_program *p, const struct jm_node *n, const struct jm_tensor *to, int at)
 {
@@ -97,7 +97,7 @@ static bool is_gradient_view(const struct jm_cell *c)
 	return c->t.class == JM_CLASS_GRAD && c->slab && c->made_for;
 }
 
-/* Do the views of these gradients fill their slabs? What lay between them would have to stay zero. */
+/* True if views fill the slabs of gradients without gaps, which would have to stay zero. */
 static bool fill_slabs(const struct jm_graph *g)
 {
 	size_t slabs = 0, views = 0;
@@ -114,8 +114,9 @@ static bool fill_slabs(const struct jm_graph *g)
 }
 
 /*
- * Gradients that do not add up over micro-steps or ranks are there from their first unit to the end of the step (so
- * that they can be read behind it); before that others may have their place.
+ * Gradients that are not summed over micro-steps or ranks live from their first unit to the end of
+ * the step, so that they can be read after it; before their first unit other tensors may use their
+ * memory.
  */
 static void live_gradients(struct jm_program *p)
 {

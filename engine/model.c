@@ -10,7 +10,8 @@
 #include "tensor.h"
 
 #define NAMES_MAX 128
-/* Of vocabularies in 16 bits, whose rows products read where they lie: tensor cores like whole blocks. */
+/* The padding of vocabularies in 16 bits, which products read without a copy: tensor cores are
+ * fastest on whole blocks. */
 #define ROW_MULTIPLE 64
 
 int64_t jm_dim(const struct jm_values *dims, const char *name)
@@ -130,7 +131,7 @@ int jm_model_options(const char *name, const struct jm_option **ret, struct jm_e
 	return code;
 }
 
-/* What the user gave goes over the preset. */
+/* The user's values override those of the preset. */
 static int set_given(struct jm_values *v, const struct jm_values *given, struct jm_err *err)
 {
 	int code = 0;
@@ -220,8 +221,8 @@ int jm_precision_set(struct jm_training *t, const char *name, struct jm_err *err
 }
 
 /*
- * What the gradients of the loss are multiplied by: 1 over the micro-steps of all ranks, whose gradients add up,
- * and the scale if there is one.
+ * The factor of the gradients of the loss: 1 / (micro-steps of all ranks), because their gradients
+ * are summed, times the loss scale if there is one.
  */
 static void scale_loss(const struct jm_training *t, struct jm_graph *g, struct jm_tensor *loss)
 {
@@ -250,7 +251,7 @@ static int start_values(const struct jm_training *t, struct jm_graph *g, struct 
 	return t->zero_gamma ? jm_init_zero_gamma(g, err) : 0;
 }
 
-/* The network alone, with its loss. */
+/* The network and its loss, without gradients. */
 static int declare(
 	struct jm_training *t, struct jm_graph *g, struct jm_tensor **ret_loss, struct jm_err *err)
 {
@@ -306,7 +307,7 @@ static struct jm_graph *new_graph(const struct jm_training *t)
 	g->row_multiple = t->row_multiple ? t->row_multiple : t->pure ? ROW_MULTIPLE : 1;
 	if (t->pure)
 		g->matrix = g->stream = g->gradient = g->compute;
-	if (t->ranks > 1) /* gradients add up over ranks in one slab */
+	if (t->ranks > 1) /* gradients are summed over ranks in one slab */
 		g->gradient = g->vector;
 	return g;
 }

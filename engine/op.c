@@ -17,7 +17,7 @@ static void flops_none(const struct jm_node *n, double *ret_model, double *ret_e
 	*ret_model = *ret_executed = 0;
 }
 
-/* Rows that only fill up a matrix of n are executed, but none of the model's. */
+/* The rows that the model uses; padding rows are executed, but are not part of the model. */
 static double used(const struct jm_node *n, int64_t rows)
 {
 	return n->attr.linear.used > 0 ? (double)n->attr.linear.used / (double)rows : 1;
@@ -40,7 +40,8 @@ static void flops_wgrad(const struct jm_node *n, double *ret_model, double *ret_
 	*ret_model = *ret_executed * used(n, jm_tensor_width(n->in[0]));
 }
 
-/* One of the products of attention, all heads: S x T x D, half of it where a mask leaves half of a square. */
+/* One product of attention over all heads: S x T x D, or half of it where a causal mask leaves
+ * half. */
 static double attention_product(const struct jm_node *n, const struct jm_tensor *y)
 {
 	double batch = (double)y->dim[0], seq = (double)y->dim[1], width = (double)y->dim[2];
@@ -54,7 +55,7 @@ static void flops_attention(const struct jm_node *n, double *ret_model, double *
 	*ret_model = *ret_executed = 2 * attention_product(n, n->out[0]);
 }
 
-/* Four products; a fifth because the scores are computed again instead of kept. */
+/* Four products in the model; a fifth is executed, because the scores are recomputed. */
 static void flops_attention_grad(const struct jm_node *n, double *ret_model, double *ret_executed)
 {
 	double product = attention_product(n, n->in[0]);
@@ -63,7 +64,7 @@ static void flops_attention_grad(const struct jm_node *n, double *ret_model, dou
 	*ret_executed = 5 * product;
 }
 
-/* Every element of y takes a window of the channels of its group. */
+/* Every element of y needs a window of the channels of its group. */
 static double conv_product(const struct jm_tensor *y, const struct jm_tensor *w)
 {
 	double window = (double)(w->dim[1] * w->dim[2] * w->dim[3]);
@@ -81,7 +82,7 @@ static void flops_conv_dgrad(const struct jm_node *n, double *ret_model, double 
 	*ret_model = *ret_executed = conv_product(n->in[0], n->in[1]);
 }
 
-/* Published figures count three products for each convolution, the first one too. */
+/* Published figures count three products for each convolution, including the first one. */
 static void flops_conv_wgrad(const struct jm_node *n, double *ret_model, double *ret_executed)
 {
 	*ret_executed = conv_product(n->in[0], n->out[0]);
@@ -158,19 +159,19 @@ bool jm_node_narrows(const struct jm_node *n)
 	       (n->in[0]->type == JM_BF16 || n->in[0]->type == JM_F16);
 }
 
-/* A tensor inside a group never reaches memory. */
+/* The bytes of a tensor in memory; a tensor inside a group has none. */
 static double moved(const struct jm_tensor *t)
 {
 	return t && !t->is_virtual ? (double)t->bytes : 0;
 }
 
-/* Optimizers update what they write. */
+/* True for optimizers, which also read what they write. */
 static bool updates(const struct jm_node *n)
 {
 	return n->op == JM_OP_ADAMW || n->op == JM_OP_ADAM || n->op == JM_OP_SGD;
 }
 
-/* Does an operand before operand i name the same tensor? Views of one tensor do. */
+/* True if an operand before operand i names the same tensor, as views of one tensor do. */
 static bool is_view_again(const struct jm_node *n, struct jm_tensor *const *t, int i)
 {
 	bool views = n->op == JM_OP_ATTENTION || n->op == JM_OP_ATTENTION_GRAD;
@@ -195,7 +196,8 @@ static double bytes_moved(const struct jm_node *n)
 	return bytes;
 }
 
-/* Of a table whose rows are looked up: at most a row for each id, and at most all. */
+/* The bytes of the rows that ids select from a table: at most one row per id, and at most all
+ * rows. */
 static double touched(const struct jm_tensor *table, double ids)
 {
 	double each = (double)jm_tensor_width(table) * (double)jm_dtype_bytes(table->type);
@@ -212,7 +214,8 @@ static double bytes_embed(const struct jm_node *n)
 	       (pos ? touched(pos, (double)jm_tensor_width(ids)) : 0);
 }
 
-/* What adds to a table of gradients touches the rows of its ids; what makes one writes all. */
+/* A gradient that is added touches the rows of its ids only; one that is written writes all
+ * rows. */
 static double bytes_embed_grad(const struct jm_node *n)
 {
 	const struct jm_tensor *table = n->out[0];
@@ -221,7 +224,7 @@ static double bytes_embed_grad(const struct jm_node *n)
 	return bytes_moved(n) - (n->accumulate & 1 ? 2 * spared : 0);
 }
 
-/* Without the ranges, of which two numbers of one row are read and written. */
+/* Ranges are not counted, because only two numbers of one row are read and written. */
 static double bytes_quantize(const struct jm_node *n)
 {
 	double ranges = n->in[1] ? moved(n->in[1]) : 0, kept = n->out[2] ? moved(n->out[2]) : 0;

@@ -24,7 +24,7 @@ static void attention(struct kit *k, const struct types *t, const struct shape *
 	bwd->fwd = fwd;
 }
 
-/* Queries, keys and values in tensors of their own, heads before positions in the queries'. A backend may
+/* Queries, keys and values in separate tensors; in queries heads precede positions. A backend may
  * refuse. */
 static void attention_apart(
 	struct kit *k, const struct types *t, const struct shape *d, bool causal)

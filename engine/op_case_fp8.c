@@ -23,7 +23,7 @@ static struct jm_tensor *factor(struct kit *k, const struct types *t, enum jm_dt
 	return y;
 }
 
-/* Limits of about 2: what is larger is cut off. Row 1 has none, as in the first step. */
+/* Limits of about 2, at which values are cut. Row 1 has no limit, as in the first step. */
 static void quantize(struct kit *k, const struct types *t, const struct shape *d, bool first)
 {
 	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->c));

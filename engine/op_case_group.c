@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Neighbours that the engine offers as one, for the comparison of backends with ref. */
+/* Neighbouring nodes that the engine offers together, for the comparison of backends with ref. */
 #include <string.h>
 
 #include "op_case.h"
@@ -134,7 +134,7 @@ enum jm_op backend_norm_grad(struct kit *k, const struct types *t, const struct 
 	return centred ? JM_OP_LAYERNORM_GRAD : JM_OP_RMSNORM_GRAD;
 }
 
-/* Flag: dx is added to, and kept. */
+/* The flag: dx is accumulated and stored. */
 static void grad_cast(
 	struct kit *k, const struct types *t, const struct shape *d, bool keep, bool centred)
 {
@@ -148,7 +148,7 @@ static void grad_cast(
 	struct jm_node *n = jm_graph_node(k->graph, op, in, OPS(dx, dgamma, dbeta));
 
 	if (!n)
-		return; /* the graph has the reason */
+		return; /* the graph holds the error */
 	n->attr.norm.eps = 1e-5;
 	n->accumulate = keep;
 	pair(k, jm_graph_node(k->graph, JM_OP_CAST, &dx, &copy), dx, copy, keep);
@@ -169,7 +169,7 @@ static void rmsnorm_grad_cast(
 	grad_cast(k, t, d, keep, false);
 }
 
-/* Several of the blocks that threads share out. Flag: clipped. */
+/* Several blocks, which threads share. The flag: gradients are clipped. */
 static void norm_update(
 	struct kit *k, const struct types *t, const struct shape *d, bool clip, enum jm_op op)
 {

@@ -42,7 +42,7 @@ struct jm_node *backend_node(struct kit *k, enum jm_op op, struct jm_tensor **in
 /* An image of d->c channels, somewhat taller than wide. */
 #define IMAGE(d) DIMS((d)->b, (d)->c, 7 + (d)->s % 5, 5 + (d)->s % 3)
 
-/* The image with its channels last, as an activation; ref keeps to plain tensors. */
+/* The image with its channels last, as an activation; ref uses plain tensors only. */
 static struct jm_tensor *laid_last(struct kit *k, struct jm_tensor *from, const char *name)
 {
 	struct jm_tensor *t =
@@ -55,7 +55,7 @@ static struct jm_tensor *laid_last(struct kit *k, struct jm_tensor *from, const 
 	return t;
 }
 
-/* Under the name that test_backend.c looks for: it checks that the layout stays. */
+/* Has the name that test_backend.c searches to check that the layout is kept. */
 static struct jm_tensor *channels_last(struct kit *k, struct jm_tensor *from)
 {
 	return laid_last(k, from, "last");
@@ -76,7 +76,8 @@ static void conv_back(struct kit *k, struct jm_tensor *y, struct jm_tensor *dy,
 	}
 }
 
-/* Forward and both gradients. Flag: a window of 1 x 1 with stride 2; else 3 x 3, in groups where it goes. */
+/* Forward and both gradients. The flag: a window of 1 x 1 with stride 2; else 3 x 3, in groups if
+ * possible. */
 static void conv(struct kit *k, const struct types *t, const struct shape *d, bool small)
 {
 	int size = small ? 1 : 3, groups = !small && d->c % 4 == 0 && d->n % 4 == 0 ? 4 : 1;
@@ -115,7 +116,7 @@ static void conv_pixel(struct kit *k, const struct types *t, const struct shape 
 	conv_back(k, y, dy, dx, dw, db, add);
 }
 
-/* Windows of one pixel that are no product: they step over pixels, or reach into the padding. */
+/* Windows of one pixel that are no product, because they skip pixels or include padding. */
 static void conv_step(struct kit *k, const struct types *t, const struct shape *d, bool pad)
 {
 	const int64_t w_dim[] = {d->n, d->c, 1, 1};
@@ -130,7 +131,7 @@ static void conv_step(struct kit *k, const struct types *t, const struct shape *
 		kit_out(k, t->v, 4, w_dim, NULL), NULL, false);
 }
 
-/* Onto what is there already. */
+/* A convolution that adds to its result. */
 static void conv_onto(struct kit *k, const struct types *t, const struct shape *d, bool small)
 {
 	const int64_t w_dim[] = {d->n, d->c, small ? 1 : 3, 3};
@@ -145,7 +146,8 @@ static void conv_onto(struct kit *k, const struct types *t, const struct shape *
 		jm_graph_cell(k->graph, alone)->producer->attr;
 }
 
-/* Large images: where they have to be widened, that is done a few at a time, but for a bias' gradient. */
+/* Large images, which backends that widen them convert a few at a time, except for the gradient of
+ * a bias. */
 static void conv_large(struct kit *k, const struct types *t, const struct shape *d, bool add)
 {
 	const int64_t x_dim[] = {4, 8, 512, 514}, w_dim[] = {8, 8, 1, 1};
@@ -161,7 +163,7 @@ static void conv_large(struct kit *k, const struct types *t, const struct shape 
 
 const struct backend_case backend_large_case = {"conv, large", conv_large};
 
-/* Of two convolutions that read one image: the second gradient is added to the first. */
+/* Two convolutions that read one image: the second gradient is added to the first. */
 static void conv_sum(struct kit *k, const struct types *t, const struct shape *d, bool small)
 {
 	int size = small ? 1 : 3;
@@ -184,7 +186,8 @@ static void conv_sum(struct kit *k, const struct types *t, const struct shape *d
 	kit_read(k, dx);
 }
 
-/* The stem: a large window with a stride over three channels; weights' gradients are added to. */
+/* The first layer: a large window with a stride over three channels; the flag: adds to gradients of
+ * weights. */
 static void conv_stem(struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
 {
 	const int64_t x_dim[] = {d->b, 3, 19, 22}, w_dim[] = {d->n, 3, 7, 7};
@@ -220,7 +223,7 @@ static void conv_depthwise(struct kit *k, const struct types *t, const struct sh
 	conv_back(k, y, dy, dx, dw, NULL, false);
 }
 
-/* A sum in another layout than what joins it. */
+/* A sum of tensors in different layouts. */
 static void cast_sum(struct kit *k, const struct types *t, const struct shape *d, bool back)
 {
 	struct jm_tensor *x = kit_normal(k, back ? t->c : t->v, 0, 1, 4, IMAGE(d));
@@ -232,12 +235,13 @@ static void cast_sum(struct kit *k, const struct types *t, const struct shape *d
 struct norms {
 	struct jm_tensor *x, *with, *dy, *gamma, *beta, *mean, *var, *rstd, *rmean, *rvar;
 	struct jm_tensor *y, *dx, *dgamma, *dbeta, *dwith;
-	bool relu,
-		by_y; /* by_y: the gradient is shown the result of the ReLU, even where x would do */
+	bool relu;
+	bool by_y; /* the gradient reads the result of the ReLU also where x would suffice */
 	unsigned add, add_grad; /* accumulate of bn-apply and bn-grad */
 };
 
-/* Statistics, finish, apply with a sum and ReLU, and the gradient; what is not there yet is made. */
+/* Statistics, finalize, apply with a sum and ReLU, and the gradient; makes operands that are
+ * absent. */
 static void declare_norms(struct kit *k, const struct types *t, struct norms *n)
 {
 	const int64_t *c = DIMS(n->x->dim[1]), count = jm_tensor_count(n->x) / c[0];
@@ -279,7 +283,7 @@ static void declare_norms(struct kit *k, const struct types *t, struct norms *n)
 			kit_read(k, all[i]);
 }
 
-/* Even batches have no sum; the flag leaves the ReLU away and adds to the parameters' gradients. */
+/* Even batches have no sum; the flag omits the ReLU and adds to the parameters' gradients. */
 static void batchnorm_of(
 	struct kit *k, const struct types *t, const struct shape *d, const int64_t *dim, bool plain)
 {
@@ -301,13 +305,13 @@ static void batchnorm(struct kit *k, const struct types *t, const struct shape *
 	batchnorm_of(k, t, d, IMAGE(d), plain);
 }
 
-/* One value per channel has no spread: the running variance stays a number. */
+/* One value per channel has no variance; the running variance must stay finite. */
 static void batchnorm_one(struct kit *k, const struct types *t, const struct shape *d, bool plain)
 {
 	batchnorm_of(k, t, d, DIMS(1, d->c, 1, 1), plain);
 }
 
-/* The same with channels last, wide ones and many rows too; the flag adds to every result. */
+/* The same with channels last, also with many channels and rows; the flag adds to every result. */
 static void batchnorm_last(struct kit *k, const struct types *t, const struct shape *d, bool add)
 {
 	bool wide = d->c == 256;
@@ -326,7 +330,7 @@ static void batchnorm_last(struct kit *k, const struct types *t, const struct sh
 	declare_norms(k, t, &n);
 }
 
-/* Statistics of one image, applied to another: not batch norm in one. */
+/* Statistics of one image that are applied to another, so that they cannot be fused. */
 static void batchnorm_other(struct kit *k, const struct types *t, const struct shape *d, bool relu)
 {
 	const int64_t *dim = IMAGE(d), *c = DIMS(d->c);
@@ -344,7 +348,7 @@ static void batchnorm_other(struct kit *k, const struct types *t, const struct s
 }
 
 /*
- * The norm behind a convolution of 1 x 1, or 3 x 3 pixels, whose own result is read too. Operands are whole numbers,
+ * The norm after a convolution of 1 x 1 or 3 x 3 pixels, whose result has another reader. Operands are whole numbers,
  * which every type adds exactly: the rounding of a sum in another order would decide for some elements whether the
  * ReLU lets their gradient through.
  */
@@ -371,7 +375,8 @@ static void conv_batchnorm(struct kit *k, const struct types *t, const struct sh
 	kit_read(k, n.x);
 }
 
-/* y = pool(x) of one kind, and its gradient; of odd batches, plain, it is added to. */
+/* y = pool(x) of one kind, and its gradient, which is accumulated for odd batches of plain
+ * images. */
 static void pool(struct kit *k, const struct types *t, const struct shape *d, enum jm_op op,
 	int size, bool count_pad, bool last)
 {

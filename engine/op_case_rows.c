@@ -86,7 +86,7 @@ static void gelu_grad(struct kit *k, const struct types *t, const struct shape *
 	backend_node(k, JM_OP_GELU_GRAD, OPS(dy, x), &dx, accumulate);
 }
 
-/* Forward and backward, so that the statistics fit. */
+/* Forward and backward together, so that the statistics match. */
 static void layernorm(struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
 {
 	const int64_t *x_dim = DIMS(d->b, d->s, d->c);
@@ -119,7 +119,7 @@ static void add(struct kit *k, const struct types *t, const struct shape *d, boo
 	backend_node(k, JM_OP_ADD, OPS(a, b), &y, accumulate);
 }
 
-/* From an activation without another reader: dlogits may reuse its memory. */
+/* The logits are an activation without another reader, so that dlogits may reuse their memory. */
 static void softmax_xent(struct kit *k, const struct types *t, const struct shape *d, bool alone)
 {
 	struct jm_tensor *given = kit_normal(k, t->c, 0, 3, 3, DIMS(d->b, d->s, d->n));
@@ -134,7 +134,7 @@ static void softmax_xent(struct kit *k, const struct types *t, const struct shap
 		->attr.xent.scale = 0.5;
 }
 
-/* Classes behind the first only fill rows up. */
+/* Classes after the first ones are padding. */
 static void softmax_xent_of_some(
 	struct kit *k, const struct types *t, const struct shape *d, bool kept)
 {
@@ -164,7 +164,7 @@ static void mse(struct kit *k, const struct types *t, const struct shape *d, boo
 	backend_node(k, JM_OP_MSE, OPS(y, target, scale), OPS(loss, dy), 0)->attr.xent.scale = 0.5;
 }
 
-/* Of two classes: about half of the rows are right. */
+/* Two classes, so that about half of the rows are correct. */
 static void top1(struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
 {
 	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, 2));
@@ -200,7 +200,7 @@ static void rmsnorm(struct kit *k, const struct types *t, const struct shape *d,
 	bwd->fwd = fwd;
 }
 
-/* Forward, and backward from x or, where y tells, from y. */
+/* Forward, and backward from x or, where it suffices, from y. */
 static void pointwise(struct kit *k, const struct types *t, const struct shape *d, bool accumulate,
 	enum jm_op op, bool from_y)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Results that are added to, each by its own bit, for the comparison of backends with ref. All hold
- * something before: what is not added to has to be overwritten in full. Flag of all: the second and fourth
- * result are added to; else the first and third.
+ * Results that accumulate, each by its own bit, for the comparison of backends with ref. All
+ * results hold values before the run; those that do not accumulate must be overwritten in full. The
+ * flag of all cases: the second and fourth result accumulate; else the first and third.
  */
 #include "op_case.h"
 
@@ -64,7 +64,7 @@ static void rmsnorm_grad(struct kit *k, const struct types *t, const struct shap
 	norm_grad(k, t, d, second, false);
 }
 
-/* Of an output and sums that belong to no queries: any numbers will do. */
+/* The output and the sums belong to no queries, because any numbers are suitable. */
 static void attention_grad(struct kit *k, const struct types *t, const struct shape *d, bool second)
 {
 	int64_t depth = d->c / d->heads, width = depth * (d->heads + 2 * d->kv_heads);

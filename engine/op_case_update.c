@@ -2,7 +2,7 @@
 /* The norm of all gradients and the optimizers' updates, for the comparison of backends with ref. */
 #include "op_case.h"
 
-/* Large: f32 cannot hold the squares. */
+/* Large: the squares overflow f32. */
 static void norm(struct kit *k, const struct types *t, const struct shape *d, bool large)
 {
 	struct jm_tensor *x = kit_normal(k, t->v, 0, large ? 1e25 : 1, 1, DIMS(3 * d->s * d->c));
@@ -22,7 +22,7 @@ static void norm_of_two(struct kit *k, const struct types *t, const struct shape
 	backend_node(k, JM_OP_NORM, OPS(x, more), &y, 0);
 }
 
-/* With a norm that clips, or without one. Of bf16 throughout the last of `now` counts steps. */
+/* With a norm that clips, or without one. For bf16 the last element of `now` is the step number. */
 static void adams(
 	struct kit *k, const struct types *t, const struct shape *d, bool alone, enum jm_op op)
 {

@@ -103,7 +103,7 @@ void kit_read(struct kit *k, struct jm_tensor *t)
 	k->result[k->n_results++] = plain;
 }
 
-/* The sum of four uniform values of 16 bits, scaled to a deviation of 1: normal enough. */
+/* Approximately normal: the sum of four uniform values of 16 bits, scaled to a deviation of 1. */
 static double normal(uint64_t seed, uint64_t i)
 {
 	uint64_t bits = jm_rng(seed, i);
@@ -136,7 +136,8 @@ static int write_given(struct kit *k, int g, struct jm_err *err)
 	return code;
 }
 
-/* Nothing may depend on what a step finds in the arena: NaN, in all floating types. */
+/* Fills the arena with NaN of all floating types, because no result may depend on its former
+ * contents. */
 static int soil(struct kit *k, struct jm_err *err)
 {
 	const struct jm_program *p = k->program;

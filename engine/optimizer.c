@@ -6,7 +6,7 @@
 
 #include "tensor.h"
 
-#define ALIGN	 64 /* bytes: of every view */
+#define ALIGN	 64 /* bytes, of every view */
 #define OPS(...) ((struct jm_tensor *const[]){__VA_ARGS__})
 
 static bool is_trained(const struct jm_cell *c)
@@ -14,7 +14,7 @@ static bool is_trained(const struct jm_cell *c)
 	return c->t.class == JM_CLASS_PARAM && c->grad;
 }
 
-/* Do matrices and vectors share the slab of their gradients? Not if their types differ. */
+/* True if matrices and vectors share the slab of gradients, because their types are equal. */
 static bool share_gradients(const struct jm_graph *g)
 {
 	return g->gradient == g->vector;
@@ -44,7 +44,7 @@ static int64_t place(struct jm_graph *g, bool matrices, int64_t n)
 	return n;
 }
 
-/* Of the matrices, the vectors or both. */
+/* The parameters of an update: matrices, vectors or both. */
 enum part { ALL, MATRICES, VECTORS };
 
 static bool is_of(const struct jm_cell *c, enum part part)
@@ -102,15 +102,15 @@ static void set_adamw(struct jm_node *update, const struct jm_adamw *how, int64_
 	update->attr.adamw.n_decay = n_decay;
 }
 
-/* What the updates of all parts share. */
+/* The values that the updates of all parts share. */
 struct update {
 	const struct jm_adamw *how;
-	struct jm_tensor *grads, *rest; /* all; or those of matrices and those of vectors */
+	/* all gradients; or those of matrices and those of vectors */
+	struct jm_tensor *grads, *rest;
 	struct jm_tensor *norm, *now, *scale;
 };
 
-/* n elements, the first of them number `from` of all, as a tensor; ret_slab: the slab that
- * contains it. */
+/* n gradients from element `from` on, as a tensor; ret_slab: the slab that contains it. */
 static struct jm_tensor *grads_of(struct jm_graph *g, const struct update *u, enum part part,
 	int64_t from, int64_t n, struct jm_tensor **ret_slab)
 {
@@ -153,7 +153,7 @@ static void append_update(struct jm_graph *g, const struct update *u, enum part 
 		set_adamw(node, u->how, n_decay);
 }
 
-/* n elements, of which the first n_matrices are of matrices. */
+/* Adds slabs for n elements, of which the first n_matrices belong to matrices. */
 static void add_gradients(struct jm_graph *g, struct update *u, int64_t n_matrices, int64_t n)
 {
 	bool split = !share_gradients(g) && n_matrices && n > n_matrices;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The layouts of parameters: that in which the backend's convolutions write the gradient, where
+ * The layouts of parameters: a filter gets the layout in which the backend writes its gradient, if
  * this saves reorders in every step. A parameter and its gradient always have the same dense layout
  * at their place in the slabs, so that code that processes slabs element by element (norm,
  * optimizer, sums over ranks) does not depend on it. The host writes and reads them plain
@@ -29,8 +29,8 @@ static bool names(const struct jm_node *n, const struct jm_tensor *t)
 	return false;
 }
 
-/* The one node that makes the gradient, where that is a convolution's and nothing but convolutions and
- * copies name the parameter; NULL = it stays plain. */
+/* The node that makes the gradient, if it is a convolution's and only convolutions and copies name
+ * the parameter; NULL = the parameter stays plain. */
 static struct jm_node *find_wgrad(const struct jm_graph *g, const struct jm_cell *c)
 {
 	struct jm_node *wgrad = NULL;
@@ -61,8 +61,7 @@ static bool is_dense(const struct jm_tensor *t, const struct jm_layout *layout)
 	return jm_layout_bytes(t, layout) == (size_t)jm_tensor_count(t) * jm_dtype_bytes(t->type);
 }
 
-/* Seconds of the cheapest way to run the node with the current layouts; infinite where there is
- * none. */
+/* Seconds of the cheapest way to run the node with the current layouts; infinite = none. */
 static double cheapest(const struct jm_program *p, struct jm_node *n)
 {
 	struct jm_group group = {.n_nodes = 1, .node = {n}};
@@ -75,9 +74,11 @@ static double cheapest(const struct jm_program *p, struct jm_node *n)
 	return least;
 }
 
-/* The same with a gradient of any layout and, where it must be, in the type of the operands; what is left
- * in another layout than the parameter's is reordered. ret (may be NULL): the first choice's layouts of
- * the gradient. */
+/*
+ * The same with a gradient of any layout and, if necessary, in the type of the operands, including
+ * its reorder to the parameter's layout. ret (may be NULL): the layout of the gradient in the first
+ * choice.
+ */
 static double cheapest_wgrad(const struct jm_program *p, struct jm_node *n, enum jm_dtype type,
 	struct jm_layout *ret, int *ret_n)
 {
@@ -117,7 +118,7 @@ static double cost(const struct jm_program *p, const struct jm_cell *c, struct j
 	return sum;
 }
 
-/* Can the gradient have this layout, from the node itself or from another one after it? */
+/* True if the gradient can get this layout, from the node itself or from another one after it. */
 static bool works(const struct jm_program *p, struct jm_node *wgrad)
 {
 	unsigned sums = wgrad->accumulate;

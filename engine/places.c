@@ -10,10 +10,9 @@
 struct jm_place_block {
 	struct jm_place at[FULL]; /* by rising `from` */
 	int n;
-	size_t to,
-		gap; /* highest end; largest stretch between its first and last byte that nobody holds */
-	int first, last;      /* from its earliest unit to its latest */
-	int all_from, all_to; /* units at which all of them are held, if all_from <= all_to */
+	size_t to, gap;	 /* highest end; largest free interval between its first and last byte */
+	int first, last; /* the earliest and the latest unit */
+	int all_from, all_to; /* units at which all places are in use, if all_from <= all_to */
 };
 
 static void sum_up(struct jm_place_block *b)
@@ -34,14 +33,14 @@ static void sum_up(struct jm_place_block *b)
 	}
 }
 
-/* Every one of them is held at some time between `first` and `last`, as two intervals meet when each begins
- * before the other ends. */
+/* True if every place is in use at some unit from `first` to `last`: two intervals overlap if each
+ * begins before the other ends. */
 static bool all_meet(const struct jm_place_block *b, int first, int last)
 {
 	return b->all_from <= last && b->all_to >= first;
 }
 
-/* Moves *at behind what it may not overlap; true: there is room before one of them. */
+/* Moves *at after the places that it may not overlap; true = there is room before one of them. */
 static bool pass_block(
 	const struct jm_place_block *b, size_t bytes, int first, int last, size_t *at)
 {

@@ -58,7 +58,7 @@ int jm_profile_run(struct jm_program *p, int from, int to, struct jm_err *err)
 	return code;
 }
 
-/* That of its factors where they have 8 bits, else of all the graph's products. */
+/* The type of the node's factors if they have 8 bits, else that of all the graph's products. */
 static enum jm_dtype type_of(const struct jm_program *p, const struct jm_node *n)
 {
 	enum jm_dtype first = n->in[0]->type;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starts the profile of a program, with the speed of memory measured where the device does not say. */
+/* Starts the profile of a program, and measures the memory bandwidth if the device's is unknown. */
 #include "profile.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 
 #define LONG	   (1 << 24) /* elements, at least */
 #define LONGEST	   (1 << 27)
-#define LONG_S	   0.25 /* after that few runs are enough */
+#define LONG_S	   0.25 /* after this time few runs suffice */
 #define LEAST_RUNS 3
 #define MOST_RUNS  12
 
@@ -19,7 +19,7 @@ static double now_s(void)
 	return 1e-9 * (double)jm_clock_now(jm_clock_real());
 }
 
-/* Elements of a vector, three of which are twice the cache that the system tells: 0.2 to 1.6 GB. */
+/* The elements of a vector, three of which need twice the reported cache size: 0.2 to 1.6 GB. */
 static int64_t long_enough(void)
 {
 	long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
@@ -28,7 +28,8 @@ static int64_t long_enough(void)
 	return n < LONG ? LONG : n > LONGEST ? LONGEST : n;
 }
 
-/* Memory that was never written may be one page of zeros many times over, which a cache does hold. */
+/* Writes the memory once: pages that were never written may all be one page of zeros, which fits a
+ * cache. */
 static int write_once(struct jm_program *p, struct jm_tensor *t)
 {
 	void *zeros = calloc(1, t->bytes);
@@ -39,8 +40,8 @@ static int write_once(struct jm_program *p, struct jm_tensor *t)
 }
 
 /*
- * An update of long vectors in place. It reads three and writes two, so that nothing is read only to be
- * overwritten: the bytes that are counted are those that move. (What only reads may be a little faster.)
+ * An in-place update of long vectors. It reads three and writes two of them, so that the counted
+ * bytes are those that move. (Reading alone may be a little faster.)
  */
 static struct jm_program *long_update(struct jm_graph *g, struct jm_device *device)
 {

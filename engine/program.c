@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program: planned, built, run. */
+/* Plans, builds and runs a program. */
 #include "program.h"
 
 #include <stdio.h>
@@ -27,7 +27,7 @@ static void sum_up(struct jm_program *p)
 	}
 }
 
-/* The weights as this first program has them. */
+/* Declares the weights as in this first program. */
 static int declare_weights(struct jm_program *p, struct jm_err *err)
 {
 	int code = 0;
@@ -42,7 +42,7 @@ static int declare_weights(struct jm_program *p, struct jm_err *err)
 	return code;
 }
 
-/* The layouts that the first program has settled. */
+/* Takes the layouts that the first program has chosen. */
 static void take_layouts(struct jm_program *p)
 {
 	for (int i = 0; i < p->graph->n_cells; i++) {
@@ -80,7 +80,7 @@ static int plan(struct jm_program *p, struct jm_err *err)
 	return code;
 }
 
-/* Takes over one use of the weights; NULL: there is no memory for them. */
+/* Takes over one use of the weights; NULL = out of memory. */
 static int plan_with(struct jm_graph *g, struct jm_device *device, struct jm_weights *weights,
 	struct jm_program **ret, struct jm_err *err)
 {
@@ -163,7 +163,7 @@ static int allocate(struct jm_program *p, struct jm_err *err)
 		(double)p->arena_bytes / 1e9, d->backend->name, lacks);
 }
 
-/* Of a cell, from its offset. */
+/* The address of a cell from its offset. */
 static void *address(const struct jm_program *p, size_t offset)
 {
 	if (offset < p->weight_bytes)
@@ -173,7 +173,7 @@ static void *address(const struct jm_program *p, size_t offset)
 	return p->arena + (offset - p->persistent_bytes);
 }
 
-/* Its first unit; ret_to: the one behind its last. */
+/* Returns the span's first unit; ret_to: the unit after its last one. */
 static int find_span(const struct jm_program *p, enum jm_span span, int *ret_to)
 {
 	const int end[] = {0, p->n_once, p->n_micro, p->n_units};
@@ -200,7 +200,7 @@ static int capture(struct jm_program *p, struct jm_stretch *s, struct jm_err *er
 	return code;
 }
 
-/* A sum over ranks is a stretch of its own: the engine runs it, not the backend. */
+/* A sum over ranks is a separate stretch, because the engine runs it, not the backend. */
 static void find_stretches(struct jm_program *p, enum jm_span span)
 {
 	int to, at = find_span(p, span, &to);
@@ -339,7 +339,7 @@ void jm_program_free(struct jm_program *p)
 
 /* ---- reading and writing -------------------------------------------------------------------------------- */
 
-/* The next index, row-major. */
+/* Advances to the next index in row-major order. */
 static void step_index(const struct jm_tensor *t, int64_t *index)
 {
 	for (int i = t->rank - 1; i >= 0; i--) {
@@ -349,7 +349,7 @@ static void step_index(const struct jm_tensor *t, int64_t *index)
 	}
 }
 
-/* All elements from plain memory to the tensor's layout, or back. */
+/* Copies all elements from plain memory to the tensor's layout, or back. */
 static void reorder(const struct jm_tensor *t, void *to, const void *from, bool to_layout)
 {
 	int64_t index[JM_DIMS] = {0}, n = jm_tensor_count(t);

@@ -14,7 +14,8 @@ struct again {
 	struct jm_graph *g;
 	int n_cells, n_nodes; /* before the pass */
 	bool *outside;	      /* [cell]: it is read outside its block and therefore kept */
-	bool *needed;	      /* [cell]: a gradient reads it, or what makes such a one does */
+	/* [cell]: a gradient needs it, directly or to recompute another one */
+	bool *needed;
 	struct jm_tensor **duplicate;  /* [cell]: the same values, computed again */
 	struct jm_node **duplicate_of; /* [forward node] */
 };
@@ -70,7 +71,7 @@ static bool makes_needed(const struct again *a, const struct jm_node *n)
 	return false;
 }
 
-/* From the back to the front: what makes something needed needs its operands. */
+/* Marks, from the last node to the first, the operands of nodes whose results are needed. */
 static void find_operands(struct again *a)
 {
 	for (int k = a->g->n_forward - 1; k >= 0; k--) {
@@ -88,7 +89,7 @@ static struct jm_tensor *duplicate_tensor(struct again *a, struct jm_tensor *t)
 {
 	struct jm_tensor *duplicate;
 
-	if (!t || t->class == JM_CLASS_STATE) /* running statistics are brought forward once */
+	if (!t || t->class == JM_CLASS_STATE) /* running statistics are updated only once */
 		return NULL;
 	duplicate = jm_duplicate_tensor(a->g, t);
 	if (is_inner(a, t))

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums over ranks while a program runs: started on the third queue of the device, or done at once in host memory. */
+/* Runs the sums over ranks: asynchronously on the third queue of the device, or synchronously in
+ * host memory. */
 #include "reduce.h"
 
 #include <math.h>
@@ -7,12 +8,12 @@
 
 #include "base/clock.h"
 
-#define SLOTS 3 /* steps: of one that is older than those under way all events are reached */
+#define SLOTS 3 /* steps; all events of older steps are reached */
 
-/* The compute queue before and behind the wait of a step. */
+/* Events on the compute queue before and after the wait of a step. */
 struct gap {
 	struct jm_event before, behind;
-	bool open; /* recorded, and not read yet */
+	bool open; /* recorded, but not read yet */
 };
 
 struct jm_reduction {
@@ -97,7 +98,7 @@ static int read_gap(struct jm_reduction *r, struct gap *gap, struct jm_err *err)
 	return 0;
 }
 
-/* In host memory the sum is made in this call: what computed the gradients has to be done. */
+/* Sums in host memory, in this call, so it first waits for the device to finish the gradients. */
 static int start_on_host(struct jm_reduction *r, const struct jm_transfer *t, struct jm_err *err)
 {
 	int code = jm_event_record(&r->ready, JM_QUEUE_COMPUTE, err);
@@ -137,7 +138,7 @@ static int start(struct jm_program *p, const struct jm_tensor *t, struct jm_err 
 	return start_on_device(r, &sum, err);
 }
 
-/* The compute queue waits for the third one; the time between the two marks is the wait. */
+/* Makes the compute queue wait for the third queue, between two events that measure the wait. */
 static int wait_on_device(struct jm_reduction *r, struct gap *gap, struct jm_err *err)
 {
 	int code = jm_event_record(&gap->before, JM_QUEUE_COMPUTE, err);
@@ -173,7 +174,7 @@ int jm_reduce_run(struct jm_program *p, const struct jm_unit *u, struct jm_err *
 			err, JM_EBUG, "A program of several ranks runs without a communicator.");
 	if (!jm_reduce_is_start(u))
 		return wait_for_sums(p->reduction, err);
-	/* gradients of several micro-steps add up before they are summed over ranks */
+	/* gradients of several micro-steps are summed before the sum over ranks */
 	if (p->micro_now < jm_program_micro_steps(p))
 		return 0;
 	return start(p, u->group.node[0]->out[0], err);
@@ -186,7 +187,7 @@ int jm_program_run_unit(struct jm_program *p, int unit, struct jm_err *err)
 	return jm_device_run(p->device, p->unit[unit]->exec, err);
 }
 
-/* ---- what it costs ---------------------------------------------------------------------------------------- */
+/* ---- cost ------------------------------------------------------------------------------------ */
 
 struct jm_reduce_cost jm_reduce_cost(struct jm_program *p)
 {

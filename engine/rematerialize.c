@@ -3,8 +3,8 @@
  * Rematerialize: results that cost at most one pass over memory (of norms and activations,
  * parameters in the compute type) are not kept for the gradients but recomputed directly before
  * their first reader there, from operands that are kept for gradients anyway. recompute.c saves
- * more memory. Where time is limited, those come first that free most bytes for the bytes they move, of equal ones
- * the first of the network, whose results wait longest.
+ * more memory. If time is limited, results are chosen by freed bytes per moved byte; among equal
+ * ones the first in the network, whose results live longest.
  */
 #include "duplicate_node.h"
 
@@ -13,7 +13,7 @@
 
 #include "tensor.h"
 
-#define NEAR 4 /* nodes: results read again so soon are kept */
+#define NEAR 4 /* nodes; results that are read again within this distance are kept */
 
 struct remake {
 	struct jm_graph *g;
@@ -64,7 +64,8 @@ static void find_readers(struct remake *l)
 		}
 }
 
-/* Is every operand available at node k of the gradients? It stays, or gradients read it then or later. */
+/* True if every operand is available at node k of the gradients: it persists, or gradients read it
+ * at k or later. */
 static bool operands_there(const struct remake *l, const struct jm_node *n, int k)
 {
 	for (int i = 0; i < n->n_in; i++)
@@ -95,7 +96,7 @@ static void rename_reads(const struct remake *l, const struct jm_tensor *from, s
 				l->g->node[k]->in[i] = to;
 }
 
-/* The same node with results of its own, without running state, which is updated only once. */
+/* A duplicate with separate results and without running state, which is updated only once. */
 static struct jm_node *duplicate(struct remake *l, const struct jm_node *n)
 {
 	struct jm_tensor *out[JM_NODE_OUT] = {0};
@@ -119,7 +120,7 @@ static const struct jm_node *first_of_two(const struct remake *l, const struct j
 	return maker;
 }
 
-/* Of its results only the first is read. */
+/* Duplicates the node; only its first result is read. */
 static void make_duplicate(struct remake *l, const struct jm_node *n)
 {
 	const struct jm_node *first = first_of_two(l, n);
@@ -146,9 +147,9 @@ static bool pays(const struct remake *l, const struct jm_node *n)
 	return (kept || is_cheap(l->g, n)) && operands_there(l, n, k) && operands_kept(l, n);
 }
 
-/* ---- which of them -------------------------------------------------------------------------------------- */
+/* ---- selection ------------------------------------------------------------------------------- */
 
-/* Bytes that are moved to make it again. */
+/* The bytes moved to recompute the node. */
 static double bytes_of(const struct remake *l, const struct jm_node *n)
 {
 	const struct jm_node *first = first_of_two(l, n);
@@ -156,7 +157,7 @@ static double bytes_of(const struct remake *l, const struct jm_node *n)
 	return n->bytes + (first ? first->bytes : 0);
 }
 
-/* By the roofline: memory or products, whatever takes longer. */
+/* The time by the roofline: the longer of memory traffic and products. */
 static double seconds_of(const struct jm_remake *how, const struct jm_node *n)
 {
 	bool narrow = jm_dtype_bytes(n->in[0]->type) == 1 && how->flops_f8 > 0;
@@ -176,7 +177,7 @@ static double budget_of(const struct jm_graph *g, const struct jm_remake *how)
 
 struct found {
 	const struct jm_node *node;
-	double gain; /* bytes that are not kept for each that is moved */
+	double gain; /* freed bytes per moved byte */
 };
 
 static int better(const void *a, const void *b)
@@ -187,7 +188,7 @@ static int better(const void *a, const void *b)
 				  : x->node->id - y->node->id;
 }
 
-/* found: room for all forward nodes. Returns how many there are. */
+/* found: memory for all forward nodes. Returns the number of candidates. */
 static int find_all(const struct remake *l, struct found *found)
 {
 	int n = 0;

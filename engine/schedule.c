@@ -11,7 +11,7 @@
 
 #include "op.h"
 
-#define WINDOW 12 /* parts that may change places */
+#define WINDOW 12 /* parts that may be exchanged */
 
 /* ---- nodes: a recomputed value comes directly before its first reader ----------------------------------- */
 
@@ -68,13 +68,14 @@ int jm_graph_schedule(struct jm_graph *g, struct jm_err *err)
 	return code;
 }
 
-/* ---- units: what frees most goes first ----------------------------------------------------------------- */
+/* ---- units: those that free most memory come first ------------------------------------------- */
 
-/* A unit, preceded by the copies and the recomputed values that are made for it: they stay together. */
+/* A unit and the copies and recomputed values before it that are made for it; they stay
+ * together. */
 struct part {
 	int first, n;	      /* units, in the order declared */
 	int touch, n_touches; /* in parts.touch */
-	bool after[WINDOW];   /* [j]: must stay behind the part j before it */
+	bool after[WINDOW];   /* [j]: must stay after the part j before it */
 	bool placed;
 };
 
@@ -89,11 +90,11 @@ struct parts {
 	int n;
 	struct touch *touch;
 	int n_touches, cap_touches;
-	int *uses;  /* [cell]: parts yet to be placed that touch it */
+	int *uses;  /* [cell]: unplaced parts that use it */
 	bool *live; /* [cell] */
 };
 
-/* Is it made for one reader? Then it moves with that reader. */
+/* True if the unit serves one reader only, with which it moves. */
 static bool goes_along(const struct jm_unit *u)
 {
 	const struct jm_node *n = u->group.node[0];
@@ -146,7 +147,7 @@ static bool add_unit(struct parts *s, struct part *part, const struct jm_unit *u
 	return good;
 }
 
-/* Both touch a tensor, and one of them writes it. */
+/* True if both use a tensor that one of them writes. */
 static bool conflict(const struct parts *s, const struct part *a, const struct part *b)
 {
 	for (int i = 0; i < a->n_touches; i++)
@@ -182,7 +183,7 @@ static bool moves(const struct jm_tensor *t)
 	return t->class == JM_CLASS_ACT || t->class == JM_CLASS_COPY || t->class == JM_CLASS_SAVED;
 }
 
-/* Bytes that are alive behind the part and were not before it. */
+/* The growth of live bytes by the part. */
 static double growth(const struct parts *s, const struct part *part)
 {
 	double bytes = 0;
@@ -201,7 +202,7 @@ static double growth(const struct parts *s, const struct part *part)
 	return bytes;
 }
 
-/* All that it must follow are placed. first: the first part that is not placed. */
+/* True if all parts that it must follow are placed. first: the first part that is not placed. */
 static bool is_ready(const struct parts *s, int first, int at)
 {
 	for (int j = 1; j <= at - first; j++)
@@ -262,7 +263,7 @@ static void set_order(struct jm_program *p, struct jm_unit *const *order)
 		p->unit[i]->position = i;
 }
 
-/* order: as declared, to be changed */
+/* order: in: as declared; out: the new order */
 static int find_order(const struct jm_program *p, struct jm_unit **order, struct jm_err *err)
 {
 	size_t cells = (size_t)p->graph->n_cells + 1;

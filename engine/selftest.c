@@ -17,7 +17,8 @@
 #define TOLERANCE_F32  2e-5
 #define TOLERANCE_BF16 1.6e-2
 #define TOLERANCE_F16  2e-3
-/* Matrix units take probabilities and their gradients in 16 bits, between the two products of attention. */
+/* Matrix units round probabilities and their gradients to 16 bits between the two products of
+ * attention. */
 #define TOLERANCE_ATTENTION 3 /* times that of the type */
 /* Two rounded results are multiplied and rounded again: up to 3.3 roundings. */
 #define TOLERANCE_SWIGLU 2
@@ -180,9 +181,9 @@ static int run_case(const struct asked *a, struct jm_selftest_row *row, struct j
 		a->device, why.text);
 }
 
-/* ---- all of them ---------------------------------------------------------------------------------------- */
+/* ---- all cases ------------------------------------------------------------------------------- */
 
-/* From `least` to `most`. */
+/* A random number from `least` to `most`. */
 static int64_t draw(uint64_t *state, int64_t least, int64_t most)
 {
 	*state = jm_rng(*state, 1);
@@ -190,9 +191,10 @@ static int64_t draw(uint64_t *state, int64_t least, int64_t most)
 }
 
 /*
- * Heads of at least 8 columns. round: widths of multiples of 8, for which backends have their fast kernels;
- * else odd ones come up, and single sequences in both. One position alone does not: the gradients of its
- * attention are 0, and what rounding leaves of them has no size to be measured by.
+ * Heads have at least 8 columns. round: widths are multiples of 8, for which backends have fast
+ * kernels; else they may be odd. Both include single sequences. There are always several positions,
+ * because with one position the gradients of attention are 0, and rounding errors cannot be
+ * compared with their size.
  */
 static struct shape draw_shape(uint64_t *state, bool round)
 {
@@ -266,7 +268,7 @@ int jm_selftest(const char *device, const char *op, uint64_t seed, jm_selftest_t
 	return code;
 }
 
-/* ---- a few of them, before a run ------------------------------------------------------------------------ */
+/* ---- the short test before a run ------------------------------------------------------------- */
 
 #define MOST_CASES 128
 
@@ -282,7 +284,8 @@ static struct shape draw_small(uint64_t *state)
 	return d;
 }
 
-/* What each op of a graph costs: FLOPs, and bytes at as many FLOPs as a GPU computes meanwhile. 0 = not in it. */
+/* The cost of each op of a graph in FLOPs, where a byte counts as the FLOPs that a GPU computes
+ * meanwhile. 0 = the graph does not have the op. */
 static void weigh(const struct jm_graph *g, double weight[JM_OP_COUNT])
 {
 	const double flops_per_byte = 200;
@@ -305,7 +308,8 @@ static int find_op(const char *name, size_t length)
 	return -1;
 }
 
-/* The cost of the ops that a case is called by ("linear + gelu"); 0 = one of them is not in the graph. */
+/* The cost of the ops in the name of a case ("linear + gelu"); 0 = one of them is not in the
+ * graph. */
 static double weight_of(const char *name, const double weight[JM_OP_COUNT])
 {
 	double sum = 0;
@@ -319,7 +323,7 @@ static double weight_of(const char *name, const double weight[JM_OP_COUNT])
 		sum += weight[op];
 		name += length;
 		if (strncmp(name, " + ", 3) != 0)
-			break; /* ", stem", " (+)": of the same op */
+			break; /* ", stem", " (+)": variants of the same op */
 		name += 3;
 	}
 	return sum;

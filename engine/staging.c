@@ -86,7 +86,7 @@ void *jm_staging_room(const struct jm_staging *s, const struct jm_tensor *t)
 	return NULL;
 }
 
-/* Copies the slot to its memory on the device, in one piece, after the last reader of that memory. */
+/* Copies the slot to its memory on the device in one copy, after the last reader of that memory. */
 static int send_over(const struct jm_staging *s, struct jm_staging_slot *slot, struct jm_err *err)
 {
 	int code = jm_event_follow(&slot->taken, JM_QUEUE_COPY, err);

@@ -201,8 +201,11 @@ int64_t jm_layout_offset(
 
 /* ---- elements ------------------------------------------------------------------------------------------ */
 
-/* A type of a sign, `exponent` bits and `mantissa` bits. infinite: the largest exponent is that of infinity
- * and NaN, else all ones are NaN and the rest are numbers. saturates: what is too large is cut off. */
+/*
+ * A type with a sign, `exponent` bits and `mantissa` bits. infinite: the largest exponent means
+ * infinity and NaN; else only all ones are NaN. saturates: larger values become the largest finite
+ * one.
+ */
 struct narrow {
 	int exponent, mantissa;
 	bool infinite, saturates;
@@ -231,7 +234,7 @@ static double narrow_get(const struct narrow *f, uint32_t bits)
 	return sign * ldexp(fraction + (1U << f->mantissa), (int)e - bias_of(f) - f->mantissa);
 }
 
-/* Of the largest finite value, without its sign. */
+/* The bits of the largest finite value without the sign. */
 static uint32_t largest(const struct narrow *f)
 {
 	uint32_t top = (1U << f->exponent) - 1;
@@ -252,7 +255,8 @@ static uint32_t narrow_magnitude(const struct narrow *f, double x)
 	if (e < least)
 		e = least;
 	units = nearbyint(
-		ldexp(x, f->mantissa - e)); /* up to 2^(mantissa + 1): carries by itself */
+		/* up to 2^(mantissa + 1), which carries into the exponent */
+		ldexp(x, f->mantissa - e));
 	if (ldexp(units, e - f->mantissa) > narrow_get(f, largest(f)))
 		return f->saturates ? largest(f) : largest(f) + 1;
 	return (uint32_t)units + ((uint32_t)(e - least) << f->mantissa);
@@ -265,7 +269,7 @@ static uint32_t narrow_set(const struct narrow *f, double x)
 	return sign | narrow_magnitude(f, fabs(x));
 }
 
-/* Seldom: f16 and 8 bits. */
+/* For the rarely used types f16 and 8 bits. */
 static double get_narrow(enum jm_dtype type, const void *data, int64_t i)
 {
 	if (type == JM_F16)
