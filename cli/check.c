@@ -51,7 +51,8 @@ static void print_list(const json_t *list, FILE *f, int width)
 	}
 }
 
-/* Which published rules the meters satisfy; what no meter can tell is listed once, after the last record. */
+/* The published rules that the meters satisfy; requirements that no meter can show are listed once,
+ * after the last record. */
 static void print_rules(const json_t *record, FILE *f, int width)
 {
 	json_t *all = jm_power_rules(record), *set;

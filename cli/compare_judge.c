@@ -49,7 +49,7 @@ int jm_conditions_parse(char *text, struct jm_conditions *ret, struct jm_err *er
 	return rc;
 }
 
-/* 1 = met, 0 = not, -1 = cannot be told. */
+/* 1 = met, 0 = not met, -1 = cannot be decided. */
 static int judge(const struct jm_condition *c, const struct jm_compare_line *l, bool by_estimate)
 {
 	double edge = c->above ? l->c.low : l->c.high;

@@ -30,7 +30,8 @@ static int parse_filter(char *text, struct jm_filter *f, struct jm_err *err)
 	return 0;
 }
 
-/* A file of that very name is meant as it is. The filter begins behind the last colon before the first '='. */
+/* If a file with the whole name exists, there is no filter. Otherwise the filter begins after the
+ * last colon before the first '='. */
 static int parse_side(const char *text, struct jm_given *g, struct jm_err *err)
 {
 	char *equals, *colon;

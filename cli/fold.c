@@ -64,7 +64,7 @@ static const struct jm_option options[] = {
 
 /* ---- one signal ---- */
 
-/* What readings that were taken by polling do not tell of their time: the usual distance of two of them. */
+/* The uncertainty of the time of polled readings: the usual distance of two of them. */
 static double polling_s(const struct jm_recorded_signal *s)
 {
 	int64_t shortest = INT64_MAX;
@@ -97,7 +97,7 @@ static int fold_signal(const struct jm_cli *cli, const struct jm_recording *r,
 	if (!change)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the recording %s.", r->folder);
 	n = jm_sensor_changes(&s->about, s->reading, s->n, change);
-	first = !s->about.stamped && n > 0; /* nobody saw that one come */
+	first = !s->about.stamped && n > 0; /* the time at which the first value began is unknown */
 	sensor = (struct jm_fold_sensor){
 		.window_s = window,
 		.delay_s = jm_values_number(&cli->values, "delay"),

@@ -182,7 +182,7 @@ static int open_session(struct jm_jpwr *j)
 	return jm_session_open(&j->cli->ctx, &o, &j->session, &j->cli->err);
 }
 
-/* The tables are written even when nobody reads our standard output any more. */
+/* The tables are written also if the reader of the standard output has ended. */
 static int run_command(struct jm_jpwr *j)
 {
 	struct jm_cli *cli = j->cli;

@@ -129,7 +129,7 @@ static double joules_of_rows(struct jm_jpwr *j, int column)
 		from = j->rows.t_ns[row];
 		last = watts;
 	}
-	/* behind the last reading there is none that could stand for the rest */
+	/* after the last reading there is no power for the rest */
 	return isnan(last) ? NAN : sum;
 }
 
@@ -207,7 +207,7 @@ static int put_tables(struct jm_jpwr *j, const struct tables *t)
 	return rc || !t->counters.n ? rc : write_file(j, COUNTERS, &t->counters);
 }
 
-/* What the counters alone tell, where jpwr has a table of it. Returns how many there are. */
+/* The tables of counters alone, where jpwr has one. Returns their number. */
 static int take_counters(const struct jm_jpwr *j, const char **name, double *wh)
 {
 	int n = 0;

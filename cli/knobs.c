@@ -238,7 +238,7 @@ static int put_knob(struct jm_grid *g, int row, const struct jm_knob *k, const s
 	return rc;
 }
 
-/* One device that does not answer is a row; when none of those asked for does, the command has failed. */
+/* A device that does not answer gets a row; if no requested device answers, the command fails. */
 static int check_answers(struct jm_cli *cli, const struct jm_knobs *knobs,
 	const struct jm_setting *words, const struct jm_applied *a)
 {
@@ -374,7 +374,7 @@ static const char *held_text(enum jm_held held)
 	return names[held];
 }
 
-/* What a row of `status` says behind knob and device. */
+/* The text of a row of `status` after knob and device. */
 static void hold_text(const struct jm_hold *h, char *out, size_t size)
 {
 	char found[40];

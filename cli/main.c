@@ -73,7 +73,7 @@ static int unknown_option(struct jm_cli *cli, const char *name)
 		cli->cmd->name);
 }
 
-/* The value, and the words behind argv[*i] that the option takes too. */
+/* The value, and the following words that belong to the option, too. */
 static int set_values(struct jm_cli *cli, struct jm_values *table, const struct jm_value *value,
 	const char *text, char **argv, int *i)
 {

@@ -15,7 +15,7 @@
 
 #define EXIT_LACKS 1
 
-/* What all cases take at least; unknown: cases whose length only their run tells. */
+/* The shortest time of all cases; unknown: cases whose length is not known before they run. */
 struct length {
 	double seconds;
 	int unknown, simulated;

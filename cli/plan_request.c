@@ -212,7 +212,7 @@ static int set_all(struct point *p)
 	return !rc && p->run->command ? set_command(p) : rc;
 }
 
-/* Of a command: what is swept by variables, so that tables can tell the cases apart. */
+/* For a command: the variables that are swept, so that tables show different cases. */
 static int add_variables(struct point *p, json_t *what)
 {
 	json_t *options = json_object(), *texts;

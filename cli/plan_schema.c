@@ -140,7 +140,7 @@ static void add_words(json_t *properties, bool of_file)
 	}
 }
 
-/* of_file: what stands for all runs, and a file that is one run. */
+/* of_file: keys for all runs, or for a file that describes one run. */
 static json_t *properties_of(bool of_file)
 {
 	json_t *properties = json_object();

@@ -35,7 +35,7 @@ static int no_memory(struct jm_cli *cli)
 	return jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for the plan.");
 }
 
-/* Of work without options of its own. */
+/* For work without options. */
 static int check_extra(struct jm_cli *cli, const char *who)
 {
 	return jm_work_options_check(cli, &(struct jm_work_options){.who = who});

@@ -160,7 +160,7 @@ static void set_times(struct top *t)
 	t->end_ns = isnan(length) ? JM_FOREVER : jm_ctx_now(&t->cli->ctx) + (int64_t)(length * 1e9);
 }
 
-/* The screen is opened before the sensors, so that a missing terminal is told at once. */
+/* The screen is opened before the sensors, so that a missing terminal is reported immediately. */
 static int show(struct top *t)
 {
 	struct jm_ctx *ctx = &t->cli->ctx, before = *ctx;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* watch: watts per device as they are, a line at a time, until it is ended or nobody reads. */
+/* watch: the present watts of each device, line by line, until it is ended or its reader ends. */
 #include "cli.h"
 #include "interrupts.h"
 #include "screen.h"
@@ -69,7 +69,7 @@ struct watch {
 	struct jm_watch_show show;
 	int out_fd, wake_fd;
 	int64_t interval_ns, end_ns; /* end_ns: JM_FOREVER without --for */
-	bool over;		     /* ended by a signal, or nobody reads any more */
+	bool over;		     /* ended by a signal, or its reader has ended */
 };
 
 /* ---- waiting and writing ---- */
