@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -226,32 +225,39 @@ static void take_mark(struct jm_progress *p, const char *text, int64_t now_ns)
 	p->n_received++;
 }
 
-/* Reads without ever waiting, whatever the sender does with its end. */
-static ssize_t read_pipe(int fd, char *bytes, size_t size)
+/* A reading end whose flags are of this process alone, so that no sender can make it wait; -1: there is none. */
+static int reopen(int fd)
 {
-	struct iovec into = {bytes, size};
+	char path[40];
+	struct stat st;
 
-	return preadv2(fd, &into, 1, -1, RWF_NOWAIT);
+	if (fstat(fd, &st) || !S_ISFIFO(st.st_mode))
+		return -1;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+}
+
+static bool is_empty(int fd)
+{
+	char byte;
+
+	return read(fd, &byte, 1) < 0 && errno == EAGAIN;
 }
 
 /* Takes an empty pipe; its new size tells that to the sender. */
-static bool take_pipe(struct jm_progress *p, int fd)
+static void take_pipe(struct jm_progress *p, int given)
 {
+	int fd = p->takes_pipes && p->n_pipes < PIPES ? reopen(given) : -1;
 	struct mark_pipe *grown;
-	struct stat st;
-	char byte;
 
-	if (!p->takes_pipes || p->n_pipes == PIPES || fstat(fd, &st) || !S_ISFIFO(st.st_mode) ||
-		read_pipe(fd, &byte, 1) >= 0 || errno != EAGAIN)
-		return false;
+	if (fd < 0)
+		return;
 	grown = reallocarray(p->pipe, (size_t)p->n_pipes + 1, sizeof(*grown));
-	if (!grown)
-		return false;
-	p->pipe = grown;
-	if (fcntl(fd, F_SETPIPE_SZ, JM_MARK_PIPE) != JM_MARK_PIPE)
-		return false;
-	p->pipe[p->n_pipes++] = (struct mark_pipe){.fd = fd};
-	return true;
+	p->pipe = grown ? grown : p->pipe;
+	if (grown && is_empty(fd) && fcntl(fd, F_SETPIPE_SZ, JM_MARK_PIPE) == JM_MARK_PIPE)
+		p->pipe[p->n_pipes++] = (struct mark_pipe){.fd = fd};
+	else
+		close(fd);
 }
 
 /* The descriptor that came with a datagram; -1 = none. */
@@ -288,10 +294,12 @@ static void receive_datagrams(struct jm_progress *p, int64_t now_ns)
 			return;
 		text[n] = '\0';
 		fd = passed_fd(&message);
-		if (fd >= 0 && (strcmp(text, JM_MARK_HANDOVER) != 0 || !take_pipe(p, fd)))
-			close(fd);
 		if (strcmp(text, JM_MARK_HANDOVER) != 0)
 			take_mark(p, text, now_ns);
+		else if (fd >= 0)
+			take_pipe(p, fd);
+		if (fd >= 0)
+			close(fd);
 	}
 }
 
@@ -322,7 +330,7 @@ static bool receive_pipe(struct jm_progress *p, struct mark_pipe *pipe, int64_t 
 
 	while (taken < JM_MARK_PIPE) {
 		char bytes[16384];
-		ssize_t n = read_pipe(pipe->fd, bytes, sizeof(bytes));
+		ssize_t n = read(pipe->fd, bytes, sizeof(bytes));
 
 		if (n <= 0)
 			return n < 0;

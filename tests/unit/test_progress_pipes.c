@@ -4,12 +4,26 @@
 #include "base/clock.h"
 #include "measure/progress.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+/* As before Linux 6.4, which Debian 12 has: no pipe can be read with RWF_NOWAIT. */
+ssize_t preadv2(int fd, const struct iovec *iovec, int count, off_t offset, int flags)
+{
+	(void)fd;
+	(void)iovec;
+	(void)count;
+	(void)offset;
+	(void)flags;
+	errno = EOPNOTSUPP;
+	return -1;
+}
 
 struct got {
 	struct jm_mark mark[16];
