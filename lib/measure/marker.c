@@ -108,7 +108,8 @@ static int send_fd(int to, int fd)
 	return sendmsg(to, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0;
 }
 
-/* Offers a pipe to the receiver; without one all marks are datagrams. */
+/* Offers a pipe to the receiver; without one all marks are datagrams. It has one page until it is taken: where pages have
+ * 16 KiB, a new pipe has JM_MARK_PIPE bytes. */
 static void offer_pipe(struct jm_marker *m)
 {
 	char path[40];
@@ -120,7 +121,7 @@ static void offer_pipe(struct jm_marker *m)
 	m->pipe = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
 	if (m->pipe >= 0)
 		m->pipe_is = identity_of(m->pipe);
-	if (m->pipe >= 0 && send_fd(m->fd, ends[0])) {
+	if (m->pipe >= 0 && (fcntl(m->pipe, F_SETPIPE_SZ, 1) < 0 || send_fd(m->fd, ends[0]))) {
 		close(m->pipe);
 		m->pipe = -1;
 	}

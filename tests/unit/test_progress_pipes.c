@@ -146,6 +146,32 @@ static void a_full_pipe_is_not_the_end(void **state)
 	unsetenv("JM_PROGRESS");
 }
 
+/* Where pages have 16 KiB, a new pipe has JM_MARK_PIPE bytes, and nobody needs to have taken it. */
+static void a_pipe_that_is_offered_is_small(void **state)
+{
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_progress *p = open_for_pipes();
+	char text[32], control[64];
+	struct iovec into = {text, sizeof(text)};
+	struct msghdr message = {.msg_iov = &into,
+		.msg_iovlen = 1,
+		.msg_control = control,
+		.msg_controllen = sizeof(control)};
+	struct jm_marker *m;
+	int fd;
+
+	(void)state;
+	assert_ok(jm_marker_new(&m, &err), err);
+	assert_true(recvmsg(jm_progress_fd(p), &message, 0) > 0);
+	assert_non_null(CMSG_FIRSTHDR(&message));
+	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
+	assert_int_equal(fcntl(fd, F_GETPIPE_SZ), sysconf(_SC_PAGESIZE));
+	close(fd);
+	jm_marker_free(m);
+	jm_progress_close(p);
+	unsetenv("JM_PROGRESS");
+}
+
 static void hand_over(const struct jm_progress *p, const char *text, int fd)
 {
 	struct sockaddr_un to = {.sun_family = AF_UNIX};
@@ -235,6 +261,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(pipes_wake_nobody_and_keep_the_order),
 		cmocka_unit_test(a_full_pipe_is_not_the_end),
+		cmocka_unit_test(a_pipe_that_is_offered_is_small),
 		cmocka_unit_test(hostile_pipes),
 	};
 
