@@ -7,10 +7,23 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+/* Up to the end of the first line, which a pipe may give in pieces; how many bytes, or -1. */
+static ssize_t read_line(int fd, char out[JM_SECRET_MAX])
+{
+	size_t used = 0;
+	ssize_t n;
+
+	do {
+		n = read(fd, out + used, JM_SECRET_MAX - 1 - used);
+		used += n > 0 ? (size_t)n : 0;
+	} while (n > 0 && used < JM_SECRET_MAX - 1 && !memchr(out, '\n', used));
+	return n < 0 ? n : (ssize_t)used;
+}
+
 int jm_secret_read(const char *path, char out[JM_SECRET_MAX], struct jm_err *err)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? -1 : read(fd, out, JM_SECRET_MAX - 1);
+	ssize_t n = fd < 0 ? -1 : read_line(fd, out);
 	int code = errno;
 
 	if (fd >= 0)

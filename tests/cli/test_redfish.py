@@ -186,6 +186,23 @@ def test_the_password_is_nowhere(bmc, tmp_path):
     assert f"{tmp_path}/none" in sentence(jm("measure", "--source", missing, "--", "true"))
 
 
+def test_a_password_that_a_pipe_gives_in_pieces(bmc, tmp_path):
+    bmc.chassis("node", *FORMS[1])
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    def give():
+        with open(pipe, "wb", buffering=0) as end:
+            end.write(b"open ")
+            time.sleep(0.1)
+            end.write(b"sesame\n")
+
+    threading.Thread(target=give, daemon=True).start()
+    source = bmc.source().replace(f"{bmc.folder}/password", str(pipe))
+    done = jm("measure", "--source", source, "--", "true")
+    assert done.returncode == 0, done.stderr
+
+
 def core_after_crash(source, folder):
     """Whether the kernel writes a core file of joulemark when it crashes in the middle of a measurement."""
     def unlimited():
