@@ -105,27 +105,35 @@ static double supply_watts(struct state *s, int i)
 	return watts;
 }
 
+static double plausible(double sum)
+{
+	return sum > 0 && sum < MAX_WATTS ? sum : NAN;
+}
+
 static double supplies_watts(struct state *s)
 {
 	double sum = 0;
 
 	for (int i = 0; i < s->n_supplies; i++)
 		sum += supply_watts(s, i);
-	return sum > 0 && sum < MAX_WATTS ? sum : NAN;
+	return plausible(sum);
 }
 
-/* A place without a supply has no metrics. */
-static void add_supply(struct state *s, const char *path)
+/* Returns what it takes in. A place without a supply has no metrics. */
+static double add_supply(struct state *s, const char *path)
 {
 	struct jm_err none = JM_ERR_INIT;
 	json_t *supply = path ? jm_https_get_json(&s->https, path, &none) : NULL;
 	const char *metrics = supply ? link_of(supply, "Metrics") : NULL;
+	double watts = NAN;
 
 	if (metrics && s->n_supplies < MAX_SUPPLIES && strlen(metrics) < MAX_PATH) {
 		snprintf(s->supply[s->n_supplies], MAX_PATH, "%s", metrics);
-		s->n_supplies += !isnan(supply_watts(s, s->n_supplies));
+		watts = supply_watts(s, s->n_supplies);
+		s->n_supplies += !isnan(watts);
 	}
 	json_decref(supply);
+	return isnan(watts) ? 0 : watts;
 }
 
 static bool try_supplies(struct state *s, const char *path)
@@ -134,16 +142,17 @@ static bool try_supplies(struct state *s, const char *path)
 	json_t *subsystem = jm_https_get_json(&s->https, path, &none), *list = NULL;
 	const char *link = subsystem ? link_of(subsystem, "PowerSupplies") : NULL;
 	const json_t *member;
+	double sum = 0;
 	size_t i;
 
 	list = link ? jm_https_get_json(&s->https, link, &none) : NULL;
 	json_array_foreach(json_object_get(list, "Members"), i, member)
 	{
-		add_supply(s, json_string_value(json_object_get(member, "@odata.id")));
+		sum += add_supply(s, json_string_value(json_object_get(member, "@odata.id")));
 	}
 	json_decref(list);
 	json_decref(subsystem);
-	if (isnan(supplies_watts(s)) || strlen(path) >= sizeof(s->path)) {
+	if (isnan(plausible(sum)) || strlen(path) >= sizeof(s->path)) {
 		s->n_supplies = 0;
 		return false;
 	}
