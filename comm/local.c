@@ -25,7 +25,10 @@
 #define SLOT_BYTES ((size_t)256 << 10)
 #define SPINS	   2000
 #define POLL_NS	   100000000 /* interval of the check whether a rank has ended */
-#define WORDS	   4	     /* f32 elements of a vector */
+/* The error of a rank that waits must not reach the parent before that of the rank it waits for, which closes before it
+ * sends its own; the parent then ends all others. */
+#define LEFT_POLLS 20
+#define WORDS	   4 /* f32 elements of a vector */
 
 struct seat {
 	_Alignas(64) _Atomic uint32_t posted; /* number of pieces; wraps around */
@@ -79,6 +82,7 @@ static void sleep_for(struct seat *seat, uint32_t piece)
 static int wait_for(struct local *l, int rank, struct jm_err *err)
 {
 	struct seat *seat = &l->seat[rank];
+	int polls = 0;
 
 	for (int i = 0; i < SPINS; i++) {
 		if (has_posted(seat, l->piece))
@@ -86,7 +90,8 @@ static int wait_for(struct local *l, int rank, struct jm_err *err)
 		relax();
 	}
 	while (!has_posted(seat, l->piece)) {
-		if (atomic_load(&seat->left) && !has_posted(seat, l->piece))
+		if (atomic_load(&seat->left) && !has_posted(seat, l->piece) &&
+			polls++ == LEFT_POLLS)
 			return jm_err_set(err, JM_EGONE,
 				"Rank %d ended while rank %d was waiting for it.", rank, l->rank);
 		sleep_for(seat, l->piece);
