@@ -156,15 +156,6 @@ static void need_devices(json_t *needs, const char *list)
 	}
 }
 
-static bool is_of_backend(const char *device)
-{
-	for (size_t i = 0; jm_backend_name(i); i++)
-		if (strlen(jm_backend_name(i)) == strcspn(device, ":") &&
-			!strncmp(jm_backend_name(i), device, strcspn(device, ":")))
-			return true;
-	return false;
-}
-
 /* Can it compute here? That its backend is built in is not enough. */
 static void try_device(struct jm_run_call *r, const char *what)
 {
@@ -172,7 +163,7 @@ static void try_device(struct jm_run_call *r, const char *what)
 	struct jm_err why = JM_ERR_INIT;
 	struct jm_device d;
 
-	if (!is_of_backend(name) || json_object_get(r->cli->lacks, what))
+	if (json_object_get(r->cli->lacks, what) || jm_device_check(name, &why) == JM_EUSAGE)
 		return;
 	if (jm_device_open(name, 0, &d, &why))
 		json_object_set_new(r->cli->lacks, what, json_string(why.text));
