@@ -119,21 +119,29 @@ static double supplies_watts(struct state *s)
 	return plausible(sum);
 }
 
-/* Returns what it takes in. A place without a supply has no metrics. */
-static double add_supply(struct state *s, const char *path)
+/* Returns what it takes in; 0 for one that does not tell. */
+static double add_supply(struct state *s, const char *metrics)
+{
+	double watts;
+
+	if (s->n_supplies == MAX_SUPPLIES || strlen(metrics) >= MAX_PATH)
+		return NAN; /* a sum without this one would be too small */
+	snprintf(s->supply[s->n_supplies], MAX_PATH, "%s", metrics);
+	watts = supply_watts(s, s->n_supplies);
+	s->n_supplies += !isnan(watts);
+	return isnan(watts) ? 0 : watts;
+}
+
+/* A place without a supply has no metrics. */
+static double try_supply(struct state *s, const char *path)
 {
 	struct jm_err none = JM_ERR_INIT;
 	json_t *supply = path ? jm_https_get_json(&s->https, path, &none) : NULL;
 	const char *metrics = supply ? link_of(supply, "Metrics") : NULL;
-	double watts = NAN;
+	double watts = metrics ? add_supply(s, metrics) : 0;
 
-	if (metrics && s->n_supplies < MAX_SUPPLIES && strlen(metrics) < MAX_PATH) {
-		snprintf(s->supply[s->n_supplies], MAX_PATH, "%s", metrics);
-		watts = supply_watts(s, s->n_supplies);
-		s->n_supplies += !isnan(watts);
-	}
 	json_decref(supply);
-	return isnan(watts) ? 0 : watts;
+	return watts;
 }
 
 static bool try_supplies(struct state *s, const char *path)
@@ -148,7 +156,7 @@ static bool try_supplies(struct state *s, const char *path)
 	list = link ? jm_https_get_json(&s->https, link, &none) : NULL;
 	json_array_foreach(json_object_get(list, "Members"), i, member)
 	{
-		sum += add_supply(s, json_string_value(json_object_get(member, "@odata.id")));
+		sum += try_supply(s, json_string_value(json_object_get(member, "@odata.id")));
 	}
 	json_decref(list);
 	json_decref(subsystem);

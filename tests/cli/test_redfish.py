@@ -144,6 +144,12 @@ def test_supplies_that_tell_nothing(bmc):
     assert "reports no power" in sentence(jm("measure", "--source", bmc.source(), "--", "true"))
 
 
+def test_more_supplies_than_are_kept_are_no_sum(bmc):
+    """Sixteen are: a sum without the others would be too small."""
+    supplies(bmc, *[10] * 17)
+    assert "reports no power" in sentence(jm("measure", "--source", bmc.source(), "--", "true"))
+
+
 def test_a_chassis_or_a_resource_by_name(bmc):
     bmc.chassis("first", *FORMS[1])
     bmc.chassis("second", "Power", {"PowerControl": [{"PowerConsumedWatts": 300}]})
