@@ -19,6 +19,7 @@
 #define FAR    INT64_C(60000000000) /* ns; a stamp further off is of another clock */
 #define PIPES  64		    /* of one receiver; further senders go on with datagrams */
 #define LINE   256		    /* bytes of a mark */
+#define MOST   65536		    /* datagrams that are received at once; a socket keeps fewer */
 
 /* The reading end of a sender's pipe, and the beginning of a line whose end is still to come. */
 struct mark_pipe {
@@ -274,7 +275,7 @@ static int passed_fd(struct msghdr *message)
 
 static void receive_datagrams(struct jm_progress *p, int64_t now_ns)
 {
-	for (;;) {
+	for (int i = 0; i < MOST; i++) {
 		char text[LINE];
 		union {
 			struct cmsghdr align;

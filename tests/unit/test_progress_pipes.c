@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -23,6 +24,20 @@ ssize_t preadv2(int fd, const struct iovec *iovec, int count, off_t offset, int 
 	(void)flags;
 	errno = EOPNOTSUPP;
 	return -1;
+}
+
+static int flood; /* marks that wait; 0 = those of the socket */
+
+ssize_t recvmsg(int fd, struct msghdr *message, int flags)
+{
+	static const char mark[] = "jm1 5 mark a";
+
+	if (!flood)
+		return syscall(SYS_recvmsg, fd, message, flags);
+	flood--;
+	memcpy(message->msg_iov->iov_base, mark, sizeof(mark) - 1);
+	message->msg_controllen = 0;
+	return (ssize_t)sizeof(mark) - 1;
 }
 
 struct got {
@@ -172,6 +187,21 @@ static void a_pipe_that_is_offered_is_small(void **state)
 	unsetenv("JM_PROGRESS");
 }
 
+/* Processes that send faster than one can receive do not keep the receiver. */
+static void a_flood_is_received_in_parts(void **state)
+{
+	const int all = 1 << 20;
+	struct jm_progress *p = open_for_pipes();
+
+	(void)state;
+	flood = all;
+	assert_in_range(jm_progress_receive(p, 1000, ignore_mark, NULL), 1, all / 2);
+	assert_true(flood > 0);
+	flood = 0;
+	jm_progress_close(p);
+	unsetenv("JM_PROGRESS");
+}
+
 static void hand_over(const struct jm_progress *p, const char *text, int fd)
 {
 	struct sockaddr_un to = {.sun_family = AF_UNIX};
@@ -262,6 +292,7 @@ int main(void)
 		cmocka_unit_test(pipes_wake_nobody_and_keep_the_order),
 		cmocka_unit_test(a_full_pipe_is_not_the_end),
 		cmocka_unit_test(a_pipe_that_is_offered_is_small),
+		cmocka_unit_test(a_flood_is_received_in_parts),
 		cmocka_unit_test(hostile_pipes),
 	};
 
