@@ -29,7 +29,7 @@ static struct jm_program *plan_gpt(
 		device);
 }
 
-static bool pending; /* something was started that nobody waited for, by the backend that records */
+static bool pending; /* the recording backend has started work that was not waited for */
 
 static void train(struct jm_program *p, double *ret_loss)
 {
@@ -67,7 +67,7 @@ static int count_units(const struct jm_program *p, enum jm_op op)
 	return n;
 }
 
-/* ---- a backend with wishes: ref, told through plain copies ------------------------------------------- */
+/* ---- a backend that asks for layouts: ref, after copies to plain layouts --------------------- */
 
 /* Rows in blocks of 4, columns slowest. */
 static const struct jm_layout odd = {
@@ -143,7 +143,7 @@ static void fussy_drop(void *dev, void *exec)
 	free(f);
 }
 
-/* Of what is read and written as it lies, padding included. */
+/* The bytes that are read and written without conversion, padding included. */
 static void check_bytes(const struct jm_program *p)
 {
 	int padded = 0;
@@ -503,7 +503,7 @@ static size_t head_scratch(const struct jm_group *group)
 	return most;
 }
 
-/* Room for the logits behind that of the nodes. */
+/* Memory for the logits, after that of the nodes. */
 static int head_select(
 	void *dev, const struct jm_group *group, struct jm_choice *choice, struct jm_err *err)
 {

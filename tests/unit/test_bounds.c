@@ -70,7 +70,7 @@ static double quantile(double *values, int n, double q)
 	return values[(int)(q * n)];
 }
 
-static double limit; /* W; 0 = none is told */
+static double limit; /* W; 0 = no limit is known */
 
 /* The loads come in turn. Of as few as these, 93 inside are not significantly less than 95. */
 static void check_wave_forms(const struct errors *all)
@@ -185,7 +185,7 @@ static void holds_with_a_window_of_one_period(void **state)
 	assert_true(row_of(false, false, 0.02, 0.03, 0.5).held >= 0.948);
 }
 
-/* A jump within a second of an edge tells nothing about the step at the edge. */
+/* A jump within a second of an edge gives no information about the step at the edge. */
 static void bound_beside_a_far_jump_is_narrow(void **state)
 {
 	struct row row = row_of(false, false, 1, 2, 3);
@@ -223,7 +223,7 @@ static void rise_before(struct wave *w, double t0, double period, uint64_t *seed
 	}
 }
 
-/* The readings before the edge are alike, those behind it are not. */
+/* The readings before the edge are alike, those after it are not. */
 static void holds_where_a_fast_load_has_just_begun(void **state)
 {
 	static struct errors all;
@@ -391,7 +391,7 @@ static double bound_of_line(double watts, double slope, double its_limit, double
 	return e.error_sampling;
 }
 
-/* Few readings that are alike do not tell what happens between them: anything up to the limit. */
+/* Few readings that are alike do not show what happens between them: anything up to the limit. */
 static void limit_of_the_device_is_the_scale_of_what_few_readings_hide(void **state)
 {
 	double high, low;
@@ -407,7 +407,7 @@ static void limit_of_the_device_is_the_scale_of_what_few_readings_hide(void **st
 }
 
 /* In 0.2 s at most 150 ms are not measured: 52 J on either side of half the limit. A ramp may be an alias in
- * addition. Readings that differ by a few watts tell nearly the same as equal ones. */
+ * addition. Readings that differ by a few watts give nearly the same bound as equal ones. */
 static void bound_of_few_readings_is_possible(void **state)
 {
 	static const double slope[] = {0, 50, 200, 500}, most[] = {16, 30, 70, 70}; /* W/s, J */
@@ -417,7 +417,7 @@ static void bound_of_few_readings_is_possible(void **state)
 		assert_true(bound_of_line(100, slope[i], 700, 0.2) < most[i]);
 }
 
-/* Of many readings that are alike the bound is small beside the energy, also at rest. */
+/* With many readings that are alike the bound is small compared with the energy, also at rest. */
 static void bound_of_many_alike_readings_is_narrow(void **state)
 {
 	(void)state;
@@ -469,8 +469,8 @@ static void names_a_load_in_step_with_the_sensor(void **state)
 	other = of_square(0.2567, true, &truth);
 	assert_int_equal(other.places, 0);
 	assert_true(e.error_sampling > 1.5 * other.error_sampling);
-	/* also where readings are so many that only some are compared: alike to 99 % is the most that counts, ten
-	 * times what 20 repetitions in 10 s tell */
+	/* also where readings are so many that only some are compared: at most 99 % of likeness
+	 * counts, ten times what 20 repetitions in 10 s prove */
 	e = of_square(0.25, true, &truth);
 	length = 1000;
 	other = of_square(0.25, true, &truth);

@@ -70,8 +70,8 @@ static void every_convolution_meets_the_sums_of_its_norm(void **unused)
 	assert_int_equal(inside, 0); /* the norm and the gradients read it */
 }
 
-/* Where something was added between norm and ReLU, the gradient is shown the result; else x tells, and the result
- * is not kept for it. */
+/* Where something was added between norm and ReLU, the gradient reads the result; otherwise it
+ * reads x, and the result is not kept for it. */
 static void gradients_of_norms_read_what_they_need(void **unused)
 {
 	static const char *const words[] = {"resnet50", "image=32", "classes=10", NULL};

@@ -112,7 +112,7 @@ static struct jm_energy close_by_hand(struct by_hand *h, int from_ms, int to_ms)
 	return e;
 }
 
-/* Unseen for longer than a counter takes to go round: how often it did nobody knows. */
+/* The counter was not read for longer than it takes to wrap: the number of wraps is unknown. */
 static void a_counter_that_may_have_gone_round(void **state)
 {
 	struct by_hand h;
@@ -158,7 +158,8 @@ static void a_late_first_reading(void **state)
 	assert_near(e.covered_s, 0.3, 1e-9);
 }
 
-/* A counter read seldom, just after a step and just before the next: the pair tells when the step was. */
+/* A counter read seldom, just after a step and just before the next: the pair gives the time of the
+ * step. */
 static void read_in_pairs(void **state)
 {
 	struct by_hand h;
@@ -174,7 +175,8 @@ static void read_in_pairs(void **state)
 	assert_true(e.error_sampling < 3);
 }
 
-/* Of a sensor that steps every 100 ms, polls at odd times tell more together than each by itself. */
+/* With a sensor that steps every 100 ms, polls at odd times give more information together than
+ * each alone. */
 struct runs {
 	int n;
 	int64_t widest; /* of those after the first ten */
@@ -367,7 +369,8 @@ static void wraps(void **state)
 	check_all(2, 1.234, 11, 0.01);
 }
 
-/* A counter that goes back for another reason: its energy is unknown, the power still tells. */
+/* A counter that decreases for another reason: its energy is unknown, and power is integrated
+ * instead. */
 static void is_reset(void **state)
 {
 	struct wave_run run;

@@ -93,7 +93,7 @@ static void names_a_counter_frozen_at_rest(void **state)
 	expect_power(measure(T0, T1), JM_FAULT_COUNTER_STUCK, T0, T1);
 }
 
-/* Too short to be told from a late counter: what power tells of the time since its last step counts. */
+/* Too short to be distinguished from a late counter: the power since its last step counts. */
 static void covers_a_freeze_just_before_the_end(void **state)
 {
 	(void)state;
@@ -132,7 +132,8 @@ static double off_unread(int i, double until)
 	return off / e.error_sampling;
 }
 
-/* That it rose since tells nothing of until when: what power readings allow beyond it is in the bound. */
+/* A rise does not show until when the counter counted: the rest that power readings allow is in the
+ * bound. */
 static void count_freezes_while_unread(double until)
 {
 	int n = 0, inside = 0;
@@ -150,7 +151,7 @@ static void covers_a_freeze_while_nobody_read(void **state)
 {
 	(void)state;
 	count_freezes_while_unread(T0 + UNREAD + 0.02);
-	/* nor read after its first reading at the end, so that it is not seen to stand still */
+	/* nor read after its first reading at the end, so no reading shows that it stopped */
 	wave_setup.unread_for_good = T0 + UNREAD + 0.03;
 	count_freezes_while_unread(T0 + UNREAD + 0.02);
 	wave_setup.stamped = true;
@@ -183,7 +184,7 @@ static void covers_a_freeze_that_no_power_reading_tells(void **state)
 	}
 }
 
-/* One that steps again at the end was alive all the time, as far as anybody can tell. */
+/* A counter that steps again at the end is taken to have worked all the time. */
 static void believes_a_sound_counter_that_is_hardly_read(void **state)
 {
 	(void)state;
@@ -198,7 +199,7 @@ static void believes_a_sound_counter_that_is_hardly_read(void **state)
 	}
 }
 
-/* A counter that is late but then tells all of it is slow, not wrong. */
+/* A counter that is late but then includes all the energy is slow, not wrong. */
 static void believes_a_counter_that_catches_up(void **state)
 {
 	struct jm_energy e;
@@ -302,7 +303,7 @@ static void a_package_that_jumps_is_unknown(void **state)
 	wave_setup.scope = JM_SCOPE_PACKAGE;
 	wave_setup.fault[0] = (struct wave_fault){.jump_at = 5, .jump = 66400};
 	expect_unknown(measure(T0, T1), JM_FAULT_COUNTER_FAST);
-	/* nor while nobody looked */
+	/* nor while it was not read */
 	wave_setup.dead_from[0] = 4;
 	wave_setup.dead_until[0] = 5.5;
 	expect_unknown(measure(T0, T1), JM_FAULT_COUNTER_FAST);

@@ -101,7 +101,7 @@ static void shows_the_power_inside(void **state)
 			hits += fabs(fold.watts[k] - truth_of(k, 5)) <= fold.error[k];
 			assert_true(fold.error[k] < 150);
 		}
-		/* the two levels are told from each other */
+		/* the two levels are distinguished */
 		assert_true(fold.watts[0] - fold.error[0] > fold.watts[4] + fold.error[4]);
 		energy_hits += fabs(fold.joules - joule) <= fold.joules_error;
 		assert_true(fold.joules_error < 0.05 * joule);
@@ -162,7 +162,8 @@ static void takes_the_delay_off(void **state)
 	assert_true(wrong.rms_watts > 5 * late.rms_watts);
 }
 
-/* A sensor behind a filter: power in steps of 0.1 ms, followed with a time constant of 15 ms, as an H200's sensor does. */
+/* A sensor after a filter: power in steps of 0.1 ms, followed with a time constant of 15 ms, as an
+ * H200's sensor does. */
 static int make_lagged(double lag_s, double noise)
 {
 	static double
@@ -193,7 +194,8 @@ static int make_lagged(double lag_s, double noise)
 	return n;
 }
 
-/* Five parts of a run behind a filter 15 times as long as it; without the lag it is not found, or another. */
+/* Five parts of a run, seen through a filter 15 times as long; without the lag the run is not
+ * found, or a wrong one. */
 static void sees_through_a_lag(void **state)
 {
 	const struct jm_fold_sensor sensor = {0.0025, 0, 0.015, 0}, without = {0.0025, 0, 0, 0};

@@ -78,7 +78,7 @@ static void a_program_that_cannot_be_the_guard_is_named(void **state)
 		assert_refused(f, path, JM_EPERM, "another user");
 }
 
-/* Without JM_GUARD a program that links the code itself has none beside it. */
+/* Without JM_GUARD, a program that links the code has no guard program in its folder. */
 static void without_a_name_it_is_looked_for(void **state)
 {
 	struct fixture *f = *state;

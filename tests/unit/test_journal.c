@@ -34,7 +34,7 @@ static void write_found(struct fixture *f, const char *boot, double found, struc
 	assert_int_equal(jm_journal_write(j, &s, JM_JOURNAL_FOUND, found, &f->err), 0);
 }
 
-/* Lines as joulemark 0.1 wrote them, with nothing beside them; damage: a byte to change, -1 = none. */
+/* Lines as joulemark 0.1 wrote them, and no other file; damage: a byte to change, -1 = none. */
 static void write_old(struct fixture *f, const char *const *verbs, double value, long damage)
 {
 	char name[JM_JOURNAL_NAME], path[500], text[2000];
@@ -103,7 +103,7 @@ static void test_private(void **state)
 	assert_int_equal(mode_of(path), 0755);
 }
 
-/* A cap of 300 W that somebody left, with an old journal beside it, which says 444 W. */
+/* A cap of 300 W that an earlier client left, and an old journal that says 444 W. */
 static void test_old_journal(void **state)
 {
 	struct fixture *f = *state;
@@ -119,7 +119,8 @@ static void test_old_journal(void **state)
 	assert_int_equal(mode_of(path), 0700);
 }
 
-/* It grew by 267 bytes a session beside a kept setting, and nothing could be done above a mebibyte. */
+/* The journal grew by 267 bytes a session while a setting was kept, and was refused above a
+ * mebibyte. */
 static void test_old_journal_that_grew(void **state)
 {
 	struct fixture *f = *state;
@@ -153,7 +154,7 @@ static void test_old_journal_that_grew(void **state)
 	assert_true(limit(f, 0) == 444);
 }
 
-/* A thousand sessions beside a kept setting leave a journal of one line. */
+/* A thousand sessions while a setting is kept leave a journal of one line. */
 static void test_journal_does_not_grow(void **state)
 {
 	struct fixture *f = *state;
@@ -408,7 +409,7 @@ static void test_long_names(void **state)
 	assert_int_equal(jm_guard_recover(&f->ctx, &n, &f->err), JM_EGONE);
 }
 
-/* Each simulated node is a control of its own. */
+/* Each simulated node is a separate control. */
 static void test_many_controls(void **state)
 {
 	struct fixture *f = *state;

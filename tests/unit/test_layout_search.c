@@ -56,7 +56,8 @@ static void make_world(struct world *w, int seed, bool side_paths)
 
 /* ---- the truth ------------------------------------------------------------------------------------------ */
 
-/* lies: of the input and of the results so far. What a node costs with operands and result so. */
+/* The cost of a node with these layouts of operands and result. lies: layouts of the input and of
+ * the results so far. */
 static double node_cost(const struct world *w, const int *lies, int i, int in, int out)
 {
 	double cost = w->seconds[i][in][out];
@@ -156,7 +157,8 @@ static struct jm_graph *graph_of(const struct world *w)
 	return g;
 }
 
-/* Every tensor lies as those who read and write it were told; every unit has the memory it asked for. */
+/* Every tensor has the layout that its readers and writers were given; every unit has the memory it
+ * requested. */
 static void check_units(const struct jm_program *p)
 {
 	for (int i = 0; i < p->n_units; i++) {
@@ -396,7 +398,7 @@ static void reorders_are_shared(void **unused)
 	table_close(&c);
 }
 
-/* For who reads it later it lies as it is: a second more for the wish of the pair. */
+/* A later reader gets the existing layout: the layout for the pair costs another second. */
 static void copies_are_open_once(void **unused)
 {
 	struct offer offers[] = {OFFER(LINEAR, 1, 0.1), OFFER(LINEAR, 2, 1),
@@ -490,8 +492,8 @@ static struct jm_tensor *alias_of(const struct table_case *c, const struct jm_te
 	return jm_graph_cell(c->g, t)->alias;
 }
 
-/* A result lies over its first operand where that dies: not over one that is read twice, nor where the
- * result was there before, nor in groups, which promise nothing. */
+/* A result takes the memory of its first operand where this is not read again: not if it is read
+ * twice, nor if the result existed before, nor in groups, which do not support it. */
 static void what_is_in_place(void **unused)
 {
 	struct offer offers[] = {OFFER(RELU, 1, 1), OFFER(RELU, 1, 1, .adds = true),
@@ -519,7 +521,7 @@ static void what_is_in_place(void **unused)
 	table_close(&c);
 }
 
-/* What is added must lie as the sum does, or be brought there for a second. */
+/* An addend must have the layout of the sum, or is converted, which costs a second. */
 static void parts_cost(void **unused)
 {
 	struct offer offers[] = {OFFER(RELU, 1, 0.1), OFFER(SILU, 1, 0.5, .out = 1),

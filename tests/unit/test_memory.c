@@ -51,7 +51,7 @@ static void test_machine(void **state)
 	assert_int_equal(jm_memory_free(&nowhere), 0);
 }
 
-/* Of what is free some stays aside; a device that is not this machine has memory of its own. */
+/* A part of the free memory is reserved; a device other than this machine has separate memory. */
 static void test_for_a_plan(void **state)
 {
 	struct jm_backend elsewhere = {.name = "elsewhere"};
@@ -74,7 +74,7 @@ static void test_for_a_plan(void **state)
 	assert_int_equal(jm_fit_memory(&ctx, &device), 123 * KB);
 }
 
-/* A job of its own inside a slice; the tighter of the two counts, and the slice's limit is shared. */
+/* A job inside a slice; the lower of the two limits counts, and the slice's limit is shared. */
 static void test_second_version(void **state)
 {
 	struct jm_ctx ctx = machine();
@@ -86,7 +86,7 @@ static void test_second_version(void **state)
 	put(&ctx, "/sys/fs/cgroup/batch.slice/job7/memory.max", "600000\n");
 	put(&ctx, "/sys/fs/cgroup/batch.slice/job7/memory.current", "200000\n");
 	assert_int_equal(jm_memory_free(&ctx), 400000);
-	/* files that were read and that nobody needs give way */
+	/* inactive pages of files count as free */
 	put(&ctx, "/sys/fs/cgroup/batch.slice/job7/memory.stat",
 		"anon 50000\ninactive_file 120000\nactive_file 30000\n");
 	assert_int_equal(jm_memory_free(&ctx), 520000);

@@ -172,7 +172,7 @@ static void a_command_is_one_run(void **state)
 	json_decref(r);
 }
 
-/* `measure`: 100 items and 500 J in 20 s, of which marks tell of 4 s. Nothing mixes 20 and 4 s. */
+/* `measure`: 100 items and 500 J in 20 s, of which marks span 4 s. Nothing mixes 20 and 4 s. */
 static void a_measured_command_is_one_stretch(void **state)
 {
 	json_t *r = json_pack(
@@ -186,7 +186,7 @@ static void a_measured_command_is_one_stretch(void **state)
 	(void)state;
 	jm_metric_measure(r, 0, &m);
 	assert_near(m.value[JM_M_THROUGHPUT], 5, 1e-12);
-	assert_true(isnan(m.value[JM_M_THROUGHPUT_DEVICE])); /* of how many is not told */
+	assert_true(isnan(m.value[JM_M_THROUGHPUT_DEVICE])); /* the number of devices is unknown */
 	assert_near(m.value[JM_M_WATTS], 25, 1e-12);
 	assert_near(m.value[JM_M_ITEMS_JOULE], 0.2, 1e-12);
 	assert_near(m.value[JM_M_EDP], 5 * 0.2, 1e-12);

@@ -287,7 +287,7 @@ static void test_lost_gpu(void **state)
 	assert_non_null(strstr(f->log, "GPU 1 NVIDIA H100 80GB HBM3 is lost"));
 }
 
-/* Told by each field in place of the call. */
+/* Each field reports the loss, instead of the call. */
 static void test_lost_by_field(void **state)
 {
 	struct fixture *f = *state;
@@ -302,7 +302,7 @@ static void test_lost_by_field(void **state)
 	assert_non_null(strstr(f->log, "is lost"));
 }
 
-/* Reads until the power is told, or is not. */
+/* Reads until the power is reported (told), or no longer is. */
 static void await_power(struct fixture *f, bool told)
 {
 	int64_t until = jm_ctx_now(&f->ctx) + 5 * JM_SECOND;

@@ -180,7 +180,7 @@ static int zeros(jm_nvml_device device, int n, struct jm_nvml_value *values)
 	return 0;
 }
 
-/* Which of the two powers does this GPU's nvmlDeviceGetPowerUsage tell? */
+/* Which of the two powers does nvmlDeviceGetPowerUsage of this GPU return? */
 static void usage_is(unsigned int architecture, int capability, enum jm_quantity quantity)
 {
 	struct jm_nvml nvml = {.power = usage};
@@ -207,7 +207,7 @@ static void what_answers(void **state)
 	usage_is(JM_NVML_AMPERE, 80, JM_Q_POWER); /* GA100 */
 	usage_is(JM_NVML_AMPERE, 86, JM_Q_POWER_AVERAGE);
 	usage_is(JM_NVML_HOPPER, 90, JM_Q_POWER_AVERAGE);
-	/* a GPU may tell 0 for a moment, a memory without a sensor tells nothing else */
+	/* a GPU may report 0 for a moment; a memory without a sensor always reports 0 */
 	assert_true(jm_nvml_answers(&nvml, &gpu, &jm_nvml_gpu_probes[1]));
 	for (int i = 0; i < JM_NVML_MEMORY_PROBES; i++)
 		assert_false(jm_nvml_answers(&nvml, &gpu, &jm_nvml_memory_probes[i]));

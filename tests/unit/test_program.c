@@ -57,7 +57,7 @@ static void check_pair(const struct jm_program *p, const struct jm_cell *a, cons
 			a->last, b->t.name, b->first, b->last);
 }
 
-/* No two tensors alive at the same time share a byte; nothing lies beyond the peak. */
+/* No two tensors alive at the same time share a byte; nothing is placed above the peak. */
 static void check_places(const struct jm_program *p)
 {
 	const struct jm_graph *g = p->graph;
@@ -80,7 +80,7 @@ static void check_places(const struct jm_program *p)
 	assert_true(shared > 0);
 }
 
-/* What is alive at the fullest unit, by the bytes of the owners, is told and fits. */
+/* The tensors alive at the fullest unit, with the bytes of their owners, are listed and fit. */
 static void check_live(const struct jm_program *p)
 {
 	int at;
@@ -139,7 +139,7 @@ static void memory_is_planned(void **unused)
 	}
 }
 
-/* Do activations lie where gradients will be? */
+/* True if activations share memory with gradients. */
 static bool shares_with_gradients(const struct jm_program *p)
 {
 	const struct jm_tensor *slab = jm_graph_find(p->graph, "slab.gradients");

@@ -93,7 +93,7 @@ static void markers(void **state)
 	jm_marker_free(m);
 	assert_int_equal(close(other[0]), 0);
 	close(other[1]);
-	/* and until nobody receives */
+	/* and until the receiver is closed */
 	err = (struct jm_err)JM_ERR_INIT;
 	assert_ok(jm_marker_new(&m, &err), err);
 	jm_progress_close(p);
@@ -399,14 +399,15 @@ static void wait_for_end_of(int fd)
 		_exit(1);
 }
 
-/* A process in a session of its own, whose parent has ended. It waits until our end of until is closed;
- * of_child given, it then leaves a child, in its session, that waits for the end of that. */
+/* A process in a separate session, whose parent has ended. It waits until our end of `until` is
+ * closed; with of_child, it then leaves a child, in its session, that waits for the end of
+ * of_child. */
 static void leave_behind(int *until, int *of_child)
 {
 	pid_t parent = fork();
 
 	if (!parent) {
-		setsid(); /* before it is orphaned, so that nobody sees it in ours */
+		setsid(); /* before it is orphaned: it must not appear in our session */
 		if (fork())
 			_exit(0);
 		close(until[1]);

@@ -273,7 +273,8 @@ static void phases_and_items(void **state)
 	jm_clock_free(ctx.clock);
 }
 
-/* The start, a phase's two ends and the stop are edges. Each is told, asked after until it has passed, over. */
+/* The start, a phase's two ends and the stop are edges. Each is announced to the source, which is
+ * asked until the edge has passed, and is then told that it is over. */
 static void edges_are_told(void **state)
 {
 	static const struct jm_source *const edgy_table[] = {&edgy, NULL};
@@ -388,7 +389,7 @@ static void a_counter_goes_round(void **state)
 	toy_state = (struct toy){0};
 }
 
-/* A driver that hangs, or a sampler that is stopped: nobody knows what the power was meanwhile. */
+/* A driver that hangs, or a sampler that is stopped: the power during this time is unknown. */
 static void stall(bool and_die)
 {
 	static const char *const names[] = {"toy:a", NULL};

@@ -287,7 +287,7 @@ static void check_history(const char *device)
 	for (int i = 0; i < LAST; i++) /* LAST steps of nothing large: 100 is forgotten */
 		assert_near(scale_step(&k, x, 1), 1, 0.07);
 	assert_near(scale_step(&k, x, 50), 1, 1e-6);
-	assert_near(scale_step(&k, x, 0), 0, 0); /* tells nothing */
+	assert_near(scale_step(&k, x, 0), 0, 0); /* 0 gives no scale */
 	assert_near(scale_step(&k, x, 50), 50, 1e-5);
 	assert_true(isfinite(scale_step(&k, x, INFINITY)));
 	assert_near(scale_step(&k, x, 50), 50, 1e-5); /* that was no maximum */
@@ -302,7 +302,7 @@ static void limits_follow_the_last_maxima(void **unused)
 			check_history(devices[d]);
 }
 
-/* x and w quantized with scales of their own, their product with the scales taken out again. */
+/* x and w are quantized with separate scales, and both scales are removed from their product. */
 static void products_of_eight_bits(void **unused)
 {
 	struct kit k;

@@ -117,7 +117,7 @@ static double scalar(struct trainer *x, const char *name)
 	return jm_element_get(t->type, &data, 0);
 }
 
-/* The copies of parameters once more, which changes nothing while nobody has written over them. */
+/* Copies the parameters once more, which changes nothing unless other code has overwritten them. */
 static void copy_again(struct trainer *x)
 {
 	struct jm_err err = JM_ERR_INIT;
@@ -241,7 +241,7 @@ static void test_padded_vocabulary(void **state)
 	assert_true(padding_matters(odd_llama, "cpu", JM_BF16) < 2e-3);
 }
 
-/* Matrices in 16 bits are multiplied where they lie. */
+/* Matrices in 16 bits are multiplied without a copy. */
 static void test_padding_by_precision(void **state)
 {
 	const struct {
@@ -411,7 +411,7 @@ static void test_find_nonfinite(void **state)
 	tear_down(&x);
 }
 
-/* Every dropout draws numbers of its own; its gradient is a dropout by the same ones. */
+/* Every dropout draws its own numbers; its gradient is a dropout by the same ones. */
 static void test_dropout_seeds(void **state)
 {
 	enum { DROPOUTS = 1 + 2 * 3 }; /* after the patches, and two in each block */
@@ -496,7 +496,8 @@ static void test_profile(void **state)
 
 #define MANY 4096
 
-/* p - lr g over bf16 ones, where a step is a sixteenth of what bf16 can tell apart below 1. */
+/* p - lr g over bf16 ones, where a step is a sixteenth of the difference that bf16 resolves below
+ * 1. */
 static void round_some(const char *device, double *ret_mean, double *ret)
 {
 	const int64_t n = MANY, two = 2;
