@@ -95,8 +95,42 @@ static int end_of_block(const struct jm_grid *t, int first, int width)
 	return c;
 }
 
-void jm_grid_print(const struct jm_grid *t, int indent, int width, FILE *out)
+static bool has_large(const struct jm_grid *t, int column)
 {
+	for (int r = 0; r < t->rows; r++)
+		if (jm_text_is_apart(text_of(t->cell[r * t->columns + column])))
+			return true;
+	return false;
+}
+
+static void group_cell(char **cell)
+{
+	char text[100];
+
+	if (!*cell || strlen(*cell) > sizeof(text) / 2)
+		return;
+	snprintf(text, sizeof(text), "%s", *cell);
+	jm_text_apart_all(text, sizeof(text));
+	if (strcmp(text, *cell) != 0) {
+		char *grouped = strdup(text);
+
+		if (grouped) {
+			free(*cell);
+			*cell = grouped;
+		}
+	}
+}
+
+void jm_grid_apart(struct jm_grid *t)
+{
+	for (int c = t->n_setting; c < t->columns; c++)
+		for (int r = 0; !t->left[c] && has_large(t, c) && r < t->rows; r++)
+			group_cell(&t->cell[r * t->columns + c]);
+}
+
+void jm_grid_print(struct jm_grid *t, int indent, int width, FILE *out)
+{
+	jm_grid_apart(t);
 	for (int first = t->n_setting, end; first < t->columns; first = end) {
 		end = end_of_block(t, first, width - indent);
 		if (first > t->n_setting)

@@ -21,8 +21,10 @@ int jm_grid_new(struct jm_grid *grid, int rows, int columns, struct jm_err *err)
 /* Title or cell, as snprintf; row -1 is the title. */
 int jm_grid_set(struct jm_grid *grid, int row, int column, struct jm_err *err, const char *format,
 	...) __attribute__((format(printf, 5, 6)));
-/* In blocks of whole columns behind `indent` blanks; each block repeats the first n_setting columns. */
-void jm_grid_print(const struct jm_grid *t, int indent, int width, FILE *out);
+/* Groups the thousands from 1,000 on in columns of numbers with some from 10,000 on. */
+void jm_grid_apart(struct jm_grid *grid);
+/* The same, then prints in blocks of whole columns behind `indent` blanks; each block repeats the first n_setting columns. */
+void jm_grid_print(struct jm_grid *t, int indent, int width, FILE *out);
 void jm_grid_done(struct jm_grid *grid);
 
 #endif

@@ -23,11 +23,9 @@
 		half: stat.half > 0 ? Math.max(stat.half, S.percent_least) : stat.half,
 		places: Math.round(-Math.log10(S.percent_least)),
 	});
-	// The program groups digits by a blank of full width, as a terminal has it.
-	const narrow = (text) => text.replace(/(\d)\u00a0(?=\d{3})/g, "$1\u202f");
 	S.series.forEach((s, index) => {
 		s.index = index;
-		for (const v of s.verdicts) v.value = narrow(v.value);
+		for (const v of s.verdicts) v.value = JM.apart(v.value);
 		s.id = "s" + (index + 1);
 		s.points.forEach((p, i) => {
 			p.index = i;

@@ -22,11 +22,16 @@ JM.decimals = function (value, digits) {
 	return Math.min(12, Math.max(0, digits - 1 - Math.floor(Math.log10(Math.abs(value)))));
 };
 
-// Thousands apart from 10000 on; a real minus sign.
-const apart = (JM.apart = (t) =>
-	t
-		.replace(/^-/, "\u2212")
-		.replace(/^(\D*)(\d{5,})/, (all, sign, d) => sign + d.replace(/\B(?=(\d{3})+$)/g, "\u202f")));
+// The rule of report/text.c: a comma groups the thousands of numbers from 10,000 on, and from 1,000 on in a text that has
+// such a number.
+JM.apartAll = (t) => t.replace(/(?<![\w.])\d{4,}/g, (d) => d.replace(/\B(?=(\d{3})+$)/g, ","));
+// With a real minus sign.
+const apart = (JM.apart = (t) => {
+	const signed = t.replace(/^-/, "\u2212");
+	return /(?<![\w.])\d{5}/.test(signed) ? JM.apartAll(signed) : signed;
+});
+JM.isApart = (t) => /\d,\d{3}(?!\d)/.test(t);
+JM.together = (t) => t.replace(/(\d),(?=\d{3}(?!\d))/g, "$1");
 
 // The same rule as the terminal's (report/text.c): the first one or two digits of the half width, four of the mean
 // at most, and no more decimals than `most`.
@@ -40,9 +45,9 @@ JM.estimate = function (mean, half, most = 12) {
 	places = Math.min(places, most);
 	const shown = (v) => {
 		const unit = 10 ** -places;
-		return apart((Math.round(v / unit) * unit).toFixed(Math.max(places, 0)));
+		return (Math.round(v / unit) * unit).toFixed(Math.max(places, 0));
 	};
-	return shown(mean) + "\u00a0\u00b1\u00a0" + shown(Math.max(half, 0.51 * 10 ** -places));
+	return apart(shown(mean) + "\u00a0\u00b1\u00a0" + shown(Math.max(half, 0.51 * 10 ** -places)));
 };
 
 // Of a statistic of a point, in its own unit.

@@ -29,7 +29,6 @@ static const struct {
 	{"⁶", "$^6$"},
 	{"·", "$\\cdot$"},
 	{"°", "$^\\circ$"},
-	{"\u00a0", "\\,"},
 	{"\n", " "},
 	{"\r", " "},
 };
@@ -59,8 +58,9 @@ static void put_row(FILE *out, char **cells, int n)
 	fputs(" \\\\\n", out);
 }
 
-static void put_grid(FILE *out, const struct jm_grid *t)
+static void put_grid(FILE *out, struct jm_grid *t)
 {
+	jm_grid_apart(t);
 	fputs("\\begin{tabular}{", out);
 	for (int c = 0; c < t->columns; c++)
 		fputc(t->left[c] ? 'l' : 'r', out);

@@ -35,8 +35,9 @@ static void put_row(FILE *out, char **cells, int n)
 	fputs("|\n", out);
 }
 
-static void put_grid(FILE *out, const struct jm_grid *t)
+static void put_grid(FILE *out, struct jm_grid *t)
 {
+	jm_grid_apart(t);
 	put_row(out, t->title, t->columns);
 	for (int c = 0; c < t->columns; c++)
 		fputs(t->left[c] ? "|---" : "|---:", out);

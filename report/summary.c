@@ -79,6 +79,7 @@ static json_t *verdict_json(const struct jm_grouping *g, const struct jm_group_s
 	if (v->leading >= 0)
 		jm_text_metric_value(g, s, v->metric, &g->point[v->leading].stat[v->metric], value,
 			sizeof(value));
+	jm_text_together(value);
 	return json_pack("{s:s, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:o}", "metric", name,
 		"repeats", repeats ? json_string(other) : json_null(), "title", json_string(title),
 		"kind", jm_verdict_kind_name(v->kind), "leading",

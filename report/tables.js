@@ -9,7 +9,7 @@
 	// What a cell says, for sorting and CSV: a number where it begins with one.
 	const words = (content) =>
 		[content].flat(3).map((x) => (x instanceof Node ? x.textContent : x === null || x === undefined || x === false ? "" : String(x))).join("");
-	const number = (t) => parseFloat(t.replace(/^\(/, "").replace(/\u202f/g, "").replace(/\u2212/g, "-"));
+	const number = (t) => parseFloat(t.replace(/^\(/, "").replace(/\u2212/g, "-"));
 	function compare(a, b) {
 		const x = number(a),
 			y = number(b);
@@ -18,10 +18,15 @@
 		return a.localeCompare(b, "en", { numeric: true });
 	}
 	const quoted = (t) => (/[",\n]/.test(t) ? '"' + t.replace(/"/g, '""') + '"' : t);
-	const ascii = (t) => t.replace(/\u202f/g, "").replace(/\u2212/g, "-").replace(/\u00a0/g, " ").replace(/^\u2013$/, "");
+	// In columns of numbers a comma is only ever between thousands; names keep theirs.
+	const cellWords = (column, item, i) => {
+		const t = words(column.of(item, i));
+		return column.left ? t : JM.together(t);
+	};
+	const ascii = (t) => t.replace(/\u2212/g, "-").replace(/\u00a0/g, " ").replace(/^\u2013$/, "");
 	function csvOf(columns, items) {
 		const rows = [columns.map((c) => c.title + (c.unit && c.unit.trim() ? " (" + c.unit + ")" : ""))].concat(
-			items.map((item, i) => columns.map((c) => ascii(words(c.of(item, i))))),
+			items.map((item, i) => columns.map((c) => ascii(cellWords(c, item, i)))),
 		);
 		return rows.map((row) => row.map(quoted).join(",") + "\r\n").join("");
 	}
@@ -39,11 +44,13 @@
 			return text.get(item);
 		};
 		const left = (c) => (c.left ? "l" : null);
+		const grouped = (content) => (typeof content === "string" ? JM.apartAll(content) : content);
+		let large = new Set(); // the columns that show a number from 10,000 on
 		const cell = (c, item, i) =>
 			el(
 				"td",
 				{ class: [left(c), c.mark && c.mark(item, i)].filter(Boolean).join(" "), title: c.hint && c.hint(item) },
-				c.of(item, i),
+				large.has(c) ? grouped(c.of(item, i)) : c.of(item, i),
 			);
 		const row = (item, i) =>
 			el(
@@ -64,7 +71,7 @@
 				list = list.filter((item) => wanted.every((w) => rowText(item).includes(w)));
 			}
 			if (state.sort >= 0) {
-				const keyed = list.map((item) => [cellText(item, state.sort), item]);
+				const keyed = list.map((item) => [cellWords(columns[state.sort], item), item]);
 				keyed.sort((a, b) => (state.down ? -1 : 1) * compare(a[0], b[0]));
 				list = keyed.map((x) => x[1]);
 			}
@@ -73,6 +80,7 @@
 		function draw() {
 			const list = chosen(),
 				shown = state.all ? list : list.slice(0, more.limit);
+			large = new Set(columns.filter((c) => !c.left && shown.some((item, i) => JM.isApart(words(c.of(item, i))))));
 			body.replaceChildren(...shown.map(row));
 			heads.forEach((th, k) => {
 				if (k === state.sort) th.setAttribute("aria-sort", state.down ? "descending" : "ascending");
@@ -579,7 +587,7 @@
 			unit: unit,
 			left: left,
 			key: key,
-			of: (r) => (Number.isInteger(r[key]) || !known(r[key]) ? JM.apart(text(r[key])) : JM.plain(r[key])),
+			of: (r) => (Number.isInteger(r[key]) ? JM.apart(text(r[key])) : known(r[key]) ? JM.plain(r[key]) : text(r[key])),
 		});
 		const columns = [
 			column("device", "", "device", true),

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "meter/meter.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@
 #define NOISE	       1e-6 /* relative; a half width below it would show as 0 */
 #define PLACES_AT_MOST 12
 #define LARGE	       1e12
-#define GROUP	       "\u00a0"
+#define DIGITS	       "0123456789"
 #define DIGITS_APART   5
 #define DIGITS_AT_MOST 4
 
@@ -158,26 +159,70 @@ static double round_to(double value, int places)
 	return round(value / unit) * unit;
 }
 
-void jm_text_apart(char *text, size_t size)
+/* The digits at `c`, part of a longer text from `from` on: how many of an integer part, 0 of decimals and names ("H100"). */
+static size_t integer_digits(const char *from, const char *c)
+{
+	if (c > from && (c[-1] == '.' || isalnum((unsigned char)c[-1])))
+		return 0;
+	return strspn(c, DIGITS);
+}
+
+static void group_digits(char *text, size_t size, size_t least)
 {
 	char from[200], *to = text;
 	size_t n;
 
 	snprintf(from, sizeof(from), "%s", text);
 	for (const char *c = from; *c; c += n) {
-		bool fraction = c > from && c[-1] == '.';
+		bool grouped = integer_digits(from, c) >= least;
 
-		n = strspn(c, "0123456789");
+		n = strspn(c, DIGITS);
 		n = n ? n : 1;
-		for (size_t i = 0; i < n && (size_t)(to - text) + sizeof(GROUP) < size; i++) {
-			if (i && n >= DIGITS_APART && !fraction && (n - i) % 3 == 0) {
-				memcpy(to, GROUP, strlen(GROUP));
-				to += strlen(GROUP);
-			}
+		for (size_t i = 0; i < n && (size_t)(to - text) + 2 < size; i++) {
+			if (i && grouped && (n - i) % 3 == 0)
+				*to++ = ',';
 			*to++ = c[i];
 		}
 	}
 	*to = '\0';
+}
+
+void jm_text_apart(char *text, size_t size)
+{
+	size_t most = 0;
+
+	for (const char *c = text; *c; c++) {
+		size_t n = integer_digits(text, c);
+
+		most = n > most ? n : most;
+	}
+	if (most >= DIGITS_APART)
+		jm_text_apart_all(text, size);
+}
+
+void jm_text_apart_all(char *text, size_t size)
+{
+	group_digits(text, size, DIGITS_APART - 1);
+}
+
+/* The next comma between thousands, or NULL. */
+static const char *next_comma(const char *text, const char *c)
+{
+	for (c = strchr(c, ','); c; c = strchr(c + 1, ','))
+		if (c > text && isdigit((unsigned char)c[-1]) && strspn(c + 1, DIGITS) == 3)
+			return c;
+	return NULL;
+}
+
+void jm_text_together(char *text)
+{
+	for (const char *c = next_comma(text, text); c; c = next_comma(text, c))
+		memmove(text + (c - text), c + 1, strlen(c));
+}
+
+bool jm_text_is_apart(const char *text)
+{
+	return next_comma(text, text) != NULL;
 }
 
 void jm_text_number(double value, char *out, size_t size)

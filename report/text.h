@@ -3,6 +3,7 @@
 #ifndef JM_REPORT_TEXT_H
 #define JM_REPORT_TEXT_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
 /* As snprintf, for what others wrote: one line of printable text, "..." where it did not fit. */
@@ -22,14 +23,22 @@ void jm_text_wrap(FILE *out, const char *text, int indent, int hang, int width);
 /* The same on a line of which `column` columns are written already. */
 void jm_text_wrap_on(FILE *out, const char *text, int column, int hang, int width);
 /*
- * "120950 ± 120": the first one or two digits of the half width decide which digits of the mean are shown,
+ * "2620 ± 120": the first one or two digits of the half width decide which digits of the mean are shown,
  * five at most; a half width that rounds to 0 is shown as one of the last place. Four digits where there is
  * no interval; "-" for unknown.
  */
 void jm_text_estimate(double mean, double half_width, char *out, size_t size);
-/* Digits in groups of three from five on: "120 950", "± 12 000". The blank is one at which no line is broken. For people;
- * files for programs have none. */
+/*
+ * A comma groups the thousands of numbers from 10,000 on, and from 1,000 on in a text that has such a number:
+ * "121,100 ± 1,300", "1300". For people; files for programs (CSV, JSON, metrics) have no commas in numbers.
+ */
 void jm_text_apart(char *text, size_t size);
+/* The same from 1,000 on: of a cell in a column that has larger numbers. */
+void jm_text_apart_all(char *text, size_t size);
+/* Removes these commas, for a text that a program may read. */
+void jm_text_together(char *text);
+/* Has the text a number whose thousands are grouped? */
+bool jm_text_is_apart(const char *text);
 /* With that many decimals at most. */
 void jm_text_estimate_to(int at_most, double mean, double half_width, char *out, size_t size);
 /* Five digits; no exponent from 1e5 to 1e12. */

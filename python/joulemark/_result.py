@@ -91,9 +91,13 @@ class Result:
 
 
 def plain(value, digits=4):
-    """So many digits count, without an exponent where the number is large: 12346, 0.6711."""
+    """So many digits count, without an exponent where the number is large: 12,346, 1234, 0.6711."""
     text = f"{value:.{digits}g}"
-    return f"{float(text) if digits < 4 else value:.0f}" if "e+" in text else text
+    if "e+" in text:
+        text = f"{float(text) if digits < 4 else value:.0f}"
+    whole, point, decimals = text.partition(".")
+    large = whole.lstrip("-").isdigit() and len(whole.lstrip("-")) >= 5
+    return f"{int(whole):,}{point}{decimals}" if large else text
 
 
 def _number(value, unit):

@@ -3,6 +3,7 @@
 and h200."""
 import contextlib
 import json
+import re
 import shutil
 import sqlite3
 
@@ -15,8 +16,8 @@ H200 = SOURCE / "tests" / "data" / "h200"
 
 
 def cells(row):
-    """The cells of a row of a table, without the spaces between groups of digits."""
-    return row.replace("\u00a0", "").split()
+    """The cells of a row of a table, without the commas between thousands."""
+    return re.sub(r"(?<=\d),(?=\d{3})", "", row).split()
 
 
 def raw(path):

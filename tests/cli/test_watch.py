@@ -150,7 +150,7 @@ def test_wrong_use_is_a_sentence():
 def test_the_live_line_of_run_tells_watts_rate_and_joules():
     """On a simulated GPU at 150 W a node: the live line says so, with its origin, and fits its line."""
     printed, status = terminal("run", "sim", "--device", "sim:h100x4", "--real-time", "--steps", "40", columns=120)
-    live = [line.replace("\u00a0", "") for line in re.split(r"\r\x1b\[K|\n", printed) if "steady" in line and " W " in line]
+    live = [re.sub(r"(?<=\d),(?=\d{3})", "", line) for line in re.split(r"\r\x1b\[K|\n", printed) if "steady" in line and " W " in line]
     assert status == 0 and live, printed
     assert all(len(line) < 120 for line in live)
     told = [re.search(r"([\d.e+]+) W simulated  ([\d.e+]+) items/s  ([\d.e+-]+) J/item", line) for line in live]
