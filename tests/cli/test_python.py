@@ -121,7 +121,7 @@ def test_items_go_to_the_innermost_region(measured):
 
 def test_looks_well_in_a_terminal_and_in_a_notebook(measured):
     text, html = measured["text"], measured["html"]
-    assert re.search(r"^b +\d[\d.e+]* ± \S+ J measured +\d[\d.]* s +\d", text, re.M), text
+    assert re.search(r"^b +\d[\d.,e+]* ± \S+ J measured +\d[\d.,]* s +\d", text, re.M), text
     svg = xml.etree.ElementTree.fromstring(html[html.index("<svg"):])
     bars = [e for e in svg.iter() if e.tag.endswith("rect")]
     assert len(bars) == 4  # a twice
@@ -137,7 +137,7 @@ def test_large_numbers_have_no_exponent():
         print(json.dumps([plain(12345.6), plain(0.67114), plain(123.4, 2), plain(1234567.8), plain(1e-7), plain(9999.96),
                           plain(2, 6), plain(12345678, 6)]))
     """)
-    assert found == ["12346", "0.6711", "120", "1234568", "1e-07", "10000", "2", "12345678"]
+    assert found == ["12,346", "0.6711", "120", "1,234,568", "1e-07", "10,000", "2", "12,345,678"]
 
 
 def test_unknown_is_none_and_never_0():
