@@ -126,6 +126,18 @@ def test_digits_are_grouped_for_people_only():
         assert not [cell for cell in next(csv.reader([line]))[8:] if grouped.search(cell)]
 
 
+@pytest.mark.parametrize("kind", ["table", "md", "latex"])
+def test_thousands_are_grouped_in_a_column_that_has_larger_numbers(tmp_path, kind):
+    """The slowest setting does 3,890 tokens/s beside 121,100; the column of watts has no number from 10,000 on."""
+    rows = records("h100x4")
+    for r in rows:
+        if r["status"] == "ok" and r["settings"][0]["requested"] == 200:
+            r["throughput"] /= 10
+            next(p for p in r["phases"] if p["name"] == r["phase"])["items"] /= 10
+    text = report("--format", kind, write(tmp_path, rows)).replace("$\\pm$", "±")
+    assert "3,890 ± 70" in text and "121,100 ± 1,300" in text and "2620 ± 8" in text, text
+
+
 def test_power_of_several_devices_beside_a_setting_of_each(tmp_path):
     """The cap is one GPU's, W is the sum: both are said where they are shown; one GPU needs neither."""
     text = report("--width", 80, DATA / "h100x4.json")

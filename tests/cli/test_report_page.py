@@ -124,9 +124,13 @@ def test_numbers_have_as_many_digits_as_in_the_terminal(tmp_path, name):
     compare = """<script>for (const s of JM.S.series) for (const v of s.verdicts.filter((x) => x.value)) {
         const stat = s.points[v.leading].metrics[v.metric], scale = JM.scale(s.metrics[v.metric].unit, [stat.mean]);
         const own = JM.estimate(stat.mean / scale.factor, stat.half / scale.factor).replace(/\u00a0/g, " ");
-        document.body.append(JM.el("pre", { class: "pair" }, v.value + "|" + own)); }</script></body>"""
+        document.body.append(JM.el("pre", { class: "pair" }, v.value + "|" + own)); }
+        document.body.append(JM.el("pre", { class: "csv" }, JM.csvOf([{ title: "shape", left: true, of: () => "128,256" },
+            { title: "rate", of: () => JM.plain(1234567) }], [1])));</script></body>"""
     page.write_text(page.read_text().replace("</body>", compare))
-    pairs = [p.split("|") for p in re.findall(r'<pre class="pair">(.*?)</pre>', browse(page, "--dump-dom"), re.S)]
+    dom = browse(page, "--dump-dom")
+    assert re.search(r'<pre class="csv">(.*?)</pre>', dom, re.S).group(1).split() == ["shape,rate", '"128,256",1234567']
+    pairs = [p.split("|") for p in re.findall(r'<pre class="pair">(.*?)</pre>', dom, re.S)]
     assert len(pairs) >= 5
     for program, own in pairs:
         assert re.match(r"-?[\d,.]+( ± [\d,.]+)?", program).group(0) == own
