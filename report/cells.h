@@ -22,7 +22,7 @@ int jm_grid_new(struct jm_grid *grid, int rows, int columns, struct jm_err *err)
 int jm_grid_set(struct jm_grid *grid, int row, int column, struct jm_err *err, const char *format,
 	...) __attribute__((format(printf, 5, 6)));
 /* Groups the thousands from 1,000 on in columns of numbers with some from 10,000 on. */
-void jm_grid_apart(struct jm_grid *grid);
+void jm_grid_apart(struct jm_grid *t);
 /* The same, then prints in blocks of whole columns behind `indent` blanks; each block repeats the first n_setting columns. */
 void jm_grid_print(struct jm_grid *t, int indent, int width, FILE *out);
 void jm_grid_done(struct jm_grid *grid);

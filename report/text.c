@@ -205,24 +205,26 @@ void jm_text_apart_all(char *text, size_t size)
 	group_digits(text, size, DIGITS_APART - 1);
 }
 
-/* The next comma between thousands, or NULL. */
-static const char *next_comma(const char *text, const char *c)
-{
-	for (c = strchr(c, ','); c; c = strchr(c + 1, ','))
-		if (c > text && isdigit((unsigned char)c[-1]) && strspn(c + 1, DIGITS) == 3)
-			return c;
-	return NULL;
-}
-
 void jm_text_together(char *text)
 {
-	for (const char *c = next_comma(text, text); c; c = next_comma(text, c))
-		memmove(text + (c - text), c + 1, strlen(c));
+	char *to = text;
+	bool digit = false;
+
+	for (const char *c = text; *c; c++) {
+		if (*c == ',' && digit && strspn(c + 1, DIGITS) == 3)
+			continue;
+		digit = isdigit((unsigned char)*c);
+		*to++ = *c;
+	}
+	*to = '\0';
 }
 
 bool jm_text_is_apart(const char *text)
 {
-	return next_comma(text, text) != NULL;
+	for (const char *c = strchr(text, ','); c; c = strchr(c + 1, ','))
+		if (c > text && isdigit((unsigned char)c[-1]) && strspn(c + 1, DIGITS) == 3)
+			return true;
+	return false;
 }
 
 void jm_text_number(double value, char *out, size_t size)
