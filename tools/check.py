@@ -26,7 +26,7 @@ FUZZ_SECONDS = os.environ.get("FUZZ_SECONDS", "10")
 NOT_ASAN = re.compile(r"^parity|^backend_avx2$")
 # gcc's and clang's OpenMP runtimes synchronise in ways that ThreadSanitizer cannot see, so what uses
 # them (the engine's cpu kernels) is not run under it; every test with threads of our own is.
-TSAN_TESTS = re.compile(r"clock|sampl|session|progress|trace|measure|energy|sim|guard|journal|stray|worker|^run(_store)?$|sweep|interrupt|log")
+TSAN_TESTS = re.compile(r"clock|sampl|session|progress|trace|measure|energy|sim|guard|journal|stray|worker|^run(_store)?$|sweep|interrupt|log|host_load|^comm$")
 
 
 class Tally:
