@@ -31,7 +31,7 @@ void jm_text_machine(
 	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size);
 /* "0.25 EUR per kWh, 380 gCO2e per kWh, PUE 1.2; source: ..."; "" = the user gave no figures. */
 void jm_text_figures(const struct jm_grouping *g, char *out, size_t size);
-/* "Nodes in a rack of 40000 W at 400 W: by rated power (10200 W) 3, by the 99th percentile ..." */
+/* "Nodes in a rack of 40,000 W at 400 W: by rated power (10,200 W) 3, by the 99th percentile ..." */
 void jm_text_capacity(
 	const struct jm_grouping *g, const struct jm_group_point *p, char *out, size_t size);
 #define JM_PERCENT_LEAST                                                                           \
