@@ -80,7 +80,8 @@ static void put_line(const struct jm_grid *t, char **cells, int first, int end, 
 	fputc('\n', out);
 }
 
-/* As many columns from `first` on as the width takes, at least one. Returns the one behind them. */
+/* As many columns from `first` on as fit into the width, at least one. Returns the one after
+ * them. */
 static int end_of_block(const struct jm_grid *t, int first, int width)
 {
 	int used = 0, c;

@@ -122,7 +122,8 @@ static int print_lines(const struct jm_compare_row *row, int width, FILE *f, str
 	return rc;
 }
 
-/* The test by ranks, which needs no distribution, beside Welch's; it decides nothing. */
+/* The test by ranks, which assumes no distribution, is shown in addition to Welch's and decides
+ * nothing. */
 static void print_ranks(const struct jm_compare_row *row, int width, FILE *f)
 {
 	char text[240], all[160] = "", one[60];

@@ -139,8 +139,8 @@ static bool same_work(const json_t *a, const json_t *b)
 	       !strcmp(jm_json_text(a, "unit"), jm_json_text(b, "unit"));
 }
 
-/* Leaves of the object, parameters of a record, that the other one has otherwise or not at all. Commands are the same
- * but for values, which are leaves of their own. */
+/* Adds the leaves of the object, parameters of a record, that differ or are absent in the other
+ * record. Commands are the same except for values, which are separate leaves. */
 static int add_varied(
 	struct jm_grouping *g, const json_t *object, const json_t *other_record, struct jm_err *err)
 {

@@ -306,7 +306,8 @@ static void print_runs(const struct jm_group_point *p, char *out, size_t size)
 		snprintf(out, size, "%d%s", p->n_ok, p->n_outliers ? "!" : "");
 }
 
-/* Behind a setting: " °" the device never reached it, " ?" unknown whether it was held; else "". */
+/* Mark after a setting: " °" the device never reached it, " ?" unknown whether it was held; else
+ * "". */
 static const char *state_mark(const struct jm_group_point *p)
 {
 	return p->state == JM_STATE_NOT_REACHED ? " °" : p->state == JM_STATE_UNKNOWN ? " ?" : "";

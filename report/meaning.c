@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the words of a table mean: metrics with a name of their own, the reference, the grade. */
+/* What the words of a table mean: metrics that have a separate name, the reference, the grade. */
 #include "grid.h"
 #include "base/json.h"
 

@@ -86,7 +86,7 @@ static const struct family families[] = {
 	{"joulemark_items", true, "", "Items that were done in a phase.", NULL, "items", NULL},
 };
 
-/* Adds the labels that tell this record from others; returns how many there are. */
+/* Adds the labels that distinguish this record from others; returns their number. */
 static int label_record(
 	const json_t *record, struct jm_metric_label *label, char *repeat, size_t size)
 {

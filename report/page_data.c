@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The data of the page, short: joulemark.page/1. It is the summary (joulemark.report/1) with other forms of what
- * there is much of:
+ * The compact data of the page: joulemark.page/1. It is the summary (joulemark.report/1) with other
+ * forms of its large parts:
  *
  *	statistics	[n, mean, half width, median, sd, min, max] in place of an object; [1, value] of one run
  *	runs		in place of `cases`: one array per property, in one order

@@ -76,7 +76,7 @@ static double cap_of(
 	return cap;
 }
 
-/* The part of the series' title behind the work: "cuda:0, bf16, batch=8". */
+/* The part of the series' title after the work: "cuda:0, bf16, batch=8". */
 static void fill_name(const struct jm_grouping *g, struct jm_system *s)
 {
 	const char *title = s->series->title;

@@ -255,7 +255,7 @@ static void print_notes(const json_t *published, int width, FILE *f)
 		jm_text_wrap(f, json_string_value(note), 2, 4, width);
 }
 
-/* Why there is no table of ratios for the work; "" = there is one, or none was asked for. */
+/* The reason why the work has no table of ratios; "" = it has one, or none was requested. */
 static const char *why_unpublished(const struct jm_systems *s, const struct jm_systems_work *w)
 {
 	const json_t *record = s->system[w->first].record, *published;

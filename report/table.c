@@ -15,7 +15,7 @@ static void put_title(const struct jm_grouping *g, const char *title, FILE *out)
 	fputs(g->options.bold ? "\033[0m" : "", out);
 }
 
-#define VERDICT_COLUMN 30 /* where the settings begin behind the questions */
+#define VERDICT_COLUMN 30 /* where the settings begin, after the questions */
 #define NARROW	       60
 
 static void put_verdict_line(

@@ -153,7 +153,7 @@ static void begin_stretch(const struct jm_page_trace *t, struct meter *m, int64_
 	m->end_ns = m->t0_ns + (i + 1) * m->width_ns;
 }
 
-/* A power holds until the next reading, which lies in the last stretch. */
+/* A power reading is valid until the next reading, which is in the last stretch. */
 static void hold_until(struct meter *m, struct point next)
 {
 	int64_t from = m->held.t_ns, to;
@@ -325,7 +325,7 @@ static json_t *base64(const uint8_t *bytes, size_t n)
 	return json;
 }
 
-/* Adds a stretch to the bins that it lies in, in equal parts of its time. */
+/* Divides a stretch among the bins that it overlaps, in proportion to time. */
 static void spread(const struct stretch *s, double from, double to, struct stretch *bin)
 {
 	for (int i = (int)fmax(floor(from), 0); i < BINS && i < to; i++) {

@@ -8,10 +8,11 @@
 #define MOST_BATCH 1000000
 
 /*
- * What a run takes beside its plan. Measured as the largest resident size of the worker less the plan's peak
- * (resnet50, vit-b16, gpt-117m on the backend cpu, plans of 0.7 to 2.8 GB): 21 to 33 MB for libraries, generated
- * kernels and buffers of the start values. Page tables take 1/512 of the plan and are charged to the control
- * group. Twice the largest, and 5 % for what other programs allocate while the run lasts.
+ * The memory that a run needs in addition to its plan. Measured as the largest resident size of the
+ * worker less the plan's peak (resnet50, vit-b16, gpt-117m on the backend cpu, plans of 0.7 to 2.8
+ * GB): 21 to 33 MB for libraries, generated kernels and buffers of the start values. Page tables
+ * take 1/512 of the plan and are charged to the control group. Twice the largest, and 5 % for what
+ * other programs allocate while the run lasts.
  */
 #define RESERVE	      (64e6)
 #define RESERVE_SHARE 0.05

@@ -7,7 +7,7 @@
 
 #include "engine/reduce.h"
 
-/* Tells all ranks the devices of each other. */
+/* Exchanges the devices of all ranks. */
 static int introduce(struct jm_gang *g, struct jm_work *work, struct jm_err *err)
 {
 	const struct jm_transfer t = {.kind = JM_ALL_GATHER,

@@ -14,7 +14,7 @@
 #include "workloads/work_device.h"
 
 #define MOST_REPEATS 256
-#define PERIOD	     16777259 /* the first prime behind 2^24 */
+#define PERIOD	     16777259 /* the first prime above 2^24 */
 
 const char *const jm_values_kinds[] = {"random", "zeros", "ones", "sparse", NULL};
 

@@ -27,7 +27,7 @@ static FILE *open_file(const struct jm_ctx *ctx, const char *path, const char *n
 	return n < (int)sizeof(full) ? fopen(full, "re") : NULL;
 }
 
-/* The number behind a word at the start of a line; 0 = there is none, or it is a word ("max"). */
+/* The number after a word at the start of a line; 0 = there is none, or a word ("max") follows. */
 static double number_in(
 	const struct jm_ctx *ctx, const char *path, const char *name, const char *word)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Evaluation beside training. */
+/* Evaluation during training. */
 #include "train_eval.h"
 
 #include <math.h>

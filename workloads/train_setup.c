@@ -18,7 +18,7 @@
 #include "workloads/work_device.h"
 
 #define BYTE_VALUES 256
-#define HELD_OUT    0x68656c64		/* of random numbers: a stream of its own */
+#define HELD_OUT    0x68656c64		/* a separate stream of random numbers */
 #define HASHED	    ((size_t)256 << 20) /* bytes of a text, at most */
 
 /* English that Debian machines have, the best first. */
@@ -87,7 +87,8 @@ static int check_text(const struct train *s, const struct jm_batch_feed *feed, c
 	return 0;
 }
 
-/* For evaluations: a text of their own, or the last tenth of the training's, which is then not used for training. */
+/* For evaluations: a separate text, or the last tenth of the training text, which is then not used
+ * for training. */
 static int hold_out(struct train *s, struct jm_err *err)
 {
 	const char *path = jm_values_text(s->work->options, "eval-text");
@@ -174,9 +175,9 @@ static int choose_remade(struct train *s, struct jm_err *err)
 }
 
 /*
- * If a device has memory of its own, no other program needs the rest of it: everything that fits is
- * kept, except values that cost next to nothing to compute again. An evaluation beside the training adds
- * only its inputs.
+ * If a device has separate memory, no other program needs the rest of it: everything that fits is
+ * kept, except values that cost next to nothing to compute again. An evaluation during training
+ * adds only its inputs.
  */
 static int plan_kept(struct train *s, struct jm_err *err)
 {
@@ -320,7 +321,8 @@ static int make_program(struct train *s, struct jm_err *err)
 	return code || !s->eval.every ? code : jm_evaluation_build(&s->eval, err);
 }
 
-/* make_program, told before and after: the first time on a machine it takes seconds to time kernels. */
+/* Calls make_program and logs before and after it: the first time on a machine it takes seconds to
+ * time kernels. */
 static int build(struct train *s, struct jm_err *err)
 {
 	int64_t start = jm_clock_now(jm_clock_real());

@@ -2,7 +2,8 @@
 /*
  * Transfers of f32 between the devices of ranks. As nccl-tests (NVIDIA, doc/PERFORMANCE.md) count: the size is the memory
  * that a rank holds when it is done, and the bus bandwidth is size / time times what a ring has to move for each byte,
- * 2 (W - 1)/W of an all-reduce and (W - 1)/W of an all-gather, so that it can be held against the links' speed.
+ * 2 (W - 1)/W of an all-reduce and (W - 1)/W of an all-gather, so that it can be compared with the
+ * speed of the links.
  */
 #include "transfer_run.h"
 

@@ -94,7 +94,7 @@ static int limited(struct jm_regex *r)
 	return JM_ERANGE;
 }
 
-/* Behind the character that begins there. */
+/* The offset after the UTF-8 character that begins at `at`. */
 static size_t next_character(const char *line, size_t n, size_t at)
 {
 	do {

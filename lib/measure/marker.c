@@ -68,8 +68,7 @@ struct identity {
 
 struct jm_marker {
 	int fd, pipe; /* pipe: both ends in one, so that writing never signals a broken pipe; -1 = none */
-	_Atomic bool
-		stuck; /* nobody read for so long that a mark was lost: the next ones do not wait */
+	_Atomic bool stuck; /* a mark was lost because no process read; the next ones do not wait */
 	_Atomic bool taken; /* the receiver has taken the pipe */
 	struct identity fd_is, pipe_is;
 };

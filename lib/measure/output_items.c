@@ -113,7 +113,7 @@ static void match_line(struct jm_scan *s, int64_t t_ns, jm_mark_fn *fn, void *ar
 	s->n_limited += rc < 0;
 }
 
-/* The key may be misspelt; the keys beside it show what was meant. */
+/* The key may be misspelt; the neighbouring keys show what was meant. */
 static void remember_near(struct jm_scan *s, json_t *object, const char *name)
 {
 	const char *names[64], *key, *near;

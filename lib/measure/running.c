@@ -54,7 +54,7 @@ static void take_counter(struct total *t, const struct jm_signal *signal, struct
 	double joules;
 
 	if (isnan(now.value))
-		return; /* the next reading tells what was used meanwhile */
+		return; /* the next reading includes the energy of this time */
 	if (isnan(t->counter.value)) {
 		t->told.joules = 0;
 		t->counter = now;

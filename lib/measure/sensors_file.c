@@ -69,7 +69,7 @@ static const json_t *entry_of(const json_t *root, const struct jm_meters *set, i
 	return NULL;
 }
 
-/* ns of a figure that stands out of its own uncertainty, "delay"; `otherwise` where it does not, or is absurd. */
+/* The figure "NAME_s", in ns; `otherwise` if it is not above its uncertainty or is out of range. */
 static int64_t ns_of(const json_t *entry, const char *name, double least, int64_t otherwise)
 {
 	char key[64], error[64];

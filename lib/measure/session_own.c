@@ -2,7 +2,7 @@
 /* A session whose work runs on some GPUs only. */
 #include "measure/session_private.h"
 
-/* Not read by a meter of its own, nor by one of the whole node. */
+/* True if neither a separate meter nor one of the whole node reads it. */
 static bool is_unread(const struct jm_session *s, int own)
 {
 	for (int i = 0; i < s->set.n && own < 0; i++)

@@ -29,7 +29,7 @@ struct figures {
 	struct jm_held held;
 	double sum, time; /* of value x time */
 	double min, max, first, last;
-	double after; /* the first reading behind the phase */
+	double after; /* the first reading after the phase */
 	bool fell;    /* a reading is smaller than the one before it */
 	long samples;
 	unsigned int bits; /* of whole-number values, or-ed */
@@ -90,8 +90,8 @@ static int figures_of(struct jm_session *s, int signal, const struct jm_phase *p
 }
 
 /*
- * What a counter counted; NAN = it is none, was reset, or was not read in the phase, unless it has the same value behind
- * it. Energy has its own key, which is exact at the edges.
+ * What a counter counted; NAN = it is none, was reset, or was not read in the phase, unless it has
+ * the same value after the phase. Energy has its own key, which is exact at the edges.
  */
 static double increase(const struct jm_signal *signal, const struct figures *f)
 {

@@ -364,7 +364,7 @@ static int take_folder(struct jm_work_list *list, int folder, const struct place
 }
 
 /* Decides by the name alone, so that a damaged file is removed, too. An earlier boot of this host is
- * over; of another host, or of a container with process ids of its own, nothing is known. own: as in
+ * over; of another host, or of a container with its own process ids, nothing is known. own: as in
  * names of files. */
 static bool is_leftover(const struct name *name, const struct place *own)
 {

@@ -146,7 +146,8 @@ static bool same_world(const struct jm_meter *a, const struct jm_meter *b)
 	return a->origin == b->origin || (here_a && here_b);
 }
 
-/* How near the wall a meter of a whole node is: an outlet includes the loss of the supply behind it. */
+/* The position of a node's meter in the supply chain: an outlet also includes the loss of the power
+ * supply. */
 static int nearness(const struct jm_meter *m)
 {
 	return m->scope == JM_SCOPE_OUTLET ? 2 : m->scope == JM_SCOPE_PSU;
@@ -189,7 +190,8 @@ static int smallest_over(const struct jm_meters *set, int i)
 	return best;
 }
 
-/* Of the meters that share a part of meter i, one that a total would count beside it, if there is one. */
+/* Of the meters that share a part of meter i, one that a total would count in addition to it, if
+ * there is one. */
 static int sharing_with(const struct jm_meters *set, int i)
 {
 	const struct jm_meter *m = &set->meter[i];

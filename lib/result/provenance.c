@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Provenance from what Linux tells everybody. Drivers are the modules bound to display controllers and
- * accelerators on PCI; libraries are the shared objects mapped into this process: no vendor is named here.
+ * Provenance from the files of Linux that every user may read. Drivers are the modules bound to
+ * display controllers and accelerators on PCI; libraries are the shared objects mapped into this
+ * process: no vendor is named here.
  */
 #include "result/provenance.h"
 #include "base/ctx.h"

@@ -191,7 +191,8 @@ bool jm_setting_is_replaced(const json_t *record, const char *phase, const json_
 	return false;
 }
 
-/* Is it replaced in a phase of the record, and is the main phase not one of its own settings in which it holds? */
+/* True if a phase of the record replaces the setting, and the main phase is none in which it
+ * applies. */
 static bool changes(const json_t *record, int main_phase, const json_t *setting)
 {
 	const json_t *phase = json_array_get(json_object_get(record, "phases"), (size_t)main_phase);

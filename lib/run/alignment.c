@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A device's clock beside the run's. */
+/* Relates the clock of a device to that of the run. */
 #include "run/alignment.h"
 
 #include <math.h>

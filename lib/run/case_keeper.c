@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One line, MARK USER CALLER SINCE, goes to the keeper and to its record; END behind it lets the keeper go. */
+/* One line, MARK USER CALLER SINCE, goes to the keeper and to its record; END after it ends the
+ * keeper. */
 #include "run/case_keeper.h"
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launcher `local`: each rank a child process on this host, in a process group of its own. */
+/* Launcher `local`: each rank is a child process on this host, in a separate process group. */
 #include "run/launcher.h"
 
 #include <errno.h>

@@ -252,7 +252,7 @@ static int take_texts(
 	return rc;
 }
 
-/* Without a name of its own a run is called after its work. */
+/* A run without a name has the name of its work. */
 static int take_name(struct jm__plan_loader *l, struct jm_plan_run *run)
 {
 	const struct jm_yaml *name = jm_yaml_get(run->where, "name"), *from = name;

@@ -14,7 +14,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-/* It dies with the worker, but it does not ignore a broken pipe as the worker does. */
+/* The command is killed with the worker, and does not inherit that the worker ignores SIGPIPE. */
 static int prepare_command(void *arg)
 {
 	(void)arg;

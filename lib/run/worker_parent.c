@@ -462,7 +462,7 @@ static int run_child(struct jm__child *c, struct jm_err *err)
 	struct jm_strays strays;
 	int rc;
 
-	/* before the search for stray processes, so that it is not treated as one */
+	/* the keeper starts before the search for stray processes, or it would be treated as one */
 	if (json_object_get(json_object_get(c->o->job, "parameters"), "command"))
 		jm_case_keeper_start(c->ctx, c->o->program, &c->keeper);
 	jm_strays_begin(&strays, c->ctx);

@@ -338,15 +338,15 @@ static int prepare_file(struct jm_store *s, enum jm_store_mode mode, struct jm_e
 	return take_lock(s, fd, err);
 }
 
-/* SQLite wants to make a log beside the file, and may not. */
+/* SQLite needs to make a log beside the file, but has no permission. */
 static bool is_read_only(int rc)
 {
 	return (rc & 0xff) == SQLITE_CANTOPEN || (rc & 0xff) == SQLITE_READONLY;
 }
 
-/* A reader that may write opens it so, too: the last connection to close then removes the log and its
- * index, which a read-only one leaves behind. A store where nothing may be written is read without locks and
- * log, if no log is left. */
+/* A reader that may write opens it so, too: the last connection to close then removes the log and
+ * its index, which a read-only one does not. A store where nothing may be written is read without
+ * locks and log, if no log is left. */
 static int open_database(struct jm_store *s, enum jm_store_mode mode, struct jm_err *err)
 {
 	bool may_write = mode == JM_STORE_WRITE || !access(s->path, W_OK);

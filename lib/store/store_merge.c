@@ -37,7 +37,7 @@ static int is_there(
 	return rc;
 }
 
-/* The repeat itself where it is free, else one behind the last. */
+/* The same repeat if it is free, else the one after the last. */
 static int free_repeat(
 	struct jm_store *to, const char *id, sqlite3_int64 *repeat, struct jm_err *err)
 {

@@ -35,7 +35,7 @@ static size_t put_varint(uint8_t *out, uint64_t v)
 
 struct varint {
 	uint64_t v;
-	const uint8_t *after; /* the byte behind it; NULL: the bytes are damaged */
+	const uint8_t *after; /* the byte after it; NULL = the bytes are damaged */
 };
 
 /* For varints of any length, and where the bytes may end within one. */
@@ -109,7 +109,7 @@ static bool same(double a, double b)
 	return x == y;
 }
 
-/* The multiple of the step that gives back exactly this double, if there is one. */
+/* The multiple of the step from which decoding restores exactly this double, if there is one. */
 static bool quantise(const struct jm_encoder *e, double value, int64_t *ret_q, enum kind *ret_kind)
 {
 	double q;

@@ -29,8 +29,8 @@ static int64_t earlier(int64_t a, int64_t b)
 }
 
 /*
- * How many refreshes lie between two runs of a regular sensor; 0 where it is unknown, or where so
- * many lie between that the sensor may have drifted.
+ * The number of refreshes between two runs of a regular sensor; 0 = unknown, or so many that the
+ * sensor may have drifted.
  */
 static int64_t refreshes_between(
 	const struct jm_plateau *a, const struct jm_plateau *b, int64_t shortest, int64_t longest)
