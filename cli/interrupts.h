@@ -8,7 +8,8 @@
 /* From now on SIGINT, SIGTERM, SIGHUP and SIGQUIT are counted in ctx->interrupts; each also writes a byte to wake_fd
  * (-1 = nowhere). What our caller ignores stays ignored: under nohup a hangup. */
 void jm_count_interrupts(struct jm_ctx *ctx, int wake_fd);
-/* The same with a pipe of its own: *ret_fd is readable once a signal has come, and stays open. SIGPIPE is ignored. */
+/* Like the above, with a separate pipe: *ret_fd is readable once a signal has come, and stays open.
+ * SIGPIPE is ignored. */
 int jm_catch_interrupts(struct jm_ctx *ctx, int *ret_fd, struct jm_err *err);
 /* The signal that came last; 0 = none. */
 int jm_last_interrupt(void);

@@ -75,7 +75,8 @@ void jm_run_case_label(const json_t *varying, const struct jm_plan_case *c, char
 
 /* ---- run_status.c ---- */
 
-/* Tells other processes what the event says; label: of the case; left_s: until the end of the plan, NAN = unknown. */
+/* Publishes the event to other processes. label: of the case; left_s: until the end of the plan,
+ * NAN = unknown. */
 void jm_run_status_put(const struct jm_run_show *show, const struct jm_run_event *e,
 	const char *label, double left_s);
 

@@ -8,8 +8,8 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* Each on lines of its own: "run gpt-117m: case 3 of 12, steady, N items/s, N W measured, runs for 1 min, about 12 min
- * left, process N, store a.db" */
+/* Each on separate lines: "run gpt-117m: case 3 of 12, steady, N items/s, N W measured, runs for 1
+ * min, about 12 min left, process N, store a.db" */
 void jm_work_print(const struct jm_work_list *list, FILE *out, int width);
 /* [{...}]; unknown is null. */
 json_t *jm_work_json(const struct jm_work_list *list);

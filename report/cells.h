@@ -23,7 +23,8 @@ int jm_grid_set(struct jm_grid *grid, int row, int column, struct jm_err *err, c
 	...) __attribute__((format(printf, 5, 6)));
 /* Groups the thousands from 1,000 on in columns of numbers with some from 10,000 on. */
 void jm_grid_apart(struct jm_grid *t);
-/* The same, then prints in blocks of whole columns behind `indent` blanks; each block repeats the first n_setting columns. */
+/* Calls jm_grid_apart, then prints blocks of whole columns after `indent` blanks; each block repeats
+ * the first n_setting columns. */
 void jm_grid_print(struct jm_grid *t, int indent, int width, FILE *out);
 void jm_grid_done(struct jm_grid *grid);
 

@@ -36,7 +36,7 @@
 					formatter: col.better > 0 ? "highest" : "lowest",
 					color: c.best,
 					position: "top",
-					align: i === Math.min(...part.curve) ? "left" : undefined, // beside the axis, not on it
+					align: i === Math.min(...part.curve) ? "left" : undefined, // next to the axis, not on it
 					fontWeight: "bold",
 					distance: 8,
 				},
@@ -270,7 +270,7 @@
 		});
 	};
 
-	// How far each run lies from the median of its setting; a box from five runs on.
+	// The deviation of each run from the median of its setting; a box from five runs on.
 	const quantile = (sorted, q) => {
 		const at = q * (sorted.length - 1),
 			low = Math.floor(at);
@@ -284,7 +284,7 @@
 				.map((i) => ({ run: i, percent: 100 * (JM.run(metric, i) / median - 1) }));
 		});
 	}
-	// Of many runs the box tells the spread; marks are left for the outliers and the two extremes.
+	// The box shows the spread of many runs; marks show only the outliers and the two extremes.
 	const MOST_MARKS = 40;
 	function marked(list) {
 		if (list.length <= MOST_MARKS) return list;

@@ -118,13 +118,14 @@
 	);
 	const plain = (s) => s.title.replace(/ on .*$/, "");
 	JM.works = groups.map((list, i) => {
-		// what distinguishes works of one name stands behind the machine in the title
+		// what distinguishes works of one name follows the machine in the title
 		const same = groups.filter((g) => plain(g[0]) === plain(list[0])).length > 1;
 		return { id: "w" + (i + 1), series: list, title: same && list.length === 1 ? list[0].title : plain(list[0]) };
 	});
 	for (const w of JM.works) for (const s of w.series) s.work = w;
 
-	// Names of systems: what follows " on " in the title, where that tells them apart.
+	// Names of systems: the text after " on " in the title if it is unique, else the whole
+	// title.
 	JM.systemNames = function (list) {
 		const short = list.map((s) => s.title.replace(/^.*? on /, ""));
 		return new Set(short).size === list.length ? short : list.map((s) => s.title);

@@ -45,7 +45,7 @@ bool jm_text_within(
 /* "energy per token" with its mean in a fitting unit: "16.1 mJ/token". */
 void jm_text_metric_value(const struct jm_grouping *g, const struct jm_group_series *s, int metric,
 	const struct jm_stat *stat, char *out, size_t size);
-/* "best 300 W", what it is worth and why not: the whole sentence behind the metric's name. */
+/* "best 300 W", the gain, or the reason why there is none: the sentence after the metric's name. */
 void jm_text_verdict(const struct jm_grouping *g, const struct jm_group_series *s,
 	const struct jm_verdict *v, char *out, size_t size);
 /* "300 W, repeat 2 (a3f2c1d0): the worker died": a failed case. */

@@ -26,7 +26,8 @@ struct jm_metric_label {
 #define JM_OPENMETRICS_TYPE "application/openmetrics-text; version=1.0.0; charset=utf-8"
 #define JM_CLASSIC_TYPE	    "text/plain; version=0.0.4; charset=utf-8"
 
-/* name ends in its unit: "joulemark_energy_joules"; a counter's samples get "_total" behind it. */
+/* name ends in its unit: "joulemark_energy_joules"; "_total" is appended for the samples of a
+ * counter. */
 void jm_openmetrics_family(struct jm_openmetrics *o, const char *name, bool counter,
 	const char *unit, const char *help);
 void jm_openmetrics_sample(

@@ -76,7 +76,8 @@
 		];
 	}
 
-	// Where nothing has a reference there is no saving to tell, but a most efficient setting of each work.
+	// Without a reference there is no saving to show, but each work has a most efficient
+	// setting.
 	function withoutReference(S) {
 		const named = (s, i) => {
 			const dims = JM.dims(s);

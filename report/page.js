@@ -164,7 +164,8 @@
 		});
 	}
 
-	// Mean power of the devices that a knob like gpu.power caps, one figure per setting; NaN where none tells.
+	// Mean power of the devices that a knob like gpu.power caps, one figure per setting; NaN =
+	// no device reports it.
 	function cappedWatts(s) {
 		return s.points.map((p) => (p.capped_watts === null ? NaN : p.capped_watts));
 	}

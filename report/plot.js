@@ -55,7 +55,7 @@
 	palettes.dark.onHeat = (part) => (part > 0.5 ? "#10151b" : "#e7ecf2");
 	const palette = () => palettes[dark.matches && !printing ? "dark" : "light"];
 
-	// On paper a drawing has a size of its own and is scaled to the column as a whole.
+	// On paper a drawing has a fixed size and is scaled to the column as a whole.
 	function onPaper(chart, tall) {
 		const width = tall ? 760 : 430,
 			height = tall ? 270 : 235;
@@ -86,7 +86,8 @@
 		redraw();
 	});
 
-	// The drawing as a file of its own, in the colours of paper: SVG, or the print dialog of the browser for PDF.
+	// The drawing as a separate file, in the colours of paper: SVG, or the print dialog of the
+	// browser for PDF.
 	function paperSvg(chart) {
 		chart.draw();
 		const svg = () => chart.chart.getDom().querySelector("svg");
@@ -134,7 +135,7 @@
 		);
 	}
 
-	// The figures behind a chart, made when they are asked for.
+	// The figures of a chart, computed when the reader requests them.
 	function behind(title, table) {
 		const details = el("details", { class: "behind" }, el("summary", {}, "Table"));
 		details.addEventListener("toggle", () => {
@@ -377,7 +378,8 @@
 
 	const line = (x1, y1, x2, y2, style) => ({ type: "line", shape: { x1: x1, y1: y1, x2: x2, y2: y2 }, style: style });
 
-	// 95 % intervals, each [place on the other axis, low, high]; flat: they lie along the horizontal axis.
+	// 95 % intervals, each [place on the other axis, low, high]; flat: they are drawn along the
+	// horizontal axis.
 	function whiskers(color, items, flat) {
 		return {
 			type: "custom",

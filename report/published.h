@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What papers report of the networks in a report, for their readers to look at beside what was measured.
+ * What papers report of the networks in a report, shown to the reader next to the measured figures.
  * It enters no statistic, no metric and no conclusion.
  */
 #ifndef JM_PUBLISHED_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * All systems that did one work, as rows of a table: a machine or simulated node, device and options, at each of its
- * settings, per device. Beside them, as ratios, what papers report of the same network.
+ * settings, per device. Also the ratios of the figures that papers report of the same network.
  */
 #ifndef JM_SYSTEMS_H
 #define JM_SYSTEMS_H
@@ -48,9 +48,8 @@ struct jm_system_pair {
 
 struct jm_systems_work {
 	char title[200], item[32];
-	int first, n; /* systems, sorted */
-	const json_t
-		*published; /* what papers report of it; NULL = nothing, or it was not asked for */
+	int first, n;		 /* systems, sorted */
+	const json_t *published; /* the figures of papers; NULL = none, or not requested */
 	int first_pair, n_pairs;
 };
 

@@ -246,7 +246,7 @@
 			{ title: "throughput of the rack", unit: s.item + "/s", of: (p) => JM.plain((p.capacity || {}).throughput_p99) },
 		];
 	}
-	// The user's figures behind cost and carbon, with their source.
+	// The user's figures from which cost and carbon are computed, with their source.
 	function figures() {
 		const f = JM.S.figures;
 		const list = [

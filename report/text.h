@@ -9,7 +9,7 @@
 /* As snprintf, for what others wrote: one line of printable text, "..." where it did not fit. */
 void jm_text_format(char *out, size_t size, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-/* The same behind what is there, with `between` if there is something. */
+/* Appends the text, after `between` if `out` is not empty. */
 void jm_text_append(char *out, size_t size, const char *between, const char *what);
 /* "C (A is the best grade, D the worst)". */
 void jm_text_grade(const char *grade, char *out, size_t size);

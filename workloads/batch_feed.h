@@ -13,7 +13,7 @@ struct jm_batch_feed {
 		const struct jm_input *row;
 		struct jm_tensor *t;
 		int64_t below; /* values are 0 to below - 1; 0 = they have no limit */
-		uint64_t seed; /* each input has random numbers of its own */
+		uint64_t seed; /* each input has a separate stream of random numbers */
 	} input[JM_INPUTS_MAX];
 	int n;
 	struct jm_tensor *random; /* NULL = the model has none */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads of the host that multiply matrices beside a device's work, so that processors draw power too; each product is checked. */
+/* Threads of the host that multiply matrices while a device works, so that processors draw power
+ * too; each product is checked. */
 #ifndef JM_WORKLOADS_HOST_LOAD_H
 #define JM_WORKLOADS_HOST_LOAD_H
 

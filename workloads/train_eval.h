@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Evaluation beside training: the network alone, on the same weights, on samples that are held out. */
+/* Evaluation during training: the network alone, on the same weights, on held-out samples. */
 #ifndef JM_TRAIN_EVAL_H
 #define JM_TRAIN_EVAL_H
 
@@ -26,11 +26,12 @@ struct jm_evaluated {
 /* Plans the network on the weights of the training's program, which is planned and not built. */
 int jm_evaluation_plan(struct jm_evaluation *e, const struct jm_training *t,
 	const struct jm_program *training, struct jm_err *err);
-/* Builds it behind the training's. e->feed: seed, inputs, corpus and its range are set. */
+/* Builds the program of the evaluation after that of the training. e->feed: seed, inputs, corpus
+ * and its range are set. */
 int jm_evaluation_build(struct jm_evaluation *e, struct jm_err *err);
 void jm_evaluation_close(struct jm_evaluation *e); /* one that is zeroed, too */
 
-/* On the weights as they are behind all that is queued; waits for the device. */
+/* Evaluates the weights after all queued work; waits for the device. */
 int jm_evaluation_run(struct jm_evaluation *e, struct jm_evaluated *ret, struct jm_err *err);
 
 #endif

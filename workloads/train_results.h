@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Results of training steps: losses and the norm of the gradient are copied to the host behind the step
- * that made them, while the next one runs.
+ * Results of training steps: losses and the norm of the gradient are copied to the host after the
+ * step that made them, while the next one runs.
  */
 #ifndef JM_TRAIN_RESULTS_H
 #define JM_TRAIN_RESULTS_H
@@ -33,8 +33,8 @@ struct jm_results {
 int jm_results_open(struct jm_results *r, struct jm_program *p, struct jm_err *err);
 void jm_results_close(struct jm_results *r); /* one that is zeroed, too */
 
-/* For the step that is queued now, behind its micro-step i and behind its update. At most one step may be
- * under way when its first loss is asked for. */
+/* Queues the copies of the current step: after its micro-step i, and after its update. At most one
+ * step may be under way when its first loss is asked for. */
 int jm_results_loss(struct jm_results *r, int i, struct jm_err *err);
 int jm_results_end(struct jm_results *r, long step, double scale, struct jm_err *err);
 /* The oldest step that is done; `wait`: for it to be. 1 = it is in *ret, 0 = there is none. */

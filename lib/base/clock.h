@@ -6,7 +6,7 @@
  *
  * Time as a parameter: the same code runs under the machine's clock and under a simulated one.
  *
- * A thread that sleeps on a clock does so through a sleeper of its own. Simulated time stands still
+ * A thread that sleeps on a clock does so through its own sleeper. Simulated time stands still
  * while any sleeper is awake and jumps to the earliest deadline when all sleep; so a thread that waits
  * for anything else (a lock held for long, a join) must first finish its sleeper.
  */

@@ -13,8 +13,8 @@ struct jm_ctx {
 	void *log_arg;
 	struct jm_clock *clock;
 	char root[256];
-	/* How often the user asked the program to end, counted by a signal handler; the second time ends waiting for
-	 * what does not answer. NULL = nobody counts. */
+	/* How often the user asked the program to end, counted by a signal handler; the second
+	 * request ends every wait for a process or device that does not answer. NULL = none. */
 	const volatile int *interrupts;
 	/* By which a program says that it is joulemark itself, and can be the guard; NULL = it is another one. */
 	const char *guard_program;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is logged while nothing may keep us: collected, and passed on when the work is done. A terminal that is
- * stopped, or a pipe that nobody reads, blocks who writes to it. */
+/* A log that collects its lines while the caller must not block, and passes them on afterwards. A
+ * write to a stopped terminal, or to a full pipe that no process reads, blocks. */
 #ifndef JM_LOG_LATER_H
 #define JM_LOG_LATER_H
 

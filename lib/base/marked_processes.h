@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Processes that carry a mark in their environment, wherever they have gone: out of their group, their session, or to
- * another parent. Children inherit it. Nested marks stand beside each other: JM_CASE=OUTER:INNER.
+ * another parent. Children inherit it. Nested marks are joined by a colon: JM_CASE=OUTER:INNER.
  */
 #ifndef JM_MARKED_PROCESSES_H
 #define JM_MARKED_PROCESSES_H
@@ -21,7 +21,7 @@ struct jm_marked {
 
 /* A new mark; false when the kernel gives no random numbers. */
 bool jm_mark_new(char out[JM_MARK_SIZE]);
-/* "JM_CASE=...": the mark behind those that this process carries itself. */
+/* "JM_CASE=...": the mark, appended to those that this process itself carries. */
 void jm_mark_text(const char *mark, char *out, size_t size);
 /* Does this process carry the mark itself? */
 bool jm_mark_is_ours(const char *mark);

@@ -8,7 +8,8 @@
 
 #include "joulemark.h"
 
-/* Could this file be written? "-" is stdout. Leaves nothing behind. A store is never written over. */
+/* Checks that the file can be written, and leaves no file. "-" is stdout. A store is never
+ * overwritten. */
 int jm_output_try(const char *path, struct jm_err *err);
 /* Writes; false when it failed. */
 typedef bool jm_output_fn(const void *what, FILE *f);

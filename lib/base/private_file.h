@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files that nobody but their owner may read, write or lock: 0600 in a folder of 0700. A link, a pipe, a file
- * with a second name, or one that does not belong to the owner of its folder is refused, and nothing of it is read.
+ * Files that only their owner may read, write or lock: 0600 in a folder of 0700. A link, a pipe, a
+ * file with a second name, or one that does not belong to the owner of its folder is refused, and
+ * nothing of it is read.
  */
 #ifndef JM_PRIVATE_FILE_H
 #define JM_PRIVATE_FILE_H
@@ -21,7 +22,7 @@ int jm_public_folder(const char *path, int *ret_fd, struct jm_err *err);
 DIR *jm_private_list(int folder);
 /* flags: O_RDONLY, O_RDWR, O_CREAT. JM_ENOENT: not there; JM_EPERM; JM_EFORMAT: no plain file of ours. */
 int jm_private_open(int folder, const char *name, int flags, int *ret_fd, struct jm_err *err);
-/* The whole file with a 0 behind it, for the caller to free. JM_EFORMAT: larger than max. */
+/* The whole file, terminated by 0, for the caller to free. JM_EFORMAT: larger than max. */
 int jm_private_read(
 	int folder, const char *name, size_t max, char **ret, size_t *ret_n, struct jm_err *err);
 /* Writes a new file, syncs it and renames it to the old one: a kill leaves the old or the new file,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Processes that a killed case leaves behind: one that left its group (setsid) is adopted by us instead of
- * by init, and can be ended with the case.
+ * Processes that survive a killed case: one that left its group (setsid) is adopted by us instead
+ * of by init, and can be ended with the case.
  */
 #ifndef JM_STRAY_PROCESSES_H
 #define JM_STRAY_PROCESSES_H

@@ -58,7 +58,7 @@ void jm_cells_init(struct jm_cells *c, int64_t t0, int64_t t1);
 /* In order of time; the last one before t0, too. */
 void jm_cells_add(struct jm_cells *c, const struct jm_reading *reading, int n);
 void jm_cells_end(struct jm_cells *c);
-/* As jm_power_held; what lies within the cells is not read again. */
+/* Like jm_power_held; readings within the cells are not read again. */
 int jm_cells_held(struct jm_cells *c, const struct jm_trace *trace, int signal, int64_t t0,
 	int64_t t1, struct jm_held_power *sum, struct jm_err *err);
 

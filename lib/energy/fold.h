@@ -5,11 +5,13 @@
  * time t, so one whose window holds a part of a run depends on that part alone. With q(x) the power at x seconds after the
  * begin of a run, less the power between runs,
  *
- *	y(t) = base + 1/W integral of q(u - begin) du over the part of (t - W, t] that lies in a run
+ *	y(t) = base + 1/W integral of q(u - begin) du over the part of (t - W, t] that is in a run
  *
- * Where the sensor follows power with the time constant T (what lies before it smooths power), the response to q takes its
- * place: the integral of q(u) (1 - exp(-(t - u) / T)) du is what a window that ends at t has seen of q. q is taken as constant in each of a number of bins, and base and q are fitted by least squares. Runs that follow
- * each other within W are refused: their windows all hold whole runs, so they show the mean only.
+ * Where the sensor follows power with the time constant T (the circuit before the sensor smooths
+ * power), the response to q takes its place: the integral of q(u) (1 - exp(-(t - u) / T)) du is
+ * what a window that ends at t has seen of q. q is taken as constant in each of a number of bins,
+ * and base and q are fitted by least squares. Runs that follow each other within W are refused:
+ * their windows all hold whole runs, so they show the mean only.
  */
 #ifndef JM_FOLD_H
 #define JM_FOLD_H
@@ -29,7 +31,7 @@ struct jm_fold_runs {
 struct jm_fold_sensor {
 	double window_s, delay_s;
 	double lag_s;	/* time constant with which it follows power; 0 = at once */
-	double least_s; /* no bin is shorter, as readings are not known to lie better in time */
+	double least_s; /* no bin is shorter: the precision of the times of readings */
 };
 
 struct jm_fold {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the parts of a meter do not account for: a GPU less its memory, a board less its components, a node less its
- * boards, an outlet less the node behind it.
+ * boards, an outlet less the node that it supplies.
  */
 #ifndef JM_RESIDUE_H
 #define JM_RESIDUE_H
@@ -9,7 +9,7 @@
 #include "energy/energy.h"
 
 struct jm_residue {
-	int parts; /* meters of the same origin that lie directly in it */
+	int parts; /* meters of the same origin that it includes directly */
 	double joules; /* of the meter less those of its parts; NAN = one of them is unknown, or two parts overlap */
 	/*
 	 * 95 %. Sampling errors are independent of each other; calibration errors are added, for nothing is known

@@ -36,9 +36,9 @@ struct jm_sensor_fit {
 };
 
 /*
- * Where the values of a signal changed, as (value, time): ret has room for n. A reading with the sensor's own stamp
- * is of that moment; else the change lies between two readings, and their middle is taken. readings: in order of
- * time, repeated values included. Returns how many there are.
+ * Where the values of a signal changed, as (value, time): ret has room for n. A reading with a time
+ * stamp of the sensor has that time; otherwise the change is between two readings, and their middle
+ * is taken. readings: in order of time, repeated values included. Returns how many there are.
  */
 int jm_sensor_changes(const struct jm_signal *signal, const struct jm_reading *readings, int n,
 	struct jm_reading *ret);

@@ -33,8 +33,9 @@ struct jm_control {
 	bool lost_at_reboot; /* a reboot resets every knob to its default */
 	int (*open)(struct jm_ctx *ctx, const char *arg, struct jm_knobs *set, void **ret_state,
 		struct jm_err *err);
-	/* i: index among the knobs this control added. accepted: what the device took as its request, as a restore
-	 * must put it back; enforced: what the device holds now (NAN = cannot tell). */
+	/* i: index among the knobs this control added. accepted: the requested value that the
+	 * device accepted, which a restore sets again; enforced: the value that the device applies
+	 * now (NAN = unknown). */
 	int (*get)(
 		void *state, int i, double *ret_accepted, double *ret_enforced, struct jm_err *err);
 	int (*set)(void *state, int i, double value, struct jm_err *err);

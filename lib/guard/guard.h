@@ -6,12 +6,12 @@
  *
  * The guard changes and restores all knobs.
  *
- * jm_guard_start executes the program joulemark (guard_program.h) as a small process in a session
- * of its own. Before it first changes a knob it writes the value it found to a journal in the state
+ * jm_guard_start executes the program joulemark (guard_program.h) as a small process in a separate
+ * session. Before it first changes a knob it writes the value it found to a journal in the state
  * folder and syncs it; it restores that value when the client asks for it, ends, or is killed. The
  * client knows the values found as well: when the guard is killed, the client restores them, reads
  * them back, and reports the result. When both are killed, jm_guard_recover of the next start
- * restores them. A knob has one holder at a time (a lock beside its journal).
+ * restores them. A knob has one holder at a time (a lock file next to its journal).
  *
  * The client waits for a guard that does not answer, and logs this after a second. On a second
  * interrupt of the user (ctx->interrupts) the wait ends with JM_EINTR and a sentence that names
@@ -55,10 +55,10 @@ bool jm_guard_alive(const struct jm_guard *g);
 int jm_guard_pid(const struct jm_guard *g);
 
 /*
- * Restores what crashed holders left behind; ret_n: how many knobs. Fast when there is nothing to
- * restore. Kept settings and those of a living holder stay. What cannot be restored keeps its
- * journal and is an error; JM_EFORMAT: a damaged journal, whose value is not known. Waits for
- * guards that are still restoring.
+ * Restores the values that crashed holders have changed; ret_n: the number of knobs. Fast when
+ * there is nothing to restore. Kept settings and those of a living holder stay. What cannot be
+ * restored keeps its journal and is an error; JM_EFORMAT: a damaged journal, whose value is not
+ * known. Waits for guards that are still restoring.
  */
 int jm_guard_recover(struct jm_ctx *ctx, int *ret_n, struct jm_err *err);
 /* The same for callers that must not wait long: waits at most a second for all guards together. */

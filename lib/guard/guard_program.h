@@ -11,15 +11,16 @@
  * Its path, the first of these that is there:
  *	JM_GUARD of the environment, unless privileges are raised;
  *	ctx->guard_program, which a program sets if it is joulemark itself;
- *	joulemark beside the library that this is part of, or in ../bin or ../../bin of it;
+ *	joulemark in the folder of the library that contains this code, or in its ../bin or
+ *	../../bin;
  *	joulemark where this build is installed.
  * A file that another user could have written is refused: JM_EPERM. JM_ENOENT: there is none; the
  * error names all places.
  */
 int jm_guard_program(const struct jm_ctx *ctx, char *out, size_t size, struct jm_err *err);
 
-/* Starts it as a process in a session of its own, at the other end of the socket *ret_fd. If it
- * cannot be executed, every request is answered with that error. */
+/* Starts the guard as a process in a separate session, at the other end of the socket *ret_fd. If
+ * it cannot be executed, every request is answered with that error. */
 int jm_guard_launch(const char *program, pid_t *ret_pid, int *ret_fd, struct jm_err *err);
 
 #endif

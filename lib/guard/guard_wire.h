@@ -55,7 +55,7 @@ size_t jm_wire_put_reply(void *message, enum jm_wire_op op, size_t n);
 /* Writes a refusal with its reason in place of the request. JM_EVERSION to a request
  * from before there were versions has the format of that time. */
 size_t jm_wire_put_refusal(void *message, int rc, const char *text);
-/* The payload behind the head of a request, or of a reply. */
+/* The payload after the head of a request or of a reply. */
 void *jm_wire_request_payload(void *message);
 void *jm_wire_reply_payload(void *message);
 

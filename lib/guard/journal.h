@@ -4,19 +4,19 @@
  *
  *	knobs/NAME.journal	the record; for its owner alone
  *	knobs/NAME.lock		the holder of its lock (flock) may change the knob; never renamed or removed
- *	held/NAME.journal	a copy that everybody may read: for `status`, and for when the record is damaged
+ *	held/NAME.journal	a copy that every user may read: for `status`, and for a damaged record
  *
  * A record is a line or two, each with a checksum:
  *
  *	kept   the value to restore later: an earlier session ended and left its setting in place
  *	found  the value found, before the first change of a session that has not ended
  *
- * It is written anew beside the old one, synced and renamed, before what it announces is done;
- * without a value to restore there is no record. When a session begins the record comes first, when
- * it ends the copy does: whichever of the two a kill leaves is correct. Joulemark 0.1 appended
- * lines in the same file (also `back` and `gone`) and locked the file itself; its records are read,
- * and its running holders respected. A change announced by their incomplete last line was never
- * made.
+ * A new record is written to a second file, synced and renamed before the change that it announces
+ * is made; without a value to restore there is no record. When a session begins the record comes
+ * first, when it ends the copy does: whichever of the two a kill leaves is correct. Joulemark 0.1
+ * appended lines in the same file (also `back` and `gone`) and locked the file itself; its records
+ * are read, and its running holders respected. A change announced by their incomplete last line was
+ * never made.
  */
 #ifndef JM_JOURNAL_H
 #define JM_JOURNAL_H

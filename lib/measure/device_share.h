@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The energy of GPUs shared out to the processes that use them and to their instances (MIG). In each stretch between two
- * looks, the energy of a GPU is divided as its driver divides its use; what no process used belongs to nobody. An
- * estimate: every use is assumed to draw the same power at one moment.
+ * The energy of GPUs divided among the processes that use them and among their instances (MIG). In
+ * each interval between two looks, the energy of a GPU is divided as its driver divides its use;
+ * the energy of unused time is attributed to no process. An estimate: every use is assumed to draw
+ * the same power at one moment.
  */
 #ifndef JM_DEVICE_SHARE_H
 #define JM_DEVICE_SHARE_H
@@ -16,16 +17,17 @@
 struct jm_device_share;
 
 struct jm_device_share_options {
-	/* Is this process one of those that are measured? -1 = not known. NULL = only instances are told apart. */
+	/* Is this process one of those that are measured? -1 = unknown. NULL = energy is divided by
+	 * instance only. */
 	int (*is_own)(void *arg, pid_t pid);
 	void *arg;
-	const char *blind; /* why processes cannot be told apart; NULL = they can */
+	const char *blind; /* why processes cannot be distinguished; NULL = they can */
 };
 
 /* Of a session that has started, from now on. */
 int jm_device_share_new(struct jm_session *s, const struct jm_device_share_options *o,
 	struct jm_device_share **ret, struct jm_err *err);
-/* Ends the stretch that goes on, and begins the next; the last look ends the measurement. */
+/* Ends the current interval and begins the next one; the last call ends the measurement. */
 void jm_device_share_look(struct jm_device_share *s);
 /*
  * After the session's stop: one object per GPU, of a phase that the looks span: {"meter", "method", "share",

@@ -14,7 +14,7 @@ struct jm_launch_options {
 	const char *items_regex, *items_json; /* see progress.h; NULL = marks only */
 	int out_fd;			      /* where captured stdout goes on to; usually 1 */
 	/* Several runs in one phase "repeat", which the caller ends: -1 before the first of them, then its index.
-	 * NULL = a phase "command" of its own. */
+	 * NULL = a separate phase "command". */
 	int *shared_phase;
 	const char *const *env;	       /* "NAME=value" to add, NULL-terminated; NULL = none */
 	int (*before_exec)(void *arg); /* see child_process.h */

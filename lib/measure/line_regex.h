@@ -18,8 +18,8 @@ struct jm_regex_match {
 /* What is no expression, is nested deeper than 250, or is too large: a sentence with the place. */
 int jm_regex_new(const char *pattern, struct jm_regex **ret, struct jm_err *err);
 bool jm_regex_has_group(const struct jm_regex *r);
-/* The next match from *at on, which is moved behind it. 1 = a match, 0 = none; JM_ERANGE = the search came to
- * a limit of steps, depth or memory, and what the line holds is not known. */
+/* Finds the next match from *at on, and moves *at after it. 1 = a match, 0 = none; JM_ERANGE = the
+ * search reached a limit of steps, depth or memory, so it is unknown whether the line holds one. */
 int jm_regex_next(
 	struct jm_regex *r, const char *line, size_t n, size_t *at, struct jm_regex_match *ret);
 void jm_regex_free(struct jm_regex *r); /* takes NULL */

@@ -22,7 +22,8 @@ struct jm_own_process {
 
 /* arg: a struct jm_own_process. 1 = yes, 0 = no, -1 = not known, as of a process that ended before the first question. */
 int jm_own_process(void *arg, pid_t pid);
-/* Are our process ids those of the whole machine, as drivers tell them? Those of a container usually are not. */
+/* True if our process ids are those of the machine, which drivers report. Those of a container
+ * usually are not. */
 bool jm_own_process_ids(const struct jm_ctx *ctx);
 
 #endif

@@ -5,8 +5,9 @@
  * The socket is a Unix datagram socket in a private folder; JM_PROGRESS in the environment names it.
  * One message per datagram, text: "jm1 T mark NAME [ITEMS]", T in ns of CLOCK_MONOTONIC. The datagram "jm1 pipe" brings
  * the reading end of a pipe. A receiver that takes it gives the pipe JM_MARK_PIPE bytes; when the sender sees that size,
- * its marks go there, one per line, until the pipe is full: a mark in a pipe wakes nobody and waits for nobody.
- * A mark ends the stretch before it: its items were done in that stretch, and from then on it is NAME.
+ * its marks go there, one per line, until the pipe is full: a mark in a pipe wakes no process and
+ * waits for none. A mark ends the stretch before it: its items were done in that stretch, and from
+ * then on it is NAME.
  */
 #ifndef JM_PROGRESS_H
 #define JM_PROGRESS_H
@@ -68,8 +69,8 @@ struct jm_tally {
 };
 void jm_tally_add(struct jm_tally *t, const struct jm_mark *mark);
 /* The stretch that the rate applies to and the items done in it (NAN = unknown): between the first and the
- * last mark; all of t0_ns to t1_ns where there is only one, or where stamps are late and the marks lie
- * close together. */
+ * last mark; all of t0_ns to t1_ns where there is only one, or where stamps are late and the marks
+ * are close together. */
 struct jm_item_interval {
 	int64_t t0_ns, t1_ns;
 	double items;

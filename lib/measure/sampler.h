@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The sampler: a thread per source that reads it on absolute deadlines into a ring of its own. One
+ * The sampler: a thread per source that reads it on absolute deadlines into its own ring. One
  * consumer takes the readings out; a thread whose ring is full empties it itself, so nothing is dropped.
  *
  * Around an edge (start, stop, begin and end of a phase) a lane polls fast until its counters have

@@ -16,9 +16,9 @@
  *	jm_session_report  meters, total and quality of a phase as JSON
  *
  * In simulated time: the working thread joins the clock (jm_sleeper_init) before jm_session_start, or
- * time runs ahead of it, and leaves it (jm_sleeper_done) before jm_session_stop, or nobody's time runs.
- * Between the two time runs as fast as the machine lets it; jm_session_announce_stop before leaving makes
- * the last readings independent of that.
+ * time runs ahead of it, and leaves it (jm_sleeper_done) before jm_session_stop, or the simulated
+ * time stops. Between the two time runs as fast as the machine lets it; jm_session_announce_stop
+ * before leaving makes the last readings independent of that.
  */
 #ifndef JM_SESSION_H
 #define JM_SESSION_H

@@ -31,7 +31,7 @@ struct jm_work_writer;
 
 /* Makes the folder and removes what killed processes have left in it. NULL where it cannot be written. */
 struct jm_work_writer *jm_work_writer_new(const struct jm_ctx *ctx);
-/* Is a write due? So that nobody collects figures for nothing. False of NULL. */
+/* True if a write is due, so that figures are collected only then. False for NULL. */
 bool jm_work_writer_due(const struct jm_work_writer *w);
 void jm_work_writer_put(struct jm_work_writer *w, const struct jm_work_status *status);
 /* Removes the file. Takes NULL. */

@@ -136,7 +136,7 @@ struct jm_meter {
 	const char *source;	/* the source's name; static */
 	enum jm_scope scope;
 	enum jm_origin origin;
-	const char *covers;	     /* of any length; jm_meters_add makes a copy of its own */
+	const char *covers;	     /* of any length; jm_meters_add copies it */
 	int first_signal, n_signals; /* its signals are adjacent in the set */
 	/* worked out by jm_meters_derive: */
 	int covered_by; /* index of the smallest meter that includes all of it; -1 = topmost */

@@ -14,8 +14,8 @@ struct jm_finding {
 	const char *what; /* "GPU 0 NVIDIA H200", "/sys/class/powercap/intel-rapl:0/energy_uj" */
 	const char *why;  /* what is available, or why it is not */
 	const char *mend; /* "" when ok */
-	/* It has to be named with options first; `why` tells which. Whether it is available is then not known, and
-	 * `ok` is false. */
+	/* The source must first be named with options; `why` says which. Whether it is available is
+	 * then unknown, and `ok` is false. */
 	bool needs_argument;
 };
 typedef void jm_finding_fn(void *arg, const struct jm_finding *finding);
@@ -106,9 +106,10 @@ struct jm_source {
 	/* Optional: when it would like to be read next, of itself; JM_FOREVER = never. */
 	int64_t (*due)(void *state);
 	/*
-	 * Optional: gives who used the device of this meter since the call before, at least a second ago; the first
-	 * call begins. Nobody used it when no row has a use above 0. JM_ENOENT: not a device of this source;
-	 * JM_ENOSUP, JM_EPERM...: its driver does not report who uses it. It runs beside `read`, in another thread.
+	 * Optional: returns the processes that used the device of this meter since the previous
+	 * call, at least a second ago; the first call begins. The device was idle if no row has a
+	 * use above 0. JM_ENOENT: not a device of this source; JM_ENOSUP, JM_EPERM...: its driver
+	 * does not report processes. It runs in another thread, concurrently with `read`.
 	 */
 	int (*uses)(void *state, int meter, jm_use_fn *give, void *arg, struct jm_err *err);
 	/* Optional; without it `doctor` opens the source and reports what came of it. */

@@ -23,7 +23,7 @@ void jm_record_set(json_t *record, const char *key, json_t *value); /* steals va
 	X(MEMORY, "memory", "memory ran out")                                                      \
 	X(TIMEOUT, "timeout", "the time limit passed")                                             \
 	X(CRASH, "crash", "a worker or command died of a signal")                                  \
-	X(DEVICE, "device", "a device is absent, unfit or was lost")                               \
+	X(DEVICE, "device", "a device is absent, cannot be used or was lost")                      \
 	X(COMMAND, "command", "the command ended with another status than 0, or could not start")  \
 	X(WORK, "work", "the work itself: wrong options, wrong results")
 

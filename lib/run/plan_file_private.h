@@ -24,7 +24,7 @@ struct jm__plan_loader {
 	struct jm_plan_file file;
 	struct jm__plan_layer layer[JM__PLAN_LAYERS]; /* the strongest first */
 	int n_layers, depth;
-	int first; /* layer of the plan itself: 1 behind that of the command line, else 0 */
+	int first; /* layer of the plan: 1 if a layer of the command line precedes it, else 0 */
 	const char
 		*open[JM__PLAN_LAYERS]; /* real paths of the files that include one another now */
 	const struct jm_yaml *platform;
@@ -55,7 +55,7 @@ void jm__plan_axes_done(struct jm_plan_run *run);
 /* plan_run.c: index of the axis's value at a point. */
 int jm__plan_at(const struct jm_plan_run *run, const struct jm_plan_point *point, int axis);
 
-/* plan_order.c: runs in an order in which each comes behind those it follows. */
+/* plan_order.c: orders the runs so that each comes after the runs that it follows. */
 int jm__plan_order(struct jm_plan_file *file, struct jm_err *err);
 
 /* plan_text.c */

@@ -46,7 +46,8 @@ struct jm__worker {
 	/* worker_orders.c */
 	struct jm__span *span;
 	int n_spans, n_asked, n_answered;
-	bool other_settings; /* those of the phase that was asked for last, in place of the case's */
+	/* the settings of the last requested phase replace those of the case */
+	bool other_settings;
 	/* of native work */
 	int own_meter; /* that of the device that computes; -1 = the device has no name, or no meter */
 	struct jm_alignment alignment;

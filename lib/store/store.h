@@ -33,10 +33,11 @@ int jm_store_close(struct jm_store *s, struct jm_err *err);
 const char *jm_store_path(const struct jm_store *s);
 
 /*
- * Reading. Records in a stable order: by the place of their case in the plan, then by repeat; they do not
- * tell in which order or with how many interruptions they came about. fn returns non-zero to stop, which
- * is handed back; `record` is borrowed, and not to be changed: parts of it may be those of others. brief: without what is marked as detail in its table of keys, from which
- * no table or metric is made; several times as fast.
+ * Reading. Records in a stable order: by the place of their case in the plan, then by repeat; the
+ * order in which they were made, and interruptions, do not show. A non-zero result of fn stops the
+ * call and is returned; `record` is borrowed and must not be changed, as records may share parts.
+ * brief: omits the keys that the table of keys marks as detail, which no table or metric uses;
+ * several times as fast.
  */
 int jm_store_records(struct jm_store *s, bool brief,
 	int (*fn)(void *arg, json_t *record, struct jm_err *err), void *arg, struct jm_err *err);
@@ -50,8 +51,8 @@ int jm_store_records_array(struct jm_store *s, json_t **ret_records, struct jm_e
  * jm_trace_free, then jm_meters_done. The trace points into *ret_meters, which must stay in place. */
 int jm_store_trace(struct jm_store *s, const char *case_id, int repeat,
 	struct jm_meters *ret_meters, struct jm_trace **ret_trace, struct jm_err *err);
-/* The signals of that trace alone, and its chunks one by one in order of time per signal, as they lie in the
- * store: unchecked. */
+/* The signals of that trace alone, and its chunks one by one in order of time per signal, as they
+ * are in the store: unchecked. */
 int jm_store_signals(struct jm_store *s, const char *case_id, int repeat,
 	struct jm_meters *ret_meters, struct jm_err *err);
 struct jm_chunk_reader {
@@ -64,8 +65,9 @@ int jm_store_chunks(struct jm_store *s, const char *case_id, int repeat,
 /* One record whole; NULL in *ret_record: there is none, or it is damaged. */
 int jm_store_record(struct jm_store *s, const char *case_id, int repeat, json_t **ret_record,
 	struct jm_err *err);
-/* One SELECT on the views; anything else, and the tables behind the views, is refused (JM_EUSAGE). fn gets the names
- * of the columns with row NULL first, then each row as an array; both are borrowed. Non-zero stops. */
+/* One SELECT on the views; anything else, and the tables of the views, is refused (JM_EUSAGE). fn
+ * gets the names of the columns with row NULL first, then each row as an array; both are borrowed.
+ * Non-zero stops. */
 typedef int jm_store_row_fn(void *arg, const json_t *names, json_t *row, struct jm_err *err);
 int jm_store_query(
 	struct jm_store *s, const char *sql, jm_store_row_fn *fn, void *arg, struct jm_err *err);
