@@ -19,8 +19,8 @@
 #define MAX_ERRORS 200000
 #define N(a)	   ((int)(sizeof(a) / sizeof((a)[0])))
 
-/* s: the measured stretches; the loads' periods, by chance from one to the next; periods in step with the
- * sensor. */
+/* s: the measured intervals; the limits between which the periods of loads are drawn at random;
+ * periods in step with the sensor. */
 static const double stretches[] = {0.2, 0.5, 1, 3, 10};
 static const double periods[] = {0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2, 5, 10};
 static const double locked[] = {0.02, 0.05, 0.1, 0.2};
@@ -53,7 +53,7 @@ struct load {
 	bool alike;	     /* its readings */
 };
 
-/* Of one sensor and stretch, by period. */
+/* Results of one sensor and measured interval, by period. */
 static struct row {
 	struct load load[ROOM];
 	int n;
@@ -64,7 +64,7 @@ static struct row *row_now; /* NULL = none of these */
 #define STRETCHES N(stretches)
 static struct cell one, by_stretch[STRETCHES], by_kind[WAVE_KINDS][STRETCHES];
 static int stretch_now;
-static double limit = 700; /* W, of the device; 0 = it tells none */
+static double limit = 700; /* W, of the device; 0 = no limit is known */
 
 static void note(struct cell *c, double error, double bound, double joules)
 {
@@ -104,7 +104,8 @@ static void print(struct cell *c)
 	c->joules = 0;
 }
 
-/* Are the means over `window` alike that a sensor gives in the stretch, and the one on either side? */
+/* True if the means over `window` that a sensor reports in the interval, and one before and one
+ * after it, are alike. */
 static bool is_alike(const struct wave *w, double t0, double t1, double phase, double window)
 {
 	double refresh = wave_setup.refresh;
@@ -282,8 +283,9 @@ static void print_own(const struct row *of)
 }
 
 /*
- * One bound for readings that are alike and one for the others, chosen by somebody who knows these loads and
- * all their errors, so that each row holds 95 %. A narrower bound of the ones needs a wider one of the others.
+ * One bound for readings that are alike and one for the others, chosen with knowledge of all errors
+ * of these loads, so that each row holds 95 %. A narrower bound of one of them needs a wider bound
+ * of the other.
  */
 static void narrowest(struct row *of, const struct sensor *sensor)
 {
@@ -331,7 +333,7 @@ static void print_row(const char *name, struct cell *of)
 	printf("\n");
 }
 
-/* All periods together; empties the cells. */
+/* Combines all periods; empties the cells. */
 static void by_wave_form(int kind)
 {
 	printf("by wave form, over all periods:\n");

@@ -159,7 +159,7 @@ static void measure(struct bench *b, enum what what)
 		time[1][1 + ROUNDS / 2] / time[0][1 + ROUNDS / 2]);
 }
 
-/* Ones and zeros: of no interest here but that they are there. */
+/* Allocates zeros and ones: the times do not depend on the values, but the pages must exist. */
 static void *memory(size_t bytes)
 {
 	void *p = aligned_alloc(1 << 21, (bytes + (1 << 21)) >> 21 << 21);

@@ -3,8 +3,8 @@
  * Measures the cost of many meters:
  *	1. processor time of a sampler of 8 GPUs x 6 signals at 100 Hz whose calls compute for 20 us each, against a
  *	   loop that makes the same calls and nothing else (aim: at most 1.2 times)
- *	2. a source that hangs for 10 s beside one that is read every 10 ms (aim: no gap of the other beyond what the
- *	   machine does by itself)
+ *	2. a source that hangs for 10 s while another one is read every 10 ms (aim: the readings of
+ *	   the other have no longer gaps than the machine alone causes)
  *	3. a day of 48 signals at 100 Hz in a store, changes only (aims: below 1 GB; opened and summarised in 2 s)
  */
 #include "sampling.h"
@@ -97,7 +97,7 @@ static int slow_open(struct jm_ctx *ctx, const struct jm_values *options, struct
 	return add_gpus(set, "slow", err);
 }
 
-static long rounds; /* of the sampler: a busy machine leaves some out */
+static long rounds; /* of the sampler: on a busy machine it omits some */
 
 static int slow_read(void *state, struct jm_sink *sink, struct jm_err *err)
 {

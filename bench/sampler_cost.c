@@ -133,7 +133,8 @@ static void cost(void)
 
 /* ---- 1, a live view ---- */
 
-/* At the session's own interval, as a live line looks: what the sampler takes besides is above. */
+/* At the session's default interval, as the live line reads it; the cost of the sampler itself is
+ * measured above. */
 static void live_view(void)
 {
 	struct jm_ctx ctx = {.clock = jm_clock_real()};
@@ -164,7 +165,8 @@ static void live_view(void)
 
 /* ---- 1, a counter that is slow to read ---- */
 
-/* Share of a core, start included: the counters' steps are looked for then. */
+/* Share of a core, including the start, at which the sampler searches for the steps of the
+ * counters. */
 static double dear(const char *source, int64_t interval, double seconds)
 {
 	const char *const sources[] = {source, NULL};
@@ -260,7 +262,8 @@ static void simulated_day(void)
 
 /* ---- 3 ---- */
 
-/* Runs `joulemark measure -- /proc/self/exe --stamp`; the stamp is when that began and ended. */
+/* Runs `joulemark measure -- /proc/self/exe --stamp`; the stamp has the times at which the command
+ * began and ended. */
 static void one_measure(char *joulemark, double *ret_start, double *ret_return)
 {
 	char self[4096],

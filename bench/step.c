@@ -131,7 +131,7 @@ static void feed_now(struct jm_program *p, int step)
 	check(jm_program_write(p, t, value, &err));
 }
 
-/* Bytes that this process held at most, as Linux counts them: in KiB. */
+/* Peak resident memory of this process in bytes; Linux reports KiB. */
 static size_t most_memory(void)
 {
 	struct rusage usage;
@@ -175,7 +175,8 @@ static double alone(struct jm_program *p, const struct jm_unit *u)
 	return seconds[1 + REPEATS / 2];
 }
 
-/* Alone and over again, nodes that add to their results leave nonsense; an update wants finite sums. */
+/* Nodes that add to their results leave meaningless sums when they run alone and repeatedly, but
+ * the update needs finite gradients. */
 static void forget_gradients(struct jm_program *p)
 {
 	for (int i = 0; i < 2; i++) {

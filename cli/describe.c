@@ -124,7 +124,7 @@ static void choose_update(struct describe_plan *plan)
 		a->kind++;
 }
 
-/* Is one of the models of text? Beside it, those of images ignore --seq. */
+/* True if one of the models reads text; models of images in the same call then ignore --seq. */
 static bool names_text(const struct jm_cli *cli)
 {
 	const struct jm_preset *preset;

@@ -76,7 +76,7 @@ static int reorders(const struct jm_program *p)
 	return n;
 }
 
-#define LARGEST 12 /* tensors alive at the peak that are named */
+#define LARGEST 12 /* tensors that are listed, of those allocated at the peak */
 
 static int larger_first(const void *a, const void *b)
 {

@@ -230,8 +230,8 @@ static void say_device(struct report *r, const char *what, const struct jm_devic
 
 #define MOST_DEVICES 64
 
-/* Every device of the backend: its indices are tried until one is not there. One that cannot be used does not hide
- * those behind it. */
+/* Every device of the backend: its indices are tried until one is not there. A device that cannot
+ * be used does not end the search. */
 static void ask_backend(struct report *r, const char *name)
 {
 	struct jm_device d;

@@ -52,7 +52,7 @@ static void print_wrapped(FILE *out, const char *text, int indent, int width)
 	}
 }
 
-/* "1 to 64; default 4" behind an option's sentence */
+/* "1 to 64; default 4", printed after the sentence of an option */
 static void limits_text(const struct jm_option *o, char *out, size_t size)
 {
 	int used = 0;

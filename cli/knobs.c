@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* set, get, status, restore: knobs by hand. And the guard's own process, which only joulemark starts. */
+/* The commands set, get, status and restore; and `guard`, the process that only joulemark itself
+ * starts. */
 #include "result/case_id.h"
 #include "cli.h"
 #include "base/process.h"

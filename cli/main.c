@@ -85,7 +85,7 @@ static int set_values(struct jm_cli *cli, struct jm_values *table, const struct 
 	return rc;
 }
 
-/* argv[*i] is an option; its value may be behind "=" or the next word. */
+/* argv[*i] is an option; its value may follow "=" or be the next word. */
 static int parse_option(struct jm_cli *cli, int argc, char **argv, int *i)
 {
 	char *name = argv[*i] + 2, *equals = strchr(name, '=');

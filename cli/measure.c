@@ -279,7 +279,7 @@ static void print_text(const struct measurement *m, const json_t *record)
 
 /* ---- the run ---- */
 
-/* The reader of our output may have gone (| head); the record is written nevertheless. */
+/* The reader of our output may have closed the pipe (| head); the record is still written. */
 static int launch(void *arg, int *shared_phase, struct jm_outcome *outcome)
 {
 	struct measurement *m = arg;

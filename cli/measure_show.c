@@ -285,7 +285,7 @@ static double best_error(const json_t *meter)
 	double combined = jm_json_real_of(meter, "error_joules");
 
 	if (!strcmp(jm_json_text(meter, "origin"), "estimated"))
-		return NAN; /* beside the error of the model, that of sampling says nothing */
+		return NAN; /* the sampling error is negligible against that of the model */
 	return isnan(combined) ? jm_json_real_of(meter, "error_sampling_joules") : combined;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Each point of a run becomes a command line of `run`, which its rows read: no value of a plan has a parser of its
- * own.
+ * Each point of a run becomes a command line of `run`, which its rows read: no value of a plan has
+ * a separate parser.
  */
 #include "plan_request.h"
 #include "run_parts.h"

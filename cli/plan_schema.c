@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A schema is a help for editors: it knows names, types, ranges and choices. What depends on the work, or on other
- * keys, is found when the plan is read.
+ * The schema is for editors: it describes names, types, ranges and choices. Errors that depend on
+ * the work or on other keys are found when the plan is read.
  */
 #include "plan_schema.h"
 #include "run_parts.h"

@@ -91,7 +91,7 @@ static int remember(struct jm_record_input *in, const char *run, json_t *alike, 
 	return both ? json_object_set_new(in->by_run, run, both) : -1;
 }
 
-/* A copy of a store beside it says nothing new: the same run counts once. */
+/* A run that is in a store and in a copy of the store counts once. */
 static int add_record(
 	struct jm_record_input *in, json_t *record, const char *path, struct jm_err *err)
 {

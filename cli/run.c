@@ -380,7 +380,7 @@ static void quote(const char *word, char *out, size_t size)
 	snprintf(out + n, size - n, "'");
 }
 
-/* " plan.yaml"; "" where the store knows the plan. */
+/* " plan.yaml"; "" if the store contains the plan. */
 static void what_to_type(const struct jm_run_call *r, char *out, size_t size)
 {
 	*out = '\0';
@@ -509,7 +509,7 @@ static int run_all(struct jm_run_call *r)
 		jm_cli_fail(r->cli);
 		return EXIT_NOT_FOUND;
 	}
-	/* wrong usage must leave no files behind */
+	/* wrong usage must create no files */
 	if (!rc && !flag(r, "resume"))
 		rc = jm_run_plans_read(r);
 	if (!rc)
@@ -554,7 +554,7 @@ static int run_run(struct jm_cli *cli)
 		fprintf(stderr, "joulemark: %s\n", err.text);
 		status = status ? status : JM_EXIT_FAILURE;
 	}
-	if (r.new_store) /* a call that was refused leaves nothing behind */
+	if (r.new_store) /* a refused call leaves no files */
 		unlink(text_of(&r, "store"));
 	jm_run_plans_done(&r);
 	json_decref(r.records);

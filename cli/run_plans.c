@@ -182,7 +182,8 @@ static int look_for_stored(struct jm_run_call *r, struct jm_planned *p, bool *re
 	return rc;
 }
 
-/* A guard that is killed meanwhile has changed nothing: another one looks again. */
+/* A guard that is killed during this has changed nothing, so another one is started and checks
+ * again. */
 static int find_found(struct jm_run_call *r, struct jm_planned *p)
 {
 	const json_t *what = json_object_get(p->request, "what");

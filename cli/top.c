@@ -56,7 +56,7 @@ struct top {
 
 /* ---- drawing ---- */
 
-/* Lines on standard error would spoil the screen. */
+/* Lines on standard error would overwrite parts of the screen. */
 static void keep_message(void *arg, enum jm_level level, const char *line)
 {
 	struct top *t = arg;

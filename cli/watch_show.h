@@ -19,7 +19,7 @@ struct jm_watch_show {
 	long lines;	  /* written so far */
 };
 
-/* What the view knows, at this time of the wall clock; with a head where one is due. */
+/* The values of the view at this wall-clock time; with a head line where one is due. */
 void jm_watch_put(struct jm_watch_show *show, FILE *out, int64_t wall_ns, int64_t t_ns);
 
 #endif

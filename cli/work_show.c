@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/utsname.h>
 
-#define SILENT_S 5 /* without a word for longer is said */
+#define SILENT_S 5 /* s: a longer time without a report is mentioned */
 
 void jm_work_time_text(double seconds, char *out, size_t size)
 {

@@ -180,7 +180,8 @@ static int nvml_set(void *state, int i, double value, struct jm_err *err)
 
 /* ---- doctor ------------------------------------------------------------------------------------------ */
 
-/* Without persistence mode the driver unloads, and forgets the limit, when nobody has the GPU open. */
+/* Without persistence mode the driver unloads and loses the limit when no process has the GPU
+ * open. */
 static bool forgets(const struct state *s, int i)
 {
 	unsigned int on = 1;

@@ -65,7 +65,7 @@ static void sim_close(void *state)
 	jm_sim_registers_close(state);
 }
 
-/* Opening would leave a file behind, for a node that was not requested. */
+/* Opening creates a file, here for a node that was not requested. */
 static void sim_doctor(struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
 {
 	char why[128];

@@ -283,7 +283,7 @@ static char *read_parameter(
 	return strdup("");
 }
 
-/* What readers see of a value as it is recorded. */
+/* The word that the report prints for a recorded value. */
 static const char *shown_word(const char *word)
 {
 	return !strcmp(word, JM_AS_FOUND) ? "unchanged" : word;

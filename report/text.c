@@ -298,7 +298,8 @@ double jm_text_prefix(const char *unit, double value, const char **ret_prefix)
 	return 1;
 }
 
-/* The prefix that leaves one to five digits before the point; below the last one it stays as it is. */
+/* The prefix that leaves one to five digits before the point; a smaller value keeps the smallest
+ * prefix. */
 static double plain_prefix(const char *unit, double value, const char **ret_prefix)
 {
 	static const struct {

@@ -23,7 +23,7 @@ static double half_width(const struct jm_stat *s)
 	return isnan(s->half_width) ? INFINITY : s->half_width;
 }
 
-/* Counts `a` as better than `b`: higher or lower, as the metric wants it. */
+/* Counts `a` as better than `b`: higher or lower, by the direction of the metric. */
 static bool better(int metric, double a, double b)
 {
 	return jm_group_metric_better(metric) > 0 ? a > b : a < b;

@@ -182,7 +182,7 @@ static int attention_setup(struct jm_work *work, void **ret_state, struct jm_err
 
 /* ---- verification: rows of y and of the queries' gradient in f64 -------------------------------------- */
 
-/* Row `token` of query head h of sequence b, and what it sees. */
+/* Row `token` of query head h of sequence b, and the number of keys that it attends to. */
 struct row {
 	int64_t b, token, seen;
 	int h;

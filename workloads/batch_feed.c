@@ -24,7 +24,7 @@ int64_t jm_batch_feed_vocabulary(const struct jm_batch_feed *s)
 	return 0;
 }
 
-/* It is sent once, by itself. */
+/* True if the input is sent only once, apart from the batches. */
 static bool stays(const struct jm_batch_feed *s, const struct jm_feed_input *input)
 {
 	return !s->fresh && input->row->fill != JM_FILL_TEXT;

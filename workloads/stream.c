@@ -62,7 +62,7 @@ static struct jm_tensor *matrix(
 	return jm_graph_tensor(g, class, g->compute, 2, (const int64_t[]){rows, s->width}, name);
 }
 
-/* Operations per byte are 2 w^2 / (2 w size). Libraries want widths of 16 bytes. */
+/* Operations per byte are 2 w^2 / (2 w size). Libraries need widths of whole 16 bytes. */
 static void choose_shape(struct stream *s)
 {
 	double size = (double)jm_dtype_bytes(s->kernel.graph->compute);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Losses and norms, one step late where the device works by itself. */
+/* Losses and norms; they arrive one step late if the device is asynchronous. */
 #include "train_results.h"
 
 #include "engine/tensor.h"

@@ -121,7 +121,8 @@ static _Noreturn void become(
 	_exit(126);
 }
 
-/* This thread goes on when the child has called exec or has ended; the other threads are not delayed. */
+/* This thread continues when the child has called exec or has ended; other threads are not
+ * delayed. */
 static pid_t start_child(const struct plumbing *p, const struct jm_proc_options *o)
 {
 	sigset_t all, before;

@@ -99,7 +99,7 @@ void jm_sleeper_init(struct jm_sleeper *s, struct jm_clock *clock)
 	pthread_mutex_unlock(&clock->lock);
 }
 
-/* With the lock held: when everybody sleeps, time moves to the earliest deadline. */
+/* With the lock held: when all threads sleep, time moves to the earliest deadline. */
 static void advance(struct jm_clock *clock)
 {
 	int64_t earliest = JM_FOREVER;

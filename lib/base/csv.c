@@ -76,7 +76,7 @@ static ssize_t read_line(FILE *f, char **line, size_t *room)
 	return (ssize_t)n;
 }
 
-/* One field from *at on; moves *at behind it. NULL for a quote that does not end. */
+/* One field from *at on; moves *at after it. NULL for a quote that does not end. */
 static char *take_field(char **at)
 {
 	char *begin = *at, *in = *at, *out = *at;

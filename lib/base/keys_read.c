@@ -42,7 +42,7 @@ static void skip_blanks(struct jm_keys_reader *r)
 		r->at++;
 }
 
-/* Goes on at the next of these characters, which is behind blanks. */
+/* Continues at the next of these characters, after blanks. */
 static bool next_is(struct jm_keys_reader *r, char c)
 {
 	skip_blanks(r);
@@ -58,13 +58,13 @@ static json_t *refuse(struct jm_keys_reader *r)
 	return NULL;
 }
 
-/* Is it ASCII that a string holds as it is? */
+/* True for an ASCII character that needs no escape in a string. */
 static bool is_plain(char c)
 {
 	return c >= ' ' && c < 0x7f && c != '"' && c != '\\';
 }
 
-/* Behind the string that begins here. */
+/* Moves r->at after the string that begins there. */
 static void skip_string(struct jm_keys_reader *r)
 {
 	const char *at = r->at + 1;
@@ -75,7 +75,7 @@ static void skip_string(struct jm_keys_reader *r)
 	r->at = at + !!*at;
 }
 
-/* Behind a value of any kind: brackets outside of strings are counted. */
+/* Moves r->at after a value of any type: brackets outside of strings are counted. */
 static void skip_value(struct jm_keys_reader *r)
 {
 	static const unsigned char stops[256] = {
@@ -124,7 +124,7 @@ static const char *behind_digits(const char *at)
 	return at;
 }
 
-/* Behind the fraction and the exponent, if there are such; NULL: there is one without digits. */
+/* The position after the fraction and the exponent, if present; NULL = one has no digits. */
 static const char *behind_fraction(const char *at)
 {
 	const char *from;

@@ -63,7 +63,7 @@ bool jm_mark_is_ours(const char *mark)
 
 /* ---- looking ----------------------------------------------------------------------------------------- */
 
-/* The environment of a process with a 0 behind it; NULL when it is not ours to read. */
+/* The environment of a process, terminated by 0; NULL = this process may not read it. */
 static char *read_environment(pid_t pid, size_t *ret_n)
 {
 	char path[64], *text = NULL;

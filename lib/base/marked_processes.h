@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Processes that carry a mark in their environment, wherever they have gone: out of their group, their session, or to
- * another parent. Children inherit it. Nested marks are joined by a colon: JM_CASE=OUTER:INNER.
+ * Processes that have a mark in their environment, even if they left their group, their session or
+ * their parent. Children inherit it. Nested marks are joined by a colon: JM_CASE=OUTER:INNER.
  */
 #ifndef JM_MARKED_PROCESSES_H
 #define JM_MARKED_PROCESSES_H

@@ -19,8 +19,8 @@ static int cannot(const char *path, int why, struct jm_err *err)
 	return jm_err_set(err, code, "Cannot write %s: %s.", path, strerror(why));
 }
 
-/* Our stdout or stderr if this file is behind it, as "/dev/stdout" is, or a file that the shell
- * redirects it to; -1 = none. */
+/* The file descriptor of our stdout or stderr if it refers to this file, such as "/dev/stdout" or a
+ * file that the shell redirects it to; -1 = neither does. */
 static int our_fd(const struct stat *st)
 {
 	struct stat own;
@@ -50,8 +50,8 @@ static bool is_folder(const char *path)
 struct beside {
 	int fd;
 	char real[PATH_MAX]; /* the file that is replaced: of a link its target */
-	char temporary
-		[PATH_MAX]; /* name of the new file; "" = none yet, so that a killed process leaves nothing behind */
+	/* name of the new file; "" = none yet, so a killed process leaves no file */
+	char temporary[PATH_MAX];
 };
 
 /* Opens a file without a name, which it gets later through /proc; -1: the file system or /proc does not
@@ -112,7 +112,7 @@ static int link_as(int fd, const char *name)
 	return linkat(AT_FDCWD, own, AT_FDCWD, name, AT_SYMLINK_FOLLOW) ? errno : 0;
 }
 
-/* Gives the file a name of its own beside the other file; errno. */
+/* Gives the file a unique name in the folder of the other file. Returns 0 or errno. */
 static int link_beside(struct beside *b)
 {
 	int e = EEXIST;
@@ -211,8 +211,8 @@ static int replace(const char *path, jm_output_fn *put, const void *what, struct
 	return rc;
 }
 
-/* Opens for appending. A file that our own output goes to is written through that descriptor, so that
- * other processes that share the descriptor, such as the shell, continue behind our text. */
+/* Opens for appending. A file that our own output goes to is written through that descriptor, so
+ * that other processes that share the descriptor, such as the shell, continue after this text. */
 static FILE *open_in_place(const char *path)
 {
 	struct stat st;

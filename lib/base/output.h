@@ -17,7 +17,7 @@ typedef bool jm_output_fn(const void *what, FILE *f);
 int jm_output_by(const char *path, jm_output_fn *put, const void *what, struct jm_err *err);
 /* The value, indented. */
 int jm_output_json(const char *path, const json_t *value, struct jm_err *err);
-/* Text as it is. */
+/* The text, unchanged. */
 int jm_output_text(const char *path, const char *text, struct jm_err *err);
 /* Makes the folder and those above it. */
 int jm_output_folder(const char *path, struct jm_err *err);

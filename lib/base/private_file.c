@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Owner, kind and mode are looked at on what was opened, not on a name that may change meanwhile. */
+/* Owner, type and mode are read from the open file, because its name may refer to another file by
+ * then. */
 #include "base/private_file.h"
 
 #include <errno.h>

@@ -16,7 +16,8 @@
 
 #define START_FIELD 22 /* of /proc/PID/stat, from 1 */
 
-/* The text behind the command's name, which may hold anything, begins with field 3: the state. */
+/* The text after the command's name, which may contain any character, begins with field 3: the
+ * state. */
 static const char *stat_of(pid_t pid, char *text, size_t size)
 {
 	char path[64], *behind;
@@ -101,7 +102,8 @@ void jm_process_text(pid_t pid, char *out, size_t size)
 		*command ? ")" : "");
 }
 
-/* "1: FLOCK ADVISORY WRITE 1234 08:02:5678 0 EOF"; one that waits has an arrow behind its number. */
+/* "1: FLOCK ADVISORY WRITE 1234 08:02:5678 0 EOF"; a process that waits for a lock has an arrow
+ * after the number. */
 pid_t jm_process_with_lock(int fd)
 {
 	unsigned long long inode;

@@ -33,7 +33,7 @@ static int number_levels(const struct jm_block_values *v, struct levels *l)
 	return l->n > MOST_LEVELS ? JM_ERANGE : 0;
 }
 
-/* X'X + w w', where w weighs a card's effect by its values: their weighted sum is 0. Beside it X'y. */
+/* X'X + w w', where w weighs a card's effect by its values: their weighted sum is 0. Also X'y. */
 static void fill_equations(
 	const struct jm_block_values *v, const struct levels *l, double *a, double *right)
 {

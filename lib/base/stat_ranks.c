@@ -45,7 +45,8 @@ static double rank(struct ranked *list, int n)
 	return ties;
 }
 
-/* Of all choices of n_a of the values: the share whose sum of ranks lies at least `away` from the mean. */
+/* Among all choices of n_a values, the share whose sum of ranks is at least `away` from the
+ * mean. */
 static double exact(const struct ranked *list, int n, int n_a, int away)
 {
 	int most = n * (n + 1), mean = n_a * (n + 1); /* of doubled ranks */

@@ -60,7 +60,8 @@ static void leave_out_faults(struct parts *p)
 		p->power = nothing;
 }
 
-/* A counter whose steps are large beside the energy, as those of 0.1 kWh of some PDUs, does not measure it if power does. */
+/* A counter whose steps are large compared with the energy, such as 0.1 kWh of some PDUs, is not
+ * used if power readings exist. */
 static void leave_out_coarse(const struct jm_trace_interval *s, int counter, struct parts *p)
 {
 	double step = counter < 0 ? NAN : s->set->signal[counter].step;

@@ -3,12 +3,13 @@
  * Can the readings of a meter be true? Counter and power of one meter check each other, and both are held
  * against what is physically possible:
  *
- *	a counter that stands still for some refreshes and does not tell later what power readings say
- *	was used meanwhile;
- *	the counter of a package or GPU that stands still for a second: one that is on uses energy;
+ *	a counter that does not change for some refreshes and does not later include the energy that
+ *	power readings show for this time;
+ *	the counter of a package or GPU that does not change for a second: a device that is on uses
+ *	energy;
  *	a counter that rises, over a second or more, by more than the device can draw;
  *	a counter outside what power readings allow: those of their windows, and from rest to peak between;
- *	a power sensor that tells 0 W of a package or GPU for a second.
+ *	a power sensor that reports 0 W for a package or GPU during a second.
  */
 #include "energy/energy.h"
 #include "energy/energy_parts.h"
@@ -21,14 +22,14 @@
 #define STILL_ALONE  10			 /* and where there are no power readings */
 #define SECOND	     INT64_C(1000000000) /* ns */
 #define REST	     0.1		 /* W: a package or GPU that is on draws more */
-#define CAUGHT_UP    0.7  /* of the energy by power readings: a late counter tells it */
+#define CAUGHT_UP    0.7  /* of the energy by power readings: a late counter then includes it */
 #define PROVES	     0.5  /* of a reading: sensors may be off, windows shorter */
 #define OVER	     1.2  /* of a reading */
 #define ABOVE_LIMIT  1.5  /* of a limit: readings of 930 W at 700 W were true */
 #define COVERED	     0.99 /* of the time, by power readings */
 #define WINDOWS	     64	  /* that a long stretch is cut into */
 #define WINDOW_SHARE 0.25 /* of a refresh, where the sensor's window is not known */
-#define UNSEEN_MIN   INT64_C(150000000) /* ns: readings may lie so far apart */
+#define UNSEEN_MIN   INT64_C(150000000) /* ns: two readings may be this far apart */
 
 /* The time of a step of the counter, and its uncertainty; ns. */
 struct step {
@@ -134,7 +135,7 @@ static double peak_of(struct check *c)
 	return peak;
 }
 
-/* ---- a counter that stands still ---- */
+/* ---- a counter that does not change ---- */
 
 static void blame(
 	struct check *c, enum jm_fault_kind kind, int64_t length, double counter_w, double power_w)
@@ -219,7 +220,7 @@ static void look_at_rising(struct check *c, const struct rising *r)
 	h = hold_power(c, a, b);
 	if (h.covered_s < COVERED * length)
 		return;
-	/* readings and steps are at different times, and a long window lags behind */
+	/* readings and steps are at different times, and a long window delays readings */
 	loose += seconds(2 * c->power->refresh_ns) + fmax(0, seconds(c->power->window_ns));
 	share = seen_share(c->power);
 	least = PROVES * share * h.joules - h.most * loose;
@@ -319,7 +320,7 @@ static void finish(struct check *c)
 	look_at_end(c, &c->whole);
 }
 
-/* ---- a counter that was not seen to go on ---- */
+/* ---- a counter without a later step ---- */
 
 /*
  * The last value of a counter may be old: it rose since a reading, but until when it counted is not

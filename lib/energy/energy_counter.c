@@ -10,7 +10,7 @@
 
 #define MAX_RUNS    32
 #define AROUND	    12		       /* refreshes looked at on each side of an edge */
-#define BEYOND	    4		       /* and behind the stretch's end */
+#define BEYOND	    4		       /* and after the end of the interval */
 #define AROUND_MIN  INT64_C(50000000)  /* ns */
 #define BRIDGE_MIN  INT64_C(250000000) /* ns without readings that may be interpolated */
 #define LATE	    50		       /* a refresh may be late by 1/50 of itself */
@@ -124,8 +124,8 @@ static double value_at(const struct near *near, int64_t t)
 }
 
 /*
- * Energy from the span's begin to t. When power goes from one level to another, the energy between the
- * steps tells when it did so; what that leaves unexplained is spread evenly.
+ * Energy from the span's begin to t. When power goes from one level to another, the energy between
+ * the steps shows when it did so; the remaining energy is spread evenly.
  */
 static double energy_in_span(const struct span *span, int64_t t)
 {
@@ -392,7 +392,8 @@ static void add_reading(struct middle *m, struct jm_reading r)
 	m->last = r;
 }
 
-/* The stretch as far as it is known: where an edge is not, from the first reading or to the last. */
+/* The known part of the interval: if the energy at an edge is unknown, from the first reading or to
+ * the last. */
 struct known {
 	int64_t begin, end;
 	struct edge e0, e1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The two ways to a meter's energy, and what each knows; energy.c puts them together. */
+/* Two methods of computing a meter's energy, and the results of each; energy.c combines them. */
 #ifndef JM_ENERGY_PARTS_H
 #define JM_ENERGY_PARTS_H
 
@@ -27,7 +27,7 @@ struct jm_part {
 	/* counter: J, 95 %, that the device may have used beyond it: it was not seen to step at the end; 0 = none */
 	double hidden;
 	double unseen; /* power: share of the time between the sensor's windows; 0 = none, or unknown */
-	int places; /* power: of the load that the sensor sees again and again; 0 = as it comes */
+	int places; /* power: as in struct jm_energy */
 };
 
 /* energy_cells.c: power by its readings, each of which holds until the next one. */
@@ -62,7 +62,7 @@ void jm_cells_end(struct jm_cells *c);
 int jm_cells_held(struct jm_cells *c, const struct jm_trace *trace, int signal, int64_t t0,
 	int64_t t1, struct jm_held_power *sum, struct jm_err *err);
 
-/* Takes part in another's pass over a signal. */
+/* Gets the readings of a signal while another function iterates over them. */
 struct jm_watch {
 	int64_t t0, t1; /* as in jm_trace_each_some */
 	jm_readings_fn *fn;

@@ -115,7 +115,7 @@ void jm_pattern_add(struct jm_pattern *p, double watts, long n)
 		add_one(p, watts);
 	if (n <= one_by_one)
 		return;
-	count(p, watts - p->first, n - one_by_one); /* alike at all lags by now */
+	count(p, watts - p->first, n - one_by_one); /* equal at all lags from here on */
 	p->compared += n - one_by_one;
 }
 

@@ -20,7 +20,7 @@
 /* Chosen with bench/energy_bounds, so that the bound holds 95 of 100 loads of all kinds. */
 #define HIDDEN		 0.5 /* of the mean power: hidden in one gap where many readings are alike */
 #define FEW_UNLIMITED	 2 /* readings: with fewer of these more is hidden; where no limit is known */
-#define FEW		 10    /* readings: up to so many do not tell what power does in a gap */
+#define FEW		 10    /* readings: this number is too small to know the power in a gap */
 #define FEW_VARIED	 2.5   /* readings: the same, where they differ */
 #define VARIED		 0.08  /* of the limit: readings that are so far apart differ */
 #define ALIKE_GAPS	 3.5   /* whose error adds up while readings stay alike */
@@ -62,7 +62,8 @@ static double square(double x)
 	return x * x;
 }
 
-/* Adds power that goes in a line from a at `begin` to b at `end`, as far as it lies in the stretch. */
+/* Adds power that changes linearly from a at `begin` to b at `end`, for its part in the
+ * interval. */
 static void add_line(struct sum *s, int64_t begin, int64_t end, double a, double b)
 {
 	int64_t from = begin > s->t0 ? begin : s->t0, to = end < s->t1 ? end : s->t1;
@@ -285,9 +286,10 @@ static double range_of(const struct sum *s)
 	return s->highest >= s->lowest ? s->highest - s->lowest : 0;
 }
 
-/* W, standard deviation: the mean power of one gap, as far as few readings tell. uniform: W, the same where they
- * tell nothing. While readings stay alike, the errors of the gaps add up; ALIKE_GAPS of them exclude most loads
- * that change. Where readings differ, few of them are a poor sample of the load. */
+/* W, standard deviation: the mean power of one gap, estimated from few readings. uniform: W, the
+ * same without any information from readings. While readings stay alike, the errors of the gaps add
+ * up; ALIKE_GAPS of them exclude most loads that change. Where readings differ, few of them are a
+ * poor sample of the load. */
 static double hidden_by_few(const struct sum *s, double uniform)
 {
 	double varied = fmin(1, range_of(s) / (VARIED * s->limit));
@@ -309,8 +311,9 @@ static double hidden(const struct sum *s, double gap)
 	return (few * hidden_by_few(s, uniform) + (1 - few) * fmin(uniform, of_mean)) * gap;
 }
 
-/* J^2: what power did between the windows of the readings. Their differences show one part of it; what they may
- * hide is an alternative to that, not an addition, where the limit tells how much it can be. */
+/* J^2: what power did between the windows of the readings. Their differences show one part of it;
+ * what they may hide is an alternative to that, not an addition, where the device's limit bounds
+ * it. */
 static double between_windows(const struct sum *s)
 {
 	double gap = fmax(0, seconds(s->signal->refresh_ns - s->window));

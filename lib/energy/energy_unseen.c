@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What power does inside one step of a counter, where the counter does not look. A power reading is the
- * mean of a window w, shorter than the counter's refresh T: how far these means are from the counter's
- * mean over the same time tells how much the load changes inside a step. For a load that changes at
- * random and faster than T, the energy leaves the straight line through a step of length L by
- * V w L u (1 - u) / (1 - w / T) (J^2, variance) at the share u of the step, where V (W^2) is the mean
- * square of that distance. A periodic load leaves it less. Without a power signal V comes from the means
- * of steps that follow each other, with w = T / 2.
+ * mean of a window w, shorter than the counter's refresh T: the difference of these means from the
+ * counter's mean over the same time shows how much the load changes inside a step. For a load that
+ * changes at random and faster than T, the energy leaves the straight line through a step of length
+ * L by V w L u (1 - u) / (1 - w / T) (J^2, variance) at the share u of the step, where V (W^2) is
+ * the mean square of that distance. A periodic load leaves it less. Without a power signal V comes
+ * from the means of steps that follow each other, with w = T / 2.
  *
- * A slow load that jumped a second away from the edge tells nothing about the step at the edge. So where the
- * means agree in all readings next to the edge, V comes from these readings alone. The same holds for steps
- * without a power signal if jumps are rare in all the steps: a load near the refresh jumps in most of them.
+ * A jump of a slow load a second away from the edge gives no information about the step at the
+ * edge. So where the means agree in all readings next to the edge, V comes from these readings
+ * alone. The same holds for steps without a power signal if jumps are rare in all the steps: a load
+ * near the refresh jumps in most of them.
  */
 #include "energy/energy_parts.h"
 #include "trace/plateaus.h"
@@ -19,10 +20,11 @@
 #include <stdlib.h>
 
 #define SHORTEST 4     /* a window shorter than 1/4 of the refresh counts as that */
-#define FEW	 7     /* readings: fewer than some of these tell V badly */
+#define FEW	 7     /* readings: with fewer of them the estimate of V is poor */
 #define NEAR	 3     /* refreshes on each side of an edge */
 #define HIDDEN	 0.065 /* of the mean power: what the mean over a window may hide */
-/* Of the mean power: what may be hidden behind counts that are all alike; behind many that are. */
+/* Shares of the mean power that counts may hide that are all alike, and that many alike counts may
+ * hide. */
 #define FLAT	     0.25
 #define FLAT_OF_MANY 0.165
 #define MANY	     8	  /* pairs of steps that follow each other */

@@ -135,7 +135,7 @@ static double bound(const struct jm_energy *e)
 	return e->joules > 0 ? e->error_sampling / e->joules : NAN;
 }
 
-/* The sampling error of an estimate is insignificant beside the error of its model. */
+/* The sampling error of an estimate is negligible against the error of its model. */
 static bool bound_above(const struct jm_quality_facts *f, int i, double limit, struct reason *r)
 {
 	if (f->set->meter[i].origin == JM_ESTIMATED || !(bound(&f->energy[i]) > limit))

@@ -389,7 +389,8 @@ static int start(
 	return 0;
 }
 
-/* One that is killed before it can be asked for anything has changed nothing: another one takes its place. */
+/* A guard that is killed before its first request has changed nothing, so another one replaces
+ * it. */
 int jm_guard_start(
 	struct jm_ctx *ctx, const char *controls, struct jm_guard **ret, struct jm_err *err)
 {
@@ -544,7 +545,7 @@ int jm_guard_stop(struct jm_guard *g, struct jm_err *err)
 	if (g->self.pid > 0)
 		rc = say_stop(g, err);
 	if (g->fd >= 0)
-		shutdown(g->fd, SHUT_RDWR); /* which the watcher sees */
+		shutdown(g->fd, SHUT_RDWR); /* this ends the watcher */
 	pthread_mutex_lock(&g->lock);
 	busy = g->left && g->taking && !g->taken;
 	pthread_mutex_unlock(&g->lock);

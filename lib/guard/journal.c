@@ -177,7 +177,7 @@ static int busy(const struct jm_journal *j, const struct jm_journal_state *s, st
 		s->open ? s->device : j->name, holder);
 }
 
-/* Is the holder worth waiting for? One whose client lives may hold it for hours. */
+/* True if the holder may release the lock soon. One whose client runs may keep it for hours. */
 static bool is_worth_waiting(
 	const struct jm_journal_state *s, const struct jm_patience *p, int64_t waited_ns)
 {

@@ -195,7 +195,7 @@ static int not_returned(const struct jm_knob *knob, struct jm_err *err)
 		knob->name, knob->label);
 }
 
-/* In a thread of its own; true when it has returned within the limit. */
+/* Calls the function in a separate thread; true = it has returned within the limit. */
 static bool call_patiently(const struct jm_knob_table *table, int i, struct call *c)
 {
 	const struct jm_knob *knob = &table->knobs.knob[i];

@@ -19,7 +19,7 @@ bool jm_patient_call(
 	void (*fn)(void *arg), void *arg, int64_t limit_ns, struct jm_patient_call **ret_left);
 /* Waits for a call that was left for at most limit_ns more; when it has returned it is freed, and arg is the caller's. */
 bool jm_patient_call_again(struct jm_patient_call *call, int64_t limit_ns);
-/* Has a call that was left returned meanwhile? Then it is freed with its argument. */
+/* True if a call that was left has returned by now; it is then freed with its argument. */
 bool jm_patient_call_returned(struct jm_patient_call *call);
 
 #endif

@@ -210,7 +210,7 @@ static int add_value(struct parser *p, double value)
 	return 0;
 }
 
-/* Length of the number at s, and of the letters behind it. */
+/* The length of the number at s, and of the letters after it. */
 static size_t number_length(const char *s, size_t *ret_unit)
 {
 	char *end;
@@ -223,7 +223,7 @@ static size_t number_length(const char *s, size_t *ret_unit)
 	return (size_t)(end - s);
 }
 
-/* One number with its unit, or with the one at the end of the text; moves *s behind it. */
+/* One number with its unit, or with the one at the end of the text; moves *s after it. */
 static int parse_number(struct parser *p, const char **s, double *ret)
 {
 	char word[80];

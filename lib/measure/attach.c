@@ -58,7 +58,7 @@ static double process_cpu(const struct jm_attach *a)
 	return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
 }
 
-/* One number of a file: that behind the key, or the whole file's (key ""); NAN = it is not there. */
+/* A number in a file: the one after the key, or the only one (key ""); NAN = not found. */
 static double number_in(const char *folder, const char *name, const char *key)
 {
 	char path[PATH_MAX + 32], line[256];

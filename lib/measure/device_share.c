@@ -241,8 +241,8 @@ void jm_device_share_look(struct jm_device_share *s)
 
 /* ---- the whole ---- */
 
-/* The first call of `uses` begins the observation, and tells which processes there are; JM_ENOENT: another source has the
- * meter. */
+/* The first call of `uses` begins the observation, and returns the processes that exist; JM_ENOENT:
+ * another source has the meter. */
 static void add_device(struct jm_device_share *s, int meter)
 {
 	struct device *d = &s->device[s->n];

@@ -88,7 +88,7 @@ static void begin_phase(struct launch *l, const struct jm_mark *mark)
 		l->o->phase(l->o->arg, l->phase, name);
 }
 
-/* Marks follow each other, whoever sent them, and lie within the command's time. */
+/* Marks of all senders are ordered in time and are within the command's time. */
 static int64_t within(const struct launch *l, const struct jm_tally *tally, int64_t t_ns)
 {
 	int64_t first = tally->marks ? tally->last_ns : l->proc.start_ns;

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A search of a sound expression in a line of 64 KiB takes some 100,000 steps; a million take a tenth of a
- * second. An expression that came to the limit in many lines gets less and less: all of its lines together
- * must not keep us from the signals that a user sends. */
+/* The search for a reasonable expression in a line of 64 KiB takes some 100,000 steps; a million
+ * take a tenth of a second. The limit of an expression that reached it in many lines is lowered
+ * step by step: all lines together must not delay the response to signals of the user. */
 #define STEPS_MOST    1000000
 #define STEPS_LEAST   1000
 #define LIMITED_LINES 8 /* that bring the steps down by half */

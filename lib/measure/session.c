@@ -117,8 +117,7 @@ static void open_if_it_opens(struct jm_session *s, const struct jm_source *sourc
 	int n = s->set.n;
 
 	if (open_source(s, source, "", &err)) {
-		/* an absent or unsupported source is not worth a warning; one that exists and
-		 * fails is */
+		/* no warning of a source that is absent or unsupported, only of one that fails */
 		bool absent = err.code == JM_ENOENT || err.code == JM_ENOSUP;
 
 		jm_log(s->ctx, absent ? JM_DEBUG : JM_WARNING, "%s: %s", source->name, err.text);

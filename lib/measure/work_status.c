@@ -274,7 +274,8 @@ static struct place take_place(const json_t *json)
 	return p;
 }
 
-/* Of another kernel nothing is known but when it wrote; one of this host under an earlier boot is over. */
+/* Of work on another kernel only the time of its last write is known; work of an earlier boot of
+ * this host has ended. */
 static bool runs(const json_t *json, const struct jm_work_status *s, const struct place *own)
 {
 	struct place place = take_place(json);

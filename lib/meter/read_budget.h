@@ -56,7 +56,8 @@ void jm_read_pace_edge(struct jm_read_pace *p, bool begins);
 bool jm_read_pace_watches(const struct jm_read_pace *p);
 /* Is it to be read now? */
 bool jm_read_pace_wants(struct jm_read_pace *p, const struct jm_read_budget *budget, int64_t now);
-/* Of several that want to be read, the one with the smallest first: after it a step may come too early. */
+/* Of several counters that are due, the one with the smallest value is read first: its step may
+ * come first. */
 int64_t jm_read_pace_urgency(const struct jm_read_pace *p);
 /* It was read: from begin to end, for so much processor time. NAN = it did not answer. */
 void jm_read_pace_told(struct jm_read_pace *p, struct jm_read_budget *budget, int64_t begin,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How the energy of a run spreads over what a profile has timed. No meter sees a kernel: this is a model,
- * it says that every second of the steady phase draws the same power, and the record says so too.
+ * Divides the energy of a run among the parts that a profile has timed. No meter measures a single
+ * kernel: this is a model, which assumes that power is constant in the steady phase, and the record
+ * says so too.
  */
 #include "result/metric.h"
 #include "result/record.h"

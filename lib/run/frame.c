@@ -62,7 +62,7 @@ int jm_frame_write_json(int fd, enum jm_frame_type type, const json_t *json, str
 	return rc;
 }
 
-/* Makes room for one more read; frames already handed out are dropped. */
+/* Makes room for one more read; frames that were already returned are dropped. */
 static int make_room(struct jm_frame_reader *r, struct jm_err *err)
 {
 	char *grown;

@@ -23,7 +23,7 @@ struct run {
 	struct jm_guard **guard;
 	json_t **slots; /* record of case i, repeat r at i * plan->repeat + r - 1; NULL = none */
 	int number, ran;
-	int blocks; /* that the plan has, as far as it is known */
+	int blocks; /* number of blocks of the plan that is known so far */
 };
 
 /* One run of a case. */

@@ -85,7 +85,7 @@ static int drop_rights(struct jm_err *err)
 	return jm_sudo_caller(&uid, &gid) ? take_identity(uid, gid, err) : 0;
 }
 
-/* The kernel forgets this wish when the identity changes, so it comes after. */
+/* The kernel clears this setting when the identity changes, so it is set afterwards. */
 static int die_with_parent(const struct jm__worker *w, struct jm_err *err)
 {
 	json_int_t parent = json_integer_value(json_object_get(w->job, "parent"));

@@ -38,7 +38,7 @@ int jm__store_row(struct jm_store *s, const char *case_id, int repeat, sqlite3_i
 struct jm_chunk;
 /* From a row of signal, t0_ns, t1_ns, readings, data; points into the row. */
 void jm__store_chunk(sqlite3_stmt *row, struct jm_chunk *ret);
-/* Is the text a record as it should be? Damage is handed on, as jm_store_skip_damaged says. */
+/* True if the text is a valid record. Damage is reported as jm_store_skip_damaged describes. */
 bool jm__store_record_is_good(
 	struct jm_store *s, const char *text, const char *case_id, int repeat);
 

@@ -36,7 +36,7 @@ struct log {
 	struct jm_reading last;	   /* newest reading */
 	bool any, held;		   /* held: last repeats the value before and is not written yet */
 	int64_t block_t0;
-	/* up to where chunks were handed out */
+	/* chunks before this one were passed on */
 	int flushed_blocks;
 	size_t flushed;
 };

@@ -150,7 +150,7 @@ static void images_have_the_same_losses(void **unused)
 				       "0.01", "images", kinds[i], NULL});
 }
 
-/* On the weights as they are behind the step, in the arena that training uses too. */
+/* Evaluations use the weights after the step, in the arena that training uses too. */
 static void evaluations_find_the_same(void **unused)
 {
 	static const char *const options[] = {GPT, "eval-every", "2", "eval-batches", "3", NULL};

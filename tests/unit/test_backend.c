@@ -302,7 +302,8 @@ static int most_joined(const struct backend_case *c)
 	return most;
 }
 
-/* A kernel for two nodes is of use when it is offered. An activation is faster behind its product. */
+/* A kernel for two nodes is used when it is offered. An activation is faster directly after its
+ * product. */
 static void backend_joins(void **unused)
 {
 	struct jm_device device;

@@ -277,7 +277,7 @@ static uint64_t digest(struct jm_training t, struct jm_device *d, int ranks, int
 	return ret;
 }
 
-/* Depends on the parameters, and on nothing that a rank may have of its own. */
+/* Depends on the parameters, and on nothing that may differ between ranks. */
 static void test_digest(void **state)
 {
 	static const char *const presets[] = {"gpt-117m", "gpt-800m"};

@@ -113,7 +113,7 @@ static void *tick(void *arg)
 	return NULL;
 }
 
-/* Several threads with periods of their own: each wakes at its deadlines exactly, none is left out. */
+/* Several threads with different periods: each wakes at its deadlines exactly, none is left out. */
 static void simulated_sleepers_share_time(void **state)
 {
 	const int64_t periods[] = {JM_SECOND, 7 * JM_SECOND / 10, 60 * JM_SECOND, 3601 * JM_SECOND};

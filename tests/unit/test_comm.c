@@ -231,7 +231,7 @@ static void a_rank_that_differs_is_named(void **unused)
 	assert_non_null(strstr(m[1].err.text, "gradients of rank 1 on card 1 differ"));
 }
 
-/* Nobody to wait for, and nothing changes. */
+/* There is no other rank to wait for, and nothing changes. */
 static void alone_nothing_is_sent(void **unused)
 {
 	struct jm_comm none = {0};

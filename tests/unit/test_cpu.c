@@ -468,7 +468,7 @@ static void adamw_by_hand(const struct cpu_update *u, double g, double p, double
 		 lr / (double)u->now[1] * ret[1] / (sqrt(ret[2] / (double)u->now[2]) + u->eps);
 }
 
-/* Each result takes 16 random bits of its own. f32 on the way lets one in some thousands differ. */
+/* Each result takes its own 16 random bits. f32 on the way lets one in some thousands differ. */
 static void check_rounding(const struct cpu_kernels *set, bool bf16_g)
 {
 	const float now[] = {0.01f, 0.2f, 0.1f, 7};

@@ -130,7 +130,7 @@ static void host_waits_for_copies_and_not_for_steps(void **state)
 		assert_ok(step(f, batch, &err), err);
 		assert_true(f->seen[0][0] == 0);
 	}
-	assert_ok(step(f, 2 * JM_STAGING_SLOTS, &err), err); /* its slot left behind step 0 */
+	assert_ok(step(f, 2 * JM_STAGING_SLOTS, &err), err); /* waited for the slot of step 0 */
 	assert_ok(jm_device_sync(&f->device, &err), err);
 	assert_true(f->seen[0][0] == value(0, 0));
 }

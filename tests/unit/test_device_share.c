@@ -62,7 +62,7 @@ static int is_own(void *arg, pid_t pid)
 	return pid == OWN ? 1 : pid == OTHER ? 0 : -1;
 }
 
-/* The share that is told of GPU 0, and its joules; ret_other: the object of GPU 1. */
+/* The reported share of GPU 0, and its joules; ret_other: the object of GPU 1. */
 static double measure(double *ret_joules, char *reason, struct jm_err *err)
 {
 	struct jm_source source = *wave_sources[0];
@@ -108,7 +108,7 @@ static double measure(double *ret_joules, char *reason, struct jm_err *err)
 	return share;
 }
 
-/* GPU 0 draws 500 W while OWN has it, 200 W while OTHER has it, 100 W when nobody has it. */
+/* GPU 0 draws 500 W while OWN has it, 200 W while OTHER has it, 100 W when it is idle. */
 static double set_up(void)
 {
 	struct wave *w = &wave_setup.wave[0];
@@ -190,7 +190,7 @@ static void a_gap_of_the_sensor_makes_it_unknown(void **state)
 	wave_reset();
 }
 
-/* OWN runs for a second each: it has ended when the look comes that tells of its second. */
+/* OWN runs for a second each: it has ended before the look that reports its second. */
 static void a_process_that_ended_since_the_last_look_counts(void **state)
 {
 	double own = set_up(), joules;

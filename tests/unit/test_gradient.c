@@ -360,7 +360,7 @@ static void check_param(
 	double *value = kit_values(k, p), *grad;
 
 	assert_non_null(c->grad);
-	loss_now(k, loss); /* the last probe left the gradients of its own place */
+	loss_now(k, loss); /* the gradients are those of the last probe: compute them again */
 	grad = kit_values(k, c->grad);
 	for (int64_t probe = 0; probe < n && probe < PROBES; probe++) {
 		int64_t i =

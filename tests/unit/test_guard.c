@@ -115,7 +115,7 @@ static void test_keep_and_release(void **state)
 	g = start(f);
 	assert_int_equal(set(f, g, "", 200), 0);
 	assert_int_equal(jm_guard_keep(g, &f->err), 0);
-	kill(jm_guard_pid(g), SIGKILL); /* too late to matter, and nobody says otherwise */
+	kill(jm_guard_pid(g), SIGKILL); /* too late to have an effect, and no error is reported */
 	for (int i = 0; i < 500 && jm_guard_alive(g); i++)
 		usleep(10000);
 	assert_int_equal(jm_guard_restore(g, &f->err), JM_EGONE);

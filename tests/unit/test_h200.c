@@ -86,7 +86,8 @@ static void done(struct replayed *r)
 static const char *const names[] = {"idle", "steady", "square0.2", "square1", "square3.3"};
 #define NAMES (sizeof(names) / sizeof(names[0]))
 
-/* The load's begin and end are steps of the counter, whose times the recording tells to 1.5 ms or so. */
+/* The load's begin and end are steps of the counter, whose times the recording gives to about 1.5
+ * ms. */
 #define EDGE_J (1.5e-3 * 900)
 
 static void test_energy_is_what_the_load_saw(void **state)

@@ -45,7 +45,7 @@ static int64_t padded(const struct way *w, int64_t channels)
 	return (channels + block(w) - 1) / block(w) * block(w);
 }
 
-/* Where element i of [n,c,rows,cols] lies. */
+/* The index of element i of [n,c,rows,cols]. */
 static int64_t place(const struct way *w, struct shape s, int64_t i)
 {
 	int64_t pixels = s.rows * s.cols, pixel = i % pixels, c = i / pixels % s.c;

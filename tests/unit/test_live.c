@@ -159,7 +159,7 @@ static void the_newest_reading_is_the_last_one(void **state)
 	close_sight(&v, &err);
 }
 
-/* ---- beside the writer, which the thread sanitizer watches ---- */
+/* ---- readers concurrent with the writer, for the thread sanitizer ---- */
 
 struct reader {
 	struct sight *v;

@@ -84,7 +84,7 @@ static void module_and_node(void **state)
 		{"hbm", JM_MEASURED, "gpu/A/memory", "gpu", NULL},
 		{"cpu", JM_MEASURED, "cpu/0", "module", NULL},
 	};
-	/* a psu rail that feeds half of what the module meter sees, and something of its own */
+	/* a psu rail that feeds half of what the module meter sees, and another load */
 	const struct row partial[] = {
 		{"module", JM_MEASURED, "cpu/0 gpu/A", NULL, "rail"},
 		{"rail", JM_MEASURED, "gpu/A gpu/B", NULL, "module"},
@@ -221,7 +221,7 @@ static void covers_of_any_length(void **state)
 			all + strlen(all), sizeof(all) - strlen(all), "gpu/GPU-%d-of-the-rack ", i);
 	assert_int_equal(jm_meters_add(&set, &node, &err), 0);
 	assert_int_equal(jm_meters_add(&set, &last, &err), 1);
-	all[0] = '\0'; /* the set has a copy of its own */
+	all[0] = '\0'; /* the set has its own copy */
 	jm_meters_derive(&set);
 	assert_int_equal(set.meter[1].covered_by, 0);
 	jm_meters_cut(&set, 1, 0);

@@ -78,7 +78,7 @@ static void a_line_may_come_in_pieces(void **unused)
 	close_line(&l);
 }
 
-/* Each is an error with a sentence, and the order behind it still counts. */
+/* Each is an error with a sentence, and the order after it is still obeyed. */
 static void other_lines_are_refused(void **unused)
 {
 	static const struct {

@@ -78,7 +78,7 @@ static void test_nested_lives_are_stacked(void **state)
 		assert_int_equal(p.from, 64 * (size_t)i);
 		assert_true(jm_places_add(&places, &p));
 	}
-	/* behind the first half of them only the outer half is still held */
+	/* after the first half of them only the outer half is still held */
 	assert_int_equal(
 		jm_places_find(&places, 0, 64, 2 * MANY - MANY / 2 + 1, 2 * MANY), 64 * MANY / 2);
 	jm_places_done(&places);

@@ -141,7 +141,7 @@ static void origins(void **state)
 	perfect(&b);
 	b.set.meter[0].origin = b.set.meter[1].origin = JM_ESTIMATED;
 	b.seconds = 0.001;		  /* no sensor, no refreshes to wait for */
-	b.energy[0].error_sampling = 500; /* beside its model's error this says nothing */
+	b.energy[0].error_sampling = 500; /* negligible against the error of its model */
 	expect(&b, "none", 1);
 	perfect(&b);
 	b.set.meter[0].origin = JM_ESTIMATED;

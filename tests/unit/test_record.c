@@ -28,7 +28,7 @@ static void test_states(void **state)
 		{300, 300, 306.9, NAN, "binding"}, /* 2 % + 1 W of doubt */
 		{300, 300, 307.1, NAN, "violated"},
 		{300, 400, 380, NAN, "violated"}, /* taken, not kept */
-		{300, NAN, 299, NAN, "binding"},  /* enforced is not told */
+		{300, NAN, 299, NAN, "binding"},  /* the enforced value is unknown */
 		{300, 250, 245, NAN, "binding"},  /* against what is enforced */
 		{300, 300, NAN, NAN, "unknown"},
 		{300, 300, NAN, 0.9, "binding"},
@@ -201,7 +201,7 @@ static void test_provenance(void **state)
 	json_decref(p);
 }
 
-/* A machine that tells nothing: null, not "". */
+/* A machine that reports nothing: null, not "". */
 static void test_provenance_unknown(void **state)
 {
 	struct jm_ctx ctx = {.root = "/nonexistent-root"};

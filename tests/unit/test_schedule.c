@@ -22,8 +22,8 @@ static int by_node(const void *a, const void *b)
 	return x->group.node[0]->id - y->group.node[0]->id;
 }
 
-/* How often each operand of each node was written before the node reads or writes it, summed with weights
- * that tell nodes and operands apart; [node] */
+/* How often each operand of each node was written before the node reads or writes it, summed with
+ * weights that distinguish nodes and operands; [node] */
 static void versions(
 	const struct jm_graph *g, struct jm_unit *const *unit, int n_units, uint64_t *ret)
 {

@@ -132,7 +132,7 @@ static void check(const struct hidden *h, const struct jm_sensor_fit *fit)
 	assert_true(fit->window.error < 0.2 * h->window + 0.004 || h->counter);
 }
 
-/* Of a signal that does not follow the load nothing but its refresh is told. */
+/* Of a signal that does not follow the load only the refresh is reported. */
 static void other_loads_are_refused(void **state)
 {
 	const struct hidden idle = {0.1, 0.025, 0, 0, 120, 120.2, 0.004, 0, false, false};

@@ -10,7 +10,7 @@
 
 #define SECOND INT64_C(1000000000)
 
-/* ---- pacer: power = idle, or active within a step; the meter tells of whole turns -------------------------- */
+/* ---- pacer: power = idle, or active within a step; the meter reports whole turns ------------- */
 
 struct plant {
 	double idle, active, step_s;
@@ -26,7 +26,7 @@ static void turn(struct plant *p, struct jm_pacer *pacer)
 	p->seconds += p->step_s + rest;
 }
 
-/* Turns for at least so many seconds, each second told to the pacer. Returns the mean watts. */
+/* Turns for at least so many seconds, each second reported to the pacer. Returns the mean watts. */
 static double run(struct plant *p, struct jm_pacer *pacer, double seconds, bool measured)
 {
 	const struct plant begin = *p;
@@ -149,7 +149,8 @@ static void a_clock_that_jumps_shows_in_the_error(void **state)
 
 /* ---- steady state ----------------------------------------------------------------------------------------------- */
 
-/* Seconds until the rule holds; each half second a reading of whole degrees, as GPUs tell. NAN: never in 10 min. */
+/* Seconds until the rule holds; each half second a reading of whole degrees, as GPUs report. NAN:
+ * never in 10 min. */
 static double warms_up(double tau_s, double rise_k, double leak)
 {
 	struct jm_steady s = {.n = 0};

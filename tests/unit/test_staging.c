@@ -191,7 +191,7 @@ static void the_host_waits_only_for_a_slot_in_use(void **state)
 		assert_int_equal(
 			fake.held_up, batch < JM_STAGING_SLOTS ? 0 : batch - JM_STAGING_SLOTS + 1);
 	}
-	run_until(fake.n); /* a device that has caught up holds nobody up */
+	run_until(fake.n); /* the host does not wait for a device that has caught up */
 	fake.held_up = 0;
 	assert_ok(send_batch(*state, 0, &err), err);
 	assert_int_equal(fake.held_up, 0);

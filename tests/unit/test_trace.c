@@ -94,7 +94,7 @@ static void assert_same(const struct list *a, const struct list *b)
 	}
 }
 
-/* -0 is a value of its own, and a reading later than the chunk says it ends is damage. */
+/* -0 is a value different from 0, and a reading later than the chunk says it ends is damage. */
 static void bits_and_ends(void **state)
 {
 	static const struct jm_reading readings[] = {{0, 10}, {-0.0, 20}, {3, 30}};

@@ -228,8 +228,7 @@ static double counted(const struct wave_setup *w, int gpu, double tick)
 {
 	const struct wave_fault *f = &w->fault[gpu];
 	const struct wave *wave = &w->wave[gpu];
-	double from =
-		tick_before(w, f->freeze_from, w->tick_phase); /* it stays at what it told last */
+	double from = tick_before(w, f->freeze_from, w->tick_phase); /* it shows its last value */
 	double until = f->freeze_until, joules = 0;
 
 	if (until > 0 && tick >= from && tick < until)

@@ -54,10 +54,10 @@ struct wave_setup {
 	struct wave wave[WAVE_GPUS];
 	int gpus;
 	double refresh, window, tick_phase; /* s */
-	double late;			    /* s that what it shows lies back */
+	double late;			    /* s by which its readings are late */
 	double power_phase;		    /* s that power's ticks come after the counter's */
 	double counter_step;		    /* J */
-	double limit;			    /* W; 0 = the source tells none */
+	double limit;			    /* W; 0 = the source reports none */
 	double wrap, counter_start;	    /* J; wrap 0 = never */
 	bool no_counter, no_power, average_only, stamped;
 	bool refresh_unknown;
