@@ -327,8 +327,7 @@ static int amdsmi_open(struct jm_ctx *ctx, const struct jm_values *options, stru
 
 const struct jm_source jm_source_amdsmi = {
 	.name = "amdsmi",
-	.summary = "AMD GPUs: energy counter, power, limit, clocks, temperature, utilisation, "
-		   "throttling",
+	.summary = "AMD GPUs: energy counter, power, limit, clocks, temperature, use, throttling",
 	.origin = JM_MEASURED,
 	.open = amdsmi_open,
 	.read = amdsmi_read,
