@@ -39,7 +39,8 @@ void jm_text_capacity(
 #define JM_PERCENT_PLACES 2
 /* "11.29 ± 0.01": a saving or a slowdown in percent; a half width is JM_PERCENT_LEAST at least. */
 void jm_text_percent(const struct jm_stat *stat, char *out, size_t size);
-/* "600 W per GPU (11.29 ± 0.01 % less energy, 3.50 ± 0.01 % more time)" by jm_verdict_within; false: no such setting. */
+/* "600 W per GPU (11.29 ± 0.01 % less energy, 3.50 ± 0.01 % more time; simulated)" by jm_verdict_within, with the origin
+ * unless it is measured; false: no such setting. */
 bool jm_text_within(
 	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size);
 /* "energy per token" with its mean in a fitting unit: "16.1 mJ/token". */

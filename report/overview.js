@@ -33,7 +33,7 @@
 		if (found.kind === "none")
 			return [el("div", { class: "what" }, title), el("div", {}, "No best setting: " + found.why + ".")];
 		return [
-			el("div", { class: "what" }, title),
+			el("div", { class: "what" }, title, " ", JM.origin(s.origin)),
 			el("div", { class: "answer" }, found.kind === "best" ? s.points[found.leading].label + (s.per ? " " + s.per : "") : "no clear best"),
 			el(
 				"div",

@@ -145,6 +145,7 @@ bool jm_text_within(
 	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size)
 {
 	char gain[64], loss[64], others[200] = "", per[32];
+	const char *origin = ""; /* named unless measured */
 	const struct jm_group_point *best;
 	struct jm_verdict v;
 
@@ -158,9 +159,11 @@ bool jm_text_within(
 		if (i != v.leading && jm_verdict_within_tied(g, &v, i))
 			jm_text_append(others, sizeof(others), ", ", g->point[i].label);
 	jm_text_per(g, s, per, sizeof(per));
-	jm_text_format(out, size, "%s%s%s%s%s%s (%s %% less energy, %s %% more time)",
+	if (s->mixed_origin || s->origin != JM_MEASURED)
+		origin = s->mixed_origin ? "of mixed origin" : jm_origin_name(s->origin);
+	jm_text_format(out, size, "%s%s%s%s%s%s (%s %% less energy, %s %% more time%s%s)",
 		*others ? "no clear best: " : "", best->label, *others ? ", " : "", others,
-		*per ? " " : "", per, gain, loss);
+		*per ? " " : "", per, gain, loss, *origin ? "; " : "", origin);
 	return true;
 }
 

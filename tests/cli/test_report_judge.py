@@ -111,7 +111,7 @@ def test_the_best_setting_within_five_percent(tmp_path, name, sure):
     kept = {p["label"] for p in series["points"] if p["eligible"]}
     good = {s for s in gain if sum(loss[s]) <= 5 and gain[s][0] - gain[s][1] > 0 and s.replace("W", " W") in kept}
     line = next((row for row in " ".join(report(write(tmp_path, rows), "--width", "300").split("\n")).split("  ")
-                 if row.endswith("more time)")), None)
+                 if row.endswith("more time; simulated)")), None)
     assert bool(good) == bool(line) == sure
     if good:
         best = max(good, key=lambda s: gain[s][0])
