@@ -155,7 +155,7 @@
 		"Up and to the right is better. Both axes start at 0" +
 		(hasInterval(work) ? "; bars are 95\u00a0% intervals." : ".") +
 		(hasReference(work)
-			? " Diamond: the reference; green ring: least energy at most " +
+			? " Diamond: the reference; green ring: least energy while at most " +
 				JM.S.slowdown_percent +
 				"\u00a0% slower, or those that cannot be told apart."
 			: "") +
@@ -288,7 +288,7 @@
 		};
 		const chart = panel(
 			named(),
-			"Bars start at 0; lines are 95\u00a0% intervals. Reference: the setting with which the others of a system are compared, or the first one. Best: the setting with the least energy at most " +
+			"Bars start at 0; lines are 95\u00a0% intervals. Reference: the setting with which the others of a system are compared, or the first one. Best: the setting with the least energy while at most " +
 				JM.S.slowdown_percent + "\u00a0% slower; of several that cannot be told apart that with the largest saving.",
 			(c) => barsOption(c, state.work, state.metric),
 			{

@@ -56,7 +56,8 @@ static void put_verdicts(const struct jm_grouping *g, const struct jm_group_seri
 		return;
 	if (jm_text_within(g, s, text, sizeof(text))) {
 		fprintf(out,
-			"\nBest setting, least energy at most %g %% slower than the reference: ",
+			"\nBest setting, least energy while at most %g %% slower than the "
+			"reference: ",
 			JM_SLOWDOWN);
 		put(out, text);
 		fputc('\n', out);

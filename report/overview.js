@@ -122,7 +122,7 @@
 		return el(
 			"section",
 			{ class: "leading card " + kind, id: "best", "aria-label": "Best setting" },
-			el("h2", {}, "Best setting: least energy at most " + LIMIT + "\u00a0% slower than the reference" + ofWhat(S)),
+			el("h2", {}, "Best setting: least energy while at most " + LIMIT + "\u00a0% slower than the reference" + ofWhat(S)),
 			rows.length > FEW
 				? summary(rows, found)
 				: el(
@@ -181,7 +181,7 @@
 			{ title: "power", unit: "W, all devices", of: (s) => stat(s, s.reference ?? 0, "watts_mean") },
 			{ title: "efficiency", unit: items ? "items/J" : S.series[0].item + "/J", of: (s) => stat(s, s.reference ?? 0, "items_per_joule") },
 			{
-				title: "least energy at most " + LIMIT + " % slower",
+				title: "least energy while at most " + LIMIT + " % slower",
 				left: true,
 				of: (s) => (found(s).kind === "none" ? "\u2013" : labels(s, found(s).at) + (s.per ? " " + s.per : "")),
 				hint: (s) => found(s).why,

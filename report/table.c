@@ -67,7 +67,8 @@ static void put_products(const struct jm_grouping *g, const struct jm_group_seri
 
 static const char *within_title(char *out, size_t size)
 {
-	snprintf(out, size, "Best setting: least energy at most %g %% slower than the reference",
+	snprintf(out, size,
+		"Best setting: least energy while at most %g %% slower than the reference",
 		JM_SLOWDOWN);
 	return out;
 }

@@ -81,7 +81,7 @@ def test_page_in_a_browser(tmp_path, name):
     assert 'data-ready="yes"' in dom
     titles = re.findall(r'role="img" aria-label="([^".]*)', dom)
     assert dom.count("<svg") == len(titles) == len(set(titles)) >= 6  # each chart once
-    for words in ("Efficiency against throughput", "Power against the cap", "Best setting: least energy at most 5"):
+    for words in ("Efficiency against throughput", "Power against the cap", "Best setting: least energy while at most 5"):
         assert words in dom
     assert dom.count('class="card ') == 5 and "alert(&quot;" not in dom.split("<main")[0]
     assert "the power is simulated, not measured" in dom
