@@ -124,9 +124,12 @@ static void group_cell(char **cell)
 
 void jm_grid_apart(struct jm_grid *t)
 {
-	for (int c = t->n_setting; c < t->columns; c++)
-		for (int r = 0; !t->left[c] && has_large(t, c) && r < t->rows; r++)
+	for (int c = t->n_setting; c < t->columns; c++) {
+		bool large = !t->left[c] && has_large(t, c);
+
+		for (int r = 0; large && r < t->rows; r++)
 			group_cell(&t->cell[r * t->columns + c]);
+	}
 }
 
 void jm_grid_print(struct jm_grid *t, int indent, int width, FILE *out)
