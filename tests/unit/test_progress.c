@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/stray_processes.h"
 #include "base/child_process.h"
-#include "measure/progress.h"
+#include "got_marks.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,19 +14,6 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-struct got {
-	struct jm_mark mark[16];
-	int n;
-};
-
-static void get(void *arg, const struct jm_mark *mark)
-{
-	struct got *got = arg;
-
-	assert_true(got->n < 16);
-	got->mark[got->n++] = *mark;
-}
 
 static void marks(void **state)
 {

@@ -2,7 +2,7 @@
 /* Marks through the pipes that senders hand over. */
 #include "test.h"
 #include "base/clock.h"
-#include "measure/progress.h"
+#include "got_marks.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -38,19 +38,6 @@ ssize_t recvmsg(int fd, struct msghdr *message, int flags)
 	memcpy(message->msg_iov->iov_base, mark, sizeof(mark) - 1);
 	message->msg_controllen = 0;
 	return (ssize_t)sizeof(mark) - 1;
-}
-
-struct got {
-	struct jm_mark mark[16];
-	int n;
-};
-
-static void get(void *arg, const struct jm_mark *mark)
-{
-	struct got *got = arg;
-
-	assert_true(got->n < 16);
-	got->mark[got->n++] = *mark;
 }
 
 static void ignore_mark(void *arg, const struct jm_mark *mark)
