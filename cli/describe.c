@@ -71,14 +71,15 @@ static const struct jm_option options[] = {
 			"recomputing them"},
 	{.name = "keep-most",
 		.type = JM_FLAG,
-		.help = "recompute only what takes 1 % of a step by the device's peaks, as run "
-			"does on a GPU where that fits: --remake 1"},
+		.help = "the same as --remake 1, which 'joulemark run' uses on a GPU if the plan "
+			"fits into its memory"},
 	{.name = "remake",
 		.type = JM_REAL,
 		.argument = "PERCENT",
 		.min = 0,
 		.max = 100,
-		.help = "recompute only what takes this share of a step by the device's peaks"},
+		.help = "limit recomputation to this share of a step's time, estimated from the "
+			"device's peaks"},
 	{.name = "recompute",
 		.type = JM_FLAG,
 		.help = "recompute the activations of each block for its gradients"},

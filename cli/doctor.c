@@ -333,7 +333,7 @@ static void ask_transports(struct report *r)
 		struct jm_err err = JM_ERR_INIT;
 		struct jm_finding f = {.ok = !t->check || !t->check(&err),
 			.what = t->summary,
-			.mend = "only several GPUs need it"};
+			.mend = "only runs on several GPUs need it"};
 
 		f.why = f.ok ? "ranks can use it" : err.text;
 		r->member = t->name;

@@ -144,7 +144,8 @@ static int start_child(struct state *s, const char *python, struct jm_err *err)
 		return 0;
 	if (ended && !jm_proc_reap(&s->child, s->ctx, err) && s->child.status == NO_MODULE)
 		return jm_err_set(err, JM_ENOENT,
-			"%s has no module gcipuinfo, which Graphcore's command line tools bring; "
+			"%s has no module gcipuinfo, which is part of Graphcore's command line "
+			"tools; "
 			"install them, enable their environment, and check 'gc-info -l'.",
 			python);
 	return jm_err_set(err, JM_ENOENT,

@@ -55,8 +55,10 @@ static const struct jm_option options[] = {
 		.min = 0,
 		.max = 1e4,
 		.fallback = "0",
-		.help = "threads of the host that multiply small matrices meanwhile, each product "
-			"checked; leave one processor for the thread that drives the device"},
+		.help = "number of host threads that multiply small matrices while the device "
+			"works, "
+			"each product checked; leave one processor for the thread that drives the "
+			"device"},
 	JM_KERNEL_THREADS,
 	{0},
 };

@@ -91,7 +91,7 @@ int jm_gang_same(const struct jm_gang *g, uint64_t value, const char *what, stru
 		return code;
 	return jm_err_set(err, JM_ENOSUP,
 		"%s of rank %d on %s differ from those of rank 0 on %s, so nothing can be summed "
-		"over the ranks; give all ranks devices of one model.",
+		"over the ranks; use devices of the same type for all ranks.",
 		what, g->work->rank, g->work->own.name, g->own[0].name);
 }
 

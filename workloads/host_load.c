@@ -57,7 +57,7 @@ int jm_host_load_new(int threads, uint64_t seed, struct jm_host_load **ret, stru
 		calloc(1, sizeof(*load) + (size_t)threads * sizeof(load->thread[0]));
 
 	if (!load)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for the work of processors.");
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the load on processors.");
 	load->n = threads;
 	fill(load, seed);
 	*ret = load;
@@ -72,7 +72,7 @@ int jm_host_load_start(struct jm_host_load *load, struct jm_err *err)
 		t->load = load;
 		if (pthread_create(&t->id, NULL, serve, t))
 			return jm_err_set(err, JM_ENOMEM,
-				"Only %d of %d threads for the work of processors can be started; "
+				"Only %d of %d threads of the load on processors can be started; "
 				"use fewer.",
 				load->running, load->n);
 	}

@@ -120,10 +120,12 @@ const struct jm_option jm_train_options[] = {
 		.argument = "PERCENT",
 		.min = 0,
 		.max = 100,
-		.help = "share of a step's time, by the peaks of the device, in which norms, "
-			"activations and compute copies are recomputed instead of kept: those "
-			"first that free most memory for it. When not given: 1 on a device with "
-			"its own memory, if the plan fits into it, else all of them"},
+		.help = "largest share of a step's time, estimated from the device's peaks, to "
+			"spend "
+			"on recomputing norms, activations and compute copies instead of keeping "
+			"them; those that free the most memory per unit of time come first. When "
+			"not given: 1 on a device with its own memory if the plan fits into it, "
+			"else all of them are recomputed"},
 	{.name = "keep-less",
 		.type = JM_FLAG,
 		.help = "norms, activations and compute copies are recomputed for gradients even "
@@ -141,8 +143,9 @@ const struct jm_option jm_train_options[] = {
 		.help = "processes that train together, each --batch samples per step; their "
 			"gradients are summed. --device names one device for all, or one for each"},
 	OPTION_REAL("bucket", 1e-3, 1e6, NULL,
-		"MiB of gradients, at least, that --ranks sum at once while the backward pass goes "
-		"on; with more than there are, one sum follows it. 25 when not given"),
+		"smallest size, in MiB, of a bucket of gradients that the ranks sum during the "
+		"backward pass; if it exceeds all gradients, they are summed once after the "
+		"backward pass. 25 when not given"),
 	OPTION_INT("threads", 0, 4096, "0",
 		"threads of each rank on the host; 0 = all that may be used, divided among the "
 		"ranks"),

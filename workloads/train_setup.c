@@ -227,7 +227,7 @@ static int plan_in_turn(struct train *s, struct jm_err *err)
 		code = jm_comm_sum(&s->gang.control, &nothing, 1, err);
 	if (!code)
 		code = jm_gang_same(&s->gang, jm_reduce_digest(s->program),
-			"Places or layouts of the gradients", err);
+			"Offsets or layouts of the gradients", err);
 	return code;
 }
 

@@ -280,9 +280,8 @@ static int check(struct fit *f, struct jm_err *err)
 		return jm_err_set(err, JM_ERANGE,
 			"The runs follow each other within %.3g ms, and the sensor averages over "
 			"%.3g ms (window and lag): its readings show the mean of several runs, not "
-			"the power inside "
-			"one. Pause between runs for longer than the window, each time for a "
-			"different time.",
+			"the power inside one. Insert a pause of random length between runs, "
+			"longer than window and lag together.",
 			1e3 * gap, 1e3 * reach);
 	return 0;
 }

@@ -132,9 +132,8 @@ static double own_of_instance(struct device *d, const struct instance *in)
 			in->name);
 	else if (!own && !other)
 		snprintf(d->reason, sizeof(d->reason),
-			"The instance %.100s was used, but no process was found in it: what used "
-			"it "
-			"began and ended between two looks.",
+			"The instance %.100s was used, but no process was found in it: the "
+			"process began and ended between two samples.",
 			in->name);
 	return own != other ? own : NAN;
 }

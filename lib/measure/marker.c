@@ -26,7 +26,9 @@ static int check_name(const char *name, size_t n, struct jm_err *err)
 	if (good)
 		return 0;
 	return jm_err_set(err, JM_EUSAGE,
-		"'%s' cannot be the name of a mark; use up to 63 letters without spaces.", name);
+		"'%s' cannot be the name of a mark; use 1 to 63 printable ASCII "
+		"characters without spaces.",
+		name);
 }
 
 static int unreachable(struct jm_err *err)

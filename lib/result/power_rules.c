@@ -319,26 +319,31 @@ static bool upstream(const struct facts *f, const char *or_else, char *out, size
 
 	snprintf(out, size,
 		"No meter measures before the conversion of power, at the outlet or at the input "
-		"of the power supplies; else %s, which a record does not contain.",
+		"of the power supplies. Without one, %s; a record does not contain this.",
 		or_else);
 	return wall;
 }
 
 static bool upstream_or_model(const struct facts *f, char *out, size_t size)
 {
-	return upstream(f, "its loss is to be modelled with data of the manufacturer", out, size);
+	return upstream(f,
+		"the loss of the conversion is to be modelled with data of the manufacturer", out,
+		size);
 }
 
 static bool upstream_or_sample(const struct facts *f, char *out, size_t size)
 {
-	return upstream(
-		f, "its loss is to be modelled with a measurement of one power supply", out, size);
+	return upstream(f,
+		"the loss of the conversion is to be modelled with a measurement of one power "
+		"supply",
+		out, size);
 }
 
 static bool upstream_or_both(const struct facts *f, char *out, size_t size)
 {
-	return upstream(
-		f, "its loss is to be measured at the same time, every 5 minutes", out, size);
+	return upstream(f,
+		"the loss of the conversion is to be measured at the same time, every 5 minutes",
+		out, size);
 }
 
 static bool level1_accuracy(const struct facts *f, char *out, size_t size)

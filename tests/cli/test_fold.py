@@ -141,7 +141,7 @@ def test_damage(tmp_path, file, text):
 
 @pytest.mark.parametrize("file", ["meters.csv", "readings.csv"])
 @pytest.mark.parametrize("kind", ["device", "pipe", "line"])
-def test_what_has_no_end_is_no_recording(tmp_path, file, kind):
+def test_endless_files_are_refused_as_recordings(tmp_path, file, kind):
     folder = record(tmp_path / "trace", (0.026, 0.126), runs=20)
     path = folder / file
     if kind == "line":  # 1 GB of nothing, of which only the beginning may be read

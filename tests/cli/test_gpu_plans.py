@@ -71,7 +71,7 @@ def test_a_vocabulary_without_masters_fills_whole_blocks(env):
     assert odd["flops_executed_per_item"] == even["flops_executed_per_item"]
 
 
-def test_time_buys_memory(env):
+def test_more_recomputation_needs_less_memory(env):
     """--remake: the more of a step, the less memory, and never more time than was given."""
     every, less = plan(env, *GPT, "--keep-all"), plan(env, *GPT)
     given = [plan(env, *GPT, "--remake", percent) for percent in (0, 1, 2, 4, 100)]

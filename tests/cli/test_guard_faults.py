@@ -228,7 +228,7 @@ def test_journals_and_locks_are_their_owners(gpus):
 
 
 @needs_root
-def test_names_of_files_stay_text(gpus):
+def test_control_characters_of_file_names_are_escaped(gpus):
     """A copy whose name has control characters, or is no text, is a row in the table and in the JSON."""
     program, _ = hold(gpus)
     try:

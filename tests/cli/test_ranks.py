@@ -211,7 +211,7 @@ def test_the_reason_is_that_of_the_rank_that_failed():
     assert re.match(r"Rank [01] of 2 \(process \d+\): Out of memory before the first step", r["reason"])
 
 
-def test_a_rank_that_waits_does_not_speak_first():
+def test_the_reason_of_the_failed_rank_is_reported_not_that_of_a_waiting_one():
     """Rank 0 plans first, and fails: its reason is told, not that rank 1 misses it."""
     r = one(*GPT, "--device", "ref", "--batch", "1", "--ranks", "2", "--remake", "5", "--steps", "1", status=FAILED)
     assert re.match(r"Rank 0 of 2 \(process \d+\): The peaks of device ref are not known", r["reason"]), r["reason"]

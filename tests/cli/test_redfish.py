@@ -131,7 +131,7 @@ def test_what_the_supplies_take_in_is_added(bmc):
     assert measure(bmc, ",path=/redfish/v1/Chassis/node/PowerSubsystem")["meters"][0]["watts_mean"] == pytest.approx(800.5)
 
 
-def test_a_supply_that_stops_telling_makes_the_sum_unknown(bmc):
+def test_the_sum_is_unknown_when_a_supply_stops_reporting(bmc):
     supplies(bmc, 500, 300)
     answers = iter([300, 300, 300] + [None] * 1000)
     bmc.resources["/p/1/m"] = lambda: {"InputPowerWatts": {"Reading": next(answers)}}

@@ -16,7 +16,7 @@ def drawn(begin, end):
     return until(end) - until(begin)
 
 
-def test_until_enough_was_measured(tmp_path):
+def test_until_repeats_for_the_given_time(tmp_path):
     """The GPU's power depends on the time alone, so that the truth is known however late everything runs."""
     log = tmp_path / "log"
     done = jm("measure", "--json", "-", "--source", "nvml", "--until", "1s", "--", "sh", "-c", f"echo >>{log}; sleep 0.04",

@@ -156,7 +156,7 @@ def test_a_sweep_whose_columns_fit_is_one_table():
     assert report("--width", 80, DATA / "mi300x4.json").count("\ngpu.power ") == 1
 
 
-def test_an_answer_is_given_once():
+def test_metrics_that_rank_alike_are_answered_once():
     """The energy saved ranks as the energy per item does, saved minus slower as EDS 2: the table omits what repeats."""
     verdicts = {v["metric"]: v for v in summary(DATA / "mi300x4.json")["series"][0]["verdicts"]}
     assert verdicts["energy_gain_percent"]["repeats"] == "joules_per_item"

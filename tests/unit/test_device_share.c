@@ -216,7 +216,7 @@ static void use_without_a_process_makes_it_unknown(void **state)
 	divided = true;
 	seconds_of[9].unseen = true; /* of OWN */
 	assert_true(isnan(measure(&joules, reason, &err)) && isnan(joules));
-	assert_non_null(strstr(reason, "began and ended between two looks"));
+	assert_non_null(strstr(reason, "began and ended between two samples"));
 	wave_reset();
 }
 

@@ -73,7 +73,7 @@ static bool datagrams_wait(const struct jm_progress *p)
 	return recv(jm_progress_fd(p), &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0;
 }
 
-static void pipes_wake_nobody_and_keep_the_order(void **state)
+static void pipes_cause_no_wake_up_and_keep_the_order(void **state)
 {
 	struct jm_err err = JM_ERR_INIT;
 	struct jm_progress *p = open_for_pipes();
@@ -276,7 +276,7 @@ static void hostile_pipes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(pipes_wake_nobody_and_keep_the_order),
+		cmocka_unit_test(pipes_cause_no_wake_up_and_keep_the_order),
 		cmocka_unit_test(a_full_pipe_is_not_the_end),
 		cmocka_unit_test(a_pipe_that_is_offered_is_small),
 		cmocka_unit_test(a_flood_is_received_in_parts),
