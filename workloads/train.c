@@ -115,14 +115,14 @@ static int not_finite(struct train *s, const char *what, long step, struct jm_er
 		what, step + 1, step < s->steps ? ", run again to verify," : "", scaled, where);
 }
 
-/* Queues all micro-steps of a step. */
-static int run(struct train *s, long step, struct jm_err *err)
+/* Queues the first `micro` micro-steps of a step. */
+static int run(struct train *s, long step, int micro, struct jm_err *err)
 {
 	int n = jm_program_micro_steps(s->program), code = feed_settings(s, err);
 
 	if (!code)
 		code = jm_program_begin(s->program, err);
-	for (int i = 0; i < n && !code; i++) {
+	for (int i = 0; i < micro && !code; i++) {
 		code = jm_batch_feed_write(&s->feed, (int64_t)step * n + i, err);
 		if (!code)
 			code = jm_program_micro(s->program, err);
@@ -151,14 +151,18 @@ static int judge(struct train *s, const struct jm_result *r, struct jm_err *err)
 static int take_result(struct train *s, bool wait, struct jm_result *ret, struct jm_err *err)
 {
 	int world = jm_work_world(s->work), code;
+	double loss[2];
 
 	if (world > 1 && !wait)
 		return 0;
 	code = jm_results_take(&s->results, wait, ret, err);
 	if (code <= 0 || world < 2)
 		return code;
-	code = jm_comm_sum(&s->gang.control, &ret->loss, 1, err);
-	ret->loss /= world;
+	loss[0] = ret->loss;
+	loss[1] = ret->loss_begin;
+	code = jm_comm_sum(&s->gang.control, loss, 2, err);
+	ret->loss = loss[0] / world;
+	ret->loss_begin = loss[1] / world;
 	return code ? code : 1;
 }
 
@@ -175,8 +179,10 @@ static int take(struct train *s, bool wait, struct jm_step *ret, struct jm_err *
 	code = judge(s, &r, err);
 	if (code)
 		return code;
-	if (!s->steps++)
+	if (!s->steps++) {
 		s->loss_first = r.loss;
+		s->loss_begin = r.loss_begin;
+	}
 	s->loss_last = r.loss;
 	*ret = (struct jm_step){.items = items * jm_program_micro_steps(s->program),
 		.flops_model = world * s->program->flops_model,
@@ -232,7 +238,7 @@ static int evaluate(struct train *s, struct jm_err *err)
 static int train_step(void *state, struct jm_step *ret, struct jm_err *err)
 {
 	struct train *s = state;
-	int code = run(s, s->begun, err);
+	int code = run(s, s->begun, jm_program_micro_steps(s->program), err);
 
 	if (!code)
 		code = jm_program_update(s->program, err);
@@ -292,11 +298,11 @@ static void keep_reduction(struct train *s)
 #define CANNOT_TELL 1
 #define FEW_STEPS   20 /* steps: deep networks may rise before they fall */
 
-/* The first batch again, without an update. */
+/* The first micro-steps again, without an update. */
 static int run_again(struct train *s, double *ret_loss, struct jm_err *err)
 {
-	struct jm_result r = {.loss = NAN};
-	int code = run(s, 0, err);
+	struct jm_result r = {.loss_begin = NAN};
+	int code = run(s, 0, jm_results_again(&s->results), err);
 
 	if (!code)
 		code = jm_results_end(&s->results, 0, s->scaler.scale, err);
@@ -304,11 +310,11 @@ static int run_again(struct train *s, double *ret_loss, struct jm_err *err)
 		code = take_result(s, true, &r, err);
 	if (code < 0)
 		return code;
-	*ret_loss = r.loss;
+	*ret_loss = r.loss_begin;
 	code = jm_gang_meet(&s->gang, &s->device, err);
 	if (code)
 		return code;
-	return isfinite(r.loss) ? 0 : not_finite(s, "loss", 0, err);
+	return isfinite(r.loss_begin) ? 0 : not_finite(s, "loss", 0, err);
 }
 
 /* The first batch again: its loss must have fallen. Of random samples that are new each time nothing can be learned. */
@@ -333,12 +339,12 @@ static int train_verify(void *state, struct jm_err *err)
 			s->training.model->item);
 		return CANNOT_TELL;
 	}
-	if (again < s->loss_first)
+	if (again < s->loss_begin)
 		return 0;
 	code = jm_err_set(err, JM_ERANGE,
 		"The loss of the first batch has not fallen in %ld steps: it was %g and is %g; "
 		"give more steps or a smaller --lr.",
-		s->steps, s->loss_first, again);
+		s->steps, s->loss_begin, again);
 	return s->steps < FEW_STEPS && isfinite(again) ? CANNOT_TELL : code;
 }
 

@@ -38,6 +38,7 @@ struct train {
 	long steps;    /* of them done */
 	long updates;  /* of these not skipped */
 	double loss_first, loss_last;
+	double loss_begin; /* of the first micro-steps of the first step */
 };
 
 /* train_options.c */

@@ -36,6 +36,11 @@ void jm_results_close(struct jm_results *r)
 	*r = (struct jm_results){0};
 }
 
+int jm_results_again(const struct jm_results *r)
+{
+	return r->n_losses < JM_MICRO_AGAIN ? r->n_losses : JM_MICRO_AGAIN;
+}
+
 static struct jm_result_slot *slot_of(struct jm_results *r, int i)
 {
 	return &r->slot[(r->first + i) % JM_STEPS_UNDER_WAY];
@@ -77,10 +82,19 @@ static double place(const struct jm_result_slot *slot, const struct jm_tensor *t
 	return jm_element_get(t->type, slot->host + PLACE * (size_t)i, 0);
 }
 
+/* The mean over the first n micro-steps. */
+static double mean_loss(const struct jm_results *r, const struct jm_result_slot *slot, int n)
+{
+	double sum = 0;
+
+	for (int i = 0; i < n; i++)
+		sum += place(slot, r->loss, i);
+	return sum / n;
+}
+
 int jm_results_take(struct jm_results *r, bool wait, struct jm_result *ret, struct jm_err *err)
 {
 	struct jm_result_slot *slot = slot_of(r, 0);
-	double sum = 0;
 	int code;
 
 	if (!r->n)
@@ -89,9 +103,8 @@ int jm_results_take(struct jm_results *r, bool wait, struct jm_result *ret, stru
 	if (code < 0 || (!wait && !code))
 		return code;
 	*ret = slot->result;
-	for (int i = 0; i < r->n_losses; i++)
-		sum += place(slot, r->loss, i);
-	ret->loss = sum / r->n_losses;
+	ret->loss = mean_loss(r, slot, r->n_losses);
+	ret->loss_begin = mean_loss(r, slot, jm_results_again(r));
 	ret->norm = place(slot, r->norm, r->n_losses);
 	if (jm_device_has_clock(r->program->device))
 		ret->device_ns = (int64_t)*stamp_of(r, slot);

@@ -9,11 +9,13 @@
 #include "engine/program.h"
 
 #define JM_STEPS_UNDER_WAY 2 /* at most: one that runs, one that waits for it */
+#define JM_MICRO_AGAIN	   8 /* of the first step, at most: run again to verify a training */
 
 struct jm_result {
 	long step;	   /* from 0 */
 	double scale;	   /* that its loss was multiplied by */
 	double loss;	   /* the mean of its micro-steps' */
+	double loss_begin; /* the same of its first ones: jm_results_again() of them */
 	double norm;	   /* of its gradient */
 	int64_t device_ns; /* when it was done, by the device's clock; 0 = unknown */
 };
@@ -33,6 +35,8 @@ struct jm_results {
 int jm_results_open(struct jm_results *r, struct jm_program *p, struct jm_err *err);
 void jm_results_close(struct jm_results *r); /* one that is zeroed, too */
 
+/* Micro-steps that loss_begin is the mean of. */
+int jm_results_again(const struct jm_results *r);
 /* Queues the copies of the current step: after its micro-step i, and after its update. At most one
  * step may be under way when its first loss is asked for. */
 int jm_results_loss(struct jm_results *r, int i, struct jm_err *err);

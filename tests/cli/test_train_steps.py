@@ -4,6 +4,7 @@ The inputs, rates and updates of the steps of `run train`, compared with runs th
 and with the driver that is compared with PyTorch (tests/engine).
 """
 import json
+import re
 
 import numpy
 import pytest
@@ -59,6 +60,16 @@ def test_each_step_has_windows_of_its_own(tmp_path, english):
     # one sample after the other is the same whether they come in steps or in micro-steps
     assert train(tmp_path, english, steps=1, batch=1, accumulate=4)["loss_first"] == pytest.approx(
         train(tmp_path, english, steps=1, batch=4)["loss_first"], abs=1e-6)
+
+
+def test_verification_runs_eight_micro_steps_again(tmp_path, english):
+    """With a rate that changes nothing their loss must be what a step of these eight begins with."""
+    eight, more = (train(tmp_path, english, steps=1, batch=1, accumulate=n, lr=1e-12) for n in (8, 24))
+    assert more["loss_first"] != eight["loss_first"]
+    for r in eight, more:
+        assert r["verified"] is None
+        before, after = re.search(r"it was (\S+) and is (\S+);", r["verify_reason"]).groups()
+        assert before == after == f"{eight['loss_first']:g}"
 
 
 def test_the_rate_of_each_step(tmp_path, english):
