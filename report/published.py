@@ -11,9 +11,9 @@ import sys
 
 def capped(work, gpu):
     """Rows of a GPU at each of its caps."""
-    response = gpu["responses"].get(work["response"])
+    response = gpu["responses"][work["response"]]
     honoured = gpu.get("honoured_from_watts", {"value": 0})["value"]
-    for cap, rate in zip(gpu["caps_watts"], response["rate"]) if response else ():
+    for cap, rate in zip(gpu["caps_watts"], response["rate"]):
         yield {"device": gpu["label"], "cap_watts": cap, "cap_kept": cap >= honoured, "batch": None,
                "precision": None, "items_per_s": rate, "watts": None, "items_per_joule": None,
                "source": response["source"]}
@@ -32,12 +32,20 @@ def epochs(work, found):
                "items_per_joule": per_wh / 3600, "source": found["source"]}
 
 
+def stated(work, found):
+    """The row of a device of which a paper states only the rate."""
+    if found["model"] == work["model"]:
+        yield {"device": found["device"], "cap_watts": None, "cap_kept": None, "batch": None, "precision": None,
+               "items_per_s": found["rate"], "watts": None, "items_per_joule": None, "source": found["source"]}
+
+
 def entry(work, data, gpus):
+    gpus = [gpu for gpu in gpus if work.get("response") in gpu["responses"]]
     rows = [row for gpu in gpus for row in capped(work, gpu)]
     notes = {gpu["source"]["id"] + ": " + data["capped_note"] for gpu in gpus}
     notes |= {gpu["responses"][work["response"]].get("note", "") for gpu in gpus} - {""}
-    for found in data["epochs"]:
-        more = list(epochs(work, found))
+    for rows_of, found in [(epochs, f) for f in data["epochs"]] + [(stated, f) for f in data["stated"]]:
+        more = list(rows_of(work, found))
         rows += more
         notes |= {found["source"] + ": " + found["note"]} if more else set()
     if any(row["cap_kept"] is False for row in rows):

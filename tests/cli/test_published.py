@@ -75,6 +75,16 @@ def test_energy_of_an_epoch(report):
     assert row["watts"] == pytest.approx(31.53 * 3600 / (1281167 / 1889.87), rel=1e-3)
 
 
+def test_rate_that_a_paper_states_in_its_text(report):
+    (work,) = json.loads(report(trained("gpt-800m", 5.85e9, seq="2048"), words=("--published", "--format", "json")))[
+        "published"]
+    (row,) = work["rows"]  # arXiv 2409.12994, Section IV-A; the bars of its Figure 2 have no numbers
+    assert row == {"device": "GH200", "cap_watts": None, "cap_kept": None, "batch": None, "precision": None,
+                   "items_per_s": 47505, "watts": None, "items_per_joule": None,
+                   "source": "arXiv 2409.12994, Section IV-A"}
+    assert len(work["notes"]) == 1 and "only draws its other figures" in work["notes"][0]
+
+
 def test_no_part_in_any_figure_of_ours(report):
     ours = [trained("resnet50", FLOPS["resnet50"]), trained("vit-l16", FLOPS["vit-l16"])]
     plain = json.loads(report(*ours))
