@@ -12,11 +12,15 @@ STATE = {"bf16": 16, "fp16": 16, "tf32": 16, "f32": 16, "bf16-true": 8, "fp8-tru
 
 METHOD = """\
 Training steps as above, on one GPU; [gpu.md](gpu.md#measurements) has the commands, profiles and what was tried. Both sides of a row
-ran in one call on one card. joulemark computed in its default mode, whose results repeat bit by bit (no `--fast`), and with the
-memory that it takes by itself where a row does not say otherwise; PyTorch 2.11 with `torch.compile`, autocast, channels last for images, fused
-AdamW and the same gradient clipping. A range is that of joulemark's runs, or of PyTorch's windows of 1 s. Watts and joules are those
-of the GPU by the driver's counter. *Memory* is what is needed beside parameters, gradients and moments: joulemark's plan, PyTorch's
-tensors at their maximum, and what its allocator reserves for them. Bold: the aim is met. Cards of one model differ by several percent."""
+ran in one call on one card, with the same batch and precision: joulemark with the memory that it takes by itself, PyTorch 2.11 with
+`torch.compile`, autocast, channels last for images, fused AdamW and the same gradient clipping. In the mode *default* joulemark's
+results repeat bit by bit; *fast* (`--fast`) also allows algorithms whose results may differ in their last bits, as PyTorch's do. A
+range is that of joulemark's runs, or of PyTorch's windows of 1 s. Watts and joules are those of the GPU by the driver's counter
+(joulemark / PyTorch). Bold: the aim is met; the unrounded ratio decides. Cards of one model differ by several percent."""
+
+MEMORY = """\
+Memory beside parameters, gradients and the optimizer's moments, in GB: joulemark's plan, PyTorch's tensors at their maximum, and what
+PyTorch's allocator reserves for them."""
 
 
 def number(x):
@@ -43,11 +47,12 @@ def beside_state(row, peak):
 
 
 def ratio(a, b, aim=None, least=True):
-    """Bold where the aim is met."""
+    """Bold where the aim is met; more digits where two would look like the aim that is missed."""
     if not a or not b:
         return "-"
-    text = f"{a / b:.2f}"
-    met = aim and (round(a / b, 2) >= aim if least else round(a / b, 2) <= aim)
+    met = aim and (a / b >= aim if least else a / b <= aim)
+    digits = 2 if met or not aim else next(d for d in range(2, 17) if round(a / b, d) != aim)
+    text = f"{a / b:.{digits}f}"
     return f"**{text}**" if met else text
 
 
@@ -55,28 +60,45 @@ def gigabytes(x):
     return f"{x / 1e9:.1f}" if x else "-"
 
 
-def memory_cells(row):
-    """Ours, of PyTorch's tensors, of its allocator; our share of either."""
-    theirs = row.get("pytorch") or {}
-    ours, tensors, reserve = (beside_state(row, peak) for peak in (
-        row["joulemark"][0].get("peak_bytes"), theirs.get("peak_bytes"), theirs.get("reserved_bytes")))
-    return [f"{gigabytes(ours)} / {gigabytes(tensors)} / {gigabytes(reserve)}", ratio(ours, tensors, 0.8, least=False),
-            ratio(ours, reserve, 0.8, least=False)]
+def name_cells(row):
+    return [f"{row['workload']}, {row['batch']}{row.get('note', '')}", row["precision"], f"{row['gpu']} {row['card']}".strip()]
 
 
-def cells(row):
-    ours, theirs = row["joulemark"], row.get("pytorch")
+def speed_cells(row, mode):
+    ours, theirs = row["fast" if mode == "fast" else "joulemark"], row.get("pytorch")
     rates = [run["rate"] for run in ours]
     rate, watts, joule = middle(ours, "rate"), middle(ours, "watts"), statistics.median(map(per_joule, ours))
     return [
-        f"{row['workload']}, {row['batch']}{row.get('note', '')}", row["precision"], f"{row['gpu']} {row['card']}",
-        f"{number(rate)}{span(min(rates), max(rates))} {UNITS[row['unit']]}",
+        *name_cells(row), mode, f"{number(rate)}{span(min(rates), max(rates))} {UNITS[row['unit']]}",
         f"{number(theirs['rate'])}{span(theirs['least'], theirs['most'])}" if theirs else "-",
         ratio(rate, theirs and theirs["rate"], row.get("aim")), f"{row['aim']:.2f}" if row.get("aim") else "-",
         f"{watts:.0f} / {theirs['watts']:.0f}" if theirs else f"{watts:.0f}",
         f"{number(joule)} / {number(per_joule(theirs))}" if theirs else number(joule),
-        ratio(joule, theirs and per_joule(theirs), 1.08), *memory_cells(row),
+        ratio(joule, theirs and per_joule(theirs), 1.08),
     ]
+
+
+def memory_cells(row):
+    """The peaks, and our share of PyTorch's two; None where no run told its memory."""
+    theirs = row.get("pytorch") or {}
+    ours, tensors, reserve = (beside_state(row, peak) for peak in (
+        row["joulemark"][0].get("peak_bytes"), theirs.get("peak_bytes"), theirs.get("reserved_bytes")))
+    if not ours or not tensors:
+        return None
+    return [*name_cells(row), *map(gigabytes, (ours, tensors, reserve)), ratio(ours, tensors, 0.8, least=False),
+            ratio(ours, reserve, 0.8, least=False)]
+
+
+def table(head, words, rows):
+    """head: its first `words` columns are text, the others numbers."""
+    lines = [head, ["---"] * words + ["--:"] * (len(head) - words), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+SPEED_HEAD = ["network, batch", "precision", "GPU, card", "mode", "joulemark", "PyTorch", "ratio", "aim", "W", "items/J",
+              "ratio, aim 1.08"]
+MEMORY_HEAD = ["network, batch", "precision", "GPU, card", "joulemark", "PyTorch's tensors", "PyTorch's reserve",
+               "of tensors, aim 0.80", "of reserve, aim 0.80"]
 
 
 def section(path):
@@ -84,8 +106,9 @@ def section(path):
     if not path.exists():
         return ""
     data = json.loads(path.read_text(encoding="utf-8"))
-    head = ["network, batch", "precision", "GPU, card", "joulemark", "PyTorch", "ratio", "aim", "W", "items/J",
-            "ratio, aim 1.08", "memory, GB", "of tensors, aim 0.80", "of reserve, aim 0.80"]
-    lines = [head, ["---"] * 3 + ["--:"] * (len(head) - 3), *map(cells, data["rows"])]
-    table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    return f"\n## On GPUs\n\n{METHOD}\n\n{data['about']}\n\n{table}\n\n{data['verdict']}\n"
+    speed = [speed_cells(row, mode) for row in data["rows"] for mode in ("default", "fast")
+             if row.get("fast" if mode == "fast" else "joulemark")]
+    memory = [cells for cells in map(memory_cells, data["rows"]) if cells]
+    parts = ["## On GPUs", METHOD, data["about"], table(SPEED_HEAD, 4, speed), data["verdict"], MEMORY,
+             table(MEMORY_HEAD, 3, memory), data["memory"]]
+    return "\n" + "\n\n".join(part for part in parts if part) + "\n"

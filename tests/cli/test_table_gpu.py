@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""bench/table_gpu.py: the section of docs/speed.md on GPUs, from figures whose ratios are known."""
+import importlib.util
+import json
+
+import pytest
+
+from jm import SOURCE
+
+spec = importlib.util.spec_from_file_location("table_gpu", SOURCE / "bench" / "table_gpu.py")
+table_gpu = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(table_gpu)
+
+
+@pytest.mark.parametrize("ours, theirs, aim, least, shown", [
+    (1150, 1000, 1.15, True, "**1.15**"), (1149.9, 1000, 1.15, True, "1.1499"), (1145, 1000, 1.15, True, "1.145"),
+    (1144, 1000, 1.15, True, "1.14"), (1151, 1000, 1.15, True, "**1.15**"), (1200, 1000, None, True, "1.20"),
+    (800, 1000, 0.8, False, "**0.80**"), (801, 1000, 0.8, False, "0.801"), (700, 1000, 0.8, False, "**0.70**"),
+    (None, 1000, 0.8, False, "-")])
+def test_unrounded_ratio_decides(ours, theirs, aim, least, shown):
+    assert table_gpu.ratio(ours, theirs, aim, least) == shown
+
+
+def lines_of(section, name):
+    return [[c.strip() for c in line.split("|")[1:-1]] for line in section.splitlines() if line.startswith(f"| {name}")]
+
+
+def test_modes_and_memory(tmp_path):
+    state = 16 * 10**9  # of 1 G parameters in bf16 with f32 masters
+    row = {"workload": "net", "batch": "8", "precision": "bf16", "gpu": "H100", "card": "X", "unit": "token",
+           "parameters": 10**9, "aim": 1.1,
+           "joulemark": [{"rate": r, "watts": 500, "peak_bytes": state + 8 * 10**9} for r in (1090, 1092)],
+           "fast": [{"rate": 1110, "watts": 555}],
+           "pytorch": {"rate": 1000, "least": 990, "most": 1010, "watts": 500, "peak_bytes": state + 10**10,
+                       "reserved_bytes": state + 9 * 10**9}}
+    file = tmp_path / "a.json"
+    file.write_text(json.dumps({"about": "", "verdict": "", "memory": "", "rows": [row, row | {"pytorch": None, "fast": []}]}))
+    plain, fast, alone, memory = lines_of(table_gpu.section(file), "net, 8")
+    assert plain[3:] == ["default", "1,091 (1,090–1,092) token/s", "1,000 (990.0–1,010)", "1.09", "1.10", "500 / 500",
+                         "2.18 / 2.00", "**1.09**"]
+    assert fast[3:] == ["fast", "1,110 token/s", "1,000 (990.0–1,010)", "**1.11**", "1.10", "555 / 500", "2.00 / 2.00",
+                        "1.00"]
+    assert alone[5:] == ["-", "-", "1.10", "500", "2.18", "-"]
+    assert memory[3:] == ["8.0", "10.0", "9.0", "**0.80**", "0.89"]
+
+
+def test_page_is_of_the_stored_figures():
+    """docs/speed.md ends with the section of docs/speed_gpu.json."""
+    page = (SOURCE / "docs" / "speed.md").read_text(encoding="utf-8")
+    assert page.endswith(table_gpu.section(SOURCE / "docs" / "speed_gpu.json"))
