@@ -10,8 +10,9 @@ const struct jm_option jm_run_options[] = {
 		.type = JM_TEXT,
 		.fallback = "cpu",
 		.argument = "DEVICE,...",
-		.help = "device that the workload runs on: cpu, ref, or a simulated node such as "
-			"sim:h100x4"},
+		.help = "device that the workload runs on: cpu, ref, cuda:0, or a simulated node "
+			"such as sim:h100x4; several are compared, except with --ranks and in "
+			"copies between two GPUs, which use all of them at once"},
 	{.name = "precision",
 		.use = JM_OPTION_SWEPT | JM_OPTION_OF_WORK,
 		.type = JM_TEXT,

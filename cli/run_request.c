@@ -131,6 +131,57 @@ static int check_device(struct jm_cli *cli, const struct jm_workload *w, const c
 	return rc;
 }
 
+static json_t *joined(struct jm_cli *cli)
+{
+	return json_pack("[s]", text_of(cli, "device"));
+}
+
+/* Where one process uses several devices, the list is one value and no axis. */
+static int check_own_devices(struct jm_cli *cli, const struct jm_workload *w, const char *option,
+	const json_t *values, int given)
+{
+	int most = 1, n = 1;
+	const json_t *value;
+	size_t i;
+
+	json_array_foreach(values, i, value)
+	{
+		n = w->devices_of(option, json_string_value(value));
+		most = n > most ? n : most;
+	}
+	json_array_foreach(values, i, value)
+	{
+		n = w->devices_of(option, json_string_value(value));
+		if (most > 1 && n != given)
+			return jm_err_set(&cli->err, JM_EUSAGE,
+				"--%s %s uses %d device%s, and --device names %d; give --device %s "
+				"for it.",
+				option, json_string_value(value), n, n == 1 ? "" : "s", given,
+				n == 1 ? "cuda:0" : "cuda:0,cuda:1");
+	}
+	return most;
+}
+
+static int join_own_devices(struct jm_cli *cli, const struct jm_workload *w, json_t *what)
+{
+	int given = (int)json_array_size(json_object_get(what, "device"));
+	const char *option;
+	json_t *values;
+
+	if (!w->devices_of)
+		return 0;
+	json_object_foreach(json_object_get(what, "options"), option, values)
+	{
+		int most = check_own_devices(cli, w, option, values, given);
+
+		if (most < 0)
+			return most;
+		if (most > 1)
+			return json_object_set_new(what, "device", joined(cli));
+	}
+	return 0;
+}
+
 /*
  * With --ranks the devices are those of the ranks, in their order: no axis, but one value. One device is that of
  * all ranks.
@@ -154,7 +205,7 @@ static int join_devices(struct jm_cli *cli, json_t *what)
 			"--device names %zu devices for %ld ranks; name one for each of them, or "
 			"one for all.",
 			n, most);
-	json_object_set_new(what, "device", json_pack("[s]", text_of(cli, "device")));
+	json_object_set_new(what, "device", joined(cli));
 	return 0;
 }
 
@@ -260,6 +311,8 @@ static int add_workload(struct jm_cli *cli, json_t *what)
 			w->name);
 	if (!rc)
 		rc = join_devices(cli, what);
+	if (!rc)
+		rc = join_own_devices(cli, w, what);
 	return rc ? rc : check_work(cli, w, what);
 }
 

@@ -33,7 +33,7 @@
 #include "joulemark.h"
 
 /* Increased with any change of this file's structs, enums or their meaning. */
-#define JM_BACKEND_ABI 8
+#define JM_BACKEND_ABI 9
 
 /* ---- types --------------------------------------------------------------------------------------- */
 
@@ -591,10 +591,10 @@ struct jm_backend {
 	 */
 	int (*stamp)(void *dev, uint64_t *to, struct jm_err *err);
 	int (*clock)(void *dev, struct jm_device_time *ret, struct jm_err *err);
+	const struct jm_backend_peer *peer; /* copies to another device (backend_peer.h) */
 };
 
-/* The function that a plug-in exports. A plug-in links its own copy of lib/base/err.c and
- * engine/tensor.c. */
+/* What a plug-in exports. It links its own copy of lib/base/err.c and engine/tensor.c. */
 JM_API const struct jm_backend *jm_backend_entry(void);
 
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "backend_find.h"
+#include "backend_peer.h"
 #include "base/clock.h"
 
 int jm_device_open(const char *text, int threads, struct jm_device *ret, struct jm_err *err)
@@ -55,6 +56,24 @@ int jm_device_copy(const struct jm_device *d, enum jm_queue queue, void *to, con
 	size_t bytes, enum jm_copy kind, struct jm_err *err)
 {
 	return d->backend->copy(d->dev, queue, to, from, bytes, kind, err);
+}
+
+int jm_device_peer_open(const struct jm_device *d, const struct jm_device *peer, bool *ret_direct,
+	struct jm_err *err)
+{
+	if (d->backend != peer->backend || !d->backend->peer)
+		return jm_err_set(err, JM_ENOSUP,
+			"Devices %s and %s cannot copy to each other; that needs two NVIDIA GPUs "
+			"of "
+			"one host (cuda:0,cuda:1).",
+			d->backend->name, peer->backend->name);
+	return d->backend->peer->open(d->dev, peer->dev, ret_direct, err);
+}
+
+int jm_device_peer_copy(const struct jm_device *d, enum jm_queue queue,
+	const struct jm_device *peer, void *to, const void *from, size_t bytes, struct jm_err *err)
+{
+	return d->backend->peer->copy(d->dev, queue, peer->dev, to, from, bytes, err);
 }
 
 #define FIRST_PIECE 4096

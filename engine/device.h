@@ -26,6 +26,11 @@ int jm_device_run(const struct jm_device *d, void *exec, struct jm_err *err);
 int jm_device_sync(const struct jm_device *d, struct jm_err *err);
 int jm_device_copy(const struct jm_device *d, enum jm_queue queue, void *to, const void *from,
 	size_t bytes, enum jm_copy kind, struct jm_err *err);
+/* Copies between two devices, as in backend_peer.h. JM_ENOSUP: they have no such copies. */
+int jm_device_peer_open(const struct jm_device *d, const struct jm_device *peer, bool *ret_direct,
+	struct jm_err *err);
+int jm_device_peer_copy(const struct jm_device *d, enum jm_queue queue,
+	const struct jm_device *peer, void *to, const void *from, size_t bytes, struct jm_err *err);
 int jm_device_fill(const struct jm_device *d, enum jm_queue queue, void *to, unsigned char value,
 	size_t bytes, struct jm_err *err);
 void *jm_device_pinned_alloc(const struct jm_device *d, size_t bytes);	/* NULL = out of memory */

@@ -19,11 +19,15 @@ static int clock_of(const void *arg, struct jm_work_time *ret, struct jm_err *er
 	return code;
 }
 
-static void introduce(struct jm_work *work, const struct jm_device *d)
+static void introduce(struct jm_own *own, const struct jm_device *d)
 {
-	snprintf(work->own.uuid, sizeof(work->own.uuid), "%s", d->props.uuid);
-	snprintf(work->own.bus, sizeof(work->own.bus), "%s", d->props.bus);
-	snprintf(work->own.name, sizeof(work->own.name), "%s", d->props.name);
+	snprintf(own->uuid, sizeof(own->uuid), "%s", d->props.uuid);
+	snprintf(own->bus, sizeof(own->bus), "%s", d->props.bus);
+	snprintf(own->name, sizeof(own->name), "%s", d->props.name);
+}
+
+static void lend_clock(struct jm_work *work, const struct jm_device *d)
+{
 	if (jm_device_has_clock(d)) {
 		work->own.clock = clock_of;
 		work->own.clock_arg = d;
@@ -46,11 +50,62 @@ int jm_work_device_open(
 	int code = jm_device_open(work->device, threads, ret, err);
 
 	if (!code) {
-		introduce(work, ret);
+		introduce(&work->own, ret);
+		lend_clock(work, ret);
 		code = take_share(work, ret, err);
 	}
 	work->own.unusable = code;
 	return code;
+}
+
+/* "cuda" and "cuda:0" are one device. */
+static int check_different(const struct jm_work *work, const struct jm_device *own,
+	const struct jm_device *peer, struct jm_err *err)
+{
+	const char *uuid = own->props.uuid;
+
+	if (strcmp(work->device, work->peer) != 0 &&
+		(!*uuid || strcmp(uuid, peer->props.uuid) != 0))
+		return 0;
+	return jm_err_set(err, JM_EUSAGE,
+		"%s and %s are one device, but copies between devices need two; give --device "
+		"cuda:0,cuda:1, for example.",
+		work->device, work->peer);
+}
+
+static void record_peer(struct jm_work *work, bool direct)
+{
+	const struct jm_own *own = &work->own_peer;
+
+	if (work->more)
+		json_object_set_new(work->more, "peer",
+			json_pack("{s:s, s:s?, s:s?, s:s, s:b}", "device", work->peer, "uuid",
+				*own->uuid ? own->uuid : NULL, "bus", *own->bus ? own->bus : NULL,
+				"name", own->name, "access", direct));
+}
+
+int jm_work_device_open_peer(struct jm_work *work, const struct jm_device *own,
+	struct jm_device *ret, bool *ret_direct, struct jm_err *err)
+{
+	int code;
+
+	if (!work->peer || strchr(work->peer, ','))
+		code = jm_err_set(err, JM_EUSAGE,
+			"Copies between devices need two of them, and --device names %s; give "
+			"--device cuda:0,cuda:1, for example.",
+			work->peer ? "more" : "one");
+	else
+		code = jm_device_open(work->peer, 0, ret, err);
+	if (!code)
+		code = check_different(work, own, ret, err);
+	if (!code)
+		code = jm_device_peer_open(own, ret, ret_direct, err);
+	work->own.unusable = code;
+	if (code)
+		return code;
+	introduce(&work->own_peer, ret);
+	record_peer(work, *ret_direct);
+	return 0;
 }
 
 int jm_work_device_test(struct jm_work *work, const struct jm_device *d, const struct jm_graph *g,

@@ -11,6 +11,11 @@
 int jm_work_device_open(
 	struct jm_work *work, int threads, struct jm_device *ret, struct jm_err *err);
 
+/* Opens work->peer as well, for copies between both devices; *ret_direct as in engine/backend_peer.h. The caller
+ * closes *ret also after an error. */
+int jm_work_device_open_peer(struct jm_work *work, const struct jm_device *own,
+	struct jm_device *ret, bool *ret_direct, struct jm_err *err);
+
 /*
  * The first thing that runs on it, unless it is the reference: a few ops of the planned graph on small random shapes
  * against ref (selftest.h); into the record. An error: one is wrong.

@@ -325,6 +325,7 @@ static const struct jm_backend backend = {
 	.stamp = cuda_stamp,
 	.clock = cuda_clock,
 	.stream = cuda_stream,
+	.peer = &cuda_peer,
 };
 
 const struct jm_backend *jm_backend_entry(void)

@@ -174,3 +174,49 @@ void cuda_event_drop(void *dev, void *event)
 	if (event)
 		cudaEventDestroy(event);
 }
+
+/* ---- copies to another GPU ------------------------------------------------------------------- */
+
+/* 1 = `from` may access the memory of `to` from now on, 0 = the driver does not allow it. */
+static int enable(const struct cuda_dev *from, const struct cuda_dev *to, struct jm_err *err)
+{
+	int can = 0;
+	cudaError_t rc = cudaDeviceCanAccessPeer(&can, from->index, to->index);
+
+	if (rc || !can)
+		return cuda_check(from, rc, "Asking for access to another GPU", err);
+	cudaSetDevice(from->index);
+	rc = cudaDeviceEnablePeerAccess(to->index, 0);
+	if (rc)
+		cudaGetLastError(); /* clears the error: a later check must not report it */
+	if (rc == cudaErrorTooManyPeers || rc == cudaErrorPeerAccessUnsupported)
+		return 0;
+	if (rc == cudaSuccess || rc == cudaErrorPeerAccessAlreadyEnabled)
+		return 1;
+	return cuda_check(from, rc, "Access to another GPU", err);
+}
+
+static int peer_open(void *arg, void *arg_peer, bool *ret_direct, struct jm_err *err)
+{
+	const struct cuda_dev *dev = arg, *peer = arg_peer;
+	int there = enable(dev, peer, err), back = there < 0 ? there : enable(peer, dev, err);
+
+	if (back < 0)
+		return back;
+	*ret_direct = there && back;
+	return 0;
+}
+
+static int peer_copy(void *arg, enum jm_queue queue, void *arg_peer, void *to, const void *from,
+	size_t bytes, struct jm_err *err)
+{
+	const struct cuda_dev *dev = arg, *peer = arg_peer;
+
+	cudaSetDevice(dev->index);
+	return cuda_check(dev,
+		cudaMemcpyPeerAsync(
+			to, peer->index, from, dev->index, bytes, stream_of(dev, queue)),
+		"A copy to another GPU", err);
+}
+
+const struct jm_backend_peer cuda_peer = {.open = peer_open, .copy = peer_copy};

@@ -4,6 +4,7 @@
 #define JM_CUDA_QUEUE_H
 
 #include "cuda.h"
+#include "engine/backend_peer.h"
 
 int cuda_copy(void *arg, enum jm_queue queue, void *to, const void *from, size_t bytes,
 	enum jm_copy kind, struct jm_err *err);
@@ -22,6 +23,8 @@ int cuda_event_wait(void *arg, void *event, struct jm_err *err);
 int cuda_event_query(void *arg, void *event, struct jm_err *err);
 int cuda_event_seconds(void *arg, void *from, void *to, double *ret, struct jm_err *err);
 void cuda_event_drop(void *dev, void *event);
+
+extern const struct jm_backend_peer cuda_peer;
 
 /* clock.c */
 int cuda_stamp(void *arg, uint64_t *to, struct jm_err *err);

@@ -185,6 +185,17 @@ static const struct jm_key ran_on_keys[] = {
 	{0},
 };
 
+static const struct jm_key peer_keys[] = {
+	{TEXT("device", 0), .meaning = "as given to --device"},
+	{TEXT("uuid", JM_KEY_NULL), .meaning = "of the device; null = it has none"},
+	{TEXT("bus", JM_KEY_NULL), .meaning = "its PCI address"},
+	{TEXT("name", 0), .meaning = "as its backend names it"},
+	{FLAG("access", 0),
+		.meaning = "true: both GPUs access each other's memory; false: copies go over the "
+			   "host's memory"},
+	{0},
+};
+
 static const struct jm_key rank_keys[] = {
 	{COUNT("rank", 0), .meaning = "from 0"},
 	{TEXT("device", JM_KEY_NULL), .meaning = "as given to --device"},
@@ -378,6 +389,9 @@ const struct jm_key jm_record_keys[] = {
 		.meaning = "of a case that failed: what kind of failure (--retries)"},
 	{OBJECT("ran_on", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = ran_on_keys,
 		.meaning = "the GPU that computed; meters of others count in no total"},
+	{OBJECT("peer", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = peer_keys,
+		.meaning =
+			"of copies between two GPUs: the second one, whose energy counts as well"},
 	{OBJECT("gang", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = gang_keys,
 		.meaning = "of a case of several ranks: their hosts and devices"},
 	{OBJECT("communication", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = communication_keys,

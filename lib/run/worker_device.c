@@ -24,6 +24,8 @@ void jm__worker_own(struct jm__worker *w, const struct jm_work *work)
 	for (int r = 1; work->gang && r < w->world; r++)
 		if (*work->gang[r].uuid)
 			jm_session_own_too(w->session, work->gang[r].uuid, work->gang[r].bus);
+	if (*work->own_peer.uuid)
+		jm_session_own_too(w->session, work->own_peer.uuid, work->own_peer.bus);
 	if (w->own_meter < 0)
 		jm_log(w->ctx, JM_WARNING,
 			"No meter reads %s, which computes; 'joulemark doctor' shows the sensors. "

@@ -32,6 +32,7 @@ struct native {
 	long n_warm, n_steady;
 	long under_way;	   /* steps that were begun and are not done */
 	char device[64];   /* of this rank */
+	char peer[64];	   /* the devices after the first, if there is one rank */
 	int64_t device_ns; /* when the last one was done, by the device's clock; 0 = unknown */
 	struct jm__pace pace;
 	struct jm__heat heat;
@@ -128,6 +129,16 @@ static const char *device_of(struct native *n, const char *list, int rank)
 	return at ? n->device : NULL;
 }
 
+static const char *peer_of(struct native *n, const char *list, int world)
+{
+	const char *comma = list && world < 2 ? strchr(list, ',') : NULL;
+
+	if (!comma)
+		return NULL;
+	snprintf(n->peer, sizeof(n->peer), "%s", comma + 1);
+	return n->peer;
+}
+
 static int setup(struct jm__worker *w, struct native *n, struct jm_err *err)
 {
 	const json_t *p = w->parameters;
@@ -140,6 +151,7 @@ static int setup(struct jm__worker *w, struct native *n, struct jm_err *err)
 		.sleeper = &w->sleeper,
 		.options = &n->values,
 		.device = device_of(n, json_string_value(json_object_get(p, "device")), w->rank),
+		.peer = peer_of(n, json_string_value(json_object_get(p, "device")), w->world),
 		.precision = json_string_value(json_object_get(p, "precision")),
 		.seed = (uint64_t)json_integer_value(
 			json_object_get(json_object_get(w->job, "case"), "seed")),

@@ -42,7 +42,8 @@ struct jm_work {
 		*sleeper; /* of the thread that runs the steps; for work in simulated time */
 	const struct jm_values *options; /* of the workload's own rows, then of those chosen */
 	const char *device;		 /* "cpu", "ref", "sim:h100x4" */
-	const char *precision;		 /* "f32", "bf16"; NULL = it has none */
+	const char *peer;      /* the device after it, where no ranks share the list; NULL = none */
+	const char *precision; /* "f32", "bf16"; NULL = it has none */
 	uint64_t seed;
 	int rank, world; /* of the gang that runs the case; 0 of 0 or of 1: alone */
 	double selftest_s; /* of operations against the reference before the first step, at most; 0 = none */
@@ -55,6 +56,7 @@ struct jm_work {
 	char note[256];	   /* something the user must know, such as a fallback; "" = nothing */
 	struct jm_own own; /* of this rank */
 	const struct jm_own *gang; /* [world], of all ranks; NULL = one rank */
+	struct jm_own own_peer;	   /* of `peer`, if it is used */
 	/* A JSON object whose members join the record, filled until verify is over; NULL = not wanted. */
 	struct json_t *more;
 };
@@ -79,6 +81,8 @@ struct jm_workload {
 	int (*chosen_options)(
 		const char *choice, const struct jm_option **ret_rows, struct jm_err *err);
 	bool no_precision; /* has none to choose: none is passed on or kept */
+	/* Optional: how many devices one case of one process uses if the option has the value; 1 otherwise. */
+	int (*devices_of)(const char *option, const char *value);
 	/* Optional, before anything runs: can such a device and precision exist? Opens nothing. */
 	int (*check)(const char *device, const char *precision, struct jm_err *err);
 	int (*setup)(struct jm_work *work, void **ret_state, struct jm_err *err);

@@ -93,8 +93,8 @@ def test_taken_in_exclusive_mode(env):
 
 @pytest.mark.parametrize("code, says", [(214, "ECC"), (220, "NVLink"), (226, "ECC"), (714, "Xid"), (999, "Xid")])
 def test_a_gpu_that_is_lost_in_mid_run(env, code, says):
-    """The 12th copy fails; the record tells what there was until then, and another device goes on."""
-    status, found = run(env, f"gpus=2;copies={code}@12", device="cuda:0")
+    """The 70th copy, one of the second step, fails; the record tells what there was until then, and another device goes on."""
+    status, found = run(env, f"gpus=2;copies={code}@70", device="cuda:0")
     r = found["cuda:0"]
     assert status == 125 and r["status"] == "failed" and r["exit_status"] == 125 and says in r["reason"]
     assert any(p["name"] == "setup" for p in r["phases"])
@@ -145,3 +145,63 @@ def test_the_uuid_finds_the_meter(env, tmp_path):
     assert status == 0 and r["ran_on"]["uuid"].startswith("GPU-00000000-fa4e") and r["ran_on"]["bus"] == "0000:1a:00.0"
     own = [m for m in r["meters"] if m["scope"] == "gpu" and not m.get("elsewhere")]
     assert [m["id"] for m in own] == [r["ran_on"]["meter"]] and "GPU 0" in own[0]["label"]
+
+
+# ---- copies between two GPUs
+
+
+def peers(env, fakes, *words, device="cuda:0,cuda:1", source="sim:h100x1"):
+    status, found = run(env, fakes, *words, device=device, source=source)
+    return status, found[device]
+
+
+@pytest.mark.parametrize("way, directions, late", [("to-peer", 1, ""), ("both-peers", 2, ""), ("both-peers", 2, ";late=1")])
+def test_copies_between_gpus_arrive(env, way, directions, late):
+    status, r = peers(env, "gpus=2" + late, "--way", way)
+    assert status == 0 and r["verified"] is True and r["unit"] == "GB" and r["devices"] == 2
+    assert r["items"] == pytest.approx(r["steps"] * 64 * 0.001 * directions)
+    assert r["peer"]["device"] == "cuda:1" and r["peer"]["uuid"].startswith("GPU-10000001-fa4e") and r["peer"]["access"] is True
+
+
+@pytest.mark.parametrize("way, gpu", [("to-peer", 1), ("both-peers", 0), ("both-peers", 1)])
+def test_a_copy_that_loses_a_byte_is_found(env, way, gpu):
+    status, r = peers(env, f"gpus=2;lost={gpu}", "--way", way)
+    assert status != 0 and r["verified"] is False and f"GPU-{gpu}000000{gpu}" in r["reason"] and "differs" in r["reason"]
+
+
+@pytest.mark.parametrize("code, access", [(0, False), (711, False), (704, True)])
+def test_the_record_tells_whether_gpus_access_each_other(env, code, access):
+    """0: the driver does not allow it; 711: it has no room for more; 704: it is enabled already."""
+    status, r = peers(env, f"gpus=2;peers={code}", "--way", "to-peer")
+    assert status == 0 and r["verified"] is True and r["peer"]["access"] is access
+
+
+def test_access_between_gpus_that_fails(env):
+    status, r = peers(env, "gpus=2;peers=999", "--way", "to-peer")
+    assert status == 125 and "Access to another GPU failed on cuda:0" in r["reason"]
+
+
+@pytest.mark.parametrize("device, says", [("cuda:0,cuda:0", "are one device"), ("cuda,cuda:0", "are one device"),
+                                          ("cuda:0,ref", "two NVIDIA GPUs"), ("cuda:0,cuda:7", "cuda:7 does not exist")])
+def test_devices_that_are_no_peers(env, device, says):
+    status, r = peers(env, "gpus=2", "--way", "to-peer", device=device)
+    assert status == 125 and r["exit_status"] == 125 and says in r["reason"]
+
+
+@pytest.mark.parametrize("way, device, says", [
+    ("to-peer", "cuda:0", "uses 2 devices, and --device names 1"), ("both-peers", "cuda:0,cuda:1,cuda:2", "--device names 3"),
+    ("to-host,to-peer", "cuda:0,cuda:1", "--way to-host uses 1 device, and --device names 2")])
+def test_copies_between_gpus_need_two(env, way, device, says):
+    done = jm(*COPY, "--way", way, "--device", device, env={**env, "JM_FAKE_CUDA": "gpus=3"})
+    assert done.returncode == 2 and says in done.stderr
+
+
+def test_the_energy_of_both_gpus_counts_once(env, tmp_path):
+    """CUDA's devices 1 and 2 are GPUs 0 and 3 of NVML."""
+    fake = FakeGpus(tmp_path, 4, "wave=const;power=300")
+    fake.env.update(env)
+    status, r = peers(fake.env, "gpus=4;order=2031", "--way", "both-peers", "--seconds", 0.5, device="cuda:1,cuda:2", source="nvml")
+    own = {m["label"][:5]: m["joules"] for m in r["meters"] if m["scope"] == "gpu" and not m.get("elsewhere")}
+    assert status == 0 and set(own) == {"GPU 0", "GPU 3"} and all(joules > 0 for joules in own.values())
+    assert r["total"]["joules_measured"] == pytest.approx(sum(own.values()))
+    assert r["throughput_per_device"] == pytest.approx(r["throughput"] / 2)

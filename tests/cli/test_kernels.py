@@ -139,7 +139,7 @@ def test_stream_finds_a_wrong_result(faulty):
 @pytest.mark.parametrize("way", ["on-device", "to-device", "to-host"])
 def test_copy_arrives(device, way):
     r = one("run", "copy", *STEPS, "--device", device, "--way", way, "--size", "0.0001234")
-    assert r["verified"] is True and r["unit"] == "GB" and r["items"] == pytest.approx(3 * 8 * 123400e-9)
+    assert r["verified"] is True and r["unit"] == "GB" and r["items"] == pytest.approx(3 * 64 * 123400e-9)
     assert r["precision"] is None
 
 

@@ -14,4 +14,7 @@ extern struct fake_cuda {
 /* "name=A@B" of JM_FAKE_CUDA, B = -1 where it is omitted; false: it is not there. */
 bool fake_cuda_configured(const char *name, int *ret_a, int *ret_b);
 
+/* Is the beginning of a piece of memory on that GPU? -1 = on the host. */
+bool fake_cuda_is_on(const void *memory, int gpu);
+
 #endif

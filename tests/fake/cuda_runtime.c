@@ -12,6 +12,8 @@
  *	open=CODE@1		the first stream on GPU 1 returns that error: 2 memory held, 46 exclusive mode
  *	late=1			queued work is done when the host waits for it, and no sooner
  *	copies=CODE@N		the N-th copy returns that error, and so does every call after it
+ *	peers=CODE		access between GPUs returns that error when it is enabled; 0 = it is not possible at all
+ *	lost=N			copies from another GPU to GPU N lose their last byte
  */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
@@ -123,6 +125,22 @@ cudaError_t cudaGetLastError(void)
 	return fake_cuda.broken;
 }
 
+cudaError_t cudaDeviceCanAccessPeer(int *can, int gpu, int peer)
+{
+	*can = gpu != peer && one("peers", 1) != 0;
+	return fake_cuda.broken;
+}
+
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned int flags)
+{
+	int code = one("peers", 1);
+
+	(void)flags;
+	if (peer == fake_cuda.gpu)
+		return cudaErrorInvalidDevice;
+	return code > 1 ? (cudaError_t)code : fake_cuda.broken;
+}
+
 const char *cudaGetErrorName(cudaError_t rc)
 {
 	return rc == cudaErrorECCUncorrectable ? "cudaErrorECCUncorrectable" : "cudaErrorOfAFake";
@@ -137,27 +155,39 @@ const char *cudaGetErrorString(cudaError_t rc)
 
 /* ---- memory -------------------------------------------------------------------------------------------------- */
 
-static cudaError_t take(void **memory, size_t bytes)
+/* Before each piece of memory stands the number of the GPU that it is on; -1 = the host. */
+#define BEFORE 256
+
+static cudaError_t take(void **memory, size_t bytes, int gpu)
 {
-	*memory = fake_cuda.broken ? NULL : aligned_alloc(256, (bytes + 256) / 256 * 256);
-	return fake_cuda.broken ? fake_cuda.broken
-	       : *memory	? cudaSuccess
-				: cudaErrorMemoryAllocation;
+	char *all =
+		fake_cuda.broken ? NULL : aligned_alloc(256, (bytes + 256) / 256 * 256 + BEFORE);
+
+	*memory = all ? all + BEFORE : NULL;
+	if (all)
+		memcpy(all, &gpu, sizeof(gpu));
+	return fake_cuda.broken ? fake_cuda.broken : all ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+
+bool fake_cuda_is_on(const void *memory, int gpu)
+{
+	return !memcmp((const char *)memory - BEFORE, &gpu, sizeof(gpu));
 }
 
 cudaError_t cudaMalloc(void **memory, size_t bytes)
 {
-	return take(memory, bytes);
+	return take(memory, bytes, fake_cuda.gpu);
 }
 
 cudaError_t cudaMallocHost(void **memory, size_t bytes)
 {
-	return take(memory, bytes);
+	return take(memory, bytes, -1);
 }
 
 cudaError_t cudaFree(void *memory)
 {
-	free(memory);
+	if (memory)
+		free((char *)memory - BEFORE);
 	return fake_cuda.broken;
 }
 

@@ -106,6 +106,19 @@ cudaError_t cudaMemcpyAsync(
 	return put(stream, (struct work){.kind = COPY, .to = to, .from = from, .bytes = bytes});
 }
 
+/* Between memory of these two GPUs, on a stream of the current one. */
+cudaError_t cudaMemcpyPeerAsync(
+	void *to, int peer, const void *from, int gpu, size_t bytes, cudaStream_t stream)
+{
+	int lost, unused;
+
+	if (gpu != fake_cuda.gpu || !fake_cuda_is_on(from, gpu) || !fake_cuda_is_on(to, peer))
+		return cudaErrorInvalidValue;
+	if (fake_cuda_configured("lost", &lost, &unused) && lost == peer)
+		bytes--;
+	return put(stream, (struct work){.kind = COPY, .to = to, .from = from, .bytes = bytes});
+}
+
 /* ---- streams ----------------------------------------------------------------------------------------------------- */
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags)

@@ -122,6 +122,14 @@ two_losses() { # LARGEST RELATIVE DIFFERENCE
 		END
 }
 
+# Copies between two GPUs: verified, and the energy of both counts once.
+two_copies() { # WAY
+	local devices=cuda:0,cuda:1
+	record 'r["verified"] and r["devices"] == 2 and abs(sum(m["joules"] for m in r["meters"] if m["id"] in [
+			"nvml:" + r["ran_on"]["uuid"], "nvml:" + r["peer"]["uuid"]]) / r["total"]["joules_measured"] - 1) < 1e-9' \
+		copy --way "$1" --size 0.001,0.25 --seconds 1
+}
+
 # A rank that is killed during a step ends the other one.
 two_killed() {
 	local pid victim begin
@@ -145,7 +153,7 @@ through_shim() { # RUN'S ARGUMENTS...
 # The names of all kernels of backends/cuda have one of these parts; the libraries' kernels take long and are not ours.
 own_kernels=(--kernel-name kns=_kernel --kernel-name kns=_finish --kernel-name kns=_sums)
 tools=$(cd "$(dirname "$0")" && pwd)
-export -f losses compare chunked sanitize sanitize_group sanitize_ops op_groups record through_shim two two_losses two_killed
+export -f losses compare chunked sanitize sanitize_group sanitize_ops op_groups record through_shim two two_losses two_copies two_killed
 product=(gemm --m 8192 --n 8192 --k 8192 --precision bf16 --seconds 3)
 small=(--layers 4 --hidden 2048 --heads 32 --kv-heads 8 --ffn 8192 --vocab 32000 --context 2048 --theta 500000)
 mkdir "$work/backends" && ln -s "$build/backends/cuda.so" "$work/backends/"
@@ -181,6 +189,9 @@ if [ "$(nvidia-smi --list-gpus | wc -l)" -ge 2 ]; then
 	step "two training" 40 two "$once and r['communication']['exposed_s_per_step'] > 0" gpt-117m --batch 16 \
 		--precision bf16 --warmup 1s --seconds 3
 	step "two, one killed" 40 two_killed
+	for way in to-peer both-peers; do
+		step "two, copy $way" 40 two_copies "$way"
+	done
 elif is_wanted two; then
 	echo "== two ...: skipped, because this machine has one GPU"
 fi
