@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions that the comparisons with other implementations share; not a test."""
+"""
+Functions that the comparisons with other implementations share; not a test.
+
+JM_PARITY_DEVICE=cuda:0 moves both sides to that GPU: more precisions, and networks of the widths that GPUs compute.
+"""
 import json
+import os
 import subprocess
 
 import numpy
@@ -9,10 +14,17 @@ from jm import BUILD, jm
 
 LOSSES = BUILD / "tests" / "engine" / "losses"
 STEPS = 20
+DEVICE = os.environ.get("JM_PARITY_DEVICE")
+ON_GPU = (DEVICE or "").startswith("cuda")
+PRECISIONS = ("f32", "tf32", "bf16", "fp16") if ON_GPU else ("f32", "bf16")
+WITH_FP8 = (*PRECISIONS, "fp8") if ON_GPU else PRECISIONS
+SCALE = {"fp16": 1024}  # of reported gradients
 
 
 def device_for(model, dims):
-    """cpu where it can run the model, else ref."""
+    """JM_PARITY_DEVICE; without it cpu where it can run the model, else ref."""
+    if DEVICE:
+        return DEVICE
     words = [word for name, value in dims.items() for word in (f"--{name}", value)]
     return "ref" if jm("describe", model, *words, "--batch", 2, "--device", "cpu").returncode else "cpu"
 
@@ -34,12 +46,14 @@ def ours(model, dims, device, precision, batch, seq, data, seed, steps=STEPS):
              *(f"{name}={value}" for name, value in dims.items())]
     done = subprocess.run(map(str, words), check=True, stdout=subprocess.PIPE, text=True, timeout=200)
     losses = numpy.array([float(line.split()[0]) for line in done.stdout.splitlines()])
-    return losses, load(weights), load(weights.with_name(weights.name + ".grad"))
+    gradients = take(weights.with_name(weights.name + ".grad"))
+    return losses, take(weights), {name: g / SCALE.get(precision, 1) for name, g in gradients.items()}
 
 
-def load(path):
-    """name -> float64 array"""
+def take(path):
+    """name -> float64 array. Removes the file: 200 MB of a resnet50."""
     data, at, found = path.read_bytes(), 0, {}
+    path.unlink()
     while at < len(data):
         end = data.index(b"\n", at)
         name, *shape = data[at:end].decode().split()
@@ -50,41 +64,77 @@ def load(path):
     return found
 
 
-def keep(record_property, name, precision, mine, his):
-    """For bench/table.py, which reads pytest's report: errors of losses, all gradients, worst gradient."""
-    record_property("parity", json.dumps(
-        {"name": name, "precision": precision, "joulemark": list(mine), "pytorch": list(his)}))
-
-
 def distance(losses, truth):
     return float(numpy.sqrt(numpy.mean((losses - truth) ** 2)))
 
 
+def tensor_errors(found, truth):
+    """The relative error of each tensor."""
+    assert found.keys() == truth.keys()
+    size = {name: numpy.linalg.norm(truth[name]) for name in truth}
+    floor = 1e-3 * max(size.values())  # of a bias whose true gradient is 0, say
+    return {name: float(numpy.linalg.norm(found[name] - truth[name]) / (size[name] + floor)) for name in truth}
+
+
 def gradient_errors(found, truth):
     """Relative errors: of all gradients as one vector, and of the worst tensor."""
-    assert found.keys() == truth.keys()
-    off = {name: numpy.linalg.norm(found[name] - truth[name]) for name in truth}
-    size = {name: numpy.linalg.norm(truth[name]) for name in truth}
-    total = numpy.linalg.norm(list(off.values())) / numpy.linalg.norm(list(size.values()))
-    floor = 1e-3 * max(size.values())  # of a bias whose true gradient is 0, say
-    return float(total), float(max(off[name] / (size[name] + floor) for name in truth))
+    errors = tensor_errors(found, truth)
+    off = numpy.linalg.norm([numpy.linalg.norm(found[name] - truth[name]) for name in truth])
+    return float(off / numpy.linalg.norm([numpy.linalg.norm(g) for g in truth.values()])), max(errors.values())
 
 
 class Errors:
-    """Errors of several seeds. Of the losses in bf16 the root mean square counts; in f32 the lower quartile over
-    seeds and steps: once rounding has made a ReLU or a maximum choose otherwise, in about half of the runs
-    within 20 steps, losses are apart by a thousand times the rounding, and two builds of one PyTorch as
-    much as we are from either. In bf16 rounding is as large as that."""
+    """Errors of several seeds. Of the losses the root mean square of a seed counts, as the mean of the seeds; of networks
+    with a ReLU or a maximum that of all seeds, in f32 the lower quartile over seeds and steps: once rounding has
+    made one choose otherwise, in about half of the runs within 20 steps, losses are apart by a thousand times the
+    rounding, and two builds of one PyTorch as much as we are from either. In 16 bits rounding is as large as that."""
 
-    def __init__(self, precision):
-        self.precision, self.losses, self.gradients = precision, [], []
+    def __init__(self):
+        self.losses, self.gradients, self.tensors = [], [], []
 
-    def add(self, losses, gradients):
-        self.losses.extend(losses)
-        self.gradients.append(gradients)
+    def add(self, losses, gradients, truth):
+        self.losses.append(losses - truth[0])
+        self.gradients.append(gradient_errors(gradients, truth[1]))
+        self.tensors.append(tensor_errors(gradients, truth[1]))
 
-    def typical(self):
+    def of_seeds(self):
+        """Root mean squares."""
+        return [distance(losses, 0) for losses in self.losses]
+
+    def typical(self, precision, smooth):
         """(loss, all gradients, worst tensor)"""
-        loss = (numpy.quantile(numpy.abs(self.losses), 0.25) if self.precision == "f32"
-                else distance(numpy.array(self.losses), 0))
+        if smooth:
+            loss = numpy.mean(self.of_seeds())
+        elif precision == "f32":
+            loss = numpy.quantile(numpy.abs(self.losses), 0.25)
+        else:
+            loss = distance(numpy.array(self.losses), 0)
         return numpy.array([loss, *numpy.mean(self.gradients, 0)])
+
+    def of_tensor(self, name):
+        return numpy.mean([errors[name] for errors in self.tensors])
+
+
+def largest_ratios(mine, his, count=5):
+    """Where to look for the cause: tensors whose gradients are the furthest off beside the other side's."""
+    names = sorted(mine.tensors[0], key=lambda name: mine.of_tensor(name) / (his.of_tensor(name) + 1e-30))
+    return "".join(f"\n{name}: {mine.of_tensor(name):.3g} : {his.of_tensor(name):.3g}" for name in names[:-count - 1:-1])
+
+
+def compare(record_property, case, seeds, run, theirs, smooth=False):
+    """case: (name, precision); smooth: the network has no ReLU and no maximum. run(precision, seed): our losses, start
+    values, gradients; theirs(weights, precision): losses and gradients. The distances from f64 of the former may be at
+    most twice those of the latter."""
+    name, precision = case
+    mine, his = Errors(), Errors()
+    for seed in seeds:
+        losses, weights, gradients = run(precision, seed)
+        truth = theirs(weights, "f64")
+        mine.add(losses, gradients, truth)
+        his.add(*theirs(weights, precision), truth)
+    a, b = (side.typical(precision, smooth) for side in (mine, his))
+    record_property("parity", json.dumps(
+        {"name": name, "precision": precision, "joulemark": list(a), "pytorch": list(b),
+         "joulemark_seeds": mine.of_seeds(), "pytorch_seeds": his.of_seeds()}))
+    print(f"{name} {precision}: ours {a}, PyTorch {b}, ratio {a / b} (losses, gradients, worst)")
+    assert (a <= 2 * b).all(), f"{name} {precision}: {a} : {b} = {a / b}{largest_ratios(mine, his)}"

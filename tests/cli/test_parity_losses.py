@@ -12,6 +12,7 @@ import parity
 from parity import gradient_errors
 
 torch = pytest.importorskip("torch", reason="python3-torch is not installed: no independent losses")
+peer = pytest.importorskip("peer")
 
 BATCH, SEEDS = 12, (1, 2, 3, 4)
 MODELS = {
@@ -55,36 +56,25 @@ def loss_of(model, dims, p, first, second):
     if model == "mlp":
         return torch.nn.functional.mse_loss(perceptron(p, first, dims["layers"]), second)
     left, right = (tower(p, x, dims["layers"], name) for x, name in ((first, "left."), (second, "right.")))
-    similar, same = left @ right.T, torch.arange(len(left))
+    similar, same = left @ right.T, torch.arange(len(left), device=left.device)
     return torch.nn.functional.cross_entropy(similar, same) + torch.nn.functional.cross_entropy(similar.T, same)
 
 
-def theirs(model, dims, file, weights, dtype, autocast=False):
-    """Losses and first gradients by PyTorch; AdamW as tests/engine/losses.c says."""
+def theirs(model, dims, file, weights, precision):
+    """Losses and first gradients by PyTorch."""
+    peer.use(precision)
     data = numpy.frombuffer(file.read_bytes(), "<f4").reshape(parity.STEPS, -1)
     first, second = widths(model, dims)
-    p = {name: torch.tensor(w, dtype=dtype, requires_grad=True) for name, w in weights.items()}
-    optimizer = torch.optim.AdamW(
-        [{"params": [w for w in p.values() if w.dim() > 1], "weight_decay": 0.1},
-         {"params": [w for w in p.values() if w.dim() == 1], "weight_decay": 0.0}], lr=1e-3)
-    losses, gradients = [], None
-    for step in data:
-        x = torch.tensor(step[:BATCH * first].reshape(BATCH, first), dtype=dtype)
-        y = torch.tensor(step[BATCH * first:].reshape(BATCH, second), dtype=dtype)
-        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-            loss = loss_of(model, dims, p, x, y)
-        optimizer.zero_grad()
-        loss.backward()
-        gradients = gradients or {name: w.grad.double().numpy().copy() for name, w in p.items()}
-        torch.nn.utils.clip_grad_norm_(p.values(), 1.0)
-        optimizer.step()
-        losses.append(loss.item())
-    return numpy.array(losses), gradients
+    p = peer.parameters(weights)
+
+    def loss_of_step(step):
+        x = peer.numbers(step[:BATCH * first].reshape(BATCH, first))
+        return loss_of(model, dims, p, x, peer.numbers(step[BATCH * first:].reshape(BATCH, second)))
+    return peer.train(p, weights, (lambda s=step: loss_of_step(s) for step in data))
 
 
 @pytest.fixture(scope="module", params=MODELS)
 def case(request, tmp_path_factory):
-    torch.set_num_threads(1)
     model, dims = request.param, MODELS[request.param]
     return model, dims, make_data(tmp_path_factory.mktemp(model) / "data", model, dims)
 
@@ -92,25 +82,18 @@ def case(request, tmp_path_factory):
 def test_f64_is_the_same_mathematics(case):
     model, dims, file = case
     losses, weights, gradients = parity.ours(model, dims, "ref", "f64", BATCH, 1, file, 1)
-    expected, first = theirs(model, dims, file, weights, torch.float64)
+    expected, first = theirs(model, dims, file, weights, "f64")
     assert gradient_errors(gradients, first)[1] < 1e-11
     assert numpy.abs(losses - expected).max() < 1e-11
     loss, _ = parity.evaluated(model, "ref", "f64", file, 1)
     assert loss < losses[0]
 
 
-@pytest.mark.parametrize("precision", ["f32", "bf16"])
+@pytest.mark.parametrize("precision", parity.PRECISIONS)
 def test_error_to_f64(case, precision, record_property):
     model, dims, file = case
     device = parity.device_for(model, dims)
-    mine, his = parity.Errors(precision), parity.Errors(precision)
-    for seed in SEEDS:
-        losses, weights, gradients = parity.ours(model, dims, device, precision, BATCH, 1, file, seed)
-        expected, first = theirs(model, dims, file, weights, torch.float64)
-        mine.add(losses - expected, gradient_errors(gradients, first))
-        losses, gradients = theirs(model, dims, file, weights, torch.float32, precision == "bf16")
-        his.add(losses - expected, gradient_errors(gradients, first))
-    mine, his = mine.typical(), his.typical()
-    parity.keep(record_property, model, precision, mine, his)
-    print(f"{model} {device} {precision}: ours {mine}, PyTorch {his} (losses, gradients, worst)")
-    assert (mine <= 2 * his).all(), (mine, his)
+    parity.compare(
+        record_property, (model, precision), SEEDS,
+        lambda precision, seed: parity.ours(model, dims, device, precision, BATCH, 1, file, seed),
+        lambda weights, precision: theirs(model, dims, file, weights, precision))

@@ -14,6 +14,7 @@ import parity
 from parity import STEPS, gradient_errors
 
 torch = pytest.importorskip("torch", reason="python3-torch is not installed: nothing to compare with")
+peer = pytest.importorskip("peer")
 torchvision = pytest.importorskip("torchvision", reason="python3-torchvision is not installed")
 
 CLASSES, SEEDS = 10, range(1, 9)
@@ -24,6 +25,14 @@ MODELS = {
     "vit": ("vit", {"layers": 2, "hidden": 48, "heads": 3, "ffn": 96, "image": 32, "patch": 8,
                     "classes": CLASSES}, 4),
 }
+REAL = {"hidden": 64, "image": 64, "classes": CLASSES}
+OF_GPU = {
+    **MODELS,
+    "resnet18": ("resnet", {"layers": 18, **REAL}, 16),
+    "resnet50": ("resnet", {"layers": 50, **REAL}, 16),
+    "vit": ("vit", {**MODELS["vit"][1], "hidden": 128, "heads": 2, "ffn": 512}, 16),
+} if parity.ON_GPU else MODELS
+REAL_WIDTHS = OF_GPU.keys() - MODELS.keys()
 VIT_NAMES = {
     "class": "class_token", "positions.weight": "encoder.pos_embedding", "patches.": "conv_proj.",
     "ln_f.": "encoder.ln.", "head.": "heads.head.", "attn.qkv.": "self_attention.in_proj_",
@@ -80,9 +89,11 @@ def their_name(model, name):
     return block + name
 
 
-def network(model, dims, weights, dtype):
+def network(model, dims, weights):
     """The module with these weights, and its parameters under our names."""
-    net = (vit if model == "vit" else resnet)(dims).to(dtype)
+    net = (vit if model == "vit" else resnet)(dims).to(peer.WHERE, peer.wide())
+    if parity.ON_GPU:
+        net = net.to(memory_format=torch.channels_last)
     found = dict(net.named_parameters())
     names = {their_name(model, name): name for name in weights}
     assert names.keys() == found.keys()
@@ -110,48 +121,43 @@ def batches(file, dims, batch):
         yield image, numpy.frombuffer(data, "<i4", batch, at + 4 * pixels).astype(numpy.int64)
 
 
-def theirs(model, dims, batch, file, weights, dtype, autocast=False, steps=STEPS, evaluated=None):
+def theirs(case, weights, precision, steps=STEPS, evaluated=None):
     """
-    Losses and first gradients by torchvision; AdamW as tests/engine/losses.c says. evaluated: gets loss and
-    share of right answers of the first batch behind the last step, with running statistics.
+    case: (model, dims, batch, file). Losses and first gradients by torchvision. evaluated: gets loss and share of right
+    answers of the first batch behind the last step, with running statistics.
     """
-    net, p = network(model, dims, weights, dtype)
-    groups = [{"params": [p[n] for n, w in weights.items() if w.ndim > 1], "weight_decay": 0.1},
-              {"params": [p[n] for n, w in weights.items() if w.ndim == 1], "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=1e-3)
-    losses, first = [], None
-    for image, target in itertools.islice(batches(file, dims, batch), steps):
-        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-            logits = net(torch.tensor(image, dtype=dtype))
-        loss = torch.nn.functional.cross_entropy(
-            logits.float() if autocast else logits, torch.tensor(target))
-        optimizer.zero_grad()
-        loss.backward()
-        first = first or {n: w.grad.double().numpy().copy().reshape(weights[n].shape) for n, w in p.items()}
-        torch.nn.utils.clip_grad_norm_(p.values(), 1.0)
-        optimizer.step()
-        losses.append(loss.item())
+    model, dims, batch, file = case
+    peer.use(precision)
+    net, p = network(model, dims, weights)
+
+    def loss_of(image, target):
+        logits = net(peer.numbers(image))
+        return torch.nn.functional.cross_entropy(peer.widen(logits), peer.tensor(target))
+    losses, first = peer.train(
+        p, weights, (lambda b=one: loss_of(*b) for one in itertools.islice(batches(file, dims, batch), steps)))
     if evaluated is not None:
         image, target = next(batches(file, dims, batch))
         with torch.no_grad():
-            logits = net.eval()(torch.tensor(image, dtype=dtype))
-        evaluated.append(torch.nn.functional.cross_entropy(logits, torch.tensor(target)).item())
-        evaluated.append((logits.argmax(1).numpy() == target).mean())
-    return numpy.array(losses), first
+            logits = net.eval()(peer.numbers(image))
+        evaluated.append(torch.nn.functional.cross_entropy(logits, peer.tensor(target)).item())
+        evaluated.append((logits.argmax(1).cpu().numpy() == target).mean())
+    return losses, first
+
+
+def case_of(models, name, folder):
+    model, dims, batch = models[name]
+    return model, dims, batch, make_data(folder.mktemp(name) / "data", dims, batch, STEPS)
 
 
 @pytest.fixture(scope="module", params=MODELS)
 def case(request, tmp_path_factory):
-    torch.set_num_threads(1)
-    model, dims, batch = MODELS[request.param]
-    file = make_data(tmp_path_factory.mktemp(request.param) / "data", dims, batch, STEPS)
-    return request.param, model, dims, batch, file
+    return case_of(MODELS, request.param, tmp_path_factory)
 
 
 def test_f64_is_the_same_mathematics(case):
-    _, model, dims, batch, file = case
+    model, dims, batch, file = case
     losses, weights, gradients = parity.ours(model, dims, "ref", "f64", batch, 1, file, 1)
-    expected, first = theirs(model, dims, batch, file, weights, torch.float64)
+    expected, first = theirs(case, weights, "f64")
     assert gradient_errors(gradients, first)[1] < 1e-10
     assert numpy.abs(losses[:3] - expected[:3]).max() < 1e-10
     assert numpy.abs(losses - expected).max() < 1e-7  # small batches multiply what rounding begins
@@ -159,33 +165,27 @@ def test_f64_is_the_same_mathematics(case):
 
 def test_evaluation_on_the_same_weights(case):
     """With running statistics in place of the batch's, behind three steps of training."""
-    _, model, dims, batch, file = case
+    model, dims, batch, file = case
     _, weights, _ = parity.ours(model, dims, "ref", "f64", batch, 1, file, 2, steps=3)
     expected = []
-    theirs(model, dims, batch, file, weights, torch.float64, steps=3, evaluated=expected)
+    theirs(case, weights, "f64", steps=3, evaluated=expected)
     loss, right = parity.evaluated(model, "ref", "f64", file, 2)
     assert abs(loss - expected[0]) < 1e-9 and right == pytest.approx(expected[1])
 
 
-@pytest.mark.parametrize("precision", ["f32", "bf16"])
-def test_error_to_f64(case, precision, record_property):
-    name, model, dims, batch, file = case
+@pytest.mark.parametrize("precision", parity.PRECISIONS)
+@pytest.mark.parametrize("name", OF_GPU)
+def test_error_to_f64(name, precision, record_property, tmp_path_factory):
+    case = case_of(OF_GPU, name, tmp_path_factory)
+    model, dims, batch, file = case
     device = parity.device_for(model, dims)
-    mine, his = parity.Errors(precision), parity.Errors(precision)
-    for seed in SEEDS:
-        losses, weights, gradients = parity.ours(
-            model, dims, device, precision, batch, 1, file, seed)
-        expected, first = theirs(model, dims, batch, file, weights, torch.float64)
-        mine.add(losses - expected, gradient_errors(gradients, first))
-        losses, gradients = theirs(
-            model, dims, batch, file, weights, torch.float32, precision == "bf16")
-        his.add(losses - expected, gradient_errors(gradients, first))
-    mine, his = mine.typical(), his.typical()
-    parity.keep(record_property, name, precision, mine, his)
-    print(f"{name} {device} {precision}: ours {mine}, PyTorch {his} (losses, gradients, worst)")
-    assert (mine <= 2 * his).all(), (mine, his)
+    parity.compare(
+        record_property, (name, precision), SEEDS[:4] if name in REAL_WIDTHS else SEEDS,
+        lambda precision, seed: parity.ours(model, dims, device, precision, batch, 1, file, seed),
+        lambda weights, precision: theirs(case, weights, precision))
 
 
+@pytest.mark.skipif(parity.ON_GPU, reason="test_error_to_f64 has the real widths on a GPU")
 def test_resnet50_as_torchvision_has_it(tmp_path):
     """The real widths: gradients of one step of small images."""
     dims = {"layers": 50, "hidden": 64, "image": 64, "classes": CLASSES}
@@ -198,8 +198,8 @@ def test_resnet50_as_torchvision_has_it(tmp_path):
     for seed in SEEDS[:4]:
         _, weights, gradients = parity.ours("resnet", dims, device, "f32", batch, 1, file, seed, steps=1)
         assert shapes == {n: w.shape for n, w in weights.items()}
-        _, first = theirs("resnet", dims, batch, file, weights, torch.float64)
-        _, rough = theirs("resnet", dims, batch, file, weights, torch.float32)
+        _, first = theirs(("resnet", dims, batch, file), weights, "f64")
+        _, rough = theirs(("resnet", dims, batch, file), weights, "f32")
         mine.append(gradient_errors(gradients, first))
         his.append(gradient_errors(rough, first))
     mine, his = numpy.mean(mine, 0), numpy.mean(his, 0)

@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # All checks that need an NVIDIA GPU: tests/hw/gpu.sh BUILD [STEP...]. Every op against the reference, the backends'
-# test in each type, losses compared with the processor's, records of single products and of networks, compute-sanitizer
-# over ops with own kernels and over two steps, and with PyTorch how products of 8 bits are added. Without STEP all of them;
-# a STEP is the beginning of a name ("losses", "fp8"). Each has its own limit. Ends with "ok", the time and the sum of the
-# limits, or names the failed steps.
+# test in each type, losses of each model compared with the processor's, records of single products and of networks,
+# compute-sanitizer over ops with own kernels and over two steps; and with PyTorch the errors against f64 beside its own, and
+# how products of 8 bits are added. Without STEP all of them; a STEP is the beginning of a name ("losses", "fp8"). Each has
+# its own limit. Ends with "ok", the time and the sum of the limits, or names the failed steps.
 set -u
 build=$(cd "${1:-build}" && pwd) || exit 2
 shift
@@ -13,10 +13,16 @@ trap 'rm -rf "$work"' EXIT
 failed=()
 limits=0
 wanted=("$@")
-text=$(cd "$(dirname "$0")/../.." && pwd)/docs/engine.md
-gpt="layers=2 hidden=192 heads=3 ffn=768 vocab=257 context=128 positions=learned"
-llama="layers=2 hidden=192 heads=6 kv-heads=2 ffn=512 vocab=257 context=128 theta=10000"
-export build work text gpt llama
+top=$(cd "$(dirname "$0")/../.." && pwd)
+text=$top/docs/engine.md
+images=$work/images
+# model, batch, sequence, data, dimensions
+resnet18="resnet 8 1 images layers=18 hidden=16 image=64 classes=10"
+resnet50="resnet 8 1 images layers=50 hidden=16 image=64 classes=10"
+vit="vit 8 1 images layers=2 hidden=192 heads=3 ffn=768 image=64 patch=16 classes=10"
+gpt="gpt 2 128 text layers=2 hidden=192 heads=3 ffn=768 vocab=257 context=128 positions=learned"
+llama="llama 2 128 text layers=2 hidden=192 heads=6 kv-heads=2 ffn=512 vocab=257 context=128 theta=10000"
+export build work text images top resnet18 resnet50 vit gpt llama
 
 is_wanted() { # NAME
 	local one
@@ -35,16 +41,33 @@ step() { # NAME SECONDS COMMAND...
 	echo "== $name: $((SECONDS - begin)) s of $limit"
 }
 
-losses() { # MODEL DEVICE PRECISION
-	# shellcheck disable=SC2086
-	JM_BACKENDS=$build/backends "$build/tests/engine/losses" "$1" "$2" "$3" 10 2 128 "$text" "$work/w" 1 ${!1}
+make_images() { # 20 batches of 8 images of 3 x 64 x 64 and their classes
+	python3 - "$images" <<-'END'
+		import array, random, sys
+		chance = random.Random(7)
+		with open(sys.argv[1], "wb") as f:
+		    for _ in range(20):
+		        classes = array.array("i", (chance.randrange(10) for _ in range(8)))
+		        array.array("f", (chance.gauss(c / 10, 1) for c in classes for _ in range(3 * 64 * 64))).tofile(f)
+		        classes.tofile(f)
+	END
+}
+
+losses() { # MODEL DEVICE PRECISION [STEPS [TOOL...]]
+	local device=$2 precision=$3 steps=${4:-20} words
+	read -ra words <<<"${!1}"
+	JM_BACKENDS=$build/backends "${@:5}" "$build/tests/engine/losses" "${words[0]}" "$device" "$precision" "$steps" \
+		"${words[@]:1:2}" "${!words[3]}" "$work/w" 1 "${words[@]:4}"
 }
 
 compare() { # MODEL PRECISION LARGEST DIFFERENCE [PRECISION OF THE PROCESSOR]
-	losses "$1" cpu "${4:-$2}" >"$work/cpu" && losses "$1" cuda:0 "$2" >"$work/cuda" &&
-		paste "$work/cpu" "$work/cuda" | awk -v most="$3" '
-			{d = $1 - $3; if (d < 0) d = -d; if (!(d <= worst)) worst = d}
-			END {print "largest difference of a loss:", worst + 0; exit !(NR == 10 && worst <= most)}'
+	local cpu=$work/cpu.$1.${4:-$2}
+	[ -s "$images" ] || make_images
+	{ [ -s "$cpu" ] || losses "$1" cpu "${4:-$2}" >"$cpu"; } && losses "$1" cuda:0 "$2" >"$work/cuda" &&
+		paste "$cpu" "$work/cuda" | awk -v most="$3" '
+			{d = $1 - $3; if (d < 0) d = -d; if (!(d <= worst)) {worst = d; at = NR}}
+			END {print "largest difference of a loss:", worst + 0, "in step", at + 0 ", at most", most
+				exit !(NR == 20 && worst <= most)}'
 }
 
 chunked() { # logits of 128 rows at a time
@@ -52,10 +75,19 @@ chunked() { # logits of 128 rows at a time
 }
 
 sanitize() { # PRECISION
-	# shellcheck disable=SC2086
-	JM_BACKENDS=$build/backends compute-sanitizer --tool memcheck --error-exitcode 1 \
-		"$build/tests/engine/losses" gpt cuda:0 "$1" 2 2 64 "$text" "$work/w" 1 $gpt | tail -1
+	losses gpt cuda:0 "$1" 2 compute-sanitizer --tool memcheck --error-exitcode 1 | tail -1
 	return "${PIPESTATUS[0]}"
+}
+
+# Errors against f64 of joulemark and of PyTorch: losses of 20 steps, first gradients. As many tests at a time as xdist runs.
+beside_pytorch() { # PYTEST'S ARGUMENTS...
+	local parallel=()
+	python3 -c 'import xdist' 2>/dev/null && parallel=(-n 8)
+	JM_PARITY_DEVICE=cuda:0 JM_BUILD=$build JM_BIN=$build/joulemark JM_BACKENDS=$build/backends \
+		python3 -m pytest -q -rA -p no:cacheprovider "${parallel[@]}" "$@" "$top"/tests/cli/test_parity*.py >"$work/out" 2>&1
+	local status=$?
+	grep -E '^[a-z].* ours |^E  |^(FAILED|ERROR|SKIPPED) | in [0-9.]+s' "$work/out" | cut -c 1-300 | sort
+	return $status
 }
 
 # The shortest beginnings of names that together select each operation of the self-test once.
@@ -153,7 +185,8 @@ through_shim() { # RUN'S ARGUMENTS...
 # The names of all kernels of backends/cuda have one of these parts; the libraries' kernels take long and are not ours.
 own_kernels=(--kernel-name kns=_kernel --kernel-name kns=_finish --kernel-name kns=_sums)
 tools=$(cd "$(dirname "$0")" && pwd)
-export -f losses compare chunked sanitize sanitize_group sanitize_ops op_groups record through_shim two two_losses two_copies two_killed
+export -f make_images losses compare chunked beside_pytorch sanitize sanitize_group sanitize_ops op_groups record through_shim
+export -f two two_losses two_copies two_killed
 product=(gemm --m 8192 --n 8192 --k 8192 --precision bf16 --seconds 3)
 small=(--layers 4 --hidden 2048 --heads 32 --kv-heads 8 --ffn 8192 --vocab 32000 --context 2048 --theta 500000)
 mkdir "$work/backends" && ln -s "$build/backends/cuda.so" "$work/backends/"
@@ -161,11 +194,21 @@ step selftest 90 "$build/joulemark" selftest --device cuda:0
 for type in f32 bf16 f16; do
 	step "backends $type" 100 env JM_BACKENDS="$work/backends" JM_TEST_TYPES="$type" "$build/tests/test_backend"
 done
-step "losses f32" 40 compare gpt f32 1e-3
-step "losses bf16" 40 compare gpt bf16 0.1
+while read -r model f32 short; do
+	step "losses $model f32" 40 compare "$model" f32 "$f32"
+	step "losses $model tf32" 40 compare "$model" tf32 "$short" f32
+	step "losses $model bf16" 40 compare "$model" bf16 "$short"
+	step "losses $model fp16" 40 compare "$model" fp16 "$short" f32
+done <<END
+	resnet18 0.01 0.2
+	resnet50 0.05 1
+	vit 1e-4 0.1
+	gpt 1e-3 0.1
+	llama 1e-3 0.1
+END
 step "losses in chunks" 40 chunked gpt bf16 0.1
 step "losses without masters" 40 compare gpt bf16-true 0.1
-step "losses fp16" 40 compare gpt fp16 1e-2 f32
+if python3 -c 'import pytest, torch, torchvision' 2>/dev/null; then step "errors beside PyTorch" 200 beside_pytorch; fi
 step "fp8 losses of gpt" 40 compare gpt fp8 0.1
 step "fp8 losses of llama" 40 compare llama fp8 0.1
 step "fp8 losses without masters" 40 compare llama fp8-true 0.1
