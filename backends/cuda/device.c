@@ -107,7 +107,7 @@ static const struct {
 	{cudaErrorHardwareStackError, JM_EGONE, LOST},
 	{cudaErrorDeviceUninitialized, JM_EGONE, LOST},
 	{cudaErrorUnknown, JM_EGONE, LOST},
-	{cudaErrorLaunchFailure, JM_EIO, LOST},
+	{cudaErrorLaunchFailure, JM_EGONE, LOST},
 	{cudaErrorIllegalAddress, JM_EIO,
 		"A kernel accessed memory outside its buffers, which is a defect; please report it "
 		"with the command"},

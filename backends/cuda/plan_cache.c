@@ -50,9 +50,11 @@ static FILE *open_file(const char *mode)
 	if (*mode == 'a') {
 		char *last = strrchr(folder, '/');
 
-		*last = 0;
-		mkdir(folder, 0755); /* ~/.cache, where it is missing */
-		*last = '/';
+		if (last) {
+			*last = 0;
+			mkdir(folder, 0755); /* ~/.cache, where it is missing */
+			*last = '/';
+		}
 		mkdir(folder, 0755);
 	}
 	snprintf(path, sizeof path, "%s/cuda.plans", folder);

@@ -91,7 +91,7 @@ def test_taken_in_exclusive_mode(env):
     assert "compute mode" in refusal(env, "open=46@0")
 
 
-@pytest.mark.parametrize("code, says", [(214, "ECC"), (220, "NVLink"), (226, "ECC"), (714, "Xid"), (999, "Xid")])
+@pytest.mark.parametrize("code, says", [(214, "ECC"), (220, "NVLink"), (226, "ECC"), (714, "Xid"), (719, "Xid"), (999, "Xid")])
 def test_a_gpu_that_is_lost_in_mid_run(env, code, says):
     """The 70th copy, one of the second step, fails; the record tells what there was until then, and another device goes on."""
     status, found = run(env, f"gpus=2;copies={code}@70", device="cuda:0")

@@ -128,6 +128,26 @@ static void works_where_nothing_can_be_written(void **unused)
 	setenv("JM_PLANS", folder, 1);
 }
 
+static void takes_a_folder_without_a_slash(void **unused)
+{
+	struct cuda_dev *dev = device("NVIDIA H100");
+	char path[4096];
+
+	(void)unused;
+	assert_int_equal(chdir(folder), 0);
+	setenv("JM_PLANS", "plans", 1);
+	cuda_plan_keep(dev, "gemm/64", "kept");
+	done(dev);
+	dev = device("NVIDIA H100");
+	assert_string_equal(cuda_plan_find(dev, "gemm/64"), "kept");
+	done(dev);
+	snprintf(path, sizeof path, "%s/plans/cuda.plans", folder);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(rmdir("plans"), 0);
+	assert_int_equal(chdir("/"), 0);
+	setenv("JM_PLANS", folder, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -135,7 +155,8 @@ int main(void)
 		cmocka_unit_test_setup(is_not_found_by_another_gpu, fresh),
 		cmocka_unit_test_setup(later_choice_wins, fresh),
 		cmocka_unit_test_setup(broken_lines_are_passed_over, fresh),
-		cmocka_unit_test_setup(works_where_nothing_can_be_written, fresh)};
+		cmocka_unit_test_setup(works_where_nothing_can_be_written, fresh),
+		cmocka_unit_test_setup(takes_a_folder_without_a_slash, fresh)};
 	int failed;
 
 	if (!mkdtemp(folder))
