@@ -116,24 +116,27 @@ def test_a_job_of_slurm_is_its_control_group(group, file, scale):
     assert child.returncode == 0 and attached["cpu_s"] == pytest.approx(0.125) and attached["what"].endswith(group)
 
 
-def captured_job(root, left_out=""):
-    """The files of job 2 as a real Slurm made them."""
-    for name, text in json.loads((DATA / "slurm/cgroup-v1.json").read_text()).items():
+def captured_job(root, version, left_out=""):
+    """The files of a job as a real Slurm made them: job 2 with cgroup/v1, job 1 with cgroup/v2."""
+    for name, text in json.loads((DATA / f"slurm/cgroup-{version}.json").read_text()).items():
         if not left_out or not name.startswith(left_out):
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text)
 
 
-def test_a_captured_job_of_slurm(tmp_path):
-    captured_job(tmp_path)
-    group = "cpuacct/slurm_vm/uid_0/job_2"
-    record = json.loads(jm("measure", *SIM, "--slurm-job", 2, "--for", "200ms", "--json", "-",
+@pytest.mark.parametrize("version, job, group", [
+    ("v1", 2, "cpuacct/slurm_vm/uid_0/job_2"),
+    ("v2", 1, "system.slice/n7_slurmstepd.scope/job_1"),
+])
+def test_a_captured_job_of_slurm(tmp_path, version, job, group):
+    captured_job(tmp_path, version)
+    record = json.loads(jm("measure", *SIM, "--slurm-job", job, "--for", "200ms", "--json", "-",
                            env={"JM_ROOT": str(tmp_path)}).stdout)
     assert record["attached"]["what"] == f"control group {group}" and record["attached"]["cpu_s"] == 0
 
 
 def test_a_job_of_slurm_without_accounting_is_told_what_it_needs(tmp_path):
-    captured_job(tmp_path, left_out="sys/fs/cgroup/cpuacct/slurm_vm/uid_0/")
+    captured_job(tmp_path, "v1", left_out="sys/fs/cgroup/cpuacct/slurm_vm/uid_0/")
     done = jm("measure", *SIM, "--slurm-job", 2, env={"JM_ROOT": str(tmp_path)})
     assert "jobacct_gather/cgroup" in sentence(done)
 

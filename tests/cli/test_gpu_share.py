@@ -104,15 +104,19 @@ def test_the_first_group_has_all_processes(tmp_path, path):
         check(gpu, used, share)
 
 
-def test_a_captured_job_of_slurm_gets_what_its_tasks_used(tmp_path):
-    """The groups of a real Slurm: 15568 is the task of srun, 15544 belongs to the batch step, 31 is no process of it."""
+@pytest.mark.parametrize("version, job, task, batch, other", [
+    ("v1", 2, 15568, 15544, "7:freezer:/slurm_vm/uid_0/job_2\n3:cpuacct:/slurm_vm/uid_0/job_22\n0::/\n"),
+    ("v2", 1, 84, 69, "4:memory:/\n0::/system.slice/n7_slurmstepd.scope/job_11/step_0/user/task_special\n"),
+])
+def test_a_captured_job_of_slurm_gets_what_its_tasks_used(tmp_path, version, job, task, batch, other):
+    """The groups of a real Slurm: the task of srun and a process of the batch step belong to the job, process 31 does not."""
     users = Users(tmp_path)
-    for name, text in json.loads((DATA / "slurm/cgroup-v1.json").read_text()).items():
+    for name, text in json.loads((DATA / f"slurm/cgroup-{version}.json").read_text()).items():
         (users.root / name).parent.mkdir(parents=True, exist_ok=True)
         (users.root / name).write_text(text)
-    users.process(31, "7:freezer:/slurm_vm/uid_0/job_2\n3:cpuacct:/slurm_vm/uid_0/job_22\n0::/\n")
-    users.file.write_text("0 15568 25\n0 15544 25\n0 31 50\n2 31 9\n")
-    gpus, joules, _ = users.measure("--slurm-job", 2)
+    users.process(31, other)
+    users.file.write_text(f"0 {task} 25\n0 {batch} 25\n0 31 50\n2 31 9\n")
+    gpus, joules, _ = users.measure("--slurm-job", job)
     for gpu, used, share in zip(gpus, joules, (0.5, 0, 0)):
         check(gpu, used, share)
 
