@@ -24,6 +24,7 @@ struct run {
 	json_t **slots; /* record of case i, repeat r at i * plan->repeat + r - 1; NULL = none */
 	int number, ran;
 	int blocks; /* number of blocks of the plan that is known so far */
+	bool asked; /* a case was asked to end; it may have been complete by then */
 };
 
 /* One run of a case. */
@@ -154,6 +155,7 @@ static int run_worker(struct run *r, const struct turn *t, const json_t *job, bo
 		.job = job,
 		.timeout_s = json_number_value(json_object_get(how, "timeout_s")),
 		.cancel_fd = r->o->cancel_fd,
+		.asked = &r->asked,
 		.watch_pid = guarded ? jm_guard_pid(*r->guard) : 0,
 		.store = r->o->store,
 		.out_fd = r->o->out_fd,
@@ -304,7 +306,7 @@ static int run_turn(struct run *r, const struct turn *t, struct jm_err *err)
 	json_decref(*slot(r, t));
 	*slot(r, t) = record;
 	tell(r, t, JM_RUN_ENDS, NULL, record);
-	return jm_record_is_interrupted(record) ? jm_err_set(err, JM_EINTR, "Interrupted.") : 0;
+	return r->asked ? jm_err_set(err, JM_EINTR, "Interrupted.") : 0;
 }
 
 /* ---- the plan ---- */

@@ -43,6 +43,7 @@ struct jm_case_options {
 	 * SIGINT asks native work to end after its step, with a record that says "interrupted".
 	 */
 	int cancel_fd;
+	bool *asked; /* becomes true when cancel_fd was read, also if the case was already complete; NULL = not wanted */
 	int watch_pid;		/* the case fails when this process ends; 0 = none */
 	struct jm_store *store; /* that trace goes to; NULL = nowhere */
 	int out_fd;		/* where its standard output goes; -1 = nowhere */

@@ -329,6 +329,8 @@ static void take_cancel(struct jm__child *c)
 	char bytes[256]; /* at least one signalfd_siginfo */
 	ssize_t n = read(c->o->cancel_fd, bytes, sizeof(bytes));
 
+	if (n > 0 && c->o->asked)
+		*c->o->asked = true;
 	if (n > 0 && !ask_to_stop(c, bytes, n))
 		stop_workers(c, JM__CANCELLED);
 }

@@ -110,6 +110,18 @@ def test_work_ends_after_its_step_with_a_record(tmp_path):
     assert again["status"] == "ok" and "interrupted" not in again and again["steps"] > r["steps"]
 
 
+def test_ctrl_c_after_the_last_step_of_a_case_ends_the_sweep():
+    """Steps of 1 ms: about half of the signals come between the last step of a case and its end."""
+    for tenth in range(10):
+        child = subprocess.Popen([BIN, "run", "null", "--source", "null", "--step-time", "1ms", "--steps", "1", "--warmup",
+                                  "0", "--selftest", "0", "--repeat", "1000"], stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.PIPE, text=True)
+        assert "[   1/1000]" in child.stderr.readline()
+        time.sleep(0.003 * tenth)
+        os.kill(child.pid, signal.SIGINT)
+        assert "[1000/1000]" not in child.communicate(timeout=60)[1] and child.returncode == 130
+
+
 def test_sigterm_ends_work_at_once(tmp_path):
     store = tmp_path / "s.db"
     child = subprocess.Popen([BIN, *WORK, "--seconds", "30", "--store", str(store)], stdout=subprocess.DEVNULL,
