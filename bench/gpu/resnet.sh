@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # joulemark and PyTorch train the same ResNet on the same card, one after the other, joulemark before and
-# after: bench/gpu/resnet.sh [MODEL [BATCH [PRECISION]]]. JM_BIN names the program, JM_BACKENDS its plug-ins.
+# after, and at last with JM_CUDA_FAST: bench/gpu/resnet.sh [MODEL [BATCH [PRECISION]]]. JM_BIN names the program, JM_BACKENDS its plug-ins.
 set -eu
 model=${1:-resnet50} batch=${2:-256} precision=${3:-bf16}
 here=$(dirname "$0")
@@ -25,3 +25,4 @@ echo "joulemark $(own)"
 echo "peer      $(python3 "$here/resnet_torch.py" --model "$model" --batch "$batch" --precision "$precision" \
 	--seconds "$seconds")"
 echo "joulemark $(own)"
+echo "fast      $(JM_CUDA_FAST=1 own)"

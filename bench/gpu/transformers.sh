@@ -4,8 +4,8 @@
 # bench/gpu/transformers.sh [NETWORK...], of gpt-117m gpt-800m llama vit-l16 llama3-8b (bf16-true, batch 1, on both
 # sides: 80 GB) llama3-8b-max (the largest batch of each; for PyTorch TORCH_BATCH, 2); and gpt-800m-fp8 llama-fp8
 # llama3-8b-fp8, joulemark alone: products in 8 bits beside those in 16. JM_BIN names the program,
-# SECONDS_EACH the length of a run, KEEP= the option that selects which results are kept for gradients. For each network:
-# joulemark, joulemark with JM_CUDA_FAST, PyTorch.
+# SECONDS_EACH the length of a run, KEEP an option that selects which results are kept for gradients (--keep-all).
+# For each network: joulemark, joulemark with JM_CUDA_FAST, PyTorch.
 set -eu
 here=$(dirname "$0")
 seconds=${SECONDS_EACH:-6}
@@ -21,7 +21,7 @@ print(json.dumps({"items_s": r["throughput"], "items_per_joule": joules and r["i
     "bytes": r["plan"]["peak_bytes"], "steps": r["steps"], "loss": r["loss_last"]}))'
 }
 
-read -ra kept <<<"--precision bf16 ${KEEP---keep-all}" # KEEP= for what run keeps by itself
+read -ra kept <<<"--precision bf16 ${KEEP:-}"
 true_8b=(layers=32 hidden=4096 heads=32 kv-heads=8 ffn=14336 vocab=128256 context=2048 theta=500000 true=1)
 
 compare() { # NAME, options of joulemark, "--", arguments of train_torch.py
