@@ -35,18 +35,31 @@ def test_tables_are_the_records(tmp_path, name, axis, unit):
     assert done.returncode == 0, done.stderr
     shown = json.dumps(json.loads(done.stdout))
     assert "measured" in shown
-    text = jm("report", path, "--width", "200", "--columns", "all").stdout
+    text = jm("report", path, "--width", "300", "--columns", "all").stdout
+    (head,) = [re.split(r"\s{2,}", row.strip()) for row in text.splitlines() if row.startswith(axis)]
     for record in raw(path):
         if record["status"] != "ok":
             continue
         (gpu,) = [m for m in record["meters"] if m["scope"] == "gpu"]
         value = record["options"][axis]
         (line,) = [cells(row) for row in text.splitlines() if cells(row)[:1] == [value]]
-        assert float(line[2]) == pytest.approx(record["throughput"], rel=1e-3)
+        assert float(line[head.index(f"{unit}/s")]) == pytest.approx(record["throughput"], rel=1e-3)
         assert record["unit"] == unit
         # by the driver's own counter, and by integration of power within 2 %
         assert gpu["joules_counter"] == pytest.approx(gpu["joules_integrated"], rel=0.02)
-        assert float(line[3]) == pytest.approx(gpu["joules"] * record["throughput"] / record["items"], rel=1e-3)
+        assert float(line[head.index("W")]) == pytest.approx(
+            gpu["joules"] * record["throughput"] / record["items"], rel=1e-3)
+
+
+def test_global_batches_of_the_paper():
+    """Items are those of whole steps, which the device had finished: 16 to 4096 sequences of 2048 tokens."""
+    records = raw(DATA / "gpt-800m.db")
+    assert sorted(8 * int(r["options"]["accumulate"]) for r in records) == [16, 64, 256, 1024, 4096]
+    for r in records:
+        (steady,) = [p for p in r["phases"] if p["name"] == "steady"]
+        assert r["items"] == r["steps"] * 8 * int(r["options"]["accumulate"]) * 2048
+        assert r["throughput"] == pytest.approx(r["items"] / (steady["end_s"] - steady["start_s"]), rel=1e-3)
+        assert r["alignment"]["error_ns"] < 1e5 and r["verified"]
 
 
 def test_memory_that_is_not_enough_is_a_result(tmp_path):
