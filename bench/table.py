@@ -6,7 +6,8 @@
 
 Speed and memory come from bench/step.py, sizes and FLOPs from `joulemark describe`, errors from the parity
 tests (tests/cli/test_parity*.py), which run here. --json stores all raw figures, --from FILE writes the
-Markdown from stored figures. Needs a machine without other load for half an hour.
+Markdown from stored figures. --gpu-errors REPORT keeps the errors that the same tests found on a GPU, from pytest's report
+(docs/gpu.md, Correctness, has the command). Needs a machine without other load for half an hour.
 """
 import datetime
 import json
@@ -86,6 +87,12 @@ def describe(found):
     return {key: plan[key] for key in ("parameters", "flops_model_per_item", "flops_executed_per_item")}
 
 
+def rows_of(report):
+    """The figures that the parity tests left in pytest's report."""
+    kept = xml.etree.ElementTree.parse(report).iter("property")
+    return [json.loads(p.get("value")) for p in kept if p.get("name") == "parity"]
+
+
 def parity():
     """(a row per network and precision, did all tests pass), by running the parity tests."""
     with tempfile.TemporaryDirectory() as folder:
@@ -97,9 +104,7 @@ def parity():
             check=False, stdout=sys.stderr,
             env={**os.environ, "JM_BUILD": str(step.BUILD.resolve()), "JM_BIN": str(BIN.resolve()),
                  "JM_BACKENDS": str(step.BUILD.resolve() / "backends")})
-        kept = xml.etree.ElementTree.parse(report).iter("property")
-        rows = [json.loads(p.get("value")) for p in kept if p.get("name") == "parity"]
-    return rows, done.returncode == 0
+        return rows_of(report), done.returncode == 0
 
 
 def collect(given):
@@ -113,6 +118,12 @@ def collect(given):
     return data
 
 
+def keep_gpu_errors(report, note):
+    path = ROOT / "docs" / table_gpu.ERRORS_FILE
+    data = {"schema": "joulemark.speed-gpu-errors/1", "about": note, "rows": rows_of(report)}
+    path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+
+
 def main():
     parser = step.arguments(__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--no-parity", dest="parity", action="store_false")
@@ -122,7 +133,11 @@ def main():
     parser.add_argument("--json", type=pathlib.Path, default=ROOT / "docs" / "speed.json")
     parser.add_argument("--from", dest="kept", type=pathlib.Path, metavar="JSON",
                         help="measure nothing, write the page of these figures")
+    parser.add_argument("--gpu-errors", type=pathlib.Path, metavar="REPORT",
+                        help="pytest's report of the parity tests on a GPU, kept with --note; use it with --from")
     given = parser.parse_args()
+    if given.gpu_errors:
+        keep_gpu_errors(given.gpu_errors, given.note)
     if given.kept:
         data = json.loads(given.kept.read_text(encoding="utf-8"))
     else:

@@ -22,6 +22,22 @@ MEMORY = """\
 Memory beside parameters, gradients and the optimizer's moments, in GB: joulemark's plan, PyTorch's tensors at their maximum, and what
 PyTorch's allocator reserves for them."""
 
+ERRORS_FILE = "speed_gpu_errors.json"  # beside speed_gpu.json; written by bench/table.py --gpu-errors
+
+ERRORS = """\
+The comparison of [Errors against f64](#errors-against-f64) on a GPU. joulemark and PyTorch have the same start values; the truth is
+PyTorch's f64 on the same GPU, which agrees with `ref` in f64 to rounding. PyTorch runs in eager mode (not compiled) with its
+`scaled_dot_product_attention` and images channels last. tf32: allowed for products and convolutions. bf16, fp16: autocast, in fp16 with a
+loss scale of 1024. fp8: PyTorch's `_scaled_mm` for the linear layers of blocks, each factor scaled by its own maximum, the rest as in bf16.
+Each cell: joulemark's error : PyTorch's = ratio; above 2 the test fails."""
+
+SMALL = {
+    "basic": "resnet18, 8 wide", "bottleneck": "resnet of 14 layers, 8 wide", "resnet18": "resnet18, 64 wide",
+    "resnet50": "resnet50, 64 wide", "vit": "vit", "gpt learned": "gpt", "gpt rotary": "gpt, rotary positions", "llama": "llama",
+    "mlp": "mlp", "towers": "towers",
+}
+PRECISIONS = ("f32", "tf32", "bf16", "fp16", "fp8")
+
 
 def number(x):
     return f"{x:,.0f}" if x >= 1000 else f"{x:.1f}" if x >= 10 else f"{x:.2f}"
@@ -101,6 +117,19 @@ MEMORY_HEAD = ["network, batch", "precision", "GPU, card", "joulemark", "PyTorch
                "of tensors, aim 0.80", "of reserve, aim 0.80"]
 
 
+def errors(path):
+    """Parts of the page; none where there are no figures."""
+    if not path.exists():
+        return []
+    data = json.loads(path.read_text(encoding="utf-8"))
+    names, rows = list(SMALL), []
+    for row in sorted(data["rows"], key=lambda r: (names.index(r["name"]), PRECISIONS.index(r["precision"]))):
+        pairs = zip(row["joulemark"], row["pytorch"])
+        rows.append([SMALL[row["name"]], row["precision"], *(f"{a:.2g} : {b:.2g} = {a / b:.2f}" for a, b in pairs)])
+    return ["### Errors against f64 on GPUs", ERRORS, data["about"],
+            table(["network", "precision", "losses", "gradients", "worst gradient"], 2, rows)]
+
+
 def section(path):
     """Markdown; empty where there are no figures."""
     if not path.exists():
@@ -110,5 +139,5 @@ def section(path):
              if row.get("fast" if mode == "fast" else "joulemark")]
     memory = [cells for cells in map(memory_cells, data["rows"]) if cells]
     parts = ["## On GPUs", METHOD, data["about"], table(SPEED_HEAD, 4, speed), data["verdict"], MEMORY,
-             table(MEMORY_HEAD, 3, memory), data["memory"]]
+             table(MEMORY_HEAD, 3, memory), data["memory"], *errors(path.with_name(ERRORS_FILE))]
     return "\n" + "\n\n".join(part for part in parts if part) + "\n"

@@ -44,6 +44,17 @@ def test_modes_and_memory(tmp_path):
     assert memory[3:] == ["8.0", "10.0", "9.0", "**0.80**", "0.89"]
 
 
+def test_errors_beside_the_figures(tmp_path):
+    rows = [{"name": "gpt learned", "precision": p, "joulemark": [3e-3, 2e-3, 1e-3], "pytorch": [2e-3, 2e-3, 4e-3]} for p in ("fp8", "f32")]
+    (tmp_path / table_gpu.ERRORS_FILE).write_text(json.dumps({"about": "A card.", "rows": rows}))
+    file = tmp_path / "a.json"
+    file.write_text(json.dumps({"about": "", "verdict": "", "memory": "", "rows": []}))
+    assert "A card." in table_gpu.section(file)
+    first, second = lines_of(table_gpu.section(file), "gpt")
+    assert (first[1], second[1]) == ("f32", "fp8")
+    assert first[2:] == ["0.003 : 0.002 = 1.50", "0.002 : 0.002 = 1.00", "0.001 : 0.004 = 0.25"]
+
+
 def test_page_is_of_the_stored_figures():
     """docs/speed.md ends with the section of docs/speed_gpu.json."""
     page = (SOURCE / "docs" / "speed.md").read_text(encoding="utf-8")
