@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/rng.h"
+#include "workloads/fit_batch.h"
 #include "workloads/kernel_run.h"
 #include "workloads/work_device.h"
 
@@ -97,8 +98,8 @@ static int take_part(struct copy *s, const struct jm_device *d, struct jm_err *e
 		p->memory[i] = d->backend->alloc(d->dev, s->bytes);
 	if (!p->memory[0] || !p->memory[1])
 		return jm_err_set(err, JM_ENOMEM,
-			"Two pieces of %.3g GB do not fit on %.70s; give a smaller --size.",
-			(double)s->bytes / 1e9, d->props.name);
+			"Two pieces of %.3g GB do not fit on %.70s; give a smaller --size.%s",
+			(double)s->bytes / 1e9, d->props.name, jm_fit_others(d));
 	code = jm_event_new(d, &p->done[0], err);
 	return code ? code : jm_event_new(d, &p->done[1], err);
 }

@@ -37,6 +37,13 @@ size_t jm_fit_memory(const struct jm_ctx *ctx, const struct jm_device *device)
 	return here && (!has || here < has) ? here : has;
 }
 
+const char *jm_fit_others(const struct jm_device *device)
+{
+	return device->props.host_memory ? ""
+					 : " Another process may hold memory of the device; "
+					   "'joulemark doctor' tells how much is free.";
+}
+
 /* ---- the search ------------------------------------------------------------------------------------------ */
 
 struct search {
@@ -129,8 +136,8 @@ int jm_fit_batch(struct jm_training *t, struct jm_device *device, size_t limit, 
 	if (!code && !s.good)
 		return jm_err_set(err, JM_ENOMEM,
 			"Not even a batch of %d fits: it needs %.2f GB, but %.2f GB are available; "
-			"use a smaller sequence or model, or --recompute.",
-			least, s.bad_peak / 1e9, (double)limit / 1e9);
+			"use a smaller sequence or model, or --recompute.%s",
+			least, s.bad_peak / 1e9, (double)limit / 1e9, jm_fit_others(device));
 	for (int round = 0; !code && !is_found(&s); round++)
 		code = try_batch(&s, round ? next_batch(&s, round) : least + 1, err);
 	if (!code)

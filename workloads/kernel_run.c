@@ -94,8 +94,9 @@ static int check_memory(const struct jm_kernel *k, struct jm_err *err)
 		return 0;
 	return jm_err_set(err, JM_ENOMEM,
 		"Out of memory before the first step: %.2f GB are needed, and %.2f GB may be taken "
-		"on %.70s; take smaller dimensions.",
-		(double)needs / 1e9, (double)has / 1e9, k->device.props.name);
+		"on %.70s; take smaller dimensions.%s",
+		(double)needs / 1e9, (double)has / 1e9, k->device.props.name,
+		jm_fit_others(&k->device));
 }
 
 static void describe(struct jm_kernel *k)

@@ -290,10 +290,10 @@ static int check_memory(const struct train *s, struct jm_err *err)
 	return jm_err_set(err, JM_ENOMEM,
 		"Out of memory before the first step: batch %lld needs %.2f GB (%.2f GB stay, %.2f "
 		"GB of activations and scratch), and %.2f GB may be taken; take a smaller batch "
-		"(--batch max finds the largest), sequence or model, or --recompute.",
+		"(--batch max finds the largest), sequence or model, or --recompute.%s",
 		(long long)s->training.batch, (double)peak_of(s) / 1e9,
 		(double)p->persistent_bytes / 1e9, (double)p->arena_bytes / 1e9,
-		(double)s->memory / 1e9);
+		(double)s->memory / 1e9, jm_fit_others(&s->device));
 }
 
 static int make_program(struct train *s, struct jm_err *err)

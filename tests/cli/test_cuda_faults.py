@@ -4,6 +4,7 @@ have on demand. Each fault gives a clear message and status 125, and other cases
 import json
 import os
 import pathlib
+import re
 
 import pytest
 
@@ -85,6 +86,15 @@ def test_unsupported_generation(env):
 def test_memory_held_by_another(env):
     text = refusal(env, "open=2@0")
     assert "out of memory" in text and "nother process" in text and "nvidia-smi" in text
+
+
+def test_most_of_the_memory_held_by_another(env):
+    """The context can be created; the case's own memory is what does not fit. Another device goes on."""
+    status, found = run(env, "held=81920", device="cuda:0,ref")
+    assert status != 0 and "do not fit" in found["cuda:0"]["reason"] and "Another process" in found["cuda:0"]["reason"]
+    assert found["ref"]["status"] == "ok"
+    (row,) = doctor(env, "held=61440")  # of 80 GiB, so 20 GiB or 21.5 GB are free, less a reserve
+    assert 20 < float(re.search(r"([0-9.]+) GB of memory free", row["why"]).group(1)) < 21.5
 
 
 def test_taken_in_exclusive_mode(env):

@@ -10,6 +10,7 @@
  *	count=CODE		cudaGetDeviceCount returns that error: 35 driver too old (of CUDA 11.4), 100 no device...
  *	driver=V		version that the driver reports (13000); 0 = no driver
  *	open=CODE@1		the first stream on GPU 1 returns that error: 2 memory held, 46 exclusive mode
+ *	held=MB			another process holds that many MB of the 80 GiB on each GPU
  *	late=1			queued work is done when the host waits for it, and no sooner
  *	copies=CODE@N		the N-th copy returns that error, and so does every call after it
  *	peers=CODE		access between GPUs returns that error when it is enabled; 0 = it is not possible at all
@@ -113,9 +114,15 @@ cudaError_t cudaSetDevice(int gpu)
 	return fake_cuda.broken;
 }
 
+/* What other processes leave; this process's own memory is not counted. */
+static size_t free_bytes(void)
+{
+	return ((size_t)80 << 30) - ((size_t)one("held", 10240) << 20);
+}
+
 cudaError_t cudaMemGetInfo(size_t *available, size_t *total)
 {
-	*available = (size_t)70 << 30;
+	*available = free_bytes();
 	*total = (size_t)80 << 30;
 	return fake_cuda.broken;
 }
@@ -176,6 +183,8 @@ bool fake_cuda_is_on(const void *memory, int gpu)
 
 cudaError_t cudaMalloc(void **memory, size_t bytes)
 {
+	if (bytes > free_bytes())
+		return cudaErrorMemoryAllocation;
 	return take(memory, bytes, fake_cuda.gpu);
 }
 
