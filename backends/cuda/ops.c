@@ -37,12 +37,6 @@ static bool covers(const struct cuda_op *op, const struct jm_group *group)
 	return true;
 }
 
-static bool knows_tf32(enum jm_op op)
-{
-	return op == JM_OP_LINEAR || op == JM_OP_LINEAR_DGRAD || op == JM_OP_LINEAR_WGRAD ||
-	       op == JM_OP_CONV || op == JM_OP_CONV_DGRAD || op == JM_OP_CONV_WGRAD;
-}
-
 /* Types of 8 bits are supported for factors of products and for the ops that make or copy them. */
 static bool knows_f8(enum jm_op op)
 {
@@ -56,16 +50,12 @@ static bool knows_type(const struct jm_node *n, const struct jm_tensor *t)
 	       (cuda_is_f8(t) && knows_f8(n->op));
 }
 
-/* Only the backend ref computes in f64. */
+/* Only the backend ref computes in f64. tf32 permits rounding: attention then computes in f32. */
 static int check_types(const struct jm_node *n, struct jm_err *err)
 {
 	const struct jm_tensor *t[JM_NODE_IN + JM_NODE_OUT];
 	int count = 0;
 
-	if (n->math == JM_MATH_TF32 && n->flops_executed > 0 && !knows_tf32(n->op))
-		return jm_err_set(err, JM_ENOSUP,
-			"Backend cuda has no tf32 for %s; use --precision f32 or bf16.",
-			jm_op_name(n->op));
 	for (int i = 0; i < n->n_in; i++)
 		t[count++] = n->in[i];
 	for (int i = 0; i < n->n_out; i++)

@@ -42,6 +42,12 @@ def test_most_is_kept_within_a_percent(env, model):
     assert every["peak_bytes"] - most["peak_bytes"] > 0.25 * again * BYTES  # what is moved frees memory
 
 
+@pytest.mark.parametrize("precision", ["f32", "tf32", "bf16", "bf16-true", "fp16", "fp8", "fp8-true"])
+@pytest.mark.parametrize("model", [GPT[:-1], LLAMA[:-1]], ids=["gpt", "llama"])
+def test_every_precision_is_planned(env, model, precision):
+    assert plan(env, *model, precision)["peak_bytes"] > 0
+
+
 def test_logits_stand_in_chunks_where_that_is_cheap(env):
     """gpt-117m: 32768 rows of 50304 in 16 bits whole, a quarter of them in chunks of the loss, which reads and writes the
     gradient of 50257 x 768 in f32 three times more."""

@@ -60,14 +60,17 @@ losses() { # MODEL DEVICE PRECISION [STEPS [TOOL...]]
 		"${words[@]:1:2}" "${!words[3]}" "$work/w" 1 "${words[@]:4}"
 }
 
+# The first loss knows no training yet: what rounding begins grows in a resnet50 within a few steps to 0.3, in f32, too.
 compare() { # MODEL PRECISION LARGEST DIFFERENCE [PRECISION OF THE PROCESSOR]
-	local cpu=$work/cpu.$1.${4:-$2}
+	local cpu=$work/cpu.$1.${4:-$2} first=0.1
+	[ "$2" = f32 ] && first=1e-5
 	[ -s "$images" ] || make_images
 	{ [ -s "$cpu" ] || losses "$1" cpu "${4:-$2}" >"$cpu"; } && losses "$1" cuda:0 "$2" >"$work/cuda" &&
-		paste "$cpu" "$work/cuda" | awk -v most="$3" '
+		paste "$cpu" "$work/cuda" | awk -v most="$3" -v first="$first" '
 			/nan|inf/ {print; wrong = 1}
 			{d = $1 - $3; if (d < 0) d = -d; if (d > worst) {worst = d; at = NR}}
-			END {print "largest difference of a loss:", worst + 0, "in step", at + 0 ", at most", most
+			NR == 1 {begin = d; if (d > first) wrong = 1}
+			END {print "difference of the first loss:", begin ", at most", first "; largest:", worst + 0, "in step", at + 0 ", at most", most
 				exit !(NR == 20 && worst <= most && !wrong)}'
 }
 
@@ -201,15 +204,15 @@ while read -r model f32 short; do
 	step "losses $model bf16" 40 compare "$model" bf16 "$short"
 	step "losses $model fp16" 40 compare "$model" fp16 "$short" f32
 done <<END
-	resnet18 0.01 0.2
-	resnet50 0.05 1
+	resnet18 0.05 0.2
+	resnet50 1 1
 	vit 1e-4 0.1
 	gpt 1e-3 0.1
 	llama 1e-3 0.1
 END
 step "losses in chunks" 40 chunked gpt bf16 0.1
 step "losses without masters" 40 compare gpt bf16-true 0.1
-if python3 -c 'import pytest, torch, torchvision' 2>/dev/null; then step "errors beside PyTorch" 200 beside_pytorch; fi
+if python3 -c 'import pytest, torch, torchvision' 2>/dev/null; then step "errors beside PyTorch" 300 beside_pytorch; fi
 step "fp8 losses of gpt" 40 compare gpt fp8 0.1
 step "fp8 losses of llama" 40 compare llama fp8 0.1
 step "fp8 losses without masters" 40 compare llama fp8-true 0.1
