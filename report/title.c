@@ -119,29 +119,41 @@ static const struct jm_machine *machine_of(
 	return &g->machine[s->first_machine];
 }
 
-/* What distinguishes its machine from that of another series of its name: the host, else
- * devices, else drivers. */
-static void title_machine(
-	const struct jm_grouping *g, struct jm_group_series *s, const bool *part_differs)
-{
-	const struct jm_machine *m = machine_of(g, s);
-
-	if (part_differs[JM_MACHINE_HOST] && s->n_machines > 1)
-		jm_text_append(s->title, sizeof(s->title), ", ", m->models);
-	else if (part_differs[JM_MACHINE_HOST] && *m->part[JM_MACHINE_HOST])
-		jm_text_append(s->title, sizeof(s->title), ", on ", m->part[JM_MACHINE_HOST]);
-	for (int i = JM_MACHINE_DEVICES; i < JM_MACHINE_PARTS; i++)
-		if (part_differs[i] && s->n_machines == 1)
-			jm_text_append(s->title, sizeof(s->title), ", ",
-				i == JM_MACHINE_DEVICES ? m->ids : m->part[i]);
-}
-
 /* Series of one name: what they have, and where their machines differ. */
 struct names {
 	json_t *parameters;
 	int n, first; /* of the series */
-	bool part_differs[JM_MACHINE_PARTS];
+	bool part_differs[JM_MACHINE_PARTS], models_differ;
 };
+
+/* "GPU-8f000000"; where models differ "1 x NVIDIA H100 (GPU-8f000000)" */
+static void title_devices(
+	struct jm_group_series *s, const struct jm_machine *m, const struct names *names)
+{
+	char both[400];
+
+	jm_text_format(both, sizeof(both), "%s (%s)", m->models, m->ids);
+	jm_text_append(s->title, sizeof(s->title), ", ",
+		names->models_differ && *m->models ? both : m->ids);
+}
+
+/* What distinguishes its machine from that of another series of its name: the host, else
+ * devices, else drivers. */
+static void title_machine(
+	const struct jm_grouping *g, struct jm_group_series *s, const struct names *names)
+{
+	const struct jm_machine *m = machine_of(g, s);
+	const bool *differs = names->part_differs;
+
+	if (differs[JM_MACHINE_HOST] && s->n_machines > 1)
+		jm_text_append(s->title, sizeof(s->title), ", ", m->models);
+	else if (differs[JM_MACHINE_HOST] && *m->part[JM_MACHINE_HOST])
+		jm_text_append(s->title, sizeof(s->title), ", on ", m->part[JM_MACHINE_HOST]);
+	if (differs[JM_MACHINE_DEVICES] && s->n_machines == 1)
+		title_devices(s, m, names);
+	if (differs[JM_MACHINE_DRIVERS] && s->n_machines == 1)
+		jm_text_append(s->title, sizeof(s->title), ", ", m->part[JM_MACHINE_DRIVERS]);
+}
 
 static void note_series(const struct jm_grouping *g, int index, struct names *names)
 {
@@ -156,6 +168,7 @@ static void note_series(const struct jm_grouping *g, int index, struct names *na
 	for (int i = 0; i < JM_MACHINE_PARTS; i++)
 		if (strcmp(m->part[i], first->part[i]) != 0)
 			names->part_differs[i] = true;
+	names->models_differ = names->models_differ || strcmp(m->models, first->models) != 0;
 	note_parameters(g, jm_dim_parameters(s->record), names->parameters);
 }
 
@@ -185,7 +198,7 @@ int jm_group_tell_apart(struct jm_grouping *g)
 
 		title_differences(g, s, jm_dim_parameters(s->record), names[name[i]].parameters,
 			names[name[i]].n);
-		title_machine(g, s, names[name[i]].part_differs);
+		title_machine(g, s, &names[name[i]]);
 	}
 	for (int i = 0; names && i < g->n_series; i++)
 		json_decref(names[i].parameters);

@@ -62,6 +62,17 @@ def test_global_batches_of_the_paper():
         assert r["alignment"]["error_ns"] < 1e5 and r["verified"]
 
 
+def test_models_name_what_is_compared(tmp_path):
+    """Two stores of one work: each system has the model of its GPU; of two cards of one model the id is enough."""
+    files = [shutil.copy(folder / f"{name}.db", tmp_path / f"{folder.name}-{name}.db")
+             for folder in (DATA, H200) for name in ("resnet50", "gpt-800m")]
+    text = jm("compare", "--published", *files, "--width", "200").stdout
+    names = set(re.findall(r"cuda:0, bf16, (.*?\))  ", text))
+    assert names == {"1 x NVIDIA H100 80GB HBM3 (GPU-88208d89)", "1 x NVIDIA H100 80GB HBM3 (GPU-9231c766)",
+                     "1 x NVIDIA H200 (GPU-a9d1bfa3)"}
+    assert "nvidia 580" not in text  # the same driver
+
+
 def test_memory_that_is_not_enough_is_a_result(tmp_path):
     path = tmp_path / "a.db"
     shutil.copy(DATA / "resnet50.db", path)
