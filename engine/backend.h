@@ -300,9 +300,11 @@ struct jm_tensor {
  *			norm, clip and g' as adamw. For i < n_decay g' += weight_decay p; m = momentum m + g';
  *			p -= lr (nesterov ? g' + momentum m : m).
  * all-reduce-start	in  x f32|f64[n]; out y, the same tensor: an interval of gradients, replaced by
- *			its sum over the ranks. The engine runs this op and the next one over the gang's
+ *			its sum over the ranks. The engine runs this op and the next ones over the gang's
  *			communicator; they are never offered to a backend
- * all-reduce-wait	in  x f32|f64[n]; out y, the same tensor: all gradients; done when every start is done
+ * all-reduce-wait	in  x any[n]; out y, the same tensor; done when every transfer that was started is done
+ * reduce-scatter-start	in  x f32|f64[W n], W ranks; out y f32|f64[n]: the own rank's share of the sum over the ranks
+ * all-gather-start	in  x any[n]; out y any[W n]: the shares of all ranks; x may be the own share in y
  */
 #define JM_OPS(X)                                                                                  \
 	X(EMBED, "embed")                                                                          \
@@ -358,7 +360,9 @@ struct jm_tensor {
 	X(TOP1, "top1")                                                                            \
 	X(MSE, "mse")                                                                              \
 	X(ALL_REDUCE_START, "all-reduce-start")                                                    \
-	X(ALL_REDUCE_WAIT, "all-reduce-wait")
+	X(ALL_REDUCE_WAIT, "all-reduce-wait")                                                      \
+	X(REDUCE_SCATTER_START, "reduce-scatter-start")                                            \
+	X(ALL_GATHER_START, "all-gather-start")
 enum jm_op {
 #define X(name, text) JM_OP_##name,
 	JM_OPS(X)

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Places the starts of sums over ranks: each after the unit that completes a bucket. */
+/* Places the transfers between ranks: each sum starts after the unit that completes a bucket; with a sharded update
+ * each gather starts after the unit that updates a segment. */
 #include "reduce.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "optimizer.h"
 #include "rng.h"
 #include "tensor.h"
 
@@ -26,12 +28,20 @@ struct buckets {
 
 bool jm_reduce_is_start(const struct jm_unit *u)
 {
-	return u->group.node[0]->op == JM_OP_ALL_REDUCE_START;
+	enum jm_op op = u->group.node[0]->op;
+
+	return op == JM_OP_ALL_REDUCE_START || op == JM_OP_REDUCE_SCATTER_START;
+}
+
+bool jm_reduce_is_gather(const struct jm_unit *u)
+{
+	return u->group.node[0]->op == JM_OP_ALL_GATHER_START;
 }
 
 bool jm_reduce_is_node(const struct jm_unit *u)
 {
-	return jm_reduce_is_start(u) || u->group.node[0]->op == JM_OP_ALL_REDUCE_WAIT;
+	return jm_reduce_is_start(u) || jm_reduce_is_gather(u) ||
+	       u->group.node[0]->op == JM_OP_ALL_REDUCE_WAIT;
 }
 
 static int by_place(const void *a, const void *b)
@@ -86,24 +96,23 @@ static void find_last_writes(const struct buckets *b)
 	}
 }
 
-static struct jm_unit *new_unit(
-	struct buckets *b, enum jm_op op, struct jm_tensor *t, struct jm_err *err)
+static int new_unit(struct buckets *b, enum jm_op op, struct jm_tensor *from, struct jm_tensor *to,
+	struct jm_err *err)
 {
 	struct jm_graph *g = b->p->graph;
 	struct jm_unit *u = calloc(1, sizeof(*u));
-	struct jm_node *node = jm_graph_node(g, op, &t, &t);
+	struct jm_node *node = jm_graph_node(g, op, &from, &to);
 
 	if (!u || !node) {
 		free(u);
-		jm_err_set(err, JM_ENOMEM, "Out of memory for a program.");
-		return NULL;
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a program.");
 	}
-	node->bytes = (double)t->bytes;
+	node->bytes = (double)(from->bytes > to->bytes ? from->bytes : to->bytes);
 	u->group.n_nodes = 1;
 	u->group.node[0] = node;
 	u->choice.flops_executed = 0;
 	b->order[b->n_order++] = u;
-	return u;
+	return 0;
 }
 
 /* Adds the node that starts the sum of pieces i to k - 1. */
@@ -121,7 +130,7 @@ static int add_start(struct buckets *b, int i, int k, struct jm_err *err)
 	jm_graph_cell(g, view)->slab_offset = from;
 	for (int j = i; j < k; j++)
 		b->piece[j].sent = true;
-	return new_unit(b, JM_OP_ALL_REDUCE_START, view, err) ? 0 : err->code;
+	return new_unit(b, JM_OP_ALL_REDUCE_START, view, view, err);
 }
 
 /* Starts, after unit `at`, the sums of intervals of complete pieces with at least `least` bytes. */
@@ -151,23 +160,95 @@ static int last_write(const struct buckets *b)
 	return last;
 }
 
+/* ---- a sharded update -------------------------------------------------------------------------------------- */
+
+/* The last unit that writes a gradient of the segment. */
+static int completed_by(const struct buckets *b, const struct jm_segment *s)
+{
+	size_t size = jm_dtype_bytes(b->slab->type), from = (size_t)s->from * size;
+	int last = -1;
+
+	for (int i = 0; i < b->n; i++)
+		if (b->piece[i].from < from + s->grads->bytes && b->piece[i].to > from &&
+			b->piece[i].last > last)
+			last = b->piece[i].last;
+	return last < 0 ? last_write(b) : last;
+}
+
+static int add_scatters(struct buckets *b, int at, struct jm_err *err)
+{
+	const struct jm_shard *s = b->p->graph->shard;
+	int code = 0;
+
+	for (int i = s->n - 1; i >= 0 && !code; i--)
+		if (completed_by(b, &s->segment[i]) == at)
+			code = new_unit(b, JM_OP_REDUCE_SCATTER_START, s->segment[i].grads,
+				s->segment[i].own_grads, err);
+	return code;
+}
+
+static bool contains(const struct jm_unit *u, const struct jm_node *n)
+{
+	for (int k = 0; k < u->group.n_nodes; k++)
+		if (u->group.node[k] == n)
+			return true;
+	return false;
+}
+
+/* The transfers after a unit of the update. */
+static int add_gathers(struct buckets *b, const struct jm_unit *u, struct jm_err *err)
+{
+	const struct jm_graph *g = b->p->graph;
+	const struct jm_shard *s = g->shard;
+	int code = 0;
+
+	if (contains(u, jm_graph_cell(g, s->own_norm)->producer)) {
+		code = new_unit(b, JM_OP_ALL_GATHER_START, s->own_norm, s->norms, err);
+		if (!code)
+			code = new_unit(b, JM_OP_ALL_REDUCE_WAIT, s->norms, s->norms, err);
+	}
+	for (int i = 0; i < s->n && !code; i++)
+		if (contains(u, s->segment[i].last))
+			code = new_unit(b, JM_OP_ALL_GATHER_START, s->segment[i].updated,
+				s->segment[i].whole, err);
+	return code;
+}
+
+/* ---- the new order ------------------------------------------------------------------------------------------- */
+
+/* The transfers after unit `at`; last: the last unit that writes a gradient. */
+static int add_after(struct buckets *b, int at, int n_micro, int last, struct jm_err *err)
+{
+	const struct jm_graph *g = b->p->graph;
+	size_t least = g->bucket_bytes ? g->bucket_bytes : JM_BUCKET_BYTES;
+
+	if (g->shard && at >= n_micro)
+		return add_gathers(b, b->p->unit[at], err);
+	if (g->shard)
+		return add_scatters(b, at, err);
+	return at < n_micro && at <= last ? add_starts(b, at, at < last ? least : 1, err) : 0;
+}
+
 /* Every unit is put into the new order, also after an error, so that the program frees it. */
 static int insert(struct buckets *b, struct jm_err *err)
 {
 	struct jm_program *p = b->p;
-	size_t least = p->graph->bucket_bytes ? p->graph->bucket_bytes : JM_BUCKET_BYTES;
+	struct jm_shard *s = p->graph->shard;
+	struct jm_tensor *updated = s ? jm_graph_find(p->graph, "slab.parameters") : NULL;
 	int code = 0, n_micro = p->n_micro, last = last_write(b);
 
 	for (int i = 0; i < p->n_units; i++) {
 		if (i == n_micro) {
 			p->n_micro = b->n_order;
-			if (!code && !new_unit(b, JM_OP_ALL_REDUCE_WAIT, b->slab, err))
-				code = err->code;
+			if (!code)
+				code = new_unit(b, JM_OP_ALL_REDUCE_WAIT, b->slab, b->slab, err);
 		}
 		b->order[b->n_order++] = p->unit[i];
-		if (!code && i < n_micro && i <= last)
-			code = add_starts(b, i, i < last ? least : 1, err);
+		if (!code)
+			code = add_after(b, i, n_micro, last, err);
 	}
+	if (!code && s)
+		code = new_unit(b, JM_OP_ALL_REDUCE_WAIT, updated, updated, err);
 	return code;
 }
 
@@ -184,11 +265,15 @@ static void take_order(struct buckets *b)
 
 static int add(struct buckets *b, struct jm_err *err)
 {
+	size_t n;
 	int code;
 
 	find_pieces(b);
 	find_last_writes(b);
-	b->order = calloc((size_t)b->p->n_units + (size_t)b->n + 1, sizeof(struct jm_unit *));
+	n = (size_t)b->p->n_units + (size_t)b->n + 1;
+	if (b->p->graph->shard) /* a scatter and a gather of each segment, that of the norms, and three waits */
+		n += 2 * (size_t)b->p->graph->shard->n + 4;
+	b->order = calloc(n, sizeof(struct jm_unit *));
 	if (!b->order)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a program.");
 	code = insert(b, err);
@@ -233,9 +318,9 @@ uint64_t jm_reduce_digest(const struct jm_program *p)
 	for (int i = 0; i < p->n_units; i++)
 		if (jm_reduce_is_start(p->unit[i]))
 			digest = add_cell(
-				digest, jm_graph_cell(g, p->unit[i]->group.node[0]->out[0]));
+				digest, jm_graph_cell(g, p->unit[i]->group.node[0]->in[0]));
 	for (int i = 0; i < g->n_cells && digest; i++)
-		if (g->cell[i]->slab && g->cell[i]->t.class == JM_CLASS_PARAM)
+		if (jm_update_trains(g->cell[i]))
 			digest = add_cell(digest, g->cell[i]);
 	return digest;
 }

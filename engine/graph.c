@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "op.h"
+#include "optimizer.h"
 #include "tensor.h"
 
 struct jm_graph *jm_graph_new(enum jm_dtype precision)
@@ -30,6 +31,7 @@ void jm_graph_free(struct jm_graph *g)
 		free(g->cell[i]);
 	for (int i = 0; i < g->n_nodes; i++)
 		free(g->node[i]);
+	jm_shard_free(g->shard);
 	free(g->cell);
 	free(g->node);
 	free(g);

@@ -57,6 +57,8 @@ struct jm_cell {
 	size_t offset;		 /* in the program's memory, bytes */
 };
 
+struct jm_shard;
+
 struct jm_graph {
 	struct jm_cell **cell; /* [id] */
 	int n_cells, cap_cells;
@@ -80,7 +82,12 @@ struct jm_graph {
 	/* micro-steps whose gradients are summed before an update; 0 means 1 */
 	int micro_steps;
 	int ranks;	     /* ranks that train together, each on different samples; 0 means 1 */
+	int rank;	     /* the own one of these, from 0 */
 	size_t bucket_bytes; /* smallest sum of gradients over ranks; 0 means JM_BUCKET_BYTES */
+	/* each rank updates a share of the parameters; set before jm_graph_adamw, not with g->matrix of
+	 * another type than g->vector */
+	bool shards_update;
+	struct jm_shard *shard; /* optimizer.h; NULL = every rank updates all parameters */
 	struct jm_err err;
 };
 

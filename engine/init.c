@@ -129,6 +129,27 @@ static void fill(const struct jm_graph *g, const struct jm_cell *c, uint64_t see
 			pthread_join(thread[i], NULL);
 }
 
+/* The copy of a parameter that persists (shard_update.c) begins with the parameter's values, rounded. */
+static int write_copy(
+	struct jm_program *p, const struct jm_cell *c, const void *values, struct jm_err *err)
+{
+	struct jm_tensor *copy = c->copy;
+	void *data;
+	int code;
+
+	if (!copy || copy->class != JM_CLASS_PARAM)
+		return 0;
+	data = malloc(copy->bytes);
+	if (!data)
+		return jm_err_set(
+			err, JM_ENOMEM, "Out of memory for start values of %s.", copy->name);
+	for (int64_t i = 0; i < jm_tensor_count(copy); i++)
+		jm_element_set(copy->type, data, i, jm_element_get(c->t.type, values, i));
+	code = jm_program_write(p, copy, data, err);
+	free(data);
+	return code;
+}
+
 int jm_program_init(struct jm_program *p, uint64_t seed, struct jm_err *err)
 {
 	uint64_t n = 0; /* parameters so far; other tensors must not change their values */
@@ -148,6 +169,8 @@ int jm_program_init(struct jm_program *p, uint64_t seed, struct jm_err *err)
 		fill(p->graph, c, jm_rng(seed, n), data);
 		n += c->t.class == JM_CLASS_PARAM;
 		code = jm_program_write(p, &c->t, data, err);
+		if (!code)
+			code = write_copy(p, c, data, err);
 		free(data);
 	}
 	return code;

@@ -131,10 +131,22 @@ static void live_gradients(struct jm_program *p)
 	}
 }
 
+/* A slab that no unit names lives through its views; slabs persist, so one unit is enough. */
+static void live_slabs(const struct jm_program *p)
+{
+	for (int i = 0; i < p->graph->n_cells; i++) {
+		const struct jm_cell *c = p->graph->cell[i];
+
+		if (c->slab && c->first >= 0 && jm_graph_cell(p->graph, c->slab)->first < 0)
+			touch(p, c->slab, c->first);
+	}
+}
+
 void jm_program_liveness(struct jm_program *p)
 {
 	for (int i = 0; i < p->n_units; i++)
 		touch_unit(p, i);
+	live_slabs(p);
 	live_gradients(p);
 	for (int i = 0; i < p->n_units; i++)
 		place_over(p, i);

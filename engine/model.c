@@ -231,6 +231,8 @@ static void scale_loss(const struct jm_training *t, struct jm_graph *g, struct j
 
 	g->micro_steps = t->micro_steps;
 	g->ranks = t->ranks;
+	g->rank = t->rank;
+	g->shards_update = t->shards_update && !t->pure;
 	g->bucket_bytes = t->bucket_bytes;
 	if (t->scaled)
 		scale = jm_graph_tensor(g, JM_CLASS_INPUT, g->vector, 1, &two, "loss.scale");

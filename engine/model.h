@@ -113,8 +113,10 @@ struct jm_training {
 	int micro_steps;
 	/* ranks that train together, each with `batch` samples in a micro-step; 0 means 1 */
 	int ranks;
+	int rank; /* the own one of these, from 0 */
 	/* smallest sum of gradients over ranks; 0 means JM_BUCKET_BYTES (reduce.h) */
 	size_t bucket_bytes;
+	bool shards_update; /* with several ranks each updates a share of the parameters; not with `pure` */
 	bool pure; /* no f32 masters: matrices, their gradients and moments, and the residual stream are in the
 		    * compute type */
 	bool fp8;	      /* linear layers inside blocks multiply in 8 bits: fp8.c */

@@ -144,6 +144,8 @@ static const struct jm_op_row rows[JM_OP_COUNT] = {
 	[JM_OP_MSE] = {3, 2, -1, flops_none},
 	[JM_OP_ALL_REDUCE_START] = {1, 1, -1, flops_none},
 	[JM_OP_ALL_REDUCE_WAIT] = {1, 1, -1, flops_none},
+	[JM_OP_REDUCE_SCATTER_START] = {1, 1, -1, flops_none},
+	[JM_OP_ALL_GATHER_START] = {1, 1, -1, flops_none},
 };
 
 const struct jm_op_row *jm_op_row(enum jm_op op)

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The update: flat slabs of parameters, gradients and moments; global norm and update over them. */
-#include "graph.h"
+#include "optimizer.h"
 
 #include <stdio.h>
 
 #include "tensor.h"
 
-#define ALIGN	 64 /* bytes, of every view */
 #define OPS(...) ((struct jm_tensor *const[]){__VA_ARGS__})
 
-static bool is_trained(const struct jm_cell *c)
+bool jm_update_trains(const struct jm_cell *c)
 {
 	return c->t.class == JM_CLASS_PARAM && c->grad;
 }
@@ -30,12 +29,12 @@ static int64_t place(struct jm_graph *g, bool matrices, int64_t n)
 	int64_t first_grad = share_gradients(g) ? 0 : n;
 	size_t size = jm_dtype_bytes(matrices ? g->matrix : g->vector);
 	size_t grad_size = jm_dtype_bytes(matrices ? g->gradient : g->vector);
-	int64_t align = ALIGN / (int64_t)size;
+	int64_t align = JM_UPDATE_ALIGN / (int64_t)size;
 
 	for (int i = 0; i < g->n_cells; i++) {
 		struct jm_cell *c = g->cell[i];
 
-		if (!is_trained(c) || (c->t.rank > 1) != matrices)
+		if (!jm_update_trains(c) || (c->t.rank > 1) != matrices)
 			continue;
 		c->slab_offset = (size_t)(n - first) * size;
 		jm_graph_cell(g, c->grad)->slab_offset = (size_t)(n - first_grad) * grad_size;
@@ -49,7 +48,7 @@ enum part { ALL, MATRICES, VECTORS };
 
 static bool is_of(const struct jm_cell *c, enum part part)
 {
-	return is_trained(c) && (part == ALL || (c->t.rank > 1) == (part == MATRICES));
+	return jm_update_trains(c) && (part == ALL || (c->t.rank > 1) == (part == MATRICES));
 }
 
 static void make_views(
@@ -65,7 +64,7 @@ static void make_views(
 	}
 }
 
-static struct jm_tensor *flat(
+struct jm_tensor *jm_update_flat(
 	struct jm_graph *g, enum jm_class class, enum jm_dtype type, int64_t n, const char *name)
 {
 	return jm_graph_tensor(g, class, type, 1, &n, name);
@@ -74,13 +73,13 @@ static struct jm_tensor *flat(
 const char *const jm_update_names[] = {"adamw", "adam", "sgd", NULL};
 
 /* "adamw.m", "adamw.m.vectors" */
-static struct jm_tensor *state(struct jm_graph *g, enum jm_class class, enum jm_dtype type,
+struct jm_tensor *jm_update_state(struct jm_graph *g, enum jm_class class, enum jm_dtype type,
 	enum jm_update kind, const char *what, int64_t n)
 {
 	char name[32];
 
 	snprintf(name, sizeof(name), "%s.%s", jm_update_names[kind], what);
-	return flat(g, class, type, n, name);
+	return jm_update_flat(g, class, type, n, name);
 }
 
 static void set_sgd(struct jm_node *update, const struct jm_adamw *how, int64_t n_decay)
@@ -102,6 +101,19 @@ static void set_adamw(struct jm_node *update, const struct jm_adamw *how, int64_
 	update->attr.adamw.n_decay = n_decay;
 }
 
+struct jm_node *jm_update_node(struct jm_graph *g, const struct jm_adamw *how,
+	struct jm_tensor *const in[4], struct jm_tensor *const out[3], int64_t n_decay)
+{
+	static const enum jm_op ops[] = {JM_OP_ADAMW, JM_OP_ADAM, JM_OP_SGD};
+	struct jm_node *update = jm_graph_node(g, ops[how->kind], in, out);
+
+	if (update && how->kind == JM_UPDATE_SGD)
+		set_sgd(update, how, n_decay);
+	else if (update)
+		set_adamw(update, how, n_decay);
+	return update;
+}
+
 /* The values that the updates of all parts share. */
 struct update {
 	const struct jm_adamw *how;
@@ -119,7 +131,7 @@ static struct jm_tensor *grads_of(struct jm_graph *g, const struct update *u, en
 	*ret_slab = part == VECTORS && u->rest ? u->rest : u->grads;
 	if (!*ret_slab || n == jm_tensor_count(*ret_slab))
 		return *ret_slab;
-	view = flat(g, JM_CLASS_GRAD, g->vector, n, "slab.gradients.part");
+	view = jm_update_flat(g, JM_CLASS_GRAD, g->vector, n, "slab.gradients.part");
 	if (!view)
 		return NULL;
 	jm_graph_cell(g, view)->slab = *ret_slab;
@@ -130,27 +142,23 @@ static struct jm_tensor *grads_of(struct jm_graph *g, const struct update *u, en
 static void append_update(struct jm_graph *g, const struct update *u, enum part part, int64_t from,
 	int64_t n, int64_t n_decay)
 {
-	static const enum jm_op ops[] = {JM_OP_ADAMW, JM_OP_ADAM, JM_OP_SGD};
 	enum jm_dtype type = part == MATRICES ? g->matrix : g->vector;
 	enum jm_update kind = u->how->kind;
 	bool sgd = kind == JM_UPDATE_SGD, second = part == VECTORS;
-	struct jm_tensor *p = flat(
+	struct jm_tensor *p = jm_update_flat(
 		g, JM_CLASS_PARAM, type, n, second ? "slab.parameters.vectors" : "slab.parameters");
 	struct jm_tensor *slab, *d = grads_of(g, u, part, from, n, &slab);
-	struct jm_tensor *m = state(g, JM_CLASS_OPT, type, kind, second ? "m.vectors" : "m", n);
+	struct jm_tensor *m =
+		jm_update_state(g, JM_CLASS_OPT, type, kind, second ? "m.vectors" : "m", n);
 	struct jm_tensor *v =
-		sgd ? NULL : state(g, JM_CLASS_OPT, type, kind, second ? "v.vectors" : "v", n);
-	struct jm_node *node;
+		sgd ? NULL
+		    : jm_update_state(g, JM_CLASS_OPT, type, kind, second ? "v.vectors" : "v", n);
 
 	if (g->err.code)
 		return;
 	make_views(g, part, p, slab);
-	node = jm_graph_node(g, ops[kind], OPS(d, u->norm, u->now, u->scale), OPS(p, m, v));
+	jm_update_node(g, u->how, OPS(d, u->norm, u->now, u->scale), OPS(p, m, v), n_decay);
 	g->n_update++;
-	if (node && sgd)
-		set_sgd(node, u->how, n_decay);
-	else if (node)
-		set_adamw(node, u->how, n_decay);
 }
 
 /* Adds slabs for n elements, of which the first n_matrices belong to matrices. */
@@ -159,25 +167,29 @@ static void add_gradients(struct jm_graph *g, struct update *u, int64_t n_matric
 	bool split = !share_gradients(g) && n_matrices && n > n_matrices;
 	int64_t n_first = split ? n_matrices : n;
 
-	u->grads = flat(
+	u->grads = jm_update_flat(
 		g, JM_CLASS_GRAD, n_matrices ? g->gradient : g->vector, n_first, "slab.gradients");
 	if (split)
-		u->rest = flat(g, JM_CLASS_GRAD, g->vector, n - n_first, "slab.gradients.vectors");
+		u->rest = jm_update_flat(
+			g, JM_CLASS_GRAD, g->vector, n - n_first, "slab.gradients.vectors");
 }
 
 int jm_graph_adamw(struct jm_graph *g, const struct jm_adamw *how, struct jm_err *err)
 {
 	bool split = g->matrix != g->vector;
-	int64_t n_decay = place(g, true, 0), n = place(g, false, n_decay);
-	int64_t n_now = (how->kind == JM_UPDATE_SGD ? 1 : 3) + split;
+	int64_t n_decay, n, n_now = (how->kind == JM_UPDATE_SGD ? 1 : 3) + split;
 	struct update u = {.how = how, .scale = jm_graph_find(g, "loss.scale")};
 
+	if (g->shards_update && jm_graph_ranks(g) > 1)
+		return jm_graph_shard_update(g, how, err);
+	n_decay = place(g, true, 0);
+	n = place(g, false, n_decay);
 	if (!n)
 		return jm_err_set(err, JM_EBUG,
 			"Nothing can be trained, because no parameter has a gradient.");
 	add_gradients(g, &u, n_decay, n);
-	u.now = state(g, JM_CLASS_INPUT, g->vector, how->kind, "now", n_now);
-	u.norm = flat(g, JM_CLASS_SCALAR, g->vector, 1, "grad.norm");
+	u.now = jm_update_state(g, JM_CLASS_INPUT, g->vector, how->kind, "now", n_now);
+	u.norm = jm_update_flat(g, JM_CLASS_SCALAR, g->vector, 1, "grad.norm");
 	if (g->err.code)
 		return jm_err_set(err, g->err.code, "%s", g->err.text);
 	jm_graph_node(g, JM_OP_NORM, OPS(u.grads, u.rest), OPS(u.norm));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs the sums over ranks: asynchronously on the third queue of the device, or synchronously in
+/* Runs the transfers between ranks: asynchronously on the third queue of the device, or synchronously in
  * host memory. */
 #include "reduce.h"
 
@@ -7,13 +7,17 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "optimizer.h"
 
-#define SLOTS 3 /* steps; all events of older steps are reached */
+/* waits of three steps, at most: for gradients and, with a sharded update, norms and parameters; all events of older
+ * steps are reached */
+#define SLOTS 9
 
-/* Events on the compute queue before and after the wait of a step. */
+/* Events on the compute queue before and after a wait. */
 struct gap {
 	struct jm_event before, behind;
-	bool open; /* recorded, but not read yet */
+	bool open;  /* recorded, but not read yet */
+	bool first; /* of its step */
 };
 
 struct jm_reduction {
@@ -21,8 +25,8 @@ struct jm_reduction {
 	void *stream; /* of the third queue; NULL = sums are made in host memory */
 	struct jm_event ready, done;
 	struct gap gap[SLOTS];
-	int now;	/* the gap of the next step */
-	double seconds; /* of the steps read so far */
+	int now;	/* the gap of the next wait */
+	double seconds; /* of the waits read so far */
 	long steps;
 };
 
@@ -94,11 +98,11 @@ static int read_gap(struct jm_reduction *r, struct gap *gap, struct jm_err *err)
 	if (code)
 		return code;
 	r->seconds += seconds;
-	r->steps++;
+	r->steps += gap->first;
 	return 0;
 }
 
-/* Sums in host memory, in this call, so it first waits for the device to finish the gradients. */
+/* Transfers in host memory, in this call, so it first waits for the device to finish what is sent. */
 static int start_on_host(struct jm_reduction *r, const struct jm_transfer *t, struct jm_err *err)
 {
 	int code = jm_event_record(&r->ready, JM_QUEUE_COMPUTE, err);
@@ -123,19 +127,38 @@ static int start_on_device(struct jm_reduction *r, struct jm_transfer *t, struct
 	return code ? code : r->comm->transport->start(r->comm->state, t, err);
 }
 
-static int start(struct jm_program *p, const struct jm_tensor *t, struct jm_err *err)
+static int start(struct jm_program *p, struct jm_transfer *t, struct jm_err *err)
 {
 	struct jm_reduction *r = p->reduction;
-	bool wide = t->type == JM_F64;
-	struct jm_transfer sum = {.kind = JM_ALL_REDUCE,
-		.type = wide ? JM_COMM_F64 : JM_COMM_F32,
-		.from = t->data,
-		.to = t->data,
-		.count = t->bytes / (wide ? sizeof(double) : sizeof(float))};
 
 	if (r->comm->transport->host_memory)
-		return start_on_host(r, &sum, err);
-	return start_on_device(r, &sum, err);
+		return start_on_host(r, t, err);
+	return start_on_device(r, t, err);
+}
+
+static int start_sum(struct jm_program *p, const struct jm_node *n, struct jm_err *err)
+{
+	const struct jm_tensor *to = n->out[0];
+	bool wide = to->type == JM_F64, scatter = n->op == JM_OP_REDUCE_SCATTER_START;
+	struct jm_transfer sum = {.kind = scatter ? JM_REDUCE_SCATTER : JM_ALL_REDUCE,
+		.type = wide ? JM_COMM_F64 : JM_COMM_F32,
+		.from = n->in[0]->data,
+		.to = to->data,
+		.count = to->bytes / (wide ? sizeof(double) : sizeof(float))};
+
+	return start(p, &sum, err);
+}
+
+static int start_gather(struct jm_program *p, const struct jm_tensor *from,
+	const struct jm_tensor *to, struct jm_err *err)
+{
+	struct jm_transfer gather = {.kind = JM_ALL_GATHER,
+		.type = JM_COMM_BYTE,
+		.from = from->data,
+		.to = to->data,
+		.count = from->bytes};
+
+	return start(p, &gather, err);
 }
 
 /* Makes the compute queue wait for the third queue, between two events that measure the wait. */
@@ -153,31 +176,48 @@ static int wait_on_device(struct jm_reduction *r, struct gap *gap, struct jm_err
 	return code;
 }
 
-static int wait_for_sums(struct jm_reduction *r, struct jm_err *err)
+/* first: it is the first wait of its step */
+static int wait_for_transfers(struct jm_reduction *r, bool first, struct jm_err *err)
 {
 	struct gap *gap = &r->gap[r->now];
 	int code;
 
 	if (r->comm->transport->host_memory) {
-		r->steps++;
+		r->steps += first;
 		return 0;
 	}
 	code = read_gap(r, gap, err);
+	gap->first = first;
 	r->now = (r->now + 1) % SLOTS;
 	return code ? code : wait_on_device(r, gap, err);
 }
 
 int jm_reduce_run(struct jm_program *p, const struct jm_unit *u, struct jm_err *err)
 {
+	const struct jm_node *n = u->group.node[0];
+
 	if (!p->reduction)
 		return jm_err_set(
 			err, JM_EBUG, "A program of several ranks runs without a communicator.");
+	if (jm_reduce_is_gather(u))
+		return start_gather(p, n->in[0], n->out[0], err);
 	if (!jm_reduce_is_start(u))
-		return wait_for_sums(p->reduction, err);
+		return wait_for_transfers(p->reduction, n->out[0]->class == JM_CLASS_GRAD, err);
 	/* gradients of several micro-steps are summed before the sum over ranks */
 	if (p->micro_now < jm_program_micro_steps(p))
 		return 0;
-	return start(p, u->group.node[0]->out[0], err);
+	return start_sum(p, n, err);
+}
+
+int jm_reduce_gather(struct jm_program *p, struct jm_err *err)
+{
+	const struct jm_shard *s = p->graph->shard;
+	int code = 0;
+
+	for (int i = 0; s && i < s->n && !code; i++)
+		if (s->segment[i].masters != s->segment[i].updated)
+			code = start_gather(p, s->segment[i].masters, s->segment[i].params, err);
+	return code ? code : jm_device_sync(p->device, err);
 }
 
 int jm_program_run_unit(struct jm_program *p, int unit, struct jm_err *err)
@@ -197,7 +237,9 @@ struct jm_reduce_cost jm_reduce_cost(struct jm_program *p)
 	for (int i = 0; i < p->n_units; i++)
 		if (jm_reduce_is_start(p->unit[i])) {
 			cost.buckets++;
-			cost.bytes += (double)p->unit[i]->group.node[0]->out[0]->bytes;
+			cost.bytes += (double)p->unit[i]->group.node[0]->in[0]->bytes;
+		} else if (jm_reduce_is_gather(p->unit[i])) {
+			cost.gathered += (double)p->unit[i]->group.node[0]->out[0]->bytes;
 		}
 	if (!r || jm_device_sync(p->device, NULL))
 		return cost;

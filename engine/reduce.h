@@ -4,7 +4,8 @@
  *
  * The backward pass finishes gradients one after the other. After the unit that completes a bucket
  * (enough adjacent gradients of a slab) a node starts the sum of this interval, while the backward
- * pass continues; a node at the start of the update waits for all.
+ * pass continues; a node at the start of the update waits for all. With a sharded update (shard_update.c) each
+ * rank receives a share of the sum, and what it updates is gathered.
  */
 #ifndef JM_REDUCE_H
 #define JM_REDUCE_H
@@ -15,15 +16,17 @@
 /* The default, as large as that of torch.nn.parallel.DistributedDataParallel. */
 #define JM_BUCKET_BYTES ((size_t)25 << 20)
 
-/* The cost of the sums in a step. */
+/* The cost of the transfers in a step. */
 struct jm_reduce_cost {
 	int buckets;
-	double bytes; /* bytes of gradients that are summed */
+	double bytes;	 /* bytes of gradients that are summed */
+	double gathered; /* bytes of parameters that are gathered after a sharded update */
 	/* seconds that computation waits for sums, mean of the steps so far; NAN = unknown */
 	double exposed;
 };
 
-bool jm_reduce_is_start(const struct jm_unit *u);
+bool jm_reduce_is_start(const struct jm_unit *u);  /* of a sum of gradients */
+bool jm_reduce_is_gather(const struct jm_unit *u); /* of shares */
 bool jm_reduce_is_node(const struct jm_unit *u);
 /* Inserts the nodes into a scheduled program; does nothing for a single rank. */
 int jm_program_add_reduction(struct jm_program *p, struct jm_err *err);
@@ -40,6 +43,9 @@ int jm_reduce_open(struct jm_program *p, const struct jm_comm *comm, struct jm_e
 void jm_reduce_close(struct jm_program *p); /* a program without a reduction is allowed */
 /* A unit for which jm_reduce_is_node holds. */
 int jm_reduce_run(struct jm_program *p, const struct jm_unit *u, struct jm_err *err);
+/* Brings all parameters up to date after a sharded update, of which each rank updates a share; all ranks call this
+ * between two steps. Waits for the device. */
+int jm_reduce_gather(struct jm_program *p, struct jm_err *err);
 /* The cost so far; waits for the device. */
 struct jm_reduce_cost jm_reduce_cost(struct jm_program *p);
 void jm_reduce_reset(struct jm_program *p); /* discards the steps so far */

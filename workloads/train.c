@@ -227,8 +227,11 @@ static int evaluate(struct train *s, struct jm_err *err)
 	struct jm_evaluated e;
 	int code;
 
-	if (!s->eval.every || s->begun % s->eval.every || s->work->rank)
-		return 0; /* one rank evaluates for all: their parameters are the same */
+	if (!s->eval.every || s->begun % s->eval.every)
+		return 0;
+	code = s->graph->shard ? jm_reduce_gather(s->program, err) : 0;
+	if (code || s->work->rank)
+		return code; /* one rank evaluates for all: their parameters are the same */
 	code = jm_evaluation_run(&s->eval, &e, err);
 	if (!code)
 		tell_evaluation(s, &e);
@@ -289,9 +292,10 @@ static void keep_reduction(struct train *s)
 		return;
 	cost = jm_reduce_cost(s->program);
 	json_object_set_new(s->work->more, "communication",
-		json_pack("{s:s, s:i, s:f, s:o}", "transport",
-			jm_gang_comm(&s->gang)->transport->name, "buckets", cost.buckets,
-			"bytes_per_step", cost.bytes, "exposed_s_per_step",
+		json_pack("{s:s, s:b, s:i, s:f, s:f, s:o}", "transport",
+			jm_gang_comm(&s->gang)->transport->name, "shard_update", !!s->graph->shard,
+			"buckets", cost.buckets, "bytes_per_step", cost.bytes,
+			"gathered_bytes_per_step", cost.gathered, "exposed_s_per_step",
 			number_or_null(cost.exposed)));
 }
 

@@ -10,6 +10,7 @@
 #include "engine/tensor.h"
 
 static const char *const batch_words[] = {"max", NULL};
+static const char *const shard_words[] = {"auto", "on", "off", NULL};
 static const char *const image_kinds[] = {"once", "fresh", NULL};
 
 #define OPTION_INT(text, low, high, value, what)                                                   \
@@ -146,6 +147,12 @@ const struct jm_option jm_train_options[] = {
 		"smallest size, in MiB, of a bucket of gradients that the ranks sum during the "
 		"backward pass; if it exceeds all gradients, they are summed once after the "
 		"backward pass. 25 when not given"),
+	OPTION_WORD("shard-update", shard_words, "auto",
+		"with --ranks: each rank receives the sum of a share of the gradients, updates "
+		"this "
+		"share of the parameters and keeps the optimizer's state of it only; then the "
+		"ranks "
+		"gather the parameters. auto: off, because it SAYS"),
 	OPTION_INT("threads", 0, 4096, "0",
 		"threads of each rank on the host; 0 = all that may be used, divided among the "
 		"ranks"),
@@ -247,6 +254,18 @@ static int check_kept(const struct train *s, struct jm_err *err)
 		"decide that already; omit one of them.");
 }
 
+static int check_shard(const struct train *s, struct jm_err *err)
+{
+	bool on = !strcmp(jm_values_text(s->work->options, "shard-update"), "on");
+
+	if (on && s->training.pure)
+		return jm_err_set(err, JM_EUSAGE,
+			"--shard-update on needs a --precision with f32 masters or f64, and %s has "
+			"none; omit it.",
+			s->work->precision);
+	return 0;
+}
+
 static size_t bucket_bytes(double mib)
 {
 	return isnan(mib) ? 0 : (size_t)(mib * 1048576);
@@ -269,6 +288,8 @@ static int choose_model(struct train *s, struct jm_err *err)
 	s->training.seq = isnan(seq) ? 0 : (int64_t)seq;
 	s->training.micro_steps = (int)jm_train_option(s, "accumulate");
 	s->training.ranks = s->work->world;
+	s->training.rank = s->work->rank;
+	s->training.shards_update = !strcmp(jm_values_text(o, "shard-update"), "on");
 	s->training.bucket_bytes = bucket_bytes(jm_train_option(s, "bucket"));
 	s->training.dropout = jm_train_option(s, "dropout");
 	s->training.recompute = jm_train_option(s, "recompute") > 0;
@@ -291,6 +312,8 @@ static int choose_model(struct train *s, struct jm_err *err)
 		code = check_eval(s, err);
 	if (!code)
 		code = check_kept(s, err);
+	if (!code)
+		code = check_shard(s, err);
 	return code ? code : check_update(s, err);
 }
 
