@@ -195,6 +195,49 @@ static bool contains(const struct jm_unit *u, const struct jm_node *n)
 	return false;
 }
 
+/* True if the unit reads a part of the segment. */
+static bool reads(const struct buckets *b, const struct jm_unit *u, const struct jm_segment *s)
+{
+	const struct jm_cell *whole = jm_graph_cell(b->p->graph, s->whole);
+
+	for (int k = 0; k < u->group.n_nodes; k++)
+		for (int i = 0; i < u->group.node[k]->n_in; i++) {
+			const struct jm_tensor *t = u->group.node[k]->in[i];
+			const struct jm_cell *c = t ? jm_graph_cell(b->p->graph, t) : NULL;
+
+			if (c && c->slab == whole->slab &&
+				c->slab_offset < whole->slab_offset + whole->t.bytes &&
+				whole->slab_offset < c->slab_offset + c->t.bytes)
+				return true;
+		}
+	return false;
+}
+
+static void find_readers(const struct buckets *b)
+{
+	struct jm_shard *s = b->p->graph->shard;
+
+	for (int i = 0; i < s->n; i++) {
+		s->segment[i].reader = 0;
+		while (s->segment[i].reader < b->p->n_micro - 1 &&
+			!reads(b, b->p->unit[s->segment[i].reader], &s->segment[i]))
+			s->segment[i].reader++;
+	}
+}
+
+/* What unit `at` is the first to read must have been gathered. */
+static int add_waits(struct buckets *b, int at, struct jm_err *err)
+{
+	const struct jm_shard *s = b->p->graph->shard;
+	int code = 0;
+
+	for (int i = 0; i < s->n && !code; i++)
+		if (s->segment[i].reader == at)
+			code = new_unit(b, JM_OP_ALL_REDUCE_WAIT, s->segment[i].whole,
+				s->segment[i].whole, err);
+	return code;
+}
+
 /* The transfers after a unit of the update. */
 static int add_gathers(struct buckets *b, const struct jm_unit *u, struct jm_err *err)
 {
@@ -233,11 +276,13 @@ static int add_after(struct buckets *b, int at, int n_micro, int last, struct jm
 static int insert(struct buckets *b, struct jm_err *err)
 {
 	struct jm_program *p = b->p;
-	struct jm_shard *s = p->graph->shard;
-	struct jm_tensor *updated = s ? jm_graph_find(p->graph, "slab.parameters") : NULL;
-	int code = 0, n_micro = p->n_micro, last = last_write(b);
+	int code = 0, n_micro = p->n_micro, n_once = p->n_once, last = last_write(b);
 
 	for (int i = 0; i < p->n_units; i++) {
+		if (!code && p->graph->shard && i < n_micro)
+			code = add_waits(b, i, err);
+		if (i == n_once - 1)
+			p->n_once = b->n_order + 1;
 		if (i == n_micro) {
 			p->n_micro = b->n_order;
 			if (!code)
@@ -247,8 +292,6 @@ static int insert(struct buckets *b, struct jm_err *err)
 		if (!code)
 			code = add_after(b, i, n_micro, last, err);
 	}
-	if (!code && s)
-		code = new_unit(b, JM_OP_ALL_REDUCE_WAIT, updated, updated, err);
 	return code;
 }
 
@@ -270,9 +313,11 @@ static int add(struct buckets *b, struct jm_err *err)
 
 	find_pieces(b);
 	find_last_writes(b);
+	if (b->p->graph->shard)
+		find_readers(b);
 	n = (size_t)b->p->n_units + (size_t)b->n + 1;
-	if (b->p->graph->shard) /* a scatter and a gather of each segment, that of the norms, and three waits */
-		n += 2 * (size_t)b->p->graph->shard->n + 4;
+	if (b->p->graph->shard) /* of each segment a scatter, a gather and a wait; the norms */
+		n += 3 * (size_t)b->p->graph->shard->n + 2;
 	b->order = calloc(n, sizeof(struct jm_unit *));
 	if (!b->order)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a program.");

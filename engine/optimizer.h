@@ -26,6 +26,7 @@ struct jm_segment {
 		*whole; /* gathered after the update: this rank's share, the interval */
 	struct jm_tensor *masters, *params; /* the same in the type of the masters */
 	const struct jm_node *last;	    /* of the update; completes `updated` */
+	int reader; /* the first unit that reads `whole`, before transfers are placed */
 };
 
 /* shard_update.c: the update of a program whose ranks divide it among themselves. */

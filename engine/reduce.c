@@ -9,9 +9,7 @@
 #include "base/clock.h"
 #include "optimizer.h"
 
-/* waits of three steps, at most: for gradients and, with a sharded update, norms and parameters; all events of older
- * steps are reached */
-#define SLOTS 9
+#define STEPS 3 /* all events of older steps are reached */
 
 /* Events on the compute queue before and after a wait. */
 struct gap {
@@ -24,7 +22,11 @@ struct jm_reduction {
 	const struct jm_comm *comm;
 	void *stream; /* of the third queue; NULL = sums are made in host memory */
 	struct jm_event ready, done;
-	struct gap gap[SLOTS];
+	struct jm_event *gathered; /* [segments] of a sharded update: its parameters are gathered */
+	bool *open; /* [segments] gathered, and computation has not waited for it yet */
+	int n_segments;
+	struct gap *gap; /* [n_gaps]: the waits of the last steps */
+	int n_gaps;
 	int now;	/* the gap of the next wait */
 	double seconds; /* of the waits read so far */
 	long steps;
@@ -37,13 +39,26 @@ const char *jm_reduce_transport(const struct jm_device *d)
 	return "nccl";
 }
 
+/* A step waits for its gradients and, with a sharded update, for norms and each segment. */
+static bool make_room(struct jm_reduction *r, const struct jm_shard *shard)
+{
+	r->n_segments = shard ? shard->n : 0;
+	r->n_gaps = STEPS * (r->n_segments + 2);
+	r->gathered = calloc((size_t)r->n_segments + 1, sizeof(*r->gathered));
+	r->open = calloc((size_t)r->n_segments + 1, sizeof(*r->open));
+	r->gap = calloc((size_t)r->n_gaps, sizeof(*r->gap));
+	return r->gathered && r->open && r->gap;
+}
+
 static int make_events(struct jm_reduction *r, const struct jm_device *d, struct jm_err *err)
 {
 	int code = jm_event_new(d, &r->ready, err);
 
 	if (!code)
 		code = jm_event_new(d, &r->done, err);
-	for (int i = 0; i < SLOTS && !code; i++) {
+	for (int i = 0; i < r->n_segments && !code; i++)
+		code = jm_event_new(d, &r->gathered[i], err);
+	for (int i = 0; i < r->n_gaps && !code; i++) {
 		code = jm_event_new(d, &r->gap[i].before, err);
 		if (!code)
 			code = jm_event_new(d, &r->gap[i].behind, err);
@@ -60,7 +75,10 @@ int jm_reduce_open(struct jm_program *p, const struct jm_comm *comm, struct jm_e
 	if (!p->reduction)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for sums over ranks.");
 	p->reduction->comm = comm;
-	code = make_events(p->reduction, d, err);
+	if (make_room(p->reduction, p->graph->shard))
+		code = make_events(p->reduction, d, err);
+	else
+		code = jm_err_set(err, JM_ENOMEM, "Out of memory for sums over ranks.");
 	if (!code && !comm->transport->host_memory)
 		code = d->backend->stream(d->dev, JM_QUEUE_COMM, &p->reduction->stream, err);
 	if (code)
@@ -76,10 +94,15 @@ void jm_reduce_close(struct jm_program *p)
 		return;
 	jm_event_drop(&r->ready);
 	jm_event_drop(&r->done);
-	for (int i = 0; i < SLOTS; i++) {
+	for (int i = 0; r->gathered && i < r->n_segments; i++)
+		jm_event_drop(&r->gathered[i]);
+	for (int i = 0; r->gap && i < r->n_gaps; i++) {
 		jm_event_drop(&r->gap[i].before);
 		jm_event_drop(&r->gap[i].behind);
 	}
+	free(r->gathered);
+	free(r->open);
+	free(r->gap);
 	free(r);
 	p->reduction = NULL;
 }
@@ -161,35 +184,73 @@ static int start_gather(struct jm_program *p, const struct jm_tensor *from,
 	return start(p, &gather, err);
 }
 
-/* Makes the compute queue wait for the third queue, between two events that measure the wait. */
-static int wait_on_device(struct jm_reduction *r, struct gap *gap, struct jm_err *err)
+/* The segment of a sharded update with these parameters; -1 = none. */
+static int segment_of(const struct jm_program *p, const struct jm_tensor *whole)
 {
-	int code = jm_event_record(&gap->before, JM_QUEUE_COMPUTE, err);
+	const struct jm_shard *s = p->graph->shard;
 
+	for (int i = 0; s && i < s->n; i++)
+		if (s->segment[i].whole == whole)
+			return i;
+	return -1;
+}
+
+/* Gathers shares, and marks the end if they are those of a segment. */
+static int run_gather(struct jm_program *p, const struct jm_node *n, struct jm_err *err)
+{
+	struct jm_reduction *r = p->reduction;
+	int segment = segment_of(p, n->out[0]), code = start_gather(p, n->in[0], n->out[0], err);
+
+	if (code || segment < 0 || r->comm->transport->host_memory)
+		return code;
+	r->open[segment] = true;
+	return jm_event_record(&r->gathered[segment], JM_QUEUE_COMM, err);
+}
+
+/* Makes the compute queue wait for the event, between two events that measure the wait. first: it is the first wait
+ * of its step. */
+static int wait_on_device(
+	struct jm_reduction *r, const struct jm_event *e, bool first, struct jm_err *err)
+{
+	struct gap *gap = &r->gap[r->now];
+	int code = read_gap(r, gap, err);
+
+	r->now = (r->now + 1) % r->n_gaps;
 	if (!code)
-		code = jm_event_record(&r->done, JM_QUEUE_COMM, err);
+		code = jm_event_record(&gap->before, JM_QUEUE_COMPUTE, err);
 	if (!code)
-		code = jm_event_follow(&r->done, JM_QUEUE_COMPUTE, err);
+		code = jm_event_follow(e, JM_QUEUE_COMPUTE, err);
 	if (!code)
 		code = jm_event_record(&gap->behind, JM_QUEUE_COMPUTE, err);
 	gap->open = !code;
+	gap->first = first;
 	return code;
 }
 
-/* first: it is the first wait of its step */
-static int wait_for_transfers(struct jm_reduction *r, bool first, struct jm_err *err)
+/* Waits for all transfers that were started. */
+static int wait_for_all(struct jm_reduction *r, bool first, struct jm_err *err)
 {
-	struct gap *gap = &r->gap[r->now];
-	int code;
+	int code = jm_event_record(&r->done, JM_QUEUE_COMM, err);
+
+	return code ? code : wait_on_device(r, &r->done, first, err);
+}
+
+static int wait_for_transfers(struct jm_program *p, const struct jm_tensor *t, struct jm_err *err)
+{
+	struct jm_reduction *r = p->reduction;
+	int segment = segment_of(p, t);
+	bool first = t->class == JM_CLASS_GRAD;
 
 	if (r->comm->transport->host_memory) {
 		r->steps += first;
 		return 0;
 	}
-	code = read_gap(r, gap, err);
-	gap->first = first;
-	r->now = (r->now + 1) % SLOTS;
-	return code ? code : wait_on_device(r, gap, err);
+	if (segment < 0)
+		return wait_for_all(r, first, err);
+	if (!r->open[segment])
+		return 0; /* before the first update, and in the next micro-steps of a step */
+	r->open[segment] = false;
+	return wait_on_device(r, &r->gathered[segment], false, err);
 }
 
 int jm_reduce_run(struct jm_program *p, const struct jm_unit *u, struct jm_err *err)
@@ -200,9 +261,9 @@ int jm_reduce_run(struct jm_program *p, const struct jm_unit *u, struct jm_err *
 		return jm_err_set(
 			err, JM_EBUG, "A program of several ranks runs without a communicator.");
 	if (jm_reduce_is_gather(u))
-		return start_gather(p, n->in[0], n->out[0], err);
+		return run_gather(p, n, err);
 	if (!jm_reduce_is_start(u))
-		return wait_for_transfers(p->reduction, n->out[0]->class == JM_CLASS_GRAD, err);
+		return wait_for_transfers(p, n->out[0], err);
 	/* gradients of several micro-steps are summed before the sum over ranks */
 	if (p->micro_now < jm_program_micro_steps(p))
 		return 0;
@@ -243,7 +304,7 @@ struct jm_reduce_cost jm_reduce_cost(struct jm_program *p)
 		}
 	if (!r || jm_device_sync(p->device, NULL))
 		return cost;
-	for (int i = 0; i < SLOTS; i++)
+	for (int i = 0; i < r->n_gaps; i++)
 		read_gap(r, &r->gap[i], NULL);
 	if (r->steps)
 		cost.exposed = r->seconds / (double)r->steps;
@@ -256,7 +317,7 @@ void jm_reduce_reset(struct jm_program *p)
 
 	if (!r)
 		return;
-	for (int i = 0; i < SLOTS; i++)
+	for (int i = 0; i < r->n_gaps; i++)
 		r->gap[i].open = false;
 	r->seconds = 0;
 	r->steps = 0;
