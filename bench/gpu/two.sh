@@ -3,7 +3,8 @@
 # Two GPUs of one host, joulemark and PyTorch's DistributedDataParallel in one call: bench/gpu/two.sh [NETWORK...], of
 # gpt-117m resnet50. Each GPU alone (two programs at the same time), then both as two ranks, REPEAT times in turn; then
 # PyTorch, whose programs compile at the same time and measure one after the other. JM_BIN names the program, SECONDS_EACH
-# the length of a measurement, BUCKETS the values of --bucket ("default 10000"). Prints lines of JSON.
+# the length of a measurement, BUCKETS the values of --bucket ("default 10000"), UPDATES those of --shard-update. Prints
+# lines of JSON.
 set -u
 here=$(dirname "$0")
 seconds=${SECONDS_EACH:-4} repeat=${REPEAT:-2}
@@ -46,7 +47,10 @@ beside() { # NETWORK
 	cat "$gates/second"
 	for bucket in ${BUCKETS:-default}; do
 		[ "$bucket" = default ] && size=() || size=(--bucket "$bucket")
-		own "$1 two, bucket $bucket" "${args[@]}" "${size[@]}" --device cuda:0,cuda:1 --ranks 2
+		for update in ${UPDATES:-auto}; do
+			own "$1 two, bucket $bucket, shard-update $update" "${args[@]}" "${size[@]}" --device cuda:0,cuda:1 \
+				--ranks 2 --shard-update "$update"
+		done
 	done
 }
 

@@ -166,6 +166,22 @@ two_copies() { # WAY
 		copy --way "$1" --size 0.001,0.25 --seconds 1
 }
 
+# Where nothing is clipped, a sharded update gives the same bits.
+two_sharded() {
+	local how work_of=(gpt --layers 4 --hidden 256 --heads 4 --vocab 256 --context 128 --seq 128 --batch 4 --precision bf16
+		--warmup 0 --steps 10 --lr 0.001 --clip 0)
+	for how in off on; do
+		two "r['verified'] and r['communication']['shard_update'] == ('$how' == 'on')" "${work_of[@]}" \
+			--shard-update $how && cp "$work/record" "$work/shard.$how" || return 1
+	done
+	python3 - "$work/shard.off" "$work/shard.on" <<-'END'
+		import json, sys
+		off, on = ([r["loss_first"], r["loss_last"]] for r in map(json.load, map(open, sys.argv[1:])))
+		print("losses with every update and with a share of it on each rank:", off, on)
+		sys.exit(off != on)
+	END
+}
+
 # A rank that is killed during a step ends the other one.
 two_killed() {
 	local pid victim begin
@@ -190,7 +206,7 @@ through_shim() { # RUN'S ARGUMENTS...
 own_kernels=(--kernel-name kns=_kernel --kernel-name kns=_finish --kernel-name kns=_sums)
 tools=$(cd "$(dirname "$0")" && pwd)
 export -f make_images losses compare chunked beside_pytorch sanitize sanitize_group sanitize_ops op_groups record through_shim
-export -f two two_losses two_copies two_killed
+export -f two two_losses two_sharded two_copies two_killed
 product=(gemm --m 8192 --n 8192 --k 8192 --precision bf16 --seconds 3)
 small=(--layers 4 --hidden 2048 --heads 32 --kv-heads 8 --ffn 8192 --vocab 32000 --context 2048 --theta 500000)
 mkdir "$work/backends" && ln -s "$build/backends/cuda.so" "$work/backends/"
@@ -231,6 +247,7 @@ once='abs(sum(m["joules"] for m in r["meters"] if m["id"] in ["nvml:" + x["uuid"
 	/ r["total"]["joules_measured"] - 1) < 1e-9'
 if [ "$(nvidia-smi --list-gpus | wc -l)" -ge 2 ]; then
 	step "two losses" 30 two_losses 1e-5
+	step "two, sharded update" 40 two_sharded
 	step "two allreduce" 40 two "$both and r['transfer']['bus_bytes_per_s'] > 0" allreduce --size 0.008,0.512 --seconds 1
 	step "two allgather" 30 two "$both" allgather --size 0.512 --seconds 1
 	step "two training" 40 two "$once and r['communication']['exposed_s_per_step'] > 0" gpt-117m --batch 16 \
