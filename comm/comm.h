@@ -72,6 +72,11 @@ struct jm_transport {
 	int (*start)(void *state, const struct jm_transfer *t, struct jm_err *err);
 	/* Waits for all transfers that were started; NULL = start waits. */
 	int (*wait)(void *state, struct jm_err *err);
+	/*
+	 * 0 = no transfer that was started has failed so far; takes microseconds. On failure the transfers end
+	 * without a result, so that their stream is passed. NULL = start and wait report every failure.
+	 */
+	int (*poll)(void *state, struct jm_err *err);
 	void (*close)(void *state); /* takes NULL */
 };
 

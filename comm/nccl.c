@@ -9,9 +9,10 @@
 #include "comm.h"
 #include "vendor/library.h"
 
-#define ID_BYTES 128
-#define SUM	 0     /* ncclSum */
-#define OLDEST	 21300 /* 2.13, the first with ncclGetLastError */
+#define ID_BYTES    128
+#define SUM	    0	  /* ncclSum */
+#define IN_PROGRESS 7	  /* ncclInProgress */
+#define OLDEST	    21300 /* 2.13, the first with ncclGetLastError */
 
 struct id {
 	char bytes[ID_BYTES];
@@ -22,6 +23,7 @@ struct calls {
 	int (*get_id)(struct id *id);
 	int (*init)(void **comm, int world, struct id id, int rank);
 	int (*abort)(void *comm);
+	int (*fault)(void *comm, int *result);
 	int (*all_reduce)(
 		const void *from, void *to, size_t n, int type, int op, void *comm, void *stream);
 	int (*all_gather)(const void *from, void *to, size_t n, int type, void *comm, void *stream);
@@ -43,6 +45,7 @@ static const struct jm_symbol symbols[] = {
 	ROW(get_id, "ncclGetUniqueId"),
 	ROW(init, "ncclCommInitRank"),
 	ROW(abort, "ncclCommAbort"),
+	ROW(fault, "ncclCommGetAsyncError"),
 	ROW(all_reduce, "ncclAllReduce"),
 	ROW(all_gather, "ncclAllGather"),
 	ROW(reduce_scatter, "ncclReduceScatter"),
@@ -162,6 +165,25 @@ static int nccl_start(void *state, const struct jm_transfer *t, struct jm_err *e
 	return check(n, rc, "A transfer", err);
 }
 
+/* Faults of links and of other ranks do not end a transfer: its kernel waits until the communicator is aborted. */
+static int nccl_poll(void *state, struct jm_err *err)
+{
+	struct nccl *n = state;
+	int result = 0, rc, code;
+
+	if (!n->comm)
+		return jm_err_set(err, JM_EGONE, "The transfers by NCCL were aborted.");
+	rc = n->call.fault(n->comm, &result);
+	if (result == IN_PROGRESS)
+		result = 0;
+	code = check(n, rc ? rc : result, "A transfer", err);
+	if (code) {
+		n->call.abort(n->comm);
+		n->comm = NULL;
+	}
+	return code;
+}
+
 /* Aborts the communicator, because ncclCommDestroy waits for all ranks, some of which may have
  * ended. */
 static void nccl_close(void *state)
@@ -170,7 +192,8 @@ static void nccl_close(void *state)
 
 	if (!n)
 		return;
-	n->call.abort(n->comm);
+	if (n->comm)
+		n->call.abort(n->comm);
 	free(n);
 }
 
@@ -180,5 +203,6 @@ const struct jm_transport jm_transport_nccl = {
 	.check = nccl_check,
 	.open = nccl_open,
 	.start = nccl_start,
+	.poll = nccl_poll,
 	.close = nccl_close,
 };

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "backend_find.h"
 #include "backend_peer.h"
@@ -40,6 +41,85 @@ void jm_device_close(struct jm_device *d)
 	*d = (struct jm_device){0};
 }
 
+/* ---- what is checked while the host waits ------------------------------------------------------------------ */
+
+#define CHECK_NS  100000000
+#define LEAST_NAP 20000 /* ns */
+#define MOST_NAP  1000000
+
+struct jm_device_watch {
+	jm_device_check_fn *check;
+	void *arg;
+	struct jm_event passed; /* for jm_device_sync */
+};
+
+/* The naps grow with the wait, so that they add an eighth to it at most. */
+static void nap(int64_t waited_ns)
+{
+	int64_t ns = waited_ns / 8;
+	struct timespec t = {0};
+
+	t.tv_nsec = ns < LEAST_NAP ? LEAST_NAP : ns > MOST_NAP ? MOST_NAP : ns;
+	nanosleep(&t, NULL);
+}
+
+static int wait_and_watch(
+	const struct jm_device_watch *w, const struct jm_event *e, struct jm_err *err)
+{
+	int64_t start = jm_clock_now(jm_clock_real()), now = start, checked = start;
+	int reached = jm_event_query(e, err), code = 0;
+
+	while (!reached && !code) {
+		nap(now - start);
+		now = jm_clock_now(jm_clock_real());
+		if (now - checked >= CHECK_NS) {
+			code = w->check(w->arg, err);
+			checked = now;
+		}
+		if (!code)
+			reached = jm_event_query(e, err);
+	}
+	return reached < 0 ? reached : code ? code : w->check(w->arg, err);
+}
+
+/* Waits for all queues; also after an error, so that nothing uses the device's memory any more. */
+static int sync_and_watch(const struct jm_device *d, struct jm_err *err)
+{
+	struct jm_device_watch *w = d->watch;
+	int code = 0, end;
+
+	for (enum jm_queue queue = 0; queue < JM_QUEUE_COUNT && !code; queue++) {
+		code = jm_event_record(&w->passed, queue, err);
+		if (!code)
+			code = wait_and_watch(w, &w->passed, err);
+	}
+	end = d->backend->sync(d->dev, code ? NULL : err);
+	return code ? code : end;
+}
+
+int jm_device_watch(struct jm_device *d, jm_device_check_fn *check, void *arg, struct jm_err *err)
+{
+	struct jm_device_watch *w = d->watch;
+	int code;
+
+	d->watch = NULL;
+	if (w)
+		jm_event_drop(&w->passed);
+	free(w);
+	if (!check || !jm_device_is_async(d))
+		return 0;
+	w = calloc(1, sizeof(*w));
+	if (!w)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a device.");
+	*w = (struct jm_device_watch){.check = check, .arg = arg};
+	code = jm_event_new(d, &w->passed, err);
+	if (code)
+		free(w);
+	else
+		d->watch = w;
+	return code;
+}
+
 /* ---- work ---------------------------------------------------------------------------------------------- */
 
 int jm_device_run(const struct jm_device *d, void *exec, struct jm_err *err)
@@ -49,7 +129,7 @@ int jm_device_run(const struct jm_device *d, void *exec, struct jm_err *err)
 
 int jm_device_sync(const struct jm_device *d, struct jm_err *err)
 {
-	return d->backend->sync(d->dev, err);
+	return d->watch ? sync_and_watch(d, err) : d->backend->sync(d->dev, err);
 }
 
 int jm_device_copy(const struct jm_device *d, enum jm_queue queue, void *to, const void *from,
@@ -226,6 +306,8 @@ int jm_event_wait(const struct jm_event *e, struct jm_err *err)
 {
 	const struct jm_device *d = e->device;
 
+	if (d->watch)
+		return wait_and_watch(d->watch, e, err);
 	return jm_device_is_async(d) ? d->backend->event_wait(d->dev, e->own, err) : 0;
 }
 

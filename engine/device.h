@@ -9,11 +9,14 @@
 
 #include "graph.h"
 
+struct jm_device_watch;
+
 struct jm_device {
 	const struct jm_backend *backend;
 	void *dev;
 	void *library; /* NULL = built in */
 	struct jm_device_props props;
+	struct jm_device_watch *watch; /* NULL = none */
 };
 
 /* threads: host threads, 0 = all that this process may use. */
@@ -72,6 +75,14 @@ int jm_event_query(const struct jm_event *e, struct jm_err *err); /* 1 = reached
 int jm_event_seconds(
 	const struct jm_event *from, const struct jm_event *to, double *ret, struct jm_err *err);
 void jm_event_drop(struct jm_event *e); /* a zeroed event is allowed */
+
+/*
+ * While the host waits for an asynchronous device, it calls check(arg) ten times per second; an error
+ * ends the wait, and the caller gets it. To be called after the device is open, and with check NULL
+ * before it is closed.
+ */
+typedef int jm_device_check_fn(void *arg, struct jm_err *err);
+int jm_device_watch(struct jm_device *d, jm_device_check_fn *check, void *arg, struct jm_err *err);
 
 /* ---- backends ------------------------------------------------------------------------------------------- */
 

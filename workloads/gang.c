@@ -45,8 +45,22 @@ static int open_device_comm(struct jm_gang *g, const struct jm_work *work,
 	return code ? code : jm_comm_open(name, &place, &g->device, err);
 }
 
-int jm_gang_open(
-	struct jm_gang *g, struct jm_work *work, const struct jm_device *d, struct jm_err *err)
+static int poll_transfers(void *arg, struct jm_err *err)
+{
+	const struct jm_comm *comm = arg;
+
+	return comm->transport->poll(comm->state, err);
+}
+
+static int watch(struct jm_gang *g, struct jm_device *d, struct jm_err *err)
+{
+	if (!g->device.transport || !g->device.transport->poll)
+		return 0;
+	g->watched = d;
+	return jm_device_watch(d, poll_transfers, &g->device, err);
+}
+
+int jm_gang_open(struct jm_gang *g, struct jm_work *work, struct jm_device *d, struct jm_err *err)
 {
 	const struct jm_comm_place place = {
 		.rank = work->rank, .world = work->world, .fd = work->gang_fd};
@@ -61,11 +75,15 @@ int jm_gang_open(
 	code = jm_comm_open("local", &place, &g->control, err);
 	if (!code)
 		code = introduce(g, work, err);
-	return code ? code : open_device_comm(g, work, d, err);
+	if (!code)
+		code = open_device_comm(g, work, d, err);
+	return code ? code : watch(g, d, err);
 }
 
 void jm_gang_close(struct jm_gang *g)
 {
+	if (g->watched)
+		jm_device_watch(g->watched, NULL, NULL, NULL);
 	jm_comm_close(&g->device);
 	jm_comm_close(&g->control);
 	if (g->work)

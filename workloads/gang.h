@@ -9,15 +9,15 @@
 
 struct jm_gang {
 	struct jm_work *work;
-	struct jm_comm control; /* host memory; all zero: one rank alone */
-	struct jm_comm device;	/* of the device's memory; all zero: `control` is used instead */
-	struct jm_own *own;	/* [world], of each rank */
+	struct jm_comm control;	   /* host memory; all zero: one rank alone */
+	struct jm_comm device;	   /* of the device's memory; all zero: `control` is used instead */
+	struct jm_own *own;	   /* [world], of each rank */
+	struct jm_device *watched; /* the device whose waits poll `device`; NULL = none */
 };
 
-/* Opens the communicators for work->world ranks, and stores the devices of all ranks in work->gang; the
- * device of work is open. */
-int jm_gang_open(
-	struct jm_gang *g, struct jm_work *work, const struct jm_device *d, struct jm_err *err);
+/* Opens the communicators for work->world ranks, and stores the devices of all ranks in work->gang. d: the
+ * device of work, open; waits of the host for it end when a transfer fails. */
+int jm_gang_open(struct jm_gang *g, struct jm_work *work, struct jm_device *d, struct jm_err *err);
 void jm_gang_close(struct jm_gang *g); /* one that is zeroed, too */
 /* Waits until the devices of all ranks have finished their work. */
 int jm_gang_meet(const struct jm_gang *g, const struct jm_device *d, struct jm_err *err);

@@ -3,12 +3,14 @@
  * A fake NCCL for the fake device of backend_later.c: its transfers run in a stream of that device, by transport local
  * over an unnamed file that rank 0 makes; the others find it by the identity. Arguments are checked: memory
  * of the device, and the same transfer on all ranks, where NCCL would hang or compute nonsense.
- * JM_FAKE_NCCL_FAILS=N: the N-th transfer is refused.
+ * JM_FAKE_NCCL_FAILS=N: the N-th transfer is refused. JM_FAKE_NCCL_HANGS=N: the N-th transfer waits until the
+ * communicator is aborted, and ncclCommGetAsyncError tells a fault, as when a link fails.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -17,6 +19,7 @@
 
 #define BAD_ARGUMENT 4
 #define FAILED	     3
+#define REMOTE	     6
 
 extern const struct jm_transport jm_transport_local;
 
@@ -24,15 +27,36 @@ struct id {
 	char bytes[128];
 };
 
+/* It is freed by the last of its transfers, or by ncclCommAbort. */
 struct comm {
 	void *local;
 	int world, n;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	int users; /* its owner, and the transfers that are queued */
+	bool faulty, aborted;
 };
 
 struct work {
 	struct comm *comm;
 	struct jm_transfer t;
+	bool hangs;
 };
+
+static void leave(struct comm *c)
+{
+	bool last;
+
+	pthread_mutex_lock(&c->lock);
+	last = !--c->users;
+	pthread_mutex_unlock(&c->lock);
+	if (!last)
+		return;
+	jm_transport_local.close(c->local);
+	pthread_cond_destroy(&c->changed);
+	pthread_mutex_destroy(&c->lock);
+	free(c);
+}
 
 JM_API int ncclGetVersion(int *version);
 int ncclGetVersion(int *version)
@@ -73,7 +97,12 @@ int ncclCommInitRank(void **ret, int world, struct id id, int rank)
 	int rc = fd < 0 || !c || jm_transport_local.open(&place, &c->local, NULL) ? FAILED : 0;
 
 	tell(rank);
-	c->world = world;
+	if (c) {
+		c->world = world;
+		c->users = 1;
+		pthread_mutex_init(&c->lock, NULL);
+		pthread_cond_init(&c->changed, NULL);
+	}
 	if (fd >= 0)
 		close(fd);
 	*ret = c;
@@ -85,9 +114,26 @@ int ncclCommAbort(void *comm)
 {
 	struct comm *c = comm;
 
-	if (c)
-		jm_transport_local.close(c->local);
-	free(c);
+	if (!c)
+		return BAD_ARGUMENT;
+	pthread_mutex_lock(&c->lock);
+	c->aborted = true;
+	pthread_cond_broadcast(&c->changed);
+	pthread_mutex_unlock(&c->lock);
+	leave(c);
+	return 0;
+}
+
+JM_API int ncclCommGetAsyncError(void *comm, int *result);
+int ncclCommGetAsyncError(void *comm, int *result)
+{
+	struct comm *c = comm;
+
+	if (!c)
+		return BAD_ARGUMENT;
+	pthread_mutex_lock(&c->lock);
+	*result = c->faulty ? REMOTE : 0;
+	pthread_mutex_unlock(&c->lock);
 	return 0;
 }
 
@@ -110,13 +156,32 @@ static void compare(const struct work *w)
 	abort();
 }
 
+/* A transfer that hangs returns when it is. */
+static bool is_aborted(const struct work *w)
+{
+	struct comm *c = w->comm;
+	bool aborted;
+
+	pthread_mutex_lock(&c->lock);
+	if (w->hangs)
+		c->faulty = true;
+	while (w->hangs && !c->aborted)
+		pthread_cond_wait(&c->changed, &c->lock);
+	aborted = c->aborted;
+	pthread_mutex_unlock(&c->lock);
+	return aborted;
+}
+
 static void run(void *arg)
 {
 	struct work *w = arg;
 
-	compare(w);
-	if (jm_transport_local.start(w->comm->local, &w->t, NULL))
-		abort();
+	if (!is_aborted(w)) {
+		compare(w);
+		if (jm_transport_local.start(w->comm->local, &w->t, NULL))
+			abort();
+	}
+	leave(w->comm);
 	free(w);
 }
 
@@ -133,7 +198,7 @@ static bool owns(const struct comm *c, const struct jm_transfer *t)
 static int put(struct comm *c, struct jm_transfer t, int type)
 {
 	static const int types[] = {[1] = JM_COMM_BYTE, [7] = JM_COMM_F32, [8] = JM_COMM_F64};
-	const char *fails = getenv("JM_FAKE_NCCL_FAILS");
+	const char *fails = getenv("JM_FAKE_NCCL_FAILS"), *hangs = getenv("JM_FAKE_NCCL_HANGS");
 	const struct jm_fake_stream *s = t.stream;
 	struct work *w = calloc(1, sizeof(*w));
 
@@ -146,11 +211,15 @@ static int put(struct comm *c, struct jm_transfer t, int type)
 		free(w);
 		return BAD_ARGUMENT;
 	}
-	if (fails && ++c->n == atoi(fails)) {
+	c->n++;
+	if (fails && c->n == atoi(fails)) {
 		free(w);
 		return FAILED;
 	}
-	*w = (struct work){c, t};
+	*w = (struct work){c, t, hangs && c->n == atoi(hangs)};
+	pthread_mutex_lock(&c->lock);
+	c->users++;
+	pthread_mutex_unlock(&c->lock);
 	return s->put(s, run, w) ? FAILED : 0;
 }
 
@@ -215,6 +284,8 @@ int ncclBroadcast(
 JM_API const char *ncclGetErrorString(int result);
 const char *ncclGetErrorString(int result)
 {
+	if (result == REMOTE)
+		return "remote process exited or there was a network error";
 	return result == BAD_ARGUMENT ? "invalid argument" : "internal error";
 }
 
