@@ -106,6 +106,70 @@ def test_sizes_of_buckets():
     assert losses(found[1]) == pytest.approx(losses(found[0]), rel=1e-6)
 
 
+def updated(how, work, ranks, *more, batch=6, device="ref", **kwargs):
+    return train(work, ranks, batch, "--clip", "0", "--shard-update", how, *more, device=device, **kwargs)
+
+
+@pytest.mark.parametrize("device, ranks, more", [
+    ("cpu", 2, []),
+    ("ref", 3, ["--bucket", "0.01", "--precision", "bf16"]),
+    ("cpu", 2, ["--accumulate", "2", "--precision", "bf16", "--keep-all"]),
+    ("ref", 2, ["--precision", "f64", "--optimizer", "sgd", "--bucket", "0.003"]),
+    ("cpu", 3, ["--precision", "fp8", "--recompute"]),
+], ids=str)
+def test_a_sharded_update_gives_the_same_bits(device, ranks, more):
+    """Transport local adds in the order of the ranks in both; segments that are not multiples of the ranks, and tensors
+    across their borders."""
+    whole, shared = (updated(how, GPT, ranks, *more, device=device) for how in ("off", "on"))
+    assert losses(shared) == losses(whole)
+    assert shared["communication"]["shard_update"] is True and whole["communication"]["shard_update"] is False
+    assert whole["communication"]["gathered_bytes_per_step"] == 0
+    assert shared["communication"]["bytes_per_step"] == pytest.approx(whole["communication"]["bytes_per_step"], rel=0.01)
+
+
+def test_a_sharded_update_of_filters_gives_the_same_bits():
+    whole, shared = (updated(how, RESNET, 2, "--precision", "bf16", batch=4, device="cpu", steps=2) for how in ("off", "on"))
+    assert losses(shared) == losses(whole)
+
+
+def test_a_sharded_update_needs_less_memory_and_sends_copies_in_16_bits():
+    """Of AdamW's two moments half is kept; of the matrices of the blocks only the copies are gathered."""
+    whole, shared = (updated(how, GPT, 2, "--precision", "bf16", batch=2, steps=1) for how in ("off", "on"))
+    bytes_of_all = whole["communication"]["bytes_per_step"]
+    matrices = 2 * 12 * 64 * 64 * 4  # of two blocks
+    assert shared["communication"]["gathered_bytes_per_step"] == pytest.approx(bytes_of_all - matrices / 2, rel=0.01)
+    whole, shared = (updated(how, GPT, 2, batch=2, steps=1)["plan"]["persistent_bytes"] for how in ("off", "on"))
+    assert whole - shared == pytest.approx(bytes_of_all / 2, rel=0.01)  # two halves of moments, less a half of sums
+
+
+def test_a_sharded_update_clips_by_the_norm_of_all_shares():
+    """The norms of the shares are rounded before they are joined, so the last bits may differ."""
+    whole, shared = (train(GPT, 3, 6, "--shard-update", how, "--clip", "0.1", device="cpu") for how in ("off", "on"))
+    unclipped = updated("on", GPT, 3, device="cpu")
+    assert losses(shared) == pytest.approx(losses(whole), rel=1e-6)
+    assert losses(unclipped)[1] != pytest.approx(losses(whole)[1], rel=1e-6)
+
+
+def test_all_ranks_skip_a_sharded_update_that_overflows():
+    whole, shared = (updated(how, GPT, 2, "--precision", "fp16", "--loss-scale", "dynamic:1e9", batch=2, steps=8)
+                     for how in ("off", "on"))
+    assert shared["loss_scale"]["steps_skipped"] > 0
+    assert shared["loss_scale"] == whole["loss_scale"] and losses(shared) == losses(whole)
+
+
+def test_evaluations_see_all_shares():
+    found = [updated(how, GPT, 2, "--precision", "bf16", "--eval-every", "2", "--eval-batches", "1", batch=2, device="cpu")
+             for how in ("off", "on")]
+    whole, shared = ([e["loss"] for e in r["evaluations"]] for r in found)
+    assert len(whole) == 2 and shared == whole
+
+
+def test_a_sharded_update_needs_masters():
+    r = one(*GPT, "--ranks", "2", "--device", "ref", "--precision", "bf16-true", "--shard-update", "on", "--batch", "1",
+            "--steps", "1", status=FAILED)
+    assert "f32 masters" in r["reason"]
+
+
 def test_energy_is_counted_once():
     """A source that any process may read: rank 0 alone samples it."""
     alone, together = (train([*GPT[:-2], "--source", "sim:h100x4"], n, 4, "--seconds", "1") for n in (1, 2))
@@ -250,6 +314,25 @@ def test_sums_go_on_beside_backward(two_devices, accumulate):
     assert losses(together) == pytest.approx(losses(alone), rel=2e-6)
     assert together["communication"]["transport"] == "nccl" and together["devices"] == 2
     assert together["communication"]["exposed_s_per_step"] > 0
+
+
+@pytest.mark.parametrize("more", [[], ["--bucket", "0.01"], ["--accumulate", "2", "--eval-every", "2", "--eval-batches", "1"]], ids=str)
+def test_a_sharded_update_goes_on_beside_the_next_step(two_devices, more):
+    """Parameters are gathered on the third queue while the next forward pass begins."""
+    work = [*GPT, "--precision", "bf16", "--batch", "2", "--steps", "4", "--clip", "0", *more, *TWO]
+    whole, shared = (one(*work, "--shard-update", how, env=two_devices) for how in ("off", "on"))
+    assert losses(shared) == losses(whole)
+    evaluations = ([e["loss"] for e in r.get("evaluations") or []] for r in (whole, shared))
+    assert next(evaluations) == next(evaluations)
+    assert shared["communication"]["transport"] == "nccl"
+
+
+def test_a_fault_that_leaves_all_ranks_alive_ends_them(two_devices):
+    """Their transfer never ends; NCCL tells the fault only when asked."""
+    began = time.monotonic()
+    r = one(*GPT, "--batch", "2", "--steps", "30", *TWO, env={**two_devices, "JM_FAKE_NCCL_HANGS": "9"}, status=FAILED)
+    assert time.monotonic() - began < 10
+    assert "A transfer by NCCL failed: remote process exited or there was a network error" in r["reason"], r["reason"]
 
 
 def test_rank_0_plans_before_the_others(two_devices, tmp_path):
