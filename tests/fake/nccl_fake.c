@@ -3,6 +3,7 @@
  * A fake NCCL for the fake device of backend_later.c: its transfers run in a stream of that device, by transport local
  * over an unnamed file that rank 0 makes; the others find it by the identity. Arguments are checked: memory
  * of the device, and the same transfer on all ranks, where NCCL would hang or compute nonsense.
+ * JM_FAKE_NCCL_US: microseconds that each transfer waits before it begins.
  * JM_FAKE_NCCL_FAILS=N: the N-th transfer is refused. JM_FAKE_NCCL_HANGS=N: the N-th transfer waits until the
  * communicator is aborted, and ncclCommGetAsyncError tells a fault, as when a link fails.
  */
@@ -174,8 +175,11 @@ static bool is_aborted(const struct work *w)
 
 static void run(void *arg)
 {
+	const char *delay = getenv("JM_FAKE_NCCL_US");
 	struct work *w = arg;
 
+	if (delay)
+		usleep((unsigned)atoi(delay));
 	if (!is_aborted(w)) {
 		compare(w);
 		if (jm_transport_local.start(w->comm->local, &w->t, NULL))
