@@ -150,9 +150,8 @@ const struct jm_option jm_train_options[] = {
 	OPTION_WORD("shard-update", shard_words, "auto",
 		"with --ranks: each rank receives the sum of a share of the gradients, updates "
 		"this "
-		"share of the parameters and keeps the optimizer's state of it only; then the "
-		"ranks "
-		"gather the parameters. auto: off, because it SAYS"),
+		"share of the parameters and keeps the optimizer's state for it only; then the "
+		"ranks gather the parameters. auto = off"),
 	OPTION_INT("threads", 0, 4096, "0",
 		"threads of each rank on the host; 0 = all that may be used, divided among the "
 		"ranks"),

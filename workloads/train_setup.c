@@ -261,13 +261,14 @@ static void tell_plan(const struct train *s)
 
 	jm_log(s->work->ctx, JM_INFO,
 		"Batch %lld needs %.3f GB at most (%.3f GB stay, %.3f GB of activations and "
-		"scratch; %s), planned in %.0f ms; %.3f GB may be used.",
+		"scratch; %s%s), planned in %.0f ms; %.3f GB may be used.",
 		(long long)s->training.batch, (double)peak_of(s) / 1e9,
 		(double)p->persistent_bytes / 1e9, (double)p->arena_bytes / 1e9,
 		s->training.recompute	       ? "blocks are recomputed"
 		: s->training.keep_all	       ? "all results are kept for gradients"
 		: s->training.remake.share > 0 ? "most results are kept for gradients"
 					       : "norms and activations are recomputed",
+		s->graph->shard ? "; each rank updates its share of the parameters" : "",
 		s->plan_s * 1e3, (double)s->memory / 1e9);
 	if (s->work->more)
 		json_object_set_new(s->work->more, "plan",

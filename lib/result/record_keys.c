@@ -214,12 +214,18 @@ static const struct jm_key gang_keys[] = {
 
 static const struct jm_key communication_keys[] = {
 	{TEXT("transport", 0), .meaning = "local: memory of the host; nccl: between GPUs"},
+	{FLAG("shard_update", JM_KEY_OPTIONAL),
+		.meaning = "true: each rank updates a share of the parameters, false: all of them"},
 	{COUNT("buckets", 0),
 		.meaning = "sums per step, each over a contiguous part of the gradients"},
 	{POSITIVE("bytes_per_step", 0), .unit = "B",
 		.meaning = "gradients that each rank contributes"},
+	{POSITIVE("gathered_bytes_per_step", JM_KEY_OPTIONAL), .unit = "B",
+		.meaning = "parameters and norms that each rank has after the gathers of a sharded "
+			   "update; 0 = every rank updates all parameters"},
 	{POSITIVE("exposed_s_per_step", JM_KEY_NULL), .unit = "s",
-		.meaning = "time for which rank 0 waited for sums and did not compute; mean of all "
+		.meaning = "time for which rank 0 waited for transfers and did not compute; mean "
+			   "of all "
 			   "steps but the first"},
 	{0},
 };
@@ -395,7 +401,9 @@ const struct jm_key jm_record_keys[] = {
 	{OBJECT("gang", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = gang_keys,
 		.meaning = "of a case of several ranks: their hosts and devices"},
 	{OBJECT("communication", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = communication_keys,
-		.meaning = "of a training of several ranks: the sums of gradients over them"},
+		.meaning = "of a training of several ranks: the sums of gradients over them, and "
+			   "what a "
+			   "sharded update gathers"},
 	{OBJECT("transfer", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = transfer_keys,
 		.meaning = "of allreduce and allgather: the mean of the transfers"},
 	{FLAG("interrupted", JM_KEY_OPTIONAL),
