@@ -17,15 +17,14 @@
  *	sync     the host waits until all queued work is done
  *	drop, release, close
  *
- * A device works asynchronously. run, copy and fill put work on a queue and may return before it is done; the
- * work of one queue is done in order. There are two queues: the compute queue, which runs all work of `run`,
- * and the copy queue, whose copies may overlap with computing. If a device has `stream`, a third queue carries
- * transfers between ranks (comm/comm.h). An event marks a point in a queue; another queue or the host can wait
- * for it. A backend that finishes all work before it returns has in effect one queue and leaves the event
- * functions NULL.
+ * A device works asynchronously. run, copy and fill put work on a queue and may return before it is done; the work
+ * of one queue is done in order. There are two queues: the compute queue, which runs all work of `run`, and the
+ * copy queue, whose copies may overlap with computing. If a device has `stream`, a third queue carries transfers
+ * between ranks (comm/comm.h). An event marks a point in a queue; another queue or the host can wait for it. A
+ * backend that finishes all work before it returns has in effect one queue and leaves the event functions NULL.
  *
- * One device is used by one thread at a time. Backends never print or exit and keep no global mutable state.
- * Errors are whole sentences in `err` (include/joulemark.h).
+ * One device is used by one thread at a time. Backends never print or exit and keep no global mutable state. Errors
+ * are whole sentences in `err` (include/joulemark.h).
  */
 #ifndef JM_BACKEND_H
 #define JM_BACKEND_H
@@ -33,15 +32,15 @@
 #include "joulemark.h"
 
 /* Increased with any change of this file's structs, enums or their meaning. */
-#define JM_BACKEND_ABI 9
+#define JM_BACKEND_ABI 10
 
 /* ---- types --------------------------------------------------------------------------------------- */
 
 /*
- * f64 exists only in `ref`, as the reference. A narrower operand is widened exactly; arithmetic and sums are
- * in f32 or f64; a narrower result is rounded once, to nearest even, when it is stored. f16 (IEEE 754
- * binary16) overflows to infinity. The two types of 8 bits (Micikevicius et al., arXiv 2209.05433) saturate: a
- * larger value becomes the largest finite one, 448 (e4m3) or 57344 (e5m2); e4m3 has no infinity.
+ * f64 exists only in `ref`, as the reference. A narrower operand is widened exactly; arithmetic and sums are in f32
+ * or f64; a narrower result is rounded once, to nearest even, when it is stored. f16 (IEEE 754 binary16) overflows
+ * to infinity. The two types of 8 bits (Micikevicius et al., arXiv 2209.05433) saturate: a larger value becomes the
+ * largest finite one, 448 (e4m3) or 57344 (e5m2); e4m3 has no infinity.
  */
 #define JM_DTYPES(X)                                                                               \
 	X(F32, "f32", 4)                                                                           \
@@ -299,11 +298,9 @@ struct jm_tensor {
  *			attr sgd.{momentum,weight_decay,clip,nesterov,n_decay}
  *			norm, clip and g' as adamw. For i < n_decay g' += weight_decay p; m = momentum m + g';
  *			p -= lr (nesterov ? g' + momentum m : m).
- * all-reduce-start	in  x f32|f64[n]; out y, the same tensor: an interval of gradients, replaced by
- *			its sum over the ranks. The engine runs this op and the next ones over the gang's
- *			communicator; they are never offered to a backend
+ * all-reduce-start	in  x f32|f64[n]; out y, the same tensor: the sum over W ranks; like the next 3 not for backends
  * all-reduce-wait	in  x any[n]; out y, the same tensor; done when every transfer that was started is done
- * reduce-scatter-start	in  x f32|f64[W n], W ranks; out y f32|f64[n]: the own rank's share of the sum over the ranks
+ * reduce-scatter-start	in  x f32|f64[W n]; out y f32|f64[n]: the own share of the sum over the ranks
  * all-gather-start	in  x any[n]; out y any[W n]: the shares of all ranks; x may be the own share in y
  */
 #define JM_OPS(X)                                                                                  \
@@ -453,14 +450,13 @@ struct jm_node {
 /* ---- groups: nodes that are offered, built and run together ---------------------------------- */
 
 /*
- * One node, or several that may run as one. The engine offers the covers of a table (engine/group.c); if one
- * is refused, it is shortened from its end. A backend must refuse covers that it does not know, because the
- * table may grow. The covers are linear + softmax-xent + linear-wgrad + linear-dgrad (logits and their
- * gradient are virtual), conv + bn-stats + bn-finalize + bn-apply, bn-stats + bn-finalize + bn-apply (mean and
- * rstd are not virtual if a gradient reads them), conv + bn-stats + bn-finalize, bn-apply + conv, conv + relu,
- * linear + gelu or gelu-erf or silu or swiglu (likewise the linear's output), linear-dgrad + gelu-grad or
- * gelu-erf-grad, add + layernorm or rmsnorm (likewise the sum), norm + adamw or adam or sgd, layernorm-grad or
- * rmsnorm-grad + cast.
+ * One node, or several that may run as one. The engine offers the covers of a table (engine/group.c); if one is
+ * refused, it is shortened from its end. A backend must refuse covers that it does not know, because the table may
+ * grow. The covers are linear + softmax-xent + linear-wgrad + linear-dgrad (logits and their gradient are virtual),
+ * conv + bn-stats + bn-finalize + bn-apply, bn-stats + bn-finalize + bn-apply (mean and rstd are not virtual if a
+ * gradient reads them), conv + bn-stats + bn-finalize, bn-apply + conv, conv + relu, linear + gelu or gelu-erf or
+ * silu or swiglu (likewise the linear's output), linear-dgrad + gelu-grad or gelu-erf-grad, add + layernorm or
+ * rmsnorm (likewise the sum), norm + adamw or adam or sgd, layernorm-grad or rmsnorm-grad + cast.
  */
 #define JM_GROUP_MAX 8
 struct jm_group {

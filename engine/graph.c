@@ -7,7 +7,6 @@
 #include <stdlib.h>
 
 #include "op.h"
-#include "optimizer.h"
 #include "tensor.h"
 
 struct jm_graph *jm_graph_new(enum jm_dtype precision)
@@ -31,7 +30,9 @@ void jm_graph_free(struct jm_graph *g)
 		free(g->cell[i]);
 	for (int i = 0; i < g->n_nodes; i++)
 		free(g->node[i]);
-	jm_shard_free(g->shard);
+	if (g->shard)
+		free(g->shard->segment);
+	free(g->shard);
 	free(g->cell);
 	free(g->node);
 	free(g);

@@ -57,7 +57,24 @@ struct jm_cell {
 	size_t offset;		 /* in the program's memory, bytes */
 };
 
-struct jm_shard;
+/* An interval of the slabs whose gradients are summed at once; each rank updates an equal share of it. */
+struct jm_segment {
+	int64_t from, n;	     /* elements of the slabs, of all ranks */
+	struct jm_tensor *grads;     /* all of the interval */
+	struct jm_tensor *own_grads; /* this rank's share of their sum */
+	struct jm_tensor *updated,
+		*whole; /* gathered after the update: this rank's share, the interval */
+	struct jm_tensor *masters, *params; /* the same in the type of the masters */
+	const struct jm_node *last;	    /* of the update; completes `updated` */
+	int reader; /* the first unit that reads `whole`, before transfers are placed */
+};
+
+/* A sharded update: the ranks divide it among themselves. */
+struct jm_shard {
+	struct jm_segment *segment;
+	int n, cap;
+	struct jm_tensor *own_norm, *norms; /* of this rank's share [1], of all ranks [ranks] */
+};
 
 struct jm_graph {
 	struct jm_cell **cell; /* [id] */
@@ -84,10 +101,7 @@ struct jm_graph {
 	int ranks;	     /* ranks that train together, each on different samples; 0 means 1 */
 	int rank;	     /* the own one of these, from 0 */
 	size_t bucket_bytes; /* smallest sum of gradients over ranks; 0 means JM_BUCKET_BYTES */
-	/* each rank updates a share of the parameters; set before jm_graph_adamw, not with g->matrix of
-	 * another type than g->vector */
-	bool shards_update;
-	struct jm_shard *shard; /* optimizer.h; NULL = every rank updates all parameters */
+	struct jm_shard *shard; /* NULL = every rank updates all parameters */
 	struct jm_err err;
 };
 
@@ -255,5 +269,8 @@ struct jm_adamw {
  * sgd; {lr, 1 - beta1^t, 1 - beta2^t}, for SGD only lr) and the scalar "grad.norm".
  */
 int jm_graph_adamw(struct jm_graph *g, const struct jm_adamw *how, struct jm_err *err);
+/* shard_update.c: the same for several ranks, each of which updates a share of the parameters; not with
+ * g->matrix of another type than g->vector. */
+int jm_graph_shard_update(struct jm_graph *g, const struct jm_adamw *how, struct jm_err *err);
 
 #endif

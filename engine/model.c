@@ -232,7 +232,6 @@ static void scale_loss(const struct jm_training *t, struct jm_graph *g, struct j
 	g->micro_steps = t->micro_steps;
 	g->ranks = t->ranks;
 	g->rank = t->rank;
-	g->shards_update = t->shards_update && !t->pure;
 	g->bucket_bytes = t->bucket_bytes;
 	if (t->scaled)
 		scale = jm_graph_tensor(g, JM_CLASS_INPUT, g->vector, 1, &two, "loss.scale");
@@ -294,7 +293,9 @@ static int fill_in(struct jm_training *t, struct jm_graph *g, struct jm_err *err
 		code = jm_graph_recompute(g, err);
 	else if (!code && !t->keep_all)
 		code = jm_graph_rematerialize(g, &t->remake, err);
-	if (!code)
+	if (!code && t->shards_update && t->ranks > 1 && !t->pure)
+		code = jm_graph_shard_update(g, &t->adamw, err);
+	else if (!code)
 		code = jm_graph_adamw(g, &t->adamw, err);
 	return code || !t->fp8 ? code : jm_graph_rescale(g, err);
 }

@@ -180,8 +180,6 @@ int jm_graph_adamw(struct jm_graph *g, const struct jm_adamw *how, struct jm_err
 	int64_t n_decay, n, n_now = (how->kind == JM_UPDATE_SGD ? 1 : 3) + split;
 	struct update u = {.how = how, .scale = jm_graph_find(g, "loss.scale")};
 
-	if (g->shards_update && jm_graph_ranks(g) > 1)
-		return jm_graph_shard_update(g, how, err);
 	n_decay = place(g, true, 0);
 	n = place(g, false, n_decay);
 	if (!n)

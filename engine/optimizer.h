@@ -17,26 +17,4 @@ struct jm_tensor *jm_update_state(struct jm_graph *g, enum jm_class class, enum 
 struct jm_node *jm_update_node(struct jm_graph *g, const struct jm_adamw *how,
 	struct jm_tensor *const in[4], struct jm_tensor *const out[3], int64_t n_decay);
 
-/* An interval of the slabs whose gradients are summed at once; each rank updates an equal share of it. */
-struct jm_segment {
-	int64_t from, n;	     /* elements of the slabs, of all ranks */
-	struct jm_tensor *grads;     /* all of the interval */
-	struct jm_tensor *own_grads; /* this rank's share of their sum */
-	struct jm_tensor *updated,
-		*whole; /* gathered after the update: this rank's share, the interval */
-	struct jm_tensor *masters, *params; /* the same in the type of the masters */
-	const struct jm_node *last;	    /* of the update; completes `updated` */
-	int reader; /* the first unit that reads `whole`, before transfers are placed */
-};
-
-/* shard_update.c: the update of a program whose ranks divide it among themselves. */
-struct jm_shard {
-	struct jm_segment *segment;
-	int n, cap;
-	struct jm_tensor *own_norm, *norms; /* of this rank's share [1], of all ranks [ranks] */
-};
-
-int jm_graph_shard_update(struct jm_graph *g, const struct jm_adamw *how, struct jm_err *err);
-void jm_shard_free(struct jm_shard *s); /* takes NULL */
-
 #endif

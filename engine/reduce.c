@@ -7,7 +7,6 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "optimizer.h"
 
 #define STEPS 3 /* all events of older steps are reached */
 

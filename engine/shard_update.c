@@ -335,11 +335,3 @@ int jm_graph_shard_update(struct jm_graph *g, const struct jm_adamw *how, struct
 	free(p.copied);
 	return g->err.code ? jm_err_set(err, g->err.code, "%s", g->err.text) : 0;
 }
-
-void jm_shard_free(struct jm_shard *s)
-{
-	if (!s)
-		return;
-	free(s->segment);
-	free(s);
-}
