@@ -146,14 +146,15 @@ static int judge(struct train *s, const struct jm_result *r, struct jm_err *err)
 
 /*
  * The loss of a step is the mean over the ranks. They have to ask for it at the same places, so none looks whether
- * its own device is done already.
+ * its own device is done already. A dynamic loss scale follows from results at fixed places as well; otherwise the
+ * bits would depend on the speed of the host.
  */
 static int take_result(struct train *s, bool wait, struct jm_result *ret, struct jm_err *err)
 {
 	int world = jm_work_world(s->work), code;
 	double loss[2];
 
-	if (world > 1 && !wait)
+	if ((world > 1 || (s->scaler.dynamic && jm_device_is_async(&s->device))) && !wait)
 		return 0;
 	code = jm_results_take(&s->results, wait, ret, err);
 	if (code <= 0 || world < 2)

@@ -416,6 +416,22 @@ def test_a_scale_that_overflows_is_halved_and_the_step_skipped(tmp_path):
     assert finite and (r["loss_first"], r["loss_last"]) == (plain["loss_first"], plain["loss_last"])
 
 
+def test_a_dynamic_scale_does_not_depend_on_when_the_host_looks(tmp_path):
+    """An evaluation waits for the device, so the result of the step before is there early; the next step must not use it."""
+    (tmp_path / "cuda.so").symlink_to(pathlib.Path(os.environ["JM_BUILD"]) / "tests/fake/later.so")
+    small = ("--layers", 1, "--hidden", 16, "--heads", 2, "--vocab", 256, "--context", 8, "--seq", 8, "--batch", 1)
+    found = []
+    for every in (1, 20):
+        done = jm("run", "gpt", *small, "--device", "cuda:0", "--precision", "fp16", "--loss-scale", "dynamic:1e8", "--lr", 0.01,
+                  "--warmup", 0, "--steps", 20, "--eval-every", every, "--eval-batches", 1, "--source", "null", "--json", "-",
+                  env={"JM_BACKENDS": str(tmp_path)})
+        assert done.returncode == 0, done.stderr
+        found.append(json.loads(done.stdout))
+    often, once = found
+    assert often["loss_scale"] == once["loss_scale"] and often["loss_scale"]["steps_skipped"] > 10
+    assert often["loss_last"] == once["loss_last"]
+
+
 def test_what_never_becomes_finite_is_not_the_scale(tmp_path, text):
     done, _ = train(tmp_path, text, optimizer="sgd", lr=100, clip=0, steps=40,
                     **{"weight-decay": 0, "loss-scale": "dynamic"})
