@@ -113,9 +113,9 @@ sanitize_group() { # TOOL SECONDS GROUP OPTION...
 	[ $status = 0 ] || { grep -m 12 -E '^=========|WRONG' "$out"; return 1; }
 }
 
-# Four groups at a time. The self-test has filled the plan cache before, so that few of the library's kernels run.
+# Eight groups at a time. The self-test has filled the plan cache before, so that few of the library's kernels run.
 sanitize_ops() { # TOOL SECONDS OF A GROUP [OPTION...]
-	op_groups | xargs -P 4 -I '{}' bash -c 'sanitize_group "$@"' _ "$1" "$2" '{}' "${@:3}"
+	op_groups | xargs -P 8 -I '{}' bash -c 'sanitize_group "$@"' _ "$1" "$2" '{}' "${@:3}"
 }
 
 # One record of a run on the GPU, and what must hold of it.
