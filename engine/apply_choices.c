@@ -319,7 +319,7 @@ static int settle_apart(struct jm_program *p, struct jm_node *n, const struct ap
 	return code;
 }
 
-/* Handles a refusal with its reason. */
+/* Handles a refusal with its reason. JM_EVERSION, of a library that the device needs, is kept. */
 static int refused(struct jm_program *p, struct jm_node *const *node, int n,
 	const struct jm_err *why, struct jm_err *err)
 {
@@ -332,8 +332,9 @@ static int refused(struct jm_program *p, struct jm_node *const *node, int n,
 	if (n == 1 && how.results)
 		return settle_apart(p, node[0], &how, NULL, err);
 	if (n == 1)
-		return jm_err_set(err, JM_ENOSUP, "Device %s cannot run %s (%s): %s",
-			p->device->backend->name, jm_op_name(node[0]->op), node[0]->out[0]->name,
+		return jm_err_set(err, why->code == JM_EVERSION ? JM_EVERSION : JM_ENOSUP,
+			"Device %s cannot run %s (%s): %s", p->device->backend->name,
+			jm_op_name(node[0]->op), node[0]->out[0]->name,
 			*why->text ? why->text : "it gave no reason.");
 	first = node[0]->id;
 	jm_group_uncover(p->graph, first, n);

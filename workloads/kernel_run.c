@@ -122,7 +122,8 @@ int jm_kernel_ready(struct jm_kernel *k, struct jm_err *err)
 
 	if (code)
 		return jm_err_set(err, code, "%s", k->graph->err.text);
-	code = jm_program_plan(k->graph, &k->device, &k->program, err);
+	code = jm_work_device_planned(
+		k->work, jm_program_plan(k->graph, &k->device, &k->program, err));
 	if (!code)
 		code = check_memory(k, err);
 	if (!code)

@@ -397,7 +397,7 @@ int jm_train_prepare(struct train *s, struct jm_err *err)
 	if (!code)
 		code = jm_gang_open(&s->gang, s->work, &s->device, err);
 	if (!code)
-		code = plan(s, err);
+		code = jm_work_device_planned(s->work, plan(s, err));
 	if (!code)
 		code = choose_feed(s, err);
 	if (code)

@@ -108,6 +108,13 @@ int jm_work_device_open_peer(struct jm_work *work, const struct jm_device *own,
 	return 0;
 }
 
+int jm_work_device_planned(struct jm_work *work, int code)
+{
+	if (code == JM_EVERSION)
+		work->own.unusable = code;
+	return code;
+}
+
 int jm_work_device_test(struct jm_work *work, const struct jm_device *d, const struct jm_graph *g,
 	struct jm_err *err)
 {

@@ -16,6 +16,10 @@ int jm_work_device_open(
 int jm_work_device_open_peer(struct jm_work *work, const struct jm_device *own,
 	struct jm_device *ret, bool *ret_direct, struct jm_err *err);
 
+/* A plan failed with this code, which is returned: the device is unusable where a library of it is
+ * missing or of an unsuitable version (JM_EVERSION). */
+int jm_work_device_planned(struct jm_work *work, int code);
+
 /*
  * The first thing that runs on it, unless it is the reference: a few ops of the planned graph on small random shapes
  * against ref (selftest.h); into the record. An error: one is wrong.

@@ -62,10 +62,11 @@ int cuda_lt_open(struct cuda_dev *dev, struct jm_err *err)
 
 int cuda_dnn_load(struct cuda_dnn *dnn, struct jm_err *err)
 {
-	int ret = jm_library_open(&dnn_library, &dnn->call, err);
-
-	if (ret)
-		return ret;
+	if (jm_library_open(&dnn_library, &dnn->call, err)) {
+		if (err)
+			err->code = JM_EVERSION; /* none is as bad as one that is too old */
+		return JM_EVERSION;
+	}
 	dnn->version = dnn->call.cudnnGetVersion();
 	if (dnn->version < DNN_OLDEST)
 		return jm_err_set(err, JM_EVERSION, "cuDNN is of version %zu.%zu: %s.",

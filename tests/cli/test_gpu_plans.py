@@ -48,6 +48,20 @@ def test_every_precision_is_planned(env, model, precision):
     assert plan(env, *model, precision)["peak_bytes"] > 0
 
 
+@pytest.mark.parametrize("library, says", [("nothing.so", "cannot be loaded"), ("old", "of version 9.1")])
+def test_cudnn_missing_or_too_old(env, library, says):
+    """A network with convolutions ends with 125; another device goes on, and so does a network without them."""
+    wrong = {"JM_FAKE_DNN_VERSION": "90100"} if library == "old" else {"JM_CUDNN_LIB": library}
+    tiny = ["resnet18", "--image", 32, "--hidden", 8, "--batch", 2, "--steps", 1, "--warmup", 1, "--source", "null"]
+    done = jm("run", *tiny, "--device", "cuda:0,ref", "--json", "-", env={**env, **wrong})
+    records = {r["device"]: r for r in json.loads(done.stdout)}
+    r = records["cuda:0"]
+    assert done.returncode == 125 and r["exit_status"] == 125
+    assert says in r["reason"] and "9.14" in r["reason"] and "JM_CUDNN_LIB" in r["reason"]
+    assert records["ref"]["status"] == "ok"
+    assert plan(env, *GPT, **wrong)["peak_bytes"] > 0
+
+
 def test_logits_stand_in_chunks_where_that_is_cheap(env):
     """gpt-117m: 32768 rows of 50304 in 16 bits whole, a quarter of them in chunks of the loss, which reads and writes the
     gradient of 50257 x 768 in f32 three times more."""
