@@ -194,7 +194,8 @@ int jm_help_program(const struct jm_command *const *commands, FILE *out, int wid
 	}
 	fputc('\n', out);
 	jm_text_wrap(out,
-		"'joulemark COMMAND --help' describes a command and its options. Start with "
+		"'joulemark COMMAND --help' describes a command and its options. An option with a "
+		"value is given once, unless its description says 'May be repeated'. Start with "
 		"'joulemark doctor'.",
 		0, 0, text_width(width));
 	return 0;

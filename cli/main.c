@@ -85,6 +85,24 @@ static int set_values(struct jm_cli *cli, struct jm_values *table, const struct 
 	return rc;
 }
 
+/* The rule of all commands: of two values one would be lost without a word. A flag has the same one again. */
+static int refuse_second(struct jm_cli *cli, const char *name, const struct jm_option *o)
+{
+	bool list = !o || (o->use & JM_OPTION_SWEPT);
+
+	return jm_err_set(&cli->err, JM_EUSAGE, "--%s is given twice; give it once%s%s%s.", name,
+		list ? ", with several values as one list: --" : "", list ? name : "",
+		list ? " A,B" : "");
+}
+
+static bool is_second(
+	const struct jm_cli *cli, const char *name, const struct jm_value *value, bool known)
+{
+	if (!known)
+		return jm_work_options_text(cli, name) != NULL;
+	return value->given && !value->option->repeat && value->option->type != JM_FLAG;
+}
+
 /* argv[*i] is an option; its value may follow "=" or be the next word. */
 static int parse_option(struct jm_cli *cli, int argc, char **argv, int *i)
 {
@@ -107,6 +125,8 @@ static int parse_option(struct jm_cli *cli, int argc, char **argv, int *i)
 		text = argv[++*i];
 	if (!text && known)
 		return jm_err_set(&cli->err, JM_EUSAGE, "--%s needs a value.", name);
+	if (is_second(cli, name, value, known))
+		return refuse_second(cli, name, known ? value->option : NULL);
 	if (!known)
 		return jm_work_options_give(cli, name, text ? text : "1");
 	return set_values(cli, table, value, text, argv, i);

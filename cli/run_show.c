@@ -278,12 +278,24 @@ static double share_of(const struct jm_run_event *e)
 	return e->progress && isfinite(e->progress->share) ? e->progress->share : 0;
 }
 
+/* Of a first case: its measured phase goes on at its rate; each further case takes as long, and as long to start. */
+static double seconds_left_at_first(const struct jm_run_event *e, double elapsed)
+{
+	double phase_s = e->progress->seconds / share_of(e),
+	       start_s = elapsed - e->progress->seconds;
+
+	return phase_s - e->progress->seconds +
+	       (e->total - e->number) * ((start_s > 0 ? start_s : 0) + phase_s);
+}
+
 /* By what was done so far in this call; NAN = nothing was. */
 static double seconds_left(const struct jm_run_show *show, const struct jm_run_event *e)
 {
 	double elapsed = (double)(jm_clock_now(jm_clock_real()) - show->start_ns) / 1e9;
 	double share = share_of(e), done = show->done + share;
 
+	if (!show->done && share > 0)
+		return seconds_left_at_first(e, elapsed);
 	return done > 0 ? elapsed * (e->total - e->number + 1 - share) / done : NAN;
 }
 
@@ -312,8 +324,7 @@ static void append_figures(const struct jm_run_show *show, const struct jm_case_
 	char part[64], text[32];
 
 	if (!isnan(p->watts)) {
-		snprintf(
-			part, sizeof(part), "total %.4g W %s", p->watts, jm_origin_name(p->origin));
+		snprintf(part, sizeof(part), "%.4g W %s", p->watts, jm_origin_name(p->origin));
 		append_figure(show, state, size, part, tail);
 	}
 	if (isnan(rate))
@@ -323,7 +334,8 @@ static void append_figures(const struct jm_run_show *show, const struct jm_case_
 	append_figure(show, state, size, part, tail);
 	if (isnan(p->watts))
 		return;
-	snprintf(part, sizeof(part), "%.4g J/item", p->watts / rate);
+	jm_text_quantity(p->watts / rate, NAN, "J", text, sizeof(text));
+	snprintf(part, sizeof(part), "%s/item", text);
 	append_figure(show, state, size, part, tail);
 }
 

@@ -137,3 +137,21 @@ def test_completion_of_other_shells(shell):
     if shutil.which(shell):
         assert subprocess.run([shell, "-n"], input=text, text=True, check=False).returncode == 0
     assert "bash, zsh, fish" in sentence(jm("help", "--completion", "csh"), USAGE)
+
+
+@pytest.mark.parametrize("args, hint", [
+    (["run", "null", "--device", "cpu", "--device", "ref"], "--device is given twice; give it once, with several values"),
+    (["run", "gemm", "--m", "8", "--m=16"], "--m is given twice; give it once, with several values as one list: --m A,B."),
+    (["run", "null", "--steps", "1", "--steps", "2"], "--steps is given twice; give it once."),
+    (["measure", "--interval", "1s", "--interval", "1s", "--", "true"], "--interval is given twice"),
+    (["describe", "gpt-117m", "--layers", "2", "--layers", "3"], "--layers is given twice"),
+    (["jpwr", "--interval", "100", "--interval", "1000", "--", "true"], "--interval is given twice"),
+    (["list", "--width", "40", "--width", "80"], "--width is given twice"),
+])
+def test_a_second_value_of_an_option_is_refused(args, hint):
+    assert hint in sentence(jm(*args), USAGE)
+
+
+def test_options_that_may_be_repeated_and_flags_may_be():
+    done = jm("measure", "--source", "null", "--source", "sim:h100x1", "--quiet", "--quiet", "--", "true")
+    assert done.returncode == 0 and "H100" in done.stderr

@@ -147,14 +147,25 @@ def test_wrong_use_is_a_sentence():
     assert "sim" in sentence(jm("watch", "--source", "sin:h100x2"), USAGE)
 
 
-def test_the_live_line_of_run_tells_watts_rate_and_joules():
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_live_line_of_run_tells_watts_rate_and_joules(columns):
     """On a simulated GPU at 150 W a node: the live line says so, with its origin, and fits its line."""
-    printed, status = terminal("run", "sim", "--device", "sim:h100x4", "--real-time", "--steps", "40", columns=120)
+    printed, status = terminal("run", "sim", "--device", "sim:h100x4", "--real-time", "--steps", "15", columns=columns)
     live = [re.sub(r"(?<=\d),(?=\d{3})", "", line) for line in re.split(r"\r\x1b\[K|\n", printed) if "steady" in line and " W " in line]
     assert status == 0 and live, printed
-    assert all(len(line) < 120 for line in live)
-    told = [re.search(r"([\d.e+]+) W simulated  ([\d.e+]+) items/s  ([\d.e+-]+) J/item", line) for line in live]
+    assert all(len(line) < columns for line in live)
+    told = [re.search(r"([\d.e+]+) W simulated  ([\d.e+]+) items/s  ([\d.]+) mJ/item", line) for line in live]
     assert any(told), live
     for found in filter(None, told):
         watts, rate, joules = map(float, found.groups())
-        assert 100 < watts < 4 * 700 * 1.1 and joules == pytest.approx(watts / rate, rel=0.01)
+        assert 100 < watts < 4 * 700 * 1.1 and joules / 1000 == pytest.approx(watts / rate, rel=0.01)
+
+
+def test_the_time_left_of_one_case_is_that_of_its_measured_phase():
+    """A warm-up as long as the phase takes no part in it."""
+    printed, status = terminal("run", "null", "--source", "sim:h100x1", "--step-time", "20ms", "--warmup", "2s", "--seconds",
+                               "2s", columns=80)
+    live = [line for line in re.split(r"\r\x1b\[K|\n", printed) if "steady" in line and " left" in line]
+    assert status == 0 and live, printed
+    assert all(float(re.search(r"(\S+) s left", line)[1]) <= 2 for line in live), live
+    assert any("J/item" in line for line in live), live
