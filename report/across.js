@@ -102,6 +102,23 @@
 		);
 	}
 
+	// The best setting is chosen on this line and to its right.
+	function limitLine(c, s, most) {
+		const x = s.points[s.reference].metrics.throughput.mean / (1 + JM.S.slowdown_percent / 100);
+		return {
+			type: "line",
+			silent: true,
+			symbol: "none",
+			z: 1,
+			data: [
+				[x, most.y],
+				[x, 0],
+			],
+			lineStyle: { width: 1.2, type: "dotted", color: c.soft },
+			endLabel: { show: true, formatter: JM.limitName, color: c.soft, fontSize: 11, align: "right", offset: [-10, -9] },
+		};
+	}
+
 	// The settings of all systems that no other one beats: as fast and as efficient, and better in one of the two.
 	function paretoFront(group) {
 		const all = group.flatMap((s) => {
@@ -145,6 +162,7 @@
 		);
 		if (many) out.series.unshift(frontLine(c, paretoFront(group)));
 		const first = group.find((s) => s.reference !== null && known(s.points[s.reference].metrics.items_per_joule.mean));
+		if (!many && first) out.series.push(limitLine(c, first, { y: extent(group, "items_per_joule") }));
 		if (iso && first) out.series.push(...isoLines(c, first, JM.S.eds_k, most));
 		return out;
 	}
@@ -157,7 +175,8 @@
 		(hasReference(work)
 			? " Diamond: the reference; green ring: least energy while at most " +
 				JM.S.slowdown_percent +
-				"\u00a0% slower, or those that cannot be told apart."
+				"\u00a0% slower, or those that cannot be told apart." +
+				(work.series.length > 1 ? "" : " Dotted line: " + JM.limitName + " than the reference; the best setting is on it or to its right.")
 			: "") +
 		(work.series.length > 1 ? " Pareto front: the settings that no other one beats in both." : "") +
 		(iso && hasReference(work)

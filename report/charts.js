@@ -9,12 +9,18 @@
 		list
 			.filter((i) => known(col.mean[i]) && col.half[i] > 0)
 			.map((i) => [s.x[i], col.mean[i] - col.half[i], col.mean[i] + col.half[i]]);
-	const dashed = (color, at) => ({
+	const dashed = (color, at, more = []) => ({
 		silent: true,
 		symbol: "none",
 		lineStyle: { type: "dashed", color: color, opacity: 0.8 },
 		label: { show: false },
-		data: [{ yAxis: at }],
+		data: [{ yAxis: at }, ...more],
+	});
+	// The lowest throughput that the best setting may have.
+	const limitLine = (c, at) => ({
+		yAxis: at / (1 + JM.S.slowdown_percent / 100),
+		lineStyle: { type: "dotted", color: c.soft, opacity: 1 },
+		label: { show: true, position: "insideStartBottom", color: c.soft, fontSize: 11, formatter: JM.limitName },
 	});
 
 	// Means of one metric against the setting, with the reference as a dashed level.
@@ -22,10 +28,12 @@
 		const s = setting(series),
 			col = JM.column(series, metric),
 			part = parts(series);
-		if (series.reference !== null) note += " Dashed: the reference.";
+		if (series.reference !== null)
+			note += " Dashed: the reference." + (metric === "throughput" ? " Dotted: " + JM.limitName + " than it." : "");
 		if (part.off.length) note += " Grey circles: caps that the device did not hold.";
 		const option = function (c) {
-			const best = bestOf(series, verdict);
+			const best = bestOf(series, verdict),
+				ends = [Math.min(...s.x), Math.max(...s.x)];
 			const has = (i) => known(col.mean[i]),
 				isBest = (i) => best.at.includes(i);
 			const item = (i) => ({
@@ -36,7 +44,7 @@
 					formatter: col.better > 0 ? "highest" : "lowest",
 					color: c.best,
 					position: "top",
-					align: i === Math.min(...part.curve) ? "left" : undefined, // next to the axis, not on it
+					align: s.x[i] === ends[0] ? "left" : s.x[i] === ends[1] ? "right" : undefined, // inside the chart
 					fontWeight: "bold",
 					distance: 8,
 				},
@@ -65,7 +73,9 @@
 				},
 				offPoints(c, part.off.filter(has).map(item)),
 				referencePoints(c, ref.map(item), {
-					markLine: ref.length ? dashed(c.ref, col.mean[ref[0]]) : undefined,
+					markLine: ref.length
+						? dashed(c.ref, col.mean[ref[0]], metric === "throughput" ? [limitLine(c, col.mean[ref[0]])] : [])
+						: undefined,
 				}),
 			];
 			return out;

@@ -5,6 +5,7 @@
 	const { known } = JM;
 	const S = JSON.parse(document.getElementById("jm-data").textContent);
 	JM.S = S;
+	JM.limitName = S.slowdown_percent + "\u00a0% slower";
 
 	const statistic = ([n, mean, half, median, sd, min, max]) => ({
 		n: n,

@@ -56,7 +56,7 @@
 		const words = [
 			ok + (ok === 1 ? " run" : " runs"),
 			S.series.length > 1 && S.series.length + " systems",
-			hosts > 1 ? "on " + hosts + " hosts" : host && "on " + host,
+			hosts > 1 ? "on " + hosts + " machines" : host && "on the machine " + host,
 			days.length && (days.length > 1 ? days[0] + " to " + days[days.length - 1] : days[0]),
 		];
 		const button = (title, type, name, text) =>

@@ -26,18 +26,18 @@ void jm_text_origins(const struct jm_grouping *g, char *out, size_t size)
 void jm_text_energy(
 	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size)
 {
-	char part[80];
+	char part[120], sum[40];
 
 	if (!s->has_energy) {
 		snprintf(out, size, "energy: unknown, because there was no meter");
 		return;
 	}
 	out[0] = '\0';
+	jm_text_sum(s, sum, sizeof(sum));
 	if (s->n_meters == 1)
 		snprintf(part, sizeof(part), "energy: one meter");
 	else
-		snprintf(part, sizeof(part), "energy: sum of %d meters that no other one includes",
-			s->n_meters);
+		snprintf(part, sizeof(part), "energy: sum over %s, nothing counted twice", sum);
 	jm_text_append(out, size, "", part);
 	jm_text_append(
 		out, size, ", ", s->mixed_origin ? "of mixed origin" : jm_origin_name(s->origin));
@@ -48,14 +48,16 @@ void jm_text_energy(
 	}
 }
 
-/* "node1, 2 x NVIDIA H100 (GPU-8f000000, GPU-9a000000), nvidia 550.54" */
+/* "machine node1, 2 x NVIDIA H100 (GPU-8f000000, GPU-9a000000), nvidia 550.54" */
 static void put_machine(const struct jm_machine *m, char *out, size_t size)
 {
-	char devices[400] = "";
+	char devices[400] = "", host[200] = "";
 
+	if (*m->part[JM_MACHINE_HOST])
+		jm_text_format(host, sizeof(host), "machine %s", m->part[JM_MACHINE_HOST]);
 	if (*m->models)
 		jm_text_format(devices, sizeof(devices), "%s (%s)", m->models, m->ids);
-	jm_text_append(out, size, "", m->part[JM_MACHINE_HOST]);
+	jm_text_append(out, size, "", host);
 	jm_text_append(out, size, ", ", devices);
 	jm_text_append(out, size, ", ", m->part[JM_MACHINE_DRIVERS]);
 }

@@ -321,7 +321,7 @@
 						"p",
 						{ class: "small" },
 						letter === "none"
-							? "The runs satisfy no grade. Grades go from A, the best, to D; these reasons prevent a grade:"
+							? "Even the lowest grade, D, needs energy that a sensor measured. Grades go from A, the best, to D; these reasons prevent them:"
 							: "The worst grade among the runs; grades go from A, the best, to D, or none. " +
 								(reasons.length ? "These reasons prevent a better one:" : ""),
 					),

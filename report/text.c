@@ -51,8 +51,8 @@ void jm_text_append(char *out, size_t size, const char *between, const char *wha
 void jm_text_grade(const char *grade, char *out, size_t size)
 {
 	if (!strcmp(grade, "none"))
-		jm_text_format(
-			out, size, "none (no grade is satisfied; A is the best, D the worst)");
+		jm_text_format(out, size,
+			"none (the lowest grade, D, needs measured energy; A is the best)");
 	else
 		jm_text_format(out, size, "%s (A is the best grade, D the worst)", grade);
 }

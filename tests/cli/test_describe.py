@@ -34,8 +34,8 @@ PUBLISHED_MORE = {
     "llama2-7b": (6_738_415_616, 42.86, 1.0125),
     "llama2-13b": (13_015_864_320, 82.14, 1.010),
 }
-SMALL = ("gpt --layers 2 --hidden 64 --heads 4 --ffn 256 --vocab 256 --context 32 "
-         "--positions learned --device ref").split()
+NARROW = "gpt --hidden 64 --heads 4 --ffn 256 --vocab 256 --context 32 --positions learned --device ref".split()
+SMALL = [*NARROW, "--layers", "2"]
 
 
 def describe(*words):
@@ -86,7 +86,7 @@ def test_time_does_not_grow_with_the_batch(batch):
 def test_layers_cost_the_same_each():
     """The work grows by the same amount with each further layer, the peak nearly so, and a network of 1,000
     layers is planned within the time that a program may wait for it."""
-    few, more, many = (describe(*SMALL, "--layers", n) for n in (250, 500, 1000))
+    few, more, many = (describe(*NARROW, "--layers", n) for n in (250, 500, 1000))
     for key in ("parameters", "flops_model_per_item", "persistent_bytes", "peak_bytes"):
         rel = 1e-3 if key == "peak_bytes" else 1e-9
         assert many[key] - more[key] == pytest.approx(2 * (more[key] - few[key]), rel=rel), key
@@ -481,7 +481,7 @@ def test_the_text_of_one_model_fits_80_columns():
     (["gpt-117m", "--hidden", "10000000", "--heads", "1", "--ffn", "100000000", "--layers", "1",
       "--vocab", "100000000", "--batch", "1000000000", "--seq", "1024"], USAGE, "too many"),
     (["llama3-8b", "--heads", "100000", "--hidden", "10000000"], USAGE, "too many"),
-    ([*SMALL, "--layers", "100000"], USAGE, "1 to 4000"),
+    ([*NARROW, "--layers", "100000"], USAGE, "1 to 4000"),
 ])
 def test_refusals(words, status, hint):
     assert hint in sentence(jm("describe", *words), status)

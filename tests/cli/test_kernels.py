@@ -16,8 +16,8 @@ DEVICES = ["ref"] + (["cpu"] if CPU.exists() else [])
 needs_cpu = pytest.mark.skipif(not CPU.exists(), reason="needs the cpu backend")
 
 
-def gemm(*more, status=0, **kwargs):
-    return one("run", "gemm", *STEPS, "--m", "70", "--n", "40", "--k", "90", *more, status=status, **kwargs)
+def gemm(*more, m=70, n=40, status=0, **kwargs):
+    return one("run", "gemm", *STEPS, "--m", m, "--n", n, "--k", 90, *more, status=status, **kwargs)
 
 
 @pytest.fixture
@@ -59,9 +59,9 @@ def test_gemm_has_no_masters():
 @needs_cpu
 @pytest.mark.parametrize("precision", ["f32", "bf16"])
 def test_gemm_finds_a_wrong_element(faulty, precision):
-    small = ["--m", "8", "--n", "8"]  # all entries are looked at
-    assert gemm("--precision", precision, "--device", "cpu", *small, env=faulty(0))["verified"] is True
-    r = gemm("--precision", precision, "--device", "cpu", *small, "--products", "1", status=FAILED, env=faulty(1))
+    small = {"m": 8, "n": 8}  # all entries are looked at
+    assert gemm("--precision", precision, "--device", "cpu", env=faulty(0), **small)["verified"] is True
+    r = gemm("--precision", precision, "--device", "cpu", "--products", "1", status=FAILED, env=faulty(1), **small)
     assert r["status"] == "failed" and "by f64 it is" in r["reason"]
 
 

@@ -7,9 +7,10 @@ import pytest
 
 from jm import jm
 
-TINY = ("--device", "ref", "--batch", 2, "--layers", 1, "--hidden", 16, "--heads", 2, "--ffn", 32)
-GPT = ("train", "--model", "gpt", *TINY, "--seq", 16, "--vocab", 256, "--positions", "learned", "--lr", 0.01)
-VIT = ("train", "--model", "vit", *TINY, "--image", 16, "--patch", 8, "--classes", 5)
+TINY = ("--device", "ref", "--layers", 1, "--hidden", 16, "--heads", 2, "--ffn", 32)
+GPT_OF_ANY_BATCH = ("train", "--model", "gpt", *TINY, "--seq", 16, "--vocab", 256, "--positions", "learned", "--lr", 0.01)
+GPT = (*GPT_OF_ANY_BATCH, "--batch", 2)
+VIT = ("train", "--model", "vit", *TINY, "--batch", 2, "--image", 16, "--patch", 8, "--classes", 5)
 
 
 def run(tmp_path, *words):
@@ -60,7 +61,7 @@ def test_fixed_minutes(tmp_path, text):
 
 
 def test_epochs_without_the_first(tmp_path, text):
-    r = run(tmp_path, *GPT, *text, "--batch", 8, "--epochs", 4, "--epoch-steps", 20)
+    r = run(tmp_path, *GPT_OF_ANY_BATCH, *text, "--batch", 8, "--epochs", 4, "--epoch-steps", 20)
     phases = check(r, 20, 128)
     epochs = [p for name, p in phases.items() if name.startswith("epoch")]
     assert (r["steps"], r["warmup_steps"], len(epochs)) == (60, 20, 3)

@@ -59,7 +59,7 @@ def test_another_machine_is_another_series(tmp_path, other, said):
     assert [s["points"][0]["metrics"]["joules_per_item"]["mean"] for s in series] == pytest.approx([10, 20])
     assert said in series[1]["title"] and series[0]["title"] != series[1]["title"]
     table = report(write(tmp_path, rows))
-    assert f"node1, 1 x NVIDIA H100 (GPU-a), nvidia 550.54" in table and said.removeprefix("on ") in table
+    assert f"machine node1, 1 x NVIDIA H100 (GPU-a), nvidia 550.54" in table and said.removeprefix("on ") in table
 
 
 def test_the_order_of_devices_and_their_indices_are_not_the_machine(tmp_path):
