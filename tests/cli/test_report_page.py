@@ -93,11 +93,24 @@ def leading_card(page):
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", card).replace("&nbsp;", " ")), dom
 
 
+def limit_in_chart(dom):
+    """The throughput at which the line of the limit stands, by the numbers of the axis."""
+    chart = dom.split("<h3>Efficiency against throughput")[1].split("</svg>")[0]
+    ticks = [(float(x), float(number.replace(",", ""))) for x, number in
+             re.findall(r'<text [^>]*anchor="middle" y="[\d.]+" transform="translate\(([\d.]+) [^>]*>([\d,.]+)</text>', chart)]
+    (x,) = re.findall(r'd="M([\d.]+) [\d.]+L\1 [\d.]+"[^>]*stroke-width="1.2"', chart)
+    assert ">5\u00a0% slower</text>" in chart.replace("&nbsp;", "\u00a0")
+    (x0, first), (x1, last) = ticks[0], ticks[-1]
+    return first + (float(x) - x0) / (x1 - x0) * (last - first)
+
+
 @BROWSER
 @pytest.mark.parametrize("name", FIXTURES)
 def test_page_leads_with_the_best_setting_within_5_percent(tmp_path, name):
     rows = records(name)
     text, dom = leading_card(make_page(tmp_path, rows))
+    found = np.mean([r["throughput"] for r in rows if r["case"]["reference"] and r["status"] == "ok"])
+    assert limit_in_chart(dom) == pytest.approx(found / 1.05, rel=0.002)
     best = best_within(rows, 5)
     if not best:
         assert "No best setting: " in text

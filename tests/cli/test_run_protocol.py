@@ -182,6 +182,6 @@ def test_added_watts(tmp_path):
     assert done.stdout.strip() == jm("report", store).stdout.strip()  # the plan in the store says it
     assert "+ 100 W assumed" in done.stdout and "assumed" not in jm("report", store, "--add-watts", "0").stdout
     other = tmp_path / "other.db"
-    assert jm(*SIM, "--repeat", "3", "--seconds", "4", "--store", other).returncode == 0
+    assert jm(*SIM[:-1], "4", "--repeat", "3", "--store", other).returncode == 0
     done = jm("report", store, other)
     assert "assumed" not in done.stdout and "differ" in done.stderr and "--add-watts" in done.stderr
