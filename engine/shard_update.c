@@ -218,12 +218,14 @@ static void add_segment(struct plan *p, int64_t from, int64_t to)
 
 /*
  * Divides elements from to `to`: a segment ends after the first parameter with which it has enough bytes, or up to a
- * unit before that; a small rest joins the segment before it.
+ * unit before that; a small rest joins the segment before it. Unless the size is given, each segment has twice the
+ * bytes of the one before: few transfers disturb kernels less, while the first segments, whose gradients are complete
+ * last and whose parameters are read first, are small.
  */
 static void divide(struct plan *p, enum region first, enum region last, int64_t from, int64_t to)
 {
-	size_t least = p->g->bucket_bytes ? p->g->bucket_bytes : JM_BUCKET_BYTES;
-	size_t size = jm_dtype_bytes(p->g->vector);
+	size_t given = p->g->bucket_bytes, least = given ? given : JM_BUCKET_BYTES;
+	size_t small = least / 2, size = jm_dtype_bytes(p->g->vector);
 	int before = p->s->n;
 
 	for (enum region region = first; region <= last; region++)
@@ -235,12 +237,13 @@ static void divide(struct plan *p, enum region first, enum region last, int64_t 
 				continue;
 			end = (int64_t)(c->slab_offset / size) + jm_tensor_count(&c->t);
 			end = end / unit(p) * unit(p);
-			if (end > from && (size_t)(end - from) * size >= least) {
-				add_segment(p, from, end);
-				from = end;
-			}
+			if (end <= from || (size_t)(end - from) * size < least)
+				continue;
+			add_segment(p, from, end);
+			from = end;
+			least = given ? least : 2 * least;
 		}
-	if (from < to && p->s->n > before && (size_t)(to - from) * size < least / 2)
+	if (from < to && p->s->n > before && (size_t)(to - from) * size < small)
 		p->s->segment[p->s->n - 1].n += to - from;
 	else if (from < to)
 		add_segment(p, from, to);

@@ -146,12 +146,15 @@ const struct jm_option jm_train_options[] = {
 	OPTION_REAL("bucket", 1e-3, 1e6, NULL,
 		"smallest size, in MiB, of a bucket of gradients that the ranks sum during the "
 		"backward pass; if it exceeds all gradients, they are summed once after the "
-		"backward pass. 25 when not given"),
+		"backward pass. When not given: 25, and with a sharded update each bucket has "
+		"twice "
+		"the size of the one before"),
 	OPTION_WORD("shard-update", shard_words, "auto",
 		"with --ranks: each rank receives the sum of a share of the gradients, updates "
 		"this "
 		"share of the parameters and keeps the optimizer's state for it only; then the "
-		"ranks gather the parameters. auto = off"),
+		"ranks gather the parameters. auto = on, and off for a --precision without f32 "
+		"masters (bf16-true, fp8-true)"),
 	OPTION_INT("threads", 0, 4096, "0",
 		"threads of each rank on the host; 0 = all that may be used, divided among the "
 		"ranks"),
@@ -288,7 +291,7 @@ static int choose_model(struct train *s, struct jm_err *err)
 	s->training.micro_steps = (int)jm_train_option(s, "accumulate");
 	s->training.ranks = s->work->world;
 	s->training.rank = s->work->rank;
-	s->training.shards_update = !strcmp(jm_values_text(o, "shard-update"), "on");
+	s->training.shards_update = strcmp(jm_values_text(o, "shard-update"), "off") != 0;
 	s->training.bucket_bytes = bucket_bytes(jm_train_option(s, "bucket"));
 	s->training.dropout = jm_train_option(s, "dropout");
 	s->training.recompute = jm_train_option(s, "recompute") > 0;
