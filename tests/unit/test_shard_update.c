@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The shares of an update that several ranks divide: they cover every parameter once, for any number of ranks and any
+ * size of a bucket; each has the same size on all ranks; and weight decay applies to matrices only.
+ */
+#include <stdlib.h>
+
+#include "engine/model.h"
+#include "unit/test.h"
+
+static struct jm_graph *train(
+	const char *name, const char *precision, int ranks, int rank, size_t bucket)
+{
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_training t = {.batch = 1,
+		.adamw =
+			{.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1, .clip = 1},
+		.ranks = ranks,
+		.rank = rank,
+		.bucket_bytes = bucket,
+		.shards_update = true};
+	const struct jm_preset *preset;
+	struct jm_graph *g = NULL;
+	struct jm_values dims;
+
+	assert_int_equal(jm_model_find(name, &t.model, &preset, &err), 0);
+	assert_int_equal(jm_model_dims(t.model, preset, NULL, &dims, &err), 0);
+	t.dims = &dims;
+	assert_int_equal(jm_precision_set(&t, precision, &err), 0);
+	t.keep_all = true;
+	assert_int_equal(jm_model_train(&t, &g, &err), 0);
+	jm_values_done(&dims);
+	return g;
+}
+
+static int64_t elements(const struct jm_tensor *t)
+{
+	return t->dim[0];
+}
+
+/* Adds 1 to each element of the slab of parameters that the rank updates; decays: 2 more where it decays. */
+static void mark(const struct jm_graph *g, unsigned char *slab)
+{
+	for (int k = 0; k < g->n_nodes; k++) {
+		const struct jm_node *n = g->node[k];
+		int64_t from, count;
+
+		if (n->op != JM_OP_ADAMW)
+			continue;
+		from = (int64_t)(jm_graph_cell(g, n->out[0])->slab_offset / 4);
+		count = elements(n->out[0]);
+		assert_int_equal(elements(n->in[0]), count);
+		assert_int_equal(elements(n->out[1]), count);
+		for (int64_t i = 0; i < count; i++)
+			slab[from + i] = (unsigned char)(slab[from + i] +
+							 (i < n->attr.adamw.n_decay ? 3 : 1));
+	}
+}
+
+static void check_parameters(const struct jm_graph *g, const unsigned char *slab)
+{
+	int64_t wrong = 0;
+
+	for (int i = 0; i < g->n_cells; i++) {
+		const struct jm_cell *c = g->cell[i];
+		int64_t from = (int64_t)(c->slab_offset / 4), n = (int64_t)(c->t.bytes / 4);
+
+		if (c->t.class != JM_CLASS_PARAM || !c->grad)
+			continue;
+		assert_int_equal(jm_graph_cell(g, c->grad)->slab_offset, c->slab_offset);
+		for (int64_t k = from; k < from + n; k++)
+			wrong += slab[k] != (c->t.rank > 1 ? 3 : 1);
+	}
+	assert_int_equal(wrong, 0);
+}
+
+/* Segments follow each other without gaps and are divisible by the ranks. */
+static void check_segments(const struct jm_graph *g, int ranks)
+{
+	int64_t at = 0, total = elements(jm_graph_find(g, "slab.parameters"));
+
+	for (int i = 0; i < g->shard->n; i++) {
+		const struct jm_segment *s = &g->shard->segment[i];
+
+		assert_int_equal(s->from, at);
+		assert_true(s->n > 0 && s->n % (ranks * 32) == 0);
+		at += s->n;
+	}
+	assert_int_equal(at, total);
+	assert_int_equal(elements(jm_graph_find(g, "slab.gradients")), total);
+	assert_int_equal(elements(jm_graph_find(g, "adamw.m")) * ranks, total);
+	assert_int_equal(elements(jm_graph_find(g, "shard.gradients")) * ranks, total);
+}
+
+static void check(const char *name, const char *precision, int ranks, size_t bucket)
+{
+	struct jm_graph *g = train(name, precision, ranks, 0, bucket);
+	int64_t total = elements(jm_graph_find(g, "slab.parameters"));
+	unsigned char *slab = calloc((size_t)total, 1);
+
+	assert_non_null(slab);
+	check_segments(g, ranks);
+	for (int r = 0; r < ranks; r++) {
+		jm_graph_free(g);
+		g = train(name, precision, ranks, r, bucket);
+		mark(g, slab);
+	}
+	check_parameters(g, slab);
+	for (int64_t i = 0; i < total; i++)
+		assert_true(slab[i] == 1 || slab[i] == 3);
+	jm_graph_free(g);
+	free(slab);
+}
+
+static void shares_cover_every_parameter_once(void **state)
+{
+	(void)state;
+	for (int ranks = 2; ranks < 8; ranks++)
+		check("resnet18", "bf16", ranks, ranks % 2 ? 100000 : 0);
+	check("gpt-117m", "bf16", 3, 0);
+	check("gpt-117m", "f32", 2, 1 << 20);
+	check("resnet18", "f32", 64, (size_t)1 << 40);
+}
+
+/* A matrix that only products read has a copy that persists; the node that made it in each step is gone. */
+static void only_products_read_copies(void **state)
+{
+	struct jm_graph *g = train("gpt-117m", "bf16", 2, 1, 0);
+	const struct jm_tensor *copies = jm_graph_find(g, "slab.copies");
+	int64_t blocks = 12 * 12 * (int64_t)768 * 768;
+	int casts = 0;
+
+	(void)state;
+	assert_int_equal(elements(copies), blocks);
+	for (int k = 0; k < g->n_nodes - g->n_update; k++)
+		casts += g->node[k]->op == JM_OP_CAST && g->node[k]->out[0]->class == JM_CLASS_COPY;
+	assert_int_equal(casts, 1); /* of the table of tokens, which the classifier multiplies by */
+	jm_graph_free(g);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(shares_cover_every_parameter_once),
+		cmocka_unit_test(only_products_read_copies),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
