@@ -209,7 +209,8 @@ own_kernels=(--kernel-name 'regex=^_ZL?[0-9]+[a-z0-9_]*(_kernel|_finish|_sums)')
 tools=$(cd "$(dirname "$0")" && pwd)
 export -f make_images losses compare chunked beside_pytorch sanitize sanitize_group sanitize_ops op_groups record through_shim
 export -f two two_losses two_sharded two_copies two_killed
-product=(gemm --m 8192 --n 8192 --k 8192 --precision bf16 --seconds 3)
+large=(gemm --m 8192 --n 8192 --k 8192)
+product=("${large[@]}" --precision bf16 --seconds 3)
 small=(--layers 4 --hidden 2048 --heads 32 --kv-heads 8 --ffn 8192 --vocab 32000 --context 2048 --theta 500000)
 mkdir "$work/backends" && ln -s "$build/backends/cuda.so" "$work/backends/"
 step selftest 90 "$build/joulemark" selftest --device cuda:0
@@ -235,13 +236,13 @@ step "fp8 losses of gpt" 40 compare gpt fp8 0.1
 step "fp8 losses of llama" 40 compare llama fp8 0.1
 step "fp8 losses without masters" 40 compare llama fp8-true 0.1
 if python3 -c 'import torch' 2>/dev/null; then step "fp8 sums" 30 python3 "$tools/f8_sums.py"; fi
-step "fp8 product" 30 record 'r["verified"]' "${product[@]}" --precision fp8
+step "fp8 product" 30 record 'r["verified"]' "${large[@]}" --precision fp8 --seconds 3
 for precision in bf16 fp8; do
 	step "fp8 llama beside $precision" 60 record 'r["loss_last"] < r["loss_first"] - 0.5' train --model llama \
 		"${small[@]}" --batch 8 --seq 2048 --precision "$precision" --warmup 2s --seconds 4
 done
 step share 30 record '0 < soft["units"] < soft["units_of"] and r["verified"]' "${product[@]}" --sm-share 50
-step hold 30 record 'abs(watts - 400) < 20 and soft["busy_share"] < 1' "${product[@]}" --hold-power 400W --seconds 6
+step hold 30 record 'abs(watts - 400) < 20 and soft["busy_share"] < 1' "${large[@]}" --precision bf16 --hold-power 400W --seconds 6
 step clock 30 record 'aligned["error_ns"] < 20e3 and aligned["anchors"] == 3' "${product[@]}"
 step shim 30 through_shim "${product[@]}"
 both='r["verified"] and r["devices"] == 2 and r["transfer"]["transport"] == "nccl"'
