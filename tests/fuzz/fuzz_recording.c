@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A recorded trace whose runs are folded: meters.csv, readings.csv and phases.csv, with a NUL between them. */
 #include "fuzz.h"
+#include "fuzz_folder.h"
 #include "energy/sensor_fit.h"
 #include "measure/recording.h"
 
@@ -47,17 +48,13 @@ static void fold_each(const struct jm_recording *r)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static char folder[] = "/dev/shm/joulemark-fuzz-XXXXXX";
-	static bool made;
+	const char *folder = fuzz_folder();
 	struct jm_err err = JM_ERR_INIT;
 	struct jm_recording r;
 	char phase[128] = "";
 	size_t at;
 	int rc;
 
-	if (!made && !mkdtemp(folder))
-		abort();
-	made = true;
 	at = put(folder, "meters.csv", data, size);
 	at += put(folder, "readings.csv", data + at, size - at);
 	put(folder, "phases.csv", data + at, size - at);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A recorded trace as a folder of CSV: the first half is meters.csv, what follows a NUL readings.csv. */
 #include "fuzz.h"
+#include "fuzz_folder.h"
 #include "base/ctx.h"
 #include "../unit/source_row.h"
 
@@ -36,8 +37,7 @@ static void read_all(struct jm_meters *set, void *state)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static char folder[] = "/dev/shm/joulemark-fuzz-XXXXXX";
-	static bool made;
+	const char *folder = fuzz_folder();
 	const uint8_t *nul = size ? memchr(data, 0, size) : NULL;
 	size_t first = nul ? (size_t)(nul - data) : size;
 	struct jm_err err = JM_ERR_INIT;
@@ -46,9 +46,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	void *state = NULL;
 	int rc;
 
-	if (!made && !mkdtemp(folder))
-		abort();
-	made = true;
 	put(folder, "meters.csv", data, first);
 	put(folder, "readings.csv", nul ? nul + 1 : data, nul ? size - first - 1 : 0);
 	if (jm_ctx_init(&ctx, &err))

@@ -2,6 +2,7 @@
 /* A store of one record with its trace and plan, with bytes of its file changed: each three bytes
  * of the input are an offset and a value. */
 #include "fuzz.h"
+#include "fuzz_folder.h"
 #include "run/plan.h"
 #include "store/store.h"
 
@@ -10,7 +11,7 @@
 
 #define CASE_ID "00112233445566778899aabbccddeeff"
 
-static char path[] = "/dev/shm/joulemark-fuzz-store-XXXXXX";
+static char path[sizeof(fuzz_folder_path) + sizeof("/store")];
 static uint8_t whole[256 << 10];
 static size_t n_whole;
 
@@ -58,10 +59,8 @@ static void make(void)
 	json_t *json = json_loads(plan, 0, NULL), *done = json_loads(record, 0, NULL);
 	struct jm_store *s;
 	FILE *f;
-	int fd = mkstemp(path);
 
-	if (fd < 0 || close(fd))
-		abort();
+	snprintf(path, sizeof(path), "%s/store", fuzz_folder());
 	must(jm_store_open(path, JM_STORE_WRITE, &s, NULL));
 	must(jm_store_add_plan(s, "key", json, NULL));
 	must(jm_store_add_case(s, CASE_ID, json_object_get(json, "what"), NULL));
