@@ -52,11 +52,12 @@ class Users(FakeGpus):
         done = jm("measure", "--source", "nvml", *options, "--for", seconds, "--json", "-", env=self.env)
         assert done.returncode == 0, done.stderr
         record = json.loads(done.stdout)
-        joules = {m["id"]: m["joules"] for m in record["meters"]}
+        meters = {m["id"]: m for m in record["meters"]}
         gpus = record["attached"]["gpus"]
         for i, gpu in enumerate(gpus):
-            assert joules[gpu["meter"]] == pytest.approx(100 * (i + 1) * record["wall_s"], rel=0.05)
-        return gpus, [joules[g["meter"]] for g in gpus], done.stderr
+            meter, truth = meters[gpu["meter"]], 100 * (i + 1) * record["wall_s"]
+            assert meter["joules"] == pytest.approx(truth, abs=max(0.05 * truth, meter["error_joules"]))
+        return gpus, [meters[g["meter"]]["joules"] for g in gpus], done.stderr
 
 
 def check(gpu, joules, share):
