@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "live_line.h"
 #include "screen.h"
+#include "work_show.h"
 
 #include "report/text.h"
 
@@ -31,21 +32,64 @@ void jm_live_line_open(struct jm_live_line *line, struct jm_cli *cli, struct jm_
 		.store = jm_values_text(&cli->values, "store"),
 		.draws = !cli->quiet && isatty(STDERR_FILENO),
 		.start_ns = jm_ctx_now(&cli->ctx),
+		.for_s = jm_values_number(&cli->values, "for"),
 		.ctx = &cli->ctx,
 		.width = jm_screen_width(STDERR_FILENO)};
 }
 
+/* Of the most significant origin whose watts are known; watts NAN = of none. */
+static struct jm_live_total main_total(const struct jm_live *live, enum jm_origin *ret_origin)
+{
+	struct jm_live_total total = {.watts = NAN, .joules = NAN};
+
+	for (int i = 0; i < JM_ORIGIN_COUNT && isnan(total.watts); i++) {
+		*ret_origin = jm_origin_order[i];
+		total = jm_live_total(live, jm_origin_order[i]);
+	}
+	return total;
+}
+
+static void items_text(const struct jm_live_line *line, double rate, char *out, size_t size)
+{
+	enum jm_origin origin;
+	double watts = main_total(line->live, &origin).watts;
+	char number[40];
+
+	if (isnan(rate))
+		return;
+	jm_text_number(rate, number, sizeof(number));
+	jm_text_append(out, size, "", "  ");
+	jm_text_append(out, size, "", number);
+	jm_text_append(out, size, " ", "items/s");
+	if (isnan(watts))
+		return;
+	jm_text_quantity(watts / rate, NAN, "J", number, sizeof(number));
+	jm_text_append(out, size, "  ", number);
+	jm_text_append(out, size, "", "/item");
+}
+
+static double seconds_so_far(const struct jm_live_line *line)
+{
+	return (double)(jm_ctx_now(line->ctx) - line->start_ns) * 1e-9;
+}
+
+/* NAN = unknown */
+static double seconds_left(const struct jm_live_line *line)
+{
+	return isnan(line->for_s) ? NAN : fmax(line->for_s - seconds_so_far(line), 0);
+}
+
 static void draw(const struct jm_live_line *line, double rate)
 {
-	double seconds = (double)(jm_ctx_now(line->ctx) - line->start_ns) * 1e-9;
-	char text[460], sums[360], number[40], items[60] = "";
+	char text[560], sums[360], items[100] = "", time[32], left[48] = "";
 
 	live_text(line->live, sums, sizeof(sums));
-	if (!isnan(rate)) {
-		jm_text_number(rate, number, sizeof(number));
-		snprintf(items, sizeof(items), "  %s items/s", number);
+	items_text(line, rate, items, sizeof(items));
+	if (!isnan(line->for_s)) {
+		jm_work_time_text(seconds_left(line), time, sizeof(time));
+		snprintf(left, sizeof(left), "  %s left", time);
 	}
-	snprintf(text, sizeof(text), "%.0f s  %s%s", seconds, sums, items);
+	snprintf(text, sizeof(text), "%.0f s  %s%s%s", seconds_so_far(line), sums, items, left);
 	/* the last column stays free, or the next one would begin on a new line */
 	fprintf(stderr, "\r\033[K%.*s", line->width - 1, text);
 	fflush(stderr);
@@ -53,24 +97,20 @@ static void draw(const struct jm_live_line *line, double rate)
 
 static void tell(struct jm_live_line *line, double rate)
 {
+	enum jm_origin origin;
+	struct jm_live_total total = main_total(line->live, &origin);
 	struct jm_work_status s = {
 		.command = "measure",
 		.share = NAN,
 		.items_per_s = rate,
-		.watts = NAN,
-		.joules = NAN,
-		.left_s = NAN,
+		.watts = total.watts,
+		.joules = total.joules,
+		.origin = origin,
+		.left_s = seconds_left(line),
 	};
 
 	snprintf(s.work, sizeof(s.work), "%s", line->work);
 	snprintf(s.store, sizeof(s.store), "%s", line->store ? line->store : "");
-	for (int i = 0; i < JM_ORIGIN_COUNT && isnan(s.watts); i++) {
-		struct jm_live_total total = jm_live_total(line->live, jm_origin_order[i]);
-
-		s.origin = jm_origin_order[i];
-		s.watts = total.watts;
-		s.joules = total.joules;
-	}
 	jm_work_writer_put(line->writer, &s);
 }
 

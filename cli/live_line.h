@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What `measure` shows while it measures: a line on the terminal that is drawn again (time, watts, joules so far, items
- * a second), and the figures that `joulemark status` shows in another terminal. */
+ * a second, joules of an item, time left of --for), and the figures that `joulemark status` shows in another terminal. */
 #ifndef JM_LIVE_LINE_H
 #define JM_LIVE_LINE_H
 
@@ -17,6 +17,7 @@ struct jm_live_line {
 	struct jm_live *live; /* NULL = not before the first tick */
 	struct jm_work_writer *writer;
 	int64_t start_ns;
+	double for_s; /* NAN = until the command or process ends, or Ctrl-C */
 	const struct jm_ctx *ctx;
 	int width;
 };

@@ -257,6 +257,6 @@ def test_live_line_stays_on_its_line(columns):
     assert status == 0 and len(redraws) >= 2
     assert all(len(line) < columns for line in redraws)
     if columns == 80:
-        assert re.fullmatch(r"\d s  1[45]\d\.?\d* W [\d.]+ J simulated", redraws[-1]), redraws
+        assert re.fullmatch(r"3 s  1[45]\d\.?\d* W [\d.]+ J simulated  [01] s left", redraws[-1]), redraws
     assert "\x1b[K" not in jm("measure", *SIM, "--for", "1.2s").stderr
     assert not re.search(r"\r\x1b\[K\d", terminal("measure", "--quiet", *SIM, "--for", "1.2s")[0])

@@ -248,13 +248,13 @@ def test_a_short_command_writes_nothing(env):
     assert not os.path.exists(os.path.join(env["JM_STATE"], "running"))
 
 
-def live_of(tmp_path, *options):
+def live_of(tmp_path, *options, script="echo first; sleep 2.5; echo last"):
     """What a terminal gets from a measured command whose output goes to a file; and that file."""
     out = tmp_path / "out"
     with open(out, "wb") as f:
         leader, follower = pty.openpty()
-        with subprocess.Popen([BIN, "measure", *options, "--source", "sim:h100x2", "sh", "-c",
-                               "echo first; sleep 2.5; echo last"], stdout=f, stderr=follower, stdin=follower,
+        with subprocess.Popen([BIN, "measure", *options, "--source", "sim:h100x2", "sh", "-c", script],
+                              stdout=f, stderr=follower, stdin=follower,
                               env={**os.environ, "JM_STATE": str(tmp_path / "state")}) as child:
             os.close(follower)
             text = b""
@@ -276,6 +276,15 @@ def test_the_live_line_of_a_command_stays_out_of_its_output(tmp_path):
     assert len(drawn) >= 4 and "simulated" in drawn[-2] and "\n" not in "".join(drawn[:-1]) and "\n" in drawn[-1]
     quiet, out = live_of(tmp_path, "--quiet")
     assert "\x1b[K" not in quiet and out == "first\nlast\n"
+
+
+def test_the_live_line_of_a_command_tells_its_items(tmp_path):
+    """Two idle GPUs at 75 W each, and 5 items a second."""
+    text, _ = live_of(tmp_path, "--items-regex", "items ([0-9]+)", script="for i in 1 2 3; do echo items 5; sleep 1; done")
+    found = re.findall(r" ([\d.]+) W [\d.]+ J simulated  ([\d.]+) items/s  ([\d.]+) J/item", text)
+    assert found, text
+    for watts, rate, joules in found:
+        assert float(joules) == pytest.approx(float(watts) / float(rate), rel=0.01)
 
 
 def test_a_command_that_prints_to_the_terminal_has_no_live_line(tmp_path):
