@@ -199,11 +199,16 @@ static int takes_conv(struct cuda_dev *dev, const struct jm_group *group, struct
 	return cuda_conv_plan(dev, &key, err) ? 0 : err->code;
 }
 
-/* A convolution followed by the statistics of its result; cuDNN has engines for both in f16. */
+/* A convolution followed by the statistics of its result; cuDNN has engines for both in f16, whose sums differ in their
+ * last bits from run to run, although cuDNN does not say so. */
 static int takes_conv_stats(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
 	const struct jm_node *n = group->node[0], *stats = group->node[1], *last = group->node[2];
 
+	if (!dev->fast)
+		return jm_err_set(err, JM_ENOSUP,
+			"cuDNN's sums of the results of a convolution differ in their last bits "
+			"from run to run; --fast allows them.");
 	if (n->in[0]->type != JM_F16 || n->in[2] || is_folded(n) || n->accumulate ||
 		stats->accumulate || last->accumulate || stats->in[0] != n->out[0] ||
 		last->in[0] != stats->out[0] || last->in[1] != stats->out[1])

@@ -138,6 +138,18 @@ record() { # CONDITION RUN'S ARGUMENTS...
 	END
 }
 
+# Two trainings in separate processes give the same bits.
+repeats() { # PRECISION
+	local how=(resnet50 --batch 64 --precision "$1" --warmup 0 --steps 12)
+	record True "${how[@]}" && cp "$work/record" "$work/one" && record True "${how[@]}" &&
+		python3 - "$work/one" "$work/record" <<-'END'
+			import json, sys
+			one, two = ([json.load(open(path))[k] for k in ("loss_first", "loss_last")] for path in sys.argv[1:])
+			print("losses of two processes:", *one, *two)
+			sys.exit(one != two)
+		END
+}
+
 # Ranks on two GPUs: a record like the one above.
 two() { # CONDITION RUN'S ARGUMENTS...
 	local devices=cuda:0,cuda:1
@@ -207,7 +219,7 @@ through_shim() { # RUN'S ARGUMENTS...
 # error in those of cuBLASLt.
 own_kernels=(--kernel-name 'regex=^_ZL?[0-9]+[a-z0-9_]*(_kernel|_finish|_sums)')
 tools=$(cd "$(dirname "$0")" && pwd)
-export -f make_images losses compare chunked beside_pytorch sanitize sanitize_group sanitize_ops op_groups record through_shim
+export -f make_images losses compare chunked beside_pytorch sanitize sanitize_group sanitize_ops op_groups record repeats through_shim
 export -f two two_losses two_sharded two_copies two_killed
 large=(gemm --m 8192 --n 8192 --k 8192)
 product=("${large[@]}" --precision bf16 --seconds 3)
@@ -241,6 +253,7 @@ for precision in bf16 fp8; do
 	step "fp8 llama beside $precision" 60 record 'r["loss_last"] < r["loss_first"] - 0.5' train --model llama \
 		"${small[@]}" --batch 8 --seq 2048 --precision "$precision" --warmup 2s --seconds 4
 done
+for precision in bf16 fp16; do step "repeats $precision" 40 repeats "$precision"; done
 step share 30 record '0 < soft["units"] < soft["units_of"] and r["verified"]' "${product[@]}" --sm-share 50
 step hold 30 record 'abs(watts - 400) < 20 and soft["busy_share"] < 1' "${large[@]}" --precision bf16 --hold-power 400W --seconds 6
 step clock 30 record 'aligned["error_ns"] < 20e3 and aligned["anchors"] == 3' "${product[@]}"
