@@ -98,7 +98,7 @@ def memory_cells(row):
     """The peaks, and our share of PyTorch's two; None where no run told its memory."""
     theirs = row.get("pytorch") or {}
     ours, tensors, reserve = (beside_state(row, peak) for peak in (
-        row["joulemark"][0].get("peak_bytes"), theirs.get("peak_bytes"), theirs.get("reserved_bytes")))
+        (row.get("joulemark") or row["fast"])[0].get("peak_bytes"), theirs.get("peak_bytes"), theirs.get("reserved_bytes")))
     if not ours or not tensors:
         return None
     return [*name_cells(row), *map(gigabytes, (ours, tensors, reserve)), ratio(ours, tensors, 0.8, least=False),

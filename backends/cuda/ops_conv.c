@@ -5,7 +5,8 @@
  * shape is built. cuDNN writes a filter's gradient in the type of the images with channels last
  * into scratch; a kernel then adds or copies it to the result. Images with few channels, those of
  * the first layer, are folded: each square of pixels that the stride steps over becomes channels
- * (image.h). In f16 a convolution can also write the sums that the following batch norm needs.
+ * (image.h). In f16 and in the fast mode a
+ * convolution also writes the sums that the following batch norm needs.
  */
 #include <math.h>
 #include <stdlib.h>

@@ -253,6 +253,7 @@ for precision in bf16 fp8; do
 	step "fp8 llama beside $precision" 60 record 'r["loss_last"] < r["loss_first"] - 0.5' train --model llama \
 		"${small[@]}" --batch 8 --seq 2048 --precision "$precision" --warmup 2s --seconds 4
 done
+step "selftest of the fast mode" 60 env JM_CUDA_FAST=1 "$build/joulemark" selftest --device cuda:0 --op conv
 for precision in bf16 fp16; do step "repeats $precision" 40 repeats "$precision"; done
 step share 30 record '0 < soft["units"] < soft["units_of"] and r["verified"]' "${product[@]}" --sm-share 50
 step hold 30 record 'abs(watts - 400) < 20 and soft["busy_share"] < 1' "${large[@]}" --precision bf16 --hold-power 400W --seconds 6
