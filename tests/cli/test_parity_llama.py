@@ -12,7 +12,7 @@ import parity
 from jm import SOURCE
 from parity import STEPS, gradient_errors
 
-BATCH, SEQ, SEEDS = 4 if parity.ON_GPU else 3, 24, (1, 2, 3)
+BATCH, SEQ, SEEDS = 4 if parity.ON_GPU else 3, 24, (1, 2, 3, 4, 5)
 DIMS = {"layers": 2, "hidden": 48, "heads": 6, "kv-heads": 2, "ffn": 80, "vocab": 256, "context": 32,
         "theta": 500000}
 OF_GPU = {**DIMS, "hidden": 64, "heads": 2, "kv-heads": 1, "ffn": 160} if parity.ON_GPU else DIMS
