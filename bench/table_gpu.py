@@ -94,11 +94,16 @@ def speed_cells(row, mode):
     ]
 
 
+def own(row):
+    """Runs of the default mode, or of the other where there are none."""
+    return row.get("joulemark") or row["fast"]
+
+
 def memory_cells(row):
     """The peaks, and our share of PyTorch's two; None where no run told its memory."""
     theirs = row.get("pytorch") or {}
     ours, tensors, reserve = (beside_state(row, peak) for peak in (
-        (row.get("joulemark") or row["fast"])[0].get("peak_bytes"), theirs.get("peak_bytes"), theirs.get("reserved_bytes")))
+        own(row)[0].get("peak_bytes"), theirs.get("peak_bytes"), theirs.get("reserved_bytes")))
     if not ours or not tensors:
         return None
     return [*name_cells(row), *map(gigabytes, (ours, tensors, reserve)), ratio(ours, tensors, 0.8, least=False),
@@ -109,6 +114,50 @@ def table(head, words, rows):
     """head: its first `words` columns are text, the others numbers."""
     lines = [head, ["---"] * words + ["--:"] * (len(head) - words), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def short_name(row):
+    """Of a row in a sentence: GPUs other than the H100 are named."""
+    words = [row["workload"], row["precision"], "" if row["gpu"] == "H100" else f"on the {row['gpu']}", row.get("short", ""),
+             "" if row.get("joulemark") else "in the mode fast"]
+    return " ".join(word for word in words if word)
+
+
+def speeds(row):
+    theirs = row.get("pytorch")
+    return (middle(own(row), "rate"), theirs["rate"], row["aim"]) if theirs and row.get("aim") else None
+
+
+def joules(row):
+    theirs = row.get("pytorch")
+    return (statistics.median(map(per_joule, own(row))), per_joule(theirs), 1.08) if theirs else None
+
+
+def memories(row):
+    theirs = row.get("pytorch") or {}
+    both = [beside_state(row, peak) for peak in (own(row)[0].get("peak_bytes"), theirs.get("reserved_bytes"))]
+    return (*both, 0.8) if all(both) else None
+
+
+def judge(rows, title, figures, least=True):
+    """One sentence: which rows meet the aim and which do not, each with its ratio."""
+    said = {True: [], False: []}
+    for row in rows:
+        found = figures(row)
+        if found:
+            a, b, aim = found
+            met = a / b >= aim if least else a / b <= aim
+            of = f" of {aim:.2f}" if figures is speeds else ""
+            said[met].append(f"{short_name(row)} ({ratio(a, b, aim, least).strip('*')}{of})")
+    return f"**{title}**: met by {', '.join(said[True]) or 'none'}; missed by {', '.join(said[False]) or 'none'}."
+
+
+def verdict(rows):
+    return "\n".join([
+        "Aims, in the default mode where nothing else is said:\n",
+        "- " + judge(rows, "speed", speeds),
+        "- " + judge(rows, "joules per item (1.08)", joules),
+        "- " + judge(rows, "memory (0.80 of PyTorch's reserve)", memories, least=False)])
 
 
 SPEED_HEAD = ["network, batch", "precision", "GPU, card", "mode", "joulemark", "PyTorch", "ratio", "aim", "W", "items/J",
@@ -138,6 +187,6 @@ def section(path):
     speed = [speed_cells(row, mode) for row in data["rows"] for mode in ("default", "fast")
              if row.get("fast" if mode == "fast" else "joulemark")]
     memory = [cells for cells in map(memory_cells, data["rows"]) if cells]
-    parts = ["## On GPUs", METHOD, data["about"], table(SPEED_HEAD, 4, speed), data["verdict"], MEMORY,
-             table(MEMORY_HEAD, 3, memory), data["memory"], *errors(path.with_name(ERRORS_FILE))]
+    parts = ["## On GPUs", METHOD, data["about"], table(SPEED_HEAD, 4, speed), verdict(data["rows"]), data["remarks"], MEMORY,
+             table(MEMORY_HEAD, 3, memory), *errors(path.with_name(ERRORS_FILE))]
     return "\n" + "\n\n".join(part for part in parts if part) + "\n"

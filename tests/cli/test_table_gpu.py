@@ -34,7 +34,7 @@ def test_modes_and_memory(tmp_path):
            "pytorch": {"rate": 1000, "least": 990, "most": 1010, "watts": 500, "peak_bytes": state + 10**10,
                        "reserved_bytes": state + 9 * 10**9}}
     file = tmp_path / "a.json"
-    file.write_text(json.dumps({"about": "", "verdict": "", "memory": "", "rows": [row, row | {"pytorch": None, "fast": []}]}))
+    file.write_text(json.dumps({"about": "", "remarks": "", "rows": [row, row | {"pytorch": None, "fast": []}]}))
     plain, fast, alone, memory = lines_of(table_gpu.section(file), "net, 8")
     assert plain[3:] == ["default", "1,091 (1,090–1,092) token/s", "1,000 (990.0–1,010)", "1.09", "1.10", "500 / 500",
                          "2.18 / 2.00", "**1.09**"]
@@ -48,11 +48,21 @@ def test_errors_beside_the_figures(tmp_path):
     rows = [{"name": "gpt learned", "precision": p, "joulemark": [3e-3, 2e-3, 1e-3], "pytorch": [2e-3, 2e-3, 4e-3]} for p in ("fp8", "f32")]
     (tmp_path / table_gpu.ERRORS_FILE).write_text(json.dumps({"about": "A card.", "rows": rows}))
     file = tmp_path / "a.json"
-    file.write_text(json.dumps({"about": "", "verdict": "", "memory": "", "rows": []}))
+    file.write_text(json.dumps({"about": "", "remarks": "", "rows": []}))
     assert "A card." in table_gpu.section(file)
     first, second = lines_of(table_gpu.section(file), "gpt")
     assert (first[1], second[1]) == ("f32", "fp8")
     assert first[2:] == ["0.003 : 0.002 = 1.50", "0.002 : 0.002 = 1.00", "0.001 : 0.004 = 0.25"]
+
+
+def test_verdict_names_each_row_with_an_aim():
+    row = {"workload": "net", "precision": "bf16", "gpu": "H100", "aim": 1.1, "parameters": 10**9,
+           "joulemark": [{"rate": 1099, "watts": 500, "peak_bytes": 24 * 10**9}],
+           "pytorch": {"rate": 1000, "watts": 500, "reserved_bytes": 26 * 10**9}}
+    text = table_gpu.verdict([row, row | {"gpu": "H200", "aim": 1.09}, row | {"pytorch": None}])
+    assert "**speed**: met by net bf16 on the H200 (1.10 of 1.09); missed by net bf16 (1.099 of 1.10)." in text
+    assert "(1.08)**: met by net bf16 (1.10), net bf16 on the H200 (1.10); missed by none." in text
+    assert "reserve)**: met by net bf16 (0.80), net bf16 on the H200 (0.80); missed by none." in text
 
 
 def test_page_is_of_the_stored_figures():
