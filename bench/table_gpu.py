@@ -12,11 +12,12 @@ STATE = {"bf16": 16, "fp16": 16, "tf32": 16, "f32": 16, "bf16-true": 8, "fp8-tru
 
 METHOD = """\
 Training steps as above, on one GPU; [gpu.md](gpu.md#measurements) has the commands, profiles and what was tried. Both sides of a row
-ran in one call on one card, with the same batch and precision: joulemark with the memory that it takes by itself, PyTorch 2.11 with
-`torch.compile`, autocast, channels last for images, fused AdamW and the same gradient clipping. In the mode *default* joulemark's
-results repeat bit by bit; *fast* (`--fast`) also allows algorithms whose results may differ in their last bits, as PyTorch's do. A
-range is that of joulemark's runs, or of PyTorch's windows of 1 s. Watts and joules are those of the GPU by the driver's counter
-(joulemark / PyTorch). Bold: the aim is met; the unrounded ratio decides. Cards of one model differ by several percent."""
+ran in one call on one card, with the same batch and precision: joulemark with the memory that it takes by itself (*all kept*: with
+`--keep-all`), PyTorch 2.11 with `torch.compile`, autocast, channels last for images, fused AdamW and the same gradient clipping. In
+the mode *default* joulemark's results repeat bit by bit; *fast* (`--fast`) also allows algorithms whose results may differ in their
+last bits, as PyTorch's do. A range is that of joulemark's runs, or of PyTorch's windows of 1 s. Watts and joules are those of the GPU
+by the driver's counter (joulemark / PyTorch). Bold: the aim is met; the unrounded ratio decides. Cards of one model differ by several
+percent."""
 
 MEMORY = """\
 Memory beside parameters, gradients and the optimizer's moments, in GB: joulemark's plan, PyTorch's tensors at their maximum, and what
