@@ -116,7 +116,8 @@ static void conv_pixel(struct kit *k, const struct types *t, const struct shape 
 	conv_back(k, y, dy, dx, dw, db, add);
 }
 
-/* Windows of one pixel that are no product, because they skip pixels or include padding. */
+/* Windows of one pixel that skip pixels or include padding. With a stride the gradients are added to
+ * what is there. */
 static void conv_step(struct kit *k, const struct types *t, const struct shape *d, bool pad)
 {
 	const int64_t w_dim[] = {d->n, d->c, 1, 1};
@@ -127,8 +128,8 @@ static void conv_step(struct kit *k, const struct types *t, const struct shape *
 	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 4, y->dim);
 
 	kit_read(k, y);
-	conv_back(k, y, laid_last(k, dy, "gradient"), kit_out(k, t->c, 4, x->dim, NULL),
-		kit_out(k, t->v, 4, w_dim, NULL), NULL, false);
+	conv_back(k, y, laid_last(k, dy, "gradient"), backend_result(k, t->c, !pad, 4, x->dim),
+		backend_result(k, t->v, !pad, 4, w_dim), NULL, !pad);
 }
 
 /* A convolution that adds to its result. */

@@ -286,9 +286,16 @@ __device__ __forceinline__ void widen_both(
 	}
 }
 
+/*
+ * Rows that a thread loads before it uses the first, and blocks of a multiprocessor: with 3 blocks the constants of
+ * the channels do not fit in the registers.
+ */
+#define GRAD_AHEAD(T) (sizeof(T) == 2 ? 4 : 2)
+#define GRAD_RESIDENT 2
+
 /* KEEP: this pass stores e in dadd. */
 template <int N, typename T, enum mask M, bool KEEP>
-__global__ void __launch_bounds__(COLUMN_THREADS, COLUMN_RESIDENT(T))
+__global__ void __launch_bounds__(COLUMN_THREADS, GRAD_RESIDENT)
 	grad_sums(struct cuda_bn_grad p, float *parts)
 {
 	__shared__ float share[COLUMN_THREADS * N];
@@ -298,7 +305,7 @@ __global__ void __launch_bounds__(COLUMN_THREADS, COLUMN_RESIDENT(T))
 
 	if (at < p.c) {
 		load_channels<N, M>(p, at, c);
-		over_rows<2, packs<N, T>>(
+		over_rows<GRAD_AHEAD(T), packs<N, T>>(
 			p.rows,
 			[&](int64_t r, packs<N, T> &t) { fetch_both<M>(p, r * p.c + at, t); },
 			[&](int64_t r, const packs<N, T> &t) {
@@ -338,7 +345,7 @@ __global__ void grad_finish(struct cuda_bn_grad p, struct sums to, int n)
 
 /* Rows are handled from the last to the first, as in apply_kernel. */
 template <int N, typename T, enum mask M>
-__global__ void __launch_bounds__(COLUMN_THREADS, COLUMN_RESIDENT(T))
+__global__ void __launch_bounds__(COLUMN_THREADS, GRAD_RESIDENT)
 	grad_kernel(struct cuda_bn_grad p, struct sums s)
 {
 	float first[N], second[N];
@@ -350,7 +357,7 @@ __global__ void __launch_bounds__(COLUMN_THREADS, COLUMN_RESIDENT(T))
 	load_channels<N, M>(p, at, c);
 	load(s.first + at, first);
 	load(s.second + at, second);
-	over_rows<2, packs<N, T>>(
+	over_rows<GRAD_AHEAD(T), packs<N, T>>(
 		p.rows,
 		[&](int64_t r, packs<N, T> &t) {
 			fetch_both<M>(p, (p.rows - 1 - r) * p.c + at, t);
@@ -372,7 +379,7 @@ __global__ void __launch_bounds__(COLUMN_THREADS, COLUMN_RESIDENT(T))
 template <int N, typename T, enum mask M, bool KEEP>
 static void grad_masked(const struct cuda_bn_grad *p, cudaStream_t stream)
 {
-	struct columns shape = columns_of(p->rows, p->c, N, COLUMN_RESIDENT(T));
+	struct columns shape = columns_of(p->rows, p->c, N, GRAD_RESIDENT);
 	struct sums s = sums_of(p->scratch, p->c);
 
 	grad_sums<N, T, M, KEEP><<<shape.grid, shape.block, 0, stream>>>(*p, s.parts);

@@ -45,15 +45,15 @@ static void drop_one(struct cuda_dev *dev, struct cuda_conv_plan *p)
 	free(p);
 }
 
-/* The key in the plan cache: version of cuDNN, shapes, window and type of the convolution. */
-static void write_key(const struct cuda_dev *dev, const struct cuda_conv_key *key, char *ret)
+void cuda_conv_key_text(const struct cuda_dev *dev, const char *kind,
+	const struct cuda_conv_key *key, char ret[CUDA_PLAN_KEY])
 {
 	const struct dnn_conv_shape *s = &key->shape;
 	const int64_t value[] = {(int64_t)key->pattern, (int64_t)s->type, key->exact, s->x[0],
 		s->x[1], s->x[2], s->x[3], s->w[0], s->w[1], s->w[2], s->w[3], s->window.stride[0],
 		s->window.stride[1], s->window.pad[0], s->window.pad[1], s->window.dilation[0],
 		s->window.dilation[1], s->add};
-	int n = snprintf(ret, CUDA_PLAN_KEY, "conv/%zu", dev->dnn.version);
+	int n = snprintf(ret, CUDA_PLAN_KEY, "%s/%zu", kind, dev->dnn.version);
 
 	for (size_t i = 0; i < sizeof value / sizeof *value && n < CUDA_PLAN_KEY; i++)
 		n += snprintf(ret + n, CUDA_PLAN_KEY - (size_t)n, ",%lld", (long long)value[i]);
@@ -68,7 +68,7 @@ static int find_chosen(struct cuda_dev *dev, struct cuda_conv_plan *p, struct dn
 	struct jm_err none = JM_ERR_INIT;
 	char key[CUDA_PLAN_KEY];
 
-	write_key(dev, &p->key, key);
+	cuda_conv_key_text(dev, "conv", &p->key, key);
 	want.name = cuda_plan_find(dev, key);
 	return want.name ? dnn_plans(g, &want, p->plan, 1, &none) : 0;
 }
@@ -270,7 +270,7 @@ int cuda_conv_tune(struct cuda_dev *dev, struct cuda_conv_plan *p, struct jm_err
 		return jm_err_set(err, JM_EIO,
 			"None of cuDNN's %d plans for a convolution runs on cuda:%d.", p->n,
 			dev->index);
-	write_key(dev, &p->key, key);
+	cuda_conv_key_text(dev, "conv", &p->key, key);
 	cuda_plan_keep(dev, key, p->plan[p->best].name);
 	return 0;
 }

@@ -5,6 +5,7 @@
 
 #include "cuda.h"
 #include "dnn_conv.h"
+#include "plan_cache.h"
 
 struct cuda_conv_key {
 	enum dnn_pattern pattern;
@@ -30,6 +31,9 @@ struct cuda_conv_plan *cuda_conv_plan(
 /* Times the plans once, on random data in separate memory; if that memory is not available, chooses
  * the plan that cuDNN prefers. */
 int cuda_conv_tune(struct cuda_dev *dev, struct cuda_conv_plan *plan, struct jm_err *err);
+/* The key in the plan cache: kind, version of cuDNN, shapes, window and type of the convolution. */
+void cuda_conv_key_text(const struct cuda_dev *dev, const char *kind,
+	const struct cuda_conv_key *key, char ret[CUDA_PLAN_KEY]);
 void cuda_conv_drop(struct cuda_dev *dev); /* drops all plans of the device */
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rearranges squares of pixels of images with few channels into channels, and gradients of filters
- * back. */
+ * back; adds images to every n-th pixel of others. */
 #include "image.h"
 #include "common.cuh"
 
@@ -99,5 +99,32 @@ void cuda_unfold(const struct cuda_fold *p, cudaStream_t stream)
 
 	with_type(p->y, [&](auto t) {
 		unfold_kernel<decltype(t)><<<blocks, THREADS, 0, stream>>>(*p, n);
+	});
+}
+
+/* ---- pixels of a strided image ------------------------------------------------------------------------------- */
+
+/* A thread adds one pack of channels. */
+template <typename T> __global__ void scatter_kernel(struct cuda_scatter p, unsigned n)
+{
+	unsigned index = blockIdx.x * blockDim.x + threadIdx.x, packs = p.c / PACK, i = index / packs;
+	float v[PACK];
+
+	if (index >= n)
+		return;
+	unsigned column = i % (unsigned)p.from[1], rows = i / (unsigned)p.from[1], row = rows % (unsigned)p.from[0];
+	int64_t image = rows / (unsigned)p.from[0];
+	int64_t pixel = (image * p.to[0] + row * p.step[0]) * p.to[1] + column * p.step[1];
+
+	load(p.x + (int64_t)index * PACK, v);
+	store_sum((T *)p.y.data + pixel * p.c + index % packs * PACK, v, true);
+}
+
+void cuda_scatter_add(const struct cuda_scatter *p, cudaStream_t stream)
+{
+	int64_t n = (int64_t)p->batch * p->from[0] * p->from[1] * (p->c / PACK);
+
+	with_type(p->y, [&](auto t) {
+		scatter_kernel<decltype(t)><<<blocks_for(n, THREADS), THREADS, 0, stream>>>(*p, (unsigned)n);
 	});
 }

@@ -106,6 +106,16 @@ void cuda_fold(const struct cuda_fold *p, cudaStream_t stream);
  * increased by the values of y. */
 void cuda_unfold(const struct cuda_fold *p, cudaStream_t stream);
 
+/* y[batch,to,c], at rows and columns that are multiples of step, += x[batch,from,c], in f32. c is a
+ * multiple of 8. */
+struct cuda_scatter {
+	int batch, c;
+	int from[2], to[2], step[2];
+	const float *x;
+	struct cuda_vec y;
+};
+void cuda_scatter_add(const struct cuda_scatter *p, cudaStream_t stream);
+
 /* ---- random.cu -------------------------------------------------------------------------------------- */
 
 /* Writes random numbers that are approximately normal. */

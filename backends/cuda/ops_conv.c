@@ -3,17 +3,19 @@
  * Convolutions by cuDNN, with channels last. Plans are looked up by select, which needs the size of
  * their workspace, and kept by shape; the fastest is found by timing when the first group of the
  * shape is built. cuDNN writes a filter's gradient in the type of the images with channels last
- * into scratch; a kernel then adds or copies it to the result. Images with few channels, those of
- * the first layer, are folded: each square of pixels that the stride steps over becomes channels
- * (image.h). In f16 and in the fast mode a
- * convolution also writes the sums that the following batch norm needs.
+ * into scratch; a kernel then adds or copies it to the result. Images with few channels are folded
+ * (conv_fold.h). In f16 and in the fast mode a convolution also writes the sums that the following
+ * batch norm needs. Where there are two ways, the faster one is found by timing, once for each shape:
+ * convolutions of single pixels are products as well.
  */
 #include <math.h>
 #include <stdlib.h>
 
-#include "conv_operands.h"
+#include "conv_fold.h"
 #include "conv_plan.h"
+#include "conv_product.h"
 #include "image.h"
+#include "ways.h"
 
 /*
  * The scratch of a group holds, in this order: cuDNN's workspace; the folded image and filter, or
@@ -37,95 +39,6 @@ static enum dnn_pattern pattern_of(enum jm_op op)
 					: DNN_PATTERN_WGRAD;
 }
 
-static bool is_folded(const struct jm_node *n)
-{
-	return n->op != JM_OP_CONV_DGRAD && n->attr.conv.groups == 1 &&
-	       n->attr.conv.dilation[0] == 1 && n->attr.conv.dilation[1] == 1 &&
-	       cuda_operands_of(n).x->dim[1] < CUDA_FEW_CHANNELS;
-}
-
-/*
- * How one axis is folded: a window of `size` with stride and pad moves over n positions. Folded
- * position 0 begins at position -ceil(pad / stride) stride; row r of the filter is in folded row (r
- * + lead) / stride.
- */
-struct axis {
-	int start, lead, taps;
-};
-
-static struct axis axis_of(int64_t size, int stride, int pad)
-{
-	int whole = (pad + stride - 1) / stride * stride;
-
-	return (struct axis){.start = -whole,
-		.lead = whole - pad,
-		.taps = (int)((size + whole - pad + stride - 1) / stride)};
-}
-
-static int wide_of(const struct jm_node *n)
-{
-	int channels = (int)cuda_operands_of(n).x->dim[1] * n->attr.conv.stride[0] *
-		       n->attr.conv.stride[1];
-
-	return (channels + 7) / 8 * 8;
-}
-
-static void strides_of(const struct jm_tensor *t, int64_t ret[4])
-{
-	const int64_t *dim = t->dim;
-
-	if (jm_layout_equal(&t->layout, &cuda_layout_last)) {
-		ret[0] = dim[1] * dim[2] * dim[3];
-		ret[1] = 1;
-		ret[2] = dim[1] * dim[3];
-		ret[3] = dim[1];
-	} else {
-		ret[0] = dim[1] * dim[2] * dim[3];
-		ret[1] = dim[2] * dim[3];
-		ret[2] = dim[3];
-		ret[3] = 1;
-	}
-}
-
-/* The fold of the image x or of the filter w. */
-static struct cuda_fold fold_of(const struct jm_node *n, const struct jm_tensor *t)
-{
-	struct cuda_operands o = cuda_operands_of(n);
-	struct cuda_fold p = {
-		.batch = (int)t->dim[0],
-		.c = (int)t->dim[1],
-		.wide = wide_of(n),
-		.x = cuda_vec(t),
-	};
-
-	for (int i = 0; i < 2; i++) {
-		struct axis a =
-			axis_of(o.w->dim[2 + i], n->attr.conv.stride[i], n->attr.conv.pad[i]);
-
-		p.in[i] = (int)t->dim[2 + i];
-		p.step[i] = n->attr.conv.stride[i];
-		p.out[i] = t == o.x ? (int)o.y->dim[2 + i] + a.taps - 1 : a.taps;
-		p.shift[i] = t == o.x ? a.start : -a.lead;
-	}
-	strides_of(t, p.stride);
-	return p;
-}
-
-/* Changes the shape to the folded one, which cuDNN computes on. */
-static void fold_shape(const struct jm_node *n, struct dnn_conv_shape *shape)
-{
-	struct cuda_operands o = cuda_operands_of(n);
-	struct cuda_fold x = fold_of(n, o.x), w = fold_of(n, o.w);
-
-	shape->x[1] = shape->w[1] = x.wide;
-	for (int i = 0; i < 2; i++) {
-		shape->x[2 + i] = x.out[i];
-		shape->w[2 + i] = w.out[i];
-		shape->window.stride[i] = 1;
-		shape->window.pad[i] = 0;
-	}
-}
-
 /* nodes: the number of nodes in the group, whose first one is the convolution. */
 static struct cuda_conv_key key_of(const struct jm_node *n, int nodes)
 {
@@ -141,8 +54,8 @@ static struct cuda_conv_key key_of(const struct jm_node *n, int nodes)
 		key.shape.window.pad[i] = n->attr.conv.pad[i];
 		key.shape.window.dilation[i] = n->attr.conv.dilation[i];
 	}
-	if (is_folded(n))
-		fold_shape(n, &key.shape);
+	if (cuda_conv_folds(n))
+		cuda_conv_fold_shape(n, &key.shape);
 	key.shape.type = cuda_dnn_type(o.x->type);
 	key.shape.add = n->op != JM_OP_CONV_WGRAD && cuda_adds(n, 0);
 	key.exact = o.x->type == JM_F32 && n->math != JM_MATH_TF32;
@@ -167,8 +80,9 @@ static struct conv_scratch scratch_of(const struct jm_node *n, int nodes, size_t
 	struct conv_scratch s = {.image = aligned(workspace)};
 	size_t image = 0, filter = 0;
 
-	if (is_folded(n)) {
-		struct cuda_fold x = fold_of(n, o.x), w = fold_of(n, o.w);
+	if (cuda_conv_folds(n)) {
+		struct cuda_fold x = cuda_conv_fold(n, o.x);
+		struct cuda_fold w = cuda_conv_fold(n, o.w);
 
 		image = folded_bytes(&x, o.x->type);
 		filter = folded_bytes(&w, o.x->type);
@@ -210,7 +124,7 @@ static int takes_conv_stats(struct cuda_dev *dev, const struct jm_group *group, 
 		return jm_err_set(err, JM_ENOSUP,
 			"cuDNN's sums of the results of a convolution differ in their last bits "
 			"from run to run; --fast allows them.");
-	if (n->in[0]->type != JM_F16 || n->in[2] || is_folded(n) || n->accumulate ||
+	if (n->in[0]->type != JM_F16 || n->in[2] || cuda_conv_folds(n) || n->accumulate ||
 		stats->accumulate || last->accumulate || stats->in[0] != n->out[0] ||
 		last->in[0] != stats->out[0] || last->in[1] != stats->out[1])
 		return jm_err_set(err, JM_ENOSUP,
@@ -221,6 +135,15 @@ static int takes_conv_stats(struct cuda_dev *dev, const struct jm_group *group, 
 static bool lies_last(const struct jm_tensor *t)
 {
 	return jm_layout_equal(&t->layout, &cuda_layout_last);
+}
+
+/* The bytes that suffice for each way to run the group. */
+static size_t most_scratch(const struct jm_node *n, int nodes, size_t workspace)
+{
+	size_t bytes = scratch_of(n, nodes, workspace).bytes;
+	size_t compact = cuda_conv_scatters(n) ? cuda_conv_compact(n) : 0;
+
+	return bytes > compact ? bytes : compact;
 }
 
 static int choices_conv(struct cuda_dev *dev, const struct jm_group *group,
@@ -236,14 +159,14 @@ static int choices_conv(struct cuda_dev *dev, const struct jm_group *group,
 		choice->in[1][0] = cuda_layout_last;
 	for (int i = 0; i < 2; i++)
 		choice->in[0][i] = cuda_layout_last;
-	if (is_folded(n)) /* keeps its layout, because folding copies it anyway */
+	if (cuda_conv_folds(n)) /* keeps its layout, because folding copies it anyway */
 		choice->in[0][n->op == JM_OP_CONV_WGRAD] =
 			lies_last(cuda_operands_of(n).x) ? cuda_layout_last : (struct jm_layout){0};
 	/* a gradient has the layout of its parameter; channels last needs no copy */
 	if (n->op != JM_OP_CONV_WGRAD || n->out[0]->class == JM_CLASS_ACT ||
 		jm_layout_equal(&n->out[0]->layout, &cuda_layout_last))
 		choice->out[0][0] = cuda_layout_last;
-	choice->scratch = scratch_of(n, group->n_nodes, plan->workspace).bytes;
+	choice->scratch = most_scratch(n, group->n_nodes, plan->workspace);
 	choice->seconds = choice->flops_executed = NAN;
 	return 1;
 }
@@ -252,6 +175,7 @@ static int choices_conv(struct cuda_dev *dev, const struct jm_group *group,
 
 struct conv {
 	struct dnn_run run;
+	struct cuda_product *product; /* runs in place of cuDNN's plan; NULL = there is none */
 	struct conv_scratch at;
 };
 
@@ -259,8 +183,10 @@ static void drop_conv(struct cuda_dev *dev, struct cuda_exec *exec)
 {
 	struct conv *c = exec->own;
 
-	if (c)
+	if (c) {
 		dnn_unbind(&dev->dnn, &c->run);
+		cuda_product_free(dev, c->product);
+	}
 	free(c);
 }
 
@@ -270,9 +196,9 @@ static void *stands_for(const struct jm_node *n, const struct jm_tensor *t, char
 {
 	struct cuda_operands o = cuda_operands_of(n);
 
-	if (t == o.x && is_folded(n))
+	if (t == o.x && cuda_conv_folds(n))
 		return scratch + at->image;
-	if (t == o.w && (is_folded(n) || n->op == JM_OP_CONV_WGRAD))
+	if (t == o.w && (cuda_conv_folds(n) || n->op == JM_OP_CONV_WGRAD))
 		return scratch + at->filter;
 	return t->data;
 }
@@ -284,7 +210,7 @@ static float *sums_at(const struct cuda_exec *exec)
 	return (float *)(void *)((char *)exec->scratch + c->at.sums);
 }
 
-static int build_conv(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+static int build_dnn(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = &exec->node[0];
 	struct cuda_operands o = cuda_operands_of(n);
@@ -313,11 +239,71 @@ static int build_conv(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_er
 		exec->scratch, &c->run, err);
 }
 
-static void fold(struct cuda_dev *dev, const struct jm_node *n, const struct jm_tensor *t, void *to)
+/* The product of a strided convolution writes to scratch, from where its result is added to every
+ * n-th pixel. */
+static int build_product(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {
-	struct cuda_fold p = fold_of(n, t);
+	struct cuda_gemm g = cuda_conv_product_of(&exec->node[0], exec->scratch);
+	struct conv *c = calloc(1, sizeof *c);
 
-	p.y = (struct cuda_vec){to, cuda_type_of(t->type)};
+	exec->own = c;
+	if (!c)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a convolution.");
+	return cuda_product_new(dev, &g, &c->product, err);
+}
+
+static int build_conv(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	static const struct cuda_way ways[] = {{"dnn", build_dnn}, {"product", build_product}};
+	const struct jm_node *n = &exec->node[0];
+	struct cuda_conv_key key = key_of(n, exec->n_nodes);
+	struct cuda_conv_plan *plan = cuda_conv_plan(dev, &key, err);
+	char name[CUDA_PLAN_KEY];
+	int best = 0;
+
+	if (!plan || cuda_conv_tune(dev, plan, err)) /* first, while memory is free */
+		return err->code;
+	cuda_conv_key_text(dev, "way", &key, name);
+	if (exec->n_nodes == 1 && (cuda_conv_is_product(n) || cuda_conv_scatters(n)))
+		best = cuda_way_choose(dev, exec, name, ways, 2);
+	return ways[best].build(dev, exec, err);
+}
+
+static void scatter(struct cuda_dev *dev, const struct cuda_exec *exec)
+{
+	const struct jm_node *n = &exec->node[0];
+	const struct jm_tensor *dx = n->out[0], *dy = n->in[0];
+	struct cuda_scatter p = {.batch = (int)dx->dim[0],
+		.c = (int)dx->dim[1],
+		.x = exec->scratch,
+		.y = cuda_vec(dx)};
+
+	for (int i = 0; i < 2; i++) {
+		p.from[i] = (int)dy->dim[2 + i];
+		p.to[i] = (int)dx->dim[2 + i];
+		p.step[i] = n->attr.conv.stride[i];
+	}
+	cuda_scatter_add(&p, dev->stream);
+}
+
+/* Starts the convolution itself. */
+static int start(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct conv *c = exec->own;
+	int code = c->product ? cuda_product_run(dev, c->product, err)
+			      : dnn_run(&dev->dnn, &c->run, err);
+
+	if (!code && c->product && cuda_conv_scatters(&exec->node[0]))
+		scatter(dev, exec);
+	return code;
+}
+
+static void fold(
+	struct cuda_dev *dev, const struct cuda_exec *exec, const struct jm_tensor *t, size_t at)
+{
+	struct cuda_fold p = cuda_conv_fold(&exec->node[0], t);
+
+	p.y = (struct cuda_vec){(char *)exec->scratch + at, cuda_type_of(t->type)};
 	cuda_fold(&p, dev->stream);
 }
 
@@ -328,21 +314,20 @@ static void fold_operands(struct cuda_dev *dev, const struct cuda_exec *exec)
 	const struct conv *c = exec->own;
 	struct cuda_operands o = cuda_operands_of(n);
 
-	if (!is_folded(n))
+	if (!cuda_conv_folds(n))
 		return;
-	fold(dev, n, o.x, (char *)exec->scratch + c->at.image);
+	fold(dev, exec, o.x, c->at.image);
 	if (n->op == JM_OP_CONV)
-		fold(dev, n, o.w, (char *)exec->scratch + c->at.filter);
+		fold(dev, exec, o.w, c->at.filter);
 }
 
 static int run_conv(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_tensor *y = exec->node[0].out[0], *bias = exec->node[0].in[2];
-	const struct conv *c = exec->own;
 	int code;
 
 	fold_operands(dev, exec);
-	code = dnn_run(&dev->dnn, &c->run, err);
+	code = start(dev, exec, err);
 	if (!code && exec->node[0].op == JM_OP_CONV && bias)
 		cuda_bias_add(cuda_vec(y), bias->data, y->dim[0] * y->dim[2] * y->dim[3], y->dim[1],
 			dev->stream);
@@ -381,15 +366,15 @@ static struct cuda_fold unfold_of(const struct jm_node *n)
 	const struct jm_tensor *dw = n->out[0];
 	struct cuda_fold p = {.batch = (int)dw->dim[0], .c = (int)dw->dim[1], .x = cuda_vec(dw)};
 
-	if (is_folded(n)) {
-		p = fold_of(n, dw);
+	if (cuda_conv_folds(n)) {
+		p = cuda_conv_fold(n, dw);
 	} else {
 		p.wide = p.c;
 		for (int i = 0; i < 2; i++) {
 			p.step[i] = 1;
 			p.in[i] = p.out[i] = (int)dw->dim[2 + i];
 		}
-		strides_of(dw, p.stride);
+		cuda_conv_strides(dw, p.stride);
 	}
 	p.accumulate = cuda_adds(n, 0);
 	return p;
@@ -404,8 +389,8 @@ static int run_wgrad(struct cuda_dev *dev, const struct cuda_exec *exec, struct 
 	int code;
 
 	fold_operands(dev, exec);
-	code = dnn_run(&dev->dnn, &c->run, err);
-	if (code)
+	code = start(dev, exec, err);
+	if (code || c->product) /* the product wrote dw itself, and there is no bias */
 		return code;
 	p.y = (struct cuda_vec){(char *)exec->scratch + c->at.filter, cuda_type_of(dy->type)};
 	cuda_unfold(&p, dev->stream);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolutions of single pixels in f32 as products by cuBLASLt: with channels last, x[B Y X, C] is
- * a matrix. cuDNN's engines without tensor cores first transpose such images in memory and reach a
- * third of the rate.
+ * Convolutions of single pixels as products by cuBLASLt: with channels last, x[B Y X, C] is a
+ * matrix. In f32 this is the only way: cuDNN's engines without tensor cores first transpose such
+ * images in memory and reach a third of the rate. In other types ops_conv.c times both.
  */
 #include <math.h>
 
-#include "conv_operands.h"
-#include "gemm.h"
+#include "conv_product.h"
 
 /* x[pixels, channels] as the column-major matrix that cuBLASLt expects. */
 static struct cuda_matrix pixels(const struct jm_tensor *t, bool transposed)
@@ -22,35 +21,59 @@ static struct cuda_matrix pixels(const struct jm_tensor *t, bool transposed)
 	};
 }
 
-/* y = x w^T, dx = dy w, dw = dy^T x. A filter w[K,C,1,1] has the layout of an image with K
- * pixels. */
-static struct cuda_gemm product_of(const struct jm_node *n)
+struct cuda_gemm cuda_conv_product_of(const struct jm_node *n, void *compact)
 {
 	struct cuda_operands o = cuda_operands_of(n);
-	bool weights = n->op == JM_OP_CONV_WGRAD;
+	bool weights = n->op == JM_OP_CONV_WGRAD, strided = cuda_conv_scatters(n);
 	struct cuda_gemm g = {
+		/* a filter w[K,C,1,1] has the layout of an image with K pixels */
 		.a = weights ? pixels(o.x, false) : pixels(o.w, n->op == JM_OP_CONV),
 		.b = n->op == JM_OP_CONV ? pixels(o.x, false) : pixels(o.y, weights),
 		.d = pixels(n->out[0], false),
-		.accumulate = cuda_adds(n, 0),
+		.accumulate = cuda_adds(n, 0) && !strided,
+		.tf32 = n->math == JM_MATH_TF32,
 	};
 
 	g.k = weights ? g.a.columns : g.b.rows;
+	if (strided) {
+		g.d.data = compact;
+		g.d.type = JM_F32; /* the sum with dx is rounded once */
+		g.d.columns = g.b.columns;
+	}
 	return g;
 }
 
-/* ---- select --------------------------------------------------------------------------------------------- */
-
-static bool is_product(const struct jm_node *n)
+/* True if all windows are single pixels, and strides are larger than 1 (strided) or 1. */
+static bool is_single(const struct jm_node *n, bool strided)
 {
 	struct cuda_operands o = cuda_operands_of(n);
-	bool one = n->attr.conv.groups == 1 && o.x->dim[1] >= CUDA_FEW_CHANNELS;
+	bool one = n->attr.conv.groups == 1 && o.x->dim[1] >= CUDA_FEW_CHANNELS && !o.bias;
 
 	for (int i = 0; i < 2; i++)
-		one = one && o.w->dim[2 + i] == 1 && n->attr.conv.stride[i] == 1 &&
-		      n->attr.conv.pad[i] == 0;
+		one = one && o.w->dim[2 + i] == 1 && n->attr.conv.pad[i] == 0 &&
+		      (n->attr.conv.stride[i] > 1) == strided;
 	return one;
 }
+
+bool cuda_conv_is_product(const struct jm_node *n)
+{
+	return is_single(n, false);
+}
+
+bool cuda_conv_scatters(const struct jm_node *n)
+{
+	return n->op == JM_OP_CONV_DGRAD && cuda_adds(n, 0) && is_single(n, true) &&
+	       n->out[0]->dim[1] % 8 == 0;
+}
+
+size_t cuda_conv_compact(const struct jm_node *n)
+{
+	const struct jm_tensor *dy = n->in[0];
+
+	return (size_t)(dy->dim[0] * n->out[0]->dim[1] * dy->dim[2] * dy->dim[3]) * sizeof(float);
+}
+
+/* ---- select --------------------------------------------------------------------------------------------- */
 
 static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
@@ -60,7 +83,7 @@ static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_e
 		     n->math == JM_MATH_F32;
 
 	(void)dev;
-	if (exact && !o.bias && is_product(n))
+	if (exact && cuda_conv_is_product(n))
 		return 0;
 	return jm_err_set(
 		err, JM_ENOSUP, "Backend cuda has no product for this %s.", jm_op_name(n->op));
@@ -92,7 +115,7 @@ static int choices(struct cuda_dev *dev, const struct jm_group *group, struct jm
 
 static int build(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {
-	struct cuda_gemm g = product_of(&exec->node[0]);
+	struct cuda_gemm g = cuda_conv_product_of(&exec->node[0], NULL);
 	struct cuda_product *product;
 	int code = cuda_product_new(dev, &g, &product, err);
 

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The fastest of several ways to run a group, found by timing each on separate memory with random
+ * values: the group's own operands may be parameters. */
+#ifndef JM_CUDA_WAYS_H
+#define JM_CUDA_WAYS_H
+
+#include "cuda.h"
+
+#define CUDA_WAYS 4 /* at most */
+struct cuda_way {
+	const char *name;
+	/* Sets exec->own; exec->op runs and drops it. */
+	int (*build)(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err);
+};
+
+/* The number of the fastest way, from the plan cache or by timing; 0 where none can be timed. */
+int cuda_way_choose(struct cuda_dev *dev, const struct cuda_exec *exec, const char *key,
+	const struct cuda_way *way, int n);
+
+#endif
