@@ -219,8 +219,8 @@ static void add_segment(struct plan *p, int64_t from, int64_t to)
 /*
  * Divides elements from to `to`: a segment ends after the first parameter with which it has enough bytes, or up to a
  * unit before that; a small rest joins the segment before it. Unless the size is given, each segment has twice the
- * bytes of the one before: few transfers disturb kernels less, while the first segments, whose gradients are complete
- * last and whose parameters are read first, are small.
+ * bytes of the one before: there are few transfers, and the first segments, whose gradients are complete last and
+ * whose parameters are read first, are small.
  */
 static void divide(struct plan *p, enum region first, enum region last, int64_t from, int64_t to)
 {
