@@ -37,7 +37,7 @@ void jm_text_energy(
 	if (s->n_meters == 1)
 		snprintf(part, sizeof(part), "energy: one meter");
 	else
-		snprintf(part, sizeof(part), "energy: sum over %s, nothing counted twice", sum);
+		snprintf(part, sizeof(part), "energy: sum over %s, each counted once", sum);
 	jm_text_append(out, size, "", part);
 	jm_text_append(
 		out, size, ", ", s->mixed_origin ? "of mixed origin" : jm_origin_name(s->origin));

@@ -80,7 +80,7 @@ def test_order_of_the_records_does_not_matter(tmp_path):
 
 def test_a_table_says_simulated_once():
     text = report(DATA / "h100x4.json")
-    assert "nothing counted twice, simulated;" in text.split("gpu.power")[0]  # above the first figure
+    assert "each counted once, simulated;" in text.split("gpu.power")[0]  # above the first figure
     assert text.split("quality")[0].count("simulated") == 1
     rows = report("--columns", "all", "--width", "1000", DATA / "h100x4.json").splitlines()
     figures = [line for line in rows if re.match(r"(default|\d+ W) .*±", line)]
@@ -225,7 +225,7 @@ def test_estimates_decide_nothing(tmp_path):
             assert verdict["kind"] == "none" and "estimate" in verdict["why"]
     text = report(path)
     assert text.count("the energy is estimated, and an estimate cannot distinguish settings") == 1
-    assert "No best setting by least energy per" in text and "nothing counted twice, estimated;" in text
+    assert "No best setting by least energy per" in text and "each counted once, estimated;" in text
 
 
 def test_one_repeat_decides_nothing(tmp_path):
