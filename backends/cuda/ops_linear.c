@@ -174,7 +174,7 @@ static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_e
 	return 0;
 }
 
-/* In f32, gelu is a separate op: a perceptron with cuBLASLt's had gradients 13 times as far from f64 as PyTorch's. */
+/* In f32, gelu is a separate op: a perceptron with cuBLASLt's had gradients 14 times as far from f64 as PyTorch's. */
 static int takes_gelu(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
 	const struct jm_node *n = group->node[0], *act = group->node[1];
