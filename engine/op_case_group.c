@@ -87,6 +87,17 @@ static void dgrad_gelu_grad(struct kit *k, const struct types *t, const struct s
 	pair(k, jm_graph_node(k->graph, JM_OP_GELU_GRAD, OPS(between, x), &dx), between, dx, keep);
 }
 
+/* The gradient of a linear whose result has the gradient dy, after the nodes that make dy; add: to the results. */
+static void wgrad(
+	struct kit *k, const struct types *t, const struct shape *d, struct jm_tensor *dy, bool add)
+{
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->n));
+	struct jm_tensor *dw = backend_gradient(k, t->a, add, 2, DIMS(d->c, d->n));
+	struct jm_tensor *dbias = backend_result(k, t->v, add, 1, DIMS(d->c));
+
+	backend_node(k, JM_OP_LINEAR_WGRAD, OPS(dy, x), OPS(dw, dbias), add ? 3 : 0);
+}
+
 static void add_layernorm(struct kit *k, const struct types *t, const struct shape *d, bool keep)
 {
 	const int64_t *dim = DIMS(d->b, d->s, d->c);
@@ -169,6 +180,36 @@ static void rmsnorm_grad_cast(
 	grad_cast(k, t, d, keep, false);
 }
 
+/* The flag: all results are accumulated. */
+static void grad_cast_wgrad(
+	struct kit *k, const struct types *t, const struct shape *d, bool add, bool centred)
+{
+	const int64_t *dim = DIMS(d->b, d->s, d->c);
+	struct jm_tensor *in[JM_NODE_IN];
+	enum jm_op op = backend_norm_grad(k, t, d, centred, in);
+	struct jm_tensor *dx = backend_result(k, t->a, add, 3, dim);
+	struct jm_tensor *dgamma = backend_gradient(k, t->v, add, 1, DIMS(d->c));
+	struct jm_tensor *dbeta = centred ? backend_gradient(k, t->v, add, 1, DIMS(d->c)) : NULL;
+	struct jm_tensor *copy = kit_out(k, t->c, 3, dim, NULL);
+
+	backend_node(k, op, in, OPS(dx, dgamma, dbeta), add ? 7 : 0)->attr.norm.eps = 1e-5;
+	jm_graph_node(k->graph, JM_OP_CAST, &dx, &copy);
+	wgrad(k, t, d, copy, add);
+	kit_read(k, copy);
+}
+
+static void layernorm_grad_cast_wgrad(
+	struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	grad_cast_wgrad(k, t, d, add, true);
+}
+
+static void rmsnorm_grad_cast_wgrad(
+	struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	grad_cast_wgrad(k, t, d, add, false);
+}
+
 /* Several blocks, which threads share. The flag: gradients are clipped. */
 static void norm_update(
 	struct kit *k, const struct types *t, const struct shape *d, bool clip, enum jm_op op)
@@ -229,6 +270,8 @@ const struct backend_case backend_group_cases[] = {
 	{"add + rmsnorm", add_rmsnorm},
 	{"layernorm-grad + cast", layernorm_grad_cast},
 	{"rmsnorm-grad + cast", rmsnorm_grad_cast},
+	{"layernorm-grad + cast + linear-wgrad", layernorm_grad_cast_wgrad},
+	{"rmsnorm-grad + cast + linear-wgrad", rmsnorm_grad_cast_wgrad},
 	{"norm + adamw", norm_adamw},
 	{"norm + adam", norm_adam},
 	{"norm + sgd", norm_sgd},

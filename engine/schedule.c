@@ -13,7 +13,7 @@
 
 #define WINDOW 12 /* parts that may be exchanged */
 
-/* ---- nodes: a recomputed value comes directly before its first reader ----------------------------------- */
+/* ---- nodes: a recomputed value comes directly before its first reader, or the group of that --- */
 
 struct order {
 	struct jm_graph *g;
@@ -22,25 +22,51 @@ struct order {
 	bool *placed; /* [node] */
 };
 
-static void place(struct order *o, struct jm_node *n)
+static void place(struct order *o, struct jm_node *n);
+
+static void place_makers(struct order *o, const struct jm_node *n)
 {
-	o->placed[n->id] = true;
 	for (int i = 0; i < n->n_in; i++) {
 		struct jm_node *maker = n->in[i] ? jm_graph_cell(o->g, n->in[i])->producer : NULL;
 
 		if (maker && maker->again && !o->placed[maker->id])
 			place(o, maker);
 	}
+}
+
+static void place(struct order *o, struct jm_node *n)
+{
+	o->placed[n->id] = true;
+	place_makers(o, n);
 	o->node[o->n++] = n;
+}
+
+/* The linear-wgrad that may join a norm's gradient, node k, and the cast after it (group.c); NULL = there is
+ * none. */
+static const struct jm_node *joining_wgrad(const struct jm_graph *g, int k)
+{
+	const struct jm_node *n = k + 2 < g->n_nodes ? g->node[k + 2] : NULL;
+	enum jm_op first = g->node[k]->op;
+
+	if ((first != JM_OP_LAYERNORM_GRAD && first != JM_OP_RMSNORM_GRAD) || !n ||
+		g->node[k + 1]->op != JM_OP_CAST || n->op != JM_OP_LINEAR_WGRAD)
+		return NULL;
+	return n->out[1] && n->in[0] == g->node[k + 1]->out[0] ? n : NULL;
 }
 
 static int order_nodes(struct order *o, struct jm_err *err)
 {
 	struct jm_graph *g = o->g;
 
-	for (int k = 0; k < g->n_nodes; k++)
-		if (!g->node[k]->again)
-			place(o, g->node[k]);
+	for (int k = 0; k < g->n_nodes; k++) {
+		const struct jm_node *wgrad = joining_wgrad(g, k);
+
+		if (g->node[k]->again)
+			continue;
+		if (wgrad)
+			place_makers(o, wgrad);
+		place(o, g->node[k]);
+	}
 	if (o->n < g->n_nodes)
 		return jm_err_set(err, JM_EBUG,
 			"A node is recomputed but never read; this is a defect in rematerialize.c "

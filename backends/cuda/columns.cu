@@ -6,7 +6,25 @@
 #include "common.cuh"
 
 #define WARPS	8
+#define AHEAD	4 /* rows that a thread loads at a time */
 #define THREADS 256
+
+/* Adds U rows, all of which are loaded before the first is added. */
+template <int N, int U, typename X>
+__device__ __forceinline__ void add_rows(
+	const struct cuda_columns &p, const X *x, int64_t row, int64_t step, float (&sum)[N])
+{
+	float v[U][N];
+
+#pragma unroll
+	for (int u = 0; u < U; u++)
+		load(x + (row + u * step) * p.stride, v[u]);
+#pragma unroll
+	for (int u = 0; u < U; u++)
+#pragma unroll
+		for (int k = 0; k < N; k++)
+			sum[k] += v[u][k];
+}
 
 template <int N, typename X> __global__ void columns_kernel(struct cuda_columns p)
 {
@@ -16,14 +34,13 @@ template <int N, typename X> __global__ void columns_kernel(struct cuda_columns 
 	float sum[N] = {};
 
 	if (i < p.width) {
-		for (int64_t r = blockIdx.y * WARPS + warp; r < p.rows; r += step) {
-			float v[N];
+		const X *x = as<const X>(p.x) + i;
+		int64_t r = blockIdx.y * WARPS + warp;
 
-			load(as<const X>(p.x) + r * p.stride + i, v);
-#pragma unroll
-			for (int k = 0; k < N; k++)
-				sum[k] += v[k];
-		}
+		for (; r + (AHEAD - 1) * step < p.rows; r += AHEAD * step)
+			add_rows<N, AHEAD>(p, x, r, step, sum);
+		for (; r < p.rows; r += step)
+			add_rows<N, 1>(p, x, r, step, sum);
 	}
 #pragma unroll
 	for (int k = 0; k < N; k++)

@@ -105,9 +105,10 @@ struct cuda_norm_grad {
 	struct cuda_vec copy;		  /* a copy of dx in any type; absent: none */
 	const float *gamma, *mean, *rstd; /* mean NULL: RMS norm */
 	float *dgamma, *dbeta;
-	bool add_dx, add_dgamma, add_dbeta;
+	float *sums; /* [width]: the sum of copy over the rows; NULL = none */
+	bool add_dx, add_dgamma, add_dbeta, add_sums;
 	int blocks;
-	float *partial; /* [blocks,2,width] */
+	float *partial; /* [blocks,2,width]; with sums [blocks,3,width] */
 };
 int cuda_norm_grad_blocks(int processors, int64_t rows, int64_t width);
 bool cuda_norm_grad_knows(const struct cuda_norm_grad *p);
@@ -198,6 +199,9 @@ struct cuda_update {
 	enum cuda_rule rule;
 	int64_t n, n_decay;
 	struct cuda_vec g, p, m, v;
+	struct cuda_vec
+		copy; /* of p[copy_first .. copy_first + n_copy - 1] in 16 bits; absent: none */
+	int64_t copy_first, n_copy; /* copy_first: a multiple of 8 */
 	const float *norm, *now, *scale;
 	int n_now;
 	float beta1, beta2, one_beta1, one_beta2, eps, weight_decay, clip;

@@ -2,19 +2,20 @@
 /*
  * Layer norm and RMS norm of x[rows,width], optionally after an add, and their gradients. A block
  * handles one row at a time. For the gradients of gamma and beta each block sums its rows in
- * registers and writes partial[blocks,2,width], which a second kernel sums in order.
+ * registers and writes partial[blocks,2,width], which a second kernel sums in order; with the
+ * gradient of a bias, which is the sum of the result in 16 bits, partial[blocks,3,width].
  */
 #include "common.cuh"
 
 #define MOST_THREADS 512
 #define PER_SM	     1024 /* threads of the gradient that fit a multiprocessor */
-#define COLUMNS	     32 /* per block of the second kernel */
+#define COLUMNS	     32	  /* per block of the second kernel */
+#define MOST_SUMMED  16 /* elements of a row that a thread sums in registers without spilling them */
 
 /* ---- forward ------------------------------------------------------------------------------------------ */
 
 /* The row is kept in shared memory as f32; each thread reads only what it wrote itself. */
-template <int N, typename X, typename B, typename Y>
-__global__ void norm_kernel(struct cuda_norm p)
+template <int N, typename X, typename B, typename Y> __global__ void norm_kernel(struct cuda_norm p)
 {
 	extern __shared__ float4 memory[];
 	__shared__ float share[WARP];
@@ -77,8 +78,8 @@ static void norm_of(const struct cuda_norm *p, cudaStream_t stream)
 	if (bytes > 32 << 10)
 		cudaFuncSetAttribute(norm_kernel<N, X, B, Y>,
 			cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-	norm_kernel<N, X, B, Y><<<(unsigned)p->rows, threads_for((p->width + N - 1) / N, MOST_THREADS),
-		bytes, stream>>>(*p);
+	norm_kernel<N, X, B, Y><<<(unsigned)p->rows,
+		threads_for((p->width + N - 1) / N, MOST_THREADS), bytes, stream>>>(*p);
 }
 
 template <int N> static void norm_typed(const struct cuda_norm *p, cudaStream_t stream)
@@ -97,7 +98,8 @@ bool cuda_norm_knows(const struct cuda_norm *p)
 {
 	bool alike = !p->b.data || p->b.type == p->y.type;
 
-	return (p->x.type == p->y.type || p->x.type == CUDA_F32) && alike && p->width <= CUDA_NORM_WIDEST;
+	return (p->x.type == p->y.type || p->x.type == CUDA_F32) && alike &&
+	       p->width <= CUDA_NORM_WIDEST;
 }
 
 void cuda_norm(const struct cuda_norm *p, cudaStream_t stream)
@@ -134,13 +136,21 @@ __device__ __forceinline__ void store_as(const struct cuda_vec &to, int64_t i, c
 		store(as<float>(to) + i, v);
 }
 
-/* Each thread handles R packs of a row. */
-template <int N, int R, typename C, typename A>
+/* The value that an element of this type holds. */
+__device__ __forceinline__ float rounded(enum cuda_type type, float x)
+{
+	return type == CUDA_BF16  ? __bfloat162float(__float2bfloat16_rn(x))
+	       : type == CUDA_F16 ? __half2float(__float2half_rn(x))
+				  : x;
+}
+
+/* Each thread handles R packs of a row. V: the vectors of partial; the third one has the sums of `copy`. */
+template <int N, int R, int V, typename C, typename A>
 __global__ void __launch_bounds__(MOST_THREADS) norm_grad_kernel(struct cuda_norm_grad p)
 {
 	__shared__ float2 share[WARP];
 	const int step = N * blockDim.x, first = N * threadIdx.x;
-	float dgamma[R][N] = {}, dbeta[R][N] = {};
+	float dgamma[R][N] = {}, dbeta[R][N] = {}, sums[R][N] = {};
 
 	for (int64_t row = blockIdx.x; row < p.rows; row += gridDim.x) {
 		const int64_t at = row * p.width;
@@ -182,42 +192,58 @@ __global__ void __launch_bounds__(MOST_THREADS) norm_grad_kernel(struct cuda_nor
 				store_sum(as<A>(p.dx) + at + i, g[r], p.add_dx);
 			if (p.copy.data)
 				store_as(p.copy, at + i, g[r]);
+			if constexpr (V > 2) {
+#pragma unroll
+				for (int k = 0; k < N; k++)
+					sums[r][k] += rounded(p.copy.type, g[r][k]);
+			}
 		}
 	}
 #pragma unroll
 	for (int r = 0; r < R; r++) {
 		const int i = first + r * step;
+		float *to = p.partial + V * blockIdx.x * p.width + i;
 
 		if (i >= p.width)
 			break;
-		store(p.partial + 2 * blockIdx.x * p.width + i, dgamma[r]);
-		store(p.partial + (2 * blockIdx.x + 1) * p.width + i, dbeta[r]);
+		store(to, dgamma[r]);
+		store(to + p.width, dbeta[r]);
+		if constexpr (V > 2)
+			store(to + 2 * p.width, sums[r]);
 	}
 }
 
-/* Sums the columns of partial[blocks,2 width]; the threads of one column are COLUMNS apart. */
-__global__ void norm_columns_kernel(struct cuda_norm_grad p, int blocks)
+/* Stores or adds element i of the first, second or third vector. */
+__device__ __forceinline__ void finish(
+	const struct cuda_norm_grad &p, int vector, int64_t i, float sum)
+{
+	float *to = vector == 0 ? p.dgamma : vector == 1 ? p.dbeta : p.sums;
+	const bool add = vector == 0 ? p.add_dgamma : vector == 1 ? p.add_dbeta : p.add_sums;
+
+	if (to)
+		to[i] = sum + (add ? to[i] : 0);
+}
+
+/* Sums the columns of partial[blocks,columns]; the threads of one column are COLUMNS apart. */
+__global__ void norm_columns_kernel(struct cuda_norm_grad p, int columns)
 {
 	__shared__ float share[COLUMNS][COLUMNS + 1];
-	const int column = blockIdx.x * COLUMNS + threadIdx.x;
-	const bool there = column < 2 * p.width;
+	const int column = blockIdx.x * COLUMNS + threadIdx.x,
+		  mine = blockIdx.x * COLUMNS + threadIdx.y;
+	const bool there = column < columns;
 	float sum = 0;
 
-	for (int b = threadIdx.y; there && b < blocks; b += COLUMNS)
-		sum += p.partial[(int64_t)b * 2 * p.width + column];
+	for (int b = threadIdx.y; there && b < p.blocks; b += COLUMNS)
+		sum += p.partial[(int64_t)b * columns + column];
 	share[threadIdx.y][threadIdx.x] = sum;
 	__syncthreads();
 	sum = warp_sum(share[threadIdx.x][threadIdx.y]);
-	const int mine = blockIdx.x * COLUMNS + threadIdx.y;
-	if (threadIdx.x || mine >= 2 * p.width)
-		return;
-	if (mine < p.width)
-		p.dgamma[mine] = sum + (p.add_dgamma ? p.dgamma[mine] : 0);
-	else if (p.dbeta)
-		p.dbeta[mine - p.width] = sum + (p.add_dbeta ? p.dbeta[mine - p.width] : 0);
+	if (threadIdx.x == 0 && mine < columns)
+		finish(p, (int)(mine / p.width), mine % p.width, sum);
 }
 
-template <int N, int R> static void norm_grad_of(const struct cuda_norm_grad *p, cudaStream_t stream)
+template <int N, int R, int V>
+static void norm_grad_typed(const struct cuda_norm_grad *p, cudaStream_t stream)
 {
 	int threads = threads_for((p->width + N * R - 1) / (N * R), MOST_THREADS);
 
@@ -225,10 +251,19 @@ template <int N, int R> static void norm_grad_of(const struct cuda_norm_grad *p,
 		using T = decltype(t);
 
 		if (p->x.type == p->dy.type)
-			norm_grad_kernel<N, R, T, T><<<p->blocks, threads, 0, stream>>>(*p);
+			norm_grad_kernel<N, R, V, T, T><<<p->blocks, threads, 0, stream>>>(*p);
 		else
-			norm_grad_kernel<N, R, T, float><<<p->blocks, threads, 0, stream>>>(*p);
+			norm_grad_kernel<N, R, V, T, float><<<p->blocks, threads, 0, stream>>>(*p);
 	});
+}
+
+template <int N, int R>
+static void norm_grad_of(const struct cuda_norm_grad *p, cudaStream_t stream)
+{
+	if constexpr (N * R <= MOST_SUMMED)
+		if (p->sums)
+			return norm_grad_typed<N, R, 3>(p, stream);
+	norm_grad_typed<N, R, 2>(p, stream);
 }
 
 static int grad_threads(int64_t width)
@@ -249,7 +284,8 @@ int cuda_norm_grad_blocks(int processors, int64_t rows, int64_t width)
 
 bool cuda_norm_grad_knows(const struct cuda_norm_grad *p)
 {
-	int64_t widest = (p->width % PACK ? 1 : PACK) * 4 * MOST_THREADS;
+	int64_t packs = p->sums ? MOST_SUMMED / PACK : 4;
+	int64_t widest = (p->width % PACK ? 4 : PACK * packs) * MOST_THREADS;
 
 	return (p->x.type == p->dy.type || p->x.type == CUDA_F32) && p->width <= widest;
 }
@@ -264,6 +300,8 @@ void cuda_norm_grad(const struct cuda_norm_grad *p, cudaStream_t stream)
 		norm_grad_of<PACK, 2>(p, stream);
 	else
 		norm_grad_of<PACK, 4>(p, stream);
-	norm_columns_kernel<<<blocks_for(2 * p->width, COLUMNS), dim3(COLUMNS, COLUMNS), 0, stream>>>(
-		*p, p->blocks);
+	const int columns = (p->sums ? 3 : 2) * (int)p->width;
+
+	norm_columns_kernel<<<blocks_for(columns, COLUMNS), dim3(COLUMNS, COLUMNS), 0, stream>>>(
+		*p, columns);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layer norm and RMS norm, also with an add before and a cast after: turns nodes into arguments of
- * norm.cu. */
+/* Layer norm and RMS norm, also with an add before, and a cast and a product after: turns nodes into
+ * arguments of norm.cu. */
 #include <math.h>
 
 #include "cuda.h"
@@ -119,38 +119,69 @@ static struct cuda_norm_grad grad_of(const struct cuda_dev *dev, const struct jm
 	};
 }
 
+/* A linear-wgrad that follows; NULL = the group has none. */
+static const struct jm_node *wgrad_of(const struct jm_group *group)
+{
+	return group->n_nodes > 2 ? group->node[2] : NULL;
+}
+
 static int takes_grad(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
 	const struct jm_node *n = group->node[0];
+	const struct jm_node *wgrad = wgrad_of(group);
 	struct cuda_norm_grad p = grad_of(dev, n);
+	float sums;
 
+	p.sums = wgrad ? &sums : NULL; /* not NULL: present; the address is not used */
 	if (group->n_nodes > 1 &&
 		(group->node[1]->in[0] != n->out[0] || group->node[1]->accumulate))
 		return not_known(n, err);
 	if (n->out[0]->type != n->in[1]->type || !cuda_norm_grad_knows(&p))
 		return not_known(n, err);
-	return 0;
+	return wgrad ? cuda_takes_wgrad(dev, wgrad, group->node[1]->out[0], err) : 0;
 }
 
 static size_t scratch_grad(struct cuda_dev *dev, const struct jm_group *group)
 {
 	struct cuda_norm_grad p = grad_of(dev, group->node[0]);
+	size_t vectors = wgrad_of(group) ? 3 : 2;
 
-	return (size_t)p.blocks * 2 * (size_t)p.width * sizeof(float);
+	return (size_t)p.blocks * vectors * (size_t)p.width * sizeof(float);
+}
+
+/* The product of a linear-wgrad that follows; the norm computes the gradient of its bias. */
+static int build_wgrad(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	struct jm_node n = exec->node[2];
+	struct cuda_exec *part = NULL;
+	int code;
+
+	n.out[1] = NULL;
+	code = cuda_part_new(dev, &n, &part, err);
+	exec->own = part;
+	return code;
 }
 
 static int run_grad(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
 	struct cuda_norm_grad p = grad_of(dev, &exec->node[0]);
 
-	(void)err;
 	p.partial = exec->scratch;
 	if (exec->node[0].out[0]->is_virtual)
 		p.dx.data = NULL;
 	if (exec->n_nodes > 1)
 		p.copy = cuda_vec(exec->node[1].out[0]);
+	if (exec->n_nodes > 2) {
+		p.sums = exec->node[2].out[1]->data;
+		p.add_sums = cuda_adds(&exec->node[2], 1);
+	}
 	cuda_norm_grad(&p, dev->stream);
-	return 0;
+	return exec->own ? cuda_part_run(dev, exec->own, err) : 0;
+}
+
+static void drop_wgrad(struct cuda_dev *dev, struct cuda_exec *exec)
+{
+	cuda_part_free(dev, exec->own);
 }
 
 const struct cuda_op cuda_ops_norm[] = {
@@ -163,5 +194,9 @@ const struct cuda_op cuda_ops_norm[] = {
 	{{JM_OP_LAYERNORM_GRAD, JM_OP_CAST}, 2, takes_grad, NULL, scratch_grad, NULL, run_grad,
 		NULL},
 	{{JM_OP_RMSNORM_GRAD, JM_OP_CAST}, 2, takes_grad, NULL, scratch_grad, NULL, run_grad, NULL},
+	{{JM_OP_LAYERNORM_GRAD, JM_OP_CAST, JM_OP_LINEAR_WGRAD}, 3, takes_grad, NULL, scratch_grad,
+		build_wgrad, run_grad, drop_wgrad},
+	{{JM_OP_RMSNORM_GRAD, JM_OP_CAST, JM_OP_LINEAR_WGRAD}, 3, takes_grad, NULL, scratch_grad,
+		build_wgrad, run_grad, drop_wgrad},
 	{.n_nodes = 0},
 };
