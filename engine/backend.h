@@ -32,7 +32,7 @@
 #include "joulemark.h"
 
 /* Increased with any change of this file's structs, enums or their meaning. */
-#define JM_BACKEND_ABI 10
+#define JM_BACKEND_ABI 11
 
 /* ---- types --------------------------------------------------------------------------------------- */
 
@@ -280,8 +280,9 @@ struct jm_tensor {
  *			if an element is not
  * adamw		in  g f32|bf16[n], norm? f32[1], now f32[3] = {lr, 1 - beta1^t, 1 - beta2^t}, t from 1,
  *			scale? f32[2] = {S, 1/S}
- *			out p f32[n], m f32[n], v f32[n]		updated: read and written
- *			attr adamw.{beta1,beta2,eps,weight_decay,clip,n_decay}
+ *			out p f32[n], m f32[n], v f32[n]	updated: read and written
+ *			copy? bf16|f16[k]	written only, where p is f32: copy[i] = p[copy_first + i]
+ *			attr adamw.{beta1,beta2,eps,weight_decay,clip,n_decay,copy_first}
  *			If norm is given and not finite, nothing changes. 1/S is read during the run (1 if scale
  *			is absent): g' = g/S min(1, clip/(norm/S + 1e-6)) when norm is given and clip > 0, else
  *			g/S. For i < n_decay first p -= lr weight_decay p. m = beta1 m + (1 - beta1) g'; v =
@@ -416,9 +417,10 @@ union jm_attr {
 	} linear;	      /* and its gradients; a hint for FLOPs */
 	struct {
 		double beta1, beta2, eps, weight_decay;
-		double clip;	 /* largest global norm; 0 = no clipping */
-		int64_t n_decay; /* weight decay touches the first n_decay elements only */
-	} adamw;		 /* adam too */
+		double clip;	    /* largest global norm; 0 = no clipping */
+		int64_t n_decay;    /* weight decay touches the first n_decay elements only */
+		int64_t copy_first; /* the element of p that copy begins with, a multiple of 32 */
+	} adamw;		    /* adam too */
 	struct {
 		int64_t row; /* of ranges */
 	} quantize;
@@ -456,7 +458,8 @@ struct jm_node {
  * conv + bn-stats + bn-finalize + bn-apply, bn-stats + bn-finalize + bn-apply (mean and rstd are not virtual if a
  * gradient reads them), conv + bn-stats + bn-finalize, bn-apply + conv, conv + relu, linear + gelu or gelu-erf or
  * silu or swiglu (likewise the linear's output), linear-dgrad + gelu-grad or gelu-erf-grad, add + layernorm or
- * rmsnorm (likewise the sum), norm + adamw or adam or sgd, layernorm-grad or rmsnorm-grad + cast.
+ * rmsnorm (likewise the sum), norm + adamw or adam or sgd, layernorm-grad or rmsnorm-grad + cast, layernorm-grad or
+ * rmsnorm-grad + cast + linear-wgrad (whose bias has the sum of the cast's rows as its gradient).
  */
 #define JM_GROUP_MAX 8
 struct jm_group {

@@ -224,10 +224,11 @@ int jm_graph_gradients(struct jm_graph *g, struct jm_tensor *loss, struct jm_err
 
 /* A device's peaks per second (flops_f8: products in 8 bits), and the share of a step's time,
  * computed from them, that may be spent on recomputation; share 0: no limit. positions: max pooling
- * saves positions (backend.h, saved), so nothing is recomputed for its gradient. */
+ * saves positions (backend.h, saved), so nothing is recomputed for its gradient. copies: the update
+ * keeps copies of parameters (keep_copies.c), so they are not recomputed. */
 struct jm_remake {
 	double flops, flops_f8, bytes, share;
-	bool positions;
+	bool positions, copies;
 };
 /*
  * rematerialize.c: recomputes norms, activations and compute copies for gradients instead of

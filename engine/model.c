@@ -276,6 +276,15 @@ static int declare(
 	return code;
 }
 
+/* Only AdamW and Adam of one rank keep copies (keep_copies.c). */
+static int remake(const struct jm_training *t, struct jm_graph *g, struct jm_err *err)
+{
+	struct jm_remake how = t->remake;
+
+	how.copies = how.copies && t->adamw.kind != JM_UPDATE_SGD && t->ranks <= 1;
+	return jm_graph_rematerialize(g, &how, err);
+}
+
 static int fill_in(struct jm_training *t, struct jm_graph *g, struct jm_err *err)
 {
 	struct jm_tensor *loss;
@@ -292,7 +301,7 @@ static int fill_in(struct jm_training *t, struct jm_graph *g, struct jm_err *err
 	if (!code && t->recompute)
 		code = jm_graph_recompute(g, err);
 	else if (!code && !t->keep_all)
-		code = jm_graph_rematerialize(g, &t->remake, err);
+		code = remake(t, g, err);
 	if (!code && t->shards_update && t->ranks > 1 && !t->pure)
 		code = jm_graph_shard_update(g, &t->adamw, err);
 	else if (!code)

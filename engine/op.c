@@ -107,7 +107,7 @@ static const struct jm_op_row rows[JM_OP_COUNT] = {
 	[JM_OP_SOFTMAX_XENT] = {3, 2, 1, flops_none},
 	[JM_OP_CAST] = {1, 1, -1, flops_none},
 	[JM_OP_NORM] = {2, 1, -1, flops_none},
-	[JM_OP_ADAMW] = {4, 3, -1, flops_none},
+	[JM_OP_ADAMW] = {4, 4, -1, flops_none},
 	[JM_OP_CONV] = {3, 1, -1, flops_conv},
 	[JM_OP_CONV_DGRAD] = {2, 1, -1, flops_conv_dgrad},
 	[JM_OP_CONV_WGRAD] = {2, 2, -1, flops_conv_wgrad},
@@ -136,7 +136,7 @@ static const struct jm_op_row rows[JM_OP_COUNT] = {
 	[JM_OP_FIRST] = {1, 1, -1, flops_none},
 	[JM_OP_FIRST_GRAD] = {1, 1, -1, flops_none},
 	[JM_OP_DROPOUT] = {2, 1, 0, flops_none},
-	[JM_OP_ADAM] = {4, 3, -1, flops_none},
+	[JM_OP_ADAM] = {4, 4, -1, flops_none},
 	[JM_OP_SGD] = {4, 2, -1, flops_none},
 	[JM_OP_QUANTIZE] = {2, 4, -1, flops_none},
 	[JM_OP_RESCALE] = {1, 1, -1, flops_none},
@@ -191,7 +191,7 @@ static double bytes_moved(const struct jm_node *n)
 	for (int i = 0; i < n->n_in; i++)
 		bytes += is_view_again(n, n->in, i) ? 0 : moved(n->in[i]);
 	for (int i = 0; i < n->n_out; i++) {
-		bool read_too = updates(n) || n->accumulate >> i & 1;
+		bool read_too = (updates(n) && i < 3) || n->accumulate >> i & 1;
 
 		bytes += is_view_again(n, n->out, i) ? 0 : moved(n->out[i]) * (read_too ? 2 : 1);
 	}

@@ -44,6 +44,28 @@ static void adams(
 	u->attr.adamw.n_decay = n / 2 + 1;
 }
 
+/* A part of the parameters is copied, whose end is no multiple of 8; in f32 nothing is. */
+static void adamw_copy(struct kit *k, const struct types *t, const struct shape *d, bool alone)
+{
+	int64_t n = 96 + d->s * d->c * 3;
+	struct jm_tensor *g = kit_normal(k, JM_F32, 0, 1, 1, &n);
+	struct jm_tensor *size = alone ? NULL : kit_normal(k, JM_F32, 7, 0, 1, DIMS(1));
+	struct jm_tensor *now = kit_normal(k, JM_F32, 0.1, 0, 1, DIMS(3));
+	struct jm_tensor *p = backend_result(k, JM_F32, true, 1, &n);
+	struct jm_tensor *m = backend_result(k, JM_F32, true, 1, &n);
+	struct jm_tensor *v = kit_out(k, JM_F32, 1, &n, kit_normal(k, JM_F32, 8, 0.5, 1, &n));
+	struct jm_tensor *copy =
+		t->c == JM_F32 ? NULL : kit_out(k, t->c, 1, DIMS(n - 96 - 5), NULL);
+	struct jm_node *u = backend_node(k, JM_OP_ADAMW, OPS(g, size, now), OPS(p, m, v, copy), 0);
+
+	u->attr.adamw.beta1 = 0.9;
+	u->attr.adamw.beta2 = 0.95;
+	u->attr.adamw.eps = 1e-6;
+	u->attr.adamw.clip = 2;
+	u->attr.adamw.n_decay = n;
+	u->attr.adamw.copy_first = 96;
+}
+
 static void adamw(struct kit *k, const struct types *t, const struct shape *d, bool alone)
 {
 	adams(k, t, d, alone, JM_OP_ADAMW);
@@ -76,6 +98,7 @@ const struct backend_case backend_update_cases[] = {
 	{"norm", norm},
 	{"norm of two", norm_of_two},
 	{"adamw", adamw},
+	{"adamw with copies", adamw_copy},
 	{"adam", adam},
 	{"sgd", sgd},
 	{0},

@@ -29,7 +29,9 @@ static int64_t place(struct jm_graph *g, bool matrices, int64_t n)
 	int64_t first_grad = share_gradients(g) ? 0 : n;
 	size_t size = jm_dtype_bytes(matrices ? g->matrix : g->vector);
 	size_t grad_size = jm_dtype_bytes(matrices ? g->gradient : g->vector);
-	int64_t align = JM_UPDATE_ALIGN / (int64_t)size;
+	/* copies in a narrower type have the same places (keep_copies.c) */
+	size_t narrow = jm_dtype_bytes(g->compute) < size ? jm_dtype_bytes(g->compute) : size;
+	int64_t align = JM_UPDATE_ALIGN / (int64_t)(matrices ? narrow : size);
 
 	for (int i = 0; i < g->n_cells; i++) {
 		struct jm_cell *c = g->cell[i];
@@ -157,7 +159,7 @@ static void append_update(struct jm_graph *g, const struct update *u, enum part 
 	if (g->err.code)
 		return;
 	make_views(g, part, p, slab);
-	jm_update_node(g, u->how, OPS(d, u->norm, u->now, u->scale), OPS(p, m, v), n_decay);
+	jm_update_node(g, u->how, OPS(d, u->norm, u->now, u->scale), OPS(p, m, v, NULL), n_decay);
 	g->n_update++;
 }
 

@@ -66,6 +66,8 @@ static int plan(struct jm_program *p, struct jm_err *err)
 	if (!code)
 		code = jm_program_apply_choices(p, err);
 	if (!code)
+		code = jm_program_keep_copies(p, err);
+	if (!code)
 		code = jm_program_hoist_copies(p, err);
 	if (!code)
 		code = jm_program_schedule(p, err);
@@ -96,6 +98,7 @@ static int plan_with(struct jm_graph *g, struct jm_device *device, struct jm_wei
 	p->device = device;
 	p->weights = weights;
 	p->is_first = !weights->n;
+	p->copied = -1;
 	code = plan(p, err);
 	if (code)
 		jm_program_free(p);
@@ -176,7 +179,7 @@ static void *address(const struct jm_program *p, size_t offset)
 /* Returns the span's first unit; ret_to: the unit after its last one. */
 static int find_span(const struct jm_program *p, enum jm_span span, int *ret_to)
 {
-	const int end[] = {0, p->n_once, p->n_micro, p->n_units};
+	const int end[] = {0, p->n_kept, p->n_once, p->n_micro, p->n_units};
 
 	*ret_to = end[span + 1];
 	return end[span];
@@ -279,9 +282,21 @@ static int run_span(struct jm_program *p, enum jm_span span, struct jm_err *err)
 	return code;
 }
 
-int jm_program_begin(struct jm_program *p, struct jm_err *err)
+/* Makes the kept copies if parameters were written since. */
+static int refresh(struct jm_program *p, struct jm_err *err)
 {
 	int code = 0;
+
+	if (p->n_kept && p->copied != p->weights->written)
+		code = run_span(p, JM_SPAN_KEPT, err);
+	if (!code)
+		p->copied = p->weights->written;
+	return code;
+}
+
+int jm_program_begin(struct jm_program *p, struct jm_err *err)
+{
+	int code = refresh(p, err);
 
 	p->micro_now = 0;
 	for (int i = 0; i < 2 && !code && jm_program_micro_steps(p) > 1; i++) {
@@ -302,6 +317,8 @@ int jm_program_micro(struct jm_program *p, struct jm_err *err)
 
 int jm_program_update(struct jm_program *p, struct jm_err *err)
 {
+	if (!p->n_kept) /* another program of these weights may keep copies */
+		p->weights->written++;
 	return run_span(p, JM_SPAN_UPDATE, err);
 }
 
@@ -389,6 +406,7 @@ int jm_program_write(
 
 	if (t->layout.rank && !room)
 		return JM_ENOMEM;
+	p->weights->written += t->class == JM_CLASS_PARAM;
 	if (room)
 		reorder(t, room, from, true);
 	code = copy(p, t->data, room ? room : from, t->bytes, JM_TO_DEVICE, err);

@@ -26,8 +26,9 @@ struct jm_unit {
 	void *exec;
 };
 
-/* The parts of a step: units before all micro-steps, in each micro-step, and after the last one. */
-enum jm_span { JM_SPAN_ONCE, JM_SPAN_MICRO, JM_SPAN_UPDATE, JM_SPAN_COUNT };
+/* The parts of a step: units that run only after parameters were written, units before all
+ * micro-steps, in each micro-step, and after the last one. */
+enum jm_span { JM_SPAN_KEPT, JM_SPAN_ONCE, JM_SPAN_MICRO, JM_SPAN_UPDATE, JM_SPAN_COUNT };
 
 /* Consecutive units that are started together: recorded as one exec, or one by one. */
 struct jm_stretch {
@@ -40,7 +41,8 @@ struct jm_program {
 	struct jm_device *device;
 	struct jm_unit **unit; /* in the order of execution */
 	int n_units, cap_units;
-	int n_once; /* units that run once before all micro-steps */
+	int n_kept; /* units that make the copies which the update keeps up to date */
+	int n_once; /* n_kept plus the units that run once before all micro-steps */
 	/* n_once plus the units of a micro-step; the units after them are the update */
 	int n_micro;
 	/* bytes that persist between steps, bytes of the arena, and their sum */
@@ -62,6 +64,7 @@ struct jm_program {
 	int n_stretches;
 	struct jm_tensor *gradients[2]; /* the slabs of gradients; NULL = none */
 	int micro_now;			/* micro-steps begun in this step */
+	int64_t copied; /* weights->written when the kept copies were made; -1 = never */
 	struct jm_reduction *reduction; /* reduce.h; NULL = one rank */
 	struct jm_profile *profile;	/* profile.h; NULL = times are not taken */
 	const int *uses;	  /* during select: the number of operands that name each tensor */
@@ -75,9 +78,11 @@ static inline int jm_program_micro_steps(const struct jm_program *p)
 	return jm_graph_micro_steps(p->graph);
 }
 
-/* The number of times that the unit runs in a step. */
+/* The number of times that the unit runs in a step; 0: only after parameters were written. */
 static inline int jm_program_times(const struct jm_program *p, int unit)
 {
+	if (unit < p->n_kept)
+		return 0;
 	return unit >= p->n_once && unit < p->n_micro ? jm_program_micro_steps(p) : 1;
 }
 
@@ -153,6 +158,8 @@ bool jm_choice_is_open(const struct jm_program *p, const struct jm_tensor *t);
 void jm_program_lay_parameters(struct jm_program *p);
 /* apply_choices.c: fills p->unit */
 int jm_program_apply_choices(struct jm_program *p, struct jm_err *err);
+/* keep_copies.c: lets the update write copies of parameters, where the device has memory of its own */
+int jm_program_keep_copies(struct jm_program *p, struct jm_err *err);
 /* hoist_copies.c: moves copies of parameters before the micro-steps if there are several, and sets
  * their lifetime */
 int jm_program_hoist_copies(struct jm_program *p, struct jm_err *err);

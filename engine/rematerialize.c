@@ -17,14 +17,14 @@
 
 struct remake {
 	struct jm_graph *g;
-	int n_cells, n_nodes; /* before the pass */
-	int *forward;	      /* [cell]: the last node before the gradients that reads it */
-	int *first, *last;    /* [cell]: nodes of gradients that read it; -1 = none */
-	bool positions;	      /* of struct jm_remake */
+	int n_cells, n_nodes;	/* before the pass */
+	int *forward;		/* [cell]: the last node before the gradients that reads it */
+	int *first, *last;	/* [cell]: nodes of gradients that read it; -1 = none */
+	bool positions, copies; /* of struct jm_remake */
 };
 
 /* What can be recomputed cheaply, and whose results do not enter running sums. */
-static bool is_cheap(const struct jm_graph *g, const struct jm_node *n)
+static bool is_cheap(const struct remake *l, const struct jm_node *n)
 {
 	switch (n->op) {
 	case JM_OP_LAYERNORM:
@@ -37,8 +37,11 @@ static bool is_cheap(const struct jm_graph *g, const struct jm_node *n)
 	case JM_OP_BN_APPLY:
 		return !n->in[5];
 	case JM_OP_CAST:
+		if (l->copies)
+			return false;
+		__attribute__((fallthrough));
 	case JM_OP_QUANTIZE:
-		return n->out[0]->class == JM_CLASS_COPY && jm_duplicates_copies(g);
+		return n->out[0]->class == JM_CLASS_COPY && jm_duplicates_copies(l->g);
 	default:
 		return false;
 	}
@@ -81,7 +84,7 @@ static bool operands_kept(const struct remake *l, const struct jm_node *n)
 		const struct jm_node *maker =
 			n->in[i] ? jm_graph_cell(l->g, n->in[i])->producer : NULL;
 
-		if (maker && maker->id < l->g->n_forward && is_cheap(l->g, maker) &&
+		if (maker && maker->id < l->g->n_forward && is_cheap(l, maker) &&
 			maker->out[0] == n->in[i])
 			return false;
 	}
@@ -114,8 +117,7 @@ static const struct jm_node *first_of_two(const struct remake *l, const struct j
 	const struct jm_node *maker = jm_graph_cell(l->g, n->in[0])->producer;
 
 	if (n->op != JM_OP_QUANTIZE || n->out[0]->class != JM_CLASS_ACT || !maker ||
-		maker->id >= l->g->n_forward || !is_cheap(l->g, maker) ||
-		l->first[n->in[0]->id] >= 0)
+		maker->id >= l->g->n_forward || !is_cheap(l, maker) || l->first[n->in[0]->id] >= 0)
 		return NULL;
 	return maker;
 }
@@ -144,7 +146,7 @@ static bool pays(const struct remake *l, const struct jm_node *n)
 		return false;
 	if (first)
 		return operands_there(l, first, k) && operands_kept(l, first);
-	return (kept || is_cheap(l->g, n)) && operands_there(l, n, k) && operands_kept(l, n);
+	return (kept || is_cheap(l, n)) && operands_there(l, n, k) && operands_kept(l, n);
 }
 
 /* ---- selection ------------------------------------------------------------------------------- */
@@ -229,6 +231,7 @@ int jm_graph_rematerialize(struct jm_graph *g, const struct jm_remake *how, stru
 		.n_cells = g->n_cells,
 		.n_nodes = g->n_nodes,
 		.positions = how->positions,
+		.copies = how->copies,
 		.forward = calloc(cells, sizeof(int)),
 		.first = calloc(cells, sizeof(int)),
 		.last = calloc(cells, sizeof(int))};

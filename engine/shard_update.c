@@ -273,7 +273,7 @@ static void add_nodes(const struct plan *p, struct jm_segment *s)
 	s->masters = s->updated = view(p, p->params, from, own, "slab.parameters.share");
 	s->last = jm_update_node(g, p->how, OPS(s->own_grads, p->norm, p->now, p->scale),
 		OPS(s->masters, view(p, p->m, at, own, "shard.m"),
-			view(p, p->v, at, own, "shard.v")),
+			view(p, p->v, at, own, "shard.v"), NULL),
 		decaying(p, from, own));
 	g->n_update++;
 	if (s->from < copied)

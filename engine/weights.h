@@ -24,6 +24,7 @@ struct jm_weights {
 	size_t arena_bytes; /* the largest arena of the programs planned before the first build */
 	char *memory, *arena;
 	size_t arena_allocated;
+	int64_t written; /* how often a parameter was written or changed without its copies */
 	int users;
 };
 

@@ -154,8 +154,8 @@ static const struct {
 	[JM_OP_DROPOUT] = {1, 1, 2},
 	[JM_OP_QUANTIZE] = {1, 0, 0},
 	[JM_OP_NORM] = {1, 0, 0},
-	[JM_OP_ADAMW] = {1, 7, 0}, /* all results or none; the gradient only together with them */
-	[JM_OP_ADAM] = {1, 7, 0},
+	[JM_OP_ADAMW] = {1, 15, 0}, /* p, m and v, or none of them; the gradient only with them */
+	[JM_OP_ADAM] = {1, 15, 0},
 	[JM_OP_SGD] = {1, 3, 0},
 };
 

@@ -56,6 +56,20 @@ static void set_rule(struct cpu_update *u, const struct jm_node *n)
 	u->clip = n->attr.adamw.clip;
 }
 
+/* The slab of copies; NULL = none. */
+static const struct jm_tensor *copy_of(const struct jm_node *n)
+{
+	return n->n_out > 3 ? n->out[3] : NULL;
+}
+
+static void copy(const struct cpu_dev *dev, const struct jm_node *n)
+{
+	struct cpu_vec x = {(float *)n->out[0]->data + n->attr.adamw.copy_first, false};
+
+	dev->kernels->pointwise->cast(
+		x, cpu_vec(n->out[3]), jm_tensor_count(n->out[3]), false, dev->threads);
+}
+
 static int run_update(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = &exec->node[exec->op->n_nodes - 1];
@@ -75,13 +89,15 @@ static int run_update(const struct cpu_dev *dev, const struct cpu_exec *exec, st
 	(void)err;
 	set_rule(&u, n);
 	dev->kernels->optims->update(&u, dev->threads);
+	if (copy_of(n) && (!u.norm || isfinite(*u.norm)))
+		copy(dev, n);
 	return 0;
 }
 
 static int takes_update(const struct cpu_dev *dev, const struct jm_node *n, struct jm_err *err)
 {
 	(void)dev;
-	for (int i = 1; i < n->n_out; i++)
+	for (int i = 1; i < n->n_out && i < 3; i++)
 		if (n->out[i]->type != n->out[0]->type)
 			return jm_err_set(err, JM_ENOSUP,
 				"Parameters and optimizer state of backend cpu have one type.");

@@ -134,12 +134,18 @@ static int run_norm(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 
 /* ---- optimizers ------------------------------------------------------------------------------------------ */
 
+/* The slab of copies; NULL = none. */
+static const struct jm_tensor *copy_of(const struct jm_node *n)
+{
+	return n->n_out > 3 ? n->out[3] : NULL;
+}
+
 static int takes_update(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
 	const struct jm_node *n = group->node[0];
 
 	(void)dev;
-	for (int i = 1; i < n->n_out; i++)
+	for (int i = 1; i < n->n_out && i < 3; i++)
 		if (n->out[i]->type != n->out[0]->type)
 			return jm_err_set(err, JM_ENOSUP,
 				"Backend cuda needs parameters and optimizer state in one type.");
@@ -147,6 +153,8 @@ static int takes_update(struct cuda_dev *dev, const struct jm_group *group, stru
 		return jm_err_set(err, JM_ENOSUP,
 			"Backend cuda keeps parameters, optimizer state and their gradients in f32 "
 			"or bf16, not in f16.");
+	if (copy_of(n) && n->out[0]->type != JM_F32)
+		return jm_err_set(err, JM_ENOSUP, "Backend cuda copies parameters in f32 only.");
 	return 0;
 }
 
@@ -180,6 +188,9 @@ static int run_adam(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 	p.eps = (float)n->attr.adamw.eps;
 	p.weight_decay = (float)n->attr.adamw.weight_decay;
 	p.clip = (float)n->attr.adamw.clip;
+	p.copy = cuda_vec(copy_of(n));
+	p.copy_first = n->attr.adamw.copy_first;
+	p.n_copy = copy_of(n) ? jm_tensor_count(copy_of(n)) : 0;
 	cuda_update(&p, dev->stream);
 	return 0;
 }

@@ -164,6 +164,19 @@ __device__ __forceinline__ float direction(bf16, float m, float v, float bias, f
 	return __fdividef(m, root + eps);
 }
 
+/* Copies the elements i, i + 1... of p that have a place in the slab of copies. */
+__device__ __forceinline__ void store_copy(const struct cuda_update &p, int64_t i, float (&w)[PACK])
+{
+	const int64_t at = i - p.copy_first, left = p.n_copy - at;
+
+	if (at < 0 || left <= 0)
+		return;
+	if (p.copy.type == CUDA_BF16)
+		store_some(as<bf16>(p.copy) + at, w, left, false);
+	else
+		store_some(as<half>(p.copy) + at, w, left, false);
+}
+
 /* COUPLED: weight decay is added to the gradient (Adam); else it scales the parameter directly
  * (AdamW). */
 template <typename T, bool COUPLED> __global__ void adam_kernel(struct cuda_update p)
@@ -197,6 +210,8 @@ template <typename T, bool COUPLED> __global__ void adam_kernel(struct cuda_upda
 	store_result(as<T>(p.p), i, w, left, random, 0);
 	store_result(as<T>(p.m), i, m, left, random, 1);
 	store_result(as<T>(p.v), i, v, left, random, 2);
+	if constexpr (sizeof(T) == sizeof(float))
+		store_copy(p, i, w);
 }
 
 template <typename T> __global__ void sgd_kernel(struct cuda_update p)

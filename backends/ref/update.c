@@ -58,6 +58,12 @@ static double clip_factor(const struct jm_node *n, double clip)
 	return unscale * (n->in[1] && clip > 0 ? fmin(1, clip / (norm * unscale + 1e-6)) : 1);
 }
 
+static void copy(const struct jm_tensor *p, int64_t first, const struct jm_tensor *to)
+{
+	for (int64_t i = 0; i < jm_tensor_count(to); i++)
+		set(to, i, get(p, first + i));
+}
+
 /* coupled: weight decay is added to the gradient (Adam); else it scales the parameter directly
  * (AdamW). */
 static void adam(const struct jm_node *n, bool coupled)
@@ -80,6 +86,8 @@ static void adam(const struct jm_node *n, bool coupled)
 		set_result(n, 1, i, m);
 		set_result(n, 2, i, v);
 	}
+	if (n->out[3] && !isnan(factor))
+		copy(n->out[0], n->attr.adamw.copy_first, n->out[3]);
 }
 
 void jm_ref_adamw(const struct jm_node *n, double *const *in, double *const *out)

@@ -3,6 +3,7 @@
 The plans of backend cuda for an H100, with all of its ops on a fake CUDA runtime: memory is saved where it costs little
 time. Peaks of the chip as in backends/cuda/device.c: 989.4 TFLOP/s in 16 bits, 3.35 TB/s.
 """
+import collections
 import json
 
 import pytest
@@ -60,6 +61,36 @@ def test_cudnn_missing_or_too_old(env, library, says):
     assert says in r["reason"] and "9.14" in r["reason"] and "JM_CUDNN_LIB" in r["reason"]
     assert records["ref"]["status"] == "ok"
     assert plan(env, *GPT, **wrong)["peak_bytes"] > 0
+
+
+def kinds(p):
+    """How often each sequence of ops is a group of the plan."""
+    return collections.Counter(" + ".join(n["op"] for n in group["nodes"]) for group in p["graph"])
+
+
+@pytest.mark.parametrize("words", [["--keep-all"], ["--keep-most"], []], ids=["all", "most", "less"])
+def test_norms_sum_the_gradients_of_biases(env, words):
+    """12 layers: the biases of the two products whose results are added to the residual stream."""
+    plans = kinds(plan(env, *GPT, *words, "--graph"))
+    assert plans["layernorm-grad + cast + linear-wgrad"] == 2 * 12
+    assert plans["linear-wgrad"] == 2 * 12 and not plans["layernorm-grad + cast"]
+
+
+@pytest.mark.parametrize("model, copied, kept", [(GPT, 12 * 12 * 768 * 768, 1), (LLAMA, None, 0)], ids=["gpt", "llama"])
+def test_the_update_writes_the_copies_of_parameters(env, model, copied, kept):
+    """All matrices of the layers. gpt: the vocabulary of 50257 rows is copied into padded rows in each step; llama: its
+    classifier is copied too, and the table of its embedding is not."""
+    p = plan(env, *model, "--keep-most", "--graph")
+    nodes = [n for group in p["graph"] for n in group["nodes"]]
+    update = next(n for n in nodes if n["op"] == "adamw")
+    copies = [n["out"][0] for n in nodes if n["op"] == "cast" and n["out"][0]["class"] == "compute copies"]
+    slab = update["out"][3]
+    inside = [c for c in copies if slab["offset"] <= c["offset"] < slab["offset"] + slab["bytes"]]
+    assert slab["type"] == "bf16" and sum(c["bytes"] for c in inside) == slab["bytes"]
+    assert len(copies) - len(inside) == kept and all(c["offset"] % 64 == 0 for c in copies)
+    every = update["out"][0]["dims"][0]
+    assert update["bytes"] == pytest.approx(28 * every + slab["bytes"], rel=1e-6)
+    assert slab["bytes"] == 2 * (copied or every - (128256 + 9) * 2048)
 
 
 def test_logits_stand_in_chunks_where_that_is_cheap(env):
