@@ -104,7 +104,7 @@ static void set_adamw(struct jm_node *update, const struct jm_adamw *how, int64_
 }
 
 struct jm_node *jm_update_node(struct jm_graph *g, const struct jm_adamw *how,
-	struct jm_tensor *const in[4], struct jm_tensor *const out[3], int64_t n_decay)
+	struct jm_tensor *const in[4], struct jm_tensor *const out[4], int64_t n_decay)
 {
 	static const enum jm_op ops[] = {JM_OP_ADAMW, JM_OP_ADAM, JM_OP_SGD};
 	struct jm_node *update = jm_graph_node(g, ops[how->kind], in, out);

@@ -15,6 +15,6 @@ struct jm_tensor *jm_update_state(struct jm_graph *g, enum jm_class class, enum 
 	enum jm_update kind, const char *what, int64_t n);
 /* Appends the node of the update; weight decay applies to the first n_decay elements. v: NULL for SGD. */
 struct jm_node *jm_update_node(struct jm_graph *g, const struct jm_adamw *how,
-	struct jm_tensor *const in[4], struct jm_tensor *const out[3], int64_t n_decay);
+	struct jm_tensor *const in[4], struct jm_tensor *const out[4], int64_t n_decay);
 
 #endif
