@@ -280,8 +280,7 @@ struct jm_tensor {
  *			if an element is not
  * adamw		in  g f32|bf16[n], norm? f32[1], now f32[3] = {lr, 1 - beta1^t, 1 - beta2^t}, t from 1,
  *			scale? f32[2] = {S, 1/S}
- *			out p f32[n], m f32[n], v f32[n]	updated: read and written
- *			copy? bf16|f16[k]	written only, where p is f32: copy[i] = p[copy_first + i]
+ *			out p f32[n], m f32[n], v f32[n]: read and written; copy? bf16|f16[k] = p[copy_first + i]
  *			attr adamw.{beta1,beta2,eps,weight_decay,clip,n_decay,copy_first}
  *			If norm is given and not finite, nothing changes. 1/S is read during the run (1 if scale
  *			is absent): g' = g/S min(1, clip/(norm/S + 1e-6)) when norm is given and clip > 0, else
@@ -417,9 +416,9 @@ union jm_attr {
 	} linear;	      /* and its gradients; a hint for FLOPs */
 	struct {
 		double beta1, beta2, eps, weight_decay;
-		double clip;	    /* largest global norm; 0 = no clipping */
-		int64_t n_decay;    /* weight decay touches the first n_decay elements only */
-		int64_t copy_first; /* the element of p that copy begins with, a multiple of 32 */
+		double clip; /* largest global norm; 0 = no clipping */
+		int64_t n_decay,
+			copy_first; /* elements with weight decay; p[copy_first] = copy[0] */
 	} adamw;		    /* adam too */
 	struct {
 		int64_t row; /* of ranges */
@@ -551,8 +550,7 @@ struct jm_backend {
 	/* Sets every byte of device memory to `value`. Default: copies. */
 	int (*fill)(void *dev, enum jm_queue queue, void *to, unsigned char value, size_t bytes,
 		struct jm_err *err);
-	/* Page-locked host memory, which the device can access directly, aligned to 64 bytes. NULL
-	 * = out of memory. Default: ordinary memory. */
+	/* Page-locked host memory, aligned to 64 bytes; NULL = out of memory. Default: ordinary memory. */
 	void *(*pinned_alloc)(void *dev, size_t bytes);
 	void (*pinned_release)(void *dev, void *memory); /* takes NULL */
 	/* The bytes that alloc can give now. Default: unknown. */
@@ -588,9 +586,8 @@ struct jm_backend {
 	int (*restrict_units)(
 		void *dev, double share, int *ret_units, int *ret_of, struct jm_err *err);
 	/*
-	 * The device's clock in ns, with any zero; both functions or none. stamp queues a write of the clock
-	 * to *to, in memory of pinned_alloc, on the compute queue. clock reads the clock from the host while
-	 * nothing is queued, and returns the most exact of many readings.
+	 * The device's clock in ns, with any zero; both functions or none. stamp queues a write of it to *to, in memory
+	 * of pinned_alloc, on the compute queue. clock reads it while nothing is queued: the most exact of many times.
 	 */
 	int (*stamp)(void *dev, uint64_t *to, struct jm_err *err);
 	int (*clock)(void *dev, struct jm_device_time *ret, struct jm_err *err);

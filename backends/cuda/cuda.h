@@ -91,19 +91,15 @@ const struct cuda_op *cuda_op_find(
 /* The row with the number that cuda_op_find returned. */
 const struct cuda_op *cuda_op_row(uint32_t row);
 /*
- * A node that a row of several nodes builds and runs by the node's own row. The scratch of the node is
- * not set.
+ * ops_linear.c: a linear-wgrad at the end of a group whose other nodes compute the gradient of the bias. takes:
+ * 0 if dy, which the node reads, is in memory and neither operand needs padded rows.
  */
-int cuda_part_new(
-	struct cuda_dev *dev, const struct jm_node *n, struct cuda_exec **ret, struct jm_err *err);
-int cuda_part_run(struct cuda_dev *dev, const struct cuda_exec *part, struct jm_err *err);
-void cuda_part_free(struct cuda_dev *dev, struct cuda_exec *part); /* takes NULL */
-/*
- * 0 if a row whose last node is this linear-wgrad can compute the gradient of the bias: the result
- * dy, which the node reads, is in memory, and neither operand needs padded rows.
- */
-int cuda_takes_wgrad(struct cuda_dev *dev, const struct jm_node *n, const struct jm_tensor *dy,
+int cuda_wgrad_takes(struct cuda_dev *dev, const struct jm_node *n, const struct jm_tensor *dy,
 	struct jm_err *err);
+int cuda_wgrad_new(
+	struct cuda_dev *dev, const struct jm_node *n, struct cuda_exec **ret, struct jm_err *err);
+int cuda_wgrad_run(struct cuda_dev *dev, const struct cuda_exec *product, struct jm_err *err);
+void cuda_wgrad_free(struct cuda_dev *dev, struct cuda_exec *product); /* takes NULL */
 /*
  * For `choices` of elementwise ops: makes one choice per dense layout that an operand has, and
  * gives this layout to all operands of node 0 whose bits are set in `in` and `out`. Returns the

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rows of all ops, in the order in which they are tried. */
-#include <stdlib.h>
-
 #include "cuda.h"
 
 /* The first row that has the cover and accepts the group runs it. */
@@ -105,57 +103,4 @@ const struct cuda_op *cuda_op_find(
 			jm_op_name(group->node[0]->op), group->n_nodes > 1 ? " + " : "",
 			group->n_nodes > 1 ? jm_op_name(group->node[1]->op) : "");
 	return NULL;
-}
-
-/* ---- a node of a larger group ---------------------------------------------------------------- */
-
-int cuda_part_new(
-	struct cuda_dev *dev, const struct jm_node *n, struct cuda_exec **ret, struct jm_err *err)
-{
-	const struct jm_group group = {.n_nodes = 1, .node = {n}};
-	uint32_t row;
-	const struct cuda_op *op = cuda_op_find(dev, &group, &row, err);
-	struct cuda_exec *part = op ? calloc(1, sizeof *part) : NULL;
-	int code = 0;
-
-	if (!op)
-		return JM_ENOSUP;
-	if (!part)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for %s.", jm_op_name(n->op));
-	part->op = op;
-	part->node[0] = *n;
-	part->n_nodes = 1;
-	if (op->build)
-		code = op->build(dev, part, err);
-	if (code)
-		cuda_part_free(dev, part);
-	else
-		*ret = part;
-	return code;
-}
-
-int cuda_part_run(struct cuda_dev *dev, const struct cuda_exec *part, struct jm_err *err)
-{
-	return part->op->run(dev, part, err);
-}
-
-void cuda_part_free(struct cuda_dev *dev, struct cuda_exec *part)
-{
-	if (part && part->op->drop)
-		part->op->drop(dev, part);
-	free(part);
-}
-
-int cuda_takes_wgrad(struct cuda_dev *dev, const struct jm_node *n, const struct jm_tensor *dy,
-	struct jm_err *err)
-{
-	const struct jm_group group = {.n_nodes = 1, .node = {n}};
-	uint32_t row;
-
-	if (n->in[0] != dy || dy->is_virtual || !n->out[1] || jm_tensor_width(dy) % 8 ||
-		jm_tensor_width(n->in[1]) % 8)
-		return jm_err_set(err, JM_ENOSUP,
-			"Backend cuda does not compute this gradient of a bias before %s.",
-			jm_op_name(n->op));
-	return cuda_op_find(dev, &group, &row, err) ? 0 : JM_ENOSUP;
 }

@@ -502,6 +502,52 @@ static int run_gelu_grad(struct cuda_dev *dev, const struct cuda_exec *exec, str
 	return code;
 }
 
+/* ---- linear-wgrad at the end of a group ------------------------------------------------------- */
+
+int cuda_wgrad_takes(struct cuda_dev *dev, const struct jm_node *n, const struct jm_tensor *dy,
+	struct jm_err *err)
+{
+	const struct jm_group group = {.n_nodes = 1, .node = {n}};
+
+	if (n->in[0] != dy || dy->is_virtual || !n->out[1] || jm_tensor_width(dy) % 8 ||
+		jm_tensor_width(n->in[1]) % 8)
+		return jm_err_set(err, JM_ENOSUP,
+			"Backend cuda does not compute this gradient of a bias before %s.",
+			jm_op_name(n->op));
+	return takes(dev, &group, err);
+}
+
+int cuda_wgrad_new(
+	struct cuda_dev *dev, const struct jm_node *n, struct cuda_exec **ret, struct jm_err *err)
+{
+	struct cuda_exec *product = calloc(1, sizeof *product);
+	int code;
+
+	if (!product)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a product.");
+	product->node[0] = *n;
+	product->node[0].out[1] = NULL;
+	product->n_nodes = 1;
+	code = build(dev, product, err);
+	if (code)
+		cuda_wgrad_free(dev, product);
+	else
+		*ret = product;
+	return code;
+}
+
+int cuda_wgrad_run(struct cuda_dev *dev, const struct cuda_exec *product, struct jm_err *err)
+{
+	return run(dev, product, err);
+}
+
+void cuda_wgrad_free(struct cuda_dev *dev, struct cuda_exec *product)
+{
+	if (product)
+		drop(dev, product);
+	free(product);
+}
+
 const struct cuda_op cuda_ops_linear[] = {
 	{{JM_OP_LINEAR}, 1, takes, choices, NULL, build, run, drop},
 	{{JM_OP_LINEAR_DGRAD}, 1, takes, choices, NULL, build, run, drop},

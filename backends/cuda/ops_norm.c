@@ -138,7 +138,7 @@ static int takes_grad(struct cuda_dev *dev, const struct jm_group *group, struct
 		return not_known(n, err);
 	if (n->out[0]->type != n->in[1]->type || !cuda_norm_grad_knows(&p))
 		return not_known(n, err);
-	return wgrad ? cuda_takes_wgrad(dev, wgrad, group->node[1]->out[0], err) : 0;
+	return wgrad ? cuda_wgrad_takes(dev, wgrad, group->node[1]->out[0], err) : 0;
 }
 
 static size_t scratch_grad(struct cuda_dev *dev, const struct jm_group *group)
@@ -152,13 +152,10 @@ static size_t scratch_grad(struct cuda_dev *dev, const struct jm_group *group)
 /* The product of a linear-wgrad that follows; the norm computes the gradient of its bias. */
 static int build_wgrad(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {
-	struct jm_node n = exec->node[2];
-	struct cuda_exec *part = NULL;
-	int code;
+	struct cuda_exec *product = NULL;
+	int code = cuda_wgrad_new(dev, &exec->node[2], &product, err);
 
-	n.out[1] = NULL;
-	code = cuda_part_new(dev, &n, &part, err);
-	exec->own = part;
+	exec->own = product;
 	return code;
 }
 
@@ -176,12 +173,12 @@ static int run_grad(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 		p.add_sums = cuda_adds(&exec->node[2], 1);
 	}
 	cuda_norm_grad(&p, dev->stream);
-	return exec->own ? cuda_part_run(dev, exec->own, err) : 0;
+	return exec->own ? cuda_wgrad_run(dev, exec->own, err) : 0;
 }
 
 static void drop_wgrad(struct cuda_dev *dev, struct cuda_exec *exec)
 {
-	cuda_part_free(dev, exec->own);
+	cuda_wgrad_free(dev, exec->own);
 }
 
 const struct cuda_op cuda_ops_norm[] = {
