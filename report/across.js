@@ -15,13 +15,14 @@
 		const has = (i) => known(x.mean[i]) && known(y.mean[i]);
 		const all = part.curve.concat(part.off, part.reference).filter(has);
 		const text = (i) => (s.points[i].state === "violated" ? "(" + s.points[i].label + ")" : s.points[i].label);
+		const ahead = (i, k, list) => k === list.length - 1 && list.every((j) => x.mean[j] <= x.mean[i]);
 		const item = (i, k, list) => ({
 			value: [x.mean[i], y.mean[i]],
 			index: i,
 			label: {
 				show: !many || chosen.includes(i) || i === list[0],
 				formatter: text(i),
-				position: k === 0 ? "left" : "top",
+				position: k === 0 ? "left" : ahead(i, k, list) ? "right" : "top",
 			},
 			itemStyle: chosen.includes(i) ? { borderColor: c.best, borderWidth: 3 } : undefined,
 			symbolSize: chosen.includes(i) ? 12 : 8,
