@@ -68,6 +68,7 @@ struct stretch {
 	draw_fn *draw; /* NULL = a constant */
 	float scale;   /* factor of drawn values */
 	void *data;
+	void *copy; /* the same values rounded to the type of the copy; NULL = there is none */
 	int64_t first, n;
 };
 
@@ -90,13 +91,16 @@ static void *fill_stretch(void *arg)
 			((float *)s->data)[i] = pair[i & 1];
 		else
 			jm_element_set(c->t.type, s->data, i, (double)pair[i & 1]);
+		if (s->copy)
+			jm_element_set(c->copy->type, s->copy, i, (double)pair[i & 1]);
 	}
 	return NULL;
 }
 
 /* Uses a thread per processor for large tensors; the values do not depend on the number of
  * threads. */
-static void fill(const struct jm_graph *g, const struct jm_cell *c, uint64_t seed, void *data)
+static void fill(
+	const struct jm_graph *g, const struct jm_cell *c, uint64_t seed, void *data, void *copy)
 {
 	enum { MOST = 64, LEAST = 1 << 18 };
 	int64_t count = jm_tensor_count(&c->t), cpus = sysconf(_SC_NPROCESSORS_ONLN);
@@ -106,7 +110,8 @@ static void fill(const struct jm_graph *g, const struct jm_cell *c, uint64_t see
 	struct stretch all = {.cell = c,
 			       .seed = seed,
 			       .draw = draw_of(c->init, &std),
-			       .data = data},
+			       .data = data,
+			       .copy = copy},
 		       part[MOST];
 	pthread_t thread[MOST];
 	bool started[MOST] = {false};
@@ -129,24 +134,24 @@ static void fill(const struct jm_graph *g, const struct jm_cell *c, uint64_t see
 			pthread_join(thread[i], NULL);
 }
 
-/* The copy of a parameter that persists (shard_update.c) begins with the parameter's values, rounded. */
-static int write_copy(
-	struct jm_program *p, const struct jm_cell *c, const void *values, struct jm_err *err)
+/* A copy of the parameter that persists (shard_update.c) begins with the parameter's values, rounded. */
+static int write_start(struct jm_program *p, struct jm_cell *c, uint64_t seed, struct jm_err *err)
 {
-	struct jm_tensor *copy = c->copy;
-	void *data;
+	struct jm_tensor *copy = c->copy && c->copy->class == JM_CLASS_PARAM ? c->copy : NULL;
+	void *data = malloc(c->t.bytes), *rounded = copy ? malloc(copy->bytes) : NULL;
 	int code;
 
-	if (!copy || copy->class != JM_CLASS_PARAM)
-		return 0;
-	data = malloc(copy->bytes);
-	if (!data)
-		return jm_err_set(
-			err, JM_ENOMEM, "Out of memory for start values of %s.", copy->name);
-	for (int64_t i = 0; i < jm_tensor_count(copy); i++)
-		jm_element_set(copy->type, data, i, jm_element_get(c->t.type, values, i));
-	code = jm_program_write(p, copy, data, err);
+	if (data && (rounded || !copy)) {
+		fill(p->graph, c, seed, data, rounded);
+		code = jm_program_write(p, &c->t, data, err);
+		if (!code && copy)
+			code = jm_program_write(p, copy, rounded, err);
+	} else {
+		code = jm_err_set(
+			err, JM_ENOMEM, "Out of memory for start values of %s.", c->t.name);
+	}
 	free(data);
+	free(rounded);
 	return code;
 }
 
@@ -157,21 +162,12 @@ int jm_program_init(struct jm_program *p, uint64_t seed, struct jm_err *err)
 
 	for (int i = 0; i < p->graph->n_cells && !code; i++) {
 		struct jm_cell *c = p->graph->cell[i];
-		void *data;
 
 		if (!c->t.data || (c->t.class != JM_CLASS_STATE &&
 					  (c->t.class != JM_CLASS_PARAM || !c->needs_grad)))
 			continue;
-		data = malloc(c->t.bytes);
-		if (!data)
-			return jm_err_set(
-				err, JM_ENOMEM, "Out of memory for start values of %s.", c->t.name);
-		fill(p->graph, c, jm_rng(seed, n), data);
+		code = write_start(p, c, jm_rng(seed, n), err);
 		n += c->t.class == JM_CLASS_PARAM;
-		code = jm_program_write(p, &c->t, data, err);
-		if (!code)
-			code = write_copy(p, c, data, err);
-		free(data);
 	}
 	return code;
 }
