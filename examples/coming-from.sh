@@ -7,7 +7,7 @@
 # prints: --- jpwr
 # prints: pynvml:1 +0\.[0-9]+
 # prints: --- perf stat
-# prints: 95\s+%\s+interval over\s+3 runs
+# prints: 95 %\s+interval over\s+3 runs
 # prints: --- nvidia-smi
 # prints: HBM3 +300 W +300 W +200 W(.*\n)*gpu.power +GPU 0 NVIDIA H100 80GB HBM3 +700 W +700 W
 # prints: --- Zeus
