@@ -104,15 +104,15 @@
 	}
 
 	// The best setting is chosen on this line and to its right.
-	function limitLine(c, s, most) {
-		const x = s.points[s.reference].metrics.throughput.mean / (1 + JM.S.slowdown_percent / 100);
+	function limitLine(c, s, top) {
+		const x = JM.limit(s.points[s.reference].metrics.throughput.mean);
 		return {
 			type: "line",
 			silent: true,
 			symbol: "none",
 			z: 1,
 			data: [
-				[x, most.y],
+				[x, top],
 				[x, 0],
 			],
 			lineStyle: { width: 1.2, type: "dotted", color: c.soft },
@@ -163,7 +163,7 @@
 		);
 		if (many) out.series.unshift(frontLine(c, paretoFront(group)));
 		const first = group.find((s) => s.reference !== null && known(s.points[s.reference].metrics.items_per_joule.mean));
-		if (!many && first) out.series.push(limitLine(c, first, { y: extent(group, "items_per_joule") }));
+		if (!many && first) out.series.push(limitLine(c, first, extent(group, "items_per_joule")));
 		if (iso && first) out.series.push(...isoLines(c, first, JM.S.eds_k, most));
 		return out;
 	}

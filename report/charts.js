@@ -16,9 +16,8 @@
 		label: { show: false },
 		data: [{ yAxis: at }, ...more],
 	});
-	// The lowest throughput that the best setting may have.
 	const limitLine = (c, at) => ({
-		yAxis: at / (1 + JM.S.slowdown_percent / 100),
+		yAxis: JM.limit(at),
 		lineStyle: { type: "dotted", color: c.soft, opacity: 1 },
 		label: { show: true, position: "insideStartBottom", color: c.soft, fontSize: 11, formatter: JM.limitName },
 	});

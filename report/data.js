@@ -6,6 +6,8 @@
 	const S = JSON.parse(document.getElementById("jm-data").textContent);
 	JM.S = S;
 	JM.limitName = S.slowdown_percent + "\u00a0% slower";
+	// The lowest throughput that the best setting may have, by that of the reference.
+	JM.limit = (throughput) => throughput / (1 + S.slowdown_percent / 100);
 
 	const statistic = ([n, mean, half, median, sd, min, max]) => ({
 		n: n,
