@@ -27,6 +27,7 @@ def env(tmp_path):
 def run(env, fakes, *words, device="cuda:0", source="sim:h100x1"):
     """The exit status and the records by device."""
     done = jm(*COPY, "--device", device, "--source", source, *words, env={**env, "JM_FAKE_CUDA": fakes})
+    assert done.stdout, (done.returncode, done.stderr)
     found = json.loads(done.stdout)
     return done.returncode, {r["device"]: r for r in (found if isinstance(found, list) else [found])}
 
