@@ -95,12 +95,15 @@ static int refuse_second(struct jm_cli *cli, const char *name, const struct jm_o
 		list ? " A,B" : "");
 }
 
+/* value: NULL = of the work, whose flags are the options without text. */
 static bool is_second(
-	const struct jm_cli *cli, const char *name, const struct jm_value *value, bool known)
+	const struct jm_cli *cli, const char *name, const struct jm_value *value, const char *text)
 {
-	if (!known)
-		return jm_work_options_text(cli, name) != NULL;
-	return value->given && !value->option->repeat && value->option->type != JM_FLAG;
+	const char *first = jm_work_options_text(cli, name);
+
+	if (value)
+		return value->given && !value->option->repeat && value->option->type != JM_FLAG;
+	return first && (text || strcmp(first, "1") != 0);
 }
 
 /* argv[*i] is an option; its value may follow "=" or be the next word. */
@@ -125,7 +128,7 @@ static int parse_option(struct jm_cli *cli, int argc, char **argv, int *i)
 		text = argv[++*i];
 	if (!text && known)
 		return jm_err_set(&cli->err, JM_EUSAGE, "--%s needs a value.", name);
-	if (is_second(cli, name, value, known))
+	if (is_second(cli, name, value, text))
 		return refuse_second(cli, name, known ? value->option : NULL);
 	if (!known)
 		return jm_work_options_give(cli, name, text ? text : "1");

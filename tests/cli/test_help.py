@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Help, man page and wrong command lines, of every command there is."""
+import json
 import re
 import shutil
 import subprocess
@@ -155,3 +156,10 @@ def test_a_second_value_of_an_option_is_refused(args, hint):
 def test_options_that_may_be_repeated_and_flags_may_be():
     done = jm("measure", "--source", "null", "--source", "sim:h100x1", "--quiet", "--quiet", "--", "true")
     assert done.returncode == 0 and "H100" in done.stderr
+
+
+def test_a_flag_of_a_workload_may_be_repeated():
+    done = jm("run", "attention", "--backward", "--backward", "--device", "ref", "--batch", 1, "--seq", 16, "--heads", 1, "--depth", 8,
+              "--source", "null", "--warmup", 0, "--steps", 1, "--json", "-")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["case"]["parameters"]["options"]["backward"] == "1"
