@@ -144,8 +144,7 @@ int jm_device_peer_open(const struct jm_device *d, const struct jm_device *peer,
 	if (d->backend != peer->backend || !d->backend->peer)
 		return jm_err_set(err, JM_ENOSUP,
 			"Devices %s and %s cannot copy to each other; that needs two NVIDIA GPUs "
-			"of "
-			"one host (cuda:0,cuda:1).",
+			"of one host (cuda:0,cuda:1).",
 			d->backend->name, peer->backend->name);
 	return d->backend->peer->open(d->dev, peer->dev, ret_direct, err);
 }

@@ -44,8 +44,8 @@ static const struct jm_option options[] = {
 		.choices = ways,
 		.fallback = "on-device",
 		.help = "from the host's memory, to it, or within the device; from the first to "
-			"the "
-			"second of two GPUs that --device names, or in both directions at once"},
+			"the second of two GPUs that --device names, or in both directions at "
+			"once"},
 	{.name = "size",
 		.type = JM_REAL,
 		.min = 1e-9,

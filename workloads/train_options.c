@@ -147,14 +147,12 @@ const struct jm_option jm_train_options[] = {
 		"smallest size, in MiB, of a bucket of gradients that the ranks sum during the "
 		"backward pass; if it exceeds all gradients, they are summed once after the "
 		"backward pass. When not given: 25, and with a sharded update each bucket has "
-		"twice "
-		"the size of the one before"),
+		"twice the size of the one before"),
 	OPTION_WORD("shard-update", shard_words, "auto",
 		"with --ranks: each rank receives the sum of a share of the gradients, updates "
-		"this "
-		"share of the parameters and keeps the optimizer's state for it only; then the "
-		"ranks gather the parameters. auto = on, and off for a --precision without f32 "
-		"masters (bf16-true, fp8-true)"),
+		"this share of the parameters and keeps the optimizer's state for it only; then "
+		"the ranks gather the parameters. auto = on, and off for a --precision without "
+		"f32 masters (bf16-true, fp8-true)"),
 	OPTION_INT("threads", 0, 4096, "0",
 		"threads of each rank on the host; 0 = all that may be used, divided among the "
 		"ranks"),
