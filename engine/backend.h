@@ -32,7 +32,7 @@
 #include "joulemark.h"
 
 /* Increased with any change of this file's structs, enums or their meaning. */
-#define JM_BACKEND_ABI 11
+#define JM_BACKEND_ABI 12
 
 /* ---- types --------------------------------------------------------------------------------------- */
 
@@ -488,6 +488,7 @@ struct jm_device_props {
 	/* Identifiers that meters use: "GPU-..." (NVML), "0000:1b:00.0" (PCI); "" = none. */
 	char uuid[48], bus[24];
 	size_t memory_bytes; /* memory that the program may use; 0 = unknown */
+	size_t memory_alone; /* the same if no other process held any, at least; 0 = unknown */
 	bool host_memory; /* it uses this machine's memory, of which other processes use a part */
 	/* Types with native instructions; the user is warned that others are slow. */
 	bool native[JM_DTYPE_COUNT];

@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -252,6 +253,38 @@ size_t jm_device_memory_free(const struct jm_device *d)
 	if (!d->backend->memory_free || d->backend->memory_free(d->dev, &bytes, NULL))
 		return 0;
 	return bytes;
+}
+
+struct jm_room jm_device_room(const struct jm_device *d)
+{
+	const struct jm_device_props *p = &d->props;
+
+	if (p->host_memory)
+		return (struct jm_room){0, 0};
+	return (struct jm_room){p->memory_bytes, p->memory_alone};
+}
+
+double jm_room_held(struct jm_room room)
+{
+	return room.alone > room.now ? (double)(room.alone - room.now) : 0;
+}
+
+int jm_room_lacks(struct jm_room room, double needs, char *ret, size_t size)
+{
+	double held = jm_room_held(room);
+	bool fits_alone = needs <= (double)room.alone * (1 - JM_ROOM_RESERVE);
+
+	*ret = 0;
+	if (held > 0)
+		snprintf(ret, size,
+			" Another process holds memory of the device (%.1f GB at least; "
+			"'nvidia-smi' shows which); without it, this case would %s.",
+			held / 1e9, fits_alone ? "fit" : "not fit either");
+	else if (room.now && !room.alone)
+		snprintf(ret, size,
+			" Another process may hold memory of the device; 'joulemark doctor' "
+			"tells how much is free.");
+	return held > 0 && fits_alone ? JM_EBUSY : JM_ENOMEM;
 }
 
 double jm_device_peak(const struct jm_device *d, enum jm_dtype type, enum jm_math math)

@@ -39,6 +39,21 @@ int jm_device_fill(const struct jm_device *d, enum jm_queue queue, void *to, uns
 void *jm_device_pinned_alloc(const struct jm_device *d, size_t bytes);	/* NULL = out of memory */
 void jm_device_pinned_release(const struct jm_device *d, void *memory); /* takes NULL */
 size_t jm_device_memory_free(const struct jm_device *d);		/* bytes; 0 = unknown */
+
+/* The share of free memory that a case leaves to others. */
+#define JM_ROOM_RESERVE 0.05
+
+/* Bytes of memory of its own that a device had when it was opened; both 0 where it has none. */
+struct jm_room {
+	size_t now, alone; /* alone: if no other process held any; 0 = unknown */
+};
+struct jm_room jm_device_room(const struct jm_device *d);
+double jm_room_held(struct jm_room room); /* bytes that other processes hold, at least */
+/*
+ * Why `needs` bytes do not fit: JM_EBUSY = because other processes hold memory of the device, else
+ * JM_ENOMEM. ret: a sentence about them with a space before it, or "".
+ */
+int jm_room_lacks(struct jm_room room, double needs, char *ret, size_t size);
 /* Sets the limit of recomputation to that share of a step's time, by the device's peaks; false: the
  * peaks are unknown. */
 bool jm_device_remake(const struct jm_device *d, enum jm_dtype type, enum jm_math math,

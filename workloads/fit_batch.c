@@ -14,12 +14,11 @@
  * take 1/512 of the plan and are charged to the control group. Twice the largest, and 5 % for what
  * other programs allocate while the run lasts.
  */
-#define RESERVE	      (64e6)
-#define RESERVE_SHARE 0.05
+#define RESERVE (64e6)
 
 static size_t less_reserve(size_t bytes)
 {
-	double rest = (double)bytes * (1 - RESERVE_SHARE) - RESERVE;
+	double rest = (double)bytes * (1 - JM_ROOM_RESERVE) - RESERVE;
 
 	return rest > 1 ? (size_t)rest : bytes > 0;
 }
@@ -32,16 +31,9 @@ size_t jm_fit_memory(const struct jm_ctx *ctx, const struct jm_device *device)
 		here = less_reserve(jm_memory_free(ctx));
 		has = less_reserve(has);
 	} else {
-		here = (size_t)((double)jm_device_memory_free(device) * (1 - RESERVE_SHARE));
+		here = (size_t)((double)jm_device_memory_free(device) * (1 - JM_ROOM_RESERVE));
 	}
 	return here && (!has || here < has) ? here : has;
-}
-
-const char *jm_fit_others(const struct jm_device *device)
-{
-	return device->props.host_memory ? ""
-					 : " Another process may hold memory of the device; "
-					   "'joulemark doctor' tells how much is free.";
 }
 
 /* ---- the search ------------------------------------------------------------------------------------------ */
@@ -117,10 +109,12 @@ static bool is_found(const struct search *s)
 	return s->good == MOST_BATCH || (s->bad && s->bad - s->good == 1);
 }
 
-int jm_fit_batch(struct jm_training *t, struct jm_device *device, size_t limit, struct jm_err *err)
+int jm_fit_batch(struct jm_training *t, struct jm_device *device, size_t limit, struct jm_room room,
+	struct jm_err *err)
 {
 	struct search s = {.t = t, .device = device, .limit = limit};
 	struct jm_err one = JM_ERR_INIT;
+	char others[160];
 	int code, least = 1;
 
 	if (!limit)
@@ -133,11 +127,13 @@ int jm_fit_batch(struct jm_training *t, struct jm_device *device, size_t limit, 
 		code = try_batch(&s, ++least, err);
 	else if (code)
 		jm_err_set(err, code, "%s", one.text);
-	if (!code && !s.good)
-		return jm_err_set(err, JM_ENOMEM,
+	if (!code && !s.good) {
+		code = jm_room_lacks(room, s.bad_peak, others, sizeof(others));
+		return jm_err_set(err, code,
 			"Not even a batch of %d fits: it needs %.2f GB, but %.2f GB are available; "
 			"use a smaller sequence or model, or --recompute.%s",
-			least, s.bad_peak / 1e9, (double)limit / 1e9, jm_fit_others(device));
+			least, s.bad_peak / 1e9, (double)limit / 1e9, others);
+	}
 	for (int round = 0; !code && !is_found(&s); round++)
 		code = try_batch(&s, round ? next_batch(&s, round) : least + 1, err);
 	if (!code)

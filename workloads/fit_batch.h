@@ -10,14 +10,11 @@
  * this machine, what is free. 0 = unknown. */
 size_t jm_fit_memory(const struct jm_ctx *ctx, const struct jm_device *device);
 
-/* A sentence for the message that memory does not suffice, with a space before it: who else may hold
- * memory of the device. Empty where the device has that of this machine. */
-const char *jm_fit_others(const struct jm_device *device);
-
 /*
  * The largest batch whose plan takes at most `limit` bytes, found by a few plans; t->batch is set.
- * At most a million, where memory allows more. JM_ENOMEM when not even the smallest fits.
+ * At most a million, where memory allows more. When not even the smallest fits: as jm_room_lacks.
  */
-int jm_fit_batch(struct jm_training *t, struct jm_device *device, size_t limit, struct jm_err *err);
+int jm_fit_batch(struct jm_training *t, struct jm_device *device, size_t limit, struct jm_room room,
+	struct jm_err *err);
 
 #endif

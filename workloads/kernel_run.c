@@ -90,13 +90,16 @@ static int check_memory(const struct jm_kernel *k, struct jm_err *err)
 {
 	size_t has = jm_fit_memory(k->work->ctx, &k->device), needs = k->program->peak_bytes;
 
+	char others[160];
+	int code;
+
 	if (!has || needs <= has)
 		return 0;
-	return jm_err_set(err, JM_ENOMEM,
+	code = jm_room_lacks(jm_device_room(&k->device), (double)needs, others, sizeof(others));
+	return jm_err_set(err, code,
 		"Out of memory before the first step: %.2f GB are needed, and %.2f GB may be taken "
 		"on %.70s; take smaller dimensions.%s",
-		(double)needs / 1e9, (double)has / 1e9, k->device.props.name,
-		jm_fit_others(&k->device));
+		(double)needs / 1e9, (double)has / 1e9, k->device.props.name, others);
 }
 
 static void describe(struct jm_kernel *k)
@@ -125,11 +128,11 @@ int jm_kernel_ready(struct jm_kernel *k, struct jm_err *err)
 	code = jm_work_device_planned(
 		k->work, jm_program_plan(k->graph, &k->device, &k->program, err));
 	if (!code)
-		code = check_memory(k, err);
+		code = jm_work_device_planned(k->work, check_memory(k, err));
 	if (!code)
 		code = jm_work_device_test(k->work, &k->device, k->graph, err);
 	if (!code)
-		code = jm_program_build(k->program, err);
+		code = jm_work_device_planned(k->work, jm_program_build(k->program, err));
 	for (int i = 0; i < JM_KERNEL_UNDER_WAY && !code; i++)
 		code = jm_event_new(&k->device, &k->done[i], err);
 	if (!code && jm_device_has_clock(&k->device))

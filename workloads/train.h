@@ -31,12 +31,13 @@ struct train {
 	struct jm_staging settings;    /* of each step: now, scale */
 	struct jm_results results;
 	struct jm_evaluation eval;
-	size_t memory; /* bytes that the plan may take; 0 = unknown */
-	double open_s; /* that opening the device took */
-	double plan_s; /* that choosing and planning took */
-	long begun;    /* steps */
-	long steps;    /* of them done */
-	long updates;  /* of these not skipped */
+	size_t memory;	     /* bytes that the plan may take; 0 = unknown */
+	struct jm_room room; /* of rank 0's device */
+	double open_s;	     /* that opening the device took */
+	double plan_s;	     /* that choosing and planning took */
+	long begun;	     /* steps */
+	long steps;	     /* of them done */
+	long updates;	     /* of these not skipped */
 	double loss_first, loss_last;
 	double loss_begin; /* of the first micro-steps of the first step */
 };

@@ -130,11 +130,15 @@ static int open_device(struct train *s, struct jm_err *err)
 static int find_memory(struct train *s, struct jm_err *err)
 {
 	double gb = jm_train_option(s, "memory");
+	int code;
 
 	s->memory = gb > 0 ? (size_t)(gb * 1e9) : jm_fit_memory(s->work->ctx, &s->device);
 	if (s->device.props.host_memory && gb <= 0 && s->work->world > 1)
 		s->memory /= (size_t)s->work->world;
-	return jm_comm_from_first(&s->gang.control, &s->memory, sizeof(s->memory), err);
+	if (!(gb > 0)) /* else the limit is the user's */
+		s->room = jm_device_room(&s->device);
+	code = jm_comm_from_first(&s->gang.control, &s->memory, sizeof(s->memory), err);
+	return code ? code : jm_comm_from_first(&s->gang.control, &s->room, sizeof(s->room), err);
 }
 
 static int plan_program(struct train *s, struct jm_err *err)
@@ -196,6 +200,28 @@ static int plan_kept(struct train *s, struct jm_err *err)
 	return plan_program(s, err);
 }
 
+/* The largest batch of a GPU that others use, too, is not that of the GPU. */
+static void note_held(const struct train *s)
+{
+	double held = jm_room_held(s->room);
+
+	if (held > 0)
+		snprintf(s->work->note, sizeof(s->work->note),
+			"Another process holds memory of %s (%.1f GB at least): without it, the "
+			"largest batch would be larger.",
+			s->device.props.name, held / 1e9);
+}
+
+/* The largest batch that fits. */
+static int choose_batch(struct train *s, struct jm_err *err)
+{
+	int code = jm_fit_batch(&s->training, &s->device, s->memory, s->room, err);
+
+	if (!code)
+		note_held(s);
+	return code;
+}
+
 static int plan_both(struct train *s, struct jm_err *err)
 {
 	struct jm_training *t = &s->training;
@@ -204,7 +230,7 @@ static int plan_both(struct train *s, struct jm_err *err)
 	jm_device_remake(&s->device, t->precision, t->math, 0, &t->remake);
 	code = choose_remade(s, err);
 	if (!code && !s->training.batch)
-		code = jm_fit_batch(&s->training, &s->device, s->memory, err);
+		code = choose_batch(s, err);
 	if (!code)
 		code = plan_kept(s, err);
 	if (!code && s->eval.every)
@@ -285,16 +311,19 @@ static void tell_plan(const struct train *s)
 static int check_memory(const struct train *s, struct jm_err *err)
 {
 	const struct jm_program *p = s->program;
+	char others[160];
+	int code;
 
 	if (!s->memory || peak_of(s) <= s->memory)
 		return 0;
-	return jm_err_set(err, JM_ENOMEM,
+	code = jm_room_lacks(s->room, (double)peak_of(s), others, sizeof(others));
+	return jm_err_set(err, code,
 		"Out of memory before the first step: batch %lld needs %.2f GB (%.2f GB stay, %.2f "
 		"GB of activations and scratch), and %.2f GB may be taken; take a smaller batch "
 		"(--batch max finds the largest), sequence or model, or --recompute.%s",
 		(long long)s->training.batch, (double)peak_of(s) / 1e9,
 		(double)p->persistent_bytes / 1e9, (double)p->arena_bytes / 1e9,
-		(double)s->memory / 1e9, jm_fit_others(&s->device));
+		(double)s->memory / 1e9, others);
 }
 
 static int make_program(struct train *s, struct jm_err *err)
@@ -403,11 +432,11 @@ int jm_train_prepare(struct train *s, struct jm_err *err)
 	if (code)
 		return code;
 	tell_plan(s);
-	code = check_memory(s, err);
+	code = jm_work_device_planned(s->work, check_memory(s, err));
 	if (!code)
 		code = jm_work_device_test(s->work, &s->device, s->graph, err);
 	if (!code)
-		code = build(s, err);
+		code = jm_work_device_planned(s->work, build(s, err));
 	if (!code)
 		describe(s);
 	return code;

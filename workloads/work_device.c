@@ -110,7 +110,7 @@ int jm_work_device_open_peer(struct jm_work *work, const struct jm_device *own,
 
 int jm_work_device_planned(struct jm_work *work, int code)
 {
-	if (code == JM_EVERSION)
+	if (code == JM_EVERSION || code == JM_EBUSY)
 		work->own.unusable = code;
 	return code;
 }

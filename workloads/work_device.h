@@ -16,8 +16,9 @@ int jm_work_device_open(
 int jm_work_device_open_peer(struct jm_work *work, const struct jm_device *own,
 	struct jm_device *ret, bool *ret_direct, struct jm_err *err);
 
-/* A plan failed with this code, which is returned: the device is unusable where a library of it is
- * missing or of an unsuitable version (JM_EVERSION). */
+/* A plan, or its memory, failed with this code, which is returned: the device is unusable where a
+ * library of it is missing or of an unsuitable version (JM_EVERSION), or where other processes hold
+ * the memory (JM_EBUSY). */
 int jm_work_device_planned(struct jm_work *work, int code);
 
 /*

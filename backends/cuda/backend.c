@@ -223,11 +223,17 @@ static int cuda_run(void *arg_dev, void *arg, struct jm_err *err)
 	int code;
 
 	cudaSetDevice(dev->index); /* the caller may be another thread than that of open */
-	if (exec->graph)
-		return cuda_check(
+	if (exec->graph) {
+		code = cuda_check(
 			dev, cudaGraphLaunch(exec->graph, dev->stream), "Starting the step", err);
+		cuda_queued(dev, exec->n_nodes ? jm_op_name(exec->node[0].op) : "a step");
+		return code;
+	}
 	code = exec->op->run(dev, exec, err);
-	return code ? code : cuda_started(dev, exec->node[0].op, err);
+	if (!code)
+		code = cuda_started(dev, exec->node[0].op, err);
+	cuda_queued(dev, jm_op_name(exec->node[0].op));
+	return code;
 }
 
 /* Records the work of the units; a unit that cannot be recorded ends the capture with an error. */
@@ -236,12 +242,14 @@ static int record(
 {
 	cudaError_t rc = cudaStreamBeginCapture(dev->stream, cudaStreamCaptureModeThreadLocal);
 	int code = cuda_check(dev, rc, "Recording the step", err);
+	long n_queued = dev->n_queued; /* what is recorded is not queued */
 
 	if (code)
 		return code;
 	for (int i = 0; i < n && !code; i++)
 		code = cuda_run(dev, units[i], err);
 	rc = cudaStreamEndCapture(dev->stream, ret_graph);
+	dev->n_queued = n_queued;
 	return code ? code : cuda_check(dev, rc, "Recording the step", err);
 }
 
@@ -254,6 +262,10 @@ static int cuda_capture(void *arg, void *const *units, int n, void **ret_exec, s
 
 	if (!exec)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a step of the program.");
+	if (n == 1) { /* for messages */
+		exec->node[0].op = ((const struct cuda_exec *)units[0])->node[0].op;
+		exec->n_nodes = 1;
+	}
 	cudaSetDevice(dev->index);
 	code = record(dev, units, n, &graph, err);
 	if (!code)

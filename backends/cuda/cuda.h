@@ -26,6 +26,8 @@ struct cuda_dev {
 	char uuid[48];	     /* "GPU-...", as NVML reports it */
 	cudaStream_t stream; /* the compute queue; its work runs in order */
 	cudaStream_t copies; /* the copy queue */
+	const char *queued;  /* the latest work since the host last waited for all of it */
+	long n_queued;	     /* pieces of work since then */
 	void *green;	     /* CUgreenCtx of `stream`; NULL = all multiprocessors (green.c) */
 	cudaStream_t sums;   /* the queue of the exchange between ranks; made by its first user */
 	struct cuda_block *blocks;
@@ -142,6 +144,10 @@ void cuda_stopwatch_close(const struct cuda_stopwatch *w);
 int cuda_check(const struct cuda_dev *dev, cudaError_t rc, const char *what, struct jm_err *err);
 /* Checks for an error after a kernel was started. */
 int cuda_started(const struct cuda_dev *dev, enum jm_op op, struct jm_err *err);
+/* Work was queued; what: the beginning of a sentence, which stays valid. */
+void cuda_queued(struct cuda_dev *dev, const char *what);
+/* As cuda_check, of a call that waits for queued work: names the work where only one piece is queued, else the latest. */
+int cuda_waited(const struct cuda_dev *dev, cudaError_t rc, struct jm_err *err);
 /* Zeroed device memory that is kept until the device is closed; NULL = out of memory. */
 void *cuda_keep(struct cuda_dev *dev, size_t bytes);
 /* Memory that all groups share, one after the other; kept until the device is closed. NULL = out of

@@ -46,9 +46,13 @@ int cuda_copy(void *arg, enum jm_queue queue, void *to, const void *from, size_t
 		[JM_ON_DEVICE] = cudaMemcpyDeviceToDevice};
 	struct cuda_dev *dev = arg;
 
+	int code;
+
 	cudaSetDevice(dev->index);
-	return cuda_check(dev, cudaMemcpyAsync(to, from, bytes, kinds[kind], stream_of(dev, queue)),
+	code = cuda_check(dev, cudaMemcpyAsync(to, from, bytes, kinds[kind], stream_of(dev, queue)),
 		"A copy", err);
+	cuda_queued(dev, "a copy");
+	return code;
 }
 
 int cuda_fill(void *arg, enum jm_queue queue, void *to, unsigned char value, size_t bytes,
@@ -70,7 +74,10 @@ int cuda_sync(void *arg, struct jm_err *err)
 		rc = cudaStreamSynchronize(dev->copies);
 	if (!rc && dev->sums)
 		rc = cudaStreamSynchronize(dev->sums);
-	return cuda_check(dev, rc, "Work", err);
+	if (rc)
+		return cuda_waited(dev, rc, err);
+	dev->n_queued = 0;
+	return 0;
 }
 
 void *cuda_pinned_alloc(void *arg, size_t bytes)
@@ -144,7 +151,7 @@ int cuda_event_wait(void *arg, void *event, struct jm_err *err)
 {
 	struct cuda_dev *dev = arg;
 
-	return cuda_check(dev, cudaEventSynchronize(event), "Work", err);
+	return cuda_waited(dev, cudaEventSynchronize(event), err);
 }
 
 int cuda_event_query(void *arg, void *event, struct jm_err *err)
@@ -154,7 +161,7 @@ int cuda_event_query(void *arg, void *event, struct jm_err *err)
 
 	if (rc == cudaErrorNotReady)
 		return 0;
-	return rc ? cuda_check(dev, rc, "Work", err) : 1;
+	return rc ? cuda_waited(dev, rc, err) : 1;
 }
 
 int cuda_event_seconds(void *arg, void *from, void *to, double *ret, struct jm_err *err)

@@ -98,11 +98,70 @@ def test_most_of_the_memory_held_by_another(env):
     assert 20 < float(re.search(r"([0-9.]+) GB of memory free", row["why"]).group(1)) < 21.5
 
 
+HELD = "Another process holds memory of the device"
+GPT = "gpt-117m --seq 1024 --precision bf16 --source null --steps 1 --device cuda:0".split()
+
+
+def on_all_ops(env, tmp_path, fakes, *words):
+    """As run, with the backend's own ops, which plan programs; the records in the order of the cases."""
+    (tmp_path / "plans").mkdir(exist_ok=True)
+    if not (tmp_path / "plans/cuda.so").exists():
+        (tmp_path / "plans/cuda.so").symlink_to(FAKES / "cuda-plans.so")
+    done = jm("run", *words, "--json", "-", env={**env, "JM_BACKENDS": str(tmp_path / "plans"), "JM_FAKE_CUDA": fakes})
+    found = json.loads(done.stdout)
+    return done.returncode, found if isinstance(found, list) else [found]
+
+
+def kind(r):
+    return r["status"], r["exit_status"], r["failure"]
+
+
+def test_memory_that_others_hold_is_a_fault_of_the_device(env, tmp_path):
+    """Others hold 70 of 80 GiB: batch 32 (10.2 GB) would fit the empty GPU, batch 1024 would not."""
+    status, (some, all_of_it) = on_all_ops(env, tmp_path, "held=71680", *GPT, "--batch", "32,1024")
+    assert status == 125 and kind(some) == ("failed", 125, "device") and kind(all_of_it) == ("failed", None, "memory")
+    held = float(re.search(HELD + r" \(([0-9.]+) GB at least", some["reason"]).group(1))
+    assert 72 < held < 75.2 and "nvidia-smi" in some["reason"] and some["reason"].endswith("this case would fit.")
+    assert all_of_it["reason"].endswith("this case would not fit either.")
+
+
+def test_memory_that_nobody_holds_is_a_result(env, tmp_path):
+    status, (empty,) = on_all_ops(env, tmp_path, "held=600", *GPT, "--batch", 1024)  # what a context takes
+    assert status == 1 and kind(empty) == ("failed", None, "memory") and "nother process" not in empty["reason"]
+    status, (own,) = on_all_ops(env, tmp_path, "held=71680", *GPT, "--batch", 32, "--memory", 1)
+    assert status == 1 and kind(own) == ("failed", None, "memory") and "nother process" not in own["reason"]
+
+
+def test_the_largest_batch_beside_another_process(env, tmp_path):
+    _, (largest,) = on_all_ops(env, tmp_path, "held=61440", *GPT, "--batch", "max")
+    assert HELD[:-11] in largest["note"] and "largest batch" in largest["note"]
+    status, (none,) = on_all_ops(env, tmp_path, "held=81000", *GPT, "--batch", "max")
+    assert status == 125 and kind(none) == ("failed", 125, "device") and HELD in none["reason"]
+
+
+def test_a_product_beside_another_process(env, tmp_path):
+    sides = ["--m", "8192,131072", "--n", 131072, "--k", 8192, "--precision", "bf16", "--source", "null", "--steps", 1]
+    status, (some, all_of_it) = on_all_ops(env, tmp_path, "held=81000", "gemm", *sides, "--device", "cuda:0")
+    assert status == 125 and kind(some) == ("failed", 125, "device") and HELD in some["reason"]
+    assert kind(all_of_it) == ("failed", 125, "device")
+
+
+def test_a_kernel_that_fails_is_named(env, tmp_path):
+    """The error comes when the host waits. The short self-test knows the op, which is the only one that runs."""
+    tiny = "gpt --layers 1 --hidden 16 --heads 2 --ffn 16 --context 8 --seq 8 --batch 1 --vocab 256 --steps 1".split()
+    status, (lost, ref) = on_all_ops(env, tmp_path, "graphs=1;kernels=700@1", *tiny, "--source", "null", "--device", "cuda:0,ref")
+    assert status == 125 and kind(lost) == ("failed", 125, "device") and ref["status"] == "ok"
+    assert re.search(r"norm.* failed on cuda:0: .*outside its buffers", lost["reason"])
+
+
 def test_taken_in_exclusive_mode(env):
     assert "compute mode" in refusal(env, "open=46@0")
 
 
-@pytest.mark.parametrize("code, says", [(214, "ECC"), (220, "NVLink"), (226, "ECC"), (714, "Xid"), (719, "Xid"), (999, "Xid")])
+@pytest.mark.parametrize("code, says", [(214, "ECC"), (220, "NVLink"), (226, "ECC"), (999, "Xid"), (719, "Xid"), (810, "MPS"),
+                                        (700, "outside its buffers"), (702, "took longer"), (710, "assertion"), (714, "stack"),
+                                        (715, "illegal instruction"), (716, "misaligned"), (717, "address space"), (718, "jumped"),
+                                        (721, "tensor memory"), (911, "Xid")])
 def test_a_gpu_that_is_lost_in_mid_run(env, code, says):
     """The 70th copy, one of the second step, fails; the record tells what there was until then, and another device goes on."""
     status, found = run(env, f"gpus=2;copies={code}@70", device="cuda:0")

@@ -7,8 +7,9 @@
 #include <stdbool.h>
 
 extern struct fake_cuda {
-	int gpu, copies;
-	cudaError_t broken; /* what every call returns from now on */
+	int gpu, copies, kernels;
+	cudaError_t to_come; /* of a kernel that the host has not waited for */
+	cudaError_t broken;  /* what every call returns from now on */
 } fake_cuda;
 
 /* "name=A@B" of JM_FAKE_CUDA, B = -1 where it is omitted; false: it is not there. */

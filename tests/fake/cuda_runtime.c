@@ -13,6 +13,8 @@
  *	held=MB			another process holds that many MB of the 80 GiB on each GPU
  *	late=1			queued work is done when the host waits for it, and no sooner
  *	copies=CODE@N		the N-th copy returns that error, and so does every call after it
+ *	kernels=CODE@N		likewise for the N-th kernel of cuda_kernels.c, whose error comes when the host waits
+ *	graphs=1		work can be recorded; the recorded graph does nothing
  *	peers=CODE		access between GPUs returns that error when it is enabled; 0 = it is not possible at all
  *	lost=N			copies from another GPU to GPU N lose their last byte
  */

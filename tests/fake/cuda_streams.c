@@ -156,10 +156,18 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 	return fake_cuda.broken;
 }
 
+/* A kernel that failed is noticed now. */
+static cudaError_t waited(void)
+{
+	if (fake_cuda.to_come)
+		fake_cuda.broken = fake_cuda.to_come;
+	return fake_cuda.broken;
+}
+
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
 	run_all((struct stream *)(void *)stream);
-	return fake_cuda.broken;
+	return waited();
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags)
@@ -170,33 +178,43 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 	return put(stream, (struct work){.kind = FOLLOW, .event = e, .count = e->asked});
 }
 
+static cudaError_t recorded(void)
+{
+	int graphs, unused;
+
+	return fake_cuda_configured("graphs", &graphs, &unused) ? fake_cuda.broken
+								: cudaErrorStreamCaptureUnsupported;
+}
+
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
 {
 	(void)stream;
 	(void)mode;
-	return cudaErrorStreamCaptureUnsupported;
+	return recorded();
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 {
 	(void)stream;
 	*graph = NULL;
-	return cudaErrorStreamCaptureUnsupported;
+	return recorded();
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags)
 {
-	(void)exec;
+	static char one;
+
 	(void)graph;
 	(void)flags;
-	return cudaErrorStreamCaptureUnsupported;
+	*exec = (cudaGraphExec_t)(void *)&one;
+	return recorded();
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 {
 	(void)exec;
 	(void)stream;
-	return cudaErrorStreamCaptureUnsupported;
+	return recorded();
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph)
@@ -244,7 +262,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
 	const struct event *e = (const void *)event;
 
 	reach(e, e->asked);
-	return fake_cuda.broken;
+	return waited();
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event)

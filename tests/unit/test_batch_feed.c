@@ -247,12 +247,12 @@ static void test_fit(void **state)
 	for (int64_t batch = 1; batch < 3000; batch = batch * 7 + 2) {
 		size_t limit = peak(t, &device, batch);
 
-		assert_ok(jm_fit_batch(&t, &device, limit, &err), err);
+		assert_ok(jm_fit_batch(&t, &device, limit, jm_device_room(&device), &err), err);
 		assert_true(t.batch >= batch);
 		assert_true(peak(t, &device, t.batch) <= limit);
 		assert_true(peak(t, &device, t.batch + 1) > limit);
 	}
-	assert_int_equal(jm_fit_batch(&t, &device, 1000, &err), JM_ENOMEM);
+	assert_int_equal(jm_fit_batch(&t, &device, 1000, jm_device_room(&device), &err), JM_ENOMEM);
 	assert_sentence(&err, JM_ENOMEM);
 	jm_device_close(&device);
 	jm_values_done(&dims);
