@@ -6,6 +6,7 @@
  *
  *	gpus=N			(1)
  *	order=2031		GPU i has the UUID and bus address of the fake NVML's GPU of the i-th digit
+ *	mig=1			each GPU is an instance of one, with a UUID of its own
  *	cc=75@1			GPU 1 is of compute capability 7.5 (else 9.0)
  *	count=CODE		cudaGetDeviceCount returns that error: 35 driver too old (of CUDA 11.4), 100 no device...
  *	driver=V		version that the driver reports (13000); 0 = no driver
@@ -95,6 +96,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int gpu)
 
 	memset(prop, 0, sizeof *prop);
 	memcpy(prop->uuid.bytes, uuid, sizeof uuid);
+	if (one("mig", 0))
+		prop->uuid.bytes[4] = 0x16;
 	snprintf(
 		prop->name, sizeof prop->name, "%s", other ? "NVIDIA T4" : "NVIDIA H100 80GB HBM3");
 	prop->major = other ? cc / 10 : 9;

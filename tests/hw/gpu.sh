@@ -9,7 +9,17 @@ set -u
 build=$(cd "${1:-build}" && pwd) || exit 2
 shift
 work=$(mktemp -d) || exit 2
+# A signal ends the running step with all that it started, because timeout sends it on to its process group.
+running=
+end() { # STATUS
+	trap '' INT TERM HUP
+	[ -n "$running" ] && kill -TERM "$running" 2>/dev/null && wait "$running"
+	exit "$1"
+}
 trap 'rm -rf "$work"' EXIT
+trap 'end 130' INT
+trap 'end 143' TERM
+trap 'end 129' HUP
 failed=()
 limits=0
 wanted=("$@")
@@ -37,7 +47,10 @@ step() { # NAME SECONDS COMMAND...
 	is_wanted "$name" || return
 	limits=$((limits + limit))
 	echo "== $name"
-	timeout -k 5 "$limit" bash -c '"$@"' _ "$@" || failed+=("$name")
+	timeout -k 5 "$limit" bash -c '"$@"' _ "$@" &
+	running=$!
+	wait "$running" || failed+=("$name")
+	running=
 	echo "== $name: $((SECONDS - begin)) s of $limit"
 }
 
@@ -102,11 +115,15 @@ names = {re.split("[ ,]", row["op"])[0] for row in json.load(sys.stdin)}
 print("\n".join(n for n in sorted(names) if not any(n != o and n.startswith(o) for o in names)))'
 }
 
-# A program that the tool did not see is an error, too: its last line would say that there are no errors.
+# A program that the tool did not see is an error, too: its last line would say that there are no errors. timeout makes a
+# process group, which the signal that ends the step does not reach: it is sent on.
 sanitize_group() { # TOOL SECONDS GROUP OPTION...
-	local out=$work/$1.$3 begin=$SECONDS status
+	local out=$work/$1.$3 begin=$SECONDS status pid
 	timeout -k 5 "$2" compute-sanitizer --tool "$1" --error-exitcode 1 "${@:4}" \
-		"$build/joulemark" selftest --device cuda:0 --op "$3" >"$out" 2>&1
+		"$build/joulemark" selftest --device cuda:0 --op "$3" >"$out" 2>&1 &
+	pid=$!
+	trap 'kill -TERM "$pid"; wait "$pid"; exit 143' TERM
+	wait "$pid"
 	status=$?
 	grep -q "terminated before first instrumented API call" "$out" && status=1
 	printf '%-9s %-14s %3d s, status %d: %s\n' "$1" "$3" $((SECONDS - begin)) $status "$(tail -1 "$out")"
