@@ -487,8 +487,7 @@ struct jm_device_props {
 	char name[96]; /* "Intel(R) Xeon(R) Processor, 2 threads" */
 	/* Identifiers that meters use: "GPU-..." (NVML), "0000:1b:00.0" (PCI); "" = none. */
 	char uuid[48], bus[24];
-	size_t memory_bytes; /* memory that the program may use; 0 = unknown */
-	size_t memory_alone; /* the same if no other process held any, at least; 0 = unknown */
+	size_t memory_bytes, memory_alone; /* for the program: now, without others; 0 = unknown */
 	bool host_memory; /* it uses this machine's memory, of which other processes use a part */
 	/* Types with native instructions; the user is warned that others are slow. */
 	bool native[JM_DTYPE_COUNT];
