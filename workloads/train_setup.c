@@ -239,21 +239,19 @@ static int plan_both(struct train *s, struct jm_err *err)
 }
 
 /*
- * A backend may choose by timing, and every rank must choose the same: rank 0 plans before the others, which find its
- * choices where the backend keeps them.
+ * A backend may choose by timing, and every rank must choose the same, in every run: rank 0 goes
+ * before the others, which find its choices where the backend keeps them.
  */
-static int plan_in_turn(struct train *s, struct jm_err *err)
+static int in_turn(
+	struct train *s, int (*act)(struct train *s, struct jm_err *err), struct jm_err *err)
 {
 	double nothing = 0;
 	int code = s->work->rank ? jm_comm_sum(&s->gang.control, &nothing, 1, err) : 0;
 
 	if (!code)
-		code = plan_both(s, err);
+		code = act(s, err);
 	if (!code && !s->work->rank)
 		code = jm_comm_sum(&s->gang.control, &nothing, 1, err);
-	if (!code)
-		code = jm_gang_same(&s->gang, jm_reduce_digest(s->program),
-			"Offsets or layouts of the gradients", err);
 	return code;
 }
 
@@ -264,7 +262,10 @@ static int plan(struct train *s, struct jm_err *err)
 	int code = find_memory(s, err);
 
 	if (!code)
-		code = plan_in_turn(s, err);
+		code = in_turn(s, plan_both, err);
+	if (!code)
+		code = jm_gang_same(&s->gang, jm_reduce_digest(s->program),
+			"Offsets or layouts of the gradients", err);
 	s->plan_s = seconds_since(start);
 	return code;
 }
@@ -326,11 +327,21 @@ static int check_memory(const struct train *s, struct jm_err *err)
 		(double)s->memory / 1e9, others);
 }
 
+static int build_program(struct train *s, struct jm_err *err)
+{
+	return jm_program_build(s->program, err);
+}
+
+static int build_evaluation(struct train *s, struct jm_err *err)
+{
+	return jm_evaluation_build(&s->eval, err);
+}
+
 static int make_program(struct train *s, struct jm_err *err)
 {
 	const char *update = jm_update_names[s->training.adamw.kind];
 	char now[32];
-	int code = jm_program_build(s->program, err);
+	int code = in_turn(s, build_program, err);
 
 	if (!code && s->work->world > 1)
 		code = jm_reduce_open(s->program, jm_gang_comm(&s->gang), err);
@@ -348,7 +359,7 @@ static int make_program(struct train *s, struct jm_err *err)
 		code = jm_results_open(&s->results, s->program, err);
 	if (!code)
 		code = jm_batch_feed_open(&s->feed, s->program, err);
-	return code || !s->eval.every ? code : jm_evaluation_build(&s->eval, err);
+	return code || !s->eval.every ? code : in_turn(s, build_evaluation, err);
 }
 
 /* Calls make_program and logs before and after it: the first time on a machine it takes seconds to

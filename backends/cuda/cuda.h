@@ -33,8 +33,8 @@ struct cuda_dev {
 	struct cuda_block *blocks;
 	struct cuda_block *workspace; /* the largest one requested so far */
 	struct cuda_angles *angles;   /* of rotary positions, by shape (ops_tokens.c) */
-	struct cuda_plan *plans;      /* plan_cache.h; read from disk by its first user */
-	bool plans_read;
+	struct cuda_plan *plans;      /* plan_cache.h */
+	long plans_read;	      /* bytes of the file that were read */
 	size_t logits_bytes; /* upper limit of the logits of a chunk; 0 = by the cost of chunks */
 	bool fast;	     /* results may differ in their bits from run to run */
 	struct cuda_lt lt;   /* cuBLASLt; opened by its first user */

@@ -14,10 +14,11 @@
 
 /* "NVIDIA_H100_80GB_HBM3/132/13000/130100": model, multiprocessors, versions of driver and
  * cuBLASLt. */
-static void write_owner(const struct cuda_dev *dev, char *ret, size_t size)
+static void write_owner(struct cuda_dev *dev, char *ret, size_t size)
 {
 	int driver = 0;
 
+	cuda_lt_open(dev, NULL); /* version 0 = cuBLASLt is absent */
 	cudaDriverGetVersion(&driver);
 	snprintf(ret, size, "%.100s/%d/%d/%zu", dev->prop.name, dev->prop.multiProcessorCount,
 		driver, dev->lt.version);
@@ -74,31 +75,46 @@ static void remember(struct cuda_dev *dev, const char *key, const char *value)
 	dev->plans = p;
 }
 
-/* The last line of a key is valid, because the list is searched from its end. */
+static const char *find(const struct cuda_plan *p, const char *key)
+{
+	for (; p; p = p->next)
+		if (!strcmp(p->key, key))
+			return p->value;
+	return NULL;
+}
+
+/*
+ * Reads what the file has got since it was last read: another process may keep choices while this
+ * one runs. The last line of a key is valid, because the list is searched from its end; but what
+ * this process already knows stays.
+ */
 static void read_plans(struct cuda_dev *dev)
 {
 	char line[LINE], owner[OWNER], mine[OWNER], key[CUDA_PLAN_KEY], value[CUDA_PLAN_VALUE];
 	FILE *f = open_file("r");
+	const struct cuda_plan *known = dev->plans;
 
-	dev->plans_read = true;
-	cuda_lt_open(dev, NULL); /* its version is part of the owner; 0 = cuBLASLt is absent */
+	if (!f || fseek(f, dev->plans_read, SEEK_SET))
+		goto done;
 	write_owner(dev, mine, sizeof mine);
-	while (f && fgets(line, sizeof line, f))
+	while (fgets(line, sizeof line, f))
 		if (sscanf(line, "%159s %159s %319s", owner, key, value) == 3 &&
-			!strcmp(owner, mine))
+			!strcmp(owner, mine) && !find(known, key))
 			remember(dev, key, value);
+	dev->plans_read = ftell(f);
+done:
 	if (f)
 		fclose(f);
 }
 
 const char *cuda_plan_find(struct cuda_dev *dev, const char *key)
 {
-	if (!dev->plans_read)
-		read_plans(dev);
-	for (const struct cuda_plan *p = dev->plans; p; p = p->next)
-		if (!strcmp(p->key, key))
-			return p->value;
-	return NULL;
+	const char *value = find(dev->plans, key);
+
+	if (value)
+		return value;
+	read_plans(dev);
+	return find(dev->plans, key);
 }
 
 /* Writes one line by one call, so that lines of several processes do not mix. */
@@ -108,8 +124,6 @@ void cuda_plan_keep(struct cuda_dev *dev, const char *key, const char *value)
 	FILE *f = open_file("a");
 	int n;
 
-	if (!dev->plans_read)
-		read_plans(dev);
 	remember(dev, key, value);
 	if (!f)
 		return;

@@ -336,10 +336,11 @@ def test_a_fault_that_leaves_all_ranks_alive_ends_them(two_devices):
     assert "A transfer by NCCL failed: remote process exited or there was a network error" in r["reason"], r["reason"]
 
 
-def test_rank_0_plans_before_the_others(two_devices, tmp_path):
-    """What it chooses by timing and keeps, they find: sums need the same places and layouts."""
-    log = tmp_path / "selects"
-    one(*GPT, "--batch", "2", "--steps", "1", "--selftest", "0", *TWO, env={**two_devices, "JM_FAKE_LATER_SELECTS": str(log)})
+@pytest.mark.parametrize("what", ["SELECTS", "BUILDS"])
+def test_rank_0_plans_and_builds_before_the_others(two_devices, tmp_path, what):
+    """What it chooses by timing and keeps, they find: sums need the same places and layouts, and runs the same algorithms."""
+    log = tmp_path / "asked"
+    one(*GPT, "--batch", "2", "--steps", "1", "--selftest", "0", *TWO, env={**two_devices, "JM_FAKE_LATER_" + what: str(log)})
     asked = log.read_text().split()
     assert set(asked) == {"0", "1"} and asked == sorted(asked)
 

@@ -9,6 +9,7 @@
  *	JM_FAKE_LATER_IDS	"UUID,UUID/BUS,...": of its devices by index
  *	JM_FAKE_LATER_LOG	a file that gets the true time of each time stamp, ns
  *	JM_FAKE_LATER_SELECTS	a file that gets the index of the device for each time that it is asked what it could do
+ *	JM_FAKE_LATER_BUILDS	a file that gets the index of the device for each group that is built
  *	JM_FAKE_LATER_NOTICE_US	microseconds by which the host wakes up after an event
  */
 #include <pthread.h>
@@ -64,7 +65,7 @@ struct later {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	bool stop;
-	FILE *log, *selects;
+	FILE *log, *selects, *builds;
 	unsigned notice_us;
 	int code; /* of the first job that failed */
 	struct jm_err err;
@@ -215,6 +216,8 @@ static void later_close(void *arg)
 		fclose(d->log);
 	if (d->selects)
 		fclose(d->selects);
+	if (d->builds)
+		fclose(d->builds);
 	free(d);
 }
 
@@ -236,7 +239,8 @@ static int later_open(int index, int threads, void **ret_dev, struct jm_err *err
 {
 	const char *delay = getenv("JM_FAKE_LATER_US"), *log = getenv("JM_FAKE_LATER_LOG");
 	const char *notice = getenv("JM_FAKE_LATER_NOTICE_US");
-	const char *selects = getenv("JM_FAKE_LATER_SELECTS");
+	const char *selects = getenv("JM_FAKE_LATER_SELECTS"),
+		   *builds = getenv("JM_FAKE_LATER_BUILDS");
 	struct later *d = calloc(1, sizeof(*d));
 	int code = d ? jm_backend_ref.open(0, threads, &d->ref, err) : JM_ENOMEM;
 
@@ -247,6 +251,7 @@ static int later_open(int index, int threads, void **ret_dev, struct jm_err *err
 	read_ids(d, index);
 	d->index = index;
 	d->selects = selects ? fopen(selects, "ae") : NULL;
+	d->builds = builds ? fopen(builds, "ae") : NULL;
 	d->log = log ? fopen(log, "ae") : NULL;
 	d->notice_us = notice ? (unsigned)atoi(notice) : 0;
 	d->delay_us = delay ? (unsigned)atoi(delay) : 100;
@@ -270,22 +275,30 @@ static void later_props(void *dev, struct jm_device_props *ret)
 	memcpy(ret->bus, d->bus, sizeof(ret->bus));
 }
 
+static void tell(const struct later *d, FILE *f)
+{
+	if (!f)
+		return;
+	fprintf(f, "%d\n", d->index);
+	fflush(f);
+}
+
 static int later_select(
 	void *dev, const struct jm_group *group, struct jm_choice *choice, struct jm_err *err)
 {
 	const struct later *d = dev;
 
-	if (d->selects) {
-		fprintf(d->selects, "%d\n", d->index);
-		fflush(d->selects);
-	}
+	tell(d, d->selects);
 	return jm_backend_ref.select(d->ref, group, choice, err);
 }
 
 static int later_build(void *dev, const struct jm_group *group, const struct jm_choice *choice,
 	void **ret_exec, struct jm_err *err)
 {
-	return jm_backend_ref.build(((struct later *)dev)->ref, group, choice, ret_exec, err);
+	const struct later *d = dev;
+
+	tell(d, d->builds);
+	return jm_backend_ref.build(d->ref, group, choice, ret_exec, err);
 }
 
 static int later_run(void *dev, void *exec, struct jm_err *err)

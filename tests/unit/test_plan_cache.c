@@ -64,6 +64,22 @@ static void is_found_again_by_another_process(void **unused)
 	done(dev);
 }
 
+/* Ranks: the second one has looked before the first one chose. */
+static void is_found_while_both_run(void **unused)
+{
+	struct cuda_dev *first = device("NVIDIA H100"), *second = device("NVIDIA H100");
+
+	(void)unused;
+	cuda_plan_keep(second, "gemm/63", "own");
+	assert_null(cuda_plan_find(second, "gemm/64"));
+	cuda_plan_keep(first, "gemm/64", "0.5,abc");
+	cuda_plan_keep(first, "gemm/63", "other");
+	assert_string_equal(cuda_plan_find(second, "gemm/64"), "0.5,abc");
+	assert_string_equal(cuda_plan_find(second, "gemm/63"), "own");
+	done(first);
+	done(second);
+}
+
 static void is_not_found_by_another_gpu(void **unused)
 {
 	struct cuda_dev *dev;
@@ -152,6 +168,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(is_found_again_by_another_process, fresh),
+		cmocka_unit_test_setup(is_found_while_both_run, fresh),
 		cmocka_unit_test_setup(is_not_found_by_another_gpu, fresh),
 		cmocka_unit_test_setup(later_choice_wins, fresh),
 		cmocka_unit_test_setup(broken_lines_are_passed_over, fresh),
