@@ -11,13 +11,18 @@ UNITS = {"token": "token/s", "image": "image/s", "product": "TFLOP/s"}
 STATE = {"bf16": 16, "fp16": 16, "tf32": 16, "f32": 16, "bf16-true": 8, "fp8-true": 8}  # bytes a parameter: itself, gradient, moments
 
 METHOD = """\
-Training steps as above, on one GPU; [gpu.md](gpu.md#measurements) has the commands, profiles and what was tried. Both sides of a row
-ran in one call on one card, with the same batch and precision: joulemark with the memory that it takes by itself (*all kept*: with
-`--keep-all`), PyTorch 2.11 with `torch.compile`, autocast, channels last for images, fused AdamW and the same gradient clipping. In
-the mode *default* joulemark's results repeat bit by bit; *fast* (`--fast`) also allows algorithms whose results may differ in their
-last bits, as PyTorch's do. A range is that of joulemark's runs, or of PyTorch's windows of 1 s. Watts and joules are those of the GPU
-by the driver's counter (joulemark / PyTorch). Bold: the aim is met; the unrounded ratio decides. Cards of one model differ by several
-percent."""
+Training steps as above, on one GPU; [gpu.md](gpu.md#measurements) has profiles and what was tried.
+
+- Both sides of a row ran in one call on one card, with the same precision and, unless the row names two, the same batch:
+  `bench/gpu/resnet.sh NETWORK BATCH PRECISION` and `bench/gpu/transformers.sh NETWORK`.
+- joulemark runs with the memory that it takes by itself (*all kept*: with `--keep-all`), PyTorch 2.11 with `torch.compile`, autocast
+  (in `bf16-true` all in bf16 instead), channels last for images, fused AdamW and the same gradient clipping.
+- In the mode *default* joulemark's results repeat bit by bit; *fast* (`--fast`) also allows algorithms whose results may differ in
+  their last bits, as PyTorch's do.
+- A range is that of joulemark's runs, or of PyTorch's windows of 1 s.
+- Watts and joules are those of the GPU by the driver's counter.
+- A letter names the card (`-`: without a name). Cards of one model differ by several percent.
+- An aim is a ratio that joulemark is meant to reach. Bold: the aim is met; the unrounded ratio decides."""
 
 MEMORY = """\
 Memory beside parameters, gradients and the optimizer's moments, in GB: joulemark's plan, PyTorch's tensors at their maximum, and what
@@ -161,8 +166,8 @@ def verdict(rows):
         "- " + judge(rows, "memory (0.80 of PyTorch's reserve)", memories, least=False)])
 
 
-SPEED_HEAD = ["network, batch", "precision", "GPU, card", "mode", "joulemark", "PyTorch", "ratio", "aim", "W", "items/J",
-              "ratio, aim 1.08"]
+SPEED_HEAD = ["network, batch", "precision", "GPU, card", "mode", "joulemark", "PyTorch", "ratio", "aim", "W, joulemark / PyTorch",
+              "items/J, joulemark / PyTorch", "ratio of items/J, aim 1.08"]
 MEMORY_HEAD = ["network, batch", "precision", "GPU, card", "joulemark", "PyTorch's tensors", "PyTorch's reserve",
                "of tensors, aim 0.80", "of reserve, aim 0.80"]
 
