@@ -106,14 +106,16 @@ static bool is_second(
 	return first && (text || strcmp(first, "1") != 0);
 }
 
-/* argv[*i] is an option; its value may follow "=" or be the next word. */
+/* argv[*i] is an option; its value may follow "=" or be the next word. A flag of the work may have
+ * values, too: they are swept. */
 static int parse_option(struct jm_cli *cli, int argc, char **argv, int *i)
 {
 	char *name = argv[*i] + 2, *equals = strchr(name, '=');
 	struct jm_values *table;
 	const struct jm_value *value;
+	const struct jm_option *row;
 	const char *text = equals ? equals + 1 : NULL;
-	bool known;
+	bool known, valued;
 
 	if (equals)
 		*equals = '\0';
@@ -122,11 +124,13 @@ static int parse_option(struct jm_cli *cli, int argc, char **argv, int *i)
 	known = value || !cli->cmd->takes_extra;
 	if (known && !value)
 		return unknown_option(cli, name);
-	if (!text && value && value->option->type == JM_FLAG)
+	row = value ? value->option : jm_work_options_find(name);
+	valued = row && row->type != JM_FLAG;
+	if (!text && value && !valued)
 		text = "1";
 	if (!text && *i + 1 < argc && (known || strncmp(argv[*i + 1], "--", 2) != 0))
 		text = argv[++*i];
-	if (!text && known)
+	if (!text && valued)
 		return jm_err_set(&cli->err, JM_EUSAGE, "--%s needs a value.", name);
 	if (is_second(cli, name, value, text))
 		return refuse_second(cli, name, known ? value->option : NULL);

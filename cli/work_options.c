@@ -54,6 +54,17 @@ const char *jm_work_options_text(const struct jm_cli *cli, const char *name)
 	return NULL;
 }
 
+const struct jm_option *jm_work_options_find(const char *name)
+{
+	const struct jm_option *found = NULL;
+
+	for (int i = 0; jm_workloads[i] && !found; i++)
+		found = jm_option_find(jm_workloads[i]->options, name);
+	for (int i = 0; jm_models[i] && !found; i++)
+		found = jm_option_find(jm_models[i]->options, name);
+	return found;
+}
+
 static size_t add_names(const struct jm_option *rows, const char **names, size_t n)
 {
 	for (; rows && rows->name && n < MAX_NAMES; rows++)

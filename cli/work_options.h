@@ -31,6 +31,8 @@ int jm_work_options_choose(struct jm_work_options *o, const char *name,
 int jm_work_options_check(struct jm_cli *cli, const struct jm_work_options *o);
 /* Gives an option besides the command's own; the texts are not copied. */
 int jm_work_options_give(struct jm_cli *cli, const char *name, const char *text);
+/* The first row of that name of any workload or model; NULL = none has it. */
+const struct jm_option *jm_work_options_find(const char *name);
 /* The text of the last option of that name besides the command's own; NULL = it is not given. */
 const char *jm_work_options_text(const struct jm_cli *cli, const char *name);
 /* The member "options" of a request's "what" (run/plan.h): the workload's own, with their defaults, and those given

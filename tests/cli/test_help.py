@@ -153,6 +153,11 @@ def test_a_second_value_of_an_option_is_refused(args, hint):
     assert hint in sentence(jm(*args), USAGE)
 
 
+@pytest.mark.parametrize("args", [["gemm", "--m", "--device", "ref"], ["gemm", "--m"], ["gpt-117m", "--layers", "--batch", "2"]])
+def test_an_option_of_the_work_needs_its_value(args):
+    assert "--" + args[1].lstrip("-") + " needs a value." in sentence(jm("run", *args), USAGE)
+
+
 def test_options_that_may_be_repeated_and_flags_may_be():
     done = jm("measure", "--source", "null", "--source", "sim:h100x1", "--quiet", "--quiet", "--", "true")
     assert done.returncode == 0 and "H100" in done.stderr
