@@ -9,11 +9,23 @@ import struct
 import subprocess
 import termios
 
+import pytest
+
 BIN = os.environ.get("JM_BIN", "build/joulemark")
 BUILD = pathlib.Path(os.environ.get("JM_BUILD", "build"))
 SOURCE = pathlib.Path(__file__).resolve().parent.parent.parent
 
 USAGE, FAILURE, NOT_FOUND = 2, 125, 127
+
+
+def is_open_to_all(path):
+    """No folder above it keeps other users out, as /root does."""
+    path = pathlib.Path(path).resolve()
+    return all(p.stat().st_mode & 1 for p in [path, *path.parents])
+
+
+needs_another_user = pytest.mark.skipif(os.geteuid() != 0 or not is_open_to_all(BIN),
+                                        reason="needs root, and a program that other users can reach")
 
 
 def jm(*args, env=None, timeout=60, **more):

@@ -10,7 +10,7 @@ import tempfile
 import pytest
 
 from fake_gpus import FakeGpus
-from jm import BIN, jm
+from jm import BIN, jm, needs_another_user
 
 
 def findings(env=None, member=None):
@@ -109,8 +109,8 @@ def test_list():
     assert all(m["name"] in text and m["summary"] in text for m in listed)
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv") or not shutil.which("systemd-tmpfiles"),
-                    reason="needs root, another user and systemd-tmpfiles")
+@needs_another_user
+@pytest.mark.skipif(not shutil.which("systemd-tmpfiles"), reason="needs systemd-tmpfiles")
 def test_the_lines_that_make_rapl_readable(tmp_path):
     """Run as they are printed, they let the group of that user read the counters."""
     root = pathlib.Path(tempfile.mkdtemp(dir="/tmp"))
@@ -144,7 +144,7 @@ def test_the_lines_that_make_rapl_readable(tmp_path):
         shutil.rmtree(root)
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs another user")
+@needs_another_user
 def test_who_may_set_caps():
     folder = pathlib.Path(tempfile.mkdtemp(dir="/tmp"))  # where any user may write
     folder.chmod(0o777)

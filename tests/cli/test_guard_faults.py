@@ -12,7 +12,7 @@ import time
 import pytest
 
 from fake_gpus import FakeGpus, child_of, guard_of, kill, wait_for
-from jm import BIN, FAILURE, sentence
+from jm import BIN, FAILURE, needs_another_user, sentence
 
 FOUND = [700.0, 555.0, 700.0, 600.0]
 STRANGER = 65534
@@ -67,9 +67,6 @@ def as_stranger():
     os.setgroups([])
     os.setresgid(STRANGER, STRANGER, STRANGER)
     os.setresuid(STRANGER, STRANGER, STRANGER)
-
-
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
 
 
 # ---- the guard is killed, and its journals cannot be trusted
@@ -206,7 +203,7 @@ def test_blocked_stderr_does_not_delay_the_restore(gpus):
 
 # ---- other users
 
-@needs_root
+@needs_another_user
 def test_journals_and_locks_are_their_owners(gpus):
     program, _ = hold(gpus)
     try:
@@ -227,7 +224,7 @@ def test_journals_and_locks_are_their_owners(gpus):
     assert gpus.limits() == FOUND
 
 
-@needs_root
+@needs_another_user
 def test_control_characters_of_file_names_are_escaped(gpus):
     """A copy whose name has control characters, or is no text, is a row in the table and in the JSON."""
     program, _ = hold(gpus)
@@ -245,7 +242,7 @@ def test_control_characters_of_file_names_are_escaped(gpus):
         end(program)
 
 
-@needs_root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 def test_a_strangers_journal_is_not_believed(gpus):
     """Somebody who can make files in the folder must not have root set what they say."""
     crash(gpus)

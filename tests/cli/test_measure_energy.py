@@ -12,7 +12,7 @@ import tempfile
 
 import pytest
 
-from jm import BIN, FAILURE, USAGE, jm, sentence
+from jm import BIN, FAILURE, USAGE, jm, needs_another_user, sentence
 from measured import check, fakes, record_of
 
 
@@ -198,14 +198,10 @@ def test_rapl_unreadable(rapl):
     assert str(counter) in sentence(done, FAILURE)
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs another user")
+@needs_another_user
 def test_rapl_right_needed(rapl):
     rapl.chmod(0o755)
     (rapl / "sys/class/powercap/intel-rapl:0/energy_uj").chmod(0o400)
-    done = subprocess.run(["setpriv", "--reuid=65534", "--clear-groups", "cat", BIN],
-                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
-    if done.returncode:
-        pytest.skip("the program cannot be read by another user")
     done = subprocess.run(["setpriv", "--reuid=65534", "--clear-groups", BIN, "measure",
                            "--source", "rapl", "--", "true"], text=True, check=False,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE,
