@@ -582,8 +582,8 @@ const struct jm_command jm_command_run = {
 		"'--' may precede it.\n\nExit status: 0 when all cases succeeded, 1 when a case "
 		"failed (its record holds the reason), 127 when the command was not found, 130 "
 		"after Ctrl-C, 2 for wrong usage, 125 for a failure of joulemark itself or of a "
-		"device that is absent, unsuitable or lost, or that computes wrong results (the "
-		"other cases still run).",
+		"device that is absent, unsuitable or lost, whose memory other processes hold, or "
+		"that computes wrong results (the other cases still run).",
 	.example = "joulemark run suites/power-aware-simulated.yaml --store table4.db\n"
 		   "joulemark run sim --device sim:h100x4 --set gpu.power=200:700+100W --repeat 3 "
 		   "--store h100.db\n"
