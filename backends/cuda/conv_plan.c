@@ -3,6 +3,7 @@
 #include "conv_plan.h"
 #include "image.h"
 #include "plan_cache.h"
+#include "ways.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,8 +17,8 @@
 #define ROUNDS		5 /* timed runs of a plan, of which the median is used */
 #define TOO_SLOW	2 /* times the best so far: such a plan is timed once only */
 /* A warm-up run may include the loading of code. From this factor on the engine itself is slow. */
-#define SLOW_WARM_UP	10 /* times the best so far */
-#define SLOW_WARM_UP_MS 50
+#define SLOW_WARM_UP   10 /* times the best so far */
+#define SLOW_WARM_UP_S 0.05
 
 /* ---- finding --------------------------------------------------------------------------------------------- */
 
@@ -135,7 +136,7 @@ void cuda_conv_drop(struct cuda_dev *dev)
 /* Memory of one plan: the three operands, the two sums of a channel, and the workspace. */
 struct bench {
 	void *data[5], *workspace;
-	cudaEvent_t from, to;
+	struct cuda_stopwatch watch;
 };
 
 static size_t bytes_of(const int64_t dim[4], cudnnDataType_t type)
@@ -155,10 +156,7 @@ static void close_bench(struct bench *b)
 	for (int i = 0; i < 5; i++)
 		cudaFree(b->data[i]);
 	cudaFree(b->workspace);
-	if (b->from)
-		cudaEventDestroy(b->from);
-	if (b->to)
-		cudaEventDestroy(b->to);
+	cuda_stopwatch_close(&b->watch);
 	cudaGetLastError(); /* clears the error, so that the next check does not report it */
 }
 
@@ -171,6 +169,8 @@ static bool open_bench(struct cuda_dev *dev, const struct cuda_conv_plan *p, str
 	bool fine = true;
 
 	*b = (struct bench){0};
+	if (!cuda_stopwatch_open(&b->watch))
+		return false;
 	for (int i = 0; i < 3 && fine; i++) {
 		size_t bytes = bytes_of(dim[i], s->type);
 
@@ -182,33 +182,21 @@ static bool open_bench(struct cuda_dev *dev, const struct cuda_conv_plan *p, str
 	}
 	for (int i = 3; i < 5 && fine; i++)
 		fine = !cudaMalloc(&b->data[i], (size_t)s->y[1] * sizeof(float));
-	fine = fine && (!p->workspace || !cudaMalloc(&b->workspace, p->workspace)) &&
-	       !cudaEventCreate(&b->from) && !cudaEventCreate(&b->to);
+	fine = fine && (!p->workspace || !cudaMalloc(&b->workspace, p->workspace));
 	if (!fine)
 		close_bench(b);
 	return fine;
 }
 
-static int by_size(const void *a, const void *b)
-{
-	float x = *(const float *)a, y = *(const float *)b;
-
-	return (x > y) - (x < y);
-}
-
-/* Milliseconds of one run; NAN = the run failed. */
-static float run_once(struct cuda_dev *dev, const struct dnn_run *run, const struct bench *b)
+/* Seconds of one run; NAN = the run failed. */
+static double run_once(struct cuda_dev *dev, const struct dnn_run *run, const struct bench *b)
 {
 	struct jm_err err = JM_ERR_INIT;
-	float ms;
 
-	cudaEventRecord(b->from, dev->stream);
+	cuda_stopwatch_start(&b->watch, dev->stream);
 	if (dnn_run(&dev->dnn, run, &err))
 		return NAN;
-	cudaEventRecord(b->to, dev->stream);
-	if (cudaEventSynchronize(b->to) || cudaEventElapsedTime(&ms, b->from, b->to))
-		return NAN;
-	return ms;
+	return cuda_stopwatch_stop(&b->watch, dev->stream);
 }
 
 /* The median of the rounds; for a plan that is much slower than the best one, the time of the first
@@ -216,18 +204,17 @@ static float run_once(struct cuda_dev *dev, const struct dnn_run *run, const str
 static double time_rounds(
 	struct cuda_dev *dev, const struct dnn_run *run, const struct bench *b, double best)
 {
-	float ms[ROUNDS], warm = run_once(dev, run, b);
+	double seconds[ROUNDS], warm = run_once(dev, run, b);
 	int n = 0;
 
-	if (isnan(warm) || (warm > SLOW_WARM_UP_MS && warm > SLOW_WARM_UP * 1e3 * best))
-		return warm / 1e3;
-	while (n < ROUNDS && !(n == 1 && ms[0] > TOO_SLOW * 1e3 * best)) {
-		ms[n] = run_once(dev, run, b);
-		if (isnan(ms[n++]))
+	if (isnan(warm) || (warm > SLOW_WARM_UP_S && warm > SLOW_WARM_UP * best))
+		return warm;
+	while (n < ROUNDS && !(n == 1 && seconds[0] > TOO_SLOW * best)) {
+		seconds[n] = run_once(dev, run, b);
+		if (isnan(seconds[n++]))
 			return NAN;
 	}
-	qsort(ms, (size_t)n, sizeof *ms, by_size);
-	return ms[n / 2] / 1e3;
+	return cuda_median(seconds, n);
 }
 
 /* Seconds of one run; NAN = the run failed. */

@@ -108,6 +108,12 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+double cuda_median(double *seconds, int n)
+{
+	qsort(seconds, (size_t)n, sizeof *seconds, by_size);
+	return seconds[n / 2];
+}
+
 /* While the device writes `flush`, the host queues the run, so its time has no latency of the
  * host. */
 static double time_once(
@@ -138,8 +144,7 @@ static double seconds_of(struct cuda_dev *dev, const struct trial *trial)
 	cuda_stopwatch_close(&watch);
 	if (isnan(warm))
 		return NAN;
-	qsort(seconds, ROUNDS, sizeof *seconds, by_size);
-	return seconds[ROUNDS / 2];
+	return cuda_median(seconds, ROUNDS);
 }
 
 /* Seconds of a way; NAN = it cannot be built or fails. */

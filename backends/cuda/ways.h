@@ -17,4 +17,7 @@ struct cuda_way {
 int cuda_way_choose(struct cuda_dev *dev, const struct cuda_exec *exec, const char *key,
 	const struct cuda_way *way, int n);
 
+/* The median of times, without NAN, which are sorted in place; of an even number the upper one. */
+double cuda_median(double *seconds, int n);
+
 #endif
