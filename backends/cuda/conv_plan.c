@@ -166,11 +166,10 @@ static bool open_bench(struct cuda_dev *dev, const struct cuda_conv_plan *p, str
 {
 	const struct dnn_conv_shape *s = &p->key.shape;
 	const int64_t *const dim[] = {s->x, s->w, s->y};
-	bool fine = true;
+	bool fine;
 
 	*b = (struct bench){0};
-	if (!cuda_stopwatch_open(&b->watch))
-		return false;
+	fine = cuda_stopwatch_open(&b->watch);
 	for (int i = 0; i < 3 && fine; i++) {
 		size_t bytes = bytes_of(dim[i], s->type);
 

@@ -221,6 +221,8 @@ bool cuda_stopwatch_open(struct cuda_stopwatch *w)
 	if (!cudaEventCreate(&w->from) && !cudaEventCreate(&w->to))
 		return true;
 	cuda_stopwatch_close(w);
+	*w = (struct cuda_stopwatch){NULL, NULL};
+	cudaGetLastError(); /* clears the error, so that the next check does not report it */
 	return false;
 }
 
