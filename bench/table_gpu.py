@@ -86,8 +86,8 @@ def name_cells(row):
     return [f"{row['workload']}, {row['batch']}{row.get('note', '')}", row["precision"], f"{row['gpu']} {row['card']}".strip()]
 
 
-def speed_cells(row, mode):
-    ours, theirs = row["fast" if mode == "fast" else "joulemark"], row.get("pytorch")
+def speed_cells(row, mode, ours):
+    theirs = row.get("pytorch")
     rates = [run["rate"] for run in ours]
     rate, watts, joule = middle(ours, "rate"), middle(ours, "watts"), statistics.median(map(per_joule, ours))
     return [
@@ -103,6 +103,11 @@ def speed_cells(row, mode):
 def own(row):
     """Runs of the default mode, or of the other where there are none."""
     return row.get("joulemark") or row["fast"]
+
+
+def modes(row):
+    """Both modes that were run: name and runs."""
+    return [(mode, row[key]) for mode, key in (("default", "joulemark"), ("fast", "fast")) if row.get(key)]
 
 
 def memory_cells(row):
@@ -122,45 +127,45 @@ def table(head, words, rows):
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def short_name(row):
-    """Of a row in a sentence: GPUs other than the H100 are named."""
+def short_name(row, mode):
+    """Of a row in a sentence: GPUs other than the H100 are named, and the mode where it is not the default."""
     words = [row["workload"], row["precision"], "" if row["gpu"] == "H100" else f"on the {row['gpu']}", row.get("short", ""),
-             "" if row.get("joulemark") else "in the mode fast"]
+             "" if mode == "default" else f"`--{mode}`"]
     return " ".join(word for word in words if word)
 
 
-def speeds(row):
+def speeds(row, runs):
     theirs = row.get("pytorch")
-    return (middle(own(row), "rate"), theirs["rate"], row["aim"]) if theirs and row.get("aim") else None
+    return (middle(runs, "rate"), theirs["rate"], row["aim"]) if theirs and row.get("aim") else None
 
 
-def joules(row):
+def joules(row, runs):
     theirs = row.get("pytorch")
-    return (statistics.median(map(per_joule, own(row))), per_joule(theirs), 1.08) if theirs else None
+    return (statistics.median(map(per_joule, runs)), per_joule(theirs), 1.08) if theirs else None
 
 
-def memories(row):
+def memories(row, runs):
     theirs = row.get("pytorch") or {}
-    both = [beside_state(row, peak) for peak in (own(row)[0].get("peak_bytes"), theirs.get("reserved_bytes"))]
+    both = [beside_state(row, peak) for peak in (runs[0].get("peak_bytes"), theirs.get("reserved_bytes"))]
     return (*both, 0.8) if all(both) else None
 
 
 def judge(rows, title, figures, least=True):
-    """One sentence: which rows meet the aim and which do not, each with its ratio."""
+    """One sentence: which rows, in which mode, meet the aim and which do not, each with its ratio."""
     said = {True: [], False: []}
-    for row in rows:
-        found = figures(row)
+    for row, mode, runs in ((row, *one) for row in rows for one in modes(row)):
+        found = figures(row, runs)
         if found:
             a, b, aim = found
             met = a / b >= aim if least else a / b <= aim
             of = f" of {aim:.2f}" if figures is speeds else ""
-            said[met].append(f"{short_name(row)} ({ratio(a, b, aim, least).strip('*')}{of})")
+            said[met].append(f"{short_name(row, mode)} ({ratio(a, b, aim, least).strip('*')}{of})")
     return f"**{title}**: met by {', '.join(said[True]) or 'none'}; missed by {', '.join(said[False]) or 'none'}."
 
 
 def verdict(rows):
     return "\n".join([
-        "Aims, in the default mode where nothing else is said:\n",
+        "Aims, in the mode default where `--fast` is not named:\n",
         "- " + judge(rows, "speed", speeds),
         "- " + judge(rows, "joules per item (1.08)", joules),
         "- " + judge(rows, "memory (0.80 of PyTorch's reserve)", memories, least=False)])
@@ -190,8 +195,7 @@ def section(path):
     if not path.exists():
         return ""
     data = json.loads(path.read_text(encoding="utf-8"))
-    speed = [speed_cells(row, mode) for row in data["rows"] for mode in ("default", "fast")
-             if row.get("fast" if mode == "fast" else "joulemark")]
+    speed = [speed_cells(row, *one) for row in data["rows"] for one in modes(row)]
     memory = [cells for cells in map(memory_cells, data["rows"]) if cells]
     parts = ["## On GPUs", METHOD, data["about"], table(SPEED_HEAD, 4, speed), verdict(data["rows"]), data["remarks"], MEMORY,
              table(MEMORY_HEAD, 3, memory), *errors(path.with_name(ERRORS_FILE))]

@@ -65,6 +65,18 @@ def test_verdict_names_each_row_with_an_aim():
     assert "reserve)**: met by net bf16 (0.80), net bf16 on the H200 (0.80); missed by none." in text
 
 
+def test_verdict_judges_both_modes_by_unrounded_figures():
+    """1.0994 is shown as 1.099, not as the aim of 1.10 that it misses; the mode fast is judged by its own runs."""
+    row = {"workload": "net", "precision": "fp16", "gpu": "H100", "aim": 1.1, "parameters": 10**9,
+           "joulemark": [{"rate": 1099.4, "watts": 509.1}], "fast": [{"rate": 1100.4, "watts": 509.5}],
+           "pytorch": {"rate": 1000, "watts": 500}}
+    text = table_gpu.verdict([row, row | {"workload": "other", "joulemark": []}])
+    assert ("**speed**: met by net fp16 `--fast` (1.10 of 1.10), other fp16 `--fast` (1.10 of 1.10); "
+            "missed by net fp16 (1.099 of 1.10).") in text
+    assert ("(1.08)**: met by none; missed by net fp16 (1.0797), net fp16 `--fast` (1.0799), other fp16 `--fast` (1.0799)."
+            ) in text
+
+
 def test_page_is_of_the_stored_figures():
     """docs/speed.md ends with the section of docs/speed_gpu.json."""
     page = (SOURCE / "docs" / "speed.md").read_text(encoding="utf-8")
