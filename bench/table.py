@@ -7,7 +7,7 @@
 Speed and memory come from bench/step.py, sizes and FLOPs from `joulemark describe`, errors from the parity
 tests (tests/cli/test_parity*.py), which run here. --json stores all raw figures, --from FILE writes the
 Markdown from stored figures. --gpu-errors REPORT keeps the errors that the same tests found on a GPU, from pytest's report
-(docs/gpu.md, Correctness, has the command). Needs a machine without other load for half an hour.
+(docs/gpu.md, Correctness, has the command), --gpu-rows FILE the rows that bench/gpu/rows.py measured on a GPU. Needs a machine without other load for half an hour.
 """
 import datetime
 import json
@@ -135,7 +135,12 @@ def main():
                         help="measure nothing, write the page of these figures")
     parser.add_argument("--gpu-errors", type=pathlib.Path, metavar="REPORT",
                         help="pytest's report of the parity tests on a GPU, kept with --note; use it with --from")
+    parser.add_argument("--gpu-rows", type=pathlib.Path, metavar="JSON",
+                        help="rows.json of bench/gpu/rows.py, kept with the letter of --card; use it with --from")
+    parser.add_argument("--card", default="-", help="the letter that names the card of --gpu-rows")
     given = parser.parse_args()
+    if given.gpu_rows:
+        table_gpu.keep(ROOT / "docs" / "speed_gpu.json", json.loads(given.gpu_rows.read_text(encoding="utf-8")), given.card)
     if given.gpu_errors:
         keep_gpu_errors(given.gpu_errors, given.note)
     if given.kept:

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The section of docs/speed.md on GPUs, from docs/speed_gpu.json: both sides of each row ran in one call on one card.
 
-speed_gpu.json holds what bench/gpu/*.sh printed: of joulemark each run, of PyTorch the median of windows of 1 s with the
+speed_gpu.json holds what bench/gpu/rows.py measured: of joulemark each run, of PyTorch the median of windows of 1 s with the
 slowest and the fastest. The machine that writes the page has no GPU, so `make table` keeps these figures.
 """
 import json
 import statistics
+import sys
 
 UNITS = {"token": "token/s", "image": "image/s", "product": "TFLOP/s"}
 STATE = {"bf16": 16, "fp16": 16, "tf32": 16, "f32": 16, "bf16-true": 8, "fp8-true": 8}  # bytes a parameter: itself, gradient, moments
@@ -175,6 +176,26 @@ SPEED_HEAD = ["network, batch", "precision", "GPU, card", "mode", "joulemark", "
               "items/J, joulemark / PyTorch", "ratio of items/J, aim 1.08"]
 MEMORY_HEAD = ["network, batch", "precision", "GPU, card", "joulemark", "PyTorch's tensors", "PyTorch's reserve",
                "of tensors, aim 0.80", "of reserve, aim 0.80"]
+
+
+def name_of(row):
+    """What a row is about, whichever card it was measured on."""
+    return tuple(row.get(key, "") for key in ("workload", "precision", "gpu", "short"))
+
+
+def keep(path, found, card):
+    """Puts rows of bench/gpu/rows.py in place of those about the same, or at the end; one without PyTorch replaces none with it."""
+    data = json.loads(path.read_text(encoding="utf-8"))
+    places = {name_of(row): i for i, row in enumerate(data["rows"])}
+    for row in found:
+        old = data["rows"][places[name_of(row)]] if name_of(row) in places else {}
+        if old.get("pytorch") and not row.get("pytorch"):
+            print(f"{' '.join(name_of(row))}: PyTorch is missing, the older row stays", file=sys.stderr)
+        elif old:
+            data["rows"][places[name_of(row)]] = row | {"card": card}
+        else:
+            data["rows"].append(row | {"card": card})
+    path.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def errors(path):

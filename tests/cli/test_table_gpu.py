@@ -77,6 +77,22 @@ def test_verdict_judges_both_modes_by_unrounded_figures():
             ) in text
 
 
+def test_rows_replace_those_about_the_same(tmp_path, capsys):
+    old = [{"workload": "a", "precision": "bf16", "gpu": "H100", "card": "X", "pytorch": {"rate": 1}},
+           {"workload": "a", "precision": "bf16", "gpu": "H200", "card": "Y", "pytorch": {"rate": 2}},
+           {"workload": "b", "precision": "bf16", "gpu": "H100", "card": "X", "pytorch": {"rate": 3}, "note": ", all kept"}]
+    file = tmp_path / "a.json"
+    file.write_text(json.dumps({"about": "é", "rows": old}))
+    new = [{"workload": "b", "precision": "bf16", "gpu": "H100", "pytorch": {"rate": 4}},
+           {"workload": "a", "precision": "bf16", "gpu": "H100"},
+           {"workload": "a", "precision": "bf16", "gpu": "H100", "short": "batch 1"}]
+    table_gpu.keep(file, new, "Z")
+    data = json.loads(file.read_text(encoding="utf-8"))
+    assert data["about"] == "é"
+    assert data["rows"] == [old[0], old[1], new[0] | {"card": "Z"}, new[2] | {"card": "Z"}]
+    assert "a bf16 H100 : PyTorch is missing, the older row stays" in capsys.readouterr().err
+
+
 def test_page_is_of_the_stored_figures():
     """docs/speed.md ends with the section of docs/speed_gpu.json."""
     page = (SOURCE / "docs" / "speed.md").read_text(encoding="utf-8")

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""bench/gpu/rows.py and turn.py: the order of a row's runs, with a torch and a joulemark that write down when they ran."""
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from jm import SOURCE
+
+UUID = "GPU-00000000-0000-0000-0000-000000000001"
+# What turn.py uses of torch: a compiler of graphs, called on the first step.
+TORCH = {
+    "torch/__init__.py": """
+        def compile(model, backend=None):
+            made = []
+            def step(x):
+                if not made:
+                    made.append(backend(model, [x]))
+                return made[0](x)
+            return step
+        """,
+    "torch/_functorch/__init__.py": "",
+    "torch/_functorch/config.py": "",
+    "torch/_inductor/__init__.py": "",
+    "torch/_inductor/compile_fx.py": """
+        import os, time
+        def compile_fx(graph, inputs, **more):
+            time.sleep(0.1)
+            with open(os.environ["LOG"], "a") as log:
+                log.write("compiled\\n")
+            return graph
+        """,
+}
+SCRIPT = """
+    import json, os, sys, torch
+    if "fail" in sys.argv:
+        sys.exit("no memory")
+    torch.compile(lambda x: x)(1)
+    with open(os.environ["LOG"], "a") as log:
+        log.write("PyTorch " + " ".join(sys.argv[1:]) + "\\n")
+    print(json.dumps({"items_s": 1000, "step_s": 0.1, "least_s": 0.08, "most_s": 0.125, "watts": 500, "bytes": 7, "reserved_bytes": 8}))
+    """
+OWN = """
+    import json, os, sys
+    words, mode = sys.argv[1:], "fast" if "--fast" in sys.argv else "default"
+    with open(os.environ["LOG"], "a") as log:
+        log.write(f"joulemark {mode}\\n")
+    json.dump({"status": "ok", "throughput": 1200.5, "items": 2401, "unit": "token", "total": {"joules_measured": 1000}, "verified": True,
+               "plan": {"peak_bytes": 5, "parameters": 3, "batch": 4}, "ran_on": {"name": "NVIDIA H100 80GB", "uuid": "%s"}},
+              open(words[words.index("--json") + 1], "w"))
+    """ % UUID
+
+
+@pytest.fixture(name="bench")
+def fixture_bench(tmp_path):
+    """A copy of bench/gpu with scripts that measure nothing, and a joulemark that writes a record."""
+    gpu, site = tmp_path / "gpu", tmp_path / "site"
+    for name, text in TORCH.items():
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_text(textwrap.dedent(text))
+    gpu.mkdir()
+    for name in ("rows.py", "turn.py"):
+        (gpu / name).write_text((SOURCE / "bench" / "gpu" / name).read_text(encoding="utf-8"))
+    (gpu / "train_torch.py").write_text(textwrap.dedent(SCRIPT))
+    (tmp_path / "joulemark").write_text(f"#!{sys.executable}\n" + textwrap.dedent(OWN))
+    (tmp_path / "joulemark").chmod(0o755)
+    return tmp_path
+
+
+def run(bench, *words):
+    done = subprocess.run([sys.executable, bench / "gpu" / "rows.py", bench / "out", *words], text=True, capture_output=True, timeout=60,
+                          check=False, env={**os.environ, "LOG": str(bench / "log"), "PYTHONPATH": str(bench / "site"),
+                                            "JM_BIN": str(bench / "joulemark")})
+    return done, (bench / "log").read_text().splitlines() if (bench / "log").exists() else []
+
+
+def test_programs_compile_before_the_first_row_and_run_in_turn(bench):
+    done, log = run(bench, "llama", "gpt-117m", "--seconds", "1", "--meanwhile", "echo meanwhile >>$LOG")
+    assert done.returncode == 0, done.stderr
+    assert sorted(log[:3]) == ["compiled", "compiled", "meanwhile"]
+    each = ["joulemark default", None, "joulemark default", "joulemark fast"]
+    assert [line if "PyTorch" not in line else None for line in log[3:]] == each + each
+    assert log[4].startswith("PyTorch gpt 32 1024 1 ") and log[8].startswith("PyTorch llama 8 2048 1 ")
+    rows = json.loads((bench / "out" / "rows.json").read_text())
+    assert [r["workload"] for r in rows] == ["gpt-117m", "llama"]
+    mine = {"rate": 1200.5, "watts": 1000 * 1200.5 / 2401, "peak_bytes": 5, "loss": None, "verified": True}
+    assert rows[0]["joulemark"] == [mine, mine] and rows[0]["fast"] == [mine]
+    assert rows[0]["pytorch"] == {"rate": 1000, "least": 800, "most": 1250, "watts": 500, "peak_bytes": 7, "reserved_bytes": 8}
+    assert (rows[0]["gpu"], rows[0]["uuid"], rows[0]["parameters"]) == ("H100", UUID, 3)
+
+
+def test_rows_that_take_all_memory_start_in_their_turn(bench):
+    done, log = run(bench, "llama3-8b-max", "--seconds", "1")
+    assert done.returncode == 0, done.stderr
+    assert log[0] == "compiled" and "layers=2 " in log[1]  # the cache is filled
+    assert log[2:4] == ["joulemark default", "compiled"] and "layers=32 " in log[4]
+    row, = json.loads((bench / "out" / "rows.json").read_text())
+    assert row["batch"] == "4 x 2048 beside 2 x 2048, the largest of each"
+
+
+def test_a_program_that_fails_costs_only_its_figures(bench):
+    text = (bench / "gpu" / "rows.py").read_text()
+    (bench / "gpu" / "rows.py").write_text(text.replace("gpt 32 1024 SECONDS", "gpt fail"))
+    done, log = run(bench, "gpt-117m", "--seconds", "1")
+    assert done.returncode == 0 and "gpt-117m: PyTorch gave no figures" in done.stdout and "no memory" in done.stdout
+    assert log == ["joulemark default", "joulemark default", "joulemark fast"]
+    row, = json.loads((bench / "out" / "rows.json").read_text())
+    assert "pytorch" not in row and len(row["joulemark"]) == 2
+
+
+def test_unknown_row_is_refused(bench):
+    done, log = run(bench, "resnet51")
+    assert done.returncode == 2 and "There is no row resnet51" in done.stderr and not log
