@@ -214,9 +214,11 @@ def main():
     parser.add_argument("--meanwhile", help="a shell command that runs while PyTorch compiles")
     parser.add_argument("--compile-limit", type=int, default=200, help="seconds")
     given = parser.parse_args()
-    names = [name for name in ROWS if name in given.rows or not given.rows]  # the rows that take all memory are last
-    if set(given.rows) - set(names):
-        parser.error(f"There is no row {', '.join(sorted(set(given.rows) - set(names)))}; rows are {', '.join(ROWS)}.")
+    unknown = [name for name in given.rows if name not in ROWS]
+    if unknown:
+        parser.error(f"There is no row {', '.join(unknown)}; rows are {', '.join(ROWS)}.")
+    # what takes all memory comes last, when no program waits
+    names = sorted(given.rows or ROWS, key=lambda name: ROWS[name].get("alone", False) or ROWS[name].get("largest", False))
     given.folder.mkdir(parents=True, exist_ok=True)
     given.begun, found = time.time(), []
     waiting = compile_all(given, names)

@@ -83,9 +83,9 @@ def test_programs_compile_before_the_first_row_and_run_in_turn(bench):
     assert sorted(log[:3]) == ["compiled", "compiled", "meanwhile"]
     each = ["joulemark default", None, "joulemark default", "joulemark fast"]
     assert [line if "PyTorch" not in line else None for line in log[3:]] == each + each
-    assert log[4].startswith("PyTorch gpt 32 1024 1 ") and log[8].startswith("PyTorch llama 8 2048 1 ")
+    assert log[4].startswith("PyTorch llama 8 2048 1 ") and log[8].startswith("PyTorch gpt 32 1024 1 ")
     rows = json.loads((bench / "out" / "rows.json").read_text())
-    assert [r["workload"] for r in rows] == ["gpt-117m", "llama"]
+    assert [r["workload"] for r in rows] == ["llama", "gpt-117m"]
     mine = {"rate": 1200.5, "watts": 1000 * 1200.5 / 2401, "peak_bytes": 5, "loss": None, "verified": True}
     assert rows[0]["joulemark"] == [mine, mine] and rows[0]["fast"] == [mine]
     assert rows[0]["pytorch"] == {"rate": 1000, "least": 800, "most": 1250, "watts": 500, "peak_bytes": 7, "reserved_bytes": 8}
