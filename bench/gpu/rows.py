@@ -11,12 +11,14 @@ FOLDER gets the records, what PyTorch printed, and rows.json, which `bench/table
 JM_BIN names the program, JM_BACKENDS its plug-ins.
 """
 import argparse
+import atexit
 import datetime
 import functools
 import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -76,6 +78,7 @@ class Peer:
         more = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"} if not waits else {"TURN": str(self.turn)}
         with self.output.open("w") as out, self.errors.open("w") as err:
             self.process = subprocess.Popen(words, stdout=out, stderr=err, env={**os.environ, **more})
+        atexit.register(self.end)
 
     def is_ready(self):
         return self.waits and pathlib.Path(f"{self.turn}.waits").exists() or self.process.poll() is not None
@@ -126,10 +129,11 @@ def own(given, name, row, run):
     words = [os.environ.get("JM_BIN", "build/joulemark"), "run", *row["own"].split(), "--precision", row["precision"],
              "--device", "cuda:0", "--warmup", "1s", "--seconds", str(given.seconds), "--json", str(path)]
     try:
-        subprocess.run(words + ["--fast"] * (run == "fast"), stdout=subprocess.DEVNULL, timeout=120 + 4 * given.seconds, check=False)
+        with path.with_suffix(".txt").open("w") as said:
+            subprocess.run(words + ["--fast"] * (run == "fast"), stdout=said, stderr=said, timeout=120 + 4 * given.seconds, check=False)
         record = json.loads(path.read_text())
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-        print(f"{name}: joulemark left no record: {error}", flush=True)
+        print(f"{name}: joulemark left no record: {error}; {path.with_suffix('.txt').read_text()[-300:]}", flush=True)
         return None
     if record["status"] != "ok":
         print(f"{name}: {record['reason']}", flush=True)
@@ -220,16 +224,13 @@ def main():
     # what takes all memory comes last, when no program waits
     names = sorted(given.rows or ROWS, key=lambda name: ROWS[name].get("alone", False) or ROWS[name].get("largest", False))
     given.folder.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends the programs, too
     given.begun, found = time.time(), []
     waiting = compile_all(given, names)
-    try:
-        for name in names:
-            done = measure(given, name, ROWS[name], functools.partial(peer_of, given, name, waiting))
-            found += [done] if done else []
-            (given.folder / "rows.json").write_text(json.dumps(found, indent=1) + "\n")
-    finally:
-        for peer in waiting.values():
-            peer.end()
+    for name in names:
+        done = measure(given, name, ROWS[name], functools.partial(peer_of, given, name, waiting))
+        found += [done] if done else []
+        (given.folder / "rows.json").write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

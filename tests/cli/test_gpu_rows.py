@@ -2,6 +2,7 @@
 """bench/gpu/rows.py and turn.py: the order of a row's runs, with a torch and a joulemark that write down when they ran."""
 import json
 import os
+import pathlib
 import subprocess
 import sys
 import textwrap
@@ -114,3 +115,19 @@ def test_a_program_that_fails_costs_only_its_figures(bench):
 def test_unknown_row_is_refused(bench):
     done, log = run(bench, "resnet51")
     assert done.returncode == 2 and "There is no row resnet51" in done.stderr and not log
+
+
+def read(path):
+    try:
+        return path.read_bytes()
+    except OSError:  # has ended
+        return b""
+
+
+def test_programs_end_with_the_call(bench):
+    """A program that waits for its turn would disturb whatever runs next on the GPU."""
+    (bench / "joulemark").write_text(f"#!{sys.executable}\nimport os, signal, time\nos.kill(os.getppid(), signal.SIGTERM)\ntime.sleep(60)\n")
+    done, _ = run(bench, "llama", "--seconds", "1")
+    assert done.returncode == 143
+    left = [p for p in pathlib.Path("/proc").glob("[0-9]*/cmdline") if str(bench).encode() in read(p)]
+    assert not left
