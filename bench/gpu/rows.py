@@ -5,8 +5,10 @@
     rows.py FOLDER [ROW...] [--seconds 3]
 
 All PyTorch programs compile at the same time, while the command of --meanwhile runs; each then waits for its row (turn.py).
-A row is joulemark, PyTorch, joulemark and joulemark --fast, with nothing else on the machine. Rows of 8 G parameters need the
-whole memory of a GPU: their programs start when it is their turn, and find the compiled code in PyTorch's cache.
+A row is joulemark, PyTorch, joulemark and joulemark --fast, with nothing else on the card. Rows of 8 G parameters need the
+whole memory of a GPU: their programs start when it is their turn, and find the compiled code in PyTorch's cache; joulemark's
+second run is omitted there, because its start takes longer than the run. Calls for two cards of one machine (CUDA_VISIBLE_DEVICES)
+wait for each other with --after.
 FOLDER gets the records, what PyTorch printed, and rows.json, which `bench/table.py --gpu-rows` puts into docs/speed_gpu.json.
 JM_BIN names the program, JM_BACKENDS its plug-ins.
 """
@@ -53,11 +55,13 @@ ROWS = {
     "llama": text("llama", 8, 2048, "bf16", 1.12, f"llama {LLAMA} --batch 8", f"llama 8 2048 SECONDS attention=cudnn {TORCH_LLAMA}"),
     "gemm": {"workload": "gemm", "batch": "8192 x 8192 x 8192", "precision": "bf16", "unit": "product", "aim": 1.0,
              "own": "gemm --m 8192 --n 8192 --k 8192", "peer": "gemm_torch.py 8192 SECONDS", "compiles": False},
-    "llama3-8b": text("llama3-8b", 1, 2048, "bf16-true", 1.1, "llama3-8b --batch 1",
-                      f"llama 1 2048 SECONDS attention=cudnn {TORCH_8B}", short="batch 1", alone=True),
-    "llama3-8b-max": text("llama3-8b", 2, 2048, "bf16-true", 1.2, "llama3-8b --batch max",
-                          f"llama 2 2048 SECONDS attention=cudnn {TORCH_8B}", short="largest batch", alone=True, largest=True),
-    "llama3-8b-fp8": text("llama3-8b", 0, 2048, "fp8-true", None, "llama3-8b --batch max", "", short="largest batch", largest=True),
+    "llama3-8b": text("llama3-8b", 1, 2048, "bf16-true", 1.1, "llama3-8b --lr 1e-4 --batch 1",
+                      f"llama 1 2048 SECONDS attention=cudnn {TORCH_8B}", short="batch 1", alone=True, once=True),
+    "llama3-8b-max": text("llama3-8b", 2, 2048, "bf16-true", 1.2, "llama3-8b --lr 1e-4 --batch max",
+                          f"llama 2 2048 SECONDS attention=cudnn {TORCH_8B}", short="largest batch", alone=True, largest=True,
+                          once=True),
+    "llama3-8b-fp8": text("llama3-8b", 0, 2048, "fp8-true", None, "llama3-8b --lr 1e-4 --batch max", "", short="largest batch",
+                          largest=True, once=True),
 }
 
 
@@ -165,7 +169,7 @@ def measure(given, name, row, peer):
     theirs = program and program.measure()
     if theirs:
         show(given, f"{name} PyTorch", theirs)
-    runs = [r for r in (first, own(given, name, row, "2")) if r]
+    runs = [r for r in (first, None if row.get("once") else own(given, name, row, "2")) if r]
     fast = own(given, name, row, "fast")
     if not runs:
         return None
@@ -216,6 +220,8 @@ def main():
     parser.add_argument("rows", nargs="*", metavar="ROW", help=", ".join(ROWS))
     parser.add_argument("--seconds", type=int, default=3, help="length of a run, and of PyTorch's windows together")
     parser.add_argument("--meanwhile", help="a shell command that runs while PyTorch compiles")
+    parser.add_argument("--after", type=pathlib.Path, metavar="FILE",
+                        help="begin with the first row when FILE exists: FOLDER/compiled of another call")
     parser.add_argument("--compile-limit", type=int, default=200, help="seconds")
     given = parser.parse_args()
     unknown = [name for name in given.rows if name not in ROWS]
@@ -227,6 +233,9 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends the programs, too
     given.begun, found = time.time(), []
     waiting = compile_all(given, names)
+    (given.folder / "compiled").touch()
+    while given.after and not given.after.exists():
+        time.sleep(0.1)
     for name in names:
         done = measure(given, name, ROWS[name], functools.partial(peer_of, given, name, waiting))
         found += [done] if done else []

@@ -98,6 +98,7 @@ def test_rows_that_take_all_memory_start_in_their_turn(bench):
     assert done.returncode == 0, done.stderr
     assert log[0] == "compiled" and "layers=2 " in log[1]  # the cache is filled
     assert log[2:4] == ["joulemark default", "compiled"] and "layers=32 " in log[4]
+    assert log[5:] == ["joulemark fast"]  # no second run: its start takes longer than the run
     row, = json.loads((bench / "out" / "rows.json").read_text())
     assert row["batch"] == "4 x 2048 beside 2 x 2048, the largest of each"
 
@@ -110,6 +111,15 @@ def test_a_program_that_fails_costs_only_its_figures(bench):
     assert log == ["joulemark default", "joulemark default", "joulemark fast"]
     row, = json.loads((bench / "out" / "rows.json").read_text())
     assert "pytorch" not in row and len(row["joulemark"]) == 2
+
+
+def test_calls_for_two_cards_begin_together(bench):
+    (bench / "out").mkdir()
+    other = bench / "other"
+    done, log = run(bench, "llama", "--seconds", "1", "--after", str(other),
+                    "--meanwhile", f"(sleep 0.6; echo other >>$LOG; touch {other}) >/dev/null 2>&1 &")
+    assert done.returncode == 0, done.stderr
+    assert log[:3] == ["compiled", "other", "joulemark default"] and (bench / "out" / "compiled").exists()
 
 
 def test_unknown_row_is_refused(bench):
