@@ -188,6 +188,8 @@ int jm_proc_start(struct jm_proc *p, const struct jm_ctx *ctx, const struct jm_p
 	if (rc)
 		return rc;
 	*p = (struct jm_proc){.pidfd = -1, .out_fd = -1};
+	if (o->captured)
+		o->captured(o->captured_arg, pipes.out[0]);
 	p->pid = start_child(&pipes, o);
 	if (p->pid < 0) {
 		rc = jm_err_set(err, JM_EIO, "Cannot start '%s': %s.", o->argv[0], strerror(errno));

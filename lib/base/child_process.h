@@ -13,6 +13,9 @@ struct jm_proc_options {
 	const char *const *env; /* "NAME=value" to add, NULL-terminated; NULL = none */
 	const sigset_t *mask;	/* of its signals; NULL = as the caller's */
 	bool capture;		/* its stdout comes back through out_fd */
+	/* Called with the reading end of its stdout before it is started. NULL = none. */
+	void (*captured)(void *arg, int fd);
+	void *captured_arg;
 	/* In the child, which shares the memory of the caller until exec: async-signal-safe calls only, and no writing to
 	 * memory. Non-zero from it: the child ends with 126. NULL = none. */
 	int (*before_exec)(void *arg);

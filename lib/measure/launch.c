@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #define MAX_PHASES 4096
@@ -35,9 +36,13 @@ struct launch {
 	int64_t credited_ns; /* time of the last mark of the same name with items; 0 = never */
 	bool renamed;	     /* a mark was renamed, and that was logged */
 	bool extra_closed;   /* nothing more comes from extra_fd */
+	/* of the output: bytes read, and those of them that were searched; the difference is the end of `output` */
+	int64_t n_read, n_searched, read_ns;
+	char output[16384];
+	size_t n_output;
 };
 
-/* ---- marks ---- */
+/* ---- phases ---- */
 
 /* A phase whose own marks count its items ends with the last of them. */
 static void end_phase(struct launch *l, int64_t t_ns)
@@ -108,28 +113,6 @@ static void credit(struct launch *l, double items)
 		jm_session_credit(l->session, l->phase, items);
 }
 
-static void on_mark(void *arg, const struct jm_mark *given)
-{
-	struct launch *l = arg;
-	struct jm_mark mark = *given;
-	bool same = l->phase >= 0 && !strcmp(mark.name, l->name);
-
-	mark.t_ns = within(l, &l->tally, mark.t_ns);
-	if (l->scan && !isnan(mark.items)) {
-		l->n_left_out++;
-		mark.items = NAN; /* they are counted in what it prints */
-	}
-	jm_tally_add(&l->tally, &mark);
-	if (!l->scan)
-		credit(l, mark.items);
-	if (same && !isnan(mark.items))
-		l->credited_ns = mark.t_ns;
-	if (same)
-		return;
-	end_phase(l, mark.t_ns);
-	begin_phase(l, &mark);
-}
-
 static void on_scanned(void *arg, const struct jm_mark *given)
 {
 	struct launch *l = arg;
@@ -140,7 +123,7 @@ static void on_scanned(void *arg, const struct jm_mark *given)
 	credit(l, mark.items);
 }
 
-/* ---- events ---- */
+/* ---- output ---- */
 
 static void close_output(struct launch *l)
 {
@@ -172,24 +155,91 @@ static void pass_on(struct launch *l, const char *bytes, size_t n)
 	}
 }
 
-/* Reads what the command has printed; false when there is no more for now. */
-static bool take_output(struct launch *l)
+/* Reads what the command has printed; false when there is no more for now. Everything that was read before has been
+ * searched. */
+static bool read_output(struct launch *l)
 {
-	char bytes[16384];
-	ssize_t n = read(l->proc.out_fd, bytes, sizeof(bytes));
+	ssize_t n = jm_progress_read(l->progress, l->proc.out_fd, l->output, sizeof(l->output));
 
 	if (n > 0) {
-		/* read before the output is passed on, which may wait for a slow reader */
-		int64_t now = jm_ctx_now(l->ctx);
-
-		pass_on(l, bytes, (size_t)n);
-		jm_scan_feed(l->scan, bytes, (size_t)n, now, on_scanned, l);
+		/* taken before the output is passed on, which may wait for a slow reader */
+		l->read_ns = jm_ctx_now(l->ctx);
+		l->n_read += n;
+		l->n_output = (size_t)n;
+		pass_on(l, l->output, (size_t)n);
 		return true;
 	}
 	if (n == 0 || (errno != EAGAIN && errno != EINTR))
 		close_output(l);
 	return false;
 }
+
+/* Searches what was read, up to this byte of all output. */
+static void search(struct launch *l, int64_t end)
+{
+	int64_t until = end < l->n_read ? end : l->n_read;
+
+	if (until <= l->n_searched)
+		return;
+	jm_scan_feed(l->scan, l->output + l->n_output - (l->n_read - l->n_searched),
+		(size_t)(until - l->n_searched), l->read_ns, on_scanned, l);
+	l->n_searched = until;
+}
+
+/* ---- marks ---- */
+
+/* Searches what was printed before a mark that was sent at this byte of the output, and nothing that was printed after
+ * it. -1: the sender does not know it; what was read before the mark is then taken for what was printed before it. */
+static void search_until(struct launch *l, int64_t byte)
+{
+	int64_t end = l->n_read;
+	int waiting;
+
+	/* the byte is at most the last one in the pipe, so that no sender keeps this process reading */
+	if (byte >= 0 && l->proc.out_fd >= 0 && !ioctl(l->proc.out_fd, FIONREAD, &waiting))
+		end = byte < end + waiting ? byte : end + waiting;
+	search(l, end);
+	while (l->n_searched < end && l->proc.out_fd >= 0 && read_output(l))
+		search(l, end);
+}
+
+static void on_mark(void *arg, const struct jm_mark *given)
+{
+	struct launch *l = arg;
+	struct jm_mark mark = *given;
+	bool same = l->phase >= 0 && !strcmp(mark.name, l->name);
+
+	search_until(l, mark.byte);
+	mark.t_ns = within(l, &l->tally, mark.t_ns);
+	if (l->scan && !isnan(mark.items)) {
+		l->n_left_out++;
+		mark.items = NAN; /* they are counted in what it prints */
+	}
+	jm_tally_add(&l->tally, &mark);
+	if (!l->scan)
+		credit(l, mark.items);
+	if (same && !isnan(mark.items))
+		l->credited_ns = mark.t_ns;
+	if (same)
+		return;
+	end_phase(l, mark.t_ns);
+	begin_phase(l, &mark);
+}
+
+/* A mark that was sent before a line was printed has arrived when the line has been read; marks that came while one of
+ * them made this process read on are looked for as well. */
+static void take_marks(struct launch *l, int64_t now_ns)
+{
+	int64_t n_read;
+
+	do {
+		n_read = l->n_read;
+		jm_progress_receive(l->progress, now_ns, on_mark, l);
+	} while (l->n_read != n_read);
+	search(l, l->n_read);
+}
+
+/* ---- events ---- */
 
 /* The items found in the output where it is searched, else those of the marks; NAN = none. */
 static double items_so_far(const struct launch *l)
@@ -243,11 +293,10 @@ static int attend(struct launch *l, struct jm_err *err)
 			rc = jm_proc_reap(&l->proc, l->ctx, err);
 		if (fds[1].revents && !l->proc.ended)
 			jm_signals_pass_on(&l->signals, l->proc.pid);
-		/* what was printed before a mark belongs to the phase before it */
 		if (fds[3].revents)
-			take_output(l);
-		if (fds[2].revents || jm_progress_has_pipes(l->progress))
-			jm_progress_receive(l->progress, jm_ctx_now(l->ctx), on_mark, l);
+			read_output(l);
+		if (fds[2].revents || fds[3].revents || jm_progress_has_pipes(l->progress))
+			take_marks(l, jm_ctx_now(l->ctx));
 		if (l->o->extra && fds[4].revents & POLLIN)
 			l->o->extra(l->o->arg);
 		else
@@ -305,9 +354,9 @@ static void say_limited(const struct launch *l)
 /* What came while it ended. */
 static void take_the_rest(struct launch *l)
 {
-	jm_progress_receive(l->progress, l->proc.end_ns, on_mark, l);
-	while (l->proc.out_fd >= 0 && take_output(l))
-		;
+	take_marks(l, l->proc.end_ns);
+	while (l->proc.out_fd >= 0 && read_output(l))
+		take_marks(l, l->proc.end_ns);
 	if (l->scan)
 		jm_scan_end(l->scan, l->proc.end_ns, on_scanned, l);
 	if (l->scan && !l->scanned.marks && !jm_scan_limited(l->scan))
@@ -345,12 +394,21 @@ static int begin_command(struct launch *l, struct jm_err *err)
 	return l->command < 0 ? l->command : 0;
 }
 
+static void share_output(void *arg, int fd)
+{
+	struct launch *l = arg;
+
+	jm_progress_share_output(l->progress, fd);
+}
+
 static int start(struct launch *l, struct jm_err *err)
 {
 	struct jm_proc_options o = {
 		.argv = l->o->argv,
 		.mask = &l->signals.before,
 		.capture = l->scan != NULL,
+		.captured = l->scan ? share_output : NULL,
+		.captured_arg = l,
 		.before_exec = l->o->before_exec,
 		.before_exec_arg = l->o->before_exec_arg,
 	};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sending marks: through a pipe that the receiver has taken, else through its socket. */
+#include "measure/output_page.h"
 #include "measure/progress.h"
 
 #include <ctype.h>
@@ -73,6 +74,7 @@ struct jm_marker {
 	_Atomic bool stuck; /* a mark was lost because no process read; the next ones do not wait */
 	_Atomic bool taken; /* the receiver has taken the pipe */
 	struct identity fd_is, pipe_is;
+	const struct jm_output_page *output; /* NULL: the receiver does not read the output */
 };
 
 static struct identity identity_of(int fd)
@@ -130,6 +132,17 @@ static void offer_pipe(struct jm_marker *m)
 	close(ends[1]);
 }
 
+/* The file that is beside the socket. */
+static const struct jm_output_page *find_output(const char *socket_path)
+{
+	const char *slash = strrchr(socket_path, '/');
+	char path[sizeof(((struct sockaddr_un *)0)->sun_path) + sizeof(JM_MARK_OUTPUT)];
+
+	snprintf(path, sizeof(path), "%.*s" JM_MARK_OUTPUT,
+		slash ? (int)(slash + 1 - socket_path) : 0, socket_path);
+	return jm_output_page_find(path);
+}
+
 static int open_marker(struct jm_marker **ret, bool many, struct jm_err *err)
 {
 	const char *path = secure_getenv(JM_MARK_VARIABLE);
@@ -150,6 +163,7 @@ static int open_marker(struct jm_marker **ret, bool many, struct jm_err *err)
 	}
 	m->fd_is = identity_of(m->fd);
 	m->pipe = -1;
+	m->output = find_output(path);
 	if (many)
 		offer_pipe(m);
 	*ret = m;
@@ -210,6 +224,7 @@ int jm_marker_mark(struct jm_marker *m, const char *name, double items, struct j
 {
 	char text[160];
 	struct timespec now;
+	int64_t byte;
 	size_t n = strlen(name);
 	char *end;
 	int rc = check_name(name, n, err);
@@ -223,6 +238,9 @@ int jm_marker_mark(struct jm_marker *m, const char *name, double items, struct j
 	end = put_text(end, name, n);
 	if (!isnan(items))
 		end = put_items(end, items);
+	byte = m->output ? jm_output_page_at(m->output) : -1;
+	if (byte >= 0)
+		end = put_whole(put_text(end, " @", 2), (uint64_t)byte);
 	*end = '\n';
 	if (write_line(m, text, (size_t)(end + 1 - text)))
 		return 0;
@@ -246,6 +264,8 @@ void jm_marker_free(struct jm_marker *m)
 		close(m->fd);
 	if (m && m->pipe >= 0 && is_own(m->pipe, &m->pipe_is))
 		close(m->pipe);
+	if (m)
+		jm_output_page_done(m->output);
 	free(m);
 }
 

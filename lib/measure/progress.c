@@ -2,6 +2,7 @@
 /* Marks that come through a socket and pipes, and the sum of items. */
 #include "measure/progress.h"
 #include "base/number.h"
+#include "measure/output_page.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -41,7 +42,8 @@ struct jm_progress {
 	int n_pipes;
 	struct received *received;
 	int n_received, room;
-	const char *place; /* that the folder is in; NULL = there is none yet */
+	struct jm_output_page *output; /* NULL: not shared */
+	const char *place;	       /* that the folder is in; NULL = there is none yet */
 	char folder[100], env[sizeof(JM_MARK_VARIABLE) + 108];
 	long malformed;
 };
@@ -68,8 +70,16 @@ static bool is_abandoned(const char *path)
 	return refused;
 }
 
+static void remove_in(const char *folder, const char *name)
+{
+	char path[160];
+
+	snprintf(path, sizeof(path), "%.120s/%.30s", folder, name);
+	unlink(path);
+}
+
 /* Removes the folders that killed processes of this user left in this place: folders of that name that
- * contain nothing but such a socket. */
+ * contain nothing but such a socket and the file of the output. */
 static void remove_abandoned(const char *place)
 {
 	DIR *dir = opendir(place);
@@ -88,6 +98,7 @@ static void remove_abandoned(const char *place)
 			lstat(path, &st) || !S_ISSOCK(st.st_mode) || !is_abandoned(path))
 			continue;
 		unlink(path);
+		remove_in(folder, JM_MARK_OUTPUT);
 		rmdir(folder);
 	}
 	if (dir)
@@ -167,6 +178,21 @@ bool jm_progress_has_pipes(const struct jm_progress *p)
 	return p->n_pipes > 0;
 }
 
+void jm_progress_share_output(struct jm_progress *p, int fd)
+{
+	char path[sizeof(p->folder) + sizeof(JM_MARK_OUTPUT)];
+
+	snprintf(path, sizeof(path), "%s/" JM_MARK_OUTPUT, p->folder);
+	p->output = jm_output_page_new(path, fd);
+	if (!p->output)
+		unlink(path);
+}
+
+ssize_t jm_progress_read(struct jm_progress *p, int fd, void *bytes, size_t n)
+{
+	return jm_output_page_read(p->output, fd, bytes, n);
+}
+
 void jm_progress_close(struct jm_progress *p)
 {
 	if (!p)
@@ -179,6 +205,9 @@ void jm_progress_close(struct jm_progress *p)
 		close(p->fd);
 		unlink(path_of(p));
 	}
+	jm_output_page_done(p->output);
+	if (p->output)
+		remove_in(p->folder, JM_MARK_OUTPUT);
 	if (*p->folder)
 		rmdir(p->folder);
 	if (p->place) /* the command has ended: a folder of many files delays nobody */
@@ -186,18 +215,38 @@ void jm_progress_close(struct jm_progress *p)
 	free(p);
 }
 
-/* "jm1 T mark NAME [ITEMS]" */
+static bool parse_items(const char *word, double *ret)
+{
+	return jm_number_real(word, ret) && *ret >= 0;
+}
+
+static bool parse_byte(const char *word, int64_t *ret)
+{
+	uint64_t byte;
+
+	if (*word != '@' || !jm_number_whole(word + 1, INT64_MAX, &byte))
+		return false;
+	*ret = (int64_t)byte;
+	return true;
+}
+
+/* "jm1 T mark NAME [ITEMS] [@BYTE]" */
 static bool parse(const char *text, struct jm_mark *ret)
 {
-	struct jm_mark mark = {.items = NAN};
-	char items[32] = "";
-	int used = 0;
+	struct jm_mark mark = {.items = NAN, .byte = -1};
+	char word[2][32] = {"", ""};
+	int used = 0, next = 0;
 
-	if (sscanf(text, "jm1 %ld mark %63s%n %31s", &mark.t_ns, mark.name, &used, items) < 2)
+	if (sscanf(text, "jm1 %ld mark %63s%n %31s %31s", &mark.t_ns, mark.name, &used, word[0],
+		    word[1]) < 2)
 		return false;
 	if (text[used] && text[used] != ' ')
 		return false;
-	if (*items && (!jm_number_real(items, &mark.items) || mark.items < 0))
+	if (*word[0] && *word[0] != '@' && !parse_items(word[next++], &mark.items))
+		return false;
+	if (*word[next] && !parse_byte(word[next++], &mark.byte))
+		return false;
+	if (next < 2 && *word[next])
 		return false;
 	*ret = mark;
 	return true;

@@ -3,7 +3,8 @@
  * Items done by an outside command: marks it sends through a socket or a pipe, or numbers in what it prints.
  *
  * The socket is a Unix datagram socket in a private folder; JM_PROGRESS in the environment names it.
- * One message per datagram, text: "jm1 T mark NAME [ITEMS]", T in ns of CLOCK_MONOTONIC. The datagram "jm1 pipe" brings
+ * One message per datagram, text: "jm1 T mark NAME [ITEMS] [@BYTE]", T in ns of CLOCK_MONOTONIC, BYTE: how many bytes of
+ * output the command had written then, where the receiver reads the output (output_page.h). The datagram "jm1 pipe" brings
  * the reading end of a pipe. A receiver that takes it gives the pipe JM_MARK_PIPE bytes; when the sender sees that size,
  * its marks go there, one per line, until the pipe is full: a mark in a pipe wakes no process and
  * waits for none. A mark ends the stretch before it: its items were done in that stretch, and from
@@ -12,9 +13,12 @@
 #ifndef JM_PROGRESS_H
 #define JM_PROGRESS_H
 
+#include <sys/types.h>
+
 #include "joulemark.h"
 
 #define JM_MARK_VARIABLE "JM_PROGRESS"
+#define JM_MARK_OUTPUT	 "output" /* the file beside the socket, see output_page.h */
 #define JM_MARK_HANDOVER "jm1 pipe"
 #define JM_MARK_PIPE	 (256 * 1024)
 
@@ -22,6 +26,7 @@ struct jm_mark {
 	int64_t t_ns;
 	char name[64];
 	double items; /* done since the previous mark; NAN = unknown */
+	int64_t byte; /* of the command's output at which it was sent; -1 = unknown */
 };
 typedef void jm_mark_fn(void *arg, const struct jm_mark *mark);
 
@@ -33,6 +38,10 @@ int jm_progress_fd(const struct jm_progress *p);	  /* to poll */
 /* From now on senders' pipes are taken: jm_progress_receive is called every JM_MARK_PIPE_NS as well. */
 void jm_progress_take_pipes(struct jm_progress *p);
 bool jm_progress_has_pipes(const struct jm_progress *p);
+/* From now on senders whose stdout is this pipe state the byte of its output. fd: the reading end, which is then read
+ * with jm_progress_read alone. Where this cannot be shared, marks have no byte. */
+void jm_progress_share_output(struct jm_progress *p, int fd);
+ssize_t jm_progress_read(struct jm_progress *p, int fd, void *bytes, size_t n); /* as read(2) */
 #define JM_MARK_PIPE_NS (20 * 1000 * 1000)
 /* Calls fn for each mark that waits, in order of time. Malformed messages are counted, not errors. now_ns: stands in for
  * a stamp that cannot be true. Returns how many marks came. */

@@ -59,6 +59,31 @@ def test_marks_beside_an_expression_count_items_once(tmp_path):
     assert "The items of 3 marks were ignored" in stderr
 
 
+LONG = "n 10\n" + 20_000 * "x"
+
+
+@pytest.mark.parametrize("order, items", [
+    (["load", "n 1", "work", "n 20\nn 30", "end"], {"load": 1, "work": 50, "end": None}),
+    (["n 4", "load", "n 1", "n 2", "work", "n 3"], {"load": 3, "work": 3}),
+    (["n 4", "load", "work", "n 3"], {"load": None, "work": 3}),
+    (["load", LONG, LONG, LONG, "work", "n 3"], {"load": 30, "work": 3})],
+    ids=["mark-first", "line-first", "empty", "long"])
+def test_lines_and_marks_that_wait_together_keep_their_order(tmp_path, order, items):
+    """joulemark is stopped while the command sends and prints: neither the time of reading nor that of arrival tells the order."""
+    steps = [f"echo '{step}'" if step.startswith("n ") else f"{BIN} mark {step}" for step in order]
+    script = "\n".join(["kill -STOP $PPID", *steps, "kill -CONT $PPID"])
+    record, _ = measured(tmp_path, "--items-regex", "n ([0-9]+)", command=["sh", "-c", script])
+    assert {p["name"]: p["items"] for p in record["phases"] if p["name"] != "command"} == items
+
+
+def test_marks_with_another_output_come_after_the_lines_that_were_read(tmp_path):
+    """A mark whose stdout is not what is searched does not know its byte; here all wait until joulemark goes on."""
+    script = ("kill -STOP $PPID; {0} mark load >/dev/null; echo n 1; {0} mark work >/dev/null; echo n 20; "
+              "kill -CONT $PPID").format(BIN)
+    record, _ = measured(tmp_path, "--items-regex", "n ([0-9]+)", command=["sh", "-c", script])
+    assert {p["name"]: p["items"] for p in record["phases"]} == {"command": 21, "load": None, "work": None}
+
+
 def test_marks_alone_count_as_before(tmp_path):
     record, stderr = measured(tmp_path, command=["sh", "-c", f"{BIN} mark a; {BIN} mark --items 10 a; {BIN} mark --items 15 a"])
     items = {p["name"]: p["items"] for p in record["phases"]}

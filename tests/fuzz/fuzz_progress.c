@@ -13,7 +13,7 @@ static void marked(void *arg, const struct jm_mark *mark)
 {
 	(void)arg;
 	if (memchr(mark->name, '\0', sizeof(mark->name)) == NULL || isinf(mark->items) ||
-		mark->items < 0)
+		mark->items < 0 || mark->byte < -1)
 		abort();
 }
 

@@ -139,7 +139,9 @@ static void nonsense(void **state)
 {
 	static const char *const texts[] = {"", "jm1", "jm2 5 mark x", "jm1 5 mark", "jm1 x mark y",
 		"jm1 5 mark a b", "jm1 5 mark a -3", "jm1 5 mark a nan", "jm1 5 mark a 1e999",
-		"jm1 5 mark a 0x10", "jm1 5 mark a inf", "jm1 5 mark a 3x",
+		"jm1 5 mark a 0x10", "jm1 5 mark a inf", "jm1 5 mark a 3x", "jm1 5 mark a @",
+		"jm1 5 mark a @x", "jm1 5 mark a 3 @-1", "jm1 5 mark a 3 4",
+		"jm1 5 mark a @99999999999999999999", "jm1 5 mark a @1 3",
 		"jm1 5 mark "
 		"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 		"a"};
