@@ -9,15 +9,17 @@ import statistics
 import sys
 
 UNITS = {"token": "token/s", "image": "image/s", "product": "TFLOP/s"}
-STATE = {"bf16": 16, "fp16": 16, "tf32": 16, "f32": 16, "bf16-true": 8, "fp8-true": 8}  # bytes a parameter: itself, gradient, moments
+# bytes a parameter: itself, moments and gradient, which in bf16-true takes the place of activations
+STATE = {"bf16": 16, "fp16": 16, "tf32": 16, "f32": 16, "bf16-true": 6}
 
 METHOD = """\
 Training steps as above, on one GPU; [gpu.md](gpu.md#measurements) has profiles and what was tried.
 
 - Both sides of a row ran in one call on one card, with the same precision and, unless the row names two, the same batch:
-  `bench/gpu/resnet.sh NETWORK BATCH PRECISION` and `bench/gpu/transformers.sh NETWORK`.
+  `python3 bench/gpu/rows.py FOLDER [ROW...]`.
 - joulemark runs with the memory that it takes by itself (*all kept*: with `--keep-all`), PyTorch 2.11 with `torch.compile`, autocast
-  (in `bf16-true` all in bf16 instead), channels last for images, fused AdamW and the same gradient clipping.
+  (in `bf16-true` all in bf16 instead), channels last for images, fused AdamW and the same clipping of gradients (except for
+  ResNets, where only joulemark clips).
 - In the mode *default* joulemark's results repeat bit by bit; *fast* (`--fast`) also allows algorithms whose results may differ in
   their last bits, as PyTorch's do.
 - A range is that of joulemark's runs, or of PyTorch's windows of 1 s.
@@ -27,7 +29,7 @@ Training steps as above, on one GPU; [gpu.md](gpu.md#measurements) has profiles 
 
 MEMORY = """\
 Memory beside parameters, gradients and the optimizer's moments, in GB: joulemark's plan, PyTorch's tensors at their maximum, and what
-PyTorch's allocator reserves for them."""
+PyTorch's allocator reserves for them. In `bf16-true` with the gradients, which take the place of activations."""
 
 ERRORS_FILE = "speed_gpu_errors.json"  # beside speed_gpu.json; written by bench/table.py --gpu-errors
 
@@ -63,8 +65,8 @@ def middle(runs, key):
 
 
 def beside_state(row, peak):
-    """Bytes beside parameters, gradients and moments; None where they are not known."""
-    if not peak or row["precision"] not in STATE:
+    """Bytes beside parameters, gradients and moments; None where they are not known, or where both sides had their own batch."""
+    if not peak or row["precision"] not in STATE or " beside " in row["batch"]:
         return None
     return peak - STATE[row["precision"]] * row["parameters"]
 

@@ -44,6 +44,14 @@ def test_modes_and_memory(tmp_path):
     assert memory[3:] == ["8.0", "10.0", "9.0", "**0.80**", "0.89"]
 
 
+def test_memory_of_weights_without_masters_and_of_two_batches():
+    """In bf16-true gradients share the memory of activations; what different batches need is not compared."""
+    row = {"workload": "net", "batch": "8", "precision": "bf16-true", "gpu": "H100", "card": "X", "parameters": 10**9,
+           "joulemark": [{"peak_bytes": 9 * 10**9}], "pytorch": {"peak_bytes": 8 * 10**9, "reserved_bytes": 10**10}}
+    assert table_gpu.memory_cells(row)[3:] == ["3.0", "2.0", "4.0", "1.50", "**0.75**"]
+    assert table_gpu.memory_cells(row | {"batch": "4 beside 2"}) is None
+
+
 def test_errors_beside_the_figures(tmp_path):
     rows = [{"name": "gpt learned", "precision": p, "joulemark": [3e-3, 2e-3, 1e-3], "pytorch": [2e-3, 2e-3, 4e-3]} for p in ("fp8", "f32")]
     (tmp_path / table_gpu.ERRORS_FILE).write_text(json.dumps({"about": "A card.", "rows": rows}))
@@ -57,7 +65,7 @@ def test_errors_beside_the_figures(tmp_path):
 
 def test_verdict_names_each_row_with_an_aim():
     row = {"workload": "net", "precision": "bf16", "gpu": "H100", "aim": 1.1, "parameters": 10**9,
-           "joulemark": [{"rate": 1099, "watts": 500, "peak_bytes": 24 * 10**9}],
+           "joulemark": [{"rate": 1099, "watts": 500, "peak_bytes": 24 * 10**9}], "batch": "8",
            "pytorch": {"rate": 1000, "watts": 500, "reserved_bytes": 26 * 10**9}}
     text = table_gpu.verdict([row, row | {"gpu": "H200", "aim": 1.09}, row | {"pytorch": None}])
     assert "**speed**: met by net bf16 on the H200 (1.10 of 1.09); missed by net bf16 (1.099 of 1.10)." in text
