@@ -353,7 +353,7 @@ static char *told_of(const char *contract, enum jm_op op)
 	return strndup(at, end ? (size_t)(end - at) : strlen(at));
 }
 
-/* Results are laid over operands for the ops of which engine/backend.h says so, and for no others. */
+/* Results are laid over operands for the ops of which engine/node.h says so, and for no others. */
 static void places_as_the_contract_has_them(void **unused)
 {
 	static char contract[100000];
@@ -365,7 +365,7 @@ static void places_as_the_contract_has_them(void **unused)
 	(void)unused;
 	if (!source)
 		skip();
-	snprintf(path, sizeof(path), "%s/engine/backend.h", source);
+	snprintf(path, sizeof(path), "%s/engine/node.h", source);
 	f = fopen(path, "r");
 	assert_non_null(f);
 	assert_true(fread(contract, 1, sizeof(contract) - 1, f) > 10000);
@@ -374,7 +374,7 @@ static void places_as_the_contract_has_them(void **unused)
 		char *told = told_of(contract, op);
 
 		if (!told)
-			fail_msg("engine/backend.h says nothing of %s", jm_op_name(op));
+			fail_msg("engine/node.h says nothing of %s", jm_op_name(op));
 		if ((strstr(told, "in place") != NULL) != (jm_op_row(op)->place_out >= 0))
 			fail_msg("%s: its row says %d, the contract:%s", jm_op_name(op),
 				jm_op_row(op)->place_out, told);
