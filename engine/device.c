@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -269,7 +270,8 @@ double jm_room_held(struct jm_room room)
 	return room.alone > room.now ? (double)(room.alone - room.now) : 0;
 }
 
-int jm_room_lacks(struct jm_room room, double needs, char *ret, size_t size)
+/* ret: a sentence about other processes with a space before it, or "". */
+static int lacks(struct jm_room room, double needs, char *ret, size_t size)
 {
 	double held = jm_room_held(room);
 	bool fits_alone = needs <= (double)room.alone * (1 - JM_ROOM_RESERVE);
@@ -285,6 +287,18 @@ int jm_room_lacks(struct jm_room room, double needs, char *ret, size_t size)
 			" Another process may hold memory of the device; 'joulemark doctor' "
 			"tells how much is free.");
 	return held > 0 && fits_alone ? JM_EBUSY : JM_ENOMEM;
+}
+
+int jm_room_refuse(struct jm_room room, double needs, struct jm_err *err, const char *fmt, ...)
+{
+	char text[sizeof(err->text)], others[160];
+	int code = lacks(room, needs, others, sizeof(others));
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	return jm_err_set(err, code, "%s%s", text, others);
 }
 
 double jm_device_peak(const struct jm_device *d, enum jm_dtype type, enum jm_math math)

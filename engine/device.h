@@ -49,11 +49,10 @@ struct jm_room {
 };
 struct jm_room jm_device_room(const struct jm_device *d);
 double jm_room_held(struct jm_room room); /* bytes that other processes hold, at least */
-/*
- * Why `needs` bytes do not fit: JM_EBUSY = because other processes hold memory of the device, else
- * JM_ENOMEM. ret: a sentence about them with a space before it, or "".
- */
-int jm_room_lacks(struct jm_room room, double needs, char *ret, size_t size);
+/* Sets and returns the error of `needs` bytes that do not fit: the sentence, then one about other processes if they hold
+ * memory of the device. JM_EBUSY: it would fit without them; else JM_ENOMEM. */
+int jm_room_refuse(struct jm_room room, double needs, struct jm_err *err, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
 /* Sets the limit of recomputation to that share of a step's time, by the device's peaks; false: the
  * peaks are unknown. */
 bool jm_device_remake(const struct jm_device *d, enum jm_dtype type, enum jm_math math,

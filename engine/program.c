@@ -152,20 +152,18 @@ static int allocate(struct jm_program *p, struct jm_err *err)
 	const struct jm_device *d = p->device;
 	size_t have = d->props.memory_bytes;
 	bool fits = !have || p->peak_bytes <= have;
-	char lacks[48] = "cannot allocate as much now", others[160];
-	int code;
+	char lacks[48] = "cannot allocate as much now";
 
 	if (fits && take(d, p->weights->bytes, &p->weights->memory) &&
 		take(d, p->persistent_bytes - p->weight_bytes, &p->memory) && take_arena(p))
 		return 0;
 	if (!fits)
 		snprintf(lacks, sizeof(lacks), "has %.2f GB", (double)have / 1e9);
-	code = jm_room_lacks(jm_device_room(d), (double)p->peak_bytes, others, sizeof(others));
-	return jm_err_set(err, code,
+	return jm_room_refuse(jm_device_room(d), (double)p->peak_bytes, err,
 		"The program needs %.2f GB (%.2f GB kept between steps, %.2f GB of activations and "
-		"scratch), but device %s %s; use a smaller batch, sequence or model.%s",
+		"scratch), but device %s %s; use a smaller batch, sequence or model.",
 		(double)p->peak_bytes / 1e9, (double)p->persistent_bytes / 1e9,
-		(double)p->arena_bytes / 1e9, d->backend->name, lacks, others);
+		(double)p->arena_bytes / 1e9, d->backend->name, lacks);
 }
 
 /* The address of a cell from its offset. */

@@ -91,18 +91,15 @@ static void copy_teardown(void *state)
 static int take_part(struct copy *s, const struct jm_device *d, struct jm_err *err)
 {
 	struct part *p = &s->part[s->n_parts++];
-	char others[160];
 	int code;
 
 	p->device = d;
 	for (int i = 0; i < 2; i++)
 		p->memory[i] = d->backend->alloc(d->dev, s->bytes);
 	if (!p->memory[0] || !p->memory[1]) {
-		code = jm_room_lacks(
-			jm_device_room(d), 2 * (double)s->bytes, others, sizeof(others));
-		jm_err_set(err, code,
-			"Two pieces of %.3g GB do not fit on %.70s; give a smaller --size.%s",
-			(double)s->bytes / 1e9, d->props.name, others);
+		code = jm_room_refuse(jm_device_room(d), 2 * (double)s->bytes, err,
+			"Two pieces of %.3g GB do not fit on %.70s; give a smaller --size.",
+			(double)s->bytes / 1e9, d->props.name);
 		return jm_work_device_planned(s->kernel.work, code);
 	}
 	code = jm_event_new(d, &p->done[0], err);

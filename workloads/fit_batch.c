@@ -114,7 +114,6 @@ int jm_fit_batch(struct jm_training *t, struct jm_device *device, size_t limit, 
 {
 	struct search s = {.t = t, .device = device, .limit = limit};
 	struct jm_err one = JM_ERR_INIT;
-	char others[160];
 	int code, least = 1;
 
 	if (!limit)
@@ -127,13 +126,11 @@ int jm_fit_batch(struct jm_training *t, struct jm_device *device, size_t limit, 
 		code = try_batch(&s, ++least, err);
 	else if (code)
 		jm_err_set(err, code, "%s", one.text);
-	if (!code && !s.good) {
-		code = jm_room_lacks(room, s.bad_peak, others, sizeof(others));
-		return jm_err_set(err, code,
+	if (!code && !s.good)
+		return jm_room_refuse(room, s.bad_peak, err,
 			"Not even a batch of %d fits: it needs %.2f GB, but %.2f GB are available; "
-			"use a smaller sequence or model, or --recompute.%s",
-			least, s.bad_peak / 1e9, (double)limit / 1e9, others);
-	}
+			"use a smaller sequence or model, or --recompute.",
+			least, s.bad_peak / 1e9, (double)limit / 1e9);
 	for (int round = 0; !code && !is_found(&s); round++)
 		code = try_batch(&s, round ? next_batch(&s, round) : least + 1, err);
 	if (!code)

@@ -12,7 +12,7 @@ size_t jm_fit_memory(const struct jm_ctx *ctx, const struct jm_device *device);
 
 /*
  * The largest batch whose plan takes at most `limit` bytes, found by a few plans; t->batch is set.
- * At most a million, where memory allows more. When not even the smallest fits: as jm_room_lacks.
+ * At most a million, where memory allows more. When not even the smallest fits: as jm_room_refuse.
  */
 int jm_fit_batch(struct jm_training *t, struct jm_device *device, size_t limit, struct jm_room room,
 	struct jm_err *err);

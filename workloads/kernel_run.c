@@ -90,16 +90,12 @@ static int check_memory(const struct jm_kernel *k, struct jm_err *err)
 {
 	size_t has = jm_fit_memory(k->work->ctx, &k->device), needs = k->program->peak_bytes;
 
-	char others[160];
-	int code;
-
 	if (!has || needs <= has)
 		return 0;
-	code = jm_room_lacks(jm_device_room(&k->device), (double)needs, others, sizeof(others));
-	return jm_err_set(err, code,
+	return jm_room_refuse(jm_device_room(&k->device), (double)needs, err,
 		"Out of memory before the first step: %.2f GB are needed, and %.2f GB may be taken "
-		"on %.70s; take smaller dimensions.%s",
-		(double)needs / 1e9, (double)has / 1e9, k->device.props.name, others);
+		"on %.70s; take smaller dimensions.",
+		(double)needs / 1e9, (double)has / 1e9, k->device.props.name);
 }
 
 static void describe(struct jm_kernel *k)

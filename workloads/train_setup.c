@@ -312,19 +312,16 @@ static void tell_plan(const struct train *s)
 static int check_memory(const struct train *s, struct jm_err *err)
 {
 	const struct jm_program *p = s->program;
-	char others[160];
-	int code;
 
 	if (!s->memory || peak_of(s) <= s->memory)
 		return 0;
-	code = jm_room_lacks(s->room, (double)peak_of(s), others, sizeof(others));
-	return jm_err_set(err, code,
+	return jm_room_refuse(s->room, (double)peak_of(s), err,
 		"Out of memory before the first step: batch %lld needs %.2f GB (%.2f GB stay, %.2f "
 		"GB of activations and scratch), and %.2f GB may be taken; take a smaller batch "
-		"(--batch max finds the largest), sequence or model, or --recompute.%s",
+		"(--batch max finds the largest), sequence or model, or --recompute.",
 		(long long)s->training.batch, (double)peak_of(s) / 1e9,
 		(double)p->persistent_bytes / 1e9, (double)p->arena_bytes / 1e9,
-		(double)s->memory / 1e9, others);
+		(double)s->memory / 1e9);
 }
 
 static int build_program(struct train *s, struct jm_err *err)
