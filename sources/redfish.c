@@ -42,6 +42,8 @@ struct state {
 	/* paths of the metrics of power supplies, whose sum is the power; then form is not used */
 	char supply[MAX_SUPPLIES][MAX_PATH];
 	int n_supplies;
+	char no_sum
+		[320]; /* a sentence with a space before it: why supplies were found, and no sum of them */
 };
 
 /* The number behind these keys; NAN = there is none, or one below 0. */
@@ -119,29 +121,53 @@ static double supplies_watts(struct state *s)
 	return plausible(sum);
 }
 
-/* Returns what it takes in; 0 for one that does not tell. */
-static double add_supply(struct state *s, const char *metrics)
+/* A sum without one of the supplies would be too small, so there is none. */
+static double refuse_sum(struct state *s, const char *path)
 {
-	double watts;
-
-	if (s->n_supplies == MAX_SUPPLIES || strlen(metrics) >= MAX_PATH)
-		return NAN; /* a sum without this one would be too small */
-	snprintf(s->supply[s->n_supplies], MAX_PATH, "%s", metrics);
-	watts = supply_watts(s, s->n_supplies);
-	s->n_supplies += !isnan(watts);
-	return isnan(watts) ? 0 : watts;
+	if (s->n_supplies == MAX_SUPPLIES)
+		snprintf(s->no_sum, sizeof(s->no_sum),
+			" There are more than %d power supplies; at most so many are added.",
+			MAX_SUPPLIES);
+	else
+		snprintf(s->no_sum, sizeof(s->no_sum),
+			" The power supply %.200s reports no InputPowerWatts, so the sum of the "
+			"supplies is unknown.",
+			path);
+	return NAN;
 }
 
-/* A place without a supply has no metrics. */
+/* What it takes in; NAN = unknown. */
+static double add_supply(struct state *s, const char *metrics)
+{
+	if (s->n_supplies == MAX_SUPPLIES || strlen(metrics) >= MAX_PATH)
+		return NAN;
+	snprintf(s->supply[s->n_supplies], MAX_PATH, "%s", metrics);
+	return supply_watts(s, s->n_supplies++);
+}
+
+/* A place without a supply says so, or has neither a state nor metrics. */
+static bool is_place(const json_t *supply)
+{
+	const char *state =
+		json_string_value(json_object_get(json_object_get(supply, "Status"), "State"));
+
+	return state ? !strcmp(state, "Absent") : !link_of(supply, "Metrics");
+}
+
+/* What the supply takes in; 0 = there is none, NAN = unknown. */
 static double try_supply(struct state *s, const char *path)
 {
 	struct jm_err none = JM_ERR_INIT;
 	json_t *supply = path ? jm_https_get_json(&s->https, path, &none) : NULL;
-	const char *metrics = supply ? link_of(supply, "Metrics") : NULL;
-	double watts = metrics ? add_supply(s, metrics) : 0;
+	const char *metrics = link_of(supply, "Metrics");
+	double watts = NAN;
 
+	if (supply && is_place(supply))
+		watts = 0;
+	else if (metrics)
+		watts = add_supply(s, metrics);
 	json_decref(supply);
-	return watts;
+	return isnan(watts) ? refuse_sum(s, path ? path : "without a path") : watts;
 }
 
 static bool try_supplies(struct state *s, const char *path)
@@ -208,8 +234,9 @@ static int find_chassis(struct state *s, const char *wanted, struct jm_err *err)
 		return 0;
 	return jm_err_set(err, JM_ENOENT,
 		"The management controller %s reports no power for %s%s; name a chassis with "
-		"chassis=ID or the resource with path=PATH.",
-		s->https.host, wanted ? "chassis " : "any chassis", wanted ? wanted : "");
+		"chassis=ID or the resource with path=PATH.%s",
+		s->https.host, wanted ? "chassis " : "any chassis", wanted ? wanted : "",
+		s->no_sum);
 }
 
 static int use_path(struct state *s, const char *path, struct jm_err *err)
@@ -221,9 +248,8 @@ static int use_path(struct state *s, const char *path, struct jm_err *err)
 		return 0;
 	return jm_err_set(err, JM_ENOENT,
 		"%s of the management controller %s has neither PowerWatts nor PowerControl, and "
-		"no "
-		"power supply that reports its InputPowerWatts.",
-		path, s->https.host);
+		"no power supplies that report their InputPowerWatts.%s",
+		path, s->https.host, s->no_sum);
 }
 
 /* ---- the source ---- */

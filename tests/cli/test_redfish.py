@@ -144,10 +144,31 @@ def test_supplies_that_tell_nothing(bmc):
     assert "reports no power" in sentence(jm("measure", "--source", bmc.source(), "--", "true"))
 
 
+@pytest.mark.parametrize("silent", ["no number", "no metrics", "no answer"])
+def test_a_supply_that_is_there_and_tells_nothing_is_not_left_out(bmc, silent):
+    """The sum of the others would be too small by what it takes in."""
+    supplies(bmc, 500, None if silent == "no metrics" else 300)
+    bmc.resources["/p/1"]["Status"] = {"State": "Enabled"}
+    if silent == "no number":
+        bmc.resources["/p/1/m"] = {"InputPowerWatts": {"Reading": None}}
+    if silent == "no answer":
+        del bmc.resources["/p/1"]
+    for more in ("", ",path=/redfish/v1/Chassis/node/PowerSubsystem"):
+        text = sentence(jm("measure", "--source", bmc.source(more), "--", "true"))
+        assert "The power supply /p/1 reports no InputPowerWatts" in text
+
+
+def test_an_absent_supply_takes_nothing(bmc):
+    supplies(bmc, 500, "no number")
+    bmc.resources["/p/1"]["Status"] = {"State": "Absent"}
+    assert measure(bmc)["meters"][0]["watts_mean"] == pytest.approx(500)
+
+
 def test_more_supplies_than_are_kept_are_no_sum(bmc):
     """Sixteen are: a sum without the others would be too small."""
     supplies(bmc, *[10] * 17)
-    assert "reports no power" in sentence(jm("measure", "--source", bmc.source(), "--", "true"))
+    text = sentence(jm("measure", "--source", bmc.source(), "--", "true"))
+    assert "reports no power" in text and "more than 16 power supplies" in text
 
 
 def test_a_chassis_or_a_resource_by_name(bmc):
