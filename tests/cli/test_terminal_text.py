@@ -167,9 +167,10 @@ def test_what_a_killed_joulemark_left_is_removed_by_the_next(short_path):
     env = {**os.environ, "TMPDIR": str(tmp_path)}
     (tmp_path / "joulemark-abcdef").mkdir()  # somebody's own folder
     (tmp_path / "joulemark-abcdef" / "data").write_text("kept")
-    with subprocess.Popen([BIN, "measure", "--source", "null", "--", "sleep", "60"], env=env,
+    with subprocess.Popen([BIN, "measure", "--source", "null", "--items-regex", "x", "--", "sleep", "60"], env=env,
                           stderr=subprocess.DEVNULL, start_new_session=True) as process:
         assert wait_for(lambda: len(folders(tmp_path)) == 2)
+        assert wait_for(lambda: list(tmp_path.glob("*/output")))  # how much of the output was read
         assert jm("measure", "--source", "null", "--", "true", env={"TMPDIR": str(tmp_path)}).returncode == 0
         assert len(folders(tmp_path)) == 2  # that of a joulemark that lives stays
         time.sleep(0.2)
