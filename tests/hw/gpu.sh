@@ -212,13 +212,24 @@ two_sharded() { # LARGEST RELATIVE DIFFERENCE
 	END
 }
 
+# True once the run with this state measures steps; false if it ended before.
+measures_steps() { # PID STATE
+	local k
+	for ((k = 0; k < 250; k++)); do
+		JM_STATE=$2 "$build/joulemark" status --json | grep -q '"phase": "steady"' && return 0
+		kill -0 "$1" 2>/dev/null || return 1
+		sleep 0.1
+	done
+	return 1
+}
+
 # A rank that is killed during a step ends the other one.
 two_killed() {
-	local pid victim begin
-	"$build/joulemark" run gpt-117m --batch 8 --precision bf16 --seconds 60 --device cuda:0,cuda:1 --ranks 2 \
-		--source nvml >"$work/out" 2>&1 &
+	local pid victim begin state=$work/killed
+	JM_STATE=$state "$build/joulemark" run gpt-117m --batch 8 --precision bf16 --seconds 60 --ranks 2 \
+		--device cuda:0,cuda:1 --source nvml >"$work/out" 2>&1 &
 	pid=$!
-	sleep 12
+	measures_steps $pid "$state" || { kill $pid; tail -5 "$work/out"; return 1; }
 	read -r _ victim <"/proc/$pid/task/$pid/children"
 	begin=$SECONDS
 	kill -KILL "$victim"
@@ -237,7 +248,7 @@ through_shim() { # RUN'S ARGUMENTS...
 own_kernels=(--kernel-name 'regex=^_ZL?[0-9]+[a-z0-9_]*(_kernel|_finish|_sums)')
 tools=$(cd "$(dirname "$0")" && pwd)
 export -f make_images losses compare chunked beside_pytorch sanitize sanitize_group sanitize_ops op_groups record repeats through_shim
-export -f two two_losses two_sharded two_copies two_killed
+export -f two two_losses two_sharded two_copies two_killed measures_steps
 large=(gemm --m 8192 --n 8192 --k 8192)
 product=("${large[@]}" --precision bf16 --seconds 3)
 small=(--layers 4 --hidden 2048 --heads 32 --kv-heads 8 --ffn 8192 --vocab 32000 --context 2048 --theta 500000)
