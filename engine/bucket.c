@@ -82,6 +82,8 @@ static struct piece *piece_at(const struct buckets *b, size_t place)
 
 static void find_last_writes(const struct buckets *b)
 {
+	for (int i = 0; i < b->n; i++)
+		b->piece[i].last = -1;
 	for (int i = 0; i < b->p->n_micro; i++) {
 		const struct jm_group *group = &b->p->unit[i]->group;
 
@@ -185,6 +187,108 @@ static int add_scatters(struct buckets *b, int at, struct jm_err *err)
 			code = new_unit(b, JM_OP_REDUCE_SCATTER_START, s->segment[i].grads,
 				s->segment[i].own_grads, err);
 	return code;
+}
+
+/* The segment with matrices that is completed last of those which are complete before unit `end`; NULL = none. */
+static const struct jm_segment *last_before(const struct buckets *b, int end)
+{
+	const struct jm_shard *s = b->p->graph->shard;
+	const struct jm_segment *last = NULL;
+
+	for (int i = 0; i < s->n; i++)
+		if (!s->segment[i].vectors && completed_by(b, &s->segment[i]) < end &&
+			(!last || completed_by(b, &s->segment[i]) > completed_by(b, last)))
+			last = &s->segment[i];
+	return last;
+}
+
+static bool lies_in(const struct buckets *b, const struct jm_tensor *t, const struct jm_segment *s)
+{
+	size_t from = (size_t)s->from * jm_dtype_bytes(b->slab->type);
+	const struct jm_cell *c = jm_graph_cell(b->p->graph, t);
+
+	return c->slab == b->slab && c->slab_offset < from + s->grads->bytes &&
+	       from < c->slab_offset + c->t.bytes;
+}
+
+/* True if the unit is a single node that writes only gradients of parameters, among them one of `s`. */
+static bool completes_part(
+	const struct buckets *b, const struct jm_unit *u, const struct jm_segment *s)
+{
+	const struct jm_node *n = u->group.node[0];
+	bool found = false;
+
+	if (u->group.n_nodes > 1 || u->saved)
+		return false;
+	for (int i = 0; i < n->n_out; i++) {
+		if (n->out[i] && jm_graph_cell(b->p->graph, n->out[i])->slab != b->slab)
+			return false;
+		found = found || (n->out[i] && lies_in(b, n->out[i], s));
+	}
+	return found;
+}
+
+static bool uses(const struct jm_node *n, const struct jm_tensor *t, bool reads)
+{
+	for (int i = 0; i < n->n_out; i++)
+		if (n->out[i] == t)
+			return true;
+	for (int i = 0; i < n->n_in && reads; i++)
+		if (n->in[i] == t)
+			return true;
+	return false;
+}
+
+/* True if node n reads or writes what the unit writes, or writes what it reads. */
+static bool depends(const struct jm_unit *u, const struct jm_node *n)
+{
+	for (int k = 0; k < u->group.n_nodes; k++) {
+		const struct jm_node *other = u->group.node[k];
+
+		for (int i = 0; i < n->n_in; i++)
+			if (n->in[i] && uses(other, n->in[i], false))
+				return true;
+		for (int i = 0; i < n->n_out; i++)
+			if (n->out[i] && uses(other, n->out[i], true))
+				return true;
+	}
+	return false;
+}
+
+/* Moves unit `at` behind unit `to`; false: a unit between them depends on it, or it on that. */
+static bool put_behind(struct jm_program *p, int at, int to)
+{
+	struct jm_unit *u = p->unit[at];
+
+	for (int i = at + 1; i <= to; i++)
+		if (depends(p->unit[i], u->group.node[0]))
+			return false;
+	memmove(p->unit + at, p->unit + at + 1, (size_t)(to - at) * sizeof(struct jm_unit *));
+	p->unit[to] = u;
+	return true;
+}
+
+/*
+ * If the segment that is completed last is larger than the one completed before it - a table that is looked up first -
+ * units that compute gradients of the smaller one change places with what completes the larger one, so that its sum is
+ * hidden behind them, and only the smaller sum begins after the backward pass.
+ */
+static void put_off(struct buckets *b)
+{
+	struct jm_program *p = b->p;
+	const struct jm_segment *large = last_before(b, p->n_micro), *small;
+	int last, to;
+
+	if (!large)
+		return;
+	to = last = completed_by(b, large);
+	small = last_before(b, last);
+	if (!small || small->n >= large->n)
+		return;
+	for (int i = last - 1; i >= p->n_once; i--)
+		if (completes_part(b, p->unit[i], small) && put_behind(p, i, to))
+			to--;
+	find_last_writes(b);
 }
 
 static bool contains(const struct jm_unit *u, const struct jm_node *n)
@@ -313,8 +417,10 @@ static int add(struct buckets *b, struct jm_err *err)
 
 	find_pieces(b);
 	find_last_writes(b);
-	if (b->p->graph->shard)
+	if (b->p->graph->shard) {
+		put_off(b);
 		find_readers(b);
+	}
 	n = (size_t)b->p->n_units + (size_t)b->n + 1;
 	if (b->p->graph->shard) /* of each segment a scatter, a gather and a wait; the norms */
 		n += 3 * (size_t)b->p->graph->shard->n + 2;

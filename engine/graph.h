@@ -66,7 +66,8 @@ struct jm_segment {
 		*whole; /* gathered after the update: this rank's share, the interval */
 	struct jm_tensor *masters, *params; /* the same in the type of the masters */
 	const struct jm_node *last;	    /* of the update; completes `updated` */
-	int reader; /* the first unit that reads `whole`, before transfers are placed */
+	int reader;   /* the first unit that reads `whole`, before transfers are placed */
+	bool vectors; /* it has no matrices */
 };
 
 /* A sharded update: the ranks divide it among themselves. */

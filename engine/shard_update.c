@@ -133,7 +133,7 @@ static int64_t place(const struct plan *p, enum region region, int64_t n)
 
 static void place_all(struct plan *p)
 {
-	p->end[MATRICES] = place(p, MATRICES, 0);
+	p->end[MATRICES] = round_up(place(p, MATRICES, 0), unit(p));
 	p->end[VECTORS] = round_up(place(p, VECTORS, p->end[MATRICES]), unit(p));
 	p->end[COPIED] = round_up(place(p, COPIED, p->end[VECTORS]), unit(p));
 }
@@ -199,7 +199,7 @@ static struct jm_tensor *view(
 
 /* ---- segments ------------------------------------------------------------------------------------------------ */
 
-static void add_segment(struct plan *p, int64_t from, int64_t to)
+static void add_segment(struct plan *p, int64_t from, int64_t to, bool vectors)
 {
 	struct jm_shard *s = p->s;
 	int cap = s->cap ? 2 * s->cap : 32;
@@ -213,40 +213,53 @@ static void add_segment(struct plan *p, int64_t from, int64_t to)
 	}
 	s->segment = more;
 	s->cap = s->n == s->cap ? cap : s->cap;
-	s->segment[s->n++] = (struct jm_segment){.from = from, .n = to - from};
+	s->segment[s->n++] = (struct jm_segment){.from = from, .n = to - from, .vectors = vectors};
+}
+
+/* True if the rest of the region, n elements, joins the segment before it. before: the segments of the regions before. */
+static bool joins(const struct plan *p, enum region region, int before, int64_t n)
+{
+	size_t given = p->g->bucket_bytes, least = given ? given : JM_BUCKET_BYTES;
+	size_t size = jm_dtype_bytes(p->g->vector);
+	const struct jm_segment *last = p->s->n ? &p->s->segment[p->s->n - 1] : NULL;
+
+	if (!last || (size_t)n * size >= least / 2)
+		return false;
+	return p->s->n > before || (region == VECTORS && (size_t)last->n * size < least);
 }
 
 /*
- * Divides elements from to `to`: a segment ends after the first parameter with which it has enough bytes, or up to a
- * unit before that; a small rest joins the segment before it. Unless the size is given, each segment has twice the
+ * Divides a region: a segment ends after the first parameter with which it has enough bytes, or up to a unit before
+ * that; a small rest joins the segment before it. Vectors have a segment of their own, because the backward pass
+ * completes them last, unless all matrices before them are few. Unless the size is given, each segment has twice the
  * bytes of the one before: there are few transfers, and the first segments, whose gradients are complete last and
  * whose parameters are read first, are small.
  */
-static void divide(struct plan *p, enum region first, enum region last, int64_t from, int64_t to)
+static void divide(struct plan *p, enum region region)
 {
 	size_t given = p->g->bucket_bytes, least = given ? given : JM_BUCKET_BYTES;
-	size_t small = least / 2, size = jm_dtype_bytes(p->g->vector);
+	size_t size = jm_dtype_bytes(p->g->vector);
+	int64_t from = region ? p->end[region - 1] : 0, to = p->end[region];
 	int before = p->s->n;
 
-	for (enum region region = first; region <= last; region++)
-		for (int i = 0; i < p->g->n_cells; i++) {
-			const struct jm_cell *c = p->g->cell[i];
-			int64_t end;
+	for (int i = 0; i < p->g->n_cells; i++) {
+		const struct jm_cell *c = p->g->cell[i];
+		int64_t end;
 
-			if (!is_in(p, c, region))
-				continue;
-			end = (int64_t)(c->slab_offset / size) + jm_tensor_count(&c->t);
-			end = end / unit(p) * unit(p);
-			if (end <= from || (size_t)(end - from) * size < least)
-				continue;
-			add_segment(p, from, end);
-			from = end;
-			least = given ? least : 2 * least;
-		}
-	if (from < to && p->s->n > before && (size_t)(to - from) * size < small)
+		if (!is_in(p, c, region))
+			continue;
+		end = (int64_t)(c->slab_offset / size) + jm_tensor_count(&c->t);
+		end = end / unit(p) * unit(p);
+		if (end <= from || (size_t)(end - from) * size < least)
+			continue;
+		add_segment(p, from, end, region == VECTORS);
+		from = end;
+		least = given ? least : 2 * least;
+	}
+	if (from < to && joins(p, region, before, to - from))
 		p->s->segment[p->s->n - 1].n += to - from;
 	else if (from < to)
-		add_segment(p, from, to);
+		add_segment(p, from, to, region == VECTORS);
 }
 
 /* ---- nodes --------------------------------------------------------------------------------------------------- */
@@ -309,8 +322,8 @@ static void append(struct plan *p)
 	p->scale = jm_graph_find(p->g, "loss.scale");
 	p->now = jm_update_state(p->g, JM_CLASS_INPUT, p->g->vector, p->how->kind, "now", n_now);
 	add_norm(p);
-	divide(p, MATRICES, VECTORS, 0, p->end[VECTORS]);
-	divide(p, COPIED, COPIED, p->end[VECTORS], p->end[COPIED]);
+	for (enum region region = 0; region < REGIONS; region++)
+		divide(p, region);
 	for (int i = 0; i < p->s->n && !p->g->err.code; i++)
 		add_nodes(p, &p->s->segment[i]);
 }
