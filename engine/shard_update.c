@@ -279,20 +279,23 @@ static void add_nodes(const struct plan *p, struct jm_segment *s)
 	struct jm_graph *g = p->g;
 	int64_t own = s->n / ranks(p), at = s->from / ranks(p), from = s->from + g->rank * own;
 	int64_t copied = p->end[VECTORS];
+	bool copies = s->from >= copied, writes = copies && p->how->kind != JM_UPDATE_SGD;
 
 	s->grads = view(p, p->grads, s->from, s->n, "slab.gradients.segment");
 	s->own_grads = view(p, p->own_grads, at, own, "shard.gradients.segment");
 	s->params = s->whole = view(p, p->params, s->from, s->n, "slab.parameters.segment");
 	s->masters = s->updated = view(p, p->params, from, own, "slab.parameters.share");
+	if (copies) {
+		s->whole = view(p, p->copies, s->from - copied, s->n, "slab.copies.segment");
+		s->updated = view(p, p->copies, from - copied, own, "slab.copies.share");
+	}
 	s->last = jm_update_node(g, p->how, OPS(s->own_grads, p->norm, p->now, p->scale),
 		OPS(s->masters, view(p, p->m, at, own, "shard.m"),
-			view(p, p->v, at, own, "shard.v"), NULL),
+			view(p, p->v, at, own, "shard.v"), writes ? s->updated : NULL),
 		decaying(p, from, own));
 	g->n_update++;
-	if (s->from < copied)
+	if (!copies || writes)
 		return;
-	s->whole = view(p, p->copies, s->from - copied, s->n, "slab.copies.segment");
-	s->updated = view(p, p->copies, from - copied, own, "slab.copies.share");
 	s->last = jm_graph_node(g, JM_OP_CAST, OPS(s->masters), OPS(s->updated));
 	g->n_update++;
 }

@@ -127,6 +127,15 @@ def test_a_sharded_update_gives_the_same_bits(device, ranks, more):
     assert shared["communication"]["bytes_per_step"] == pytest.approx(whole["communication"]["bytes_per_step"], rel=0.01)
 
 
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+def test_a_table_larger_than_blocks_gives_the_same_bits(precision):
+    """Gradients of matrices are computed after those of the table, so that its sum does not come last."""
+    work = ["2048" if word == "256" else word for word in GPT]
+    whole, shared = (updated(how, work, 2, "--bucket", "0.15", "--precision", precision, "--keep-all", batch=2)
+                     for how in ("off", "on"))
+    assert losses(shared) == losses(whole)
+
+
 def test_a_sharded_update_of_filters_gives_the_same_bits():
     whole, shared = (updated(how, RESNET, 2, "--precision", "bf16", batch=4, device="cpu", steps=2) for how in ("off", "on"))
     assert losses(shared) == losses(whole)

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The shares of an update that several ranks divide: they cover every parameter once, for any number of ranks and any
- * size of a bucket; each has the same size on all ranks; and weight decay applies to matrices only.
+ * size of a bucket; each has the same size on all ranks; and weight decay applies to matrices only. The largest sum of
+ * gradients does not come last.
  */
 #include <stdlib.h>
 
 #include "engine/model.h"
+#include "engine/reduce.h"
 #include "unit/test.h"
 
 static struct jm_graph *train(
@@ -138,11 +140,47 @@ static void only_products_read_copies(void **state)
 	jm_graph_free(g);
 }
 
+static const struct jm_node *first_node(const struct jm_program *p, int unit)
+{
+	return p->unit[unit]->group.node[0];
+}
+
+/* The table's gradient is the largest and needs the whole backward pass; its sum begins before the last products. */
+static void the_largest_sum_is_not_the_last(void **state)
+{
+	struct jm_graph *g = train("gpt-117m", "bf16", 2, 0, 0);
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_device d;
+	struct jm_program *p;
+	size_t largest = 0;
+	int at = -1, lookup = -1, products = 0;
+
+	(void)state;
+	assert_int_equal(jm_device_open("ref", 1, &d, &err), 0);
+	assert_ok(jm_program_plan(g, &d, &p, &err), err);
+	for (int i = 0; i < p->n_micro; i++) {
+		if (first_node(p, i)->op == JM_OP_EMBED_GRAD)
+			lookup = i;
+		if (jm_reduce_is_start(p->unit[i]) && first_node(p, i)->in[0]->bytes > largest) {
+			largest = first_node(p, i)->in[0]->bytes;
+			at = i;
+		}
+	}
+	assert_true(lookup >= 0 && at > lookup);
+	for (int i = at; i < p->n_micro; i++)
+		products += first_node(p, i)->op == JM_OP_LINEAR_WGRAD;
+	assert_in_range(products, 2, 4); /* of the first block */
+	jm_program_free(p);
+	jm_device_close(&d);
+	jm_graph_free(g);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(shares_cover_every_parameter_once),
 		cmocka_unit_test(only_products_read_copies),
+		cmocka_unit_test(the_largest_sum_is_not_the_last),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
