@@ -11,27 +11,21 @@
 #include "reduce.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "backend_share.h"
 
-#define ALLOCATIONS 3  /* of a program: its weights, its own memory, its arena */
-#define MEETING	    16 /* bytes of a rank */
+#define MEETING 16 /* bytes of a rank */
 
-/* Where the other rank has a tensor. */
-struct place {
-	int allocation;
-	size_t offset;
-};
-
-/* Of a segment. */
+/* Where a rank has tensors of a segment: bytes from the beginning of its weights. */
 struct places {
-	struct place grads, whole;
+	size_t grads, whole;
 };
 
 struct jm_exchange {
 	struct jm_program *p;
 	const struct jm_comm *comm;
-	void *mapped[ALLOCATIONS];
+	void *mapped;	      /* the weights of the other rank */
 	struct places *other; /* [segments] */
 	char *meeting;	      /* [ranks][MEETING], in memory of the device */
 };
@@ -41,27 +35,9 @@ static const struct jm_backend_share *share_of(const struct jm_program *p)
 	return p->device->backend->share;
 }
 
-static void allocations_of(const struct jm_program *p, void *ret[ALLOCATIONS])
+static size_t place_of(const struct jm_program *p, const struct jm_tensor *t)
 {
-	ret[0] = p->weights->memory;
-	ret[1] = p->memory;
-	ret[2] = p->arena;
-}
-
-/* The allocation that begins closest before the tensor. */
-static struct place place_of(const struct jm_program *p, const struct jm_tensor *t)
-{
-	void *begin[ALLOCATIONS];
-	struct place best = {.offset = SIZE_MAX};
-
-	allocations_of(p, begin);
-	for (int i = 0; i < ALLOCATIONS; i++) {
-		uintptr_t distance = (uintptr_t)t->data - (uintptr_t)begin[i];
-
-		if (begin[i] && (uintptr_t)begin[i] <= (uintptr_t)t->data && distance < best.offset)
-			best = (struct place){i, distance};
-	}
-	return best;
+	return (size_t)((const char *)t->data - p->weights->memory);
 }
 
 static int gather(
@@ -82,48 +58,41 @@ static int tell_places(struct jm_exchange *x, const struct jm_comm *control, str
 {
 	const struct jm_shard *s = x->p->graph->shard;
 	size_t n = (size_t)s->n;
-	struct places *all = calloc(3 * n, sizeof(*all)), *own = all;
+	struct places *own = calloc(3 * n, sizeof(*own)), *all = own + n;
 	int code;
 
 	x->other = calloc(n, sizeof(*x->other));
-	if (!all || !x->other) {
-		free(all);
+	if (!own || !x->other) {
+		free(own);
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for sums over ranks.");
 	}
 	for (size_t i = 0; i < n; i++) {
 		own[i].grads = place_of(x->p, s->segment[i].grads);
 		own[i].whole = place_of(x->p, s->segment[i].whole);
 	}
-	code = gather(control, own, all + n, n * sizeof(*own), err);
-	for (size_t i = 0; i < n && !code; i++)
-		x->other[i] = all[n + (size_t)!control->rank * n + i];
-	free(all);
+	code = gather(control, own, all, n * sizeof(*own), err);
+	if (!code)
+		memcpy(x->other, all + (control->rank ? 0 : n), n * sizeof(*own));
+	free(own);
 	return code;
 }
 
-/* *ret_mapped: the memory of the other rank can be read. */
+/* *ret_mapped: the weights of the other rank can be read. */
 static int map_other(
 	struct jm_exchange *x, const struct jm_comm *control, bool *ret_mapped, struct jm_err *err)
 {
-	struct jm_shared own[ALLOCATIONS] = {0}, all[2 * ALLOCATIONS];
-	void *dev = x->p->device->dev, *begin[ALLOCATIONS];
+	const struct jm_backend_share *share = share_of(x->p);
+	struct jm_shared own = {{0}}, all[2];
+	void *dev = x->p->device->dev;
 	struct jm_err why = JM_ERR_INIT;
-	int code = 0;
+	bool offered = !share->offer(dev, x->p->weights->memory, &own, &why);
+	int code = gather(control, &own, all, sizeof(own), err);
 
-	allocations_of(x->p, begin);
-	for (int i = 0; i < ALLOCATIONS && !code; i++)
-		if (begin[i])
-			code = share_of(x->p)->offer(dev, begin[i], &own[i], &why);
-	*ret_mapped = !code;
-	code = gather(control, own, all, sizeof(own), err);
-	for (int i = 0; i < ALLOCATIONS && !code && *ret_mapped; i++)
-		if (begin[i])
-			*ret_mapped = !share_of(x->p)->map(
-				dev, &all[!control->rank * ALLOCATIONS + i], &x->mapped[i], &why);
+	*ret_mapped = !code && offered && !share->map(dev, &all[!control->rank], &x->mapped, &why);
 	return code;
 }
 
-static int open(struct jm_exchange *x, const struct jm_comm *control, bool *ret_possible,
+static int meet_other(struct jm_exchange *x, const struct jm_comm *control, bool *ret_possible,
 	struct jm_err *err)
 {
 	bool mapped;
@@ -163,7 +132,7 @@ int jm_exchange_open(struct jm_program *p, const struct jm_comm *comm,
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for sums over ranks.");
 	x->p = p;
 	x->comm = comm;
-	code = open(x, control, &possible, err);
+	code = meet_other(x, control, &possible, err);
 	if (code || !possible)
 		jm_exchange_close(x);
 	else
@@ -175,20 +144,14 @@ void jm_exchange_close(struct jm_exchange *x)
 {
 	if (!x)
 		return;
-	for (int i = 0; i < ALLOCATIONS; i++)
-		if (x->mapped[i])
-			share_of(x->p)->unmap(x->p->device->dev, x->mapped[i]);
+	if (x->mapped)
+		share_of(x->p)->unmap(x->p->device->dev, x->mapped);
 	x->p->device->backend->release(x->p->device->dev, x->meeting);
 	free(x->other);
 	free(x);
 }
 
 /* ---- transfers, on the third queue -------------------------------------------------------------------------- */
-
-static const char *at(const struct jm_exchange *x, struct place place)
-{
-	return (const char *)x->mapped[place.allocation] + place.offset;
-}
 
 static int meet(const struct jm_exchange *x, void *stream, struct jm_err *err)
 {
@@ -215,8 +178,8 @@ int jm_exchange_sum(const struct jm_exchange *x, int segment, void *stream, stru
 	int code = meet(x, stream, err);
 
 	if (!code)
-		code = copy(
-			x, s->own_grads->data, at(x, x->other[segment].grads) + offset, bytes, err);
+		code = copy(x, s->own_grads->data,
+			(const char *)x->mapped + x->other[segment].grads + offset, bytes, err);
 	if (!code)
 		code = share_of(x->p)->add(x->p->device->dev, JM_QUEUE_COMM, s->own_grads->data,
 			(const char *)s->grads->data + offset, bytes / sizeof(float), err);
@@ -231,6 +194,6 @@ int jm_exchange_gather(const struct jm_exchange *x, int segment, void *stream, s
 
 	if (code)
 		return code;
-	return copy(x, (char *)s->whole->data + offset, at(x, x->other[segment].whole) + offset,
-		bytes, err);
+	return copy(x, (char *)s->whole->data + offset,
+		(const char *)x->mapped + x->other[segment].whole + offset, bytes, err);
 }
