@@ -29,7 +29,7 @@
 #ifndef JM_BACKEND_H
 #define JM_BACKEND_H
 
-#include "engine/node.h"
+#include "node.h"
 #include "joulemark.h"
 
 /* Increased with any change of this file's structs, enums or their meaning. */
