@@ -19,15 +19,18 @@ JM_RNG_INLINE uint64_t jm_rng_mix(uint64_t x)
 	return x ^ x >> 31;
 }
 
+#define JM_RNG_STEP UINT64_C(0x9e3779b97f4a7c15)
+
 /* The state that all counters of a seed share. */
 JM_RNG_INLINE uint64_t jm_rng_stream(uint64_t seed)
 {
-	return jm_rng_mix(seed + UINT64_C(0x9e3779b97f4a7c15));
+	return jm_rng_mix(seed + JM_RNG_STEP);
 }
 
+/* The values of successive counters are jm_rng_mix(stream ^ at) of an `at` that grows by JM_RNG_STEP. */
 JM_RNG_INLINE uint64_t jm_rng_of(uint64_t stream, uint64_t counter)
 {
-	return jm_rng_mix(stream ^ (counter + 1) * UINT64_C(0x9e3779b97f4a7c15));
+	return jm_rng_mix(stream ^ (counter + 1) * JM_RNG_STEP);
 }
 
 JM_RNG_INLINE uint64_t jm_rng(uint64_t seed, uint64_t counter)

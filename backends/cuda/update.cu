@@ -8,7 +8,8 @@
 #define JM_RNG_INLINE static __device__ __forceinline__
 #include "engine/rng.h"
 
-#define THREADS 256
+#define THREADS	    256
+#define BLOCKS_BF16 4 /* of the update in bf16 that fit a multiprocessor: at most 64 registers */
 
 /* ---- norm --------------------------------------------------------------------------------------------- */
 
@@ -19,7 +20,8 @@ template <typename T> __global__ void squares_kernel(const T *x, int64_t n, doub
 	int64_t step = (int64_t)PACK * blockDim.x * gridDim.x;
 	double sum = 0;
 
-	for (int64_t i = PACK * (blockIdx.x * (int64_t)blockDim.x + threadIdx.x); i < n; i += step) {
+	for (int64_t i = PACK * (blockIdx.x * (int64_t)blockDim.x + threadIdx.x); i < n;
+		i += step) {
 		float v[PACK];
 
 		load_some(x + i, v, n - i);
@@ -79,8 +81,8 @@ __device__ __forceinline__ float clip_factor(const struct cuda_update &p)
 }
 
 /* which: 0 = p, 1 = m, 2 = v. */
-__device__ __forceinline__ void store_result(float *p, int64_t i, float (&v)[PACK], int64_t left,
-	const uint64_t (&)[PACK], int)
+__device__ __forceinline__ void store_result(
+	float *p, int64_t i, float (&v)[PACK], int64_t left, const uint64_t (&)[PACK], int)
 {
 	store_some(p + i, v, left, false);
 }
@@ -105,9 +107,11 @@ __device__ __forceinline__ void store_result(bf16 *p, int64_t i, float (&v)[PACK
 	if (left >= PACK) {
 		const unsigned upper = 0x7632; /* selects the upper halves of two words */
 
-		*reinterpret_cast<uint4 *>(p + i) = make_uint4(
-			__byte_perm(raised[0], raised[1], upper), __byte_perm(raised[2], raised[3], upper),
-			__byte_perm(raised[4], raised[5], upper), __byte_perm(raised[6], raised[7], upper));
+		*reinterpret_cast<uint4 *>(p + i) =
+			make_uint4(__byte_perm(raised[0], raised[1], upper),
+				__byte_perm(raised[2], raised[3], upper),
+				__byte_perm(raised[4], raised[5], upper),
+				__byte_perm(raised[6], raised[7], upper));
 		return;
 	}
 #pragma unroll
@@ -116,7 +120,8 @@ __device__ __forceinline__ void store_result(bf16 *p, int64_t i, float (&v)[PACK
 			p[i + k] = __ushort_as_bfloat16((unsigned short)(raised[k] >> 16));
 }
 
-/* The random stream of a step, the same in all threads. */
+/* The random stream of a step, the same in all threads. It contains a barrier, before which threads
+ * should have begun to load. */
 template <typename T> __device__ __forceinline__ uint64_t stream_of(const struct cuda_update &p)
 {
 	__shared__ uint64_t stream;
@@ -130,8 +135,8 @@ template <typename T> __device__ __forceinline__ uint64_t stream_of(const struct
 	return 0;
 }
 
-template <typename T> __device__ __forceinline__ void draw(
-	uint64_t stream, int64_t i, uint64_t (&random)[PACK])
+template <typename T>
+__device__ __forceinline__ void draw(uint64_t stream, int64_t i, uint64_t (&random)[PACK])
 {
 	if constexpr (sizeof(T) != sizeof(float)) {
 #pragma unroll
@@ -179,20 +184,21 @@ __device__ __forceinline__ void store_copy(const struct cuda_update &p, int64_t 
 
 /* COUPLED: weight decay is added to the gradient (Adam); else it scales the parameter directly
  * (AdamW). */
-template <typename T, bool COUPLED> __global__ void adam_kernel(struct cuda_update p)
+template <typename T, bool COUPLED> __global__ void adam_kernel(struct cuda_update p, int64_t from)
 {
-	const int64_t i = PACK * (blockIdx.x * (int64_t)blockDim.x + threadIdx.x), left = p.n - i;
-	const float factor = clip_factor(p), lr = p.now[0], step = lr / p.now[1], bias2 = p.now[2];
+	const int64_t i = from + PACK * (blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
+	const int64_t left = p.n - i;
 	float g[PACK], w[PACK], m[PACK], v[PACK];
-	const uint64_t stream = stream_of<T>(p);
 	uint64_t random[PACK];
 
-	if (left <= 0 || isnan(factor))
-		return;
 	load_gradient(p.g, i, g, left);
 	load_some(as<const T>(p.p) + i, w, left);
 	load_some(as<const T>(p.m) + i, m, left);
 	load_some(as<const T>(p.v) + i, v, left);
+	const float factor = clip_factor(p), lr = p.now[0], step = lr / p.now[1], bias2 = p.now[2];
+	const uint64_t stream = stream_of<T>(p);
+	if (left <= 0 || isnan(factor))
+		return;
 #pragma unroll
 	for (int k = 0; k < PACK; k++) {
 		const float decay = i + k < p.n_decay ? p.weight_decay : 0;
@@ -217,16 +223,16 @@ template <typename T, bool COUPLED> __global__ void adam_kernel(struct cuda_upda
 template <typename T> __global__ void sgd_kernel(struct cuda_update p)
 {
 	const int64_t i = PACK * (blockIdx.x * (int64_t)blockDim.x + threadIdx.x), left = p.n - i;
-	const float factor = clip_factor(p), lr = p.now[0];
 	float g[PACK], w[PACK], m[PACK];
-	const uint64_t stream = stream_of<T>(p);
 	uint64_t random[PACK];
 
-	if (left <= 0 || isnan(factor))
-		return;
 	load_gradient(p.g, i, g, left);
 	load_some(as<const T>(p.p) + i, w, left);
 	load_some(as<const T>(p.m) + i, m, left);
+	const float factor = clip_factor(p), lr = p.now[0];
+	const uint64_t stream = stream_of<T>(p);
+	if (left <= 0 || isnan(factor))
+		return;
 #pragma unroll
 	for (int k = 0; k < PACK; k++) {
 		g[k] = g[k] * factor + (i + k < p.n_decay ? p.weight_decay * w[k] : 0);
@@ -238,20 +244,137 @@ template <typename T> __global__ void sgd_kernel(struct cuda_update p)
 	store_result(as<T>(p.m), i, m, left, random, 1);
 }
 
+/* ---- adam of parameters, moments and gradients in bf16 --------------------------------------------------- */
+
+/* What the elements of a step have in common. */
+struct adam_step {
+	float factor, lr, step, inverse_bias2;
+};
+
+__device__ __forceinline__ float lower(unsigned pair)
+{
+	return __uint_as_float(pair << 16);
+}
+
+__device__ __forceinline__ float upper(unsigned pair)
+{
+	return __uint_as_float(pair & 0xffff0000u);
+}
+
+template <bool COUPLED>
+__device__ __forceinline__ void adam(const struct cuda_update &p, const struct adam_step &s,
+	float decay, float g, float &w, float &m, float &v)
+{
+	float root, inverse;
+
+	g *= s.factor;
+	if (COUPLED)
+		g += decay * w;
+	else
+		w -= s.lr * decay * w;
+	m = p.beta1 * m + p.one_beta1 * g;
+	v = p.beta2 * v + p.one_beta2 * g * g;
+	asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(v * s.inverse_bias2));
+	asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(root + p.eps));
+	w -= s.step * (m * inverse);
+}
+
+/* The upper halves of a and b after stochastic rounding with the lower 16 of their random bits. */
+__device__ __forceinline__ unsigned round_two(
+	float a, float b, uint64_t random_a, uint64_t random_b, bool finite)
+{
+	unsigned bits_a = __float_as_uint(a) + ((unsigned)random_a & 0xffff);
+	unsigned bits_b = __float_as_uint(b) + ((unsigned)random_b & 0xffff);
+
+	if (!finite) {
+		bits_a = raise_by(a, random_a);
+		bits_b = raise_by(b, random_b);
+	}
+	return __byte_perm(bits_a, bits_b, 0x7632); /* selects the upper halves of two words */
+}
+
+/* Two elements of a word; the first n_decay of them decay. */
+template <bool COUPLED>
+__device__ __forceinline__ void adam_pair(const struct cuda_update &p, const struct adam_step &s,
+	int n_decay, uint64_t at, uint64_t stream, unsigned g, unsigned &w, unsigned &m,
+	unsigned &v)
+{
+	const uint64_t random_a = jm_rng_mix(stream ^ at),
+		       random_b = jm_rng_mix(stream ^ (at + JM_RNG_STEP));
+	float wa = lower(w), ma = lower(m), va = lower(v), wb = upper(w), mb = upper(m),
+	      vb = upper(v);
+
+	adam<COUPLED>(p, s, n_decay > 0 ? p.weight_decay : 0, lower(g), wa, ma, va);
+	adam<COUPLED>(p, s, n_decay > 1 ? p.weight_decay : 0, upper(g), wb, mb, vb);
+	/* 0 times a value that is not finite is NaN */
+	const bool finite = (wa + wb) * 0 + (ma + mb) * 0 + (va + vb) * 0 == 0;
+	w = round_two(wa, wb, random_a, random_b, finite);
+	m = round_two(ma, mb, random_a >> 16, random_b >> 16, finite);
+	v = round_two(va, vb, random_a >> 32, random_b >> 32, finite);
+}
+
+__device__ __forceinline__ uint4 *pack_at(const struct cuda_vec &v, int64_t i)
+{
+	return reinterpret_cast<uint4 *>(as<bf16>(v) + i);
+}
+
+__device__ __forceinline__ uint4 load_pack(const struct cuda_vec &v, int64_t i, bool inside)
+{
+	return inside ? *pack_at(v, i) : make_uint4(0, 0, 0, 0);
+}
+
+/* All whole packs. */
+template <bool COUPLED>
+__global__ void __launch_bounds__(THREADS, BLOCKS_BF16) adam_bf16_kernel(struct cuda_update p)
+{
+	const int64_t i = PACK * (blockIdx.x * (int64_t)blockDim.x + threadIdx.x),
+		      decays = p.n_decay - i;
+	const bool inside = i + PACK <= p.n;
+	const uint4 g = load_pack(p.g, i, inside);
+	uint4 w = load_pack(p.p, i, inside), m = load_pack(p.m, i, inside),
+	      v = load_pack(p.v, i, inside);
+	const struct adam_step s = {clip_factor(p), p.now[0], p.now[0] / p.now[1], 1 / p.now[2]};
+	const uint64_t stream = stream_of<bf16>(p);
+	const int n_decay = decays < 0 ? 0 : decays < PACK ? (int)decays : PACK;
+	uint64_t at = (uint64_t)(i + 1) * JM_RNG_STEP;
+
+	if (!inside || isnan(s.factor))
+		return;
+	adam_pair<COUPLED>(p, s, n_decay, at, stream, g.x, w.x, m.x, v.x);
+	adam_pair<COUPLED>(p, s, n_decay - 2, at + 2 * JM_RNG_STEP, stream, g.y, w.y, m.y, v.y);
+	adam_pair<COUPLED>(p, s, n_decay - 4, at + 4 * JM_RNG_STEP, stream, g.z, w.z, m.z, v.z);
+	adam_pair<COUPLED>(p, s, n_decay - 6, at + 6 * JM_RNG_STEP, stream, g.w, w.w, m.w, v.w);
+	*pack_at(p.p, i) = w;
+	*pack_at(p.m, i) = m;
+	*pack_at(p.v, i) = v;
+}
+
+/* ---- starting -------------------------------------------------------------------------------------------- */
+
+template <typename T, bool COUPLED>
+static void adam_of(const struct cuda_update *p, cudaStream_t stream)
+{
+	int64_t done = 0;
+
+	if (sizeof(T) == sizeof(bf16) && p->g.type == CUDA_BF16 && p->n >= PACK) {
+		done = p->n / PACK * PACK;
+		adam_bf16_kernel<COUPLED>
+			<<<blocks_for(done, PACK * THREADS), THREADS, 0, stream>>>(*p);
+	}
+	if (done < p->n)
+		adam_kernel<T, COUPLED>
+			<<<blocks_for(p->n - done, PACK * THREADS), THREADS, 0, stream>>>(*p, done);
+}
+
 template <typename T> static void update_of(const struct cuda_update *p, cudaStream_t stream)
 {
-	unsigned blocks = blocks_for(p->n, PACK * THREADS);
-
 	switch (p->rule) {
 	case CUDA_ADAMW:
-		adam_kernel<T, false><<<blocks, THREADS, 0, stream>>>(*p);
-		break;
+		return adam_of<T, false>(p, stream);
 	case CUDA_ADAM:
-		adam_kernel<T, true><<<blocks, THREADS, 0, stream>>>(*p);
-		break;
+		return adam_of<T, true>(p, stream);
 	case CUDA_SGD:
-		sgd_kernel<T><<<blocks, THREADS, 0, stream>>>(*p);
-		break;
+		sgd_kernel<T><<<blocks_for(p->n, PACK * THREADS), THREADS, 0, stream>>>(*p);
 	}
 }
 
