@@ -77,13 +77,19 @@ static bool may_replace(
 	       c->first == at && root(p, n->in[0])->last == at && !operand_twice(p, n);
 }
 
+/* True if the other nodes of a group begin when the first one has ended, so that it may replace its operand. */
+static bool first_ends(const struct jm_group *group)
+{
+	return group->n_nodes == 1 || group->node[0]->op == JM_OP_ROPE_GRAD;
+}
+
 static void place_over(const struct jm_program *p, int at)
 {
 	const struct jm_node *n = p->unit[at]->group.node[0];
 	int out = jm_op_row(n->op)->place_out;
 	struct jm_cell *c, *r;
 
-	if (p->unit[at]->group.n_nodes > 1 || out < 0 || !n->out[out] ||
+	if (!first_ends(&p->unit[at]->group) || out < 0 || !n->out[out] ||
 		!may_replace(p, n, n->out[out], at))
 		return;
 	c = jm_graph_cell(p->graph, n->out[out]);

@@ -41,17 +41,26 @@ static void place(struct order *o, struct jm_node *n)
 	o->node[o->n++] = n;
 }
 
-/* The linear-wgrad that may join a norm's gradient, node k, and the cast after it (group.c); NULL = there is
- * none. */
+/* The nodes before the linear-wgrad in the groups that end with one (group.c), if node k is the first; 0 = it is not. */
+static int nodes_before_wgrad(const struct jm_graph *g, int k)
+{
+	enum jm_op first = g->node[k]->op;
+	bool cast = k + 1 < g->n_nodes && g->node[k + 1]->op == JM_OP_CAST;
+
+	if (first == JM_OP_ROPE_GRAD)
+		return 1;
+	return cast && (first == JM_OP_LAYERNORM_GRAD || first == JM_OP_RMSNORM_GRAD) ? 2 : 0;
+}
+
+/* The linear-wgrad that may join the group that begins with node k; NULL = there is none. */
 static const struct jm_node *joining_wgrad(const struct jm_graph *g, int k)
 {
-	const struct jm_node *n = k + 2 < g->n_nodes ? g->node[k + 2] : NULL;
-	enum jm_op first = g->node[k]->op;
+	int before = nodes_before_wgrad(g, k);
+	const struct jm_node *n = k + before < g->n_nodes ? g->node[k + before] : NULL;
 
-	if ((first != JM_OP_LAYERNORM_GRAD && first != JM_OP_RMSNORM_GRAD) || !n ||
-		g->node[k + 1]->op != JM_OP_CAST || n->op != JM_OP_LINEAR_WGRAD)
+	if (!before || !n || n->op != JM_OP_LINEAR_WGRAD)
 		return NULL;
-	return n->out[1] && n->in[0] == g->node[k + 1]->out[0] ? n : NULL;
+	return n->out[1] && n->in[0] == g->node[k + before - 1]->out[0] ? n : NULL;
 }
 
 static int order_nodes(struct order *o, struct jm_err *err)

@@ -118,6 +118,16 @@ template <int N, typename T> __device__ __forceinline__ void store(T *p, const f
 	}
 }
 
+/* N elements in the type they have in memory; types of 2 bytes need half the registers of f32. */
+template <int N, typename T> struct alignas(N == 1 ? sizeof(T) : 16) raw {
+	T v[N];
+};
+
+template <int N, typename T> __device__ __forceinline__ void fetch(const T *p, raw<N, T> &ret)
+{
+	ret = *reinterpret_cast<const raw<N, T> *>(p);
+}
+
 template <int N, typename T> __device__ __forceinline__ void store_sum(T *p, float (&v)[N], bool add)
 {
 	if (add) {
@@ -202,6 +212,23 @@ __device__ __forceinline__ float block_max(float x, float *share)
 		share[warp] = x;
 	__syncthreads();
 	return warp_max(lane < warps ? share[lane] : -INFINITY);
+}
+
+/*
+ * The sum of a column of partial[parts,columns] in order, the same in all threads of a warp: that of column
+ * blockIdx.x WARP + threadIdx.y. Blocks are WARP x WARP.
+ */
+__device__ __forceinline__ float part_sum(const float *partial, int parts, int columns)
+{
+	__shared__ float share[WARP][WARP + 1];
+	const int column = blockIdx.x * WARP + threadIdx.x;
+	float sum = 0;
+
+	for (int i = threadIdx.y; column < columns && i < parts; i += WARP)
+		sum += partial[(int64_t)i * columns + column];
+	share[threadIdx.y][threadIdx.x] = sum;
+	__syncthreads();
+	return warp_sum(share[threadIdx.x][threadIdx.y]);
 }
 
 /* ---- starting kernels ------------------------------------------------------------------------ */

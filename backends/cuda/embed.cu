@@ -3,7 +3,7 @@
  * Embedding: y[B,S,C] = rows of table[V,C] by ids[B,S], plus pos[P,C]; and its gradient, which
  * first ranks all tokens by id and position by counting. A block then sums the rows of a fixed number of
  * ranks, id by id, and another kernel adds the parts of ids with more ranks, always in the same order, so
- * that the bits are the same every time. Also rotary positions of x[B,S,heads,D].
+ * that the bits are the same every time.
  */
 #include "common.cuh"
 
@@ -248,55 +248,4 @@ void cuda_embed_grad(const struct cuda_embed_grad *p, cudaStream_t stream)
 
 		packs ? embed_grad_of<PACK, T>(p, stream) : embed_grad_of<1, T>(p, stream);
 	});
-}
-
-/* ---- rotary positions ------------------------------------------------------------------------------------ */
-
-/* A thread turns N pairs (i, i + half) of one head; the heads behind `turned` are copied. */
-template <int N, typename T> __global__ void rope_kernel(struct cuda_rope p)
-{
-	const int half = p.depth / 2, per_head = half / N;
-	const int64_t at = blockIdx.x * (int64_t)p.heads * p.depth;
-	const float *cosine = p.angles + blockIdx.x % p.seq * half, *sine = cosine + p.seq * half;
-
-	for (int u = threadIdx.x; u < p.heads * per_head; u += blockDim.x) {
-		const int head = u / per_head, i = u % per_head * N;
-		const T *x = as<const T>(p.x) + at + head * p.depth + i;
-		T *y = as<T>(p.y) + at + head * p.depth + i;
-		float a[N], b[N];
-
-		load(x, a);
-		load(x + half, b);
-		if (head < p.turned) {
-			float c[N], s[N];
-
-			load(cosine + i, c);
-			load(sine + i, s);
-#pragma unroll
-			for (int k = 0; k < N; k++) {
-				float t = p.inverse ? -s[k] : s[k], was = a[k];
-
-				a[k] = was * c[k] - b[k] * t;
-				b[k] = b[k] * c[k] + was * t;
-			}
-		} else if (x == y && !p.accumulate) {
-			continue;
-		}
-		store_sum(y, a, p.accumulate);
-		store_sum(y + half, b, p.accumulate);
-	}
-}
-
-template <int N> static void rope_of(const struct cuda_rope *p, cudaStream_t stream)
-{
-	int threads = threads_for(p->heads * (p->depth / 2 / N), THREADS);
-
-	with_type(p->x, [&](auto t) {
-		rope_kernel<N, decltype(t)><<<(unsigned)p->tokens, threads, 0, stream>>>(*p);
-	});
-}
-
-void cuda_rope(const struct cuda_rope *p, cudaStream_t stream)
-{
-	p->depth % (2 * PACK) == 0 ? rope_of<PACK>(p, stream) : rope_of<1>(p, stream);
 }

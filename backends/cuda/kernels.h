@@ -108,7 +108,7 @@ struct cuda_norm_grad {
 	float *sums; /* [width]: the sum of copy over the rows; NULL = none */
 	bool add_dx, add_dgamma, add_dbeta, add_sums;
 	int blocks;
-	float *partial; /* [blocks,2,width]; with sums [blocks,3,width] */
+	float *partial; /* [blocks,vectors,width]: the sums for dgamma, in layer norm for dbeta, with sums for these */
 };
 int cuda_norm_grad_blocks(int processors, int64_t rows, int64_t width);
 bool cuda_norm_grad_knows(const struct cuda_norm_grad *p);
@@ -144,6 +144,8 @@ struct cuda_batch_sum {
 };
 void cuda_batch_sum(const struct cuda_batch_sum *p, cudaStream_t stream);
 
+/* ---- rope.cu ------------------------------------------------------------------------------------------- */
+
 /* angles: cosines, then sines, [seq,depth/2] each. x and y have one type and may be the same
  * memory. */
 struct cuda_rope {
@@ -152,7 +154,14 @@ struct cuda_rope {
 	struct cuda_vec x, y;
 	const float *angles;
 	bool inverse, accumulate;
+	float *sums; /* [heads depth]: the sum of y over the tokens; NULL = none */
+	bool add_sums;
+	int blocks;
+	float *partial; /* [blocks,heads depth]: scratch of sums */
 };
+/* True if there is a kernel that also sums. */
+bool cuda_rope_sums(const struct cuda_rope *p);
+int cuda_rope_blocks(int processors, const struct cuda_rope *p);
 void cuda_rope(const struct cuda_rope *p, cudaStream_t stream);
 
 /* ---- loss.cu ------------------------------------------------------------------------------------------- */

@@ -3,13 +3,13 @@
  * Layer norm and RMS norm of x[rows,width], optionally after an add, and their gradients. A block
  * handles one row at a time. For the gradients of gamma and beta each block sums its rows in
  * registers and writes partial[blocks,2,width], which a second kernel sums in order; with the
- * gradient of a bias, which is the sum of the result in 16 bits, partial[blocks,3,width].
+ * gradient of a bias, which is the sum of the result in 16 bits, partial[blocks,3,width]. RMS norm has
+ * one vector less.
  */
 #include "common.cuh"
 
 #define MOST_THREADS 512
-#define PER_SM	     1024 /* threads of the gradient that fit a multiprocessor */
-#define COLUMNS	     32	  /* per block of the second kernel */
+#define PER_SM	     512 /* threads of the gradient that fit a multiprocessor, limited by registers */
 #define MOST_SUMMED  16 /* elements of a row that a thread sums in registers without spilling them */
 
 /* ---- forward ------------------------------------------------------------------------------------------ */
@@ -109,6 +109,7 @@ void cuda_norm(const struct cuda_norm *p, cudaStream_t stream)
 
 /* ---- backward ----------------------------------------------------------------------------------------- */
 
+/* As block_sum, of two values, with one barrier: `share` may be reused after the barrier of another call. */
 __device__ __forceinline__ float2 block_sum_two(float2 x, float2 *share)
 {
 	int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, warps = blockDim.x / WARP;
@@ -116,7 +117,6 @@ __device__ __forceinline__ float2 block_sum_two(float2 x, float2 *share)
 	x = make_float2(warp_sum(x.x), warp_sum(x.y));
 	if (warps == 1)
 		return x;
-	__syncthreads();
 	if (lane == 0)
 		share[warp] = x;
 	__syncthreads();
@@ -144,105 +144,201 @@ __device__ __forceinline__ float rounded(enum cuda_type type, float x)
 				  : x;
 }
 
-/* Each thread handles R packs of a row. V: the vectors of partial; the third one has the sums of `copy`. */
-template <int N, int R, int V, typename C, typename A>
-__global__ void __launch_bounds__(MOST_THREADS) norm_grad_kernel(struct cuda_norm_grad p)
+/* R packs of a row, in the types that they have in memory. */
+template <int N, int R, typename C, typename A> struct row_part {
+	raw<N, C> dy[R];
+	raw<N, A> x[R], dx[R]; /* dx: what the result is added to */
+	float mean, rstd;
+
+	/* Wide rows leave no registers for the next row, the widest none for values that are used late. */
+	static constexpr bool ahead = N * R <= PACK, narrow = N * R <= 2 * PACK;
+};
+
+/* The sums of a thread's columns over rows. */
+template <int N, int R> struct column_sums {
+	float dgamma[R][N], dbeta[R][N], copy[R][N];
+};
+
+/* Calls f(r, i) for the thread's packs r of a row, which begin at element i. */
+template <int N, int R, class F> __device__ __forceinline__ void over_packs(int64_t width, F f)
 {
-	__shared__ float2 share[WARP];
-	const int step = N * blockDim.x, first = N * threadIdx.x;
-	float dgamma[R][N] = {}, dbeta[R][N] = {}, sums[R][N] = {};
-
-	for (int64_t row = blockIdx.x; row < p.rows; row += gridDim.x) {
-		const int64_t at = row * p.width;
-		const float rstd = p.rstd[row], mean = p.mean ? p.mean[row] : 0;
-		float g[R][N], h[R][N];
-		float2 sum = make_float2(0, 0);
-#pragma unroll
-		for (int r = 0; r < R; r++) {
-			const int i = first + r * step;
-			float gamma[N];
-
-			if (i >= p.width)
-				break;
-			load(as<const C>(p.dy) + at + i, g[r]);
-			load(as<const A>(p.x) + at + i, h[r]);
-			load(p.gamma + i, gamma);
-#pragma unroll
-			for (int k = 0; k < N; k++) {
-				h[r][k] = (h[r][k] - mean) * rstd;
-				dgamma[r][k] += g[r][k] * h[r][k];
-				dbeta[r][k] += g[r][k];
-				g[r][k] *= gamma[k];
-				sum.x += g[r][k];
-				sum.y += g[r][k] * h[r][k];
-			}
-		}
-		sum = block_sum_two(sum, share);
-		const float mean_g = p.mean ? sum.x / p.width : 0, mean_gh = sum.y / p.width;
-#pragma unroll
-		for (int r = 0; r < R; r++) {
-			const int i = first + r * step;
-
-			if (i >= p.width)
-				break;
-#pragma unroll
-			for (int k = 0; k < N; k++)
-				g[r][k] = rstd * (g[r][k] - mean_g - h[r][k] * mean_gh);
-			if (p.dx.data)
-				store_sum(as<A>(p.dx) + at + i, g[r], p.add_dx);
-			if (p.copy.data)
-				store_as(p.copy, at + i, g[r]);
-			if constexpr (V > 2) {
-#pragma unroll
-				for (int k = 0; k < N; k++)
-					sums[r][k] += rounded(p.copy.type, g[r][k]);
-			}
-		}
-	}
 #pragma unroll
 	for (int r = 0; r < R; r++) {
-		const int i = first + r * step;
-		float *to = p.partial + V * blockIdx.x * p.width + i;
+		const int i = N * (threadIdx.x + r * blockDim.x);
 
-		if (i >= p.width)
+		if (i >= width)
 			break;
-		store(to, dgamma[r]);
-		store(to + p.width, dbeta[r]);
-		if constexpr (V > 2)
-			store(to + 2 * p.width, sums[r]);
+		f(r, i);
 	}
+}
+
+template <int N, int R, typename C, typename A>
+__device__ __forceinline__ void load_row(
+	const struct cuda_norm_grad &p, int64_t row, struct row_part<N, R, C, A> &ret)
+{
+	if (row >= p.rows)
+		return;
+	ret.rstd = p.rstd[row];
+	ret.mean = p.mean ? p.mean[row] : 0;
+	over_packs<N, R>(p.width, [&](int r, int i) {
+		const int64_t at = row * p.width + i;
+
+		fetch(as<const C>(p.dy) + at, ret.dy[r]);
+		fetch(as<const A>(p.x) + at, ret.x[r]);
+		if (ret.narrow && p.add_dx)
+			fetch(as<const A>(p.dx) + at, ret.dx[r]);
+	});
+}
+
+/* gamma of a thread's columns, in registers where rows are narrow. */
+template <int N, int R> struct factors {
+	static constexpr bool kept = N * R <= 2 * PACK;
+	float gamma[kept ? R : 1][N];
+
+	__device__ __forceinline__ void get(const float *from, int r, float (&ret)[N]) const
+	{
+		if constexpr (kept) {
+#pragma unroll
+			for (int k = 0; k < N; k++)
+				ret[k] = gamma[r][k];
+		} else {
+			load(from, ret);
+		}
+	}
+};
+
+/* Adds the row to dgamma and dbeta; returns the thread's share of the sums of dy gamma and dy gamma x_hat. */
+template <int N, int R, typename C, typename A>
+__device__ __forceinline__ float2 add_products(const struct cuda_norm_grad &p,
+	const struct row_part<N, R, C, A> &row, const struct factors<N, R> &factors,
+	struct column_sums<N, R> &sums)
+{
+	float2 ret = make_float2(0, 0);
+
+	over_packs<N, R>(p.width, [&](int r, int i) {
+		float gamma[N];
+
+		factors.get(p.gamma + i, r, gamma);
+#pragma unroll
+		for (int k = 0; k < N; k++) {
+			const float dy = (float)row.dy[r].v[k], g = dy * gamma[k];
+			const float x_hat = ((float)row.x[r].v[k] - row.mean) * row.rstd;
+
+			sums.dgamma[r][k] += dy * x_hat;
+			sums.dbeta[r][k] += dy;
+			ret.x += g;
+			ret.y += g * x_hat;
+		}
+	});
+	return ret;
+}
+
+/* Writes dx and its copy. mean_g, mean_gx: the means over the row of dy gamma (0 in RMS norm) and of
+ * dy gamma x_hat. */
+template <int N, int R, bool SUMS, typename C, typename A>
+__device__ __forceinline__ void write_row(const struct cuda_norm_grad &p, int64_t at,
+	const struct row_part<N, R, C, A> &row, const struct factors<N, R> &factors, float mean_g,
+	float mean_gx, struct column_sums<N, R> &sums)
+{
+	over_packs<N, R>(p.width, [&](int r, int i) {
+		raw<N, A> old = row.dx[r];
+		float gamma[N], v[N];
+
+		factors.get(p.gamma + i, r, gamma);
+		if (!row.narrow && p.add_dx)
+			fetch(as<const A>(p.dx) + at + i, old);
+#pragma unroll
+		for (int k = 0; k < N; k++) {
+			const float x_hat = ((float)row.x[r].v[k] - row.mean) * row.rstd;
+
+			v[k] = row.rstd *
+			       ((float)row.dy[r].v[k] * gamma[k] - mean_g - x_hat * mean_gx);
+			if (p.add_dx)
+				v[k] += (float)old.v[k];
+		}
+		if (p.dx.data)
+			store(as<A>(p.dx) + at + i, v);
+		if (p.copy.data)
+			store_as(p.copy, at + i, v);
+		if constexpr (SUMS) {
+#pragma unroll
+			for (int k = 0; k < N; k++)
+				sums.copy[r][k] += rounded(p.copy.type, v[k]);
+		}
+	});
+}
+
+/* The vectors of partial; dbeta exists in layer norm only. */
+static __host__ __device__ __forceinline__ int vectors_of(const struct cuda_norm_grad &p)
+{
+	return 1 + (p.mean != NULL) + (p.sums != NULL);
+}
+
+template <int N, int R, bool SUMS>
+__device__ __forceinline__ void leave_sums(
+	const struct cuda_norm_grad &p, const struct column_sums<N, R> &sums)
+{
+	over_packs<N, R>(p.width, [&](int r, int i) {
+		float *to = p.partial + vectors_of(p) * blockIdx.x * p.width + i;
+
+		store(to, sums.dgamma[r]);
+		if (p.mean)
+			store(to += p.width, sums.dbeta[r]);
+		if constexpr (SUMS)
+			store(to + p.width, sums.copy[r]);
+	});
+}
+
+/* Each thread handles R packs of every gridDim.x-th row, and loads those of the next row before it waits
+ * for the others. */
+template <int N, int R, bool SUMS, typename C, typename A>
+__global__ void __launch_bounds__(MOST_THREADS) norm_grad_kernel(struct cuda_norm_grad p)
+{
+	__shared__ float2 share[2][WARP];
+	struct row_part<N, R, C, A> now, next;
+	struct column_sums<N, R> sums = {};
+	struct factors<N, R> factors;
+	int turn = 0;
+
+	if constexpr (factors.kept)
+		over_packs<N, R>(
+			p.width, [&](int r, int i) { load(p.gamma + i, factors.gamma[r]); });
+	if constexpr (now.ahead)
+		load_row(p, blockIdx.x, next);
+	for (int64_t row = blockIdx.x; row < p.rows; row += gridDim.x, turn ^= 1) {
+		if constexpr (now.ahead)
+			now = next;
+		load_row(p, now.ahead ? row + gridDim.x : row, now.ahead ? next : now);
+		const float2 sum = block_sum_two(add_products(p, now, factors, sums), share[turn]);
+
+		write_row<N, R, SUMS>(p, row * p.width, now, factors, p.mean ? sum.x / p.width : 0,
+			sum.y / p.width, sums);
+	}
+	leave_sums<N, R, SUMS>(p, sums);
 }
 
 /* Stores or adds element i of the first, second or third vector. */
 __device__ __forceinline__ void finish(
 	const struct cuda_norm_grad &p, int vector, int64_t i, float sum)
 {
-	float *to = vector == 0 ? p.dgamma : vector == 1 ? p.dbeta : p.sums;
-	const bool add = vector == 0 ? p.add_dgamma : vector == 1 ? p.add_dbeta : p.add_sums;
+	const bool beta = vector == 1 && p.mean;
+	float *to = vector == 0 ? p.dgamma : beta ? p.dbeta : p.sums;
+	const bool add = vector == 0 ? p.add_dgamma : beta ? p.add_dbeta : p.add_sums;
 
 	if (to)
 		to[i] = sum + (add ? to[i] : 0);
 }
 
-/* Sums the columns of partial[blocks,columns]; the threads of one column are COLUMNS apart. */
 __global__ void norm_columns_kernel(struct cuda_norm_grad p, int columns)
 {
-	__shared__ float share[COLUMNS][COLUMNS + 1];
-	const int column = blockIdx.x * COLUMNS + threadIdx.x,
-		  mine = blockIdx.x * COLUMNS + threadIdx.y;
-	const bool there = column < columns;
-	float sum = 0;
+	const int column = blockIdx.x * WARP + threadIdx.y;
+	const float sum = part_sum(p.partial, p.blocks, columns);
 
-	for (int b = threadIdx.y; there && b < p.blocks; b += COLUMNS)
-		sum += p.partial[(int64_t)b * columns + column];
-	share[threadIdx.y][threadIdx.x] = sum;
-	__syncthreads();
-	sum = warp_sum(share[threadIdx.x][threadIdx.y]);
-	if (threadIdx.x == 0 && mine < columns)
-		finish(p, (int)(mine / p.width), mine % p.width, sum);
+	if (threadIdx.x == 0 && column < columns)
+		finish(p, (int)(column / p.width), column % p.width, sum);
 }
 
-template <int N, int R, int V>
+template <int N, int R, bool SUMS>
 static void norm_grad_typed(const struct cuda_norm_grad *p, cudaStream_t stream)
 {
 	int threads = threads_for((p->width + N * R - 1) / (N * R), MOST_THREADS);
@@ -251,9 +347,10 @@ static void norm_grad_typed(const struct cuda_norm_grad *p, cudaStream_t stream)
 		using T = decltype(t);
 
 		if (p->x.type == p->dy.type)
-			norm_grad_kernel<N, R, V, T, T><<<p->blocks, threads, 0, stream>>>(*p);
+			norm_grad_kernel<N, R, SUMS, T, T><<<p->blocks, threads, 0, stream>>>(*p);
 		else
-			norm_grad_kernel<N, R, V, T, float><<<p->blocks, threads, 0, stream>>>(*p);
+			norm_grad_kernel<N, R, SUMS, T, float>
+				<<<p->blocks, threads, 0, stream>>>(*p);
 	});
 }
 
@@ -262,15 +359,15 @@ static void norm_grad_of(const struct cuda_norm_grad *p, cudaStream_t stream)
 {
 	if constexpr (N * R <= MOST_SUMMED)
 		if (p->sums)
-			return norm_grad_typed<N, R, 3>(p, stream);
-	norm_grad_typed<N, R, 2>(p, stream);
+			return norm_grad_typed<N, R, true>(p, stream);
+	norm_grad_typed<N, R, false>(p, stream);
 }
 
 static int grad_threads(int64_t width)
 {
 	if (width % PACK)
 		return threads_for((width + 3) / 4, MOST_THREADS);
-	if (width <= PACK * 256)
+	if (width <= PACK * MOST_THREADS)
 		return threads_for(width / PACK, MOST_THREADS);
 	return threads_for((width + 2 * PACK - 1) / (2 * PACK), MOST_THREADS);
 }
@@ -294,14 +391,14 @@ void cuda_norm_grad(const struct cuda_norm_grad *p, cudaStream_t stream)
 {
 	if (p->width % PACK)
 		norm_grad_of<1, 4>(p, stream);
-	else if (p->width <= PACK * 256)
+	else if (p->width <= PACK * MOST_THREADS)
 		norm_grad_of<PACK, 1>(p, stream);
 	else if (p->width <= PACK * 2 * MOST_THREADS)
 		norm_grad_of<PACK, 2>(p, stream);
 	else
 		norm_grad_of<PACK, 4>(p, stream);
-	const int columns = (p->sums ? 3 : 2) * (int)p->width;
+	const int columns = vectors_of(*p) * (int)p->width;
 
-	norm_columns_kernel<<<blocks_for(columns, COLUMNS), dim3(COLUMNS, COLUMNS), 0, stream>>>(
+	norm_columns_kernel<<<blocks_for(columns, WARP), dim3(WARP, WARP), 0, stream>>>(
 		*p, columns);
 }

@@ -14,6 +14,7 @@ static const struct cuda_op *const tables[] = {
 	cuda_ops_norm,
 	cuda_ops_pointwise,
 	cuda_ops_quantize,
+	cuda_ops_rope,
 	cuda_ops_tokens,
 	cuda_ops_update,
 };

@@ -144,7 +144,8 @@ static int takes_grad(struct cuda_dev *dev, const struct jm_group *group, struct
 static size_t scratch_grad(struct cuda_dev *dev, const struct jm_group *group)
 {
 	struct cuda_norm_grad p = grad_of(dev, group->node[0]);
-	size_t vectors = wgrad_of(group) ? 3 : 2;
+	bool centred = group->node[0]->op == JM_OP_LAYERNORM_GRAD;
+	size_t vectors = (centred ? 2 : 1) + (wgrad_of(group) ? 1 : 0);
 
 	return (size_t)p.blocks * vectors * (size_t)p.width * sizeof(float);
 }

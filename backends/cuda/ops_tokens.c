@@ -2,7 +2,6 @@
 /* Ops on sequences of tokens other than products and attention: turns nodes into arguments of
  * embed.cu and tokens.cu. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "cuda.h"
 
@@ -114,133 +113,6 @@ static int run_embed_grad(struct cuda_dev *dev, const struct cuda_exec *exec, st
 	return 0;
 }
 
-/* ---- rotary positions ------------------------------------------------------------------------------------- */
-
-/* The angles that the device keeps for each sequence length, width of a head and theta. */
-struct cuda_angles {
-	struct cuda_angles *next;
-	int64_t seq, half;
-	double theta;
-	float *data;
-};
-
-static int make_angles(struct cuda_dev *dev, struct cuda_angles *a, struct jm_err *err)
-{
-	size_t count = (size_t)(2 * a->seq * a->half);
-	float *host = malloc(count * sizeof *host);
-	int code = 0;
-
-	a->data = cuda_keep(dev, count * sizeof *host);
-	if (!host || !a->data) {
-		free(host);
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for the angles of rope.");
-	}
-	for (int64_t s = 0; s < a->seq; s++) {
-		for (int64_t i = 0; i < a->half; i++) {
-			double angle = (double)s * pow(a->theta, -(double)i / (double)a->half);
-
-			host[s * a->half + i] = (float)cos(angle);
-			host[(a->seq + s) * a->half + i] = (float)sin(angle);
-		}
-	}
-	code = cuda_check(dev,
-		cudaMemcpy(a->data, host, count * sizeof *host, cudaMemcpyHostToDevice),
-		"Copying the angles of rope", err);
-	free(host);
-	return code;
-}
-
-static int angles_of(
-	struct cuda_dev *dev, const struct cuda_angles *want, float **ret, struct jm_err *err)
-{
-	struct cuda_angles *a;
-	int code;
-
-	for (a = dev->angles; a; a = a->next)
-		if (a->seq == want->seq && a->half == want->half && a->theta == want->theta) {
-			*ret = a->data;
-			return 0;
-		}
-	a = malloc(sizeof *a);
-	if (!a)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for the angles of rope.");
-	*a = *want;
-	code = make_angles(dev, a, err);
-	if (code) {
-		free(a);
-		return code;
-	}
-	a->next = dev->angles;
-	dev->angles = a;
-	*ret = a->data;
-	return 0;
-}
-
-void cuda_angles_free(struct cuda_dev *dev)
-{
-	while (dev->angles) {
-		struct cuda_angles *next = dev->angles->next;
-
-		free(dev->angles);
-		dev->angles = next;
-	}
-}
-
-static int heads_of(const struct jm_node *n)
-{
-	return n->attr.rope.heads + 2 * n->attr.rope.kv_heads;
-}
-
-static int takes_rope(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
-{
-	const struct jm_node *n = group->node[0];
-
-	(void)dev;
-	if (n->in[1])
-		return jm_err_set(err, JM_ENOSUP,
-			"The rope of backend cuda supports positions counted from 0 only, not "
-			"given ones.");
-	if (n->in[0]->rank != 3 || jm_tensor_width(n->in[0]) % (2 * (int64_t)heads_of(n)) ||
-		n->in[0]->type != n->out[0]->type)
-		return no_types(n, err);
-	return 0;
-}
-
-static int build_rope(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
-{
-	const struct jm_node *n = &exec->node[0];
-	struct cuda_angles want = {.seq = n->in[0]->dim[1],
-		.half = jm_tensor_width(n->in[0]) / heads_of(n) / 2,
-		.theta = n->attr.rope.theta};
-	float *angles = NULL;
-	int code = angles_of(dev, &want, &angles, err);
-
-	if (!code)
-		exec->own = angles;
-	return code;
-}
-
-static int run_rope(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
-{
-	const struct jm_node *n = &exec->node[0];
-	struct cuda_rope p = {
-		.tokens = jm_tensor_rows(n->in[0]),
-		.seq = n->in[0]->dim[1],
-		.heads = heads_of(n),
-		.turned = n->attr.rope.heads + n->attr.rope.kv_heads,
-		.depth = (int)(jm_tensor_width(n->in[0]) / heads_of(n)),
-		.x = cuda_vec(n->in[0]),
-		.y = cuda_vec(n->out[0]),
-		.angles = exec->own,
-		.inverse = n->op == JM_OP_ROPE_GRAD,
-		.accumulate = cuda_adds(n, 0),
-	};
-
-	(void)err;
-	cuda_rope(&p, dev->stream);
-	return 0;
-}
-
 /* ---- images to sequences, the first token of each sequence ----------------------------------- */
 
 static const struct jm_layout channels_last = {.rank = 4, .order = {0, 2, 3, 1}};
@@ -340,8 +212,6 @@ const struct cuda_op cuda_ops_tokens[] = {
 	{{JM_OP_EMBED}, 1, takes_embed, NULL, NULL, NULL, run_embed, NULL},
 	{{JM_OP_EMBED_GRAD}, 1, takes_gradients, NULL, scratch_embed_grad, NULL, run_embed_grad,
 		NULL},
-	{{JM_OP_ROPE}, 1, takes_rope, NULL, NULL, build_rope, run_rope, NULL},
-	{{JM_OP_ROPE_GRAD}, 1, takes_rope, NULL, NULL, build_rope, run_rope, NULL},
 	{{JM_OP_TOKENS}, 1, takes_tokens, choices_tokens, NULL, NULL, run_tokens, NULL},
 	{{JM_OP_TOKENS_GRAD}, 1, takes_tokens, choices_tokens, NULL, NULL, run_tokens, NULL},
 	{{JM_OP_FIRST}, 1, takes_first, NULL, NULL, NULL, run_first, NULL},

@@ -50,16 +50,6 @@ __device__ __forceinline__ int64_t row_step()
 	return (int64_t)gridDim.y * blockDim.y;
 }
 
-/* N elements in the type they have in memory; types of 2 bytes need half the registers of f32. */
-template <int N, typename T> struct alignas(N == 1 ? sizeof(T) : 16) raw {
-	T v[N];
-};
-
-template <int N, typename T> __device__ __forceinline__ void fetch(const T *p, raw<N, T> &ret)
-{
-	ret = *reinterpret_cast<const raw<N, T> *>(p);
-}
-
 /*
  * Calls get(row, part), then use(row, part) for all rows of a thread, U rows at a time. All U loads
  * are issued before the first value is used, which hides the latency of memory; the compiler cannot

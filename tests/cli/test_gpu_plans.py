@@ -69,11 +69,16 @@ def kinds(p):
 
 
 @pytest.mark.parametrize("words", [["--keep-all"], ["--keep-most"], []], ids=["all", "most", "less"])
-def test_norms_sum_the_gradients_of_biases(env, words):
-    """12 layers: the biases of the two products whose results are added to the residual stream."""
-    plans = kinds(plan(env, *GPT, *words, "--graph"))
-    assert plans["layernorm-grad + cast + linear-wgrad"] == 2 * 12
-    assert plans["linear-wgrad"] == 2 * 12 and not plans["layernorm-grad + cast"]
+@pytest.mark.parametrize("positions", ["learned", "rotary"])
+def test_gradients_of_biases_are_sums_of_the_kernels_before(env, words, positions):
+    """12 layers. Norms' gradients: the biases of the two products whose results are added to the residual stream; rope's: that
+    of queries, keys and values. rope works in place, also with sums."""
+    p = plan(env, *GPT, "--positions", positions, *words, "--graph")
+    plans, alone = kinds(p), 0 if positions == "rotary" else 12
+    assert plans["layernorm-grad + cast + linear-wgrad"] == 2 * 12 and not plans["layernorm-grad + cast"]
+    assert plans["rope-grad + linear-wgrad"] == 12 - alone and plans["linear-wgrad"] == 12 + alone
+    turns = [n for group in p["graph"] for n in group["nodes"] if n["op"] in ("rope", "rope-grad")]
+    assert len(turns) == 2 * (12 - alone) and all(n["in"][0]["offset"] == n["out"][0]["offset"] for n in turns)
 
 
 @pytest.mark.parametrize("model, copied, kept", [(GPT, 12 * 12 * 768 * 768, 1), (LLAMA, None, 0)], ids=["gpt", "llama"])
