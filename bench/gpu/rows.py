@@ -6,8 +6,8 @@
 
 All PyTorch programs compile at the same time, while the command of --meanwhile runs; each then waits for its row (turn.py).
 A row is joulemark, PyTorch, joulemark and joulemark --fast, with nothing else on the card. Rows of 8 G parameters need the
-whole memory of a GPU: their programs start when it is their turn, and find the compiled code in PyTorch's cache; joulemark's
-second run is omitted there, because its start takes longer than the run. Calls for two cards of one machine (CUDA_VISIBLE_DEVICES)
+whole memory of a GPU, so name them last: their programs start when it is their turn, and find the compiled code in PyTorch's
+cache; joulemark's second run is omitted there, because its start takes longer than the run. Calls for two cards of one machine (CUDA_VISIBLE_DEVICES)
 wait for each other with --after.
 FOLDER gets the records, what PyTorch printed, and rows.json, which `bench/table.py --gpu-rows` puts into docs/speed_gpu.json.
 JM_BIN names the program, JM_BACKENDS its plug-ins.
@@ -182,9 +182,9 @@ def start(given, names):
     waiting, caching = {}, []
     for name in names:
         row = ROWS[name]
-        if row.get("alone"):  # two layers compile the same code as all
+        if row.get("alone"):  # two layers compile the same code as all; the program is ended before its first step
             words = [word.replace("layers=32", "layers=2") for word in words_of(row, 1)]
-            caching.append(Peer(given.folder, f"{name}.two-layers", words, waits=False))
+            caching.append(Peer(given.folder, f"{name}.two-layers", words))
         elif row.get("compiles", row["peer"]):
             waiting[name] = Peer(given.folder, name, words_of(row, given.seconds))
     return waiting, caching
@@ -200,6 +200,7 @@ def compile_all(given, names):
     for peer in [*waiting.values(), *caching]:
         if not peer.is_ready():
             print(f"{peer.name}: PyTorch has not compiled within {given.compile_limit} s", flush=True)
+        if peer in caching or not peer.is_ready():
             peer.end()
     if meanwhile:
         meanwhile.wait()
@@ -227,8 +228,7 @@ def main():
     unknown = [name for name in given.rows if name not in ROWS]
     if unknown:
         parser.error(f"There is no row {', '.join(unknown)}; rows are {', '.join(ROWS)}.")
-    # what takes all memory comes last, when no program waits
-    names = sorted(given.rows or ROWS, key=lambda name: ROWS[name].get("alone", False) or ROWS[name].get("largest", False))
+    names = given.rows or list(ROWS)
     given.folder.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends the programs, too
     given.begun, found = time.time(), []
