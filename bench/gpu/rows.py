@@ -7,8 +7,8 @@
 All PyTorch programs compile at the same time, while the command of --meanwhile runs; each then waits for its row (turn.py).
 A row is joulemark, PyTorch, joulemark and joulemark --fast, with nothing else on the card. Rows of 8 G parameters need the
 whole memory of a GPU, so name them last: their programs start when it is their turn, and find the compiled code in PyTorch's
-cache; joulemark's second run is omitted there, because its start takes longer than the run. Calls for two cards of one machine (CUDA_VISIBLE_DEVICES)
-wait for each other with --after.
+cache; joulemark's second run is omitted there, because its start takes longer than the run. Calls for two cards of one machine
+(CUDA_VISIBLE_DEVICES) wait for each other with --after.
 FOLDER gets the records, what PyTorch printed, and rows.json, which `bench/table.py --gpu-rows` puts into docs/speed_gpu.json.
 JM_BIN names the program, JM_BACKENDS its plug-ins.
 """
