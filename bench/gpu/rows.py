@@ -53,6 +53,8 @@ ROWS = {
     "gpt-117m": text("gpt-117m", 32, 1024, "bf16", 1.15, "gpt-117m --batch 32", "gpt 32 1024 SECONDS attention=cudnn"),
     "gpt-800m": text("gpt-800m", 8, 2048, "bf16", 1.15, "gpt-800m --batch 8", f"gpt 8 2048 SECONDS attention=cudnn {TORCH_800M}"),
     "llama": text("llama", 8, 2048, "bf16", 1.12, f"llama {LLAMA} --batch 8", f"llama 8 2048 SECONDS attention=cudnn {TORCH_LLAMA}"),
+    "gpt-800m-fp8": text("gpt-800m", 8, 2048, "fp8", None, "gpt-800m --batch 8", ""),
+    "llama-fp8": text("llama", 8, 2048, "fp8", None, f"llama {LLAMA} --batch 8", ""),
     "gemm": {"workload": "gemm", "batch": "8192 x 8192 x 8192", "precision": "bf16", "unit": "product", "aim": 1.0,
              "own": "gemm --m 8192 --n 8192 --k 8192", "peer": "gemm_torch.py 8192 SECONDS", "compiles": False},
     "llama3-8b": text("llama3-8b", 1, 2048, "bf16-true", 1.1, "llama3-8b --lr 1e-4 --batch 1",
@@ -130,8 +132,8 @@ def own_figures(record):
 def own(given, name, row, run):
     """The record of one run of joulemark, `1`, `2` or `fast`; None where it failed."""
     path = given.folder / f"{name}.{run}.json"
-    words = [os.environ.get("JM_BIN", "build/joulemark"), "run", *row["own"].split(), "--precision", row["precision"],
-             "--device", "cuda:0", "--warmup", "1s", "--seconds", str(given.seconds), "--json", str(path)]
+    words = [os.environ.get("JM_BIN", "build/joulemark"), "run", *row["own"].split(), *given.own.split(),
+             "--precision", row["precision"], "--device", "cuda:0", "--warmup", "1s", "--seconds", str(given.seconds), "--json", str(path)]
     try:
         with path.with_suffix(".txt").open("w") as said:
             subprocess.run(words + ["--fast"] * (run == "fast"), stdout=said, stderr=said, timeout=120 + 4 * given.seconds, check=False)
@@ -152,12 +154,14 @@ def show(given, name, figures):
           f"{(figures['peak_bytes'] or 0) / 1e9:6.2f} GB{'' if figures.get('verified', True) else '  WRONG RESULT'}", flush=True)
 
 
-def describe(row, record, theirs):
-    """What the page says of a row beside its figures."""
+def describe(row, record, theirs, options=""):
+    """What the page says of a row beside its figures; options: those that were added to the row's own."""
     kept = {key: row[key] for key in ("workload", "batch", "precision", "unit", "aim", "short") if row.get(key)}
     if row.get("largest"):
         both = f" beside {row['batch']}, the largest of each" if theirs else ", the largest"
         kept["batch"] = f"{record['plan']['batch']} x 2048{both}"
+    if options:
+        kept["note"] = f", `{options}`"
     return kept | {"gpu": re.search(r"NVIDIA (\S+)", record["ran_on"]["name"]).group(1), "uuid": record["ran_on"]["uuid"],
                    "date": datetime.date.today().isoformat(), "parameters": (record.get("plan") or {}).get("parameters")}
 
@@ -174,7 +178,7 @@ def measure(given, name, row, peer):
     if not runs:
         return None
     found = {"joulemark": [own_figures(r) for r in runs], "fast": [own_figures(fast)] if fast else [], "pytorch": theirs}
-    return describe(row, runs[0], theirs) | {key: value for key, value in found.items() if value}
+    return describe(row, runs[0], theirs, given.own) | {key: value for key, value in found.items() if value}
 
 
 def start(given, names):
@@ -220,6 +224,7 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("rows", nargs="*", metavar="ROW", help=", ".join(ROWS))
     parser.add_argument("--seconds", type=int, default=3, help="length of a run, and of PyTorch's windows together")
+    parser.add_argument("--own", default="", metavar="OPTIONS", help="further options of joulemark: --own=--keep-all")
     parser.add_argument("--meanwhile", help="a shell command that runs while PyTorch compiles")
     parser.add_argument("--after", type=pathlib.Path, metavar="FILE",
                         help="begin with the first row when FILE exists: FOLDER/compiled of another call")

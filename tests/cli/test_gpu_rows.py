@@ -48,7 +48,7 @@ OWN = """
     import json, os, sys
     words, mode = sys.argv[1:], "fast" if "--fast" in sys.argv else "default"
     with open(os.environ["LOG"], "a") as log:
-        log.write(f"joulemark {mode}\\n")
+        log.write(f"joulemark {mode}{' all' * ('--keep-all' in words)}\\n")
     json.dump({"status": "ok", "throughput": 1200.5, "items": 2401, "unit": "token", "total": {"joules_measured": 1000}, "verified": True,
                "plan": {"peak_bytes": 5, "parameters": 3, "batch": 4}, "ran_on": {"name": "NVIDIA H100 80GB", "uuid": "%s"}},
               open(words[words.index("--json") + 1], "w"))
@@ -120,6 +120,14 @@ def test_calls_for_two_cards_begin_together(bench):
                     "--meanwhile", f"(sleep 0.6; echo other >>$LOG; touch {other}) >/dev/null 2>&1 &")
     assert done.returncode == 0, done.stderr
     assert log[:3] == ["compiled", "other", "joulemark default"] and (bench / "out" / "compiled").exists()
+
+
+def test_options_of_joulemark_and_rows_without_pytorch(bench):
+    done, log = run(bench, "llama-fp8", "--seconds", "1", "--own=--keep-all")
+    assert done.returncode == 0, done.stderr
+    assert log == ["joulemark default all", "joulemark default all", "joulemark fast all"]
+    row, = json.loads((bench / "out" / "rows.json").read_text())
+    assert (row["precision"], row["note"]) == ("fp8", ", `--keep-all`") and "pytorch" not in row and "aim" not in row
 
 
 def test_unknown_row_is_refused(bench):
