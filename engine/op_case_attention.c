@@ -4,9 +4,10 @@
 
 #include "op_case.h"
 
-static void attention(struct kit *k, const struct types *t, const struct shape *d, bool causal)
+static void attention_of(
+	struct kit *k, const struct types *t, const struct shape *d, int64_t depth, bool causal)
 {
-	int64_t depth = d->c / d->heads / 2 * 2, width = depth * (d->heads + 2 * d->kv_heads);
+	int64_t width = depth * (d->heads + 2 * d->kv_heads);
 	struct jm_tensor *qkv = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, width));
 	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, depth * d->heads));
 	struct jm_tensor *y = kit_out(k, t->c, 3, dy->dim, NULL);
@@ -22,6 +23,24 @@ static void attention(struct kit *k, const struct types *t, const struct shape *
 	fwd->attr.attention.scale = 1 / sqrt((double)depth);
 	bwd->attr = fwd->attr;
 	bwd->fwd = fwd;
+}
+
+static void attention(struct kit *k, const struct types *t, const struct shape *d, bool causal)
+{
+	attention_of(k, t, d, d->c / d->heads / 2 * 2, causal);
+}
+
+/* Widths for which backends have own kernels, which work in tiles: sequences are longer than one. */
+static void attention_wide(struct kit *k, const struct types *t, const struct shape *d, bool causal)
+{
+	struct shape s = *d;
+
+	s.b = d->b > 1 ? 2 : 1;
+	s.kv_heads = 1;
+	s.heads = d->heads > 1 ? 2 : 1;
+	if (t->c == JM_BF16)
+		s.s = 3 * d->s + 1;
+	attention_of(k, t, &s, 64 << d->s % 3, causal);
 }
 
 /* Queries, keys and values in separate tensors; in queries heads precede positions. A backend may
@@ -72,6 +91,7 @@ static void rope(struct kit *k, const struct types *t, const struct shape *d, bo
 
 const struct backend_case backend_attention_cases[] = {
 	{"attention", attention},
+	{"attention-wide", attention_wide},
 	{"attention-apart", attention_apart},
 	{"rope", rope},
 	{0},

@@ -257,6 +257,33 @@ struct cuda_attention {
 void cuda_attention(const struct cuda_attention *p, cudaStream_t stream);
 void cuda_attention_grad(const struct cuda_attention *p, cudaStream_t stream);
 
+/* ---- attention_tiles.cu -------------------------------------------------------------------------------- */
+
+/* The driver's description of a tensor, from which the device copies boxes of 64 rows and columns. */
+struct cuda_boxes {
+	uint64_t word[16];
+} __attribute__((aligned(64)));
+
+/* The gradient of attention in bf16 on compute capability 9.0; depth is 64, 128 or 256. Same results
+ * in every run. */
+struct cuda_attention_tiles {
+	int batch, seq, heads, groups, depth;
+	float scale;
+	bool causal;
+	bool tall; /* a block handles 192 queries instead of 128, where depth is 64 */
+	struct cuda_boxes qkv_boxes, dy_boxes; /* dims [batch,seq,columns] */
+	const void *y, *dy;
+	const float *lse;
+	void *dqkv;
+	float *rows; /* scratch of cuda_attention_rows floats */
+};
+void cuda_attention_tiles(const struct cuda_attention_tiles *p, cudaStream_t stream);
+/* The positions of a sequence in the scratch: whole tiles. */
+static inline int64_t cuda_attention_padded(int64_t seq)
+{
+	return (seq + 127) / 128 * 128;
+}
+
 /* The mean of (y - target)^2 over n elements, and its gradient (y - target) 2 scale / n; in
  * loss.cu. */
 struct cuda_mse {

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention in bf16 or f16 by cuDNN: finds, times and runs plans, which the device keeps by
- * shape. */
+ * shape. Its gradient runs by own kernels where these take the shape and are faster. */
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "dnn_attention.h"
+#include "attention_tiles.h"
 #include "image.h"
 #include "plan_cache.h"
+#include "ways.h"
 
 #define WORKSPACE ((size_t)4 << 30) /* bytes, upper limit */
 #define ALIGN	  ((size_t)256)
@@ -30,6 +32,8 @@ struct cuda_attention_plan {
 
 /* A plan bound to memory; cuDNN reads the numbers given by value during the run. */
 struct bound {
+	bool own; /* runs by own kernels, as `tiles` says */
+	struct cuda_attention_tiles tiles;
 	struct dnn_run run;
 	float scale, one, floor;
 	void *sum; /* memory to clear before the run; NULL = none */
@@ -192,7 +196,13 @@ static size_t scratch(struct cuda_dev *dev, const struct jm_group *group)
 {
 	const struct cuda_attention_plan *p = plan_of(dev, group->node[0]);
 
-	return p ? delta_bytes(p) + sum_bytes(p) + rounded(p->workspace) : 0;
+	size_t own, dnn;
+
+	if (!p)
+		return 0;
+	dnn = delta_bytes(p) + sum_bytes(p) + rounded(p->workspace);
+	own = p->backward && cuda_tiles_take(dev, &p->shape) ? cuda_tiles_scratch(&p->shape) : 0;
+	return own > dnn ? own : dnn;
 }
 
 /* ---- build and run ---------------------------------------------------------------------------------------- */
@@ -309,7 +319,7 @@ static void tune(struct cuda_dev *dev, const struct cuda_exec *exec, struct cuda
 	cuda_plan_keep(dev, key, p->plan[p->best].name);
 }
 
-static int build(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+static int build_dnn(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = &exec->node[0];
 	struct cuda_attention_plan *p = plan_of(dev, n);
@@ -326,10 +336,61 @@ static int build(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *er
 	return bind_plan(dev, exec, p, p->best, b, err);
 }
 
+static int build_own(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = &exec->node[0];
+	struct dnn_attention_shape s = shape_of(dev, n);
+	struct bound *b = exec->own = calloc(1, sizeof *b);
+
+	if (!b)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for attention.");
+	b->own = true;
+	b->tiles = (struct cuda_attention_tiles){
+		.scale = (float)n->attr.attention.scale,
+		.dy = n->in[0]->data,
+		.y = n->in[4]->data,
+		.lse = n->in[5]->data,
+		.dqkv = n->out[0]->data,
+		.rows = exec->scratch,
+	};
+	return cuda_tiles_describe(&s, qkv_of(n)->data, n->in[0]->data, &b->tiles, err);
+}
+
+static int build_tall(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	int code = build_own(dev, exec, err);
+	struct bound *b = exec->own;
+
+	if (!code)
+		b->tiles.tall = true;
+	return code;
+}
+
+static const struct cuda_way ways[] = {
+	{"own", build_own}, {"cudnn", build_dnn}, {"own-tall", build_tall}};
+
+static int build(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct cuda_attention_plan *p = plan_of(dev, &exec->node[0]);
+	char key[CUDA_PLAN_KEY];
+	int way, n = p && p->shape.depth == 64 ? 3 : 2;
+
+	if (!p || !p->backward || !cuda_tiles_take(dev, &p->shape))
+		return build_dnn(dev, exec, err);
+	write_key(dev, p, key, sizeof key);
+	snprintf(key + strlen(key), sizeof key - strlen(key), "/ways");
+	way = cuda_way_choose(dev, exec, key, ways, n);
+	return ways[way].build(dev, exec, err);
+}
+
 static int run(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct bound *b = exec->own;
 
+	if (b->own) {
+		cuda_attention_tiles(&b->tiles, dev->stream);
+		return 0;
+	}
 	if (b->sum)
 		cudaMemsetAsync(b->sum, 0, b->sum_bytes, dev->stream);
 	return dnn_run(&dev->dnn, &b->run, err);
@@ -339,7 +400,7 @@ static void drop(struct cuda_dev *dev, struct cuda_exec *exec)
 {
 	struct bound *b = exec->own;
 
-	if (b)
+	if (b && !b->own)
 		dnn_unbind(&dev->dnn, &b->run);
 	free(b);
 }

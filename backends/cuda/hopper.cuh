@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Instructions of compute capability 9.0 as functions: barriers in shared memory, copies of boxes of a
+ * tensor to shared memory (TMA), and products of four warps together (wgmma).
+ *
+ * A box in shared memory is made of chunks of 64 columns of 2 bytes; a chunk has its rows one after
+ * the other, 128 bytes each, swizzled in groups of 8 rows (1024 bytes, to which chunks are aligned).
+ */
+#ifndef JM_CUDA_HOPPER_CUH
+#define JM_CUDA_HOPPER_CUH
+
+#include <cuda.h>
+
+#include "common.cuh"
+
+#define CHUNK_ROW 128		       /* bytes */
+#define BOX_ROWS  64		       /* rows and columns of the boxes that are copied */
+#define BOX_BYTES (BOX_ROWS * CHUNK_ROW)
+
+__device__ __forceinline__ uint32_t shared_at(const void *p)
+{
+	return (uint32_t)__cvta_generic_to_shared(p);
+}
+
+/* ---- barriers: 8 bytes each ------------------------------------------------------------------- */
+
+__device__ __forceinline__ void barrier_init(uint32_t bar, int arrivals)
+{
+	asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(arrivals));
+}
+
+/* Makes the barriers that were initialised known to the unit that copies. */
+__device__ __forceinline__ void barrier_publish()
+{
+	asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+	asm volatile("fence.proxy.async;" ::: "memory");
+}
+
+__device__ __forceinline__ void barrier_arrive(uint32_t bar)
+{
+	asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
+}
+
+/* Arrives; the phase ends when that many bytes have been copied, too. */
+__device__ __forceinline__ void barrier_expect(uint32_t bar, int bytes)
+{
+	asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes)
+		     : "memory");
+}
+
+/* Waits for the end of the phase with this parity; the first phase has parity 0. */
+__device__ __forceinline__ void barrier_wait(uint32_t bar, int parity)
+{
+	asm volatile("{\n"
+		     ".reg .pred done;\n"
+		     "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+		     "@done bra over;\n"
+		     "bra again;\n"
+		     "over:\n"
+		     "}" ::"r"(bar), "r"(parity)
+		     : "memory");
+}
+
+/* ---- copies that end at a barrier --------------------------------------------------------------- */
+
+/* The box of 64 rows and columns from (column, row, batch) on; what lies outside of the tensor is 0. */
+__device__ __forceinline__ void copy_box(
+	uint32_t to, const CUtensorMap *map, int column, int row, int batch, uint32_t bar)
+{
+	asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+		     "[%0], [%1, {%2, %3, %4}], [%5];" ::"r"(to),
+		     "l"(map), "r"(column), "r"(row), "r"(batch), "r"(bar)
+		     : "memory");
+}
+
+/* Addresses and bytes are multiples of 16. */
+__device__ __forceinline__ void copy_bytes(uint32_t to, const void *from, int bytes, uint32_t bar)
+{
+	asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+			     to),
+		     "l"(from), "r"(bytes), "r"(bar)
+		     : "memory");
+}
+
+/* ---- registers ------------------------------------------------------------------------------- */
+
+template <int N> __device__ __forceinline__ void more_registers()
+{
+	asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+}
+
+template <int N> __device__ __forceinline__ void fewer_registers()
+{
+	asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+}
+
+/* ---- products of a warp group ------------------------------------------------------------------ */
+
+__device__ __forceinline__ void product_fence()
+{
+	asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+/* Ends a group of products. */
+__device__ __forceinline__ void product_commit()
+{
+	asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+/* Waits until at most N groups are left. */
+template <int N> __device__ __forceinline__ void product_wait()
+{
+	asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
+}
+
+/* The results of products are not read before this point. */
+template <int N> __device__ __forceinline__ void results_from_here(float (&d)[N])
+{
+#pragma unroll
+	for (int i = 0; i < N; i++)
+		asm volatile("" : "+f"(d[i])::"memory");
+}
+
+/* Describes a matrix in shared memory at `at`; beyond: bytes from a chunk to the next, where columns
+ * are not those that are summed over. */
+__device__ __forceinline__ uint64_t matrix_at(uint32_t at, uint32_t beyond)
+{
+	return (uint64_t)((at & 0x3ffff) >> 4) | (uint64_t)(beyond >> 4) << 16 |
+	       (uint64_t)(8 * CHUNK_ROW >> 4) << 32 | (uint64_t)1 << 62;
+}
+
+#define REGS_32 \
+	"%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+	"%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define REGS_64 \
+	REGS_32 ", " "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+	"%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define REGS_128 \
+	REGS_64 ", " "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
+	"%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, " \
+	"%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
+	"%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define OPERANDS_4(kind, i)  kind(d[i]), kind(d[i + 1]), kind(d[i + 2]), kind(d[i + 3])
+#define OPERANDS_16(kind, i) \
+	OPERANDS_4(kind, i), OPERANDS_4(kind, i + 4), OPERANDS_4(kind, i + 8), OPERANDS_4(kind, i + 12)
+#define OPERANDS_32(kind, i) OPERANDS_16(kind, i), OPERANDS_16(kind, i + 16)
+#define OPERANDS_64(kind, i) OPERANDS_32(kind, i), OPERANDS_32(kind, i + 32)
+
+#define WGMMA(n) "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16 "
+
+/* d[64,64] = a[64,16] b[64,16]^T */
+__device__ __forceinline__ void product_first(float (&d)[32], uint64_t a, uint64_t b)
+{
+	asm volatile("{\n"
+		     ".reg .pred add;\n"
+		     "setp.ne.b32 add, 0, 0;\n" WGMMA(64) "{" REGS_32 "}, %32, %33, add, 1, 1, 0, 0;\n"
+		     "}"
+		     : OPERANDS_32("=f", 0)
+		     : "l"(a), "l"(b));
+}
+
+/* d[64,64] += a[64,16] b[64,16]^T */
+__device__ __forceinline__ void product_next(float (&d)[32], uint64_t a, uint64_t b)
+{
+	asm volatile("{\n"
+		     ".reg .pred add;\n"
+		     "setp.eq.b32 add, 0, 0;\n" WGMMA(64) "{" REGS_32 "}, %32, %33, add, 1, 1, 0, 0;\n"
+		     "}"
+		     : OPERANDS_32("+f", 0)
+		     : "l"(a), "l"(b));
+}
+
+#define FROM_REGISTERS(n, regs, a0, a1, a2, a3, b, add)                                              \
+	"{\n"                                                                                         \
+	".reg .pred add;\n"                                                                           \
+	"setp.ne.b32 add, %" add ", 0;\n" WGMMA(n) "{" regs "}, {%" a0 ", %" a1 ", %" a2 ", %" a3      \
+	"}, %" b ", add, 1, 1, 1;\n"                                                                  \
+	"}"
+#define LEFT "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add)
+
+/* d[64,N] = add d + a[64,16] b[16,N], a in registers; the columns of b are not those summed over */
+__device__ __forceinline__ void product_rows(float (&d)[32], const uint32_t (&a)[4], uint64_t b, int add)
+{
+	asm volatile(FROM_REGISTERS(64, REGS_32, "32", "33", "34", "35", "36", "37")
+		     : OPERANDS_32("+f", 0)
+		     : LEFT);
+}
+
+__device__ __forceinline__ void product_rows(float (&d)[64], const uint32_t (&a)[4], uint64_t b, int add)
+{
+	asm volatile(FROM_REGISTERS(128, REGS_64, "64", "65", "66", "67", "68", "69")
+		     : OPERANDS_64("+f", 0)
+		     : LEFT);
+}
+
+__device__ __forceinline__ void product_rows(float (&d)[128], const uint32_t (&a)[4], uint64_t b, int add)
+{
+	asm volatile(FROM_REGISTERS(256, REGS_128, "128", "129", "130", "131", "132", "133")
+		     : OPERANDS_64("+f", 0), OPERANDS_64("+f", 64)
+		     : LEFT);
+}
+
+#endif
