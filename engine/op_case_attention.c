@@ -30,17 +30,19 @@ static void attention(struct kit *k, const struct types *t, const struct shape *
 	attention_of(k, t, d, d->c / d->heads / 2 * 2, causal);
 }
 
-/* Widths for which backends have own kernels, which work in tiles: sequences are longer than one. */
+/* Widths for which backends have own kernels in 16 bits, which work in tiles: sequences are longer than
+ * one. There are few shapes, because backends compile kernels for each. */
 static void attention_wide(struct kit *k, const struct types *t, const struct shape *d, bool causal)
 {
-	struct shape s = *d;
+	static const struct shape shapes[] = {
+		{.b = 2, .s = 181, .c = 64, .heads = 2, .kv_heads = 1},
+		{.b = 1, .s = 130, .c = 128, .heads = 1, .kv_heads = 1},
+		{.b = 1, .s = 97, .c = 256, .heads = 2, .kv_heads = 1}};
+	struct shape s = shapes[d->s % 3];
 
-	s.b = d->b > 1 ? 2 : 1;
-	s.kv_heads = 1;
-	s.heads = d->heads > 1 ? 2 : 1;
-	if (t->c == JM_BF16)
-		s.s = 3 * d->s + 1;
-	attention_of(k, t, &s, 64 << d->s % 3, causal);
+	if (t->c != JM_BF16)
+		s = (struct shape){.b = 1, .s = 65, .c = 64, .heads = 2, .kv_heads = 1};
+	attention_of(k, t, &s, s.c, causal);
 }
 
 /* Queries, keys and values in separate tensors; in queries heads precede positions. A backend may

@@ -243,17 +243,26 @@ through_shim() { # RUN'S ARGUMENTS...
 		'all(s["requested"] == s["enforced"] for s in r["settings"])' "$@" --set gpu.power@0=500W
 }
 
+# The gradient of attention by own kernels, also where the self-test found cuDNN faster, with its plan cache.
+own_attention() {
+	mkdir "$work/own"
+	sed -E 's#(attention/[^ ]*/ways) cudnn#\1 own#' \
+		"${JM_PLANS:-${XDG_CACHE_HOME:-$HOME/.cache}/joulemark}/cuda.plans" >"$work/own/cuda.plans"
+	JM_PLANS=$work/own "$build/joulemark" selftest --device cuda:0 --op attention-wide
+}
+
 # The mangled names of the kernels of backends/cuda. racecheck and synccheck report kernels of cuDNN and end with an internal
 # error in those of cuBLASLt.
 own_kernels=(--kernel-name 'regex=^_ZL?[0-9]+[a-z0-9_]*(_kernel|_finish|_sums)')
 tools=$(cd "$(dirname "$0")" && pwd)
-export -f make_images losses compare chunked beside_pytorch sanitize sanitize_group sanitize_ops op_groups record repeats through_shim
+export -f own_attention make_images losses compare chunked beside_pytorch sanitize sanitize_group sanitize_ops op_groups record repeats through_shim
 export -f two two_losses two_sharded two_copies two_killed measures_steps
 large=(gemm --m 8192 --n 8192 --k 8192)
 product=("${large[@]}" --precision bf16 --seconds 3)
 small=(--layers 4 --hidden 2048 --heads 32 --kv-heads 8 --ffn 8192 --vocab 32000 --context 2048 --theta 500000)
 mkdir "$work/backends" && ln -s "$build/backends/cuda.so" "$work/backends/"
 step selftest 90 "$build/joulemark" selftest --device cuda:0
+step "selftest of own attention" 60 own_attention
 for type in f32 bf16 f16; do
 	step "backends $type" 100 env JM_BACKENDS="$work/backends" JM_TEST_TYPES="$type" "$build/tests/test_backend"
 done
