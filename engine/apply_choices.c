@@ -48,19 +48,31 @@ static bool note_unit(struct jm_program *p, struct jm_unit *u)
 	return true;
 }
 
+/* The forward unit of the nodes: the first that saves something for them, else the first. */
+static struct jm_unit *forward_unit(const struct jm_program *p, struct jm_node *const *node, int n)
+{
+	struct jm_unit *first = NULL;
+
+	for (int i = 0; i < n; i++) {
+		struct jm_unit *u = unit_of_node(p, node[i]->fwd);
+
+		if (u && u->saved)
+			return u;
+		first = first ? first : u;
+	}
+	return first;
+}
+
 static struct jm_unit *unit_new(const struct jm_program *p, struct jm_node *const *node, int n)
 {
 	struct jm_unit *u = calloc(1, sizeof(*u));
-	struct jm_unit *fwd = NULL;
+	struct jm_unit *fwd = forward_unit(p, node, n);
 
 	if (!u)
 		return NULL;
 	u->group.n_nodes = n;
-	for (int i = 0; i < n; i++) {
+	for (int i = 0; i < n; i++)
 		u->group.node[i] = node[i];
-		if (!fwd)
-			fwd = unit_of_node(p, node[i]->fwd);
-	}
 	u->group.fwd = fwd ? &fwd->group : NULL;
 	return u;
 }

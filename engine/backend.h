@@ -33,7 +33,7 @@
 #include "joulemark.h"
 
 /* Increased with any change of this file's structs, enums or their meaning. */
-#define JM_BACKEND_ABI 13
+#define JM_BACKEND_ABI 14
 
 /* ---- groups: nodes that are offered, built and run together ---------------------------------- */
 
@@ -43,15 +43,16 @@
  * grow. The covers are linear + softmax-xent + linear-wgrad + linear-dgrad (logits and their gradient are virtual),
  * conv + bn-stats + bn-finalize + bn-apply, bn-stats + bn-finalize + bn-apply (mean and rstd are not virtual if a
  * gradient reads them), conv + bn-stats + bn-finalize, bn-apply + conv, conv + relu, linear + gelu or gelu-erf or
- * silu or swiglu (likewise the linear's output), linear-dgrad + gelu-grad or gelu-erf-grad, add + layernorm or
- * rmsnorm (likewise the sum), norm + adamw or adam or sgd, layernorm-grad or rmsnorm-grad + cast, layernorm-grad or
+ * silu or swiglu (likewise the linear's output), linear-dgrad + gelu-grad or gelu-erf-grad, conv-dgrad + bn-grad
+ * (likewise the gradient between both, or it is_last), add + layernorm or rmsnorm (likewise the sum), norm + adamw or adam or sgd, layernorm-grad or rmsnorm-grad + cast, layernorm-grad or
  * rmsnorm-grad + cast + linear-wgrad (whose bias has the sum of the cast's rows as its gradient).
  */
 #define JM_GROUP_MAX 8
 struct jm_group {
 	int n_nodes;
 	const struct jm_node *node[JM_GROUP_MAX]; /* in program order */
-	const struct jm_group *fwd; /* gradient groups: the group of the forward node; else NULL */
+	/* Gradient groups: the group of the first forward node that saves something, else of the first; others: NULL. */
+	const struct jm_group *fwd;
 	/* In build: the memory that the choice requested; NULL = none. */
 	void *scratch;
 	void *saved; /* of each step, for groups with this fwd; then MAXPOOL's gradient reads no x */

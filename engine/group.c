@@ -25,6 +25,7 @@ static const struct {
 	{2, {JM_OP_LINEAR, JM_OP_SWIGLU}},
 	{2, {JM_OP_LINEAR_DGRAD, JM_OP_GELU_GRAD}},
 	{2, {JM_OP_LINEAR_DGRAD, JM_OP_GELU_ERF_GRAD}},
+	{2, {JM_OP_CONV_DGRAD, JM_OP_BN_GRAD}},
 	{2, {JM_OP_CONV, JM_OP_RELU}},
 	{2, {JM_OP_BN_APPLY, JM_OP_CONV}},
 	{2, {JM_OP_ADD, JM_OP_LAYERNORM}},
@@ -58,7 +59,7 @@ static int uses_inside(const struct jm_graph *g, int i, int n, const struct jm_t
 	return uses;
 }
 
-static void mark_virtual(struct jm_graph *g, int i, int n, const int *uses)
+static void mark_internal(struct jm_graph *g, int i, int n, const int *uses)
 {
 	for (int k = i; k < i + n; k++)
 		for (int j = 0; j < g->node[k]->n_out; j++) {
@@ -67,8 +68,11 @@ static void mark_virtual(struct jm_graph *g, int i, int n, const int *uses)
 			/* A result that no node reads may still be an operand outside: it is not
 			 * internal. */
 			if (t && t->class == JM_CLASS_ACT && k + 1 < i + n &&
-				!jm_graph_cell(g, t)->kept && reads(g->node[k + 1], t))
+				!jm_graph_cell(g, t)->kept && reads(g->node[k + 1], t)) {
 				t->is_virtual = uses_inside(g, i, n, t) == uses[t->id];
+				t->is_last = g->node[k]->accumulate >> j & 1 &&
+					     !uses_inside(g, i + n, g->n_nodes - i - n, t);
+			}
 		}
 }
 
@@ -98,7 +102,7 @@ int jm_group_cover(struct jm_graph *g, int i, int end, const int *uses)
 {
 	for (size_t k = 0; k < sizeof(covers) / sizeof(*covers); k++)
 		if (matches(g, i, end, k)) {
-			mark_virtual(g, i, covers[k].n, uses);
+			mark_internal(g, i, covers[k].n, uses);
 			return covers[k].n;
 		}
 	return 1;
@@ -109,5 +113,6 @@ void jm_group_uncover(struct jm_graph *g, int i, int n)
 	for (int k = i; k < i + n; k++)
 		for (int j = 0; j < g->node[k]->n_out; j++)
 			if (g->node[k]->out[j])
-				g->node[k]->out[j]->is_virtual = false;
+				g->node[k]->out[j]->is_virtual = g->node[k]->out[j]->is_last =
+					false;
 }

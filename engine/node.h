@@ -92,6 +92,8 @@ struct jm_tensor {
 	void *data;
 	/* Only nodes of its own group read the tensor, so it need not be written to memory. */
 	bool is_virtual;
+	/* A node of its own group adds to the tensor and the next one reads it; no later group uses it. */
+	bool is_last;
 	int id; /* number given by the engine */
 };
 

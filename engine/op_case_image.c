@@ -237,9 +237,24 @@ struct norms {
 	struct jm_tensor *x, *with, *dy, *gamma, *beta, *mean, *var, *rstd, *rmean, *rvar;
 	struct jm_tensor *y, *dx, *dgamma, *dbeta, *dwith;
 	bool relu;
+	struct jm_tensor *dz,
+		*filter; /* dy is the gradient of a convolution's image; NULL = it is given */
+	bool add_filtered;
 	bool by_y; /* the gradient reads the result of the ReLU also where x would suffice */
 	unsigned add, add_grad; /* accumulate of bn-apply and bn-grad */
 };
+
+/* A convolution of single pixels, or the gradient of its image. */
+static struct jm_node *declare_pixels(
+	struct kit *k, enum jm_op op, struct jm_tensor *x, struct jm_tensor *w, struct jm_tensor *y)
+{
+	struct jm_node *n = jm_graph_node(k->graph, op, OPS(x, w), &y);
+
+	n->attr.conv.groups = 1;
+	for (int i = 0; i < 2; i++)
+		n->attr.conv.stride[i] = n->attr.conv.dilation[i] = 1;
+	return n;
+}
 
 /* Statistics, finalize, apply with a sum and ReLU, and the gradient; makes operands that are
  * absent. */
@@ -263,6 +278,9 @@ static void declare_norms(struct kit *k, const struct types *t, struct norms *n)
 		k->graph, JM_OP_BN_FINALIZE, OPS(n->mean, n->var), OPS(n->rstd, n->rmean, n->rvar));
 	node[2] = jm_graph_node(k->graph, JM_OP_BN_APPLY,
 		OPS(n->x, n->mean, n->rstd, n->gamma, n->beta, n->with), &n->y);
+	if (n->filter)
+		declare_pixels(k, JM_OP_CONV_DGRAD, n->dz, n->filter, n->dy)->accumulate =
+			n->add_filtered;
 	node[3] = jm_graph_node(k->graph, JM_OP_BN_GRAD,
 		OPS(n->dy, n->x, n->relu && by_y ? n->y : NULL, n->gamma, n->mean, n->rstd,
 			n->relu && !by_y ? n->beta : NULL),
@@ -376,6 +394,33 @@ static void conv_batchnorm(struct kit *k, const struct types *t, const struct sh
 	kit_read(k, n.x);
 }
 
+/*
+ * A norm between two convolutions of single pixels with channels in multiples of 64, and its gradient; odd batches add
+ * to the norm. The flag adds the gradient of another branch. Whole numbers as above.
+ */
+static void pixels_batchnorm(struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	const int64_t c = 64 + 64 * (d->c % 3), n = 64 + 64 * (d->n % 2);
+	const int64_t in[] = {d->b, c, 3 + d->s % 7, 5 + d->s % 9},
+		      dim[] = {in[0], n, in[2], in[3]};
+	struct jm_tensor *x = kit_whole(k, t->c, -1, 2, 4, in);
+	struct jm_tensor *w = kit_whole(k, t->c, -1, 1, 4, DIMS(n, c, 1, 1));
+	struct jm_tensor *other = add ? kit_whole(k, t->c, -3, 3, 4, dim) : NULL;
+	struct norms norms = {.x = kit_out(k, t->c, 4, dim, NULL),
+		.with = d->b % 2 ? kit_normal(k, t->c, 0, 1, 4, dim) : NULL,
+		.dz = kit_whole(k, t->c, -1, 2, 4, in),
+		.filter = kit_whole(k, t->c, -1, 1, 4, DIMS(c, n, 1, 1)),
+		.dy = kit_out(k, t->c, 4, dim, other),
+		.add_filtered = add,
+		.y = kit_out(k, t->c, 4, dim, NULL),
+		.dx = kit_out(k, t->c, 4, dim, NULL),
+		.dwith = d->b % 2 ? kit_out(k, t->c, 4, dim, NULL) : NULL,
+		.relu = d->s % 3};
+
+	declare_pixels(k, JM_OP_CONV, x, w, norms.x);
+	declare_norms(k, t, &norms);
+}
+
 /* y = pool(x) of one kind, and its gradient, which is accumulated for odd batches of plain
  * images. */
 static void pool(struct kit *k, const struct types *t, const struct shape *d, enum jm_op op,
@@ -469,6 +514,7 @@ const struct backend_case backend_image_cases[] = {
 	{"batchnorm, last", batchnorm_last},
 	{"batchnorm, other", batchnorm_other},
 	{"conv + batchnorm", conv_batchnorm},
+	{"pixels + batchnorm", pixels_batchnorm},
 	{"maxpool", maxpool},
 	{"avgpool", avgpool},
 	{"pool, last", pool_last},

@@ -10,11 +10,6 @@ size_t cuda_bn_scratch(int64_t c)
 	return sizeof(float) * (size_t)c * (2 + 2 * (COLUMN_BLOCKS + 1));
 }
 
-template <int N, typename T> struct packs {
-	raw<N, T> x, add, dy, y;
-	unsigned char open; /* a bit for each element: y > 0 */
-};
-
 template <int N> __device__ __forceinline__ unsigned char bits_of(const float (&y)[N])
 {
 	unsigned bits = 0;
@@ -63,12 +58,14 @@ __device__ void finalize(const struct cuda_bn &p, int64_t at, double mean, doubl
 	if (p.running_var && p.count > 1) {
 		double n = (double)p.count;
 
-		p.running_var[at] += (float)(p.momentum * (var * (n / (n - 1)) - p.running_var[at]));
+		p.running_var[at] +=
+			(float)(p.momentum * (var * (n / (n - 1)) - p.running_var[at]));
 	}
 }
 
-template <typename T>
-__global__ void stats_finish(struct cuda_bn p, const T *x, const float *parts, int n)
+/* x: what was subtracted from each row; NULL = nothing. */
+template <typename T, typename P>
+__global__ void stats_finish(struct cuda_bn p, const T *x, const P *parts, int n)
 {
 	__shared__ double share[WARP][WARP + 1];
 	two_sums s = gather_parts(parts, n, p.c, share);
@@ -80,7 +77,7 @@ __global__ void stats_finish(struct cuda_bn p, const T *x, const float *parts, i
 	mean = s.first / (double)p.rows;
 	var = s.second / (double)p.rows - mean * mean;
 	var = var < 0 ? 0 : var;
-	p.mean[at] = (float)(mean + (float)x[at]);
+	p.mean[at] = (float)(mean + (x ? (float)x[at] : 0.0F));
 	p.var[at] = (float)var;
 	if (p.rstd)
 		finalize(p, at, p.mean[at], p.var[at]);
@@ -91,7 +88,8 @@ template <int N, typename T> static void stats(const struct cuda_bn *p, cudaStre
 	struct columns shape = columns_of(p->rows, p->c, N, COLUMN_RESIDENT(T));
 	float *parts = sums_of(p->scratch, p->c).parts;
 
-	stats_kernel<N><<<shape.grid, shape.block, 0, stream>>>(as<const T>(p->x), parts, p->rows, p->c);
+	stats_kernel<N>
+		<<<shape.grid, shape.block, 0, stream>>>(as<const T>(p->x), parts, p->rows, p->c);
 	stats_finish<<<blocks_for(p->c, WARP), dim3(WARP, WARP), 0, stream>>>(
 		*p, as<const T>(p->x), parts, (int)shape.grid.y);
 }
@@ -105,6 +103,12 @@ void cuda_bn_stats(const struct cuda_bn *p, cudaStream_t stream)
 
 		packs ? stats<PACK, T>(p, stream) : stats<1, T>(p, stream);
 	});
+}
+
+void cuda_bn_of_parts(const struct cuda_bn *p, const double *parts, int n, cudaStream_t stream)
+{
+	stats_finish<<<blocks_for(p->c, WARP), dim3(WARP, WARP), 0, stream>>>(
+		*p, (const float *)NULL, parts, n);
 }
 
 __global__ void sums_kernel(struct cuda_bn p, const float *sum, const float *squares)
@@ -144,32 +148,12 @@ void cuda_bn_finalize(const struct cuda_bn *p, cudaStream_t stream)
 
 /* ---- apply ----------------------------------------------------------------------------------------------- */
 
-/* The norm of x. The explicit fma makes its rounding the same in every kernel. */
-__device__ __forceinline__ float normed(float x, float mean, float scale, float shift)
-{
-	return __fmaf_rn(x - mean, scale, shift);
-}
-
-/* scale = rstd gamma of a pack of channels. */
-template <int N>
-__device__ __forceinline__ void load_scale(
-	const float *rstd, const float *gamma, int64_t at, float (&scale)[N])
-{
-	float g[N];
-
-	load(rstd + at, scale);
-	load(gamma + at, g);
-#pragma unroll
-	for (int i = 0; i < N; i++)
-		scale[i] *= g[i];
-}
-
 /*
  * Rows are handled from the last to the first, because the last rows of the previous pass may still
  * be in the cache.
  */
-template <int N, typename T, bool ADD> __global__ void __launch_bounds__(COLUMN_THREADS, COLUMN_RESIDENT(T))
-	apply_kernel(struct cuda_bn p)
+template <int N, typename T, bool ADD>
+__global__ void __launch_bounds__(COLUMN_THREADS, COLUMN_RESIDENT(T)) apply_kernel(struct cuda_bn p)
 {
 	const T *x = (const T *)p.x.data, *add = (const T *)p.add.data;
 	float mean[N], scale[N], shift[N];
@@ -231,27 +215,6 @@ void cuda_bn_apply(const struct cuda_bn *p, cudaStream_t stream)
 
 /* ---- gradient --------------------------------------------------------------------------------------------- */
 
-/*
- * e is the gradient before the ReLU. It is dy without ReLU (NONE), else dy where y > 0 (Y), where
- * the bits of the forward pass are set (BITS), or where the recomputed norm of x is positive (X:
- * nothing was added to the norm, and y is not read). KEPT: the first pass stored e in dadd.
- */
-enum mask { MASK_NONE, MASK_Y, MASK_BITS, MASK_X, MASK_KEPT };
-
-template <int N> struct channels {
-	float mean[N], scale[N], shift[N];
-};
-
-template <int N, enum mask M>
-__device__ __forceinline__ void load_channels(
-	const struct cuda_bn_grad &p, int64_t at, channels<N> &ret)
-{
-	load(p.mean + at, ret.mean);
-	load_scale(p.rstd, p.gamma, at, ret.scale);
-	if (M == MASK_X)
-		load(p.beta + at, ret.shift);
-}
-
 template <enum mask M, int N, typename T>
 __device__ __forceinline__ void fetch_both(const struct cuda_bn_grad &p, int64_t i, packs<N, T> &t)
 {
@@ -261,29 +224,6 @@ __device__ __forceinline__ void fetch_both(const struct cuda_bn_grad &p, int64_t
 		fetch<N>((const T *)p.y.data + i, t.y);
 	if (M == MASK_BITS)
 		t.open = p.mask[i / PACK];
-}
-
-/* Loads e, and x - mean. */
-template <enum mask M, int N, typename T>
-__device__ __forceinline__ void widen_both(
-	const packs<N, T> &t, const channels<N> &c, float (&e)[N], float (&v)[N])
-{
-	float w[N];
-
-	load(t.dy.v, e);
-	load(t.x.v, v);
-	if (M == MASK_Y)
-		load(t.y.v, w);
-#pragma unroll
-	for (int k = 0; k < N; k++) {
-		if (M == MASK_Y)
-			e[k] = w[k] > 0 ? e[k] : 0;
-		if (M == MASK_BITS)
-			e[k] = t.open >> k & 1 ? e[k] : 0;
-		if (M == MASK_X)
-			e[k] = normed(v[k], c.mean[k], c.scale[k], c.shift[k]) > 0 ? e[k] : 0;
-		v[k] -= c.mean[k];
-	}
 }
 
 /*
@@ -396,6 +336,22 @@ static void grad_kept(const struct cuda_bn_grad *p, cudaStream_t stream)
 		grad_masked<N, T, M, true>(p, stream);
 	else
 		grad_masked<N, T, M, false>(p, stream);
+}
+
+void cuda_bn_grad_of_parts(
+	const struct cuda_bn_grad *p, struct cuda_vec e, int n, cudaStream_t stream)
+{
+	struct sums s = sums_of(p->scratch, p->c);
+	struct cuda_bn_grad q = *p;
+
+	q.dadd = e;
+	grad_finish<<<blocks_for(p->c, WARP), dim3(WARP, WARP), 0, stream>>>(*p, s, n);
+	with_type(p->x, [&](auto t) {
+		using T = decltype(t);
+		struct columns shape = columns_of(p->rows, p->c, PACK, GRAD_RESIDENT);
+
+		grad_kernel<PACK, T, MASK_KEPT><<<shape.grid, shape.block, 0, stream>>>(q, s);
+	});
 }
 
 template <int N, typename T> static void grad(const struct cuda_bn_grad *p, cudaStream_t stream)

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scratch memory of sums over rows, whose size is cuda_bn_scratch: two values for each channel,
- * and parts. */
+/* What kernels of batch norm share: its scratch memory, the norm itself, and the ReLU's mask in its gradient. */
 #ifndef JM_CUDA_BATCHNORM_CUH
 #define JM_CUDA_BATCHNORM_CUH
 
 #include "image.h"
 #include "rows.cuh"
 
-/* dx = scale (e - first - (x - mean) second): scale = rstd gamma, first = dbeta / n, second = rstd^2 sum(e
- * (x - mean)) / n. */
+/*
+ * The scratch memory, of cuda_bn_scratch bytes: two values for each channel, and parts of sums over rows.
+ * dx = scale (e - first - (x - mean) second): scale = rstd gamma, first = dbeta / n, second = rstd^2 sum(e
+ * (x - mean)) / n.
+ */
 struct sums {
 	float *parts, *first, *second;
 };
@@ -18,6 +20,75 @@ static inline struct sums sums_of(void *scratch, int64_t c)
 	float *at = (float *)scratch;
 
 	return {at + 2 * c, at, at + c};
+}
+
+template <int N, typename T> struct packs {
+	raw<N, T> x, add, dy, y;
+	unsigned char open; /* a bit for each element: y > 0 */
+};
+
+/* The norm of x. The explicit fma makes its rounding the same in every kernel. */
+__device__ __forceinline__ float normed(float x, float mean, float scale, float shift)
+{
+	return __fmaf_rn(x - mean, scale, shift);
+}
+
+/* scale = rstd gamma of a pack of channels. */
+template <int N>
+__device__ __forceinline__ void load_scale(
+	const float *rstd, const float *gamma, int64_t at, float (&scale)[N])
+{
+	float g[N];
+
+	load(rstd + at, scale);
+	load(gamma + at, g);
+#pragma unroll
+	for (int i = 0; i < N; i++)
+		scale[i] *= g[i];
+}
+
+/*
+ * e is the gradient before the ReLU. It is dy without ReLU (NONE), else dy where y > 0 (Y), where
+ * the bits of the forward pass are set (BITS), or where the recomputed norm of x is positive (X:
+ * nothing was added to the norm, and y is not read). KEPT: the first pass stored e in dadd.
+ */
+enum mask { MASK_NONE, MASK_Y, MASK_BITS, MASK_X, MASK_KEPT };
+
+template <int N> struct channels {
+	float mean[N], scale[N], shift[N];
+};
+
+template <int N, enum mask M>
+__device__ __forceinline__ void load_channels(
+	const struct cuda_bn_grad &p, int64_t at, channels<N> &ret)
+{
+	load(p.mean + at, ret.mean);
+	load_scale(p.rstd, p.gamma, at, ret.scale);
+	if (M == MASK_X)
+		load(p.beta + at, ret.shift);
+}
+
+/* Loads e, and x - mean. */
+template <enum mask M, int N, typename T>
+__device__ __forceinline__ void widen_both(
+	const packs<N, T> &t, const channels<N> &c, float (&e)[N], float (&v)[N])
+{
+	float w[N];
+
+	load(t.dy.v, e);
+	load(t.x.v, v);
+	if (M == MASK_Y)
+		load(t.y.v, w);
+#pragma unroll
+	for (int k = 0; k < N; k++) {
+		if (M == MASK_Y)
+			e[k] = w[k] > 0 ? e[k] : 0;
+		if (M == MASK_BITS)
+			e[k] = t.open >> k & 1 ? e[k] : 0;
+		if (M == MASK_X)
+			e[k] = normed(v[k], c.mean[k], c.scale[k], c.shift[k]) > 0 ? e[k] : 0;
+		v[k] -= c.mean[k];
+	}
 }
 
 #endif

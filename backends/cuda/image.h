@@ -43,11 +43,39 @@ void cuda_bn_stats(const struct cuda_bn *p, cudaStream_t stream);
 /* The same from the sums of x and of its squares, [c] each. */
 void cuda_bn_of_sums(
 	const struct cuda_bn *p, const float *sum, const float *squares, cudaStream_t stream);
+/* The same from n parts of these sums, parts[n,2,c]. */
+void cuda_bn_of_parts(const struct cuda_bn *p, const double *parts, int n, cudaStream_t stream);
 /* Computes rstd and the running statistics from mean and var. */
 void cuda_bn_finalize(const struct cuda_bn *p, cudaStream_t stream);
 /* Computes y from x, mean, rstd, gamma, beta and add. */
 void cuda_bn_apply(const struct cuda_bn *p, cudaStream_t stream);
 void cuda_bn_grad(const struct cuda_bn_grad *p, cudaStream_t stream);
+/* The same from e, the gradient before the ReLU, which may lie in dx, and n parts of its sums in the scratch memory; c is
+ * a multiple of 8. */
+void cuda_bn_grad_of_parts(
+	const struct cuda_bn_grad *p, struct cuda_vec e, int n, cudaStream_t stream);
+
+/* ---- conv_norm.cu -------------------------------------------------------------------------------------- */
+
+/* A convolution of single pixels, y[rows,n] = x[rows,k] w; all operands are of one type. */
+struct cuda_pixels {
+	int64_t rows;
+	int n, k;
+	bool turned; /* w[k,n] in memory, else w[n,k] */
+	struct cuda_vec x, w, y;
+	struct cuda_vec add; /* is added to y, for which it may lie in y; absent: nothing */
+	int columns;	     /* of a block: 64 or 128 */
+	int processors;
+	size_t shared_block, shared_all; /* bytes of shared memory of a block and of a processor */
+};
+bool cuda_pixels_knows(const struct cuda_pixels *p);
+size_t cuda_pixels_scratch(const struct cuda_pixels *p);
+/* Computes y, and from it what cuda_bn_stats computes; bn->scratch: cuda_pixels_scratch bytes. */
+void cuda_pixels_stats(const struct cuda_pixels *p, const struct cuda_bn *bn, cudaStream_t stream);
+/* Computes e from y, the gradient of a norm's result, and writes it in place of y; then dx, dgamma and dbeta of the
+ * norm. */
+void cuda_pixels_grad(
+	const struct cuda_pixels *p, const struct cuda_bn_grad *g, cudaStream_t stream);
 
 /* ---- pool.cu ------------------------------------------------------------------------------------------- */
 

@@ -14,7 +14,7 @@
 #include "conv_fold.h"
 #include "conv_plan.h"
 #include "conv_product.h"
-#include "image.h"
+#include "image_operands.h"
 #include "ways.h"
 
 /*
@@ -337,22 +337,10 @@ static int run_conv(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 /* Computes mean, variance, rstd and running statistics from the sums that the convolution wrote. */
 static int run_conv_stats(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
-	const struct jm_node *stats = &exec->node[1], *last = &exec->node[2];
-	const struct jm_tensor *x = stats->in[0], *mean = stats->out[0], *var = stats->out[1];
 	float *sums = sums_at(exec);
-	int64_t stride = sums_stride(x);
-	struct cuda_bn p = {
-		.rows = x->dim[0] * x->dim[2] * x->dim[3],
-		.c = x->dim[1],
-		.mean = mean->is_virtual ? sums + 2 * stride : mean->data,
-		.var = var->is_virtual ? sums + 3 * stride : var->data,
-		.rstd = cuda_data(last->out[0]),
-		.running_mean = cuda_data(last->out[1]),
-		.running_var = cuda_data(last->out[2]),
-		.eps = last->attr.bn.eps,
-		.momentum = last->attr.bn.momentum,
-		.count = last->attr.bn.count,
-	};
+	int64_t stride = sums_stride(exec->node[0].out[0]);
+	struct cuda_bn p =
+		cuda_bn_stats_of(&exec->node[1], &exec->node[2], sums + 2 * stride, NULL);
 	int code = run_conv(dev, exec, err);
 
 	if (!code)

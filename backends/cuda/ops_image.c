@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "cuda.h"
-#include "image.h"
+#include "image_operands.h"
 
 #define NODE(exec) (&(exec)->node[0])
 
@@ -79,12 +79,9 @@ static size_t scratch_bn(const struct jm_group *group)
 	return cuda_bn_scratch(c) + 3 * sizeof(float) * (size_t)c;
 }
 
-static int choices_image(struct cuda_dev *dev, const struct jm_group *group,
-	struct jm_choice *choice, struct jm_err *err)
+void cuda_image_layouts(const struct jm_group *group, int from, struct jm_choice *choice)
 {
-	(void)dev;
-	(void)err;
-	for (int k = 0; k < group->n_nodes; k++) {
+	for (int k = from; k < group->n_nodes; k++) {
 		const struct jm_node *n = group->node[k];
 
 		for (int i = 0; i < n->n_in; i++)
@@ -94,6 +91,14 @@ static int choices_image(struct cuda_dev *dev, const struct jm_group *group,
 			if (n->out[i] && n->out[i]->rank == 4)
 				choice->out[k][i] = cuda_layout_last;
 	}
+}
+
+static int choices_image(struct cuda_dev *dev, const struct jm_group *group,
+	struct jm_choice *choice, struct jm_err *err)
+{
+	(void)dev;
+	(void)err;
+	cuda_image_layouts(group, 0, choice);
 	choice->seconds = choice->flops_executed = NAN;
 	return 1;
 }
@@ -118,15 +123,10 @@ static int choices_bn(struct cuda_dev *dev, const struct jm_group *group, struct
 
 /* ---- batch norm -------------------------------------------------------------------------------------------- */
 
-static int64_t pixels_of(const struct jm_tensor *t)
-{
-	return t->dim[0] * t->dim[2] * t->dim[3];
-}
-
 static void set_stats(struct cuda_bn *p, const struct jm_node *n, void *scratch)
 {
 	p->x = cuda_vec(n->in[0]);
-	p->rows = pixels_of(n->in[0]);
+	p->rows = cuda_pixels_of(n->in[0]);
 	p->c = n->in[0]->dim[1];
 	p->mean = cuda_data(n->out[0]);
 	p->var = cuda_data(n->out[1]);
@@ -147,7 +147,7 @@ static void set_finalize(struct cuda_bn *p, const struct jm_node *n)
 static void set_apply(struct cuda_bn *p, const struct jm_node *n, void *mask)
 {
 	p->x = cuda_vec(n->in[0]);
-	p->rows = pixels_of(n->in[0]);
+	p->rows = cuda_pixels_of(n->in[0]);
 	p->c = n->in[0]->dim[1];
 	p->gamma = cuda_data(n->in[3]);
 	p->beta = cuda_data(n->in[4]);
@@ -200,30 +200,37 @@ static float *kept(const struct jm_tensor *t, float *scratch, int64_t i)
 	return t->is_virtual ? scratch + i * t->dim[0] : t->data;
 }
 
+struct cuda_bn cuda_bn_stats_of(
+	const struct jm_node *stats, const struct jm_node *last, float *own, void *scratch)
+{
+	struct cuda_bn p = {0};
+
+	set_stats(&p, stats, scratch);
+	set_finalize(&p, last);
+	p.mean = kept(stats->out[0], own, 0);
+	p.var = kept(stats->out[1], own, 1);
+	return p;
+}
+
 static int run_bn(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = exec->node;
 	int64_t c = n[0].in[0]->dim[1];
 	float *own = (float *)(void *)((char *)exec->scratch + cuda_bn_scratch(c));
-	struct cuda_bn p = {0};
+	struct cuda_bn p = cuda_bn_stats_of(&n[0], &n[1], own, exec->scratch);
 
 	(void)err;
-	set_stats(&p, &n[0], exec->scratch);
-	set_finalize(&p, &n[1]);
 	set_apply(&p, &n[2], exec->saved);
-	p.mean = kept(n[0].out[0], own, 0);
-	p.var = kept(n[0].out[1], own, 1);
 	p.rstd = kept(n[1].out[0], own, 2);
 	cuda_bn_stats(&p, dev->stream);
 	cuda_bn_apply(&p, dev->stream);
 	return 0;
 }
 
-static int run_bn_grad(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+struct cuda_bn_grad cuda_bn_grad_of(const struct jm_node *n, const struct cuda_exec *exec)
 {
-	const struct jm_node *n = NODE(exec);
-	struct cuda_bn_grad p = {
-		.rows = pixels_of(n->in[1]),
+	return (struct cuda_bn_grad){
+		.rows = cuda_pixels_of(n->in[1]),
 		.c = n->in[1]->dim[1],
 		.dy = cuda_vec(n->in[0]),
 		.x = cuda_vec(n->in[1]),
@@ -240,6 +247,11 @@ static int run_bn_grad(struct cuda_dev *dev, const struct cuda_exec *exec, struc
 		.accumulate = n->accumulate,
 		.scratch = exec->scratch,
 	};
+}
+
+static int run_bn_grad(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	struct cuda_bn_grad p = cuda_bn_grad_of(NODE(exec), exec);
 
 	(void)err;
 	cuda_bn_grad(&p, dev->stream);

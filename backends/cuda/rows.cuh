@@ -119,8 +119,9 @@ __device__ __forceinline__ void leave_parts(
 struct two_sums {
 	double first, second;
 };
+template <typename P>
 __device__ __forceinline__ two_sums gather_parts(
-	const float *parts, int n, int64_t c, double (*share)[WARP + 1])
+	const P *parts, int n, int64_t c, double (*share)[WARP + 1])
 {
 	int64_t at = (int64_t)blockIdx.x * WARP + threadIdx.x;
 	two_sums s = {0, 0};
