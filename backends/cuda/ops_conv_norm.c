@@ -23,7 +23,6 @@ struct conv_norm {
 
 /* ---- operands ------------------------------------------------------------------------------------------------ */
 
-/* What may follow the convolution: its result and the channels of the norm are the same. */
 static struct cuda_pixels pixels_node(
 	const struct cuda_dev *dev, const struct jm_node *n, int columns)
 {
@@ -94,10 +93,7 @@ static int takes_stats(struct cuda_dev *dev, const struct jm_group *group, struc
 	return row_of(dev, group, err) ? 0 : err->code;
 }
 
-/*
- * True if the gradient that the convolution computes is read by the norm's gradient only, so that it
- * need not be stored.
- */
+/* True if only the norm's gradient reads the gradient that the convolution computes. */
 static bool is_internal(const struct jm_tensor *t)
 {
 	return t->is_virtual || t->is_last;
@@ -164,29 +160,27 @@ static void drop(struct cuda_dev *dev, struct cuda_exec *exec)
 	free(c);
 }
 
-static struct conv_norm *new_own(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+static struct conv_norm *new_own(struct cuda_exec *exec, struct jm_err *err)
 {
 	struct conv_norm *c = calloc(1, sizeof *c);
 	const struct jm_tensor *y = exec->node[0].out[0];
 
-	(void)dev;
 	if (!c) {
 		jm_err_set(err, JM_ENOMEM, "Out of memory for a convolution.");
 		return NULL;
 	}
 	exec->own = c;
 	c->result = *y;
-	if (y->is_virtual) {
+	if (y->is_virtual) { /* its place is dx: the norm's gradient works in place */
 		c->result.is_virtual = false;
-		c->result.data =
-			exec->node[1].out[0]->data; /* dx; the norm's gradient works in place */
+		c->result.data = exec->node[1].out[0]->data;
 	}
 	return c;
 }
 
 static int build_apart(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {
-	struct conv_norm *c = new_own(dev, exec, err);
+	struct conv_norm *c = new_own(exec, err);
 	struct jm_group conv = {.n_nodes = 1, .node = {&exec->node[0]}};
 	uint32_t row;
 
@@ -207,7 +201,7 @@ static int build_fused(
 	struct cuda_dev *dev, struct cuda_exec *exec, int columns, struct jm_err *err)
 {
 	const struct jm_node *n = &exec->node[0];
-	struct conv_norm *c = new_own(dev, exec, err);
+	struct conv_norm *c = new_own(exec, err);
 	const struct jm_node *norm = &exec->node[1];
 
 	if (!c)
