@@ -50,8 +50,8 @@ void cuda_bn_finalize(const struct cuda_bn *p, cudaStream_t stream);
 /* Computes y from x, mean, rstd, gamma, beta and add. */
 void cuda_bn_apply(const struct cuda_bn *p, cudaStream_t stream);
 void cuda_bn_grad(const struct cuda_bn_grad *p, cudaStream_t stream);
-/* The same from e, the gradient before the ReLU, which may lie in dx, and n parts of its sums in the scratch memory; c is
- * a multiple of 8. */
+/* The same from e, the gradient before the ReLU, which may lie in dx, and from n parts of its sums in the scratch
+ * memory; c is a multiple of 8. */
 void cuda_bn_grad_of_parts(
 	const struct cuda_bn_grad *p, struct cuda_vec e, int n, cudaStream_t stream);
 

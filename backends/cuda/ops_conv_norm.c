@@ -65,14 +65,21 @@ static struct jm_group alone(const struct jm_group *group)
 	return (struct jm_group){.n_nodes = 1, .node = {group->node[0]}, .fwd = group->fwd};
 }
 
-/* The row that runs the convolution alone; NULL = none. */
-static const struct cuda_op *row_of(
-	struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+/* The row that runs the convolution alone. */
+static const struct cuda_op *row_of(enum jm_op op)
+{
+	const struct cuda_op *row = cuda_ops_conv;
+
+	while (row->n_nodes > 1 || row->cover[0] != op)
+		row++;
+	return row;
+}
+
+static int takes_alone(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
 	struct jm_group conv = alone(group);
-	uint32_t row;
 
-	return cuda_op_find(dev, &conv, &row, err);
+	return row_of(group->node[0]->op)->takes(dev, &conv, err);
 }
 
 static int refuse(struct jm_err *err)
@@ -90,7 +97,7 @@ static int takes_stats(struct cuda_dev *dev, const struct jm_group *group, struc
 		n->out[0]->is_virtual || stats->in[0] != n->out[0] ||
 		last->in[0] != stats->out[0] || last->in[1] != stats->out[1] || !is_known(dev, n))
 		return refuse(err);
-	return row_of(dev, group, err) ? 0 : err->code;
+	return takes_alone(dev, group, err);
 }
 
 /* True if only the norm's gradient reads the gradient that the convolution computes. */
@@ -108,7 +115,7 @@ static int takes_grad(struct cuda_dev *dev, const struct jm_group *group, struct
 		grad->out[0]->type != n->out[0]->type ||
 		(grad->out[3] && grad->out[3]->type != n->out[0]->type) || !is_known(dev, n))
 		return refuse(err);
-	return row_of(dev, group, err) ? 0 : err->code;
+	return takes_alone(dev, group, err);
 }
 
 /* ---- choices ---------------------------------------------------------------------------------------------------- */
@@ -137,9 +144,8 @@ static int choices(struct cuda_dev *dev, const struct jm_group *group, struct jm
 	struct jm_err *err)
 {
 	struct jm_group conv = alone(group);
-	const struct cuda_op *op = row_of(dev, group, err);
 	size_t own = common_scratch(dev, group->node[0]);
-	int n = op ? op->choices(dev, &conv, choice, err) : 0;
+	int n = row_of(group->node[0]->op)->choices(dev, &conv, choice, err);
 
 	if (n <= 0)
 		return n;
@@ -149,7 +155,7 @@ static int choices(struct cuda_dev *dev, const struct jm_group *group, struct jm
 	return 1;
 }
 
-/* ---- build and run -------------------------------------------------------------------------------------------------- */
+/* ---- build and run ----------------------------------------------------------------------------------------- */
 
 static void drop(struct cuda_dev *dev, struct cuda_exec *exec)
 {
@@ -181,8 +187,6 @@ static struct conv_norm *new_own(struct cuda_exec *exec, struct jm_err *err)
 static int build_apart(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {
 	struct conv_norm *c = new_own(exec, err);
-	struct jm_group conv = {.n_nodes = 1, .node = {&exec->node[0]}};
-	uint32_t row;
 
 	if (!c)
 		return err->code;
@@ -190,9 +194,7 @@ static int build_apart(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_e
 		.node = {exec->node[0]},
 		.scratch = exec->scratch,
 		.scratch_bytes = exec->scratch_bytes - vectors_bytes(&exec->node[0]),
-		.op = cuda_op_find(dev, &conv, &row, err)};
-	if (!c->conv.op)
-		return err->code;
+		.op = row_of(exec->node[0].op)};
 	c->conv.node[0].out[0] = &c->result;
 	return c->conv.op->build(dev, &c->conv, err);
 }

@@ -17,6 +17,7 @@
 
 static struct fake {
 	bool strided, unknown; /* what the convolution is not, and the kernel does not know */
+	bool no_plan;	       /* for the convolution alone */
 	int way;	       /* that is chosen */
 	char key[CUDA_PLAN_KEY];
 	const void *conv_wrote;
@@ -117,17 +118,19 @@ static int conv_run(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 	return 0;
 }
 
-const struct cuda_op *cuda_op_find(
-	struct cuda_dev *dev, const struct jm_group *group, uint32_t *ret_row, struct jm_err *err)
+static int conv_takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
-	static const struct cuda_op conv = {
-		.n_nodes = 1, .choices = conv_choices, .build = conv_build, .run = conv_run};
-
-	(void)dev, (void)err;
+	(void)dev;
 	assert_int_equal(group->n_nodes, 1);
-	*ret_row = 0;
-	return &conv;
+	return fake.no_plan ? jm_err_set(err, JM_ENOSUP, "There is no plan.") : 0;
 }
+
+const struct cuda_op cuda_ops_conv[] = {
+	{{JM_OP_CONV, JM_OP_BN_STATS}, 2, NULL, NULL, NULL, NULL, NULL, NULL},
+	{{JM_OP_CONV}, 1, conv_takes, conv_choices, NULL, conv_build, conv_run, NULL},
+	{{JM_OP_CONV_DGRAD}, 1, conv_takes, conv_choices, NULL, conv_build, conv_run, NULL},
+	{.n_nodes = 0},
+};
 
 int cuda_way_choose(struct cuda_dev *dev, const struct cuda_exec *exec, const char *key,
 	const struct cuda_way *way, int n)
@@ -265,6 +268,9 @@ static void other_convolutions_are_left_to_other_rows(void **unused)
 		assert_false(takes());
 		set(unused);
 		fake.unknown = true;
+		assert_false(takes());
+		set(unused);
+		fake.no_plan = true;
 		assert_false(takes());
 		set(unused);
 		dev.prop.major = 7;
