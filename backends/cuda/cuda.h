@@ -81,8 +81,8 @@ struct cuda_op {
 /* Tables of rows, each of which ends with a row without nodes; ops.c lists them. */
 extern const struct cuda_op cuda_ops_attention[], cuda_ops_conv[], cuda_ops_conv_norm[],
 	cuda_ops_conv_product[], cuda_ops_dnn_attention[], cuda_ops_head[], cuda_ops_image[],
-	cuda_ops_linear[], cuda_ops_norm[], cuda_ops_pointwise[], cuda_ops_quantize[], cuda_ops_rope[],
-	cuda_ops_tokens[], cuda_ops_update[];
+	cuda_ops_linear[], cuda_ops_norm[], cuda_ops_pointwise[], cuda_ops_quantize[],
+	cuda_ops_rope[], cuda_ops_tokens[], cuda_ops_update[];
 
 /* The layout of [B,C,Y,X] with the channels last in memory. */
 extern const struct jm_layout cuda_layout_last;
