@@ -70,10 +70,15 @@ __device__ __forceinline__ void multiply(float (&d)[4], const unsigned (&a)[4], 
 		MULTIPLY("m16n8k8", "tf32.tf32");
 }
 
-/* tf32 ignores the last 13 bits of f32; with half of their range added it rounds to nearest. */
+/*
+ * tf32 ignores the last 13 bits of f32; with half of their range added it rounds to nearest. NaN stays as it is: the sum
+ * may carry into its sign.
+ */
 template <typename T> __device__ __forceinline__ unsigned rounded(unsigned bits)
 {
-	return sizeof(T) == 4 ? bits + 0x1000 : bits;
+	bool whole = sizeof(T) == 2 || !isfinite(__uint_as_float(bits));
+
+	return whole ? bits : bits + 0x1000;
 }
 
 /* ---- tiles ------------------------------------------------------------------------------------------------------ */
