@@ -27,6 +27,10 @@ static const struct {
 	{2, {JM_OP_LINEAR_DGRAD, JM_OP_GELU_ERF_GRAD}},
 	{2, {JM_OP_CONV_DGRAD, JM_OP_BN_GRAD}},
 	{2, {JM_OP_CONV, JM_OP_RELU}},
+	{2, {JM_OP_BN_STATS, JM_OP_BN_FINALIZE}},
+	{2, {JM_OP_BN_APPLY, JM_OP_BN_APPLY}},
+	{2, {JM_OP_BN_GRAD, JM_OP_BN_GRAD}},
+	{2, {JM_OP_MAXPOOL_GRAD, JM_OP_BN_GRAD}},
 	{2, {JM_OP_BN_APPLY, JM_OP_CONV}},
 	{2, {JM_OP_ADD, JM_OP_LAYERNORM}},
 	{2, {JM_OP_ADD, JM_OP_RMSNORM}},
@@ -86,11 +90,21 @@ static bool follows(const struct jm_graph *g, int i, int k)
 	return false;
 }
 
+/* True if nodes k and k + 1 are gradients of two norms that were added: both run as one, rather than the first of them
+ * with the node before it. */
+static bool begins_pair(const struct jm_graph *g, int k)
+{
+	const struct jm_node *n = g->node[k];
+
+	return n->op == JM_OP_BN_GRAD && n->out[3] && k + 1 < g->n_nodes &&
+	       g->node[k + 1]->op == JM_OP_BN_GRAD && reads(g->node[k + 1], n->out[3]);
+}
+
 static bool matches(const struct jm_graph *g, int i, int end, size_t cover)
 {
 	int n = covers[cover].n;
 
-	if (i + n > end)
+	if (i + n > end || (n > 1 && begins_pair(g, i + n - 1)))
 		return false;
 	for (int k = 0; k < n; k++)
 		if (g->node[i + k]->op != covers[cover].op[k] || (k && !follows(g, i, i + k)))

@@ -137,6 +137,34 @@ static void statistics(struct jm_graph *g, struct jm_tensor *x, double eps, cons
 	n->attr.bn.count = jm_tensor_count(x) / channels;
 }
 
+static bool is_read(const struct jm_graph *g, int first, const struct jm_tensor *t)
+{
+	for (int k = first; k < g->n_nodes; k++)
+		for (int i = 0; i < g->node[k]->n_in; i++)
+			if (g->node[k]->in[i] == t)
+				return true;
+	return false;
+}
+
+/*
+ * Makes the norm whose result t is added to another norm the last node so far, next to that norm: a
+ * backend that runs both, or both their gradients, as one does not store t or its gradient.
+ */
+static void move_norm_of(struct jm_graph *g, const struct jm_tensor *t)
+{
+	struct jm_node *n = t ? jm_graph_cell(g, t)->producer : NULL;
+	int at;
+
+	if (!n || n->op != JM_OP_BN_APPLY || is_read(g, n->id + 1, t))
+		return;
+	for (at = n->id; at + 1 < g->n_nodes; at++) {
+		g->node[at] = g->node[at + 1];
+		g->node[at]->id = at;
+	}
+	g->node[at] = n;
+	n->id = at;
+}
+
 struct jm_tensor *jm_graph_batchnorm(struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *add,
 	bool relu, double eps, const char *name)
 {
@@ -163,6 +191,7 @@ struct jm_tensor *jm_graph_batchnorm(struct jm_graph *g, struct jm_tensor *x, st
 	y = windowed(g, x, x->dim[1], x->dim[2], x->dim[3], "batchnorm");
 	if (g->err.code)
 		return NULL;
+	move_norm_of(g, add);
 	n = jm_graph_node(g, JM_OP_BN_APPLY, OPS(x, s.mean, s.rstd, gamma, beta, add), OPS(y));
 	if (!n)
 		return NULL;

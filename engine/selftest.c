@@ -239,7 +239,7 @@ static int run_row(const char *device, const struct backend_case *c, uint64_t se
 
 static const struct backend_case *const lists[] = {backend_row_cases, backend_attention_cases,
 	backend_image_cases, backend_group_cases, backend_sums_cases, backend_update_cases,
-	backend_fp8_cases};
+	backend_fp8_cases, backend_norms_cases};
 #define N_LISTS (sizeof(lists) / sizeof(*lists))
 
 int jm_selftest(const char *device, const char *op, uint64_t seed, jm_selftest_tell *tell,

@@ -10,15 +10,6 @@ size_t cuda_bn_scratch(int64_t c)
 	return sizeof(float) * (size_t)c * (2 + 2 * (COLUMN_BLOCKS + 1));
 }
 
-template <int N> __device__ __forceinline__ unsigned char bits_of(const float (&y)[N])
-{
-	unsigned bits = 0;
-
-#pragma unroll
-	for (int k = 0; k < N; k++)
-		bits |= (y[k] > 0 ? 1u : 0u) << k;
-	return (unsigned char)bits;
-}
 
 /* ---- statistics ------------------------------------------------------------------------------------------ */
 
@@ -226,12 +217,6 @@ __device__ __forceinline__ void fetch_both(const struct cuda_bn_grad &p, int64_t
 		t.open = p.mask[i / PACK];
 }
 
-/*
- * Rows that a thread loads before it uses the first, and blocks of a multiprocessor: with 3 blocks the constants of
- * the channels do not fit in the registers.
- */
-#define GRAD_AHEAD(T) (sizeof(T) == 2 ? 4 : 2)
-#define GRAD_RESIDENT 2
 
 /* KEEP: this pass stores e in dadd. */
 template <int N, typename T, enum mask M, bool KEEP>
@@ -262,25 +247,6 @@ __global__ void __launch_bounds__(COLUMN_THREADS, GRAD_RESIDENT)
 			});
 	}
 	leave_parts(sum, product, parts, p.c, share);
-}
-
-__global__ void grad_finish(struct cuda_bn_grad p, struct sums to, int n)
-{
-	__shared__ double share[WARP][WARP + 1];
-	two_sums s = gather_parts(to.parts, n, p.c, share);
-	int64_t at = gathered_channel();
-	float dgamma, dbeta;
-	double rstd;
-
-	if (threadIdx.x || at >= p.c)
-		return;
-	rstd = p.rstd[at];
-	dgamma = (float)(s.second * rstd);
-	dbeta = (float)s.first;
-	to.first[at] = (float)(s.first / (double)p.rows);
-	to.second[at] = (float)(s.second * rstd * rstd / (double)p.rows);
-	p.dgamma[at] = dgamma + (p.accumulate & 2 ? p.dgamma[at] : 0);
-	p.dbeta[at] = dbeta + (p.accumulate & 4 ? p.dbeta[at] : 0);
 }
 
 /* Rows are handled from the last to the first, as in apply_kernel. */

@@ -27,6 +27,16 @@ template <int N, typename T> struct packs {
 	unsigned char open; /* a bit for each element: y > 0 */
 };
 
+template <int N> __device__ __forceinline__ unsigned char bits_of(const float (&y)[N])
+{
+	unsigned bits = 0;
+
+#pragma unroll
+	for (int k = 0; k < N; k++)
+		bits |= (y[k] > 0 ? 1u : 0u) << k;
+	return (unsigned char)bits;
+}
+
 /* The norm of x. The explicit fma makes its rounding the same in every kernel. */
 __device__ __forceinline__ float normed(float x, float mean, float scale, float shift)
 {
@@ -89,6 +99,33 @@ __device__ __forceinline__ void widen_both(
 			e[k] = normed(v[k], c.mean[k], c.scale[k], c.shift[k]) > 0 ? e[k] : 0;
 		v[k] -= c.mean[k];
 	}
+}
+
+/*
+ * Rows that a thread loads before it uses the first, and blocks of a multiprocessor: with 3 blocks the constants of
+ * the channels do not fit in the registers.
+ */
+#define GRAD_AHEAD(T) (sizeof(T) == 2 ? 4 : 2)
+#define GRAD_RESIDENT 2
+
+/* From the parts of grad_sums to the sums of all rows, dgamma and dbeta. */
+static __global__ void grad_finish(struct cuda_bn_grad p, struct sums to, int n)
+{
+	__shared__ double share[WARP][WARP + 1];
+	two_sums s = gather_parts(to.parts, n, p.c, share);
+	int64_t at = gathered_channel();
+	float dgamma, dbeta;
+	double rstd;
+
+	if (threadIdx.x || at >= p.c)
+		return;
+	rstd = p.rstd[at];
+	dgamma = (float)(s.second * rstd);
+	dbeta = (float)s.first;
+	to.first[at] = (float)(s.first / (double)p.rows);
+	to.second[at] = (float)(s.second * rstd * rstd / (double)p.rows);
+	p.dgamma[at] = dgamma + (p.accumulate & 2 ? p.dgamma[at] : 0);
+	p.dbeta[at] = dbeta + (p.accumulate & 4 ? p.dbeta[at] : 0);
 }
 
 #endif

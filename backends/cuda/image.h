@@ -77,6 +77,15 @@ void cuda_pixels_stats(const struct cuda_pixels *p, const struct cuda_bn *bn, cu
 void cuda_pixels_grad(
 	const struct cuda_pixels *p, const struct cuda_bn_grad *g, cudaStream_t stream);
 
+/* ---- batchnorm_pair.cu --------------------------------------------------------------------------------- */
+
+/* The same for two norms of images of one shape whose sum goes through a ReLU; c is a multiple of 8.
+ * y = norm of p->x + norm of other->x. */
+void cuda_bn_apply_pair(const struct cuda_bn *p, const struct cuda_bn *other, cudaStream_t stream);
+/* p has y or mask, and no dadd, which is dy of the other. Each has its own scratch. */
+void cuda_bn_grad_pair(
+	const struct cuda_bn_grad *p, const struct cuda_bn_grad *other, cudaStream_t stream);
+
 /* ---- pool.cu ------------------------------------------------------------------------------------------- */
 
 struct cuda_pool {
@@ -92,6 +101,12 @@ struct cuda_pool {
 };
 void cuda_maxpool(const struct cuda_pool *p, cudaStream_t stream);
 void cuda_maxpool_grad(const struct cuda_pool *p, cudaStream_t stream);
+/* Windows of 3 x 3 with stride 2 and pad 1, c a multiple of 8. */
+bool cuda_maxpool_is_four(const struct cuda_pool *p);
+/* batchnorm_pool.cu: cuda_maxpool_grad of q, whose dx is not written, then cuda_bn_grad of p, whose dy it is. q is_four
+ * and has places; p has beta. */
+void cuda_bn_grad_pooled(
+	const struct cuda_bn_grad *p, const struct cuda_pool *q, cudaStream_t stream);
 void cuda_avgpool(const struct cuda_pool *p, cudaStream_t stream);
 void cuda_avgpool_grad(const struct cuda_pool *p, cudaStream_t stream);
 /* image[batch,pixels,c] and vector[batch,c]: the mean over pixels, or its gradient. */
@@ -143,6 +158,30 @@ struct cuda_scatter {
 	struct cuda_vec y;
 };
 void cuda_scatter_add(const struct cuda_scatter *p, cudaStream_t stream);
+
+/* ---- stem.cu, stem_grad.cu: the first layer of a ResNet -------------------------------------------- */
+
+#define CUDA_STEM_CHANNELS 3
+#define CUDA_STEM_SIZE	   7
+#define CUDA_STEM_STEP	   2
+
+/* A convolution with stride 2 of x[batch,3,in] and w[filters,3,7,7], which writes y[batch,out,filters],
+ * and the gradient dw of the filter from x and dy, on tensor cores: f32 is rounded to tf32. All but dw
+ * have one type. x and the filter are plain or have their channels last; filters is a multiple of 8. */
+struct cuda_stem {
+	int batch, filters, processors;
+	int in[2], out[2], pad[2];
+	int64_t stride[4],
+		w_stride[4];	  /* of x; of w or dw: image or filter, channel, row, column */
+	struct cuda_vec x, dy, w; /* forward, dy is y */
+	float *dw;
+	bool accumulate; /* used by the gradient only */
+	float *partial;	 /* of the gradient: cuda_stem_scratch bytes */
+};
+size_t cuda_stem_scratch(const struct cuda_stem *p);
+/* Both fail where a block cannot have as much shared memory as the kernel needs. */
+cudaError_t cuda_stem(const struct cuda_stem *p, cudaStream_t stream);
+cudaError_t cuda_stem_grad(const struct cuda_stem *p, cudaStream_t stream);
 
 /* ---- random.cu -------------------------------------------------------------------------------------- */
 

@@ -6,7 +6,8 @@
  * into scratch; a kernel then adds or copies it to the result. Images with few channels are folded
  * (conv_fold.h). In f16 and in the fast mode a convolution also writes the sums that the following
  * batch norm needs. Where there are two ways, the faster one is found by timing, once for each shape:
- * convolutions of single pixels are products as well.
+ * convolutions of single pixels are products as well, and a ResNet's first layer and its filter's
+ * gradient have own kernels.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include "conv_fold.h"
 #include "conv_plan.h"
 #include "conv_product.h"
+#include "conv_stem.h"
 #include "image_operands.h"
 #include "ways.h"
 
@@ -138,12 +140,15 @@ static bool lies_last(const struct jm_tensor *t)
 }
 
 /* The bytes that suffice for each way to run the group. */
-static size_t most_scratch(const struct jm_node *n, int nodes, size_t workspace)
+static size_t most_scratch(
+	const struct cuda_dev *dev, const struct jm_node *n, int nodes, size_t workspace)
 {
 	size_t bytes = scratch_of(n, nodes, workspace).bytes;
-	size_t compact = cuda_conv_scatters(n) ? cuda_conv_compact(n) : 0;
+	size_t other = cuda_conv_scatters(n)  ? cuda_conv_compact(n)
+		       : cuda_conv_is_stem(n) ? cuda_conv_stem_scratch(dev, n)
+					      : 0;
 
-	return bytes > compact ? bytes : compact;
+	return bytes > other ? bytes : other;
 }
 
 static int choices_conv(struct cuda_dev *dev, const struct jm_group *group,
@@ -166,7 +171,7 @@ static int choices_conv(struct cuda_dev *dev, const struct jm_group *group,
 	if (n->op != JM_OP_CONV_WGRAD || n->out[0]->class == JM_CLASS_ACT ||
 		jm_layout_equal(&n->out[0]->layout, &cuda_layout_last))
 		choice->out[0][0] = cuda_layout_last;
-	choice->scratch = most_scratch(n, group->n_nodes, plan->workspace);
+	choice->scratch = most_scratch(dev, n, group->n_nodes, plan->workspace);
 	choice->seconds = choice->flops_executed = NAN;
 	return 1;
 }
@@ -176,6 +181,7 @@ static int choices_conv(struct cuda_dev *dev, const struct jm_group *group,
 struct conv {
 	struct dnn_run run;
 	struct cuda_product *product; /* runs in place of cuDNN's plan; NULL = there is none */
+	bool stem;		      /* the kernel of stem.cu runs in its place */
 	struct conv_scratch at;
 };
 
@@ -252,10 +258,24 @@ static int build_product(struct cuda_dev *dev, struct cuda_exec *exec, struct jm
 	return cuda_product_new(dev, &g, &c->product, err);
 }
 
+static int build_stem(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	struct conv *c = calloc(1, sizeof *c);
+
+	(void)dev;
+	exec->own = c;
+	if (!c)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a convolution.");
+	c->stem = true;
+	return 0;
+}
+
 static int build_conv(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {
-	static const struct cuda_way ways[] = {{"dnn", build_dnn}, {"product", build_product}};
+	static const struct cuda_way products[] = {{"dnn", build_dnn}, {"product", build_product}};
+	static const struct cuda_way stems[] = {{"dnn", build_dnn}, {"stem", build_stem}};
 	const struct jm_node *n = &exec->node[0];
+	const struct cuda_way *ways = cuda_conv_is_stem(n) ? stems : products;
 	struct cuda_conv_key key = key_of(n, exec->n_nodes);
 	struct cuda_conv_plan *plan = cuda_conv_plan(dev, &key, err);
 	char name[CUDA_PLAN_KEY];
@@ -264,7 +284,8 @@ static int build_conv(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_er
 	if (!plan || cuda_conv_tune(dev, plan, err)) /* first, while memory is free */
 		return err->code;
 	cuda_conv_key_text(dev, "way", &key, name);
-	if (exec->n_nodes == 1 && (cuda_conv_is_product(n) || cuda_conv_scatters(n)))
+	if (exec->n_nodes == 1 &&
+		(ways == stems || cuda_conv_is_product(n) || cuda_conv_scatters(n)))
 		best = cuda_way_choose(dev, exec, name, ways, 2);
 	return ways[best].build(dev, exec, err);
 }
@@ -289,11 +310,16 @@ static void scatter(struct cuda_dev *dev, const struct cuda_exec *exec)
 /* Starts the convolution itself. */
 static int start(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
+	const struct jm_node *n = &exec->node[0];
 	const struct conv *c = exec->own;
-	int code = c->product ? cuda_product_run(dev, c->product, err)
-			      : dnn_run(&dev->dnn, &c->run, err);
+	int code;
 
-	if (!code && c->product && cuda_conv_scatters(&exec->node[0]))
+	if (c->stem)
+		return cuda_check(
+			dev, cuda_conv_stem_run(dev, n, exec->scratch), "Starting a kernel", err);
+	code = c->product ? cuda_product_run(dev, c->product, err)
+			  : dnn_run(&dev->dnn, &c->run, err);
+	if (!code && c->product && cuda_conv_scatters(n))
 		scatter(dev, exec);
 	return code;
 }
@@ -314,7 +340,7 @@ static void fold_operands(struct cuda_dev *dev, const struct cuda_exec *exec)
 	const struct conv *c = exec->own;
 	struct cuda_operands o = cuda_operands_of(n);
 
-	if (!cuda_conv_folds(n))
+	if (!cuda_conv_folds(n) || c->stem)
 		return;
 	fold(dev, exec, o.x, c->at.image);
 	if (n->op == JM_OP_CONV)
@@ -378,7 +404,7 @@ static int run_wgrad(struct cuda_dev *dev, const struct cuda_exec *exec, struct 
 
 	fold_operands(dev, exec);
 	code = start(dev, exec, err);
-	if (code || c->product) /* the product wrote dw itself, and there is no bias */
+	if (code || c->product || c->stem) /* these wrote dw itself, and there is no bias */
 		return code;
 	p.y = (struct cuda_vec){(char *)exec->scratch + c->at.filter, cuda_type_of(dy->type)};
 	cuda_unfold(&p, dev->stream);

@@ -3,6 +3,7 @@
  * last. */
 #include <limits.h>
 #include <math.h>
+#include <string.h>
 
 #include "cuda.h"
 #include "image_operands.h"
@@ -56,6 +57,47 @@ static int takes_bn(struct cuda_dev *dev, const struct jm_group *group, struct j
 		return jm_err_set(err, JM_ENOSUP,
 			"Only statistics of the same image that they are applied to are fused.");
 	return takes_images(dev, group, err);
+}
+
+static int takes_stats_only(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *stats = group->node[0], *last = group->node[1];
+
+	if (stats->accumulate || last->accumulate || last->in[0] != stats->out[0] ||
+		last->in[1] != stats->out[1])
+		return jm_err_set(err, JM_ENOSUP, "Only statistics of one image are fused.");
+	return takes_images(dev, group, err);
+}
+
+static bool is_alike(const struct jm_tensor *a, const struct jm_tensor *b)
+{
+	return a->rank == b->rank && !memcmp(a->dim, b->dim, (size_t)a->rank * sizeof *a->dim);
+}
+
+/* Accepts a norm whose result is only added to another norm. */
+static int takes_apply_pair(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *first = group->node[0], *second = group->node[1];
+	bool fits = second->in[5] == first->out[0] && first->out[0]->is_virtual && !first->in[5] &&
+		    !first->attr.bn.relu && !first->accumulate && second->in[0] != first->out[0] &&
+		    is_alike(first->in[0], second->in[0]) && second->in[0]->dim[1] % 8 == 0;
+
+	return fits ? takes_images(dev, group, err)
+		    : jm_err_set(err, JM_ENOSUP, "Only sums of two norms are fused.");
+}
+
+/* Accepts the gradients of these two norms; the second one has no ReLU. */
+static int takes_grad_pair(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *first = group->node[0], *second = group->node[1];
+	const struct jm_tensor *dadd = first->out[3];
+	bool fits = dadd && dadd == second->in[0] && dadd->is_virtual && !(first->accumulate & 8) &&
+		    first->in[2] && !second->in[2] && !second->in[6] && !second->out[3] &&
+		    is_alike(first->in[1], second->in[1]) && second->in[1]->dim[1] % 8 == 0;
+
+	return fits ? takes_images(dev, group, err)
+		    : jm_err_set(err, JM_ENOSUP,
+			      "Only gradients of two norms that were added are fused.");
 }
 
 static int takes_gap(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
@@ -116,7 +158,10 @@ static size_t mask_bytes(const struct jm_node *n)
 static int choices_bn(struct cuda_dev *dev, const struct jm_group *group, struct jm_choice *choice,
 	struct jm_err *err)
 {
+	bool pair = group->n_nodes > 1 && group->node[0]->op == JM_OP_BN_GRAD;
+
 	choice->scratch = group->node[0]->op == JM_OP_BN_APPLY ? 0 : scratch_bn(group);
+	choice->scratch *= pair ? 2 : 1;
 	choice->saved = mask_bytes(group->node[group->n_nodes - 1]);
 	return choices_image(dev, group, choice, err);
 }
@@ -158,6 +203,12 @@ static void set_apply(struct cuda_bn *p, const struct jm_node *n, void *mask)
 	p->mask = mask;
 }
 
+/* The address of a vector: in scratch if no node outside the group reads it. */
+static float *kept(const struct jm_tensor *t, float *scratch, int64_t i)
+{
+	return t->is_virtual ? scratch + i * t->dim[0] : t->data;
+}
+
 static int run_stats(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
 	struct cuda_bn p = {0};
@@ -181,23 +232,31 @@ static int run_finalize(struct cuda_dev *dev, const struct cuda_exec *exec, stru
 	return 0;
 }
 
+static struct cuda_bn apply_of(const struct jm_node *n, void *mask)
+{
+	struct cuda_bn p = {.mean = n->in[1]->data, .rstd = n->in[2]->data};
+
+	set_apply(&p, n, mask);
+	return p;
+}
+
 static int run_apply(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
-	struct cuda_bn p = {
-		.mean = NODE(exec)->in[1]->data,
-		.rstd = NODE(exec)->in[2]->data,
-	};
+	struct cuda_bn p = apply_of(NODE(exec), exec->saved);
 
 	(void)err;
-	set_apply(&p, NODE(exec), exec->saved);
 	cuda_bn_apply(&p, dev->stream);
 	return 0;
 }
 
-/* The address of a vector: in scratch if no node outside the group reads it. */
-static float *kept(const struct jm_tensor *t, float *scratch, int64_t i)
+static int run_apply_pair(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
-	return t->is_virtual ? scratch + i * t->dim[0] : t->data;
+	struct cuda_bn p = apply_of(&exec->node[1], exec->saved);
+	struct cuda_bn other = apply_of(&exec->node[0], NULL);
+
+	(void)err;
+	cuda_bn_apply_pair(&p, &other, dev->stream);
+	return 0;
 }
 
 struct cuda_bn cuda_bn_stats_of(
@@ -210,6 +269,17 @@ struct cuda_bn cuda_bn_stats_of(
 	p.mean = kept(stats->out[0], own, 0);
 	p.var = kept(stats->out[1], own, 1);
 	return p;
+}
+
+static int run_stats_only(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = exec->node;
+	float *own = (float *)(void *)((char *)exec->scratch + cuda_bn_scratch(n->in[0]->dim[1]));
+	struct cuda_bn p = cuda_bn_stats_of(&n[0], &n[1], own, exec->scratch);
+
+	(void)err;
+	cuda_bn_stats(&p, dev->stream);
+	return 0;
 }
 
 static int run_bn(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
@@ -258,6 +328,18 @@ static int run_bn_grad(struct cuda_dev *dev, const struct cuda_exec *exec, struc
 	return 0;
 }
 
+static int run_grad_pair(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	struct cuda_bn_grad p = cuda_bn_grad_of(&exec->node[0], exec);
+	struct cuda_bn_grad other = cuda_bn_grad_of(&exec->node[1], exec);
+
+	(void)err;
+	p.dadd.data = NULL;
+	other.scratch = (char *)exec->scratch + cuda_bn_scratch(p.c);
+	cuda_bn_grad_pair(&p, &other, dev->stream);
+	return 0;
+}
+
 /* ---- pooling ------------------------------------------------------------------------------------------------ */
 
 static struct cuda_pool pool_of(
@@ -280,6 +362,32 @@ static struct cuda_pool pool_of(
 		p.pad[i] = n->attr.pool.pad[i];
 	}
 	return p;
+}
+
+/* Accepts the gradient of a pooling of a norm with ReLU, to which nothing was added. */
+static int takes_pooled(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *pool = group->node[0], *norm = group->node[1];
+	struct cuda_pool p = pool_of(pool, pool->in[1], pool->in[0]);
+	bool fits = pool->out[0] == norm->in[0] && pool->out[0]->is_virtual && pool->fwd &&
+		    !cuda_adds(pool, 0) && norm->in[6] && !norm->in[2] && !norm->out[3] &&
+		    cuda_maxpool_is_four(&p);
+
+	return fits ? takes_images(dev, group, err)
+		    : jm_err_set(err, JM_ENOSUP,
+			      "Only gradients of a pooling of a norm with ReLU are fused.");
+}
+
+static int run_pooled(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *pool = &exec->node[0];
+	struct cuda_pool q = pool_of(pool, pool->in[1], pool->in[0]);
+	struct cuda_bn_grad p = cuda_bn_grad_of(&exec->node[1], exec);
+
+	(void)err;
+	q.place = exec->fwd_saved;
+	cuda_bn_grad_pooled(&p, &q, dev->stream);
+	return 0;
 }
 
 /* The forward pass saves the position of the maximum in each window, which must fit into a byte. */
@@ -341,6 +449,14 @@ static int run_gap(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm
 const struct cuda_op cuda_ops_image[] = {
 	{{JM_OP_BN_STATS, JM_OP_BN_FINALIZE, JM_OP_BN_APPLY}, 3, takes_bn, choices_bn, NULL, NULL,
 		run_bn, NULL},
+	{{JM_OP_BN_STATS, JM_OP_BN_FINALIZE}, 2, takes_stats_only, choices_bn, NULL, NULL,
+		run_stats_only, NULL},
+	{{JM_OP_BN_APPLY, JM_OP_BN_APPLY}, 2, takes_apply_pair, choices_bn, NULL, NULL,
+		run_apply_pair, NULL},
+	{{JM_OP_BN_GRAD, JM_OP_BN_GRAD}, 2, takes_grad_pair, choices_bn, NULL, NULL, run_grad_pair,
+		NULL},
+	{{JM_OP_MAXPOOL_GRAD, JM_OP_BN_GRAD}, 2, takes_pooled, choices_bn, NULL, NULL, run_pooled,
+		NULL},
 	{{JM_OP_BN_STATS}, 1, takes_stats, choices_bn, NULL, NULL, run_stats, NULL},
 	{{JM_OP_BN_FINALIZE}, 1, takes_stats, NULL, NULL, NULL, run_finalize, NULL},
 	{{JM_OP_BN_APPLY}, 1, takes_images, choices_bn, NULL, NULL, run_apply, NULL},

@@ -3,37 +3,11 @@
  * Pooling of x[B,Y,X,C] to y[B,P,Q,C], channels last. A thread handles N channels of one pixel of
  * its output; gradients are gathered from the windows that contain the pixel.
  */
-#include "image.h"
-#include "common.cuh"
+#include "pool.cuh"
 
 #define THREADS 256
 
-/* ---- the position of a thread ---------------------------------------------------------------- */
-
-struct place {
-	int b, y, x, c;
-};
-
-/* The position of thread `index` in batch x rows x columns x packs of N channels; below 2^32, where
- * division is fast. */
-template <int N> __device__ __forceinline__ place place_of(int64_t index, const int *size, int c)
-{
-	unsigned packs = (c + N - 1) / N, i = (unsigned)index;
-	place at;
-
-	at.c = (int)(i % packs) * N;
-	i /= packs;
-	at.x = (int)(i % (unsigned)size[1]);
-	i /= (unsigned)size[1];
-	at.y = (int)(i % (unsigned)size[0]);
-	at.b = (int)(i / (unsigned)size[0]);
-	return at;
-}
-
-__device__ __forceinline__ int64_t offset(const int *size, int channels, int b, int y, int x, int c)
-{
-	return (((int64_t)b * size[0] + y) * size[1] + x) * channels + c;
-}
+/* ---- windows ----------------------------------------------------------------------------------- */
 
 /* Positions [first, end) of x in window i along one axis. */
 struct span {
@@ -174,40 +148,17 @@ template <int N, typename T> __global__ void maxpool_kept_kernel(struct cuda_poo
 	store_sum((T *)p.dx.data + offset(p.in, p.c, at.b, at.y, at.x, at.c), sum, p.accumulate);
 }
 
-/*
- * The gradient for windows of 3 x 3 with stride 2 and pad 1: a thread handles the pixels (2i, 2j)
- * to (2i + 1, 2j + 1), which lie in four windows, and reads each window once.
- */
+/* A thread handles four pixels. */
 template <typename T> __global__ void maxpool_four_kernel(struct cuda_pool p, int64_t n)
 {
 	int64_t index = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
 	const int half[2] = {(p.in[0] + 1) / 2, (p.in[1] + 1) / 2};
-	float sum[2][2][PACK] = {};
+	float sum[2][2][PACK];
 
 	if (index >= n)
 		return;
 	place at = place_of<PACK>(index, half, p.c);
-#pragma unroll
-	for (int w = 0; w < 4; w++) {
-		const int down = w / 2, right = w % 2;
-		__align__(8) unsigned char v[PACK];
-		float dy[PACK];
-
-		if (at.y + down >= p.out[0] || at.x + right >= p.out[1])
-			continue;
-		int64_t from = offset(p.out, p.c, at.b, at.y + down, at.x + right, at.c);
-		*reinterpret_cast<uint2 *>(v) = *reinterpret_cast<const uint2 *>(p.place + from);
-		load((const T *)p.y.data + from, dy);
-#pragma unroll
-		for (int i = down; i < 2; i++)
-#pragma unroll
-			for (int j = right; j < 2; j++)
-#pragma unroll
-				for (int k = 0; k < PACK; k++)
-					sum[i][j][k] += v[k] == (i + 1 - 2 * down) * 3 + j + 1 - 2 * right
-								? dy[k]
-								: 0;
-	}
+	four_gradients<T>(p, at, sum);
 #pragma unroll
 	for (int i = 0; i < 2; i++)
 #pragma unroll
@@ -218,7 +169,7 @@ template <typename T> __global__ void maxpool_four_kernel(struct cuda_pool p, in
 					sum[i][j], p.accumulate);
 }
 
-static bool is_four(const struct cuda_pool *p)
+bool cuda_maxpool_is_four(const struct cuda_pool *p)
 {
 	bool four = p->c % PACK == 0;
 
@@ -320,7 +271,7 @@ POOL(void cuda_avgpool_grad, avgpool_grad_kernel, in)
 
 void cuda_maxpool_grad(const struct cuda_pool *p, cudaStream_t stream)
 {
-	if (p->place && is_four(p))
+	if (p->place && cuda_maxpool_is_four(p))
 		maxpool_four(p, stream);
 	else if (p->place)
 		maxpool_kept(p, stream);

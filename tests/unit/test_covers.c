@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The groups of ResNet-50 that a backend receives: convolutions with the sums of their norms,
- * gradients of norms. */
+/* The groups of ResNet-50 that a backend receives: convolutions with the sums of their norms, norms
+ * that are added, gradients of norms. */
 #include "engine/kit.h"
 #include "unit/test.h"
 
@@ -10,6 +10,7 @@ extern const struct jm_backend jm_backend_ref;
 static struct cover {
 	int n;
 	enum jm_op op[4];
+	int result; /* of the first node */
 } wanted;
 
 static bool is_wanted(const struct jm_group *group)
@@ -33,7 +34,7 @@ static int select_wanted(
 	return 1;
 }
 
-/* How many groups are as wanted; ret_inside: of how many of them the first node's result stays inside. */
+/* How many groups are as wanted; ret_inside: of how many of them that result stays inside. */
 static int count(const struct cover *cover, int *ret_inside)
 {
 	static const char *const words[] = {"resnet50", "image=32", "classes=10", NULL};
@@ -52,7 +53,7 @@ static int count(const struct cover *cover, int *ret_inside)
 	for (int i = 0; i < p->n_units; i++)
 		if (is_wanted(&p->unit[i]->group)) {
 			n++;
-			*ret_inside += p->unit[i]->group.node[0]->out[0]->is_virtual;
+			*ret_inside += p->unit[i]->group.node[0]->out[cover->result]->is_virtual;
 		}
 	kit_plan_free(p);
 	device.backend = &jm_backend_ref;
@@ -62,12 +63,50 @@ static int count(const struct cover *cover, int *ret_inside)
 
 static void every_convolution_meets_the_sums_of_its_norm(void **unused)
 {
-	const struct cover cover = {3, {JM_OP_CONV, JM_OP_BN_STATS, JM_OP_BN_FINALIZE}};
+	const struct cover cover = {3, {JM_OP_CONV, JM_OP_BN_STATS, JM_OP_BN_FINALIZE}, 0};
 	int inside;
 
 	(void)unused;
 	assert_int_equal(count(&cover, &inside), 53);
 	assert_int_equal(inside, 0); /* the norm and the gradients read it */
+}
+
+/* Those of the four blocks that change the width: neither the norm of the shortcut nor its gradient is stored. */
+static void norms_that_are_added_meet(void **unused)
+{
+	const struct cover norms = {2, {JM_OP_BN_APPLY, JM_OP_BN_APPLY}, 0};
+	const struct cover gradients = {2, {JM_OP_BN_GRAD, JM_OP_BN_GRAD}, 3};
+	const struct cover sums = {2, {JM_OP_BN_STATS, JM_OP_BN_FINALIZE}, 1};
+	int inside;
+
+	(void)unused;
+	assert_int_equal(count(&norms, &inside), 4);
+	assert_int_equal(inside, 4);
+	assert_int_equal(count(&gradients, &inside), 4);
+	assert_int_equal(inside, 4);
+	assert_int_equal(count(&sums, &inside), 53);
+	assert_int_equal(inside, 53); /* the variance */
+}
+
+/* Of 53 norms these are in no such group: the first, which is pooled; that of the last
+ * block; the four of shortcuts, and the four that they are added to. */
+static void a_pair_of_norms_is_not_split(void **unused)
+{
+	const struct cover cover = {2, {JM_OP_CONV_DGRAD, JM_OP_BN_GRAD}, 0};
+	int inside;
+
+	(void)unused;
+	assert_int_equal(count(&cover, &inside), 53 - 1 - 1 - 4 - 4);
+}
+
+static void the_first_norm_meets_its_pooling_in_the_gradient(void **unused)
+{
+	const struct cover cover = {2, {JM_OP_MAXPOOL_GRAD, JM_OP_BN_GRAD}, 0};
+	int inside;
+
+	(void)unused;
+	assert_int_equal(count(&cover, &inside), 1);
+	assert_int_equal(inside, 1);
 }
 
 /* Where something was added between norm and ReLU, the gradient reads the result; otherwise it
@@ -103,6 +142,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_convolution_meets_the_sums_of_its_norm),
+		cmocka_unit_test(norms_that_are_added_meet),
+		cmocka_unit_test(a_pair_of_norms_is_not_split),
+		cmocka_unit_test(the_first_norm_meets_its_pooling_in_the_gradient),
 		cmocka_unit_test(gradients_of_norms_read_what_they_need),
 	};
 

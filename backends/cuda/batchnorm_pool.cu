@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The gradient of a norm with ReLU whose result x[B,Y,X,C] is max-pooled with windows of 3 x 3, stride 2 and pad 1:
+ * both passes compute the gradient of the pooling from dy and the saved positions, so that it is not stored. A thread
+ * handles four pixels, which lie in four windows, and one pack of channels.
+ */
+#include "batchnorm.cuh"
+#include "pool.cuh"
+
+struct constants {
+	float mean[PACK], scale[PACK], shift[PACK];
+};
+
+/* Calls use(element, e, x - mean) for all packs of the thread's channels; e is the gradient before the ReLU. last: from
+ * the last pixels to the first, which may still be in the cache. */
+template <typename T, class USE>
+__device__ __forceinline__ void over_quads(
+	const struct cuda_bn_grad &p, const struct cuda_pool &q, int64_t at, bool last, USE use)
+{
+	const int half[2] = {(q.in[0] + 1) / 2, (q.in[1] + 1) / 2};
+	int64_t quads = (int64_t)q.batch * half[0] * half[1];
+	struct constants c;
+
+	load(p.mean + at, c.mean);
+	load_scale(p.rstd, p.gamma, at, c.scale);
+	load(p.beta + at, c.shift);
+	for (int64_t r = first_row(); r < quads; r += row_step()) {
+		unsigned i = (unsigned)(last ? quads - 1 - r : r);
+		place from = {(int)(i / half[1] / half[0]), (int)(i / half[1] % half[0]), (int)(i % half[1]), (int)at};
+		float e[2][2][PACK];
+		raw<PACK, T> x[4];
+
+#pragma unroll
+		for (int k = 0; k < 4; k++)
+			if (2 * from.y + k / 2 < q.in[0] && 2 * from.x + k % 2 < q.in[1])
+				fetch<PACK>(as<const T>(p.x) + offset(q.in, q.c, from.b, 2 * from.y + k / 2,
+								2 * from.x + k % 2, from.c),
+					x[k]);
+		four_gradients<T>(q, from, e);
+#pragma unroll
+		for (int k = 0; k < 4; k++) {
+			float v[PACK];
+
+			if (2 * from.y + k / 2 >= q.in[0] || 2 * from.x + k % 2 >= q.in[1])
+				continue;
+			load(x[k].v, v);
+#pragma unroll
+			for (int j = 0; j < PACK; j++) {
+				if (!(normed(v[j], c.mean[j], c.scale[j], c.shift[j]) > 0))
+					e[k / 2][k % 2][j] = 0;
+				v[j] -= c.mean[j];
+			}
+			use(offset(q.in, q.c, from.b, 2 * from.y + k / 2, 2 * from.x + k % 2, from.c),
+				e[k / 2][k % 2], v, c);
+		}
+	}
+}
+
+template <typename T>
+__global__ void __launch_bounds__(COLUMN_THREADS, GRAD_RESIDENT)
+	pooled_sums(struct cuda_bn_grad p, struct cuda_pool q, float *parts)
+{
+	__shared__ float share[COLUMN_THREADS * PACK];
+	float sum[PACK] = {}, product[PACK] = {};
+	int64_t at = column_of(PACK);
+
+	if (at < p.c)
+		over_quads<T>(p, q, at, false,
+			[&](int64_t, const float (&e)[PACK], const float (&v)[PACK], const constants &) {
+#pragma unroll
+				for (int i = 0; i < PACK; i++) {
+					sum[i] += e[i];
+					product[i] += e[i] * v[i];
+				}
+			});
+	leave_parts(sum, product, parts, p.c, share);
+}
+
+template <typename T>
+__global__ void __launch_bounds__(COLUMN_THREADS, GRAD_RESIDENT)
+	pooled_kernel(struct cuda_bn_grad p, struct cuda_pool q, struct sums s)
+{
+	float first[PACK], second[PACK];
+	int64_t at = column_of(PACK);
+
+	if (at >= p.c)
+		return;
+	load(s.first + at, first);
+	load(s.second + at, second);
+	over_quads<T>(p, q, at, true,
+		[&](int64_t i, const float (&e)[PACK], float (&v)[PACK], const constants &c) {
+#pragma unroll
+			for (int k = 0; k < PACK; k++)
+				v[k] = c.scale[k] * (e[k] - first[k] - v[k] * second[k]);
+			store_sum(as<T>(p.dx) + i, v, p.accumulate & 1);
+		});
+}
+
+void cuda_bn_grad_pooled(const struct cuda_bn_grad *p, const struct cuda_pool *q, cudaStream_t stream)
+{
+	int64_t quads = (int64_t)q->batch * ((q->in[0] + 1) / 2) * ((q->in[1] + 1) / 2);
+	struct columns shape = columns_of(quads, p->c, PACK, GRAD_RESIDENT);
+	struct sums s = sums_of(p->scratch, p->c);
+
+	with_type(p->x, [&](auto t) {
+		using T = decltype(t);
+
+		pooled_sums<T><<<shape.grid, shape.block, 0, stream>>>(*p, *q, s.parts);
+		grad_finish<<<blocks_for(p->c, WARP), dim3(WARP, WARP), 0, stream>>>(
+			*p, s, (int)shape.grid.y);
+		pooled_kernel<T><<<shape.grid, shape.block, 0, stream>>>(*p, *q, s);
+	});
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What kernels of pooling share with the gradient of the norm before a max pooling. */
+#ifndef JM_CUDA_POOL_CUH
+#define JM_CUDA_POOL_CUH
+
+#include "image.h"
+#include "common.cuh"
+
+struct place {
+	int b, y, x, c;
+};
+
+/* The position of thread `index` in batch x rows x columns x packs of N channels; below 2^32, where
+ * division is fast. */
+template <int N> __device__ __forceinline__ place place_of(int64_t index, const int *size, int c)
+{
+	unsigned packs = (c + N - 1) / N, i = (unsigned)index;
+	place at;
+
+	at.c = (int)(i % packs) * N;
+	i /= packs;
+	at.x = (int)(i % (unsigned)size[1]);
+	i /= (unsigned)size[1];
+	at.y = (int)(i % (unsigned)size[0]);
+	at.b = (int)(i / (unsigned)size[0]);
+	return at;
+}
+
+__device__ __forceinline__ int64_t offset(const int *size, int channels, int b, int y, int x, int c)
+{
+	return (((int64_t)b * size[0] + y) * size[1] + x) * channels + c;
+}
+
+/*
+ * The gradient of max pooling with windows of 3 x 3, stride 2 and pad 1 by the saved positions, for the
+ * pixels (2y, 2x) to (2y + 1, 2x + 1) of an image, which lie in four windows: each window is read once.
+ */
+template <typename T>
+__device__ __forceinline__ void four_gradients(const struct cuda_pool &p, const place &at, float (&sum)[2][2][PACK])
+{
+#pragma unroll
+	for (int i = 0; i < 4; i++)
+#pragma unroll
+		for (int k = 0; k < PACK; k++)
+			sum[i / 2][i % 2][k] = 0;
+#pragma unroll
+	for (int w = 0; w < 4; w++) {
+		const int down = w / 2, right = w % 2;
+		__align__(8) unsigned char v[PACK];
+		float dy[PACK];
+
+		if (at.y + down >= p.out[0] || at.x + right >= p.out[1])
+			continue;
+		int64_t from = offset(p.out, p.c, at.b, at.y + down, at.x + right, at.c);
+		*reinterpret_cast<uint2 *>(v) = *reinterpret_cast<const uint2 *>(p.place + from);
+		load((const T *)p.y.data + from, dy);
+#pragma unroll
+		for (int i = down; i < 2; i++)
+#pragma unroll
+			for (int j = right; j < 2; j++)
+#pragma unroll
+				for (int k = 0; k < PACK; k++)
+					sum[i][j][k] += v[k] == (i + 1 - 2 * down) * 3 + j + 1 - 2 * right
+								? dy[k]
+								: 0;
+	}
+}
+
+#endif
