@@ -513,8 +513,8 @@ int jm_launch(struct jm_ctx *ctx, struct jm_session *s, const struct jm_launch_o
 		rc = jm_scan_new(o->items_regex, o->items_json, &l.scan, err);
 	if (!rc)
 		rc = jm_progress_open(&l.progress, err);
-	/* marks that nothing waits for: neither settings at the beginning of a phase nor the order of marks and output */
-	if (!rc && !o->phase && !l.scan)
+	/* no settings wait for the beginning of a phase */
+	if (!rc && !o->phase)
 		jm_progress_take_pipes(l.progress);
 	if (!rc)
 		rc = run(&l, err);

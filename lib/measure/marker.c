@@ -91,14 +91,13 @@ static bool is_own(int fd, const struct identity *was)
 	return is.ino && is.dev == was->dev && is.ino == was->ino;
 }
 
-static int send_fd(int to, int fd)
+static int send_fd(int to, int fd, const char *text)
 {
-	char text[] = JM_MARK_HANDOVER;
 	union {
 		struct cmsghdr header;
 		char bytes[CMSG_SPACE(sizeof(int))];
 	} control = {0};
-	struct iovec from = {text, sizeof(text) - 1};
+	struct iovec from = {(void *)(uintptr_t)text, strlen(text)};
 	struct msghdr message = {.msg_iov = &from,
 		.msg_iovlen = 1,
 		.msg_control = &control,
@@ -115,6 +114,7 @@ static int send_fd(int to, int fd)
  * 16 KiB, a new pipe has JM_MARK_PIPE bytes. */
 static void offer_pipe(struct jm_marker *m)
 {
+	const char *handover = m->output ? JM_MARK_ORDERED : JM_MARK_HANDOVER;
 	char path[40];
 	int ends[2];
 
@@ -124,7 +124,8 @@ static void offer_pipe(struct jm_marker *m)
 	m->pipe = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
 	if (m->pipe >= 0)
 		m->pipe_is = identity_of(m->pipe);
-	if (m->pipe >= 0 && (fcntl(m->pipe, F_SETPIPE_SZ, 1) < 0 || send_fd(m->fd, ends[0]))) {
+	if (m->pipe >= 0 &&
+		(fcntl(m->pipe, F_SETPIPE_SZ, 1) < 0 || send_fd(m->fd, ends[0], handover))) {
 		close(m->pipe);
 		m->pipe = -1;
 	}
@@ -242,7 +243,8 @@ int jm_marker_mark(struct jm_marker *m, const char *name, double items, struct j
 	if (byte >= 0)
 		end = put_whole(put_text(end, " @", 2), (uint64_t)byte);
 	*end = '\n';
-	if (write_line(m, text, (size_t)(end + 1 - text)))
+	/* without its byte a mark must not be late */
+	if ((byte >= 0 || !m->output) && write_line(m, text, (size_t)(end + 1 - text)))
 		return 0;
 	if (!is_own(m->fd, &m->fd_is))
 		return jm_err_set(err, JM_EGONE,

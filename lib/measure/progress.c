@@ -184,8 +184,10 @@ void jm_progress_share_output(struct jm_progress *p, int fd)
 
 	snprintf(path, sizeof(path), "%s/" JM_MARK_OUTPUT, p->folder);
 	p->output = jm_output_page_new(path, fd);
-	if (!p->output)
-		unlink(path);
+	if (p->output)
+		return;
+	unlink(path);
+	p->takes_pipes = false; /* marks from a pipe are late, and nothing else tells their order */
 }
 
 ssize_t jm_progress_read(struct jm_progress *p, int fd, void *bytes, size_t n)
@@ -294,10 +296,11 @@ static bool is_empty(int fd)
 	return read(fd, &byte, 1) < 0 && errno == EAGAIN;
 }
 
-/* Takes an empty pipe; its new size tells that to the sender. */
-static void take_pipe(struct jm_progress *p, int given)
+/* Takes an empty pipe; its new size tells that to the sender. given: -1 = none came with the datagram. */
+static void take_pipe(struct jm_progress *p, int given, const char *handover)
 {
-	int fd = p->takes_pipes && p->n_pipes < PIPES ? reopen(given) : -1;
+	bool late = p->output && strcmp(handover, JM_MARK_ORDERED) != 0;
+	int fd = p->takes_pipes && !late && p->n_pipes < PIPES ? reopen(given) : -1;
 	struct mark_pipe *grown;
 
 	if (fd < 0)
@@ -344,10 +347,10 @@ static void receive_datagrams(struct jm_progress *p, int64_t now_ns)
 			return;
 		text[n] = '\0';
 		fd = passed_fd(&message);
-		if (strcmp(text, JM_MARK_HANDOVER) != 0)
+		if (!strcmp(text, JM_MARK_ORDERED) || !strcmp(text, JM_MARK_HANDOVER))
+			take_pipe(p, fd, text);
+		else
 			take_mark(p, text, now_ns);
-		else if (fd >= 0)
-			take_pipe(p, fd);
 		if (fd >= 0)
 			close(fd);
 	}

@@ -5,7 +5,8 @@
  * The socket is a Unix datagram socket in a private folder; JM_PROGRESS in the environment names it.
  * One message per datagram, text: "jm1 T mark NAME [ITEMS] [@BYTE]", T in ns of CLOCK_MONOTONIC, BYTE: how many bytes of
  * output the command had written then, where the receiver reads the output (output_page.h). The datagram "jm1 pipe" brings
- * the reading end of a pipe. A receiver that takes it gives the pipe JM_MARK_PIPE bytes; when the sender sees that size,
+ * the reading end of a pipe; "jm1 pipe @" one for marks with BYTE, the only ones that a receiver of output can put in order
+ * when it reads them late. A receiver that takes it gives the pipe JM_MARK_PIPE bytes; when the sender sees that size,
  * its marks go there, one per line, until the pipe is full: a mark in a pipe wakes no process and
  * waits for none. A mark ends the stretch before it: its items were done in that stretch, and from
  * then on it is NAME.
@@ -20,6 +21,7 @@
 #define JM_MARK_VARIABLE "JM_PROGRESS"
 #define JM_MARK_OUTPUT	 "output" /* the file beside the socket, see output_page.h */
 #define JM_MARK_HANDOVER "jm1 pipe"
+#define JM_MARK_ORDERED	 "jm1 pipe @"
 #define JM_MARK_PIPE	 (256 * 1024)
 
 struct jm_mark {
@@ -39,7 +41,7 @@ int jm_progress_fd(const struct jm_progress *p);	  /* to poll */
 void jm_progress_take_pipes(struct jm_progress *p);
 bool jm_progress_has_pipes(const struct jm_progress *p);
 /* From now on senders whose stdout is this pipe state the byte of its output. fd: the reading end, which is then read
- * with jm_progress_read alone. Where this cannot be shared, marks have no byte. */
+ * with jm_progress_read alone. Where this cannot be shared, marks have no byte, and no pipes are taken. */
 void jm_progress_share_output(struct jm_progress *p, int fd);
 ssize_t jm_progress_read(struct jm_progress *p, int fd, void *bytes, size_t n); /* as read(2) */
 #define JM_MARK_PIPE_NS (20 * 1000 * 1000)

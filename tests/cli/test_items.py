@@ -3,11 +3,12 @@
 import json
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
 
-from jm import BIN, USAGE, jm, sentence
+from jm import BIN, BUILD, SOURCE, USAGE, jm, sentence
 
 EXPLODES = r"(a*)(a*)\1\2b"
 LINE = 3000 * "a" + "Xb"
@@ -74,6 +75,27 @@ def test_lines_and_marks_that_wait_together_keep_their_order(tmp_path, order, it
     script = "\n".join(["kill -STOP $PPID", *steps, "kill -CONT $PPID"])
     record, _ = measured(tmp_path, "--items-regex", "n ([0-9]+)", command=["sh", "-c", script])
     assert {p["name"]: p["items"] for p in record["phases"] if p["name"] != "command"} == items
+
+
+SENDER = """
+import os, signal, sys, time, joulemark
+joulemark.mark("before")
+time.sleep(0.2)  # joulemark takes the pipe for marks
+os.kill(os.getppid(), signal.SIGSTOP)
+for step in sys.argv[1:]:
+    if step.startswith("n "):
+        print(step, flush=True)
+    else:
+        joulemark.mark(step)
+os.kill(os.getppid(), signal.SIGCONT)
+"""
+
+
+def test_marks_through_a_pipe_keep_their_order_with_lines(tmp_path):
+    order = ["n 4", "load", "n 1", "n 2", "work", "n 3", "end"]
+    with_package = ["env", f"PYTHONPATH={SOURCE / 'python'}", f"JM_LIBRARY={BUILD / 'libjoulemark.so.0'}", sys.executable]
+    record, _ = measured(tmp_path, "--items-regex", "n ([0-9]+)", command=[*with_package, "-c", SENDER, *order])
+    assert {p["name"]: p["items"] for p in record["phases"]} == {"command": 10, "before": 4, "load": 3, "work": 3, "end": None}
 
 
 def test_marks_with_another_output_come_after_the_lines_that_were_read(tmp_path):
