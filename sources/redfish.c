@@ -121,25 +121,10 @@ static double supplies_watts(struct state *s)
 	return plausible(sum);
 }
 
-/* A sum without one of the supplies would be too small, so there is none. */
-static double refuse_sum(struct state *s, const char *path)
-{
-	if (s->n_supplies == MAX_SUPPLIES)
-		snprintf(s->no_sum, sizeof(s->no_sum),
-			" There are more than %d power supplies; at most so many are added.",
-			MAX_SUPPLIES);
-	else
-		snprintf(s->no_sum, sizeof(s->no_sum),
-			" The power supply %.200s reports no InputPowerWatts, so the sum of the "
-			"supplies is unknown.",
-			path);
-	return NAN;
-}
-
 /* What it takes in; NAN = unknown. */
 static double add_supply(struct state *s, const char *metrics)
 {
-	if (s->n_supplies == MAX_SUPPLIES || strlen(metrics) >= MAX_PATH)
+	if (strlen(metrics) >= MAX_PATH)
 		return NAN;
 	snprintf(s->supply[s->n_supplies], MAX_PATH, "%s", metrics);
 	return supply_watts(s, s->n_supplies++);
@@ -154,20 +139,26 @@ static bool is_place(const json_t *supply)
 	return state ? !strcmp(state, "Absent") : !link_of(supply, "Metrics");
 }
 
-/* What the supply takes in; 0 = there is none, NAN = unknown. */
+/* What the supply takes in; 0 = there is none, NAN = unknown: a sum without it would be too small. */
 static double try_supply(struct state *s, const char *path)
 {
 	struct jm_err none = JM_ERR_INIT;
 	json_t *supply = path ? jm_https_get_json(&s->https, path, &none) : NULL;
 	const char *metrics = link_of(supply, "Metrics");
-	double watts = NAN;
+	bool place = supply && is_place(supply), full = s->n_supplies == MAX_SUPPLIES;
+	double watts = place ? 0 : metrics && !full ? add_supply(s, metrics) : NAN;
 
-	if (supply && is_place(supply))
-		watts = 0;
-	else if (metrics)
-		watts = add_supply(s, metrics);
+	if (isnan(watts) && full)
+		snprintf(s->no_sum, sizeof(s->no_sum),
+			" There are more than %d power supplies; at most so many are added.",
+			MAX_SUPPLIES);
+	else if (isnan(watts))
+		snprintf(s->no_sum, sizeof(s->no_sum),
+			" The power supply %.200s reports no InputPowerWatts, so the sum of the "
+			"supplies is unknown.",
+			path ? path : "without a path");
 	json_decref(supply);
-	return isnan(watts) ? refuse_sum(s, path ? path : "without a path") : watts;
+	return watts;
 }
 
 static bool try_supplies(struct state *s, const char *path)

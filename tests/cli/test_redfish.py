@@ -171,6 +171,12 @@ def test_more_supplies_than_are_kept_are_no_sum(bmc):
     assert "reports no power" in text and "more than 16 power supplies" in text
 
 
+def test_the_last_supply_that_is_kept_is_named_when_it_tells_nothing(bmc):
+    supplies(bmc, *[10] * 15, "no number")
+    text = sentence(jm("measure", "--source", bmc.source(), "--", "true"))
+    assert "The power supply /p/15 reports no InputPowerWatts" in text and "more than" not in text
+
+
 def test_a_chassis_or_a_resource_by_name(bmc):
     bmc.chassis("first", *FORMS[1])
     bmc.chassis("second", "Power", {"PowerControl": [{"PowerConsumedWatts": 300}]})
