@@ -48,7 +48,8 @@
  * (likewise the linear's output), linear-dgrad + gelu-grad or gelu-erf-grad, conv-dgrad + bn-grad (likewise the
  * gradient between them, or it is_last), add + layernorm or rmsnorm (likewise the sum), norm + adamw or adam or sgd,
  * layernorm-grad or rmsnorm-grad + cast, layernorm-grad or rmsnorm-grad + cast + linear-wgrad (whose bias has the sum
- * of the cast's rows as its gradient).
+ * of the cast's rows as its gradient), rope-grad + linear-wgrad (likewise of rope-grad's rows; rope-grad is to end before
+ * the product begins, so that its result may be laid over its operand).
  */
 #define JM_GROUP_MAX 8
 struct jm_group {
