@@ -10,7 +10,6 @@ size_t cuda_bn_scratch(int64_t c)
 	return sizeof(float) * (size_t)c * (2 + 2 * (COLUMN_BLOCKS + 1));
 }
 
-
 /* ---- statistics ------------------------------------------------------------------------------------------ */
 
 template <int N, typename T>
@@ -216,7 +215,6 @@ __device__ __forceinline__ void fetch_both(const struct cuda_bn_grad &p, int64_t
 	if (M == MASK_BITS)
 		t.open = p.mask[i / PACK];
 }
-
 
 /* KEEP: this pass stores e in dadd. */
 template <int N, typename T, enum mask M, bool KEEP>

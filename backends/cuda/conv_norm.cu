@@ -71,8 +71,8 @@ __device__ __forceinline__ void multiply(float (&d)[4], const unsigned (&a)[4], 
 }
 
 /*
- * tf32 ignores the last 13 bits of f32; with half of their range added it rounds to nearest. NaN stays as it is: the sum
- * may carry into its sign.
+ * tf32 ignores the last 13 bits of f32; with half of their range added it rounds to nearest. NaN stays
+ * as it is: the sum may carry into its sign.
  */
 template <typename T> __device__ __forceinline__ unsigned rounded(unsigned bits)
 {
@@ -278,54 +278,57 @@ template <typename T> struct take_stats {
 	}
 };
 
-/* The sums of a norm's gradient, whose result y is: e is y plus the gradient of another branch (ADD) where the ReLU's
- * mask is open, and is written in place of y. */
-template <typename T, enum mask M, bool ADD>
-struct take_grad {
+/*
+ * The sums of a norm's gradient, whose result y is: e is y plus the gradient of another branch (ADD)
+ * where the ReLU's mask is open, and is written in place of y.
+ */
+template <typename T, enum mask M, bool ADD> struct take_grad {
 	using operands = packs<PACK, T>;
 	static constexpr int ahead = sizeof(T) == 2 ? STEP_PACKS : STEP_PACKS / 2;
-	float first[PACK] = {}, second[PACK] = {}; channels<PACK> c;
+	float first[PACK] = {}, second[PACK] = {};
+	channels<PACK> c;
 
-	__device__ __forceinline__ take_grad(const struct cuda_bn_grad &g, int64_t column){
-		load_channels<PACK, M>(g, column, c);}
-__device__ __forceinline__ void begin(const float *)
-{
-}
-__device__ __forceinline__ void get(
-	const struct cuda_pixels &p, const struct cuda_bn_grad &g, int64_t at, operands &t)
-{
-	fetch<PACK>((const T *)g.x.data + at, t.x);
-	if (ADD)
-		fetch<PACK>((const T *)p.add.data + at, t.add);
-	if (M == MASK_BITS)
-		t.open = g.mask[at / PACK];
-}
-__device__ __forceinline__ void use(
-	const struct cuda_pixels &p, int64_t at, operands &t, float (&v)[PACK])
-{
-	float e[PACK], x[PACK];
+	__device__ __forceinline__ take_grad(const struct cuda_bn_grad &g, int64_t column)
+	{
+		load_channels<PACK, M>(g, column, c);
+	}
+	__device__ __forceinline__ void begin(const float *)
+	{
+	}
+	__device__ __forceinline__ void get(
+		const struct cuda_pixels &p, const struct cuda_bn_grad &g, int64_t at, operands &t)
+	{
+		fetch<PACK>((const T *)g.x.data + at, t.x);
+		if (ADD)
+			fetch<PACK>((const T *)p.add.data + at, t.add);
+		if (M == MASK_BITS)
+			t.open = g.mask[at / PACK];
+	}
+	__device__ __forceinline__ void use(
+		const struct cuda_pixels &p, int64_t at, operands &t, float (&v)[PACK])
+	{
+		float e[PACK], x[PACK];
 
-	if (ADD) {
-		load(t.add.v, x);
+		if (ADD) {
+			load(t.add.v, x);
 #pragma unroll
-		for (int i = 0; i < PACK; i++)
-			v[i] += x[i];
-	}
-	store(t.dy.v, v);
-	widen_both<M>(t, c, e, x);
-	store((T *)p.y.data + at, e);
+			for (int i = 0; i < PACK; i++)
+				v[i] += x[i];
+		}
+		store(t.dy.v, v);
+		widen_both<M>(t, c, e, x);
+		store((T *)p.y.data + at, e);
 #pragma unroll
-	for (int i = 0; i < PACK; i++) {
-		first[i] += e[i];
-		second[i] += e[i] * x[i];
+		for (int i = 0; i < PACK; i++) {
+			first[i] += e[i];
+			second[i] += e[i] * x[i];
+		}
 	}
-}
-__device__ __forceinline__ void leave(void *parts, int64_t n, int64_t, float *share)
-{
-	leave_parts(first, second, (float *)parts, n, share);
-}
-}
-;
+	__device__ __forceinline__ void leave(void *parts, int64_t n, int64_t, float *share)
+	{
+		leave_parts(first, second, (float *)parts, n, share);
+	}
+};
 
 /* Passes the warps' tiles through shared memory, so that a thread gets packs of a row. */
 template <class TAKE, int COLUMNS>

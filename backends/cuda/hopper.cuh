@@ -13,9 +13,7 @@
 
 #include "common.cuh"
 
-#define CHUNK_ROW 128		       /* bytes */
-#define BOX_ROWS  64		       /* rows and columns of the boxes that are copied */
-#define BOX_BYTES (BOX_ROWS * CHUNK_ROW)
+#define CHUNK_ROW 128 /* bytes */
 
 __device__ __forceinline__ uint32_t shared_at(const void *p)
 {

@@ -275,7 +275,7 @@ struct cuda_attention_tiles {
 	const void *y, *dy;
 	const float *lse;
 	void *dqkv;
-	float *rows; /* scratch of cuda_attention_rows floats */
+	float *rows; /* scratch of cuda_tiles_scratch bytes (attention_tiles.h) */
 };
 void cuda_attention_tiles(const struct cuda_attention_tiles *p, cudaStream_t stream);
 /* The positions of a sequence in the scratch: whole tiles. */

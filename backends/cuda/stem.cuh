@@ -20,7 +20,6 @@
 #define FILTERS	 64  /* of a block */
 #define M_TILES	 (FILTERS / 16)
 
-
 /* ---- instructions ------------------------------------------------------------------------------------- */
 
 __device__ __forceinline__ unsigned shared_at(const void *p)
