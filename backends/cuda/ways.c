@@ -123,7 +123,8 @@ static double time_once(
 
 	cudaMemsetAsync(trial->flush, 0, FLUSH, dev->stream);
 	cuda_stopwatch_start(watch, dev->stream);
-	if (trial->exec.op->run(dev, &trial->exec, &err))
+	if (trial->exec.op->run(dev, &trial->exec, &err) ||
+		cuda_started(dev, trial->exec.node[0].op, &err))
 		return NAN;
 	return cuda_stopwatch_stop(watch, dev->stream);
 }
@@ -135,6 +136,7 @@ static double seconds_of(struct cuda_dev *dev, const struct trial *trial)
 
 	if (!cuda_stopwatch_open(&watch))
 		return NAN;
+	cudaGetLastError(); /* clears errors of ways before, which are not this one's */
 	warm = time_once(dev, trial, &watch);
 	for (int i = 0; i < ROUNDS && !isnan(warm); i++) {
 		seconds[i] = time_once(dev, trial, &watch);

@@ -15,6 +15,7 @@
 static struct fake {
 	int allocated, fails_at; /* fails_at: the number of the allocation that fails; 0 = none */
 	double seconds;		 /* of what ran last */
+	bool lost;		 /* what ran last did not start */
 	char key[CUDA_PLAN_KEY], value[CUDA_PLAN_VALUE]; /* of the plan cache */
 } fake;
 
@@ -45,6 +46,12 @@ cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t 
 	return cudaSuccess;
 }
 /* NOLINTEND(readability-inconsistent-declaration-parameter-name) */
+
+int cuda_started(const struct cuda_dev *dev, enum jm_op op, struct jm_err *err)
+{
+	(void)dev, (void)op;
+	return fake.lost ? jm_err_set(err, JM_EIO, "The kernel did not start.") : 0;
+}
 
 bool cuda_stopwatch_open(struct cuda_stopwatch *w)
 {
@@ -290,6 +297,7 @@ static void tf32_is_asked_for(void **unused)
 static struct {
 	double seconds[2];
 	bool broken[2]; /* cannot be built */
+	bool lost[2];	/* the kernel does not start */
 	int built[2], dropped;
 	const void *seen; /* the memory of the operand that ran last */
 } ways_state;
@@ -317,6 +325,7 @@ static int run_way(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm
 {
 	(void)dev, (void)err;
 	fake.seconds = *(const double *)exec->own;
+	fake.lost = ways_state.lost[(const double *)exec->own - ways_state.seconds];
 	ways_state.seen = exec->node[0].out[0]->data;
 	assert_ptr_equal(exec->node[0].in[0], exec->node[1].out[0]); /* one tensor stays one */
 	((float *)exec->node[0].out[0]->data)[0] = 7;
@@ -388,6 +397,19 @@ static void a_broken_way_is_not_taken(void **unused)
 	assert_int_equal(choose(NAN, 2e-3), 1);
 }
 
+/* A kernel that does not start takes no time. */
+static void a_way_that_does_not_start_is_not_taken(void **unused)
+{
+	(void)unused;
+	ways_state.lost[1] = true;
+	assert_int_equal(choose(2e-3, 1e-3), 0);
+	assert_string_equal(fake.value, "first,0.002,nan");
+	fake.key[0] = '\0';
+	ways_state.lost[0] = true;
+	assert_int_equal(choose(2e-3, 1e-3), 0);
+	assert_string_equal(fake.key, "");
+}
+
 static void without_memory_the_first_way_is_taken(void **unused)
 {
 	(void)unused;
@@ -417,6 +439,7 @@ int main(void)
 		cmocka_unit_test(tf32_is_asked_for),
 		cmocka_unit_test_setup(the_faster_way_is_taken_and_remembered, fresh),
 		cmocka_unit_test_setup(a_broken_way_is_not_taken, fresh),
+		cmocka_unit_test_setup(a_way_that_does_not_start_is_not_taken, fresh),
 		cmocka_unit_test_setup(without_memory_the_first_way_is_taken, fresh),
 		cmocka_unit_test_setup(an_unknown_line_is_measured_again, fresh),
 	};
