@@ -195,7 +195,6 @@ static size_t sum_bytes(const struct cuda_attention_plan *p)
 static size_t scratch(struct cuda_dev *dev, const struct jm_group *group)
 {
 	const struct cuda_attention_plan *p = plan_of(dev, group->node[0]);
-
 	size_t own, dnn;
 
 	if (!p)
@@ -366,8 +365,9 @@ static int build_tall(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_er
 	return code;
 }
 
+/* own-tall is for heads that are 64 wide. */
 static const struct cuda_way ways[] = {
-	{"own", build_own}, {"cudnn", build_dnn}, {"own-tall", build_tall}};
+	{"cudnn", build_dnn}, {"own", build_own}, {"own-tall", build_tall}};
 
 static int build(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {

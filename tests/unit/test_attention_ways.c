@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The ways to compute the gradient of attention in backend cuda, without a GPU: between which ones a shape may choose,
+ * what each of them is given, and that scratch suffices for all. The plans of cuDNN and the kernels are below: they keep
+ * their arguments.
+ */
+#include "backends/cuda/attention_tiles.h"
+#include "backends/cuda/image.h"
+#include "backends/cuda/plan_cache.h"
+#include "backends/cuda/ways.h"
+#include "engine/tensor.h"
+#include "unit/test.h"
+
+#define TILES_SCRATCH ((size_t)1 << 20)
+#define WORKSPACE     512
+#define SEQ	      128
+#define BATCH	      2
+#define HEADS	      4
+
+/* ---- fakes ---------------------------------------------------------------------------------------------- */
+
+static struct fake {
+	bool no_tiles; /* the device has no own kernels */
+	int way;       /* that is chosen */
+	const char *names[CUDA_WAYS];
+	int n_ways;
+	char key[CUDA_PLAN_KEY];
+	const void *workspace; /* of the plan that was bound */
+	int bound, ran;	       /* plans of cuDNN */
+	struct cuda_attention_tiles tiles;
+	int started; /* own kernels */
+} fake;
+
+static struct dnn_graph graph;
+
+int cuda_dnn_open(struct cuda_dev *dev, struct jm_err *err)
+{
+	(void)dev, (void)err;
+	return 0;
+}
+
+struct dnn_graph *dnn_attention_forward(const struct cuda_dnn *dnn,
+	const struct dnn_attention_shape *s, struct dnn_attention_ids *ret)
+{
+	(void)dnn, (void)s, (void)ret;
+	return &graph;
+}
+
+struct dnn_graph *dnn_attention_backward(const struct cuda_dnn *dnn,
+	const struct dnn_attention_shape *s, struct dnn_attention_ids *ret)
+{
+	(void)dnn, (void)s, (void)ret;
+	return &graph;
+}
+
+void dnn_graph_free(struct dnn_graph *g)
+{
+	(void)g;
+}
+
+int dnn_plans(struct dnn_graph *g, const struct dnn_want *want, struct dnn_plan *ret, int max,
+	struct jm_err *err)
+{
+	(void)g, (void)want, (void)max, (void)err;
+	ret[0] = (struct dnn_plan){.workspace = WORKSPACE, .name = "plan"};
+	return 1;
+}
+
+void dnn_plan_drop(const struct cuda_dnn *d, struct dnn_plan *plan)
+{
+	(void)d, (void)plan;
+}
+
+int dnn_bind(const struct cuda_dnn *d, const struct dnn_plan *plan, int n, const int64_t *id,
+	void *const *data, void *workspace, struct dnn_run *ret, struct jm_err *err)
+{
+	(void)d, (void)plan, (void)n, (void)id, (void)data, (void)ret, (void)err;
+	fake.workspace = workspace;
+	fake.bound++;
+	return 0;
+}
+
+int dnn_run(const struct cuda_dnn *d, const struct dnn_run *run, struct jm_err *err)
+{
+	(void)d, (void)run, (void)err;
+	fake.ran++;
+	return 0;
+}
+
+void dnn_unbind(const struct cuda_dnn *d, struct dnn_run *run)
+{
+	(void)d, (void)run;
+	fake.bound--;
+}
+
+bool cuda_tiles_take(const struct cuda_dev *dev, const struct dnn_attention_shape *s)
+{
+	(void)dev, (void)s;
+	return !fake.no_tiles;
+}
+
+size_t cuda_tiles_scratch(const struct dnn_attention_shape *s)
+{
+	(void)s;
+	return TILES_SCRATCH;
+}
+
+int cuda_tiles_describe(const struct dnn_attention_shape *s, void *qkv, void *dy,
+	struct cuda_attention_tiles *ret, struct jm_err *err)
+{
+	(void)qkv, (void)dy, (void)err;
+	ret->depth = (int)s->depth;
+	return 0;
+}
+
+void cuda_attention_tiles(const struct cuda_attention_tiles *p, cudaStream_t stream)
+{
+	(void)stream;
+	fake.tiles = *p;
+	fake.started++;
+}
+
+const char *cuda_plan_find(struct cuda_dev *dev, const char *key)
+{
+	(void)dev, (void)key;
+	return NULL;
+}
+
+void cuda_plan_keep(struct cuda_dev *dev, const char *key, const char *value)
+{
+	(void)dev, (void)key, (void)value;
+}
+
+int cuda_way_choose(struct cuda_dev *dev, const struct cuda_exec *exec, const char *key,
+	const struct cuda_way *way, int n)
+{
+	(void)dev, (void)exec;
+	snprintf(fake.key, sizeof fake.key, "%s", key);
+	fake.n_ways = n;
+	for (int i = 0; i < n; i++)
+		fake.names[i] = way[i].name;
+	return fake.way;
+}
+
+/* One plan needs no timing. */
+bool cuda_stopwatch_open(struct cuda_stopwatch *w)
+{
+	(void)w;
+	return false;
+}
+
+void cuda_stopwatch_start(const struct cuda_stopwatch *w, cudaStream_t stream)
+{
+	(void)w, (void)stream;
+}
+
+double cuda_stopwatch_stop(const struct cuda_stopwatch *w, cudaStream_t stream)
+{
+	(void)w, (void)stream;
+	return NAN;
+}
+
+void cuda_stopwatch_close(const struct cuda_stopwatch *w)
+{
+	(void)w;
+}
+
+void cuda_random(struct cuda_vec x, int64_t n, uint64_t seed, cudaStream_t stream)
+{
+	(void)x, (void)n, (void)seed, (void)stream;
+}
+
+/* NOLINTBEGIN(readability-inconsistent-declaration-parameter-name) */
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+	(void)stream;
+	return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t stream)
+{
+	(void)memory, (void)value, (void)bytes, (void)stream;
+	return cudaSuccess;
+}
+/* NOLINTEND(readability-inconsistent-declaration-parameter-name) */
+
+/* ---- a node --------------------------------------------------------------------------------------------- */
+
+static char memory[8], scratch[8192];
+static struct jm_tensor dy, qkv, y, lse, dqkv;
+static struct jm_node node;
+static struct cuda_dev dev;
+
+static struct jm_tensor tensor(enum jm_dtype type, int64_t width, int at)
+{
+	return (struct jm_tensor){
+		.type = type, .rank = 3, .dim = {BATCH, SEQ, width}, .data = &memory[at]};
+}
+
+static void set_node(enum jm_op op, int64_t depth)
+{
+	bool grad = op == JM_OP_ATTENTION_GRAD;
+
+	memset(&fake, 0, sizeof fake);
+	dev = (struct cuda_dev){.prop.major = 9};
+	dy = tensor(JM_BF16, HEADS * depth, 0);
+	qkv = tensor(JM_BF16, 3 * HEADS * depth, 1);
+	y = tensor(JM_BF16, HEADS * depth, 2);
+	lse = tensor(JM_F32, SEQ, 3);
+	dqkv = tensor(JM_BF16, 3 * HEADS * depth, 4);
+	node = (struct jm_node){.op = op, .in = {&qkv, &qkv, &qkv}, .out = {&y, &lse}};
+	if (grad)
+		node = (struct jm_node){.op = op,
+			.in = {&dy, &qkv, &qkv, &qkv, &y, &lse},
+			.out = {&dqkv, &dqkv, &dqkv}};
+	node.n_in = grad ? 6 : 3;
+	node.n_out = grad ? 3 : 2;
+	node.attr.attention.heads = node.attr.attention.kv_heads = HEADS;
+	node.attr.attention.scale = 0.5;
+}
+
+static const struct cuda_op *row(void)
+{
+	return &cuda_ops_dnn_attention[node.op == JM_OP_ATTENTION_GRAD];
+}
+
+static size_t scratch_bytes(void)
+{
+	const struct jm_group group = {.n_nodes = 1, .node = {&node}};
+
+	return row()->scratch(&dev, &group);
+}
+
+/* Builds, runs and drops the node in the way that the fake chooses. */
+static void runs(void)
+{
+	struct cuda_exec exec = {.n_nodes = 1, .node = {node}, .scratch = scratch, .op = row()};
+	struct jm_err err = JM_ERR_INIT;
+
+	assert_int_equal(row()->build(&dev, &exec, &err), 0);
+	assert_int_equal(row()->run(&dev, &exec, &err), 0);
+	row()->drop(&dev, &exec);
+	assert_int_equal(fake.bound, 0);
+	cuda_attention_plans_free(&dev);
+}
+
+/* ---- tests ---------------------------------------------------------------------------------------------- */
+
+/* The first way is taken where none can be timed. */
+static void cudnn_is_the_first_way(void **unused)
+{
+	(void)unused;
+	for (int depth = 64; depth <= 256; depth *= 2) {
+		set_node(JM_OP_ATTENTION_GRAD, depth);
+		runs();
+		assert_string_equal(fake.names[0], "cudnn");
+		assert_int_equal(fake.n_ways, depth == 64 ? 3 : 2);
+		assert_true(fake.ran == 1 && !fake.started);
+	}
+}
+
+static void own_kernels_get_the_operands(void **unused)
+{
+	(void)unused;
+	for (int way = 1; way < 3; way++) {
+		set_node(JM_OP_ATTENTION_GRAD, 64);
+		fake.way = way;
+		runs();
+		assert_true(fake.started == 1 && !fake.ran);
+		assert_string_equal(fake.names[way], way == 1 ? "own" : "own-tall");
+		assert_int_equal(fake.tiles.tall, way == 2);
+		assert_int_equal(fake.tiles.depth, 64);
+		assert_ptr_equal(fake.tiles.dy, dy.data);
+		assert_ptr_equal(fake.tiles.y, y.data);
+		assert_ptr_equal(fake.tiles.lse, lse.data);
+		assert_ptr_equal(fake.tiles.dqkv, dqkv.data);
+		assert_ptr_equal(fake.tiles.rows, scratch);
+		assert_true(fake.tiles.scale == 0.5F);
+	}
+}
+
+static void others_have_one_way(void **unused)
+{
+	(void)unused;
+	set_node(JM_OP_ATTENTION_GRAD, 64);
+	fake.no_tiles = true;
+	runs();
+	assert_true(fake.ran == 1 && !fake.n_ways);
+	set_node(JM_OP_ATTENTION, 64);
+	runs();
+	assert_true(fake.ran == 1 && !fake.n_ways);
+}
+
+static void each_shape_has_a_key(void **unused)
+{
+	(void)unused;
+	set_node(JM_OP_ATTENTION_GRAD, 64);
+	runs();
+	assert_string_equal(fake.key, "attention/0/2x128/4:4x64/grad/repeatable/ways");
+	set_node(JM_OP_ATTENTION_GRAD, 128);
+	dev.fast = true;
+	node.attr.attention.causal = true;
+	runs();
+	assert_string_equal(fake.key, "attention/0/2x128/4:4x128/causal/grad/ways");
+}
+
+static void scratch_suffices_for_each_way(void **unused)
+{
+	const size_t delta = BATCH * HEADS * SEQ * sizeof(float);
+
+	(void)unused;
+	set_node(JM_OP_ATTENTION_GRAD, 64);
+	assert_int_equal(scratch_bytes(), TILES_SCRATCH);
+	fake.no_tiles = true;
+	assert_int_equal(scratch_bytes(), delta + WORKSPACE);
+	runs();
+	assert_ptr_equal(fake.workspace, scratch + delta);
+	set_node(JM_OP_ATTENTION, 64);
+	assert_int_equal(scratch_bytes(), WORKSPACE);
+	cuda_attention_plans_free(&dev);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(cudnn_is_the_first_way),
+		cmocka_unit_test(own_kernels_get_the_operands),
+		cmocka_unit_test(others_have_one_way),
+		cmocka_unit_test(each_shape_has_a_key),
+		cmocka_unit_test(scratch_suffices_for_each_way),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
