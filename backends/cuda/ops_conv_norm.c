@@ -232,16 +232,19 @@ static int build_128(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err
 	return build_fused(dev, exec, 128, err);
 }
 
-/* The key in the plan cache: which operands there are decides about the time, too. */
-static void key_text(const struct cuda_exec *exec, char ret[CUDA_PLAN_KEY])
+/* The key in the plan cache: which operands there are, and which plans cuDNN may use, decide about the
+ * time, too. */
+static void key_text(
+	const struct cuda_dev *dev, const struct cuda_exec *exec, char ret[CUDA_PLAN_KEY])
 {
 	const struct jm_node *n = &exec->node[0], *norm = &exec->node[1];
 
-	snprintf(ret, CUDA_PLAN_KEY, "norm/%s,%s,%lld,%lld,%lld,%d,%d%d%d%d", jm_op_name(n->op),
-		jm_dtype_name(n->in[0]->type), (long long)cuda_pixels_of(n->out[0]),
-		(long long)n->in[0]->dim[1], (long long)n->out[0]->dim[1], (int)n->accumulate,
-		norm->n_in > 2 && norm->in[2], exec->fwd_saved != NULL,
-		norm->n_in > 6 && norm->in[6], norm->n_out > 3 && norm->out[3]);
+	snprintf(ret, CUDA_PLAN_KEY, "norm/%zu,%s,%s,%lld,%lld,%lld,%d,%d%d%d%d%s",
+		dev->dnn.version, jm_op_name(n->op), jm_dtype_name(n->in[0]->type),
+		(long long)cuda_pixels_of(n->out[0]), (long long)n->in[0]->dim[1],
+		(long long)n->out[0]->dim[1], (int)n->accumulate, norm->n_in > 2 && norm->in[2],
+		exec->fwd_saved != NULL, norm->n_in > 6 && norm->in[6],
+		norm->n_out > 3 && norm->out[3], dev->fast ? ",fast" : "");
 }
 
 static int build(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
@@ -250,7 +253,7 @@ static int build(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *er
 		{"apart", build_apart}, {"64", build_64}, {"128", build_128}};
 	char key[CUDA_PLAN_KEY];
 
-	key_text(exec, key);
+	key_text(dev, exec, key);
 	return ways[cuda_way_choose(dev, exec, key, ways, 3)].build(dev, exec, err);
 }
 
