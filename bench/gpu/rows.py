@@ -132,6 +132,7 @@ def own_figures(record):
 def own(given, name, row, run):
     """The record of one run of joulemark, `1`, `2` or `fast`; None where it failed."""
     path = given.folder / f"{name}.{run}.json"
+    path.unlink(missing_ok=True)
     words = [os.environ.get("JM_BIN", "build/joulemark"), "run", *row["own"].split(), *given.own.split(),
              "--precision", row["precision"], "--device", "cuda:0", "--warmup", "1s", "--seconds", str(given.seconds), "--json", str(path)]
     try:
@@ -237,6 +238,8 @@ def main():
     given.folder.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends the programs, too
     given.begun, found = time.time(), []
+    for old in ("compiled", "rows.json"):
+        (given.folder / old).unlink(missing_ok=True)
     waiting = compile_all(given, names)
     (given.folder / "compiled").touch()
     while given.after and not given.after.exists():

@@ -130,6 +130,14 @@ def test_options_of_joulemark_and_rows_without_pytorch(bench):
     assert (row["precision"], row["note"]) == ("fp8", ", `--keep-all`") and "pytorch" not in row and "aim" not in row
 
 
+def test_records_of_an_earlier_call_are_not_taken_for_new_ones(bench):
+    run(bench, "llama-fp8", "--seconds", "1")
+    (bench / "joulemark").write_text(f"#!{sys.executable}\nraise SystemExit('no GPU')\n")
+    done, _ = run(bench, "llama-fp8", "--seconds", "1")
+    assert done.returncode == 0 and done.stdout.count("joulemark left no record") == 3 and "no GPU" in done.stdout
+    assert json.loads((bench / "out" / "rows.json").read_text()) == []
+
+
 def test_unknown_row_is_refused(bench):
     done, log = run(bench, "resnet51")
     assert done.returncode == 2 and "There is no row resnet51" in done.stderr and not log
