@@ -9,6 +9,7 @@ import time
 import pytest
 
 from jm import BIN, BUILD, SOURCE, USAGE, jm, sentence
+from test_library import skip_with_sanitizers
 
 EXPLODES = r"(a*)(a*)\1\2b"
 LINE = 3000 * "a" + "Xb"
@@ -92,6 +93,7 @@ os.kill(os.getppid(), signal.SIGCONT)
 
 
 def test_marks_through_a_pipe_keep_their_order_with_lines(tmp_path):
+    skip_with_sanitizers()
     order = ["n 4", "load", "n 1", "n 2", "work", "n 3", "end"]
     with_package = ["env", f"PYTHONPATH={SOURCE / 'python'}", f"JM_LIBRARY={BUILD / 'libjoulemark.so.0'}", sys.executable]
     record, _ = measured(tmp_path, "--items-regex", "n ([0-9]+)", command=[*with_package, "-c", SENDER, *order])
