@@ -6,24 +6,13 @@
  */
 #include "batchnorm.cuh"
 
-/* Rows that a thread loads before it uses the first. */
-#define SUMS_AHEAD(T)  (sizeof(T) == 2 ? 4 : 2)
-#define APPLY_AHEAD(T) (sizeof(T) == 2 ? 4 : 2)
+/* Rows that a thread of pair_kernel loads before it uses the first. In packs, add is x of the other norm. */
 #define GRAD_PAIR_AHEAD 2
-
-template <int N, typename T> struct pair_packs {
-	raw<N, T> x, other, dy, y;
-	unsigned char open; /* a bit for each element: y > 0 */
-};
 
 /* ---- apply ----------------------------------------------------------------------------------------------- */
 
-template <int N> struct norm_of {
-	float mean[N], scale[N], shift[N];
-};
-
 template <int N>
-__device__ __forceinline__ void load_norm(const struct cuda_bn &p, int64_t at, norm_of<N> &ret)
+__device__ __forceinline__ void load_norm(const struct cuda_bn &p, int64_t at, channels<N> &ret)
 {
 	load(p.mean + at, ret.mean);
 	load_scale(p.rstd, p.gamma, at, ret.scale);
@@ -36,26 +25,26 @@ __global__ void __launch_bounds__(COLUMN_THREADS, GRAD_RESIDENT) apply_pair_kern
 {
 	const T *x = as<const T>(p.x), *x2 = as<const T>(other.x);
 	int64_t at = column_of(N);
-	norm_of<N> a, b;
+	channels<N> a, b;
 
 	if (at >= p.c)
 		return;
 	load_norm(p, at, a);
 	load_norm(other, at, b);
-	over_rows<APPLY_AHEAD(T), pair_packs<N, T>>(
+	over_rows<GRAD_AHEAD(T), packs<N, T>>(
 		p.rows,
-		[&](int64_t r, pair_packs<N, T> &t) {
+		[&](int64_t r, packs<N, T> &t) {
 			int64_t i = (p.rows - 1 - r) * p.c + at;
 
 			fetch<N>(x + i, t.x);
-			fetch<N>(x2 + i, t.other);
+			fetch<N>(x2 + i, t.add);
 		},
-		[&](int64_t r, const pair_packs<N, T> &t) {
+		[&](int64_t r, const packs<N, T> &t) {
 			int64_t i = (p.rows - 1 - r) * p.c + at;
 			float v[N], w[N];
 
 			load(t.x.v, v);
-			load(t.other.v, w);
+			load(t.add.v, w);
 #pragma unroll
 			for (int k = 0; k < N; k++) {
 				w[k] = normed(w[k], b.mean[k], b.scale[k], b.shift[k]);
@@ -82,11 +71,11 @@ void cuda_bn_apply_pair(const struct cuda_bn *p, const struct cuda_bn *other, cu
 
 template <enum mask M, int N, typename T>
 __device__ __forceinline__ void fetch_pair(
-	const struct cuda_bn_grad &p, const void *other, int64_t i, pair_packs<N, T> &t)
+	const struct cuda_bn_grad &p, const void *other, int64_t i, packs<N, T> &t)
 {
 	fetch<N>(as<const T>(p.dy) + i, t.dy);
 	fetch<N>(as<const T>(p.x) + i, t.x);
-	fetch<N>((const T *)other + i, t.other);
+	fetch<N>((const T *)other + i, t.add);
 	if (M == MASK_Y)
 		fetch<N>(as<const T>(p.y) + i, t.y);
 	else
@@ -95,7 +84,7 @@ __device__ __forceinline__ void fetch_pair(
 
 /* Loads the gradient before the ReLU. */
 template <enum mask M, int N, typename T>
-__device__ __forceinline__ void widen_masked(const pair_packs<N, T> &t, float (&e)[N])
+__device__ __forceinline__ void widen_masked(const packs<N, T> &t, float (&e)[N])
 {
 	float y[N];
 
@@ -119,15 +108,15 @@ __global__ void __launch_bounds__(COLUMN_THREADS, GRAD_RESIDENT)
 	if (at < p.c) {
 		load(p.mean + at, mean);
 		load(other.mean + at, mean2);
-		over_rows<SUMS_AHEAD(T), pair_packs<N, T>>(
+		over_rows<GRAD_AHEAD(T), packs<N, T>>(
 			p.rows,
-			[&](int64_t r, pair_packs<N, T> &t) { fetch_pair<M>(p, other.x.data, r * p.c + at, t); },
-			[&](int64_t, const pair_packs<N, T> &t) {
+			[&](int64_t r, packs<N, T> &t) { fetch_pair<M>(p, other.x.data, r * p.c + at, t); },
+			[&](int64_t, const packs<N, T> &t) {
 				float e[N], v[N], w[N];
 
 				widen_masked<M>(t, e);
 				load(t.x.v, v);
-				load(t.other.v, w);
+				load(t.add.v, w);
 #pragma unroll
 				for (int i = 0; i < N; i++) {
 					sum[i] += e[i];
@@ -145,7 +134,7 @@ __global__ void __launch_bounds__(COLUMN_THREADS, GRAD_RESIDENT)
 
 template <int N>
 __device__ __forceinline__ void gradient_of(
-	const float (&e)[N], const norm_of<N> &c, const float (&first)[N], float (&v)[N])
+	const float (&e)[N], const channels<N> &c, const float (&first)[N], float (&v)[N])
 {
 #pragma unroll
 	for (int k = 0; k < N; k++)
@@ -155,7 +144,7 @@ __device__ __forceinline__ void gradient_of(
 /* shift: the second sum. */
 template <int N>
 __device__ __forceinline__ void load_gradient(
-	const struct cuda_bn_grad &p, const struct sums &s, int64_t at, norm_of<N> &ret)
+	const struct cuda_bn_grad &p, const struct sums &s, int64_t at, channels<N> &ret)
 {
 	load(p.mean + at, ret.mean);
 	load_scale(p.rstd, p.gamma, at, ret.scale);
@@ -168,7 +157,7 @@ __global__ void __launch_bounds__(COLUMN_THREADS, GRAD_RESIDENT)
 	pair_kernel(struct cuda_bn_grad p, struct cuda_bn_grad other, struct sums s, struct sums s2)
 {
 	int64_t at = column_of(N);
-	norm_of<N> a, b;
+	channels<N> a, b;
 	float first[N];
 
 	if (at >= p.c)
@@ -176,10 +165,10 @@ __global__ void __launch_bounds__(COLUMN_THREADS, GRAD_RESIDENT)
 	load_gradient(p, s, at, a);
 	load_gradient(other, s2, at, b);
 	load(s.first + at, first); /* both norms have the same sum of e */
-	over_rows<GRAD_PAIR_AHEAD, pair_packs<N, T>>(
+	over_rows<GRAD_PAIR_AHEAD, packs<N, T>>(
 		p.rows,
-		[&](int64_t r, pair_packs<N, T> &t) { fetch_pair<M>(p, other.x.data, (p.rows - 1 - r) * p.c + at, t); },
-		[&](int64_t r, const pair_packs<N, T> &t) {
+		[&](int64_t r, packs<N, T> &t) { fetch_pair<M>(p, other.x.data, (p.rows - 1 - r) * p.c + at, t); },
+		[&](int64_t r, const packs<N, T> &t) {
 			int64_t i = (p.rows - 1 - r) * p.c + at;
 			float e[N], v[N];
 
@@ -187,7 +176,7 @@ __global__ void __launch_bounds__(COLUMN_THREADS, GRAD_RESIDENT)
 			load(t.x.v, v);
 			gradient_of(e, a, first, v);
 			store_sum(as<T>(p.dx) + i, v, p.accumulate & 1);
-			load(t.other.v, v);
+			load(t.add.v, v);
 			gradient_of(e, b, first, v);
 			store_sum(as<T>(other.dx) + i, v, other.accumulate & 1);
 		});

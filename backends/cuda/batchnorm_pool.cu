@@ -7,10 +7,6 @@
 #include "batchnorm.cuh"
 #include "pool.cuh"
 
-struct constants {
-	float mean[PACK], scale[PACK], shift[PACK];
-};
-
 /* Calls use(element, e, x - mean) for all packs of the thread's channels; e is the gradient before the ReLU. last: from
  * the last pixels to the first, which may still be in the cache. */
 template <typename T, class USE>
@@ -19,11 +15,9 @@ __device__ __forceinline__ void over_quads(
 {
 	const int half[2] = {(q.in[0] + 1) / 2, (q.in[1] + 1) / 2};
 	int64_t quads = (int64_t)q.batch * half[0] * half[1];
-	struct constants c;
+	channels<PACK> c;
 
-	load(p.mean + at, c.mean);
-	load_scale(p.rstd, p.gamma, at, c.scale);
-	load(p.beta + at, c.shift);
+	load_channels<PACK, MASK_X>(p, at, c);
 	for (int64_t r = first_row(); r < quads; r += row_step()) {
 		unsigned i = (unsigned)(last ? quads - 1 - r : r);
 		place from = {(int)(i / half[1] / half[0]), (int)(i / half[1] % half[0]), (int)(i % half[1]), (int)at};
@@ -66,7 +60,7 @@ __global__ void __launch_bounds__(COLUMN_THREADS, GRAD_RESIDENT)
 
 	if (at < p.c)
 		over_quads<T>(p, q, at, false,
-			[&](int64_t, const float (&e)[PACK], const float (&v)[PACK], const constants &) {
+			[&](int64_t, const float (&e)[PACK], const float (&v)[PACK], const channels<PACK> &) {
 #pragma unroll
 				for (int i = 0; i < PACK; i++) {
 					sum[i] += e[i];
@@ -88,7 +82,7 @@ __global__ void __launch_bounds__(COLUMN_THREADS, GRAD_RESIDENT)
 	load(s.first + at, first);
 	load(s.second + at, second);
 	over_quads<T>(p, q, at, true,
-		[&](int64_t i, const float (&e)[PACK], float (&v)[PACK], const constants &c) {
+		[&](int64_t i, const float (&e)[PACK], float (&v)[PACK], const channels<PACK> &c) {
 #pragma unroll
 			for (int k = 0; k < PACK; k++)
 				v[k] = c.scale[k] * (e[k] - first[k] - v[k] * second[k]);
