@@ -166,6 +166,12 @@ __device__ __forceinline__ void store_some(T *p, float (&v)[PACK], int64_t left,
 			p[i] = (T)(v[i] + (add ? (float)p[i] : 0));
 }
 
+/* The address in shared memory as instructions take it. */
+__device__ __forceinline__ unsigned shared_at(const void *p)
+{
+	return (unsigned)__cvta_generic_to_shared(p);
+}
+
 /* ---- sums and maxima, returned in all threads ------------------------------------------------ */
 
 template <typename T> __device__ __forceinline__ T warp_sum(T x)

@@ -7,6 +7,7 @@
  * arrives in a ring of lines of 128 bytes of each row. All sums have a fixed order.
  */
 #include "batchnorm.cuh"
+#include "mma.cuh"
 
 #define CHUNK	     16 /* bytes of one copy */
 #define LINE	     128
@@ -22,18 +23,6 @@
 
 /* ---- instructions ------------------------------------------------------------------------------------------- */
 
-__device__ __forceinline__ unsigned shared_address(const void *p)
-{
-	return (unsigned)__cvta_generic_to_shared(p);
-}
-
-/* Copies a chunk, or writes zeros. */
-__device__ __forceinline__ void copy_async(unsigned to, const void *from, bool valid)
-{
-	asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
-		"r"(valid ? CHUNK : 0));
-}
-
 __device__ __forceinline__ void copies_commit()
 {
 	asm volatile("cp.async.commit_group;");
@@ -42,32 +31,6 @@ __device__ __forceinline__ void copies_commit()
 template <int LEFT> __device__ __forceinline__ void copies_wait()
 {
 	asm volatile("cp.async.wait_group %0;" ::"n"(LEFT));
-}
-
-/* Four blocks of 8 rows of a chunk; each lane gives the address of a row. */
-__device__ __forceinline__ void load_blocks(unsigned (&to)[4], unsigned at)
-{
-	asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-		     : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-		     : "r"(at));
-}
-
-/* d[16,8] += a b with a and b of two chunks along k. */
-#define MULTIPLY(shape, types)                                                                     \
-	asm("mma.sync.aligned." shape ".row.col.f32." types ".f32 "                                \
-	    "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"                                \
-		: "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                   \
-		: "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
-
-template <typename T>
-__device__ __forceinline__ void multiply(float (&d)[4], const unsigned (&a)[4], const unsigned *b)
-{
-	if constexpr (std::is_same_v<T, bf16>)
-		MULTIPLY("m16n8k16", "bf16.bf16");
-	else if constexpr (std::is_same_v<T, half>)
-		MULTIPLY("m16n8k16", "f16.f16");
-	else
-		MULTIPLY("m16n8k8", "tf32.tf32");
 }
 
 /*
@@ -164,7 +127,7 @@ __device__ __forceinline__ void load_line(
 	to += swizzled(r, c, LINE);
 #pragma unroll
 	for (int i = 0; i < tile<COLUMNS>::rows; i += step)
-		copy_async(to + i * LINE, i < left ? from + i * bytes : x, i < left);
+		copy_async<CHUNK>(to + i * LINE, i < left ? from + i * bytes : x, i < left);
 }
 
 /*
@@ -197,7 +160,8 @@ __device__ __forceinline__ void multiply_line(fragments &d, unsigned x, unsigned
 		for (int i = 0; i < 4; i++)
 #pragma unroll
 			for (int j = 0; j < 4; j++)
-				multiply<T>(d[i][j], a[i], b[j / 2] + j % 2 * 2);
+				multiply(T(), d[i][j], a[i], b[j / 2][j % 2 * 2],
+					b[j / 2][j % 2 * 2 + 1]);
 	}
 }
 
@@ -393,8 +357,8 @@ __global__ void __launch_bounds__(THREADS, RESIDENT)
 	const int64_t step = (int64_t)gridDim.y * shape::rows;
 	char *ring = shared + COLUMNS * bytes;
 	float *results = (float *)(ring + STAGES * shape::stage);
-	unsigned x = shared_address(ring) + (warp / shape::across * WARP_ROWS + lane % 16) * LINE;
-	unsigned w = shared_address(shared) +
+	unsigned x = shared_at(ring) + (warp / shape::across * WARP_ROWS + lane % 16) * LINE;
+	unsigned w = shared_at(shared) +
 		     (warp % shape::across * WARP_COLUMNS + lane / 16 * 8 + lane % 8) * bytes;
 	int64_t row = blockIdx.y * (int64_t)shape::rows, coming = row;
 	int line = 0, slot = 0;
@@ -404,7 +368,7 @@ __global__ void __launch_bounds__(THREADS, RESIDENT)
 	auto load_next = [&](int to) {
 		if (coming < p.rows)
 			load_line<T, COLUMNS>(
-				p, shared_address(ring) + to * shape::stage, coming, line);
+				p, shared_at(ring) + to * shape::stage, coming, line);
 		copies_commit();
 		line = line + 1 < lines ? line + 1 : 0;
 		coming += line ? 0 : step;

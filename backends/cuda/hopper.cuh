@@ -15,11 +15,6 @@
 
 #define CHUNK_ROW 128 /* bytes */
 
-__device__ __forceinline__ uint32_t shared_at(const void *p)
-{
-	return (uint32_t)__cvta_generic_to_shared(p);
-}
-
 /* ---- barriers: 8 bytes each ------------------------------------------------------------------- */
 
 __device__ __forceinline__ void barrier_init(uint32_t bar, int arrivals)

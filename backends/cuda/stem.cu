@@ -57,13 +57,6 @@ template <typename T> __device__ __forceinline__ void load_weights(const struct 
 	}
 }
 
-__device__ __forceinline__ void straight(unsigned (&v)[4], const void *p)
-{
-	asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-		     : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
-		     : "r"(shared_at(p)));
-}
-
 /* Columns [32 columns of a row of the filter] of 8 pixels: b[step][register]. row: the warp's first pixel. */
 __device__ __forceinline__ void load_patches(const float *row, int pixel, unsigned (&b)[4][2])
 {
@@ -82,7 +75,7 @@ template <typename T> __device__ __forceinline__ void load_patches(const T *row,
 	int lane = threadIdx.x % WARP;
 	unsigned v[4];
 
-	straight(v, row + STEP * 4 * (pixel + lane % 8) + lane / 8 * 8);
+	load_blocks(v, shared_at(row + STEP * 4 * (pixel + lane % 8) + lane / 8 * 8));
 	b[0][0] = v[0], b[0][1] = v[1], b[1][0] = v[2], b[1][1] = v[3];
 }
 

@@ -10,7 +10,7 @@
 #include <algorithm>
 
 #include "image.h"
-#include "common.cuh"
+#include "mma.cuh"
 
 #define CHANNELS CUDA_STEM_CHANNELS
 #define SIZE	 CUDA_STEM_SIZE
@@ -19,24 +19,6 @@
 #define RING	 (2 * SIZE) /* rows of x: the windows of one tile and of the first tile of another image */
 #define FILTERS	 64  /* of a block */
 #define M_TILES	 (FILTERS / 16)
-
-/* ---- instructions ------------------------------------------------------------------------------------- */
-
-__device__ __forceinline__ unsigned shared_at(const void *p)
-{
-	return (unsigned)__cvta_generic_to_shared(p);
-}
-
-/* Copies BYTES to shared memory; zeros where !inside. */
-template <int BYTES> __device__ __forceinline__ void copy(void *to, const void *from, bool inside)
-{
-	int bytes = inside ? BYTES : 0;
-
-	if constexpr (BYTES == 16)
-		asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_at(to)), "l"(from), "r"(bytes));
-	else
-		asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_at(to)), "l"(from), "r"(bytes));
-}
 
 __device__ __forceinline__ void wait_for_copies()
 {
@@ -49,27 +31,6 @@ __device__ __forceinline__ unsigned tf32(float x)
 
 	asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
 	return y;
-}
-
-__device__ __forceinline__ void multiply(float, float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1)
-{
-	asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-	    : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-	    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-__device__ __forceinline__ void multiply(bf16, float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1)
-{
-	asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-	    : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-	    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-__device__ __forceinline__ void multiply(half, float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1)
-{
-	asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-	    : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-	    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 /* ---- tiles ---------------------------------------------------------------------------------------------- */
@@ -112,7 +73,7 @@ __device__ __forceinline__ void load_rows(
 			bool inside = row >= 0 && row < p.in[0] && column >= 0 && column < p.in[1] &&
 				      e % S::PIXEL < CHANNELS;
 
-			copy<4>(ring + (r.at + k) % RING * S::ROW + e,
+			copy_async<4>(shared_at(ring + (r.at + k) % RING * S::ROW + e),
 				inside ? x + e % S::PIXEL * p.stride[1] + row * p.stride[2] + column * p.stride[3] : x,
 				inside);
 		}

@@ -48,7 +48,7 @@ template <typename T> __device__ __forceinline__ void load_dy(const struct cuda_
 	for (int k = threadIdx.x / PACKS; k < TILE; k += sizes<T>::THREADS / PACKS) {
 		bool inside = filter < p.filters && t.column + k < p.out[1];
 
-		copy<16>(to + k * sizes<T>::PITCH + threadIdx.x % PACKS * VECTOR,
+		copy_async<16>(shared_at(to + k * sizes<T>::PITCH + threadIdx.x % PACKS * VECTOR),
 			inside ? dy + (int64_t)k * p.filters : as<T>(p.dy), inside);
 	}
 }
