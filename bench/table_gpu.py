@@ -53,7 +53,7 @@ def number(x):
 
 
 def span(low, high):
-    return f" ({number(low)}–{number(high)})" if number(low) != number(high) else ""
+    return f" ({number(low)}–{number(high)})" if low and number(low) != number(high) else ""
 
 
 def per_joule(one):
@@ -95,7 +95,7 @@ def speed_cells(row, mode, ours):
     rate, watts, joule = middle(ours, "rate"), middle(ours, "watts"), statistics.median(map(per_joule, ours))
     return [
         *name_cells(row), mode, f"{number(rate)}{span(min(rates), max(rates))} {UNITS[row['unit']]}",
-        f"{number(theirs['rate'])}{span(theirs['least'], theirs['most'])}" if theirs else "-",
+        f"{number(theirs['rate'])}{span(theirs.get('least'), theirs.get('most'))}" if theirs else "-",
         ratio(rate, theirs and theirs["rate"], row.get("aim")), f"{row['aim']:.2f}" if row.get("aim") else "-",
         f"{watts:.0f} / {theirs['watts']:.0f}" if theirs else f"{watts:.0f}",
         f"{number(joule)} / {number(per_joule(theirs))}" if theirs else number(joule),

@@ -34,12 +34,14 @@ def test_modes_and_memory(tmp_path):
            "pytorch": {"rate": 1000, "least": 990, "most": 1010, "watts": 500, "peak_bytes": state + 10**10,
                        "reserved_bytes": state + 9 * 10**9}}
     file = tmp_path / "a.json"
-    file.write_text(json.dumps({"about": "", "remarks": "", "rows": [row, row | {"pytorch": None, "fast": []}]}))
-    plain, fast, alone, memory = lines_of(table_gpu.section(file), "net, 8")
+    file.write_text(json.dumps({"about": "", "remarks": "", "rows": [row, row | {"pytorch": None, "fast": []},
+                                                                row | {"fast": [], "pytorch": {"rate": 1000, "watts": 500}}]}))
+    plain, fast, alone, no_range, memory = lines_of(table_gpu.section(file), "net, 8")
     assert plain[3:] == ["default", "1,091 (1,090–1,092) token/s", "1,000 (990.0–1,010)", "1.09", "1.10", "500 / 500",
                          "2.18 / 2.00", "**1.09**"]
     assert fast[3:] == ["fast", "1,110 token/s", "1,000 (990.0–1,010)", "**1.11**", "1.10", "555 / 500", "2.00 / 2.00",
                         "1.00"]
+    assert no_range[5] == "1,000"
     assert alone[5:] == ["-", "-", "1.10", "500", "2.18", "-"]
     assert memory[3:] == ["8.0", "10.0", "9.0", "**0.80**", "0.89"]
 
