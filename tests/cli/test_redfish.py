@@ -42,6 +42,7 @@ class Controller:
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # else a body waits 40 ms for the client to acknowledge the headers
 
             def do_GET(self):  # pylint: disable=invalid-name
                 own.asked.append(self.path)
@@ -63,7 +64,7 @@ class Controller:
         context.load_cert_chain(folder / "cert", folder / "key")
         self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
         self.port = self.server.server_address[1]
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()  # shutdown() waits that long
         (folder / "password").write_text("open sesame\n", encoding="utf-8")
         self.folder = folder
 
