@@ -17,7 +17,7 @@ Training steps as above, on one GPU; [gpu.md](gpu.md#measurements) has profiles 
 
 - Both sides of a row ran in one call on one card, with the same precision and, unless the row names two, the same batch:
   `python3 bench/gpu/rows.py FOLDER [ROW...]`.
-- joulemark runs with the memory that it takes by itself (*all kept*: with `--keep-all`), PyTorch 2.11 with `torch.compile`, autocast
+- joulemark runs with the memory that it takes by itself, or with the options that the row names, PyTorch 2.11 with `torch.compile`, autocast
   (in `bf16-true` all in bf16 instead), channels last for images, fused AdamW and the same clipping of gradients (except for
   ResNets, where only joulemark clips).
 - In the mode *default* joulemark's results repeat bit by bit; *fast* (`--fast`) also allows algorithms whose results may differ in
@@ -49,6 +49,8 @@ PRECISIONS = ("f32", "tf32", "bf16", "fp16", "fp8")
 
 
 def number(x):
+    if x is None:
+        return "-"
     return f"{x:,.0f}" if x >= 1000 else f"{x:.1f}" if x >= 10 else f"{x:.2f}"
 
 
@@ -57,11 +59,18 @@ def span(low, high):
 
 
 def per_joule(one):
-    return one["rate"] / one["watts"]
+    """None where the watts are not known: a GPU without a counter of energy."""
+    return one["rate"] / one["watts"] if one["watts"] else None
+
+
+def median(figures):
+    """Of those that are known; None without one."""
+    known = [x for x in figures if x is not None]
+    return statistics.median(known) if known else None
 
 
 def middle(runs, key):
-    return statistics.median(run[key] for run in runs)
+    return median(run[key] for run in runs)
 
 
 def beside_state(row, peak):
@@ -81,6 +90,10 @@ def ratio(a, b, aim=None, least=True):
     return f"**{text}**" if met else text
 
 
+def whole(x):
+    return "-" if x is None else f"{x:.0f}"
+
+
 def gigabytes(x):
     return f"{x / 1e9:.1f}" if x else "-"
 
@@ -92,12 +105,12 @@ def name_cells(row):
 def speed_cells(row, mode, ours):
     theirs = row.get("pytorch")
     rates = [run["rate"] for run in ours]
-    rate, watts, joule = middle(ours, "rate"), middle(ours, "watts"), statistics.median(map(per_joule, ours))
+    rate, watts, joule = middle(ours, "rate"), middle(ours, "watts"), median(map(per_joule, ours))
     return [
         *name_cells(row), mode, f"{number(rate)}{span(min(rates), max(rates))} {UNITS[row['unit']]}",
         f"{number(theirs['rate'])}{span(theirs.get('least'), theirs.get('most'))}" if theirs else "-",
         ratio(rate, theirs and theirs["rate"], row.get("aim")), f"{row['aim']:.2f}" if row.get("aim") else "-",
-        f"{watts:.0f} / {theirs['watts']:.0f}" if theirs else f"{watts:.0f}",
+        f"{whole(watts)} / {whole(theirs['watts'])}" if theirs else whole(watts),
         f"{number(joule)} / {number(per_joule(theirs))}" if theirs else number(joule),
         ratio(joule, theirs and per_joule(theirs), 1.08),
     ]
@@ -133,7 +146,7 @@ def table(head, words, rows):
 def short_name(row, mode):
     """Of a row in a sentence: GPUs other than the H100 are named, and the mode where it is not the default."""
     words = [row["workload"], row["precision"], "" if row["gpu"] == "H100" else f"on the {row['gpu']}", row.get("short", ""),
-             "" if mode == "default" else f"`--{mode}`"]
+             (row.get("note") or "").removeprefix(", "), "" if mode == "default" else f"`--{mode}`"]
     return " ".join(word for word in words if word)
 
 
@@ -144,7 +157,8 @@ def speeds(row, runs):
 
 def joules(row, runs):
     theirs = row.get("pytorch")
-    return (statistics.median(map(per_joule, runs)), per_joule(theirs), 1.08) if theirs else None
+    both = [median(map(per_joule, runs)), theirs and per_joule(theirs)]
+    return (*both, 1.08) if all(both) else None
 
 
 def memories(row, runs):
@@ -181,8 +195,8 @@ MEMORY_HEAD = ["network, batch", "precision", "GPU, card", "joulemark", "PyTorch
 
 
 def name_of(row):
-    """What a row is about, whichever card it was measured on."""
-    return tuple(row.get(key, "") for key in ("workload", "precision", "gpu", "short"))
+    """What a row is about and with which further options, whichever card it was measured on."""
+    return tuple(row.get(key) or "" for key in ("workload", "precision", "gpu", "short", "note"))
 
 
 def keep(path, found, card):
@@ -192,7 +206,7 @@ def keep(path, found, card):
     for row in found:
         old = data["rows"][places[name_of(row)]] if name_of(row) in places else {}
         if old.get("pytorch") and not row.get("pytorch"):
-            print(f"{' '.join(name_of(row))}: PyTorch is missing, the older row stays", file=sys.stderr)
+            print(f"{' '.join(filter(None, name_of(row)))}: PyTorch is missing, the older row stays", file=sys.stderr)
         elif old:
             data["rows"][places[name_of(row)]] = row | {"card": card}
         else:

@@ -72,6 +72,9 @@ def words_of(row, seconds):
     return [sys.executable, str(HERE / "turn.py"), str(HERE / script), *words]
 
 
+START_LIMIT = 150  # seconds beside the windows, for programs whose compiled code is in the cache
+
+
 class Peer:
     """A PyTorch program, from its start to the line of JSON that it prints."""
 
@@ -89,11 +92,11 @@ class Peer:
     def is_ready(self):
         return self.waits and pathlib.Path(f"{self.turn}.waits").exists() or self.process.poll() is not None
 
-    def measure(self, limit=150):
-        """Its figures; None where it failed."""
+    def measure(self, seconds):
+        """Its figures; None where it failed. seconds: the length of its windows together; the rest is for its start."""
         self.turn.touch()
         try:
-            self.process.wait(limit)
+            self.process.wait(START_LIMIT + 2 * seconds)
             return peer_figures(json.loads(self.output.read_text().strip().splitlines()[-1]))
         except (subprocess.TimeoutExpired, ValueError, IndexError) as error:
             print(f"{self.name}: PyTorch gave no figures: {error}; {self.errors.read_text()[-300:]}", flush=True)
@@ -125,7 +128,8 @@ def own_figures(record):
     if record["unit"] == "product":
         scale = record["flops_model_per_item"] / 1e12
     plan = record.get("plan") or {}
-    return {"rate": rate * scale, "watts": record["total"]["joules_measured"] * rate / record["items"],
+    joules = record["total"]["joules_measured"]
+    return {"rate": rate * scale, "watts": None if joules is None else joules * rate / record["items"],
             "peak_bytes": plan.get("peak_bytes"), "loss": record.get("loss_last"), "verified": record["verified"]}
 
 
@@ -150,9 +154,12 @@ def own(given, name, row, run):
 
 
 def show(given, name, figures):
-    per_joule = figures["rate"] / figures["watts"]
-    print(f"{time.time() - given.begun:5.0f} s  {name:24} {figures['rate']:12,.1f}/s {figures['watts']:6.1f} W {per_joule:10.4f}/J  "
-          f"{(figures['peak_bytes'] or 0) / 1e9:6.2f} GB{'' if figures.get('verified', True) else '  WRONG RESULT'}", flush=True)
+    watts, peak = figures["watts"], figures["peak_bytes"]
+    energy = f"{watts:6.1f} W {figures['rate'] / watts:10.4f}/J" if watts else "W unknown, /J unknown"
+    memory = f"{peak / 1e9:6.2f} GB" if peak else "GB unknown"
+    windows = f"  windows {figures['least']:,.1f}..{figures['most']:,.1f}/s" if "least" in figures else ""
+    print(f"{time.time() - given.begun:5.0f} s  {name:24} {figures['rate']:12,.1f}/s {energy}  {memory}{windows}"
+          f"{'' if figures.get('verified', True) else '  WRONG RESULT'}", flush=True)
 
 
 def describe(row, record, theirs, options=""):
@@ -171,7 +178,7 @@ def measure(given, name, row, peer):
     """One row; None without a run of joulemark. peer() returns PyTorch's program, or None where the row has none."""
     first = own(given, name, row, "1")
     program = peer()
-    theirs = program and program.measure()
+    theirs = program and program.measure(given.seconds)
     if theirs:
         show(given, f"{name} PyTorch", theirs)
     runs = [r for r in (first, None if row.get("once") else own(given, name, row, "2")) if r]

@@ -175,11 +175,15 @@ class Training:
 
 
 def joules():
+    """Of the GPU since its driver was loaded; None where it has no counter of energy."""
     import pynvml
     pynvml.nvmlInit()
     uuid = "GPU-" + str(torch.cuda.get_device_properties(torch.cuda.current_device()).uuid)
     handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-    return pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1e3
+    try:
+        return pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1e3
+    except pynvml.NVMLError_NotSupported:
+        return None
 
 
 def taken():
@@ -220,14 +224,15 @@ def main(name, batch, seq, seconds, *given):
     steps = max(1, round(1 / each))
     before = joules()
     seconds = [training.time(steps) for _ in range(windows)]
-    used = joules() - before
+    after = joules()
+    used = None if before is None or after is None else after - before
     median = statistics.median(seconds)
     items = training.items * steps * windows
     print(json.dumps({
         "program": "PyTorch " + torch.__version__, "model": name, "batch": int(batch), "seq": int(seq),
         "attention": str(attention).split(".")[-1], "step_s": median, "least_s": min(seconds),
-        "most_s": max(seconds), "items_s": training.items / median, "watts": used / sum(s * steps for s in seconds),
-        "items_per_joule": items / used, "bytes": torch.cuda.max_memory_allocated(),
+        "most_s": max(seconds), "items_s": training.items / median, "watts": used and used / sum(s * steps for s in seconds),
+        "items_per_joule": items / used if used else None, "bytes": torch.cuda.max_memory_allocated(),
         "reserved_bytes": torch.cuda.max_memory_reserved(), "taken_bytes": taken(), "loss": training.loss,
         "ready_s": ready, "gpu": torch.cuda.get_device_name(0)}), flush=True)
 

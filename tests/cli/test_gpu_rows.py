@@ -113,6 +113,32 @@ def test_a_program_that_fails_costs_only_its_figures(bench):
     assert "pytorch" not in row and len(row["joulemark"]) == 2
 
 
+def test_a_gpu_without_a_counter_of_energy(bench):
+    """Its watts are unknown, and the rates still stand, with the spread of PyTorch's windows in the line."""
+    for name, known in (("joulemark", '"joules_measured": 1000'), ("gpu/train_torch.py", '"watts": 500')):
+        text = (bench / name).read_text()
+        assert known in text
+        (bench / name).write_text(text.replace(known, known.split(":")[0] + ": None"))
+    done, _ = run(bench, "llama", "--seconds", "1")
+    assert done.returncode == 0, done.stderr
+    row, = json.loads((bench / "out" / "rows.json").read_text())
+    assert [r["watts"] for r in [*row["joulemark"], *row["fast"], row["pytorch"]]] == [None] * 4
+    assert [r["rate"] for r in [*row["joulemark"], row["pytorch"]]] == [1200.5, 1200.5, 1000]
+    lines = [line for line in done.stdout.splitlines() if " llama" in line and "/s" in line]
+    assert len(lines) == 4 and all("W unknown" in line for line in lines)
+    assert "windows 800.0..1,250.0/s" in next(line for line in lines if "PyTorch" in line)
+
+
+def test_the_limit_of_pytorch_counts_from_the_end_of_its_windows(bench):
+    """START_LIMIT is for its start: with none, a program still has the time that --seconds asks for."""
+    text, script = (bench / "gpu" / "rows.py").read_text(), (bench / "gpu" / "train_torch.py").read_text()
+    (bench / "gpu" / "rows.py").write_text(text.replace("START_LIMIT = 150", "START_LIMIT = 0.5"))
+    (bench / "gpu" / "train_torch.py").write_text(script.replace("print(", "__import__('time').sleep(1); print("))
+    done, _ = run(bench, "llama", "--seconds", "1")
+    row, = json.loads((bench / "out" / "rows.json").read_text())
+    assert row["pytorch"]["rate"] == 1000, done.stdout
+
+
 def test_calls_for_two_cards_begin_together(bench):
     (bench / "out").mkdir()
     other = bench / "other"

@@ -90,17 +90,30 @@ def test_verdict_judges_both_modes_by_unrounded_figures():
 def test_rows_replace_those_about_the_same(tmp_path, capsys):
     old = [{"workload": "a", "precision": "bf16", "gpu": "H100", "card": "X", "pytorch": {"rate": 1}},
            {"workload": "a", "precision": "bf16", "gpu": "H200", "card": "Y", "pytorch": {"rate": 2}},
-           {"workload": "b", "precision": "bf16", "gpu": "H100", "card": "X", "pytorch": {"rate": 3}, "note": ", all kept"}]
+           {"workload": "b", "precision": "bf16", "gpu": "H100", "card": "X", "pytorch": {"rate": 3}, "note": ", `--keep-all`"}]
     file = tmp_path / "a.json"
     file.write_text(json.dumps({"about": "é", "rows": old}))
     new = [{"workload": "b", "precision": "bf16", "gpu": "H100", "pytorch": {"rate": 4}},
            {"workload": "a", "precision": "bf16", "gpu": "H100"},
-           {"workload": "a", "precision": "bf16", "gpu": "H100", "short": "batch 1"}]
+           {"workload": "a", "precision": "bf16", "gpu": "H100", "short": "batch 1"},
+           {"workload": "b", "precision": "bf16", "gpu": "H100", "pytorch": {"rate": 5}, "note": ", `--keep-all`"}]
     table_gpu.keep(file, new, "Z")
     data = json.loads(file.read_text(encoding="utf-8"))
     assert data["about"] == "é"
-    assert data["rows"] == [old[0], old[1], new[0] | {"card": "Z"}, new[2] | {"card": "Z"}]
-    assert "a bf16 H100 : PyTorch is missing, the older row stays" in capsys.readouterr().err
+    assert data["rows"] == [old[0], old[1], *({**new[i], "card": "Z"} for i in (3, 0, 2))]
+    assert "a bf16 H100: PyTorch is missing, the older row stays" in capsys.readouterr().err
+
+
+def test_energy_that_is_not_known_is_no_figure(tmp_path):
+    """A GPU without a counter of energy: its speed still counts, and no verdict on joules names it."""
+    row = {"workload": "net", "batch": "8", "precision": "bf16", "gpu": "H100", "card": "X", "unit": "token", "aim": 1.1,
+           "joulemark": [{"rate": 1200, "watts": None}], "pytorch": {"rate": 1000, "watts": None}}
+    file = tmp_path / "a.json"
+    file.write_text(json.dumps({"about": "", "remarks": "", "rows": [row]}))
+    text = table_gpu.section(file)
+    (cells,) = lines_of(text, "net, 8")
+    assert cells[4:] == ["1,200 token/s", "1,000", "**1.20**", "1.10", "- / -", "- / -", "-"]
+    assert "**speed**: met by net bf16 (1.20 of 1.10)" in text and "(1.08)**: met by none; missed by none." in text
 
 
 def test_page_is_of_the_stored_figures():
