@@ -44,8 +44,8 @@ __device__ __forceinline__ head_view<T> whole(
 /* Loads `count` rows from position `from` on into shared memory, pitch floats apart; rows after the
  * end are 0. */
 template <typename T>
-__device__ __forceinline__ void fetch(float *to, const head_view<T> &v, int64_t from, int count, int64_t seq,
-	int depth, int pitch)
+__device__ __forceinline__ void fetch(float *to, const head_view<T> &v, int64_t from, int count,
+	int64_t seq, int depth, int pitch)
 {
 	for (int i = threadIdx.x; i < count * depth; i += blockDim.x) {
 		const int r = i / depth, c = i % depth;
@@ -73,8 +73,8 @@ __device__ __forceinline__ void products(
 
 /* sum[r][..] += over other rows t of weight[r] (held by lane t) other[t]. */
 template <int C>
-__device__ __forceinline__ void add_rows(
-	const float (&weight)[ROWS], const float *other, int depth, int pitch, float (&sum)[ROWS][C])
+__device__ __forceinline__ void add_rows(const float (&weight)[ROWS], const float *other, int depth,
+	int pitch, float (&sum)[ROWS][C])
 {
 	const int lane = threadIdx.x % WARP;
 
@@ -85,7 +85,8 @@ __device__ __forceinline__ void add_rows(
 			w[r] = __shfl_sync(0xffffffffu, weight[r], t);
 #pragma unroll
 		for (int c = 0; c < C; c++) {
-			const float x = lane + c * WARP < depth ? other[t * pitch + lane + c * WARP] : 0;
+			const float x =
+				lane + c * WARP < depth ? other[t * pitch + lane + c * WARP] : 0;
 #pragma unroll
 			for (int r = 0; r < ROWS; r++)
 				sum[r][c] += w[r] * x;
@@ -116,7 +117,8 @@ attention_kernel(struct cuda_attention p)
 	extern __shared__ float memory[];
 	const int pitch = p.depth + 1, warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
 	const int h = blockIdx.y, g = h / (p.heads / p.groups);
-	const int64_t b = blockIdx.z, first = (int64_t)blockIdx.x * TILE, mine = first + warp * ROWS;
+	const int64_t b = blockIdx.z, first = (int64_t)blockIdx.x * TILE,
+		      mine = first + warp * ROWS;
 	float *q = memory, *k = q + TILE * pitch, *v = k + WARP * pitch;
 	const int64_t end = p.causal && first + TILE < p.seq ? first + TILE : p.seq;
 	float most[ROWS], total[ROWS], sum[ROWS][C] = {};
@@ -136,7 +138,8 @@ attention_kernel(struct cuda_attention p)
 		products(q + warp * ROWS * pitch, k, p.depth, pitch, s);
 #pragma unroll
 		for (int r = 0; r < ROWS; r++) {
-			const bool seen = from + lane < p.seq && (!p.causal || from + lane <= mine + r);
+			const bool seen =
+				from + lane < p.seq && (!p.causal || from + lane <= mine + r);
 			const float x = seen ? s[r] * p.scale : -INFINITY;
 			const float top = fmaxf(most[r], warp_max(x));
 			const float rescale = top == -INFINITY ? 1 : expf(most[r] - top);
@@ -167,7 +170,8 @@ template <typename T> __global__ void delta_kernel(struct cuda_attention p)
 
 	if (row >= p.batch * p.heads * p.seq)
 		return;
-	head_view<const T> y = whole<const T>(p.y, p, b, (int)h), dy = whole<const T>(p.dy, p, b, (int)h);
+	head_view<const T> y = whole<const T>(p.y, p, b, (int)h),
+			   dy = whole<const T>(p.dy, p, b, (int)h);
 	for (int c = threadIdx.x % WARP; c < p.depth; c += WARP)
 		sum += (float)y.data[s * y.row + c] * (float)dy.data[s * dy.row + c];
 	sum = warp_sum(sum);
@@ -175,15 +179,18 @@ template <typename T> __global__ void delta_kernel(struct cuda_attention p)
 		p.delta[row] = sum;
 }
 
-template <int C, typename T> __global__ void __launch_bounds__(WARPS *WARP) dq_kernel(struct cuda_attention p)
+template <int C, typename T>
+__global__ void __launch_bounds__(WARPS *WARP) dq_kernel(struct cuda_attention p)
 {
 	extern __shared__ float memory[];
 	const int pitch = p.depth + 1, warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
 	const int h = blockIdx.y, g = h / (p.heads / p.groups);
-	const int64_t b = blockIdx.z, first = (int64_t)blockIdx.x * TILE, mine = first + warp * ROWS;
+	const int64_t b = blockIdx.z, first = (int64_t)blockIdx.x * TILE,
+		      mine = first + warp * ROWS;
 	float *q = memory, *dy = q + TILE * pitch, *k = dy + TILE * pitch, *v = k + WARP * pitch;
 	const int64_t end = p.causal && first + TILE < p.seq ? first + TILE : p.seq;
-	const float *lse = p.lse + (b * p.heads + h) * p.seq, *delta = p.delta + (b * p.heads + h) * p.seq;
+	const float *lse = p.lse + (b * p.heads + h) * p.seq,
+		    *delta = p.delta + (b * p.heads + h) * p.seq;
 	float sum[ROWS][C] = {}, one[ROWS];
 
 	fetch(q, part<const T>(p.qkv, p, b, 0, h), first, TILE, p.seq, p.depth, pitch);
@@ -213,12 +220,14 @@ template <int C, typename T> __global__ void __launch_bounds__(WARPS *WARP) dq_k
 	emit(part<T>(p.dqkv, p, b, 0, h), mine, p.seq, p.depth, sum, one, p.accumulate);
 }
 
-template <int C, typename T> __global__ void __launch_bounds__(WARPS *WARP) dkv_kernel(struct cuda_attention p)
+template <int C, typename T>
+__global__ void __launch_bounds__(WARPS *WARP) dkv_kernel(struct cuda_attention p)
 {
 	extern __shared__ float memory[];
 	const int pitch = p.depth + 1, warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
 	const int g = blockIdx.y, per_group = p.heads / p.groups;
-	const int64_t b = blockIdx.z, first = (int64_t)blockIdx.x * TILE, mine = first + warp * ROWS;
+	const int64_t b = blockIdx.z, first = (int64_t)blockIdx.x * TILE,
+		      mine = first + warp * ROWS;
 	float *k = memory, *v = k + TILE * pitch, *q = v + TILE * pitch, *dy = q + WARP * pitch;
 	float dk[ROWS][C] = {}, dv[ROWS][C] = {}, one[ROWS];
 
@@ -228,12 +237,14 @@ template <int C, typename T> __global__ void __launch_bounds__(WARPS *WARP) dkv_
 		const float *lse = p.lse + (b * p.heads + h) * p.seq;
 		const float *delta = p.delta + (b * p.heads + h) * p.seq;
 
-		for (int64_t from = p.causal ? first / WARP * WARP : 0; from < p.seq; from += WARP) {
+		for (int64_t from = p.causal ? first / WARP * WARP : 0; from < p.seq;
+			from += WARP) {
 			float s[ROWS], d[ROWS];
 			const int64_t at = from + lane;
 
 			__syncthreads();
-			fetch(q, part<const T>(p.qkv, p, b, 0, h), from, WARP, p.seq, p.depth, pitch);
+			fetch(q, part<const T>(p.qkv, p, b, 0, h), from, WARP, p.seq, p.depth,
+				pitch);
 			fetch(dy, whole<const T>(p.dy, p, b, h), from, WARP, p.seq, p.depth, pitch);
 			__syncthreads();
 			products(k + warp * ROWS * pitch, q, p.depth, pitch, s);
@@ -268,12 +279,14 @@ template <typename K> static void start(
 	kernel<<<grid, WARPS * WARP, (size_t)bytes, stream>>>(*p);
 }
 
-template <int C, typename T> static void forward(const struct cuda_attention *p, cudaStream_t stream)
+template <int C, typename T>
+static void forward(const struct cuda_attention *p, cudaStream_t stream)
 {
 	start(attention_kernel<C, T>, p, p->heads, 1, stream);
 }
 
-template <int C, typename T> static void backward(const struct cuda_attention *p, cudaStream_t stream)
+template <int C, typename T>
+static void backward(const struct cuda_attention *p, cudaStream_t stream)
 {
 	start(dq_kernel<C, T>, p, p->heads, 2, stream);
 	start(dkv_kernel<C, T>, p, p->groups, 2, stream);

@@ -21,7 +21,8 @@ __device__ __forceinline__ void load_norm(const struct cuda_bn &p, int64_t at, c
 
 /* p: the norm that the result of the other one is added to. */
 template <int N, typename T>
-__global__ void __launch_bounds__(COLUMN_THREADS, GRAD_RESIDENT) apply_pair_kernel(struct cuda_bn p, struct cuda_bn other)
+__global__ void __launch_bounds__(COLUMN_THREADS, GRAD_RESIDENT)
+	apply_pair_kernel(struct cuda_bn p, struct cuda_bn other)
 {
 	const T *x = as<const T>(p.x), *x2 = as<const T>(other.x);
 	int64_t at = column_of(N);
@@ -63,7 +64,8 @@ void cuda_bn_apply_pair(const struct cuda_bn *p, const struct cuda_bn *other, cu
 	struct columns shape = columns_of(p->rows, p->c, PACK, GRAD_RESIDENT);
 
 	with_type(p->x, [&](auto t) {
-		apply_pair_kernel<PACK, decltype(t)><<<shape.grid, shape.block, 0, stream>>>(*p, *other);
+		apply_pair_kernel<PACK, decltype(t)>
+			<<<shape.grid, shape.block, 0, stream>>>(*p, *other);
 	});
 }
 
@@ -98,8 +100,8 @@ __device__ __forceinline__ void widen_masked(const packs<N, T> &t, float (&e)[N]
 
 /* The sums for both norms, each in parts of its own. */
 template <int N, typename T, enum mask M>
-__global__ void __launch_bounds__(COLUMN_THREADS, GRAD_RESIDENT)
-	pair_sums(struct cuda_bn_grad p, struct cuda_bn_grad other, float *parts, float *other_parts)
+__global__ void __launch_bounds__(COLUMN_THREADS, GRAD_RESIDENT) pair_sums(
+	struct cuda_bn_grad p, struct cuda_bn_grad other, float *parts, float *other_parts)
 {
 	__shared__ float share[COLUMN_THREADS * N];
 	float sum[N] = {}, copy[N], product[N] = {}, product2[N] = {}, mean[N], mean2[N];
@@ -110,7 +112,9 @@ __global__ void __launch_bounds__(COLUMN_THREADS, GRAD_RESIDENT)
 		load(other.mean + at, mean2);
 		over_rows<GRAD_AHEAD(T), packs<N, T>>(
 			p.rows,
-			[&](int64_t r, packs<N, T> &t) { fetch_pair<M>(p, other.x.data, r * p.c + at, t); },
+			[&](int64_t r, packs<N, T> &t) {
+				fetch_pair<M>(p, other.x.data, r * p.c + at, t);
+			},
 			[&](int64_t, const packs<N, T> &t) {
 				float e[N], v[N], w[N];
 
@@ -167,7 +171,9 @@ __global__ void __launch_bounds__(COLUMN_THREADS, GRAD_RESIDENT)
 	load(s.first + at, first); /* both norms have the same sum of e */
 	over_rows<GRAD_PAIR_AHEAD, packs<N, T>>(
 		p.rows,
-		[&](int64_t r, packs<N, T> &t) { fetch_pair<M>(p, other.x.data, (p.rows - 1 - r) * p.c + at, t); },
+		[&](int64_t r, packs<N, T> &t) {
+			fetch_pair<M>(p, other.x.data, (p.rows - 1 - r) * p.c + at, t);
+		},
 		[&](int64_t r, const packs<N, T> &t) {
 			int64_t i = (p.rows - 1 - r) * p.c + at;
 			float e[N], v[N];
@@ -183,23 +189,27 @@ __global__ void __launch_bounds__(COLUMN_THREADS, GRAD_RESIDENT)
 }
 
 template <typename T, enum mask M>
-static void grad_pair(const struct cuda_bn_grad *p, const struct cuda_bn_grad *other, cudaStream_t stream)
+static void grad_pair(
+	const struct cuda_bn_grad *p, const struct cuda_bn_grad *other, cudaStream_t stream)
 {
 	struct columns shape = columns_of(p->rows, p->c, PACK, GRAD_RESIDENT);
 	struct sums s = sums_of(p->scratch, p->c), s2 = sums_of(other->scratch, p->c);
 	dim3 grid(blocks_for(p->c, WARP)), block(WARP, WARP);
 
-	pair_sums<PACK, T, M><<<shape.grid, shape.block, 0, stream>>>(*p, *other, s.parts, s2.parts);
+	pair_sums<PACK, T, M>
+		<<<shape.grid, shape.block, 0, stream>>>(*p, *other, s.parts, s2.parts);
 	grad_finish<<<grid, block, 0, stream>>>(*p, s, (int)shape.grid.y);
 	grad_finish<<<grid, block, 0, stream>>>(*other, s2, (int)shape.grid.y);
 	pair_kernel<PACK, T, M><<<shape.grid, shape.block, 0, stream>>>(*p, *other, s, s2);
 }
 
-void cuda_bn_grad_pair(const struct cuda_bn_grad *p, const struct cuda_bn_grad *other, cudaStream_t stream)
+void cuda_bn_grad_pair(
+	const struct cuda_bn_grad *p, const struct cuda_bn_grad *other, cudaStream_t stream)
 {
 	with_type(p->x, [&](auto t) {
 		using T = decltype(t);
 
-		p->mask ? grad_pair<T, MASK_BITS>(p, other, stream) : grad_pair<T, MASK_Y>(p, other, stream);
+		p->mask ? grad_pair<T, MASK_BITS>(p, other, stream)
+			: grad_pair<T, MASK_Y>(p, other, stream);
 	});
 }

@@ -20,15 +20,17 @@ __device__ __forceinline__ void over_quads(
 	load_channels<PACK, MASK_X>(p, at, c);
 	for (int64_t r = first_row(); r < quads; r += row_step()) {
 		unsigned i = (unsigned)(last ? quads - 1 - r : r);
-		place from = {(int)(i / half[1] / half[0]), (int)(i / half[1] % half[0]), (int)(i % half[1]), (int)at};
+		place from = {(int)(i / half[1] / half[0]), (int)(i / half[1] % half[0]),
+			(int)(i % half[1]), (int)at};
 		float e[2][2][PACK];
 		raw<PACK, T> x[4];
 
 #pragma unroll
 		for (int k = 0; k < 4; k++)
 			if (2 * from.y + k / 2 < q.in[0] && 2 * from.x + k % 2 < q.in[1])
-				fetch<PACK>(as<const T>(p.x) + offset(q.in, q.c, from.b, 2 * from.y + k / 2,
-								2 * from.x + k % 2, from.c),
+				fetch<PACK>(as<const T>(p.x) + offset(q.in, q.c, from.b,
+								       2 * from.y + k / 2,
+								       2 * from.x + k % 2, from.c),
 					x[k]);
 		four_gradients<T>(q, from, e);
 #pragma unroll
@@ -44,7 +46,8 @@ __device__ __forceinline__ void over_quads(
 					e[k / 2][k % 2][j] = 0;
 				v[j] -= c.mean[j];
 			}
-			use(offset(q.in, q.c, from.b, 2 * from.y + k / 2, 2 * from.x + k % 2, from.c),
+			use(offset(q.in, q.c, from.b, 2 * from.y + k / 2, 2 * from.x + k % 2,
+				    from.c),
 				e[k / 2][k % 2], v, c);
 		}
 	}
@@ -60,7 +63,8 @@ __global__ void __launch_bounds__(COLUMN_THREADS, GRAD_RESIDENT)
 
 	if (at < p.c)
 		over_quads<T>(p, q, at, false,
-			[&](int64_t, const float (&e)[PACK], const float (&v)[PACK], const channels<PACK> &) {
+			[&](int64_t, const float(&e)[PACK], const float(&v)[PACK],
+				const channels<PACK> &) {
 #pragma unroll
 				for (int i = 0; i < PACK; i++) {
 					sum[i] += e[i];
@@ -90,7 +94,8 @@ __global__ void __launch_bounds__(COLUMN_THREADS, GRAD_RESIDENT)
 		});
 }
 
-void cuda_bn_grad_pooled(const struct cuda_bn_grad *p, const struct cuda_pool *q, cudaStream_t stream)
+void cuda_bn_grad_pooled(
+	const struct cuda_bn_grad *p, const struct cuda_pool *q, cudaStream_t stream)
 {
 	int64_t quads = (int64_t)q->batch * ((q->in[0] + 1) / 2) * ((q->in[1] + 1) / 2);
 	struct columns shape = columns_of(quads, p->c, PACK, GRAD_RESIDENT);

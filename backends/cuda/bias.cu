@@ -13,7 +13,8 @@ __global__ void bias_finish(float *dbias, const float *parts, int n, int64_t c, 
 		dbias[at] = (float)s.first + (add ? dbias[at] : 0);
 }
 
-template <int N, typename T> __global__ void bias_sums(const T *dy, float *parts, int64_t rows, int64_t c)
+template <int N, typename T>
+__global__ void bias_sums(const T *dy, float *parts, int64_t rows, int64_t c)
 {
 	__shared__ float share[COLUMN_THREADS * N];
 	float sum[N] = {}, none[N] = {};
@@ -64,7 +65,8 @@ __global__ void bias_kernel(T *y, const float *bias, int64_t n, int64_t c)
 		y[i] = (T)((float)y[i] + bias[i % c]);
 }
 
-void cuda_bias_add(struct cuda_vec y, const float *bias, int64_t rows, int64_t c, cudaStream_t stream)
+void cuda_bias_add(
+	struct cuda_vec y, const float *bias, int64_t rows, int64_t c, cudaStream_t stream)
 {
 	unsigned blocks = blocks_for(rows * c, COLUMN_THREADS);
 

@@ -30,7 +30,8 @@ template <int N, typename X> __global__ void columns_kernel(struct cuda_columns 
 {
 	__shared__ float share[WARPS][WARP][N + 1];
 	const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-	const int64_t i = N * (blockIdx.x * (int64_t)WARP + lane), step = (int64_t)WARPS * gridDim.y;
+	const int64_t i = N * (blockIdx.x * (int64_t)WARP + lane),
+		      step = (int64_t)WARPS * gridDim.y;
 	float sum[N] = {};
 
 	if (i < p.width) {

@@ -128,7 +128,8 @@ template <int N, typename T> __device__ __forceinline__ void fetch(const T *p, r
 	ret = *reinterpret_cast<const raw<N, T> *>(p);
 }
 
-template <int N, typename T> __device__ __forceinline__ void store_sum(T *p, float (&v)[N], bool add)
+template <int N, typename T>
+__device__ __forceinline__ void store_sum(T *p, float (&v)[N], bool add)
 {
 	if (add) {
 		float old[N];
@@ -142,7 +143,8 @@ template <int N, typename T> __device__ __forceinline__ void store_sum(T *p, flo
 }
 
 /* Loads the first `left` elements of a pack; the others are 0. */
-template <typename T> __device__ __forceinline__ void load_some(const T *p, float (&v)[PACK], int64_t left)
+template <typename T>
+__device__ __forceinline__ void load_some(const T *p, float (&v)[PACK], int64_t left)
 {
 	if (left >= PACK) {
 		load(p, v);

@@ -90,7 +90,8 @@ __device__ __forceinline__ int id_of_rank(const struct cuda_embed_grad &p, int r
 	return p.ids[p.order[rank]];
 }
 
-__device__ __forceinline__ void load_ranks(const struct cuda_embed_grad &p, int from, int n, struct ranks *ret)
+__device__ __forceinline__ void load_ranks(
+	const struct cuda_embed_grad &p, int from, int n, struct ranks *ret)
 {
 	for (int k = threadIdx.x; k < n + 2; k += blockDim.x) {
 		const int rank = from + k - 1;
@@ -112,10 +113,12 @@ __device__ __forceinline__ float *part_of(const struct cuda_embed_grad &p, int b
 }
 
 /* Sums the rows of each id among the ranks of a block: into the table where the block has all of them. */
-template <int N, typename Y, typename W> __global__ void embed_ranks_kernel(struct cuda_embed_grad p)
+template <int N, typename Y, typename W>
+__global__ void embed_ranks_kernel(struct cuda_embed_grad p)
 {
 	__shared__ struct ranks r;
-	const int from = blockIdx.x * CUDA_EMBED_RANKS, n = min(CUDA_EMBED_RANKS, (int)p.tokens - from);
+	const int from = blockIdx.x * CUDA_EMBED_RANKS,
+		  n = min(CUDA_EMBED_RANKS, (int)p.tokens - from);
 
 	load_ranks(p, from, n, &r);
 	for (int64_t i = N * threadIdx.x; i < p.width; i += N * blockDim.x) {
@@ -211,7 +214,8 @@ template <int N> static void batch_sum_of(const struct cuda_batch_sum *p, cudaSt
 
 	with_gradient_type(p->y, [&](auto y) {
 		with_type(p->x, [&](auto x) {
-			batch_sum_kernel<N, decltype(x), decltype(y)><<<blocks, threads, 0, stream>>>(*p);
+			batch_sum_kernel<N, decltype(x), decltype(y)>
+				<<<blocks, threads, 0, stream>>>(*p);
 		});
 	});
 }
@@ -221,7 +225,8 @@ void cuda_batch_sum(const struct cuda_batch_sum *p, cudaStream_t stream)
 	p->width % PACK == 0 ? batch_sum_of<PACK>(p, stream) : batch_sum_of<1>(p, stream);
 }
 
-template <int N, typename Y> static void embed_grad_of(const struct cuda_embed_grad *p, cudaStream_t stream)
+template <int N, typename Y>
+static void embed_grad_of(const struct cuda_embed_grad *p, cudaStream_t stream)
 {
 	int threads = threads_for((p->width + N - 1) / N, THREADS);
 	unsigned blocks = (unsigned)blocks_for(p->tokens, CUDA_EMBED_RANKS);

@@ -11,7 +11,8 @@ template <int C, int STEP, typename X>
 __device__ __forceinline__ void gather(
 	const struct cuda_fold &p, const X *x, int i, int j, int at, float (&v)[PACK])
 {
-	const int channels = C ? C : p.c, high = STEP ? STEP : p.step[0], wide = STEP ? STEP : p.step[1];
+	const int channels = C ? C : p.c, high = STEP ? STEP : p.step[0],
+		  wide = STEP ? STEP : p.step[1];
 
 #pragma unroll
 	for (int k = 0; k < PACK; k++) {
@@ -21,13 +22,15 @@ __device__ __forceinline__ void gather(
 		bool inside = square < high * wide && row >= 0 && row < p.in[0] &&
 			      column >= 0 && column < p.in[1];
 
-		v[k] = inside ? (float)x[c * p.stride[1] + row * p.stride[2] + column * p.stride[3]] : 0;
+		v[k] = inside ? (float)x[c * p.stride[1] + row * p.stride[2] + column * p.stride[3]]
+			      : 0;
 	}
 }
 
 /* A thread writes one pack of channels. C, STEP: constants for the compiler; 0 = given at run
  * time. */
-template <int C, int STEP, typename X, typename Y> __global__ void fold_kernel(struct cuda_fold p, unsigned n)
+template <int C, int STEP, typename X, typename Y>
+__global__ void fold_kernel(struct cuda_fold p, unsigned n)
 {
 	unsigned index = blockIdx.x * blockDim.x + threadIdx.x, packs = p.wide / PACK, i = index;
 	float v[PACK];
@@ -107,12 +110,14 @@ void cuda_unfold(const struct cuda_fold *p, cudaStream_t stream)
 /* A thread adds one pack of channels. */
 template <typename T> __global__ void scatter_kernel(struct cuda_scatter p, unsigned n)
 {
-	unsigned index = blockIdx.x * blockDim.x + threadIdx.x, packs = p.c / PACK, i = index / packs;
+	unsigned index = blockIdx.x * blockDim.x + threadIdx.x, packs = p.c / PACK,
+		 i = index / packs;
 	float v[PACK];
 
 	if (index >= n)
 		return;
-	unsigned column = i % (unsigned)p.from[1], rows = i / (unsigned)p.from[1], row = rows % (unsigned)p.from[0];
+	unsigned column = i % (unsigned)p.from[1], rows = i / (unsigned)p.from[1],
+		 row = rows % (unsigned)p.from[0];
 	int64_t image = rows / (unsigned)p.from[0];
 	int64_t pixel = (image * p.to[0] + row * p.step[0]) * p.to[1] + column * p.step[1];
 
@@ -125,6 +130,7 @@ void cuda_scatter_add(const struct cuda_scatter *p, cudaStream_t stream)
 	int64_t n = (int64_t)p->batch * p->from[0] * p->from[1] * (p->c / PACK);
 
 	with_type(p->y, [&](auto t) {
-		scatter_kernel<decltype(t)><<<blocks_for(n, THREADS), THREADS, 0, stream>>>(*p, (unsigned)n);
+		scatter_kernel<decltype(t)>
+			<<<blocks_for(n, THREADS), THREADS, 0, stream>>>(*p, (unsigned)n);
 	});
 }

@@ -47,7 +47,8 @@ __device__ __forceinline__ struct partial block_join(struct partial x, struct pa
 }
 
 template <int N, typename T>
-__device__ __forceinline__ void load_classes(const T *row, int64_t i, int64_t classes, float (&v)[N])
+__device__ __forceinline__ void load_classes(
+	const T *row, int64_t i, int64_t classes, float (&v)[N])
 {
 	if (i + N <= classes) {
 		load(row + i, v);
@@ -72,7 +73,8 @@ __global__ void __launch_bounds__(THREADS, 2) xent_kernel(struct cuda_xent p)
 	struct partial all = {-INFINITY, 0};
 	float v[N];
 
-	for (int64_t i = N * threadIdx.x; i < p.classes; i += N * blockDim.x) {		load_classes(row, i, p.classes, v);
+	for (int64_t i = N * threadIdx.x; i < p.classes; i += N * blockDim.x) {
+		load_classes(row, i, p.classes, v);
 		if (KEPT)
 			store(kept + i, v);
 		float most = v[0];
@@ -94,7 +96,8 @@ __global__ void __launch_bounds__(THREADS, 2) xent_kernel(struct cuda_xent p)
 	__syncthreads(); /* the target's logit is read before it may be overwritten */
 	const float scale = p.scale * (p.loss_scale ? p.loss_scale[0] : 1);
 	const float by_sum = scale / all.sum;
-	for (int64_t i = N * threadIdx.x; i < p.stride; i += N * blockDim.x) {		load_classes(KEPT ? kept : row, i, p.classes, v);
+	for (int64_t i = N * threadIdx.x; i < p.stride; i += N * blockDim.x) {
+		load_classes(KEPT ? kept : row, i, p.classes, v);
 #pragma unroll
 		for (int k = 0; k < N; k++) {
 			v[k] = __expf(v[k] - all.most) * by_sum - (i + k == target ? scale : 0);
@@ -147,8 +150,8 @@ void cuda_xent(const struct cuda_xent *p, cudaStream_t stream)
 
 /* One block handles all rows, because the op runs rarely and the result is the same every time. */
 template <typename T>
-__global__ void top1_kernel(
-	const T *logits, const int32_t *targets, int64_t rows, int64_t classes, float *share, bool add)
+__global__ void top1_kernel(const T *logits, const int32_t *targets, int64_t rows, int64_t classes,
+	float *share, bool add)
 {
 	int64_t right = 0;
 
@@ -185,7 +188,8 @@ template <typename T, typename U> __global__ void mse_kernel(struct cuda_mse p)
 	const int64_t step = (int64_t)PACK * blockDim.x * gridDim.x;
 	double sum = 0;
 
-	for (int64_t i = PACK * (blockIdx.x * (int64_t)blockDim.x + threadIdx.x); i < p.n; i += step) {
+	for (int64_t i = PACK * (blockIdx.x * (int64_t)blockDim.x + threadIdx.x); i < p.n;
+		i += step) {
 		float y[PACK], target[PACK];
 
 		load_some(as<const T>(p.y) + i, y, p.n - i);

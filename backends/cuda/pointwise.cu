@@ -130,7 +130,8 @@ static void map(const struct cuda_pointwise *p, cudaStream_t stream)
 }
 
 /* All operands of one type. */
-template <class F, bool TWO> static void map_alike(const struct cuda_pointwise *p, cudaStream_t stream)
+template <class F, bool TWO>
+static void map_alike(const struct cuda_pointwise *p, cudaStream_t stream)
 {
 	with_type(p->a, [&](auto t) {
 		using T = decltype(t);
@@ -218,7 +219,8 @@ __global__ void swiglu_kernel(const T *x, T *y, int64_t width, bool add)
 template <int N, typename T>
 __global__ void swiglu_grad_kernel(const T *dy, const T *x, T *dx, int64_t width, bool add)
 {
-	const T *gate = x + blockIdx.x * 2 * width, *up = gate + width, *from = dy + blockIdx.x * width;
+	const T *gate = x + blockIdx.x * 2 * width, *up = gate + width,
+		*from = dy + blockIdx.x * width;
 	T *dgate = dx + blockIdx.x * 2 * width, *dup = dgate + width;
 
 	for (int64_t i = N * threadIdx.x; i < width; i += N * blockDim.x) {

@@ -36,8 +36,8 @@ __device__ __forceinline__ span windows_at(const struct cuda_pool &p, int axis, 
 /* For N channels, the maximum and its position y * X + x: the first among equal values, or the last
  * NaN. */
 template <int N, typename T>
-__device__ __forceinline__ void largest(const struct cuda_pool &p, const T *x, int b, int c, span rows,
-	span columns, float (&best)[N], int (&where)[N])
+__device__ __forceinline__ void largest(const struct cuda_pool &p, const T *x, int b, int c,
+	span rows, span columns, float (&best)[N], int (&where)[N])
 {
 #pragma unroll
 	for (int k = 0; k < N; k++)
@@ -58,7 +58,8 @@ __device__ __forceinline__ void largest(const struct cuda_pool &p, const T *x, i
 
 /* Stores the positions within the windows, counted row by row; N bytes at a time. */
 template <int N>
-__device__ __forceinline__ void keep_place(const struct cuda_pool &p, place at, const int (&where)[N])
+__device__ __forceinline__ void keep_place(
+	const struct cuda_pool &p, place at, const int (&where)[N])
 {
 	unsigned char *to = p.place + offset(p.out, p.c, at.b, at.y, at.x, at.c);
 	int top = at.y * p.stride[0] - p.pad[0], left = at.x * p.stride[1] - p.pad[1];
@@ -83,8 +84,8 @@ template <int N, typename T> __global__ void maxpool_kernel(struct cuda_pool p, 
 	if (i >= n)
 		return;
 	place at = place_of<N>(i, p.out, p.c);
-	largest(p, (const T *)p.x.data, at.b, at.c, window_of(p, 0, at.y), window_of(p, 1, at.x), best,
-		where);
+	largest(p, (const T *)p.x.data, at.b, at.c, window_of(p, 0, at.y), window_of(p, 1, at.x),
+		best, where);
 	if (p.place)
 		keep_place(p, at, where);
 	store_sum((T *)p.y.data + offset(p.out, p.c, at.b, at.y, at.x, at.c), best, p.accumulate);
@@ -183,7 +184,8 @@ static void maxpool_four(const struct cuda_pool *p, cudaStream_t stream)
 	int64_t n = (int64_t)p->batch * ((p->in[0] + 1) / 2) * ((p->in[1] + 1) / 2) * (p->c / PACK);
 
 	with_type(p->y, [&](auto t) {
-		maxpool_four_kernel<decltype(t)><<<blocks_for(n, THREADS), THREADS, 0, stream>>>(*p, n);
+		maxpool_four_kernel<decltype(t)>
+			<<<blocks_for(n, THREADS), THREADS, 0, stream>>>(*p, n);
 	});
 }
 
@@ -246,13 +248,14 @@ template <int N, typename T> __global__ void avgpool_grad_kernel(struct cuda_poo
 /* ---- starting the kernels -------------------------------------------------------------------- */
 
 #define POOL(name, kernel, size)                                                                   \
-	template <int N, typename T> static void kernel##_of(const struct cuda_pool *p, cudaStream_t s) \
+	template <int N, typename T>                                                               \
+	static void kernel##_of(const struct cuda_pool *p, cudaStream_t s)                         \
 	{                                                                                          \
 		int64_t n = (int64_t)p->batch * p->size[0] * p->size[1] * ((p->c + N - 1) / N);    \
                                                                                                    \
 		kernel<N, T><<<blocks_for(n, THREADS), THREADS, 0, s>>>(*p, n);                    \
 	}                                                                                          \
-	name(const struct cuda_pool *p, cudaStream_t s)                                       \
+	name(const struct cuda_pool *p, cudaStream_t s)                                            \
 	{                                                                                          \
 		bool packs = p->c % PACK == 0;                                                     \
                                                                                                    \

@@ -36,7 +36,8 @@ __device__ __forceinline__ int64_t offset(const int *size, int channels, int b, 
  * pixels (2y, 2x) to (2y + 1, 2x + 1) of an image, which lie in four windows: each window is read once.
  */
 template <typename T>
-__device__ __forceinline__ void four_gradients(const struct cuda_pool &p, const place &at, float (&sum)[2][2][PACK])
+__device__ __forceinline__ void four_gradients(
+	const struct cuda_pool &p, const place &at, float (&sum)[2][2][PACK])
 {
 #pragma unroll
 	for (int i = 0; i < 4; i++)
@@ -60,9 +61,10 @@ __device__ __forceinline__ void four_gradients(const struct cuda_pool &p, const 
 			for (int j = right; j < 2; j++)
 #pragma unroll
 				for (int k = 0; k < PACK; k++)
-					sum[i][j][k] += v[k] == (i + 1 - 2 * down) * 3 + j + 1 - 2 * right
-								? dy[k]
-								: 0;
+					sum[i][j][k] +=
+						v[k] == (i + 1 - 2 * down) * 3 + j + 1 - 2 * right
+							? dy[k]
+							: 0;
 	}
 }
 

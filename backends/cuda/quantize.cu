@@ -18,7 +18,8 @@ __device__ __forceinline__ float larger(float a, float b)
 	return fmaxf(a, b); /* the number, if one of the two is NaN */
 }
 
-template <typename X> __device__ __forceinline__ float largest_of(const float (&v)[PACK], float most, const X *)
+template <typename X>
+__device__ __forceinline__ float largest_of(const float (&v)[PACK], float most, const X *)
 {
 #pragma unroll
 	for (int k = 0; k < PACK; k++)
@@ -55,7 +56,8 @@ template <typename X> __global__ void maxima_kernel(struct cuda_quantize p)
 
 	if (has_limit(p))
 		return;
-	for (int64_t i = PACK * (blockIdx.x * (int64_t)blockDim.x + threadIdx.x); i < p.n; i += step) {
+	for (int64_t i = PACK * (blockIdx.x * (int64_t)blockDim.x + threadIdx.x); i < p.n;
+		i += step) {
 		load_some(as<const X>(p.x) + i, v, p.n - i);
 		most = largest_of(v, most, (const X *)0);
 	}
@@ -85,14 +87,16 @@ __device__ __forceinline__ void store_codes(uint8_t *y, const float (&v)[PACK], 
 }
 
 /* Quantizes, and writes the maxima of x to the second row of partial. */
-template <typename X, __nv_fp8_interpretation_t TYPE> __global__ void quantize_kernel(struct cuda_quantize p)
+template <typename X, __nv_fp8_interpretation_t TYPE>
+__global__ void quantize_kernel(struct cuda_quantize p)
 {
 	__shared__ float share[WARP];
 	const int64_t step = PACK * (int64_t)blockDim.x * gridDim.x;
 	float limit = has_limit(p) ? p.before[0] : largest_part(p.partial, gridDim.x, share);
 	float scale = scale_of(limit, p.top), most = 0, v[PACK];
 
-	for (int64_t i = PACK * (blockIdx.x * (int64_t)blockDim.x + threadIdx.x); i < p.n; i += step) {
+	for (int64_t i = PACK * (blockIdx.x * (int64_t)blockDim.x + threadIdx.x); i < p.n;
+		i += step) {
 		load_some(as<const X>(p.x) + i, v, p.n - i);
 		most = largest_of(v, most, (const X *)0);
 #pragma unroll
@@ -125,7 +129,8 @@ __global__ void finish_kernel(struct cuda_quantize p)
 
 int cuda_quantize_blocks(int processors, int64_t n)
 {
-	int64_t most = (n + PACK * THREADS - 1) / (PACK * THREADS), blocks = 8 * (int64_t)processors;
+	int64_t most = (n + PACK * THREADS - 1) / (PACK * THREADS),
+		blocks = 8 * (int64_t)processors;
 
 	return (int)(blocks < most ? blocks : most);
 }

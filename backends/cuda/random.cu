@@ -34,7 +34,8 @@ __global__ void codes_kernel(uint8_t *x, int64_t n, uint64_t seed)
 
 void cuda_random_codes(void *x, int64_t n, uint64_t seed, cudaStream_t stream)
 {
-	codes_kernel<<<blocks_for(n, THREADS), THREADS, 0, stream>>>(static_cast<uint8_t *>(x), n, seed);
+	codes_kernel<<<blocks_for(n, THREADS), THREADS, 0, stream>>>(
+		static_cast<uint8_t *>(x), n, seed);
 }
 
 void cuda_random(struct cuda_vec x, int64_t n, uint64_t seed, cudaStream_t stream)

@@ -9,7 +9,8 @@
 
 #define THREADS 256
 #define AT_ONCE 4 /* heads that a thread loads at a time */
-#define WIDEST	512 /* threads of a block that sums, one for each N pairs of a token; more lack registers */
+/* Threads of a block that sums, one for each N pairs of a token; more lack registers. */
+#define WIDEST	512
 #define PER_SM	768 /* threads of blocks that sum which fit a multiprocessor */
 #define AHEAD	2 /* tokens that a thread of these loads at a time */
 

@@ -11,7 +11,8 @@
  * ring has four channels, the last of them zero, so that a step of the stride is DEPTH or DEPTH / 2 columns.
  */
 template <typename T> struct forward {
-	static constexpr int DEPTH = sizeof(T) == 4 ? 8 : 16, PIXEL = 4, THREADS = 4 * WARP, BLOCKS = sizeof(T) == 4 ? 2 : 4;
+	static constexpr int DEPTH = sizeof(T) == 4 ? 8 : 16, PIXEL = 4, THREADS = 4 * WARP,
+			     BLOCKS = sizeof(T) == 4 ? 2 : 4;
 	static constexpr int COLUMNS = 8 * PIXEL; /* of a row of the filter, with zeros */
 	static constexpr int STEPS = SIZE * COLUMNS / DEPTH;
 	static constexpr int ROW = PIXEL * (STEP * (TILE - 1) + 8), PIXELS = ROW / PIXEL;
@@ -29,12 +30,14 @@ __device__ __forceinline__ float weight(const struct cuda_stem &p, int filter, i
 
 	if (filter >= p.filters || c >= CHANNELS || x >= SIZE)
 		return 0;
-	return (float)as<T>(p.w)[filter * p.w_stride[0] + c * p.w_stride[1] + row * p.w_stride[2] + x * p.w_stride[3]];
+	return (float)as<T>(p.w)[filter * p.w_stride[0] + c * p.w_stride[1] + row * p.w_stride[2] +
+				 x * p.w_stride[3]];
 }
 
 /* Register i of a thread for step s: filters 4 g + 2 m + half of 32, columns that its B operand has. */
 template <typename T>
-__device__ __forceinline__ unsigned weights(const struct cuda_stem &p, int s, int m, int lane, int i)
+__device__ __forceinline__ unsigned weights(
+	const struct cuda_stem &p, int s, int m, int lane, int i)
 {
 	using S = forward<T>;
 	int filter = blockIdx.y * FILTERS + m / 2 * 32 + lane / 4 * 4 + m % 2 * 2 + i % 2;
@@ -47,7 +50,8 @@ __device__ __forceinline__ unsigned weights(const struct cuda_stem &p, int s, in
 			weight<T>(p, filter, row, column + i / 2 * 8 + 1));
 }
 
-template <typename T> __device__ __forceinline__ void load_weights(const struct cuda_stem &p, uint4 *to)
+template <typename T>
+__device__ __forceinline__ void load_weights(const struct cuda_stem &p, uint4 *to)
 {
 	for (int i = threadIdx.x; i < forward<T>::VECTORS; i += forward<T>::THREADS) {
 		int lane = i % WARP, m = i / WARP % M_TILES, s = i / WARP / M_TILES;
@@ -64,13 +68,15 @@ __device__ __forceinline__ void load_patches(const float *row, int pixel, unsign
 
 #pragma unroll
 	for (int s = 0; s < 4; s++) {
-		float2 v = *reinterpret_cast<const float2 *>(row + STEP * 4 * (pixel + g) + 8 * s + 2 * t);
+		float2 v = *reinterpret_cast<const float2 *>(
+			row + STEP * 4 * (pixel + g) + 8 * s + 2 * t);
 
 		b[s][0] = tf32(v.x), b[s][1] = tf32(v.y);
 	}
 }
 
-template <typename T> __device__ __forceinline__ void load_patches(const T *row, int pixel, unsigned (&b)[2][2])
+template <typename T>
+__device__ __forceinline__ void load_patches(const T *row, int pixel, unsigned (&b)[2][2])
 {
 	int lane = threadIdx.x % WARP;
 	unsigned v[4];
@@ -95,9 +101,11 @@ __device__ __forceinline__ void convolve(
 		for (int s = 0; s < STEPS; s++)
 #pragma unroll
 			for (int m = 0; m < 2; m++) {
-				uint4 v = w[((i * STEPS + s) * M_TILES + 2 * half + m) * WARP + threadIdx.x % WARP];
+				uint4 v = w[((i * STEPS + s) * M_TILES + 2 * half + m) * WARP +
+					    threadIdx.x % WARP];
 
-				a[s][m][0] = v.x, a[s][m][1] = v.y, a[s][m][2] = v.z, a[s][m][3] = v.w;
+				a[s][m][0] = v.x, a[s][m][1] = v.y, a[s][m][2] = v.z,
+				a[s][m][3] = v.w;
 			}
 #pragma unroll
 		for (int n = 0; n < N_TILES; n++) {
@@ -115,11 +123,12 @@ __device__ __forceinline__ void convolve(
 
 /* Each thread has four filters of two pixels of each tile of 8. */
 template <typename T>
-__device__ __forceinline__ void store_pixels(
-	const struct cuda_stem &p, const struct tile &t, int half, int first, const float (&sum)[2][N_TILES][4])
+__device__ __forceinline__ void store_pixels(const struct cuda_stem &p, const struct tile &t,
+	int half, int first, const float (&sum)[2][N_TILES][4])
 {
 	int filter = blockIdx.y * FILTERS + 32 * half + threadIdx.x % WARP / 4 * 4;
-	T *y = as<T>(p.dy) + ((int64_t)(t.image * p.out[0] + t.row) * p.out[1]) * p.filters + filter;
+	T *y = as<T>(p.dy) + ((int64_t)(t.image * p.out[0] + t.row) * p.out[1]) * p.filters +
+	       filter;
 
 	if (filter >= p.filters)
 		return;
@@ -128,7 +137,8 @@ __device__ __forceinline__ void store_pixels(
 #pragma unroll
 		for (int k = 0; k < 2; k++) {
 			int column = t.column + first + 8 * n + threadIdx.x % 4 * 2 + k;
-			float v[4] = {sum[0][n][k], sum[0][n][2 + k], sum[1][n][k], sum[1][n][2 + k]};
+			float v[4] = {
+				sum[0][n][k], sum[0][n][2 + k], sum[1][n][k], sum[1][n][2 + k]};
 
 			if (column >= p.out[1])
 				continue;
@@ -136,7 +146,8 @@ __device__ __forceinline__ void store_pixels(
 			if constexpr (sizeof(T) == 4)
 				store(to, v);
 			else
-				*reinterpret_cast<uint2 *>(to) = make_uint2(two(to, v[0], v[1]), two(to, v[2], v[3]));
+				*reinterpret_cast<uint2 *>(to) =
+					make_uint2(two(to, v[0], v[1]), two(to, v[2], v[3]));
 		}
 }
 
@@ -148,7 +159,8 @@ __global__ void __launch_bounds__(forward<T>::THREADS, forward<T>::BLOCKS)
 	using S = forward<T>;
 	uint4 *w = reinterpret_cast<uint4 *>(memory);
 	T *ring = reinterpret_cast<T *>(w + S::VECTORS);
-	int begin = (int)((int64_t)tiles * blockIdx.x / gridDim.x), end = (int)((int64_t)tiles * (blockIdx.x + 1) / gridDim.x);
+	int begin = (int)((int64_t)tiles * blockIdx.x / gridDim.x),
+	    end = (int)((int64_t)tiles * (blockIdx.x + 1) / gridDim.x);
 	int half = threadIdx.x / WARP % 2, first = threadIdx.x / WARP / 2 * (TILE / 2), at = 0;
 
 	load_weights<T>(p, w);
@@ -172,12 +184,12 @@ __global__ void __launch_bounds__(forward<T>::THREADS, forward<T>::BLOCKS)
 template <typename T> static cudaError_t convolution(const struct cuda_stem *p, cudaStream_t stream)
 {
 	using S = forward<T>;
-	cudaError_t rc = cudaFuncSetAttribute(
-		stem_forward_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)S::MEMORY);
+	cudaError_t rc = cudaFuncSetAttribute(stem_forward_kernel<T>,
+		cudaFuncAttributeMaxDynamicSharedMemorySize, (int)S::MEMORY);
 
 	if (!rc)
-		stem_forward_kernel<T><<<dim3(blocks_of<S>(p), blocks_for(p->filters, FILTERS)), S::THREADS, S::MEMORY, stream>>>(
-			*p, tiles_of(p));
+		stem_forward_kernel<T><<<dim3(blocks_of<S>(p), blocks_for(p->filters, FILTERS)),
+			S::THREADS, S::MEMORY, stream>>>(*p, tiles_of(p));
 	return rc;
 }
 

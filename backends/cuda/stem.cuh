@@ -16,7 +16,8 @@
 #define SIZE	 CUDA_STEM_SIZE
 #define STEP	 CUDA_STEM_STEP
 #define TILE	 112 /* pixels of dy: a multiple of 16 */
-#define RING	 (2 * SIZE) /* rows of x: the windows of one tile and of the first tile of another image */
+/* Rows of x: the windows of one tile and of the first tile of another image. */
+#define RING	 (2 * SIZE)
 #define FILTERS	 64  /* of a block */
 #define M_TILES	 (FILTERS / 16)
 
@@ -60,8 +61,8 @@ template <typename T> __device__ __forceinline__ unsigned bits(const T *x)
 
 /* Starts to load n rows of the tile's window, from row `from` of the window on. */
 template <typename S, typename T>
-__device__ __forceinline__ void load_rows(
-	const struct cuda_stem &p, const struct tile &t, int from, int n, int at, T *ring, struct rows<S, T> &r)
+__device__ __forceinline__ void load_rows(const struct cuda_stem &p, const struct tile &t, int from,
+	int n, int at, T *ring, struct rows<S, T> &r)
 {
 	int first = STEP * t.row - p.pad[0] + from, left = STEP * t.column - p.pad[1];
 	const T *x = as<T>(p.x) + t.image * p.stride[0];
@@ -69,19 +70,23 @@ __device__ __forceinline__ void load_rows(
 	r.at = at + from, r.n = n;
 	if constexpr (sizeof(T) == 4) {
 		for (int i = threadIdx.x; i < n * S::ROW; i += S::THREADS) {
-			int k = i / S::ROW, e = i % S::ROW, row = first + k, column = left + e / S::PIXEL;
-			bool inside = row >= 0 && row < p.in[0] && column >= 0 && column < p.in[1] &&
-				      e % S::PIXEL < CHANNELS;
+			int k = i / S::ROW, e = i % S::ROW, row = first + k,
+			    column = left + e / S::PIXEL;
+			bool inside = row >= 0 && row < p.in[0] && column >= 0 &&
+				      column < p.in[1] && e % S::PIXEL < CHANNELS;
 
 			copy_async<4>(shared_at(ring + (r.at + k) % RING * S::ROW + e),
-				inside ? x + e % S::PIXEL * p.stride[1] + row * p.stride[2] + column * p.stride[3] : x,
+				inside ? x + e % S::PIXEL * p.stride[1] + row * p.stride[2] +
+						 column * p.stride[3]
+				       : x,
 				inside);
 		}
 	} else {
 #pragma unroll
 		for (int i = 0; i < r.MOST; i++) {
 			int k = (threadIdx.x + i * S::THREADS) / S::PIXELS;
-			int row = first + k, column = left + (threadIdx.x + i * S::THREADS) % S::PIXELS;
+			int row = first + k,
+			    column = left + (threadIdx.x + i * S::THREADS) % S::PIXELS;
 			const T *pixel = x + row * p.stride[2] + column * p.stride[3];
 
 			r.v[i] = make_uint2(0, 0);
@@ -92,7 +97,8 @@ __device__ __forceinline__ void load_rows(
 	}
 }
 
-template <typename S, typename T> __device__ __forceinline__ void store_rows(T *ring, const struct rows<S, T> &r)
+template <typename S, typename T>
+__device__ __forceinline__ void store_rows(T *ring, const struct rows<S, T> &r)
 {
 	if constexpr (sizeof(T) == 2) {
 #pragma unroll
@@ -101,15 +107,16 @@ template <typename S, typename T> __device__ __forceinline__ void store_rows(T *
 			int pixel = (threadIdx.x + i * S::THREADS) % S::PIXELS;
 
 			if (k < r.n)
-				*reinterpret_cast<uint2 *>(ring + (r.at + k) % RING * S::ROW + pixel * S::PIXEL) =
-					r.v[i];
+				*reinterpret_cast<uint2 *>(ring + (r.at + k) % RING * S::ROW +
+							   pixel * S::PIXEL) = r.v[i];
 		}
 	}
 }
 
 /* All rows of the tile's window. */
 template <typename S, typename T>
-__device__ __forceinline__ void fill_ring(const struct cuda_stem &p, const struct tile &t, int at, T *ring)
+__device__ __forceinline__ void fill_ring(
+	const struct cuda_stem &p, const struct tile &t, int at, T *ring)
 {
 	struct rows<S, T> r;
 

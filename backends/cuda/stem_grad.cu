@@ -22,12 +22,14 @@ template <> struct form<float> {
 };
 template <typename T> struct sizes : form<T> {
 	using F = form<T>;
-	static constexpr int THREADS = WARP * F::GROUPS * F::SPLIT, WIDTH = 8 * F::GROUPS, PITCH = FILTERS + 8;
+	static constexpr int THREADS = WARP * F::GROUPS * F::SPLIT, WIDTH = 8 * F::GROUPS,
+			     PITCH = FILTERS + 8;
 	/* elements of a row in the ring, in whole vectors of 16 bytes, and its pixels */
 	static constexpr int ROW = (STEP * F::PIXEL * (TILE - 1) + WIDTH + 3) / 4 * 4;
 	static constexpr int PIXELS = ROW / F::PIXEL;
 	static constexpr size_t MEMORY = sizeof(T) * (RING * ROW + 2 * TILE * PITCH);
-	static constexpr int SUMS = FILTERS * SIZE * WIDTH, TILES = M_TILES / F::SPLIT; /* of 16 filters, of a warp */
+	static constexpr int SUMS = FILTERS * SIZE * WIDTH,
+			     TILES = M_TILES / F::SPLIT; /* of 16 filters, of a warp */
 };
 
 __device__ __forceinline__ void transposed(unsigned (&v)[4], const void *p)
@@ -38,11 +40,14 @@ __device__ __forceinline__ void transposed(unsigned (&v)[4], const void *p)
 }
 
 /* The tile's pixels of dy; zeros beyond the row's end and the last filter. */
-template <typename T> __device__ __forceinline__ void load_dy(const struct cuda_stem &p, const struct tile &t, T *to)
+template <typename T>
+__device__ __forceinline__ void load_dy(const struct cuda_stem &p, const struct tile &t, T *to)
 {
 	constexpr int VECTOR = 16 / sizeof(T), PACKS = FILTERS / VECTOR;
 	int filter = blockIdx.y * FILTERS + threadIdx.x % PACKS * VECTOR;
-	const T *dy = as<T>(p.dy) + ((int64_t)(t.image * p.out[0] + t.row) * p.out[1] + t.column) * p.filters + filter;
+	const T *dy = as<T>(p.dy) +
+		      ((int64_t)(t.image * p.out[0] + t.row) * p.out[1] + t.column) * p.filters +
+		      filter;
 
 	static_assert(sizes<T>::THREADS % PACKS == 0, "a thread's filters do not change");
 	for (int k = threadIdx.x / PACKS; k < TILE; k += sizes<T>::THREADS / PACKS) {
@@ -63,8 +68,8 @@ struct part {
 /* sum[m][row of the filter]: 16 filters x 8 columns. In f32 thread (g, t) of a warp has filters 4 g .. 4 g + 3 of
  * each half of the 64, so that it loads vectors. */
 template <int TILES>
-__device__ __forceinline__ void multiply_tile(
-	const float *dy, const float *ring, int at, const struct part &w, float (&sum)[TILES][SIZE][4])
+__device__ __forceinline__ void multiply_tile(const float *dy, const float *ring, int at,
+	const struct part &w, float (&sum)[TILES][SIZE][4])
 {
 	using S = sizes<float>;
 	int g = threadIdx.x % WARP / 4, t = threadIdx.x % 4;
@@ -103,10 +108,12 @@ __device__ __forceinline__ void multiply_tile(
 {
 	using S = sizes<T>;
 	int lane = threadIdx.x % WARP, low = lane % 8, high = lane / 16, middle = lane / 8 % 2;
-	const T *a_at = dy + (low + 8 * high) * S::PITCH + 8 * middle + 16 * TILES * w.split, *row[(SIZE + 1) / 2];
+	const T *a_at = dy + (low + 8 * high) * S::PITCH + 8 * middle + 16 * TILES * w.split,
+		*row[(SIZE + 1) / 2];
 
 	for (int i = 0; i < (SIZE + 1) / 2; i++)
-		row[i] = ring + (at + 2 * i + high) % RING * S::ROW + STEP * S::PIXEL * (low + 8 * middle + w.group);
+		row[i] = ring + (at + 2 * i + high) % RING * S::ROW +
+			 STEP * S::PIXEL * (low + 8 * middle + w.group);
 #pragma unroll
 	for (int s = 0; s < TILE / S::DEPTH; s++) {
 		unsigned a[TILES][4];
@@ -137,30 +144,36 @@ template <typename T> __device__ __forceinline__ int filter_of(int m, int half, 
 }
 
 template <typename T>
-__device__ __forceinline__ void store_sums(
-	const struct cuda_stem &p, const struct part &w, const float (&sum)[sizes<T>::TILES][SIZE][4])
+__device__ __forceinline__ void store_sums(const struct cuda_stem &p, const struct part &w,
+	const float (&sum)[sizes<T>::TILES][SIZE][4])
 {
 	int g = threadIdx.x % WARP / 4, t = threadIdx.x % 4;
-	float *to = p.partial + ((int64_t)blockIdx.y * gridDim.x + blockIdx.x) * sizes<T>::SUMS + 8 * w.group + 2 * t;
+	float *to = p.partial + ((int64_t)blockIdx.y * gridDim.x + blockIdx.x) * sizes<T>::SUMS +
+		    8 * w.group + 2 * t;
 
 #pragma unroll
 	for (int m = 0; m < sizes<T>::TILES; m++)
 #pragma unroll
 		for (int k = 0; k < SIZE; k++)
 #pragma unroll
-			for (int half = 0; half < 2; half++)
+			for (int half = 0; half < 2; half++) {
+				int filter = filter_of<T>(m + w.split * sizes<T>::TILES, half, g);
+
 				*reinterpret_cast<float2 *>(
-					to + (filter_of<T>(m + w.split * sizes<T>::TILES, half, g) * SIZE + k) *
-						     sizes<T>::WIDTH) = make_float2(sum[m][k][2 * half], sum[m][k][2 * half + 1]);
+					to + (filter * SIZE + k) * sizes<T>::WIDTH) =
+					make_float2(sum[m][k][2 * half], sum[m][k][2 * half + 1]);
+			}
 }
 
 template <typename T>
-__global__ void __launch_bounds__(sizes<T>::THREADS, sizes<T>::BLOCKS) stem_kernel(const struct cuda_stem p, int tiles)
+__global__ void __launch_bounds__(sizes<T>::THREADS, sizes<T>::BLOCKS)
+	stem_kernel(const struct cuda_stem p, int tiles)
 {
 	extern __shared__ __align__(16) unsigned char memory[];
 	using S = sizes<T>;
 	T *ring = reinterpret_cast<T *>(memory), *dy = ring + RING * S::ROW;
-	int begin = (int)((int64_t)tiles * blockIdx.x / gridDim.x), end = (int)((int64_t)tiles * (blockIdx.x + 1) / gridDim.x);
+	int begin = (int)((int64_t)tiles * blockIdx.x / gridDim.x),
+	    end = (int)((int64_t)tiles * (blockIdx.x + 1) / gridDim.x);
 	int warp = threadIdx.x / WARP, at = 0;
 	const struct part w = {warp % S::GROUPS, warp / S::GROUPS};
 	float sum[S::TILES][SIZE][4] = {};
@@ -208,7 +221,8 @@ template <typename T> __global__ void stem_sums_kernel(const struct cuda_stem p,
 		return;
 	for (int k = 1; k < SEGMENTS; k++)
 		sum += share[k][threadIdx.x];
-	float *dw = p.dw + filter * p.w_stride[0] + c * p.w_stride[1] + row * p.w_stride[2] + column * p.w_stride[3];
+	float *dw = p.dw + filter * p.w_stride[0] + c * p.w_stride[1] + row * p.w_stride[2] +
+		    column * p.w_stride[3];
 
 	*dw = (float)sum + (p.accumulate ? *dw : 0);
 }
@@ -217,13 +231,16 @@ template <typename T> static cudaError_t grad(const struct cuda_stem *p, cudaStr
 {
 	unsigned groups = blocks_for(p->filters, FILTERS), blocks = blocks_of<sizes<T>>(p);
 	constexpr int memory = (int)sizes<T>::MEMORY;
-	cudaError_t rc = cudaFuncSetAttribute(stem_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, memory);
+	cudaError_t rc = cudaFuncSetAttribute(
+		stem_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, memory);
 
 	if (rc)
 		return rc;
-	stem_kernel<T><<<dim3(blocks, groups), sizes<T>::THREADS, memory, stream>>>(*p, tiles_of(p));
-	stem_sums_kernel<T><<<dim3(sizes<T>::SUMS / WARP, groups), dim3(WARP, SEGMENTS), 0, stream>>>(
-		*p, (int)blocks);
+	stem_kernel<T>
+		<<<dim3(blocks, groups), sizes<T>::THREADS, memory, stream>>>(*p, tiles_of(p));
+	stem_sums_kernel<T>
+		<<<dim3(sizes<T>::SUMS / WARP, groups), dim3(WARP, SEGMENTS), 0, stream>>>(
+			*p, (int)blocks);
 	return cudaSuccess;
 }
 

@@ -57,7 +57,8 @@ template <int N, typename X, typename Y> __global__ void tokens_grad_kernel(stru
 	}
 }
 
-template <int N, typename X, typename Y> static void tokens_of(const struct cuda_tokens *p, cudaStream_t stream)
+template <int N, typename X, typename Y>
+static void tokens_of(const struct cuda_tokens *p, cudaStream_t stream)
 {
 	unsigned blocks = (unsigned)(p->batch * p->seq);
 	int threads = threads_for((p->width + N - 1) / N, THREADS);
