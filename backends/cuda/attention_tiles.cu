@@ -259,6 +259,7 @@ __device__ __forceinline__ void keys_sums(const struct tiles &t, const keys_plac
 		product_fence();
 		multiply<D>(s, k, M::rows, q, TILE);
 		product_wait<1>(); /* until the products of the last tile are done */
+		__syncwarp();	   /* and all lanes have read its lse and delta */
 		if (lane == 0 && i) {
 			barrier_arrive(q_full + (STAGES + last) * 8);
 			barrier_arrive(dy_full + (STAGES + last) * 8);
@@ -599,11 +600,11 @@ dq_kernel(const __grid_constant__ CUtensorMap qkv, const __grid_constant__ CUten
 	for (; i < p.total; i++) { /* tiles that only warp groups of later queries need */
 		barrier_wait(k_full + i % K_STAGES * 8, i / K_STAGES & 1);
 		barrier_wait(v_full + i % V_STAGES * 8, i / V_STAGES & 1);
+		__syncwarp();
 		if (threadIdx.x % WARP == 0) {
 			barrier_arrive(k_full + (K_STAGES + i % K_STAGES) * 8);
 			barrier_arrive(v_full + (V_STAGES + i % V_STAGES) * 8);
 		}
-		__syncwarp();
 	}
 	emit<D>(dq, t.dqkv + (int64_t)p.batch * t.seq * pitch_of(t, D) + (int64_t)p.head * D, pitch_of(t, D),
 		p.row0 + group * TILE, t.seq, t.scale);
