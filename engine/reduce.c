@@ -320,11 +320,6 @@ int jm_program_run_unit(struct jm_program *p, int unit, struct jm_err *err)
 
 /* ---- cost ------------------------------------------------------------------------------------ */
 
-bool jm_reduce_copies(const struct jm_program *p)
-{
-	return p->reduction && p->reduction->exchange;
-}
-
 struct jm_reduce_cost jm_reduce_cost(struct jm_program *p)
 {
 	struct jm_reduction *r = p->reduction;
@@ -337,6 +332,7 @@ struct jm_reduce_cost jm_reduce_cost(struct jm_program *p)
 		} else if (jm_reduce_is_gather(p->unit[i])) {
 			cost.gathered += (double)p->unit[i]->group.node[0]->out[0]->bytes;
 		}
+	cost.copies = r && r->exchange;
 	if (!r || jm_device_sync(p->device, NULL))
 		return cost;
 	for (int i = 0; i < r->n_gaps; i++)

@@ -23,6 +23,7 @@ struct jm_reduce_cost {
 	double gathered; /* bytes of parameters that are gathered after a sharded update */
 	/* seconds that computation waits for sums, mean of the steps so far; NAN = unknown */
 	double exposed;
+	bool copies; /* segments are transferred by exchange.c */
 };
 
 bool jm_reduce_is_start(const struct jm_unit *u);  /* of a sum of gradients */
@@ -49,8 +50,7 @@ int jm_reduce_run(struct jm_program *p, const struct jm_unit *u, struct jm_err *
 int jm_reduce_gather(struct jm_program *p, struct jm_err *err);
 /* The cost so far; waits for the device. */
 struct jm_reduce_cost jm_reduce_cost(struct jm_program *p);
-bool jm_reduce_copies(const struct jm_program *p); /* segments are transferred by exchange.c */
-void jm_reduce_reset(struct jm_program *p);	   /* discards the steps so far */
+void jm_reduce_reset(struct jm_program *p); /* discards the steps so far */
 
 /* ---- exchange.c: transfers of segments by copies between two devices -------------------------------------------- */
 

@@ -263,10 +263,9 @@ static int train_finish(void *state, struct jm_step *ret, struct jm_err *err)
 	struct train *s = state;
 	int code = take(s, true, ret, err), met;
 
-	if (code <= 0 || !jm_reduce_copies(s->program))
+	if (code < 0 || !s->graph->shard)
 		return code;
-	/* the other rank may still read memory of this one */
-	met = jm_gang_meet(&s->gang, &s->device, err);
+	met = jm_gang_meet(&s->gang, &s->device, err); /* other ranks may read memory of this one */
 	return met ? met : code;
 }
 
@@ -302,9 +301,9 @@ static void keep_reduction(struct train *s)
 	json_object_set_new(s->work->more, "communication",
 		json_pack("{s:s, s:b, s:b, s:i, s:f, s:f, s:o}", "transport",
 			jm_gang_comm(&s->gang)->transport->name, "shard_update", !!s->graph->shard,
-			"copies", jm_reduce_copies(s->program), "buckets", cost.buckets,
-			"bytes_per_step", cost.bytes, "gathered_bytes_per_step", cost.gathered,
-			"exposed_s_per_step", number_or_null(cost.exposed)));
+			"copies", cost.copies, "buckets", cost.buckets, "bytes_per_step",
+			cost.bytes, "gathered_bytes_per_step", cost.gathered, "exposed_s_per_step",
+			number_or_null(cost.exposed)));
 }
 
 #define CANNOT_TELL 1
