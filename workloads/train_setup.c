@@ -337,7 +337,7 @@ static int build_evaluation(struct train *s, struct jm_err *err)
 static int make_program(struct train *s, struct jm_err *err)
 {
 	const char *update = jm_update_names[s->training.adamw.kind];
-	bool copies = !strcmp(jm_values_text(s->work->options, "rank-copies"), "on");
+	bool copies = strcmp(jm_values_text(s->work->options, "rank-copies"), "off") != 0;
 	const struct jm_comm *control = copies ? &s->gang.control : NULL;
 	char now[32];
 	int code = in_turn(s, build_program, err);

@@ -268,7 +268,7 @@ def test_one_killed_rank_ends_all(seed, two_devices):
     the rank, and nothing stays behind."""
     draw = random.Random(seed)
     before = set(os.listdir("/dev/shm"))
-    gang = Running(2, "--rank-copies", "on", device=TWO[1], env=two_devices) if seed % 2 else Running(draw.choice([2, 3]))
+    gang = Running(2, device=TWO[1], env=two_devices) if seed % 2 else Running(draw.choice([2, 3]))
     time.sleep(draw.choice([0, 0.02, 0.1, 0.5]) * draw.random())
     victim = draw.randrange(len(gang.ranks))
     number = draw.choice([signal.SIGKILL, signal.SIGABRT, signal.SIGTERM])
@@ -345,7 +345,7 @@ def test_a_sharded_update_goes_on_beside_the_next_step(two_devices, more):
 ], ids=str)
 def test_two_ranks_copy_from_each_other(two_devices, more, slow):
     """As much as the transport transfers, and the same bits, with one rank far behind the other."""
-    work = [*GPT, "--batch", "2", "--steps", "3", "--clip", "0", "--selftest", "0", "--rank-copies", "on", *more, *TWO]
+    work = [*GPT, "--batch", "2", "--steps", "3", "--clip", "0", "--selftest", "0", *more, *TWO]
     whole = one(*work, "--shard-update", "off", env=two_devices)
     ways = {**two_devices, "JM_FAKE_LATER_US": slow}, {**two_devices, "JM_FAKE_LATER_APART": "1"}
     copied, apart = (one(*work, env=env) for env in ways)
@@ -356,7 +356,7 @@ def test_two_ranks_copy_from_each_other(two_devices, more, slow):
 
 
 def test_copies_between_ranks_can_be_omitted(two_devices):
-    r = one(*GPT, "--batch", "2", "--steps", "2", *TWO, env=two_devices)
+    r = one(*GPT, "--batch", "2", "--steps", "2", "--rank-copies", "off", *TWO, env=two_devices)
     assert r["communication"]["copies"] is False and r["communication"]["shard_update"] is True
 
 
