@@ -11,21 +11,27 @@
 #include "reduce.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "backend_share.h"
 
-#define MEETING 16 /* bytes of a rank */
+#define ALLOCATIONS 3  /* of a program: its weights, its own memory, its arena */
+#define MEETING	    16 /* bytes of a rank */
 
-/* Where a rank has tensors of a segment: bytes from the beginning of its weights. */
+/* Where the other rank has a tensor. */
+struct place {
+	int allocation;
+	size_t offset;
+};
+
+/* Of a segment. */
 struct places {
-	size_t grads, whole;
+	struct place grads, whole;
 };
 
 struct jm_exchange {
 	struct jm_program *p;
 	const struct jm_comm *comm;
-	void *mapped;	      /* the weights of the other rank */
+	void *mapped[ALLOCATIONS];
 	struct places *other; /* [segments] */
 	char *meeting;	      /* [ranks][MEETING], in memory of the device */
 };
@@ -35,9 +41,27 @@ static const struct jm_backend_share *share_of(const struct jm_program *p)
 	return p->device->backend->share;
 }
 
-static size_t place_of(const struct jm_program *p, const struct jm_tensor *t)
+static void allocations_of(const struct jm_program *p, void *ret[ALLOCATIONS])
 {
-	return (size_t)((const char *)t->data - p->weights->memory);
+	ret[0] = p->weights->memory;
+	ret[1] = p->memory;
+	ret[2] = p->arena;
+}
+
+/* The allocation that begins closest before the tensor. */
+static struct place place_of(const struct jm_program *p, const struct jm_tensor *t)
+{
+	void *begin[ALLOCATIONS];
+	struct place best = {.offset = SIZE_MAX};
+
+	allocations_of(p, begin);
+	for (int i = 0; i < ALLOCATIONS; i++) {
+		uintptr_t distance = (uintptr_t)t->data - (uintptr_t)begin[i];
+
+		if (begin[i] && (uintptr_t)begin[i] <= (uintptr_t)t->data && distance < best.offset)
+			best = (struct place){i, distance};
+	}
+	return best;
 }
 
 static int gather(
@@ -58,41 +82,48 @@ static int tell_places(struct jm_exchange *x, const struct jm_comm *control, str
 {
 	const struct jm_shard *s = x->p->graph->shard;
 	size_t n = (size_t)s->n;
-	struct places *own = calloc(3 * n, sizeof(*own)), *all = own + n;
+	struct places *all = calloc(3 * n, sizeof(*all)), *own = all;
 	int code;
 
 	x->other = calloc(n, sizeof(*x->other));
-	if (!own || !x->other) {
-		free(own);
+	if (!all || !x->other) {
+		free(all);
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for sums over ranks.");
 	}
 	for (size_t i = 0; i < n; i++) {
 		own[i].grads = place_of(x->p, s->segment[i].grads);
 		own[i].whole = place_of(x->p, s->segment[i].whole);
 	}
-	code = gather(control, own, all, n * sizeof(*own), err);
-	if (!code)
-		memcpy(x->other, all + (control->rank ? 0 : n), n * sizeof(*own));
-	free(own);
+	code = gather(control, own, all + n, n * sizeof(*own), err);
+	for (size_t i = 0; i < n && !code; i++)
+		x->other[i] = all[n + (size_t)!control->rank * n + i];
+	free(all);
 	return code;
 }
 
-/* *ret_mapped: the weights of the other rank can be read. */
+/* *ret_mapped: the memory of the other rank can be read. */
 static int map_other(
 	struct jm_exchange *x, const struct jm_comm *control, bool *ret_mapped, struct jm_err *err)
 {
-	const struct jm_backend_share *share = share_of(x->p);
-	struct jm_shared own = {{0}}, all[2];
-	void *dev = x->p->device->dev;
+	struct jm_shared own[ALLOCATIONS] = {0}, all[2 * ALLOCATIONS];
+	void *dev = x->p->device->dev, *begin[ALLOCATIONS];
 	struct jm_err why = JM_ERR_INIT;
-	bool offered = !share->offer(dev, x->p->weights->memory, &own, &why);
-	int code = gather(control, &own, all, sizeof(own), err);
+	int code = 0;
 
-	*ret_mapped = !code && offered && !share->map(dev, &all[!control->rank], &x->mapped, &why);
+	allocations_of(x->p, begin);
+	for (int i = 0; i < ALLOCATIONS && !code; i++)
+		if (begin[i])
+			code = share_of(x->p)->offer(dev, begin[i], &own[i], &why);
+	*ret_mapped = !code;
+	code = gather(control, own, all, sizeof(own), err);
+	for (int i = 0; i < ALLOCATIONS && !code && *ret_mapped; i++)
+		if (begin[i])
+			*ret_mapped = !share_of(x->p)->map(
+				dev, &all[!control->rank * ALLOCATIONS + i], &x->mapped[i], &why);
 	return code;
 }
 
-static int meet_other(struct jm_exchange *x, const struct jm_comm *control, bool *ret_possible,
+static int open(struct jm_exchange *x, const struct jm_comm *control, bool *ret_possible,
 	struct jm_err *err)
 {
 	bool mapped;
@@ -132,7 +163,7 @@ int jm_exchange_open(struct jm_program *p, const struct jm_comm *comm,
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for sums over ranks.");
 	x->p = p;
 	x->comm = comm;
-	code = meet_other(x, control, &possible, err);
+	code = open(x, control, &possible, err);
 	if (code || !possible)
 		jm_exchange_close(x);
 	else
@@ -144,14 +175,20 @@ void jm_exchange_close(struct jm_exchange *x)
 {
 	if (!x)
 		return;
-	if (x->mapped)
-		share_of(x->p)->unmap(x->p->device->dev, x->mapped);
+	for (int i = 0; i < ALLOCATIONS; i++)
+		if (x->mapped[i])
+			share_of(x->p)->unmap(x->p->device->dev, x->mapped[i]);
 	x->p->device->backend->release(x->p->device->dev, x->meeting);
 	free(x->other);
 	free(x);
 }
 
 /* ---- transfers, on the third queue -------------------------------------------------------------------------- */
+
+static const char *at(const struct jm_exchange *x, struct place place)
+{
+	return (const char *)x->mapped[place.allocation] + place.offset;
+}
 
 static int meet(const struct jm_exchange *x, void *stream, struct jm_err *err)
 {
@@ -178,8 +215,8 @@ int jm_exchange_sum(const struct jm_exchange *x, int segment, void *stream, stru
 	int code = meet(x, stream, err);
 
 	if (!code)
-		code = copy(x, s->own_grads->data,
-			(const char *)x->mapped + x->other[segment].grads + offset, bytes, err);
+		code = copy(
+			x, s->own_grads->data, at(x, x->other[segment].grads) + offset, bytes, err);
 	if (!code)
 		code = share_of(x->p)->add(x->p->device->dev, JM_QUEUE_COMM, s->own_grads->data,
 			(const char *)s->grads->data + offset, bytes / sizeof(float), err);
@@ -194,6 +231,6 @@ int jm_exchange_gather(const struct jm_exchange *x, int segment, void *stream, s
 
 	if (code)
 		return code;
-	return copy(x, (char *)s->whole->data + offset,
-		(const char *)x->mapped + x->other[segment].whole + offset, bytes, err);
+	return copy(x, (char *)s->whole->data + offset, at(x, x->other[segment].whole) + offset,
+		bytes, err);
 }

@@ -6,25 +6,17 @@
 
 _Static_assert(sizeof(cudaIpcMemHandle_t) == sizeof(struct jm_shared), "the size of a handle");
 
-/* The caller goes another way, so a later check must not report the error. */
-static int refused(cudaError_t rc, struct jm_err *err)
-{
-	if (!rc)
-		return 0;
-	cudaGetLastError();
-	return jm_err_set(err, JM_ENOSUP, "Memory cannot be shared with another rank: %s.",
-		cudaGetErrorString(rc));
-}
-
 static int offer(void *arg, void *memory, struct jm_shared *ret, struct jm_err *err)
 {
 	struct cuda_dev *dev = arg;
-	cudaIpcMemHandle_t handle = {{0}};
+	cudaIpcMemHandle_t handle;
 	int code;
 
 	cudaSetDevice(dev->index);
-	code = refused(cudaIpcGetMemHandle(&handle, memory), err);
-	memcpy(ret, &handle, sizeof(handle));
+	code = cuda_check(
+		dev, cudaIpcGetMemHandle(&handle, memory), "Offering memory to other ranks", err);
+	if (!code)
+		memcpy(ret, &handle, sizeof(handle));
 	return code;
 }
 
@@ -32,10 +24,17 @@ static int map(void *arg, const struct jm_shared *from, void **ret, struct jm_er
 {
 	struct cuda_dev *dev = arg;
 	cudaIpcMemHandle_t handle;
+	cudaError_t rc;
 
 	memcpy(&handle, from, sizeof(handle));
 	cudaSetDevice(dev->index);
-	return refused(cudaIpcOpenMemHandle(ret, handle, cudaIpcMemLazyEnablePeerAccess), err);
+	rc = cudaIpcOpenMemHandle(ret, handle, cudaIpcMemLazyEnablePeerAccess);
+	if (rc)
+		cudaGetLastError(); /* clears the error: the caller goes another way */
+	if (!rc)
+		return 0;
+	return jm_err_set(err, JM_ENOSUP, "Memory of another rank cannot be mapped: %s.",
+		cudaGetErrorString(rc));
 }
 
 static void unmap(void *arg, void *memory)
