@@ -162,8 +162,10 @@ struct jm_backend {
 	int (*event_query)(void *dev, void *event, struct jm_err *err);
 	int (*event_seconds)(void *dev, void *from, void *to, double *ret, struct jm_err *err);
 	void (*event_drop)(void *dev, void *event); /* takes NULL */
-	/* The vendor's handle of a queue, for transports; makes the device current in the calling thread.
-	 * Default: there is no third queue, and ranks exchange host memory. */
+	/*
+	 * The vendor's handle of a queue, for transports; makes the device current in the calling thread.
+	 * Default: there is no third queue, and ranks exchange host memory.
+	 */
 	int (*stream)(void *dev, enum jm_queue queue, void **ret, struct jm_err *err);
 	/* A text for users: names and versions of driver and libraries; missing parts and the
 	 * reason. Default: empty. */
