@@ -260,13 +260,7 @@ static int train_step(void *state, struct jm_step *ret, struct jm_err *err)
 
 static int train_finish(void *state, struct jm_step *ret, struct jm_err *err)
 {
-	struct train *s = state;
-	int code = take(s, true, ret, err), met;
-
-	if (code < 0 || !s->graph->shard)
-		return code;
-	met = jm_gang_meet(&s->gang, &s->device, err); /* other ranks may read memory of this one */
-	return met ? met : code;
+	return take(state, true, ret, err);
 }
 
 static void keep_profile(struct train *s)

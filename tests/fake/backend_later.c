@@ -5,7 +5,7 @@
  * table counts the waits of the host (jm_fake_later_waits). Its clock runs 40e-6 faster than
  * CLOCK_MONOTONIC, with another zero.
  *
- *	JM_FAKE_LATER_US	microseconds that each job waits before it begins: "100", or "100,3000" by device
+ *	JM_FAKE_LATER_US	microseconds that each job waits before it begins
  *	JM_FAKE_LATER_IDS	"UUID,UUID/BUS,...": of its devices by index
  *	JM_FAKE_LATER_LOG	a file that gets the true time of each time stamp, ns
  *	JM_FAKE_LATER_SELECTS	a file that gets the index of the device for each time that it is asked what it could do
@@ -241,14 +241,6 @@ static void read_ids(struct later *d, int index)
 	snprintf(d->uuid, sizeof(d->uuid), "%.*s", (int)strcspn(one, "/"), one);
 }
 
-/* The index-th of the numbers, the last one where there are fewer. */
-static unsigned delay_of(const char *numbers, int index)
-{
-	for (const char *next; index > 0 && (next = strchr(numbers, ',')); index--)
-		numbers = next + 1;
-	return (unsigned)atoi(numbers);
-}
-
 static int later_open(int index, int threads, void **ret_dev, struct jm_err *err)
 {
 	const char *delay = getenv("JM_FAKE_LATER_US"), *log = getenv("JM_FAKE_LATER_LOG");
@@ -268,7 +260,7 @@ static int later_open(int index, int threads, void **ret_dev, struct jm_err *err
 	d->builds = builds ? fopen(builds, "ae") : NULL;
 	d->log = log ? fopen(log, "ae") : NULL;
 	d->notice_us = notice ? (unsigned)atoi(notice) : 0;
-	d->delay_us = delay ? delay_of(delay, index) : 100;
+	d->delay_us = delay ? (unsigned)atoi(delay) : 100;
 	pthread_mutex_init(&d->lock, NULL);
 	pthread_cond_init(&d->changed, NULL);
 	for (int i = 0; i < JM_QUEUE_COUNT; i++) {
