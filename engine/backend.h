@@ -33,7 +33,7 @@
 #include "joulemark.h"
 
 /* Increased with any change of this file's structs, enums or their meaning. */
-#define JM_BACKEND_ABI 14
+#define JM_BACKEND_ABI 15
 
 /* ---- groups: nodes that are offered, built and run together ---------------------------------- */
 
@@ -183,8 +183,7 @@ struct jm_backend {
 	 */
 	int (*stamp)(void *dev, uint64_t *to, struct jm_err *err);
 	int (*clock)(void *dev, struct jm_device_time *ret, struct jm_err *err);
-	const struct jm_backend_peer *peer;   /* copies to another device (backend_peer.h) */
-	const struct jm_backend_share *share; /* memory of other processes (backend_share.h) */
+	const struct jm_backend_peer *peer; /* copies to another device (backend_peer.h) */
 };
 
 /* What a plug-in exports. It links its own copy of lib/base/err.c and engine/tensor.c. */

@@ -19,8 +19,7 @@ struct gap {
 
 struct jm_reduction {
 	const struct jm_comm *comm;
-	void *stream;		      /* of the third queue; NULL = sums are made in host memory */
-	struct jm_exchange *exchange; /* NULL = comm makes all transfers */
+	void *stream; /* of the third queue; NULL = sums are made in host memory */
 	struct jm_event ready, done;
 	struct jm_event *gathered; /* [segments] of a sharded update: its parameters are gathered */
 	bool *open; /* [segments] gathered, and computation has not waited for it yet */
@@ -66,8 +65,7 @@ static int make_events(struct jm_reduction *r, const struct jm_device *d, struct
 	return code;
 }
 
-int jm_reduce_open(struct jm_program *p, const struct jm_comm *comm, const struct jm_comm *control,
-	struct jm_err *err)
+int jm_reduce_open(struct jm_program *p, const struct jm_comm *comm, struct jm_err *err)
 {
 	const struct jm_device *d = p->device;
 	int code;
@@ -82,8 +80,6 @@ int jm_reduce_open(struct jm_program *p, const struct jm_comm *comm, const struc
 		code = jm_err_set(err, JM_ENOMEM, "Out of memory for sums over ranks.");
 	if (!code && !comm->transport->host_memory)
 		code = d->backend->stream(d->dev, JM_QUEUE_COMM, &p->reduction->stream, err);
-	if (!code)
-		code = jm_exchange_open(p, comm, control, &p->reduction->exchange, err);
 	if (code)
 		jm_reduce_close(p);
 	return code;
@@ -95,7 +91,6 @@ void jm_reduce_close(struct jm_program *p)
 
 	if (!r)
 		return;
-	jm_exchange_close(r->exchange);
 	jm_event_drop(&r->ready);
 	jm_event_drop(&r->done);
 	for (int i = 0; r->gathered && i < r->n_segments; i++)
@@ -144,18 +139,12 @@ static int start_on_host(struct jm_reduction *r, const struct jm_transfer *t, st
 	return code;
 }
 
-/* The third queue waits for what was computed so far. */
-static int follow_computing(struct jm_reduction *r, struct jm_err *err)
+static int start_on_device(struct jm_reduction *r, struct jm_transfer *t, struct jm_err *err)
 {
 	int code = jm_event_record(&r->ready, JM_QUEUE_COMPUTE, err);
 
-	return code ? code : jm_event_follow(&r->ready, JM_QUEUE_COMM, err);
-}
-
-static int start_on_device(struct jm_reduction *r, struct jm_transfer *t, struct jm_err *err)
-{
-	int code = follow_computing(r, err);
-
+	if (!code)
+		code = jm_event_follow(&r->ready, JM_QUEUE_COMM, err);
 	t->stream = r->stream;
 	return code ? code : r->comm->transport->start(r->comm->state, t, err);
 }
@@ -169,17 +158,6 @@ static int start(struct jm_program *p, struct jm_transfer *t, struct jm_err *err
 	return start_on_device(r, t, err);
 }
 
-static int start_own_sum(struct jm_program *p, const struct jm_node *n, struct jm_err *err)
-{
-	const struct jm_shard *s = p->graph->shard;
-	struct jm_reduction *r = p->reduction;
-	int i = 0, code = follow_computing(r, err);
-
-	while (i + 1 < s->n && s->segment[i].grads != n->in[0])
-		i++;
-	return code ? code : jm_exchange_sum(r->exchange, i, r->stream, err);
-}
-
 static int start_sum(struct jm_program *p, const struct jm_node *n, struct jm_err *err)
 {
 	const struct jm_tensor *to = n->out[0];
@@ -190,8 +168,6 @@ static int start_sum(struct jm_program *p, const struct jm_node *n, struct jm_er
 		.to = to->data,
 		.count = to->bytes / (wide ? sizeof(double) : sizeof(float))};
 
-	if (p->reduction->exchange)
-		return start_own_sum(p, n, err);
 	return start(p, &sum, err);
 }
 
@@ -222,15 +198,8 @@ static int segment_of(const struct jm_program *p, const struct jm_tensor *whole)
 static int run_gather(struct jm_program *p, const struct jm_node *n, struct jm_err *err)
 {
 	struct jm_reduction *r = p->reduction;
-	int segment = segment_of(p, n->out[0]), code;
+	int segment = segment_of(p, n->out[0]), code = start_gather(p, n->in[0], n->out[0], err);
 
-	if (segment >= 0 && r->exchange) {
-		code = follow_computing(r, err);
-		if (!code)
-			code = jm_exchange_gather(r->exchange, segment, r->stream, err);
-	} else {
-		code = start_gather(p, n->in[0], n->out[0], err);
-	}
 	if (code || segment < 0 || r->comm->transport->host_memory)
 		return code;
 	r->open[segment] = true;
@@ -332,7 +301,6 @@ struct jm_reduce_cost jm_reduce_cost(struct jm_program *p)
 		} else if (jm_reduce_is_gather(p->unit[i])) {
 			cost.gathered += (double)p->unit[i]->group.node[0]->out[0]->bytes;
 		}
-	cost.copies = r && r->exchange;
 	if (!r || jm_device_sync(p->device, NULL))
 		return cost;
 	for (int i = 0; i < r->n_gaps; i++)

@@ -23,7 +23,6 @@ struct jm_reduce_cost {
 	double gathered; /* bytes of parameters that are gathered after a sharded update */
 	/* seconds that computation waits for sums, mean of the steps so far; NAN = unknown */
 	double exposed;
-	bool copies; /* segments are transferred by exchange.c */
 };
 
 bool jm_reduce_is_start(const struct jm_unit *u);  /* of a sum of gradients */
@@ -39,9 +38,8 @@ int jm_program_add_reduction(struct jm_program *p, struct jm_err *err);
 uint64_t jm_reduce_digest(const struct jm_program *p);
 
 /* Sets the communicator before the first step of a program of several ranks; it must stay open as
- * long as the program. control: one of host memory between the same ranks, for this call; NULL = comm makes all transfers. */
-int jm_reduce_open(struct jm_program *p, const struct jm_comm *comm, const struct jm_comm *control,
-	struct jm_err *err);
+ * long as the program. */
+int jm_reduce_open(struct jm_program *p, const struct jm_comm *comm, struct jm_err *err);
 void jm_reduce_close(struct jm_program *p); /* a program without a reduction is allowed */
 /* A unit for which jm_reduce_is_node holds. */
 int jm_reduce_run(struct jm_program *p, const struct jm_unit *u, struct jm_err *err);
@@ -51,19 +49,6 @@ int jm_reduce_gather(struct jm_program *p, struct jm_err *err);
 /* The cost so far; waits for the device. */
 struct jm_reduce_cost jm_reduce_cost(struct jm_program *p);
 void jm_reduce_reset(struct jm_program *p); /* discards the steps so far */
-
-/* ---- exchange.c: transfers of segments by copies between two devices -------------------------------------------- */
-
-struct jm_exchange;
-
-/* *ret = NULL: there is none between these ranks, and the transport makes all transfers. All ranks call this, after
- * the program was built. */
-int jm_exchange_open(struct jm_program *p, const struct jm_comm *comm,
-	const struct jm_comm *control, struct jm_exchange **ret, struct jm_err *err);
-void jm_exchange_close(struct jm_exchange *x); /* takes NULL */
-/* Queues the sum of a segment's gradients, or the gathering of what its update wrote, on the third queue. */
-int jm_exchange_sum(const struct jm_exchange *x, int segment, void *stream, struct jm_err *err);
-int jm_exchange_gather(const struct jm_exchange *x, int segment, void *stream, struct jm_err *err);
 
 /* The name of the transport for the device's memory: "local", "nccl"; NULL = there is none. */
 const char *jm_reduce_transport(const struct jm_device *d);

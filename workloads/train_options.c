@@ -11,7 +11,6 @@
 
 static const char *const batch_words[] = {"max", NULL};
 static const char *const shard_words[] = {"auto", "on", "off", NULL};
-static const char *const copy_words[] = {"auto", "off", NULL};
 static const char *const image_kinds[] = {"once", "fresh", NULL};
 
 #define OPTION_INT(text, low, high, value, what)                                                   \
@@ -154,10 +153,6 @@ const struct jm_option jm_train_options[] = {
 		"this share of the parameters and keeps the optimizer's state for it only; then "
 		"the ranks gather the parameters. auto = on, and off for a --precision without "
 		"f32 masters (bf16-true, fp8-true)"),
-	OPTION_WORD("rank-copies", copy_words, "auto",
-		"with a sharded update: auto = two ranks whose devices can read each other's "
-		"memory copy gradients and parameters by copy engines and add with a kernel of "
-		"joulemark; off = the transport makes all transfers"),
 	OPTION_INT("threads", 0, 4096, "0",
 		"threads of each rank on the host; 0 = all that may be used, divided among the "
 		"ranks"),

@@ -337,13 +337,11 @@ static int build_evaluation(struct train *s, struct jm_err *err)
 static int make_program(struct train *s, struct jm_err *err)
 {
 	const char *update = jm_update_names[s->training.adamw.kind];
-	bool copies = strcmp(jm_values_text(s->work->options, "rank-copies"), "off") != 0;
-	const struct jm_comm *control = copies ? &s->gang.control : NULL;
 	char now[32];
 	int code = in_turn(s, build_program, err);
 
 	if (!code && s->work->world > 1)
-		code = jm_reduce_open(s->program, jm_gang_comm(&s->gang), control, err);
+		code = jm_reduce_open(s->program, jm_gang_comm(&s->gang), err);
 	if (!code)
 		code = jm_program_init(s->program, s->work->seed, err);
 	if (!code && jm_train_option(s, "profile") > 0)

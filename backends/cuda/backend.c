@@ -338,7 +338,6 @@ static const struct jm_backend backend = {
 	.clock = cuda_clock,
 	.stream = cuda_stream,
 	.peer = &cuda_peer,
-	.share = &cuda_share,
 };
 
 const struct jm_backend *jm_backend_entry(void)

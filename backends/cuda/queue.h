@@ -5,7 +5,6 @@
 
 #include "cuda.h"
 #include "engine/backend_peer.h"
-#include "engine/backend_share.h"
 
 int cuda_copy(void *arg, enum jm_queue queue, void *to, const void *from, size_t bytes,
 	enum jm_copy kind, struct jm_err *err);
@@ -26,7 +25,6 @@ int cuda_event_seconds(void *arg, void *from, void *to, double *ret, struct jm_e
 void cuda_event_drop(void *dev, void *event);
 
 extern const struct jm_backend_peer cuda_peer;
-extern const struct jm_backend_share cuda_share; /* share.c */
 
 /* clock.c */
 int cuda_stamp(void *arg, uint64_t *to, struct jm_err *err);

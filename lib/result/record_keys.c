@@ -216,9 +216,6 @@ static const struct jm_key communication_keys[] = {
 	{TEXT("transport", 0), .meaning = "local: memory of the host; nccl: between GPUs"},
 	{FLAG("shard_update", JM_KEY_OPTIONAL),
 		.meaning = "true: each rank updates a share of the parameters, false: all of them"},
-	{FLAG("copies", JM_KEY_OPTIONAL),
-		.meaning = "true: two ranks copy from each other's memory, and add; false: the "
-			   "transport makes all transfers"},
 	{COUNT("buckets", 0),
 		.meaning = "sums per step, each over a contiguous part of the gradients"},
 	{POSITIVE("bytes_per_step", 0), .unit = "B",

@@ -10,20 +10,15 @@
  *	JM_FAKE_LATER_LOG	a file that gets the true time of each time stamp, ns
  *	JM_FAKE_LATER_SELECTS	a file that gets the index of the device for each time that it is asked what it could do
  *	JM_FAKE_LATER_BUILDS	a file that gets the index of the device for each group that is built
- *	JM_FAKE_LATER_APART	set: no process can map the memory of another
  *	JM_FAKE_LATER_NOTICE_US	microseconds by which the host wakes up after an event
  */
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "engine/backend_share.h"
 #include "engine/tensor.h"
 #include "fake_stream.h"
 
@@ -57,7 +52,6 @@ struct queue {
 struct block {
 	char *from;
 	size_t bytes;
-	int fd; /* of its memory, which other processes may map */
 	struct block *next;
 };
 
@@ -373,17 +367,13 @@ static void *later_alloc(void *dev, size_t bytes)
 {
 	struct later *d = dev;
 	struct block *b = malloc(sizeof(*b));
-	int fd = memfd_create("later", MFD_CLOEXEC);
-	void *memory = MAP_FAILED;
+	void *memory = b ? jm_backend_ref.alloc(d->ref, bytes) : NULL;
 
-	if (b && fd >= 0 && !ftruncate(fd, (off_t)bytes))
-		memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (memory == MAP_FAILED) {
+	if (!memory) {
 		free(b);
-		close(fd);
 		return NULL;
 	}
-	*b = (struct block){memory, bytes, fd, d->blocks};
+	*b = (struct block){memory, bytes, d->blocks};
 	d->blocks = b;
 	return memory;
 }
@@ -396,80 +386,11 @@ static void later_release(void *dev, void *memory)
 	while (*at && (*at)->from != memory)
 		at = &(*at)->next;
 	b = *at;
-	if (!b)
-		return;
-	*at = b->next;
-	munmap(memory, b->bytes);
-	close(b->fd);
+	if (b)
+		*at = b->next;
 	free(b);
+	jm_backend_ref.release(d->ref, memory);
 }
-
-/* ---- memory of other processes ---------------------------------------------------------------------------- */
-
-static int offer(void *dev, void *memory, struct jm_shared *ret, struct jm_err *err)
-{
-	const struct later *d = dev;
-	const struct block *b = d->blocks;
-
-	while (b && b->from != memory)
-		b = b->next;
-	if (!b)
-		return jm_err_set(err, JM_EBUG, "Not the beginning of an allocation.");
-	snprintf((char *)ret->handle, sizeof(ret->handle), "/proc/%d/fd/%d", (int)getpid(), b->fd);
-	return 0;
-}
-
-static int map(void *dev, const struct jm_shared *from, void **ret, struct jm_err *err)
-{
-	struct later *d = dev;
-	bool apart = getenv("JM_FAKE_LATER_APART");
-	int fd = apart ? -1 : open((const char *)from->handle, O_RDWR | O_CLOEXEC);
-	struct block *b = malloc(sizeof(*b));
-	struct stat s;
-	void *memory = MAP_FAILED;
-
-	if (b && fd >= 0 && !fstat(fd, &s))
-		memory = mmap(NULL, (size_t)s.st_size, PROT_READ, MAP_SHARED, fd, 0);
-	if (memory == MAP_FAILED) {
-		free(b);
-		close(fd);
-		return jm_err_set(err, JM_ENOSUP, "This memory cannot be mapped.");
-	}
-	*b = (struct block){memory, (size_t)s.st_size, fd, d->blocks};
-	d->blocks = b;
-	*ret = memory;
-	return 0;
-}
-
-struct sum {
-	float *to;
-	const float *from;
-	size_t n;
-};
-
-static void add_up(void *arg)
-{
-	struct sum *s = arg;
-
-	for (size_t i = 0; i < s->n; i++)
-		s->to[i] += s->from[i];
-	free(s);
-}
-
-static int add(
-	void *dev, enum jm_queue queue, void *to, const void *from, size_t n, struct jm_err *err)
-{
-	struct sum *s = malloc(sizeof(*s));
-
-	(void)err;
-	if (!s)
-		return JM_ENOMEM;
-	*s = (struct sum){to, from, n};
-	return put(dev, queue, (struct job){.kind = CALL, .to = s, .work = add_up});
-}
-
-static const struct jm_backend_share sharing = {
-	.offer = offer, .map = map, .unmap = later_release, .add = add};
 
 static void later_drop(void *dev, void *exec)
 {
@@ -604,7 +525,6 @@ static const struct jm_backend later = {
 	.stamp = later_stamp,
 	.clock = later_clock,
 	.stream = later_stream,
-	.share = &sharing,
 };
 
 const struct jm_backend *jm_backend_entry(void)

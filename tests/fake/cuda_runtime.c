@@ -153,28 +153,6 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned int flags)
 	return code > 1 ? (cudaError_t)code : fake_cuda.broken;
 }
 
-/* Memory of other processes: none. */
-cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle, void *memory)
-{
-	(void)memory;
-	memset(handle, 0, sizeof(*handle));
-	return cudaErrorNotSupported;
-}
-
-cudaError_t cudaIpcOpenMemHandle(void **memory, cudaIpcMemHandle_t handle, unsigned int flags)
-{
-	(void)handle;
-	(void)flags;
-	*memory = NULL;
-	return cudaErrorNotSupported;
-}
-
-cudaError_t cudaIpcCloseMemHandle(void *memory)
-{
-	(void)memory;
-	return cudaErrorNotSupported;
-}
-
 const char *cudaGetErrorName(cudaError_t rc)
 {
 	return rc == cudaErrorECCUncorrectable ? "cudaErrorECCUncorrectable" : "cudaErrorOfAFake";
@@ -240,12 +218,6 @@ cudaError_t cudaMemset(void *memory, int value, size_t bytes)
 }
 
 #ifndef WITH_KERNELS /* cuda_kernels.c */
-void cuda_pointwise(const struct cuda_pointwise *p, cudaStream_t stream)
-{
-	(void)p;
-	(void)stream;
-}
-
 /* ---- kernels: none ---------------------------------------------------------------------------------------------------- */
 
 const struct cuda_op *cuda_op_find(
