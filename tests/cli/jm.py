@@ -39,18 +39,20 @@ def jm(*args, env=None, timeout=60, **more):
 
 def terminal(*args, columns=80, env=None):
     """Runs joulemark on a terminal of that width; returns what it printed there, and its exit status."""
-    pid, fd = pty.fork()
-    if not pid:
-        fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        os.execve(BIN, [BIN, *map(str, args)], {**os.environ, "TERM": "xterm", **(env or {})})
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    # not as the leader of a session: when such a process ends, Linux may discard what it wrote last
+    child = subprocess.Popen([BIN, *map(str, args)], stdin=follower, stdout=follower, stderr=follower,
+                             env={**os.environ, "TERM": "xterm", **(env or {})})
+    os.close(follower)
     printed = b""
     try:
-        while more := os.read(fd, 65536):
+        while more := os.read(leader, 65536):
             printed += more
     except OSError:  # the other end is closed
         pass
-    os.close(fd)
-    return printed.decode().replace("\r\n", "\n"), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    os.close(leader)
+    return printed.decode().replace("\r\n", "\n"), child.wait()
 
 
 def sentence(done, status=None):
