@@ -141,26 +141,23 @@ __device__ __forceinline__ uint64_t matrix_at(uint32_t at, uint32_t beyond)
 
 #define WGMMA(n) "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16 "
 
+/* Whether d is added: the predicate that compares 0 with 0. */
+#define FROM_MEMORY(compare)                                                                                 \
+	"{\n"                                                                                                \
+	".reg .pred add;\n"                                                                                  \
+	"setp." compare ".b32 add, 0, 0;\n" WGMMA(64) "{" REGS_32 "}, %32, %33, add, 1, 1, 0, 0;\n"           \
+	"}"
+
 /* d[64,64] = a[64,16] b[64,16]^T */
 __device__ __forceinline__ void product_first(float (&d)[32], uint64_t a, uint64_t b)
 {
-	asm volatile("{\n"
-		     ".reg .pred add;\n"
-		     "setp.ne.b32 add, 0, 0;\n" WGMMA(64) "{" REGS_32 "}, %32, %33, add, 1, 1, 0, 0;\n"
-		     "}"
-		     : OPERANDS_32("=f", 0)
-		     : "l"(a), "l"(b));
+	asm volatile(FROM_MEMORY("ne") : OPERANDS_32("=f", 0) : "l"(a), "l"(b));
 }
 
 /* d[64,64] += a[64,16] b[64,16]^T */
 __device__ __forceinline__ void product_next(float (&d)[32], uint64_t a, uint64_t b)
 {
-	asm volatile("{\n"
-		     ".reg .pred add;\n"
-		     "setp.eq.b32 add, 0, 0;\n" WGMMA(64) "{" REGS_32 "}, %32, %33, add, 1, 1, 0, 0;\n"
-		     "}"
-		     : OPERANDS_32("+f", 0)
-		     : "l"(a), "l"(b));
+	asm volatile(FROM_MEMORY("eq") : OPERANDS_32("+f", 0) : "l"(a), "l"(b));
 }
 
 #define FROM_REGISTERS(n, regs, a0, a1, a2, a3, b, add)                                              \

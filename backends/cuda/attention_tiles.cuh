@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the kernels of attention_tiles.cu and attention_keys.cuh share: tiles, products of tiles and their
+ * operands in registers.
+ */
+#ifndef JM_CUDA_ATTENTION_TILES_CUH
+#define JM_CUDA_ATTENTION_TILES_CUH
+
+#include "hopper.cuh"
+
+#define GROUP	    128 /* threads of a warp group */
+#define TILE	    64	/* rows of the tiles that a block loops over, and of a warp group */
+#define TILE_FLOATS (TILE / 2) /* of 64 columns: accumulators of a thread */
+#define SWATH	    16 /* heads whose tiles run at the same time, the longest first: their operands stay in L2 */
+#define LOG2_E	    1.4426950408889634f
+
+struct tiles {
+	int batch, seq, heads, groups, padded;
+	float scale;
+	bool causal;
+	const float *lse,
+		*delta; /* [B,H,padded]: lse / ln 2, after the end of the sequence infinite */
+	bf16 *dqkv;
+};
+
+typedef float accumulators[TILE_FLOATS];
+typedef uint32_t left_operand[TILE / 16][4];
+
+__device__ __forceinline__ float exp2_of(float x)
+{
+	float y;
+
+	asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+	return y;
+}
+
+__device__ __forceinline__ uint32_t both(float low, float high)
+{
+	return two((const bf16 *)nullptr, low, high);
+}
+
+__device__ __forceinline__ float low_of(uint32_t x)
+{
+	return __uint_as_float(x << 16);
+}
+
+__device__ __forceinline__ float high_of(uint32_t x)
+{
+	return __uint_as_float(x & 0xffff0000u);
+}
+
+__device__ __forceinline__ int64_t pitch_of(const struct tiles &t, int depth)
+{
+	return (int64_t)(t.heads + 2 * t.groups) * depth;
+}
+
+/* The tile and the head (of all sequences) of a block. */
+__device__ __forceinline__ void place(
+	const struct tiles &t, int tiles, int heads, int *tile, int *head)
+{
+	const int all = heads * t.batch, swath = blockIdx.x / (SWATH * tiles),
+		  in = blockIdx.x % (SWATH * tiles);
+	const int width = min(SWATH, all - swath * SWATH);
+
+	*tile = in / width;
+	*head = swath * SWATH + in % width;
+}
+
+/* d = rows a b^T over D; a and b have a_rows and b_rows rows in shared memory. */
+template <int D>
+__device__ __forceinline__ void multiply(
+	accumulators &d, uint32_t a, int a_rows, uint32_t b, int b_rows)
+{
+	product_first(d, matrix_at(a, 16), matrix_at(b, 16));
+#pragma unroll
+	for (int k = 1; k < D / 16; k++)
+		product_next(d, matrix_at(a + k / 4 * a_rows * CHUNK_ROW + k % 4 * 32, 16),
+			matrix_at(b + k / 4 * b_rows * CHUNK_ROW + k % 4 * 32, 16));
+	product_commit();
+}
+
+/* sum = add sum + a b over the rows of the tile b */
+template <int N>
+__device__ __forceinline__ void accumulate(
+	float (&sum)[N], const left_operand &a, uint32_t b, int add)
+{
+	product_fence();
+#pragma unroll
+	for (int k = 0; k < TILE / 16; k++)
+		product_rows(sum, a[k], matrix_at(b + k * 16 * CHUNK_ROW, TILE * CHUNK_ROW),
+			k ? 1 : add);
+	product_commit();
+}
+
+__device__ __forceinline__ void pack(left_operand &to, const accumulators &from)
+{
+#pragma unroll
+	for (int j = 0; j < TILE / 16; j++)
+#pragma unroll
+		for (int i = 0; i < 4; i++)
+			to[j][i] = both(from[8 * j + 2 * i], from[8 * j + 2 * i + 1]);
+}
+
+/* Copies a tile of 64 rows and D columns. */
+template <int D>
+__device__ __forceinline__ void copy_tile(
+	uint32_t to, int rows, const CUtensorMap *map, int column, int row, int batch, uint32_t bar)
+{
+	for (int c = 0; c < D / 64; c++)
+		copy_box(to + c * rows * CHUNK_ROW, map, column + c * 64, row, batch, bar);
+}
+
+/* Writes factor times the sums as rows from row0 on. Two lanes exchange halves, so that each writes 8
+ * bytes. */
+template <int D>
+__device__ __forceinline__ void emit(
+	const float (&sum)[D / 2], bf16 *to, int64_t pitch, int row0, int rows, float factor)
+{
+	const int lane = threadIdx.x % WARP, odd = lane & 1;
+#pragma unroll
+	for (int half = 0; half < 2; half++) {
+		const int row = row0 + threadIdx.x / WARP % 4 * 16 + lane / 4 + 8 * half;
+#pragma unroll
+		for (int j = 0; j < D / 8; j += 2) {
+			const float *at = sum + 4 * j + 2 * half;
+			const uint32_t low = both(at[0] * factor, at[1] * factor);
+			const uint32_t high = both(at[4] * factor, at[5] * factor);
+			const uint32_t other = __shfl_xor_sync(0xffffffffu, odd ? low : high, 1);
+
+			if (row < rows)
+				*reinterpret_cast<uint2 *>(
+					to + row * pitch + 8 * (j + odd) + lane % 4 / 2 * 4) =
+					odd ? make_uint2(other, high) : make_uint2(low, other);
+		}
+	}
+}
+
+#endif
