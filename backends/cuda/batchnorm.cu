@@ -28,13 +28,7 @@ __global__ void __launch_bounds__(COLUMN_THREADS, COLUMN_RESIDENT(T))
 				float v[N];
 
 				load(t.v, v);
-#pragma unroll
-				for (int i = 0; i < N; i++) {
-					float d = v[i] - shift[i];
-
-					sum[i] += d;
-					squares[i] += d * d;
-				}
+				add_shifted(v, shift, sum, squares);
 			});
 	}
 	leave_parts(sum, squares, parts, c, share);

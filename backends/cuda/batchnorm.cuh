@@ -37,6 +37,20 @@ template <int N> __device__ __forceinline__ unsigned char bits_of(const float (&
 	return (unsigned char)bits;
 }
 
+/* Adds a row to the sums of x - shift and of its squares. */
+template <int N>
+__device__ __forceinline__ void add_shifted(
+	const float (&x)[N], const float (&shift)[N], float (&sum)[N], float (&squares)[N])
+{
+#pragma unroll
+	for (int i = 0; i < N; i++) {
+		float d = x[i] - shift[i];
+
+		sum[i] += d;
+		squares[i] += d * d;
+	}
+}
+
 /* The norm of x. The explicit fma makes its rounding the same in every kernel. */
 __device__ __forceinline__ float normed(float x, float mean, float scale, float shift)
 {

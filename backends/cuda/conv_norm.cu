@@ -215,13 +215,7 @@ template <typename T> struct take_stats {
 		store(y.v, v);
 		load(y.v, v);
 		*reinterpret_cast<raw<PACK, T> *>((T *)p.y.data + at) = y;
-#pragma unroll
-		for (int i = 0; i < PACK; i++) {
-			float d = v[i] - shift[i];
-
-			first[i] += d;
-			second[i] += d * d;
-		}
+		add_shifted(v, shift, first, second);
 	}
 	/* The sums of y itself and of its squares; rows: those of the block. */
 	__device__ __forceinline__ void leave(void *parts, int64_t n, int64_t rows, float *share)
