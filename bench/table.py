@@ -7,8 +7,8 @@
 Speed and memory come from bench/step.py, sizes and FLOPs from `joulemark describe`, errors from the parity
 tests (tests/cli/test_parity*.py), which run here. --json stores all raw figures, --from FILE writes the
 Markdown from stored figures. --gpu-errors REPORT keeps the errors that the same tests found on a GPU, from pytest's report
-(docs/gpu.md, Correctness, has the command), --gpu-rows FILE the rows that bench/gpu/rows.py measured on a GPU. Needs a
-machine without other load for half an hour.
+(docs/gpu.md, Correctness, has the command). --gpu-rows FILE keeps the rows that bench/gpu/rows.py measured on a GPU.
+Measuring needs a machine without other load for half an hour.
 """
 import datetime
 import json

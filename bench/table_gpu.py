@@ -17,7 +17,7 @@ Training steps as above, on one GPU; [gpu.md](gpu.md#measurements) has profiles 
 
 - Both sides of a row ran in one call on one card, with the same precision and, unless the row names two, the same batch:
   `python3 bench/gpu/rows.py FOLDER [ROW...]`.
-- joulemark runs with the memory that it takes by itself, or with the options that the row names, PyTorch 2.11 with `torch.compile`, autocast
+- joulemark runs with its default memory, or with the options that the row names. PyTorch 2.11 runs with `torch.compile`, autocast
   (in `bf16-true` all in bf16 instead), channels last for images, fused AdamW and the same clipping of gradients (except for
   ResNets, where only joulemark clips).
 - In the mode *default* joulemark's results repeat bit by bit; *fast* (`--fast`) also allows algorithms whose results may differ in
@@ -29,7 +29,8 @@ Training steps as above, on one GPU; [gpu.md](gpu.md#measurements) has profiles 
 
 MEMORY = """\
 Memory beside parameters, gradients and the optimizer's moments, in GB: joulemark's plan, PyTorch's tensors at their maximum, and what
-PyTorch's allocator reserves for them. In `bf16-true` with the gradients, which take the place of activations."""
+PyTorch's allocator reserves for them. In `bf16-true` these figures include the gradients, which take the
+place of activations."""
 
 ERRORS_FILE = "speed_gpu_errors.json"  # beside speed_gpu.json; written by bench/table.py --gpu-errors
 
@@ -182,7 +183,7 @@ def judge(rows, title, figures, least=True):
 
 def verdict(rows):
     return "\n".join([
-        "Aims, in the mode default where `--fast` is not named:\n",
+        "Aims, judged in the default mode except where `--fast` is named:\n",
         "- " + judge(rows, "speed", speeds),
         "- " + judge(rows, "joules per item (1.08)", joules),
         "- " + judge(rows, "memory (0.80 of PyTorch's reserve)", memories, least=False)])
@@ -206,7 +207,7 @@ def keep(path, found, card):
     for row in found:
         old = data["rows"][places[name_of(row)]] if name_of(row) in places else {}
         if old.get("pytorch") and not row.get("pytorch"):
-            print(f"{' '.join(filter(None, name_of(row)))}: PyTorch is missing, the older row stays", file=sys.stderr)
+            print(f"{' '.join(filter(None, name_of(row)))}: the new row has no PyTorch figures, the older row is kept", file=sys.stderr)
         elif old:
             data["rows"][places[name_of(row)]] = row | {"card": card}
         else:

@@ -255,7 +255,7 @@ static bool depends(const struct jm_unit *u, const struct jm_node *n)
 	return false;
 }
 
-/* Moves unit `at` behind unit `to`; false: a unit between them depends on it, or it on that. */
+/* Moves unit `at` behind unit `to`; false: one of the units up to `to` writes what it uses, or reads what it writes. */
 static bool put_behind(struct jm_program *p, int at, int to)
 {
 	struct jm_unit *u = p->unit[at];
@@ -269,7 +269,7 @@ static bool put_behind(struct jm_program *p, int at, int to)
 }
 
 /*
- * If the segment that is completed last is larger than the one completed before it - a table that is looked up first -
+ * If the segment that is completed last is larger than the one completed before it (that of a table of tokens),
  * units that compute gradients of the smaller one change places with what completes the larger one, so that its sum is
  * hidden behind them, and only the smaller sum begins after the backward pass.
  */

@@ -152,7 +152,7 @@ static int allocate(struct jm_program *p, struct jm_err *err)
 	const struct jm_device *d = p->device;
 	size_t have = d->props.memory_bytes;
 	bool fits = !have || p->peak_bytes <= have;
-	char lacks[48] = "cannot allocate as much now";
+	char lacks[48] = "cannot allocate that much now";
 
 	if (fits && take(d, p->weights->bytes, &p->weights->memory) &&
 		take(d, p->persistent_bytes - p->weight_bytes, &p->memory) && take_arena(p))

@@ -150,7 +150,8 @@ static double try_supply(struct state *s, const char *path)
 
 	if (isnan(watts) && full)
 		snprintf(s->no_sum, sizeof(s->no_sum),
-			" There are more than %d power supplies; at most so many are added.",
+			" There are more than %d power supplies; a sum of so many is not "
+			"supported.",
 			MAX_SUPPLIES);
 	else if (isnan(watts))
 		snprintf(s->no_sum, sizeof(s->no_sum),

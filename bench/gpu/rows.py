@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""joulemark beside PyTorch on one card in one call, row by row: the table of docs/speed.md on GPUs.
+"""Measures joulemark and PyTorch on one card in one call, row by row, for the table of docs/speed.md on GPUs.
 
     rows.py FOLDER [ROW...] [--seconds 3]
 
 All PyTorch programs compile at the same time, while the command of --meanwhile runs; each then waits for its row (turn.py).
-A row is joulemark, PyTorch, joulemark and joulemark --fast, with nothing else on the card. Rows of 8 G parameters need the
-whole memory of a GPU, so name them last: their programs start when it is their turn, and find the compiled code in PyTorch's
-cache; joulemark's second run is omitted there, because its start takes longer than the run. Calls for two cards of one machine
-(CUDA_VISIBLE_DEVICES) wait for each other with --after.
+A row is the runs of joulemark, PyTorch, joulemark and joulemark --fast in this order, with nothing else on the card. Rows
+of 8 G parameters need the whole memory of a GPU, so name them last: their programs start when it is their turn, and find
+the compiled code in PyTorch's cache; joulemark's second run is omitted there, because its start takes longer than the run.
+Calls for two cards of one machine (CUDA_VISIBLE_DEVICES) wait for each other with --after.
 FOLDER gets the records, what PyTorch printed, and rows.json, which `bench/table.py --gpu-rows` puts into docs/speed_gpu.json.
 JM_BIN names the program, JM_BACKENDS its plug-ins.
 """
@@ -229,14 +229,16 @@ def peer_of(given, name, waiting):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("rows", nargs="*", metavar="ROW", help=", ".join(ROWS))
-    parser.add_argument("--seconds", type=int, default=3, help="length of a run, and of PyTorch's windows together")
-    parser.add_argument("--own", default="", metavar="OPTIONS", help="further options of joulemark: --own=--keep-all")
+    parser.add_argument("folder", type=pathlib.Path, metavar="FOLDER",
+                        help="gets the records, what PyTorch printed, and rows.json")
+    parser.add_argument("rows", nargs="*", metavar="ROW", help="all where none is named: " + ", ".join(ROWS))
+    parser.add_argument("--seconds", type=int, default=3, help="length of a run, and of PyTorch's windows together (default: 3)")
+    parser.add_argument("--own", default="", metavar="OPTIONS", help="further options of joulemark, such as --own=--keep-all")
     parser.add_argument("--meanwhile", help="a shell command that runs while PyTorch compiles")
     parser.add_argument("--after", type=pathlib.Path, metavar="FILE",
                         help="begin with the first row when FILE exists: FOLDER/compiled of another call")
-    parser.add_argument("--compile-limit", type=int, default=200, help="seconds")
+    parser.add_argument("--compile-limit", type=int, default=200, metavar="SECONDS",
+                        help="a program of PyTorch that has not compiled by then is ended (default: 200)")
     given = parser.parse_args()
     unknown = [name for name in given.rows if name not in ROWS]
     if unknown:

@@ -101,7 +101,7 @@ def test_rows_replace_those_about_the_same(tmp_path, capsys):
     data = json.loads(file.read_text(encoding="utf-8"))
     assert data["about"] == "é"
     assert data["rows"] == [old[0], old[1], *({**new[i], "card": "Z"} for i in (3, 0, 2))]
-    assert "a bf16 H100: PyTorch is missing, the older row stays" in capsys.readouterr().err
+    assert "a bf16 H100: the new row has no PyTorch figures, the older row is kept" in capsys.readouterr().err
 
 
 def test_energy_that_is_not_known_is_no_figure(tmp_path):
