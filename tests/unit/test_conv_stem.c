@@ -177,7 +177,7 @@ static void only_the_gradient_has_scratch(void **unused)
 	assert_int_equal(cuda_conv_stem_scratch(&dev, &back), 7000 + K);
 }
 
-static void others_are_none(void **unused)
+static void other_convolutions_are_no_stem(void **unused)
 {
 	const struct jm_tensor bias = {.rank = 1, .dim = {K}};
 	struct jm_tensor other = bias;
@@ -214,7 +214,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(arguments_describe_the_convolution),
 		cmocka_unit_test(only_the_gradient_has_scratch),
-		cmocka_unit_test(others_are_none),
+		cmocka_unit_test(other_convolutions_are_no_stem),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
