@@ -279,7 +279,7 @@ static void own_kernels_get_the_operands(void **unused)
 	}
 }
 
-static void without_tiles_only_cudnn_is_left(void **unused)
+static void only_gradients_with_tiles_have_two_ways(void **unused)
 {
 	(void)unused;
 	set_node(JM_OP_ATTENTION_GRAD, 64);
@@ -325,7 +325,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(cudnn_is_the_first_way),
 		cmocka_unit_test(own_kernels_get_the_operands),
-		cmocka_unit_test(without_tiles_only_cudnn_is_left),
+		cmocka_unit_test(only_gradients_with_tiles_have_two_ways),
 		cmocka_unit_test(each_shape_has_a_key),
 		cmocka_unit_test(scratch_suffices_for_each_way),
 	};
