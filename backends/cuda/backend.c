@@ -160,6 +160,7 @@ static int cuda_select(
 
 	if (!op)
 		return 0;
+	cudaSetDevice(dev->index); /* where a choice is timed */
 	choice[0].seconds = NAN;
 	choice[0].flops_executed = NAN;
 	if (op->choices)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention in bf16 or f16 by cuDNN: finds, times and runs plans, which the device keeps by
- * shape. Its gradient runs by own kernels where these take the shape and are faster. */
+ * shape. Its gradient runs by own kernels where these take the shape and are faster, or where
+ * cuDNN has no plan. */
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -26,6 +27,7 @@ struct cuda_attention_plan {
 	struct dnn_attention_ids ids;
 	struct dnn_plan plan[PLANS];
 	int n, best;	  /* best: -1 until the plans are timed */
+	int way;	  /* of a gradient, in `ways`; -1 = not chosen yet */
 	size_t workspace; /* bytes that suffice for each plan */
 	struct jm_err err;
 };
@@ -107,9 +109,12 @@ static void find_plans(struct cuda_dev *dev, struct cuda_attention_plan *p, stru
 
 static void look(struct cuda_dev *dev, struct cuda_attention_plan *p)
 {
-	struct dnn_graph *g = p->backward ? dnn_attention_backward(&dev->dnn, &p->shape, &p->ids)
-					  : dnn_attention_forward(&dev->dnn, &p->shape, &p->ids);
+	struct dnn_graph *g;
 
+	if (cuda_dnn_open(dev, &p->err))
+		return;
+	g = p->backward ? dnn_attention_backward(&dev->dnn, &p->shape, &p->ids)
+			: dnn_attention_forward(&dev->dnn, &p->shape, &p->ids);
 	if (g)
 		find_plans(dev, p, g);
 	else
@@ -118,7 +123,7 @@ static void look(struct cuda_dev *dev, struct cuda_attention_plan *p)
 }
 
 /* NULL = out of memory. A shape that cuDNN does not support is kept, too, so that it is tried
- * once. */
+ * once, and one without cuDNN as well. */
 static struct cuda_attention_plan *plan_of(struct cuda_dev *dev, const struct jm_node *n)
 {
 	struct dnn_attention_shape shape = shape_of(dev, n);
@@ -133,6 +138,7 @@ static struct cuda_attention_plan *plan_of(struct cuda_dev *dev, const struct jm
 		return NULL;
 	p->shape = shape;
 	p->backward = backward;
+	p->way = -1;
 	look(dev, p);
 	p->next = dev->attention_plans;
 	dev->attention_plans = p;
@@ -151,6 +157,12 @@ void cuda_attention_plans_free(struct cuda_dev *dev)
 	}
 }
 
+/* True if own kernels can run it. */
+static bool has_own(const struct cuda_dev *dev, const struct cuda_attention_plan *p)
+{
+	return p->backward && cuda_tiles_take(dev, &p->shape);
+}
+
 /* ---- select ------------------------------------------------------------------------------------------------ */
 
 static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
@@ -158,20 +170,16 @@ static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_e
 	const struct jm_node *n = group->node[0];
 	struct dnn_attention_shape s = shape_of(dev, n);
 	const struct cuda_attention_plan *p;
-	int code;
 
 	if (!jm_attention_is_packed(n) || n->accumulate || n->in[0]->type == JM_F32 ||
 		n->out[0]->type != n->in[0]->type || s.depth % 8 || s.depth > 256)
 		return jm_err_set(err, JM_ENOSUP,
 			"cuDNN's attention takes bf16 or f16, heads of a width of a multiple of 8 "
 			"up to 256, packed in one tensor, and cannot add to its results.");
-	code = cuda_dnn_open(dev, err);
-	if (code)
-		return code;
 	p = plan_of(dev, n);
 	if (!p)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for attention.");
-	return p->n ? 0 : jm_err_set(err, p->err.code, "%s", p->err.text);
+	return p->n || has_own(dev, p) ? 0 : jm_err_set(err, p->err.code, "%s", p->err.text);
 }
 
 static size_t rounded(size_t bytes)
@@ -192,16 +200,9 @@ static size_t sum_bytes(const struct cuda_attention_plan *p)
 	return p->ids.sum ? delta_bytes(p) * (size_t)p->shape.depth : 0;
 }
 
-static size_t scratch(struct cuda_dev *dev, const struct jm_group *group)
+static size_t dnn_scratch(const struct cuda_attention_plan *p)
 {
-	const struct cuda_attention_plan *p = plan_of(dev, group->node[0]);
-	size_t own, dnn;
-
-	if (!p)
-		return 0;
-	dnn = delta_bytes(p) + sum_bytes(p) + rounded(p->workspace);
-	own = p->backward && cuda_tiles_take(dev, &p->shape) ? cuda_tiles_scratch(&p->shape) : 0;
-	return own > dnn ? own : dnn;
+	return delta_bytes(p) + sum_bytes(p) + rounded(p->workspace);
 }
 
 /* ---- build and run ---------------------------------------------------------------------------------------- */
@@ -326,6 +327,8 @@ static int build_dnn(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err
 
 	if (!b || !p)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for attention.");
+	if (!p->n)
+		return jm_err_set(err, p->err.code, "%s", p->err.text);
 	b->scale = (float)n->attr.attention.scale;
 	b->one = 1;
 	b->floor = -FLT_MAX;
@@ -365,22 +368,49 @@ static int build_tall(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_er
 	return code;
 }
 
-/* own-tall is for heads that are 64 wide. */
+/* The first one needs the least scratch. own-tall is for heads that are 64 wide. */
 static const struct cuda_way ways[] = {
-	{"cudnn", build_dnn}, {"own", build_own}, {"own-tall", build_tall}};
+	{"own", build_own}, {"cudnn", build_dnn}, {"own-tall", build_tall}};
+enum { OWN, DNN, OWN_TALL };
+
+/* Memory is planned for the way that will run, so it is chosen before: by the plan cache, or by
+ * timing with the scratch that cuDNN needs. */
+static int way_of(struct cuda_dev *dev, struct cuda_attention_plan *p, const struct jm_node *n)
+{
+	size_t own = cuda_tiles_scratch(&p->shape), dnn = dnn_scratch(p);
+	struct cuda_exec exec = {.op = &cuda_ops_dnn_attention[1],
+		.node = {*n},
+		.n_nodes = 1,
+		.scratch_bytes = own > dnn ? own : dnn};
+	char key[CUDA_PLAN_KEY];
+
+	if (p->way >= 0)
+		return p->way;
+	write_key(dev, p, key, sizeof key);
+	snprintf(key + strlen(key), sizeof key - strlen(key), "/ways");
+	p->way = has_own(dev, p) ? cuda_way_choose(dev, &exec, key, ways,
+					   p->shape.depth == 64 ? OWN_TALL + 1 : OWN_TALL)
+				 : DNN;
+	return p->way;
+}
+
+static size_t scratch(struct cuda_dev *dev, const struct jm_group *group)
+{
+	struct cuda_attention_plan *p = plan_of(dev, group->node[0]);
+
+	if (!p)
+		return 0;
+	return way_of(dev, p, group->node[0]) == DNN ? dnn_scratch(p)
+						     : cuda_tiles_scratch(&p->shape);
+}
 
 static int build(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {
-	const struct cuda_attention_plan *p = plan_of(dev, &exec->node[0]);
-	char key[CUDA_PLAN_KEY];
-	int way, n = p && p->shape.depth == 64 ? 3 : 2;
+	struct cuda_attention_plan *p = plan_of(dev, &exec->node[0]);
 
-	if (!p || !p->backward || !cuda_tiles_take(dev, &p->shape))
-		return build_dnn(dev, exec, err);
-	write_key(dev, p, key, sizeof key);
-	snprintf(key + strlen(key), sizeof key - strlen(key), "/ways");
-	way = cuda_way_choose(dev, exec, key, ways, n);
-	return ways[way].build(dev, exec, err);
+	if (!p)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for attention.");
+	return ways[way_of(dev, p, &exec->node[0])].build(dev, exec, err);
 }
 
 static int run(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)

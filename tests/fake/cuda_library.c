@@ -2,9 +2,11 @@
 /*
  * A fake cuBLASLt (JM_CUBLASLT_LIB) or, with -DDNN, cuDNN (JM_CUDNN_LIB): it has every function
  * that backend cuda looks up, but they do nothing. JM_FAKE_LT_VERSION, JM_FAKE_DNN_VERSION: the
- * version that it reports, such as 130100.
+ * version that it reports, such as 130100. JM_FAKE_DNN_WORKSPACE: a graph has one plan, which needs
+ * that many bytes; without it a graph has none.
  */
 #include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 
 #define API __attribute__((visibility("default")))
@@ -30,10 +32,38 @@ NOTHING(cudnnDestroy)
 NOTHING(cudnnSetStream)
 NOTHING(cudnnGetErrorString)
 NOTHING(cudnnGetLastErrorString)
-NOTHING(cudnnBackendCreateDescriptor)
 NOTHING(cudnnBackendDestroyDescriptor)
 NOTHING(cudnnBackendSetAttribute)
-NOTHING(cudnnBackendGetAttribute)
+
+/* Values of cudnnBackendAttributeName_t. */
+#define ENGINEHEUR_RESULTS	      202
+#define EXECUTION_PLAN_WORKSPACE_SIZE 402
+
+API int cudnnBackendCreateDescriptor(int type, void **ret);
+API int cudnnBackendCreateDescriptor(int type, void **ret)
+{
+	static int one;
+
+	(void)type;
+	*ret = getenv("JM_FAKE_DNN_WORKSPACE") ? &one : NULL;
+	return 0;
+}
+
+API int cudnnBackendGetAttribute(
+	void *from, int name, int type, int64_t room, int64_t *ret_n, void *ret);
+API int cudnnBackendGetAttribute(
+	void *from, int name, int type, int64_t room, int64_t *ret_n, void *ret)
+{
+	const char *given = getenv("JM_FAKE_DNN_WORKSPACE");
+
+	(void)from, (void)type, (void)room;
+	if (given && name == ENGINEHEUR_RESULTS)
+		*ret_n = 1;
+	if (given && name == EXECUTION_PLAN_WORKSPACE_SIZE)
+		*(int64_t *)ret = strtoll(given, NULL, 10);
+	return 0;
+}
+
 NOTHING(cudnnBackendFinalize)
 NOTHING(cudnnBackendExecute)
 #else
