@@ -25,6 +25,9 @@ static const struct jm_option options[] = {
 		.argument = "NAME",
 		.help = "only operations whose name begins with NAME, with the shapes and operands "
 			"that they have among all"},
+	{.name = "exact",
+		.type = JM_FLAG,
+		.help = "with --op, only the operation whose whole name is NAME"},
 	{.name = "json", .type = JM_FLAG, .help = "print JSON"},
 	{0},
 };
@@ -50,7 +53,8 @@ static void print_row(const struct rows *rows, const struct jm_selftest_row *r)
 	if (!good)
 		fprintf(cli->out,
 			"  The first of %d wrong cases: %s.\n"
-			"  Repeat it with: joulemark selftest --device %s --seed %.0f --op '%s'\n",
+			"  Repeat it with: joulemark selftest --device %s --seed %.0f --op '%s' "
+			"--exact\n",
 			r->n_wrong, r->first_wrong, rows->device, rows->seed, r->name);
 	fflush(cli->out);
 }
@@ -77,11 +81,15 @@ static int run_selftest(struct jm_cli *cli)
 	const char *op = jm_values_text(&cli->values, "op");
 	struct rows rows = {
 		.cli = cli, .device = device, .seed = jm_values_number(&cli->values, "seed")};
+	const struct jm_selftest_request request = {.device = device,
+		.op = op ? op : "",
+		.exact = jm_values_number(&cli->values, "exact") > 0,
+		.seed = (uint64_t)rows.seed};
 	int code;
 
 	if (jm_values_number(&cli->values, "json") > 0)
 		rows.array = json_array();
-	code = jm_selftest(device, op ? op : "", (uint64_t)rows.seed, tell, &rows, &cli->err);
+	code = jm_selftest(&request, tell, &rows, &cli->err);
 	if (rows.array && !code) {
 		json_dumpf(rows.array, cli->out, JSON_INDENT(2));
 		fputc('\n', cli->out);
@@ -98,7 +106,7 @@ static int run_selftest(struct jm_cli *cli)
 const struct jm_command jm_command_selftest = {
 	.name = "selftest",
 	.summary = "compare every op of a device with the reference",
-	.usage = "[--device DEVICE] [--op NAME] [--seed N] [--json]",
+	.usage = "[--device DEVICE] [--op NAME [--exact]] [--seed N] [--json]",
 	.description =
 		"Runs every op that models are made of on the device and on the reference, "
 		"in f32, bf16 and f16, with random operands on random shapes. The error is the "

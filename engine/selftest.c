@@ -220,11 +220,11 @@ static uint64_t state_of(uint64_t seed, const char *name)
 	return state;
 }
 
-static int run_row(const char *device, const struct backend_case *c, uint64_t seed,
-	struct jm_selftest_row *row, struct jm_err *err)
+static int run_row(const char *device, const struct jm_device *open, const struct backend_case *c,
+	uint64_t seed, struct jm_selftest_row *row, struct jm_err *err)
 {
 	uint64_t state = state_of(seed, c->name);
-	struct asked a = {.device = device, .c = c, .seed = state};
+	struct asked a = {.device = device, .open = open, .c = c, .seed = state};
 	int code = 0;
 
 	*row = (struct jm_selftest_row){.name = c->name};
@@ -242,29 +242,34 @@ static const struct backend_case *const lists[] = {backend_row_cases, backend_at
 	backend_fp8_cases, backend_norms_cases};
 #define N_LISTS (sizeof(lists) / sizeof(*lists))
 
-int jm_selftest(const char *device, const char *op, uint64_t seed, jm_selftest_tell *tell,
-	void *arg, struct jm_err *err)
+static bool is_asked_for(const struct jm_selftest_request *r, const char *name)
+{
+	return r->exact ? !strcmp(name, r->op) : !strncmp(name, r->op, strlen(r->op));
+}
+
+int jm_selftest(
+	const struct jm_selftest_request *r, jm_selftest_tell *tell, void *arg, struct jm_err *err)
 {
 	struct jm_selftest_row row = {.name = NULL};
 	struct jm_device d;
-	int code = jm_device_open(device, 0, &d, err);
+	int code = jm_device_open(r->device, 0, &d, err);
 
 	if (code)
 		return code;
-	jm_device_close(&d);
 	for (size_t i = 0; i < N_LISTS; i++)
 		for (const struct backend_case *c = lists[i]; c->name && !code; c++) {
-			if (strncmp(c->name, op, strlen(op)) != 0)
+			if (!is_asked_for(r, c->name))
 				continue;
-			code = run_row(device, c, seed, &row, err);
+			code = run_row(r->device, &d, c, r->seed, &row, err);
 			if (!code)
 				tell(arg, &row);
 		}
+	jm_device_close(&d);
 	if (!code && !row.name)
 		return jm_err_set(err, JM_ENOENT,
-			"No operation of the self-test has a name that begins with '%s'; without "
-			"--op all of them are listed.",
-			op);
+			"No operation of the self-test has %s '%s'; without --op all of them are "
+			"listed.",
+			r->exact ? "the name" : "a name that begins with", r->op);
 	return code;
 }
 

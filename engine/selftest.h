@@ -17,13 +17,20 @@ struct jm_selftest_row {
 
 typedef void jm_selftest_tell(void *arg, const struct jm_selftest_row *row);
 
+struct jm_selftest_request {
+	const char *device;
+	const char *op; /* the beginning of the ops' names; "" = all ops */
+	bool exact;	/* only the op whose whole name is `op` */
+	uint64_t seed;
+};
+
 /*
- * Tests the ops whose name begins with `op` ("" = all) and calls back with each row. Shapes and operands of a
- * row depend only on seed and name. Returns 0 also if results are wrong, and an error if a case cannot be run
- * or no op has the name.
+ * Tests the ops that are asked for and calls back with each row. Shapes and operands of a row depend
+ * only on seed and name. Returns 0 also if results are wrong, and an error if a case cannot be run or
+ * no op has the name.
  */
-int jm_selftest(const char *device, const char *op, uint64_t seed, jm_selftest_tell *tell,
-	void *arg, struct jm_err *err);
+int jm_selftest(const struct jm_selftest_request *request, jm_selftest_tell *tell, void *arg,
+	struct jm_err *err);
 
 /* The result of the short test before a run. */
 struct jm_selftest_short {

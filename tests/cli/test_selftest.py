@@ -39,6 +39,7 @@ def test_wrong_products_are_found(tmp_path):
     assert set(alone) == {"linear + gelu", "linear + gelu-erf"}
     for op, row in alone.items():  # the same shapes and operands as among all
         assert row == found[op]
+    assert rows("--op", "linear + gelu", "--exact", status=1, env=env) == {"linear + gelu": found["linear + gelu"]}
     # faulty.so adds 1000 to the middle element of a product, and nothing else
     where = re.fullmatch(r"f32, b=(\d+) s=(\d+) c=\d+ n=(\d+) heads=\d+ kv_heads=\d+ variant=0: element (\d+) of (\d+) of "
                          r"result 0 is (\S+) and should be (\S+); 1 elements exceed the tolerance", found["linear"]["first_wrong"])
