@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #define MOST_LINES 24
 #define FIGURES	   7
@@ -63,18 +64,31 @@ static int make_grid(const json_t *kinds, bool energy, struct jm_grid *grid, str
 	return rc;
 }
 
+static void head_text(const json_t *record, const json_t *profile, char *out, size_t size)
+{
+	double sum = number(profile, "step_s"), whole = number(profile, "whole_step_s");
+	const char *id = jm_json_text(record, "id");
+
+	snprintf(out, size,
+		"Profile of a step of %.8s: its nodes, each timed by itself, take %.4g ms in sum",
+		*id ? id : "the run", 1e3 * sum);
+	if (!(whole > 0))
+		return;
+	size -= strlen(out);
+	out += strlen(out);
+	snprintf(out, size, "; as a whole the step takes %.4g ms (%+.1f %%)", 1e3 * whole,
+		100 * (whole / sum - 1));
+}
+
 static void print_profile(FILE *out, const json_t *record, const json_t *profile, int width)
 {
 	const json_t *kinds = json_object_get(profile, "kinds");
 	const json_t *energy = json_object_get(profile, "energy");
-	const char *id = jm_json_text(record, "id");
 	struct jm_err none = JM_ERR_INIT;
 	struct jm_grid grid;
 	char text[300];
 
-	snprintf(text, sizeof(text),
-		"Profile of a step of %.8s: %.1f ms, with a wait after each node",
-		*id ? id : "the run", 1e3 * number(profile, "step_s"));
+	head_text(record, profile, text, sizeof(text));
 	fputc('\n', out);
 	jm_text_wrap(out, text, 0, 2, width);
 	if (make_grid(kinds, energy != NULL, &grid, &none))

@@ -11,10 +11,23 @@
 
 void jm_profile_reset(struct jm_program *p)
 {
-	for (int i = 0; p->profile && i < p->n_units; i++) {
+	if (!p->profile)
+		return;
+	for (int i = 0; i < p->n_units; i++) {
 		p->profile->seconds[i] = 0;
 		p->profile->runs[i] = 0;
 	}
+	p->profile->whole = true; /* the next step is timed by units */
+	p->profile->whole_seconds = 0;
+	p->profile->whole_steps = 0;
+}
+
+void jm_profile_begin(struct jm_program *p)
+{
+	if (!p->profile)
+		return;
+	p->profile->whole = !p->profile->whole;
+	p->profile->whole_steps += p->profile->whole;
 }
 
 void jm_profile_free(struct jm_profile *profile)
@@ -43,10 +56,37 @@ static int run_units(struct jm_program *p, int from, int to, struct jm_err *err)
 	return code ? code : jm_device_sync(p->device, err);
 }
 
+/* Copies that are made only after parameters were written are no part of a step. */
+static int run_whole(struct jm_program *p, int from, int to, struct jm_err *err)
+{
+	struct jm_profile *profile = p->profile;
+	struct jm_event *begin = &profile->event[from], *end = &profile->event[to];
+	double seconds = 0;
+	int code = jm_event_record(begin, JM_QUEUE_COMPUTE, err);
+
+	if (!code)
+		code = jm_program_run_stretches(p, from, to, err);
+	if (!code)
+		code = jm_event_record(end, JM_QUEUE_COMPUTE, err);
+	if (!code)
+		code = jm_device_sync(p->device, err);
+	if (!code)
+		code = jm_event_seconds(begin, end, &seconds, err);
+	if (from >= p->n_kept)
+		profile->whole_seconds += seconds;
+	return code;
+}
+
 int jm_profile_run(struct jm_program *p, int from, int to, struct jm_err *err)
 {
 	struct jm_profile *profile = p->profile;
-	int code = run_units(p, from, to, err);
+	int code;
+
+	if (from == to)
+		return 0;
+	if (profile->whole)
+		return run_whole(p, from, to, err);
+	code = run_units(p, from, to, err);
 
 	for (int i = from; i < to && !code; i++) {
 		double seconds = 0;
@@ -56,6 +96,15 @@ int jm_profile_run(struct jm_program *p, int from, int to, struct jm_err *err)
 		profile->runs[i]++;
 	}
 	return code;
+}
+
+double jm_profile_whole(const struct jm_program *p)
+{
+	const struct jm_profile *profile = p->profile;
+
+	return profile && profile->whole_steps
+		       ? profile->whole_seconds / (double)profile->whole_steps
+		       : NAN;
 }
 
 /* The type of the node's factors if they have 8 bits, else that of all the graph's products. */

@@ -270,16 +270,22 @@ static int run_stretch(struct jm_program *p, const struct jm_stretch *s, struct 
 	return code;
 }
 
-static int run_span(struct jm_program *p, enum jm_span span, struct jm_err *err)
+int jm_program_run_stretches(struct jm_program *p, int from, int to, struct jm_err *err)
 {
-	int to, code = 0, from = find_span(p, span, &to);
+	int code = 0;
 
-	if (p->profile)
-		return jm_profile_run(p, from, to, err);
 	for (int i = 0; i < p->n_stretches && !code; i++)
 		if (p->stretch[i].from >= from && p->stretch[i].from < to)
 			code = run_stretch(p, &p->stretch[i], err);
 	return code;
+}
+
+static int run_span(struct jm_program *p, enum jm_span span, struct jm_err *err)
+{
+	int to, from = find_span(p, span, &to);
+
+	return p->profile ? jm_profile_run(p, from, to, err)
+			  : jm_program_run_stretches(p, from, to, err);
 }
 
 /* Makes the kept copies if parameters were written since. */
@@ -296,8 +302,10 @@ static int refresh(struct jm_program *p, struct jm_err *err)
 
 int jm_program_begin(struct jm_program *p, struct jm_err *err)
 {
-	int code = refresh(p, err);
+	int code;
 
+	jm_profile_begin(p);
+	code = refresh(p, err);
 	p->micro_now = 0;
 	for (int i = 0; i < 2 && !code && jm_program_micro_steps(p) > 1; i++) {
 		const struct jm_tensor *slab = p->gradients[i];

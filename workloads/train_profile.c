@@ -48,7 +48,8 @@ json_t *jm_train_profile(const struct jm_program *p)
 		json_array_append_new(nodes, line_json(&one, step_s));
 	}
 	free(kind);
-	return json_pack("{s:o, s:o, s:o, s:o, s:o}", "step_s", number(step_s), "peak_flops_per_s",
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "step_s", number(step_s), "whole_step_s",
+		number(jm_profile_whole(p)), "peak_flops_per_s",
 		number(jm_device_peak(p->device, p->graph->compute, p->graph->math)),
 		"peak_bytes_per_s",
 		number(p->profile ? p->profile->peak_bytes : p->device->props.peak_bytes), "kinds",

@@ -135,7 +135,10 @@ static const struct jm_key energy_keys[] = {
 
 static const struct jm_key profile_keys[] = {
 	{POSITIVE("step_s", JM_KEY_NULL), .unit = "s",
-		.meaning = "sum over nodes, each waited for"},
+		.meaning = "sum over nodes, each timed by itself"},
+	{POSITIVE("whole_step_s", JM_KEY_NULL), .unit = "s",
+		.meaning = "of the steps between those, which ran as without a profile (on a GPU "
+			   "as recorded graphs)"},
 	{POSITIVE("peak_flops_per_s", JM_KEY_NULL), .unit = "FLOP/s",
 		.meaning = "of the device in this precision, for the roofline"},
 	{POSITIVE("peak_bytes_per_s", JM_KEY_NULL), .unit = "B/s",

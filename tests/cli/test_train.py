@@ -322,6 +322,12 @@ def test_record_follows_the_schema(tmp_path, text, more):
 def test_profile(tmp_path, text):
     done, r = train(tmp_path, text, profile=1)
     assert done.returncode == 0, done.stderr
+    whole, nodes = r["profile"]["whole_step_s"], r["profile"]["step_s"]
+    assert whole > 0 and nodes > 0 and whole + nodes < r["wall_s"]
+    head = " ".join(done.stdout.partition("Profile of a step of ")[2].partition("\nnode ")[0].split())
+    in_sum, as_whole = (float(re.search(words + r" ([0-9.e-]+) ms", head).group(1)) for words in ("each timed by itself, take",
+                                                                                              "as a whole the step takes"))
+    assert (in_sum, as_whole) == pytest.approx((1e3 * nodes, 1e3 * whole), rel=1e-3)
     assert r["profile"]["peak_bytes_per_s"] > 1e8
     kinds, nodes = r["profile"]["kinds"], r["profile"]["nodes"]
     assert sum(k["share"] for k in kinds) == pytest.approx(1)

@@ -481,7 +481,15 @@ static void test_profile(void **state)
 	set_up(&x, "ref", JM_F32, 1, 3, true);
 	assert_ok(jm_profile_start(x.program, &err), err);
 	step(&x, 0);
+	jm_profile_reset(x.program); /* after a warm-up the next step is timed by units */
 	step(&x, 1);
+	assert_true(isnan(jm_profile_whole(x.program)));
+	for (int i = 2; i < 6; i++)
+		step(&x, i);
+	assert_int_equal(x.program->profile->whole_steps, 2);
+	for (int i = x.program->n_kept; i < x.program->n_units; i++)
+		assert_int_equal(x.program->profile->runs[i], 3 * jm_program_times(x.program, i));
+	assert_true(jm_profile_whole(x.program) > 0);
 	n = jm_profile_kinds(x.program, line, 64);
 	assert_true(n > 10);
 	for (int i = 0; i < n; i++) {
