@@ -234,15 +234,17 @@ static void say_device(struct report *r, const char *what, const struct jm_devic
  * be used does not end the search. */
 static void ask_backend(struct report *r, const char *name)
 {
+	const char *mend = strcmp(name, "cpu")
+				   ? "otherwise use --device cpu, or ref, which is always "
+				     "available but slow"
+				   : "use --device ref, which is always available but slow";
 	struct jm_device d;
 	char device[48], what[24];
 
 	r->member = name;
 	for (int i = 0; i < MOST_DEVICES; i++) {
 		struct jm_err err = JM_ERR_INIT;
-		struct jm_finding f = {.what = what,
-			.why = err.text,
-			.mend = i ? "" : "use --device ref, which is always available"};
+		struct jm_finding f = {.what = what, .why = err.text, .mend = i ? "" : mend};
 		int code;
 
 		snprintf(device, sizeof(device), i ? "%s:%d" : "%s", name, i);

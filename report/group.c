@@ -380,6 +380,7 @@ static int add_point(struct jm_grouping *g, int first, int n, struct jm_err *err
 	return point_stats(g, p, first, n, err);
 }
 
+/* Of runs that give the figures: those that succeeded. */
 static void add_grade(struct jm_group_series *s, const json_t *record)
 {
 	const char *grade = jm_json_text(json_object_get(record, "quality"), "grade");
@@ -398,7 +399,8 @@ static void add_to_series(struct jm_group_series *s, const struct jm_group_case 
 	s->n_failed += !c->ok;
 	if (c->machine < s->first_machine)
 		s->first_machine = c->machine;
-	add_grade(s, c->record);
+	if (c->ok)
+		add_grade(s, c->record);
 	s->faulty = s->faulty || jm_metric_faulty(c->record);
 	if (!c->m.has_energy)
 		return;

@@ -29,7 +29,8 @@ void jm_text_energy(
 	char part[120], sum[40];
 
 	if (!s->has_energy) {
-		snprintf(out, size, "energy: unknown, because there was no meter");
+		snprintf(out, size, "energy: unknown, because %s",
+			s->n_ok ? "there was no meter" : "no run succeeded");
 		return;
 	}
 	out[0] = '\0';
@@ -250,7 +251,7 @@ json_t *jm_text_reasons(const struct jm_grouping *g, const struct jm_group_serie
 		const json_t *quality = json_object_get(g->c[i].record, "quality"), *reason;
 		size_t k, n_earlier = json_array_size(all);
 
-		if (&g->series[g->c[i].series] != s)
+		if (&g->series[g->c[i].series] != s || !g->c[i].ok)
 			continue;
 		json_array_foreach(json_object_get(quality, "reasons"), k, reason)
 		{

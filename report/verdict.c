@@ -74,6 +74,8 @@ static const char *obstacle(
 {
 	bool relative = v->metric >= JM_M_GAIN;
 
+	if (!s->n_ok)
+		return "no run succeeded";
 	if (jm_group_metric_energy(v->metric)) {
 		if (!s->has_energy)
 			return "there was no meter";

@@ -58,6 +58,8 @@ def test_fast_is_in_the_record_and_another_case(env):
 
 def test_no_driver(env):
     assert "no NVIDIA driver" in refusal(env, "count=35;driver=0")
+    (row,) = doctor(env, "count=35;driver=0")
+    assert not row["ok"] and "install the driver" in row["why"] and "--device cpu" in row["mend"]
 
 
 def test_driver_too_old(env):

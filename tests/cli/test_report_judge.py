@@ -76,6 +76,27 @@ def test_the_grade_is_the_worst(tmp_path, grades, worst):
     assert series_of(tmp_path, rows)[0]["grade"] == worst
 
 
+def test_the_grade_is_that_of_the_runs_that_give_figures(tmp_path):
+    """A case that ran out of memory has no energy; those beside it were measured as before."""
+    rows = records(n=3)
+    for r in rows:
+        r["quality"] = {"grade": "B", "reasons": ["No meter covers the node."]}
+    rows[1].update(status="failed", exit_status=None, reason="Out of memory.",
+                   quality={"grade": "none", "reasons": ["No energy was measured."]})
+    series = series_of(tmp_path, rows)[0]
+    assert series["grade"] == "B" and series["grade_reasons"] == ["No meter covers the node."]
+
+
+def test_where_all_failed_no_meter_is_blamed(tmp_path):
+    rows = records(n=3)
+    for r in rows:
+        r.update(status="failed", exit_status=None, reason="Out of memory.", meters=[],
+                 total={**r["total"], "joules_simulated": None}, quality={"grade": "none", "reasons": ["No energy was measured."]})
+    text = " ".join(report(write(tmp_path, rows)).split())
+    assert "energy: unknown, because no run succeeded" in text
+    assert "no meter" not in text and "quality" not in text
+
+
 def test_the_worst_state_of_all_devices_and_repeats(tmp_path):
     """One device of one repeat broke the cap; what was enforced has both ends."""
     rows = [r for r in records() if r["case"]["parameters"]["gpu.power"] in ("300W", "500W")]
