@@ -56,22 +56,23 @@ static int run_units(struct jm_program *p, int from, int to, struct jm_err *err)
 	return code ? code : jm_device_sync(p->device, err);
 }
 
+int jm_profile_span_begin(struct jm_program *p, int from, struct jm_err *err)
+{
+	return jm_event_record(&p->profile->event[from], JM_QUEUE_COMPUTE, err);
+}
+
 /* Copies that are made only after parameters were written are no part of a step. */
-static int run_whole(struct jm_program *p, int from, int to, struct jm_err *err)
+int jm_profile_span_end(struct jm_program *p, int from, int to, struct jm_err *err)
 {
 	struct jm_profile *profile = p->profile;
-	struct jm_event *begin = &profile->event[from], *end = &profile->event[to];
+	struct jm_event *event = profile->event;
 	double seconds = 0;
-	int code = jm_event_record(begin, JM_QUEUE_COMPUTE, err);
+	int code = jm_event_record(&event[to], JM_QUEUE_COMPUTE, err);
 
-	if (!code)
-		code = jm_program_run_stretches(p, from, to, err);
-	if (!code)
-		code = jm_event_record(end, JM_QUEUE_COMPUTE, err);
 	if (!code)
 		code = jm_device_sync(p->device, err);
 	if (!code)
-		code = jm_event_seconds(begin, end, &seconds, err);
+		code = jm_event_seconds(&event[from], &event[to], &seconds, err);
 	if (from >= p->n_kept)
 		profile->whole_seconds += seconds;
 	return code;
@@ -80,13 +81,7 @@ static int run_whole(struct jm_program *p, int from, int to, struct jm_err *err)
 int jm_profile_run(struct jm_program *p, int from, int to, struct jm_err *err)
 {
 	struct jm_profile *profile = p->profile;
-	int code;
-
-	if (from == to)
-		return 0;
-	if (profile->whole)
-		return run_whole(p, from, to, err);
-	code = run_units(p, from, to, err);
+	int code = run_units(p, from, to, err);
 
 	for (int i = from; i < to && !code; i++) {
 		double seconds = 0;

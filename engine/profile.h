@@ -40,7 +40,10 @@ void jm_profile_free(struct jm_profile *profile); /* takes NULL */
 
 /* program.c: the next step begins. */
 void jm_profile_begin(struct jm_program *p);
-/* program.c: runs the units from .. to - 1, a span. */
+/* program.c: before and after a span of a whole step, units from .. to - 1. */
+int jm_profile_span_begin(struct jm_program *p, int from, struct jm_err *err);
+int jm_profile_span_end(struct jm_program *p, int from, int to, struct jm_err *err);
+/* program.c: runs the units from .. to - 1, a span, and times each. */
 int jm_profile_run(struct jm_program *p, int from, int to, struct jm_err *err);
 
 /* Of a step that ran without events between its units; NAN = none did. */

@@ -270,7 +270,7 @@ static int run_stretch(struct jm_program *p, const struct jm_stretch *s, struct 
 	return code;
 }
 
-int jm_program_run_stretches(struct jm_program *p, int from, int to, struct jm_err *err)
+static int run_stretches(struct jm_program *p, int from, int to, struct jm_err *err)
 {
 	int code = 0;
 
@@ -280,12 +280,23 @@ int jm_program_run_stretches(struct jm_program *p, int from, int to, struct jm_e
 	return code;
 }
 
+static int run_profiled(struct jm_program *p, int from, int to, struct jm_err *err)
+{
+	int code;
+
+	if (from == to || !p->profile->whole)
+		return jm_profile_run(p, from, to, err);
+	code = jm_profile_span_begin(p, from, err);
+	if (!code)
+		code = run_stretches(p, from, to, err);
+	return code ? code : jm_profile_span_end(p, from, to, err);
+}
+
 static int run_span(struct jm_program *p, enum jm_span span, struct jm_err *err)
 {
 	int to, from = find_span(p, span, &to);
 
-	return p->profile ? jm_profile_run(p, from, to, err)
-			  : jm_program_run_stretches(p, from, to, err);
+	return p->profile ? run_profiled(p, from, to, err) : run_stretches(p, from, to, err);
 }
 
 /* Makes the kept copies if parameters were written since. */

@@ -102,8 +102,6 @@ int jm_program_run(struct jm_program *p, struct jm_err *err);
 int jm_program_begin(struct jm_program *p, struct jm_err *err);
 int jm_program_micro(struct jm_program *p, struct jm_err *err);
 int jm_program_update(struct jm_program *p, struct jm_err *err);
-/* Runs the units from .. to - 1 of a span as they were captured; used by profile.c. */
-int jm_program_run_stretches(struct jm_program *p, int from, int to, struct jm_err *err);
 /* Runs one unit; used by reduce.c. */
 int jm_program_run_unit(struct jm_program *p, int unit, struct jm_err *err);
 /* find_nonfinite.c: runs a micro-step and checks every value. 1 = a value is not finite, and ret
