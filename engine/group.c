@@ -6,8 +6,8 @@
 
 #define COVER_MAX 4
 
-/* Covers: sequences of ops, each of which reads a result of an earlier one. Larger covers come
- * first. */
+/* Covers: sequences of ops, each of which reads a result of an earlier one; a recomputed swiglu shares the operand of
+ * its gradient. Larger covers come first. */
 static const struct {
 	int n;
 	enum jm_op op[COVER_MAX];
@@ -39,6 +39,7 @@ static const struct {
 	{2, {JM_OP_NORM, JM_OP_SGD}},
 	{2, {JM_OP_LAYERNORM_GRAD, JM_OP_CAST}},
 	{2, {JM_OP_RMSNORM_GRAD, JM_OP_CAST}},
+	{2, {JM_OP_SWIGLU_GRAD, JM_OP_SWIGLU}},
 };
 
 static bool reads(const struct jm_node *n, const struct jm_tensor *t)
@@ -80,14 +81,23 @@ static void mark_internal(struct jm_graph *g, int i, int n, const int *uses)
 		}
 }
 
-/* True if node k reads a result of nodes i to k - 1. */
+/* True if node k is a swiglu that is recomputed from the operand of its gradient, node k - 1. */
+static bool shares_operand(const struct jm_graph *g, int k)
+{
+	const struct jm_node *n = g->node[k], *grad = g->node[k - 1];
+
+	return n->again && n->op == JM_OP_SWIGLU && grad->op == JM_OP_SWIGLU_GRAD &&
+	       n->in[0] == grad->in[1];
+}
+
+/* True if node k reads a result of nodes i to k - 1, or shares an operand. */
 static bool follows(const struct jm_graph *g, int i, int k)
 {
 	for (int b = i; b < k; b++)
 		for (int o = 0; o < g->node[b]->n_out; o++)
 			if (g->node[b]->out[o] && reads(g->node[k], g->node[b]->out[o]))
 				return true;
-	return false;
+	return shares_operand(g, k);
 }
 
 /* True if nodes k and k + 1 are gradients of two norms that were added: both run as one, rather than the first of them

@@ -229,6 +229,20 @@ static void rmsnorm_grad_cast_wgrad(
 	grad_cast_wgrad(k, t, d, add, false);
 }
 
+/* The gradient, and the op itself again for a later reader. add: to the gradient. */
+static void swiglu_grad_swiglu(struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 2, 3, DIMS(d->b, d->s, 2 * d->c));
+	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->c));
+	struct jm_tensor *y = kit_out(k, t->c, 3, dy->dim, NULL);
+	struct jm_tensor *dx = backend_result(k, t->c, add, 3, x->dim);
+	struct jm_node *again;
+
+	backend_node(k, JM_OP_SWIGLU_GRAD, OPS(dy, x), &dx, add);
+	again = backend_node(k, JM_OP_SWIGLU, &x, &y, 0);
+	again->again = true;
+}
+
 /* Several blocks, which threads share. The flag: gradients are clipped. */
 static void norm_update(
 	struct kit *k, const struct types *t, const struct shape *d, bool clip, enum jm_op op)
@@ -292,6 +306,7 @@ const struct backend_case backend_group_cases[] = {
 	{"rmsnorm-grad + cast", rmsnorm_grad_cast},
 	{"layernorm-grad + cast + linear-wgrad", layernorm_grad_cast_wgrad},
 	{"rmsnorm-grad + cast + linear-wgrad", rmsnorm_grad_cast_wgrad},
+	{"swiglu-grad + swiglu", swiglu_grad_swiglu},
 	{"norm + adamw", norm_adamw},
 	{"norm + adam", norm_adam},
 	{"norm + sgd", norm_sgd},

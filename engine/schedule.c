@@ -63,6 +63,51 @@ static const struct jm_node *joining_wgrad(const struct jm_graph *g, int k)
 	return n->out[1] && n->in[0] == g->node[k + before - 1]->out[0] ? n : NULL;
 }
 
+/* The recomputed swiglu that node k, a linear-wgrad, reads; NULL = there is none. */
+static struct jm_node *swiglu_again(const struct order *o, int k)
+{
+	const struct jm_node *n = o->g->node[k];
+	struct jm_node *maker;
+
+	if (n->op != JM_OP_LINEAR_WGRAD || !n->in[1])
+		return NULL;
+	maker = jm_graph_cell(o->g, n->in[1])->producer;
+	if (!maker || maker->op != JM_OP_SWIGLU || !maker->again || o->placed[maker->id])
+		return NULL;
+	return maker;
+}
+
+/* True if the gradients of node k's input and of the swiglu before it follow node k. */
+static bool swiglu_grad_follows(const struct jm_graph *g, int k, const struct jm_node *swiglu)
+{
+	const struct jm_node *data, *grad;
+
+	if (k + 2 >= g->n_nodes)
+		return false;
+	data = g->node[k + 1];
+	grad = g->node[k + 2];
+	return data->op == JM_OP_LINEAR_DGRAD && data->in[0] == g->node[k]->in[0] &&
+	       grad->op == JM_OP_SWIGLU_GRAD && grad->in[0] == data->out[0] &&
+	       grad->in[1] == swiglu->in[0];
+}
+
+/*
+ * Places node k, a linear-wgrad that reads a recomputed swiglu, behind the gradient of that swiglu, so that both
+ * become a group and read their operand once (group.c). False = node k is no such node.
+ */
+static bool place_behind_swiglu_grad(struct order *o, int k)
+{
+	struct jm_node *swiglu = swiglu_again(o, k);
+
+	if (!swiglu || !swiglu_grad_follows(o->g, k, swiglu))
+		return false;
+	place(o, o->g->node[k + 1]);
+	place(o, o->g->node[k + 2]);
+	place(o, swiglu);
+	place(o, o->g->node[k]);
+	return true;
+}
+
 static int order_nodes(struct order *o, struct jm_err *err)
 {
 	struct jm_graph *g = o->g;
@@ -70,11 +115,12 @@ static int order_nodes(struct order *o, struct jm_err *err)
 	for (int k = 0; k < g->n_nodes; k++) {
 		const struct jm_node *wgrad = joining_wgrad(g, k);
 
-		if (g->node[k]->again)
+		if (g->node[k]->again || o->placed[k])
 			continue;
 		if (wgrad)
 			place_makers(o, wgrad);
-		place(o, g->node[k]);
+		if (!place_behind_swiglu_grad(o, k))
+			place(o, g->node[k]);
 	}
 	if (o->n < g->n_nodes)
 		return jm_err_set(err, JM_EBUG,

@@ -53,7 +53,7 @@ struct cuda_pointwise {
 bool cuda_pointwise_knows(const struct cuda_pointwise *p);
 void cuda_pointwise(const struct cuda_pointwise *p, cudaStream_t stream);
 
-/* The gradient writes dx, the op itself y. */
+/* The gradient writes dx and, if it is given, y as well, which may replace dy; the op itself y. */
 struct cuda_swiglu {
 	int64_t rows, width;
 	struct cuda_vec x, dy, y, dx;

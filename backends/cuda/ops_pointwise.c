@@ -215,6 +215,37 @@ static int run_swiglu(struct cuda_dev *dev, const struct cuda_exec *exec, struct
 	return 0;
 }
 
+/* The gradient, and the op itself from the same operand. */
+static int takes_swiglu_again(
+	struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *grad = group->node[0], *again = group->node[1];
+
+	if (again->in[0] == grad->in[1] && !again->accumulate &&
+		again->out[0]->type == grad->in[1]->type)
+		return takes_alike(dev, group, err);
+	return jm_err_set(err, JM_ENOSUP, "Backend cuda cannot run this swiglu with its gradient.");
+}
+
+static int run_swiglu_again(
+	struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *grad = &exec->node[0];
+	struct cuda_swiglu p = {
+		.rows = jm_tensor_rows(grad->in[0]),
+		.width = jm_tensor_width(grad->in[0]),
+		.x = cuda_vec(grad->in[1]),
+		.dy = cuda_vec(grad->in[0]),
+		.dx = cuda_vec(grad->out[0]),
+		.y = cuda_vec(exec->node[1].out[0]),
+		.accumulate = cuda_adds(grad, 0),
+	};
+
+	(void)err;
+	cuda_swiglu(&p, dev->stream);
+	return 0;
+}
+
 static int run_dropout(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = &exec->node[0];
@@ -253,6 +284,8 @@ const struct cuda_op cuda_ops_pointwise[] = {
 	{{JM_OP_CAST}, 1, takes_cast, choices_cast, NULL, NULL, run_cast, NULL},
 	{{JM_OP_SWIGLU}, 1, takes_alike, NULL, NULL, NULL, run_swiglu, NULL},
 	{{JM_OP_SWIGLU_GRAD}, 1, takes_alike, NULL, NULL, NULL, run_swiglu, NULL},
+	{{JM_OP_SWIGLU_GRAD, JM_OP_SWIGLU}, 2, takes_swiglu_again, NULL, NULL, NULL,
+		run_swiglu_again, NULL},
 	{{JM_OP_DROPOUT}, 1, takes_alike, NULL, NULL, NULL, run_dropout, NULL},
 	{.n_nodes = 0},
 };

@@ -216,12 +216,14 @@ __global__ void swiglu_kernel(const T *x, T *y, int64_t width, bool add)
 	}
 }
 
+/* y: also the result of the op; NULL = not written. */
 template <int N, typename T>
-__global__ void swiglu_grad_kernel(const T *dy, const T *x, T *dx, int64_t width, bool add)
+__global__ void swiglu_grad_kernel(const T *dy, const T *x, T *dx, T *y, int64_t width, bool add)
 {
 	const T *gate = x + blockIdx.x * 2 * width, *up = gate + width,
 		*from = dy + blockIdx.x * width;
 	T *dgate = dx + blockIdx.x * 2 * width, *dup = dgate + width;
+	T *out = y ? y + blockIdx.x * width : NULL;
 
 	for (int64_t i = N * threadIdx.x; i < width; i += N * blockDim.x) {
 		float g[N], u[N], d[N];
@@ -231,11 +233,16 @@ __global__ void swiglu_grad_kernel(const T *dy, const T *x, T *dx, int64_t width
 		load(from + i, d);
 #pragma unroll
 		for (int k = 0; k < N; k++) {
-			u[k] = silu_grad()(d[k] * u[k], g[k]);
-			d[k] *= silu()(g[k], 0);
+			const float s = silu()(g[k], 0), dgate_up = d[k] * u[k];
+
+			d[k] *= s;
+			u[k] *= s;
+			g[k] = silu_grad()(dgate_up, g[k]);
 		}
-		store_sum(dgate + i, u, add);
+		store_sum(dgate + i, g, add);
 		store_sum(dup + i, d, add);
+		if (out)
+			store(out + i, u);
 	}
 }
 
@@ -245,7 +252,7 @@ template <int N, typename T> static void swiglu_of(const struct cuda_swiglu *p, 
 
 	if (p->dx.data)
 		swiglu_grad_kernel<N><<<(unsigned)p->rows, threads, 0, stream>>>(as<const T>(p->dy),
-			as<const T>(p->x), as<T>(p->dx), p->width, p->accumulate);
+			as<const T>(p->x), as<T>(p->dx), as<T>(p->y), p->width, p->accumulate);
 	else
 		swiglu_kernel<N><<<(unsigned)p->rows, threads, 0, stream>>>(
 			as<const T>(p->x), as<T>(p->y), p->width, p->accumulate);

@@ -172,6 +172,18 @@ def test_more_recomputation_needs_less_memory(env):
         assert (p["bytes_per_item"] - every["bytes_per_item"]) * tokens / BYTES <= share * longest
 
 
+def test_a_recomputed_swiglu_joins_its_gradient(env):
+    """Both read the same operand, which is then read once; the product that reads the swiglu follows."""
+    graph = plan(env, *LLAMA, "--graph")["graph"]
+    groups = [[node["op"] for node in group["nodes"]] for group in graph]
+    assert groups.count(["swiglu-grad", "swiglu"]) == 4 and ["swiglu-grad"] not in groups
+    for at, ops in enumerate(groups):
+        if ops == ["swiglu-grad", "swiglu"]:
+            made = graph[at]["nodes"][1]["out"][0]["name"]
+            after = [node for group in graph[at + 1:] for node in group["nodes"]]
+            assert [n["op"] for n in after if made in [t["name"] for t in n["in"] if t]] == ["linear-wgrad"]
+
+
 def test_unknown_peaks_are_told():
     for word in (["--keep-most"], ["--remake", 2]):
         done = jm("describe", "gpt-117m", "--device", "ref", *word)
