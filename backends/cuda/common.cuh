@@ -121,11 +121,36 @@ template <int N, typename T> __device__ __forceinline__ void store(T *p, const f
 /* N elements in the type they have in memory; types of 2 bytes need half the registers of f32. */
 template <int N, typename T> struct alignas(N == 1 ? sizeof(T) : 16) raw {
 	T v[N];
+
+	__device__ __forceinline__ float at(int i) const
+	{
+		return (float)v[i];
+	}
 };
 
 template <int N, typename T> __device__ __forceinline__ void fetch(const T *p, raw<N, T> &ret)
 {
 	ret = *reinterpret_cast<const raw<N, T> *>(p);
+}
+
+/* As raw, for elements that are only read as f32. */
+template <int N, typename T> struct packed : raw<N, T> {};
+
+/* Pairs of elements, because the compiler would keep single ones in a register each. */
+template <> struct alignas(16) packed<PACK, bf16> {
+	unsigned pair[PACK / 2];
+
+	__device__ __forceinline__ float at(int i) const
+	{
+		const unsigned w = pair[i / 2];
+
+		return __uint_as_float(i % 2 ? w & 0xffff0000u : w << 16);
+	}
+};
+
+template <int N, typename T> __device__ __forceinline__ void fetch(const T *p, packed<N, T> &ret)
+{
+	ret = *reinterpret_cast<const packed<N, T> *>(p);
 }
 
 template <int N, typename T>

@@ -9,7 +9,7 @@
 #include "common.cuh"
 
 #define MOST_THREADS 512
-#define PER_SM	     512 /* threads of the gradient that fit a multiprocessor, limited by registers */
+#define FEW_THREADS  256 /* enough for most rows; more of their blocks fit a multiprocessor */
 #define MOST_SUMMED  16 /* elements of a row that a thread sums in registers without spilling them */
 
 /* ---- forward ------------------------------------------------------------------------------------------ */
@@ -109,19 +109,24 @@ void cuda_norm(const struct cuda_norm *p, cudaStream_t stream)
 
 /* ---- backward ----------------------------------------------------------------------------------------- */
 
+/* As warp_sum, of two values; the first is 0 in RMS norm. */
+template <bool CENTRED> __device__ __forceinline__ float2 warp_sums(float2 x)
+{
+	return make_float2(CENTRED ? warp_sum(x.x) : 0, warp_sum(x.y));
+}
+
 /* As block_sum, of two values, with one barrier: `share` may be reused after the barrier of another call. */
-__device__ __forceinline__ float2 block_sum_two(float2 x, float2 *share)
+template <bool CENTRED> __device__ __forceinline__ float2 block_sums(float2 x, float2 *share)
 {
 	int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, warps = blockDim.x / WARP;
 
-	x = make_float2(warp_sum(x.x), warp_sum(x.y));
+	x = warp_sums<CENTRED>(x);
 	if (warps == 1)
 		return x;
 	if (lane == 0)
 		share[warp] = x;
 	__syncthreads();
-	x = lane < warps ? share[lane] : make_float2(0, 0);
-	return make_float2(warp_sum(x.x), warp_sum(x.y));
+	return warp_sums<CENTRED>(lane < warps ? share[lane] : make_float2(0, 0));
 }
 
 /* Stores a pack in any type. */
@@ -146,8 +151,12 @@ __device__ __forceinline__ float rounded(enum cuda_type type, float x)
 
 /* R packs of a row, in the types that they have in memory. */
 template <int N, int R, typename C, typename A> struct row_part {
-	raw<N, C> dy[R];
-	raw<N, A> x[R], dx[R]; /* dx: what the result is added to */
+	/* pairs need fewer registers, single elements fewer instructions before the next load */
+	template <typename T>
+	using elements = std::conditional_t<sizeof(A) == 2, packed<N, T>, raw<N, T>>;
+
+	elements<C> dy[R];
+	elements<A> x[R], dx[R]; /* dx: what the result is added to */
 	float mean, rstd;
 
 	/* Wide rows leave no registers for the next row, the widest none for values that are used late. */
@@ -158,6 +167,12 @@ template <int N, int R, typename C, typename A> struct row_part {
 template <int N, int R> struct column_sums {
 	float dgamma[R][N], dbeta[R][N], copy[R][N];
 };
+
+/* Threads of the gradient that fit a multiprocessor, limited by registers: x: bytes of an element of x. */
+static constexpr int grad_per_sm(bool centred, bool sums, int packs, int x)
+{
+	return centred || sums || packs > 1 || x > 2 ? 512 : 1024;
+}
 
 /* Calls f(r, i) for the thread's packs r of a row, which begin at element i. */
 template <int N, int R, class F> __device__ __forceinline__ void over_packs(int64_t width, F f)
@@ -172,14 +187,14 @@ template <int N, int R, class F> __device__ __forceinline__ void over_packs(int6
 	}
 }
 
-template <int N, int R, typename C, typename A>
+template <bool CENTRED, int N, int R, typename C, typename A>
 __device__ __forceinline__ void load_row(
 	const struct cuda_norm_grad &p, int64_t row, struct row_part<N, R, C, A> &ret)
 {
 	if (row >= p.rows)
 		return;
 	ret.rstd = p.rstd[row];
-	ret.mean = p.mean ? p.mean[row] : 0;
+	ret.mean = CENTRED ? p.mean[row] : 0;
 	over_packs<N, R>(p.width, [&](int r, int i) {
 		const int64_t at = row * p.width + i;
 
@@ -208,7 +223,7 @@ template <int N, int R> struct factors {
 };
 
 /* Adds the row to dgamma and dbeta; returns the thread's share of the sums of dy gamma and dy gamma x_hat. */
-template <int N, int R, typename C, typename A>
+template <bool CENTRED, int N, int R, typename C, typename A>
 __device__ __forceinline__ float2 add_products(const struct cuda_norm_grad &p,
 	const struct row_part<N, R, C, A> &row, const struct factors<N, R> &factors,
 	struct column_sums<N, R> &sums)
@@ -221,13 +236,15 @@ __device__ __forceinline__ float2 add_products(const struct cuda_norm_grad &p,
 		factors.get(p.gamma + i, r, gamma);
 #pragma unroll
 		for (int k = 0; k < N; k++) {
-			const float dy = (float)row.dy[r].v[k], g = dy * gamma[k];
-			const float x_hat = ((float)row.x[r].v[k] - row.mean) * row.rstd;
+			const float dy = row.dy[r].at(k), g = dy * gamma[k];
+			const float x_hat = (row.x[r].at(k) - row.mean) * row.rstd;
 
 			sums.dgamma[r][k] += dy * x_hat;
-			sums.dbeta[r][k] += dy;
-			ret.x += g;
 			ret.y += g * x_hat;
+			if constexpr (CENTRED) {
+				sums.dbeta[r][k] += dy;
+				ret.x += g;
+			}
 		}
 	});
 	return ret;
@@ -241,7 +258,7 @@ __device__ __forceinline__ void write_row(const struct cuda_norm_grad &p, int64_
 	float mean_gx, struct column_sums<N, R> &sums)
 {
 	over_packs<N, R>(p.width, [&](int r, int i) {
-		raw<N, A> old = row.dx[r];
+		auto old = row.dx[r];
 		float gamma[N], v[N];
 
 		factors.get(p.gamma + i, r, gamma);
@@ -249,12 +266,12 @@ __device__ __forceinline__ void write_row(const struct cuda_norm_grad &p, int64_
 			fetch(as<const A>(p.dx) + at + i, old);
 #pragma unroll
 		for (int k = 0; k < N; k++) {
-			const float x_hat = ((float)row.x[r].v[k] - row.mean) * row.rstd;
+			const float x_hat = (row.x[r].at(k) - row.mean) * row.rstd;
 
 			v[k] = row.rstd *
-			       ((float)row.dy[r].v[k] * gamma[k] - mean_g - x_hat * mean_gx);
+			       (row.dy[r].at(k) * gamma[k] - mean_g - x_hat * mean_gx);
 			if (p.add_dx)
-				v[k] += (float)old.v[k];
+				v[k] += old.at(k);
 		}
 		if (p.dx.data)
 			store(as<A>(p.dx) + at + i, v);
@@ -271,10 +288,10 @@ __device__ __forceinline__ void write_row(const struct cuda_norm_grad &p, int64_
 /* The vectors of partial; dbeta exists in layer norm only. */
 static __host__ __device__ __forceinline__ int vectors_of(const struct cuda_norm_grad &p)
 {
-	return 1 + (p.mean != NULL) + (p.sums != NULL);
+	return 1 + p.centred + (p.sums != NULL);
 }
 
-template <int N, int R, bool SUMS>
+template <bool CENTRED, bool SUMS, int N, int R>
 __device__ __forceinline__ void leave_sums(
 	const struct cuda_norm_grad &p, const struct column_sums<N, R> &sums)
 {
@@ -282,7 +299,7 @@ __device__ __forceinline__ void leave_sums(
 		float *to = p.partial + vectors_of(p) * blockIdx.x * p.width + i;
 
 		store(to, sums.dgamma[r]);
-		if (p.mean)
+		if constexpr (CENTRED)
 			store(to += p.width, sums.dbeta[r]);
 		if constexpr (SUMS)
 			store(to + p.width, sums.copy[r]);
@@ -291,8 +308,9 @@ __device__ __forceinline__ void leave_sums(
 
 /* Each thread handles R packs of every gridDim.x-th row, and loads those of the next row before it waits
  * for the others. */
-template <int N, int R, bool SUMS, typename C, typename A>
-__global__ void __launch_bounds__(MOST_THREADS) norm_grad_kernel(struct cuda_norm_grad p)
+template <int N, int R, bool CENTRED, bool SUMS, int MOST, typename C, typename A>
+__global__ void __launch_bounds__(MOST, grad_per_sm(CENTRED, SUMS, R, sizeof(A)) / MOST)
+	norm_grad_kernel(struct cuda_norm_grad p)
 {
 	__shared__ float2 share[2][WARP];
 	struct row_part<N, R, C, A> now, next;
@@ -304,24 +322,25 @@ __global__ void __launch_bounds__(MOST_THREADS) norm_grad_kernel(struct cuda_nor
 		over_packs<N, R>(
 			p.width, [&](int r, int i) { load(p.gamma + i, factors.gamma[r]); });
 	if constexpr (now.ahead)
-		load_row(p, blockIdx.x, next);
+		load_row<CENTRED>(p, blockIdx.x, next);
 	for (int64_t row = blockIdx.x; row < p.rows; row += gridDim.x, turn ^= 1) {
 		if constexpr (now.ahead)
 			now = next;
-		load_row(p, now.ahead ? row + gridDim.x : row, now.ahead ? next : now);
-		const float2 sum = block_sum_two(add_products(p, now, factors, sums), share[turn]);
+		load_row<CENTRED>(p, now.ahead ? row + gridDim.x : row, now.ahead ? next : now);
+		const float2 sum = block_sums<CENTRED>(
+			add_products<CENTRED>(p, now, factors, sums), share[turn]);
 
-		write_row<N, R, SUMS>(p, row * p.width, now, factors, p.mean ? sum.x / p.width : 0,
-			sum.y / p.width, sums);
+		write_row<N, R, SUMS>(
+			p, row * p.width, now, factors, sum.x / p.width, sum.y / p.width, sums);
 	}
-	leave_sums<N, R, SUMS>(p, sums);
+	leave_sums<CENTRED, SUMS>(p, sums);
 }
 
 /* Stores or adds element i of the first, second or third vector. */
 __device__ __forceinline__ void finish(
 	const struct cuda_norm_grad &p, int vector, int64_t i, float sum)
 {
-	const bool beta = vector == 1 && p.mean;
+	const bool beta = vector == 1 && p.centred;
 	float *to = vector == 0 ? p.dgamma : beta ? p.dbeta : p.sums;
 	const bool add = vector == 0 ? p.add_dgamma : beta ? p.add_dbeta : p.add_sums;
 
@@ -338,45 +357,66 @@ __global__ void norm_columns_kernel(struct cuda_norm_grad p, int columns)
 		finish(p, (int)(column / p.width), column % p.width, sum);
 }
 
-template <int N, int R, bool SUMS>
-static void norm_grad_typed(const struct cuda_norm_grad *p, cudaStream_t stream)
+template <int N, int R, bool CENTRED, bool SUMS, int MOST>
+static void norm_grad_typed(const struct cuda_norm_grad *p, int threads, cudaStream_t stream)
 {
-	int threads = threads_for((p->width + N * R - 1) / (N * R), MOST_THREADS);
-
 	with_type(p->dy, [&](auto t) {
 		using T = decltype(t);
 
 		if (p->x.type == p->dy.type)
-			norm_grad_kernel<N, R, SUMS, T, T><<<p->blocks, threads, 0, stream>>>(*p);
+			norm_grad_kernel<N, R, CENTRED, SUMS, MOST, T, T>
+				<<<p->blocks, threads, 0, stream>>>(*p);
 		else
-			norm_grad_kernel<N, R, SUMS, T, float>
+			norm_grad_kernel<N, R, CENTRED, SUMS, MOST, T, float>
 				<<<p->blocks, threads, 0, stream>>>(*p);
 	});
+}
+
+template <int N, int R, bool CENTRED, bool SUMS>
+static void norm_grad_sized(const struct cuda_norm_grad *p, cudaStream_t stream)
+{
+	int threads = threads_for((p->width + N * R - 1) / (N * R), MOST_THREADS);
+
+	if constexpr (N == PACK && R == 1)
+		if (threads <= FEW_THREADS)
+			return norm_grad_typed<N, R, CENTRED, SUMS, FEW_THREADS>(
+				p, threads, stream);
+	norm_grad_typed<N, R, CENTRED, SUMS, MOST_THREADS>(p, threads, stream);
+}
+
+template <int N, int R, bool CENTRED>
+static void norm_grad_centred(const struct cuda_norm_grad *p, cudaStream_t stream)
+{
+	if constexpr (N * R <= MOST_SUMMED)
+		if (p->sums)
+			return norm_grad_sized<N, R, CENTRED, true>(p, stream);
+	norm_grad_sized<N, R, CENTRED, false>(p, stream);
 }
 
 template <int N, int R>
 static void norm_grad_of(const struct cuda_norm_grad *p, cudaStream_t stream)
 {
-	if constexpr (N * R <= MOST_SUMMED)
-		if (p->sums)
-			return norm_grad_typed<N, R, true>(p, stream);
-	norm_grad_typed<N, R, false>(p, stream);
+	p->centred ? norm_grad_centred<N, R, true>(p, stream)
+		   : norm_grad_centred<N, R, false>(p, stream);
 }
 
-static int grad_threads(int64_t width)
+/* The packs of a row that a thread handles. */
+static int grad_packs(int64_t width)
 {
 	if (width % PACK)
-		return threads_for((width + 3) / 4, MOST_THREADS);
-	if (width <= PACK * MOST_THREADS)
-		return threads_for(width / PACK, MOST_THREADS);
-	return threads_for((width + 2 * PACK - 1) / (2 * PACK), MOST_THREADS);
+		return 4;
+	return width <= PACK * MOST_THREADS ? 1 : width <= 2 * PACK * MOST_THREADS ? 2 : 4;
 }
 
-int cuda_norm_grad_blocks(int processors, int64_t rows, int64_t width)
+int cuda_norm_grad_blocks(int processors, const struct cuda_norm_grad *p)
 {
-	int most = PER_SM / grad_threads(width) * processors;
+	const int packs = grad_packs(p->width), each = (p->width % PACK ? 1 : PACK) * packs;
+	const int per_sm =
+		grad_per_sm(p->centred, p->sums, packs, p->x.type == CUDA_F32 ? 4 : 2);
+	const int threads = threads_for((p->width + each - 1) / each, MOST_THREADS);
+	const int most = max(1, per_sm / threads) * processors;
 
-	return rows < most ? (int)rows : most;
+	return p->rows < most ? (int)p->rows : most;
 }
 
 bool cuda_norm_grad_knows(const struct cuda_norm_grad *p)
@@ -389,11 +429,13 @@ bool cuda_norm_grad_knows(const struct cuda_norm_grad *p)
 
 void cuda_norm_grad(const struct cuda_norm_grad *p, cudaStream_t stream)
 {
+	const int packs = grad_packs(p->width);
+
 	if (p->width % PACK)
 		norm_grad_of<1, 4>(p, stream);
-	else if (p->width <= PACK * MOST_THREADS)
+	else if (packs == 1)
 		norm_grad_of<PACK, 1>(p, stream);
-	else if (p->width <= PACK * 2 * MOST_THREADS)
+	else if (packs == 2)
 		norm_grad_of<PACK, 2>(p, stream);
 	else
 		norm_grad_of<PACK, 4>(p, stream);

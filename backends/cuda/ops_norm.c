@@ -95,14 +95,14 @@ static int run_norm(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 
 /* ---- backward ------------------------------------------------------------------------------------------- */
 
-static struct cuda_norm_grad grad_of(const struct cuda_dev *dev, const struct jm_node *n)
+static struct cuda_norm_grad grad_of(const struct jm_node *n)
 {
 	bool centred = n->op == JM_OP_LAYERNORM_GRAD;
-	int64_t rows = jm_tensor_rows(n->in[0]);
 
 	return (struct cuda_norm_grad){
-		.rows = rows,
+		.rows = jm_tensor_rows(n->in[0]),
 		.width = jm_tensor_width(n->in[0]),
+		.centred = centred,
 		.dy = cuda_vec(n->in[0]),
 		.x = cuda_vec(n->in[1]),
 		.gamma = cuda_data(n->in[2]),
@@ -114,8 +114,6 @@ static struct cuda_norm_grad grad_of(const struct cuda_dev *dev, const struct jm
 		.add_dx = cuda_adds(n, 0),
 		.add_dgamma = cuda_adds(n, 1),
 		.add_dbeta = cuda_adds(n, 2),
-		.blocks = cuda_norm_grad_blocks(
-			dev->prop.multiProcessorCount, rows, jm_tensor_width(n->in[0])),
 	};
 }
 
@@ -129,7 +127,7 @@ static int takes_grad(struct cuda_dev *dev, const struct jm_group *group, struct
 {
 	const struct jm_node *n = group->node[0];
 	const struct jm_node *wgrad = wgrad_of(group);
-	struct cuda_norm_grad p = grad_of(dev, n);
+	struct cuda_norm_grad p = grad_of(n);
 	float sums;
 
 	p.sums = wgrad ? &sums : NULL; /* not NULL: present; the address is not used */
@@ -143,11 +141,13 @@ static int takes_grad(struct cuda_dev *dev, const struct jm_group *group, struct
 
 static size_t scratch_grad(struct cuda_dev *dev, const struct jm_group *group)
 {
-	struct cuda_norm_grad p = grad_of(dev, group->node[0]);
-	bool centred = group->node[0]->op == JM_OP_LAYERNORM_GRAD;
-	size_t vectors = (centred ? 2 : 1) + (wgrad_of(group) ? 1 : 0);
+	struct cuda_norm_grad p = grad_of(group->node[0]);
+	size_t vectors = (p.centred ? 2 : 1) + (wgrad_of(group) ? 1 : 0);
+	float sums;
 
-	return (size_t)p.blocks * vectors * (size_t)p.width * sizeof(float);
+	p.sums = wgrad_of(group) ? &sums : NULL; /* not NULL: present */
+	return (size_t)cuda_norm_grad_blocks(dev->prop.multiProcessorCount, &p) * vectors *
+	       (size_t)p.width * sizeof(float);
 }
 
 /* The product of a linear-wgrad that follows; the norm computes the gradient of its bias. */
@@ -162,7 +162,7 @@ static int build_wgrad(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_e
 
 static int run_grad(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
-	struct cuda_norm_grad p = grad_of(dev, &exec->node[0]);
+	struct cuda_norm_grad p = grad_of(&exec->node[0]);
 
 	p.partial = exec->scratch;
 	if (exec->node[0].out[0]->is_virtual)
@@ -173,6 +173,7 @@ static int run_grad(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 		p.sums = exec->node[2].out[1]->data;
 		p.add_sums = cuda_adds(&exec->node[2], 1);
 	}
+	p.blocks = cuda_norm_grad_blocks(dev->prop.multiProcessorCount, &p);
 	cuda_norm_grad(&p, dev->stream);
 	return exec->own ? cuda_wgrad_run(dev, exec->own, err) : 0;
 }
