@@ -54,11 +54,12 @@ static void linear_swiglu(struct kit *k, const struct types *t, const struct sha
 
 /* A number of classes that is no multiple of a vector: their weights may be copied into a layout
  * with padding. */
-static void classifier(struct kit *k, const struct types *t, const struct shape *d, bool keep)
+static void classifier_of(
+	struct kit *k, const struct types *t, const struct shape *d, bool keep, int64_t classes)
 {
 	struct jm_tensor *x = kit_normal(k, t->c, 0, 0.1, 3, DIMS(d->b, d->s, d->c));
-	struct jm_tensor *w = kit_param(k, 2, DIMS(101, d->c));
-	struct jm_tensor *target = kit_ids(k, 101, 2, DIMS(d->b, d->s));
+	struct jm_tensor *w = kit_param(k, 2, DIMS(classes, d->c));
+	struct jm_tensor *target = kit_ids(k, classes, 2, DIMS(d->b, d->s));
 	struct jm_tensor *y = jm_graph_linear(k->graph, x, w, NULL);
 	struct jm_tensor *copy = jm_graph_cell(k->graph, w)->copy;
 	struct jm_tensor *loss = kit_out(k, t->v, 1, DIMS(1), NULL);
@@ -72,6 +73,19 @@ static void classifier(struct kit *k, const struct types *t, const struct shape 
 	backend_node(k, JM_OP_LINEAR_WGRAD, OPS(dlogits, x), OPS(dw, NULL), 0);
 	if (keep)
 		kit_read(k, y);
+}
+
+static void classifier(struct kit *k, const struct types *t, const struct shape *d, bool keep)
+{
+	classifier_of(k, t, d, keep, 101);
+}
+
+/* Rows of logits that a backend may divide among blocks of threads; few rows, because each is long. */
+static void large_classifier(struct kit *k, const struct types *t, const struct shape *d, bool keep)
+{
+	const struct shape few = {1, 2, 8, d->n, d->heads, d->kv_heads};
+
+	classifier_of(k, t, &few, keep, keep ? 20001 : 60003);
 }
 
 /* keep: the product's gradient has another reader, too. */
@@ -230,7 +244,8 @@ static void rmsnorm_grad_cast_wgrad(
 }
 
 /* The gradient, and the op itself again for a later reader. add: to the gradient. */
-static void swiglu_grad_swiglu(struct kit *k, const struct types *t, const struct shape *d, bool add)
+static void swiglu_grad_swiglu(
+	struct kit *k, const struct types *t, const struct shape *d, bool add)
 {
 	struct jm_tensor *x = kit_normal(k, t->c, 0, 2, 3, DIMS(d->b, d->s, 2 * d->c));
 	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->c));
@@ -300,6 +315,7 @@ const struct backend_case backend_group_cases[] = {
 	{"linear-dgrad + gelu-grad", dgrad_gelu_grad},
 	{"rope-grad + linear-wgrad", rope_grad_wgrad},
 	{"linear, 101 classes", classifier},
+	{"linear, 20001 or 60003 classes", large_classifier},
 	{"add + layernorm", add_layernorm},
 	{"add + rmsnorm", add_rmsnorm},
 	{"layernorm-grad + cast", layernorm_grad_cast},

@@ -154,6 +154,14 @@ template <int N, typename T> __device__ __forceinline__ void fetch(const T *p, p
 }
 
 template <int N, typename T>
+__device__ __forceinline__ void spread(const packed<N, T> &from, float (&ret)[N])
+{
+#pragma unroll
+	for (int i = 0; i < N; i++)
+		ret[i] = from.at(i);
+}
+
+template <int N, typename T>
 __device__ __forceinline__ void store_sum(T *p, float (&v)[N], bool add)
 {
 	if (add) {
@@ -197,6 +205,43 @@ __device__ __forceinline__ void store_some(T *p, float (&v)[PACK], int64_t left,
 __device__ __forceinline__ unsigned shared_at(const void *p)
 {
 	return (unsigned)__cvta_generic_to_shared(p);
+}
+
+/* ---- functions with a relative error of about 2^-22, for results in 16 bits ---------------------- */
+
+#define LOG2_E 1.4426950408889634f
+
+/* 2^x. */
+__device__ __forceinline__ float fast_exp2(float x)
+{
+	float y;
+
+	asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+	return y;
+}
+
+__device__ __forceinline__ float fast_inverse(float x)
+{
+	float y;
+
+	asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+	return y;
+}
+
+__device__ __forceinline__ float fast_root(float x)
+{
+	float y;
+
+	asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+	return y;
+}
+
+/* 1 / (1 + e^-x) for operands and results of type T. */
+template <typename T> __device__ __forceinline__ float sigmoid(float x)
+{
+	if constexpr (sizeof(T) == 2)
+		return fast_inverse(1 + fast_exp2(-LOG2_E * x));
+	return 1 / (1 + expf(-x));
 }
 
 /* ---- sums and maxima, returned in all threads ------------------------------------------------ */

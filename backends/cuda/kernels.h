@@ -102,8 +102,8 @@ void cuda_norm(const struct cuda_norm *p, cudaStream_t stream);
 struct cuda_norm_grad {
 	int64_t rows, width;
 	struct cuda_vec dy, x, dx;
-	struct cuda_vec copy;		  /* a copy of dx in any type; absent: none */
-	bool centred; /* layer norm; else RMS norm, without mean and dbeta */
+	struct cuda_vec copy; /* a copy of dx in any type; absent: none */
+	bool centred;	      /* layer norm; else RMS norm, without mean and dbeta */
 	const float *gamma, *mean, *rstd;
 	float *dgamma, *dbeta;
 	float *sums; /* [width]: the sum of copy over the rows; NULL = none */
@@ -180,6 +180,7 @@ struct cuda_xent {
 	 * them */
 	int64_t rows_before;
 	bool add_loss, add_dlogits;
+	bool clusters; /* the GPU has clusters of blocks: compute capability 9.0 and later */
 };
 void cuda_xent(const struct cuda_xent *p, cudaStream_t stream);
 /* share (+)= the share of rows in which the target has the largest of logits[rows,classes]; among

@@ -2,8 +2,8 @@
 /*
  * Softmax and cross-entropy of logits[rows,classes], whose rows are `stride` elements apart, with
  * their gradient. A block handles one row: a pass for maximum and sum, and a pass for the gradient,
- * which may overwrite the logits. Elements between classes and stride are not read, and are 0 in
- * the gradient.
+ * which may overwrite the logits. A long row of 2-byte logits is divided among a cluster of blocks.
+ * Elements between classes and stride are not read, and are 0 in the gradient.
  */
 #include "common.cuh"
 
@@ -108,6 +108,260 @@ __global__ void __launch_bounds__(THREADS, 2) xent_kernel(struct cuda_xent p)
 	}
 }
 
+/* ---- long rows of 2-byte logits: CL blocks have a row, which stays in their shared memory ---------- */
+
+#define ROW_THREADS 512
+#define ROW_CLUSTER 4
+#define PACKS	    4		/* that a thread loads at a time */
+#define ROW_LEAST   (32 << 10) /* bytes of a row that is long */
+#define PART_BYTES  (72 << 10) /* of a row in a block of a cluster: three blocks fit a multiprocessor */
+
+/* Clusters of blocks exist from compute capability 9.0 on. */
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+#define CLUSTER __cluster_dims__(ROW_CLUSTER, 1, 1)
+#else
+#define CLUSTER
+#endif
+
+__device__ __forceinline__ __nv_bfloat162 two_of(const bf16 *, unsigned w)
+{
+	return *reinterpret_cast<__nv_bfloat162 *>(&w);
+}
+
+__device__ __forceinline__ half2 two_of(const half *, unsigned w)
+{
+	return *reinterpret_cast<half2 *>(&w);
+}
+
+template <typename T> __device__ __forceinline__ void unpack(const uint4 &q, float (&v)[PACK])
+{
+	const unsigned w[PACK / 2] = {q.x, q.y, q.z, q.w};
+#pragma unroll
+	for (int k = 0; k < PACK / 2; k++) {
+		v[2 * k] = __low2float(two_of((const T *)NULL, w[k]));
+		v[2 * k + 1] = __high2float(two_of((const T *)NULL, w[k]));
+	}
+}
+
+template <typename T> __device__ __forceinline__ float most_of(const uint4 (&q)[PACKS])
+{
+	const T *t = NULL;
+	auto most = two_of(t, q[0].x);
+#pragma unroll
+	for (int u = 0; u < PACKS; u++)
+		most = __hmax2(most, __hmax2(__hmax2(two_of(t, q[u].x), two_of(t, q[u].y)),
+					     __hmax2(two_of(t, q[u].z), two_of(t, q[u].w))));
+	return fmaxf(__low2float(most), __high2float(most));
+}
+
+template <typename T>
+__device__ __forceinline__ struct partial with_packs(struct partial all, const uint4 (&q)[PACKS])
+{
+	const float most = fmaxf(all.most, most_of<T>(q)), offset = -most * LOG2_E;
+	float sum = all.sum * fast_exp2((all.most - most) * LOG2_E);
+
+	if (most == -INFINITY)
+		return all;
+#pragma unroll
+	for (int u = 0; u < PACKS; u++) {
+		float v[PACK], part = 0;
+
+		unpack<T>(q[u], v);
+#pragma unroll
+		for (int k = 0; k < PACK; k++)
+			part += fast_exp2(fmaf(v[k], LOG2_E, offset));
+		sum += part;
+	}
+	return {most, sum};
+}
+
+/* A pack of the row; what lies behind the classes is -infinity. */
+template <typename T>
+__device__ __forceinline__ uint4 load_pack(const T *row, int i, int classes)
+{
+	uint4 ret;
+
+	if (i + PACK <= classes)
+		return *reinterpret_cast<const uint4 *>(row + i);
+	for (int k = 0; k < PACK; k++)
+		reinterpret_cast<T *>(&ret)[k] = i + k < classes ? row[i + k] : (T)-INFINITY;
+	return ret;
+}
+
+/* The joined result of all blocks of the row. */
+template <int CL>
+__device__ __forceinline__ struct partial row_join(struct partial x, struct partial *own)
+{
+	if constexpr (CL == 1)
+		return x;
+#if __CUDA_ARCH__ >= 900
+	const unsigned at = shared_at(own);
+	struct partial ret = {-INFINITY, 0};
+
+	if (threadIdx.x == 0)
+		*own = x;
+	asm volatile("barrier.cluster.arrive.aligned;\n"
+		     "barrier.cluster.wait.aligned;" ::: "memory");
+#pragma unroll
+	for (int i = 0; i < CL; i++) {
+		struct partial one;
+
+		asm volatile("{\n"
+			     ".reg .b32 a;\n"
+			     "mapa.shared::cluster.u32 a, %2, %3;\n"
+			     "ld.shared::cluster.v2.f32 {%0, %1}, [a];\n"
+			     "}"
+			     : "=f"(one.most), "=f"(one.sum)
+			     : "r"(at), "r"(i)
+			     : "memory");
+		ret = join(ret, one);
+	}
+	/* no block ends while another one reads its memory */
+	asm volatile("barrier.cluster.arrive.aligned;\n"
+		     "barrier.cluster.wait.aligned;" ::: "memory");
+	return ret;
+#else
+	return x;
+#endif
+}
+
+/* What the gradient of a row needs. */
+struct slope {
+	float offset, by_sum, scale;
+	int target, classes;
+};
+
+template <typename T>
+__device__ __forceinline__ void store_slope(T *row, int i, const uint4 &q, const struct slope &s)
+{
+	float v[PACK];
+
+	unpack<T>(q, v);
+#pragma unroll
+	for (int k = 0; k < PACK; k++)
+		v[k] = fast_exp2(fmaf(v[k], LOG2_E, s.offset)) * s.by_sum;
+	if ((unsigned)(s.target - i) < PACK) {
+#pragma unroll
+		for (int k = 0; k < PACK; k++)
+			v[k] -= i + k == s.target ? s.scale : 0;
+	}
+	if (i + PACK > s.classes) {
+#pragma unroll
+		for (int k = 0; k < PACK; k++)
+			v[k] = i + k < s.classes ? v[k] : 0;
+	}
+	store(row + i, v);
+}
+
+/* Packs from `from` to `to` - 1 of the row, which the block keeps. */
+template <typename T>
+__device__ __forceinline__ struct partial keep_part(
+	const T *row, uint4 *kept, int from, int to, int classes)
+{
+	struct partial all = {-INFINITY, 0};
+
+	for (int at = from + threadIdx.x; at < to; at += PACKS * ROW_THREADS) {
+		uint4 q[PACKS];
+
+#pragma unroll
+		for (int u = 0; u < PACKS; u++) {
+			const int i = at + u * ROW_THREADS;
+
+			q[u] = load_pack(row, PACK * i, i < to ? classes : 0);
+		}
+#pragma unroll
+		for (int u = 0; u < PACKS; u++)
+			if (at + u * ROW_THREADS < to)
+				kept[at + u * ROW_THREADS - from] = q[u];
+		all = with_packs<T>(all, q);
+	}
+	return all;
+}
+
+template <int CL, typename T>
+__device__ __forceinline__ void xent_part(const struct cuda_xent &p, uint4 *memory)
+{
+	__shared__ struct partial share[WARP], own;
+	const int64_t r = blockIdx.x / CL;
+	const int packs = (int)(p.stride / PACK), each = (packs + CL - 1) / CL;
+	const int from = blockIdx.x % CL * each, to = min(from + each, packs);
+	const int target = p.targets[r];
+	const T *row = as<const T>(p.logits) + r * p.stride;
+	T *out = as<T>(p.dlogits) + r * p.stride;
+	struct partial all = keep_part(row, memory, from, to, (int)p.classes);
+	const float of_target = (float)row[target];
+
+	all = row_join<CL>(block_join(all, share), &own);
+	__syncthreads(); /* the target's logit is read before it may be overwritten */
+	if (threadIdx.x == 0 && from == 0)
+		p.losses[r] = logf(all.sum) + all.most - of_target;
+	const float scale = p.scale * (p.loss_scale ? p.loss_scale[0] : 1);
+	const struct slope s = {
+		-all.most * LOG2_E, scale / all.sum, scale, target, (int)p.classes};
+	for (int i = from + threadIdx.x; i < to; i += ROW_THREADS)
+		store_slope(out, PACK * i, memory[i - from], s);
+}
+
+template <typename T>
+__global__ void __launch_bounds__(ROW_THREADS, 3) xent_row_kernel(struct cuda_xent p)
+{
+	extern __shared__ uint4 memory[];
+
+	xent_part<1, T>(p, memory);
+}
+
+template <typename T>
+__global__ void CLUSTER __launch_bounds__(ROW_THREADS, 3) xent_cluster_kernel(struct cuda_xent p)
+{
+	extern __shared__ uint4 memory[];
+
+	xent_part<ROW_CLUSTER, T>(p, memory);
+}
+
+/* The blocks for a row of these bytes; 0 = it is short, or too long. */
+static int blocks_of_row(const struct cuda_xent *p, size_t bytes)
+{
+	if (bytes < ROW_LEAST || bytes > ROW_CLUSTER * PART_BYTES)
+		return 0;
+	return bytes <= ROW_BYTES ? 1 : p->clusters ? ROW_CLUSTER : 0;
+}
+
+template <typename T> static void xent_row(const struct cuda_xent *p, cudaStream_t stream)
+{
+	const int bytes = (int)(p->stride * (int64_t)sizeof(T));
+
+	cudaFuncSetAttribute(
+		xent_row_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, ROW_BYTES);
+	xent_row_kernel<T><<<(unsigned)p->rows, ROW_THREADS, bytes, stream>>>(*p);
+}
+
+template <typename T> static void xent_cluster(const struct cuda_xent *p, cudaStream_t stream)
+{
+	const int64_t packs = p->stride / PACK;
+	const int bytes = (int)((packs + ROW_CLUSTER - 1) / ROW_CLUSTER * (int64_t)sizeof(uint4));
+
+	cudaFuncSetAttribute(xent_cluster_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+		PART_BYTES);
+	xent_cluster_kernel<T>
+		<<<(unsigned)p->rows * ROW_CLUSTER, ROW_THREADS, bytes, stream>>>(*p);
+}
+
+/* True if a kernel for long rows was started. */
+template <typename T> static bool xent_long(const struct cuda_xent *p, cudaStream_t stream)
+{
+	if constexpr (sizeof(T) == 2) {
+		const int blocks = blocks_of_row(p, (size_t)p->stride * sizeof(T));
+
+		if (!blocks || !p->dlogits.data || p->add_dlogits)
+			return false;
+		blocks == 1 ? xent_row<T>(p, stream) : xent_cluster<T>(p, stream);
+		return true;
+	}
+	return false;
+}
+
+/* ---- starting ------------------------------------------------------------------------------------- */
+
 /* The mean of losses[rows], summed in f64 in the same order every time. */
 __global__ void mean_kernel(const float *losses, int64_t rows, float *loss, bool add)
 {
@@ -126,6 +380,8 @@ template <int N, typename T> static void xent_of(const struct cuda_xent *p, cuda
 	int threads = threads_for((p->classes + N - 1) / N, THREADS);
 	size_t bytes = (size_t)p->stride * sizeof(T);
 
+	if (N == PACK && xent_long<T>(p, stream))
+		return;
 	if (N == 1 || bytes > ROW_BYTES) {
 		xent_kernel<N, T, false><<<(unsigned)p->rows, threads, 0, stream>>>(*p);
 		return;

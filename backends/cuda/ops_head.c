@@ -239,6 +239,7 @@ static void run_loss(struct cuda_dev *dev, const struct cuda_exec *exec, const s
 		.loss = c->first + c->rows == rows_of(exec->node) ? n->out[0]->data : NULL,
 		.losses = losses + c->first,
 		.add_loss = cuda_adds(n, 0),
+		.clusters = dev->prop.major >= 9,
 	};
 
 	cuda_xent(&p, dev->stream);

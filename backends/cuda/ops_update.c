@@ -54,6 +54,7 @@ static int run_xent(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 		.losses = exec->scratch,
 		.add_loss = cuda_adds(n, 0),
 		.add_dlogits = cuda_adds(n, 1),
+		.clusters = dev->prop.major >= 9,
 	};
 
 	(void)err;
