@@ -227,8 +227,7 @@ static int takes_swiglu_again(
 	return jm_err_set(err, JM_ENOSUP, "Backend cuda cannot run this swiglu with its gradient.");
 }
 
-static int run_swiglu_again(
-	struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+static int run_swiglu_again(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *grad = &exec->node[0];
 	struct cuda_swiglu p = {

@@ -12,20 +12,29 @@
 
 /* ---- functions ---------------------------------------------------------------------------------------- */
 
+/* T: the type of operands and results, which are computed in f32. */
+
 #define SQRT_2_PI 0.7978845608028654f
 #define CUBIC	  0.044715f
 
-struct gelu {
+template <typename T> __device__ __forceinline__ float tanh_of(float x)
+{
+	return sizeof(T) == 2 ? 2 * sigmoid<T>(2 * x) - 1 : tanhf(x);
+}
+
+template <typename T> struct gelu {
 	__device__ float operator()(float x, float) const
 	{
-		return 0.5f * x * (1 + tanhf(SQRT_2_PI * (x + CUBIC * x * x * x)));
+		const float inner = SQRT_2_PI * (x + CUBIC * x * x * x);
+
+		return sizeof(T) == 2 ? x * sigmoid<T>(2 * inner) : 0.5f * x * (1 + tanhf(inner));
 	}
 };
 
-struct gelu_grad {
+template <typename T> struct gelu_grad {
 	__device__ float operator()(float dy, float x) const
 	{
-		float t = tanhf(SQRT_2_PI * (x + CUBIC * x * x * x));
+		float t = tanh_of<T>(SQRT_2_PI * (x + CUBIC * x * x * x));
 		float slope = SQRT_2_PI * (1 + 3 * CUBIC * x * x);
 
 		return dy * 0.5f * (1 + t + x * (1 - t * t) * slope);
@@ -39,64 +48,59 @@ __device__ __forceinline__ float normal_below(float x)
 	return 0.5f + 0.5f * erff(x * 0.7071067811865476f);
 }
 
-struct gelu_erf {
+template <typename T> struct gelu_erf {
 	__device__ float operator()(float x, float) const
 	{
 		return x * normal_below(x);
 	}
 };
 
-struct gelu_erf_grad {
+template <typename T> struct gelu_erf_grad {
 	__device__ float operator()(float dy, float x) const
 	{
 		return dy * (normal_below(x) + x * 0.3989422804014327f * expf(-0.5f * x * x));
 	}
 };
 
-__device__ __forceinline__ float sigmoid(float x)
-{
-	return 1 / (1 + expf(-x));
-}
-
-struct silu {
+template <typename T> struct silu {
 	__device__ float operator()(float x, float) const
 	{
-		return x * sigmoid(x);
+		return x * sigmoid<T>(x);
 	}
 };
 
-struct silu_grad {
+template <typename T> struct silu_grad {
 	__device__ float operator()(float dy, float x) const
 	{
-		float s = sigmoid(x);
+		float s = sigmoid<T>(x);
 
 		return dy * s * (1 + x * (1 - s));
 	}
 };
 
 /* relu and its gradient keep NaN. */
-struct relu {
+template <typename T> struct relu {
 	__device__ float operator()(float x, float) const
 	{
 		return x < 0 ? 0 : x;
 	}
 };
 
-struct relu_grad {
+template <typename T> struct relu_grad {
 	__device__ float operator()(float dy, float y) const
 	{
 		return y > 0 ? dy : 0;
 	}
 };
 
-struct plus {
+template <typename T> struct plus {
 	__device__ float operator()(float a, float b) const
 	{
 		return a + b;
 	}
 };
 
-struct same {
+template <typename T> struct same {
 	__device__ float operator()(float a, float) const
 	{
 		return a;
@@ -130,13 +134,13 @@ static void map(const struct cuda_pointwise *p, cudaStream_t stream)
 }
 
 /* All operands of one type. */
-template <class F, bool TWO>
+template <template <typename> class F, bool TWO>
 static void map_alike(const struct cuda_pointwise *p, cudaStream_t stream)
 {
 	with_type(p->a, [&](auto t) {
 		using T = decltype(t);
 
-		map<F, TWO, T, T, T>(p, stream);
+		map<F<T>, TWO, T, T, T>(p, stream);
 	});
 }
 
@@ -146,16 +150,16 @@ static void map_add(const struct cuda_pointwise *p, cudaStream_t stream)
 		using T = decltype(t);
 
 		if (p->a.type == p->b.type)
-			map<plus, true, T, T, T>(p, stream);
+			map<plus<T>, true, T, T, T>(p, stream);
 		else
-			map<plus, true, float, T, float>(p, stream);
+			map<plus<float>, true, float, T, float>(p, stream);
 	});
 }
 
 static void map_cast(const struct cuda_pointwise *p, cudaStream_t stream)
 {
 	with_types(p->a, p->y, [&](auto a, auto y) {
-		map<same, false, decltype(a), decltype(a), decltype(y)>(p, stream);
+		map<same<float>, false, decltype(a), decltype(a), decltype(y)>(p, stream);
 	});
 }
 
@@ -196,66 +200,86 @@ void cuda_pointwise(const struct cuda_pointwise *p, cudaStream_t stream)
 	}
 }
 
-/* ---- swiglu: x[row] = gate[width], up[width] ----------------------------------------------------------- */
+/* ---- swiglu: x[row] = gate[width], up[width]. A thread handles N elements of a row -------------- */
 
-template <int N, typename T>
-__global__ void swiglu_kernel(const T *x, T *y, int64_t width, bool add)
+/* The row of a block and the thread's first element in it; `parts` blocks have a row. */
+template <int N> __device__ __forceinline__ int64_t element_of_row(unsigned parts, int64_t *ret_row)
 {
-	const T *gate = x + blockIdx.x * 2 * width, *up = gate + width;
-	T *out = y + blockIdx.x * width;
-
-	for (int64_t i = N * threadIdx.x; i < width; i += N * blockDim.x) {
-		float g[N], u[N];
-
-		load(gate + i, g);
-		load(up + i, u);
-#pragma unroll
-		for (int k = 0; k < N; k++)
-			g[k] = silu()(g[k], 0) * u[k];
-		store_sum(out + i, g, add);
-	}
+	*ret_row = blockIdx.x / parts;
+	return N * ((int64_t)(blockIdx.x % parts) * blockDim.x + threadIdx.x);
 }
 
-/* y: also the result of the op; NULL = not written. */
 template <int N, typename T>
-__global__ void swiglu_grad_kernel(const T *dy, const T *x, T *dx, T *y, int64_t width, bool add)
+__global__ void swiglu_kernel(const T *x, T *y, int64_t width, unsigned parts, bool add)
 {
-	const T *gate = x + blockIdx.x * 2 * width, *up = gate + width,
-		*from = dy + blockIdx.x * width;
-	T *dgate = dx + blockIdx.x * 2 * width, *dup = dgate + width;
-	T *out = y ? y + blockIdx.x * width : NULL;
+	int64_t row, i = element_of_row<N>(parts, &row);
+	const T *gate = x + row * 2 * width + i;
+	float g[N], u[N];
 
-	for (int64_t i = N * threadIdx.x; i < width; i += N * blockDim.x) {
-		float g[N], u[N], d[N];
-
-		load(gate + i, g);
-		load(up + i, u);
-		load(from + i, d);
+	if (i >= width)
+		return;
+	load(gate, g);
+	load(gate + width, u);
 #pragma unroll
-		for (int k = 0; k < N; k++) {
-			const float s = silu()(g[k], 0), dgate_up = d[k] * u[k];
+	for (int k = 0; k < N; k++)
+		g[k] = silu<T>()(g[k], 0) * u[k];
+	store_sum(y + row * width + i, g, add);
+}
 
-			d[k] *= s;
-			u[k] *= s;
-			g[k] = silu_grad()(dgate_up, g[k]);
-		}
-		store_sum(dgate + i, g, add);
-		store_sum(dup + i, d, add);
-		if (out)
-			store(out + i, u);
+/* AGAIN: y, the result of the op, is written as well. */
+template <int N, typename T, bool AGAIN>
+__global__ void __launch_bounds__(THREADS, sizeof(T) == 2 ? 8 : 4) swiglu_grad_kernel(
+	const T *dy, const T *x, T *dx, T *y, int64_t width, unsigned parts, bool add)
+{
+	int64_t row, i = element_of_row<N>(parts, &row);
+	const T *gate = x + row * 2 * width + i;
+	T *dgate = dx + row * 2 * width + i;
+	packed<N, T> gates, ups, dys;
+	float g[N], u[N], d[N];
+
+	if (i >= width)
+		return;
+	fetch(gate, gates);
+	fetch(gate + width, ups);
+	fetch(dy + row * width + i, dys);
+	spread(gates, g);
+	spread(ups, u);
+	spread(dys, d);
+#pragma unroll
+	for (int k = 0; k < N; k++) {
+		const float s = sigmoid<T>(g[k]), silu = g[k] * s;
+
+		g[k] = d[k] * u[k] * (s + silu * (1 - s));
+		d[k] *= silu;
+		u[k] *= silu;
 	}
+	store_sum(dgate, g, add);
+	store_sum(dgate + width, d, add);
+	if constexpr (AGAIN)
+		store(y + row * width + i, u);
+}
+
+template <int N, typename T, bool AGAIN>
+static void swiglu_grad_of(
+	const struct cuda_swiglu *p, unsigned parts, int threads, cudaStream_t stream)
+{
+	swiglu_grad_kernel<N, T, AGAIN><<<(unsigned)p->rows * parts, threads, 0, stream>>>(
+		as<const T>(p->dy), as<const T>(p->x), as<T>(p->dx), as<T>(p->y), p->width, parts,
+		p->accumulate);
 }
 
 template <int N, typename T> static void swiglu_of(const struct cuda_swiglu *p, cudaStream_t stream)
 {
-	int threads = threads_for((p->width + N - 1) / N, THREADS);
+	const int threads = threads_for((p->width + N - 1) / N, THREADS);
+	const unsigned parts = blocks_for(p->width, N * threads);
 
-	if (p->dx.data)
-		swiglu_grad_kernel<N><<<(unsigned)p->rows, threads, 0, stream>>>(as<const T>(p->dy),
-			as<const T>(p->x), as<T>(p->dx), as<T>(p->y), p->width, p->accumulate);
+	if (!p->dx.data)
+		swiglu_kernel<N><<<(unsigned)p->rows * parts, threads, 0, stream>>>(
+			as<const T>(p->x), as<T>(p->y), p->width, parts, p->accumulate);
+	else if (p->y.data)
+		swiglu_grad_of<N, T, true>(p, parts, threads, stream);
 	else
-		swiglu_kernel<N><<<(unsigned)p->rows, threads, 0, stream>>>(
-			as<const T>(p->x), as<T>(p->y), p->width, p->accumulate);
+		swiglu_grad_of<N, T, false>(p, parts, threads, stream);
 }
 
 void cuda_swiglu(const struct cuda_swiglu *p, cudaStream_t stream)
