@@ -243,19 +243,21 @@ static void rmsnorm_grad_cast_wgrad(
 	grad_cast_wgrad(k, t, d, add, false);
 }
 
-/* The gradient, and the op itself again for a later reader. add: to the gradient. */
+/* The gradient, and the op itself again for a later reader, which may replace dy, which a node computes. add: to the
+ * gradient. */
 static void swiglu_grad_swiglu(
 	struct kit *k, const struct types *t, const struct shape *d, bool add)
 {
 	struct jm_tensor *x = kit_normal(k, t->c, 0, 2, 3, DIMS(d->b, d->s, 2 * d->c));
-	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->c));
-	struct jm_tensor *y = kit_out(k, t->c, 3, dy->dim, NULL);
+	struct jm_tensor *a = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->c));
+	struct jm_tensor *b = kit_normal(k, t->c, 0.5, 1, 3, a->dim);
+	struct jm_tensor *dy = kit_out(k, t->c, 3, a->dim, NULL);
+	struct jm_tensor *y = kit_out(k, t->c, 3, a->dim, NULL);
 	struct jm_tensor *dx = backend_result(k, t->c, add, 3, x->dim);
-	struct jm_node *again;
 
+	jm_graph_node(k->graph, JM_OP_ADD, OPS(a, b), &dy);
 	backend_node(k, JM_OP_SWIGLU_GRAD, OPS(dy, x), &dx, add);
-	again = backend_node(k, JM_OP_SWIGLU, &x, &y, 0);
-	again->again = true;
+	backend_node(k, JM_OP_SWIGLU, &x, &y, 0)->again = true;
 }
 
 /* Several blocks, which threads share. The flag: gradients are clipped. */
