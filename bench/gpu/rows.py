@@ -5,6 +5,8 @@
     rows.py FOLDER [ROW...] [--seconds 3]
 
 All PyTorch programs compile at the same time, while the command of --meanwhile runs; each then waits for its row (turn.py).
+The first steps of a ResNet choose algorithms by timing, which takes half a minute; as many programs as find the time take
+them while others still compile, one at a time, after that command.
 A row is the runs of joulemark, PyTorch, joulemark and joulemark --fast in this order, with nothing else on the card. Rows
 of 8 G parameters need the whole memory of a GPU, so name them last: their programs start when it is their turn, and find
 the compiled code in PyTorch's cache; joulemark's second run is omitted there, because its start takes longer than the run.
@@ -32,10 +34,11 @@ TORCH_8B = "layers=32 hidden=4096 heads=32 kv-heads=8 ffn=14336 vocab=128256 con
 TORCH_800M = "layers=16 hidden=2048 heads=8 ffn=8192 vocab=50304 context=2048 rotary=1"
 
 
-def resnet(name, precision, aim):
+def resnet(name, precision, aim, more="", graphs=1):
     return {"workload": name, "batch": "256", "precision": precision, "unit": "image", "aim": aim,
             "own": f"train --model {name} --batch 256",
-            "peer": f"resnet_torch.py --model {name} --batch 256 --precision {precision} --seconds SECONDS"}
+            "peer": f"resnet_torch.py --model {name} --batch 256 --precision {precision} --seconds SECONDS{more}", "warms": True,
+            "graphs": graphs}
 
 
 def text(name, batch, seq, precision, aim, own, peer, **more):
@@ -47,7 +50,7 @@ ROWS = {
     "resnet50-fp16": resnet("resnet50", "fp16", 1.25),
     "resnet50-bf16": resnet("resnet50", "bf16", 1.12),
     "resnet50-tf32": resnet("resnet50", "tf32", 1.2),
-    "resnet152": resnet("resnet152", "bf16", 1.12),
+    "resnet152": resnet("resnet152", "bf16", 1.12, " --blocks", 10),
     "vit-l16": {"workload": "vit-l16", "batch": "128", "precision": "bf16", "unit": "image", "aim": 1.15,
                 "own": "train --model vit-l16 --batch 128", "peer": "train_torch.py vit-l16 128 0 SECONDS attention=flash"},
     "gpt-117m": text("gpt-117m", 32, 1024, "bf16", 1.15, "gpt-117m --batch 32", "gpt 32 1024 SECONDS attention=cudnn"),
@@ -75,26 +78,42 @@ def words_of(row, seconds):
 START_LIMIT = 150  # seconds beside the windows, for programs whose compiled code is in the cache
 
 
+def waits_of(turn):
+    return turn.with_name(turn.name + ".waits")
+
+
 class Peer:
     """A PyTorch program, from its start to the line of JSON that it prints."""
 
-    def __init__(self, folder, name, words, waits=True):
+    def __init__(self, folder, name, words, waits=True, row=None):
+        row = row or {}
         self.name, self.turn, self.output = name, folder / f"{name}.turn", folder / f"{name}.torch.json"
-        self.errors = folder / f"{name}.torch.txt"
+        self.errors, self.warm = folder / f"{name}.torch.txt", folder / f"{name}.warm" if row.get("warms") else None
         self.waits = waits
-        for old in (self.turn, pathlib.Path(f"{self.turn}.waits")):
+        for old in (f for f in (self.turn, self.warm) if f):
             old.unlink(missing_ok=True)
-        more = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"} if not waits else {"TURN": str(self.turn)}
+            waits_of(old).unlink(missing_ok=True)
+        more = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+        if waits:
+            more = {"TURN": str(self.turn), "TURN_GRAPHS": str(row.get("graphs", 1))} | ({"TURN_WARM": str(self.warm)} if self.warm else {})
         with self.output.open("w") as out, self.errors.open("w") as err:
             self.process = subprocess.Popen(words, stdout=out, stderr=err, env={**os.environ, **more})
         atexit.register(self.end)
 
-    def is_ready(self):
-        return self.waits and pathlib.Path(f"{self.turn}.waits").exists() or self.process.poll() is not None
+    def is_compiled(self):
+        return self.waits and waits_of(self.turn).exists() or self.process.poll() is not None
+
+    def is_cold(self):
+        """It has compiled, and its first steps are still to come."""
+        return self.warm and self.is_compiled() and not self.turn.exists() and self.process.poll() is None
+
+    def is_warming(self):
+        return self.warm and self.turn.exists() and not waits_of(self.warm).exists() and self.process.poll() is None
 
     def measure(self, seconds):
         """Its figures; None where it failed. seconds: the length of its windows together; the rest is for its start."""
-        self.turn.touch()
+        for turn in (f for f in (self.turn, self.warm) if f):
+            turn.touch()
         try:
             self.process.wait(START_LIMIT + 2 * seconds)
             return peer_figures(json.loads(self.output.read_text().strip().splitlines()[-1]))
@@ -182,7 +201,7 @@ def measure(given, name, row, peer):
     if theirs:
         show(given, f"{name} PyTorch", theirs)
     runs = [r for r in (first, None if row.get("once") else own(given, name, row, "2")) if r]
-    fast = own(given, name, row, "fast")
+    fast = None if given.no_fast else own(given, name, row, "fast")
     if not runs:
         return None
     found = {"joulemark": [own_figures(r) for r in runs], "fast": [own_figures(fast)] if fast else [], "pytorch": theirs}
@@ -198,25 +217,48 @@ def start(given, names):
             words = [word.replace("layers=32", "layers=2") for word in words_of(row, 1)]
             caching.append(Peer(given.folder, f"{name}.two-layers", words))
         elif row.get("compiles", row["peer"]):
-            waiting[name] = Peer(given.folder, name, words_of(row, given.seconds))
+            waiting[name] = Peer(given.folder, name, words_of(row, given.seconds), row=row)
     return waiting, caching
+
+
+def is_other_ready(given):
+    return not given.after or given.after.exists()
+
+
+def compile_step(given, peers, meanwhile):
+    """One look at the programs: whether all have compiled, here and in the other call, and none takes its first steps."""
+    compiled = all(p.is_compiled() for p in peers) and (not meanwhile or meanwhile.poll() is not None)
+    if compiled:
+        (given.folder / "compiled").touch()
+    done = compiled and is_other_ready(given)
+    if any(p.is_warming() for p in peers):
+        return False
+    cold = [p for p in peers if p.is_cold()]
+    if cold and not done and (not meanwhile or meanwhile.poll() is not None):
+        cold[0].turn.touch()
+    return done
 
 
 def compile_all(given, names):
     """PyTorch's programs when all have compiled and nothing else runs; one that takes too long is ended and has no figures."""
     waiting, caching = start(given, names)
+    peers = [*waiting.values(), *caching]
     meanwhile = given.meanwhile and subprocess.Popen(["bash", "-c", given.meanwhile])
     limit = time.time() + given.compile_limit
-    while time.time() < limit and not all(p.is_ready() for p in [*waiting.values(), *caching]):
+    while not compile_step(given, peers, meanwhile) and time.time() < limit:
         time.sleep(0.1)
-    for peer in [*waiting.values(), *caching]:
-        if not peer.is_ready():
+    for peer in peers:
+        if not peer.is_compiled():
             print(f"{peer.name}: PyTorch has not compiled within {given.compile_limit} s", flush=True)
-        if peer in caching or not peer.is_ready():
+        if peer in caching or not peer.is_compiled():
             peer.end()
     if meanwhile:
         meanwhile.wait()
-    print(f"{time.time() - given.begun:5.0f} s  compiled: {' '.join(waiting)}", flush=True)
+    (given.folder / "compiled").touch()
+    warm = sum(1 for p in peers if p.warm and waits_of(p.warm).exists())
+    print(f"{time.time() - given.begun:5.0f} s  compiled: {' '.join(waiting)}; first steps taken: {warm}", flush=True)
+    while not is_other_ready(given):
+        time.sleep(0.1)
     return waiting
 
 
@@ -234,6 +276,7 @@ def main():
     parser.add_argument("rows", nargs="*", metavar="ROW", help="all where none is named: " + ", ".join(ROWS))
     parser.add_argument("--seconds", type=int, default=3, help="length of a run, and of PyTorch's windows together (default: 3)")
     parser.add_argument("--own", default="", metavar="OPTIONS", help="further options of joulemark, such as --own=--keep-all")
+    parser.add_argument("--no-fast", action="store_true", help="omit the runs of joulemark --fast")
     parser.add_argument("--meanwhile", help="a shell command that runs while PyTorch compiles")
     parser.add_argument("--after", type=pathlib.Path, metavar="FILE",
                         help="begin with the first row when FILE exists: FOLDER/compiled of another call")
@@ -250,9 +293,6 @@ def main():
     for old in ("compiled", "rows.json"):
         (given.folder / old).unlink(missing_ok=True)
     waiting = compile_all(given, names)
-    (given.folder / "compiled").touch()
-    while given.after and not given.after.exists():
-        time.sleep(0.1)
     for name in names:
         done = measure(given, name, ROWS[name], functools.partial(peer_of, given, name, waiting))
         found += [done] if done else []

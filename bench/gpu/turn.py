@@ -4,6 +4,7 @@
 
 Programs that compile disturb those that measure. With TURN=FILE in the environment the script creates FILE.waits when the first
 graph is compiled, the backward pass included, and goes on when FILE exists. It then holds its parameters, but no activations.
+TURN_GRAPHS=N: at the N-th graph, for a script that compiles the parts of its model separately; activations of a step are held.
 """
 import os
 import pathlib
@@ -15,6 +16,8 @@ import torch
 import torch._functorch.config
 
 TURN = os.environ.get("TURN")
+GRAPHS = int(os.environ.get("TURN_GRAPHS", "1"))
+compiled = []
 plain_compile = torch.compile
 
 
@@ -29,7 +32,8 @@ def wait():
 def compile_and_wait(graph, inputs, **more):
     from torch._inductor.compile_fx import compile_fx
     made = compile_fx(graph, inputs, **more)
-    if TURN:
+    compiled.append(made)
+    if TURN and len(compiled) >= GRAPHS:
         wait()
     return made
 

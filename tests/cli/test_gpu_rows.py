@@ -44,6 +44,24 @@ SCRIPT = """
         log.write("PyTorch " + " ".join(sys.argv[1:]) + "\\n")
     print(json.dumps({"items_s": 1000, "step_s": 0.1, "least_s": 0.08, "most_s": 0.125, "watts": 500, "bytes": 7, "reserved_bytes": 8}))
     """
+# Its parts are compiled separately with --blocks. Its first steps are logged with their begin and end.
+RESNET = """
+    import json, os, pathlib, sys, time, torch
+    def log(text):
+        with open(os.environ["LOG"], "a") as file:
+            file.write(text + "\\n")
+    for _ in range(10 if "--blocks" in sys.argv else 1):
+        torch.compile(lambda x: x)(1)
+    log("first steps")
+    time.sleep(0.3)
+    log("first steps end")
+    turn = pathlib.Path(os.environ["TURN_WARM"])
+    turn.with_name(turn.name + ".waits").touch()
+    while not turn.exists():
+        time.sleep(0.01)
+    log("PyTorch")
+    print(json.dumps({"image_per_s": 1000, "least": 900, "most": 1100, "watts": 500, "peak_bytes": 7, "reserved_bytes": 8}))
+    """
 OWN = """
     import json, os, sys
     words, mode = sys.argv[1:], "fast" if "--fast" in sys.argv else "default"
@@ -66,6 +84,7 @@ def fixture_bench(tmp_path):
     for name in ("rows.py", "turn.py"):
         (gpu / name).write_text((SOURCE / "bench" / "gpu" / name).read_text(encoding="utf-8"))
     (gpu / "train_torch.py").write_text(textwrap.dedent(SCRIPT))
+    (gpu / "resnet_torch.py").write_text(textwrap.dedent(RESNET))
     (tmp_path / "joulemark").write_text(f"#!{sys.executable}\n" + textwrap.dedent(OWN))
     (tmp_path / "joulemark").chmod(0o755)
     return tmp_path
@@ -91,6 +110,22 @@ def test_programs_compile_before_the_first_row_and_run_in_turn(bench):
     assert rows[0]["joulemark"] == [mine, mine] and rows[0]["fast"] == [mine]
     assert rows[0]["pytorch"] == {"rate": 1000, "least": 800, "most": 1250, "watts": 500, "peak_bytes": 7, "reserved_bytes": 8}
     assert (rows[0]["gpu"], rows[0]["uuid"], rows[0]["parameters"]) == ("H100", UUID, 3)
+
+
+def test_first_steps_of_resnets_one_at_a_time_after_the_command_and_before_the_rows(bench):
+    other, until = bench / "other", "until [ $(grep -c '%s' $LOG) = %d ]; do sleep 0.1; done"
+    done, log = run(bench, "resnet152", "resnet50-fp16", "--seconds", "1", "--no-fast", "--after", str(other), "--meanwhile",
+                    until % ("compiled", 11) + f"; echo meanwhile >>$LOG; ({until % ('steps end', 2)}; touch {other}) >/dev/null 2>&1 &")
+    assert done.returncode == 0, done.stderr
+    assert log[:12] == ["compiled"] * 11 + ["meanwhile"]
+    assert log[12:16] == ["first steps", "first steps end"] * 2 and "first steps taken: 2" in done.stdout
+    assert log[16:] == ["joulemark default", "PyTorch", "joulemark default"] * 2
+
+
+def test_first_steps_wait_for_the_row_where_nothing_else_compiles(bench):
+    done, log = run(bench, "resnet50-tf32", "--seconds", "1", "--no-fast")
+    assert done.returncode == 0, done.stderr
+    assert log == ["compiled", "joulemark default", "first steps", "first steps end", "PyTorch", "joulemark default"]
 
 
 def test_rows_that_take_all_memory_start_in_their_turn(bench):
