@@ -257,7 +257,7 @@ def compile_all(given, names):
     (given.folder / "compiled").touch()
     warm = sum(1 for p in peers if p.warm and waits_of(p.warm).exists())
     print(f"{time.time() - given.begun:5.0f} s  compiled: {' '.join(waiting)}; first steps taken: {warm}", flush=True)
-    while not is_other_ready(given):
+    while not is_other_ready(given) or any(p.is_warming() for p in waiting.values()):
         time.sleep(0.1)
     return waiting
 
