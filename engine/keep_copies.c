@@ -20,24 +20,6 @@ struct span {
 	enum jm_dtype type;
 };
 
-/* The update's node, alone in its unit; NULL = there is none that can write copies. */
-static struct jm_unit *find_update(const struct jm_program *p)
-{
-	struct jm_unit *found = NULL;
-
-	for (int i = p->n_micro; i < p->n_units; i++) {
-		const struct jm_node *n = p->unit[i]->group.node[0];
-		bool adam = n->op == JM_OP_ADAMW || n->op == JM_OP_ADAM;
-
-		if (!adam || p->unit[i]->group.n_nodes > 1 || n->out[0]->type != JM_F32)
-			continue;
-		if (found) /* several updates have several slabs */
-			return NULL;
-		found = p->unit[i];
-	}
-	return found;
-}
-
 static struct jm_node *node_of(const struct jm_program *p, const struct jm_unit *u)
 {
 	return p->graph->node[u->group.node[0]->id];
@@ -81,6 +63,27 @@ static struct span find_span(const struct jm_program *p, const struct jm_tensor 
 		if (copies_from(p, p->unit[i], slab) && !node_of(p, p->unit[i])->again)
 			widen(&s, p, node_of(p, p->unit[i]));
 	return s;
+}
+
+static bool can_write_copies(const struct jm_unit *u)
+{
+	const struct jm_node *n = u->group.node[0];
+	bool adam = n->op == JM_OP_ADAMW || n->op == JM_OP_ADAM;
+
+	return adam && u->group.n_nodes == 1 && n->out[0]->type == JM_F32;
+}
+
+/* The update whose parameters have copies: of matrices and vectors apart, that of the matrices; NULL = there is none. */
+static struct jm_unit *find_update(const struct jm_program *p, struct span *ret)
+{
+	for (int i = p->n_micro; i < p->n_units; i++) {
+		if (!can_write_copies(p->unit[i]))
+			continue;
+		*ret = find_span(p, p->unit[i]->group.node[0]->out[0]);
+		if (ret->used)
+			return p->unit[i];
+	}
+	return NULL;
 }
 
 /* Gives the update the slab of copies; false: the backend refuses, and nothing has changed. */
@@ -192,12 +195,13 @@ static int keep(struct jm_program *p, struct jm_unit *u, const struct span *s, s
 
 int jm_program_keep_copies(struct jm_program *p, struct jm_err *err)
 {
-	struct jm_unit *u = find_update(p);
-	struct span s = {0};
+	struct jm_unit *u;
+	struct span s;
 
-	if (u && p->is_first && !p->device->props.host_memory && jm_graph_ranks(p->graph) == 1)
-		s = find_span(p, u->group.node[0]->out[0]);
-	if (!s.used || (double)s.used < LEAST_USED * (double)(s.to - s.from))
+	if (!p->is_first || p->device->props.host_memory || jm_graph_ranks(p->graph) > 1)
+		return 0;
+	u = find_update(p, &s);
+	if (!u || (double)s.used < LEAST_USED * (double)(s.to - s.from))
 		return 0;
 	return keep(p, u, &s, err);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Models by name, their dimensions, and the graph that trains one. */
+#include "device.h"
 #include "init.h"
 #include "model.h"
 
@@ -319,9 +320,17 @@ static struct jm_graph *new_graph(const struct jm_training *t)
 	g->row_multiple = t->row_multiple ? t->row_multiple : t->pure ? ROW_MULTIPLE : 1;
 	if (t->pure)
 		g->matrix = g->stream = g->gradient = g->compute;
+	if (t->narrow_gradients)
+		g->gradient = g->compute;
 	if (t->ranks > 1) /* gradients are summed over ranks in one slab */
 		g->gradient = g->vector;
 	return g;
+}
+
+bool jm_training_narrows(const struct jm_training *t, const struct jm_device *d)
+{
+	return t->precision == JM_BF16 && !t->pure && t->micro_steps <= 1 && t->ranks <= 1 &&
+	       !d->props.host_memory;
 }
 
 int jm_model_evaluate(const struct jm_training *t, struct jm_graph **ret, struct jm_err *err)

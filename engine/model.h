@@ -119,7 +119,9 @@ struct jm_training {
 	bool shards_update; /* with several ranks each updates a share of the parameters; not with `pure` */
 	bool pure; /* no f32 masters: matrices, their gradients and moments, and the residual stream are in the
 		    * compute type */
-	bool fp8;	      /* linear layers inside blocks multiply in 8 bits: fp8.c */
+	bool fp8; /* linear layers inside blocks multiply in 8 bits: fp8.c */
+	/* gradients of matrices are in the compute type, although the masters are in f32; not with several ranks */
+	bool narrow_gradients;
 	int64_t row_multiple; /* of the rows of vocabularies; 0 = 64 without f32 masters, else 1 */
 	double dropout;	      /* share of dropped values, for models with dropout */
 	bool recompute;	      /* blocks recompute their activations for gradients */
@@ -135,6 +137,11 @@ struct jm_training {
  * (as bf16 and bf16-true, with products in 8 bits), f64: sets t->precision, t->math, t->pure and t->fp8. */
 extern const char *const jm_precision_names[]; /* NULL-terminated */
 int jm_precision_set(struct jm_training *t, const char *name, struct jm_err *err);
+struct jm_device;
+/* True if narrow_gradients loses nothing beside PyTorch's autocast, which rounds gradients of matrices to the compute type,
+ * too: in bf16 with masters, if nothing is summed over micro-steps or ranks; and if it saves time, on a device with memory
+ * of its own. */
+bool jm_training_narrows(const struct jm_training *t, const struct jm_device *d);
 /* The network without gradients, on the same parameters: the scalar "loss" and, if the model wants
  * it, "top1", the share of correct answers. */
 int jm_model_evaluate(const struct jm_training *t, struct jm_graph **ret, struct jm_err *err);

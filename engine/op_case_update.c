@@ -44,11 +44,12 @@ static void adams(
 	u->attr.adamw.n_decay = n / 2 + 1;
 }
 
-/* A part of the parameters is copied, whose end is no multiple of 8; in f32 nothing is. */
+/* A part of the parameters is copied, whose end is no multiple of 8; in f32 nothing is. Gradients of a bf16 copy may be in
+ * bf16 as well. */
 static void adamw_copy(struct kit *k, const struct types *t, const struct shape *d, bool alone)
 {
 	int64_t n = 96 + d->s * d->c * 3;
-	struct jm_tensor *g = kit_normal(k, JM_F32, 0, 1, 1, &n);
+	struct jm_tensor *g = kit_normal(k, alone && t->c == JM_BF16 ? t->c : JM_F32, 0, 1, 1, &n);
 	struct jm_tensor *size = alone ? NULL : kit_normal(k, JM_F32, 7, 0, 1, DIMS(1));
 	struct jm_tensor *now = kit_normal(k, JM_F32, 0.1, 0, 1, DIMS(3));
 	struct jm_tensor *p = backend_result(k, JM_F32, true, 1, &n);

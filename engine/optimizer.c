@@ -19,13 +19,16 @@ static bool share_gradients(const struct jm_graph *g)
 	return g->gradient == g->vector;
 }
 
-/*
- * Gives each trained matrix (or vector) its place; returns the elements so far. Matrices of another type than
- * vectors have slabs of their own.
- */
+/* True if matrices and vectors have slabs and updates of their own, because types differ. */
+static bool is_split(const struct jm_graph *g)
+{
+	return g->matrix != g->vector || !share_gradients(g);
+}
+
+/* Gives each trained matrix (or vector) its place; returns the elements so far. */
 static int64_t place(struct jm_graph *g, bool matrices, int64_t n)
 {
-	int64_t first = g->matrix != g->vector ? n : 0;
+	int64_t first = is_split(g) ? n : 0;
 	int64_t first_grad = share_gradients(g) ? 0 : n;
 	size_t size = jm_dtype_bytes(matrices ? g->matrix : g->vector);
 	size_t grad_size = jm_dtype_bytes(matrices ? g->gradient : g->vector);
@@ -178,8 +181,8 @@ static void add_gradients(struct jm_graph *g, struct update *u, int64_t n_matric
 
 int jm_graph_adamw(struct jm_graph *g, const struct jm_adamw *how, struct jm_err *err)
 {
-	bool split = g->matrix != g->vector;
-	int64_t n_decay, n, n_now = (how->kind == JM_UPDATE_SGD ? 1 : 3) + split;
+	bool split = is_split(g), rounds = g->matrix != g->vector; /* by the number of the step */
+	int64_t n_decay, n, n_now = (how->kind == JM_UPDATE_SGD ? 1 : 3) + rounds;
 	struct update u = {.how = how, .scale = jm_graph_find(g, "loss.scale")};
 
 	n_decay = place(g, true, 0);

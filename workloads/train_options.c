@@ -11,6 +11,7 @@
 
 static const char *const batch_words[] = {"max", NULL};
 static const char *const shard_words[] = {"auto", "on", "off", NULL};
+static const char *const gradient_words[] = {"auto", "f32", "bf16", NULL};
 static const char *const image_kinds[] = {"once", "fresh", NULL};
 
 #define OPTION_INT(text, low, high, value, what)                                                   \
@@ -108,6 +109,12 @@ const struct jm_option jm_train_options[] = {
 		"share of values dropped after embeddings and the parts of each block"),
 	OPTION_INT("accumulate", 1, 1e6, "1",
 		"micro-steps of --batch samples whose gradients add up before an update"),
+	OPTION_WORD("gradients", gradient_words, "auto",
+		"with --precision bf16 or fp8: type in which the gradients of matrices wait for "
+		"the "
+		"update. bf16 rounds them as PyTorch's autocast does; f32 does not. auto = bf16 on "
+		"a device with its own memory, and f32 where they are summed over micro-steps or "
+		"ranks"),
 	{.name = "recompute",
 		.type = JM_FLAG,
 		.help = "each block computes its activations again for its gradients: less memory, "
@@ -254,6 +261,24 @@ static int check_kept(const struct train *s, struct jm_err *err)
 		"decide that already; omit one of them.");
 }
 
+/* Sums over micro-steps and ranks would be rounded each time. */
+static int check_gradients(struct train *s, struct jm_err *err)
+{
+	const struct jm_training *t = &s->training;
+
+	if (strcmp(jm_values_text(s->work->options, "gradients"), "bf16") != 0)
+		return 0;
+	if (t->precision != JM_BF16 || t->pure)
+		return jm_err_set(err, JM_EUSAGE,
+			"--gradients bf16 needs --precision bf16 or fp8, and this is %s; omit it.",
+			s->work->precision);
+	if (t->micro_steps > 1 || t->ranks > 1)
+		return jm_err_set(err, JM_EUSAGE,
+			"--gradients bf16 does not go with --accumulate or --ranks, because sums "
+			"of gradients are in f32; omit it.");
+	return 0;
+}
+
 static int check_shard(const struct train *s, struct jm_err *err)
 {
 	bool on = !strcmp(jm_values_text(s->work->options, "shard-update"), "on");
@@ -314,6 +339,8 @@ static int choose_model(struct train *s, struct jm_err *err)
 		code = check_kept(s, err);
 	if (!code)
 		code = check_shard(s, err);
+	if (!code)
+		code = check_gradients(s, err);
 	return code ? code : check_update(s, err);
 }
 

@@ -222,11 +222,20 @@ static int choose_batch(struct train *s, struct jm_err *err)
 	return code;
 }
 
+static bool wants_narrow(const struct train *s)
+{
+	const char *word = jm_values_text(s->work->options, "gradients");
+
+	return !strcmp(word, "bf16") ||
+	       (!strcmp(word, "auto") && jm_training_narrows(&s->training, &s->device));
+}
+
 static int plan_both(struct train *s, struct jm_err *err)
 {
 	struct jm_training *t = &s->training;
 	int code;
 
+	t->narrow_gradients = wants_narrow(s);
 	jm_device_remake(&s->device, t->precision, t->math, 0, &t->remake);
 	code = choose_remade(s, err);
 	if (!code && !s->training.batch)
@@ -299,14 +308,15 @@ static void tell_plan(const struct train *s)
 		s->plan_s * 1e3, (double)s->memory / 1e9);
 	if (s->work->more)
 		json_object_set_new(s->work->more, "plan",
-			json_pack("{s:I, s:I, s:I, s:I, s:I, s:b, s:f, s:f}", "batch",
+			json_pack("{s:I, s:I, s:I, s:I, s:I, s:b, s:s, s:f, s:f}", "batch",
 				(json_int_t)s->training.batch, "parameters",
 				(json_int_t)jm_graph_parameters(s->graph), "peak_bytes",
 				(json_int_t)peak_of(s), "persistent_bytes",
 				(json_int_t)p->persistent_bytes, "memory_bytes",
 				(json_int_t)s->memory, "keep_all",
-				s->training.keep_all && !s->training.recompute, "open_s", s->open_s,
-				"plan_s", s->plan_s));
+				s->training.keep_all && !s->training.recompute, "gradients",
+				jm_dtype_name(s->graph->gradient), "open_s", s->open_s, "plan_s",
+				s->plan_s));
 }
 
 static int check_memory(const struct train *s, struct jm_err *err)

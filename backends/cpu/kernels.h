@@ -164,7 +164,7 @@ struct cpu_update {
 	double beta1, beta2; /* for SGD beta1 is its momentum */
 	double eps, weight_decay, clip;
 	double unscale;		     /* 1/S of a loss that was multiplied by S */
-	bool nesterov, bf16, bf16_g; /* bf16_g only with bf16 */
+	bool nesterov, bf16, bf16_g;
 };
 
 struct cpu_optims {

@@ -101,9 +101,6 @@ static int takes_update(const struct cpu_dev *dev, const struct jm_node *n, stru
 		if (n->out[i]->type != n->out[0]->type)
 			return jm_err_set(err, JM_ENOSUP,
 				"Parameters and optimizer state of backend cpu have one type.");
-	if (n->in[0]->type == JM_BF16 && n->out[0]->type != JM_BF16)
-		return jm_err_set(err, JM_ENOSUP,
-			"Backend cpu has no update of f32 parameters by gradients in bf16.");
 	return 0;
 }
 

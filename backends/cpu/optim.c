@@ -173,11 +173,30 @@ static void apply_bf16(
 	}
 }
 
+/* Widens pieces of the gradient in bf16. */
+static void apply_bf16_gradient(
+	const struct cpu_update *u, int64_t from, int64_t to, float clip, double decay)
+{
+	float grad[SIXTEEN_PIECE];
+
+	for (int64_t at = from; at < to; at += SIXTEEN_PIECE) {
+		struct piece x = {to - at < SIXTEEN_PIECE ? to - at : SIXTEEN_PIECE, grad,
+			u->p + at, u->m + at, u->rule == CPU_SGD ? NULL : u->v + at, clip, decay};
+
+		stochastic_bf16_widen(u->g, at, x.n, grad);
+		apply(u, &x);
+	}
+}
+
 static void apply_range(
 	const struct cpu_update *u, int64_t from, int64_t to, float clip, double decay)
 {
 	if (u->bf16) { /* u->p points to 2-byte elements, although its type is float */
 		apply_bf16(u, from, to, clip, decay);
+		return;
+	}
+	if (u->bf16_g) {
+		apply_bf16_gradient(u, from, to, clip, decay);
 		return;
 	}
 	apply(u, &(struct piece){to - from, u->g + from, u->p + from, u->m + from,

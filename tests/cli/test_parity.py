@@ -105,3 +105,14 @@ def test_error_to_f64(text, positions, precision, record_property):
         record_property, (f"gpt {positions}", precision), SEEDS,
         lambda precision, seed: ours(text, dims, device, precision, seed),
         lambda weights, precision: theirs(text, dims, weights, precision), smooth=True)
+
+
+def test_error_to_f64_with_gradients_in_bf16(text, monkeypatch, record_property):
+    """PyTorch's autocast rounds gradients of matrices to bf16 as well. The table has two gradients, whose sum is rounded, too."""
+    monkeypatch.setenv("JM_TEST_GRADIENTS", "bf16")
+    dims = {**OF_GPU, "positions": "learned"}
+    device = parity.device_for("gpt", dims)
+    parity.compare(
+        record_property, ("gpt, gradients in bf16", "bf16"), SEEDS,
+        lambda precision, seed: ours(text, dims, device, precision, seed),
+        lambda weights, precision: theirs(text, dims, weights, precision), smooth=True)

@@ -10,7 +10,8 @@
  * text of bytes; step s takes sequence b from byte (s * BATCH + b) * SEQ. Of other models, for each
  * step the inputs in the order of their table: random values as f32, classes as i32. AdamW with lr
  * 1e-3, betas 0.9 and 0.999, eps 1e-8, decay 0.1 of all but vectors, clip 1. In fp16 the loss is
- * scaled by 1024, and so are the reported gradients and their norm.
+ * scaled by 1024, and so are the reported gradients and their norm. JM_TEST_GRADIENTS=bf16 (f32): the type in which gradients
+ * of matrices wait for the update, as --gradients.
  */
 #include <math.h>
 #include <stdio.h>
@@ -250,6 +251,9 @@ int main(int argc, char **argv)
 	check(jm_model_find(argv[1], &t.model, &preset, &err));
 	read_dims(&dims, &t, argv + 10);
 	check(jm_device_open(argv[2], 1, &device, &err));
+	t.narrow_gradients = getenv("JM_TEST_GRADIENTS")
+				     ? !strcmp(getenv("JM_TEST_GRADIENTS"), "bf16")
+				     : jm_training_narrows(&t, &device);
 	check(jm_model_train(&t, &graph, &err));
 	check(jm_program_plan(graph, &device, &program, &err));
 	check(jm_model_evaluate(&t, &network, &err));
