@@ -163,7 +163,7 @@ struct cpu_update {
 	float *p, *m, *v;    /* bf16 if `bf16`; SGD has no v */
 	double beta1, beta2; /* for SGD beta1 is its momentum */
 	double eps, weight_decay, clip;
-	double unscale;		     /* 1/S of a loss that was multiplied by S */
+	double unscale; /* 1/S of a loss that was multiplied by S */
 	bool nesterov, bf16, bf16_g;
 };
 

@@ -94,6 +94,9 @@ USAGE, CASE = 2, 1
     (CASE, {"eval-text": "/dev/null", "eval-every": 1}, "/dev/null"),
     (CASE, {"eval-every": 1, "seq": 100}, "85 bytes to hold out"),
     (CASE, {"loss-scale": "dynamic:0"}, "2^100"),
+    (CASE, {"gradients": "bf16"}, "--precision bf16 or fp8"),
+    (CASE, {"gradients": "bf16", "precision": "bf16-true"}, "--precision bf16 or fp8"),
+    (CASE, {"gradients": "bf16", "precision": "bf16", "accumulate": 2}, "--accumulate"),
 ])
 def test_refusals(tmp_path, text, status, options, hint):
     done, r = train(tmp_path, text, **options)
@@ -244,7 +247,9 @@ def test_accumulation_is_the_same_batch(tmp_path, text):
     assert parts["flops_model_per_item"] == pytest.approx(whole["flops_model_per_item"])
 
 
-def test_own_memory_of_a_device_keeps_all_that_fits(tmp_path, text):
+@pytest.fixture(name="on_own_memory")
+def training_on_own_memory(tmp_path, text):
+    """(plan, last loss) of a training on a device with memory of its own."""
     (tmp_path / "backends").mkdir()
     (tmp_path / "backends/later.so").symlink_to(pathlib.Path(os.environ["JM_BUILD"]) / "tests/fake/later.so")
 
@@ -257,7 +262,11 @@ def test_own_memory_of_a_device_keeps_all_that_fits(tmp_path, text):
         assert done.returncode == 0, done.stderr
         r = json.loads(file.read_text())
         return r["plan"], r["loss_last"]
+    return plan
 
+
+def test_own_memory_of_a_device_keeps_all_that_fits(on_own_memory):
+    plan = on_own_memory
     (kept, loss), (less, same) = plan(memory=1, **{"keep-all": 1}), plan(memory=1, **{"keep-less": 1})
     assert kept["keep_all"] and not less["keep_all"] and less["peak_bytes"] < kept["peak_bytes"]
     assert plan(memory=1)[0]["peak_bytes"] == kept["peak_bytes"]
@@ -480,6 +489,25 @@ def test_images(tmp_path, images):
     r = json.loads(file.read_text())
     assert r["unit"] == "image" and r["items"] == 16 and images in r["detail"].replace("made ", "")
     assert r["verified"] is (True if images == "once" else None)
+
+
+@pytest.mark.parametrize("options, wide", [({}, "f32"), ({"precision": "bf16"}, "bf16"),
+                                           ({"precision": "bf16", "gradients": "f32"}, "f32"),
+                                           ({"precision": "bf16", "accumulate": 2}, "f32")])
+def test_gradients_that_wait_in_16_bits(on_own_memory, options, wide):
+    """Where a device has its own memory, in bf16, and nothing is summed over micro-steps."""
+    plan, loss = on_own_memory(**options)
+    assert plan["gradients"] == wide
+    if "precision" in options:
+        assert loss == pytest.approx(on_own_memory(**{**options, "gradients": "f32"})[1], abs=2e-3)
+
+
+def test_gradients_in_16_bits_take_less_memory(tmp_path, text):
+    how = {"precision": "bf16", "layers": 2, "hidden": 64, "steps": 3, "keep-all": 1}
+    whole, half = (train(tmp_path, text, gradients=word, **how)[1] for word in ("f32", "bf16"))
+    assert (whole["plan"]["gradients"], half["plan"]["gradients"]) == ("f32", "bf16")
+    assert half["loss_last"] == pytest.approx(whole["loss_last"], abs=2e-3)
+    assert half["plan"]["peak_bytes"] < whole["plan"]["peak_bytes"]
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd"])
