@@ -82,10 +82,10 @@ struct jm_ctx;
 /* Reads JM_ROOT (ignored when privileges are raised) and takes the real clock. */
 JM_API int jm_ctx_new(struct jm_ctx **ret, struct jm_err *err);
 JM_API void jm_ctx_free(struct jm_ctx *ctx); /* takes NULL */
-/* The same in memory of the caller's, aligned as malloc does, of so many bytes; there is nothing to free. */
+/* The same in memory of the caller: jm_ctx_bytes() bytes, aligned as by malloc. There is nothing to free. */
 JM_API size_t jm_ctx_bytes(void);
 JM_API int jm_ctx_init(struct jm_ctx *ctx, struct jm_err *err);
-/* Where lines of its log go, from any thread; NULL = nowhere, which is how it begins. */
+/* `log` gets each line of the log, from any thread; NULL, the initial value, discards them. */
 JM_API void jm_ctx_set_log(struct jm_ctx *ctx,
 	void (*log)(void *arg, enum jm_level level, const char *line), void *arg);
 /* Monotonic time of the context's clock, ns. */
@@ -93,7 +93,7 @@ JM_API int64_t jm_ctx_now(const struct jm_ctx *ctx);
 JM_API void jm_log(const struct jm_ctx *ctx, enum jm_level level, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* ---- measuring stretches of a program of one's own -------------------------------------------------- */
+/* ---- measuring phases of one's own program ------------------------------------------------------------ */
 
 /*
  *	jm_ctx_new(&ctx, &err);
@@ -118,7 +118,7 @@ JM_API int jm_measurement_begin(struct jm_measurement *m, const char *name, stru
 JM_API void jm_measurement_end(struct jm_measurement *m, int phase);
 /* Items done in the phase: images, tokens. */
 JM_API void jm_measurement_credit(struct jm_measurement *m, int phase, double items);
-/* Waits at most one refresh of the sensors for the last edge. */
+/* Waits at most one refresh of the sensors, for a reading after the end of the last phase. */
 JM_API int jm_measurement_stop(struct jm_measurement *m, struct jm_err *err);
 /* After stop. Meters, total and quality of the phase, and all phases, as in docs/record.schema.json.
  * The text is the caller's to free(). */
@@ -127,14 +127,14 @@ JM_API int jm_measurement_json(
 JM_API void jm_measurement_free(struct jm_measurement *m); /* takes NULL */
 
 /*
- * For a program that runs under `joulemark measure` or `joulemark run`: from now on it is in the stretch
- * `name`; `items` (NAN = not told) were done in the stretch before. JM_ENOENT when it runs outside.
+ * For a program that runs under `joulemark measure` or `joulemark run`: the phase `name` begins now; `items`
+ * (NAN = unknown) were done since the previous mark. JM_ENOENT when the program runs outside of both.
  */
 JM_API int jm_mark(const char *name, double items, struct jm_err *err);
 
 /*
- * The same for many marks: the way to that joulemark is opened once. Marks may be sent from any thread, and
- * from a child of fork. JM_EGONE: the program has closed the descriptor; free the marker and open another.
+ * The same for many marks: the connection to that joulemark is opened once. Marks may be sent from any thread,
+ * and from a child of fork. JM_EGONE: the program has closed the descriptor; free the marker and open another.
  */
 struct jm_marker;
 JM_API int jm_marker_new(struct jm_marker **ret, struct jm_err *err);
