@@ -37,9 +37,9 @@ bool jm_mark_new(char out[JM_MARK_SIZE])
 
 void jm_mark_text(const char *mark, char *out, size_t size)
 {
-	const char *own = secure_getenv(JM_MARK_VARIABLE);
+	const char *own = secure_getenv(JM_CASE_VARIABLE);
 
-	snprintf(out, size, JM_MARK_VARIABLE "=%s%s%s", own ? own : "", own && *own ? ":" : "",
+	snprintf(out, size, JM_CASE_VARIABLE "=%s%s%s", own ? own : "", own && *own ? ":" : "",
 		mark);
 }
 
@@ -56,7 +56,7 @@ static bool has_mark(const char *marks, const char *mark)
 
 bool jm_mark_is_ours(const char *mark)
 {
-	const char *own = secure_getenv(JM_MARK_VARIABLE);
+	const char *own = secure_getenv(JM_CASE_VARIABLE);
 
 	return own && has_mark(own, mark);
 }
@@ -90,7 +90,7 @@ static char *read_environment(pid_t pid, size_t *ret_n)
 
 static bool carries(pid_t pid, const char *mark)
 {
-	static const char name[] = JM_MARK_VARIABLE "=";
+	static const char name[] = JM_CASE_VARIABLE "=";
 	bool found = false;
 	size_t n;
 	char *text = read_environment(pid, &n);

@@ -10,7 +10,7 @@
 
 #include "base/process.h"
 
-#define JM_MARK_VARIABLE "JM_CASE"
+#define JM_CASE_VARIABLE "JM_CASE"
 #define JM_MARK_SIZE	 33 /* 128 random bits in hex, and a 0 */
 
 struct jm_marked {
