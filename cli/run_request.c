@@ -260,10 +260,12 @@ static int add_environment(struct jm_cli *cli, json_t *what)
 		const char *equals = strchr(env->texts[i], '=');
 		char *name = NULL;
 
-		if (!equals || equals == env->texts[i])
-			return jm_err_set(&cli->err, JM_EUSAGE,
+		if (!equals || equals == env->texts[i]) {
+			rc = jm_err_set(&cli->err, JM_EUSAGE,
 				"--env '%s' is not a variable; write it as NAME=VALUE.",
 				env->texts[i]);
+			break;
+		}
 		name = strndup(env->texts[i], (size_t)(equals - env->texts[i]));
 		if (!name || json_object_set_new(variables, name, json_string(equals + 1)))
 			rc = jm_err_set(&cli->err, JM_EUSAGE,
@@ -342,10 +344,33 @@ static int check_own(struct jm_cli *cli, const char *option)
 		option, option);
 }
 
+/* How items are found in what the command prints. */
+static int add_throughput(struct jm_cli *cli, json_t *what)
+{
+	const char *regex = text_of(cli, "items-regex"), *json = text_of(cli, "items-json");
+	json_t *throughput = json_object();
+	int rc = 0;
+
+	if (regex && json)
+		rc = jm_err_set(&cli->err, JM_EUSAGE,
+			"--items-regex and --items-json exclude each other; give one of them.");
+	else if (regex || json)
+		rc = check_scan(cli, regex, json);
+	if (regex)
+		json_object_set_new(throughput, "regex", json_string(regex));
+	if (json)
+		json_object_set_new(throughput, "json", json_string(json));
+	if (text_of(cli, "unit"))
+		json_object_set_new(throughput, "unit", json_string(text_of(cli, "unit")));
+	if (json_object_size(throughput))
+		json_object_set(what, "throughput", throughput);
+	json_decref(throughput);
+	return rc;
+}
+
 static int add_command(struct jm_cli *cli, json_t *what)
 {
-	json_t *command = json_array(), *throughput = json_object();
-	const char *regex = text_of(cli, "items-regex"), *json = text_of(cli, "items-json");
+	json_t *command = json_array();
 	int rc = check_extra(cli, "a command");
 
 	if (!rc)
@@ -362,24 +387,10 @@ static int add_command(struct jm_cli *cli, json_t *what)
 				"The argument '%s' of the command is not UTF-8 text and cannot be "
 				"stored.",
 				*word);
-	if (!rc && regex && json)
-		rc = jm_err_set(&cli->err, JM_EUSAGE,
-			"--items-regex and --items-json exclude each other; give one of them.");
-	if (!rc && (regex || json))
-		rc = check_scan(cli, regex, json);
 	json_object_set_new(what, "command", command);
 	if (!rc)
-		rc = add_environment(cli, what);
-	if (regex)
-		json_object_set_new(throughput, "regex", json_string(regex));
-	if (json)
-		json_object_set_new(throughput, "json", json_string(json));
-	if (text_of(cli, "unit"))
-		json_object_set_new(throughput, "unit", json_string(text_of(cli, "unit")));
-	if (json_object_size(throughput))
-		json_object_set(what, "throughput", throughput);
-	json_decref(throughput);
-	return rc;
+		rc = add_throughput(cli, what);
+	return rc ? rc : add_environment(cli, what);
 }
 
 /* The first epoch is the warm-up, the others are the measured phase. */
@@ -481,20 +492,16 @@ static int add_controls(struct jm_cli *cli, json_t *how)
 
 static json_t *make_how(struct jm_cli *cli)
 {
+	static const char *const times[] = {"interval", "timeout", "selftest", "steady"};
 	json_t *how = json_object();
+	char key[16];
 
-	if (given(cli, "interval"))
-		json_object_set_new(
-			how, "interval_s", json_real(jm_values_number(&cli->values, "interval")));
-	if (given(cli, "timeout"))
-		json_object_set_new(
-			how, "timeout_s", json_real(jm_values_number(&cli->values, "timeout")));
-	if (given(cli, "selftest"))
-		json_object_set_new(
-			how, "selftest_s", json_real(jm_values_number(&cli->values, "selftest")));
-	if (given(cli, "steady"))
-		json_object_set_new(
-			how, "steady_s", json_real(jm_values_number(&cli->values, "steady")));
+	for (size_t i = 0; i < sizeof(times) / sizeof(*times); i++) {
+		snprintf(key, sizeof(key), "%s_s", times[i]);
+		if (given(cli, times[i]))
+			json_object_set_new(
+				how, key, json_real(jm_values_number(&cli->values, times[i])));
+	}
 	json_object_set_new(
 		how, "real_time", json_boolean(jm_values_number(&cli->values, "real-time") > 0));
 	return how;
