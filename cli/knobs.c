@@ -351,9 +351,10 @@ const struct jm_command jm_command_get = {
 	.name = "get",
 	.summary = "show knobs: the value that is set and the value that is enforced",
 	.usage = "[--control NAME] [--json] [KNOB[@ID]...]",
-	.description = "'accepted' is the value that the device accepted at the last request, "
-		       "'enforced' the one that the "
-		       "device applies; they differ where another limit is lower.",
+	.description = "Prints each knob of each device with its value, range and default, and the "
+		       "id that KNOB@ID takes. 'accepted' is the value that the device accepted at "
+		       "the last request, 'enforced' the one that it applies; they differ where "
+		       "another limit is lower.",
 	.example = "joulemark get gpu.power",
 	.options = control_options,
 	.max_args = -1,

@@ -18,9 +18,10 @@ const struct jm_option jm_run_options[] = {
 		.type = JM_TEXT,
 		.fallback = "f32",
 		.argument = "PRECISION,...",
-		.help = "precision of the arithmetic: f32, bf16 (with f32 parameters), bf16-true "
-			"(also matrices and their moments, with stochastic rounding), fp8 and "
-			"fp8-true (as these two, with the products inside blocks in 8 bits)"},
+		.help = "precision of the arithmetic: f32, tf32, f64, bf16 and fp16 (both with f32 "
+			"parameters), bf16-true (also matrices and their moments, with stochastic "
+			"rounding), fp8 and fp8-true (as bf16 and bf16-true, with the products "
+			"inside blocks in 8 bits); 'joulemark doctor' lists those of each device"},
 	{.name = "set",
 		.type = JM_TEXT,
 		.argument = "KNOB=VALUES",
