@@ -255,17 +255,27 @@ static void print_environment(FILE *out)
 		const char *name, *meaning;
 	} rows[] = {
 		{"COLUMNS", "width of the text where it is not printed on a terminal"},
+		{"JM_AMDSMI_LIB", "the AMD SMI library to open"},
 		{"JM_BACKENDS", "folder of the backends' plug-ins"},
 		{"JM_CUBLASLT_LIB", "the cuBLASLt library to open"},
 		{"JM_CUDA_FAST", "when set: allow algorithms on a GPU whose results may differ in "
 				 "their last bits from run to run"},
+		{"JM_CUDA_LOGITS", "largest number of bytes of a GPU's memory for logits"},
 		{"JM_CUDNN_LIB", "the cuDNN library to open"},
+		{"JM_CURL_LIB", "the curl library to open"},
+		{"JM_DEBUG", "when set: also print messages for the search of faults"},
 		{"JM_GUARD",
 			"absolute path of the program joulemark that the library starts to change "
 			"settings; without it the program that was installed with the library"},
+		{"JM_HDF5_LIB", "the HDF5 library to open"},
+		{"JM_MICROHTTPD_LIB", "the libmicrohttpd library to open"},
+		{"JM_MODBUS_LIB", "the libmodbus library to open"},
+		{"JM_NCCL_LIB", "the NCCL library to open"},
 		{"JM_NVML_LIB", "the NVML library to open"},
 		{"JM_PLANS", "folder of the algorithms that were chosen by timing on a GPU"},
+		{"JM_ROCMSMI_LIB", "the ROCm SMI library to open"},
 		{"JM_ROOT", "prefix of /sys, /proc and /dev"},
+		{"JM_SNMP_LIB", "the net-snmp library to open"},
 		{"JM_STATE", "folder of the journal of settings"},
 		{"NO_COLOR", "when set and not empty: no colours"},
 	};
@@ -304,10 +314,11 @@ int jm_help_man(const struct jm_command *const *commands, FILE *out)
 		print_roff(jm_models[i]->summary, out);
 		man_options(jm_models[i]->options, out);
 	}
-	fprintf(out, ".SH \"EXIT STATUS\"\nThat of the measured command, or 128 + signal when a "
-		     "signal killed "
-		     "it; 127 when it was not found; 125 when joulemark itself failed; 2 for wrong "
-		     "usage.\n");
+	fprintf(out,
+		".SH \"EXIT STATUS\"\nOf 'measure', 'jpwr', and 'set' with a command: that of the "
+		"command, or 128 + signal when a signal killed it; 127 when it was not found. "
+		"Of other commands: 0 for success, and what their descriptions say. Of all: 125 "
+		"when joulemark itself failed, 2 for wrong usage.\n");
 	print_environment(out);
 	return 0;
 }

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from jm import FAILURE, USAGE, jm, sentence
+from jm import FAILURE, SOURCE, USAGE, jm, sentence
 
 
 def commands():
@@ -98,6 +98,14 @@ def test_man_page_has_everything():
     assert "--response" in page and "WORKLOADS" in page
     models = page.split(".SH MODELS")[1]
     assert "--kv-heads" in models.split(".SS llama")[1] and "--kv-heads" not in models.split(".SS llama")[0]
+
+
+def test_man_page_has_every_variable_that_the_program_reads():
+    code = "".join(file.read_text() for room in ("lib", "cli", "engine", "backends", "comm", "vendor", "sources", "controls", "report")
+                   for file in (SOURCE / room).rglob("*.c"))
+    read = set(re.findall(r'(?:getenv\(|\.variable = )"(JM_[A-Z_]+)"', code))
+    environment = jm("help", "--man").stdout.split(".SH ENVIRONMENT")[1]
+    assert len(read) > 10 and read == set(re.findall(r"^\.B (JM_[A-Z_]+)$", environment, re.M))
 
 
 def test_full_disk_is_no_success():
