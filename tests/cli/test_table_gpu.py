@@ -65,14 +65,17 @@ def test_errors_beside_the_figures(tmp_path):
     assert first[2:] == ["0.003 : 0.002 = 1.50", "0.002 : 0.002 = 1.00", "0.001 : 0.004 = 0.25"]
 
 
-def test_verdict_names_each_row_with_an_aim():
+def test_verdict_counts_each_row_with_an_aim_and_names_those_that_miss_it():
     row = {"workload": "net", "precision": "bf16", "gpu": "H100", "aim": 1.1, "parameters": 10**9,
            "joulemark": [{"rate": 1099, "watts": 500, "peak_bytes": 24 * 10**9}], "batch": "8",
            "pytorch": {"rate": 1000, "watts": 500, "reserved_bytes": 26 * 10**9}}
     text = table_gpu.verdict([row, row | {"gpu": "H200", "aim": 1.09}, row | {"pytorch": None}])
-    assert "**speed**: met by net bf16 on the H200 (1.10 of 1.09); missed by net bf16 (1.099 of 1.10)." in text
-    assert "(1.08)**: met by net bf16 (1.10), net bf16 on the H200 (1.10); missed by none." in text
-    assert "reserve)**: met by net bf16 (0.80), net bf16 on the H200 (0.80); missed by none." in text
+    assert "**speed**: met by 1 of 2 rows; missed by net bf16 (1.099 of 1.10)." in text
+    assert "(1.08)**: met by 2 of 2 rows; missed by none." in text
+    assert "reserve)**: met by 2 of 2 rows; missed by none." in text
+    text = table_gpu.verdict([row, row | {"gpu": "H200", "aim": 1.2, "pytorch": row["pytorch"] | {"reserved_bytes": 25 * 10**9}}])
+    assert "met by 0 of 2 rows; missed by net bf16 (1.099 of 1.10), net bf16 on the H200 (1.10 of 1.20)." in text
+    assert "reserve)**: met by 1 of 2 rows; missed by net bf16 on the H200 (0.89)." in text
 
 
 def test_verdict_judges_both_modes_by_unrounded_figures():
@@ -81,9 +84,8 @@ def test_verdict_judges_both_modes_by_unrounded_figures():
            "joulemark": [{"rate": 1099.4, "watts": 509.1}], "fast": [{"rate": 1100.4, "watts": 509.5}],
            "pytorch": {"rate": 1000, "watts": 500}}
     text = table_gpu.verdict([row, row | {"workload": "other", "joulemark": []}])
-    assert ("**speed**: met by net fp16 `--fast` (1.10 of 1.10), other fp16 `--fast` (1.10 of 1.10); "
-            "missed by net fp16 (1.099 of 1.10).") in text
-    assert ("(1.08)**: met by none; missed by net fp16 (1.0797), net fp16 `--fast` (1.0799), other fp16 `--fast` (1.0799)."
+    assert "**speed**: met by 2 of 3 rows; missed by net fp16 (1.099 of 1.10)." in text
+    assert ("(1.08)**: met by 0 of 3 rows; missed by net fp16 (1.0797), net fp16 `--fast` (1.0799), other fp16 `--fast` (1.0799)."
             ) in text
 
 
@@ -113,7 +115,7 @@ def test_energy_that_is_not_known_is_no_figure(tmp_path):
     text = table_gpu.section(file)
     (cells,) = lines_of(text, "net, 8")
     assert cells[4:] == ["1,200 token/s", "1,000", "**1.20**", "1.10", "- / -", "- / -", "-"]
-    assert "**speed**: met by net bf16 (1.20 of 1.10)" in text and "(1.08)**: met by none; missed by none." in text
+    assert "**speed**: met by 1 of 1 rows; missed by none." in text and "(1.08)**: met by 0 of 0 rows; missed by none." in text
 
 
 def test_page_is_of_the_stored_figures():
