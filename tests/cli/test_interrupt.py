@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from fake_gpus import wait_for
 from jm import BIN, jm
 from runs import COMMAND, records
 
@@ -27,11 +28,11 @@ def test_interrupt(tmp_path):
 
 
 def test_interrupt_while_a_case_is_being_stopped(tmp_path):
-    store = tmp_path / "s.db"
-    child = subprocess.Popen([BIN, *COMMAND, "--repeat", "3", "--timeout", "300ms", "--store", str(store),
-                              "--", "sh", "-c", "trap '' TERM INT; sleep 30; sleep 30"],
+    store, asked = tmp_path / "s.db", tmp_path / "asked"
+    child = subprocess.Popen([BIN, *COMMAND, "--repeat", "3", "--timeout", "300ms", "--store", str(store), "--", "sh", "-c",
+                              f"trap 'touch {asked}' TERM; trap '' INT; while :; do sleep 0.05; done"],
                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    time.sleep(1.5)  # stopped for its time, but it does not listen
+    assert wait_for(asked.exists, 20)  # stopped for its time, but it does not listen
     os.kill(child.pid, signal.SIGINT)
     assert child.wait(timeout=4) == 130
     assert not records(store)
@@ -126,7 +127,8 @@ def test_sigterm_ends_work_at_once(tmp_path):
     store = tmp_path / "s.db"
     child = subprocess.Popen([BIN, *WORK, "--seconds", "30", "--store", str(store)], stdout=subprocess.DEVNULL,
                              stderr=subprocess.DEVNULL)
-    time.sleep(0.8)
+    assert wait_for(store.exists, 20)  # signals have been handled since before
+    time.sleep(0.5)
     os.kill(child.pid, signal.SIGTERM)
     assert child.wait(timeout=10) == 143 and not records(store)
 
@@ -135,6 +137,7 @@ def test_interrupt_before_the_measured_phase_leaves_no_record(tmp_path):
     store = tmp_path / "s.db"
     child = subprocess.Popen([BIN, "run", "null", "--source", "null", "--step-time", "20ms", "--warmup", "30s", "--steps",
                               "1", "--store", str(store)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    time.sleep(0.8)
+    assert wait_for(store.exists, 20)  # signals have been handled since before
+    time.sleep(0.5)
     os.kill(child.pid, signal.SIGINT)
     assert child.wait(timeout=10) == 130 and not records(store)
