@@ -191,7 +191,7 @@
 		const thin = (t) =>
 			t.readings > t.meters.reduce((n, m) => n + m.n, 0)
 				? " Drawn are the lowest and the highest reading of each short stretch of time, of " +
-					JM.plain(t.readings) +
+					JM.apart(String(t.readings)) +
 					" readings."
 				: "";
 		const chart = panel("Power over time", note + thin(shown), (c) => option(c, shown), {

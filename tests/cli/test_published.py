@@ -203,7 +203,9 @@ def test_the_page_has_own_figures_as_ratios(tmp_path):
 def test_metrics_without_a_best_setting_share_a_card(tmp_path):
     page = tmp_path / "page.html"
     assert jm("report", "--html", page, SOURCE / "tests/data/h100/resnet50.db").returncode == 0
-    cards = re.findall(r'class="card none".*?</div></div>', browse(page, "--dump-dom", "--window-size=1280,900"))
+    dom = browse(page, "--dump-dom", "--window-size=1280,900")
+    cards = re.findall(r'class="card none".*?</div></div>', dom)
     assert len(cards) == 2, cards
     assert "highest throughput, least energy per image" in cards[0] and "--repeat 3" in cards[0]
     assert "EDS k=2" in cards[1] and "no reference" in cards[1]
+    assert "of 875 readings." in dom
