@@ -12,16 +12,18 @@
 #define OWNER 160
 #define LINE  (OWNER + CUDA_PLAN_KEY + CUDA_PLAN_VALUE + 8)
 
-/* "NVIDIA_H100_80GB_HBM3/132/13000/130100": model, multiprocessors, versions of driver and
- * cuBLASLt. */
+/*
+ * "NVIDIA_H100_80GB_HBM3/132/13000/130100/0.1.0": model, multiprocessors, versions of driver,
+ * cuBLASLt and joulemark, whose own kernels are among those that are timed.
+ */
 static void write_owner(struct cuda_dev *dev, char *ret, size_t size)
 {
 	int driver = 0;
 
 	cuda_lt_open(dev, NULL); /* version 0 = cuBLASLt is absent */
 	cudaDriverGetVersion(&driver);
-	snprintf(ret, size, "%.100s/%d/%d/%zu", dev->prop.name, dev->prop.multiProcessorCount,
-		driver, dev->lt.version);
+	snprintf(ret, size, "%.100s/%d/%d/%zu/" JM_VERSION, dev->prop.name,
+		dev->prop.multiProcessorCount, driver, dev->lt.version);
 	for (char *c = ret; *c; c++)
 		if (isspace((unsigned char)*c))
 			*c = '_';

@@ -91,6 +91,30 @@ static void is_not_found_by_another_gpu(void **unused)
 	done(dev);
 }
 
+/* The line of another version: its owner ends with another number. */
+static void is_not_found_by_another_version(void **unused)
+{
+	char path[4096], owner[256], key[64], value[64];
+	struct cuda_dev *dev;
+	FILE *f;
+
+	(void)unused;
+	keep_one("NVIDIA H100", "gemm/64", "0.5,abc");
+	path_of(path, sizeof path);
+	f = fopen(path, "r");
+	assert_non_null(f);
+	assert_int_equal(fscanf(f, "%255s %63s %63s", owner, key, value), 3);
+	fclose(f);
+	assert_string_equal(strrchr(owner, '/') + 1, jm_version());
+	f = fopen(path, "w");
+	assert_non_null(f);
+	fprintf(f, "%.*s/0.0.1 %s %s\n", (int)(strrchr(owner, '/') - owner), owner, key, value);
+	fclose(f);
+	dev = device("NVIDIA H100");
+	assert_null(cuda_plan_find(dev, key));
+	done(dev);
+}
+
 static void later_choice_wins(void **unused)
 {
 	struct cuda_dev *dev;
@@ -170,6 +194,7 @@ int main(void)
 		cmocka_unit_test_setup(is_found_again_by_another_process, fresh),
 		cmocka_unit_test_setup(is_found_while_both_run, fresh),
 		cmocka_unit_test_setup(is_not_found_by_another_gpu, fresh),
+		cmocka_unit_test_setup(is_not_found_by_another_version, fresh),
 		cmocka_unit_test_setup(later_choice_wins, fresh),
 		cmocka_unit_test_setup(broken_lines_are_passed_over, fresh),
 		cmocka_unit_test_setup(works_where_nothing_can_be_written, fresh),
