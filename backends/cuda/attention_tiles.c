@@ -35,8 +35,8 @@ size_t cuda_tiles_scratch(const struct dnn_attention_shape *s)
 }
 
 /* The tensor [batch,seq,columns] in 16 bits at `data`. */
-static bool describe(
-	const struct dnn_attention_shape *s, void *data, int64_t columns, struct cuda_boxes *ret)
+static bool describe(encode_call encode, const struct dnn_attention_shape *s, void *data,
+	int64_t columns, struct cuda_boxes *ret)
 {
 	const cuuint64_t width = (cuuint64_t)columns, seq = (cuuint64_t)s->seq;
 	const cuuint64_t dim[3] = {width, seq, (cuuint64_t)s->batch};
@@ -45,7 +45,7 @@ static bool describe(
 	CUtensorMap map;
 
 	_Static_assert(sizeof map == sizeof *ret, "a description has 128 bytes");
-	if (find_encode()(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, data, dim, stride, box, step,
+	if (encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, data, dim, stride, box, step,
 		    CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
 		    CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE))
 		return false;
@@ -56,8 +56,11 @@ static bool describe(
 int cuda_tiles_describe(const struct dnn_attention_shape *s, void *qkv, void *dy,
 	struct cuda_attention_tiles *ret, struct jm_err *err)
 {
-	if (!describe(s, qkv, (s->heads + 2 * s->groups) * s->depth, &ret->qkv_boxes) ||
-		!describe(s, dy, s->heads * s->depth, &ret->dy_boxes))
+	const encode_call encode = find_encode();
+
+	if (!encode ||
+		!describe(encode, s, qkv, (s->heads + 2 * s->groups) * s->depth, &ret->qkv_boxes) ||
+		!describe(encode, s, dy, s->heads * s->depth, &ret->dy_boxes))
 		return jm_err_set(err, JM_ENOSUP,
 			"The driver does not describe the operands of attention-grad for copies by "
 			"boxes.");
