@@ -312,7 +312,8 @@ bool jm_device_remake(const struct jm_device *d, enum jm_dtype type, enum jm_mat
 	double share, struct jm_remake *ret)
 {
 	*ret = (struct jm_remake){jm_device_peak(d, type, math), d->props.peak_flops[JM_F8E4M3],
-		d->props.peak_bytes, share, !d->props.host_memory, !d->props.host_memory};
+		d->props.peak_bytes, share, !d->props.host_memory, !d->props.host_memory,
+		!d->props.host_memory};
 	return ret->flops > 0 && ret->bytes > 0;
 }
 

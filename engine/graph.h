@@ -223,6 +223,10 @@ int64_t jm_cell_parameters(const struct jm_cell *c);   /* the same for one tenso
 /* gradient.c: appends the backward nodes of `loss`, which must come from softmax-xent or mse. */
 int jm_graph_gradients(struct jm_graph *g, struct jm_tensor *loss, struct jm_err *err);
 
+/* group.c: the op of the gradient of an activation, for activations that a backend may recompute in
+ * the kernel of their gradient; JM_OP_COUNT = not one of them */
+enum jm_op jm_group_gradient(enum jm_op activation);
+
 /* A device's peaks per second (flops_f8: products in 8 bits), and the share of a step's time,
  * computed from them, that may be spent on recomputation; share 0: no limit. positions: max pooling
  * saves positions (backend.h, saved), so nothing is recomputed for its gradient. copies: the update
@@ -230,6 +234,9 @@ int jm_graph_gradients(struct jm_graph *g, struct jm_tensor *loss, struct jm_err
 struct jm_remake {
 	double flops, flops_f8, bytes, share;
 	bool positions, copies;
+	/* an activation is recomputed by the kernel of its gradient (group.c), which reads its operand
+	 * anyway: this costs the writing of the result, and does not count in the share */
+	bool beside;
 };
 /*
  * rematerialize.c: recomputes norms, activations and compute copies for gradients instead of

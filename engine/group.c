@@ -4,42 +4,56 @@
 
 #include <stddef.h>
 
+#include "op.h"
+
 #define COVER_MAX 4
 
-/* Covers: sequences of ops, each of which reads a result of an earlier one; a recomputed swiglu shares the operand of
- * its gradient. Larger covers come first. */
-static const struct {
+/* What is true of a cover: */
+enum {
+	/* the other nodes begin when the first has ended, so that it may replace its operand */
+	FIRST_ENDS = 1,
+	/* the gradient of an activation, and that activation, recomputed from the same operand: both
+	 * work elementwise, so that its result may replace the gradient of it */
+	SHARED = 2,
+};
+
+/* Covers: sequences of ops, each of which reads a result of an earlier one or (SHARED) an operand of
+ * the one before. Larger covers come first. */
+static const struct cover {
 	int n;
 	enum jm_op op[COVER_MAX];
+	unsigned flags;
 } covers[] = {
-	{4, {JM_OP_LINEAR, JM_OP_SOFTMAX_XENT, JM_OP_LINEAR_WGRAD, JM_OP_LINEAR_DGRAD}},
-	{4, {JM_OP_CONV, JM_OP_BN_STATS, JM_OP_BN_FINALIZE, JM_OP_BN_APPLY}},
-	{3, {JM_OP_BN_STATS, JM_OP_BN_FINALIZE, JM_OP_BN_APPLY}},
-	{3, {JM_OP_CONV, JM_OP_BN_STATS, JM_OP_BN_FINALIZE}},
-	{3, {JM_OP_LAYERNORM_GRAD, JM_OP_CAST, JM_OP_LINEAR_WGRAD}},
-	{3, {JM_OP_RMSNORM_GRAD, JM_OP_CAST, JM_OP_LINEAR_WGRAD}},
-	{2, {JM_OP_ROPE_GRAD, JM_OP_LINEAR_WGRAD}},
-	{2, {JM_OP_LINEAR, JM_OP_GELU}},
-	{2, {JM_OP_LINEAR, JM_OP_GELU_ERF}},
-	{2, {JM_OP_LINEAR, JM_OP_SILU}},
-	{2, {JM_OP_LINEAR, JM_OP_SWIGLU}},
-	{2, {JM_OP_LINEAR_DGRAD, JM_OP_GELU_GRAD}},
-	{2, {JM_OP_LINEAR_DGRAD, JM_OP_GELU_ERF_GRAD}},
-	{2, {JM_OP_CONV_DGRAD, JM_OP_BN_GRAD}},
-	{2, {JM_OP_CONV, JM_OP_RELU}},
-	{2, {JM_OP_BN_STATS, JM_OP_BN_FINALIZE}},
-	{2, {JM_OP_BN_APPLY, JM_OP_BN_APPLY}},
-	{2, {JM_OP_BN_GRAD, JM_OP_BN_GRAD}},
-	{2, {JM_OP_MAXPOOL_GRAD, JM_OP_BN_GRAD}},
-	{2, {JM_OP_BN_APPLY, JM_OP_CONV}},
-	{2, {JM_OP_ADD, JM_OP_LAYERNORM}},
-	{2, {JM_OP_ADD, JM_OP_RMSNORM}},
-	{2, {JM_OP_NORM, JM_OP_ADAMW}},
-	{2, {JM_OP_NORM, JM_OP_ADAM}},
-	{2, {JM_OP_NORM, JM_OP_SGD}},
-	{2, {JM_OP_LAYERNORM_GRAD, JM_OP_CAST}},
-	{2, {JM_OP_RMSNORM_GRAD, JM_OP_CAST}},
-	{2, {JM_OP_SWIGLU_GRAD, JM_OP_SWIGLU}},
+	{4, {JM_OP_LINEAR, JM_OP_SOFTMAX_XENT, JM_OP_LINEAR_WGRAD, JM_OP_LINEAR_DGRAD}, 0},
+	{4, {JM_OP_CONV, JM_OP_BN_STATS, JM_OP_BN_FINALIZE, JM_OP_BN_APPLY}, 0},
+	{3, {JM_OP_BN_STATS, JM_OP_BN_FINALIZE, JM_OP_BN_APPLY}, 0},
+	{3, {JM_OP_CONV, JM_OP_BN_STATS, JM_OP_BN_FINALIZE}, 0},
+	{3, {JM_OP_LAYERNORM_GRAD, JM_OP_CAST, JM_OP_LINEAR_WGRAD}, 0},
+	{3, {JM_OP_RMSNORM_GRAD, JM_OP_CAST, JM_OP_LINEAR_WGRAD}, 0},
+	{2, {JM_OP_ROPE_GRAD, JM_OP_LINEAR_WGRAD}, FIRST_ENDS},
+	{2, {JM_OP_LINEAR, JM_OP_GELU}, 0},
+	{2, {JM_OP_LINEAR, JM_OP_GELU_ERF}, 0},
+	{2, {JM_OP_LINEAR, JM_OP_SILU}, 0},
+	{2, {JM_OP_LINEAR, JM_OP_SWIGLU}, 0},
+	{2, {JM_OP_LINEAR_DGRAD, JM_OP_GELU_GRAD}, 0},
+	{2, {JM_OP_LINEAR_DGRAD, JM_OP_GELU_ERF_GRAD}, 0},
+	{2, {JM_OP_CONV_DGRAD, JM_OP_BN_GRAD}, 0},
+	{2, {JM_OP_CONV, JM_OP_RELU}, 0},
+	{2, {JM_OP_BN_STATS, JM_OP_BN_FINALIZE}, 0},
+	{2, {JM_OP_BN_APPLY, JM_OP_BN_APPLY}, 0},
+	{2, {JM_OP_BN_GRAD, JM_OP_BN_GRAD}, 0},
+	{2, {JM_OP_MAXPOOL_GRAD, JM_OP_BN_GRAD}, 0},
+	{2, {JM_OP_BN_APPLY, JM_OP_CONV}, 0},
+	{2, {JM_OP_ADD, JM_OP_LAYERNORM}, 0},
+	{2, {JM_OP_ADD, JM_OP_RMSNORM}, 0},
+	{2, {JM_OP_NORM, JM_OP_ADAMW}, 0},
+	{2, {JM_OP_NORM, JM_OP_ADAM}, 0},
+	{2, {JM_OP_NORM, JM_OP_SGD}, 0},
+	{2, {JM_OP_LAYERNORM_GRAD, JM_OP_CAST}, 0},
+	{2, {JM_OP_RMSNORM_GRAD, JM_OP_CAST}, 0},
+	{2, {JM_OP_GELU_ERF_GRAD, JM_OP_GELU_ERF}, SHARED},
+	{2, {JM_OP_SILU_GRAD, JM_OP_SILU}, SHARED},
+	{2, {JM_OP_SWIGLU_GRAD, JM_OP_SWIGLU}, SHARED},
 };
 
 static bool reads(const struct jm_node *n, const struct jm_tensor *t)
@@ -81,23 +95,14 @@ static void mark_internal(struct jm_graph *g, int i, int n, const int *uses)
 		}
 }
 
-/* True if node k is a swiglu that is recomputed from the operand of its gradient, node k - 1. */
-static bool shares_operand(const struct jm_graph *g, int k)
-{
-	const struct jm_node *n = g->node[k], *grad = g->node[k - 1];
-
-	return n->again && n->op == JM_OP_SWIGLU && grad->op == JM_OP_SWIGLU_GRAD &&
-	       n->in[0] == grad->in[1];
-}
-
-/* True if node k reads a result of nodes i to k - 1, or shares an operand. */
+/* True if node k reads a result of nodes i to k - 1. */
 static bool follows(const struct jm_graph *g, int i, int k)
 {
 	for (int b = i; b < k; b++)
 		for (int o = 0; o < g->node[b]->n_out; o++)
 			if (g->node[b]->out[o] && reads(g->node[k], g->node[b]->out[o]))
 				return true;
-	return shares_operand(g, k);
+	return false;
 }
 
 /* True if nodes k and k + 1 are gradients of two norms that were added: both run as one, rather than the first of them
@@ -110,14 +115,27 @@ static bool begins_pair(const struct jm_graph *g, int k)
 	       g->node[k + 1]->op == JM_OP_BN_GRAD && reads(g->node[k + 1], n->out[3]);
 }
 
-static bool matches(const struct jm_graph *g, int i, int end, size_t cover)
+static bool shares(const struct jm_node *grad, const struct jm_node *n)
 {
-	int n = covers[cover].n;
+	return n->again && grad->in[1] == n->in[0];
+}
 
-	if (i + n > end || (n > 1 && begins_pair(g, i + n - 1)))
+static bool has_ops(const struct jm_graph *g, int i, const struct cover *c)
+{
+	for (int k = 0; k < c->n; k++)
+		if (i + k >= g->n_nodes || g->node[i + k]->op != c->op[k])
+			return false;
+	return true;
+}
+
+static bool matches(const struct jm_graph *g, int i, int end, const struct cover *c)
+{
+	if (i + c->n > end || (c->n > 1 && begins_pair(g, i + c->n - 1)) || !has_ops(g, i, c))
 		return false;
-	for (int k = 0; k < n; k++)
-		if (g->node[i + k]->op != covers[cover].op[k] || (k && !follows(g, i, i + k)))
+	if (c->flags & SHARED)
+		return shares(g->node[i], g->node[i + 1]);
+	for (int k = 1; k < c->n; k++)
+		if (!follows(g, i, i + k))
 			return false;
 	return true;
 }
@@ -125,7 +143,7 @@ static bool matches(const struct jm_graph *g, int i, int end, size_t cover)
 int jm_group_cover(struct jm_graph *g, int i, int end, const int *uses)
 {
 	for (size_t k = 0; k < sizeof(covers) / sizeof(*covers); k++)
-		if (matches(g, i, end, k)) {
+		if (matches(g, i, end, &covers[k])) {
 			mark_internal(g, i, covers[k].n, uses);
 			return covers[k].n;
 		}
@@ -139,4 +157,60 @@ void jm_group_uncover(struct jm_graph *g, int i, int n)
 			if (g->node[k]->out[j])
 				g->node[k]->out[j]->is_virtual = g->node[k]->out[j]->is_last =
 					false;
+}
+
+/* The cover with these ops; NULL = a single node. */
+static const struct cover *cover_of(const struct jm_group *group)
+{
+	for (size_t k = 0; k < sizeof(covers) / sizeof(*covers); k++) {
+		int same = 0;
+
+		while (same < group->n_nodes && same < covers[k].n &&
+			group->node[same]->op == covers[k].op[same])
+			same++;
+		if (same == group->n_nodes && same == covers[k].n)
+			return &covers[k];
+	}
+	return NULL;
+}
+
+const struct jm_node *jm_group_replaces(const struct jm_group *group, struct jm_tensor **ret_result)
+{
+	const struct cover *c = cover_of(group);
+	const struct jm_node *n = group->node[0];
+	int out = jm_op_row(n->op)->place_out;
+
+	*ret_result = NULL;
+	if (c && c->flags & SHARED)
+		*ret_result = group->node[1]->out[0];
+	else if (out >= 0 && (group->n_nodes == 1 || (c && c->flags & FIRST_ENDS)))
+		*ret_result = n->out[out];
+	return n;
+}
+
+double jm_group_bytes(const struct jm_group *group)
+{
+	const struct cover *c = cover_of(group);
+	double bytes = 0;
+
+	for (int k = 0; k < group->n_nodes; k++)
+		bytes += group->node[k]->bytes;
+	return c && c->flags & SHARED ? bytes - (double)group->node[1]->in[0]->bytes : bytes;
+}
+
+int jm_group_before_wgrad(const struct jm_graph *g, int i)
+{
+	for (size_t k = 0; k < sizeof(covers) / sizeof(*covers); k++)
+		if (covers[k].op[covers[k].n - 1] == JM_OP_LINEAR_WGRAD &&
+			has_ops(g, i, &covers[k]))
+			return covers[k].n - 1;
+	return 0;
+}
+
+enum jm_op jm_group_gradient(enum jm_op activation)
+{
+	for (size_t k = 0; k < sizeof(covers) / sizeof(*covers); k++)
+		if (covers[k].flags & SHARED && covers[k].op[1] == activation)
+			return covers[k].op[0];
+	return JM_OP_COUNT;
 }

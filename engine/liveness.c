@@ -77,33 +77,16 @@ static bool may_replace(
 	       c->first == at && root(p, n->in[0])->last == at && !operand_twice(p, n);
 }
 
-/* True if the other nodes of a group begin when the first one has ended, so that it may replace its operand. */
-static bool first_ends(const struct jm_group *group)
-{
-	return group->n_nodes == 1 || group->node[0]->op == JM_OP_ROPE_GRAD;
-}
-
-/* The result of the group that may use the memory of its first operand; NULL = none. */
-static struct jm_tensor *replacement(const struct jm_group *group)
-{
-	const struct jm_node *n = group->node[0];
-	int out = jm_op_row(n->op)->place_out;
-
-	if (group->n_nodes == 2 && n->op == JM_OP_SWIGLU_GRAD)
-		return group->node[1]->out[0];
-	return first_ends(group) && out >= 0 ? n->out[out] : NULL;
-}
-
 static void place_over(const struct jm_program *p, int at)
 {
-	const struct jm_group *group = &p->unit[at]->group;
-	struct jm_tensor *to = replacement(group);
+	struct jm_tensor *to;
+	const struct jm_node *n = jm_group_replaces(&p->unit[at]->group, &to);
 	struct jm_cell *c, *r;
 
-	if (!to || !may_replace(p, group->node[0], to, at))
+	if (!to || !may_replace(p, n, to, at))
 		return;
 	c = jm_graph_cell(p->graph, to);
-	r = root(p, group->node[0]->in[0]);
+	r = root(p, n->in[0]);
 	c->alias = &r->t;
 	r->last = c->last;
 }

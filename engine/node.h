@@ -418,6 +418,7 @@ struct jm_node {
 	enum jm_math math;
 	unsigned accumulate;	   /* bit i: out[i] += */
 	bool again;		   /* recomputes the result of an earlier node of the step */
+	bool beside; /* again, directly after the gradient of that node: both may be one kernel */
 	const struct jm_node *fwd; /* gradient ops: the forward node, as a hint; else NULL */
 	int id;			   /* number given by the engine */
 	/* FLOPs of the mathematics and of the op's definition; bytes of all operands. */

@@ -243,12 +243,13 @@ static void rmsnorm_grad_cast_wgrad(
 	grad_cast_wgrad(k, t, d, add, false);
 }
 
-/* The gradient, and the op itself again for a later reader, which may replace dy, which a node computes. add: to the
- * gradient. */
-static void swiglu_grad_swiglu(
-	struct kit *k, const struct types *t, const struct shape *d, bool add)
+/* The gradient of an activation, and itself again for a later reader, which may replace dy, which a node computes. add: to
+ * the gradient. */
+static void act_again(
+	struct kit *k, const struct types *t, const struct shape *d, bool add, enum jm_op op)
 {
-	struct jm_tensor *x = kit_normal(k, t->c, 0, 2, 3, DIMS(d->b, d->s, 2 * d->c));
+	int64_t n = op == JM_OP_SWIGLU ? 2 * d->c : d->c;
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 2, 3, DIMS(d->b, d->s, n));
 	struct jm_tensor *a = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->c));
 	struct jm_tensor *b = kit_normal(k, t->c, 0.5, 1, 3, a->dim);
 	struct jm_tensor *dy = kit_out(k, t->c, 3, a->dim, NULL);
@@ -256,8 +257,23 @@ static void swiglu_grad_swiglu(
 	struct jm_tensor *dx = backend_result(k, t->c, add, 3, x->dim);
 
 	jm_graph_node(k->graph, JM_OP_ADD, OPS(a, b), &dy);
-	backend_node(k, JM_OP_SWIGLU_GRAD, OPS(dy, x), &dx, add);
-	backend_node(k, JM_OP_SWIGLU, &x, &y, 0)->again = true;
+	backend_node(k, jm_group_gradient(op), OPS(dy, x), &dx, add);
+	backend_node(k, op, &x, &y, 0)->again = true;
+}
+
+static void gelu_erf_again(struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	act_again(k, t, d, add, JM_OP_GELU_ERF);
+}
+
+static void silu_again(struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	act_again(k, t, d, add, JM_OP_SILU);
+}
+
+static void swiglu_again(struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	act_again(k, t, d, add, JM_OP_SWIGLU);
 }
 
 /* Several blocks, which threads share. The flag: gradients are clipped. */
@@ -324,7 +340,9 @@ const struct backend_case backend_group_cases[] = {
 	{"rmsnorm-grad + cast", rmsnorm_grad_cast},
 	{"layernorm-grad + cast + linear-wgrad", layernorm_grad_cast_wgrad},
 	{"rmsnorm-grad + cast + linear-wgrad", rmsnorm_grad_cast_wgrad},
-	{"swiglu-grad + swiglu", swiglu_grad_swiglu},
+	{"gelu-erf-grad + gelu-erf", gelu_erf_again},
+	{"silu-grad + silu", silu_again},
+	{"swiglu-grad + swiglu", swiglu_again},
 	{"norm + adamw", norm_adamw},
 	{"norm + adam", norm_adam},
 	{"norm + sgd", norm_sgd},

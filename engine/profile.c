@@ -135,9 +135,9 @@ void jm_profile_unit(const struct jm_program *p, int unit, struct jm_profile_lin
 		used += (size_t)snprintf(line.name + used, sizeof(line.name) - used, "%s%s%s",
 			k ? " + " : "", jm_op_name(node->op), node->again ? " (again)" : "");
 		line.flops += n * node->flops_executed;
-		line.bytes += n * node->bytes;
 	}
 	snprintf(line.what, sizeof(line.what), "%s", group->node[group->n_nodes - 1]->out[0]->name);
+	line.bytes = n * jm_group_bytes(group);
 	if (chosen > 0)
 		line.flops = n * chosen;
 	if (p->profile && p->profile->runs[unit])

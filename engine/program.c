@@ -19,8 +19,8 @@ static void sum_up(struct jm_program *p)
 		for (int k = 0; k < u->group.n_nodes; k++) {
 			p->flops_model += times * u->group.node[k]->flops_model;
 			executed += u->group.node[k]->flops_executed;
-			p->bytes += times * u->group.node[k]->bytes;
 		}
+		p->bytes += times * jm_group_bytes(&u->group);
 		p->flops_executed +=
 			times *
 			(u->choice.flops_executed > 0 ? u->choice.flops_executed : executed);

@@ -4,7 +4,8 @@
  * parameters in the compute type) are not kept for the gradients but recomputed directly before
  * their first reader there, from operands that are kept for gradients anyway. recompute.c saves
  * more memory. If time is limited, results are chosen by freed bytes per moved byte; among equal
- * ones the first in the network, whose results live longest.
+ * ones the first in the network, whose results live longest. Activations that the kernel of their
+ * gradient can recompute are chosen in any case: it reads their operand anyway.
  */
 #include "duplicate_node.h"
 
@@ -17,10 +18,10 @@
 
 struct remake {
 	struct jm_graph *g;
-	int n_cells, n_nodes;	/* before the pass */
-	int *forward;		/* [cell]: the last node before the gradients that reads it */
-	int *first, *last;	/* [cell]: nodes of gradients that read it; -1 = none */
-	bool positions, copies; /* of struct jm_remake */
+	int n_cells, n_nodes; /* before the pass */
+	int *forward;	      /* [cell]: the last node before the gradients that reads it */
+	int *first, *last;    /* [cell]: nodes of gradients that read it; -1 = none */
+	bool positions, copies, beside; /* of struct jm_remake */
 };
 
 /* What can be recomputed cheaply, and whose results do not enter running sums. */
@@ -99,6 +100,25 @@ static void rename_reads(const struct remake *l, const struct jm_tensor *from, s
 				l->g->node[k]->in[i] = to;
 }
 
+/*
+ * The linear-wgrad that reads the result of the activation n, if no other gradient does and the
+ * gradient of n comes later: there the activation costs no pass of its own. NULL = it does.
+ */
+static const struct jm_node *wgrad_beside(const struct remake *l, const struct jm_node *n)
+{
+	int k = l->first[n->out[0]->id];
+	const struct jm_node *wgrad = k >= 0 ? l->g->node[k] : NULL;
+	enum jm_op grad = jm_group_gradient(n->op);
+
+	if (!l->beside || grad == JM_OP_COUNT || !wgrad || wgrad->op != JM_OP_LINEAR_WGRAD ||
+		wgrad->in[1] != n->out[0] || l->last[n->out[0]->id] != k)
+		return NULL;
+	for (k++; k < l->n_nodes; k++)
+		if (l->g->node[k]->op == grad && l->g->node[k]->in[1] == n->in[0])
+			return wgrad;
+	return NULL;
+}
+
 /* A duplicate with separate results and without running state, which is updated only once. */
 static struct jm_node *duplicate(struct remake *l, const struct jm_node *n)
 {
@@ -130,6 +150,7 @@ static void make_duplicate(struct remake *l, const struct jm_node *n)
 
 	if (!again || (first && !before))
 		return;
+	again->beside = wgrad_beside(l, n);
 	if (before)
 		again->in[0] = before->out[0];
 	rename_reads(l, n->out[0], again->out[0]);
@@ -156,6 +177,8 @@ static double bytes_of(const struct remake *l, const struct jm_node *n)
 {
 	const struct jm_node *first = first_of_two(l, n);
 
+	if (wgrad_beside(l, n))
+		return (double)n->out[0]->bytes;
 	return n->bytes + (first ? first->bytes : 0);
 }
 
@@ -213,7 +236,8 @@ static void make_duplicates(struct remake *l, struct found *found, const struct 
 	if (how->share > 0)
 		qsort(found, (size_t)n, sizeof(*found), better);
 	for (int i = 0; i < n && !l->g->err.code; i++) {
-		double seconds = how->share > 0 ? bytes_of(l, found[i].node) / how->bytes : 0;
+		bool counts = how->share > 0 && !wgrad_beside(l, found[i].node);
+		double seconds = counts ? bytes_of(l, found[i].node) / how->bytes : 0;
 
 		if (seconds > left)
 			continue;
@@ -232,6 +256,7 @@ int jm_graph_rematerialize(struct jm_graph *g, const struct jm_remake *how, stru
 		.n_nodes = g->n_nodes,
 		.positions = how->positions,
 		.copies = how->copies,
+		.beside = how->beside,
 		.forward = calloc(cells, sizeof(int)),
 		.first = calloc(cells, sizeof(int)),
 		.last = calloc(cells, sizeof(int))};

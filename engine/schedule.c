@@ -19,7 +19,8 @@ struct order {
 	struct jm_graph *g;
 	struct jm_node **node;
 	int n;
-	bool *placed; /* [node] */
+	bool *placed;		  /* [node] */
+	struct jm_node **waiting; /* [node]: the linear-wgrad that comes directly after it */
 };
 
 static void place(struct order *o, struct jm_node *n);
@@ -41,71 +42,53 @@ static void place(struct order *o, struct jm_node *n)
 	o->node[o->n++] = n;
 }
 
-/* The nodes before the linear-wgrad in the groups that end with one (group.c), if node k is the first; 0 = it is not. */
-static int nodes_before_wgrad(const struct jm_graph *g, int k)
-{
-	enum jm_op first = g->node[k]->op;
-	bool cast = k + 1 < g->n_nodes && g->node[k + 1]->op == JM_OP_CAST;
-
-	if (first == JM_OP_ROPE_GRAD)
-		return 1;
-	return cast && (first == JM_OP_LAYERNORM_GRAD || first == JM_OP_RMSNORM_GRAD) ? 2 : 0;
-}
-
 /* The linear-wgrad that may join the group that begins with node k; NULL = there is none. */
 static const struct jm_node *joining_wgrad(const struct jm_graph *g, int k)
 {
-	int before = nodes_before_wgrad(g, k);
-	const struct jm_node *n = k + before < g->n_nodes ? g->node[k + before] : NULL;
+	int before = jm_group_before_wgrad(g, k);
+	const struct jm_node *n = g->node[k + before];
 
-	if (!before || !n || n->op != JM_OP_LINEAR_WGRAD)
-		return NULL;
-	return n->out[1] && n->in[0] == g->node[k + before - 1]->out[0] ? n : NULL;
+	return before && n->out[1] && n->in[0] == g->node[k + before - 1]->out[0] ? n : NULL;
 }
 
-/* The recomputed swiglu that node k, a linear-wgrad, reads; NULL = there is none. */
-static struct jm_node *swiglu_again(const struct order *o, int k)
+/* The recomputed node whose result a linear-wgrad reads; NULL = there is none. */
+static struct jm_node *again_of(const struct order *o, const struct jm_node *wgrad)
 {
-	const struct jm_node *n = o->g->node[k];
-	struct jm_node *maker;
+	struct jm_node *maker = wgrad->op == JM_OP_LINEAR_WGRAD && wgrad->in[1]
+					? jm_graph_cell(o->g, wgrad->in[1])->producer
+					: NULL;
 
-	if (n->op != JM_OP_LINEAR_WGRAD || !n->in[1])
-		return NULL;
-	maker = jm_graph_cell(o->g, n->in[1])->producer;
-	if (!maker || maker->op != JM_OP_SWIGLU || !maker->again || o->placed[maker->id])
-		return NULL;
-	return maker;
-}
-
-/* True if the gradients of node k's input and of the swiglu before it follow node k. */
-static bool swiglu_grad_follows(const struct jm_graph *g, int k, const struct jm_node *swiglu)
-{
-	const struct jm_node *data, *grad;
-
-	if (k + 2 >= g->n_nodes)
-		return false;
-	data = g->node[k + 1];
-	grad = g->node[k + 2];
-	return data->op == JM_OP_LINEAR_DGRAD && data->in[0] == g->node[k]->in[0] &&
-	       grad->op == JM_OP_SWIGLU_GRAD && grad->in[0] == data->out[0] &&
-	       grad->in[1] == swiglu->in[0];
+	return maker && maker->again && !o->placed[maker->id] ? maker : NULL;
 }
 
 /*
- * Places node k, a linear-wgrad that reads a recomputed swiglu, behind the gradient of that swiglu, so that both
- * become a group and read their operand once (group.c). False = node k is no such node.
+ * The gradient of a recomputed activation that a linear-wgrad reads: the linear-wgrad waits for it,
+ * so that both become a group, which reads their operand once (group.c). If it would otherwise
+ * join a group, which computes the gradient of its bias, it waits only if the node is to be beside.
+ * NULL = it does not wait.
  */
-static bool place_behind_swiglu_grad(struct order *o, int k)
+static struct jm_node *awaited(const struct order *o, const struct jm_node *wgrad)
 {
-	struct jm_node *swiglu = swiglu_again(o, k);
+	const struct jm_node *again = again_of(o, wgrad);
+	enum jm_op grad = again ? jm_group_gradient(again->op) : JM_OP_COUNT;
 
-	if (!swiglu || !swiglu_grad_follows(o->g, k, swiglu))
-		return false;
-	place(o, o->g->node[k + 1]);
-	place(o, o->g->node[k + 2]);
-	place(o, swiglu);
-	place(o, o->g->node[k]);
-	return true;
+	if (grad == JM_OP_COUNT || (wgrad->out[1] && !again->beside))
+		return NULL;
+	for (int k = wgrad->id + 1; k < o->g->n_nodes; k++) {
+		struct jm_node *n = o->g->node[k];
+
+		if (n->op == grad && n->in[1] == again->in[0])
+			return o->waiting[k] ? NULL : n;
+	}
+	return NULL;
+}
+
+/* Places the node and, if a linear-wgrad waits for it, the activation which that reads, and it. */
+static void place_next(struct order *o, struct jm_node *n)
+{
+	place(o, n);
+	if (o->waiting[n->id])
+		place(o, o->waiting[n->id]);
 }
 
 static int order_nodes(struct order *o, struct jm_err *err)
@@ -114,13 +97,16 @@ static int order_nodes(struct order *o, struct jm_err *err)
 
 	for (int k = 0; k < g->n_nodes; k++) {
 		const struct jm_node *wgrad = joining_wgrad(g, k);
+		struct jm_node *n = g->node[k], *grad = awaited(o, n);
 
-		if (g->node[k]->again || o->placed[k])
+		if (n->again)
 			continue;
-		if (wgrad)
+		if (wgrad && !awaited(o, wgrad))
 			place_makers(o, wgrad);
-		if (!place_behind_swiglu_grad(o, k))
-			place(o, g->node[k]);
+		if (grad)
+			o->waiting[grad->id] = n;
+		else
+			place_next(o, n);
 	}
 	if (o->n < g->n_nodes)
 		return jm_err_set(err, JM_EBUG,
@@ -137,15 +123,17 @@ int jm_graph_schedule(struct jm_graph *g, struct jm_err *err)
 {
 	struct order o = {.g = g,
 		.node = calloc((size_t)g->n_nodes + 1, sizeof(struct jm_node *)),
-		.placed = calloc((size_t)g->n_nodes + 1, sizeof(bool))};
+		.placed = calloc((size_t)g->n_nodes + 1, sizeof(bool)),
+		.waiting = calloc((size_t)g->n_nodes + 1, sizeof(struct jm_node *))};
 	int code = JM_ENOMEM;
 
-	if (o.node && o.placed)
+	if (o.node && o.placed && o.waiting)
 		code = order_nodes(&o, err);
 	else
 		jm_err_set(err, code, "Out of memory for the order of nodes.");
 	free(o.node);
 	free(o.placed);
+	free(o.waiting);
 	return code;
 }
 

@@ -131,8 +131,10 @@ const struct jm_option jm_train_options[] = {
 		.help = "largest share of a step's time, estimated from the device's peaks, to "
 			"spend "
 			"on recomputing norms, activations and compute copies instead of keeping "
-			"them; those that free the most memory per unit of time come first. When "
-			"not given: 1 on a device with its own memory if the plan fits into it, "
+			"them; those that free the most memory per unit of time come first. "
+			"Activations that the kernel of their gradient writes again do not count. "
+			"When not given: 1 on a device with its own memory if the plan fits into "
+			"it, "
 			"else all of them are recomputed"},
 	{.name = "keep-less",
 		.type = JM_FLAG,

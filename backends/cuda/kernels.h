@@ -47,6 +47,8 @@ struct cuda_pointwise {
 	int64_t n;
 	struct cuda_vec a, b, y;
 	bool accumulate;
+	struct cuda_vec
+		again; /* gradients of gelu-erf and silu: f(x) as well, which may replace dy */
 };
 /* True if there is a kernel for the types: a and b are equal except for add and cast, and y equals
  * a except for cast. */

@@ -215,16 +215,27 @@ static int run_swiglu(struct cuda_dev *dev, const struct cuda_exec *exec, struct
 	return 0;
 }
 
-/* The gradient, and the op itself from the same operand. */
-static int takes_swiglu_again(
-	struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+/* A gradient, and the activation itself from the same operand; all layouts are plain. */
+static int takes_again(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
 	const struct jm_node *grad = group->node[0], *again = group->node[1];
 
-	if (again->in[0] == grad->in[1] && !again->accumulate &&
-		again->out[0]->type == grad->in[1]->type)
-		return takes_alike(dev, group, err);
-	return jm_err_set(err, JM_ENOSUP, "Backend cuda cannot run this swiglu with its gradient.");
+	if (again->accumulate || again->out[0]->type != grad->in[1]->type)
+		return jm_err_set(err, JM_ENOSUP,
+			"Backend cuda cannot run this %s with its gradient.",
+			jm_op_name(again->op));
+	return grad->op == JM_OP_SWIGLU_GRAD ? takes_alike(dev, group, err)
+					     : takes_map(dev, group, err);
+}
+
+static int run_again(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	struct cuda_pointwise p = args_of(&exec->node[0]);
+
+	(void)err;
+	p.again = cuda_vec(exec->node[1].out[0]);
+	cuda_pointwise(&p, dev->stream);
+	return 0;
 }
 
 static int run_swiglu_again(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
@@ -270,6 +281,11 @@ static int run_dropout(struct cuda_dev *dev, const struct cuda_exec *exec, struc
 		{op}, 1, takes_map, choices_map, NULL, NULL, run_map, NULL                         \
 	}
 
+#define AGAIN(grad, op, run)                                                                       \
+	{                                                                                          \
+		{grad, op}, 2, takes_again, NULL, NULL, NULL, run, NULL                            \
+	}
+
 const struct cuda_op cuda_ops_pointwise[] = {
 	MAP(JM_OP_GELU),
 	MAP(JM_OP_GELU_GRAD),
@@ -283,8 +299,9 @@ const struct cuda_op cuda_ops_pointwise[] = {
 	{{JM_OP_CAST}, 1, takes_cast, choices_cast, NULL, NULL, run_cast, NULL},
 	{{JM_OP_SWIGLU}, 1, takes_alike, NULL, NULL, NULL, run_swiglu, NULL},
 	{{JM_OP_SWIGLU_GRAD}, 1, takes_alike, NULL, NULL, NULL, run_swiglu, NULL},
-	{{JM_OP_SWIGLU_GRAD, JM_OP_SWIGLU}, 2, takes_swiglu_again, NULL, NULL, NULL,
-		run_swiglu_again, NULL},
+	AGAIN(JM_OP_GELU_ERF_GRAD, JM_OP_GELU_ERF, run_again),
+	AGAIN(JM_OP_SILU_GRAD, JM_OP_SILU, run_again),
+	AGAIN(JM_OP_SWIGLU_GRAD, JM_OP_SWIGLU, run_swiglu_again),
 	{{JM_OP_DROPOUT}, 1, takes_alike, NULL, NULL, NULL, run_dropout, NULL},
 	{.n_nodes = 0},
 };

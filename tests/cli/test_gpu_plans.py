@@ -36,10 +36,12 @@ def plan(env, *words, **more):
 @pytest.mark.parametrize("model", [GPT, LLAMA], ids=["gpt", "llama"])
 def test_most_is_kept_within_a_percent(env, model):
     every, most, less = (plan(env, *model, *word) for word in (["--keep-all"], ["--keep-most"], []))
-    assert less["peak_bytes"] < most["peak_bytes"] < every["peak_bytes"]
+    assert less["peak_bytes"] <= most["peak_bytes"] < every["peak_bytes"]
     tokens = every["batch"] * every["seq"]
     longest = every["flops_executed_per_item"] * tokens / FLOPS + every["bytes_per_item"] * tokens / BYTES
     again = (most["bytes_per_item"] - every["bytes_per_item"]) * tokens / BYTES
+    if model is LLAMA:  # 4 results of SwiGLU do not count: the kernels of their gradients write them
+        again -= 4 * tokens * 8192 * 2 / BYTES
     assert 0 < again < 0.01 * longest
     assert every["peak_bytes"] - most["peak_bytes"] > 0.25 * again * BYTES  # what is moved frees memory
 
@@ -113,6 +115,22 @@ def test_gradients_of_biases_are_sums_of_the_kernels_before(env, words, position
     assert len(turns) == 2 * (12 - alone) and all(n["in"][0]["offset"] == n["out"][0]["offset"] for n in turns)
 
 
+def test_activations_are_recomputed_by_the_kernels_of_their_gradients(env):
+    """llama: SwiGLU costs one more writing of its result, which 4 layers then do not keep. It does not count in the share of
+    the step that --remake gives."""
+    every, least, less = (plan(env, *LLAMA, *words, "--graph") for words in (["--keep-all"], ["--remake", 1e-6], []))
+    tokens = every["batch"] * every["seq"]
+    for p in (least, less):
+        assert kinds(p)["swiglu-grad + swiglu"] == kinds(p)["swiglu"] == 4 and not kinds(p)["swiglu-grad"]
+        for pair in (group for group in p["graph"] if len(group["nodes"]) == 2 and group["nodes"][0]["op"] == "swiglu-grad"):
+            grad, again = pair["nodes"]
+            assert again["in"][0]["offset"] == grad["in"][1]["offset"]  # the same gates
+    assert kinds(every)["swiglu-grad"] == 4 and kinds(least)["rmsnorm"] == kinds(every)["rmsnorm"]
+    result = tokens * 8192 * 2
+    assert (least["bytes_per_item"] - every["bytes_per_item"]) * tokens == pytest.approx(4 * result, rel=1e-3)
+    assert every["peak_bytes"] - least["peak_bytes"] == pytest.approx(4 * result, rel=0.3)
+
+
 @pytest.mark.parametrize("model, copied, kept", [(GPT, 12 * 12 * 768 * 768, 1), (LLAMA, None, 0)], ids=["gpt", "llama"])
 def test_the_update_writes_the_copies_of_parameters(env, model, copied, kept):
     """All matrices of the layers. gpt: the vocabulary of 50257 rows is copied into padded rows in each step; llama: its
@@ -145,9 +163,10 @@ def test_logits_stand_in_chunks_where_that_is_cheap(env):
 
 
 def test_eight_bits_take_no_more_memory_than_sixteen(env):
-    for words in (["--keep-all"], ["--keep-most"], [], ["--recompute"]):
+    """With --keep-most only, since SwiGLU is then quantized and recomputed by a pass of its own, which counts in the time."""
+    for words, most in ((["--keep-all"], 1.001), (["--keep-most"], 1.02), ([], 1.001), (["--recompute"], 1.001)):
         eight, sixteen = (plan(env, *LLAMA[:-1], p, *words) for p in ("fp8", "bf16"))
-        assert eight["peak_bytes"] <= 1.001 * sixteen["peak_bytes"], words
+        assert eight["peak_bytes"] <= most * sixteen["peak_bytes"], words
 
 
 def test_a_vocabulary_without_masters_fills_whole_blocks(env):
