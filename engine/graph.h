@@ -234,8 +234,9 @@ enum jm_op jm_group_gradient(enum jm_op activation);
 struct jm_remake {
 	double flops, flops_f8, bytes, share;
 	bool positions, copies;
-	/* an activation is recomputed by the kernel of its gradient (group.c), which reads its operand
-	 * anyway: this costs the writing of the result, and does not count in the share */
+	/* activations are recomputed by the kernels of their gradients (group.c), which read their
+	 * operands anyway: always, as it costs one writing of a result; at most half of the share
+	 * counts as spent on them */
 	bool beside;
 };
 /*

@@ -228,10 +228,23 @@ static int find_all(const struct remake *l, struct found *found)
 	return n;
 }
 
+/* The seconds left for other nodes: at most half of the budget goes to activations that the kernels
+ * of their gradients recompute, which are chosen in any case. */
+static double left_for_others(
+	const struct remake *l, const struct found *found, int n, const struct jm_remake *how)
+{
+	double budget = budget_of(l->g, how), beside = 0;
+
+	for (int i = 0; i < n; i++)
+		if (wgrad_beside(l, found[i].node))
+			beside += bytes_of(l, found[i].node) / how->bytes;
+	return how->share > 0 ? budget - fmin(beside, budget / 2) : budget;
+}
+
 static void make_duplicates(struct remake *l, struct found *found, const struct jm_remake *how)
 {
-	double left = budget_of(l->g, how);
 	int n = find_all(l, found);
+	double left = left_for_others(l, found, n, how);
 
 	if (how->share > 0)
 		qsort(found, (size_t)n, sizeof(*found), better);

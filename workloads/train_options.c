@@ -132,7 +132,8 @@ const struct jm_option jm_train_options[] = {
 			"spend "
 			"on recomputing norms, activations and compute copies instead of keeping "
 			"them; those that free the most memory per unit of time come first. "
-			"Activations that the kernel of their gradient writes again do not count. "
+			"Activations that the kernel of their gradient can write again always "
+			"are, and at most half of the share counts as spent on them. "
 			"When not given: 1 on a device with its own memory if the plan fits into "
 			"it, "
 			"else all of them are recomputed"},

@@ -40,9 +40,8 @@ def test_most_is_kept_within_a_percent(env, model):
     tokens = every["batch"] * every["seq"]
     longest = every["flops_executed_per_item"] * tokens / FLOPS + every["bytes_per_item"] * tokens / BYTES
     again = (most["bytes_per_item"] - every["bytes_per_item"]) * tokens / BYTES
-    if model is LLAMA:  # 4 results of SwiGLU do not count: the kernels of their gradients write them
-        again -= 4 * tokens * 8192 * 2 / BYTES
-    assert 0 < again < 0.01 * longest
+    beside = 4 * tokens * 8192 * 2 / BYTES if model is LLAMA else 0  # SwiGLU, which the kernels of its gradients write
+    assert 0 < again < 0.01 * longest + max(0, beside - 0.005 * longest)
     assert every["peak_bytes"] - most["peak_bytes"] > 0.25 * again * BYTES  # what is moved frees memory
 
 
@@ -116,8 +115,8 @@ def test_gradients_of_biases_are_sums_of_the_kernels_before(env, words, position
 
 
 def test_activations_are_recomputed_by_the_kernels_of_their_gradients(env):
-    """llama: SwiGLU costs one more writing of its result, which 4 layers then do not keep. It does not count in the share of
-    the step that --remake gives."""
+    """llama: SwiGLU costs one more writing of its result, which 4 layers then do not keep, however small the share of the step
+    is that --remake gives."""
     every, least, less = (plan(env, *LLAMA, *words, "--graph") for words in (["--keep-all"], ["--remake", 1e-6], []))
     tokens = every["batch"] * every["seq"]
     for p in (least, less):
