@@ -416,8 +416,8 @@ struct jm_node {
 	struct jm_tensor *in[JM_NODE_IN], *out[JM_NODE_OUT];
 	union jm_attr attr;
 	enum jm_math math;
-	unsigned accumulate;	   /* bit i: out[i] += */
-	bool again;		   /* recomputes the result of an earlier node of the step */
+	unsigned accumulate; /* bit i: out[i] += */
+	bool again;	     /* recomputes the result of an earlier node of the step */
 	bool beside; /* again, directly after the gradient of that node: both may be one kernel */
 	const struct jm_node *fwd; /* gradient ops: the forward node, as a hint; else NULL */
 	int id;			   /* number given by the engine */
