@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli.h"
-
-#include <stdio.h>
+#include "screen.h"
 
 int jm_cli_fail(const struct jm_cli *cli)
 {
 	bool usage = cli->err.code == JM_EUSAGE || cli->err.code == JM_ERANGE;
 
-	fprintf(stderr, "joulemark: %s\n", cli->err.text);
+	jm_screen_say("", cli->err.text);
 	return usage ? JM_EXIT_USAGE : JM_EXIT_FAILURE;
 }

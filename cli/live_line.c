@@ -3,6 +3,7 @@
 #include "screen.h"
 #include "work_show.h"
 
+#include "base/text.h"
 #include "report/text.h"
 
 #include <math.h>
@@ -28,8 +29,11 @@ static void live_text(const struct jm_live *live, char *out, size_t size)
 
 void jm_live_line_open(struct jm_live_line *line, struct jm_cli *cli, struct jm_session *s)
 {
+	const char *unit = jm_values_text(&cli->values, "unit");
+
 	*line = (struct jm_live_line){.session = s,
 		.store = jm_values_text(&cli->values, "store"),
+		.unit = unit ? unit : "item",
 		.draws = !cli->quiet && isatty(STDERR_FILENO),
 		.start_ns = jm_ctx_now(&cli->ctx),
 		.for_s = jm_values_number(&cli->values, "for"),
@@ -60,12 +64,13 @@ static void items_text(const struct jm_live_line *line, double rate, char *out, 
 	jm_text_number(rate, number, sizeof(number));
 	jm_text_append(out, size, "", "  ");
 	jm_text_append(out, size, "", number);
-	jm_text_append(out, size, " ", "items/s");
+	jm_text_append(out, size, " ", line->unit);
+	jm_text_append(out, size, "", "/s");
 	if (isnan(watts))
 		return;
 	jm_text_quantity(watts / rate, NAN, "J", number, sizeof(number));
 	jm_text_append(out, size, "  ", number);
-	jm_text_append(out, size, "", "/item");
+	jm_text_append(out, size, "/", line->unit);
 }
 
 static double seconds_so_far(const struct jm_live_line *line)
@@ -90,6 +95,7 @@ static void draw(const struct jm_live_line *line, double rate)
 		snprintf(left, sizeof(left), "  %s left", time);
 	}
 	snprintf(text, sizeof(text), "%.0f s  %s%s%s", seconds_so_far(line), sums, items, left);
+	jm_text_tame(text);
 	/* the last column stays free, or the next one would begin on a new line */
 	fprintf(stderr, "\r\033[K%.*s", line->width - 1, text);
 	fflush(stderr);
@@ -111,6 +117,7 @@ static void tell(struct jm_live_line *line, double rate)
 
 	snprintf(s.work, sizeof(s.work), "%s", line->work);
 	snprintf(s.store, sizeof(s.store), "%s", line->store ? line->store : "");
+	snprintf(s.unit, sizeof(s.unit), "%s", isnan(rate) ? "" : line->unit);
 	jm_work_writer_put(line->writer, &s);
 }
 

@@ -12,6 +12,7 @@
 struct jm_live_line {
 	struct jm_session *session;
 	const char *store; /* NULL = none */
+	const char *unit;  /* of an item */
 	char work[200];
 	bool draws;	      /* standard error is a terminal that the line may use */
 	struct jm_live *live; /* NULL = not before the first tick */

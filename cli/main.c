@@ -23,7 +23,7 @@ static void log_to_stderr(void *arg, enum jm_level level, const char *line)
 
 	if ((level == JM_DEBUG && !secure_getenv("JM_DEBUG")) || (level == JM_INFO && cli->quiet))
 		return;
-	fprintf(stderr, "joulemark: %s%s\n", level == JM_WARNING ? "warning: " : "", line);
+	jm_screen_say(level == JM_WARNING ? "warning: " : "", line);
 }
 
 static const struct jm_command *find_command(const char *name, struct jm_err *err)

@@ -2,6 +2,7 @@
 /* `run`: a workload or a command, once or as a sweep, measured, kept and reported. */
 #include "run_plans.h"
 #include "hold.h"
+#include "screen.h"
 
 #include "base/output.h"
 #include "base/state_folder.h"
@@ -470,7 +471,7 @@ static int finish(struct jm_run_call *r, int rc)
 	if (rc == JM_EINTR)
 		status = 128 + jm_last_interrupt();
 	else if (rc == JM_ECHILD && failed) /* --fail-fast */
-		fprintf(stderr, "joulemark: %s\n", first.text);
+		jm_screen_say("", first.text);
 	else if (rc)
 		status = jm_cli_fail(r->cli);
 	r->cli->err = (struct jm_err)JM_ERR_INIT;
@@ -539,7 +540,7 @@ static int stop_guard(struct jm_guard *guard, int status)
 	int rc = jm_guard_stop(guard, &err);
 
 	if (rc)
-		fprintf(stderr, "joulemark: %s\n", err.text);
+		jm_screen_say("", err.text);
 	return rc && rc != JM_EGONE && !status ? JM_EXIT_FAILURE : status;
 }
 
@@ -551,7 +552,7 @@ static int run_run(struct jm_cli *cli)
 
 	status = stop_guard(r.guard, status);
 	if (jm_store_close(r.store, &err)) {
-		fprintf(stderr, "joulemark: %s\n", err.text);
+		jm_screen_say("", err.text);
 		status = status ? status : JM_EXIT_FAILURE;
 	}
 	if (r.new_store) /* a refused call leaves no files */

@@ -312,7 +312,7 @@ static void bar_text(double share, int length, char *out)
 static void append_figure(const struct jm_run_show *show, char *state, size_t size,
 	const char *figure, const char *tail)
 {
-	if ((int)(strlen(state) + strlen(figure) + strlen(tail)) + 3 < show->width)
+	if ((int)(strlen(state) + strlen(figure) + strlen(tail)) + 3 <= show->width)
 		append(state, size, " ", figure, "");
 }
 
@@ -321,7 +321,7 @@ static void append_figures(const struct jm_run_show *show, const struct jm_case_
 	char *state, size_t size, const char *tail)
 {
 	double rate = p->seconds > 0 && p->items > 0 ? p->items / p->seconds : NAN;
-	char part[64], text[32];
+	char part[96], text[32];
 
 	if (!isnan(p->watts)) {
 		snprintf(part, sizeof(part), "%.4g W %s", p->watts, jm_origin_name(p->origin));
@@ -330,12 +330,12 @@ static void append_figures(const struct jm_run_show *show, const struct jm_case_
 	if (isnan(rate))
 		return;
 	jm_text_number(rate, text, sizeof(text));
-	snprintf(part, sizeof(part), "%s items/s", text);
+	snprintf(part, sizeof(part), "%s %.32s/s", text, p->unit);
 	append_figure(show, state, size, part, tail);
 	if (isnan(p->watts))
 		return;
 	jm_text_quantity(p->watts / rate, NAN, "J", text, sizeof(text));
-	snprintf(part, sizeof(part), "%s/item", text);
+	snprintf(part, sizeof(part), "%s/%.32s", text, p->unit);
 	append_figure(show, state, size, part, tail);
 }
 

@@ -35,6 +35,7 @@ static void name_phase(const struct jm_run_event *e, char *out, size_t size)
 static void take_progress(const struct jm_case_progress *p, struct jm_work_status *s)
 {
 	s->share = p->share;
+	snprintf(s->unit, sizeof(s->unit), "%s", p->unit);
 	s->items_per_s = p->seconds > 0 && p->items > 0 ? p->items / p->seconds : NAN;
 	s->watts = p->watts;
 	s->origin = p->origin;

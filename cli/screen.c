@@ -2,6 +2,9 @@
 /* The width and the colours of a terminal. */
 #include "screen.h"
 
+#include "report/text.h"
+
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -25,6 +28,18 @@ int jm_screen_width(int fd)
 		return within_limits(size.ws_col);
 	n = columns ? strtol(columns, &end, 10) : 0;
 	return columns && *columns && !*end && n > 0 ? within_limits(n) : JM_WIDTH_DEFAULT;
+}
+
+void jm_screen_say(const char *kind, const char *text)
+{
+	char line[1200];
+
+	if (!isatty(STDERR_FILENO)) {
+		fprintf(stderr, "joulemark: %s%s\n", kind, text);
+		return;
+	}
+	snprintf(line, sizeof(line), "joulemark: %s%s", kind, text);
+	jm_text_wrap(stderr, line, 0, 2, jm_screen_width(STDERR_FILENO));
 }
 
 bool jm_screen_colour(int fd)

@@ -14,6 +14,9 @@ int jm_screen_width(int fd);
 /* A terminal, and neither NO_COLOR (https://no-color.org) nor TERM=dumb in the environment. */
 bool jm_screen_colour(int fd);
 
+/* A message on standard error: "joulemark: ", the two texts. On a terminal no word of it is broken between lines. */
+void jm_screen_say(const char *kind, const char *text);
+
 enum jm_colour { JM_PLAIN, JM_BOLD, JM_RED, JM_GREEN };
 /* The escape sequence that begins the colour, JM_PLAIN ends it; "" when `on` is false. */
 const char *jm_screen_code(bool on, enum jm_colour colour);

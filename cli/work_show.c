@@ -42,11 +42,12 @@ static void add(char *out, size_t size, const char *part)
 
 static void add_figures(const struct jm_work_status *w, char *out, size_t size)
 {
+	const char *unit = *w->unit ? w->unit : "item";
 	char text[80], quantity[40];
 
 	if (!isnan(w->items_per_s)) {
 		jm_text_number(w->items_per_s, quantity, sizeof(quantity));
-		snprintf(text, sizeof(text), "%s items/s", quantity);
+		snprintf(text, sizeof(text), "%s %s/s", quantity, unit);
 		add(out, size, text);
 	}
 	if (!isnan(w->watts)) {
@@ -155,16 +156,16 @@ static json_t *count_or_null(const struct jm_work_status *w, int count)
 static json_t *one_json(const struct jm_work_status *w)
 {
 	return json_pack(
-		"{s:s, s:s, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o, "
+		"{s:s, s:s, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o, "
 		"s:o, s:o}",
 		"command", w->command, "work", w->work, "pid", w->pid, "host", w->host, "case",
 		count_or_null(w, w->number), "cases", count_or_null(w, w->total), "failed",
 		count_or_null(w, w->failed), "phase", text_or_null(w->phase), "share",
-		jm_json_number(w->share), "items_per_s", jm_json_number(w->items_per_s), "watts",
-		jm_json_number(w->watts), "joules", jm_json_number(w->joules), "origin",
-		jm_origin_name(w->origin), "left_s", jm_json_number(w->left_s), "store",
-		text_or_null(w->store), "started", time_json(w->started_ns), "written",
-		time_json(w->written_ns));
+		jm_json_number(w->share), "items_per_s", jm_json_number(w->items_per_s), "unit",
+		text_or_null(w->unit), "watts", jm_json_number(w->watts), "joules",
+		jm_json_number(w->joules), "origin", jm_origin_name(w->origin), "left_s",
+		jm_json_number(w->left_s), "store", text_or_null(w->store), "started",
+		time_json(w->started_ns), "written", time_json(w->written_ns));
 }
 
 json_t *jm_work_json(const struct jm_work_list *list)

@@ -157,7 +157,7 @@ static json_t *text_json(const char *text)
 static json_t *status_json(const struct jm_work_writer *w, const struct jm_work_status *s)
 {
 	return json_pack("{s:s, s:s, s:I, s:i, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:i, s:i, s:i, "
-			 "s:o, s:o, s:o, s:o, s:o, s:s}",
+			 "s:o, s:o, s:o, s:o, s:o, s:s, s:o}",
 		"host", w->place.host, "boot", w->place.boot, "pid_space",
 		(json_int_t)w->place.pid_space, "pid", (int)w->process.pid, "start",
 		(json_int_t)w->process.start, "started_ns", (json_int_t)w->started_ns, "written_ns",
@@ -166,7 +166,8 @@ static json_t *status_json(const struct jm_work_writer *w, const struct jm_work_
 		"number", s->number, "total", s->total, "failed", s->failed, "share",
 		jm_json_number(s->share), "items_per_s", jm_json_number(s->items_per_s), "watts",
 		jm_json_number(s->watts), "joules", jm_json_number(s->joules), "left_s",
-		jm_json_number(s->left_s), "origin", jm_origin_name(s->origin));
+		jm_json_number(s->left_s), "origin", jm_origin_name(s->origin), "unit",
+		text_json(s->unit));
 }
 
 void jm_work_writer_put(struct jm_work_writer *w, const struct jm_work_status *status)
@@ -261,6 +262,7 @@ static struct jm_work_status take_status(const json_t *json)
 	take_text(json, "phase", s.phase, sizeof(s.phase));
 	take_text(json, "store", s.store, sizeof(s.store));
 	take_text(json, "host", s.host, sizeof(s.host));
+	take_text(json, "unit", s.unit, sizeof(s.unit));
 	return s;
 }
 

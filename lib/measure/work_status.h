@@ -16,6 +16,7 @@ struct jm_work_status {
 	char work[200];	   /* what is run or measured */
 	char phase[80];	   /* "steady"; "" = none */
 	char store[256];   /* "" = none */
+	char unit[32];	   /* of an item: "token"; "" = unknown */
 	int number, total; /* case n of m; 0 of 0 = no cases */
 	int failed;	   /* cases so far */
 	double share;	   /* of all that is to be done, 0..1; NAN = unknown */

@@ -26,6 +26,7 @@ struct jm_frame_chunk {
 
 struct jm_frame_progress {
 	char phase[64];	       /* "steady", or "steady, held-out loss 5.31" */
+	char unit[32];	       /* of an item: "token" */
 	double items, seconds; /* of the steady phase; on the run's clock */
 	double share;	       /* of the whole run, 0..1; NAN = unknown */
 	double watts;	       /* now, of the most significant origin; NAN = unknown */

@@ -27,11 +27,11 @@ int jm_worker_run(struct jm_ctx *ctx, const json_t *job, struct jm_err *err);
 #define JM_WORLD_MOST 64 /* ranks of a case */
 
 struct jm_case_progress {
-	const char *phase;
-	double items, seconds; /* of the steady phase, on the run's clock */
-	double share;	       /* of the whole run; NAN = unknown */
-	double watts;	       /* now, of all devices, of one origin; NAN = unknown */
-	enum jm_origin origin; /* of the watts */
+	const char *phase, *unit; /* unit of an item: "token" */
+	double items, seconds;	  /* of the steady phase, on the run's clock */
+	double share;		  /* of the whole run; NAN = unknown */
+	double watts;		  /* now, of all devices, of one origin; NAN = unknown */
+	enum jm_origin origin;	  /* of the watts */
 };
 
 struct jm_case_options {

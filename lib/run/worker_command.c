@@ -110,6 +110,7 @@ int jm__worker_command(struct jm__worker *w, struct jm_err *err)
 	}
 	o.env = (const char *const *)env;
 	rc = jm__worker_settle(w, err);
+	w->unit = json_string_value(json_object_get(throughput, "unit"));
 	jm__worker_progress(w, "command", 0, 0, NAN);
 	if (!rc)
 		rc = jm_launch(w->ctx, w->session, &o, &outcome, err);

@@ -163,6 +163,8 @@ static int setup(struct jm__worker *w, struct native *n, struct jm_err *err)
 		.more = json_object(),
 	};
 	rc = n->workload->setup(&n->work, &n->state, err);
+	if (n->work.unit)
+		w->unit = n->work.unit;
 	jm__worker_own(w, &n->work);
 	jm__worker_end(w, phase);
 	return rc;
@@ -451,7 +453,7 @@ static void record_native(struct jm__worker *w, const struct native *n)
 	double rate = n->elapsed_s > 0 ? n->items / n->elapsed_s : NAN;
 	bool some = n->n_steady > 0 && n->items > 0;
 
-	jm_record_set(r, "unit", json_string(n->work.unit ? n->work.unit : n->workload->unit));
+	jm_record_set(r, "unit", json_string(w->unit));
 	jm_record_set(r, "devices", json_integer(n->work.n_devices));
 	if (w->world > 1)
 		jm_record_set(r, "gang", gang_json(w, n));
@@ -483,6 +485,7 @@ int jm__worker_native(struct jm__worker *w, struct jm_err *err)
 	n.workload = jm_workload_find(name, err);
 	if (!n.workload)
 		return err->code;
+	w->unit = n.workload->unit;
 	rc = read_options(w, &n, err);
 	if (!rc && w->world > 1 && !n.workload->agree)
 		rc = jm_err_set(err, JM_ENOSUP,

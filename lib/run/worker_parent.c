@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "meter/meters_json.h"
 #include "base/stray_processes.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <math.h>
@@ -99,8 +100,15 @@ static void on_progress(struct jm__child *c, const struct jm_frame *f)
 		return;
 	memcpy(&p, f->data, sizeof(p));
 	p.phase[sizeof(p.phase) - 1] = '\0';
-	told = (struct jm_case_progress){
-		p.phase, p.items, p.seconds, p.share, p.watts, (enum jm_origin)p.origin};
+	p.unit[sizeof(p.unit) - 1] = '\0';
+	jm_text_tame(p.unit);
+	told = (struct jm_case_progress){.phase = p.phase,
+		.unit = p.unit,
+		.items = p.items,
+		.seconds = p.seconds,
+		.share = p.share,
+		.watts = p.watts,
+		.origin = (enum jm_origin)p.origin};
 	if (p.origin < 0 || p.origin >= JM_ORIGIN_COUNT)
 		return;
 	c->o->progress(c->o->arg, &told);

@@ -54,6 +54,7 @@ void jm__worker_progress(
 	w->last_progress = now;
 	look_at_watts(w, &p);
 	strncpy(p.phase, phase, sizeof(p.phase) - 1);
+	strncpy(p.unit, w->unit ? w->unit : "item", sizeof(p.unit) - 1);
 	pthread_mutex_lock(&w->lock);
 	jm_frame_write(w->fd, JM_FRAME_PROGRESS, &p, sizeof(p), NULL, 0, NULL);
 	pthread_mutex_unlock(&w->lock);

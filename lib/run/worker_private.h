@@ -40,6 +40,7 @@ struct jm__worker {
 	int main_phase;
 	int64_t last_progress, start_ns;
 	struct jm_live *live; /* for the progress; NULL = none yet */
+	const char *unit;     /* of an item, for the progress; NULL = "item" */
 	int rank, world;      /* of the gang; 0 of 1: alone */
 	struct jm_orders orders;
 	bool stop; /* it was ordered to */

@@ -83,8 +83,8 @@ def test_shows_a_sweep(env, tmp_path):
             child.wait(timeout=60)
     assert row["command"] == "run" and row["work"].startswith("sim response=") and row["cases"] == 6
     assert 2 <= row["case"] <= 6 and row["failed"] == 0 and row["origin"] == "simulated"
-    assert row["left_s"] > 0 and row["store"] == str(store) and 0 <= row["share"] <= 1
-    assert f"of 6, " in text and "items/s" in text and "left" in text and str(store) in text
+    assert row["unit"] == "image" and row["left_s"] > 0 and row["store"] == str(store) and 0 <= row["share"] <= 1
+    assert f"of 6, " in text and "image/s" in text and "left" in text and str(store) in text
     assert not re.search(r"\de\+", text), text  # 121150 items/s, not 1.2115e+05
     assert running(env) == [] and files(env) == []
 
@@ -278,13 +278,19 @@ def test_the_live_line_of_a_command_stays_out_of_its_output(tmp_path):
     assert "\x1b[K" not in quiet and out == "first\nlast\n"
 
 
-def test_the_live_line_of_a_command_tells_its_items(tmp_path):
+@pytest.mark.parametrize("words, unit", [((), "item"), (("--unit", "token"), "token")])
+def test_the_live_line_of_a_command_tells_its_items(tmp_path, words, unit):
     """Two idle GPUs at 75 W each, and 5 items a second."""
-    text, _ = live_of(tmp_path, "--items-regex", "items ([0-9]+)", script="for i in 1 2 3; do echo items 5; sleep 1; done")
-    found = re.findall(r" ([\d.]+) W [\d.]+ J simulated  ([\d.]+) items/s  ([\d.]+) J/item", text)
+    text, _ = live_of(tmp_path, *words, "--items-regex", "items ([0-9]+)", script="for i in 1 2 3; do echo items 5; sleep 1; done")
+    found = re.findall(rf" ([\d.]+) W [\d.]+ J simulated  ([\d.]+) {unit}/s  ([\d.]+) J/{unit}", text)
     assert found, text
     for watts, rate, joules in found:
         assert float(joules) == pytest.approx(float(watts) / float(rate), rel=0.01)
+
+
+def test_the_live_line_obeys_no_unit(tmp_path):
+    text, _ = live_of(tmp_path, "--unit", "t\x1b]0;x\x07", "--items-regex", "n", script="for i in 1 2; do echo n; sleep 1; done")
+    assert "/s" in text and "\x07" not in text and "\x1b]" not in text
 
 
 def test_a_command_that_prints_to_the_terminal_has_no_live_line(tmp_path):

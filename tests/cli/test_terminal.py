@@ -47,6 +47,16 @@ def test_fits_20_columns(command):
             assert len(re.split(r" {2,}", line.strip())) <= 3 or len(words_of(line)) <= 3, line
 
 
+@pytest.mark.parametrize("words", [
+    ["measure", "--pid", "4194304"], ["measure", "--source", "estimate", "true"], ["top", "--interval", "1ms"],
+    ["run", "gpt-117m", "--device", "ref", "--layers", "1", "--hidden", "16", "--heads", "2", "--ffn", "16", "--context", "8", "--seq",
+     "8", "--batch", "1", "--vocab", "256", "--steps", "1", "--warmup", "0", "--source", "null"]])
+def test_no_word_of_a_message_is_broken(words):
+    printed, _ = terminal(*words, columns=60)
+    lines = screen_lines(printed)
+    assert any(line.startswith("joulemark: ") for line in lines) and all(len(line) <= 60 for line in lines), printed
+
+
 def test_a_redraw_stays_on_its_line():
     """Each redraw of the live line begins with a carriage return and leaves the last column free."""
     for columns in (80, 20):

@@ -154,7 +154,7 @@ def test_the_live_line_of_run_tells_watts_rate_and_joules(columns):
     live = [re.sub(r"(?<=\d),(?=\d{3})", "", line) for line in re.split(r"\r\x1b\[K|\n", printed) if "steady" in line and " W " in line]
     assert status == 0 and live, printed
     assert all(len(line) < columns for line in live)
-    told = [re.search(r"([\d.e+]+) W simulated  ([\d.e+]+) items/s  ([\d.]+) mJ/item", line) for line in live]
+    told = [re.search(r"([\d.e+]+) W simulated  ([\d.e+]+) token/s  ([\d.]+) mJ/token", line) for line in live]
     assert any(told), live
     for found in filter(None, told):
         watts, rate, joules = map(float, found.groups())
@@ -168,4 +168,4 @@ def test_the_time_left_of_one_case_is_that_of_its_measured_phase():
     live = [line for line in re.split(r"\r\x1b\[K|\n", printed) if "steady" in line and " left" in line]
     assert status == 0 and live, printed
     assert all(float(re.search(r"(\S+) s left", line)[1]) <= 2 for line in live), live
-    assert any("J/item" in line for line in live), live
+    assert any("J/wait" in line for line in live), live
