@@ -96,6 +96,11 @@ static int end_of_block(const struct jm_grid *t, int first, int width)
 	return c;
 }
 
+bool jm_grid_fits(const struct jm_grid *t, int width)
+{
+	return end_of_block(t, t->n_setting, width) == t->columns;
+}
+
 static bool has_large(const struct jm_grid *t, int column)
 {
 	for (int r = 0; r < t->rows; r++)

@@ -26,6 +26,8 @@ void jm_grid_apart(struct jm_grid *t);
 /* Calls jm_grid_apart, then prints blocks of whole columns after `indent` blanks; each block repeats
  * the first n_setting columns. */
 void jm_grid_print(struct jm_grid *t, int indent, int width, FILE *out);
+/* Do all columns fit into one block? */
+bool jm_grid_fits(const struct jm_grid *t, int width);
 void jm_grid_done(struct jm_grid *grid);
 
 #endif

@@ -188,6 +188,25 @@ static void put_relative(const struct jm_grouping *g, const struct jm_group_seri
 		jm_text_wrap(out, text, 2, 4, g->options.width);
 }
 
+/* Without this line a reader would take it for work at full speed, or under a cap. */
+static void put_soft(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
+{
+	const json_t *soft = json_object_get(s->record, "soft");
+	bool pauses = json_object_get(soft, "hold_watts") != NULL;
+	bool share = json_object_get(soft, "units") != NULL;
+
+	if (pauses)
+		jm_text_wrap(out,
+			"--hold-power: pauses between steps held the mean power; this is a soft "
+			"control, no limit that a driver enforces",
+			2, 4, g->options.width);
+	if (share)
+		jm_text_wrap(out,
+			"--sm-share: the work ran on a part of the multiprocessors; this is a soft "
+			"control, no limit that a driver enforces",
+			2, 4, g->options.width);
+}
+
 static void put_edp(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
 {
 	char text[160];
@@ -224,6 +243,7 @@ static void put_notes(const struct jm_grouping *g, const struct jm_group_series 
 		put_note(g, "median and max W are the sums of those of the meters", out);
 	if (jm_text_sums(g, s, line, sizeof(line)))
 		put_note(g, line, out);
+	put_soft(g, s, out);
 	if (s->reference >= 0 && says_relative(g))
 		put_relative(g, s, out);
 	else if (s->reference < 0 && s->has_energy)
@@ -489,6 +509,47 @@ static int put_series(
 	return rc;
 }
 
+#define MOST_SOURCES 26
+
+/* The last column, of sources, gets letters; ret has what each stands for. Returns their number. */
+static int shorten_sources(struct jm_grid *grid, char *ret[MOST_SOURCES])
+{
+	int n = 0, k;
+
+	for (int r = 0; r < grid->rows; r++) {
+		char **cell = &grid->cell[(r + 1) * grid->columns - 1];
+		char letter[2] = {0}, *mark;
+
+		for (k = 0; k < n && strcmp(ret[k], *cell) != 0; k++)
+			;
+		letter[0] = (char)('a' + k);
+		mark = k < MOST_SOURCES ? strdup(letter) : NULL;
+		if (!mark)
+			return n;
+		if (k < n)
+			free(*cell);
+		else
+			ret[n++] = *cell;
+		*cell = mark;
+	}
+	return n;
+}
+
+/* Where the table is too wide, its sources are below it. */
+static void put_published(const struct jm_grouping *g, struct jm_grid *grid, FILE *out)
+{
+	int width = g->options.width;
+	char *source[MOST_SOURCES], line[300];
+	int n = jm_grid_fits(grid, width) ? 0 : shorten_sources(grid, source);
+
+	jm_grid_print(grid, 0, width, out);
+	for (int i = 0; i < n; i++) {
+		jm_text_format(line, sizeof(line), "source %c: %s", 'a' + i, source[i]);
+		jm_text_wrap(out, line, 2, 4, width);
+		free(source[i]);
+	}
+}
+
 static int put_work(const struct jm_grouping *g, const json_t *work, FILE *out, struct jm_err *err)
 {
 	const char *why_not = jm_json_text(work, "why_not");
@@ -509,7 +570,7 @@ static int put_work(const struct jm_grouping *g, const json_t *work, FILE *out, 
 	else
 		rc = jm_published_grid(work, &grid, err);
 	if (!*why_not && !rc) {
-		jm_grid_print(&grid, 0, g->options.width, out);
+		put_published(g, &grid, out);
 		jm_grid_done(&grid);
 	}
 	json_array_foreach(json_object_get(work, "notes"), i, note)

@@ -81,6 +81,17 @@ def test_memory_that_is_not_enough_is_a_result(tmp_path):
     assert "Published, not measured here: resnet50 training" in text and "H100 94 GB 300 - 1312.8" in text
 
 
+def test_sources_stay_with_their_rows_at_80_columns(tmp_path):
+    """28 published rows in one table; a letter in each names its source below."""
+    path = shutil.copy(DATA / "resnet50.db", tmp_path / "a.db")
+    table = jm("report", path, "--published", "--width", "80").stdout.split("Published, not measured here")[1]
+    source = dict(re.findall(r"^  source (.): (.*)$", table, re.M))
+    assert sorted(source.values()) == ["arXiv 2409.12994, Table III", "arXiv 2603.16164, Table 3"]
+    rows = [line.split() for line in table.splitlines() if re.match(r"(H100|H200|MI300X|Graphcore) ", line)]
+    assert len(rows) == 28 and all(len(line) <= 80 for line in table.splitlines())
+    assert all(("Table III" in source[row[-1]]) == (row[0] == "Graphcore") for row in rows)
+
+
 @pytest.mark.parametrize("name,unit", [("resnet50", "image"), ("gpt-800m", "token")])
 def test_single_runs_of_an_h200(tmp_path, name, unit):
     path = tmp_path / "a.db"

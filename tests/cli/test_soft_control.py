@@ -36,6 +36,13 @@ def test_power_is_held_by_pauses():
     assert "soft" not in full and watts(full) > 650
 
 
+def test_the_table_says_that_pauses_held_the_power():
+    words = ["run", "sim", "--device", "sim:h100x1", "--steps", 20, "--warmup", 2]
+    held, plain = (" ".join(jm(*words, *more).stdout.split()) for more in (["--hold-power", "300"], []))
+    assert "pauses between steps held the mean power" in held and "no limit that a driver enforces" in held
+    assert "soft control" not in plain
+
+
 def test_all_gpus_of_a_node_hold_it_together():
     record, _ = sim("--hold-power", "1600W", "--seconds", 60, device="sim:h100x4")
     assert watts(record) == pytest.approx(1600, rel=0.005)
