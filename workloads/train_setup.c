@@ -156,7 +156,11 @@ static void drop_plan(struct train *s)
 	s->graph = NULL;
 }
 
-#define REMADE 0.01 /* share of a step's time by the roofline that goes into values made again */
+/* Shares of a step's time by the roofline that go into values made again: the first one, the next one where the
+ * plan of one does not fit, and where that ends. */
+#define REMADE	    0.01
+#define REMADE_NEXT 1.25
+#define REMADE_MOST 0.1
 
 /* Sets how much is recomputed to `share`; false: the device's peaks are not known. */
 static bool limit_remade(struct train *s, double share)
@@ -179,9 +183,9 @@ static int choose_remade(struct train *s, struct jm_err *err)
 }
 
 /*
- * If a device has separate memory, no other program needs the rest of it: everything that fits is
- * kept, except values that cost next to nothing to compute again. An evaluation during training
- * adds only its inputs.
+ * If a device has separate memory, no other program needs the rest of it: what fits is kept, except
+ * values that cost next to nothing to compute again. An evaluation during training adds only its
+ * inputs.
  */
 static int plan_kept(struct train *s, struct jm_err *err)
 {
@@ -190,11 +194,15 @@ static int plan_kept(struct train *s, struct jm_err *err)
 
 	if (!isnan(s->remake) || !s->may_keep || s->device.props.host_memory || !s->memory)
 		return plan_program(s, err);
-	t->keep_all = !limit_remade(s, REMADE);
-	code = plan_program(s, err);
-	if (code || s->program->peak_bytes + copies * jm_staging_bytes(s->program) <= s->memory)
-		return code;
-	drop_plan(s);
+	t->keep_all = false;
+	for (double share = REMADE; share < REMADE_MOST && !t->keep_all; share *= REMADE_NEXT) {
+		t->keep_all = !limit_remade(s, share);
+		code = plan_program(s, err);
+		if (code ||
+			s->program->peak_bytes + copies * jm_staging_bytes(s->program) <= s->memory)
+			return code;
+		drop_plan(s);
+	}
 	t->keep_all = false;
 	t->remake.share = 0;
 	return plan_program(s, err);

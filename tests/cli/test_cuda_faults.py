@@ -134,6 +134,18 @@ def test_memory_that_nobody_holds_is_a_result(env, tmp_path):
     assert status == 1 and kind(own) == ("failed", None, "memory") and "nother process" not in own["reason"]
 
 
+def test_no_more_is_recomputed_than_memory_demands(env, tmp_path):
+    """Between the plan that recomputes 1 % of a step and the one that recomputes all it can."""
+    one, share, all_of_it = (on_all_ops(env, tmp_path, "held=600", *GPT, "--batch", 32, *words)[1][0]["plan"]["peak_bytes"]
+                             for words in ([], ["--remake", 2], ["--keep-less"]))
+    assert all_of_it < share < one
+    for limit in (1.002 * share, 0.998 * one):
+        _, (r,) = on_all_ops(env, tmp_path, "held=600", *GPT, "--batch", 32, "--memory", f"{limit / 1e9:.4f}")
+        assert 0.98 * share < r["plan"]["peak_bytes"] <= limit
+    _, (r,) = on_all_ops(env, tmp_path, "held=600", *GPT, "--batch", 32, "--memory", f"{1.002 * all_of_it / 1e9:.4f}")
+    assert r["plan"]["peak_bytes"] == all_of_it
+
+
 def test_the_largest_batch_beside_another_process(env, tmp_path):
     _, (largest,) = on_all_ops(env, tmp_path, "held=61440", *GPT, "--batch", "max")
     assert HELD[:-11] in largest["note"] and "largest batch" in largest["note"]
