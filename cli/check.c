@@ -135,7 +135,9 @@ static int run(struct jm_cli *cli)
 		rc = jm_record_input_add(&in, cli->args[i], &cli->err);
 	jm_record_input_warn(&in, "1");
 	if (!rc && !json_array_size(in.records) && !in.n_damaged)
-		rc = jm_err_set(&cli->err, JM_ENOENT, "There is no record to check.");
+		rc = jm_err_set(&cli->err, JM_ENOENT,
+			"There is no record to check in these files; 'joulemark run' and "
+			"'joulemark measure' write records with --store and --json.");
 	status = rc ? jm_cli_fail(cli) : check_all(cli, &in);
 	jm_record_input_done(&in);
 	return status;

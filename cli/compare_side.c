@@ -126,8 +126,10 @@ int jm_given_read(const char *text, struct jm_given *g, struct jm_err *err)
 	json_array_foreach(g->in.records, i, record) if (passes(record, &g->filter))
 		json_array_append(g->kept, (json_t *)record);
 	if (!json_array_size(g->kept))
-		return jm_err_set(err, JM_ENOENT, "%s selects no record of %zu.", text,
-			json_array_size(g->in.records));
+		return jm_err_set(err, JM_ENOENT,
+			"%s selects no record of %zu; the values of a filter must be written as in "
+			"the record, which 'joulemark query' shows.",
+			text, json_array_size(g->in.records));
 	return 0;
 }
 

@@ -84,7 +84,8 @@ static int take_ranks(struct jm_jpwr *j, int *ranks, int *ret_n)
 	uint64_t number;
 
 	if (given->n_texts && jm_values_number(&j->cli->values, "use-mpi") <= 0)
-		return jm_err_set(&j->cli->err, JM_EUSAGE, "--mpi-ranks requires --use-mpi.");
+		return jm_err_set(
+			&j->cli->err, JM_EUSAGE, "--mpi-ranks requires --use-mpi; give both.");
 	if (given->n_texts > MAX_NAMES)
 		return jm_err_set(
 			&j->cli->err, JM_EUSAGE, "--mpi-ranks takes at most %d ranks.", MAX_NAMES);

@@ -342,22 +342,12 @@ static int run_work(struct measurement *m)
 /* Before the sensors are opened: a store that cannot be written is an error before the command has run. */
 static int open_store(struct measurement *m)
 {
-	static const struct {
-		const char *option, *key;
-	} rows[] = {{"items-regex", "regex"}, {"items-json", "json"}, {"unit", "unit"}};
 	const char *path = jm_values_text(&m->cli->values, "store");
-	json_t *throughput;
 
 	if (!path)
 		return 0;
-	throughput = json_object();
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		const char *text = jm_values_text(&m->cli->values, rows[i].option);
-
-		if (text)
-			json_object_set_new(throughput, rows[i].key, json_string(text));
-	}
-	return jm_measure_store_open(&m->store, path, command_json(m), throughput, &m->cli->err);
+	return jm_measure_store_open(&m->store, path, command_json(m),
+		jm_command_throughput(&m->cli->values), &m->cli->err);
 }
 
 static int open_session(struct measurement *m)

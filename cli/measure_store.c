@@ -26,6 +26,22 @@ static int count_repeat(void *arg, json_t *record, struct jm_err *err)
 	return 0;
 }
 
+json_t *jm_command_throughput(const struct jm_values *values)
+{
+	static const struct {
+		const char *option, *key;
+	} rows[] = {{"items-regex", "regex"}, {"items-json", "json"}, {"unit", "unit"}};
+	json_t *throughput = json_object();
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		const char *text = jm_values_text(values, rows[i].option);
+
+		if (text)
+			json_object_set_new(throughput, rows[i].key, json_string(text));
+	}
+	return throughput;
+}
+
 static int make_plan(
 	struct jm_measure_store *s, json_t *command, json_t *throughput, struct jm_err *err)
 {

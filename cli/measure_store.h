@@ -3,6 +3,7 @@
 #ifndef JM_MEASURE_STORE_H
 #define JM_MEASURE_STORE_H
 
+#include "base/option.h"
 #include "run/plan.h"
 #include "store/store.h"
 
@@ -14,7 +15,9 @@ struct jm_measure_store {
 	json_t *job;
 };
 
-/* command, throughput (regex, json, unit): as in the request of a plan. Takes both. */
+/* How items are found in a command's output (regex, json, unit), as in the request of a plan. */
+json_t *jm_command_throughput(const struct jm_values *values);
+/* command, throughput: as in the request of a plan. Takes both. */
 int jm_measure_store_open(struct jm_measure_store *s, const char *path, json_t *command,
 	json_t *throughput, struct jm_err *err);
 /* When the meters are known; then each chunk of the trace. */

@@ -43,13 +43,16 @@ static int check_inputs(struct jm_cli *cli)
 		const char *path = cli->args[i];
 
 		if (stat(path, &st))
-			return jm_err_set(&cli->err, JM_ENOENT, "%s is not there.", path);
+			return jm_err_set(&cli->err, JM_ENOENT,
+				"%s is not there; check the path of the store.", path);
 		if (!jm_store_is(path))
 			return jm_err_set(&cli->err, JM_EFORMAT,
 				"%s is not a store of joulemark; merge reads stores only.", path);
 		if (same_file(out, path))
 			return jm_err_set(&cli->err, JM_EUSAGE,
-				"%s is both the result and a store to merge.", path);
+				"%s is both the result and a store to merge; name another file for "
+				"the result.",
+				path);
 		if (try_store(path, &cli->err))
 			return cli->err.code;
 	}

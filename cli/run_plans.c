@@ -75,7 +75,9 @@ static int read_file(struct jm_run_call *r)
 			rc = add_planned(r, &r->file.run[i], i, request);
 	}
 	if (!rc && !r->n)
-		rc = jm_err_set(&r->cli->err, JM_EUSAGE, "No run of %s has a tag of '--tag %s'.",
+		rc = jm_err_set(&r->cli->err, JM_EUSAGE,
+			"No run of %s has a tag of '--tag %s'; the key 'tags' of a run in that "
+			"file lists its tags.",
 			r->cli->args[0], jm_values_text(&r->cli->values, "tag"));
 	return rc;
 }

@@ -2,6 +2,7 @@
 /* From the command line of `run` to the request that a plan is made from. */
 #include "run_parts.h"
 #include "hold.h"
+#include "measure_store.h"
 #include "work_options.h"
 
 #include "measure/progress.h"
@@ -344,11 +345,10 @@ static int check_own(struct jm_cli *cli, const char *option)
 		option, option);
 }
 
-/* How items are found in what the command prints. */
 static int add_throughput(struct jm_cli *cli, json_t *what)
 {
 	const char *regex = text_of(cli, "items-regex"), *json = text_of(cli, "items-json");
-	json_t *throughput = json_object();
+	json_t *throughput = jm_command_throughput(&cli->values);
 	int rc = 0;
 
 	if (regex && json)
@@ -356,12 +356,6 @@ static int add_throughput(struct jm_cli *cli, json_t *what)
 			"--items-regex and --items-json exclude each other; give one of them.");
 	else if (regex || json)
 		rc = check_scan(cli, regex, json);
-	if (regex)
-		json_object_set_new(throughput, "regex", json_string(regex));
-	if (json)
-		json_object_set_new(throughput, "json", json_string(json));
-	if (text_of(cli, "unit"))
-		json_object_set_new(throughput, "unit", json_string(text_of(cli, "unit")));
 	if (json_object_size(throughput))
 		json_object_set(what, "throughput", throughput);
 	json_decref(throughput);

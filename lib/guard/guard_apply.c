@@ -229,7 +229,8 @@ static int plan_one(const struct jm_knob_holder *k, const struct jm_setting *s,
 	}
 	if (*n > before)
 		return 0;
-	return jm_err_set(err, JM_EUSAGE, "No device with %s has an id that begins with '%s'.",
+	return jm_err_set(err, JM_EUSAGE,
+		"No device with %s has an id that begins with '%s'; 'joulemark get' lists the ids.",
 		s->knob, s->selector);
 }
 

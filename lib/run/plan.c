@@ -275,8 +275,9 @@ static int expand(struct jm_plan *plan, struct jm_err *err)
 	for (size_t i = 0; !rc && (part = jm_plan_part(what, i)); i++)
 		rc = expand_part(plan, part, err);
 	if (!rc && !plan->n)
-		rc = jm_err_set(
-			err, JM_EUSAGE, "The plan has no case: every combination is excluded.");
+		rc = jm_err_set(err, JM_EUSAGE,
+			"The plan has no case: every combination is excluded; remove a row of "
+			"'exclude'.");
 	return rc;
 }
 

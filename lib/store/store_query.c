@@ -110,7 +110,8 @@ static int prepare(struct jm_store *s, const char *sql, sqlite3_stmt **ret, cons
 		rc = jm_err_set(err, JM_EUSAGE, "SQLite does not accept the query: %s.",
 			sqlite3_errmsg(s->db));
 	else if (!*ret || !sqlite3_stmt_readonly(*ret))
-		rc = jm_err_set(err, JM_EUSAGE, "The query is not a SELECT.");
+		rc = jm_err_set(err, JM_EUSAGE,
+			"The query is not a SELECT; write it as 'SELECT ... FROM results'.");
 	return rc;
 }
 
