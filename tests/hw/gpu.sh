@@ -177,7 +177,7 @@ print("\n".join(sorted(names, key=lambda name: not re.search("conv|batchnorm|pix
 # A program that the tool did not see is an error, too: its last line would say that there are no errors.
 sanitize() { # TOOL OPERATION [OPTION...]
 	local out=$work/out status
-	compute-sanitizer --tool "$1" --error-exitcode 1 "${@:3}" \
+	nice compute-sanitizer --tool "$1" --error-exitcode 1 "${@:3}" \
 		"$build/joulemark" selftest --device cuda:0 --op "$2" --exact >"$out" 2>&1
 	status=$?
 	grep -q "terminated before first instrumented API call" "$out" && status=1
@@ -330,23 +330,6 @@ step selftest 60 self_test
 step hold 30 record 'abs(watts - 400) < 20 and soft["busy_share"] < 1' "${large[@]}" --precision bf16 --hold-power 400W --seconds 6
 step share 30 record '0 < soft["units"] < soft["units_of"] and r["verified"]' "${product[@]}" --sm-share 50
 step clock 30 record 'aligned["error_ns"] < 20e3 and aligned["anchors"] == 3' "${product[@]}"
-step shim 30 through_shim "${product[@]}"
-
-side_by_side 1
-if [ ${#cards[@]} -ge 2 ]; then
-	step "two losses" 30 two_losses 1e-5
-	step "two, sharded update" 40 two_sharded 1e-6
-	step "two allreduce" 40 two "$both and r['transfer']['bus_bytes_per_s'] > 0" allreduce --size 0.008,0.512 --seconds 1
-	step "two allgather" 30 two "$both" allgather --size 0.512 --seconds 1
-	step "two training" 40 two "$once and r['communication']['exposed_s_per_step'] > 0" gpt-117m --batch 16 \
-		--precision bf16 --warmup 1s --seconds 3
-	step "two, one killed" 40 two_killed
-	for way in to-peer both-peers; do
-		step "two, copy $way" 40 two_copies "$way"
-	done
-elif is_wanted two; then
-	echo "== two ...: skipped, because this machine has one GPU"
-fi
 
 side_by_side "$(nproc)"
 if python3 -c 'import pytest, torch, torchvision' 2>/dev/null; then step "errors beside PyTorch" 300 beside_pytorch; fi
@@ -376,6 +359,7 @@ for precision in bf16 fp8; do
 	[ $precision = fp8 ] || step "repeats fp16" 60 repeats fp16
 done
 step "repeats bf16" 60 repeats bf16
+step shim 60 through_shim "${product[@]}"
 step "selftest of own attention" 90 own_attention
 JM_CUDA_FAST=1 step "selftest of the fast mode" 90 self_test --op conv
 if command -v compute-sanitizer >/dev/null; then
@@ -391,6 +375,22 @@ if command -v compute-sanitizer >/dev/null; then
 		step "synccheck $op" 90 sanitize synccheck "$op" "${own_kernels[@]}"
 	done < <(operations)
 fi
+side_by_side 1
+if [ ${#cards[@]} -ge 2 ]; then
+	step "two losses" 30 two_losses 1e-5
+	step "two, sharded update" 40 two_sharded 1e-6
+	step "two allreduce" 40 two "$both and r['transfer']['bus_bytes_per_s'] > 0" allreduce --size 0.008,0.512 --seconds 1
+	step "two allgather" 30 two "$both" allgather --size 0.512 --seconds 1
+	step "two training" 40 two "$once and r['communication']['exposed_s_per_step'] > 0" gpt-117m --batch 16 \
+		--precision bf16 --warmup 1s --seconds 3
+	step "two, one killed" 40 two_killed
+	for way in to-peer both-peers; do
+		step "two, copy $way" 40 two_copies "$way"
+	done
+elif is_wanted two; then
+	echo "== two ...: skipped, because this machine has one GPU"
+fi
+
 side_by_side 0
 if [ -s "$work/failed" ]; then
 	sed 's/^/failed: /' "$work/failed"
