@@ -34,6 +34,8 @@ SIM = ["run", "sim", "--device", "sim:h100x4", "--seconds", "2"]
     (["run", "null", "--warmup", "5parsec"], "5parsec"),
     (["run", "null", "--warmup", ""], "--warmup"),
     (["run", "null", "--warmup", "1000000000"], "range 0 to 999999999"),
+    (["run", "null", "--env", "NOEQUALS"], "write it as NAME=VALUE"),
+    (["run", "null", "--env", "RIGHT=1", "--env", "=1"], "write it as NAME=VALUE"),
     (["run", "null", "--repeat", "0"], "range"),
     (["run", "null", "--repeat", "x"], "--repeat: 'x'"),
     (["run", "null", "--source", "rapll"], "did you mean 'rapl'"),
