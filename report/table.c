@@ -197,8 +197,10 @@ static void put_soft(const struct jm_grouping *g, const struct jm_group_series *
 
 	if (pauses)
 		jm_text_wrap(out,
-			"--hold-power: pauses between steps held the mean power; this is a soft "
-			"control, no limit that a driver enforces",
+			"--hold-power: pauses between steps lower the mean power to the value "
+			"asked "
+			"for, if the meters let it be reached (the power in the table is what was "
+			"measured); this is a soft control, no limit that a driver enforces",
 			2, 4, g->options.width);
 	if (share)
 		jm_text_wrap(out,

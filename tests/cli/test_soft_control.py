@@ -36,10 +36,10 @@ def test_power_is_held_by_pauses():
     assert "soft" not in full and watts(full) > 650
 
 
-def test_the_table_says_that_pauses_held_the_power():
+def test_the_table_says_that_pauses_lower_the_power():
     words = ["run", "sim", "--device", "sim:h100x1", "--steps", 20, "--warmup", 2]
     held, plain = (" ".join(jm(*words, *more).stdout.split()) for more in (["--hold-power", "300"], []))
-    assert "pauses between steps held the mean power" in held and "no limit that a driver enforces" in held
+    assert "pauses between steps lower the mean power" in held and "no limit that a driver enforces" in held
     assert "soft control" not in plain
 
 
