@@ -101,11 +101,12 @@ class Peer:
         atexit.register(self.end)
 
     def is_compiled(self):
-        return self.waits and waits_of(self.turn).exists() or self.process.poll() is not None
+        waits = waits_of(self.turn).exists() or self.warm and waits_of(self.warm).exists()
+        return self.waits and waits or self.process.poll() is not None
 
     def is_cold(self):
         """It has compiled, and its first steps are still to come."""
-        return self.warm and self.is_compiled() and not self.turn.exists() and self.process.poll() is None
+        return self.warm and waits_of(self.turn).exists() and not self.turn.exists() and self.process.poll() is None
 
     def is_warming(self):
         return self.warm and self.turn.exists() and not waits_of(self.warm).exists() and self.process.poll() is None

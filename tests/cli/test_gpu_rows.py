@@ -50,7 +50,7 @@ RESNET = """
     def log(text):
         with open(os.environ["LOG"], "a") as file:
             file.write(text + "\\n")
-    for _ in range(10 if "--blocks" in sys.argv else 1):
+    for _ in range(int(os.environ.get("PARTS", 10)) if "--blocks" in sys.argv else 1):
         torch.compile(lambda x: x)(1)
     log("first steps")
     time.sleep(0.3)
@@ -120,6 +120,13 @@ def test_first_steps_of_resnets_one_at_a_time_after_the_command_and_before_the_r
     assert log[:12] == ["compiled"] * 11 + ["meanwhile"]
     assert log[12:16] == ["first steps", "first steps end"] * 2 and "first steps taken: 2" in done.stdout
     assert log[16:] == ["joulemark default", "PyTorch", "joulemark default"] * 2
+
+
+def test_a_network_of_fewer_parts_has_compiled_when_its_first_steps_are_taken(bench, monkeypatch):
+    monkeypatch.setenv("PARTS", "9")
+    done, log = run(bench, "resnet152", "--seconds", "1", "--no-fast", "--compile-limit", "40")
+    assert done.returncode == 0 and "not compiled" not in done.stdout, done.stdout
+    assert log == ["compiled"] * 9 + ["first steps", "first steps end", "joulemark default", "PyTorch", "joulemark default"]
 
 
 def test_first_steps_wait_for_the_row_where_nothing_else_compiles(bench):

@@ -162,7 +162,7 @@ self_test() { # OPTION...
 
 backends() { # TYPE
 	JM_BACKENDS=$plugins JM_TEST_TYPES=$1 "$build/tests/test_backend" >"$work/out" 2>&1 || { cat "$work/out"; return 1; }
-	awk '/ of what is allowed/ {n++; for (i = 2; i < NF; i++) if ($i == "of" && $(i - 1) > worst) worst = $(i - 1)}
+	awk '/ of what is allowed/ {n++; for (i = 2; i < NF; i++) if ($i == "of" && $(i + 1) == "what" && $(i - 1) > worst) worst = $(i - 1)}
 		END {print n " operations, the largest error " worst " of what is allowed"; exit !n}' "$work/out"
 }
 
@@ -185,12 +185,16 @@ sanitize() { # TOOL OPERATION [OPTION...]
 	return $status
 }
 
-# racecheck reports some kernels of cuDNN, so what it reports has to be repeated in own kernels alone. It is not asked for
-# own kernels in the first place, because it ends with an internal error in products of cuBLASLt that it does not check.
+# racecheck reports some kernels of cuDNN and cuBLASLt, so what it reports has to be repeated in own kernels alone. It is not
+# asked for own kernels in the first place, because it ends with an internal error in products of cuBLASLt that it does not
+# check. An operation where both happen cannot be checked; its name is printed at the end.
 races() { # OPERATION OPTIONS FOR OWN KERNELS...
+	local out=$work/out libraries=
 	sanitize racecheck "$1" && return
+	grep -q "Race reported" "$out" && ! grep -E "Race reported|Internal Sanitizer|WRONG" "$out" | grep -qv " at nvjet_sm" && libraries=only
 	echo "own kernels alone:"
-	sanitize racecheck "$@"
+	sanitize racecheck "$@" && return
+	[ -n "$libraries" ] && grep -q "Internal Sanitizer" "$out" && ! grep -qE "Race reported|WRONG" "$out" && echo "$1" >>"$unchecked"
 }
 
 # One record of a run on the GPU, and what must hold of it.
@@ -321,7 +325,8 @@ both='r["verified"] and r["devices"] == 2 and r["transfer"]["transport"] == "ncc
 once='abs(sum(m["joules"] for m in r["meters"] if m["id"] in ["nvml:" + x["uuid"] for x in r["gang"]["ranks"]])
 	/ r["total"]["joules_measured"] - 1) < 1e-9'
 plugins=$work/plugins
-export plugins
+unchecked=$work/unchecked
+export plugins unchecked
 mkdir "$plugins" && ln -s "$build/backends/cuda.so" "$plugins/"
 for function in $(compgen -A function); do export -f "${function?}"; done
 
@@ -334,7 +339,7 @@ step clock 30 record 'aligned["error_ns"] < 20e3 and aligned["anchors"] == 3' "$
 side_by_side "$(nproc)"
 if python3 -c 'import pytest, torch, torchvision' 2>/dev/null; then step "errors beside PyTorch" 300 beside_pytorch; fi
 for type in f32 bf16 f16; do
-	step "backends $type" 150 backends $type
+	step "backends $type" 240 backends $type
 done
 while read -r model f32 others; do
 	step "losses $model" 150 compare_all "$model" "$f32" "$others"
@@ -356,9 +361,9 @@ step "fp8 product" 60 record 'r["verified"]' "${large[@]}" --precision fp8 --sec
 for precision in bf16 fp8; do
 	step "fp8 llama beside $precision" 90 record 'r["loss_last"] < r["loss_first"] - 0.5' train --model llama \
 		"${small[@]}" --batch 8 --seq 2048 --precision "$precision" --warmup 0 --steps 100
-	[ $precision = fp8 ] || step "repeats fp16" 60 repeats fp16
+	[ $precision = fp8 ] || step "repeats fp16" 120 repeats fp16
 done
-step "repeats bf16" 60 repeats bf16
+step "repeats bf16" 120 repeats bf16
 step shim 60 through_shim "${product[@]}"
 step "selftest of own attention" 90 own_attention
 JM_CUDA_FAST=1 step "selftest of the fast mode" 90 self_test --op conv
@@ -392,6 +397,7 @@ elif is_wanted two; then
 fi
 
 side_by_side 0
+[ -s "$unchecked" ] && sed 's/^/racecheck cannot check: /' "$unchecked"
 if [ -s "$work/failed" ]; then
 	sed 's/^/failed: /' "$work/failed"
 	exit 1
