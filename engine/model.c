@@ -286,6 +286,14 @@ static int remake(const struct jm_training *t, struct jm_graph *g, struct jm_err
 	return jm_graph_rematerialize(g, &how, err);
 }
 
+static bool has_filters(const struct jm_graph *g)
+{
+	for (int i = 0; i < g->n_cells; i++)
+		if (g->cell[i]->t.class == JM_CLASS_PARAM && g->cell[i]->t.rank > 2)
+			return true;
+	return false;
+}
+
 static int fill_in(struct jm_training *t, struct jm_graph *g, struct jm_err *err)
 {
 	struct jm_tensor *loss;
@@ -293,6 +301,8 @@ static int fill_in(struct jm_training *t, struct jm_graph *g, struct jm_err *err
 
 	if (code)
 		return code;
+	if (t->may_narrow && !has_filters(g))
+		g->gradient = g->compute;
 	scale_loss(t, g, loss);
 	code = start_values(t, g, err);
 	if (!code)

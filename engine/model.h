@@ -122,6 +122,7 @@ struct jm_training {
 	bool fp8; /* linear layers inside blocks multiply in 8 bits: fp8.c */
 	/* gradients of matrices are in the compute type, although the masters are in f32; not with several ranks */
 	bool narrow_gradients;
+	bool may_narrow; /* the same, if there are no filters of convolutions, whose gradients are written in f32 */
 	int64_t row_multiple; /* of the rows of vocabularies; 0 = 64 without f32 masters, else 1 */
 	double dropout;	      /* share of dropped values, for models with dropout */
 	bool recompute;	      /* blocks recompute their activations for gradients */
@@ -138,7 +139,7 @@ struct jm_training {
 extern const char *const jm_precision_names[]; /* NULL-terminated */
 int jm_precision_set(struct jm_training *t, const char *name, struct jm_err *err);
 struct jm_device;
-/* True if narrow_gradients loses nothing beside PyTorch's autocast, which rounds gradients of matrices to the compute type,
+/* True if may_narrow loses nothing beside PyTorch's autocast, which rounds gradients of matrices to the compute type,
  * too: in bf16 with masters, if nothing is summed over micro-steps or ranks; and if it saves time, on a device with memory
  * of its own. */
 bool jm_training_narrows(const struct jm_training *t, const struct jm_device *d);

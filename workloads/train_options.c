@@ -114,7 +114,7 @@ const struct jm_option jm_train_options[] = {
 		"the "
 		"update. bf16 rounds them as PyTorch's autocast does; f32 does not. auto = bf16 on "
 		"a device with its own memory, and f32 where they are summed over micro-steps or "
-		"ranks"),
+		"ranks, and in networks with convolutions"),
 	{.name = "recompute",
 		.type = JM_FLAG,
 		.help = "each block computes its activations again for its gradients: less memory, "

@@ -230,12 +230,13 @@ static int choose_batch(struct train *s, struct jm_err *err)
 	return code;
 }
 
-static bool wants_narrow(const struct train *s)
+static void choose_gradients(struct train *s)
 {
 	const char *word = jm_values_text(s->work->options, "gradients");
+	struct jm_training *t = &s->training;
 
-	return !strcmp(word, "bf16") ||
-	       (!strcmp(word, "auto") && jm_training_narrows(&s->training, &s->device));
+	t->narrow_gradients = !strcmp(word, "bf16");
+	t->may_narrow = !strcmp(word, "auto") && jm_training_narrows(t, &s->device);
 }
 
 static int plan_both(struct train *s, struct jm_err *err)
@@ -243,7 +244,7 @@ static int plan_both(struct train *s, struct jm_err *err)
 	struct jm_training *t = &s->training;
 	int code;
 
-	t->narrow_gradients = wants_narrow(s);
+	choose_gradients(s);
 	jm_device_remake(&s->device, t->precision, t->math, 0, &t->remake);
 	code = choose_remade(s, err);
 	if (!code && !s->training.batch)

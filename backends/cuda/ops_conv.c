@@ -113,6 +113,9 @@ static int takes_conv(struct cuda_dev *dev, const struct jm_group *group, struct
 		return jm_err_set(err, JM_ENOSUP,
 			"%s of backend cuda needs images and filter in one type.",
 			jm_op_name(n->op));
+	if (n->op == JM_OP_CONV_WGRAD && o.w->type != JM_F32)
+		return jm_err_set(
+			err, JM_ENOSUP, "Backend cuda writes gradients of filters in f32.");
 	return cuda_conv_plan(dev, &key, err) ? 0 : err->code;
 }
 

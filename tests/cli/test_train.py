@@ -502,6 +502,31 @@ def test_gradients_that_wait_in_16_bits(on_own_memory, options, wide):
         assert loss == pytest.approx(on_own_memory(**{**options, "gradients": "f32"})[1], abs=2e-3)
 
 
+VIT = ["vit", "--layers", 1, "--hidden", 32, "--heads", 2, "--ffn", 64, "--image", 16, "--patch", 8, "--classes", 10]
+RESNET = ["resnet18", "--image", 32, "--hidden", 8, "--classes", 10]
+
+
+@pytest.mark.parametrize("model", [VIT, RESNET], ids=["vit", "resnet18"])
+def test_gradients_of_networks_with_filters(tmp_path, model):
+    """Backends write those of filters in f32; all stay so unless the type is asked for."""
+    (tmp_path / "backends").mkdir()
+    for name in ("later", "cpu"):
+        at = "tests/fake" if name == "later" else "backends"
+        (tmp_path / f"backends/{name}.so").symlink_to(pathlib.Path(os.environ["JM_BUILD"]) / at / f"{name}.so")
+
+    def run(device, *more):
+        done = jm("run", *model, "--batch", 4, "--precision", "bf16", "--steps", 4, "--warmup", 0, "--device", device, *more,
+                  "--json", "-", env={"JM_BACKENDS": str(tmp_path / "backends"), "JM_FAKE_LATER_US": "0",
+                                      "JM_FAKE_LATER_OWN_MEMORY": "1"})
+        assert done.returncode == 0, done.stderr
+        r = json.loads(done.stdout)
+        return r["plan"]["gradients"], r["loss_last"]
+
+    assert run("later")[0] == "f32"
+    (wide, whole), (asked, rounded) = run("cpu"), run("cpu", "--gradients", "bf16")
+    assert (wide, asked) == ("f32", "bf16") and rounded == pytest.approx(whole, abs=0.02)
+
+
 def test_gradients_in_16_bits_take_less_memory(tmp_path, text):
     how = {"precision": "bf16", "layers": 2, "hidden": 64, "steps": 3, "keep-all": 1}
     whole, half = (train(tmp_path, text, gradients=word, **how)[1] for word in ("f32", "bf16"))

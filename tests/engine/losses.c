@@ -238,6 +238,7 @@ int main(int argc, char **argv)
 	struct jm_program *program, *beside;
 	struct jm_graph *graph, *network;
 	struct jm_values dims;
+	const char *gradients = getenv("JM_TEST_GRADIENTS");
 	void *data;
 
 	if (argc < 10)
@@ -251,9 +252,8 @@ int main(int argc, char **argv)
 	check(jm_model_find(argv[1], &t.model, &preset, &err));
 	read_dims(&dims, &t, argv + 10);
 	check(jm_device_open(argv[2], 1, &device, &err));
-	t.narrow_gradients = getenv("JM_TEST_GRADIENTS")
-				     ? !strcmp(getenv("JM_TEST_GRADIENTS"), "bf16")
-				     : jm_training_narrows(&t, &device);
+	t.narrow_gradients = gradients && !strcmp(gradients, "bf16");
+	t.may_narrow = !gradients && jm_training_narrows(&t, &device);
 	check(jm_model_train(&t, &graph, &err));
 	check(jm_program_plan(graph, &device, &program, &err));
 	check(jm_model_evaluate(&t, &network, &err));
