@@ -91,7 +91,7 @@ static void conv(struct kit *k, const struct types *t, const struct shape *d, bo
 			.stride = small ? 2 : 1, .pad = small ? 0 : 1, .groups = groups});
 	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 4, y->dim);
 	struct jm_tensor *dx = kit_out(k, t->c, 4, x_dim, NULL);
-	struct jm_tensor *dw = kit_out(k, t->v, 4, w_dim, NULL);
+	struct jm_tensor *dw = backend_gradient(k, t->a, false, 4, w_dim);
 	struct jm_tensor *db = bias ? kit_out(k, t->v, 1, DIMS(d->n), NULL) : NULL;
 
 	kit_read(k, y);
@@ -109,7 +109,7 @@ static void conv_pixel(struct kit *k, const struct types *t, const struct shape 
 	struct jm_tensor *dy = channels_last(k, kit_normal(k, t->c, 0, 1, 4, y->dim));
 	struct jm_tensor *dx = add ? channels_last(k, kit_normal(k, t->c, 0, 1, 4, x_dim))
 				   : kit_out(k, t->c, 4, x_dim, NULL);
-	struct jm_tensor *dw = backend_result(k, t->v, add, 4, w_dim);
+	struct jm_tensor *dw = backend_gradient(k, t->a, add, 4, w_dim);
 	struct jm_tensor *db = bias ? backend_result(k, t->v, add, 1, DIMS(d->n)) : NULL;
 
 	kit_read(k, y);
