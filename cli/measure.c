@@ -207,7 +207,6 @@ static void fill_record(const struct measurement *m, json_t *record, struct jm_e
 {
 	const struct jm_outcome *o = &m->outcome;
 	const char *unit = jm_values_text(&m->cli->values, "unit");
-	char tame[256];
 
 	jm_record_set(record, "schema", json_string(JM_RECORD_SCHEMA));
 	jm_record_set(record, "started", started_json(m));
@@ -226,9 +225,7 @@ static void fill_record(const struct measurement *m, json_t *record, struct jm_e
 	jm_record_set(record, "throughput", jm_json_number(o->throughput));
 	if (!unit && !isnan(o->items))
 		unit = "item";
-	snprintf(tame, sizeof(tame), "%s", unit ? unit : "");
-	jm_text_tame(tame); /* the table prints it */
-	jm_record_set(record, "unit", unit ? json_string(tame) : NULL);
+	jm_record_set(record, "unit", unit ? json_string(unit) : NULL);
 	jm_record_set(record, "provenance",
 		jm_provenance(&m->cli->ctx, jm_session_meters(m->session), err));
 }

@@ -254,7 +254,7 @@ static void put_items(const struct jm_measure_text *t, const json_t *record)
 	if (!isnan(rate))
 		snprintf(more, sizeof(more), ", %.4g %.32ss/s%s", rate, item,
 			t->marked ? " between the first mark and the last" : "");
-	snprintf(text, sizeof(text), "%.10g %.32ss%s", items, item, more);
+	jm_text_format(text, sizeof(text), "%.10g %.32ss%s", items, item, more);
 	jm_text_apart(text, sizeof(text));
 	put_line(t, "Items", text);
 }

@@ -149,3 +149,12 @@ def test_scanned_items_lie_within_the_command(tmp_path):
 
 
 # ---- files
+
+
+def test_a_unit_controls_no_terminal(tmp_path):
+    """The record has the unit as it was given."""
+    unit, file = "a\x1b[31mb\nc", tmp_path / "record.json"
+    done = jm("measure", "--source", "estimate:0,20", "--items-regex", "n=([0-9]+)", "--unit", unit, "--json", file, "--",
+              "echo", "n=5")
+    assert done.returncode == 0 and "\x1b" not in done.stdout + done.stderr and "5 a?[31mb cs" in done.stderr
+    assert json.loads(file.read_text())["unit"] == unit
