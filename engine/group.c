@@ -174,18 +174,16 @@ static const struct cover *cover_of(const struct jm_group *group)
 	return NULL;
 }
 
-const struct jm_node *jm_group_replaces(const struct jm_group *group, struct jm_tensor **ret_result)
+struct jm_tensor *jm_group_replaces(const struct jm_group *group)
 {
 	const struct cover *c = cover_of(group);
-	const struct jm_node *n = group->node[0];
-	int out = jm_op_row(n->op)->place_out;
+	int out = jm_op_row(group->node[0]->op)->place_out;
 
-	*ret_result = NULL;
 	if (c && c->flags & SHARED)
-		*ret_result = group->node[1]->out[0];
-	else if (out >= 0 && (group->n_nodes == 1 || (c && c->flags & FIRST_ENDS)))
-		*ret_result = n->out[out];
-	return n;
+		return group->node[1]->out[0];
+	if (out >= 0 && (group->n_nodes == 1 || (c && c->flags & FIRST_ENDS)))
+		return group->node[0]->out[out];
+	return NULL;
 }
 
 double jm_group_bytes(const struct jm_group *group)

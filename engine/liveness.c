@@ -79,8 +79,8 @@ static bool may_replace(
 
 static void place_over(const struct jm_program *p, int at)
 {
-	struct jm_tensor *to;
-	const struct jm_node *n = jm_group_replaces(&p->unit[at]->group, &to);
+	const struct jm_node *n = p->unit[at]->group.node[0];
+	struct jm_tensor *to = jm_group_replaces(&p->unit[at]->group);
 	struct jm_cell *c, *r;
 
 	if (!to || !may_replace(p, n, to, at))

@@ -128,9 +128,8 @@ int jm_program_init(struct jm_program *p, uint64_t seed, struct jm_err *err);
  */
 int jm_group_cover(struct jm_graph *g, int i, int end, const int *uses);
 void jm_group_uncover(struct jm_graph *g, int i, int n);
-/* The first node of the group, and the result that may replace its first operand; NULL = none. */
-const struct jm_node *jm_group_replaces(
-	const struct jm_group *group, struct jm_tensor **ret_result);
+/* The result of the group that may replace the first operand of its first node; NULL = none. */
+struct jm_tensor *jm_group_replaces(const struct jm_group *group);
 /* The bytes of all operands of the group's nodes; those of an operand that they share count once. */
 double jm_group_bytes(const struct jm_group *group);
 /* The nodes before the linear-wgrad in a cover that ends with one, if the ops from node i on are its; 0 = they are not. */

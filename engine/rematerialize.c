@@ -101,10 +101,10 @@ static void rename_reads(const struct remake *l, const struct jm_tensor *from, s
 }
 
 /*
- * The linear-wgrad that reads the result of the activation n, if no other gradient does and the
- * gradient of n comes later: there the activation costs no pass of its own. NULL = it does.
+ * True if only one gradient, a linear-wgrad, reads the result of the activation n, and the gradient
+ * of n comes later: there the activation costs no pass of its own.
  */
-static const struct jm_node *wgrad_beside(const struct remake *l, const struct jm_node *n)
+static bool runs_beside(const struct remake *l, const struct jm_node *n)
 {
 	int k = l->first[n->out[0]->id];
 	const struct jm_node *wgrad = k >= 0 ? l->g->node[k] : NULL;
@@ -112,11 +112,11 @@ static const struct jm_node *wgrad_beside(const struct remake *l, const struct j
 
 	if (!l->beside || grad == JM_OP_COUNT || !wgrad || wgrad->op != JM_OP_LINEAR_WGRAD ||
 		wgrad->in[1] != n->out[0] || l->last[n->out[0]->id] != k)
-		return NULL;
+		return false;
 	for (k++; k < l->n_nodes; k++)
 		if (l->g->node[k]->op == grad && l->g->node[k]->in[1] == n->in[0])
-			return wgrad;
-	return NULL;
+			return true;
+	return false;
 }
 
 /* A duplicate with separate results and without running state, which is updated only once. */
@@ -150,7 +150,7 @@ static void make_duplicate(struct remake *l, const struct jm_node *n)
 
 	if (!again || (first && !before))
 		return;
-	again->beside = wgrad_beside(l, n);
+	again->beside = runs_beside(l, n);
 	if (before)
 		again->in[0] = before->out[0];
 	rename_reads(l, n->out[0], again->out[0]);
@@ -177,7 +177,7 @@ static double bytes_of(const struct remake *l, const struct jm_node *n)
 {
 	const struct jm_node *first = first_of_two(l, n);
 
-	if (wgrad_beside(l, n))
+	if (runs_beside(l, n))
 		return (double)n->out[0]->bytes;
 	return n->bytes + (first ? first->bytes : 0);
 }
@@ -236,7 +236,7 @@ static double left_for_others(
 	double budget = budget_of(l->g, how), beside = 0;
 
 	for (int i = 0; i < n; i++)
-		if (wgrad_beside(l, found[i].node))
+		if (runs_beside(l, found[i].node))
 			beside += bytes_of(l, found[i].node) / how->bytes;
 	return how->share > 0 ? budget - fmin(beside, budget / 2) : budget;
 }
@@ -249,7 +249,7 @@ static void make_duplicates(struct remake *l, struct found *found, const struct 
 	if (how->share > 0)
 		qsort(found, (size_t)n, sizeof(*found), better);
 	for (int i = 0; i < n && !l->g->err.code; i++) {
-		bool counts = how->share > 0 && !wgrad_beside(l, found[i].node);
+		bool counts = how->share > 0 && !runs_beside(l, found[i].node);
 		double seconds = counts ? bytes_of(l, found[i].node) / how->bytes : 0;
 
 		if (seconds > left)

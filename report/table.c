@@ -188,6 +188,8 @@ static void put_relative(const struct jm_grouping *g, const struct jm_group_seri
 		jm_text_wrap(out, text, 2, 4, g->options.width);
 }
 
+#define NO_LIMIT "; this is a soft control, no limit that a driver enforces"
+
 /* Without this line a reader would take it for work at full speed, or under a cap. */
 static void put_soft(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
 {
@@ -198,15 +200,13 @@ static void put_soft(const struct jm_grouping *g, const struct jm_group_series *
 	if (pauses)
 		jm_text_wrap(out,
 			"--hold-power: pauses between steps lower the mean power to the value "
-			"asked "
-			"for, if the meters let it be reached (the power in the table is what was "
-			"measured); this is a soft control, no limit that a driver enforces",
+			"asked for, if the meters let it be reached (the power in the table is "
+			"what was measured)" NO_LIMIT,
 			2, 4, g->options.width);
 	if (share)
 		jm_text_wrap(out,
-			"--sm-share: the work ran on a part of the multiprocessors; this is a soft "
-			"control, no limit that a driver enforces",
-			2, 4, g->options.width);
+			"--sm-share: the work ran on a part of the multiprocessors" NO_LIMIT, 2, 4,
+			g->options.width);
 }
 
 static void put_edp(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)

@@ -111,10 +111,9 @@ const struct jm_option jm_train_options[] = {
 		"micro-steps of --batch samples whose gradients add up before an update"),
 	OPTION_WORD("gradients", gradient_words, "auto",
 		"with --precision bf16 or fp8: type in which the gradients of matrices wait for "
-		"the "
-		"update. bf16 rounds them as PyTorch's autocast does; f32 does not. auto = bf16 on "
-		"a device with its own memory, and f32 where they are summed over micro-steps or "
-		"ranks, and in networks with convolutions"),
+		"the update. bf16 rounds them as PyTorch's autocast does; f32 does not. auto = "
+		"bf16 on a device with its own memory, and f32 where they are summed over "
+		"micro-steps or ranks, and in networks with convolutions"),
 	{.name = "recompute",
 		.type = JM_FLAG,
 		.help = "each block computes its activations again for its gradients: less memory, "
