@@ -57,3 +57,53 @@ void kit_plan_free(struct jm_program *p)
 	jm_program_free(p);
 	jm_graph_free(g);
 }
+
+/* ---- groups as execs of ref ------------------------------------------------------------------------------------ */
+
+extern const struct jm_backend jm_backend_ref;
+
+int kit_parts_select(
+	void *dev, const struct jm_group *group, struct jm_choice *choice, struct jm_err *err)
+{
+	size_t scratch = 0;
+	int n = 0;
+
+	for (int i = 0; i < group->n_nodes; i++) {
+		struct jm_group one = {.n_nodes = 1, .node = {group->node[i]}};
+
+		n = jm_backend_ref.select(dev, &one, choice, err);
+		scratch = choice->scratch > scratch ? choice->scratch : scratch;
+	}
+	choice->scratch = scratch;
+	return n;
+}
+
+int kit_parts_build(struct kit_parts *parts, void *dev, const struct jm_group *group,
+	const struct jm_choice *choice, struct jm_err *err)
+{
+	int code = 0;
+
+	parts->n = group->n_nodes;
+	for (int i = 0; i < parts->n && !code; i++) {
+		parts->one[i] = *group;
+		parts->one[i].n_nodes = 1;
+		parts->one[i].node[0] = group->node[i];
+		code = jm_backend_ref.build(dev, &parts->one[i], choice, &parts->exec[i], err);
+	}
+	return code;
+}
+
+int kit_parts_run(struct kit_parts *parts, void *dev, struct jm_err *err)
+{
+	int code = 0;
+
+	for (int i = 0; i < parts->n && !code; i++)
+		code = jm_backend_ref.run(dev, parts->exec[i], err);
+	return code;
+}
+
+void kit_parts_drop(struct kit_parts *parts, void *dev)
+{
+	for (int i = 0; i < parts->n; i++)
+		jm_backend_ref.drop(dev, parts->exec[i]);
+}

@@ -17,4 +17,19 @@ struct jm_program *kit_plan(
 	const char *const *words, const struct jm_training *how, struct jm_device *device);
 void kit_plan_free(struct jm_program *p);
 
+/* ---- for backends that are made from ref: a group of one or two nodes as execs of ref, one of each node ---- */
+
+struct kit_parts {
+	struct jm_group one[2];
+	void *exec[2];
+	int n;
+};
+/* Of the last node, with the largest scratch. Returns the number of choices. */
+int kit_parts_select(
+	void *dev, const struct jm_group *group, struct jm_choice *choice, struct jm_err *err);
+int kit_parts_build(struct kit_parts *parts, void *dev, const struct jm_group *group,
+	const struct jm_choice *choice, struct jm_err *err);
+int kit_parts_run(struct kit_parts *parts, void *dev, struct jm_err *err);
+void kit_parts_drop(struct kit_parts *parts, void *dev);
+
 #endif

@@ -23,13 +23,6 @@ static struct {
 	int pairs, in_place; /* of them, those where the activation replaces its gradient */
 } seen;
 
-/* An exec: ref's of one or two nodes. */
-struct pair {
-	struct jm_group one[2];
-	void *exec[2];
-	int n;
-};
-
 static bool is_pair(const struct jm_group *group)
 {
 	return group->n_nodes == 2 && group->node[1]->again &&
@@ -39,61 +32,36 @@ static bool is_pair(const struct jm_group *group)
 static int pair_select(
 	void *dev, const struct jm_group *group, struct jm_choice *choice, struct jm_err *err)
 {
-	size_t scratch = 0;
-	int n = 0;
-
 	if (group->n_nodes > 1 && !is_pair(group))
 		return 0;
-	for (int i = 0; i < group->n_nodes; i++) {
-		struct jm_group one = {.n_nodes = 1, .node = {group->node[i]}};
-
-		n = jm_backend_ref.select(dev, &one, choice, err);
-		scratch = choice->scratch > scratch ? choice->scratch : scratch;
-	}
-	choice->scratch = scratch;
-	return n;
+	return kit_parts_select(dev, group, choice, err);
 }
 
 static int pair_build(void *dev, const struct jm_group *group, const struct jm_choice *choice,
 	void **ret_exec, struct jm_err *err)
 {
-	struct pair *h = calloc(1, sizeof(*h));
-	int code = 0;
+	struct kit_parts *parts = calloc(1, sizeof(*parts));
 
-	assert_non_null(h);
-	h->n = group->n_nodes;
-	if (h->n == 2) {
+	assert_non_null(parts);
+	if (group->n_nodes == 2) {
 		assert_ptr_equal(group->node[0]->in[1], group->node[1]->in[0]);
 		seen.pairs++;
 		seen.in_place += group->node[0]->in[0]->data == group->node[1]->out[0]->data;
 	}
-	for (int i = 0; i < h->n && !code; i++) {
-		h->one[i] = *group;
-		h->one[i].n_nodes = 1;
-		h->one[i].node[0] = group->node[i];
-		code = jm_backend_ref.build(dev, &h->one[i], choice, &h->exec[i], err);
-	}
-	*ret_exec = h;
-	return code;
+	*ret_exec = parts;
+	return kit_parts_build(parts, dev, group, choice, err);
 }
 
 static int pair_run(void *dev, void *exec, struct jm_err *err)
 {
-	struct pair *h = exec;
-	int code = 0;
-
-	for (int i = 0; i < h->n && !code; i++)
-		code = jm_backend_ref.run(dev, h->exec[i], err);
-	return code;
+	return kit_parts_run(exec, dev, err);
 }
 
 static void pair_drop(void *dev, void *exec)
 {
-	struct pair *h = exec;
-
-	for (int i = 0; h && i < h->n; i++)
-		jm_backend_ref.drop(dev, h->exec[i]);
-	free(h);
+	if (exec)
+		kit_parts_drop(exec, dev);
+	free(exec);
 }
 
 static void fill(struct jm_program *p, const char *name)

@@ -20,9 +20,8 @@ static struct {
 struct pair {
 	struct jm_node node[2];
 	struct jm_tensor between;
-	struct jm_group one[2];
-	void *own, *exec[2];
-	int n;
+	void *own;
+	struct kit_parts parts;
 };
 
 static bool is_pair(const struct jm_group *group)
@@ -35,18 +34,11 @@ static int pair_select(
 	void *dev, const struct jm_group *group, struct jm_choice *choice, struct jm_err *err)
 {
 	const struct jm_tensor *d = group->node[0]->out[0];
-	size_t scratch = 0;
-	int n = 0;
+	int n;
 
 	if (group->n_nodes > 1 && !(is_pair(group) && (d->is_virtual || d->is_last)))
 		return 0;
-	for (int i = 0; i < group->n_nodes; i++) {
-		struct jm_group one = {.n_nodes = 1, .node = {group->node[i]}};
-
-		n = jm_backend_ref.select(dev, &one, choice, err);
-		scratch = choice->scratch > scratch ? choice->scratch : scratch;
-	}
-	choice->scratch = scratch;
+	n = kit_parts_select(dev, group, choice, err);
 	if (group->node[0]->op == JM_OP_BN_APPLY)
 		choice->saved = 4;
 	return n;
@@ -74,33 +66,26 @@ static int pair_build(void *dev, const struct jm_group *group, const struct jm_c
 	void **ret_exec, struct jm_err *err)
 {
 	struct pair *h = calloc(1, sizeof(*h));
-	int code = 0;
+	struct jm_group own = *group;
 
 	assert_non_null(h);
-	h->n = group->n_nodes;
-	for (int i = 0; i < h->n; i++)
+	for (int i = 0; i < group->n_nodes; i++) {
 		h->node[i] = *group->node[i];
+		own.node[i] = &h->node[i];
+	}
 	if (is_pair(group))
 		build_pair(h, group);
-	for (int i = 0; i < h->n && !code; i++) {
-		h->one[i] = *group;
-		h->one[i].n_nodes = 1;
-		h->one[i].node[0] = &h->node[i];
-		code = jm_backend_ref.build(dev, &h->one[i], choice, &h->exec[i], err);
-	}
 	*ret_exec = h;
-	return code;
+	return kit_parts_build(&h->parts, dev, &own, choice, err);
 }
 
 /* Leaves no gradient between both nodes: all its bits are set. */
 static int pair_run(void *dev, void *exec, struct jm_err *err)
 {
 	struct pair *h = exec;
-	int code = 0;
+	int code = kit_parts_run(&h->parts, dev, err);
 
-	for (int i = 0; i < h->n && !code; i++)
-		code = jm_backend_ref.run(dev, h->exec[i], err);
-	if (h->n == 2)
+	if (h->parts.n == 2)
 		memset(h->between.data, 0xff, h->between.bytes);
 	return code;
 }
@@ -109,10 +94,10 @@ static void pair_drop(void *dev, void *exec)
 {
 	struct pair *h = exec;
 
-	for (int i = 0; h && i < h->n; i++)
-		jm_backend_ref.drop(dev, h->exec[i]);
-	if (h)
-		free(h->own);
+	if (!h)
+		return;
+	kit_parts_drop(&h->parts, dev);
+	free(h->own);
 	free(h);
 }
 
