@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What fits into memory, by planning alone. */
+/* What fits into memory, by planning: no step runs. */
 #include "fit_batch.h"
 
 #include "engine/staging.h"

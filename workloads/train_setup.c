@@ -273,7 +273,7 @@ static int in_turn(
 	return code;
 }
 
-/* The program on paper: nothing is allocated yet. */
+/* The program on paper: nothing is allocated for it yet. */
 static int plan(struct train *s, struct jm_err *err)
 {
 	int64_t start = jm_clock_now(jm_clock_real());
