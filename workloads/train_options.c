@@ -131,8 +131,8 @@ const struct jm_option jm_train_options[] = {
 			"spend "
 			"on recomputing norms, activations and compute copies instead of keeping "
 			"them; those that free the most memory per unit of time come first. "
-			"Activations that the kernel of their gradient can write again always "
-			"are, and at most half of the share counts as spent on them. "
+			"Activations that the kernel of their gradient can write again are "
+			"always recomputed; at most half of the share counts as spent on them. "
 			"When not given: on a device with its own memory 1, or the least up to "
 			"10 with which the plan fits into it; else all of them are recomputed"},
 	{.name = "keep-less",
