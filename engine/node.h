@@ -267,8 +267,8 @@ struct jm_tensor {
  *			g' += weight_decay p, and p is not decayed directly (Kingma and Ba, arXiv 1412.6980)
  *			For all three updates: p, m and v are f32, or all bf16. With bf16 `now` has another element,
  *			the number t of the step, and each result x of element i is rounded stochastically: with
- *			r = 16 bits of jm_rng(jm_rng(0, t), i) of engine/rng.h, the lowest for p, the next for
- *			m, the next for v, it is the upper half of (bits of x as f32) + r.
+ *			r = jm_rng_rounding(jm_rng(jm_rng(0, t), i / 2), i, 0 for p, 1 for m, 2 for v) of
+ *			engine/rng.h it is the upper half of (bits of x as f32) + r.
  * sgd			in  g f32|bf16[n], norm? f32[1], now f32[1] = {lr}, scale? f32[2] = {S, 1/S}
  *			out p f32[n], m f32[n]			updated: read and written
  *			attr sgd.{momentum,weight_decay,clip,nesterov,n_decay}

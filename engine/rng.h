@@ -38,6 +38,18 @@ JM_RNG_INLINE uint64_t jm_rng(uint64_t seed, uint64_t counter)
 	return jm_rng_of(jm_rng_stream(seed), counter);
 }
 
+/*
+ * The 16 random bits by which an update rounds its result `which` (0, 1 or 2) of element i, from `bits` of the counter
+ * i / 2, whose halves belong to two elements. The third result gets the exclusive or of the others' bits, so that any
+ * two of the three are independent.
+ */
+JM_RNG_INLINE uint32_t jm_rng_rounding(uint64_t bits, uint64_t i, int which)
+{
+	const uint32_t own = (uint32_t)(i % 2 ? bits >> 32 : bits);
+
+	return which == 0 ? own & 0xffff : which == 1 ? own >> 16 : (own ^ own >> 16) & 0xffff;
+}
+
 /* Two normal values by the method of Box and Muller (1958). */
 void jm_rng_normal_pair(uint64_t seed, uint64_t counter, float *ret);
 

@@ -9,7 +9,7 @@
 #include "engine/rng.h"
 
 #define THREADS	    256
-#define BLOCKS_BF16 4 /* of the update in bf16 that fit a multiprocessor: at most 64 registers */
+#define BLOCKS_BF16 6 /* of the update in bf16 that fit a multiprocessor: at most 40 registers */
 
 /* ---- norm --------------------------------------------------------------------------------------------- */
 
@@ -82,28 +82,27 @@ __device__ __forceinline__ float clip_factor(const struct cuda_update &p)
 
 /* which: 0 = p, 1 = m, 2 = v. */
 __device__ __forceinline__ void store_result(
-	float *p, int64_t i, float (&v)[PACK], int64_t left, const uint64_t (&)[PACK], int)
+	float *p, int64_t i, float (&v)[PACK], int64_t left, const uint64_t (&)[PACK / 2], int)
 {
 	store_some(p + i, v, left, false);
 }
 
-/* Returns the bits of x after stochastic rounding; the upper half is the bf16. Not finite values
- * are kept. */
-__device__ __forceinline__ unsigned raise_by(float x, uint64_t random)
+/* Returns the bits of x plus 16 random bits; the upper half is the bf16. Not finite values are kept. */
+__device__ __forceinline__ unsigned raise_by(float x, unsigned random)
 {
 	const unsigned bits = __float_as_uint(x), infinite = 0x7f800000u;
 
-	return (bits & infinite) == infinite ? bits : bits + ((unsigned)random & 0xffff);
+	return (bits & infinite) == infinite ? bits : bits + random;
 }
 
 __device__ __forceinline__ void store_result(bf16 *p, int64_t i, float (&v)[PACK], int64_t left,
-	const uint64_t (&random)[PACK], int which)
+	const uint64_t (&random)[PACK / 2], int which)
 {
 	unsigned raised[PACK];
 
 #pragma unroll
 	for (int k = 0; k < PACK; k++)
-		raised[k] = raise_by(v[k], random[k] >> 16 * which);
+		raised[k] = raise_by(v[k], jm_rng_rounding(random[k / 2], k, which));
 	if (left >= PACK) {
 		const unsigned upper = 0x7632; /* selects the upper halves of two words */
 
@@ -136,12 +135,12 @@ template <typename T> __device__ __forceinline__ uint64_t stream_of(const struct
 }
 
 template <typename T>
-__device__ __forceinline__ void draw(uint64_t stream, int64_t i, uint64_t (&random)[PACK])
+__device__ __forceinline__ void draw(uint64_t stream, int64_t i, uint64_t (&random)[PACK / 2])
 {
 	if constexpr (sizeof(T) != sizeof(float)) {
 #pragma unroll
-		for (int k = 0; k < PACK; k++)
-			random[k] = jm_rng_of(stream, (uint64_t)(i + k));
+		for (int k = 0; k < PACK / 2; k++)
+			random[k] = jm_rng_of(stream, (uint64_t)(i / 2 + k));
 	}
 }
 
@@ -189,7 +188,7 @@ template <typename T, bool COUPLED> __global__ void adam_kernel(struct cuda_upda
 	const int64_t i = from + PACK * (blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
 	const int64_t left = p.n - i;
 	float g[PACK], w[PACK], m[PACK], v[PACK];
-	uint64_t random[PACK];
+	uint64_t random[PACK / 2];
 
 	load_gradient(p.g, i, g, left);
 	load_some(as<const T>(p.p) + i, w, left);
@@ -224,7 +223,7 @@ template <typename T> __global__ void sgd_kernel(struct cuda_update p)
 {
 	const int64_t i = PACK * (blockIdx.x * (int64_t)blockDim.x + threadIdx.x), left = p.n - i;
 	float g[PACK], w[PACK], m[PACK];
-	uint64_t random[PACK];
+	uint64_t random[PACK / 2];
 
 	load_gradient(p.g, i, g, left);
 	load_some(as<const T>(p.p) + i, w, left);
@@ -246,10 +245,20 @@ template <typename T> __global__ void sgd_kernel(struct cuda_update p)
 
 /* ---- adam of parameters, moments and gradients in bf16 --------------------------------------------------- */
 
-/* What the elements of a step have in common. */
+/* What all elements of a step have in common. */
 struct adam_step {
-	float factor, lr, step, inverse_bias2;
+	float factor, shrink, step, inverse_bias2;
+	uint64_t stream;
 };
+
+template <bool COUPLED>
+__device__ __forceinline__ struct adam_step step_of(const struct cuda_update &p)
+{
+	const float lr = p.now[0], decay = p.n_decay ? p.weight_decay : 0;
+
+	return {clip_factor(p), COUPLED ? decay : -lr * decay, -lr / p.now[1], 1 / p.now[2],
+		jm_rng_stream(jm_rng(0, (uint64_t)p.now[p.n_now - 1]))};
+}
 
 __device__ __forceinline__ float lower(unsigned pair)
 {
@@ -263,54 +272,43 @@ __device__ __forceinline__ float upper(unsigned pair)
 
 template <bool COUPLED>
 __device__ __forceinline__ void adam(const struct cuda_update &p, const struct adam_step &s,
-	float decay, float g, float &w, float &m, float &v)
+	float g, float &w, float &m, float &v)
 {
-	float root, inverse;
-
 	g *= s.factor;
 	if (COUPLED)
-		g += decay * w;
+		g = fmaf(s.shrink, w, g);
 	else
-		w -= s.lr * decay * w;
-	m = p.beta1 * m + p.one_beta1 * g;
-	v = p.beta2 * v + p.one_beta2 * g * g;
-	asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(v * s.inverse_bias2));
-	asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(root + p.eps));
-	w -= s.step * (m * inverse);
+		w = fmaf(s.shrink, w, w);
+	m = fmaf(p.beta1, m, p.one_beta1 * g);
+	v = fmaf(p.beta2, v, p.one_beta2 * g * g);
+	w = fmaf(s.step, m * fast_inverse(fast_root(v * s.inverse_bias2) + p.eps), w);
 }
 
-/* The upper halves of a and b after stochastic rounding with the lower 16 of their random bits. */
+/* Two elements after stochastic rounding by the random bits of each, which are 0 where an element may be NaN; infinity
+ * plus less than 2^16 keeps its upper half. */
 __device__ __forceinline__ unsigned round_two(
-	float a, float b, uint64_t random_a, uint64_t random_b, bool finite)
+	float a, float b, unsigned bits_a, unsigned bits_b, int which)
 {
-	unsigned bits_a = __float_as_uint(a) + ((unsigned)random_a & 0xffff);
-	unsigned bits_b = __float_as_uint(b) + ((unsigned)random_b & 0xffff);
-
-	if (!finite) {
-		bits_a = raise_by(a, random_a);
-		bits_b = raise_by(b, random_b);
-	}
-	return __byte_perm(bits_a, bits_b, 0x7632); /* selects the upper halves of two words */
+	return __byte_perm(__float_as_uint(a) + jm_rng_rounding(bits_a, 0, which),
+		__float_as_uint(b) + jm_rng_rounding(bits_b, 0, which), 0x7632);
 }
 
-/* Two elements of a word; the first n_decay of them decay. */
+/* Two elements of a word. A moment that is NaN makes its parameter NaN. */
 template <bool COUPLED>
 __device__ __forceinline__ void adam_pair(const struct cuda_update &p, const struct adam_step &s,
-	int n_decay, uint64_t at, uint64_t stream, unsigned g, unsigned &w, unsigned &m,
-	unsigned &v)
+	uint64_t at, unsigned g, unsigned &w, unsigned &m, unsigned &v)
 {
-	const uint64_t random_a = jm_rng_mix(stream ^ at),
-		       random_b = jm_rng_mix(stream ^ (at + JM_RNG_STEP));
+	const uint64_t random = jm_rng_mix(s.stream ^ at);
 	float wa = lower(w), ma = lower(m), va = lower(v), wb = upper(w), mb = upper(m),
 	      vb = upper(v);
 
-	adam<COUPLED>(p, s, n_decay > 0 ? p.weight_decay : 0, lower(g), wa, ma, va);
-	adam<COUPLED>(p, s, n_decay > 1 ? p.weight_decay : 0, upper(g), wb, mb, vb);
-	/* 0 times a value that is not finite is NaN */
-	const bool finite = (wa + wb) * 0 + (ma + mb) * 0 + (va + vb) * 0 == 0;
-	w = round_two(wa, wb, random_a, random_b, finite);
-	m = round_two(ma, mb, random_a >> 16, random_b >> 16, finite);
-	v = round_two(va, vb, random_a >> 32, random_b >> 32, finite);
+	adam<COUPLED>(p, s, lower(g), wa, ma, va);
+	adam<COUPLED>(p, s, upper(g), wb, mb, vb);
+	const unsigned bits_a = isnan(wa) ? 0 : (unsigned)random;
+	const unsigned bits_b = isnan(wb) ? 0 : (unsigned)(random >> 32);
+	w = round_two(wa, wb, bits_a, bits_b, 0);
+	m = round_two(ma, mb, bits_a, bits_b, 1);
+	v = round_two(va, vb, bits_a, bits_b, 2);
 }
 
 __device__ __forceinline__ uint4 *pack_at(const struct cuda_vec &v, int64_t i)
@@ -323,27 +321,29 @@ __device__ __forceinline__ uint4 load_pack(const struct cuda_vec &v, int64_t i, 
 	return inside ? *pack_at(v, i) : make_uint4(0, 0, 0, 0);
 }
 
-/* All whole packs. */
+/* The packs of [from, n), of which all elements decay or (n_decay 0) none. */
 template <bool COUPLED>
-__global__ void __launch_bounds__(THREADS, BLOCKS_BF16) adam_bf16_kernel(struct cuda_update p)
+__global__ void __launch_bounds__(THREADS, BLOCKS_BF16)
+	adam_bf16_kernel(struct cuda_update p, int64_t from)
 {
-	const int64_t i = PACK * (blockIdx.x * (int64_t)blockDim.x + threadIdx.x),
-		      decays = p.n_decay - i;
-	const bool inside = i + PACK <= p.n;
+	__shared__ struct adam_step step;
+	const int64_t i = from + PACK * (blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
+	const bool inside = i < p.n;
 	const uint4 g = load_pack(p.g, i, inside);
 	uint4 w = load_pack(p.p, i, inside), m = load_pack(p.m, i, inside),
 	      v = load_pack(p.v, i, inside);
-	const struct adam_step s = {clip_factor(p), p.now[0], p.now[0] / p.now[1], 1 / p.now[2]};
-	const uint64_t stream = stream_of<bf16>(p);
-	const int n_decay = decays < 0 ? 0 : decays < PACK ? (int)decays : PACK;
-	uint64_t at = (uint64_t)(i + 1) * JM_RNG_STEP;
+	uint64_t at = (uint64_t)(i / 2 + 1) * JM_RNG_STEP;
 
+	if (threadIdx.x == 0)
+		step = step_of<COUPLED>(p);
+	__syncthreads();
+	const struct adam_step s = step;
 	if (!inside || isnan(s.factor))
 		return;
-	adam_pair<COUPLED>(p, s, n_decay, at, stream, g.x, w.x, m.x, v.x);
-	adam_pair<COUPLED>(p, s, n_decay - 2, at + 2 * JM_RNG_STEP, stream, g.y, w.y, m.y, v.y);
-	adam_pair<COUPLED>(p, s, n_decay - 4, at + 4 * JM_RNG_STEP, stream, g.z, w.z, m.z, v.z);
-	adam_pair<COUPLED>(p, s, n_decay - 6, at + 6 * JM_RNG_STEP, stream, g.w, w.w, m.w, v.w);
+	adam_pair<COUPLED>(p, s, at, g.x, w.x, m.x, v.x);
+	adam_pair<COUPLED>(p, s, at + JM_RNG_STEP, g.y, w.y, m.y, v.y);
+	adam_pair<COUPLED>(p, s, at + 2 * JM_RNG_STEP, g.z, w.z, m.z, v.z);
+	adam_pair<COUPLED>(p, s, at + 3 * JM_RNG_STEP, g.w, w.w, m.w, v.w);
 	*pack_at(p.p, i) = w;
 	*pack_at(p.m, i) = m;
 	*pack_at(p.v, i) = v;
@@ -351,19 +351,41 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_BF16) adam_bf16_kernel(struct 
 
 /* ---- starting -------------------------------------------------------------------------------------------- */
 
+/* Elements [from, to) of any types. */
+template <typename T, bool COUPLED>
+static void adam_any(struct cuda_update p, int64_t from, int64_t to, cudaStream_t stream)
+{
+	p.n = to;
+	if (from < to)
+		adam_kernel<T, COUPLED>
+			<<<blocks_for(to - from, PACK * THREADS), THREADS, 0, stream>>>(p, from);
+}
+
+/* Elements [from, to) of whole packs in bf16. */
+template <bool COUPLED>
+static void adam_packs(
+	struct cuda_update p, int64_t from, int64_t to, bool decay, cudaStream_t stream)
+{
+	p.n = to;
+	p.n_decay = decay ? to : 0;
+	if (from < to)
+		adam_bf16_kernel<COUPLED>
+			<<<blocks_for(to - from, PACK * THREADS), THREADS, 0, stream>>>(p, from);
+}
+
+/* A pack of which some elements decay, and elements behind the last whole pack, are updated by themselves. */
 template <typename T, bool COUPLED>
 static void adam_of(const struct cuda_update *p, cudaStream_t stream)
 {
-	int64_t done = 0;
+	const int64_t end = p->n / PACK * PACK, decayed = min(p->n_decay / PACK * PACK, end),
+		      rest = min((p->n_decay + PACK - 1) / PACK * PACK, end);
 
-	if (sizeof(T) == sizeof(bf16) && p->g.type == CUDA_BF16 && p->n >= PACK) {
-		done = p->n / PACK * PACK;
-		adam_bf16_kernel<COUPLED>
-			<<<blocks_for(done, PACK * THREADS), THREADS, 0, stream>>>(*p);
-	}
-	if (done < p->n)
-		adam_kernel<T, COUPLED>
-			<<<blocks_for(p->n - done, PACK * THREADS), THREADS, 0, stream>>>(*p, done);
+	if (sizeof(T) == sizeof(float) || p->g.type != CUDA_BF16)
+		return adam_any<T, COUPLED>(*p, 0, p->n, stream);
+	adam_packs<COUPLED>(*p, 0, decayed, true, stream);
+	adam_any<T, COUPLED>(*p, decayed, rest, stream);
+	adam_packs<COUPLED>(*p, rest, end, false, stream);
+	adam_any<T, COUPLED>(*p, end, p->n, stream);
 }
 
 template <typename T> static void update_of(const struct cuda_update *p, cudaStream_t stream)

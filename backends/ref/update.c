@@ -41,9 +41,9 @@ static void set_result(const struct jm_node *n, int which, int64_t i, double val
 		set(t, i, value);
 		return;
 	}
-	random = jm_rng(jm_rng(0, (uint64_t)get(now, jm_tensor_count(now) - 1)), (uint64_t)i);
+	random = jm_rng(jm_rng(0, (uint64_t)get(now, jm_tensor_count(now) - 1)), (uint64_t)i / 2);
 	memcpy(&bits, &x, sizeof(bits));
-	bits += (uint32_t)(random >> 16 * which) & 0xffff;
+	bits += jm_rng_rounding(random, (uint64_t)i, which);
 	((uint16_t *)t->data)[i] = (uint16_t)(bits >> 16);
 }
 

@@ -468,7 +468,7 @@ static void adamw_by_hand(const struct cpu_update *u, double g, double p, double
 		 lr / (double)u->now[1] * ret[1] / (sqrt(ret[2] / (double)u->now[2]) + u->eps);
 }
 
-/* Each result takes its own 16 random bits. f32 on the way lets one in some thousands differ. */
+/* Each result has other random bits. f32 on the way lets one in some thousands differ. */
 static void check_rounding(const struct cpu_kernels *set, bool bf16_g)
 {
 	const float now[] = {0.01f, 0.2f, 0.1f, 7};
@@ -489,7 +489,8 @@ static void check_rounding(const struct cpu_kernels *set, bool bf16_g)
 		adamw_by_hand(&u, (double)g[i], (double)x[0][i], (double)x[1][i],
 			fabs((double)g[i]), i < DECAYED, want);
 		for (int k = 0; k < 3; k++) {
-			uint64_t random = jm_rng(key, (uint64_t)i) >> 16 * k & 0xffff;
+			uint64_t random =
+				jm_rng_rounding(jm_rng(key, (uint64_t)i / 2), (uint64_t)i, k);
 			wrong[k] +=
 				slab[k][i] != (uint16_t)((jm_bits((float)want[k]) + random) >> 16);
 		}
