@@ -114,6 +114,13 @@ def test_gradients_of_biases_are_sums_of_the_kernels_before(env, words, position
     assert len(turns) == 2 * (12 - alone) and all(n["in"][0]["offset"] == n["out"][0]["offset"] for n in turns)
 
 
+@pytest.mark.parametrize("precision, added", [("bf16-true", 8), ("bf16", 0)])
+def test_products_add_to_a_residual_stream_of_16_bits(env, precision, added):
+    """4 layers with two products each; a stream in f32 is added to by the norm after the product."""
+    plans = kinds(plan(env, *LLAMA[:-1], precision, "--graph"))
+    assert (plans["linear + add"], plans["add + rmsnorm"]) == (added, 8 - added)
+
+
 def test_activations_are_recomputed_by_the_kernels_of_their_gradients(env):
     """llama: SwiGLU costs one more writing of its result, which 4 layers then do not keep, however small the share of the step
     is that --remake gives."""
