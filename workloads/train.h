@@ -19,6 +19,7 @@ struct train {
 	struct jm_values dims;
 	struct jm_training training;
 	bool may_keep; /* neither the user nor recomputation decides what is kept for gradients */
+	bool largest;  /* --batch max: no larger batch could use the memory that is left */
 	double remake; /* share of a step's time for what is recomputed; NAN = by the device */
 	struct jm_lr_schedule schedule;
 	struct jm_scaler scaler;

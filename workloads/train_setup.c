@@ -158,9 +158,11 @@ static void drop_plan(struct train *s)
 
 /* Shares of a step's time by the roofline that go into values made again: the first one, the next one where the
  * plan of one does not fit, and where that ends. */
-#define REMADE	    0.01
-#define REMADE_NEXT 1.25
-#define REMADE_MOST 0.1
+#define REMADE	     0.01
+#define REMADE_NEXT  1.25
+#define REMADE_MOST  0.1
+#define REMADE_LEAST (REMADE / 16) /* the first share with the largest batch */
+#define REMADE_TWICE 2		   /* and the next one, up to REMADE */
 
 /* Sets how much is recomputed to `share`; false: the device's peaks are not known. */
 static bool limit_remade(struct train *s, double share)
@@ -184,8 +186,8 @@ static int choose_remade(struct train *s, struct jm_err *err)
 
 /*
  * If a device has separate memory, no other program needs the rest of it: what fits is kept, except
- * values that cost next to nothing to compute again. An evaluation during training adds only its
- * inputs.
+ * values that cost next to nothing to compute again; with the largest batch these, too. An evaluation
+ * during training adds only its inputs.
  */
 static int plan_kept(struct train *s, struct jm_err *err)
 {
@@ -195,7 +197,8 @@ static int plan_kept(struct train *s, struct jm_err *err)
 	if (!isnan(s->remake) || !s->may_keep || s->device.props.host_memory || !s->memory)
 		return plan_program(s, err);
 	t->keep_all = false;
-	for (double share = REMADE; share < REMADE_MOST && !t->keep_all; share *= REMADE_NEXT) {
+	for (double share = s->largest ? REMADE_LEAST : REMADE; share < REMADE_MOST && !t->keep_all;
+		share *= share < REMADE ? REMADE_TWICE : REMADE_NEXT) {
 		t->keep_all = !limit_remade(s, share);
 		code = plan_program(s, err);
 		if (code ||
@@ -247,7 +250,8 @@ static int plan_both(struct train *s, struct jm_err *err)
 	choose_gradients(s);
 	jm_device_remake(&s->device, t->precision, t->math, 0, &t->remake);
 	code = choose_remade(s, err);
-	if (!code && !s->training.batch)
+	s->largest = !s->training.batch;
+	if (!code && s->largest)
 		code = choose_batch(s, err);
 	if (!code)
 		code = plan_kept(s, err);

@@ -146,6 +146,17 @@ def test_no_more_is_recomputed_than_memory_demands(env, tmp_path):
     assert r["plan"]["peak_bytes"] == all_of_it
 
 
+def test_the_largest_batch_uses_the_memory_that_is_left(env, tmp_path):
+    """Two samples do not fit; what one leaves keeps results that 1 % of a step would recompute."""
+    two, least, one = (on_all_ops(env, tmp_path, "held=600", *GPT, *words)[1][0]["plan"]["peak_bytes"] for words in
+                       (["--batch", 2, "--keep-less"], ["--batch", 1, "--remake", 1 / 16], ["--batch", 1]))
+    assert one < least < two
+    limit = ["--memory", f"{0.999 * two / 1e9:.4f}"]
+    for batch, peak in (("max", least), (1, one)):
+        _, (r,) = on_all_ops(env, tmp_path, "held=600", *GPT, "--batch", batch, *limit)
+        assert (r["plan"]["batch"], r["plan"]["peak_bytes"]) == (1, peak)
+
+
 def test_the_largest_batch_beside_another_process(env, tmp_path):
     _, (largest,) = on_all_ops(env, tmp_path, "held=61440", *GPT, "--batch", "max")
     assert HELD[:-11] in largest["note"] and "largest batch" in largest["note"]
