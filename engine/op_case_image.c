@@ -208,6 +208,25 @@ static void conv_stem(struct kit *k, const struct types *t, const struct shape *
 	bwd->fwd = fwd;
 }
 
+/* The gradient of a filter of 3 x 3 with as many channels as fast kernels need; the flag: strides, and adds to what is
+ * there. */
+static void conv_filter(struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	const int64_t x_dim[] = {d->b, 64, 2 + d->s % 9, 4 + d->s % 21};
+	const int64_t y_dim[] = {
+		x_dim[0], 64, (x_dim[2] + add) / (1 + add), (x_dim[3] + add) / (1 + add)};
+	struct jm_tensor *x = channels_last(k, kit_normal(k, t->c, 0, 1, 4, x_dim));
+	struct jm_tensor *dy = channels_last(k, kit_normal(k, t->c, 0, 1, 4, y_dim));
+	struct jm_tensor *dw = backend_gradient(k, t->v, add, 4, DIMS(64, 64, 3, 3));
+	struct jm_node *n = backend_node(k, JM_OP_CONV_WGRAD, OPS(dy, x), OPS(dw, NULL), add);
+
+	n->attr.conv.groups = 1;
+	for (int i = 0; i < 2; i++) {
+		n->attr.conv.stride[i] = 1 + add;
+		n->attr.conv.pad[i] = n->attr.conv.dilation[i] = 1;
+	}
+}
+
 static void conv_depthwise(struct kit *k, const struct types *t, const struct shape *d, bool far)
 {
 	const int64_t *x_dim = IMAGE(d), w_dim[] = {d->c, 1, 3, 3};
@@ -507,6 +526,7 @@ const struct backend_case backend_image_cases[] = {
 	{"conv, onto", conv_onto},
 	{"conv, sum", conv_sum},
 	{"conv, stem", conv_stem},
+	{"conv-wgrad, filter", conv_filter},
 	{"conv, depthwise", conv_depthwise},
 	{"cast, sum", cast_sum},
 	{"batchnorm", batchnorm},

@@ -133,12 +133,14 @@ static void describe_wrong(
 	const struct shape *d = &a->shape;
 
 	snprintf(ret, size,
-		"%s, b=%lld s=%lld c=%lld n=%lld heads=%d kv_heads=%d variant=%d: element %lld of "
+		"%s%s, b=%lld s=%lld c=%lld n=%lld heads=%d kv_heads=%d variant=%d: element %lld "
+		"of "
 		"%lld "
 		"of result %d is %.9g and should be %.9g; %lld elements exceed the tolerance",
-		a->types->name, (long long)d->b, (long long)d->s, (long long)d->c, (long long)d->n,
-		d->heads, d->kv_heads, a->flag, (long long)off->at, (long long)off->n, r,
-		off->value, off->expected, (long long)off->n_beyond);
+		a->types->name, a->math == JM_MATH_TF32 ? ", tf32" : "", (long long)d->b,
+		(long long)d->s, (long long)d->c, (long long)d->n, d->heads, d->kv_heads, a->flag,
+		(long long)off->at, (long long)off->n, r, off->value, off->expected,
+		(long long)off->n_beyond);
 }
 
 /* All results; of the first wrong case its first wrong result is described. */
@@ -220,6 +222,20 @@ static uint64_t state_of(uint64_t seed, const char *name)
 	return state;
 }
 
+static int run_types(
+	struct asked *a, uint64_t *state, struct jm_selftest_row *row, struct jm_err *err)
+{
+	int code = 0;
+
+	for (int i = 0; i < 2 * JM_SELFTEST_SHAPES && !code; i++) {
+		a->flag = i % 2;
+		a->shape = draw_shape(state, i / 2 % 2);
+		code = run_case(a, row, err);
+	}
+	return code;
+}
+
+/* All types, then f32 as tf32 where the device has it. */
 static int run_row(const char *device, const struct jm_device *open, const struct backend_case *c,
 	uint64_t seed, struct jm_selftest_row *row, struct jm_err *err)
 {
@@ -229,11 +245,11 @@ static int run_row(const char *device, const struct jm_device *open, const struc
 
 	*row = (struct jm_selftest_row){.name = c->name};
 	for (a.types = backend_types; a.types->name && !code; a.types++)
-		for (int i = 0; i < 2 * JM_SELFTEST_SHAPES && !code; i++) {
-			a.flag = i % 2;
-			a.shape = draw_shape(&state, i / 2 % 2);
-			code = run_case(&a, row, err);
-		}
+		code = run_types(&a, &state, row, err);
+	a.types = backend_types;
+	a.math = JM_MATH_TF32;
+	if (!code && open->props.peak_tf32 > 0)
+		code = run_types(&a, &state, row, err);
 	return code;
 }
 

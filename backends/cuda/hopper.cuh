@@ -190,4 +190,16 @@ __device__ __forceinline__ void product_rows(float (&d)[128], const uint32_t (&a
 		     : LEFT);
 }
 
+/* d[64,64] += a[64,8] b[64,8]^T in tf32, a in registers */
+__device__ __forceinline__ void product_tf32(float (&d)[32], const uint32_t (&a)[4], uint64_t b)
+{
+	asm volatile("{\n"
+		     ".reg .pred add;\n"
+		     "setp.eq.b32 add, 0, 0;\n"
+		     "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 {" REGS_32 "}, {%32, %33, %34, %35}, %36, add, 1, 1;\n"
+		     "}"
+		     : OPERANDS_32("+f", 0)
+		     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+
 #endif

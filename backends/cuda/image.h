@@ -183,6 +183,25 @@ size_t cuda_stem_scratch(const struct cuda_stem *p);
 cudaError_t cuda_stem(const struct cuda_stem *p, cudaStream_t stream);
 cudaError_t cuda_stem_grad(const struct cuda_stem *p, cudaStream_t stream);
 
+/* ---- filter_grad.cu: filters of 3 x 3 in tf32 ------------------------------------------------------ */
+
+/* The gradient dw[filters,channels,3,3] of the filter of a convolution with pad 1 and the same stride in both
+ * directions from x[batch,in,channels] and dy[batch,out,filters], in f32 that is rounded to tf32. For compute
+ * capability 9.0. */
+struct cuda_filter_grad {
+	int batch, channels, filters, processors, stride;
+	int in[2], out[2];
+	int64_t w_stride[4]; /* of dw: filter, channel, row, column */
+	const float *x, *dy;
+	float *dw;
+	bool accumulate;
+	float *partial; /* cuda_filter_scratch bytes */
+};
+/* True for stride 1 or 2, channels and filters that are multiples of 64, and rows of dy that are not too long. */
+bool cuda_filter_knows(const struct cuda_filter_grad *p);
+size_t cuda_filter_scratch(const struct cuda_filter_grad *p);
+cudaError_t cuda_filter_grad(const struct cuda_filter_grad *p, cudaStream_t stream);
+
 /* ---- random.cu -------------------------------------------------------------------------------------- */
 
 /* Writes random numbers that are approximately normal. */

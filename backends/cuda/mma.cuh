@@ -20,6 +20,15 @@ __device__ __forceinline__ void copy_async(unsigned to, const void *from, bool i
 			"r"(bytes));
 }
 
+/* The nearest number of tf32. */
+__device__ __forceinline__ unsigned tf32(float x)
+{
+	unsigned y;
+
+	asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
+	return y;
+}
+
 /* Four blocks of 8 rows of 16 bytes; each lane gives the address of a row. */
 __device__ __forceinline__ void load_blocks(unsigned (&to)[4], unsigned at)
 {

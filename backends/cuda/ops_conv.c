@@ -7,11 +7,12 @@
  * (conv_fold.h). In f16 and in the fast mode a convolution also writes the sums that the following
  * batch norm needs. Where there are two ways, the faster one is found by timing, once for each shape:
  * convolutions of single pixels are products as well, and a ResNet's first layer and its filter's
- * gradient have own kernels.
+ * gradient have own kernels, and so has the gradient of a filter of 3 x 3 in tf32.
  */
 #include <math.h>
 #include <stdlib.h>
 
+#include "conv_filter.h"
 #include "conv_fold.h"
 #include "conv_plan.h"
 #include "conv_product.h"
@@ -147,9 +148,10 @@ static size_t most_scratch(
 	const struct cuda_dev *dev, const struct jm_node *n, int nodes, size_t workspace)
 {
 	size_t bytes = scratch_of(n, nodes, workspace).bytes;
-	size_t other = cuda_conv_scatters(n)  ? cuda_conv_compact(n)
-		       : cuda_conv_is_stem(n) ? cuda_conv_stem_scratch(dev, n)
-					      : 0;
+	size_t other = cuda_conv_scatters(n)	     ? cuda_conv_compact(n)
+		       : cuda_conv_is_stem(n)	     ? cuda_conv_stem_scratch(dev, n)
+		       : cuda_conv_is_filter(dev, n) ? cuda_conv_filter_scratch(dev, n)
+						     : 0;
 
 	return bytes > other ? bytes : other;
 }
@@ -184,7 +186,8 @@ static int choices_conv(struct cuda_dev *dev, const struct jm_group *group,
 struct conv {
 	struct dnn_run run;
 	struct cuda_product *product; /* runs in place of cuDNN's plan; NULL = there is none */
-	bool stem;		      /* the kernel of stem.cu runs in its place */
+	/* an own kernel that runs in its place; NULL = none */
+	cudaError_t (*kernel)(const struct cuda_dev *dev, const struct jm_node *n, void *scratch);
 	struct conv_scratch at;
 };
 
@@ -269,16 +272,28 @@ static int build_stem(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_er
 	exec->own = c;
 	if (!c)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a convolution.");
-	c->stem = true;
+	c->kernel = cuda_conv_stem_run;
 	return 0;
+}
+
+static int build_filter(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	int code = build_stem(dev, exec, err);
+
+	if (!code)
+		((struct conv *)exec->own)->kernel = cuda_conv_filter_run;
+	return code;
 }
 
 static int build_conv(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {
 	static const struct cuda_way products[] = {{"dnn", build_dnn}, {"product", build_product}};
 	static const struct cuda_way stems[] = {{"dnn", build_dnn}, {"stem", build_stem}};
+	static const struct cuda_way filters[] = {{"dnn", build_dnn}, {"filter", build_filter}};
 	const struct jm_node *n = &exec->node[0];
-	const struct cuda_way *ways = cuda_conv_is_stem(n) ? stems : products;
+	const struct cuda_way *ways = cuda_conv_is_stem(n)	    ? stems
+				      : cuda_conv_is_filter(dev, n) ? filters
+								    : products;
 	struct cuda_conv_key key = key_of(n, exec->n_nodes);
 	struct cuda_conv_plan *plan = cuda_conv_plan(dev, &key, err);
 	char name[CUDA_PLAN_KEY];
@@ -288,7 +303,7 @@ static int build_conv(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_er
 		return err->code;
 	cuda_conv_key_text(dev, "way", &key, name);
 	if (exec->n_nodes == 1 &&
-		(ways == stems || cuda_conv_is_product(n) || cuda_conv_scatters(n)))
+		(ways != products || cuda_conv_is_product(n) || cuda_conv_scatters(n)))
 		best = cuda_way_choose(dev, exec, name, ways, 2);
 	return ways[best].build(dev, exec, err);
 }
@@ -317,9 +332,8 @@ static int start(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_e
 	const struct conv *c = exec->own;
 	int code;
 
-	if (c->stem)
-		return cuda_check(
-			dev, cuda_conv_stem_run(dev, n, exec->scratch), "Starting a kernel", err);
+	if (c->kernel)
+		return cuda_check(dev, c->kernel(dev, n, exec->scratch), "Starting a kernel", err);
 	code = c->product ? cuda_product_run(dev, c->product, err)
 			  : dnn_run(&dev->dnn, &c->run, err);
 	if (!code && c->product && cuda_conv_scatters(n))
@@ -343,7 +357,7 @@ static void fold_operands(struct cuda_dev *dev, const struct cuda_exec *exec)
 	const struct conv *c = exec->own;
 	struct cuda_operands o = cuda_operands_of(n);
 
-	if (!cuda_conv_folds(n) || c->stem)
+	if (!cuda_conv_folds(n) || c->kernel)
 		return;
 	fold(dev, exec, o.x, c->at.image);
 	if (n->op == JM_OP_CONV)
@@ -407,7 +421,7 @@ static int run_wgrad(struct cuda_dev *dev, const struct cuda_exec *exec, struct 
 
 	fold_operands(dev, exec);
 	code = start(dev, exec, err);
-	if (code || c->product || c->stem) /* these wrote dw itself, and there is no bias */
+	if (code || c->product || c->kernel) /* these wrote dw itself, and there is no bias */
 		return code;
 	p.y = (struct cuda_vec){(char *)exec->scratch + c->at.filter, cuda_type_of(dy->type)};
 	cuda_unfold(&p, dev->stream);

@@ -26,14 +26,6 @@ __device__ __forceinline__ void wait_for_copies()
 	asm volatile("cp.async.commit_group;\n\tcp.async.wait_group 0;" ::: "memory");
 }
 
-__device__ __forceinline__ unsigned tf32(float x)
-{
-	unsigned y;
-
-	asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
-	return y;
-}
-
 /* ---- tiles ---------------------------------------------------------------------------------------------- */
 
 struct tile {
