@@ -4,17 +4,14 @@
 
 #define ALIGN ((size_t)64)
 
-size_t jm_staging_bytes(const struct jm_program *p)
+static size_t aligned(size_t bytes)
 {
-	size_t bytes = 0;
+	return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
 
-	for (int i = 0; i < p->graph->n_cells; i++) {
-		const struct jm_tensor *t = &p->graph->cell[i]->t;
-
-		if (t->class == JM_CLASS_INPUT)
-			bytes += (t->bytes + ALIGN - 1) / ALIGN * ALIGN;
-	}
-	return jm_device_is_async(p->device) ? JM_STAGING_SLOTS * bytes : 0;
+size_t jm_staging_bytes(const struct jm_device *d, const struct jm_tensor *t)
+{
+	return jm_device_is_async(d) ? JM_STAGING_SLOTS * aligned(t->bytes) : 0;
 }
 
 static int open_slot(struct jm_staging *s, struct jm_staging_slot *slot, struct jm_err *err)
@@ -48,7 +45,7 @@ int jm_staging_open(struct jm_staging *s, struct jm_program *p, struct jm_tensor
 				JM_STAGING_TENSORS);
 		s->tensor[s->n] = t[i];
 		s->offset[s->n++] = s->bytes;
-		s->bytes += (t[i]->bytes + ALIGN - 1) / ALIGN * ALIGN;
+		s->bytes += aligned(t[i]->bytes);
 	}
 	for (int i = 0; i < JM_STAGING_SLOTS && s->bytes && !code; i++)
 		code = open_slot(s, &s->slot[i], err);

@@ -30,9 +30,8 @@ struct jm_staging {
 /* Opens staging for these inputs of a built program. */
 int jm_staging_open(struct jm_staging *s, struct jm_program *p, struct jm_tensor *const *t, int n,
 	struct jm_err *err);
-/* Bytes of device memory that staging all inputs of a planned program needs in addition to its
- * plan. */
-size_t jm_staging_bytes(const struct jm_program *p);
+/* Bytes of device memory that staging an input needs in addition to the plan of its program. */
+size_t jm_staging_bytes(const struct jm_device *d, const struct jm_tensor *t);
 void jm_staging_close(struct jm_staging *s); /* a zeroed one is allowed */
 
 /* Begins a batch in a slot that the device no longer reads. */

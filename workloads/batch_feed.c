@@ -30,6 +30,28 @@ static bool stays(const struct jm_batch_feed *s, const struct jm_feed_input *inp
 	return !s->fresh && input->row->fill != JM_FILL_TEXT;
 }
 
+/* True if the tensor is sent only once. */
+static bool is_sent_once(const struct jm_batch_feed *s, const struct jm_tensor *t)
+{
+	for (int i = 0; i < s->n; i++)
+		if (stays(s, &s->input[i]) && !strcmp(s->input[i].row->name, t->name))
+			return true;
+	return false;
+}
+
+size_t jm_batch_feed_bytes(const struct jm_batch_feed *s, const struct jm_program *program)
+{
+	size_t bytes = 0;
+
+	for (int i = 0; i < program->graph->n_cells; i++) {
+		const struct jm_tensor *t = &program->graph->cell[i]->t;
+
+		if (t->class == JM_CLASS_INPUT && !is_sent_once(s, t))
+			bytes += jm_staging_bytes(program->device, t);
+	}
+	return bytes;
+}
+
 /* Random numbers of input i. */
 static uint64_t seed_of(const struct jm_batch_feed *s, int i)
 {

@@ -31,6 +31,9 @@ void jm_batch_feed_choose(
 	struct jm_batch_feed *s, const struct jm_model *model, const struct jm_values *dims);
 /* Tokens in the vocabulary that texts are read with; 0 = no input is text. */
 int64_t jm_batch_feed_vocabulary(const struct jm_batch_feed *s);
+/* Bytes of device memory for inputs on their way, in addition to the plan of the program: of all but those that are
+ * sent only once. They are chosen; fresh is set. */
+size_t jm_batch_feed_bytes(const struct jm_batch_feed *s, const struct jm_program *program);
 /* Finds the inputs in the program, which must be built. They are chosen; fresh, corpus and seed are set. */
 int jm_batch_feed_open(struct jm_batch_feed *s, struct jm_program *program, struct jm_err *err);
 void jm_batch_feed_close(struct jm_batch_feed *s);

@@ -2,7 +2,6 @@
 /* What fits into memory, by planning: no step runs. */
 #include "fit_batch.h"
 
-#include "engine/staging.h"
 #include "memory.h"
 
 #define MOST_BATCH 1000000
@@ -40,6 +39,7 @@ size_t jm_fit_memory(const struct jm_ctx *ctx, const struct jm_device *device)
 
 struct search {
 	struct jm_training *t;
+	const struct jm_batch_feed *feed;
 	struct jm_device *device;
 	size_t limit;
 	/* the largest that fits and the smallest that does not, with their peaks; 0 = none yet */
@@ -60,7 +60,7 @@ static int peak_of(struct search *s, int64_t batch, double *ret, struct jm_err *
 		return code;
 	code = jm_program_plan(graph, s->device, &program, err);
 	if (!code) {
-		*ret = (double)(program->peak_bytes + jm_staging_bytes(program));
+		*ret = (double)(program->peak_bytes + jm_batch_feed_bytes(s->feed, program));
 		jm_program_free(program);
 	}
 	jm_graph_free(graph);
@@ -109,10 +109,10 @@ static bool is_found(const struct search *s)
 	return s->good == MOST_BATCH || (s->bad && s->bad - s->good == 1);
 }
 
-int jm_fit_batch(struct jm_training *t, struct jm_device *device, size_t limit, struct jm_room room,
-	struct jm_err *err)
+int jm_fit_batch(struct jm_training *t, const struct jm_batch_feed *feed, struct jm_device *device,
+	size_t limit, struct jm_room room, struct jm_err *err)
 {
-	struct search s = {.t = t, .device = device, .limit = limit};
+	struct search s = {.t = t, .feed = feed, .device = device, .limit = limit};
 	struct jm_err one = JM_ERR_INIT;
 	int code, least = 1;
 

@@ -3,6 +3,7 @@
 #ifndef JM_FIT_BATCH_H
 #define JM_FIT_BATCH_H
 
+#include "batch_feed.h"
 #include "engine/model.h"
 #include "engine/program.h"
 
@@ -11,10 +12,10 @@
 size_t jm_fit_memory(const struct jm_ctx *ctx, const struct jm_device *device);
 
 /*
- * The largest batch whose plan takes at most `limit` bytes, found by a few plans; t->batch is set.
+ * The largest batch whose plan, with the inputs on their way, takes at most `limit` bytes, found by a few plans; t->batch is set.
  * At most a million, where memory allows more. When not even the smallest fits: as jm_room_refuse.
  */
-int jm_fit_batch(struct jm_training *t, struct jm_device *device, size_t limit, struct jm_room room,
-	struct jm_err *err);
+int jm_fit_batch(struct jm_training *t, const struct jm_batch_feed *feed, struct jm_device *device,
+	size_t limit, struct jm_room room, struct jm_err *err);
 
 #endif

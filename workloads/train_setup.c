@@ -184,6 +184,14 @@ static int choose_remade(struct train *s, struct jm_err *err)
 	return 0;
 }
 
+/* An evaluation has inputs of its own, which are new each time. */
+static size_t peak_with_inputs(const struct train *s)
+{
+	size_t peak = s->program->peak_bytes + jm_batch_feed_bytes(&s->feed, s->program);
+
+	return s->eval.every ? peak + 3 * jm_batch_feed_bytes(&s->eval.feed, s->program) : peak;
+}
+
 /*
  * If a device has separate memory, no other program needs the rest of it: what fits is kept, except
  * values that cost next to nothing to compute again; with the largest batch these, too. An evaluation
@@ -192,7 +200,7 @@ static int choose_remade(struct train *s, struct jm_err *err)
 static int plan_kept(struct train *s, struct jm_err *err)
 {
 	struct jm_training *t = &s->training;
-	int copies = s->eval.every ? 4 : 1, code;
+	int code;
 
 	if (!isnan(s->remake) || !s->may_keep || s->device.props.host_memory || !s->memory)
 		return plan_program(s, err);
@@ -201,8 +209,7 @@ static int plan_kept(struct train *s, struct jm_err *err)
 		share *= share < REMADE ? REMADE_TWICE : REMADE_NEXT) {
 		t->keep_all = !limit_remade(s, share);
 		code = plan_program(s, err);
-		if (code ||
-			s->program->peak_bytes + copies * jm_staging_bytes(s->program) <= s->memory)
+		if (code || peak_with_inputs(s) <= s->memory)
 			return code;
 		drop_plan(s);
 	}
@@ -226,7 +233,7 @@ static void note_held(const struct train *s)
 /* The largest batch that fits. */
 static int choose_batch(struct train *s, struct jm_err *err)
 {
-	int code = jm_fit_batch(&s->training, &s->device, s->memory, s->room, err);
+	int code = jm_fit_batch(&s->training, &s->feed, &s->device, s->memory, s->room, err);
 
 	if (!code)
 		note_held(s);
@@ -295,12 +302,12 @@ static int plan(struct train *s, struct jm_err *err)
 /* Of training and evaluation together, which share weights and arena, with inputs on their way. */
 static size_t peak_of(const struct train *s)
 {
-	size_t staged = jm_staging_bytes(s->program);
+	size_t staged = jm_batch_feed_bytes(&s->feed, s->program);
 
 	if (!s->eval.program)
 		return s->program->peak_bytes + staged;
 	return jm_program_peak_beside(s->program, s->eval.program) + staged +
-	       jm_staging_bytes(s->eval.program);
+	       jm_batch_feed_bytes(&s->eval.feed, s->eval.program);
 }
 
 /* Reported before the first byte is allocated, and stored even when it does not fit. */
@@ -402,6 +409,17 @@ static int build(struct train *s, struct jm_err *err)
 	return 0;
 }
 
+/* Planning has to know which inputs are sent more than once. */
+static void choose_inputs(struct train *s)
+{
+	const struct jm_model *model = s->training.model;
+
+	s->feed.fresh = jm_values_text(s->work->options, "images")[0] == 'f';
+	jm_batch_feed_choose(&s->feed, model, &s->dims);
+	s->eval.feed.fresh = true;
+	jm_batch_feed_choose(&s->eval.feed, model, &s->dims);
+}
+
 static int choose_feed(struct train *s, struct jm_err *err)
 {
 	const struct jm_model *model = s->training.model;
@@ -410,11 +428,7 @@ static int choose_feed(struct train *s, struct jm_err *err)
 	s->feed.seed = s->work->seed;
 	s->feed.rank = s->work->rank;
 	s->feed.world = s->work->world;
-	s->feed.fresh = jm_values_text(s->work->options, "images")[0] == 'f';
-	jm_batch_feed_choose(&s->feed, model, &s->dims);
 	s->eval.feed.seed = jm_rng(s->work->seed, HELD_OUT);
-	jm_batch_feed_choose(&s->eval.feed, model, &s->dims);
-	s->eval.feed.fresh = true;
 	if (!jm_model_has_text(model)) {
 		snprintf(s->work->detail, sizeof(s->work->detail), "random normal %ss, %s",
 			model->item, s->feed.fresh ? "fresh in each step" : "made once");
@@ -452,8 +466,10 @@ int jm_train_prepare(struct train *s, struct jm_err *err)
 {
 	int code = jm_train_choose(s, err);
 
-	if (!code)
-		code = open_device(s, err);
+	if (code)
+		return code;
+	choose_inputs(s);
+	code = open_device(s, err);
 	if (!code)
 		code = jm_gang_open(&s->gang, s->work, &s->device, err);
 	if (!code)

@@ -234,6 +234,7 @@ static size_t peak(struct jm_training t, struct jm_device *d, int64_t batch)
 static void test_fit(void **state)
 {
 	struct jm_training t = {.seq = 32};
+	struct jm_batch_feed feed = {.n = 0};
 	const struct jm_preset *preset;
 	struct jm_err err = JM_ERR_INIT;
 	struct jm_device device;
@@ -247,14 +248,59 @@ static void test_fit(void **state)
 	for (int64_t batch = 1; batch < 3000; batch = batch * 7 + 2) {
 		size_t limit = peak(t, &device, batch);
 
-		assert_ok(jm_fit_batch(&t, &device, limit, jm_device_room(&device), &err), err);
+		assert_ok(jm_fit_batch(&t, &feed, &device, limit, jm_device_room(&device), &err),
+			err);
 		assert_true(t.batch >= batch);
 		assert_true(peak(t, &device, t.batch) <= limit);
 		assert_true(peak(t, &device, t.batch + 1) > limit);
 	}
-	assert_int_equal(jm_fit_batch(&t, &device, 1000, jm_device_room(&device), &err), JM_ENOMEM);
+	assert_int_equal(
+		jm_fit_batch(&t, &feed, &device, 1000, jm_device_room(&device), &err), JM_ENOMEM);
 	assert_sentence(&err, JM_ENOMEM);
 	jm_device_close(&device);
+	jm_values_done(&dims);
+}
+
+static int no_event(void *d, void **ret, struct jm_err *err)
+{
+	(void)d;
+	(void)ret;
+	return jm_err_set(err, JM_ENOSUP, "No event is made.");
+}
+
+static void inputs_sent_once_need_no_staging(void **state)
+{
+	static const struct jm_backend async = {.event_new = no_event};
+	const size_t images = (size_t)5 * 3 * 64 * 64 * 4, targets = 64; /* 20 bytes, aligned */
+	struct jm_training t = {.batch = 5};
+	struct jm_device ref, device = {.backend = &async};
+	struct jm_batch_feed feed = {.fresh = true};
+	const struct jm_preset *preset;
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_program *program;
+	struct jm_graph *graph;
+	struct jm_values dims;
+	size_t all;
+
+	(void)state;
+	assert_ok(jm_model_find("resnet18", &t.model, &preset, &err), err);
+	assert_ok(jm_model_dims(t.model, preset, NULL, &dims, &err), err);
+	assert_ok(jm_values_set(&dims, "image", "64", &err), err);
+	t.dims = &dims;
+	assert_ok(jm_device_open("ref", 1, &ref, &err), err);
+	assert_ok(jm_model_train(&t, &graph, &err), err);
+	assert_ok(jm_program_plan(graph, &ref, &program, &err), err);
+	jm_batch_feed_choose(&feed, t.model, &dims);
+	assert_int_equal(jm_batch_feed_bytes(&feed, program), 0); /* ref reads the host's memory */
+	program->device = &device;
+	all = jm_batch_feed_bytes(&feed, program);
+	feed.fresh = false;
+	assert_int_equal(
+		all - jm_batch_feed_bytes(&feed, program), JM_STAGING_SLOTS * (images + targets));
+	program->device = &ref;
+	jm_program_free(program);
+	jm_graph_free(graph);
+	jm_device_close(&ref);
 	jm_values_done(&dims);
 }
 
@@ -312,6 +358,7 @@ int main(void)
 		cmocka_unit_test(test_files),
 		cmocka_unit_test(test_schedules),
 		cmocka_unit_test(test_fit),
+		cmocka_unit_test(inputs_sent_once_need_no_staging),
 		cmocka_unit_test(test_digest),
 	};
 
