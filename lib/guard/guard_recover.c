@@ -81,7 +81,7 @@ static int put_back(
 		return rc;
 	p->n_back++;
 	jm_log(&p->log.ctx, s->open ? JM_WARNING : JM_INFO,
-		"%s of %s is back at %g%s; %s (process %d) had left it at %g%s.", s->knob,
+		"%s of %s is back at %g %s; %s (process %d) had left it at %g %s.", s->knob,
 		table->knobs.knob[i].label, value, s->unit,
 		s->open ? "a joulemark that was killed" : "'joulemark set'", (int)s->client.pid,
 		now, s->unit);
@@ -231,7 +231,7 @@ static int set_default(struct jm_ctx *ctx, const struct jm_knob_table *table, in
 		rc = jm_journal_set_aside(j, aside, sizeof(aside), err);
 	if (!rc)
 		jm_log(ctx, JM_WARNING,
-			"%s of %s is at the vendor's default of %g%s: its original value is "
+			"%s of %s is at the vendor's default of %g %s: its original value is "
 			"unknown, because its journal was damaged. The damaged journal is kept as "
 			"%s.",
 			knob->name, knob->label, knob->fallback, knob->unit, aside);

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -43,7 +44,30 @@ static bool has_record(const struct look *l, const char *file)
 	return l->folder >= 0 && !fstatat(l->folder, file, &st, AT_SYMLINK_NOFOLLOW);
 }
 
-static int walk(const struct look *l, int folder, bool skip_recorded, struct jm_err *err)
+struct names {
+	char (*name)[JM_JOURNAL_NAME];
+	size_t n;
+};
+
+static int add_name(struct names *names, const char *file, size_t length, struct jm_err *err)
+{
+	char(*grown)[JM_JOURNAL_NAME] = reallocarray(names->name, names->n + 1, sizeof(*grown));
+
+	if (!grown)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for %zu journals.", names->n + 1);
+	names->name = grown;
+	snprintf(grown[names->n++], sizeof(*grown), "%.*s", (int)length, file);
+	return 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strverscmp(a, b);
+}
+
+/* In the order of their names, so that messages about GPUs come in the order of the GPUs. */
+static int list_names(const struct look *l, int folder, bool skip_recorded, struct names *names,
+	struct jm_err *err)
 {
 	const size_t end = strlen(JM_JOURNAL_END);
 	DIR *dir = jm_private_list(folder);
@@ -53,16 +77,27 @@ static int walk(const struct look *l, int folder, bool skip_recorded, struct jm_
 	if (!dir)
 		return jm_err_set(err, JM_EIO, "Cannot list the journals: %s.", strerror(errno));
 	while (!rc && (e = readdir(dir))) {
-		char name[JM_JOURNAL_NAME];
 		size_t n = strlen(e->d_name);
 
 		if (n <= end || strcmp(e->d_name + n - end, JM_JOURNAL_END) != 0 ||
 			(skip_recorded && has_record(l, e->d_name)))
 			continue;
-		snprintf(name, sizeof(name), "%.*s", (int)(n - end), e->d_name);
-		rc = show(l, name, err);
+		rc = add_name(names, e->d_name, n - end, err);
 	}
 	closedir(dir);
+	if (names->n)
+		qsort(names->name, names->n, sizeof(*names->name), by_name);
+	return rc;
+}
+
+static int walk(const struct look *l, int folder, bool skip_recorded, struct jm_err *err)
+{
+	struct names names = {0};
+	int rc = list_names(l, folder, skip_recorded, &names, err);
+
+	for (size_t i = 0; i < names.n && !rc; i++)
+		rc = show(l, names.name[i], err);
+	free(names.name);
 	return rc;
 }
 

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import time
@@ -135,6 +136,14 @@ def test_kept_until_restore(gpus):
     assert gpus.limits() == FOUND
     assert "Nothing" in run(gpus, "restore").stdout
     assert "Nothing" in run(gpus, "status").stdout
+
+
+def test_settings_are_restored_in_the_order_of_the_gpus(tmp_path):
+    gpus = FakeGpus(tmp_path, 4)
+    assert run(gpus, "set", "gpu.power=300W").returncode == 0
+    lines = run(gpus, "restore").stderr.splitlines()
+    assert [re.search(r"GPU (\d) .* is back at 700 W; .* had left it at 300 W\.", line).group(1) for line in lines] \
+        == ["0", "1", "2", "3"]
 
 
 def test_second_sweeper_is_told_who_holds(gpus):
