@@ -28,7 +28,19 @@ static int put_number(
 			   : jm_grid_set(grid, row, column, err, "-");
 }
 
-static int put_line(struct jm_grid *grid, int row, const json_t *line, struct jm_err *err)
+/* That show four digits of the largest energy of a kind. */
+static int joule_decimals(const json_t *kinds)
+{
+	double most = 0;
+	const json_t *line;
+	size_t i;
+
+	json_array_foreach(kinds, i, line) most = fmax(most, number(line, "joules_model"));
+	return most > 0 && most < 1000 ? 3 - (int)fmax(floor(log10(most)), -9) : 0;
+}
+
+static int put_line(
+	struct jm_grid *grid, int row, const json_t *line, int joule_places, struct jm_err *err)
 {
 	const struct {
 		double value;
@@ -36,7 +48,7 @@ static int put_line(struct jm_grid *grid, int row, const json_t *line, struct jm
 	} figures[FIGURES] = {{number(line, "calls"), 0}, {1e3 * number(line, "seconds"), 3},
 		{100 * number(line, "share"), 1}, {number(line, "flops_per_s") / 1e9, 1},
 		{number(line, "bytes_per_s") / 1e9, 1}, {100 * number(line, "roofline"), 1},
-		{number(line, "joules_model"), 1}};
+		{number(line, "joules_model"), joule_places}};
 	int rc = jm_grid_set(grid, row, 0, err, "%s", jm_json_text(line, "name"));
 
 	for (int i = 0; i + 1 < grid->columns && !rc; i++)
@@ -49,6 +61,7 @@ static int make_grid(const json_t *kinds, bool energy, struct jm_grid *grid, str
 	static const char *const titles[FIGURES + 1] = {
 		"node", "calls", "ms", "%", "GFLOP/s", "GB/s", "roofline %", "J (model)"};
 	size_t n = json_array_size(kinds);
+	int joule_places = joule_decimals(kinds);
 	int rc = jm_grid_new(
 		grid, (int)(n < MOST_LINES ? n : MOST_LINES), energy ? FIGURES + 1 : FIGURES, err);
 
@@ -58,7 +71,7 @@ static int make_grid(const json_t *kinds, bool energy, struct jm_grid *grid, str
 	for (int c = 0; c < grid->columns && !rc; c++)
 		rc = jm_grid_set(grid, -1, c, err, "%s", titles[c]);
 	for (int r = 0; r < grid->rows && !rc; r++)
-		rc = put_line(grid, r, json_array_get(kinds, (size_t)r), err);
+		rc = put_line(grid, r, json_array_get(kinds, (size_t)r), joule_places, err);
 	if (rc)
 		jm_grid_done(grid);
 	return rc;
@@ -89,7 +102,6 @@ static void print_profile(FILE *out, const json_t *record, const json_t *profile
 	char text[300];
 
 	head_text(record, profile, text, sizeof(text));
-	fputc('\n', out);
 	jm_text_wrap(out, text, 0, 2, width);
 	if (make_grid(kinds, energy != NULL, &grid, &none))
 		return;
@@ -98,11 +110,12 @@ static void print_profile(FILE *out, const json_t *record, const json_t *profile
 	if (json_array_size(kinds) > MOST_LINES)
 		fprintf(out, "%zu more kinds; --json has all of them, node by node\n",
 			json_array_size(kinds) - MOST_LINES);
-	if (!energy)
-		return;
-	snprintf(text, sizeof(text), "J (model): %s (%s).", jm_json_text(energy, "model"),
-		jm_json_text(energy, "origin"));
-	jm_text_wrap(out, text, 0, 2, width);
+	if (energy) {
+		snprintf(text, sizeof(text), "J (model): %s (%s).", jm_json_text(energy, "model"),
+			jm_json_text(energy, "origin"));
+		jm_text_wrap(out, text, 0, 2, width);
+	}
+	fputc('\n', out);
 }
 
 void jm_run_print_profiles(FILE *out, const json_t *records, int width)

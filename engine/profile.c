@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The time of each unit of a program. */
 #include "profile.h"
+#include "reduce.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -143,6 +144,8 @@ void jm_profile_unit(const struct jm_program *p, int unit, struct jm_profile_lin
 	if (p->profile && p->profile->runs[unit])
 		line.seconds = n * p->profile->seconds[unit] / (double)p->profile->runs[unit];
 	line.roofline_s = roofline(p, group->node[0], line.flops, line.bytes);
+	if (jm_reduce_is_node(p->unit[unit])) /* it goes on while other nodes run */
+		line.bytes = line.roofline_s = NAN;
 	*ret = line;
 }
 

@@ -29,10 +29,11 @@ static const struct jm_key profile_line_keys[] = {
 	{POSITIVE("flops_per_s", JM_KEY_NULL), .unit = "FLOP/s",
 		.meaning = "executed FLOPs; null where it has none"},
 	{POSITIVE("bytes_per_s", JM_KEY_NULL), .unit = "B/s",
-		.meaning = "operands read and results written"},
+		.meaning = "operands read and results written; null for exchanges between ranks"},
 	{POSITIVE("roofline", JM_KEY_NULL),
 		.meaning = "the time that peak FLOP/s or memory speed would allow at best, by the "
-			   "time taken; 0 to 1"},
+			   "time taken; above 1 where operands were in a cache, null for exchanges "
+			   "between ranks"},
 	{POSITIVE("joules_model", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "J",
 		.meaning = "of the phase that total describes, divided by time: a model, not a "
 			   "measurement"},

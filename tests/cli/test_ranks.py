@@ -97,6 +97,15 @@ def test_one_record():
     assert r["options"]["ranks"] == "2" and len(r["phases"]) == 4
 
 
+def test_a_profile_gives_exchanges_a_time_alone():
+    """They go on while other nodes run, so that neither bytes/s nor a share of the memory's speed describes them."""
+    kinds = {kind["name"]: kind for kind in train(GPT, 2, 4, "--profile", device="cpu")["profile"]["kinds"]}
+    exchanges = [kind for name, kind in kinds.items() if name.endswith(("-start", "-wait"))]
+    assert len(exchanges) >= 2 and all(kind["seconds"] >= 0 for kind in exchanges)
+    assert {(kind["bytes_per_s"], kind["roofline"]) for kind in exchanges} == {(None, None)}
+    assert kinds["linear"]["bytes_per_s"] > 0 and kinds["linear"]["roofline"] > 0
+
+
 def test_sizes_of_buckets():
     """Few large sums or many small ones: the same bytes, and the same losses up to rounding."""
     found = [train(GPT, 2, 4, *more, steps=3) for more in ([], ["--bucket", "0.01"], ["--bucket", "1000"])]
