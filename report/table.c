@@ -217,7 +217,7 @@ static void put_edp(const struct jm_grouping *g, const struct jm_group_series *s
 	jm_text_wrap(out, text, 2, 4, g->options.width);
 }
 
-static void put_notes(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
+static void put_lines(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
 {
 	bool violated = false, outliers = false, unreached = false, unknown = false;
 	char reasons[1800], grade[80], line[1900];
@@ -259,7 +259,21 @@ static void put_notes(const struct jm_grouping *g, const struct jm_group_series 
 		jm_text_wrap(out, line, 2, 4, g->options.width);
 	}
 	put_warnings(g, s, out);
-	fputc('\n', out);
+}
+
+/* What the table's signs and columns mean, the grade, the warnings; and an empty line if there is any of these. */
+static void put_notes(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
+{
+	char *text = NULL;
+	size_t n = 0;
+	FILE *lines = open_memstream(&text, &n);
+
+	if (!lines)
+		return;
+	put_lines(g, s, lines);
+	if (!fclose(lines) && n)
+		fprintf(out, "%s\n", text);
+	free(text);
 }
 
 static void put_failures(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
@@ -285,7 +299,9 @@ static void put_caption(const struct jm_grouping *g, const struct jm_group_serie
 	int n = g->point[s->first_point].n_ok;
 
 	jm_text_energy(g, s, energy, sizeof(energy));
-	if (jm_grid_says_runs(g, s))
+	if (!s->n_ok)
+		snprintf(text, sizeof(text), "%s", energy);
+	else if (jm_grid_says_runs(g, s))
 		snprintf(text, sizeof(text), "%s; mean ± half of the 95 %% interval over n runs",
 			energy);
 	else if (n > 1)
