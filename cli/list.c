@@ -29,13 +29,12 @@ struct list {
 static void show(struct list *l, const char *kind, const char *name, const char *argument,
 	const char *summary)
 {
-	char full[80], line[400];
+	char full[80];
 
 	snprintf(full, sizeof(full), "%s%s%s%s", name, argument ? "[:" : "",
 		argument ? argument : "", argument ? "]" : "");
 	if (!l->array) {
-		snprintf(line, sizeof(line), "%-20s %s", full, summary);
-		jm_text_wrap(l->cli->out, line, 2, 23, l->cli->width);
+		jm_text_entry(l->cli->out, full, summary, 2, 23, l->cli->width);
 		return;
 	}
 	json_array_append_new(l->array, json_pack("{ss ss ss? ss}", "kind", kind, "name", name,
@@ -67,18 +66,17 @@ static void show_presets(struct list *l, const struct jm_model *model)
 /* A source's options: each as "name=VALUE", or its name alone where it is a yes or no. */
 static void show_options(struct list *l, const struct jm_source *source)
 {
-	char text[80], line[400];
+	char text[80];
 
 	for (const struct jm_option *o = source->options; o && o->name; o++) {
 		snprintf(text, sizeof(text), "%s:%s%s%s", source->name, o->name,
 			o->type == JM_FLAG ? "" : "=", o->type == JM_FLAG ? "" : o->argument);
-		snprintf(line, sizeof(line), "%-22s %s", text, o->help);
 		if (l->array)
 			json_array_append_new(
 				l->array, json_pack("{ss ss sn ss}", "kind", "option", "name", text,
 						  "argument", "summary", o->help));
 		else
-			jm_text_wrap(l->cli->out, line, 4, 27, l->cli->width);
+			jm_text_entry(l->cli->out, text, o->help, 4, 27, l->cli->width);
 	}
 }
 

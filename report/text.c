@@ -132,6 +132,19 @@ void jm_text_wrap_on(FILE *out, const char *text, int column, int hang, int widt
 	free(lines);
 }
 
+void jm_text_entry(FILE *out, const char *name, const char *text, int indent, int column, int width)
+{
+	int used = indent + jm_text_width(name);
+
+	fprintf(out, "%*s%s", indent, "", name);
+	if (used >= column) {
+		fputc('\n', out);
+		used = 0;
+	}
+	fprintf(out, "%*s", column - used, "");
+	jm_text_wrap_on(out, text, column, column, width);
+}
+
 /* Decimals that show `digits` significant digits of the value; 0 for large ones. */
 static int decimals_for(double value, int digits)
 {

@@ -248,7 +248,7 @@ static const struct jm_option options[] = {
 	{.name = "cooling",
 		.type = JM_TEXT,
 		.argument = "TEXT",
-		.help = "what cools the node, for the record: air, liquid, rear door..."},
+		.help = "what cools the node, for the record, such as air, liquid or rear door"},
 	{0},
 };
 
