@@ -7,6 +7,8 @@
 #include <jansson.h>
 #include <math.h>
 
+#define NAME_COLUMN 36 /* the longest name of an operation */
+
 static const struct jm_option options[] = {
 	{.name = "device",
 		.type = JM_TEXT,
@@ -46,9 +48,10 @@ static void print_row(const struct rows *rows, const struct jm_selftest_row *r)
 	bool good = !r->n_wrong;
 
 	if (!rows->n)
-		fprintf(cli->out, "%-28s %6s %8s %8s\n", "op", "cases", "refused", "error");
-	fprintf(cli->out, "%-28s %6d %8d %8.3f%s%s%s\n", r->name, r->n_cases, r->n_refused,
-		r->worst, jm_screen_code(cli->colour, good ? JM_PLAIN : JM_RED),
+		fprintf(cli->out, "%-*s %6s %8s %8s\n", NAME_COLUMN, "op", "cases", "refused",
+			"error");
+	fprintf(cli->out, "%-*s %6d %8d %8.3f%s%s%s\n", NAME_COLUMN, r->name, r->n_cases,
+		r->n_refused, r->worst, jm_screen_code(cli->colour, good ? JM_PLAIN : JM_RED),
 		good ? "" : "  WRONG", jm_screen_code(cli->colour, JM_PLAIN));
 	if (!good)
 		fprintf(cli->out,
@@ -112,8 +115,9 @@ const struct jm_command jm_command_selftest = {
 		"in f32, bf16 and f16, products also in 8 bits, with random operands on random "
 		"shapes. The error is the largest difference of an element, as a multiple of the "
 		"tolerance for rounding: above 1 the operation is wrong, and the types, shape and "
-		"element of its first wrong case are shown. An operation that a device does not "
-		"support is run in parts, or not at all.\n"
+		"element of its first wrong case are shown. 'refused' counts the cases that "
+		"the device does not support; models then run these operations in parts, or not at "
+		"all.\n"
 		"\n"
 		"Exit status: 0 when all operations agree, 1 when one does not, 125 when the "
 		"device cannot be used.",

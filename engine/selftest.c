@@ -282,7 +282,7 @@ int jm_selftest(
 		}
 	jm_device_close(&d);
 	if (!code && !row.name)
-		return jm_err_set(err, JM_ENOENT,
+		return jm_err_set(err, JM_EUSAGE,
 			"No operation of the self-test has %s '%s'; without --op all of them are "
 			"listed.",
 			r->exact ? "the name" : "a name that begins with", r->op);
