@@ -8,15 +8,19 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Its model or workload, or its command. */
-static void name_work(const struct jm_plan_case *c, char *out, size_t size)
+/* Its workload with the model if the label does not name it, or its command. */
+static void name_work(const struct jm_plan_case *c, const json_t *varying, char *out, size_t size)
 {
 	const json_t *command = json_object_get(c->parameters, "command"), *word;
 	size_t i;
 
 	snprintf(out, size, "%s", jm_json_text(c->parameters, "workload"));
-	if (*out)
+	if (*out) {
+		if (!json_object_get(json_object_get(varying, "options"), "model"))
+			jm_text_append(out, size, " ",
+				jm_json_text(json_object_get(c->parameters, "options"), "model"));
 		return;
+	}
 	json_array_foreach(command, i, word)
 	{
 		jm_text_append(out, size, i ? " " : "", json_string_value(word));
@@ -56,7 +60,7 @@ void jm_run_status_put(const struct jm_run_show *show, const struct jm_run_event
 		.left_s = left_s,
 	};
 
-	name_work(e->c, s.work, sizeof(s.work));
+	name_work(e->c, show->varying, s.work, sizeof(s.work));
 	if (*label)
 		jm_text_append(s.work, sizeof(s.work), " ", label);
 	name_phase(e, s.phase, sizeof(s.phase));

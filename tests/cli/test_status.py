@@ -89,6 +89,17 @@ def test_shows_a_sweep(env, tmp_path):
     assert running(env) == [] and files(env) == []
 
 
+def test_names_the_model_that_is_trained(env):
+    with start(env, "run", "gpt", "--layers", "1", "--hidden", "32", "--heads", "2", "--vocab", "64", "--seq", "16",
+               "--device", "ref", "--source", "null", "--seconds", "60") as child:
+        try:
+            row = seen(env, child)
+        finally:
+            child.send_signal(signal.SIGINT)
+            child.wait(timeout=60)
+    assert row["work"] == "train gpt"
+
+
 def test_shows_the_items_and_the_watts_of_a_command(env):
     """Marks of a swept command: 5 items each 0.1 s or more."""
     script = f"while :; do {BIN} mark work --items 5; sleep 0.1; done"
