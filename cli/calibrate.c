@@ -245,7 +245,7 @@ static int calibrate(struct jm_cli *cli)
 const struct jm_command jm_command_calibrate = {
 	.name = "calibrate",
 	.summary = "find out how the power sensors of this machine behave",
-	.usage = "[--device DEVICE] [--source S,...] [options]",
+	.usage = "[--device DEVICE] [--source SOURCE,...] [options]",
 	.description =
 		"Runs a load that begins and ends at known times, reads the sensors meanwhile, and "
 		"finds for each signal of power and energy how often it changes (refresh), over "

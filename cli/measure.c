@@ -129,7 +129,7 @@ static const struct jm_option options[] = {
 	{.name = "unit",
 		.type = JM_TEXT,
 		.argument = "WORD",
-		.help = "what an item is: token, image, ..."},
+		.help = "what an item of the command is, such as token or image"},
 	{.name = "devices", .type = JM_FLAG, .help = "print the phases of each meter"},
 	{.name = "residue",
 		.type = JM_FLAG,

@@ -399,8 +399,9 @@ static const struct jm_option options[] = {
 	{.name = "output",
 		.type = JM_TEXT,
 		.argument = "FILE",
-		.help = "file to write; - is standard output (default: standard output, for html "
-			"report.html)"},
+		.help = "file to write; - is standard output, which is also the default, except "
+			"for "
+			"html, where it is report.html"},
 	{.name = "k",
 		.type = JM_TEXT,
 		.argument = "K,...",
@@ -411,16 +412,15 @@ static const struct jm_option options[] = {
 		.unit = "W",
 		.min = 0,
 		.max = 1e6,
-		.fallback = "0",
-		.help = "assumed power of the rest of the node, which is added to every case "
-			"(default: what the plan in the store gives, else 0)"},
+		.help = "assumed power of the rest of the node, which is added to every case; "
+			"without it what the plan in the store gives, else 0"},
 	{.name = "columns",
 		.type = JM_TEXT,
 		.argument = "NAME,...|all",
 		.help = "columns of the table; without it the most important ones. Names: "
 			"accepted, enforced, state, n, origin, and the metrics of '--format csv' "
 			"without _mean: throughput, watts_mean, joules_per_item, items_per_wh, "
-			"edp, ..."},
+			"edp and others"},
 	{.name = "phases",
 		.type = JM_FLAG,
 		.help = "print the phases of each run; those of a single run are printed without "

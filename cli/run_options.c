@@ -233,7 +233,7 @@ const struct jm_option jm_run_options[] = {
 		.use = JM_OPTION_OF_COMMAND,
 		.type = JM_TEXT,
 		.argument = "WORD",
-		.help = "what an item of the command is: token, image, ..."},
+		.help = "what an item of the command is, such as token or image"},
 	{.name = "env",
 		.type = JM_TEXT,
 		.argument = "NAME=VALUE",

@@ -201,12 +201,12 @@ static void figures_of(struct jm_run_show *show, const json_t *record, char *out
 		snprintf(part, sizeof(part), "%.4g s", wall);
 	append(out, size, part, "", "");
 	if (isfinite(joules) && items > 0) {
-		snprintf(part, sizeof(part), " %.4g %.32s%s/J", items / joules, unit,
-			jm_text_plural(unit));
+		jm_text_estimate(items / joules, NAN, text, sizeof(text));
+		snprintf(part, sizeof(part), " %s %.32s%s/J", text, unit, jm_text_plural(unit));
 		append(out, size, part, "", "");
 	} else if (isfinite(joules)) {
-		snprintf(part, sizeof(part), " %.4g J", joules);
-		append(out, size, part, "", "");
+		jm_text_quantity(joules, NAN, "J", text, sizeof(text));
+		append(out, size, "", " ", text);
 	}
 	/* said where it begins; the table says it again */
 	if (strcmp(origin, show->origin) != 0)

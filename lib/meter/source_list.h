@@ -8,7 +8,7 @@
 /* The row of --source. */
 #define JM_SOURCE_OPTION                                                                           \
 	{                                                                                          \
-		.name = "source", .type = JM_TEXT, .argument = "S,...", .repeat = true,            \
+		.name = "source", .type = JM_TEXT, .argument = "SOURCE,...", .repeat = true,       \
 		.help = "what to read: nvml, rapl, estimate, sim:NODE, ...; without it all "       \
 			"sources that measure here"                                                \
 	}

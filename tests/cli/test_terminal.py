@@ -10,6 +10,7 @@ from reports import DATA
 
 SIM = ["--control", "sim:h100x4"]
 SWEEP = ["run", "sim", "--device", "sim:h100x4", "--set", "gpu.power=300W,500W", "--repeat", "2"]
+NULL = ["run", "--source", "null"]
 COMMANDS = [["--help"], ["measure", "--help"], ["run", "--help"], ["help", "train"], ["doctor"], ["list"],
             ["get", *SIM], ["report", DATA / "h100x4.json"], ["report", "--published", DATA / "h200x4.json"],
             ["compare", "--systems", DATA / "h100x4.json", DATA / "h200x4.json"],
@@ -107,6 +108,20 @@ def test_output_and_quiet_of_run(tmp_path):
     assert done.returncode == 0 and done.stdout == "" and done.stderr == ""
     assert "500 W" in path.read_text()
     assert "[1/6]" in jm(*SWEEP).stderr.replace("[ 1/6]", "[1/6]")
+
+
+@pytest.mark.parametrize("work", [SWEEP, [*NULL, "--", "false"], [*NULL, "--", "true"],
+                                  ["report", "--published", DATA / "h200x4.json"]])
+def test_no_two_empty_lines_follow_each_other(work):
+    printed = jm(*work).stdout
+    assert printed.strip() and "\n\n\n" not in printed
+
+
+def test_a_name_that_is_too_long_gets_its_own_line():
+    lines = jm("list", "--width", 80).stdout.splitlines()
+    at = lines.index("    snmp:community-file=FILE")
+    assert lines[at + 1].startswith(" " * 27 + "file with the community")
+    assert "    snmp:user=NAME         user of SNMPv3" in lines
 
 
 def test_help_has_the_common_options():

@@ -93,6 +93,8 @@ static void did_you_mean(void **state)
 		{"xyzzy", NULL},
 		{"", NULL},
 		{"q", NULL},
+		{"foo", NULL}, /* of three letters one may be wrong */
+		{"rub", "run"},
 		{"quite-another-word-that-is-very-long-and-has-nothing-to-do-with-any-of-them-at-"
 		 "all-whatever-you-may-think",
 			NULL},
