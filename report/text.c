@@ -132,6 +132,13 @@ void jm_text_wrap_on(FILE *out, const char *text, int column, int hang, int widt
 	free(lines);
 }
 
+void jm_text_title(FILE *out, const char *title, bool bold, int width)
+{
+	fputs(bold ? "\033[1m" : "", out);
+	jm_text_wrap(out, title, 0, 2, width);
+	fputs(bold ? "\033[0m" : "", out);
+}
+
 void jm_text_entry(FILE *out, const char *name, const char *text, int indent, int column, int width)
 {
 	int used = indent + jm_text_width(name);

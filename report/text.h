@@ -22,6 +22,8 @@ int jm_text_width(const char *text);
 void jm_text_wrap(FILE *out, const char *text, int indent, int hang, int width);
 /* The same on a line of which `column` columns are written already. */
 void jm_text_wrap_on(FILE *out, const char *text, int column, int hang, int width);
+/* Prints the heading of a table, bold on a terminal. */
+void jm_text_title(FILE *out, const char *title, bool bold, int width);
 /* Prints a name indented by `indent` and its text from `column` on, on the next line if the name is too long. */
 void jm_text_entry(
 	FILE *out, const char *name, const char *text, int indent, int column, int width);
