@@ -13,7 +13,7 @@
 #include <time.h>
 
 #define LABEL_LEAST 12
-#define LABEL_WHOLE 18 /* before the less important columns come */
+#define LABEL_WHOLE 27 /* "GPU 0 NVIDIA H100 80GB HBM3", before the less important columns come */
 #define IMPORTANT   6  /* ranks */
 #define LABEL_MOST  40
 
@@ -118,7 +118,7 @@ static const struct column columns[] = {
 	{"use", 5, 6, put_use},
 	{"limit W", 8, 7, put_limit},
 	{"J", 11, 8, put_joules},
-	{"throttled", 11, 2, put_throttle},
+	{"throttled", 10, 2, put_throttle},
 };
 #define COLUMNS (int)(sizeof(columns) / sizeof(columns[0]))
 
@@ -147,19 +147,20 @@ static struct layout make_layout(int width)
 	return l;
 }
 
-/* At most so many columns of it, and filled up to them. */
+/* At most so many columns of it, the last of which is a + where it is longer; and filled up to them. */
 static void put_padded(FILE *out, const char *text, int width)
 {
+	int whole = jm_text_width(text), shown = whole > width ? width - 1 : whole, used = 0;
 	size_t n = 0;
-	int used = 0;
 
-	while (text[n] && used < width) {
+	while (used < shown) {
 		n++;
 		while (((unsigned char)text[n] & 0xc0) == 0x80)
 			n++;
 		used++;
 	}
-	fprintf(out, "%.*s%*s", (int)n, text, width - used, "");
+	fprintf(out, "%.*s%s%*s", (int)n, text, whole > width ? "+" : "",
+		width - used - (whole > width), "");
 }
 
 static void put_titles(const struct layout *l, FILE *out)

@@ -172,14 +172,14 @@ def test_shows_the_devices_at_80_columns(gpus):
     titles = lines[1].split()
     assert titles[:4] == ["device", "W", "origin", "MHz"] and titles[-1] == "throttled" and "C" in titles
     for gpu in range(2):
-        row = row_of(lines, f"GPU {gpu}")
+        row = row_of(lines, f"GPU {gpu} NVIDIA H100 80GB HBM3 ")
         assert {"210.0", "measured", "700"} <= set(row) and row[-1] == "no"
     assert any("No run or measurement of joulemark is under way." in line for line in lines)
 
 
 def test_fits_20_columns(gpus):
     top = Top("--source", "nvml", "--interval", "200ms", size=(24, 20), env=gpus.env)
-    lines = top.wait_for(r"GPU 1 .* 210\.0$")
+    lines = top.wait_for(r"GPU 1 .*\+ +210\.0$")
     top.type("q")
     assert top.ended() == 0
     assert lines[1].split() == ["device", "W"] and "No run or" in "\n".join(lines)
