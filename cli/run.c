@@ -82,7 +82,6 @@ static int write_json(struct jm_run_call *r)
 static int check_files(struct jm_run_call *r)
 {
 	const char *store = text_of(r, "store"), *json = text_of(r, "json");
-
 	static const char *const of_stores[] = {"resume", "retry", "only-failed", "rerun"};
 
 	for (size_t i = 0; !store && i < sizeof(of_stores) / sizeof(*of_stores); i++)
@@ -505,7 +504,8 @@ static int run_all(struct jm_run_call *r)
 
 	if (!rc)
 		say_input(r);
-
+	if (!rc) /* not after hours of work */
+		rc = jm_report_check_columns(text_of(r, "columns"), &r->cli->err);
 	if (!rc && jm_hold_check(r->cli->command, &r->cli->err)) {
 		jm_cli_fail(r->cli);
 		return EXIT_NOT_FOUND;

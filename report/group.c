@@ -534,6 +534,17 @@ static void fill_figures(struct jm_figures *f)
 	f->zeus_eta = f->zeus_eta > 0 ? f->zeus_eta : 0.5;
 }
 
+void jm_group_take_options(struct jm_grouping *g, const struct jm_report_options *options)
+{
+	if (options)
+		g->options = *options;
+	for (int i = 0; !g->options.n_k && i < 2; i++)
+		g->options.k[i] = default_k[i];
+	g->options.n_k = g->options.n_k ? g->options.n_k : 2;
+	fill_figures(&g->options.figures);
+	g->options.width = g->options.width ? g->options.width : 80;
+}
+
 int jm_group_init(struct jm_grouping *g, const json_t *records,
 	const struct jm_report_options *options, struct jm_err *err)
 {
@@ -543,13 +554,7 @@ int jm_group_init(struct jm_grouping *g, const json_t *records,
 	*g = (struct jm_grouping){0};
 	if (rc)
 		return rc;
-	if (options)
-		g->options = *options;
-	for (int i = 0; !g->options.n_k && i < 2; i++)
-		g->options.k[i] = default_k[i];
-	g->options.n_k = g->options.n_k ? g->options.n_k : 2;
-	fill_figures(&g->options.figures);
-	g->options.width = g->options.width ? g->options.width : 80;
+	jm_group_take_options(g, options);
 	g->c = calloc(n, sizeof(*g->c));
 	g->point = calloc(n, sizeof(*g->point));
 	g->series = calloc(n, sizeof(*g->series));

@@ -105,6 +105,8 @@ struct jm_grouping {
 	int n_machines;
 };
 
+/* The options (NULL: none) with their defaults, of a grouping whose other parts are not there yet. */
+void jm_group_take_options(struct jm_grouping *g, const struct jm_report_options *options);
 /* The records must outlive the group. */
 int jm_group_init(struct jm_grouping *g, const json_t *records,
 	const struct jm_report_options *options, struct jm_err *err);

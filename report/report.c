@@ -42,6 +42,14 @@ static int write_format(const struct jm_grouping *g, const json_t *records,
 	return jm_err_set(err, JM_EBUG, "There is no report format %d.", (int)format);
 }
 
+int jm_report_check_columns(const char *columns, struct jm_err *err)
+{
+	struct jm_grouping g = {0};
+
+	jm_group_take_options(&g, &(struct jm_report_options){.columns = columns});
+	return jm_grid_check_columns(&g, err);
+}
+
 int jm_report_render(const json_t *records, enum jm_report_format format,
 	const struct jm_report_options *options, char **ret_text, struct jm_err *err)
 {

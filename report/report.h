@@ -52,6 +52,9 @@ struct jm_report_options {
 	const json_t *details;
 };
 
+/* Are the columns of that list (as in jm_report_options) columns of a table? NULL: yes. JM_EUSAGE */
+int jm_report_check_columns(const char *columns, struct jm_err *err);
+
 /*
  * records: a JSON array of records, in any order, failed cases included. Returns the text, 0-terminated
  * and for the caller to free. options may be NULL.

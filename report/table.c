@@ -207,10 +207,14 @@ static void put_soft(const struct jm_grouping *g, const struct jm_group_series *
 			g->options.width);
 }
 
+/* Where it is a column. */
 static void put_edp(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
 {
+	const char *list = g->options.columns;
 	char text[160];
 
+	if (list && strcmp(list, "all") != 0 && !strstr(list, "edp"))
+		return;
 	jm_text_meaning(g, s->item, JM_M_EDP, text, sizeof(text));
 	jm_text_wrap(out, text, 2, 4, g->options.width);
 }

@@ -9,10 +9,11 @@ SIM = ["run", "sim", "--device", "sim:h100x4", "--seconds", "2"]
 
 @pytest.mark.parametrize("args, words", [
     (["run"], "No work is named"),
+    (["run", "null", "--columns", "throughput,throughputs"], "There is no column 'throughputs'; did you mean"),
     (["run", "nul"], "did you mean 'null'"),
     (["run", "gpt-117"], "did you mean 'gpt-117m'"),
     (["run", "resnet18", "--precision", "bf61"], "did you mean 'bf16'"),
-    (["run", "resnet18", "--precision", "f32,f99", "--device", "ref"], "did you mean 'f32'"),
+    (["run", "resnet18", "--precision", "f32,f99", "--device", "ref"], "no precision 'f99'; use f32, tf32"),
     (["run", "resnet18", "--device", "gpu"], "did you mean 'cpu'"),
     (["run", "resnet18", "--device", "cpu:x"], "cuda:0"),
     (["run", "resnet18", "--heads", "8", "--device", "ref"], "Model resnet18 has no option --heads"),

@@ -46,8 +46,10 @@ def figures(store):
 def test_repeats_until_intervals_are_narrow(tmp_path, percent, most):
     """Stops at the first look at which the rule holds for every case, and not before; at most at --max-repeat."""
     store = tmp_path / "s.db"
-    done = jm(*SIM, "--set", "gpu.power=300W,700W", "--noise", "0.02", "--until-interval", f"{percent}%",
-              "--max-repeat", most, "--store", store)
+    work = [*SIM, "--set", "gpu.power=300W,700W", "--noise", "0.02", "--until-interval", f"{percent}%",
+            "--max-repeat", most]
+    assert jm(*work, "--dry-run").stdout.startswith(f"2 cases, up to {most} times\n")
+    done = jm(*work, "--store", store)
     assert done.returncode == 0, done.stderr
     found = figures(store)
     n = len(next(iter(found.values())))
