@@ -110,9 +110,9 @@ static void describe(struct jm_kernel *k)
 		(double)k->program->peak_bytes / 1e9, props->name);
 	if (!props->native[type])
 		snprintf(work->note, sizeof work->note,
-			"%s has no %s instructions: the arithmetic is emulated, and its speed is "
-			"not that of %s on a device that has them.",
-			props->name, jm_dtype_name(type), jm_dtype_name(type));
+			"This device (%s) has no instructions for %s: the arithmetic is emulated, "
+			"and its speed is not that of a device that has them.",
+			props->name, jm_dtype_name(type));
 }
 
 int jm_kernel_ready(struct jm_kernel *k, struct jm_err *err)

@@ -457,9 +457,9 @@ static void describe(const struct train *s)
 		(double)s->program->peak_bytes / 1e9, s->device.props.name);
 	if (!s->device.props.native[type])
 		snprintf(work->note, sizeof(work->note),
-			"%s has no %s instructions: the arithmetic is emulated, and its speed is "
-			"not that of %s on a device that has them.",
-			s->device.props.name, jm_dtype_name(type), jm_dtype_name(type));
+			"This device (%s) has no instructions for %s: the arithmetic is emulated, "
+			"and its speed is not that of a device that has them.",
+			s->device.props.name, jm_dtype_name(type));
 }
 
 int jm_train_prepare(struct train *s, struct jm_err *err)

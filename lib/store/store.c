@@ -264,13 +264,17 @@ static int check_whole(struct jm_store *s, struct jm_err *err)
 	return rc;
 }
 
-static int open_failed(const char *path, struct jm_err *err)
+static int open_failed(const char *path, enum jm_store_mode mode, struct jm_err *err)
 {
 	int e = errno;
 
+	if (e == ENOENT && mode == JM_STORE_WRITE)
+		return jm_err_set(err, JM_ENOENT,
+			"The store '%s' cannot be created, because its folder does not exist; make "
+			"the folder, or check the path.",
+			path);
 	if (e == ENOENT)
-		return jm_err_set(err, JM_ENOENT, "There is no store '%s'%s; check the path.", path,
-			strchr(path, '/') ? ", or its folder does not exist" : "");
+		return jm_err_set(err, JM_ENOENT, "There is no store '%s'; check the path.", path);
 	if (e == EACCES || e == EPERM || e == EROFS)
 		return jm_err_set(err, JM_EPERM,
 			"The store '%s' cannot be opened: %s; check the permissions of the file "
@@ -287,7 +291,7 @@ static int check_magic(const char *path, int fd, enum jm_store_mode mode, struct
 	struct stat st;
 
 	if (fstat(fd, &st))
-		return open_failed(path, err);
+		return open_failed(path, mode, err);
 	if (!S_ISREG(st.st_mode))
 		return jm_err_set(err, JM_EUSAGE,
 			"'%s' is not a regular file and cannot be a store; give another file to "
@@ -329,7 +333,7 @@ static int prepare_file(struct jm_store *s, enum jm_store_mode mode, struct jm_e
 	int fd = open(s->path, flags | O_CLOEXEC, 0666), rc;
 
 	if (fd < 0)
-		return open_failed(s->path, err);
+		return open_failed(s->path, mode, err);
 	rc = check_magic(s->path, fd, mode, err);
 	if (rc || mode == JM_STORE_READ) {
 		close(fd);

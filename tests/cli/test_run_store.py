@@ -166,6 +166,12 @@ def test_resume_takes_the_plan_as_it_is(tmp_path, words):
     assert "--resume takes the plan from the store" in text and records(store) == before
 
 
+def test_a_store_without_a_folder_is_refused(tmp_path):
+    path = tmp_path / "none" / "a.db"
+    assert "its folder does not exist" in sentence(jm(*NULL, "--store", path), FAILURE)
+    assert f"There is no store '{path}'" in sentence(jm("query", path, "SELECT 1"), FAILURE)
+
+
 def test_resume_makes_no_store(tmp_path):
     store = tmp_path / "s.db"
     assert str(store) in sentence(jm("run", "--store", store, "--resume"), FAILURE)
