@@ -337,7 +337,9 @@ static void ask_transports(struct report *r)
 			.what = t->summary,
 			.mend = "only runs on several GPUs need it"};
 
-		f.why = f.ok ? "ranks can use it" : err.text;
+		f.why = !f.ok	   ? err.text
+			: t->check ? "its library can be opened"
+				   : "ranks can use it";
 		r->member = t->name;
 		say(r, &f);
 	}

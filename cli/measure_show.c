@@ -247,15 +247,17 @@ static void put_items(const struct jm_measure_text *t, const json_t *record)
 	double rate = jm_json_real_of(record, "throughput"),
 	       items = jm_json_real_of(record, "items");
 	const char *item = item_of(record);
-	char text[200], more[120] = "";
+	char text[200], number[40], more[120] = "";
 
 	if (isnan(items))
 		return;
+	jm_text_estimate(rate, NAN, number, sizeof(number));
 	if (!isnan(rate))
-		snprintf(more, sizeof(more), ", %.4g %.32ss/s%s", rate, item,
+		snprintf(more, sizeof(more), ", %s %.32ss/s%s", number, item,
 			t->marked ? " between the first mark and the last" : "");
-	jm_text_format(text, sizeof(text), "%.10g %.32ss%s", items, item, more);
-	jm_text_apart(text, sizeof(text));
+	snprintf(number, sizeof(number), "%.10g", items);
+	jm_text_apart(number, sizeof(number));
+	jm_text_format(text, sizeof(text), "%s %.32ss%s", number, item, more);
 	put_line(t, "Items", text);
 }
 

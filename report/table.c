@@ -207,7 +207,6 @@ static void put_soft(const struct jm_grouping *g, const struct jm_group_series *
 			g->options.width);
 }
 
-/* Where it is a column. */
 static void put_edp(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
 {
 	const char *list = g->options.columns;

@@ -152,6 +152,12 @@ void jm_text_entry(FILE *out, const char *name, const char *text, int indent, in
 	jm_text_wrap_on(out, text, column, column, width);
 }
 
+/* Decimal place of that significant digit of a value that is not 0; negative for tens. */
+static int place_of_digit(double value, int digit)
+{
+	return digit - 1 - (int)floor(log10(fabs(value)));
+}
+
 /* Decimals that show `digits` significant digits of the value; 0 for large ones. */
 static int decimals_for(double value, int digits)
 {
@@ -159,7 +165,7 @@ static int decimals_for(double value, int digits)
 
 	if (!(fabs(value) > 0) || !isfinite(value))
 		return 0;
-	places = digits - 1 - (int)floor(log10(fabs(value)));
+	places = place_of_digit(value, digits);
 	return places < 0 ? 0 : places;
 }
 
@@ -280,8 +286,8 @@ void jm_text_estimate_to(int at_most, double mean, double half_width, char *out,
 	places = last_place(half_width);
 	if (fabs(mean) > 0 && places > most)
 		places = most;
-	if (half_width > fabs(mean) && places < decimals_for(mean, 2))
-		places = decimals_for(mean, 2); /* or nothing of the mean would be left */
+	if (half_width > fabs(mean) && fabs(mean) > 0 && places < place_of_digit(mean, 2))
+		places = place_of_digit(mean, 2); /* or nothing of the mean would be left */
 	places = places < at_most ? places : at_most;
 	shown = round_to(half_width, places);
 	if (!(shown > 0))

@@ -375,7 +375,7 @@ def test_what_nccl_lacks_is_said(two_devices, more, env, hint):
 
 
 @pytest.mark.parametrize("library, ok, hint", [
-    (BUILD / "tests/fake/libnccl-fake.so", True, "ranks can use it"),
+    (BUILD / "tests/fake/libnccl-fake.so", True, "its library can be opened"),
     ("/nowhere/libnccl.so", False, "install NVIDIA's libnccl2"),
 ])
 def test_the_doctor_looks_for_nccl(library, ok, hint):
