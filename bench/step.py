@@ -130,8 +130,8 @@ def measure(case, precision, rounds, with_peer):
 
 def figures(found):
     """What is made of the raw figures; None where there was no peer."""
-    mine, his = found["joulemark"], found["pytorch"]
-    step = statistics.median(mine["seconds"])
+    own, pytorch = found["joulemark"], found["pytorch"]
+    step = statistics.median(own["seconds"])
     alone = sum(kind["seconds"] for kind in found["kernels"])
     flops = sum(kind["flops"] for kind in found["kernels"])
     peak = found["peak"]["flops"] / min(found["peak"]["seconds"])
@@ -139,10 +139,10 @@ def figures(found):
            "kernel_share": alone / step, "kernel_flops_per_s": flops / alone,
            "peak_flops_per_s": peak, "peak_share": flops / alone / peak,
            "ratio": None, "ratio_low": None, "ratio_high": None, "rss_ratio": None}
-    if his:
-        by_round = [b / a for a, b in zip(mine["seconds"], his["seconds"])]
-        out |= {"ratio": statistics.median(his["seconds"]) / step, "ratio_low": min(by_round),
-                "ratio_high": max(by_round), "rss_ratio": mine["rss_bytes"] / his["rss_bytes"]}
+    if pytorch:
+        by_round = [b / a for a, b in zip(own["seconds"], pytorch["seconds"])]
+        out |= {"ratio": statistics.median(pytorch["seconds"]) / step, "ratio_low": min(by_round),
+                "ratio_high": max(by_round), "rss_ratio": own["rss_bytes"] / pytorch["rss_bytes"]}
     return out
 
 
@@ -157,7 +157,7 @@ def say(name, found, one):
 
 
 def show(found):
-    f, his = figures(found), found["pytorch"]
+    f, pytorch = figures(found), found["pytorch"]
     print(f"{found['name']}, {found['precision']}: batch {found['batch']}, {THREADS} threads")
     say("joulemark", found, found["joulemark"])
     print(f"               {found['joulemark']['planned_bytes'] / 1e6:8.0f} MB planned")
@@ -167,8 +167,8 @@ def show(found):
     for kind in found["kernels"]:
         rate = f"{kind['flops'] / kind['seconds'] / 1e9:7.0f} GFLOP/s" if kind["flops"] else ""
         print(f"    {kind['name']:18} x{kind['nodes']:<3} {kind['seconds'] * 1e3:8.1f} ms {rate}")
-    if his:
-        say("PyTorch " + his["version"][:4], found, his)
+    if pytorch:
+        say("PyTorch " + pytorch["version"][:4], found, pytorch)
         print(f"  ratio to PyTorch   {f['ratio']:.2f} ({f['ratio_low']:.2f} to {f['ratio_high']:.2f} by"
               f" round; aim {found['aim']}), of its resident memory {f['rss_ratio']:.2f} (aim 0.7)")
     sys.stdout.flush()

@@ -73,11 +73,11 @@ def speed(cases):
             "by oneDNN's peak"]
     lines = []
     for c in cases:
-        f, his = step.figures(c), c["pytorch"]
+        f, pytorch = step.figures(c), c["pytorch"]
         batch = f"{c['batch']} x {c['seq']}" if c["seq"] else str(c["batch"])
-        ratio = f"**{f['ratio']:.2f}** ({f['ratio_low']:.2f}–{f['ratio_high']:.2f})" if his else "-"
+        ratio = f"**{f['ratio']:.2f}** ({f['ratio_low']:.2f}–{f['ratio_high']:.2f})" if pytorch else "-"
         lines.append([
-            c["name"], c["precision"], batch, rate(c, c["joulemark"]), rate(c, his) if his else "-", ratio,
+            c["name"], c["precision"], batch, rate(c, c["joulemark"]), rate(c, pytorch) if pytorch else "-", ratio,
             f"{f['kernel_share'] * 100:.0f} %", f"{f['kernel_flops_per_s'] / 1e9:.0f} GFLOP/s",
             f"{f['peak_share'] * 100:.0f} % of {f['peak_flops_per_s'] / 1e9:.0f}"])
     return rows(head, lines)
@@ -88,12 +88,12 @@ def memory(cases):
             "start, s", "PyTorch's start, s"]
     lines = []
     for c in cases:
-        mine, his = c["joulemark"], c["pytorch"]
+        own, pytorch = c["joulemark"], c["pytorch"]
         lines.append([
-            c["name"], c["precision"], megabytes(mine["planned_bytes"]), megabytes(mine["rss_bytes"]),
-            megabytes(his["rss_bytes"]) if his else "-",
-            f"**{mine['rss_bytes'] / his['rss_bytes']:.2f}**" if his else "-",
-            f"{mine['start_s']:.2f}", f"{his['start_s']:.2f}" if his else "-"])
+            c["name"], c["precision"], megabytes(own["planned_bytes"]), megabytes(own["rss_bytes"]),
+            megabytes(pytorch["rss_bytes"]) if pytorch else "-",
+            f"**{own['rss_bytes'] / pytorch['rss_bytes']:.2f}**" if pytorch else "-",
+            f"{own['start_s']:.2f}", f"{pytorch['start_s']:.2f}" if pytorch else "-"])
     return rows(head, lines)
 
 

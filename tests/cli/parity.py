@@ -116,10 +116,11 @@ class Errors:
         return numpy.mean([errors[name] for errors in self.tensors])
 
 
-def largest_ratios(mine, his, count=5):
+def largest_ratios(own, pytorch, count=5):
     """Where to look for the cause: tensors whose gradients are the furthest off beside the other side's."""
-    names = sorted(mine.tensors[0], key=lambda name: mine.of_tensor(name) / (his.of_tensor(name) + 1e-30))
-    return "".join(f"\n{name}: {mine.of_tensor(name):.3g} : {his.of_tensor(name):.3g}" for name in names[:-count - 1:-1])
+    names = sorted(own.tensors[0], key=lambda name: own.of_tensor(name) / (pytorch.of_tensor(name) + 1e-30))
+    return "".join(f"\n{name}: {own.of_tensor(name):.3g} : {pytorch.of_tensor(name):.3g}"
+                   for name in names[:-count - 1:-1])
 
 
 def compare(record_property, case, seeds, run, theirs, smooth=False):
@@ -127,15 +128,15 @@ def compare(record_property, case, seeds, run, theirs, smooth=False):
     values, gradients; theirs(weights, precision): losses and gradients. The distances from f64 of the former may be at
     most twice those of the latter."""
     name, precision = case
-    mine, his = Errors(), Errors()
+    own, pytorch = Errors(), Errors()
     for seed in seeds:
         losses, weights, gradients = run(precision, seed)
         truth = theirs(weights, "f64")
-        mine.add(losses, gradients, truth)
-        his.add(*theirs(weights, precision), truth)
-    a, b = (side.typical(precision, smooth) for side in (mine, his))
+        own.add(losses, gradients, truth)
+        pytorch.add(*theirs(weights, precision), truth)
+    a, b = (side.typical(precision, smooth) for side in (own, pytorch))
     record_property("parity", json.dumps(
         {"name": name, "precision": precision, "joulemark": list(a), "pytorch": list(b),
-         "joulemark_seeds": mine.of_seeds(), "pytorch_seeds": his.of_seeds()}))
+         "joulemark_seeds": own.of_seeds(), "pytorch_seeds": pytorch.of_seeds()}))
     print(f"{name} {precision}: ours {a}, PyTorch {b}, ratio {a / b} (losses, gradients, worst)")
-    assert (a <= 2 * b).all(), f"{name} {precision}: {a} : {b} = {a / b}{largest_ratios(mine, his)}"
+    assert (a <= 2 * b).all(), f"{name} {precision}: {a} : {b} = {a / b}{largest_ratios(own, pytorch)}"

@@ -194,14 +194,14 @@ def test_resnet50_as_torchvision_has_it(tmp_path):
     shapes = {n: tuple(p.shape) for n, p in kinds.named_parameters()}
     batch = 8
     file = make_data(tmp_path / "data", dims, batch, 1)
-    mine, his = [], []
+    own, pytorch = [], []
     for seed in SEEDS[:4]:
         _, weights, gradients = parity.ours("resnet", dims, device, "f32", batch, 1, file, seed, steps=1)
         assert shapes == {n: w.shape for n, w in weights.items()}
         _, first = theirs(("resnet", dims, batch, file), weights, "f64")
         _, rough = theirs(("resnet", dims, batch, file), weights, "f32")
-        mine.append(gradient_errors(gradients, first))
-        his.append(gradient_errors(rough, first))
-    mine, his = numpy.mean(mine, 0), numpy.mean(his, 0)
-    print(f"resnet50 {device} f32: ours {mine}, PyTorch {his}")
-    assert (mine <= 2 * his).all(), (mine, his)
+        own.append(gradient_errors(gradients, first))
+        pytorch.append(gradient_errors(rough, first))
+    own, pytorch = numpy.mean(own, 0), numpy.mean(pytorch, 0)
+    print(f"resnet50 {device} f32: ours {own}, PyTorch {pytorch}")
+    assert (own <= 2 * pytorch).all(), (own, pytorch)

@@ -107,10 +107,10 @@ def test_nodes_of_a_rack():
     data = json.loads(done.stdout)
     (series,) = data["series"]
     for i, p in enumerate(series["points"]):
-        mine = [r for c, r in ((c, rows[c["record"]]) for c in data["cases"]) if c["point"] == i and c["ok"]]
-        if not mine:
+        runs = [r for c, r in ((c, rows[c["record"]]) for c in data["cases"]) if c["point"] == i and c["ok"]]
+        if not runs:
             continue
-        p99 = max(sum(m["watts_p99"] for m in r["meters"] if m["covered_by"] is None) for r in mine)
+        p99 = max(sum(m["watts_p99"] for m in r["meters"] if m["covered_by"] is None) for r in runs)
         got = p["capacity"]
         assert got["nodes_rated"] == 3 and got["nodes_p99"] == int(40e3 // p99)
         assert got["p99_watts"] == pytest.approx(p99)

@@ -54,9 +54,9 @@ def test_figures(made):
     assert case["flops_model_per_item"] == pytest.approx(6 * (products + scores), rel=0.02)
     # each kernel once, so all kernels are the step
     assert sum(kind["flops"] for kind in case["kernels"]) == case["flops_executed_per_item"] * ITEMS
-    mine, his = case["joulemark"], case["pytorch"]
-    assert len(mine["seconds"]) == len(his["seconds"]) == 3 and min(mine["seconds"] + his["seconds"]) > 0
-    assert mine["rss_bytes"] > mine["planned_bytes"] > 16 * case["parameters"]  # weight, gradient, moments
+    own, pytorch = case["joulemark"], case["pytorch"]
+    assert len(own["seconds"]) == len(pytorch["seconds"]) == 3 and min(own["seconds"] + pytorch["seconds"]) > 0
+    assert own["rss_bytes"] > own["planned_bytes"] > 16 * case["parameters"]  # weight, gradient, moments
     assert case["peak"]["flops"] == 2 * case["peak"]["size"] ** 3
 
 
@@ -67,13 +67,13 @@ def test_page(made):
     kept.write_text(json.dumps(data))
     table("--from", kept, "--output", folder / "b.md")
     page, (case,) = (folder / "b.md").read_text(), data["cases"]
-    mine, his = (statistics.median(case[who]["seconds"]) for who in ("joulemark", "pytorch"))
+    own, pytorch = (statistics.median(case[who]["seconds"]) for who in ("joulemark", "pytorch"))
     speed = row(page, "## Speed", "gpt-tiny")
     assert "**2001-02-03**" in page
-    assert float(speed[3].split()[0]) == pytest.approx(ITEMS / mine, rel=0.01)
-    assert float(speed[5].split("**")[1]) == pytest.approx(his / mine, abs=0.006)
+    assert float(speed[3].split()[0]) == pytest.approx(ITEMS / own, rel=0.01)
+    assert float(speed[5].split("**")[1]) == pytest.approx(pytorch / own, abs=0.006)
     alone = sum(kind["seconds"] for kind in case["kernels"])
-    assert float(speed[6].split()[0]) == pytest.approx(100 * alone / mine, abs=0.6)
+    assert float(speed[6].split()[0]) == pytest.approx(100 * alone / own, abs=0.6)
     flops, peak = (sum(kind["flops"] for kind in case["kernels"]),
                    max(case["peak"]["flops"] / s for s in case["peak"]["seconds"]))
     assert float(speed[7].split()[0]) == pytest.approx(flops / alone / 1e9, abs=0.6)
@@ -83,12 +83,12 @@ def test_page(made):
         assert numbers(cell)[1:] == pytest.approx(ends, rel=0.01)
     rounds = [b / a for a, b in zip(case["joulemark"]["seconds"], case["pytorch"]["seconds"])]
     assert numbers(speed[5])[1:] == pytest.approx([min(rounds), max(rounds)], abs=0.006)
-    mine, his = case["joulemark"], case["pytorch"]
+    own, pytorch = case["joulemark"], case["pytorch"]
     memory = row(page, "## Memory", "gpt-tiny")
     assert numbers(" ".join(memory[2:5])) == pytest.approx(
-        [mine["planned_bytes"] / 1e6, mine["rss_bytes"] / 1e6, his["rss_bytes"] / 1e6], abs=0.6)
+        [own["planned_bytes"] / 1e6, own["rss_bytes"] / 1e6, pytorch["rss_bytes"] / 1e6], abs=0.6)
     assert numbers(" ".join(memory[5:])) == pytest.approx(
-        [mine["rss_bytes"] / his["rss_bytes"], mine["start_s"], his["start_s"]], abs=0.006)
+        [own["rss_bytes"] / pytorch["rss_bytes"], own["start_s"], pytorch["start_s"]], abs=0.006)
     work = row(page, "## Work", "gpt-tiny")
     assert int(work[2].replace(",", "")) == case["parameters"]
     assert numbers(work[3] + work[4]) == pytest.approx(

@@ -168,7 +168,7 @@ static void compare_with_fussy(enum jm_dtype precision)
 	struct jm_device ref, fussy;
 	struct jm_err err = JM_ERR_INIT;
 	struct jm_program *a, *b;
-	double mine[STEPS], his[STEPS];
+	double losses_b[STEPS], losses_a[STEPS];
 
 	assert_ok(jm_device_open("ref", 0, &ref, &err), err);
 	fussy = ref;
@@ -186,11 +186,11 @@ static void compare_with_fussy(enum jm_dtype precision)
 	else
 		assert_true(count_units(b, JM_OP_CAST) > count_units(a, JM_OP_CAST));
 	check_bytes(b);
-	train(a, his);
-	train(b, mine);
+	train(a, losses_a);
+	train(b, losses_b);
 	for (int s = 0; s < STEPS; s++)
-		assert_near(mine[s], his[s], precision == JM_F64 ? 1e-12 : 1e-3);
-	assert_true(mine[STEPS - 1] < mine[0]);
+		assert_near(losses_b[s], losses_a[s], precision == JM_F64 ? 1e-12 : 1e-3);
+	assert_true(losses_b[STEPS - 1] < losses_b[0]);
 	kit_plan_free(a);
 	kit_plan_free(b);
 	jm_device_close(&ref);
@@ -300,12 +300,12 @@ static void memory_is_kept(void **unused)
 	for (int i = 0; i < 4; i++) {
 		struct jm_program *a = plan_gpt(&ref, JM_BF16, 1 + i / 2, i % 2);
 		struct jm_program *b = plan_gpt(&hoarding, JM_BF16, 1 + i / 2, i % 2);
-		double his[STEPS], mine[STEPS];
+		double losses_a[STEPS], losses_b[STEPS];
 
 		from_duplicates = 0;
-		train(a, his);
-		train(b, mine);
-		assert_memory_equal(mine, his, sizeof(his));
+		train(a, losses_a);
+		train(b, losses_b);
+		assert_memory_equal(losses_b, losses_a, sizeof(losses_a));
 		assert_true((from_duplicates > 0) == (i % 2));
 		assert_true(b->class_bytes[JM_CLASS_SAVED] > 10 * (size_t)SAVED);
 		kit_plan_free(a);
@@ -390,14 +390,14 @@ static void compare_with_recorded(
 	struct jm_device *ref, struct jm_device *taping, int micro_steps, bool refuses)
 {
 	struct jm_program *a = plan_gpt(ref, JM_BF16, micro_steps, false), *b;
-	double his[STEPS], mine[STEPS];
+	double losses_a[STEPS], losses_b[STEPS];
 
 	memset(&recorder, 0, sizeof(recorder));
 	recorder.refuses = refuses;
 	b = plan_gpt(taping, JM_BF16, micro_steps, false);
-	train(a, his);
-	train(b, mine);
-	assert_memory_equal(mine, his, sizeof(his));
+	train(a, losses_a);
+	train(b, losses_b);
+	assert_memory_equal(losses_b, losses_a, sizeof(losses_a));
 	assert_int_equal(recorder.tapes, refuses ? 0 : 1 + micro_steps);
 	assert_int_equal(recorder.runs, STEPS * (refuses ? b->n_units : 1 + micro_steps));
 	kit_plan_free(a);
@@ -458,7 +458,7 @@ static void narrow_gradients_are_widened(void **unused)
 		enum jm_op home = micro_steps > 1 ? JM_OP_ADD : JM_OP_CAST;
 		struct jm_program *a = plan_gpt(&ref, JM_BF16, micro_steps, false);
 		struct jm_program *b = plan_gpt(&narrow, JM_BF16, micro_steps, false);
-		double his[STEPS], mine[STEPS];
+		double losses_a[STEPS], losses_b[STEPS];
 		int n = count_units(a, JM_OP_LINEAR_WGRAD);
 
 		assert_true(n > 3);
@@ -467,12 +467,12 @@ static void narrow_gradients_are_widened(void **unused)
 		for (int u = 0; u < b->n_units; u++)
 			if (b->unit[u]->group.node[0]->op == JM_OP_LINEAR_WGRAD)
 				assert_int_equal(b->unit[u]->group.node[0]->out[0]->type, JM_BF16);
-		train(a, his);
-		train(b, mine);
-		assert_near(mine[0], his[0], 0);
+		train(a, losses_a);
+		train(b, losses_b);
+		assert_near(losses_b[0], losses_a[0], 0);
 		for (int s = 1; s < STEPS; s++)
-			assert_near(mine[s], his[s], 5e-3);
-		assert_true(mine[STEPS - 1] < mine[0]);
+			assert_near(losses_b[s], losses_a[s], 5e-3);
+		assert_true(losses_b[STEPS - 1] < losses_b[0]);
 		kit_plan_free(a);
 		kit_plan_free(b);
 	}
@@ -556,15 +556,15 @@ static void logits_need_no_memory(void **unused)
 		enum jm_dtype type = i % 2 ? JM_BF16 : JM_F32;
 		struct jm_program *a = plan_gpt(&ref, type, 1 + (i & 2), i == 5);
 		struct jm_program *b = plan_gpt(&one, type, 1 + (i & 2), i == 5);
-		double his[STEPS], mine[STEPS];
+		double losses_a[STEPS], losses_b[STEPS];
 
 		assert_int_equal(count_units(a, JM_OP_SOFTMAX_XENT), 1);
 		assert_int_equal(count_units(b, JM_OP_SOFTMAX_XENT), 0);
 		assert_int_equal(b->n_units, a->n_units - HEAD + 1);
 		assert_near(b->flops_executed, a->flops_executed, 0);
-		train(a, his);
-		train(b, mine);
-		assert_memory_equal(mine, his, sizeof(his));
+		train(a, losses_a);
+		train(b, losses_b);
+		assert_memory_equal(losses_b, losses_a, sizeof(losses_a));
 		kit_plan_free(a);
 		kit_plan_free(b);
 	}

@@ -143,16 +143,16 @@ static void pooling_does_not_keep_its_operand(void **unused)
 	for (int i = 0; i < 2; i++) {
 		struct jm_program *a = plan_resnet(&ref, NULL);
 		struct jm_program *b = plan_resnet(&pooling, i ? &less : NULL);
-		double his[STEPS], mine[STEPS];
+		double losses_a[STEPS], losses_b[STEPS];
 
 		find_pooling(a, &last, &grad);
 		assert_int_equal(last, grad);
 		find_pooling(b, &last, &grad);
 		assert_true(last >= 0 && last < grad / 2);
-		run_resnet(a, his);
-		run_resnet(b, mine);
-		assert_memory_equal(mine, his, sizeof(his));
-		assert_true(mine[0] > 0 && mine[STEPS - 1] != mine[0]);
+		run_resnet(a, losses_a);
+		run_resnet(b, losses_b);
+		assert_memory_equal(losses_b, losses_a, sizeof(losses_a));
+		assert_true(losses_b[0] > 0 && losses_b[STEPS - 1] != losses_b[0]);
 		kit_plan_free(a);
 		kit_plan_free(b);
 	}

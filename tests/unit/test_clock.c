@@ -181,16 +181,16 @@ static void simulated_time_waits_for_the_awake(void **state)
 {
 	struct jm_clock *clock = jm_clock_new_simulated(0);
 	struct timespec ts = {.tv_nsec = 20 * JM_MILLISECOND};
-	struct jm_sleeper mine;
+	struct jm_sleeper sleeper;
 	struct ticker k = {.period = JM_SECOND, .end = JM_SECOND};
 
 	(void)state;
-	jm_sleeper_init(&mine, clock);
+	jm_sleeper_init(&sleeper, clock);
 	jm_sleeper_init(&k.sleeper, clock);
 	assert_int_equal(pthread_create(&k.thread, NULL, tick, &k), 0);
 	nanosleep(&ts, NULL);
 	assert_int_equal(jm_clock_now(clock), 0);
-	jm_sleeper_done(&mine); /* the other one is alone now and runs on */
+	jm_sleeper_done(&sleeper); /* the other one is alone now and runs on */
 	pthread_join(k.thread, NULL);
 	assert_int_equal(jm_clock_now(clock), JM_SECOND);
 	jm_clock_free(clock);

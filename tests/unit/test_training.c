@@ -313,18 +313,19 @@ static void same_state(struct trainer *a, struct trainer *b)
 
 	for (int i = 0; i < a->graph->n_cells; i++) {
 		const struct jm_tensor *t = &a->graph->cell[i]->t;
-		char *mine, *his;
+		char *values_a, *values_b;
 
 		if (t->class != JM_CLASS_STATE)
 			continue;
-		mine = malloc(t->bytes);
-		his = malloc(t->bytes);
-		assert_ok(jm_program_read(a->program, t, mine, &err), err);
-		assert_ok(jm_program_read(b->program, jm_graph_find(b->graph, t->name), his, &err),
+		values_a = malloc(t->bytes);
+		values_b = malloc(t->bytes);
+		assert_ok(jm_program_read(a->program, t, values_a, &err), err);
+		assert_ok(jm_program_read(
+				  b->program, jm_graph_find(b->graph, t->name), values_b, &err),
 			err);
-		assert_memory_equal(mine, his, t->bytes);
-		free(mine);
-		free(his);
+		assert_memory_equal(values_a, values_b, t->bytes);
+		free(values_a);
+		free(values_b);
 	}
 }
 

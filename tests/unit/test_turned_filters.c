@@ -162,7 +162,7 @@ static void step_both(struct jm_program *a, struct jm_program *b)
 		}
 	for (int i = 0; i < a->graph->n_cells; i++) {
 		const struct jm_tensor *x = &a->graph->cell[i]->t, *y;
-		void *mine, *his;
+		void *values_b, *values_a;
 
 		if (x->class != JM_CLASS_PARAM || x->rank < 2)
 			continue;
@@ -170,13 +170,13 @@ static void step_both(struct jm_program *a, struct jm_program *b)
 		assert_memory_equal(
 			&y->layout, &jm_graph_cell(b->graph, y)->grad->layout, sizeof(y->layout));
 		turned += y->layout.rank == 4;
-		his = malloc(x->bytes);
-		mine = malloc(x->bytes);
-		assert_ok(jm_program_read(a, x, his, &err), err);
-		assert_ok(jm_program_read(b, y, mine, &err), err);
-		assert_memory_equal(mine, his, x->bytes);
-		free(mine);
-		free(his);
+		values_a = malloc(x->bytes);
+		values_b = malloc(x->bytes);
+		assert_ok(jm_program_read(a, x, values_a, &err), err);
+		assert_ok(jm_program_read(b, y, values_b, &err), err);
+		assert_memory_equal(values_b, values_a, x->bytes);
+		free(values_b);
+		free(values_a);
 	}
 	assert_true(turned > 8);
 }
