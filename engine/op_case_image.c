@@ -215,8 +215,8 @@ static void conv_filter(struct kit *k, const struct types *t, const struct shape
 	const int64_t x_dim[] = {d->b, 64, 2 + d->s % 9, 4 + d->s % 21};
 	const int64_t y_dim[] = {
 		x_dim[0], 64, (x_dim[2] + add) / (1 + add), (x_dim[3] + add) / (1 + add)};
-	struct jm_tensor *x = channels_last(k, kit_normal(k, t->c, 0, 1, 4, x_dim));
-	struct jm_tensor *dy = channels_last(k, kit_normal(k, t->c, 0, 1, 4, y_dim));
+	struct jm_tensor *x = laid_last(k, kit_normal(k, t->c, 0, 1, 4, x_dim), "image");
+	struct jm_tensor *dy = laid_last(k, kit_normal(k, t->c, 0, 1, 4, y_dim), "gradient");
 	struct jm_tensor *dw = backend_gradient(k, t->v, add, 4, DIMS(64, 64, 3, 3));
 	struct jm_node *n = backend_node(k, JM_OP_CONV_WGRAD, OPS(dy, x), OPS(dw, NULL), add);
 
