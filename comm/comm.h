@@ -46,6 +46,9 @@ enum jm_transfer_kind { JM_ALL_REDUCE, JM_ALL_GATHER, JM_REDUCE_SCATTER, JM_BROA
 struct jm_transfer {
 	enum jm_transfer_kind kind;
 	enum jm_comm_type type;
+	/* f32 is rounded to bf16 for the way between ranks, and added in f32. For transports that round. The result of an
+	 * all-gather is rounded on all ranks, that of a reduce-scatter is own data + rounded data of others. */
+	bool rounds;
 	const void *from;
 	void *to;
 	size_t count;
@@ -54,18 +57,22 @@ struct jm_transfer {
 };
 
 struct jm_comm;
+struct jm_lanes;
 
 /* What a rank needs to open a communicator. */
 struct jm_comm_place {
 	int rank, world;
-	int fd;			       /* local: the file that the launcher made for the gang */
+	int fd; /* local, host: the file that the launcher made for the gang */
 	const struct jm_comm *control; /* other transports: an open communicator of the same gang */
+	void *device; /* host: of a backend, with its lanes (lanes.h); NULL = it has none */
+	const struct jm_lanes *lanes;
 };
 
 struct jm_transport {
 	const char *name;
 	const char *summary;
 	bool host_memory; /* false: memory of the device that is current in the calling thread */
+	bool rounds;	  /* a transfer may be rounded */
 	int (*check)(struct jm_err *err); /* 0 = the transport can be opened here; NULL = always */
 	/* Waits for all ranks. */
 	int (*open)(const struct jm_comm_place *place, void **ret_state, struct jm_err *err);

@@ -32,8 +32,10 @@
 #include "node.h"
 #include "joulemark.h"
 
+struct jm_lanes;
+
 /* Increased with any change of this file's structs, enums or their meaning. */
-#define JM_BACKEND_ABI 15
+#define JM_BACKEND_ABI 16
 
 /* ---- groups: nodes that are offered, built and run together ---------------------------------- */
 
@@ -184,6 +186,7 @@ struct jm_backend {
 	int (*stamp)(void *dev, uint64_t *to, struct jm_err *err);
 	int (*clock)(void *dev, struct jm_device_time *ret, struct jm_err *err);
 	const struct jm_backend_peer *peer; /* copies to another device (backend_peer.h) */
+	const struct jm_lanes *lanes;	    /* for transport host (comm/lanes.h) */
 };
 
 /* What a plug-in exports. It links its own copy of lib/base/err.c and engine/tensor.c. */

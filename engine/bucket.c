@@ -3,12 +3,19 @@
  * each gather starts after the unit that updates a segment. */
 #include "reduce.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "optimizer.h"
 #include "rng.h"
 #include "tensor.h"
+
+/* Estimates for what hides behind what: bytes/s of an exchange in each direction, by NCCL over links and by transport host
+ * (docs/gpu.md, Two GPUs), and the share of the peak at which products run. */
+#define LINK_RATE 150e9
+#define HOST_RATE 30e9
+#define PRODUCTS  0.6
 
 /* An interval of the slab of gradients. */
 struct piece {
@@ -182,10 +189,15 @@ static int add_scatters(struct buckets *b, int at, struct jm_err *err)
 	const struct jm_shard *s = b->p->graph->shard;
 	int code = 0;
 
-	for (int i = s->n - 1; i >= 0 && !code; i--)
-		if (completed_by(b, &s->segment[i]) == at)
-			code = new_unit(b, JM_OP_REDUCE_SCATTER_START, s->segment[i].grads,
-				s->segment[i].own_grads, err);
+	for (int i = s->n - 1; i >= 0 && !code; i--) {
+		const struct jm_segment *one = &s->segment[i];
+
+		if (completed_by(b, one) != at)
+			continue;
+		code = new_unit(b, JM_OP_REDUCE_SCATTER_START, one->grads, one->own_grads, err);
+		if (!code && one->is_whole)
+			code = new_unit(b, JM_OP_ALL_GATHER_START, one->own_grads, one->grads, err);
+	}
 	return code;
 }
 
@@ -268,27 +280,71 @@ static bool put_behind(struct jm_program *p, int at, int to)
 	return true;
 }
 
+bool jm_reduce_fits_host(const struct jm_device *d, enum jm_dtype type, double tokens)
+{
+	double peak = jm_device_peak(d, type, JM_MATH_F32);
+	/* of a parameter: 6 FLOPs per token, half of its gradient and of its copy in 16 bits */
+	double products = 6 * tokens / (PRODUCTS * peak), exchange = (1 + 1) / HOST_RATE;
+
+	return d->backend->lanes && peak > 0 && 4 * exchange <= products;
+}
+
+/* The time in which a rank exchanges the gradients of the segment. */
+static double transfer_seconds(const struct jm_graph *g, const struct jm_segment *s)
+{
+	double rate = g->by_host ? HOST_RATE : LINK_RATE, ranks = jm_graph_ranks(g);
+	double bytes = (double)s->grads->bytes * (ranks - 1) / ranks;
+
+	return bytes * (g->rounds_sums ? 0.5 : 1) * (s->is_whole ? 2 : 1) / rate;
+}
+
+static double product_seconds(const struct jm_program *p, const struct jm_unit *u)
+{
+	const struct jm_node *n = u->group.node[0];
+	double peak = jm_device_peak(p->device, n->in[0]->type, p->graph->math);
+
+	return peak > 0 ? n->flops_executed / (PRODUCTS * peak) : INFINITY;
+}
+
+/* Puts the units that compute the segment's gradients behind unit *to; returns the time that they take. */
+static double put_behind_all(const struct buckets *b, const struct jm_segment *s, int last, int *to)
+{
+	struct jm_program *p = b->p;
+	double seconds = 0;
+
+	for (int i = last - 1; i >= p->n_once; i--) {
+		const struct jm_unit *u = p->unit[i];
+
+		if (!completes_part(b, u, s) || !put_behind(p, i, *to))
+			continue;
+		seconds += product_seconds(p, u);
+		--*to;
+	}
+	return seconds;
+}
+
 /*
- * If the segment that is completed last is larger than the one completed before it (that of a table of tokens),
- * units that compute gradients of the smaller one change places with what completes the larger one, so that its sum is
- * hidden behind them, and only the smaller sum begins after the backward pass.
+ * If the segment that is completed last is larger than those completed before it (that of a table of tokens), units that
+ * compute gradients of smaller ones change places with what completes the larger one: those of the smallest, and of
+ * further ones until they take as long as the exchange of all these gradients. It is then hidden behind them, and only
+ * the smallest exchange begins after the backward pass.
  */
 static void put_off(struct buckets *b)
 {
-	struct jm_program *p = b->p;
-	const struct jm_segment *large = last_before(b, p->n_micro), *small;
+	const struct jm_segment *large = last_before(b, b->p->n_micro), *s, *next;
+	double hidden = 0, needed;
 	int last, to;
 
 	if (!large)
 		return;
 	to = last = completed_by(b, large);
-	small = last_before(b, last);
-	if (!small || small->n >= large->n)
-		return;
-	for (int i = last - 1; i >= p->n_once; i--)
-		if (completes_part(b, p->unit[i], small) && put_behind(p, i, to))
-			to--;
-	find_last_writes(b);
+	needed = transfer_seconds(b->p->graph, large);
+	for (s = last_before(b, last); s && s->n < large->n && hidden < needed; s = next) {
+		next = last_before(b, completed_by(b, s));
+		needed += transfer_seconds(b->p->graph, s);
+		hidden += put_behind_all(b, s, last, &to);
+		find_last_writes(b);
+	}
 }
 
 static bool contains(const struct jm_unit *u, const struct jm_node *n)
@@ -336,7 +392,7 @@ static int add_waits(struct buckets *b, int at, struct jm_err *err)
 	int code = 0;
 
 	for (int i = 0; i < s->n && !code; i++)
-		if (s->segment[i].reader == at)
+		if (s->segment[i].reader == at && !s->segment[i].is_whole)
 			code = new_unit(b, JM_OP_ALL_REDUCE_WAIT, s->segment[i].whole,
 				s->segment[i].whole, err);
 	return code;
@@ -355,7 +411,7 @@ static int add_gathers(struct buckets *b, const struct jm_unit *u, struct jm_err
 			code = new_unit(b, JM_OP_ALL_REDUCE_WAIT, s->norms, s->norms, err);
 	}
 	for (int i = 0; i < s->n && !code; i++)
-		if (contains(u, s->segment[i].last))
+		if (contains(u, s->segment[i].last) && !s->segment[i].is_whole)
 			code = new_unit(b, JM_OP_ALL_GATHER_START, s->segment[i].updated,
 				s->segment[i].whole, err);
 	return code;

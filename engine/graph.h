@@ -68,6 +68,7 @@ struct jm_segment {
 	const struct jm_node *last;	    /* of the update; completes `updated` */
 	int reader;   /* the first unit that reads `whole`, before transfers are placed */
 	bool vectors; /* it has no matrices */
+	bool is_whole; /* every rank updates all of it: its summed gradients are gathered instead of parameters */
 };
 
 /* A sharded update: the ranks divide it among themselves. */
@@ -102,6 +103,8 @@ struct jm_graph {
 	int ranks;	     /* ranks that train together, each on different samples; 0 means 1 */
 	int rank;	     /* the own one of these, from 0 */
 	size_t bucket_bytes; /* smallest sum of gradients over ranks; 0 means JM_BUCKET_BYTES */
+	bool by_host;	  /* ranks exchange data through the memory of the host (transport host) */
+	bool rounds_sums; /* gradients travel between ranks in bf16 */
 	struct jm_shard *shard; /* NULL = every rank updates all parameters */
 	struct jm_err err;
 };

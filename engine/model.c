@@ -234,6 +234,8 @@ static void scale_loss(const struct jm_training *t, struct jm_graph *g, struct j
 	g->ranks = t->ranks;
 	g->rank = t->rank;
 	g->bucket_bytes = t->bucket_bytes;
+	g->by_host = t->by_host;
+	g->rounds_sums = t->rounds_sums;
 	if (t->scaled)
 		scale = jm_graph_tensor(g, JM_CLASS_INPUT, g->vector, 1, &two, "loss.scale");
 	for (int i = 0; i < g->n_nodes; i++) {

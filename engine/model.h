@@ -116,6 +116,8 @@ struct jm_training {
 	int rank; /* the own one of these, from 0 */
 	/* smallest sum of gradients over ranks; 0 means JM_BUCKET_BYTES (reduce.h) */
 	size_t bucket_bytes;
+	bool by_host;	  /* ranks exchange data through the memory of the host (transport host) */
+	bool rounds_sums; /* gradients travel between ranks in bf16 */
 	bool shards_update; /* with several ranks each updates a share of the parameters; not with `pure` */
 	bool pure; /* no f32 masters: matrices, their gradients and moments, and the residual stream are in the
 		    * compute type */

@@ -164,6 +164,7 @@ static int start_sum(struct jm_program *p, const struct jm_node *n, struct jm_er
 	bool wide = to->type == JM_F64, scatter = n->op == JM_OP_REDUCE_SCATTER_START;
 	struct jm_transfer sum = {.kind = scatter ? JM_REDUCE_SCATTER : JM_ALL_REDUCE,
 		.type = wide ? JM_COMM_F64 : JM_COMM_F32,
+		.rounds = p->graph->rounds_sums,
 		.from = n->in[0]->data,
 		.to = to->data,
 		.count = to->bytes / (wide ? sizeof(double) : sizeof(float))};
@@ -174,11 +175,14 @@ static int start_sum(struct jm_program *p, const struct jm_node *n, struct jm_er
 static int start_gather(struct jm_program *p, const struct jm_tensor *from,
 	const struct jm_tensor *to, struct jm_err *err)
 {
+	bool rounds = p->graph->rounds_sums && to->class == JM_CLASS_GRAD;
+	enum jm_comm_type type = rounds ? JM_COMM_F32 : JM_COMM_BYTE;
 	struct jm_transfer gather = {.kind = JM_ALL_GATHER,
-		.type = JM_COMM_BYTE,
+		.type = type,
+		.rounds = rounds,
 		.from = from->data,
 		.to = to->data,
-		.count = from->bytes};
+		.count = from->bytes / jm_comm_type_bytes(type)};
 
 	return start(p, &gather, err);
 }
@@ -259,14 +263,12 @@ int jm_reduce_run(struct jm_program *p, const struct jm_unit *u, struct jm_err *
 	if (!p->reduction)
 		return jm_err_set(
 			err, JM_EBUG, "A program of several ranks runs without a communicator.");
-	if (jm_reduce_is_gather(u))
-		return run_gather(p, n, err);
-	if (!jm_reduce_is_start(u))
+	if (!jm_reduce_is_start(u) && !jm_reduce_is_gather(u))
 		return wait_for_transfers(p, n->out[0], err);
 	/* gradients of several micro-steps are summed before the sum over ranks */
-	if (p->micro_now < jm_program_micro_steps(p))
+	if (u->position < p->n_micro && p->micro_now < jm_program_micro_steps(p))
 		return 0;
-	return start_sum(p, n, err);
+	return jm_reduce_is_gather(u) ? run_gather(p, n, err) : start_sum(p, n, err);
 }
 
 int jm_reduce_gather(struct jm_program *p, struct jm_err *err)

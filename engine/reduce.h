@@ -50,6 +50,10 @@ int jm_reduce_gather(struct jm_program *p, struct jm_err *err);
 struct jm_reduce_cost jm_reduce_cost(struct jm_program *p);
 void jm_reduce_reset(struct jm_program *p); /* discards the steps so far */
 
+/* True if exchanges of two ranks through the memory of the host take at most a fourth of the products of a step, which has
+ * this many tokens per rank. */
+bool jm_reduce_fits_host(const struct jm_device *d, enum jm_dtype type, double tokens);
+
 /* The name of the transport for the device's memory: "local", "nccl"; NULL = there is none. */
 const char *jm_reduce_transport(const struct jm_device *d);
 

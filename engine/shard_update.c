@@ -9,6 +9,9 @@
  * segment are reduce-scattered, the norms of the shares are gathered, then what the update wrote is gathered. A matrix
  * that only products read, as a copy in the compute type, is gathered in this type: its copy persists, and the
  * master of another rank's share is out of date until jm_reduce_gather.
+ *
+ * A step begins with the tables of tokens, so that it would wait for them to be gathered. Where this takes long (by_host),
+ * every rank updates these tables as a whole: their summed gradients are gathered before the update.
  */
 #include "optimizer.h"
 
@@ -28,6 +31,7 @@ struct plan {
 	struct jm_shard *s;
 	const struct jm_adamw *how;
 	bool *copied;	      /* [cell]: parameters that are gathered as copies */
+	bool whole_matrices;  /* every rank updates the region MATRICES */
 	int64_t end[REGIONS]; /* elements of the slabs up to the end of each region */
 	struct jm_tensor *params, *grads, *own_grads, *copies, *m, *v;
 	struct jm_tensor *norm, *now, *scale;
@@ -69,6 +73,27 @@ static void find_copied(struct plan *p)
 		for (int i = 0; i < g->node[k]->n_in; i++)
 			if (g->node[k]->in[i] && !makes_copy(g->node[k]))
 				p->copied[g->node[k]->in[i]->id] = false;
+}
+
+static bool is_table(const struct jm_graph *g, const struct jm_tensor *t)
+{
+	for (int k = 0; k < g->n_nodes; k++)
+		if (g->node[k]->op == JM_OP_EMBED && g->node[k]->in[1] == t)
+			return true;
+	return false;
+}
+
+/* Then the region MATRICES is little more than tables, unless nothing is gathered as copies. */
+static bool has_tables(const struct plan *p)
+{
+	bool copies = false, tables = false;
+
+	for (int i = 0; i < p->g->n_cells; i++) {
+		copies = copies || p->copied[i];
+		tables = tables ||
+			 (jm_update_trains(p->g->cell[i]) && is_table(p->g, &p->g->cell[i]->t));
+	}
+	return copies && tables;
 }
 
 /* The copy that stands for this one: the first copy of a parameter that is gathered as such; else t itself. */
@@ -138,18 +163,27 @@ static void place_all(struct plan *p)
 	p->end[COPIED] = round_up(place(p, COPIED, p->end[VECTORS]), unit(p));
 }
 
+/* The place of the moments of elements from `from` on; that of the end is the number of moments. */
+static int64_t state_at(const struct plan *p, int64_t from)
+{
+	int64_t whole = p->whole_matrices ? p->end[MATRICES] : 0;
+
+	return from < whole ? from : whole + (from - whole) / ranks(p);
+}
+
 static void make_slabs(struct plan *p)
 {
 	struct jm_graph *g = p->g;
 	int64_t n = p->end[COPIED], own = n / ranks(p), n_copied = n - p->end[VECTORS];
+	int64_t n_state = state_at(p, n);
 	enum jm_update kind = p->how->kind;
 
 	p->params = jm_update_flat(g, JM_CLASS_PARAM, g->vector, n, "slab.parameters");
 	p->grads = jm_update_flat(g, JM_CLASS_GRAD, g->vector, n, "slab.gradients");
 	p->own_grads = jm_update_flat(g, JM_CLASS_GRAD, g->vector, own, "shard.gradients");
-	p->m = jm_update_state(g, JM_CLASS_OPT, g->vector, kind, "m", own);
+	p->m = jm_update_state(g, JM_CLASS_OPT, g->vector, kind, "m", n_state);
 	if (kind != JM_UPDATE_SGD)
-		p->v = jm_update_state(g, JM_CLASS_OPT, g->vector, kind, "v", own);
+		p->v = jm_update_state(g, JM_CLASS_OPT, g->vector, kind, "v", n_state);
 	if (n_copied)
 		p->copies = jm_update_flat(g, JM_CLASS_PARAM, g->compute, n_copied, "slab.copies");
 }
@@ -225,7 +259,8 @@ static bool joins(const struct plan *p, enum region region, int before, int64_t 
 
 	if (!last || (size_t)n * size >= least / 2)
 		return false;
-	return p->s->n > before || (region == VECTORS && (size_t)last->n * size < least);
+	return p->s->n > before ||
+	       (region == VECTORS && !p->whole_matrices && (size_t)last->n * size < least);
 }
 
 /*
@@ -277,22 +312,27 @@ static int64_t decaying(const struct plan *p, int64_t from, int64_t n)
 static void add_nodes(const struct plan *p, struct jm_segment *s)
 {
 	struct jm_graph *g = p->g;
-	int64_t own = s->n / ranks(p), at = s->from / ranks(p), from = s->from + g->rank * own;
+	int64_t own = s->n / ranks(p), from = s->from + g->rank * own, state = state_at(p, s->from);
 	int64_t copied = p->end[VECTORS];
 	bool copies = s->from >= copied, writes = copies && p->how->kind != JM_UPDATE_SGD;
+	int64_t n;
 
 	s->grads = view(p, p->grads, s->from, s->n, "slab.gradients.segment");
-	s->own_grads = view(p, p->own_grads, at, own, "shard.gradients.segment");
+	s->own_grads = view(p, p->own_grads, s->from / ranks(p), own, "shard.gradients.segment");
 	s->params = s->whole = view(p, p->params, s->from, s->n, "slab.parameters.segment");
 	s->masters = s->updated = view(p, p->params, from, own, "slab.parameters.share");
+	if (s->is_whole)
+		s->masters = s->updated = s->params;
 	if (copies) {
 		s->whole = view(p, p->copies, s->from - copied, s->n, "slab.copies.segment");
 		s->updated = view(p, p->copies, from - copied, own, "slab.copies.share");
 	}
-	s->last = jm_update_node(g, p->how, OPS(s->own_grads, p->norm, p->now, p->scale),
-		OPS(s->masters, view(p, p->m, at, own, "shard.m"),
-			view(p, p->v, at, own, "shard.v"), writes ? s->updated : NULL),
-		decaying(p, from, own));
+	n = s->is_whole ? s->n : own;
+	s->last = jm_update_node(g, p->how,
+		OPS(s->is_whole ? s->grads : s->own_grads, p->norm, p->now, p->scale),
+		OPS(s->masters, view(p, p->m, state, n, "shard.m"),
+			view(p, p->v, state, n, "shard.v"), writes ? s->updated : NULL),
+		decaying(p, s->is_whole ? s->from : from, n));
 	g->n_update++;
 	if (!copies || writes)
 		return;
@@ -318,6 +358,7 @@ static void append(struct plan *p)
 	int64_t n_now = p->how->kind == JM_UPDATE_SGD ? 1 : 3;
 
 	find_copied(p);
+	p->whole_matrices = p->g->by_host && has_tables(p);
 	drop_casts(p);
 	place_all(p);
 	make_slabs(p);
@@ -327,8 +368,14 @@ static void append(struct plan *p)
 	add_norm(p);
 	for (enum region region = 0; region < REGIONS; region++)
 		divide(p, region);
-	for (int i = 0; i < p->s->n && !p->g->err.code; i++)
-		add_nodes(p, &p->s->segment[i]);
+	for (int i = 0; i < p->s->n; i++)
+		p->s->segment[i].is_whole =
+			p->whole_matrices && p->s->segment[i].from < p->end[MATRICES];
+	/* those that are gathered come first, so that the others hide this */
+	for (int whole = 0; whole < 2; whole++)
+		for (int i = 0; i < p->s->n && !p->g->err.code; i++)
+			if (p->s->segment[i].is_whole == whole)
+				add_nodes(p, &p->s->segment[i]);
 }
 
 static bool trains_any(const struct jm_graph *g)

@@ -32,7 +32,7 @@ MAY = {
     "controls": "include vendor sim lib/base lib/meter lib/guard",
     "comm": "include vendor lib/base",
     "engine": "include comm lib/base",
-    "backends/*": "include engine vendor lib/base",
+    "backends/*": "include engine comm vendor lib/base",
     "models": "include engine lib/base",
     "workloads": "include models engine comm sim lib/base lib/run",
     "report": "include vendor lib",

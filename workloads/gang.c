@@ -7,6 +7,8 @@
 
 #include "engine/reduce.h"
 
+const char *const jm_gang_transports[] = {"auto", "nccl", "host", NULL};
+
 /* Exchanges the devices of all ranks. */
 static int introduce(struct jm_gang *g, struct jm_work *work, struct jm_err *err)
 {
@@ -23,18 +25,28 @@ static int introduce(struct jm_gang *g, struct jm_work *work, struct jm_err *err
 }
 
 static int open_device_comm(struct jm_gang *g, const struct jm_work *work,
-	const struct jm_device *d, struct jm_err *err)
+	const struct jm_device *d, const char *given, struct jm_err *err)
 {
-	const struct jm_comm_place place = {
-		.rank = work->rank, .world = work->world, .fd = -1, .control = &g->control};
-	const char *name = jm_reduce_transport(d);
+	const struct jm_comm_place place = {.rank = work->rank,
+		.world = work->world,
+		.fd = work->gang_fd,
+		.control = &g->control,
+		.device = d->dev,
+		.lanes = d->backend->lanes};
+	const char *name = strcmp(given, "auto") != 0 ? given : jm_reduce_transport(d);
 	void *stream;
-	int code = 0;
+	int code;
 
 	if (!strcmp(name, g->control.transport->name))
 		return 0;
-	if (d->backend->stream) /* makes the device current in this thread */
-		code = d->backend->stream(d->dev, JM_QUEUE_COMM, &stream, err);
+	if (!d->backend->stream)
+		return jm_err_set(err, JM_ENOSUP,
+			"Ranks on %s exchange data through the memory of the host by themselves; "
+			"omit "
+			"--transport %s, which is for GPUs.",
+			work->own.name, name);
+	/* makes the device current in this thread */
+	code = d->backend->stream(d->dev, JM_QUEUE_COMM, &stream, err);
 	for (int r = 0; r < work->world && !code; r++)
 		if (r != work->rank && !strcmp(g->own[r].uuid, work->own.uuid))
 			code = jm_err_set(err, JM_EUSAGE,
@@ -60,7 +72,8 @@ static int watch(struct jm_gang *g, struct jm_device *d, struct jm_err *err)
 	return jm_device_watch(d, poll_transfers, &g->device, err);
 }
 
-int jm_gang_open(struct jm_gang *g, struct jm_work *work, struct jm_device *d, struct jm_err *err)
+int jm_gang_open(struct jm_gang *g, struct jm_work *work, struct jm_device *d,
+	const char *transport, struct jm_err *err)
 {
 	const struct jm_comm_place place = {
 		.rank = work->rank, .world = work->world, .fd = work->gang_fd};
@@ -76,7 +89,7 @@ int jm_gang_open(struct jm_gang *g, struct jm_work *work, struct jm_device *d, s
 	if (!code)
 		code = introduce(g, work, err);
 	if (!code)
-		code = open_device_comm(g, work, d, err);
+		code = open_device_comm(g, work, d, transport, err);
 	return code ? code : watch(g, d, err);
 }
 

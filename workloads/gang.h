@@ -7,6 +7,15 @@
 #include "engine/device.h"
 #include "run/workload.h"
 
+/* The option --transport of a workload with ranks. */
+extern const char *const jm_gang_transports[];
+#define JM_GANG_TRANSPORT_HELP                                                                     \
+	"with --ranks on GPUs: nccl exchanges data by NCCL; host copies it through the memory of " \
+	"the host, for at most 8 ranks of one host, so that links between GPUs sleep and take no " \
+	"power, and rounds gradients in bf16 and fp8 on the way unless --gradients f32 is given. " \
+	"auto = host for two ranks that train with many tokens in bf16 or fp8, else nccl; ranks "  \
+	"without GPUs exchange data through the memory of the host in any case"
+
 struct jm_gang {
 	struct jm_work *work;
 	struct jm_comm control;	   /* host memory; all zero: one rank alone */
@@ -16,8 +25,9 @@ struct jm_gang {
 };
 
 /* Opens the communicators for work->world ranks, and stores the devices of all ranks in work->gang. d: the
- * device of work, open; waits of the host for it end when a transfer fails. */
-int jm_gang_open(struct jm_gang *g, struct jm_work *work, struct jm_device *d, struct jm_err *err);
+ * device of work, open; waits of the host for it end when a transfer fails. transport: one of jm_gang_transports. */
+int jm_gang_open(struct jm_gang *g, struct jm_work *work, struct jm_device *d,
+	const char *transport, struct jm_err *err);
 void jm_gang_close(struct jm_gang *g); /* one that is zeroed, too */
 /* Waits until the devices of all ranks have finished their work. */
 int jm_gang_meet(const struct jm_gang *g, const struct jm_device *d, struct jm_err *err);

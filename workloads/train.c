@@ -293,11 +293,11 @@ static void keep_reduction(struct train *s)
 		return;
 	cost = jm_reduce_cost(s->program);
 	json_object_set_new(s->work->more, "communication",
-		json_pack("{s:s, s:b, s:i, s:f, s:f, s:o}", "transport",
-			jm_gang_comm(&s->gang)->transport->name, "shard_update", !!s->graph->shard,
-			"buckets", cost.buckets, "bytes_per_step", cost.bytes,
-			"gathered_bytes_per_step", cost.gathered, "exposed_s_per_step",
-			number_or_null(cost.exposed)));
+		json_pack("{s:s, s:b, s:b, s:i, s:f, s:f, s:o}", "transport",
+			jm_gang_comm(&s->gang)->transport->name, "rounded", s->graph->rounds_sums,
+			"shard_update", !!s->graph->shard, "buckets", cost.buckets,
+			"bytes_per_step", cost.bytes, "gathered_bytes_per_step", cost.gathered,
+			"exposed_s_per_step", number_or_null(cost.exposed)));
 }
 
 #define CANNOT_TELL 1

@@ -162,6 +162,7 @@ const struct jm_option jm_train_options[] = {
 		"this share of the parameters and keeps the optimizer's state for it only; then "
 		"the ranks gather the parameters. auto = on, and off for a --precision without "
 		"f32 masters (bf16-true, fp8-true)"),
+	OPTION_WORD("transport", jm_gang_transports, "auto", JM_GANG_TRANSPORT_HELP),
 	OPTION_INT("threads", 0, 4096, "0",
 		"threads of each rank on the host; 0 = all that may be used, divided among the "
 		"ranks"),
@@ -263,7 +264,7 @@ static int check_kept(const struct train *s, struct jm_err *err)
 		"decide that already; omit one of them.");
 }
 
-/* Sums over micro-steps and ranks would be rounded each time. */
+/* Sums over micro-steps would be rounded each time. For ranks see choose_transport. */
 static int check_gradients(struct train *s, struct jm_err *err)
 {
 	const struct jm_training *t = &s->training;
@@ -274,10 +275,10 @@ static int check_gradients(struct train *s, struct jm_err *err)
 		return jm_err_set(err, JM_EUSAGE,
 			"--gradients bf16 needs --precision bf16 or fp8, and this is %s; omit it.",
 			s->work->precision);
-	if (t->micro_steps > 1 || t->ranks > 1)
+	if (t->ranks < 2 && t->micro_steps > 1)
 		return jm_err_set(err, JM_EUSAGE,
-			"--gradients bf16 does not go with --accumulate or --ranks, because sums "
-			"of gradients are in f32; omit it.");
+			"--gradients bf16 does not go with --accumulate, because sums of gradients "
+			"are in f32; omit it.");
 	return 0;
 }
 

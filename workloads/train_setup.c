@@ -124,6 +124,34 @@ static int open_device(struct train *s, struct jm_err *err)
 	return code;
 }
 
+/*
+ * Through the memory of the host if --transport says so or, for two ranks with tokens in bf16 or fp8, if the exchanges hide
+ * behind products: links between GPUs then sleep. Gradients are rounded on this way, unless --gradients f32 forbids it.
+ */
+static int choose_transport(struct train *s, struct jm_err *err)
+{
+	struct jm_training *t = &s->training;
+	const char *gradients = jm_values_text(s->work->options, "gradients");
+	bool narrow = t->precision == JM_BF16 && !t->pure;
+	int64_t seq = t->seq;
+	double tokens;
+
+	if (!seq && t->model->default_seq && t->model->default_seq(t->dims, &seq, err))
+		return err->code;
+	tokens = (double)t->batch * (double)seq * t->micro_steps;
+	s->transport = jm_values_text(s->work->options, "transport");
+	if (!strcmp(s->transport, "auto") && t->ranks == 2 && narrow && t->shards_update &&
+		jm_reduce_fits_host(&s->device, t->precision, tokens))
+		s->transport = "host";
+	t->by_host = !strcmp(s->transport, "host");
+	t->rounds_sums = t->by_host && narrow && strcmp(gradients, "f32") != 0;
+	if (t->ranks > 1 && !t->by_host && !strcmp(gradients, "bf16"))
+		return jm_err_set(err, JM_EUSAGE,
+			"--gradients bf16 with --ranks needs --transport host, because other "
+			"transports sum in f32; omit it.");
+	return 0;
+}
+
 /* ---- the plan ------------------------------------------------------------------------------------------ */
 
 /* What is free is shared by the ranks of a host; all go by what rank 0 found before any of them took some. */
@@ -245,7 +273,7 @@ static void choose_gradients(struct train *s)
 	const char *word = jm_values_text(s->work->options, "gradients");
 	struct jm_training *t = &s->training;
 
-	t->narrow_gradients = !strcmp(word, "bf16");
+	t->narrow_gradients = !strcmp(word, "bf16") && t->ranks < 2;
 	t->may_narrow = !strcmp(word, "auto") && jm_training_narrows(t, &s->device);
 }
 
@@ -471,7 +499,9 @@ int jm_train_prepare(struct train *s, struct jm_err *err)
 	choose_inputs(s);
 	code = open_device(s, err);
 	if (!code)
-		code = jm_gang_open(&s->gang, s->work, &s->device, err);
+		code = choose_transport(s, err);
+	if (!code)
+		code = jm_gang_open(&s->gang, s->work, &s->device, s->transport, err);
 	if (!code)
 		code = jm_work_device_planned(s->work, plan(s, err));
 	if (!code)

@@ -48,6 +48,11 @@ const struct jm_option jm_transfer_options[] = {
 		.help = "processes that take part, 2 or more; --device names one device for all, "
 			"or "
 			"one for each"},
+	{.name = "transport",
+		.type = JM_CHOICE,
+		.choices = jm_gang_transports,
+		.fallback = "auto",
+		.help = JM_GANG_TRANSPORT_HELP},
 	{0},
 };
 
@@ -149,7 +154,8 @@ static int prepare(struct transfer *s, struct jm_err *err)
 	s->bytes = s->n * parts * sizeof(float);
 	code = jm_work_device_open(work, 1, &s->device, err);
 	if (!code)
-		code = jm_gang_open(&s->gang, work, &s->device, err);
+		code = jm_gang_open(&s->gang, work, &s->device,
+			jm_values_text(work->options, "transport"), err);
 	if (!code)
 		code = take_memory(s, err);
 	if (!code)

@@ -339,6 +339,7 @@ static const struct jm_backend backend = {
 	.clock = cuda_clock,
 	.stream = cuda_stream,
 	.peer = &cuda_peer,
+	.lanes = &cuda_lanes,
 };
 
 const struct jm_backend *jm_backend_entry(void)

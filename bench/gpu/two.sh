@@ -3,8 +3,8 @@
 # Two GPUs of one host, joulemark and PyTorch's DistributedDataParallel in one call: bench/gpu/two.sh [NETWORK...], of
 # gpt-117m resnet50. Each GPU alone (two programs at the same time), then both as two ranks, REPEAT times in turn; then
 # PyTorch, whose programs compile at the same time and measure one after the other. JM_BIN names the program, SECONDS_EACH
-# the length of a measurement, BUCKETS the values of --bucket ("default 10000"), UPDATES those of --shard-update. Prints
-# lines of JSON.
+# the length of a measurement, TRANSPORTS the values of --transport ("nccl host"), BUCKETS those of --bucket ("default
+# 10000"), UPDATES those of --shard-update. Prints lines of JSON.
 set -u
 here=$(dirname "$0")
 seconds=${SECONDS_EACH:-4} repeat=${REPEAT:-2}
@@ -45,11 +45,13 @@ beside() { # NETWORK
 	own "$1 alone" "${args[@]}" --device cuda:0
 	wait $!
 	cat "$gates/second"
-	for bucket in ${BUCKETS:-default}; do
-		[ "$bucket" = default ] && size=() || size=(--bucket "$bucket")
-		for update in ${UPDATES:-auto}; do
-			own "$1 two, bucket $bucket, shard-update $update" "${args[@]}" "${size[@]}" --device cuda:0,cuda:1 \
-				--ranks 2 --shard-update "$update"
+	for transport in ${TRANSPORTS:-auto}; do
+		for bucket in ${BUCKETS:-default}; do
+			[ "$bucket" = default ] && size=() || size=(--bucket "$bucket")
+			for update in ${UPDATES:-auto}; do
+				own "$1 two, transport $transport, bucket $bucket, shard-update $update" "${args[@]}" "${size[@]}" \
+					--device cuda:0,cuda:1 --ranks 2 --transport "$transport" --shard-update "$update"
+			done
 		done
 	done
 }

@@ -217,8 +217,14 @@ static const struct jm_key gang_keys[] = {
 	{0},
 };
 
+#define TRANSPORTS                                                                                 \
+	"local: memory of the host, by processors; host: the same, by copy engines of GPUs; "      \
+	"nccl: "                                                                                   \
+	"between GPUs"
+
 static const struct jm_key communication_keys[] = {
-	{TEXT("transport", 0), .meaning = "local: memory of the host; nccl: between GPUs"},
+	{TEXT("transport", 0), .meaning = TRANSPORTS},
+	{FLAG("rounded", JM_KEY_OPTIONAL), .meaning = "gradients travelled in bf16"},
 	{FLAG("shard_update", JM_KEY_OPTIONAL),
 		.meaning = "true: each rank updates a share of the parameters, false: all of them"},
 	{COUNT("buckets", 0),
@@ -236,7 +242,7 @@ static const struct jm_key communication_keys[] = {
 };
 
 static const struct jm_key transfer_keys[] = {
-	{TEXT("transport", 0), .meaning = "local: memory of the host; nccl: between GPUs"},
+	{TEXT("transport", 0), .meaning = TRANSPORTS},
 	{POSITIVE("bytes", 0), .unit = "B",
 		.meaning = "data that each rank holds after the transfer"},
 	{POSITIVE("seconds", 0), .unit = "s",

@@ -219,12 +219,12 @@ def test_other_work_runs_on_one_rank():
 class Running:
     """A gang at work."""
 
-    def __init__(self, ranks, *more):
+    def __init__(self, ranks, *more, device="ref", env=None):
         self.mark = f"JM_TEST_MARK={random.getrandbits(64):x}"
         name, value = self.mark.split("=")
-        args = [*GPT, "--device", "ref", "--batch", "1", "--seconds", "60", "--ranks", ranks, *more]
+        args = [*GPT, "--device", device, "--batch", "1", "--seconds", "60", "--ranks", ranks, *more]
         self.process = subprocess.Popen([BIN, *map(str, args)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                                        text=True, env={**os.environ, name: value})
+                                        text=True, env={**os.environ, **(env or {}), name: value})
         self.ranks = self.wait_for_ranks(ranks)
 
     def wait_for_ranks(self, n):
@@ -258,6 +258,13 @@ class Running:
         return not processes_of(self.mark)
 
 
+@pytest.fixture
+def two_devices():
+    """Two fake devices that work by themselves, and a fake NCCL between them."""
+    fake = BUILD / "tests/fake"
+    return {"JM_BACKENDS": str(fake), "JM_FAKE_LATER_IDS": "GPU-a,GPU-b", "JM_NCCL_LIB": str(fake / "libnccl-fake.so")}
+
+
 KILLS = int(os.environ.get("JM_TEST_KILLS", "6"))
 
 
@@ -277,6 +284,18 @@ def test_one_killed_rank_ends_all(seed):
                      rf"\({re.escape(signal.strsignal(number))}\)", err), err
     assert gang.nothing_is_left()
     assert set(os.listdir("/dev/shm")) <= before
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_one_killed_rank_ends_all_that_wait_for_copies(two_devices, seed):
+    """Queues of the other rank wait in shared memory for pieces that never come."""
+    gang = Running(2, "--transport", "host", device="later:0,later:1", env=two_devices)
+    assert gang.is_at_work()
+    time.sleep(random.Random(seed).random())
+    os.kill(gang.ranks[seed % 2], signal.SIGKILL)
+    status, err, took = gang.ended()
+    assert status == FAILED and took < 10 and f"Rank {seed % 2} of 2" in err and "was killed by signal 9" in err, err
+    assert gang.nothing_is_left()
 
 
 def test_a_killed_parent_leaves_no_ranks():
@@ -314,36 +333,44 @@ def test_ctrl_c_ends_after_the_step(tmp_path):
     assert gang.nothing_is_left()
 
 
-@pytest.fixture
-def two_devices():
-    """Two fake devices that work by themselves, and a fake NCCL between them."""
-    fake = BUILD / "tests/fake"
-    return {"JM_BACKENDS": str(fake), "JM_FAKE_LATER_IDS": "GPU-a,GPU-b", "JM_NCCL_LIB": str(fake / "libnccl-fake.so")}
-
-
 TWO = ["--device", "later:0,later:1", "--ranks", "2"]
 
 
+DEVICE_TRANSPORTS = pytest.mark.parametrize("transport", ["nccl", "host"])
+
+
+@DEVICE_TRANSPORTS
 @pytest.mark.parametrize("accumulate", ["1", "3"])
-def test_sums_go_on_beside_backward(two_devices, accumulate):
-    """On the third queue of each device: the losses are those of one rank that waits for everything."""
+def test_sums_go_on_beside_backward(two_devices, accumulate, transport):
+    """On queues of each device: the losses are those of one rank that waits for everything."""
     alone = one(*GPT, "--batch", "4", "--steps", "6", "--accumulate", accumulate, "--device", "ref")
-    together = one(*GPT, "--batch", "2", "--steps", "6", "--accumulate", accumulate, *TWO, env=two_devices)
+    together = one(*GPT, "--batch", "2", "--steps", "6", "--accumulate", accumulate, *TWO, "--transport", transport, env=two_devices)
     assert losses(together) == pytest.approx(losses(alone), rel=2e-6)
-    assert together["communication"]["transport"] == "nccl" and together["devices"] == 2
+    assert together["communication"]["transport"] == transport and together["devices"] == 2
     assert together["communication"]["exposed_s_per_step"] > 0
 
 
+@DEVICE_TRANSPORTS
 @pytest.mark.parametrize("more", [[], ["--bucket", "0.01"], ["--accumulate", "2", "--eval-every", "2", "--eval-batches", "1"]], ids=str)
-def test_a_sharded_update_goes_on_beside_the_next_step(two_devices, more):
+def test_a_sharded_update_goes_on_beside_the_next_step(two_devices, more, transport):
     """Parameters are gathered on the third queue while the next forward pass begins."""
-    work = [*GPT, "--precision", "bf16", "--batch", "2", "--steps", "4", "--clip", "0.1", *more, *TWO]
-    slow = {**two_devices, "JM_FAKE_NCCL_US": "3000"}
+    work = [*GPT, "--precision", "bf16", "--batch", "2", "--steps", "4", "--clip", "0.1", *more, *TWO, "--transport", transport]
+    work += ["--gradients", "f32"] if transport == "host" else []
+    slow = {**two_devices, "JM_FAKE_NCCL_US": "3000", "JM_FAKE_LANES_US": "1000"}
     whole, shared = (one(*work, "--shard-update", how, env=slow) for how in ("off", "on"))
     assert losses(shared) == pytest.approx(losses(whole), rel=2e-6)
     evaluations = ([e["loss"] for e in r.get("evaluations") or []] for r in (whole, shared))
     assert next(evaluations) == pytest.approx(next(evaluations), rel=2e-6)
-    assert shared["communication"]["transport"] == "nccl"
+    assert shared["communication"]["transport"] == transport
+
+
+def test_rounded_sums_differ_little(two_devices):
+    """Over the host gradients travel in bf16; both ranks update with the same bits, so their losses stay one network's."""
+    work = [*GPT, "--precision", "bf16", "--batch", "2", "--steps", "6", *TWO, "--transport", "host"]
+    exact, rounded, plain = (one(*work, *more, env=two_devices) for more in (["--gradients", "f32"], ["--gradients", "bf16"], []))
+    assert losses(rounded) == losses(plain) != losses(exact)
+    assert losses(rounded) == pytest.approx(losses(exact), rel=1e-3)
+    assert exact["communication"]["rounded"] is False and rounded["communication"]["rounded"] is True
 
 
 def test_a_fault_that_leaves_all_ranks_alive_ends_them(two_devices):
@@ -408,9 +435,28 @@ def test_transfers_over_sizes(kind, factor, ranks, tmp_path):
         assert t["bus_bytes_per_s"] == pytest.approx(t["bytes_per_s"] * factor * (ranks - 1) / ranks)
 
 
-def test_transfers_between_devices(two_devices):
-    r = one("run", "allreduce", *TWO, "--size", "0.0005", "--steps", 2, "--warmup", 1, "--source", "null", env=two_devices)
-    assert r["verified"] is True and r["transfer"]["transport"] == "nccl" and r["devices"] == 2
+@pytest.mark.parametrize("kind", ["allreduce", "allgather"])
+@pytest.mark.parametrize("transport", ["auto", "nccl", "host"])
+def test_transfers_between_devices(two_devices, kind, transport):
+    r = one("run", kind, *TWO, "--size", "0.0005", "--steps", 2, "--warmup", 1, "--source", "null", "--transport", transport,
+            env=two_devices)
+    assert r["verified"] is True and r["devices"] == 2
+    assert r["transfer"]["transport"] == ("nccl" if transport == "auto" else transport)
+
+
+@pytest.mark.parametrize("kind", ["allreduce", "allgather"])
+def test_transfers_in_pieces_between_three_devices(two_devices, kind):
+    """16 copies of transport host go through each channel of 4 slots; parts of the ranks differ in size."""
+    three = {**two_devices, "JM_FAKE_LATER_IDS": "GPU-a,GPU-b,GPU-c"}
+    done = jm("run", kind, "--device", "later:0,later:1,later:2", "--ranks", 3, "--size", "0.00000101,0.05", "--steps", 1,
+              "--warmup", 0, "--source", "null", "--transport", "host", "--json", "-", env=three)
+    assert [r["verified"] for r in json.loads(done.stdout)] == [True, True], done.stderr
+
+
+@pytest.mark.parametrize("device, transport, hint", [("ref", "host", "omit --transport host"), ("cpu", "nccl", "omit --transport nccl")])
+def test_ranks_without_gpus_have_one_transport(device, transport, hint):
+    r = one(*GPT, "--batch", "1", "--steps", "1", "--device", device, "--ranks", "2", "--transport", transport, status=FAILED)
+    assert hint in r["reason"], r["reason"]
 
 
 def test_a_transfer_of_one_rank_is_refused():

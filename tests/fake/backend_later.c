@@ -334,6 +334,14 @@ static int later_stream(void *dev, enum jm_queue queue, void **ret, struct jm_er
 	return 0;
 }
 
+const struct jm_fake_stream *jm_fake_stream_of(void *dev)
+{
+	void *stream;
+
+	later_stream(dev, JM_QUEUE_COMM, &stream, NULL);
+	return stream;
+}
+
 static int later_copy(void *dev, enum jm_queue queue, void *to, const void *from, size_t bytes,
 	enum jm_copy kind, struct jm_err *err)
 {
@@ -525,6 +533,7 @@ static const struct jm_backend later = {
 	.stamp = later_stamp,
 	.clock = later_clock,
 	.stream = later_stream,
+	.lanes = &later_lanes,
 };
 
 const struct jm_backend *jm_backend_entry(void)

@@ -210,6 +210,27 @@ cudaError_t cudaFreeHost(void *memory)
 	return cudaFree(memory);
 }
 
+cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned int flags)
+{
+	(void)memory;
+	(void)bytes;
+	(void)flags;
+	return fake_cuda.broken;
+}
+
+cudaError_t cudaHostUnregister(void *memory)
+{
+	(void)memory;
+	return fake_cuda.broken;
+}
+
+cudaError_t cudaHostGetDevicePointer(void **ret, void *memory, unsigned int flags)
+{
+	(void)flags;
+	*ret = memory;
+	return fake_cuda.broken;
+}
+
 cudaError_t cudaMemset(void *memory, int value, size_t bytes)
 {
 	if (!fake_cuda.broken)
@@ -250,6 +271,12 @@ void cuda_attention_plans_free(struct cuda_dev *dev)
 void cuda_angles_free(struct cuda_dev *dev)
 {
 	(void)dev;
+}
+
+void cuda_pointwise(const struct cuda_pointwise *p, cudaStream_t stream)
+{
+	(void)p;
+	(void)stream;
 }
 
 /* As the GPU's clock: the host's. */

@@ -239,6 +239,12 @@ cudaError_t cudaEventCreate(cudaEvent_t *event)
 	return e ? fake_cuda.broken : cudaErrorMemoryAllocation;
 }
 
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags)
+{
+	(void)flags;
+	return cudaEventCreate(event);
+}
+
 cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
 	struct event *e = (struct event *)(void *)event;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The stream of a queue that backend_later.c returns and nccl_fake.c accepts. */
+/* The stream of a queue that backend_later.c returns; nccl_fake.c and later_lanes.c accept it. */
 #ifndef JM_FAKE_STREAM_H
 #define JM_FAKE_STREAM_H
 
@@ -14,5 +14,9 @@ struct jm_fake_stream {
 	void *dev;
 	int queue;
 };
+
+/* Of the queue for transfers. */
+const struct jm_fake_stream *jm_fake_stream_of(void *dev);
+extern const struct jm_lanes later_lanes;
 
 #endif

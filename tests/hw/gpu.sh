@@ -236,11 +236,11 @@ two() { # CONDITION RUN'S ARGUMENTS...
 }
 
 # The losses of two ranks are those of one with the same global batch.
-two_losses() { # LARGEST RELATIVE DIFFERENCE
+two_losses() { # TRANSPORT LARGEST RELATIVE DIFFERENCE
 	local small=(gpt --layers 4 --hidden 256 --heads 4 --vocab 256 --context 128 --seq 128 --warmup 0 --steps 10 --lr 0.001)
 	record 'r["verified"]' "${small[@]}" --batch 8 && cp "$work/record" "$work/one" &&
-		two 'r["verified"] and r["communication"]["transport"] == "nccl"' "${small[@]}" --batch 4 &&
-		python3 - "$1" "$work/one" "$work/record" <<-'END'
+		two "r['verified'] and r['communication']['transport'] == '$1'" "${small[@]}" --batch 4 --transport "$1" &&
+		python3 - "$2" "$work/one" "$work/record" <<-'END'
 			import json, sys
 			one, both = (json.load(open(path)) for path in sys.argv[2:])
 			worst = max(abs(one[k] - both[k]) / one[k] for k in ("loss_first", "loss_last"))
@@ -286,10 +286,10 @@ measures_steps() { # PID STATE
 }
 
 # A rank that is killed during a step ends the other one.
-two_killed() {
+two_killed() { # TRANSPORT
 	local pid victim begin state=$work/killed
 	JM_STATE=$state "$build/joulemark" run gpt-117m --batch 8 --precision bf16 --seconds 60 --ranks 2 \
-		--device cuda:0,cuda:1 --source nvml >"$work/out" 2>&1 &
+		--transport "$1" --device cuda:0,cuda:1 --source nvml >"$work/out" 2>&1 &
 	pid=$!
 	measures_steps $pid "$state" || { kill $pid; tail -5 "$work/out"; return 1; }
 	read -r _ victim <"/proc/$pid/task/$pid/children"
@@ -321,7 +321,7 @@ followed_kernels=(--kernel-name 'regex=^_Z[0-9]+((attention|delta|rows|dq)_kerne
 large=(gemm --m 8192 --n 8192 --k 8192)
 product=("${large[@]}" --precision bf16 --seconds 3)
 small=(--layers 4 --hidden 2048 --heads 32 --kv-heads 8 --ffn 8192 --vocab 32000 --context 2048 --theta 500000)
-both='r["verified"] and r["devices"] == 2 and r["transfer"]["transport"] == "nccl"'
+both='r["verified"] and r["devices"] == 2 and r["transfer"]["transport"] == r["options"]["transport"]'
 once='abs(sum(m["joules"] for m in r["meters"] if m["id"] in ["nvml:" + x["uuid"] for x in r["gang"]["ranks"]])
 	/ r["total"]["joules_measured"] - 1) < 1e-9'
 plugins=$work/plugins
@@ -382,13 +382,16 @@ if command -v compute-sanitizer >/dev/null; then
 fi
 side_by_side 1
 if [ ${#cards[@]} -ge 2 ]; then
-	step "two losses" 30 two_losses 1e-5
+	for transport in nccl host; do
+		step "two losses by $transport" 30 two_losses $transport 1e-5
+		step "two allreduce by $transport" 40 two "$both and r['transfer']['bus_bytes_per_s'] > 0" allreduce \
+			--size 0.008,0.512 --seconds 1 --transport $transport
+		step "two allgather by $transport" 30 two "$both" allgather --size 0.512 --seconds 1 --transport $transport
+		step "two training by $transport" 40 two "$once and r['communication']['exposed_s_per_step'] > 0" gpt-117m \
+			--batch 16 --precision bf16 --warmup 1s --seconds 3 --transport $transport
+		step "two, one killed, by $transport" 40 two_killed $transport
+	done
 	step "two, sharded update" 40 two_sharded 1e-6
-	step "two allreduce" 40 two "$both and r['transfer']['bus_bytes_per_s'] > 0" allreduce --size 0.008,0.512 --seconds 1
-	step "two allgather" 30 two "$both" allgather --size 0.512 --seconds 1
-	step "two training" 40 two "$once and r['communication']['exposed_s_per_step'] > 0" gpt-117m --batch 16 \
-		--precision bf16 --warmup 1s --seconds 3
-	step "two, one killed" 40 two_killed
 	for way in to-peer both-peers; do
 		step "two, copy $way" 40 two_copies "$way"
 	done

@@ -163,8 +163,9 @@ static void a_rank_that_left_is_named(void **unused)
 
 static void wrong_places_are_refused(void **unused)
 {
-	struct jm_comm_place beyond = {2, 2, -1, NULL}, many = {0, JM_RANKS_MOST + 1, -1, NULL},
-			     no_file = {0, 2, -1, NULL};
+	struct jm_comm_place beyond = {.rank = 2, .world = 2, .fd = -1},
+			     many = {.world = JM_RANKS_MOST + 1, .fd = -1},
+			     no_file = {.world = 2, .fd = -1};
 	struct jm_err err = JM_ERR_INIT, err2 = JM_ERR_INIT, err3 = JM_ERR_INIT, err4 = JM_ERR_INIT;
 	struct jm_comm c = {0};
 

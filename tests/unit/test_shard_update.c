@@ -10,17 +10,9 @@
 #include "engine/reduce.h"
 #include "unit/test.h"
 
-static struct jm_graph *train(
-	const char *name, const char *precision, int ranks, int rank, size_t bucket)
+static struct jm_graph *train_with(struct jm_training t, const char *name, const char *precision)
 {
 	struct jm_err err = JM_ERR_INIT;
-	struct jm_training t = {.batch = 1,
-		.adamw =
-			{.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1, .clip = 1},
-		.ranks = ranks,
-		.rank = rank,
-		.bucket_bytes = bucket,
-		.shards_update = true};
 	const struct jm_preset *preset;
 	struct jm_graph *g = NULL;
 	struct jm_values dims;
@@ -28,11 +20,23 @@ static struct jm_graph *train(
 	assert_int_equal(jm_model_find(name, &t.model, &preset, &err), 0);
 	assert_int_equal(jm_model_dims(t.model, preset, NULL, &dims, &err), 0);
 	t.dims = &dims;
+	t.batch = 1;
+	t.adamw = (struct jm_adamw){
+		.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1, .clip = 1};
+	t.shards_update = true;
 	assert_int_equal(jm_precision_set(&t, precision, &err), 0);
 	t.keep_all = true;
 	assert_int_equal(jm_model_train(&t, &g, &err), 0);
 	jm_values_done(&dims);
 	return g;
+}
+
+static struct jm_graph *train(
+	const char *name, const char *precision, int ranks, int rank, size_t bucket)
+{
+	return train_with(
+		(struct jm_training){.ranks = ranks, .rank = rank, .bucket_bytes = bucket}, name,
+		precision);
 }
 
 static int64_t elements(const struct jm_tensor *t)
@@ -175,12 +179,38 @@ static void the_largest_sum_is_not_the_last(void **state)
 	jm_graph_free(g);
 }
 
+/* Over the host every rank updates the tables, whose summed gradients are gathered in the backward pass. */
+static void tables_are_updated_as_a_whole(void **state)
+{
+	const struct jm_training how = {.ranks = 2, .rank = 1, .by_host = true};
+	struct jm_graph *g = train_with(how, "gpt-117m", "bf16");
+	int64_t tables = (50257 + 1024) * (int64_t)768, whole = 0, rest = 0, state_of;
+
+	(void)state;
+	for (int i = 0; i < g->shard->n; i++) {
+		const struct jm_segment *s = &g->shard->segment[i];
+
+		assert_true(!s->is_whole || (s->masters == s->params && s->updated == s->whole));
+		assert_int_equal(elements(s->last->in[0]), s->is_whole ? s->n : s->n / 2);
+		if (s->is_whole)
+			whole += s->n;
+		else
+			rest += s->n;
+	}
+	assert_in_range(whole, tables, tables + 256);
+	state_of = elements(jm_graph_find(g, "adamw.m"));
+	assert_int_equal(state_of, whole + rest / 2);
+	assert_int_equal(elements(jm_graph_find(g, "shard.gradients")), (whole + rest) / 2);
+	jm_graph_free(g);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(shares_cover_every_parameter_once),
 		cmocka_unit_test(only_products_read_copies),
 		cmocka_unit_test(the_largest_sum_is_not_the_last),
+		cmocka_unit_test(tables_are_updated_as_a_whole),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

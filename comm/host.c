@@ -1,0 +1,577 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Transport `host`: devices of one host, by copies through its memory. Copy engines move the data, so that a transfer
+ * takes no multiprocessor but for its sums, and links between the devices may sleep.
+ *
+ * The ranks map the gang's file behind the part of `local`. Each ordered pair of ranks has a channel there: slots, and the
+ * numbers of pieces that the sender has posted and that the receiver has taken. A piece k is copied to slot k % SLOTS
+ * when the receiver has taken piece k - SLOTS. The device waits for these numbers and writes them, so that the host only
+ * queues the work. All ranks go through the pieces of a transfer in the same order, and each piece to all ranks before
+ * the next, so that the first piece that is not complete never waits for a later one.
+ */
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "lanes.h"
+
+#define FROM	   ((off_t)1 << 30) /* in the gang's file, far behind `local` */
+#define PIECE	   ((size_t)4 << 20)
+#define SLOTS	   4
+#define STAGES	   4  /* pieces of the device's memory that wait for a sum or a copy */
+#define AHEAD	   2  /* pieces that are sent before the first is received */
+#define MOST	   8  /* ranks: the slots of all pairs are page-locked */
+#define ALIGN	   64 /* elements at which the parts of a sum begin */
+#define HEAD_BYTES ((size_t)64 << 10)
+#define PATIENCE_NS                                                                                \
+	(2 * INT64_C(1000000000)) /* as `local`: the reason of the rank that left comes first */
+
+struct channel {
+	_Alignas(128) _Atomic uint32_t posted; /* pieces by the sender */
+	_Alignas(128) _Atomic uint32_t taken;  /* pieces by the receiver */
+};
+
+struct head {
+	_Atomic uint32_t left[MOST];	    /* 1 = the rank has closed */
+	struct channel channel[MOST][MOST]; /* from, to */
+};
+
+_Static_assert(sizeof(struct head) <= HEAD_BYTES, "the slots follow");
+
+/* Marks of the lanes. */
+enum mark {
+	BEGUN,
+	SENT,
+	RECEIVED,
+	SUMMED,
+	STAGED,			  /* [STAGES] a piece was received in staging */
+	FREED = STAGED + STAGES,  /* [STAGES] and used */
+	ROUNDED = FREED + STAGES, /* [STAGES] a piece was rounded in staging */
+	LEFT = ROUNDED + STAGES,  /* [STAGES] and sent */
+	MARKS = LEFT + STAGES
+};
+
+struct host {
+	struct head *head; /* shared, with the slots behind it */
+	const struct jm_lanes *lane;
+	void *lanes;
+	char *staging; /* of the device: [STAGES][PIECE] received, [STAGES][PIECE] rounded, [PIECE] of the own part */
+	int rank, world;
+	uint32_t sent[MOST], got[MOST]; /* pieces queued, to and from each rank */
+	uint32_t staged, rounded;	/* pieces */
+	int64_t missing_since; /* a rank that left owes a piece since then; 0 = none does */
+};
+
+static size_t shared_bytes(int world)
+{
+	return HEAD_BYTES + (size_t)world * (size_t)(world - 1) * SLOTS * PIECE;
+}
+
+static char *slot(const struct host *h, int from, int to, uint32_t piece)
+{
+	int pair = from * (h->world - 1) + to - (to > from);
+
+	return (char *)h->head + HEAD_BYTES + ((size_t)pair * SLOTS + piece % SLOTS) * PIECE;
+}
+
+/* ---- pieces ------------------------------------------------------------------------------------------------ */
+
+static int send(struct host *h, int to, const char *from, size_t bytes, struct jm_err *err)
+{
+	struct channel *c = &h->head->channel[h->rank][to];
+	uint32_t k = h->sent[to]++;
+	int code = h->lane->await(h->lanes, JM_LANE_SEND, &c->taken, k + 1 - SLOTS, err);
+
+	if (!code)
+		code = h->lane->copy(
+			h->lanes, JM_LANE_SEND, slot(h, h->rank, to, k), from, bytes, err);
+	return code ? code : h->lane->post(h->lanes, JM_LANE_SEND, &c->posted, k + 1, err);
+}
+
+static int receive(struct host *h, int from, char *to, size_t bytes, struct jm_err *err)
+{
+	struct channel *c = &h->head->channel[from][h->rank];
+	uint32_t k = h->got[from]++;
+	int code = h->lane->await(h->lanes, JM_LANE_RECEIVE, &c->posted, k + 1, err);
+
+	if (!code)
+		code = h->lane->copy(
+			h->lanes, JM_LANE_RECEIVE, to, slot(h, from, h->rank, k), bytes, err);
+	return code ? code : h->lane->post(h->lanes, JM_LANE_RECEIVE, &c->taken, k + 1, err);
+}
+
+/* How elements travel: in `way`, and in memory they have `type`. */
+struct travel {
+	enum jm_comm_type type, way;
+};
+
+static size_t size_of(enum jm_comm_type type)
+{
+	return jm_comm_type_bytes(type);
+}
+
+/* Makes the lane that uses this staging wait for the one that used it before. */
+static char *next_stage(struct host *h, enum mark freed, uint32_t *count, enum jm_lane user,
+	int *ret_stage, struct jm_err *err)
+{
+	int stage = (int)((*count)++ % STAGES);
+
+	*ret_stage = stage;
+	if (h->lane->follow(h->lanes, (int)freed + stage, user, err))
+		return NULL;
+	return h->staging + (size_t)(freed == FREED ? stage : STAGES + stage) * PIECE;
+}
+
+/* Sends n elements; those that are rounded are so by the device, in staging. */
+static int send_elements(struct host *h, int to, const char *from, size_t n,
+	const struct travel *travel, struct jm_err *err)
+{
+	char *staging;
+	int stage, code;
+
+	if (travel->way == travel->type)
+		return send(h, to, from, n * size_of(travel->type), err);
+	staging = next_stage(h, LEFT, &h->rounded, JM_LANE_TRANSFER, &stage, err);
+	if (!staging)
+		return err->code;
+	code = h->lane->cast(h->lanes, staging, travel->way, from, travel->type, n, err);
+	if (!code)
+		code = h->lane->mark(h->lanes, ROUNDED + stage, JM_LANE_TRANSFER, err);
+	if (!code)
+		code = h->lane->follow(h->lanes, ROUNDED + stage, JM_LANE_SEND, err);
+	if (!code)
+		code = send(h, to, staging, n * size_of(travel->way), err);
+	return code ? code : h->lane->mark(h->lanes, LEFT + stage, JM_LANE_SEND, err);
+}
+
+/* Receives n elements of rank `from` in staging; to = own + these, or these alone. */
+static int receive_elements(struct host *h, int from, char *to, const char *own, size_t n,
+	const struct travel *travel, struct jm_err *err)
+{
+	char *staging;
+	int stage, code;
+
+	if (!own && travel->way == travel->type)
+		return receive(h, from, to, n * size_of(travel->type), err);
+	staging = next_stage(h, FREED, &h->staged, JM_LANE_RECEIVE, &stage, err);
+	if (!staging)
+		return err->code;
+	code = receive(h, from, staging, n * size_of(travel->way), err);
+	if (!code)
+		code = h->lane->mark(h->lanes, STAGED + stage, JM_LANE_RECEIVE, err);
+	if (!code)
+		code = h->lane->follow(h->lanes, STAGED + stage, JM_LANE_TRANSFER, err);
+	if (!code && own)
+		code = h->lane->add(h->lanes, to, travel->type, own, staging, travel->way, n, err);
+	else if (!code)
+		code = h->lane->cast(h->lanes, to, travel->type, staging, travel->way, n, err);
+	return code ? code : h->lane->mark(h->lanes, FREED + stage, JM_LANE_TRANSFER, err);
+}
+
+/* ---- transfers --------------------------------------------------------------------------------------------- */
+
+/* Elements [from, from + n) of a transfer that rank r sums, or that it has to give. */
+struct part {
+	size_t from, n;
+};
+
+/* Elements of a piece. */
+static size_t piece_elements(const struct travel *travel)
+{
+	return PIECE / size_of(travel->type);
+}
+
+/* Elements of piece i of the part. */
+static size_t count_of(const struct part *p, size_t i, const struct travel *travel)
+{
+	size_t at = i * piece_elements(travel), rest = at < p->n ? p->n - at : 0;
+
+	return rest < piece_elements(travel) ? rest : piece_elements(travel);
+}
+
+static size_t most_pieces(
+	const struct host *h, const struct part *part, const struct travel *travel)
+{
+	size_t most = 0;
+
+	for (int r = 0; r < h->world; r++)
+		most = part[r].n > most ? part[r].n : most;
+	return (most + piece_elements(travel) - 1) / piece_elements(travel);
+}
+
+/* Sends piece i of each other rank's part of `from`. */
+static int send_parts(struct host *h, const struct part *part, size_t i, const char *from,
+	const struct travel *travel, struct jm_err *err)
+{
+	size_t size = size_of(travel->type);
+	int code = 0;
+
+	for (int r = 0; r < h->world && !code; r++)
+		if (r != h->rank && count_of(&part[r], i, travel))
+			code = send_elements(h, r, from + part[r].from * size + i * PIECE,
+				count_of(&part[r], i, travel), travel, err);
+	return code;
+}
+
+/* Receives piece i of the own part from each other rank, in their order; to = the sum with the own data of `from`. */
+static int sum_piece(struct host *h, const struct part *part, size_t i, const char *from, char *to,
+	const struct travel *travel, struct jm_err *err)
+{
+	const struct part *own = &part[h->rank];
+	const char *sum = from + own->from * size_of(travel->type) + i * PIECE;
+	size_t n = count_of(own, i, travel);
+	int code = 0;
+
+	for (int r = 0; r < h->world && n && !code; r++) {
+		if (r == h->rank)
+			continue;
+		code = receive_elements(h, r, to + i * PIECE, sum, n, travel, err);
+		sum = to + i * PIECE;
+	}
+	return code;
+}
+
+/* Each rank gets the sum of its part of `from` over the ranks in `to`. Pieces are sent some ahead of sums, because both
+ * the rounding of a piece and its sum run in the order of the stream. */
+static int sum_parts(struct host *h, const struct part *part, const char *from, char *to,
+	const struct travel *travel, struct jm_err *err)
+{
+	size_t n = most_pieces(h, part, travel);
+	int code = 0;
+
+	for (size_t i = 0; i < n + AHEAD && !code; i++) {
+		if (i < n)
+			code = send_parts(h, part, i, from, travel, err);
+		if (!code && i >= AHEAD)
+			code = sum_piece(h, part, i - AHEAD, from, to, travel, err);
+	}
+	return code;
+}
+
+/* Piece i of the own part, to all others. */
+static int give_piece(struct host *h, const struct part *part, size_t i, const char *own,
+	const struct travel *travel, struct jm_err *err)
+{
+	size_t n = count_of(&part[h->rank], i, travel);
+	int code = 0;
+
+	for (int r = 0; r < h->world && n && !code; r++)
+		if (r != h->rank)
+			code = send_elements(h, r, own + i * PIECE, n, travel, err);
+	return code;
+}
+
+static int take_piece(struct host *h, const struct part *part, size_t i, char *to,
+	const struct travel *travel, struct jm_err *err)
+{
+	size_t size = size_of(travel->type);
+	int code = 0;
+
+	for (int r = 0; r < h->world && !code; r++)
+		if (r != h->rank && count_of(&part[r], i, travel))
+			code = receive_elements(h, r, to + part[r].from * size + i * PIECE, NULL,
+				count_of(&part[r], i, travel), travel, err);
+	return code;
+}
+
+/* Each rank gives its part, which is at `own`, to all others, which write it to its place in `to`. */
+static int give_parts(struct host *h, const struct part *part, const char *own, char *to,
+	const struct travel *travel, struct jm_err *err)
+{
+	size_t n = most_pieces(h, part, travel);
+	int code = 0;
+
+	for (size_t i = 0; i < n + AHEAD && !code; i++) {
+		if (i < n)
+			code = give_piece(h, part, i, own, travel, err);
+		if (!code && i >= AHEAD)
+			code = take_piece(h, part, i - AHEAD, to, travel, err);
+	}
+	return code;
+}
+
+/* The own part of a result of give_parts, rounded as the others receive it. */
+static int copy_own(struct host *h, char *to, const char *from, size_t n,
+	const struct travel *travel, struct jm_err *err)
+{
+	size_t most = piece_elements(travel), size = size_of(travel->type);
+	int code = 0;
+
+	if (travel->way == travel->type && (to == from || !n))
+		return 0;
+	if (travel->way == travel->type)
+		return h->lane->copy(h->lanes, JM_LANE_TRANSFER, to, from, n * size, err);
+	for (size_t at = 0; at < n && !code; at += most) {
+		char *room = h->staging + 2 * STAGES * PIECE;
+		size_t some = n - at < most ? n - at : most;
+
+		code = h->lane->cast(
+			h->lanes, room, travel->way, from + at * size, travel->type, some, err);
+		if (!code)
+			code = h->lane->cast(h->lanes, to + at * size, travel->type, room,
+				travel->way, some, err);
+	}
+	return code;
+}
+
+static struct travel travel_of(const struct jm_transfer *t)
+{
+	return (struct travel){t->type, t->rounds ? JM_COMM_BF16 : t->type};
+}
+
+static int all_reduce(struct host *h, const struct jm_transfer *t, struct jm_err *err)
+{
+	const struct travel travel = travel_of(t);
+	size_t each = (t->count / (size_t)h->world / ALIGN + 1) * ALIGN;
+	struct part part[MOST];
+	char *own;
+	int code;
+
+	for (size_t r = 0; r < (size_t)h->world; r++) {
+		size_t from = r * each, to = from + each;
+
+		part[r].from = from < t->count ? from : t->count;
+		part[r].n = (to < t->count ? to : t->count) - part[r].from;
+	}
+	own = (char *)t->to + part[h->rank].from * size_of(t->type);
+	code = sum_parts(h, part, t->from, own, &travel, err);
+	if (!code)
+		code = h->lane->mark(h->lanes, SUMMED, JM_LANE_TRANSFER, err);
+	if (!code)
+		code = h->lane->follow(h->lanes, SUMMED, JM_LANE_SEND, err);
+	if (!code)
+		code = give_parts(h, part, own, t->to, &travel, err);
+	return code ? code : copy_own(h, own, own, part[h->rank].n, &travel, err);
+}
+
+static void equal_parts(const struct host *h, const struct jm_transfer *t, struct part *ret)
+{
+	for (int r = 0; r < h->world; r++)
+		ret[r] = (struct part){(size_t)r * t->count, t->count};
+}
+
+static int reduce_scatter(struct host *h, const struct jm_transfer *t, struct jm_err *err)
+{
+	const struct travel travel = travel_of(t);
+	struct part part[MOST];
+
+	equal_parts(h, t, part);
+	return sum_parts(h, part, t->from, t->to, &travel, err);
+}
+
+static int all_gather(struct host *h, const struct jm_transfer *t, struct jm_err *err)
+{
+	const struct travel travel = travel_of(t);
+	struct part part[MOST];
+	char *own;
+	int code;
+
+	equal_parts(h, t, part);
+	own = (char *)t->to + part[h->rank].from * size_of(t->type);
+	code = give_parts(h, part, t->from, t->to, &travel, err);
+	return code ? code : copy_own(h, own, t->from, t->count, &travel, err);
+}
+
+static int broadcast(struct host *h, const struct jm_transfer *t, struct jm_err *err)
+{
+	const struct travel travel = travel_of(t);
+	struct part part[MOST] = {0};
+	int code;
+
+	part[t->root].n = t->count;
+	code = give_parts(h, part, t->from, t->to, &travel, err);
+	if (code || h->rank != t->root)
+		return code;
+	return copy_own(h, t->to, t->from, t->count, &travel, err);
+}
+
+typedef int transfer_fn(struct host *h, const struct jm_transfer *t, struct jm_err *err);
+
+static transfer_fn *const transfers[] = {[JM_ALL_REDUCE] = all_reduce,
+	[JM_ALL_GATHER] = all_gather,
+	[JM_REDUCE_SCATTER] = reduce_scatter,
+	[JM_BROADCAST] = broadcast};
+
+/* The lanes begin where the stream is now, and the stream goes on when they have ended. */
+static int begin(const struct host *h, struct jm_err *err)
+{
+	int code = h->lane->mark(h->lanes, BEGUN, JM_LANE_TRANSFER, err);
+
+	if (!code)
+		code = h->lane->follow(h->lanes, BEGUN, JM_LANE_SEND, err);
+	return code ? code : h->lane->follow(h->lanes, BEGUN, JM_LANE_RECEIVE, err);
+}
+
+static int end(const struct host *h, struct jm_err *err)
+{
+	int code = h->lane->mark(h->lanes, SENT, JM_LANE_SEND, err);
+
+	if (!code)
+		code = h->lane->follow(h->lanes, SENT, JM_LANE_TRANSFER, err);
+	if (!code)
+		code = h->lane->mark(h->lanes, RECEIVED, JM_LANE_RECEIVE, err);
+	return code ? code : h->lane->follow(h->lanes, RECEIVED, JM_LANE_TRANSFER, err);
+}
+
+static int host_start(void *state, const struct jm_transfer *t, struct jm_err *err)
+{
+	struct host *h = state;
+	bool sums = t->kind == JM_ALL_REDUCE || t->kind == JM_REDUCE_SCATTER;
+	int code;
+
+	if ((sums && t->type != JM_COMM_F32 && t->type != JM_COMM_BF16) ||
+		(t->rounds && t->type != JM_COMM_F32))
+		return jm_err_set(
+			err, JM_ENOSUP, "Transport host adds f32 and bf16, and rounds f32 only.");
+	code = begin(h, err);
+	if (!code)
+		code = transfers[t->kind](h, t, err);
+	return code ? code : end(h, err);
+}
+
+/* ---- ranks that leave ------------------------------------------------------------------------------------------ */
+
+static bool is_behind(_Atomic uint32_t *flag, uint32_t value)
+{
+	return (int32_t)(atomic_load(flag) - value) < 0;
+}
+
+/* A rank that left and without which queued work cannot end; -1 = none. */
+static int debtor(const struct host *h)
+{
+	for (int r = 0; r < h->world; r++) {
+		struct channel *in = &h->head->channel[r][h->rank],
+			       *out = &h->head->channel[h->rank][r];
+
+		if (r != h->rank && atomic_load(&h->head->left[r]) &&
+			(is_behind(&in->posted, h->got[r]) ||
+				is_behind(&out->taken, h->sent[r] - SLOTS)))
+			return r;
+	}
+	return -1;
+}
+
+/* Ends what this rank's lanes wait for. */
+static void release(const struct host *h)
+{
+	for (int r = 0; r < h->world; r++) {
+		struct channel *in = &h->head->channel[r][h->rank],
+			       *out = &h->head->channel[h->rank][r];
+
+		if (is_behind(&in->posted, h->got[r]))
+			atomic_store(&in->posted, h->got[r]);
+		if (is_behind(&out->taken, h->sent[r]))
+			atomic_store(&out->taken, h->sent[r]);
+	}
+}
+
+static int host_poll(void *state, struct jm_err *err)
+{
+	struct host *h = state;
+	int64_t now = jm_clock_now(jm_clock_real());
+	int r = debtor(h);
+
+	if (r < 0) {
+		h->missing_since = 0;
+		return 0;
+	}
+	if (!h->missing_since)
+		h->missing_since = now;
+	if (now - h->missing_since < PATIENCE_NS)
+		return 0;
+	release(h);
+	return jm_err_set(
+		err, JM_EGONE, "Rank %d ended while rank %d was waiting for it.", r, h->rank);
+}
+
+/* ---- opening ------------------------------------------------------------------------------------------------------ */
+
+static void host_close(void *state)
+{
+	struct host *h = state;
+
+	if (!h)
+		return;
+	if (h->head) {
+		atomic_store(&h->head->left[h->rank], 1);
+		release(h);
+	}
+	if (h->lanes)
+		h->lane->close(h->lanes);
+	if (h->head)
+		munmap(h->head, shared_bytes(h->world));
+	free(h);
+}
+
+static int map(struct host *h, int fd, struct jm_err *err)
+{
+	size_t bytes = shared_bytes(h->world);
+	void *at = MAP_FAILED;
+
+	/* every rank sets the same size, so that their order does not matter */
+	if (!ftruncate(fd, FROM + (off_t)bytes))
+		at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, FROM);
+	if (at == MAP_FAILED)
+		return jm_err_set(err, JM_EIO,
+			"The memory that %d ranks share (%zu bytes) cannot be mapped: %s.",
+			h->world, bytes, strerror(errno));
+	h->head = at;
+	return 0;
+}
+
+static int open_lanes(struct host *h, const struct jm_comm_place *place, struct jm_err *err)
+{
+	const struct jm_lanes_want want = {.shared = h->head,
+		.shared_bytes = shared_bytes(h->world),
+		.staging_bytes = (2 * STAGES + 1) * PIECE,
+		.marks = MARKS};
+	void *staging = NULL;
+	int code = place->lanes->open(place->device, &want, &h->lanes, &staging, err);
+
+	h->staging = staging;
+	return code;
+}
+
+static int host_open(const struct jm_comm_place *place, void **ret_state, struct jm_err *err)
+{
+	struct host *h = calloc(1, sizeof(*h));
+	double nothing = 0;
+	int code;
+
+	if (!h)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a communicator.");
+	*h = (struct host){.rank = place->rank, .world = place->world, .lane = place->lanes};
+	if (place->world > MOST)
+		code = jm_err_set(err, JM_ENOSUP,
+			"Transport host connects at most %d ranks; use --transport nccl.", MOST);
+	else if (!place->lanes)
+		code = jm_err_set(err, JM_ENOSUP,
+			"This device has no copies through memory that processes share, which "
+			"transport host needs; omit --transport.");
+	else
+		code = map(h, place->fd, err);
+	if (!code)
+		code = open_lanes(h, place, err);
+	/* all have mapped the file before the first writes */
+	if (!code)
+		code = jm_comm_sum(place->control, &nothing, 1, err);
+	if (code)
+		host_close(h);
+	else
+		*ret_state = h;
+	return code;
+}
+
+const struct jm_transport jm_transport_host = {
+	.name = "host",
+	.summary = "GPUs of one host, by copies through its memory",
+	.rounds = true,
+	.open = host_open,
+	.start = host_start,
+	.poll = host_poll,
+	.close = host_close,
+};
