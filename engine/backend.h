@@ -51,7 +51,7 @@ struct jm_lanes;
  * gradient between them, or it is_last), add + layernorm or rmsnorm (likewise the sum), norm + adamw or adam or sgd,
  * layernorm-grad or rmsnorm-grad + cast, layernorm-grad or rmsnorm-grad + cast + linear-wgrad (whose bias has the sum
  * of the cast's rows as its gradient), rope-grad + linear-wgrad (likewise of rope-grad's rows; rope-grad is to end before
- * the product begins, so that its result may be laid over its operand).
+ * the product begins, so that its result may be laid over its operand), attention-grad + rope-grad.
  */
 #define JM_GROUP_MAX 8
 struct jm_group {

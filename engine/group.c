@@ -31,6 +31,7 @@ static const struct cover {
 	{3, {JM_OP_LAYERNORM_GRAD, JM_OP_CAST, JM_OP_LINEAR_WGRAD}, 0},
 	{3, {JM_OP_RMSNORM_GRAD, JM_OP_CAST, JM_OP_LINEAR_WGRAD}, 0},
 	{2, {JM_OP_ROPE_GRAD, JM_OP_LINEAR_WGRAD}, FIRST_ENDS},
+	{2, {JM_OP_ATTENTION_GRAD, JM_OP_ROPE_GRAD}, 0},
 	{2, {JM_OP_LINEAR, JM_OP_GELU}, 0},
 	{2, {JM_OP_LINEAR, JM_OP_GELU_ERF}, 0},
 	{2, {JM_OP_LINEAR, JM_OP_SILU}, 0},
@@ -129,9 +130,15 @@ static bool has_ops(const struct jm_graph *g, int i, const struct cover *c)
 	return true;
 }
 
+/* True if node k is to begin a group of its own rather than to end one. */
+static bool begins_group(const struct jm_graph *g, int k)
+{
+	return begins_pair(g, k) || jm_group_wgrad(g, k);
+}
+
 static bool matches(const struct jm_graph *g, int i, int end, const struct cover *c)
 {
-	if (i + c->n > end || (c->n > 1 && begins_pair(g, i + c->n - 1)) || !has_ops(g, i, c))
+	if (i + c->n > end || (c->n > 1 && begins_group(g, i + c->n - 1)) || !has_ops(g, i, c))
 		return false;
 	if (c->flags & SHARED)
 		return shares(g->node[i], g->node[i + 1]);
@@ -197,13 +204,18 @@ double jm_group_bytes(const struct jm_group *group)
 	return c && c->flags & SHARED ? bytes - (double)group->node[1]->in[0]->bytes : bytes;
 }
 
-int jm_group_before_wgrad(const struct jm_graph *g, int i)
+const struct jm_node *jm_group_wgrad(const struct jm_graph *g, int i)
 {
-	for (size_t k = 0; k < sizeof(covers) / sizeof(*covers); k++)
-		if (covers[k].op[covers[k].n - 1] == JM_OP_LINEAR_WGRAD &&
-			has_ops(g, i, &covers[k]))
-			return covers[k].n - 1;
-	return 0;
+	for (size_t k = 0; k < sizeof(covers) / sizeof(*covers); k++) {
+		const int last = covers[k].n - 1;
+
+		if (covers[k].op[last] == JM_OP_LINEAR_WGRAD && has_ops(g, i, &covers[k])) {
+			const struct jm_node *n = g->node[i + last];
+
+			return n->out[1] && n->in[0] == g->node[i + last - 1]->out[0] ? n : NULL;
+		}
+	}
+	return NULL;
 }
 
 enum jm_op jm_group_gradient(enum jm_op activation)

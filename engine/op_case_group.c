@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Neighbouring nodes that the engine offers together, for the comparison of backends with ref. */
+#include <math.h>
 #include <string.h>
 
 #include "op_case.h"
@@ -144,6 +145,42 @@ static void rope_grad_wgrad(struct kit *k, const struct types *t, const struct s
 	n->attr.rope.kv_heads = d->kv_heads;
 	n->attr.rope.theta = 10000;
 	wgrad(k, t, &wide, dx, add);
+}
+
+/* Widths as those of attention-wide (op_case_attention.c), and one for which kernels in tiles are rare. */
+static void attention_grad_rope_grad(
+	struct kit *k, const struct types *t, const struct shape *d, bool keep)
+{
+	static const struct shape shapes[] = {
+		{.b = 2, .s = 181, .c = 64, .heads = 4, .kv_heads = 2},
+		{.b = 1, .s = 130, .c = 128, .heads = 2, .kv_heads = 1},
+		{.b = 1, .s = 97, .c = 256, .heads = 2, .kv_heads = 1},
+		{.b = 2, .s = 33, .c = 16, .heads = 2, .kv_heads = 2}};
+	const struct shape *s = &shapes[t->c == JM_BF16 ? d->s % 4 : 3];
+	int64_t width = s->c * (s->heads + 2 * s->kv_heads);
+	struct jm_tensor *qkv = kit_normal(k, t->c, 0, 1, 3, DIMS(s->b, s->s, width));
+	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 3, DIMS(s->b, s->s, s->c * s->heads));
+	struct jm_tensor *y = kit_out(k, t->c, 3, dy->dim, NULL);
+	struct jm_tensor *lse = kit_out(k, t->v, 3, DIMS(s->b, s->heads, s->s), NULL);
+	struct jm_tensor *between = kit_out(k, t->c, 3, qkv->dim, NULL);
+	struct jm_tensor *dx = kit_out(k, t->c, 3, qkv->dim, NULL);
+	struct jm_node *fwd = jm_graph_node(
+			       k->graph, JM_OP_ATTENTION, OPS(qkv, qkv, qkv), OPS(y, lse)),
+		       *bwd = jm_graph_node(k->graph, JM_OP_ATTENTION_GRAD,
+			       OPS(dy, qkv, qkv, qkv, y, lse), OPS(between, between, between));
+	struct jm_node *turn = pair(
+		k, jm_graph_node(k->graph, JM_OP_ROPE_GRAD, OPS(between), &dx), between, dx, keep);
+
+	if (!fwd || !bwd)
+		return; /* the graph holds the error */
+	jm_attention_pack(fwd, s->heads, s->kv_heads);
+	fwd->attr.attention.causal = d->c % 2;
+	fwd->attr.attention.scale = 1 / sqrt((double)s->c);
+	bwd->attr = fwd->attr;
+	bwd->fwd = fwd;
+	turn->attr.rope.heads = s->heads;
+	turn->attr.rope.kv_heads = s->kv_heads;
+	turn->attr.rope.theta = 10000;
 }
 
 static void add_layernorm(struct kit *k, const struct types *t, const struct shape *d, bool keep)
@@ -348,6 +385,7 @@ const struct backend_case backend_group_cases[] = {
 	{"linear + add", linear_add},
 	{"linear-dgrad + gelu-grad", dgrad_gelu_grad},
 	{"rope-grad + linear-wgrad", rope_grad_wgrad},
+	{"attention-grad + rope-grad", attention_grad_rope_grad},
 	{"linear, 101 classes", classifier},
 	{"linear, 20001 or 60003 classes", large_classifier},
 	{"add + layernorm", add_layernorm},

@@ -132,8 +132,9 @@ void jm_group_uncover(struct jm_graph *g, int i, int n);
 struct jm_tensor *jm_group_replaces(const struct jm_group *group);
 /* The bytes of all operands of the group's nodes; those of an operand that they share count once. */
 double jm_group_bytes(const struct jm_group *group);
-/* The nodes before the linear-wgrad in a cover that ends with one, if the ops from node i on are its; 0 = they are not. */
-int jm_group_before_wgrad(const struct jm_graph *g, int i);
+/* The linear-wgrad that may join the group that begins with node i, to compute the gradient of its bias; NULL = there is
+ * none. */
+const struct jm_node *jm_group_wgrad(const struct jm_graph *g, int i);
 /* schedule.c: moves recomputed nodes to directly before their first readers */
 int jm_graph_schedule(struct jm_graph *g, struct jm_err *err);
 /* A group of canonical nodes and the choice for it. */

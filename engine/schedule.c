@@ -42,15 +42,6 @@ static void place(struct order *o, struct jm_node *n)
 	o->node[o->n++] = n;
 }
 
-/* The linear-wgrad that may join the group that begins with node k; NULL = there is none. */
-static const struct jm_node *joining_wgrad(const struct jm_graph *g, int k)
-{
-	int before = jm_group_before_wgrad(g, k);
-	const struct jm_node *n = g->node[k + before];
-
-	return before && n->out[1] && n->in[0] == g->node[k + before - 1]->out[0] ? n : NULL;
-}
-
 /* The recomputed node whose result a linear-wgrad reads; NULL = there is none. */
 static struct jm_node *again_of(const struct order *o, const struct jm_node *wgrad)
 {
@@ -96,7 +87,7 @@ static int order_nodes(struct order *o, struct jm_err *err)
 	struct jm_graph *g = o->g;
 
 	for (int k = 0; k < g->n_nodes; k++) {
-		const struct jm_node *wgrad = joining_wgrad(g, k);
+		const struct jm_node *wgrad = jm_group_wgrad(g, k);
 		struct jm_node *n = g->node[k], *grad = awaited(o, n);
 
 		if (n->again)

@@ -203,6 +203,7 @@ __global__ void __launch_bounds__(3 * GROUP, 1) dkv_kernel(const __grid_constant
 	keys_sums<M, D, STAGES>(t, p, raw + (base - shared_at(raw)), base, q_full, dy_full, dk, dv);
 	bf16 *to = t.dqkv + (int64_t)p.batch * t.seq * pitch_of(t, D) +
 		   (int64_t)(t.heads + p.group) * D;
+	turn_back<D>(t, dk, p.row0 + group * TILE);
 	emit<D>(dk, to, pitch_of(t, D), p.row0 + group * TILE, t.seq, t.scale);
 	emit<D>(dv, to + t.groups * D, pitch_of(t, D), p.row0 + group * TILE, t.seq, 1);
 }
@@ -331,6 +332,7 @@ __global__ void __launch_bounds__(3 * GROUP, 1) pair_kernel(const __grid_constan
 		emit<D>(sum, to + t.groups * D, pitch_of(t, D), p.row0, t.seq, 1);
 	} else {
 		pair_keys<M, D, STAGES>(p, memory, base, q_full, dy_full, p_full, sum);
+		turn_back<D>(t, sum, p.row0);
 		emit<D>(sum, to, pitch_of(t, D), p.row0, t.seq, t.scale);
 	}
 }

@@ -194,6 +194,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * GROUP, 1)
 			barrier_arrive(v_full + (V_STAGES + i % V_STAGES) * 8);
 		}
 	}
+	turn_back<D>(t, dq, p.row0 + group * TILE);
 	emit<D>(dq, t.dqkv + (int64_t)p.batch * t.seq * pitch_of(t, D) + (int64_t)p.head * D,
 		pitch_of(t, D), p.row0 + group * TILE, t.seq, t.scale);
 }
@@ -288,7 +289,7 @@ void cuda_attention_tiles(const struct cuda_attention_tiles *p, cudaStream_t str
 {
 	const int64_t padded = cuda_attention_padded(p->seq), rows = p->batch * p->heads * padded;
 	const struct tiles t = {p->batch, p->seq, p->heads, p->groups, (int)padded, p->scale,
-		p->causal, p->rows, p->rows + rows, static_cast<bf16 *>(p->dqkv)};
+		p->causal, p->rows, p->rows + rows, static_cast<bf16 *>(p->dqkv), p->angles};
 
 	if (p->depth == 64) {
 		start_rows<64>(p, t, stream);

@@ -21,6 +21,7 @@ struct tiles {
 	const float *lse,
 		*delta; /* [B,H,padded]: lse / ln 2, after the end of the sequence infinite */
 	bf16 *dqkv;
+	const float *angles; /* of rotary positions: cosines, then sines, [seq,D/2] each; NULL = none */
 };
 
 typedef float accumulators[TILE_FLOATS];
@@ -108,6 +109,34 @@ __device__ __forceinline__ void copy_tile(
 {
 	for (int c = 0; c < D / 64; c++)
 		copy_box(to + c * rows * CHUNK_ROW, map, column + c * 64, row, batch, bar);
+}
+
+/* The gradient of rope (rope.cu) of queries or keys, the sums of rows from row0 on. */
+template <int D>
+__device__ __forceinline__ void turn_back(const struct tiles &t, float (&sum)[D / 2], int row0)
+{
+	if (!t.angles)
+		return;
+#pragma unroll
+	for (int half = 0; half < 2; half++) {
+		const int lane = threadIdx.x % WARP,
+			  row = row0 + threadIdx.x / WARP % 4 * 16 + lane / 4 + 8 * half;
+		const float *at =
+			t.angles + (int64_t)min(row, t.seq - 1) * (D / 2) + lane % 4 * 2;
+#pragma unroll
+		for (int j = 0; j < D / 16; j++) {
+			const float2 cosine = *reinterpret_cast<const float2 *>(at + 8 * j);
+			const float2 sine = *reinterpret_cast<const float2 *>(
+				at + (int64_t)t.seq * (D / 2) + 8 * j);
+			float *a = sum + 4 * j + 2 * half, *b = a + D / 4;
+			const float2 was = make_float2(a[0], a[1]);
+
+			a[0] = was.x * cosine.x + b[0] * sine.x;
+			a[1] = was.y * cosine.y + b[1] * sine.y;
+			b[0] = b[0] * cosine.x - was.x * sine.x;
+			b[1] = b[1] * cosine.y - was.y * sine.y;
+		}
+	}
 }
 
 /* Writes factor times the sums as rows from row0 on. Two lanes exchange halves, so that each writes 8

@@ -156,6 +156,10 @@ void *cuda_workspace(struct cuda_dev *dev, size_t bytes);
 /* The bytes that cuda_keep and cuda_workspace hold. */
 size_t cuda_kept(const struct cuda_dev *dev);
 
+/* ops_rope.c: 0 if the rope or its gradient can run; then its arguments, without sums. */
+int cuda_rope_takes(const struct jm_node *n, struct jm_err *err);
+int cuda_rope_of(
+	struct cuda_dev *dev, const struct jm_node *n, struct cuda_rope *ret, struct jm_err *err);
 void cuda_angles_free(struct cuda_dev *dev);
 void cuda_attention_plans_free(struct cuda_dev *dev);
 

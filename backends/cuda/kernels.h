@@ -270,7 +270,7 @@ struct cuda_boxes {
 } __attribute__((aligned(64)));
 
 /* The gradient of attention in bf16 on compute capability 9.0; depth is 64, 128 or 256. Same results
- * in every run. */
+ * in every run. angles, as of cuda_rope: dqkv is that of queries and keys before they were turned by them. */
 struct cuda_attention_tiles {
 	int batch, seq, heads, groups, depth;
 	float scale;
@@ -280,7 +280,8 @@ struct cuda_attention_tiles {
 	const void *y, *dy;
 	const float *lse;
 	void *dqkv;
-	float *rows; /* scratch of cuda_tiles_scratch bytes (attention_tiles.h) */
+	const float *angles; /* NULL = not turned */
+	float *rows;	     /* scratch of cuda_tiles_scratch bytes (attention_tiles.h) */
 };
 void cuda_attention_tiles(const struct cuda_attention_tiles *p, cudaStream_t stream);
 /* The positions of a sequence in the scratch: whole tiles. */

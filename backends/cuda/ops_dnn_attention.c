@@ -34,7 +34,8 @@ struct cuda_attention_plan {
 
 /* A plan bound to memory; cuDNN reads the numbers given by value during the run. */
 struct bound {
-	bool own; /* runs by own kernels, as `tiles` says */
+	struct cuda_rope turn; /* of cuDNN's gradient, in place; x absent: none */
+	bool own;	       /* runs by own kernels, as `tiles` says */
 	struct cuda_attention_tiles tiles;
 	struct dnn_run run;
 	float scale, one, floor;
@@ -45,6 +46,12 @@ struct bound {
 static const struct jm_tensor *qkv_of(const struct jm_node *n)
 {
 	return n->in[n->op == JM_OP_ATTENTION_GRAD];
+}
+
+/* The gradient of the packed projection, or, of a group with rope-grad, of what was turned into it. */
+static struct jm_tensor *dqkv_of(const struct cuda_exec *exec)
+{
+	return exec->node[exec->n_nodes - 1].out[0];
 }
 
 static struct dnn_attention_shape shape_of(const struct cuda_dev *dev, const struct jm_node *n)
@@ -182,6 +189,22 @@ static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_e
 	return p->n || has_own(dev, p) ? 0 : jm_err_set(err, p->err.code, "%s", p->err.text);
 }
 
+static int takes_rope(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *n = group->node[0], *turn = group->node[1];
+	int code = takes(dev, group, err);
+
+	if (code)
+		return code;
+	if (turn->in[0] != n->out[0] || !n->out[0]->is_virtual || turn->accumulate ||
+		turn->attr.rope.heads != n->attr.attention.heads ||
+		turn->attr.rope.kv_heads != n->attr.attention.kv_heads)
+		return jm_err_set(err, JM_ENOSUP,
+			"Attention of backend cuda turns only gradients that no other node reads, "
+			"and with the same heads.");
+	return cuda_rope_takes(turn, err);
+}
+
 static size_t rounded(size_t bytes)
 {
 	return (bytes + ALIGN - 1) / ALIGN * ALIGN;
@@ -244,7 +267,7 @@ static struct operands operands_of(
 	give(&o, id->lse, p->backward ? n->in[5]->data : n->out[1]->data);
 	if (p->backward) {
 		give(&o, id->dy, n->in[0]->data);
-		give_packed(&o, &p->shape, n->out[0]->data, id->dq, id->dk, id->dv);
+		give_packed(&o, &p->shape, dqkv_of(exec)->data, id->dq, id->dk, id->dv);
 		give(&o, id->delta, exec->scratch);
 	}
 	give(&o, id->sum, b->sum);
@@ -352,7 +375,7 @@ static int build_own(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err
 		.dy = n->in[0]->data,
 		.y = n->in[4]->data,
 		.lse = n->in[5]->data,
-		.dqkv = n->out[0]->data,
+		.dqkv = dqkv_of(exec)->data,
 		.rows = exec->scratch,
 	};
 	return cuda_tiles_describe(&s, qkv_of(n)->data, n->in[0]->data, &b->tiles, err);
@@ -378,6 +401,7 @@ enum { OWN, DNN, OWN_TALL };
 static int way_of(struct cuda_dev *dev, struct cuda_attention_plan *p, const struct jm_node *n)
 {
 	size_t own = cuda_tiles_scratch(&p->shape), dnn = dnn_scratch(p);
+	struct jm_tensor dqkv = *n->out[0]; /* in memory, also where it is virtual in a group */
 	struct cuda_exec exec = {.op = &cuda_ops_dnn_attention[1],
 		.node = {*n},
 		.n_nodes = 1,
@@ -386,6 +410,8 @@ static int way_of(struct cuda_dev *dev, struct cuda_attention_plan *p, const str
 
 	if (p->way >= 0)
 		return p->way;
+	dqkv.is_virtual = false;
+	exec.node[0].out[0] = exec.node[0].out[1] = exec.node[0].out[2] = &dqkv;
 	write_key(dev, p, key, sizeof key);
 	snprintf(key + strlen(key), sizeof key - strlen(key), "/ways");
 	p->way = has_own(dev, p) ? cuda_way_choose(dev, &exec, key, ways,
@@ -413,9 +439,24 @@ static int build(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *er
 	return ways[way_of(dev, p, &exec->node[0])].build(dev, exec, err);
 }
 
+static int build_rope(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	int code = build(dev, exec, err);
+	struct bound *b = exec->own;
+
+	if (!code)
+		code = cuda_rope_of(dev, &exec->node[1], &b->turn, err);
+	if (code)
+		return code;
+	b->turn.x = b->turn.y;
+	b->tiles.angles = b->turn.angles;
+	return 0;
+}
+
 static int run(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct bound *b = exec->own;
+	int code;
 
 	if (b->own) {
 		cuda_attention_tiles(&b->tiles, dev->stream);
@@ -423,7 +464,10 @@ static int run(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err
 	}
 	if (b->sum)
 		cudaMemsetAsync(b->sum, 0, b->sum_bytes, dev->stream);
-	return dnn_run(&dev->dnn, &b->run, err);
+	code = dnn_run(&dev->dnn, &b->run, err);
+	if (!code && b->turn.x.data)
+		cuda_rope(&b->turn, dev->stream);
+	return code;
 }
 
 static void drop(struct cuda_dev *dev, struct cuda_exec *exec)
@@ -438,5 +482,7 @@ static void drop(struct cuda_dev *dev, struct cuda_exec *exec)
 const struct cuda_op cuda_ops_dnn_attention[] = {
 	{{JM_OP_ATTENTION}, 1, takes, NULL, scratch, build, run, drop},
 	{{JM_OP_ATTENTION_GRAD}, 1, takes, NULL, scratch, build, run, drop},
+	{{JM_OP_ATTENTION_GRAD, JM_OP_ROPE_GRAD}, 2, takes_rope, NULL, scratch, build_rope, run,
+		drop},
 	{.n_nodes = 0},
 };

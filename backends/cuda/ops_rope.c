@@ -107,11 +107,8 @@ static struct cuda_rope rope_of(const struct jm_node *n)
 	};
 }
 
-static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+int cuda_rope_takes(const struct jm_node *n, struct jm_err *err)
 {
-	const struct jm_node *n = group->node[0];
-
-	(void)dev;
 	if (n->in[1])
 		return jm_err_set(err, JM_ENOSUP,
 			"The rope of backend cuda supports positions counted from 0 only, not "
@@ -121,6 +118,12 @@ static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_e
 		return jm_err_set(err, JM_ENOSUP,
 			"Backend cuda has no %s of these types or shapes.", jm_op_name(n->op));
 	return 0;
+}
+
+static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	(void)dev;
+	return cuda_rope_takes(group->node[0], err);
 }
 
 static int takes_wgrad(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
@@ -147,18 +150,28 @@ static size_t scratch_wgrad(struct cuda_dev *dev, const struct jm_group *group)
 	return (size_t)blocks * (size_t)p.heads * (size_t)p.depth * sizeof(float);
 }
 
-static int build(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+int cuda_rope_of(
+	struct cuda_dev *dev, const struct jm_node *n, struct cuda_rope *ret, struct jm_err *err)
 {
-	const struct jm_node *n = &exec->node[0];
 	struct cuda_angles want = {.seq = n->in[0]->dim[1],
 		.half = jm_tensor_width(n->in[0]) / heads_of(n) / 2,
 		.theta = n->attr.rope.theta};
+
+	*ret = rope_of(n);
+	return angles_of(dev, &want, &ret->angles, err);
+}
+
+static int build(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = &exec->node[0];
 	struct rope *own = exec->own = calloc(1, sizeof *own);
+	struct cuda_rope p;
 	int code;
 
 	if (!own)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for %s.", jm_op_name(n->op));
-	code = angles_of(dev, &want, &own->angles, err);
+	code = cuda_rope_of(dev, n, &p, err);
+	own->angles = p.angles;
 	if (!code && exec->n_nodes > 1)
 		code = cuda_wgrad_new(dev, &exec->node[1], &own->product, err);
 	return code;

@@ -71,13 +71,17 @@ WORKSPACE = 5 << 28
 SCRATCH = {"own": OWN, "own-tall": OWN, "cudnn": OWN // 2 + WORKSPACE}
 
 
-def scratch_of_gradient(env, tmp_path, **more):
-    """Of attention, on a GPU that its own kernels take."""
+def plan_with_driver(env, tmp_path, *words, **more):
+    """On a GPU on which own kernels compute the gradient of attention."""
     driver = tmp_path / "driver/libcuda.so.1"
     driver.parent.mkdir(exist_ok=True)
     if not driver.exists():
         driver.symlink_to(FAKES / "libcuda-driver-fake.so")
-    p = plan(env, *LLAMA, "--graph", LD_LIBRARY_PATH=str(driver.parent), JM_FAKE_DNN_WORKSPACE=str(WORKSPACE), **more)
+    return plan(env, *words, "--graph", LD_LIBRARY_PATH=str(driver.parent), JM_FAKE_DNN_WORKSPACE=str(WORKSPACE), **more)
+
+
+def scratch_of_gradient(env, tmp_path, **more):
+    p = plan_with_driver(env, tmp_path, *LLAMA, **more)
     (found,) = {group["scratch_bytes"] for group in p["graph"] if group["nodes"][0]["op"] == "attention-grad"}
     return found
 
@@ -112,6 +116,14 @@ def test_gradients_of_biases_are_sums_of_the_kernels_before(env, words, position
     assert plans["rope-grad + linear-wgrad"] == 12 - alone and plans["linear-wgrad"] == 12 + alone
     turns = [n for group in p["graph"] for n in group["nodes"] if n["op"] in ("rope", "rope-grad")]
     assert len(turns) == 2 * (12 - alone) and all(n["in"][0]["offset"] == n["out"][0]["offset"] for n in turns)
+
+
+def test_the_gradient_of_attention_turns_its_result(env, tmp_path):
+    """4 layers without biases. With biases, rope's gradient computes that of the bias instead."""
+    plans = kinds(plan_with_driver(env, tmp_path, *LLAMA))
+    assert plans["attention-grad + rope-grad"] == 4 and not plans["rope-grad"] and not plans["attention-grad"]
+    plans = kinds(plan_with_driver(env, tmp_path, *GPT, "--positions", "rotary"))
+    assert plans["rope-grad + linear-wgrad"] == plans["attention-grad"] == 12
 
 
 @pytest.mark.parametrize("precision, added", [("bf16-true", 8), ("bf16", 0)])

@@ -16,6 +16,7 @@
 #define SEQ	      128
 #define BATCH	      2
 #define HEADS	      4
+#define TURNED	      (&cuda_ops_dnn_attention[2]) /* the row of a gradient with rope-grad */
 
 /* ---- fakes ---------------------------------------------------------------------------------------------- */
 
@@ -29,9 +30,12 @@ static struct fake {
 	int bound, ran;	       /* plans of cuDNN */
 	struct cuda_attention_tiles tiles;
 	int started; /* own kernels */
+	struct cuda_rope turn;
+	int turned;
 } fake;
 
 static struct dnn_graph graph;
+static const float angles[1];
 
 int cuda_dnn_open(struct cuda_dev *dev, struct jm_err *err)
 {
@@ -120,6 +124,28 @@ void cuda_attention_tiles(const struct cuda_attention_tiles *p, cudaStream_t str
 	fake.started++;
 }
 
+int cuda_rope_takes(const struct jm_node *n, struct jm_err *err)
+{
+	(void)n, (void)err;
+	return 0;
+}
+
+int cuda_rope_of(
+	struct cuda_dev *device, const struct jm_node *n, struct cuda_rope *ret, struct jm_err *err)
+{
+	(void)device, (void)err;
+	*ret = (struct cuda_rope){
+		.x = cuda_vec(n->in[0]), .y = cuda_vec(n->out[0]), .angles = angles};
+	return 0;
+}
+
+void cuda_rope(const struct cuda_rope *p, cudaStream_t stream)
+{
+	(void)stream;
+	fake.turn = *p;
+	fake.turned++;
+}
+
 const char *cuda_plan_find(struct cuda_dev *dev, const char *key)
 {
 	(void)dev, (void)key;
@@ -187,8 +213,8 @@ cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t 
 /* ---- a node --------------------------------------------------------------------------------------------- */
 
 static char memory[8], scratch[8192];
-static struct jm_tensor dy, qkv, y, lse, dqkv;
-static struct jm_node node;
+static struct jm_tensor dy, qkv, y, lse, dqkv, turned;
+static struct jm_node node, turn; /* turn: reads the result of a gradient */
 static struct cuda_dev dev;
 
 static struct jm_tensor tensor(enum jm_dtype type, int64_t width, int at)
@@ -231,17 +257,41 @@ static size_t scratch_bytes(void)
 	return row()->scratch(&dev, &group);
 }
 
-/* Builds, runs and drops the node in the way that the fake chooses. */
-static void runs(void)
+/* Builds, runs and drops the nodes in the way that the fake chooses. */
+static void runs_by(const struct cuda_op *op)
 {
-	struct cuda_exec exec = {.n_nodes = 1, .node = {node}, .scratch = scratch, .op = row()};
+	struct cuda_exec exec = {
+		.n_nodes = op->n_nodes, .node = {node, turn}, .scratch = scratch, .op = op};
 	struct jm_err err = JM_ERR_INIT;
 
-	assert_int_equal(row()->build(&dev, &exec, &err), 0);
-	assert_int_equal(row()->run(&dev, &exec, &err), 0);
-	row()->drop(&dev, &exec);
+	assert_int_equal(op->build(&dev, &exec, &err), 0);
+	assert_int_equal(op->run(&dev, &exec, &err), 0);
+	op->drop(&dev, &exec);
 	assert_int_equal(fake.bound, 0);
 	cuda_attention_plans_free(&dev);
+}
+
+static void runs(void)
+{
+	runs_by(row());
+}
+
+static void set_turned(void)
+{
+	set_node(JM_OP_ATTENTION_GRAD, 64);
+	jm_attention_pack(&node, HEADS, HEADS);
+	dqkv.is_virtual = true;
+	dqkv.data = NULL;
+	turned = tensor(JM_BF16, 3 * HEADS * 64, 5);
+	turn = (struct jm_node){.op = JM_OP_ROPE_GRAD, .in = {&dqkv}, .out = {&turned}};
+	turn.attr.rope.heads = turn.attr.rope.kv_heads = HEADS;
+}
+
+static int takes_turned(void)
+{
+	const struct jm_group group = {.n_nodes = 2, .node = {&node, &turn}};
+
+	return TURNED->takes(&dev, &group, NULL);
 }
 
 /* ---- tests ---------------------------------------------------------------------------------------------- */
@@ -327,6 +377,47 @@ static void scratch_is_that_of_the_chosen_way(void **unused)
 	cuda_attention_plans_free(&dev);
 }
 
+static void own_kernels_turn_their_results(void **unused)
+{
+	(void)unused;
+	set_turned();
+	assert_int_equal(takes_turned(), 0);
+	runs_by(TURNED);
+	assert_true(fake.started == 1 && !fake.ran && !fake.turned);
+	assert_ptr_equal(fake.tiles.angles, angles);
+	assert_ptr_equal(fake.tiles.dqkv, turned.data);
+}
+
+static void results_of_cudnn_are_turned_in_place(void **unused)
+{
+	(void)unused;
+	set_turned();
+	fake.way = 1;
+	runs_by(TURNED);
+	assert_true(fake.ran == 1 && !fake.started && fake.turned == 1);
+	assert_ptr_equal(fake.turn.x.data, turned.data);
+	assert_ptr_equal(fake.turn.y.data, turned.data);
+	set_node(JM_OP_ATTENTION_GRAD, 64);
+	fake.way = 1;
+	runs();
+	assert_int_equal(fake.turned, 0);
+}
+
+static void only_a_gradient_without_other_readers_is_turned(void **unused)
+{
+	(void)unused;
+	set_turned();
+	dqkv.is_virtual = false;
+	assert_int_not_equal(takes_turned(), 0);
+	set_turned();
+	turn.attr.rope.kv_heads = 1;
+	assert_int_not_equal(takes_turned(), 0);
+	set_turned();
+	turn.accumulate = 1;
+	assert_int_not_equal(takes_turned(), 0);
+	cuda_attention_plans_free(&dev);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -335,6 +426,9 @@ int main(void)
 		cmocka_unit_test(only_gradients_with_tiles_have_two_ways),
 		cmocka_unit_test(each_shape_has_a_key),
 		cmocka_unit_test(scratch_is_that_of_the_chosen_way),
+		cmocka_unit_test(own_kernels_turn_their_results),
+		cmocka_unit_test(results_of_cudnn_are_turned_in_place),
+		cmocka_unit_test(only_a_gradient_without_other_readers_is_turned),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

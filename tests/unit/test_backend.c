@@ -312,7 +312,8 @@ static int most_joined(const struct backend_case *c)
  * product. */
 static bool has_none(const char *name)
 {
-	static const char *const first[] = {"linear", "rope", "gelu", "silu", "swiglu"};
+	static const char *const first[] = {
+		"attention", "linear", "rope", "gelu", "silu", "swiglu"};
 
 	for (size_t i = 0; i < sizeof(first) / sizeof(*first); i++)
 		if (!strncmp(name, first[i], strlen(first[i])))
