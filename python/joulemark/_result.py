@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a region cost, from the report of the library; None where it is unknown."""
+import math
 
 # The origin of `joules` is the first of these that a meter of the measurement has: jm_origin_order of lib/meter/meter.c.
 ORIGINS = ("measured", "replayed", "simulated", "estimated")
@@ -90,14 +91,32 @@ class Result:
         return f"<{self.name}: {energy_text(self)}, {_number(self.seconds, 's')}, {_number(self.watts, 'W')}>"
 
 
-def plain(value, digits=4):
-    """So many digits count, without an exponent where the number is large: 12,346, 1234, 0.6711."""
-    text = f"{value:.{digits}g}"
-    if "e+" in text:
-        text = f"{float(text) if digits < 4 else value:.0f}"
-    whole, point, decimals = text.partition(".")
-    large = whole.lstrip("-").isdigit() and len(whole.lstrip("-")) >= 5
-    return f"{int(whole):,}{point}{decimals}" if large else text
+NOISE = 1e-6  # relative; an error below it would show as 0
+TINY = 1e-6
+
+
+def _decimals(value, digits):
+    """Decimals that show so many digits of a value; 0 for large ones."""
+    return max(0, digits - 1 - math.floor(math.log10(abs(value)))) if value else 0
+
+
+def _grouped(value, decimals):
+    """Thousands in groups from 10,000 on."""
+    text = f"{value:.{decimals}f}"
+    return text if abs(float(text)) < 10000 else f"{value:,.{decimals}f}"
+
+
+def plain(value):
+    """Four digits count, without an exponent unless the number is tiny: 12,346, 1234, 75.00, 0.6711, 1.2e-07."""
+    return f"{value:.4g}" if 0 < abs(value) < TINY else _grouped(value, _decimals(value, 4))
+
+
+def with_error(value, error):
+    """Two digits of the error count, and four of the value at most: 505 ± 26, 10.42 ± 0.84. Without an error: plain."""
+    if not error or error <= NOISE * abs(value):
+        return plain(value)
+    decimals = min(_decimals(error, 2), _decimals(value, 4))
+    return f"{_grouped(value, decimals)} ± {_grouped(max(error, 10 ** -decimals), decimals)}"
 
 
 def _number(value, unit):
@@ -107,8 +126,7 @@ def _number(value, unit):
 def energy_text(result):
     if result.joules is None:
         return f"energy unknown ({result.origin})" if result.origin else "energy unknown (no meter)"
-    error = f" ± {plain(result.error, 2)}" if result.error is not None else ""
-    return f"{plain(result.joules)}{error} J {result.origin}"
+    return f"{with_error(result.joules, result.error)} J {result.origin}"
 
 
 def rows(results):
@@ -116,7 +134,7 @@ def rows(results):
     yield ("region", "energy", "time", "power", "items", "J/item")
     for r in results:
         yield (r.name + ("" if r.closed else " (not closed)"), energy_text(r), _number(r.seconds, "s"),
-               _number(r.watts, "W"), "-" if r.items is None else plain(r.items, 6),
+               _number(r.watts, "W"), "-" if r.items is None else _grouped(r.items, 0 if r.items == int(r.items) else 1),
                "-" if r.joules_per_item is None else plain(r.joules_per_item))
 
 

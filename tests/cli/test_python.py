@@ -130,14 +130,16 @@ def test_looks_well_in_a_terminal_and_in_a_notebook(measured):
     assert share == pytest.approx(measured["regions"]["b"]["seconds"] / measured["whole"][1], rel=0.01)
 
 
-def test_large_numbers_have_no_exponent():
+def test_digits_are_those_of_the_program():
+    """Four, or those that the uncertainty supports; no exponent (tests/unit/test_text.c)."""
     found = value("""
         import json
-        from joulemark._result import plain
-        print(json.dumps([plain(12345.6), plain(0.67114), plain(123.4, 2), plain(1234567.8), plain(1e-7), plain(9999.96),
-                          plain(2, 6), plain(12345678, 6)]))
+        from joulemark._result import plain, with_error
+        print(json.dumps([plain(x) for x in (0, 3.5, 75, 0.67114, 1234.4, 12345.6, 1234567.8, 9999.96, 1e-7)]
+                         + [with_error(*x) for x in ((505.4, 25.9), (10.42, 0.84), (2.5, 0), (2.5, None))]))
     """)
-    assert found == ["12,346", "0.6711", "120", "1,234,568", "1e-07", "10,000", "2", "12,345,678"]
+    assert found == ["0", "3.500", "75.00", "0.6711", "1234", "12,346", "1,234,568", "10,000", "1e-07",
+                     "505 ± 26", "10.42 ± 0.84", "2.500", "2.500"]
 
 
 def test_unknown_is_none_and_never_0():
