@@ -152,7 +152,7 @@ static void put_time(FILE *out, const json_t *fit, const char *name)
 	snprintf(key, sizeof(key), "%s_error_s", name);
 	error = 1e3 * jm_json_real_of(fit, key);
 	if (!isnan(ms))
-		snprintf(text, sizeof(text), "%.*f ± %.*f", ms < 999, ms, error < 10, error);
+		snprintf(text, sizeof(text), "%.*f ± %.*f", error < 10, ms, error < 10, error);
 	fprintf(out, " %*s", 12 + !isnan(ms), text); /* the sign has two bytes */
 }
 
