@@ -179,6 +179,19 @@ static double locked(const struct parts *p, double length)
 	return p->power.unseen * fmax(p->power.joules, most - p->power.joules);
 }
 
+static double mean_of(const struct jm_part *part)
+{
+	return part->covered_s > 0 ? part->known / part->covered_s : NAN;
+}
+
+/* The readings may lie beside the highest power of a short interval, but its mean is no higher than its maximum. */
+static double max_of(const struct parts *p, const struct jm_part *best)
+{
+	double max = isnan(p->power.watts_max) ? p->counter.watts_max : p->power.watts_max;
+
+	return isnan(max) ? NAN : fmax(max, mean_of(best));
+}
+
 int jm_energy_of(const struct jm_trace *trace, const struct jm_meters *set, int meter,
 	int64_t t0_ns, int64_t t1_ns, struct jm_energy *ret, struct jm_err *err)
 {
@@ -201,8 +214,8 @@ int jm_energy_of(const struct jm_trace *trace, const struct jm_meters *set, int 
 		.error_calibration =
 			fabs(best->joules) * accuracy_of(&s, meter, best == &p.counter),
 		.covered_s = best->covered_s,
-		.watts_mean = best->covered_s > 0 ? best->known / best->covered_s : NAN,
-		.watts_max = isnan(p.power.watts_max) ? p.counter.watts_max : p.power.watts_max,
+		.watts_mean = mean_of(best),
+		.watts_max = max_of(&p, best),
 		.samples = best->samples,
 		.gaps = best->gaps,
 		.places = best->places,

@@ -112,6 +112,22 @@ static struct jm_energy close_by_hand(struct by_hand *h, int from_ms, int to_ms)
 	return e;
 }
 
+/* The last 50 ms draw the most, and are too short for a reading of the maximum. */
+static void the_maximum_is_not_below_the_mean(void **state)
+{
+	static const double joules[] = {0, 0, 0, 0.5, 1, 20, 39};
+	struct by_hand h;
+	struct jm_energy e;
+
+	(void)state;
+	open_by_hand(&h, 50 * JM_MILLISECOND, 0, true);
+	for (int i = 0; i < 7; i++)
+		tell(&h, joules[i], 50 * i);
+	e = close_by_hand(&h, 100, 250);
+	assert_near(e.watts_mean, 20 / 0.15, 3);
+	assert_near(e.watts_max, e.watts_mean, 1e-9);
+}
+
 /* The counter was not read for longer than it takes to wrap: the number of wraps is unknown. */
 static void a_counter_that_may_have_gone_round(void **state)
 {
@@ -542,6 +558,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(square_wave, reset),
+		cmocka_unit_test(the_maximum_is_not_below_the_mean),
 		cmocka_unit_test_setup(a_counter_that_may_have_gone_round, reset),
 		cmocka_unit_test_setup(a_late_first_reading, reset),
 		cmocka_unit_test_setup(polled_often, reset),
