@@ -182,7 +182,8 @@ struct cuda_xent {
 	 * them */
 	int64_t rows_before;
 	bool add_loss, add_dlogits;
-	bool clusters; /* the GPU has clusters of blocks: compute capability 9.0 and later */
+	bool clusters;	     /* the GPU has clusters of blocks: compute capability 9.0 and later */
+	size_t shared_block; /* bytes of shared memory that a block may have */
 };
 void cuda_xent(const struct cuda_xent *p, cudaStream_t stream);
 /* share (+)= the share of rows in which the target has the largest of logits[rows,classes]; among

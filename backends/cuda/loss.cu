@@ -8,8 +8,9 @@
 #include "common.cuh"
 
 #define THREADS 1024
-/* of a row kept in shared memory: two blocks fit a Hopper multiprocessor */
+/* of a row kept in shared memory, where the GPU allows as much: two blocks fit a Hopper multiprocessor */
 #define ROW_BYTES (110 << 10)
+#define OWN_BYTES (1 << 10) /* of a block's shared memory, for what it adds up */
 #define SUMMERS 1024
 
 /* The maximum, and the sum of exp(x - most). */
@@ -318,20 +319,28 @@ __global__ void CLUSTER __launch_bounds__(ROW_THREADS, 3) xent_cluster_kernel(st
 	xent_part<ROW_CLUSTER, T>(p, memory);
 }
 
+/* The longest row that a block keeps in shared memory, in bytes. */
+static size_t row_bytes(const struct cuda_xent *p)
+{
+	const size_t most = p->shared_block - OWN_BYTES;
+
+	return most < ROW_BYTES ? most : ROW_BYTES;
+}
+
 /* The blocks for a row of these bytes; 0 = it is short, or too long. */
 static int blocks_of_row(const struct cuda_xent *p, size_t bytes)
 {
 	if (bytes < ROW_LEAST || bytes > ROW_CLUSTER * PART_BYTES)
 		return 0;
-	return bytes <= ROW_BYTES ? 1 : p->clusters ? ROW_CLUSTER : 0;
+	return bytes <= row_bytes(p) ? 1 : p->clusters ? ROW_CLUSTER : 0;
 }
 
 template <typename T> static void xent_row(const struct cuda_xent *p, cudaStream_t stream)
 {
 	const int bytes = (int)(p->stride * (int64_t)sizeof(T));
 
-	cudaFuncSetAttribute(
-		xent_row_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, ROW_BYTES);
+	cudaFuncSetAttribute(xent_row_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+		(int)row_bytes(p));
 	xent_row_kernel<T><<<(unsigned)p->rows, ROW_THREADS, bytes, stream>>>(*p);
 }
 
@@ -382,12 +391,12 @@ template <int N, typename T> static void xent_of(const struct cuda_xent *p, cuda
 
 	if (N == PACK && xent_long<T>(p, stream))
 		return;
-	if (N == 1 || bytes > ROW_BYTES) {
+	if (N == 1 || bytes > row_bytes(p)) {
 		xent_kernel<N, T, false><<<(unsigned)p->rows, threads, 0, stream>>>(*p);
 		return;
 	}
-	cudaFuncSetAttribute(
-		xent_kernel<N, T, true>, cudaFuncAttributeMaxDynamicSharedMemorySize, ROW_BYTES);
+	cudaFuncSetAttribute(xent_kernel<N, T, true>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+		(int)row_bytes(p));
 	xent_kernel<N, T, true><<<(unsigned)p->rows, threads, bytes, stream>>>(*p);
 }
 

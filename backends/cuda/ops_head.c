@@ -240,6 +240,7 @@ static void run_loss(struct cuda_dev *dev, const struct cuda_exec *exec, const s
 		.losses = losses + c->first,
 		.add_loss = cuda_adds(n, 0),
 		.clusters = dev->prop.major >= 9,
+		.shared_block = dev->prop.sharedMemPerBlockOptin,
 	};
 
 	cuda_xent(&p, dev->stream);

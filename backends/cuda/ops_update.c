@@ -55,6 +55,7 @@ static int run_xent(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 		.add_loss = cuda_adds(n, 0),
 		.add_dlogits = cuda_adds(n, 1),
 		.clusters = dev->prop.major >= 9,
+		.shared_block = dev->prop.sharedMemPerBlockOptin,
 	};
 
 	(void)err;

@@ -52,7 +52,9 @@ unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, cudaS
 {
 	int code, at;
 
-	(void)grid, (void)block, (void)shared, (void)stream;
+	(void)grid, (void)block, (void)stream;
+	if (shared > fake_cuda_shared())
+		fake_cuda.last = cudaErrorInvalidValue;
 	if (fake_cuda_configured("kernels", &code, &at) && ++fake_cuda.kernels == at)
 		fake_cuda.to_come = (cudaError_t)code;
 	return 1; /* the caller then starts nothing */

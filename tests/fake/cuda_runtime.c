@@ -8,6 +8,7 @@
  *	order=2031		GPU i has the UUID and bus address of the fake NVML's GPU of the i-th digit
  *	mig=1			each GPU is an instance of one, with a UUID of its own
  *	cc=75@1			GPU 1 is of compute capability 7.5 (else 9.0)
+ *	shared=KB		a block may have that much shared memory (227)
  *	count=CODE		cudaGetDeviceCount returns that error: 35 driver too old (of CUDA 11.4), 100 no device...
  *	driver=V		version that the driver reports (13000); 0 = no driver
  *	open=CODE@1		the first stream on GPU 1 returns that error: 2 memory held, 46 exclusive mode
@@ -54,6 +55,11 @@ static int one(const char *name, int fallback)
 	int value, of;
 
 	return fake_cuda_configured(name, &value, &of) ? value : fallback;
+}
+
+size_t fake_cuda_shared(void)
+{
+	return (size_t)one("shared", 227) << 10;
 }
 
 static int number_in_nvml(int gpu)
@@ -103,7 +109,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int gpu)
 	prop->major = other ? cc / 10 : 9;
 	prop->minor = other ? cc % 10 : 0;
 	prop->multiProcessorCount = 132;
-	prop->sharedMemPerBlockOptin = 232448;
+	prop->sharedMemPerBlockOptin = fake_cuda_shared();
 	return cudaSuccess;
 }
 
@@ -134,7 +140,10 @@ cudaError_t cudaMemGetInfo(size_t *available, size_t *total)
 
 cudaError_t cudaGetLastError(void)
 {
-	return fake_cuda.broken;
+	cudaError_t last = fake_cuda.last;
+
+	fake_cuda.last = cudaSuccess;
+	return fake_cuda.broken ? fake_cuda.broken : last;
 }
 
 cudaError_t cudaDeviceCanAccessPeer(int *can, int gpu, int peer)
@@ -246,8 +255,8 @@ const struct cuda_op *cuda_op_find(
 {
 	(void)dev;
 	(void)ret_row;
-	jm_err_set(err, JM_ENOSUP, "The fake runtime computes nothing, so no %s.",
-		jm_op_name(group->node[0]->op));
+	jm_err_set(err, JM_ENOSUP, "The fake runtime computes nothing, so no %s on GPU %d.",
+		jm_op_name(group->node[0]->op), fake_cuda.gpu);
 	return NULL;
 }
 
