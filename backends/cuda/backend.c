@@ -155,12 +155,13 @@ static int cuda_select(
 {
 	struct cuda_dev *dev = arg;
 	uint32_t row;
-	const struct cuda_op *op = cuda_op_find(dev, group, &row, err);
+	const struct cuda_op *op;
 	int n = 1;
 
+	cudaSetDevice(dev->index); /* where libraries are opened and choices are timed */
+	op = cuda_op_find(dev, group, &row, err);
 	if (!op)
 		return 0;
-	cudaSetDevice(dev->index); /* where a choice is timed */
 	choice[0].seconds = NAN;
 	choice[0].flops_executed = NAN;
 	if (op->choices)

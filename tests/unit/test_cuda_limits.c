@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What backend cuda asks of a GPU, on a fake runtime: no more shared memory than a block may have. */
+/* What backend cuda asks of a GPU, on a fake runtime: each device by its own GPU, and no more shared memory than a block may have. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -28,6 +28,32 @@ static int stop(void **unused)
 	(void)unused;
 	unsetenv("JM_FAKE_CUDA");
 	return unlink(plugin) || rmdir(folder);
+}
+
+/* The second device that is opened leaves its GPU as the current one. */
+static void each_device_selects_on_its_own_gpu(void **unused)
+{
+	struct jm_device device[2];
+	struct jm_err err = JM_ERR_INIT;
+
+	(void)unused;
+	start("cuda-on-fakes.so");
+	setenv("JM_FAKE_CUDA", "gpus=2", 1);
+	assert_ok(jm_device_open("cuda:0", 1, &device[0], &err), err);
+	assert_ok(jm_device_open("cuda:1", 1, &device[1], &err), err);
+	for (int i = 0; i < 2; i++) {
+		struct jm_node node = {.op = JM_OP_ADD};
+		struct jm_group group = {.n_nodes = 1, .node = {&node}};
+		struct jm_choice choice[JM_CHOICE_MAX] = {0};
+		struct jm_err why = JM_ERR_INIT;
+		char gpu[16];
+
+		device[i].backend->select(device[i].dev, &group, choice, &why);
+		snprintf(gpu, sizeof(gpu), "on GPU %d.", i);
+		assert_non_null(strstr(why.text, gpu));
+	}
+	jm_device_close(&device[0]);
+	jm_device_close(&device[1]);
 }
 
 /* Runs a loss over so many classes, with its gradient. */
@@ -68,6 +94,7 @@ static void rows_of_a_loss_fit_the_gpu(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_teardown(each_device_selects_on_its_own_gpu, stop),
 		cmocka_unit_test_teardown(rows_of_a_loss_fit_the_gpu, stop),
 	};
 
