@@ -249,7 +249,8 @@ static double time_one(struct cuda_dev *dev, const struct cuda_product *p,
 	return best;
 }
 
-/* Chooses the fastest algorithm; without memory to time them, the first one that cuBLASLt lists. */
+/* Chooses the fastest algorithm and sets its seconds; where none can be timed, as without memory,
+ * the first one that cuBLASLt lists, with NAN. */
 static int choose(struct cuda_dev *dev, struct cuda_product *p,
 	const cublasLtMatmulHeuristicResult_t *found, int n)
 {
@@ -318,7 +319,7 @@ static bool recall(struct cuda_dev *dev, struct cuda_product *p, const char *key
 	if (!value)
 		return false;
 	p->seconds = strtod(value, &end);
-	if (*end++ != ',')
+	if (*end++ != ',' || isnan(p->seconds))
 		return false;
 	for (size_t i = 0; i < sizeof p->algo.data / sizeof *p->algo.data; i++, end += 16) {
 		unsigned long long word;
@@ -349,7 +350,8 @@ static int take_algorithm(struct cuda_dev *dev, struct cuda_product *p, struct j
 			"cuBLASLt has no algorithm for the product %s on cuda:%d.", key,
 			dev->index);
 	p->algo = found[choose(dev, p, found, n)].algo;
-	keep(dev, p, key);
+	if (!isnan(p->seconds))
+		keep(dev, p, key);
 	return 0;
 }
 

@@ -338,6 +338,8 @@ static void tune(struct cuda_dev *dev, const struct cuda_exec *exec, struct cuda
 			p->best = i;
 		}
 	}
+	if (isinf(least)) /* none could be timed */
+		return;
 	write_key(dev, p, key, sizeof key);
 	cuda_plan_keep(dev, key, p->plan[p->best].name);
 }
