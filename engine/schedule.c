@@ -52,11 +52,45 @@ static struct jm_node *again_of(const struct order *o, const struct jm_node *wgr
 	return maker && maker->again && !o->placed[maker->id] ? maker : NULL;
 }
 
+static bool has(struct jm_tensor *const *t, int n, const struct jm_tensor *one)
+{
+	for (int i = 0; i < n; i++)
+		if (t[i] == one)
+			return true;
+	return false;
+}
+
+/* True if a and then b give the same results as b and then a. */
+static bool may_swap(const struct jm_node *a, const struct jm_node *b)
+{
+	for (int i = 0; i < a->n_in; i++)
+		if (a->in[i] && has(b->out, b->n_out, a->in[i]))
+			return false;
+	for (int i = 0; i < a->n_out; i++)
+		if (a->out[i] &&
+			(has(b->in, b->n_in, a->out[i]) || has(b->out, b->n_out, a->out[i])))
+			return false;
+	return true;
+}
+
+/* True if the linear-wgrad, and the recomputed node whose result it reads, may come after the node
+ * `grad`. Recomputed nodes have no place yet. */
+static bool may_wait(const struct jm_graph *g, const struct jm_node *wgrad,
+	const struct jm_node *again, const struct jm_node *grad)
+{
+	for (int k = wgrad->id + 1; k <= grad->id; k++)
+		if (!g->node[k]->again &&
+			(!may_swap(wgrad, g->node[k]) || !may_swap(again, g->node[k])))
+			return false;
+	return true;
+}
+
 /*
  * The gradient of a recomputed activation that a linear-wgrad reads: the linear-wgrad waits for it,
  * so that both become a group, which reads their operand once (group.c). If it would otherwise
  * join a group, which computes the gradient of its bias, it waits only if the node is to be beside.
- * NULL = it does not wait.
+ * NULL = it does not wait, because there is no such gradient, or a node in between changes or reads
+ * what it uses.
  */
 static struct jm_node *awaited(const struct order *o, const struct jm_node *wgrad)
 {
@@ -69,7 +103,7 @@ static struct jm_node *awaited(const struct order *o, const struct jm_node *wgra
 		struct jm_node *n = o->g->node[k];
 
 		if (n->op == grad && n->in[1] == again->in[0])
-			return o->waiting[k] ? NULL : n;
+			return o->waiting[k] || !may_wait(o->g, wgrad, again, n) ? NULL : n;
 	}
 	return NULL;
 }

@@ -204,12 +204,68 @@ static void one_branch_after_the_other(void **unused)
 	free(b);
 }
 
+/* ---- a linear-wgrad that waits for the gradient of the activation it reads -------------------------------- */
+
+enum between { NOTHING, WRITES_DY, READS_DW, ADDS_TO_DW, WRITES_U, OTHERS };
+
+/* dw = dy^T gelu(u), where gelu(u) is recomputed; then another node; then du = gelu'(u) da. True if dw is computed after du. */
+static bool waits(enum between between)
+{
+	struct jm_graph *g = jm_graph_new(JM_F32);
+	struct jm_tensor *u = jm_graph_input(g, "u", JM_F32, 2, DIMS(8, 64));
+	struct jm_tensor *da = jm_graph_input(g, "da", JM_F32, 2, DIMS(8, 64));
+	struct jm_tensor *dy = jm_graph_input(g, "dy", JM_F32, 2, DIMS(8, 16));
+	struct jm_tensor *more = jm_graph_input(g, "more", JM_F32, 2, DIMS(8, 16));
+	struct jm_tensor *a = jm_graph_tensor(g, JM_CLASS_ACT, JM_F32, 2, DIMS(8, 64), "a");
+	struct jm_tensor *du = jm_graph_tensor(g, JM_CLASS_ACT, JM_F32, 2, DIMS(8, 64), "du");
+	struct jm_tensor *dw = jm_graph_tensor(g, JM_CLASS_ACT, JM_F32, 2, DIMS(16, 64), "dw");
+	struct jm_tensor *sum = jm_graph_tensor(g, JM_CLASS_ACT, JM_F32, 2, DIMS(16, 64), "sum");
+	struct jm_node *wgrad = jm_graph_node(g, JM_OP_LINEAR_WGRAD, OPS(dy, a), OPS(dw, NULL));
+	struct jm_node *grad, *other = NULL, *again;
+	struct jm_err err = JM_ERR_INIT;
+	bool ret;
+
+	if (between == WRITES_DY || between == OTHERS)
+		other = jm_graph_node(g, JM_OP_CAST, &more, between == OTHERS ? &more : &dy);
+	else if (between == READS_DW)
+		other = jm_graph_node(g, JM_OP_CAST, &dw, &sum);
+	else if (between == ADDS_TO_DW)
+		other = jm_graph_node(g, JM_OP_CAST, &sum, &dw);
+	else if (between == WRITES_U)
+		other = jm_graph_node(g, JM_OP_CAST, &da, &u);
+	if (other)
+		other->accumulate = between != READS_DW;
+	grad = jm_graph_node(g, JM_OP_GELU_ERF_GRAD, OPS(da, u), OPS(du));
+	again = jm_graph_node(g, JM_OP_GELU_ERF, &u, &a);
+	again->again = true;
+	assert_int_equal(g->err.code, 0);
+	assert_ok(jm_graph_schedule(g, &err), err);
+	assert_int_equal(wgrad->id, again->id + 1);
+	ret = wgrad->id > grad->id;
+	if (other && !ret)
+		assert_true(wgrad->id < other->id);
+	jm_graph_free(g);
+	return ret;
+}
+
+static void a_gradient_of_weights_waits_only_where_it_may(void **unused)
+{
+	(void)unused;
+	assert_true(waits(NOTHING));
+	assert_true(waits(OTHERS));
+	assert_false(waits(WRITES_DY));
+	assert_false(waits(READS_DW));
+	assert_false(waits(ADDS_TO_DW));
+	assert_false(waits(WRITES_U));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(random_networks),
 		cmocka_unit_test(models),
 		cmocka_unit_test(one_branch_after_the_other),
+		cmocka_unit_test(a_gradient_of_weights_waits_only_where_it_may),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
