@@ -186,27 +186,6 @@ static void put_relative(const struct jm_grouping *g, const struct jm_group_seri
 		jm_text_wrap(out, text, 2, 4, g->options.width);
 }
 
-#define NO_LIMIT "; this is a soft control, no limit that a driver enforces"
-
-/* Without this line a reader would take it for work at full speed, or under a cap. */
-static void put_soft(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
-{
-	const json_t *soft = json_object_get(s->record, "soft");
-	bool pauses = json_object_get(soft, "hold_watts") != NULL;
-	bool share = json_object_get(soft, "units") != NULL;
-
-	if (pauses)
-		jm_text_wrap(out,
-			"--hold-power: pauses between steps lower the mean power to the value "
-			"asked for, if the meters let it be reached (the power in the table is "
-			"what was measured)" NO_LIMIT,
-			2, 4, g->options.width);
-	if (share)
-		jm_text_wrap(out,
-			"--sm-share: the work ran on a part of the multiprocessors" NO_LIMIT, 2, 4,
-			g->options.width);
-}
-
 static void put_edp(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
 {
 	const char *list = g->options.columns;
@@ -246,7 +225,7 @@ static void put_lines(const struct jm_grouping *g, const struct jm_group_series 
 		put_note(g, "median and max W are the sums of those of the meters", out);
 	if (jm_text_sums(g, s, line, sizeof(line)))
 		put_note(g, line, out);
-	put_soft(g, s, out);
+	jm_text_soft(g, s, out);
 	if (s->reference >= 0 && says_relative(g))
 		put_relative(g, s, out);
 	else if (s->reference < 0 && s->has_energy)

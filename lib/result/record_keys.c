@@ -262,6 +262,8 @@ static const struct jm_key order_keys[] = {
 	{0},
 };
 
+static const char *const hold_words[] = {"held", "not reached", "missed", "unknown", NULL};
+
 static const struct jm_key soft_keys[] = {
 	{COUNT("units", JM_KEY_OPTIONAL), .meaning = "multiprocessors that computed (--sm-share)"},
 	{COUNT("units_of", JM_KEY_OPTIONAL), .meaning = "multiprocessors that the device has"},
@@ -269,6 +271,11 @@ static const struct jm_key soft_keys[] = {
 		.meaning = "mean power that pauses between steps were to hold (--hold-power)"},
 	{NUMBER("busy_share", JM_KEY_OPTIONAL | JM_KEY_NULL), .min = 0, .max = 1,
 		.meaning = "share of the measured phase that steps took; the rest are pauses"},
+	{POSITIVE("watts", JM_KEY_OPTIONAL | JM_KEY_NULL), .unit = "W",
+		.meaning = "mean power of the measured phase by the meters that the pauses follow"},
+	{WORD("state", JM_KEY_OPTIONAL), .words = hold_words,
+		.meaning = "held: watts is within 3 % of hold_watts; not reached: uninterrupted "
+			   "work drew less; missed: neither"},
 	{0},
 };
 

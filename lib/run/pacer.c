@@ -11,8 +11,7 @@
 #define LEAST_DUTY    0.01
 #define LEAST_PAUSE_S 0.001 /* shorter ones add up: sleeping is not that exact */
 #define PAY_BACK_S    3.0
-#define MOST_PAY_BACK 0.1 /* of the wanted power */
-#define NEAR	      0.03
+#define MOST_PAY_BACK 0.1  /* of the wanted power */
 #define APART	      0.05 /* relative difference of duties from which the floor can be estimated */
 #define HIGHEST_FLOOR 0.9  /* of a reading */
 #define MOST_STEP     4.0  /* times the duty before */
@@ -64,10 +63,12 @@ void jm_pacer_see(struct jm_pacer *p, double watts, double owed_joules)
 
 	if (!(watts > 0))
 		return;
-	near = fabs(watts - p->watts) <= NEAR * p->watts;
-	near |= p->duty >= 1 && watts < p->watts; /* out of reach */
-	p->near = near ? p->near + 1 : 0;
 	learn_floor(p, watts);
+	near = fabs(watts - p->watts) <= JM_PACER_NEAR * p->watts;
+	/* out of reach: the work draws less, or pauses alone draw more */
+	near |= p->duty >= 1 && watts < p->watts;
+	near |= p->floor_watts > (1 + JM_PACER_NEAR) * p->watts;
+	p->near = near ? p->near + 1 : 0;
 	p->duty = next_duty(p, watts, isnan(owed_joules) ? 0 : owed_joules);
 }
 

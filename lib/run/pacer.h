@@ -12,6 +12,9 @@
 
 #include <stdbool.h>
 
+/* Readings within this share of the wanted power count as near it. */
+#define JM_PACER_NEAR 0.03
+
 struct jm_pacer {
 	double watts;		    /* to hold */
 	double duty;		    /* share of the time to work, above 0, at most 1 */

@@ -191,6 +191,7 @@ static int add_report(struct jm__worker *w, struct jm_err *err)
 	if (rc)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a record.");
 	jm_record_share_energy(w->record);
+	jm__pace_record(w);
 	jm__worker_record_settings(w);
 	return jm_record_judge_settings(w->record, w->session, w->main_phase, err);
 }

@@ -5,6 +5,7 @@
 #include "run/workload.h"
 
 #include <math.h>
+#include <string.h>
 
 #define STRETCH_NS JM_SECOND
 #define LAG_NS	   (JM_SECOND / 4) /* until the readings around an edge have arrived */
@@ -124,6 +125,59 @@ void jm__pace_settle(struct jm__worker *w, struct jm__pace *p)
 	jm_pacer_settle(&p->pacer);
 	p->settled_ns = jm_ctx_now(w->ctx);
 	p->from_ns = p->to_ns = 0;
+}
+
+/* Mean power of the measured phase by the meters of the work; NAN = unknown. */
+static double mean_power(struct jm__worker *w)
+{
+	const struct jm_meters *set = jm_session_meters(w->session);
+	const struct jm_phase *phase;
+	double sum = 0;
+	int n = 0, n_phases;
+
+	for (int i = 0; i < set->n; i++) {
+		struct jm_energy e;
+
+		if (!is_of_work(w, i))
+			continue;
+		if (jm_session_energy(w->session, i, w->main_phase, &e, NULL))
+			return NAN;
+		sum += e.joules;
+		n++;
+	}
+	phase = &jm_session_phases(w->session, &n_phases)[w->main_phase];
+	return n ? sum / (1e-9 * (double)(phase->t1_ns - phase->t0_ns)) : NAN;
+}
+
+static const char *state_of(double watts, double wanted, double busy_share)
+{
+	if (isnan(watts))
+		return "unknown";
+	if (fabs(watts - wanted) <= JM_PACER_NEAR * wanted)
+		return "held";
+	return watts < wanted && busy_share >= 1 ? "not reached" : "missed";
+}
+
+void jm__pace_record(struct jm__worker *w)
+{
+	json_t *soft = json_object_get(w->record, "soft");
+	double wanted = jm_json_real(json_object_get(soft, "hold_watts")), watts;
+	const char *state;
+
+	if (!(wanted > 0))
+		return;
+	watts = mean_power(w);
+	state = state_of(watts, wanted, jm_json_real(json_object_get(soft, "busy_share")));
+	json_object_set_new(soft, "watts", jm_json_number(watts));
+	json_object_set_new(soft, "state", json_string(state));
+	if (!strcmp(state, "missed"))
+		jm_log(w->ctx, JM_WARNING,
+			"The mean power of the measured phase was %.4g W, %.3g %% %s the %.4g W "
+			"of --hold-power. Pauses cannot lower the power of idle devices and of "
+			"what else the meters measure, and a phase of a few seconds is too short "
+			"for them to compensate deviations.",
+			watts, 100 * fabs(watts / wanted - 1), watts > wanted ? "above" : "below",
+			wanted);
 }
 
 /* ---- thermal steady state -------------------------------------------------------------------------------- */

@@ -101,6 +101,8 @@ void jm__pace_begin(struct jm__worker *w, struct jm__pace *p, double watts);
 void jm__pace_rest(struct jm__worker *w, struct jm__pace *p, double step_s);
 bool jm__pace_ready(const struct jm__worker *w, const struct jm__pace *p);
 void jm__pace_settle(struct jm__worker *w, struct jm__pace *p); /* the measured phase begins */
+/* After the end of the session: whether the power was held, in the record. */
+void jm__pace_record(struct jm__worker *w);
 
 /* and thermal steady state before the measured phase; limit_s 0 = not waited for */
 struct jm__heat {

@@ -2,6 +2,7 @@
 """Soft control: pauses that hold a power, a share of the multiprocessors, thermal steady state; on a simulated node
 whose physics is known, and refused on devices that do not support it."""
 import json
+import re
 
 import pytest
 
@@ -32,6 +33,7 @@ def test_power_is_held_by_pauses():
         assert watts(r) == pytest.approx(target, rel=0.005)
         assert r["soft"]["busy_share"] == pytest.approx(r["throughput"] / full["throughput"], rel=0.05)
         assert r["case"]["parameters"]["options"]["hold-power"] == f"{target:.0f}W"
+        assert r["soft"]["state"] == "held" and r["soft"]["watts"] == pytest.approx(watts(r), rel=1e-6)
     assert 0.07 < got[130]["soft"]["busy_share"] < got[300]["soft"]["busy_share"] < got[550]["soft"]["busy_share"] < 1
     assert "soft" not in full and watts(full) > 650
 
@@ -50,7 +52,25 @@ def test_all_gpus_of_a_node_hold_it_together():
 
 def test_a_power_that_the_work_does_not_draw_makes_no_pause():
     record, _ = sim("--hold-power", "5kW", "--seconds", 20)
-    assert record["soft"] == {"hold_watts": 5000, "busy_share": 1} and watts(record) < 710
+    soft = record["soft"]
+    assert (soft["hold_watts"], soft["busy_share"], soft["state"]) == (5000, 1, "not reached")
+    assert soft["watts"] == pytest.approx(watts(record)) and watts(record) < 710
+
+
+def test_a_power_below_that_of_an_idle_device_is_missed():
+    """An idle GPU draws more than 40 W; the warm-up does not wait for what cannot come."""
+    record, done = sim("--hold-power", "40W", "--seconds", 20)
+    soft = record["soft"]
+    assert soft["state"] == "missed" and soft["watts"] == pytest.approx(watts(record)) and watts(record) > 50
+    assert f"{soft['watts']:.4g} W" in " ".join(done.stderr.split()) and "above the 40 W of --hold-power" in " ".join(done.stderr.split())
+    warm = next(p for p in record["phases"] if p["name"] == "warmup")
+    assert warm["end_s"] - warm["start_s"] < 20
+
+
+def test_the_table_says_by_how_much_a_power_was_missed():
+    done = jm("run", "sim", "--device", "sim:h100x1", "--seconds", 20, "--hold-power", "40W,300W,5kW")
+    text = " ".join(done.stdout.split())
+    assert re.search(r"300 W held, 40 W missed by \+\d+ % \([0-9.]+ W\), 5000 W not reached; this is a soft control", text)
 
 
 def test_steady_state_is_waited_for():
