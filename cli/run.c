@@ -233,6 +233,7 @@ static int run_plan(struct jm_run_call *r, struct jm_planned *p)
 	show.store = text_of(r, "store");
 	rc = jm_run_plan(&r->cli->ctx, &o, &r->guard, r->records, &r->cli->err);
 	r->guarded = p->controls_used;
+	r->n_told += r->cli->quiet ? 0 : show.failed;
 	p->plan.repeat = blocks;
 	jm_run_show_done(&show);
 	return rc;
@@ -344,6 +345,8 @@ static void print_table(struct jm_run_call *r)
 	const struct jm_report_options o = {.width = cli->width,
 		.add_watts = added_watts(r),
 		.bold = cli->colour && out == stdout,
+		.told = json_array_size(r->records) == 1 && r->n_told == 1 &&
+			(out == stderr || (isatty(STDERR_FILENO) && isatty(fileno(out)))),
 		.columns = text_of(r, "columns")};
 	char *text = NULL;
 
@@ -358,28 +361,6 @@ static void print_table(struct jm_run_call *r)
 	free(text);
 }
 
-/* One word of a shell. */
-static void quote(const char *word, char *out, size_t size)
-{
-	bool plain = *word && !word[strspn(word, "abcdefghijklmnopqrstuvwxyz"
-						 "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+:@%-")];
-	size_t n = 0;
-
-	if (plain) {
-		snprintf(out, size, "%s", word);
-		return;
-	}
-	for (out[n++] = '\''; *word && n + 12 < size; word++) {
-		unsigned char c = (unsigned char)*word;
-
-		if (c < ' ' || c == 0x7f) /* which a terminal would obey */
-			n += (size_t)snprintf(out + n, size - n, "'$'\\%03o''", (unsigned int)c);
-		else
-			n += (size_t)snprintf(out + n, size - n, c == '\'' ? "'\\''" : "%c", c);
-	}
-	snprintf(out + n, size - n, "'");
-}
-
 /* " plan.yaml"; "" if the store contains the plan. */
 static void what_to_type(const struct jm_run_call *r, char *out, size_t size)
 {
@@ -387,7 +368,7 @@ static void what_to_type(const struct jm_run_call *r, char *out, size_t size)
 	if (!r->file.n || size < 2)
 		return;
 	*out = ' ';
-	quote(r->cli->args[0], out + 1, size - 1);
+	jm_run_quote(r->cli->args[0], out + 1, size - 1);
 }
 
 static void print_next(const struct jm_run_call *r, int failed, bool whole)
@@ -402,7 +383,7 @@ static void print_next(const struct jm_run_call *r, int failed, bool whole)
 				"\nThe records were not stored; --store FILE stores them.\n");
 		return;
 	}
-	quote(text_of(r, "store"), store, sizeof(store));
+	jm_run_quote(text_of(r, "store"), store, sizeof(store));
 	fprintf(stderr, "\nNext:\n");
 	what_to_type(r, what, sizeof(what));
 	if (!whole)

@@ -22,6 +22,7 @@ struct jm_run_call {
 	struct jm_cli *cli;
 	struct jm_store *store;
 	struct jm_guard *guard;
+	int n_told;	     /* failed runs whose reason a line on stderr has given */
 	const char *guarded; /* the controls of the guard; NULL = the machine's */
 	struct jm_plan_file file;
 	struct jm_planned *planned;

@@ -51,10 +51,9 @@
 	function top() {
 		const host = (S.machines[0] || {}).host;
 		const days = [...new Set(JM.allRuns.map((i) => (JM.run("started", i) || "").slice(0, 10)).filter(Boolean))].sort();
-		const ok = JM.allRuns.filter((i) => JM.run("ok", i)).length;
 		const hosts = new Set(S.machines.map((m) => m.host)).size;
 		const words = [
-			ok + (ok === 1 ? " run" : " runs"),
+			S.runs.n + (S.runs.n === 1 ? " run" : " runs"),
 			S.series.length > 1 && S.series.length + " systems",
 			hosts > 1 ? "on " + hosts + " machines" : host && "on the machine " + host,
 			days.length && (days.length > 1 ? days[0] + " to " + days[days.length - 1] : days[0]),

@@ -262,8 +262,9 @@ static void put_failures(const struct jm_grouping *g, const struct jm_group_seri
 
 	if (!s->n_failed)
 		return;
-	fprintf(out, "Failed: %d of %d runs\n", s->n_failed, s->n_failed + s->n_ok);
-	for (int i = 0; i < g->n_cases; i++) {
+	fprintf(out, "Failed: %d of %d runs%s\n", s->n_failed, s->n_failed + s->n_ok,
+		g->options.told ? "; the reason is above" : "");
+	for (int i = 0; i < g->n_cases && !g->options.told; i++) {
 		if (g->c[i].ok || &g->series[g->c[i].series] != s)
 			continue;
 		jm_text_failure(g, &g->c[i], text, sizeof(text));

@@ -87,6 +87,15 @@ def test_page_in_a_browser(tmp_path, name):
     assert "the power is simulated, not measured" in dom
 
 
+@BROWSER
+def test_the_page_counts_failed_runs_as_runs(tmp_path):
+    """One of the runs of this fixture failed."""
+    rows = records("h100x4")
+    dom = browse(make_page(tmp_path, rows), "--dump-dom")
+    header = re.sub(r"<[^>]*>", " ", re.search(r'<header.*?</header>', dom, re.S).group(0))
+    assert f"1 of {len(rows)} runs failed" in dom and f" {len(rows)} runs" in header
+
+
 def leading_card(page):
     dom = browse(page, "--dump-dom", "--window-size=1280,2400")
     card = re.search(r'<section class="leading card.*?</section>', dom, re.S).group(0)

@@ -68,6 +68,17 @@ def test_a_redraw_stays_on_its_line():
         assert all(len(ESCAPES.sub("", r).rstrip("\r")) < columns for r in live), live
 
 
+def test_the_reason_of_the_only_run_is_printed_once():
+    wrong = ["run", "gpt", "--layers", "1", "--device", "ref", "--steps", "1", "--source", "null"]
+    printed, status = terminal(*wrong)
+    assert status and printed.count("preset sets it") == 1 and "Failed: 1 of 1 runs; the reason is above" in printed
+    both = " ".join(terminal(*wrong, "--repeat", "2")[0].split())
+    assert both.count("preset sets it") == 4 and "Failed: 2 of 2 runs" in both
+    done = jm(*wrong)  # each of both streams may go elsewhere
+    assert "preset sets it" in done.stdout and "preset sets it" in done.stderr
+    assert " ".join(jm(*wrong, "--json", "-").stderr.split()).count("preset sets it") == 1
+
+
 def test_colours_only_on_a_terminal():
     assert "\x1b[3" in terminal("doctor")[0] and "\x1b[1m" in terminal("report", DATA / "h100x4.json")[0]
     for env in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
