@@ -107,19 +107,26 @@ static bool follows(const struct jm_graph *g, int i, int k)
 	return false;
 }
 
-/* True if nodes k and k + 1 are gradients of two norms that were added: both run as one, rather than the first of them
- * with the node before it. */
-static bool begins_pair(const struct jm_graph *g, int k)
-{
-	const struct jm_node *n = g->node[k];
-
-	return n->op == JM_OP_BN_GRAD && n->out[3] && k + 1 < g->n_nodes &&
-	       g->node[k + 1]->op == JM_OP_BN_GRAD && reads(g->node[k + 1], n->out[3]);
-}
-
 static bool shares(const struct jm_node *grad, const struct jm_node *n)
 {
 	return n->again && grad->in[1] == n->in[0];
+}
+
+/*
+ * True if nodes k and k + 1 run as one, rather than the first of them with the node before it: gradients of two norms that
+ * were added, or the gradient of an activation and that activation, which is then recomputed as cheaply as
+ * rematerialize.c assumes.
+ */
+static bool begins_pair(const struct jm_graph *g, int k)
+{
+	const struct jm_node *n = g->node[k], *next = k + 1 < g->n_nodes ? g->node[k + 1] : NULL;
+
+	if (!next)
+		return false;
+	if (next->beside && jm_group_gradient(next->op) == n->op)
+		return shares(n, next);
+	return n->op == JM_OP_BN_GRAD && n->out[3] && next->op == JM_OP_BN_GRAD &&
+	       reads(next, n->out[3]);
 }
 
 static bool has_ops(const struct jm_graph *g, int i, const struct cover *c)

@@ -21,6 +21,7 @@ static const char *const llama[] = {"llama", "layers=3", "hidden=32", "heads=4",
 
 static struct {
 	int pairs, in_place; /* of them, those where the activation replaces its gradient */
+	int with_product;    /* groups that have the gradient of an activation, without it */
 } seen;
 
 static bool is_pair(const struct jm_group *group)
@@ -32,6 +33,7 @@ static bool is_pair(const struct jm_group *group)
 static int pair_select(
 	void *dev, const struct jm_group *group, struct jm_choice *choice, struct jm_err *err)
 {
+	seen.with_product += group->n_nodes == 2 && group->node[0]->op == JM_OP_LINEAR_DGRAD;
 	if (group->n_nodes > 1 && !is_pair(group))
 		return 0;
 	return kit_parts_select(dev, group, choice, err);
@@ -135,6 +137,7 @@ static void compare(const char *const *net, int micro_steps, int in_place)
 	assert_true(loss[0] > 0 && loss[STEPS - 1] != loss[0]);
 	assert_int_equal(seen.pairs, 3); /* one in each layer */
 	assert_int_equal(seen.in_place, in_place);
+	assert_int_equal(seen.with_product, 0); /* it would be recomputed by a pass of its own */
 	assert_true(less < every);
 	assert_true(train(&ref, net, again, loss) < every); /* two units each */
 	assert_memory_equal(loss, expected, sizeof(loss));
