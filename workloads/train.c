@@ -11,6 +11,7 @@
 #include "engine/profile.h"
 #include "engine/reduce.h"
 #include "engine/tensor.h"
+#include "first_loss.h"
 #include "workloads/train_profile.h"
 
 static void train_teardown(void *state)
@@ -322,6 +323,23 @@ static int run_again(struct train *s, double *ret_loss, struct jm_err *err)
 	return isfinite(r.loss_begin) ? 0 : not_finite(s, "loss", 0, err);
 }
 
+/* The first loss was that of a network which knows nothing. */
+static int check_first(const struct train *s, struct jm_err *err)
+{
+	int64_t targets = jm_model_has_text(s->training.model) ? 1 : s->training.batch;
+	struct jm_first_loss first;
+
+	if (!jm_first_loss(s->graph, targets, &first) ||
+		(s->loss_first >= first.least && s->loss_first <= first.most))
+		return 0;
+	return jm_err_set(err, JM_ERANGE,
+		"The loss of the first step was %.6g: with the start values it has to be near that "
+		"of guessing one of %lld classes, %.4g, between %.4g and %.4g; run 'joulemark "
+		"selftest --device ...' to find the operation that is wrong.",
+		s->loss_first, (long long)first.classes, log((double)first.classes), first.least,
+		first.most);
+}
+
 /* The first batch again: its loss must have fallen. Of random samples that are new each time nothing can be learned. */
 static int train_verify(void *state, struct jm_err *err)
 {
@@ -336,6 +354,8 @@ static int train_verify(void *state, struct jm_err *err)
 	keep_scale(s);
 	keep_reduction(s);
 	code = run_again(s, &again, err);
+	if (!code)
+		code = check_first(s, err);
 	if (code)
 		return code;
 	if (!jm_model_has_text(s->training.model) && s->feed.fresh) {

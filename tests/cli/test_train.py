@@ -9,7 +9,7 @@ import struct
 
 import pytest
 
-from jm import SOURCE, jm
+from jm import BUILD, SOURCE, jm
 
 SCHEMA = json.loads((SOURCE / "docs" / "record.schema.json").read_text(encoding="utf-8"))
 TINY = {
@@ -302,6 +302,35 @@ def test_a_loss_that_rises_is_judged_after_enough_steps(tmp_path, text):
     done, r = train(tmp_path, text, steps=20, **wild)
     assert done.returncode == 1 and r["status"] == "failed" and r["verified"] is False
     assert "not fallen in 20 steps" in r["reason"] and "--lr" in r["reason"]
+
+
+VIT = "vit --layers 1 --hidden 16 --heads 2 --ffn 32 --image 16 --patch 8 --classes 10 --batch 8 --lr 0.01 --steps 30 --warmup 0".split()
+
+
+@pytest.mark.skipif(not (BUILD / "backends/cpu.so").exists(), reason="needs the backend cpu")
+def test_a_first_loss_that_start_values_cannot_give_is_wrong(tmp_path):
+    """Each product of the forward pass has one wrong element; the loss of the first batch falls nevertheless."""
+    (tmp_path / "cpu.so").symlink_to(BUILD / "tests/fake/faulty.so")
+    env = {"JM_BACKENDS": str(tmp_path), "JM_FAULTY_FROM": str(BUILD / "backends")}
+
+    def run(every):
+        done = jm("run", *VIT, "--device", "cpu", "--selftest", 0, "--source", "null", "--json", "-", env={**env, "JM_FAULTY": str(every)})
+        return done.returncode, json.loads(done.stdout)
+    status, r = run(0)
+    assert status == 0 and r["verified"] is True and abs(r["loss_first"] - math.log(10)) < 2
+    status, r = run(1)
+    assert status == 1 and r["verified"] is False and r["loss_first"] > 10
+    assert "near that of guessing one of 10 classes, 2.303, between" in r["verify_reason"] and "selftest" in r["reason"]
+
+
+@pytest.mark.parametrize("init", ["gpt2", "he-normal", "lecun-normal", "normal", "trunc-normal", "xavier-uniform", "model"])
+@pytest.mark.parametrize("model", [
+    VIT, [*VIT, "--dropout", 0.5], "resnet18 --image 32 --hidden 8 --classes 10 --batch 16 --steps 1 --warmup 0".split(),
+    "resnet50 --image 32 --hidden 8 --classes 100 --batch 2 --zero-gamma --steps 1 --warmup 0".split()], ids=lambda m: f"{m[0]}{len(m)}")
+def test_first_losses_of_all_start_values_are_right(model, init):
+    done = jm("run", *model, "--init", init, "--device", "ref", "--source", "null", "--json", "-")
+    r = json.loads(done.stdout)
+    assert r["loss_first"] and "guessing" not in (r["verify_reason"] or ""), r["verify_reason"]
 
 
 def described(node, schema, path="record"):
