@@ -179,6 +179,24 @@ def test_a_kernel_that_fails_is_named(env, tmp_path):
     assert re.search(r"norm.* failed on cuda:0: .*outside its buffers", lost["reason"])
 
 
+RESNET = "resnet18 --image 64 --batch 4 --steps 2 --warmup 0 --source null --selftest 0 --device cuda:0".split()
+ALGORITHMS = {"JM_FAKE_DNN_WORKSPACE": "1048576", "JM_FAKE_LT_ALGORITHMS": "1"}
+
+
+@pytest.mark.parametrize("precision", ["f32", "tf32", "bf16", "bf16-true", "fp16"])
+def test_a_resnet_is_built_and_run(env, tmp_path, precision):
+    """All its ways are timed, built and recorded; the kernels compute nothing, which its first loss shows."""
+    status, (r,) = on_all_ops({**env, **ALGORITHMS}, tmp_path, "graphs=1", *RESNET, "--precision", precision)
+    assert status == 1 and kind(r)[0] == "failed" and r["steps"] == 2 and r["throughput"] > 0
+    assert r["verified"] is False and r["loss_first"] == 0 and "guessing one of 1000 classes" in r["verify_reason"]
+    assert "way/91900," in (tmp_path / "cuda.plans").read_text()
+
+
+def test_a_kernel_of_a_resnet_that_fails_is_named(env, tmp_path):
+    status, (r,) = on_all_ops({**env, **ALGORITHMS}, tmp_path, "graphs=1;kernels=700@100", *RESNET, "--precision", "bf16")
+    assert status == 125 and kind(r) == ("failed", 125, "device") and "outside its buffers" in r["reason"]
+
+
 def test_taken_in_exclusive_mode(env):
     assert "compute mode" in refusal(env, "open=46@0")
 

@@ -5,6 +5,7 @@ time. Peaks of the chip as in backends/cuda/device.c: 989.4 TFLOP/s in 16 bits, 
 """
 import collections
 import json
+import math
 import re
 
 import pytest
@@ -49,6 +50,18 @@ def test_most_is_kept_within_a_percent(env, model):
 @pytest.mark.parametrize("model", [GPT[:-1], LLAMA[:-1]], ids=["gpt", "llama"])
 def test_every_precision_is_planned(env, model, precision):
     assert plan(env, *model, precision)["peak_bytes"] > 0
+
+
+@pytest.mark.parametrize("precision", ["f32", "tf32", "bf16", "bf16-true", "fp16"])
+def test_filters_have_gradients_in_f32(env, precision):
+    """The kernels of filters' gradients, own ones and cuDNN's, write f32: in 16 bits they would write over what follows."""
+    env["JM_FAKE_DNN_WORKSPACE"] = "1048576"
+    p = plan(env, "resnet50", "--batch", 32, "--precision", precision, "--graph")
+    nodes = [n for group in p["graph"] for n in group["nodes"]]
+    made = [n["out"][0] for n in nodes if n["op"] == "conv-wgrad"]
+    assert len(made) == 53 and {t["type"] for t in made} == {"f32"}
+    assert all(t["bytes"] >= 4 * math.prod(t["dims"]) for t in made)
+    assert (kinds(p)["conv + bn-stats + bn-finalize"] > 0) == (precision != "f32")
 
 
 @pytest.mark.parametrize("library, says", [("nothing.so", "cannot be loaded"), ("old", "of version 9.1")])

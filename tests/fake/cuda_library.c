@@ -3,11 +3,12 @@
  * A fake cuBLASLt (JM_CUBLASLT_LIB) or, with -DDNN, cuDNN (JM_CUDNN_LIB): it has every function
  * that backend cuda looks up, but they do nothing. JM_FAKE_LT_VERSION, JM_FAKE_DNN_VERSION: the
  * version that it reports, such as 130100. JM_FAKE_DNN_WORKSPACE: a graph has one plan, which needs
- * that many bytes; without it a graph has none.
+ * that many bytes; without it a graph has none. JM_FAKE_LT_ALGORITHMS: how many algorithms a product has (0).
  */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define API __attribute__((visibility("default")))
 #define NOTHING(name)                                                                              \
@@ -67,6 +68,9 @@ API int cudnnBackendGetAttribute(
 NOTHING(cudnnBackendFinalize)
 NOTHING(cudnnBackendExecute)
 #else
+/* Of a cublasLtMatmulHeuristicResult_t: algorithm, workspace, state, waves, 4 reserved numbers. */
+#define RESULT_BYTES (64 + 8 + 4 + 4 + 16)
+
 VERSION(cublasLtGetVersion, "JM_FAKE_LT_VERSION", 130100)
 /* A handle that is not NULL counts as open. */
 API int cublasLtCreate(void **handle);
@@ -80,7 +84,20 @@ API int cublasLtCreate(void **handle)
 NOTHING(cublasLtDestroy)
 NOTHING(cublasLtGetStatusString)
 NOTHING(cublasLtMatmul)
-NOTHING(cublasLtMatmulAlgoGetHeuristic)
+API int cublasLtMatmulAlgoGetHeuristic(void *handle, void *how, void *a, void *b, void *c, void *d,
+	void *preference, int most, void *results, int *ret_n);
+API int cublasLtMatmulAlgoGetHeuristic(void *handle, void *how, void *a, void *b, void *c, void *d,
+	void *preference, int most, void *results, int *ret_n)
+{
+	const char *given = getenv("JM_FAKE_LT_ALGORITHMS");
+	int n = given ? atoi(given) : 0;
+
+	(void)handle, (void)how, (void)a, (void)b, (void)c, (void)d, (void)preference;
+	*ret_n = n < most ? n : most;
+	memset(results, 0, (size_t)*ret_n * RESULT_BYTES);
+	return 0;
+}
+
 NOTHING(cublasLtMatmulAlgoCheck)
 NOTHING(cublasLtMatmulDescCreate)
 NOTHING(cublasLtMatmulDescDestroy)
