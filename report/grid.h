@@ -25,6 +25,17 @@ void jm_text_origins(const struct jm_grouping *g, char *out, size_t size);
 /* "energy: sum over 4 GPUs, each counted once, simulated; 100 W assumed for the rest of the node". */
 void jm_text_energy(
 	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size);
+/* "; mean ± half of the 95 % interval over 3 runs", what follows it in a caption; "" where no run succeeded. */
+void jm_text_spread(
+	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size);
+/* A sign beside settings or figures of a table, and its meaning. */
+struct jm_text_sign {
+	const char *sign, *meaning;
+};
+#define JM_TEXT_SIGNS 5
+/* Writes those that the table of the series has to ret[JM_TEXT_SIGNS], and NULL after them; returns ret. */
+const struct jm_text_sign *jm_text_signs(
+	const struct jm_grouping *g, const struct jm_group_series *s, struct jm_text_sign *ret);
 /* "node1, 2 x NVIDIA H100 (GPU-8f000000, GPU-9a000000), nvidia 550.54", or which were pooled and how; "" of a
  * simulated run. */
 void jm_text_machine(

@@ -75,6 +75,7 @@ static void put_grid(FILE *out, struct jm_grid *t)
 static int put_series(
 	const struct jm_grouping *g, const struct jm_group_series *s, FILE *out, struct jm_err *err)
 {
+	struct jm_text_sign signs[JM_TEXT_SIGNS];
 	struct jm_grid grid;
 	char text[900];
 	int rc = jm_grid_init(&grid, g, s, err);
@@ -86,12 +87,17 @@ static int put_series(
 	fputs(". ", out);
 	jm_text_energy(g, s, text, sizeof(text));
 	put(out, text);
-	put(out, "; mean ± half of the 95 % interval over the runs");
+	jm_text_spread(g, s, text, sizeof(text));
+	put(out, text);
 	if (s->reference >= 0) {
 		put(out, "; * the reference: ");
 		put(out, jm_text_reference(g, s));
 	}
-	fputs("; figures in parentheses: the device did not hold the setting.}\n", out);
+	for (const struct jm_text_sign *sign = jm_text_signs(g, s, signs); sign->sign; sign++) {
+		snprintf(text, sizeof(text), "; %s %s", sign->sign, sign->meaning);
+		put(out, text);
+	}
+	fputs(".}\n", out);
 	fprintf(out, "\\label{tab:joulemark-%d}\n", (int)(s - g->series) + 1);
 	put_grid(out, &grid);
 	jm_grid_done(&grid);

@@ -118,6 +118,7 @@ static void put_notes(const struct jm_grouping *g, const struct jm_group_series 
 static int put_series(
 	const struct jm_grouping *g, const struct jm_group_series *s, FILE *out, struct jm_err *err)
 {
+	struct jm_text_sign signs[JM_TEXT_SIGNS];
 	struct jm_grid grid;
 	char text[700], grade[80];
 	int rc = jm_grid_init(&grid, g, s, err);
@@ -129,12 +130,13 @@ static int put_series(
 	jm_text_energy(g, s, text, sizeof(text));
 	fputs("\n\n", out);
 	put(out, text);
-	fputs("; mean ± half of the 95 % interval over the runs; ", out);
+	jm_text_spread(g, s, text, sizeof(text));
+	put(out, text);
 	if (s->reference >= 0)
-		fprintf(out, "\\* the reference: %s; ", jm_text_reference(g, s));
-	fputs("° the work never drew as much power as the setting allows; ( ) the device did not "
-	      "hold the setting\n\n",
-		out);
+		fprintf(out, "; \\* the reference: %s", jm_text_reference(g, s));
+	for (const struct jm_text_sign *sign = jm_text_signs(g, s, signs); sign->sign; sign++)
+		fprintf(out, "; %s %s", sign->sign, sign->meaning);
+	fputs("\n\n", out);
 	if (s->reference >= 0) {
 		jm_text_relative(g, s, text, sizeof(text));
 		put(out, text);

@@ -199,28 +199,18 @@ static void put_edp(const struct jm_grouping *g, const struct jm_group_series *s
 
 static void put_lines(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
 {
-	bool violated = false, outliers = false, unreached = false, unknown = false;
+	struct jm_text_sign signs[JM_TEXT_SIGNS];
 	char reasons[1800], grade[80], line[1900];
 
-	for (int i = s->first_point; i < s->first_point + s->n_points; i++) {
-		violated = violated || g->point[i].state == JM_STATE_VIOLATED;
-		outliers = outliers || g->point[i].n_outliers;
-		unreached = unreached || g->point[i].state == JM_STATE_NOT_REACHED;
-		unknown = unknown || g->point[i].state == JM_STATE_UNKNOWN;
-	}
 	if (s->reference >= 0) {
 		snprintf(line, sizeof(line), "*  the reference: %s", jm_text_reference(g, s));
 		put_note(g, line, out);
 	}
-	if (unreached)
-		put_note(g, "°  the work never drew as much power as the setting allows", out);
-	if (unknown)
-		put_note(g, "?  whether the device held the setting is unknown", out);
-	if (violated)
-		put_note(g, "() the device did not hold the setting, which is not eligible as best",
-			out);
-	if (outliers)
-		put_note(g, "!  one of the repeats is an outlier; it is included", out);
+	for (const struct jm_text_sign *sign = jm_text_signs(g, s, signs); sign->sign; sign++) {
+		snprintf(line, sizeof(line), "%s%s%s", sign->sign,
+			jm_text_width(sign->sign) == 1 ? "  " : " ", sign->meaning);
+		put_note(g, line, out);
+	}
 	if (says_sums(g, s))
 		put_note(g, "median and max W are the sums of those of the meters", out);
 	if (jm_text_sums(g, s, line, sizeof(line)))
@@ -276,20 +266,11 @@ static void put_failures(const struct jm_grouping *g, const struct jm_group_seri
 /* Where the energy comes from, and what the "±" means. */
 static void put_caption(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
 {
-	char energy[200], text[400], machine[900];
-	int n = g->point[s->first_point].n_ok;
+	char energy[200], spread[120], text[400], machine[900];
 
 	jm_text_energy(g, s, energy, sizeof(energy));
-	if (!s->n_ok)
-		snprintf(text, sizeof(text), "%s", energy);
-	else if (jm_grid_says_runs(g, s))
-		snprintf(text, sizeof(text), "%s; mean ± half of the 95 %% interval over n runs",
-			energy);
-	else if (n > 1)
-		snprintf(text, sizeof(text), "%s; mean ± half of the 95 %% interval over %d runs",
-			energy, n);
-	else
-		snprintf(text, sizeof(text), "%s; one run each, therefore no interval", energy);
+	jm_text_spread(g, s, spread, sizeof(spread));
+	snprintf(text, sizeof(text), "%s%s", energy, spread);
 	jm_text_wrap(out, text, 0, 2, g->options.width);
 	jm_text_machine(g, s, machine, sizeof(machine));
 	if (*machine)

@@ -57,6 +57,13 @@ def test_eds_2_and_gain_minus_loss_agree():
             assert m["gain_minus_loss"]["mean"] == pytest.approx(200 * (1 - m["eds_k2"]["mean"]), abs=1e-8)
 
 
+@pytest.mark.parametrize("kind", ["table", "md", "latex"])
+def test_only_signs_that_a_table_has_are_explained(kind):
+    words = {name: " ".join(report("--format", kind, DATA / f"{name}.json").split()) for name in ("h100x4", "mi300x4")}
+    assert "did not hold the setting" in words["mi300x4"] and "did not hold the setting" not in words["h100x4"]
+    assert all("is an outlier" not in text and " interval over " in text for text in words.values())
+
+
 @pytest.mark.parametrize("name", FIXTURES)
 @pytest.mark.parametrize("kind", ["txt", "md"])
 def test_golden(name, kind):
