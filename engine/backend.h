@@ -35,7 +35,7 @@
 struct jm_lanes;
 
 /* Increased with any change of this file's structs, enums or their meaning. */
-#define JM_BACKEND_ABI 16
+#define JM_BACKEND_ABI 17
 
 /* ---- groups: nodes that are offered, built and run together ---------------------------------- */
 
@@ -187,6 +187,11 @@ struct jm_backend {
 	int (*clock)(void *dev, struct jm_device_time *ret, struct jm_err *err);
 	const struct jm_backend_peer *peer; /* copies to another device (backend_peer.h) */
 	const struct jm_lanes *lanes;	    /* for transport host (comm/lanes.h) */
+	/*
+	 * While on, select measures nothing: what it would choose by timing, and does not know yet, asks for the most
+	 * scratch that it may need. For plans that are made only to learn their size.
+	 */
+	void (*plan_roughly)(void *dev, bool on);
 };
 
 /* What a plug-in exports. It links its own copy of lib/base/err.c and engine/tensor.c. */

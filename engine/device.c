@@ -319,6 +319,13 @@ bool jm_device_remake(const struct jm_device *d, enum jm_dtype type, enum jm_mat
 
 /* ---- events -------------------------------------------------------------------------------------------- */
 
+bool jm_device_plan_roughly(const struct jm_device *d, bool on)
+{
+	if (d->backend->plan_roughly)
+		d->backend->plan_roughly(d->dev, on);
+	return d->backend->plan_roughly;
+}
+
 bool jm_device_is_async(const struct jm_device *d)
 {
 	return d->backend->event_new;

@@ -58,6 +58,8 @@ int jm_room_refuse(struct jm_room room, double needs, struct jm_err *err, const 
 bool jm_device_remake(const struct jm_device *d, enum jm_dtype type, enum jm_math math,
 	double share, struct jm_remake *ret);
 double jm_device_peak(const struct jm_device *d, enum jm_dtype type, enum jm_math math);
+/* As plan_roughly of the backend; false: its plans are always exact. */
+bool jm_device_plan_roughly(const struct jm_device *d, bool on);
 /* True if the device works while the host continues; otherwise all work is done when a call
  * returns. */
 bool jm_device_is_async(const struct jm_device *d);

@@ -45,6 +45,7 @@ struct search {
 	/* the largest that fits and the smallest that does not, with their peaks; 0 = none yet */
 	int64_t good, bad;
 	double good_peak, bad_peak, slope;
+	int least; /* batch that the network can have */
 };
 
 static int peak_of(struct search *s, int64_t batch, double *ret, struct jm_err *err)
@@ -109,30 +110,60 @@ static bool is_found(const struct search *s)
 	return s->good == MOST_BATCH || (s->bad && s->bad - s->good == 1);
 }
 
+/* The smallest batch that the network can have. */
+static int try_first(struct search *s, struct jm_err *err)
+{
+	struct jm_err one = JM_ERR_INIT;
+	int code;
+
+	s->least = 1;
+	code = try_batch(s, s->least, &one);
+	if (code == JM_ERANGE) /* batch norm of a single value */
+		return try_batch(s, ++s->least, err);
+	return code ? jm_err_set(err, code, "%s", one.text) : 0;
+}
+
+/* From the smallest on, or from one that fits. */
+static int find_largest(struct search *s, struct jm_err *err)
+{
+	bool begun = s->good;
+	int code = begun ? 0 : try_first(s, err);
+
+	for (int round = begun; !code && s->good && !is_found(s); round++)
+		code = try_batch(s, round ? next_batch(s, round) : s->least + 1, err);
+	return code;
+}
+
+/* First by rough plans, where a device makes them faster; they need no less memory than exact ones. */
+static int search(struct search *s, struct jm_err *err)
+{
+	bool rough = jm_device_plan_roughly(s->device, true);
+	int code = find_largest(s, err);
+
+	if (!rough)
+		return code;
+	jm_device_plan_roughly(s->device, false);
+	s->bad = 0;
+	return code ? code : find_largest(s, err);
+}
+
 int jm_fit_batch(struct jm_training *t, const struct jm_batch_feed *feed, struct jm_device *device,
 	size_t limit, struct jm_room room, struct jm_err *err)
 {
 	struct search s = {.t = t, .feed = feed, .device = device, .limit = limit};
-	struct jm_err one = JM_ERR_INIT;
-	int code, least = 1;
+	int code;
 
 	if (!limit)
 		return jm_err_set(err, JM_ENOSUP,
 			"The memory of device %s is unknown, so there is no largest batch; give "
 			"--batch a number.",
 			device->backend->name);
-	code = try_batch(&s, least, &one);
-	if (code == JM_ERANGE) /* batch norm of a single value */
-		code = try_batch(&s, ++least, err);
-	else if (code)
-		jm_err_set(err, code, "%s", one.text);
+	code = search(&s, err);
 	if (!code && !s.good)
 		return jm_room_refuse(room, s.bad_peak, err,
 			"Not even a batch of %d fits: it needs %.2f GB, but %.2f GB are available; "
 			"use a smaller sequence or model, or --recompute.",
-			least, s.bad_peak / 1e9, (double)limit / 1e9);
-	for (int round = 0; !code && !is_found(&s); round++)
-		code = try_batch(&s, round ? next_batch(&s, round) : least + 1, err);
+			s.least, s.bad_peak / 1e9, (double)limit / 1e9);
 	if (!code)
 		t->batch = s.good;
 	return code;

@@ -173,6 +173,13 @@ static int cuda_select(
 	return n;
 }
 
+static void cuda_plan_roughly(void *arg, bool on)
+{
+	struct cuda_dev *dev = arg;
+
+	dev->rough = on;
+}
+
 static void cuda_drop(void *arg_dev, void *arg)
 {
 	struct cuda_dev *dev = arg_dev;
@@ -340,6 +347,7 @@ static const struct jm_backend backend = {
 	.clock = cuda_clock,
 	.stream = cuda_stream,
 	.peer = &cuda_peer,
+	.plan_roughly = cuda_plan_roughly,
 	.lanes = &cuda_lanes,
 };
 

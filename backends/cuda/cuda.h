@@ -36,6 +36,7 @@ struct cuda_dev {
 	struct cuda_plan *plans;      /* plan_cache.h */
 	long plans_read;	      /* bytes of the file that were read */
 	size_t logits_bytes; /* upper limit of the logits of a chunk; 0 = by the cost of chunks */
+	bool rough;	     /* plans are estimates, for which nothing is timed */
 	bool fast;	     /* results may differ in their bits from run to run */
 	struct cuda_lt lt;   /* cuBLASLt; opened by its first user */
 	struct cuda_dnn dnn; /* cuDNN; likewise */

@@ -398,28 +398,54 @@ static const struct cuda_way ways[] = {
 	{"own", build_own}, {"cudnn", build_dnn}, {"own-tall", build_tall}};
 enum { OWN, DNN, OWN_TALL };
 
+static int n_ways(const struct cuda_attention_plan *p)
+{
+	return p->shape.depth == 64 ? OWN_TALL + 1 : OWN_TALL;
+}
+
+static void write_ways_key(
+	const struct cuda_dev *dev, const struct cuda_attention_plan *p, char *ret, size_t size)
+{
+	write_key(dev, p, ret, size);
+	snprintf(ret + strlen(ret), size - strlen(ret), "/ways");
+}
+
 /* Memory is planned for the way that will run, so it is chosen before: by the plan cache, or by
  * timing with the scratch that cuDNN needs. */
-static int way_of(struct cuda_dev *dev, struct cuda_attention_plan *p, const struct jm_node *n)
+static size_t most_scratch(const struct cuda_attention_plan *p)
 {
 	size_t own = cuda_tiles_scratch(&p->shape), dnn = dnn_scratch(p);
+
+	return own > dnn ? own : dnn;
+}
+
+static int way_of(struct cuda_dev *dev, struct cuda_attention_plan *p, const struct jm_node *n)
+{
 	struct jm_tensor dqkv = *n->out[0]; /* in memory, also where it is virtual in a group */
 	struct cuda_exec exec = {.op = &cuda_ops_dnn_attention[1],
 		.node = {*n},
 		.n_nodes = 1,
-		.scratch_bytes = own > dnn ? own : dnn};
+		.scratch_bytes = most_scratch(p)};
 	char key[CUDA_PLAN_KEY];
 
 	if (p->way >= 0)
 		return p->way;
 	dqkv.is_virtual = false;
 	exec.node[0].out[0] = exec.node[0].out[1] = exec.node[0].out[2] = &dqkv;
-	write_key(dev, p, key, sizeof key);
-	snprintf(key + strlen(key), sizeof key - strlen(key), "/ways");
-	p->way = has_own(dev, p) ? cuda_way_choose(dev, &exec, key, ways,
-					   p->shape.depth == 64 ? OWN_TALL + 1 : OWN_TALL)
-				 : DNN;
+	write_ways_key(dev, p, key, sizeof key);
+	p->way = has_own(dev, p) ? cuda_way_choose(dev, &exec, key, ways, n_ways(p)) : DNN;
 	return p->way;
+}
+
+/* True if the way is chosen, or could be without timing. */
+static bool way_is_known(struct cuda_dev *dev, const struct cuda_attention_plan *p)
+{
+	char key[CUDA_PLAN_KEY];
+
+	if (p->way >= 0 || !has_own(dev, p))
+		return true;
+	write_ways_key(dev, p, key, sizeof key);
+	return cuda_way_known(dev, key, ways, n_ways(p)) >= 0;
 }
 
 static size_t scratch(struct cuda_dev *dev, const struct jm_group *group)
@@ -428,6 +454,8 @@ static size_t scratch(struct cuda_dev *dev, const struct jm_group *group)
 
 	if (!p)
 		return 0;
+	if (dev->rough && !way_is_known(dev, p))
+		return most_scratch(p);
 	return way_of(dev, p, group->node[0]) == DNN ? dnn_scratch(p)
 						     : cuda_tiles_scratch(&p->shape);
 }

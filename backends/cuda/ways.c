@@ -176,8 +176,7 @@ static void keep(
 	cuda_plan_keep(dev, key, value);
 }
 
-/* -1 = unknown. */
-static int recall(struct cuda_dev *dev, const char *key, const struct cuda_way *way, int n)
+int cuda_way_known(struct cuda_dev *dev, const char *key, const struct cuda_way *way, int n)
 {
 	const char *value = cuda_plan_find(dev, key);
 	size_t length = value ? strcspn(value, ",") : 0;
@@ -191,7 +190,7 @@ static int recall(struct cuda_dev *dev, const char *key, const struct cuda_way *
 int cuda_way_choose(struct cuda_dev *dev, const struct cuda_exec *exec, const char *key,
 	const struct cuda_way *way, int n)
 {
-	int best = recall(dev, key, way, n);
+	int best = cuda_way_known(dev, key, way, n);
 	double seconds[CUDA_WAYS];
 	struct trial trial;
 

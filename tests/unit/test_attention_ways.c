@@ -23,6 +23,7 @@
 static struct fake {
 	bool no_tiles; /* the device has no own kernels */
 	int way;       /* that is chosen */
+	int known;     /* by the plan cache, from 1; 0 = none */
 	const char *names[CUDA_WAYS];
 	int n_ways;
 	char key[CUDA_PLAN_KEY];
@@ -155,6 +156,12 @@ const char *cuda_plan_find(struct cuda_dev *dev, const char *key)
 void cuda_plan_keep(struct cuda_dev *dev, const char *key, const char *value)
 {
 	(void)dev, (void)key, (void)value;
+}
+
+int cuda_way_known(struct cuda_dev *dev, const char *key, const struct cuda_way *way, int n)
+{
+	(void)dev, (void)key, (void)way, (void)n;
+	return fake.known - 1;
 }
 
 int cuda_way_choose(struct cuda_dev *dev, const struct cuda_exec *exec, const char *key,
@@ -418,6 +425,30 @@ static void only_a_gradient_without_other_readers_is_turned(void **unused)
 	cuda_attention_plans_free(&dev);
 }
 
+/* Nothing is timed for a plan that is only an estimate. */
+static void a_rough_plan_has_the_most_scratch(void **unused)
+{
+	(void)unused;
+	for (int way = 0; way < 2; way++) {
+		size_t exact;
+
+		set_node(JM_OP_ATTENTION_GRAD, 64);
+		fake.way = way;
+		dev.rough = true;
+		assert_int_equal(scratch_bytes(), TILES_SCRATCH); /* of both, the larger */
+		assert_int_equal(fake.n_ways, 0);
+		dev.rough = false;
+		exact = scratch_bytes();
+		assert_int_equal(fake.n_ways, 3);
+		dev.rough = true;
+		assert_int_equal(scratch_bytes(), exact); /* it is known now */
+		cuda_attention_plans_free(&dev);
+		fake.known = way + 1;
+		assert_int_equal(scratch_bytes(), exact);
+		cuda_attention_plans_free(&dev);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -426,6 +457,7 @@ int main(void)
 		cmocka_unit_test(only_gradients_with_tiles_have_two_ways),
 		cmocka_unit_test(each_shape_has_a_key),
 		cmocka_unit_test(scratch_is_that_of_the_chosen_way),
+		cmocka_unit_test(a_rough_plan_has_the_most_scratch),
 		cmocka_unit_test(own_kernels_turn_their_results),
 		cmocka_unit_test(results_of_cudnn_are_turned_in_place),
 		cmocka_unit_test(only_a_gradient_without_other_readers_is_turned),

@@ -261,6 +261,70 @@ static void test_fit(void **state)
 	jm_values_done(&dims);
 }
 
+extern const struct jm_backend jm_backend_ref;
+
+static struct {
+	bool on;
+	int exact; /* plans with the loss's node, which were exact */
+} rough;
+
+static void plan_roughly(void *d, bool on)
+{
+	(void)d;
+	rough.on = on;
+}
+
+/* Where it measures nothing, the loss asks for more scratch, of the size of its logits. */
+static int select_roughly(
+	void *d, const struct jm_group *group, struct jm_choice *choice, struct jm_err *err)
+{
+	int n = jm_backend_ref.select(d, group, choice, err);
+
+	if (group->node[0]->op != JM_OP_SOFTMAX_XENT)
+		return n;
+	rough.exact += !rough.on;
+	for (int i = 0; i < n && rough.on; i++)
+		choice[i].scratch += group->node[0]->in[0]->bytes / 8;
+	return n;
+}
+
+/* The same batch is found, and few plans are exact. */
+static void test_fit_by_rough_plans(void **state)
+{
+	struct jm_training t = {.seq = 32};
+	struct jm_batch_feed feed = {.n = 0};
+	struct jm_backend backend = jm_backend_ref;
+	const struct jm_preset *preset;
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_device ref, device;
+	struct jm_values dims;
+
+	(void)state;
+	assert_ok(jm_model_find("gpt-117m", &t.model, &preset, &err), err);
+	assert_ok(jm_model_dims(t.model, preset, NULL, &dims, &err), err);
+	t.dims = &dims;
+	assert_ok(jm_device_open("ref", 1, &ref, &err), err);
+	backend.select = select_roughly;
+	backend.plan_roughly = plan_roughly;
+	device = ref;
+	device.backend = &backend;
+	for (int64_t batch = 1; batch < 3000; batch = batch * 7 + 2) {
+		size_t limit = peak(t, &ref, batch);
+		int64_t found;
+
+		assert_ok(jm_fit_batch(&t, &feed, &ref, limit, jm_device_room(&ref), &err), err);
+		found = t.batch;
+		rough.exact = 0;
+		assert_ok(jm_fit_batch(&t, &feed, &device, limit, jm_device_room(&device), &err),
+			err);
+		assert_int_equal(t.batch, found);
+		assert_false(rough.on);
+		assert_in_range(rough.exact, 1, 8);
+	}
+	jm_device_close(&ref);
+	jm_values_done(&dims);
+}
+
 static int no_event(void *d, void **ret, struct jm_err *err)
 {
 	(void)d;
@@ -358,6 +422,7 @@ int main(void)
 		cmocka_unit_test(test_files),
 		cmocka_unit_test(test_schedules),
 		cmocka_unit_test(test_fit),
+		cmocka_unit_test(test_fit_by_rough_plans),
 		cmocka_unit_test(inputs_sent_once_need_no_staging),
 		cmocka_unit_test(test_digest),
 	};
