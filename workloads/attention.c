@@ -37,8 +37,9 @@ static const struct jm_option options[] = {
 		.type = JM_INT,
 		.min = 1,
 		.max = 1e5,
-		.help = "heads of keys and values, each shared by several heads; as many as heads "
-			"when not given"},
+		.help = "heads of keys and values, each shared by several heads; without it as "
+			"many "
+			"as --heads"},
 	NUMBER("depth", 1e4, "128", "width of a head"),
 	{.name = "full",
 		.type = JM_FLAG,
@@ -48,7 +49,7 @@ static const struct jm_option options[] = {
 		.type = JM_INT,
 		.min = 1,
 		.max = 1e4,
-		.help = "passes per step; when not given, as many as the device should do in 20 "
+		.help = "passes per step; without it as many as the device should do in 20 "
 			"ms"},
 	JM_KERNEL_THREADS,
 	{0},

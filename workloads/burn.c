@@ -48,7 +48,7 @@ static const struct jm_option options[] = {
 		.type = JM_INT,
 		.min = 1,
 		.max = 1e4,
-		.help = "products per step; when not given, as many as the device should do in 100 "
+		.help = "products per step; without it as many as the device should do in 100 "
 			"ms"},
 	{.name = "processors",
 		.type = JM_INT,

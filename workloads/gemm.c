@@ -47,7 +47,7 @@ static const struct jm_option options[] = {
 		.type = JM_INT,
 		.min = 1,
 		.max = 1e4,
-		.help = "products per step; when not given, as many as the device should do in 20 "
+		.help = "products per step; without it as many as the device should do in 20 "
 			"ms"},
 	JM_KERNEL_THREADS,
 	{0},

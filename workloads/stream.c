@@ -41,7 +41,7 @@ static const struct jm_option options[] = {
 		.type = JM_INT,
 		.min = 1,
 		.max = 1e4,
-		.help = "passes over the operands per step; when not given, as many as the device "
+		.help = "passes over the operands per step; without it as many as the device "
 			"should do in 20 ms"},
 	JM_KERNEL_THREADS,
 	{0},

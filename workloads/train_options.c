@@ -46,7 +46,7 @@ const struct jm_option jm_train_options[] = {
 		.help = "samples per step (per micro-step with --accumulate, and of each rank with "
 			"--ranks); max = as many as fit "
 			"into memory"},
-	OPTION_INT("seq", 1, 1e8, NULL, "tokens per sequence; the model's context when not given"),
+	OPTION_INT("seq", 1, 1e8, NULL, "tokens per sequence; without it the model's context"),
 	{.name = "text",
 		.type = JM_TEXT,
 		.argument = "FILE",
@@ -59,7 +59,7 @@ const struct jm_option jm_train_options[] = {
 	{.name = "eval-text",
 		.type = JM_TEXT,
 		.argument = "FILE",
-		.help = "what --eval-every takes its samples from; when not given, the last tenth "
+		.help = "what --eval-every takes its samples from; without it the last tenth "
 			"of --text, which is then not used for training"},
 	OPTION_INT("eval-batches", 1, 1e6, "8",
 		"batches of an evaluation, which uses the same ones each time"),
