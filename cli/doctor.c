@@ -337,9 +337,10 @@ static void ask_transports(struct report *r)
 			.what = t->summary,
 			.mend = "only runs on several GPUs need it"};
 
-		f.why = !f.ok	   ? err.text
-			: t->check ? "its library can be opened"
-				   : "ranks can use it";
+		f.why = !f.ok		 ? err.text
+			: t->check	 ? "its library can be opened"
+			: t->host_memory ? "ranks can use it"
+					 : "ranks on GPUs can use it";
 		r->member = t->name;
 		say(r, &f);
 	}
