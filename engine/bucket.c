@@ -306,13 +306,14 @@ static double product_seconds(const struct jm_program *p, const struct jm_unit *
 	return peak > 0 ? n->flops_executed / (PRODUCTS * peak) : INFINITY;
 }
 
-/* Puts the units that compute the segment's gradients behind unit *to; returns the time that they take. */
-static double put_behind_all(const struct buckets *b, const struct jm_segment *s, int last, int *to)
+/* Puts the units before *to that compute the segment's gradients behind it; returns the time that they take. A unit that
+ * completes parts of two segments may be there already. */
+static double put_behind_all(const struct buckets *b, const struct jm_segment *s, int *to)
 {
 	struct jm_program *p = b->p;
 	double seconds = 0;
 
-	for (int i = last - 1; i >= p->n_once; i--) {
+	for (int i = *to - 1; i >= p->n_once; i--) {
 		const struct jm_unit *u = p->unit[i];
 
 		if (!completes_part(b, u, s) || !put_behind(p, i, *to))
@@ -333,16 +334,17 @@ static void put_off(struct buckets *b)
 {
 	const struct jm_segment *large = last_before(b, b->p->n_micro), *s, *next;
 	double hidden = 0, needed;
-	int last, to;
+	int end, to;
 
 	if (!large)
 		return;
-	to = last = completed_by(b, large);
+	to = completed_by(b, large);
 	needed = transfer_seconds(b->p->graph, large);
-	for (s = last_before(b, last); s && s->n < large->n && hidden < needed; s = next) {
-		next = last_before(b, completed_by(b, s));
+	for (s = last_before(b, to); s && s->n < large->n && hidden < needed; s = next) {
+		end = completed_by(b, s);
+		next = last_before(b, end < to ? end : to);
 		needed += transfer_seconds(b->p->graph, s);
-		hidden += put_behind_all(b, s, last, &to);
+		hidden += put_behind_all(b, s, &to);
 		find_last_writes(b);
 	}
 }

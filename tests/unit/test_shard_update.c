@@ -179,6 +179,34 @@ static void the_largest_sum_is_not_the_last(void **state)
 	jm_graph_free(g);
 }
 
+/* Where products are too fast to hide an exchange, those of all segments run after the table's gradient. With five ranks a segment ends inside
+ * a matrix, whose gradient then belongs to two segments. */
+static void products_of_two_segments_move_once(void **state)
+{
+	struct jm_graph *g = train("gpt-117m", "bf16", 5, 0, 0);
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_device d;
+	struct jm_program *p;
+	int lookup = -1, products = 0;
+
+	(void)state;
+	assert_int_equal(jm_device_open("ref", 1, &d, &err), 0);
+	d.props.peak_flops[JM_BF16] = d.props.peak_flops[JM_F32] = 1e18;
+	assert_ok(jm_program_plan(g, &d, &p, &err), err);
+	for (int i = 0; i < p->n_micro; i++) {
+		assert_non_null(p->unit[i]);
+		if (first_node(p, i)->op == JM_OP_EMBED_GRAD)
+			lookup = i;
+		products += lookup >= 0 && first_node(p, i)->op == JM_OP_LINEAR_WGRAD;
+		for (int k = 0; k < i; k++)
+			assert_ptr_not_equal(p->unit[k], p->unit[i]);
+	}
+	assert_int_equal(products, 4 * 12);
+	jm_program_free(p);
+	jm_device_close(&d);
+	jm_graph_free(g);
+}
+
 /* Over the host every rank updates the tables, whose summed gradients are gathered in the backward pass. */
 static void tables_are_updated_as_a_whole(void **state)
 {
@@ -210,6 +238,7 @@ int main(void)
 		cmocka_unit_test(shares_cover_every_parameter_once),
 		cmocka_unit_test(only_products_read_copies),
 		cmocka_unit_test(the_largest_sum_is_not_the_last),
+		cmocka_unit_test(products_of_two_segments_move_once),
 		cmocka_unit_test(tables_are_updated_as_a_whole),
 	};
 
