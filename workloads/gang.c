@@ -24,8 +24,26 @@ static int introduce(struct jm_gang *g, struct jm_work *work, struct jm_err *err
 	return code;
 }
 
+/* All ranks take the same transport, also where their devices are not alike. */
+static int choose_transport(struct jm_gang *g, const struct jm_device *d,
+	const struct jm_gang_way *way, const char **ret, struct jm_err *err)
+{
+	double n = way->prefers_host;
+	int code = jm_gang_same(g, d->backend->stream != NULL, "Ways to exchange data", err);
+
+	if (!code)
+		code = jm_comm_sum(&g->control, &n, 1, err);
+	if (code)
+		return code;
+	if (strcmp(way->transport, "auto") != 0)
+		*ret = way->transport;
+	else
+		*ret = n == g->control.world ? "host" : jm_reduce_transport(d);
+	return 0;
+}
+
 static int open_device_comm(struct jm_gang *g, const struct jm_work *work,
-	const struct jm_device *d, const char *given, struct jm_err *err)
+	const struct jm_device *d, const char *name, struct jm_err *err)
 {
 	const struct jm_comm_place place = {.rank = work->rank,
 		.world = work->world,
@@ -33,7 +51,6 @@ static int open_device_comm(struct jm_gang *g, const struct jm_work *work,
 		.control = &g->control,
 		.device = d->dev,
 		.lanes = d->backend->lanes};
-	const char *name = strcmp(given, "auto") != 0 ? given : jm_reduce_transport(d);
 	void *stream;
 	int code;
 
@@ -73,10 +90,11 @@ static int watch(struct jm_gang *g, struct jm_device *d, struct jm_err *err)
 }
 
 int jm_gang_open(struct jm_gang *g, struct jm_work *work, struct jm_device *d,
-	const char *transport, struct jm_err *err)
+	const struct jm_gang_way *way, struct jm_err *err)
 {
 	const struct jm_comm_place place = {
 		.rank = work->rank, .world = work->world, .fd = work->gang_fd};
+	const char *transport = NULL;
 	int code;
 
 	*g = (struct jm_gang){.work = work};
@@ -88,6 +106,8 @@ int jm_gang_open(struct jm_gang *g, struct jm_work *work, struct jm_device *d,
 	code = jm_comm_open("local", &place, &g->control, err);
 	if (!code)
 		code = introduce(g, work, err);
+	if (!code)
+		code = choose_transport(g, d, way, &transport, err);
 	if (!code)
 		code = open_device_comm(g, work, d, transport, err);
 	return code ? code : watch(g, d, err);
@@ -129,6 +149,11 @@ int jm_gang_same(const struct jm_gang *g, uint64_t value, const char *what, stru
 const struct jm_comm *jm_gang_comm(const struct jm_gang *g)
 {
 	return g->device.transport ? &g->device : &g->control;
+}
+
+bool jm_gang_by_host(const struct jm_gang *g)
+{
+	return g->device.transport && !strcmp(g->device.transport->name, "host");
 }
 
 /* Is the device of rank r one that no rank before it has? */

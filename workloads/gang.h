@@ -16,6 +16,12 @@ extern const char *const jm_gang_transports[];
 	"auto = host for two ranks that train with many tokens in bf16 or fp8, else nccl; ranks "  \
 	"without GPUs exchange data through the memory of the host in any case"
 
+/* How the ranks exchange data of their devices. */
+struct jm_gang_way {
+	const char *transport; /* one of jm_gang_transports */
+	bool prefers_host;     /* auto = host if all ranks prefer it */
+};
+
 struct jm_gang {
 	struct jm_work *work;
 	struct jm_comm control;	   /* host memory; all zero: one rank alone */
@@ -25,9 +31,9 @@ struct jm_gang {
 };
 
 /* Opens the communicators for work->world ranks, and stores the devices of all ranks in work->gang. d: the
- * device of work, open; waits of the host for it end when a transfer fails. transport: one of jm_gang_transports. */
+ * device of work, open; waits of the host for it end when a transfer fails. */
 int jm_gang_open(struct jm_gang *g, struct jm_work *work, struct jm_device *d,
-	const char *transport, struct jm_err *err);
+	const struct jm_gang_way *way, struct jm_err *err);
 void jm_gang_close(struct jm_gang *g); /* one that is zeroed, too */
 /* Waits until the devices of all ranks have finished their work. */
 int jm_gang_meet(const struct jm_gang *g, const struct jm_device *d, struct jm_err *err);
@@ -35,6 +41,8 @@ int jm_gang_meet(const struct jm_gang *g, const struct jm_device *d, struct jm_e
 int jm_gang_same(const struct jm_gang *g, uint64_t value, const char *what, struct jm_err *err);
 /* The communicator for data on the device: `device` or, where there is none, `control`. */
 const struct jm_comm *jm_gang_comm(const struct jm_gang *g);
+/* True if data on the device travels by transport host. */
+bool jm_gang_by_host(const struct jm_gang *g);
 /* The number of different devices that the ranks use: several ranks may share one. */
 int jm_gang_devices(const struct jm_work *work);
 

@@ -24,7 +24,6 @@ struct train {
 	struct jm_lr_schedule schedule;
 	struct jm_scaler scaler;
 	struct jm_device device;
-	const char *transport; /* of the gang */
 	struct jm_gang gang;
 	struct jm_graph *graph;
 	struct jm_program *program;

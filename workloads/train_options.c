@@ -264,7 +264,7 @@ static int check_kept(const struct train *s, struct jm_err *err)
 		"decide that already; omit one of them.");
 }
 
-/* Sums over micro-steps would be rounded each time. For ranks see choose_transport. */
+/* Sums over micro-steps would be rounded each time. For ranks see choose_rounding. */
 static int check_gradients(struct train *s, struct jm_err *err)
 {
 	const struct jm_training *t = &s->training;

@@ -124,27 +124,38 @@ static int open_device(struct train *s, struct jm_err *err)
 	return code;
 }
 
+/* True if parameters are in f32, and products in bf16 or fp8. */
+static bool is_narrow(const struct jm_training *t)
+{
+	return t->precision == JM_BF16 && !t->pure;
+}
+
 /*
  * Through the memory of the host if --transport says so or, for two ranks with tokens in bf16 or fp8, if the exchanges hide
- * behind products: links between GPUs then sleep. Gradients are rounded on this way, unless --gradients f32 forbids it.
+ * behind products: links between GPUs then sleep.
  */
-static int choose_transport(struct train *s, struct jm_err *err)
+static int open_gang(struct train *s, struct jm_err *err)
 {
-	struct jm_training *t = &s->training;
-	const char *gradients = jm_values_text(s->work->options, "gradients");
-	bool narrow = t->precision == JM_BF16 && !t->pure;
+	const struct jm_training *t = &s->training;
+	struct jm_gang_way way = {.transport = jm_values_text(s->work->options, "transport")};
 	int64_t seq = t->seq;
-	double tokens;
 
 	if (!seq && t->model->default_seq && t->model->default_seq(t->dims, &seq, err))
 		return err->code;
-	tokens = (double)t->batch * (double)seq * t->micro_steps;
-	s->transport = jm_values_text(s->work->options, "transport");
-	if (!strcmp(s->transport, "auto") && t->ranks == 2 && narrow && t->shards_update &&
-		jm_reduce_fits_host(&s->device, t->precision, tokens))
-		s->transport = "host";
-	t->by_host = !strcmp(s->transport, "host");
-	t->rounds_sums = t->by_host && narrow && strcmp(gradients, "f32") != 0;
+	way.prefers_host = t->ranks == 2 && is_narrow(t) && t->shards_update &&
+			   jm_reduce_fits_host(&s->device, t->precision,
+				   (double)t->batch * (double)seq * t->micro_steps);
+	return jm_gang_open(&s->gang, s->work, &s->device, &way, err);
+}
+
+/* On the way through the memory of the host gradients are rounded, unless --gradients f32 forbids it. */
+static int choose_rounding(struct train *s, struct jm_err *err)
+{
+	struct jm_training *t = &s->training;
+	const char *gradients = jm_values_text(s->work->options, "gradients");
+
+	t->by_host = jm_gang_by_host(&s->gang);
+	t->rounds_sums = t->by_host && is_narrow(t) && strcmp(gradients, "f32") != 0;
 	if (t->ranks > 1 && !t->by_host && !strcmp(gradients, "bf16"))
 		return jm_err_set(err, JM_EUSAGE,
 			"--gradients bf16 with --ranks needs --transport host, because other "
@@ -499,9 +510,9 @@ int jm_train_prepare(struct train *s, struct jm_err *err)
 	choose_inputs(s);
 	code = open_device(s, err);
 	if (!code)
-		code = choose_transport(s, err);
+		code = open_gang(s, err);
 	if (!code)
-		code = jm_gang_open(&s->gang, s->work, &s->device, s->transport, err);
+		code = choose_rounding(s, err);
 	if (!code)
 		code = jm_work_device_planned(s->work, plan(s, err));
 	if (!code)

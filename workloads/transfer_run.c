@@ -155,7 +155,9 @@ static int prepare(struct transfer *s, struct jm_err *err)
 	code = jm_work_device_open(work, 1, &s->device, err);
 	if (!code)
 		code = jm_gang_open(&s->gang, work, &s->device,
-			jm_values_text(work->options, "transport"), err);
+			&(struct jm_gang_way){
+				.transport = jm_values_text(work->options, "transport")},
+			err);
 	if (!code)
 		code = take_memory(s, err);
 	if (!code)

@@ -364,6 +364,19 @@ def test_a_sharded_update_goes_on_beside_the_next_step(two_devices, more, transp
     assert shared["communication"]["transport"] == transport
 
 
+@pytest.mark.parametrize("peaks, transport", [("1e12,1e12", "host"), ("1e15,1e15", "nccl"), ("1e12,1e15", "nccl"), ("1e15,1e12", "nccl")])
+def test_ranks_agree_on_a_transport(two_devices, peaks, transport):
+    """The products of one device may hide exchanges that those of the other do not."""
+    r = one(*GPT, "--precision", "bf16", "--batch", "2", "--steps", "2", *TWO, env={**two_devices, "JM_FAKE_LATER_PEAKS": peaks})
+    assert r["communication"]["transport"] == transport and r["communication"]["rounded"] == (transport == "host")
+
+
+@pytest.mark.parametrize("devices", ["later:0,ref", "ref,later:0"])
+def test_devices_that_exchange_data_in_other_ways_are_refused(two_devices, devices):
+    r = one(*GPT, "--batch", "1", "--steps", "1", "--device", devices, "--ranks", "2", env=two_devices, status=FAILED)
+    assert "Ways to exchange data of rank 1" in r["reason"] and "devices of the same type" in r["reason"], r["reason"]
+
+
 def test_rounded_sums_differ_little(two_devices):
     """Over the host gradients travel in bf16; both ranks update with the same bits, so their losses stay one network's."""
     work = [*GPT, "--precision", "bf16", "--batch", "2", "--steps", "6", *TWO, "--transport", "host"]
