@@ -47,7 +47,7 @@ struct jm_transfer {
 	enum jm_transfer_kind kind;
 	enum jm_comm_type type;
 	/* f32 is rounded to bf16 for the way between ranks, and added in f32. For transports that round. The result of an
-	 * all-gather is rounded on all ranks, that of a reduce-scatter is own data + rounded data of others. */
+	 * all-reduce or all-gather is rounded on all ranks, that of a reduce-scatter is own data + rounded data of others. */
 	bool rounds;
 	const void *from;
 	void *to;

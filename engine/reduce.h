@@ -20,7 +20,7 @@
 struct jm_reduce_cost {
 	int buckets;
 	double bytes;	 /* bytes of gradients that are summed */
-	double gathered; /* bytes of parameters that are gathered after a sharded update */
+	double gathered; /* bytes that each rank has after the gathers of a sharded update */
 	/* seconds that computation waits for sums, mean of the steps so far; NAN = unknown */
 	double exposed;
 };

@@ -6,10 +6,10 @@
  * plan cache's key.
  */
 #include <cuda.h>
-#include <dlfcn.h>
 #include <math.h>
 
 #include "green.h"
+#include "vendor/library.h"
 
 #define GREEN_SYMBOLS(X)                                                                           \
 	X(cuDeviceGet)                                                                             \
@@ -27,33 +27,19 @@ struct calls {
 #undef X
 };
 
-static const struct {
-	const char *name;
-	size_t offset;
-} symbols[] = {
+static const struct jm_symbol symbols[] = {
 #define X(name) {#name, offsetof(struct calls, name)},
 	GREEN_SYMBOLS(X)
 #undef X
 };
 
-/* Looks the functions up in the driver that the CUDA runtime has already opened. */
-static int find_calls(struct calls *ret, struct jm_err *err)
-{
-	void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-
-	for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
-		void *found = driver ? dlsym(driver, symbols[i].name) : NULL;
-
-		if (!found)
-			return jm_err_set(err, JM_ENOSUP,
-				"The NVIDIA driver has no %s, so the work cannot be restricted to "
-				"a share of the multiprocessors, which needs a driver of CUDA 12.4 "
-				"or newer (550).",
-				symbols[i].name);
-		memcpy((char *)ret + symbols[i].offset, &found, sizeof found);
-	}
-	return 0;
-}
+static const struct jm_library driver = {
+	.title = "NVIDIA's driver",
+	.names = {"libcuda.so.1"},
+	.symbols = symbols,
+	.n_symbols = sizeof symbols / sizeof *symbols,
+	.mend = "a share of the multiprocessors needs a driver of CUDA 12.4 or newer (550)",
+};
 
 static int check(const struct cuda_dev *dev, const struct calls *c, CUresult rc, const char *what,
 	struct jm_err *err)
@@ -133,7 +119,7 @@ int cuda_restrict(void *arg, double share, int *ret_units, int *ret_of, struct j
 	CUdevResource part;
 	CUdevResourceDesc desc;
 	CUstream stream;
-	int code = find_calls(&c, err);
+	int code = jm_library_open(&driver, &c, err);
 
 	cudaSetDevice(dev->index);
 	if (!code)
@@ -155,7 +141,7 @@ void cuda_green_drop(struct cuda_dev *dev)
 {
 	struct calls c;
 
-	if (dev->green && !find_calls(&c, NULL))
+	if (dev->green && !jm_library_open(&driver, &c, NULL))
 		c.cuGreenCtxDestroy(dev->green);
 	dev->green = NULL;
 }

@@ -2,12 +2,12 @@
 /* Lanes between GPUs through memory of the host that processes share (comm/lanes.h): streams that wait for words in that
  * memory and write them, by functions of the driver. */
 #include <cuda.h>
-#include <dlfcn.h>
 #include <stdlib.h>
 
 #include "comm/lanes.h"
 #include "kernels.h"
 #include "queue.h"
+#include "vendor/library.h"
 
 /* Their names with a version are those that cuda.h maps the plain names to. */
 #define SYMBOLS(X)                                                                                 \
@@ -21,13 +21,18 @@ struct calls {
 #undef X
 };
 
-static const struct {
-	const char *name;
-	size_t offset;
-} symbols[] = {
+static const struct jm_symbol symbols[] = {
 #define X(member, name, symbol) {symbol, offsetof(struct calls, member)},
 	SYMBOLS(X)
 #undef X
+};
+
+static const struct jm_library driver = {
+	.title = "NVIDIA's driver",
+	.names = {"libcuda.so.1"},
+	.symbols = symbols,
+	.n_symbols = sizeof symbols / sizeof *symbols,
+	.mend = "transport host needs a driver of CUDA 11.7 or newer (515); use --transport nccl",
 };
 
 struct lanes {
@@ -40,25 +45,6 @@ struct lanes {
 	cudaEvent_t *mark;
 	int n_marks;
 };
-
-/* Looks the functions up in the driver that the CUDA runtime has already opened. */
-static int find_calls(struct calls *ret, struct jm_err *err)
-{
-	void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-
-	for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
-		void *found = driver ? dlsym(driver, symbols[i].name) : NULL;
-
-		if (!found)
-			return jm_err_set(err, JM_ENOSUP,
-				"The NVIDIA driver has no %s, which transport host needs; use "
-				"--transport nccl, "
-				"or a driver of CUDA 11.7 or newer (515).",
-				symbols[i].name);
-		memcpy((char *)ret + symbols[i].offset, &found, sizeof found);
-	}
-	return 0;
-}
 
 static void lanes_close(void *arg)
 {
@@ -137,7 +123,7 @@ static int lanes_open(void *dev, const struct jm_lanes_want *want, void **ret_la
 	if (!l)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a communicator.");
 	l->dev = dev;
-	code = find_calls(&l->call, err);
+	code = jm_library_open(&driver, &l->call, err);
 	if (!code)
 		code = make_streams(l, err);
 	if (!code)

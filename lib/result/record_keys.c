@@ -232,8 +232,11 @@ static const struct jm_key communication_keys[] = {
 	{POSITIVE("bytes_per_step", 0), .unit = "B",
 		.meaning = "gradients that each rank contributes"},
 	{POSITIVE("gathered_bytes_per_step", JM_KEY_OPTIONAL), .unit = "B",
-		.meaning = "parameters and norms that each rank has after the gathers of a sharded "
-			   "update; 0 = every rank updates all parameters"},
+		.meaning = "data that each rank has after the gathers of a sharded update: "
+			   "parameters, norms "
+			   "and, by transport host, sums of the gradients of tables; 0 = every "
+			   "rank updates all "
+			   "parameters"},
 	{POSITIVE("exposed_s_per_step", JM_KEY_NULL), .unit = "s",
 		.meaning = "time for which rank 0 waited for transfers and did not compute; mean "
 			   "of all "
