@@ -101,7 +101,7 @@ static void run_gang(int world, size_t n)
 	int fd = memfd_create("gang", MFD_CLOEXEC);
 
 	for (int i = 0; i < world; i++) {
-		rank[i] = (struct rank){.place = {i, world, fd, NULL}, .n = n};
+		rank[i] = (struct rank){.place = {.rank = i, .world = world, .fd = fd}, .n = n};
 		rank[i].sum = malloc((n + 1) * sizeof(float));
 		rank[i].all = malloc((n * (size_t)world + 1) * sizeof(float));
 		rank[i].part = malloc((n + 1) * sizeof(float));
@@ -144,8 +144,8 @@ static void *leave_early(void *arg)
 static void a_rank_that_left_is_named(void **unused)
 {
 	int fd = memfd_create("gang", MFD_CLOEXEC);
-	struct rank stays = {.place = {0, 2, fd, NULL}, .n = 1},
-		    leaves = {.place = {1, 2, fd, NULL}};
+	struct rank stays = {.place = {.rank = 0, .world = 2, .fd = fd}, .n = 1},
+		    leaves = {.place = {.rank = 1, .world = 2, .fd = fd}};
 	struct jm_comm c;
 	pthread_t thread;
 	double one = 1;
@@ -208,7 +208,7 @@ static void compare_both(struct member *m, uint64_t other)
 	for (int r = 0; r < 2; r++) {
 		m[r] = (struct member){.work = {.rank = r, .world = 2},
 			.own = {{.name = "card 0"}, {.name = "card 1"}},
-			.place = {r, 2, fd, NULL},
+			.place = {.rank = r, .world = 2, .fd = fd},
 			.value = r ? other : 7};
 		m[r].work.own = m[r].own[r];
 	}
