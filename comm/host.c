@@ -539,8 +539,8 @@ static int open_lanes(struct host *h, const struct jm_comm_place *place, struct 
 static int host_open(const struct jm_comm_place *place, void **ret_state, struct jm_err *err)
 {
 	struct host *h = calloc(1, sizeof(*h));
-	double nothing = 0;
-	int code;
+	double failures;
+	int code, rc;
 
 	if (!h)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a communicator.");
@@ -556,9 +556,13 @@ static int host_open(const struct jm_comm_place *place, void **ret_state, struct
 		code = map(h, place->fd, err);
 	if (!code)
 		code = open_lanes(h, place, err);
-	/* all have mapped the file before the first writes */
-	if (!code)
-		code = jm_comm_sum(place->control, &nothing, 1, err);
+	/* all have mapped the file before the first writes, or all know that one cannot */
+	failures = code != 0;
+	rc = jm_comm_sum(place->control, &failures, 1, code ? NULL : err);
+	if (!code && !rc && failures > 0)
+		rc = jm_err_set(err, JM_ENOSUP,
+			"Another rank cannot use transport host; use --transport nccl.");
+	code = code ? code : rc;
 	if (code)
 		host_close(h);
 	else

@@ -57,7 +57,7 @@ static bool bounds(const struct jm_graph *g, const struct jm_node *loss, int64_t
 {
 	const struct jm_node *logits = maker_of(g, loss->in[0]);
 	int64_t some = loss->attr.xent.classes;
-	double alike, v, guess, chance;
+	double alike = 0, v, guess, chance;
 
 	if (!logits || logits->op != JM_OP_LINEAR)
 		return false;

@@ -371,6 +371,15 @@ def test_ranks_agree_on_a_transport(two_devices, peaks, transport):
     assert r["communication"]["transport"] == transport and r["communication"]["rounded"] == (transport == "host")
 
 
+@pytest.mark.parametrize("device", [0, 1])
+def test_all_ranks_take_nccl_where_one_cannot_copy_over_the_host(two_devices, device):
+    env = {**two_devices, "JM_FAKE_LATER_PEAKS": "1e12,1e12", "JM_FAKE_LANES_FAIL": str(device)}
+    work = [*GPT, "--precision", "bf16", "--batch", "2", "--steps", "2", *TWO]
+    assert one(*work, env=env)["communication"]["transport"] == "nccl"
+    r = one(*work, "--transport", "host", env=env, status=FAILED)
+    assert f"Rank {device} of 2" in r["reason"] and "told to fail" in r["reason"] or "use --transport nccl" in r["reason"], r["reason"]
+
+
 @pytest.mark.parametrize("devices", ["later:0,ref", "ref,later:0"])
 def test_devices_that_exchange_data_in_other_ways_are_refused(two_devices, devices):
     r = one(*GPT, "--batch", "1", "--steps", "1", "--device", devices, "--ranks", "2", env=two_devices, status=FAILED)

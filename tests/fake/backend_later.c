@@ -347,6 +347,13 @@ static int later_stream(void *dev, enum jm_queue queue, void **ret, struct jm_er
 	return 0;
 }
 
+int jm_fake_index_of(void *dev)
+{
+	const struct later *d = dev;
+
+	return d->index;
+}
+
 const struct jm_fake_stream *jm_fake_stream_of(void *dev)
 {
 	void *stream;

@@ -15,6 +15,7 @@ struct jm_fake_stream {
 	int queue;
 };
 
+int jm_fake_index_of(void *dev);
 /* Of the queue for transfers. */
 const struct jm_fake_stream *jm_fake_stream_of(void *dev);
 extern const struct jm_lanes later_lanes;

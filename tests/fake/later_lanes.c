@@ -4,6 +4,7 @@
  * memory of the device and memory that ranks share; others end the process.
  *
  *	JM_FAKE_LANES_US	microseconds that each copy waits before it begins
+ *	JM_FAKE_LANES_FAIL	index of a device that cannot open its lanes
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -204,12 +205,15 @@ static void lanes_close(void *arg)
 static int lanes_open(void *dev, const struct jm_lanes_want *want, void **ret_lanes,
 	void **ret_staging, struct jm_err *err)
 {
-	const char *delay = getenv("JM_FAKE_LANES_US");
+	const char *delay = getenv("JM_FAKE_LANES_US"), *fails = getenv("JM_FAKE_LANES_FAIL");
 	struct lanes *l = calloc(1, sizeof(*l));
 
-	(void)err;
 	if (!l)
 		return JM_ENOMEM;
+	if (fails && atoi(fails) == jm_fake_index_of(dev)) {
+		free(l);
+		return jm_err_set(err, JM_EIO, "The fake lanes were told to fail.");
+	}
 	l->stream = jm_fake_stream_of(dev);
 	l->shared = want->shared;
 	l->shared_bytes = want->shared_bytes;
