@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -64,6 +65,7 @@ struct host {
 	uint32_t sent[MOST], got[MOST]; /* pieces queued, to and from each rank */
 	uint32_t staged, rounded;	/* pieces */
 	int64_t missing_since; /* a rank that left owes a piece since then; 0 = none does */
+	bool given_up;
 };
 
 static size_t shared_bytes(int world)
@@ -475,6 +477,8 @@ static int host_poll(void *state, struct jm_err *err)
 	int64_t now = jm_clock_now(jm_clock_real());
 	int r = debtor(h);
 
+	if (h->given_up)
+		return jm_err_set(err, JM_EGONE, "The transfers over the host were given up.");
 	if (r < 0) {
 		h->missing_since = 0;
 		return 0;
@@ -484,8 +488,33 @@ static int host_poll(void *state, struct jm_err *err)
 	if (now - h->missing_since < PATIENCE_NS)
 		return 0;
 	release(h);
+	h->given_up = true;
 	return jm_err_set(
 		err, JM_EGONE, "Rank %d ended while rank %d was waiting for it.", r, h->rank);
+}
+
+/* True if this rank's lanes have passed all that is queued. */
+static bool is_idle(const struct host *h)
+{
+	for (int r = 0; r < h->world; r++)
+		if (is_behind(&h->head->channel[h->rank][r].posted, h->sent[r]) ||
+			is_behind(&h->head->channel[r][h->rank].taken, h->got[r]))
+			return false;
+	return true;
+}
+
+/* Again and again, because a rank that goes on may still write smaller numbers. */
+static void leave(const struct host *h)
+{
+	const struct timespec nap = {.tv_nsec = 1000000};
+	int64_t until = jm_clock_now(jm_clock_real()) + PATIENCE_NS;
+
+	atomic_store(&h->head->left[h->rank], 1);
+	release(h);
+	while (!is_idle(h) && jm_clock_now(jm_clock_real()) < until) {
+		nanosleep(&nap, NULL);
+		release(h);
+	}
 }
 
 /* ---- opening ------------------------------------------------------------------------------------------------------ */
@@ -496,10 +525,8 @@ static void host_close(void *state)
 
 	if (!h)
 		return;
-	if (h->head) {
-		atomic_store(&h->head->left[h->rank], 1);
-		release(h);
-	}
+	if (h->head)
+		leave(h);
 	if (h->lanes)
 		h->lane->close(h->lanes);
 	if (h->head)
