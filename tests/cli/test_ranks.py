@@ -298,6 +298,15 @@ def test_one_killed_rank_ends_all_that_wait_for_copies(two_devices, seed):
     assert gang.nothing_is_left()
 
 
+def test_a_rank_that_fails_ends_one_that_waits_for_its_copies(two_devices):
+    """The reason is that of the rank that failed, whose queues end first."""
+    env = {**two_devices, "JM_FAKE_LANES_FAIL": "1/40"}
+    began = time.monotonic()
+    r = one(*GPT, "--batch", "1", "--steps", "200", "--device", "later:0,later:1", "--ranks", "2", "--transport", "host", env=env, status=FAILED)
+    assert time.monotonic() - began < 10
+    assert r["reason"].startswith("Rank 1 of 2") and "told to fail" in r["reason"], r["reason"]
+
+
 def test_a_killed_parent_leaves_no_ranks():
     gang = Running(2)
     assert gang.is_at_work()

@@ -4,7 +4,7 @@
  * memory of the device and memory that ranks share; others end the process.
  *
  *	JM_FAKE_LANES_US	microseconds that each copy waits before it begins
- *	JM_FAKE_LANES_FAIL	index of a device that cannot open its lanes
+ *	JM_FAKE_LANES_FAIL	index of a device that cannot open its lanes; INDEX/N: whose copy N is refused
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -50,7 +50,8 @@ struct lanes {
 		unsigned long asked, reached;
 	} * mark;
 	unsigned delay_us;
-	int queued; /* jobs of the stream */
+	int queued;	       /* jobs of the stream */
+	long copies, fails_at; /* the copy that is refused; 0 = none is */
 	bool stop;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
@@ -202,6 +203,11 @@ static void lanes_close(void *arg)
 	free(l);
 }
 
+static int refuse(struct jm_err *err)
+{
+	return jm_err_set(err, JM_EIO, "The fake lanes were told to fail.");
+}
+
 static int lanes_open(void *dev, const struct jm_lanes_want *want, void **ret_lanes,
 	void **ret_staging, struct jm_err *err)
 {
@@ -211,8 +217,11 @@ static int lanes_open(void *dev, const struct jm_lanes_want *want, void **ret_la
 	if (!l)
 		return JM_ENOMEM;
 	if (fails && atoi(fails) == jm_fake_index_of(dev)) {
-		free(l);
-		return jm_err_set(err, JM_EIO, "The fake lanes were told to fail.");
+		l->fails_at = strchr(fails, '/') ? atol(strchr(fails, '/') + 1) : 0;
+		if (!l->fails_at) {
+			free(l);
+			return refuse(err);
+		}
 	}
 	l->stream = jm_fake_stream_of(dev);
 	l->shared = want->shared;
@@ -253,7 +262,8 @@ static int lanes_copy(
 	struct lanes *l = arg;
 	bool right = is_of_device(l, to, bytes) && is_of_device(l, from, bytes);
 
-	(void)err;
+	if (++l->copies == l->fails_at)
+		return refuse(err);
 	if (lane == JM_LANE_SEND)
 		right = is_shared(l, to, bytes) && is_of_device(l, from, bytes);
 	else if (lane == JM_LANE_RECEIVE)
