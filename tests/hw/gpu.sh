@@ -191,7 +191,8 @@ sanitize() { # TOOL OPERATION [OPTION...]
 races() { # OPERATION OPTIONS FOR OWN KERNELS...
 	local out=$work/out libraries=
 	sanitize racecheck "$1" && return
-	grep -q "Race reported" "$out" && ! grep -E "Race reported|Internal Sanitizer|WRONG" "$out" | grep -qv " at nvjet_sm" && libraries=only
+	grep -q "Race reported" "$out" && ! grep -E "Race reported|Internal Sanitizer|WRONG" "$out" | grep -qvE " at (nvjet_sm|sm[0-9]+_xmma_|cudnn_generated_)" &&
+		libraries=only
 	echo "own kernels alone:"
 	sanitize racecheck "$@" && return
 	[ -n "$libraries" ] && grep -q "Internal Sanitizer" "$out" && ! grep -qE "Race reported|WRONG" "$out" && echo "$1" >>"$unchecked"
