@@ -424,6 +424,11 @@ int jm_session_start(struct jm_session *s, struct jm_err *err)
 	return 0;
 }
 
+int64_t jm_session_began(const struct jm_session *s)
+{
+	return s->start_ns;
+}
+
 void jm_session_edge(struct jm_session *s)
 {
 	for (int i = 0; s->started && i < s->n_sources; i++)

@@ -76,6 +76,8 @@ int jm_session_own(struct jm_session *s, const char *uuid, const char *bus, bool
 /* It runs on this one too; as returned by jm_meters_own_too. */
 int jm_session_own_too(struct jm_session *s, const char *uuid, const char *bus);
 int jm_session_start(struct jm_session *s, struct jm_err *err);
+/* The clock at jm_session_start, from which the times of a report are counted. */
+int64_t jm_session_began(const struct jm_session *s);
 /* From any thread, at time t_ns of the clock (0 = now). Names: setup, warmup, steady, verify, cooldown,
  * command, or the user's own. begin returns the phase's index or an error code. */
 int jm_session_begin(struct jm_session *s, const char *name, int64_t t_ns, struct jm_err *err);

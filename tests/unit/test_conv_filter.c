@@ -28,7 +28,7 @@ bool cuda_filter_knows(const struct cuda_filter_grad *p)
 
 size_t cuda_filter_scratch(const struct cuda_filter_grad *p)
 {
-	return (size_t)(1000 * p->processors + p->filters);
+	return 1000 * (size_t)p->processors + (size_t)p->filters;
 }
 
 static void add_product(const struct cuda_filter_grad *p, int pixel, int k, int c, int tap)

@@ -46,7 +46,7 @@ static void each_device_selects_on_its_own_gpu(void **unused)
 		struct jm_group group = {.n_nodes = 1, .node = {&node}};
 		struct jm_choice choice[JM_CHOICE_MAX] = {0};
 		struct jm_err why = JM_ERR_INIT;
-		char gpu[16];
+		char gpu[32];
 
 		device[i].backend->select(device[i].dev, &group, choice, &why);
 		snprintf(gpu, sizeof(gpu), "on GPU %d.", i);
