@@ -9,8 +9,9 @@
  * queues the work. All ranks go through the pieces of a transfer in the same order, and each piece to all ranks before
  * the next, so that the first piece that is not complete never waits for a later one.
  */
+#include "host_pieces.h"
+
 #include <errno.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -18,161 +19,12 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "lanes.h"
 
-#define FROM	   ((off_t)1 << 30) /* in the gang's file, far behind `local` */
-#define PIECE	   ((size_t)4 << 20)
-#define SLOTS	   4
-#define STAGES	   4  /* pieces of the device's memory that wait for a sum or a copy */
-#define AHEAD	   2  /* pieces that are sent before the first is received */
-#define MOST	   8  /* ranks: the slots of all pairs are page-locked */
-#define ALIGN	   64 /* elements at which the parts of a sum begin */
-#define HEAD_BYTES ((size_t)64 << 10)
+#define FROM  ((off_t)1 << 30) /* in the gang's file, far behind `local` */
+#define AHEAD 2		       /* pieces that are sent before the first is received */
+#define ALIGN 64	       /* elements at which the parts of a sum begin */
 #define PATIENCE_NS                                                                                \
 	(2 * INT64_C(1000000000)) /* as `local`: the reason of the rank that left comes first */
-
-struct channel {
-	_Alignas(128) _Atomic uint32_t posted; /* pieces by the sender */
-	_Alignas(128) _Atomic uint32_t taken;  /* pieces by the receiver */
-};
-
-struct head {
-	_Atomic uint32_t left[MOST];	    /* 1 = the rank has closed */
-	struct channel channel[MOST][MOST]; /* from, to */
-};
-
-_Static_assert(sizeof(struct head) <= HEAD_BYTES, "the slots follow");
-
-/* Marks of the lanes. */
-enum mark {
-	BEGUN,
-	SENT,
-	RECEIVED,
-	SUMMED,
-	STAGED,			  /* [STAGES] a piece was received in staging */
-	FREED = STAGED + STAGES,  /* [STAGES] and used */
-	ROUNDED = FREED + STAGES, /* [STAGES] a piece was rounded in staging */
-	LEFT = ROUNDED + STAGES,  /* [STAGES] and sent */
-	MARKS = LEFT + STAGES
-};
-
-struct host {
-	struct head *head; /* shared, with the slots behind it */
-	const struct jm_lanes *lane;
-	void *lanes;
-	char *staging; /* of the device: [STAGES][PIECE] received, [STAGES][PIECE] rounded, [PIECE] of the own part */
-	int rank, world;
-	uint32_t sent[MOST], got[MOST]; /* pieces queued, to and from each rank */
-	uint32_t staged, rounded;	/* pieces */
-	int64_t missing_since; /* a rank that left owes a piece since then; 0 = none does */
-	bool given_up;
-};
-
-static size_t shared_bytes(int world)
-{
-	return HEAD_BYTES + (size_t)world * (size_t)(world - 1) * SLOTS * PIECE;
-}
-
-static char *slot(const struct host *h, int from, int to, uint32_t piece)
-{
-	int pair = from * (h->world - 1) + to - (to > from);
-
-	return (char *)h->head + HEAD_BYTES + ((size_t)pair * SLOTS + piece % SLOTS) * PIECE;
-}
-
-/* ---- pieces ------------------------------------------------------------------------------------------------ */
-
-static int send(struct host *h, int to, const char *from, size_t bytes, struct jm_err *err)
-{
-	struct channel *c = &h->head->channel[h->rank][to];
-	uint32_t k = h->sent[to]++;
-	int code = h->lane->await(h->lanes, JM_LANE_SEND, &c->taken, k + 1 - SLOTS, err);
-
-	if (!code)
-		code = h->lane->copy(
-			h->lanes, JM_LANE_SEND, slot(h, h->rank, to, k), from, bytes, err);
-	return code ? code : h->lane->post(h->lanes, JM_LANE_SEND, &c->posted, k + 1, err);
-}
-
-static int receive(struct host *h, int from, char *to, size_t bytes, struct jm_err *err)
-{
-	struct channel *c = &h->head->channel[from][h->rank];
-	uint32_t k = h->got[from]++;
-	int code = h->lane->await(h->lanes, JM_LANE_RECEIVE, &c->posted, k + 1, err);
-
-	if (!code)
-		code = h->lane->copy(
-			h->lanes, JM_LANE_RECEIVE, to, slot(h, from, h->rank, k), bytes, err);
-	return code ? code : h->lane->post(h->lanes, JM_LANE_RECEIVE, &c->taken, k + 1, err);
-}
-
-/* How elements travel: in `way`, and in memory they have `type`. */
-struct travel {
-	enum jm_comm_type type, way;
-};
-
-static size_t size_of(enum jm_comm_type type)
-{
-	return jm_comm_type_bytes(type);
-}
-
-/* Makes the lane that uses this staging wait for the one that used it before. */
-static char *next_stage(struct host *h, enum mark freed, uint32_t *count, enum jm_lane user,
-	int *ret_stage, struct jm_err *err)
-{
-	int stage = (int)((*count)++ % STAGES);
-
-	*ret_stage = stage;
-	if (h->lane->follow(h->lanes, (int)freed + stage, user, err))
-		return NULL;
-	return h->staging + (size_t)(freed == FREED ? stage : STAGES + stage) * PIECE;
-}
-
-/* Sends n elements; those that are rounded are so by the device, in staging. */
-static int send_elements(struct host *h, int to, const char *from, size_t n,
-	const struct travel *travel, struct jm_err *err)
-{
-	char *staging;
-	int stage, code;
-
-	if (travel->way == travel->type)
-		return send(h, to, from, n * size_of(travel->type), err);
-	staging = next_stage(h, LEFT, &h->rounded, JM_LANE_TRANSFER, &stage, err);
-	if (!staging)
-		return err->code;
-	code = h->lane->cast(h->lanes, staging, travel->way, from, travel->type, n, err);
-	if (!code)
-		code = h->lane->mark(h->lanes, ROUNDED + stage, JM_LANE_TRANSFER, err);
-	if (!code)
-		code = h->lane->follow(h->lanes, ROUNDED + stage, JM_LANE_SEND, err);
-	if (!code)
-		code = send(h, to, staging, n * size_of(travel->way), err);
-	return code ? code : h->lane->mark(h->lanes, LEFT + stage, JM_LANE_SEND, err);
-}
-
-/* Receives n elements of rank `from` in staging; to = own + these, or these alone. */
-static int receive_elements(struct host *h, int from, char *to, const char *own, size_t n,
-	const struct travel *travel, struct jm_err *err)
-{
-	char *staging;
-	int stage, code;
-
-	if (!own && travel->way == travel->type)
-		return receive(h, from, to, n * size_of(travel->type), err);
-	staging = next_stage(h, FREED, &h->staged, JM_LANE_RECEIVE, &stage, err);
-	if (!staging)
-		return err->code;
-	code = receive(h, from, staging, n * size_of(travel->way), err);
-	if (!code)
-		code = h->lane->mark(h->lanes, STAGED + stage, JM_LANE_RECEIVE, err);
-	if (!code)
-		code = h->lane->follow(h->lanes, STAGED + stage, JM_LANE_TRANSFER, err);
-	if (!code && own)
-		code = h->lane->add(h->lanes, to, travel->type, own, staging, travel->way, n, err);
-	else if (!code)
-		code = h->lane->cast(h->lanes, to, travel->type, staging, travel->way, n, err);
-	return code ? code : h->lane->mark(h->lanes, FREED + stage, JM_LANE_TRANSFER, err);
-}
 
 /* ---- transfers --------------------------------------------------------------------------------------------- */
 
@@ -184,7 +36,7 @@ struct part {
 /* Elements of a piece. */
 static size_t piece_elements(const struct travel *travel)
 {
-	return PIECE / size_of(travel->type);
+	return PIECE / jm_comm_type_bytes(travel->type);
 }
 
 /* Elements of piece i of the part. */
@@ -209,12 +61,12 @@ static size_t most_pieces(
 static int send_parts(struct host *h, const struct part *part, size_t i, const char *from,
 	const struct travel *travel, struct jm_err *err)
 {
-	size_t size = size_of(travel->type);
+	size_t size = jm_comm_type_bytes(travel->type);
 	int code = 0;
 
 	for (int r = 0; r < h->world && !code; r++)
 		if (r != h->rank && count_of(&part[r], i, travel))
-			code = send_elements(h, r, from + part[r].from * size + i * PIECE,
+			code = jm__host_send(h, r, from + part[r].from * size + i * PIECE,
 				count_of(&part[r], i, travel), travel, err);
 	return code;
 }
@@ -224,14 +76,14 @@ static int sum_piece(struct host *h, const struct part *part, size_t i, const ch
 	const struct travel *travel, struct jm_err *err)
 {
 	const struct part *own = &part[h->rank];
-	const char *sum = from + own->from * size_of(travel->type) + i * PIECE;
+	const char *sum = from + own->from * jm_comm_type_bytes(travel->type) + i * PIECE;
 	size_t n = count_of(own, i, travel);
 	int code = 0;
 
 	for (int r = 0; r < h->world && n && !code; r++) {
 		if (r == h->rank)
 			continue;
-		code = receive_elements(h, r, to + i * PIECE, sum, n, travel, err);
+		code = jm__host_receive(h, r, to + i * PIECE, sum, n, travel, err);
 		sum = to + i * PIECE;
 	}
 	return code;
@@ -263,19 +115,19 @@ static int give_piece(struct host *h, const struct part *part, size_t i, const c
 
 	for (int r = 0; r < h->world && n && !code; r++)
 		if (r != h->rank)
-			code = send_elements(h, r, own + i * PIECE, n, travel, err);
+			code = jm__host_send(h, r, own + i * PIECE, n, travel, err);
 	return code;
 }
 
 static int take_piece(struct host *h, const struct part *part, size_t i, char *to,
 	const struct travel *travel, struct jm_err *err)
 {
-	size_t size = size_of(travel->type);
+	size_t size = jm_comm_type_bytes(travel->type);
 	int code = 0;
 
 	for (int r = 0; r < h->world && !code; r++)
 		if (r != h->rank && count_of(&part[r], i, travel))
-			code = receive_elements(h, r, to + part[r].from * size + i * PIECE, NULL,
+			code = jm__host_receive(h, r, to + part[r].from * size + i * PIECE, NULL,
 				count_of(&part[r], i, travel), travel, err);
 	return code;
 }
@@ -300,7 +152,7 @@ static int give_parts(struct host *h, const struct part *part, const char *own, 
 static int copy_own(struct host *h, char *to, const char *from, size_t n,
 	const struct travel *travel, struct jm_err *err)
 {
-	size_t most = piece_elements(travel), size = size_of(travel->type);
+	size_t most = piece_elements(travel), size = jm_comm_type_bytes(travel->type);
 	int code = 0;
 
 	if (travel->way == travel->type && (to == from || !n))
@@ -339,7 +191,7 @@ static int all_reduce(struct host *h, const struct jm_transfer *t, struct jm_err
 		part[r].from = from < t->count ? from : t->count;
 		part[r].n = (to < t->count ? to : t->count) - part[r].from;
 	}
-	own = (char *)t->to + part[h->rank].from * size_of(t->type);
+	own = (char *)t->to + part[h->rank].from * jm_comm_type_bytes(t->type);
 	code = sum_parts(h, part, t->from, own, &travel, err);
 	if (!code)
 		code = h->lane->mark(h->lanes, SUMMED, JM_LANE_TRANSFER, err);
@@ -373,7 +225,7 @@ static int all_gather(struct host *h, const struct jm_transfer *t, struct jm_err
 	int code;
 
 	equal_parts(h, t, part);
-	own = (char *)t->to + part[h->rank].from * size_of(t->type);
+	own = (char *)t->to + part[h->rank].from * jm_comm_type_bytes(t->type);
 	code = give_parts(h, part, t->from, t->to, &travel, err);
 	return code ? code : copy_own(h, own, t->from, t->count, &travel, err);
 }
@@ -530,13 +382,13 @@ static void host_close(void *state)
 	if (h->lanes)
 		h->lane->close(h->lanes);
 	if (h->head)
-		munmap(h->head, shared_bytes(h->world));
+		munmap(h->head, jm__host_bytes(h->world));
 	free(h);
 }
 
 static int map(struct host *h, int fd, struct jm_err *err)
 {
-	size_t bytes = shared_bytes(h->world);
+	size_t bytes = jm__host_bytes(h->world);
 	void *at = MAP_FAILED;
 
 	/* every rank sets the same size, so that their order does not matter */
@@ -553,7 +405,7 @@ static int map(struct host *h, int fd, struct jm_err *err)
 static int open_lanes(struct host *h, const struct jm_comm_place *place, struct jm_err *err)
 {
 	const struct jm_lanes_want want = {.shared = h->head,
-		.shared_bytes = shared_bytes(h->world),
+		.shared_bytes = jm__host_bytes(h->world),
 		.staging_bytes = (2 * STAGES + 1) * PIECE,
 		.marks = MARKS};
 	void *staging = NULL;

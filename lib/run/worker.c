@@ -166,7 +166,8 @@ static int work(struct jm__worker *w, struct jm_err *err)
 	rc = jm_session_start(w->session, err);
 	if (rc)
 		return rc;
-	w->start_ns = jm_session_began(w->session); /* changes and phases count from the same time */
+	w->start_ns =
+		jm_session_began(w->session); /* changes and phases count from the same time */
 	if (json_object_get(w->parameters, "command"))
 		return jm__worker_command(w, err);
 	return jm__worker_native(w, err);

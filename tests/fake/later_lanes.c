@@ -217,7 +217,7 @@ static int lanes_open(void *dev, const struct jm_lanes_want *want, void **ret_la
 	if (!l)
 		return JM_ENOMEM;
 	if (fails && atoi(fails) == jm_fake_index_of(dev)) {
-		l->fails_at = strchr(fails, '/') ? atol(strchr(fails, '/') + 1) : 0;
+		l->fails_at = strchr(fails, '/') ? strtol(strchr(fails, '/') + 1, NULL, 10) : 0;
 		if (!l->fails_at) {
 			free(l);
 			return refuse(err);
