@@ -297,8 +297,10 @@ static void set_turned(void)
 static int takes_turned(void)
 {
 	const struct jm_group group = {.n_nodes = 2, .node = {&node, &turn}};
+	int code = TURNED->takes(&dev, &group, NULL);
 
-	return TURNED->takes(&dev, &group, NULL);
+	cuda_attention_plans_free(&dev);
+	return code;
 }
 
 /* ---- tests ---------------------------------------------------------------------------------------------- */
@@ -422,7 +424,6 @@ static void only_a_gradient_without_other_readers_is_turned(void **unused)
 	set_turned();
 	turn.accumulate = 1;
 	assert_int_not_equal(takes_turned(), 0);
-	cuda_attention_plans_free(&dev);
 }
 
 /* Nothing is timed for a plan that is only an estimate. */
