@@ -240,31 +240,12 @@ static bool completes_part(
 	return found;
 }
 
-static bool uses(const struct jm_node *n, const struct jm_tensor *t, bool reads)
+static bool may_swap(const struct jm_unit *u, const struct jm_node *n)
 {
-	for (int i = 0; i < n->n_out; i++)
-		if (n->out[i] == t)
-			return true;
-	for (int i = 0; i < n->n_in && reads; i++)
-		if (n->in[i] == t)
-			return true;
-	return false;
-}
-
-/* True if node n reads or writes what the unit writes, or writes what it reads. */
-static bool depends(const struct jm_unit *u, const struct jm_node *n)
-{
-	for (int k = 0; k < u->group.n_nodes; k++) {
-		const struct jm_node *other = u->group.node[k];
-
-		for (int i = 0; i < n->n_in; i++)
-			if (n->in[i] && uses(other, n->in[i], false))
-				return true;
-		for (int i = 0; i < n->n_out; i++)
-			if (n->out[i] && uses(other, n->out[i], true))
-				return true;
-	}
-	return false;
+	for (int k = 0; k < u->group.n_nodes; k++)
+		if (!jm_nodes_may_swap(u->group.node[k], n))
+			return false;
+	return true;
 }
 
 /* Moves unit `at` behind unit `to`; false: one of the units up to `to` writes what it uses, or reads what it writes. */
@@ -273,7 +254,7 @@ static bool put_behind(struct jm_program *p, int at, int to)
 	struct jm_unit *u = p->unit[at];
 
 	for (int i = at + 1; i <= to; i++)
-		if (depends(p->unit[i], u->group.node[0]))
+		if (!may_swap(p->unit[i], u->group.node[0]))
 			return false;
 	memmove(p->unit + at, p->unit + at + 1, (size_t)(to - at) * sizeof(struct jm_unit *));
 	p->unit[to] = u;

@@ -137,6 +137,8 @@ double jm_group_bytes(const struct jm_group *group);
 const struct jm_node *jm_group_wgrad(const struct jm_graph *g, int i);
 /* schedule.c: moves recomputed nodes to directly before their first readers */
 int jm_graph_schedule(struct jm_graph *g, struct jm_err *err);
+/* schedule.c: true if a and then b give the same results as b and then a: neither writes what the other uses */
+bool jm_nodes_may_swap(const struct jm_node *a, const struct jm_node *b);
 /* A group of canonical nodes and the choice for it. */
 struct jm_advice {
 	struct jm_group group;

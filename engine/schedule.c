@@ -60,8 +60,7 @@ static bool has(struct jm_tensor *const *t, int n, const struct jm_tensor *one)
 	return false;
 }
 
-/* True if a and then b give the same results as b and then a. */
-static bool may_swap(const struct jm_node *a, const struct jm_node *b)
+bool jm_nodes_may_swap(const struct jm_node *a, const struct jm_node *b)
 {
 	for (int i = 0; i < a->n_in; i++)
 		if (a->in[i] && has(b->out, b->n_out, a->in[i]))
@@ -79,8 +78,8 @@ static bool may_wait(const struct jm_graph *g, const struct jm_node *wgrad,
 	const struct jm_node *again, const struct jm_node *grad)
 {
 	for (int k = wgrad->id + 1; k <= grad->id; k++)
-		if (!g->node[k]->again &&
-			(!may_swap(wgrad, g->node[k]) || !may_swap(again, g->node[k])))
+		if (!g->node[k]->again && (!jm_nodes_may_swap(wgrad, g->node[k]) ||
+						  !jm_nodes_may_swap(again, g->node[k])))
 			return false;
 	return true;
 }
