@@ -59,8 +59,7 @@ static int open_device_comm(struct jm_gang *g, const struct jm_work *work,
 	if (!d->backend->stream)
 		return jm_err_set(err, JM_ENOSUP,
 			"Ranks on %s exchange data through the memory of the host by themselves; "
-			"omit "
-			"--transport %s, which is for GPUs.",
+			"omit --transport %s, which is for GPUs.",
 			work->own.name, name);
 	/* makes the device current in this thread */
 	code = d->backend->stream(d->dev, JM_QUEUE_COMM, &stream, err);

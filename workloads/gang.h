@@ -14,8 +14,8 @@ extern const char *const jm_gang_transports[];
 	"the host, for at most 8 ranks of one host, so that links between GPUs sleep and take no " \
 	"power, and rounds gradients in bf16 and fp8 on the way unless --gradients f32 is given. " \
 	"auto = host for two ranks that train with a given --batch of many tokens in bf16 or "     \
-	"fp8, "                                                                                    \
-	"else nccl; ranks without GPUs exchange data through the memory of the host in any case"
+	"fp8, else nccl; ranks without GPUs exchange data through the memory of the host in any "  \
+	"case"
 
 /* How the ranks exchange data of their devices. */
 struct jm_gang_way {

@@ -219,8 +219,7 @@ static const struct jm_key gang_keys[] = {
 
 #define TRANSPORTS                                                                                 \
 	"local: memory of the host, by processors; host: the same, by copy engines of GPUs; "      \
-	"nccl: "                                                                                   \
-	"between GPUs"
+	"nccl: between GPUs"
 
 static const struct jm_key communication_keys[] = {
 	{TEXT("transport", 0), .meaning = TRANSPORTS},
@@ -233,10 +232,8 @@ static const struct jm_key communication_keys[] = {
 		.meaning = "gradients that each rank contributes"},
 	{POSITIVE("gathered_bytes_per_step", JM_KEY_OPTIONAL), .unit = "B",
 		.meaning = "data that each rank has after the gathers of a sharded update: "
-			   "parameters, norms "
-			   "and, by transport host, sums of the gradients of tables; 0 = every "
-			   "rank updates all "
-			   "parameters"},
+			   "parameters, norms and, by transport host, sums of the gradients "
+			   "of tables; 0 = every rank updates all parameters"},
 	{POSITIVE("exposed_s_per_step", JM_KEY_NULL), .unit = "s",
 		.meaning = "time for which rank 0 waited for transfers and did not compute; mean "
 			   "of all "
