@@ -171,7 +171,8 @@ static bool begins_command(const struct jm_cli *cli, const char *word)
 	return cli->cmd->begins_command && cli->cmd->begins_command(cli, word);
 }
 
-/* Positional words are moved to the front of argv, where cli->args points. */
+/* Positional words are moved to the front of argv, where cli->args points. What follows --help is not
+ * examined, except that the next word may name what help is for. */
 static int parse_words(struct jm_cli *cli, int argc, char **argv, bool *ret_help)
 {
 	int rc = 0;
@@ -179,6 +180,8 @@ static int parse_words(struct jm_cli *cli, int argc, char **argv, bool *ret_help
 	for (int i = 0; i < argc && !rc && !cli->command; i++) {
 		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
 			*ret_help = true;
+			if (!cli->n_args && i + 1 < argc && argv[i + 1][0] != '-')
+				cli->args[cli->n_args++] = argv[i + 1];
 			return 0;
 		}
 		if (!strcmp(argv[i], "--"))

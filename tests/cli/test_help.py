@@ -74,6 +74,7 @@ def test_help_of_workload(name, option):
     done = jm("help", name)
     assert done.returncode == 0 and f"--{option}" in done.stdout
     assert jm("run", name, "--help").stdout == done.stdout
+    assert jm("run", "--help", name).stdout == done.stdout
 
 
 @pytest.mark.parametrize("model, own, others", [("resnet18", "image", "heads"), ("llama", "kv-heads", "image")])

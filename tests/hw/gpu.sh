@@ -338,9 +338,9 @@ step share 30 record '0 < soft["units"] < soft["units_of"] and r["verified"]' "$
 step clock 30 record 'aligned["error_ns"] < 20e3 and aligned["anchors"] == 3' "${product[@]}"
 
 side_by_side "$(nproc)"
-if python3 -c 'import pytest, torch, torchvision' 2>/dev/null; then step "errors beside PyTorch" 300 beside_pytorch; fi
+if python3 -c 'import pytest, torch, torchvision' 2>/dev/null; then step "errors beside PyTorch" 420 beside_pytorch; fi
 for type in f32 bf16 f16; do
-	step "backends $type" 240 backends $type
+	step "backends $type" 420 backends $type
 done
 while read -r model f32 others; do
 	step "losses $model" 150 compare_all "$model" "$f32" "$others"
@@ -352,8 +352,8 @@ done <<END
 	llama 1e-3 0.1
 END
 step "losses in chunks" 60 chunked gpt bf16 0.1
-step "losses without masters" 60 compare gpt bf16-true 0.1
 # The gradient of gpt has a spike after 12 steps in every precision, whose size depends on rounding (docs/engine.md, fp8).
+step "losses without masters" 60 compare gpt bf16-true 0.1 bf16-true 10
 step "fp8 losses of gpt" 60 compare gpt fp8 0.1 fp8 10
 step "fp8 losses of llama" 60 compare llama fp8 0.1
 step "fp8 losses without masters" 60 compare llama fp8-true 0.1
@@ -367,7 +367,7 @@ done
 step "repeats bf16" 120 repeats bf16
 step shim 60 through_shim "${product[@]}"
 step "selftest of own attention" 90 own_attention
-JM_CUDA_FAST=1 step "selftest of the fast mode" 90 self_test --op conv
+JM_CUDA_FAST=1 step "selftest of the fast mode" 240 self_test --op conv
 if command -v compute-sanitizer >/dev/null; then
 	for precision in bf16 fp8; do step "memcheck of training in $precision" 60 sanitize_steps $precision; done
 	# With a full plan cache few of the libraries' kernels run.
